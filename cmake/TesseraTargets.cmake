@@ -1,0 +1,55 @@
+# How every target of the project is made: one library per room, one test program per room.
+
+add_library(tessera_options INTERFACE)
+target_include_directories(tessera_options INTERFACE ${CMAKE_SOURCE_DIR})
+target_compile_options(tessera_options INTERFACE -Wall -Wextra -Wno-unused-parameter)
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+  target_compile_options(tessera_options INTERFACE -march=${TESSERA_ARCH})
+endif()
+# The same source gives the same bits whatever the compiler: no contraction into fused multiply-adds.
+target_compile_options(tessera_options INTERFACE -ffp-contract=off)
+if(TESSERA_WERROR)
+  target_compile_options(tessera_options INTERFACE -Werror)
+endif()
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  # False alarms of g++ 12 on std::string (GCC bug 105329).
+  target_compile_options(tessera_options INTERFACE -Wno-restrict)
+endif()
+if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+  target_compile_options(tessera_options INTERFACE -Wthread-safety)
+endif()
+if(TESSERA_SANITIZE STREQUAL "address")
+  target_compile_options(tessera_options INTERFACE -fsanitize=address,undefined
+                         -fno-sanitize-recover=undefined -fno-omit-frame-pointer)
+  target_link_options(tessera_options INTERFACE -fsanitize=address,undefined)
+elseif(TESSERA_SANITIZE STREQUAL "thread")
+  target_compile_options(tessera_options INTERFACE -fsanitize=thread -fno-omit-frame-pointer)
+  target_link_options(tessera_options INTERFACE -fsanitize=thread)
+endif()
+
+# tessera_library(NAME SOURCES ... DEPS ...): a room. Only its DEPS link, so a wrong include does not.
+function(tessera_library name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
+  add_library(${name} STATIC ${ARG_SOURCES})
+  target_link_libraries(${name} PUBLIC tessera_options ${ARG_DEPS})
+endfunction()
+
+# tessera_binary(NAME SOURCES ... DEPS ...): a thin main.cc over rooms.
+function(tessera_binary name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
+  add_executable(${name} ${ARG_SOURCES})
+  target_link_libraries(${name} PRIVATE tessera_options ${ARG_DEPS})
+endfunction()
+
+# tessera_test(NAME SOURCES ... DEPS ... [LABELS ...]): a GoogleTest program; each TEST is a ctest case.
+function(tessera_test name)
+  cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;DEPS;LABELS" ${ARGN})
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 120)
+  endif()
+  add_executable(${name} ${ARG_SOURCES})
+  target_link_libraries(${name} PRIVATE tessera_options ${ARG_DEPS} GTest::gmock_main)
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
+                       PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}")
+endfunction()

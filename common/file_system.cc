@@ -1,0 +1,222 @@
+#include "common/file_system.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <system_error>
+
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+
+namespace tessera {
+namespace {
+
+absl::Status ErrnoStatus(int error, absl::string_view what, const std::string& path) {
+  const std::string message = absl::StrCat(what, " ", path, ": ", std::strerror(error));
+  switch (error) {
+    case ENOENT:
+      return absl::NotFoundError(message);
+    case EACCES:
+    case EPERM:
+    case EROFS:
+      return absl::PermissionDeniedError(message);
+    case ENOSPC:
+    case EDQUOT:
+    case EMFILE:
+    case ENFILE:
+      return absl::ResourceExhaustedError(message);
+    default:
+      return absl::UnavailableError(message);
+  }
+}
+
+class PosixWritableFile final : public WritableFile {
+ public:
+  PosixWritableFile(int fd, std::string path) : fd_(fd), path_(std::move(path)) {}
+  ~PosixWritableFile() override {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  absl::Status Append(absl::string_view bytes) override {
+    while (!bytes.empty()) {
+      const ssize_t n = ::write(fd_, bytes.data(), bytes.size());
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0) return ErrnoStatus(errno, "write to", path_);
+      bytes.remove_prefix(static_cast<size_t>(n));
+    }
+    return absl::OkStatus();
+  }
+  absl::Status Sync() override {
+    return ::fsync(fd_) == 0 ? absl::OkStatus() : ErrnoStatus(errno, "fsync", path_);
+  }
+  absl::Status Close() override {
+    const int fd = fd_;
+    fd_ = -1;
+    return ::close(fd) == 0 ? absl::OkStatus() : ErrnoStatus(errno, "close", path_);
+  }
+
+ private:
+  int fd_;
+  const std::string path_;
+};
+
+class PosixReadableFile final : public ReadableFile {
+ public:
+  PosixReadableFile(int fd, uint64_t size, std::string path)
+      : fd_(fd), size_(size), path_(std::move(path)) {}
+  ~PosixReadableFile() override { ::close(fd_); }
+  uint64_t Size() const override { return size_; }
+  absl::Status Read(uint64_t offset, absl::Span<char> out) const override {
+    size_t done = 0;
+    while (done < out.size()) {
+      const ssize_t n =
+          ::pread(fd_, out.data() + done, out.size() - done, static_cast<off_t>(offset + done));
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0) return ErrnoStatus(errno, "read", path_);
+      if (n == 0) {
+        return absl::OutOfRangeError(absl::StrCat(path_, ": ends at byte ", offset + done,
+                                                  ", expected at least ", offset + out.size()));
+      }
+      done += static_cast<size_t>(n);
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  const int fd_;
+  const uint64_t size_;
+  const std::string path_;
+};
+
+class Posix final : public FileSystem {
+ public:
+  absl::StatusOr<std::unique_ptr<WritableFile>> Create(const std::string& path) override {
+    const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    if (fd < 0) return ErrnoStatus(errno, "create", path);
+    return std::make_unique<PosixWritableFile>(fd, path);
+  }
+  absl::StatusOr<std::unique_ptr<ReadableFile>> Open(const std::string& path) override {
+    const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return ErrnoStatus(errno, "open", path);
+    struct stat info;
+    if (::fstat(fd, &info) != 0) {
+      const int error = errno;
+      ::close(fd);
+      return ErrnoStatus(error, "stat", path);
+    }
+    if (S_ISDIR(info.st_mode)) {
+      ::close(fd);
+      return absl::InvalidArgumentError(absl::StrCat(path, ": is a folder, expected a file"));
+    }
+    return std::make_unique<PosixReadableFile>(fd, static_cast<uint64_t>(info.st_size), path);
+  }
+  absl::Status CreateFolder(const std::string& path) override {
+    std::error_code error;
+    std::filesystem::create_directories(path, error);
+    return error ? ErrnoStatus(error.value(), "create folder", path) : absl::OkStatus();
+  }
+  absl::Status SyncFolder(const std::string& path) override {
+    const int fd = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) return ErrnoStatus(errno, "open folder", path);
+    const int result = ::fsync(fd);
+    const int error = errno;
+    ::close(fd);
+    return result == 0 ? absl::OkStatus() : ErrnoStatus(error, "fsync folder", path);
+  }
+  absl::Status Rename(const std::string& from, const std::string& to) override {
+    return ::rename(from.c_str(), to.c_str()) == 0 ? absl::OkStatus()
+                                                   : ErrnoStatus(errno, "rename to", to);
+  }
+  absl::Status Remove(const std::string& path) override {
+    std::error_code error;
+    std::filesystem::remove_all(path, error);
+    return error ? ErrnoStatus(error.value(), "remove", path) : absl::OkStatus();
+  }
+  absl::StatusOr<std::vector<std::string>> List(const std::string& folder) override {
+    std::error_code error;
+    std::vector<std::string> names;
+    std::filesystem::directory_iterator it(folder, error);
+    if (error) return ErrnoStatus(error.value(), "list", folder);
+    for (; it != std::filesystem::directory_iterator(); it.increment(error)) {
+      if (error) return ErrnoStatus(error.value(), "list", folder);
+      names.push_back(it->path().filename().string());
+    }
+    std::sort(names.begin(), names.end());
+    return names;
+  }
+};
+
+}  // namespace
+
+FileSystem& PosixFileSystem() {
+  static Posix fs;
+  return fs;
+}
+
+absl::Status WriteFileAtomically(FileSystem& fs, const std::string& path,
+                                 absl::string_view content) {
+  const std::string temporary = path + ".tmp";
+  absl::Status status = [&]() -> absl::Status {
+    TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<WritableFile> file, fs.Create(temporary));
+    TESSERA_RETURN_IF_ERROR(file->Append(content));
+    TESSERA_RETURN_IF_ERROR(file->Sync());
+    TESSERA_RETURN_IF_ERROR(file->Close());
+    return fs.Rename(temporary, path);
+  }();
+  if (!status.ok()) {
+    fs.Remove(temporary).IgnoreError();
+    return status;
+  }
+  return fs.SyncFolder(std::filesystem::path(path).parent_path().string());
+}
+
+absl::StatusOr<std::string> ReadWholeFile(FileSystem& fs, const std::string& path) {
+  TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<ReadableFile> file, fs.Open(path));
+  std::string content(file->Size(), '\0');
+  TESSERA_RETURN_IF_ERROR(file->Read(0, absl::MakeSpan(content)));
+  return content;
+}
+
+absl::StatusOr<std::string> PathBelow(const std::string& root, const std::string& path) {
+  namespace fs = std::filesystem;
+  if (path.empty()) return absl::InvalidArgumentError("empty path");
+  const fs::path base = fs::path(root).lexically_normal();
+  const fs::path full = (base / path).lexically_normal();
+  const fs::path relative = full.lexically_relative(base);
+  if (relative.empty() || *relative.begin() == "..") {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": lies outside ", root));
+  }
+  return full.string();
+}
+
+absl::StatusOr<std::unique_ptr<FolderLock>> FolderLock::Take(const std::string& folder) {
+  TESSERA_RETURN_IF_ERROR(PosixFileSystem().CreateFolder(folder));
+  const std::string path = folder + "/LOCK";
+  const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  if (fd < 0) return ErrnoStatus(errno, "open", path);
+  if (::flock(fd, LOCK_EX | LOCK_NB) != 0) {
+    char pid[32] = {};
+    const ssize_t n = ::pread(fd, pid, sizeof(pid) - 1, 0);
+    ::close(fd);
+    return absl::FailedPreconditionError(
+        absl::StrCat(folder, ": in use by process ", n > 0 ? pid : "?",
+                     "; give each process a data folder of its own"));
+  }
+  const std::string self = std::to_string(::getpid());
+  if (::ftruncate(fd, 0) != 0 || ::pwrite(fd, self.data(), self.size(), 0) < 0) {
+    const int error = errno;
+    ::close(fd);
+    return ErrnoStatus(error, "write to", path);
+  }
+  return std::unique_ptr<FolderLock>(new FolderLock(fd));
+}
+
+FolderLock::~FolderLock() { ::close(fd_); }
+
+}  // namespace tessera

@@ -1,0 +1,31 @@
+#include "common/job/job_tables.h"
+
+namespace tessera {
+
+std::vector<v1::PsTable> JobTables(const v1::JobSpec& spec) {
+  std::vector<v1::PsTable> tables;
+  const auto mode = [](v1::Consistency c) {
+    return c == v1::CONSISTENCY_UNSPECIFIED ? v1::SYNC : c;
+  };
+  for (const v1::TableSpec& table : spec.tables()) {
+    v1::PsTable& out = tables.emplace_back();
+    *out.mutable_spec() = table;
+    out.set_consistency(mode(spec.consistency().sparse()));
+  }
+  for (const char* name : {kDenseTable, kDenseStatisticsTable}) {
+    v1::PsTable& out = tables.emplace_back();
+    out.mutable_spec()->set_name(name);
+    out.mutable_spec()->set_dim(kDenseBlockFloats);
+    out.mutable_spec()->mutable_initializer()->mutable_constant();
+    out.set_consistency(mode(spec.consistency().dense()));
+    out.set_dense(true);
+  }
+  *tables[tables.size() - 2].mutable_spec()->mutable_optimizer() = spec.model().optimizer();
+  v1::PsTable& statistics = tables.back();
+  statistics.mutable_spec()->mutable_optimizer()->set_learning_rate(1);
+  statistics.mutable_spec()->mutable_optimizer()->mutable_sgd();
+  statistics.set_fixed_rate(true);
+  return tables;
+}
+
+}  // namespace tessera

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "tessera/v1/job.pb.h"
+#include "tessera/v1/parameter_service.pb.h"
+
+namespace tessera {
+
+// The dense parameters are tables too: the concatenation of all trained tensors (all statistics) in
+// graph order is cut into blocks of this many floats, the last one padded with zeros; block b is
+// the row with key b.
+inline constexpr uint32_t kDenseBlockFloats = 1024;
+inline constexpr char kDenseTable[] = "dense";  // trained, by model.optimizer
+inline constexpr char kDenseStatisticsTable[] =
+    "dense_statistics";  // running means and variances: the pushed
+                         // "gradient" is subtracted (SGD, rate 1)
+
+// The tables of a job as every ps holds them: the spec's, in its order, then kDenseTable, then
+// kDenseStatisticsTable. A table's index here is its index in pulls, pushes and checkpoints.
+std::vector<v1::PsTable> JobTables(const v1::JobSpec& spec);
+
+}  // namespace tessera

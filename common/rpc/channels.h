@@ -1,0 +1,43 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "grpcpp/channel.h"
+#include "grpcpp/server.h"
+
+namespace tessera {
+
+// No message between processes is larger; senders stay below it by construction (`tessera check`
+// computes it).
+inline constexpr int kMaxMessageBytes = 64 << 20;
+
+// The seam between a client and the network: how an address becomes a channel. Thread-safe.
+class Channels {
+ public:
+  virtual ~Channels() = default;
+  // Never null. A channel to an address where nobody listens fails its calls with UNAVAILABLE.
+  virtual std::shared_ptr<grpc::Channel> Connect(const std::string& address) = 0;
+};
+
+// TCP, "host:port".
+std::unique_ptr<Channels> NewNetworkChannels();
+
+// Servers and clients of one process, over gRPC's in-process transport: every message is really
+// serialised, no socket is opened. A server appears under the name that it was started with
+// (ServerOptions::in_process) and leaves when it stops.
+class InProcessChannels final : public Channels {
+ public:
+  std::shared_ptr<grpc::Channel> Connect(const std::string& address) override;
+  void Add(const std::string& address, grpc::Server* server);
+  void Remove(const std::string& address);
+
+ private:
+  absl::Mutex mu_;
+  std::map<std::string, grpc::Server*> servers_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace tessera

@@ -1,0 +1,67 @@
+#include "common/rpc/server.h"
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "grpcpp/ext/proto_server_reflection_plugin.h"
+#include "grpcpp/health_check_service_interface.h"
+#include "grpcpp/security/server_credentials.h"
+#include "grpcpp/server_builder.h"
+
+namespace tessera {
+
+bool IsLoopback(const std::string& address) {
+  return absl::StartsWith(address, "127.") || absl::StartsWith(address, "localhost:") ||
+         absl::StartsWith(address, "[::1]:");
+}
+
+absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
+    const ServerOptions& options, const std::vector<grpc::Service*>& services) {
+  const bool network = options.in_process == nullptr;
+  if (network && !IsLoopback(options.listen) && !options.insecure) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "listen address ", options.listen,
+        " can be reached from other machines, and this version has no TLS yet; listen on "
+        "127.0.0.1, or accept that with --insecure"));
+  }
+  grpc::EnableDefaultHealthCheckService(true);
+  grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+  grpc::ServerBuilder builder;
+  builder.SetMaxReceiveMessageSize(kMaxMessageBytes);
+  builder.SetMaxSendMessageSize(kMaxMessageBytes);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 5000);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 10000);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 5000);
+  // Two servers on one port would each get half of the calls.
+  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  int port = 0;
+  if (network) {
+    builder.AddListeningPort(options.listen, grpc::InsecureServerCredentials(), &port);
+  }
+  for (grpc::Service* service : services) builder.RegisterService(service);
+  std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
+  if (server == nullptr || (network && port == 0)) {
+    return absl::UnavailableError(absl::StrCat(
+        "cannot listen on ", options.listen,
+        ": the port is in use or the address is not this machine's; choose another with --listen"));
+  }
+  std::string address = options.listen;
+  if (network) address = absl::StrCat(address.substr(0, address.rfind(':')), ":", port);
+  if (!network) options.in_process->Add(address, server.get());
+  return std::unique_ptr<RpcServer>(
+      new RpcServer(std::move(server), std::move(address), options.in_process));
+}
+
+RpcServer::RpcServer(std::unique_ptr<grpc::Server> server, std::string address,
+                     InProcessChannels* in_process)
+    : server_(std::move(server)), address_(std::move(address)), in_process_(in_process) {}
+
+RpcServer::~RpcServer() { Shutdown(absl::ZeroDuration()); }
+
+void RpcServer::Shutdown(absl::Duration grace) {
+  if (in_process_ != nullptr) in_process_->Remove(address_);
+  server_->Shutdown(absl::ToChronoTime(absl::Now() + grace));
+  server_->Wait();
+}
+
+}  // namespace tessera

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "common/rpc/channels.h"
+#include "grpcpp/server.h"
+
+namespace tessera {
+
+struct ServerOptions {
+  // host:port; port 0 takes a free one. Anything but loopback needs `insecure`.
+  std::string listen = "127.0.0.1:0";
+  // Allows an address that others can reach, without TLS. An operator's explicit choice.
+  bool insecure = false;
+  // Set: serve in this process only, under the name `listen`. Borrowed; outlives the server.
+  InProcessChannels* in_process = nullptr;
+};
+
+// A gRPC server with health and reflection. Thread-safe.
+class RpcServer {
+ public:
+  // `services` are borrowed and outlive the server. FAILED_PRECONDITION: a reachable address
+  // without `insecure`; UNAVAILABLE: the address is taken or not this machine's.
+  static absl::StatusOr<std::unique_ptr<RpcServer>> Start(
+      const ServerOptions& options, const std::vector<grpc::Service*>& services);
+  // Stops at once if Shutdown has not been called.
+  ~RpcServer();
+
+  // host:port with the port that was taken, or the in-process name: what Channels::Connect takes.
+  const std::string& address() const { return address_; }
+  // Takes no new calls, lets the running ones finish for `grace`, then cancels them. Waits until
+  // all are gone.
+  void Shutdown(absl::Duration grace);
+
+ private:
+  RpcServer(std::unique_ptr<grpc::Server> server, std::string address,
+            InProcessChannels* in_process);
+
+  const std::unique_ptr<grpc::Server> server_;
+  const std::string address_;
+  InProcessChannels* const in_process_;
+};
+
+// Whether host (of "host:port") is loopback: 127.0.0.0/8, ::1, localhost.
+bool IsLoopback(const std::string& address);
+
+}  // namespace tessera

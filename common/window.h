@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "tessera/v1/work.pb.h"
+
+namespace tessera {
+
+// The order in which an epoch visits the records, as pure functions of the data and (seed, epoch),
+// so that master and workers agree on it without saying it, whoever works and however often they
+// restart.
+//
+// The files are cut into data shards of `shard_records` (the last of a file is shorter); the shards
+// are permuted by (seed, epoch); consecutive shards of that order form windows of about
+// `window_records`. In sync mode a window is divided evenly among the ranks (WindowPart); in async
+// mode it goes whole to one worker.
+struct WindowOptions {
+  uint64_t seed = 0;
+  uint64_t shard_records = 1024;
+  uint64_t window_records = 262144;
+};
+
+// All windows of an epoch, in order; each is a list of ranges of which no two overlap. Empty files
+// give none.
+std::vector<std::vector<v1::RecordRange>> EpochWindows(const std::vector<v1::FileRecords>& files,
+                                                       uint64_t epoch,
+                                                       const WindowOptions& options);
+
+uint64_t CountRecords(const std::vector<v1::RecordRange>& ranges);
+
+// Records [begin, end) of the concatenation of `ranges`.
+std::vector<v1::RecordRange> SliceRanges(const std::vector<v1::RecordRange>& ranges, uint64_t begin,
+                                         uint64_t end);
+
+// Rank r's even part of n records: [n*r/ranks, n*(r+1)/ranks).
+struct Part {
+  uint64_t begin = 0;
+  uint64_t end = 0;
+  uint64_t size() const { return end - begin; }
+};
+Part EvenPart(uint64_t n, uint32_t rank, uint32_t ranks);
+
+// Steps that a window of n records takes in sync mode, and the samples of all ranks in its step i:
+// rank r trains batches of EvenPart(batch_size, r, ranks).size() samples from its EvenPart of the
+// window. Requires batch_size >= ranks.
+uint64_t SyncSteps(uint64_t n, uint32_t batch_size, uint32_t ranks);
+uint64_t SyncStepSamples(uint64_t n, uint32_t batch_size, uint32_t ranks, uint64_t i);
+
+}  // namespace tessera
