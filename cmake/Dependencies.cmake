@@ -13,8 +13,8 @@ find_package(GTest REQUIRED)
 find_package(benchmark REQUIRED)
 find_package(ZLIB REQUIRED)
 find_package(PkgConfig REQUIRED)
-pkg_check_modules(zstd REQUIRED IMPORTED_TARGET libzstd)
-pkg_check_modules(xxhash REQUIRED IMPORTED_TARGET libxxhash)
+pkg_check_modules(libzstd REQUIRED IMPORTED_TARGET libzstd)
+pkg_check_modules(libxxhash REQUIRED IMPORTED_TARGET libxxhash)
 include(GoogleTest)
 
 # Debian's oneDNN package file asks for OpenCL, which we do not use: the library is found by hand.
