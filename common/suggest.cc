@@ -1,0 +1,59 @@
+#include "common/suggest.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace tessera {
+namespace {
+
+// Levenshtein's distance, in O(|a| * |b|).
+size_t EditDistance(absl::string_view a, absl::string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), size_t{0});
+  for (size_t i = 0; i < a.size(); ++i) {
+    size_t diagonal = row[0];
+    row[0] = i + 1;
+    for (size_t j = 0; j < b.size(); ++j) {
+      const bool same = absl::ascii_tolower(a[i]) == absl::ascii_tolower(b[j]);
+      const size_t cost = std::min({diagonal + (same ? 0 : 1), row[j] + 1, row[j + 1] + 1});
+      diagonal = row[j + 1];
+      row[j + 1] = cost;
+    }
+  }
+  return row.back();
+}
+
+}  // namespace
+
+std::string NearestName(absl::string_view wanted, const std::vector<std::string>& names) {
+  constexpr size_t kLongest = 256;  // what is longer is no misspelling
+  if (wanted.size() > kLongest) return "";
+  const std::string* nearest = nullptr;
+  size_t best = std::max<size_t>(1, wanted.size() / 3) + 1;
+  for (const std::string& name : names) {
+    if (name.empty() || name.size() > kLongest) continue;
+    const size_t distance = EditDistance(wanted, name);
+    if (distance < best && distance < name.size()) {
+      best = distance;
+      nearest = &name;
+    }
+  }
+  return nearest == nullptr ? "" : *nearest;
+}
+
+std::string SuggestName(absl::string_view wanted, const std::vector<std::string>& names) {
+  if (names.empty()) return "there are none";
+  if (const std::string nearest = NearestName(wanted, names); !nearest.empty()) {
+    return absl::StrCat("did you mean \"", nearest, "\"?");
+  }
+  constexpr size_t kShown = 10;
+  const auto end = names.begin() + static_cast<std::ptrdiff_t>(std::min(kShown, names.size()));
+  return absl::StrCat("known are ", absl::StrJoin(names.begin(), end, ", "),
+                      names.size() > kShown ? ", ..." : "");
+}
+
+}  // namespace tessera
