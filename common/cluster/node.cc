@@ -1,0 +1,284 @@
+#include "common/cluster/node.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <optional>
+#include <random>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "common/clock.h"
+#include "common/log.h"
+#include "common/rpc/status.h"
+#include "common/version.h"
+#include "grpc/support/time.h"
+#include "grpcpp/alarm.h"
+#include "grpcpp/completion_queue.h"
+#include "tessera/v1/cluster.grpc.pb.h"
+
+namespace tessera {
+namespace {
+
+// What a completion means.
+enum class Tag : intptr_t { kStart = 1, kRead, kWrite, kWritesDone, kFinish, kStop };
+void* ToPointer(Tag tag) { return reinterpret_cast<void*>(static_cast<intptr_t>(tag)); }
+Tag FromPointer(void* tag) { return static_cast<Tag>(reinterpret_cast<intptr_t>(tag)); }
+
+// gRPC's deadlines on the monotonic clock, so that a jump of the wall clock ends no wait.
+gpr_timespec After(absl::Duration wait) {
+  wait = std::clamp(wait, absl::ZeroDuration(), absl::Hours(1));
+  return gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC),
+                      gpr_time_from_micros(absl::ToInt64Microseconds(wait), GPR_TIMESPAN));
+}
+
+bool IsFatal(const absl::Status& status) {
+  return absl::IsFailedPrecondition(status) || absl::IsInvalidArgument(status) ||
+         absl::IsUnimplemented(status) || absl::IsPermissionDenied(status);
+}
+
+constexpr absl::Duration kGoodbye = absl::Milliseconds(300);
+
+class Node final : public ClusterNode {
+ public:
+  Node(Options options, Callbacks callbacks)
+      : options_(std::move(options)),
+        callbacks_(std::move(callbacks)),
+        backoff_(options_.backoff),
+        name_taken_limit_(options_.name_taken_limit) {
+    thread_ = std::thread([this] { Run(); });
+  }
+  ~Node() override { Stop(); }
+
+  void Stop() override {
+    {
+      absl::MutexLock lock(&mu_);
+      if (stopped_) return;
+      stopped_ = true;
+    }
+    wake_.Set(&queue_, After(absl::ZeroDuration()), ToPointer(Tag::kStop));
+    thread_.join();
+    queue_.Shutdown();
+    void* tag;
+    bool ok;
+    while (queue_.Next(&tag, &ok)) {
+    }
+  }
+
+ private:
+  struct Session {
+    grpc::ClientContext context;
+    std::unique_ptr<grpc::ClientAsyncReaderWriter<v1::NodeMessage, v1::MasterMessage>> stream;
+    v1::MasterMessage in;
+    grpc::Status status;
+    int pending = 0;  // operations that the queue still owes
+    bool writing = false;
+    bool welcomed = false;
+    bool goodbye = false;
+    bool finishing = false;
+    std::string why;      // we gave up: instead of gRPC's "cancelled"
+    absl::Duration next;  // next heartbeat, or the time by which something must have happened
+  };
+
+  void Run() {
+    while (!stop_) {
+      const absl::Status status = RunSession();
+      if (stop_ || !KeepTrying(status)) return;
+      Pause(backoff_.Next());
+    }
+  }
+
+  // Waits in the queue, so that Stop wakes it.
+  void Pause(absl::Duration wait) {
+    void* tag;
+    bool ok;
+    if (queue_.AsyncNext(&tag, &ok, After(wait)) == grpc::CompletionQueue::GOT_EVENT) stop_ = true;
+  }
+
+  // One stream, from Hello to its end; OK is never returned.
+  absl::Status RunSession() {
+    Session s;
+    auto stub = v1::ClusterService::NewStub(options_.channels->Connect(options_.master_address));
+    s.stream = stub->PrepareAsyncJoin(&s.context, &queue_);
+    s.next = Now() + options_.welcome_limit;
+    s.pending = 1;
+    s.stream->StartCall(ToPointer(Tag::kStart));
+    while (s.pending > 0) {
+      void* tag;
+      bool ok;
+      const auto got = queue_.AsyncNext(&tag, &ok, After(s.next - Now()));
+      if (got == grpc::CompletionQueue::TIMEOUT) {
+        OnTime(s);
+      } else {
+        OnEvent(s, FromPointer(tag), ok);
+      }
+    }
+    absl::Status status = FromGrpc(s.status);
+    if (status.ok()) status = absl::UnavailableError("the master ended the stream");
+    if (!s.why.empty()) status = absl::UnavailableError(s.why);
+    if (s.welcomed && !stop_ && callbacks_.lost) callbacks_.lost(status);
+    return status;
+  }
+
+  void OnTime(Session& s) {
+    if (s.goodbye || s.finishing || !s.welcomed || s.writing) {
+      // Nothing came in time: no goodbye, no end of the stream, no Welcome, or a heartbeat that
+      // could not be sent.
+      if (!s.goodbye && !s.finishing) {
+        s.why = s.welcomed ? "the master takes no heartbeat"
+                           : absl::StrCat("it accepts the connection and does not answer within ",
+                                          absl::FormatDuration(options_.welcome_limit));
+      }
+      s.context.TryCancel();
+      s.next = Now() + absl::Seconds(1);
+      return;
+    }
+    v1::NodeMessage message;
+    *message.mutable_heartbeat() = callbacks_.heartbeat ? callbacks_.heartbeat() : v1::Heartbeat();
+    Write(s, message);
+    s.next = Now() + heartbeat_;
+  }
+
+  void OnEvent(Session& s, Tag tag, bool ok) {
+    if (tag == Tag::kStop) {
+      stop_ = true;
+      s.goodbye = true;
+      s.next = Now() + kGoodbye;
+      // Half-closing tells the master that the node leaves of its own will.
+      if (s.welcomed && !s.writing && !s.finishing) {
+        s.pending += 1;
+        s.stream->WritesDone(ToPointer(Tag::kWritesDone));
+      } else {
+        s.context.TryCancel();
+      }
+      return;
+    }
+    s.pending -= 1;
+    switch (tag) {
+      case Tag::kStart:
+        if (!ok || stop_) return Finish(s);
+        Write(s, Hello());
+        return Read(s);
+      case Tag::kRead:
+        if (!ok) return Finish(s);
+        OnMessage(s);
+        return Read(s);
+      case Tag::kWrite:
+        s.writing = false;
+        return;
+      default:
+        return;
+    }
+  }
+
+  void OnMessage(Session& s) {
+    if (s.goodbye) return;
+    if (s.in.has_welcome()) {
+      const v1::Welcome& welcome = s.in.welcome();
+      s.welcomed = true;
+      heartbeat_ = absl::Milliseconds(std::max(welcome.heartbeat_ms(), 10u));
+      name_taken_limit_ =
+          std::max(options_.name_taken_limit, absl::Milliseconds(welcome.lease_ms()) * 1.5);
+      s.next = Now() + heartbeat_;
+      options_.hello.set_name(welcome.name());  // a name that the master picked is kept
+      waiting_since_.reset();
+      name_taken_since_.reset();
+      backoff_.Reset();
+      SPDLOG_INFO("joined the master at {} as {} (incarnation {})", options_.master_address,
+                  welcome.name(), welcome.incarnation());
+      if (callbacks_.welcome) callbacks_.welcome(welcome);
+    } else if (s.in.has_assignment() && s.welcomed) {
+      if (callbacks_.assignment) callbacks_.assignment(s.in.assignment());
+    }
+  }
+
+  void Read(Session& s) {
+    s.pending += 1;
+    s.in.Clear();
+    s.stream->Read(&s.in, ToPointer(Tag::kRead));
+  }
+  void Write(Session& s, const v1::NodeMessage& message) {
+    s.pending += 1;
+    s.writing = true;
+    s.stream->Write(message, ToPointer(Tag::kWrite));
+  }
+  void Finish(Session& s) {
+    s.pending += 1;
+    s.finishing = true;
+    s.stream->Finish(&s.status, ToPointer(Tag::kFinish));
+    s.next = Now() + absl::Seconds(1);
+  }
+
+  v1::NodeMessage Hello() const {
+    v1::NodeMessage message;
+    *message.mutable_hello() = options_.hello;
+    return message;
+  }
+
+  // Whether to join again after a stream that ended so; says who is waited for.
+  bool KeepTrying(const absl::Status& status) {
+    bool fatal = IsFatal(status);
+    if (absl::IsAlreadyExists(status)) {
+      if (!name_taken_since_.has_value()) name_taken_since_ = Now();
+      fatal = Now() - *name_taken_since_ >= name_taken_limit_;
+    } else {
+      name_taken_since_.reset();
+    }
+    if (fatal) {
+      if (callbacks_.fatal) {
+        callbacks_.fatal(
+            absl::Status(status.code(), absl::StrCat("the master at ", options_.master_address,
+                                                     " refuses this process: ", status.message())));
+      }
+      return false;
+    }
+    const absl::Duration now = Now();
+    if (!waiting_since_.has_value()) {
+      waiting_since_ = now;
+      logged_at_ = now - options_.log_every;
+    }
+    if (now - logged_at_ >= options_.log_every) {
+      logged_at_ = now;
+      SPDLOG_INFO("waiting for the master at {} ({} s): {}", options_.master_address,
+                  absl::ToInt64Seconds(now - *waiting_since_), std::string(status.message()));
+    }
+    return true;
+  }
+
+  static absl::Duration Now() { return SystemClock().Monotonic(); }
+
+  // Constant after construction, but for the name in options_.hello (thread_ only).
+  Options options_;
+  const Callbacks callbacks_;
+  std::thread thread_;
+  // Own synchronisation.
+  grpc::CompletionQueue queue_;
+  grpc::Alarm wake_;
+  // Of thread_ only.
+  Backoff backoff_;
+  bool stop_ = false;
+  absl::Duration heartbeat_ = absl::Seconds(1);
+  absl::Duration name_taken_limit_;
+  std::optional<absl::Duration> waiting_since_;
+  std::optional<absl::Duration> name_taken_since_;
+  absl::Duration logged_at_;
+
+  absl::Mutex mu_;
+  bool stopped_ ABSL_GUARDED_BY(mu_) = false;
+};
+
+}  // namespace
+
+std::unique_ptr<ClusterNode> ClusterNode::Start(Options options, Callbacks callbacks) {
+  std::random_device random;
+  options.hello.set_version(kVersion);
+  options.hello.set_protocol(kProtocolVersion);
+  options.hello.set_pid(getpid());
+  options.hello.set_process((uint64_t{random()} << 32) | random());
+  if (options.backoff.seed == 0) options.backoff.seed = options.hello.process();
+  return std::make_unique<Node>(std::move(options), std::move(callbacks));
+}
+
+}  // namespace tessera

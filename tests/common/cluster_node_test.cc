@@ -1,0 +1,216 @@
+#include <deque>
+#include <string>
+#include <vector>
+
+#include "absl/synchronization/mutex.h"
+#include "common/cluster/node.h"
+#include "common/rpc/server.h"
+#include "common/rpc/status.h"
+#include "common/version.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tessera/v1/cluster.grpc.pb.h"
+
+namespace tessera {
+namespace {
+
+// A master that does as it is told: refuses, or welcomes and keeps the stream until Break().
+class FakeMaster final : public v1::ClusterService::Service {
+ public:
+  using Stream = grpc::ServerReaderWriter<v1::MasterMessage, v1::NodeMessage>;
+  grpc::Status Join(grpc::ServerContext* context, Stream* stream) override {
+    v1::NodeMessage in;
+    if (!stream->Read(&in)) return grpc::Status::OK;
+    absl::Status refusal;
+    uint64_t incarnation;
+    {
+      absl::MutexLock lock(&mu_);
+      hellos_.push_back(in.hello());
+      incarnation = hellos_.size();
+      refusal = refusal_;
+      if (refusal_once_) refusal_ = absl::OkStatus();
+    }
+    if (!refusal.ok()) return ToGrpc(refusal);
+    v1::MasterMessage out;
+    out.mutable_welcome()->set_name("worker-0");
+    out.mutable_welcome()->set_incarnation(incarnation);
+    out.mutable_welcome()->set_heartbeat_ms(10);
+    out.mutable_welcome()->set_lease_ms(50);
+    stream->Write(out);
+    out.mutable_assignment()->set_job_id("job-1");
+    stream->Write(out);
+    while (stream->Read(&in)) {
+      absl::MutexLock lock(&mu_);
+      heartbeats_.push_back(in.heartbeat().doing());
+      if (break_) {
+        break_ = false;
+        return grpc::Status(grpc::StatusCode::UNAVAILABLE, "broken");
+      }
+    }
+    absl::MutexLock lock(&mu_);
+    left_ = !context->IsCancelled();
+    return grpc::Status::OK;
+  }
+  void Refuse(absl::Status status, bool once) {
+    absl::MutexLock lock(&mu_);
+    refusal_ = status;
+    refusal_once_ = once;
+  }
+  void Break() {
+    absl::MutexLock lock(&mu_);
+    break_ = true;
+  }
+  void AwaitHeartbeats(size_t n) {
+    absl::MutexLock lock(&mu_);
+    const auto reached = [this, n]()
+                             ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return heartbeats_.size() >= n; };
+    ASSERT_TRUE(mu_.AwaitWithTimeout(absl::Condition(&reached), absl::Seconds(20)));
+  }
+  std::vector<v1::Hello> hellos() {
+    absl::MutexLock lock(&mu_);
+    return hellos_;
+  }
+  bool left() {
+    absl::MutexLock lock(&mu_);
+    return left_;
+  }
+
+ private:
+  absl::Mutex mu_;
+  absl::Status refusal_ ABSL_GUARDED_BY(mu_);
+  bool refusal_once_ ABSL_GUARDED_BY(mu_) = false;
+  bool break_ ABSL_GUARDED_BY(mu_) = false;
+  bool left_ ABSL_GUARDED_BY(mu_) = false;
+  std::vector<v1::Hello> hellos_ ABSL_GUARDED_BY(mu_);
+  std::vector<std::string> heartbeats_ ABSL_GUARDED_BY(mu_);
+};
+
+// Collects what the node's callbacks say, as "welcome 1", "assignment job-1", "lost", "fatal ...".
+class Said {
+ public:
+  void Say(std::string what) {
+    absl::MutexLock lock(&mu_);
+    said_.push_back(std::move(what));
+  }
+  std::vector<std::string> Await(size_t n) {
+    absl::MutexLock lock(&mu_);
+    const auto reached = [this, n]()
+                             ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return said_.size() >= n; };
+    mu_.AwaitWithTimeout(absl::Condition(&reached), absl::Seconds(20));
+    return said_;
+  }
+
+ private:
+  absl::Mutex mu_;
+  std::vector<std::string> said_ ABSL_GUARDED_BY(mu_);
+};
+
+class ClusterNodeTest : public testing::Test {
+ protected:
+  void StartMaster() {
+    ServerOptions options;
+    options.listen = "master";
+    options.in_process = &channels_;
+    auto server = RpcServer::Start(options, {&master_});
+    ASSERT_TRUE(server.ok()) << server.status();
+    server_ = std::move(*server);
+  }
+  void StartNode(absl::Duration name_taken_limit = absl::Seconds(15)) {
+    ClusterNode::Options options;
+    options.master_address = "master";
+    options.hello.set_kind(v1::WORKER);
+    options.channels = &channels_;
+    options.backoff = {absl::Milliseconds(5), absl::Milliseconds(20), 1};
+    options.name_taken_limit = name_taken_limit;
+    ClusterNode::Callbacks callbacks;
+    callbacks.heartbeat = [] {
+      v1::Heartbeat heartbeat;
+      heartbeat.set_doing("training");
+      return heartbeat;
+    };
+    callbacks.welcome = [this](const v1::Welcome& w) {
+      said_.Say("welcome " + std::to_string(w.incarnation()));
+    };
+    callbacks.assignment = [this](const v1::Assignment& a) {
+      said_.Say("assignment " + a.job_id());
+    };
+    callbacks.lost = [this](const absl::Status&) { said_.Say("lost"); };
+    callbacks.fatal = [this](const absl::Status& s) {
+      said_.Say("fatal " + std::string(s.message()));
+    };
+    node_ = ClusterNode::Start(std::move(options), std::move(callbacks));
+  }
+
+  InProcessChannels channels_;
+  FakeMaster master_;
+  Said said_;
+  std::unique_ptr<RpcServer> server_;
+  std::unique_ptr<ClusterNode> node_;
+};
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+TEST_F(ClusterNodeTest, SaysHelloAndDeliversWelcomeAndAssignmentAndHeartbeats) {
+  StartMaster();
+  StartNode();
+  EXPECT_THAT(said_.Await(2), ElementsAre("welcome 1", "assignment job-1"));
+  master_.AwaitHeartbeats(3);
+  const v1::Hello hello = master_.hellos().at(0);
+  EXPECT_EQ(hello.protocol(), kProtocolVersion);
+  EXPECT_EQ(hello.version(), kVersion);
+  EXPECT_EQ(hello.pid(), getpid());
+  EXPECT_NE(hello.process(), 0u);
+  node_->Stop();
+  EXPECT_TRUE(master_.left());
+}
+
+TEST_F(ClusterNodeTest, MayStartBeforeTheMaster) {
+  StartNode();
+  StartMaster();
+  EXPECT_THAT(said_.Await(1), testing::Contains("welcome 1"));
+}
+
+TEST_F(ClusterNodeTest, JoinsAgainUnderItsNameAfterABrokenStream) {
+  StartMaster();
+  StartNode();
+  said_.Await(2);
+  master_.Break();
+  EXPECT_THAT(said_.Await(5), ElementsAre("welcome 1", "assignment job-1", "lost", "welcome 2",
+                                          "assignment job-1"));
+  const auto hellos = master_.hellos();
+  EXPECT_EQ(hellos.at(1).name(), "worker-0");
+  EXPECT_EQ(hellos.at(1).process(), hellos.at(0).process());
+}
+
+TEST_F(ClusterNodeTest, DifferentVersionsAreFatal) {
+  StartMaster();
+  master_.Refuse(absl::FailedPreconditionError("protocol 1, expected 2"), false);
+  StartNode();
+  EXPECT_THAT(said_.Await(1), ElementsAre(HasSubstr("protocol 1, expected 2")));
+  EXPECT_EQ(master_.hellos().size(), 1u);
+}
+
+TEST_F(ClusterNodeTest, ATakenNameIsRetriedWhileTheOldLeaseMayRun) {
+  StartMaster();
+  master_.Refuse(absl::AlreadyExistsError("worker-0 is alive"), true);
+  StartNode();
+  EXPECT_THAT(said_.Await(1), testing::Contains("welcome 2"));
+}
+
+TEST_F(ClusterNodeTest, ATakenNameIsFatalInTheEnd) {
+  StartMaster();
+  master_.Refuse(absl::AlreadyExistsError("worker-0 is alive"), false);
+  StartNode(absl::Milliseconds(30));
+  EXPECT_THAT(said_.Await(1), ElementsAre(HasSubstr("worker-0 is alive")));
+  EXPECT_GT(master_.hellos().size(), 1u);
+}
+
+TEST_F(ClusterNodeTest, StopIsPromptWhileThereIsNoMaster) {
+  StartNode();
+  node_->Stop();
+  EXPECT_THAT(said_.Await(0), ElementsAre());
+}
+
+}  // namespace
+}  // namespace tessera

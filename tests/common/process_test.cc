@@ -1,0 +1,84 @@
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <vector>
+
+#include "absl/synchronization/notification.h"
+#include "common/backoff.h"
+#include "common/process/resident.h"
+#include "common/process/stop_signal.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace tessera {
+namespace {
+
+// In a process of their own: other tests leave threads behind that do not block the signals.
+TEST(StopSignalDeathTest, FirstSignalWakesTheWaiterAndRunsTheCallback) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(
+      {
+        StopSignal stop;
+        absl::Notification called;
+        stop.OnStop([&] { called.Notify(); });
+        if (stop.Wait(absl::Milliseconds(1))) _exit(1);
+        kill(getpid(), SIGTERM);
+        if (!stop.Wait(absl::Seconds(10)) || stop.signal() != SIGTERM) _exit(2);
+        _exit(called.WaitForNotificationWithTimeout(absl::Seconds(10)) ? 0 : 3);
+      },
+      testing::ExitedWithCode(0), "");
+}
+
+TEST(StopSignal, AskingStopsWithoutASignalAndALateCallbackRunsAtOnce) {
+  StopSignal stop;
+  stop.Ask();
+  EXPECT_TRUE(stop.Wait(absl::ZeroDuration()));
+  EXPECT_EQ(stop.signal(), 0);
+  bool called = false;
+  stop.OnStop([&] { called = true; });
+  EXPECT_TRUE(called);
+}
+
+TEST(StopSignalDeathTest, SecondSignalEndsTheProcessAtOnce) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(
+      {
+        StopSignal stop;
+        kill(getpid(), SIGINT);
+        stop.Wait();
+        kill(getpid(), SIGINT);
+        while (true) pause();
+      },
+      testing::ExitedWithCode(128 + SIGINT), "");
+}
+
+TEST(ResidentBytes, GrowsWithMemoryThatIsTouched) {
+  const uint64_t before = ResidentBytes();
+  ASSERT_GT(before, 0u);
+  std::vector<char> block(64 << 20, 1);
+  EXPECT_GT(ResidentBytes(), before + (32 << 20));
+  EXPECT_EQ(block.back(), 1);
+}
+
+TEST(Backoff, DoublesUpToTheLongestWithJitterAndStartsOverAfterReset) {
+  Backoff backoff({absl::Milliseconds(100), absl::Seconds(2), 7});
+  absl::Duration full = absl::Milliseconds(100);
+  for (int i = 0; i < 10; ++i) {
+    const absl::Duration wait = backoff.Next();
+    EXPECT_GE(wait, full * 0.5);
+    EXPECT_LT(wait, full);
+    full = std::min(full * 2, absl::Seconds(2));
+  }
+  backoff.Reset();
+  EXPECT_LT(backoff.Next(), absl::Milliseconds(100));
+}
+
+TEST(Backoff, CallersWithDifferentSeedsWaitDifferently) {
+  Backoff a({absl::Milliseconds(100), absl::Seconds(2), 1});
+  Backoff b({absl::Milliseconds(100), absl::Seconds(2), 2});
+  EXPECT_NE(a.Next(), b.Next());
+}
+
+}  // namespace
+}  // namespace tessera
