@@ -14,6 +14,8 @@ struct Sgd {
   };
   struct Row {};
 
+  TESSERA_HOST_DEVICE static float InitialSlot(const Params&, int) { return 0; }
+  TESSERA_HOST_DEVICE static float InitialRowSlot(const Params&, int) { return 0; }
   TESSERA_HOST_DEVICE static Row BeginRow(const Params&, float*) { return {}; }
   TESSERA_HOST_DEVICE static void Update(const Params& p, const Row&, float g, float& w) {
     w -= p.rate * g;

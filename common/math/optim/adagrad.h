@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cmath>
+
+#include "common/math/host_device.h"
+
+namespace tessera::math {
+
+// Adagrad (Duchi, Hazan, Singer 2011, "Adaptive subgradient methods", diagonal form), epsilon
+// outside the root:
+//   n <- n + g^2;  w <- w - rate * g / (sqrt(n) + eps)
+// Requires eps or the initial accumulator above 0 (else a first gradient of 0 gives 0 / 0).
+struct Adagrad {
+  static constexpr int kSlots = 1;  // n
+  static constexpr int kRowSlots = 0;
+  struct Params {
+    float rate;
+    float initial_accumulator;
+    float epsilon;
+  };
+  struct Row {};
+
+  TESSERA_HOST_DEVICE static float InitialSlot(const Params& p, int) {
+    return p.initial_accumulator;
+  }
+  TESSERA_HOST_DEVICE static float InitialRowSlot(const Params&, int) { return 0; }
+  TESSERA_HOST_DEVICE static Row BeginRow(const Params&, float*) { return {}; }
+  TESSERA_HOST_DEVICE static void Update(const Params& p, const Row&, float g, float& w, float& n) {
+    n += g * g;
+    w -= p.rate * g / (std::sqrt(n) + p.epsilon);
+  }
+};
+
+}  // namespace tessera::math
