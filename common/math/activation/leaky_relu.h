@@ -1,0 +1,22 @@
+#pragma once
+
+#include "common/math/host_device.h"
+
+namespace tessera::math {
+
+// Leaky rectified linear unit (Maas, Hannun, Ng 2013): x where x > 0, slope * x elsewhere.
+struct LeakyRelu {
+  struct Params {
+    float slope = 0.01f;
+  };
+
+  TESSERA_HOST_DEVICE static float Value(const Params& p, float x) {
+    return x > 0 ? x : p.slope * x;
+  }
+  // Requires y = Value(params, x).
+  TESSERA_HOST_DEVICE static float Derivative(const Params& p, float x, float) {
+    return x > 0 ? 1 : p.slope;
+  }
+};
+
+}  // namespace tessera::math

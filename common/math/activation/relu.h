@@ -1,0 +1,18 @@
+#pragma once
+
+#include "common/math/host_device.h"
+
+namespace tessera::math {
+
+// Rectified linear unit (Nair, Hinton 2010): max(x, 0); the derivative at 0 is 0.
+struct Relu {
+  struct Params {};
+
+  TESSERA_HOST_DEVICE static float Value(const Params&, float x) { return x > 0 ? x : 0; }
+  // Requires y = Value(params, x).
+  TESSERA_HOST_DEVICE static float Derivative(const Params&, float x, float) {
+    return x > 0 ? 1 : 0;
+  }
+};
+
+}  // namespace tessera::math

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <cmath>
+
+#include "common/math/host_device.h"
+
+namespace tessera::math {
+
+// Hyperbolic tangent; derivative 1 - y^2.
+struct Tanh {
+  struct Params {};
+
+  TESSERA_HOST_DEVICE static float Value(const Params&, float x) { return std::tanh(x); }
+  // Requires y = Value(params, x).
+  TESSERA_HOST_DEVICE static float Derivative(const Params&, float, float y) {
+    return (1 - y) * (1 + y);
+  }
+};
+
+}  // namespace tessera::math

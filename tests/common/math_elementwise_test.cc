@@ -1,0 +1,107 @@
+#include <cmath>
+#include <fstream>
+#include <limits>
+#include <sstream>
+#include <string>
+
+#include "common/math/activation/elu.h"
+#include "common/math/activation/gelu.h"
+#include "common/math/activation/leaky_relu.h"
+#include "common/math/activation/relu.h"
+#include "common/math/activation/sigmoid.h"
+#include "common/math/activation/silu.h"
+#include "common/math/activation/softplus.h"
+#include "common/math/activation/tanh.h"
+#include "common/math/loss/sigmoid_cross_entropy.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace tessera::math {
+namespace {
+
+// A few roundings of float32, relative to the value; derivatives that are formed as 1 - y lose
+// relative precision where they vanish, hence the absolute part.
+constexpr double kRelative = 1e-6;
+constexpr double kAbsolute = 2e-7;
+
+template <typename Activation>
+void Check(const typename Activation::Params& params, float x, double y, double dy) {
+  const float value = Activation::Value(params, x);
+  // Far out the rounding of x itself weighs: exp(-x^2 / 2) changes by x^2 of its relative change.
+  EXPECT_NEAR(value, y, kRelative * (1 + x * x / 10) * std::abs(y) + 1e-37);
+  EXPECT_NEAR(Activation::Derivative(params, x, value), dy, kRelative * std::abs(dy) + kAbsolute);
+}
+
+TEST(Activations, HaveTheReferenceValuesAndDerivatives) {
+  std::ifstream file(TESSERA_GOLDEN_FOLDER "/elementwise.txt");
+  ASSERT_TRUE(file) << "run tests/golden/elementwise.py";
+  int count = 0;
+  for (std::string line; std::getline(file, line);) {
+    std::istringstream in(line);
+    std::string kind, name;
+    in >> kind;
+    if (kind != "activation") continue;
+    SCOPED_TRACE(line);
+    ++count;
+    double param, x, y, dy;
+    ASSERT_TRUE(in >> name >> param >> x >> y >> dy);
+    const float p = static_cast<float>(param);
+    const float fx = static_cast<float>(x);
+    if (name == "relu") {
+      Check<Relu>({}, fx, y, dy);
+    } else if (name == "leaky_relu") {
+      Check<LeakyRelu>({p}, fx, y, dy);
+    } else if (name == "elu") {
+      Check<Elu>({p}, fx, y, dy);
+    } else if (name == "sigmoid") {
+      Check<Sigmoid>({}, fx, y, dy);
+    } else if (name == "tanh") {
+      Check<Tanh>({}, fx, y, dy);
+    } else if (name == "softplus") {
+      Check<Softplus>({}, fx, y, dy);
+    } else if (name == "gelu") {
+      Check<Gelu>({}, fx, y, dy);
+    } else if (name == "silu") {
+      Check<Silu>({}, fx, y, dy);
+    } else {
+      FAIL() << "unknown activation " << name;
+    }
+  }
+  EXPECT_EQ(count, 250);
+}
+
+TEST(SigmoidCrossEntropy, HasTheReferenceValuesAndGradients) {
+  std::ifstream file(TESSERA_GOLDEN_FOLDER "/elementwise.txt");
+  ASSERT_TRUE(file) << "run tests/golden/elementwise.py";
+  int count = 0;
+  for (std::string line; std::getline(file, line);) {
+    std::istringstream in(line);
+    std::string kind;
+    in >> kind;
+    if (kind != "loss") continue;
+    SCOPED_TRACE(line);
+    ++count;
+    double x, label, value, gradient;
+    ASSERT_TRUE(in >> x >> label >> value >> gradient);
+    // Labels of 0 and 1 lose nothing; others cancel between their two terms.
+    const double absolute = label == 0 || label == 1 ? 1e-37 : 1e-6;
+    const float fx = static_cast<float>(x), fl = static_cast<float>(label);
+    EXPECT_NEAR(SigmoidCrossEntropy::Value(fx, fl), value, kRelative * value + absolute);
+    EXPECT_NEAR(SigmoidCrossEntropy::Gradient(fx, fl), gradient,
+                kRelative * std::abs(gradient) + absolute);
+    EXPECT_NEAR(SigmoidCrossEntropy::Value(x, label), value, 1e-14 * (value + std::abs(x)));
+  }
+  EXPECT_EQ(count, 75);
+}
+
+TEST(SigmoidCrossEntropy, StaysFiniteAtHugeLogits) {
+  const float huge = std::numeric_limits<float>::max();
+  EXPECT_EQ(SigmoidCrossEntropy::Value(huge, 1.0f), 0);
+  EXPECT_EQ(SigmoidCrossEntropy::Value(huge, 0.0f), huge);
+  EXPECT_EQ(SigmoidCrossEntropy::Gradient(huge, 1.0f), 0);
+  EXPECT_EQ(SigmoidCrossEntropy::Gradient(-huge, 1.0f), -1);
+  EXPECT_EQ(SigmoidCrossEntropy::Gradient(huge, 0.0f), 1);
+}
+
+}  // namespace
+}  // namespace tessera::math
