@@ -1,0 +1,32 @@
+#include <cuda_runtime_api.h>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "cuda/devices.h"
+
+namespace tessera::cuda {
+
+absl::StatusOr<std::vector<Device>> ListDevices() {
+  int count = 0;
+  if (const cudaError_t error = cudaGetDeviceCount(&count); error != cudaSuccess || count == 0) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "no CUDA device: ",
+        error == cudaSuccess ? "the driver lists none" : cudaGetErrorString(error)));
+  }
+  std::vector<Device> devices;
+  for (int i = 0; i < count; ++i) {
+    cudaDeviceProp properties;
+    if (const cudaError_t error = cudaGetDeviceProperties(&properties, i); error != cudaSuccess) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("CUDA device ", i, ": ", cudaGetErrorString(error)));
+    }
+    devices.push_back({.index = i,
+                       .name = properties.name,
+                       .memory_bytes = properties.totalGlobalMem,
+                       .compute_major = properties.major,
+                       .compute_minor = properties.minor});
+  }
+  return devices;
+}
+
+}  // namespace tessera::cuda

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace tessera::cuda {
+
+// One card that CUDA can use.
+struct Device {
+  int index = 0;  // N of "cuda:N"
+  std::string name;
+  uint64_t memory_bytes = 0;
+  int compute_major = 0;  // compute capability
+  int compute_minor = 0;
+};
+
+// The room's front door for now: the cards of this machine, at least one. FAILED_PRECONDITION says
+// why there is none: built without CUDA, no driver, no card. Thread-safe.
+absl::StatusOr<std::vector<Device>> ListDevices();
+
+}  // namespace tessera::cuda

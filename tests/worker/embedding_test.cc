@@ -1,0 +1,119 @@
+#include "worker/embedding.h"
+
+#include <cmath>
+#include <map>
+
+#include "common/partition.h"
+#include "common/random.h"
+#include "gtest/gtest.h"
+
+namespace tessera::worker {
+namespace {
+
+// Two sparse columns in table "emb" (dim 3), the second also in "wide" (dim 1); column b pools by
+// `pooling`.
+struct World {
+  explicit World(v1::Pooling pooling) {
+    for (const char* name : {"a", "b"}) {
+      v1::ColumnSpec* column = spec.mutable_data()->add_columns();
+      column->set_name(name);
+      column->set_role(v1::SPARSE);
+      column->add_table("emb");
+      if (name[0] == 'b') {
+        column->add_table("wide");
+        column->set_pooling(pooling);
+      }
+    }
+    inputs = {{.table = "wide", .table_index = 1, .fields = 1, .dim = 1},
+              {.table = "emb", .table_index = 0, .fields = 2, .dim = 3}};
+    batch.size = 3;
+    batch.sparse.resize(2);
+    batch.sparse[0] = {.offsets = {0, 1, 1, 2}, .keys = {5, ~0ull}, .weights = {}};
+    batch.sparse[1] = {
+        .offsets = {0, 2, 2, 5}, .keys = {5, 1ull << 40, 7, 7, 5}, .weights = {1, 2, 0.5f, 3, -1}};
+  }
+
+  v1::JobSpec spec;
+  std::vector<Model::Input> inputs;
+  Batch batch;
+};
+
+float Scale(v1::Pooling pooling, uint32_t n) {
+  return pooling == v1::MEAN ? 1.0f / n : pooling == v1::SQRTN ? 1 / std::sqrt(float(n)) : 1.0f;
+}
+
+float RowValue(uint64_t key, size_t d) { return RandomUniform(key, d); }
+
+class EmbeddingTest : public testing::TestWithParam<std::tuple<v1::Pooling, int>> {};
+
+TEST_P(EmbeddingTest, PoolsAndUnpoolsLikeADirectComputation) {
+  const auto [pooling, ps] = GetParam();
+  World world(pooling);
+  const EmbeddingPlan plan(world.spec, world.inputs);
+  ASSERT_EQ(plan.lookups().size(), 2u);
+  ASSERT_EQ(plan.key_sets().size(), 2u);
+  const KeyRouter router(NewPartitionMap(1, 16, std::vector<v1::PsAddress>(ps)));
+  KeyPreparer preparer(&plan, &router);
+  std::vector<BatchKeys> keys;
+  preparer.Prepare(world.batch, &keys);
+
+  for (const EmbeddingPlan::Lookup& lookup : plan.lookups()) {
+    const auto& key_set = plan.key_sets()[lookup.key_set];
+    const BatchKeys& batch_keys = keys[lookup.key_set];
+    const size_t fields = key_set.columns.size();
+    std::vector<float> rows, pooled(world.batch.size * fields * lookup.dim, -1);
+    for (uint64_t key : batch_keys.routed.keys) {
+      for (size_t d = 0; d < lookup.dim; ++d) rows.push_back(RowValue(key, d));
+    }
+    PoolRows(world.batch, key_set, lookup, batch_keys, rows, absl::MakeSpan(pooled));
+
+    std::vector<float> pooled_gradient(pooled.size());
+    for (size_t i = 0; i < pooled_gradient.size(); ++i) pooled_gradient[i] = 0.25f * (i + 1);
+    std::vector<float> gradients(rows.size(), 99);
+    UnpoolGradients(world.batch, key_set, lookup, batch_keys, pooled_gradient,
+                    absl::MakeSpan(gradients));
+
+    std::map<uint64_t, std::vector<float>> expected_gradient;
+    for (size_t f = 0; f < fields; ++f) {
+      const uint32_t c = key_set.columns[f];
+      const SparseColumn& column = world.batch.sparse[c];
+      for (uint32_t b = 0; b < world.batch.size; ++b) {
+        const uint32_t n = column.offsets[b + 1] - column.offsets[b];
+        for (size_t d = 0; d < lookup.dim; ++d) {
+          float expected = 0;
+          for (uint32_t k = column.offsets[b]; k < column.offsets[b + 1]; ++k) {
+            const float factor = Scale(c == 1 ? pooling : v1::SUM, n) *
+                                 (column.weights.empty() ? 1.0f : column.weights[k]);
+            expected += factor * RowValue(column.keys[k], d);
+            auto& gradient = expected_gradient[column.keys[k]];
+            gradient.resize(lookup.dim);
+            gradient[d] += factor * pooled_gradient[(b * fields + f) * lookup.dim + d];
+          }
+          EXPECT_NEAR(pooled[(b * fields + f) * lookup.dim + d], expected, 1e-6);
+        }
+      }
+    }
+    ASSERT_EQ(batch_keys.routed.keys.size(), expected_gradient.size());
+    for (size_t i = 0; i < batch_keys.routed.keys.size(); ++i) {
+      for (size_t d = 0; d < lookup.dim; ++d) {
+        EXPECT_NEAR(gradients[i * lookup.dim + d], expected_gradient[batch_keys.routed.keys[i]][d],
+                    1e-5);
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(AllPoolings, EmbeddingTest,
+                         testing::Combine(testing::Values(v1::SUM, v1::MEAN, v1::SQRTN),
+                                          testing::Values(1, 3)));
+
+TEST(EmbeddingPlan, TablesWithTheSameColumnsShareAKeySet) {
+  World world(v1::SUM);
+  world.spec.mutable_data()->mutable_columns(0)->add_table("wide");
+  const EmbeddingPlan plan(world.spec, world.inputs);
+  EXPECT_EQ(plan.key_sets().size(), 1u);
+  EXPECT_EQ(plan.lookups()[0].key_set, plan.lookups()[1].key_set);
+}
+
+}  // namespace
+}  // namespace tessera::worker

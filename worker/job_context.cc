@@ -1,0 +1,86 @@
+#include "worker/job_context.h"
+
+#include <algorithm>
+
+#include "common/file_system.h"
+#include "common/job/job_tables.h"
+#include "common/status_macros.h"
+#include "worker/device.h"
+
+namespace tessera::worker {
+
+absl::StatusOr<std::unique_ptr<JobContext>> NewJobContext(const v1::Assignment& assignment,
+                                                          const JobContextOptions& options) {
+  auto context = std::make_unique<JobContext>();
+  context->assignment = assignment;
+  context->board = options.board;
+  context->cancellation = options.cancellation;
+  const v1::JobSpec& spec = context->spec();
+  context->sync_sparse = spec.consistency().sparse() != v1::ASYNC;
+  context->sync_dense = spec.consistency().dense() != v1::ASYNC;
+
+  const std::string wish = spec.train().device().empty() || spec.train().device() == "auto"
+                               ? options.device
+                               : spec.train().device();
+  TESSERA_RETURN_IF_ERROR(ChooseDevice(wish).status());
+
+  DataSource::Options source;
+  source.data_root = options.data_root;
+  source.scratch_folder = options.scratch_folder;
+  TESSERA_ASSIGN_OR_RETURN(context->source,
+                           DataSource::Open(spec.data(), source, PosixFileSystem()));
+  TESSERA_ASSIGN_OR_RETURN(context->model,
+                           Model::New(spec, context->source->schema().dense_width));
+  context->plan = std::make_unique<EmbeddingPlan>(spec, context->model->inputs());
+  context->executor = std::make_unique<Executor>(*context->model);
+
+  context->router = std::make_unique<KeyRouter>(assignment.partitions());
+  const uint32_t dense_table = static_cast<uint32_t>(spec.tables_size());
+  context->trained.resize(context->model->trained_floats());
+  context->statistics.resize(context->model->statistics_floats());
+  context->trained_blocks = std::make_unique<DenseBlocks>(
+      dense_table, context->model->trained_floats(), *context->router);
+  context->statistics_blocks = std::make_unique<DenseBlocks>(
+      dense_table + 1, context->model->statistics_floats(), *context->router);
+
+  v1::CallHeader header;
+  header.set_job_id(assignment.job_id());
+  header.set_generation(assignment.generation());
+  header.set_rank(assignment.rank());
+  header.set_incarnation(options.incarnation);
+  context->parameters = NewGrpcParameterClient(header, assignment.partitions(), options.channels,
+                                               options.board, options.cancellation);
+  return context;
+}
+
+void PrepareLookups(const JobContext& context, KeyPreparer* preparer, PreparedBatch* batch) {
+  preparer->Prepare(batch->batch, &batch->keys);
+  const auto lookups = context.plan->lookups();
+  batch->rows.resize(lookups.size());
+  for (size_t l = 0; l < lookups.size(); ++l) {
+    batch->rows[l].resize(batch->keys[lookups[l].key_set].routed.keys.size() * lookups[l].dim);
+  }
+}
+
+std::vector<TableRows> EmbeddingReads(const JobContext& context, PreparedBatch* batch) {
+  std::vector<TableRows> reads;
+  const auto lookups = context.plan->lookups();
+  for (size_t l = 0; l < lookups.size(); ++l) {
+    reads.push_back({lookups[l].table, lookups[l].dim, &batch->keys[lookups[l].key_set].routed,
+                     batch->rows[l].data()});
+  }
+  return reads;
+}
+
+void FillInputs(JobContext* context, const PreparedBatch& batch) {
+  Executor& executor = *context->executor;
+  executor.Resize(batch.batch.size);
+  std::copy(batch.batch.dense.begin(), batch.batch.dense.end(), executor.dense().begin());
+  const auto lookups = context->plan->lookups();
+  for (size_t l = 0; l < lookups.size(); ++l) {
+    PoolRows(batch.batch, context->plan->key_sets()[lookups[l].key_set], lookups[l],
+             batch.keys[lookups[l].key_set], batch.rows[l], executor.pooled(lookups[l].input));
+  }
+}
+
+}  // namespace tessera::worker

@@ -1,0 +1,72 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "common/rpc/channels.h"
+#include "tessera/v1/cluster.pb.h"
+#include "worker/batch_pipeline.h"
+#include "worker/cancellation.h"
+#include "worker/data/data_source.h"
+#include "worker/dense/executor.h"
+#include "worker/dense/model.h"
+#include "worker/dense_blocks.h"
+#include "worker/embedding.h"
+#include "worker/parameter_client.h"
+#include "worker/status_board.h"
+
+namespace tessera::worker {
+
+// Everything that one assignment needs, built once; what runs units (Trainer, Scorer) borrows it.
+// Used by one thread, except where a member says otherwise.
+struct JobContext {
+  v1::Assignment assignment;
+  bool sync_sparse = true;
+  bool sync_dense = true;
+  bool sync() const { return sync_sparse || sync_dense; }
+  const v1::JobSpec& spec() const { return assignment.spec(); }
+
+  std::unique_ptr<DataSource> source;   // thread-safe
+  std::unique_ptr<Model> model;         // immutable
+  std::unique_ptr<EmbeddingPlan> plan;  // immutable
+  std::unique_ptr<KeyRouter> router;    // immutable
+  std::unique_ptr<ParameterClient> parameters;
+  std::unique_ptr<Executor> executor;
+  std::unique_ptr<DenseBlocks> trained_blocks;
+  std::unique_ptr<DenseBlocks> statistics_blocks;
+  // The dense parameters of the last pull, flat.
+  std::vector<float> trained;
+  std::vector<float> statistics;
+  StatusBoard* board = nullptr;          // thread-safe
+  Cancellation* cancellation = nullptr;  // thread-safe
+};
+
+struct JobContextOptions {
+  std::string data_root;
+  std::string scratch_folder;
+  std::string device;  // for jobs that leave it open
+  uint64_t incarnation = 0;
+  Channels* channels = nullptr;
+  StatusBoard* board = nullptr;
+  Cancellation* cancellation = nullptr;
+};
+
+// Opens the data, builds the model and connects to the ps. INVALID_ARGUMENT and NOT_FOUND name the
+// field of the job that cannot be met.
+absl::StatusOr<std::unique_ptr<JobContext>> NewJobContext(const v1::Assignment& assignment,
+                                                          const JobContextOptions& options);
+
+// Removes duplicates and routes keys, and sizes the row buffers: the second half of every
+// BatchPipeline::Fill.
+void PrepareLookups(const JobContext& context, KeyPreparer* preparer, PreparedBatch* batch);
+
+// What to pull for `batch`: the rows of the embedding tables.
+std::vector<TableRows> EmbeddingReads(const JobContext& context, PreparedBatch* batch);
+
+// Sizes the executor and fills its inputs from the batch and its pulled rows.
+void FillInputs(JobContext* context, const PreparedBatch& batch);
+
+}  // namespace tessera::worker

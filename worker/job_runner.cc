@@ -1,0 +1,198 @@
+#include "worker/job_runner.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/file_system.h"
+#include "common/log.h"
+#include "common/rpc/status.h"
+#include "common/status_macros.h"
+#include "grpcpp/client_context.h"
+#include "worker/prediction_file.h"
+
+namespace tessera::worker {
+namespace {
+
+constexpr absl::Duration kLongPoll = absl::Seconds(2);
+constexpr absl::Duration kCallTimeout = absl::Seconds(15);
+constexpr absl::Duration kMasterBudget = absl::Minutes(1);
+constexpr size_t kScoresPerChunk = 128 * 1024;  // two float blocks of 512 KiB
+
+v1::UnitResult FailedResult(const absl::Status& status) {
+  v1::UnitResult result;
+  result.set_code(static_cast<int32_t>(status.code()));
+  result.set_message(std::string(status.message()));
+  return result;
+}
+
+}  // namespace
+
+JobRunner::JobRunner(v1::Assignment assignment, Options options)
+    : assignment_(std::move(assignment)),
+      options_(std::move(options)),
+      master_(v1::WorkService::NewStub(options_.master)) {}
+
+absl::Status JobRunner::Run() {
+  uint64_t completed = 0;
+  v1::UnitResult result;
+  while (true) {
+    TESSERA_ASSIGN_OR_RETURN(const v1::NextWorkResponse unit, NextWork(completed, result));
+    if (unit.has_finished()) return absl::OkStatus();
+    if (unit.has_wait()) {
+      options_.board->SetDoing(absl::StrCat("waiting: ", unit.wait().reason()));
+      continue;
+    }
+    result = RunUnit(unit);
+    if (options_.cancellation->cancelled()) return CancelledStatus();
+    completed = unit.unit_id();
+  }
+}
+
+absl::StatusOr<v1::NextWorkResponse> JobRunner::NextWork(uint64_t completed,
+                                                         const v1::UnitResult& result) {
+  v1::NextWorkRequest request;
+  request.set_job_id(assignment_.job_id());
+  request.set_generation(assignment_.generation());
+  request.set_rank(assignment_.rank());
+  request.set_incarnation(options_.incarnation);
+  request.set_wait_ms(static_cast<uint32_t>(absl::ToInt64Milliseconds(kLongPoll)));
+  request.set_completed_unit(completed);
+  *request.mutable_result() = result;
+  const absl::Time give_up = absl::Now() + kMasterBudget;
+  while (true) {
+    grpc::ClientContext context;
+    context.set_deadline(absl::ToChronoTime(absl::Now() + kCallTimeout));
+    const Cancellation::Registration registration(options_.cancellation,
+                                                  [&context] { context.TryCancel(); });
+    v1::NextWorkResponse response;
+    const absl::Status status = FromGrpc(master_->NextWork(&context, request, &response));
+    if (status.ok()) return response;
+    if (options_.cancellation->cancelled()) return CancelledStatus();
+    if (!IsRetryable(status) || absl::Now() > give_up) return WithContext(status, "master");
+    options_.board->SetDoing("waiting for the master");
+    if (!options_.cancellation->SleepFor(absl::Milliseconds(200))) return CancelledStatus();
+  }
+}
+
+v1::UnitResult JobRunner::RunUnit(const v1::NextWorkResponse& unit) {
+  absl::StatusOr<v1::UnitResult> result = absl::UnimplementedError(
+      "the master asks for a kind of work that this worker does not know; versions differ");
+  if (absl::Status status = Prepare(); !status.ok()) {
+    result = status;
+  } else if (unit.has_count()) {
+    options_.board->SetDoing("counting records");
+    result = Count(unit.count());
+  } else if (unit.has_train()) {
+    result = trainer_->Train(unit.train());
+  } else if (unit.has_evaluate()) {
+    options_.board->SetDoing("evaluating");
+    result = Evaluate(unit.unit_id(), unit.evaluate());
+  } else if (unit.has_predict()) {
+    options_.board->SetDoing("predicting");
+    result = Predict(unit.predict());
+  }
+  if (!result.ok() && !options_.cancellation->cancelled()) {
+    SPDLOG_ERROR("{}", std::string(result.status().message()));
+  }
+  return result.ok() ? *std::move(result) : FailedResult(result.status());
+}
+
+absl::Status JobRunner::Prepare() {
+  if (context_ == nullptr) {
+    TESSERA_ASSIGN_OR_RETURN(context_,
+                             NewJobContext(assignment_, {.data_root = options_.data_root,
+                                                         .scratch_folder = options_.scratch_folder,
+                                                         .device = options_.device,
+                                                         .incarnation = options_.incarnation,
+                                                         .channels = options_.channels,
+                                                         .board = options_.board,
+                                                         .cancellation = options_.cancellation}));
+    trainer_ = std::make_unique<Trainer>(context_.get());
+    scorer_ = std::make_unique<Scorer>(context_.get());
+  }
+  if (!dense_assigned_) {
+    // Every rank offers the same initial values; the first to arrive are kept, and so are restored
+    // ones.
+    context_->model->InitialParameters(absl::MakeSpan(context_->trained),
+                                       absl::MakeSpan(context_->statistics));
+    context_->trained_blocks->CopyIn(context_->trained);
+    context_->statistics_blocks->CopyIn(context_->statistics);
+    const TableGradients values[] = {context_->trained_blocks->Write(),
+                                     context_->statistics_blocks->Write()};
+    TESSERA_RETURN_IF_ERROR(context_->parameters->Assign(values)->Wait());
+    dense_assigned_ = true;
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<v1::UnitResult> JobRunner::Count(const v1::CountRecords& unit) {
+  TESSERA_ASSIGN_OR_RETURN(
+      const std::vector<v1::FileRecords> files,
+      context_->source->Count({unit.patterns().begin(), unit.patterns().end()}));
+  v1::UnitResult result;
+  for (const v1::FileRecords& file : files) *result.add_files() = file;
+  return result;
+}
+
+absl::StatusOr<v1::UnitResult> JobRunner::Evaluate(uint64_t unit_id, const v1::Evaluate& unit) {
+  grpc::ClientContext context;
+  context.set_deadline(absl::ToChronoTime(absl::Now() + absl::Hours(1)));
+  const Cancellation::Registration registration(options_.cancellation,
+                                                [&context] { context.TryCancel(); });
+  v1::ReportScoresResponse response;
+  const std::unique_ptr<grpc::ClientWriter<v1::ScoresChunk>> stream =
+      master_->ReportScores(&context, &response);
+  const auto send = [&](absl::Span<const float> logits, absl::Span<const float> labels) {
+    for (size_t begin = 0; begin < logits.size(); begin += kScoresPerChunk) {
+      const auto part_of = [begin](absl::Span<const float> all) {
+        const absl::Span<const float> part = all.subspan(begin, kScoresPerChunk);
+        return std::string(reinterpret_cast<const char*>(part.data()), part.size() * sizeof(float));
+      };
+      v1::ScoresChunk chunk;
+      chunk.set_job_id(assignment_.job_id());
+      chunk.set_generation(assignment_.generation());
+      chunk.set_rank(assignment_.rank());
+      chunk.set_evaluation_id(unit.evaluation_id());
+      chunk.set_unit_id(unit_id);
+      chunk.set_logits(part_of(logits));
+      chunk.set_labels(part_of(labels));
+      // A broken stream shows in Finish().
+      if (!stream->Write(chunk)) return absl::UnavailableError("the master stopped listening");
+    }
+    return absl::OkStatus();
+  };
+  const absl::StatusOr<Scorer::Summary> summary = scorer_->Score(unit.ranges(), send);
+  stream->WritesDone();
+  const absl::Status finished = FromGrpc(stream->Finish());
+  // The master's word on why it stopped listening says more than ours.
+  TESSERA_RETURN_IF_ERROR(WithContext(finished, "master: report of scores"));
+  TESSERA_RETURN_IF_ERROR(summary.status());
+  v1::UnitResult result;
+  result.set_samples(summary->samples);
+  if (counted_splits_.insert(unit.split()).second) {
+    result.set_bad_records(summary->bad_records);
+    result.set_bad_record_message(summary->first_bad);
+  }
+  return result;
+}
+
+absl::StatusOr<v1::UnitResult> JobRunner::Predict(const v1::Predict& unit) {
+  TESSERA_ASSIGN_OR_RETURN(const std::string path, PathBelow(options_.output_root, unit.output()));
+  TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<PredictionFile> file,
+                           PredictionFile::Create(PosixFileSystem(), path));
+  TESSERA_ASSIGN_OR_RETURN(const Scorer::Summary summary,
+                           scorer_->Score(unit.ranges(), [&file](auto logits, auto labels) {
+                             return file->Append(logits, labels);
+                           }));
+  TESSERA_RETURN_IF_ERROR(file->Finish());
+  v1::UnitResult result;
+  result.set_samples(summary.samples);
+  result.set_bad_records(summary.bad_records);
+  result.set_bad_record_message(summary.first_bad);
+  return result;
+}
+
+}  // namespace tessera::worker

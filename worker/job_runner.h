@@ -1,0 +1,60 @@
+#pragma once
+
+#include <memory>
+#include <set>
+#include <string>
+
+#include "absl/status/status.h"
+#include "common/rpc/channels.h"
+#include "tessera/v1/cluster.pb.h"
+#include "tessera/v1/work.grpc.pb.h"
+#include "worker/job_context.h"
+#include "worker/scorer.h"
+#include "worker/trainer.h"
+
+namespace tessera::worker {
+
+// Works off one assignment: asks the master for units, runs them, reports them, until the job ends
+// or the assignment does. Used by one thread.
+class JobRunner {
+ public:
+  struct Options {
+    std::string data_root;
+    std::string scratch_folder;
+    std::string output_root;
+    std::string device;
+    uint64_t incarnation = 0;
+    std::shared_ptr<grpc::Channel> master;
+    Channels* channels = nullptr;          // borrowed
+    StatusBoard* board = nullptr;          // borrowed
+    Cancellation* cancellation = nullptr;  // borrowed; ends Run early
+  };
+
+  JobRunner(v1::Assignment assignment, Options options);
+
+  // Returns when the master says Finished, when the assignment has ended (ABORTED, NOT_FOUND,
+  // CANCELLED), or when the master cannot be reached for a minute (UNAVAILABLE). Failures of units
+  // go to the master, not to the caller.
+  absl::Status Run();
+
+ private:
+  // The next unit, `completed` and its result being reported.
+  absl::StatusOr<v1::NextWorkResponse> NextWork(uint64_t completed, const v1::UnitResult& result);
+  v1::UnitResult RunUnit(const v1::NextWorkResponse& unit);
+  // Builds the context on the first unit, so that its errors are reported as that unit's.
+  absl::Status Prepare();
+  absl::StatusOr<v1::UnitResult> Count(const v1::CountRecords& unit);
+  absl::StatusOr<v1::UnitResult> Evaluate(uint64_t unit_id, const v1::Evaluate& unit);
+  absl::StatusOr<v1::UnitResult> Predict(const v1::Predict& unit);
+
+  const v1::Assignment assignment_;
+  const Options options_;
+  const std::unique_ptr<v1::WorkService::Stub> master_;
+  std::unique_ptr<JobContext> context_;
+  std::unique_ptr<Trainer> trainer_;
+  std::unique_ptr<Scorer> scorer_;
+  bool dense_assigned_ = false;
+  std::set<std::string> counted_splits_;  // whose bad records have been reported
+};
+
+}  // namespace tessera::worker

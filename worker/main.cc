@@ -1,0 +1,78 @@
+#include <memory>
+#include <string>
+
+#include "CLI/CLI.hpp"
+#include "common/log.h"
+#include "common/process/stop_signal.h"
+#include "common/version.h"
+#include "worker/worker.h"
+
+namespace {
+
+constexpr char kFooter[] = R"(Example:
+  tessera-worker --master 127.0.0.1:7070 --name worker-0 --data-root /data/clicks
+
+The worker may start before the master: it waits, and says whom it waits for. SIGTERM and Ctrl-C stop it; what it was
+given is done again by others from the last checkpoint.
+
+Exit codes:
+  0    stopped by a signal
+  1    refused for good: its name is taken, versions differ, or the scratch folder is in use; do not retry
+  2    bad usage)";
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  tessera::StopSignal stop;
+  tessera::worker::Worker::Options options;
+  options.master_address = "127.0.0.1:7070";
+  std::string log_level = "info";
+
+  CLI::App app(
+      "Trains: reads data, pulls rows from the parameter servers, computes, pushes gradients.",
+      "tessera-worker");
+  app.set_version_flag("--version", tessera::kVersion);
+  app.add_option("--master", options.master_address, "host:port of the master")
+      ->capture_default_str();
+  app.add_option("--name", options.name,
+                 "stable over restarts, e.g. worker-0; the master picks one if empty");
+  app.add_option("--data-root", options.data_root, "folder that the files of jobs lie in")
+      ->capture_default_str();
+  app.add_option("--scratch-dir", options.scratch_folder,
+                 "folder for unpacked copies of compressed files; a temporary one if empty");
+  app.add_option("--output-root", options.output_root, "folder that predictions are written in")
+      ->capture_default_str();
+  app.add_option("--threads", options.compute_threads,
+                 "of the dense products; 0: one per processor")
+      ->capture_default_str()
+      ->check(CLI::Range(0, 1024));
+  app.add_option("--device", options.device,
+                 "auto, cpu, cuda or cuda:N, for jobs that leave it open")
+      ->capture_default_str();
+  app.add_option("--log-level", log_level, "trace, debug, info, warning, error or off")
+      ->capture_default_str();
+  app.footer(kFooter);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
+
+  tessera::InitLog(options.name.empty() ? "worker" : options.name, log_level);
+  const std::unique_ptr<tessera::Channels> channels = tessera::NewNetworkChannels();
+  options.channels = channels.get();
+  auto worker = tessera::worker::Worker::Start(options);
+  if (!worker.ok()) {
+    SPDLOG_ERROR("{}", std::string(worker.status().message()));
+    return 1;
+  }
+  while (!stop.Wait(absl::Milliseconds(100))) {
+    if (const absl::Status fatal = (*worker)->WaitForFatal(absl::ZeroDuration()); !fatal.ok()) {
+      SPDLOG_ERROR("{}", std::string(fatal.message()));
+      return 1;
+    }
+  }
+  SPDLOG_INFO("stopping");
+  (*worker)->Stop();
+  return 0;
+}

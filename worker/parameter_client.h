@@ -1,0 +1,85 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "common/rpc/channels.h"
+#include "tessera/v1/cluster.pb.h"
+#include "tessera/v1/parameter_service.pb.h"
+#include "worker/cancellation.h"
+#include "worker/status_board.h"
+
+namespace tessera::worker {
+
+// Distinct keys in the order of the ps that own them: ps p's are keys[begin[p] .. begin[p + 1]).
+struct RoutedKeys {
+  std::vector<uint64_t> keys;
+  std::vector<uint32_t> begin;  // [number of ps + 1]
+};
+
+// Rows of one table for a pull to fill.
+struct TableRows {
+  uint32_t table = 0;
+  uint32_t dim = 0;
+  const RoutedKeys* keys = nullptr;
+  float* rows = nullptr;  // [keys, dim], row-major
+};
+
+// Gradients (or values, for Assign) of one table.
+struct TableGradients {
+  uint32_t table = 0;
+  uint32_t dim = 0;
+  const RoutedKeys* keys = nullptr;
+  const float* gradients = nullptr;  // [keys, dim], row-major
+};
+
+// One call to every ps, under way. Not thread-safe. Destroying it cancels what has not finished.
+class PendingCall {
+ public:
+  virtual ~PendingCall() = default;
+  // Waits for all ps; calls that failed for a passing reason are repeated with backoff for up to
+  // ten minutes. Once OK, the rows of a pull are in place.
+  virtual absl::Status Wait() = 0;
+};
+
+// The data plane as a worker sees it: one call to each ps, all tables in it. Thread-safe.
+// Everything that is passed in by pointer (keys, rows) must outlive the PendingCall.
+class ParameterClient {
+ public:
+  virtual ~ParameterClient() = default;
+  // Every ps is called, also for no keys: with step > 0 that is how a worker waits for a step.
+  virtual std::unique_ptr<PendingCall> Pull(absl::Span<const TableRows> tables, uint64_t step,
+                                            bool read_only) = 0;
+  // Every ps is called, also for no keys: a rank without samples takes part in the step all the
+  // same.
+  virtual std::unique_ptr<PendingCall> Push(absl::Span<const TableGradients> tables,
+                                            uint64_t sequence, double learning_rate_scale) = 0;
+  virtual std::unique_ptr<PendingCall> Assign(absl::Span<const TableGradients> values) = 0;
+};
+
+// The gRPC form, for one assignment. `header` goes with every call. `board` and `cancellation` are
+// borrowed and outlive it.
+std::unique_ptr<ParameterClient> NewGrpcParameterClient(const v1::CallHeader& header,
+                                                        const v1::PartitionMap& partitions,
+                                                        Channels* channels, StatusBoard* board,
+                                                        Cancellation* cancellation);
+
+// Orders `keys` by owner. position[i] is where keys[i] went in the result.
+class KeyRouter {
+ public:
+  explicit KeyRouter(const v1::PartitionMap& partitions)
+      : owner_(partitions.owner().begin(), partitions.owner().end()),
+        ps_count_(static_cast<uint32_t>(partitions.ps_size())) {}
+  void Route(absl::Span<const uint64_t> keys, RoutedKeys* routed,
+             std::vector<uint32_t>* position) const;
+
+ private:
+  const std::vector<uint32_t> owner_;
+  const uint32_t ps_count_;
+};
+
+}  // namespace tessera::worker

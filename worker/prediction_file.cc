@@ -1,0 +1,40 @@
+#include "worker/prediction_file.h"
+
+#include <cmath>
+#include <filesystem>
+#include <utility>
+
+#include "absl/strings/str_format.h"
+#include "common/status_macros.h"
+
+namespace tessera::worker {
+
+absl::StatusOr<std::unique_ptr<PredictionFile>> PredictionFile::Create(FileSystem& fs,
+                                                                       const std::string& path) {
+  TESSERA_RETURN_IF_ERROR(fs.CreateFolder(std::filesystem::path(path).parent_path().string()));
+  TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<WritableFile> file, fs.Create(path + ".tmp"));
+  TESSERA_RETURN_IF_ERROR(file->Append("label,prediction\n"));
+  return std::unique_ptr<PredictionFile>(new PredictionFile(fs, path, std::move(file)));
+}
+
+PredictionFile::PredictionFile(FileSystem& fs, std::string path, std::unique_ptr<WritableFile> file)
+    : fs_(fs), path_(std::move(path)), file_(std::move(file)) {}
+
+absl::Status PredictionFile::Append(absl::Span<const float> logits,
+                                    absl::Span<const float> labels) {
+  std::string lines;
+  for (size_t i = 0; i < logits.size(); ++i) {
+    const double probability = 1 / (1 + std::exp(-static_cast<double>(logits[i])));
+    absl::StrAppendFormat(&lines, "%g,%.9g\n", labels[i], probability);
+  }
+  return file_->Append(lines);
+}
+
+absl::Status PredictionFile::Finish() {
+  TESSERA_RETURN_IF_ERROR(file_->Sync());
+  TESSERA_RETURN_IF_ERROR(file_->Close());
+  TESSERA_RETURN_IF_ERROR(fs_.Rename(path_ + ".tmp", path_));
+  return fs_.SyncFolder(std::filesystem::path(path_).parent_path().string());
+}
+
+}  // namespace tessera::worker

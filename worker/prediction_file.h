@@ -1,0 +1,31 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "common/file_system.h"
+
+namespace tessera::worker {
+
+// A CSV file "label,prediction", one line per record in the order of the data; prediction is the
+// probability of label 1. It appears under its name when it is complete. Not thread-safe.
+class PredictionFile {
+ public:
+  // `fs` is borrowed and outlives the file.
+  static absl::StatusOr<std::unique_ptr<PredictionFile>> Create(FileSystem& fs,
+                                                                const std::string& path);
+  absl::Status Append(absl::Span<const float> logits, absl::Span<const float> labels);
+  absl::Status Finish();
+
+ private:
+  PredictionFile(FileSystem& fs, std::string path, std::unique_ptr<WritableFile> file);
+
+  FileSystem& fs_;
+  const std::string path_;
+  const std::unique_ptr<WritableFile> file_;
+};
+
+}  // namespace tessera::worker

@@ -1,0 +1,178 @@
+#include "worker/trainer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/clock.h"
+#include "common/math/metrics/binary_metrics.h"
+#include "common/random.h"
+#include "common/schedule.h"
+#include "common/status_macros.h"
+#include "common/window.h"
+
+namespace tessera::worker {
+
+Trainer::Trainer(JobContext* context)
+    : context_(context),
+      windows_(context->source.get()),
+      preparer_(context->plan.get(), context->router.get()),
+      embedding_gradients_(context->plan->lookups().size()),
+      trained_gradient_(context->model->trained_floats()),
+      statistics_gradient_(context->model->statistics_floats()) {}
+
+absl::StatusOr<v1::UnitResult> Trainer::Train(const v1::Train& unit) {
+  const v1::Assignment& assignment = context_->assignment;
+  const absl::Duration start = SystemClock().Monotonic();
+  TESSERA_ASSIGN_OR_RETURN(
+      const WindowReader::Window* window,
+      windows_.Get(std::vector<v1::RecordRange>(unit.ranges().begin(), unit.ranges().end())));
+  windows_.ReadAhead({unit.next_ranges().begin(), unit.next_ranges().end()});
+  const Batch& records = window->records.batch;
+  v1::UnitResult result;
+  if (window->is_new && unit.epoch() == 0) {
+    result.set_bad_records(window->records.bad_records);
+    result.set_bad_record_message(window->records.first_bad);
+  }
+  const std::vector<uint32_t>& order = Order(unit, records.size);
+
+  BatchPipeline pipeline(
+      unit.batch_begin(), unit.batch_end(), [&](uint64_t i, PreparedBatch* batch) {
+        const uint64_t begin = std::min<uint64_t>(i * unit.batch_size(), order.size());
+        const uint64_t end = std::min<uint64_t>(begin + unit.batch_size(), order.size());
+        GatherRows(records, absl::MakeConstSpan(order).subspan(begin, end - begin), &batch->batch);
+        PrepareLookups(*context_, &preparer_, batch);
+      });
+
+  logits_.clear();
+  labels_.clear();
+  const uint64_t schedule_stride = context_->sync() ? 1 : assignment.workers();
+  double loss_sum = 0;
+  uint64_t samples = 0;
+  std::unique_ptr<PendingCall> push;
+  std::unique_ptr<PreparedBatch> batch = pipeline.Next();
+  std::unique_ptr<PendingCall> ahead =
+      batch == nullptr ? nullptr : StartPull(batch.get(), /*sync=*/false, unit.first_step());
+  while (batch != nullptr) {
+    const uint64_t i = batch->index - unit.batch_begin();
+    const uint64_t step = unit.first_step() + i;
+    context_->board->SetDoing(absl::StrCat("training epoch ", unit.epoch() + 1, ", step ", step));
+    if (ahead != nullptr) TESSERA_RETURN_IF_ERROR(ahead->Wait());
+    std::unique_ptr<PendingCall> now = StartPull(batch.get(), /*sync=*/true, step);
+    if (now != nullptr) TESSERA_RETURN_IF_ERROR(now->Wait());
+    context_->trained_blocks->CopyOut(absl::MakeSpan(context_->trained));
+    context_->statistics_blocks->CopyOut(absl::MakeSpan(context_->statistics));
+    std::unique_ptr<PreparedBatch> next = pipeline.Next();
+    ahead = next == nullptr ? nullptr : StartPull(next.get(), /*sync=*/false, step + 1);
+
+    if (batch->batch.size > 0) loss_sum += Compute(*batch, unit, step);
+    samples += batch->batch.size;
+
+    if (push != nullptr) TESSERA_RETURN_IF_ERROR(push->Wait());
+    const double scale = ScheduleValue(context_->spec().train().schedule(),
+                                       unit.schedule_step() + i * schedule_stride) *
+                         unit.learning_rate_scale();
+    push = StartPush(*batch, context_->sync() ? step : next_sequence_++, scale);
+    pipeline.Recycle(std::move(batch));
+    batch = std::move(next);
+  }
+  if (push != nullptr) TESSERA_RETURN_IF_ERROR(push->Wait());
+
+  result.set_samples(samples);
+  result.set_loss_sum(loss_sum);
+  result.set_auc(math::ComputeBinaryMetrics(logits_, labels_).auc);
+  result.set_train_seconds(absl::ToDoubleSeconds(SystemClock().Monotonic() - start));
+  return result;
+}
+
+const std::vector<uint32_t>& Trainer::Order(const v1::Train& unit, uint32_t records) {
+  // In async mode a window belongs to no rank: its order must not depend on who got it.
+  const uint64_t key = StreamKey(RandomFor::kRecordOrder, context_->spec().seed(), unit.epoch(),
+                                 unit.window(), context_->sync() ? context_->assignment.rank() : 0);
+  if (key != order_key_ || order_.size() != records) {
+    order_ = RandomPermutation(key, records);
+    order_key_ = key;
+  }
+  return order_;
+}
+
+std::unique_ptr<PendingCall> Trainer::StartPull(PreparedBatch* batch, bool sync, uint64_t step) {
+  std::vector<TableRows> reads;
+  if (context_->sync_sparse == sync) reads = EmbeddingReads(*context_, batch);
+  if (context_->sync_dense == sync) {
+    reads.push_back(context_->trained_blocks->Read());
+    reads.push_back(context_->statistics_blocks->Read());
+  }
+  if (reads.empty()) return nullptr;
+  return context_->parameters->Pull(reads, sync ? step : 0, /*read_only=*/false);
+}
+
+double Trainer::Compute(const PreparedBatch& batch, const v1::Train& unit, uint64_t step) {
+  const v1::Assignment& assignment = context_->assignment;
+  const double all_samples =
+      context_->sync() ? static_cast<double>(SyncStepSamples(unit.window_records(),
+                                                             context_->spec().train().batch_size(),
+                                                             assignment.workers(), batch.index))
+                       : batch.batch.size;
+  FillInputs(context_, batch);
+  const Executor::StepResult step_result = context_->executor->ForwardBackward(
+      context_->trained, context_->statistics, batch.batch.labels,
+      static_cast<float>(1 / all_samples), step, assignment.rank(),
+      absl::MakeSpan(trained_gradient_), absl::MakeSpan(statistics_gradient_));
+  // Each rank's statistics count by its share of the step's samples.
+  const float share = static_cast<float>(batch.batch.size / all_samples);
+  for (float& g : statistics_gradient_) g *= share;
+  logits_.insert(logits_.end(), step_result.logits.begin(), step_result.logits.end());
+  labels_.insert(labels_.end(), batch.batch.labels.begin(), batch.batch.labels.end());
+
+  const auto lookups = context_->plan->lookups();
+  for (size_t l = 0; l < lookups.size(); ++l) {
+    embedding_gradients_[l].resize(batch.rows[l].size());
+    UnpoolGradients(batch.batch, context_->plan->key_sets()[lookups[l].key_set], lookups[l],
+                    batch.keys[lookups[l].key_set],
+                    context_->executor->pooled_gradient(lookups[l].input),
+                    absl::MakeSpan(embedding_gradients_[l]));
+  }
+  Clip();
+  context_->trained_blocks->CopyIn(trained_gradient_);
+  context_->statistics_blocks->CopyIn(statistics_gradient_);
+  return step_result.loss_sum;
+}
+
+void Trainer::Clip() {
+  const v1::ClipSpec& clip = context_->spec().train().clip();
+  const auto for_each = [this](auto&& visit) {
+    for (float& g : trained_gradient_) visit(g);
+    for (std::vector<float>& gradients : embedding_gradients_) {
+      for (float& g : gradients) visit(g);
+    }
+  };
+  if (clip.value() > 0) {
+    for_each([v = clip.value()](float& g) { g = std::clamp(g, -v, v); });
+  }
+  if (clip.norm() > 0) {
+    double sum = 0;
+    for_each([&sum](float& g) { sum += static_cast<double>(g) * g; });
+    if (const double norm = std::sqrt(sum); norm > clip.norm()) {
+      for_each([s = static_cast<float>(clip.norm() / norm)](float& g) { g *= s; });
+    }
+  }
+}
+
+std::unique_ptr<PendingCall> Trainer::StartPush(const PreparedBatch& batch, uint64_t sequence,
+                                                double learning_rate_scale) {
+  std::vector<TableGradients> writes;
+  if (batch.batch.size > 0) {
+    const auto lookups = context_->plan->lookups();
+    for (size_t l = 0; l < lookups.size(); ++l) {
+      writes.push_back({lookups[l].table, lookups[l].dim, &batch.keys[lookups[l].key_set].routed,
+                        embedding_gradients_[l].data()});
+    }
+    writes.push_back(context_->trained_blocks->Write());
+    writes.push_back(context_->statistics_blocks->Write());
+  }
+  return context_->parameters->Push(writes, sequence, learning_rate_scale);
+}
+
+}  // namespace tessera::worker

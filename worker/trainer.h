@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "tessera/v1/work.pb.h"
+#include "worker/job_context.h"
+#include "worker/window_reader.h"
+
+namespace tessera::worker {
+
+// Runs Train units: for each batch pull, forward, backward, push. While a batch computes, the next
+// one is gathered and its keys are prepared, and rows of tables in async mode are pulled ahead (one
+// batch of staleness). Tables in sync mode are pulled when the step before has been applied. Not
+// thread-safe.
+class Trainer {
+ public:
+  // Borrowed, outliving the trainer.
+  explicit Trainer(JobContext* context);
+
+  absl::StatusOr<v1::UnitResult> Train(const v1::Train& unit);
+
+ private:
+  // Rows and dense parameters for `batch` of the tables whose mode is `sync`; null when there are
+  // none.
+  std::unique_ptr<PendingCall> StartPull(PreparedBatch* batch, bool sync, uint64_t step);
+  // Forward and backward; leaves all gradients in embedding_gradients_ and the dense blocks.
+  double Compute(const PreparedBatch& batch, const v1::Train& unit, uint64_t step);
+  void Clip();
+  std::unique_ptr<PendingCall> StartPush(const PreparedBatch& batch, uint64_t sequence,
+                                         double learning_rate_scale);
+  // The window's records in the order in which they are trained.
+  const std::vector<uint32_t>& Order(const v1::Train& unit, uint32_t records);
+
+  JobContext* const context_;
+  WindowReader windows_;
+  KeyPreparer preparer_;  // used by the pipeline's thread only
+  uint64_t order_key_ = 0;
+  std::vector<uint32_t> order_;
+  uint64_t next_sequence_ = 0;                           // async: pushes made in this generation
+  std::vector<std::vector<float>> embedding_gradients_;  // by lookup: [keys, dim]
+  std::vector<float> trained_gradient_;
+  std::vector<float> statistics_gradient_;
+  std::vector<float> logits_;  // of the unit so far
+  std::vector<float> labels_;
+};
+
+}  // namespace tessera::worker

@@ -1,0 +1,55 @@
+#include "worker/window_reader.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+
+namespace tessera::worker {
+namespace {
+
+std::string KeyOf(const std::vector<v1::RecordRange>& ranges) {
+  std::string key;
+  for (const v1::RecordRange& range : ranges) {
+    absl::StrAppend(&key, range.path(), ":", range.begin(), "-", range.end(), "\n");
+  }
+  return key;
+}
+
+}  // namespace
+
+WindowReader::~WindowReader() {
+  if (ahead_.valid()) ahead_.wait();
+}
+
+absl::StatusOr<const WindowReader::Window*> WindowReader::Get(
+    const std::vector<v1::RecordRange>& ranges) {
+  std::string key = KeyOf(ranges);
+  if (current_ != nullptr && key == current_key_) {
+    current_->is_new = false;
+    return current_.get();
+  }
+  current_.reset();  // before the next one is in memory
+  Result result = absl::UnknownError("not read");
+  if (ahead_.valid() && key == ahead_key_) {
+    result = ahead_.get();
+  } else {
+    result = source_->Read(ranges);
+  }
+  TESSERA_RETURN_IF_ERROR(result.status());
+  current_ = std::make_unique<Window>(Window{*std::move(result), true});
+  current_key_ = std::move(key);
+  return current_.get();
+}
+
+void WindowReader::ReadAhead(std::vector<v1::RecordRange> ranges) {
+  std::string key = KeyOf(ranges);
+  if (ranges.empty() || key == current_key_ || (ahead_.valid() && key == ahead_key_)) return;
+  if (ahead_.valid()) ahead_.wait();
+  ahead_key_ = std::move(key);
+  ahead_ = std::async(std::launch::async, [source = source_, ranges = std::move(ranges)] {
+    return source->Read(ranges);
+  });
+}
+
+}  // namespace tessera::worker

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstdint>
+#include <future>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "tessera/v1/work.pb.h"
+#include "worker/data/data_source.h"
+
+namespace tessera::worker {
+
+// Holds the window that is being trained and reads the likely next one in the background: at most
+// two windows in memory. Not thread-safe.
+class WindowReader {
+ public:
+  // Borrowed, outliving the reader.
+  explicit WindowReader(DataSource* source) : source_(source) {}
+  // Waits for a read that is under way.
+  ~WindowReader();
+
+  struct Window {
+    DataSource::Records records;
+    // `records` have just been read for this window: their bad records are news.
+    bool is_new = false;
+  };
+  // The records of `ranges`, in order, unpermuted. Valid until the next call.
+  absl::StatusOr<const Window*> Get(const std::vector<v1::RecordRange>& ranges);
+  // Starts reading `ranges` unless they are being read or held. Waits for another read under way.
+  void ReadAhead(std::vector<v1::RecordRange> ranges);
+
+ private:
+  using Result = absl::StatusOr<DataSource::Records>;
+
+  DataSource* const source_;
+  std::string current_key_;
+  std::unique_ptr<Window> current_;
+  std::string ahead_key_;
+  std::future<Result> ahead_;
+};
+
+}  // namespace tessera::worker

@@ -1,0 +1,175 @@
+#include "worker/worker.h"
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "common/clock.h"
+#include "common/cluster/node.h"
+#include "common/file_system.h"
+#include "common/log.h"
+#include "common/process/resident.h"
+#include "common/status_macros.h"
+#include "worker/cancellation.h"
+#include "worker/dense/gemm.h"
+#include "worker/job_runner.h"
+#include "worker/status_board.h"
+
+namespace tessera::worker {
+namespace {
+
+class WorkerImpl final : public Worker {
+ public:
+  WorkerImpl(Options options, std::string scratch, std::unique_ptr<FolderLock> lock)
+      : options_(std::move(options)),
+        scratch_(std::move(scratch)),
+        scratch_lock_(std::move(lock)),
+        board_(SystemClock()),
+        thread_([this] { RunAssignments(); }) {
+    ClusterNode::Options node;
+    node.master_address = options_.master_address;
+    node.hello.set_kind(v1::WORKER);
+    node.hello.set_name(options_.name);
+    node.channels = options_.channels;
+    node_ = ClusterNode::Start(std::move(node),
+                               {.heartbeat = [this] { return Heartbeat(); },
+                                .welcome = [this](const v1::Welcome& w) { SetIncarnation(w); },
+                                .assignment = [this](const v1::Assignment& a) { SetAssignment(a); },
+                                .lost = [this](const absl::Status&) { SetAssignment({}); },
+                                .fatal = [this](const absl::Status& s) { SetFatal(s); }});
+  }
+
+  ~WorkerImpl() override { Stop(); }
+
+  void Stop() override {
+    node_->Stop();
+    {
+      absl::MutexLock lock(&mu_);
+      stopping_ = true;
+      if (cancellation_ != nullptr) cancellation_->Cancel();
+    }
+    if (thread_.joinable()) thread_.join();
+  }
+
+  absl::Status WaitForFatal(absl::Duration limit) override {
+    absl::MutexLock lock(&mu_);
+    mu_.AwaitWithTimeout(absl::Condition(this, &WorkerImpl::IsFatal), limit);
+    return fatal_;
+  }
+
+ private:
+  bool IsFatal() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return !fatal_.ok(); }
+  bool HasNews() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return stopping_ || has_news_; }
+
+  v1::Heartbeat Heartbeat() {
+    v1::Heartbeat heartbeat;
+    heartbeat.set_doing(board_.doing());
+    heartbeat.set_resident_bytes(ResidentBytes());
+    for (std::string& wait : board_.waits()) heartbeat.add_waits(std::move(wait));
+    return heartbeat;
+  }
+
+  void SetIncarnation(const v1::Welcome& welcome) {
+    SPDLOG_INFO("joined as {} (incarnation {})", welcome.name(), welcome.incarnation());
+    absl::MutexLock lock(&mu_);
+    incarnation_ = welcome.incarnation();
+  }
+
+  // Replaces what is under way; an empty assignment ends it.
+  void SetAssignment(const v1::Assignment& assignment) {
+    absl::MutexLock lock(&mu_);
+    if (cancellation_ != nullptr) {
+      if (running_.job_id() == assignment.job_id() &&
+          running_.generation() == assignment.generation() &&
+          running_.rank() == assignment.rank()) {
+        return;
+      }
+      cancellation_->Cancel();
+    }
+    next_ = assignment;
+    has_news_ = true;
+  }
+
+  void SetFatal(const absl::Status& status) {
+    absl::MutexLock lock(&mu_);
+    fatal_ = status;
+  }
+
+  void RunAssignments() {
+    while (true) {
+      auto cancellation = std::make_unique<Cancellation>();
+      JobRunner::Options run;
+      v1::Assignment assignment;
+      {
+        absl::MutexLock lock(&mu_);
+        mu_.Await(absl::Condition(this, &WorkerImpl::HasNews));
+        if (stopping_) return;
+        has_news_ = false;
+        if (next_.job_id().empty()) continue;
+        assignment = running_ = next_;
+        run.incarnation = incarnation_;
+        run.cancellation = cancellation.get();
+        cancellation_ = std::move(cancellation);
+      }
+      run.data_root = options_.data_root;
+      run.scratch_folder = scratch_;
+      run.output_root = options_.output_root;
+      run.device = options_.device;
+      run.master = options_.channels->Connect(options_.master_address);
+      run.channels = options_.channels;
+      run.board = &board_;
+      SPDLOG_INFO("{}: rank {} of {}, generation {}", assignment.job_id(), assignment.rank(),
+                  assignment.workers(), assignment.generation());
+      const absl::Status status = JobRunner(assignment, std::move(run)).Run();
+      SPDLOG_INFO("{}: {}", assignment.job_id(),
+                  status.ok() ? "finished" : "stopped: " + std::string(status.message()));
+      board_.SetDoing("idle");
+      absl::MutexLock lock(&mu_);
+      cancellation_ = nullptr;
+      running_.Clear();
+    }
+  }
+
+  const Options options_;
+  const std::string scratch_;
+  const std::unique_ptr<FolderLock> scratch_lock_;
+
+  StatusBoard board_;
+
+  absl::Mutex mu_;
+  bool stopping_ ABSL_GUARDED_BY(mu_) = false;
+  bool has_news_ ABSL_GUARDED_BY(mu_) = false;
+  uint64_t incarnation_ ABSL_GUARDED_BY(mu_) = 0;
+  v1::Assignment next_ ABSL_GUARDED_BY(mu_);
+  v1::Assignment running_ ABSL_GUARDED_BY(mu_);                      // while cancellation_ is set
+  std::unique_ptr<Cancellation> cancellation_ ABSL_GUARDED_BY(mu_);  // of what is under way
+  absl::Status fatal_ ABSL_GUARDED_BY(mu_);
+
+  std::thread thread_;
+  std::unique_ptr<ClusterNode> node_;  // last: its thread calls into the members above
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Worker>> Worker::Start(Options options) {
+  std::string scratch = options.scratch_folder;
+  if (scratch.empty()) {
+    scratch = (std::filesystem::temp_directory_path() / "tessera-worker-XXXXXX").string();
+    if (::mkdtemp(scratch.data()) == nullptr) {
+      return absl::UnavailableError(absl::StrCat("cannot create a scratch folder ", scratch,
+                                                 "; name one with --scratch-dir"));
+    }
+  }
+  TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<FolderLock> lock, FolderLock::Take(scratch));
+  SetComputeThreads(options.compute_threads);
+  return std::make_unique<WorkerImpl>(std::move(options), std::move(scratch), std::move(lock));
+}
+
+}  // namespace tessera::worker

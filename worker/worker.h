@@ -1,0 +1,45 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "common/rpc/channels.h"
+
+namespace tessera::worker {
+
+// The front door of the room: a worker that joins the master and works off its assignments, one at
+// a time, in a thread of its own. Thread-safe.
+class Worker {
+ public:
+  struct Options {
+    std::string master_address;
+    // Stable over restarts, e.g. "worker-0". Empty: the master picks one.
+    std::string name;
+    // Files that jobs name lie below this folder.
+    std::string data_root = ".";
+    // For unpacked copies of compressed files. Locked: one worker each. Empty: a fresh folder below
+    // the system's temporary one.
+    std::string scratch_folder;
+    // Predictions are written below this folder.
+    std::string output_root = ".";
+    // Of the dense products. 0: one per processor.
+    int compute_threads = 1;
+    // "auto", "cpu", "cuda", "cuda:N": what jobs that say "auto" get.
+    std::string device = "auto";
+    Channels* channels = nullptr;  // borrowed, outlives the worker
+  };
+
+  // FAILED_PRECONDITION: the scratch folder is in use, or the device cannot be had.
+  static absl::StatusOr<std::unique_ptr<Worker>> Start(Options options);
+
+  // Stops, giving up what is under way.
+  virtual ~Worker() = default;
+  virtual void Stop() = 0;
+  // Waits until the master has refused this worker for good, at most `limit`; OK: it has not.
+  virtual absl::Status WaitForFatal(absl::Duration limit) = 0;
+};
+
+}  // namespace tessera::worker
