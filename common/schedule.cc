@@ -1,0 +1,78 @@
+#include "common/schedule.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace tessera {
+namespace {
+
+bool Improves(const EvaluationRules& rules, double metric, bool higher_is_better,
+              double min_delta) {
+  if (std::isnan(metric)) return false;
+  if (!rules.has_best) return true;
+  const double gain = higher_is_better ? metric - rules.best : rules.best - metric;
+  return gain > 0 && gain >= min_delta;
+}
+
+}  // namespace
+
+double ScheduleValue(const v1::ScheduleSpec& spec, uint64_t step) {
+  double value = 1;
+  if (step < spec.warmup_steps()) {
+    value = static_cast<double>(step + 1) / static_cast<double>(spec.warmup_steps());
+  }
+  if (spec.decay_steps() > 0 && step > spec.decay_start()) {
+    const double t = std::min(1.0, static_cast<double>(step - spec.decay_start()) /
+                                       static_cast<double>(spec.decay_steps()));
+    const double power = spec.has_power() ? spec.power() : 2;
+    const double end = spec.end();
+    // A power of 0 falls at once at the end of the decay, as its limit does.
+    const double left = t < 1 ? std::pow(1 - t, power) : 0;
+    value *= end + (1 - end) * left;
+  }
+  return value;
+}
+
+EvaluationRules EvaluationRulesFrom(const v1::Position& position) {
+  return {.plateau_scale = position.plateau_scale() == 0 ? 1 : position.plateau_scale(),
+          .plateau_misses = position.plateau_misses(),
+          .stop_misses = position.stop_misses(),
+          .has_best = position.has_best(),
+          .best = position.best()};
+}
+
+void StoreEvaluationRules(const EvaluationRules& rules, v1::Position& position) {
+  position.set_plateau_scale(rules.plateau_scale);
+  position.set_plateau_misses(rules.plateau_misses);
+  position.set_stop_misses(rules.stop_misses);
+  position.set_has_best(rules.has_best);
+  position.set_best(rules.best);
+}
+
+EvaluationOutcome FollowEvaluation(const EvaluationRules& rules, double metric,
+                                   bool higher_is_better, const v1::PlateauSpec& plateau,
+                                   const v1::EarlyStoppingSpec& stopping) {
+  EvaluationOutcome outcome = {.rules = rules};
+  EvaluationRules& next = outcome.rules;
+  outcome.improved = Improves(rules, metric, higher_is_better, stopping.min_delta());
+  if (outcome.improved) {
+    next.has_best = true;
+    next.best = metric;
+    next.plateau_misses = 0;
+    next.stop_misses = 0;
+    return outcome;
+  }
+  ++next.plateau_misses;
+  ++next.stop_misses;
+  outcome.stop = stopping.patience() > 0 && next.stop_misses >= stopping.patience();
+  if (plateau.factor() > 0 && next.plateau_misses >= std::max(1u, plateau.patience())) {
+    next.plateau_misses = 0;
+    // A scale that is below the minimum already is not raised to it.
+    const double floor = std::min<double>(plateau.minimum(), rules.plateau_scale);
+    next.plateau_scale = std::max(rules.plateau_scale * plateau.factor(), floor);
+    outcome.cut = next.plateau_scale < rules.plateau_scale;
+  }
+  return outcome;
+}
+
+}  // namespace tessera

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstdint>
+
+#include "tessera/v1/checkpoint.pb.h"
+#include "tessera/v1/job.pb.h"
+
+namespace tessera {
+
+// The learning rate's multiplier at a step, counted from 0; the plateau rule's factor comes besides
+// (EvaluationRules::plateau_scale). Pure: warm-up (step + 1) / warmup_steps while step <
+// warmup_steps, times, from decay_start on, end + (1 - end) (1 - t)^power with t = (step -
+// decay_start) / decay_steps, at most 1.
+double ScheduleValue(const v1::ScheduleSpec& spec, uint64_t step);
+
+// What is remembered between evaluations: the fields of v1::Position with the same names.
+struct EvaluationRules {
+  double plateau_scale = 1;     // the factor that the plateau rule has made so far
+  uint32_t plateau_misses = 0;  // evaluations without improvement since the last improvement or cut
+  uint32_t stop_misses = 0;     // evaluations without improvement since the last improvement
+  bool has_best = false;
+  double best = 0;  // of the monitored metric
+};
+EvaluationRules EvaluationRulesFrom(const v1::Position& position);
+void StoreEvaluationRules(const EvaluationRules& rules, v1::Position& position);
+
+struct EvaluationOutcome {
+  EvaluationRules rules;  // from now on
+  bool improved = false;  // the best so far
+  bool cut = false;       // the plateau rule lowered the rate
+  bool stop = false;      // early stopping ends the training
+};
+
+// What follows from one more evaluation. An improvement is better than the best so far by
+// stopping.min_delta or more (any amount if that is 0); the first number always is one, NaN never.
+EvaluationOutcome FollowEvaluation(const EvaluationRules& rules, double metric,
+                                   bool higher_is_better, const v1::PlateauSpec& plateau,
+                                   const v1::EarlyStoppingSpec& stopping);
+
+}  // namespace tessera
