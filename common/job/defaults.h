@@ -1,0 +1,54 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tessera/v1/job.pb.h"
+
+namespace tessera {
+
+// What a field of the job that is not set stands for (the comments of job.proto), for those that
+// several rooms read. Pure.
+
+inline uint64_t ShuffleWindowRecords(const v1::DataSpec& data) {
+  return data.shuffle_window_records() == 0 ? 262144 : data.shuffle_window_records();
+}
+inline uint64_t ShardRecords(const v1::DataSpec& data) {
+  return data.shard_records() == 0 ? 1024 : data.shard_records();
+}
+inline v1::ValueType TypeOf(const v1::ColumnSpec& column) {
+  if (column.type() != v1::VALUE_TYPE_UNSPECIFIED) return column.type();
+  return column.role() == v1::SPARSE ? v1::INT64 : v1::FLOAT;
+}
+inline std::string KeySpaceOf(const v1::ColumnSpec& column) {
+  return column.key_space().empty() ? column.name() : column.key_space();
+}
+inline std::string Monitor(const v1::EvaluationSpec& evaluation) {
+  return evaluation.monitor().empty() ? "auc" : evaluation.monitor();
+}
+// Whether a larger value of a metric is the better one.
+inline bool LargerIsBetter(const std::string& metric) { return metric != "logloss"; }
+inline std::vector<std::string> Metrics(const v1::EvaluationSpec& evaluation) {
+  if (evaluation.metrics().empty()) return {"auc", "logloss"};
+  return {evaluation.metrics().begin(), evaluation.metrics().end()};
+}
+// 0: never.
+inline uint32_t EvaluationEpochs(const v1::EvaluationSpec& evaluation) {
+  return evaluation.every_epochs() == 0 && evaluation.every_steps() == 0
+             ? 1
+             : evaluation.every_epochs();
+}
+inline uint32_t KeptCheckpoints(const v1::CheckpointSpec& checkpoint) {
+  return checkpoint.keep() == 0 ? 3 : checkpoint.keep();
+}
+inline uint32_t PlateauPatience(const v1::PlateauSpec& plateau) {
+  return plateau.patience() == 0 ? 1 : plateau.patience();
+}
+inline std::string DeviceOf(const v1::TrainSpec& train) {
+  return train.device().empty() ? "auto" : train.device();
+}
+inline v1::Consistency ModeOf(v1::Consistency mode) {
+  return mode == v1::CONSISTENCY_UNSPECIFIED ? v1::SYNC : mode;
+}
+
+}  // namespace tessera

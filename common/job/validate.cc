@@ -1,0 +1,135 @@
+#include "common/job/validate.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "common/job/validate_parts.h"
+#include "common/rpc/channels.h"
+#include "common/status_macros.h"
+
+namespace tessera {
+namespace {
+
+using validate::Wrong;
+
+absl::Status Name(const std::string& name) {
+  const bool good = !name.empty() && name.size() <= 63 && name[0] != '-' &&
+                    std::all_of(name.begin(), name.end(), [](char c) {
+                      return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-';
+                    });
+  if (good) return absl::OkStatus();
+  return Wrong("name",
+               name.empty() ? "missing" : absl::StrCat("'", name.substr(0, 100), "' is no name"),
+               "; expected 1 to 63 lower-case letters, digits and '-', such as 'clicks-2'");
+}
+
+absl::Status Model(const v1::ModelSpec& model) {
+  if (model.name().empty()) {
+    return Wrong("model.name",
+                 "missing; expected a model of the zoo (lr, fm, dnn, wide_deep, deepfm) or "
+                 "'layers' with a list of layers");
+  }
+  if (model.name() == "layers") {
+    if (model.layers().empty()) {
+      return Wrong("model.layers", "empty; model.name 'layers' needs at least one layer");
+    }
+    if (model.options().fields_size() > 0) {
+      return Wrong("model.options",
+                   "belongs to the models of the zoo; give options to the layers instead");
+    }
+  } else if (!model.layers().empty() || !model.output().empty()) {
+    return Wrong(model.layers().empty() ? "model.output" : "model.layers",
+                 "belongs to model.name 'layers', found model.name '", model.name(),
+                 "'; leave out one of them");
+  }
+  std::set<std::string> names;
+  for (int i = 0; i < model.layers_size(); ++i) {
+    const v1::LayerSpec& layer = model.layers(i);
+    const std::string path = absl::StrCat("model.layers[", i, "]");
+    if (!validate::IsName(layer.name())) {
+      return Wrong(path + ".name", "found '", layer.name(),
+                   "'; expected 1 to 63 letters, digits, '_' and '-'");
+    }
+    if (!names.insert(layer.name()).second) {
+      return Wrong(path + ".name", "'", layer.name(),
+                   "' is the name of an earlier layer too; names must differ");
+    }
+    if (layer.op().empty()) return Wrong(path + ".op", "missing; expected the name of an operator");
+  }
+  return validate::Optimizer(model.has_optimizer(), model.optimizer(), "model.optimizer");
+}
+
+absl::Status Start(const v1::StartSpec& start) {
+  if (start.checkpoint().empty()) {
+    if (!start.warm()) return absl::OkStatus();
+    return Wrong("start.warm", "needs start.checkpoint, the folder to take parameters from");
+  }
+  return validate::Path(start.checkpoint(), "start.checkpoint");
+}
+
+absl::Status MessageSize(const v1::JobSpec& spec) {
+  const uint64_t bytes = BatchRowBytes(spec);
+  // Headers and keys of other blocks fit the sixteenth that is left free.
+  constexpr uint64_t kRoom = kMaxMessageBytes - kMaxMessageBytes / 16;
+  if (bytes <= kRoom) return absl::OkStatus();
+  return Wrong("train.batch_size", "the rows of ", spec.train().batch_size(), " samples take ",
+               bytes >> 20, " MiB in one message, more than the ", kRoom >> 20,
+               " MiB that fit; use batch_size ",
+               std::max<uint64_t>(1, spec.train().batch_size() * kRoom / bytes),
+               " or less, or tables of a smaller dim");
+}
+
+}  // namespace
+
+uint64_t BatchRowBytes(const v1::JobSpec& spec) {
+  std::map<std::string, uint64_t> dims;
+  for (const v1::TableSpec& table : spec.tables()) dims[table.name()] = table.dim();
+  uint64_t bytes = 0;
+  for (const v1::ColumnSpec& column : spec.data().columns()) {
+    for (const std::string& table : column.table()) {
+      const auto found = dims.find(table);
+      if (found != dims.end()) bytes += found->second * sizeof(float) + sizeof(uint64_t);
+    }
+  }
+  return bytes * spec.train().batch_size();
+}
+
+absl::Status ValidateJobSpec(const v1::JobSpec& spec) {
+  TESSERA_RETURN_IF_ERROR(validate::Values(spec, ""));
+  TESSERA_RETURN_IF_ERROR(Name(spec.name()));
+  TESSERA_RETURN_IF_ERROR(validate::Tables(spec));
+  TESSERA_RETURN_IF_ERROR(validate::Data(spec));
+  TESSERA_RETURN_IF_ERROR(Model(spec.model()));
+  TESSERA_RETURN_IF_ERROR(validate::Training(spec));
+  TESSERA_RETURN_IF_ERROR(Start(spec.start()));
+  return MessageSize(spec);
+}
+
+absl::Status ValidateSubmit(const v1::SubmitRequest& request) {
+  if (!v1::Task_IsValid(request.task())) {
+    return Wrong("task", "found number ", request.task(), "; expected train or predict");
+  }
+  TESSERA_RETURN_IF_ERROR(ValidateJobSpec(request.spec()));
+  if (request.workers() > request.spec().train().batch_size()) {
+    return Wrong("workers", request.workers(), " workers cannot share a batch of ",
+                 request.spec().train().batch_size(),
+                 " samples; ask for fewer or raise train.batch_size");
+  }
+  if (request.task() != v1::PREDICT) {
+    if (request.output().empty()) return absl::OkStatus();
+    return Wrong("output", "belongs to the task predict; leave it out");
+  }
+  if (request.spec().start().checkpoint().empty()) {
+    return Wrong("start.checkpoint", "missing; prediction needs the folder of a checkpoint");
+  }
+  if (request.spec().data().test().files().empty()) {
+    return Wrong("data.test.files", "empty; prediction reads the test split");
+  }
+  if (request.output().empty()) {
+    return Wrong("output", "missing; expected the file to write predictions to");
+  }
+  return validate::Path(request.output(), "output");
+}
+
+}  // namespace tessera

@@ -1,0 +1,23 @@
+#pragma once
+
+#include "absl/status/status.h"
+#include "tessera/v1/job.pb.h"
+#include "tessera/v1/job_service.pb.h"
+
+namespace tessera {
+
+// Checks everything about a job that can be known without its files and without its graph: names,
+// ranges, references between fields, sizes of messages. INVALID_ARGUMENT starts with the field's
+// path as it stands in the YAML ("tables[1].optimizer: ...") and says what was found, what was
+// expected and what to do. Pure; safe on any message that a peer can send.
+absl::Status ValidateJobSpec(const v1::JobSpec& spec);
+
+// The job of the request, and what its task needs besides: PREDICT a checkpoint, an output and test
+// files. What is wrong with the request itself is named by the request's field ("workers: ...").
+absl::Status ValidateSubmit(const v1::SubmitRequest& request);
+
+// An upper bound of the bytes of rows that one batch pulls from, or pushes to, one ps; columns with
+// several ids a field count as one.
+uint64_t BatchRowBytes(const v1::JobSpec& spec);
+
+}  // namespace tessera

@@ -1,0 +1,250 @@
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <set>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
+#include "common/job/defaults.h"
+#include "common/job/validate_parts.h"
+#include "common/status_macros.h"
+#include "common/suggest.h"
+
+namespace tessera::validate {
+namespace {
+
+std::string LowerName(const std::string& name) { return absl::AsciiStrToLower(name); }
+
+absl::Status DefaultValue(const v1::ColumnSpec& column, const std::string& path) {
+  const std::string& value = column.default_value();
+  if (column.role() == v1::SPARSE) {
+    int64_t id = 0;
+    if (TypeOf(column) == v1::STRING || (absl::SimpleAtoi(value, &id) && id >= 0)) {
+      return absl::OkStatus();
+    }
+    return Wrong(path, "found '", value, "'; expected an id, 0 .. 2^63-1 (or type: string)");
+  }
+  double number = 0;
+  const bool parsed = absl::SimpleAtod(value, &number) && std::isfinite(number);
+  if (column.role() == v1::DENSE) {
+    if (parsed) return absl::OkStatus();
+    return Wrong(path, "found '", value, "'; expected a finite number, as the column is dense");
+  }
+  if (parsed && (number == 0 || number == 1)) return absl::OkStatus();
+  return Wrong(path, "found '", value, "'; expected 0 or 1, as the column is the label");
+}
+
+absl::Status Lookups(const v1::JobSpec& spec, const v1::ColumnSpec& column,
+                     const std::string& path) {
+  std::vector<std::string> tables;
+  for (const v1::TableSpec& table : spec.tables()) tables.push_back(table.name());
+  if (column.table().empty()) {
+    return Wrong(path + ".table",
+                 "missing; a sparse column names the table (or tables) that its "
+                 "ids are looked up in; ",
+                 SuggestName("", tables));
+  }
+  std::set<std::string> seen;
+  for (int i = 0; i < column.table_size(); ++i) {
+    const std::string at =
+        column.table_size() == 1 ? path + ".table" : absl::StrCat(path, ".table[", i, "]");
+    if (std::find(tables.begin(), tables.end(), column.table(i)) == tables.end()) {
+      return Wrong(at, "there is no table '", column.table(i), "'; ",
+                   SuggestName(column.table(i), tables));
+    }
+    if (!seen.insert(column.table(i)).second) {
+      return Wrong(at, "'", column.table(i), "' is named twice");
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Separator(v1::DataFormat format, const std::string& separator,
+                       const std::string& path) {
+  const bool good = separator.size() == 1 && separator != "\n" && separator != "\r" &&
+                    separator != "\"" && !(format == v1::TSV && separator == "\t");
+  if (good && format != v1::LIBSVM) return absl::OkStatus();
+  return Wrong(path, "found '", separator,
+               "'; expected one character that ends no field of the format, such as '|'");
+}
+
+// Fields that only some roles have a use for.
+absl::Status Belongings(const v1::ColumnSpec& column, const std::string& path) {
+  const auto only = [&](bool set, bool allowed, absl::string_view field,
+                        absl::string_view whose) -> absl::Status {
+    if (!set || allowed) return absl::OkStatus();
+    return Wrong(absl::StrCat(path, ".", field), "belongs to ", whose,
+                 " columns, and the role of '", column.name(), "' is ",
+                 LowerName(v1::ColumnRole_Name(column.role())), "; leave it out");
+  };
+  const bool sparse = column.role() == v1::SPARSE;
+  TESSERA_RETURN_IF_ERROR(only(!column.table().empty(), sparse, "table", "sparse"));
+  TESSERA_RETURN_IF_ERROR(only(!column.separator().empty(), sparse, "separator", "sparse"));
+  TESSERA_RETURN_IF_ERROR(
+      only(column.pooling() != v1::POOLING_UNSPECIFIED, sparse, "pooling", "sparse"));
+  TESSERA_RETURN_IF_ERROR(only(column.transform() != v1::TRANSFORM_UNSPECIFIED,
+                               column.role() == v1::DENSE, "transform", "dense"));
+  TESSERA_RETURN_IF_ERROR(only(column.has_default_value(), column.role() != v1::IGNORED,
+                               "default_value", "label, dense and sparse"));
+  if (!column.key_space().empty() && !(sparse && column.type() == v1::STRING)) {
+    return Wrong(path + ".key_space",
+                 "belongs to sparse columns of type string; leave it out (equal int64 ids in one "
+                 "table share their row anyway)");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Type(const v1::ColumnSpec& column, const std::string& path) {
+  if (column.type() == v1::VALUE_TYPE_UNSPECIFIED || column.role() == v1::IGNORED) {
+    return absl::OkStatus();
+  }
+  const bool sparse = column.role() == v1::SPARSE;
+  if (column.type() == v1::INT64 || sparse == (column.type() == v1::STRING)) {
+    return absl::OkStatus();
+  }
+  return Wrong(path + ".type", "found ", LowerName(v1::ValueType_Name(column.type())), " for a ",
+               LowerName(v1::ColumnRole_Name(column.role())), " column; expected ",
+               sparse ? "int64 or string" : "float (or leave it out)");
+}
+
+absl::Status Column(const v1::JobSpec& spec, int i) {
+  const v1::ColumnSpec& column = spec.data().columns(i);
+  const std::string path = absl::StrCat("data.columns[", i, "]");
+  if (column.name().empty()) return Wrong(path + ".name", "missing; every column has a name");
+  if (column.name() == "dense") {
+    return Wrong(path + ".name",
+                 "'dense' stands for all dense columns in the inputs of layers; choose another "
+                 "name");
+  }
+  if (column.role() == v1::COLUMN_ROLE_UNSPECIFIED) {
+    return Wrong(path + ".role", "missing for column '", column.name(),
+                 "'; expected label, dense, sparse or ignored");
+  }
+  TESSERA_RETURN_IF_ERROR(Belongings(column, path));
+  TESSERA_RETURN_IF_ERROR(Type(column, path));
+  if (column.role() == v1::SPARSE) TESSERA_RETURN_IF_ERROR(Lookups(spec, column, path));
+  if (!column.separator().empty()) {
+    TESSERA_RETURN_IF_ERROR(
+        Separator(spec.data().format(), column.separator(), path + ".separator"));
+  }
+  if (column.has_default_value()) {
+    TESSERA_RETURN_IF_ERROR(DefaultValue(column, path + ".default_value"));
+  }
+  const bool has_range = column.index_begin() != 0 || column.index_end() != 0;
+  const bool needs_range = spec.data().format() == v1::LIBSVM &&
+                           (column.role() == v1::DENSE || column.role() == v1::SPARSE);
+  if (has_range && spec.data().format() != v1::LIBSVM) {
+    return Wrong(path + ".index_begin", "index ranges belong to the format libsvm; leave them out");
+  }
+  if (needs_range && column.index_begin() >= column.index_end()) {
+    return Wrong(path + ".index_end", "found the index range [", column.index_begin(), ", ",
+                 column.index_end(), ") for column '", column.name(),
+                 "'; the format libsvm needs index_begin < index_end");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Libsvm(const v1::DataSpec& data) {
+  if (data.header()) return Wrong("data.header", "libsvm files have none; leave it out");
+  std::map<uint64_t, int> by_begin;
+  for (int i = 0; i < data.columns_size(); ++i) {
+    const v1::ColumnSpec& column = data.columns(i);
+    const std::string path = absl::StrCat("data.columns[", i, "]");
+    if (column.role() == v1::SPARSE && TypeOf(column) == v1::STRING) {
+      return Wrong(path + ".type", "found string; ids of libsvm files are numbers: use int64");
+    }
+    if (column.role() == v1::SPARSE && column.has_default_value()) {
+      return Wrong(path + ".default_value", "libsvm files have no empty ids; leave it out");
+    }
+    if (column.index_end() > uint64_t{1} << 63) {
+      return Wrong(path + ".index_end", "found ", column.index_end(), "; expected at most 2^63");
+    }
+    constexpr uint64_t kMaxDenseWidth = 1 << 16;
+    if (column.role() == v1::DENSE && column.index_end() - column.index_begin() > kMaxDenseWidth) {
+      return Wrong(path + ".index_end", "a dense column of ",
+                   column.index_end() - column.index_begin(), " values; expected at most ",
+                   kMaxDenseWidth, " (make it sparse)");
+    }
+    if (column.index_end() == 0) continue;
+    if (!by_begin.emplace(column.index_begin(), i).second) {
+      return Wrong(path + ".index_begin", "another column begins at ", column.index_begin(),
+                   " too; ranges may not overlap");
+    }
+  }
+  uint64_t end = 0;
+  for (const auto& [begin, i] : by_begin) {
+    if (begin < end) {
+      return Wrong(absl::StrCat("data.columns[", i, "].index_begin"), "found ", begin,
+                   ", inside an earlier column's range that ends at ", end,
+                   "; ranges may not overlap");
+    }
+    end = data.columns(i).index_end();
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Split(const v1::SplitSpec& split, const std::string& path) {
+  std::set<std::string> seen;
+  for (int i = 0; i < split.files_size(); ++i) {
+    const std::string at = absl::StrCat(path, ".files[", i, "]");
+    TESSERA_RETURN_IF_ERROR(Path(split.files(i), at));
+    if (!seen.insert(split.files(i)).second) {
+      return Wrong(at, "'", split.files(i), "' is named twice; every record counts once");
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status Data(const v1::JobSpec& spec) {
+  const v1::DataSpec& data = spec.data();
+  if (data.format() == v1::DATA_FORMAT_UNSPECIFIED) {
+    return Wrong("data.format", "missing; expected csv, tsv or libsvm");
+  }
+  if (data.columns().empty()) return Wrong("data.columns", "empty; expected a list of columns");
+  std::map<std::string, int> names;
+  int label = -1;
+  int features = 0;
+  for (int i = 0; i < data.columns_size(); ++i) {
+    TESSERA_RETURN_IF_ERROR(Column(spec, i));
+    const v1::ColumnSpec& column = data.columns(i);
+    const std::string path = absl::StrCat("data.columns[", i, "]");
+    const auto [other, first] = names.emplace(column.name(), i);
+    if (!first) {
+      return Wrong(path + ".name", "'", column.name(), "' is the name of data.columns[",
+                   other->second, "] too; names must differ");
+    }
+    features += column.role() == v1::DENSE || column.role() == v1::SPARSE;
+    if (column.role() != v1::LABEL) continue;
+    if (label >= 0) {
+      return Wrong(path + ".role", "data.columns[", label, "] is the label already; expected one");
+    }
+    label = i;
+  }
+  if (label < 0 && data.format() != v1::LIBSVM)
+    return Wrong("data.columns", "none has the role label; expected exactly one");
+  if (features == 0) {
+    return Wrong("data.columns", "none has the role dense or sparse; a model needs an input");
+  }
+  if (data.format() == v1::LIBSVM) TESSERA_RETURN_IF_ERROR(Libsvm(data));
+  if (data.train().files().empty()) {
+    return Wrong("data.train.files", "empty; expected files or globs below the data folder");
+  }
+  TESSERA_RETURN_IF_ERROR(Split(data.train(), "data.train"));
+  TESSERA_RETURN_IF_ERROR(Split(data.validation(), "data.validation"));
+  TESSERA_RETURN_IF_ERROR(Split(data.test(), "data.test"));
+  constexpr uint64_t kMaxWindow = uint64_t{1} << 30;
+  if (data.shuffle_window_records() > kMaxWindow) {
+    return Wrong("data.shuffle_window_records", "found ", data.shuffle_window_records(),
+                 "; expected at most ", kMaxWindow, ": a worker holds two windows in memory");
+  }
+  if (ShardRecords(data) > ShuffleWindowRecords(data)) {
+    return Wrong("data.shard_records", "found ", ShardRecords(data),
+                 "; expected at most the shuffle window of ", ShuffleWindowRecords(data));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace tessera::validate

@@ -1,0 +1,127 @@
+#include <set>
+
+#include "common/job/job_tables.h"
+#include "common/job/validate_parts.h"
+#include "common/status_macros.h"
+
+namespace tessera::validate {
+namespace {
+
+constexpr uint32_t kMaxDim = 4096;
+
+absl::Status Initializer(const v1::InitializerSpec& initializer, const std::string& path) {
+  switch (initializer.kind_case()) {
+    case v1::InitializerSpec::kConstant:
+      return absl::OkStatus();
+    case v1::InitializerSpec::kUniform: {
+      const v1::UniformInitializer& uniform = initializer.uniform();
+      if (uniform.min() < uniform.max()) return absl::OkStatus();
+      return Wrong(path + ".uniform", "found min ", uniform.min(), " and max ", uniform.max(),
+                   "; expected min below max");
+    }
+    case v1::InitializerSpec::kNormal:
+      if (initializer.normal().stddev() > 0) return absl::OkStatus();
+      return Wrong(path + ".normal.stddev", "found ", initializer.normal().stddev(),
+                   "; expected more than 0 (for one value use constant)");
+    case v1::InitializerSpec::KIND_NOT_SET:
+      break;
+  }
+  return Wrong(path,
+               "missing; expected one of constant, uniform, normal, such as "
+               "'normal: {stddev: 0.01}'");
+}
+
+absl::Status NotNegative(float value, const std::string& path) {
+  if (value >= 0) return absl::OkStatus();
+  return Wrong(path, "found ", value, "; expected 0 or more");
+}
+
+absl::Status Beta(bool present, float beta, const std::string& path) {
+  if (!present || (beta >= 0 && beta < 1)) return absl::OkStatus();
+  return Wrong(path, "found ", beta, "; expected 0 <= beta < 1");
+}
+
+absl::Status Positive(bool present, float value, const std::string& path) {
+  if (!present || value > 0) return absl::OkStatus();
+  return Wrong(path, "found ", value, "; expected more than 0");
+}
+
+}  // namespace
+
+absl::Status Optimizer(bool present, const v1::OptimizerSpec& optimizer, const std::string& path) {
+  if (!present) {
+    return Wrong(path,
+                 "missing; expected a learning rate and one of sgd, adagrad, adam, ftrl, such as "
+                 "{learning_rate: 0.001, adam: {}}");
+  }
+  if (!(optimizer.learning_rate() > 0)) {
+    return Wrong(path + ".learning_rate", "found ", optimizer.learning_rate(),
+                 "; expected more than 0");
+  }
+  TESSERA_RETURN_IF_ERROR(NotNegative(optimizer.l2(), path + ".l2"));
+  switch (optimizer.kind_case()) {
+    case v1::OptimizerSpec::kSgd:
+      return absl::OkStatus();
+    case v1::OptimizerSpec::kAdagrad: {
+      const v1::AdagradOptimizer& adagrad = optimizer.adagrad();
+      TESSERA_RETURN_IF_ERROR(
+          NotNegative(adagrad.initial_accumulator(), path + ".adagrad.initial_accumulator"));
+      return Positive(adagrad.has_epsilon(), adagrad.epsilon(), path + ".adagrad.epsilon");
+    }
+    case v1::OptimizerSpec::kAdam: {
+      const v1::AdamOptimizer& adam = optimizer.adam();
+      TESSERA_RETURN_IF_ERROR(Beta(adam.has_beta1(), adam.beta1(), path + ".adam.beta1"));
+      TESSERA_RETURN_IF_ERROR(Beta(adam.has_beta2(), adam.beta2(), path + ".adam.beta2"));
+      return Positive(adam.has_epsilon(), adam.epsilon(), path + ".adam.epsilon");
+    }
+    case v1::OptimizerSpec::kFtrl: {
+      const v1::FtrlOptimizer& ftrl = optimizer.ftrl();
+      TESSERA_RETURN_IF_ERROR(NotNegative(ftrl.beta(), path + ".ftrl.beta"));
+      TESSERA_RETURN_IF_ERROR(NotNegative(ftrl.l1(), path + ".ftrl.l1"));
+      return NotNegative(ftrl.l2(), path + ".ftrl.l2");
+    }
+    case v1::OptimizerSpec::KIND_NOT_SET:
+      break;
+  }
+  return Wrong(path,
+               "names no optimizer; expected one of sgd, adagrad, adam, ftrl, such as "
+               "'adam: {}'");
+}
+
+absl::Status Tables(const v1::JobSpec& spec) {
+  std::set<std::string> used;
+  for (const v1::ColumnSpec& column : spec.data().columns()) {
+    used.insert(column.table().begin(), column.table().end());
+  }
+  std::set<std::string> names;
+  for (int i = 0; i < spec.tables_size(); ++i) {
+    const v1::TableSpec& table = spec.tables(i);
+    const std::string path = absl::StrCat("tables[", i, "]");
+    if (!IsName(table.name())) {
+      return Wrong(path + ".name",
+                   table.name().empty() ? "missing" : absl::StrCat("found '", table.name(), "'"),
+                   "; expected 1 to 63 letters, digits, '_' and '-'");
+    }
+    if (table.name() == kDenseTable || table.name() == kDenseStatisticsTable) {
+      return Wrong(path + ".name", "'", table.name(),
+                   "' is reserved for the dense parameters; choose another name");
+    }
+    if (!names.insert(table.name()).second) {
+      return Wrong(path + ".name", "'", table.name(),
+                   "' is the name of an earlier table too; names must differ");
+    }
+    if (table.dim() < 1 || table.dim() > kMaxDim) {
+      return Wrong(path + ".dim", "found ", table.dim(), "; expected 1 .. ", kMaxDim);
+    }
+    TESSERA_RETURN_IF_ERROR(Initializer(table.initializer(), path + ".initializer"));
+    TESSERA_RETURN_IF_ERROR(
+        Optimizer(table.has_optimizer(), table.optimizer(), path + ".optimizer"));
+    if (used.count(table.name()) == 0) {
+      return Wrong(path, "no column looks up its ids in '", table.name(),
+                   "'; name it as a sparse column's 'table' or leave it out");
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace tessera::validate

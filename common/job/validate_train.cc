@@ -1,0 +1,132 @@
+#include <algorithm>
+#include <set>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/strip.h"
+#include "common/job/defaults.h"
+#include "common/job/validate_parts.h"
+#include "common/status_macros.h"
+#include "common/suggest.h"
+
+namespace tessera::validate {
+namespace {
+
+const std::vector<std::string>& KnownMetrics() {
+  static const auto& known = *new std::vector<std::string>{"auc", "logloss"};
+  return known;
+}
+
+absl::Status Device(const std::string& device) {
+  uint32_t number = 0;
+  absl::string_view text = device;
+  if (device.empty() || device == "auto" || device == "cpu" || device == "cuda" ||
+      (absl::ConsumePrefix(&text, "cuda:") && absl::SimpleAtoi(text, &number) && number < 64)) {
+    return absl::OkStatus();
+  }
+  return Wrong("train.device", "found '", device, "'; ",
+               SuggestName(device, {"auto", "cpu", "cuda", "cuda:0"}));
+}
+
+absl::Status Schedule(const v1::ScheduleSpec& schedule) {
+  const std::string path = "train.schedule";
+  if (schedule.decay_steps() == 0) {
+    if (schedule.decay_start() != 0 || schedule.end() != 0 || schedule.has_power()) {
+      return Wrong(path + ".decay_steps",
+                   "missing; decay_start, power and end describe a decay over that many steps");
+    }
+  } else if (schedule.decay_start() < schedule.warmup_steps()) {
+    return Wrong(path + ".decay_start", "found ", schedule.decay_start(),
+                 "; expected at least warmup_steps (", schedule.warmup_steps(), ")");
+  }
+  if (schedule.has_power() && !(schedule.power() > 0)) {
+    return Wrong(path + ".power", "found ", schedule.power(), "; expected more than 0");
+  }
+  if (!(schedule.end() >= 0 && schedule.end() <= 1)) {
+    return Wrong(path + ".end", "found ", schedule.end(), "; expected 0 .. 1");
+  }
+  const v1::PlateauSpec& plateau = schedule.plateau();
+  if (!(plateau.factor() >= 0 && plateau.factor() < 1) ||
+      (plateau.factor() == 0 && schedule.has_plateau())) {
+    return Wrong(path + ".plateau.factor", "found ", plateau.factor(),
+                 "; expected 0 < factor < 1, such as 0.1 (or leave plateau out)");
+  }
+  if (!(plateau.minimum() >= 0 && plateau.minimum() < 1)) {
+    return Wrong(path + ".plateau.minimum", "found ", plateau.minimum(),
+                 "; expected 0 .. 1: it limits the multiplier, not the rate");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Train(const v1::TrainSpec& train) {
+  constexpr uint32_t kMaxBatch = 1 << 24;
+  if (train.batch_size() < 1 || train.batch_size() > kMaxBatch) {
+    return Wrong("train.batch_size", "found ", train.batch_size(), "; expected 1 .. ", kMaxBatch);
+  }
+  if (train.epochs() == 0 && train.steps() == 0) {
+    return Wrong("train.epochs",
+                 "neither epochs nor steps is set, and the job would never end; "
+                 "set one of them");
+  }
+  TESSERA_RETURN_IF_ERROR(Schedule(train.schedule()));
+  if (!(train.early_stopping().min_delta() >= 0)) {
+    return Wrong("train.early_stopping.min_delta", "found ", train.early_stopping().min_delta(),
+                 "; expected 0 or more");
+  }
+  if (!(train.clip().value() >= 0)) {
+    return Wrong("train.clip.value", "found ", train.clip().value(), "; expected 0 or more");
+  }
+  if (!(train.clip().norm() >= 0)) {
+    return Wrong("train.clip.norm", "found ", train.clip().norm(), "; expected 0 or more");
+  }
+  return Device(train.device());
+}
+
+absl::Status EvaluationFields(const v1::EvaluationSpec& evaluation) {
+  std::set<std::string> seen;
+  for (int i = 0; i < evaluation.metrics_size(); ++i) {
+    const std::string& metric = evaluation.metrics(i);
+    const std::string path = absl::StrCat("evaluation.metrics[", i, "]");
+    if (std::find(KnownMetrics().begin(), KnownMetrics().end(), metric) == KnownMetrics().end()) {
+      return Wrong(path, "unknown metric '", metric, "'; ", SuggestName(metric, KnownMetrics()));
+    }
+    if (!seen.insert(metric).second) return Wrong(path, "'", metric, "' is named twice");
+  }
+  const std::string monitor = Monitor(evaluation);
+  const std::vector<std::string> metrics = Metrics(evaluation);
+  if (std::find(metrics.begin(), metrics.end(), monitor) == metrics.end()) {
+    return Wrong("evaluation.monitor", "'", monitor, "' is not measured; ",
+                 SuggestName(monitor, metrics), " (evaluation.metrics says what is)");
+  }
+  return absl::OkStatus();
+}
+
+// Rules that follow a metric of the validation split need one.
+absl::Status NeedsValidation(const v1::JobSpec& spec) {
+  if (!spec.data().validation().files().empty()) return absl::OkStatus();
+  const char* what = nullptr;
+  if (spec.train().early_stopping().patience() > 0) what = "train.early_stopping";
+  if (spec.train().schedule().has_plateau()) what = "train.schedule.plateau";
+  if (spec.checkpoint().keep_best()) what = "checkpoint.keep_best";
+  if (spec.evaluation().every_steps() > 0) what = "evaluation.every_steps";
+  if (spec.evaluation().every_epochs() > 0) what = "evaluation.every_epochs";
+  if (what == nullptr) return absl::OkStatus();
+  return Wrong(what,
+               "needs a validation split, and data.validation.files is empty; name its files "
+               "or leave this out");
+}
+
+}  // namespace
+
+absl::Status Training(const v1::JobSpec& spec) {
+  TESSERA_RETURN_IF_ERROR(Train(spec.train()));
+  TESSERA_RETURN_IF_ERROR(EvaluationFields(spec.evaluation()));
+  TESSERA_RETURN_IF_ERROR(NeedsValidation(spec));
+  if (!(spec.checkpoint().every_minutes() >= 0)) {
+    return Wrong("checkpoint.every_minutes", "found ", spec.checkpoint().every_minutes(),
+                 "; expected 0 or more");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace tessera::validate

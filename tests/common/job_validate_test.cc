@@ -1,0 +1,326 @@
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <string>
+
+#include "common/job/job_tables.h"
+#include "common/job/validate.h"
+#include "gmock/gmock.h"
+#include "google/protobuf/text_format.h"
+#include "gtest/gtest.h"
+
+namespace tessera {
+namespace {
+
+using testing::HasSubstr;
+using testing::StartsWith;
+
+v1::JobSpec GoodSpec() {
+  v1::JobSpec spec;
+  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(
+      R"pb(
+        name: "clicks-1"
+        data {
+          format: CSV
+          header: true
+          columns { name: "label" role: LABEL }
+          columns { name: "price" role: DENSE default_value: "0" transform: LOG1P }
+          columns { name: "user" role: SPARSE table: "linear" table: "embedding" }
+          columns { name: "tags" role: SPARSE type: STRING table: "embedding" separator: "|" }
+          columns { name: "note" role: IGNORED }
+          train { files: "train-*.csv" }
+          validation { files: "valid.csv" }
+        }
+        tables {
+          name: "linear"
+          dim: 1
+          initializer { constant {} }
+          optimizer {
+            learning_rate: 0.1
+            ftrl { l1: 1 }
+          }
+        }
+        tables {
+          name: "embedding"
+          dim: 8
+          initializer { normal { stddev: 0.01 } }
+          optimizer {
+            learning_rate: 0.001
+            adam {}
+          }
+        }
+        model {
+          name: "deepfm"
+          optimizer {
+            learning_rate: 0.001
+            adam {}
+          }
+        }
+        train { batch_size: 1024 epochs: 2 }
+      )pb",
+      &spec));
+  return spec;
+}
+
+v1::JobSpec GoodLibsvm() {
+  v1::JobSpec spec = GoodSpec();
+  spec.mutable_data()->clear_columns();
+  spec.mutable_data()->set_format(v1::LIBSVM);
+  spec.mutable_data()->set_header(false);
+  v1::ColumnSpec* column = spec.mutable_data()->add_columns();
+  column->set_name("ids");
+  column->set_role(v1::SPARSE);
+  column->add_table("linear");
+  column->add_table("embedding");
+  column->set_index_begin(10);
+  column->set_index_end(1000);
+  return spec;
+}
+
+TEST(ValidateJobSpec, TakesAGoodJob) {
+  EXPECT_EQ(ValidateJobSpec(GoodSpec()), absl::OkStatus());
+  EXPECT_EQ(ValidateJobSpec(GoodLibsvm()), absl::OkStatus());
+}
+
+TEST(ValidateJobSpec, RefusesAnEmptyMessageByItsFirstField) {
+  EXPECT_THAT(std::string(ValidateJobSpec(v1::JobSpec()).message()), StartsWith("name: missing"));
+}
+
+struct Bad {
+  std::function<void(v1::JobSpec&)> edit;
+  std::string path;  // the message starts with "path: "
+  std::string says;
+};
+
+void ExpectRefused(const v1::JobSpec& good, const std::vector<Bad>& cases) {
+  for (const Bad& bad : cases) {
+    v1::JobSpec spec = good;
+    bad.edit(spec);
+    const absl::Status status = ValidateJobSpec(spec);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << bad.path;
+    EXPECT_THAT(std::string(status.message()), StartsWith(bad.path + ": "));
+    EXPECT_THAT(std::string(status.message()), HasSubstr(bad.says));
+  }
+}
+
+TEST(ValidateJobSpec, NamesTheWrongFieldOfTheJob) {
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  ExpectRefused(
+      GoodSpec(),
+      {
+          {[](auto& s) { s.set_name("Clicks"); }, "name", "lower-case"},
+          {[](auto& s) { s.set_name("-x"); }, "name", "lower-case"},
+          {[](auto& s) { s.set_name(std::string(64, 'a')); }, "name", "1 to 63"},
+          {[](auto& s) { s.mutable_train()->set_batch_size(0); }, "train.batch_size", "found 0"},
+          {[](auto& s) { s.mutable_train()->set_epochs(0); }, "train.epochs", "never end"},
+          {[](auto& s) { s.mutable_train()->set_device("gpu"); }, "train.device", "found 'gpu'"},
+          {[](auto& s) { s.mutable_train()->set_device("cuda:x"); }, "train.device", "cuda"},
+          {[](auto& s) { s.mutable_train()->mutable_clip()->set_norm(-1); }, "train.clip.norm",
+           "found -1"},
+          {[=](auto& s) { s.mutable_train()->mutable_clip()->set_value(kInfinity); },
+           "train.clip.value", "finite"},
+          {[](auto& s) { s.mutable_train()->mutable_schedule()->set_decay_start(5); },
+           "train.schedule.decay_steps", "missing"},
+          {[](auto& s) {
+             s.mutable_train()->mutable_schedule()->set_warmup_steps(10);
+             s.mutable_train()->mutable_schedule()->set_decay_steps(10);
+           },
+           "train.schedule.decay_start", "at least warmup_steps (10)"},
+          {[](auto& s) {
+             s.mutable_train()->mutable_schedule()->set_decay_steps(10);
+             s.mutable_train()->mutable_schedule()->set_end(2);
+           },
+           "train.schedule.end", "found 2"},
+          {[](auto& s) { s.mutable_train()->mutable_schedule()->mutable_plateau()->set_factor(1); },
+           "train.schedule.plateau.factor", "0 < factor < 1"},
+          {[](auto& s) { s.mutable_train()->mutable_schedule()->mutable_plateau(); },
+           "train.schedule.plateau.factor", "leave plateau out"},
+          {[=](auto& s) { s.mutable_train()->mutable_early_stopping()->set_min_delta(kNan); },
+           "train.early_stopping.min_delta", "finite"},
+          {[](auto& s) { s.mutable_evaluation()->add_metrics("auk"); }, "evaluation.metrics[0]",
+           "did you mean \"auc\"?"},
+          {[](auto& s) { s.mutable_evaluation()->set_monitor("loss"); }, "evaluation.monitor",
+           "'loss' is not measured"},
+          {[](auto& s) {
+             s.mutable_data()->clear_validation();
+             s.mutable_train()->mutable_early_stopping()->set_patience(2);
+           },
+           "train.early_stopping", "data.validation.files is empty"},
+          {[](auto& s) {
+             s.mutable_data()->clear_validation();
+             s.mutable_checkpoint()->set_keep_best(true);
+           },
+           "checkpoint.keep_best", "data.validation.files is empty"},
+          {[](auto& s) { s.mutable_checkpoint()->set_every_minutes(-1); },
+           "checkpoint.every_minutes", "found -1"},
+          {[](auto& s) { s.mutable_start()->set_warm(true); }, "start.warm", "start.checkpoint"},
+          {[](auto& s) { s.mutable_start()->set_checkpoint("/etc"); }, "start.checkpoint",
+           "absolute path '/etc'"},
+          {[](auto& s) { s.mutable_consistency()->set_sparse(static_cast<v1::Consistency>(9)); },
+           "consistency.sparse", "number 9"},
+      });
+}
+
+TEST(ValidateJobSpec, NamesTheWrongFieldOfATable) {
+  const auto table = [](v1::JobSpec& s) { return s.mutable_tables(1); };
+  ExpectRefused(
+      GoodSpec(),
+      {
+          {[=](auto& s) { table(s)->set_name("linear"); }, "tables[1].name", "earlier table"},
+          {[=](auto& s) { table(s)->set_name(kDenseTable); }, "tables[1].name", "reserved"},
+          {[=](auto& s) { table(s)->set_name("a.b"); }, "tables[1].name", "found 'a.b'"},
+          {[=](auto& s) { table(s)->set_dim(0); }, "tables[1].dim", "found 0; expected 1 .. 4096"},
+          {[=](auto& s) { table(s)->set_dim(4097); }, "tables[1].dim", "found 4097"},
+          {[=](auto& s) { table(s)->clear_initializer(); }, "tables[1].initializer", "missing"},
+          {[=](auto& s) { table(s)->mutable_initializer()->mutable_uniform(); },
+           "tables[1].initializer.uniform", "min below max"},
+          {[=](auto& s) { table(s)->mutable_initializer()->mutable_normal()->set_stddev(-1); },
+           "tables[1].initializer.normal.stddev", "found -1"},
+          {[=](auto& s) { table(s)->clear_optimizer(); }, "tables[1].optimizer", "missing"},
+          {[=](auto& s) { table(s)->mutable_optimizer()->clear_kind(); }, "tables[1].optimizer",
+           "expected one of sgd, adagrad, adam, ftrl"},
+          {[=](auto& s) { table(s)->mutable_optimizer()->set_learning_rate(0); },
+           "tables[1].optimizer.learning_rate", "found 0"},
+          {[=](auto& s) { table(s)->mutable_optimizer()->set_l2(-1); }, "tables[1].optimizer.l2",
+           "found -1"},
+          {[=](auto& s) { table(s)->mutable_optimizer()->mutable_adam()->set_beta1(1); },
+           "tables[1].optimizer.adam.beta1", "found 1"},
+          {[=](auto& s) { table(s)->mutable_optimizer()->mutable_adam()->set_epsilon(0); },
+           "tables[1].optimizer.adam.epsilon", "more than 0"},
+          {[=](auto& s) { table(s)->mutable_optimizer()->mutable_ftrl()->set_l1(-3); },
+           "tables[1].optimizer.ftrl.l1", "found -3"},
+          {[=](auto& s) { table(s)->set_update(static_cast<v1::RowUpdate>(7)); },
+           "tables[1].update", "number 7"},
+          {[](auto& s) {
+             *s.add_tables() = s.tables(0);
+             s.mutable_tables(2)->set_name("spare");
+           },
+           "tables[2]", "no column looks up its ids in 'spare'"},
+          {[](auto& s) { s.mutable_model()->clear_optimizer(); }, "model.optimizer", "missing"},
+          {[](auto& s) { s.mutable_model()->clear_name(); }, "model.name", "missing"},
+          {[](auto& s) { s.mutable_model()->set_name("layers"); }, "model.layers", "empty"},
+          {[](auto& s) { s.mutable_model()->add_layers(); }, "model.layers", "found model.name"},
+      });
+}
+
+TEST(ValidateJobSpec, NamesTheWrongFieldOfAColumn) {
+  const auto column = [](v1::JobSpec& s, int i) { return s.mutable_data()->mutable_columns(i); };
+  ExpectRefused(
+      GoodSpec(),
+      {
+          {[](auto& s) { s.mutable_data()->clear_format(); }, "data.format", "csv, tsv or libsvm"},
+          {[](auto& s) { s.mutable_data()->clear_columns(); }, "tables[0]", "no column"},
+          {[=](auto& s) { column(s, 0)->set_role(v1::IGNORED); }, "data.columns",
+           "none has the role label"},
+          {[=](auto& s) { column(s, 4)->set_role(v1::LABEL); }, "data.columns[4].role",
+           "data.columns[0] is the label already"},
+          {[=](auto& s) { column(s, 4)->clear_role(); }, "data.columns[4].role", "missing"},
+          {[=](auto& s) { column(s, 4)->set_name("user"); }, "data.columns[4].name",
+           "data.columns[2] too"},
+          {[=](auto& s) { column(s, 4)->set_name("dense"); }, "data.columns[4].name",
+           "all dense columns"},
+          {[=](auto& s) { column(s, 2)->add_table("embeding"); }, "data.columns[2].table[2]",
+           "did you mean \"embedding\"?"},
+          {[=](auto& s) { column(s, 2)->add_table("linear"); }, "data.columns[2].table[2]",
+           "named twice"},
+          {[=](auto& s) {
+             column(s, 4)->set_role(v1::SPARSE);
+             column(s, 4)->clear_table();
+           },
+           "data.columns[4].table", "missing"},
+          {[=](auto& s) { column(s, 1)->add_table("linear"); }, "data.columns[1].table",
+           "role of 'price' is dense"},
+          {[=](auto& s) { column(s, 2)->set_type(v1::FLOAT); }, "data.columns[2].type",
+           "found float for a sparse column; expected int64 or string"},
+          {[=](auto& s) { column(s, 1)->set_type(v1::STRING); }, "data.columns[1].type",
+           "found string for a dense column"},
+          {[=](auto& s) { column(s, 2)->set_transform(v1::LOG1P); }, "data.columns[2].transform",
+           "belongs to dense"},
+          {[=](auto& s) { column(s, 2)->set_key_space("x"); }, "data.columns[2].key_space",
+           "type string"},
+          {[=](auto& s) { column(s, 3)->set_separator("ab"); }, "data.columns[3].separator",
+           "one character"},
+          {[=](auto& s) { column(s, 1)->set_default_value("abc"); },
+           "data.columns[1].default_value", "finite number"},
+          {[=](auto& s) { column(s, 2)->set_default_value("-1"); }, "data.columns[2].default_value",
+           "0 .. 2^63-1"},
+          {[=](auto& s) { column(s, 2)->set_default_value("9223372036854775808"); },
+           "data.columns[2].default_value", "0 .. 2^63-1"},
+          {[=](auto& s) { column(s, 0)->set_default_value("2"); }, "data.columns[0].default_value",
+           "0 or 1"},
+          {[=](auto& s) { column(s, 2)->set_index_end(5); }, "data.columns[2].index_begin",
+           "libsvm"},
+          {[](auto& s) { s.mutable_data()->clear_train(); }, "data.train.files", "empty"},
+          {[](auto& s) { s.mutable_data()->mutable_test()->add_files("../x"); },
+           "data.test.files[0]", "'..' may not"},
+          {[](auto& s) { s.mutable_data()->mutable_test()->add_files("/x"); }, "data.test.files[0]",
+           "absolute"},
+          {[](auto& s) { s.mutable_data()->mutable_train()->add_files("train-*.csv"); },
+           "data.train.files[1]", "named twice"},
+          {[](auto& s) { s.mutable_data()->set_shard_records(1 << 20); }, "data.shard_records",
+           "at most the shuffle window"},
+      });
+}
+
+TEST(ValidateJobSpec, NamesTheWrongIndexRangeOfALibsvmColumn) {
+  const auto add = [](v1::JobSpec& s, uint64_t begin, uint64_t end) {
+    v1::ColumnSpec* column = s.mutable_data()->add_columns();
+    column->set_name("dense_part");
+    column->set_role(v1::DENSE);
+    column->set_index_begin(begin);
+    column->set_index_end(end);
+  };
+  v1::JobSpec good = GoodLibsvm();
+  add(good, 0, 10);
+  EXPECT_EQ(ValidateJobSpec(good), absl::OkStatus());
+  ExpectRefused(
+      GoodLibsvm(),
+      {
+          {[=](auto& s) { add(s, 5, 11); }, "data.columns[0].index_begin", "overlap"},
+          {[=](auto& s) { add(s, 10, 11); }, "data.columns[1].index_begin", "overlap"},
+          {[=](auto& s) { add(s, 10, 10); }, "data.columns[1].index_end", "[10, 10)"},
+          {[=](auto& s) { add(s, 1000, 1000000); }, "data.columns[1].index_end", "sparse"},
+          {[](auto& s) { s.mutable_data()->set_header(true); }, "data.header", "leave it out"},
+      });
+}
+
+TEST(ValidateJobSpec, RefusesBatchesWhoseRowsDoNotFitAMessage) {
+  v1::JobSpec spec = GoodSpec();
+  spec.mutable_tables(1)->set_dim(4096);
+  spec.mutable_train()->set_batch_size(1800);
+  EXPECT_EQ(BatchRowBytes(spec), 1800u * (2 * (4096 * 4 + 8) + 1 * 4 + 8));
+  EXPECT_EQ(ValidateJobSpec(spec), absl::OkStatus());
+  spec.mutable_train()->set_batch_size(4096);
+  EXPECT_THAT(std::string(ValidateJobSpec(spec).message()),
+              StartsWith("train.batch_size: the rows of 4096 samples take 128 MiB"));
+}
+
+TEST(ValidateJobSpec, RefusesOptionsThatAreNotFinite) {
+  v1::JobSpec spec = GoodSpec();
+  (*spec.mutable_model()->mutable_options()->mutable_fields())["dropout"].set_number_value(
+      std::nan(""));
+  EXPECT_THAT(std::string(ValidateJobSpec(spec).message()),
+              StartsWith("model.options.dropout: found nan"));
+}
+
+TEST(ValidateSubmit, AsksPredictionsForACheckpointAnOutputAndATestSplit) {
+  v1::SubmitRequest request;
+  *request.mutable_spec() = GoodSpec();
+  EXPECT_EQ(ValidateSubmit(request), absl::OkStatus());
+  request.set_task(v1::PREDICT);
+  EXPECT_THAT(std::string(ValidateSubmit(request).message()), StartsWith("start.checkpoint: "));
+  request.mutable_spec()->mutable_start()->set_checkpoint("job/best");
+  EXPECT_THAT(std::string(ValidateSubmit(request).message()), StartsWith("data.test.files: "));
+  request.mutable_spec()->mutable_data()->mutable_test()->add_files("test.csv");
+  EXPECT_THAT(std::string(ValidateSubmit(request).message()), StartsWith("output: "));
+  request.set_output("../p.csv");
+  EXPECT_THAT(std::string(ValidateSubmit(request).message()), StartsWith("output: "));
+  request.set_output("p.csv");
+  EXPECT_EQ(ValidateSubmit(request), absl::OkStatus());
+  request.set_workers(1025);
+  EXPECT_THAT(std::string(ValidateSubmit(request).message()), StartsWith("workers: "));
+}
+
+}  // namespace
+}  // namespace tessera
