@@ -1,0 +1,86 @@
+#include "worker/data/batch.h"
+
+#include <algorithm>
+
+namespace tessera::worker {
+
+void ClearBatch(size_t sparse_columns, Batch* batch) {
+  batch->size = 0;
+  batch->labels.clear();
+  batch->dense.clear();
+  batch->sparse.resize(sparse_columns);
+  for (SparseColumn& column : batch->sparse) {
+    column.offsets.assign(1, 0);
+    column.keys.clear();
+    column.weights.clear();
+  }
+}
+
+void GatherRows(const Batch& from, absl::Span<const uint32_t> rows, Batch* to) {
+  const size_t width = from.dense_width();
+  ClearBatch(from.sparse.size(), to);
+  to->size = static_cast<uint32_t>(rows.size());
+  to->labels.resize(rows.size());
+  to->dense.resize(rows.size() * width);
+  for (size_t i = 0; i < rows.size(); ++i) {
+    to->labels[i] = from.labels[rows[i]];
+    std::copy_n(from.dense.data() + rows[i] * width, width, to->dense.data() + i * width);
+  }
+  for (size_t c = 0; c < from.sparse.size(); ++c) {
+    const SparseColumn& in = from.sparse[c];
+    SparseColumn& out = to->sparse[c];
+    out.offsets.resize(rows.size() + 1);
+    for (size_t i = 0; i < rows.size(); ++i) {
+      out.offsets[i + 1] = out.offsets[i] + (in.offsets[rows[i] + 1] - in.offsets[rows[i]]);
+    }
+    out.keys.resize(out.offsets.back());
+    if (!in.weights.empty()) out.weights.resize(out.offsets.back());
+    for (size_t i = 0; i < rows.size(); ++i) {
+      const uint32_t begin = in.offsets[rows[i]];
+      const uint32_t count = in.offsets[rows[i] + 1] - begin;
+      std::copy_n(in.keys.data() + begin, count, out.keys.data() + out.offsets[i]);
+      if (!in.weights.empty()) {
+        std::copy_n(in.weights.data() + begin, count, out.weights.data() + out.offsets[i]);
+      }
+    }
+  }
+}
+
+void AppendRows(const Batch& from, uint32_t begin, uint32_t end, Batch* to) {
+  if (begin >= end) return;
+  const size_t width = from.dense_width();
+  to->size += end - begin;
+  to->labels.insert(to->labels.end(), from.labels.begin() + begin, from.labels.begin() + end);
+  to->dense.insert(to->dense.end(), from.dense.data() + begin * width,
+                   from.dense.data() + end * width);
+  for (size_t c = 0; c < from.sparse.size(); ++c) {
+    const SparseColumn& in = from.sparse[c];
+    SparseColumn& out = to->sparse[c];
+    const uint32_t first = in.offsets[begin];
+    const uint32_t last = in.offsets[end];
+    const uint32_t base = static_cast<uint32_t>(out.keys.size());
+    for (uint32_t row = begin; row < end; ++row) {
+      out.offsets.push_back(base + (in.offsets[row + 1] - first));
+    }
+    // Weights that are left out stand for ones: both sides say it the same way from here on.
+    if (!in.weights.empty() && out.weights.empty()) out.weights.assign(out.keys.size(), 1.0f);
+    if (!in.weights.empty()) {
+      out.weights.insert(out.weights.end(), in.weights.begin() + first, in.weights.begin() + last);
+    } else if (!out.weights.empty()) {
+      out.weights.resize(out.keys.size() + (last - first), 1.0f);
+    }
+    out.keys.insert(out.keys.end(), in.keys.begin() + first, in.keys.begin() + last);
+  }
+}
+
+size_t HeapBytes(const Batch& batch) {
+  size_t bytes = (batch.labels.capacity() + batch.dense.capacity()) * sizeof(float) +
+                 batch.sparse.capacity() * sizeof(SparseColumn);
+  for (const SparseColumn& column : batch.sparse) {
+    bytes += column.offsets.capacity() * sizeof(uint32_t) +
+             column.keys.capacity() * sizeof(uint64_t) + column.weights.capacity() * sizeof(float);
+  }
+  return bytes;
+}
+
+}  // namespace tessera::worker

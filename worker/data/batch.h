@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "absl/types/span.h"
+
+namespace tessera::worker {
+
+// The ids of one SPARSE column for all rows of a batch, as CSR: row r's are keys[offsets[r] ..
+// offsets[r+1]).
+struct SparseColumn {
+  std::vector<uint32_t> offsets = {0};  // [size + 1]
+  std::vector<uint64_t> keys;
+  std::vector<float> weights;  // empty: all 1; else one per key
+};
+
+// Some records, as training takes them: the currency between readers and everything behind them.
+struct Batch {
+  uint32_t size = 0;                 // rows
+  std::vector<float> labels;         // [size]
+  std::vector<float> dense;          // [size, dense_width], row-major
+  std::vector<SparseColumn> sparse;  // one per SPARSE column, in the spec's order
+
+  size_t dense_width() const { return size == 0 ? 0 : dense.size() / size; }
+};
+
+// Empties `batch` for `sparse_columns` columns; its vectors keep their memory.
+void ClearBatch(size_t sparse_columns, Batch* batch);
+
+// to = the given rows of `from`, in that order; a row may come more than once. `to` is overwritten,
+// and its memory reused. Each row < from.size.
+void GatherRows(const Batch& from, absl::Span<const uint32_t> rows, Batch* to);
+
+// Appends rows [begin, end) of `from` to `to`, which has the same columns (ClearBatch).
+void AppendRows(const Batch& from, uint32_t begin, uint32_t end, Batch* to);
+
+// Heap memory that its vectors hold.
+size_t HeapBytes(const Batch& batch);
+
+}  // namespace tessera::worker

@@ -1,0 +1,78 @@
+#include "worker/data/field.h"
+
+#include <charconv>
+#include <cmath>
+#include <system_error>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "worker/data/schema.h"
+
+namespace tessera::worker {
+namespace {
+
+absl::string_view Trimmed(absl::string_view text) {
+  while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
+  while (!text.empty() && (text.back() == ' ' || text.back() == '\t')) text.remove_suffix(1);
+  return text;
+}
+
+constexpr char kNotNumber[] = "is not a number";
+
+const char* ParseDouble(absl::string_view text, double* value) {
+  text = Trimmed(text);
+  if (text.size() > 1 && text[0] == '+' && text[1] != '-') text.remove_prefix(1);
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, *value);
+  if (stop != end) return kNotNumber;
+  if (error == std::errc::result_out_of_range) return "is too large or too small for a number";
+  return error == std::errc() ? nullptr : kNotNumber;
+}
+
+}  // namespace
+
+const char* ParseNumber(absl::string_view text, float* value) {
+  double number = 0;
+  if (const char* wrong = ParseDouble(text, &number)) return wrong;
+  *value = static_cast<float>(number);
+  return std::isfinite(*value) ? nullptr : "is not finite; expected a finite number";
+}
+
+const char* ParseLabel(absl::string_view text, bool minus_one, float* label) {
+  if (text.size() == 1 && (text[0] == '0' || text[0] == '1')) {
+    *label = static_cast<float>(text[0] - '0');
+    return nullptr;
+  }
+  double number = 0;
+  if (ParseDouble(text, &number) != nullptr) return "is not a number; expected a label, 0 or 1";
+  if (minus_one && number == -1) number = 0;
+  if (number != 0 && number != 1) return "is not a label; expected 0 or 1";
+  *label = static_cast<float>(number);
+  return nullptr;
+}
+
+const char* ParseIntegerKey(absl::string_view text, uint64_t* key) {
+  text = Trimmed(text);
+  const char* begin = text.data();
+  const char* end = begin + text.size();
+  const bool minus = !text.empty() && text[0] == '-';
+  const auto [stop, error] = std::from_chars(begin + (minus ? 1 : 0), end, *key);
+  if (stop != end || (error != std::errc() && error != std::errc::result_out_of_range)) {
+    return "is not an integer; expected an id in 0 .. 2^63-1";
+  }
+  if (minus) return "is negative; expected an id in 0 .. 2^63-1";
+  if (error == std::errc::result_out_of_range || *key > kMaxIntegerKey) {
+    return "is above 2^63-1; expected an id in 0 .. 2^63-1";
+  }
+  return nullptr;
+}
+
+float SignedLog1p(float x) { return std::copysign(std::log1p(std::fabs(x)), x); }
+
+std::string Quoted(absl::string_view text) {
+  constexpr size_t kShown = 40;
+  return absl::StrCat("\"", absl::Utf8SafeCHexEscape(text.substr(0, kShown)),
+                      text.size() > kShown ? "...\"" : "\"");
+}
+
+}  // namespace tessera::worker

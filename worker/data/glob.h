@@ -1,0 +1,18 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "common/file_system.h"
+
+namespace tessera::worker {
+
+// The files below `root` that match a pattern, as paths below it, sorted. '*', '?' and '[..]' match
+// within one part of the path; a leading dot only matches itself.
+//   NOT_FOUND         no file matches; the message names what is there instead
+//   INVALID_ARGUMENT  the pattern leaves the root
+absl::StatusOr<std::vector<std::string>> ExpandPattern(FileSystem& fs, const std::string& root,
+                                                       const std::string& pattern);
+
+}  // namespace tessera::worker
