@@ -1,0 +1,44 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+
+namespace tessera::worker {
+
+// Sums over the rows of a matrix with `columns` columns, Q sums a column at once: term(i * columns
+// + j, j, terms) writes what element (i, j) adds to each, result(j, sums) takes the sums. Float
+// sums of 64 rows are added up in double, so that the error does not grow with the rows; always in
+// the same order, without allocation. Zero rows give zeros.
+template <int Q, typename Term, typename Result>
+void ColumnSums(size_t rows, size_t columns, const Term& term, const Result& result) {
+  constexpr size_t kTile = 256;  // columns whose sums stay in the L1 cache
+  constexpr size_t kRowBlock = 64;
+  double total[Q][kTile];
+  float partial[Q][kTile];
+  for (size_t begin = 0; begin < columns; begin += kTile) {
+    const size_t width = std::min(kTile, columns - begin);
+    for (int q = 0; q < Q; ++q) std::fill(total[q], total[q] + width, 0.0);
+    for (size_t row = 0; row < rows; row += kRowBlock) {
+      for (int q = 0; q < Q; ++q) std::fill(partial[q], partial[q] + width, 0.0f);
+      const size_t last = std::min(rows, row + kRowBlock);
+      for (size_t i = row; i < last; ++i) {
+        const size_t base = i * columns + begin;
+        for (size_t j = 0; j < width; ++j) {
+          float terms[Q];
+          term(base + j, begin + j, terms);
+          for (int q = 0; q < Q; ++q) partial[q][j] += terms[q];
+        }
+      }
+      for (int q = 0; q < Q; ++q) {
+        for (size_t j = 0; j < width; ++j) total[q][j] += static_cast<double>(partial[q][j]);
+      }
+    }
+    for (size_t j = 0; j < width; ++j) {
+      double sums[Q];
+      for (int q = 0; q < Q; ++q) sums[q] = total[q][j];
+      result(begin + j, sums);
+    }
+  }
+}
+
+}  // namespace tessera::worker

@@ -1,0 +1,107 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "worker/dense/buffer.h"
+#include "worker/dense/model.h"
+
+namespace tessera::worker {
+
+// Runs a model forward and backward on the CPU. All memory is taken in Resize and kept; a step
+// allocates nothing. The same inputs and number of threads give the same bits, whatever ran before.
+// Not thread-safe: one per thread. `model` is borrowed and outlives it.
+class Executor {
+ public:
+  // `compute_threads` is the number of threads that matrix products use.
+  explicit Executor(const Model& model, int compute_threads = 1);
+  Executor(const Executor&) = delete;
+  Executor& operator=(const Executor&) = delete;
+
+  // Sets the batch, 0 included, and takes memory if it is the largest so far. What the buffers held
+  // is lost; spans handed out before are void.
+  void Resize(uint32_t batch);
+  uint32_t batch() const { return batch_; }
+  // Bytes held.
+  uint64_t bytes() const { return arena_.size() * sizeof(float); }
+
+  // To be filled by the caller before a pass.
+  absl::Span<float> dense();               // [batch, dense_width]
+  absl::Span<float> pooled(size_t input);  // [batch, fields, dim] of model.inputs()[input]
+
+  // Logits [batch], valid until the next call: running statistics, no dropout.
+  absl::Span<const float> Forward(absl::Span<const float> trained,
+                                  absl::Span<const float> statistics);
+
+  struct StepResult {
+    double loss_sum = 0;             // of the samples' losses, not scaled
+    absl::Span<const float> logits;  // [batch], made with batch statistics and dropout
+  };
+  // The gradient of loss_scale * (sum of the samples' losses). Both gradients are written whole.
+  // `dropout_step` and `rank` name the draws of dropout, with the model's seed.
+  StepResult ForwardBackward(absl::Span<const float> trained, absl::Span<const float> statistics,
+                             absl::Span<const float> labels,  // [batch], 0 or 1
+                             float loss_scale, uint64_t dropout_step, uint32_t rank,
+                             absl::Span<float> trained_gradient,
+                             // momentum * (running - batch statistic), to be subtracted
+                             absl::Span<float> statistics_gradient);
+  // [batch, fields, dim], valid until the next call.
+  absl::Span<const float> pooled_gradient(size_t input) const;
+
+ private:
+  // Tensors that are views of each other share one storage.
+  struct Storage {
+    size_t floats = 0;  // of a sample
+    bool needs_gradient = false;
+    size_t value_at = 0;  // in arena_
+    size_t gradient_at = 0;
+  };
+  // A gradient with several readers: what one more op wrote is added to the rest.
+  struct Addition {
+    size_t slot = 0;  // of the node's inputs
+    int32_t storage = -1;
+    size_t scratch_at = 0;  // floats of a sample before it
+  };
+  // A node's part of the plan, and the spans that its op gets, bound in Resize and in each pass.
+  struct Step {
+    int32_t node = -1;
+    bool backward = true;  // false: nothing trained lies behind its outputs
+    size_t kept_at = 0;
+    std::vector<Addition> additions;
+    std::vector<int32_t> unread;  // storages of outputs that nobody reads
+    std::vector<absl::Span<const float>> inputs, output_values, output_gradients;
+    std::vector<absl::Span<float>> outputs, input_gradients;
+    std::vector<absl::Span<const float>> trained, statistics;
+    std::vector<absl::Span<float>> trained_gradients, statistics_gradients;
+    absl::Span<float> kept;
+  };
+
+  void PlanStorages();
+  void PlanSteps();
+  void Place(uint32_t capacity);
+  void BindParameters(Step& step, absl::Span<const float> trained,
+                      absl::Span<const float> statistics);
+  void BindGradients(Step& step, absl::Span<float> trained, absl::Span<float> statistics);
+  absl::Span<float> Value(int32_t tensor);
+  absl::Span<float> Gradient(int32_t storage);
+  void RunForward(absl::Span<const float> trained, absl::Span<const float> statistics,
+                  bool training, uint64_t dropout_step, uint32_t rank);
+  void RunBackward(uint64_t dropout_step, uint32_t rank);
+  uint64_t RandomKey(int32_t node, uint64_t dropout_step, uint32_t rank) const;
+
+  const Model& model_;
+  const int compute_threads_;
+  std::vector<int32_t> storage_of_;  // by tensor
+  std::vector<Storage> storages_;
+  std::vector<Step> steps_;  // without views
+  size_t scratch_floats_ = 0;
+  size_t scratch_at_ = 0;
+
+  uint32_t batch_ = 0;
+  uint32_t capacity_ = 0;
+  Buffer arena_;
+};
+
+}  // namespace tessera::worker

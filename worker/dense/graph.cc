@@ -1,0 +1,174 @@
+#include "worker/dense/graph.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/status_macros.h"
+#include "worker/dense/ops/ops.h"
+
+namespace tessera::worker {
+
+bool Graph::IsUsed(int32_t tensor) const {
+  if (tensor == output_) return true;
+  for (const GraphNode& node : nodes_) {
+    if (std::find(node.inputs.begin(), node.inputs.end(), tensor) != node.inputs.end()) return true;
+  }
+  return false;
+}
+
+int32_t GraphBuilder::NewTensor(const std::string& name, const Shape& shape, int32_t producer,
+                                bool needs_gradient) {
+  const auto index = static_cast<int32_t>(graph_->tensors_.size());
+  graph_->tensors_.push_back({name, shape, producer, needs_gradient});
+  by_name_[name] = index;
+  return index;
+}
+
+Tensor GraphBuilder::Input(const std::string& name, const Shape& shape, bool needs_gradient) {
+  if (by_name_.contains(name)) {
+    Fail(absl::InvalidArgumentError(
+        absl::StrCat("two inputs of the model are named \"", name, "\"")));
+    return {};
+  }
+  const int32_t index = NewTensor(name, shape, -1, needs_gradient);
+  graph_->inputs_.push_back(index);
+  return {index};
+}
+
+Tensor GraphBuilder::Add(const std::string& name, absl::string_view op,
+                         const std::vector<Tensor>& inputs,
+                         const google::protobuf::Struct& options) {
+  return AddNamed(name, op, inputs, options, {name})[0];
+}
+
+std::vector<Tensor> GraphBuilder::AddNamed(const std::string& name, absl::string_view op,
+                                           const std::vector<Tensor>& inputs,
+                                           const google::protobuf::Struct& options,
+                                           const std::vector<std::string>& outputs) {
+  std::vector<Tensor> tensors(outputs.size());
+  if (!status_.ok()) return tensors;
+  Fail(TryAdd(name, op, inputs, options, outputs));
+  if (!status_.ok()) return tensors;
+  const GraphNode& node = graph_->nodes_.back();
+  for (size_t i = 0; i < tensors.size(); ++i) tensors[i] = {node.outputs[i]};
+  return tensors;
+}
+
+absl::Status GraphBuilder::TryAdd(const std::string& name, absl::string_view op,
+                                  const std::vector<Tensor>& inputs,
+                                  const google::protobuf::Struct& options,
+                                  const std::vector<std::string>& outputs) {
+  const std::string label = absl::StrCat("layer \"", name, "\"");
+  const OpEntry* entry = FindOp(op);
+  if (entry == nullptr) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(label, ": unknown op \"", op, "\"", KnownOps(op)));
+  }
+  for (const std::string& output : outputs) {
+    if (by_name_.contains(output)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(label, ": the name \"", output,
+                       "\" is taken by an input or an output of an earlier layer"));
+    }
+  }
+  GraphNode node;
+  node.name = name;
+  node.op_name = entry->name;
+  std::vector<Shape> shapes;
+  std::vector<std::string> described;
+  for (const Tensor input : inputs) {
+    if (input.index < 0) {
+      return absl::InternalError(absl::StrCat(label, ": one of its inputs was never made"));
+    }
+    node.inputs.push_back(input.index);
+    const GraphTensor& tensor = graph_->tensors_[input.index];
+    shapes.push_back(tensor.shape);
+    described.push_back(absl::StrCat(tensor.name, " ", tensor.shape.ToString()));
+  }
+  const std::string call =
+      absl::StrCat(label, ", ", entry->name, "(", absl::StrJoin(described, ", "), ")");
+  OptionReader reader(options, "options");
+  absl::StatusOr<std::unique_ptr<Op>> made = entry->factory(shapes, reader);
+  if (!made.ok()) return WithContext(made.status(), call);
+  node.op = std::move(made).value();
+  if (node.op->outputs().size() != outputs.size()) {
+    return absl::InvalidArgumentError(absl::StrCat(call, ": has ", node.op->outputs().size(),
+                                                   " outputs, found ", outputs.size(),
+                                                   " names for them"));
+  }
+  const auto producer = static_cast<int32_t>(graph_->nodes_.size());
+  bool needs_gradient = std::any_of(node.op->parameters().begin(), node.op->parameters().end(),
+                                    [](const ParameterSpec& spec) { return spec.trained; });
+  for (const int32_t input : node.inputs) {
+    needs_gradient |= graph_->tensors_[input].needs_gradient;
+  }
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    node.outputs.push_back(NewTensor(outputs[i], node.op->outputs()[i], producer, needs_gradient));
+  }
+  for (const ParameterSpec& spec : node.op->parameters()) {
+    GraphParameter parameter{absl::StrCat(name, "/", spec.name), spec};
+    parameter.floats = 1;
+    for (const int64_t dim : spec.shape) parameter.floats *= static_cast<uint64_t>(dim);
+    uint64_t& total = spec.trained ? graph_->trained_floats_ : graph_->statistics_floats_;
+    parameter.offset = total;
+    total += parameter.floats;
+    node.parameters.push_back(static_cast<int32_t>(graph_->parameters_.size()));
+    graph_->parameters_.push_back(std::move(parameter));
+  }
+  graph_->nodes_.push_back(std::move(node));
+  return absl::OkStatus();
+}
+
+Tensor GraphBuilder::Find(absl::string_view name) const {
+  const auto it = by_name_.find(std::string(name));
+  return {it == by_name_.end() ? -1 : it->second};
+}
+
+const Shape& GraphBuilder::shape(Tensor tensor) const {
+  static const Shape none;
+  return tensor.index < 0 ? none : graph_->tensors_[tensor.index].shape;
+}
+
+std::vector<std::string> GraphBuilder::TensorNames() const {
+  std::vector<std::string> names;
+  for (const GraphTensor& tensor : graph_->tensors_) names.push_back(tensor.name);
+  return names;
+}
+
+void GraphBuilder::Fail(absl::Status status) {
+  if (status_.ok()) status_ = std::move(status);
+}
+
+absl::StatusOr<std::unique_ptr<const Graph>> GraphBuilder::Build(Tensor output) {
+  TESSERA_RETURN_IF_ERROR(status_);
+  if (output.index < 0) return absl::InvalidArgumentError("the model has no output");
+  graph_->output_ = output.index;
+  const GraphTensor& tensor = graph_->tensors_[output.index];
+  if (tensor.shape != Shape{1}) {
+    return absl::InvalidArgumentError(absl::StrCat("the model's output \"", tensor.name,
+                                                   "\" has the shape ", tensor.shape.ToString(),
+                                                   ", expected [batch, 1], one logit a sample"));
+  }
+  if (tensor.producer < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the model's output \"", tensor.name, "\" is one of its inputs"));
+  }
+  if (!tensor.needs_gradient) {
+    return absl::InvalidArgumentError(absl::StrCat("the model's output \"", tensor.name,
+                                                   "\" depends on nothing that can be trained"));
+  }
+  for (const GraphNode& node : graph_->nodes_) {
+    if (std::none_of(node.outputs.begin(), node.outputs.end(),
+                     [&](int32_t t) { return graph_->IsUsed(t); })) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("layer \"", node.name,
+                       "\": no other layer reads its output and it is not the model's (\"",
+                       tensor.name, "\" is): remove it, or connect it"));
+    }
+  }
+  return std::unique_ptr<const Graph>(std::move(graph_));
+}
+
+}  // namespace tessera::worker

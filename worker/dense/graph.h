@@ -1,0 +1,118 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "worker/dense/op.h"
+
+namespace tessera::worker {
+
+// A tensor of the graph under construction; a value that only its builder understands.
+struct Tensor {
+  int32_t index = -1;
+};
+
+struct GraphTensor {
+  std::string name;
+  Shape shape;
+  int32_t producer = -1;  // node; -1: an input of the graph
+  // Whether trained values or rows lie behind it.
+  bool needs_gradient = false;
+};
+
+struct GraphParameter {
+  std::string name;  // "node/weight"
+  ParameterSpec spec;
+  uint64_t floats = 0;
+  uint64_t offset = 0;  // in the flat trained (statistics) array
+};
+
+struct GraphNode {
+  std::string name;
+  std::string op_name;
+  std::unique_ptr<const Op> op;
+  std::vector<int32_t> inputs;   // tensors
+  std::vector<int32_t> outputs;  // tensors
+  std::vector<int32_t> parameters;
+};
+
+// A checked graph of named ops, in an order in which every node follows its inputs. Immutable and
+// thread-safe; made by GraphBuilder.
+class Graph {
+ public:
+  const std::vector<GraphTensor>& tensors() const { return tensors_; }
+  const std::vector<GraphNode>& nodes() const { return nodes_; }
+  const std::vector<GraphParameter>& parameters() const { return parameters_; }
+  // Tensors, in the order of GraphBuilder::Input.
+  const std::vector<int32_t>& inputs() const { return inputs_; }
+  // [batch, 1]: the logits.
+  int32_t output() const { return output_; }
+  uint64_t trained_floats() const { return trained_floats_; }
+  uint64_t statistics_floats() const { return statistics_floats_; }
+  // Whether a node reads the tensor, or it is the output.
+  bool IsUsed(int32_t tensor) const;
+
+  // A table for people: node, op, output shape, parameters; totals at the end.
+  std::string Summary() const;
+
+ private:
+  friend class GraphBuilder;
+  std::vector<GraphTensor> tensors_;
+  std::vector<GraphNode> nodes_;
+  std::vector<GraphParameter> parameters_;
+  std::vector<int32_t> inputs_;
+  int32_t output_ = -1;
+  uint64_t trained_floats_ = 0;
+  uint64_t statistics_floats_ = 0;
+};
+
+// Builds a Graph. The first error is kept and makes all later calls do nothing, so that a model is
+// written without checks; Build reports it. Not thread-safe.
+class GraphBuilder {
+ public:
+  // An input [batch, shape], with a gradient for whoever filled it or without.
+  Tensor Input(const std::string& name, const Shape& shape, bool needs_gradient);
+  // A node with one output, which has the node's name.
+  Tensor Add(const std::string& name, absl::string_view op, const std::vector<Tensor>& inputs,
+             const google::protobuf::Struct& options = {});
+  // A node with these outputs.
+  std::vector<Tensor> AddNamed(const std::string& name, absl::string_view op,
+                               const std::vector<Tensor>& inputs,
+                               const google::protobuf::Struct& options,
+                               const std::vector<std::string>& outputs);
+  // The tensor of that name, or index -1.
+  Tensor Find(absl::string_view name) const;
+  const Shape& shape(Tensor tensor) const;
+  std::vector<std::string> TensorNames() const;
+
+  // Makes `status` the builder's error unless it has one.
+  void Fail(absl::Status status);
+  // Puts `status` in the place of the builder's error, to add context.
+  void Replace(absl::Status status) { status_ = std::move(status); }
+  const absl::Status& status() const { return status_; }
+
+  // The graph whose logits are `output`; the builder is spent. INVALID_ARGUMENT: the first error;
+  // an output that is not [batch, 1]; a node that nothing reads.
+  absl::StatusOr<std::unique_ptr<const Graph>> Build(Tensor output);
+
+ private:
+  int32_t NewTensor(const std::string& name, const Shape& shape, int32_t producer,
+                    bool needs_gradient);
+  absl::Status TryAdd(const std::string& name, absl::string_view op,
+                      const std::vector<Tensor>& inputs, const google::protobuf::Struct& options,
+                      const std::vector<std::string>& outputs);
+
+  std::unique_ptr<Graph> graph_ = std::make_unique<Graph>();
+  absl::flat_hash_map<std::string, int32_t> by_name_;
+  absl::Status status_;
+};
+
+}  // namespace tessera::worker

@@ -1,0 +1,82 @@
+#include "worker/dense/model.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "common/random.h"
+#include "common/status_macros.h"
+#include "worker/dense/layers.h"
+#include "worker/dense/model_inputs.h"
+#include "worker/zoo/zoo.h"
+
+namespace tessera::worker {
+namespace {
+
+constexpr char kLayersModel[] = "layers";
+
+absl::Status CheckFields(const v1::ModelSpec& model) {
+  const auto misplaced = [&](absl::string_view field, absl::string_view owner) {
+    return absl::InvalidArgumentError(absl::StrCat("model.", field, ": belongs to ", owner,
+                                                   "; model.name is \"", model.name(), "\""));
+  };
+  if (model.name() == kLayersModel) {
+    if (model.options().fields_size() > 0) return misplaced("options", "the models of the zoo");
+    return absl::OkStatus();
+  }
+  if (model.layers_size() > 0) return misplaced("layers", "the model \"layers\"");
+  if (!model.output().empty()) return misplaced("output", "the model \"layers\"");
+  return absl::OkStatus();
+}
+
+void Fill(const GraphParameter& parameter, uint64_t seed, absl::Span<float> values) {
+  const Initializer& initializer = parameter.spec.initializer;
+  if (initializer.kind == Initializer::Kind::kConstant) {
+    std::fill(values.begin(), values.end(), initializer.value);
+    return;
+  }
+  const uint64_t key = StreamKey(RandomFor::kInitialDense, seed, NameHash(parameter.name));
+  const auto deviation = static_cast<float>(
+      std::sqrt(2.0 / static_cast<double>(initializer.fan_in + initializer.fan_out)));
+  for (size_t i = 0; i < values.size(); ++i) values[i] = deviation * RandomNormal(key, i);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Model>> Model::New(const v1::JobSpec& spec, uint32_t dense_width) {
+  TESSERA_RETURN_IF_ERROR(CheckFields(spec.model()));
+  const ModelInputs inputs = InputsOf(spec);
+  if (inputs.dense_width != dense_width) {
+    return absl::InternalError(absl::StrCat("the dense columns of the spec are ",
+                                            inputs.dense_width, " wide, those of the batches ",
+                                            dense_width));
+  }
+  GraphBuilder builder;
+  std::unique_ptr<Model> model(new Model);
+  model->seed_ = spec.seed();
+  model->dense_width_ = dense_width;
+  if (dense_width > 0) {
+    model->dense_tensor_ = builder.Input(kDenseInput, {dense_width}, false).index;
+  }
+  for (const ModelInputs::Table& table : inputs.tables) {
+    const auto fields = static_cast<uint32_t>(table.columns.size());
+    const Tensor tensor = builder.Input(table.name, {fields, table.dim}, true);
+    model->inputs_.push_back({table.name, table.index, fields, table.dim, tensor.index});
+  }
+  const Tensor output = spec.model().name() == kLayersModel
+                            ? BuildLayers(spec.model(), inputs, builder)
+                            : BuildZooModel(spec.model(), inputs, builder);
+  TESSERA_ASSIGN_OR_RETURN(model->graph_, builder.Build(output));
+  std::erase_if(model->inputs_,
+                [&](const Input& input) { return !model->graph_->IsUsed(input.tensor); });
+  return model;
+}
+
+void Model::InitialParameters(absl::Span<float> trained, absl::Span<float> statistics) const {
+  for (const GraphParameter& parameter : graph_->parameters()) {
+    const absl::Span<float> all = parameter.spec.trained ? trained : statistics;
+    Fill(parameter, seed_, all.subspan(parameter.offset, parameter.floats));
+  }
+}
+
+}  // namespace tessera::worker

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "tessera/v1/job.pb.h"
+#include "worker/dense/graph.h"
+
+namespace tessera::worker {
+
+// The dense network of a job: its graph and how its values begin. Immutable and thread-safe;
+// outlives its Executors. Needs no data and no device, so `check` builds one too.
+class Model {
+ public:
+  // The zoo model or the layers that spec.model names. `dense_width` is that of the reader's
+  // batches, the sum of the dense columns' widths. INVALID_ARGUMENT names the field that is wrong.
+  static absl::StatusOr<std::unique_ptr<Model>> New(const v1::JobSpec& spec, uint32_t dense_width);
+
+  // Sizes of the flat arrays, tensors in graph order one after another.
+  uint64_t trained_floats() const { return graph_->trained_floats(); }
+  uint64_t statistics_floats() const { return graph_->statistics_floats(); }
+  // The values that training starts from: functions of (spec.seed, parameter name, index).
+  void InitialParameters(absl::Span<float> trained,            // [trained_floats]
+                         absl::Span<float> statistics) const;  // [statistics_floats]
+
+  // A table that the model reads: its columns' pooled rows, [batch, fields, dim].
+  struct Input {
+    std::string table;
+    uint32_t table_index = 0;  // in JobTables(spec)
+    uint32_t fields = 0;       // columns that name the table, in the order of the spec
+    uint32_t dim = 0;
+    int32_t tensor = -1;  // in graph()
+  };
+  absl::Span<const Input> inputs() const { return inputs_; }
+  uint32_t dense_width() const { return dense_width_; }
+  // The tensor of the dense features; -1: there are none.
+  int32_t dense_tensor() const { return dense_tensor_; }
+
+  const Graph& graph() const { return *graph_; }
+  uint64_t seed() const { return seed_; }
+  std::string Summary() const { return graph_->Summary(); }
+
+ private:
+  Model() = default;
+
+  uint64_t seed_ = 0;
+  uint32_t dense_width_ = 0;
+  int32_t dense_tensor_ = -1;
+  std::vector<Input> inputs_;
+  std::unique_ptr<const Graph> graph_;
+};
+
+}  // namespace tessera::worker

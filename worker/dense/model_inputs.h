@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "tessera/v1/job.pb.h"
+
+namespace tessera::worker {
+
+// What a job's data offers to its model: the dense columns side by side, [batch, dense_width], and
+// for every table that sparse columns name, their pooled rows side by side, [batch, columns, dim],
+// in the order of the spec. A value type.
+struct ModelInputs {
+  struct DenseColumn {
+    std::string name;
+    uint32_t offset = 0;
+    uint32_t width = 1;
+  };
+  struct Table {
+    std::string name;
+    uint32_t index = 0;  // in spec.tables, and so in JobTables(spec)
+    uint32_t dim = 0;
+    std::vector<std::string> columns;
+  };
+  uint32_t dense_width = 0;
+  std::vector<DenseColumn> dense_columns;
+  std::vector<Table> tables;
+  // Of spec.tables that no column names.
+  std::vector<std::string> unread_tables;
+
+  const Table* FindTable(const std::string& name) const;
+  std::vector<std::string> TableNames() const;
+};
+
+// The name of the dense columns side by side.
+inline constexpr char kDenseInput[] = "dense";
+
+ModelInputs InputsOf(const v1::JobSpec& spec);
+
+}  // namespace tessera::worker

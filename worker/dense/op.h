@@ -1,0 +1,97 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "worker/dense/options.h"
+#include "worker/dense/shape.h"
+
+namespace tessera::worker {
+
+// How a parameter starts.
+struct Initializer {
+  enum class Kind { kConstant, kXavierNormal };
+  Kind kind = Kind::kConstant;
+  float value = 0;  // kConstant
+  // kXavierNormal: N(0, 2 / (fan_in + fan_out)) (Glorot, Bengio 2010).
+  int64_t fan_in = 0;
+  int64_t fan_out = 0;
+};
+
+struct ParameterSpec {
+  std::string name;            // within the node: "weight", "bias"
+  std::vector<int64_t> shape;  // row-major
+  Initializer initializer;
+  // Trained by gradients, or a running statistic.
+  bool trained = true;
+};
+
+// What one run of an op forward reads and writes. Tensors are row-major [batch, sample shape];
+// spans have exactly that many floats, never overlap, and are borrowed for the call.
+struct ForwardPass {
+  size_t batch = 0;
+  // Batch statistics and dropout, and `kept` is there to be filled; else it is empty.
+  bool training = false;
+  // Of this node in this step: RandomBits(random_key, i) are its draws. Training only.
+  uint64_t random_key = 0;
+  absl::Span<const absl::Span<const float>> inputs;
+  absl::Span<const absl::Span<float>> outputs;
+  // In the order of Op::parameters(), those of each kind.
+  absl::Span<const absl::Span<const float>> trained;
+  absl::Span<const absl::Span<const float>> statistics;
+  absl::Span<float> kept;  // [KeptFloats(batch)], comes back in Backward
+};
+
+// The same, backward. Gradients are those of the loss. Every gradient span that is not empty is
+// written whole, not added to: the executor adds where a tensor has several readers.
+struct BackwardPass {
+  size_t batch = 0;
+  uint64_t random_key = 0;
+  absl::Span<const absl::Span<const float>> inputs;
+  absl::Span<const absl::Span<const float>> outputs;
+  absl::Span<const absl::Span<const float>> output_gradients;
+  absl::Span<const absl::Span<const float>> trained;
+  absl::Span<const absl::Span<const float>> statistics;
+  absl::Span<const float> kept;
+  // Empty where nobody needs it.
+  absl::Span<const absl::Span<float>> input_gradients;
+  absl::Span<const absl::Span<float>> trained_gradients;
+  // momentum * (running - batch statistic): what is subtracted from the statistic.
+  absl::Span<const absl::Span<float>> statistics_gradients;
+};
+
+// One node's computation at fixed sample shapes. Immutable after construction and so thread-safe:
+// all that changes is in the passes. Lives as long as its Graph. Neither pass allocates.
+class Op {
+ public:
+  virtual ~Op() = default;
+
+  const std::vector<Shape>& outputs() const { return outputs_; }
+  const std::vector<ParameterSpec>& parameters() const { return parameters_; }
+  // The one output is the one input under another shape: neither pass runs, the executor lets both
+  // share memory.
+  virtual bool IsView() const { return false; }
+  // Floats to keep from Forward to Backward.
+  virtual size_t KeptFloats(size_t batch) const { return 0; }
+
+  // Correct for every batch, 0 included.
+  virtual void Forward(const ForwardPass& pass) const = 0;
+  virtual void Backward(const BackwardPass& pass) const = 0;
+
+ protected:
+  // Filled by the constructor.
+  std::vector<Shape> outputs_;
+  std::vector<ParameterSpec> parameters_;
+};
+
+// Checks the inputs' shapes and the options and makes the op. Messages say what was expected and
+// found; the graph puts the node's name, op and inputs before them. It also calls options.Finish().
+using OpFactory = absl::StatusOr<std::unique_ptr<Op>> (*)(absl::Span<const Shape> inputs,
+                                                          OptionReader& options);
+
+}  // namespace tessera::worker

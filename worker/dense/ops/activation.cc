@@ -1,0 +1,96 @@
+#include <memory>
+
+#include "common/math/activation/elu.h"
+#include "common/math/activation/gelu.h"
+#include "common/math/activation/leaky_relu.h"
+#include "common/math/activation/relu.h"
+#include "common/math/activation/sigmoid.h"
+#include "common/math/activation/silu.h"
+#include "common/math/activation/softplus.h"
+#include "common/math/activation/tanh.h"
+#include "common/status_macros.h"
+#include "worker/dense/ops/ops.h"
+#include "worker/dense/ops/shape_check.h"
+
+namespace tessera::worker {
+namespace {
+
+// y = f(x), element by element: the CPU's loop over every formula of common/math/activation.
+//   dx = dy f'(x)
+template <typename Formula>
+class Activation final : public Op {
+ public:
+  Activation(const Shape& shape, typename Formula::Params params) : params_(params) {
+    outputs_ = {shape};
+  }
+
+  void Forward(const ForwardPass& pass) const override {
+    const typename Formula::Params params = params_;
+    const float* __restrict x = pass.inputs[0].data();
+    float* __restrict y = pass.outputs[0].data();
+    const size_t count = pass.outputs[0].size();
+    for (size_t i = 0; i < count; ++i) y[i] = Formula::Value(params, x[i]);
+  }
+
+  void Backward(const BackwardPass& pass) const override {
+    const typename Formula::Params params = params_;
+    const float* __restrict x = pass.inputs[0].data();
+    const float* __restrict y = pass.outputs[0].data();
+    const float* __restrict dy = pass.output_gradients[0].data();
+    float* __restrict dx = pass.input_gradients[0].data();
+    const size_t count = pass.input_gradients[0].size();
+    for (size_t i = 0; i < count; ++i) dx[i] = dy[i] * Formula::Derivative(params, x[i], y[i]);
+  }
+
+ private:
+  const typename Formula::Params params_;
+};
+
+// The options have been read into `params`.
+template <typename Formula>
+absl::StatusOr<std::unique_ptr<Op>> New(absl::Span<const Shape> inputs, OptionReader& options,
+                                        typename Formula::Params params) {
+  TESSERA_RETURN_IF_ERROR(options.Finish());
+  TESSERA_RETURN_IF_ERROR(ExpectShapes(inputs.size() == 1, "one input", inputs));
+  return std::make_unique<Activation<Formula>>(inputs[0], params);
+}
+
+}  // namespace
+
+// Options: alpha, minus the limit at minus infinity (1).
+absl::StatusOr<std::unique_ptr<Op>> NewElu(absl::Span<const Shape> inputs, OptionReader& options) {
+  math::Elu::Params params;
+  params.alpha = static_cast<float>(options.Number("alpha", 1, 0, 1e6));
+  return New<math::Elu>(inputs, options, params);
+}
+
+// Options: alpha, the slope below 0 (0.01).
+absl::StatusOr<std::unique_ptr<Op>> NewLeakyRelu(absl::Span<const Shape> inputs,
+                                                 OptionReader& options) {
+  math::LeakyRelu::Params params;
+  params.slope = static_cast<float>(options.Number("alpha", 0.01, -1e6, 1e6));
+  return New<math::LeakyRelu>(inputs, options, params);
+}
+
+absl::StatusOr<std::unique_ptr<Op>> NewGelu(absl::Span<const Shape> inputs, OptionReader& options) {
+  return New<math::Gelu>(inputs, options, {});
+}
+absl::StatusOr<std::unique_ptr<Op>> NewRelu(absl::Span<const Shape> inputs, OptionReader& options) {
+  return New<math::Relu>(inputs, options, {});
+}
+absl::StatusOr<std::unique_ptr<Op>> NewSigmoid(absl::Span<const Shape> inputs,
+                                               OptionReader& options) {
+  return New<math::Sigmoid>(inputs, options, {});
+}
+absl::StatusOr<std::unique_ptr<Op>> NewSilu(absl::Span<const Shape> inputs, OptionReader& options) {
+  return New<math::Silu>(inputs, options, {});
+}
+absl::StatusOr<std::unique_ptr<Op>> NewSoftplus(absl::Span<const Shape> inputs,
+                                                OptionReader& options) {
+  return New<math::Softplus>(inputs, options, {});
+}
+absl::StatusOr<std::unique_ptr<Op>> NewTanh(absl::Span<const Shape> inputs, OptionReader& options) {
+  return New<math::Tanh>(inputs, options, {});
+}
+
+}  // namespace tessera::worker

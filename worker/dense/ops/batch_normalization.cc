@@ -1,0 +1,171 @@
+#include <cmath>
+
+#include "common/status_macros.h"
+#include "worker/dense/column_sum.h"
+#include "worker/dense/ops/ops.h"
+#include "worker/dense/ops/shape_check.h"
+
+namespace tessera::worker {
+namespace {
+
+// Batch normalisation of each feature (Ioffe, Szegedy 2015, arXiv:1502.03167) over x [batch, n]:
+//   y = (x - mean) / sqrt(var + eps) * weight + bias
+// Training takes mean and (biased) variance of the batch and moves the running ones by
+//   running <- running - momentum * (running - batch)
+// with the unbiased variance, n / (n - 1) times the biased, as torch.nn.BatchNorm1d does;
+// evaluation takes the running ones. A batch of one sample has no unbiased variance and leaves the
+// running one as it is; an empty batch leaves both. Statistics are each worker's own: a worker's
+// part of a batch is a batch.
+//   dbias = sum dy;  dweight = sum dy xhat
+//   dx = weight / sqrt(var + eps) * (dy - dbias / n - xhat * dweight / n)
+class BatchNormalization final : public Op {
+ public:
+  BatchNormalization(const Shape& shape, float momentum, float epsilon)
+      : width_(shape.last()), momentum_(momentum), epsilon_(epsilon) {
+    outputs_ = {shape};
+    const auto constant = [](float value) {
+      return Initializer{Initializer::Kind::kConstant, value, 0, 0};
+    };
+    parameters_ = {{"weight", {shape.last()}, constant(1)},
+                   {"bias", {shape.last()}, constant(0)},
+                   {"running_mean", {shape.last()}, constant(0), false},
+                   {"running_var", {shape.last()}, constant(1), false}};
+  }
+
+  // mean, biased variance, 1 / sqrt(variance + eps)
+  size_t KeptFloats(size_t) const override { return 3 * width_; }
+
+  void Forward(const ForwardPass& pass) const override {
+    const float* __restrict x = pass.inputs[0].data();
+    const float* __restrict bias = pass.trained[1].data();
+    const float* weight = pass.trained[0].data();
+    float* __restrict y = pass.outputs[0].data();
+    const float* mean = pass.statistics[0].data();
+    if (pass.training) {
+      Measure(pass);
+      mean = pass.kept.data();
+    }
+    // Tiles of columns, so that their factors fit the stack.
+    for (size_t begin = 0; begin < width_; begin += kTile) {
+      const size_t count = std::min(kTile, width_ - begin);
+      float scale[kTile];
+      for (size_t j = 0; j < count; ++j) {
+        const size_t column = begin + j;
+        const float inverse = pass.training ? pass.kept[2 * width_ + column]
+                                            : 1 / std::sqrt(pass.statistics[1][column] + epsilon_);
+        scale[j] = weight[column] * inverse;
+      }
+      const float* __restrict center = mean + begin;
+      for (size_t i = 0; i < pass.batch; ++i) {
+        const size_t at = i * width_ + begin;
+        for (size_t j = 0; j < count; ++j) {
+          y[at + j] = (x[at + j] - center[j]) * scale[j] + bias[begin + j];
+        }
+      }
+    }
+  }
+
+  void Backward(const BackwardPass& pass) const override {
+    const float* __restrict x = pass.inputs[0].data();
+    const float* __restrict dy = pass.output_gradients[0].data();
+    const float* __restrict mean = pass.kept.data();
+    const float* __restrict inverse = pass.kept.data() + 2 * width_;
+    float* dweight = pass.trained_gradients[0].data();
+    float* dbias = pass.trained_gradients[1].data();
+    ColumnSums<2>(
+        pass.batch, width_,
+        [&](size_t at, size_t j, float(&terms)[2]) {
+          terms[0] = dy[at] * (x[at] - mean[j]);
+          terms[1] = dy[at];
+        },
+        [&](size_t j, const double(&sums)[2]) {
+          dweight[j] = static_cast<float>(sums[0] * static_cast<double>(inverse[j]));
+          dbias[j] = static_cast<float>(sums[1]);
+        });
+    WriteStatistics(pass);
+    if (!pass.input_gradients[0].empty()) InputGradient(pass);
+  }
+
+ private:
+  static constexpr size_t kTile = 256;
+
+  void Measure(const ForwardPass& pass) const {
+    const float* __restrict x = pass.inputs[0].data();
+    float* mean = pass.kept.data();
+    float* variance = mean + width_;
+    float* inverse = variance + width_;
+    const double n = pass.batch == 0 ? 1 : static_cast<double>(pass.batch);
+    ColumnSums<1>(
+        pass.batch, width_, [&](size_t at, size_t, float(&terms)[1]) { terms[0] = x[at]; },
+        [&](size_t j, const double(&sums)[1]) { mean[j] = static_cast<float>(sums[0] / n); });
+    const float* __restrict center = mean;
+    ColumnSums<1>(
+        pass.batch, width_,
+        [&](size_t at, size_t j, float(&terms)[1]) {
+          const float d = x[at] - center[j];
+          terms[0] = d * d;
+        },
+        [&](size_t j, const double(&sums)[1]) {
+          variance[j] = static_cast<float>(sums[0] / n);
+          inverse[j] = 1 / std::sqrt(variance[j] + epsilon_);
+        });
+  }
+
+  void WriteStatistics(const BackwardPass& pass) const {
+    const float n = static_cast<float>(pass.batch);
+    for (size_t j = 0; j < width_; ++j) {
+      const float mean = pass.kept[j];
+      const float variance = pass.kept[width_ + j] * (n / std::max(n - 1, 1.0f));
+      pass.statistics_gradients[0][j] =
+          pass.batch == 0 ? 0 : momentum_ * (pass.statistics[0][j] - mean);
+      pass.statistics_gradients[1][j] =
+          pass.batch < 2 ? 0 : momentum_ * (pass.statistics[1][j] - variance);
+    }
+  }
+
+  void InputGradient(const BackwardPass& pass) const {
+    const float* __restrict x = pass.inputs[0].data();
+    const float* __restrict dy = pass.output_gradients[0].data();
+    float* __restrict dx = pass.input_gradients[0].data();
+    const float n = pass.batch == 0 ? 1 : static_cast<float>(pass.batch);
+    for (size_t begin = 0; begin < width_; begin += kTile) {
+      const size_t count = std::min(kTile, width_ - begin);
+      const float* __restrict mean = pass.kept.data() + begin;
+      float scale[kTile], mean_dy[kTile], slope[kTile];
+      for (size_t j = 0; j < count; ++j) {
+        const size_t column = begin + j;
+        const float inverse = pass.kept[2 * width_ + column];
+        scale[j] = pass.trained[0][column] * inverse;
+        mean_dy[j] = pass.trained_gradients[1][column] / n;
+        slope[j] = pass.trained_gradients[0][column] * inverse / n;
+      }
+      for (size_t i = 0; i < pass.batch; ++i) {
+        const size_t at = i * width_ + begin;
+        for (size_t j = 0; j < count; ++j) {
+          dx[at + j] = scale[j] * (dy[at + j] - mean_dy[j] - (x[at + j] - mean[j]) * slope[j]);
+        }
+      }
+    }
+  }
+
+  const size_t width_;
+  const float momentum_;
+  const float epsilon_;
+};
+
+}  // namespace
+
+// Options: momentum, the weight of the new batch (0.1; ONNX's momentum is 1 minus this), epsilon
+// (1e-5).
+absl::StatusOr<std::unique_ptr<Op>> NewBatchNormalization(absl::Span<const Shape> inputs,
+                                                          OptionReader& options) {
+  const double momentum = options.Number("momentum", 0.1, 0, 1);
+  const double epsilon = options.Number("epsilon", 1e-5, 1e-12, 1);
+  TESSERA_RETURN_IF_ERROR(options.Finish());
+  TESSERA_RETURN_IF_ERROR(
+      ExpectShapes(inputs.size() == 1 && inputs[0].rank() == 1, "one input [batch, n]", inputs));
+  return std::make_unique<BatchNormalization>(inputs[0], static_cast<float>(momentum),
+                                              static_cast<float>(epsilon));
+}
+
+}  // namespace tessera::worker

@@ -1,0 +1,84 @@
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "common/random.h"
+#include "common/status_macros.h"
+#include "worker/dense/ops/ops.h"
+#include "worker/dense/ops/shape_check.h"
+
+namespace tessera::worker {
+namespace {
+
+// Dropout (Srivastava et al. 2014) in inverted form (ONNX Dropout): in training an element is
+// zeroed with probability `ratio`, the others are multiplied by 1 / (1 - ratio); in evaluation y =
+// x.
+//
+// Element i draws the 16 bits i mod 4 of RandomBits(key, i / 4), so the ratio is rounded to a
+// multiple of 2^-16 and the factor belongs to the rounded one. Which elements go depends on the key
+// alone.
+class Dropout final : public Op {
+ public:
+  Dropout(const Shape& shape, double ratio)
+      : threshold_(static_cast<uint16_t>(std::min(std::lround(ratio * 65536), 65535l))),
+        scale_(static_cast<float>(65536.0 / (65536 - threshold_))) {
+    outputs_ = {shape};
+  }
+
+  // One byte an element: whether it stays.
+  size_t KeptFloats(size_t batch) const override { return (batch * outputs_[0].floats() + 3) / 4; }
+
+  void Forward(const ForwardPass& pass) const override {
+    const absl::Span<const float> x = pass.inputs[0];
+    const absl::Span<float> y = pass.outputs[0];
+    if (!pass.training) {
+      std::copy(x.begin(), x.end(), y.begin());
+      return;
+    }
+    auto* mask = reinterpret_cast<uint8_t*>(pass.kept.data());
+    Draw(pass.random_key, mask, x.size());
+    Apply(x.data(), mask, y.data(), x.size());
+  }
+
+  void Backward(const BackwardPass& pass) const override {
+    const absl::Span<const float> dy = pass.output_gradients[0];
+    if (pass.input_gradients[0].empty()) return;
+    Apply(dy.data(), reinterpret_cast<const uint8_t*>(pass.kept.data()),
+          pass.input_gradients[0].data(), dy.size());
+  }
+
+ private:
+  void Draw(uint64_t key, uint8_t* __restrict mask, size_t count) const {
+    constexpr size_t kBlock = 256;
+    uint64_t bits[kBlock / 4];
+    uint16_t draws[kBlock];
+    for (size_t begin = 0; begin < count; begin += kBlock) {
+      for (size_t i = 0; i < kBlock / 4; ++i) bits[i] = RandomBits(key, begin / 4 + i);
+      std::memcpy(draws, bits, sizeof(bits));
+      const size_t n = std::min(kBlock, count - begin);
+      for (size_t i = 0; i < n; ++i) mask[begin + i] = draws[i] >= threshold_;
+    }
+  }
+
+  void Apply(const float* __restrict in, const uint8_t* __restrict mask, float* __restrict out,
+             size_t count) const {
+    const float scale = scale_;
+    for (size_t i = 0; i < count; ++i) out[i] = mask[i] != 0 ? in[i] * scale : 0.0f;
+  }
+
+  const uint16_t threshold_;
+  const float scale_;
+};
+
+}  // namespace
+
+// Options: ratio, the share that is zeroed, 0 <= ratio < 1 (0.5).
+absl::StatusOr<std::unique_ptr<Op>> NewDropout(absl::Span<const Shape> inputs,
+                                               OptionReader& options) {
+  const double ratio = options.Number("ratio", 0.5, 0, 1, true);
+  TESSERA_RETURN_IF_ERROR(options.Finish());
+  TESSERA_RETURN_IF_ERROR(ExpectShapes(inputs.size() == 1, "one input", inputs));
+  return std::make_unique<Dropout>(inputs[0], ratio);
+}
+
+}  // namespace tessera::worker

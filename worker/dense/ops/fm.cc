@@ -1,0 +1,74 @@
+#include <algorithm>
+
+#include "common/status_macros.h"
+#include "worker/dense/ops/ops.h"
+#include "worker/dense/ops/shape_check.h"
+
+namespace tessera::worker {
+namespace {
+
+// The second-order part of a factorization machine (Rendle 2010, equation 5 and lemma 3.1), for
+// field vectors v [batch, fields, dim], summed over dim to [batch, 1]:
+//   y = 1/2 sum_d ((sum_f v_fd)^2 - sum_f v_fd^2)
+//   dv_fd = dy (S_d - v_fd),  S_d = sum_f v_fd
+class Fm final : public Op {
+ public:
+  explicit Fm(const Shape& input)
+      : fields_(static_cast<size_t>(input.dim(0))), dim_(static_cast<size_t>(input.dim(1))) {
+    outputs_ = {Shape{1}};
+  }
+
+  // S [batch, dim]
+  size_t KeptFloats(size_t batch) const override { return batch * dim_; }
+
+  void Forward(const ForwardPass& pass) const override {
+    for (size_t i = 0; i < pass.batch; ++i) {
+      const float* __restrict v = pass.inputs[0].data() + i * fields_ * dim_;
+      float twice = 0;
+      for (size_t begin = 0; begin < dim_; begin += kTile) {
+        const size_t width = std::min(kTile, dim_ - begin);
+        float sum[kTile] = {};
+        float squares[kTile] = {};
+        for (size_t f = 0; f < fields_; ++f) {
+          for (size_t d = 0; d < width; ++d) {
+            const float value = v[f * dim_ + begin + d];
+            sum[d] += value;
+            squares[d] += value * value;
+          }
+        }
+        for (size_t d = 0; d < width; ++d) twice += sum[d] * sum[d] - squares[d];
+        if (pass.training) std::copy(sum, sum + width, pass.kept.data() + i * dim_ + begin);
+      }
+      pass.outputs[0][i] = 0.5f * twice;
+    }
+  }
+
+  void Backward(const BackwardPass& pass) const override {
+    if (pass.input_gradients[0].empty()) return;
+    for (size_t i = 0; i < pass.batch; ++i) {
+      const float* __restrict v = pass.inputs[0].data() + i * fields_ * dim_;
+      const float* __restrict sum = pass.kept.data() + i * dim_;
+      float* __restrict dv = pass.input_gradients[0].data() + i * fields_ * dim_;
+      const float dy = pass.output_gradients[0][i];
+      for (size_t f = 0; f < fields_; ++f) {
+        for (size_t d = 0; d < dim_; ++d) dv[f * dim_ + d] = dy * (sum[d] - v[f * dim_ + d]);
+      }
+    }
+  }
+
+ private:
+  static constexpr size_t kTile = 64;
+  const size_t fields_;
+  const size_t dim_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Op>> NewFm(absl::Span<const Shape> inputs, OptionReader& options) {
+  TESSERA_RETURN_IF_ERROR(options.Finish());
+  TESSERA_RETURN_IF_ERROR(ExpectShapes(inputs.size() == 1 && inputs[0].rank() == 2,
+                                       "one input [batch, fields, dim]", inputs));
+  return std::make_unique<Fm>(inputs[0]);
+}
+
+}  // namespace tessera::worker

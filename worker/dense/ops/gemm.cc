@@ -1,0 +1,69 @@
+#include "worker/dense/gemm.h"
+
+#include <algorithm>
+
+#include "common/status_macros.h"
+#include "worker/dense/ops/bias_gradient.h"
+#include "worker/dense/ops/ops.h"
+#include "worker/dense/ops/shape_check.h"
+
+namespace tessera::worker {
+namespace {
+
+// y = x W^T + b over the last dimension: x [batch, ..., in], W [out, in], b [out] (ONNX Gemm with
+// transB = 1; torch.nn.Linear). W starts as Xavier normal, b at 0.
+//   dx = dy W;  dW = dy^T x;  db = sum of dy over the rows
+class GemmOp final : public Op {
+ public:
+  GemmOp(const Shape& input, int64_t units, bool bias)
+      : in_(input.last()), out_(units), bias_(bias) {
+    Shape output = input;
+    output.set_dim(input.rank() - 1, units);
+    outputs_ = {output};
+    parameters_ = {{"weight", {units, in_}, {Initializer::Kind::kXavierNormal, 0, in_, units}}};
+    if (bias) parameters_.push_back({"bias", {units}, {}});
+  }
+
+  void Forward(const ForwardPass& pass) const override {
+    const absl::Span<float> y = pass.outputs[0];
+    const int64_t rows = static_cast<int64_t>(y.size()) / out_;
+    if (bias_) {
+      const absl::Span<const float> bias = pass.trained[1];
+      for (int64_t i = 0; i < rows; ++i) {
+        std::copy(bias.begin(), bias.end(), y.begin() + i * out_);
+      }
+    }
+    Gemm(rows, out_, in_, {pass.inputs[0].data()}, {pass.trained[0].data(), true}, y.data(), bias_);
+  }
+
+  void Backward(const BackwardPass& pass) const override {
+    const absl::Span<const float> dy = pass.output_gradients[0];
+    const int64_t rows = static_cast<int64_t>(dy.size()) / out_;
+    Gemm(out_, in_, rows, {dy.data(), true}, {pass.inputs[0].data()},
+         pass.trained_gradients[0].data(), false);
+    if (bias_) BiasGradient(dy, pass.trained_gradients[1]);
+    if (pass.input_gradients[0].empty()) return;
+    Gemm(rows, in_, out_, {dy.data()}, {pass.trained[0].data()}, pass.input_gradients[0].data(),
+         false);
+  }
+
+ private:
+  const int64_t in_;
+  const int64_t out_;
+  const bool bias_;
+};
+
+}  // namespace
+
+// Options: units, the width of the output (required); bias (true).
+absl::StatusOr<std::unique_ptr<Op>> NewGemm(absl::Span<const Shape> inputs, OptionReader& options) {
+  const int64_t units = options.Int("units", 0, 1, 1 << 20);
+  const bool bias = options.Bool("bias", true);
+  if (units == 0) options.Fail("units", "must be set: the width of the output");
+  TESSERA_RETURN_IF_ERROR(options.Finish());
+  TESSERA_RETURN_IF_ERROR(ExpectShapes(inputs.size() == 1 && inputs[0].rank() >= 1,
+                                       "one input [batch, ..., n]", inputs));
+  return std::make_unique<GemmOp>(inputs[0], units, bias);
+}
+
+}  // namespace tessera::worker

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "worker/dense/op.h"
+
+namespace tessera::worker {
+
+// An op of the table: its name is ONNX's where ONNX has it; the alias is what people write in
+// layers.
+struct OpEntry {
+  const char* name;
+  const char* alias;
+  OpFactory factory;
+};
+
+// Every op there is, sorted by name. A new op is a file here, a line in ops.cc and a test.
+absl::Span<const OpEntry> AllOps();
+// By name or alias; nullptr: no such op.
+const OpEntry* FindOp(absl::string_view name);
+// The end of a message about an op that there is not: the nearest name and the list.
+std::string KnownOps(absl::string_view wanted);
+
+// One per file, named after it; the activations share a file, as each formula has its own in
+// common/math/activation.
+absl::StatusOr<std::unique_ptr<Op>> NewAdd(absl::Span<const Shape>, OptionReader&);
+absl::StatusOr<std::unique_ptr<Op>> NewBatchNormalization(absl::Span<const Shape>, OptionReader&);
+absl::StatusOr<std::unique_ptr<Op>> NewBias(absl::Span<const Shape>, OptionReader&);
+absl::StatusOr<std::unique_ptr<Op>> NewConcat(absl::Span<const Shape>, OptionReader&);
+absl::StatusOr<std::unique_ptr<Op>> NewDropout(absl::Span<const Shape>, OptionReader&);
+absl::StatusOr<std::unique_ptr<Op>> NewElu(absl::Span<const Shape>, OptionReader&);
+absl::StatusOr<std::unique_ptr<Op>> NewFlatten(absl::Span<const Shape>, OptionReader&);
+absl::StatusOr<std::unique_ptr<Op>> NewFm(absl::Span<const Shape>, OptionReader&);
+absl::StatusOr<std::unique_ptr<Op>> NewGelu(absl::Span<const Shape>, OptionReader&);
+absl::StatusOr<std::unique_ptr<Op>> NewGemm(absl::Span<const Shape>, OptionReader&);
+absl::StatusOr<std::unique_ptr<Op>> NewLeakyRelu(absl::Span<const Shape>, OptionReader&);
+absl::StatusOr<std::unique_ptr<Op>> NewMul(absl::Span<const Shape>, OptionReader&);
+absl::StatusOr<std::unique_ptr<Op>> NewReduceSum(absl::Span<const Shape>, OptionReader&);
+absl::StatusOr<std::unique_ptr<Op>> NewRelu(absl::Span<const Shape>, OptionReader&);
+absl::StatusOr<std::unique_ptr<Op>> NewReshape(absl::Span<const Shape>, OptionReader&);
+absl::StatusOr<std::unique_ptr<Op>> NewSigmoid(absl::Span<const Shape>, OptionReader&);
+absl::StatusOr<std::unique_ptr<Op>> NewSilu(absl::Span<const Shape>, OptionReader&);
+absl::StatusOr<std::unique_ptr<Op>> NewSlice(absl::Span<const Shape>, OptionReader&);
+absl::StatusOr<std::unique_ptr<Op>> NewSoftplus(absl::Span<const Shape>, OptionReader&);
+absl::StatusOr<std::unique_ptr<Op>> NewTanh(absl::Span<const Shape>, OptionReader&);
+
+}  // namespace tessera::worker

@@ -1,0 +1,71 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "google/protobuf/struct.pb.h"
+
+namespace tessera::worker {
+
+// The end of a message about an unknown name: "; did you mean "x"? Known are x, y, z".
+std::string KnownNames(absl::string_view wanted, const std::vector<std::string>& known);
+
+// Writes a google.protobuf.Struct in one expression: Options().Set("units", 400).
+class Options {
+ public:
+  Options&& Set(const std::string& name, double value) &&;
+  Options&& Set(const std::string& name, bool value) &&;
+  Options&& Set(const std::string& name, const std::string& value) &&;
+  Options&& Set(const std::string& name, const std::vector<int64_t>& values) &&;
+  operator google::protobuf::Struct() && { return std::move(fields_); }
+
+ private:
+  google::protobuf::Struct fields_;
+};
+
+// Reads options by name and type. Each getter gives the default where the option is not set; the
+// first wrong type or value, or an option that nobody read, is what Finish reports. Not
+// thread-safe; `fields` is borrowed.
+class OptionReader {
+ public:
+  // `path` names the options in messages: "model.options" makes "model.options.hidden: expected
+  // ...".
+  OptionReader(const google::protobuf::Struct& fields, std::string path)
+      : fields_(fields), path_(std::move(path)) {}
+
+  bool Has(absl::string_view name) const;
+  bool Bool(const std::string& name, bool by_default);
+  int64_t Int(const std::string& name, int64_t by_default, int64_t min, int64_t max);
+  // min <= value <= max, or value < max where `below_max`.
+  double Number(const std::string& name, double by_default, double min, double max,
+                bool below_max = false);
+  std::string Text(const std::string& name, const std::string& by_default);
+  // One of `allowed`.
+  std::string Choice(const std::string& name, const std::string& by_default,
+                     const std::vector<std::string>& allowed);
+  // A list of whole numbers; a single number is a list of one.
+  std::vector<int64_t> Ints(const std::string& name, const std::vector<int64_t>& by_default,
+                            int64_t min, int64_t max);
+
+  // Makes `message` the error of option `name`, unless there is one already.
+  void Fail(const std::string& name, absl::string_view message);
+  // Call when every option has been read.
+  absl::Status Finish();
+
+ private:
+  const google::protobuf::Value* Find(const std::string& name);
+  // Says what was expected and what was found.
+  void Expected(const std::string& name, absl::string_view expected,
+                const google::protobuf::Value& found);
+
+  const google::protobuf::Struct& fields_;
+  const std::string path_;
+  std::vector<std::string> known_;
+  absl::Status error_;
+};
+
+}  // namespace tessera::worker

@@ -1,0 +1,46 @@
+#include "worker/zoo/zoo.h"
+
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+#include "worker/zoo/models.h"
+
+namespace tessera::worker {
+namespace {
+
+struct ZooEntry {
+  const char* name;
+  Tensor (*build)(ModelParts& parts);
+};
+
+// Sorted. A new model is a file, a line in models.h and a line here.
+const ZooEntry kZoo[] = {
+    {"deepfm", &BuildDeepFm},      {"dnn", &BuildDnn}, {"fm", &BuildFm}, {"lr", &BuildLr},
+    {"wide_deep", &BuildWideDeep},
+};
+
+}  // namespace
+
+Tensor BuildZooModel(const v1::ModelSpec& model, const ModelInputs& inputs, GraphBuilder& graph) {
+  for (const ZooEntry& entry : kZoo) {
+    if (model.name() != entry.name) continue;
+    OptionReader options(model.options(), "model.options");
+    ModelParts parts(entry.name, inputs, options, graph);
+    const Tensor output = entry.build(parts);
+    // A wrong option comes before what it led to.
+    if (const absl::Status read = options.Finish(); !read.ok()) graph.Replace(read);
+    return output;
+  }
+  std::vector<std::string> names = ZooModelNames();
+  names.push_back("layers");
+  graph.Fail(absl::InvalidArgumentError(absl::StrCat("model.name: unknown model \"", model.name(),
+                                                     "\"", KnownNames(model.name(), names))));
+  return {};
+}
+
+std::vector<std::string> ZooModelNames() {
+  std::vector<std::string> names;
+  for (const ZooEntry& entry : kZoo) names.push_back(entry.name);
+  return names;
+}
+
+}  // namespace tessera::worker
