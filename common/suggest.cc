@@ -10,21 +10,26 @@
 namespace tessera {
 namespace {
 
-// Levenshtein's distance, in O(|a| * |b|).
+// Letters to insert, delete, substitute or swap with their neighbour (optimal string alignment), in
+// O(|a| * |b|).
 size_t EditDistance(absl::string_view a, absl::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), size_t{0});
+  std::vector<size_t> before(b.size() + 1), last(b.size() + 1), row(b.size() + 1);
+  std::iota(last.begin(), last.end(), size_t{0});
+  const auto same = [&](size_t i, size_t j) {
+    return absl::ascii_tolower(a[i]) == absl::ascii_tolower(b[j]);
+  };
   for (size_t i = 0; i < a.size(); ++i) {
-    size_t diagonal = row[0];
     row[0] = i + 1;
     for (size_t j = 0; j < b.size(); ++j) {
-      const bool same = absl::ascii_tolower(a[i]) == absl::ascii_tolower(b[j]);
-      const size_t cost = std::min({diagonal + (same ? 0 : 1), row[j] + 1, row[j + 1] + 1});
-      diagonal = row[j + 1];
-      row[j + 1] = cost;
+      row[j + 1] = std::min({last[j] + (same(i, j) ? 0 : 1), row[j] + 1, last[j + 1] + 1});
+      if (i > 0 && j > 0 && same(i, j - 1) && same(i - 1, j)) {
+        row[j + 1] = std::min(row[j + 1], before[j - 1] + 1);
+      }
     }
+    before.swap(last);
+    last.swap(row);
   }
-  return row.back();
+  return last.back();
 }
 
 }  // namespace

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+
+namespace tessera {
+
+// Where the fields of a message came from: field path ("tables[1].dim") to origin ("job.yaml:31"
+// or "--set tables.emb.dim=0"). A value type.
+class SourceMap {
+ public:
+  // The latest origin of a path counts.
+  void Add(absl::string_view path, absl::string_view origin);
+  // Forgets the path and everything below it.
+  void Remove(absl::string_view path);
+  // Of the path, or of the nearest thing around it that has one ("tables[1].dim" may only be known
+  // as "tables[1]"); empty when there is none.
+  std::string Find(absl::string_view path) const;
+  // Puts the origin before a message that starts with a field's path: "tables[1].dim: found 0"
+  // becomes "job.yaml:31: tables[1].dim: found 0". Other messages stay as they are.
+  absl::Status Locate(const absl::Status& status) const;
+
+ private:
+  std::map<std::string, std::string, std::less<>> origins_;
+};
+
+}  // namespace tessera
