@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/file_system.h"
+#include "tessera/v1/checkpoint.pb.h"
+
+namespace tessera {
+
+// A checkpoint is a folder "step-<12 digits>" in its job's folder: row files, and the manifest that
+// names them. It exists if and only if its manifest verifies. FORMAT.md has the bytes.
+inline constexpr char kManifestName[] = "MANIFEST.json";
+inline constexpr uint32_t kManifestFormatVersion = 1;
+
+std::string CheckpointFolderName(uint64_t step);
+
+// Commits: the row files must be written and synced before. Sets format_version and checksum; when
+// it returns OK the checkpoint is durable, before that there is none.
+absl::Status WriteManifest(FileSystem& fs, const std::string& folder,
+                           v1::CheckpointManifest manifest);
+
+// NOT_FOUND: no manifest, so no checkpoint. DATA_LOSS: it is damaged. FAILED_PRECONDITION: a format
+// version that this build does not read.
+absl::StatusOr<v1::CheckpointManifest> ReadManifest(FileSystem& fs, const std::string& folder);
+
+// ReadManifest, and then reads every file whole: existence, size, checksum. DATA_LOSS names the
+// file. For use before a checkpoint is loaded: a file that is sound in itself but belongs to
+// another checkpoint is found only here.
+absl::StatusOr<v1::CheckpointManifest> VerifyCheckpoint(FileSystem& fs, const std::string& folder);
+
+struct CheckpointName {
+  std::string name;  // of the folder in the job's folder
+  uint64_t step = 0;
+};
+// Those that have a manifest, damaged or not, newest first. Empty where the job's folder is not
+// there.
+absl::StatusOr<std::vector<CheckpointName>> ListCheckpoints(FileSystem& fs,
+                                                            const std::string& job_folder);
+
+}  // namespace tessera

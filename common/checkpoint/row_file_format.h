@@ -1,0 +1,86 @@
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "absl/strings/string_view.h"
+
+namespace tessera::row_file {
+
+// What the writer and the reader of a ps's part of a checkpoint agree on; FORMAT.md has the grammar
+// and an example. All numbers are little-endian; these structs are the bytes.
+static_assert(std::endian::native == std::endian::little,
+              "row files are written as the machine holds them");
+
+inline constexpr uint32_t kFormatVersion = 1;
+inline constexpr uint64_t kHeaderMagic = 0x31574F5252535354;   // "TSSRROW1"
+inline constexpr uint64_t kTrailerMagic = 0x31444E4552535354;  // "TSSREND1"
+inline constexpr uint32_t kBlockMagic = 0x4B4C4254;            // "TBLK"
+
+struct Header {
+  uint64_t magic;
+  uint32_t format_version;
+  uint32_t partition_count;
+  uint64_t reserved;  // 0
+  uint64_t checksum;  // of the bytes before
+};
+static_assert(sizeof(Header) == 32);
+
+// Before the records of a block; after them stands a uint64 checksum of both.
+struct BlockHeader {
+  uint32_t magic;
+  uint32_t table;
+  uint32_t partition;
+  uint32_t floats_per_row;  // dim and slots
+  uint64_t rows;            // at least 1
+  uint64_t record_bytes;    // of all rows
+};
+static_assert(sizeof(BlockHeader) == 32);
+inline constexpr uint64_t kBlockOverhead = sizeof(BlockHeader) + sizeof(uint64_t);
+
+// A record: uint64 key, uint32 frequency, uint64 last_step, float32 [floats_per_row]; no padding.
+inline constexpr uint64_t kRecordKey = 0;
+inline constexpr uint64_t kRecordFrequency = 8;
+inline constexpr uint64_t kRecordLastStep = 12;
+inline constexpr uint64_t kRecordValues = 20;
+// Bound of BlockHeader::floats_per_row, so that sizes computed from it cannot overflow.
+inline constexpr uint32_t kMaxFloatsPerRow = 1u << 20;
+constexpr uint64_t RecordBytes(uint32_t floats_per_row) {
+  return kRecordValues + sizeof(float) * uint64_t{floats_per_row};
+}
+
+// One of the index, which follows the blocks, in their order.
+struct IndexEntry {
+  uint32_t table;
+  uint32_t partition;
+  uint32_t floats_per_row;
+  uint32_t reserved;  // 0
+  uint64_t offset;    // of the BlockHeader in the file
+  uint64_t bytes;     // of the block, header and checksum included
+  uint64_t rows;
+};
+static_assert(sizeof(IndexEntry) == 40);
+
+// Ends the file.
+struct Trailer {
+  uint64_t index_offset;
+  uint64_t index_entries;
+  uint64_t checksum;  // of the index and the two numbers above
+  uint64_t magic;
+};
+static_assert(sizeof(Trailer) == 32);
+
+template <typename T>
+absl::string_view BytesOf(const T& value) {
+  return absl::string_view(reinterpret_cast<const char*>(&value), sizeof(T));
+}
+template <typename T>
+T Load(const char* bytes) {
+  T value;
+  std::memcpy(&value, bytes, sizeof(T));
+  return value;
+}
+
+}  // namespace tessera::row_file

@@ -1,0 +1,86 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "common/checkpoint/row_file_format.h"
+#include "common/file_system.h"
+#include "common/ids.h"
+
+namespace tessera {
+
+// The rows of one table in one partition, whole and verified. Owns its bytes; read-only after that,
+// so any number of threads may read it.
+class RowBlock {
+ public:
+  TableIndex table() const { return TableIndex(entry_.table); }
+  PartitionId partition() const { return PartitionId(entry_.partition); }
+  uint64_t rows() const { return entry_.rows; }
+  uint32_t floats_per_row() const { return entry_.floats_per_row; }
+
+  // i < rows(); keys ascend.
+  uint64_t key(uint64_t i) const { return row_file::Load<uint64_t>(record(i)); }
+  uint32_t frequency(uint64_t i) const {
+    return row_file::Load<uint32_t>(record(i) + row_file::kRecordFrequency);
+  }
+  uint64_t last_step(uint64_t i) const {
+    return row_file::Load<uint64_t>(record(i) + row_file::kRecordLastStep);
+  }
+  absl::Span<const float> values(uint64_t i) const {  // [floats_per_row]: embedding, then slots
+    return {reinterpret_cast<const float*>(record(i) + row_file::kRecordValues),
+            entry_.floats_per_row};
+  }
+
+ private:
+  friend class RowFileReader;
+  RowBlock(const row_file::IndexEntry& entry, std::unique_ptr<char[]> bytes)
+      : entry_(entry), bytes_(std::move(bytes)) {}
+  // Header and records are multiples of 4 bytes, so that the floats are aligned.
+  const char* record(uint64_t i) const {
+    return bytes_.get() + sizeof(row_file::BlockHeader) +
+           i * row_file::RecordBytes(entry_.floats_per_row);
+  }
+
+  row_file::IndexEntry entry_;
+  std::unique_ptr<char[]> bytes_;
+};
+
+// Reads one row file, block by block. Thread-safe. Nothing that is damaged gets out: DATA_LOSS
+// names the file, the block, the offset and what is wrong. FAILED_PRECONDITION: a format version
+// that this build does not read.
+class RowFileReader {
+ public:
+  // Verifies header, trailer and index.
+  static absl::StatusOr<std::unique_ptr<RowFileReader>> Open(FileSystem& fs,
+                                                             const std::string& path);
+
+  uint32_t partition_count() const { return partition_count_; }
+  // The blocks of the file, ascending by (table, partition); each has rows.
+  absl::Span<const row_file::IndexEntry> blocks() const { return index_; }
+  // Null where the file has no row of the table in the partition.
+  const row_file::IndexEntry* Find(TableIndex table, PartitionId partition) const;
+  // Reads one of blocks() whole, into memory of its size, and verifies it.
+  absl::StatusOr<RowBlock> Read(const row_file::IndexEntry& entry) const;
+
+ private:
+  RowFileReader(std::string path, std::unique_ptr<ReadableFile> file)
+      : path_(std::move(path)), file_(std::move(file)) {}
+
+  absl::Status Damaged(uint64_t offset, absl::string_view what) const;
+  // OUT_OF_RANGE, a file that got shorter, becomes DATA_LOSS.
+  absl::Status ReadAt(uint64_t offset, absl::Span<char> out) const;
+  absl::Status ReadHeader();
+  absl::Status ReadIndex();
+
+  const std::string path_;
+  const std::unique_ptr<ReadableFile> file_;
+  // Constant after Open.
+  uint32_t partition_count_ = 0;
+  std::vector<row_file::IndexEntry> index_;
+};
+
+}  // namespace tessera

@@ -1,0 +1,254 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "common/file_system.h"
+
+namespace tessera {
+
+// A disk in memory with switches for its faults, for tests of any room. It keeps what a disk keeps:
+// Crash() drops the bytes that were not synced and the names (creations, renames, removals) whose
+// folder was not. Folders themselves are durable at once. Thread-safe.
+class FaultFileSystem final : public FileSystem {
+ public:
+  // ---- switches -----------------------------------------------------------------------------
+
+  // RESOURCE_EXHAUSTED from the append that would exceed so many bytes in all files; what fits of
+  // it is written.
+  void SetCapacity(uint64_t bytes) {
+    absl::MutexLock lock(&mu_);
+    capacity_ = bytes;
+  }
+  // The next `syncs` syncs of files and folders succeed, those after it fail with UNAVAILABLE, and
+  // what they should have made durable is not.
+  void FailSyncsAfter(uint64_t syncs) {
+    absl::MutexLock lock(&mu_);
+    syncs_left_ = syncs;
+  }
+  // The next `renames` renames succeed, those after it fail with UNAVAILABLE.
+  void FailRenamesAfter(uint64_t renames) {
+    absl::MutexLock lock(&mu_);
+    renames_left_ = renames;
+  }
+  // All faults off, as if the operator had repaired the disk.
+  void Repair() {
+    absl::MutexLock lock(&mu_);
+    capacity_ = syncs_left_ = renames_left_ = kNever;
+  }
+  void Crash() {
+    absl::MutexLock lock(&mu_);
+    files_ = durable_;
+    for (auto& [path, file] : files_) {
+      absl::MutexLock file_lock(&file->mu);
+      file->bytes.resize(file->synced);
+    }
+  }
+
+  // ---- a look at the disk, and a hand on it -------------------------------------------------
+
+  bool Exists(const std::string& path) const { return Lookup(path) != nullptr; }
+  // Empty where there is no file.
+  std::string Content(const std::string& path) const {
+    const std::shared_ptr<File> file = Lookup(path);
+    if (file == nullptr) return "";
+    absl::MutexLock lock(&file->mu);
+    return file->bytes;
+  }
+  // Puts bytes there, durably and whatever the switches say.
+  void SetContent(const std::string& path, std::string bytes) {
+    auto file = std::make_shared<File>();
+    {
+      absl::MutexLock lock(&file->mu);
+      file->synced = bytes.size();
+      file->bytes = std::move(bytes);
+    }
+    absl::MutexLock lock(&mu_);
+    files_[path] = durable_[path] = std::move(file);
+  }
+  std::vector<std::string> Files() const {
+    absl::MutexLock lock(&mu_);
+    std::vector<std::string> paths;
+    for (const auto& [path, file] : files_) paths.push_back(path);
+    return paths;
+  }
+
+  // ---- FileSystem ---------------------------------------------------------------------------
+
+  absl::StatusOr<std::unique_ptr<WritableFile>> Create(const std::string& path) override {
+    absl::MutexLock lock(&mu_);
+    if (!folders_.contains(Parent(path))) {
+      return absl::NotFoundError(absl::StrCat("create ", path, ": no such folder"));
+    }
+    files_[path] = std::make_shared<File>();
+    return std::make_unique<Writable>(*this, path, files_[path]);
+  }
+  absl::StatusOr<std::unique_ptr<ReadableFile>> Open(const std::string& path) override {
+    std::shared_ptr<File> file = Lookup(path);
+    if (file == nullptr) return absl::NotFoundError(absl::StrCat("open ", path, ": no such file"));
+    return std::make_unique<Readable>(path, std::move(file));
+  }
+  absl::Status CreateFolder(const std::string& path) override {
+    absl::MutexLock lock(&mu_);
+    for (std::string folder = path; !folder.empty(); folder = Parent(folder)) {
+      folders_.insert(folder);
+    }
+    return absl::OkStatus();
+  }
+  absl::Status SyncFolder(const std::string& path) override {
+    absl::MutexLock lock(&mu_);
+    if (!folders_.contains(path)) {
+      return absl::NotFoundError(absl::StrCat("open folder ", path, ": no such folder"));
+    }
+    if (!Take(syncs_left_)) return absl::UnavailableError(absl::StrCat("fsync folder ", path));
+    const auto inside = [&](const auto& item) { return Parent(item.first) == path; };
+    std::erase_if(durable_, inside);
+    for (const auto& item : files_) {
+      if (inside(item)) durable_.insert(item);
+    }
+    return absl::OkStatus();
+  }
+  absl::Status Rename(const std::string& from, const std::string& to) override {
+    absl::MutexLock lock(&mu_);
+    if (!Take(renames_left_)) return absl::UnavailableError(absl::StrCat("rename to ", to));
+    const auto it = files_.find(from);
+    if (it == files_.end()) {
+      return absl::NotFoundError(absl::StrCat("rename ", from, ": no such file"));
+    }
+    std::shared_ptr<File> file = std::move(it->second);
+    files_.erase(it);
+    files_[to] = std::move(file);
+    return absl::OkStatus();
+  }
+  absl::Status Remove(const std::string& path) override {
+    absl::MutexLock lock(&mu_);
+    const auto within = [&](const std::string& name) {
+      return name == path || absl::StartsWith(name, path + "/");
+    };
+    std::erase_if(files_, [&](const auto& item) { return within(item.first); });
+    std::erase_if(folders_, within);
+    return absl::OkStatus();
+  }
+  absl::StatusOr<std::vector<std::string>> List(const std::string& folder) override {
+    absl::MutexLock lock(&mu_);
+    if (!folders_.contains(folder)) {
+      return absl::NotFoundError(absl::StrCat("list ", folder, ": no such folder"));
+    }
+    std::set<std::string> names;
+    const auto add = [&](const std::string& path) {
+      if (Parent(path) == folder) names.insert(path.substr(folder.size() + 1));
+    };
+    for (const auto& [path, file] : files_) add(path);
+    for (const std::string& path : folders_) add(path);
+    return std::vector<std::string>(names.begin(), names.end());
+  }
+
+ private:
+  static constexpr uint64_t kNever = std::numeric_limits<uint64_t>::max();
+
+  struct File {
+    mutable absl::Mutex mu;  // taken after FaultFileSystem::mu_
+    std::string bytes ABSL_GUARDED_BY(mu);
+    size_t synced ABSL_GUARDED_BY(mu) = 0;
+  };
+
+  class Writable final : public WritableFile {
+   public:
+    Writable(FaultFileSystem& fs, std::string path, std::shared_ptr<File> file)
+        : fs_(fs), path_(std::move(path)), file_(std::move(file)) {}
+    absl::Status Append(absl::string_view bytes) override {
+      absl::MutexLock lock(&fs_.mu_);
+      const uint64_t used = fs_.UsedBytes();
+      const uint64_t fits =
+          std::min<uint64_t>(bytes.size(), fs_.capacity_ - std::min(fs_.capacity_, used));
+      absl::MutexLock file_lock(&file_->mu);
+      file_->bytes.append(bytes.data(), fits);
+      if (fits == bytes.size()) return absl::OkStatus();
+      return absl::ResourceExhaustedError(
+          absl::StrCat("write to ", path_, ": no space left on device"));
+    }
+    absl::Status Sync() override {
+      absl::MutexLock lock(&fs_.mu_);
+      if (!Take(fs_.syncs_left_)) return absl::UnavailableError(absl::StrCat("fsync ", path_));
+      absl::MutexLock file_lock(&file_->mu);
+      file_->synced = file_->bytes.size();
+      return absl::OkStatus();
+    }
+    absl::Status Close() override { return absl::OkStatus(); }
+
+   private:
+    FaultFileSystem& fs_;
+    const std::string path_;
+    const std::shared_ptr<File> file_;
+  };
+
+  class Readable final : public ReadableFile {
+   public:
+    Readable(std::string path, std::shared_ptr<File> file)
+        : path_(std::move(path)), file_(std::move(file)) {}
+    uint64_t Size() const override {
+      absl::MutexLock lock(&file_->mu);
+      return file_->bytes.size();
+    }
+    absl::Status Read(uint64_t offset, absl::Span<char> out) const override {
+      absl::MutexLock lock(&file_->mu);
+      if (offset > file_->bytes.size() || out.size() > file_->bytes.size() - offset) {
+        return absl::OutOfRangeError(absl::StrCat(path_, ": ends at byte ", file_->bytes.size()));
+      }
+      if (!out.empty()) std::memcpy(out.data(), file_->bytes.data() + offset, out.size());
+      return absl::OkStatus();
+    }
+
+   private:
+    const std::string path_;
+    const std::shared_ptr<File> file_;
+  };
+
+  static std::string Parent(const std::string& path) {
+    const size_t slash = path.rfind('/');
+    return slash == std::string::npos ? "" : path.substr(0, slash);
+  }
+  static bool Take(uint64_t& left) {
+    if (left == kNever) return true;
+    if (left == 0) return false;
+    --left;
+    return true;
+  }
+  std::shared_ptr<File> Lookup(const std::string& path) const {
+    absl::MutexLock lock(&mu_);
+    const auto it = files_.find(path);
+    return it == files_.end() ? nullptr : it->second;
+  }
+  uint64_t UsedBytes() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    uint64_t used = 0;
+    for (const auto& [path, file] : files_) {
+      absl::MutexLock lock(&file->mu);
+      used += file->bytes.size();
+    }
+    return used;
+  }
+
+  mutable absl::Mutex mu_;
+  uint64_t capacity_ ABSL_GUARDED_BY(mu_) = kNever;
+  uint64_t syncs_left_ ABSL_GUARDED_BY(mu_) = kNever;
+  uint64_t renames_left_ ABSL_GUARDED_BY(mu_) = kNever;
+  std::map<std::string, std::shared_ptr<File>> files_ ABSL_GUARDED_BY(mu_);
+  std::map<std::string, std::shared_ptr<File>> durable_ ABSL_GUARDED_BY(mu_);
+  std::set<std::string> folders_ ABSL_GUARDED_BY(mu_) = {""};
+};
+
+}  // namespace tessera
