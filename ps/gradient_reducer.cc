@@ -1,0 +1,95 @@
+#include "ps/gradient_reducer.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace tessera::ps {
+
+GradientReducer::GradientReducer(uint32_t ranks, uint64_t first_step, uint64_t max_bytes,
+                                 absl::Duration now)
+    : max_bytes_(max_bytes),
+      next_step_(first_step),
+      ranks_(ranks, {.last_step = {}, .since = now}) {
+  collecting_.push_back(NewStep());
+  collecting_.push_back(NewStep());
+}
+
+GradientReducer::Collecting GradientReducer::NewStep() const {
+  Collecting step;
+  step.pushes.resize(ranks_.size());
+  step.pushed.resize(ranks_.size(), false);
+  return step;
+}
+
+absl::StatusOr<GradientReducer::Verdict> GradientReducer::Check(Rank rank, uint64_t step,
+                                                                double learning_rate_scale,
+                                                                uint64_t bytes) const {
+  if (step < next_step_) return Verdict::kRepeat;
+  const uint64_t ahead = step - next_step_;
+  if (ahead >= collecting_.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("rank ", rank.value(), " pushes step ", step, " while step ", next_step_,
+                     " is being collected; expected ", next_step_, " or ", next_step_ + 1));
+  }
+  const Collecting& at = collecting_[ahead];
+  if (at.pushed[rank.value()]) return Verdict::kRepeat;
+  if (at.arrived > 0 && at.learning_rate_scale != learning_rate_scale) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "rank ", rank.value(), " pushes step ", step, " with learning_rate_scale ",
+        learning_rate_scale, ", another rank with ", at.learning_rate_scale, "; they must agree"));
+  }
+  if (ahead > 0 && held_bytes_ + bytes > max_bytes_) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("rank ", rank.value(), " pushes step ", step, " while step ", next_step_,
+                     " is being collected, and ", held_bytes_, " of ", max_bytes_,
+                     " bytes are held for it; push again later"));
+  }
+  return Verdict::kNew;
+}
+
+void GradientReducer::Add(Rank rank, uint64_t step, Push push, uint64_t bytes, absl::Duration now) {
+  Collecting& at = collecting_[step - next_step_];
+  at.learning_rate_scale = push.learning_rate_scale;
+  at.pushes[rank.value()] = std::move(push);
+  at.pushed[rank.value()] = true;
+  ++at.arrived;
+  at.bytes += bytes;
+  held_bytes_ += bytes;
+  ranks_[rank.value()] = {.last_step = step, .since = now};
+}
+
+std::vector<GradientReducer::Push> GradientReducer::Take() {
+  std::vector<Push> pushes;
+  for (std::optional<Push>& push : collecting_.front().pushes) {
+    pushes.push_back(*std::move(push));
+    push.reset();
+  }
+  return pushes;
+}
+
+void GradientReducer::Applied() {
+  held_bytes_ -= collecting_.front().bytes;
+  collecting_.pop_front();
+  collecting_.push_back(NewStep());
+  ++next_step_;
+}
+
+std::string GradientReducer::Missing(absl::Duration now) const {
+  std::string text;
+  const std::vector<bool>& pushed = collecting_.front().pushed;
+  for (size_t rank = 0; rank < ranks_.size(); ++rank) {
+    if (pushed[rank]) continue;
+    const RankState& state = ranks_[rank];
+    const std::string ago =
+        absl::FormatDuration(absl::Trunc(now - state.since, absl::Milliseconds(1)));
+    absl::StrAppend(&text, text.empty() ? "" : ", ", "rank ", rank, " (",
+                    state.last_step.has_value()
+                        ? absl::StrCat("last push: step ", *state.last_step, ", ", ago, " ago")
+                        : absl::StrCat("no push since the job was opened ", ago, " ago"),
+                    ")");
+  }
+  return text;
+}
+
+}  // namespace tessera::ps

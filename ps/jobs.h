@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "ps/job_shard.h"
+
+namespace tessera::ps {
+
+// The jobs that are open on this ps, each at one generation. Thread-safe. A shard is shared by this
+// map and by the calls that are in it, which may outlive its closing.
+class Jobs {
+ public:
+  explicit Jobs(JobShard::Options options) : options_(std::move(options)) {}
+  // All jobs must be closed, or no calls be left.
+  ~Jobs() = default;
+
+  // One at a time. The same generation again is OK and changes nothing; an older one is ABORTED. A
+  // newer one replaces the older, and only when it is open: an error leaves what there was.
+  absl::StatusOr<std::shared_ptr<JobShard>> Open(const v1::OpenJobRequest& request)
+      ABSL_LOCKS_EXCLUDED(open_mu_, mu_);
+  // ABORTED: not open here at that generation.
+  absl::StatusOr<std::shared_ptr<JobShard>> Find(const std::string& job_id,
+                                                 uint64_t generation) const
+      ABSL_LOCKS_EXCLUDED(mu_);
+  // NOT_FOUND.
+  absl::StatusOr<std::shared_ptr<JobShard>> Find(const std::string& job_id) const
+      ABSL_LOCKS_EXCLUDED(mu_);
+  // OK if it is not open; ABORTED if it is open at a newer generation.
+  absl::Status Close(const std::string& job_id, uint64_t generation) ABSL_LOCKS_EXCLUDED(mu_);
+  // Every call that waits is answered with `reason`. Returns the shards: whoever drops them frees
+  // their rows, which takes time.
+  std::vector<std::shared_ptr<JobShard>> CloseAll(const absl::Status& reason)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  std::vector<std::shared_ptr<JobShard>> All() const ABSL_LOCKS_EXCLUDED(mu_);
+
+ private:
+  const JobShard::Options options_;
+
+  absl::Mutex open_mu_;
+  mutable absl::Mutex mu_ ABSL_ACQUIRED_AFTER(open_mu_);
+  std::map<std::string, std::shared_ptr<JobShard>> jobs_ ABSL_GUARDED_BY(mu_);
+  // Of jobs that were closed: an OpenJob that comes late must not bring one back.
+  std::map<std::string, uint64_t> closed_generations_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace tessera::ps

@@ -1,0 +1,68 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+
+#include "absl/types/span.h"
+
+namespace tessera::ps {
+
+// The head of a row's block; its floats follow at once:
+//   embedding [dim] | slots [slots, dim] | row slots [row_slots] | padding to 16 bytes
+struct Row {
+  uint64_t key;
+  uint32_t last_step;       // of the last update; stays at its maximum
+  uint32_t frequency : 24;  // updates; stays at its maximum
+  uint32_t flags : 8;       // kRowMoved
+
+  void Touch(uint64_t step) {
+    last_step = static_cast<uint32_t>(std::min<uint64_t>(step, UINT32_MAX));
+    if (frequency < kMaxFrequency) ++frequency;
+  }
+  static constexpr uint32_t kMaxFrequency = (1u << 24) - 1;
+};
+static_assert(sizeof(Row) == 16);
+
+// A bit of Row::flags. Set only within one update of an EVERY_ROW table: the row has had its
+// gradient of this step.
+inline constexpr uint32_t kRowMoved = 1;
+
+// Where everything in a row's block lies: the one place that computes it. A value.
+class RowLayout {
+ public:
+  static constexpr size_t kAlignment = 16;
+
+  // `slots`: optimizer floats per embedding float; `row_slots`: per row.
+  RowLayout(uint32_t dim, uint32_t slots, uint32_t row_slots)
+      : dim_(dim), slots_(slots), row_slots_(row_slots) {}
+
+  uint32_t dim() const { return dim_; }
+  uint32_t slots() const { return slots_; }
+  uint32_t row_slots() const { return row_slots_; }
+  // Optimizer floats of a row, of both kinds.
+  uint32_t slot_floats() const { return slots_ * dim_ + row_slots_; }
+  // All floats of a row.
+  uint32_t floats() const { return dim_ + slot_floats(); }
+  size_t block_bytes() const {
+    const size_t bytes = sizeof(Row) + sizeof(float) * floats();
+    return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  }
+
+  float* Embedding(Row* row) const { return reinterpret_cast<float*>(row + 1); }
+  const float* Embedding(const Row* row) const { return reinterpret_cast<const float*>(row + 1); }
+  // Slot k of every element: [dim].
+  float* Slot(Row* row, uint32_t k) const { return Embedding(row) + (k + 1) * dim_; }
+  float* RowSlots(Row* row) const { return Embedding(row) + (slots_ + 1) * dim_; }
+  // All floats, in the order of the block.
+  absl::Span<float> Floats(Row* row) const { return {Embedding(row), floats()}; }
+  absl::Span<const float> Floats(const Row* row) const { return {Embedding(row), floats()}; }
+
+ private:
+  uint32_t dim_;
+  uint32_t slots_;
+  uint32_t row_slots_;
+};
+
+}  // namespace tessera::ps

@@ -1,0 +1,88 @@
+#include "ps/row_map.h"
+
+#include <cstring>
+#include <new>
+#include <utility>
+#include <vector>
+
+#include "common/hash.h"
+
+namespace tessera::ps {
+
+RowMap::RowMap(RowMap&& other) noexcept
+    : buckets_(std::exchange(other.buckets_, nullptr)),
+      bucket_count_(std::exchange(other.bucket_count_, 0)),
+      size_(std::exchange(other.size_, 0)) {}
+
+RowMap::~RowMap() { delete[] buckets_; }
+
+Row* RowMap::Candidate(uint64_t hash) const {
+  if (bucket_count_ == 0) return nullptr;
+  const uint64_t tag = Tag(hash);
+  // Ends: growth keeps entries free.
+  for (uint32_t b = Home(hash);; b = Next(b)) {
+    for (const uint64_t entry : buckets_[b].entries) {
+      if (entry == 0) return nullptr;
+      if (HasTag(entry, tag)) return RowOf(entry);
+    }
+  }
+}
+
+Row* RowMap::Find(uint64_t hash, uint64_t key) const {
+  if (bucket_count_ == 0) return nullptr;
+  const uint64_t tag = Tag(hash);
+  for (uint32_t b = Home(hash);; b = Next(b)) {
+    for (const uint64_t entry : buckets_[b].entries) {
+      if (entry == 0) return nullptr;
+      if (HasTag(entry, tag) && RowOf(entry)->key == key) return RowOf(entry);
+    }
+  }
+}
+
+void RowMap::Insert(uint64_t hash, Row* row) {
+  // At most 13/16 full, so that few keys leave their home bucket and every search ends.
+  if (size_ >= uint64_t{bucket_count_} * kEntries * 13 / 16) Grow();
+  Place(Entry(hash, row), hash);
+  ++size_;
+}
+
+void RowMap::Place(uint64_t entry, uint64_t hash) {
+  for (uint32_t b = Home(hash);; b = Next(b)) {
+    for (uint64_t& e : buckets_[b].entries) {
+      if (e != 0) continue;
+      e = entry;
+      return;
+    }
+  }
+}
+
+void RowMap::Grow() {
+  const uint32_t old_count = bucket_count_;
+  Bucket* const old = buckets_;
+  bucket_count_ = old_count + old_count / 2 + 1;
+  buckets_ = new Bucket[bucket_count_]();
+  // The hashes come from the rows' keys, which are far from the cache: load some buckets ahead.
+  constexpr uint32_t kAhead = 4;
+  const auto prefetch = [&](uint32_t b) {
+    if (b >= old_count) return;
+    for (const uint64_t entry : old[b].entries) __builtin_prefetch(RowOf(entry));
+  };
+  for (uint32_t b = 0; b < kAhead; ++b) prefetch(b);
+  for (uint32_t b = 0; b < old_count; ++b) {
+    prefetch(b + kAhead);
+    for (const uint64_t entry : old[b].entries) {
+      if (entry != 0) Place(entry, Mix64(RowOf(entry)->key));
+    }
+  }
+  delete[] old;
+}
+
+void RowMap::ForEach(absl::FunctionRef<void(Row*)> visit) const {
+  for (uint32_t b = 0; b < bucket_count_; ++b) {
+    for (const uint64_t entry : buckets_[b].entries) {
+      if (entry != 0) visit(RowOf(entry));
+    }
+  }
+}
+
+}  // namespace tessera::ps

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "ps/row_layout.h"
+#include "tessera/v1/job.pb.h"
+
+namespace tessera::ps {
+
+// A table's optimizer over batches of rows: the loops around one formula of common/math/optim.
+// Thread-safe; the rows are the caller's to lock.
+class RowOptimizer {
+ public:
+  virtual ~RowOptimizer() = default;
+
+  // Of the rows that it works on.
+  virtual const RowLayout& layout() const = 0;
+  // What the slots of a new row hold: [layout().slot_floats()].
+  virtual std::vector<float> InitialSlots() const = 0;
+
+  // One step for each row with the gradient beside it, plus l2 * w. `rows` are distinct.
+  // `learning_rate_scale` is finite and not negative.
+  virtual void Apply(absl::Span<Row* const> rows,
+                     absl::Span<const float* const> gradients,  // each [dim]; null: zeros
+                     double learning_rate_scale) const = 0;
+};
+
+// INVALID_ARGUMENT names table and field: no optimizer set, a rate that is not above 0, a number
+// out of its range.
+absl::StatusOr<std::unique_ptr<RowOptimizer>> NewRowOptimizer(const v1::OptimizerSpec& spec,
+                                                              uint32_t dim,
+                                                              absl::string_view table);
+
+}  // namespace tessera::ps

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <map>
+
+namespace tessera::ps {
+
+// A set of numbers that come nearly in order, kept as runs: which pushes of one rank have been
+// applied, however they were repeated or reordered on the way. Not thread-safe.
+class SequenceSet {
+ public:
+  bool Contains(uint64_t n) const {
+    const auto after = runs_.upper_bound(n);
+    return after != runs_.begin() && std::prev(after)->second >= n;
+  }
+
+  // n must not be in the set.
+  void Add(uint64_t n) {
+    auto after = runs_.upper_bound(n);
+    const bool joins_next = after != runs_.end() && after->first == n + 1;
+    if (after != runs_.begin() && std::prev(after)->second + 1 == n) {
+      const auto run = std::prev(after);
+      run->second = joins_next ? after->second : n;
+      if (joins_next) runs_.erase(after);
+    } else {
+      const uint64_t last = joins_next ? after->second : n;
+      if (joins_next) runs_.erase(after);
+      runs_.emplace(n, last);
+    }
+    ++size_;
+  }
+
+  uint64_t size() const { return size_; }
+  size_t runs() const { return runs_.size(); }
+
+ private:
+  std::map<uint64_t, uint64_t> runs_;  // first -> last, inclusive; runs do not touch
+  uint64_t size_ = 0;
+};
+
+}  // namespace tessera::ps

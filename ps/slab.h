@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+namespace tessera::ps {
+
+// Blocks of one size, cut from slabs that grow from 16 KiB to 2 MiB; those of 2 MiB ask for huge
+// pages. Blocks are aligned to 16 bytes, uninitialised, and live as long as the pool.
+// Not thread-safe.
+class SlabPool {
+ public:
+  explicit SlabPool(size_t block_bytes);
+  ~SlabPool();
+  SlabPool(const SlabPool&) = delete;
+  SlabPool& operator=(const SlabPool&) = delete;
+
+  void* Allocate() {
+    if (next_ == end_) Grow();
+    void* block = next_;
+    next_ += block_bytes_;
+    return block;
+  }
+  // Of all slabs, free blocks included.
+  size_t bytes() const { return bytes_; }
+
+ private:
+  void Grow();
+
+  const size_t block_bytes_;
+  size_t slab_bytes_;
+  size_t bytes_ = 0;
+  std::byte* next_ = nullptr;
+  std::byte* end_ = nullptr;
+  std::vector<void*> slabs_;
+};
+
+}  // namespace tessera::ps

@@ -1,0 +1,86 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/types/span.h"
+#include "ps/partition_set.h"
+#include "ps/row_optimizer.h"
+#include "ps/row_store.h"
+#include "tessera/v1/parameter_service.pb.h"
+
+namespace tessera::ps {
+
+// One table of a job on this ps: its rows, its optimizer, its counters. Thread-safe.
+class Table {
+ public:
+  static constexpr uint32_t kMaxDim = 4096;
+
+  // Gradients of one sender; borrowed.
+  struct Gradients {
+    absl::Span<const uint64_t> keys;
+    const float* values;  // [keys, dim]
+  };
+
+  // INVALID_ARGUMENT names table and field. `partitions` is borrowed and outlives the table.
+  static absl::StatusOr<std::unique_ptr<Table>> New(const v1::PsTable& spec, uint64_t seed,
+                                                    const PartitionSet* partitions);
+
+  const std::string& name() const { return spec_.spec().name(); }
+  const v1::PsTable& spec() const { return spec_; }
+  uint32_t dim() const { return spec_.spec().dim(); }
+  bool dense() const { return spec_.dense(); }
+  bool sync() const { return spec_.consistency() != v1::ASYNC; }
+  // Each step moves every row.
+  bool every_row() const { return spec_.spec().update() == v1::EVERY_ROW; }
+  RowStore& store() { return store_; }
+  const RowStore& store() const { return store_; }
+  const RowOptimizer& optimizer() const { return *optimizer_; }
+
+  // ABORTED: a key of a partition that this ps does not own.
+  absl::Status CheckOwned(absl::Span<const uint64_t> keys) const;
+  // Dense tables: FAILED_PRECONDITION names a block that nobody has assigned.
+  absl::Status CheckAssigned(absl::Span<const uint64_t> keys) const;
+  // INVALID_ARGUMENT names the key of the first value that is not finite.
+  absl::Status CheckFinite(const Gradients& gradients) const;
+
+  // Keys are checked. A dense table never creates rows: its absent ones are an error.
+  absl::Status Pull(absl::Span<const uint64_t> keys, bool read_only,
+                    float* values,       // [keys, dim]
+                    uint8_t* statuses);  // [keys]
+
+  // One step: the gradients of a key are summed in the order of `parts` (and within one, of its
+  // places) and applied once. EVERY_ROW: then the other rows move too. Keys are checked.
+  void Apply(absl::Span<const Gradients> parts, uint64_t step, double learning_rate_scale);
+
+  void Assign(absl::Span<const uint64_t> keys, const float* values);  // [keys, dim]
+
+  v1::TableStats Stats() const;
+
+ private:
+  Table(const v1::PsTable& spec, std::unique_ptr<RowOptimizer> optimizer, RowTemplate row_template,
+        const PartitionSet* partitions);
+
+  void ApplyToRows(absl::Span<const Gradients> parts, uint64_t step, double scale);
+  void MoveOtherRows(double scale) ABSL_EXCLUSIVE_LOCKS_REQUIRED(every_row_mu_);
+  void Count(const RowCounts& counts);
+
+  const v1::PsTable spec_;
+  const std::unique_ptr<const RowOptimizer> optimizer_;
+  const PartitionSet& partitions_;
+
+  RowStore store_;
+  std::atomic<uint64_t> hits_ = 0;
+  std::atomic<uint64_t> created_ = 0;
+  std::atomic<uint64_t> absent_ = 0;
+  // One step of an EVERY_ROW table at a time: kRowMoved marks belong to it.
+  absl::Mutex every_row_mu_;
+};
+
+}  // namespace tessera::ps
