@@ -71,7 +71,8 @@ float SignedLog1p(float x) { return std::copysign(std::log1p(std::fabs(x)), x); 
 
 std::string Quoted(absl::string_view text) {
   constexpr size_t kShown = 40;
-  return absl::StrCat("\"", absl::Utf8SafeCHexEscape(text.substr(0, kShown)),
+  // All but ASCII is escaped: messages travel as UTF-8, and a cut or a wrong file need not be that.
+  return absl::StrCat("\"", absl::CHexEscape(text.substr(0, kShown)),
                       text.size() > kShown ? "...\"" : "\"");
 }
 

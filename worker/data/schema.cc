@@ -4,8 +4,8 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "common/hash.h"
 #include "common/random.h"
 #include "common/status_macros.h"
@@ -156,8 +156,10 @@ absl::StatusOr<std::vector<int>> Schema::MatchHeader(const std::vector<std::stri
     const auto it = std::find(names.begin(), names.end(), columns[c].name);
     if (it == names.end()) {
       if (columns[c].role == v1::IGNORED) continue;
+      std::vector<std::string> shown;  // messages are UTF-8, a file need not be
+      for (const std::string& name : names) shown.push_back(absl::CHexEscape(name.substr(0, 64)));
       return absl::InvalidArgumentError(absl::StrCat("the header has no column \"", columns[c].name,
-                                                     "\"; ", SuggestName(columns[c].name, names)));
+                                                     "\"; ", SuggestName(columns[c].name, shown)));
     }
     if (std::find(it + 1, names.end(), columns[c].name) != names.end()) {
       return absl::InvalidArgumentError(

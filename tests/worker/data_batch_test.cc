@@ -1,0 +1,78 @@
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "worker/data/batch.h"
+
+namespace tessera::worker {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+// Three rows, two dense columns, one plain and one weighted sparse column.
+Batch ThreeRows() {
+  Batch batch;
+  ClearBatch(2, &batch);
+  batch.size = 3;
+  batch.labels = {0, 1, 0};
+  batch.dense = {1, 2, 3, 4, 5, 6};
+  batch.sparse[0].offsets = {0, 2, 2, 3};
+  batch.sparse[0].keys = {10, 11, 30};
+  batch.sparse[1].offsets = {0, 1, 3, 3};
+  batch.sparse[1].keys = {7, 8, 9};
+  batch.sparse[1].weights = {0.5f, 1.5f, 2.5f};
+  return batch;
+}
+
+TEST(BatchTest, GatherTakesRowsInTheOrderAskedFor) {
+  Batch out;
+  out.labels = {9, 9, 9, 9, 9};  // whatever was there before
+  GatherRows(ThreeRows(), {2, 0, 1, 0}, &out);
+  EXPECT_EQ(out.size, 4u);
+  EXPECT_THAT(out.labels, ElementsAre(0, 0, 1, 0));
+  EXPECT_THAT(out.dense, ElementsAre(5, 6, 1, 2, 3, 4, 1, 2));
+  EXPECT_THAT(out.sparse[0].offsets, ElementsAre(0, 1, 3, 3, 5));
+  EXPECT_THAT(out.sparse[0].keys, ElementsAre(30, 10, 11, 10, 11));
+  EXPECT_THAT(out.sparse[0].weights, IsEmpty());
+  EXPECT_THAT(out.sparse[1].offsets, ElementsAre(0, 0, 1, 3, 4));
+  EXPECT_THAT(out.sparse[1].keys, ElementsAre(7, 8, 9, 7));
+  EXPECT_THAT(out.sparse[1].weights, ElementsAre(0.5f, 1.5f, 2.5f, 0.5f));
+}
+
+TEST(BatchTest, GatherOfNoRowsIsAnEmptyBatch) {
+  Batch out = ThreeRows();
+  GatherRows(ThreeRows(), {}, &out);
+  EXPECT_EQ(out.size, 0u);
+  EXPECT_THAT(out.dense, IsEmpty());
+  EXPECT_EQ(out.dense_width(), 0u);
+  EXPECT_THAT(out.sparse[1].offsets, ElementsAre(0));
+  EXPECT_THAT(out.sparse[1].weights, IsEmpty());
+}
+
+TEST(BatchTest, AppendedPiecesEqualTheWhole) {
+  const Batch whole = ThreeRows();
+  Batch out;
+  ClearBatch(2, &out);
+  AppendRows(whole, 0, 1, &out);
+  AppendRows(whole, 1, 1, &out);
+  AppendRows(whole, 1, 3, &out);
+  EXPECT_EQ(out.labels, whole.labels);
+  EXPECT_EQ(out.dense, whole.dense);
+  EXPECT_EQ(out.sparse[0].offsets, whole.sparse[0].offsets);
+  EXPECT_EQ(out.sparse[1].keys, whole.sparse[1].keys);
+  EXPECT_EQ(out.sparse[1].weights, whole.sparse[1].weights);
+}
+
+TEST(BatchTest, WeightsLeftOutCountAsOnesBesideWeightsThatAreThere) {
+  const Batch weighted = ThreeRows();
+  Batch plain = ThreeRows();
+  plain.sparse[1].weights.clear();
+  Batch out;
+  ClearBatch(2, &out);
+  AppendRows(plain, 0, 2, &out);
+  AppendRows(weighted, 0, 1, &out);
+  AppendRows(plain, 0, 1, &out);
+  EXPECT_THAT(out.sparse[1].weights, ElementsAre(1, 1, 1, 0.5f, 1));
+}
+
+}  // namespace
+}  // namespace tessera::worker

@@ -1,0 +1,319 @@
+// Files as a job sees them: patterns, the cache, files that change, full disks, threads.
+#include <atomic>
+#include <thread>
+
+#include "tests/worker/data_testing.h"
+
+namespace tessera::worker {
+namespace {
+
+using absl::StatusCode;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+constexpr char kSpec[] = R"(format: CSV
+    columns { name: "y" role: LABEL } columns { name: "u" role: SPARSE })";
+
+std::string Records(uint64_t begin, uint64_t end) {
+  std::string text;
+  for (uint64_t i = begin; i < end; ++i) absl::StrAppend(&text, i % 2, ",", i, "\n");
+  return text;
+}
+
+std::vector<std::string> Paths(const std::vector<v1::FileRecords>& files) {
+  std::vector<std::string> paths;
+  for (const v1::FileRecords& file : files) paths.push_back(file.path());
+  return paths;
+}
+
+// The machine's file system, which counts what is opened and can be full.
+class SwitchedFileSystem final : public FileSystem {
+ public:
+  absl::StatusOr<std::unique_ptr<WritableFile>> Create(const std::string& path) override {
+    auto file = PosixFileSystem().Create(path);
+    if (!file.ok() || !full) return file;
+    return std::make_unique<FullFile>();
+  }
+  absl::StatusOr<std::unique_ptr<ReadableFile>> Open(const std::string& path) override {
+    ++opened;
+    return PosixFileSystem().Open(path);
+  }
+  absl::Status CreateFolder(const std::string& path) override {
+    return PosixFileSystem().CreateFolder(path);
+  }
+  absl::Status SyncFolder(const std::string& path) override {
+    return PosixFileSystem().SyncFolder(path);
+  }
+  absl::Status Rename(const std::string& from, const std::string& to) override {
+    return PosixFileSystem().Rename(from, to);
+  }
+  absl::Status Remove(const std::string& path) override { return PosixFileSystem().Remove(path); }
+  absl::StatusOr<std::vector<std::string>> List(const std::string& folder) override {
+    return PosixFileSystem().List(folder);
+  }
+
+  std::atomic<int> opened = 0;
+  std::atomic<bool> full = false;
+
+ private:
+  class FullFile final : public WritableFile {
+   public:
+    absl::Status Append(absl::string_view) override {
+      return absl::ResourceExhaustedError("no space left on device");
+    }
+    absl::Status Sync() override { return absl::OkStatus(); }
+    absl::Status Close() override { return absl::OkStatus(); }
+  };
+};
+
+TEST(DataSourceTest, PatternsExpandSortedAndWithoutRepeats) {
+  DataFolder folder;
+  for (const char* name : {"day2/part-1.csv", "day2/part-0.csv", "day1/part-0.csv",
+                           "day1/part-10.csv", "day1/.hidden.csv", "day1/notes.txt", "a[1].csv"}) {
+    folder.Write(name, Records(0, 3));
+  }
+  std::filesystem::create_directories(folder.root() + "/day1/part-x.csv");
+  const auto source = OpenSource(folder, kSpec);
+  const auto count = [&](const std::vector<std::string>& patterns) {
+    auto files = source->Count(patterns);
+    EXPECT_TRUE(files.ok()) << files.status();
+    return files.ok() ? Paths(*files) : std::vector<std::string>();
+  };
+  EXPECT_THAT(count({"day*/*.csv"}), ElementsAre("day1/part-0.csv", "day1/part-10.csv",
+                                                 "day2/part-0.csv", "day2/part-1.csv"));
+  EXPECT_THAT(count({"day2/part-1.csv", "day[2-3]/part-?.csv", "./day2//part-1.csv"}),
+              ElementsAre("day2/part-0.csv", "day2/part-1.csv"));
+  EXPECT_THAT(count({folder.root() + "/day1/part-0.csv"}), ElementsAre("day1/part-0.csv"));
+  EXPECT_THAT(count({"a[[]1].csv"}), ElementsAre("a[1].csv"));
+}
+
+TEST(DataSourceTest, CountsSayRecordsAndBytes) {
+  DataFolder folder;
+  folder.Write("a.csv", Records(0, 1000));
+  folder.Write("b.csv.gz", Gzip(Records(0, 513)));
+  auto files = OpenSource(folder, kSpec)->Count({"*"});
+  ASSERT_TRUE(files.ok()) << files.status();
+  ASSERT_EQ(files->size(), 2u);
+  EXPECT_EQ(files->at(0).records(), 1000u);
+  EXPECT_EQ(files->at(0).bytes(), Records(0, 1000).size());
+  EXPECT_EQ(files->at(1).records(), 513u);
+  EXPECT_EQ(files->at(1).bytes(), Gzip(Records(0, 513)).size());
+}
+
+TEST(DataSourceTest, APatternWithoutAFileNamesWhatIsThere) {
+  DataFolder folder;
+  folder.Write("train.csv", Records(0, 3));
+  folder.Write("sub/x.csv", Records(0, 3));
+  const auto source = OpenSource(folder, kSpec);
+  const struct {
+    const char* pattern;
+    const char* message;
+  } cases[] = {{"trian.csv", "did you mean \"train.csv\"?"},
+               {"*.tsv", "known are sub, train.csv"},
+               {"sub/y.csv", "did you mean \"x.csv\"?"},
+               {"sbu/x.csv", "did you mean \"sub\"?"},
+               {"train.csv/x.csv", "no file \"train.csv/x.csv\""}};
+  for (const auto& c : cases) {
+    const absl::Status status = source->Count({"train.csv", c.pattern}).status();
+    EXPECT_EQ(status.code(), StatusCode::kNotFound) << c.pattern << ": " << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(c.message));
+  }
+}
+
+TEST(DataSourceTest, PathsOutsideTheDataRootAreRefused) {
+  DataFolder folder;
+  folder.Write("a.csv", Records(0, 3));
+  const auto source = OpenSource(folder, kSpec);
+  for (const char* path : {"../data/../../etc/passwd", "/etc/passwd", ""}) {
+    EXPECT_EQ(source->Count({path}).status().code(), StatusCode::kInvalidArgument) << path;
+    v1::RecordRange range;
+    range.set_path(path);
+    range.set_end(1);
+    EXPECT_EQ(source->Read({range}).status().code(), StatusCode::kInvalidArgument) << path;
+  }
+}
+
+TEST(DataSourceTest, AFolderIsNoFile) {
+  DataFolder folder;
+  folder.Write("sub/a.csv", Records(0, 3));
+  EXPECT_EQ(OpenSource(folder, kSpec)->Count({"sub"}).status().code(),
+            StatusCode::kInvalidArgument);
+}
+
+TEST(DataSourceTest, RangesOfSeveralFilesComeOneAfterAnother) {
+  DataFolder folder;
+  folder.Write("a.csv", Records(0, 10));
+  folder.Write("b.csv", Records(100, 110));
+  const auto source = OpenSource(folder, kSpec);
+  auto files = source->Count({"*.csv"});
+  ASSERT_TRUE(files.ok());
+  auto records = source->Read({Range(files->at(1), 3, 5), Range(files->at(0), 9, 10),
+                               Range(files->at(0), 4, 4), Range(files->at(1), 0, 1)});
+  ASSERT_TRUE(records.ok()) << records.status();
+  EXPECT_THAT(records->batch.sparse[0].keys, ElementsAre(103, 104, 9, 100));
+  EXPECT_THAT(records->batch.labels, ElementsAre(1, 0, 1, 0));
+}
+
+TEST(DataSourceTest, AnotherWorkersCountIsEnoughToRead) {
+  DataFolder folder;
+  folder.Write("a.csv.zst", Zstd(Records(0, 3000)));
+  auto files = OpenSource(folder, kSpec)->Count({"*"});
+  ASSERT_TRUE(files.ok());
+  auto records = OpenSource(folder, kSpec)->Read({Range(files->front(), 2999, 3000)});
+  ASSERT_TRUE(records.ok()) << records.status();
+  EXPECT_THAT(records->batch.sparse[0].keys, ElementsAre(2999));
+}
+
+TEST(DataSourceTest, AFileThatChangedSinceItWasCountedIsRefused) {
+  DataFolder folder;
+  folder.Write("a.csv", Records(0, 5000));
+  const auto source = OpenSource(folder, kSpec);
+  auto files = source->Count({"a.csv"});
+  ASSERT_TRUE(files.ok());
+  const v1::RecordRange range = Range(files->front(), 2048, 2050);
+  ASSERT_TRUE(source->Read({range}).ok());
+
+  folder.Write("a.csv", Records(0, 4000));
+  const v1::RecordRange other = Range(files->front(), 10, 20);
+  const absl::Status status = source->Read({other}).status();
+  EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("a.csv"));
+  EXPECT_EQ(OpenSource(folder, kSpec)->Read({other}).status().code(),
+            StatusCode::kFailedPrecondition);
+
+  // Counted again, it is read as it is now: nothing comes from what was cached.
+  folder.Write("a.csv", Records(7, 4000));
+  auto again = source->Count({"a.csv"});
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ(again->front().records(), 3993u);
+  auto records = source->Read({Range(again->front(), 2048, 2049)});
+  ASSERT_TRUE(records.ok()) << records.status();
+  EXPECT_THAT(records->batch.sparse[0].keys, ElementsAre(2055));
+}
+
+TEST(DataSourceTest, RangesBeyondTheFileAreRefused) {
+  DataFolder folder;
+  folder.Write("a.csv", Records(0, 10));
+  const auto source = OpenSource(folder, kSpec);
+  auto files = source->Count({"a.csv"});
+  ASSERT_TRUE(files.ok());
+  EXPECT_EQ(source->Read({Range(files->front(), 5, 11)}).status().code(),
+            StatusCode::kFailedPrecondition);
+  EXPECT_EQ(source->Read({Range(files->front(), 6, 5)}).status().code(),
+            StatusCode::kFailedPrecondition);
+}
+
+TEST(DataSourceTest, LaterEpochsComeFromTheCacheWithinItsBound) {
+  DataFolder folder;
+  folder.Write("a.csv", Records(0, 10 * DataSource::kBlockRecords));
+  SwitchedFileSystem fs;
+  DataSource::Options options = folder.options();
+  const auto opened_by_two_epochs = [&](uint64_t cache_bytes) {
+    options.cache_bytes = cache_bytes;
+    auto source = DataSource::Open(ParseSpec(kSpec), options, fs);
+    EXPECT_TRUE(source.ok());
+    auto files = (*source)->Count({"a.csv"});
+    EXPECT_TRUE(files.ok());
+    const v1::RecordRange all = Range(files->front(), 0, files->front().records());
+    auto first = (*source)->Read({all});
+    const int before = fs.opened;
+    auto second = (*source)->Read({all});
+    EXPECT_TRUE(first.ok() && second.ok());
+    ExpectSameBatch(first->batch, second->batch);
+    return fs.opened - before;
+  };
+  EXPECT_EQ(opened_by_two_epochs(64 << 20), 0);
+  EXPECT_EQ(opened_by_two_epochs(0), 10);
+}
+
+TEST(DataSourceTest, TheCacheDropsWhatWasUsedLongestAgo) {
+  BlockCache cache(3000);
+  const auto block = [](size_t labels) {
+    auto records = std::make_shared<ParsedRecords>();
+    records->batch.labels.assign(labels, 1.0f);
+    return BlockCache::Block(records);
+  };
+  const size_t floats = (1000 - sizeof(ParsedRecords)) / sizeof(float);
+  cache.Insert({1, 0}, block(floats));
+  cache.Insert({1, 1}, block(floats));
+  cache.Insert({2, 0}, block(floats));
+  EXPECT_NE(cache.Find({1, 0}), nullptr);
+  cache.Insert({2, 1}, block(floats));
+  EXPECT_LE(cache.bytes(), 3000u);
+  EXPECT_EQ(cache.Find({1, 1}), nullptr);
+  EXPECT_NE(cache.Find({1, 0}), nullptr);
+  EXPECT_NE(cache.Find({2, 0}), nullptr);
+  EXPECT_NE(cache.Find({2, 1}), nullptr);
+  cache.Insert({3, 0}, block(10000));
+  EXPECT_EQ(cache.Find({3, 0}), nullptr);
+  EXPECT_NE(cache.Find({2, 1}), nullptr);
+}
+
+TEST(DataSourceTest, BadRecordsAreRememberedByTheCache) {
+  DataFolder folder;
+  folder.Write("a.csv", Records(0, 5) + "bad\n" + Records(6, 8) + "worse\n" + Records(9, 12));
+  const auto source = OpenSource(folder, kSpec);
+  auto files = source->Count({"a.csv"});
+  ASSERT_TRUE(files.ok());
+  for (int epoch = 0; epoch < 2; ++epoch) {
+    auto before = source->Read({Range(files->front(), 0, 5)});
+    ASSERT_TRUE(before.ok());
+    EXPECT_EQ(before->bad_records, 0u);
+    EXPECT_EQ(before->first_bad, "");
+    auto one = source->Read({Range(files->front(), 6, 10)});
+    ASSERT_TRUE(one.ok());
+    EXPECT_EQ(one->bad_records, 1u);
+    EXPECT_EQ(one->first_bad, "a.csv:9: found 1 columns, expected 2");
+    EXPECT_THAT(one->batch.sparse[0].keys, ElementsAre(6, 7, 9));
+    auto both = source->Read({Range(files->front(), 5, 9)});
+    ASSERT_TRUE(both.ok());
+    EXPECT_EQ(both->bad_records, 2u);
+    EXPECT_THAT(both->first_bad, HasSubstr("a.csv:6: "));
+  }
+}
+
+TEST(DataSourceTest, AFullScratchFolderIsPushBackAndLeavesNothing) {
+  DataFolder folder;
+  folder.Write("a.csv.gz", Gzip(Records(0, 100)));
+  SwitchedFileSystem fs;
+  fs.full = true;
+  auto source = DataSource::Open(ParseSpec(kSpec), folder.options(), fs);
+  ASSERT_TRUE(source.ok());
+  const absl::Status status = (*source)->Count({"a.csv.gz"}).status();
+  EXPECT_EQ(status.code(), StatusCode::kResourceExhausted) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("a.csv.gz"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("scratch folder"));
+  EXPECT_TRUE(std::filesystem::is_empty(folder.scratch()));
+  fs.full = false;
+  EXPECT_TRUE((*source)->Count({"a.csv.gz"}).ok());
+}
+
+TEST(DataSourceTest, ThreadsReadTheSameAtOnce) {
+  DataFolder folder;
+  folder.Write("a.csv", Records(0, 20000));
+  folder.Write("b.csv.zst", Zstd(Records(20000, 40000)));
+  const auto counted = OpenSource(folder, kSpec)->Count({"*"});
+  ASSERT_TRUE(counted.ok());
+  const auto source = OpenSource(folder, kSpec);
+  std::atomic<int> right = 0;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      for (uint64_t begin = 0; begin < 20000; begin += 1000) {
+        const v1::FileRecords& file = counted->at((t + begin / 1000) % 2);
+        auto records = source->Read({Range(file, begin, begin + 1000)});
+        const uint64_t first = (file.path() == "a.csv" ? 0 : 20000) + begin;
+        if (records.ok() && records->batch.size == 1000 &&
+            records->batch.sparse[0].keys.front() == first &&
+            records->batch.sparse[0].keys.back() == first + 999) {
+          ++right;
+        }
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(right, 4 * 20);
+}
+
+}  // namespace
+}  // namespace tessera::worker
