@@ -38,7 +38,11 @@ void GatherRows(const Batch& from, absl::Span<const uint32_t> rows, Batch* to) {
     for (size_t i = 0; i < rows.size(); ++i) {
       const uint32_t begin = in.offsets[rows[i]];
       const uint32_t count = in.offsets[rows[i] + 1] - begin;
-      std::copy_n(in.keys.data() + begin, count, out.keys.data() + out.offsets[i]);
+      if (count == 1) {  // most columns: not worth a call
+        out.keys[out.offsets[i]] = in.keys[begin];
+      } else {
+        std::copy_n(in.keys.data() + begin, count, out.keys.data() + out.offsets[i]);
+      }
       if (!in.weights.empty()) {
         std::copy_n(in.weights.data() + begin, count, out.weights.data() + out.offsets[i]);
       }

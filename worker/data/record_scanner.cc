@@ -101,8 +101,8 @@ absl::StatusOr<bool> RecordScanner::Next() {
     line_ = next_line_;
     position_ = static_cast<size_t>(std::min(stop + 1, end) - buffer_.data());
     next_line_ += 1;
-    if (format_ == v1::CSV) {
-      next_line_ += static_cast<uint64_t>(std::count(text_.begin(), text_.end(), '\n'));
+    if (format_ == v1::CSV && Find(begin, stop, '\n') != nullptr) {
+      next_line_ += static_cast<uint64_t>(std::count(begin, stop, '\n'));
     }
     if (!text_.empty() && text_.back() == '\r') text_.remove_suffix(1);
     if (!IsBlank(format_, text_)) return true;

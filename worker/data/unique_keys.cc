@@ -3,6 +3,11 @@
 #include "common/hash.h"
 
 namespace tessera::worker {
+namespace {
+
+constexpr size_t kAhead = 8;  // keys whose slots are on their way from memory
+
+}  // namespace
 
 void KeyDeduplicator::NextStamp() {
   if (++stamp_ != 0) return;
@@ -29,8 +34,13 @@ void KeyDeduplicator::Run(absl::Span<const SparseColumn* const> columns, UniqueK
   out->inverse.resize(occurrences);
   uint32_t* inverse = out->inverse.data();
   for (const SparseColumn* column : columns) {
-    for (const uint64_t key : column->keys) {
+    const std::vector<uint64_t>& keys = column->keys;
+    for (size_t i = 0; i < keys.size(); ++i) {
+      const uint64_t key = keys[i];
       const size_t mask = slots_.size() - 1;
+      if (i + kAhead < keys.size()) {
+        __builtin_prefetch(&slots_[Mix64(keys[i + kAhead]) & mask]);
+      }
       size_t at = Mix64(key) & mask;
       while (slots_[at].stamp == stamp_ && slots_[at].key != key) at = (at + 1) & mask;
       Slot& slot = slots_[at];
