@@ -23,6 +23,7 @@ absl::StatusOr<std::shared_ptr<JobShard>> Jobs::Open(const v1::OpenJobRequest& r
   absl::MutexLock open_lock(&open_mu_);
   {
     absl::MutexLock lock(&mu_);
+    TESSERA_RETURN_IF_ERROR(shutdown_);
     if (const auto it = jobs_.find(id); it != jobs_.end()) {
       const uint64_t current = it->second->request().generation();
       if (request.generation() < current) return MovedOn(id, request.generation(), current);
@@ -37,6 +38,7 @@ absl::StatusOr<std::shared_ptr<JobShard>> Jobs::Open(const v1::OpenJobRequest& r
   std::shared_ptr<JobShard> old = opened;
   {
     absl::MutexLock lock(&mu_);
+    TESSERA_RETURN_IF_ERROR(shutdown_);
     std::swap(old, jobs_[id]);
   }
   if (old != nullptr) {
@@ -98,6 +100,14 @@ std::vector<std::shared_ptr<JobShard>> Jobs::CloseAll(const absl::Status& reason
     shards.push_back(std::move(shard));
   }
   return shards;
+}
+
+void Jobs::Shutdown(const absl::Status& reason) {
+  {
+    absl::MutexLock lock(&mu_);
+    shutdown_ = reason;
+  }
+  CloseAll(reason);
 }
 
 std::vector<std::shared_ptr<JobShard>> Jobs::All() const {

@@ -39,6 +39,8 @@ class Jobs {
   // their rows, which takes time.
   std::vector<std::shared_ptr<JobShard>> CloseAll(const absl::Status& reason)
       ABSL_LOCKS_EXCLUDED(mu_);
+  // CloseAll, and every Open from now on fails with `reason`.
+  void Shutdown(const absl::Status& reason) ABSL_LOCKS_EXCLUDED(mu_);
   std::vector<std::shared_ptr<JobShard>> All() const ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
@@ -47,6 +49,7 @@ class Jobs {
   absl::Mutex open_mu_;
   mutable absl::Mutex mu_ ABSL_ACQUIRED_AFTER(open_mu_);
   std::map<std::string, std::shared_ptr<JobShard>> jobs_ ABSL_GUARDED_BY(mu_);
+  absl::Status shutdown_ ABSL_GUARDED_BY(mu_);
   // Of jobs that were closed: an OpenJob that comes late must not bring one back.
   std::map<std::string, uint64_t> closed_generations_ ABSL_GUARDED_BY(mu_);
 };

@@ -1,0 +1,85 @@
+#include <memory>
+#include <string>
+
+#include "CLI/CLI.hpp"
+#include "common/log.h"
+#include "common/process/stop_signal.h"
+#include "common/version.h"
+#include "ps/parameter_server.h"
+
+namespace {
+
+constexpr char kFooter[] = R"(Examples:
+  tessera-ps --master 127.0.0.1:7070 --name ps-0 --checkpoint-root /data/checkpoints
+  tessera-ps --listen 10.0.0.7:7081 --insecure --master 10.0.0.1:7070 --data-dir /data/ps-0
+
+The ps may start before the master: it waits, and says whom it waits for. Its rows live in memory; they come back
+from the job's last checkpoint, which the master sees to. SIGTERM and Ctrl-C stop it.
+
+Exit codes:
+  0     stopped by a signal
+  1     refused for good: its name is taken, versions differ, it cannot listen, or the data folder is in use; do not
+        retry
+  2     bad usage
+  128+  killed; start it again)";
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  tessera::StopSignal stop;
+  tessera::ps::ParameterServer::Options options;
+  options.master_address = "127.0.0.1:7070";
+  std::string log_level = "info";
+
+  CLI::App app(
+      "Holds the rows of embedding tables and the dense parameters, and applies gradients.",
+      "tessera-ps");
+  app.set_version_flag("--version", tessera::kVersion);
+  app.add_option("--listen", options.server.listen,
+                 "host:port to serve on; port 0 takes a free one")
+      ->capture_default_str();
+  app.add_option("--advertise", options.advertise_host,
+                 "host by which other machines reach this one, if not that of --listen");
+  app.add_option("--master", options.master_address, "host:port of the master")
+      ->capture_default_str();
+  app.add_option("--name", options.name,
+                 "stable over restarts, e.g. ps-0; the master picks one if empty");
+  app.add_option("--data-dir", options.data_folder,
+                 "folder of this process alone, created if need be");
+  app.add_option("--checkpoint-root", options.checkpoint_root,
+                 "folder that checkpoints lie in, the same as the master's")
+      ->capture_default_str();
+  app.add_option("--threads", options.threads, "that work on requests; 0: one per processor")
+      ->capture_default_str()
+      ->check(CLI::Range(0, 1024));
+  app.add_flag("--insecure", options.server.insecure,
+               "allow an address that other machines can reach, without encryption");
+  app.add_option("--log-level", log_level, "trace, debug, info, warning, error or off")
+      ->capture_default_str();
+  app.footer(kFooter);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
+
+  tessera::InitLog(options.name.empty() ? "ps" : options.name, log_level);
+  const std::unique_ptr<tessera::Channels> channels = tessera::NewNetworkChannels();
+  options.channels = channels.get();
+  options.files = &tessera::PosixFileSystem();
+  options.clock = &tessera::SystemClock();
+  auto server = tessera::ps::ParameterServer::Start(options);
+  if (!server.ok()) {
+    SPDLOG_ERROR("{}", std::string(server.status().message()));
+    return 1;
+  }
+  while (!stop.Wait(absl::Milliseconds(100))) {
+    if (const absl::Status fatal = (*server)->WaitForFatal(absl::ZeroDuration()); !fatal.ok()) {
+      SPDLOG_ERROR("{}", std::string(fatal.message()));
+      return 1;
+    }
+  }
+  SPDLOG_INFO("stopping");
+  (*server)->Stop(absl::Seconds(5));
+  return 0;
+}

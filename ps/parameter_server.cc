@@ -1,0 +1,146 @@
+#include "ps/parameter_server.h"
+
+#include <algorithm>
+#include <thread>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "common/cluster/node.h"
+#include "common/log.h"
+#include "common/process/resident.h"
+#include "common/status_macros.h"
+#include "ps/executor.h"
+#include "ps/jobs.h"
+#include "ps/parameter_service.h"
+
+namespace tessera::ps {
+namespace {
+
+constexpr int kAdministrationThreads = 4;
+constexpr uint64_t kMaxAdministrationBytes = 64 << 20;
+
+std::string AdvertisedAddress(const std::string& address, const std::string& host) {
+  return host.empty() ? address : absl::StrCat(host, address.substr(address.rfind(':')));
+}
+
+class ParameterServerImpl final : public ParameterServer {
+ public:
+  ParameterServerImpl(const Options& options, std::unique_ptr<FolderLock> folder)
+      : folder_(std::move(folder)),
+        requests_("requests", Threads(options), options.max_queued_bytes),
+        administration_("administration", kAdministrationThreads, kMaxAdministrationBytes),
+        jobs_({.clock = options.clock,
+               .files = options.files,
+               .checkpoint_root = options.checkpoint_root,
+               .run = [this](Executor::Task task) { requests_.Run(std::move(task)); }}),
+        service_({.jobs = &jobs_,
+                  .requests = &requests_,
+                  .administration = &administration_,
+                  .clock = options.clock}) {}
+
+  ~ParameterServerImpl() override { Stop(absl::ZeroDuration()); }
+
+  absl::Status Serve(const Options& options) {
+    TESSERA_ASSIGN_OR_RETURN(server_, RpcServer::Start(options.server, {&service_}));
+    ClusterNode::Options node;
+    node.master_address = options.master_address;
+    node.hello.set_kind(v1::PS);
+    node.hello.set_name(options.name);
+    node.hello.set_address(AdvertisedAddress(server_->address(), options.advertise_host));
+    node.channels = options.channels;
+    SPDLOG_INFO("listening on {}, reached at {}", server_->address(), node.hello.address());
+    node_ = ClusterNode::Start(std::move(node),
+                               {.heartbeat = [this] { return Heartbeat(); },
+                                .welcome = [](const v1::Welcome& w) { LogWelcome(w); },
+                                .assignment = nullptr,
+                                .lost = [this](const absl::Status& s) { Forget(s); },
+                                .fatal = [this](const absl::Status& s) { SetFatal(s); }});
+    return absl::OkStatus();
+  }
+
+  const std::string& address() const override { return server_->address(); }
+
+  void Stop(absl::Duration grace) override {
+    absl::MutexLock lock(&stop_mu_);
+    if (node_ != nullptr) node_->Stop();
+    jobs_.Shutdown(absl::UnavailableError("the ps is stopping"));
+    if (server_ != nullptr) server_->Shutdown(grace);
+  }
+
+  absl::Status WaitForFatal(absl::Duration limit) override {
+    absl::MutexLock lock(&mu_);
+    mu_.AwaitWithTimeout(absl::Condition(this, &ParameterServerImpl::IsFatal), limit);
+    return fatal_;
+  }
+
+ private:
+  static int Threads(const Options& options) {
+    return options.threads > 0 ? options.threads
+                               : std::max(2u, std::thread::hardware_concurrency());
+  }
+  static void LogWelcome(const v1::Welcome& welcome) {
+    SPDLOG_INFO("joined as {} (incarnation {})", welcome.name(), welcome.incarnation());
+  }
+  bool IsFatal() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return !fatal_.ok(); }
+
+  v1::Heartbeat Heartbeat() {
+    v1::Heartbeat heartbeat;
+    uint64_t rows = 0;
+    std::string ids;
+    for (const auto& shard : jobs_.All()) {
+      rows += shard->rows();
+      absl::StrAppend(&ids, ids.empty() ? "" : ", ", shard->request().job_id());
+      for (std::string& wait : shard->Waits()) heartbeat.add_waits(std::move(wait));
+    }
+    heartbeat.set_doing(ids.empty() ? "idle" : absl::StrCat("serving ", ids));
+    heartbeat.set_rows(rows);
+    heartbeat.set_resident_bytes(ResidentBytes());
+    return heartbeat;
+  }
+
+  // The master takes this incarnation for dead and opens every job again, at a new generation; what
+  // is open now is of no use to anyone.
+  void Forget(const absl::Status& why) {
+    auto shards = jobs_.CloseAll(absl::AbortedError(absl::StrCat(
+        "this ps has lost the master (", why.message(), "); wait for a new assignment")));
+    SPDLOG_WARN("lost the master: {}; {} open jobs are dropped", std::string(why.message()),
+                shards.size());
+    // Freeing rows takes time, and this is the thread of the heartbeats.
+    administration_.Run([shards = std::move(shards)]() mutable { shards.clear(); });
+  }
+
+  void SetFatal(const absl::Status& status) {
+    absl::MutexLock lock(&mu_);
+    fatal_ = status;
+  }
+
+  const std::unique_ptr<FolderLock> folder_;
+
+  absl::Mutex mu_;
+  absl::Status fatal_ ABSL_GUARDED_BY(mu_);
+
+  // After Stop no call is left; then each goes before what it uses.
+  Executor requests_;
+  Executor administration_;
+  Jobs jobs_;
+  ParameterService service_;
+  absl::Mutex stop_mu_;
+  std::unique_ptr<RpcServer> server_;  // constant after Serve
+  std::unique_ptr<ClusterNode> node_;  // constant after Serve
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ParameterServer>> ParameterServer::Start(Options options) {
+  std::unique_ptr<FolderLock> folder;
+  if (!options.data_folder.empty()) {
+    TESSERA_ASSIGN_OR_RETURN(folder, FolderLock::Take(options.data_folder));
+  }
+  auto server = std::make_unique<ParameterServerImpl>(options, std::move(folder));
+  TESSERA_RETURN_IF_ERROR(server->Serve(options));
+  return server;
+}
+
+}  // namespace tessera::ps

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "common/clock.h"
+#include "common/file_system.h"
+#include "common/rpc/server.h"
+
+namespace tessera::ps {
+
+// The front door of the room: a parameter server that serves ParameterService and belongs to the
+// master's cluster. Thread-safe.
+class ParameterServer {
+ public:
+  struct Options {
+    ServerOptions server;
+    // Host by which other machines reach this one, where that is not the host of server.listen.
+    std::string advertise_host;
+    std::string master_address;
+    // Stable over restarts, e.g. "ps-0". Empty: the master picks one.
+    std::string name;
+    // Of this process alone, locked. Empty: none.
+    std::string data_folder;
+    // Checkpoints lie below; the same folder as the master's.
+    std::string checkpoint_root = ".";
+    // Threads that work on requests. 0: one per processor.
+    int threads = 0;
+    // Of requests that wait for a thread; more are refused with RESOURCE_EXHAUSTED.
+    uint64_t max_queued_bytes = 512 << 20;
+    Channels* channels = nullptr;  // borrowed, outlives the server
+    FileSystem* files = nullptr;   // borrowed, outlives the server
+    const Clock* clock = nullptr;  // borrowed, outlives the server
+  };
+
+  // Listens when it returns; joins the cluster on its own, however late the master comes.
+  // FAILED_PRECONDITION: the data folder is in use, or the address needs `insecure`; UNAVAILABLE:
+  // the address cannot be listened on.
+  static absl::StatusOr<std::unique_ptr<ParameterServer>> Start(Options options);
+
+  virtual ~ParameterServer() = default;  // stops
+  // What Channels::Connect takes.
+  virtual const std::string& address() const = 0;
+  // Leaves the cluster and stops serving: running calls may finish for `grace`, those that wait for
+  // a step are ended. The rows are gone after it.
+  virtual void Stop(absl::Duration grace) = 0;
+  // Waits until the master has refused this ps for good, at most `limit`; OK: it has not.
+  virtual absl::Status WaitForFatal(absl::Duration limit) = 0;
+};
+
+}  // namespace tessera::ps

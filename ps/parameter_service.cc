@@ -1,0 +1,141 @@
+#include "ps/parameter_service.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "absl/time/clock.h"
+#include "common/rpc/status.h"
+#include "common/status_macros.h"
+#include "grpcpp/server_context.h"
+
+namespace tessera::ps {
+namespace {
+
+constexpr absl::Duration kExpireEvery = absl::Milliseconds(20);
+constexpr absl::Duration kLongestMargin = absl::Milliseconds(200);
+
+// Runs `work`, a function to absl::Status, as a task that finishes the call.
+template <typename Work>
+grpc::ServerUnaryReactor* RunAs(Executor& executor, grpc::CallbackServerContext& context,
+                                uint64_t bytes, Work work) {
+  grpc::ServerUnaryReactor* const reactor = context.DefaultReactor();
+  const absl::Status queued = executor.Submit(
+      bytes, [reactor, work = std::move(work)]() mutable { reactor->Finish(ToGrpc(work())); });
+  if (!queued.ok()) reactor->Finish(ToGrpc(queued));
+  return reactor;
+}
+
+}  // namespace
+
+ParameterService::ParameterService(const Options& options)
+    : options_(options), expirer_([this] { ExpireWaits(); }) {}
+
+ParameterService::~ParameterService() {
+  {
+    absl::MutexLock lock(&mu_);
+    ending_ = true;
+  }
+  expirer_.join();
+}
+
+void ParameterService::ExpireWaits() {
+  while (true) {
+    {
+      absl::MutexLock lock(&mu_);
+      if (mu_.AwaitWithTimeout(absl::Condition(&ending_), kExpireEvery)) return;
+    }
+    for (const auto& shard : options_.jobs->All()) shard->Expire();
+  }
+}
+
+absl::Duration ParameterService::Deadline(const grpc::CallbackServerContext& context) const {
+  const absl::Duration left = absl::FromChrono(context.deadline()) - absl::Now();
+  const absl::Duration margin = std::min(kLongestMargin, left / 10);
+  return options_.clock->Monotonic() + std::min(left - margin, options_.max_wait);
+}
+
+grpc::ServerUnaryReactor* ParameterService::Pull(grpc::CallbackServerContext* context,
+                                                 const v1::PullRequest* request,
+                                                 v1::PullResponse* response) {
+  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+  const absl::Duration deadline = Deadline(*context);
+  const absl::Status queued = options_.requests->Submit(request->ByteSizeLong(), [=, this] {
+    auto shard = options_.jobs->Find(request->header().job_id(), request->header().generation());
+    if (!shard.ok()) {
+      reactor->Finish(ToGrpc(shard.status()));
+      return;
+    }
+    JobShard& job = **shard;
+    job.Pull(request, response, deadline, [reactor, keep = *std::move(shard)](absl::Status status) {
+      reactor->Finish(ToGrpc(status));
+    });
+  });
+  if (!queued.ok()) reactor->Finish(ToGrpc(queued));
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* ParameterService::Push(grpc::CallbackServerContext* context,
+                                                 const v1::PushRequest* request,
+                                                 v1::PushResponse*) {
+  return RunAs(*options_.requests, *context, request->ByteSizeLong(), [=, this]() -> absl::Status {
+    TESSERA_ASSIGN_OR_RETURN(const auto shard, options_.jobs->Find(request->header().job_id(),
+                                                                   request->header().generation()));
+    return shard->Push(*request);
+  });
+}
+
+grpc::ServerUnaryReactor* ParameterService::Assign(grpc::CallbackServerContext* context,
+                                                   const v1::AssignRequest* request,
+                                                   v1::AssignResponse*) {
+  return RunAs(*options_.requests, *context, request->ByteSizeLong(), [=, this]() -> absl::Status {
+    TESSERA_ASSIGN_OR_RETURN(const auto shard, options_.jobs->Find(request->header().job_id(),
+                                                                   request->header().generation()));
+    return shard->Assign(*request);
+  });
+}
+
+grpc::ServerUnaryReactor* ParameterService::OpenJob(grpc::CallbackServerContext* context,
+                                                    const v1::OpenJobRequest* request,
+                                                    v1::OpenJobResponse* response) {
+  return RunAs(*options_.administration, *context, request->ByteSizeLong(),
+               [=, this]() -> absl::Status {
+                 TESSERA_ASSIGN_OR_RETURN(const auto shard, options_.jobs->Open(*request));
+                 response->set_rows(shard->rows());
+                 return absl::OkStatus();
+               });
+}
+
+grpc::ServerUnaryReactor* ParameterService::CloseJob(grpc::CallbackServerContext* context,
+                                                     const v1::CloseJobRequest* request,
+                                                     v1::CloseJobResponse*) {
+  return RunAs(*options_.administration, *context, request->ByteSizeLong(), [=, this] {
+    return options_.jobs->Close(request->job_id(), request->generation());
+  });
+}
+
+grpc::ServerUnaryReactor* ParameterService::WriteCheckpoint(
+    grpc::CallbackServerContext* context, const v1::WriteCheckpointRequest* request,
+    v1::WriteCheckpointResponse* response) {
+  const absl::Duration deadline = Deadline(*context);
+  return RunAs(
+      *options_.administration, *context, request->ByteSizeLong(), [=, this]() -> absl::Status {
+        TESSERA_ASSIGN_OR_RETURN(const auto shard,
+                                 options_.jobs->Find(request->job_id(), request->generation()));
+        TESSERA_ASSIGN_OR_RETURN(*response->add_files(),
+                                 shard->WriteCheckpoint(*request, deadline));
+        return absl::OkStatus();
+      });
+}
+
+grpc::ServerUnaryReactor* ParameterService::GetStats(grpc::CallbackServerContext* context,
+                                                     const v1::GetStatsRequest* request,
+                                                     v1::StatsResponse* response) {
+  return RunAs(*options_.requests, *context, request->ByteSizeLong(), [=, this]() -> absl::Status {
+    TESSERA_ASSIGN_OR_RETURN(const auto shard, options_.jobs->Find(request->job_id()));
+    *response = shard->Stats();
+    return absl::OkStatus();
+  });
+}
+
+}  // namespace tessera::ps

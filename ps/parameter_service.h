@@ -1,0 +1,68 @@
+#pragma once
+
+#include <cstdint>
+#include <thread>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "common/clock.h"
+#include "ps/executor.h"
+#include "ps/jobs.h"
+#include "tessera/v1/parameter_service.grpc.pb.h"
+
+namespace tessera::ps {
+
+// Puts Jobs on gRPC: every call becomes a task of an executor, and a pull that has to wait for a
+// step holds no thread. Owns one thread, which answers pulls whose deadline has come.
+//
+// Thread-safe. Destroyed after the server that serves it has shut down.
+class ParameterService final : public v1::ParameterService::CallbackService {
+ public:
+  struct Options {
+    // All borrowed; they outlive the service.
+    Jobs* jobs = nullptr;
+    Executor* requests = nullptr;        // of workers
+    Executor* administration = nullptr;  // of the master; those may take minutes
+    const Clock* clock = nullptr;
+    // The longest that a pull waits, whatever its caller allows.
+    absl::Duration max_wait = absl::Minutes(1);
+  };
+  explicit ParameterService(const Options& options);
+  ~ParameterService() override;
+
+  grpc::ServerUnaryReactor* Pull(grpc::CallbackServerContext* context,
+                                 const v1::PullRequest* request,
+                                 v1::PullResponse* response) override;
+  grpc::ServerUnaryReactor* Push(grpc::CallbackServerContext* context,
+                                 const v1::PushRequest* request,
+                                 v1::PushResponse* response) override;
+  grpc::ServerUnaryReactor* Assign(grpc::CallbackServerContext* context,
+                                   const v1::AssignRequest* request,
+                                   v1::AssignResponse* response) override;
+  grpc::ServerUnaryReactor* OpenJob(grpc::CallbackServerContext* context,
+                                    const v1::OpenJobRequest* request,
+                                    v1::OpenJobResponse* response) override;
+  grpc::ServerUnaryReactor* CloseJob(grpc::CallbackServerContext* context,
+                                     const v1::CloseJobRequest* request,
+                                     v1::CloseJobResponse* response) override;
+  grpc::ServerUnaryReactor* WriteCheckpoint(grpc::CallbackServerContext* context,
+                                            const v1::WriteCheckpointRequest* request,
+                                            v1::WriteCheckpointResponse* response) override;
+  grpc::ServerUnaryReactor* GetStats(grpc::CallbackServerContext* context,
+                                     const v1::GetStatsRequest* request,
+                                     v1::StatsResponse* response) override;
+
+ private:
+  // When to give up waiting for the caller's sake, by Clock::Monotonic: a little before it hangs
+  // up, so that it learns what was waited for.
+  absl::Duration Deadline(const grpc::CallbackServerContext& context) const;
+  void ExpireWaits() ABSL_LOCKS_EXCLUDED(mu_);
+
+  const Options options_;
+  absl::Mutex mu_;
+  bool ending_ ABSL_GUARDED_BY(mu_) = false;
+  std::thread expirer_;  // constant after construction
+};
+
+}  // namespace tessera::ps
