@@ -69,11 +69,10 @@ void KeyPreparer::Prepare(const Batch& batch, std::vector<BatchKeys>* keys) {
     BatchKeys& out = (*keys)[s];
     std::vector<const SparseColumn*> columns;
     for (uint32_t c : plan_->key_sets()[s].columns) columns.push_back(&batch.sparse[c]);
-    unique_.Compute(columns);
-    router_->Route(unique_.keys(), &out.routed, &position_);
-    const absl::Span<const uint32_t> inverse = unique_.inverse();
-    out.row.resize(inverse.size());
-    for (size_t i = 0; i < inverse.size(); ++i) out.row[i] = position_[inverse[i]];
+    deduplicator_.Run(columns, &unique_);
+    router_->Route(unique_.keys, &out.routed, &position_);
+    out.row.resize(unique_.inverse.size());
+    for (size_t i = 0; i < out.row.size(); ++i) out.row[i] = position_[unique_.inverse[i]];
   }
 }
 

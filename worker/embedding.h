@@ -55,6 +55,7 @@ class KeyPreparer {
  private:
   const EmbeddingPlan* const plan_;
   const KeyRouter* const router_;
+  KeyDeduplicator deduplicator_;
   UniqueKeys unique_;
   std::vector<uint32_t> position_;
 };

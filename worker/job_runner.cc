@@ -102,14 +102,15 @@ v1::UnitResult JobRunner::RunUnit(const v1::NextWorkResponse& unit) {
 
 absl::Status JobRunner::Prepare() {
   if (context_ == nullptr) {
-    TESSERA_ASSIGN_OR_RETURN(context_,
-                             NewJobContext(assignment_, {.data_root = options_.data_root,
-                                                         .scratch_folder = options_.scratch_folder,
-                                                         .device = options_.device,
-                                                         .incarnation = options_.incarnation,
-                                                         .channels = options_.channels,
-                                                         .board = options_.board,
-                                                         .cancellation = options_.cancellation}));
+    TESSERA_ASSIGN_OR_RETURN(
+        context_, NewJobContext(assignment_, {.data_root = options_.data_root,
+                                              .scratch_folder = options_.scratch_folder,
+                                              .device = options_.device,
+                                              .compute_threads = options_.compute_threads,
+                                              .incarnation = options_.incarnation,
+                                              .channels = options_.channels,
+                                              .board = options_.board,
+                                              .cancellation = options_.cancellation}));
     trainer_ = std::make_unique<Trainer>(context_.get());
     scorer_ = std::make_unique<Scorer>(context_.get());
   }
@@ -164,7 +165,8 @@ absl::StatusOr<v1::UnitResult> JobRunner::Evaluate(uint64_t unit_id, const v1::E
     }
     return absl::OkStatus();
   };
-  const absl::StatusOr<Scorer::Summary> summary = scorer_->Score(unit.ranges(), send);
+  const absl::StatusOr<Scorer::Summary> summary =
+      scorer_->Score({unit.ranges().begin(), unit.ranges().end()}, send);
   stream->WritesDone();
   const absl::Status finished = FromGrpc(stream->Finish());
   // The master's word on why it stopped listening says more than ours.
@@ -183,10 +185,10 @@ absl::StatusOr<v1::UnitResult> JobRunner::Predict(const v1::Predict& unit) {
   TESSERA_ASSIGN_OR_RETURN(const std::string path, PathBelow(options_.output_root, unit.output()));
   TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<PredictionFile> file,
                            PredictionFile::Create(PosixFileSystem(), path));
-  TESSERA_ASSIGN_OR_RETURN(const Scorer::Summary summary,
-                           scorer_->Score(unit.ranges(), [&file](auto logits, auto labels) {
-                             return file->Append(logits, labels);
-                           }));
+  TESSERA_ASSIGN_OR_RETURN(
+      const Scorer::Summary summary,
+      scorer_->Score({unit.ranges().begin(), unit.ranges().end()},
+                     [&file](auto logits, auto labels) { return file->Append(logits, labels); }));
   TESSERA_RETURN_IF_ERROR(file->Finish());
   v1::UnitResult result;
   result.set_samples(summary.samples);

@@ -20,7 +20,7 @@ constexpr uint64_t kBatchRecords = 4096;
 Scorer::Scorer(JobContext* context)
     : context_(context), preparer_(context->plan.get(), context->router.get()) {}
 
-absl::StatusOr<Scorer::Summary> Scorer::Score(absl::Span<const v1::RecordRange> ranges,
+absl::StatusOr<Scorer::Summary> Scorer::Score(const std::vector<v1::RecordRange>& ranges,
                                               const Sink& sink) {
   const TableRows dense[] = {context_->trained_blocks->Read(), context_->statistics_blocks->Read()};
   TESSERA_RETURN_IF_ERROR(context_->parameters->Pull(dense, 0, /*read_only=*/true)->Wait());
@@ -28,12 +28,11 @@ absl::StatusOr<Scorer::Summary> Scorer::Score(absl::Span<const v1::RecordRange> 
   context_->statistics_blocks->CopyOut(absl::MakeSpan(context_->statistics));
 
   Summary summary;
-  const std::vector<v1::RecordRange> all(ranges.begin(), ranges.end());
-  const uint64_t total = CountRecords(all);
+  const uint64_t total = CountRecords(ranges);
   for (uint64_t begin = 0; begin < total; begin += kChunkRecords) {
     TESSERA_ASSIGN_OR_RETURN(
         const DataSource::Records records,
-        context_->source->Read(SliceRanges(all, begin, std::min(begin + kChunkRecords, total))));
+        context_->source->Read(SliceRanges(ranges, begin, std::min(begin + kChunkRecords, total))));
     TESSERA_RETURN_IF_ERROR(ScoreRecords(records.batch, sink));
     summary.samples += records.batch.size;
     summary.bad_records += records.bad_records;

@@ -25,7 +25,7 @@ class Scorer {
     uint64_t bad_records = 0;
     std::string first_bad;
   };
-  absl::StatusOr<Summary> Score(absl::Span<const v1::RecordRange> ranges, const Sink& sink);
+  absl::StatusOr<Summary> Score(const std::vector<v1::RecordRange>& ranges, const Sink& sink);
 
  private:
   absl::Status ScoreRecords(const Batch& records, const Sink& sink);
