@@ -6,6 +6,8 @@ target_compile_options(tessera_options INTERFACE -Wall -Wextra -Wno-unused-param
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   target_compile_options(tessera_options INTERFACE -march=${TESSERA_ARCH})
 endif()
+# Nobody reads errno after a square root, and loops that set it do not vectorise.
+target_compile_options(tessera_options INTERFACE -fno-math-errno)
 # The same source gives the same bits whatever the compiler: no contraction into fused multiply-adds.
 target_compile_options(tessera_options INTERFACE -ffp-contract=off)
 if(TESSERA_WERROR)
@@ -41,11 +43,17 @@ function(tessera_binary name)
   target_link_libraries(${name} PRIVATE tessera_options ${ARG_DEPS})
 endfunction()
 
-# tessera_test(NAME SOURCES ... DEPS ... [LABELS ...]): a GoogleTest program; each TEST is a ctest case.
+# tessera_test(NAME SOURCES ... DEPS ... [LABELS ...]): a GoogleTest program; each TEST is a ctest case. Without LABELS it is a
+# room's unit tests: label and target `unit`, which the sanitizers run.
+add_custom_target(unit_tests)
 function(tessera_test name)
   cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;DEPS;LABELS" ${ARGN})
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 120)
+  endif()
+  if(NOT ARG_LABELS)
+    set(ARG_LABELS unit)
+    add_dependencies(unit_tests ${name})
   endif()
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE tessera_options ${ARG_DEPS} GTest::gmock_main)
