@@ -6,8 +6,6 @@ target_compile_options(tessera_options INTERFACE -Wall -Wextra -Wno-unused-param
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   target_compile_options(tessera_options INTERFACE -march=${TESSERA_ARCH})
 endif()
-# Nobody reads errno after a square root, and loops that set it do not vectorise.
-target_compile_options(tessera_options INTERFACE -fno-math-errno)
 # The same source gives the same bits whatever the compiler: no contraction into fused multiply-adds.
 target_compile_options(tessera_options INTERFACE -ffp-contract=off)
 if(TESSERA_WERROR)
