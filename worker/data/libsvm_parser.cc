@@ -18,7 +18,7 @@ class LibsvmParser final : public RecordParser {
  public:
   explicit LibsvmParser(const Schema& schema) : schema_(schema), seen_(schema.dense_width, 0) {
     for (const Column& column : schema.columns) {
-      if (column.role != v1::LABEL) columns_.push_back(&column);
+      if (column.index_end > 0) columns_.push_back(&column);
     }
     std::sort(columns_.begin(), columns_.end(),
               [](const Column* a, const Column* b) { return a->index_begin < b->index_begin; });
