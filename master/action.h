@@ -1,0 +1,80 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "tessera/v1/checkpoint.pb.h"
+#include "tessera/v1/parameter_service.pb.h"
+
+namespace tessera::master {
+
+// What the pure core wants done outside: calls to ps, disks, long computations. The core says what
+// (Action), an ActionRunner does it without holding any lock, the core hears how it went
+// (ActionResult). Folders are below the checkpoint root.
+
+// One of the processes that a job uses.
+struct RunNode {
+  std::string name;
+  std::string address;
+  uint64_t incarnation = 0;
+};
+
+// Reads the manifest of `folder`; or, where that is empty, of the newest sound checkpoint in
+// `job_folder` that is not among `damaged`. NOT_FOUND: there is none.
+struct FindCheckpoint {
+  std::string folder;
+  std::string job_folder;
+  std::vector<std::string> damaged;
+};
+
+// OpenJob on every ps.
+struct OpenPs {
+  std::vector<std::pair<RunNode, v1::OpenJobRequest>> calls;
+};
+
+// CloseJob on every ps; failures do not matter.
+struct ClosePs {
+  std::vector<RunNode> ps;
+  v1::CloseJobRequest request;
+};
+
+// Every ps writes its part into `folder`, the manifest is committed, older checkpoints of the job
+// are removed down to the `keep` newest and those named. After a failure the folder is gone.
+struct WriteCheckpoint {
+  std::string folder;
+  v1::CheckpointManifest manifest;  // all but files, rows and slots of tables
+  std::vector<std::pair<RunNode, v1::WriteCheckpointRequest>> calls;
+  std::string job_folder;
+  uint32_t keep = 1;
+  std::vector<std::string> keep_besides;
+};
+
+struct ComputeMetrics {
+  std::vector<float> logits;
+  std::vector<float> labels;
+};
+
+using Work = std::variant<FindCheckpoint, OpenPs, ClosePs, WriteCheckpoint, ComputeMetrics>;
+
+struct Action {
+  uint64_t id = 0;
+  Work work;
+};
+
+struct ActionResult {
+  absl::Status status;
+  // FindCheckpoint.
+  std::string folder;
+  v1::CheckpointManifest manifest;
+  std::vector<std::string> skipped;  // "FOLDER: what is wrong with it"
+  // ComputeMetrics.
+  double auc = 0;
+  double logloss = 0;
+  uint64_t samples = 0;
+};
+
+}  // namespace tessera::master

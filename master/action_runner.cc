@@ -1,0 +1,250 @@
+#include "master/action_runner.h"
+
+#include <algorithm>
+#include <set>
+#include <type_traits>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/checkpoint/manifest.h"
+#include "common/checkpoint/row_file_reader.h"
+#include "common/log.h"
+#include "common/math/metrics/binary_metrics.h"
+#include "common/rpc/status.h"
+#include "common/status_macros.h"
+#include "grpcpp/client_context.h"
+#include "grpcpp/completion_queue.h"
+#include "tessera/v1/parameter_service.grpc.pb.h"
+
+namespace tessera::master {
+namespace {
+
+using Stub = v1::ParameterService::Stub;
+
+// Reading or writing a ps's whole part of a checkpoint.
+constexpr absl::Duration kLongCall = absl::Minutes(30);
+constexpr absl::Duration kShortCall = absl::Seconds(5);
+
+}  // namespace
+
+template <typename Request, typename Response, typename Prepare>
+absl::StatusOr<std::vector<Response>> ActionRunner::CallAll(
+    const std::vector<std::pair<RunNode, Request>>& calls, absl::Duration limit, const char* what,
+    Prepare prepare) {
+  struct Call {
+    grpc::ClientContext context;
+    std::unique_ptr<Stub> stub;
+    std::unique_ptr<grpc::ClientAsyncResponseReader<Response>> reader;
+    Response response;
+    grpc::Status status;
+  };
+  grpc::CompletionQueue queue;
+  std::vector<std::unique_ptr<Call>> all;
+  for (const auto& [ps, request] : calls) {
+    Call& call = *all.emplace_back(std::make_unique<Call>());
+    call.stub = v1::ParameterService::NewStub(channels_->Connect(ps.address));
+    call.context.set_deadline(absl::ToChronoTime(absl::Now() + limit));
+    call.reader = prepare(*call.stub, &call.context, request, &queue);
+  }
+  {
+    absl::MutexLock lock(&mu_);
+    for (auto& call : all) {
+      live_.push_back(&call->context);
+      if (cancelled_) call->context.TryCancel();
+    }
+  }
+  for (size_t i = 0; i < all.size(); ++i) {
+    all[i]->reader->StartCall();
+    all[i]->reader->Finish(&all[i]->response, &all[i]->status, reinterpret_cast<void*>(i));
+  }
+  absl::Status first;
+  for (size_t done = 0; done < all.size(); ++done) {
+    void* tag;
+    bool ok;
+    if (!queue.Next(&tag, &ok)) break;
+    const size_t i = reinterpret_cast<size_t>(tag);
+    if (all[i]->status.ok() || !first.ok()) continue;
+    first = WithContext(FromGrpc(all[i]->status), absl::StrCat(what, " on ", calls[i].first.name));
+    for (auto& call : all) call->context.TryCancel();
+  }
+  {
+    absl::MutexLock lock(&mu_);
+    live_.clear();
+  }
+  queue.Shutdown();
+  if (!first.ok()) return first;
+  std::vector<Response> responses;
+  for (auto& call : all) responses.push_back(std::move(call->response));
+  return responses;
+}
+
+ActionResult ActionRunner::Run(const Work& work) {
+  {
+    absl::MutexLock lock(&mu_);
+    cancelled_ = false;
+  }
+  return std::visit([this](const auto& what) { return Do(what); }, work);
+}
+
+void ActionRunner::Cancel() {
+  absl::MutexLock lock(&mu_);
+  cancelled_ = true;
+  for (grpc::ClientContext* context : live_) context->TryCancel();
+}
+
+ActionResult ActionRunner::Do(const FindCheckpoint& find) {
+  ActionResult result;
+  const auto try_folder = [&](const std::string& folder) -> absl::Status {
+    TESSERA_ASSIGN_OR_RETURN(const std::string path, PathBelow(root_, folder));
+    TESSERA_ASSIGN_OR_RETURN(result.manifest, VerifyCheckpoint(*files_, path));
+    result.folder = folder;
+    return absl::OkStatus();
+  };
+  if (!find.folder.empty()) {
+    result.status = try_folder(find.folder);
+    if (absl::IsNotFound(result.status)) {
+      result.status = absl::NotFoundError(absl::StrCat("no checkpoint in ", find.folder, " below ",
+                                                       root_, ": ", result.status.message()));
+    }
+    return result;
+  }
+  absl::StatusOr<std::string> job_folder = PathBelow(root_, find.job_folder);
+  if (!job_folder.ok()) {
+    result.status = job_folder.status();
+    return result;
+  }
+  absl::StatusOr<std::vector<CheckpointName>> names = ListCheckpoints(*files_, *job_folder);
+  if (!names.ok()) {
+    result.status = names.status();
+    return result;
+  }
+  for (const CheckpointName& name : *names) {
+    const std::string folder = absl::StrCat(find.job_folder, "/", name.name);
+    if (std::count(find.damaged.begin(), find.damaged.end(), folder) > 0) continue;
+    result.status = try_folder(folder);
+    if (result.status.ok()) return result;
+    if (!absl::IsDataLoss(result.status)) return result;
+    result.skipped.push_back(absl::StrCat(folder, ": ", result.status.message()));
+  }
+  result.status = absl::NotFoundError(
+      absl::StrCat("no sound checkpoint in ", find.job_folder, " below ", root_));
+  return result;
+}
+
+ActionResult ActionRunner::Do(const OpenPs& open) {
+  ActionResult result;
+  result.status =
+      CallAll<v1::OpenJobRequest, v1::OpenJobResponse>(
+          open.calls, kLongCall, "open the job",
+          [](Stub& stub, auto... arguments) { return stub.PrepareAsyncOpenJob(arguments...); })
+          .status();
+  return result;
+}
+
+ActionResult ActionRunner::Do(const ClosePs& close) {
+  ActionResult result;
+  for (const RunNode& ps : close.ps) {
+    // One by one, so that a dead one keeps nobody from being told.
+    const std::vector<std::pair<RunNode, v1::CloseJobRequest>> call = {{ps, close.request}};
+    result.status =
+        CallAll<v1::CloseJobRequest, v1::CloseJobResponse>(
+            call, kShortCall, "close the job",
+            [](Stub& stub, auto... arguments) { return stub.PrepareAsyncCloseJob(arguments...); })
+            .status();
+    if (!result.status.ok()) {
+      SPDLOG_DEBUG("{}", std::string(result.status.message()));
+    }
+  }
+  return result;
+}
+
+ActionResult ActionRunner::Do(const WriteCheckpoint& write) {
+  ActionResult result;
+  absl::StatusOr<std::string> folder = PathBelow(root_, write.folder);
+  if (!folder.ok()) {
+    result.status = folder.status();
+    return result;
+  }
+  result.status = Commit(write, *folder);
+  if (result.status.ok()) {
+    Prune(write);
+  } else if (absl::Status removed = files_->Remove(*folder); !removed.ok()) {
+    SPDLOG_WARN("a failed checkpoint stays behind: {}", std::string(removed.message()));
+  }
+  return result;
+}
+
+absl::Status ActionRunner::Commit(const WriteCheckpoint& write, const std::string& folder) {
+  // A half-written one of an earlier try.
+  TESSERA_RETURN_IF_ERROR(files_->Remove(folder));
+  TESSERA_RETURN_IF_ERROR(files_->CreateFolder(folder));
+  absl::StatusOr<std::vector<v1::WriteCheckpointResponse>> parts =
+      CallAll<v1::WriteCheckpointRequest, v1::WriteCheckpointResponse>(
+          write.calls, kLongCall, "write the checkpoint", [](Stub& stub, auto... arguments) {
+            return stub.PrepareAsyncWriteCheckpoint(arguments...);
+          });
+  TESSERA_RETURN_IF_ERROR(parts.status());
+  v1::CheckpointManifest manifest = write.manifest;
+  for (const v1::WriteCheckpointResponse& part : *parts) {
+    for (const v1::CheckpointFile& file : part.files()) {
+      *manifest.add_files() = file;
+      for (int t = 0; t < file.rows_size() && t < manifest.tables_size(); ++t) {
+        v1::CheckpointTable* table = manifest.mutable_tables(t);
+        table->set_rows(table->rows() + file.rows(t));
+      }
+      // Slots as they were written; also shows that the master sees the files of the ps.
+      absl::StatusOr<std::unique_ptr<RowFileReader>> reader =
+          RowFileReader::Open(*files_, absl::StrCat(folder, "/", file.name()));
+      if (absl::IsNotFound(reader.status())) {
+        return absl::FailedPreconditionError(
+            absl::StrCat(reader.status().message(),
+                         ": a ps has written it, and the master does not see it; give the master "
+                         "and all ps the same shared folder as --checkpoint-root"));
+      }
+      TESSERA_RETURN_IF_ERROR(reader.status());
+      for (const row_file::IndexEntry& block : (*reader)->blocks()) {
+        if (block.table >= static_cast<uint32_t>(manifest.tables_size())) continue;
+        v1::CheckpointTable* table = manifest.mutable_tables(static_cast<int>(block.table));
+        table->set_slot_floats(block.floats_per_row - table->spec().dim());
+      }
+    }
+  }
+  return WriteManifest(*files_, folder, std::move(manifest));
+}
+
+void ActionRunner::Prune(const WriteCheckpoint& write) {
+  const auto prune = [&]() -> absl::Status {
+    TESSERA_ASSIGN_OR_RETURN(const std::string job_folder, PathBelow(root_, write.job_folder));
+    TESSERA_ASSIGN_OR_RETURN(const std::vector<CheckpointName> committed,
+                             ListCheckpoints(*files_, job_folder));
+    std::set<std::string> kept(write.keep_besides.begin(), write.keep_besides.end());
+    for (size_t i = 0; i < committed.size() && i < write.keep; ++i) {
+      kept.insert(absl::StrCat(write.job_folder, "/", committed[i].name));
+    }
+    kept.insert(write.folder);
+    // Folders without a manifest, of tries that were cut short, go too.
+    TESSERA_ASSIGN_OR_RETURN(const std::vector<std::string> names, files_->List(job_folder));
+    for (const std::string& name : names) {
+      if (!absl::StartsWith(name, "step-")) continue;
+      if (kept.contains(absl::StrCat(write.job_folder, "/", name))) continue;
+      TESSERA_RETURN_IF_ERROR(files_->Remove(absl::StrCat(job_folder, "/", name)));
+    }
+    return absl::OkStatus();
+  };
+  if (absl::Status status = prune(); !status.ok()) {
+    SPDLOG_WARN("old checkpoints stay behind: {}", std::string(status.message()));
+  }
+}
+
+ActionResult ActionRunner::Do(const ComputeMetrics& compute) {
+  const math::BinaryMetrics metrics = math::ComputeBinaryMetrics(compute.logits, compute.labels);
+  ActionResult result;
+  result.auc = metrics.auc;
+  result.logloss = metrics.logloss;
+  result.samples = metrics.samples;
+  return result;
+}
+
+}  // namespace tessera::master

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "common/file_system.h"
+#include "common/rpc/channels.h"
+#include "master/action.h"
+
+namespace grpc {
+class ClientContext;
+}
+
+namespace tessera::master {
+
+// Does what the core asks for: calls ps, all at once, and commits checkpoints. Run is called by one
+// thread at a time, Cancel by any.
+class ActionRunner {
+ public:
+  // Borrowed, outliving the runner. `checkpoint_root` is the same folder for the master and all ps.
+  ActionRunner(Channels* channels, FileSystem* files, std::string checkpoint_root)
+      : channels_(channels), files_(files), root_(std::move(checkpoint_root)) {}
+
+  // Waits until it is done, at most half an hour: that a ps lives is watched elsewhere. A message
+  // names the ps that failed.
+  ActionResult Run(const Work& work);
+  // Ends the calls of the Run under way, if there is one; it returns soon.
+  void Cancel() ABSL_LOCKS_EXCLUDED(mu_);
+
+ private:
+  ActionResult Do(const FindCheckpoint& find);
+  ActionResult Do(const OpenPs& open);
+  ActionResult Do(const ClosePs& close);
+  ActionResult Do(const WriteCheckpoint& write);
+  ActionResult Do(const ComputeMetrics& compute);
+  absl::Status Commit(const WriteCheckpoint& write, const std::string& folder);
+  void Prune(const WriteCheckpoint& write);
+
+  // Sends all calls and waits for all answers; after the first failure the others are cancelled.
+  // Answers are in the order of the calls.
+  template <typename Request, typename Response, typename Prepare>
+  absl::StatusOr<std::vector<Response>> CallAll(
+      const std::vector<std::pair<RunNode, Request>>& calls, absl::Duration limit, const char* what,
+      Prepare prepare) ABSL_LOCKS_EXCLUDED(mu_);
+
+  Channels* const channels_;
+  FileSystem* const files_;
+  const std::string root_;
+
+  absl::Mutex mu_;
+  bool cancelled_ ABSL_GUARDED_BY(mu_) = false;
+  std::vector<grpc::ClientContext*> live_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace tessera::master

@@ -1,0 +1,77 @@
+#include <string>
+#include <thread>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/str_cat.h"
+#include "common/log.h"
+#include "common/rpc/status.h"
+#include "master/services.h"
+
+namespace tessera::master {
+
+grpc::Status ClusterServiceImpl::Join(grpc::ServerContext* context, Stream* stream) {
+  v1::NodeMessage in;
+  if (!stream->Read(&in)) return grpc::Status::OK;
+  if (!in.has_hello()) {
+    return ToGrpc(absl::InvalidArgumentError("the first message of Join must be Hello"));
+  }
+  const v1::Hello hello = in.hello();
+  absl::StatusOr<v1::Welcome> welcome = host_->With(
+      [&](MasterCore& core, const MasterCore::Now& now) { return core.Join(hello, now); });
+  if (!welcome.ok()) return ToGrpc(welcome.status());
+  const uint64_t incarnation = welcome->incarnation();
+  std::string reason = "its connection broke";
+  const auto leave = absl::MakeCleanup([&] {
+    host_->With([&](MasterCore& core, const MasterCore::Now& now) {
+      core.Leave(incarnation, reason, now);
+    });
+    SPDLOG_INFO("{} (incarnation {}) is gone: {}", welcome->name(), incarnation, reason);
+  });
+  // The incarnation must never be given again, so its number is durable before it is said.
+  if (absl::Status status = host_->Flush(); !status.ok()) {
+    reason = "the master's state log fails";
+    return ToGrpc(absl::UnavailableError(
+        absl::StrCat("the master cannot write its state: ", status.message())));
+  }
+  SPDLOG_INFO("{} joined (incarnation {}, pid {}{})", welcome->name(), incarnation, hello.pid(),
+              hello.address().empty() ? "" : absl::StrCat(", serving at ", hello.address()));
+  v1::MasterMessage out;
+  *out.mutable_welcome() = *welcome;
+  if (!stream->Write(out)) return grpc::Status::OK;
+  std::thread writer([&] { SendAssignments(incarnation, context, stream); });
+  bool alive = true;
+  while (stream->Read(&in)) {
+    alive = host_->Look([&](MasterCore& core, const MasterCore::Now& now) {
+      return core.Heartbeat(incarnation, in.heartbeat(), now);
+    });
+    if (!alive) break;
+  }
+  if (!context->IsCancelled()) reason = alive ? "it left" : "its lease is over";
+  host_->With([&](MasterCore& core, const MasterCore::Now& now) {
+    core.Leave(incarnation, reason, now);  // ends the writer
+  });
+  writer.join();
+  return host_->stopped() ? ToGrpc(absl::UnavailableError("the master stops")) : grpc::Status::OK;
+}
+
+void ClusterServiceImpl::SendAssignments(uint64_t incarnation, grpc::ServerContext* context,
+                                         Stream* stream) {
+  uint64_t seen = 0;
+  std::string sent;
+  while (host_->AwaitChange(&seen, absl::Seconds(1))) {
+    v1::MasterMessage out;
+    std::string key;
+    const bool alive = host_->Look([&](MasterCore& core, const MasterCore::Now&) {
+      key = core.AssignmentKey(incarnation);
+      if (key != sent) *out.mutable_assignment() = core.AssignmentFor(incarnation);
+      return core.IsAlive(incarnation);
+    });
+    if (!alive) break;
+    if (key == sent) continue;
+    if (!stream->Write(out)) break;
+    sent = key;
+  }
+  context->TryCancel();
+}
+
+}  // namespace tessera::master

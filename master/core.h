@@ -1,0 +1,117 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "master/action.h"
+#include "master/job_run.h"
+#include "master/job_table.h"
+#include "master/membership.h"
+#include "master/state_log.h"
+#include "tessera/v1/cluster.pb.h"
+#include "tessera/v1/job_service.pb.h"
+#include "tessera/v1/work.pb.h"
+
+namespace tessera::master {
+
+// The whole master as a function of its state, events and injected time: who is in the cluster, the
+// queue of jobs, the run under way. What is to be done outside leaves as actions and writes:
+//   - TakeWrites must be durable before anything that came out of the core after them is acted on
+//     (an answer, an action);
+//   - TakeAction gives one action at a time, ActionDone answers it.
+// Services and threads (master.h) are around it. Not thread-safe.
+class MasterCore {
+ public:
+  using Now = JobRun::Now;
+  struct Options {
+    Membership::Options membership;
+    std::string address = "127.0.0.1:7070";  // of the master, for advice in messages
+    // A job that takes "as many as live" starts when nobody has joined for this long.
+    absl::Duration settle = absl::Seconds(1);
+    // Before the n-th restart without progress: this, doubled n - 1 times, at most longest_retry.
+    absl::Duration first_retry = absl::Milliseconds(200);
+    absl::Duration longest_retry = absl::Seconds(10);
+    // Restarts in a row without progress that a job survives.
+    uint32_t fruitless_restarts = 5;
+  };
+
+  // `state` is all that the state log holds. DATA_LOSS: a record that cannot be read. Jobs that ran
+  // go on from their last checkpoint.
+  static absl::StatusOr<std::unique_ptr<MasterCore>> New(
+      const Options& options, const std::map<std::string, std::string>& state, const Now& now);
+
+  // ---- processes
+  absl::StatusOr<v1::Welcome> Join(const v1::Hello& hello, const Now& now);
+  // False: the incarnation is dead.
+  bool Heartbeat(uint64_t incarnation, const v1::Heartbeat& heartbeat, const Now& now);
+  void Leave(uint64_t incarnation, const std::string& reason, const Now& now);
+  bool IsAlive(uint64_t incarnation) const { return membership_.IsAlive(incarnation); }
+  // Differs whenever the node's assignment does; empty where it has none.
+  std::string AssignmentKey(uint64_t incarnation) const;
+  v1::Assignment AssignmentFor(uint64_t incarnation) const;
+
+  // ---- jobs
+  absl::StatusOr<std::string> Submit(const v1::SubmitRequest& request, const Now& now);
+  absl::Status Cancel(const std::string& job_id, const Now& now);
+  absl::StatusOr<v1::JobStatus> GetJob(const std::string& job_id, const Now& now);
+  std::vector<v1::JobStatus> ListJobs(const Now& now);
+  v1::ClusterStatus Cluster() const;
+
+  // ---- work
+  absl::StatusOr<std::optional<v1::NextWorkResponse>> NextWork(const v1::NextWorkRequest& request,
+                                                               const Now& now);
+  // The scores that a unit may have at most; ABORTED, NOT_FOUND as NextWork.
+  absl::StatusOr<uint64_t> MayScore(const v1::ScoresChunk& chunk);
+  absl::Status AddScores(const v1::ScoresChunk& header, std::vector<float> logits,
+                         std::vector<float> labels);
+
+  // ---- time and the outside
+  void Tick(const Now& now);
+  std::optional<Action> TakeAction();
+  void ActionDone(uint64_t id, ActionResult result, const Now& now);
+  // The action under way serves a run that is over: it may be cut short.
+  bool ActionUnwanted() const;
+  std::vector<StateLog::Write> TakeWrites();
+
+ private:
+  MasterCore(const Options& options, uint64_t first_incarnation)
+      : options_(options), membership_(options.membership, first_incarnation) {}
+
+  // core.cc
+  absl::StatusOr<JobRun*> RunOf(const std::string& job_id, uint64_t generation);
+  v1::NodeStatus StatusOf(const Node& node) const;
+  std::optional<Rank> RankOf(uint64_t incarnation) const;
+  v1::JobStatus StatusOf(v1::JobRecord* record, const Now& now);
+  void OnDeath(const Membership::Death& death, const Now& now);
+  void ReserveIncarnations();
+  absl::Status UnknownJob(const std::string& job_id);
+
+  // core_schedule.cc
+  void Schedule(const Now& now);
+  void SettleEnd(const Now& now);
+  void StartHead(const Now& now);
+  void StartRun(v1::JobRecord* record, RunOptions options, const Now& now);
+  void ClosePsOf(const JobRun& run);
+  std::vector<RunNode> Choose(const v1::JobRecord& record, v1::NodeKind kind, uint32_t count) const;
+
+  const Options options_;
+  Membership membership_;
+  JobTable jobs_;
+  std::unique_ptr<JobRun> run_;
+  absl::Duration retry_at_;
+  std::deque<Work> close_;
+  uint64_t next_action_ = 1;
+  uint64_t action_under_way_ = 0;
+  bool action_of_run_ = false;  // of run_, as it is now
+  bool close_under_way_ = false;
+  uint64_t incarnation_limit_ = 0;
+  std::vector<StateLog::Write> writes_;
+};
+
+}  // namespace tessera::master

@@ -1,0 +1,170 @@
+// Which job runs, with which processes, and what follows when a run ends.
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "master/core.h"
+
+namespace tessera::master {
+namespace {
+
+std::string Names(const std::vector<const Node*>& nodes) {
+  if (nodes.empty()) return "none";
+  return absl::StrJoin(nodes, ", ",
+                       [](std::string* out, const Node* node) { out->append(node->name); });
+}
+
+}  // namespace
+
+void MasterCore::Schedule(const Now& now) {
+  if (run_ != nullptr && run_->end().has_value()) SettleEnd(now);
+  if (run_ == nullptr) StartHead(now);
+  const std::vector<v1::JobRecord*> queue = jobs_.Queue();
+  for (size_t i = 1; i < queue.size(); ++i) {
+    jobs_.Explain(queue[i], "Queued",
+                  absl::StrCat("waits for ", queue[0]->status().job_id(), ", and is number ", i,
+                               " in the queue"));
+  }
+}
+
+void MasterCore::SettleEnd(const Now& now) {
+  const std::unique_ptr<JobRun> run = std::move(run_);
+  action_of_run_ = false;  // what is still under way is of no use
+  const RunEnd end = *run->end();
+  v1::JobRecord* record = run->record();
+  v1::JobStatus& status = *record->mutable_status();
+  switch (end.kind) {
+    case RunEnd::kSucceeded:
+      ClosePsOf(*run);
+      return jobs_.Move(record, v1::SUCCEEDED, "", end.message, now.wall);
+    case RunEnd::kFailed:
+      ClosePsOf(*run);
+      return jobs_.Move(record, v1::FAILED, end.reason, end.message, now.wall);
+    case RunEnd::kFinalize: {
+      jobs_.AddEvent(record, end.message, now.wall);
+      RunOptions options = run->options();
+      options.final_checkpoint = end.checkpoint;
+      return StartRun(record, std::move(options), now);
+    }
+    case RunEnd::kRestart:
+      break;
+  }
+  ClosePsOf(*run);
+  if (status.step() > record->furthest_step()) {
+    record->set_furthest_step(status.step());
+    record->set_fruitless_restarts(0);
+  }
+  record->set_fruitless_restarts(record->fruitless_restarts() + 1);
+  if (record->fruitless_restarts() > options_.fruitless_restarts) {
+    return jobs_.Move(
+        record, v1::FAILED, "TooManyRestarts",
+        absl::StrCat(options_.fruitless_restarts, " restarts in a row got no further than step ",
+                     record->furthest_step(), "; the last reason: ", end.message),
+        now.wall);
+  }
+  absl::Duration wait = options_.first_retry;
+  for (uint32_t i = 1; i < record->fruitless_restarts(); ++i) wait *= 2;
+  retry_at_ = now.monotonic + std::min(wait, options_.longest_retry);
+  status.set_restarts(status.restarts() + 1);
+  jobs_.Move(record, v1::RESTARTING, end.reason, end.message, now.wall);
+}
+
+void MasterCore::ClosePsOf(const JobRun& run) {
+  ClosePs close;
+  for (const RunNode& ps : run.options().ps) {
+    if (membership_.IsAlive(ps.incarnation)) close.ps.push_back(ps);
+  }
+  close.request.set_job_id(run.record()->status().job_id());
+  close.request.set_generation(run.generation());
+  if (!close.ps.empty()) close_.push_back(std::move(close));
+}
+
+void MasterCore::StartHead(const Now& now) {
+  const std::vector<v1::JobRecord*> queue = jobs_.Queue();
+  if (queue.empty()) return;
+  v1::JobRecord* record = queue[0];
+  const v1::JobStatus& status = record->status();
+  const bool restarts = status.state() == v1::RESTARTING;
+  if (restarts && now.monotonic < retry_at_) return;
+  const std::vector<const Node*> ps = membership_.Alive(v1::PS);
+  const std::vector<const Node*> workers = membership_.Alive(v1::WORKER);
+  // Once it has run, a job needs the numbers that it ran with: its order of training depends on
+  // them.
+  const uint32_t asked_ps = record->ps() > 0 ? record->ps() : status.ps();
+  const uint32_t asked_workers = record->ranks() > 0 ? record->ranks() : status.workers();
+  const auto explain = [&](const char* what, const char* binary, uint32_t needed,
+                           const std::vector<const Node*>& here) {
+    jobs_.Explain(record, absl::StrCat("WaitingFor", what[0] == 'p' ? "Ps" : "Workers"),
+                  absl::StrCat(here.size(), " of ", needed, " ", what, " are here (", Names(here),
+                               "); start ", binary, " --master ", options_.address));
+  };
+  if (ps.size() < std::max(asked_ps, 1u)) {
+    return explain("ps", "tessera-ps", std::max(asked_ps, 1u), ps);
+  }
+  if (workers.size() < std::max(asked_workers, 1u)) {
+    return explain("workers", "tessera-worker", std::max(asked_workers, 1u), workers);
+  }
+  if ((asked_ps == 0 || asked_workers == 0) &&
+      now.monotonic - membership_.last_change() < options_.settle) {
+    return jobs_.Explain(record, "WaitingForWorkers", "waits a moment for more processes to join");
+  }
+  if (status.generation() == 0) {
+    record->set_ps(asked_ps > 0 ? asked_ps : static_cast<uint32_t>(ps.size()));
+    record->set_ranks(asked_workers > 0 ? asked_workers : static_cast<uint32_t>(workers.size()));
+  }
+  RunOptions options;
+  options.ps = Choose(*record, v1::PS, record->ps());
+  options.workers = Choose(*record, v1::WORKER, record->ranks());
+  StartRun(record, std::move(options), now);
+}
+
+std::vector<RunNode> MasterCore::Choose(const v1::JobRecord& record, v1::NodeKind kind,
+                                        uint32_t count) const {
+  // Who was there before keeps its rank; the free ranks are filled in the order of names.
+  std::vector<RunNode> chosen(count);
+  std::set<uint64_t> taken;
+  const std::vector<const Node*> alive = membership_.Alive(kind);
+  const auto put = [&](uint32_t rank, const Node* node) {
+    chosen[rank] = {node->name, node->address, node->incarnation};
+    taken.insert(node->incarnation);
+  };
+  for (const v1::NodeStatus& before : record.status().nodes()) {
+    if (before.kind() != kind || before.rank() >= count) continue;
+    for (const Node* node : alive) {
+      if (node->name == before.name()) put(before.rank(), node);
+    }
+  }
+  for (uint32_t rank = 0; rank < count; ++rank) {
+    if (chosen[rank].incarnation != 0) continue;
+    for (const Node* node : alive) {
+      if (taken.contains(node->incarnation)) continue;
+      put(rank, node);
+      break;
+    }
+  }
+  return chosen;
+}
+
+void MasterCore::StartRun(v1::JobRecord* record, RunOptions options, const Now& now) {
+  v1::JobStatus& status = *record->mutable_status();
+  status.set_generation(status.generation() + 1);
+  status.clear_nodes();
+  for (const auto& [kind, nodes] :
+       {std::pair(v1::PS, &options.ps), std::pair(v1::WORKER, &options.workers)}) {
+    for (uint32_t rank = 0; rank < nodes->size(); ++rank) {
+      if (const Node* node = membership_.Find((*nodes)[rank].incarnation)) {
+        v1::NodeStatus* out = status.add_nodes();
+        *out = StatusOf(*node);
+        out->set_rank(rank);
+        out->set_job_id(status.job_id());
+      }
+    }
+  }
+  if (status.state() != v1::RUNNING) jobs_.Move(record, v1::RUNNING, "", "", now.wall);
+  jobs_.Touch(record);
+  run_ = std::make_unique<JobRun>(&jobs_, record, std::move(options), now);
+}
+
+}  // namespace tessera::master

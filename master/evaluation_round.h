@@ -1,0 +1,65 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "tessera/v1/work.pb.h"
+
+namespace tessera::master {
+
+// Samples that one evaluation may hold: 8 bytes each in the master's memory until it is done.
+inline constexpr uint64_t kMaxEvaluationSamples = uint64_t{1} << 27;
+
+// One evaluation of one split: hands out its records in units and collects their scores. Whoever is
+// free takes the next unit. A pure core. Not thread-safe.
+class EvaluationRound {
+ public:
+  // Units of at most `unit_records`, which is at least 1.
+  EvaluationRound(uint64_t id, std::string split, const std::vector<v1::FileRecords>& files,
+                  uint64_t unit_records);
+
+  const std::string& split() const { return split_; }
+  uint64_t id() const { return id_; }
+  // Records [begin, end) to score next; nullopt: all are handed out. The caller says under which
+  // unit id it went out.
+  std::optional<v1::Evaluate> Next();
+  void HandedOut(uint64_t unit_id);
+  // The whole scores of a unit; a repeat replaces them. INVALID_ARGUMENT: not a unit of this round,
+  // more scores than records, or as many labels as logits are not there.
+  absl::Status SetScores(uint64_t unit_id, std::vector<float> logits, std::vector<float> labels);
+  // FAILED_PRECONDITION: the unit's scores have not come (but `samples` says that there are some).
+  absl::Status Complete(uint64_t unit_id, uint64_t samples);
+  bool done() const { return completed_ == units_.size(); }
+
+  struct Scores {
+    std::vector<float> logits;
+    std::vector<float> labels;
+  };
+  // In the order of the records. Once, when done.
+  Scores TakeScores();
+
+ private:
+  struct Unit {
+    v1::Evaluate work;
+    uint64_t records = 0;
+    uint64_t unit_id = 0;
+    bool completed = false;
+    Scores scores;
+  };
+  Unit* Find(uint64_t unit_id);
+
+  const uint64_t id_;
+  const std::string split_;
+  std::vector<Unit> units_;
+  size_t next_ = 0;
+  size_t completed_ = 0;
+};
+
+// All records of the files, in order.
+std::vector<v1::RecordRange> AllRecords(const std::vector<v1::FileRecords>& files);
+
+}  // namespace tessera::master

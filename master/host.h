@@ -1,0 +1,69 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
+#include "common/clock.h"
+#include "master/core.h"
+#include "master/state_log.h"
+
+namespace tessera::master {
+
+// The core behind a lock, with its writes made durable in order. What services and threads share.
+// Nothing that blocks happens under the lock: writes go to the log after it. Thread-safe.
+class CoreHost {
+ public:
+  // Borrowed, outliving the host.
+  CoreHost(std::unique_ptr<MasterCore> core, StateLog* log, const Clock* clock)
+      : clock_(clock), log_(log), core_(std::move(core)) {}
+
+  // Runs `use` on the core, under the lock. What it changes is announced to waiters.
+  template <typename Use>
+  auto With(Use use) ABSL_LOCKS_EXCLUDED(mu_) {
+    absl::MutexLock lock(&mu_);
+    struct Announce {
+      CoreHost* host;
+      ~Announce() ABSL_NO_THREAD_SAFETY_ANALYSIS { host->Changed(); }
+    } announce{this};
+    return use(*core_, Now());
+  }
+  // Same, for looking only: nobody is woken.
+  template <typename Use>
+  auto Look(Use use) ABSL_LOCKS_EXCLUDED(mu_) {
+    absl::MutexLock lock(&mu_);
+    return use(*core_, Now());
+  }
+
+  // Returns when the core has changed since `*seen` (which is brought up to date), when `limit` is
+  // over, or when the host stops (false).
+  bool AwaitChange(uint64_t* seen, absl::Duration limit) ABSL_LOCKS_EXCLUDED(mu_);
+  // Makes durable all that the core has written so far. An answer or action that depends on it must
+  // wait for it. After a failure everything is tried again by the next call.
+  absl::Status Flush() ABSL_LOCKS_EXCLUDED(mu_, flush_mu_);
+  // Wakes all waiters for good.
+  void Stop() ABSL_LOCKS_EXCLUDED(mu_);
+  bool stopped() const ABSL_LOCKS_EXCLUDED(mu_);
+
+ private:
+  MasterCore::Now Now() const { return {clock_->Monotonic(), clock_->Wall()}; }
+  void Changed() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Takes over what the core wants written.
+  void Collect() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  const Clock* const clock_;
+  StateLog* const log_;
+
+  mutable absl::Mutex mu_;
+  std::unique_ptr<MasterCore> core_ ABSL_GUARDED_BY(mu_);
+  std::vector<StateLog::Write> pending_ ABSL_GUARDED_BY(mu_);
+  uint64_t version_ ABSL_GUARDED_BY(mu_) = 1;
+  bool stopped_ ABSL_GUARDED_BY(mu_) = false;
+
+  absl::Mutex flush_mu_ ABSL_ACQUIRED_BEFORE(mu_);  // orders the batches
+};
+
+}  // namespace tessera::master

@@ -1,0 +1,350 @@
+#include "master/job_run.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "common/partition.h"
+#include "common/window.h"
+
+namespace tessera::master {
+namespace {
+
+constexpr absl::Duration kWorthSaying = absl::Seconds(1);
+// A worker without work asks again within this (the service holds a call for 10 s at most).
+constexpr absl::Duration kAsksWithin = absl::Seconds(15);
+
+std::string For(absl::Duration wait) {
+  return absl::StrFormat("for %.0f s", absl::ToDoubleSeconds(wait));
+}
+
+const char* WorkName(const v1::NextWorkResponse& unit) {
+  switch (unit.work_case()) {
+    case v1::NextWorkResponse::kCount:
+      return "count records";
+    case v1::NextWorkResponse::kTrain:
+      return "train";
+    case v1::NextWorkResponse::kEvaluate:
+      return "evaluate";
+    default:
+      return "predict";
+  }
+}
+
+}  // namespace
+
+JobRun::JobRun(JobTable* jobs, v1::JobRecord* record, RunOptions options, const Now& now)
+    : jobs_(jobs),
+      record_(record),
+      options_(std::move(options)),
+      desk_(static_cast<uint32_t>(options_.workers.size())),
+      asked_at_(options_.workers.size(), now.monotonic),
+      progress_(record),
+      partition_count_(kDefaultPartitions),
+      counted_by_(options_.workers.size()),
+      last_checkpoint_at_(now.monotonic) {
+  FindOrOpen(now);
+}
+
+bool JobRun::Uses(uint64_t incarnation) const {
+  const auto is = [incarnation](const RunNode& node) { return node.incarnation == incarnation; };
+  return std::any_of(options_.ps.begin(), options_.ps.end(), is) ||
+         std::any_of(options_.workers.begin(), options_.workers.end(), is);
+}
+
+std::optional<Work> JobRun::TakeAction() { return std::exchange(wanted_, std::nullopt); }
+
+void JobRun::ActionDone(ActionResult result, const Now& now) {
+  if (end_.has_value()) return;
+  switch (phase_) {
+    case Phase::kFinding:
+      return OnFound(std::move(result), now);
+    case Phase::kLoading:
+      return OnOpened(result, now);
+    case Phase::kMeasuring:
+      return OnMeasured(result, now);
+    case Phase::kCheckpointing:
+      return OnCheckpointed(result, now);
+    default:
+      return;
+  }
+}
+
+void JobRun::Enter(Phase phase, const Now& now) {
+  phase_ = phase;
+  phase_since_ = now.monotonic;
+  phase == Phase::kTraining ? progress_.Resume(now.monotonic) : progress_.Pause(now.monotonic);
+  const char* name = "training";
+  if (phase == Phase::kFinding || phase == Phase::kLoading) name = "loading";
+  if (phase == Phase::kCounting) name = "counting";
+  if (phase == Phase::kEvaluating || phase == Phase::kMeasuring) name = "evaluating";
+  if (phase == Phase::kCheckpointing) name = "checkpointing";
+  if (phase == Phase::kPredicting) name = "predicting";
+  status().set_phase(name);
+}
+
+void JobRun::End(RunEnd end, const Now& now) {
+  if (end_.has_value()) return;
+  UpdateStatus(now);
+  progress_.Pause(now.monotonic);
+  wanted_.reset();
+  end_ = std::move(end);
+}
+
+void JobRun::Fail(absl::string_view reason, absl::string_view message, const Now& now) {
+  End({RunEnd::kFailed, std::string(reason), std::string(message), ""}, now);
+}
+
+void JobRun::Restart(absl::string_view message, const Now& now) {
+  End({RunEnd::kRestart, "ProcessLost", std::string(message), ""}, now);
+}
+
+std::vector<v1::FileRecords> JobRun::FilesOf(absl::string_view split) const {
+  for (const v1::SplitFiles& files : record_->files()) {
+    if (files.split() == split) return {files.files().begin(), files.files().end()};
+  }
+  return {};
+}
+
+bool JobRun::HasSplit(absl::string_view split) const {
+  if (split == "train") return spec().data().train().files_size() > 0;
+  if (split == "validation") return spec().data().validation().files_size() > 0;
+  return spec().data().test().files_size() > 0;
+}
+
+std::optional<v1::Assignment> JobRun::AssignmentOf(Rank rank) const {
+  if (!opened_ || end_.has_value()) return std::nullopt;
+  v1::Assignment assignment;
+  assignment.set_job_id(record_->status().job_id());
+  assignment.set_generation(generation());
+  *assignment.mutable_spec() = spec();
+  assignment.set_rank(rank.value());
+  assignment.set_workers(static_cast<uint32_t>(options_.workers.size()));
+  std::vector<v1::PsAddress> ps;
+  for (const RunNode& node : options_.ps) {
+    v1::PsAddress& address = ps.emplace_back();
+    address.set_name(node.name);
+    address.set_address(node.address);
+    address.set_incarnation(node.incarnation);
+  }
+  *assignment.mutable_partitions() = NewPartitionMap(generation(), partition_count_, ps);
+  assignment.set_task(record_->status().task());
+  assignment.set_output(record_->status().output());
+  return assignment;
+}
+
+absl::StatusOr<std::optional<v1::NextWorkResponse>> JobRun::NextWork(
+    const v1::NextWorkRequest& request, const Now& now) {
+  const Rank rank(request.rank());
+  if (rank.value() >= options_.workers.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("rank ", rank.value(), ": the job has ", options_.workers.size(), " workers"));
+  }
+  if (options_.workers[rank.value()].incarnation != request.incarnation()) {
+    return absl::AbortedError(
+        absl::StrCat("rank ", rank.value(), " of ", record_->status().job_id(), " is ",
+                     options_.workers[rank.value()].name, ", incarnation ",
+                     options_.workers[rank.value()].incarnation, ", not ", request.incarnation()));
+  }
+  if (end_.has_value()) {
+    return absl::AbortedError(
+        absl::StrCat("generation ", generation(), " of ", record_->status().job_id(), " is over"));
+  }
+  asked_at_[rank.value()] = now.monotonic;
+  absl::StatusOr<UnitDesk::Call> call = desk_.Classify(rank, request.completed_unit());
+  if (!call.ok()) return call.status();
+  if (*call == UnitDesk::Call::kRepeat) return desk_.held(rank);
+  // A worker that cannot even begin says so without a unit.
+  if (request.result().code() != 0) {
+    OnUnitFailed(rank, request.result(), now);
+  } else if (*call == UnitDesk::Call::kCompletes) {
+    OnUnitDone(rank, request.result(), now);
+  }
+  if (end_.has_value()) {
+    return absl::AbortedError(
+        absl::StrCat("generation ", generation(), " of ", record_->status().job_id(), " is over"));
+  }
+  std::optional<v1::NextWorkResponse> unit = NextUnit(rank);
+  if (!unit.has_value()) return std::optional<v1::NextWorkResponse>();
+  const v1::NextWorkResponse& held = desk_.HandOut(rank, *std::move(unit), now.monotonic);
+  if (held.has_evaluate()) round_->HandedOut(held.unit_id());
+  return held;
+}
+
+std::optional<v1::NextWorkResponse> JobRun::NextUnit(Rank rank) {
+  v1::NextWorkResponse unit;
+  switch (phase_) {
+    case Phase::kCounting:
+      return NextCount(rank);
+    case Phase::kTraining: {
+      std::optional<v1::Train> train = plan_->Next(rank);
+      if (!train.has_value()) return std::nullopt;
+      *unit.mutable_train() = *std::move(train);
+      unit.mutable_train()->set_learning_rate_scale(
+          position_.plateau_scale() > 0 ? position_.plateau_scale() : 1);
+      return unit;
+    }
+    case Phase::kEvaluating: {
+      std::optional<v1::Evaluate> evaluate = round_->Next();
+      if (!evaluate.has_value()) return std::nullopt;
+      *unit.mutable_evaluate() = *std::move(evaluate);
+      return unit;
+    }
+    case Phase::kPredicting: {
+      // One part per rank, in the order in which they ask.
+      const uint32_t parts = static_cast<uint32_t>(options_.workers.size());
+      if (predicted_ == parts) return std::nullopt;
+      const std::vector<v1::RecordRange> all = AllRecords(FilesOf("test"));
+      const Part part = EvenPart(CountRecords(all), predicted_, parts);
+      for (v1::RecordRange& range : SliceRanges(all, part.begin, part.end)) {
+        *unit.mutable_predict()->add_ranges() = std::move(range);
+      }
+      const std::string& output = record_->status().output();
+      unit.mutable_predict()->set_output(
+          parts == 1 ? output : absl::StrFormat("%s-%05d-of-%05d", output, predicted_, parts));
+      ++predicted_;
+      return unit;
+    }
+    default:
+      return std::nullopt;
+  }
+}
+
+void JobRun::OnUnitDone(Rank rank, const v1::UnitResult& result, const Now& now) {
+  const v1::NextWorkResponse held = desk_.held(rank);
+  if (held.has_evaluate()) {
+    if (absl::Status status = round_->Complete(held.unit_id(), result.samples()); !status.ok()) {
+      return Restart(absl::StrCat(options_.workers[rank.value()].name, ": ", status.message()),
+                     now);
+    }
+  }
+  desk_.Complete(rank);
+  if (held.has_count()) {
+    return OnCounted(std::exchange(counted_by_[rank.value()], ""), result, now);
+  }
+  if (held.has_train()) {
+    plan_->Done(rank, result);
+    progress_.UnitDone(result, now.monotonic);
+    if (status().seconds_to_first_step() == 0) {
+      const double batches =
+          static_cast<double>(held.train().batch_end() - held.train().batch_begin());
+      const double since_submission =
+          static_cast<double>(absl::ToUnixMillis(now.wall) - status().created_unix_ms()) / 1000;
+      status().set_seconds_to_first_step(
+          std::max(0.001, since_submission - result.train_seconds() * (1 - 1 / batches)));
+    }
+    // A window that goes on after a restart is read again, and its bad records with it.
+    if (held.train().batch_begin() == 0) CountBadRecords(result, now);
+  }
+  if (held.has_predict()) ++predictions_done_;
+  if (!end_.has_value()) Advance(now);
+  if (!end_.has_value()) UpdateStatus(now);
+}
+
+void JobRun::CountBadRecords(const v1::UnitResult& result, const Now& now) {
+  if (result.bad_records() == 0) return;
+  position_.set_bad_records(position_.bad_records() + result.bad_records());
+  status().set_bad_records(position_.bad_records());
+  if (position_.bad_records() > spec().data().max_bad_records()) {
+    Fail("DataError",
+         absl::StrCat(position_.bad_records(), " bad records, and data.max_bad_records allows ",
+                      spec().data().max_bad_records(), "; the first: ", result.bad_record_message(),
+                      "; mend the data, or raise data.max_bad_records to leave such records out"),
+         now);
+  }
+}
+
+void JobRun::OnUnitFailed(Rank rank, const v1::UnitResult& result, const Now& now) {
+  const std::string& worker = options_.workers[rank.value()].name;
+  const std::string message = absl::StrCat(worker, ": ", result.message());
+  switch (static_cast<absl::StatusCode>(result.code())) {
+    case absl::StatusCode::kInvalidArgument:
+    case absl::StatusCode::kNotFound:
+    case absl::StatusCode::kDataLoss:
+    case absl::StatusCode::kOutOfRange:
+      return Fail("DataError", message, now);
+    case absl::StatusCode::kFailedPrecondition:
+    case absl::StatusCode::kUnimplemented:
+      return Fail("WorkerError", message, now);
+    default:
+      return Restart(absl::StrCat("a unit failed on ", message), now);
+  }
+}
+
+uint64_t JobRun::RecordsOf(uint64_t unit_id) const {
+  for (uint32_t r = 0; r < options_.workers.size(); ++r) {
+    const v1::NextWorkResponse& held = desk_.held(Rank(r));
+    if (!desk_.Busy(Rank(r)) || held.unit_id() != unit_id || !held.has_evaluate()) continue;
+    return CountRecords({held.evaluate().ranges().begin(), held.evaluate().ranges().end()});
+  }
+  return 0;
+}
+
+absl::Status JobRun::AddScores(uint64_t evaluation_id, uint64_t unit_id, std::vector<float> logits,
+                               std::vector<float> labels) {
+  if (end_.has_value() || round_ == nullptr || round_->id() != evaluation_id) {
+    return absl::AbortedError(absl::StrCat("evaluation ", evaluation_id, " is not under way"));
+  }
+  return round_->SetScores(unit_id, std::move(logits), std::move(labels));
+}
+
+void JobRun::Tick(const Now& now) {
+  if (end_.has_value() || phase_ != Phase::kTraining) return;
+  const float minutes = spec().checkpoint().every_minutes();
+  if (minutes > 0 && !plan_->BarrierDue() &&
+      now.monotonic - last_checkpoint_at_ >= absl::Minutes(minutes)) {
+    plan_->RequestBarrier();
+  }
+  Advance(now);
+}
+
+std::vector<std::string> JobRun::Waits(absl::Duration now) const {
+  std::vector<std::string> waits;
+  if (end_.has_value()) return waits;
+  const std::string& phase = record_->status().phase();
+  const absl::Duration here = now - phase_since_;
+  const bool acting = phase_ == Phase::kFinding || phase_ == Phase::kLoading ||
+                      phase_ == Phase::kMeasuring || phase_ == Phase::kCheckpointing;
+  if (acting && here > kWorthSaying) {
+    const char* whom = phase_ == Phase::kLoading || phase_ == Phase::kCheckpointing
+                           ? "all ps"
+                           : "the master itself";
+    waits.push_back(absl::StrCat("workers wait for ", whom, " (", phase, ") ", For(here)));
+  }
+  const bool barrier = phase_ != Phase::kTraining || plan_->BarrierDue();
+  for (uint32_t r = 0; r < options_.workers.size() && opened_; ++r) {
+    const std::string& name = options_.workers[r].name;
+    if (desk_.Busy(Rank(r))) {
+      const absl::Duration held = now - desk_.since(Rank(r));
+      const bool others_wait = barrier && options_.workers.size() > 1;
+      if (held > (others_wait ? kWorthSaying : absl::Seconds(10))) {
+        waits.push_back(absl::StrCat("the job waits for ", name, " to ",
+                                     WorkName(desk_.held(Rank(r))), " (unit ",
+                                     desk_.held(Rank(r)).unit_id(), ") ", For(held)));
+      }
+    } else if (now - asked_at_[r] > kAsksWithin) {
+      waits.push_back(
+          absl::StrCat("the job waits for ", name, " to ask for work ", For(now - asked_at_[r])));
+    }
+  }
+  return waits;
+}
+
+void JobRun::UpdateStatus(const Now& now) {
+  v1::JobStatus& out = status();
+  if (end_.has_value()) return;
+  if (plan_ == nullptr) return;
+  const v1::Position at = plan_->position();
+  out.set_step(at.step());
+  out.set_samples(at.samples());
+  out.set_epochs(spec().train().epochs());
+  out.set_epoch(at.epoch() + 1);
+  if (out.epochs() > 0) out.set_epoch(std::min(out.epoch(), out.epochs()));
+  out.set_total_steps(plan_->total_steps());
+  out.set_learning_rate_scale(position_.plateau_scale() > 0 ? position_.plateau_scale() : 1);
+  progress_.Fill(at.step(), plan_->total_steps(), now.monotonic);
+  if (stopping_) out.set_eta_seconds(0);
+}
+
+}  // namespace tessera::master

@@ -1,0 +1,182 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "common/ids.h"
+#include "master/action.h"
+#include "master/evaluation_round.h"
+#include "master/job_table.h"
+#include "master/progress.h"
+#include "master/training_plan.h"
+#include "master/unit_desk.h"
+#include "tessera/v1/cluster.pb.h"
+#include "tessera/v1/work.pb.h"
+
+namespace tessera::master {
+
+struct RunOptions {
+  std::vector<RunNode> ps;       // in the order of their parts
+  std::vector<RunNode> workers;  // by rank
+  // Set: training is over; measure the model of this checkpoint, which the job leaves behind.
+  std::string final_checkpoint;
+};
+
+// How a run ended.
+struct RunEnd {
+  enum Kind {
+    kSucceeded,
+    kFailed,    // the job is over
+    kRestart,   // go on from the last checkpoint, with a new generation
+    kFinalize,  // training is over: a new generation, from `checkpoint`, for the last measures
+  };
+  Kind kind = kFailed;
+  std::string reason;  // CamelCase
+  std::string message;
+  std::string checkpoint;
+};
+
+// One generation of one job, from the search for its checkpoint to its end: what each worker does
+// next, what happens at barriers, and what is to be asked of ps and disks (actions). A pure core of
+// calls and injected time.
+//
+//   finding -> loading -> counting -> training <-> evaluating, measuring, checkpointing
+//                                        `-> evaluating (test) -> ended
+//
+// Keeps the figures in the job's record up to date. Not thread-safe.
+class JobRun {
+ public:
+  struct Now {
+    absl::Duration monotonic;
+    absl::Time wall;
+  };
+
+  // `jobs` and `record` outlive the run. The record says which generation this is.
+  JobRun(JobTable* jobs, v1::JobRecord* record, RunOptions options, const Now& now);
+
+  uint64_t generation() const { return record_->status().generation(); }
+  v1::JobRecord* record() const { return record_; }
+  const RunOptions& options() const { return options_; }
+  const std::optional<RunEnd>& end() const { return end_; }
+  bool Uses(uint64_t incarnation) const;
+  // The ps have their tables, and workers may begin.
+  bool opened() const { return opened_ && !end_.has_value(); }
+
+  // At most one is under way: ActionDone comes before the next one.
+  std::optional<Work> TakeAction();
+  void ActionDone(ActionResult result, const Now& now);
+
+  // What a rank is to do; nullopt until the ps have their tables.
+  std::optional<v1::Assignment> AssignmentOf(Rank rank) const;
+  // nullopt: nothing for now; ask again after the next change. The caller has checked job and
+  // generation. ABORTED: the run has ended or the incarnation is not the rank's.
+  absl::StatusOr<std::optional<v1::NextWorkResponse>> NextWork(const v1::NextWorkRequest& request,
+                                                               const Now& now);
+  // Scores that one Evaluate unit may have; for bounding a stream. 0: no such unit.
+  uint64_t RecordsOf(uint64_t unit_id) const;
+  absl::Status AddScores(uint64_t evaluation_id, uint64_t unit_id, std::vector<float> logits,
+                         std::vector<float> labels);
+  // For what time alone makes due.
+  void Tick(const Now& now);
+  // A process of the run is gone, or it must end for another reason. Nothing if it has ended.
+  void End(RunEnd end, const Now& now);
+  // Who waits for whom for longer than a second.
+  std::vector<std::string> Waits(absl::Duration now) const;
+  // Brings the figures in the record up to date.
+  void UpdateStatus(const Now& now);
+
+ private:
+  enum class Phase {
+    kFinding,
+    kLoading,
+    kCounting,
+    kTraining,
+    kEvaluating,
+    kMeasuring,  // metrics of the scores
+    kCheckpointing,
+    kPredicting,
+  };
+  enum class Wanted { kBarrier, kFinalTest };
+
+  const v1::JobSpec& spec() const { return record_->status().spec(); }
+  v1::JobStatus& status() { return *record_->mutable_status(); }
+  std::vector<v1::FileRecords> FilesOf(absl::string_view split) const;
+  bool HasSplit(absl::string_view split) const;
+  void Enter(Phase phase, const Now& now);
+  void Fail(absl::string_view reason, absl::string_view message, const Now& now);
+  void Restart(absl::string_view message, const Now& now);
+
+  // job_run_start.cc: up to the first unit.
+  void FindOrOpen(const Now& now);
+  void OnFound(ActionResult result, const Now& now);
+  void Open(const Now& now);
+  void OnOpened(const ActionResult& result, const Now& now);
+  void BeginCounting(const Now& now);
+  std::optional<v1::NextWorkResponse> NextCount(Rank rank);
+  void OnCounted(const std::string& split, const v1::UnitResult& result, const Now& now);
+  void AfterCounting(const Now& now);
+
+  // job_run_barrier.cc: what happens between units of training.
+  void BeginTraining(const Now& now);
+  void Advance(const Now& now);
+  void BeginEvaluation(absl::string_view split, Wanted wanted, const Now& now);
+  void OnMeasured(const ActionResult& result, const Now& now);
+  void FollowRules(const v1::Evaluation& evaluation, const Now& now);
+  void CheckpointIfDue(const Now& now);
+  void BeginCheckpoint(const Now& now);
+  void OnCheckpointed(const ActionResult& result, const Now& now);
+  void LeaveBarrier(const Now& now);
+  void Conclude(const Now& now);
+  void Succeed(const Now& now);
+
+  // job_run.cc
+  std::optional<v1::NextWorkResponse> NextUnit(Rank rank);
+  void OnUnitDone(Rank rank, const v1::UnitResult& result, const Now& now);
+  void OnUnitFailed(Rank rank, const v1::UnitResult& result, const Now& now);
+  void CountBadRecords(const v1::UnitResult& result, const Now& now);
+
+  JobTable* const jobs_;
+  v1::JobRecord* const record_;
+  const RunOptions options_;
+
+  Phase phase_ = Phase::kFinding;
+  absl::Duration phase_since_;
+  std::optional<RunEnd> end_;
+  std::optional<Work> wanted_;
+  UnitDesk desk_;
+  std::vector<absl::Duration> asked_at_;  // by rank: the last call of NextWork
+  Progress progress_;
+
+  // Where the run starts from.
+  std::string start_folder_;
+  v1::CheckpointManifest start_;
+  bool warm_ = false;
+  uint32_t partition_count_;
+  bool opened_ = false;
+
+  std::vector<std::string> to_count_;    // splits that nobody has taken
+  std::vector<std::string> counted_by_;  // by rank: the split that it counts
+
+  v1::Position position_;  // at the last barrier
+  std::vector<v1::Evaluation> evaluations_;
+  std::unique_ptr<TrainingPlan> plan_;
+  std::unique_ptr<EvaluationRound> round_;
+  Wanted evaluation_for_ = Wanted::kBarrier;
+  uint64_t next_evaluation_ = 1;
+  Due due_;
+  bool improved_ = false;
+  bool stopping_ = false;  // early stopping, or nothing is left to train
+  std::string writing_;    // the folder of the checkpoint under way
+  std::string last_checkpoint_;
+  std::optional<uint64_t> last_checkpoint_step_;
+  absl::Duration last_checkpoint_at_;
+  uint32_t predicted_ = 0;  // ranks that have got their part
+  uint32_t predictions_done_ = 0;
+};
+
+}  // namespace tessera::master

@@ -1,0 +1,267 @@
+// What happens between units of training: evaluations, the rules that follow them, checkpoints, and
+// the end.
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "common/checkpoint/manifest.h"
+#include "common/job/defaults.h"
+#include "common/job/job_tables.h"
+#include "common/schedule.h"
+#include "common/version.h"
+#include "master/job_run.h"
+
+namespace tessera::master {
+
+void JobRun::BeginTraining(const Now& now) {
+  Enter(Phase::kTraining, now);
+  absl::StatusOr<std::unique_ptr<TrainingPlan>> plan =
+      NewTrainingPlan(PlanOptionsOf(spec(), static_cast<uint32_t>(options_.workers.size())),
+                      FilesOf("train"), position_);
+  if (!plan.ok()) {
+    const bool data = absl::StartsWith(plan.status().message(), "data.");
+    return Fail(data ? "DataError" : "InvalidJob", plan.status().message(), now);
+  }
+  plan_ = *std::move(plan);
+  last_checkpoint_at_ = now.monotonic;
+  const uint32_t patience = spec().train().early_stopping().patience();
+  if (patience > 0 && position_.stop_misses() >= patience) {
+    stopping_ = true;  // early stopping had ended the training before the restart
+    plan_->RequestBarrier();
+  }
+  UpdateStatus(now);
+  Advance(now);
+}
+
+void JobRun::Advance(const Now& now) {
+  switch (phase_) {
+    case Phase::kTraining: {
+      if (!plan_->AtBarrier()) return;
+      UpdateStatus(now);
+      due_ = plan_->due();
+      stopping_ = stopping_ || due_.finished;
+      improved_ = false;
+      // The plan knows where training stands; the rules' state is ours.
+      v1::Position at = plan_->position();
+      position_.set_epoch(at.epoch());
+      position_.set_next_window(at.next_window());
+      *position_.mutable_open() = at.open();
+      position_.set_step(at.step());
+      position_.set_samples(at.samples());
+      position_.set_window_records(at.window_records());
+      const bool evaluated = position_.has_best() && position_.evaluated_step() == at.step();
+      if (HasSplit("validation") && (due_.evaluate || stopping_) && !evaluated) {
+        return BeginEvaluation("validation", Wanted::kBarrier, now);
+      }
+      return CheckpointIfDue(now);
+    }
+    case Phase::kEvaluating:
+      if (!round_->done()) return;
+      Enter(Phase::kMeasuring, now);
+      {
+        EvaluationRound::Scores scores = round_->TakeScores();
+        wanted_ = ComputeMetrics{std::move(scores.logits), std::move(scores.labels)};
+      }
+      return;
+    case Phase::kPredicting:
+      if (predictions_done_ < options_.workers.size()) return;
+      status().set_checkpoint(start_folder_);
+      return Succeed(now);
+    default:
+      return;
+  }
+}
+
+void JobRun::BeginEvaluation(absl::string_view split, Wanted wanted, const Now& now) {
+  Enter(Phase::kEvaluating, now);
+  evaluation_for_ = wanted;
+  const std::vector<v1::FileRecords> files = FilesOf(split);
+  uint64_t records = 0;
+  for (const v1::FileRecords& file : files) records += file.records();
+  const uint64_t workers = options_.workers.size();
+  const uint64_t unit =
+      std::min((records + workers - 1) / workers, ShuffleWindowRecords(spec().data()));
+  round_ = std::make_unique<EvaluationRound>(next_evaluation_++, std::string(split), files,
+                                             std::max<uint64_t>(unit, 1));
+}
+
+void JobRun::OnMeasured(const ActionResult& result, const Now& now) {
+  if (!result.status.ok()) return Restart(result.status.message(), now);
+  v1::Evaluation evaluation;
+  evaluation.set_split(round_->split());
+  evaluation.set_step(position_.step());
+  // Epochs done, where one has just ended; else the one under way.
+  const bool at_end = position_.next_window() == 0 && position_.open_size() == 0;
+  evaluation.set_epoch(position_.epoch() + (at_end ? 0 : 1));
+  evaluation.set_samples(result.samples);
+  const std::string monitor = Monitor(spec().evaluation());
+  std::vector<std::string> names = Metrics(spec().evaluation());
+  if (std::find(names.begin(), names.end(), monitor) == names.end()) names.push_back(monitor);
+  for (const std::string& name : names) {
+    (*evaluation.mutable_metrics())[name] = name == "logloss" ? result.logloss : result.auc;
+  }
+  round_.reset();
+  if (evaluation_for_ == Wanted::kFinalTest) {
+    (*status().mutable_final_metrics())["test"] = evaluation;
+    return Succeed(now);
+  }
+  FollowRules(evaluation, now);
+  CheckpointIfDue(now);
+}
+
+void JobRun::FollowRules(const v1::Evaluation& measured, const Now& now) {
+  v1::Evaluation evaluation = measured;
+  const std::string monitor = Monitor(spec().evaluation());
+  const double metric = evaluation.metrics().at(monitor);
+  const EvaluationOutcome outcome =
+      FollowEvaluation(EvaluationRulesFrom(position_), metric, LargerIsBetter(monitor),
+                       spec().train().schedule().plateau(), spec().train().early_stopping());
+  StoreEvaluationRules(outcome.rules, position_);
+  position_.set_evaluated_step(position_.step());
+  improved_ = outcome.improved;
+  if (outcome.improved) {
+    for (v1::Evaluation& before : evaluations_) before.set_best(false);
+    evaluation.set_best(true);
+  }
+  evaluations_.push_back(evaluation);
+  *status().mutable_evaluations() = {evaluations_.begin(), evaluations_.end()};
+  std::string text = absl::StrCat("step ", evaluation.step(), ": validation");
+  for (const std::string& name : Metrics(spec().evaluation())) {
+    absl::StrAppendFormat(&text, " %s %.6f", name, evaluation.metrics().at(name));
+  }
+  if (outcome.improved) text += " (best so far)";
+  jobs_->AddEvent(record_, text, now.wall);
+  if (outcome.cut) {
+    jobs_->AddEvent(record_,
+                    absl::StrFormat("plateau: learning rate cut to %g of its schedule",
+                                    outcome.rules.plateau_scale),
+                    now.wall);
+  }
+  if (outcome.stop && !stopping_) {
+    stopping_ = true;
+    jobs_->AddEvent(record_,
+                    absl::StrCat("early stopping: no improvement of ", monitor, " in ",
+                                 outcome.rules.stop_misses, " evaluations"),
+                    now.wall);
+  }
+}
+
+void JobRun::CheckpointIfDue(const Now& now) {
+  const bool best = improved_ && spec().checkpoint().keep_best();
+  const bool due = due_.checkpoint || due_.requested || stopping_ || best;
+  if (due && last_checkpoint_step_ != position_.step()) return BeginCheckpoint(now);
+  LeaveBarrier(now);
+}
+
+void JobRun::BeginCheckpoint(const Now& now) {
+  Enter(Phase::kCheckpointing, now);
+  WriteCheckpoint write;
+  write.job_folder = status().job_id();
+  write.folder = absl::StrCat(write.job_folder, "/", CheckpointFolderName(position_.step()));
+  if (improved_ && spec().checkpoint().keep_best()) position_.set_best_checkpoint(write.folder);
+  v1::CheckpointManifest& manifest = write.manifest;
+  manifest.set_version(kVersion);
+  manifest.set_job_id(status().job_id());
+  *manifest.mutable_spec() = spec();
+  manifest.set_step(position_.step());
+  manifest.set_unix_ms(absl::ToUnixMillis(now.wall));
+  manifest.set_partition_count(partition_count_);
+  for (const v1::PsTable& table : JobTables(spec())) {
+    v1::CheckpointTable* out = manifest.add_tables();
+    *out->mutable_spec() = table.spec();
+    out->set_dense(table.dense());
+    out->set_fixed_rate(table.fixed_rate());
+  }
+  *manifest.mutable_position() = position_;
+  *manifest.mutable_evaluations() = {evaluations_.begin(), evaluations_.end()};
+  const uint32_t parts = static_cast<uint32_t>(options_.ps.size());
+  for (uint32_t i = 0; i < parts; ++i) {
+    v1::WriteCheckpointRequest request;
+    request.set_job_id(status().job_id());
+    request.set_generation(generation());
+    request.set_step(position_.step());
+    request.set_folder(write.folder);
+    request.set_part(i);
+    request.set_parts(parts);
+    write.calls.emplace_back(options_.ps[i], std::move(request));
+  }
+  write.keep = KeptCheckpoints(spec().checkpoint());
+  if (!position_.best_checkpoint().empty()) {
+    write.keep_besides.push_back(position_.best_checkpoint());
+  }
+  writing_ = write.folder;
+  wanted_ = std::move(write);
+}
+
+void JobRun::OnCheckpointed(const ActionResult& result, const Now& now) {
+  last_checkpoint_at_ = now.monotonic;
+  if (result.status.ok()) {
+    last_checkpoint_ = writing_;
+    last_checkpoint_step_ = position_.step();
+    status().set_checkpoint(writing_);
+    jobs_->AddEvent(record_, absl::StrCat("checkpoint ", writing_), now.wall);
+    return LeaveBarrier(now);
+  }
+  const std::string message(result.status.message());
+  // A ps that is gone takes its rows along: there is nothing to go on with.
+  if (absl::IsUnavailable(result.status) || absl::IsAborted(result.status) ||
+      absl::IsNotFound(result.status) || absl::IsDeadlineExceeded(result.status)) {
+    return Restart(absl::StrCat("checkpoint at step ", position_.step(), ": ", message), now);
+  }
+  if (position_.best_checkpoint() == writing_) position_.clear_best_checkpoint();
+  if (stopping_) {
+    return Fail("CheckpointFailed",
+                absl::StrCat("training is done, and its last checkpoint, at step ",
+                             position_.step(), ", could not be written: ", message,
+                             "; make room below the checkpoint root, then submit the job again",
+                             last_checkpoint_.empty()
+                                 ? ""
+                                 : absl::StrCat(" with start.checkpoint = ", last_checkpoint_)),
+                now);
+  }
+  jobs_->AddEvent(record_,
+                  absl::StrCat("checkpoint at step ", position_.step(),
+                               " failed, training goes on without it: ", message),
+                  now.wall);
+  LeaveBarrier(now);
+}
+
+void JobRun::LeaveBarrier(const Now& now) {
+  if (stopping_) return Conclude(now);
+  plan_->Pass();
+  Enter(Phase::kTraining, now);
+}
+
+void JobRun::Conclude(const Now& now) {
+  // The model that is left behind: the best one where the job asks for it.
+  std::string result = last_checkpoint_;
+  if (spec().checkpoint().keep_best() && position_.has_best() &&
+      !position_.best_checkpoint().empty()) {
+    result = position_.best_checkpoint();
+  }
+  for (const v1::Evaluation& evaluation : evaluations_) {
+    const bool of_result =
+        result == last_checkpoint_ ? evaluation.step() == position_.step() : evaluation.best();
+    if (of_result) (*status().mutable_final_metrics())["validation"] = evaluation;
+  }
+  status().set_checkpoint(result);
+  if (!HasSplit("test")) return Succeed(now);
+  if (result == last_checkpoint_) return BeginEvaluation("test", Wanted::kFinalTest, now);
+  End({RunEnd::kFinalize, "", absl::StrCat("measuring the best model, ", result), result}, now);
+}
+
+void JobRun::Succeed(const Now& now) {
+  std::string message;
+  for (const auto& [split, evaluation] : status().final_metrics()) {
+    for (const auto& [name, value] : evaluation.metrics()) {
+      absl::StrAppendFormat(&message, "%s%s %s %.6f", message.empty() ? "" : ", ", split, name,
+                            value);
+    }
+  }
+  End({RunEnd::kSucceeded, "", message, status().checkpoint()}, now);
+}
+
+}  // namespace tessera::master

@@ -1,0 +1,201 @@
+// The begin of a run: the checkpoint that it starts from, the ps, the number of records.
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/job/job_tables.h"
+#include "common/partition.h"
+#include "master/job_run.h"
+#include "master/start_check.h"
+
+namespace tessera::master {
+
+void JobRun::FindOrOpen(const Now& now) {
+  Enter(Phase::kFinding, now);
+  FindCheckpoint find;
+  if (!options_.final_checkpoint.empty()) {
+    find.folder = options_.final_checkpoint;
+  } else if (record_->has_run()) {
+    find.job_folder = status().job_id();
+    find.damaged = {record_->damaged().begin(), record_->damaged().end()};
+  } else if (!spec().start().checkpoint().empty()) {
+    find.folder = spec().start().checkpoint();
+  } else {
+    return Open(now);
+  }
+  wanted_ = std::move(find);
+}
+
+void JobRun::OnFound(ActionResult result, const Now& now) {
+  for (const std::string& skipped : result.skipped) {
+    jobs_->AddEvent(record_, absl::StrCat("damaged checkpoint left out: ", skipped), now.wall);
+  }
+  const bool own = options_.final_checkpoint.empty() && record_->has_run();
+  const bool first = !own && options_.final_checkpoint.empty();
+  if (own && absl::IsNotFound(result.status)) {
+    // Nothing was committed before the loss: from the start again.
+    if (spec().start().checkpoint().empty()) return Open(now);
+    record_->set_has_run(false);
+    return FindOrOpen(now);
+  }
+  if (!result.status.ok()) {
+    if (absl::IsUnavailable(result.status)) return Restart(result.status.message(), now);
+    return Fail("CheckpointError",
+                absl::StrCat(first ? "start.checkpoint: " : "", result.status.message()), now);
+  }
+  if (first) {
+    warm_ = spec().start().warm();
+    if (absl::Status status = CheckStart(spec(), result.manifest, warm_); !status.ok()) {
+      return Fail("InvalidStart", status.message(), now);
+    }
+  }
+  start_folder_ = std::move(result.folder);
+  start_ = std::move(result.manifest);
+  partition_count_ = start_.partition_count() > 0 ? start_.partition_count() : kDefaultPartitions;
+  if (!warm_) {
+    position_ = start_.position();
+    evaluations_ = {start_.evaluations().begin(), start_.evaluations().end()};
+  }
+  if (own) {
+    last_checkpoint_ = start_folder_;
+    last_checkpoint_step_ = start_.step();
+  }
+  Open(now);
+}
+
+void JobRun::Open(const Now& now) {
+  Enter(Phase::kLoading, now);
+  if (options_.final_checkpoint.empty()) {
+    // What a run before this one measured after its last checkpoint is measured again.
+    *status().mutable_evaluations() = {evaluations_.begin(), evaluations_.end()};
+    status().set_step(position_.step());
+    status().set_samples(position_.samples());
+    status().set_bad_records(position_.bad_records());
+  }
+  OpenPs open;
+  const uint32_t parts = static_cast<uint32_t>(options_.ps.size());
+  for (uint32_t i = 0; i < parts; ++i) {
+    v1::OpenJobRequest request;
+    request.set_job_id(status().job_id());
+    request.set_generation(generation());
+    request.set_seed(spec().seed());
+    request.set_workers(static_cast<uint32_t>(options_.workers.size()));
+    for (v1::PsTable& table : JobTables(spec())) *request.add_tables() = std::move(table);
+    request.set_map_version(generation());
+    for (uint32_t p = i; p < partition_count_; p += parts) request.add_partitions(p);
+    request.set_partition_count(partition_count_);
+    request.set_checkpoint(start_folder_);
+    request.set_warm(warm_);
+    request.set_first_step(position_.step());
+    open.calls.emplace_back(options_.ps[i], std::move(request));
+  }
+  wanted_ = std::move(open);
+}
+
+void JobRun::OnOpened(const ActionResult& result, const Now& now) {
+  if (!result.status.ok()) {
+    const std::string message(result.status.message());
+    const bool own = !start_folder_.empty() && start_folder_ != spec().start().checkpoint();
+    if (absl::IsDataLoss(result.status) && own && options_.final_checkpoint.empty()) {
+      // Go back one checkpoint further.
+      *record_->add_damaged() = start_folder_;
+      jobs_->AddEvent(record_, absl::StrCat("checkpoint ", start_folder_, " is damaged: ", message),
+                      now.wall);
+      return Restart(message, now);
+    }
+    if (absl::IsDataLoss(result.status)) return Fail("CheckpointError", message, now);
+    if (absl::IsInvalidArgument(result.status) || absl::IsFailedPrecondition(result.status) ||
+        absl::IsNotFound(result.status) || absl::IsUnimplemented(result.status)) {
+      return Fail("PsError", message, now);
+    }
+    return Restart(message, now);
+  }
+  opened_ = true;
+  if (!options_.final_checkpoint.empty()) {
+    // Measured below.
+  } else if (start_folder_.empty()) {
+    jobs_->AddEvent(record_,
+                    absl::StrCat("started with ", options_.ps.size(), " ps and ",
+                                 options_.workers.size(), " workers"),
+                    now.wall);
+  } else {
+    jobs_->AddEvent(record_,
+                    absl::StrCat(record_->has_run() ? "restarted from step "
+                                 : warm_            ? "warm start from the model of step "
+                                                    : "resumed from step ",
+                                 start_.step(), " (", start_folder_, ")"),
+                    now.wall);
+  }
+  // From here on workers and ps may have changed something.
+  record_->set_has_run(true);
+  jobs_->Touch(record_);
+  for (absl::Duration& asked : asked_at_) asked = now.monotonic;
+  BeginCounting(now);
+}
+
+void JobRun::BeginCounting(const Now& now) {
+  Enter(Phase::kCounting, now);
+  const bool predict = status().task() == v1::PREDICT;
+  for (const char* split : {"train", "validation", "test"}) {
+    if (predict && absl::string_view(split) != "test") continue;
+    const bool counted =
+        std::any_of(record_->files().begin(), record_->files().end(),
+                    [split](const v1::SplitFiles& files) { return files.split() == split; });
+    if (HasSplit(split) && !counted) to_count_.push_back(split);
+  }
+  if (to_count_.empty()) AfterCounting(now);
+}
+
+std::optional<v1::NextWorkResponse> JobRun::NextCount(Rank rank) {
+  if (to_count_.empty()) return std::nullopt;
+  const std::string split = to_count_.front();
+  to_count_.erase(to_count_.begin());
+  const v1::SplitSpec& files = split == "train"        ? spec().data().train()
+                               : split == "validation" ? spec().data().validation()
+                                                       : spec().data().test();
+  v1::NextWorkResponse unit;
+  *unit.mutable_count()->mutable_patterns() = files.files();
+  counted_by_[rank.value()] = split;
+  return unit;
+}
+
+void JobRun::OnCounted(const std::string& split, const v1::UnitResult& result, const Now& now) {
+  uint64_t records = 0;
+  for (const v1::FileRecords& file : result.files()) records += file.records();
+  if (records == 0) {
+    return Fail("DataError",
+                absl::StrCat("data.", split, ".files: no records in the ", result.files_size(),
+                             " files that they name"),
+                now);
+  }
+  const bool scored = split != "train" && status().task() != v1::PREDICT;
+  if (scored && records > kMaxEvaluationSamples) {
+    return Fail("DataError",
+                absl::StrCat("data.", split, ": ", records,
+                             " records, and an evaluation holds at "
+                             "most ",
+                             kMaxEvaluationSamples, "; name fewer files"),
+                now);
+  }
+  v1::SplitFiles* files = record_->add_files();
+  files->set_split(split);
+  *files->mutable_files() = result.files();
+  jobs_->AddEvent(record_,
+                  absl::StrCat(split, ": ", records, " records in ", result.files_size(), " files"),
+                  now.wall);
+  const bool counting = std::any_of(counted_by_.begin(), counted_by_.end(),
+                                    [](const std::string& by) { return !by.empty(); });
+  if (to_count_.empty() && !counting) AfterCounting(now);
+}
+
+void JobRun::AfterCounting(const Now& now) {
+  if (status().task() == v1::PREDICT) return Enter(Phase::kPredicting, now);
+  if (!options_.final_checkpoint.empty()) {
+    last_checkpoint_ = options_.final_checkpoint;
+    return BeginEvaluation("test", Wanted::kFinalTest, now);
+  }
+  BeginTraining(now);
+}
+
+}  // namespace tessera::master

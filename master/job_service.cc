@@ -1,0 +1,90 @@
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/rpc/status.h"
+#include "google/protobuf/util/message_differencer.h"
+#include "master/services.h"
+
+namespace tessera::master {
+namespace {
+
+constexpr absl::Duration kWatchGap = absl::Milliseconds(200);
+
+}  // namespace
+
+grpc::Status JobServiceImpl::Submit(grpc::ServerContext*, const v1::SubmitRequest* request,
+                                    v1::SubmitResponse* response) {
+  absl::StatusOr<std::string> id = host_->With(
+      [&](MasterCore& core, const MasterCore::Now& now) { return core.Submit(*request, now); });
+  if (!id.ok()) return ToGrpc(id.status());
+  if (absl::Status status = host_->Flush(); !status.ok()) {
+    return ToGrpc(absl::Status(
+        status.code(), absl::StrCat("job ", *id, " is not durable yet: ", status.message())));
+  }
+  response->set_job_id(*std::move(id));
+  return grpc::Status::OK;
+}
+
+grpc::Status JobServiceImpl::Get(grpc::ServerContext*, const v1::GetRequest* request,
+                                 v1::JobStatus* response) {
+  absl::StatusOr<v1::JobStatus> status =
+      host_->Look([&](MasterCore& core, const MasterCore::Now& now) {
+        return core.GetJob(request->job_id(), now);
+      });
+  if (!status.ok()) return ToGrpc(status.status());
+  *response = *std::move(status);
+  return grpc::Status::OK;
+}
+
+grpc::Status JobServiceImpl::List(grpc::ServerContext*, const v1::ListRequest*,
+                                  v1::ListResponse* response) {
+  for (v1::JobStatus& status : host_->Look(
+           [&](MasterCore&core, const MasterCore::Now&now) { return core.ListJobs(now); })) {
+    *response->add_jobs() = std::move(status);
+  }
+  return grpc::Status::OK;
+}
+
+grpc::Status JobServiceImpl::Watch(grpc::ServerContext* context, const v1::WatchRequest* request,
+                                   grpc::ServerWriter<v1::JobStatus>* writer) {
+  uint64_t seen = 0;
+  std::optional<v1::JobStatus> sent;
+  while (!context->IsCancelled()) {
+    if (!host_->AwaitChange(&seen, absl::Seconds(1))) {
+      return ToGrpc(absl::UnavailableError("the master stops; watch again when it is back"));
+    }
+    absl::StatusOr<v1::JobStatus> status =
+        host_->Look([&](MasterCore& core, const MasterCore::Now& now) {
+          return core.GetJob(request->job_id(), now);
+        });
+    if (!status.ok()) return ToGrpc(status.status());
+    const bool news =
+        !sent.has_value() || !google::protobuf::util::MessageDifferencer::Equals(*sent, *status);
+    if (news) {
+      if (!writer->Write(*status)) break;
+      sent = *std::move(status);
+      if (IsFinished(sent->state())) return grpc::Status::OK;
+    }
+    absl::SleepFor(kWatchGap);  // bounds the rate
+  }
+  return grpc::Status::CANCELLED;
+}
+
+grpc::Status JobServiceImpl::Cancel(grpc::ServerContext*, const v1::CancelRequest* request,
+                                    v1::CancelResponse*) {
+  const absl::Status status = host_->With([&](MasterCore& core, const MasterCore::Now& now) {
+    return core.Cancel(request->job_id(), now);
+  });
+  return ToGrpc(status.ok() ? host_->Flush() : status);
+}
+
+grpc::Status JobServiceImpl::GetCluster(grpc::ServerContext*, const v1::GetClusterRequest*,
+                                        v1::ClusterStatus* response) {
+  *response = host_->Look([](MasterCore& core, const MasterCore::Now&) { return core.Cluster(); });
+  return grpc::Status::OK;
+}
+
+}  // namespace tessera::master

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "master/state_log.h"
+#include "tessera/v1/master_state.pb.h"
+
+namespace tessera::master {
+
+// The jobs, their order and their states. A pure core: what is to become durable leaves through
+// TakeWrites, in order. Records keep their address until they are forgotten. Not thread-safe.
+class JobTable {
+ public:
+  // Newest finished jobs that are remembered.
+  static constexpr size_t kFinishedKept = 1000;
+  static constexpr int kEventsKept = 50;
+
+  // From the state log; before anything else.
+  void Load(v1::JobRecord record);
+  void SetNextNumber(uint64_t number) { next_number_ = std::max(next_number_, number); }
+
+  // A new job at the end of the queue. The request has been validated.
+  v1::JobRecord* Add(const v1::SubmitRequest& request, absl::Time wall);
+  v1::JobRecord* Find(const std::string& job_id);
+  // Unfinished jobs in the order in which they run.
+  std::vector<v1::JobRecord*> Queue();
+  std::vector<v1::JobRecord*> NewestFirst();
+  // "job-2, job-1": for messages about ids that do not exist.
+  std::string KnownIds();
+
+  // Changes state, reason and message. Only to states that may follow (a bug otherwise).
+  void Move(v1::JobRecord* record, v1::JobState state, absl::string_view reason,
+            absl::string_view message, absl::Time wall);
+  // Reason and message alone, of a job that waits; durable only with the next change.
+  void Explain(v1::JobRecord* record, absl::string_view reason, absl::string_view message);
+  void AddEvent(v1::JobRecord* record, absl::string_view message, absl::Time wall);
+  // The record has changed and is to be written.
+  void Touch(v1::JobRecord* record);
+
+  std::vector<StateLog::Write> TakeWrites();
+
+ private:
+  void ForgetOldFinished();
+
+  uint64_t next_number_ = 1;
+  std::map<uint64_t, std::unique_ptr<v1::JobRecord>> jobs_;  // by number
+  std::vector<StateLog::Write> writes_;
+};
+
+bool IsFinished(v1::JobState state);
+// Whether `to` may follow `from`.
+bool MayFollow(v1::JobState from, v1::JobState to);
+std::string JobKey(uint64_t number);  // in the state log
+
+}  // namespace tessera::master

@@ -1,0 +1,131 @@
+#include "master/master.h"
+
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/synchronization/notification.h"
+#include "absl/time/clock.h"
+#include "common/log.h"
+#include "common/status_macros.h"
+#include "master/action_runner.h"
+#include "master/host.h"
+#include "master/services.h"
+
+namespace tessera::master {
+namespace {
+
+constexpr absl::Duration kTick = absl::Milliseconds(50);
+constexpr absl::Duration kLogRetry = absl::Milliseconds(500);
+
+class MasterImpl final : public Master {
+ public:
+  MasterImpl(const Options& options, std::unique_ptr<StateLog> log,
+             std::unique_ptr<MasterCore> core)
+      : log_(std::move(log)),
+        host_(std::move(core), log_.get(), options.clock),
+        runner_(options.channels, options.files, options.checkpoint_root),
+        cluster_(&host_),
+        work_(&host_),
+        jobs_(&host_) {}
+  ~MasterImpl() override { Stop(absl::ZeroDuration()); }
+
+  // What the core has to say at its begin must be durable before anybody hears of it.
+  absl::Status Begin(const ServerOptions& options) {
+    TESSERA_RETURN_IF_ERROR(host_.Flush());
+    TESSERA_ASSIGN_OR_RETURN(server_, RpcServer::Start(options, {&cluster_, &work_, &jobs_}));
+    ticker_ = std::thread([this] { TickForever(); });
+    actor_ = std::thread([this] { ActForever(); });
+    SPDLOG_INFO("serving at {}", server_->address());
+    return absl::OkStatus();
+  }
+
+  const std::string& address() const override { return server_->address(); }
+
+  void Stop(absl::Duration grace) override {
+    if (server_ == nullptr || stop_.HasBeenNotified()) return;
+    stop_.Notify();
+    host_.Stop();
+    runner_.Cancel();
+    server_->Shutdown(grace);
+    ticker_.join();
+    actor_.join();
+    if (absl::Status status = host_.Flush(); !status.ok()) {
+      SPDLOG_ERROR("the last changes of state are lost: {}", std::string(status.message()));
+    }
+  }
+
+ private:
+  // Leases and whatever else time alone makes due.
+  void TickForever() {
+    while (!stop_.WaitForNotificationWithTimeout(kTick)) {
+      const bool unwanted = host_.With([](MasterCore& core, const MasterCore::Now& now) {
+        core.Tick(now);
+        return core.ActionUnwanted();
+      });
+      if (unwanted) runner_.Cancel();
+      Flush();
+    }
+  }
+
+  // One action after the other, none before the state that asks for it is durable.
+  void ActForever() {
+    uint64_t seen = 0;
+    while (host_.AwaitChange(&seen, absl::Seconds(1))) {
+      std::optional<Action> action =
+          host_.Look([](MasterCore& core, const MasterCore::Now&) { return core.TakeAction(); });
+      if (!action.has_value()) continue;
+      while (!Flush()) {
+        if (stop_.WaitForNotificationWithTimeout(kLogRetry)) return;
+      }
+      ActionResult result = runner_.Run(action->work);
+      host_.With([&](MasterCore& core, const MasterCore::Now& now) {
+        core.ActionDone(action->id, std::move(result), now);
+      });
+    }
+  }
+
+  bool Flush() {
+    const absl::Status status = host_.Flush();
+    if (!status.ok()) SPDLOG_ERROR("state is not durable: {}", std::string(status.message()));
+    return status.ok();
+  }
+
+  const std::unique_ptr<StateLog> log_;
+  CoreHost host_;
+  ActionRunner runner_;
+  ClusterServiceImpl cluster_;
+  WorkServiceImpl work_;
+  JobServiceImpl jobs_;
+  std::unique_ptr<RpcServer> server_;
+  absl::Notification stop_;
+  std::thread ticker_;
+  std::thread actor_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Master>> Master::Start(const Options& options) {
+  std::unique_ptr<StateLog> log;
+  if (options.data_dir.empty()) {
+    log = NewMemoryStateLog();
+  } else {
+    TESSERA_ASSIGN_OR_RETURN(log, OpenRocksDbStateLog(options.data_dir));
+  }
+  TESSERA_RETURN_IF_ERROR(
+      WithContext(options.files->CreateFolder(options.checkpoint_root), "checkpoint root"));
+  TESSERA_ASSIGN_OR_RETURN(const auto state, log->Scan(""));
+  MasterCore::Options core_options;
+  core_options.membership.lease = options.lease;
+  core_options.membership.heartbeat = options.heartbeat;
+  core_options.address = options.server.listen;
+  core_options.settle = options.settle;
+  TESSERA_ASSIGN_OR_RETURN(
+      std::unique_ptr<MasterCore> core,
+      MasterCore::New(core_options, state, {options.clock->Monotonic(), options.clock->Wall()}));
+  auto master = std::make_unique<MasterImpl>(options, std::move(log), std::move(core));
+  TESSERA_RETURN_IF_ERROR(master->Begin(options.server));
+  return master;
+}
+
+}  // namespace tessera::master

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "common/clock.h"
+#include "common/file_system.h"
+#include "common/rpc/channels.h"
+#include "common/rpc/server.h"
+
+namespace tessera::master {
+
+// The master as a whole: the core (core.h), its durable state, the three services and the threads
+// that drive them. This is the room's front door. Thread-safe.
+class Master {
+ public:
+  struct Options {
+    ServerOptions server;
+    // Of the durable state (RocksDB); empty: the state lives in memory and ends with this object.
+    std::string data_dir;
+    // The same folder for the master and all ps.
+    std::string checkpoint_root;
+    Channels* channels = nullptr;  // to the ps; borrowed, outlives the master
+    FileSystem* files = &PosixFileSystem();
+    const Clock* clock = &SystemClock();
+    // A node that says nothing for so long is dead.
+    absl::Duration lease = absl::Seconds(10);
+    absl::Duration heartbeat = absl::Seconds(2);
+    // A job that takes as many processes as live starts when nobody has joined for this long.
+    absl::Duration settle = absl::Seconds(1);
+  };
+
+  // FAILED_PRECONDITION: the data folder is in use, or an address that others can reach without
+  // `insecure`; UNAVAILABLE: the address is taken; DATA_LOSS: the state is damaged.
+  static absl::StatusOr<std::unique_ptr<Master>> Start(const Options& options);
+
+  virtual ~Master() = default;  // stops at once
+  // What workers, ps and clients connect to.
+  virtual const std::string& address() const = 0;
+  // Ends all streams and calls, those under way after `grace`; jobs stay as they are, and go on
+  // with the next master.
+  virtual void Stop(absl::Duration grace) = 0;
+};
+
+}  // namespace tessera::master

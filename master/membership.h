@@ -1,0 +1,90 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "tessera/v1/cluster.pb.h"
+
+namespace tessera::master {
+
+// A process that has joined. `now` values are of the monotonic clock.
+struct Node {
+  v1::NodeKind kind = v1::NODE_KIND_UNSPECIFIED;
+  std::string name;
+  std::string address;
+  uint64_t incarnation = 0;
+  uint64_t process = 0;
+  int64_t pid = 0;
+  bool alive = false;
+  absl::Duration joined;
+  absl::Duration last_seen;
+  absl::Time last_seen_wall;
+  v1::Heartbeat heartbeat;
+};
+
+// Who belongs to the cluster: names, incarnations, leases, deaths. A pure core: state changes by
+// calls and injected time alone. An incarnation that is dead never returns; incarnations always
+// grow, across restarts of the master too (`first_incarnation` comes from the state log). Not
+// thread-safe.
+class Membership {
+ public:
+  struct Options {
+    absl::Duration lease = absl::Seconds(10);
+    absl::Duration heartbeat = absl::Seconds(2);
+  };
+  struct Death {
+    uint64_t incarnation = 0;
+    std::string name;
+    std::string reason;  // "no heartbeat for 10s"
+  };
+  struct Joined {
+    v1::Welcome welcome;
+    // The same process's incarnation before, whose stream had not been seen to break.
+    std::optional<Death> replaced;
+  };
+
+  Membership(const Options& options, uint64_t first_incarnation)
+      : options_(options), next_incarnation_(first_incarnation) {}
+
+  // FAILED_PRECONDITION: versions differ; ALREADY_EXISTS: a live node has the name;
+  // INVALID_ARGUMENT: no kind, a name of other than letters, digits, '.', '-', '_', or a ps without
+  // an address.
+  absl::StatusOr<Joined> Join(const v1::Hello& hello, absl::Duration now, absl::Time wall);
+  // False: this incarnation is dead, and its stream must end.
+  bool Heartbeat(uint64_t incarnation, const v1::Heartbeat& heartbeat, absl::Duration now,
+                 absl::Time wall);
+  // The stream ended. Nothing if the incarnation is dead already.
+  std::optional<Death> Leave(uint64_t incarnation, const std::string& reason, absl::Duration now);
+  // Nodes whose lease has run out by now; they are dead from here on.
+  std::vector<Death> Expire(absl::Duration now);
+
+  // Alive or dead; null if it is unknown or another incarnation has its name now.
+  const Node* Find(uint64_t incarnation) const;
+  bool IsAlive(uint64_t incarnation) const;
+  // In natural order of names: worker-2 before worker-10.
+  std::vector<const Node*> Alive(v1::NodeKind kind) const;
+  std::vector<const Node*> All() const;  // ps first, then workers; the dead are kept for a while
+  // When a node joined or died last; for waiting until a cluster has settled.
+  absl::Duration last_change() const { return last_change_; }
+  uint64_t next_incarnation() const { return next_incarnation_; }
+
+ private:
+  std::string PickName(v1::NodeKind kind, absl::Duration now) const;
+  void ForgetOldDead();
+  Death Kill(Node& node, const std::string& reason, absl::Duration now);
+
+  const Options options_;
+  uint64_t next_incarnation_;
+  absl::Duration last_change_;
+  std::map<std::string, Node> nodes_;  // by name
+};
+
+// worker-2 before worker-10: digits at the end compare as a number.
+bool NaturalLess(const std::string& a, const std::string& b);
+
+}  // namespace tessera::master

@@ -1,0 +1,94 @@
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "master/training_plan.h"
+
+// What the sync and the async form of TrainingPlan share.
+namespace tessera::master {
+
+using Windows = std::vector<std::vector<v1::RecordRange>>;
+
+// The windows of an epoch and of the one after it. Not thread-safe.
+class EpochWindowCache {
+ public:
+  EpochWindowCache(std::vector<v1::FileRecords> files, const WindowOptions& options)
+      : files_(std::move(files)), options_(options) {}
+  const Windows& Of(uint64_t epoch) {
+    for (const Entry& entry : entries_) {
+      if (entry.epoch == epoch) return *entry.windows;
+    }
+    if (entries_.size() == 2) {
+      entries_.erase(entries_[0].epoch < entries_[1].epoch ? entries_.begin()
+                                                           : entries_.begin() + 1);
+    }
+    entries_.push_back({epoch, std::make_unique<Windows>(EpochWindows(files_, epoch, options_))});
+    return *entries_.back().windows;
+  }
+
+ private:
+  struct Entry {
+    uint64_t epoch;
+    std::unique_ptr<Windows> windows;
+  };
+  const std::vector<v1::FileRecords> files_;
+  const WindowOptions options_;
+  std::vector<Entry> entries_;
+};
+
+// How many batches make a unit of about `unit_seconds`, from the time that units took.
+class UnitSize {
+ public:
+  explicit UnitSize(const PlanOptions& options)
+      : unit_seconds_(options.unit_seconds), batches_(options.first_unit_batches) {}
+  uint64_t batches() const { return batches_; }
+  void Measured(uint64_t batches, double seconds) {
+    if (batches == 0 || !(seconds > 0)) return;
+    const double one = seconds / static_cast<double>(batches);
+    batch_seconds_ = batch_seconds_ == 0 ? one : 0.7 * batch_seconds_ + 0.3 * one;
+    // At most four times as long as the last: the first units say little about the rate.
+    const double wanted = std::min(unit_seconds_ / batch_seconds_, 4.0 * batches_);
+    batches_ = static_cast<uint64_t>(std::clamp(std::round(wanted), 1.0, 1e6));
+  }
+
+ private:
+  const double unit_seconds_;
+  uint64_t batches_;
+  double batch_seconds_ = 0;
+};
+
+// The next step above `step` at which a barrier is; UINT64_MAX: none.
+uint64_t NextBarrierStep(const PlanOptions& options, uint64_t step);
+// What is due when `step` has just been reached, and when so many epochs have just been completed.
+Due DueAtStep(const PlanOptions& options, uint64_t step);
+Due DueAtEpochEnd(const PlanOptions& options, uint64_t epochs_done);
+inline bool IsAny(const Due& due) {
+  return due.evaluate || due.checkpoint || due.finished || due.requested;
+}
+inline Due operator|(const Due& a, const Due& b) {
+  return {a.evaluate || b.evaluate, a.checkpoint || b.checkpoint, a.finished || b.finished,
+          a.requested || b.requested};
+}
+inline bool IsFinished(const PlanOptions& options, uint64_t epochs_done, uint64_t step) {
+  return (options.epochs > 0 && epochs_done >= options.epochs) ||
+         (options.steps > 0 && step >= options.steps);
+}
+
+// Records in a window: sync, of all ranks; async, small enough that every worker gets about 16 an
+// epoch, and a multiple of the batch.
+uint64_t WindowRecords(const PlanOptions& options, uint64_t records);
+
+std::unique_ptr<TrainingPlan> NewSyncPlan(const PlanOptions& options,
+                                          std::vector<v1::FileRecords> files,
+                                          const WindowOptions& windows, const v1::Position& start);
+std::unique_ptr<TrainingPlan> NewAsyncPlan(const PlanOptions& options,
+                                           std::vector<v1::FileRecords> files,
+                                           const WindowOptions& windows, const v1::Position& start);
+
+}  // namespace tessera::master

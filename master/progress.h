@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+
+#include "absl/time/time.h"
+#include "tessera/v1/master_state.pb.h"
+#include "tessera/v1/work.pb.h"
+
+namespace tessera::master {
+
+// How fast training goes and how well: figures for people, from the units that workers report. Time
+// outside Resume..Pause (evaluation, checkpoints) does not count. Not thread-safe.
+class Progress {
+ public:
+  explicit Progress(v1::JobRecord* record) : record_(record) {}  // outlives this
+
+  void Resume(absl::Duration now);
+  void Pause(absl::Duration now);
+  void UnitDone(const v1::UnitResult& result, absl::Duration now);
+  // Brings the figures of record->status() up to date. `steps_left` 0: unknown.
+  void Fill(uint64_t steps_done, uint64_t total_steps, absl::Duration now);
+
+ private:
+  struct Report {
+    absl::Duration at;  // training time
+    uint64_t samples;
+    double loss_sum;
+    double auc;
+  };
+  absl::Duration TrainingTime(absl::Duration now) const;
+  void Account(absl::Duration now);
+
+  v1::JobRecord* const record_;
+  bool running_ = false;
+  absl::Duration resumed_;    // wall
+  absl::Duration accounted_;  // wall: up to here it is in the record
+  absl::Duration before_;     // training time of this run until resumed_
+  std::deque<Report> recent_;
+  uint64_t first_step_ = UINT64_MAX;  // of this run
+};
+
+}  // namespace tessera::master

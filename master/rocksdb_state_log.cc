@@ -1,0 +1,89 @@
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "common/file_system.h"
+#include "common/status_macros.h"
+#include "master/state_log.h"
+#include "rocksdb/db.h"
+#include "rocksdb/options.h"
+#include "rocksdb/write_batch.h"
+
+namespace tessera::master {
+namespace {
+
+// RocksDB's status in our terms; the only place where it is translated.
+absl::Status Translate(const rocksdb::Status& status, absl::string_view what,
+                       const std::string& folder) {
+  if (status.ok()) return absl::OkStatus();
+  const std::string message = absl::StrCat(what, " ", folder, ": ", status.ToString());
+  if (status.IsNotFound()) return absl::NotFoundError(message);
+  if (status.IsCorruption()) {
+    return absl::DataLossError(absl::StrCat(
+        message, "; move the folder away to start with no jobs (checkpoints are not in it)"));
+  }
+  if (status.IsNoSpace()) return absl::ResourceExhaustedError(message);
+  return absl::UnavailableError(message);
+}
+
+class RocksDbStateLog final : public StateLog {
+ public:
+  RocksDbStateLog(std::unique_ptr<rocksdb::DB> db, std::string folder)
+      : folder_(std::move(folder)), db_(std::move(db)) {}
+
+  absl::Status Apply(const std::vector<Write>& batch) override {
+    rocksdb::WriteBatch writes;
+    for (const Write& write : batch) {
+      const rocksdb::Status status =
+          write.value.has_value() ? writes.Put(write.key, *write.value) : writes.Delete(write.key);
+      TESSERA_RETURN_IF_ERROR(Translate(status, "write to state log", folder_));
+    }
+    rocksdb::WriteOptions options;
+    options.sync = true;
+    return Translate(db_->Write(options, &writes), "write to state log", folder_);
+  }
+
+  absl::StatusOr<std::string> Get(const std::string& key) override {
+    std::string value;
+    TESSERA_RETURN_IF_ERROR(Translate(db_->Get(rocksdb::ReadOptions(), key, &value),
+                                      absl::StrCat("read ", key, " from state log"), folder_));
+    return value;
+  }
+
+  absl::StatusOr<std::map<std::string, std::string>> Scan(const std::string& prefix) override {
+    std::map<std::string, std::string> found;
+    std::unique_ptr<rocksdb::Iterator> it(db_->NewIterator(rocksdb::ReadOptions()));
+    for (it->Seek(prefix); it->Valid() && it->key().starts_with(prefix); it->Next()) {
+      found.emplace(it->key().ToString(), it->value().ToString());
+    }
+    TESSERA_RETURN_IF_ERROR(Translate(it->status(), "scan state log", folder_));
+    return found;
+  }
+
+ private:
+  const std::string folder_;
+  const std::unique_ptr<rocksdb::DB> db_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<StateLog>> OpenRocksDbStateLog(const std::string& folder) {
+  TESSERA_RETURN_IF_ERROR(PosixFileSystem().CreateFolder(folder));
+  rocksdb::Options options;
+  options.create_if_missing = true;
+  options.keep_log_file_num = 3;
+  options.max_log_file_size = 1 << 20;
+  options.write_buffer_size = 4 << 20;
+  rocksdb::DB* db = nullptr;
+  const rocksdb::Status status = rocksdb::DB::Open(options, folder, &db);
+  std::unique_ptr<rocksdb::DB> owned(db);
+  if (status.IsIOError() && absl::StrContains(status.ToString(), "lock")) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("data folder ", folder, " in use by another process (", status.ToString(),
+                     "); stop that master, or give this one another --data-dir"));
+  }
+  TESSERA_RETURN_IF_ERROR(Translate(status, "open state log in data folder", folder));
+  return std::make_unique<RocksDbStateLog>(std::move(owned), folder);
+}
+
+}  // namespace tessera::master

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace tessera::master {
+
+// The master's durable state: a small ordered map of byte strings. A batch is applied as a whole or
+// not at all, and is durable when Apply returns. Thread-safe. The contract suite
+// (tests/master/state_log_contract.h) runs on every implementation.
+class StateLog {
+ public:
+  struct Write {
+    std::string key;
+    std::optional<std::string> value;  // none: removes the key
+  };
+  virtual ~StateLog() = default;
+  // UNAVAILABLE, RESOURCE_EXHAUSTED: not durable; the master must not act on it.
+  virtual absl::Status Apply(const std::vector<Write>& batch) = 0;
+  // NOT_FOUND: no such key.
+  virtual absl::StatusOr<std::string> Get(const std::string& key) = 0;
+  // All keys that start with `prefix`, in the order of their bytes.
+  virtual absl::StatusOr<std::map<std::string, std::string>> Scan(const std::string& prefix) = 0;
+};
+
+// RocksDB in `folder` (created if missing), every batch synced. FAILED_PRECONDITION: another
+// process uses the folder; DATA_LOSS: it is damaged.
+absl::StatusOr<std::unique_ptr<StateLog>> OpenRocksDbStateLog(const std::string& folder);
+
+// For tests and for clusters that live within one process. Content outlives nothing.
+std::unique_ptr<StateLog> NewMemoryStateLog();
+
+}  // namespace tessera::master

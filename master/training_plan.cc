@@ -1,0 +1,106 @@
+#include "master/training_plan.h"
+
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/job/defaults.h"
+#include "master/plan_parts.h"
+
+namespace tessera::master {
+namespace {
+
+uint64_t NextMultiple(uint64_t step, uint64_t every) {
+  return every == 0 ? std::numeric_limits<uint64_t>::max() : (step / every + 1) * every;
+}
+bool Divides(uint64_t every, uint64_t n) { return every != 0 && n % every == 0; }
+
+}  // namespace
+
+PlanOptions PlanOptionsOf(const v1::JobSpec& spec, uint32_t workers) {
+  PlanOptions options;
+  options.sync = ModeOf(spec.consistency().sparse()) == v1::SYNC ||
+                 ModeOf(spec.consistency().dense()) == v1::SYNC;
+  options.workers = workers;
+  options.batch_size = spec.train().batch_size();
+  options.seed = spec.seed();
+  options.shard_records = ShardRecords(spec.data());
+  options.shuffle_window_records = ShuffleWindowRecords(spec.data());
+  options.epochs = spec.train().epochs();
+  options.steps = spec.train().steps();
+  if (spec.data().validation().files_size() > 0) {
+    options.evaluate_every_steps = spec.evaluation().every_steps();
+    options.evaluate_every_epochs = EvaluationEpochs(spec.evaluation());
+  }
+  options.checkpoint_every_epochs = spec.checkpoint().every_epochs();
+  options.checkpoint_every_steps = spec.checkpoint().every_steps();
+  return options;
+}
+
+uint64_t NextBarrierStep(const PlanOptions& options, uint64_t step) {
+  uint64_t next = std::min(NextMultiple(step, options.evaluate_every_steps),
+                           NextMultiple(step, options.checkpoint_every_steps));
+  if (options.steps > step) next = std::min(next, options.steps);
+  return next;
+}
+
+Due DueAtStep(const PlanOptions& options, uint64_t step) {
+  Due due;
+  due.evaluate = Divides(options.evaluate_every_steps, step);
+  due.checkpoint = Divides(options.checkpoint_every_steps, step);
+  due.finished = options.steps > 0 && step >= options.steps;
+  return due;
+}
+
+Due DueAtEpochEnd(const PlanOptions& options, uint64_t epochs_done) {
+  Due due;
+  due.evaluate = Divides(options.evaluate_every_epochs, epochs_done);
+  due.checkpoint = Divides(options.checkpoint_every_epochs, epochs_done);
+  due.finished = options.epochs > 0 && epochs_done >= options.epochs;
+  return due;
+}
+
+uint64_t WindowRecords(const PlanOptions& options, uint64_t records) {
+  if (options.sync) return options.shuffle_window_records * options.workers;
+  const uint64_t wanted =
+      std::min(options.shuffle_window_records, records / (16 * uint64_t{options.workers}));
+  const uint64_t batch = options.batch_size;
+  return std::max<uint64_t>(1, (wanted + batch - 1) / batch) * batch;
+}
+
+absl::StatusOr<std::unique_ptr<TrainingPlan>> NewTrainingPlan(const PlanOptions& options,
+                                                              std::vector<v1::FileRecords> files,
+                                                              const v1::Position& start) {
+  uint64_t records = 0;
+  for (const v1::FileRecords& file : files) records += file.records();
+  if (records == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("data.train: the ", files.size(), " files hold no records"));
+  }
+  if (options.batch_size < (options.sync ? options.workers : 1)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("train.batch_size: ", options.batch_size, " samples cannot be divided among ",
+                     options.workers, " workers; expected at least one for each"));
+  }
+  WindowOptions windows;
+  windows.seed = options.seed;
+  windows.window_records = WindowRecords(options, records);
+  windows.shard_records = std::min(options.shard_records, windows.window_records);
+  const bool within_epoch = start.next_window() > 0 || start.open_size() > 0;
+  if (within_epoch && start.window_records() != windows.window_records) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "start.checkpoint: it was cut within an epoch with shuffle windows of ",
+        start.window_records(), " records, and this job's have ", windows.window_records,
+        "; run it with the same number of workers, data.shuffle_window_records and batch size, or "
+        "set start.warm"));
+  }
+  if (options.sync && start.open_size() > 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("start.checkpoint: it was cut in async mode with ", start.open_size(),
+                     " windows under way, and sync mode has one; set start.warm"));
+  }
+  return options.sync ? NewSyncPlan(options, std::move(files), windows, start)
+                      : NewAsyncPlan(options, std::move(files), windows, start);
+}
+
+}  // namespace tessera::master

@@ -1,0 +1,87 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "common/ids.h"
+#include "common/window.h"
+#include "tessera/v1/checkpoint.pb.h"
+#include "tessera/v1/job.pb.h"
+#include "tessera/v1/work.pb.h"
+
+namespace tessera::master {
+
+// What the order of training depends on, beside the files and the start position.
+struct PlanOptions {
+  bool sync = true;  // sparse or dense is sync: all ranks train the same steps
+  uint32_t workers = 1;
+  uint32_t batch_size = 1;  // sync: of all workers together; async: of each
+  uint64_t seed = 0;
+  uint64_t shard_records = 1024;
+  uint64_t shuffle_window_records = 262144;  // per worker
+  uint32_t epochs = 0;                       // 0: no such limit
+  uint64_t steps = 0;
+  // Barriers after so many; 0: none.
+  uint32_t evaluate_every_epochs = 0;
+  uint64_t evaluate_every_steps = 0;
+  uint32_t checkpoint_every_epochs = 0;
+  uint64_t checkpoint_every_steps = 0;
+  // Training time that one unit aims at, and the batches of a unit before any time is known.
+  double unit_seconds = 1;
+  uint64_t first_unit_batches = 8;
+};
+PlanOptions PlanOptionsOf(const v1::JobSpec& spec, uint32_t workers);
+
+// What is to be done at a barrier before training goes on.
+struct Due {
+  bool evaluate = false;
+  bool checkpoint = false;
+  bool finished = false;   // the last epoch or step is done
+  bool requested = false;  // by RequestBarrier
+};
+
+// The order of training as units of work: which batches of which window each rank trains next. A
+// pure core over Position: the same position gives the same batches, however units are cut, whoever
+// is slow, and whatever happened before. Every record is handed out once an epoch.
+//
+// Two forms. Sync: one window at a time, divided evenly; a unit's boundaries are fixed by the first
+// rank that asks, and ranks run ahead of each other as long as no barrier is between them. Async: a
+// window belongs to one rank until it is done; an epoch ends when all of them are.
+//
+// At a barrier all that was handed out gets done and Next gives nothing more until Pass. Units
+// never reach across a barrier. Not thread-safe.
+class TrainingPlan {
+ public:
+  virtual ~TrainingPlan() = default;
+  // The rank's next unit. A rank has one at a time: Done comes before the next Next. nullopt:
+  // nothing until others are done or the barrier has passed.
+  virtual std::optional<v1::Train> Next(Rank rank) = 0;
+  virtual void Done(Rank rank, const v1::UnitResult& result) = 0;
+  // A barrier as soon as possible.
+  virtual void RequestBarrier() = 0;
+  // A barrier is due and all that was handed out is done: position() is exact.
+  virtual bool AtBarrier() const = 0;
+  // A barrier is due; some ranks may still be at work.
+  virtual bool BarrierDue() const = 0;
+  virtual Due due() const = 0;
+  // What was due is done: training goes on.
+  virtual void Pass() = 0;
+  // Step, samples and windows; at a barrier everything. The rules' state is not set here.
+  virtual v1::Position position() const = 0;
+  // Units that this rank has and has not done: 0 or 1.
+  virtual bool Busy(Rank rank) const = 0;
+  // As far as known; 0: unknown.
+  virtual uint64_t total_steps() const = 0;
+};
+
+// INVALID_ARGUMENT: no records, fewer samples in a batch than workers (sync), or a position whose
+// windows have another shape.
+absl::StatusOr<std::unique_ptr<TrainingPlan>> NewTrainingPlan(const PlanOptions& options,
+                                                              std::vector<v1::FileRecords> files,
+                                                              const v1::Position& start);
+
+}  // namespace tessera::master

@@ -1,0 +1,41 @@
+#include "master/unit_desk.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace tessera::master {
+
+absl::StatusOr<UnitDesk::Call> UnitDesk::Classify(Rank rank, uint64_t completed_unit) const {
+  const Ranked& r = ranks_[rank.value()];
+  if (completed_unit == r.completed) return r.busy ? Call::kRepeat : Call::kAsks;
+  if (r.busy && completed_unit == r.held.unit_id()) return Call::kCompletes;
+  return absl::InvalidArgumentError(
+      absl::StrCat("rank ", rank.value(), " reports unit ", completed_unit, ", but ",
+                   r.busy ? absl::StrCat("holds unit ", r.held.unit_id()) : "holds none",
+                   " and has reported unit ", r.completed, " last"));
+}
+
+const v1::NextWorkResponse& UnitDesk::HandOut(Rank rank, v1::NextWorkResponse unit,
+                                              absl::Duration now) {
+  Ranked& r = ranks_[rank.value()];
+  r.held = std::move(unit);
+  r.held.set_unit_id(next_unit_++);
+  r.busy = true;
+  r.since = now;
+  return r.held;
+}
+
+void UnitDesk::Complete(Rank rank) {
+  Ranked& r = ranks_[rank.value()];
+  r.completed = r.held.unit_id();
+  r.busy = false;
+  r.held.Clear();
+}
+
+bool UnitDesk::AnyBusy() const {
+  return std::any_of(ranks_.begin(), ranks_.end(), [](const Ranked& r) { return r.busy; });
+}
+
+}  // namespace tessera::master

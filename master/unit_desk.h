@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "common/ids.h"
+#include "tessera/v1/work.pb.h"
+
+namespace tessera::master {
+
+// Who holds which unit, and the rule of work.proto that a call may be repeated: asking again with
+// the same completed unit gives the same unit again. A pure core, for one generation of one job.
+// Not thread-safe.
+class UnitDesk {
+ public:
+  explicit UnitDesk(uint32_t ranks) : ranks_(ranks) {}
+
+  enum class Call {
+    kRepeat,     // answer with held()
+    kCompletes,  // the result is news: process it, then Complete()
+    kAsks,       // holds nothing
+  };
+  // INVALID_ARGUMENT: reports a unit that is not the rank's.
+  absl::StatusOr<Call> Classify(Rank rank, uint64_t completed_unit) const;
+
+  // Numbers the unit and remembers it.
+  const v1::NextWorkResponse& HandOut(Rank rank, v1::NextWorkResponse unit, absl::Duration now);
+  void Complete(Rank rank);
+  bool Busy(Rank rank) const { return ranks_[rank.value()].busy; }
+  bool AnyBusy() const;
+  const v1::NextWorkResponse& held(Rank rank) const { return ranks_[rank.value()].held; }
+  // When the held unit was handed out.
+  absl::Duration since(Rank rank) const { return ranks_[rank.value()].since; }
+
+ private:
+  struct Ranked {
+    bool busy = false;
+    v1::NextWorkResponse held;
+    uint64_t completed = 0;
+    absl::Duration since;
+  };
+  std::vector<Ranked> ranks_;
+  uint64_t next_unit_ = 1;
+};
+
+}  // namespace tessera::master

@@ -1,0 +1,108 @@
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/clock.h"
+#include "common/rpc/status.h"
+#include "master/services.h"
+
+namespace tessera::master {
+namespace {
+
+// No call is held longer, whatever wait_ms says.
+constexpr absl::Duration kLongestHold = absl::Seconds(10);
+
+void AppendFloats(const std::string& bytes, std::vector<float>* out) {
+  const size_t n = bytes.size() / sizeof(float);
+  const size_t before = out->size();
+  out->resize(before + n);
+  std::memcpy(out->data() + before, bytes.data(), n * sizeof(float));
+}
+
+}  // namespace
+
+grpc::Status WorkServiceImpl::NextWork(grpc::ServerContext* context,
+                                       const v1::NextWorkRequest* request,
+                                       v1::NextWorkResponse* response) {
+  const Clock& clock = SystemClock();
+  const absl::Duration until =
+      clock.Monotonic() + std::min(absl::Milliseconds(request->wait_ms()), kLongestHold);
+  const auto ask = [&](MasterCore& core, const MasterCore::Now& now) {
+    return core.NextWork(*request, now);
+  };
+  // Version first, then the question: no change between the two is missed. Only the first question
+  // brings news (the report); those after it must not wake the other waiters, or they would wake
+  // each other for ever.
+  uint64_t seen = 0;
+  host_->AwaitChange(&seen, absl::ZeroDuration());
+  absl::StatusOr<std::optional<v1::NextWorkResponse>> unit = host_->With(ask);
+  while (unit.ok() && !unit->has_value()) {
+    const absl::Duration left = until - clock.Monotonic();
+    if (left <= absl::ZeroDuration() || context->IsCancelled() ||
+        !host_->AwaitChange(&seen, std::min(left, absl::Seconds(1)))) {
+      break;
+    }
+    unit = host_->Look(ask);
+  }
+  if (!unit.ok()) return ToGrpc(unit.status());
+  if (unit->has_value()) {
+    *response = **std::move(unit);
+    return grpc::Status::OK;
+  }
+  absl::StatusOr<v1::JobStatus> job =
+      host_->Look([&](MasterCore& core, const MasterCore::Now& now) {
+        return core.GetJob(request->job_id(), now);
+      });
+  response->mutable_wait()->set_reason(
+      job.ok() ? absl::StrCat("the job is ", job->phase(), ", and other workers have all there is")
+               : "nothing to do");
+  return grpc::Status::OK;
+}
+
+grpc::Status WorkServiceImpl::ReportScores(grpc::ServerContext* context,
+                                           grpc::ServerReader<v1::ScoresChunk>* reader,
+                                           v1::ReportScoresResponse* response) {
+  v1::ScoresChunk chunk;
+  std::optional<v1::ScoresChunk> header;
+  uint64_t limit = 0;
+  std::vector<float> logits;
+  std::vector<float> labels;
+  while (reader->Read(&chunk)) {
+    if (!header.has_value()) {
+      absl::StatusOr<uint64_t> may = host_->Look(
+          [&](MasterCore& core, const MasterCore::Now&) { return core.MayScore(chunk); });
+      if (!may.ok()) return ToGrpc(may.status());
+      limit = *may;
+      header = chunk;
+      header->clear_logits();
+      header->clear_labels();
+    }
+    if (chunk.unit_id() != header->unit_id() || chunk.generation() != header->generation()) {
+      return ToGrpc(absl::InvalidArgumentError("one ReportScores call is for one unit"));
+    }
+    if (chunk.logits().size() != chunk.labels().size() ||
+        chunk.logits().size() % sizeof(float) != 0) {
+      return ToGrpc(absl::InvalidArgumentError(
+          absl::StrCat("scores: ", chunk.logits().size(), " bytes of logits and ",
+                       chunk.labels().size(), " of labels; as many float32 of each expected")));
+    }
+    AppendFloats(chunk.logits(), &logits);
+    AppendFloats(chunk.labels(), &labels);
+    if (logits.size() > limit) {
+      return ToGrpc(absl::InvalidArgumentError(
+          absl::StrCat("unit ", header->unit_id(), ": more than ", limit, " scores")));
+    }
+  }
+  if (context->IsCancelled()) return ToGrpc(absl::CancelledError("the worker gave up"));
+  if (!header.has_value()) return grpc::Status::OK;
+  return ToGrpc(host_->Look([&](MasterCore& core, const MasterCore::Now&) {
+    return core.AddScores(*header, std::move(logits), std::move(labels));
+  }));
+}
+
+}  // namespace tessera::master

@@ -1,0 +1,300 @@
+#pragma once
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/version.h"
+#include "common/window.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "master/core.h"
+
+namespace tessera::master {
+
+// A small job that ValidateJobSpec accepts.
+inline v1::JobSpec SmallJob() {
+  v1::JobSpec spec;
+  spec.set_name("demo");
+  spec.set_seed(1);
+  v1::DataSpec& data = *spec.mutable_data();
+  data.set_format(v1::CSV);
+  v1::ColumnSpec& label = *data.add_columns();
+  label.set_name("label");
+  label.set_role(v1::LABEL);
+  v1::ColumnSpec& user = *data.add_columns();
+  user.set_name("user");
+  user.set_role(v1::SPARSE);
+  user.add_table("embedding");
+  data.mutable_train()->add_files("train.csv");
+  data.mutable_validation()->add_files("validation.csv");
+  data.mutable_test()->add_files("test.csv");
+  data.set_shuffle_window_records(400);
+  data.set_shard_records(100);
+  v1::TableSpec& table = *spec.add_tables();
+  table.set_name("embedding");
+  table.set_dim(4);
+  table.mutable_initializer()->mutable_constant();
+  table.mutable_optimizer()->set_learning_rate(0.1f);
+  table.mutable_optimizer()->mutable_sgd();
+  spec.mutable_model()->set_name("lr");
+  spec.mutable_model()->mutable_optimizer()->set_learning_rate(0.1f);
+  spec.mutable_model()->mutable_optimizer()->mutable_sgd();
+  spec.mutable_train()->set_batch_size(100);
+  spec.mutable_train()->set_epochs(3);
+  return spec;
+}
+
+// A cluster in virtual time around a MasterCore: workers that do what they are told, a disk for
+// checkpoints, a state log, and ps that answer as scripted.
+class CoreHarness {
+ public:
+  static constexpr uint64_t kTrain = 1000;
+  static constexpr uint64_t kValidation = 300;
+  static constexpr uint64_t kTest = 200;
+
+  CoreHarness() { StartMaster(); }
+
+  void StartMaster() {
+    MasterCore::Options options;
+    auto core = MasterCore::New(options, log_, now_);
+    ASSERT_TRUE(core.ok()) << core.status();
+    core_ = *std::move(core);
+    workers_.clear();
+    Persist();
+  }
+  // kill -9 of the master: what is not in the log is lost.
+  void RestartMaster() {
+    core_.reset();
+    StartMaster();
+  }
+
+  uint64_t Join(v1::NodeKind kind, const std::string& name) {
+    v1::Hello hello;
+    hello.set_kind(kind);
+    hello.set_name(name);
+    hello.set_address(name + ":1");
+    hello.set_protocol(kProtocolVersion);
+    hello.set_process(++processes_);
+    auto welcome = core_->Join(hello, now_);
+    EXPECT_TRUE(welcome.ok()) << welcome.status();
+    Persist();
+    alive_[name] = welcome->incarnation();
+    if (kind == v1::WORKER) workers_[name] = Worker{welcome->incarnation()};
+    return welcome->incarnation();
+  }
+  void JoinAll(int ps, int workers) {
+    for (int i = 0; i < ps; ++i) Join(v1::PS, "ps-" + std::to_string(i));
+    for (int i = 0; i < workers; ++i) Join(v1::WORKER, "worker-" + std::to_string(i));
+  }
+  // Its connection breaks.
+  void Kill(const std::string& name) {
+    core_->Leave(alive_.at(name), "its connection broke", now_);
+    alive_.erase(name);
+    workers_.erase(name);
+    Persist();
+  }
+  void Advance(absl::Duration by) {
+    now_.monotonic += by;
+    now_.wall += by;
+    for (const auto& [name, incarnation] : alive_) core_->Heartbeat(incarnation, {}, now_);
+    core_->Tick(now_);
+    Persist();
+  }
+
+  std::string Submit(const v1::JobSpec& spec, uint32_t workers, uint32_t ps) {
+    v1::SubmitRequest request;
+    *request.mutable_spec() = spec;
+    request.set_workers(workers);
+    request.set_ps(ps);
+    return Submit(request);
+  }
+  std::string Submit(const v1::SubmitRequest& request) {
+    auto id = core_->Submit(request, now_);
+    EXPECT_TRUE(id.ok()) << id.status();
+    Persist();
+    return id.value_or("");
+  }
+  v1::JobStatus Job(const std::string& id) { return core_->GetJob(id, now_).value(); }
+
+  // Actions, one unit of every worker, and some time. True: something happened.
+  bool Round() {
+    bool busy = false;
+    while (std::optional<Action> action = core_->TakeAction()) {
+      Persist();
+      core_->ActionDone(action->id, std::visit([this](auto& w) { return Do(w); }, action->work),
+                        now_);
+      busy = true;
+    }
+    for (auto& [name, worker] : workers_) busy = Work(name, worker) || busy;
+    Advance(absl::Milliseconds(100));
+    return busy;
+  }
+  // Until the job's state or the limit of rounds is reached; or until `stop` says so.
+  void RunUntil(const std::string& id, v1::JobState state, int rounds = 3000) {
+    for (int i = 0; i < rounds && Job(id).state() != state; ++i) Round();
+    ASSERT_EQ(v1::JobState_Name(Job(id).state()), v1::JobState_Name(state))
+        << Job(id).ShortDebugString();
+  }
+  void RunUntilStep(const std::string& id, uint64_t step) {
+    for (int i = 0; i < 3000 && Job(id).step() < step; ++i) Round();
+    ASSERT_GE(Job(id).step(), step) << Job(id).ShortDebugString();
+  }
+  std::vector<std::string> Events(const std::string& id) {
+    std::vector<std::string> events;
+    for (const v1::Event& event : Job(id).events()) events.push_back(event.message());
+    return events;
+  }
+
+  MasterCore::Now now_{absl::Seconds(1000), absl::FromUnixSeconds(1700000000)};
+  std::map<std::string, std::string> log_;
+  std::unique_ptr<MasterCore> core_;
+  // By folder; what WriteCheckpoint committed.
+  std::map<std::string, v1::CheckpointManifest> disk_;
+  std::set<std::string> damaged_;  // folders
+  // Scripts.
+  std::function<absl::Status(const OpenPs&)> on_open_;
+  std::function<absl::Status(const WriteCheckpoint&)> on_write_;
+  std::function<void(const std::string& worker, const v1::NextWorkResponse&, v1::UnitResult*)>
+      on_unit_;
+  std::vector<double> aucs_;  // of the evaluations in turn; then 0.5
+  // What happened.
+  std::vector<OpenPs> opens_;
+  std::vector<WriteCheckpoint> writes_;
+  std::vector<v1::Train> trained_;
+  std::vector<std::string> outputs_;
+  int closes_ = 0;
+
+  struct Worker {
+    uint64_t incarnation = 0;
+    uint64_t generation = 0;
+    uint64_t completed = 0;
+    v1::UnitResult result;
+  };
+  std::map<std::string, Worker> workers_;
+  std::map<std::string, uint64_t> alive_;  // incarnations by name
+
+  v1::NextWorkRequest Request(const Worker& worker) {
+    const v1::Assignment assignment = core_->AssignmentFor(worker.incarnation);
+    v1::NextWorkRequest request;
+    request.set_job_id(assignment.job_id());
+    request.set_generation(assignment.generation());
+    request.set_rank(assignment.rank());
+    request.set_incarnation(worker.incarnation);
+    request.set_completed_unit(worker.completed);
+    *request.mutable_result() = worker.result;
+    return request;
+  }
+
+ private:
+  void Persist() {
+    for (const StateLog::Write& write : core_->TakeWrites()) {
+      if (write.value.has_value()) {
+        log_[write.key] = *write.value;
+      } else {
+        log_.erase(write.key);
+      }
+    }
+  }
+
+  // Does what the worker holds and asks for the next unit.
+  bool Work(const std::string& name, Worker& worker) {
+    const v1::Assignment assignment = core_->AssignmentFor(worker.incarnation);
+    if (assignment.job_id().empty()) return false;
+    if (assignment.generation() != worker.generation) {
+      worker.generation = assignment.generation();
+      worker.completed = 0;
+      worker.result.Clear();
+    }
+    auto answer = core_->NextWork(Request(worker), now_);
+    Persist();
+    if (!answer.ok() || !answer->has_value()) return false;
+    const v1::NextWorkResponse& unit = **answer;
+    v1::UnitResult result;
+    if (unit.has_count()) {
+      v1::FileRecords* file = result.add_files();
+      file->set_path(unit.count().patterns(0));
+      file->set_bytes(12345);
+      file->set_records(file->path() == "train.csv"        ? kTrain
+                        : file->path() == "validation.csv" ? kValidation
+                                                           : kTest);
+    } else if (unit.has_train()) {
+      trained_.push_back(unit.train());
+      result.set_samples(
+          CountRecords({unit.train().ranges().begin(), unit.train().ranges().end()}));
+      result.set_train_seconds(0.1);
+      result.set_loss_sum(0.5 * static_cast<double>(result.samples()));
+      result.set_auc(0.75);
+    } else if (unit.has_evaluate()) {
+      result.set_samples(
+          CountRecords({unit.evaluate().ranges().begin(), unit.evaluate().ranges().end()}));
+      v1::ScoresChunk header;
+      header.set_job_id(assignment.job_id());
+      header.set_generation(assignment.generation());
+      header.set_evaluation_id(unit.evaluate().evaluation_id());
+      header.set_unit_id(unit.unit_id());
+      const std::vector<float> scores(result.samples(), 0.5f);
+      const absl::Status status = core_->AddScores(header, scores, scores);
+      EXPECT_TRUE(status.ok()) << status;
+    } else if (unit.has_predict()) {
+      outputs_.push_back(unit.predict().output());
+    }
+    if (on_unit_) on_unit_(name, unit, &result);
+    worker.completed = unit.unit_id();
+    worker.result = result;
+    return true;
+  }
+
+  ActionResult Do(const FindCheckpoint& find) {
+    ActionResult result;
+    result.status = absl::NotFoundError("no checkpoint");
+    for (const auto& [folder, manifest] : disk_) {  // steps ascend within a job's folder
+      const bool here =
+          find.folder.empty() ? folder.rfind(find.job_folder + "/", 0) == 0 : folder == find.folder;
+      if (!here || std::count(find.damaged.begin(), find.damaged.end(), folder) > 0) continue;
+      if (damaged_.contains(folder)) {
+        result.skipped.push_back(folder + ": flipped bit");
+        continue;
+      }
+      result.status = absl::OkStatus();
+      result.folder = folder;
+      result.manifest = manifest;
+    }
+    return result;
+  }
+  ActionResult Do(const OpenPs& open) {
+    opens_.push_back(open);
+    ActionResult result;
+    if (on_open_) result.status = on_open_(open);
+    return result;
+  }
+  ActionResult Do(const ClosePs&) {
+    ++closes_;
+    return {};
+  }
+  ActionResult Do(const WriteCheckpoint& write) {
+    writes_.push_back(write);
+    ActionResult result;
+    if (on_write_) result.status = on_write_(write);
+    if (result.status.ok()) disk_[write.folder] = write.manifest;
+    return result;
+  }
+  ActionResult Do(const ComputeMetrics& compute) {
+    ActionResult result;
+    result.samples = compute.logits.size();
+    result.auc = aucs_.empty() ? 0.5 : aucs_.front();
+    if (!aucs_.empty()) aucs_.erase(aucs_.begin());
+    result.logloss = 0.7;
+    return result;
+  }
+
+  uint64_t processes_ = 0;
+};
+
+}  // namespace tessera::master

@@ -1,0 +1,490 @@
+#include "master/core.h"
+
+#include "tests/master/core_harness.h"
+
+namespace tessera::master {
+namespace {
+
+using testing::Contains;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+class CoreTest : public testing::Test, protected CoreHarness {};
+
+// 1000 records, batches of 100: 10 or so steps an epoch.
+TEST_F(CoreTest, AJobRunsToItsEndAndSaysWhatCameOut) {
+  aucs_ = {0.6, 0.7, 0.65, 0.64};
+  JoinAll(2, 2);
+  const std::string id = Submit(SmallJob(), 2, 2);
+  EXPECT_EQ(id, "demo-1");
+  RunUntil(id, v1::SUCCEEDED);
+  const v1::JobStatus job = Job(id);
+  ASSERT_EQ(job.evaluations_size(), 3);
+  EXPECT_EQ(job.evaluations(0).epoch(), 1u);
+  EXPECT_TRUE(job.evaluations(1).best());
+  EXPECT_FALSE(job.evaluations(0).best());
+  EXPECT_EQ(job.evaluations(0).samples(), kValidation);
+  EXPECT_DOUBLE_EQ(job.final_metrics().at("validation").metrics().at("auc"), 0.65);
+  EXPECT_DOUBLE_EQ(job.final_metrics().at("test").metrics().at("auc"), 0.64);
+  EXPECT_EQ(job.final_metrics().at("test").samples(), kTest);
+  ASSERT_EQ(writes_.size(), 1u);
+  EXPECT_EQ(job.checkpoint(), writes_[0].folder);
+  EXPECT_EQ(job.step(), job.total_steps());
+  EXPECT_GT(job.seconds_to_first_step(), 0);
+  EXPECT_GT(job.mean_samples_per_second(), 0);
+  EXPECT_EQ(job.nodes_size(), 4);
+  EXPECT_EQ(job.generation(), 1u);
+  EXPECT_EQ(job.restarts(), 0u);
+  EXPECT_EQ(closes_, 1);
+  EXPECT_THAT(Events(id), Contains(HasSubstr("started with 2 ps and 2 workers")));
+}
+
+TEST_F(CoreTest, AJobSaysHowManyWorkersAreThereAndHowManyAreNeeded) {
+  const std::string id = Submit(SmallJob(), 2, 1);
+  EXPECT_EQ(Job(id).reason(), "WaitingForPs");
+  Join(v1::PS, "ps-0");
+  Join(v1::WORKER, "worker-0");
+  EXPECT_EQ(Job(id).reason(), "WaitingForWorkers");
+  EXPECT_THAT(Job(id).message(), HasSubstr("1 of 2 workers are here (worker-0)"));
+  EXPECT_EQ(Job(id).state(), v1::CREATED);
+  Join(v1::WORKER, "worker-1");
+  EXPECT_EQ(Job(id).state(), v1::RUNNING);
+}
+
+TEST_F(CoreTest, AJobThatTakesAllWaitsUntilNobodyHasJoinedForASecond) {
+  const std::string id = Submit(SmallJob(), 0, 0);
+  JoinAll(1, 1);
+  Advance(absl::Milliseconds(900));
+  Join(v1::WORKER, "worker-1");
+  Advance(absl::Milliseconds(900));
+  EXPECT_EQ(Job(id).state(), v1::CREATED);
+  Advance(absl::Milliseconds(200));
+  EXPECT_EQ(Job(id).state(), v1::RUNNING);
+  EXPECT_EQ(Job(id).nodes_size(), 3);
+}
+
+TEST_F(CoreTest, JobsRunOneAfterTheOtherInTheOrderOfSubmission) {
+  JoinAll(1, 1);
+  const std::string a = Submit(SmallJob(), 1, 1);
+  const std::string b = Submit(SmallJob(), 1, 1);
+  const std::string c = Submit(SmallJob(), 1, 1);
+  Round();
+  EXPECT_EQ(Job(a).state(), v1::RUNNING);
+  EXPECT_EQ(Job(b).reason(), "Queued");
+  EXPECT_THAT(Job(c).message(), HasSubstr("waits for demo-1, and is number 2"));
+  RunUntil(b, v1::SUCCEEDED);
+  EXPECT_EQ(Job(a).state(), v1::SUCCEEDED);
+  EXPECT_NE(Job(c).state(), v1::SUCCEEDED);
+  RunUntil(c, v1::SUCCEEDED);
+}
+
+TEST_F(CoreTest, AnInvalidJobIsRefusedByField) {
+  v1::SubmitRequest request;
+  *request.mutable_spec() = SmallJob();
+  request.mutable_spec()->mutable_tables(0)->set_dim(0);
+  const auto id = core_->Submit(request, now_);
+  EXPECT_EQ(id.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(id.status().message()), HasSubstr("tables[0].dim"));
+}
+
+TEST_F(CoreTest, AfterTheLossOfAWorkerAReplacementGoesOnFromTheCheckpoint) {
+  v1::JobSpec spec = SmallJob();
+  spec.mutable_checkpoint()->set_every_epochs(1);
+  JoinAll(2, 2);
+  const std::string id = Submit(spec, 2, 2);
+  RunUntilStep(id, 15);
+  const uint64_t total = Job(id).total_steps();
+  const uint64_t cut = writes_.back().manifest.step();
+  const uint64_t old_generation = Job(id).generation();
+  v1::NextWorkRequest stale = Request(workers_.at("worker-0"));
+  Kill("worker-1");
+  EXPECT_EQ(Job(id).state(), v1::RESTARTING);
+  EXPECT_THAT(Job(id).message(), HasSubstr("worker-1 lost (its connection broke)"));
+  EXPECT_EQ(core_->AssignmentKey(workers_.at("worker-0").incarnation), "");
+  Advance(absl::Seconds(5));
+  EXPECT_EQ(Job(id).reason(), "WaitingForWorkers");
+  Join(v1::WORKER, "spare");
+  EXPECT_EQ(Job(id).state(), v1::RUNNING);
+  EXPECT_EQ(Job(id).generation(), old_generation + 1);
+  EXPECT_EQ(core_->NextWork(stale, now_).status().code(), absl::StatusCode::kAborted);
+  RunUntil(id, v1::SUCCEEDED);
+  EXPECT_EQ(opens_.back().calls[0].second.checkpoint(), writes_[0].folder);
+  EXPECT_EQ(opens_.back().calls[0].second.first_step(), cut);
+  EXPECT_EQ(Job(id).restarts(), 1u);
+  EXPECT_EQ(Job(id).step(), total);
+  EXPECT_THAT(Events(id), Contains(HasSubstr("restarted from step " + std::to_string(cut))));
+  // Ranks stay: worker-0 keeps rank 0, the spare takes over rank 1.
+  EXPECT_EQ(Job(id).nodes(2).name(), "worker-0");
+  EXPECT_EQ(Job(id).nodes(3).name(), "spare");
+  // Counted once.
+  EXPECT_THAT(core_->NextWork(stale, now_).status().code(), absl::StatusCode::kNotFound);
+}
+
+TEST_F(CoreTest, ASilentPsIsLostWhenItsLeaseEnds) {
+  JoinAll(1, 1);
+  const std::string id = Submit(SmallJob(), 1, 1);
+  RunUntilStep(id, 3);
+  alive_.erase("ps-0");  // no heartbeat any more
+  for (int i = 0; i < 99; ++i) Advance(absl::Milliseconds(100));
+  EXPECT_EQ(Job(id).state(), v1::RUNNING);
+  Advance(absl::Milliseconds(200));
+  EXPECT_EQ(Job(id).state(), v1::RESTARTING);
+  EXPECT_THAT(Job(id).message(), HasSubstr("ps-0 lost (no heartbeat for 10s)"));
+}
+
+TEST_F(CoreTest, ARestartTrainsTheSameStepsInTheSameOrder) {
+  v1::JobSpec spec = SmallJob();
+  spec.mutable_checkpoint()->set_every_steps(4);
+  JoinAll(1, 2);
+  RunUntil(Submit(spec, 2, 1), v1::SUCCEEDED);
+  const auto by_step = [&](std::vector<v1::Train> units) {
+    std::map<std::string, std::string> out;
+    for (const v1::Train& unit : units) {
+      for (uint64_t b = unit.batch_begin(); b < unit.batch_end(); ++b) {
+        const uint64_t step = unit.first_step() + b - unit.batch_begin();
+        std::string content = std::to_string(unit.epoch()) + "/" + std::to_string(unit.window()) +
+                              "/" + std::to_string(b);
+        for (const v1::RecordRange& range : unit.ranges()) content += range.ShortDebugString();
+        auto [it, fresh] = out.emplace(std::to_string(step) + ":" + unit.ranges(0).path() +
+                                           std::to_string(unit.ranges(0).begin()),
+                                       content);
+        EXPECT_EQ(it->second, content);
+      }
+    }
+    return out;
+  };
+  const auto undisturbed = by_step(std::exchange(trained_, {}));
+  const std::string id = Submit(spec, 2, 1);
+  for (const uint64_t step : {3, 9, 17}) {
+    RunUntilStep(id, step);
+    Kill("worker-1");
+    Join(v1::WORKER, "worker-1");
+  }
+  RunUntil(id, v1::SUCCEEDED);
+  EXPECT_EQ(by_step(trained_), undisturbed);
+  EXPECT_EQ(Job(id).restarts(), 3u);
+}
+
+TEST_F(CoreTest, RestartsWithoutProgressEndTheJobWithTheLastReason) {
+  JoinAll(1, 1);
+  on_open_ = [](const OpenPs&) { return absl::UnavailableError("ps-0: no route"); };
+  const std::string id = Submit(SmallJob(), 1, 1);
+  RunUntil(id, v1::FAILED);
+  EXPECT_EQ(Job(id).reason(), "TooManyRestarts");
+  EXPECT_THAT(Job(id).message(), HasSubstr("ps-0: no route"));
+  EXPECT_EQ(opens_.size(), 6u);
+}
+
+TEST_F(CoreTest, AUnitThatFailsForGoodFailsTheJobWithTheWorkersMessage) {
+  JoinAll(1, 1);
+  on_unit_ = [](const std::string&, const v1::NextWorkResponse& unit, v1::UnitResult* result) {
+    if (!unit.has_train()) return;
+    result->set_code(static_cast<int>(absl::StatusCode::kInvalidArgument));
+    result->set_message("train.csv:17: \"abc\" is not a number");
+  };
+  const std::string id = Submit(SmallJob(), 1, 1);
+  RunUntil(id, v1::FAILED);
+  EXPECT_EQ(Job(id).reason(), "DataError");
+  EXPECT_EQ(Job(id).message(), "worker-0: train.csv:17: \"abc\" is not a number");
+}
+
+TEST_F(CoreTest, AUnitThatFailsForNowRestartsTheJob) {
+  JoinAll(1, 1);
+  bool failed = false;
+  on_unit_ = [&](const std::string&, const v1::NextWorkResponse& unit, v1::UnitResult* result) {
+    if (!unit.has_train() || failed) return;
+    failed = true;
+    result->set_code(static_cast<int>(absl::StatusCode::kUnavailable));
+    result->set_message("ps-0 does not answer");
+  };
+  const std::string id = Submit(SmallJob(), 1, 1);
+  RunUntil(id, v1::SUCCEEDED);
+  EXPECT_EQ(Job(id).restarts(), 1u);
+}
+
+TEST_F(CoreTest, BadRecordsAreCountedOnceAndFailTheJobAboveTheLimit) {
+  v1::JobSpec spec = SmallJob();
+  spec.mutable_data()->set_max_bad_records(5);
+  JoinAll(1, 1);
+  uint64_t bad = 1;
+  on_unit_ = [&](const std::string&, const v1::NextWorkResponse& unit, v1::UnitResult* result) {
+    if (!unit.has_train() || unit.train().epoch() > 0) return;
+    result->set_bad_records(bad);
+    result->set_bad_record_message("train.csv:3: 2 columns, expected 3");
+  };
+  const std::string first = Submit(spec, 1, 1);
+  RunUntil(first, v1::SUCCEEDED);
+  EXPECT_EQ(Job(first).bad_records(), 3u);  // one for each window of the first epoch
+  bad = 6;
+  const std::string second = Submit(spec, 1, 1);
+  RunUntil(second, v1::FAILED);
+  EXPECT_EQ(Job(second).reason(), "DataError");
+  EXPECT_THAT(Job(second).message(), HasSubstr("train.csv:3: 2 columns, expected 3"));
+}
+
+TEST_F(CoreTest, AFailedCheckpointIsAnEventAndAFailedLastOneFailsTheJob) {
+  v1::JobSpec spec = SmallJob();
+  spec.mutable_checkpoint()->set_every_epochs(1);
+  JoinAll(1, 1);
+  int writes = 0;
+  on_write_ = [&](const WriteCheckpoint&) {
+    return ++writes == 1 ? absl::ResourceExhaustedError("disk full") : absl::OkStatus();
+  };
+  const std::string first = Submit(spec, 1, 1);
+  RunUntil(first, v1::SUCCEEDED);
+  EXPECT_THAT(Events(first), Contains(HasSubstr("failed, training goes on without it: disk full")));
+  writes = -1;
+  on_write_ = [&](const WriteCheckpoint&) {
+    return ++writes == 2 ? absl::ResourceExhaustedError("disk full") : absl::OkStatus();
+  };
+  const std::string second = Submit(spec, 1, 1);
+  RunUntil(second, v1::FAILED);
+  EXPECT_EQ(Job(second).reason(), "CheckpointFailed");
+  EXPECT_THAT(Job(second).message(), HasSubstr("start.checkpoint = demo-2/step-"));
+}
+
+TEST_F(CoreTest, TheBestModelIsKeptReloadedAndMeasured) {
+  v1::JobSpec spec = SmallJob();
+  spec.mutable_checkpoint()->set_keep_best(true);
+  aucs_ = {0.6, 0.8, 0.7, 0.79};
+  JoinAll(2, 1);
+  const std::string id = Submit(spec, 1, 2);
+  RunUntil(id, v1::SUCCEEDED);
+  const v1::JobStatus job = Job(id);
+  const std::string best = writes_.at(1).folder;
+  EXPECT_EQ(job.checkpoint(), best);
+  EXPECT_EQ(job.generation(), 2u);
+  EXPECT_EQ(job.restarts(), 0u);
+  EXPECT_EQ(opens_.back().calls[1].second.checkpoint(), best);
+  EXPECT_DOUBLE_EQ(job.final_metrics().at("validation").metrics().at("auc"), 0.8);
+  EXPECT_DOUBLE_EQ(job.final_metrics().at("test").metrics().at("auc"), 0.79);
+  EXPECT_EQ(job.final_metrics().at("test").step(), job.evaluations(1).step());
+  EXPECT_EQ(job.evaluations_size(), 3);
+  EXPECT_THAT(writes_.back().keep_besides, ElementsAre(best));
+}
+
+TEST_F(CoreTest, EarlyStoppingEndsTheTraining) {
+  v1::JobSpec spec = SmallJob();
+  spec.mutable_train()->set_epochs(100);
+  spec.mutable_train()->mutable_early_stopping()->set_patience(2);
+  aucs_ = {0.6, 0.7, 0.65, 0.66};
+  JoinAll(1, 1);
+  const std::string id = Submit(spec, 1, 1);
+  RunUntil(id, v1::SUCCEEDED);
+  EXPECT_EQ(Job(id).evaluations_size(), 4);
+  EXPECT_THAT(Events(id), Contains(HasSubstr("early stopping")));
+}
+
+TEST_F(CoreTest, ThePlateauRuleLowersTheRateOfTheUnitsThatFollow) {
+  v1::JobSpec spec = SmallJob();
+  spec.mutable_train()->mutable_schedule()->mutable_plateau()->set_factor(0.5f);
+  aucs_ = {0.7, 0.6, 0.65};
+  JoinAll(1, 1);
+  const std::string id = Submit(spec, 1, 1);
+  RunUntil(id, v1::SUCCEEDED);
+  for (const v1::Train& unit : trained_) {
+    EXPECT_EQ(unit.learning_rate_scale(), unit.epoch() < 2 ? 1 : 0.5);
+  }
+}
+
+TEST_F(CoreTest, ACallMayBeRepeatedAndGetsTheSameUnit) {
+  JoinAll(1, 1);
+  Submit(SmallJob(), 1, 1);
+  while (std::optional<Action> action = core_->TakeAction()) {
+    core_->ActionDone(action->id, {}, now_);
+  }
+  const v1::NextWorkRequest request = Request(workers_.at("worker-0"));
+  const auto first = core_->NextWork(request, now_);
+  const auto again = core_->NextWork(request, now_);
+  ASSERT_TRUE(first.ok() && first->has_value());
+  EXPECT_EQ((*first)->SerializeAsString(), (*again)->SerializeAsString());
+  v1::NextWorkRequest wrong = request;
+  wrong.set_completed_unit(99);
+  EXPECT_EQ(core_->NextWork(wrong, now_).status().code(), absl::StatusCode::kInvalidArgument);
+  wrong = request;
+  wrong.set_incarnation(1);
+  EXPECT_EQ(core_->NextWork(wrong, now_).status().code(), absl::StatusCode::kAborted);
+  wrong = request;
+  wrong.set_rank(7);
+  EXPECT_EQ(core_->NextWork(wrong, now_).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(CoreTest, CancelEndsARunningAndAQueuedJob) {
+  JoinAll(1, 1);
+  const std::string a = Submit(SmallJob(), 1, 1);
+  const std::string b = Submit(SmallJob(), 1, 1);
+  RunUntilStep(a, 2);
+  EXPECT_TRUE(core_->Cancel(b, now_).ok());
+  EXPECT_TRUE(core_->Cancel(a, now_).ok());
+  EXPECT_EQ(Job(a).state(), v1::FAILED);
+  EXPECT_EQ(Job(a).reason(), "Cancelled");
+  EXPECT_EQ(Job(b).reason(), "Cancelled");
+  EXPECT_EQ(core_->Cancel(a, now_).code(), absl::StatusCode::kFailedPrecondition);
+  const absl::Status unknown = core_->Cancel("nope-9", now_);
+  EXPECT_EQ(unknown.code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(unknown.message()), HasSubstr("demo-2, demo-1"));
+}
+
+TEST_F(CoreTest, AfterAMasterRestartJobsGoOnFromTheirCheckpointAndNumbersStillGrow) {
+  v1::JobSpec spec = SmallJob();
+  spec.mutable_checkpoint()->set_every_epochs(1);
+  JoinAll(1, 2);
+  const std::string a = Submit(spec, 2, 1);
+  const std::string b = Submit(spec, 2, 1);
+  RunUntilStep(a, 15);
+  const uint64_t incarnation = alive_.at("worker-1");
+  const uint64_t generation = Job(a).generation();
+  RestartMaster();
+  EXPECT_EQ(Job(a).state(), v1::RESTARTING);
+  EXPECT_EQ(Job(a).reason(), "MasterRestarted");
+  EXPECT_EQ(Job(b).state(), v1::CREATED);
+  alive_.clear();
+  JoinAll(1, 2);
+  EXPECT_GT(alive_.at("ps-0"), incarnation);
+  RunUntil(a, v1::SUCCEEDED);
+  EXPECT_GT(Job(a).generation(), generation);
+  EXPECT_THAT(Events(a), Contains(HasSubstr("restarted from step")));
+  RunUntil(b, v1::SUCCEEDED);
+  RestartMaster();
+  EXPECT_EQ(Job(a).state(), v1::SUCCEEDED);
+  EXPECT_EQ(Job(a).final_metrics().size(), 2u);
+  EXPECT_EQ(Submit(spec, 2, 1), "demo-3");
+}
+
+TEST_F(CoreTest, ADamagedCheckpointIsLeftOutAndTheOneBeforeIsUsed) {
+  v1::JobSpec spec = SmallJob();
+  spec.mutable_checkpoint()->set_every_epochs(1);
+  JoinAll(1, 1);
+  const std::string id = Submit(spec, 1, 1);
+  RunUntilStep(id, 25);
+  ASSERT_EQ(writes_.size(), 2u);
+  on_open_ = [&](const OpenPs& open) {
+    return open.calls[0].second.checkpoint() == writes_[1].folder
+               ? absl::DataLossError("part 0: block 3: its checksum differs")
+               : absl::OkStatus();
+  };
+  Kill("worker-0");
+  Join(v1::WORKER, "worker-0");
+  RunUntil(id, v1::SUCCEEDED);
+  EXPECT_EQ(opens_.back().calls[0].second.checkpoint(), writes_[0].folder);
+  EXPECT_THAT(Events(id), Contains(HasSubstr("is damaged: part 0: block 3")));
+}
+
+TEST_F(CoreTest, AJobResumesFromTheCheckpointOfAnother) {
+  JoinAll(1, 1);
+  v1::JobSpec spec = SmallJob();
+  spec.mutable_train()->set_epochs(1);
+  const std::string first = Submit(spec, 1, 1);
+  RunUntil(first, v1::SUCCEEDED);
+  spec.mutable_train()->set_epochs(3);
+  spec.mutable_start()->set_checkpoint(Job(first).checkpoint());
+  const uint64_t step = Job(first).step();
+  trained_.clear();
+  const std::string second = Submit(spec, 1, 1);
+  RunUntil(second, v1::SUCCEEDED);
+  EXPECT_EQ(trained_[0].epoch(), 1u);
+  EXPECT_EQ(trained_[0].first_step(), step);
+  EXPECT_EQ(Job(second).evaluations_size(), 3);
+  spec.mutable_start()->set_warm(true);
+  trained_.clear();
+  const std::string warm = Submit(spec, 1, 1);
+  RunUntil(warm, v1::SUCCEEDED);
+  EXPECT_EQ(trained_[0].first_step(), 0u);
+  EXPECT_TRUE(opens_.back().calls[0].second.warm());
+}
+
+TEST_F(CoreTest, ResumingWithOtherTablesIsRefusedByField) {
+  JoinAll(1, 1);
+  v1::JobSpec spec = SmallJob();
+  const std::string first = Submit(spec, 1, 1);
+  RunUntil(first, v1::SUCCEEDED);
+  spec.mutable_start()->set_checkpoint(Job(first).checkpoint());
+  spec.mutable_tables(0)->set_dim(8);
+  const std::string dim = Submit(spec, 1, 1);
+  RunUntil(dim, v1::FAILED);
+  EXPECT_THAT(Job(dim).message(), HasSubstr("tables[0].dim"));
+  spec.mutable_tables(0)->set_dim(4);
+  spec.mutable_tables(0)->mutable_optimizer()->mutable_adam();
+  const std::string optimizer = Submit(spec, 1, 1);
+  RunUntil(optimizer, v1::FAILED);
+  EXPECT_THAT(Job(optimizer).message(), HasSubstr("tables[0].optimizer"));
+  spec.mutable_start()->set_checkpoint("nowhere/step-000000000001");
+  const std::string nowhere = Submit(spec, 1, 1);
+  RunUntil(nowhere, v1::FAILED);
+  EXPECT_EQ(Job(nowhere).reason(), "CheckpointError");
+}
+
+TEST_F(CoreTest, PredictionsAreWrittenInOnePartPerWorker) {
+  JoinAll(1, 2);
+  v1::JobSpec spec = SmallJob();
+  const std::string first = Submit(spec, 2, 1);
+  RunUntil(first, v1::SUCCEEDED);
+  v1::SubmitRequest request;
+  *request.mutable_spec() = spec;
+  request.mutable_spec()->mutable_start()->set_checkpoint(Job(first).checkpoint());
+  request.set_task(v1::PREDICT);
+  request.set_output("out.csv");
+  request.set_workers(2);
+  request.set_ps(1);
+  const size_t trained = trained_.size();
+  const std::string predict = Submit(request);
+  RunUntil(predict, v1::SUCCEEDED);
+  EXPECT_THAT(outputs_, ElementsAre("out.csv-00000-of-00002", "out.csv-00001-of-00002"));
+  EXPECT_EQ(trained_.size(), trained);
+}
+
+TEST_F(CoreTest, StatusNamesWhoIsWaitedFor) {
+  JoinAll(1, 2);
+  const std::string id = Submit(SmallJob(), 2, 1);
+  RunUntilStep(id, 3);
+  // worker-1 takes its unit and is never heard of again, though it heartbeats.
+  workers_.erase("worker-1");
+  for (int i = 0; i < 130; ++i) Round();
+  EXPECT_THAT(Job(id).waits(), Contains(HasSubstr("the job waits for worker-1 to train")));
+  v1::Heartbeat heartbeat;
+  heartbeat.add_waits("waits for step 4 of ps-0 for 12 s");
+  core_->Heartbeat(alive_.at("worker-0"), heartbeat, now_);
+  EXPECT_THAT(Job(id).waits(), Contains("worker-0: waits for step 4 of ps-0 for 12 s"));
+}
+
+TEST_F(CoreTest, AsyncJobsTrainEveryRecordInTheirSteps) {
+  v1::JobSpec spec = SmallJob();
+  spec.mutable_consistency()->set_sparse(v1::ASYNC);
+  spec.mutable_consistency()->set_dense(v1::ASYNC);
+  spec.mutable_checkpoint()->set_every_steps(5);
+  JoinAll(2, 3);
+  const std::string id = Submit(spec, 3, 2);
+  RunUntilStep(id, 12);
+  Kill("ps-1");
+  Join(v1::PS, "ps-1");
+  RunUntil(id, v1::SUCCEEDED);
+  EXPECT_EQ(Job(id).step(), Job(id).total_steps());
+}
+
+TEST_F(CoreTest, AWorkerThatCannotBeginFailsTheJob) {
+  JoinAll(1, 1);
+  const std::string id = Submit(SmallJob(), 1, 1);
+  while (std::optional<Action> action = core_->TakeAction()) {
+    core_->ActionDone(action->id, {}, now_);
+  }
+  v1::NextWorkRequest request = Request(workers_.at("worker-0"));
+  request.mutable_result()->set_code(static_cast<int>(absl::StatusCode::kFailedPrecondition));
+  request.mutable_result()->set_message("train.device: cuda: this build has no CUDA");
+  EXPECT_EQ(core_->NextWork(request, now_).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(Job(id).state(), v1::FAILED);
+  EXPECT_THAT(Job(id).message(), HasSubstr("this build has no CUDA"));
+}
+
+TEST(JobStates, OnlyLegalStepsAreTaken) {
+  EXPECT_TRUE(MayFollow(v1::CREATED, v1::RUNNING));
+  EXPECT_TRUE(MayFollow(v1::RUNNING, v1::RESTARTING));
+  EXPECT_TRUE(MayFollow(v1::RESTARTING, v1::RUNNING));
+  EXPECT_TRUE(MayFollow(v1::CREATED, v1::FAILED));
+  EXPECT_FALSE(MayFollow(v1::CREATED, v1::SUCCEEDED));
+  EXPECT_FALSE(MayFollow(v1::SUCCEEDED, v1::FAILED));
+  EXPECT_FALSE(MayFollow(v1::FAILED, v1::RUNNING));
+  EXPECT_FALSE(MayFollow(v1::CREATED, v1::RESTARTING));
+}
+
+}  // namespace
+}  // namespace tessera::master

@@ -1,0 +1,111 @@
+#include "master/membership.h"
+
+#include "common/version.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace tessera::master {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+class MembershipTest : public testing::Test {
+ protected:
+  v1::Hello Hello(const std::string& name, v1::NodeKind kind, uint64_t process) {
+    v1::Hello hello;
+    hello.set_kind(kind);
+    hello.set_name(name);
+    hello.set_address("127.0.0.1:1");
+    hello.set_protocol(kProtocolVersion);
+    hello.set_process(process);
+    hello.set_pid(4711);
+    return hello;
+  }
+  absl::StatusOr<Membership::Joined> Join(const std::string& name, uint64_t process = 1) {
+    return members_.Join(Hello(name, v1::WORKER, process), now_, absl::UnixEpoch());
+  }
+  uint64_t Incarnation(const absl::StatusOr<Membership::Joined>& joined) {
+    EXPECT_TRUE(joined.ok()) << joined.status();
+    return joined->welcome.incarnation();
+  }
+  std::vector<std::string> AliveWorkers() {
+    std::vector<std::string> names;
+    for (const Node* node : members_.Alive(v1::WORKER)) names.push_back(node->name);
+    return names;
+  }
+  absl::Duration now_ = absl::Seconds(1000);
+  Membership members_{{absl::Seconds(10), absl::Seconds(2)}, 100};
+};
+
+TEST_F(MembershipTest, IncarnationsGrowFromTheFirst) {
+  EXPECT_EQ(Incarnation(Join("worker-0")), 100u);
+  EXPECT_EQ(Incarnation(Join("worker-1")), 101u);
+}
+
+TEST_F(MembershipTest, ALeaseEndsWithoutHeartbeatsAndTheIncarnationNeverReturns) {
+  const uint64_t incarnation = Incarnation(Join("worker-0"));
+  now_ += absl::Seconds(9);
+  EXPECT_TRUE(members_.Heartbeat(incarnation, {}, now_, absl::UnixEpoch()));
+  now_ += absl::Seconds(9.9);
+  EXPECT_TRUE(members_.Expire(now_).empty());
+  now_ += absl::Seconds(0.1);
+  const auto deaths = members_.Expire(now_);
+  ASSERT_EQ(deaths.size(), 1u);
+  EXPECT_EQ(deaths[0].name, "worker-0");
+  EXPECT_THAT(deaths[0].reason, HasSubstr("no heartbeat for 10s"));
+  EXPECT_FALSE(members_.Heartbeat(incarnation, {}, now_, absl::UnixEpoch()));
+  EXPECT_THAT(AliveWorkers(), ElementsAre());
+}
+
+TEST_F(MembershipTest, ALateHeartbeatDoesNotReviveALeaseThatNobodyHasSeenEnd) {
+  const uint64_t incarnation = Incarnation(Join("worker-0"));
+  now_ += absl::Seconds(11);
+  EXPECT_FALSE(members_.Heartbeat(incarnation, {}, now_, absl::UnixEpoch()));
+}
+
+TEST_F(MembershipTest, ANameOfALiveNodeIsRefusedAndFreeAfterItsDeath) {
+  const uint64_t first = Incarnation(Join("worker-0", 1));
+  const auto refused = Join("worker-0", 2);
+  EXPECT_EQ(refused.status().code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_THAT(std::string(refused.status().message()), HasSubstr("pid 4711"));
+  EXPECT_TRUE(members_.Leave(first, "its connection broke", now_).has_value());
+  EXPECT_FALSE(members_.Leave(first, "its connection broke", now_).has_value());
+  EXPECT_GT(Incarnation(Join("worker-0", 2)), first);
+}
+
+TEST_F(MembershipTest, TheSameProcessReplacesItsOlderIncarnation) {
+  const uint64_t first = Incarnation(Join("worker-0", 5));
+  const auto again = Join("worker-0", 5);
+  ASSERT_TRUE(again.ok());
+  ASSERT_TRUE(again->replaced.has_value());
+  EXPECT_EQ(again->replaced->incarnation, first);
+  EXPECT_FALSE(members_.IsAlive(first));
+}
+
+TEST_F(MembershipTest, ADifferentProtocolIsRefusedWithBothVersions) {
+  v1::Hello hello = Hello("worker-0", v1::WORKER, 1);
+  hello.set_protocol(kProtocolVersion + 1);
+  hello.set_version("9.9.9");
+  const auto refused = members_.Join(hello, now_, absl::UnixEpoch());
+  EXPECT_EQ(refused.status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(refused.status().message()), HasSubstr("9.9.9"));
+  EXPECT_THAT(std::string(refused.status().message()), HasSubstr(kVersion));
+}
+
+TEST_F(MembershipTest, PicksFreeNamesAndListsInNaturalOrder) {
+  for (int i = 0; i < 11; ++i) EXPECT_TRUE(Join("", 1 + i).ok());
+  const std::vector<std::string> names = AliveWorkers();
+  ASSERT_EQ(names.size(), 11u);
+  EXPECT_EQ(names[2], "worker-2");
+  EXPECT_EQ(names[10], "worker-10");
+}
+
+TEST_F(MembershipTest, RefusesNamesThatAreNotPlain) {
+  EXPECT_EQ(Join("a b").status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(Join(std::string(64, 'a')).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(Join("../x").status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace tessera::master

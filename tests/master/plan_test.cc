@@ -1,0 +1,282 @@
+#include <map>
+#include <random>
+#include <set>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "common/random.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "master/training_plan.h"
+
+namespace tessera::master {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+v1::FileRecords File(const std::string& path, uint64_t records) {
+  v1::FileRecords file;
+  file.set_path(path);
+  file.set_records(records);
+  file.set_bytes(records * 10);
+  return file;
+}
+
+PlanOptions Options(bool sync, uint32_t workers) {
+  PlanOptions options;
+  options.sync = sync;
+  options.workers = workers;
+  options.batch_size = 32;
+  options.seed = 7;
+  options.shard_records = 50;
+  options.shuffle_window_records = 300;
+  options.epochs = 2;
+  options.first_unit_batches = 2;
+  return options;
+}
+
+const std::vector<v1::FileRecords>& Files() {
+  static const auto* files =
+      new std::vector<v1::FileRecords>{File("a", 1234), File("b", 1), File("c", 777)};
+  return *files;
+}
+constexpr uint64_t kRecords = 1234 + 1 + 777;
+
+std::unique_ptr<TrainingPlan> Plan(const PlanOptions& options, const v1::Position& start = {}) {
+  auto plan = NewTrainingPlan(options, Files(), start);
+  EXPECT_TRUE(plan.ok()) << plan.status();
+  return *std::move(plan);
+}
+
+// The records of one batch of a unit, as the worker would train them.
+std::vector<std::string> Batch(const PlanOptions& options, Rank rank, const v1::Train& unit,
+                               uint64_t batch) {
+  std::vector<std::string> records;
+  for (const v1::RecordRange& range : unit.ranges()) {
+    for (uint64_t i = range.begin(); i < range.end(); ++i) {
+      records.push_back(range.path() + ":" + std::to_string(i));
+    }
+  }
+  const uint64_t key = StreamKey(RandomFor::kRecordOrder, options.seed, unit.epoch(), unit.window(),
+                                 options.sync ? rank.value() : 0);
+  const std::vector<uint32_t> order = RandomPermutation(key, static_cast<uint32_t>(records.size()));
+  std::vector<std::string> out;
+  for (uint64_t i = batch * unit.batch_size();
+       i < std::min<uint64_t>((batch + 1) * unit.batch_size(), order.size()); ++i) {
+    out.push_back(records[order[i]]);
+  }
+  return out;
+}
+
+// Everything that was trained: by (step, rank) in sync mode; how often each record of each epoch.
+struct Trained {
+  std::map<std::pair<uint64_t, uint32_t>, std::vector<std::string>> by_step;
+  std::map<std::pair<uint32_t, std::string>, int> counts;
+  std::vector<uint64_t> barriers;  // steps
+};
+
+// Runs a plan to its end with workers of random speed. With `deaths`, all is thrown away now and
+// then and training goes on from the position of the last barrier, as after the loss of a process.
+Trained Train(const PlanOptions& options, uint64_t seed, bool deaths) {
+  std::mt19937_64 random(seed);
+  Trained trained;        // up to the last barrier
+  v1::Position position;  // of the last barrier
+  while (true) {
+    std::unique_ptr<TrainingPlan> plan = Plan(options, position);
+    Trained now = trained;
+    std::vector<std::optional<v1::Train>> held(options.workers);
+    bool died = false;
+    while (!died) {
+      if (plan->AtBarrier()) {
+        now.barriers.push_back(plan->position().step());
+        trained = now;
+        position = plan->position();
+        if (plan->due().finished) return trained;
+        plan->Pass();
+      }
+      const Rank rank(random() % options.workers);
+      std::optional<v1::Train>& unit = held[rank.value()];
+      if (!unit.has_value()) {
+        unit = plan->Next(rank);
+        continue;
+      }
+      v1::UnitResult result;
+      for (uint64_t b = unit->batch_begin(); b < unit->batch_end(); ++b) {
+        const std::vector<std::string> batch = Batch(options, rank, *unit, b);
+        for (const std::string& record : batch) now.counts[{unit->epoch(), record}] += 1;
+        now.by_step[{unit->first_step() + b - unit->batch_begin(), rank.value()}] = batch;
+        result.set_samples(result.samples() + batch.size());
+      }
+      result.set_train_seconds(0.001 * static_cast<double>(random() % 1000));
+      plan->Done(rank, result);
+      unit.reset();
+      if (random() % 50 == 0) plan->RequestBarrier();
+      died = deaths && random() % 60 == 0;
+    }
+  }
+}
+
+class PlanProperty : public testing::TestWithParam<std::tuple<bool, uint64_t>> {};
+
+TEST_P(PlanProperty, EveryRecordIsTrainedOnceAnEpochWhateverTheSpeedsAndDeaths) {
+  const auto [sync, seed] = GetParam();
+  PlanOptions options = Options(sync, 1 + seed % 4);
+  options.evaluate_every_epochs = 1;
+  options.checkpoint_every_steps = 7;
+  const Trained trained = Train(options, seed, /*deaths=*/true);
+  EXPECT_EQ(trained.counts.size(), 2 * kRecords);
+  for (const auto& [what, count] : trained.counts) {
+    ASSERT_EQ(count, 1) << "epoch " << what.first << " record " << what.second;
+  }
+}
+
+TEST_P(PlanProperty, SyncTrainsTheSameBatchesAtTheSameStepsWhateverHappened) {
+  const auto [sync, seed] = GetParam();
+  if (!sync) GTEST_SKIP() << "async gives no such promise";
+  PlanOptions options = Options(true, 1 + seed % 4);
+  options.evaluate_every_steps = 11;
+  const Trained undisturbed = Train(options, 1000, false);
+  const Trained disturbed = Train(options, seed, true);
+  EXPECT_EQ(undisturbed.by_step, disturbed.by_step);
+}
+
+INSTANTIATE_TEST_SUITE_P(Seeds, PlanProperty,
+                         testing::Combine(testing::Bool(), testing::Range<uint64_t>(0, 25)));
+
+TEST(TrainingPlan, SyncRanksGetTheSameBoundariesAndDivideTheBatch) {
+  std::unique_ptr<TrainingPlan> plan = Plan(Options(true, 3));
+  std::vector<v1::Train> units;
+  for (uint32_t r = 0; r < 3; ++r) units.push_back(*plan->Next(Rank(r)));
+  uint32_t batch = 0;
+  for (const v1::Train& unit : units) {
+    EXPECT_EQ(unit.batch_begin(), 0u);
+    EXPECT_EQ(unit.batch_end(), 2u);
+    EXPECT_EQ(unit.first_step(), 0u);
+    EXPECT_EQ(unit.window_records(), 900u);
+    batch += unit.batch_size();
+  }
+  EXPECT_EQ(batch, 32u);
+}
+
+TEST(TrainingPlan, AFastSyncRankRunsAheadButNotAcrossABarrier) {
+  PlanOptions options = Options(true, 2);
+  options.checkpoint_every_steps = 5;
+  std::unique_ptr<TrainingPlan> plan = Plan(options);
+  ASSERT_TRUE(plan->Next(Rank(1)).has_value());
+  std::vector<uint64_t> ends;
+  while (std::optional<v1::Train> unit = plan->Next(Rank(0))) {
+    ends.push_back(unit->batch_end());
+    plan->Done(Rank(0), {});
+  }
+  EXPECT_EQ(ends.back(), 5u);
+  EXPECT_TRUE(plan->BarrierDue());
+  EXPECT_FALSE(plan->AtBarrier());
+  EXPECT_TRUE(plan->Busy(Rank(1)));
+  do {
+    plan->Done(Rank(1), {});
+  } while (plan->Next(Rank(1)).has_value());
+  EXPECT_TRUE(plan->AtBarrier());
+  EXPECT_TRUE(plan->due().checkpoint);
+  EXPECT_EQ(plan->position().step(), 5u);
+  plan->Pass();
+  EXPECT_EQ(plan->Next(Rank(1))->first_step(), 5u);
+}
+
+TEST(TrainingPlan, UnitsGrowTowardsOneSecond) {
+  PlanOptions options = Options(true, 1);
+  options.shuffle_window_records = 100000;
+  std::unique_ptr<TrainingPlan> plan = Plan(options);
+  std::vector<uint64_t> sizes;
+  for (int i = 0; i < 4; ++i) {
+    const v1::Train unit = *plan->Next(Rank(0));
+    sizes.push_back(unit.batch_end() - unit.batch_begin());
+    v1::UnitResult result;
+    result.set_train_seconds(0.05 * static_cast<double>(sizes.back()));
+    plan->Done(Rank(0), result);
+  }
+  EXPECT_THAT(sizes, ElementsAre(2, 8, 20, 20));
+}
+
+TEST(TrainingPlan, AsyncGivesAnOpenWindowOfALostPositionFirst) {
+  PlanOptions options = Options(false, 2);
+  std::unique_ptr<TrainingPlan> plan = Plan(options);
+  const v1::Train first = *plan->Next(Rank(0));
+  plan->Done(Rank(0), {});
+  plan->RequestBarrier();
+  ASSERT_TRUE(plan->AtBarrier());
+  const v1::Position position = plan->position();
+  ASSERT_EQ(position.open_size(), 1);
+  plan = Plan(options, position);
+  const v1::Train again = *plan->Next(Rank(1));
+  EXPECT_EQ(again.window(), first.window());
+  EXPECT_EQ(again.batch_begin(), first.batch_end());
+  EXPECT_EQ(again.first_step(), 0u);
+  EXPECT_EQ(plan->Next(Rank(0))->window(), first.window() + 1);
+}
+
+TEST(TrainingPlan, AsyncStopsAtTheExactStep) {
+  PlanOptions options = Options(false, 3);
+  options.epochs = 0;
+  options.steps = 10;
+  const Trained trained = Train(options, 5, false);
+  EXPECT_EQ(trained.barriers.back(), 10u);
+}
+
+TEST(TrainingPlan, BarriersComeAtTheirStepsAndAtTheEnd) {
+  PlanOptions options = Options(true, 2);
+  options.epochs = 0;
+  options.steps = 25;
+  options.evaluate_every_steps = 10;
+  std::unique_ptr<TrainingPlan> plan = Plan(options);
+  std::vector<std::string> barriers;
+  while (true) {
+    if (plan->AtBarrier()) {
+      const Due due = plan->due();
+      barriers.push_back(std::to_string(plan->position().step()) + (due.evaluate ? "e" : "") +
+                         (due.finished ? "f" : ""));
+      if (due.finished) break;
+      plan->Pass();
+    }
+    for (uint32_t r = 0; r < 2; ++r) {
+      if (plan->Next(Rank(r)).has_value()) plan->Done(Rank(r), {});
+    }
+  }
+  EXPECT_THAT(barriers, ElementsAre("10e", "20e", "25f"));
+}
+
+TEST(TrainingPlan, APositionAtTheEndHasNothingLeft) {
+  v1::Position position;
+  position.set_epoch(2);
+  position.set_step(100);
+  std::unique_ptr<TrainingPlan> plan = Plan(Options(true, 2), position);
+  EXPECT_TRUE(plan->AtBarrier());
+  EXPECT_TRUE(plan->due().finished);
+  EXPECT_FALSE(plan->Next(Rank(0)).has_value());
+}
+
+TEST(TrainingPlan, RefusesWhatCannotBeTrained) {
+  EXPECT_THAT(std::string(NewTrainingPlan(Options(true, 1), {File("a", 0)}, {}).status().message()),
+              HasSubstr("hold no records"));
+  EXPECT_THAT(std::string(NewTrainingPlan(Options(true, 33), Files(), {}).status().message()),
+              HasSubstr("train.batch_size"));
+  v1::Position position;
+  position.set_next_window(1);
+  position.set_window_records(600);
+  EXPECT_THAT(std::string(NewTrainingPlan(Options(true, 3), Files(), position).status().message()),
+              HasSubstr("same number of workers"));
+}
+
+TEST(TrainingPlan, KnowsTheTotalNumberOfSteps) {
+  for (const bool sync : {true, false}) {
+    PlanOptions options = Options(sync, 2);
+    options.epochs = 1;
+    const uint64_t total = Plan(options)->total_steps();
+    EXPECT_EQ(Train(options, 3, false).barriers.back(), total);
+  }
+}
+
+}  // namespace
+}  // namespace tessera::master
