@@ -26,8 +26,7 @@ void AddTo(absl::Span<const float> from, absl::Span<float> to) {
 
 }  // namespace
 
-Executor::Executor(const Model& model, int compute_threads)
-    : model_(model), compute_threads_(compute_threads) {
+Executor::Executor(const Model& model) : model_(model) {
   PlanStorages();
   PlanSteps();
   Place(0);
@@ -129,7 +128,7 @@ void Executor::RunBackward(uint64_t dropout_step, uint32_t rank) {
 
 absl::Span<const float> Executor::Forward(absl::Span<const float> trained,
                                           absl::Span<const float> statistics) {
-  const ComputeThreads threads(compute_threads_);
+  const ComputeThreadsScope threads;
   RunForward(trained, statistics, false, 0, 0);
   return Value(model_.graph().output());
 }
@@ -143,7 +142,7 @@ Executor::StepResult Executor::ForwardBackward(absl::Span<const float> trained,
   RequireSize(labels.size(), batch_, "labels");
   RequireSize(trained_gradient.size(), model_.trained_floats(), "trained_gradient");
   RequireSize(statistics_gradient.size(), model_.statistics_floats(), "statistics_gradient");
-  const ComputeThreads threads(compute_threads_);
+  const ComputeThreadsScope threads;
   RunForward(trained, statistics, true, dropout_step, rank);
   for (Step& step : steps_) BindGradients(step, trained_gradient, statistics_gradient);
 

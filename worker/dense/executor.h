@@ -15,8 +15,8 @@ namespace tessera::worker {
 // Not thread-safe: one per thread. `model` is borrowed and outlives it.
 class Executor {
  public:
-  // `compute_threads` is the number of threads that matrix products use.
-  explicit Executor(const Model& model, int compute_threads = 1);
+  // Products use as many threads as SetComputeThreads (gemm.h) said.
+  explicit Executor(const Model& model);
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
 
@@ -92,7 +92,6 @@ class Executor {
   uint64_t RandomKey(int32_t node, uint64_t dropout_step, uint32_t rank) const;
 
   const Model& model_;
-  const int compute_threads_;
   std::vector<int32_t> storage_of_;  // by tensor
   std::vector<Storage> storages_;
   std::vector<Step> steps_;  // without views

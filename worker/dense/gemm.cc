@@ -1,6 +1,7 @@
 #include "worker/dense/gemm.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 
 #include "common/log.h"
@@ -13,6 +14,11 @@ void omp_set_num_threads(int threads);
 }
 
 namespace tessera::worker {
+namespace {
+
+std::atomic<int> compute_threads{1};
+
+}  // namespace
 
 void Gemm(int64_t m, int64_t n, int64_t k, Matrix a, Matrix b, float* c, bool add) {
   if (m == 0 || n == 0) return;
@@ -30,9 +36,11 @@ void Gemm(int64_t m, int64_t n, int64_t k, Matrix a, Matrix b, float* c, bool ad
   }
 }
 
-ComputeThreads::ComputeThreads(int threads) : before_(omp_get_max_threads()) {
-  omp_set_num_threads(threads);
+void SetComputeThreads(int threads) { compute_threads = std::max(threads, 1); }
+
+ComputeThreadsScope::ComputeThreadsScope() : before_(omp_get_max_threads()) {
+  omp_set_num_threads(compute_threads);
 }
-ComputeThreads::~ComputeThreads() { omp_set_num_threads(before_); }
+ComputeThreadsScope::~ComputeThreadsScope() { omp_set_num_threads(before_); }
 
 }  // namespace tessera::worker

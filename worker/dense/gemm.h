@@ -17,14 +17,19 @@ struct Matrix {
 // zeros).
 void Gemm(int64_t m, int64_t n, int64_t k, Matrix a, Matrix b, float* c, bool add);
 
-// While it lives, products called from this thread use `threads` threads. OpenMP keeps that number
-// per calling thread, so a thread that was never told would use every core.
-class ComputeThreads {
+// The number of threads that products and executors use, at least 1; 1 until it is called. Of the
+// whole process, as the pool of threads behind it is: called once, by main, before any Executor
+// runs.
+void SetComputeThreads(int threads);
+
+// Applies that number to the calling thread while it lives. OpenMP keeps its own number for every
+// calling thread, so a thread that was never told would use every core.
+class ComputeThreadsScope {
  public:
-  explicit ComputeThreads(int threads);
-  ~ComputeThreads();
-  ComputeThreads(const ComputeThreads&) = delete;
-  ComputeThreads& operator=(const ComputeThreads&) = delete;
+  ComputeThreadsScope();
+  ~ComputeThreadsScope();
+  ComputeThreadsScope(const ComputeThreadsScope&) = delete;
+  ComputeThreadsScope& operator=(const ComputeThreadsScope&) = delete;
 
  private:
   const int before_;

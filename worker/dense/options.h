@@ -37,6 +37,8 @@ class OptionReader {
   OptionReader(const google::protobuf::Struct& fields, std::string path)
       : fields_(fields), path_(std::move(path)) {}
 
+  OptionReader(google::protobuf::Struct&&, std::string) = delete;
+
   bool Has(absl::string_view name) const;
   bool Bool(const std::string& name, bool by_default);
   int64_t Int(const std::string& name, int64_t by_default, int64_t min, int64_t max);

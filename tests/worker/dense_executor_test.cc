@@ -1,0 +1,223 @@
+#include "worker/dense/executor.h"
+
+#include <atomic>
+#include <cstdlib>
+#include <new>
+
+#include "tests/worker/dense_job_testing.h"
+
+namespace tessera::worker::testing {
+namespace {
+
+std::vector<float> Copy(absl::Span<const float> values) { return {values.begin(), values.end()}; }
+
+// dL/dt of `loss` at t = 0, of fourth order.
+template <typename Loss>
+double Derivative(const Loss& loss) {
+  constexpr double kStep = 4e-3;
+  return (loss(-2 * kStep) - 8 * loss(-kStep) + 8 * loss(kStep) - loss(2 * kStep)) / (12 * kStep);
+}
+
+// Every parameter and input by itself, along a random direction, against differences of the loss.
+TEST(Executor, GivesTheGradientOfTheWholeModel) {
+  for (const char* name : {"lr", "fm", "dnn", "wide_deep", "deepfm"}) {
+    v1::JobSpec spec = Job(name, 5, 3);
+    if (std::string(name) != "lr" && std::string(name) != "fm") {
+      google::protobuf::Struct options = SmallMlp();
+      // A kink within a step would spoil the differences.
+      (*options.mutable_fields())["activation"].set_string_value("tanh");
+      SetOptions(spec, options);
+    }
+    const std::unique_ptr<Model> model = MakeModel(spec);
+    ASSERT_NE(model, nullptr);
+    Session session(*model);
+    session.Fill(33, 70);
+    const float scale = 0.125f;
+    session.Step(scale);
+    const std::vector<float> gradient = session.trained_gradient;
+
+    const auto check = [&](const std::string& what, absl::Span<float> values,
+                           absl::Span<const float> slope) {
+      SCOPED_TRACE(std::string(name) + ", " + what);
+      const std::vector<float> before = Copy(values);
+      const std::vector<float> direction = Normals(NameHash(what), values.size());
+      double analytic = 0, size = 0;
+      for (size_t i = 0; i < values.size(); ++i) {
+        analytic += static_cast<double>(direction[i]) * slope[i];
+        size += std::fabs(static_cast<double>(direction[i]) * slope[i]);
+      }
+      const double numeric = Derivative([&](double t) {
+        for (size_t i = 0; i < values.size(); ++i) {
+          values[i] = before[i] + static_cast<float>(t) * direction[i];
+        }
+        return scale * session.Step(scale).loss_sum;
+      });
+      std::copy(before.begin(), before.end(), values.begin());
+      // float32 logits make a loss of about 3 good to about 1e-6, here divided by 4e-3.
+      EXPECT_NEAR(analytic, numeric, 3e-3 * size + 5e-4);
+    };
+    for (const GraphParameter& parameter : model->graph().parameters()) {
+      if (!parameter.spec.trained) continue;
+      check(parameter.name,
+            absl::MakeSpan(session.trained).subspan(parameter.offset, parameter.floats),
+            absl::MakeConstSpan(gradient).subspan(parameter.offset, parameter.floats));
+    }
+    for (size_t i = 0; i < model->inputs().size(); ++i) {
+      session.Step(scale);
+      const std::vector<float> slope = Copy(session.executor.pooled_gradient(i));
+      check(model->inputs()[i].table, session.executor.pooled(i), slope);
+    }
+  }
+}
+
+TEST(Executor, GivesTheSameBitsWhateverRanBefore) {
+  v1::JobSpec spec = Job("deepfm", 6, 2);
+  SetOptions(spec, SmallMlp());
+  const std::unique_ptr<Model> model = MakeModel(spec);
+  Session fresh(*model), used(*model);
+  used.Fill(300, 1);
+  used.Step();
+  used.Fill(0, 1);
+  used.Step();
+  used.Forward();
+  std::fill(used.trained_gradient.begin(), used.trained_gradient.end(), 1e9f);
+  std::fill(used.statistics_gradient.begin(), used.statistics_gradient.end(), 1e9f);
+  for (Session* session : {&fresh, &used}) session->Fill(129, 2);
+  const Executor::StepResult a = fresh.Step(), b = used.Step();
+  EXPECT_EQ(a.loss_sum, b.loss_sum);
+  EXPECT_EQ(Copy(a.logits), Copy(b.logits));
+  EXPECT_EQ(fresh.trained_gradient, used.trained_gradient);
+  EXPECT_EQ(fresh.statistics_gradient, used.statistics_gradient);
+  for (size_t i = 0; i < model->inputs().size(); ++i) {
+    EXPECT_EQ(Copy(fresh.executor.pooled_gradient(i)), Copy(used.executor.pooled_gradient(i)));
+  }
+  EXPECT_EQ(fresh.Forward(), used.Forward());
+}
+
+TEST(Executor, DrawsDropoutByStepAndRankAlone) {
+  v1::JobSpec spec = Job("dnn", 4, 0);
+  SetOptions(spec, SmallMlp());
+  const std::unique_ptr<Model> model = MakeModel(spec);
+  Session session(*model);
+  session.Fill(50, 3);
+  const auto logits = [&](uint64_t step, uint32_t rank) {
+    return Copy(session.Step(1, step, rank).logits);
+  };
+  const std::vector<float> first = logits(1, 0);
+  EXPECT_NE(first, logits(2, 0));
+  EXPECT_NE(first, logits(1, 1));
+  EXPECT_EQ(first, logits(1, 0));
+  spec.set_seed(12);
+  const std::unique_ptr<Model> other = MakeModel(spec);
+  Session reseeded(*other);
+  reseeded.Fill(50, 3);
+  reseeded.trained = session.trained;
+  EXPECT_NE(first, Copy(reseeded.Step(1, 1, 0).logits));
+}
+
+TEST(Executor, OfAnEmptyBatchGivesZeroGradients) {
+  v1::JobSpec spec = Job("deepfm", 3, 2);
+  SetOptions(spec, SmallMlp());
+  const std::unique_ptr<Model> model = MakeModel(spec);
+  Session session(*model);
+  session.Fill(0, 1);
+  session.trained_gradient.assign(session.trained_gradient.size(), 5);
+  session.statistics_gradient.assign(session.statistics_gradient.size(), 5);
+  const Executor::StepResult result = session.Step();
+  EXPECT_EQ(result.loss_sum, 0);
+  EXPECT_TRUE(result.logits.empty());
+  EXPECT_THAT(session.trained_gradient, ::testing::Each(0.0f));
+  EXPECT_THAT(session.statistics_gradient, ::testing::Each(0.0f));
+  EXPECT_TRUE(session.Forward().empty());
+}
+
+TEST(Executor, TakesABatchOfOne) {
+  v1::JobSpec spec = Job("deepfm", 3, 2);
+  SetOptions(spec, SmallMlp());
+  const std::unique_ptr<Model> model = MakeModel(spec);
+  Session session(*model);
+  session.Fill(1, 1);
+  EXPECT_TRUE(std::isfinite(session.Step().loss_sum));
+  for (const float g : session.trained_gradient) ASSERT_TRUE(std::isfinite(g));
+  EXPECT_EQ(session.Forward().size(), 1);
+}
+
+TEST(Executor, SumsTheLossAndScalesTheGradient) {
+  const v1::JobSpec spec = Job("lr", 2, 1);
+  const std::unique_ptr<Model> model = MakeModel(spec);
+  Session session(*model);
+  session.Fill(10, 8);
+  const Executor::StepResult result = session.Step(1);
+  double loss = 0, slope = 0;
+  for (size_t i = 0; i < 10; ++i) {
+    const double p = 1 / (1 + std::exp(-static_cast<double>(result.logits[i])));
+    loss -= std::log(session.labels[i] == 1 ? p : 1 - p);
+    slope += p - session.labels[i];
+  }
+  EXPECT_NEAR(result.loss_sum, loss, 1e-5);
+  // The last trained float is the bias.
+  EXPECT_NEAR(session.trained_gradient.back(), slope, 1e-5);
+  session.Step(0.5f);
+  EXPECT_NEAR(session.trained_gradient.back(), slope / 2, 1e-5);
+}
+
+TEST(Executor, KeepsRunningStatisticsInStepWithTheBatch) {
+  v1::JobSpec spec = Job("dnn", 2, 0);
+  SetOptions(spec, Options().Set("hidden", std::vector<int64_t>{6}).Set("batch_norm", true));
+  const std::unique_ptr<Model> model = MakeModel(spec);
+  Session session(*model);
+  session.Fill(500, 4);
+  // Moved by a tenth a step they come to the batch's own, and evaluation to what training gave.
+  std::vector<float> training;
+  for (int i = 0; i < 200; ++i) {
+    training = Copy(session.Step().logits);
+    for (size_t s = 0; s < session.statistics.size(); ++s) {
+      session.statistics[s] -= session.statistics_gradient[s];
+    }
+  }
+  const std::vector<float> evaluation = session.Forward();
+  for (size_t i = 0; i < 500; ++i) {
+    // The running variance is 500 / 499 of the batch's.
+    ASSERT_NEAR(training[i], evaluation[i], 0.005 * (1 + std::fabs(training[i])));
+  }
+}
+
+TEST(Executor, TrainsADeepNetworkOnASmallTask) {
+  // The label is whether the product of two features is positive: no linear model can tell.
+  v1::JobSpec spec = Job("dnn", 1, 0);
+  SetOptions(spec, Options().Set("hidden", std::vector<int64_t>{32, 32}).Set("batch_norm", true));
+  const std::unique_ptr<Model> model = MakeModel(spec);
+  Session session(*model);
+  const uint32_t batch = 256;
+  double first = 0, last = 0;
+  for (int step = 0; step < 400; ++step) {
+    session.Fill(batch, 1000 + 200 * step);
+    const absl::Span<const float> x = session.executor.pooled(0);
+    for (uint32_t i = 0; i < batch; ++i) session.labels[i] = x[i * 4] * x[i * 4 + 1] > 0;
+    const double loss = session.Step(1.0f / batch).loss_sum / batch;
+    if (step == 0) first = loss;
+    if (step >= 380) last += loss / 20;
+    for (size_t i = 0; i < session.trained.size(); ++i) {
+      session.trained[i] -= 0.5f * session.trained_gradient[i];
+    }
+  }
+  EXPECT_GT(first, 0.6);
+  EXPECT_LT(last, 0.2);
+}
+
+TEST(Executor, TakesMemoryForTheLargestBatchOnly) {
+  v1::JobSpec spec = Job("deepfm", 3, 2);
+  SetOptions(spec, SmallMlp());
+  const std::unique_ptr<Model> model = MakeModel(spec);
+  Executor executor(*model);
+  executor.Resize(100);
+  const uint64_t bytes = executor.bytes();
+  executor.Resize(3);
+  executor.Resize(100);
+  EXPECT_EQ(executor.bytes(), bytes);
+  executor.Resize(101);
+  EXPECT_GT(executor.bytes(), bytes);
+}
+
+}  // namespace
+}  // namespace tessera::worker::testing

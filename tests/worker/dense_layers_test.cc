@@ -1,0 +1,227 @@
+#include "google/protobuf/text_format.h"
+#include "tests/worker/dense_job_testing.h"
+
+namespace tessera::worker::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+// Two sparse columns, two dense ones, and layers in text format.
+v1::JobSpec Layers(const std::string& text) {
+  v1::JobSpec spec = Job("layers", 2, 2);
+  EXPECT_TRUE(google::protobuf::TextFormat::MergeFromString(text, spec.mutable_model()));
+  return spec;
+}
+
+std::string Units(int units) {
+  return "options { fields { key: \"units\" value { number_value: " + std::to_string(units) +
+         " } } }";
+}
+
+TEST(Layers, ComputeWhatTheZooComputes) {
+  // FM written out: both models have a linear Gemm over the dense columns and nothing else trained.
+  const v1::JobSpec layers =
+      Layers(R"pb(
+               layers {
+                 name: "first"
+                 op: "reduce_sum"
+                 inputs: "linear"
+                 options {
+                   fields {
+                     key: "axes"
+                     value { list_value { values { number_value: 1 } } }
+                   }
+                   fields {
+                     key: "keepdims"
+                     value { bool_value: false }
+                   }
+                 }
+               }
+               layers { name: "dense_part" op: "linear" inputs: "dense")pb" +
+             Units(1) + R"pb(}
+                             layers { name: "second" op: "fm" inputs: "embedding" }
+    layers { name: "all" op: "add" inputs: "first" inputs: "dense_part" inputs: "second" })pb");
+  const std::unique_ptr<Model> a = MakeModel(layers), b = MakeModel(Job("fm", 2, 2));
+  ASSERT_NE(a, nullptr);
+  ASSERT_EQ(a->trained_floats(), b->trained_floats());
+  Session from_layers(*a), from_zoo(*b);
+  for (Session* session : {&from_layers, &from_zoo}) {
+    session->Fill(20, 5);
+    session->trained = {0.5f, -1.0f, 0.25f};
+  }
+  const std::vector<float> x = from_layers.Forward(), y = from_zoo.Forward();
+  EXPECT_THAT(x, ::testing::Pointwise(::testing::FloatNear(1e-5f), y));
+}
+
+TEST(Layers, ReadOneColumnOfATable) {
+  // The logit is the sum of c1's embedding: no other gradient may differ from zero.
+  const v1::JobSpec spec = Layers(R"pb(
+    layers { name: "sum" op: "ReduceSum" inputs: "c1.embedding" }
+    layers { name: "logit" op: "Bias" inputs: "sum" })pb");
+  const std::unique_ptr<Model> model = MakeModel(spec);
+  ASSERT_NE(model, nullptr);
+  ASSERT_EQ(model->inputs().size(), 1);  // the linear table is not pulled
+  EXPECT_EQ(model->inputs()[0].table, "embedding");
+  EXPECT_EQ(model->inputs()[0].table_index, 1);
+  Session session(*model);
+  session.Fill(1, 6);
+  session.labels[0] = 0;
+  const float logit = session.Step().logits[0];
+  const absl::Span<const float> rows = session.executor.pooled(0);
+  EXPECT_NEAR(logit, rows[4] + rows[5] + rows[6] + rows[7], 1e-6);
+  const absl::Span<const float> gradient = session.executor.pooled_gradient(0);
+  const float slope = 1 / (1 + std::exp(-logit));
+  EXPECT_THAT(gradient, ::testing::Pointwise(::testing::FloatNear(1e-6f),
+                                             {0.0f, 0.0f, 0.0f, 0.0f, slope, slope, slope, slope}));
+}
+
+TEST(Layers, ReadOneDenseColumn) {
+  const v1::JobSpec spec = Layers(R"pb(layers { name: "logit" op: "Bias" inputs: "d1" })pb");
+  const std::unique_ptr<Model> model = MakeModel(spec);
+  ASSERT_NE(model, nullptr);
+  Session session(*model);
+  session.Fill(3, 6);
+  const std::vector<float> logits = session.Forward();
+  for (size_t i = 0; i < 3; ++i) EXPECT_EQ(logits[i], session.executor.dense()[2 * i + 1]);
+}
+
+TEST(Layers, AddTheGradientsOfATensorWithSeveralReaders) {
+  // logit = x * x + x + x of one dense-derived value: its slope is 2 x + 2.
+  const v1::JobSpec spec = Layers(R"pb(
+    layers { name: "x" op: "Bias" inputs: "d0" }
+    layers { name: "square" op: "Mul" inputs: "x" inputs: "x" }
+    layers {
+      name: "same"
+      op: "Reshape"
+      inputs: "x"
+      options {
+        fields {
+          key: "shape"
+          value {
+            list_value {
+              values { number_value: 0 }
+              values { number_value: 1 }
+            }
+          }
+        }
+      }
+    }
+    layers { name: "logit" op: "Add" inputs: "square" inputs: "x" inputs: "same" })pb");
+  const std::unique_ptr<Model> model = MakeModel(spec);
+  ASSERT_NE(model, nullptr);
+  Session session(*model);
+  session.Fill(1, 6);
+  session.labels[0] = 0;
+  session.trained[0] = 0.5f;
+  const float x = session.executor.dense()[0] + 0.5f;
+  const float logit = session.Step().logits[0];
+  EXPECT_NEAR(logit, x * x + 2 * x, 1e-5);
+  const float slope = 1 / (1 + std::exp(-logit));
+  EXPECT_NEAR(session.trained_gradient[0], slope * (2 * x + 2), 1e-5);
+}
+
+TEST(Layers, NameTheOutput) {
+  const std::string two = R"pb(
+    layers { name: "a" op: "Bias" inputs: "d0" outputs: "y" }
+    layers { name: "b" op: "Bias" inputs: "y" })pb";
+  EXPECT_EQ(MakeModel(Layers(two))->graph().tensors().back().name, "b");
+  EXPECT_THAT(ErrorOf(Layers(two + "output: \"y\"")),
+              HasSubstr("layer \"b\": no other layer reads"));
+  EXPECT_THAT(ErrorOf(Layers(two + "output: \"bb\"")),
+              AllOf(StartsWith("model.output: unknown output \"bb\""),
+                    HasSubstr("known are b, c0.embedding")));
+}
+
+TEST(Layers, RefuseWhatIsWrongAndSayWhere) {
+  EXPECT_THAT(ErrorOf(Layers("")), StartsWith("model.layers: "));
+  EXPECT_THAT(ErrorOf(Layers("layers { name: \"a\" op: \"lineer\" inputs: \"dense\" }")),
+              AllOf(StartsWith("model.layers[0]: layer \"a\": unknown op \"lineer\""),
+                    HasSubstr("did you mean \"linear\"?"), HasSubstr("batch_norm")));
+  EXPECT_THAT(ErrorOf(Layers("layers { name: \"a\" op: \"Bias\" inputs: \"c0.embeding\" }")),
+              AllOf(HasSubstr("unknown input \"c0.embeding\""),
+                    HasSubstr("did you mean \"c0.embedding\"?"), HasSubstr("Known are")));
+  EXPECT_THAT(
+      ErrorOf(Layers("layers { name: \"a\" op: \"FM\" inputs: \"dense\" }")),
+      AllOf(StartsWith("model.layers[0]: layer \"a\", FM(dense [batch, 2]): "),
+            HasSubstr("expected one input [batch, fields, dim]; found 1 input: [batch, 2]")));
+  EXPECT_THAT(
+      ErrorOf(Layers("layers { name: \"a\" op: \"Add\" inputs: \"dense\" inputs: \"embedding\" }")),
+      HasSubstr(
+          "Add(dense [batch, 2], embedding [batch, 2, 4]): expected two or more inputs of one "
+          "shape; found 2 inputs: [batch, 2], [batch, 2, 4]"));
+  EXPECT_THAT(ErrorOf(Layers("layers { name: \"a\" op: \"Gemm\" inputs: \"dense\" }")),
+              HasSubstr("options.units: must be set"));
+  EXPECT_THAT(
+      ErrorOf(Layers("layers { name: \"a\" op: \"Gemm\" inputs: \"dense\" " + Units(7) + " }")),
+      HasSubstr("output \"a\" has the shape [batch, 7], expected [batch, 1]"));
+  EXPECT_THAT(
+      ErrorOf(Layers("layers { name: \"a\" op: \"Relu\" inputs: \"dense\" " + Units(7) + " }")),
+      HasSubstr("options.units: there are no options here"));
+  EXPECT_THAT(ErrorOf(Layers("layers { name: \"dense\" op: \"Relu\" inputs: \"dense\" }")),
+              HasSubstr("the name \"dense\" is taken"));
+  EXPECT_THAT(ErrorOf(Layers("layers { name: \"a\" op: \"Relu\" inputs: \"d0\" }")),
+              HasSubstr("depends on nothing that can be trained"));
+  EXPECT_THAT(ErrorOf(Layers("layers { name: \"a\" op: \"Bias\" inputs: \"d0\" outputs: \"x\" "
+                             "outputs: \"y\" }")),
+              HasSubstr("has 1 outputs, found 2 names"));
+  EXPECT_THAT(ErrorOf(Layers("layers { op: \"Bias\" inputs: \"d0\" }")),
+              StartsWith("model.layers[0]: name: must be set"));
+  EXPECT_THAT(ErrorOf(Layers("layers { name: \"a\" op: \"Bias\" }")),
+              StartsWith("model.layers[0]: inputs: must name"));
+  EXPECT_THAT(ErrorOf(Layers("layers { name: \"a\" op: \"Bias\" inputs: \"d0\" } " +
+                             std::string("options { fields { key: \"hidden\" } }"))),
+              StartsWith("model.options: belongs to the models of the zoo"));
+}
+
+struct WrongOption {
+  const char* op;
+  const char* input;
+  google::protobuf::Struct options;
+  const char* message;
+};
+
+TEST(Layers, RefuseWrongOptionsOfEveryOp) {
+  const auto ints = [](std::vector<int64_t> values) { return values; };
+  const WrongOption wrong[] = {
+      {"Gemm", "dense", Options().Set("units", 1.5), "options.units: expected a whole number"},
+      {"Gemm", "dense", Options().Set("units", std::string("x")), "found the text \"x\""},
+      {"Gemm", "dense", Options().Set("units", 1.0).Set("bias", 3.0),
+       "options.bias: expected true"},
+      {"Dropout", "dense", Options().Set("ratio", 1.0),
+       "options.ratio: expected a number from 0 to below 1"},
+      {"Dropout", "dense", Options().Set("rate", 0.5),
+       "options.rate: unknown option; known are ratio"},
+      {"BatchNormalization", "embedding", {}, "expected one input [batch, n]"},
+      {"BatchNormalization", "dense", Options().Set("epsilon", 0.0), "options.epsilon: expected"},
+      {"Slice", "embedding", Options().Set("axis", 3.0),
+       "axis 3 of [batch, 2, 4]: expected 1 to 2"},
+      {"Slice", "embedding", Options().Set("start", 2.0),
+       "options.start: expected a whole number from 0 to 1"},
+      {"Slice", "embedding", Options().Set("start", 1.0).Set("end", 1.0),
+       "options.end: must be above start"},
+      {"Concat", "dense", Options().Set("axis", 0.0), "0 is the batch"},
+      {"Reshape", "dense", Options().Set("shape", ints({0, 3})), "must hold the input's 2 floats"},
+      {"Reshape", "dense", Options().Set("shape", ints({2})), "expected a list that starts with 0"},
+      {"ReduceSum", "embedding", Options().Set("axes", ints({1, 1})),
+       "options.axes: expected different"},
+      {"ReduceSum", "embedding", Options().Set("axes", ints({})),
+       "options.axes: expected at least one"},
+      {"Elu", "dense", Options().Set("alpha", -1.0), "options.alpha: expected a number"},
+      {"Mul", "dense", {}, "expected two inputs of one shape"},
+  };
+  for (const WrongOption& w : wrong) {
+    v1::JobSpec spec = Layers("");
+    auto* layer = spec.mutable_model()->add_layers();
+    layer->set_name("a");
+    layer->set_op(w.op);
+    layer->add_inputs(w.input);
+    *layer->mutable_options() = w.options;
+    EXPECT_THAT(ErrorOf(spec),
+                AllOf(StartsWith("model.layers[0]: layer \"a\", "), HasSubstr(w.message)));
+  }
+}
+
+}  // namespace
+}  // namespace tessera::worker::testing

@@ -1,0 +1,219 @@
+// What golden values of small cases cannot show: sizes, evaluation, dropout.
+#include <cstring>
+
+#include "tests/worker/dense_testing.h"
+
+namespace tessera::worker::testing {
+namespace {
+
+struct SizedCase {
+  std::string op;
+  std::vector<Shape> inputs;
+  google::protobuf::Struct options;
+};
+
+std::vector<SizedCase> CasesOfWidth(int64_t n) {
+  return {
+      {"Add", {{n}, {n}}, {}},
+      {"Mul", {{n}, {n}}, {}},
+      {"Bias", {{n}}, {}},
+      {"Gemm", {{n}}, Options().Set("units", 3.0)},
+      {"Gemm", {{3}}, Options().Set("units", static_cast<double>(n))},
+      {"Concat", {{n}, {2}}, {}},
+      {"Slice", {{n, 2}}, Options().Set("axis", 1.0).Set("start", static_cast<double>(n - 1))},
+      {"ReduceSum", {{n, 2}}, Options().Set("axes", std::vector<int64_t>{1})},
+      {"FM", {{2, n}}, {}},
+      {"FM", {{n, 2}}, {}},
+      {"BatchNormalization", {{n}}, {}},
+      {"Tanh", {{n}}, {}},
+      {"Dropout", {{n}}, {}},
+  };
+}
+
+// Along a random direction of everything that has a gradient.
+void ExpectDirectionalDerivative(OpRunner& runner) {
+  runner.Loss();
+  runner.Backward();
+  constexpr double kStep = 1e-2;
+  double analytic = 0, size = 0;
+  std::vector<std::pair<Guarded*, std::vector<float>>> directions;
+  uint64_t seed = 900;
+  const auto along = [&](std::vector<Guarded>& tensors, std::vector<Guarded>& gradients) {
+    for (size_t k = 0; k < tensors.size(); ++k) {
+      directions.push_back({&tensors[k], Normals(seed++, tensors[k].span().size())});
+      for (size_t i = 0; i < tensors[k].span().size(); ++i) {
+        const double term =
+            static_cast<double>(directions.back().second[i]) * gradients[k].view()[i];
+        analytic += term;
+        size += std::fabs(term);
+      }
+    }
+  };
+  along(runner.inputs, runner.input_gradients);
+  along(runner.trained, runner.trained_gradients);
+  const auto loss_at = [&](double step) {
+    std::vector<std::vector<float>> before;
+    for (auto& [tensor, direction] : directions) {
+      before.push_back(tensor->values());
+      for (size_t i = 0; i < direction.size(); ++i) {
+        tensor->span()[i] += static_cast<float>(step) * direction[i];
+      }
+    }
+    const double loss = runner.Loss();
+    for (size_t d = 0; d < directions.size(); ++d) {
+      std::copy(before[d].begin(), before[d].end(), directions[d].first->span().begin());
+    }
+    return loss;
+  };
+  // Fourth order; float32 losses of about `size` are good to 1e-6 of it, divided by the step.
+  const double numeric =
+      (loss_at(-2 * kStep) - 8 * loss_at(-kStep) + 8 * loss_at(kStep) - loss_at(2 * kStep)) /
+      (12 * kStep);
+  EXPECT_NEAR(analytic, numeric, 2e-3 * size + 1e-6);
+}
+
+TEST(DenseOps, HaveRightGradientsAndWriteNothingBesideAtEverySize) {
+  for (const int64_t width : {1, 7, 8, 9, 63, 64, 65, 257, 1001}) {
+    for (const size_t batch : {1, 5, 64, 65}) {
+      if (width * static_cast<int64_t>(batch) > 20000) continue;
+      for (const SizedCase& sized : CasesOfWidth(width)) {
+        SCOPED_TRACE(sized.op + " of width " + std::to_string(width) + ", batch " +
+                     std::to_string(batch));
+        OpRunner runner(sized.op, sized.inputs, batch, sized.options);
+        runner.Fill(width * 1000 + static_cast<int64_t>(batch));
+        // One or two samples: normalisation turns x into nearly a sign, with no use for
+        // differences.
+        if (sized.op == "BatchNormalization" && batch < 5) {
+          runner.Forward(true);
+          runner.Backward();
+        } else {
+          ExpectDirectionalDerivative(runner);
+        }
+        runner.Forward(false);
+        ASSERT_TRUE(runner.Intact());
+      }
+    }
+  }
+}
+
+TEST(DenseOps, TakeAnEmptyBatchAndGiveZeroGradients) {
+  for (const SizedCase& sized : CasesOfWidth(5)) {
+    SCOPED_TRACE(sized.op);
+    OpRunner runner(sized.op, sized.inputs, 0, sized.options);
+    runner.Fill(3);
+    runner.Forward(true);
+    runner.Backward();
+    for (const auto* group : {&runner.trained_gradients, &runner.statistics_gradients}) {
+      for (const Guarded& gradient : *group) EXPECT_THAT(gradient.values(), ::testing::Each(0.0f));
+    }
+    runner.Forward(false);
+    EXPECT_TRUE(runner.Intact());
+  }
+}
+
+TEST(BatchNormalization, UsesTheRunningStatisticsInEvaluation) {
+  OpRunner runner("BatchNormalization", {{2}}, 2);
+  runner.Fill(1);
+  runner.inputs[0] = Guarded({1, 2, 3, 4});
+  runner.statistics[0] = Guarded({1, 0});
+  runner.statistics[1] = Guarded({4 - 1e-5f, 1 - 1e-5f});
+  runner.trained[0] = Guarded({2, 10});
+  runner.trained[1] = Guarded({5, 0});
+  runner.Forward(false);
+  EXPECT_THAT(runner.outputs[0].values(),
+              ::testing::Pointwise(::testing::FloatNear(1e-4f), {5.0f, 20.0f, 7.0f, 40.0f}));
+}
+
+TEST(BatchNormalization, OfOneSampleGivesTheBiasAndLeavesTheRunningVariance) {
+  OpRunner runner("BatchNormalization", {{3}}, 1);
+  runner.Fill(2);
+  runner.Forward(true);
+  runner.Backward();
+  EXPECT_EQ(runner.outputs[0].values(), runner.trained[1].values());
+  EXPECT_THAT(runner.input_gradients[0].values(), ::testing::Each(0.0f));
+  EXPECT_THAT(runner.statistics_gradients[1].values(), ::testing::Each(0.0f));
+  for (size_t j = 0; j < 3; ++j) {
+    EXPECT_FLOAT_EQ(runner.statistics_gradients[0].view()[j],
+                    0.1f * (runner.statistics[0].view()[j] - runner.inputs[0].view()[j]));
+  }
+}
+
+TEST(BatchNormalization, KeepsItsPrecisionFarFromZero) {
+  // A mean of 10,000 times the deviation; sums of squares would lose it.
+  const size_t batch = 1000;
+  OpRunner runner("BatchNormalization", {{1}}, batch);
+  runner.Fill(4);
+  for (size_t i = 0; i < batch; ++i) {
+    runner.inputs[0].span()[i] = 10000.0f + (i % 2 == 0 ? 1.0f : -1.0f);
+  }
+  runner.trained[0] = Guarded(std::vector<float>{1});
+  runner.trained[1] = Guarded(std::vector<float>{0});
+  runner.Forward(true);
+  for (size_t i = 0; i < batch; ++i) {
+    ASSERT_NEAR(runner.outputs[0].view()[i], i % 2 == 0 ? 1 : -1, 2e-3);
+  }
+}
+
+TEST(Dropout, ZeroesItsShareAndScalesTheRest) {
+  const size_t count = 100000;
+  OpRunner runner("Dropout", {{1000}}, count / 1000, Options().Set("ratio", 0.2));
+  for (float& x : runner.inputs[0].span()) x = 1;
+  for (float& dy : runner.output_gradients[0].span()) dy = 1;
+  runner.Forward(true);
+  size_t zeroed = 0;
+  double sum = 0;
+  for (const float y : runner.outputs[0].view()) {
+    ASSERT_TRUE(y == 0 || std::fabs(y - 1.25f) < 1e-4f) << y;
+    zeroed += y == 0;
+    sum += y;
+  }
+  // Four standard deviations of a binomial count: 4 * sqrt(n * 0.2 * 0.8) = 506.
+  EXPECT_NEAR(static_cast<double>(zeroed), 0.2 * count, 506);
+  EXPECT_NEAR(sum / count, 1, 0.007);
+  runner.Backward();
+  EXPECT_EQ(runner.input_gradients[0].values(), runner.outputs[0].values());
+}
+
+TEST(Dropout, DependsOnItsKeyAloneAndIsOffInEvaluation) {
+  const auto outputs = [](size_t batch, uint64_t key, bool training) {
+    OpRunner runner("Dropout", {{37}}, batch);
+    for (float& x : runner.inputs[0].span()) x = 3;
+    runner.Forward(training, key);
+    return runner.outputs[0].values();
+  };
+  EXPECT_EQ(outputs(5, 1, true), outputs(5, 1, true));
+  EXPECT_NE(outputs(5, 1, true), outputs(5, 2, true));
+  // The first samples of a larger batch draw the same.
+  std::vector<float> larger = outputs(9, 1, true);
+  larger.resize(5 * 37);
+  EXPECT_EQ(outputs(5, 1, true), larger);
+  EXPECT_THAT(outputs(5, 1, false), ::testing::Each(3.0f));
+}
+
+TEST(Dropout, OfRatioZeroIsTheIdentity) {
+  OpRunner runner("Dropout", {{9}}, 3, Options().Set("ratio", 0.0));
+  runner.Fill(1);
+  runner.Forward(true);
+  runner.Backward();
+  EXPECT_EQ(runner.outputs[0].values(), runner.inputs[0].values());
+  EXPECT_EQ(runner.input_gradients[0].values(), runner.output_gradients[0].values());
+}
+
+TEST(Views, KeepTheFloatsAndChangeTheShape) {
+  const google::protobuf::Struct no_options;
+  OptionReader none(no_options, "options");
+  const std::vector<Shape> input = {{4, 6}};
+  auto flatten = FindOp("Flatten")->factory(input, none);
+  ASSERT_TRUE(flatten.ok());
+  EXPECT_TRUE((*flatten)->IsView());
+  EXPECT_EQ((*flatten)->outputs()[0], (Shape{24}));
+  const google::protobuf::Struct options =
+      Options().Set("shape", std::vector<int64_t>{0, 3, -1, 2});
+  OptionReader reader(options, "options");
+  auto reshape = FindOp("reshape")->factory(input, reader);
+  ASSERT_TRUE(reshape.ok()) << reshape.status();
+  EXPECT_EQ((*reshape)->outputs()[0], (Shape{3, 4, 2}));
+}
+
+}  // namespace
+}  // namespace tessera::worker::testing
