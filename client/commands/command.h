@@ -1,0 +1,98 @@
+#pragma once
+
+#include <cstdio>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "CLI/CLI.hpp"
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "client/job_client.h"
+#include "client/progress.h"
+#include "common/config/yaml_job.h"
+#include "common/rpc/channels.h"
+#include "nlohmann/json.hpp"
+
+// What the commands of `tessera` share. Each command is one file with one function Add...(app,
+// context) that declares its options and what it does; the declaration stands in commands.h.
+namespace tessera::client {
+
+// How the command ended; documented in `tessera --help`.
+enum ExitCode {
+  kExitOk = 0,
+  kExitFailed = 1,    // the job, or what was asked for, failed
+  kExitUsage = 2,     // bad usage or a bad job
+  kExitNotFound = 3,  // no such job, file or checkpoint
+  kExitRetry = 128,   // the same command may succeed later
+  kExitInterrupted = 130,
+};
+ExitCode ExitCodeOf(const absl::Status& status);
+ExitCode ExitCodeOf(const v1::JobStatus& ended);
+
+// What Ctrl-C and SIGTERM do now: whatever the command under way has set, else end the process with
+// kExitInterrupted. Thread-safe.
+class InterruptHandler {
+ public:
+  void Fire() ABSL_LOCKS_EXCLUDED(mu_);
+  // In force until the returned object is destroyed; `handler` runs under the lock, soon returns.
+  std::shared_ptr<void> Set(std::function<void()> handler) ABSL_LOCKS_EXCLUDED(mu_);
+
+ private:
+  absl::Mutex mu_;
+  std::function<void()> handler_ ABSL_GUARDED_BY(mu_);
+};
+
+// Made in main; outlives the commands.
+struct CommandContext {
+  Channels* channels = nullptr;
+  InterruptHandler* interrupt = nullptr;
+  FILE* out = stdout;
+  FILE* err = stderr;
+  // Set by the command that ran.
+  int exit_code = kExitOk;
+
+  // Says what went wrong on `err` and sets the exit code.
+  void Fail(const absl::Status& status);
+  void Print(const std::string& text);
+  void Print(const nlohmann::json& object);
+};
+
+// --output text|json.
+struct OutputOption {
+  std::string format = "text";
+  bool json() const { return format == "json"; }
+  void Add(CLI::App& command);
+};
+
+// --master HOST:PORT, --wait SECONDS.
+struct MasterOption {
+  std::string address = "127.0.0.1:7070";
+  double wait_seconds = 10;
+  void Add(CLI::App& command);
+  // A client that says on context.err whom it waits for.
+  std::unique_ptr<JobClient> Client(const CommandContext& context) const;
+};
+
+// JOB.yaml and --set PATH=VALUE.
+struct JobOption {
+  std::string file;
+  std::vector<std::string> overrides;
+  void Add(CLI::App& command);
+  // Read and overridden, not validated.
+  absl::StatusOr<LoadedJob> Load() const;
+  // Validated too.
+  absl::StatusOr<LoadedJob> LoadValid() const;
+};
+
+// Watches the job with progress on `display` until it has ended; CANCELLED: interrupted.
+absl::StatusOr<v1::JobStatus> WatchWithProgress(JobClient& client, const std::string& job_id,
+                                                ProgressDisplay& display);
+
+// What a job came to, for people: state, metrics, checkpoint.
+std::string SummaryText(const v1::JobStatus& status);
+
+}  // namespace tessera::client

@@ -1,0 +1,17 @@
+#pragma once
+
+#include "client/commands/command.h"
+
+namespace tessera::client {
+
+// Each adds one command to the program; what the command does runs within app.parse().
+void AddSubmit(CLI::App& app, CommandContext& context);
+void AddWatch(CLI::App& app, CommandContext& context);
+void AddList(CLI::App& app, CommandContext& context);
+void AddDescribe(CLI::App& app, CommandContext& context);
+void AddCancel(CLI::App& app, CommandContext& context);
+void AddCheckpoint(CLI::App& app, CommandContext& context);
+void AddData(CLI::App& app, CommandContext& context);
+void AddVersion(CLI::App& app, CommandContext& context);
+
+}  // namespace tessera::client

@@ -1,0 +1,83 @@
+#include "absl/strings/str_cat.h"
+#include "client/commands/commands.h"
+#include "client/job_json.h"
+#include "common/job/validate.h"
+
+namespace tessera::client {
+namespace {
+
+struct Submit {
+  JobOption job;
+  MasterOption master;
+  OutputOption output;
+  uint32_t workers = 0;
+  uint32_t ps = 0;
+  std::string predict;
+  bool watch = false;
+};
+
+absl::StatusOr<v1::SubmitRequest> Request(const Submit& submit) {
+  absl::StatusOr<LoadedJob> job = submit.job.Load();
+  if (!job.ok()) return job.status();
+  v1::SubmitRequest request;
+  *request.mutable_spec() = job->spec;
+  request.set_workers(submit.workers);
+  request.set_ps(submit.ps);
+  request.set_task(submit.predict.empty() ? v1::TRAIN : v1::PREDICT);
+  request.set_output(submit.predict);
+  const absl::Status valid = job->sources.Locate(ValidateSubmit(request));
+  if (!valid.ok()) return valid;
+  return request;
+}
+
+void Run(const Submit& submit, CommandContext& context) {
+  const absl::StatusOr<v1::SubmitRequest> request = Request(submit);
+  if (!request.ok()) return context.Fail(request.status());
+  const std::unique_ptr<JobClient> client = submit.master.Client(context);
+  const auto interrupt = context.interrupt->Set([&] { client->Interrupt(); });
+  const absl::StatusOr<std::string> job_id = client->Submit(*request);
+  if (!job_id.ok()) return context.Fail(job_id.status());
+  if (!submit.watch) {
+    if (submit.output.json()) return context.Print(nlohmann::json{{"job_id", *job_id}});
+    return context.Print(absl::StrCat("submitted ", *job_id, "; next: tessera watch ", *job_id));
+  }
+  std::fprintf(context.err, "submitted %s\n", job_id->c_str());
+  ProgressDisplay display(DisplayOn(context.err));
+  const absl::StatusOr<v1::JobStatus> ended = WatchWithProgress(*client, *job_id, display);
+  if (!ended.ok()) return context.Fail(ended.status());
+  if (submit.output.json()) {
+    context.Print(SummaryJson(*ended));
+  } else {
+    context.Print(SummaryText(*ended));
+  }
+  context.exit_code = ExitCodeOf(*ended);
+}
+
+}  // namespace
+
+void AddSubmit(CLI::App& app, CommandContext& context) {
+  CLI::App* command = app.add_subcommand("submit", "Hand a job to the master");
+  const auto submit = std::make_shared<Submit>();
+  submit->job.Add(*command);
+  submit->master.Add(*command);
+  submit->output.Add(*command);
+  command->add_option("--workers", submit->workers,
+                      "workers that the job needs; 0: as many as live when it starts");
+  command->add_option("--ps", submit->ps,
+                      "parameter servers that the job needs; 0: as many as live when it starts");
+  command->add_option("--predict", submit->predict,
+                      "do not train: write predictions for the test split to this file below the "
+                      "workers' --output-root; the job's start.checkpoint names the model");
+  command->add_flag("--watch", submit->watch, "show the progress until the job has ended");
+  command->footer(
+      R"(The job is checked here first, then it is durable at the master when the command returns.
+Ctrl-C with --watch ends the watching, not the job.
+
+Examples:
+  tessera submit deploy/jobs/quickstart.yaml
+  tessera submit job.yaml --set train.epochs=3 --set tables.emb.dim=8 --watch
+  tessera submit job.yaml --set start.checkpoint=clicks-1/step-000000000500 --predict out.csv)");
+  command->callback([submit, &context] { Run(*submit, context); });
+}
+
+}  // namespace tessera::client

@@ -1,0 +1,77 @@
+#include "client/commands/tessera_app.h"
+
+#include <algorithm>
+#include <sstream>
+
+#include "client/commands/commands.h"
+#include "common/suggest.h"
+#include "common/version.h"
+
+namespace tessera::client {
+namespace {
+
+constexpr char kFooter[] = R"(First steps:
+  tessera data generate --output data               click data whose best AUC is known
+  tessera local deploy/jobs/quickstart.yaml --data data --ps 2 --workers 2
+  tessera COMMAND --help                             options and examples of a command
+
+Exit codes:
+  0    done; of a job: it succeeded
+  1    the job failed, or what was asked for cannot be done
+  2    bad usage, or a bad job file: the message says which line
+  3    no such job, file or checkpoint
+  128  the same command may succeed later: the master cannot be reached, a disk is full
+  130  interrupted by Ctrl-C or SIGTERM)";
+
+// CLI11 knows what is wrong, not what was meant.
+std::string UnknownCommand(const CLI::App& app, const std::vector<std::string>& arguments) {
+  if (arguments.empty() || arguments[0].empty() || arguments[0][0] == '-') return "";
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+    names.push_back(command->get_name());
+  }
+  if (std::find(names.begin(), names.end(), arguments[0]) != names.end()) return "";
+  return "unknown command '" + arguments[0] + "'; " + SuggestName(arguments[0], names);
+}
+
+}  // namespace
+
+std::unique_ptr<CLI::App> NewTesseraApp(
+    CommandContext& context,
+    const std::vector<std::function<void(CLI::App&, CommandContext&)>>& more) {
+  auto app = std::make_unique<CLI::App>(
+      "Trains click-through and recommendation models on parameter servers.", "tessera");
+  app->require_subcommand(1);
+  app->set_version_flag("--version", kVersion);
+  app->get_formatter()->column_width(34);
+  for (const auto& add : more) add(*app, context);
+  AddSubmit(*app, context);
+  AddWatch(*app, context);
+  AddList(*app, context);
+  AddDescribe(*app, context);
+  AddCancel(*app, context);
+  AddCheckpoint(*app, context);
+  AddVersion(*app, context);
+  app->footer(kFooter);
+  return app;
+}
+
+int RunTessera(CLI::App& app, CommandContext& context, std::vector<std::string> arguments) {
+  if (const std::string unknown = UnknownCommand(app, arguments); !unknown.empty()) {
+    std::fprintf(context.err, "error: %s\n", unknown.c_str());
+    return kExitUsage;
+  }
+  std::reverse(arguments.begin(), arguments.end());
+  try {
+    app.parse(std::move(arguments));
+  } catch (const CLI::ParseError& error) {
+    std::ostringstream out, err;
+    const int code = app.exit(error, out, err);
+    std::fputs(out.str().c_str(), context.out);
+    std::fputs(err.str().c_str(), context.err);
+    return code == 0 ? kExitOk : kExitUsage;
+  }
+  return context.exit_code;
+}
+
+}  // namespace tessera::client

@@ -1,0 +1,186 @@
+#include "client/job_client.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/rpc/status.h"
+#include "common/status_macros.h"
+#include "common/version.h"
+
+namespace tessera::client {
+namespace {
+
+constexpr absl::Duration kSayEvery = absl::Seconds(5);
+// A stream is renewed so often: no wait without a deadline.
+constexpr absl::Duration kStreamLimit = absl::Minutes(5);
+
+absl::Status Interrupted() { return absl::CancelledError("interrupted"); }
+
+}  // namespace
+
+bool HasEnded(const v1::JobStatus& status) {
+  return status.state() == v1::SUCCEEDED || status.state() == v1::FAILED;
+}
+
+JobClient::JobClient(Options options) : options_(std::move(options)) { Reconnect(); }
+
+void JobClient::Reconnect() {
+  std::shared_ptr<Stub> stub =
+      v1::JobService::NewStub(options_.channels->Connect(options_.master_address));
+  absl::MutexLock lock(&mu_);
+  stub_ = std::move(stub);
+}
+
+void JobClient::Interrupt() {
+  absl::MutexLock lock(&mu_);
+  interrupted_ = true;
+  for (grpc::ClientContext* context : running_) context->TryCancel();
+}
+
+bool JobClient::Sleep(absl::Duration duration) {
+  absl::MutexLock lock(&mu_);
+  return !mu_.AwaitWithTimeout(absl::Condition(&interrupted_), duration);
+}
+
+absl::Status JobClient::CallOnce(absl::Duration limit, const Try& call) {
+  grpc::ClientContext context;
+  context.set_deadline(absl::ToChronoTime(absl::Now() + limit));
+  std::shared_ptr<Stub> stub;
+  {
+    absl::MutexLock lock(&mu_);
+    if (interrupted_) return Interrupted();
+    stub = stub_;
+    running_.push_back(&context);
+  }
+  const absl::Status status = call(*stub, context);
+  absl::MutexLock lock(&mu_);
+  running_.erase(std::find(running_.begin(), running_.end(), &context));
+  return interrupted_ && !status.ok() ? Interrupted() : status;
+}
+
+std::string JobClient::Waiting(const absl::Status& why, absl::Duration since) const {
+  return absl::StrCat(
+      "waiting for the master at ", options_.master_address,
+      since > absl::ZeroDuration()
+          ? absl::StrCat(" for ", absl::FormatDuration(absl::Trunc(since, absl::Seconds(1))))
+          : "",
+      ": ", why.message());
+}
+
+absl::Status JobClient::CallWithPatience(const Try& call) {
+  Backoff backoff(options_.backoff);
+  const absl::Time begin = absl::Now();
+  absl::Time said = absl::InfinitePast();
+  while (true) {
+    const absl::Status status = CallOnce(options_.call_limit, call);
+    if (!absl::IsUnavailable(status) && !absl::IsDeadlineExceeded(status)) return status;
+    const absl::Duration waited = absl::Now() - begin;
+    if (waited >= options_.patience) {
+      return absl::UnavailableError(absl::StrCat(
+          "no answer from the master at ", options_.master_address, " in ",
+          absl::FormatDuration(absl::Ceil(waited, absl::Milliseconds(1))), ": ", status.message(),
+          "; is tessera-master running there? (--master HOST:PORT names another)"));
+    }
+    if (options_.on_wait && absl::Now() - said >= kSayEvery) {
+      options_.on_wait(
+          Waiting(status, said == absl::InfinitePast() ? absl::ZeroDuration() : waited));
+      said = absl::Now();
+    }
+    if (!Sleep(backoff.Next())) return Interrupted();
+    Reconnect();
+  }
+}
+
+absl::StatusOr<std::string> JobClient::Submit(const v1::SubmitRequest& request) {
+  // A question that may be repeated first, so that a master that is down does not leave us unsure.
+  TESSERA_ASSIGN_OR_RETURN(const v1::ClusterStatus cluster, GetCluster());
+  if (cluster.protocol() != kProtocolVersion) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "the master at ", options_.master_address, " is version ", cluster.version(),
+        " with protocol ", cluster.protocol(), ", this client is version ", kVersion,
+        " with protocol ", kProtocolVersion, "; use the client of the master's version"));
+  }
+  v1::SubmitResponse response;
+  const absl::Status status =
+      CallOnce(options_.call_limit, [&](Stub& stub, grpc::ClientContext& context) {
+        return FromGrpc(stub.Submit(&context, request, &response));
+      });
+  if (absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status)) {
+    return absl::UnavailableError(absl::StrCat(
+        "the master at ", options_.master_address, " was lost while the job was sent (",
+        status.message(), "); `tessera list` says whether it has the job"));
+  }
+  TESSERA_RETURN_IF_ERROR(status);
+  return response.job_id();
+}
+
+absl::StatusOr<v1::JobStatus> JobClient::Get(const std::string& job_id) {
+  v1::GetRequest request;
+  request.set_job_id(job_id);
+  v1::JobStatus response;
+  TESSERA_RETURN_IF_ERROR(CallWithPatience([&](Stub& stub, grpc::ClientContext& context) {
+    return FromGrpc(stub.Get(&context, request, &response));
+  }));
+  return response;
+}
+
+absl::StatusOr<std::vector<v1::JobStatus>> JobClient::List() {
+  v1::ListResponse response;
+  TESSERA_RETURN_IF_ERROR(CallWithPatience([&](Stub& stub, grpc::ClientContext& context) {
+    return FromGrpc(stub.List(&context, v1::ListRequest(), &response));
+  }));
+  return std::vector<v1::JobStatus>(response.jobs().begin(), response.jobs().end());
+}
+
+absl::Status JobClient::Cancel(const std::string& job_id) {
+  v1::CancelRequest request;
+  request.set_job_id(job_id);
+  v1::CancelResponse response;
+  return CallWithPatience([&](Stub& stub, grpc::ClientContext& context) {
+    return FromGrpc(stub.Cancel(&context, request, &response));
+  });
+}
+
+absl::StatusOr<v1::ClusterStatus> JobClient::GetCluster() {
+  v1::ClusterStatus response;
+  TESSERA_RETURN_IF_ERROR(CallWithPatience([&](Stub& stub, grpc::ClientContext& context) {
+    return FromGrpc(stub.GetCluster(&context, v1::GetClusterRequest(), &response));
+  }));
+  return response;
+}
+
+absl::StatusOr<v1::JobStatus> JobClient::Watch(
+    const std::string& job_id, const std::function<void(const v1::JobStatus&)>& on_status) {
+  v1::WatchRequest request;
+  request.set_job_id(job_id);
+  v1::JobStatus last;
+  while (true) {
+    const absl::Status status =
+        CallOnce(kStreamLimit, [&](Stub& stub, grpc::ClientContext& context) {
+          const auto stream = stub.Watch(&context, request);
+          v1::JobStatus next;
+          while (stream->Read(&next)) {
+            last = next;
+            on_status(last);
+            // The stream ends then; a peer that keeps it open is not waited for.
+            if (HasEnded(last)) context.TryCancel();
+          }
+          return FromGrpc(stream->Finish());
+        });
+    if (HasEnded(last)) return last;
+    if (!status.ok() && !IsRetryable(status)) return status;
+    // Until the master answers again; finds out the end of a job whose stream broke at that.
+    absl::StatusOr<v1::JobStatus> now = Get(job_id);
+    TESSERA_RETURN_IF_ERROR(now.status());
+    if (HasEnded(*now)) {
+      on_status(*now);
+      return now;
+    }
+    // A stream that breaks at once each time is not asked for in a tight loop.
+    if (!Sleep(options_.backoff.first)) return Interrupted();
+  }
+}
+
+}  // namespace tessera::client

@@ -1,0 +1,74 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "common/backoff.h"
+#include "common/rpc/channels.h"
+#include "tessera/v1/job_service.grpc.pb.h"
+#include "tessera/v1/job_service.pb.h"
+
+namespace tessera::client {
+
+// What a program says to the master about jobs. Calls wait for a master that does not answer, with
+// backoff and for `patience`, then fail with UNAVAILABLE; each call that is under way has a
+// deadline of its own. Thread-safe; one call after Interrupt fails like all later ones.
+class JobClient {
+ public:
+  struct Options {
+    std::string master_address = "127.0.0.1:7070";
+    Channels* channels = nullptr;  // borrowed, outlives the client
+    // How long a master that does not answer is waited for, in each call; 0: one try.
+    absl::Duration patience = absl::Seconds(10);
+    absl::Duration call_limit = absl::Seconds(10);
+    Backoff::Options backoff;
+    // Told whom the client waits for, when a wait begins and every few seconds from then on.
+    std::function<void(const std::string&)> on_wait;
+  };
+  explicit JobClient(Options options);
+
+  // Returns the job's id. Never sends the job twice: UNAVAILABLE after it was sent says so.
+  absl::StatusOr<std::string> Submit(const v1::SubmitRequest& request);
+  absl::StatusOr<v1::JobStatus> Get(const std::string& job_id);
+  // Newest first.
+  absl::StatusOr<std::vector<v1::JobStatus>> List();
+  absl::Status Cancel(const std::string& job_id);
+  absl::StatusOr<v1::ClusterStatus> GetCluster();
+  // Calls `on_status` with the job's status now and at every change, in this thread, until it has
+  // ended; returns its last status. Goes on over restarts of the master.
+  absl::StatusOr<v1::JobStatus> Watch(const std::string& job_id,
+                                      const std::function<void(const v1::JobStatus&)>& on_status);
+  // Makes the calls under way, and all later ones, fail with CANCELLED soon.
+  void Interrupt() ABSL_LOCKS_EXCLUDED(mu_);
+
+ private:
+  using Stub = v1::JobService::Stub;
+  // One try of a call, which runs under its context.
+  using Try = std::function<absl::Status(Stub&, grpc::ClientContext&)>;
+  absl::Status CallOnce(absl::Duration limit, const Try& call);
+  absl::Status CallWithPatience(const Try& call);
+  void Reconnect() ABSL_LOCKS_EXCLUDED(mu_);
+  // False: interrupted.
+  bool Sleep(absl::Duration duration);
+  std::string Waiting(const absl::Status& why, absl::Duration since) const;
+
+  const Options options_;
+
+  absl::Mutex mu_;
+  // Shared with the calls under way: a new connection takes its place when one has failed.
+  std::shared_ptr<Stub> stub_ ABSL_GUARDED_BY(mu_);
+  bool interrupted_ ABSL_GUARDED_BY(mu_) = false;
+  std::vector<grpc::ClientContext*> running_ ABSL_GUARDED_BY(mu_);
+};
+
+// Succeeded or Failed.
+bool HasEnded(const v1::JobStatus& status);
+
+}  // namespace tessera::client

@@ -1,0 +1,99 @@
+#include "client/job_json.h"
+
+#include "absl/strings/ascii.h"
+#include "google/protobuf/util/json_util.h"
+
+namespace tessera::client {
+
+using nlohmann::json;
+
+std::string StateName(v1::JobState state) {
+  std::string name = absl::AsciiStrToLower(v1::JobState_Name(state));
+  if (!name.empty()) name[0] = absl::ascii_toupper(static_cast<unsigned char>(name[0]));
+  return name;
+}
+
+json MetricsJson(const v1::Evaluation& evaluation) {
+  json metrics = json::object();
+  for (const auto& [name, value] : evaluation.metrics()) metrics[name] = value;
+  return metrics;
+}
+
+json NodeJson(const v1::NodeStatus& node) {
+  return {{"kind", absl::AsciiStrToLower(v1::NodeKind_Name(node.kind()))},
+          {"name", node.name()},
+          {"address", node.address()},
+          {"incarnation", node.incarnation()},
+          {"alive", node.alive()},
+          {"rank", node.rank()},
+          {"job_id", node.job_id()},
+          {"last_seen_unix_ms", node.last_seen_unix_ms()},
+          {"doing", node.doing()},
+          {"resident_bytes", node.resident_bytes()},
+          {"rows", node.rows()},
+          {"pid", node.pid()}};
+}
+
+json SummaryJson(const v1::JobStatus& status) {
+  json metrics = json::object();
+  for (const auto& [split, evaluation] : status.final_metrics()) {
+    metrics[split] = MetricsJson(evaluation);
+  }
+  return {{"job_id", status.job_id()},
+          {"state", StateName(status.state())},
+          {"reason", status.reason()},
+          {"message", status.message()},
+          {"metrics", metrics},
+          {"steps", status.step()},
+          {"epochs", status.epoch()},
+          {"samples", status.samples()},
+          {"samples_per_second", status.mean_samples_per_second()},
+          {"seconds_to_first_step", status.seconds_to_first_step()},
+          {"checkpoint", status.checkpoint()},
+          {"restarts", status.restarts()}};
+}
+
+json JobJson(const v1::JobStatus& status) {
+  json job = SummaryJson(status);
+  std::string spec;
+  google::protobuf::util::JsonPrintOptions options;
+  options.preserve_proto_field_names = true;
+  if (google::protobuf::util::MessageToJsonString(status.spec(), &spec, options).ok()) {
+    job["spec"] = json::parse(spec, nullptr, /*allow_exceptions=*/false);
+  }
+  job["task"] = status.task() == v1::PREDICT ? "predict" : "train";
+  job["output"] = status.output();
+  job["phase"] = status.phase();
+  job["generation"] = status.generation();
+  job["created_unix_ms"] = status.created_unix_ms();
+  job["started_unix_ms"] = status.started_unix_ms();
+  job["finished_unix_ms"] = status.finished_unix_ms();
+  job["progress"] = {{"epochs", status.epochs()},
+                     {"total_steps", status.total_steps()},
+                     {"samples_per_second", status.samples_per_second()},
+                     {"loss", status.loss()},
+                     {"train_auc", status.train_auc()},
+                     {"eta_seconds", status.eta_seconds()},
+                     {"learning_rate_scale", status.learning_rate_scale()},
+                     {"bad_records", status.bad_records()}};
+  job["evaluations"] = json::array();
+  for (const v1::Evaluation& evaluation : status.evaluations()) {
+    job["evaluations"].push_back({{"split", evaluation.split()},
+                                  {"epoch", evaluation.epoch()},
+                                  {"step", evaluation.step()},
+                                  {"samples", evaluation.samples()},
+                                  {"metrics", MetricsJson(evaluation)},
+                                  {"best", evaluation.best()}});
+  }
+  job["nodes"] = json::array();
+  for (const v1::NodeStatus& node : status.nodes()) job["nodes"].push_back(NodeJson(node));
+  job["events"] = json::array();
+  for (const v1::Event& event : status.events()) {
+    job["events"].push_back({{"unix_ms", event.unix_ms()}, {"message", event.message()}});
+  }
+  job["waits"] = json::array();
+  for (const std::string& wait : status.waits()) job["waits"].push_back(wait);
+  return job;
+}
+
+}  // namespace tessera::client

@@ -1,0 +1,23 @@
+#pragma once
+
+#include "nlohmann/json.hpp"
+#include "tessera/v1/job_service.pb.h"
+
+namespace tessera::client {
+
+// Jobs as objects for scripts. Pure; numbers that are not finite become null.
+
+// What a job came to:
+//   {"job_id", "state": "Succeeded", "reason", "message", "metrics": {"validation": {"auc": ..}},
+//    "steps", "epochs", "samples", "samples_per_second", "seconds_to_first_step", "checkpoint",
+//    "restarts"}
+nlohmann::json SummaryJson(const v1::JobStatus& status);
+// The summary, and besides "spec", "phase", "progress", "evaluations", "nodes", "events", "waits".
+nlohmann::json JobJson(const v1::JobStatus& status);
+nlohmann::json NodeJson(const v1::NodeStatus& node);
+// "Succeeded", "Running": as Kubernetes writes them.
+std::string StateName(v1::JobState state);
+// {"auc": 0.98, "logloss": 0.17}
+nlohmann::json MetricsJson(const v1::Evaluation& evaluation);
+
+}  // namespace tessera::client

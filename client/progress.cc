@@ -1,0 +1,183 @@
+#include "client/progress.h"
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "client/job_client.h"
+#include "client/job_json.h"
+
+namespace tessera::client {
+namespace {
+
+// Of what comes from other processes, only printable characters reach the terminal.
+std::string Printable(absl::string_view text) {
+  std::string out(text);
+  for (char& c : out) {
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string ShortNumber(double value) {
+  if (!std::isfinite(value)) return "?";
+  if (value < 999.5) return absl::StrFormat("%.0f", value);
+  if (value < 999950) return absl::StrFormat("%.1fk", value / 1e3);
+  return absl::StrFormat("%.2fM", value / 1e6);
+}
+
+std::string ShortDuration(double seconds) {
+  if (!std::isfinite(seconds) || seconds < 0 || seconds > 1e9) return "?";
+  const auto s = static_cast<int64_t>(std::llround(seconds));
+  if (s < 60) return absl::StrCat(s, "s");
+  if (s < 3600) return absl::StrFormat("%dm%02ds", s / 60, s % 60);
+  return absl::StrFormat("%dh%02dm", s / 3600, s % 3600 / 60);
+}
+
+std::string MetricsText(const v1::Evaluation& evaluation) {
+  std::vector<std::string> parts;
+  for (const char* name : {"auc", "logloss"}) {
+    const auto found = evaluation.metrics().find(name);
+    if (found == evaluation.metrics().end()) continue;
+    parts.push_back(absl::StrFormat("%s %.4f", name, found->second));
+  }
+  return absl::StrJoin(parts, " ");
+}
+
+std::string ProgressLine(const v1::JobStatus& status) {
+  std::vector<std::string> parts;
+  if (status.state() != v1::RUNNING || status.phase().empty()) {
+    std::string state = StateName(status.state());
+    if (!status.reason().empty()) absl::StrAppend(&state, " (", status.reason(), ")");
+    if (!status.message().empty()) absl::StrAppend(&state, ": ", status.message());
+    parts.push_back(Printable(state));
+  } else {
+    parts.push_back(Printable(status.phase()));
+  }
+  if (status.state() == v1::RUNNING && status.step() > 0) {
+    const auto of = [](uint64_t done, uint64_t all) {
+      return all == 0 ? absl::StrCat(done) : absl::StrCat(done, "/", all);
+    };
+    parts.push_back(absl::StrCat("epoch ", of(status.epoch(), status.epochs())));
+    parts.push_back(absl::StrCat("step ", of(status.step(), status.total_steps())));
+    parts.push_back(absl::StrCat(ShortNumber(status.samples_per_second()), " samples/s"));
+    parts.push_back(absl::StrFormat("loss %.4f", status.loss()));
+    if (std::isfinite(status.train_auc()) && status.train_auc() > 0) {
+      parts.push_back(absl::StrFormat("AUC %.4f", status.train_auc()));
+    }
+    if (status.evaluations_size() > 0) {
+      const v1::Evaluation& last = status.evaluations(status.evaluations_size() - 1);
+      parts.push_back(absl::StrCat(last.split(), " ", MetricsText(last)));
+    }
+    if (status.eta_seconds() > 0) {
+      parts.push_back(absl::StrCat("ETA ", ShortDuration(status.eta_seconds())));
+    }
+  }
+  return absl::StrJoin(parts, "  ");
+}
+
+std::string NodesLine(const v1::JobStatus& status) {
+  std::vector<std::string> live, lost;
+  for (const v1::NodeStatus& node : status.nodes()) {
+    (node.alive() ? live : lost).push_back(Printable(node.name()));
+  }
+  std::vector<std::string> parts;
+  if (!live.empty()) parts.push_back(absl::StrCat("live: ", absl::StrJoin(live, " ")));
+  if (!lost.empty()) parts.push_back(absl::StrCat("lost: ", absl::StrJoin(lost, " ")));
+  if (!status.waits().empty()) {
+    parts.push_back(absl::StrCat("waits: ", Printable(absl::StrJoin(status.waits(), "; "))));
+  }
+  return absl::StrJoin(parts, "   ");
+}
+
+ProgressDisplay::ProgressDisplay(const Options& options) : options_(options) {}
+
+ProgressDisplay::~ProgressDisplay() { std::fflush(options_.out); }
+
+void ProgressDisplay::Erase() {
+  // Up to the first live line, then everything below.
+  if (live_lines_ > 0) std::fprintf(options_.out, "\x1b[%dA\x1b[J", live_lines_);
+  live_lines_ = 0;
+}
+
+void ProgressDisplay::DrawLive(const std::vector<std::string>& lines) {
+  last_live_ = lines;
+  for (const std::string& line : lines) {
+    // A line that wraps would be two to erase.
+    const size_t width = static_cast<size_t>(std::max(options_.columns - 1, 10));
+    std::fprintf(options_.out, "%s\n", line.substr(0, width).c_str());
+    ++live_lines_;
+  }
+  std::fflush(options_.out);
+}
+
+void ProgressDisplay::Say(const std::string& line) {
+  Erase();
+  std::fprintf(options_.out, "%s\n", Printable(line).c_str());
+  if (options_.terminal) DrawLive(last_live_);
+  std::fflush(options_.out);
+}
+
+std::vector<std::string> ProgressDisplay::NewEvents(const v1::JobStatus& status) {
+  std::vector<std::string> lines;
+  for (const v1::Event& event : status.events()) {
+    const bool known = std::any_of(shown_.begin(), shown_.end(), [&](const v1::Event& old) {
+      return old.unix_ms() == event.unix_ms() && old.message() == event.message();
+    });
+    if (!known) lines.push_back(event.message());
+  }
+  shown_.assign(status.events().begin(), status.events().end());
+  return lines;
+}
+
+void ProgressDisplay::Show(const v1::JobStatus& status) {
+  Erase();
+  for (const std::string& line : NewEvents(status)) {
+    std::fprintf(options_.out, "  %s\n", Printable(line).c_str());
+  }
+  for (int i = std::min(evaluations_, status.evaluations_size()); i < status.evaluations_size();
+       ++i) {
+    const v1::Evaluation& evaluation = status.evaluations(i);
+    std::fprintf(options_.out, "  epoch %u step %llu: %s %s%s\n", evaluation.epoch(),
+                 static_cast<unsigned long long>(evaluation.step()),
+                 Printable(evaluation.split()).c_str(), MetricsText(evaluation).c_str(),
+                 evaluation.best() ? " (best)" : "");
+  }
+  evaluations_ = status.evaluations_size();
+
+  std::vector<std::string> lines = {ProgressLine(status)};
+  if (const std::string nodes = NodesLine(status); !nodes.empty()) lines.push_back(nodes);
+  const bool changed = status.state() != state_ || status.phase() != phase_;
+  state_ = status.state();
+  phase_ = status.phase();
+  if (options_.terminal && !HasEnded(status)) {
+    DrawLive(lines);
+    return;
+  }
+  last_live_.clear();
+  const absl::Duration now = options_.clock->Monotonic();
+  if (!changed && now < next_line_) return;
+  next_line_ = now + options_.line_every;
+  std::fprintf(options_.out, "%s\n", absl::StrJoin(lines, "   ").c_str());
+  std::fflush(options_.out);
+}
+
+ProgressDisplay::Options DisplayOn(FILE* out) {
+  ProgressDisplay::Options options;
+  options.out = out;
+  options.terminal = isatty(fileno(out)) == 1;
+  winsize size = {};
+  if (options.terminal && ioctl(fileno(out), TIOCGWINSZ, &size) == 0 && size.ws_col > 0) {
+    options.columns = size.ws_col;
+  }
+  return options;
+}
+
+}  // namespace tessera::client

@@ -1,0 +1,181 @@
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "client/commands/tessera_app.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/client/fake_job_service.h"
+
+namespace tessera::client {
+namespace {
+
+using testing::HasSubstr;
+using testing::StartsWith;
+
+constexpr char kJob[] = R"(name: clicks
+data:
+  format: csv
+  columns:
+    - {name: label, role: label}
+    - {name: user, role: sparse, table: emb}
+  train: {files: train.csv}
+tables:
+  - name: emb
+    dim: 8
+    initializer: {normal: {stddev: 0.01}}
+    optimizer: {learning_rate: 0.001, adam: {}}
+model: {name: deepfm, optimizer: {learning_rate: 0.001, adam: {}}}
+train: {batch_size: 256, epochs: 2}
+)";
+
+// The whole program, less main, against a fake master.
+class CommandsTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = std::filesystem::path(testing::TempDir()) /
+              testing::UnitTest::GetInstance()->current_test_info()->name();
+    std::filesystem::create_directories(folder_);
+    job_ = folder_ / "job.yaml";
+    std::ofstream(job_) << kJob;
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  int Run(const std::vector<std::string>& arguments) {
+    char* out = nullptr;
+    char* err = nullptr;
+    size_t out_size = 0, err_size = 0;
+    InterruptHandler interrupt;
+    CommandContext context;
+    context.channels = &master_.channels;
+    context.interrupt = &interrupt;
+    context.out = open_memstream(&out, &out_size);
+    context.err = open_memstream(&err, &err_size);
+    const auto app = NewTesseraApp(context, {});
+    const int code = RunTessera(*app, context, arguments);
+    std::fclose(context.out);
+    std::fclose(context.err);
+    out_.assign(out, out_size);
+    err_.assign(err, err_size);
+    std::free(out);
+    std::free(err);
+    return code;
+  }
+  static v1::JobStatus Job(v1::JobState state) {
+    v1::JobStatus job;
+    job.set_job_id("clicks-1");
+    job.set_state(state);
+    job.set_step(9);
+    return job;
+  }
+
+  FakeMaster master_;
+  std::filesystem::path folder_, job_;
+  std::string out_, err_;
+};
+
+TEST_F(CommandsTest, SubmitSendsTheJobWithItsOverrides) {
+  EXPECT_EQ(Run({"submit", job_, "--master", "master", "--set", "train.epochs=7", "--set",
+                 "tables.emb.dim=16", "--workers", "2"}),
+            0)
+      << err_;
+  EXPECT_EQ(out_, "submitted clicks-1; next: tessera watch clicks-1\n");
+  ASSERT_EQ(master_.service.submitted().size(), 1u);
+  const v1::SubmitRequest request = master_.service.submitted()[0];
+  EXPECT_EQ(request.spec().train().epochs(), 7u);
+  EXPECT_EQ(request.spec().tables(0).dim(), 16u);
+  EXPECT_EQ(request.workers(), 2u);
+  EXPECT_EQ(request.task(), v1::TRAIN);
+}
+
+TEST_F(CommandsTest, SubmitRefusesABadJobBeforeTheMasterSeesIt) {
+  EXPECT_EQ(Run({"submit", job_, "--master", "master", "--set", "train.batch_size=0"}), 2);
+  EXPECT_THAT(err_, StartsWith("error: --set train.batch_size=0: train.batch_size: found 0"));
+  EXPECT_EQ(Run({"submit", folder_ / "none.yaml", "--master", "master"}), 3);
+  EXPECT_THAT(err_, HasSubstr("none.yaml: no such file"));
+  std::ofstream(job_) << "nome: clicks\n";
+  EXPECT_EQ(Run({"submit", job_, "--master", "master"}), 2);
+  EXPECT_THAT(err_, HasSubstr("job.yaml:1:1: nome: unknown field; did you mean 'name'?"));
+  EXPECT_TRUE(master_.service.submitted().empty());
+}
+
+TEST_F(CommandsTest, SubmitWatchEndsWithTheJobsExitCode) {
+  master_.service.SetStreams({{Job(v1::RUNNING), Job(v1::FAILED)}});
+  EXPECT_EQ(Run({"submit", job_, "--master", "master", "--watch", "--output", "json"}), 1);
+  EXPECT_EQ(nlohmann::json::parse(out_)["state"], "Failed");
+}
+
+TEST_F(CommandsTest, SubmitPredictNeedsACheckpoint) {
+  EXPECT_EQ(Run({"submit", job_, "--master", "master", "--predict", "out.csv"}), 2);
+  EXPECT_THAT(err_, HasSubstr("start.checkpoint: missing"));
+}
+
+TEST_F(CommandsTest, WatchPrintsTheSummaryLast) {
+  master_.service.SetStreams({{Job(v1::RUNNING), Job(v1::SUCCEEDED)}});
+  EXPECT_EQ(Run({"watch", "clicks-1", "--master", "master"}), 0);
+  EXPECT_THAT(out_, StartsWith("clicks-1: Succeeded\n"));
+  EXPECT_EQ(Run({"watch", "clicks-1", "--master", "master", "--output", "json"}), 0);
+}
+
+TEST_F(CommandsTest, ListDescribeAndCancelSpeakToTheMaster) {
+  EXPECT_EQ(Run({"list", "--master", "master"}), 0);
+  EXPECT_THAT(out_, HasSubstr("no jobs"));
+  master_.service.SetJobs({Job(v1::RUNNING)});
+  EXPECT_EQ(Run({"list", "--master", "master"}), 0);
+  EXPECT_THAT(out_, HasSubstr("clicks-1  Running"));
+  EXPECT_EQ(Run({"list", "--master", "master", "--output", "json"}), 0);
+  EXPECT_EQ(nlohmann::json::parse(out_)["jobs"][0]["steps"], 9);
+  EXPECT_EQ(Run({"list", "--master", "master", "--nodes"}), 0);
+  EXPECT_EQ(Run({"describe", "clicks-1", "--master", "master"}), 0);
+  EXPECT_THAT(out_, StartsWith("clicks-1: Running"));
+  EXPECT_EQ(Run({"describe", "other", "--master", "master"}), 3);
+  EXPECT_EQ(err_, "error: no job other\n");
+  EXPECT_EQ(Run({"cancel", "clicks-1", "--master", "master"}), 0);
+  EXPECT_THAT(master_.service.cancelled(), testing::ElementsAre("clicks-1"));
+}
+
+TEST_F(CommandsTest, AMasterThatIsAwayMayBeTriedAgainLater) {
+  master_.Stop();
+  EXPECT_EQ(Run({"list", "--master", "master", "--wait", "0"}), 128);
+  EXPECT_THAT(err_, HasSubstr("no answer from the master at master"));
+}
+
+TEST_F(CommandsTest, BadUsageSaysWhatWasMeant) {
+  EXPECT_EQ(Run({"wacth", "clicks-1"}), 2);
+  EXPECT_THAT(err_, HasSubstr("unknown command 'wacth'; did you mean \"watch\"?"));
+  EXPECT_EQ(Run({"submit"}), 2);
+  EXPECT_THAT(err_, HasSubstr("JOB.yaml"));
+  EXPECT_EQ(Run({"list", "--output", "xml"}), 2);
+  EXPECT_EQ(Run({}), 2);
+}
+
+TEST_F(CommandsTest, HelpTeachesWithExamplesAndExitCodes) {
+  EXPECT_EQ(Run({"--help"}), 0);
+  EXPECT_THAT(out_, HasSubstr("130  interrupted"));
+  for (const char* command : {"submit", "watch", "list", "describe", "cancel", "version"}) {
+    EXPECT_EQ(Run({command, "--help"}), 0);
+    EXPECT_THAT(out_, HasSubstr("Example")) << command;
+    EXPECT_THAT(out_, HasSubstr(std::string("  tessera ") + command)) << command;
+  }
+}
+
+TEST_F(CommandsTest, CheckpointCommandsSayWhenThereIsNone) {
+  EXPECT_EQ(Run({"checkpoint", "verify", folder_}), 3);
+  EXPECT_EQ(Run({"checkpoint", "digest", folder_ / "none"}), 3);
+  EXPECT_EQ(Run({"checkpoint", "inspect", folder_}), 3);
+  EXPECT_EQ(Run({"checkpoint", "list", folder_}), 0);
+  EXPECT_THAT(out_, HasSubstr("no checkpoints in"));
+  EXPECT_EQ(Run({"checkpoint", "list", folder_ / "none"}), 3);
+}
+
+TEST_F(CommandsTest, VersionIsOneLine) {
+  EXPECT_EQ(Run({"version"}), 0);
+  EXPECT_THAT(out_, StartsWith("tessera "));
+  EXPECT_EQ(Run({"version", "--output", "json"}), 0);
+  EXPECT_EQ(nlohmann::json::parse(out_)["protocol"], kProtocolVersion);
+}
+
+}  // namespace
+}  // namespace tessera::client
