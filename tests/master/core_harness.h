@@ -86,7 +86,7 @@ class CoreHarness {
     EXPECT_TRUE(welcome.ok()) << welcome.status();
     Persist();
     alive_[name] = welcome->incarnation();
-    if (kind == v1::WORKER) workers_[name] = Worker{welcome->incarnation()};
+    if (kind == v1::WORKER) workers_[name].incarnation = welcome->incarnation();
     return welcome->incarnation();
   }
   void JoinAll(int ps, int workers) {
@@ -148,7 +148,8 @@ class CoreHarness {
   }
   std::vector<std::string> Events(const std::string& id) {
     std::vector<std::string> events;
-    for (const v1::Event& event : Job(id).events()) events.push_back(event.message());
+    const v1::JobStatus job = Job(id);
+    for (const v1::Event& event : job.events()) events.push_back(event.message());
     return events;
   }
 
@@ -173,7 +174,7 @@ class CoreHarness {
 
   struct Worker {
     uint64_t incarnation = 0;
-    uint64_t generation = 0;
+    std::string assignment;  // job and generation
     uint64_t completed = 0;
     v1::UnitResult result;
   };
@@ -207,8 +208,9 @@ class CoreHarness {
   bool Work(const std::string& name, Worker& worker) {
     const v1::Assignment assignment = core_->AssignmentFor(worker.incarnation);
     if (assignment.job_id().empty()) return false;
-    if (assignment.generation() != worker.generation) {
-      worker.generation = assignment.generation();
+    if (const std::string key = core_->AssignmentKey(worker.incarnation);
+        key != worker.assignment) {
+      worker.assignment = key;
       worker.completed = 0;
       worker.result.Clear();
     }
