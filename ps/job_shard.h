@@ -40,7 +40,7 @@ class JobShard {
     uint64_t max_held_push_bytes = 256 << 20;  // of pushes one step ahead
     uint64_t max_waiting_bytes = 64 << 20;     // of requests of waiting pulls
     // Where pulls that have waited are answered; null: in the thread that woke them.
-    std::function<void(absl::AnyInvocable<void() &&>)> run;
+    std::function<void(absl::AnyInvocable<void() &&>)> run = nullptr;
   };
   using Done = absl::AnyInvocable<void(absl::Status) &&>;
 

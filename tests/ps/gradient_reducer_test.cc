@@ -1,0 +1,93 @@
+#include "ps/gradient_reducer.h"
+
+#include "tests/ps/ps_testing.h"
+
+namespace tessera::ps {
+namespace {
+
+using Verdict = GradientReducer::Verdict;
+constexpr absl::Duration kStart = absl::Seconds(100);
+
+GradientReducer::Push PushFrom(uint32_t rank) {
+  v1::GradientBlock block;
+  block.set_table(rank);
+  return {.learning_rate_scale = 1, .blocks = {block}};
+}
+
+TEST(GradientReducer, HandsOutPushesInRankOrderWhateverTheOrderOfArrival) {
+  GradientReducer reducer(3, 5, 1000, kStart);
+  for (const uint32_t rank : {2u, 0u, 1u}) {
+    EXPECT_FALSE(reducer.Complete());
+    ASSERT_EQ(*reducer.Check(Rank(rank), 5, 1, 10), Verdict::kNew);
+    reducer.Add(Rank(rank), 5, PushFrom(rank), 10, kStart);
+  }
+  ASSERT_TRUE(reducer.Complete());
+  const auto pushes = reducer.Take();
+  ASSERT_EQ(pushes.size(), 3u);
+  for (uint32_t rank = 0; rank < 3; ++rank) EXPECT_EQ(pushes[rank].blocks[0].table(), rank);
+  EXPECT_EQ(reducer.next_step(), 5u);
+  reducer.Applied();
+  EXPECT_EQ(reducer.next_step(), 6u);
+  EXPECT_EQ(reducer.held_bytes(), 0u);
+}
+
+TEST(GradientReducer, KnowsRepeats) {
+  GradientReducer reducer(2, 5, 1000, kStart);
+  EXPECT_EQ(*reducer.Check(Rank(0), 4, 1, 10), Verdict::kRepeat);
+  reducer.Add(Rank(0), 5, PushFrom(0), 10, kStart);
+  EXPECT_EQ(*reducer.Check(Rank(0), 5, 1, 10), Verdict::kRepeat);
+  EXPECT_EQ(*reducer.Check(Rank(1), 5, 1, 10), Verdict::kNew);
+  reducer.Add(Rank(1), 5, PushFrom(1), 10, kStart);
+  reducer.Take();
+  // While the step is being applied, too.
+  EXPECT_EQ(*reducer.Check(Rank(1), 5, 1, 10), Verdict::kRepeat);
+  reducer.Applied();
+  EXPECT_EQ(*reducer.Check(Rank(1), 5, 1, 10), Verdict::kRepeat);
+}
+
+TEST(GradientReducer, TakesOneStepAheadAndNoMore) {
+  GradientReducer reducer(2, 5, 1000, kStart);
+  EXPECT_EQ(*reducer.Check(Rank(0), 6, 1, 10), Verdict::kNew);
+  reducer.Add(Rank(0), 6, PushFrom(0), 10, kStart);
+  EXPECT_FAILS(reducer.Check(Rank(0), 7, 1, 10), absl::StatusCode::kInvalidArgument,
+               "rank 0 pushes step 7 while step 5 is being collected; expected 5 or 6");
+  for (const uint32_t rank : {0u, 1u}) reducer.Add(Rank(rank), 5, PushFrom(rank), 10, kStart);
+  reducer.Take();
+  reducer.Applied();
+  EXPECT_EQ(*reducer.Check(Rank(0), 6, 1, 10), Verdict::kRepeat);
+  EXPECT_EQ(*reducer.Check(Rank(1), 6, 1, 10), Verdict::kNew);
+}
+
+TEST(GradientReducer, BoundsWhatIsHeldAheadButAlwaysTakesTheStepBeingCollected) {
+  GradientReducer reducer(2, 0, 100, kStart);
+  EXPECT_EQ(*reducer.Check(Rank(0), 0, 1, 5000), Verdict::kNew);
+  reducer.Add(Rank(0), 0, PushFrom(0), 90, kStart);
+  EXPECT_FAILS(reducer.Check(Rank(0), 1, 1, 11), absl::StatusCode::kResourceExhausted,
+               "90 of 100 bytes");
+  EXPECT_OK(reducer.Check(Rank(0), 1, 1, 10));
+}
+
+TEST(GradientReducer, RefusesRanksThatDisagreeAboutTheLearningRate) {
+  GradientReducer reducer(2, 0, 100, kStart);
+  reducer.Add(Rank(0), 0, PushFrom(0), 1, kStart);
+  EXPECT_FAILS(reducer.Check(Rank(1), 0, 0.5, 1), absl::StatusCode::kInvalidArgument,
+               "learning_rate_scale 0.5, another rank with 1");
+}
+
+TEST(GradientReducer, NamesTheRanksThatAreMissingAndSinceWhen) {
+  GradientReducer reducer(3, 0, 100, kStart);
+  for (const uint32_t rank : {0u, 1u, 2u}) {
+    if (rank != 2) reducer.Add(Rank(rank), 0, PushFrom(rank), 1, kStart + absl::Seconds(1));
+  }
+  EXPECT_EQ(reducer.Missing(kStart + absl::Seconds(3)),
+            "rank 2 (no push since the job was opened 3s ago)");
+  reducer.Add(Rank(2), 0, PushFrom(2), 1, kStart + absl::Seconds(3));
+  reducer.Take();
+  reducer.Applied();
+  EXPECT_THAT(
+      reducer.Missing(kStart + absl::Seconds(5)),
+      testing::HasSubstr("rank 1 (last push: step 0, 4s ago), rank 2 (last push: step 0, 2s"));
+}
+
+}  // namespace
+}  // namespace tessera::ps

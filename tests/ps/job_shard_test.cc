@@ -1,0 +1,391 @@
+#include "ps/job_shard.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <random>
+
+#include "tests/ps/ps_testing.h"
+
+namespace tessera::ps {
+namespace {
+
+using absl::StatusCode;
+
+class JobShardTest : public testing::Test {
+ protected:
+  void Open(v1::OpenJobRequest job) {
+    auto shard = TryOpen(std::move(job));
+    ASSERT_OK(shard);
+    shard_ = *std::move(shard);
+  }
+  absl::StatusOr<std::shared_ptr<JobShard>> TryOpen(v1::OpenJobRequest job) {
+    return JobShard::Open(Whole(std::move(job)),
+                          {.clock = &clock_, .files = &files_, .checkpoint_root = "root"});
+  }
+  absl::Status Push(uint32_t rank, uint64_t sequence, const std::vector<Block>& blocks) {
+    return shard_->Push(PushOf(rank, sequence, blocks));
+  }
+  // Rows as they are, changing nothing.
+  std::vector<float> Look(uint32_t table, const std::vector<uint64_t>& keys) {
+    PendingPull pull(*shard_, PullOf(0, 0, {{table, keys}}, /*read_only=*/true));
+    EXPECT_OK(pull.status());
+    return pull.status().ok() ? pull.values() : std::vector<float>();
+  }
+
+  HandClock clock_;
+  FaultFileSystem files_;
+  std::shared_ptr<JobShard> shard_;
+};
+
+TEST_F(JobShardTest, AnswersRowsInTheOrderOfTheKeysAndSaysWhichItMade) {
+  Open(Job({AdamTable("t", 4, v1::ASYNC)}));
+  PendingPull first(*shard_, PullOf(0, 0, {{0, {7, 3}}}));
+  ASSERT_OK(first.status());
+  EXPECT_EQ(Values<uint8_t>(first.response().tables(0).statuses()),
+            (std::vector<uint8_t>{v1::ROW_CREATED, v1::ROW_CREATED}));
+  PendingPull second(*shard_, PullOf(0, 0, {{0, {3, 9, 7}}}));
+  ASSERT_OK(second.status());
+  EXPECT_EQ(Values<uint8_t>(second.response().tables(0).statuses()),
+            (std::vector<uint8_t>{v1::ROW_HIT, v1::ROW_CREATED, v1::ROW_HIT}));
+  const auto a = first.values(), b = second.values();
+  EXPECT_TRUE(std::equal(a.begin(), a.begin() + 4, b.begin() + 8));
+  EXPECT_TRUE(std::equal(a.begin() + 4, a.end(), b.begin()));
+  PendingPull third(*shard_, PullOf(0, 0, {{0, {3, 7}}}));
+  EXPECT_TRUE(third.response().tables(0).statuses().empty()) << "all rows were hit";
+}
+
+TEST_F(JobShardTest, ReadOnlyPullsLeaveEveryRowAsItIs) {
+  FaultFileSystem files;
+  ShardedJob job(Job({AdamTable("t", 4, v1::ASYNC)}), 1, files, clock_);
+  job.Push(0, 0, {{0, {1, 2, 3}, std::vector<float>(12, 0.5f)}});
+  const SavedRows before = job.Rows(0);
+  PendingPull pull(job.shard(0), PullOf(0, 0, {{0, {1, 2, 3, 4, 5}}}, /*read_only=*/true));
+  ASSERT_OK(pull.status());
+  EXPECT_EQ(Values<uint8_t>(pull.response().tables(0).statuses()),
+            (std::vector<uint8_t>{v1::ROW_HIT, v1::ROW_HIT, v1::ROW_HIT, v1::ROW_ABSENT,
+                                  v1::ROW_ABSENT}));
+  EXPECT_EQ(job.Rows(0), before);
+  EXPECT_EQ(before.size(), 3u);
+}
+
+TEST_F(JobShardTest, SumsAKeyThatComesTwiceInOnePush) {
+  Open(Job({SgdTable("t", 2, v1::ASYNC)}));
+  ASSERT_OK(Push(0, 0, {{0, {5, 6, 5}, {1, 2, 10, 20, 0.5f, 0.25f}}, {0, {5}, {100, 200}}}));
+  EXPECT_EQ(Look(0, {5, 6}), (std::vector<float>{-101.5f, -202.25f, -10, -20}));
+  const SavedRows rows = [&] {
+    v1::WriteCheckpointRequest request;
+    request.set_folder("c");
+    request.set_parts(1);
+    EXPECT_OK(shard_->WriteCheckpoint(request, absl::InfiniteDuration()));
+    return ReadRows(files_, "root/c/rows-00000-of-00001");
+  }();
+  EXPECT_EQ(rows.at({0, 5}).frequency, 1u) << "one update";
+}
+
+TEST_F(JobShardTest, MovesEveryRowOfATableThatAsksForIt) {
+  v1::PsTable table = SgdTable("t", 1, v1::ASYNC, 0.5f);
+  table.mutable_spec()->set_update(v1::EVERY_ROW);
+  table.mutable_spec()->mutable_optimizer()->set_l2(0.5f);
+  table.mutable_spec()->mutable_initializer()->mutable_constant()->set_value(8);
+  Open(Job({table}));
+  PendingPull pull(*shard_, PullOf(0, 0, {{0, {1, 2, 3}}}));
+  ASSERT_OK(Push(0, 0, {{0, {2}, {4}}}));
+  // w - 0.5 * (g + 0.5 w)
+  EXPECT_EQ(Look(0, {1, 2, 3}), (std::vector<float>{6, 4, 6}));
+  // A push without a key of the table is a step all the same.
+  ASSERT_OK(Push(0, 1, {}));
+  EXPECT_EQ(Look(0, {1, 2, 3}), (std::vector<float>{4.5f, 3, 4.5f}));
+}
+
+TEST_F(JobShardTest, ScalesTheLearningRateButNotOfTablesWithAFixedRate) {
+  v1::PsTable fixed = SgdTable("fixed", 1, v1::ASYNC);
+  fixed.set_fixed_rate(true);
+  Open(Job({SgdTable("t", 1, v1::ASYNC), fixed}));
+  v1::PushRequest push = PushOf(0, 0, {{0, {1}, {1}}, {1, {1}, {1}}});
+  push.set_learning_rate_scale(0.25);
+  ASSERT_OK(shard_->Push(push));
+  EXPECT_EQ(Look(0, {1}), std::vector<float>{-0.25f});
+  EXPECT_EQ(Look(1, {1}), std::vector<float>{-1});
+}
+
+// ---- sync -----------------------------------------------------------------------------------
+
+TEST_F(JobShardTest, AppliesAStepWhenAllRanksHavePushedIt) {
+  Open(Job({SgdTable("t", 1, v1::SYNC)}, /*workers=*/2));
+  ASSERT_OK(Push(1, 0, {{0, {1}, {2}}}));
+  EXPECT_EQ(Look(0, {1}), std::vector<float>{0});
+  EXPECT_EQ(shard_->Stats().applied_steps(), 0u);
+  ASSERT_OK(Push(0, 0, {{0, {1, 2}, {1, 5}}}));
+  EXPECT_EQ(Look(0, {1, 2}), (std::vector<float>{-3, -5}));
+  EXPECT_EQ(shard_->Stats().applied_steps(), 1u);
+}
+
+TEST_F(JobShardTest, PullsWaitForTheStepsBeforeTheirs) {
+  Open(Job({SgdTable("t", 1, v1::SYNC)}, 2));
+  PendingPull now(*shard_, PullOf(0, 0, {{0, {1}}}));
+  EXPECT_TRUE(now.answered());
+  PendingPull next(*shard_, PullOf(0, 1, {{0, {1}}}));
+  EXPECT_FALSE(next.answered());
+  ASSERT_OK(Push(0, 0, {{0, {1}, {1}}}));
+  EXPECT_FALSE(next.answered());
+  ASSERT_OK(Push(1, 0, {{0, {1}, {1}}}));
+  ASSERT_TRUE(next.answered());
+  ASSERT_OK(next.status());
+  EXPECT_EQ(next.values(), std::vector<float>{-2});
+}
+
+TEST_F(JobShardTest, APullThatWaitsTooLongNamesTheRanksItWaitedFor) {
+  Open(Job({SgdTable("t", 1, v1::SYNC)}, 3));
+  ASSERT_OK(Push(1, 0, {{0, {1}, {1}}}));
+  PendingPull pull(*shard_, PullOf(1, 1, {{0, {1}}}), clock_.Monotonic() + absl::Seconds(10));
+  clock_.Advance(absl::Seconds(9));
+  shard_->Expire();
+  EXPECT_FALSE(pull.answered());
+  EXPECT_THAT(shard_->Waits(), testing::ElementsAre(testing::AllOf(
+                                   testing::HasSubstr("rank 1's pull of step 1 waits since 9s"),
+                                   testing::HasSubstr("rank 0"), testing::HasSubstr("rank 2"))));
+  clock_.Advance(absl::Seconds(1));
+  shard_->Expire();
+  ASSERT_TRUE(pull.answered());
+  EXPECT_FAILS(pull.status(), StatusCode::kDeadlineExceeded,
+               "for the pushes of step 0 from rank 0 (no push since the job was opened 10s ago), "
+               "rank 2 (no push");
+  EXPECT_TRUE(shard_->Waits().empty());
+  // It may be repeated.
+  ASSERT_OK(Push(0, 0, {}));
+  ASSERT_OK(Push(2, 0, {}));
+  PendingPull again(*shard_, PullOf(1, 1, {{0, {1}}}));
+  ASSERT_TRUE(again.answered());
+  EXPECT_EQ(again.values(), std::vector<float>{-1});
+}
+
+TEST_F(JobShardTest, ARepeatedPushOfAStepIsNotAppliedTwice) {
+  Open(Job({SgdTable("t", 1, v1::SYNC)}, 2));
+  ASSERT_OK(Push(0, 0, {{0, {1}, {1}}}));
+  ASSERT_OK(Push(0, 0, {{0, {1}, {1}}}));
+  ASSERT_OK(Push(1, 0, {{0, {1}, {1}}}));
+  ASSERT_OK(Push(0, 0, {{0, {1}, {1}}}));
+  EXPECT_EQ(Look(0, {1}), std::vector<float>{-2});
+  EXPECT_FAILS(Push(0, 3, {{0, {1}, {1}}}), StatusCode::kInvalidArgument, "rank 0 pushes step 3");
+}
+
+TEST_F(JobShardTest, StepsBeforeTheFirstCountAsApplied) {
+  v1::OpenJobRequest job = Job({SgdTable("t", 1, v1::SYNC)}, 1);
+  job.set_first_step(40);
+  Open(job);
+  PendingPull pull(*shard_, PullOf(0, 40, {{0, {1}}}));
+  EXPECT_TRUE(pull.answered());
+  ASSERT_OK(Push(0, 39, {{0, {1}, {1}}}));
+  EXPECT_EQ(Look(0, {1}), std::vector<float>{0});
+  ASSERT_OK(Push(0, 40, {{0, {1}, {1}}}));
+  EXPECT_EQ(Look(0, {1}), std::vector<float>{-1});
+}
+
+TEST_F(JobShardTest, AStepWithTooManyWaitingPullsPushesBack) {
+  auto shard = JobShard::Open(
+      Whole(Job({SgdTable("t", 1, v1::SYNC)}, 1)),
+      {.clock = &clock_, .files = &files_, .checkpoint_root = "root", .max_waiting_bytes = 200});
+  ASSERT_OK(shard);
+  const v1::PullRequest request = PullOf(0, 1, {{0, std::vector<uint64_t>(10, 1)}});
+  PendingPull first(**shard, request);
+  EXPECT_FALSE(first.answered());
+  PendingPull second(**shard, request);
+  EXPECT_FAILS(second.status(), StatusCode::kResourceExhausted, "pull again later");
+  ASSERT_OK((*shard)->Push(PushOf(0, 0, {})));
+  EXPECT_OK(first.status());
+}
+
+// ---- async and mixed ------------------------------------------------------------------------
+
+TEST_F(JobShardTest, CountsExactlyThroughRepeatsAndReordering) {
+  Open(Job({SgdTable("count", 1, v1::ASYNC)}, 3));
+  std::mt19937_64 random(11);
+  std::map<uint64_t, float> expected;
+  std::vector<v1::PushRequest> sends;
+  for (uint32_t rank = 0; rank < 3; ++rank) {
+    for (uint64_t sequence = 0; sequence < 200; ++sequence) {
+      Block block;
+      for (int i = 0; i < 20; ++i) {
+        const uint64_t key = random() % 50;
+        block.keys.push_back(key);
+        block.values.push_back(-1);
+        expected[key] += 1;
+      }
+      const v1::PushRequest push = PushOf(rank, sequence, {block});
+      for (uint64_t times = 1 + random() % 3; times > 0; --times) sends.push_back(push);
+    }
+  }
+  std::shuffle(sends.begin(), sends.end(), random);
+  for (const v1::PushRequest& push : sends) ASSERT_OK(shard_->Push(push));
+  for (const auto& [key, count] : expected) EXPECT_EQ(Look(0, {key}), std::vector<float>{count});
+  EXPECT_EQ(shard_->Stats().applied_steps(), 600u);
+}
+
+TEST_F(JobShardTest, PullsOfAsyncTablesDoNotWait) {
+  Open(Job({SgdTable("a", 1, v1::ASYNC), SgdTable("s", 1, v1::SYNC)}, 2));
+  PendingPull async(*shard_, PullOf(0, 9, {{0, {1}}}));
+  EXPECT_TRUE(async.answered());
+  PendingPull both(*shard_, PullOf(0, 1, {{0, {1}}, {1, {1}}}));
+  EXPECT_FALSE(both.answered());
+  shard_->Close(absl::AbortedError("closed"));
+  EXPECT_TRUE(both.answered());
+}
+
+TEST_F(JobShardTest, AppliesTheAsyncTablesOfAMixedPushOnArrivalAndOnce) {
+  Open(Job({SgdTable("a", 1, v1::ASYNC), SgdTable("s", 1, v1::SYNC)}, 2));
+  const std::vector<Block> blocks = {{0, {1}, {1}}, {1, {1}, {10}}};
+  ASSERT_OK(Push(0, 0, blocks));
+  ASSERT_OK(Push(0, 0, blocks));
+  EXPECT_EQ(Look(0, {1}), std::vector<float>{-1});
+  EXPECT_EQ(Look(1, {1}), std::vector<float>{0});
+  ASSERT_OK(Push(1, 0, blocks));
+  ASSERT_OK(Push(0, 0, blocks));
+  EXPECT_EQ(Look(0, {1}), std::vector<float>{-2});
+  EXPECT_EQ(Look(1, {1}), std::vector<float>{-20});
+}
+
+TEST_F(JobShardTest, RefusesAnIncarnationThatALaterOneHasReplaced) {
+  Open(Job({SgdTable("t", 1, v1::ASYNC)}, 2));
+  v1::PushRequest push = PushOf(0, 0, {{0, {1}, {1}}});
+  push.mutable_header()->set_incarnation(5);
+  ASSERT_OK(shard_->Push(push));
+  push.set_sequence(1);
+  push.mutable_header()->set_incarnation(4);
+  EXPECT_FAILS(shard_->Push(push), StatusCode::kAborted, "rank 0 is incarnation 5 now");
+  v1::PullRequest pull = PullOf(0, 0, {{0, {1}}});
+  pull.mutable_header()->set_incarnation(4);
+  EXPECT_FAILS(PendingPull(*shard_, pull).status(), StatusCode::kAborted, "incarnation 4 is dead");
+  push.mutable_header()->set_rank(1);
+  EXPECT_OK(shard_->Push(push));
+  EXPECT_EQ(Look(0, {1}), std::vector<float>{-2});
+}
+
+// ---- dense tables ---------------------------------------------------------------------------
+
+TEST_F(JobShardTest, DenseRowsComeByAssignmentAlone) {
+  Open(Job({DenseTable("dense", 2, v1::ASYNC)}));
+  for (const bool read_only : {false, true}) {
+    EXPECT_FAILS(PendingPull(*shard_, PullOf(0, 0, {{0, {0}}}, read_only)).status(),
+                 StatusCode::kFailedPrecondition, "table dense: block 0");
+  }
+  EXPECT_FAILS(Push(0, 0, {{0, {0}, {1, 1}}}), StatusCode::kFailedPrecondition,
+               "table dense: block 0");
+  ASSERT_OK(shard_->Assign(AssignOf({{0, {0}, {3, 4}}})));
+  EXPECT_EQ(Look(0, {0}), (std::vector<float>{3, 4}));
+  // Rows that exist stay as they are.
+  ASSERT_OK(Push(0, 0, {{0, {0}, {10, 10}}}));
+  ASSERT_OK(shard_->Assign(AssignOf({{0, {0, 1}, {7, 7, 8, 8}}})));
+  EXPECT_EQ(Look(0, {0, 1}), (std::vector<float>{2, 3, 8, 8}));
+}
+
+// ---- what peers may send --------------------------------------------------------------------
+
+TEST_F(JobShardTest, RefusesSizesThatDoNotFit) {
+  Open(Job({SgdTable("clicks", 3, v1::ASYNC)}));
+  v1::PullRequest pull = PullOf(0, 0, {{0, {1}}});
+  pull.mutable_tables(0)->set_keys("1234567");
+  EXPECT_FAILS(PendingPull(*shard_, pull).status(), StatusCode::kInvalidArgument,
+               "table clicks: block of keys has 7 bytes");
+  pull = PullOf(0, 0, {{9, {1}}});
+  EXPECT_FAILS(PendingPull(*shard_, pull).status(), StatusCode::kInvalidArgument,
+               "table 9 does not exist");
+  pull = PullOf(0, 0, {{0, std::vector<uint64_t>((60 << 20) / 12)}});
+  EXPECT_FAILS(PendingPull(*shard_, pull).status(), StatusCode::kInvalidArgument, "fewer keys");
+  EXPECT_FAILS(Push(0, 0, {{0, {1, 2}, std::vector<float>(5)}}), StatusCode::kInvalidArgument,
+               "table clicks: block of values has 20 bytes, expected 24 (2 keys of dim 3)");
+  EXPECT_FAILS(Push(0, 0, {{1, {1}, {1}}}), StatusCode::kInvalidArgument, "table 1 does not exist");
+  EXPECT_FAILS(Push(1, 0, {}), StatusCode::kInvalidArgument, "rank 1 does not exist");
+  v1::PushRequest push = PushOf(0, 0, {});
+  push.set_learning_rate_scale(std::nan(""));
+  EXPECT_FAILS(shard_->Push(push), StatusCode::kInvalidArgument, "learning_rate_scale is nan");
+  push.set_learning_rate_scale(-1);
+  EXPECT_FAILS(shard_->Push(push), StatusCode::kInvalidArgument, "learning_rate_scale is -1");
+  EXPECT_EQ(shard_->rows(), 0u);
+}
+
+TEST_F(JobShardTest, RefusesAPushWithAValueThatIsNotFiniteAndAppliesNothingOfIt) {
+  for (const v1::Consistency mode : {v1::ASYNC, v1::SYNC}) {
+    Open(Job({SgdTable("a", 1, mode), SgdTable("b", 2, mode)}));
+    for (const float bad : {std::nanf(""), std::numeric_limits<float>::infinity(),
+                            -std::numeric_limits<float>::infinity()}) {
+      EXPECT_FAILS(Push(0, 0, {{0, {1}, {1}}, {1, {7, 8}, {1, 2, 3, bad}}}),
+                   StatusCode::kInvalidArgument, "table b: key 8, element 1");
+    }
+    EXPECT_EQ(shard_->rows(), 0u);
+    // The sequence is still free.
+    ASSERT_OK(Push(0, 0, {{0, {1}, {std::numeric_limits<float>::max()}}}));
+    EXPECT_EQ(shard_->rows(), 1u);
+  }
+  EXPECT_FAILS(shard_->Assign(AssignOf({{0, {2}, {std::nanf("")}}})), StatusCode::kInvalidArgument,
+               "table a: key 2");
+}
+
+TEST_F(JobShardTest, SendsBackKeysOfPartitionsThatItDoesNotOwn) {
+  v1::OpenJobRequest job = Job({SgdTable("t", 1, v1::ASYNC)}, 1, 2);
+  job.add_partitions(1);
+  auto shard = JobShard::Open(job, {.clock = &clock_, .files = &files_, .checkpoint_root = "root"});
+  ASSERT_OK(shard);
+  uint64_t mine = 0, others = 0;
+  while (PartitionOf(mine, 2).value() != 1) ++mine;
+  while (PartitionOf(others, 2).value() != 0) ++others;
+  EXPECT_OK(PendingPull(**shard, PullOf(0, 0, {{0, {mine}}})).status());
+  EXPECT_FAILS(PendingPull(**shard, PullOf(0, 0, {{0, {mine, others}}})).status(),
+               StatusCode::kAborted, "partition 0, which this ps does not own");
+  EXPECT_FAILS((*shard)->Push(PushOf(0, 0, {{0, {others}, {1}}})), StatusCode::kAborted,
+               "table t: key");
+  EXPECT_FAILS((*shard)->Assign(AssignOf({{0, {others}, {1}}})), StatusCode::kAborted,
+               "table t: key");
+}
+
+TEST_F(JobShardTest, SendsBackCallsWithAnotherPartitionMap) {
+  Open(Job({SgdTable("t", 1, v1::ASYNC)}));
+  v1::PullRequest pull = PullOf(0, 0, {{0, {1}}});
+  pull.mutable_header()->set_map_version(2);
+  EXPECT_FAILS(PendingPull(*shard_, pull).status(), StatusCode::kAborted, "refresh the map");
+  v1::PushRequest push = PushOf(0, 0, {});
+  push.mutable_header()->set_map_version(0);
+  EXPECT_FAILS(shard_->Push(push), StatusCode::kAborted, "refresh the map");
+}
+
+TEST_F(JobShardTest, RefusesJobsThatMakeNoSense) {
+  EXPECT_FAILS(TryOpen(Job({SgdTable("t", 0, v1::SYNC)})), StatusCode::kInvalidArgument,
+               "table t: dim is 0");
+  EXPECT_FAILS(TryOpen(Job({SgdTable("t", 4097, v1::SYNC)})), StatusCode::kInvalidArgument,
+               "dim is 4097");
+  EXPECT_FAILS(TryOpen(Job({SgdTable("t", 1, v1::SYNC, 0)})), StatusCode::kInvalidArgument,
+               "learning_rate");
+  EXPECT_FAILS(TryOpen(Job({SgdTable("", 1, v1::SYNC)})), StatusCode::kInvalidArgument, "no name");
+  EXPECT_FAILS(TryOpen(Job({SgdTable("t", 1, v1::SYNC)}, 0)), StatusCode::kInvalidArgument,
+               "workers is 0");
+  EXPECT_FAILS(TryOpen(Job({SgdTable("t", 1, v1::SYNC)}, 1, 0)), StatusCode::kInvalidArgument,
+               "partition_count is 0");
+}
+
+TEST_F(JobShardTest, ACloseEndsWhatWaitsAndAllThatComesLater) {
+  Open(Job({SgdTable("t", 1, v1::SYNC)}, 2));
+  PendingPull waiting(*shard_, PullOf(0, 1, {{0, {1}}}));
+  shard_->Close(absl::AbortedError("moved on"));
+  EXPECT_FAILS(waiting.status(), StatusCode::kAborted, "moved on");
+  EXPECT_FAILS(PendingPull(*shard_, PullOf(0, 0, {{0, {1}}})).status(), StatusCode::kAborted,
+               "moved on");
+  EXPECT_FAILS(Push(0, 0, {}), StatusCode::kAborted, "moved on");
+  EXPECT_FAILS(shard_->Assign(AssignOf({})), StatusCode::kAborted, "moved on");
+}
+
+TEST_F(JobShardTest, CountsWhatHappened) {
+  Open(Job({SgdTable("t", 4, v1::ASYNC)}));
+  PendingPull a(*shard_, PullOf(0, 0, {{0, {1, 2, 3}}}));
+  PendingPull b(*shard_, PullOf(0, 0, {{0, {1, 2}}}));
+  PendingPull c(*shard_, PullOf(0, 0, {{0, {8}}}, /*read_only=*/true));
+  const v1::TableStats stats = shard_->Stats().tables(0);
+  EXPECT_EQ(stats.name(), "t");
+  EXPECT_EQ(stats.rows(), 3u);
+  EXPECT_EQ(stats.created(), 3u);
+  EXPECT_EQ(stats.hits(), 2u);
+  EXPECT_EQ(stats.absent(), 1u);
+  EXPECT_GE(stats.bytes(), 3 * RowLayout(4, 0, 0).block_bytes());
+}
+
+}  // namespace
+}  // namespace tessera::ps

@@ -1,0 +1,244 @@
+#include "ps/parameter_service.h"
+
+#include <cmath>
+#include <filesystem>
+#include <future>
+
+#include "absl/synchronization/notification.h"
+#include "common/rpc/channels.h"
+#include "common/rpc/server.h"
+#include "common/rpc/status.h"
+#include "grpcpp/client_context.h"
+#include "ps/parameter_server.h"
+#include "tests/ps/ps_testing.h"
+
+namespace tessera::ps {
+namespace {
+
+using absl::StatusCode;
+
+// A whole server without a master, over the in-process transport.
+class ParameterServiceTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    auto server = ParameterServer::Start(Options());
+    ASSERT_OK(server);
+    server_ = *std::move(server);
+    stub_ = v1::ParameterService::NewStub(channels_.Connect(server_->address()));
+  }
+  ParameterServer::Options Options() {
+    ParameterServer::Options options;
+    options.server.listen = "ps-0";
+    options.server.in_process = &channels_;
+    options.master_address = "no-master";
+    options.name = "ps-0";
+    options.checkpoint_root = "root";
+    options.channels = &channels_;
+    options.files = &files_;
+    options.clock = &SystemClock();
+    return options;
+  }
+
+  template <typename Method, typename Request, typename Response>
+  absl::Status Call(Method method, const Request& request, Response* response,
+                    absl::Duration timeout = absl::Seconds(30)) {
+    grpc::ClientContext context;
+    context.set_deadline(absl::ToChronoTime(absl::Now() + timeout));
+    return FromGrpc((stub_.get()->*method)(&context, request, response));
+  }
+  absl::Status Open(const v1::OpenJobRequest& job) {
+    v1::OpenJobResponse response;
+    return Call(&v1::ParameterService::Stub::OpenJob, Whole(job), &response);
+  }
+  absl::Status Push(const v1::PushRequest& request) {
+    v1::PushResponse response;
+    return Call(&v1::ParameterService::Stub::Push, request, &response);
+  }
+  absl::StatusOr<v1::PullResponse> Pull(const v1::PullRequest& request,
+                                        absl::Duration timeout = absl::Seconds(30)) {
+    v1::PullResponse response;
+    const absl::Status status =
+        Call(&v1::ParameterService::Stub::Pull, request, &response, timeout);
+    if (!status.ok()) return status;
+    return response;
+  }
+
+  InProcessChannels channels_;
+  FaultFileSystem files_;
+  std::unique_ptr<ParameterServer> server_;
+  std::unique_ptr<v1::ParameterService::Stub> stub_;
+};
+
+TEST_F(ParameterServiceTest, TrainsChecksPointsAndComesBack) {
+  ASSERT_OK(Open(Job({SgdTable("t", 2, v1::SYNC)}, 1)));
+  const auto rows = Pull(PullOf(0, 0, {{0, {1, 2}}}));
+  ASSERT_OK(rows);
+  EXPECT_EQ(Values<float>(rows->tables(0).values()), (std::vector<float>{0, 0, 0, 0}));
+  ASSERT_OK(Push(PushOf(0, 0, {{0, {1, 2}, {1, 2, 3, 4}}})));
+  const auto moved = Pull(PullOf(0, 1, {{0, {2, 1}}}));
+  ASSERT_OK(moved);
+  EXPECT_EQ(Values<float>(moved->tables(0).values()), (std::vector<float>{-3, -4, -1, -2}));
+
+  v1::WriteCheckpointRequest write;
+  write.set_job_id("job-1");
+  write.set_generation(1);
+  write.set_step(1);
+  write.set_folder("step-1");
+  write.set_parts(1);
+  v1::WriteCheckpointResponse written;
+  ASSERT_OK(Call(&v1::ParameterService::Stub::WriteCheckpoint, write, &written));
+  ASSERT_EQ(written.files_size(), 1);
+  EXPECT_EQ(written.files(0).name(), "rows-00000-of-00001");
+  EXPECT_EQ(written.files(0).rows(0), 2u);
+  EXPECT_EQ(ReadRows(files_, "root/step-1/rows-00000-of-00001").at({0, 2}).floats,
+            (std::vector<float>{-3, -4}));
+
+  v1::GetStatsRequest ask;
+  ask.set_job_id("job-1");
+  v1::StatsResponse stats;
+  ASSERT_OK(Call(&v1::ParameterService::Stub::GetStats, ask, &stats));
+  EXPECT_EQ(stats.applied_steps(), 1u);
+  EXPECT_EQ(stats.tables(0).rows(), 2u);
+
+  v1::CloseJobRequest close;
+  close.set_job_id("job-1");
+  close.set_generation(1);
+  v1::CloseJobResponse closed;
+  ASSERT_OK(Call(&v1::ParameterService::Stub::CloseJob, close, &closed));
+  EXPECT_FAILS(Call(&v1::ParameterService::Stub::GetStats, ask, &stats), StatusCode::kNotFound,
+               "job-1");
+  EXPECT_FAILS(Pull(PullOf(0, 0, {{0, {1}}})), StatusCode::kAborted, "not open");
+}
+
+TEST_F(ParameterServiceTest, AssignsDenseParameters) {
+  ASSERT_OK(Open(Job({DenseTable("dense", 2, v1::SYNC)}, 1)));
+  EXPECT_FAILS(Pull(PullOf(0, 0, {{0, {0}}})), StatusCode::kFailedPrecondition, "block 0");
+  v1::AssignResponse response;
+  ASSERT_OK(Call(&v1::ParameterService::Stub::Assign, AssignOf({{0, {0}, {1, 2}}}), &response));
+  const auto rows = Pull(PullOf(0, 0, {{0, {0}}}));
+  ASSERT_OK(rows);
+  EXPECT_EQ(Values<float>(rows->tables(0).values()), (std::vector<float>{1, 2}));
+}
+
+TEST_F(ParameterServiceTest, APullWaitsForTheOtherRankWithoutHoldingAThread) {
+  ASSERT_OK(Open(Job({SgdTable("t", 1, v1::SYNC)}, 2)));
+  ASSERT_OK(Push(PushOf(0, 0, {{0, {1}, {1}}})));
+  // More waiting pulls than the server has threads.
+  std::vector<std::future<absl::StatusOr<v1::PullResponse>>> pulls;
+  for (int i = 0; i < 40; ++i) {
+    pulls.push_back(std::async(std::launch::async, [this] {
+      return Pull(PullOf(0, 1, {{0, {1}}}));
+    }));
+  }
+  ASSERT_OK(Push(PushOf(1, 0, {{0, {1}, {1}}})));
+  for (auto& pull : pulls) {
+    const auto rows = pull.get();
+    ASSERT_OK(rows);
+    EXPECT_EQ(Values<float>(rows->tables(0).values()), std::vector<float>{-2});
+  }
+}
+
+TEST_F(ParameterServiceTest, ACallersDeadlineIsAnsweredWithTheRanksItWaitedFor) {
+  ASSERT_OK(Open(Job({SgdTable("t", 1, v1::SYNC)}, 2)));
+  ASSERT_OK(Push(PushOf(0, 0, {})));
+  EXPECT_FAILS(Pull(PullOf(0, 1, {{0, {1}}}), absl::Milliseconds(1500)),
+               StatusCode::kDeadlineExceeded, "from rank 1 (no push since the job was opened");
+}
+
+TEST_F(ParameterServiceTest, BadInputIsRefusedAndTheServerGoesOn) {
+  EXPECT_FAILS(Open(Job({SgdTable("t", 0, v1::SYNC)})), StatusCode::kInvalidArgument, "dim is 0");
+  ASSERT_OK(Open(Job({SgdTable("t", 2, v1::ASYNC)})));
+  v1::PushRequest push = PushOf(0, 0, {{0, {1}, {1, 2}}});
+  push.mutable_tables(0)->set_keys("123");
+  EXPECT_FAILS(Push(push), StatusCode::kInvalidArgument, "3 bytes");
+  EXPECT_FAILS(Push(PushOf(0, 0, {{0, {1}, {1, std::nanf("")}}})), StatusCode::kInvalidArgument,
+               "key 1");
+  v1::PushRequest old = PushOf(0, 0, {{0, {1}, {1, 2}}});
+  old.mutable_header()->set_generation(0);
+  EXPECT_FAILS(Push(old), StatusCode::kAborted, "generation 0 has ended");
+  EXPECT_OK(Push(PushOf(0, 0, {{0, {1}, {1, 2}}})));
+}
+
+TEST_F(ParameterServiceTest, AFullDiskAtACheckpointIsAnAnswerNotADeath) {
+  ASSERT_OK(Open(Job({SgdTable("t", 1, v1::ASYNC)})));
+  ASSERT_OK(Push(PushOf(0, 0, {{0, {1}, {1}}})));
+  files_.SetCapacity(10);
+  v1::WriteCheckpointRequest write;
+  write.set_job_id("job-1");
+  write.set_generation(1);
+  write.set_folder("c");
+  write.set_parts(1);
+  v1::WriteCheckpointResponse written;
+  EXPECT_FAILS(Call(&v1::ParameterService::Stub::WriteCheckpoint, write, &written),
+               StatusCode::kResourceExhausted, "rows-00000-of-00001");
+  EXPECT_THAT(files_.Files(), testing::IsEmpty());
+  files_.Repair();
+  EXPECT_OK(Call(&v1::ParameterService::Stub::WriteCheckpoint, write, &written));
+  EXPECT_OK(Push(PushOf(0, 1, {{0, {1}, {1}}})));
+}
+
+TEST_F(ParameterServiceTest, AStopAnswersTheCallsThatWait) {
+  ASSERT_OK(Open(Job({SgdTable("t", 1, v1::SYNC)}, 2)));
+  auto pull = std::async(std::launch::async, [this] { return Pull(PullOf(0, 1, {{0, {1}}})); });
+  // Whether the pull has arrived before the stop or not, it ends with an error that may be retried.
+  server_->Stop(absl::Seconds(5));
+  EXPECT_FAILS(pull.get(), StatusCode::kUnavailable, "");
+}
+
+TEST(ParameterServer, RefusesADataFolderThatIsInUse) {
+  InProcessChannels channels;
+  ParameterServer::Options options;
+  options.server.listen = "ps-0";
+  options.server.in_process = &channels;
+  options.master_address = "no-master";
+  options.data_folder =
+      (std::filesystem::path(testing::TempDir()) / "parameter-server-folder").string();
+  options.channels = &channels;
+  options.files = &PosixFileSystem();
+  options.clock = &SystemClock();
+  const auto first = ParameterServer::Start(options);
+  ASSERT_OK(first);
+  options.server.listen = "ps-1";
+  EXPECT_FAILS(ParameterServer::Start(options), StatusCode::kFailedPrecondition,
+               "parameter-server-folder: in use by process");
+}
+
+TEST(ParameterServer, RefusesAnAddressThatItCannotListenOn) {
+  const auto channels = NewNetworkChannels();
+  ParameterServer::Options options;
+  options.master_address = "127.0.0.1:1";
+  options.channels = channels.get();
+  options.files = &PosixFileSystem();
+  options.clock = &SystemClock();
+  const auto first = ParameterServer::Start(options);
+  ASSERT_OK(first);
+  options.server.listen = (*first)->address();
+  EXPECT_FAILS(ParameterServer::Start(options), StatusCode::kUnavailable, "cannot listen on");
+  options.server.listen = "0.0.0.0:0";
+  EXPECT_FAILS(ParameterServer::Start(options), StatusCode::kFailedPrecondition, "--insecure");
+}
+
+TEST(Executor, PushesBackWhenTooMuchWaits) {
+  absl::Notification release, started;
+  Executor executor("requests", 1, 100);
+  executor.Run([&] {
+    started.Notify();
+    release.WaitForNotification();
+  });
+  started.WaitForNotification();
+  std::atomic<int> ran = 0;
+  EXPECT_OK(executor.Submit(500, [&] { ++ran; }));
+  EXPECT_FAILS(executor.Submit(1, [&] { ran += 100; }), StatusCode::kResourceExhausted,
+               "500 of 100 bytes of requests");
+  release.Notify();
+  while (!executor.Submit(1, [&] { ran += 10; }).ok()) std::this_thread::yield();
+  {
+    absl::Notification done;
+    executor.Run([&] { done.Notify(); });
+    done.WaitForNotification();
+  }
+  EXPECT_EQ(ran, 11);
+}
+
+}  // namespace
+}  // namespace tessera::ps

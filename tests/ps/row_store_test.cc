@@ -1,0 +1,275 @@
+#include "ps/row_store.h"
+
+#include <map>
+#include <random>
+#include <thread>
+
+#include "tests/ps/ps_testing.h"
+
+namespace tessera::ps {
+namespace {
+
+constexpr uint32_t kDim = 3;
+constexpr uint32_t kFloats = 2 * kDim + 1;
+
+class RowStoreTest : public testing::Test {
+ protected:
+  explicit RowStoreTest(uint32_t partitions = 256)
+      : partitions_(*PartitionSet::New(partitions, All(partitions))),
+        store_({.layout = RowLayout(kDim, 1, 1), .initializer = Init(), .slots = Slots()},
+               &partitions_) {}
+
+  static std::vector<uint32_t> All(uint32_t n) {
+    std::vector<uint32_t> all(n);
+    for (uint32_t p = 0; p < n; ++p) all[p] = p;
+    return all;
+  }
+  static Initializer Init() {
+    v1::InitializerSpec spec;
+    spec.mutable_normal()->set_stddev(1);
+    return *Initializer::New(spec, 5, "t");
+  }
+  static std::vector<float> Slots() { return {0.1f, 0.1f, 0.1f, 7.0f}; }
+  static std::vector<float> NewRow(uint64_t key) {
+    std::vector<float> floats(kDim);
+    Init().Fill(key, absl::MakeSpan(floats));
+    for (const float x : Slots()) floats.push_back(x);
+    return floats;
+  }
+
+  SavedRows Everything() const {
+    SavedRows rows;
+    for (const PartitionId p : partitions_.owned()) {
+      store_.VisitPartition(p, [&](absl::Span<const Row* const> of_partition) {
+        for (const Row* row : of_partition) {
+          EXPECT_EQ(PartitionOf(row->key, partitions_.partition_count()), p);
+          const auto floats = store_.layout().Floats(row);
+          const bool is_new =
+              rows.try_emplace(
+                      {0, row->key},
+                      SavedRow{row->last_step, row->frequency, {floats.begin(), floats.end()}})
+                  .second;
+          EXPECT_TRUE(is_new) << row->key;
+        }
+      });
+    }
+    return rows;
+  }
+
+  const PartitionSet partitions_;
+  RowStore store_;
+};
+
+class OnePartitionTest : public RowStoreTest {
+ protected:
+  OnePartitionTest() : RowStoreTest(1) {}
+};
+
+std::vector<uint64_t> OddKeys() {
+  return {0,
+          1,
+          (1ull << 32),
+          (1ull << 32) + 1,
+          (1ull << 63),
+          (1ull << 63) + 1,
+          UINT64_MAX,
+          UINT64_MAX - 1};
+}
+
+template <typename Store>
+void CompareWithTwin(Store& store, SavedRows& twin, uint64_t key_range, int rounds, uint64_t seed,
+                     std::vector<float> (*new_row)(uint64_t)) {
+  std::mt19937_64 random(seed);
+  const auto key = [&] {
+    const uint64_t r = random() % key_range;
+    return r < OddKeys().size() ? OddKeys()[r] : r << (r % 2 == 0 ? 0 : 40);
+  };
+  for (int round = 0; round < rounds; ++round) {
+    std::vector<uint64_t> keys(random() % 200);
+    for (uint64_t& k : keys) k = key();
+    std::vector<float> values(keys.size() * kDim, -99);
+    std::vector<uint8_t> statuses(keys.size(), 77);
+    const uint64_t what = random() % 6;
+    if (what <= 1) {
+      store.FindOrCreate(keys, values.data(), statuses.data());
+    } else if (what == 2) {
+      store.Find(keys, values.data(), statuses.data());
+    }
+    if (what <= 2) {
+      for (size_t i = 0; i < keys.size(); ++i) {
+        const auto it = twin.find({0, keys[i]});
+        const bool present = it != twin.end();
+        const std::vector<float> expected = present ? it->second.floats : new_row(keys[i]);
+        ASSERT_EQ(statuses[i], present     ? v1::ROW_HIT
+                               : what == 2 ? v1::ROW_ABSENT
+                                           : v1::ROW_CREATED);
+        for (uint32_t d = 0; d < kDim; ++d) ASSERT_EQ(values[i * kDim + d], expected[d]);
+        if (!present && what <= 1) twin[{0, keys[i]}] = {0, 0, expected};
+      }
+    } else if (what == 3) {
+      store.Update(keys, [&](absl::Span<Row* const> rows, absl::Span<const uint32_t> positions) {
+        for (size_t i = 0; i < rows.size(); ++i) {
+          ASSERT_EQ(rows[i]->key, keys[positions[i]]);
+          rows[i]->Touch(round);
+          for (float& x : store.layout().Floats(rows[i])) x += 1;
+        }
+      });
+      for (const uint64_t k : keys) {
+        SavedRow& row = twin.try_emplace({0, k}, SavedRow{0, 0, new_row(k)}).first->second;
+        row.last_step = round;
+        ++row.frequency;
+        for (float& x : row.floats) x += 1;
+      }
+    } else if (what == 4) {
+      std::vector<RowRecord> records;
+      std::vector<std::vector<float>> floats;
+      for (const uint64_t k : keys) {
+        floats.push_back(std::vector<float>(kFloats, static_cast<float>(random() % 100)));
+        records.push_back({.key = k, .last_step = k % 1000, .frequency = 3, .floats = {}});
+      }
+      for (size_t i = 0; i < keys.size(); ++i) {
+        records[i].floats = floats[i];
+        twin[{0, keys[i]}] = {keys[i] % 1000, 3, floats[i]};
+      }
+      store.Insert(records);
+    } else {
+      std::vector<float> assigned(keys.size() * kDim, 4.0f);
+      store.InsertIfAbsent(keys, assigned.data());
+      for (const uint64_t k : keys) {
+        std::vector<float> floats = new_row(k);
+        std::fill_n(floats.begin(), kDim, 4.0f);
+        twin.try_emplace({0, k}, SavedRow{0, 0, floats});
+      }
+    }
+  }
+}
+
+TEST_F(RowStoreTest, HoldsWhatAMapHoldsThroughRandomOperationsAndGrowth) {
+  SavedRows twin;
+  CompareWithTwin(store_, twin, 30000, 1500, 1, &NewRow);
+  EXPECT_GT(twin.size(), 10000u);
+  EXPECT_EQ(Everything(), twin);
+  EXPECT_EQ(store_.rows(), twin.size());
+}
+
+TEST_F(OnePartitionTest, HoldsWhatAMapHoldsThroughRandomOperationsAndGrowth) {
+  SavedRows twin;
+  CompareWithTwin(store_, twin, 30000, 1500, 2, &NewRow);
+  EXPECT_GT(twin.size(), 10000u);
+  EXPECT_EQ(Everything(), twin);
+}
+
+TEST_F(RowStoreTest, TakesEveryNumberForAKey) {
+  const std::vector<uint64_t> keys = OddKeys();
+  std::vector<float> values(keys.size() * kDim);
+  std::vector<uint8_t> statuses(keys.size());
+  EXPECT_EQ(store_.FindOrCreate(keys, values.data(), statuses.data()).created, keys.size());
+  EXPECT_THAT(statuses, testing::Each(v1::ROW_CREATED));
+  EXPECT_EQ(store_.FindOrCreate(keys, values.data(), statuses.data()).hits, keys.size());
+  EXPECT_EQ(store_.rows(), keys.size());
+}
+
+TEST_F(RowStoreTest, ReadsOfAbsentKeysAnswerInitialValuesAndChangeNothing) {
+  std::vector<float> values(2 * kDim);
+  std::vector<uint8_t> statuses(2);
+  store_.FindOrCreate({8}, values.data(), statuses.data());
+  const SavedRows before = Everything();
+  const uint64_t bytes = store_.bytes();
+  const RowCounts counts = store_.Find({8, 9}, values.data(), statuses.data());
+  EXPECT_EQ(counts.hits, 1u);
+  EXPECT_EQ(counts.absent, 1u);
+  EXPECT_THAT(statuses, testing::ElementsAre(v1::ROW_HIT, v1::ROW_ABSENT));
+  for (uint32_t d = 0; d < kDim; ++d) EXPECT_EQ(values[kDim + d], NewRow(9)[d]);
+  EXPECT_EQ(Everything(), before);
+  EXPECT_EQ(store_.bytes(), bytes);
+}
+
+TEST_F(RowStoreTest, AKeyTwiceInOneCallIsCreatedOnce) {
+  std::vector<float> values(3 * kDim);
+  std::vector<uint8_t> statuses(3);
+  const RowCounts counts = store_.FindOrCreate({5, 6, 5}, values.data(), statuses.data());
+  EXPECT_EQ(counts.created, 2u);
+  EXPECT_EQ(counts.hits, 1u);
+  EXPECT_EQ(store_.rows(), 2u);
+  EXPECT_EQ(statuses[2], v1::ROW_HIT);
+}
+
+TEST_F(RowStoreTest, VisitsAPartitionInAscendingOrderOfKeys) {
+  std::vector<uint64_t> keys(5000);
+  std::mt19937_64 random(4);
+  for (uint64_t& key : keys) key = random();
+  std::vector<float> values(keys.size() * kDim);
+  std::vector<uint8_t> statuses(keys.size());
+  store_.FindOrCreate(keys, values.data(), statuses.data());
+  for (const PartitionId p : partitions_.owned()) {
+    store_.VisitPartition(p, [](absl::Span<const Row* const> rows) {
+      for (size_t i = 1; i < rows.size(); ++i) EXPECT_LT(rows[i - 1]->key, rows[i]->key);
+    });
+  }
+}
+
+TEST_F(RowStoreTest, FindsTheFirstAbsentKey) {
+  std::vector<float> values(3 * kDim);
+  std::vector<uint8_t> statuses(3);
+  store_.FindOrCreate({1, 2, 3}, values.data(), statuses.data());
+  EXPECT_EQ(store_.FirstAbsent({3, 1, 2}), 3u);
+  EXPECT_EQ(store_.FirstAbsent({3, 9, 1, 8}), 1u);
+  EXPECT_EQ(store_.FirstAbsent({}), 0u);
+}
+
+TEST_F(RowStoreTest, HandsOutEveryRowOnce) {
+  std::vector<uint64_t> keys(1000);
+  for (size_t i = 0; i < keys.size(); ++i) keys[i] = i * i;
+  std::vector<float> values(keys.size() * kDim);
+  std::vector<uint8_t> statuses(keys.size());
+  store_.FindOrCreate(keys, values.data(), statuses.data());
+  std::map<uint64_t, int> seen;
+  store_.UpdateEvery([&](absl::Span<Row* const> rows) {
+    for (const Row* row : rows) ++seen[row->key];
+  });
+  EXPECT_EQ(seen.size(), keys.size());
+  for (const auto& [key, times] : seen) EXPECT_EQ(times, 1) << key;
+}
+
+TEST_F(RowStoreTest, SaturatesMetadata) {
+  store_.Insert(
+      {RowRecord{.key = 1, .last_step = 1ull << 40, .frequency = UINT32_MAX, .floats = Slots()}});
+  store_.Update({1}, [](absl::Span<Row* const> rows, absl::Span<const uint32_t>) {
+    EXPECT_EQ(rows[0]->frequency, Row::kMaxFrequency);
+    EXPECT_EQ(rows[0]->last_step, UINT32_MAX);
+    rows[0]->Touch(1ull << 50);
+    EXPECT_EQ(rows[0]->frequency, Row::kMaxFrequency);
+    EXPECT_EQ(rows[0]->flags, 0u);
+  });
+}
+
+TEST_F(RowStoreTest, ManyThreadsCreateAndCountTheSameKeysExactly) {
+  constexpr int kThreads = 8, kRounds = 40;
+  constexpr uint64_t kKeys = 2000;
+  std::atomic<uint64_t> created = 0;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&, t] {
+      std::mt19937_64 random(t);
+      std::vector<uint64_t> keys(kKeys);
+      for (uint64_t k = 0; k < kKeys; ++k) keys[k] = k;
+      std::vector<float> values(kKeys * kDim);
+      std::vector<uint8_t> statuses(kKeys);
+      for (int round = 0; round < kRounds; ++round) {
+        std::shuffle(keys.begin(), keys.end(), random);
+        created += store_.FindOrCreate(keys, values.data(), statuses.data()).created;
+        store_.Update(keys, [&](absl::Span<Row* const> rows, absl::Span<const uint32_t>) {
+          for (Row* row : rows) row->Touch(1);
+        });
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(created, kKeys);
+  const SavedRows rows = Everything();
+  EXPECT_EQ(rows.size(), kKeys);
+  for (const auto& [key, row] : rows) ASSERT_EQ(row.frequency, uint32_t{kThreads * kRounds});
+}
+
+}  // namespace
+}  // namespace tessera::ps

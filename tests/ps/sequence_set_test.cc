@@ -1,0 +1,49 @@
+#include "ps/sequence_set.h"
+
+#include <random>
+#include <set>
+
+#include "gtest/gtest.h"
+
+namespace tessera::ps {
+namespace {
+
+TEST(SequenceSet, HoldsWhatAStdSetHolds) {
+  std::mt19937_64 random(3);
+  SequenceSet set;
+  std::set<uint64_t> twin;
+  for (int i = 0; i < 20000; ++i) {
+    const uint64_t n = random() % 3000;
+    EXPECT_EQ(set.Contains(n), twin.contains(n));
+    if (twin.insert(n).second) set.Add(n);
+  }
+  EXPECT_EQ(set.size(), twin.size());
+}
+
+TEST(SequenceSet, StaysSmallWhenNumbersComeNearlyInOrder) {
+  SequenceSet set;
+  for (uint64_t n = 1000; n < 100000; n += 4) {
+    for (const uint64_t m : {n + 2, n, n + 3, n + 1}) {
+      EXPECT_FALSE(set.Contains(m));
+      set.Add(m);
+      EXPECT_LE(set.runs(), 4u);
+    }
+    EXPECT_EQ(set.runs(), 1u);
+  }
+  EXPECT_FALSE(set.Contains(999));
+  EXPECT_TRUE(set.Contains(1000));
+}
+
+TEST(SequenceSet, TakesTheLargestNumber) {
+  SequenceSet set;
+  set.Add(UINT64_MAX);
+  set.Add(UINT64_MAX - 1);
+  set.Add(0);
+  EXPECT_TRUE(set.Contains(UINT64_MAX));
+  EXPECT_TRUE(set.Contains(0));
+  EXPECT_FALSE(set.Contains(1));
+  EXPECT_EQ(set.runs(), 2u);
+}
+
+}  // namespace
+}  // namespace tessera::ps
