@@ -48,7 +48,6 @@ struct JobContextOptions {
   std::string data_root;
   std::string scratch_folder;
   std::string device;  // for jobs that leave it open
-  int compute_threads = 1;
   uint64_t incarnation = 0;
   Channels* channels = nullptr;
   StatusBoard* board = nullptr;

@@ -102,15 +102,14 @@ v1::UnitResult JobRunner::RunUnit(const v1::NextWorkResponse& unit) {
 
 absl::Status JobRunner::Prepare() {
   if (context_ == nullptr) {
-    TESSERA_ASSIGN_OR_RETURN(
-        context_, NewJobContext(assignment_, {.data_root = options_.data_root,
-                                              .scratch_folder = options_.scratch_folder,
-                                              .device = options_.device,
-                                              .compute_threads = options_.compute_threads,
-                                              .incarnation = options_.incarnation,
-                                              .channels = options_.channels,
-                                              .board = options_.board,
-                                              .cancellation = options_.cancellation}));
+    TESSERA_ASSIGN_OR_RETURN(context_,
+                             NewJobContext(assignment_, {.data_root = options_.data_root,
+                                                         .scratch_folder = options_.scratch_folder,
+                                                         .device = options_.device,
+                                                         .incarnation = options_.incarnation,
+                                                         .channels = options_.channels,
+                                                         .board = options_.board,
+                                                         .cancellation = options_.cancellation}));
     trainer_ = std::make_unique<Trainer>(context_.get());
     scorer_ = std::make_unique<Scorer>(context_.get());
   }

@@ -23,7 +23,6 @@ class JobRunner {
     std::string scratch_folder;
     std::string output_root;
     std::string device;
-    int compute_threads = 1;
     uint64_t incarnation = 0;
     std::shared_ptr<grpc::Channel> master;
     Channels* channels = nullptr;          // borrowed

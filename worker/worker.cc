@@ -18,6 +18,7 @@
 #include "common/process/resident.h"
 #include "common/status_macros.h"
 #include "worker/cancellation.h"
+#include "worker/dense/gemm.h"
 #include "worker/job_runner.h"
 #include "worker/status_board.h"
 
@@ -121,7 +122,6 @@ class WorkerImpl final : public Worker {
       run.scratch_folder = scratch_;
       run.output_root = options_.output_root;
       run.device = options_.device;
-      run.compute_threads = options_.compute_threads;
       run.master = options_.channels->Connect(options_.master_address);
       run.channels = options_.channels;
       run.board = &board_;
@@ -171,6 +171,7 @@ absl::StatusOr<std::unique_ptr<Worker>> Worker::Start(Options options) {
   if (options.compute_threads == 0) {
     options.compute_threads = static_cast<int>(std::thread::hardware_concurrency());
   }
+  SetComputeThreads(options.compute_threads);
   return std::make_unique<WorkerImpl>(std::move(options), std::move(scratch), std::move(lock));
 }
 
