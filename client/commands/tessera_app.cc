@@ -11,7 +11,7 @@ namespace tessera::client {
 namespace {
 
 constexpr char kFooter[] = R"(First steps:
-  tessera data generate --output data               click data whose best AUC is known
+  tessera data generate --out data                  click data whose best AUC is known
   tessera local deploy/jobs/quickstart.yaml --data data --ps 2 --workers 2
   tessera COMMAND --help                             options and examples of a command
 
@@ -51,6 +51,7 @@ std::unique_ptr<CLI::App> NewTesseraApp(
   AddDescribe(*app, context);
   AddCancel(*app, context);
   AddCheckpoint(*app, context);
+  AddData(*app, context);
   AddVersion(*app, context);
   app->footer(kFooter);
   return app;

@@ -1,3 +1,4 @@
+#include <filesystem>
 #include <string>
 
 #include "common/config/job_to_yaml.h"
@@ -182,6 +183,19 @@ TEST(JobYaml, BoundsWhatAliasesCanMake) {
   }
   EXPECT_THAT(std::string(ParseJobYaml(text, "bomb.yaml").status().message()),
               HasSubstr("more than 200000 values"));
+}
+
+TEST(JobYaml, EveryJobOfDeployJobsIsValid) {
+  int jobs = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(TESSERA_JOBS_FOLDER)) {
+    if (entry.path().extension() != ".yaml") continue;
+    ++jobs;
+    const absl::StatusOr<LoadedJob> job = LoadJobFile(entry.path());
+    ASSERT_EQ(job.status(), absl::OkStatus());
+    EXPECT_EQ(job->sources.Locate(ValidateJobSpec(job->spec)), absl::OkStatus());
+    EXPECT_EQ(job->spec.name(), entry.path().stem());
+  }
+  EXPECT_GE(jobs, 4);
 }
 
 TEST(JobToYaml, ReadsBackAsTheSameJob) {
