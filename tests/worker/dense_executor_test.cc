@@ -1,9 +1,5 @@
 #include "worker/dense/executor.h"
 
-#include <atomic>
-#include <cstdlib>
-#include <new>
-
 #include "tests/worker/dense_job_testing.h"
 
 namespace tessera::worker::testing {
