@@ -204,6 +204,9 @@ absl::Status ActionRunner::Commit(const WriteCheckpoint& write, const std::strin
                          "and all ps the same shared folder as --checkpoint-root"));
       }
       TESSERA_RETURN_IF_ERROR(reader.status());
+      for (int t = 0; t < part.slot_floats_size() && t < manifest.tables_size(); ++t) {
+        manifest.mutable_tables(t)->set_slot_floats(part.slot_floats(t));
+      }
       for (const row_file::IndexEntry& block : (*reader)->blocks()) {
         if (block.table >= static_cast<uint32_t>(manifest.tables_size())) continue;
         v1::CheckpointTable* table = manifest.mutable_tables(static_cast<int>(block.table));

@@ -12,8 +12,10 @@ namespace tessera::master {
 namespace {
 
 constexpr absl::Duration kWorthSaying = absl::Seconds(1);
-// A worker without work asks again within this (the service holds a call for 10 s at most).
+// A worker without work asks again within this (the service holds a call for 10 s at most), and is
+// given up after that, however well it heartbeats.
 constexpr absl::Duration kAsksWithin = absl::Seconds(15);
+constexpr absl::Duration kGivenUpAfter = absl::Minutes(1);
 
 std::string For(absl::Duration wait) {
   return absl::StrFormat("for %.0f s", absl::ToDoubleSeconds(wait));
@@ -237,7 +239,16 @@ void JobRun::OnUnitDone(Rank rank, const v1::UnitResult& result, const Now& now)
     // A window that goes on after a restart is read again, and its bad records with it.
     if (held.train().batch_begin() == 0) CountBadRecords(result, now);
   }
-  if (held.has_predict()) ++predictions_done_;
+  if (held.has_evaluate()) {
+    const bool first = std::none_of(
+        evaluations_.begin(), evaluations_.end(),
+        [&](const v1::Evaluation& before) { return before.split() == held.evaluate().split(); });
+    if (first) CountBadRecords(result, now);
+  }
+  if (held.has_predict()) {
+    ++predictions_done_;
+    CountBadRecords(result, now);
+  }
   if (!end_.has_value()) Advance(now);
   if (!end_.has_value()) UpdateStatus(now);
 }
@@ -290,7 +301,14 @@ absl::Status JobRun::AddScores(uint64_t evaluation_id, uint64_t unit_id, std::ve
 }
 
 void JobRun::Tick(const Now& now) {
-  if (end_.has_value() || phase_ != Phase::kTraining) return;
+  if (end_.has_value()) return;
+  for (uint32_t r = 0; r < options_.workers.size() && opened_; ++r) {
+    if (desk_.Busy(Rank(r)) || now.monotonic - asked_at_[r] < kGivenUpAfter) continue;
+    return Restart(absl::StrCat(options_.workers[r].name, " has not asked for work for ",
+                                absl::FormatDuration(kGivenUpAfter)),
+                   now);
+  }
+  if (phase_ != Phase::kTraining) return;
   const float minutes = spec().checkpoint().every_minutes();
   if (minutes > 0 && !plan_->BarrierDue() &&
       now.monotonic - last_checkpoint_at_ >= absl::Minutes(minutes)) {

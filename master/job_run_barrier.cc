@@ -213,14 +213,17 @@ void JobRun::OnCheckpointed(const ActionResult& result, const Now& now) {
   }
   if (position_.best_checkpoint() == writing_) position_.clear_best_checkpoint();
   if (stopping_) {
-    return Fail("CheckpointFailed",
-                absl::StrCat("training is done, and its last checkpoint, at step ",
-                             position_.step(), ", could not be written: ", message,
-                             "; make room below the checkpoint root, then submit the job again",
-                             last_checkpoint_.empty()
-                                 ? ""
-                                 : absl::StrCat(" with start.checkpoint = ", last_checkpoint_)),
-                now);
+    return Fail(
+        "CheckpointFailed",
+        absl::StrCat("training is done, and its last checkpoint, at step ", position_.step(),
+                     ", could not be written: ", message,
+                     absl::IsResourceExhausted(result.status)
+                         ? "; make room below the checkpoint root, then submit the job again"
+                         : "; mend that, then submit the job again",
+                     last_checkpoint_.empty()
+                         ? ""
+                         : absl::StrCat(" with start.checkpoint = ", last_checkpoint_)),
+        now);
   }
   jobs_->AddEvent(record_,
                   absl::StrCat("checkpoint at step ", position_.step(),
