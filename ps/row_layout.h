@@ -13,12 +13,13 @@ namespace tessera::ps {
 //   embedding [dim] | slots [slots, dim] | row slots [row_slots] | padding to 16 bytes
 struct Row {
   uint64_t key;
-  uint32_t last_step;       // of the last update; stays at its maximum
+  uint32_t last_step;       // the highest that updated it; stays at its maximum
   uint32_t frequency : 24;  // updates; stays at its maximum
   uint32_t flags : 8;       // kRowMoved
 
   void Touch(uint64_t step) {
-    last_step = static_cast<uint32_t>(std::min<uint64_t>(step, UINT32_MAX));
+    // Ranks of an async job are not at the same step.
+    last_step = std::max(last_step, static_cast<uint32_t>(std::min<uint64_t>(step, UINT32_MAX)));
     if (frequency < kMaxFrequency) ++frequency;
   }
   static constexpr uint32_t kMaxFrequency = (1u << 24) - 1;

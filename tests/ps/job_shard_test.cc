@@ -28,7 +28,7 @@ class JobShardTest : public testing::Test {
   }
   // Rows as they are, changing nothing.
   std::vector<float> Look(uint32_t table, const std::vector<uint64_t>& keys) {
-    PendingPull pull(*shard_, PullOf(0, 0, {{table, keys}}, /*read_only=*/true));
+    PendingPull pull(*shard_, PullOf(/*no worker*/ 1000, 0, {{table, keys}}, /*read_only=*/true));
     EXPECT_OK(pull.status());
     return pull.status().ok() ? pull.values() : std::vector<float>();
   }

@@ -1,5 +1,6 @@
 #include "ps/row_store.h"
 
+#include <algorithm>
 #include <map>
 #include <random>
 #include <thread>
@@ -116,7 +117,7 @@ void CompareWithTwin(Store& store, SavedRows& twin, uint64_t key_range, int roun
       });
       for (const uint64_t k : keys) {
         SavedRow& row = twin.try_emplace({0, k}, SavedRow{0, 0, new_row(k)}).first->second;
-        row.last_step = round;
+        row.last_step = std::max<uint64_t>(row.last_step, round);
         ++row.frequency;
         for (float& x : row.floats) x += 1;
       }
