@@ -1,10 +1,8 @@
 #include "ps/parameter_service.h"
 
 #include <cmath>
-#include <filesystem>
 #include <future>
 
-#include "absl/synchronization/notification.h"
 #include "common/rpc/channels.h"
 #include "common/rpc/server.h"
 #include "common/rpc/status.h"
@@ -183,61 +181,6 @@ TEST_F(ParameterServiceTest, AStopAnswersTheCallsThatWait) {
   // Whether the pull has arrived before the stop or not, it ends with an error that may be retried.
   server_->Stop(absl::Seconds(5));
   EXPECT_FAILS(pull.get(), StatusCode::kUnavailable, "");
-}
-
-TEST(ParameterServer, RefusesADataFolderThatIsInUse) {
-  InProcessChannels channels;
-  ParameterServer::Options options;
-  options.server.listen = "ps-0";
-  options.server.in_process = &channels;
-  options.master_address = "no-master";
-  options.data_folder =
-      (std::filesystem::path(testing::TempDir()) / "parameter-server-folder").string();
-  options.channels = &channels;
-  options.files = &PosixFileSystem();
-  options.clock = &SystemClock();
-  const auto first = ParameterServer::Start(options);
-  ASSERT_OK(first);
-  options.server.listen = "ps-1";
-  EXPECT_FAILS(ParameterServer::Start(options), StatusCode::kFailedPrecondition,
-               "parameter-server-folder: in use by process");
-}
-
-TEST(ParameterServer, RefusesAnAddressThatItCannotListenOn) {
-  const auto channels = NewNetworkChannels();
-  ParameterServer::Options options;
-  options.master_address = "127.0.0.1:1";
-  options.channels = channels.get();
-  options.files = &PosixFileSystem();
-  options.clock = &SystemClock();
-  const auto first = ParameterServer::Start(options);
-  ASSERT_OK(first);
-  options.server.listen = (*first)->address();
-  EXPECT_FAILS(ParameterServer::Start(options), StatusCode::kUnavailable, "cannot listen on");
-  options.server.listen = "0.0.0.0:0";
-  EXPECT_FAILS(ParameterServer::Start(options), StatusCode::kFailedPrecondition, "--insecure");
-}
-
-TEST(Executor, PushesBackWhenTooMuchWaits) {
-  absl::Notification release, started;
-  Executor executor("requests", 1, 100);
-  executor.Run([&] {
-    started.Notify();
-    release.WaitForNotification();
-  });
-  started.WaitForNotification();
-  std::atomic<int> ran = 0;
-  EXPECT_OK(executor.Submit(500, [&] { ++ran; }));
-  EXPECT_FAILS(executor.Submit(1, [&] { ran += 100; }), StatusCode::kResourceExhausted,
-               "500 of 100 bytes of requests");
-  release.Notify();
-  while (!executor.Submit(1, [&] { ran += 10; }).ok()) std::this_thread::yield();
-  {
-    absl::Notification done;
-    executor.Run([&] { done.Notify(); });
-    done.WaitForNotification();
-  }
-  EXPECT_EQ(ran, 11);
 }
 
 }  // namespace

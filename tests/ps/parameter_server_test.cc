@@ -1,0 +1,173 @@
+#include "ps/parameter_server.h"
+
+#include <filesystem>
+#include <functional>
+
+#include "common/rpc/channels.h"
+#include "common/rpc/server.h"
+#include "common/rpc/status.h"
+#include "common/version.h"
+#include "grpcpp/client_context.h"
+#include "tessera/v1/cluster.grpc.pb.h"
+#include "tessera/v1/parameter_service.grpc.pb.h"
+#include "tests/ps/ps_testing.h"
+
+namespace tessera::ps {
+namespace {
+
+using absl::StatusCode;
+
+// Welcomes whoever comes, unless told to refuse, and ends streams when told to.
+class FakeMaster final : public v1::ClusterService::Service {
+ public:
+  using Stream = grpc::ServerReaderWriter<v1::MasterMessage, v1::NodeMessage>;
+  explicit FakeMaster(absl::Status refusal = absl::OkStatus()) : refusal_(std::move(refusal)) {}
+
+  grpc::Status Join(grpc::ServerContext*, Stream* stream) override {
+    v1::NodeMessage in;
+    if (!stream->Read(&in)) return grpc::Status::OK;
+    if (!refusal_.ok()) return ToGrpc(refusal_);
+    v1::MasterMessage out;
+    {
+      absl::MutexLock lock(&mu_);
+      hello_ = in.hello();
+      out.mutable_welcome()->set_incarnation(++joined_);
+    }
+    out.mutable_welcome()->set_name(in.hello().name());
+    out.mutable_welcome()->set_heartbeat_ms(10);
+    out.mutable_welcome()->set_lease_ms(1000);
+    stream->Write(out);
+    while (stream->Read(&in)) {
+      absl::MutexLock lock(&mu_);
+      heartbeat_ = in.heartbeat();
+      if (std::exchange(break_, false)) return {grpc::StatusCode::UNAVAILABLE, "broken"};
+    }
+    return grpc::Status::OK;
+  }
+
+  void Break() {
+    absl::MutexLock lock(&mu_);
+    break_ = true;
+  }
+  // The first heartbeat of which `wanted` is true.
+  v1::Heartbeat Await(std::function<bool(const v1::Heartbeat&, int joined)> wanted) {
+    absl::MutexLock lock(&mu_);
+    const auto holds = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+      return wanted(heartbeat_, joined_);
+    };
+    EXPECT_TRUE(mu_.AwaitWithTimeout(absl::Condition(&holds), absl::Seconds(30)));
+    return heartbeat_;
+  }
+  v1::Hello hello() {
+    absl::MutexLock lock(&mu_);
+    return hello_;
+  }
+
+ private:
+  const absl::Status refusal_;
+  absl::Mutex mu_;
+  v1::Hello hello_ ABSL_GUARDED_BY(mu_);
+  v1::Heartbeat heartbeat_ ABSL_GUARDED_BY(mu_);
+  int joined_ ABSL_GUARDED_BY(mu_) = 0;
+  bool break_ ABSL_GUARDED_BY(mu_) = false;
+};
+
+class ParameterServerTest : public testing::Test {
+ protected:
+  std::unique_ptr<RpcServer> StartMaster(FakeMaster& master) {
+    return *RpcServer::Start({.listen = "master", .in_process = &channels_}, {&master});
+  }
+  ParameterServer::Options Options() {
+    ParameterServer::Options options;
+    options.server.listen = "ps-address";
+    options.server.in_process = &channels_;
+    options.master_address = "master";
+    options.name = "ps-0";
+    options.channels = &channels_;
+    options.files = &files_;
+    options.clock = &SystemClock();
+    return options;
+  }
+
+  InProcessChannels channels_;
+  FaultFileSystem files_;
+};
+
+TEST_F(ParameterServerTest, JoinsTheMasterAndTellsItsRows) {
+  FakeMaster master;
+  const auto master_server = StartMaster(master);
+  const auto server = ParameterServer::Start(Options());
+  ASSERT_OK(server);
+  EXPECT_EQ(master.Await([](const auto& h, int) { return !h.doing().empty(); }).doing(), "idle");
+  EXPECT_EQ(master.hello().kind(), v1::PS);
+  EXPECT_EQ(master.hello().name(), "ps-0");
+  EXPECT_EQ(master.hello().address(), "ps-address");
+  EXPECT_EQ(master.hello().version(), kVersion);
+
+  const auto stub = v1::ParameterService::NewStub(channels_.Connect((*server)->address()));
+  const auto pull = [&](uint64_t step) {
+    grpc::ClientContext context;
+    context.set_deadline(absl::ToChronoTime(absl::Now() + absl::Seconds(30)));
+    v1::PullResponse response;
+    return FromGrpc(stub->Pull(&context, PullOf(0, step, {{0, {1, 2, 3}}}), &response));
+  };
+  grpc::ClientContext context;
+  v1::OpenJobResponse opened;
+  ASSERT_OK(
+      FromGrpc(stub->OpenJob(&context, Whole(Job({SgdTable("t", 1, v1::SYNC)}, 2)), &opened)));
+  ASSERT_OK(pull(0));
+  const v1::Heartbeat heartbeat = master.Await([](const auto& h, int) { return h.rows() == 3; });
+  EXPECT_EQ(heartbeat.doing(), "serving job-1");
+  EXPECT_GT(heartbeat.resident_bytes(), 0u);
+
+  // The master takes the incarnation for dead: what it held is of no use to anyone.
+  master.Break();
+  master.Await([](const auto& h, int joined) { return joined == 2 && h.rows() == 0; });
+  EXPECT_FAILS(pull(0), StatusCode::kAborted, "not open on this ps");
+  (*server)->Stop(absl::Seconds(1));
+}
+
+TEST_F(ParameterServerTest, TellsWhenTheMasterRefusesItForGood) {
+  FakeMaster master(absl::FailedPreconditionError("version 0.0.9 is not 0.1.0"));
+  const auto master_server = StartMaster(master);
+  const auto server = ParameterServer::Start(Options());
+  ASSERT_OK(server);
+  EXPECT_FAILS((*server)->WaitForFatal(absl::Seconds(30)), StatusCode::kFailedPrecondition,
+               "version 0.0.9");
+}
+
+TEST_F(ParameterServerTest, RefusesADataFolderThatIsInUse) {
+  InProcessChannels channels;
+  ParameterServer::Options options;
+  options.server.listen = "ps-0";
+  options.server.in_process = &channels;
+  options.master_address = "no-master";
+  options.data_folder =
+      (std::filesystem::path(testing::TempDir()) / "parameter-server-folder").string();
+  options.channels = &channels;
+  options.files = &PosixFileSystem();
+  options.clock = &SystemClock();
+  const auto first = ParameterServer::Start(options);
+  ASSERT_OK(first);
+  options.server.listen = "ps-1";
+  EXPECT_FAILS(ParameterServer::Start(options), StatusCode::kFailedPrecondition,
+               "parameter-server-folder: in use by process");
+}
+
+TEST_F(ParameterServerTest, RefusesAnAddressThatItCannotListenOn) {
+  const auto channels = NewNetworkChannels();
+  ParameterServer::Options options;
+  options.master_address = "127.0.0.1:1";
+  options.channels = channels.get();
+  options.files = &PosixFileSystem();
+  options.clock = &SystemClock();
+  const auto first = ParameterServer::Start(options);
+  ASSERT_OK(first);
+  options.server.listen = (*first)->address();
+  EXPECT_FAILS(ParameterServer::Start(options), StatusCode::kUnavailable, "cannot listen on");
+  options.server.listen = "0.0.0.0:0";
+  EXPECT_FAILS(ParameterServer::Start(options), StatusCode::kFailedPrecondition, "--insecure");
+}
+
+}  // namespace
+}  // namespace tessera::ps
