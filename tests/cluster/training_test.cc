@@ -1,0 +1,230 @@
+// Whole jobs on a cluster in this process: master, ps and workers over gRPC's in-process transport.
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "client/data_generator.h"
+#include "common/checkpoint/digest.h"
+#include "common/config/override.h"
+#include "common/config/yaml_job.h"
+#include "common/file_system.h"
+#include "common/math/metrics/binary_metrics.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "local/run_job.h"
+
+namespace tessera {
+namespace {
+
+using ::testing::HasSubstr;
+
+class TrainingTest : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    data_folder_ = new std::string(testing::TempDir() + "/tessera-training-data");
+    client::ClickDataOptions options;
+    options.folder = *data_folder_;
+    options.train = 12000;
+    options.validation = 3000;
+    options.test = 3000;
+    options.force = true;
+    ASSERT_TRUE(client::GenerateClickData(options, PosixFileSystem(), nullptr).ok());
+  }
+
+  static std::string PathOf(const std::string& name) {
+    return testing::TempDir() + "/tessera-training-" +
+           testing::UnitTest::GetInstance()->current_test_info()->name() + "-" + name;
+  }
+  // A folder that does not exist yet.
+  static std::string RunFolder(const std::string& name) {
+    std::filesystem::remove_all(PathOf(name));
+    return PathOf(name);
+  }
+
+  v1::JobSpec Job(const std::vector<std::string>& overrides) {
+    auto job = LoadJobFile(TESSERA_SOURCE_FOLDER "/deploy/jobs/quickstart.yaml");
+    EXPECT_TRUE(job.ok()) << job.status();
+    std::vector<std::string> all = {"train.epochs=2", "train.batch_size=256",
+                                    "data.shuffle_window_records=3000",
+                                    "evaluation.every_epochs=1"};
+    all.insert(all.end(), overrides.begin(), overrides.end());
+    for (const std::string& assignment : all) {
+      EXPECT_TRUE(ApplyOverride(assignment, *job).ok()) << assignment;
+    }
+    return job->spec;
+  }
+
+  struct Cluster {
+    int ps = 2;
+    int workers = 2;
+    std::string data_root = {};
+    std::string checkpoint_root = {};
+  };
+
+  v1::JobStatus Run(const std::string& name, const v1::JobSpec& spec, Cluster cluster,
+                    v1::Task task = v1::TRAIN, const std::string& output = "") {
+    const std::string folder = RunFolder(name);
+    local::JobRun::Options options;
+    options.in_process = true;
+    options.cluster.work_folder = folder;
+    options.cluster.data_root = cluster.data_root.empty() ? *data_folder_ : cluster.data_root;
+    options.cluster.checkpoint_root =
+        cluster.checkpoint_root.empty() ? folder + "/checkpoints" : cluster.checkpoint_root;
+    options.cluster.output_root = folder;
+    options.cluster.ps = cluster.ps;
+    options.cluster.workers = cluster.workers;
+    *options.request.mutable_spec() = spec;
+    options.request.set_workers(cluster.workers);
+    options.request.set_ps(cluster.ps);
+    options.request.set_task(task);
+    options.request.set_output(output);
+    auto status = local::JobRun(std::move(options)).Run();
+    EXPECT_TRUE(status.ok()) << status.status();
+    return status.ok() ? *status : v1::JobStatus();
+  }
+
+  static std::string Digest(const v1::JobStatus& status) {
+    EXPECT_EQ(status.state(), v1::SUCCEEDED) << status.reason() << ": " << status.message();
+    const auto digest = DigestCheckpoint(PosixFileSystem(), status.checkpoint());
+    EXPECT_TRUE(digest.ok()) << digest.status();
+    return digest.ok() ? *digest : "";
+  }
+
+  static inline std::string* data_folder_ = nullptr;
+};
+
+TEST_F(TrainingTest, SyncGivesTheSameBitsOnOneAndThreePs) {
+  const v1::JobSpec spec = Job({});
+  const std::string one = Digest(Run("one", spec, {.ps = 1}));
+  EXPECT_EQ(one, Digest(Run("three", spec, {.ps = 3})));
+  EXPECT_NE(one, Digest(Run("seed", Job({"seed=2"}), {.ps = 1})));
+}
+
+TEST_F(TrainingTest, SyncGivesTheSameBitsOnThreeWorkersEachTime) {
+  const v1::JobSpec spec = Job({"train.epochs=1", "train.batch_size=250"});
+  EXPECT_EQ(Digest(Run("first", spec, {.ps = 1, .workers = 3})),
+            Digest(Run("second", spec, {.ps = 2, .workers = 3})));
+}
+
+TEST_F(TrainingTest, EveryMixOfModesLearns) {
+  for (const char* sparse : {"sync", "async"}) {
+    for (const char* dense : {"sync", "async"}) {
+      const std::string modes = std::string(sparse) + "-" + dense;
+      SCOPED_TRACE(modes);
+      const v1::JobStatus status =
+          Run(modes,
+              Job({std::string("consistency.sparse=") + sparse,
+                   std::string("consistency.dense=") + dense, "train.epochs=4"}),
+              {});
+      ASSERT_EQ(status.state(), v1::SUCCEEDED) << status.message();
+      EXPECT_GT(status.final_metrics().at("test").metrics().at("auc"), 0.65);
+      EXPECT_EQ(status.final_metrics().at("validation").samples(), 3000u);
+      EXPECT_EQ(status.samples(), 4u * 12000u);
+    }
+  }
+}
+
+TEST_F(TrainingTest, EveryModelOfTheZooTrains) {
+  for (const char* model : {"lr", "fm", "dnn", "wide_deep", "deepfm"}) {
+    SCOPED_TRACE(model);
+    const bool deep = std::string(model) != "lr" && std::string(model) != "fm";
+    std::vector<std::string> overrides = {std::string("model.name=") + model, "train.epochs=2"};
+    overrides.push_back(deep ? "model.options={hidden: [16], batch_norm: true, dropout: 0.1}"
+                             : "model.options=");
+    const v1::JobStatus status = Run(model, Job(overrides), {});
+    ASSERT_EQ(status.state(), v1::SUCCEEDED) << status.message();
+    EXPECT_GT(status.final_metrics().at("test").metrics().at("auc"), 0.55);
+  }
+}
+
+TEST_F(TrainingTest, AResumedJobEndsWithTheBitsOfOneThatWentThrough) {
+  const std::string through = Digest(Run("through", Job({"checkpoint.keep_best=false"}), {}));
+  const v1::JobStatus half = Run("half", Job({"checkpoint.keep_best=false", "train.epochs=1"}), {});
+  ASSERT_EQ(half.state(), v1::SUCCEEDED) << half.message();
+  const std::filesystem::path folder = half.checkpoint();
+  const std::string root = folder.parent_path().parent_path();
+  const std::string relative = folder.lexically_relative(root);
+  EXPECT_EQ(
+      Digest(Run("resumed", Job({"checkpoint.keep_best=false", "start.checkpoint=" + relative}),
+                 {.ps = 3, .checkpoint_root = root})),
+      through);
+}
+
+TEST_F(TrainingTest, PredictsEveryRecordInOrderAndAsWellAsTheTestSaid) {
+  const v1::JobStatus trained = Run("train", Job({}), {});
+  ASSERT_EQ(trained.state(), v1::SUCCEEDED) << trained.message();
+  const std::filesystem::path folder = trained.checkpoint();
+  const std::string root = folder.parent_path().parent_path();
+  const v1::JobStatus predicted =
+      Run("predict", Job({"start.checkpoint=" + folder.lexically_relative(root).string()}),
+          {.ps = 1, .workers = 1, .checkpoint_root = root}, v1::PREDICT, "out/predictions.csv");
+  ASSERT_EQ(predicted.state(), v1::SUCCEEDED) << predicted.message();
+
+  std::ifstream file(PathOf("predict") + "/out/predictions.csv");
+  std::ifstream truth(*data_folder_ + "/test.csv");
+  std::string line, expected;
+  ASSERT_TRUE(std::getline(file, line));
+  EXPECT_EQ(line, "label,prediction");
+  std::getline(truth, expected);
+  std::vector<float> logits, labels;
+  while (std::getline(file, line)) {
+    ASSERT_TRUE(std::getline(truth, expected));
+    EXPECT_EQ(line[0], expected[0]) << "label of record " << labels.size();
+    labels.push_back(line[0] == '1' ? 1.0f : 0.0f);
+    const double p = std::stod(line.substr(2));
+    logits.push_back(static_cast<float>(std::log(p / (1 - p))));
+  }
+  EXPECT_EQ(labels.size(), 3000u);
+  EXPECT_NEAR(math::ComputeBinaryMetrics(logits, labels).auc,
+              trained.final_metrics().at("test").metrics().at("auc"), 1e-4);
+}
+
+// The generated data with one line replaced.
+class BadDataTest : public TrainingTest {
+ protected:
+  std::string DataWith(const std::string& bad_line) {
+    const std::string folder = RunFolder("data");
+    std::filesystem::create_directories(folder);
+    for (const char* name : {"train.csv", "validation.csv", "test.csv"}) {
+      std::filesystem::copy_file(*data_folder_ + "/" + name, folder + "/" + name);
+    }
+    std::ifstream in(*data_folder_ + "/train.csv");
+    std::ofstream out(folder + "/train.csv");
+    std::string line;
+    for (int number = 1; std::getline(in, line); ++number) {
+      out << (number == 77 ? bad_line : line) << "\n";
+    }
+    return folder;
+  }
+};
+
+TEST_F(BadDataTest, ABadRecordFailsTheJobAndIsNamedByFileAndLine) {
+  for (const char* bad :
+       {"maybe,0,0,0,0,1,1,1,1,1,1,1,1", "1,nan,0,0,0,1,1,1,1,1,1,1,1",
+        "1,0,0,0,0,-5,1,1,1,1,1,1,1", "1,0,0", "1,0,0,0,0,9223372036854775808,1,1,1,1,1,1,1"}) {
+    SCOPED_TRACE(bad);
+    const v1::JobStatus status = Run("run", Job({}), {.data_root = DataWith(bad)});
+    EXPECT_EQ(status.state(), v1::FAILED);
+    EXPECT_THAT(status.message(), HasSubstr("train.csv:77"));
+  }
+}
+
+TEST_F(BadDataTest, ABadRecordWithinTheBudgetIsCountedAndLeftOut) {
+  const v1::JobStatus status = Run("run", Job({"data.max_bad_records=1", "train.epochs=3"}),
+                                   {.data_root = DataWith("maybe,0,0,0,0,1,1,1,1,1,1,1,1")});
+  ASSERT_EQ(status.state(), v1::SUCCEEDED) << status.message();
+  EXPECT_EQ(status.bad_records(), 1u);
+  EXPECT_EQ(status.samples(), 3u * 11999u);
+}
+
+TEST_F(BadDataTest, AMissingFileFailsTheJobAndIsNamed) {
+  const v1::JobStatus status = Run("run", Job({"data.train.files=clicks.csv"}), {});
+  EXPECT_EQ(status.state(), v1::FAILED);
+  EXPECT_THAT(status.message(), HasSubstr("clicks.csv"));
+}
+
+}  // namespace
+}  // namespace tessera
