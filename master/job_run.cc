@@ -359,7 +359,7 @@ void JobRun::UpdateStatus(const Now& now) {
   out.set_epochs(spec().train().epochs());
   out.set_epoch(at.epoch() + 1);
   if (out.epochs() > 0) out.set_epoch(std::min(out.epoch(), out.epochs()));
-  out.set_total_steps(plan_->total_steps());
+  if (!stopping_) out.set_total_steps(plan_->total_steps());
   out.set_learning_rate_scale(position_.plateau_scale() > 0 ? position_.plateau_scale() : 1);
   progress_.Fill(at.step(), plan_->total_steps(), now.monotonic);
   if (stopping_) out.set_eta_seconds(0);

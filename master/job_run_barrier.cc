@@ -10,6 +10,7 @@
 #include "common/checkpoint/manifest.h"
 #include "common/job/defaults.h"
 #include "common/job/job_tables.h"
+#include "common/log.h"
 #include "common/schedule.h"
 #include "common/version.h"
 #include "master/job_run.h"
@@ -133,7 +134,8 @@ void JobRun::FollowRules(const v1::Evaluation& measured, const Now& now) {
     absl::StrAppendFormat(&text, " %s %.6f", name, evaluation.metrics().at(name));
   }
   if (outcome.improved) text += " (best so far)";
-  jobs_->AddEvent(record_, text, now.wall);
+  jobs_->Touch(record_);
+  SPDLOG_INFO("job {}: {}", status().job_id(), text);
   if (outcome.cut) {
     jobs_->AddEvent(record_,
                     absl::StrFormat("plateau: learning rate cut to %g of its schedule",
@@ -202,7 +204,10 @@ void JobRun::OnCheckpointed(const ActionResult& result, const Now& now) {
     last_checkpoint_ = writing_;
     last_checkpoint_step_ = position_.step();
     status().set_checkpoint(writing_);
-    jobs_->AddEvent(record_, absl::StrCat("checkpoint ", writing_), now.wall);
+    // Neither checkpoints nor evaluations are events: they have fields of their own, and would
+    // drive what happened to the job's processes out of the newest 50.
+    jobs_->Touch(record_);
+    SPDLOG_INFO("job {}: checkpoint {}", status().job_id(), writing_);
     return LeaveBarrier(now);
   }
   const std::string message(result.status.message());
@@ -251,6 +256,7 @@ void JobRun::Conclude(const Now& now) {
     if (of_result) (*status().mutable_final_metrics())["validation"] = evaluation;
   }
   status().set_checkpoint(result);
+  status().set_total_steps(position_.step());  // it was an estimate: windows differ between epochs
   if (!HasSplit("test")) return Succeed(now);
   if (result == last_checkpoint_) return BeginEvaluation("test", Wanted::kFinalTest, now);
   End({RunEnd::kFinalize, "", absl::StrCat("measuring the best model, ", result), result}, now);

@@ -326,7 +326,8 @@ TEST_F(MasterTest, RunsAJobFromSubmissionToACheckpointThatVerifies) {
   // Every partition has one owner.
   std::vector<int> owners(4096, 0);
   for (auto& ps : ps_) {
-    for (uint32_t p : ps->opens().at(0).partitions()) owners[p] += 1;
+    const v1::OpenJobRequest open = ps->opens().at(0);
+    for (uint32_t p : open.partitions()) owners[p] += 1;
   }
   EXPECT_EQ(owners, std::vector<int>(4096, 1));
 }
