@@ -1,6 +1,8 @@
 #include "worker/job_context.h"
 
 #include <algorithm>
+#include <string>
+#include <utility>
 
 #include "common/file_system.h"
 #include "common/job/job_tables.h"
@@ -24,11 +26,17 @@ absl::StatusOr<std::unique_ptr<JobContext>> NewJobContext(const v1::Assignment& 
                                : spec.train().device();
   TESSERA_RETURN_IF_ERROR(ChooseDevice(wish).status());
 
-  DataSource::Options source;
-  source.data_root = options.data_root;
-  source.scratch_folder = options.scratch_folder;
-  TESSERA_ASSIGN_OR_RETURN(context->source,
-                           DataSource::Open(spec.data(), source, PosixFileSystem()));
+  KeptSource& kept = *options.kept_source;
+  if (std::string data = spec.data().SerializeAsString();
+      kept.source == nullptr || kept.spec != data) {
+    TESSERA_ASSIGN_OR_RETURN(
+        kept.source,
+        DataSource::Open(spec.data(),
+                         {.data_root = options.data_root, .scratch_folder = options.scratch_folder},
+                         PosixFileSystem()));
+    kept.spec = std::move(data);
+  }
+  context->source = kept.source.get();
   TESSERA_ASSIGN_OR_RETURN(context->model, Model::New(spec, context->source->schema().dense_width));
   context->plan = std::make_unique<EmbeddingPlan>(spec, context->model->inputs());
   context->executor = std::make_unique<Executor>(*context->model);

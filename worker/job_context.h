@@ -20,6 +20,13 @@
 
 namespace tessera::worker {
 
+// The data source of the last assignment. A worker keeps it from one to the next, so that a job
+// that restarts does not index, unpack and parse its files again. Used by one thread.
+struct KeptSource {
+  std::string spec;  // the v1::DataSpec that it was opened for, serialised
+  std::unique_ptr<DataSource> source;
+};
+
 // Everything that one assignment needs, built once; what runs units (Trainer, Scorer) borrows it.
 // Used by one thread, except where a member says otherwise.
 struct JobContext {
@@ -29,7 +36,7 @@ struct JobContext {
   bool sync() const { return sync_sparse || sync_dense; }
   const v1::JobSpec& spec() const { return assignment.spec(); }
 
-  std::unique_ptr<DataSource> source;   // thread-safe
+  DataSource* source = nullptr;         // thread-safe; in KeptSource
   std::unique_ptr<Model> model;         // immutable
   std::unique_ptr<EmbeddingPlan> plan;  // immutable
   std::unique_ptr<KeyRouter> router;    // immutable
@@ -49,6 +56,7 @@ struct JobContextOptions {
   std::string scratch_folder;
   std::string device;  // for jobs that leave it open
   uint64_t incarnation = 0;
+  KeptSource* kept_source = nullptr;  // outlives the context
   Channels* channels = nullptr;
   StatusBoard* board = nullptr;
   Cancellation* cancellation = nullptr;

@@ -107,6 +107,7 @@ absl::Status JobRunner::Prepare() {
                                                          .scratch_folder = options_.scratch_folder,
                                                          .device = options_.device,
                                                          .incarnation = options_.incarnation,
+                                                         .kept_source = options_.kept_source,
                                                          .channels = options_.channels,
                                                          .board = options_.board,
                                                          .cancellation = options_.cancellation}));
@@ -165,7 +166,7 @@ absl::StatusOr<v1::UnitResult> JobRunner::Evaluate(uint64_t unit_id, const v1::E
     return absl::OkStatus();
   };
   const absl::StatusOr<Scorer::Summary> summary =
-      scorer_->Score({unit.ranges().begin(), unit.ranges().end()}, send);
+      scorer_->Score({unit.ranges().begin(), unit.ranges().end()}, trainer_->next_step(), send);
   stream->WritesDone();
   const absl::Status finished = FromGrpc(stream->Finish());
   // The master's word on why it stopped listening says more than ours.
@@ -186,7 +187,7 @@ absl::StatusOr<v1::UnitResult> JobRunner::Predict(const v1::Predict& unit) {
                            PredictionFile::Create(PosixFileSystem(), path));
   TESSERA_ASSIGN_OR_RETURN(
       const Scorer::Summary summary,
-      scorer_->Score({unit.ranges().begin(), unit.ranges().end()},
+      scorer_->Score({unit.ranges().begin(), unit.ranges().end()}, 0,
                      [&file](auto logits, auto labels) { return file->Append(logits, labels); }));
   TESSERA_RETURN_IF_ERROR(file->Finish());
   v1::UnitResult result;

@@ -24,6 +24,7 @@ class JobRunner {
     std::string output_root;
     std::string device;
     uint64_t incarnation = 0;
+    KeptSource* kept_source = nullptr;  // borrowed
     std::shared_ptr<grpc::Channel> master;
     Channels* channels = nullptr;          // borrowed
     StatusBoard* board = nullptr;          // borrowed

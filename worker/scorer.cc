@@ -21,9 +21,9 @@ Scorer::Scorer(JobContext* context)
     : context_(context), preparer_(context->plan.get(), context->router.get()) {}
 
 absl::StatusOr<Scorer::Summary> Scorer::Score(const std::vector<v1::RecordRange>& ranges,
-                                              const Sink& sink) {
+                                              uint64_t step, const Sink& sink) {
   const TableRows dense[] = {context_->trained_blocks->Read(), context_->statistics_blocks->Read()};
-  TESSERA_RETURN_IF_ERROR(context_->parameters->Pull(dense, 0, /*read_only=*/true)->Wait());
+  TESSERA_RETURN_IF_ERROR(context_->parameters->Pull(dense, step, /*read_only=*/true)->Wait());
   context_->trained_blocks->CopyOut(absl::MakeSpan(context_->trained));
   context_->statistics_blocks->CopyOut(absl::MakeSpan(context_->statistics));
 
@@ -33,7 +33,7 @@ absl::StatusOr<Scorer::Summary> Scorer::Score(const std::vector<v1::RecordRange>
     TESSERA_ASSIGN_OR_RETURN(
         const DataSource::Records records,
         context_->source->Read(SliceRanges(ranges, begin, std::min(begin + kChunkRecords, total))));
-    TESSERA_RETURN_IF_ERROR(ScoreRecords(records.batch, sink));
+    TESSERA_RETURN_IF_ERROR(ScoreRecords(records.batch, step, sink));
     summary.samples += records.batch.size;
     summary.bad_records += records.bad_records;
     if (summary.first_bad.empty()) summary.first_bad = records.first_bad;
@@ -41,7 +41,7 @@ absl::StatusOr<Scorer::Summary> Scorer::Score(const std::vector<v1::RecordRange>
   return summary;
 }
 
-absl::Status Scorer::ScoreRecords(const Batch& records, const Sink& sink) {
+absl::Status Scorer::ScoreRecords(const Batch& records, uint64_t step, const Sink& sink) {
   // No larger than a training batch, which `tessera check` has found to fit a message.
   const uint64_t batch_records = std::min<uint64_t>(
       kBatchRecords, std::max<uint32_t>(context_->spec().train().batch_size(), 1));
@@ -53,9 +53,9 @@ absl::Status Scorer::ScoreRecords(const Batch& records, const Sink& sink) {
                    &batch->batch);
         PrepareLookups(*context_, &preparer_, batch);
       });
-  const auto pull = [this](PreparedBatch* batch) {
+  const auto pull = [this, step](PreparedBatch* batch) {
     return batch == nullptr ? nullptr
-                            : context_->parameters->Pull(EmbeddingReads(*context_, batch), 0,
+                            : context_->parameters->Pull(EmbeddingReads(*context_, batch), step,
                                                          /*read_only=*/true);
   };
   std::unique_ptr<PreparedBatch> batch = pipeline.Next();

@@ -25,10 +25,12 @@ class Scorer {
     uint64_t bad_records = 0;
     std::string first_bad;
   };
-  absl::StatusOr<Summary> Score(const std::vector<v1::RecordRange>& ranges, const Sink& sink);
+  // `step`: steps below it must have been applied to the tables in sync mode.
+  absl::StatusOr<Summary> Score(const std::vector<v1::RecordRange>& ranges, uint64_t step,
+                                const Sink& sink);
 
  private:
-  absl::Status ScoreRecords(const Batch& records, const Sink& sink);
+  absl::Status ScoreRecords(const Batch& records, uint64_t step, const Sink& sink);
 
   JobContext* const context_;
   KeyPreparer preparer_;  // used by the pipeline's thread only

@@ -16,7 +16,7 @@ namespace tessera::worker {
 
 Trainer::Trainer(JobContext* context)
     : context_(context),
-      windows_(context->source.get()),
+      windows_(context->source),
       preparer_(context->plan.get(), context->router.get()),
       embedding_gradients_(context->plan->lookups().size()),
       trained_gradient_(context->model->trained_floats()),
@@ -74,6 +74,7 @@ absl::StatusOr<v1::UnitResult> Trainer::Train(const v1::Train& unit) {
                                        unit.schedule_step() + i * schedule_stride) *
                          unit.learning_rate_scale();
     push = StartPush(*batch, context_->sync() ? step : next_sequence_++, scale);
+    if (context_->sync()) next_step_ = step + 1;
     pipeline.Recycle(std::move(batch));
     batch = std::move(next);
   }

@@ -22,6 +22,10 @@ class Trainer {
 
   absl::StatusOr<v1::UnitResult> Train(const v1::Train& unit);
 
+  // sync: steps below it have been pushed by this rank, and are applied once every rank has. 0:
+  // none in this generation.
+  uint64_t next_step() const { return next_step_; }
+
  private:
   // Rows and dense parameters for `batch` of the tables whose mode is `sync`; null when there are
   // none.
@@ -39,6 +43,7 @@ class Trainer {
   KeyPreparer preparer_;  // used by the pipeline's thread only
   uint64_t order_key_ = 0;
   std::vector<uint32_t> order_;
+  uint64_t next_step_ = 0;
   uint64_t next_sequence_ = 0;                           // async: pushes made in this generation
   std::vector<std::vector<float>> embedding_gradients_;  // by lookup: [keys, dim]
   std::vector<float> trained_gradient_;

@@ -103,6 +103,7 @@ class WorkerImpl final : public Worker {
   }
 
   void RunAssignments() {
+    KeptSource kept_source;
     while (true) {
       auto cancellation = std::make_unique<Cancellation>();
       JobRunner::Options run;
@@ -123,6 +124,7 @@ class WorkerImpl final : public Worker {
       run.output_root = options_.output_root;
       run.device = options_.device;
       run.master = options_.channels->Connect(options_.master_address);
+      run.kept_source = &kept_source;
       run.channels = options_.channels;
       run.board = &board_;
       SPDLOG_INFO("{}: rank {} of {}, generation {}", assignment.job_id(), assignment.rank(),
