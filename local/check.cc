@@ -1,0 +1,155 @@
+#include "local/check.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "common/file_system.h"
+#include "common/job/defaults.h"
+#include "common/job/job_tables.h"
+#include "common/job/validate.h"
+#include "common/rpc/channels.h"
+#include "common/status_macros.h"
+#include "worker/data/data_source.h"
+#include "worker/data/glob.h"
+#include "worker/dense/model.h"
+
+namespace tessera::local {
+namespace {
+
+// Key, frequency, last step, and the row's place in the index at its usual load.
+constexpr uint64_t kRowOverheadBytes = 48;
+// Of a process that holds nothing: libraries, threads, RPC buffers.
+constexpr uint64_t kProcessBytes = uint64_t{64} << 20;
+
+uint32_t SlotFloats(const v1::OptimizerSpec& optimizer, uint32_t dim) {
+  switch (optimizer.kind_case()) {
+    case v1::OptimizerSpec::kAdagrad:
+      return dim;
+    case v1::OptimizerSpec::kAdam:
+      return 2 * dim + 1;
+    case v1::OptimizerSpec::kFtrl:
+      return 2 * dim;
+    default:
+      return 0;
+  }
+}
+
+uint64_t DenseWidth(const v1::DataSpec& data) {
+  uint64_t width = 0;
+  for (const v1::ColumnSpec& column : data.columns()) {
+    if (column.role() != v1::DENSE) continue;
+    width += data.format() == v1::LIBSVM ? column.index_end() - column.index_begin() : 1;
+  }
+  return width;
+}
+
+MemoryEstimate Estimate(const v1::JobSpec& spec, const worker::Model& model,
+                        const CheckOptions& options) {
+  MemoryEstimate memory;
+  uint64_t row_bytes = 0;
+  for (const v1::TableSpec& table : spec.tables()) {
+    const uint32_t slots = SlotFloats(table.optimizer(), table.dim());
+    memory.tables.push_back({table.name(), table.dim(), slots,
+                             (table.dim() + slots) * sizeof(float) + kRowOverheadBytes});
+    row_bytes += memory.tables.back().row_bytes;
+  }
+  memory.dense_floats = model.trained_floats() + model.statistics_floats();
+  memory.batch_message_bytes = BatchRowBytes(spec);
+  const uint64_t dense_bytes =
+      memory.dense_floats * sizeof(float) * (1 + SlotFloats(spec.model().optimizer(), 1));
+  memory.ps_bytes =
+      kProcessBytes + (options.keys * row_bytes + dense_bytes) / static_cast<uint64_t>(options.ps);
+
+  // A worker: two windows of records, the values and gradients of one batch, the dense parameters
+  // with their gradients, and the rows of two batches with theirs.
+  uint64_t sparse_columns = 0;
+  for (const v1::ColumnSpec& column : spec.data().columns()) {
+    sparse_columns += column.role() == v1::SPARSE;
+  }
+  const uint64_t record_bytes = sizeof(float) * (1 + DenseWidth(spec.data())) +
+                                sparse_columns * (sizeof(uint64_t) + sizeof(uint32_t));
+  uint64_t sample_floats = 0;
+  for (const worker::GraphTensor& tensor : model.graph().tensors()) {
+    sample_floats += tensor.shape.floats();
+  }
+  const uint64_t batch = ModeOf(spec.consistency().dense()) == v1::SYNC
+                             ? (spec.train().batch_size() + options.workers - 1) / options.workers
+                             : spec.train().batch_size();
+  memory.worker_bytes = kProcessBytes + 2 * ShuffleWindowRecords(spec.data()) * record_bytes +
+                        2 * batch * sample_floats * sizeof(float) +
+                        3 * memory.dense_floats * sizeof(float) + 4 * memory.batch_message_bytes;
+  return memory;
+}
+
+// The files that a split's patterns match, the first of them opened and a few records read.
+absl::StatusOr<std::vector<std::string>> CheckFiles(worker::DataSource& source,
+                                                    const std::string& data_root,
+                                                    const v1::SplitSpec& split,
+                                                    const std::string& path) {
+  std::set<std::string> files;
+  for (int i = 0; i < split.files_size(); ++i) {
+    auto matched = worker::ExpandPattern(PosixFileSystem(), data_root, split.files(i));
+    if (!matched.ok()) {
+      return WithContext(matched.status(), absl::StrCat(path, ".files[", i, "]"));
+    }
+    files.insert(matched->begin(), matched->end());
+    // Opening counts the records, and so reads the whole file once.
+    const absl::StatusOr<std::vector<v1::FileRecords>> counted =
+        source.Count({matched->begin(), matched->end()});
+    if (!counted.ok()) {
+      return WithContext(counted.status(), absl::StrCat(path, ".files[", i, "]"));
+    }
+    for (const v1::FileRecords& file : *counted) {
+      v1::RecordRange range;
+      range.set_path(file.path());
+      range.set_end(std::min<uint64_t>(file.records(), 1000));
+      range.set_file_bytes(file.bytes());
+      const absl::StatusOr<worker::DataSource::Records> records = source.Read({&range, 1});
+      TESSERA_RETURN_IF_ERROR(records.status());
+      if (records->bad_records > 0 && records->batch.labels.empty()) {
+        return absl::InvalidArgumentError(
+            absl::StrCat(path, ".files[", i, "]: none of the first ", range.end(),
+                         " records can be read: ", records->first_bad));
+      }
+    }
+  }
+  return std::vector<std::string>(files.begin(), files.end());
+}
+
+}  // namespace
+
+absl::StatusOr<CheckReport> CheckJob(const LoadedJob& job, const CheckOptions& options) {
+  const v1::JobSpec& spec = job.spec;
+  TESSERA_RETURN_IF_ERROR(job.sources.Locate(ValidateJobSpec(spec)));
+  absl::StatusOr<std::unique_ptr<worker::Model>> model =
+      worker::Model::New(spec, static_cast<uint32_t>(DenseWidth(spec.data())));
+  TESSERA_RETURN_IF_ERROR(job.sources.Locate(model.status()));
+  CheckReport report;
+  report.model = (*model)->Summary();
+  report.memory = Estimate(spec, **model, options);
+  if (!options.data_root.has_value()) return report;
+
+  std::error_code error;
+  if (!std::filesystem::is_directory(*options.data_root, error)) {
+    return absl::NotFoundError(
+        absl::StrCat("--data ", *options.data_root, ": no such folder; expected the data's"));
+  }
+  worker::DataSource::Options source_options;
+  source_options.data_root = *options.data_root;
+  source_options.scratch_folder = std::filesystem::temp_directory_path(error);
+  auto source = worker::DataSource::Open(spec.data(), source_options, PosixFileSystem());
+  TESSERA_RETURN_IF_ERROR(job.sources.Locate(source.status()));
+  for (const auto& [name, split] :
+       {std::pair<std::string, const v1::SplitSpec*>{"train", &spec.data().train()},
+        {"validation", &spec.data().validation()},
+        {"test", &spec.data().test()}}) {
+    auto files = CheckFiles(**source, *options.data_root, *split, absl::StrCat("data.", name));
+    TESSERA_RETURN_IF_ERROR(job.sources.Locate(files.status()));
+    report.splits.push_back({name, *std::move(files)});
+  }
+  return report;
+}
+
+}  // namespace tessera::local

@@ -1,0 +1,138 @@
+#include "local/child_process.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <fstream>
+#include <utility>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/str_cat.h"
+#include "common/process/stop_signal.h"
+
+namespace tessera::local {
+namespace {
+
+absl::Status Failed(absl::string_view what, int error) {
+  return absl::UnavailableError(absl::StrCat(what, ": ", strerror(error)));
+}
+
+// Between fork and exec: only calls that are safe in a copy of a process with many threads.
+[[noreturn]] void Become(char* const* arguments, int log, int null, pid_t parent) {
+  setpgid(0, 0);
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  // The parent may have ended before the line above.
+  if (getppid() != parent) _exit(1);
+  UnblockStopSignals();
+  dup2(null, STDIN_FILENO);
+  dup2(log, STDOUT_FILENO);
+  dup2(log, STDERR_FILENO);
+  execv(arguments[0], arguments);
+  _exit(127);
+}
+
+}  // namespace
+
+std::string Death::ToString() const {
+  if (signal == 0) return absl::StrCat("exited with code ", code);
+  return absl::StrCat("was killed by signal ", signal, " (", strsignal(signal), ")");
+}
+
+absl::StatusOr<ChildProcess> ChildProcess::Start(const std::vector<std::string>& command,
+                                                 const std::string& log_file) {
+  if (access(command[0].c_str(), X_OK) != 0) {
+    return absl::NotFoundError(absl::StrCat("cannot run ", command[0], ": ", strerror(errno),
+                                            "; it is built beside this program"));
+  }
+  const int log = open(log_file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  if (log < 0) return Failed(absl::StrCat("cannot open the log ", log_file), errno);
+  const auto close_log = absl::MakeCleanup([log] { close(log); });
+  const int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+  if (null < 0) return Failed("cannot open /dev/null", errno);
+  const auto close_null = absl::MakeCleanup([null] { close(null); });
+  std::vector<std::string> strings = command;
+  std::vector<char*> arguments;
+  for (std::string& text : strings) arguments.push_back(text.data());
+  arguments.push_back(nullptr);
+  const pid_t parent = getpid();
+  const pid_t pid = fork();
+  if (pid < 0) return Failed(absl::StrCat("cannot start ", command[0]), errno);
+  if (pid == 0) Become(arguments.data(), log, null, parent);
+  return ChildProcess(pid);
+}
+
+ChildProcess::ChildProcess(ChildProcess&& other) noexcept
+    : pid_(std::exchange(other.pid_, -1)), death_(other.death_) {}
+
+ChildProcess& ChildProcess::operator=(ChildProcess&& other) noexcept {
+  std::swap(pid_, other.pid_);
+  std::swap(death_, other.death_);
+  return *this;
+}
+
+ChildProcess::~ChildProcess() {
+  if (pid_ < 0 || death_.has_value()) return;
+  kill(pid_, SIGKILL);
+  while (waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
+  }
+}
+
+std::optional<Death> ChildProcess::Poll() {
+  if (death_.has_value() || pid_ < 0) return death_;
+  int status = 0;
+  if (waitpid(pid_, &status, WNOHANG) != pid_) return std::nullopt;
+  death_ = WIFSIGNALED(status) ? Death{.code = 0, .signal = WTERMSIG(status)}
+                               : Death{.code = WEXITSTATUS(status), .signal = 0};
+  return death_;
+}
+
+void ChildProcess::Send(int signal) {
+  if (pid_ > 0 && !death_.has_value()) kill(pid_, signal);
+}
+
+std::string Tail(const std::string& file, size_t bytes) {
+  std::ifstream in(file, std::ios::binary | std::ios::ate);
+  if (!in) return "";
+  const auto size = static_cast<size_t>(in.tellg());
+  const size_t begin = size > bytes ? size - bytes : 0;
+  in.seekg(static_cast<std::streamoff>(begin));
+  std::string text(size - begin, '\0');
+  in.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<size_t>(in.gcount()));
+  if (begin > 0) text.erase(0, text.find('\n') + 1);  // a line cut in two
+  while (!text.empty() && text.back() == '\n') text.pop_back();
+  return text;
+}
+
+absl::StatusOr<std::vector<int>> FreePorts(int count) {
+  std::vector<int> sockets, ports;
+  // All are held until all are known, so that none is given twice.
+  const auto close_all = absl::MakeCleanup([&sockets] {
+    for (const int s : sockets) close(s);
+  });
+  for (int i = 0; i < count; ++i) {
+    const int s = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (s < 0) return Failed("cannot make a socket", errno);
+    sockets.push_back(s);
+    sockaddr_in address = {};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof(address);
+    if (bind(s, reinterpret_cast<const sockaddr*>(&address), size) != 0 ||
+        getsockname(s, reinterpret_cast<sockaddr*>(&address), &size) != 0) {
+      return Failed("cannot find a free port on 127.0.0.1", errno);
+    }
+    ports.push_back(ntohs(address.sin_port));
+  }
+  return ports;
+}
+
+}  // namespace tessera::local

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/rpc/channels.h"
+
+namespace tessera::local {
+
+// Told in a thread of the cluster: what happens, for people.
+using Say = std::function<void(const std::string&)>;
+
+// What both kinds of cluster are made of. All folders are absolute.
+struct ClusterOptions {
+  // Of this cluster alone; everything below is written into it.
+  std::string work_folder;
+  std::string data_root;
+  std::string checkpoint_root;
+  std::string output_root;  // of predictions
+  int ps = 1;
+  int workers = 1;
+  // Of each worker's dense products.
+  int compute_threads = 1;
+  std::string device = "auto";
+  // Where tessera-master, tessera-ps and tessera-worker are; empty: beside this program.
+  std::string program_folder;
+  Say say;
+  // The cluster cannot go on: told once, after which it is only good for Stop. Does not call Stop.
+  std::function<void(const absl::Status&)> on_failure;
+};
+
+// One master, some ps and workers on this machine, for one program's use. Runs until it is stopped
+// or destroyed. Thread-safe.
+class Cluster {
+ public:
+  virtual ~Cluster() = default;  // stops
+  virtual const std::string& master_address() const = 0;
+  // How to reach the master. Borrowed from the cluster.
+  virtual Channels& channels() = 0;
+  // Ends all processes, with SIGTERM at first where they are separate; at most some ten seconds.
+  virtual void Stop() = 0;
+};
+
+// Separate processes on loopback: the programs beside this one (tessera-master, tessera-ps,
+// tessera-worker), each with its own folder and its log in work_folder/logs. One that dies is
+// started again on its port and folder, with backoff; see RestartPolicy. They die with this
+// process. NOT_FOUND: a program is missing.
+absl::StatusOr<std::unique_ptr<Cluster>> StartProcessCluster(ClusterOptions options);
+
+// All in this process, over gRPC's in-process transport: nothing to restart, easy to debug.
+absl::StatusOr<std::unique_ptr<Cluster>> StartInProcessCluster(ClusterOptions options);
+
+}  // namespace tessera::local

@@ -1,0 +1,212 @@
+#include <algorithm>
+#include <filesystem>
+#include <optional>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/time/clock.h"
+#include "client/job_json.h"
+#include "common/file_system.h"
+#include "common/job/validate.h"
+#include "common/status_macros.h"
+#include "local/check.h"
+#include "local/commands/local_commands.h"
+#include "local/commands/work_folder.h"
+#include "local/run_job.h"
+#include "local/truth.h"
+
+namespace tessera::local {
+namespace {
+
+using client::CommandContext;
+
+struct Local {
+  client::JobOption job;
+  client::OutputOption output;
+  std::string data = ".";
+  std::string work_folder;
+  std::string start;
+  std::string truth;
+  int ps = 1;
+  int workers = 1;
+  int threads = 0;
+  std::string device = "auto";
+  bool in_process = false;
+  bool resume = false;
+};
+
+// All that can be wrong before anything starts, and what the run needs.
+struct Prepared {
+  JobRun::Options run;
+  std::unique_ptr<FolderLock> lock;
+  std::map<std::string, BestPossible> best;
+};
+
+absl::StatusOr<std::string> WorkFolder(const Local& local, const std::string& job_name) {
+  if (local.work_folder.empty()) {
+    if (local.resume) {
+      return absl::InvalidArgumentError("--resume needs --work-dir, the folder of the run");
+    }
+    return NewRunFolder(job_name, absl::Now());
+  }
+  if (local.resume) return ExistingFolder("--work-dir", local.work_folder);
+  TESSERA_RETURN_IF_ERROR(PosixFileSystem().CreateFolder(local.work_folder));
+  return ExistingFolder("--work-dir", local.work_folder);
+}
+
+absl::StatusOr<Prepared> Prepare(const Local& local) {
+  Prepared prepared;
+  TESSERA_ASSIGN_OR_RETURN(LoadedJob job, local.job.Load());
+  // Its files are counted by the workers; here only what can be known at once.
+  TESSERA_RETURN_IF_ERROR(CheckJob(job, {}).status());
+  ClusterOptions& cluster = prepared.run.cluster;
+  TESSERA_ASSIGN_OR_RETURN(cluster.data_root, ExistingFolder("--data", local.data));
+  if (!local.truth.empty()) {
+    TESSERA_ASSIGN_OR_RETURN(prepared.best, ReadTruth(PosixFileSystem(), local.truth));
+  }
+  TESSERA_ASSIGN_OR_RETURN(cluster.work_folder, WorkFolder(local, job.spec.name()));
+  TESSERA_ASSIGN_OR_RETURN(prepared.lock, FolderLock::Take(cluster.work_folder));
+  cluster.checkpoint_root = absl::StrCat(cluster.work_folder, "/checkpoints");
+  cluster.output_root = absl::StrCat(cluster.work_folder, "/output");
+  cluster.ps = local.ps;
+  cluster.workers = local.workers;
+  const auto cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  cluster.compute_threads = local.threads > 0 ? local.threads : std::max(1, cores / local.workers);
+  cluster.device = local.device;
+  prepared.run.in_process = local.in_process;
+  prepared.run.resume = local.resume;
+  if (!local.start.empty()) {
+    TESSERA_ASSIGN_OR_RETURN(const std::string name,
+                             LinkCheckpoint(local.start, cluster.checkpoint_root));
+    job.spec.mutable_start()->set_checkpoint(name);
+  }
+  v1::SubmitRequest& request = prepared.run.request;
+  *request.mutable_spec() = job.spec;
+  request.set_workers(static_cast<uint32_t>(local.workers));
+  request.set_ps(static_cast<uint32_t>(local.ps));
+  request.set_task(v1::TRAIN);
+  TESSERA_RETURN_IF_ERROR(job.sources.Locate(ValidateSubmit(request)));
+  return prepared;
+}
+
+std::string ResultText(const Local& local, const Prepared& prepared, const v1::JobStatus& status) {
+  std::string text = client::SummaryText(status);
+  for (const auto& [split, best] : prepared.best) {
+    const auto found = status.final_metrics().find(split);
+    if (found == status.final_metrics().end()) continue;
+    const auto auc = found->second.metrics().find("auc");
+    if (auc == found->second.metrics().end()) continue;
+    absl::StrAppend(&text, absl::StrFormat("%s AUC %.4f; the best that any model could reach on "
+                                           "this data is %.4f\n",
+                                           split, auc->second, best.auc));
+  }
+  if (status.checkpoint().empty()) return text;
+  const std::string folder = status.checkpoint();
+  absl::StrAppend(&text, "next:\n");
+  if (!status.spec().data().test().files().empty()) {
+    absl::StrAppend(&text, "  tessera predict ", local.job.file, " --checkpoint ", folder,
+                    " --data ", local.data, " --output predictions.csv\n");
+  }
+  absl::StrAppend(&text, "  tessera checkpoint inspect ", folder, "\n");
+  return text;
+}
+
+nlohmann::json ResultJson(const Prepared& prepared, const v1::JobStatus& status) {
+  nlohmann::json object = client::SummaryJson(status);
+  object["work_dir"] = prepared.run.cluster.work_folder;
+  for (const auto& [split, best] : prepared.best) {
+    object["best_possible"][split] = {{"auc", best.auc}, {"logloss", best.logloss}};
+  }
+  return object;
+}
+
+void Run(const Local& local, CommandContext& context) {
+  absl::StatusOr<Prepared> prepared = Prepare(local);
+  if (!prepared.ok()) return context.Fail(prepared.status());
+  const ClusterOptions& cluster = prepared->run.cluster;
+  // Shared by this thread and the cluster's.
+  absl::Mutex mu;
+  client::ProgressDisplay display(client::DisplayOn(context.err));
+  const Say say = [&](const std::string& text) {
+    absl::MutexLock lock(&mu);
+    display.Say(text);
+  };
+  say(absl::StrCat("starting 1 master, ", local.ps, " ps, ", local.workers,
+                   local.workers == 1 ? " worker" : " workers",
+                   local.in_process ? " in this process" : " as separate processes",
+                   "; folder: ", cluster.work_folder));
+  prepared->run.cluster.say = say;
+  prepared->run.on_status = [&](const v1::JobStatus& status) {
+    absl::MutexLock lock(&mu);
+    display.Show(status);
+  };
+  JobRun run(prepared->run);
+  absl::StatusOr<v1::JobStatus> status = absl::UnknownError("");
+  {
+    const auto interrupt = context.interrupt->Set([&run] { run.Cancel(); });
+    status = run.Run();
+  }
+  if (!status.ok()) {
+    context.Fail(status.status());
+    if (run.cancelled()) context.exit_code = client::kExitInterrupted;
+    return;
+  }
+  if (local.output.json()) {
+    context.Print(ResultJson(*prepared, *status));
+  } else {
+    context.Print(ResultText(local, *prepared, *status));
+  }
+  context.exit_code = run.cancelled() ? client::kExitInterrupted : client::ExitCodeOf(*status);
+}
+
+}  // namespace
+
+void AddLocal(CLI::App& app, CommandContext& context) {
+  CLI::App* command =
+      app.add_subcommand("local", "Train a job on a cluster of its own, right here");
+  const auto local = std::make_shared<Local>();
+  local->job.Add(*command);
+  command->add_option("--data", local->data, "folder that the job's files lie in")
+      ->capture_default_str();
+  command->add_option("--ps", local->ps, "parameter servers")
+      ->check(CLI::Range(1, 64))
+      ->capture_default_str();
+  command->add_option("--workers", local->workers, "workers")
+      ->check(CLI::Range(1, 64))
+      ->capture_default_str();
+  command->add_flag("--in-process", local->in_process,
+                    "all in this process, over memory, for debugging and notebooks");
+  command->add_option("--work-dir", local->work_folder,
+                      "folder of the run: state, logs, checkpoints; default: a new one, "
+                      "./tessera-runs/NAME-TIME");
+  command->add_flag("--resume", local->resume,
+                    "go on with the unfinished job of --work-dir, as it was submitted");
+  command->add_option("--start", local->start,
+                      "folder of a checkpoint to start from; resumes it, or with --set "
+                      "start.warm=true takes its parameters only");
+  command->add_option("--truth", local->truth,
+                      "truth.json of `tessera data generate`: shows the best AUC possible beside "
+                      "the one reached");
+  command->add_option("--threads", local->threads,
+                      "of each worker's products; 0: the cores divided by the workers");
+  command->add_option("--device", local->device, "of jobs that say auto: auto, cpu, cuda, cuda:N")
+      ->capture_default_str();
+  local->output.Add(*command);
+  command->footer(
+      R"(Starts a master, ps and workers as separate processes on loopback, submits the job, shows its progress on
+stderr, and ends them. A process that dies is started again and the job goes on. Ctrl-C cancels the job; a second one
+ends everything at once. After a crash or a power cut:
+  tessera local JOB.yaml --data DIR --work-dir FOLDER --resume
+goes on from the last checkpoint; give it the same --ps and --workers.
+With --output json the last line of stdout is one object: state, metrics, steps, epochs, samples_per_second,
+seconds_to_first_step, checkpoint, ...
+
+Examples:
+  tessera data generate --out data
+  tessera local deploy/jobs/quickstart.yaml --data data --ps 2 --workers 2 --truth data/truth.json
+  tessera local job.yaml --data DIR --in-process --set train.epochs=1 --output json)");
+  command->callback([local, &context] { Run(*local, context); });
+}
+
+}  // namespace tessera::local

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+
+namespace tessera::local {
+
+// A new folder ./tessera-runs/NAME-YYYYMMDD-HHMMSS, with a number behind where that exists;
+// absolute.
+absl::StatusOr<std::string> NewRunFolder(const std::string& name, absl::Time now);
+
+// The absolute path of a folder that is there. NOT_FOUND names the flag.
+absl::StatusOr<std::string> ExistingFolder(const std::string& flag, const std::string& path);
+
+// Makes the checkpoint in `folder` known below `checkpoint_root` under the name that is returned,
+// by a symbolic link. NOT_FOUND: `folder` holds no checkpoint.
+absl::StatusOr<std::string> LinkCheckpoint(const std::string& folder,
+                                           const std::string& checkpoint_root);
+
+// A fresh folder below the system's temporary one, removed at the end of its life.
+class TemporaryFolder {
+ public:
+  static absl::StatusOr<TemporaryFolder> Make();
+  TemporaryFolder(TemporaryFolder&& other) noexcept;
+  TemporaryFolder& operator=(TemporaryFolder&&) = delete;
+  ~TemporaryFolder();
+  const std::string& path() const { return path_; }
+
+ private:
+  explicit TemporaryFolder(std::string path) : path_(std::move(path)) {}
+  std::string path_;
+};
+
+}  // namespace tessera::local

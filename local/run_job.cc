@@ -1,0 +1,132 @@
+#include "local/run_job.h"
+
+#include <filesystem>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+
+namespace tessera::local {
+namespace {
+
+constexpr absl::Duration kMasterLimit = absl::Seconds(60);
+constexpr absl::Duration kCancelLimit = absl::Seconds(15);
+
+}  // namespace
+
+JobRun::JobRun(Options options) : options_(std::move(options)) {}
+
+void JobRun::Cancel() {
+  absl::MutexLock lock(&mu_);
+  cancelled_ = true;
+  if (client_ != nullptr) client_->Interrupt();
+}
+
+bool JobRun::cancelled() const {
+  absl::MutexLock lock(&mu_);
+  return cancelled_;
+}
+
+void JobRun::Fail(const absl::Status& status) {
+  absl::MutexLock lock(&mu_);
+  if (failure_.ok()) failure_ = status;
+  if (client_ != nullptr) client_->Interrupt();
+}
+
+client::JobClient::Options JobRun::ClientOptions(Cluster& cluster) const {
+  client::JobClient::Options options;
+  options.master_address = cluster.master_address();
+  options.channels = &cluster.channels();
+  options.patience = kMasterLimit;
+  options.backoff.first = absl::Milliseconds(20);
+  options.backoff.longest = absl::Milliseconds(500);
+  return options;
+}
+
+absl::StatusOr<v1::JobStatus> JobRun::Run() {
+  ClusterOptions cluster_options = options_.cluster;
+  cluster_options.on_failure = [this](const absl::Status& status) { Fail(status); };
+  TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<Cluster> cluster,
+                           options_.in_process ? StartInProcessCluster(std::move(cluster_options))
+                                               : StartProcessCluster(std::move(cluster_options)));
+  absl::StatusOr<v1::JobStatus> status = RunOn(*cluster);
+  cluster->Stop();
+  if (status.ok() && !status->checkpoint().empty()) {
+    // A relative one is below the checkpoint root.
+    const std::filesystem::path root = options_.cluster.checkpoint_root;
+    status->set_checkpoint((root / status->checkpoint()).lexically_normal());
+  }
+  absl::MutexLock lock(&mu_);
+  if (!failure_.ok()) return failure_;
+  return status;
+}
+
+absl::StatusOr<v1::JobStatus> JobRun::RunOn(Cluster& cluster) {
+  client::JobClient client(ClientOptions(cluster));
+  {
+    absl::MutexLock lock(&mu_);
+    client_ = &client;
+    if (cancelled_ || !failure_.ok()) client.Interrupt();
+  }
+  absl::StatusOr<std::string> job_id = SubmitOrResume(client);
+  absl::StatusOr<v1::JobStatus> status = absl::CancelledError("interrupted");
+  if (job_id.ok()) {
+    status = client.Watch(*job_id, options_.on_status);
+  } else {
+    status = job_id.status();
+  }
+  bool cancel = false;
+  {
+    absl::MutexLock lock(&mu_);
+    client_ = nullptr;
+    cancel = cancelled_ && failure_.ok();
+  }
+  if (cancel && job_id.ok()) return CancelAndWait(cluster, *job_id);
+  return status;
+}
+
+absl::StatusOr<std::string> JobRun::SubmitOrResume(client::JobClient& client) {
+  TESSERA_ASSIGN_OR_RETURN(const std::vector<v1::JobStatus> jobs, client.List());
+  const v1::JobStatus* unfinished = nullptr;
+  for (const v1::JobStatus& job : jobs) {
+    if (!client::HasEnded(job)) unfinished = &job;
+  }
+  if (options_.resume) {
+    if (unfinished != nullptr) return unfinished->job_id();
+    return absl::NotFoundError(
+        absl::StrCat(options_.cluster.work_folder, " holds no unfinished job to resume"));
+  }
+  if (unfinished != nullptr) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        options_.cluster.work_folder, " holds the unfinished job ", unfinished->job_id(),
+        "; go on with it (--resume) or name another --work-dir"));
+  }
+  return client.Submit(options_.request);
+}
+
+absl::StatusOr<v1::JobStatus> JobRun::CancelAndWait(Cluster& cluster, const std::string& job_id) {
+  client::JobClient client(ClientOptions(cluster));
+  // Ends the waiting below when the job does not end in time.
+  absl::Mutex mu;
+  bool ended = false;
+  std::thread timer([&] {
+    absl::MutexLock lock(&mu);
+    if (!mu.AwaitWithTimeout(absl::Condition(&ended), kCancelLimit)) client.Interrupt();
+  });
+  absl::StatusOr<v1::JobStatus> status = absl::UnknownError("");
+  if (const absl::Status cancelled = client.Cancel(job_id);
+      cancelled.ok() || absl::IsFailedPrecondition(cancelled)) {
+    status = client.Watch(job_id, options_.on_status);
+  } else {
+    status = cancelled;
+  }
+  {
+    absl::MutexLock lock(&mu);
+    ended = true;
+  }
+  timer.join();
+  return status;
+}
+
+}  // namespace tessera::local

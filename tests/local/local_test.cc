@@ -1,0 +1,243 @@
+#include <signal.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <string>
+
+#include "absl/time/clock.h"
+#include "common/file_system.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "local/check.h"
+#include "local/child_process.h"
+#include "local/commands/work_folder.h"
+#include "local/restart_policy.h"
+#include "local/truth.h"
+
+namespace tessera::local {
+namespace {
+
+using testing::HasSubstr;
+namespace fs = std::filesystem;
+
+class Folder {
+ public:
+  Folder()
+      : path_(fs::path(testing::TempDir()) /
+              (std::string("local-") +
+               testing::UnitTest::GetInstance()->current_test_info()->name())) {
+    fs::remove_all(path_);
+    fs::create_directories(path_);
+  }
+  ~Folder() { fs::remove_all(path_); }
+  std::string operator/(const std::string& name) const { return path_ / name; }
+  void Write(const std::string& name, const std::string& text) {
+    std::ofstream(path_ / name) << text;
+  }
+
+ private:
+  const fs::path path_;
+};
+
+Death WaitFor(ChildProcess& process) {
+  for (int i = 0; i < 10000; ++i) {
+    if (const std::optional<Death> death = process.Poll()) return *death;
+    absl::SleepFor(absl::Milliseconds(1));
+  }
+  ADD_FAILURE() << "the process has not ended in 10 s";
+  return {};
+}
+
+TEST(RestartPolicy, WaitsLongerTheMoreAProcessDies) {
+  RestartPolicy policy({});
+  const auto first = policy.Died(absl::Seconds(1));
+  std::optional<absl::Duration> last = first;
+  for (int i = 2; i < RestartPolicy::kMaxDeaths; ++i) {
+    last = policy.Died(absl::Seconds(i));
+    ASSERT_TRUE(last.has_value()) << i;
+  }
+  EXPECT_LT(*first, absl::Milliseconds(101));
+  EXPECT_GT(*last, absl::Milliseconds(900));
+  EXPECT_FALSE(policy.Died(absl::Seconds(10)).has_value());
+}
+
+TEST(RestartPolicy, NeverGivesUpAProcessThatDiesNowAndThen) {
+  RestartPolicy policy({});
+  for (int i = 0; i < 100; ++i) {
+    const auto wait = policy.Died(i * (RestartPolicy::kWithin + absl::Seconds(1)));
+    ASSERT_TRUE(wait.has_value()) << i;
+    EXPECT_LT(*wait, absl::Milliseconds(101));
+  }
+}
+
+TEST(ChildProcess, ReportsItsExitCodeAndKeepsItsOutput) {
+  Folder folder;
+  auto process =
+      ChildProcess::Start({"/bin/sh", "-c", "echo hello; echo oops >&2; exit 7"}, folder / "log");
+  ASSERT_TRUE(process.ok()) << process.status();
+  const Death death = WaitFor(*process);
+  EXPECT_EQ(death.ToString(), "exited with code 7");
+  EXPECT_EQ(Tail(folder / "log", 1000), "hello\noops");
+  EXPECT_EQ(Tail(folder / "log", 7), "oops");
+}
+
+TEST(ChildProcess, ReportsTheSignalThatKilledIt) {
+  Folder folder;
+  auto process = ChildProcess::Start({"/bin/sleep", "100"}, folder / "log");
+  ASSERT_TRUE(process.ok()) << process.status();
+  EXPECT_FALSE(process->Poll().has_value());
+  process->Send(SIGKILL);
+  EXPECT_EQ(WaitFor(*process).ToString(), "was killed by signal 9 (Killed)");
+}
+
+TEST(ChildProcess, DiesWithItsOwner) {
+  Folder folder;
+  pid_t pid = 0;
+  {
+    auto process = ChildProcess::Start({"/bin/sleep", "100"}, folder / "log");
+    ASSERT_TRUE(process.ok()) << process.status();
+    pid = process->pid();
+    EXPECT_EQ(kill(pid, 0), 0);
+  }
+  EXPECT_EQ(kill(pid, 0), -1);
+}
+
+TEST(ChildProcess, SaysThatAProgramIsMissing) {
+  Folder folder;
+  const absl::Status status = ChildProcess::Start({"/no/such"}, folder / "log").status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("cannot run /no/such"));
+}
+
+TEST(FreePorts, AreAllDifferent) {
+  const auto ports = FreePorts(20);
+  ASSERT_TRUE(ports.ok()) << ports.status();
+  EXPECT_EQ(std::set<int>(ports->begin(), ports->end()).size(), 20u);
+}
+
+TEST(ReadTruth, GivesTheBestOfEverySplit) {
+  Folder folder;
+  folder.Write("truth.json",
+               R"({"splits": {"test": {"best_auc": 0.81, "best_logloss": 0.42, "file": "t"}}})");
+  const auto best = ReadTruth(PosixFileSystem(), folder / "truth.json");
+  ASSERT_TRUE(best.ok()) << best.status();
+  EXPECT_EQ(best->at("test").auc, 0.81);
+  EXPECT_EQ(best->at("test").logloss, 0.42);
+}
+
+TEST(ReadTruth, RefusesOtherFiles) {
+  Folder folder;
+  for (const char* text : {"", "no json", "[]", "{}", R"({"splits": 1})",
+                           R"({"splits": {"test": {"best_auc": "high"}}})"}) {
+    folder.Write("truth.json", text);
+    const absl::Status status = ReadTruth(PosixFileSystem(), folder / "truth.json").status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << text;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("truth.json"));
+  }
+  EXPECT_EQ(ReadTruth(PosixFileSystem(), folder / "none").status().code(),
+            absl::StatusCode::kNotFound);
+}
+
+TEST(LinkCheckpoint, RefusesAFolderWithoutACheckpoint) {
+  Folder folder;
+  EXPECT_EQ(LinkCheckpoint(folder / "none", folder / "root").status().code(),
+            absl::StatusCode::kNotFound);
+  EXPECT_EQ(LinkCheckpoint(folder / ".", folder / "root").status().code(),
+            absl::StatusCode::kNotFound);
+}
+
+// ---- check --------------------------------------------------------------------------------------
+
+constexpr char kJob[] = R"(name: clicks
+data:
+  format: csv
+  header: true
+  columns:
+    - {name: label, role: label}
+    - {name: price, role: dense}
+    - {name: user, role: sparse, table: [linear, emb]}
+    - {name: item, role: sparse, table: [linear, emb]}
+  train: {files: train.csv}
+tables:
+  - name: linear
+    dim: 1
+    initializer: {constant: {value: 0}}
+    optimizer: {learning_rate: 0.1, sgd: {}}
+  - name: emb
+    dim: 8
+    initializer: {normal: {stddev: 0.01}}
+    optimizer: {learning_rate: 0.001, adam: {}}
+model:
+  name: deepfm
+  options: {hidden: [16]}
+  optimizer: {learning_rate: 0.001, adam: {}}
+train: {batch_size: 64, epochs: 1}
+)";
+
+LoadedJob Job(const std::string& from = "", const std::string& to = "") {
+  std::string text = kJob;
+  if (!from.empty()) text.replace(text.find(from), from.size(), to);
+  absl::StatusOr<LoadedJob> job = ParseJobYaml(text, "job.yaml");
+  EXPECT_TRUE(job.ok()) << job.status();
+  return *std::move(job);
+}
+
+TEST(CheckJob, EstimatesTheMemoryOfEachProcess) {
+  CheckOptions options;
+  options.keys = 1000000;
+  const auto report = CheckJob(Job(), options);
+  ASSERT_TRUE(report.ok()) << report.status();
+  // MLP: (2*8 + 1) * 16 + 16, then 16 + 1; linear part of the dense feature: 1 + 1.
+  EXPECT_EQ(report->memory.dense_floats, 17u * 16 + 16 + 16 + 1 + 2);
+  ASSERT_EQ(report->memory.tables.size(), 2u);
+  EXPECT_EQ(report->memory.tables[0].slot_floats, 0u);
+  EXPECT_EQ(report->memory.tables[1].slot_floats, 17u);
+  EXPECT_EQ(report->memory.tables[1].row_bytes, (8 + 17) * 4 + 48u);
+  EXPECT_EQ(report->memory.batch_message_bytes, 64u * 2 * ((1 + 8) * 4 + 2 * 8));
+  EXPECT_GT(report->memory.ps_bytes, 1000000u * (52 + 148));
+  options.ps = 4;
+  EXPECT_LT(CheckJob(Job(), options)->memory.ps_bytes, report->memory.ps_bytes);
+  EXPECT_THAT(report->model, HasSubstr("mlp/1"));
+}
+
+TEST(CheckJob, NamesTheLineOfAWrongModel) {
+  const auto message = [](const LoadedJob& job) {
+    return std::string(CheckJob(job, {}).status().message());
+  };
+  EXPECT_THAT(message(Job("name: deepfm", "name: deepfn")),
+              testing::StartsWith("job.yaml:21: model.name: unknown model \"deepfn\""));
+  EXPECT_THAT(message(Job("{hidden: [16]}", "{hiden: [16]}")),
+              testing::StartsWith("job.yaml:22: model.options.hiden: "));
+  EXPECT_THAT(message(Job("{hidden: [16]}", "{dropout: 2}")),
+              testing::StartsWith("job.yaml:22: model.options.dropout: "));
+  EXPECT_THAT(message(Job("batch_size: 64", "batch_size: 0")),
+              testing::StartsWith("job.yaml:24: train.batch_size: "));
+}
+
+TEST(CheckJob, OpensTheFilesOfTheData) {
+  Folder folder;
+  CheckOptions options;
+  options.data_root = folder / ".";
+  const absl::Status missing = CheckJob(Job(), options).status();
+  EXPECT_EQ(missing.code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(missing.message()),
+              testing::StartsWith("job.yaml:10: data.train.files[0]: "));
+
+  folder.Write("train.csv", "label,price,user,item\n1,0.5,3,4\n0,0.25,5,6\n");
+  const auto report = CheckJob(Job(), options);
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_THAT(report->splits[0].files, testing::ElementsAre("train.csv"));
+
+  folder.Write("train.csv", "label,price,user,itm\n1,0.5,3,4\n");
+  EXPECT_THAT(std::string(CheckJob(Job(), options).status().message()), HasSubstr("item"));
+  folder.Write("train.csv", "label,price,user,item\nx,0.5,3,4\n");
+  EXPECT_THAT(std::string(CheckJob(Job(), options).status().message()),
+              HasSubstr("none of the first 1 records can be read: "));
+  options.data_root = folder / "none";
+  EXPECT_EQ(CheckJob(Job(), options).status().code(), absl::StatusCode::kNotFound);
+}
+
+}  // namespace
+}  // namespace tessera::local

@@ -1,0 +1,242 @@
+#include "local/run_job.h"
+
+#include <dirent.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "client/data_generator.h"
+#include "common/checkpoint/digest.h"
+#include "common/config/override.h"
+#include "common/config/yaml_job.h"
+#include "common/file_system.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+// Whole jobs on whole clusters, on little data.
+namespace tessera::local {
+namespace {
+
+using testing::HasSubstr;
+namespace fs = std::filesystem;
+
+constexpr char kJob[] = R"(name: tiny
+seed: 1
+data:
+  format: csv
+  header: true
+  columns:
+    - {name: label, role: label}
+    - {name: d0, role: dense}
+    - {name: d1, role: dense}
+    - {name: c0, role: sparse, table: [linear, embedding]}
+    - {name: c1, role: sparse, table: [linear, embedding]}
+    - {name: c2, role: sparse, table: [linear, embedding]}
+  train: {files: train.csv}
+  validation: {files: validation.csv}
+  test: {files: test.csv}
+tables:
+  - name: linear
+    dim: 1
+    initializer: {constant: {value: 0}}
+    optimizer: {learning_rate: 0.01, adam: {}}
+  - name: embedding
+    dim: 4
+    initializer: {normal: {stddev: 0.01}}
+    optimizer: {learning_rate: 0.01, adam: {}}
+model:
+  name: deepfm
+  options: {hidden: [8]}
+  optimizer: {learning_rate: 0.01, adam: {}}
+train: {batch_size: 100, epochs: 2}
+)";
+
+class JobRunTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = fs::path(testing::TempDir()) /
+              (std::string("run-") + testing::UnitTest::GetInstance()->current_test_info()->name());
+    fs::remove_all(folder_);
+    fs::create_directories(folder_);
+    client::ClickDataOptions data;
+    data.folder = folder_ / "data";
+    data.train = 2000;
+    data.validation = 500;
+    data.test = 300;
+    const auto splits =
+        client::GenerateClickData(data, PosixFileSystem(), [](uint64_t, uint64_t) {});
+    ASSERT_TRUE(splits.ok()) << splits.status();
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  JobRun::Options Options(const std::string& work, bool in_process) {
+    JobRun::Options options;
+    ClusterOptions& cluster = options.cluster;
+    cluster.work_folder = folder_ / work;
+    fs::create_directories(cluster.work_folder);
+    cluster.data_root = folder_ / "data";
+    cluster.checkpoint_root = folder_ / work / "checkpoints";
+    cluster.output_root = folder_;
+    cluster.ps = 2;
+    cluster.workers = 2;
+    cluster.program_folder = TESSERA_PROGRAM_FOLDER;
+    cluster.say = [this](const std::string& text) {
+      absl::MutexLock lock(&mu_);
+      said_.push_back(text);
+    };
+    options.in_process = in_process;
+    absl::StatusOr<LoadedJob> job = ParseJobYaml(kJob, "tiny.yaml");
+    EXPECT_TRUE(job.ok()) << job.status();
+    *options.request.mutable_spec() = job->spec;
+    options.request.set_workers(2);
+    options.request.set_ps(2);
+    options.on_status = [](const v1::JobStatus&) {};
+    return options;
+  }
+  std::vector<std::string> said() {
+    absl::MutexLock lock(&mu_);
+    return said_;
+  }
+
+  // The pids of our children whose command line holds `word`.
+  static std::vector<pid_t> Children(const std::string& word) {
+    std::vector<pid_t> pids;
+    for (const auto& entry : fs::directory_iterator("/proc")) {
+      const std::string name = entry.path().filename();
+      if (!std::all_of(name.begin(), name.end(), ::isdigit)) continue;
+      std::ifstream stat(entry.path() / "stat"), command(entry.path() / "cmdline");
+      std::string text((std::istreambuf_iterator<char>(stat)), {});
+      const size_t close = text.rfind(") ");
+      if (close == std::string::npos) continue;
+      const pid_t parent = std::atoi(text.c_str() + close + 4);
+      std::string line((std::istreambuf_iterator<char>(command)), {});
+      if (parent == getpid() && line.find(word) != std::string::npos) {
+        pids.push_back(std::atoi(name.c_str()));
+      }
+    }
+    return pids;
+  }
+
+  fs::path folder_;
+  absl::Mutex mu_;
+  std::vector<std::string> said_ ABSL_GUARDED_BY(mu_);
+};
+
+TEST_F(JobRunTest, TrainsOnSeparateProcessesAndInThisOneToTheSameModel) {
+  std::vector<std::string> digests;
+  for (const bool in_process : {false, true}) {
+    JobRun run(Options(in_process ? "in" : "out", in_process));
+    const auto status = run.Run();
+    ASSERT_TRUE(status.ok()) << status.status();
+    ASSERT_EQ(status->state(), v1::SUCCEEDED) << status->message();
+    EXPECT_EQ(status->step(), 40u);
+    EXPECT_EQ(status->epoch(), 2u);
+    EXPECT_GT(status->final_metrics().at("test").metrics().at("auc"), 0.5);
+    EXPECT_TRUE(fs::path(status->checkpoint()).is_absolute());
+    const auto digest = DigestCheckpoint(PosixFileSystem(), status->checkpoint());
+    ASSERT_TRUE(digest.ok()) << digest.status();
+    digests.push_back(*digest);
+  }
+  EXPECT_EQ(digests[0], digests[1]);
+  EXPECT_TRUE(Children("tessera-").empty());
+}
+
+TEST_F(JobRunTest, StartsAKilledWorkerAgainAndGoesOn) {
+  JobRun::Options options = Options("killed", false);
+  options.request.mutable_spec()->mutable_train()->set_epochs(4);
+  bool killed = false;
+  options.on_status = [&](const v1::JobStatus& status) {
+    if (killed || status.step() == 0) return;
+    for (const pid_t pid : Children("worker-1")) {
+      killed = true;
+      kill(pid, SIGKILL);
+    }
+  };
+  JobRun run(options);
+  const auto status = run.Run();
+  ASSERT_TRUE(status.ok()) << status.status();
+  EXPECT_EQ(status->state(), v1::SUCCEEDED) << status->message();
+  EXPECT_TRUE(killed);
+  EXPECT_THAT(said(), testing::Contains(testing::AllOf(HasSubstr("worker-1 (pid "),
+                                                       HasSubstr("was killed by signal 9"),
+                                                       HasSubstr("starting it again"))));
+}
+
+TEST_F(JobRunTest, CancelEndsTheJobAndTheCluster) {
+  JobRun::Options options = Options("cancel", true);
+  options.request.mutable_spec()->mutable_train()->set_epochs(100000);
+  JobRun* running = nullptr;
+  options.on_status = [&](const v1::JobStatus& status) {
+    if (status.step() > 0) running->Cancel();
+  };
+  JobRun run(options);
+  running = &run;
+  const auto status = run.Run();
+  ASSERT_TRUE(status.ok()) << status.status();
+  EXPECT_EQ(status->state(), v1::FAILED);
+  EXPECT_EQ(status->reason(), "Cancelled");
+  EXPECT_TRUE(run.cancelled());
+}
+
+TEST_F(JobRunTest, ResumesTheUnfinishedJobOfItsFolder) {
+  // A run that is cut off in the middle: the cluster stops, the job does not end.
+  {
+    JobRun::Options options = Options("resume", true);
+    auto cluster = StartInProcessCluster(options.cluster);
+    ASSERT_TRUE(cluster.ok()) << cluster.status();
+    client::JobClient::Options client;
+    client.master_address = (*cluster)->master_address();
+    client.channels = &(*cluster)->channels();
+    ASSERT_TRUE(client::JobClient(client).Submit(options.request).ok());
+  }
+  JobRun again(Options("resume", true));
+  const absl::Status refused = again.Run().status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition) << refused;
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("holds the unfinished job tiny-1"));
+
+  JobRun::Options options = Options("resume", true);
+  options.resume = true;
+  JobRun run(options);
+  const auto status = run.Run();
+  ASSERT_TRUE(status.ok()) << status.status();
+  EXPECT_EQ(status->state(), v1::SUCCEEDED) << status->message();
+  EXPECT_EQ(status->job_id(), "tiny-1");
+  EXPECT_EQ(status->step(), 40u);
+  JobRun nothing(options);
+  EXPECT_EQ(nothing.Run().status().code(), absl::StatusCode::kNotFound);
+}
+
+TEST_F(JobRunTest, AProcessThatMayNotBeTriedAgainEndsTheRun) {
+  JobRun::Options options = Options("broken", false);
+  // The master cannot make its folder.
+  std::ofstream(fs::path(options.cluster.work_folder) / "master") << "in the way";
+  const absl::Status status = JobRun(options).Run().status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("master (pid "));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("logs/master.log ends:"));
+}
+
+TEST_F(JobRunTest, NamesTheProgramThatIsMissing) {
+  JobRun::Options options = Options("missing", false);
+  options.cluster.program_folder = folder_;
+  const absl::Status status = JobRun(options).Run().status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("tessera-master is missing"));
+}
+
+TEST_F(JobRunTest, AJobThatFailsSaysWhy) {
+  JobRun::Options options = Options("fails", true);
+  options.request.mutable_spec()->mutable_data()->mutable_train()->set_files(0, "none.csv");
+  const auto status = JobRun(options).Run();
+  ASSERT_TRUE(status.ok()) << status.status();
+  EXPECT_EQ(status->state(), v1::FAILED);
+  EXPECT_THAT(status->message(), HasSubstr("none.csv"));
+}
+
+}  // namespace
+}  // namespace tessera::local
