@@ -49,7 +49,8 @@ absl::StatusOr<std::vector<Table*>> MatchTables(const v1::CheckpointManifest& ma
             absl::StrCat(folder, ": table ", table->name(), " has dim ", saved.spec().dim(),
                          " in the checkpoint and ", table->dim(), " in the job"));
       }
-      if (!warm && saved.slot_floats() != table->store().layout().slot_floats()) {
+      if (!warm && saved.rows() > 0 &&
+          saved.slot_floats() != table->store().layout().slot_floats()) {
         return absl::FailedPreconditionError(absl::StrCat(
             folder, ": table ", table->name(), " has ", saved.slot_floats(),
             " optimizer floats a row in the checkpoint and ", table->store().layout().slot_floats(),

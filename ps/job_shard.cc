@@ -57,7 +57,8 @@ JobShard::JobShard(const v1::OpenJobRequest& request, const Options& options,
       options_(options),
       partitions_(std::move(partitions)),
       reducer_(request.workers(), request.first_step(), options.max_held_push_bytes,
-               options.clock->Monotonic()) {
+               options.clock->Monotonic()),
+      waiting_(options.max_waiting_bytes) {
   for (uint32_t r = 0; r < request.workers(); ++r) ranks_.push_back(std::make_unique<RankState>());
 }
 
@@ -94,20 +95,17 @@ void JobShard::Pull(const v1::PullRequest* request, v1::PullResponse* response,
     bool sync = false;
     for (const v1::KeyBlock& block : request->tables()) sync |= tables_[block.table()]->sync();
     if (status.ok() && sync && request->step() > reducer_.next_step()) {
-      const uint64_t bytes = request->ByteSizeLong();
-      if (waiting_bytes_ + bytes <= options_.max_waiting_bytes) {
-        waiting_bytes_ += bytes;
-        waiting_.push_back({.request = request,
-                            .response = response,
-                            .bytes = bytes,
-                            .since = options_.clock->Monotonic(),
-                            .deadline = deadline,
-                            .done = std::move(done)});
+      if (waiting_.HasRoomFor(*request)) {
+        waiting_.Add({.request = request,
+                      .response = response,
+                      .since = options_.clock->Monotonic(),
+                      .deadline = deadline,
+                      .done = std::move(done)});
         return;
       }
       status = absl::ResourceExhaustedError(absl::StrCat(
-          "job ", request_.job_id(), ": pulls of ", waiting_bytes_, " of ",
-          options_.max_waiting_bytes, " bytes are waiting for their step; pull again later"));
+          "job ", request_.job_id(), ": pulls of ", waiting_.bytes(), " of ", waiting_.max_bytes(),
+          " bytes are waiting for their step; pull again later"));
     }
   }
   if (status.ok()) status = PullNow(*request, *response);
@@ -220,7 +218,8 @@ void JobShard::ApplyCompleteSteps() {
     {
       absl::MutexLock lock(&mu_);
       const uint64_t applied = reducer_.next_step();
-      ready = TakeWaiting([&](const WaitingPull& pull) { return pull.request->step() <= applied; });
+      ready =
+          waiting_.Take([&](const WaitingPull& pull) { return pull.request->step() <= applied; });
     }
     Answer(std::move(ready));
   }
@@ -238,18 +237,6 @@ void JobShard::ApplyStep(const std::vector<GradientReducer::Push>& pushes, uint6
     if (!table.sync() || (parts[t].empty() && !table.every_row())) continue;
     table.Apply(parts[t], step, pushes.front().learning_rate_scale);
   }
-}
-
-std::list<JobShard::WaitingPull> JobShard::TakeWaiting(
-    absl::FunctionRef<bool(const WaitingPull&)> leaves) {
-  std::list<WaitingPull> taken;
-  for (auto it = waiting_.begin(); it != waiting_.end();) {
-    const auto pull = it++;
-    if (!leaves(*pull)) continue;
-    waiting_bytes_ -= pull->bytes;
-    taken.splice(taken.end(), waiting_, pull);
-  }
-  return taken;
 }
 
 void JobShard::Answer(std::list<WaitingPull> pulls) {
@@ -284,7 +271,7 @@ absl::Status JobShard::Assign(const v1::AssignRequest& request) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<v1::CheckpointFile> JobShard::WriteCheckpoint(
+absl::StatusOr<v1::WriteCheckpointResponse> JobShard::WriteCheckpoint(
     const v1::WriteCheckpointRequest& request, absl::Duration deadline) {
   if (request.parts() == 0 || request.part() >= request.parts()) {
     return absl::InvalidArgumentError(
@@ -316,8 +303,14 @@ absl::StatusOr<v1::CheckpointFile> JobShard::WriteCheckpoint(
                        " steps are applied already; cut it while no worker pushes"));
     }
   }
-  return WriteTables(*options_.files, folder, request.part(), request.parts(), partitions_,
-                     tables_);
+  v1::WriteCheckpointResponse response;
+  TESSERA_ASSIGN_OR_RETURN(
+      *response.add_files(),
+      WriteTables(*options_.files, folder, request.part(), request.parts(), partitions_, tables_));
+  for (const auto& table : tables_) {
+    response.add_slot_floats(table->store().layout().slot_floats());
+  }
+  return response;
 }
 
 v1::StatsResponse JobShard::Stats() const {
@@ -346,7 +339,7 @@ std::vector<std::string> JobShard::Waits() const {
   const absl::Duration now = options_.clock->Monotonic();
   std::vector<std::string> waits;
   absl::MutexLock lock(&mu_);
-  for (const WaitingPull& pull : waiting_) {
+  for (const WaitingPull& pull : waiting_.all()) {
     if (now - pull.since > absl::Seconds(1)) waits.push_back(DescribeWait(pull, now));
   }
   return waits;
@@ -358,7 +351,7 @@ void JobShard::Expire() {
   std::vector<absl::Status> statuses;
   {
     absl::MutexLock lock(&mu_);
-    expired = TakeWaiting([&](const WaitingPull& pull) { return pull.deadline <= now; });
+    expired = waiting_.Take([&](const WaitingPull& pull) { return pull.deadline <= now; });
     for (const WaitingPull& pull : expired) {
       statuses.push_back(absl::DeadlineExceededError(DescribeWait(pull, now)));
     }
@@ -372,7 +365,7 @@ void JobShard::Close(absl::Status reason) {
   {
     absl::MutexLock lock(&mu_);
     if (closed_.ok()) closed_ = reason;
-    waiting = TakeWaiting([](const WaitingPull&) { return true; });
+    waiting = waiting_.Take([](const WaitingPull&) { return true; });
   }
   for (WaitingPull& pull : waiting) std::move(pull.done)(reason);
 }

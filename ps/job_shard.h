@@ -10,7 +10,6 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/functional/any_invocable.h"
-#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
@@ -22,6 +21,7 @@
 #include "ps/request_check.h"
 #include "ps/sequence_set.h"
 #include "ps/table.h"
+#include "ps/waiting_pulls.h"
 #include "tessera/v1/parameter_service.pb.h"
 
 namespace tessera::ps {
@@ -62,8 +62,8 @@ class JobShard {
   absl::Status Assign(const v1::AssignRequest& request) ABSL_LOCKS_EXCLUDED(cut_mu_);
 
   // sync: waits until `step` is applied, at most until the deadline (of Clock::Monotonic).
-  absl::StatusOr<v1::CheckpointFile> WriteCheckpoint(const v1::WriteCheckpointRequest& request,
-                                                     absl::Duration deadline)
+  absl::StatusOr<v1::WriteCheckpointResponse> WriteCheckpoint(
+      const v1::WriteCheckpointRequest& request, absl::Duration deadline)
       ABSL_LOCKS_EXCLUDED(mu_, cut_mu_);
 
   v1::StatsResponse Stats() const ABSL_LOCKS_EXCLUDED(mu_);
@@ -76,14 +76,6 @@ class JobShard {
   void Close(absl::Status reason) ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
-  struct WaitingPull {
-    const v1::PullRequest* request;
-    v1::PullResponse* response;
-    uint64_t bytes;
-    absl::Duration since;
-    absl::Duration deadline;
-    Done done;
-  };
   struct RankState {
     // Held for a whole push, so that a repeat waits for the first one's end.
     absl::Mutex mu;
@@ -103,9 +95,6 @@ class JobShard {
   // Applies steps for as long as they are complete, and wakes the pulls that waited for them.
   void ApplyCompleteSteps() ABSL_LOCKS_EXCLUDED(mu_, cut_mu_);
   void ApplyStep(const std::vector<GradientReducer::Push>& pushes, uint64_t step);
-  // The waiting pulls of which `leaves` is true.
-  std::list<WaitingPull> TakeWaiting(absl::FunctionRef<bool(const WaitingPull&)> leaves)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Answer(std::list<WaitingPull> pulls);
   std::string DescribeWait(const WaitingPull& pull, absl::Duration now) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -125,8 +114,7 @@ class JobShard {
   GradientReducer reducer_ ABSL_GUARDED_BY(mu_);
   bool applying_ ABSL_GUARDED_BY(mu_) = false;
   uint64_t async_pushes_ ABSL_GUARDED_BY(mu_) = 0;
-  std::list<WaitingPull> waiting_ ABSL_GUARDED_BY(mu_);
-  uint64_t waiting_bytes_ ABSL_GUARDED_BY(mu_) = 0;
+  WaitingPulls waiting_ ABSL_GUARDED_BY(mu_);
   absl::Status closed_ ABSL_GUARDED_BY(mu_);
 };
 

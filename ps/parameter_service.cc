@@ -122,8 +122,7 @@ grpc::ServerUnaryReactor* ParameterService::WriteCheckpoint(
       *options_.administration, *context, request->ByteSizeLong(), [=, this]() -> absl::Status {
         TESSERA_ASSIGN_OR_RETURN(const auto shard,
                                  options_.jobs->Find(request->job_id(), request->generation()));
-        TESSERA_ASSIGN_OR_RETURN(*response->add_files(),
-                                 shard->WriteCheckpoint(*request, deadline));
+        TESSERA_ASSIGN_OR_RETURN(*response, shard->WriteCheckpoint(*request, deadline));
         return absl::OkStatus();
       });
 }

@@ -84,6 +84,15 @@ TEST_F(CheckpointTest, AWarmStartTakesEmbeddingsAndFreshSlots) {
   }
 }
 
+TEST_F(CheckpointTest, ATableWithoutRowsComesBackEmpty) {
+  ShardedJob empty(TestJob(), 2, files_, clock_);
+  EXPECT_OK(empty.Checkpoint(0, "step-0"));
+  EXPECT_EQ(ReadManifest(files_, "root/step-0")->tables(0).slot_floats(), 13u);
+  ShardedJob job(From(TestJob(), "step-0"), 3, files_, clock_);
+  ASSERT_OK(job.status());
+  EXPECT_TRUE(job.Rows(0).empty());
+}
+
 TEST_F(CheckpointTest, RefusesTablesOfAnotherShape) {
   Save(1, "step-1");
   v1::OpenJobRequest wide = TestJob();

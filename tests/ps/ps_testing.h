@@ -288,9 +288,6 @@ class ShardedJob {
       v1::CheckpointTable& table = *manifest.add_tables();
       *table.mutable_spec() = job_.tables(t).spec();
       table.set_dense(job_.tables(t).dense());
-      table.set_slot_floats((*NewRowOptimizer(table.spec().optimizer(), table.spec().dim(), ""))
-                                ->layout()
-                                .slot_floats());
     }
     for (uint32_t i = 0; i < size(); ++i) {
       v1::WriteCheckpointRequest request;
@@ -298,12 +295,15 @@ class ShardedJob {
       request.set_folder(folder);
       request.set_part(i);
       request.set_parts(size());
-      auto file = shards_[i]->WriteCheckpoint(request, absl::InfiniteDuration());
-      if (!file.ok()) return file.status();
-      for (int t = 0; t < file->rows_size(); ++t) {
-        manifest.mutable_tables(t)->set_rows(manifest.tables(t).rows() + file->rows(t));
+      const auto written = shards_[i]->WriteCheckpoint(request, absl::InfiniteDuration());
+      if (!written.ok()) return written.status();
+      const v1::CheckpointFile& file = written->files(0);
+      *manifest.add_files() = file;
+      for (int t = 0; t < manifest.tables_size(); ++t) {
+        v1::CheckpointTable& table = *manifest.mutable_tables(t);
+        table.set_rows(table.rows() + file.rows(t));
+        table.set_slot_floats(written->slot_floats(t));
       }
-      *manifest.add_files() = *std::move(file);
     }
     return WriteManifest(files_, "root/" + folder, manifest);
   }
