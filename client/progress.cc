@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "client/job_client.h"
 #include "client/job_json.h"
 
@@ -61,7 +62,8 @@ std::string ProgressLine(const v1::JobStatus& status) {
   } else {
     parts.push_back(Printable(status.phase()));
   }
-  if (status.state() == v1::RUNNING && status.step() > 0) {
+  const bool trains = status.task() != v1::PREDICT;
+  if (trains && status.state() == v1::RUNNING && status.step() > 0) {
     const auto of = [](uint64_t done, uint64_t all) {
       return all == 0 ? absl::StrCat(done) : absl::StrCat(done, "/", all);
     };
@@ -120,7 +122,9 @@ void ProgressDisplay::DrawLive(const std::vector<std::string>& lines) {
 
 void ProgressDisplay::Say(const std::string& line) {
   Erase();
-  std::fprintf(options_.out, "%s\n", Printable(line).c_str());
+  for (absl::string_view part : absl::StrSplit(line, '\n')) {
+    std::fprintf(options_.out, "%s\n", Printable(part).c_str());
+  }
   if (options_.terminal) DrawLive(last_live_);
   std::fflush(options_.out);
 }
@@ -142,6 +146,8 @@ void ProgressDisplay::Show(const v1::JobStatus& status) {
   for (const std::string& line : NewEvents(status)) {
     std::fprintf(options_.out, "  %s\n", Printable(line).c_str());
   }
+  // Those of a prediction are the history of its checkpoint.
+  if (status.task() == v1::PREDICT) evaluations_ = status.evaluations_size();
   for (int i = std::min(evaluations_, status.evaluations_size()); i < status.evaluations_size();
        ++i) {
     const v1::Evaluation& evaluation = status.evaluations(i);

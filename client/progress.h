@@ -43,7 +43,7 @@ class ProgressDisplay {
   ProgressDisplay& operator=(const ProgressDisplay&) = delete;
 
   void Show(const v1::JobStatus& status);
-  // A line that stays, above the live ones.
+  // Lines that stay, above the live ones.
   void Say(const std::string& line);
 
  private:

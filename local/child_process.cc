@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <filesystem>
 #include <fstream>
 #include <utility>
 
@@ -98,18 +99,28 @@ void ChildProcess::Send(int signal) {
   if (pid_ > 0 && !death_.has_value()) kill(pid_, signal);
 }
 
-std::string Tail(const std::string& file, size_t bytes) {
-  std::ifstream in(file, std::ios::binary | std::ios::ate);
-  if (!in) return "";
-  const auto size = static_cast<size_t>(in.tellg());
-  const size_t begin = size > bytes ? size - bytes : 0;
+uint64_t FileBytes(const std::string& file) {
+  std::error_code error;
+  const uintmax_t size = std::filesystem::file_size(file, error);
+  return error ? 0 : size;
+}
+
+std::string Tail(const std::string& file, uint64_t begin, int lines) {
+  constexpr uint64_t kLongest = 16384;
+  const uint64_t size = FileBytes(file);
+  if (size > begin + kLongest) begin = size - kLongest;
+  std::ifstream in(file, std::ios::binary);
+  if (!in || size <= begin) return "";
   in.seekg(static_cast<std::streamoff>(begin));
   std::string text(size - begin, '\0');
   in.read(text.data(), static_cast<std::streamsize>(text.size()));
   text.resize(static_cast<size_t>(in.gcount()));
-  if (begin > 0) text.erase(0, text.find('\n') + 1);  // a line cut in two
   while (!text.empty() && text.back() == '\n') text.pop_back();
-  return text;
+  size_t at = text.size();
+  for (int i = 0; i < lines && at != std::string::npos && at > 0; ++i) {
+    at = text.rfind('\n', at - 1);
+  }
+  return at == std::string::npos || at == 0 ? text : text.substr(at + 1);
 }
 
 absl::StatusOr<std::vector<int>> FreePorts(int count) {

@@ -42,8 +42,11 @@ class ChildProcess {
   std::optional<Death> death_;
 };
 
-// The last lines of a file, at most `bytes` of them; empty where it cannot be read.
-std::string Tail(const std::string& file, size_t bytes);
+// The last lines of a file, at most `lines`, from what was written after byte `begin`; empty where
+// it cannot be read.
+std::string Tail(const std::string& file, uint64_t begin, int lines);
+// 0 where there is none.
+uint64_t FileBytes(const std::string& file);
 
 // `count` different TCP ports of loopback that are free now.
 absl::StatusOr<std::vector<int>> FreePorts(int count);

@@ -22,7 +22,7 @@ namespace {
 
 constexpr absl::Duration kLook = absl::Milliseconds(50);
 constexpr absl::Duration kTermination = absl::Seconds(8);
-constexpr size_t kTailBytes = 600;
+constexpr int kTailLines = 5;
 
 absl::StatusOr<std::string> ProgramFolder() {
   char path[PATH_MAX];
@@ -39,6 +39,7 @@ struct Member {
   std::string log;
   RestartPolicy policy;
   std::optional<ChildProcess> process;
+  uint64_t log_begin = 0;  // of what the process that runs, or ran last, has written
   absl::Duration start_at =
       absl::ZeroDuration();  // when it is to be started, while it does not run
 };
@@ -91,6 +92,7 @@ class ProcessCluster final : public Cluster {
     const absl::Duration now = SystemClock().Monotonic();
     if (!member.process.has_value()) {
       if (now < member.start_at) return absl::OkStatus();
+      member.log_begin = FileBytes(member.log);
       TESSERA_ASSIGN_OR_RETURN(ChildProcess process,
                                ChildProcess::Start(member.command, member.log));
       member.process.emplace(std::move(process));
@@ -101,7 +103,7 @@ class ProcessCluster final : public Cluster {
     const pid_t pid = member.process->pid();
     member.process.reset();
     std::string what = absl::StrCat(member.name, " (pid ", pid, ") ", death->ToString());
-    const std::string tail = Tail(member.log, kTailBytes);
+    const std::string tail = Tail(member.log, member.log_begin, kTailLines);
     const std::string log = absl::StrCat(
         "; its log ", member.log,
         tail.empty() ? " is empty"

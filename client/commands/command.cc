@@ -116,9 +116,12 @@ absl::StatusOr<v1::JobStatus> WatchWithProgress(JobClient& client, const std::st
 std::string SummaryText(const v1::JobStatus& status) {
   std::string text = absl::StrCat(status.job_id(), ": ", StateName(status.state()));
   if (!status.reason().empty()) absl::StrAppend(&text, " (", status.reason(), ")");
-  if (!status.message().empty()) absl::StrAppend(&text, ": ", status.message());
+  // That of a job that succeeded repeats its metrics.
+  if (!status.message().empty() && status.final_metrics().empty()) {
+    absl::StrAppend(&text, ": ", status.message());
+  }
   absl::StrAppend(&text, "\n");
-  if (status.step() > 0) {
+  if (status.task() != v1::PREDICT && status.step() > 0) {
     absl::StrAppend(&text, "  trained     ", status.step(), " steps, ", status.epoch(),
                     status.epoch() == 1 ? " epoch, " : " epochs, ",
                     ShortNumber(static_cast<double>(status.samples())), " samples at ",

@@ -79,8 +79,12 @@ TEST(ChildProcess, ReportsItsExitCodeAndKeepsItsOutput) {
   ASSERT_TRUE(process.ok()) << process.status();
   const Death death = WaitFor(*process);
   EXPECT_EQ(death.ToString(), "exited with code 7");
-  EXPECT_EQ(Tail(folder / "log", 1000), "hello\noops");
-  EXPECT_EQ(Tail(folder / "log", 7), "oops");
+  EXPECT_EQ(Tail(folder / "log", 0, 10), "hello\noops");
+  EXPECT_EQ(Tail(folder / "log", 0, 2), "hello\noops");
+  EXPECT_EQ(Tail(folder / "log", 0, 1), "oops");
+  EXPECT_EQ(Tail(folder / "log", 6, 10), "oops");
+  EXPECT_EQ(Tail(folder / "log", 11, 10), "");
+  EXPECT_EQ(Tail(folder / "none", 0, 10), "");
 }
 
 TEST(ChildProcess, ReportsTheSignalThatKilledIt) {
