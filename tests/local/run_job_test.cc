@@ -213,10 +213,12 @@ TEST_F(JobRunTest, ResumesTheUnfinishedJobOfItsFolder) {
 
 TEST_F(JobRunTest, AProcessThatMayNotBeTriedAgainEndsTheRun) {
   JobRun::Options options = Options("broken", false);
-  options.cluster.device = "cuda:63";
+  // Another process, this one, holds the folder of a worker.
+  const auto lock = FolderLock::Take(options.cluster.work_folder + "/worker-0");
+  ASSERT_TRUE(lock.ok()) << lock.status();
   const absl::Status status = JobRun(options).Run().status();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
-  EXPECT_THAT(std::string(status.message()), HasSubstr("worker-"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("worker-0 (pid "));
   EXPECT_THAT(std::string(status.message()), HasSubstr("exited with code 1"));
   EXPECT_THAT(std::string(status.message()), HasSubstr(".log ends:"));
 }
