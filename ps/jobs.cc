@@ -50,6 +50,7 @@ absl::StatusOr<std::shared_ptr<JobShard>> Jobs::Open(const v1::OpenJobRequest& r
 absl::StatusOr<std::shared_ptr<JobShard>> Jobs::Find(const std::string& job_id,
                                                      uint64_t generation) const {
   absl::MutexLock lock(&mu_);
+  TESSERA_RETURN_IF_ERROR(shutdown_);
   const auto it = jobs_.find(job_id);
   if (it == jobs_.end()) {
     return absl::AbortedError(absl::StrCat("job ", job_id,

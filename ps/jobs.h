@@ -39,7 +39,7 @@ class Jobs {
   // their rows, which takes time.
   std::vector<std::shared_ptr<JobShard>> CloseAll(const absl::Status& reason)
       ABSL_LOCKS_EXCLUDED(mu_);
-  // CloseAll, and every Open from now on fails with `reason`.
+  // CloseAll, and every call from now on is answered with `reason`.
   void Shutdown(const absl::Status& reason) ABSL_LOCKS_EXCLUDED(mu_);
   std::vector<std::shared_ptr<JobShard>> All() const ABSL_LOCKS_EXCLUDED(mu_);
 

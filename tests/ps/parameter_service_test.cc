@@ -178,9 +178,15 @@ TEST_F(ParameterServiceTest, AFullDiskAtACheckpointIsAnAnswerNotADeath) {
 TEST_F(ParameterServiceTest, AStopAnswersTheCallsThatWait) {
   ASSERT_OK(Open(Job({SgdTable("t", 1, v1::SYNC)}, 2)));
   auto pull = std::async(std::launch::async, [this] { return Pull(PullOf(0, 1, {{0, {1}}})); });
-  // Whether the pull has arrived before the stop or not, it ends with an error that may be retried.
+  v1::GetStatsRequest ask;
+  ask.set_job_id("job-1");
+  v1::StatsResponse stats;
+  while (stats.waits_size() == 0) {
+    ASSERT_OK(Call(&v1::ParameterService::Stub::GetStats, ask, &stats));
+  }
+  EXPECT_THAT(stats.waits(0), testing::HasSubstr("rank 0's pull of step 1 waits since 1"));
   server_->Stop(absl::Seconds(5));
-  EXPECT_FAILS(pull.get(), StatusCode::kUnavailable, "");
+  EXPECT_FAILS(pull.get(), StatusCode::kUnavailable, "the ps is stopping");
 }
 
 }  // namespace
