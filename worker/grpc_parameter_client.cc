@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/clock.h"
 #include "common/log.h"
 #include "common/rpc/status.h"
 #include "grpcpp/client_context.h"
@@ -59,7 +60,7 @@ class FanOut final : public PendingCall {
   }
 
   absl::Status Wait() override {
-    const absl::Time give_up = absl::Now() + kRetryBudget;
+    const absl::Duration give_up = SystemClock().Monotonic() + kRetryBudget;
     absl::Duration backoff = kFirstBackoff;
     while (true) {
       AwaitLegs();
@@ -67,7 +68,7 @@ class FanOut final : public PendingCall {
       for (Leg& leg : legs_) {
         if (leg.status.ok()) continue;
         if (cancellation_->cancelled()) return CancelledStatus();
-        if (!IsRetryable(leg.status) || absl::Now() > give_up) return Describe(leg);
+        if (!IsRetryable(leg.status) || SystemClock().Monotonic() > give_up) return Describe(leg);
         again.push_back(&leg);
       }
       if (again.empty()) return finish_(legs_);
@@ -87,6 +88,12 @@ class FanOut final : public PendingCall {
   bool Idle() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return outstanding_ == 0; }
 
   void Start(Leg* leg) ABSL_LOCKS_EXCLUDED(mu_) {
+    if (leg->request.ByteSizeLong() > static_cast<size_t>(kMaxMessageBytes)) {
+      leg->status = absl::InvalidArgumentError(absl::StrCat(
+          "has ", leg->request.ByteSizeLong(), " bytes, at most ", kMaxMessageBytes,
+          " fit a message; make train.batch_size or the dims smaller, or use more ps"));
+      return;
+    }
     auto context = std::make_unique<grpc::ClientContext>();
     context->set_deadline(absl::ToChronoTime(absl::Now() + kAttemptTimeout));
     grpc::ClientContext* const borrowed = context.get();
@@ -261,6 +268,13 @@ class GrpcParameterClient final : public ParameterClient {
               legs[p].ps->name(), ": answered table ", block == nullptr ? -1 : int(block->table()),
               " with ", block == nullptr ? 0 : block->values().size(), " bytes, expected table ",
               table.table, " with ", bytes));
+        }
+        for (const char status : block->statuses()) {
+          if (status > v1::ROW_ABSENT) {
+            return absl::InternalError(absl::StrCat(legs[p].ps->name(), ": table ", table.table,
+                                                    ": a row came back with status ", int{status},
+                                                    ", which has no values"));
+          }
         }
         std::memcpy(table.rows + first * table.dim, block->values().data(), bytes);
         ++next;

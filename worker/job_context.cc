@@ -4,7 +4,7 @@
 #include <string>
 #include <utility>
 
-#include "common/file_system.h"
+#include "absl/strings/str_cat.h"
 #include "common/job/job_tables.h"
 #include "common/status_macros.h"
 #include "worker/device.h"
@@ -27,14 +27,14 @@ absl::StatusOr<std::unique_ptr<JobContext>> NewJobContext(const v1::Assignment& 
   TESSERA_RETURN_IF_ERROR(ChooseDevice(wish).status());
 
   KeptSource& kept = *options.kept_source;
-  if (std::string data = spec.data().SerializeAsString();
-      kept.source == nullptr || kept.spec != data) {
+  std::string key = absl::StrCat(assignment.job_id(), "\n", spec.data().SerializeAsString());
+  if (kept.source == nullptr || kept.key != key) {
     TESSERA_ASSIGN_OR_RETURN(
         kept.source,
         DataSource::Open(spec.data(),
                          {.data_root = options.data_root, .scratch_folder = options.scratch_folder},
-                         PosixFileSystem()));
-    kept.spec = std::move(data);
+                         *kept.files));
+    kept.key = std::move(key);
   }
   context->source = kept.source.get();
   TESSERA_ASSIGN_OR_RETURN(context->model, Model::New(spec, context->source->schema().dense_width));

@@ -11,6 +11,7 @@
 #include "worker/batch_pipeline.h"
 #include "worker/cancellation.h"
 #include "worker/data/data_source.h"
+#include "worker/data/stoppable_file_system.h"
 #include "worker/dense/executor.h"
 #include "worker/dense/model.h"
 #include "worker/dense_blocks.h"
@@ -23,7 +24,8 @@ namespace tessera::worker {
 // The data source of the last assignment. A worker keeps it from one to the next, so that a job
 // that restarts does not index, unpack and parse its files again. Used by one thread.
 struct KeptSource {
-  std::string spec;  // the v1::DataSpec that it was opened for, serialised
+  std::string key;  // the job, and its v1::DataSpec, that it was opened for
+  StoppableFileSystem* files = nullptr;
   std::unique_ptr<DataSource> source;
 };
 

@@ -18,7 +18,6 @@ namespace {
 
 constexpr absl::Duration kLongPoll = absl::Seconds(2);
 constexpr absl::Duration kCallTimeout = absl::Seconds(15);
-constexpr absl::Duration kMasterBudget = absl::Minutes(1);
 constexpr size_t kScoresPerChunk = 128 * 1024;  // two float blocks of 512 KiB
 
 v1::UnitResult FailedResult(const absl::Status& status) {
@@ -61,7 +60,6 @@ absl::StatusOr<v1::NextWorkResponse> JobRunner::NextWork(uint64_t completed,
   request.set_wait_ms(static_cast<uint32_t>(absl::ToInt64Milliseconds(kLongPoll)));
   request.set_completed_unit(completed);
   *request.mutable_result() = result;
-  const absl::Time give_up = absl::Now() + kMasterBudget;
   while (true) {
     grpc::ClientContext context;
     context.set_deadline(absl::ToChronoTime(absl::Now() + kCallTimeout));
@@ -71,7 +69,12 @@ absl::StatusOr<v1::NextWorkResponse> JobRunner::NextWork(uint64_t completed,
     const absl::Status status = FromGrpc(master_->NextWork(&context, request, &response));
     if (status.ok()) return response;
     if (options_.cancellation->cancelled()) return CancelledStatus();
-    if (!IsRetryable(status) || absl::Now() > give_up) return WithContext(status, "master");
+    if (absl::IsAborted(status) || absl::IsNotFound(status)) return WithContext(status, "master");
+    // What the master cannot take must not keep it waiting: it learns that the unit failed.
+    if (!IsRetryable(status)) {
+      *request.mutable_result() =
+          FailedResult(WithContext(status, "the master did not take a result"));
+    }
     options_.board->SetDoing("waiting for the master");
     if (!options_.cancellation->SleepFor(absl::Milliseconds(200))) return CancelledStatus();
   }
@@ -174,10 +177,8 @@ absl::StatusOr<v1::UnitResult> JobRunner::Evaluate(uint64_t unit_id, const v1::E
   TESSERA_RETURN_IF_ERROR(summary.status());
   v1::UnitResult result;
   result.set_samples(summary->samples);
-  if (counted_splits_.insert(unit.split()).second) {
-    result.set_bad_records(summary->bad_records);
-    result.set_bad_record_message(summary->first_bad);
-  }
+  result.set_bad_records(summary->bad_records);
+  result.set_bad_record_message(summary->first_bad);
   return result;
 }
 

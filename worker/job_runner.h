@@ -1,7 +1,6 @@
 #pragma once
 
 #include <memory>
-#include <set>
 #include <string>
 
 #include "absl/status/status.h"
@@ -33,9 +32,8 @@ class JobRunner {
 
   JobRunner(v1::Assignment assignment, Options options);
 
-  // Returns when the master says Finished, when the assignment has ended (ABORTED, NOT_FOUND,
-  // CANCELLED), or when the master cannot be reached for a minute (UNAVAILABLE). Failures of units
-  // go to the master, not to the caller.
+  // Returns when the master says Finished, or when the assignment has ended (ABORTED, NOT_FOUND,
+  // CANCELLED). Failures of units go to the master, not to the caller.
   absl::Status Run();
 
  private:
@@ -55,7 +53,6 @@ class JobRunner {
   std::unique_ptr<Trainer> trainer_;
   std::unique_ptr<Scorer> scorer_;
   bool dense_assigned_ = false;
-  std::set<std::string> counted_splits_;  // whose bad records have been reported
 };
 
 }  // namespace tessera::worker

@@ -20,6 +20,10 @@ absl::StatusOr<std::unique_ptr<PredictionFile>> PredictionFile::Create(FileSyste
 PredictionFile::PredictionFile(FileSystem& fs, std::string path, std::unique_ptr<WritableFile> file)
     : fs_(fs), path_(std::move(path)), file_(std::move(file)) {}
 
+PredictionFile::~PredictionFile() {
+  if (!finished_) fs_.Remove(path_ + ".tmp").IgnoreError();
+}
+
 absl::Status PredictionFile::Append(absl::Span<const float> logits,
                                     absl::Span<const float> labels) {
   std::string lines;
@@ -34,6 +38,7 @@ absl::Status PredictionFile::Finish() {
   TESSERA_RETURN_IF_ERROR(file_->Sync());
   TESSERA_RETURN_IF_ERROR(file_->Close());
   TESSERA_RETURN_IF_ERROR(fs_.Rename(path_ + ".tmp", path_));
+  finished_ = true;
   return fs_.SyncFolder(std::filesystem::path(path_).parent_path().string());
 }
 

@@ -17,6 +17,8 @@ class PredictionFile {
   // `fs` is borrowed and outlives the file.
   static absl::StatusOr<std::unique_ptr<PredictionFile>> Create(FileSystem& fs,
                                                                 const std::string& path);
+  // Removes what was written unless Finish was called.
+  ~PredictionFile();
   absl::Status Append(absl::Span<const float> logits, absl::Span<const float> labels);
   absl::Status Finish();
 
@@ -26,6 +28,7 @@ class PredictionFile {
   FileSystem& fs_;
   const std::string path_;
   const std::unique_ptr<WritableFile> file_;
+  bool finished_ = false;
 };
 
 }  // namespace tessera::worker

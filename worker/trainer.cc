@@ -60,7 +60,12 @@ absl::StatusOr<v1::UnitResult> Trainer::Train(const v1::Train& unit) {
     context_->board->SetDoing(absl::StrCat("training epoch ", unit.epoch() + 1, ", step ", step));
     if (ahead != nullptr) TESSERA_RETURN_IF_ERROR(ahead->Wait());
     std::unique_ptr<PendingCall> now = StartPull(batch.get(), /*sync=*/true, step);
-    if (now != nullptr) TESSERA_RETURN_IF_ERROR(now->Wait());
+    if (now != nullptr) {
+      // It waits for this rank's own push too: see to that first, so that a lost one is sent again.
+      if (push != nullptr) TESSERA_RETURN_IF_ERROR(push->Wait());
+      push.reset();
+      TESSERA_RETURN_IF_ERROR(now->Wait());
+    }
     context_->trained_blocks->CopyOut(absl::MakeSpan(context_->trained));
     context_->statistics_blocks->CopyOut(absl::MakeSpan(context_->statistics));
     std::unique_ptr<PreparedBatch> next = pipeline.Next();
@@ -105,7 +110,8 @@ std::unique_ptr<PendingCall> Trainer::StartPull(PreparedBatch* batch, bool sync,
     reads.push_back(context_->trained_blocks->Read());
     reads.push_back(context_->statistics_blocks->Read());
   }
-  if (reads.empty()) return nullptr;
+  // Without tables a pull still waits for its step: a rank without samples must not run ahead.
+  if (reads.empty() && !(sync && context_->sync())) return nullptr;
   return context_->parameters->Pull(reads, sync ? step : 0, /*read_only=*/false);
 }
 
@@ -135,13 +141,13 @@ double Trainer::Compute(const PreparedBatch& batch, const v1::Train& unit, uint6
                     context_->executor->pooled_gradient(lookups[l].input),
                     absl::MakeSpan(embedding_gradients_[l]));
   }
-  Clip();
+  Clip(batch);
   context_->trained_blocks->CopyIn(trained_gradient_);
   context_->statistics_blocks->CopyIn(statistics_gradient_);
   return step_result.loss_sum;
 }
 
-void Trainer::Clip() {
+void Trainer::Clip(const PreparedBatch& batch) {
   const v1::ClipSpec& clip = context_->spec().train().clip();
   const auto for_each = [this](auto&& visit) {
     for (float& g : trained_gradient_) visit(g);
@@ -153,12 +159,31 @@ void Trainer::Clip() {
     for_each([v = clip.value()](float& g) { g = std::clamp(g, -v, v); });
   }
   if (clip.norm() > 0) {
-    double sum = 0;
-    for_each([&sum](float& g) { sum += static_cast<double>(g) * g; });
-    if (const double norm = std::sqrt(sum); norm > clip.norm()) {
+    if (const double norm = std::sqrt(SquaredNorm(batch)); norm > clip.norm()) {
       for_each([s = static_cast<float>(clip.norm() / norm)](float& g) { g *= s; });
     }
   }
+}
+
+double Trainer::SquaredNorm(const PreparedBatch& batch) const {
+  double sum = 0;
+  for (const float g : trained_gradient_) sum += static_cast<double>(g) * g;
+  // Rows lie in the order of the ps that own them; they are added in the order in which the batch
+  // names them, so that the sum has the same bits on any number of ps.
+  const auto lookups = context_->plan->lookups();
+  for (size_t l = 0; l < lookups.size(); ++l) {
+    const BatchKeys& keys = batch.keys[lookups[l].key_set];
+    std::vector<bool> added(keys.routed.keys.size());
+    for (const uint32_t row : keys.row) {
+      if (added[row]) continue;
+      added[row] = true;
+      const float* const gradient = embedding_gradients_[l].data() + row * lookups[l].dim;
+      for (uint32_t d = 0; d < lookups[l].dim; ++d) {
+        sum += static_cast<double>(gradient[d]) * gradient[d];
+      }
+    }
+  }
+  return sum;
 }
 
 std::unique_ptr<PendingCall> Trainer::StartPush(const PreparedBatch& batch, uint64_t sequence,

@@ -32,7 +32,8 @@ class Trainer {
   std::unique_ptr<PendingCall> StartPull(PreparedBatch* batch, bool sync, uint64_t step);
   // Forward and backward; leaves all gradients in embedding_gradients_ and the dense blocks.
   double Compute(const PreparedBatch& batch, const v1::Train& unit, uint64_t step);
-  void Clip();
+  void Clip(const PreparedBatch& batch);
+  double SquaredNorm(const PreparedBatch& batch) const;
   std::unique_ptr<PendingCall> StartPush(const PreparedBatch& batch, uint64_t sequence,
                                          double learning_rate_scale);
   // The window's records in the order in which they are trained.

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <optional>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -46,7 +47,10 @@ class WorkerImpl final : public Worker {
                                 .fatal = [this](const absl::Status& s) { SetFatal(s); }});
   }
 
-  ~WorkerImpl() override { Stop(); }
+  ~WorkerImpl() override {
+    Stop();
+    if (options_.scratch_folder.empty()) PosixFileSystem().Remove(scratch_).IgnoreError();
+  }
 
   void Stop() override {
     node_->Stop();
@@ -86,7 +90,7 @@ class WorkerImpl final : public Worker {
   void SetAssignment(const v1::Assignment& assignment) {
     absl::MutexLock lock(&mu_);
     if (cancellation_ != nullptr) {
-      if (running_.job_id() == assignment.job_id() &&
+      if (!cancellation_->cancelled() && running_.job_id() == assignment.job_id() &&
           running_.generation() == assignment.generation() &&
           running_.rank() == assignment.rank()) {
         return;
@@ -103,7 +107,9 @@ class WorkerImpl final : public Worker {
   }
 
   void RunAssignments() {
+    StoppableFileSystem files(PosixFileSystem());
     KeptSource kept_source;
+    kept_source.files = &files;
     while (true) {
       auto cancellation = std::make_unique<Cancellation>();
       JobRunner::Options run;
@@ -129,7 +135,14 @@ class WorkerImpl final : public Worker {
       run.board = &board_;
       SPDLOG_INFO("{}: rank {} of {}, generation {}", assignment.job_id(), assignment.rank(),
                   assignment.workers(), assignment.generation());
-      const absl::Status status = JobRunner(assignment, std::move(run)).Run();
+      files.Resume();
+      absl::Status status;
+      {
+        const Cancellation::Registration registration(run.cancellation, [&files] { files.Stop(); });
+        status = JobRunner(assignment, std::move(run)).Run();
+      }
+      // Only a job that restarts comes back to its data.
+      if (status.ok() || absl::IsNotFound(status)) kept_source.source.reset();
       SPDLOG_INFO("{}: {}", assignment.job_id(),
                   status.ok() ? "finished" : "stopped: " + std::string(status.message()));
       board_.SetDoing("idle");
@@ -163,8 +176,9 @@ class WorkerImpl final : public Worker {
 absl::StatusOr<std::unique_ptr<Worker>> Worker::Start(Options options) {
   std::string scratch = options.scratch_folder;
   if (scratch.empty()) {
-    scratch = (std::filesystem::temp_directory_path() / "tessera-worker-XXXXXX").string();
-    if (::mkdtemp(scratch.data()) == nullptr) {
+    std::error_code error;
+    scratch = (std::filesystem::temp_directory_path(error) / "tessera-worker-XXXXXX").string();
+    if (error || ::mkdtemp(scratch.data()) == nullptr) {
       return absl::UnavailableError(absl::StrCat("cannot create a scratch folder ", scratch,
                                                  "; name one with --scratch-dir"));
     }

@@ -11,6 +11,7 @@
 #include "common/config/override.h"
 #include "common/config/yaml_job.h"
 #include "common/file_system.h"
+#include "common/log.h"
 #include "common/math/metrics/binary_metrics.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -24,6 +25,7 @@ using ::testing::HasSubstr;
 class TrainingTest : public testing::Test {
  protected:
   static void SetUpTestSuite() {
+    spdlog::set_level(spdlog::level::err);
     data_folder_ = new std::string(testing::TempDir() + "/tessera-training-data");
     client::ClickDataOptions options;
     options.folder = *data_folder_;
@@ -76,6 +78,9 @@ class TrainingTest : public testing::Test {
     options.cluster.output_root = folder;
     options.cluster.ps = cluster.ps;
     options.cluster.workers = cluster.workers;
+    options.cluster.say = [](const std::string&) {};
+    options.cluster.on_failure = [](const absl::Status& s) { ADD_FAILURE() << s; };
+    options.on_status = [](const v1::JobStatus&) {};
     *options.request.mutable_spec() = spec;
     options.request.set_workers(cluster.workers);
     options.request.set_ps(cluster.ps);
