@@ -102,10 +102,11 @@ class TrainingTest : public testing::Test {
 };
 
 TEST_F(TrainingTest, SyncGivesTheSameBitsOnOneAndThreePs) {
-  const v1::JobSpec spec = Job({});
+  // A norm that gradients exceed: clipping adds up rows that lie on different ps.
+  const v1::JobSpec spec = Job({"train.clip.norm=0.05"});
   const std::string one = Digest(Run("one", spec, {.ps = 1}));
   EXPECT_EQ(one, Digest(Run("three", spec, {.ps = 3})));
-  EXPECT_NE(one, Digest(Run("seed", Job({"seed=2"}), {.ps = 1})));
+  EXPECT_NE(one, Digest(Run("seed", Job({"train.clip.norm=0.05", "seed=2"}), {.ps = 1})));
 }
 
 TEST_F(TrainingTest, SyncGivesTheSameBitsOnThreeWorkersEachTime) {
@@ -136,12 +137,14 @@ TEST_F(TrainingTest, EveryModelOfTheZooTrains) {
   for (const char* model : {"lr", "fm", "dnn", "wide_deep", "deepfm"}) {
     SCOPED_TRACE(model);
     const bool deep = std::string(model) != "lr" && std::string(model) != "fm";
-    std::vector<std::string> overrides = {std::string("model.name=") + model, "train.epochs=2"};
+    std::vector<std::string> overrides = {std::string("model.name=") + model,
+                                          "tables.linear.optimizer.learning_rate=0.02",
+                                          "tables.embedding.optimizer.learning_rate=0.02"};
     overrides.push_back(deep ? "model.options={hidden: [16], batch_norm: true, dropout: 0.1}"
                              : "model.options=");
     const v1::JobStatus status = Run(model, Job(overrides), {});
     ASSERT_EQ(status.state(), v1::SUCCEEDED) << status.message();
-    EXPECT_GT(status.final_metrics().at("test").metrics().at("auc"), 0.55);
+    EXPECT_GT(status.final_metrics().at("test").metrics().at("auc"), 0.65);
   }
 }
 
