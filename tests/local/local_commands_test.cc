@@ -1,0 +1,187 @@
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "client/commands/tessera_app.h"
+#include "common/file_system.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "local/commands/local_commands.h"
+
+// The commands as a user types them, on clusters in this process.
+namespace tessera::local {
+namespace {
+
+using testing::HasSubstr;
+namespace fs = std::filesystem;
+
+class LocalCommandsTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ =
+        fs::path(testing::TempDir()) /
+        (std::string("commands-") + testing::UnitTest::GetInstance()->current_test_info()->name());
+    fs::remove_all(folder_);
+    fs::create_directories(folder_);
+    ASSERT_EQ(Run({"data", "generate", "--out", data_(), "--samples", "4000"}), 0) << err_;
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  std::string data_() const { return folder_ / "data"; }
+  std::string job_() const { return std::string(TESSERA_JOBS_FOLDER) + "/quickstart.yaml"; }
+
+  int Run(const std::vector<std::string>& arguments) {
+    char* out = nullptr;
+    char* err = nullptr;
+    size_t out_size = 0, err_size = 0;
+    const std::unique_ptr<Channels> channels = NewNetworkChannels();
+    client::InterruptHandler interrupt;
+    client::CommandContext context;
+    context.channels = channels.get();
+    context.interrupt = &interrupt;
+    context.out = open_memstream(&out, &out_size);
+    context.err = open_memstream(&err, &err_size);
+    const auto app = client::NewTesseraApp(context, {AddLocal, AddCheck, AddPredict});
+    const int code = client::RunTessera(*app, context, arguments);
+    std::fclose(context.out);
+    std::fclose(context.err);
+    out_.assign(out, out_size);
+    err_.assign(err, err_size);
+    std::free(out);
+    std::free(err);
+    return code;
+  }
+  // A short job in this process; `more` follows.
+  int RunLocal(const std::string& work, std::vector<std::string> more) {
+    std::vector<std::string> arguments = {
+        "local", job_(),       "--data",       data_(), "--in-process",  "--workers",
+        "2",     "--work-dir", folder_ / work, "--set", "train.epochs=2"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return Run(arguments);
+  }
+  // Of the last line of stdout.
+  nlohmann::json LastObject() const {
+    const std::string text = out_.substr(0, out_.size() - 1);
+    const size_t begin = text.rfind('\n');
+    return nlohmann::json::parse(begin == std::string::npos ? text : text.substr(begin + 1),
+                                 nullptr, false);
+  }
+
+  fs::path folder_;
+  std::string out_, err_;
+};
+
+// Pairs of a click and no click that the predictions order rightly; equal ones count half.
+double Auc(const std::vector<std::pair<double, double>>& label_and_prediction) {
+  double right = 0, pairs = 0;
+  for (const auto& [label, prediction] : label_and_prediction) {
+    if (label != 1) continue;
+    for (const auto& [other_label, other] : label_and_prediction) {
+      if (other_label != 0) continue;
+      ++pairs;
+      right += prediction > other ? 1 : prediction == other ? 0.5 : 0;
+    }
+  }
+  return right / pairs;
+}
+
+TEST_F(LocalCommandsTest, LocalEndsWithOneObjectForScriptsAndPredictAgreesWithIt) {
+  ASSERT_EQ(RunLocal("run", {"--output", "json", "--truth", data_() + "/truth.json"}), 0) << err_;
+  const nlohmann::json result = LastObject();
+  EXPECT_EQ(result["state"], "Succeeded");
+  EXPECT_EQ(result["steps"], 16);
+  EXPECT_EQ(result["epochs"], 2);
+  EXPECT_GT(result["samples_per_second"], 0);
+  EXPECT_GT(result["seconds_to_first_step"], 0);
+  EXPECT_TRUE(result["metrics"]["validation"]["logloss"].is_number());
+  EXPECT_GT(result["best_possible"]["test"]["auc"], result["metrics"]["test"]["auc"]);
+  const std::string checkpoint = result["checkpoint"];
+  EXPECT_TRUE(fs::exists(fs::path(checkpoint) / "MANIFEST.json")) << checkpoint;
+
+  const std::string file = folder_ / "predictions.csv";
+  ASSERT_EQ(Run({"predict", job_(), "--checkpoint", checkpoint, "--data", data_(), "--output", file,
+                 "--json"}),
+            0)
+      << err_;
+  EXPECT_EQ(LastObject()["output"], file);
+  std::ifstream in(file);
+  std::string line;
+  std::getline(in, line);
+  EXPECT_EQ(line, "label,prediction");
+  std::vector<std::pair<double, double>> predictions;
+  while (std::getline(in, line)) {
+    const size_t comma = line.find(',');
+    ASSERT_NE(comma, std::string::npos) << line;
+    predictions.emplace_back(std::stod(line.substr(0, comma)), std::stod(line.substr(comma + 1)));
+  }
+  EXPECT_EQ(predictions.size(), 500u);
+  EXPECT_NEAR(Auc(predictions), result["metrics"]["test"]["auc"], 1e-4);
+}
+
+TEST_F(LocalCommandsTest, LocalShowsProgressAndWhatToDoNext) {
+  ASSERT_EQ(RunLocal("run", {"--truth", data_() + "/truth.json"}), 0) << err_;
+  EXPECT_THAT(err_, HasSubstr("starting 1 master, 1 ps, 2 workers in this process"));
+  EXPECT_THAT(err_, HasSubstr("live: ps-0 worker-0 worker-1"));
+  EXPECT_THAT(out_, HasSubstr("the best that any model could reach on this data is 0."));
+  EXPECT_THAT(out_, HasSubstr("next:\n  tessera predict "));
+}
+
+TEST_F(LocalCommandsTest, LocalStartsFromAnEarlierRun) {
+  ASSERT_EQ(RunLocal("first", {"--output", "json"}), 0) << err_;
+  const std::string checkpoint = LastObject()["checkpoint"];
+  ASSERT_EQ(
+      RunLocal("second", {"--output", "json", "--start", checkpoint, "--set", "train.epochs=3"}), 0)
+      << err_;
+  EXPECT_THAT(err_, HasSubstr("step 16"));
+  EXPECT_EQ(LastObject()["steps"], 24);
+}
+
+TEST_F(LocalCommandsTest, WhatIsWrongIsFoundBeforeAnythingStarts) {
+  EXPECT_EQ(RunLocal("run", {"--set", "train.epoch=2"}), 2);
+  EXPECT_THAT(err_, HasSubstr("train.epoch: unknown field; did you mean 'epochs'?"));
+  EXPECT_EQ(RunLocal("run", {"--set", "model.options.hiden=[8]"}), 2);
+  EXPECT_THAT(err_, HasSubstr("model.options.hiden: "));
+  EXPECT_EQ(RunLocal("run", {"--truth", "/no/such"}), 3);
+  EXPECT_EQ(RunLocal("run", {"--start", folder_}), 3);
+  EXPECT_EQ(RunLocal("none", {"--resume"}), 3);
+  EXPECT_THAT(err_, HasSubstr("--work-dir"));
+  EXPECT_EQ(Run({"local", job_(), "--data", "/no/such", "--work-dir", folder_ / "run"}), 3);
+  EXPECT_THAT(err_, HasSubstr("--data /no/such: no such folder"));
+  EXPECT_FALSE(fs::exists(folder_ / "run" / "master"));
+}
+
+TEST_F(LocalCommandsTest, AJobThatFailsHasExitCode1AndItsReason) {
+  EXPECT_EQ(RunLocal("run", {"--set", "data.train.files=none.csv"}), 1);
+  EXPECT_THAT(out_, HasSubstr("Failed (DataError)"));
+  EXPECT_THAT(out_, HasSubstr("none.csv"));
+}
+
+TEST_F(LocalCommandsTest, PredictRefusesWhatIsNoCheckpoint) {
+  EXPECT_EQ(Run({"predict", job_(), "--checkpoint", folder_, "--data", data_(), "--output",
+                 folder_ / "p.csv"}),
+            3);
+  EXPECT_EQ(
+      Run({"predict", job_(), "--checkpoint", folder_, "--data", data_(), "--output", "json"}), 2);
+  EXPECT_THAT(err_, HasSubstr("--json prints"));
+}
+
+TEST_F(LocalCommandsTest, CheckPrintsTheGraphAndTheMemory) {
+  EXPECT_EQ(Run({"check", job_(), "--data", data_(), "--ps", "2"}), 0) << err_;
+  EXPECT_THAT(out_, HasSubstr("mlp/1"));
+  EXPECT_THAT(out_, HasSubstr("each of 2 ps: about"));
+  EXPECT_THAT(out_, HasSubstr("train       train.csv"));
+  EXPECT_EQ(Run({"check", job_(), "--output", "json"}), 0);
+  EXPECT_EQ(LastObject()["ok"], true);
+}
+
+TEST_F(LocalCommandsTest, TwoRunsDoNotShareAFolder) {
+  const auto lock = FolderLock::Take(folder_ / "run");
+  ASSERT_TRUE(lock.ok());
+  EXPECT_EQ(RunLocal("run", {}), 1);
+  EXPECT_THAT(err_, HasSubstr((folder_ / "run").string()));
+}
+
+}  // namespace
+}  // namespace tessera::local
