@@ -1,0 +1,243 @@
+#include "worker/trainer.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <numeric>
+
+#include "absl/strings/str_cat.h"
+#include "common/clock.h"
+#include "common/file_system.h"
+#include "common/job/job_tables.h"
+#include "common/partition.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "worker/scorer.h"
+
+namespace tessera::worker {
+namespace {
+
+using ::testing::ElementsAre;
+
+// One ps in memory that writes down who was called when. Rows are 0.1 everywhere; nothing is
+// applied.
+class ScriptedPs final : public ParameterClient {
+ public:
+  std::unique_ptr<PendingCall> Pull(absl::Span<const TableRows> tables, uint64_t step,
+                                    bool read_only) override {
+    for (const TableRows& table : tables) {
+      std::fill_n(table.rows, table.keys->keys.size() * table.dim, 0.1f);
+    }
+    return Start(absl::StrCat(read_only ? "read " : "pull ", step));
+  }
+  std::unique_ptr<PendingCall> Push(absl::Span<const TableGradients> tables, uint64_t sequence,
+                                    double learning_rate_scale) override {
+    for (const TableGradients& table : tables) {
+      if (table.table != 0) continue;  // "linear": its gradient is that of the logit, summed by key
+      for (size_t i = 0; i < table.keys->keys.size(); ++i) {
+        gradient[table.keys->keys[i]] += table.gradients[i];
+      }
+    }
+    scales.push_back(learning_rate_scale);
+    tables_pushed.push_back(tables.size());
+    return Start(absl::StrCat("push ", sequence));
+  }
+  std::unique_ptr<PendingCall> Assign(absl::Span<const TableGradients>) override {
+    return Start("assign");
+  }
+
+  std::vector<std::string> events;
+  std::map<uint64_t, float> gradient;
+  std::vector<double> scales;
+  std::vector<size_t> tables_pushed;
+
+ private:
+  class Call final : public PendingCall {
+   public:
+    Call(ScriptedPs* ps, std::string name) : ps_(ps), name_(std::move(name)) {}
+    absl::Status Wait() override {
+      ps_->events.push_back(name_ + " done");
+      return absl::OkStatus();
+    }
+
+   private:
+    ScriptedPs* const ps_;
+    const std::string name_;
+  };
+  std::unique_ptr<PendingCall> Start(std::string name) {
+    events.push_back(name);
+    return std::make_unique<Call>(this, std::move(name));
+  }
+};
+
+class TrainerTest : public testing::Test {
+ protected:
+  static constexpr uint64_t kRecords = 10;
+
+  TrainerTest() : board_(SystemClock()), files_(PosixFileSystem()) {
+    folder_ = testing::TempDir() + "/tessera-trainer-test";
+    std::filesystem::create_directories(folder_);
+    std::ofstream csv(folder_ + "/train.csv");
+    for (uint64_t i = 0; i < kRecords; ++i) csv << i % 2 << "," << i << "\n";
+    csv.close();
+
+    v1::JobSpec& spec = *assignment_.mutable_spec();
+    spec.mutable_data()->set_format(v1::CSV);
+    v1::ColumnSpec* label = spec.mutable_data()->add_columns();
+    label->set_name("label");
+    label->set_role(v1::LABEL);
+    v1::ColumnSpec* id = spec.mutable_data()->add_columns();
+    id->set_name("id");
+    id->set_role(v1::SPARSE);
+    id->add_table("linear");
+    v1::TableSpec* linear = spec.add_tables();
+    linear->set_name("linear");
+    linear->set_dim(1);
+    spec.mutable_model()->set_name("lr");
+    spec.mutable_train()->set_batch_size(4);
+    assignment_.set_workers(1);
+    *assignment_.mutable_partitions() = NewPartitionMap(1, 8, std::vector<v1::PsAddress>(1));
+    kept_.files = &files_;
+  }
+
+  void Prepare(v1::Consistency mode) {
+    assignment_.mutable_spec()->mutable_consistency()->set_sparse(mode);
+    assignment_.mutable_spec()->mutable_consistency()->set_dense(mode);
+    auto context = NewJobContext(assignment_, {.data_root = folder_,
+                                               .scratch_folder = folder_,
+                                               .device = "cpu",
+                                               .kept_source = &kept_,
+                                               .channels = &channels_,
+                                               .board = &board_,
+                                               .cancellation = &cancellation_});
+    ASSERT_TRUE(context.ok()) << context.status();
+    context_ = *std::move(context);
+    auto ps = std::make_unique<ScriptedPs>();
+    ps_ = ps.get();
+    context_->parameters = std::move(ps);
+    trainer_ = std::make_unique<Trainer>(context_.get());
+  }
+
+  v1::Train Unit(uint64_t batch_begin, uint64_t batch_end) {
+    v1::Train unit;
+    v1::RecordRange* range = unit.add_ranges();
+    range->set_path("train.csv");
+    range->set_end(kRecords);
+    range->set_file_bytes(std::filesystem::file_size(folder_ + "/train.csv"));
+    unit.set_batch_begin(batch_begin);
+    unit.set_batch_end(batch_end);
+    unit.set_batch_size(4);
+    unit.set_first_step(batch_begin);
+    unit.set_schedule_step(batch_begin);
+    unit.set_learning_rate_scale(0.5);
+    unit.set_window_records(kRecords);
+    return unit;
+  }
+
+  size_t PlaceOf(const std::string& event) const {
+    const auto it = std::find(ps_->events.begin(), ps_->events.end(), event);
+    EXPECT_NE(it, ps_->events.end()) << event;
+    return it - ps_->events.begin();
+  }
+
+  std::string folder_;
+  v1::Assignment assignment_;
+  InProcessChannels channels_;
+  StatusBoard board_;
+  Cancellation cancellation_;
+  StoppableFileSystem files_;
+  KeptSource kept_;
+  std::unique_ptr<JobContext> context_;
+  ScriptedPs* ps_ = nullptr;
+  std::unique_ptr<Trainer> trainer_;
+};
+
+TEST_F(TrainerTest, SyncWaitsForItsOwnPushBeforeItWaitsForTheNextStep) {
+  Prepare(v1::SYNC);
+  ASSERT_TRUE(trainer_->Train(Unit(0, 3)).ok());
+  // A push is sent again only while somebody waits for it: the pull of the next step would wait for
+  // it in vain.
+  EXPECT_THAT(ps_->events, ElementsAre("pull 0", "pull 0 done", "push 0", "pull 1", "push 0 done",
+                                       "pull 1 done", "push 1", "pull 2", "push 1 done",
+                                       "pull 2 done", "push 2", "push 2 done"));
+  EXPECT_EQ(trainer_->next_step(), 3u);
+}
+
+TEST_F(TrainerTest, AsyncPullsTheNextBatchBeforeItPushesThisOne) {
+  Prepare(v1::ASYNC);
+  ASSERT_TRUE(trainer_->Train(Unit(0, 3)).ok());
+  const auto pulls = std::count(ps_->events.begin(), ps_->events.end(), "pull 0");
+  EXPECT_EQ(pulls, 3);  // async pulls wait for no step
+  EXPECT_LT(std::find(ps_->events.begin() + 1, ps_->events.end(), "pull 0") - ps_->events.begin(),
+            static_cast<ptrdiff_t>(PlaceOf("push 0")));
+}
+
+TEST_F(TrainerTest, EveryRecordIsTrainedOnceHoweverTheWindowIsCutIntoUnits) {
+  for (const std::vector<uint64_t>& cuts :
+       std::vector<std::vector<uint64_t>>{{0, 3}, {0, 1, 3}, {0, 1, 2, 3}}) {
+    Prepare(v1::SYNC);
+    uint64_t samples = 0;
+    for (size_t i = 0; i + 1 < cuts.size(); ++i) {
+      const auto result = trainer_->Train(Unit(cuts[i], cuts[i + 1]));
+      ASSERT_TRUE(result.ok()) << result.status();
+      samples += result->samples();
+    }
+    EXPECT_EQ(samples, kRecords);
+    EXPECT_EQ(ps_->gradient.size(), kRecords);  // each record has a key of its own
+    // The gradient of a record is (p - label) / samples of its step, with p the same for all.
+    for (const auto& [key, gradient] : ps_->gradient) {
+      EXPECT_EQ(gradient > 0, key % 2 == 0) << key;
+    }
+    std::vector<float> sizes;
+    for (const auto& [key, gradient] : ps_->gradient) sizes.push_back(std::abs(gradient));
+    const auto [smallest, largest] = std::minmax_element(sizes.begin(), sizes.end());
+    EXPECT_GT(*smallest, 0.4f / 4);
+    EXPECT_LT(*largest, 0.6f / 2);  // the last batch has two records
+  }
+}
+
+TEST_F(TrainerTest, ARankWithoutRecordsStillTakesPartInTheStep) {
+  Prepare(v1::SYNC);
+  const auto result = trainer_->Train(Unit(3, 5));
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(result->samples(), 0u);
+  EXPECT_THAT(ps_->tables_pushed, ElementsAre(0u, 0u));
+  EXPECT_LT(PlaceOf("push 3"), PlaceOf("pull 4 done"));
+}
+
+TEST_F(TrainerTest, TheLearningRateFollowsTheScheduleTimesTheUnitsScale) {
+  assignment_.mutable_spec()->mutable_train()->mutable_schedule()->set_warmup_steps(4);
+  Prepare(v1::SYNC);
+  ASSERT_TRUE(trainer_->Train(Unit(0, 3)).ok());
+  EXPECT_THAT(ps_->scales, ElementsAre(0.125, 0.25, 0.375));
+}
+
+TEST_F(TrainerTest, ScoringReadsOnlyAndWaitsForWhatWasPushed) {
+  Prepare(v1::SYNC);
+  ASSERT_TRUE(trainer_->Train(Unit(0, 3)).ok());
+  ps_->events.clear();
+  Scorer scorer(context_.get());
+  std::vector<float> labels;
+  const auto summary =
+      scorer.Score({Unit(0, 1).ranges(0)}, trainer_->next_step(), [&](auto logits, auto more) {
+        EXPECT_EQ(logits.size(), more.size());
+        labels.insert(labels.end(), more.begin(), more.end());
+        return absl::OkStatus();
+      });
+  ASSERT_TRUE(summary.ok()) << summary.status();
+  EXPECT_EQ(summary->samples, kRecords);
+  EXPECT_THAT(labels, ElementsAre(0, 1, 0, 1, 0, 1, 0, 1, 0, 1));  // in file order
+  for (const std::string& event : ps_->events) EXPECT_THAT(event, testing::StartsWith("read 3"));
+}
+
+TEST_F(TrainerTest, ReadingEndsSoonWhenItIsStopped) {
+  Prepare(v1::SYNC);
+  files_.Stop();
+  EXPECT_EQ(trainer_->Train(Unit(0, 3)).status().code(), absl::StatusCode::kCancelled);
+  files_.Resume();
+  EXPECT_TRUE(trainer_->Train(Unit(0, 3)).ok());
+}
+
+}  // namespace
+}  // namespace tessera::worker
