@@ -29,6 +29,7 @@ int main(int argc, char** argv) {
   tessera::StopSignal stop;
   tessera::ps::ParameterServer::Options options;
   options.master_address = "127.0.0.1:7070";
+  options.checkpoint_root = "./tessera-checkpoints";
   std::string log_level = "info";
 
   CLI::App app(
