@@ -66,8 +66,8 @@ absl::StatusOr<std::vector<Table*>> MatchTables(const v1::CheckpointManifest& ma
   return match;
 }
 
-absl::Status RestoreBlock(const RowBlock& block, bool warm, bool all_owned,
-                          const PartitionSet& partitions, Table& table) {
+void RestoreBlock(const RowBlock& block, bool warm, bool all_owned, const PartitionSet& partitions,
+                  Table& table) {
   std::vector<RowRecord> records;
   for (uint64_t i = 0; i < block.rows(); ++i) {
     const uint64_t key = block.key(i);
@@ -81,13 +81,12 @@ absl::Status RestoreBlock(const RowBlock& block, bool warm, bool all_owned,
                        .floats = warm ? block.values(i).first(table.dim()) : block.values(i)});
   }
   table.store().Insert(records);
-  return absl::OkStatus();
 }
 
 absl::Status RestoreFile(FileSystem& files, const std::string& folder,
                          const v1::CheckpointFile& file, bool warm,
                          const v1::CheckpointManifest& manifest, const std::vector<Table*>& match,
-                         const PartitionSet& partitions) {
+                         const PartitionSet& partitions, KeepGoing keep_going) {
   TESSERA_ASSIGN_OR_RETURN(const std::string path, PathBelow(folder, file.name()));
   absl::StatusOr<std::unique_ptr<RowFileReader>> reader = RowFileReader::Open(files, path);
   if (absl::IsNotFound(reader.status())) {
@@ -116,8 +115,9 @@ absl::Status RestoreFile(FileSystem& files, const std::string& folder,
                                               entry.floats_per_row,
                                               " floats a row, the manifest says ", expected));
     }
+    TESSERA_RETURN_IF_ERROR(keep_going());
     TESSERA_ASSIGN_OR_RETURN(const RowBlock block, (*reader)->Read(entry));
-    TESSERA_RETURN_IF_ERROR(RestoreBlock(block, warm, same_partitions, partitions, *table));
+    RestoreBlock(block, warm, same_partitions, partitions, *table);
   }
   for (int t = 0; t < file.rows_size() && t < manifest.tables_size(); ++t) {
     if (file.rows(t) == rows[t]) continue;
@@ -131,16 +131,19 @@ absl::Status RestoreFile(FileSystem& files, const std::string& folder,
 }  // namespace
 
 absl::StatusOr<v1::CheckpointFile> WriteTables(FileSystem& files, const std::string& folder,
-                                               uint32_t part, uint32_t parts,
-                                               const PartitionSet& partitions,
-                                               const Tables& tables) {
+                                               const CheckpointPart& part,
+                                               const PartitionSet& partitions, const Tables& tables,
+                                               KeepGoing keep_going) {
+  TESSERA_RETURN_IF_ERROR(keep_going());
   TESSERA_RETURN_IF_ERROR(files.CreateFolder(folder));
-  const std::string path = absl::StrFormat("%s/rows-%05d-of-%05d", folder, part, parts);
+  const std::string path =
+      absl::StrFormat("%s/rows-g%d-%05d-of-%05d", folder, part.generation, part.part, part.parts);
   TESSERA_ASSIGN_OR_RETURN(
       const std::unique_ptr<RowFileWriter> writer,
       RowFileWriter::Create(files, path, partitions.partition_count(), tables.size()));
   for (uint32_t t = 0; t < tables.size(); ++t) {
     for (const PartitionId partition : partitions.owned()) {
+      TESSERA_RETURN_IF_ERROR(keep_going());
       TESSERA_RETURN_IF_ERROR(WritePartition(*writer, TableIndex(t), *tables[t], partition));
     }
   }
@@ -148,12 +151,14 @@ absl::StatusOr<v1::CheckpointFile> WriteTables(FileSystem& files, const std::str
 }
 
 absl::Status RestoreTables(FileSystem& files, const std::string& folder, bool warm,
-                           const PartitionSet& partitions, const Tables& tables) {
+                           const PartitionSet& partitions, const Tables& tables,
+                           KeepGoing keep_going) {
   TESSERA_ASSIGN_OR_RETURN(const v1::CheckpointManifest manifest, ReadManifest(files, folder));
   TESSERA_ASSIGN_OR_RETURN(const std::vector<Table*> match,
                            MatchTables(manifest, folder, warm, tables));
   for (const v1::CheckpointFile& file : manifest.files()) {
-    TESSERA_RETURN_IF_ERROR(RestoreFile(files, folder, file, warm, manifest, match, partitions));
+    TESSERA_RETURN_IF_ERROR(
+        RestoreFile(files, folder, file, warm, manifest, match, partitions, keep_going));
   }
   return absl::OkStatus();
 }

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/file_system.h"
@@ -14,20 +15,34 @@
 // while it is restored.
 namespace tessera::ps {
 
-// Writes folder/rows-<part>-of-<parts> with all rows of all owned partitions, synced. After an
-// error the file is removed. RESOURCE_EXHAUSTED: the disk is full.
+// Asked between the pieces of long work, which ends with the first error that it returns.
+using KeepGoing = absl::FunctionRef<absl::Status()>;
+
+// A ps's place among those that write a checkpoint; names the file.
+struct CheckpointPart {
+  // A ps that was stopped past its lease must not touch what the next generation has written.
+  uint64_t generation = 0;
+  uint32_t part = 0;
+  uint32_t parts = 1;
+};
+
+// Writes folder/rows-g<generation>-<part>-of-<parts> with all rows of all owned partitions, synced.
+// After an error the file is removed. RESOURCE_EXHAUSTED: the disk is full. `keep_going` is asked
+// before every partition of every table.
 absl::StatusOr<v1::CheckpointFile> WriteTables(FileSystem& files, const std::string& folder,
-                                               uint32_t part, uint32_t parts,
-                                               const PartitionSet& partitions,
-                                               const Tables& tables);
+                                               const CheckpointPart& part,
+                                               const PartitionSet& partitions, const Tables& tables,
+                                               KeepGoing keep_going);
 
 // Reads the owned partitions out of a checkpoint, however many ps wrote it and however many
 // partitions it has, into tables that are empty; tables are matched by name. `warm`: embeddings
 // only, and a table that the checkpoint lacks stays empty.
 //
 // NOT_FOUND: no checkpoint there; DATA_LOSS names the damaged file; FAILED_PRECONDITION: a table is
-// missing or has another shape. After an error the tables hold anything.
+// missing or has another shape. After an error the tables hold anything. `keep_going` is asked
+// before every block.
 absl::Status RestoreTables(FileSystem& files, const std::string& folder, bool warm,
-                           const PartitionSet& partitions, const Tables& tables);
+                           const PartitionSet& partitions, const Tables& tables,
+                           KeepGoing keep_going);
 
 }  // namespace tessera::ps

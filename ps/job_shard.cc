@@ -1,16 +1,18 @@
 #include "ps/job_shard.h"
 
+#include <new>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
-#include "ps/job_checkpoint.h"
 
 namespace tessera::ps {
 namespace {
 
 constexpr uint32_t kMaxRanks = 1 << 16;
 constexpr size_t kMaxTables = 1 << 12;
+// Tables times partitions on one ps: each is a map, of 16 bytes when empty.
+constexpr uint64_t kMaxMaps = 1 << 24;
 // Pushes of one rank that may be missing below others that were applied.
 constexpr size_t kMaxRuns = 1 << 12;
 
@@ -21,7 +23,23 @@ std::string Ago(absl::Duration duration) {
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<JobShard>> JobShard::Open(const v1::OpenJobRequest& request,
-                                                         const Options& options) {
+                                                         const Options& options,
+                                                         KeepGoing keep_going) {
+  try {
+    return TryOpen(request, options, keep_going);
+  } catch (const std::bad_alloc&) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "job ", request.job_id(), ": no memory for ", request.tables_size(), " tables in ",
+        request.partitions_size(), " of ", request.partition_count(), " partitions",
+        request.checkpoint().empty() ? ""
+                                     : absl::StrCat(" with the rows of ", request.checkpoint()),
+        "; use more ps, or machines with more memory"));
+  }
+}
+
+absl::StatusOr<std::shared_ptr<JobShard>> JobShard::TryOpen(const v1::OpenJobRequest& request,
+                                                            const Options& options,
+                                                            KeepGoing keep_going) {
   if (request.workers() == 0 || request.workers() > kMaxRanks) {
     return absl::InvalidArgumentError(absl::StrCat("job ", request.job_id(), ": workers is ",
                                                    request.workers(), ", expected 1 to ",
@@ -31,6 +49,13 @@ absl::StatusOr<std::shared_ptr<JobShard>> JobShard::Open(const v1::OpenJobReques
     return absl::InvalidArgumentError(absl::StrCat("job ", request.job_id(), ": has ",
                                                    request.tables_size(),
                                                    " tables, expected at most ", kMaxTables));
+  }
+  if (uint64_t maps = uint64_t(request.tables_size()) * request.partitions_size();
+      maps > kMaxMaps) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("job ", request.job_id(), ": has ", request.tables_size(), " tables in ",
+                     request.partitions_size(), " partitions on this ps, ", maps,
+                     " in all, expected at most ", kMaxMaps, "; use fewer partitions"));
   }
   TESSERA_ASSIGN_OR_RETURN(
       PartitionSet partitions,
@@ -45,8 +70,8 @@ absl::StatusOr<std::shared_ptr<JobShard>> JobShard::Open(const v1::OpenJobReques
   if (!request.checkpoint().empty()) {
     TESSERA_ASSIGN_OR_RETURN(const std::string folder,
                              PathBelow(options.checkpoint_root, request.checkpoint()));
-    TESSERA_RETURN_IF_ERROR(
-        RestoreTables(*options.files, folder, request.warm(), shard->partitions_, shard->tables_));
+    TESSERA_RETURN_IF_ERROR(RestoreTables(*options.files, folder, request.warm(),
+                                          shard->partitions_, shard->tables_, keep_going));
   }
   return shard;
 }
@@ -85,6 +110,11 @@ absl::Status JobShard::CheckIncarnation(const v1::CallHeader& header) const {
                                          header.incarnation(), " is dead and must join again"));
 }
 
+absl::Status JobShard::Closed() const {
+  absl::MutexLock lock(&mu_);
+  return closed_;
+}
+
 void JobShard::Pull(const v1::PullRequest* request, v1::PullResponse* response,
                     absl::Duration deadline, Done done) {
   absl::Status status = CheckHeader(request->header());
@@ -92,9 +122,8 @@ void JobShard::Pull(const v1::PullRequest* request, v1::PullResponse* response,
   if (status.ok()) {
     absl::MutexLock lock(&mu_);
     status = closed_;
-    bool sync = false;
-    for (const v1::KeyBlock& block : request->tables()) sync |= tables_[block.table()]->sync();
-    if (status.ok() && sync && request->step() > reducer_.next_step()) {
+    // Whatever it asks for, nothing included: a rank without keys here must not run ahead either.
+    if (status.ok() && has_sync_ && request->step() > reducer_.next_step()) {
       if (waiting_.HasRoomFor(*request)) {
         waiting_.Add({.request = request,
                       .response = response,
@@ -255,10 +284,7 @@ void JobShard::Answer(std::list<WaitingPull> pulls) {
 
 absl::Status JobShard::Assign(const v1::AssignRequest& request) {
   TESSERA_RETURN_IF_ERROR(CheckHeader(request.header()));
-  {
-    absl::MutexLock lock(&mu_);
-    TESSERA_RETURN_IF_ERROR(closed_);
-  }
+  TESSERA_RETURN_IF_ERROR(Closed());
   std::vector<Table::Gradients> blocks;
   for (const v1::GradientBlock& block : request.tables()) {
     TESSERA_ASSIGN_OR_RETURN(const Table::Gradients values, CheckGradients(tables_, block));
@@ -272,7 +298,7 @@ absl::Status JobShard::Assign(const v1::AssignRequest& request) {
 }
 
 absl::StatusOr<v1::WriteCheckpointResponse> JobShard::WriteCheckpoint(
-    const v1::WriteCheckpointRequest& request, absl::Duration deadline) {
+    const v1::WriteCheckpointRequest& request, absl::Duration deadline, KeepGoing keep_going) {
   if (request.parts() == 0 || request.part() >= request.parts()) {
     return absl::InvalidArgumentError(
         absl::StrCat("part ", request.part(), " of ", request.parts(), " parts does not exist"));
@@ -295,18 +321,25 @@ absl::StatusOr<v1::WriteCheckpointResponse> JobShard::WriteCheckpoint(
   }
   // Alone: the rows of all tables and the step are those of one moment.
   absl::MutexLock cut(&cut_mu_);
-  if (has_sync_) {
+  {
     absl::MutexLock lock(&mu_);
-    if (reducer_.next_step() != request.step()) {
+    TESSERA_RETURN_IF_ERROR(closed_);
+    if (has_sync_ && reducer_.next_step() != request.step()) {
       return absl::FailedPreconditionError(
           absl::StrCat("checkpoint of step ", request.step(), ": ", reducer_.next_step(),
                        " steps are applied already; cut it while no worker pushes"));
     }
   }
+  const auto open = [&]() -> absl::Status {
+    TESSERA_RETURN_IF_ERROR(keep_going());
+    return Closed();
+  };
   v1::WriteCheckpointResponse response;
-  TESSERA_ASSIGN_OR_RETURN(
-      *response.add_files(),
-      WriteTables(*options_.files, folder, request.part(), request.parts(), partitions_, tables_));
+  TESSERA_ASSIGN_OR_RETURN(*response.add_files(), WriteTables(*options_.files, folder,
+                                                              {.generation = request_.generation(),
+                                                               .part = request.part(),
+                                                               .parts = request.parts()},
+                                                              partitions_, tables_, open));
   for (const auto& table : tables_) {
     response.add_slot_floats(table->store().layout().slot_floats());
   }

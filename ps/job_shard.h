@@ -17,6 +17,7 @@
 #include "common/clock.h"
 #include "common/file_system.h"
 #include "ps/gradient_reducer.h"
+#include "ps/job_checkpoint.h"
 #include "ps/partition_set.h"
 #include "ps/request_check.h"
 #include "ps/sequence_set.h"
@@ -45,9 +46,11 @@ class JobShard {
   using Done = absl::AnyInvocable<void(absl::Status) &&>;
 
   // Empty tables, or those of the checkpoint that the request names. INVALID_ARGUMENT names the
-  // field; DATA_LOSS a damaged file; FAILED_PRECONDITION a checkpoint of other tables.
+  // field; DATA_LOSS a damaged file; FAILED_PRECONDITION a checkpoint of other tables;
+  // RESOURCE_EXHAUSTED: no memory. An error of `keep_going` ends the load.
   static absl::StatusOr<std::shared_ptr<JobShard>> Open(const v1::OpenJobRequest& request,
-                                                        const Options& options);
+                                                        const Options& options,
+                                                        KeepGoing keep_going = absl::OkStatus);
   ~JobShard();
 
   const v1::OpenJobRequest& request() const { return request_; }
@@ -61,10 +64,11 @@ class JobShard {
   absl::Status Push(const v1::PushRequest& request) ABSL_LOCKS_EXCLUDED(mu_, cut_mu_);
   absl::Status Assign(const v1::AssignRequest& request) ABSL_LOCKS_EXCLUDED(cut_mu_);
 
-  // sync: waits until `step` is applied, at most until the deadline (of Clock::Monotonic).
+  // sync: waits until `step` is applied, at most until the deadline (of Clock::Monotonic). Ends
+  // with an error of `keep_going`, or when the shard is closed.
   absl::StatusOr<v1::WriteCheckpointResponse> WriteCheckpoint(
-      const v1::WriteCheckpointRequest& request, absl::Duration deadline)
-      ABSL_LOCKS_EXCLUDED(mu_, cut_mu_);
+      const v1::WriteCheckpointRequest& request, absl::Duration deadline,
+      KeepGoing keep_going = absl::OkStatus) ABSL_LOCKS_EXCLUDED(mu_, cut_mu_);
 
   v1::StatsResponse Stats() const ABSL_LOCKS_EXCLUDED(mu_);
   uint64_t rows() const;
@@ -89,6 +93,10 @@ class JobShard {
   // ABORTED: another partition map, or an incarnation that a later one has replaced.
   absl::Status CheckHeader(const v1::CallHeader& header) const;
   absl::Status CheckIncarnation(const v1::CallHeader& header) const;
+  absl::Status Closed() const ABSL_LOCKS_EXCLUDED(mu_);
+  static absl::StatusOr<std::shared_ptr<JobShard>> TryOpen(const v1::OpenJobRequest& request,
+                                                           const Options& options,
+                                                           KeepGoing keep_going);
   absl::Status PullNow(const v1::PullRequest& request, v1::PullResponse& response);
   absl::Status PushLocked(const v1::PushRequest& request, RankState& rank)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(rank.mu) ABSL_LOCKS_EXCLUDED(mu_, cut_mu_);

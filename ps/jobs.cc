@@ -9,6 +9,15 @@
 namespace tessera::ps {
 namespace {
 
+constexpr size_t kMaxIdBytes = 256;
+constexpr size_t kMaxClosed = 1000;
+
+absl::Status CheckId(const std::string& id) {
+  if (!id.empty() && id.size() <= kMaxIdBytes) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("job_id has ", id.size(), " bytes, expected 1 to ", kMaxIdBytes));
+}
+
 absl::Status MovedOn(const std::string& job_id, uint64_t asked, uint64_t current) {
   return absl::AbortedError(absl::StrCat("job ", job_id, ": generation ", asked,
                                          " has ended, generation ", current,
@@ -17,28 +26,46 @@ absl::Status MovedOn(const std::string& job_id, uint64_t asked, uint64_t current
 
 }  // namespace
 
-absl::StatusOr<std::shared_ptr<JobShard>> Jobs::Open(const v1::OpenJobRequest& request) {
+absl::Status Jobs::CheckWanted(const v1::OpenJobRequest& request, uint64_t close_alls) const {
+  TESSERA_RETURN_IF_ERROR(shutdown_);
   const std::string& id = request.job_id();
-  if (id.empty()) return absl::InvalidArgumentError("OpenJob: job_id is empty");
+  if (const auto it = closed_.find(id);
+      it != closed_.end() && request.generation() <= it->second.generation) {
+    return MovedOn(id, request.generation(), it->second.generation + 1);
+  }
+  if (close_alls == close_alls_) return absl::OkStatus();
+  return absl::AbortedError(absl::StrCat(
+      "job ", id, ": all jobs were closed while it was opened; wait for a new assignment"));
+}
+
+absl::StatusOr<std::shared_ptr<JobShard>> Jobs::Open(const v1::OpenJobRequest& request,
+                                                     KeepGoing keep_going) {
+  const std::string& id = request.job_id();
+  TESSERA_RETURN_IF_ERROR(CheckId(id));
   absl::MutexLock open_lock(&open_mu_);
+  uint64_t close_alls = 0;
   {
     absl::MutexLock lock(&mu_);
-    TESSERA_RETURN_IF_ERROR(shutdown_);
+    close_alls = close_alls_;
+    TESSERA_RETURN_IF_ERROR(CheckWanted(request, close_alls));
     if (const auto it = jobs_.find(id); it != jobs_.end()) {
       const uint64_t current = it->second->request().generation();
       if (request.generation() < current) return MovedOn(id, request.generation(), current);
       if (request.generation() == current) return it->second;
     }
-    const auto closed = closed_generations_.find(id);
-    if (closed != closed_generations_.end() && request.generation() <= closed->second) {
-      return MovedOn(id, request.generation(), closed->second + 1);
-    }
   }
-  TESSERA_ASSIGN_OR_RETURN(std::shared_ptr<JobShard> opened, JobShard::Open(request, options_));
+  // The load may take minutes, in which the job may be closed.
+  const auto wanted = [&]() -> absl::Status {
+    TESSERA_RETURN_IF_ERROR(keep_going());
+    absl::MutexLock lock(&mu_);
+    return CheckWanted(request, close_alls);
+  };
+  TESSERA_ASSIGN_OR_RETURN(std::shared_ptr<JobShard> opened,
+                           JobShard::Open(request, options_, wanted));
   std::shared_ptr<JobShard> old = opened;
   {
     absl::MutexLock lock(&mu_);
-    TESSERA_RETURN_IF_ERROR(shutdown_);
+    TESSERA_RETURN_IF_ERROR(CheckWanted(request, close_alls));
     std::swap(old, jobs_[id]);
   }
   if (old != nullptr) {
@@ -73,11 +100,17 @@ absl::StatusOr<std::shared_ptr<JobShard>> Jobs::Find(const std::string& job_id) 
 }
 
 absl::Status Jobs::Close(const std::string& job_id, uint64_t generation) {
+  TESSERA_RETURN_IF_ERROR(CheckId(job_id));
   std::shared_ptr<JobShard> shard;
   {
     absl::MutexLock lock(&mu_);
-    uint64_t& closed = closed_generations_[job_id];
-    closed = std::max(closed, generation);
+    Closed& closed = closed_[job_id];
+    closed = {.generation = std::max(closed.generation, generation), .number = ++closes_};
+    if (closed_.size() > kMaxClosed) {
+      closed_.erase(std::min_element(
+          closed_.begin(), closed_.end(),
+          [](const auto& a, const auto& b) { return a.second.number < b.second.number; }));
+    }
     const auto it = jobs_.find(job_id);
     if (it == jobs_.end()) return absl::OkStatus();
     const uint64_t current = it->second->request().generation();
@@ -94,6 +127,8 @@ std::vector<std::shared_ptr<JobShard>> Jobs::CloseAll(const absl::Status& reason
   {
     absl::MutexLock lock(&mu_);
     jobs.swap(jobs_);
+    closed_.clear();
+    ++close_alls_;
   }
   std::vector<std::shared_ptr<JobShard>> shards;
   for (auto& [id, shard] : jobs) {

@@ -23,8 +23,10 @@ class Jobs {
   ~Jobs() = default;
 
   // One at a time. The same generation again is OK and changes nothing; an older one is ABORTED. A
-  // newer one replaces the older, and only when it is open: an error leaves what there was.
-  absl::StatusOr<std::shared_ptr<JobShard>> Open(const v1::OpenJobRequest& request)
+  // newer one replaces the older, and only when it is open: an error leaves what there was. A load
+  // ends with an error of `keep_going`, or when the job is closed meanwhile.
+  absl::StatusOr<std::shared_ptr<JobShard>> Open(const v1::OpenJobRequest& request,
+                                                 KeepGoing keep_going = absl::OkStatus)
       ABSL_LOCKS_EXCLUDED(open_mu_, mu_);
   // ABORTED: not open here at that generation.
   absl::StatusOr<std::shared_ptr<JobShard>> Find(const std::string& job_id,
@@ -35,8 +37,9 @@ class Jobs {
       ABSL_LOCKS_EXCLUDED(mu_);
   // OK if it is not open; ABORTED if it is open at a newer generation.
   absl::Status Close(const std::string& job_id, uint64_t generation) ABSL_LOCKS_EXCLUDED(mu_);
-  // Every call that waits is answered with `reason`. Returns the shards: whoever drops them frees
-  // their rows, which takes time.
+  // Every call that waits is answered with `reason`, and what was closed before is forgotten: the
+  // next master counts generations anew. Returns the shards: whoever drops them frees their rows,
+  // which takes time.
   std::vector<std::shared_ptr<JobShard>> CloseAll(const absl::Status& reason)
       ABSL_LOCKS_EXCLUDED(mu_);
   // CloseAll, and every call from now on is answered with `reason`.
@@ -44,14 +47,26 @@ class Jobs {
   std::vector<std::shared_ptr<JobShard>> All() const ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
+  struct Closed {
+    uint64_t generation = 0;
+    uint64_t number = 0;  // of closes; the smallest is forgotten first
+  };
+
+  // ABORTED: closed at that generation, or a CloseAll came after `close_alls` of them.
+  absl::Status CheckWanted(const v1::OpenJobRequest& request, uint64_t close_alls) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
   const JobShard::Options options_;
 
   absl::Mutex open_mu_;
   mutable absl::Mutex mu_ ABSL_ACQUIRED_AFTER(open_mu_);
   std::map<std::string, std::shared_ptr<JobShard>> jobs_ ABSL_GUARDED_BY(mu_);
   absl::Status shutdown_ ABSL_GUARDED_BY(mu_);
-  // Of jobs that were closed: an OpenJob that comes late must not bring one back.
-  std::map<std::string, uint64_t> closed_generations_ ABSL_GUARDED_BY(mu_);
+  // Of jobs that were closed, the newest kMaxClosed: an OpenJob that comes late must not bring one
+  // back.
+  std::map<std::string, Closed> closed_ ABSL_GUARDED_BY(mu_);
+  uint64_t closes_ ABSL_GUARDED_BY(mu_) = 0;
+  uint64_t close_alls_ ABSL_GUARDED_BY(mu_) = 0;
 };
 
 }  // namespace tessera::ps

@@ -15,6 +15,10 @@ namespace {
 constexpr absl::Duration kExpireEvery = absl::Milliseconds(20);
 constexpr absl::Duration kLongestMargin = absl::Milliseconds(200);
 
+absl::Status CheckCancelled(const grpc::CallbackServerContext& context) {
+  return context.IsCancelled() ? absl::CancelledError("the caller has hung up") : absl::OkStatus();
+}
+
 // Runs `work`, a function to absl::Status, as a task that finishes the call.
 template <typename Work>
 grpc::ServerUnaryReactor* RunAs(Executor& executor, grpc::CallbackServerContext& context,
@@ -98,12 +102,13 @@ grpc::ServerUnaryReactor* ParameterService::Assign(grpc::CallbackServerContext* 
 grpc::ServerUnaryReactor* ParameterService::OpenJob(grpc::CallbackServerContext* context,
                                                     const v1::OpenJobRequest* request,
                                                     v1::OpenJobResponse* response) {
-  return RunAs(*options_.administration, *context, request->ByteSizeLong(),
-               [=, this]() -> absl::Status {
-                 TESSERA_ASSIGN_OR_RETURN(const auto shard, options_.jobs->Open(*request));
-                 response->set_rows(shard->rows());
-                 return absl::OkStatus();
-               });
+  return RunAs(
+      *options_.administration, *context, request->ByteSizeLong(), [=, this]() -> absl::Status {
+        const auto keep_going = [context] { return CheckCancelled(*context); };
+        TESSERA_ASSIGN_OR_RETURN(const auto shard, options_.jobs->Open(*request, keep_going));
+        response->set_rows(shard->rows());
+        return absl::OkStatus();
+      });
 }
 
 grpc::ServerUnaryReactor* ParameterService::CloseJob(grpc::CallbackServerContext* context,
@@ -122,7 +127,8 @@ grpc::ServerUnaryReactor* ParameterService::WriteCheckpoint(
       *options_.administration, *context, request->ByteSizeLong(), [=, this]() -> absl::Status {
         TESSERA_ASSIGN_OR_RETURN(const auto shard,
                                  options_.jobs->Find(request->job_id(), request->generation()));
-        TESSERA_ASSIGN_OR_RETURN(*response, shard->WriteCheckpoint(*request, deadline));
+        const auto keep_going = [context] { return CheckCancelled(*context); };
+        TESSERA_ASSIGN_OR_RETURN(*response, shard->WriteCheckpoint(*request, deadline, keep_going));
         return absl::OkStatus();
       });
 }

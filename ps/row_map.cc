@@ -59,8 +59,9 @@ void RowMap::Place(uint64_t entry, uint64_t hash) {
 void RowMap::Grow() {
   const uint32_t old_count = bucket_count_;
   Bucket* const old = buckets_;
-  bucket_count_ = old_count + old_count / 2 + 1;
-  buckets_ = new Bucket[bucket_count_]();
+  const uint32_t count = old_count + old_count / 2 + 1;
+  buckets_ = new Bucket[count]();  // throws first: then the map is as it was
+  bucket_count_ = count;
   // The hashes come from the rows' keys, which are far from the cache: load some buckets ahead.
   constexpr uint32_t kAhead = 4;
   const auto prefetch = [&](uint32_t b) {

@@ -46,8 +46,8 @@ class CheckpointTest : public testing::Test {
 TEST_F(CheckpointTest, ComesBackWholeOnAnyNumberOfPs) {
   const SavedRows saved = Save(2, "step-1");
   EXPECT_GT(saved.size(), 500u);
-  EXPECT_TRUE(files_.Exists("root/step-1/rows-00000-of-00002"));
-  EXPECT_TRUE(files_.Exists("root/step-1/rows-00001-of-00002"));
+  EXPECT_TRUE(files_.Exists("root/step-1/rows-g1-00000-of-00002"));
+  EXPECT_TRUE(files_.Exists("root/step-1/rows-g1-00001-of-00002"));
   for (const uint32_t ps : {1u, 2u, 3u, 5u}) {
     ShardedJob job(From(TestJob(), "step-1"), ps, files_, clock_);
     ASSERT_OK(job.status());
@@ -107,7 +107,7 @@ TEST_F(CheckpointTest, RefusesTablesOfAnotherShape) {
 
 TEST_F(CheckpointTest, EveryDamagedByteIsFoundBeforeAnythingIsUsed) {
   Save(2, "step-1");
-  const std::string path = "root/step-1/rows-00001-of-00002";
+  const std::string path = "root/step-1/rows-g1-00001-of-00002";
   const std::string sound = files_.Content(path);
   std::mt19937_64 random(7);
   for (int i = 0; i < 60; ++i) {
@@ -141,7 +141,8 @@ TEST_F(CheckpointTest, AFullDiskLeavesNoFileAndTheServerGoesOn) {
   job.Push(0, 0, {{1, {1, 2, 3}, {1, 2, 3}}});
   const SavedRows before = job.Rows(0);
   files_.SetCapacity(40);
-  EXPECT_FAILS(job.Checkpoint(0, "step-1"), StatusCode::kResourceExhausted, "rows-00000-of-00001");
+  EXPECT_FAILS(job.Checkpoint(0, "step-1"), StatusCode::kResourceExhausted,
+               "rows-g1-00000-of-00001");
   EXPECT_THAT(files_.Files(), testing::IsEmpty());
   files_.Repair();
   job.Push(0, 1, {{1, {1}, {1}}});
@@ -154,6 +155,45 @@ TEST_F(CheckpointTest, AFailedSyncIsAnError) {
   files_.FailSyncsAfter(0);
   EXPECT_FAILS(job.Checkpoint(0, "step-1"), StatusCode::kUnavailable, "");
   EXPECT_THAT(files_.Files(), testing::IsEmpty());
+}
+
+TEST_F(CheckpointTest, EndsWithoutAFileWhenTheJobIsClosedOrTheCallerHangsUp) {
+  WatchedFiles watched(files_);
+  ShardedJob job(TestJob(), 1, watched, clock_);
+  job.Push(0, 0, {{1, {1, 2, 3}, {1, 2, 3}}});
+  v1::WriteCheckpointRequest request;
+  request.set_folder("step-1");
+  request.set_parts(1);
+  int pieces = 0;
+  const auto hang_up = [&] {
+    return ++pieces < 5 ? absl::OkStatus() : absl::CancelledError("the caller has hung up");
+  };
+  EXPECT_FAILS(job.shard(0).WriteCheckpoint(request, clock_.Monotonic(), hang_up),
+               StatusCode::kCancelled, "hung up");
+  EXPECT_EQ(pieces, 5);
+  EXPECT_THAT(files_.Files(), testing::IsEmpty());
+  watched.on_create = [&](const std::string&) {
+    job.shard(0).Close(absl::UnavailableError("the ps is stopping"));
+  };
+  EXPECT_FAILS(job.shard(0).WriteCheckpoint(request, clock_.Monotonic()), StatusCode::kUnavailable,
+               "the ps is stopping");
+  EXPECT_THAT(files_.Files(), testing::IsEmpty());
+}
+
+TEST_F(CheckpointTest, OfAnOlderGenerationLeavesThatOfTheNewerAlone) {
+  v1::OpenJobRequest newer = TestJob();
+  newer.set_generation(2);
+  ShardedJob late(TestJob(), 1, files_, clock_), current(newer, 1, files_, clock_);
+  v1::WriteCheckpointRequest request;
+  request.set_folder("step-0");
+  request.set_parts(1);
+  ASSERT_OK(current.shard(0).WriteCheckpoint(request, clock_.Monotonic()));
+  const std::string path = "root/step-0/rows-g2-00000-of-00001";
+  const std::string written = files_.Content(path);
+  EXPECT_FALSE(written.empty());
+  late.Push(0, 0, {{1, {1, 2, 3}, {1, 2, 3}}});
+  ASSERT_OK(late.shard(0).WriteCheckpoint(request, clock_.Monotonic()));
+  EXPECT_EQ(files_.Content(path), written);
 }
 
 TEST_F(CheckpointTest, OfASyncJobIsCutAtItsStepOnly) {

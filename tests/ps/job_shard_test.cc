@@ -78,7 +78,7 @@ TEST_F(JobShardTest, SumsAKeyThatComesTwiceInOnePush) {
     request.set_folder("c");
     request.set_parts(1);
     EXPECT_OK(shard_->WriteCheckpoint(request, absl::InfiniteDuration()));
-    return ReadRows(files_, "root/c/rows-00000-of-00001");
+    return ReadRows(files_, "root/c/rows-g1-00000-of-00001");
   }();
   EXPECT_EQ(rows.at({0, 5}).frequency, 1u) << "one update";
 }
@@ -222,9 +222,24 @@ TEST_F(JobShardTest, CountsExactlyThroughRepeatsAndReordering) {
   EXPECT_EQ(shard_->Stats().applied_steps(), 600u);
 }
 
-TEST_F(JobShardTest, PullsOfAsyncTablesDoNotWait) {
+TEST_F(JobShardTest, APullWithoutKeysWaitsForItsStepToo) {
   Open(Job({SgdTable("a", 1, v1::ASYNC), SgdTable("s", 1, v1::SYNC)}, 2));
-  PendingPull async(*shard_, PullOf(0, 9, {{0, {1}}}));
+  PendingPull none(*shard_, PullOf(0, 1, {}));
+  PendingPull async(*shard_, PullOf(0, 1, {{0, {1}}}));
+  EXPECT_FALSE(none.answered());
+  EXPECT_FALSE(async.answered());
+  ASSERT_OK(Push(0, 0, {}));
+  EXPECT_FALSE(none.answered());
+  ASSERT_OK(Push(1, 0, {}));
+  EXPECT_OK(none.status());
+  EXPECT_OK(async.status());
+}
+
+TEST_F(JobShardTest, PullsOfStepZeroAndThoseOfAsyncJobsDoNotWait) {
+  Open(Job({SgdTable("a", 1, v1::ASYNC)}, 2));
+  EXPECT_OK(PendingPull(*shard_, PullOf(0, 9, {{0, {1}}})).status());
+  Open(Job({SgdTable("a", 1, v1::ASYNC), SgdTable("s", 1, v1::SYNC)}, 2));
+  PendingPull async(*shard_, PullOf(0, 0, {{0, {1}}}));
   EXPECT_TRUE(async.answered());
   PendingPull both(*shard_, PullOf(0, 1, {{0, {1}}, {1, {1}}}));
   EXPECT_FALSE(both.answered());
@@ -360,6 +375,8 @@ TEST_F(JobShardTest, RefusesJobsThatMakeNoSense) {
                "workers is 0");
   EXPECT_FAILS(TryOpen(Job({SgdTable("t", 1, v1::SYNC)}, 1, 0)), StatusCode::kInvalidArgument,
                "partition_count is 0");
+  EXPECT_FAILS(TryOpen(Job(std::vector(17, SgdTable("t", 1, v1::SYNC)), 1, 1 << 20)),
+               StatusCode::kInvalidArgument, "17 tables in 1048576 partitions on this ps");
 }
 
 TEST_F(JobShardTest, ACloseEndsWhatWaitsAndAllThatComesLater) {

@@ -9,13 +9,22 @@ using absl::StatusCode;
 
 class JobsTest : public testing::Test {
  protected:
-  JobsTest() : jobs_({.clock = &clock_, .files = &files_, .checkpoint_root = "root"}) {}
+  JobsTest() : jobs_({.clock = &clock_, .files = &watched_, .checkpoint_root = "root"}) {}
 
-  absl::Status Open(uint64_t generation, const std::string& checkpoint = "") {
+  static v1::OpenJobRequest Request(uint64_t generation, const std::string& checkpoint = "") {
     v1::OpenJobRequest job = Whole(Job({SgdTable("t", 1, v1::SYNC)}, 2));
     job.set_generation(generation);
     job.set_checkpoint(checkpoint);
-    return jobs_.Open(job).status();
+    return job;
+  }
+  absl::Status Open(uint64_t generation, const std::string& checkpoint = "") {
+    return jobs_.Open(Request(generation, checkpoint)).status();
+  }
+  void SaveCheckpoint(const std::string& folder) {
+    ShardedJob job(Job({SgdTable("t", 1, v1::SYNC)}, 2), 1, files_, clock_);
+    job.Push(0, 0, {{0, {1, 2, 3}, {1, 1, 1}}});
+    job.Push(1, 0, {});
+    ASSERT_OK(job.Checkpoint(1, folder));
   }
   uint64_t RowsOf(uint64_t generation) {
     auto shard = jobs_.Find("job-1", generation);
@@ -30,6 +39,7 @@ class JobsTest : public testing::Test {
 
   HandClock clock_;
   FaultFileSystem files_;
+  WatchedFiles watched_{files_};
   Jobs jobs_;
 };
 
@@ -72,6 +82,59 @@ TEST_F(JobsTest, AClosedJobStaysClosed) {
   EXPECT_FAILS(jobs_.Find("job-1"), StatusCode::kNotFound, "job-1");
   EXPECT_FAILS(Open(3), StatusCode::kAborted, "generation 3 has ended");
   EXPECT_OK(Open(4));
+}
+
+TEST_F(JobsTest, AJobThatIsClosedWhileItLoadsIsNotOpened) {
+  SaveCheckpoint("c");
+  watched_.on_open = [&](const std::string&) { EXPECT_OK(jobs_.Close("job-1", 3)); };
+  EXPECT_FAILS(Open(3, "c"), StatusCode::kAborted, "generation 3 has ended");
+  EXPECT_TRUE(jobs_.All().empty());
+  watched_.on_open = [&](const std::string&) {
+    jobs_.CloseAll(absl::AbortedError("lost the master"));
+  };
+  EXPECT_FAILS(Open(4, "c"), StatusCode::kAborted, "closed while it was opened");
+  EXPECT_TRUE(jobs_.All().empty());
+  watched_.on_open = [](const std::string&) {};
+  ASSERT_OK(Open(4, "c"));
+  EXPECT_EQ(RowsOf(4), 3u);
+}
+
+TEST_F(JobsTest, ALoadEndsWhenItsCallerHangsUp) {
+  SaveCheckpoint("c");
+  const auto keep_going = [] { return absl::CancelledError("the caller has hung up"); };
+  EXPECT_FAILS(jobs_.Open(Request(3, "c"), keep_going), StatusCode::kCancelled, "hung up");
+  EXPECT_TRUE(jobs_.All().empty());
+}
+
+TEST_F(JobsTest, ALoadWithoutMemoryIsAnAnswer) {
+  SaveCheckpoint("c");
+  watched_.on_open = [](const std::string&) { throw std::bad_alloc(); };
+  EXPECT_FAILS(Open(3, "c"), StatusCode::kResourceExhausted,
+               "no memory for 1 tables in 64 of 64 partitions with the rows of c");
+}
+
+TEST_F(JobsTest, WhatWasClosedIsForgottenWithTheMaster) {
+  ASSERT_OK(Open(3));
+  EXPECT_OK(jobs_.Close("job-1", 3));
+  jobs_.CloseAll(absl::AbortedError("lost the master"));
+  EXPECT_OK(Open(1));
+}
+
+TEST_F(JobsTest, RemembersTheNewestThousandThatWereClosed) {
+  EXPECT_OK(jobs_.Close("job-1", 3));
+  for (int i = 0; i < 999; ++i) EXPECT_OK(jobs_.Close(absl::StrCat("other-", i), 1));
+  EXPECT_FAILS(Open(3), StatusCode::kAborted, "generation 3 has ended");
+  EXPECT_OK(jobs_.Close("one-more", 1));
+  EXPECT_OK(Open(3));
+}
+
+TEST_F(JobsTest, RefusesIdsOfNoOrOfExcessiveLength) {
+  v1::OpenJobRequest job = Request(1);
+  for (const size_t bytes : {0, 257}) {
+    job.set_job_id(std::string(bytes, 'j'));
+    EXPECT_FAILS(jobs_.Open(job), StatusCode::kInvalidArgument, "expected 1 to 256");
+    EXPECT_FAILS(jobs_.Close(job.job_id(), 1), StatusCode::kInvalidArgument, "expected 1 to 256");
+  }
 }
 
 TEST_F(JobsTest, AShutdownEndsWhatWaitsAndOpensNothingMore) {

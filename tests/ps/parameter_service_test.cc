@@ -86,9 +86,9 @@ TEST_F(ParameterServiceTest, TrainsChecksPointsAndComesBack) {
   v1::WriteCheckpointResponse written;
   ASSERT_OK(Call(&v1::ParameterService::Stub::WriteCheckpoint, write, &written));
   ASSERT_EQ(written.files_size(), 1);
-  EXPECT_EQ(written.files(0).name(), "rows-00000-of-00001");
+  EXPECT_EQ(written.files(0).name(), "rows-g1-00000-of-00001");
   EXPECT_EQ(written.files(0).rows(0), 2u);
-  EXPECT_EQ(ReadRows(files_, "root/step-1/rows-00000-of-00001").at({0, 2}).floats,
+  EXPECT_EQ(ReadRows(files_, "root/step-1/rows-g1-00000-of-00001").at({0, 2}).floats,
             (std::vector<float>{-3, -4}));
 
   v1::GetStatsRequest ask;
@@ -168,7 +168,7 @@ TEST_F(ParameterServiceTest, AFullDiskAtACheckpointIsAnAnswerNotADeath) {
   write.set_parts(1);
   v1::WriteCheckpointResponse written;
   EXPECT_FAILS(Call(&v1::ParameterService::Stub::WriteCheckpoint, write, &written),
-               StatusCode::kResourceExhausted, "rows-00000-of-00001");
+               StatusCode::kResourceExhausted, "rows-g1-00000-of-00001");
   EXPECT_THAT(files_.Files(), testing::IsEmpty());
   files_.Repair();
   EXPECT_OK(Call(&v1::ParameterService::Stub::WriteCheckpoint, write, &written));

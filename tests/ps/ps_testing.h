@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <memory>
 #include <ostream>
@@ -58,6 +59,37 @@ class HandClock final : public Clock {
 
  private:
   std::atomic<int64_t> now_ms_ = 1000000;
+};
+
+// A disk that tells before it opens or creates a file: the moment to let something happen in the
+// middle of long work. Thread-safe once the functions are set.
+class WatchedFiles final : public FileSystem {
+ public:
+  explicit WatchedFiles(FileSystem& disk) : disk_(disk) {}
+
+  std::function<void(const std::string& path)> on_open = [](const std::string&) {};
+  std::function<void(const std::string& path)> on_create = [](const std::string&) {};
+
+  absl::StatusOr<std::unique_ptr<WritableFile>> Create(const std::string& path) override {
+    on_create(path);
+    return disk_.Create(path);
+  }
+  absl::StatusOr<std::unique_ptr<ReadableFile>> Open(const std::string& path) override {
+    on_open(path);
+    return disk_.Open(path);
+  }
+  absl::Status CreateFolder(const std::string& path) override { return disk_.CreateFolder(path); }
+  absl::Status SyncFolder(const std::string& path) override { return disk_.SyncFolder(path); }
+  absl::Status Rename(const std::string& from, const std::string& to) override {
+    return disk_.Rename(from, to);
+  }
+  absl::Status Remove(const std::string& path) override { return disk_.Remove(path); }
+  absl::StatusOr<std::vector<std::string>> List(const std::string& folder) override {
+    return disk_.List(folder);
+  }
+
+ private:
+  FileSystem& disk_;
 };
 
 inline v1::PsTable SgdTable(const std::string& name, uint32_t dim, v1::Consistency consistency,
@@ -313,7 +345,7 @@ class ShardedJob {
     SavedRows rows;
     for (uint32_t i = 0; i < size(); ++i) {
       char name[64];
-      std::snprintf(name, sizeof(name), "root/look/rows-%05u-of-%05zu", i, size());
+      std::snprintf(name, sizeof(name), "root/look/rows-g1-%05u-of-%05zu", i, size());
       rows.merge(ReadRows(files_, name));
     }
     EXPECT_OK(files_.Remove("root/look"));
