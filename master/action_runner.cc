@@ -1,6 +1,7 @@
 #include "master/action_runner.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <set>
 #include <type_traits>
 #include <utility>
@@ -26,6 +27,11 @@ using Stub = v1::ParameterService::Stub;
 // Reading or writing a ps's whole part of a checkpoint.
 constexpr absl::Duration kLongCall = absl::Minutes(30);
 constexpr absl::Duration kShortCall = absl::Seconds(5);
+
+// One form for all spellings of a folder.
+std::string Plain(const std::string& path) {
+  return (std::filesystem::path(path) / "").lexically_normal().string();
+}
 
 }  // namespace
 
@@ -222,16 +228,21 @@ void ActionRunner::Prune(const WriteCheckpoint& write) {
     TESSERA_ASSIGN_OR_RETURN(const std::string job_folder, PathBelow(root_, write.job_folder));
     TESSERA_ASSIGN_OR_RETURN(const std::vector<CheckpointName> committed,
                              ListCheckpoints(*files_, job_folder));
-    std::set<std::string> kept(write.keep_besides.begin(), write.keep_besides.end());
-    for (size_t i = 0; i < committed.size() && i < write.keep; ++i) {
-      kept.insert(absl::StrCat(write.job_folder, "/", committed[i].name));
+    std::set<std::string> kept;
+    for (const std::string& folder : write.keep_besides) {
+      // As users write them: "./demo-1/step-000000000010/" is the same folder.
+      absl::StatusOr<std::string> path = PathBelow(root_, folder);
+      if (path.ok()) kept.insert(Plain(*path));
     }
-    kept.insert(write.folder);
+    for (size_t i = 0; i < committed.size() && i < write.keep; ++i) {
+      kept.insert(Plain(absl::StrCat(job_folder, "/", committed[i].name)));
+    }
+    kept.insert(Plain(absl::StrCat(root_, "/", write.folder)));
     // Folders without a manifest, of tries that were cut short, go too.
     TESSERA_ASSIGN_OR_RETURN(const std::vector<std::string> names, files_->List(job_folder));
     for (const std::string& name : names) {
       if (!absl::StartsWith(name, "step-")) continue;
-      if (kept.contains(absl::StrCat(write.job_folder, "/", name))) continue;
+      if (kept.contains(Plain(absl::StrCat(job_folder, "/", name)))) continue;
       TESSERA_RETURN_IF_ERROR(files_->Remove(absl::StrCat(job_folder, "/", name)));
     }
     return absl::OkStatus();

@@ -22,6 +22,8 @@ grpc::Status ClusterServiceImpl::Join(grpc::ServerContext* context, Stream* stre
   const uint64_t incarnation = welcome->incarnation();
   std::string reason = "its connection broke";
   const auto leave = absl::MakeCleanup([&] {
+    // The master stops: its processes are not lost, they will join the next one.
+    if (host_->stopped()) return;
     host_->With([&](MasterCore& core, const MasterCore::Now& now) {
       core.Leave(incarnation, reason, now);
     });
@@ -47,9 +49,12 @@ grpc::Status ClusterServiceImpl::Join(grpc::ServerContext* context, Stream* stre
     if (!alive) break;
   }
   if (!context->IsCancelled()) reason = alive ? "it left" : "its lease is over";
-  host_->With([&](MasterCore& core, const MasterCore::Now& now) {
-    core.Leave(incarnation, reason, now);  // ends the writer
-  });
+  // Either ends the writer.
+  if (!host_->stopped()) {
+    host_->With([&](MasterCore& core, const MasterCore::Now& now) {
+      core.Leave(incarnation, reason, now);
+    });
+  }
   writer.join();
   return host_->stopped() ? ToGrpc(absl::UnavailableError("the master stops")) : grpc::Status::OK;
 }

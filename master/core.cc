@@ -45,7 +45,7 @@ absl::StatusOr<std::unique_ptr<MasterCore>> MasterCore::New(
     }
     core->jobs_.Load(std::move(record));
   }
-  core->jobs_.SetNextNumber(next_job);
+  core->jobs_.SetNextNumber(std::max(next_job, options.next_job));
   for (v1::JobRecord* record : core->jobs_.Queue()) {
     if (record->cancel()) {
       core->jobs_.Move(record, v1::FAILED, "Cancelled", "cancelled by a user", now.wall);
@@ -94,7 +94,7 @@ void MasterCore::OnDeath(const Membership::Death& death, const Now& now) {
   if (run_ == nullptr || run_->end().has_value() || !run_->Uses(death.incarnation)) return;
   const std::string message = absl::StrCat(death.name, " lost (", death.reason, ")");
   jobs_.AddEvent(run_->record(), message, now.wall);
-  run_->End({RunEnd::kRestart, "ProcessLost", message, ""}, now);
+  run_->End({RunEnd::kRestart, "ProcessLost", message, "", ""}, now);
 }
 
 std::optional<Rank> MasterCore::RankOf(uint64_t incarnation) const {
@@ -140,7 +140,7 @@ absl::Status MasterCore::Cancel(const std::string& job_id, const Now& now) {
   record->set_cancel(true);
   jobs_.AddEvent(record, "cancelled by a user", now.wall);
   if (run_ != nullptr && run_->record() == record) {
-    run_->End({RunEnd::kFailed, "Cancelled", "cancelled by a user", ""}, now);
+    run_->End({RunEnd::kFailed, "Cancelled", "cancelled by a user", "", ""}, now);
   } else {
     jobs_.Move(record, v1::FAILED, "Cancelled", "cancelled by a user", now.wall);
   }

@@ -37,8 +37,10 @@ class MasterCore {
     // Before the n-th restart without progress: this, doubled n - 1 times, at most longest_retry.
     absl::Duration first_retry = absl::Milliseconds(200);
     absl::Duration longest_retry = absl::Seconds(10);
-    // Restarts in a row without progress that a job survives.
-    uint32_t fruitless_restarts = 5;
+    // Restarts in a row without progress that a job survives: about two minutes of them.
+    uint32_t fruitless_restarts = 15;
+    // The next job's number is at least this: above those of folders that earlier jobs have left.
+    uint64_t next_job = 1;
   };
 
   // `state` is all that the state log holds. DATA_LOSS: a record that cannot be read. Jobs that ran

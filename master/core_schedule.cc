@@ -46,6 +46,7 @@ void MasterCore::SettleEnd(const Now& now) {
       jobs_.AddEvent(record, end.message, now.wall);
       RunOptions options = run->options();
       options.final_checkpoint = end.checkpoint;
+      options.fallback_checkpoint = end.fallback_checkpoint;
       return StartRun(record, std::move(options), now);
     }
     case RunEnd::kRestart:

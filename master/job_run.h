@@ -25,6 +25,8 @@ struct RunOptions {
   std::vector<RunNode> workers;  // by rank
   // Set: training is over; measure the model of this checkpoint, which the job leaves behind.
   std::string final_checkpoint;
+  // The one to take where that is gone or damaged; empty: none.
+  std::string fallback_checkpoint;
 };
 
 // How a run ended.
@@ -39,6 +41,7 @@ struct RunEnd {
   std::string reason;  // CamelCase
   std::string message;
   std::string checkpoint;
+  std::string fallback_checkpoint;
 };
 
 // One generation of one job, from the search for its checkpoint to its end: what each worker does
@@ -120,6 +123,7 @@ class JobRun {
   std::optional<v1::NextWorkResponse> NextCount(Rank rank);
   void OnCounted(const std::string& split, const v1::UnitResult& result, const Now& now);
   void AfterCounting(const Now& now);
+  bool TookFallback(const absl::Status& status, const Now& now);
 
   // job_run_barrier.cc: what happens between units of training.
   void BeginTraining(const Now& now);
@@ -132,6 +136,7 @@ class JobRun {
   void OnCheckpointed(const ActionResult& result, const Now& now);
   void LeaveBarrier(const Now& now);
   void Conclude(const Now& now);
+  void SetResult(const std::string& checkpoint);
   void Succeed(const Now& now);
 
   // job_run.cc
@@ -170,8 +175,9 @@ class JobRun {
   uint64_t next_evaluation_ = 1;
   Due due_;
   bool improved_ = false;
-  bool stopping_ = false;  // early stopping, or nothing is left to train
-  std::string writing_;    // the folder of the checkpoint under way
+  bool stopping_ = false;    // early stopping, or nothing is left to train
+  std::string writing_;      // the folder of the checkpoint under way
+  std::string best_before_;  // position_.best_checkpoint() before it
   std::string last_checkpoint_;
   std::optional<uint64_t> last_checkpoint_step_;
   absl::Duration last_checkpoint_at_;

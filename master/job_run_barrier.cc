@@ -53,7 +53,7 @@ void JobRun::Advance(const Now& now) {
       position_.set_step(at.step());
       position_.set_samples(at.samples());
       position_.set_window_records(at.window_records());
-      const bool evaluated = position_.has_best() && position_.evaluated_step() == at.step();
+      const bool evaluated = !evaluations_.empty() && position_.evaluated_step() == at.step();
       if (HasSplit("validation") && (due_.evaluate || stopping_) && !evaluated) {
         return BeginEvaluation("validation", Wanted::kBarrier, now);
       }
@@ -163,6 +163,7 @@ void JobRun::BeginCheckpoint(const Now& now) {
   WriteCheckpoint write;
   write.job_folder = status().job_id();
   write.folder = absl::StrCat(write.job_folder, "/", CheckpointFolderName(position_.step()));
+  best_before_ = position_.best_checkpoint();
   if (improved_ && spec().checkpoint().keep_best()) position_.set_best_checkpoint(write.folder);
   v1::CheckpointManifest& manifest = write.manifest;
   manifest.set_version(kVersion);
@@ -194,6 +195,11 @@ void JobRun::BeginCheckpoint(const Now& now) {
   if (!position_.best_checkpoint().empty()) {
     write.keep_besides.push_back(position_.best_checkpoint());
   }
+  // Jobs that wait may be about to start from one of ours.
+  for (const v1::JobRecord* waiting : jobs_->Queue()) {
+    const std::string& start = waiting->status().spec().start().checkpoint();
+    if (!start.empty()) write.keep_besides.push_back(start);
+  }
   writing_ = write.folder;
   wanted_ = std::move(write);
 }
@@ -204,6 +210,9 @@ void JobRun::OnCheckpointed(const ActionResult& result, const Now& now) {
     last_checkpoint_ = writing_;
     last_checkpoint_step_ = position_.step();
     status().set_checkpoint(writing_);
+    // A folder that was damaged has been written anew.
+    auto* damaged = record_->mutable_damaged();
+    damaged->erase(std::remove(damaged->begin(), damaged->end(), writing_), damaged->end());
     // Neither checkpoints nor evaluations are events: they have fields of their own, and would
     // drive what happened to the job's processes out of the newest 50.
     jobs_->Touch(record_);
@@ -216,7 +225,7 @@ void JobRun::OnCheckpointed(const ActionResult& result, const Now& now) {
       absl::IsNotFound(result.status) || absl::IsDeadlineExceeded(result.status)) {
     return Restart(absl::StrCat("checkpoint at step ", position_.step(), ": ", message), now);
   }
-  if (position_.best_checkpoint() == writing_) position_.clear_best_checkpoint();
+  position_.set_best_checkpoint(best_before_);
   if (stopping_) {
     return Fail(
         "CheckpointFailed",
@@ -250,16 +259,23 @@ void JobRun::Conclude(const Now& now) {
       !position_.best_checkpoint().empty()) {
     result = position_.best_checkpoint();
   }
-  for (const v1::Evaluation& evaluation : evaluations_) {
-    const bool of_result =
-        result == last_checkpoint_ ? evaluation.step() == position_.step() : evaluation.best();
-    if (of_result) (*status().mutable_final_metrics())["validation"] = evaluation;
-  }
-  status().set_checkpoint(result);
+  SetResult(result);
   status().set_total_steps(position_.step());  // it was an estimate: windows differ between epochs
   if (!HasSplit("test")) return Succeed(now);
   if (result == last_checkpoint_) return BeginEvaluation("test", Wanted::kFinalTest, now);
-  End({RunEnd::kFinalize, "", absl::StrCat("measuring the best model, ", result), result}, now);
+  End({RunEnd::kFinalize, "", absl::StrCat("measuring the best model, ", result), result,
+       last_checkpoint_},
+      now);
+}
+
+// Of all evaluations, those of the step at which the result was cut are the result's.
+void JobRun::SetResult(const std::string& checkpoint) {
+  status().set_checkpoint(checkpoint);
+  status().clear_final_metrics();
+  for (const v1::Evaluation& evaluation : status().evaluations()) {
+    if (!absl::EndsWith(checkpoint, "/" + CheckpointFolderName(evaluation.step()))) continue;
+    (*status().mutable_final_metrics())["validation"] = evaluation;
+  }
 }
 
 void JobRun::Succeed(const Now& now) {
@@ -270,7 +286,7 @@ void JobRun::Succeed(const Now& now) {
                             value);
     }
   }
-  End({RunEnd::kSucceeded, "", message, status().checkpoint()}, now);
+  End({RunEnd::kSucceeded, "", message, status().checkpoint(), ""}, now);
 }
 
 }  // namespace tessera::master

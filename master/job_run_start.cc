@@ -33,7 +33,18 @@ void JobRun::OnFound(ActionResult result, const Now& now) {
   }
   const bool own = options_.final_checkpoint.empty() && record_->has_run();
   const bool first = !own && options_.final_checkpoint.empty();
+  if (TookFallback(result.status, now)) return;
   if (own && absl::IsNotFound(result.status)) {
+    if (const std::string& had = status().checkpoint(); !had.empty()) {
+      return Fail(
+          "CheckpointError",
+          absl::StrCat("the job's last checkpoint was ", had,
+                       ", and now none of its checkpoints is sound (", result.status.message(),
+                       "); it does not begin again at step 0 by itself: put the folder "
+                       "back and submit the job with start.checkpoint = ",
+                       had, ", or submit it again to train from the start"),
+          now);
+    }
     // Nothing was committed before the loss: from the start again.
     if (spec().start().checkpoint().empty()) return Open(now);
     record_->set_has_run(false);
@@ -46,9 +57,8 @@ void JobRun::OnFound(ActionResult result, const Now& now) {
   }
   if (first) {
     warm_ = spec().start().warm();
-    if (absl::Status status = CheckStart(spec(), result.manifest, warm_); !status.ok()) {
-      return Fail("InvalidStart", status.message(), now);
-    }
+    const absl::Status may = CheckStart(spec(), result.manifest, status().task(), warm_);
+    if (!may.ok()) return Fail("InvalidStart", may.message(), now);
   }
   start_folder_ = std::move(result.folder);
   start_ = std::move(result.manifest);
@@ -57,11 +67,38 @@ void JobRun::OnFound(ActionResult result, const Now& now) {
     position_ = start_.position();
     evaluations_ = {start_.evaluations().begin(), start_.evaluations().end()};
   }
+  if (first) {
+    // What was best there, and for how long nothing was, are that job's rules: this one's may
+    // watch another metric on other data.
+    position_.clear_best_checkpoint();
+    position_.clear_has_best();
+    position_.clear_best();
+    position_.clear_stop_misses();
+    position_.clear_plateau_misses();
+    position_.clear_evaluated_step();
+    for (v1::Evaluation& evaluation : evaluations_) evaluation.set_best(false);
+  }
+  // The end's run goes on counting where training stopped, not where its best model was cut.
+  if (!options_.final_checkpoint.empty()) position_.set_bad_records(status().bad_records());
   if (own) {
     last_checkpoint_ = start_folder_;
     last_checkpoint_step_ = start_.step();
   }
   Open(now);
+}
+
+// The best model is gone: the last one is the job's result.
+bool JobRun::TookFallback(const absl::Status& status, const Now& now) {
+  if (options_.fallback_checkpoint.empty()) return false;
+  if (!absl::IsNotFound(status) && !absl::IsDataLoss(status)) return false;
+  const std::string& last = options_.fallback_checkpoint;
+  SetResult(last);
+  End({RunEnd::kFinalize, "",
+       absl::StrCat("the best model, ", options_.final_checkpoint, ", cannot be read (",
+                    status.message(), "); the last one, ", last, ", is the result"),
+       last, ""},
+      now);
+  return true;
 }
 
 void JobRun::Open(const Now& now) {
@@ -94,6 +131,7 @@ void JobRun::Open(const Now& now) {
 }
 
 void JobRun::OnOpened(const ActionResult& result, const Now& now) {
+  if (TookFallback(result.status, now)) return;
   if (!result.status.ok()) {
     const std::string message(result.status.message());
     const bool own = !start_folder_.empty() && start_folder_ != spec().start().checkpoint();

@@ -1,9 +1,11 @@
 #include "master/master.h"
 
+#include <algorithm>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/numbers.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "common/log.h"
@@ -17,6 +19,24 @@ namespace {
 
 constexpr absl::Duration kTick = absl::Milliseconds(50);
 constexpr absl::Duration kLogRetry = absl::Milliseconds(500);
+
+// Above the numbers of all jobs whose folders lie in the checkpoint root: the state of the master
+// may be younger than the checkpoints, and a new job must not take over an old one's.
+absl::StatusOr<uint64_t> NextJobNumber(FileSystem& files, const std::string& root) {
+  TESSERA_ASSIGN_OR_RETURN(const std::vector<std::string> names, files.List(root));
+  uint64_t next = 1;
+  for (const std::string& name : names) {
+    const size_t dash = name.rfind('-');
+    uint64_t number = 0;
+    // Job numbers have at most ten digits in the state log's keys; more is somebody else's folder.
+    if (dash == std::string::npos || name.size() - dash > 10 ||
+        !absl::SimpleAtoi(name.substr(dash + 1), &number)) {
+      continue;
+    }
+    next = std::max(next, number + 1);
+  }
+  return next;
+}
 
 class MasterImpl final : public Master {
  public:
@@ -120,6 +140,8 @@ absl::StatusOr<std::unique_ptr<Master>> Master::Start(const Options& options) {
   core_options.membership.heartbeat = options.heartbeat;
   core_options.address = options.server.listen;
   core_options.settle = options.settle;
+  TESSERA_ASSIGN_OR_RETURN(core_options.next_job,
+                           NextJobNumber(*options.files, options.checkpoint_root));
   TESSERA_ASSIGN_OR_RETURN(
       std::unique_ptr<MasterCore> core,
       MasterCore::New(core_options, state, {options.clock->Monotonic(), options.clock->Wall()}));

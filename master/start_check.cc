@@ -1,11 +1,16 @@
 #include "master/start_check.h"
 
+#include <algorithm>
 #include <map>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/job/defaults.h"
 #include "common/job/job_tables.h"
+#include "common/status_macros.h"
+#include "google/protobuf/util/message_differencer.h"
 
 namespace tessera::master {
 namespace {
@@ -36,10 +41,106 @@ absl::Status Differs(const std::string& field, absl::string_view name, absl::str
                                                  " in start.checkpoint; ", advice));
 }
 
+// "path: HERE -> THERE" of the first field that differs.
+std::string FirstDifference(const google::protobuf::Message& here,
+                            const google::protobuf::Message& there) {
+  google::protobuf::util::MessageDifferencer differencer;
+  std::string report;
+  differencer.ReportDifferencesToString(&report);
+  differencer.Compare(here, there);
+  return report.substr(0, report.find('\n'));
+}
+
+absl::Status CheckModel(const v1::JobSpec& spec, const v1::JobSpec& before) {
+  v1::ModelSpec here = spec.model();
+  v1::ModelSpec there = before.model();
+  for (v1::ModelSpec* model : {&here, &there}) {
+    model->clear_optimizer();
+    model->clear_loss();
+    // Without options and with none of them is the same.
+    model->mutable_options();
+    for (v1::LayerSpec& layer : *model->mutable_layers()) layer.mutable_options();
+  }
+  constexpr absl::string_view kAdvice =
+      "the dense parameters of one model mean nothing in another; keep it, or start without a "
+      "checkpoint";
+  if (here.name() != there.name()) {
+    return absl::InvalidArgumentError(absl::StrCat("model.name: ", here.name(), " in this job and ",
+                                                   there.name(), " in start.checkpoint; ",
+                                                   kAdvice));
+  }
+  if (!google::protobuf::util::MessageDifferencer::Equals(here, there)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("model: differs from the one in start.checkpoint (this job -> checkpoint): ",
+                     FirstDifference(here, there), "; ", kAdvice));
+  }
+  const auto inputs = [](const v1::JobSpec& job) {
+    std::vector<std::string> all;
+    for (const v1::ColumnSpec& column : job.data().columns()) {
+      if (column.role() != v1::DENSE && column.role() != v1::SPARSE) continue;
+      all.push_back(absl::StrCat(
+          v1::ColumnRole_Name(column.role()), " ", column.name(),
+          column.table().empty() ? "" : absl::StrCat(" in ", absl::StrJoin(column.table(), ", ")),
+          column.index_end() == 0
+              ? ""
+              : absl::StrCat(" [", column.index_begin(), ", ", column.index_end(), ")")));
+    }
+    return all;
+  };
+  const std::vector<std::string> ours = inputs(spec);
+  const std::vector<std::string> theirs = inputs(before);
+  for (size_t i = 0; i < std::max(ours.size(), theirs.size()); ++i) {
+    const std::string a = i < ours.size() ? ours[i] : "none";
+    const std::string b = i < theirs.size() ? theirs[i] : "none";
+    if (a == b) continue;
+    return absl::InvalidArgumentError(absl::StrCat("data.columns: input ", i, " of the model is ",
+                                                   a, " in this job and ", b,
+                                                   " in start.checkpoint; ", kAdvice));
+  }
+  return absl::OkStatus();
+}
+
+// A position within an epoch says which batches of which windows are done: it means the same
+// records only while these fields are the same.
+absl::Status CheckOrder(const v1::JobSpec& spec, const v1::JobSpec& before) {
+  const auto modes = [](const v1::JobSpec& job) {
+    return absl::StrCat("sparse ", v1::Consistency_Name(ModeOf(job.consistency().sparse())),
+                        ", dense ", v1::Consistency_Name(ModeOf(job.consistency().dense())));
+  };
+  const auto files = [](const v1::JobSpec& job) {
+    return absl::StrCat("[", absl::StrJoin(job.data().train().files(), ", "), "]");
+  };
+  struct Field {
+    const char* name;
+    std::string here;
+    std::string there;
+  };
+  const Field fields[] = {
+      {"seed", absl::StrCat(spec.seed()), absl::StrCat(before.seed())},
+      {"train.batch_size", absl::StrCat(spec.train().batch_size()),
+       absl::StrCat(before.train().batch_size())},
+      {"data.shard_records", absl::StrCat(ShardRecords(spec.data())),
+       absl::StrCat(ShardRecords(before.data()))},
+      {"data.shuffle_window_records", absl::StrCat(ShuffleWindowRecords(spec.data())),
+       absl::StrCat(ShuffleWindowRecords(before.data()))},
+      {"consistency", modes(spec), modes(before)},
+      {"data.train.files", files(spec), files(before)},
+  };
+  for (const Field& field : fields) {
+    if (field.here == field.there) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat(field.name, ": ", field.here, " in this job and ", field.there,
+                     " in start.checkpoint, which was cut within an epoch; keep it, set "
+                     "start.warm, or resume from a checkpoint of the end of an epoch"));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status CheckStart(const v1::JobSpec& spec, const v1::CheckpointManifest& manifest,
-                        bool warm) {
+                        v1::Task task, bool warm) {
+  TESSERA_RETURN_IF_ERROR(CheckModel(spec, manifest.spec()));
   const std::vector<v1::PsTable> tables = JobTables(spec);
   std::map<std::string, const v1::CheckpointTable*> there;
   for (const v1::CheckpointTable& table : manifest.tables()) there[table.spec().name()] = &table;
@@ -69,13 +170,10 @@ absl::Status CheckStart(const v1::JobSpec& spec, const v1::CheckpointManifest& m
         absl::StrCat("tables: start.checkpoint has table ", there.begin()->first,
                      ", which this job has not; add it, or set start.warm"));
   }
-  if (!warm && spec.seed() != manifest.spec().seed() && manifest.has_position() &&
-      (manifest.position().next_window() > 0 || manifest.position().open_size() > 0)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "seed: ", spec.seed(), " in this job and ", manifest.spec().seed(),
-        " in start.checkpoint, which was cut within an epoch; keep the seed, or set start.warm"));
-  }
-  return absl::OkStatus();
+  const bool within_epoch =
+      manifest.position().next_window() > 0 || manifest.position().open_size() > 0;
+  if (warm || task == v1::PREDICT || !within_epoch) return absl::OkStatus();
+  return CheckOrder(spec, manifest.spec());
 }
 
 }  // namespace tessera::master

@@ -172,7 +172,7 @@ TEST_F(CoreTest, RestartsWithoutProgressEndTheJobWithTheLastReason) {
   RunUntil(id, v1::FAILED);
   EXPECT_EQ(Job(id).reason(), "TooManyRestarts");
   EXPECT_THAT(Job(id).message(), HasSubstr("ps-0: no route"));
-  EXPECT_EQ(opens_.size(), 6u);
+  EXPECT_EQ(opens_.size(), 16u);
 }
 
 TEST_F(CoreTest, AUnitThatFailsForGoodFailsTheJobWithTheWorkersMessage) {

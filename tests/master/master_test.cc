@@ -367,6 +367,39 @@ TEST_F(MasterTest, AMasterThatIsStartedAgainTakesUpTheRunningJob) {
   EXPECT_EQ(job.restarts(), 1u);
   EXPECT_GE(job.generation(), 2u);
   EXPECT_GE(ps_[0]->opens().back().first_step(), 100u);
+  // A master that stops has lost nobody.
+  for (const v1::Event& event : job.events()) {
+    EXPECT_THAT(event.message(), testing::Not(HasSubstr("lost (")));
+  }
+}
+
+TEST_F(MasterTest, AFreshDataFolderGivesNoNumberThatHasAFolderOfCheckpoints) {
+  StartNodes(1, 1);
+  const std::string first = Watch(Submit(SmallJob(), 1, 1)).back().job_id();
+  ASSERT_EQ(first, "demo-1");
+  std::filesystem::create_directories(folder_ + "/checkpoints/another-job-41");
+  std::filesystem::create_directories(folder_ + "/checkpoints/notes-99999999999999999999");
+  master_.reset();
+  std::filesystem::remove_all(folder_ + "/state");
+  StartMaster();
+  EXPECT_EQ(Submit(SmallJob(), 1, 1), "demo-42");
+}
+
+TEST_F(MasterTest, ACheckpointThatAQueuedJobStartsFromIsKept) {
+  v1::JobSpec spec = SmallJob();
+  spec.mutable_train()->set_epochs(100);
+  spec.mutable_evaluation()->set_every_epochs(1000);
+  spec.mutable_checkpoint()->set_every_steps(100);
+  spec.mutable_checkpoint()->set_keep(1);
+  StartNodes(1, 1);
+  const std::string first = Submit(spec, 1, 1);
+  const auto seen =
+      Watch(first, [](const v1::JobStatus& job) { return !job.checkpoint().empty(); });
+  spec.mutable_start()->set_checkpoint("./" + seen.back().checkpoint() + "/");
+  const std::string second = Submit(spec, 1, 1);
+  const v1::JobStatus job = Watch(second).back();
+  EXPECT_EQ(v1::JobState_Name(job.state()), "SUCCEEDED") << job.message();
+  EXPECT_EQ(Get(first).step(), 1000u);
 }
 
 TEST_F(MasterTest, AFullDiskAtTheLastCheckpointFailsTheJobAndLeavesNoFolder) {

@@ -1,0 +1,201 @@
+// Which checkpoints a job may start from, and what it takes over from them.
+#include "master/core.h"
+#include "tests/master/core_harness.h"
+
+namespace tessera::master {
+namespace {
+
+using testing::Contains;
+using testing::HasSubstr;
+
+class StartTest : public testing::Test, protected CoreHarness {
+ protected:
+  StartTest() { JoinAll(1, 1); }
+  // A checkpoint of SmallJob that was cut within an epoch, at step 5.
+  std::string CutWithinAnEpoch() {
+    v1::JobSpec spec = SmallJob();
+    spec.mutable_checkpoint()->set_every_steps(5);
+    const std::string id = Submit(spec, 1, 1);
+    RunUntil(id, v1::SUCCEEDED);
+    for (const auto& [folder, manifest] : disk_) {
+      if (manifest.step() == 5) return folder;
+    }
+    ADD_FAILURE() << "no checkpoint at step 5";
+    return "";
+  }
+  v1::JobStatus RunFrom(const std::string& checkpoint, v1::JobSpec spec, v1::JobState end) {
+    spec.mutable_start()->set_checkpoint(checkpoint);
+    const std::string id = Submit(spec, 1, 1);
+    RunUntil(id, end);
+    return Job(id);
+  }
+};
+
+TEST_F(StartTest, WithinAnEpochTheOrderOfTrainingMustBeTheSame) {
+  const std::string folder = CutWithinAnEpoch();
+  const std::pair<const char*, std::function<void(v1::JobSpec*)>> changes[] = {
+      {"seed: 2 in this job and 1", [](auto* s) { s->set_seed(2); }},
+      {"train.batch_size: 50 in this job and 100",
+       [](auto* s) { s->mutable_train()->set_batch_size(50); }},
+      {"data.shard_records: 50 in this job and 100",
+       [](auto* s) { s->mutable_data()->set_shard_records(50); }},
+      {"data.shuffle_window_records: 300 in this job and 400",
+       [](auto* s) { s->mutable_data()->set_shuffle_window_records(300); }},
+      {"consistency: sparse ASYNC, dense SYNC in this job and sparse SYNC, dense SYNC",
+       [](auto* s) { s->mutable_consistency()->set_sparse(v1::ASYNC); }},
+      {"data.train.files: [more.csv] in this job and [train.csv]",
+       [](auto* s) { s->mutable_data()->mutable_train()->set_files(0, "more.csv"); }},
+  };
+  for (const auto& [message, change] : changes) {
+    v1::JobSpec spec = SmallJob();
+    change(&spec);
+    const v1::JobStatus job = RunFrom(folder, spec, v1::FAILED);
+    EXPECT_EQ(job.reason(), "InvalidStart");
+    EXPECT_THAT(job.message(), HasSubstr(message));
+    EXPECT_THAT(job.message(), HasSubstr("start.warm"));
+    spec.mutable_start()->set_warm(true);
+    if (spec.data().train().files(0) == "train.csv") RunFrom(folder, spec, v1::SUCCEEDED);
+  }
+  RunFrom(folder, SmallJob(), v1::SUCCEEDED);
+}
+
+TEST_F(StartTest, PredictingNeedsNoSeedAndNoOrder) {
+  v1::SubmitRequest request;
+  *request.mutable_spec() = SmallJob();
+  request.mutable_spec()->set_seed(9);
+  request.mutable_spec()->mutable_train()->set_batch_size(7);
+  request.mutable_spec()->mutable_start()->set_checkpoint(CutWithinAnEpoch());
+  request.set_task(v1::PREDICT);
+  request.set_output("out.csv");
+  RunUntil(Submit(request), v1::SUCCEEDED);
+  request.mutable_spec()->mutable_model()->set_name("fm");
+  const std::string other = Submit(request);
+  RunUntil(other, v1::FAILED);
+  EXPECT_THAT(Job(other).message(), HasSubstr("model.name: fm in this job and lr"));
+}
+
+TEST_F(StartTest, AnotherModelOrOtherInputsAreRefusedWarmOrNot) {
+  const std::string first = Submit(SmallJob(), 1, 1);
+  RunUntil(first, v1::SUCCEEDED);
+  const std::string folder = Job(first).checkpoint();
+  for (const bool warm : {false, true}) {
+    v1::JobSpec spec = SmallJob();
+    spec.mutable_start()->set_warm(warm);
+    auto& options = *spec.mutable_model()->mutable_options()->mutable_fields();
+    options["hidden"].set_number_value(64);
+    EXPECT_THAT(RunFrom(folder, spec, v1::FAILED).message(), HasSubstr("options.fields"));
+    options.clear();
+    spec.mutable_data()->mutable_columns(1)->set_name("item");
+    EXPECT_THAT(RunFrom(folder, spec, v1::FAILED).message(),
+                HasSubstr("data.columns: input 0 of the model is SPARSE item in embedding in this "
+                          "job and SPARSE user in embedding"));
+    spec = SmallJob();
+    spec.mutable_start()->set_warm(warm);
+    spec.mutable_model()->mutable_optimizer()->set_learning_rate(0.5f);
+    RunFrom(folder, spec, v1::SUCCEEDED);
+  }
+}
+
+TEST_F(StartTest, TheRulesOfAnotherJobStayBehind) {
+  v1::JobSpec spec = SmallJob();
+  spec.mutable_checkpoint()->set_keep_best(true);
+  spec.mutable_train()->mutable_early_stopping()->set_patience(2);
+  aucs_ = {0.9, 0.8, 0.7};
+  const std::string first = Submit(spec, 1, 1);
+  RunUntil(first, v1::SUCCEEDED);
+  std::string last;
+  for (const auto& [folder, manifest] : disk_) last = folder;
+  ASSERT_EQ(disk_[last].position().stop_misses(), 2u);
+  spec.mutable_train()->set_epochs(5);
+  aucs_ = {0.5, 0.6, 0.55};
+  const v1::JobStatus job = RunFrom(last, spec, v1::SUCCEEDED);
+  EXPECT_EQ(job.evaluations_size(), 5);
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(job.evaluations(i).best(), i == 4) << i;
+  EXPECT_THAT(job.checkpoint(), HasSubstr("demo-2/"));
+  EXPECT_DOUBLE_EQ(job.final_metrics().at("validation").metrics().at("auc"), 0.6);
+}
+
+TEST_F(StartTest, WithoutItsBestModelAJobEndsWithItsLast) {
+  v1::JobSpec spec = SmallJob();
+  spec.mutable_checkpoint()->set_keep_best(true);
+  for (const bool found : {false, true}) {
+    aucs_ = {0.6, 0.8, 0.7, 0.69};
+    std::string best;
+    on_write_ = [&](const WriteCheckpoint& write) {
+      if (write.manifest.step() > 25) best = write.manifest.position().best_checkpoint();
+      if (!best.empty() && !found) disk_.erase(best);
+      return absl::OkStatus();
+    };
+    on_open_ = [&](const OpenPs& open) {
+      return !best.empty() && open.calls[0].second.checkpoint() == best
+                 ? absl::DataLossError("part 0 is cut off")
+                 : absl::OkStatus();
+    };
+    const std::string id = Submit(spec, 1, 1);
+    RunUntil(id, v1::SUCCEEDED);
+    const v1::JobStatus job = Job(id);
+    ASSERT_FALSE(best.empty());
+    EXPECT_NE(job.checkpoint(), best);
+    EXPECT_THAT(Events(id), Contains(HasSubstr("the best model, " + best + ", cannot be read")));
+    EXPECT_DOUBLE_EQ(job.final_metrics().at("validation").metrics().at("auc"), 0.7);
+    EXPECT_DOUBLE_EQ(job.final_metrics().at("test").metrics().at("auc"), 0.69);
+    EXPECT_EQ(job.final_metrics().at("test").step(), job.step());
+  }
+}
+
+TEST_F(StartTest, AJobWhoseCheckpointsAreAllGoneFailsInsteadOfBeginningAgain) {
+  v1::JobSpec spec = SmallJob();
+  spec.mutable_checkpoint()->set_every_epochs(1);
+  const std::string id = Submit(spec, 1, 1);
+  RunUntilStep(id, 15);
+  ASSERT_EQ(disk_.size(), 1u);
+  const std::string folder = disk_.begin()->first;
+  disk_.clear();
+  Kill("worker-0");
+  Join(v1::WORKER, "worker-0");
+  RunUntil(id, v1::FAILED);
+  EXPECT_EQ(Job(id).reason(), "CheckpointError");
+  EXPECT_THAT(Job(id).message(), HasSubstr("start.checkpoint = " + folder));
+}
+
+TEST_F(StartTest, TheOlderBestModelStaysWhenTheNewOneCannotBeWritten) {
+  v1::JobSpec spec = SmallJob();
+  spec.mutable_checkpoint()->set_keep_best(true);
+  aucs_ = {0.6, 0.8, 0.7, 0.61};
+  int writes = 0;
+  on_write_ = [&](const WriteCheckpoint&) {
+    return ++writes == 2 ? absl::ResourceExhaustedError("disk full") : absl::OkStatus();
+  };
+  const std::string id = Submit(spec, 1, 1);
+  RunUntil(id, v1::SUCCEEDED);
+  EXPECT_EQ(Job(id).checkpoint(), writes_[0].folder);
+  EXPECT_DOUBLE_EQ(Job(id).final_metrics().at("validation").metrics().at("auc"), 0.6);
+}
+
+TEST_F(StartTest, AFolderThatIsWrittenAnewIsNoLongerDamaged) {
+  v1::JobSpec spec = SmallJob();
+  spec.mutable_checkpoint()->set_every_epochs(1);
+  const std::string id = Submit(spec, 1, 1);
+  RunUntilStep(id, 25);
+  ASSERT_EQ(writes_.size(), 2u);
+  const std::string second = writes_[1].folder;
+  bool damaged = true;
+  on_open_ = [&](const OpenPs& open) {
+    return damaged && open.calls[0].second.checkpoint() == second ? absl::DataLossError("a bit")
+                                                                  : absl::OkStatus();
+  };
+  Kill("worker-0");
+  Join(v1::WORKER, "worker-0");
+  RunUntilStep(id, 15);
+  for (int i = 0; i < 1000 && writes_.size() < 3; ++i) Round();
+  ASSERT_EQ(writes_.back().folder, second);
+  damaged = false;
+  Round();
+  Kill("worker-0");
+  Join(v1::WORKER, "worker-0");
+  RunUntil(id, v1::SUCCEEDED);
+  EXPECT_EQ(opens_.back().calls[0].second.checkpoint(), second);
+}
+
+}  // namespace
+}  // namespace tessera::master
