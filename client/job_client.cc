@@ -138,9 +138,13 @@ absl::Status JobClient::Cancel(const std::string& job_id) {
   v1::CancelRequest request;
   request.set_job_id(job_id);
   v1::CancelResponse response;
-  return CallWithPatience([&](Stub& stub, grpc::ClientContext& context) {
+  const absl::Status status = CallWithPatience([&](Stub& stub, grpc::ClientContext& context) {
     return FromGrpc(stub.Cancel(&context, request, &response));
   });
+  if (!absl::IsFailedPrecondition(status)) return status;
+  // An earlier try may have got through, and its answer been lost.
+  const absl::StatusOr<v1::JobStatus> job = Get(job_id);
+  return job.ok() && job->reason() == "Cancelled" ? absl::OkStatus() : status;
 }
 
 absl::StatusOr<v1::ClusterStatus> JobClient::GetCluster() {

@@ -123,27 +123,19 @@ std::string Tail(const std::string& file, uint64_t begin, int lines) {
   return at == std::string::npos || at == 0 ? text : text.substr(at + 1);
 }
 
-absl::StatusOr<std::vector<int>> FreePorts(int count) {
-  std::vector<int> sockets, ports;
-  // All are held until all are known, so that none is given twice.
-  const auto close_all = absl::MakeCleanup([&sockets] {
-    for (const int s : sockets) close(s);
-  });
-  for (int i = 0; i < count; ++i) {
-    const int s = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (s < 0) return Failed("cannot make a socket", errno);
-    sockets.push_back(s);
-    sockaddr_in address = {};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof(address);
-    if (bind(s, reinterpret_cast<const sockaddr*>(&address), size) != 0 ||
-        getsockname(s, reinterpret_cast<sockaddr*>(&address), &size) != 0) {
-      return Failed("cannot find a free port on 127.0.0.1", errno);
-    }
-    ports.push_back(ntohs(address.sin_port));
+absl::StatusOr<int> FreePort() {
+  const int s = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (s < 0) return Failed("cannot make a socket", errno);
+  const auto close_socket = absl::MakeCleanup([s] { close(s); });
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof(address);
+  if (bind(s, reinterpret_cast<const sockaddr*>(&address), size) != 0 ||
+      getsockname(s, reinterpret_cast<sockaddr*>(&address), &size) != 0) {
+    return Failed("cannot find a free port on 127.0.0.1", errno);
   }
-  return ports;
+  return ntohs(address.sin_port);
 }
 
 }  // namespace tessera::local

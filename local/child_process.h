@@ -48,7 +48,7 @@ std::string Tail(const std::string& file, uint64_t begin, int lines);
 // 0 where there is none.
 uint64_t FileBytes(const std::string& file);
 
-// `count` different TCP ports of loopback that are free now.
-absl::StatusOr<std::vector<int>> FreePorts(int count);
+// A TCP port of loopback that is free now.
+absl::StatusOr<int> FreePort();
 
 }  // namespace tessera::local

@@ -162,8 +162,9 @@ absl::StatusOr<std::unique_ptr<Cluster>> StartProcessCluster(ClusterOptions opti
   if (programs.empty()) {
     TESSERA_ASSIGN_OR_RETURN(programs, ProgramFolder());
   }
-  TESSERA_ASSIGN_OR_RETURN(const std::vector<int> ports, FreePorts(1 + options.ps));
-  const auto address = [&](int i) { return absl::StrCat("127.0.0.1:", ports[i]); };
+  // Only the master must be found again where it was; a ps says where it serves when it joins.
+  TESSERA_ASSIGN_OR_RETURN(const int port, FreePort());
+  const std::string master = absl::StrCat("127.0.0.1:", port);
   const auto folder = [&](const std::string& name) {
     return absl::StrCat(options.work_folder, "/", name);
   };
@@ -181,18 +182,18 @@ absl::StatusOr<std::unique_ptr<Cluster>> StartProcessCluster(ClusterOptions opti
                        .process = {}});
   };
   add("master", "tessera-master",
-      {"--listen", address(0), "--data-dir", folder("master"), "--checkpoint-root",
+      {"--listen", master, "--data-dir", folder("master"), "--checkpoint-root",
        options.checkpoint_root});
   for (int i = 0; i < options.ps; ++i) {
     const std::string name = absl::StrCat("ps-", i);
     add(name, "tessera-ps",
-        {"--listen", address(1 + i), "--master", address(0), "--name", name, "--data-dir",
-         folder(name), "--checkpoint-root", options.checkpoint_root});
+        {"--listen", "127.0.0.1:0", "--master", master, "--name", name, "--data-dir", folder(name),
+         "--checkpoint-root", options.checkpoint_root});
   }
   for (int i = 0; i < options.workers; ++i) {
     const std::string name = absl::StrCat("worker-", i);
     add(name, "tessera-worker",
-        {"--master", address(0), "--name", name, "--data-root", options.data_root, "--scratch-dir",
+        {"--master", master, "--name", name, "--data-root", options.data_root, "--scratch-dir",
          folder(name), "--output-root", options.output_root, "--threads",
          absl::StrCat(options.compute_threads), "--device", options.device});
   }
@@ -204,7 +205,7 @@ absl::StatusOr<std::unique_ptr<Cluster>> StartProcessCluster(ClusterOptions opti
                        "tessera-master, tessera-ps and tessera-worker"));
     }
   }
-  return std::make_unique<ProcessCluster>(std::move(options), address(0), std::move(members));
+  return std::make_unique<ProcessCluster>(std::move(options), master, std::move(members));
 }
 
 }  // namespace tessera::local

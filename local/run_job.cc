@@ -58,7 +58,8 @@ absl::StatusOr<v1::JobStatus> JobRun::Run() {
     status->set_checkpoint((root / status->checkpoint()).lexically_normal());
   }
   absl::MutexLock lock(&mu_);
-  if (!failure_.ok()) return failure_;
+  // A process that dies after the job has ended takes nothing away.
+  if (!failure_.ok() && !(status.ok() && client::HasEnded(*status))) return failure_;
   return status;
 }
 
@@ -93,7 +94,18 @@ absl::StatusOr<std::string> JobRun::SubmitOrResume(client::JobClient& client) {
     if (!client::HasEnded(job)) unfinished = &job;
   }
   if (options_.resume) {
-    if (unfinished != nullptr) return unfinished->job_id();
+    if (unfinished != nullptr) {
+      const auto differ = [](uint32_t asked, uint32_t had) { return had != 0 && asked != had; };
+      if (differ(options_.request.workers(), unfinished->workers()) ||
+          differ(options_.request.ps(), unfinished->ps())) {
+        return absl::FailedPreconditionError(
+            absl::StrCat(unfinished->job_id(), " runs on ", unfinished->ps(), " ps and ",
+                         unfinished->workers(), " workers; resume it with --ps ", unfinished->ps(),
+                         " --workers ", unfinished->workers(), ", found --ps ",
+                         options_.request.ps(), " --workers ", options_.request.workers()));
+      }
+      return unfinished->job_id();
+    }
     return absl::NotFoundError(
         absl::StrCat(options_.cluster.work_folder, " holds no unfinished job to resume"));
   }

@@ -22,24 +22,28 @@ using google::protobuf::Message;
 
 // "data.columns[2].type" -> data, columns, 2, type.
 absl::StatusOr<std::vector<std::string>> SplitPath(absl::string_view path) {
+  const absl::Status malformed = absl::InvalidArgumentError(
+      "expected path.to.field=value, such as train.epochs=3, tables.emb.dim=8 or "
+      "data.columns[2].type=string");
   std::vector<std::string> parts(1);
   bool bracket = false;
+  bool closed = false;  // after "]": only "." or "[" may follow
   for (const char c : path) {
-    const bool begins = !bracket && (c == '.' || c == '[');
-    if (begins) {
-      // After "]" the part is complete and the next one is begun.
-      if (!parts.back().empty()) parts.emplace_back();
+    if (!bracket && (c == '.' || c == '[')) {
+      if (parts.back().empty()) return malformed;
+      parts.emplace_back();
       bracket = c == '[';
+      closed = false;
     } else if (bracket && c == ']') {
       bracket = false;
+      closed = true;
+    } else if (closed) {
+      return malformed;
     } else {
       parts.back() += c;
     }
   }
-  if (bracket || parts.back().empty()) {
-    return absl::InvalidArgumentError(
-        "expected path.to.field=value, such as train.epochs=3 or tables.emb.dim=8");
-  }
+  if (bracket || parts.back().empty()) return malformed;
   return parts;
 }
 

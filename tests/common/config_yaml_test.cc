@@ -252,6 +252,8 @@ TEST(ApplyOverride, SaysWhatIsWrongAndLeavesTheJobAlone) {
       {"tables.em.dim=3", "tables: has no element named 'em'; did you mean \"emb\"?"},
       {"tables[1].dim=3", "tables: has no element 1; it has 1, counted from 0"},
       {"tables[0.dim=3", "expected path.to.field=value"},
+      {"train..epochs=3", "expected path.to.field=value"},
+      {"tables[0]x.dim=3", "expected path.to.field=value"},
       {"train.epochs.x=3", "train.epochs: is a single value"},
       {"data.train.files[0]=x", "set the whole list: data.train.files=[first,second]"},
       {"data.train.files=[x", "the value is not YAML"},
