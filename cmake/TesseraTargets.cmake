@@ -23,8 +23,13 @@ if(TESSERA_SANITIZE STREQUAL "address")
                          -fno-sanitize-recover=undefined -fno-omit-frame-pointer)
   target_link_options(tessera_options INTERFACE -fsanitize=address,undefined)
 elseif(TESSERA_SANITIZE STREQUAL "thread")
-  target_compile_options(tessera_options INTERFACE -fsanitize=thread -fno-omit-frame-pointer)
+  # Protobuf's headers lay out map fields otherwise when they see the sanitizer; Debian's library was built without.
+  target_compile_options(tessera_options INTERFACE -fsanitize=thread -U__SANITIZE_THREAD__
+                         -fno-omit-frame-pointer)
   target_link_options(tessera_options INTERFACE -fsanitize=thread)
+  add_library(tessera_tsan_mutex OBJECT ${CMAKE_SOURCE_DIR}/tests/tsan_mutex.cc)
+  target_link_libraries(tessera_tsan_mutex PRIVATE tessera_options)
+  set(TESSERA_SANITIZER_OBJECTS $<TARGET_OBJECTS:tessera_tsan_mutex>)
 endif()
 
 # tessera_library(NAME SOURCES ... DEPS ...): a room. Only its DEPS link, so a wrong include does not.
@@ -37,7 +42,7 @@ endfunction()
 # tessera_binary(NAME SOURCES ... DEPS ...): a thin main.cc over rooms.
 function(tessera_binary name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
-  add_executable(${name} ${ARG_SOURCES})
+  add_executable(${name} ${ARG_SOURCES} ${TESSERA_SANITIZER_OBJECTS})
   target_link_libraries(${name} PRIVATE tessera_options ${ARG_DEPS})
 endfunction()
 
@@ -53,7 +58,7 @@ function(tessera_test name)
     set(ARG_LABELS unit)
     add_dependencies(unit_tests ${name})
   endif()
-  add_executable(${name} ${ARG_SOURCES})
+  add_executable(${name} ${ARG_SOURCES} ${TESSERA_SANITIZER_OBJECTS})
   target_link_libraries(${name} PRIVATE tessera_options ${ARG_DEPS} GTest::gmock_main)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
   gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
