@@ -24,7 +24,8 @@ struct RunNode {
 };
 
 // Reads the manifest of `folder`; or, where that is empty, of the newest sound checkpoint in
-// `job_folder` that is not among `damaged`. NOT_FOUND: there is none.
+// `job_folder` that is not among `damaged`. NOT_FOUND: there is none. UNAVAILABLE: there is none
+// that can be read for now.
 struct FindCheckpoint {
   std::string folder;
   std::string job_folder;
@@ -67,6 +68,8 @@ struct Action {
 
 struct ActionResult {
   absl::Status status;
+  // WriteCheckpoint: it failed on the master's own disk, not on a ps.
+  bool own_disk = false;
   // FindCheckpoint.
   std::string folder;
   v1::CheckpointManifest manifest;

@@ -58,6 +58,7 @@ absl::StatusOr<std::vector<Response>> ActionRunner::CallAll(
     absl::MutexLock lock(&mu_);
     for (auto& call : all) {
       live_.push_back(&call->context);
+      unanswered_.insert(calls[live_.size() - 1].first.name);
       if (cancelled_) call->context.TryCancel();
     }
   }
@@ -71,6 +72,10 @@ absl::StatusOr<std::vector<Response>> ActionRunner::CallAll(
     bool ok;
     if (!queue.Next(&tag, &ok)) break;
     const size_t i = reinterpret_cast<size_t>(tag);
+    {
+      absl::MutexLock lock(&mu_);
+      unanswered_.erase(calls[i].first.name);
+    }
     if (all[i]->status.ok() || !first.ok()) continue;
     first = WithContext(FromGrpc(all[i]->status), absl::StrCat(what, " on ", calls[i].first.name));
     for (auto& call : all) call->context.TryCancel();
@@ -78,6 +83,7 @@ absl::StatusOr<std::vector<Response>> ActionRunner::CallAll(
   {
     absl::MutexLock lock(&mu_);
     live_.clear();
+    unanswered_.clear();
   }
   queue.Shutdown();
   if (!first.ok()) return first;
@@ -86,18 +92,42 @@ absl::StatusOr<std::vector<Response>> ActionRunner::CallAll(
   return responses;
 }
 
-ActionResult ActionRunner::Run(const Work& work) {
+ActionResult ActionRunner::Run(const Action& action) {
   {
     absl::MutexLock lock(&mu_);
-    cancelled_ = false;
+    running_ = action.id;
+    cancelled_ = stopped_;
   }
-  return std::visit([this](const auto& what) { return Do(what); }, work);
+  ActionResult result = std::visit([this](const auto& what) { return Do(what); }, action.work);
+  absl::MutexLock lock(&mu_);
+  running_ = 0;
+  return result;
 }
 
-void ActionRunner::Cancel() {
+void ActionRunner::Cancel(uint64_t id) {
   absl::MutexLock lock(&mu_);
+  if (id == running_) CancelRunning();
+}
+
+void ActionRunner::Stop() {
+  absl::MutexLock lock(&mu_);
+  stopped_ = true;
+  CancelRunning();
+}
+
+void ActionRunner::CancelRunning() {
   cancelled_ = true;
   for (grpc::ClientContext* context : live_) context->TryCancel();
+}
+
+bool ActionRunner::Cancelled() const {
+  absl::MutexLock lock(&mu_);
+  return cancelled_;
+}
+
+std::vector<std::string> ActionRunner::Unanswered() const {
+  absl::MutexLock lock(&mu_);
+  return {unanswered_.begin(), unanswered_.end()};
 }
 
 ActionResult ActionRunner::Do(const FindCheckpoint& find) {
@@ -126,16 +156,27 @@ ActionResult ActionRunner::Do(const FindCheckpoint& find) {
     result.status = names.status();
     return result;
   }
+  absl::Status unreadable;
   for (const CheckpointName& name : *names) {
+    if (Cancelled()) {
+      result.status = absl::CancelledError("the search for a checkpoint was cut short");
+      return result;
+    }
     const std::string folder = absl::StrCat(find.job_folder, "/", name.name);
     if (std::count(find.damaged.begin(), find.damaged.end(), folder) > 0) continue;
     result.status = try_folder(folder);
     if (result.status.ok()) return result;
-    if (!absl::IsDataLoss(result.status)) return result;
+    if (absl::IsUnavailable(result.status)) {
+      unreadable.Update(result.status);
+    } else if (!absl::IsDataLoss(result.status)) {
+      return result;
+    }
     result.skipped.push_back(absl::StrCat(folder, ": ", result.status.message()));
   }
-  result.status = absl::NotFoundError(
-      absl::StrCat("no sound checkpoint in ", find.job_folder, " below ", root_));
+  result.status = !unreadable.ok()
+                      ? unreadable
+                      : absl::NotFoundError(absl::StrCat("no sound checkpoint in ", find.job_folder,
+                                                         " below ", root_));
   return result;
 }
 
@@ -173,7 +214,8 @@ ActionResult ActionRunner::Do(const WriteCheckpoint& write) {
     result.status = folder.status();
     return result;
   }
-  result.status = Commit(write, *folder);
+  result.own_disk = true;
+  result.status = Commit(write, *folder, &result.own_disk);
   if (result.status.ok()) {
     Prune(write);
   } else if (absl::Status removed = files_->Remove(*folder); !removed.ok()) {
@@ -182,15 +224,19 @@ ActionResult ActionRunner::Do(const WriteCheckpoint& write) {
   return result;
 }
 
-absl::Status ActionRunner::Commit(const WriteCheckpoint& write, const std::string& folder) {
+absl::Status ActionRunner::Commit(const WriteCheckpoint& write, const std::string& folder,
+                                  bool* own_disk) {
   // A half-written one of an earlier try.
   TESSERA_RETURN_IF_ERROR(files_->Remove(folder));
   TESSERA_RETURN_IF_ERROR(files_->CreateFolder(folder));
+  // The job's folder may be new; the manifest makes durable what is in it.
+  TESSERA_RETURN_IF_ERROR(files_->SyncFolder(root_));
   absl::StatusOr<std::vector<v1::WriteCheckpointResponse>> parts =
       CallAll<v1::WriteCheckpointRequest, v1::WriteCheckpointResponse>(
           write.calls, kLongCall, "write the checkpoint", [](Stub& stub, auto... arguments) {
             return stub.PrepareAsyncWriteCheckpoint(arguments...);
           });
+  *own_disk = parts.ok();
   TESSERA_RETURN_IF_ERROR(parts.status());
   v1::CheckpointManifest manifest = write.manifest;
   for (const v1::WriteCheckpointResponse& part : *parts) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -16,7 +17,7 @@ class ClientContext;
 namespace tessera::master {
 
 // Does what the core asks for: calls ps, all at once, and commits checkpoints. Run is called by one
-// thread at a time, Cancel by any.
+// thread at a time, the rest by any.
 class ActionRunner {
  public:
   // Borrowed, outliving the runner. `checkpoint_root` is the same folder for the master and all ps.
@@ -25,9 +26,13 @@ class ActionRunner {
 
   // Waits until it is done, at most half an hour: that a ps lives is watched elsewhere. A message
   // names the ps that failed.
-  ActionResult Run(const Work& work);
-  // Ends the calls of the Run under way, if there is one; it returns soon.
-  void Cancel() ABSL_LOCKS_EXCLUDED(mu_);
+  ActionResult Run(const Action& action) ABSL_LOCKS_EXCLUDED(mu_);
+  // Ends the calls of this action if it is the one under way; its Run returns soon.
+  void Cancel(uint64_t id) ABSL_LOCKS_EXCLUDED(mu_);
+  // Cancels the action under way and all that come after.
+  void Stop() ABSL_LOCKS_EXCLUDED(mu_);
+  // The ps that have been called and have not answered.
+  std::vector<std::string> Unanswered() const ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
   ActionResult Do(const FindCheckpoint& find);
@@ -35,7 +40,10 @@ class ActionRunner {
   ActionResult Do(const ClosePs& close);
   ActionResult Do(const WriteCheckpoint& write);
   ActionResult Do(const ComputeMetrics& compute);
-  absl::Status Commit(const WriteCheckpoint& write, const std::string& folder);
+  // `own_disk`: false where a ps failed.
+  absl::Status Commit(const WriteCheckpoint& write, const std::string& folder, bool* own_disk);
+  void CancelRunning() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool Cancelled() const ABSL_LOCKS_EXCLUDED(mu_);
   void Prune(const WriteCheckpoint& write);
 
   // Sends all calls and waits for all answers; after the first failure the others are cancelled.
@@ -49,8 +57,11 @@ class ActionRunner {
   FileSystem* const files_;
   const std::string root_;
 
-  absl::Mutex mu_;
+  mutable absl::Mutex mu_;
+  uint64_t running_ ABSL_GUARDED_BY(mu_) = 0;  // 0: none
   bool cancelled_ ABSL_GUARDED_BY(mu_) = false;
+  bool stopped_ ABSL_GUARDED_BY(mu_) = false;
+  std::set<std::string> unanswered_ ABSL_GUARDED_BY(mu_);
   std::vector<grpc::ClientContext*> live_ ABSL_GUARDED_BY(mu_);
 };
 

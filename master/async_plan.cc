@@ -104,7 +104,15 @@ class AsyncPlan final : public TrainingPlan {
     if (options_.epochs == 0) return options_.steps;
     uint64_t steps = 0;
     for (uint64_t w = 0; w < cache_.Of(epoch_).size(); ++w) steps += Batches(w);
-    steps *= options_.epochs;
+    const uint64_t left = options_.epochs > epoch_ ? options_.epochs - epoch_ : 0;
+    steps *= left;
+    if (left > 0) {
+      for (uint64_t w = 0; w < next_window_ && w < cache_.Of(epoch_).size(); ++w) {
+        steps -= Batches(w);
+      }
+      for (const Open& open : lost_) steps += Batches(open.window) - open.next_batch;
+    }
+    steps += step_;
     return options_.steps > 0 ? std::min(steps, options_.steps) : steps;
   }
 

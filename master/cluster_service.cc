@@ -3,15 +3,30 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
+#include "absl/time/time.h"
 #include "common/log.h"
 #include "common/rpc/status.h"
 #include "master/services.h"
 
 namespace tessera::master {
+namespace {
+
+constexpr absl::Duration kHelloWithin = absl::Seconds(10);
+
+}  // namespace
 
 grpc::Status ClusterServiceImpl::Join(grpc::ServerContext* context, Stream* stream) {
   v1::NodeMessage in;
-  if (!stream->Read(&in)) return grpc::Status::OK;
+  // A peer that connects and says nothing holds its thread no longer than this.
+  absl::Notification said;
+  std::thread limit([&] {
+    if (!said.WaitForNotificationWithTimeout(kHelloWithin)) context->TryCancel();
+  });
+  const bool read = stream->Read(&in);
+  said.Notify();
+  limit.join();
+  if (!read) return grpc::Status::OK;
   if (!in.has_hello()) {
     return ToGrpc(absl::InvalidArgumentError("the first message of Join must be Hello"));
   }

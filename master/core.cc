@@ -15,6 +15,7 @@ namespace {
 
 // Incarnations are made durable in blocks, so that joining costs no write each time.
 constexpr uint64_t kIncarnationBlock = 1000;
+constexpr size_t kMaxQueue = 1000;
 
 absl::StatusOr<uint64_t> Number(const std::map<std::string, std::string>& state,
                                 const std::string& key, uint64_t missing) {
@@ -120,6 +121,12 @@ v1::Assignment MasterCore::AssignmentFor(uint64_t incarnation) const {
 
 absl::StatusOr<std::string> MasterCore::Submit(const v1::SubmitRequest& request, const Now& now) {
   TESSERA_RETURN_IF_ERROR(ValidateSubmit(request));
+  if (const size_t waiting = jobs_.Queue().size(); waiting >= kMaxQueue) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(waiting,
+                     " jobs have not ended, and the queue holds no more; submit again "
+                     "when some have, or cancel some"));
+  }
   v1::JobRecord* record = jobs_.Add(request, now.wall);
   Schedule(now);
   return record->status().job_id();
@@ -200,7 +207,15 @@ absl::StatusOr<v1::JobStatus> MasterCore::GetJob(const std::string& job_id, cons
 
 std::vector<v1::JobStatus> MasterCore::ListJobs(const Now& now) {
   std::vector<v1::JobStatus> all;
-  for (v1::JobRecord* record : jobs_.NewestFirst()) all.push_back(StatusOf(record, now));
+  for (v1::JobRecord* record : jobs_.NewestFirst()) {
+    v1::JobStatus& status = all.emplace_back(StatusOf(record, now));
+    // A thousand whole ones do not fit one message.
+    status.clear_spec();
+    status.clear_events();
+    status.clear_nodes();
+    auto* evaluations = status.mutable_evaluations();
+    if (evaluations->size() > 1) evaluations->DeleteSubrange(0, evaluations->size() - 1);
+  }
   return all;
 }
 
@@ -287,8 +302,13 @@ void MasterCore::ActionDone(uint64_t id, ActionResult result, const Now& now) {
   Schedule(now);
 }
 
-bool MasterCore::ActionUnwanted() const {
-  return action_under_way_ != 0 && !action_of_run_ && !close_under_way_;
+std::optional<uint64_t> MasterCore::UnwantedAction() const {
+  if (action_under_way_ == 0 || action_of_run_ || close_under_way_) return std::nullopt;
+  return action_under_way_;
+}
+
+void MasterCore::SetUnanswered(std::vector<std::string> ps) {
+  if (run_ != nullptr && action_of_run_) run_->SetUnanswered(std::move(ps));
 }
 
 std::vector<StateLog::Write> MasterCore::TakeWrites() {

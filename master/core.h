@@ -77,8 +77,10 @@ class MasterCore {
   void Tick(const Now& now);
   std::optional<Action> TakeAction();
   void ActionDone(uint64_t id, ActionResult result, const Now& now);
-  // The action under way serves a run that is over: it may be cut short.
-  bool ActionUnwanted() const;
+  // The action under way where it serves a run that is over: it may be cut short.
+  std::optional<uint64_t> UnwantedAction() const;
+  // The ps that the action under way waits for; for Waits.
+  void SetUnanswered(std::vector<std::string> ps);
   std::vector<StateLog::Write> TakeWrites();
 
  private:

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "common/partition.h"
 #include "common/window.h"
 
@@ -98,8 +99,8 @@ void JobRun::Fail(absl::string_view reason, absl::string_view message, const Now
   End({RunEnd::kFailed, std::string(reason), std::string(message), "", ""}, now);
 }
 
-void JobRun::Restart(absl::string_view message, const Now& now) {
-  End({RunEnd::kRestart, "ProcessLost", std::string(message), "", ""}, now);
+void JobRun::Restart(absl::string_view reason, absl::string_view message, const Now& now) {
+  End({RunEnd::kRestart, std::string(reason), std::string(message), "", ""}, now);
 }
 
 std::vector<v1::FileRecords> JobRun::FilesOf(absl::string_view split) const {
@@ -217,7 +218,8 @@ void JobRun::OnUnitDone(Rank rank, const v1::UnitResult& result, const Now& now)
   const v1::NextWorkResponse held = desk_.held(rank);
   if (held.has_evaluate()) {
     if (absl::Status status = round_->Complete(held.unit_id(), result.samples()); !status.ok()) {
-      return Restart(absl::StrCat(options_.workers[rank.value()].name, ": ", status.message()),
+      return Restart("UnitFailed",
+                     absl::StrCat(options_.workers[rank.value()].name, ": ", status.message()),
                      now);
     }
   }
@@ -279,7 +281,7 @@ void JobRun::OnUnitFailed(Rank rank, const v1::UnitResult& result, const Now& no
     case absl::StatusCode::kUnimplemented:
       return Fail("WorkerError", message, now);
     default:
-      return Restart(absl::StrCat("a unit failed on ", message), now);
+      return Restart("UnitFailed", absl::StrCat("a unit failed on ", message), now);
   }
 }
 
@@ -304,7 +306,8 @@ void JobRun::Tick(const Now& now) {
   if (end_.has_value()) return;
   for (uint32_t r = 0; r < options_.workers.size() && opened_; ++r) {
     if (desk_.Busy(Rank(r)) || now.monotonic - asked_at_[r] < kGivenUpAfter) continue;
-    return Restart(absl::StrCat(options_.workers[r].name, " has not asked for work for ",
+    return Restart("WorkerSilent",
+                   absl::StrCat(options_.workers[r].name, " has not asked for work for ",
                                 absl::FormatDuration(kGivenUpAfter)),
                    now);
   }
@@ -325,9 +328,9 @@ std::vector<std::string> JobRun::Waits(absl::Duration now) const {
   const bool acting = phase_ == Phase::kFinding || phase_ == Phase::kLoading ||
                       phase_ == Phase::kMeasuring || phase_ == Phase::kCheckpointing;
   if (acting && here > kWorthSaying) {
-    const char* whom = phase_ == Phase::kLoading || phase_ == Phase::kCheckpointing
-                           ? "all ps"
-                           : "the master itself";
+    const bool of_ps = phase_ == Phase::kLoading || phase_ == Phase::kCheckpointing;
+    const std::string whom =
+        of_ps && !unanswered_.empty() ? absl::StrJoin(unanswered_, ", ") : "the master itself";
     waits.push_back(absl::StrCat("workers wait for ", whom, " (", phase, ") ", For(here)));
   }
   const bool barrier = phase_ != Phase::kTraining || plan_->BarrierDue();
@@ -357,7 +360,9 @@ void JobRun::UpdateStatus(const Now& now) {
   out.set_step(at.step());
   out.set_samples(at.samples());
   out.set_epochs(spec().train().epochs());
-  out.set_epoch(at.epoch() + 1);
+  // The one under way; the one just done where nothing is to follow it.
+  const bool ended = stopping_ && at.next_window() == 0 && at.open_size() == 0;
+  out.set_epoch(at.epoch() + (ended ? 0 : 1));
   if (out.epochs() > 0) out.set_epoch(std::min(out.epoch(), out.epochs()));
   if (!stopping_) out.set_total_steps(plan_->total_steps());
   out.set_learning_rate_scale(position_.plateau_scale() > 0 ? position_.plateau_scale() : 1);

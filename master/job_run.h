@@ -90,6 +90,7 @@ class JobRun {
   void End(RunEnd end, const Now& now);
   // Who waits for whom for longer than a second.
   std::vector<std::string> Waits(absl::Duration now) const;
+  void SetUnanswered(std::vector<std::string> ps) { unanswered_ = std::move(ps); }
   // Brings the figures in the record up to date.
   void UpdateStatus(const Now& now);
 
@@ -112,7 +113,7 @@ class JobRun {
   bool HasSplit(absl::string_view split) const;
   void Enter(Phase phase, const Now& now);
   void Fail(absl::string_view reason, absl::string_view message, const Now& now);
-  void Restart(absl::string_view message, const Now& now);
+  void Restart(absl::string_view reason, absl::string_view message, const Now& now);
 
   // job_run_start.cc: up to the first unit.
   void FindOrOpen(const Now& now);
@@ -154,6 +155,7 @@ class JobRun {
   std::optional<RunEnd> end_;
   std::optional<Work> wanted_;
   UnitDesk desk_;
+  std::vector<std::string> unanswered_;   // ps, of the action under way
   std::vector<absl::Duration> asked_at_;  // by rank: the last call of NextWork
   Progress progress_;
 

@@ -90,7 +90,7 @@ void JobRun::BeginEvaluation(absl::string_view split, Wanted wanted, const Now& 
 }
 
 void JobRun::OnMeasured(const ActionResult& result, const Now& now) {
-  if (!result.status.ok()) return Restart(result.status.message(), now);
+  if (!result.status.ok()) return Restart("MetricsFailed", result.status.message(), now);
   v1::Evaluation evaluation;
   evaluation.set_split(round_->split());
   evaluation.set_step(position_.step());
@@ -128,6 +128,12 @@ void JobRun::FollowRules(const v1::Evaluation& measured, const Now& now) {
     evaluation.set_best(true);
   }
   evaluations_.push_back(evaluation);
+  // The record and every manifest hold them all.
+  constexpr size_t kEvaluationsKept = 1000;
+  if (evaluations_.size() > kEvaluationsKept) {
+    const bool first_is_best = evaluations_[0].best();
+    evaluations_.erase(evaluations_.begin() + (first_is_best ? 1 : 0));
+  }
   *status().mutable_evaluations() = {evaluations_.begin(), evaluations_.end()};
   std::string text = absl::StrCat("step ", evaluation.step(), ": validation");
   for (const std::string& name : Metrics(spec().evaluation())) {
@@ -220,10 +226,13 @@ void JobRun::OnCheckpointed(const ActionResult& result, const Now& now) {
     return LeaveBarrier(now);
   }
   const std::string message(result.status.message());
-  // A ps that is gone takes its rows along: there is nothing to go on with.
-  if (absl::IsUnavailable(result.status) || absl::IsAborted(result.status) ||
-      absl::IsNotFound(result.status) || absl::IsDeadlineExceeded(result.status)) {
-    return Restart(absl::StrCat("checkpoint at step ", position_.step(), ": ", message), now);
+  // A ps that is gone takes its rows along: there is nothing to go on with. A failing disk of the
+  // master's own takes none.
+  const bool by_ps = !result.own_disk;
+  if (by_ps && (absl::IsUnavailable(result.status) || absl::IsAborted(result.status) ||
+                absl::IsNotFound(result.status) || absl::IsDeadlineExceeded(result.status))) {
+    return Restart("PsFailed", absl::StrCat("checkpoint at step ", position_.step(), ": ", message),
+                   now);
   }
   position_.set_best_checkpoint(best_before_);
   if (stopping_) {

@@ -51,7 +51,9 @@ void JobRun::OnFound(ActionResult result, const Now& now) {
     return FindOrOpen(now);
   }
   if (!result.status.ok()) {
-    if (absl::IsUnavailable(result.status)) return Restart(result.status.message(), now);
+    if (absl::IsUnavailable(result.status)) {
+      return Restart("CheckpointUnreadable", result.status.message(), now);
+    }
     return Fail("CheckpointError",
                 absl::StrCat(first ? "start.checkpoint: " : "", result.status.message()), now);
   }
@@ -140,14 +142,14 @@ void JobRun::OnOpened(const ActionResult& result, const Now& now) {
       *record_->add_damaged() = start_folder_;
       jobs_->AddEvent(record_, absl::StrCat("checkpoint ", start_folder_, " is damaged: ", message),
                       now.wall);
-      return Restart(message, now);
+      return Restart("CheckpointDamaged", message, now);
     }
     if (absl::IsDataLoss(result.status)) return Fail("CheckpointError", message, now);
     if (absl::IsInvalidArgument(result.status) || absl::IsFailedPrecondition(result.status) ||
         absl::IsNotFound(result.status) || absl::IsUnimplemented(result.status)) {
       return Fail("PsError", message, now);
     }
-    return Restart(message, now);
+    return Restart("PsFailed", message, now);
   }
   opened_ = true;
   if (!options_.final_checkpoint.empty()) {

@@ -13,6 +13,17 @@ namespace {
 
 constexpr absl::Duration kWatchGap = absl::Milliseconds(200);
 
+// Nobody hears of an end that a crash could take back.
+absl::Status MakeEndDurable(CoreHost* host, const v1::JobStatus& status) {
+  if (!IsFinished(status.state())) return absl::OkStatus();
+  const absl::Status durable = host->Flush();
+  if (durable.ok()) return durable;
+  return absl::UnavailableError(absl::StrCat("job ", status.job_id(),
+                                             " has ended, which is not "
+                                             "durable yet: ",
+                                             durable.message()));
+}
+
 }  // namespace
 
 grpc::Status JobServiceImpl::Submit(grpc::ServerContext*, const v1::SubmitRequest* request,
@@ -35,6 +46,7 @@ grpc::Status JobServiceImpl::Get(grpc::ServerContext*, const v1::GetRequest* req
         return core.GetJob(request->job_id(), now);
       });
   if (!status.ok()) return ToGrpc(status.status());
+  if (absl::Status durable = MakeEndDurable(host_, *status); !durable.ok()) return ToGrpc(durable);
   *response = *std::move(status);
   return grpc::Status::OK;
 }
@@ -64,6 +76,8 @@ grpc::Status JobServiceImpl::Watch(grpc::ServerContext* context, const v1::Watch
     const bool news =
         !sent.has_value() || !google::protobuf::util::MessageDifferencer::Equals(*sent, *status);
     if (news) {
+      absl::Status durable = MakeEndDurable(host_, *status);
+      if (!durable.ok()) return ToGrpc(durable);
       if (!writer->Write(*status)) break;
       sent = *std::move(status);
       if (IsFinished(sent->state())) return grpc::Status::OK;

@@ -1,6 +1,8 @@
 #include "master/master.h"
 
 #include <algorithm>
+#include <optional>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -66,7 +68,7 @@ class MasterImpl final : public Master {
     if (server_ == nullptr || stop_.HasBeenNotified()) return;
     stop_.Notify();
     host_.Stop();
-    runner_.Cancel();
+    runner_.Stop();
     server_->Shutdown(grace);
     ticker_.join();
     actor_.join();
@@ -79,11 +81,14 @@ class MasterImpl final : public Master {
   // Leases and whatever else time alone makes due.
   void TickForever() {
     while (!stop_.WaitForNotificationWithTimeout(kTick)) {
-      const bool unwanted = host_.With([](MasterCore& core, const MasterCore::Now& now) {
-        core.Tick(now);
-        return core.ActionUnwanted();
-      });
-      if (unwanted) runner_.Cancel();
+      std::vector<std::string> unanswered = runner_.Unanswered();
+      const std::optional<uint64_t> unwanted =
+          host_.With([&](MasterCore& core, const MasterCore::Now& now) {
+            core.SetUnanswered(std::move(unanswered));
+            core.Tick(now);
+            return core.UnwantedAction();
+          });
+      if (unwanted.has_value()) runner_.Cancel(*unwanted);
       Flush();
     }
   }
@@ -98,7 +103,7 @@ class MasterImpl final : public Master {
       while (!Flush()) {
         if (stop_.WaitForNotificationWithTimeout(kLogRetry)) return;
       }
-      ActionResult result = runner_.Run(action->work);
+      ActionResult result = runner_.Run(*action);
       host_.With([&](MasterCore& core, const MasterCore::Now& now) {
         core.ActionDone(action->id, std::move(result), now);
       });

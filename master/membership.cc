@@ -80,7 +80,6 @@ absl::StatusOr<Membership::Joined> Membership::Join(const v1::Hello& hello, absl
   node.process = hello.process();
   node.pid = hello.pid();
   node.alive = true;
-  node.joined = now;
   node.last_seen = now;
   node.last_seen_wall = wall;
   last_change_ = now;

@@ -21,7 +21,6 @@ struct Node {
   uint64_t process = 0;
   int64_t pid = 0;
   bool alive = false;
-  absl::Duration joined;
   absl::Duration last_seen;
   absl::Time last_seen_wall;
   v1::Heartbeat heartbeat;

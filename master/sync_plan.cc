@@ -97,7 +97,14 @@ class SyncPlan final : public TrainingPlan {
     if (options_.epochs == 0) return options_.steps;
     uint64_t steps = 0;
     for (const auto& window : cache_.Of(tip_.epoch)) steps += Steps(window);
-    steps *= options_.epochs;
+    const uint64_t done = options_.epochs > tip_.epoch ? tip_.epoch : options_.epochs;
+    steps *= options_.epochs - done;
+    if (done < options_.epochs) {
+      const Windows& windows = cache_.Of(tip_.epoch);
+      for (uint64_t w = 0; w < tip_.window && w < windows.size(); ++w) steps -= Steps(windows[w]);
+      steps -= tip_.batch;
+    }
+    steps += tip_.step;
     return options_.steps > 0 ? std::min(steps, options_.steps) : steps;
   }
 

@@ -1,6 +1,5 @@
 #include "master/unit_desk.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -32,10 +31,6 @@ void UnitDesk::Complete(Rank rank) {
   r.completed = r.held.unit_id();
   r.busy = false;
   r.held.Clear();
-}
-
-bool UnitDesk::AnyBusy() const {
-  return std::any_of(ranks_.begin(), ranks_.end(), [](const Ranked& r) { return r.busy; });
 }
 
 }  // namespace tessera::master

@@ -29,7 +29,6 @@ class UnitDesk {
   const v1::NextWorkResponse& HandOut(Rank rank, v1::NextWorkResponse unit, absl::Duration now);
   void Complete(Rank rank);
   bool Busy(Rank rank) const { return ranks_[rank.value()].busy; }
-  bool AnyBusy() const;
   const v1::NextWorkResponse& held(Rank rank) const { return ranks_[rank.value()].held; }
   // When the held unit was handed out.
   absl::Duration since(Rank rank) const { return ranks_[rank.value()].since; }

@@ -1,23 +1,22 @@
 #include "common/job/job_tables.h"
 
+#include "common/job/defaults.h"
+
 namespace tessera {
 
 std::vector<v1::PsTable> JobTables(const v1::JobSpec& spec) {
   std::vector<v1::PsTable> tables;
-  const auto mode = [](v1::Consistency c) {
-    return c == v1::CONSISTENCY_UNSPECIFIED ? v1::SYNC : c;
-  };
   for (const v1::TableSpec& table : spec.tables()) {
     v1::PsTable& out = tables.emplace_back();
     *out.mutable_spec() = table;
-    out.set_consistency(mode(spec.consistency().sparse()));
+    out.set_consistency(ModeOf(spec.consistency().sparse()));
   }
   for (const char* name : {kDenseTable, kDenseStatisticsTable}) {
     v1::PsTable& out = tables.emplace_back();
     out.mutable_spec()->set_name(name);
     out.mutable_spec()->set_dim(kDenseBlockFloats);
     out.mutable_spec()->mutable_initializer()->mutable_constant();
-    out.set_consistency(mode(spec.consistency().dense()));
+    out.set_consistency(ModeOf(spec.consistency().dense()));
     out.set_dense(true);
   }
   *tables[tables.size() - 2].mutable_spec()->mutable_optimizer() = spec.model().optimizer();

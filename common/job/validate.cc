@@ -110,6 +110,11 @@ absl::Status ValidateSubmit(const v1::SubmitRequest& request) {
   if (!v1::Task_IsValid(request.task())) {
     return Wrong("task", "found number ", request.task(), "; expected train or predict");
   }
+  constexpr size_t kMaxSpecBytes = 1 << 20;
+  if (const size_t bytes = request.spec().ByteSizeLong(); bytes > kMaxSpecBytes) {
+    return Wrong("spec", "the job takes ", bytes, " bytes, more than the ", kMaxSpecBytes,
+                 " that fit; name files by globs, and leave out what is not needed");
+  }
   TESSERA_RETURN_IF_ERROR(ValidateJobSpec(request.spec()));
   if (request.workers() > request.spec().train().batch_size()) {
     return Wrong("workers", request.workers(), " workers cannot share a batch of ",

@@ -244,6 +244,13 @@ absl::Status Data(const v1::JobSpec& spec) {
     return Wrong("data.shard_records", "found ", ShardRecords(data),
                  "; expected at most the shuffle window of ", ShuffleWindowRecords(data));
   }
+  constexpr uint64_t kMaxShards = uint64_t{1} << 16;
+  if (ShuffleWindowRecords(data) / ShardRecords(data) > kMaxShards) {
+    return Wrong("data.shard_records", "found ", ShardRecords(data), " for a shuffle window of ",
+                 ShuffleWindowRecords(data), ": ", ShuffleWindowRecords(data) / ShardRecords(data),
+                 " shards in every unit of work; expected at most ", kMaxShards, "; use shards of ",
+                 (ShuffleWindowRecords(data) + kMaxShards - 1) / kMaxShards, " records or more");
+  }
   return absl::OkStatus();
 }
 
