@@ -46,17 +46,11 @@ function(tessera_binary name)
   target_link_libraries(${name} PRIVATE tessera_options ${ARG_DEPS})
 endfunction()
 
-# tessera_test(NAME SOURCES ... DEPS ... [LABELS ...]): a GoogleTest program; each TEST is a ctest case. Without LABELS it is a
-# room's unit tests: label and target `unit`, which the sanitizers run.
-add_custom_target(unit_tests)
+# tessera_test(NAME SOURCES ... DEPS ... [LABELS ...]): a GoogleTest program; each TEST is a ctest case.
 function(tessera_test name)
   cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;DEPS;LABELS" ${ARGN})
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 120)
-  endif()
-  if(NOT ARG_LABELS)
-    set(ARG_LABELS unit)
-    add_dependencies(unit_tests ${name})
   endif()
   add_executable(${name} ${ARG_SOURCES} ${TESSERA_SANITIZER_OBJECTS})
   target_link_libraries(${name} PRIVATE tessera_options ${ARG_DEPS} GTest::gmock_main)

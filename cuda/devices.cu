@@ -9,9 +9,9 @@ namespace tessera::cuda {
 absl::StatusOr<std::vector<Device>> ListDevices() {
   int count = 0;
   if (const cudaError_t error = cudaGetDeviceCount(&count); error != cudaSuccess || count == 0) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "no CUDA device: ",
-        error == cudaSuccess ? "the driver lists none" : cudaGetErrorString(error)));
+    return absl::FailedPreconditionError(
+        absl::StrCat("no CUDA device: ",
+                     error == cudaSuccess ? "the driver lists none" : cudaGetErrorString(error)));
   }
   std::vector<Device> devices;
   for (int i = 0; i < count; ++i) {

@@ -1,6 +1,7 @@
-// Linked into every program of the tsan preset. Debian's abseil is built without ThreadSanitizer, which therefore sees nothing of what
-// absl::Mutex orders and takes all guarded data for raced. These definitions stand before the library's (also for the library itself
-// and for gRPC): each calls the library's and tells ThreadSanitizer.
+// Linked into every program of the tsan preset. Debian's abseil is built without ThreadSanitizer,
+// which therefore sees nothing of what absl::Mutex orders and takes all guarded data for raced.
+// These definitions stand before the library's (also for the library itself and for gRPC): each
+// calls the library's and tells ThreadSanitizer.
 #include <dlfcn.h>
 #include <sanitizer/tsan_interface.h>
 
@@ -16,7 +17,8 @@ template <typename Function>
 Function Real(const char* name) {
   void* const symbol = dlsym(RTLD_NEXT, name);
   if (symbol == nullptr) {
-    std::fprintf(stderr, "tsan_mutex: %s is not in abseil's library; its version has changed\n", name);
+    std::fprintf(stderr, "tsan_mutex: %s is not in abseil's library; its version has changed\n",
+                 name);
     std::abort();
   }
   return reinterpret_cast<Function>(symbol);
