@@ -22,7 +22,12 @@ absl::Status ErrnoStatus(int error, absl::string_view what, const std::string& p
   const std::string message = absl::StrCat(what, " ", path, ": ", std::strerror(error));
   switch (error) {
     case ENOENT:
+    case ENOTDIR:
       return absl::NotFoundError(message);
+    case EINVAL:
+    case EISDIR:
+    case ENAMETOOLONG:
+      return absl::InvalidArgumentError(message);
     case EACCES:
     case EPERM:
     case EROFS:
@@ -144,9 +149,10 @@ class Posix final : public FileSystem {
     std::filesystem::directory_iterator it(folder, error);
     if (error) return ErrnoStatus(error.value(), "list", folder);
     for (; it != std::filesystem::directory_iterator(); it.increment(error)) {
-      if (error) return ErrnoStatus(error.value(), "list", folder);
       names.push_back(it->path().filename().string());
     }
+    // An increment that fails ends the loop.
+    if (error) return ErrnoStatus(error.value(), "list", folder);
     std::sort(names.begin(), names.end());
     return names;
   }

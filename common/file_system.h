@@ -33,7 +33,8 @@ class ReadableFile {
 };
 
 // The seam to the disk: everything but RocksDB goes through it, and tests switch faults on behind
-// it. Thread-safe. Errors name the path: NOT_FOUND, PERMISSION_DENIED, RESOURCE_EXHAUSTED (full),
+// it. Thread-safe. Errors name the path: NOT_FOUND (also below what is no folder), INVALID_ARGUMENT
+// (a folder in place of a file, a name too long), PERMISSION_DENIED, RESOURCE_EXHAUSTED (full),
 // UNAVAILABLE (I/O error).
 class FileSystem {
  public:

@@ -49,6 +49,12 @@ class ParameterServerImpl final : public ParameterServer {
     node.hello.set_kind(v1::PS);
     node.hello.set_name(options.name);
     node.hello.set_address(AdvertisedAddress(server_->address(), options.advertise_host));
+    if (IsWildcard(node.hello.address())) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("nobody can reach this ps at ", node.hello.address(),
+                       ", which stands for all addresses of the machine; name the host by which "
+                       "others reach it with --advertise"));
+    }
     node.channels = options.channels;
     SPDLOG_INFO("listening on {}, reached at {}", server_->address(), node.hello.address());
     node_ = ClusterNode::Start(std::move(node),

@@ -38,7 +38,8 @@ class ParameterServer {
   };
 
   // Listens when it returns; joins the cluster on its own, however late the master comes.
-  // FAILED_PRECONDITION: the data folder is in use, or the address needs `insecure`; UNAVAILABLE:
+  // FAILED_PRECONDITION: the data folder is in use, or the address needs `insecure` or
+  // advertise_host; UNAVAILABLE:
   // the address cannot be listened on.
   static absl::StatusOr<std::unique_ptr<ParameterServer>> Start(Options options);
 

@@ -1,5 +1,6 @@
 #include "common/rpc/channels.h"
 
+#include "common/rpc/grpc_log.h"
 #include "grpcpp/create_channel.h"
 #include "grpcpp/security/credentials.h"
 #include "grpcpp/support/channel_arguments.h"
@@ -37,7 +38,10 @@ class NetworkChannels final : public Channels {
 
 }  // namespace
 
-std::unique_ptr<Channels> NewNetworkChannels() { return std::make_unique<NetworkChannels>(); }
+std::unique_ptr<Channels> NewNetworkChannels() {
+  RouteGrpcLog();
+  return std::make_unique<NetworkChannels>();
+}
 
 std::shared_ptr<grpc::Channel> InProcessChannels::Connect(const std::string& address) {
   absl::MutexLock lock(&mu_);

@@ -3,6 +3,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/rpc/grpc_log.h"
 #include "grpcpp/ext/proto_server_reflection_plugin.h"
 #include "grpcpp/health_check_service_interface.h"
 #include "grpcpp/security/server_credentials.h"
@@ -15,6 +16,11 @@ bool IsLoopback(const std::string& address) {
          absl::StartsWith(address, "[::1]:");
 }
 
+bool IsWildcard(const std::string& address) {
+  return absl::StartsWith(address, "0.0.0.0:") || absl::StartsWith(address, "[::]:") ||
+         absl::StartsWith(address, ":");
+}
+
 absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
     const ServerOptions& options, const std::vector<grpc::Service*>& services) {
   const bool network = options.in_process == nullptr;
@@ -24,6 +30,7 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
         " can be reached from other machines, and this version has no TLS yet; listen on "
         "127.0.0.1, or accept that with --insecure"));
   }
+  RouteGrpcLog();
   grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   grpc::ServerBuilder builder;

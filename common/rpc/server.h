@@ -47,5 +47,8 @@ class RpcServer {
 
 // Whether host (of "host:port") is loopback: 127.0.0.0/8, ::1, localhost.
 bool IsLoopback(const std::string& address);
+// Whether it stands for all addresses of the machine, so that nobody can call it: 0.0.0.0, [::] or
+// nothing before the port.
+bool IsWildcard(const std::string& address);
 
 }  // namespace tessera

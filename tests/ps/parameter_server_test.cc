@@ -167,6 +167,10 @@ TEST_F(ParameterServerTest, RefusesAnAddressThatItCannotListenOn) {
   EXPECT_FAILS(ParameterServer::Start(options), StatusCode::kUnavailable, "cannot listen on");
   options.server.listen = "0.0.0.0:0";
   EXPECT_FAILS(ParameterServer::Start(options), StatusCode::kFailedPrecondition, "--insecure");
+  options.server.insecure = true;
+  EXPECT_FAILS(ParameterServer::Start(options), StatusCode::kFailedPrecondition, "--advertise");
+  options.advertise_host = "localhost";
+  EXPECT_OK(ParameterServer::Start(options));
 }
 
 }  // namespace
