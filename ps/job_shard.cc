@@ -118,7 +118,12 @@ absl::Status JobShard::Closed() const {
 void JobShard::Pull(const v1::PullRequest* request, v1::PullResponse* response,
                     absl::Duration deadline, Done done) {
   absl::Status status = CheckHeader(request->header());
-  if (status.ok()) status = CheckPull(tables_, *request, options_.max_pull_bytes);
+  PullKeys keys;
+  if (status.ok()) {
+    absl::StatusOr<PullKeys> checked = CheckPull(tables_, *request, options_.max_pull_bytes);
+    status = checked.status();
+    if (status.ok()) keys = *std::move(checked);
+  }
   if (status.ok()) {
     absl::MutexLock lock(&mu_);
     status = closed_;
@@ -126,6 +131,7 @@ void JobShard::Pull(const v1::PullRequest* request, v1::PullResponse* response,
     if (status.ok() && has_sync_ && request->step() > reducer_.next_step()) {
       if (waiting_.HasRoomFor(*request)) {
         waiting_.Add({.request = request,
+                      .keys = std::move(keys),
                       .response = response,
                       .since = options_.clock->Monotonic(),
                       .deadline = deadline,
@@ -137,26 +143,41 @@ void JobShard::Pull(const v1::PullRequest* request, v1::PullResponse* response,
           " bytes are waiting for their step; pull again later"));
     }
   }
-  if (status.ok()) status = PullNow(*request, *response);
+  if (status.ok()) status = PullNow(*request, keys, *response);
   std::move(done)(std::move(status));
 }
 
-absl::Status JobShard::PullNow(const v1::PullRequest& request, v1::PullResponse& response) {
-  for (const v1::KeyBlock& block : request.tables()) {
-    Table& table = *tables_[block.table()];
-    TESSERA_ASSIGN_OR_RETURN(const absl::Span<const uint64_t> keys, CheckKeys(tables_, block));
-    v1::RowBlock& rows = *response.add_tables();
-    rows.set_table(block.table());
-    std::string& values = *rows.mutable_values();
-    std::string& statuses = *rows.mutable_statuses();
-    values.resize(keys.size() * table.dim() * sizeof(float));
-    statuses.resize(keys.size());
-    TESSERA_RETURN_IF_ERROR(table.Pull(keys, request.read_only(),
-                                       reinterpret_cast<float*>(values.data()),
-                                       reinterpret_cast<uint8_t*>(statuses.data())));
-    if (statuses.find_first_not_of(static_cast<char>(v1::ROW_HIT)) == std::string::npos) {
-      statuses.clear();
+absl::Status JobShard::PullNow(const v1::PullRequest& request, const PullKeys& keys,
+                               v1::PullResponse& response) {
+  size_t done = 0;
+  try {
+    for (; done < keys.size(); ++done) {
+      const uint32_t table = request.tables(static_cast<int>(done)).table();
+      TESSERA_RETURN_IF_ERROR(PullTable(request, table, keys[done], *response.add_tables()));
     }
+    return absl::OkStatus();
+  } catch (const std::bad_alloc&) {
+    const Table& table = *tables_[request.tables(static_cast<int>(done)).table()];
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "job ", request_.job_id(), ": no memory for a pull of ", keys[done].size(),
+        " keys of table ", table.name(), " (dim ", table.dim(), "), which has ",
+        table.store().rows(), " rows here; use more ps, or machines with more memory"));
+  }
+}
+
+absl::Status JobShard::PullTable(const v1::PullRequest& request, uint32_t index,
+                                 absl::Span<const uint64_t> keys, v1::RowBlock& rows) {
+  Table& table = *tables_[index];
+  rows.set_table(index);
+  std::string& values = *rows.mutable_values();
+  std::string& statuses = *rows.mutable_statuses();
+  values.resize(keys.size() * table.dim() * sizeof(float));
+  statuses.resize(keys.size());
+  TESSERA_RETURN_IF_ERROR(table.Pull(keys, request.read_only(),
+                                     reinterpret_cast<float*>(values.data()),
+                                     reinterpret_cast<uint8_t*>(statuses.data())));
+  if (statuses.find_first_not_of(static_cast<char>(v1::ROW_HIT)) == std::string::npos) {
+    statuses.clear();
   }
   return absl::OkStatus();
 }
@@ -272,7 +293,7 @@ void JobShard::Answer(std::list<WaitingPull> pulls) {
   for (WaitingPull& pull : pulls) {
     // The shard lives until the caller has its answer.
     auto answer = [this, pull = std::move(pull)]() mutable {
-      std::move(pull.done)(PullNow(*pull.request, *pull.response));
+      std::move(pull.done)(PullNow(*pull.request, pull.keys, *pull.response));
     };
     if (options_.run != nullptr) {
       options_.run(std::move(answer));

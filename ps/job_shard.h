@@ -97,7 +97,11 @@ class JobShard {
   static absl::StatusOr<std::shared_ptr<JobShard>> TryOpen(const v1::OpenJobRequest& request,
                                                            const Options& options,
                                                            KeepGoing keep_going);
-  absl::Status PullNow(const v1::PullRequest& request, v1::PullResponse& response);
+  // RESOURCE_EXHAUSTED: no memory.
+  absl::Status PullNow(const v1::PullRequest& request, const PullKeys& keys,
+                       v1::PullResponse& response);
+  absl::Status PullTable(const v1::PullRequest& request, uint32_t index,
+                         absl::Span<const uint64_t> keys, v1::RowBlock& rows);
   absl::Status PushLocked(const v1::PushRequest& request, RankState& rank)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(rank.mu) ABSL_LOCKS_EXCLUDED(mu_, cut_mu_);
   // Applies steps for as long as they are complete, and wakes the pulls that waited for them.

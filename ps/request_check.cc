@@ -39,22 +39,22 @@ absl::StatusOr<absl::Span<const uint64_t>> CheckKeyBytes(const Table& table,
 
 }  // namespace
 
-absl::StatusOr<absl::Span<const uint64_t>> CheckKeys(const Tables& tables,
-                                                     const v1::KeyBlock& block) {
-  TESSERA_ASSIGN_OR_RETURN(const Table* table, TableOf(tables, block.table()));
-  return CheckKeyBytes(*table, block.keys());
-}
-
-absl::Status CheckPull(const Tables& tables, const v1::PullRequest& request, uint64_t max_bytes) {
+absl::StatusOr<PullKeys> CheckPull(const Tables& tables, const v1::PullRequest& request,
+                                   uint64_t max_bytes) {
+  PullKeys keys;
+  keys.reserve(request.tables_size());
   uint64_t bytes = 0;
   for (const v1::KeyBlock& block : request.tables()) {
-    TESSERA_ASSIGN_OR_RETURN(const absl::Span<const uint64_t> keys, CheckKeys(tables, block));
-    bytes += keys.size() * (sizeof(float) * tables[block.table()]->dim() + 1) + 64;
+    TESSERA_ASSIGN_OR_RETURN(const Table* table, TableOf(tables, block.table()));
+    TESSERA_ASSIGN_OR_RETURN(const absl::Span<const uint64_t> of_block,
+                             CheckKeyBytes(*table, block.keys()));
+    keys.push_back(of_block);
+    bytes += of_block.size() * (sizeof(float) * table->dim() + 1) + 64;
   }
-  if (bytes <= max_bytes) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("the answer to this pull has ", bytes,
-                                                 " bytes, at most ", max_bytes,
-                                                 " are allowed; ask for fewer keys at a time"));
+  if (bytes <= max_bytes) return keys;
+  return absl::InvalidArgumentError(
+      absl::StrCat("the answer to this pull has ", bytes, " bytes, at most ", max_bytes,
+                   " are allowed; make train.batch_size or the dims smaller, or use more ps"));
 }
 
 Table::Gradients GradientsOf(const v1::GradientBlock& block) {

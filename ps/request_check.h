@@ -15,13 +15,12 @@ namespace tessera::ps {
 
 using Tables = std::vector<std::unique_ptr<Table>>;
 
-// The keys of a pull's block. INVALID_ARGUMENT: no such table, or a length that is not a multiple
-// of 8; ABORTED: a partition that is another's. The span lies in `block`.
-absl::StatusOr<absl::Span<const uint64_t>> CheckKeys(const Tables& tables,
-                                                     const v1::KeyBlock& block);
-
-// INVALID_ARGUMENT: the answer would be larger than max_bytes.
-absl::Status CheckPull(const Tables& tables, const v1::PullRequest& request, uint64_t max_bytes);
+// The keys of every block of a pull, in their order; the spans lie in the request.
+// INVALID_ARGUMENT: no such table, a length that is not a multiple of 8, or an answer that would be
+// larger than max_bytes; ABORTED: a partition that is another's.
+using PullKeys = std::vector<absl::Span<const uint64_t>>;
+absl::StatusOr<PullKeys> CheckPull(const Tables& tables, const v1::PullRequest& request,
+                                   uint64_t max_bytes);
 
 // The gradients (or values) of one block: besides, as many floats as keys * dim, all finite.
 absl::StatusOr<Table::Gradients> CheckGradients(const Tables& tables,

@@ -77,7 +77,8 @@ absl::Status Table::CheckFinite(const Gradients& gradients) const {
     return absl::InvalidArgumentError(
         absl::StrCat("table ", name(), ": key ", gradients.keys[i / dim()], ", element ", i % dim(),
                      ": value is ", gradients.values[i],
-                     ", expected a finite number; nothing of this call was applied"));
+                     ", expected a finite number; nothing of this call was applied; if the "
+                     "training diverges, lower the learning rate or set train.clip"));
   }
   return absl::OkStatus();
 }

@@ -3,11 +3,13 @@
 #include <cstdint>
 #include <list>
 #include <utility>
+#include <vector>
 
 #include "absl/functional/any_invocable.h"
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "tessera/v1/parameter_service.pb.h"
 
 namespace tessera::ps {
@@ -15,6 +17,7 @@ namespace tessera::ps {
 // A pull that waits for a step. Request and response are its caller's until `done` has run.
 struct WaitingPull {
   const v1::PullRequest* request = nullptr;
+  std::vector<absl::Span<const uint64_t>> keys;  // of the request's blocks, checked
   v1::PullResponse* response = nullptr;
   absl::Duration since;
   absl::Duration deadline;

@@ -306,7 +306,8 @@ TEST_F(JobShardTest, RefusesSizesThatDoNotFit) {
   EXPECT_FAILS(PendingPull(*shard_, pull).status(), StatusCode::kInvalidArgument,
                "table 9 does not exist");
   pull = PullOf(0, 0, {{0, std::vector<uint64_t>((60 << 20) / 12)}});
-  EXPECT_FAILS(PendingPull(*shard_, pull).status(), StatusCode::kInvalidArgument, "fewer keys");
+  EXPECT_FAILS(PendingPull(*shard_, pull).status(), StatusCode::kInvalidArgument,
+               "make train.batch_size or the dims smaller");
   EXPECT_FAILS(Push(0, 0, {{0, {1, 2}, std::vector<float>(5)}}), StatusCode::kInvalidArgument,
                "table clicks: block of values has 20 bytes, expected 24 (2 keys of dim 3)");
   EXPECT_FAILS(Push(0, 0, {{1, {1}, {1}}}), StatusCode::kInvalidArgument, "table 1 does not exist");
@@ -326,6 +327,8 @@ TEST_F(JobShardTest, RefusesAPushWithAValueThatIsNotFiniteAndAppliesNothingOfIt)
                             -std::numeric_limits<float>::infinity()}) {
       EXPECT_FAILS(Push(0, 0, {{0, {1}, {1}}, {1, {7, 8}, {1, 2, 3, bad}}}),
                    StatusCode::kInvalidArgument, "table b: key 8, element 1");
+      EXPECT_FAILS(Push(0, 0, {{0, {1}, {bad}}}), StatusCode::kInvalidArgument,
+                   "lower the learning rate or set train.clip");
     }
     EXPECT_EQ(shard_->rows(), 0u);
     // The sequence is still free.
