@@ -13,7 +13,7 @@ namespace tessera {
 //
 // The files are cut into data shards of `shard_records` (the last of a file is shorter); the shards
 // are permuted by (seed, epoch); consecutive shards of that order form windows of about
-// `window_records`. In sync mode a window is divided evenly among the ranks (WindowPart); in async
+// `window_records`. In sync mode a window is divided evenly among the ranks (EvenPart); in async
 // mode it goes whole to one worker.
 struct WindowOptions {
   uint64_t seed = 0;

@@ -60,7 +60,6 @@ class AsyncPlan final : public TrainingPlan {
   }
   Due due() const override { return due_; }
   void Pass() override { due_ = Due(); }
-  bool Busy(Rank rank) const override { return ranks_[rank.value()].batches > 0; }
   uint64_t total_steps() const override { return total_steps_; }
 
   v1::Position position() const override {

@@ -57,7 +57,6 @@ class SyncPlan final : public TrainingPlan {
   bool AtBarrier() const override { return IsAny(due_) && units_.empty(); }
   Due due() const override { return due_; }
   void Pass() override { due_ = Due(); }
-  bool Busy(Rank rank) const override { return done_[rank.value()] < next_[rank.value()]; }
   uint64_t total_steps() const override { return total_steps_; }
 
   v1::Position position() const override {

@@ -72,8 +72,6 @@ class TrainingPlan {
   virtual void Pass() = 0;
   // Step, samples and windows; at a barrier everything. The rules' state is not set here.
   virtual v1::Position position() const = 0;
-  // Units that this rank has and has not done: 0 or 1.
-  virtual bool Busy(Rank rank) const = 0;
   // As far as known; 0: unknown.
   virtual uint64_t total_steps() const = 0;
 };

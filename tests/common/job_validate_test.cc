@@ -155,6 +155,11 @@ TEST(ValidateJobSpec, NamesTheWrongFieldOfTheJob) {
           {[](auto& s) { s.mutable_checkpoint()->set_every_minutes(-1); },
            "checkpoint.every_minutes", "found -1"},
           {[](auto& s) { s.mutable_start()->set_warm(true); }, "start.warm", "start.checkpoint"},
+          {[](auto& s) {
+             s.mutable_data()->set_shuffle_window_records(1 << 20);
+             s.mutable_data()->set_shard_records(1);
+           },
+           "data.shard_records", "16 records or more"},
           {[](auto& s) { s.mutable_start()->set_checkpoint("/etc"); }, "start.checkpoint",
            "absolute path '/etc'"},
           {[](auto& s) { s.mutable_consistency()->set_sparse(static_cast<v1::Consistency>(9)); },

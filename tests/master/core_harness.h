@@ -162,6 +162,7 @@ class CoreHarness {
   // Scripts.
   std::function<absl::Status(const OpenPs&)> on_open_;
   std::function<absl::Status(const WriteCheckpoint&)> on_write_;
+  bool own_disk_ = false;  // what on_write_ says is of the master's own disk
   std::function<void(const std::string& worker, const v1::NextWorkResponse&, v1::UnitResult*)>
       on_unit_;
   std::vector<double> aucs_;  // of the evaluations in turn; then 0.5
@@ -284,6 +285,7 @@ class CoreHarness {
     writes_.push_back(write);
     ActionResult result;
     if (on_write_) result.status = on_write_(write);
+    result.own_disk = own_disk_;
     if (result.status.ok()) disk_[write.folder] = write.manifest;
     return result;
   }

@@ -202,6 +202,55 @@ TEST_F(CoreTest, AUnitThatFailsForNowRestartsTheJob) {
   EXPECT_EQ(Job(id).restarts(), 1u);
 }
 
+TEST_F(CoreTest, AFailingDiskOfTheMasterCostsACheckpointAndNoRestart) {
+  v1::JobSpec spec = SmallJob();
+  spec.mutable_checkpoint()->set_every_epochs(1);
+  JoinAll(1, 1);
+  int writes = 0;
+  on_write_ = [&](const WriteCheckpoint&) {
+    return ++writes == 1 ? absl::UnavailableError("I/O error") : absl::OkStatus();
+  };
+  for (const bool own : {true, false}) {
+    writes = 0;
+    own_disk_ = own;
+    const std::string id = Submit(spec, 1, 1);
+    RunUntil(id, v1::SUCCEEDED);
+    EXPECT_EQ(Job(id).restarts(), own ? 0u : 1u);
+  }
+}
+
+TEST_F(CoreTest, AListIsShortAndTheQueueIsBounded) {
+  for (int i = 0; i < 1000; ++i) Submit(SmallJob(), 1, 1);
+  v1::SubmitRequest request;
+  *request.mutable_spec() = SmallJob();
+  EXPECT_EQ(core_->Submit(request, now_).status().code(), absl::StatusCode::kResourceExhausted);
+  const std::vector<v1::JobStatus> jobs = core_->ListJobs(now_);
+  ASSERT_EQ(jobs.size(), 1000u);
+  EXPECT_FALSE(jobs[0].has_spec());
+  EXPECT_EQ(jobs[0].events_size(), 0);
+  EXPECT_EQ(jobs[0].job_id(), "demo-1000");
+}
+
+TEST_F(CoreTest, BadRecordsOfAnEvaluationCountInItsFirstRoundOnly) {
+  v1::JobSpec spec = SmallJob();
+  spec.mutable_data()->set_max_bad_records(100);
+  spec.mutable_checkpoint()->set_every_epochs(1);
+  JoinAll(1, 2);
+  on_unit_ = [](const std::string&, const v1::NextWorkResponse& unit, v1::UnitResult* result) {
+    if (unit.has_evaluate()) result->set_bad_records(3);
+  };
+  const std::string id = Submit(spec, 2, 1);
+  RunUntilStep(id, 15);
+  const uint64_t first = Job(id).bad_records();
+  EXPECT_EQ(first, 6u);  // of two units
+  Kill("worker-0");
+  Join(v1::WORKER, "worker-0");
+  RunUntilStep(id, 25);
+  EXPECT_EQ(Job(id).bad_records(), first);
+  RunUntil(id, v1::SUCCEEDED);
+  EXPECT_EQ(Job(id).bad_records(), 2 * first);  // and those of the test split
+}
+
 TEST_F(CoreTest, BadRecordsAreCountedOnceAndFailTheJobAboveTheLimit) {
   v1::JobSpec spec = SmallJob();
   spec.mutable_data()->set_max_bad_records(5);
@@ -272,6 +321,7 @@ TEST_F(CoreTest, EarlyStoppingEndsTheTraining) {
   const std::string id = Submit(spec, 1, 1);
   RunUntil(id, v1::SUCCEEDED);
   EXPECT_EQ(Job(id).evaluations_size(), 4);
+  EXPECT_EQ(Job(id).epoch(), 4u);
   EXPECT_THAT(Events(id), Contains(HasSubstr("early stopping")));
 }
 

@@ -96,6 +96,22 @@ TEST_F(StartTest, AnotherModelOrOtherInputsAreRefusedWarmOrNot) {
   }
 }
 
+TEST_F(StartTest, TheStepsInAllAreThoseDoneAndThoseLeft) {
+  v1::JobSpec spec = SmallJob();
+  spec.mutable_train()->set_epochs(1);
+  const std::string first = Submit(spec, 1, 1);
+  RunUntil(first, v1::SUCCEEDED);
+  spec.mutable_train()->set_epochs(3);
+  spec.mutable_train()->set_batch_size(50);
+  spec.mutable_start()->set_checkpoint(Job(first).checkpoint());
+  const std::string second = Submit(spec, 1, 1);
+  RunUntilStep(second, Job(first).step() + 1);
+  const uint64_t total = Job(second).total_steps();
+  EXPECT_EQ(Job(second).state(), v1::RUNNING);
+  RunUntil(second, v1::SUCCEEDED);
+  EXPECT_EQ(Job(second).step(), total);
+}
+
 TEST_F(StartTest, TheRulesOfAnotherJobStayBehind) {
   v1::JobSpec spec = SmallJob();
   spec.mutable_checkpoint()->set_keep_best(true);
