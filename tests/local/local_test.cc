@@ -3,11 +3,12 @@
 
 #include <filesystem>
 #include <fstream>
-#include <set>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/file_system.h"
+#include "common/rpc/server.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "local/check.h"
@@ -115,10 +116,11 @@ TEST(ChildProcess, SaysThatAProgramIsMissing) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("cannot run /no/such"));
 }
 
-TEST(FreePorts, AreAllDifferent) {
-  const auto ports = FreePorts(20);
-  ASSERT_TRUE(ports.ok()) << ports.status();
-  EXPECT_EQ(std::set<int>(ports->begin(), ports->end()).size(), 20u);
+TEST(FreePort, CanBeServedOn) {
+  const auto port = FreePort();
+  ASSERT_TRUE(port.ok()) << port.status();
+  const auto server = RpcServer::Start({.listen = absl::StrCat("127.0.0.1:", *port)}, {});
+  EXPECT_TRUE(server.ok()) << server.status();
 }
 
 TEST(ReadTruth, GivesTheBestOfEverySplit) {
