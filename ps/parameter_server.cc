@@ -68,9 +68,14 @@ class ParameterServerImpl final : public ParameterServer {
 
   const std::string& address() const override { return server_->address(); }
 
-  void Stop(absl::Duration grace) override {
+  void Leave() override {
     absl::MutexLock lock(&stop_mu_);
     if (node_ != nullptr) node_->Stop();
+  }
+
+  void Stop(absl::Duration grace) override {
+    Leave();
+    absl::MutexLock lock(&stop_mu_);
     jobs_.Shutdown(absl::UnavailableError("the ps is stopping"));
     if (server_ != nullptr) server_->Shutdown(grace);
   }

@@ -46,6 +46,9 @@ class ParameterServer {
   virtual ~ParameterServer() = default;  // stops
   // What Channels::Connect takes.
   virtual const std::string& address() const = 0;
+  // Leaves the cluster: makes no call to the master from here on, and still serves. Stop does it
+  // too.
+  virtual void Leave() = 0;
   // Leaves the cluster and stops serving: running calls may finish for `grace`, those that wait for
   // a step are ended. The rows are gone after it.
   virtual void Stop(absl::Duration grace) = 0;
