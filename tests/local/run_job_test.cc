@@ -184,24 +184,22 @@ TEST_F(JobRunTest, CancelEndsTheJobAndTheCluster) {
 }
 
 TEST_F(JobRunTest, ResumesTheUnfinishedJobOfItsFolder) {
-  // A run that is cut off in the middle: the cluster stops, the job does not end. Separate
-  // processes: gRPC 1.51's in-process transport can crash when a call starts while its server shuts
-  // down.
+  // A run that is cut off in the middle: the cluster stops, the job does not end.
   {
-    JobRun::Options options = Options("resume", false);
-    auto cluster = StartProcessCluster(options.cluster);
+    JobRun::Options options = Options("resume", true);
+    auto cluster = StartInProcessCluster(options.cluster);
     ASSERT_TRUE(cluster.ok()) << cluster.status();
     client::JobClient::Options client;
     client.master_address = (*cluster)->master_address();
     client.channels = &(*cluster)->channels();
     ASSERT_TRUE(client::JobClient(client).Submit(options.request).ok());
   }
-  JobRun again(Options("resume", false));
+  JobRun again(Options("resume", true));
   const absl::Status refused = again.Run().status();
   EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition) << refused;
   EXPECT_THAT(std::string(refused.message()), HasSubstr("holds the unfinished job tiny-1"));
 
-  JobRun::Options options = Options("resume", false);
+  JobRun::Options options = Options("resume", true);
   options.resume = true;
   JobRun run(options);
   const auto status = run.Run();
