@@ -54,6 +54,8 @@ function(tessera_test name)
   endif()
   add_executable(${name} ${ARG_SOURCES} ${TESSERA_SANITIZER_OBJECTS})
   target_link_libraries(${name} PRIVATE tessera_options ${ARG_DEPS} GTest::gmock_main)
+  # The rooms under test are optimised, the tests' own code is not: it halves the time to build them.
+  target_compile_options(${name} PRIVATE -O0)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
   gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
                        PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}")

@@ -39,7 +39,6 @@ absl::Status JobRunner::Run() {
   v1::UnitResult result;
   while (true) {
     TESSERA_ASSIGN_OR_RETURN(const v1::NextWorkResponse unit, NextWork(completed, result));
-    if (unit.has_finished()) return absl::OkStatus();
     if (unit.has_wait()) {
       options_.board->SetDoing(absl::StrCat("waiting: ", unit.wait().reason()));
       continue;
