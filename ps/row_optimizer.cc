@@ -165,7 +165,7 @@ absl::StatusOr<std::unique_ptr<RowOptimizer>> NewRowOptimizer(const v1::Optimize
       optimizer = Make<math::Ftrl>(params, spec, dim);
       break;
     }
-    case v1::OptimizerSpec::KIND_NOT_SET:
+    default:
       return absl::InvalidArgumentError(
           absl::StrCat("table ", table,
                        ": optimizer is not set or not known to this version; "

@@ -80,7 +80,7 @@ absl::Status Optimizer(bool present, const v1::OptimizerSpec& optimizer, const s
       TESSERA_RETURN_IF_ERROR(NotNegative(ftrl.l1(), path + ".ftrl.l1"));
       return NotNegative(ftrl.l2(), path + ".ftrl.l2");
     }
-    case v1::OptimizerSpec::KIND_NOT_SET:
+    default:
       break;
   }
   return Wrong(path,
@@ -114,6 +114,11 @@ absl::Status Tables(const v1::JobSpec& spec) {
       return Wrong(path + ".dim", "found ", table.dim(), "; expected 1 .. ", kMaxDim);
     }
     TESSERA_RETURN_IF_ERROR(Initializer(table.initializer(), path + ".initializer"));
+    if (table.has_admission()) return Wrong(path + ".admission", "not built yet; leave it out");
+    if (table.has_expiry()) return Wrong(path + ".expiry", "not built yet; leave it out");
+    if (table.row_type() == v1::BFLOAT16) {
+      return Wrong(path + ".row_type", "BFLOAT16 is not built yet; leave it out");
+    }
     TESSERA_RETURN_IF_ERROR(
         Optimizer(table.has_optimizer(), table.optimizer(), path + ".optimizer"));
     if (used.count(table.name()) == 0) {
