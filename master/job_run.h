@@ -140,7 +140,7 @@ class JobRun {
   void SetResult(const std::string& checkpoint);
   void Succeed(const Now& now);
 
-  // job_run.cc
+  // job_run_units.cc: what a worker gets, and what it brings back.
   std::optional<v1::NextWorkResponse> NextUnit(Rank rank);
   void OnUnitDone(Rank rank, const v1::UnitResult& result, const Now& now);
   void OnUnitFailed(Rank rank, const v1::UnitResult& result, const Now& now);

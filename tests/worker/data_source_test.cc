@@ -87,6 +87,16 @@ TEST(DataSourceTest, PatternsExpandSortedAndWithoutRepeats) {
   EXPECT_THAT(count({"a[[]1].csv"}), ElementsAre("a[1].csv"));
 }
 
+TEST(DataSourceTest, AFileAndItsPackedFormAreNotReadTwice) {
+  DataFolder folder;
+  folder.Write("a.csv", Records(0, 3));
+  folder.Write("a.csv.zst", Records(0, 3));
+  auto source = OpenSource(folder, kSpec);
+  const auto files = source->Count({"a.csv*"});
+  EXPECT_EQ(files.status().code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(files.status().message(), HasSubstr("a.csv and a.csv.zst below"));
+}
+
 TEST(DataSourceTest, CountsSayRecordsAndBytes) {
   DataFolder folder;
   folder.Write("a.csv", Records(0, 1000));

@@ -43,7 +43,8 @@ class DataSource {
   const Schema& schema() const { return schema_; }
 
   // The files that the patterns (ExpandPattern) match, sorted and without repeats, each with its
-  // number of records. Every pattern must match.
+  // number of records. Every pattern must match; a file and its packed form (.gz, .zst) at once
+  // are INVALID_ARGUMENT.
   absl::StatusOr<std::vector<v1::FileRecords>> Count(const std::vector<std::string>& patterns);
 
   struct Records {

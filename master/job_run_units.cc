@@ -1,0 +1,176 @@
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "common/window.h"
+#include "master/job_run.h"
+
+namespace tessera::master {
+
+absl::StatusOr<std::optional<v1::NextWorkResponse>> JobRun::NextWork(
+    const v1::NextWorkRequest& request, const Now& now) {
+  const Rank rank(request.rank());
+  if (rank.value() >= options_.workers.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("rank ", rank.value(), ": the job has ", options_.workers.size(), " workers"));
+  }
+  if (options_.workers[rank.value()].incarnation != request.incarnation()) {
+    return absl::AbortedError(
+        absl::StrCat("rank ", rank.value(), " of ", record_->status().job_id(), " is ",
+                     options_.workers[rank.value()].name, ", incarnation ",
+                     options_.workers[rank.value()].incarnation, ", not ", request.incarnation()));
+  }
+  if (end_.has_value()) {
+    return absl::AbortedError(
+        absl::StrCat("generation ", generation(), " of ", record_->status().job_id(), " is over"));
+  }
+  asked_at_[rank.value()] = now.monotonic;
+  absl::StatusOr<UnitDesk::Call> call = desk_.Classify(rank, request.completed_unit());
+  if (!call.ok()) return call.status();
+  if (*call == UnitDesk::Call::kRepeat) return desk_.held(rank);
+  // A worker that cannot even begin says so without a unit.
+  if (request.result().code() != 0) {
+    OnUnitFailed(rank, request.result(), now);
+  } else if (*call == UnitDesk::Call::kCompletes) {
+    OnUnitDone(rank, request.result(), now);
+  }
+  if (end_.has_value()) {
+    return absl::AbortedError(
+        absl::StrCat("generation ", generation(), " of ", record_->status().job_id(), " is over"));
+  }
+  std::optional<v1::NextWorkResponse> unit = NextUnit(rank);
+  if (!unit.has_value()) return std::optional<v1::NextWorkResponse>();
+  const v1::NextWorkResponse& held = desk_.HandOut(rank, *std::move(unit), now.monotonic);
+  if (held.has_evaluate()) round_->HandedOut(held.unit_id());
+  return held;
+}
+
+std::optional<v1::NextWorkResponse> JobRun::NextUnit(Rank rank) {
+  v1::NextWorkResponse unit;
+  switch (phase_) {
+    case Phase::kCounting:
+      return NextCount(rank);
+    case Phase::kTraining: {
+      std::optional<v1::Train> train = plan_->Next(rank);
+      if (!train.has_value()) return std::nullopt;
+      *unit.mutable_train() = *std::move(train);
+      unit.mutable_train()->set_learning_rate_scale(
+          position_.plateau_scale() > 0 ? position_.plateau_scale() : 1);
+      return unit;
+    }
+    case Phase::kEvaluating: {
+      std::optional<v1::Evaluate> evaluate = round_->Next();
+      if (!evaluate.has_value()) return std::nullopt;
+      *unit.mutable_evaluate() = *std::move(evaluate);
+      return unit;
+    }
+    case Phase::kPredicting: {
+      // One part per rank, in the order in which they ask.
+      const uint32_t parts = static_cast<uint32_t>(options_.workers.size());
+      if (predicted_ == parts) return std::nullopt;
+      const std::vector<v1::RecordRange> all = AllRecords(FilesOf("test"));
+      const Part part = EvenPart(CountRecords(all), predicted_, parts);
+      for (v1::RecordRange& range : SliceRanges(all, part.begin, part.end)) {
+        *unit.mutable_predict()->add_ranges() = std::move(range);
+      }
+      const std::string& output = record_->status().output();
+      unit.mutable_predict()->set_output(
+          parts == 1 ? output : absl::StrFormat("%s-%05d-of-%05d", output, predicted_, parts));
+      ++predicted_;
+      return unit;
+    }
+    default:
+      return std::nullopt;
+  }
+}
+
+void JobRun::OnUnitDone(Rank rank, const v1::UnitResult& result, const Now& now) {
+  const v1::NextWorkResponse held = desk_.held(rank);
+  if (held.has_evaluate()) {
+    if (absl::Status status = round_->Complete(held.unit_id(), result.samples()); !status.ok()) {
+      return Restart("UnitFailed",
+                     absl::StrCat(options_.workers[rank.value()].name, ": ", status.message()),
+                     now);
+    }
+  }
+  desk_.Complete(rank);
+  if (held.has_count()) {
+    return OnCounted(std::exchange(counted_by_[rank.value()], ""), result, now);
+  }
+  if (held.has_train()) {
+    plan_->Done(rank, result);
+    progress_.UnitDone(result, now.monotonic);
+    if (status().seconds_to_first_step() == 0) {
+      const double batches =
+          static_cast<double>(held.train().batch_end() - held.train().batch_begin());
+      const double since_submission =
+          static_cast<double>(absl::ToUnixMillis(now.wall) - status().created_unix_ms()) / 1000;
+      status().set_seconds_to_first_step(
+          std::max(0.001, since_submission - result.train_seconds() * (1 - 1 / batches)));
+    }
+    // A window that goes on after a restart is read again, and its bad records with it.
+    if (held.train().batch_begin() == 0) CountBadRecords(result, now);
+  }
+  if (held.has_evaluate()) {
+    const bool first = std::none_of(
+        evaluations_.begin(), evaluations_.end(),
+        [&](const v1::Evaluation& before) { return before.split() == held.evaluate().split(); });
+    if (first) CountBadRecords(result, now);
+  }
+  if (held.has_predict()) {
+    ++predictions_done_;
+    CountBadRecords(result, now);
+  }
+  if (!end_.has_value()) Advance(now);
+  if (!end_.has_value()) UpdateStatus(now);
+}
+
+void JobRun::CountBadRecords(const v1::UnitResult& result, const Now& now) {
+  if (result.bad_records() == 0) return;
+  position_.set_bad_records(position_.bad_records() + result.bad_records());
+  status().set_bad_records(position_.bad_records());
+  if (position_.bad_records() > spec().data().max_bad_records()) {
+    Fail("DataError",
+         absl::StrCat(position_.bad_records(), " bad records, and data.max_bad_records allows ",
+                      spec().data().max_bad_records(), "; the first: ", result.bad_record_message(),
+                      "; mend the data, or raise data.max_bad_records to leave such records out"),
+         now);
+  }
+}
+
+void JobRun::OnUnitFailed(Rank rank, const v1::UnitResult& result, const Now& now) {
+  const std::string& worker = options_.workers[rank.value()].name;
+  const std::string message = absl::StrCat(worker, ": ", result.message());
+  switch (static_cast<absl::StatusCode>(result.code())) {
+    case absl::StatusCode::kInvalidArgument:
+    case absl::StatusCode::kNotFound:
+    case absl::StatusCode::kDataLoss:
+    case absl::StatusCode::kOutOfRange:
+      return Fail("DataError", message, now);
+    case absl::StatusCode::kFailedPrecondition:
+    case absl::StatusCode::kUnimplemented:
+      return Fail("WorkerError", message, now);
+    default:
+      return Restart("UnitFailed", absl::StrCat("a unit failed on ", message), now);
+  }
+}
+
+uint64_t JobRun::RecordsOf(uint64_t unit_id) const {
+  for (uint32_t r = 0; r < options_.workers.size(); ++r) {
+    const v1::NextWorkResponse& held = desk_.held(Rank(r));
+    if (!desk_.Busy(Rank(r)) || held.unit_id() != unit_id || !held.has_evaluate()) continue;
+    return CountRecords({held.evaluate().ranges().begin(), held.evaluate().ranges().end()});
+  }
+  return 0;
+}
+
+absl::Status JobRun::AddScores(uint64_t evaluation_id, uint64_t unit_id, std::vector<float> logits,
+                               std::vector<float> labels) {
+  if (end_.has_value() || round_ == nullptr || round_->id() != evaluation_id) {
+    return absl::AbortedError(absl::StrCat("evaluation ", evaluation_id, " is not under way"));
+  }
+  return round_->SetScores(unit_id, std::move(logits), std::move(labels));
+}
+
+}  // namespace tessera::master
