@@ -46,6 +46,53 @@ void RowMap::Insert(uint64_t hash, Row* row) {
   ++size_;
 }
 
+Row* RowMap::Erase(uint64_t hash, uint64_t key) {
+  if (bucket_count_ == 0) return nullptr;
+  const uint64_t tag = Tag(hash);
+  for (uint32_t b = Home(hash);; b = Next(b)) {
+    for (uint32_t i = 0; i < kEntries; ++i) {
+      const uint64_t entry = buckets_[b].entries[i];
+      if (entry == 0) return nullptr;
+      if (!HasTag(entry, tag) || RowOf(entry)->key != key) continue;
+      CloseHole(b, i);
+      --size_;
+      return RowOf(entry);
+    }
+  }
+}
+
+void RowMap::CloseHole(uint32_t b, uint32_t at) {
+  while (true) {
+    uint64_t* const entries = buckets_[b].entries;
+    const bool was_full = entries[kEntries - 1] != 0;
+    uint32_t last = kEntries - 1;
+    while (entries[last] == 0) --last;
+    entries[at] = entries[last];
+    entries[last] = 0;
+    if (!was_full) return;
+    // An entry whose way from its home leads over `b` must come back into it, or it would no longer
+    // be found. Such entries lie in the buckets up to the first that is not full.
+    bool moved = false;
+    for (uint32_t c = Next(b); c != b && !moved; c = Next(c)) {
+      uint64_t* const from = buckets_[c].entries;
+      // Distances are counted round the table.
+      const auto steps_to_c = [&](uint32_t x) { return c >= x ? c - x : c + bucket_count_ - x; };
+      const uint32_t from_b = steps_to_c(b);
+      const bool c_was_full = from[kEntries - 1] != 0;
+      for (uint32_t i = 0; i < kEntries && from[i] != 0; ++i) {
+        if (steps_to_c(Home(Mix64(RowOf(from[i])->key))) < from_b) continue;
+        entries[last] = from[i];
+        b = c;
+        at = i;
+        moved = true;
+        break;
+      }
+      if (!moved && !c_was_full) return;
+    }
+    if (!moved) return;
+  }
+}
+
 void RowMap::Place(uint64_t entry, uint64_t hash) {
   for (uint32_t b = Home(hash);; b = Next(b)) {
     for (uint64_t& e : buckets_[b].entries) {

@@ -12,7 +12,8 @@ namespace tessera::ps {
 // The rows of one partition by key: an open-addressing table of buckets, each one cache line of
 // eight entries. An entry holds a row's address and 20 bits of its key's hash; the key itself is
 // read from the row, which the caller needs anyway. A key's entry lies in its home bucket or, where
-// that is full, in the next with room.
+// that is full, in the next with room. So every bucket between a key's home and its entry is full,
+// and a search ends at the first free entry.
 //
 // Hashes are Mix64(key); the partition took their highest bits, the home bucket takes the low 32
 // and the tag those between. Rows are borrowed. Not thread-safe; const methods may run in parallel.
@@ -35,6 +36,10 @@ class RowMap {
   // row->key must not be present. Amortised constant; now and then it moves the whole partition to
   // a table of 1.5 times the size.
   void Insert(uint64_t hash, Row* row);
+  // The row of `key`, which is no longer in the map but still the caller's; null: there was none.
+  // Entries that had overflowed move back, so searches stay as short as if the key had never been
+  // there. Reads some other rows' keys. The table does not shrink.
+  Row* Erase(uint64_t hash, uint64_t key);
 
   uint32_t size() const { return size_; }
   size_t bytes() const { return bucket_count_ * sizeof(Bucket); }
@@ -62,6 +67,8 @@ class RowMap {
   }
   uint32_t Next(uint32_t bucket) const { return bucket + 1 == bucket_count_ ? 0 : bucket + 1; }
   void Place(uint64_t entry, uint64_t hash);
+  // Closes the hole `at` in bucket `b`.
+  void CloseHole(uint32_t b, uint32_t at);
   void Grow();
 
   Bucket* buckets_ = nullptr;

@@ -5,6 +5,7 @@
 #include <memory>
 #include <utility>
 
+#include "common/hash.h"
 #include "common/partition.h"
 #include "tessera/v1/parameter_service.pb.h"
 
@@ -221,6 +222,40 @@ RowCounts RowStore::InsertIfAbsent(absl::Span<const uint64_t> keys, const float*
     }
   }
   return counts;
+}
+
+uint64_t RowStore::Erase(absl::Span<const uint64_t> keys) {
+  const KeyBatch batch(keys, partitions_);
+  uint64_t erased = 0;
+  for (uint32_t s = 0; s < KeyBatch::kStripes; ++s) {
+    const Items items = batch.stripe(s);
+    if (items.empty()) continue;
+    Stripe& stripe = *stripes_[s];
+    absl::MutexLock lock(&stripe.mu);
+    for (const KeyBatch::Item& item : items) {
+      Row* const row = stripe.maps[item.map].Erase(item.hash, item.key);
+      if (row == nullptr) continue;
+      stripe.slabs.Free(row);
+      ++erased;
+    }
+  }
+  return erased;
+}
+
+uint64_t RowStore::EraseIf(PartitionId partition, absl::FunctionRef<bool(const Row&)> erase) {
+  const uint32_t index = partitions_.IndexOf(partition);
+  Stripe& stripe = *stripes_[KeyBatch::StripeOf(index)];
+  std::vector<Row*> picked;
+  absl::MutexLock lock(&stripe.mu);
+  RowMap& map = stripe.maps[KeyBatch::MapOf(index)];
+  map.ForEach([&](Row* row) {
+    if (erase(*row)) picked.push_back(row);
+  });
+  for (Row* const row : picked) {
+    map.Erase(Mix64(row->key), row->key);
+    stripe.slabs.Free(row);
+  }
+  return picked.size();
 }
 
 void RowStore::VisitPartition(PartitionId partition,

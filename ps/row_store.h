@@ -45,7 +45,7 @@ struct RowCounts {
 // Partitions are dealt to stripes, each with its lock, its maps and its slabs. A call groups its
 // keys by stripe and takes the stripes one after another, so it never holds two locks: calls of
 // different workers run side by side, a row is always seen whole, and a batch is not one atomic
-// unit. Rows are never moved or freed before the store is.
+// unit. A row stays where it is until it is erased.
 //
 // Thread-safe. Keys handed in must lie in partitions that the store owns.
 class RowStore {
@@ -78,6 +78,11 @@ class RowStore {
   void Insert(absl::Span<const RowRecord> rows);
   // Embeddings with fresh slots where there is no row; rows that exist stay as they are.
   RowCounts InsertIfAbsent(absl::Span<const uint64_t> keys, const float* values);  // [keys, dim]
+
+  // How many of `keys` had a row, which is gone now. Its memory serves new rows of its stripe.
+  uint64_t Erase(absl::Span<const uint64_t> keys);
+  // Erases the rows of an owned partition that `erase` picks, with their stripe locked; how many.
+  uint64_t EraseIf(PartitionId partition, absl::FunctionRef<bool(const Row& row)> erase);
 
   // All rows of an owned partition, ascending by key, with its stripe locked for reading.
   void VisitPartition(PartitionId partition,

@@ -1,12 +1,14 @@
 #pragma once
 
 #include <cstddef>
+#include <utility>
 #include <vector>
 
 namespace tessera::ps {
 
-// Blocks of one size, cut from slabs that grow from 16 KiB to 2 MiB; those of 2 MiB ask for huge
-// pages. Blocks are aligned to 16 bytes, uninitialised, and live as long as the pool.
+// Blocks of one size, at least 8 bytes, cut from slabs that grow from 16 KiB to 2 MiB; those of
+// 2 MiB ask for huge pages. Blocks are aligned to 16 bytes, uninitialised, and used again once they
+// are freed; slabs live as long as the pool.
 // Not thread-safe.
 class SlabPool {
  public:
@@ -16,10 +18,16 @@ class SlabPool {
   SlabPool& operator=(const SlabPool&) = delete;
 
   void* Allocate() {
+    if (free_ != nullptr) return std::exchange(free_, *static_cast<void**>(free_));
     if (next_ == end_) Grow();
     void* block = next_;
     next_ += block_bytes_;
     return block;
+  }
+  // A block of this pool; the last one freed is the first to be handed out again.
+  void Free(void* block) {
+    *static_cast<void**>(block) = free_;
+    free_ = block;
   }
   // Of all slabs, free blocks included.
   size_t bytes() const { return bytes_; }
@@ -32,6 +40,7 @@ class SlabPool {
   size_t bytes_ = 0;
   std::byte* next_ = nullptr;
   std::byte* end_ = nullptr;
+  void* free_ = nullptr;  // each free block begins with the address of the next
   std::vector<void*> slabs_;
 };
 

@@ -90,7 +90,7 @@ void CompareWithTwin(Store& store, SavedRows& twin, uint64_t key_range, int roun
     for (uint64_t& k : keys) k = key();
     std::vector<float> values(keys.size() * kDim, -99);
     std::vector<uint8_t> statuses(keys.size(), 77);
-    const uint64_t what = random() % 6;
+    const uint64_t what = random() % 7;
     if (what <= 1) {
       store.FindOrCreate(keys, values.data(), statuses.data());
     } else if (what == 2) {
@@ -133,6 +133,10 @@ void CompareWithTwin(Store& store, SavedRows& twin, uint64_t key_range, int roun
         twin[{0, keys[i]}] = {keys[i] % 1000, 3, floats[i]};
       }
       store.Insert(records);
+    } else if (what == 5) {
+      uint64_t present = 0;
+      for (const uint64_t k : keys) present += twin.erase({0, k});
+      ASSERT_EQ(store.Erase(keys), present);
     } else {
       std::vector<float> assigned(keys.size() * kDim, 4.0f);
       store.InsertIfAbsent(keys, assigned.data());
@@ -230,6 +234,25 @@ TEST_F(RowStoreTest, HandsOutEveryRowOnce) {
   });
   EXPECT_EQ(seen.size(), keys.size());
   for (const auto& [key, times] : seen) EXPECT_EQ(times, 1) << key;
+}
+
+TEST_F(OnePartitionTest, ErasesWhatIsPickedAndUsesItsMemoryAgain) {
+  std::vector<uint64_t> keys(5000);
+  for (size_t i = 0; i < keys.size(); ++i) keys[i] = i * 3;
+  std::vector<float> values(keys.size() * kDim);
+  std::vector<uint8_t> statuses(keys.size());
+  store_.FindOrCreate(keys, values.data(), statuses.data());
+  SavedRows left = Everything();
+  const uint64_t bytes = store_.bytes();
+  const auto odd = [](const Row& row) { return row.key % 2 == 1; };
+  EXPECT_EQ(store_.EraseIf(PartitionId(0), odd),
+            std::erase_if(left, [](const auto& row) { return row.first.second % 2 == 1; }));
+  EXPECT_EQ(Everything(), left);
+  EXPECT_EQ(store_.rows(), 2500u);
+  EXPECT_EQ(store_.EraseIf(PartitionId(0), odd), 0u);
+  store_.FindOrCreate(keys, values.data(), statuses.data());
+  EXPECT_EQ(store_.rows(), 5000u);
+  EXPECT_EQ(store_.bytes(), bytes);
 }
 
 TEST_F(RowStoreTest, SaturatesMetadata) {
