@@ -281,10 +281,19 @@ uint64_t RowStore::rows() const {
 }
 
 uint64_t RowStore::bytes() const {
+  uint64_t bytes = map_bytes();
+  for (const auto& stripe : stripes_) {
+    absl::ReaderMutexLock lock(&stripe->mu);
+    bytes += stripe->slabs.bytes();
+  }
+  return bytes;
+}
+
+uint64_t RowStore::map_bytes() const {
   uint64_t bytes = 0;
   for (const auto& stripe : stripes_) {
     absl::ReaderMutexLock lock(&stripe->mu);
-    bytes += stripe->slabs.bytes() + stripe->maps.size() * sizeof(RowMap);
+    bytes += stripe->maps.size() * sizeof(RowMap);
     for (const RowMap& map : stripe->maps) bytes += map.bytes();
   }
   return bytes;

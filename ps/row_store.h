@@ -91,6 +91,7 @@ class RowStore {
   uint64_t rows() const;
   // Of slabs and maps.
   uint64_t bytes() const;
+  uint64_t map_bytes() const;
 
  private:
   struct Stripe {

@@ -1,0 +1,221 @@
+#include <algorithm>
+#include <memory>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "common/hash.h"
+#include "common/partition.h"
+#include "common/process/resident.h"
+#include "ps/table.h"
+#include "tests/bench/bench.h"
+#include "tests/bench/row_array.h"
+#include "tests/bench/zipf.h"
+
+// Tables in one process, without a network: pull and push beside the same work on an array, and a
+// table that grows.
+namespace tessera::bench {
+namespace {
+
+constexpr uint32_t kBatch = 16384;
+constexpr uint32_t kGrowthBatch = 4096;
+constexpr char kArray[] = "array by index";
+
+uint64_t KeyOf(uint64_t item) { return Mix64(item + 1); }
+
+ps::PartitionSet AllPartitions() {
+  std::vector<uint32_t> all(kDefaultPartitions);
+  for (uint32_t p = 0; p < all.size(); ++p) all[p] = p;
+  return *ps::PartitionSet::New(kDefaultPartitions, all);
+}
+
+std::unique_ptr<ps::Table> NewTable(uint32_t dim, const ps::PartitionSet& partitions) {
+  v1::PsTable table;
+  table.mutable_spec()->set_name("bench");
+  table.mutable_spec()->set_dim(dim);
+  table.mutable_spec()->mutable_initializer()->mutable_constant()->set_value(0.01f);
+  table.mutable_spec()->mutable_optimizer()->set_learning_rate(0.01f);
+  table.mutable_spec()->mutable_optimizer()->mutable_adagrad();
+  table.set_consistency(v1::ASYNC);
+  return *ps::Table::New(table, 1, &partitions);
+}
+
+// Batches of keys, and the same as places in an array.
+struct Batches {
+  std::vector<std::vector<uint32_t>> items;
+  std::vector<std::vector<uint64_t>> keys;
+};
+
+std::shared_ptr<const Batches> Draw(uint64_t items, uint32_t batches, bool unique) {
+  Batches out;
+  out.items =
+      DrawZipf({.items = items, .batches = batches, .batch = kBatch, .unique = unique, .seed = 1});
+  for (const std::vector<uint32_t>& batch : out.items) {
+    std::vector<uint64_t>& keys = out.keys.emplace_back();
+    for (const uint32_t item : batch) keys.push_back(KeyOf(item));
+  }
+  return std::make_shared<const Batches>(std::move(out));
+}
+
+// A table and an array with the same rows.
+class Rows {
+ public:
+  Rows(uint32_t dim, uint64_t rows)
+      : dim_(dim),
+        partitions_(AllPartitions()),
+        table_(NewTable(dim, partitions_)),
+        array_(table_->store().layout(), rows),
+        gradients_(size_t{kBatch} * dim, 1e-3f) {
+    std::vector<uint64_t> keys;
+    std::vector<float> values(size_t{kBatch} * dim);
+    std::vector<uint8_t> statuses(kBatch);
+    for (uint64_t i = 0; i < rows; i += keys.size()) {
+      keys.clear();
+      for (uint64_t k = i; k < std::min(rows, i + kBatch); ++k) {
+        keys.push_back(KeyOf(k));
+        array_.Fill(static_cast<uint32_t>(k), 0.01f, 0.1f);
+      }
+      (void)table_->Pull(keys, false, values.data(), statuses.data());
+    }
+  }
+
+  // Each in million keys a second.
+  double Pull(const Batches& batches, int threads) {
+    return Rate(batches, threads, [&](size_t b, float* values) {
+      std::vector<uint8_t> statuses(kBatch);
+      (void)table_->Pull(batches.keys[b], false, values, statuses.data());
+    });
+  }
+  double Gather(const Batches& batches, int threads) {
+    return Rate(batches, threads,
+                [&](size_t b, float* values) { array_.Gather(batches.items[b], values); });
+  }
+  double Push(const Batches& batches, int threads) {
+    return Rate(batches, threads, [&](size_t b, float*) {
+      table_->Apply({{.keys = batches.keys[b], .values = gradients_.data()}}, 1, 1);
+    });
+  }
+  double Update(const Batches& batches, int threads) {
+    // Two threads may meet in a row, as no table would let them: the limit pays for no lock.
+    return Rate(batches, threads,
+                [&](size_t b, float*) { array_.Adagrad(batches.items[b], gradients_.data()); });
+  }
+
+ private:
+  // Thread t takes the batches t, t + threads, ...
+  double Rate(const Batches& batches, int threads,
+              absl::FunctionRef<void(size_t batch, float* values)> work) {
+    std::vector<std::vector<float>> values(threads, std::vector<float>(size_t{kBatch} * dim_));
+    const auto run = [&](size_t first) {
+      for (size_t b = first; b < batches.keys.size(); b += threads) work(b, values[first].data());
+    };
+    const double seconds = Seconds([&] {
+      std::vector<std::thread> others;
+      for (int t = 1; t < threads; ++t) others.emplace_back(run, t);
+      run(0);
+      for (std::thread& other : others) other.join();
+    });
+    return static_cast<double>(batches.keys.size() * kBatch) / seconds / 1e6;
+  }
+
+  const uint32_t dim_;
+  const ps::PartitionSet partitions_;
+  const std::unique_ptr<ps::Table> table_;
+  RowArray array_;
+  const std::vector<float> gradients_;
+};
+
+void PullAndPush(benchmark::State& state, uint32_t dim, uint64_t rows, int rounds,
+                 const Batches& batches) {
+  Rows both(dim, rows);
+  for (const bool push : {false, true}) {
+    Medians alone = {};
+    for (const int threads : {1, 2}) {
+      const Medians m = Interleave(
+          rounds, [&] { return push ? both.Push(batches, threads) : both.Pull(batches, threads); },
+          [&] { return push ? both.Update(batches, threads) : both.Gather(batches, threads); });
+      const std::string name = push ? "push" : "pull";
+      Report(state, {.metric = absl::StrCat(name, "/threads:", threads),
+                     .value = m.value,
+                     .unit = "million keys/s",
+                     .limit_name = kArray,
+                     .limit = m.limit,
+                     .bar = ">= 0.5"});
+      if (threads == 1) {
+        alone = m;
+        continue;
+      }
+      Report(state, {.metric = absl::StrCat(name, "/two threads to one"),
+                     .value = m.value / alone.value,
+                     .unit = "times",
+                     .limit_name = kArray,
+                     .limit = m.limit / alone.limit,
+                     .bar = ">= 0.9"});
+    }
+  }
+}
+
+void Growth(benchmark::State& state, uint64_t rows) {
+  constexpr uint32_t kDim = 16;
+  const ps::PartitionSet partitions = AllPartitions();
+  const uint64_t resident = ResidentBytes();
+  const std::unique_ptr<ps::Table> table = NewTable(kDim, partitions);
+  std::vector<uint64_t> keys(kGrowthBatch);
+  std::vector<float> values(size_t{kGrowthBatch} * kDim);
+  std::vector<uint8_t> statuses(kGrowthBatch);
+  std::vector<double> micros;
+  for (uint64_t done = 0; done < rows; done += keys.size()) {
+    for (uint64_t i = 0; i < keys.size(); ++i) keys[i] = KeyOf(done + i);
+    micros.push_back(
+        1e6 * Seconds([&] { (void)table->Pull(keys, false, values.data(), statuses.data()); }));
+  }
+  const double median = Median(micros);
+  Report(state,
+         {.metric = "insert/p50", .value = median, .unit = "us", .limit_name = "", .bar = ""});
+  for (const double percent : {99.0, 99.9, 100.0}) {
+    Report(state, {.metric = absl::StrCat("insert/p", percent),
+                   .value = Percentile(micros, percent),
+                   .unit = "us",
+                   .limit_name = "p50",
+                   .limit = median,
+                   .bar = percent == 99.9 ? "<= 20" : ""});
+  }
+  const ps::RowStore& store = table->store();
+  const double n = static_cast<double>(store.rows());
+  const double floats = sizeof(float) * store.layout().floats();
+  const double entries = static_cast<double>(store.map_bytes()) / n;  // 8 bytes when all are taken
+  Report(state, {.metric = "bytes of a row beyond its floats",
+                 .value = static_cast<double>(store.bytes()) / n - floats,
+                 .unit = "bytes",
+                 .limit_name = "24 and the map's free entries",
+                 .limit = 24 + entries - 8,
+                 .bar = "<= 1"});
+  Report(state, {.metric = "resident",
+                 .value = static_cast<double>(ResidentBytes() - resident) / 1e6,
+                 .unit = "MB",
+                 .limit_name = "counted",
+                 .limit = static_cast<double>(store.bytes()) / 1e6,
+                 .bar = "<= 1.05"});
+}
+
+}  // namespace
+
+void RegisterBenchmarks(const Options& options) {
+  const uint64_t rows = options.short_run ? 300'000 : 10'000'000;
+  const uint32_t count = options.short_run ? 32 : 256;
+  const int rounds = options.short_run ? 3 : 9;
+  // Before the rest: it measures the whole process.
+  Register("store/growth", [=](benchmark::State& state) { Growth(state, rows); });
+  for (const bool unique : {false, true}) {
+    // Drawn by the first that needs them.
+    const auto batches = std::make_shared<std::shared_ptr<const Batches>>();
+    const std::string draws = unique ? "zipf without repeats" : "zipf";
+    for (const uint32_t dim : {16, 32, 64}) {
+      Register(absl::StrCat("store/", draws, "/dim:", dim), [=](benchmark::State& state) {
+        if (*batches == nullptr) *batches = Draw(rows, count, unique);
+        PullAndPush(state, dim, rows, rounds, **batches);
+      });
+    }
+  }
+}
+
+}  // namespace tessera::bench
