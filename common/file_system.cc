@@ -138,6 +138,14 @@ class Posix final : public FileSystem {
     return ::rename(from.c_str(), to.c_str()) == 0 ? absl::OkStatus()
                                                    : ErrnoStatus(errno, "rename to", to);
   }
+  absl::Status Link(const std::string& from, const std::string& to) override {
+    if (::link(from.c_str(), to.c_str()) == 0) return absl::OkStatus();
+    if (errno == EPERM || errno == EXDEV || errno == EMLINK || errno == EOPNOTSUPP) {
+      return absl::UnimplementedError(absl::StrCat("link ", to, ": ", std::strerror(errno)));
+    }
+    if (errno == EEXIST) return absl::AlreadyExistsError(absl::StrCat("link ", to, ": exists"));
+    return ErrnoStatus(errno, "link", to);
+  }
   absl::Status Remove(const std::string& path) override {
     std::error_code error;
     std::filesystem::remove_all(path, error);

@@ -47,6 +47,9 @@ class FileSystem {
   // Makes creations, renames and removals in the folder durable.
   virtual absl::Status SyncFolder(const std::string& path) = 0;
   virtual absl::Status Rename(const std::string& from, const std::string& to) = 0;
+  // A second name for a file, which stays as long as one of its names does. ALREADY_EXISTS: `to` is
+  // there. UNIMPLEMENTED: not on this disk, or not between these two.
+  virtual absl::Status Link(const std::string& from, const std::string& to) = 0;
   // A file, or a folder with all that is in it. OK if there is none.
   virtual absl::Status Remove(const std::string& path) = 0;
   // Names in the folder, sorted. NOT_FOUND: no such folder.

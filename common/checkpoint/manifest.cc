@@ -125,9 +125,9 @@ absl::StatusOr<v1::CheckpointManifest> ReadManifest(FileSystem& fs, const std::s
     const absl::Status parsed =
         FromProtobuf(google::protobuf::util::JsonStringToMessage(text, &manifest, options));
     if (!parsed.ok()) return Damaged(path, parsed.message());
-    if (manifest.format_version() != kManifestFormatVersion) {
+    if (manifest.format_version() == 0 || manifest.format_version() > kManifestFormatVersion) {
       return absl::FailedPreconditionError(absl::StrCat(
-          path, ": has manifest format ", manifest.format_version(), ", this build reads ",
+          path, ": has manifest format ", manifest.format_version(), ", this build reads 1 to ",
           kManifestFormatVersion, "; use the version of tessera that wrote it, ",
           manifest.version().empty() ? "unknown" : manifest.version()));
     }

@@ -14,7 +14,8 @@ namespace tessera {
 // A checkpoint is a folder "step-<12 digits>" in its job's folder: row files, and the manifest that
 // names them. It exists if and only if its manifest verifies. FORMAT.md has the bytes.
 inline constexpr char kManifestName[] = "MANIFEST.json";
-inline constexpr uint32_t kManifestFormatVersion = 1;
+// What is written. Version 1 has no layers, and is read too.
+inline constexpr uint32_t kManifestFormatVersion = 2;
 
 std::string CheckpointFolderName(uint64_t step);
 

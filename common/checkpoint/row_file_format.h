@@ -14,7 +14,9 @@ namespace tessera::row_file {
 static_assert(std::endian::native == std::endian::little,
               "row files are written as the machine holds them");
 
-inline constexpr uint32_t kFormatVersion = 1;
+// What is written; kOldestFormatVersion and what lies between are read too.
+inline constexpr uint32_t kFormatVersion = 2;
+inline constexpr uint32_t kOldestFormatVersion = 1;
 inline constexpr uint64_t kHeaderMagic = 0x31574F5252535354;   // "TSSRROW1"
 inline constexpr uint64_t kTrailerMagic = 0x31444E4552535354;  // "TSSREND1"
 inline constexpr uint32_t kBlockMagic = 0x4B4C4254;            // "TBLK"
@@ -33,9 +35,10 @@ struct BlockHeader {
   uint32_t magic;
   uint32_t table;
   uint32_t partition;
-  uint32_t floats_per_row;  // dim and slots
-  uint64_t rows;            // at least 1
-  uint64_t record_bytes;    // of all rows
+  uint32_t
+      floats_per_row;  // dim and slots; 0: the keys of rows that an earlier layer has and are gone
+  uint64_t rows;       // at least 1
+  uint64_t record_bytes;  // of all rows
 };
 static_assert(sizeof(BlockHeader) == 32);
 inline constexpr uint64_t kBlockOverhead = sizeof(BlockHeader) + sizeof(uint64_t);

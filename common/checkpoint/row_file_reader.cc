@@ -18,7 +18,10 @@ absl::Span<char> Bytes(T& value) {
   return {reinterpret_cast<char*>(&value), sizeof(T)};
 }
 
-auto Order(const row_file::IndexEntry& entry) { return std::tuple(entry.table, entry.partition); }
+// Keys that are gone come before the rows of the same table and partition.
+auto Order(const row_file::IndexEntry& entry) {
+  return std::tuple(entry.table, entry.partition, entry.floats_per_row > 0);
+}
 
 }  // namespace
 
@@ -43,10 +46,12 @@ absl::Status RowFileReader::ReadHeader() {
   absl::string_view checked = row_file::BytesOf(header);
   checked.remove_suffix(sizeof(header.checksum));
   if (header.checksum != Checksum64Of(checked)) return Damaged(0, "the header's checksum differs");
-  if (header.format_version != row_file::kFormatVersion) {
+  if (header.format_version < row_file::kOldestFormatVersion ||
+      header.format_version > row_file::kFormatVersion) {
     return absl::FailedPreconditionError(
         absl::StrCat(path_, ": has row file format ", header.format_version, ", this build reads ",
-                     row_file::kFormatVersion, "; use the version of tessera that wrote it"));
+                     row_file::kOldestFormatVersion, " to ", row_file::kFormatVersion,
+                     "; use the version of tessera that wrote it"));
   }
   if (header.partition_count == 0) return Damaged(0, "the header says 0 partitions");
   partition_count_ = header.partition_count;
@@ -98,8 +103,9 @@ absl::Status RowFileReader::ReadIndex() {
   return absl::OkStatus();
 }
 
-const row_file::IndexEntry* RowFileReader::Find(TableIndex table, PartitionId partition) const {
-  const auto want = std::tuple(table.value(), partition.value());
+const row_file::IndexEntry* RowFileReader::Find(TableIndex table, PartitionId partition,
+                                                bool gone) const {
+  const auto want = std::tuple(table.value(), partition.value(), !gone);
   const auto it =
       std::lower_bound(index_.begin(), index_.end(), want,
                        [](const row_file::IndexEntry& a, const auto& b) { return Order(a) < b; });

@@ -62,10 +62,12 @@ class RowFileReader {
                                                              const std::string& path);
 
   uint32_t partition_count() const { return partition_count_; }
-  // The blocks of the file, ascending by (table, partition); each has rows.
+  // The blocks of the file, ascending by (table, partition); each has rows. Those with 0 floats a
+  // row are keys that are gone, and stand before the rows of the same partition.
   absl::Span<const row_file::IndexEntry> blocks() const { return index_; }
-  // Null where the file has no row of the table in the partition.
-  const row_file::IndexEntry* Find(TableIndex table, PartitionId partition) const;
+  // Null where the file has no row of the table in the partition; `gone`: no key that is gone.
+  const row_file::IndexEntry* Find(TableIndex table, PartitionId partition,
+                                   bool gone = false) const;
   // Reads one of blocks() whole, into memory of its size, and verifies it.
   absl::StatusOr<RowBlock> Read(const row_file::IndexEntry& entry) const;
 

@@ -58,8 +58,9 @@ absl::Status RowFileWriter::BeginBlock(TableIndex table, PartitionId partition, 
   if (table.value() >= rows_by_table_.size()) return Misuse("no such table");
   if (partition.value() >= partition_count_) return Misuse("no such partition");
   if (floats_per_row > row_file::kMaxFloatsPerRow) return Misuse("too many floats per row");
-  if (!index_.empty() && std::tuple(table.value(), partition.value()) <=
-                             std::tuple(index_.back().table, index_.back().partition)) {
+  if (!index_.empty() && std::tuple(table.value(), partition.value(), floats_per_row > 0) <=
+                             std::tuple(index_.back().table, index_.back().partition,
+                                        index_.back().floats_per_row > 0)) {
     return Misuse("blocks out of order");
   }
   in_block_ = true;
@@ -78,7 +79,7 @@ absl::Status RowFileWriter::BeginBlock(TableIndex table, PartitionId partition, 
                     .offset = offset_,
                     .bytes = block_.record_bytes + row_file::kBlockOverhead,
                     .rows = rows});
-  rows_by_table_[table.value()] += rows;
+  if (floats_per_row > 0) rows_by_table_[table.value()] += rows;
   block_checksum_.Reset();
   block_checksum_.Add(row_file::BytesOf(block_));
   return Put(row_file::BytesOf(block_));

@@ -91,15 +91,28 @@ TEST_F(Manifest, OfAFutureFormatIsRefusedByName) {
   // As a later build would write it: another version, a field unknown to this one, a new seal.
   std::string body = fs_.Content(kManifest);
   body.resize(body.rfind(",\n \"checksum\""));
-  const std::string version = "\"format_version\": 1";
+  const std::string version = "\"format_version\": 2";
   const size_t at = body.find(version);
   ASSERT_NE(at, std::string::npos);
-  body.replace(at, version.size(), "\"format_version\": 2,\n \"shape\": \"new\"");
+  body.replace(at, version.size(), "\"format_version\": 3,\n \"shape\": \"new\"");
   fs_.SetContent(kManifest,
                  body + ",\n \"checksum\": \"" + ChecksumText(Checksum64Of(body)) + "\"\n}\n");
   const absl::Status status = ReadManifest(fs_, kFolder).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
-  EXPECT_THAT(std::string(status.message()), HasSubstr("format 2"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("format 3"));
+}
+
+TEST_F(Manifest, OfThePreviousFormatIsRead) {
+  ASSERT_TRUE(WriteManifest(fs_, kFolder, FullManifest()).ok());
+  std::string body = fs_.Content(kManifest);
+  body.resize(body.rfind(",\n \"checksum\""));
+  const std::string version = "\"format_version\": 2";
+  body.replace(body.find(version), version.size(), "\"format_version\": 1");
+  fs_.SetContent(kManifest,
+                 body + ",\n \"checksum\": \"" + ChecksumText(Checksum64Of(body)) + "\"\n}\n");
+  const auto read = ReadManifest(fs_, kFolder);
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->step(), FullManifest().step());
 }
 
 TEST_F(Manifest, IsThereEntirelyOrNotAtAllWhateverFails) {

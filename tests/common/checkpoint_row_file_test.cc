@@ -112,7 +112,7 @@ TEST_F(RowFile, KeepsItsFormatFromBuildToBuild) {
                                               "\0\0\x80\x3f\0\0\0\xc0",
                                               28));
   EXPECT_EQ(bytes.substr(164), "TSSREND1");
-  EXPECT_EQ(ChecksumText(Checksum64Of(bytes)), "db8aba83e8022253");
+  EXPECT_EQ(ChecksumText(Checksum64Of(bytes)), "01ce8636eecf201e");
 }
 
 TEST_F(RowFile, IsRefusedWithAnyByteChanged) {
@@ -165,10 +165,22 @@ TEST_F(RowFile, NamesTheDamagedBlockAndStillReadsTheOthers) {
                              testing::HasSubstr(absl::StrCat("byte ", entry.offset))));
 }
 
+TEST_F(RowFile, IsReadInThePreviousFormat) {
+  ASSERT_TRUE(Write(SmallModel()).ok());
+  std::string bytes = fs_.Content(kPath);
+  bytes[8] = 1;
+  const uint64_t checksum = Checksum64Of(absl::string_view(bytes.data(), 24));
+  bytes.replace(24, 8, reinterpret_cast<const char*>(&checksum), 8);
+  fs_.SetContent(kPath, bytes);
+  const auto reader = RowFileReader::Open(fs_, kPath);
+  ASSERT_TRUE(reader.ok()) << reader.status();
+  EXPECT_FALSE((*reader)->blocks().empty());
+}
+
 TEST_F(RowFile, IsRefusedInAFormatOfTheFuture) {
   ASSERT_TRUE(Write(SmallModel()).ok());
   std::string bytes = fs_.Content(kPath);
-  bytes[8] = 2;
+  bytes[8] = 3;
   const uint64_t checksum = Checksum64Of(absl::string_view(bytes.data(), 24));
   bytes.replace(24, 8, reinterpret_cast<const char*>(&checksum), 8);
   fs_.SetContent(kPath, bytes);

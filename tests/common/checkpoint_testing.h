@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <map>
+#include <set>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -67,6 +69,42 @@ inline absl::StatusOr<v1::CheckpointFile> WriteTestPart(FileSystem& fs, const st
     }
   }
   return writer->Finish();
+}
+
+// What changed since the layers below, in one file: rows of `tables`, and by table the keys that
+// are gone.
+inline absl::StatusOr<v1::CheckpointFile> WriteTestLayer(
+    FileSystem& fs, const std::string& path, const std::vector<TestTable>& tables,
+    const std::vector<std::set<uint64_t>>& gone, uint32_t partitions, uint32_t layer) {
+  TESSERA_ASSIGN_OR_RETURN(
+      auto writer,
+      RowFileWriter::Create(fs, path, partitions, static_cast<uint32_t>(tables.size())));
+  for (uint32_t t = 0; t < tables.size(); ++t) {
+    for (uint32_t p = 0; p < partitions; ++p) {
+      const auto here = [&](uint64_t key) {
+        return PartitionOf(key, partitions) == PartitionId(p);
+      };
+      std::vector<uint64_t> keys;
+      std::copy_if(gone[t].begin(), gone[t].end(), std::back_inserter(keys), here);
+      TESSERA_RETURN_IF_ERROR(writer->BeginBlock(TableIndex(t), PartitionId(p), keys.size(), 0));
+      for (const uint64_t key : keys) TESSERA_RETURN_IF_ERROR(writer->AddRow(key, 0, 0, {}));
+      TESSERA_RETURN_IF_ERROR(writer->EndBlock());
+      const auto& all = tables[t].rows;
+      const auto rows =
+          std::count_if(all.begin(), all.end(), [&](const auto& row) { return here(row.first); });
+      TESSERA_RETURN_IF_ERROR(writer->BeginBlock(TableIndex(t), PartitionId(p),
+                                                 static_cast<uint64_t>(rows),
+                                                 tables[t].dim + tables[t].slot_floats));
+      for (const auto& [key, row] : all) {
+        if (!here(key)) continue;
+        TESSERA_RETURN_IF_ERROR(writer->AddRow(key, row.frequency, row.last_step, row.values));
+      }
+      TESSERA_RETURN_IF_ERROR(writer->EndBlock());
+    }
+  }
+  TESSERA_ASSIGN_OR_RETURN(v1::CheckpointFile file, writer->Finish());
+  file.set_layer(layer);
+  return file;
 }
 
 // A whole checkpoint by `parts` ps.

@@ -134,6 +134,15 @@ class FaultFileSystem final : public FileSystem {
     files_[to] = std::move(file);
     return absl::OkStatus();
   }
+  absl::Status Link(const std::string& from, const std::string& to) override {
+    absl::MutexLock lock(&mu_);
+    const auto it = files_.find(from);
+    if (it == files_.end()) return absl::NotFoundError(absl::StrCat("link ", from, ": no such file"));
+    if (files_.contains(to)) return absl::AlreadyExistsError(absl::StrCat("link ", to));
+    const std::shared_ptr<File> file = it->second;
+    files_[to] = file;
+    return absl::OkStatus();
+  }
   absl::Status Remove(const std::string& path) override {
     absl::MutexLock lock(&mu_);
     const auto within = [&](const std::string& name) {
@@ -235,7 +244,9 @@ class FaultFileSystem final : public FileSystem {
   }
   uint64_t UsedBytes() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     uint64_t used = 0;
+    std::set<const File*> seen;  // a file may have several names
     for (const auto& [path, file] : files_) {
+      if (!seen.insert(file.get()).second) continue;
       absl::MutexLock lock(&file->mu);
       used += file->bytes.size();
     }

@@ -83,6 +83,9 @@ class WatchedFiles final : public FileSystem {
   absl::Status Rename(const std::string& from, const std::string& to) override {
     return disk_.Rename(from, to);
   }
+  absl::Status Link(const std::string& from, const std::string& to) override {
+    return disk_.Link(from, to);
+  }
   absl::Status Remove(const std::string& path) override { return disk_.Remove(path); }
   absl::StatusOr<std::vector<std::string>> List(const std::string& folder) override {
     return disk_.List(folder);

@@ -47,6 +47,9 @@ class SwitchedFileSystem final : public FileSystem {
   absl::Status Rename(const std::string& from, const std::string& to) override {
     return PosixFileSystem().Rename(from, to);
   }
+  absl::Status Link(const std::string& from, const std::string& to) override {
+    return PosixFileSystem().Link(from, to);
+  }
   absl::Status Remove(const std::string& path) override { return PosixFileSystem().Remove(path); }
   absl::StatusOr<std::vector<std::string>> List(const std::string& folder) override {
     return PosixFileSystem().List(folder);

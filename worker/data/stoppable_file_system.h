@@ -33,6 +33,9 @@ class StoppableFileSystem final : public FileSystem {
   absl::Status Rename(const std::string& from, const std::string& to) override {
     return base_.Rename(from, to);
   }
+  absl::Status Link(const std::string& from, const std::string& to) override {
+    return base_.Link(from, to);
+  }
   absl::Status Remove(const std::string& path) override { return base_.Remove(path); }
   absl::StatusOr<std::vector<std::string>> List(const std::string& folder) override {
     return base_.List(folder);
