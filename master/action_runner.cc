@@ -240,12 +240,12 @@ absl::Status ActionRunner::Commit(const WriteCheckpoint& write, const std::strin
   TESSERA_RETURN_IF_ERROR(parts.status());
   v1::CheckpointManifest manifest = write.manifest;
   for (const v1::WriteCheckpointResponse& part : *parts) {
+    for (int t = 0; t < part.rows_size() && t < manifest.tables_size(); ++t) {
+      v1::CheckpointTable* table = manifest.mutable_tables(t);
+      table->set_rows(table->rows() + part.rows(t));
+    }
     for (const v1::CheckpointFile& file : part.files()) {
       *manifest.add_files() = file;
-      for (int t = 0; t < file.rows_size() && t < manifest.tables_size(); ++t) {
-        v1::CheckpointTable* table = manifest.mutable_tables(t);
-        table->set_rows(table->rows() + file.rows(t));
-      }
       // Slots as they were written; also shows that the master sees the files of the ps.
       absl::StatusOr<std::unique_ptr<RowFileReader>> reader =
           RowFileReader::Open(*files_, absl::StrCat(folder, "/", file.name()));
@@ -261,6 +261,7 @@ absl::Status ActionRunner::Commit(const WriteCheckpoint& write, const std::strin
       }
       for (const row_file::IndexEntry& block : (*reader)->blocks()) {
         if (block.table >= static_cast<uint32_t>(manifest.tables_size())) continue;
+        if (block.floats_per_row == 0) continue;
         v1::CheckpointTable* table = manifest.mutable_tables(static_cast<int>(block.table));
         table->set_slot_floats(block.floats_per_row - table->spec().dim());
       }

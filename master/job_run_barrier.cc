@@ -193,6 +193,7 @@ void JobRun::BeginCheckpoint(const Now& now) {
     request.set_generation(generation());
     request.set_step(position_.step());
     request.set_folder(write.folder);
+    if (last_checkpoint_ != write.folder) request.set_base(last_checkpoint_);
     request.set_part(i);
     request.set_parts(parts);
     write.calls.emplace_back(options_.ps[i], std::move(request));

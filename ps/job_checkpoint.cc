@@ -6,8 +6,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/checkpoint/checkpoint_reader.h"
 #include "common/checkpoint/manifest.h"
-#include "common/checkpoint/row_file_reader.h"
 #include "common/checkpoint/row_file_writer.h"
 #include "common/partition.h"
 #include "common/status_macros.h"
@@ -15,20 +15,26 @@
 namespace tessera::ps {
 namespace {
 
-absl::Status WritePartition(RowFileWriter& writer, TableIndex index, const Table& table,
-                            PartitionId partition) {
+// Writes what RowStore::TakeChanges hands out.
+absl::Status WritePartition(RowFileWriter& writer, TableIndex index, Table& table,
+                            PartitionId partition, bool all) {
   const RowLayout& layout = table.store().layout();
   absl::Status status;
-  table.store().VisitPartition(partition, [&](absl::Span<const Row* const> rows) {
-    status = [&]() -> absl::Status {
-      TESSERA_RETURN_IF_ERROR(writer.BeginBlock(index, partition, rows.size(), layout.floats()));
-      for (const Row* row : rows) {
-        TESSERA_RETURN_IF_ERROR(
-            writer.AddRow(row->key, row->frequency, row->last_step, layout.Floats(row)));
-      }
-      return writer.EndBlock();
-    }();
-  });
+  table.store().TakeChanges(
+      partition, all, [&](absl::Span<const Row* const> rows, absl::Span<const uint64_t> gone) {
+        status = [&]() -> absl::Status {
+          TESSERA_RETURN_IF_ERROR(writer.BeginBlock(index, partition, gone.size(), 0));
+          for (const uint64_t key : gone) TESSERA_RETURN_IF_ERROR(writer.AddRow(key, 0, 0, {}));
+          TESSERA_RETURN_IF_ERROR(writer.EndBlock());
+          TESSERA_RETURN_IF_ERROR(
+              writer.BeginBlock(index, partition, rows.size(), layout.floats()));
+          for (const Row* row : rows) {
+            TESSERA_RETURN_IF_ERROR(
+                writer.AddRow(row->key, row->frequency, row->last_step, layout.Floats(row)));
+          }
+          return writer.EndBlock();
+        }();
+      });
   return status;
 }
 
@@ -66,99 +72,101 @@ absl::StatusOr<std::vector<Table*>> MatchTables(const v1::CheckpointManifest& ma
   return match;
 }
 
-void RestoreBlock(const RowBlock& block, bool warm, bool all_owned, const PartitionSet& partitions,
-                  Table& table) {
+void RestoreRows(const PartitionRows& rows, bool warm, bool all_owned,
+                 const PartitionSet& partitions, Table& table) {
   std::vector<RowRecord> records;
-  for (uint64_t i = 0; i < block.rows(); ++i) {
-    const uint64_t key = block.key(i);
+  for (uint64_t i = 0; i < rows.rows(); ++i) {
+    const uint64_t key = rows.key(i);
     if (!all_owned && partitions.IndexOf(PartitionOf(key, partitions.partition_count())) ==
                           PartitionSet::kNotOwned) {
       continue;
     }
     records.push_back({.key = key,
-                       .last_step = warm ? 0 : block.last_step(i),
-                       .frequency = warm ? 0 : block.frequency(i),
-                       .floats = warm ? block.values(i).first(table.dim()) : block.values(i)});
+                       .last_step = warm ? 0 : rows.last_step(i),
+                       .frequency = warm ? 0 : rows.frequency(i),
+                       .floats = warm ? rows.values(i).first(table.dim()) : rows.values(i)});
   }
   table.store().Insert(records);
 }
 
-absl::Status RestoreFile(FileSystem& files, const std::string& folder,
-                         const v1::CheckpointFile& file, bool warm,
-                         const v1::CheckpointManifest& manifest, const std::vector<Table*>& match,
-                         const PartitionSet& partitions, KeepGoing keep_going) {
-  TESSERA_ASSIGN_OR_RETURN(const std::string path, PathBelow(folder, file.name()));
-  absl::StatusOr<std::unique_ptr<RowFileReader>> reader = RowFileReader::Open(files, path);
-  if (absl::IsNotFound(reader.status())) {
-    return absl::DataLossError(absl::StrCat(path,
-                                            ": missing, but the manifest names it; go on "
-                                            "from an earlier checkpoint"));
-  }
-  TESSERA_RETURN_IF_ERROR(reader.status());
-  const bool same_partitions = (*reader)->partition_count() == partitions.partition_count();
-  std::vector<uint64_t> rows(manifest.tables_size(), 0);
-  for (const row_file::IndexEntry& entry : (*reader)->blocks()) {
-    if (entry.table >= match.size()) {
-      return absl::DataLossError(absl::StrCat(path, ": has rows of table ", entry.table,
-                                              ", the manifest has ", match.size(), " tables"));
-    }
-    rows[entry.table] += entry.rows;
-    Table* const table = match[entry.table];
-    if (table == nullptr) continue;
-    if (same_partitions &&
-        partitions.IndexOf(PartitionId(entry.partition)) == PartitionSet::kNotOwned) {
-      continue;
-    }
-    const uint32_t expected = table->dim() + manifest.tables(entry.table).slot_floats();
-    if (entry.floats_per_row != expected) {
-      return absl::DataLossError(absl::StrCat(path, ": table ", table->name(), " has ",
-                                              entry.floats_per_row,
-                                              " floats a row, the manifest says ", expected));
-    }
-    TESSERA_RETURN_IF_ERROR(keep_going());
-    TESSERA_ASSIGN_OR_RETURN(const RowBlock block, (*reader)->Read(entry));
-    RestoreBlock(block, warm, same_partitions, partitions, *table);
-  }
-  for (int t = 0; t < file.rows_size() && t < manifest.tables_size(); ++t) {
-    if (file.rows(t) == rows[t]) continue;
-    return absl::DataLossError(absl::StrCat(path, ": has ", rows[t], " rows of table ",
-                                            manifest.tables(t).spec().name(),
-                                            ", the manifest says ", file.rows(t)));
+// The files of `base` under their names in `folder` too.
+absl::Status LinkFiles(FileSystem& files, const WrittenPart& base, const std::string& folder) {
+  for (const v1::CheckpointFile& file : base.files) {
+    TESSERA_RETURN_IF_ERROR(files.Link(absl::StrCat(base.folder, "/", file.name()),
+                                       absl::StrCat(folder, "/", file.name())));
   }
   return absl::OkStatus();
 }
 
 }  // namespace
 
-absl::StatusOr<v1::CheckpointFile> WriteTables(FileSystem& files, const std::string& folder,
-                                               const CheckpointPart& part,
-                                               const PartitionSet& partitions, const Tables& tables,
-                                               KeepGoing keep_going) {
+bool IsIncrementWorth(const WrittenPart& base, const Tables& tables) {
+  uint64_t whole = 0;
+  uint64_t increments = 0;
+  for (const auto& table : tables) {
+    if (table->every_row() || table->dense()) {
+      increments += table->store().rows() * table->store().layout().block_bytes();
+    }
+  }
+  for (const v1::CheckpointFile& file : base.files) {
+    (file.layer() == 0 ? whole : increments) += file.bytes();
+  }
+  return !base.files.empty() && base.files.size() <= kMaxLayers && increments < whole / 2;
+}
+
+absl::StatusOr<std::vector<v1::CheckpointFile>> WriteTables(
+    FileSystem& files, const std::string& folder, const CheckpointPart& part,
+    const WrittenPart* base, const PartitionSet& partitions, const Tables& tables,
+    KeepGoing keep_going) {
   TESSERA_RETURN_IF_ERROR(keep_going());
   TESSERA_RETURN_IF_ERROR(files.CreateFolder(folder));
-  const std::string path =
-      absl::StrFormat("%s/rows-g%d-%05d-of-%05d", folder, part.generation, part.part, part.parts);
+  std::vector<v1::CheckpointFile> written;
+  std::string name =
+      absl::StrFormat("rows-g%d-%05d-of-%05d", part.generation, part.part, part.parts);
+  if (base != nullptr) {
+    TESSERA_RETURN_IF_ERROR(LinkFiles(files, *base, folder));
+    written = base->files;
+    absl::StrAppend(&name, "-layer-", written.size());
+  }
+  const std::string path = absl::StrCat(folder, "/", name);
+  // A name left by an earlier try may be a link: what it leads to must not be written over.
+  TESSERA_RETURN_IF_ERROR(files.Remove(path));
   TESSERA_ASSIGN_OR_RETURN(
       const std::unique_ptr<RowFileWriter> writer,
       RowFileWriter::Create(files, path, partitions.partition_count(), tables.size()));
   for (uint32_t t = 0; t < tables.size(); ++t) {
     for (const PartitionId partition : partitions.owned()) {
       TESSERA_RETURN_IF_ERROR(keep_going());
-      TESSERA_RETURN_IF_ERROR(WritePartition(*writer, TableIndex(t), *tables[t], partition));
+      TESSERA_RETURN_IF_ERROR(
+          WritePartition(*writer, TableIndex(t), *tables[t], partition, base == nullptr));
     }
   }
-  return writer->Finish();
+  TESSERA_ASSIGN_OR_RETURN(v1::CheckpointFile file, writer->Finish());
+  file.set_layer(static_cast<uint32_t>(written.size()));
+  written.push_back(std::move(file));
+  return written;
 }
 
 absl::Status RestoreTables(FileSystem& files, const std::string& folder, bool warm,
                            const PartitionSet& partitions, const Tables& tables,
                            KeepGoing keep_going) {
-  TESSERA_ASSIGN_OR_RETURN(const v1::CheckpointManifest manifest, ReadManifest(files, folder));
+  TESSERA_ASSIGN_OR_RETURN(v1::CheckpointManifest manifest, ReadManifest(files, folder));
   TESSERA_ASSIGN_OR_RETURN(const std::vector<Table*> match,
                            MatchTables(manifest, folder, warm, tables));
-  for (const v1::CheckpointFile& file : manifest.files()) {
-    TESSERA_RETURN_IF_ERROR(
-        RestoreFile(files, folder, file, warm, manifest, match, partitions, keep_going));
+  TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<CheckpointReader> reader,
+                           CheckpointReader::Open(files, folder, std::move(manifest)));
+  const bool same_partitions = reader->partition_count() == partitions.partition_count();
+  for (uint32_t t = 0; t < match.size(); ++t) {
+    if (match[t] == nullptr) continue;
+    for (uint32_t p = 0; p < reader->partition_count(); ++p) {
+      if (same_partitions && partitions.IndexOf(PartitionId(p)) == PartitionSet::kNotOwned) {
+        continue;
+      }
+      TESSERA_RETURN_IF_ERROR(keep_going());
+      TESSERA_ASSIGN_OR_RETURN(const PartitionRows rows,
+                               reader->Read(TableIndex(t), PartitionId(p)));
+      RestoreRows(rows, warm, same_partitions, partitions, *match[t]);
+    }
   }
   return absl::OkStatus();
 }

@@ -26,13 +26,30 @@ struct CheckpointPart {
   uint32_t parts = 1;
 };
 
+// What a ps wrote for a checkpoint: its files in the checkpoint's folder, lowest layer first.
+struct WrittenPart {
+  std::string folder;
+  std::vector<v1::CheckpointFile> files;
+};
+
+// Layers over a first checkpoint; a restore reads them all.
+inline constexpr size_t kMaxLayers = 32;
+// Whether what changed since `base` should be written as one more layer, rather than all rows anew:
+// while the layers over the first, and those of `tables` whose every row changes, are small beside
+// it.
+bool IsIncrementWorth(const WrittenPart& base, const Tables& tables);
+
 // Writes folder/rows-g<generation>-<part>-of-<parts> with all rows of all owned partitions, synced.
-// After an error the file is removed. RESOURCE_EXHAUSTED: the disk is full. `keep_going` is asked
-// before every partition of every table.
-absl::StatusOr<v1::CheckpointFile> WriteTables(FileSystem& files, const std::string& folder,
-                                               const CheckpointPart& part,
-                                               const PartitionSet& partitions, const Tables& tables,
-                                               KeepGoing keep_going);
+// `base`, unless null: what was written last, by these tables; then only what changed since, in
+// "...-layer-<n>", beside links to its files. Returns the files of the part.
+//
+// After an error the file is removed, and what the next part is based on must be null: the marks
+// of what changed are gone. RESOURCE_EXHAUSTED: the disk is full; UNIMPLEMENTED: a disk without
+// links. `keep_going` is asked before every partition of every table.
+absl::StatusOr<std::vector<v1::CheckpointFile>> WriteTables(
+    FileSystem& files, const std::string& folder, const CheckpointPart& part,
+    const WrittenPart* base, const PartitionSet& partitions, const Tables& tables,
+    KeepGoing keep_going);
 
 // Reads the owned partitions out of a checkpoint, however many ps wrote it and however many
 // partitions it has, into tables that are empty; tables are matched by name. `warm`: embeddings

@@ -1,6 +1,7 @@
 #include "ps/job_shard.h"
 
 #include <new>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -355,15 +356,28 @@ absl::StatusOr<v1::WriteCheckpointResponse> JobShard::WriteCheckpoint(
     TESSERA_RETURN_IF_ERROR(keep_going());
     return Closed();
   };
+  std::optional<WrittenPart> last = std::exchange(written_, std::nullopt);
+  if (request.base().empty() || !last.has_value() ||
+      last->folder != PathBelow(options_.checkpoint_root, request.base()).value_or("") ||
+      last->folder == folder || !IsIncrementWorth(*last, tables_)) {
+    last.reset();
+  }
+  const CheckpointPart part = {
+      .generation = request_.generation(), .part = request.part(), .parts = request.parts()};
+  absl::StatusOr<std::vector<v1::CheckpointFile>> written =
+      WriteTables(*options_.files, folder, part, last.has_value() ? &*last : nullptr, partitions_,
+                  tables_, open);
+  if (absl::IsUnimplemented(written.status())) {
+    written = WriteTables(*options_.files, folder, part, nullptr, partitions_, tables_, open);
+  }
+  TESSERA_RETURN_IF_ERROR(written.status());
   v1::WriteCheckpointResponse response;
-  TESSERA_ASSIGN_OR_RETURN(*response.add_files(), WriteTables(*options_.files, folder,
-                                                              {.generation = request_.generation(),
-                                                               .part = request.part(),
-                                                               .parts = request.parts()},
-                                                              partitions_, tables_, open));
+  for (const v1::CheckpointFile& file : *written) *response.add_files() = file;
   for (const auto& table : tables_) {
     response.add_slot_floats(table->store().layout().slot_floats());
+    response.add_rows(table->store().rows());
   }
+  written_ = WrittenPart{.folder = folder, .files = *std::move(written)};
   return response;
 }
 

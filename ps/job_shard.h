@@ -5,6 +5,7 @@
 #include <functional>
 #include <list>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -121,6 +122,8 @@ class JobShard {
 
   // Held shared while rows change, alone while a checkpoint is cut.
   mutable absl::Mutex cut_mu_;
+  // What the last checkpoint of this shard wrote; nullopt: none yet, or the last try failed.
+  std::optional<WrittenPart> written_ ABSL_GUARDED_BY(cut_mu_);
 
   mutable absl::Mutex mu_ ABSL_ACQUIRED_AFTER(cut_mu_);
   GradientReducer reducer_ ABSL_GUARDED_BY(mu_);

@@ -9,26 +9,29 @@
 
 namespace tessera::ps {
 
+// Bits of Row::flags.
+// Set only within one update of an EVERY_ROW table: the row has had its gradient of this step.
+inline constexpr uint32_t kRowMoved = 1;
+// Not as the last checkpoint that was cut has it.
+inline constexpr uint32_t kRowChanged = 2;
+
 // The head of a row's block; its floats follow at once:
 //   embedding [dim] | slots [slots, dim] | row slots [row_slots] | padding to 16 bytes
 struct Row {
   uint64_t key;
   uint32_t last_step;       // the highest that updated it; stays at its maximum
   uint32_t frequency : 24;  // updates; stays at its maximum
-  uint32_t flags : 8;       // kRowMoved
+  uint32_t flags : 8;       // kRowMoved, kRowChanged
 
   void Touch(uint64_t step) {
     // Ranks of an async job are not at the same step.
     last_step = std::max(last_step, static_cast<uint32_t>(std::min<uint64_t>(step, UINT32_MAX)));
     if (frequency < kMaxFrequency) ++frequency;
+    flags |= kRowChanged;
   }
   static constexpr uint32_t kMaxFrequency = (1u << 24) - 1;
 };
 static_assert(sizeof(Row) == 16);
-
-// A bit of Row::flags. Set only within one update of an EVERY_ROW table: the row has had its
-// gradient of this step.
-inline constexpr uint32_t kRowMoved = 1;
 
 // Where everything in a row's block lies: the one place that computes it. A value.
 class RowLayout {

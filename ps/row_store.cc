@@ -27,6 +27,7 @@ RowStore::RowStore(RowTemplate row_template, const PartitionSet* partitions)
     if (s < owned) {
       absl::MutexLock lock(&stripe->mu);
       stripe->maps.resize(KeyBatch::MapOf(owned - 1 - s) + 1);
+      stripe->gone.resize(stripe->maps.size());
     }
     stripes_.push_back(std::move(stripe));
   }
@@ -55,7 +56,7 @@ void RowStore::Locate(const Stripe& stripe, Items items, Row** rows) const {
 
 Row* RowStore::Add(Stripe& stripe, const KeyBatch::Item& item) {
   Row* row = new (stripe.slabs.Allocate())
-      Row{.key = item.key, .last_step = 0, .frequency = 0, .flags = 0};
+      Row{.key = item.key, .last_step = 0, .frequency = 0, .flags = kRowChanged};
   stripe.maps[item.map].Insert(item.hash, row);
   return row;
 }
@@ -196,6 +197,7 @@ void RowStore::Insert(absl::Span<const RowRecord> records) {
       const RowRecord& record = records[positions[i]];
       rows[i]->last_step = static_cast<uint32_t>(std::min<uint64_t>(record.last_step, UINT32_MAX));
       rows[i]->frequency = std::min(record.frequency, Row::kMaxFrequency);
+      rows[i]->flags |= kRowChanged;
       std::copy(record.floats.begin(), record.floats.end(), layout().Floats(rows[i]).begin());
     }
   });
@@ -236,6 +238,7 @@ uint64_t RowStore::Erase(absl::Span<const uint64_t> keys) {
       Row* const row = stripe.maps[item.map].Erase(item.hash, item.key);
       if (row == nullptr) continue;
       stripe.slabs.Free(row);
+      stripe.gone[item.map].push_back(item.key);
       ++erased;
     }
   }
@@ -252,6 +255,7 @@ uint64_t RowStore::EraseIf(PartitionId partition, absl::FunctionRef<bool(const R
     if (erase(*row)) picked.push_back(row);
   });
   for (Row* const row : picked) {
+    stripe.gone[KeyBatch::MapOf(index)].push_back(row->key);
     map.Erase(Mix64(row->key), row->key);
     stripe.slabs.Free(row);
   }
@@ -269,6 +273,25 @@ void RowStore::VisitPartition(PartitionId partition,
   map.ForEach([&](const Row* row) { rows.push_back(row); });
   std::sort(rows.begin(), rows.end(), [](const Row* a, const Row* b) { return a->key < b->key; });
   if (!rows.empty()) visit(rows);
+}
+
+void RowStore::TakeChanges(
+    PartitionId partition, bool all,
+    absl::FunctionRef<void(absl::Span<const Row* const>, absl::Span<const uint64_t>)> visit) {
+  const uint32_t index = partitions_.IndexOf(partition);
+  Stripe& stripe = *stripes_[KeyBatch::StripeOf(index)];
+  std::vector<Row*> rows;
+  absl::MutexLock lock(&stripe.mu);
+  stripe.maps[KeyBatch::MapOf(index)].ForEach([&](Row* row) {
+    if (all || (row->flags & kRowChanged) != 0) rows.push_back(row);
+  });
+  std::sort(rows.begin(), rows.end(), [](const Row* a, const Row* b) { return a->key < b->key; });
+  std::vector<uint64_t> gone = std::exchange(stripe.gone[KeyBatch::MapOf(index)], {});
+  if (all) gone.clear();
+  std::sort(gone.begin(), gone.end());
+  gone.erase(std::unique(gone.begin(), gone.end()), gone.end());
+  visit(rows, gone);
+  for (Row* const row : rows) row->flags &= ~kRowChanged;
 }
 
 uint64_t RowStore::rows() const {

@@ -88,6 +88,14 @@ class RowStore {
   void VisitPartition(PartitionId partition,
                       absl::FunctionRef<void(absl::Span<const Row* const> rows)> visit) const;
 
+  // The rows of an owned partition that have changed since the call before, or `all` of them,
+  // ascending by key, and the keys of rows that are gone since (none with `all`), with the stripe
+  // locked; from then on they count as not changed.
+  void TakeChanges(
+      PartitionId partition, bool all,
+      absl::FunctionRef<void(absl::Span<const Row* const> rows, absl::Span<const uint64_t> gone)>
+          visit);
+
   uint64_t rows() const;
   // Of slabs and maps.
   uint64_t bytes() const;
@@ -99,6 +107,8 @@ class RowStore {
     mutable absl::Mutex mu;
     std::vector<RowMap> maps ABSL_GUARDED_BY(mu);  // by number within the stripe
     SlabPool slabs ABSL_GUARDED_BY(mu);
+    // By number within the stripe: keys of rows erased since their changes were taken.
+    std::vector<std::vector<uint64_t>> gone ABSL_GUARDED_BY(mu);
   };
   using Items = absl::Span<const KeyBatch::Item>;
 

@@ -150,7 +150,7 @@ void Table::MoveOtherRows(double scale) {
     others.clear();
     for (Row* row : rows) {
       if ((row->flags & kRowMoved) == 0) others.push_back(row);
-      row->flags &= ~kRowMoved;
+      row->flags = (row->flags & ~kRowMoved) | kRowChanged;
     }
     zeros.resize(others.size(), nullptr);
     optimizer_->Apply(others, zeros, scale);

@@ -70,6 +70,7 @@ class FakePs final : public v1::ParameterService::Service {
     auto file = (*writer)->Finish();
     if (!file.ok()) return ToGrpc(file.status());
     *response->add_files() = *file;
+    for (const uint64_t rows : file->rows()) response->add_rows(rows);
     return ToGrpc(status);
   }
   std::vector<v1::OpenJobRequest> opens() {

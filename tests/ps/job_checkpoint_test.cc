@@ -1,7 +1,9 @@
 #include "ps/job_checkpoint.h"
 
 #include <random>
+#include <set>
 
+#include "common/checkpoint/checkpoint_reader.h"
 #include "tests/ps/ps_testing.h"
 
 namespace tessera::ps {
@@ -53,6 +55,107 @@ TEST_F(CheckpointTest, ComesBackWholeOnAnyNumberOfPs) {
     ASSERT_OK(job.status());
     EXPECT_EQ(job.Rows(0), saved) << ps << " ps";
   }
+}
+
+// Rows of table 1 that come (or move, where they are there) with one push.
+Block Moved(uint64_t begin, uint64_t end) {
+  Block block = {.table = 1, .keys = {}, .values = std::vector<float>(end - begin, 0.5f)};
+  for (uint64_t key = begin; key < end; ++key) block.keys.push_back(key * 1234567891);
+  return block;
+}
+
+TEST_F(CheckpointTest, AnIncrementHoldsWhatChangedAndComesBackWholeOnAnyNumberOfPs) {
+  ShardedJob job(TestJob(), 2, files_, clock_);
+  job.Push(0, 0, {Moved(0, 10000)});
+  ASSERT_OK(job.Checkpoint(0, "step-1"));
+  job.Push(0, 1, {Moved(9950, 10050)});
+  ASSERT_OK(job.Checkpoint(0, "step-2", "step-1"));
+  job.Push(0, 2, {Moved(0, 50)});
+  ASSERT_OK(job.Checkpoint(0, "step-3", "step-2"));
+
+  const auto manifest = ReadManifest(files_, "root/step-3");
+  ASSERT_OK(manifest.status());
+  EXPECT_EQ(manifest->tables(1).rows(), 10050u);
+  uint64_t rows[3] = {};
+  uint64_t bytes[3] = {};
+  for (const v1::CheckpointFile& file : manifest->files()) {
+    rows[file.layer()] += file.rows(1);
+    bytes[file.layer()] += file.bytes();
+  }
+  EXPECT_EQ(rows[0], 10000u);
+  EXPECT_EQ(rows[1], 100u);
+  EXPECT_EQ(rows[2], 50u);
+  EXPECT_LT(bytes[1], bytes[0] / 10);
+  // The earlier ones are not needed any more.
+  ASSERT_OK(files_.Remove("root/step-1"));
+  ASSERT_OK(files_.Remove("root/step-2"));
+  const SavedRows live = job.Rows(0);
+  for (const uint32_t ps : {1u, 2u, 3u}) {
+    ShardedJob restored(From(TestJob(), "step-3"), ps, files_, clock_);
+    ASSERT_OK(restored.status());
+    EXPECT_EQ(restored.Rows(0), live) << ps << " ps";
+  }
+}
+
+TEST_F(CheckpointTest, AnIncrementTakesErasedRowsAway) {
+  const PartitionSet all = *PartitionSet::New(8, {0, 1, 2, 3, 4, 5, 6, 7});
+  Tables tables;
+  tables.push_back(*Table::New(SgdTable("t", 1, v1::ASYNC), 1, &all));
+  const auto open = [] { return absl::OkStatus(); };
+  const std::vector<uint64_t> keys = {1, 2, 3, 4, 5, 1 << 20};
+  std::vector<float> values(keys.size());
+  std::vector<uint8_t> statuses(keys.size());
+  ASSERT_OK(tables[0]->Pull(keys, false, values.data(), statuses.data()));
+  auto first = WriteTables(files_, "root/a", {.generation = 1}, nullptr, all, tables, open);
+  ASSERT_OK(first.status());
+  EXPECT_EQ(tables[0]->store().Erase({2, 5}), 2u);
+  ASSERT_OK(tables[0]->Pull({5}, false, values.data(), statuses.data()));
+  const WrittenPart base = {.folder = "root/a", .files = *first};
+  auto second = WriteTables(files_, "root/b", {.generation = 1}, &base, all, tables, open);
+  ASSERT_OK(second.status());
+  ASSERT_EQ(second->size(), 2u);
+  v1::CheckpointManifest manifest;
+  manifest.set_partition_count(8);
+  *manifest.add_tables()->mutable_spec() = tables[0]->spec().spec();
+  for (const v1::CheckpointFile& file : *second) *manifest.add_files() = file;
+  const auto reader = CheckpointReader::Open(files_, "root/b", manifest);
+  ASSERT_OK(reader.status());
+  std::set<uint64_t> found;
+  for (uint32_t p = 0; p < 8; ++p) {
+    const auto rows = (*reader)->Read(TableIndex(0), PartitionId(p));
+    ASSERT_OK(rows.status());
+    for (uint64_t i = 0; i < rows->rows(); ++i) found.insert(rows->key(i));
+  }
+  EXPECT_EQ(found, (std::set<uint64_t>{1, 3, 4, 5, 1 << 20}));
+}
+
+TEST_F(CheckpointTest, AllRowsAreWrittenWhereTheBaseIsNotWhatThisPsWroteLast) {
+  ShardedJob job(TestJob(), 1, files_, clock_);
+  job.Push(0, 0, {Moved(0, 1000)});
+  ASSERT_OK(job.Checkpoint(0, "step-1"));
+  const auto layers = [&](const std::string& folder) {
+    return ReadManifest(files_, "root/" + folder)->files_size();
+  };
+  job.Push(0, 1, {Moved(0, 10)});
+  ASSERT_OK(job.Checkpoint(0, "step-2", "elsewhere"));
+  EXPECT_EQ(layers("step-2"), 1);
+  // A try that fails has taken the marks of what changed.
+  job.Push(0, 2, {Moved(0, 10)});
+  files_.SetCapacity(0);
+  EXPECT_FAILS(job.Checkpoint(0, "step-3", "step-2"), StatusCode::kResourceExhausted, "");
+  files_.Repair();
+  ASSERT_OK(job.Checkpoint(0, "step-4", "step-2"));
+  EXPECT_EQ(layers("step-4"), 1);
+  job.Push(0, 3, {Moved(0, 10)});
+  ASSERT_OK(job.Checkpoint(0, "step-5", "step-4"));
+  EXPECT_EQ(layers("step-5"), 2);
+  // Increments that have grown to half of the whole end in a whole one.
+  job.Push(0, 4, {Moved(0, 600)});
+  ASSERT_OK(job.Checkpoint(0, "step-6", "step-5"));
+  EXPECT_EQ(layers("step-6"), 3);
+  job.Push(0, 5, {Moved(0, 1)});
+  ASSERT_OK(job.Checkpoint(0, "step-7", "step-6"));
+  EXPECT_EQ(layers("step-7"), 1);
 }
 
 TEST_F(CheckpointTest, ComesBackWithAnotherNumberOfPartitions) {

@@ -313,8 +313,8 @@ class ShardedJob {
     for (size_t i = 0; i < size(); ++i) EXPECT_OK(shard(i).Assign(AssignOf(PartFor(i, blocks))));
   }
 
-  // Writes a whole checkpoint, manifest included.
-  absl::Status Checkpoint(uint64_t step, const std::string& folder) {
+  // Writes a checkpoint, manifest included. `base`: the one before, of this job.
+  absl::Status Checkpoint(uint64_t step, const std::string& folder, const std::string& base = "") {
     v1::CheckpointManifest manifest;
     manifest.set_job_id(job_.job_id());
     manifest.set_step(step);
@@ -330,13 +330,13 @@ class ShardedJob {
       request.set_folder(folder);
       request.set_part(i);
       request.set_parts(size());
+      request.set_base(base);
       const auto written = shards_[i]->WriteCheckpoint(request, absl::InfiniteDuration());
       if (!written.ok()) return written.status();
-      const v1::CheckpointFile& file = written->files(0);
-      *manifest.add_files() = file;
+      for (const v1::CheckpointFile& file : written->files()) *manifest.add_files() = file;
       for (int t = 0; t < manifest.tables_size(); ++t) {
         v1::CheckpointTable& table = *manifest.mutable_tables(t);
-        table.set_rows(table.rows() + file.rows(t));
+        table.set_rows(table.rows() + written->rows(t));
         table.set_slot_floats(written->slot_floats(t));
       }
     }

@@ -263,7 +263,7 @@ TEST_F(RowStoreTest, SaturatesMetadata) {
     EXPECT_EQ(rows[0]->last_step, UINT32_MAX);
     rows[0]->Touch(1ull << 50);
     EXPECT_EQ(rows[0]->frequency, Row::kMaxFrequency);
-    EXPECT_EQ(rows[0]->flags, 0u);
+    EXPECT_EQ(rows[0]->flags, kRowChanged);
   });
 }
 
