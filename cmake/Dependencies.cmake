@@ -15,6 +15,8 @@ find_package(ZLIB REQUIRED)
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(libzstd REQUIRED IMPORTED_TARGET libzstd)
 pkg_check_modules(libxxhash REQUIRED IMPORTED_TARGET libxxhash)
+# Its CMake file would ask for what its HTTP parts need, which are not used.
+pkg_check_modules(prometheus_cpp REQUIRED IMPORTED_TARGET prometheus-cpp-core)
 include(GoogleTest)
 
 # Debian's oneDNN package file asks for OpenCL, which we do not use: the library is found by hand.

@@ -52,6 +52,7 @@ absl::StatusOr<std::unique_ptr<MasterCore>> MasterCore::New(
       core->jobs_.Move(record, v1::FAILED, "Cancelled", "cancelled by a user", now.wall);
     } else if (record->status().state() == v1::RUNNING) {
       record->mutable_status()->set_restarts(record->status().restarts() + 1);
+      ++core->counts_.restarts;
       core->jobs_.AddEvent(record, "the master restarted", now.wall);
       core->jobs_.Move(record, v1::RESTARTING, "MasterRestarted",
                        "waits for its processes to join again", now.wall);
@@ -203,6 +204,12 @@ absl::StatusOr<v1::JobStatus> MasterCore::GetJob(const std::string& job_id, cons
   v1::JobRecord* record = jobs_.Find(job_id);
   if (record == nullptr) return UnknownJob(job_id);
   return StatusOf(record, now);
+}
+
+std::map<v1::JobState, int> MasterCore::JobsByState() {
+  std::map<v1::JobState, int> jobs;
+  for (const v1::JobRecord* record : jobs_.NewestFirst()) ++jobs[record->status().state()];
+  return jobs;
 }
 
 std::vector<v1::JobStatus> MasterCore::ListJobs(const Now& now) {

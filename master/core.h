@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -10,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "master/action.h"
+#include "master/counts.h"
 #include "master/job_run.h"
 #include "master/job_table.h"
 #include "master/membership.h"
@@ -65,6 +67,12 @@ class MasterCore {
   std::vector<v1::JobStatus> ListJobs(const Now& now);
   v1::ClusterStatus Cluster() const;
 
+  // ---- figures
+  const Counts& counts() const { return counts_; }
+  // Those that are remembered; a state that none is in may be missing.
+  std::map<v1::JobState, int> JobsByState();
+  size_t LiveNodes(v1::NodeKind kind) const { return membership_.Alive(kind).size(); }
+
   // ---- work
   absl::StatusOr<std::optional<v1::NextWorkResponse>> NextWork(const v1::NextWorkRequest& request,
                                                                const Now& now);
@@ -107,6 +115,7 @@ class MasterCore {
   const Options options_;
   Membership membership_;
   JobTable jobs_;
+  Counts counts_;  // outlives run_
   std::unique_ptr<JobRun> run_;
   absl::Duration retry_at_;
   std::deque<Work> close_;

@@ -69,6 +69,7 @@ void MasterCore::SettleEnd(const Now& now) {
   for (uint32_t i = 1; i < record->fruitless_restarts(); ++i) wait *= 2;
   retry_at_ = now.monotonic + std::min(wait, options_.longest_retry);
   status.set_restarts(status.restarts() + 1);
+  ++counts_.restarts;
   jobs_.Move(record, v1::RESTARTING, end.reason, end.message, now.wall);
 }
 
@@ -165,6 +166,7 @@ void MasterCore::StartRun(v1::JobRecord* record, RunOptions options, const Now& 
   }
   if (status.state() != v1::RUNNING) jobs_.Move(record, v1::RUNNING, "", "", now.wall);
   jobs_.Touch(record);
+  options.counts = &counts_;
   run_ = std::make_unique<JobRun>(&jobs_, record, std::move(options), now);
 }
 

@@ -10,6 +10,7 @@
 #include "absl/time/time.h"
 #include "common/ids.h"
 #include "master/action.h"
+#include "master/counts.h"
 #include "master/evaluation_round.h"
 #include "master/job_table.h"
 #include "master/progress.h"
@@ -27,6 +28,7 @@ struct RunOptions {
   std::string final_checkpoint;
   // The one to take where that is gone or damaged; empty: none.
   std::string fallback_checkpoint;
+  Counts* counts = nullptr;  // borrowed, outlives the run
 };
 
 // How a run ended.

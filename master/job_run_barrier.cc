@@ -213,6 +213,8 @@ void JobRun::BeginCheckpoint(const Now& now) {
 
 void JobRun::OnCheckpointed(const ActionResult& result, const Now& now) {
   last_checkpoint_at_ = now.monotonic;
+  ++(result.status.ok() ? options_.counts->checkpoints_committed
+                        : options_.counts->checkpoints_failed);
   if (result.status.ok()) {
     last_checkpoint_ = writing_;
     last_checkpoint_step_ = position_.step();

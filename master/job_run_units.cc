@@ -43,6 +43,7 @@ absl::StatusOr<std::optional<v1::NextWorkResponse>> JobRun::NextWork(
   if (!unit.has_value()) return std::optional<v1::NextWorkResponse>();
   const v1::NextWorkResponse& held = desk_.HandOut(rank, *std::move(unit), now.monotonic);
   if (held.has_evaluate()) round_->HandedOut(held.unit_id());
+  ++options_.counts->units_handed_out;
   return held;
 }
 
@@ -95,6 +96,7 @@ void JobRun::OnUnitDone(Rank rank, const v1::UnitResult& result, const Now& now)
     }
   }
   desk_.Complete(rank);
+  ++options_.counts->units_done;
   if (held.has_count()) {
     return OnCounted(std::exchange(counted_by_[rank.value()], ""), result, now);
   }

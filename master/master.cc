@@ -11,9 +11,12 @@
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "common/log.h"
+#include "common/metrics/process_metrics.h"
+#include "common/rpc/metrics_service.h"
 #include "common/status_macros.h"
 #include "master/action_runner.h"
 #include "master/host.h"
+#include "master/master_metrics.h"
 #include "master/services.h"
 
 namespace tessera::master {
@@ -44,18 +47,24 @@ class MasterImpl final : public Master {
  public:
   MasterImpl(const Options& options, std::unique_ptr<StateLog> log,
              std::unique_ptr<MasterCore> core)
-      : log_(std::move(log)),
+      : own_registry_(options.metrics == nullptr ? std::make_unique<MetricsRegistry>() : nullptr),
+        registry_(options.metrics == nullptr ? *own_registry_ : *options.metrics),
+        log_(std::move(log)),
         host_(std::move(core), log_.get(), options.clock),
         runner_(options.channels, options.files, options.checkpoint_root),
         cluster_(&host_),
         work_(&host_),
-        jobs_(&host_) {}
+        jobs_(&host_),
+        metrics_service_(&registry_),
+        process_collector_(AddProcessMetrics(registry_, "master", *options.clock)),
+        collector_(AddMasterCollector(registry_, &host_)) {}
   ~MasterImpl() override { Stop(absl::ZeroDuration()); }
 
   // What the core has to say at its begin must be durable before anybody hears of it.
   absl::Status Begin(const ServerOptions& options) {
     TESSERA_RETURN_IF_ERROR(host_.Flush());
-    TESSERA_ASSIGN_OR_RETURN(server_, RpcServer::Start(options, {&cluster_, &work_, &jobs_}));
+    TESSERA_ASSIGN_OR_RETURN(
+        server_, RpcServer::Start(options, {&cluster_, &work_, &jobs_, &metrics_service_}));
     ticker_ = std::thread([this] { TickForever(); });
     actor_ = std::thread([this] { ActForever(); });
     SPDLOG_INFO("serving at {}", server_->address());
@@ -116,12 +125,17 @@ class MasterImpl final : public Master {
     return status.ok();
   }
 
+  const std::unique_ptr<MetricsRegistry> own_registry_;  // null: it is the caller's
+  MetricsRegistry& registry_;
   const std::unique_ptr<StateLog> log_;
   CoreHost host_;
   ActionRunner runner_;
   ClusterServiceImpl cluster_;
   WorkServiceImpl work_;
   JobServiceImpl jobs_;
+  MetricsService metrics_service_;
+  const std::unique_ptr<MetricsRegistry::Registration> process_collector_;
+  const std::unique_ptr<MetricsRegistry::Registration> collector_;
   std::unique_ptr<RpcServer> server_;
   absl::Notification stop_;
   std::thread ticker_;

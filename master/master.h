@@ -7,6 +7,7 @@
 #include "absl/time/time.h"
 #include "common/clock.h"
 #include "common/file_system.h"
+#include "common/metrics/metrics.h"
 #include "common/rpc/channels.h"
 #include "common/rpc/server.h"
 
@@ -22,6 +23,8 @@ class Master {
     std::string data_dir;
     // The same folder for the master and all ps.
     std::string checkpoint_root;
+    // Where it counts; null: in one of its own. Served either way. Borrowed, outlives the master.
+    MetricsRegistry* metrics = nullptr;
     Channels* channels = nullptr;  // to the ps; borrowed, outlives the master
     FileSystem* files = &PosixFileSystem();
     const Clock* clock = &SystemClock();

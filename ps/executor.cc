@@ -36,6 +36,11 @@ void Executor::Run(Task task) {
   queue_.push_back({.bytes = 0, .task = std::move(task)});
 }
 
+uint64_t Executor::queued_bytes() const {
+  absl::MutexLock lock(&mu_);
+  return queued_bytes_;
+}
+
 void Executor::Work() {
   const auto ready = [this]()
                          ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return ending_ || !queue_.empty(); };

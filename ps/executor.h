@@ -30,6 +30,8 @@ class Executor {
   absl::Status Submit(uint64_t bytes, Task task) ABSL_LOCKS_EXCLUDED(mu_);
   // For work whose bytes are bounded elsewhere.
   void Run(Task task) ABSL_LOCKS_EXCLUDED(mu_);
+  // Of what waits now.
+  uint64_t queued_bytes() const ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
   struct Entry {
@@ -40,7 +42,7 @@ class Executor {
 
   const std::string name_;
   const uint64_t max_queued_bytes_;
-  absl::Mutex mu_;
+  mutable absl::Mutex mu_;
   std::deque<Entry> queue_ ABSL_GUARDED_BY(mu_);
   uint64_t queued_bytes_ ABSL_GUARDED_BY(mu_) = 0;
   bool ending_ ABSL_GUARDED_BY(mu_) = false;

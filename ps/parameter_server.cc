@@ -9,11 +9,14 @@
 #include "absl/synchronization/mutex.h"
 #include "common/cluster/node.h"
 #include "common/log.h"
+#include "common/metrics/process_metrics.h"
 #include "common/process/resident.h"
+#include "common/rpc/metrics_service.h"
 #include "common/status_macros.h"
 #include "ps/executor.h"
 #include "ps/jobs.h"
 #include "ps/parameter_service.h"
+#include "ps/ps_metrics.h"
 
 namespace tessera::ps {
 namespace {
@@ -29,6 +32,9 @@ class ParameterServerImpl final : public ParameterServer {
  public:
   ParameterServerImpl(const Options& options, std::unique_ptr<FolderLock> folder)
       : folder_(std::move(folder)),
+        own_registry_(options.metrics == nullptr ? std::make_unique<MetricsRegistry>() : nullptr),
+        registry_(options.metrics == nullptr ? *own_registry_ : *options.metrics),
+        metrics_(&registry_),
         requests_("requests", Threads(options), options.max_queued_bytes),
         administration_("administration", kAdministrationThreads, kMaxAdministrationBytes),
         jobs_({.clock = options.clock,
@@ -38,12 +44,17 @@ class ParameterServerImpl final : public ParameterServer {
         service_({.jobs = &jobs_,
                   .requests = &requests_,
                   .administration = &administration_,
-                  .clock = options.clock}) {}
+                  .clock = options.clock,
+                  .metrics = &metrics_}),
+        metrics_service_(&registry_),
+        process_collector_(AddProcessMetrics(registry_, "ps", *options.clock)),
+        collector_(AddPsCollector(registry_, jobs_, requests_)) {}
 
   ~ParameterServerImpl() override { Stop(absl::ZeroDuration()); }
 
   absl::Status Serve(const Options& options) {
-    TESSERA_ASSIGN_OR_RETURN(server_, RpcServer::Start(options.server, {&service_}));
+    TESSERA_ASSIGN_OR_RETURN(server_,
+                             RpcServer::Start(options.server, {&service_, &metrics_service_}));
     ClusterNode::Options node;
     node.master_address = options.master_address;
     node.hello.set_kind(v1::PS);
@@ -128,6 +139,9 @@ class ParameterServerImpl final : public ParameterServer {
   }
 
   const std::unique_ptr<FolderLock> folder_;
+  const std::unique_ptr<MetricsRegistry> own_registry_;  // null: it is the caller's
+  MetricsRegistry& registry_;
+  PsMetrics metrics_;
 
   absl::Mutex mu_;
   absl::Status fatal_ ABSL_GUARDED_BY(mu_);
@@ -137,6 +151,9 @@ class ParameterServerImpl final : public ParameterServer {
   Executor administration_;
   Jobs jobs_;
   ParameterService service_;
+  MetricsService metrics_service_;
+  const std::unique_ptr<MetricsRegistry::Registration> process_collector_;
+  const std::unique_ptr<MetricsRegistry::Registration> collector_;
   absl::Mutex stop_mu_;
   std::unique_ptr<RpcServer> server_;  // constant after Serve
   std::unique_ptr<ClusterNode> node_;  // constant after Serve

@@ -9,6 +9,7 @@
 #include "absl/time/time.h"
 #include "common/clock.h"
 #include "common/file_system.h"
+#include "common/metrics/metrics.h"
 #include "common/rpc/server.h"
 
 namespace tessera::ps {
@@ -32,6 +33,8 @@ class ParameterServer {
     int threads = 0;
     // Of requests that wait for a thread; more are refused with RESOURCE_EXHAUSTED.
     uint64_t max_queued_bytes = 512 << 20;
+    // Where it counts; null: in one of its own. Served either way. Borrowed, outlives the server.
+    MetricsRegistry* metrics = nullptr;
     Channels* channels = nullptr;  // borrowed, outlives the server
     FileSystem* files = nullptr;   // borrowed, outlives the server
     const Clock* clock = nullptr;  // borrowed, outlives the server

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <thread>
 
 #include "absl/base/thread_annotations.h"
@@ -9,6 +10,7 @@
 #include "common/clock.h"
 #include "ps/executor.h"
 #include "ps/jobs.h"
+#include "ps/ps_metrics.h"
 #include "tessera/v1/parameter_service.grpc.pb.h"
 
 namespace tessera::ps {
@@ -25,6 +27,7 @@ class ParameterService final : public v1::ParameterService::CallbackService {
     Executor* requests = nullptr;        // of workers
     Executor* administration = nullptr;  // of the master; those may take minutes
     const Clock* clock = nullptr;
+    PsMetrics* metrics = nullptr;
     // The longest that a pull waits, whatever its caller allows.
     absl::Duration max_wait = absl::Minutes(1);
   };
@@ -57,6 +60,8 @@ class ParameterService final : public v1::ParameterService::CallbackService {
   // When to give up waiting for the caller's sake, by Clock::Monotonic: a little before it hangs
   // up, so that it learns what was waited for.
   absl::Duration Deadline(const grpc::CallbackServerContext& context) const;
+  // Counts the errors of a call that is not measured otherwise.
+  std::function<void(const absl::Status&)> Refusals(const char* call) const;
   void ExpireWaits() ABSL_LOCKS_EXCLUDED(mu_);
 
   const Options options_;

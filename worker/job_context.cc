@@ -16,6 +16,7 @@ absl::StatusOr<std::unique_ptr<JobContext>> NewJobContext(const v1::Assignment& 
   auto context = std::make_unique<JobContext>();
   context->assignment = assignment;
   context->board = options.board;
+  context->metrics = options.metrics;
   context->cancellation = options.cancellation;
   const v1::JobSpec& spec = context->spec();
   context->sync_sparse = spec.consistency().sparse() != v1::ASYNC;

@@ -18,6 +18,7 @@
 #include "worker/embedding.h"
 #include "worker/parameter_client.h"
 #include "worker/status_board.h"
+#include "worker/worker_metrics.h"
 
 namespace tessera::worker {
 
@@ -50,6 +51,7 @@ struct JobContext {
   std::vector<float> trained;
   std::vector<float> statistics;
   StatusBoard* board = nullptr;          // thread-safe
+  WorkerMetrics* metrics = nullptr;      // thread-safe
   Cancellation* cancellation = nullptr;  // thread-safe
 };
 
@@ -61,6 +63,7 @@ struct JobContextOptions {
   KeptSource* kept_source = nullptr;  // outlives the context
   Channels* channels = nullptr;
   StatusBoard* board = nullptr;
+  WorkerMetrics* metrics = nullptr;
   Cancellation* cancellation = nullptr;
 };
 

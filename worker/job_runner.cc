@@ -99,7 +99,9 @@ v1::UnitResult JobRunner::RunUnit(const v1::NextWorkResponse& unit) {
   if (!result.ok() && !options_.cancellation->cancelled()) {
     SPDLOG_ERROR("{}", std::string(result.status().message()));
   }
-  return result.ok() ? *std::move(result) : FailedResult(result.status());
+  if (!result.ok()) return FailedResult(result.status());
+  options_.metrics->bad_records.Increment(static_cast<double>(result->bad_records()));
+  return *std::move(result);
 }
 
 absl::Status JobRunner::Prepare() {
@@ -112,6 +114,7 @@ absl::Status JobRunner::Prepare() {
                                                          .kept_source = options_.kept_source,
                                                          .channels = options_.channels,
                                                          .board = options_.board,
+                                                         .metrics = options_.metrics,
                                                          .cancellation = options_.cancellation}));
     trainer_ = std::make_unique<Trainer>(context_.get());
     scorer_ = std::make_unique<Scorer>(context_.get());

@@ -27,6 +27,7 @@ class JobRunner {
     std::shared_ptr<grpc::Channel> master;
     Channels* channels = nullptr;          // borrowed
     StatusBoard* board = nullptr;          // borrowed
+    WorkerMetrics* metrics = nullptr;      // borrowed
     Cancellation* cancellation = nullptr;  // borrowed; ends Run early
   };
 

@@ -13,11 +13,12 @@ constexpr char kFooter[] = R"(Example:
   tessera-worker --master 127.0.0.1:7070 --name worker-0 --data-root /data/clicks
 
 The worker may start before the master: it waits, and says whom it waits for. SIGTERM and Ctrl-C stop it; what it was
-given is done again by others from the last checkpoint.
+given is done again by others from the last checkpoint. With --listen, `tessera metrics ADDRESS` shows what it counts.
 
 Exit codes:
   0    stopped by a signal
-  1    refused for good: its name is taken, versions differ, or the scratch folder is in use; do not retry
+  1    refused for good: its name is taken, versions differ, it cannot listen, or the scratch folder is in use; do
+       not retry
   2    bad usage)";
 
 }  // namespace
@@ -49,6 +50,13 @@ int main(int argc, char** argv) {
   app.add_option("--device", options.device,
                  "auto, cpu, cuda or cuda:N, for jobs that leave it open")
       ->capture_default_str();
+  std::string listen;
+  bool insecure = false;
+  app.add_option(
+      "--listen", listen,
+      "host:port to serve health and metrics on; port 0 takes a free one; none if empty");
+  app.add_flag("--insecure", insecure,
+               "allow an address that other machines can reach, without encryption");
   app.add_option("--log-level", log_level, "trace, debug, info, warning, error or off")
       ->capture_default_str();
   app.footer(kFooter);
@@ -61,6 +69,7 @@ int main(int argc, char** argv) {
   tessera::InitLog(options.name.empty() ? "worker" : options.name, log_level);
   const std::unique_ptr<tessera::Channels> channels = tessera::NewNetworkChannels();
   options.channels = channels.get();
+  if (!listen.empty()) options.server = {.listen = listen, .insecure = insecure};
   auto worker = tessera::worker::Worker::Start(options);
   if (!worker.ok()) {
     SPDLOG_ERROR("{}", std::string(worker.status().message()));

@@ -25,6 +25,8 @@ Trainer::Trainer(JobContext* context)
 absl::StatusOr<v1::UnitResult> Trainer::Train(const v1::Train& unit) {
   const v1::Assignment& assignment = context_->assignment;
   const absl::Duration start = SystemClock().Monotonic();
+  WorkerMetrics& metrics = *context_->metrics;
+  Stopwatch watch;
   TESSERA_ASSIGN_OR_RETURN(
       const WindowReader::Window* window,
       windows_.Get(std::vector<v1::RecordRange>(unit.ranges().begin(), unit.ranges().end())));
@@ -52,6 +54,7 @@ absl::StatusOr<v1::UnitResult> Trainer::Train(const v1::Train& unit) {
   uint64_t samples = 0;
   std::unique_ptr<PendingCall> push;
   std::unique_ptr<PreparedBatch> batch = pipeline.Next();
+  watch.AddTo(metrics.read_seconds);
   std::unique_ptr<PendingCall> ahead =
       batch == nullptr ? nullptr : StartPull(batch.get(), /*sync=*/false, unit.first_step());
   while (batch != nullptr) {
@@ -68,22 +71,30 @@ absl::StatusOr<v1::UnitResult> Trainer::Train(const v1::Train& unit) {
     }
     context_->trained_blocks->CopyOut(absl::MakeSpan(context_->trained));
     context_->statistics_blocks->CopyOut(absl::MakeSpan(context_->statistics));
+    watch.AddTo(metrics.pull_seconds);
     std::unique_ptr<PreparedBatch> next = pipeline.Next();
+    watch.AddTo(metrics.read_seconds);
     ahead = next == nullptr ? nullptr : StartPull(next.get(), /*sync=*/false, step + 1);
+    watch.AddTo(metrics.pull_seconds);
 
     if (batch->batch.size > 0) loss_sum += Compute(*batch, unit, step);
     samples += batch->batch.size;
+    watch.AddTo(metrics.compute_seconds);
 
     if (push != nullptr) TESSERA_RETURN_IF_ERROR(push->Wait());
     const double scale = ScheduleValue(context_->spec().train().schedule(),
                                        unit.schedule_step() + i * schedule_stride) *
                          unit.learning_rate_scale();
     push = StartPush(*batch, context_->sync() ? step : next_sequence_++, scale);
+    watch.AddTo(metrics.push_seconds);
+    metrics.steps.Increment();
+    metrics.samples.Increment(batch->batch.size);
     if (context_->sync()) next_step_ = step + 1;
     pipeline.Recycle(std::move(batch));
     batch = std::move(next);
   }
   if (push != nullptr) TESSERA_RETURN_IF_ERROR(push->Wait());
+  watch.AddTo(metrics.push_seconds);
 
   result.set_samples(samples);
   result.set_loss_sum(loss_sum);

@@ -16,12 +16,15 @@
 #include "common/cluster/node.h"
 #include "common/file_system.h"
 #include "common/log.h"
+#include "common/metrics/process_metrics.h"
 #include "common/process/resident.h"
+#include "common/rpc/metrics_service.h"
 #include "common/status_macros.h"
 #include "worker/cancellation.h"
 #include "worker/dense/gemm.h"
 #include "worker/job_runner.h"
 #include "worker/status_board.h"
+#include "worker/worker_metrics.h"
 
 namespace tessera::worker {
 namespace {
@@ -32,9 +35,21 @@ class WorkerImpl final : public Worker {
       : options_(std::move(options)),
         scratch_(std::move(scratch)),
         scratch_lock_(std::move(lock)),
+        own_registry_(options_.metrics == nullptr ? std::make_unique<MetricsRegistry>() : nullptr),
+        registry_(options_.metrics == nullptr ? *own_registry_ : *options_.metrics),
+        metrics_(registry_),
+        process_collector_(AddProcessMetrics(registry_, "worker", SystemClock())),
+        metrics_service_(&registry_),
         board_(SystemClock()),
-        thread_([this] { RunAssignments(); }) {
+        thread_([this] { RunAssignments(); }) {}
+
+  absl::Status Begin() {
     ClusterNode::Options node;
+    if (options_.server.has_value()) {
+      TESSERA_ASSIGN_OR_RETURN(server_, RpcServer::Start(*options_.server, {&metrics_service_}));
+      SPDLOG_INFO("listening on {}", server_->address());
+      if (!IsWildcard(server_->address())) node.hello.set_address(server_->address());
+    }
     node.master_address = options_.master_address;
     node.hello.set_kind(v1::WORKER);
     node.hello.set_name(options_.name);
@@ -45,6 +60,7 @@ class WorkerImpl final : public Worker {
                                 .assignment = [this](const v1::Assignment& a) { SetAssignment(a); },
                                 .lost = [this](const absl::Status&) { SetAssignment({}); },
                                 .fatal = [this](const absl::Status& s) { SetFatal(s); }});
+    return absl::OkStatus();
   }
 
   ~WorkerImpl() override {
@@ -53,14 +69,17 @@ class WorkerImpl final : public Worker {
   }
 
   void Stop() override {
-    node_->Stop();
+    if (node_ != nullptr) node_->Stop();
     {
       absl::MutexLock lock(&mu_);
       stopping_ = true;
       if (cancellation_ != nullptr) cancellation_->Cancel();
     }
     if (thread_.joinable()) thread_.join();
+    if (server_ != nullptr) server_->Shutdown(absl::ZeroDuration());
   }
+
+  std::string address() const override { return server_ == nullptr ? "" : server_->address(); }
 
   absl::Status WaitForFatal(absl::Duration limit) override {
     absl::MutexLock lock(&mu_);
@@ -133,6 +152,7 @@ class WorkerImpl final : public Worker {
       run.kept_source = &kept_source;
       run.channels = options_.channels;
       run.board = &board_;
+      run.metrics = &metrics_;
       SPDLOG_INFO("{}: rank {} of {}, generation {}", assignment.job_id(), assignment.rank(),
                   assignment.workers(), assignment.generation());
       files.Resume();
@@ -155,6 +175,13 @@ class WorkerImpl final : public Worker {
   const Options options_;
   const std::string scratch_;
   const std::unique_ptr<FolderLock> scratch_lock_;
+
+  const std::unique_ptr<MetricsRegistry> own_registry_;  // null: it is the caller's
+  MetricsRegistry& registry_;
+  WorkerMetrics metrics_;
+  const std::unique_ptr<MetricsRegistry::Registration> process_collector_;
+  MetricsService metrics_service_;
+  std::unique_ptr<RpcServer> server_;  // constant after Begin; null: none
 
   StatusBoard board_;
 
@@ -188,7 +215,10 @@ absl::StatusOr<std::unique_ptr<Worker>> Worker::Start(Options options) {
     options.compute_threads = static_cast<int>(std::thread::hardware_concurrency());
   }
   SetComputeThreads(options.compute_threads);
-  return std::make_unique<WorkerImpl>(std::move(options), std::move(scratch), std::move(lock));
+  auto worker =
+      std::make_unique<WorkerImpl>(std::move(options), std::move(scratch), std::move(lock));
+  TESSERA_RETURN_IF_ERROR(worker->Begin());
+  return worker;
 }
 
 }  // namespace tessera::worker

@@ -1,12 +1,14 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "common/rpc/channels.h"
+#include "common/metrics/metrics.h"
+#include "common/rpc/server.h"
 
 namespace tessera::worker {
 
@@ -30,14 +32,21 @@ class Worker {
     // "auto", "cpu", "cuda", "cuda:N": what jobs that say "auto" get.
     std::string device = "auto";
     Channels* channels = nullptr;  // borrowed, outlives the worker
+    // Set: serve health, reflection and metrics there; a worker needs no server for its work.
+    std::optional<ServerOptions> server;
+    // Where it counts; null: in one of its own. Borrowed, outlives the worker.
+    MetricsRegistry* metrics = nullptr;
   };
 
-  // FAILED_PRECONDITION: the scratch folder is in use, or the device cannot be had.
+  // FAILED_PRECONDITION: the scratch folder is in use, the device cannot be had, or the server's
+  // address needs `insecure`; UNAVAILABLE: the address cannot be listened on.
   static absl::StatusOr<std::unique_ptr<Worker>> Start(Options options);
 
   // Stops, giving up what is under way.
   virtual ~Worker() = default;
   virtual void Stop() = 0;
+  // Where it serves; empty without a server.
+  virtual std::string address() const = 0;
   // Waits until the master has refused this worker for good, at most `limit`; OK: it has not.
   virtual absl::Status WaitForFatal(absl::Duration limit) = 0;
 };

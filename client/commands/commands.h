@@ -11,6 +11,7 @@ void AddList(CLI::App& app, CommandContext& context);
 void AddDescribe(CLI::App& app, CommandContext& context);
 void AddCancel(CLI::App& app, CommandContext& context);
 void AddCheckpoint(CLI::App& app, CommandContext& context);
+void AddMetrics(CLI::App& app, CommandContext& context);
 void AddData(CLI::App& app, CommandContext& context);
 void AddVersion(CLI::App& app, CommandContext& context);
 

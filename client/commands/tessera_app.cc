@@ -51,6 +51,7 @@ std::unique_ptr<CLI::App> NewTesseraApp(
   AddDescribe(*app, context);
   AddCancel(*app, context);
   AddCheckpoint(*app, context);
+  AddMetrics(*app, context);
   AddData(*app, context);
   AddVersion(*app, context);
   app->footer(kFooter);

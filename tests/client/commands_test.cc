@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "client/commands/tessera_app.h"
+#include "common/rpc/metrics_service.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/client/fake_job_service.h"
@@ -154,7 +155,8 @@ TEST_F(CommandsTest, BadUsageSaysWhatWasMeant) {
 TEST_F(CommandsTest, HelpTeachesWithExamplesAndExitCodes) {
   EXPECT_EQ(Run({"--help"}), 0);
   EXPECT_THAT(out_, HasSubstr("130  interrupted"));
-  for (const char* command : {"submit", "watch", "list", "describe", "cancel", "version"}) {
+  for (const char* command :
+       {"submit", "watch", "list", "describe", "cancel", "version", "metrics"}) {
     EXPECT_EQ(Run({command, "--help"}), 0);
     EXPECT_THAT(out_, HasSubstr("Example")) << command;
     EXPECT_THAT(out_, HasSubstr(std::string("  tessera ") + command)) << command;
@@ -168,6 +170,22 @@ TEST_F(CommandsTest, CheckpointCommandsSayWhenThereIsNone) {
   EXPECT_EQ(Run({"checkpoint", "list", folder_}), 0);
   EXPECT_THAT(out_, HasSubstr("no checkpoints in"));
   EXPECT_EQ(Run({"checkpoint", "list", folder_ / "none"}), 3);
+}
+
+TEST_F(CommandsTest, MetricsPrintsTheTextOfAServer) {
+  MetricsRegistry registry;
+  registry.AddCounter("things_total", "Things.").Increment(3);
+  MetricsService service(&registry);
+  const auto server =
+      RpcServer::Start({.listen = "ps", .in_process = &master_.channels}, {&service});
+  ASSERT_TRUE(server.ok()) << server.status();
+  EXPECT_EQ(Run({"metrics", "ps"}), 0) << err_;
+  EXPECT_EQ(out_, registry.Text());
+  EXPECT_EQ(Run({"metrics", "nobody", "--wait", "0.5"}), 128);
+  EXPECT_THAT(err_, StartsWith("error: no metrics from nobody: "));
+  EXPECT_EQ(Run({"metrics", "master"}), 1);
+  EXPECT_THAT(err_, HasSubstr("master serves no metrics; expected"));
+  EXPECT_EQ(Run({"metrics"}), 2);
 }
 
 TEST_F(CommandsTest, VersionIsOneLine) {

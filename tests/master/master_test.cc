@@ -8,7 +8,10 @@
 #include <thread>
 #include <vector>
 
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "common/checkpoint/manifest.h"
 #include "common/checkpoint/row_file_writer.h"
 #include "common/cluster/node.h"
@@ -16,6 +19,7 @@
 #include "common/rpc/status.h"
 #include "common/window.h"
 #include "tessera/v1/job_service.grpc.pb.h"
+#include "tessera/v1/metrics.grpc.pb.h"
 #include "tessera/v1/parameter_service.grpc.pb.h"
 #include "tessera/v1/work.grpc.pb.h"
 #include "tests/master/core_harness.h"
@@ -351,6 +355,49 @@ TEST_F(MasterTest, AfterTheLossOfAWorkerTheJobGoesOnFromItsCheckpoint) {
   EXPECT_FALSE(ps_[0]->opens().back().checkpoint().empty());
   // The newest three are kept.
   EXPECT_EQ(ListCheckpoints(PosixFileSystem(), folder_ + "/checkpoints/" + id)->size(), 3u);
+}
+
+TEST_F(MasterTest, PrintsWhatItKnowsOfJobsProcessesAndUnits) {
+  v1::JobSpec spec = SmallJob();
+  spec.mutable_train()->set_epochs(200);
+  spec.mutable_evaluation()->set_every_epochs(1000);
+  spec.mutable_checkpoint()->set_every_steps(50);
+  StartNodes(1, 2);
+  const std::string id = Submit(spec, 2, 1);
+  Watch(id, [](const v1::JobStatus& job) { return !job.checkpoint().empty(); });
+  workers_.pop_back();
+  Watch(id, [](const v1::JobStatus& job) { return job.state() == v1::RESTARTING; });
+  workers_.push_back(std::make_unique<FakeWorker>("replacement", &channels_));
+  ASSERT_EQ(v1::JobState_Name(Watch(id).back().state()), "SUCCEEDED");
+
+  const auto stub = v1::MetricsService::NewStub(channels_.Connect("master"));
+  grpc::ClientContext context;
+  v1::GetMetricsResponse response;
+  ASSERT_TRUE(stub->GetMetrics(&context, {}, &response).ok());
+  const auto value = [&](const std::string& name) -> double {
+    for (const absl::string_view line : absl::StrSplit(response.text(), '\n')) {
+      double number = 0;
+      if (absl::StartsWith(line, name + " ") &&
+          absl::SimpleAtod(line.substr(name.size() + 1), &number)) {
+        return number;
+      }
+    }
+    ADD_FAILURE() << "no " << name << " in " << response.text();
+    return -1;
+  };
+  EXPECT_EQ(value("tessera_master_jobs{state=\"succeeded\"}"), 1);
+  EXPECT_EQ(value("tessera_master_jobs{state=\"running\"}"), 0);
+  EXPECT_EQ(value("tessera_master_live_nodes{kind=\"ps\"}"), 1);
+  EXPECT_EQ(value("tessera_master_live_nodes{kind=\"worker\"}"), 2);
+  EXPECT_EQ(value("tessera_master_job_restarts_total"), 1);
+  EXPECT_EQ(value("tessera_master_checkpoints_failed_total"), 0);
+  // Of 2000 steps one in 50, and again those that the loss of a worker undid.
+  EXPECT_GE(value("tessera_master_checkpoints_committed_total"), 40);
+  // A unit that a lost worker held is handed out again, and done once.
+  EXPECT_GT(value("tessera_master_units_done_total"), 0);
+  EXPECT_LE(value("tessera_master_units_done_total"),
+            value("tessera_master_units_handed_out_total"));
+  EXPECT_THAT(response.text(), HasSubstr("tessera_build_info{process=\"master\""));
 }
 
 TEST_F(MasterTest, AMasterThatIsStartedAgainTakesUpTheRunningJob) {

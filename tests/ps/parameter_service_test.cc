@@ -3,17 +3,22 @@
 #include <cmath>
 #include <future>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "common/rpc/channels.h"
 #include "common/rpc/server.h"
 #include "common/rpc/status.h"
 #include "grpcpp/client_context.h"
 #include "ps/parameter_server.h"
+#include "tessera/v1/metrics.grpc.pb.h"
 #include "tests/ps/ps_testing.h"
 
 namespace tessera::ps {
 namespace {
 
 using absl::StatusCode;
+using testing::ElementsAre;
 
 // A whole server without a master, over the in-process transport.
 class ParameterServiceTest : public testing::Test {
@@ -59,6 +64,19 @@ class ParameterServiceTest : public testing::Test {
         Call(&v1::ParameterService::Stub::Pull, request, &response, timeout);
     if (!status.ok()) return status;
     return response;
+  }
+
+  // The metrics that the server prints whose line begins with `name`.
+  std::vector<std::string> Scrape(const std::string& name) {
+    const auto stub = v1::MetricsService::NewStub(channels_.Connect(server_->address()));
+    grpc::ClientContext context;
+    v1::GetMetricsResponse response;
+    EXPECT_TRUE(stub->GetMetrics(&context, {}, &response).ok());
+    std::vector<std::string> lines;
+    for (const absl::string_view line : absl::StrSplit(response.text(), '\n')) {
+      if (absl::StartsWith(line, name)) lines.emplace_back(line);
+    }
+    return lines;
   }
 
   InProcessChannels channels_;
@@ -173,6 +191,52 @@ TEST_F(ParameterServiceTest, AFullDiskAtACheckpointIsAnAnswerNotADeath) {
   files_.Repair();
   EXPECT_OK(Call(&v1::ParameterService::Stub::WriteCheckpoint, write, &written));
   EXPECT_OK(Push(PushOf(0, 1, {{0, {1}, {1}}})));
+}
+
+TEST_F(ParameterServiceTest, WhatAServerPrintsIsWhatWasDone) {
+  ASSERT_OK(Open(Job({SgdTable("t", 2, v1::ASYNC), SgdTable("u", 1, v1::ASYNC)})));
+  ASSERT_OK(Pull(PullOf(0, 0, {{0, {1, 2}}, {1, {7}}})));
+  ASSERT_OK(Pull(PullOf(0, 0, {{0, {2, 3}}})));
+  v1::PullRequest look = PullOf(0, 0, {{0, {1, 8, 9}}});
+  look.set_read_only(true);
+  ASSERT_OK(Pull(look));
+  ASSERT_OK(Push(PushOf(0, 0, {{0, {1, 2}, {1, 2, 3, 4}}, {1, {7}, {1}}})));
+  EXPECT_FAILS(Push(PushOf(7, 0, {})), StatusCode::kInvalidArgument, "rank 7");
+  v1::WriteCheckpointRequest write;
+  write.set_job_id("job-1");
+  write.set_generation(1);
+  write.set_folder("c");
+  write.set_parts(1);
+  v1::WriteCheckpointResponse written;
+  ASSERT_OK(Call(&v1::ParameterService::Stub::WriteCheckpoint, write, &written));
+
+  EXPECT_THAT(Scrape("tessera_ps_pulled_keys_total"),
+              ElementsAre("tessera_ps_pulled_keys_total{result=\"absent\"} 2",
+                          "tessera_ps_pulled_keys_total{result=\"created\"} 4",
+                          "tessera_ps_pulled_keys_total{result=\"hit\"} 2"));
+  EXPECT_THAT(Scrape("tessera_ps_pushed_keys_total"),
+              ElementsAre("tessera_ps_pushed_keys_total 3"));
+  EXPECT_THAT(Scrape("tessera_ps_pull_seconds_count"),
+              ElementsAre("tessera_ps_pull_seconds_count 3"));
+  EXPECT_THAT(Scrape("tessera_ps_push_seconds_count"),
+              ElementsAre("tessera_ps_push_seconds_count 1"));
+  EXPECT_THAT(Scrape("tessera_ps_refused_requests_total"),
+              ElementsAre("tessera_ps_refused_requests_total{call=\"Push\","
+                          "code=\"INVALID_ARGUMENT\"} 1"));
+  EXPECT_THAT(Scrape("tessera_ps_received_bytes_total{call=\"Push\"}"),
+              ElementsAre(testing::EndsWith(absl::StrCat(
+                  " ", PushOf(0, 0, {{0, {1, 2}, {1, 2, 3, 4}}, {1, {7}, {1}}}).ByteSizeLong()))));
+  EXPECT_THAT(Scrape("tessera_ps_sent_bytes_total"), testing::SizeIs(1));
+  EXPECT_THAT(Scrape("tessera_ps_queued_bytes"), ElementsAre("tessera_ps_queued_bytes 0"));
+  EXPECT_THAT(Scrape("tessera_ps_checkpoint_seconds_count"),
+              ElementsAre("tessera_ps_checkpoint_seconds_count 1"));
+  EXPECT_THAT(
+      Scrape("tessera_ps_checkpoint_bytes_total"),
+      ElementsAre(absl::StrCat("tessera_ps_checkpoint_bytes_total ", written.files(0).bytes())));
+  EXPECT_THAT(Scrape("tessera_ps_table_rows"),
+              ElementsAre("tessera_ps_table_rows{job=\"job-1\",table=\"t\"} 3",
+                          "tessera_ps_table_rows{job=\"job-1\",table=\"u\"} 1"));
+  EXPECT_THAT(Scrape("tessera_ps_table_bytes"), testing::SizeIs(2));
 }
 
 TEST_F(ParameterServiceTest, AStopAnswersTheCallsThatWait) {

@@ -110,6 +110,7 @@ class TrainerTest : public testing::Test {
                                                .kept_source = &kept_,
                                                .channels = &channels_,
                                                .board = &board_,
+                                               .metrics = &metrics_,
                                                .cancellation = &cancellation_});
     ASSERT_TRUE(context.ok()) << context.status();
     context_ = *std::move(context);
@@ -145,6 +146,8 @@ class TrainerTest : public testing::Test {
   v1::Assignment assignment_;
   InProcessChannels channels_;
   StatusBoard board_;
+  MetricsRegistry registry_;
+  WorkerMetrics metrics_{registry_};
   Cancellation cancellation_;
   StoppableFileSystem files_;
   KeptSource kept_;
@@ -229,6 +232,22 @@ TEST_F(TrainerTest, ScoringReadsOnlyAndWaitsForWhatWasPushed) {
   EXPECT_EQ(summary->samples, kRecords);
   EXPECT_THAT(labels, ElementsAre(0, 1, 0, 1, 0, 1, 0, 1, 0, 1));  // in file order
   for (const std::string& event : ps_->events) EXPECT_THAT(event, testing::StartsWith("read 3"));
+}
+
+TEST_F(TrainerTest, CountsStepsAndSamplesAndDividesItsTime) {
+  Prepare(v1::SYNC);
+  const absl::Duration start = SystemClock().Monotonic();
+  ASSERT_TRUE(trainer_->Train(Unit(0, 3)).ok());
+  const double all = absl::ToDoubleSeconds(SystemClock().Monotonic() - start);
+  EXPECT_EQ(metrics_.steps.Value(), 3);
+  EXPECT_EQ(metrics_.samples.Value(), kRecords);
+  double parts = 0;
+  for (const Counter* part : {&metrics_.read_seconds, &metrics_.pull_seconds,
+                              &metrics_.compute_seconds, &metrics_.push_seconds}) {
+    EXPECT_GT(part->Value(), 0);
+    parts += part->Value();
+  }
+  EXPECT_LE(parts, all);
 }
 
 TEST_F(TrainerTest, ReadingEndsSoonWhenItIsStopped) {

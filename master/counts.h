@@ -1,0 +1,16 @@
+#pragma once
+
+#include <cstdint>
+
+namespace tessera::master {
+
+// What has happened since this master started.
+struct Counts {
+  uint64_t units_handed_out = 0;
+  uint64_t units_done = 0;
+  uint64_t restarts = 0;  // of jobs, those of the master's own start included
+  uint64_t checkpoints_committed = 0;
+  uint64_t checkpoints_failed = 0;
+};
+
+}  // namespace tessera::master

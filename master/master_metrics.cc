@@ -1,0 +1,64 @@
+#include "master/master_metrics.h"
+
+#include <array>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+
+namespace tessera::master {
+namespace {
+
+constexpr std::array kStates = {v1::CREATED,    v1::RUNNING,   v1::SUSPENDED,
+                                v1::RESTARTING, v1::SUCCEEDED, v1::FAILED};
+constexpr std::array kKinds = {v1::PS, v1::WORKER};
+
+struct View {
+  std::map<v1::JobState, int> jobs;
+  std::map<v1::NodeKind, size_t> nodes;
+  Counts counts;
+};
+
+View Look(MasterCore& core, const MasterCore::Now&) {
+  View view;
+  view.jobs = core.JobsByState();
+  for (const v1::NodeKind kind : kKinds) view.nodes[kind] = core.LiveNodes(kind);
+  view.counts = core.counts();
+  return view;
+}
+
+}  // namespace
+
+std::unique_ptr<MetricsRegistry::Registration> AddMasterCollector(MetricsRegistry& registry,
+                                                                  CoreHost* host) {
+  return registry.AddCollector([host](MetricSamples& samples) {
+    View view = host->Look(&Look);
+    for (const v1::JobState state : kStates) {
+      samples.AddGauge("tessera_master_jobs",
+                       "Jobs by state; of those that have ended, the ones still remembered.",
+                       {{"state", absl::AsciiStrToLower(v1::JobState_Name(state))}},
+                       view.jobs[state]);
+    }
+    for (const v1::NodeKind kind : kKinds) {
+      samples.AddGauge("tessera_master_live_nodes", "Live processes by kind.",
+                       {{"kind", absl::AsciiStrToLower(v1::NodeKind_Name(kind))}},
+                       static_cast<double>(view.nodes[kind]));
+    }
+    const auto count = [&](const char* name, const char* help, uint64_t value) {
+      samples.AddCounter(name, help, {}, static_cast<double>(value));
+    };
+    count("tessera_master_units_handed_out_total", "Units of work given to workers.",
+          view.counts.units_handed_out);
+    count("tessera_master_units_done_total", "Units of work that workers have done.",
+          view.counts.units_done);
+    count("tessera_master_job_restarts_total", "Times that a job went back to a checkpoint.",
+          view.counts.restarts);
+    count("tessera_master_checkpoints_committed_total", "Checkpoints committed.",
+          view.counts.checkpoints_committed);
+    count("tessera_master_checkpoints_failed_total", "Checkpoints that could not be written.",
+          view.counts.checkpoints_failed);
+  });
+}
+
+}  // namespace tessera::master

@@ -1,0 +1,15 @@
+#pragma once
+
+#include <memory>
+
+#include "common/metrics/metrics.h"
+#include "master/host.h"
+
+namespace tessera::master {
+
+// What the master knows of jobs and processes, said when somebody asks. `host` is borrowed and
+// outlives the result.
+[[nodiscard]] std::unique_ptr<MetricsRegistry::Registration> AddMasterCollector(
+    MetricsRegistry& registry, CoreHost* host);
+
+}  // namespace tessera::master

@@ -1,0 +1,105 @@
+#include "ps/ps_metrics.h"
+
+#include <algorithm>
+
+namespace tessera::ps {
+namespace {
+
+constexpr char kPulledKeys[] = "tessera_ps_pulled_keys_total";
+constexpr char kPulledKeysHelp[] = "Keys of answered pulls, by what was found.";
+constexpr char kReceived[] = "tessera_ps_received_bytes_total";
+constexpr char kReceivedHelp[] = "Bytes of the requests of answered calls.";
+
+// Repeated keys count as often as they stand there.
+uint64_t KeysOf(const std::string& block) { return block.size() / sizeof(uint64_t); }
+
+}  // namespace
+
+PsMetrics::PsMetrics(MetricsRegistry* registry)
+    : registry_(registry),
+      hit_keys_(registry->AddCounter(kPulledKeys, kPulledKeysHelp, {{"result", "hit"}})),
+      created_keys_(registry->AddCounter(kPulledKeys, kPulledKeysHelp, {{"result", "created"}})),
+      absent_keys_(registry->AddCounter(kPulledKeys, kPulledKeysHelp, {{"result", "absent"}})),
+      pushed_keys_(registry->AddCounter("tessera_ps_pushed_keys_total",
+                                        "Keys of acknowledged pushes, repeated pushes included.")),
+      pulled_in_bytes_(registry->AddCounter(kReceived, kReceivedHelp, {{"call", "Pull"}})),
+      pulled_out_bytes_(registry->AddCounter("tessera_ps_sent_bytes_total", "Bytes of answers.",
+                                             {{"call", "Pull"}})),
+      pushed_in_bytes_(registry->AddCounter(kReceived, kReceivedHelp, {{"call", "Push"}})),
+      pull_seconds_(registry->AddSecondsHistogram(
+          "tessera_ps_pull_seconds",
+          "From a pull's arrival to its answer, waiting for its step included.")),
+      push_seconds_(registry->AddSecondsHistogram("tessera_ps_push_seconds",
+                                                  "From a push's arrival to its answer.")),
+      checkpoint_seconds_(registry->AddSecondsHistogram(
+          "tessera_ps_checkpoint_seconds", "To write this ps's part of a checkpoint.")),
+      checkpoint_bytes_(registry->AddCounter("tessera_ps_checkpoint_bytes_total",
+                                             "Bytes of checkpoint files written.")) {}
+
+void PsMetrics::Pulled(const v1::PullRequest& request, const v1::PullResponse& response,
+                       const absl::Status& status, absl::Duration took) {
+  if (!status.ok()) return Answered("Pull", status);
+  uint64_t keys = 0;
+  for (const v1::KeyBlock& block : request.tables()) keys += KeysOf(block.keys());
+  uint64_t created = 0;
+  uint64_t absent = 0;
+  for (const v1::RowBlock& block : response.tables()) {
+    const std::string& statuses = block.statuses();  // empty: all were there
+    created += std::count(statuses.begin(), statuses.end(), static_cast<char>(v1::ROW_CREATED));
+    absent += std::count(statuses.begin(), statuses.end(), static_cast<char>(v1::ROW_ABSENT));
+  }
+  hit_keys_.Increment(static_cast<double>(keys - created - absent));
+  if (created > 0) created_keys_.Increment(static_cast<double>(created));
+  if (absent > 0) absent_keys_.Increment(static_cast<double>(absent));
+  pulled_in_bytes_.Increment(static_cast<double>(request.ByteSizeLong()));
+  pulled_out_bytes_.Increment(static_cast<double>(response.ByteSizeLong()));
+  pull_seconds_.Observe(absl::ToDoubleSeconds(took));
+}
+
+void PsMetrics::Pushed(const v1::PushRequest& request, const absl::Status& status,
+                       absl::Duration took) {
+  if (!status.ok()) return Answered("Push", status);
+  uint64_t keys = 0;
+  for (const v1::GradientBlock& block : request.tables()) keys += KeysOf(block.keys());
+  pushed_keys_.Increment(static_cast<double>(keys));
+  pushed_in_bytes_.Increment(static_cast<double>(request.ByteSizeLong()));
+  push_seconds_.Observe(absl::ToDoubleSeconds(took));
+}
+
+void PsMetrics::WroteCheckpoint(const v1::WriteCheckpointResponse& response,
+                                const absl::Status& status, absl::Duration took) {
+  if (!status.ok()) return Answered("WriteCheckpoint", status);
+  uint64_t bytes = 0;
+  for (const v1::CheckpointFile& file : response.files()) bytes += file.bytes();
+  checkpoint_bytes_.Increment(static_cast<double>(bytes));
+  checkpoint_seconds_.Observe(absl::ToDoubleSeconds(took));
+}
+
+void PsMetrics::Answered(const std::string& call, const absl::Status& status) {
+  if (status.ok()) return;
+  registry_
+      ->AddCounter("tessera_ps_refused_requests_total", "Calls answered with an error.",
+                   {{"call", call}, {"code", absl::StatusCodeToString(status.code())}})
+      .Increment();
+}
+
+std::unique_ptr<MetricsRegistry::Registration> AddPsCollector(MetricsRegistry& registry,
+                                                              const Jobs& jobs,
+                                                              const Executor& requests) {
+  return registry.AddCollector([&jobs, &requests](MetricSamples& samples) {
+    samples.AddGauge("tessera_ps_queued_bytes", "Bytes of requests that wait for a thread.", {},
+                     static_cast<double>(requests.queued_bytes()));
+    for (const auto& shard : jobs.All()) {
+      const v1::StatsResponse stats = shard->Stats();
+      for (const v1::TableStats& table : stats.tables()) {
+        const MetricLabels labels = {{"job", shard->request().job_id()}, {"table", table.name()}};
+        samples.AddGauge("tessera_ps_table_rows", "Rows of a table on this ps.", labels,
+                         static_cast<double>(table.rows()));
+        samples.AddGauge("tessera_ps_table_bytes", "Memory of a table's rows on this ps.", labels,
+                         static_cast<double>(table.bytes()));
+      }
+    }
+  });
+}
+
+}  // namespace tessera::ps

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "common/metrics/metrics.h"
+#include "ps/executor.h"
+#include "ps/jobs.h"
+#include "tessera/v1/parameter_service.pb.h"
+
+namespace tessera::ps {
+
+// What a ps counts of the calls that it answers: a few atomic adds a call, none a key. Thread-safe.
+class PsMetrics {
+ public:
+  // `registry` is borrowed and outlives this.
+  explicit PsMetrics(MetricsRegistry* registry);
+
+  // `took`: from the call's arrival to its answer, waiting for a thread and for a step included.
+  // Each is told before the caller has its answer.
+  void Pulled(const v1::PullRequest& request, const v1::PullResponse& response,
+              const absl::Status& status, absl::Duration took);
+  void Pushed(const v1::PushRequest& request, const absl::Status& status, absl::Duration took);
+  void WroteCheckpoint(const v1::WriteCheckpointResponse& response, const absl::Status& status,
+                       absl::Duration took);
+  // A call of another kind; `call` is its name.
+  void Answered(const std::string& call, const absl::Status& status);
+
+ private:
+  MetricsRegistry* const registry_;
+  Counter& hit_keys_;
+  Counter& created_keys_;
+  Counter& absent_keys_;
+  Counter& pushed_keys_;
+  Counter& pulled_in_bytes_;
+  Counter& pulled_out_bytes_;
+  Counter& pushed_in_bytes_;
+  Histogram& pull_seconds_;
+  Histogram& push_seconds_;
+  Histogram& checkpoint_seconds_;
+  Counter& checkpoint_bytes_;
+};
+
+// What is known already and said when asked: rows and bytes by job and table, the bytes that wait
+// for a thread. All borrowed; they outlive the result.
+[[nodiscard]] std::unique_ptr<MetricsRegistry::Registration> AddPsCollector(
+    MetricsRegistry& registry, const Jobs& jobs, const Executor& requests);
+
+}  // namespace tessera::ps

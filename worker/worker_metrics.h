@@ -1,0 +1,38 @@
+#pragma once
+
+#include "absl/time/time.h"
+#include "common/clock.h"
+#include "common/metrics/metrics.h"
+
+namespace tessera::worker {
+
+// What a worker counts, over all its jobs. The seconds are those of the thread that trains; they
+// are added up by step, and together they are nearly all of its time. Thread-safe.
+struct WorkerMetrics {
+  // `registry` outlives this.
+  explicit WorkerMetrics(MetricsRegistry& registry);
+
+  Counter& steps;
+  Counter& samples;
+  Counter& bad_records;      // of every kind of unit
+  Counter& read_seconds;     // waiting for records, or for a batch of them to be prepared
+  Counter& pull_seconds;     // making pulls and waiting for their rows
+  Counter& compute_seconds;  // forward and backward
+  Counter& push_seconds;     // making a push and waiting for the one before
+};
+
+// Divides the time of one thread among counters. Not thread-safe.
+class Stopwatch {
+ public:
+  // Adds the seconds since the last call, or since construction.
+  void AddTo(Counter& seconds) {
+    const absl::Duration now = SystemClock().Monotonic();
+    seconds.Increment(absl::ToDoubleSeconds(now - since_));
+    since_ = now;
+  }
+
+ private:
+  absl::Duration since_ = SystemClock().Monotonic();
+};
+
+}  // namespace tessera::worker
