@@ -8,6 +8,7 @@
 #include "common/file_system.h"
 #include "common/job/defaults.h"
 #include "common/job/job_tables.h"
+#include "common/job/optimizer.h"
 #include "common/job/validate.h"
 #include "common/rpc/channels.h"
 #include "common/status_macros.h"
@@ -23,19 +24,6 @@ constexpr uint64_t kRowOverheadBytes = 48;
 // Of a process that holds nothing: libraries, threads, RPC buffers.
 constexpr uint64_t kProcessBytes = uint64_t{64} << 20;
 
-uint32_t SlotFloats(const v1::OptimizerSpec& optimizer, uint32_t dim) {
-  switch (optimizer.kind_case()) {
-    case v1::OptimizerSpec::kAdagrad:
-      return dim;
-    case v1::OptimizerSpec::kAdam:
-      return 2 * dim + 1;
-    case v1::OptimizerSpec::kFtrl:
-      return 2 * dim;
-    default:
-      return 0;
-  }
-}
-
 uint64_t DenseWidth(const v1::DataSpec& data) {
   uint64_t width = 0;
   for (const v1::ColumnSpec& column : data.columns()) {
@@ -50,7 +38,7 @@ MemoryEstimate Estimate(const v1::JobSpec& spec, const worker::Model& model,
   MemoryEstimate memory;
   uint64_t row_bytes = 0;
   for (const v1::TableSpec& table : spec.tables()) {
-    const uint32_t slots = SlotFloats(table.optimizer(), table.dim());
+    const uint32_t slots = SlotsOf(table.optimizer()).Floats(table.dim());
     memory.tables.push_back({table.name(), table.dim(), slots,
                              (table.dim() + slots) * sizeof(float) + kRowOverheadBytes});
     row_bytes += memory.tables.back().row_bytes;
@@ -58,7 +46,7 @@ MemoryEstimate Estimate(const v1::JobSpec& spec, const worker::Model& model,
   memory.dense_floats = model.trained_floats() + model.statistics_floats();
   memory.batch_message_bytes = BatchRowBytes(spec);
   const uint64_t dense_bytes =
-      memory.dense_floats * sizeof(float) * (1 + SlotFloats(spec.model().optimizer(), 1));
+      memory.dense_floats * sizeof(float) * (1 + SlotsOf(spec.model().optimizer()).Floats(1));
   memory.ps_bytes =
       kProcessBytes + (options.keys * row_bytes + dense_bytes) / static_cast<uint64_t>(options.ps);
 

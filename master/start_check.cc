@@ -9,24 +9,12 @@
 #include "absl/strings/str_join.h"
 #include "common/job/defaults.h"
 #include "common/job/job_tables.h"
+#include "common/job/optimizer.h"
 #include "common/status_macros.h"
 #include "google/protobuf/util/message_differencer.h"
 
 namespace tessera::master {
 namespace {
-
-std::string OptimizerName(const v1::OptimizerSpec& optimizer) {
-  switch (optimizer.kind_case()) {
-    case v1::OptimizerSpec::kAdagrad:
-      return "adagrad";
-    case v1::OptimizerSpec::kAdam:
-      return "adam";
-    case v1::OptimizerSpec::kFtrl:
-      return "ftrl";
-    default:
-      return "sgd";
-  }
-}
 
 // The table's field of the job, as a user knows it.
 std::string Field(const v1::PsTable& table, size_t index, absl::string_view field) {

@@ -1,28 +1,57 @@
 #include "ps/row_optimizer.h"
 
-#include <cmath>
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <optional>
 #include <type_traits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/math/optim/adagrad.h"
-#include "common/math/optim/adam.h"
-#include "common/math/optim/ftrl.h"
-#include "common/math/optim/sgd.h"
-#include "common/status_macros.h"
+#include "common/job/optimizer.h"
+#include "common/job/optimizer_formula.h"
+#include "common/math/optim/clip.h"
+#include "common/math/optim/weight_decay.h"
 
 namespace tessera::ps {
 namespace {
+
+// Of x(0) .. x(n - 1): in double and in one fixed order of lanes, so that it vectorises and gives
+// the same bits everywhere.
+template <typename Element>
+double SumOfSquares(uint32_t n, Element x) {
+  constexpr uint32_t kLanes = 8;
+  std::array<double, kLanes> lanes = {};
+  const auto add = [&](uint32_t i, uint32_t lane) {
+    const double value = x(i);
+    lanes[lane] += value * value;
+  };
+  uint32_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    for (uint32_t k = 0; k < kLanes; ++k) add(i + k, k);
+  }
+  for (uint32_t k = 0; i + k < n; ++k) add(i + k, k);
+  double sum = 0;
+  for (const double lane : lanes) sum += lane;
+  return sum;
+}
+
+// What every optimizer may do besides its formula; 0: not.
+struct RowOptions {
+  float l2 = 0;
+  float weight_decay = 0;
+  float clip_value = 0;
+  float clip_norm = 0;
+};
 
 template <typename Formula>
 class Optimizer final : public RowOptimizer {
  public:
   using Params = typename Formula::Params;
-  static_assert(Formula::kSlots <= 2, "add a case to Step");
 
-  Optimizer(Params params, float l2, uint32_t dim)
+  Optimizer(Params params, RowOptions options, uint32_t dim)
       : params_(params),
-        l2_(l2),
+        options_(options),
         layout_(dim, Formula::kSlots, Formula::kRowSlots),
         zeros_(dim, 0.0f) {}
 
@@ -49,130 +78,97 @@ class Optimizer final : public RowOptimizer {
     params.rate = static_cast<float>(params_.rate * learning_rate_scale);
     // FTRL divides by its rate; at rate 0 no row moves.
     if (std::is_same_v<Formula, math::Ftrl> && params.rate == 0) return;
+    const bool clips = options_.clip_value > 0 || options_.clip_norm > 0;
+    std::vector<float> clipped(clips ? layout_.dim() : 0);
     for (size_t i = 0; i < rows.size(); ++i) {
-      Step(params, rows[i], gradients[i] != nullptr ? gradients[i] : zeros_.data());
+      const float* gradient = gradients[i] != nullptr ? gradients[i] : zeros_.data();
+      if (clips) {
+        Clip(gradient, clipped.data());
+        gradient = clipped.data();
+      }
+      Step(params, rows[i], gradient, std::make_index_sequence<Formula::kSlots>());
     }
   }
 
  private:
-  void Step(const Params& params, Row* row, const float* __restrict gradient) const {
+  // Both [dim].
+  void Clip(const float* __restrict gradient, float* __restrict clipped) const {
     const uint32_t dim = layout_.dim();
-    const float l2 = l2_;
-    const auto shared = Formula::BeginRow(params, layout_.RowSlots(row));
-    float* __restrict w = layout_.Embedding(row);
-    if constexpr (Formula::kSlots == 0) {
-      for (uint32_t i = 0; i < dim; ++i) {
-        Formula::Update(params, shared, gradient[i] + l2 * w[i], w[i]);
-      }
-    } else if constexpr (Formula::kSlots == 1) {
-      float* __restrict a = layout_.Slot(row, 0);
-      for (uint32_t i = 0; i < dim; ++i) {
-        Formula::Update(params, shared, gradient[i] + l2 * w[i], w[i], a[i]);
-      }
+    const float bound =
+        options_.clip_value > 0 ? options_.clip_value : std::numeric_limits<float>::infinity();
+    for (uint32_t i = 0; i < dim; ++i) clipped[i] = math::ClipToValue(gradient[i], bound);
+    if (options_.clip_norm == 0) return;
+    const float factor = math::ClipFactor(
+        SumOfSquares(dim, [clipped](uint32_t i) { return clipped[i]; }), options_.clip_norm);
+    for (uint32_t i = 0; i < dim; ++i) clipped[i] *= factor;
+  }
+
+  // k: 0 .. kSlots - 1.
+  template <size_t... k>
+  void Step(const Params& params, Row* row, const float* gradient,
+            std::index_sequence<k...>) const {
+    MoveElements(params, BeginRow(params, row, gradient), gradient, layout_.Embedding(row),
+                 layout_.Slot(row, k)...);
+  }
+
+  typename Formula::Row BeginRow(const Params& params, Row* row, const float* gradient) const {
+    float* const row_slots = layout_.RowSlots(row);
+    if constexpr (std::is_same_v<Formula, math::RowWiseAdagrad>) {
+      const float* const w = layout_.Embedding(row);
+      const double sum = SumOfSquares(
+          layout_.dim(), [&, l2 = options_.l2](uint32_t i) { return gradient[i] + l2 * w[i]; });
+      return Formula::BeginRow(params, row_slots, static_cast<float>(sum / layout_.dim()));
     } else {
-      float* __restrict a = layout_.Slot(row, 0);
-      float* __restrict b = layout_.Slot(row, 1);
-      for (uint32_t i = 0; i < dim; ++i) {
-        Formula::Update(params, shared, gradient[i] + l2 * w[i], w[i], a[i], b[i]);
-      }
+      return Formula::BeginRow(params, row_slots);
+    }
+  }
+
+  // Every pointer is that of a [dim] of its own: this is what lets the loop vectorise.
+  template <typename... Slot>
+  void MoveElements(const Params& params, const typename Formula::Row& shared,
+                    const float* __restrict gradient, float* __restrict w,
+                    Slot* __restrict... slots) const {
+    const uint32_t dim = layout_.dim();
+    const float l2 = options_.l2;
+    const float decay = params.rate * options_.weight_decay;
+    for (uint32_t i = 0; i < dim; ++i) {
+      const float g = gradient[i] + l2 * w[i];
+      math::DecayWeight(decay, w[i]);
+      Formula::Update(params, shared, g, w[i], slots[i]...);
     }
   }
 
   const Params params_;
-  const float l2_;
+  const RowOptions options_;
   const RowLayout layout_;
   const std::vector<float> zeros_;  // [dim]
 };
-
-// Checks the numbers of one table's optimizer.
-class Checks {
- public:
-  explicit Checks(absl::string_view table) : table_(table) {}
-
-  void Above(absl::string_view field, float value, float bound) {
-    Require(std::isfinite(value) && value > bound, field, value, absl::StrCat("above ", bound));
-  }
-  void AtLeast(absl::string_view field, float value, float bound) {
-    Require(std::isfinite(value) && value >= bound, field, value, absl::StrCat("at least ", bound));
-  }
-  void Fraction(absl::string_view field, float value) {
-    Require(value >= 0 && value < 1, field, value, "in [0, 1)");
-  }
-  const absl::Status& status() const { return status_; }
-
- private:
-  void Require(bool holds, absl::string_view field, float value, absl::string_view expected) {
-    if (holds || !status_.ok()) return;
-    status_ = absl::InvalidArgumentError(absl::StrCat(
-        "table ", table_, ": optimizer.", field, " is ", value, ", expected a number ", expected));
-  }
-  const absl::string_view table_;
-  absl::Status status_;
-};
-
-template <typename Formula>
-std::unique_ptr<RowOptimizer> Make(typename Formula::Params params, const v1::OptimizerSpec& spec,
-                                   uint32_t dim) {
-  return std::make_unique<Optimizer<Formula>>(params, spec.l2(), dim);
-}
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<RowOptimizer>> NewRowOptimizer(const v1::OptimizerSpec& spec,
                                                               uint32_t dim,
                                                               absl::string_view table) {
-  const float rate = spec.learning_rate();
-  Checks checks(table);
-  checks.Above("learning_rate", rate, 0);
-  checks.AtLeast("l2", spec.l2(), 0);
-  std::unique_ptr<RowOptimizer> optimizer;
-  switch (spec.kind_case()) {
-    case v1::OptimizerSpec::kSgd:
-      optimizer = Make<math::Sgd>({.rate = rate}, spec, dim);
-      break;
-    case v1::OptimizerSpec::kAdagrad: {
-      const v1::AdagradOptimizer& o = spec.adagrad();
-      const math::Adagrad::Params params = {
-          .rate = rate,
-          .initial_accumulator = o.has_initial_accumulator() ? o.initial_accumulator() : 0.1f,
-          .epsilon = o.has_epsilon() ? o.epsilon() : 1e-10f};
-      checks.AtLeast("adagrad.initial_accumulator", params.initial_accumulator, 0);
-      checks.AtLeast("adagrad.epsilon", params.epsilon, 0);
-      checks.Above("adagrad: initial_accumulator + epsilon",
-                   params.initial_accumulator + params.epsilon, 0);
-      optimizer = Make<math::Adagrad>(params, spec, dim);
-      break;
-    }
-    case v1::OptimizerSpec::kAdam: {
-      const v1::AdamOptimizer& o = spec.adam();
-      const math::Adam::Params params = {.rate = rate,
-                                         .beta1 = o.has_beta1() ? o.beta1() : 0.9f,
-                                         .beta2 = o.has_beta2() ? o.beta2() : 0.999f,
-                                         .epsilon = o.has_epsilon() ? o.epsilon() : 1e-8f};
-      checks.Fraction("adam.beta1", params.beta1);
-      checks.Fraction("adam.beta2", params.beta2);
-      checks.Above("adam.epsilon", params.epsilon, 0);
-      optimizer = Make<math::Adam>(params, spec, dim);
-      break;
-    }
-    case v1::OptimizerSpec::kFtrl: {
-      const v1::FtrlOptimizer& o = spec.ftrl();
-      const math::Ftrl::Params params = {
-          .rate = rate, .beta = o.has_beta() ? o.beta() : 1.0f, .l1 = o.l1(), .l2 = o.l2()};
-      checks.AtLeast("ftrl.beta", params.beta, 0);
-      checks.AtLeast("ftrl.l1", params.l1, 0);
-      checks.AtLeast("ftrl.l2", params.l2, 0);
-      optimizer = Make<math::Ftrl>(params, spec, dim);
-      break;
-    }
-    default:
-      return absl::InvalidArgumentError(
-          absl::StrCat("table ", table,
-                       ": optimizer is not set or not known to this version; "
-                       "expected sgd, adagrad, adam or ftrl"));
+  if (const std::optional<WrongNumber> wrong = FirstWrongNumber(spec)) {
+    return absl::InvalidArgumentError(absl::StrCat("table ", table, ": optimizer.", wrong->field,
+                                                   " is ", wrong->value, ", expected ",
+                                                   wrong->expected));
   }
-  TESSERA_RETURN_IF_ERROR(checks.status());
-  return optimizer;
+  const RowOptions options = {.l2 = spec.l2(),
+                              .weight_decay = spec.weight_decay(),
+                              .clip_value = spec.clip_value(),
+                              .clip_norm = spec.clip_norm()};
+  std::unique_ptr<RowOptimizer> optimizer =
+      VisitOptimizer(spec,
+                     [&]<typename Formula>(
+                         std::type_identity<Formula>,
+                         const typename Formula::Params& params) -> std::unique_ptr<RowOptimizer> {
+                       return std::make_unique<Optimizer<Formula>>(params, options, dim);
+                     });
+  if (optimizer != nullptr) return optimizer;
+  return absl::InvalidArgumentError(absl::StrCat(
+      "table ", table, ": optimizer is not set or not known to this version; expected one of ",
+      OptimizerKinds()));
 }
 
 }  // namespace tessera::ps

@@ -22,7 +22,7 @@ class RowOptimizer {
   // What the slots of a new row hold: [layout().slot_floats()].
   virtual std::vector<float> InitialSlots() const = 0;
 
-  // One step for each row with the gradient beside it, plus l2 * w. `rows` are distinct.
+  // One step for each row with the gradient beside it: clipped, plus l2 * w. `rows` are distinct.
   // `learning_rate_scale` is finite and not negative.
   virtual void Apply(absl::Span<Row* const> rows,
                      absl::Span<const float* const> gradients,  // each [dim]; null: zeros

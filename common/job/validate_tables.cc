@@ -1,6 +1,8 @@
+#include <optional>
 #include <set>
 
 #include "common/job/job_tables.h"
+#include "common/job/optimizer.h"
 #include "common/job/validate_parts.h"
 #include "common/status_macros.h"
 
@@ -31,61 +33,20 @@ absl::Status Initializer(const v1::InitializerSpec& initializer, const std::stri
                "'normal: {stddev: 0.01}'");
 }
 
-absl::Status NotNegative(float value, const std::string& path) {
-  if (value >= 0) return absl::OkStatus();
-  return Wrong(path, "found ", value, "; expected 0 or more");
-}
-
-absl::Status Beta(bool present, float beta, const std::string& path) {
-  if (!present || (beta >= 0 && beta < 1)) return absl::OkStatus();
-  return Wrong(path, "found ", beta, "; expected 0 <= beta < 1");
-}
-
-absl::Status Positive(bool present, float value, const std::string& path) {
-  if (!present || value > 0) return absl::OkStatus();
-  return Wrong(path, "found ", value, "; expected more than 0");
-}
-
 }  // namespace
 
 absl::Status Optimizer(bool present, const v1::OptimizerSpec& optimizer, const std::string& path) {
   if (!present) {
-    return Wrong(path,
-                 "missing; expected a learning rate and one of sgd, adagrad, adam, ftrl, such as "
-                 "{learning_rate: 0.001, adam: {}}");
+    return Wrong(path, "missing; expected a learning rate and one of ", OptimizerKinds(),
+                 ", such as {learning_rate: 0.001, adam: {}}");
   }
-  if (!(optimizer.learning_rate() > 0)) {
-    return Wrong(path + ".learning_rate", "found ", optimizer.learning_rate(),
-                 "; expected more than 0");
+  if (const std::optional<WrongNumber> wrong = FirstWrongNumber(optimizer)) {
+    return Wrong(absl::StrCat(path, ".", wrong->field), "found ", wrong->value, "; expected ",
+                 wrong->expected);
   }
-  TESSERA_RETURN_IF_ERROR(NotNegative(optimizer.l2(), path + ".l2"));
-  switch (optimizer.kind_case()) {
-    case v1::OptimizerSpec::kSgd:
-      return absl::OkStatus();
-    case v1::OptimizerSpec::kAdagrad: {
-      const v1::AdagradOptimizer& adagrad = optimizer.adagrad();
-      TESSERA_RETURN_IF_ERROR(
-          NotNegative(adagrad.initial_accumulator(), path + ".adagrad.initial_accumulator"));
-      return Positive(adagrad.has_epsilon(), adagrad.epsilon(), path + ".adagrad.epsilon");
-    }
-    case v1::OptimizerSpec::kAdam: {
-      const v1::AdamOptimizer& adam = optimizer.adam();
-      TESSERA_RETURN_IF_ERROR(Beta(adam.has_beta1(), adam.beta1(), path + ".adam.beta1"));
-      TESSERA_RETURN_IF_ERROR(Beta(adam.has_beta2(), adam.beta2(), path + ".adam.beta2"));
-      return Positive(adam.has_epsilon(), adam.epsilon(), path + ".adam.epsilon");
-    }
-    case v1::OptimizerSpec::kFtrl: {
-      const v1::FtrlOptimizer& ftrl = optimizer.ftrl();
-      TESSERA_RETURN_IF_ERROR(NotNegative(ftrl.beta(), path + ".ftrl.beta"));
-      TESSERA_RETURN_IF_ERROR(NotNegative(ftrl.l1(), path + ".ftrl.l1"));
-      return NotNegative(ftrl.l2(), path + ".ftrl.l2");
-    }
-    default:
-      break;
-  }
-  return Wrong(path,
-               "names no optimizer; expected one of sgd, adagrad, adam, ftrl, such as "
-               "'adam: {}'");
+  if (optimizer.kind_case() != v1::OptimizerSpec::KIND_NOT_SET) return absl::OkStatus();
+  return Wrong(path, "names no optimizer; expected one of ", OptimizerKinds(),
+               ", such as 'adam: {}'");
 }
 
 absl::Status Tables(const v1::JobSpec& spec) {

@@ -6,12 +6,19 @@
 #include <random>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "common/math/optim/adadelta.h"
 #include "common/math/optim/adagrad.h"
 #include "common/math/optim/adam.h"
+#include "common/math/optim/amsgrad.h"
 #include "common/math/optim/ftrl.h"
+#include "common/math/optim/momentum.h"
+#include "common/math/optim/rmsprop.h"
+#include "common/math/optim/row_wise_adagrad.h"
 #include "common/math/optim/sgd.h"
+#include "common/math/optim/weight_decay.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -31,15 +38,9 @@ class OneWeight {
 
   void Update(const typename Optimizer::Params& params, float g) {
     const typename Optimizer::Row row = Optimizer::BeginRow(params, row_slots_.data());
-    if constexpr (Optimizer::kSlots == 0) {
-      Optimizer::Update(params, row, g, weight_);
-    } else if constexpr (Optimizer::kSlots == 1) {
-      Optimizer::Update(params, row, g, weight_, slots_[0]);
-    } else {
-      static_assert(Optimizer::kSlots == 2);
-      Optimizer::Update(params, row, g, weight_, slots_[0], slots_[1]);
-    }
+    UpdateSlots(params, row, g, std::make_index_sequence<Optimizer::kSlots>());
   }
+  void Decay(float rate_times_lambda) { DecayWeight(rate_times_lambda, weight_); }
 
   float weight() const { return weight_; }
   float slot(int k) const { return slots_[k]; }
@@ -52,8 +53,14 @@ class OneWeight {
   }
 
  private:
+  template <size_t... k>
+  void UpdateSlots(const typename Optimizer::Params& params, const typename Optimizer::Row& row,
+                   float g, std::index_sequence<k...>) {
+    Optimizer::Update(params, row, g, weight_, slots_[k]...);
+  }
+
   float weight_;
-  std::array<float, 2> slots_ = {};
+  std::array<float, 3> slots_ = {};
   std::array<float, 1> row_slots_ = {};
 };
 
@@ -87,11 +94,13 @@ void RunGoldenCase(std::vector<std::string>::const_iterator begin,
     in >> word;
     ASSERT_EQ(word, "step");
     const std::vector<double> x = Numbers(in);
-    ASSERT_EQ(x.size(), 3 + initial.size());
+    ASSERT_EQ(x.size(), 4 + initial.size());
+    const float rate_now = static_cast<float>(x[0]);
     const float g = static_cast<float>(x[1]) + static_cast<float>(x[2]) * weight.weight();
-    weight.Update(make_params(static_cast<float>(x[0])), g);
+    weight.Decay(rate_now * static_cast<float>(x[3]));
+    weight.Update(make_params(rate_now), g);
     for (size_t i = 0; i < initial.size(); ++i) {
-      const double want = x[3 + i];
+      const double want = x[4 + i];
       magnitude[i] = std::max(magnitude[i], std::abs(want));
       EXPECT_NEAR(weight.state()[i], want, 2e-6 * magnitude[i])
           << "value " << i << " after step " << steps;
@@ -100,52 +109,101 @@ void RunGoldenCase(std::vector<std::string>::const_iterator begin,
   EXPECT_EQ(steps, 12);
 }
 
-TEST(Optimizers, FollowTheDoublePrecisionReferenceInWeightsAndSlots) {
+// The lines of the golden file from each that starts with `first` to the next that is no step of
+// it.
+std::vector<std::vector<std::string>> GoldenCases(const std::string& first) {
   std::ifstream file(TESSERA_GOLDEN_FOLDER "/optimizers.txt");
-  ASSERT_TRUE(file) << "run tests/golden/optimizers.py";
-  std::vector<std::string> lines;
-  for (std::string line; std::getline(file, line);) lines.push_back(line);
-  int cases = 0;
-  for (auto begin = lines.cbegin(); begin != lines.cend(); ++cases) {
-    SCOPED_TRACE(*begin);
-    std::istringstream head(*begin);
+  EXPECT_TRUE(file) << "run tests/golden/optimizers.py";
+  std::vector<std::vector<std::string>> cases;
+  bool ours = false;
+  for (std::string line; std::getline(file, line);) {
+    const std::string word = line.substr(0, line.find(' '));
+    if (word != "start" && word != "step") {
+      ours = word == first;
+      if (ours) cases.emplace_back();
+    }
+    if (ours) cases.back().push_back(line);
+  }
+  return cases;
+}
+
+TEST(Optimizers, FollowTheDoublePrecisionReferenceInWeightsAndSlots) {
+  const auto cases = GoldenCases("case");
+  for (const std::vector<std::string>& lines : cases) {
+    SCOPED_TRACE(lines[0]);
+    std::istringstream head(lines[0]);
     std::string word, name;
     head >> word >> name;
-    ASSERT_EQ(word, "case");
     const std::vector<double> doubles = Numbers(head);
     const std::vector<float> p(doubles.begin(), doubles.end());
-    const auto end = std::find_if(begin + 1, lines.cend(),
-                                  [](const std::string& s) { return s.rfind("case", 0) == 0; });
+    const auto run = [&]<typename Optimizer>(Optimizer, const auto& make_params) {
+      RunGoldenCase<Optimizer>(lines.begin() + 1, lines.end(), make_params, p[0]);
+    };
     if (name == "sgd") {
-      RunGoldenCase<Sgd>(
-          begin + 1, end, [&](float rate) { return Sgd::Params{rate}; }, p[0]);
+      run(Sgd(), [&](float rate) { return Sgd::Params{rate}; });
+    } else if (name == "momentum") {
+      run(Momentum(), [&](float rate) { return Momentum::Params{rate, p[1], p[2] != 0}; });
     } else if (name == "adagrad") {
-      RunGoldenCase<Adagrad>(
-          begin + 1, end,
-          [&](float rate) {
-            return Adagrad::Params{rate, p[1], p[2]};
-          },
-          p[0]);
+      run(Adagrad(), [&](float rate) { return Adagrad::Params{rate, p[1], p[2], p[3]}; });
     } else if (name == "adam") {
-      RunGoldenCase<Adam>(
-          begin + 1, end,
-          [&](float rate) {
-            return Adam::Params{rate, p[1], p[2], p[3]};
-          },
-          p[0]);
+      run(Adam(), [&](float rate) { return Adam::Params{rate, p[1], p[2], p[3]}; });
+    } else if (name == "amsgrad") {
+      run(Amsgrad(), [&](float rate) { return Amsgrad::Params{rate, p[1], p[2], p[3]}; });
+    } else if (name == "rmsprop" && p[3] == 0) {
+      run(Rmsprop(), [&](float rate) { return Rmsprop::Params{rate, p[1], p[2], p[3]}; });
+    } else if (name == "rmsprop") {
+      run(RmspropMomentum(), [&](float rate) { return Rmsprop::Params{rate, p[1], p[2], p[3]}; });
+    } else if (name == "adadelta") {
+      run(Adadelta(), [&](float rate) { return Adadelta::Params{rate, p[1], p[2]}; });
     } else if (name == "ftrl") {
-      RunGoldenCase<Ftrl>(
-          begin + 1, end,
-          [&](float rate) {
-            return Ftrl::Params{rate, p[1], p[2], p[3]};
-          },
-          p[0]);
+      run(Ftrl(), [&](float rate) { return Ftrl::Params{rate, p[1], p[2], p[3]}; });
     } else {
       FAIL() << "unknown optimizer " << name;
     }
-    begin = end;
   }
-  EXPECT_EQ(cases, 12);
+  EXPECT_EQ(cases.size(), 26u);
+}
+
+TEST(RowWiseAdagrad, FollowsTheDoublePrecisionReferenceInWeightsAndAccumulator) {
+  const auto cases = GoldenCases("row_case");
+  for (const std::vector<std::string>& lines : cases) {
+    SCOPED_TRACE(lines[0]);
+    std::istringstream head(lines[0]);
+    std::string word, name;
+    head >> word >> name;
+    const std::vector<double> p = Numbers(head);
+    const size_t dim = static_cast<size_t>(p[3]);
+    RowWiseAdagrad::Params params = {static_cast<float>(p[0]), static_cast<float>(p[1]),
+                                     static_cast<float>(p[2])};
+    std::istringstream start(lines[1]);
+    start >> word;
+    const std::vector<double> initial = Numbers(start);
+    ASSERT_EQ(initial.size(), dim + 1);
+    std::vector<float> w(initial.begin(), initial.end() - 1);
+    float n = RowWiseAdagrad::InitialRowSlot(params, 0);
+    EXPECT_EQ(n, static_cast<float>(initial[dim]));
+    for (size_t line = 2; line < lines.size(); ++line) {
+      std::istringstream in(lines[line]);
+      in >> word;
+      const std::vector<double> x = Numbers(in);
+      ASSERT_EQ(x.size(), 2 + dim + dim + 1);
+      params.rate = static_cast<float>(x[0]);
+      std::vector<float> g(dim);
+      double sum = 0;
+      for (size_t i = 0; i < dim; ++i) {
+        g[i] = static_cast<float>(x[2 + i]) + static_cast<float>(x[1]) * w[i];
+        sum += double{g[i]} * g[i];
+      }
+      const auto row = RowWiseAdagrad::BeginRow(params, &n, static_cast<float>(sum / dim));
+      for (size_t i = 0; i < dim; ++i) {
+        RowWiseAdagrad::Update(params, row, g[i], w[i]);
+        EXPECT_NEAR(w[i], x[2 + dim + i], 2e-6) << lines[line];
+      }
+      EXPECT_NEAR(n, x[2 + 2 * dim], 2e-6 * (1 + n)) << lines[line];
+    }
+    EXPECT_EQ(lines.size(), 2u + 12);
+  }
+  EXPECT_EQ(cases.size(), 2u);
 }
 
 TEST(Optimizers, WithoutMomentumKeepTheirWholeStateAtGradientZero) {
@@ -162,6 +220,25 @@ TEST(Optimizers, WithoutMomentumKeepTheirWholeStateAtGradientZero) {
   check(OneWeight<Adagrad>(adagrad, 0.3f), adagrad);
   const Ftrl::Params ftrl = {0.1f, 1, 0.01f, 0.1f};
   check(OneWeight<Ftrl>(ftrl, 0.3f), ftrl);
+}
+
+TEST(Amsgrad, NeverForgetsItsLargestSquare) {
+  const Amsgrad::Params params = {0.01f, 0.9f, 0.5f, 1e-8f};
+  OneWeight<Amsgrad> weight(params, 0.5f);
+  weight.Update(params, 100);
+  const float largest = weight.slot(2);
+  for (int i = 0; i < 50; ++i) weight.Update(params, 0.01f);
+  EXPECT_LT(weight.slot(1), 1);
+  EXPECT_EQ(weight.slot(2), largest);
+}
+
+TEST(Adagrad, ForgetsWithDecay) {
+  const Adagrad::Params params = {0.1f, 0, 1e-10f, 0.5f};
+  OneWeight<Adagrad> weight(params, 0);
+  weight.Update(params, 4);
+  EXPECT_EQ(weight.slot(0), 16);
+  weight.Update(params, 0);
+  EXPECT_EQ(weight.slot(0), 8);
 }
 
 TEST(Adam, StartsWithAStepOfTheRateWhateverTheGradientsScale) {

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "tessera/v1/job.pb.h"
+
+namespace tessera {
+
+// What all rooms need to know about the optimizer of a table. Pure.
+
+// Its field in OptimizerSpec, such as "row_wise_adagrad"; "none": not set or not known.
+std::string OptimizerKind(const v1::OptimizerSpec& spec);
+// "sgd, adagrad, ...": all that OptimizerKind may return but "none".
+std::string OptimizerKinds();
+// The kind and what else decides which state a row keeps, for people.
+std::string OptimizerName(const v1::OptimizerSpec& spec);
+
+// Optimizer floats of a row; all 0 where no optimizer is set.
+struct OptimizerSlots {
+  uint32_t per_float = 0;  // beside each embedding float
+  uint32_t per_row = 0;
+
+  uint32_t Floats(uint32_t dim) const { return per_float * dim + per_row; }
+};
+OptimizerSlots SlotsOf(const v1::OptimizerSpec& spec);
+
+// The first number that is out of its range, defaults filled in; none where the spec names no
+// optimizer.
+struct WrongNumber {
+  std::string field;  // within OptimizerSpec, such as "adam.beta1"
+  float value;
+  const char* expected;  // such as "more than 0"
+};
+std::optional<WrongNumber> FirstWrongNumber(const v1::OptimizerSpec& spec);
+
+}  // namespace tessera
