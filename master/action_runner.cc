@@ -132,9 +132,13 @@ std::vector<std::string> ActionRunner::Unanswered() const {
 
 ActionResult ActionRunner::Do(const FindCheckpoint& find) {
   ActionResult result;
+  const auto may_go_on = [this] {
+    return Cancelled() ? absl::CancelledError("the search for a checkpoint was cut short")
+                       : absl::OkStatus();
+  };
   const auto try_folder = [&](const std::string& folder) -> absl::Status {
     TESSERA_ASSIGN_OR_RETURN(const std::string path, PathBelow(root_, folder));
-    TESSERA_ASSIGN_OR_RETURN(result.manifest, VerifyCheckpoint(*files_, path));
+    TESSERA_ASSIGN_OR_RETURN(result.manifest, VerifyCheckpoint(*files_, path, may_go_on));
     result.folder = folder;
     return absl::OkStatus();
   };
@@ -158,10 +162,7 @@ ActionResult ActionRunner::Do(const FindCheckpoint& find) {
   }
   absl::Status unreadable;
   for (const CheckpointName& name : *names) {
-    if (Cancelled()) {
-      result.status = absl::CancelledError("the search for a checkpoint was cut short");
-      return result;
-    }
+    if (result.status = may_go_on(); !result.status.ok()) return result;
     const std::string folder = absl::StrCat(find.job_folder, "/", name.name);
     if (std::count(find.damaged.begin(), find.damaged.end(), folder) > 0) continue;
     result.status = try_folder(folder);

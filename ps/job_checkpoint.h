@@ -3,10 +3,10 @@
 #include <cstdint>
 #include <string>
 
-#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/file_system.h"
+#include "common/keep_going.h"
 #include "ps/partition_set.h"
 #include "ps/request_check.h"
 #include "tessera/v1/checkpoint.pb.h"
@@ -14,9 +14,6 @@
 // A ps's part of a checkpoint. The caller keeps pushes away while it is written and everybody away
 // while it is restored.
 namespace tessera::ps {
-
-// Asked between the pieces of long work, which ends with the first error that it returns.
-using KeepGoing = absl::FunctionRef<absl::Status()>;
 
 // A ps's place among those that write a checkpoint; names the file.
 struct CheckpointPart {

@@ -1,7 +1,6 @@
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
+#include "client/commands/checkpoint_commands.h"
 #include "client/commands/commands.h"
-#include "client/job_json.h"
 #include "common/checkpoint/digest.h"
 #include "common/checkpoint/manifest.h"
 #include "common/file_system.h"
@@ -12,116 +11,100 @@ namespace {
 
 using nlohmann::json;
 
-json ManifestJson(const v1::CheckpointManifest& manifest) {
-  json tables = json::array();
-  for (const v1::CheckpointTable& table : manifest.tables()) {
-    tables.push_back({{"name", table.spec().name()},
-                      {"dim", table.spec().dim()},
-                      {"slot_floats", table.slot_floats()},
-                      {"rows", table.rows()},
-                      {"dense", table.dense()}});
-  }
-  json files = json::array();
-  for (const v1::CheckpointFile& file : manifest.files()) {
-    files.push_back(
-        {{"name", file.name()}, {"bytes", file.bytes()}, {"checksum", file.checksum()}});
-  }
-  json evaluations = json::array();
-  for (const v1::Evaluation& evaluation : manifest.evaluations()) {
-    evaluations.push_back({{"split", evaluation.split()},
-                           {"epoch", evaluation.epoch()},
-                           {"step", evaluation.step()},
-                           {"metrics", MetricsJson(evaluation)}});
-  }
-  return {{"job_id", manifest.job_id()},
-          {"step", manifest.step()},
-          {"epoch", manifest.position().epoch()},
-          {"unix_ms", manifest.unix_ms()},
-          {"version", manifest.version()},
-          {"partitions", manifest.partition_count()},
-          {"tables", tables},
-          {"files", files},
-          {"evaluations", evaluations}};
-}
-
-std::string ManifestText(const v1::CheckpointManifest& manifest) {
-  std::string text = absl::StrCat(
-      "job ", manifest.job_id(), ", step ", manifest.step(), ", written by version ",
-      manifest.version(), " at ",
-      absl::FormatTime(absl::FromUnixMillis(manifest.unix_ms()), absl::LocalTimeZone()),
-      "\ntables\n");
-  for (const v1::CheckpointTable& table : manifest.tables()) {
-    absl::StrAppend(&text,
-                    absl::StrFormat("  %-20s %10d rows of %d floats and %d of the optimizer\n",
-                                    table.spec().name(), table.rows(), table.spec().dim(),
-                                    table.slot_floats()));
-  }
-  absl::StrAppend(&text, "files\n");
-  for (const v1::CheckpointFile& file : manifest.files()) {
-    absl::StrAppend(&text, absl::StrFormat("  %-24s %12d bytes  %s\n", file.name(), file.bytes(),
-                                           file.checksum()));
-  }
-  if (manifest.evaluations_size() > 0) {
-    const v1::Evaluation& last = manifest.evaluations(manifest.evaluations_size() - 1);
-    absl::StrAppend(&text, "last evaluation: ", last.split(), " ", MetricsText(last), "\n");
-  }
-  return text;
-}
-
 struct Folder {
   std::string path;
   OutputOption output;
 };
 
 void Digest(const Folder& folder, CommandContext& context) {
-  const absl::StatusOr<std::string> digest = DigestCheckpoint(PosixFileSystem(), folder.path);
+  const UntilInterrupted keep_going(context);
+  const absl::StatusOr<std::string> digest =
+      DigestCheckpoint(PosixFileSystem(), folder.path, keep_going);
   if (!digest.ok()) return context.Fail(digest.status());
   if (folder.output.json()) return context.Print(json{{"digest", *digest}});
   context.Print(*digest);
 }
 
+struct Listed {
+  std::string name;  // below the folder asked for
+  uint64_t step = 0;
+  absl::StatusOr<v1::CheckpointManifest> manifest;
+};
+
+absl::Status ListJob(const std::string& folder, const std::string& prefix,
+                     std::vector<Listed>& list) {
+  TESSERA_ASSIGN_OR_RETURN(const auto checkpoints, ListCheckpoints(PosixFileSystem(), folder));
+  for (const CheckpointName& checkpoint : checkpoints) {
+    Listed& listed = list.emplace_back();
+    listed.name = prefix + checkpoint.name;
+    listed.step = checkpoint.step;
+    listed.manifest = ReadManifest(PosixFileSystem(), absl::StrCat(folder, "/", checkpoint.name));
+  }
+  return absl::OkStatus();
+}
+
+// Of a job's folder, or of all jobs below a root.
+absl::StatusOr<std::vector<Listed>> ListFolder(const std::string& folder) {
+  TESSERA_ASSIGN_OR_RETURN(const auto names, PosixFileSystem().List(folder));
+  std::vector<Listed> list;
+  TESSERA_RETURN_IF_ERROR(ListJob(folder, "", list));
+  if (!list.empty()) return list;
+  for (const std::string& name : names) {
+    TESSERA_RETURN_IF_ERROR(
+        ListJob(absl::StrCat(folder, "/", name), absl::StrCat(name, "/"), list));
+  }
+  return list;
+}
+
+uint64_t Bytes(const v1::CheckpointManifest& manifest) {
+  uint64_t bytes = 0;
+  for (const v1::CheckpointFile& file : manifest.files()) bytes += file.bytes();
+  return bytes;
+}
+
 void List(const Folder& folder, CommandContext& context) {
-  absl::StatusOr<std::vector<std::string>> names = PosixFileSystem().List(folder.path);
-  if (!names.ok()) return context.Fail(names.status());
-  const auto checkpoints = ListCheckpoints(PosixFileSystem(), folder.path);
+  const auto checkpoints = ListFolder(folder.path);
   if (!checkpoints.ok()) return context.Fail(checkpoints.status());
-  if (folder.output.json()) {
-    json list = json::array();
-    for (const CheckpointName& checkpoint : *checkpoints) {
-      list.push_back({{"name", checkpoint.name}, {"step", checkpoint.step}});
+  json list = json::array();
+  std::string text;
+  for (const Listed& listed : *checkpoints) {
+    json object = {{"name", listed.name}, {"step", listed.step}};
+    absl::StrAppend(&text, listed.name, "  step ", listed.step);
+    if (listed.manifest.ok()) {
+      object["bytes"] = Bytes(*listed.manifest);
+      object["unix_ms"] = listed.manifest->unix_ms();
+      absl::StrAppend(
+          &text, "  ", Bytes(*listed.manifest), " bytes  ",
+          absl::FormatTime("%Y-%m-%d %H:%M:%S", absl::FromUnixMillis(listed.manifest->unix_ms()),
+                           absl::LocalTimeZone()),
+          "\n");
+    } else {
+      object["error"] = std::string(listed.manifest.status().message());
+      absl::StrAppend(&text, "  ", listed.manifest.status().message(), "\n");
     }
-    return context.Print(json{{"checkpoints", list}});
+    list.push_back(std::move(object));
   }
+  if (folder.output.json()) return context.Print(json{{"checkpoints", list}});
   if (checkpoints->empty()) {
-    return context.Print(
-        absl::StrCat("no checkpoints in ", folder.path,
-                     "; expected the folder of a job, with folders step-... in it"));
+    return context.Print(absl::StrCat(
+        "no checkpoints in ", folder.path,
+        "; expected the folder of a job, with folders step-... in it, or one of jobs"));
   }
-  for (const CheckpointName& checkpoint : *checkpoints) {
-    context.Print(absl::StrCat(checkpoint.name, "  step ", checkpoint.step));
-  }
+  context.Print(text);
 }
 
 void Verify(const Folder& folder, CommandContext& context) {
-  const auto manifest = VerifyCheckpoint(PosixFileSystem(), folder.path);
+  const UntilInterrupted keep_going(context);
+  const auto manifest = VerifyCheckpoint(PosixFileSystem(), folder.path, keep_going);
   if (!manifest.ok()) return context.Fail(manifest.status());
-  uint64_t bytes = 0;
-  for (const v1::CheckpointFile& file : manifest->files()) bytes += file.bytes();
   if (folder.output.json()) {
     return context.Print(json{{"sound", true},
                               {"step", manifest->step()},
                               {"files", manifest->files_size()},
-                              {"bytes", bytes}});
+                              {"bytes", Bytes(*manifest)}});
   }
   context.Print(absl::StrCat("sound: step ", manifest->step(), ", ", manifest->files_size(),
-                             " files, ", bytes, " bytes"));
-}
-
-void Inspect(const Folder& folder, CommandContext& context) {
-  const auto manifest = ReadManifest(PosixFileSystem(), folder.path);
-  if (!manifest.ok()) return context.Fail(manifest.status());
-  if (folder.output.json()) return context.Print(ManifestJson(*manifest));
-  context.Print(ManifestText(*manifest));
+                             " files, ", Bytes(*manifest), " bytes"));
 }
 
 void AddFolderCommand(CLI::App& parent, CommandContext& context, const std::string& name,
@@ -151,9 +134,13 @@ servers wrote it: two runs of one sync job are compared so.
 Example:
   tessera checkpoint digest checkpoints/clicks-1/step-000000000500)",
       Digest);
-  AddFolderCommand(*parent, context, "list", "List the checkpoints in a job's folder, newest first",
-                   R"(Example:
-  tessera checkpoint list checkpoints/clicks-1)",
+  AddFolderCommand(*parent, context, "list",
+                   "List the checkpoints of a job, or of all, newest first",
+                   R"(Reads manifests only; `verify` reads all.
+
+Examples:
+  tessera checkpoint list checkpoints/clicks-1
+  tessera checkpoint list checkpoints --output json)",
                    List);
   AddFolderCommand(*parent, context, "verify", "Read every file and compare its checksum",
                    R"(Exit code 1 and the name of the file where one is damaged.
@@ -161,10 +148,9 @@ Example:
 Example:
   tessera checkpoint verify checkpoints/clicks-1/step-000000000500)",
                    Verify);
-  AddFolderCommand(*parent, context, "inspect", "Show what the manifest says",
-                   R"(Example:
-  tessera checkpoint inspect checkpoints/clicks-1/step-000000000500 --output json)",
-                   Inspect);
+  AddCheckpointInspect(*parent, context);
+  AddCheckpointDiff(*parent, context);
+  AddCheckpointPrune(*parent, context);
 }
 
 }  // namespace tessera::client

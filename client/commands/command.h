@@ -27,6 +27,7 @@ enum ExitCode {
   kExitFailed = 1,    // the job, or what was asked for, failed
   kExitUsage = 2,     // bad usage or a bad job
   kExitNotFound = 3,  // no such job, file or checkpoint
+  kExitDiffers = 4,   // what was compared is not equal
   kExitRetry = 128,   // the same command may succeed later
   kExitInterrupted = 130,
 };

@@ -20,6 +20,7 @@ Exit codes:
   1    the job failed, or what was asked for cannot be done
   2    bad usage, or a bad job file: the message says which line
   3    no such job, file or checkpoint
+  4    what was compared is not equal
   128  the same command may succeed later: the master cannot be reached, a disk is full
   130  interrupted by Ctrl-C or SIGTERM)";
 

@@ -73,6 +73,32 @@ absl::Status CheckpointReader::Add(FileSystem& fs, const v1::CheckpointFile& fil
   return absl::OkStatus();
 }
 
+std::optional<uint64_t> PartitionRows::Find(uint64_t key) const {
+  uint64_t low = 0;
+  uint64_t high = rows();
+  while (low < high) {
+    const uint64_t middle = low + (high - low) / 2;
+    if (this->key(middle) < key) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  if (low == rows() || this->key(low) != key) return std::nullopt;
+  return low;
+}
+
+absl::StatusOr<TableIndex> CheckpointReader::FindTable(const std::string& name) const {
+  std::string names;
+  for (int t = 0; t < manifest_.tables_size(); ++t) {
+    const std::string& found = manifest_.tables(t).spec().name();
+    if (found == name) return TableIndex(static_cast<uint32_t>(t));
+    absl::StrAppend(&names, names.empty() ? "" : ", ", found);
+  }
+  return absl::NotFoundError(
+      absl::StrCat(folder_, ": no table ", name, "; there are ", names.empty() ? "none" : names));
+}
+
 absl::StatusOr<PartitionRows> CheckpointReader::Read(TableIndex table,
                                                      PartitionId partition) const {
   PartitionRows out;

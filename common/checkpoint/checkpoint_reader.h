@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -27,6 +28,8 @@ class PartitionRows {
   uint64_t last_step(uint64_t i) const { return block(i).last_step(places_[i].row); }
   // [dim + slot floats]: embedding, then slots.
   absl::Span<const float> values(uint64_t i) const { return block(i).values(places_[i].row); }
+  // Place of the key's row; nullopt: it has none.
+  std::optional<uint64_t> Find(uint64_t key) const;
 
  private:
   friend class CheckpointReader;
@@ -53,6 +56,8 @@ class CheckpointReader {
 
   const v1::CheckpointManifest& manifest() const { return manifest_; }
   uint32_t partition_count() const { return manifest_.partition_count(); }
+  // NOT_FOUND names the tables that there are.
+  absl::StatusOr<TableIndex> FindTable(const std::string& name) const;
   // Needs memory for the partition's blocks in all layers.
   absl::StatusOr<PartitionRows> Read(TableIndex table, PartitionId partition) const;
 

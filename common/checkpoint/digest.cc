@@ -66,8 +66,10 @@ void AddRows(const PartitionRows& rows, const std::string& prefix, OrderFreeSum&
 
 }  // namespace
 
-absl::StatusOr<std::string> DigestCheckpoint(FileSystem& fs, const std::string& folder) {
-  TESSERA_ASSIGN_OR_RETURN(v1::CheckpointManifest manifest, VerifyCheckpoint(fs, folder));
+absl::StatusOr<std::string> DigestCheckpoint(FileSystem& fs, const std::string& folder,
+                                             KeepGoing keep_going) {
+  TESSERA_ASSIGN_OR_RETURN(v1::CheckpointManifest manifest,
+                           VerifyCheckpoint(fs, folder, keep_going));
   TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<CheckpointReader> reader,
                            CheckpointReader::Open(fs, folder, std::move(manifest)));
   OrderFreeSum sum;
@@ -77,6 +79,7 @@ absl::StatusOr<std::string> DigestCheckpoint(FileSystem& fs, const std::string& 
     const std::string prefix = Prefix('R', table.spec().name());
     uint64_t found = 0;
     for (uint32_t p = 0; p < reader->partition_count(); ++p) {
+      TESSERA_RETURN_IF_ERROR(keep_going());
       TESSERA_ASSIGN_OR_RETURN(const PartitionRows rows,
                                reader->Read(TableIndex(static_cast<uint32_t>(t)), PartitionId(p)));
       AddRows(rows, prefix, sum);

@@ -4,6 +4,7 @@
 
 #include "absl/status/statusor.h"
 #include "common/file_system.h"
+#include "common/keep_going.h"
 
 namespace tessera {
 
@@ -14,7 +15,9 @@ namespace tessera {
 // then every block); DATA_LOSS also where rows are missing or there twice.
 //
 // Per row XXH3-128 of (table name, key, floats), summed modulo 2^64 in each half: good against
-// accidents, not against somebody who looks for two models of one digest.
-absl::StatusOr<std::string> DigestCheckpoint(FileSystem& fs, const std::string& folder);
+// accidents, not against somebody who looks for two models of one digest. `keep_going` is asked
+// before every block.
+absl::StatusOr<std::string> DigestCheckpoint(FileSystem& fs, const std::string& folder,
+                                             KeepGoing keep_going = absl::OkStatus);
 
 }  // namespace tessera

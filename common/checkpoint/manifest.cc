@@ -48,7 +48,7 @@ bool IsPlainName(absl::string_view name) {
 }
 
 absl::Status VerifyFile(FileSystem& fs, const std::string& folder,
-                        const v1::CheckpointFile& expected) {
+                        const v1::CheckpointFile& expected, KeepGoing keep_going) {
   if (!IsPlainName(expected.name())) {
     return Damaged(ManifestPath(folder),
                    absl::StrCat("\"", expected.name(), "\" is not a file name"));
@@ -64,6 +64,7 @@ absl::Status VerifyFile(FileSystem& fs, const std::string& folder,
   std::string buffer(1 << 20, '\0');
   Checksum64 checksum;
   for (uint64_t offset = 0; offset < expected.bytes(); offset += buffer.size()) {
+    TESSERA_RETURN_IF_ERROR(keep_going());
     const size_t n = std::min<uint64_t>(buffer.size(), expected.bytes() - offset);
     TESSERA_RETURN_IF_ERROR((*file)->Read(offset, absl::Span<char>(buffer.data(), n)));
     checksum.Add(absl::string_view(buffer.data(), n));
@@ -78,6 +79,16 @@ absl::Status VerifyFile(FileSystem& fs, const std::string& folder,
 }  // namespace
 
 std::string CheckpointFolderName(uint64_t step) { return absl::StrFormat("step-%012d", step); }
+
+std::optional<uint64_t> StepOfFolder(const std::string& name) {
+  absl::string_view digits = name;
+  uint64_t step = 0;
+  if (!absl::ConsumePrefix(&digits, "step-") || !absl::SimpleAtoi(digits, &step) ||
+      name != CheckpointFolderName(step)) {
+    return std::nullopt;
+  }
+  return step;
+}
 
 absl::Status WriteManifest(FileSystem& fs, const std::string& folder,
                            v1::CheckpointManifest manifest) {
@@ -135,10 +146,11 @@ absl::StatusOr<v1::CheckpointManifest> ReadManifest(FileSystem& fs, const std::s
   return manifest;
 }
 
-absl::StatusOr<v1::CheckpointManifest> VerifyCheckpoint(FileSystem& fs, const std::string& folder) {
+absl::StatusOr<v1::CheckpointManifest> VerifyCheckpoint(FileSystem& fs, const std::string& folder,
+                                                        KeepGoing keep_going) {
   TESSERA_ASSIGN_OR_RETURN(v1::CheckpointManifest manifest, ReadManifest(fs, folder));
   for (const v1::CheckpointFile& file : manifest.files()) {
-    TESSERA_RETURN_IF_ERROR(VerifyFile(fs, folder, file));
+    TESSERA_RETURN_IF_ERROR(VerifyFile(fs, folder, file, keep_going));
   }
   return manifest;
 }
@@ -150,15 +162,11 @@ absl::StatusOr<std::vector<CheckpointName>> ListCheckpoints(FileSystem& fs,
   if (absl::IsNotFound(names.status())) return checkpoints;
   TESSERA_RETURN_IF_ERROR(names.status());
   for (const std::string& name : *names) {
-    absl::string_view digits = name;
-    CheckpointName checkpoint = {.name = name};
-    if (!absl::ConsumePrefix(&digits, "step-") || !absl::SimpleAtoi(digits, &checkpoint.step) ||
-        name != CheckpointFolderName(checkpoint.step)) {
-      continue;
-    }
+    const std::optional<uint64_t> step = StepOfFolder(name);
+    if (!step.has_value()) continue;
     const absl::Status opened = fs.Open(ManifestPath(absl::StrCat(job_folder, "/", name))).status();
     if (absl::IsNotFound(opened)) continue;
-    checkpoints.push_back(std::move(checkpoint));
+    checkpoints.push_back({.name = name, .step = *step});
   }
   std::sort(checkpoints.begin(), checkpoints.end(),
             [](const CheckpointName& a, const CheckpointName& b) { return a.step > b.step; });

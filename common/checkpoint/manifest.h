@@ -1,12 +1,14 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/file_system.h"
+#include "common/keep_going.h"
 #include "tessera/v1/checkpoint.pb.h"
 
 namespace tessera {
@@ -18,6 +20,8 @@ inline constexpr char kManifestName[] = "MANIFEST.json";
 inline constexpr uint32_t kManifestFormatVersion = 2;
 
 std::string CheckpointFolderName(uint64_t step);
+// nullopt: not the name of a checkpoint's folder.
+std::optional<uint64_t> StepOfFolder(const std::string& name);
 
 // Commits: the row files must be written and synced before. Sets format_version and checksum; when
 // it returns OK the checkpoint is durable, before that there is none.
@@ -30,8 +34,9 @@ absl::StatusOr<v1::CheckpointManifest> ReadManifest(FileSystem& fs, const std::s
 
 // ReadManifest, and then reads every file whole: existence, size, checksum. DATA_LOSS names the
 // file. For use before a checkpoint is loaded: a file that is sound in itself but belongs to
-// another checkpoint is found only here.
-absl::StatusOr<v1::CheckpointManifest> VerifyCheckpoint(FileSystem& fs, const std::string& folder);
+// another checkpoint is found only here. `keep_going` is asked before every MiB.
+absl::StatusOr<v1::CheckpointManifest> VerifyCheckpoint(FileSystem& fs, const std::string& folder,
+                                                        KeepGoing keep_going = absl::OkStatus);
 
 struct CheckpointName {
   std::string name;  // of the folder in the job's folder

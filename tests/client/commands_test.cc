@@ -9,6 +9,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/client/fake_job_service.h"
+#include "tests/common/checkpoint_testing.h"
 
 namespace tessera::client {
 namespace {
@@ -170,6 +171,73 @@ TEST_F(CommandsTest, CheckpointCommandsSayWhenThereIsNone) {
   EXPECT_EQ(Run({"checkpoint", "list", folder_}), 0);
   EXPECT_THAT(out_, HasSubstr("no checkpoints in"));
   EXPECT_EQ(Run({"checkpoint", "list", folder_ / "none"}), 3);
+}
+
+TEST_F(CommandsTest, CheckpointInspectReadsRowsAndSlotsByKey) {
+  const std::string one = folder_ / "job" / "step-000000000012";
+  ASSERT_TRUE(WriteTestCheckpoint(PosixFileSystem(), one, SmallModel(), 16, 3).ok());
+  EXPECT_EQ(Run({"checkpoint", "inspect", one}), 0) << err_;
+  EXPECT_THAT(out_, HasSubstr("6 rows of 2 floats and 1 of the optimizer"));
+  EXPECT_EQ(Run({"checkpoint", "inspect", one, "--table", "user", "--key", "7"}), 0) << err_;
+  EXPECT_EQ(out_, "key 7: frequency 7, last step 3\n  embedding 7 -7.5\n  slots     0.100000001\n");
+  EXPECT_EQ(Run({"checkpoint", "inspect", one, "--table", "user", "--key", "8", "--key",
+                 "18446744073709551615", "--output", "json"}),
+            3);
+  const nlohmann::json rows = nlohmann::json::parse(out_)["rows"];
+  EXPECT_EQ(rows[0]["found"], false);
+  EXPECT_EQ(rows[1]["key"], ~uint64_t{0});
+  EXPECT_EQ(rows[1]["slots"].size(), 1u);
+  EXPECT_EQ(Run({"checkpoint", "inspect", one, "--table", "usr", "--key", "7"}), 3);
+  EXPECT_THAT(err_, HasSubstr("there are user, empty, dense"));
+  EXPECT_EQ(Run({"checkpoint", "inspect", one, "--key", "7"}), 2);
+}
+
+TEST_F(CommandsTest, CheckpointDiffSaysByItsExitCodeWhetherTwoAreEqual) {
+  const std::string a = folder_ / "a", b = folder_ / "b";
+  std::vector<TestTable> other = SmallModel();
+  ASSERT_TRUE(WriteTestCheckpoint(PosixFileSystem(), a, SmallModel(), 16, 3).ok());
+  ASSERT_TRUE(WriteTestCheckpoint(PosixFileSystem(), b, other, 4, 1).ok());
+  EXPECT_EQ(Run({"checkpoint", "diff", a, b}), 0) << err_;
+  EXPECT_EQ(out_,
+            "user: 6 rows are the same\nempty: 0 rows are the same\n"
+            "dense: 3 rows are the same\nequal\n");
+  other[0].rows.at(7).values[0] = 0;
+  ASSERT_TRUE(WriteTestCheckpoint(PosixFileSystem(), b, other, 4, 1).ok());
+  EXPECT_EQ(Run({"checkpoint", "diff", a, b}), 4);
+  EXPECT_THAT(out_, HasSubstr("  1 differ: keys 7\n"));
+  EXPECT_EQ(Run({"checkpoint", "diff", a, b, "--output", "json"}), 4);
+  EXPECT_EQ(nlohmann::json::parse(out_)["tables"][0]["different"]["first_keys"][0], 7);
+  std::ofstream(b + "/rows-0", std::ios::app) << "x";
+  EXPECT_EQ(Run({"checkpoint", "diff", a, b}), 1);
+  EXPECT_THAT(err_, HasSubstr("b/rows-0: damaged"));
+  EXPECT_EQ(Run({"checkpoint", "diff", a, folder_ / "c"}), 3);
+}
+
+TEST_F(CommandsTest, CheckpointListAndPruneKnowTheFoldersOfJobs) {
+  const std::string root = folder_ / "root";
+  for (const char* name :
+       {"job-1/step-000000000010", "job-1/step-000000000020", "job-2/step-000000000005"}) {
+    ASSERT_TRUE(WriteTestCheckpoint(PosixFileSystem(), root + "/" + name, SmallModel(), 4, 1).ok());
+  }
+  EXPECT_EQ(Run({"checkpoint", "list", root, "--output", "json"}), 0) << err_;
+  const nlohmann::json list = nlohmann::json::parse(out_)["checkpoints"];
+  ASSERT_EQ(list.size(), 3u);
+  EXPECT_EQ(list[0]["name"], "job-1/step-000000000020");
+  EXPECT_EQ(list[2]["name"], "job-2/step-000000000005");
+  EXPECT_GT(list[0]["bytes"], 0);
+  EXPECT_EQ(Run({"checkpoint", "prune", root + "/job-1", "--keep", "1", "--dry-run"}), 0) << err_;
+  EXPECT_EQ(out_,
+            "step-000000000020  kept: among the newest 1\n"
+            "step-000000000010  would go: older than the newest 1\n");
+  EXPECT_TRUE(std::filesystem::exists(root + "/job-1/step-000000000010"));
+  EXPECT_EQ(Run({"checkpoint", "prune", root + "/job-1", "--keep", "1"}), 0) << err_;
+  EXPECT_FALSE(std::filesystem::exists(root + "/job-1/step-000000000010"));
+  std::ofstream(root + "/job-1/step-000000000020/MANIFEST.json") << "{}";
+  EXPECT_EQ(Run({"checkpoint", "list", root + "/job-1"}), 0);
+  EXPECT_THAT(out_, HasSubstr("MANIFEST.json: damaged"));
+  EXPECT_EQ(Run({"checkpoint", "prune", root + "/job-1", "--keep", "1"}), 1);
+  EXPECT_EQ(Run({"checkpoint", "prune", root + "/job-1", "--keep", "0"}), 2);
+  EXPECT_EQ(Run({"checkpoint", "prune", root + "/job-9", "--keep", "1"}), 3);
 }
 
 TEST_F(CommandsTest, MetricsPrintsTheTextOfAServer) {

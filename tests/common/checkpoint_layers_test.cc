@@ -1,5 +1,6 @@
 // Checkpoints of several layers: what changed since an earlier one, over that one's files.
 #include "common/checkpoint/checkpoint_reader.h"
+#include "common/checkpoint/diff.h"
 #include "common/checkpoint/digest.h"
 #include "gmock/gmock.h"
 #include "tests/common/checkpoint_testing.h"
@@ -122,6 +123,37 @@ TEST_F(CheckpointLayersTest, AMissingOrDamagedLayerIsNamed) {
   const auto reader = CheckpointReader::Open(files_, "job/new", manifest_);
   EXPECT_TRUE(absl::IsDataLoss(reader.status())) << reader.status();
   EXPECT_THAT(reader.status().message(), HasSubstr("job/new/rows-layer-1: missing"));
+}
+
+TEST_F(CheckpointLayersTest, ARowIsFoundByItsKeyAsTheHighestLayerHasIt) {
+  ASSERT_TRUE(WriteManifest(files_, "job/new", manifest_).ok());
+  const auto reader = CheckpointReader::Open(files_, "job/new", manifest_);
+  ASSERT_TRUE(reader.ok()) << reader.status();
+  const auto table = (*reader)->FindTable("user");
+  ASSERT_TRUE(table.ok()) << table.status();
+  const auto first_slot = [&](uint64_t key) -> float {
+    const auto rows = (*reader)->Read(*table, PartitionOf(key, kPartitions));
+    EXPECT_TRUE(rows.ok()) << rows.status();
+    const std::optional<uint64_t> place = rows->Find(key);
+    return place.has_value() ? rows->values(*place)[2] : -1;
+  };
+  EXPECT_EQ(first_slot(0), 9);
+  EXPECT_EQ(first_slot(12), 1);
+  EXPECT_EQ(first_slot(7), -1);
+  EXPECT_EQ(first_slot(uint64_t{1} << 32), -1);
+  EXPECT_EQ(first_slot(~uint64_t{0}), 0.1f);
+  EXPECT_EQ((*reader)->FindTable("none").status().code(), absl::StatusCode::kNotFound);
+}
+
+TEST_F(CheckpointLayersTest, ADifferenceIsThatOfTheRowsNotOfTheLayers) {
+  ASSERT_TRUE(WriteManifest(files_, "job/new", manifest_).ok());
+  const auto diff = DiffCheckpoints(files_, "job/base", "job/new");
+  ASSERT_TRUE(diff.ok()) << diff.status();
+  EXPECT_THAT(diff->at(0).different.first, testing::ElementsAre(0));
+  EXPECT_THAT(diff->at(0).only_first.first, testing::UnorderedElementsAre(7, uint64_t{1} << 32));
+  EXPECT_THAT(diff->at(0).only_second.first, testing::ElementsAre(12));
+  EXPECT_EQ(diff->at(0).same, 3u);
+  EXPECT_TRUE(diff->at(2).equal());
 }
 
 }  // namespace

@@ -171,6 +171,17 @@ TEST(VerifyCheckpoint, FindsAMissingShortenedOrChangedFileAndNamesIt) {
   EXPECT_THAT(message(), HasSubstr("missing"));
 }
 
+TEST(VerifyCheckpoint, EndsSoonWhenItIsToldTo) {
+  FaultFileSystem fs;
+  ASSERT_TRUE(WriteTestCheckpoint(fs, kFolder, SmallModel(), 4, 2).ok());
+  int asked = 0;
+  const auto stop_at_second = [&asked] {
+    return ++asked == 2 ? absl::CancelledError("enough") : absl::OkStatus();
+  };
+  EXPECT_EQ(VerifyCheckpoint(fs, kFolder, stop_at_second).status(), absl::CancelledError("enough"));
+  EXPECT_EQ(asked, 2);
+}
+
 TEST(VerifyCheckpoint, ReadsNoFileOutsideTheFolder) {
   FaultFileSystem fs;
   ASSERT_TRUE(fs.CreateFolder(kFolder).ok());

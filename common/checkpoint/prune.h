@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/file_system.h"
+#include "common/keep_going.h"
+
+namespace tessera {
+
+// What to do with each "step-..." folder of a job's folder, newest first.
+struct PruneStep {
+  std::string name;
+  bool remove = false;
+  std::string reason;  // "the best by its evaluation", "older than the newest 3"
+};
+
+struct PruneOptions {
+  // Of the newest committed checkpoints; at least 1.
+  uint64_t keep = 1;
+  // Nobody writes to the folder now: then folders without a manifest that are newer than the newest
+  // checkpoint go too. Else one of them may be a checkpoint that is being written.
+  bool job_stopped = false;
+};
+
+// Keeps the newest `keep`, the newest one that verifies, and the one that the newest readable
+// manifest names as the best; the rest goes, and so do leftovers without a manifest. Removes
+// nothing. FAILED_PRECONDITION: none verifies, so that nothing may go; NOT_FOUND: no such folder.
+// Reads whole checkpoints, newest first, until one verifies.
+absl::StatusOr<std::vector<PruneStep>> PlanPrune(FileSystem& fs, const std::string& job_folder,
+                                                 const PruneOptions& options,
+                                                 KeepGoing keep_going = absl::OkStatus);
+
+// Removes what the plan says, oldest first, each folder's manifest before the rest: what is cut
+// short leaves no damaged checkpoint behind.
+absl::Status Prune(FileSystem& fs, const std::string& job_folder,
+                   const std::vector<PruneStep>& plan, KeepGoing keep_going = absl::OkStatus);
+
+}  // namespace tessera
