@@ -38,7 +38,7 @@ std::string Plain(const std::string& path) {
 template <typename Request, typename Response, typename Prepare>
 absl::StatusOr<std::vector<Response>> ActionRunner::CallAll(
     const std::vector<std::pair<RunNode, Request>>& calls, absl::Duration limit, const char* what,
-    Prepare prepare) {
+    AfterError after_error, Prepare prepare) {
   struct Call {
     grpc::ClientContext context;
     std::unique_ptr<Stub> stub;
@@ -78,6 +78,7 @@ absl::StatusOr<std::vector<Response>> ActionRunner::CallAll(
     }
     if (all[i]->status.ok() || !first.ok()) continue;
     first = WithContext(FromGrpc(all[i]->status), absl::StrCat(what, " on ", calls[i].first.name));
+    if (after_error == AfterError::kWait) continue;
     for (auto& call : all) call->context.TryCancel();
   }
   {
@@ -185,7 +186,7 @@ ActionResult ActionRunner::Do(const OpenPs& open) {
   ActionResult result;
   result.status =
       CallAll<v1::OpenJobRequest, v1::OpenJobResponse>(
-          open.calls, kLongCall, "open the job",
+          open.calls, kLongCall, "open the job", AfterError::kCancel,
           [](Stub& stub, auto... arguments) { return stub.PrepareAsyncOpenJob(arguments...); })
           .status();
   return result;
@@ -198,7 +199,7 @@ ActionResult ActionRunner::Do(const ClosePs& close) {
     const std::vector<std::pair<RunNode, v1::CloseJobRequest>> call = {{ps, close.request}};
     result.status =
         CallAll<v1::CloseJobRequest, v1::CloseJobResponse>(
-            call, kShortCall, "close the job",
+            call, kShortCall, "close the job", AfterError::kCancel,
             [](Stub& stub, auto... arguments) { return stub.PrepareAsyncCloseJob(arguments...); })
             .status();
     if (!result.status.ok()) {
@@ -234,7 +235,8 @@ absl::Status ActionRunner::Commit(const WriteCheckpoint& write, const std::strin
   TESSERA_RETURN_IF_ERROR(files_->SyncFolder(root_));
   absl::StatusOr<std::vector<v1::WriteCheckpointResponse>> parts =
       CallAll<v1::WriteCheckpointRequest, v1::WriteCheckpointResponse>(
-          write.calls, kLongCall, "write the checkpoint", [](Stub& stub, auto... arguments) {
+          write.calls, kLongCall, "write the checkpoint", AfterError::kWait,
+          [](Stub& stub, auto... arguments) {
             return stub.PrepareAsyncWriteCheckpoint(arguments...);
           });
   *own_disk = parts.ok();

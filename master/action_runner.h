@@ -46,12 +46,14 @@ class ActionRunner {
   bool Cancelled() const ABSL_LOCKS_EXCLUDED(mu_);
   void Prune(const WriteCheckpoint& write);
 
-  // Sends all calls and waits for all answers; after the first failure the others are cancelled.
-  // Answers are in the order of the calls.
+  // What becomes of the other calls when one has failed. kWait: they end by themselves, so that
+  // nobody is still at work on what the caller is about to clear away.
+  enum class AfterError { kCancel, kWait };
+  // Sends all calls and waits for all answers, which are in the order of the calls.
   template <typename Request, typename Response, typename Prepare>
   absl::StatusOr<std::vector<Response>> CallAll(
       const std::vector<std::pair<RunNode, Request>>& calls, absl::Duration limit, const char* what,
-      Prepare prepare) ABSL_LOCKS_EXCLUDED(mu_);
+      AfterError after_error, Prepare prepare) ABSL_LOCKS_EXCLUDED(mu_);
 
   Channels* const channels_;
   FileSystem* const files_;
