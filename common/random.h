@@ -21,6 +21,7 @@ enum class RandomFor : uint64_t {
   kDropout = 5,       // seed, step, rank, op
   kGenerator = 6,     // generated data
   kBackoff = 7,
+  kAdmission = 8,  // seed, table name hash, key
 };
 
 constexpr uint64_t StreamKey(RandomFor purpose, uint64_t a, uint64_t b = 0, uint64_t c = 0,

@@ -1,5 +1,6 @@
 #include "ps/job_shard.h"
 
+#include <algorithm>
 #include <new>
 #include <optional>
 #include <utility>
@@ -84,6 +85,7 @@ JobShard::JobShard(const v1::OpenJobRequest& request, const Options& options,
       partitions_(std::move(partitions)),
       reducer_(request.workers(), request.first_step(), options.max_held_push_bytes,
                options.clock->Monotonic()),
+      async_steps_(request.first_step()),
       waiting_(options.max_waiting_bytes) {
   for (uint32_t r = 0; r < request.workers(); ++r) ranks_.push_back(std::make_unique<RankState>());
 }
@@ -235,6 +237,7 @@ absl::Status JobShard::PushLocked(const v1::PushRequest& request, RankState& ran
     rank.applied.Add(request.sequence());
     absl::MutexLock lock(&mu_);
     ++async_pushes_;
+    async_steps_ = std::max(async_steps_, request.sequence() + 1);
     return absl::OkStatus();
   }
   GradientReducer::Push push = {.learning_rate_scale = request.learning_rate_scale(), .blocks = {}};
@@ -343,15 +346,18 @@ absl::StatusOr<v1::WriteCheckpointResponse> JobShard::WriteCheckpoint(
   }
   // Alone: the rows of all tables and the step are those of one moment.
   absl::MutexLock cut(&cut_mu_);
+  uint64_t applied_steps = 0;
   {
     absl::MutexLock lock(&mu_);
     TESSERA_RETURN_IF_ERROR(closed_);
+    applied_steps = AppliedSteps();
     if (has_sync_ && reducer_.next_step() != request.step()) {
       return absl::FailedPreconditionError(
           absl::StrCat("checkpoint of step ", request.step(), ": ", reducer_.next_step(),
                        " steps are applied already; cut it while no worker pushes"));
     }
   }
+  for (const auto& table : tables_) table->Expire(applied_steps);
   const auto open = [&]() -> absl::Status {
     TESSERA_RETURN_IF_ERROR(keep_going());
     return Closed();
@@ -381,9 +387,20 @@ absl::StatusOr<v1::WriteCheckpointResponse> JobShard::WriteCheckpoint(
   return response;
 }
 
-v1::StatsResponse JobShard::Stats() const {
+uint64_t JobShard::AppliedSteps() const { return has_sync_ ? reducer_.next_step() : async_steps_; }
+
+v1::StatsResponse JobShard::Stats(bool expiry_dry_run) const {
   v1::StatsResponse stats;
-  for (const auto& table : tables_) *stats.add_tables() = table->Stats();
+  uint64_t applied_steps = 0;
+  {
+    absl::MutexLock lock(&mu_);
+    applied_steps = AppliedSteps();
+  }
+  for (const auto& table : tables_) {
+    v1::TableStats& of_table = *stats.add_tables();
+    of_table = table->Stats();
+    if (expiry_dry_run) of_table.set_would_expire(table->CountExpirable(applied_steps));
+  }
   for (std::string& wait : Waits()) stats.add_waits(std::move(wait));
   absl::MutexLock lock(&mu_);
   stats.set_applied_steps(has_sync_ ? reducer_.next_step() : async_pushes_);

@@ -71,7 +71,8 @@ class JobShard {
       const v1::WriteCheckpointRequest& request, absl::Duration deadline,
       KeepGoing keep_going = absl::OkStatus) ABSL_LOCKS_EXCLUDED(mu_, cut_mu_);
 
-  v1::StatsResponse Stats() const ABSL_LOCKS_EXCLUDED(mu_);
+  // `expiry_dry_run` fills TableStats.would_expire.
+  v1::StatsResponse Stats(bool expiry_dry_run = false) const ABSL_LOCKS_EXCLUDED(mu_);
   uint64_t rows() const;
   // Waits of more than a second: who waits for whom, for what, since when.
   std::vector<std::string> Waits() const ABSL_LOCKS_EXCLUDED(mu_);
@@ -109,6 +110,8 @@ class JobShard {
   void ApplyCompleteSteps() ABSL_LOCKS_EXCLUDED(mu_, cut_mu_);
   void ApplyStep(const std::vector<GradientReducer::Push>& pushes, uint64_t step);
   void Answer(std::list<WaitingPull> pulls);
+  // Steps whose updates the rows have: what the age of a row is counted from.
+  uint64_t AppliedSteps() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   std::string DescribeWait(const WaitingPull& pull, absl::Duration now) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
@@ -129,6 +132,8 @@ class JobShard {
   GradientReducer reducer_ ABSL_GUARDED_BY(mu_);
   bool applying_ ABSL_GUARDED_BY(mu_) = false;
   uint64_t async_pushes_ ABSL_GUARDED_BY(mu_) = 0;
+  // Jobs without sync tables: one more than the highest number of a push.
+  uint64_t async_steps_ ABSL_GUARDED_BY(mu_);
   WaitingPulls waiting_ ABSL_GUARDED_BY(mu_);
   absl::Status closed_ ABSL_GUARDED_BY(mu_);
 };

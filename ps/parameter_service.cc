@@ -163,7 +163,7 @@ grpc::ServerUnaryReactor* ParameterService::GetStats(grpc::CallbackServerContext
   return RunAs(*options_.requests, *context, request->ByteSizeLong(), Refusals("GetStats"),
                [=, this]() -> absl::Status {
                  TESSERA_ASSIGN_OR_RETURN(const auto shard, options_.jobs->Find(request->job_id()));
-                 *response = shard->Stats();
+                 *response = shard->Stats(request->expiry_dry_run());
                  return absl::OkStatus();
                });
 }

@@ -153,6 +153,22 @@ size_t RowStore::FirstAbsent(absl::Span<const uint64_t> keys) const {
   return first;
 }
 
+void RowStore::AppendAbsent(absl::Span<const uint64_t> keys, std::vector<uint64_t>& absent) const {
+  const KeyBatch batch(keys, partitions_);
+  std::vector<Row*> rows;
+  for (uint32_t s = 0; s < KeyBatch::kStripes; ++s) {
+    const Items items = batch.stripe(s);
+    if (items.empty()) continue;
+    const Stripe& stripe = *stripes_[s];
+    rows.resize(items.size());
+    absl::ReaderMutexLock lock(&stripe.mu);
+    Locate(stripe, items, rows.data());
+    for (size_t i = 0; i < items.size(); ++i) {
+      if (rows[i] == nullptr) absent.push_back(items[i].key);
+    }
+  }
+}
+
 void RowStore::Update(
     absl::Span<const uint64_t> keys,
     absl::FunctionRef<void(absl::Span<Row* const>, absl::Span<const uint32_t>)> change) {

@@ -63,6 +63,8 @@ class RowStore {
   RowCounts Find(absl::Span<const uint64_t> keys, float* values, uint8_t* statuses) const;
   // Position of the first key without a row; keys.size(): all have one.
   size_t FirstAbsent(absl::Span<const uint64_t> keys) const;
+  // Appends those of `keys` that have no row, in no particular order but each as often as it comes.
+  void AppendAbsent(absl::Span<const uint64_t> keys, std::vector<uint64_t>& absent) const;
 
   // Hands out the rows of `keys` to be changed, creating those that do not exist. `change` is
   // called once per stripe with the stripe locked: rows[i] is that of keys[positions[i]];

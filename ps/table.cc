@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "common/partition.h"
 #include "common/status_macros.h"
@@ -31,17 +32,23 @@ absl::StatusOr<std::unique_ptr<Table>> Table::New(const v1::PsTable& spec, uint6
                            Initializer::New(table.initializer(), seed, table.name()));
   TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<RowOptimizer> optimizer,
                            NewRowOptimizer(table.optimizer(), table.dim(), table.name()));
+  TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<Admission> admission,
+                           Admission::New(table.admission(), seed, table.name(), partitions));
+  TESSERA_ASSIGN_OR_RETURN(const Expiry expiry, Expiry::New(table.expiry(), table.name()));
   RowTemplate row_template = {.layout = optimizer->layout(),
                               .initializer = initializer,
                               .slots = optimizer->InitialSlots()};
-  return std::unique_ptr<Table>(
-      new Table(spec, std::move(optimizer), std::move(row_template), partitions));
+  return std::unique_ptr<Table>(new Table(spec, std::move(optimizer), std::move(admission), expiry,
+                                          std::move(row_template), partitions));
 }
 
 Table::Table(const v1::PsTable& spec, std::unique_ptr<RowOptimizer> optimizer,
-             RowTemplate row_template, const PartitionSet* partitions)
+             std::unique_ptr<Admission> admission, Expiry expiry, RowTemplate row_template,
+             const PartitionSet* partitions)
     : spec_(spec),
       optimizer_(std::move(optimizer)),
+      admission_(std::move(admission)),
+      expiry_(expiry),
       partitions_(*partitions),
       store_(std::move(row_template), partitions) {}
 
@@ -86,14 +93,74 @@ absl::Status Table::CheckFinite(const Gradients& gradients) const {
 absl::Status Table::Pull(absl::Span<const uint64_t> keys, bool read_only, float* values,
                          uint8_t* statuses) {
   const bool find_only = read_only || dense();
-  const RowCounts counts =
-      find_only ? store_.Find(keys, values, statuses) : store_.FindOrCreate(keys, values, statuses);
+  const RowCounts counts = find_only               ? store_.Find(keys, values, statuses)
+                           : admission_ != nullptr ? PullAdmitted(keys, values, statuses)
+                                                   : store_.FindOrCreate(keys, values, statuses);
   Count(counts);
   return dense() && counts.absent > 0 ? CheckAssigned(keys) : absl::OkStatus();
 }
 
+RowCounts Table::PullAdmitted(absl::Span<const uint64_t> keys, float* values, uint8_t* statuses) {
+  RowCounts counts = store_.Find(keys, values, statuses);
+  if (counts.absent == 0) return counts;
+  // Values of absent keys are those that their rows start from: only the rows are missing.
+  std::vector<uint64_t> made;
+  for (size_t i = 0; i < keys.size(); ++i) {
+    if (statuses[i] != v1::ROW_ABSENT) continue;
+    const bool admitted = admission_->AtPull(keys[i]);
+    statuses[i] = admitted ? v1::ROW_CREATED : v1::ROW_NOT_ADMITTED;
+    if (admitted) made.push_back(keys[i]);
+  }
+  not_admitted_.fetch_add(counts.absent - made.size(), std::memory_order_relaxed);
+  counts.created = made.size();
+  counts.absent = 0;
+  store_.Update(made, [](absl::Span<Row* const>, absl::Span<const uint32_t>) {});
+  return counts;
+}
+
+std::vector<Table::Gradients> Table::Admit(absl::Span<const Gradients> parts) {
+  std::vector<uint64_t> absent;
+  for (const Gradients& part : parts) store_.AppendAbsent(part.keys, absent);
+  std::vector<Gradients> admitted(parts.begin(), parts.end());
+  if (absent.empty()) return admitted;
+  {
+    // Another update may have made rows meanwhile.
+    absl::MutexLock lock(&admission_->mu);
+    std::vector<uint64_t> still_absent;
+    store_.AppendAbsent(absent, still_absent);
+    const std::vector<uint64_t> made = admission_->Sight(std::move(still_absent));
+    store_.Update(made, [](absl::Span<Row* const>, absl::Span<const uint32_t>) {});
+  }
+  std::vector<uint64_t> left;
+  store_.AppendAbsent(absent, left);
+  if (left.empty()) return admitted;
+  const absl::flat_hash_set<uint64_t> refused(left.begin(), left.end());
+  admitted.clear();
+  uint64_t dropped = 0;
+  for (const Gradients& part : parts) {
+    // The runs between refused keys.
+    size_t begin = 0;
+    for (size_t i = 0; i <= part.keys.size(); ++i) {
+      if (i < part.keys.size() && !refused.contains(part.keys[i])) continue;
+      if (i > begin) {
+        admitted.push_back(
+            {.keys = part.keys.subspan(begin, i - begin), .values = part.values + begin * dim()});
+      }
+      begin = i + 1;
+      dropped += i < part.keys.size();
+    }
+  }
+  dropped_gradients_.fetch_add(dropped, std::memory_order_relaxed);
+  return admitted;
+}
+
 void Table::Apply(absl::Span<const Gradients> parts, uint64_t step, double learning_rate_scale) {
   const double scale = spec_.fixed_rate() ? 1 : learning_rate_scale;
+  std::vector<Gradients> admitted;
+  if (admission_ != nullptr) {
+    admitted = Admit(parts);
+    parts = admitted;
+  }
   if (!every_row()) {
     ApplyToRows(parts, step, scale);
     return;
@@ -161,6 +228,28 @@ void Table::Assign(absl::Span<const uint64_t> keys, const float* values) {
   Count(store_.InsertIfAbsent(keys, values));
 }
 
+void Table::Expire(uint64_t applied_steps) {
+  if (!expiry_.active()) return;
+  uint64_t expired = 0;
+  for (const PartitionId partition : partitions_.owned()) {
+    expired += store_.EraseIf(partition, [&](const Row& row) {
+      return expiry_.Takes(row, store_.layout(), applied_steps);
+    });
+  }
+  expired_.fetch_add(expired, std::memory_order_relaxed);
+}
+
+uint64_t Table::CountExpirable(uint64_t applied_steps) const {
+  if (!expiry_.active()) return 0;
+  uint64_t rows = 0;
+  for (const PartitionId partition : partitions_.owned()) {
+    store_.VisitPartition(partition, [&](absl::Span<const Row* const> all) {
+      for (const Row* row : all) rows += expiry_.Takes(*row, store_.layout(), applied_steps);
+    });
+  }
+  return rows;
+}
+
 void Table::Count(const RowCounts& counts) {
   hits_.fetch_add(counts.hits, std::memory_order_relaxed);
   created_.fetch_add(counts.created, std::memory_order_relaxed);
@@ -171,10 +260,13 @@ v1::TableStats Table::Stats() const {
   v1::TableStats stats;
   stats.set_name(name());
   stats.set_rows(store_.rows());
-  stats.set_bytes(store_.bytes());
+  stats.set_bytes(store_.bytes() + (admission_ != nullptr ? admission_->bytes() : 0));
   stats.set_hits(hits_.load(std::memory_order_relaxed));
   stats.set_created(created_.load(std::memory_order_relaxed));
   stats.set_absent(absent_.load(std::memory_order_relaxed));
+  stats.set_not_admitted(not_admitted_.load(std::memory_order_relaxed));
+  stats.set_dropped_gradients(dropped_gradients_.load(std::memory_order_relaxed));
+  stats.set_expired(expired_.load(std::memory_order_relaxed));
   return stats;
 }
 

@@ -4,12 +4,15 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/types/span.h"
+#include "ps/admission.h"
+#include "ps/expiry.h"
 #include "ps/partition_set.h"
 #include "ps/row_optimizer.h"
 #include "ps/row_store.h"
@@ -56,16 +59,29 @@ class Table {
                     uint8_t* statuses);  // [keys]
 
   // One step: the gradients of a key are summed in the order of `parts` (and within one, of its
-  // places) and applied once. EVERY_ROW: then the other rows move too. Keys are checked.
+  // places) and applied once; those of keys that are not admitted are dropped. EVERY_ROW: then the
+  // other rows move too. Keys are checked.
   void Apply(absl::Span<const Gradients> parts, uint64_t step, double learning_rate_scale);
 
   void Assign(absl::Span<const uint64_t> keys, const float* values);  // [keys, dim]
 
+  // At a cut after `applied_steps` steps: drops the rows that the table's expiry takes. A key that
+  // comes again starts from its initial value.
+  void Expire(uint64_t applied_steps);
+  // How many rows that would drop.
+  uint64_t CountExpirable(uint64_t applied_steps) const;
+
   v1::TableStats Stats() const;
 
  private:
-  Table(const v1::PsTable& spec, std::unique_ptr<RowOptimizer> optimizer, RowTemplate row_template,
+  Table(const v1::PsTable& spec, std::unique_ptr<RowOptimizer> optimizer,
+        std::unique_ptr<Admission> admission, Expiry expiry, RowTemplate row_template,
         const PartitionSet* partitions);
+
+  RowCounts PullAdmitted(absl::Span<const uint64_t> keys, float* values, uint8_t* statuses);
+  // What is left of `parts` when the keys that are not admitted are gone; makes rows for those that
+  // are admitted now.
+  std::vector<Gradients> Admit(absl::Span<const Gradients> parts);
 
   void ApplyToRows(absl::Span<const Gradients> parts, uint64_t step, double scale);
   void MoveOtherRows(double scale) ABSL_EXCLUSIVE_LOCKS_REQUIRED(every_row_mu_);
@@ -73,12 +89,17 @@ class Table {
 
   const v1::PsTable spec_;
   const std::unique_ptr<const RowOptimizer> optimizer_;
+  const std::unique_ptr<Admission> admission_;  // null: every key gets a row
+  const Expiry expiry_;
   const PartitionSet& partitions_;
 
   RowStore store_;
   std::atomic<uint64_t> hits_ = 0;
   std::atomic<uint64_t> created_ = 0;
   std::atomic<uint64_t> absent_ = 0;
+  std::atomic<uint64_t> not_admitted_ = 0;
+  std::atomic<uint64_t> dropped_gradients_ = 0;
+  std::atomic<uint64_t> expired_ = 0;
   // One step of an EVERY_ROW table at a time: kRowMoved marks belong to it.
   absl::Mutex every_row_mu_;
 };

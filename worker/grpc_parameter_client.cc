@@ -270,7 +270,7 @@ class GrpcParameterClient final : public ParameterClient {
               table.table, " with ", bytes));
         }
         for (const char status : block->statuses()) {
-          if (status > v1::ROW_ABSENT) {
+          if (status > v1::ROW_NOT_ADMITTED) {
             return absl::InternalError(absl::StrCat(legs[p].ps->name(), ": table ", table.table,
                                                     ": a row came back with status ", int{status},
                                                     ", which has no values"));

@@ -33,6 +33,21 @@ absl::Status Initializer(const v1::InitializerSpec& initializer, const std::stri
                "'normal: {stddev: 0.01}'");
 }
 
+absl::Status Admission(const v1::AdmissionSpec& admission, const std::string& path) {
+  // As far as a ps counts.
+  constexpr uint32_t kMostSightings = 255;
+  if (admission.after_sightings() > kMostSightings) {
+    return Wrong(path + ".after_sightings", "found ", admission.after_sightings(),
+                 "; expected at most ", kMostSightings);
+  }
+  const float probability = admission.probability();
+  if (!admission.has_probability() || (probability > 0 && probability <= 1)) {
+    return absl::OkStatus();
+  }
+  return Wrong(path + ".probability", "found ", probability,
+               "; expected more than 0 and at most 1 (leave it out for all keys)");
+}
+
 }  // namespace
 
 absl::Status Optimizer(bool present, const v1::OptimizerSpec& optimizer, const std::string& path) {
@@ -75,8 +90,11 @@ absl::Status Tables(const v1::JobSpec& spec) {
       return Wrong(path + ".dim", "found ", table.dim(), "; expected 1 .. ", kMaxDim);
     }
     TESSERA_RETURN_IF_ERROR(Initializer(table.initializer(), path + ".initializer"));
-    if (table.has_admission()) return Wrong(path + ".admission", "not built yet; leave it out");
-    if (table.has_expiry()) return Wrong(path + ".expiry", "not built yet; leave it out");
+    TESSERA_RETURN_IF_ERROR(Admission(table.admission(), path + ".admission"));
+    if (table.expiry().min_norm() < 0) {
+      return Wrong(path + ".expiry.min_norm", "found ", table.expiry().min_norm(),
+                   "; expected 0 or more");
+    }
     if (table.row_type() == v1::BFLOAT16) {
       return Wrong(path + ".row_type", "BFLOAT16 is not built yet; leave it out");
     }

@@ -1,0 +1,33 @@
+#include "ps/expiry.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+
+namespace tessera::ps {
+
+absl::StatusOr<Expiry> Expiry::New(const v1::ExpirySpec& spec, absl::string_view table) {
+  if (!std::isfinite(spec.min_norm()) || spec.min_norm() < 0) {
+    return absl::InvalidArgumentError(absl::StrCat("table ", table, ": expiry.min_norm is ",
+                                                   spec.min_norm(), ", expected 0 or more"));
+  }
+  Expiry expiry;
+  expiry.after_steps_ = spec.after_steps();
+  expiry.min_frequency_ = spec.min_frequency();
+  expiry.min_norm_ = spec.min_norm();
+  return expiry;
+}
+
+bool Expiry::Takes(const Row& row, const RowLayout& layout, uint64_t applied_steps) const {
+  const uint64_t until = uint64_t{row.last_step} + 1;
+  const uint64_t idle = applied_steps > until ? applied_steps - until : 0;
+  if (!active() || idle < std::max<uint64_t>(after_steps_, 1)) return false;
+  if (after_steps_ > 0 || row.frequency < min_frequency_) return true;
+  if (min_norm_ == 0) return false;
+  double sum = 0;
+  for (const float w : layout.Floats(&row).first(layout.dim())) sum += double{w} * w;
+  return std::sqrt(sum) < min_norm_;
+}
+
+}  // namespace tessera::ps

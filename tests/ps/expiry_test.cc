@@ -1,0 +1,95 @@
+#include "ps/expiry.h"
+
+#include "tests/ps/ps_testing.h"
+
+namespace tessera::ps {
+namespace {
+
+v1::ExpirySpec Spec(uint64_t after_steps, uint32_t min_frequency, float min_norm) {
+  v1::ExpirySpec spec;
+  spec.set_after_steps(after_steps);
+  spec.set_min_frequency(min_frequency);
+  spec.set_min_norm(min_norm);
+  return spec;
+}
+
+// Whether a row of two floats goes at a cut after ten steps.
+bool Takes(const v1::ExpirySpec& spec, uint32_t last_step, uint32_t frequency, float w = 1) {
+  struct alignas(16) {
+    Row row;
+    float w[2];
+  } block = {{.key = 1, .last_step = last_step, .frequency = frequency, .flags = 0}, {w, 0}};
+  return Expiry::New(spec, "t")->Takes(block.row, RowLayout(2, 0, 0), 10);
+}
+
+TEST(Expiry, TakesRowsByTheStepsSinceTheirLastUpdate) {
+  EXPECT_FALSE(Takes(Spec(3, 0, 0), 9, 1));
+  EXPECT_FALSE(Takes(Spec(3, 0, 0), 7, 1));
+  EXPECT_TRUE(Takes(Spec(3, 0, 0), 6, 1));
+  EXPECT_TRUE(Takes(Spec(3, 0, 0), 0, 0)) << "pulled and never updated";
+  EXPECT_FALSE(Takes(Spec(3, 0, 0), 12, 1)) << "another rank is further";
+}
+
+TEST(Expiry, TakesRareRowsOnceAStepHasPassed) {
+  EXPECT_TRUE(Takes(Spec(0, 5, 0), 8, 4));
+  EXPECT_FALSE(Takes(Spec(0, 5, 0), 8, 5));
+  EXPECT_FALSE(Takes(Spec(0, 5, 0), 9, 4)) << "updated by the last step";
+  EXPECT_FALSE(Takes(Spec(5, 5, 0), 8, 4)) << "after_steps is the wait";
+  EXPECT_TRUE(Takes(Spec(5, 5, 0), 4, 4));
+}
+
+TEST(Expiry, TakesRowsOfASmallNormOnceAStepHasPassed) {
+  EXPECT_TRUE(Takes(Spec(0, 0, 0.5f), 8, 9, -0.4f));
+  EXPECT_FALSE(Takes(Spec(0, 0, 0.5f), 8, 9, -0.5f));
+  EXPECT_FALSE(Takes(Spec(0, 0, 0.5f), 9, 9, 0));
+  EXPECT_FALSE(Takes(Spec(0, 0, 0.5f), 8, 9, 1e30f)) << "whose square no float holds";
+}
+
+TEST(Expiry, TakesNothingWithoutARuleAndNamesWhatIsWrong) {
+  EXPECT_FALSE(Expiry::New({}, "t")->active());
+  EXPECT_FALSE(Takes({}, 0, 0, 0));
+  EXPECT_FAILS(Expiry::New(Spec(0, 0, -1), "t"), absl::StatusCode::kInvalidArgument,
+               "table t: expiry.min_norm is -1");
+  EXPECT_FAILS(Expiry::New(Spec(0, 0, std::nanf("")), "t"), absl::StatusCode::kInvalidArgument,
+               "table t: expiry.min_norm is nan");
+}
+
+TEST(ExpiringShard, DropsRowsAtTheCutAfterADryRunThatOnlyCounts) {
+  HandClock clock;
+  FaultFileSystem files;
+  v1::PsTable table = SgdTable("t", 1, v1::SYNC);
+  table.mutable_spec()->mutable_initializer()->mutable_constant()->set_value(2);
+  *table.mutable_spec()->mutable_expiry() = Spec(2, 0, 0);
+  ShardedJob job(Job({table, SgdTable("kept", 1, v1::SYNC)}), 1, files, clock);
+  job.Push(0, 0, {{0, {1, 2}, {1, 1}}, {1, {1}, {1}}});
+  job.Push(0, 1, {{0, {2}, {1}}});
+  job.Push(0, 2, {{0, {3}, {1}}});
+  JobShard& shard = job.shard(0);
+  EXPECT_EQ(shard.Stats(true).tables(0).would_expire(), 1u);
+  EXPECT_EQ(shard.Stats(true).tables(1).would_expire(), 0u);
+  EXPECT_EQ(shard.rows(), 4u) << "nothing goes but at a cut";
+  const SavedRows rows = job.Rows(3);
+  EXPECT_EQ(rows.size(), 3u);
+  EXPECT_EQ(rows.count({0, 1}), 0u);
+  EXPECT_EQ(rows.at({0, 2}).floats, std::vector<float>{0});
+  EXPECT_EQ(shard.Stats().tables(0).expired(), 1u);
+  EXPECT_EQ(shard.rows(), 3u);
+  // As if it had never been.
+  const PendingPull pull(shard, PullOf(0, 3, {{0, {1}}}));
+  EXPECT_EQ(pull.values(), std::vector<float>{2});
+  EXPECT_EQ(pull.response().tables(0).statuses(), std::string(1, v1::ROW_CREATED));
+}
+
+TEST(ExpiringShard, CountsTheAgeOfAsyncRowsInPushes) {
+  HandClock clock;
+  FaultFileSystem files;
+  v1::PsTable table = SgdTable("t", 1, v1::ASYNC);
+  *table.mutable_spec()->mutable_expiry() = Spec(2, 0, 0);
+  ShardedJob job(Job({table}), 1, files, clock);
+  for (uint64_t push = 0; push < 4; ++push) job.Push(0, push, {{0, {push}, {1}}});
+  EXPECT_EQ(job.shard(0).Stats(true).tables(0).would_expire(), 2u);
+  EXPECT_EQ(job.Rows(4).size(), 2u);
+}
+
+}  // namespace
+}  // namespace tessera::ps
