@@ -97,6 +97,14 @@ std::unique_ptr<MetricsRegistry::Registration> AddPsCollector(MetricsRegistry& r
                          static_cast<double>(table.rows()));
         samples.AddGauge("tessera_ps_table_bytes", "Memory of a table's rows on this ps.", labels,
                          static_cast<double>(table.bytes()));
+        samples.AddCounter("tessera_ps_table_not_admitted_total",
+                           "Keys pulled that the table's admission refused a row.", labels,
+                           static_cast<double>(table.not_admitted()));
+        samples.AddCounter("tessera_ps_table_dropped_gradients_total",
+                           "Gradients of keys without a row, dropped by the table's admission.",
+                           labels, static_cast<double>(table.dropped_gradients()));
+        samples.AddCounter("tessera_ps_table_expired_total", "Rows dropped by the table's expiry.",
+                           labels, static_cast<double>(table.expired()));
       }
     }
   });

@@ -1,5 +1,6 @@
 #include "ps/expiry.h"
 
+#include "common/checkpoint/manifest.h"
 #include "tests/ps/ps_testing.h"
 
 namespace tessera::ps {
@@ -78,6 +79,34 @@ TEST(ExpiringShard, DropsRowsAtTheCutAfterADryRunThatOnlyCounts) {
   const PendingPull pull(shard, PullOf(0, 3, {{0, {1}}}));
   EXPECT_EQ(pull.values(), std::vector<float>{2});
   EXPECT_EQ(pull.response().tables(0).statuses(), std::string(1, v1::ROW_CREATED));
+}
+
+TEST(ExpiringShard, TakesRowsOutOfAnIncrementAndOfWhatIsRestoredFromIt) {
+  HandClock clock;
+  FaultFileSystem files;
+  v1::PsTable table = SgdTable("t", 1, v1::SYNC);
+  *table.mutable_spec()->mutable_expiry() = Spec(2, 0, 0);
+  const v1::OpenJobRequest job = Job({table});
+  ShardedJob before(job, 2, files, clock);
+  Block all = {.table = 0, .keys = {}, .values = std::vector<float>(500, 1.0f)};
+  for (uint64_t key = 0; key < 500; ++key) all.keys.push_back(key);
+  before.Push(0, 0, {all});
+  ASSERT_OK(before.Checkpoint(1, "first"));
+  before.Push(0, 1, {{0, {7}, {1}}});
+  before.Push(0, 2, {{0, {8}, {1}}});
+  ASSERT_OK(before.Checkpoint(3, "second", "first"));
+  const auto manifest = ReadManifest(files, "root/second");
+  ASSERT_OK(manifest.status());
+  EXPECT_EQ(manifest->tables(0).rows(), 2u);
+  EXPECT_EQ(manifest->files(1).layer(), 1u) << "an increment";
+  v1::OpenJobRequest resumed = job;
+  resumed.set_checkpoint("second");
+  resumed.set_first_step(3);
+  ShardedJob after(resumed, 3, files, clock);
+  ASSERT_OK(after.status());
+  const SavedRows rows = after.Rows(3);
+  EXPECT_EQ(rows.size(), 2u);
+  EXPECT_EQ(rows, before.Rows(3));
 }
 
 TEST(ExpiringShard, CountsTheAgeOfAsyncRowsInPushes) {
