@@ -5,21 +5,26 @@
 
 namespace tessera::ps {
 
-KeyBatch::KeyBatch(absl::Span<const uint64_t> keys, const PartitionSet& partitions)
-    : items_(keys.size()) {
+void KeyBatch::Group(absl::Span<const uint64_t> keys, const PartitionSet& partitions) {
+  if (items_.size() < keys.size()) {
+    items_.resize(keys.size());
+    indices_.resize(keys.size());
+    rows_.resize(keys.size());
+    positions_.resize(keys.size());
+  }
   const uint32_t count = partitions.partition_count();
-  std::vector<uint32_t> indices(keys.size());
+  begin_.fill(0);
   for (size_t i = 0; i < keys.size(); ++i) {
-    indices[i] = partitions.IndexOf(PartitionOf(keys[i], count));
-    ++begin_[StripeOf(indices[i]) + 1];
+    indices_[i] = partitions.IndexOf(PartitionOf(keys[i], count));
+    ++begin_[StripeOf(indices_[i]) + 1];
   }
   for (uint32_t s = 0; s < kStripes; ++s) begin_[s + 1] += begin_[s];
   std::array<uint32_t, kStripes + 1> next = begin_;
   for (size_t i = 0; i < keys.size(); ++i) {
-    items_[next[StripeOf(indices[i])]++] = {.key = keys[i],
-                                            .hash = Mix64(keys[i]),
-                                            .position = static_cast<uint32_t>(i),
-                                            .map = MapOf(indices[i])};
+    items_[next[StripeOf(indices_[i])]++] = {.key = keys[i],
+                                             .hash = Mix64(keys[i]),
+                                             .position = static_cast<uint32_t>(i),
+                                             .map = MapOf(indices_[i])};
   }
 }
 

@@ -1,16 +1,19 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
 #include "absl/types/span.h"
 #include "ps/partition_set.h"
+#include "ps/row_layout.h"
 
 namespace tessera::ps {
 
 // The keys of one call, hashed once and grouped by stripe; within a stripe they keep their order.
-// A stripe is a fixed share of the owned partitions, those that stand under one lock.
+// A stripe is a fixed share of the owned partitions, those that stand under one lock. Keeps its
+// memory from call to call. Not thread-safe.
 class KeyBatch {
  public:
   static constexpr uint32_t kStripes = 64;
@@ -23,11 +26,18 @@ class KeyBatch {
   };
 
   // All keys lie in owned partitions (see FirstNotOwned). `keys` is read now and not kept.
-  KeyBatch(absl::Span<const uint64_t> keys, const PartitionSet& partitions);
+  void Group(absl::Span<const uint64_t> keys, const PartitionSet& partitions);
 
   absl::Span<const Item> stripe(uint32_t s) const {
     return absl::MakeConstSpan(items_).subspan(begin_[s], begin_[s + 1] - begin_[s]);
   }
+  // Room for the rows of one stripe and the positions of their keys: the store's, from stripe to
+  // stripe.
+  absl::Span<Row*> rows(uint32_t s) { return absl::MakeSpan(rows_).first(stripe(s).size()); }
+  absl::Span<uint32_t> positions(uint32_t s) {
+    return absl::MakeSpan(positions_).first(stripe(s).size());
+  }
+  size_t bytes() const { return items_.size() * (sizeof(Item) + sizeof(Row*) + 12); }
 
   // Stripe and number within it of an owned partition, by its number in the set.
   static constexpr uint32_t StripeOf(uint32_t index) { return index % kStripes; }
@@ -37,7 +47,11 @@ class KeyBatch {
   static size_t FirstNotOwned(absl::Span<const uint64_t> keys, const PartitionSet& partitions);
 
  private:
+  // [the largest batch so far]
   std::vector<Item> items_;
+  std::vector<uint32_t> indices_;
+  std::vector<Row*> rows_;
+  std::vector<uint32_t> positions_;
   std::array<uint32_t, kStripes + 1> begin_ = {};
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <limits>
 
 #include "absl/types/span.h"
@@ -14,6 +15,8 @@ namespace tessera::ps {
 inline constexpr uint32_t kRowMoved = 1;
 // Not as the last checkpoint that was cut has it.
 inline constexpr uint32_t kRowChanged = 2;
+// Set only while a stripe is locked: the row has been seen in this update.
+inline constexpr uint32_t kRowSeen = 4;
 
 // The head of a row's block; its floats follow at once:
 //   embedding [dim] | slots [slots, dim] | row slots [row_slots] | padding to 16 bytes
@@ -21,7 +24,7 @@ struct Row {
   uint64_t key;
   uint32_t last_step;       // the highest that updated it; stays at its maximum
   uint32_t frequency : 24;  // updates; stays at its maximum
-  uint32_t flags : 8;       // kRowMoved, kRowChanged
+  uint32_t flags : 8;       // kRowMoved, kRowChanged, kRowSeen
 
   void Touch(uint64_t step) {
     // Ranks of an async job are not at the same step.
@@ -32,6 +35,17 @@ struct Row {
   static constexpr uint32_t kMaxFrequency = (1u << 24) - 1;
 };
 static_assert(sizeof(Row) == 16);
+
+// As std::copy_n, in line: a call costs more than a short row.
+inline void CopyFloats(const float* from, uint32_t n, float* to) {
+  typedef float Wide __attribute__((vector_size(32), aligned(4), may_alias));
+  constexpr uint32_t kWide = sizeof(Wide) / sizeof(float);
+  uint32_t i = 0;
+  for (; i + kWide <= n; i += kWide) {
+    *reinterpret_cast<Wide*>(to + i) = *reinterpret_cast<const Wide*>(from + i);
+  }
+  for (; i < n; ++i) std::memcpy(to + i, from + i, sizeof(float));
+}
 
 // Where everything in a row's block lies: the one place that computes it. A value.
 class RowLayout {

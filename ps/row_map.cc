@@ -16,49 +16,39 @@ RowMap::RowMap(RowMap&& other) noexcept
 
 RowMap::~RowMap() { delete[] buckets_; }
 
-Row* RowMap::Candidate(uint64_t hash) const {
+uint64_t* RowMap::Search(uint64_t hash, uint64_t key) const {
   if (bucket_count_ == 0) return nullptr;
   const uint64_t tag = Tag(hash);
-  // Ends: growth keeps entries free.
   for (uint32_t b = Home(hash);; b = Next(b)) {
-    for (const uint64_t entry : buckets_[b].entries) {
-      if (entry == 0) return nullptr;
-      if (HasTag(entry, tag)) return RowOf(entry);
+    Bucket& bucket = buckets_[b];
+    for (uint32_t matches = Matches(bucket, tag); matches != 0; matches &= matches - 1) {
+      uint64_t& entry = bucket.entries[std::countr_zero(matches)];
+      if (RowOf(entry)->key == key) return &entry;
     }
+    if (bucket.entries[kEntries - 1] == 0) return nullptr;
   }
 }
 
 Row* RowMap::Find(uint64_t hash, uint64_t key) const {
-  if (bucket_count_ == 0) return nullptr;
-  const uint64_t tag = Tag(hash);
-  for (uint32_t b = Home(hash);; b = Next(b)) {
-    for (const uint64_t entry : buckets_[b].entries) {
-      if (entry == 0) return nullptr;
-      if (HasTag(entry, tag) && RowOf(entry)->key == key) return RowOf(entry);
-    }
-  }
+  const uint64_t* const entry = Search(hash, key);
+  return entry == nullptr ? nullptr : RowOf(*entry);
 }
 
 void RowMap::Insert(uint64_t hash, Row* row) {
   // At most 13/16 full, so that few keys leave their home bucket and every search ends.
-  if (size_ >= uint64_t{bucket_count_} * kEntries * 13 / 16) Grow();
+  if (size_ >= uint64_t{bucket_count_} * kEntries * 13 / 16) Grow(hash);
   Place(Entry(hash, row), hash);
   ++size_;
 }
 
 Row* RowMap::Erase(uint64_t hash, uint64_t key) {
-  if (bucket_count_ == 0) return nullptr;
-  const uint64_t tag = Tag(hash);
-  for (uint32_t b = Home(hash);; b = Next(b)) {
-    for (uint32_t i = 0; i < kEntries; ++i) {
-      const uint64_t entry = buckets_[b].entries[i];
-      if (entry == 0) return nullptr;
-      if (!HasTag(entry, tag) || RowOf(entry)->key != key) continue;
-      CloseHole(b, i);
-      --size_;
-      return RowOf(entry);
-    }
-  }
+  const uint64_t* const entry = Search(hash, key);
+  if (entry == nullptr) return nullptr;
+  Row* const row = RowOf(*entry);
+  const size_t number = entry - buckets_[0].entries;
+  CloseHole(static_cast<uint32_t>(number / kEntries), number % kEntries);
+  --size_;
+  return row;
 }
 
 void RowMap::CloseHole(uint32_t b, uint32_t at) {
@@ -103,10 +93,14 @@ void RowMap::Place(uint64_t entry, uint64_t hash) {
   }
 }
 
-void RowMap::Grow() {
+void RowMap::Grow(uint64_t hash) {
   const uint32_t old_count = bucket_count_;
   Bucket* const old = buckets_;
-  const uint32_t count = old_count + old_count / 2 + 1;
+  uint32_t count = old_count + old_count / 2 + 1;
+  // The maps of a table fill up evenly. From here on they grow at different times, or there would
+  // be batches in which all of them grow.
+  constexpr uint32_t kParting = 7, kWays = 5;
+  if (old_count == kParting) count += static_cast<uint32_t>(hash % kWays);
   buckets_ = new Bucket[count]();  // throws first: then the map is as it was
   bucket_count_ = count;
   // The hashes come from the rows' keys, which are far from the cache: load some buckets ahead.

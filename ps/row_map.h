@@ -1,5 +1,10 @@
 #pragma once
 
+#ifdef __AVX2__
+#include <immintrin.h>
+#endif
+
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -10,7 +15,7 @@
 namespace tessera::ps {
 
 // The rows of one partition by key: an open-addressing table of buckets, each one cache line of
-// eight entries. An entry holds a row's address and 20 bits of its key's hash; the key itself is
+// eight entries. An entry holds a row's address and 19 bits of its key's hash; the key itself is
 // read from the row, which the caller needs anyway. A key's entry lies in its home bucket or, where
 // that is full, in the next with room. So every bucket between a key's home and its entry is full,
 // and a search ends at the first free entry.
@@ -30,7 +35,17 @@ class RowMap {
   }
   // The first row whose hash has the same tag: almost always the row itself; null: there is none.
   // Reads no row.
-  Row* Candidate(uint64_t hash) const;
+  Row* Candidate(uint64_t hash) const {
+    if (bucket_count_ == 0) return nullptr;
+    const uint64_t tag = Tag(hash);
+    // Ends: growth keeps entries free.
+    for (uint32_t b = Home(hash);; b = Next(b)) {
+      const Bucket& bucket = buckets_[b];
+      const uint32_t matches = Matches(bucket, tag);
+      if (matches != 0) return RowOf(bucket.entries[std::countr_zero(matches)]);
+      if (bucket.entries[kEntries - 1] == 0) return nullptr;
+    }
+  }
   // Null: there is none.
   Row* Find(uint64_t hash, uint64_t key) const;
   // row->key must not be present. Amortised constant; now and then it moves the whole partition to
@@ -48,14 +63,17 @@ class RowMap {
 
  private:
   static constexpr uint32_t kEntries = 8;
-  // Entry: 20 bits of tag, then address / 16. 0: free. Entries are used from the first on.
+  // Entry: 20 bits of tag, then address / 16. 0: free. Entries are used from the first on. A tag's
+  // lowest bit is set, so that no tag is that of a free entry.
   struct alignas(64) Bucket {
     uint64_t entries[kEntries];
   };
   static constexpr int kAddressBits = 44;
 
-  static uint64_t Tag(uint64_t hash) { return (hash >> 32) << kAddressBits; }
-  static bool HasTag(uint64_t entry, uint64_t tag) { return (entry ^ tag) >> kAddressBits == 0; }
+  static uint64_t Tag(uint64_t hash) { return (hash >> 32 | 1) << kAddressBits; }
+  // Bit i: entry i has this tag. Looks at all eight at once: a loop that stops at the right one
+  // mispredicts where it stops.
+  static uint32_t Matches(const Bucket& bucket, uint64_t tag);
   static Row* RowOf(uint64_t entry) {
     return reinterpret_cast<Row*>((entry & ((uint64_t{1} << kAddressBits) - 1)) << 4);
   }
@@ -66,14 +84,35 @@ class RowMap {
     return static_cast<uint32_t>((uint64_t{static_cast<uint32_t>(hash)} * bucket_count_) >> 32);
   }
   uint32_t Next(uint32_t bucket) const { return bucket + 1 == bucket_count_ ? 0 : bucket + 1; }
+  // The entry of `key`; null: there is none.
+  uint64_t* Search(uint64_t hash, uint64_t key) const;
   void Place(uint64_t entry, uint64_t hash);
   // Closes the hole `at` in bucket `b`.
   void CloseHole(uint32_t b, uint32_t at);
-  void Grow();
+  // `hash`: of the key that found no room.
+  void Grow(uint64_t hash);
 
   Bucket* buckets_ = nullptr;
   uint32_t bucket_count_ = 0;
   uint32_t size_ = 0;
 };
+
+inline uint32_t RowMap::Matches(const Bucket& bucket, uint64_t tag) {
+#ifdef __AVX2__
+  const auto* const entries = reinterpret_cast<const __m256i*>(bucket.entries);
+  const __m256i wanted = _mm256_set1_epi64x(static_cast<int64_t>(tag >> kAddressBits));
+  const auto match = [&](__m256i four) {
+    const __m256i equal = _mm256_cmpeq_epi64(_mm256_srli_epi64(four, kAddressBits), wanted);
+    return static_cast<uint32_t>(_mm256_movemask_pd(_mm256_castsi256_pd(equal)));
+  };
+  return match(_mm256_load_si256(entries)) | match(_mm256_load_si256(entries + 1)) << 4;
+#else
+  uint32_t matches = 0;
+  for (uint32_t i = 0; i < kEntries; ++i) {
+    matches |= uint32_t{(bucket.entries[i] ^ tag) >> kAddressBits == 0} << i;
+  }
+  return matches;
+#endif
+}
 
 }  // namespace tessera::ps

@@ -7,15 +7,22 @@
 
 #include "common/hash.h"
 #include "common/partition.h"
+#include "ps/scratch.h"
 #include "tessera/v1/parameter_service.pb.h"
 
 namespace tessera::ps {
 namespace {
 
-// Keys whose buckets and rows are loaded together: enough to fill the memory's queue.
-constexpr size_t kAhead = 32;
+// Keys whose buckets, and keys whose rows, are on their way from memory at once.
+constexpr size_t kAhead = 16;
 constexpr size_t kLineBytes = 64;
-constexpr size_t kPrefetchedLines = 8;
+
+void PrefetchBytes(const void* begin, size_t bytes) {
+  const auto at = reinterpret_cast<uintptr_t>(begin);
+  for (uintptr_t line = at & ~(kLineBytes - 1); line < at + bytes; line += kLineBytes) {
+    __builtin_prefetch(reinterpret_cast<const void*>(line));
+  }
+}
 
 }  // namespace
 
@@ -33,24 +40,31 @@ RowStore::RowStore(RowTemplate row_template, const PartitionSet* partitions)
   }
 }
 
-void RowStore::Locate(const Stripe& stripe, Items items, Row** rows) const {
-  const size_t lines =
-      std::min(kPrefetchedLines, (layout().block_bytes() + kLineBytes - 1) / kLineBytes);
-  for (size_t begin = 0; begin < items.size(); begin += kAhead) {
-    const size_t end = std::min(items.size(), begin + kAhead);
-    for (size_t i = begin; i < end; ++i) stripe.maps[items[i].map].Prefetch(items[i].hash);
-    for (size_t i = begin; i < end; ++i) {
-      rows[i] = stripe.maps[items[i].map].Candidate(items[i].hash);
-      if (rows[i] == nullptr) continue;
-      for (size_t line = 0; line < lines; ++line) {
-        __builtin_prefetch(reinterpret_cast<const char*>(rows[i]) + line * kLineBytes);
-      }
+template <typename Use>
+void RowStore::Locate(const Stripe& stripe, Items items, size_t bytes, absl::Span<Row*> rows,
+                      Use use, const float* out) const {
+  const RowMap* const maps = stripe.maps.data();
+  const size_t n = items.size();
+  const auto load_bucket = [&](size_t i) { maps[items[i].map].Prefetch(items[i].hash); };
+  const auto load_row = [&](size_t i) {
+    rows[i] = maps[items[i].map].Candidate(items[i].hash);
+    if (rows[i] != nullptr) PrefetchBytes(rows[i], bytes);
+    if (out != nullptr) {
+      PrefetchBytes(out + size_t{items[i].position} * layout().dim(),
+                    layout().dim() * sizeof(float));
     }
-    for (size_t i = begin; i < end; ++i) {
-      if (rows[i] != nullptr && rows[i]->key != items[i].key) {
-        rows[i] = stripe.maps[items[i].map].Find(items[i].hash, items[i].key);
-      }
+  };
+  // Three stages of one item each turn, so that the processor works on one while it loads others.
+  for (size_t i = 0; i < std::min(n, 2 * kAhead); ++i) load_bucket(i);
+  for (size_t i = 0; i < std::min(n, kAhead); ++i) load_row(i);
+  for (size_t i = 0; i < n; ++i) {
+    if (i + 2 * kAhead < n) load_bucket(i + 2 * kAhead);
+    if (i + kAhead < n) load_row(i + kAhead);
+    Row* row = rows[i];
+    if (row != nullptr && row->key != items[i].key) {
+      row = maps[items[i].map].Find(items[i].hash, items[i].key);
     }
+    use(i, row);
   }
 }
 
@@ -69,123 +83,120 @@ void RowStore::FillNew(Row* row) const {
 
 RowCounts RowStore::FindOrCreate(absl::Span<const uint64_t> keys, float* values,
                                  uint8_t* statuses) {
-  const KeyBatch batch(keys, partitions_);
+  const Scratch<KeyBatch> batch;
+  batch->Group(keys, partitions_);
   const uint32_t dim = layout().dim();
+  std::fill_n(statuses, keys.size(), static_cast<uint8_t>(v1::ROW_HIT));
   RowCounts counts;
-  std::vector<Row*> rows;
   for (uint32_t s = 0; s < KeyBatch::kStripes; ++s) {
-    const Items items = batch.stripe(s);
+    const Items items = batch->stripe(s);
     if (items.empty()) continue;
     Stripe& stripe = *stripes_[s];
-    rows.resize(items.size());
-    size_t missing = 0;
+    const absl::Span<uint32_t> missing = batch->positions(s);  // as indices of items
+    size_t missing_count = 0;
     {
       absl::ReaderMutexLock lock(&stripe.mu);
-      Locate(stripe, items, rows.data());
-      for (size_t i = 0; i < items.size(); ++i) {
-        if (rows[i] == nullptr) {
-          ++missing;
-          continue;
-        }
-        std::copy_n(layout().Embedding(rows[i]), dim, values + size_t{items[i].position} * dim);
-        statuses[items[i].position] = v1::ROW_HIT;
-      }
+      Locate(
+          stripe, items, EmbeddingBytes(), batch->rows(s),
+          [&](size_t i, const Row* row) {
+            if (row == nullptr) {
+              missing[missing_count++] = static_cast<uint32_t>(i);
+              return;
+            }
+            CopyFloats(layout().Embedding(row), dim, values + size_t{items[i].position} * dim);
+          },
+          values);
     }
-    counts.hits += items.size() - missing;
-    if (missing == 0) continue;
+    counts.hits += items.size() - missing_count;
+    if (missing_count == 0) continue;
     absl::MutexLock lock(&stripe.mu);
-    for (size_t i = 0; i < items.size(); ++i) {
-      if (rows[i] != nullptr) continue;
+    for (const uint32_t i : missing.first(missing_count)) {
       // Another call, or the same key earlier in this one, may have made it.
-      rows[i] = stripe.maps[items[i].map].Find(items[i].hash, items[i].key);
-      const bool created = rows[i] == nullptr;
-      if (created) FillNew(rows[i] = Add(stripe, items[i]));
+      Row* row = stripe.maps[items[i].map].Find(items[i].hash, items[i].key);
+      const bool created = row == nullptr;
+      if (created) FillNew(row = Add(stripe, items[i]));
       ++(created ? counts.created : counts.hits);
-      std::copy_n(layout().Embedding(rows[i]), dim, values + size_t{items[i].position} * dim);
-      statuses[items[i].position] = created ? v1::ROW_CREATED : v1::ROW_HIT;
+      CopyFloats(layout().Embedding(row), dim, values + size_t{items[i].position} * dim);
+      if (created) statuses[items[i].position] = v1::ROW_CREATED;
     }
   }
   return counts;
 }
 
 RowCounts RowStore::Find(absl::Span<const uint64_t> keys, float* values, uint8_t* statuses) const {
-  const KeyBatch batch(keys, partitions_);
+  const Scratch<KeyBatch> batch;
+  batch->Group(keys, partitions_);
   const uint32_t dim = layout().dim();
   RowCounts counts;
-  std::vector<Row*> rows;
   for (uint32_t s = 0; s < KeyBatch::kStripes; ++s) {
-    const Items items = batch.stripe(s);
+    const Items items = batch->stripe(s);
     if (items.empty()) continue;
     const Stripe& stripe = *stripes_[s];
-    rows.resize(items.size());
     absl::ReaderMutexLock lock(&stripe.mu);
-    Locate(stripe, items, rows.data());
-    for (size_t i = 0; i < items.size(); ++i) {
+    Locate(stripe, items, EmbeddingBytes(), batch->rows(s), [&](size_t i, const Row* row) {
       float* const out = values + size_t{items[i].position} * dim;
-      const bool hit = rows[i] != nullptr;
+      const bool hit = row != nullptr;
       if (hit) {
-        std::copy_n(layout().Embedding(rows[i]), dim, out);
+        CopyFloats(layout().Embedding(row), dim, out);
       } else {
         template_.initializer.Fill(items[i].key, absl::MakeSpan(out, dim));
       }
       ++(hit ? counts.hits : counts.absent);
       statuses[items[i].position] = hit ? v1::ROW_HIT : v1::ROW_ABSENT;
-    }
+    });
   }
   return counts;
 }
 
 size_t RowStore::FirstAbsent(absl::Span<const uint64_t> keys) const {
-  const KeyBatch batch(keys, partitions_);
+  const Scratch<KeyBatch> batch;
+  batch->Group(keys, partitions_);
   size_t first = keys.size();
-  std::vector<Row*> rows;
   for (uint32_t s = 0; s < KeyBatch::kStripes; ++s) {
-    const Items items = batch.stripe(s);
+    const Items items = batch->stripe(s);
     if (items.empty()) continue;
     const Stripe& stripe = *stripes_[s];
-    rows.resize(items.size());
     absl::ReaderMutexLock lock(&stripe.mu);
-    Locate(stripe, items, rows.data());
-    for (size_t i = 0; i < items.size(); ++i) {
-      if (rows[i] == nullptr) first = std::min<size_t>(first, items[i].position);
-    }
+    Locate(stripe, items, sizeof(Row), batch->rows(s), [&](size_t i, const Row* row) {
+      if (row == nullptr) first = std::min<size_t>(first, items[i].position);
+    });
   }
   return first;
 }
 
 void RowStore::AppendAbsent(absl::Span<const uint64_t> keys, std::vector<uint64_t>& absent) const {
-  const KeyBatch batch(keys, partitions_);
-  std::vector<Row*> rows;
+  const Scratch<KeyBatch> batch;
+  batch->Group(keys, partitions_);
   for (uint32_t s = 0; s < KeyBatch::kStripes; ++s) {
-    const Items items = batch.stripe(s);
+    const Items items = batch->stripe(s);
     if (items.empty()) continue;
     const Stripe& stripe = *stripes_[s];
-    rows.resize(items.size());
     absl::ReaderMutexLock lock(&stripe.mu);
-    Locate(stripe, items, rows.data());
-    for (size_t i = 0; i < items.size(); ++i) {
-      if (rows[i] == nullptr) absent.push_back(items[i].key);
-    }
+    Locate(stripe, items, sizeof(Row), batch->rows(s), [&](size_t i, const Row* row) {
+      if (row == nullptr) absent.push_back(items[i].key);
+    });
   }
 }
 
-void RowStore::Update(
-    absl::Span<const uint64_t> keys,
-    absl::FunctionRef<void(absl::Span<Row* const>, absl::Span<const uint32_t>)> change) {
-  const KeyBatch batch(keys, partitions_);
-  std::vector<Row*> rows;
-  std::vector<uint32_t> positions;
+void RowStore::Update(absl::Span<const uint64_t> keys, Change change) {
+  const Scratch<KeyBatch> batch;
+  batch->Group(keys, partitions_);
   for (uint32_t s = 0; s < KeyBatch::kStripes; ++s) {
-    const Items items = batch.stripe(s);
+    const Items items = batch->stripe(s);
     if (items.empty()) continue;
     Stripe& stripe = *stripes_[s];
-    rows.resize(items.size());
-    positions.resize(items.size());
+    const absl::Span<Row*> rows = batch->rows(s);
+    const absl::Span<uint32_t> positions = batch->positions(s);
+    size_t missing = 0;
     absl::MutexLock lock(&stripe.mu);
-    Locate(stripe, items, rows.data());
-    for (size_t i = 0; i < items.size(); ++i) {
+    Locate(stripe, items, layout().block_bytes(), rows, [&](size_t i, Row* row) {
+      rows[i] = row;
       positions[i] = items[i].position;
+      missing += row == nullptr;
+    });
+    for (size_t i = 0; missing > 0; ++i) {
       if (rows[i] != nullptr) continue;
+      --missing;
       rows[i] = stripe.maps[items[i].map].Find(items[i].hash, items[i].key);
       if (rows[i] == nullptr) FillNew(rows[i] = Add(stripe, items[i]));
     }
@@ -220,11 +231,12 @@ void RowStore::Insert(absl::Span<const RowRecord> records) {
 }
 
 RowCounts RowStore::InsertIfAbsent(absl::Span<const uint64_t> keys, const float* values) {
-  const KeyBatch batch(keys, partitions_);
+  const Scratch<KeyBatch> batch;
+  batch->Group(keys, partitions_);
   const uint32_t dim = layout().dim();
   RowCounts counts;
   for (uint32_t s = 0; s < KeyBatch::kStripes; ++s) {
-    const Items items = batch.stripe(s);
+    const Items items = batch->stripe(s);
     if (items.empty()) continue;
     Stripe& stripe = *stripes_[s];
     absl::MutexLock lock(&stripe.mu);
@@ -243,10 +255,11 @@ RowCounts RowStore::InsertIfAbsent(absl::Span<const uint64_t> keys, const float*
 }
 
 uint64_t RowStore::Erase(absl::Span<const uint64_t> keys) {
-  const KeyBatch batch(keys, partitions_);
+  const Scratch<KeyBatch> batch;
+  batch->Group(keys, partitions_);
   uint64_t erased = 0;
   for (uint32_t s = 0; s < KeyBatch::kStripes; ++s) {
-    const Items items = batch.stripe(s);
+    const Items items = batch->stripe(s);
     if (items.empty()) continue;
     Stripe& stripe = *stripes_[s];
     absl::MutexLock lock(&stripe.mu);

@@ -69,10 +69,9 @@ class RowStore {
   // Hands out the rows of `keys` to be changed, creating those that do not exist. `change` is
   // called once per stripe with the stripe locked: rows[i] is that of keys[positions[i]];
   // positions ascend, and a key that comes several times gives the same row as often.
-  void Update(
-      absl::Span<const uint64_t> keys,
-      absl::FunctionRef<void(absl::Span<Row* const> rows, absl::Span<const uint32_t> positions)>
-          change);
+  using Change =
+      absl::FunctionRef<void(absl::Span<Row* const> rows, absl::Span<const uint32_t> positions)>;
+  void Update(absl::Span<const uint64_t> keys, Change change);
   // Hands out every row to be changed, in chunks, with their stripe locked. No order.
   void UpdateEvery(absl::FunctionRef<void(absl::Span<Row* const> rows)> change);
 
@@ -114,9 +113,15 @@ class RowStore {
   };
   using Items = absl::Span<const KeyBatch::Item>;
 
-  // rows[i] = row of items[i], or null.
-  void Locate(const Stripe& stripe, Items items, Row** rows) const
-      ABSL_SHARED_LOCKS_REQUIRED(stripe.mu);
+  // Calls use(i, row) for each of `items` in order, row null where there is none. The buckets of
+  // later items and the first `bytes` of their rows are on their way from memory meanwhile.
+  // `rows`: [items], of no meaning after. `out`: where `use` writes an embedding by its position;
+  // null: it does not.
+  template <typename Use>
+  void Locate(const Stripe& stripe, Items items, size_t bytes, absl::Span<Row*> rows, Use use,
+              const float* out = nullptr) const ABSL_SHARED_LOCKS_REQUIRED(stripe.mu);
+  // Of a row: its head and embedding.
+  size_t EmbeddingBytes() const { return sizeof(Row) + layout().dim() * sizeof(float); }
   // A row with its key and zero metadata; the floats are not set.
   Row* Add(Stripe& stripe, const KeyBatch::Item& item) ABSL_EXCLUSIVE_LOCKS_REQUIRED(stripe.mu);
   void FillNew(Row* row) const;

@@ -11,6 +11,7 @@
 #include "common/partition.h"
 #include "common/status_macros.h"
 #include "ps/row_groups.h"
+#include "ps/scratch.h"
 
 namespace tessera::ps {
 namespace {
@@ -170,44 +171,88 @@ void Table::Apply(absl::Span<const Gradients> parts, uint64_t step, double learn
   MoveOtherRows(scale);
 }
 
-void Table::ApplyToRows(absl::Span<const Gradients> parts, uint64_t step, double scale) {
-  std::vector<uint64_t> keys;
-  std::vector<const float*> gradients;
-  for (const Gradients& part : parts) {
-    keys.insert(keys.end(), part.keys.begin(), part.keys.end());
-    for (size_t i = 0; i < part.keys.size(); ++i) gradients.push_back(part.values + i * dim());
-  }
+// What ApplyToRows works with. Not thread-safe.
+struct Table::ApplyScratch {
+  std::vector<uint64_t> keys;           // of all parts, if several
+  std::vector<const float*> gradients;  // by place in `keys`, if several
   RowGroups groups;
-  std::vector<float> sums(kChunkRows * dim());
-  std::vector<Row*> chunk_rows;
-  std::vector<const float*> chunk_gradients;
+  std::vector<float> sums;  // [kChunkRows, dim]
+  std::vector<Row*> rows;
+  std::vector<const float*> of_rows;
+
+  size_t bytes() const { return 16 * keys.capacity() + 40 * rows.capacity() + 4 * sums.capacity(); }
+};
+
+void Table::ApplyToRows(absl::Span<const Gradients> parts, uint64_t step, double scale) {
+  const Scratch<ApplyScratch> scratch;
+  absl::Span<const uint64_t> keys;
+  std::vector<const float*>& gradients = scratch->gradients;
+  gradients.clear();
+  if (parts.size() == 1) {
+    keys = parts[0].keys;
+  } else {
+    scratch->keys.clear();
+    for (const Gradients& part : parts) {
+      scratch->keys.insert(scratch->keys.end(), part.keys.begin(), part.keys.end());
+      for (size_t i = 0; i < part.keys.size(); ++i) gradients.push_back(part.values + i * dim());
+    }
+    keys = scratch->keys;
+  }
+  const auto gradient_of = [&](uint32_t position) {
+    return gradients.empty() ? parts[0].values + size_t{position} * dim() : gradients[position];
+  };
   const uint32_t flag = every_row() ? kRowMoved : 0;
   store_.Update(keys, [&](absl::Span<Row* const> rows, absl::Span<const uint32_t> positions) {
-    groups.Build(rows);
-    for (size_t begin = 0; begin < groups.size(); begin += kChunkRows) {
-      chunk_rows.clear();
-      chunk_gradients.clear();
-      float* sum = sums.data();
-      for (size_t g = begin; g < std::min(groups.size(), begin + kChunkRows); ++g) {
-        const uint32_t first = groups.First(g);
-        const float* gradient = gradients[positions[first]];
-        if (groups.Next(first) != RowGroups::kEnd) {
-          std::copy_n(gradient, dim(), sum);
-          for (uint32_t i = groups.Next(first); i != RowGroups::kEnd; i = groups.Next(i)) {
-            const float* const more = gradients[positions[i]];
-            for (uint32_t d = 0; d < dim(); ++d) sum[d] += more[d];
-          }
-          gradient = sum;
-          sum += dim();
-        }
-        rows[first]->Touch(step);
-        rows[first]->flags |= flag;
-        chunk_rows.push_back(rows[first]);
-        chunk_gradients.push_back(gradient);
-      }
-      optimizer_->Apply(chunk_rows, chunk_gradients, scale);
+    uint32_t seen = 0;
+    for (Row* const row : rows) {
+      seen |= row->flags;
+      row->flags |= kRowSeen;
     }
+    for (Row* const row : rows) row->flags &= ~kRowSeen;
+    if ((seen & kRowSeen) != 0) {
+      ApplySums(rows, positions, gradient_of, step, scale, *scratch);
+      return;
+    }
+    scratch->of_rows.resize(rows.size());
+    for (size_t i = 0; i < rows.size(); ++i) {
+      rows[i]->Touch(step);
+      rows[i]->flags |= flag;
+      scratch->of_rows[i] = gradient_of(positions[i]);
+    }
+    optimizer_->Apply(rows, scratch->of_rows, scale);
   });
+}
+
+void Table::ApplySums(absl::Span<Row* const> rows, absl::Span<const uint32_t> positions,
+                      absl::FunctionRef<const float*(uint32_t)> gradient_of, uint64_t step,
+                      double scale, ApplyScratch& scratch) {
+  const uint32_t flag = every_row() ? kRowMoved : 0;
+  RowGroups& groups = scratch.groups;
+  groups.Build(rows);
+  scratch.sums.resize(kChunkRows * dim());
+  for (size_t begin = 0; begin < groups.size(); begin += kChunkRows) {
+    scratch.rows.clear();
+    scratch.of_rows.clear();
+    float* sum = scratch.sums.data();
+    for (size_t g = begin; g < std::min(groups.size(), begin + kChunkRows); ++g) {
+      const uint32_t first = groups.First(g);
+      const float* gradient = gradient_of(positions[first]);
+      if (groups.Next(first) != RowGroups::kEnd) {
+        std::copy_n(gradient, dim(), sum);
+        for (uint32_t i = groups.Next(first); i != RowGroups::kEnd; i = groups.Next(i)) {
+          const float* const more = gradient_of(positions[i]);
+          for (uint32_t d = 0; d < dim(); ++d) sum[d] += more[d];
+        }
+        gradient = sum;
+        sum += dim();
+      }
+      rows[first]->Touch(step);
+      rows[first]->flags |= flag;
+      scratch.rows.push_back(rows[first]);
+      scratch.of_rows.push_back(gradient);
+    }
+    optimizer_->Apply(scratch.rows, scratch.of_rows, scale);
+  }
 }
 
 void Table::MoveOtherRows(double scale) {

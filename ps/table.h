@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
@@ -83,6 +84,11 @@ class Table {
   // are admitted now.
   std::vector<Gradients> Admit(absl::Span<const Gradients> parts);
 
+  struct ApplyScratch;
+  // The rows of one stripe where a row comes several times.
+  void ApplySums(absl::Span<Row* const> rows, absl::Span<const uint32_t> positions,
+                 absl::FunctionRef<const float*(uint32_t position)> gradient_of, uint64_t step,
+                 double scale, ApplyScratch& scratch);
   void ApplyToRows(absl::Span<const Gradients> parts, uint64_t step, double scale);
   void MoveOtherRows(double scale) ABSL_EXCLUSIVE_LOCKS_REQUIRED(every_row_mu_);
   void Count(const RowCounts& counts);

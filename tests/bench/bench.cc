@@ -1,5 +1,7 @@
 #include "tests/bench/bench.h"
 
+#include <time.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -38,6 +40,17 @@ double Seconds(absl::FunctionRef<void()> work) {
   const auto begin = std::chrono::steady_clock::now();
   work();
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+double CpuSeconds(absl::FunctionRef<void()> work) {
+  const auto now = [] {
+    timespec t = {};
+    ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
+  };
+  const double begin = now();
+  work();
+  return now() - begin;
 }
 
 double Median(std::vector<double> values) { return Percentile(std::move(values), 50); }

@@ -47,6 +47,8 @@ Medians Interleave(int rounds, absl::FunctionRef<double()> value,
                    absl::FunctionRef<double()> limit);
 
 double Seconds(absl::FunctionRef<void()> work);
+// Of the calling thread on a processor: what one thread can do, whatever else runs.
+double CpuSeconds(absl::FunctionRef<void()> work);
 double Median(std::vector<double> values);
 // The smallest of `values` that `percent` of them do not exceed.
 double Percentile(std::vector<double> values, double percent);

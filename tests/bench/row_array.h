@@ -34,8 +34,7 @@ class RowArray {
   void Gather(absl::Span<const uint32_t> indices, float* values) const {  // [indices, dim]
     for (size_t i = 0; i < indices.size(); ++i) {
       if (i + kAhead < indices.size()) Prefetch(indices[i + kAhead], layout_.dim());
-      const float* const from = layout_.Embedding(row(indices[i]));
-      for (uint32_t d = 0; d < layout_.dim(); ++d) values[i * layout_.dim() + d] = from[d];
+      ps::CopyFloats(layout_.Embedding(row(indices[i])), layout_.dim(), values + i * layout_.dim());
     }
   }
 

@@ -37,7 +37,8 @@ TEST(KeyBatch, GroupsByStripeAndKeepsTheOrderWithin) {
     if (PartitionOf(key, 256).value() % 2 == 0) keys.push_back(key);
   }
   keys.push_back(keys.front());
-  const KeyBatch batch(keys, *set);
+  KeyBatch batch;
+  batch.Group(keys, *set);
   size_t seen = 0;
   for (uint32_t s = 0; s < KeyBatch::kStripes; ++s) {
     int64_t last = -1;
