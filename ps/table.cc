@@ -1,6 +1,7 @@
 #include "ps/table.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <utility>
@@ -208,18 +209,21 @@ void Table::ApplyToRows(absl::Span<const Gradients> parts, uint64_t step, double
       seen |= row->flags;
       row->flags |= kRowSeen;
     }
-    for (Row* const row : rows) row->flags &= ~kRowSeen;
     if ((seen & kRowSeen) != 0) {
+      for (Row* const row : rows) row->flags &= ~kRowSeen;
       ApplySums(rows, positions, gradient_of, step, scale, *scratch);
       return;
     }
-    scratch->of_rows.resize(rows.size());
-    for (size_t i = 0; i < rows.size(); ++i) {
-      rows[i]->Touch(step);
-      rows[i]->flags |= flag;
-      scratch->of_rows[i] = gradient_of(positions[i]);
+    std::array<const float*, kChunkRows> of_rows;
+    for (size_t begin = 0; begin < rows.size(); begin += kChunkRows) {
+      const absl::Span<Row* const> chunk = rows.subspan(begin, kChunkRows);
+      for (size_t i = 0; i < chunk.size(); ++i) {
+        chunk[i]->Touch(step);
+        chunk[i]->flags = (chunk[i]->flags & ~kRowSeen) | flag;
+        of_rows[i] = gradient_of(positions[begin + i]);
+      }
+      optimizer_->Apply(chunk, absl::MakeConstSpan(of_rows).first(chunk.size()), scale);
     }
-    optimizer_->Apply(rows, scratch->of_rows, scale);
   });
 }
 
