@@ -6,8 +6,8 @@
 
 namespace tessera::ps {
 
-Executor::Executor(std::string name, int threads, uint64_t max_queued_bytes)
-    : name_(std::move(name)), max_queued_bytes_(max_queued_bytes) {
+Executor::Executor(std::string name, int threads, uint64_t max_bytes)
+    : name_(std::move(name)), max_bytes_(max_bytes) {
   for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { Work(); });
 }
 
@@ -21,11 +21,12 @@ Executor::~Executor() {
 
 absl::Status Executor::Submit(uint64_t bytes, Task task) {
   absl::MutexLock lock(&mu_);
-  if (!queue_.empty() && queued_bytes_ + bytes > max_queued_bytes_) {
-    return absl::ResourceExhaustedError(absl::StrCat("this ps has ", queued_bytes_, " of ",
-                                                     max_queued_bytes_, " bytes of ", name_,
-                                                     " waiting; call again later"));
+  if (bytes_ > 0 && bytes_ + bytes > max_bytes_) {
+    return absl::ResourceExhaustedError(absl::StrCat("this ps has ", bytes_, " of ", max_bytes_,
+                                                     " bytes of ", name_,
+                                                     " in hand; call again later"));
   }
+  bytes_ += bytes;
   queued_bytes_ += bytes;
   queue_.push_back({.bytes = bytes, .task = std::move(task)});
   return absl::OkStatus();
@@ -46,15 +47,19 @@ void Executor::Work() {
                          ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return ending_ || !queue_.empty(); };
   while (true) {
     Task task;
+    uint64_t bytes = 0;
     {
       absl::MutexLock lock(&mu_);
       mu_.Await(absl::Condition(&ready));
       if (queue_.empty()) return;
-      queued_bytes_ -= queue_.front().bytes;
+      bytes = queue_.front().bytes;
+      queued_bytes_ -= bytes;
       task = std::move(queue_.front().task);
       queue_.pop_front();
     }
     std::move(task)();
+    absl::MutexLock lock(&mu_);
+    bytes_ -= bytes;
   }
 }
 

@@ -14,19 +14,20 @@
 namespace tessera::ps {
 
 // A few threads that run tasks in the order in which they came, so that gRPC's own threads stay
-// free. What waits is bounded in bytes. Thread-safe; the destructor runs what is queued.
+// free. What waits and what runs is bounded in bytes. Thread-safe; the destructor runs what is
+// queued.
 class Executor {
  public:
   using Task = absl::AnyInvocable<void() &&>;
 
   // `name` is for messages: "requests".
-  Executor(std::string name, int threads, uint64_t max_queued_bytes);
+  Executor(std::string name, int threads, uint64_t max_bytes);
   ~Executor();
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
 
-  // RESOURCE_EXHAUSTED, and the task does not run: what waits would exceed the bound. One task is
-  // always taken.
+  // RESOURCE_EXHAUSTED, and the task does not run: with it, what waits and runs would exceed the
+  // bound. One task is always taken.
   absl::Status Submit(uint64_t bytes, Task task) ABSL_LOCKS_EXCLUDED(mu_);
   // For work whose bytes are bounded elsewhere.
   void Run(Task task) ABSL_LOCKS_EXCLUDED(mu_);
@@ -41,10 +42,11 @@ class Executor {
   void Work() ABSL_LOCKS_EXCLUDED(mu_);
 
   const std::string name_;
-  const uint64_t max_queued_bytes_;
+  const uint64_t max_bytes_;
   mutable absl::Mutex mu_;
   std::deque<Entry> queue_ ABSL_GUARDED_BY(mu_);
   uint64_t queued_bytes_ ABSL_GUARDED_BY(mu_) = 0;
+  uint64_t bytes_ ABSL_GUARDED_BY(mu_) = 0;  // of what waits and what runs
   bool ending_ ABSL_GUARDED_BY(mu_) = false;
   std::vector<std::thread> threads_;  // constant after construction
 };

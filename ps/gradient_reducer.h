@@ -9,7 +9,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/ids.h"
-#include "tessera/v1/parameter_service.pb.h"
+#include "ps/calls.h"
 
 namespace tessera::ps {
 
@@ -21,7 +21,8 @@ class GradientReducer {
  public:
   struct Push {
     double learning_rate_scale = 1;
-    std::vector<v1::GradientBlock> blocks;  // of tables in sync mode; checked
+    std::vector<GradientBlock> blocks;  // of tables in sync mode; checked
+    std::vector<wire::Buffer> memory;   // where they lie
   };
   enum class Verdict { kNew, kRepeat };
 

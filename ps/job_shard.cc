@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "ps/row_statuses.h"
 
 namespace tessera::ps {
 namespace {
@@ -118,12 +119,11 @@ absl::Status JobShard::Closed() const {
   return closed_;
 }
 
-void JobShard::Pull(const v1::PullRequest* request, v1::PullResponse* response,
-                    absl::Duration deadline, Done done) {
-  absl::Status status = CheckHeader(request->header());
+void JobShard::Pull(PullCall call, absl::Duration deadline, PullDone done) {
+  absl::Status status = CheckHeader(call.request.header());
   PullKeys keys;
   if (status.ok()) {
-    absl::StatusOr<PullKeys> checked = CheckPull(tables_, *request, options_.max_pull_bytes);
+    absl::StatusOr<PullKeys> checked = CheckPull(tables_, call, options_.max_pull_bytes);
     status = checked.status();
     if (status.ok()) keys = *std::move(checked);
   }
@@ -131,11 +131,10 @@ void JobShard::Pull(const v1::PullRequest* request, v1::PullResponse* response,
     absl::MutexLock lock(&mu_);
     status = closed_;
     // Whatever it asks for, nothing included: a rank without keys here must not run ahead either.
-    if (status.ok() && has_sync_ && request->step() > reducer_.next_step()) {
-      if (waiting_.HasRoomFor(*request)) {
-        waiting_.Add({.request = request,
+    if (status.ok() && has_sync_ && call.request.step() > reducer_.next_step()) {
+      if (waiting_.HasRoomFor(call)) {
+        waiting_.Add({.call = std::move(call),
                       .keys = std::move(keys),
-                      .response = response,
                       .since = options_.clock->Monotonic(),
                       .deadline = deadline,
                       .done = std::move(done)});
@@ -146,21 +145,24 @@ void JobShard::Pull(const v1::PullRequest* request, v1::PullResponse* response,
           " bytes are waiting for their step; pull again later"));
     }
   }
-  if (status.ok()) status = PullNow(*request, keys, *response);
-  std::move(done)(std::move(status));
+  if (!status.ok()) {
+    std::move(done)(std::move(status));
+    return;
+  }
+  std::move(done)(PullNow(call, keys));
 }
 
-absl::Status JobShard::PullNow(const v1::PullRequest& request, const PullKeys& keys,
-                               v1::PullResponse& response) {
+absl::StatusOr<PullAnswer> JobShard::PullNow(const PullCall& call, const PullKeys& keys) {
+  PullAnswer answer;
   size_t done = 0;
   try {
     for (; done < keys.size(); ++done) {
-      const uint32_t table = request.tables(static_cast<int>(done)).table();
-      TESSERA_RETURN_IF_ERROR(PullTable(request, table, keys[done], *response.add_tables()));
+      const uint32_t table = call.request.tables(static_cast<int>(done)).table();
+      TESSERA_RETURN_IF_ERROR(PullTable(call, table, keys[done], answer));
     }
-    return absl::OkStatus();
+    return answer;
   } catch (const std::bad_alloc&) {
-    const Table& table = *tables_[request.tables(static_cast<int>(done)).table()];
+    const Table& table = *tables_[call.request.tables(static_cast<int>(done)).table()];
     return absl::ResourceExhaustedError(absl::StrCat(
         "job ", request_.job_id(), ": no memory for a pull of ", keys[done].size(),
         " keys of table ", table.name(), " (dim ", table.dim(), "), which has ",
@@ -168,66 +170,125 @@ absl::Status JobShard::PullNow(const v1::PullRequest& request, const PullKeys& k
   }
 }
 
-absl::Status JobShard::PullTable(const v1::PullRequest& request, uint32_t index,
-                                 absl::Span<const uint64_t> keys, v1::RowBlock& rows) {
+absl::Status JobShard::PullTable(const PullCall& call, uint32_t index,
+                                 absl::Span<const uint64_t> keys, PullAnswer& answer) {
   Table& table = *tables_[index];
-  rows.set_table(index);
-  std::string& values = *rows.mutable_values();
-  std::string& statuses = *rows.mutable_statuses();
-  values.resize(keys.size() * table.dim() * sizeof(float));
-  statuses.resize(keys.size());
-  TESSERA_RETURN_IF_ERROR(table.Pull(keys, request.read_only(),
-                                     reinterpret_cast<float*>(values.data()),
-                                     reinterpret_cast<uint8_t*>(statuses.data())));
-  if (statuses.find_first_not_of(static_cast<char>(v1::ROW_HIT)) == std::string::npos) {
-    statuses.clear();
-  }
+  wire::Buffer values(keys.size() * table.dim() * sizeof(float));
+  std::vector<uint8_t> statuses(keys.size());
+  TESSERA_RETURN_IF_ERROR(table.Pull(keys, call.request.read_only(),
+                                     reinterpret_cast<float*>(values.data()), statuses.data()));
+  v1::RowBlock& block = *answer.response.add_tables();
+  block.set_table(index);
+  AddStatuses(statuses, &block, &answer.counts);
+  answer.values.push_back(std::move(values));
   return absl::OkStatus();
 }
 
-absl::Status JobShard::Push(const v1::PushRequest& request) {
-  const v1::CallHeader& header = request.header();
+absl::Status JobShard::Push(PushCall call) {
+  const v1::CallHeader& header = call.request.header();
   TESSERA_RETURN_IF_ERROR(CheckHeader(header));
   if (header.rank() >= ranks_.size()) {
     return absl::InvalidArgumentError(absl::StrCat("job ", request_.job_id(), ": rank ",
                                                    header.rank(), " does not exist; there are ",
                                                    ranks_.size(), ", numbered from 0"));
   }
+  TESSERA_ASSIGN_OR_RETURN(std::vector<GradientBlock> blocks, CheckPush(tables_, call));
   {
     RankState& rank = *ranks_[header.rank()];
     absl::MutexLock lock(&rank.mu);
     // Once more: a later one may have called while this one waited.
     TESSERA_RETURN_IF_ERROR(CheckIncarnation(header));
-    TESSERA_RETURN_IF_ERROR(PushLocked(request, rank));
+    if (call.request.parts() > 1) {
+      TESSERA_RETURN_IF_ERROR(PushPart(std::move(call), std::move(blocks), rank));
+    } else {
+      const auto take_memory = [&call] {
+        std::vector<wire::Buffer> memory;
+        memory.push_back(std::move(call.memory));
+        return memory;
+      };
+      TESSERA_RETURN_IF_ERROR(PushLocked(call.request, blocks, call.bytes, take_memory, rank));
+    }
   }
   ApplyCompleteSteps();
   return absl::OkStatus();
 }
 
-absl::Status JobShard::PushLocked(const v1::PushRequest& request, RankState& rank) {
-  TESSERA_ASSIGN_OR_RETURN(const auto parts, CheckPush(tables_, request));
+absl::Status JobShard::PushPart(PushCall call, std::vector<GradientBlock> blocks, RankState& rank) {
+  const v1::PushRequest& request = call.request;
+  const uint64_t sequence = request.sequence();
+  uint64_t bulk_bytes = 0;
+  for (size_t b = 0; b < blocks.size(); ++b)
+    bulk_bytes += call.keys[b].size() + call.gradients[b].size();
+  if (rank.parts_incarnation != request.header().incarnation()) {
+    // What an earlier incarnation has not finished nobody will.
+    rank.parts_incarnation = request.header().incarnation();
+    const uint64_t freed = rank.parts.EraseAll().bulk_bytes;
+    absl::MutexLock lock(&mu_);
+    part_bytes_ -= freed;
+  }
+  TESSERA_RETURN_IF_ERROR(rank.parts.Check(request, bulk_bytes));
+  {
+    absl::MutexLock lock(&mu_);
+    TESSERA_ASSIGN_OR_RETURN(const GradientReducer::Verdict verdict,
+                             CheckSequence(request, request.bulk_bytes(), rank));
+    if (verdict == GradientReducer::Verdict::kRepeat) return absl::OkStatus();
+    if (!rank.parts.Contains(sequence)) {
+      if (part_bytes_ > 0 && part_bytes_ + request.bulk_bytes() > options_.max_part_bytes) {
+        return absl::ResourceExhaustedError(
+            absl::StrCat("job ", request_.job_id(), ": pushes of ", part_bytes_, " of ",
+                         options_.max_part_bytes, " bytes are coming in parts; push again later"));
+      }
+      part_bytes_ += request.bulk_bytes();
+    }
+  }
+  rank.parts.Add(request, bulk_bytes, std::move(blocks), std::move(call.memory));
+  if (!rank.parts.Complete(sequence)) return absl::OkStatus();
+  uint64_t freed = 0;
+  const auto take_memory = [&] {
+    PushParts::Erased erased = rank.parts.Erase(sequence);
+    freed = erased.bulk_bytes;
+    return std::move(erased.memory);
+  };
+  const std::vector<GradientBlock> whole = rank.parts.Blocks(sequence);
+  const absl::Status pushed = PushLocked(request, whole, request.bulk_bytes(), take_memory, rank);
+  // Told to come again, the caller repeats the last part: the others stay. Else nothing follows.
+  if (!absl::IsResourceExhausted(pushed) && rank.parts.Contains(sequence)) take_memory();
+  absl::MutexLock lock(&mu_);
+  part_bytes_ -= freed;
+  return pushed;
+}
+
+absl::StatusOr<GradientReducer::Verdict> JobShard::CheckSequence(const v1::PushRequest& request,
+                                                                 uint64_t bytes,
+                                                                 RankState& rank) const {
+  TESSERA_RETURN_IF_ERROR(closed_);
   const Rank number(request.header().rank());
-  const uint64_t bytes = request.ByteSizeLong();
+  if (has_sync_) {
+    return reducer_.Check(number, request.sequence(), request.learning_rate_scale(), bytes);
+  }
+  if (rank.applied.Contains(request.sequence())) return GradientReducer::Verdict::kRepeat;
+  if (rank.applied.runs() < kMaxRuns) return GradientReducer::Verdict::kNew;
+  return absl::ResourceExhaustedError(
+      absl::StrCat("rank ", number.value(), ": the numbers of its pushes have ",
+                   rank.applied.runs(), " gaps; send what is missing first"));
+}
+
+absl::Status JobShard::PushLocked(const v1::PushRequest& request,
+                                  absl::Span<const GradientBlock> blocks, uint64_t bytes,
+                                  TakeMemory take_memory, RankState& rank) {
   // Rows and the memory of what was applied change under one hold of cut_mu_: a checkpoint has both
   // or neither.
   absl::ReaderMutexLock cut(&cut_mu_);
   {
     absl::MutexLock lock(&mu_);
-    TESSERA_RETURN_IF_ERROR(closed_);
-    if (has_sync_) {
-      TESSERA_ASSIGN_OR_RETURN(
-          const GradientReducer::Verdict verdict,
-          reducer_.Check(number, request.sequence(), request.learning_rate_scale(), bytes));
-      if (verdict == GradientReducer::Verdict::kRepeat) return absl::OkStatus();
-    } else if (rank.applied.Contains(request.sequence())) {
-      return absl::OkStatus();
-    } else if (rank.applied.runs() >= kMaxRuns) {
-      return absl::ResourceExhaustedError(
-          absl::StrCat("rank ", number.value(), ": the numbers of its pushes have ",
-                       rank.applied.runs(), " gaps; send what is missing first"));
-    }
+    TESSERA_ASSIGN_OR_RETURN(const GradientReducer::Verdict verdict,
+                             CheckSequence(request, bytes, rank));
+    if (verdict == GradientReducer::Verdict::kRepeat) return absl::OkStatus();
   }
   // From here on nothing fails.
+  std::vector<wire::Buffer> memory = take_memory();
+  std::vector<std::vector<Table::Gradients>> parts(tables_.size());
+  for (const GradientBlock& block : blocks) parts[block.table].push_back(block.gradients);
   for (size_t t = 0; t < tables_.size(); ++t) {
     Table& table = *tables_[t];
     if (table.sync() || (parts[t].empty() && !table.every_row())) continue;
@@ -240,12 +301,15 @@ absl::Status JobShard::PushLocked(const v1::PushRequest& request, RankState& ran
     async_steps_ = std::max(async_steps_, request.sequence() + 1);
     return absl::OkStatus();
   }
-  GradientReducer::Push push = {.learning_rate_scale = request.learning_rate_scale(), .blocks = {}};
-  for (const v1::GradientBlock& block : request.tables()) {
-    if (tables_[block.table()]->sync()) push.blocks.push_back(block);
+  GradientReducer::Push push = {.learning_rate_scale = request.learning_rate_scale(),
+                                .blocks = {},
+                                .memory = std::move(memory)};
+  for (const GradientBlock& block : blocks) {
+    if (tables_[block.table]->sync()) push.blocks.push_back(block);
   }
   absl::MutexLock lock(&mu_);
-  reducer_.Add(number, request.sequence(), std::move(push), bytes, options_.clock->Monotonic());
+  reducer_.Add(Rank(request.header().rank()), request.sequence(), std::move(push), bytes,
+               options_.clock->Monotonic());
   return absl::OkStatus();
 }
 
@@ -272,8 +336,8 @@ void JobShard::ApplyCompleteSteps() {
     {
       absl::MutexLock lock(&mu_);
       const uint64_t applied = reducer_.next_step();
-      ready =
-          waiting_.Take([&](const WaitingPull& pull) { return pull.request->step() <= applied; });
+      ready = waiting_.Take(
+          [&](const WaitingPull& pull) { return pull.call.request.step() <= applied; });
     }
     Answer(std::move(ready));
   }
@@ -282,8 +346,8 @@ void JobShard::ApplyCompleteSteps() {
 void JobShard::ApplyStep(const std::vector<GradientReducer::Push>& pushes, uint64_t step) {
   std::vector<std::vector<Table::Gradients>> parts(tables_.size());
   for (const GradientReducer::Push& push : pushes) {
-    for (const v1::GradientBlock& block : push.blocks) {
-      parts[block.table()].push_back(GradientsOf(block));
+    for (const GradientBlock& block : push.blocks) {
+      parts[block.table].push_back(block.gradients);
     }
   }
   for (size_t t = 0; t < tables_.size(); ++t) {
@@ -297,7 +361,7 @@ void JobShard::Answer(std::list<WaitingPull> pulls) {
   for (WaitingPull& pull : pulls) {
     // The shard lives until the caller has its answer.
     auto answer = [this, pull = std::move(pull)]() mutable {
-      std::move(pull.done)(PullNow(*pull.request, pull.keys, *pull.response));
+      std::move(pull.done)(PullNow(pull.call, pull.keys));
     };
     if (options_.run != nullptr) {
       options_.run(std::move(answer));
@@ -310,14 +374,17 @@ void JobShard::Answer(std::list<WaitingPull> pulls) {
 absl::Status JobShard::Assign(const v1::AssignRequest& request) {
   TESSERA_RETURN_IF_ERROR(CheckHeader(request.header()));
   TESSERA_RETURN_IF_ERROR(Closed());
-  std::vector<Table::Gradients> blocks;
+  std::vector<GradientBlock> blocks;
   for (const v1::GradientBlock& block : request.tables()) {
-    TESSERA_ASSIGN_OR_RETURN(const Table::Gradients values, CheckGradients(tables_, block));
+    // A string's bytes are aligned for numbers of 64 bits: on the heap to 16, within it to 8.
+    TESSERA_ASSIGN_OR_RETURN(
+        const GradientBlock values,
+        CheckGradients(tables_, block.table(), block.keys(), block.gradients()));
     blocks.push_back(values);
   }
   absl::ReaderMutexLock cut(&cut_mu_);
-  for (int i = 0; i < request.tables_size(); ++i) {
-    tables_[request.tables(i).table()]->Assign(blocks[i].keys, blocks[i].values);
+  for (const GradientBlock& block : blocks) {
+    tables_[block.table]->Assign(block.gradients.keys, block.gradients.values);
   }
   return absl::OkStatus();
 }
@@ -414,8 +481,8 @@ uint64_t JobShard::rows() const {
 }
 
 std::string JobShard::DescribeWait(const WaitingPull& pull, absl::Duration now) const {
-  return absl::StrCat("job ", request_.job_id(), ": rank ", pull.request->header().rank(),
-                      "'s pull of step ", pull.request->step(), " waits since ",
+  return absl::StrCat("job ", request_.job_id(), ": rank ", pull.call.request.header().rank(),
+                      "'s pull of step ", pull.call.request.step(), " waits since ",
                       Ago(now - pull.since), " for the pushes of step ", reducer_.next_step(),
                       " from ", reducer_.Missing(now));
 }

@@ -11,15 +11,18 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/functional/any_invocable.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
 #include "common/file_system.h"
+#include "ps/calls.h"
 #include "ps/gradient_reducer.h"
 #include "ps/job_checkpoint.h"
 #include "ps/partition_set.h"
+#include "ps/push_parts.h"
 #include "ps/request_check.h"
 #include "ps/sequence_set.h"
 #include "ps/table.h"
@@ -40,12 +43,12 @@ class JobShard {
     std::string checkpoint_root;         // of OpenJobRequest.checkpoint and WriteCheckpointRequest
     uint64_t max_pull_bytes = 60 << 20;  // of an answer
     uint64_t max_held_push_bytes = 256 << 20;  // of pushes one step ahead
-    uint64_t max_waiting_bytes = 64 << 20;     // of requests of waiting pulls
+    uint64_t max_part_bytes =
+        512 << 20;  // of pushes of which parts are missing; one is always taken
+    uint64_t max_waiting_bytes = 64 << 20;  // of requests of waiting pulls
     // Where pulls that have waited are answered; null: in the thread that woke them.
     std::function<void(absl::AnyInvocable<void() &&>)> run = nullptr;
   };
-  using Done = absl::AnyInvocable<void(absl::Status) &&>;
-
   // Empty tables, or those of the checkpoint that the request names. INVALID_ARGUMENT names the
   // field; DATA_LOSS a damaged file; FAILED_PRECONDITION a checkpoint of other tables;
   // RESOURCE_EXHAUSTED: no memory. An error of `keep_going` ends the load.
@@ -57,12 +60,11 @@ class JobShard {
   const v1::OpenJobRequest& request() const { return request_; }
 
   // Answers by `done`, once: at once, or when the steps below the request's are applied, or when
-  // Expire finds the deadline (of Clock::Monotonic) passed. `request` and `response` stay valid
-  // until then.
-  void Pull(const v1::PullRequest* request, v1::PullResponse* response, absl::Duration deadline,
-            Done done) ABSL_LOCKS_EXCLUDED(mu_);
-  // All of it or, with an error, nothing of it.
-  absl::Status Push(const v1::PushRequest& request) ABSL_LOCKS_EXCLUDED(mu_, cut_mu_);
+  // Expire finds the deadline (of Clock::Monotonic) passed.
+  void Pull(PullCall call, absl::Duration deadline, PullDone done) ABSL_LOCKS_EXCLUDED(mu_);
+  // All of it or, with an error, nothing of it. A part of a push is kept until all parts are there;
+  // the call that brings the last one applies them.
+  absl::Status Push(PushCall call) ABSL_LOCKS_EXCLUDED(mu_, cut_mu_);
   absl::Status Assign(const v1::AssignRequest& request) ABSL_LOCKS_EXCLUDED(cut_mu_);
 
   // sync: waits until `step` is applied, at most until the deadline (of Clock::Monotonic). Ends
@@ -86,6 +88,8 @@ class JobShard {
     // Held for a whole push, so that a repeat waits for the first one's end.
     absl::Mutex mu;
     SequenceSet applied ABSL_GUARDED_BY(mu);  // jobs without sync tables
+    PushParts parts ABSL_GUARDED_BY(mu);
+    uint64_t parts_incarnation ABSL_GUARDED_BY(mu) = 0;  // whose parts they are
     // The highest that has called.
     std::atomic<uint64_t> incarnation = 0;
   };
@@ -100,12 +104,21 @@ class JobShard {
                                                            const Options& options,
                                                            KeepGoing keep_going);
   // RESOURCE_EXHAUSTED: no memory.
-  absl::Status PullNow(const v1::PullRequest& request, const PullKeys& keys,
-                       v1::PullResponse& response);
-  absl::Status PullTable(const v1::PullRequest& request, uint32_t index,
-                         absl::Span<const uint64_t> keys, v1::RowBlock& rows);
-  absl::Status PushLocked(const v1::PushRequest& request, RankState& rank)
+  absl::StatusOr<PullAnswer> PullNow(const PullCall& call, const PullKeys& keys);
+  absl::Status PullTable(const PullCall& call, uint32_t index, absl::Span<const uint64_t> keys,
+                         PullAnswer& answer);
+  // Keeps one part of a push; the last one pushes all.
+  absl::Status PushPart(PushCall call, std::vector<GradientBlock> blocks, RankState& rank)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(rank.mu) ABSL_LOCKS_EXCLUDED(mu_, cut_mu_);
+  // Takes the memory of a push once nothing can fail.
+  using TakeMemory = absl::FunctionRef<std::vector<wire::Buffer>()>;
+  absl::Status PushLocked(const v1::PushRequest& request, absl::Span<const GradientBlock> blocks,
+                          uint64_t bytes, TakeMemory take_memory, RankState& rank)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(rank.mu) ABSL_LOCKS_EXCLUDED(mu_, cut_mu_);
+  // What a push is before anything is done with it: an error, a repeat, or new.
+  absl::StatusOr<GradientReducer::Verdict> CheckSequence(const v1::PushRequest& request,
+                                                         uint64_t bytes, RankState& rank) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(rank.mu, mu_);
   // Applies steps for as long as they are complete, and wakes the pulls that waited for them.
   void ApplyCompleteSteps() ABSL_LOCKS_EXCLUDED(mu_, cut_mu_);
   void ApplyStep(const std::vector<GradientReducer::Push>& pushes, uint64_t step);
@@ -134,6 +147,7 @@ class JobShard {
   uint64_t async_pushes_ ABSL_GUARDED_BY(mu_) = 0;
   // Jobs without sync tables: one more than the highest number of a push.
   uint64_t async_steps_ ABSL_GUARDED_BY(mu_);
+  uint64_t part_bytes_ ABSL_GUARDED_BY(mu_) = 0;  // announced by pushes of which parts are missing
   WaitingPulls waiting_ ABSL_GUARDED_BY(mu_);
   absl::Status closed_ ABSL_GUARDED_BY(mu_);
 };

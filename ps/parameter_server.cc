@@ -45,7 +45,8 @@ class ParameterServerImpl final : public ParameterServer {
                   .requests = &requests_,
                   .administration = &administration_,
                   .clock = options.clock,
-                  .metrics = &metrics_}),
+                  .metrics = &metrics_,
+                  .max_unsent_bytes = options.max_unsent_bytes}),
         metrics_service_(&registry_),
         process_collector_(AddProcessMetrics(registry_, "ps", *options.clock)),
         collector_(AddPsCollector(registry_, jobs_, requests_)) {}

@@ -31,8 +31,10 @@ class ParameterServer {
     std::string checkpoint_root = ".";
     // Threads that work on requests. 0: one per processor.
     int threads = 0;
-    // Of requests that wait for a thread; more are refused with RESOURCE_EXHAUSTED.
+    // Of requests that wait for a thread or have one; more are refused with RESOURCE_EXHAUSTED.
     uint64_t max_queued_bytes = 512 << 20;
+    // Of answers that workers have not taken yet; above it, pulls are refused the same way.
+    uint64_t max_unsent_bytes = 256 << 20;
     // Where it counts; null: in one of its own. Served either way. Borrowed, outlives the server.
     MetricsRegistry* metrics = nullptr;
     Channels* channels = nullptr;  // borrowed, outlives the server

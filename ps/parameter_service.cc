@@ -2,18 +2,23 @@
 
 #include <algorithm>
 #include <memory>
+#include <new>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/rpc/status.h"
 #include "common/status_macros.h"
 #include "grpcpp/server_context.h"
+#include "ps/call_frames.h"
 
 namespace tessera::ps {
 namespace {
 
 constexpr absl::Duration kExpireEvery = absl::Milliseconds(20);
 constexpr absl::Duration kLongestMargin = absl::Milliseconds(200);
+// A pull this small is answered in gRPC's own thread: the way to another one takes longer.
+constexpr uint64_t kInlineBytes = 1024;
 
 absl::Status CheckCancelled(const grpc::CallbackServerContext& context) {
   return context.IsCancelled() ? absl::CancelledError("the caller has hung up") : absl::OkStatus();
@@ -35,10 +40,22 @@ grpc::ServerUnaryReactor* RunAs(Executor& executor, grpc::CallbackServerContext&
   return reactor;
 }
 
+// RESOURCE_EXHAUSTED: no memory for the call.
+template <typename Call>
+absl::StatusOr<Call> Read(const grpc::ByteBuffer& message,
+                          absl::StatusOr<Call> (*read)(const grpc::ByteBuffer&)) {
+  try {
+    return read(message);
+  } catch (const std::bad_alloc&) {
+    return absl::ResourceExhaustedError(absl::StrCat("no memory for a call of ", message.Length(),
+                                                     " bytes; use machines with more memory"));
+  }
+}
+
 }  // namespace
 
 ParameterService::ParameterService(const Options& options)
-    : options_(options), expirer_([this] { ExpireWaits(); }) {}
+    : options_(options), unsent_(options.max_unsent_bytes), expirer_([this] { ExpireWaits(); }) {}
 
 ParameterService::~ParameterService() {
   {
@@ -68,41 +85,102 @@ std::function<void(const absl::Status&)> ParameterService::Refusals(const char* 
   return [this, call](const absl::Status& status) { options_.metrics->Answered(call, status); };
 }
 
+// Counts an answer until gRPC has sent it, and tells the metrics. Deletes itself.
+class ParameterService::PullReactor final : public grpc::ServerUnaryReactor {
+ public:
+  PullReactor(const Options& options, ByteBudget* unsent, uint64_t request_bytes)
+      : options_(options),
+        unsent_(*unsent),
+        request_bytes_(request_bytes),
+        start_(options.clock->Monotonic()) {}
+
+  void Answer(const RowCounts& counts, uint64_t bytes) {
+    unsent_.Add(bytes_ = bytes);
+    options_.metrics->Pulled(counts, request_bytes_, bytes, options_.clock->Monotonic() - start_);
+    Finish(grpc::Status::OK);
+  }
+  void Answer(const absl::Status& error) {
+    options_.metrics->Answered("Pull", error);
+    Finish(ToGrpc(error));
+  }
+
+ private:
+  void OnDone() override {
+    unsent_.Remove(bytes_);
+    delete this;
+  }
+
+  const Options& options_;
+  ByteBudget& unsent_;
+  const uint64_t request_bytes_;
+  const absl::Duration start_;
+  uint64_t bytes_ = 0;
+};
+
+void ParameterService::PullNow(const grpc::ByteBuffer& request, grpc::ByteBuffer* response,
+                               absl::Duration deadline, PullReactor* reactor) {
+  absl::StatusOr<PullCall> call = Read(request, ReadPull);
+  if (!call.ok()) {
+    reactor->Answer(call.status());
+    return;
+  }
+  const v1::CallHeader& header = call->request.header();
+  auto shard = options_.jobs->Find(header.job_id(), header.generation());
+  if (!shard.ok()) {
+    reactor->Answer(shard.status());
+    return;
+  }
+  JobShard& job = **shard;
+  job.Pull(*std::move(call), deadline,
+           [reactor, response, keep = *std::move(shard)](absl::StatusOr<PullAnswer> answer) {
+             if (!answer.ok()) return reactor->Answer(answer.status());
+             const RowCounts counts = answer->counts;
+             *response = WriteAnswer(*std::move(answer));
+             reactor->Answer(counts, response->Length());
+           });
+}
+
 grpc::ServerUnaryReactor* ParameterService::Pull(grpc::CallbackServerContext* context,
-                                                 const v1::PullRequest* request,
-                                                 v1::PullResponse* response) {
-  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+                                                 const grpc::ByteBuffer* request,
+                                                 grpc::ByteBuffer* response) {
+  const uint64_t bytes = request->Length();
+  auto* const reactor = new PullReactor(options_, &unsent_, bytes);
+  if (unsent_.Full()) {
+    reactor->Answer(absl::ResourceExhaustedError(
+        absl::StrCat("this ps has ", unsent_.bytes(), " of ", unsent_.max(),
+                     " bytes of answers to send; call again later")));
+    return reactor;
+  }
   const absl::Duration deadline = Deadline(*context);
-  const absl::Duration start = options_.clock->Monotonic();
-  const auto finish = [=, this](const absl::Status& status) {
-    options_.metrics->Pulled(*request, *response, status, options_.clock->Monotonic() - start);
-    reactor->Finish(ToGrpc(status));
-  };
-  const absl::Status queued = options_.requests->Submit(request->ByteSizeLong(), [=, this] {
-    auto shard = options_.jobs->Find(request->header().job_id(), request->header().generation());
-    if (!shard.ok()) return finish(shard.status());
-    JobShard& job = **shard;
-    job.Pull(request, response, deadline,
-             [finish, keep = *std::move(shard)](absl::Status status) { finish(status); });
-  });
-  if (!queued.ok()) finish(queued);
+  if (bytes <= kInlineBytes) {
+    PullNow(*request, response, deadline, reactor);
+    return reactor;
+  }
+  const absl::Status queued = options_.requests->Submit(
+      bytes, [=, this] { PullNow(*request, response, deadline, reactor); });
+  if (!queued.ok()) reactor->Answer(queued);
   return reactor;
 }
 
 grpc::ServerUnaryReactor* ParameterService::Push(grpc::CallbackServerContext* context,
-                                                 const v1::PushRequest* request,
-                                                 v1::PushResponse*) {
+                                                 const grpc::ByteBuffer* request,
+                                                 grpc::ByteBuffer* response) {
   const absl::Duration start = options_.clock->Monotonic();
+  const auto keys = std::make_shared<uint64_t>(0);
   const auto observe = [=, this](const absl::Status& status) {
-    options_.metrics->Pushed(*request, status, options_.clock->Monotonic() - start);
+    options_.metrics->Pushed(*keys, request->Length(), status, options_.clock->Monotonic() - start);
   };
-  return RunAs(
-      *options_.requests, *context, request->ByteSizeLong(), observe, [=, this]() -> absl::Status {
-        TESSERA_ASSIGN_OR_RETURN(
-            const auto shard,
-            options_.jobs->Find(request->header().job_id(), request->header().generation()));
-        return shard->Push(*request);
-      });
+  return RunAs(*options_.requests, *context, request->Length(), observe,
+               [=, this]() -> absl::Status {
+                 TESSERA_ASSIGN_OR_RETURN(PushCall call, Read(*request, ReadPush));
+                 for (const Bulk& block : call.keys) *keys += block.size() / sizeof(uint64_t);
+                 const v1::CallHeader& header = call.request.header();
+                 TESSERA_ASSIGN_OR_RETURN(
+                     const auto shard, options_.jobs->Find(header.job_id(), header.generation()));
+                 TESSERA_RETURN_IF_ERROR(shard->Push(std::move(call)));
+                 *response = grpc::ByteBuffer(nullptr, 0);  // PushResponse has no fields
+                 return absl::OkStatus();
+               });
 }
 
 grpc::ServerUnaryReactor* ParameterService::Assign(grpc::CallbackServerContext* context,

@@ -8,6 +8,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
+#include "ps/byte_budget.h"
 #include "ps/executor.h"
 #include "ps/jobs.h"
 #include "ps/ps_metrics.h"
@@ -15,11 +16,21 @@
 
 namespace tessera::ps {
 
+// Pull and Push get and give bytes as gRPC has them, the others messages.
+using ParameterServiceBase = v1::ParameterService::WithRawCallbackMethod_Pull<
+    v1::ParameterService::WithRawCallbackMethod_Push<
+        v1::ParameterService::WithCallbackMethod_Assign<
+            v1::ParameterService::WithCallbackMethod_OpenJob<
+                v1::ParameterService::WithCallbackMethod_CloseJob<
+                    v1::ParameterService::WithCallbackMethod_WriteCheckpoint<
+                        v1::ParameterService::WithCallbackMethod_GetStats<
+                            v1::ParameterService::Service>>>>>>>;
+
 // Puts Jobs on gRPC: every call becomes a task of an executor, and a pull that has to wait for a
 // step holds no thread. Owns one thread, which answers pulls whose deadline has come.
 //
 // Thread-safe. Destroyed after the server that serves it has shut down.
-class ParameterService final : public v1::ParameterService::CallbackService {
+class ParameterService final : public ParameterServiceBase {
  public:
   struct Options {
     // All borrowed; they outlive the service.
@@ -30,16 +41,19 @@ class ParameterService final : public v1::ParameterService::CallbackService {
     PsMetrics* metrics = nullptr;
     // The longest that a pull waits, whatever its caller allows.
     absl::Duration max_wait = absl::Minutes(1);
+    // Of answers that callers have not taken yet; above it, pulls are refused with
+    // RESOURCE_EXHAUSTED.
+    uint64_t max_unsent_bytes = 256 << 20;
   };
   explicit ParameterService(const Options& options);
   ~ParameterService() override;
 
   grpc::ServerUnaryReactor* Pull(grpc::CallbackServerContext* context,
-                                 const v1::PullRequest* request,
-                                 v1::PullResponse* response) override;
+                                 const grpc::ByteBuffer* request,
+                                 grpc::ByteBuffer* response) override;
   grpc::ServerUnaryReactor* Push(grpc::CallbackServerContext* context,
-                                 const v1::PushRequest* request,
-                                 v1::PushResponse* response) override;
+                                 const grpc::ByteBuffer* request,
+                                 grpc::ByteBuffer* response) override;
   grpc::ServerUnaryReactor* Assign(grpc::CallbackServerContext* context,
                                    const v1::AssignRequest* request,
                                    v1::AssignResponse* response) override;
@@ -57,6 +71,8 @@ class ParameterService final : public v1::ParameterService::CallbackService {
                                      v1::StatsResponse* response) override;
 
  private:
+  class PullReactor;
+
   // When to give up waiting for the caller's sake, by Clock::Monotonic: a little before it hangs
   // up, so that it learns what was waited for.
   absl::Duration Deadline(const grpc::CallbackServerContext& context) const;
@@ -64,7 +80,11 @@ class ParameterService final : public v1::ParameterService::CallbackService {
   std::function<void(const absl::Status&)> Refusals(const char* call) const;
   void ExpireWaits() ABSL_LOCKS_EXCLUDED(mu_);
 
+  void PullNow(const grpc::ByteBuffer& request, grpc::ByteBuffer* response, absl::Duration deadline,
+               PullReactor* reactor);
+
   const Options options_;
+  ByteBudget unsent_;
   absl::Mutex mu_;
   bool ending_ ABSL_GUARDED_BY(mu_) = false;
   std::thread expirer_;  // constant after construction

@@ -1,7 +1,5 @@
 #include "ps/ps_metrics.h"
 
-#include <algorithm>
-
 namespace tessera::ps {
 namespace {
 
@@ -9,9 +7,6 @@ constexpr char kPulledKeys[] = "tessera_ps_pulled_keys_total";
 constexpr char kPulledKeysHelp[] = "Keys of answered pulls, by what was found.";
 constexpr char kReceived[] = "tessera_ps_received_bytes_total";
 constexpr char kReceivedHelp[] = "Bytes of the requests of answered calls.";
-
-// Repeated keys count as often as they stand there.
-uint64_t KeysOf(const std::string& block) { return block.size() / sizeof(uint64_t); }
 
 }  // namespace
 
@@ -36,33 +31,21 @@ PsMetrics::PsMetrics(MetricsRegistry* registry)
       checkpoint_bytes_(registry->AddCounter("tessera_ps_checkpoint_bytes_total",
                                              "Bytes of checkpoint files written.")) {}
 
-void PsMetrics::Pulled(const v1::PullRequest& request, const v1::PullResponse& response,
-                       const absl::Status& status, absl::Duration took) {
-  if (!status.ok()) return Answered("Pull", status);
-  uint64_t keys = 0;
-  for (const v1::KeyBlock& block : request.tables()) keys += KeysOf(block.keys());
-  uint64_t created = 0;
-  uint64_t absent = 0;
-  for (const v1::RowBlock& block : response.tables()) {
-    const std::string& statuses = block.statuses();  // empty: all were there
-    created += std::count(statuses.begin(), statuses.end(), static_cast<char>(v1::ROW_CREATED));
-    absent += std::count(statuses.begin(), statuses.end(), static_cast<char>(v1::ROW_ABSENT));
-  }
-  hit_keys_.Increment(static_cast<double>(keys - created - absent));
-  if (created > 0) created_keys_.Increment(static_cast<double>(created));
-  if (absent > 0) absent_keys_.Increment(static_cast<double>(absent));
-  pulled_in_bytes_.Increment(static_cast<double>(request.ByteSizeLong()));
-  pulled_out_bytes_.Increment(static_cast<double>(response.ByteSizeLong()));
+void PsMetrics::Pulled(const RowCounts& keys, uint64_t request_bytes, uint64_t answer_bytes,
+                       absl::Duration took) {
+  hit_keys_.Increment(static_cast<double>(keys.hits));
+  if (keys.created > 0) created_keys_.Increment(static_cast<double>(keys.created));
+  if (keys.absent > 0) absent_keys_.Increment(static_cast<double>(keys.absent));
+  pulled_in_bytes_.Increment(static_cast<double>(request_bytes));
+  pulled_out_bytes_.Increment(static_cast<double>(answer_bytes));
   pull_seconds_.Observe(absl::ToDoubleSeconds(took));
 }
 
-void PsMetrics::Pushed(const v1::PushRequest& request, const absl::Status& status,
+void PsMetrics::Pushed(uint64_t keys, uint64_t request_bytes, const absl::Status& status,
                        absl::Duration took) {
   if (!status.ok()) return Answered("Push", status);
-  uint64_t keys = 0;
-  for (const v1::GradientBlock& block : request.tables()) keys += KeysOf(block.keys());
   pushed_keys_.Increment(static_cast<double>(keys));
-  pushed_in_bytes_.Increment(static_cast<double>(request.ByteSizeLong()));
+  pushed_in_bytes_.Increment(static_cast<double>(request_bytes));
   push_seconds_.Observe(absl::ToDoubleSeconds(took));
 }
 

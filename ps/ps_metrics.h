@@ -7,6 +7,7 @@
 #include "common/metrics/metrics.h"
 #include "ps/executor.h"
 #include "ps/jobs.h"
+#include "ps/row_store.h"
 #include "tessera/v1/parameter_service.pb.h"
 
 namespace tessera::ps {
@@ -19,9 +20,10 @@ class PsMetrics {
 
   // `took`: from the call's arrival to its answer, waiting for a thread and for a step included.
   // Each is told before the caller has its answer.
-  void Pulled(const v1::PullRequest& request, const v1::PullResponse& response,
-              const absl::Status& status, absl::Duration took);
-  void Pushed(const v1::PushRequest& request, const absl::Status& status, absl::Duration took);
+  void Pulled(const RowCounts& keys, uint64_t request_bytes, uint64_t answer_bytes,
+              absl::Duration took);
+  void Pushed(uint64_t keys, uint64_t request_bytes, const absl::Status& status,
+              absl::Duration took);
   void WroteCheckpoint(const v1::WriteCheckpointResponse& response, const absl::Status& status,
                        absl::Duration took);
   // A call of another kind; `call` is its name.

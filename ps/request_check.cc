@@ -2,7 +2,6 @@
 
 #include <bit>
 #include <cmath>
-#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -20,78 +19,71 @@ absl::StatusOr<const Table*> TableOf(const Tables& tables, uint32_t index) {
                                                  tables.size(), ", numbered from 0"));
 }
 
-// A string's bytes are aligned for these: on the heap to 16, within the string to 8.
-absl::Span<const uint64_t> KeysOf(const std::string& bytes) {
-  return {reinterpret_cast<const uint64_t*>(bytes.data()), bytes.size() / sizeof(uint64_t)};
-}
-
-absl::StatusOr<absl::Span<const uint64_t>> CheckKeyBytes(const Table& table,
-                                                         const std::string& bytes) {
+absl::StatusOr<absl::Span<const uint64_t>> CheckKeyBytes(const Table& table, Bulk bytes) {
   if (bytes.size() % sizeof(uint64_t) != 0) {
     return absl::InvalidArgumentError(absl::StrCat("table ", table.name(), ": block of keys has ",
                                                    bytes.size(),
                                                    " bytes, expected a multiple of 8"));
   }
-  const absl::Span<const uint64_t> keys = KeysOf(bytes);
+  const absl::Span<const uint64_t> keys(reinterpret_cast<const uint64_t*>(bytes.data()),
+                                        bytes.size() / sizeof(uint64_t));
   TESSERA_RETURN_IF_ERROR(table.CheckOwned(keys));
   return keys;
 }
 
 }  // namespace
 
-absl::StatusOr<PullKeys> CheckPull(const Tables& tables, const v1::PullRequest& request,
-                                   uint64_t max_bytes) {
+absl::StatusOr<PullKeys> CheckPull(const Tables& tables, const PullCall& call, uint64_t max_bytes) {
   PullKeys keys;
-  keys.reserve(request.tables_size());
+  keys.reserve(call.keys.size());
   uint64_t bytes = 0;
-  for (const v1::KeyBlock& block : request.tables()) {
-    TESSERA_ASSIGN_OR_RETURN(const Table* table, TableOf(tables, block.table()));
+  for (size_t b = 0; b < call.keys.size(); ++b) {
+    TESSERA_ASSIGN_OR_RETURN(const Table* table,
+                             TableOf(tables, call.request.tables(static_cast<int>(b)).table()));
     TESSERA_ASSIGN_OR_RETURN(const absl::Span<const uint64_t> of_block,
-                             CheckKeyBytes(*table, block.keys()));
+                             CheckKeyBytes(*table, call.keys[b]));
     keys.push_back(of_block);
     bytes += of_block.size() * (sizeof(float) * table->dim() + 1) + 64;
   }
   if (bytes <= max_bytes) return keys;
-  return absl::InvalidArgumentError(
-      absl::StrCat("the answer to this pull has ", bytes, " bytes, at most ", max_bytes,
-                   " are allowed; make train.batch_size or the dims smaller, or use more ps"));
+  return absl::InvalidArgumentError(absl::StrCat("the answer to this pull has ", bytes,
+                                                 " bytes, at most ", max_bytes,
+                                                 " are allowed; split it by keys"));
 }
 
-Table::Gradients GradientsOf(const v1::GradientBlock& block) {
-  return {.keys = KeysOf(block.keys()),
-          .values = reinterpret_cast<const float*>(block.gradients().data())};
-}
-
-absl::StatusOr<Table::Gradients> CheckGradients(const Tables& tables,
-                                                const v1::GradientBlock& block) {
-  TESSERA_ASSIGN_OR_RETURN(const Table* table, TableOf(tables, block.table()));
-  TESSERA_ASSIGN_OR_RETURN(const absl::Span<const uint64_t> keys,
-                           CheckKeyBytes(*table, block.keys()));
+absl::StatusOr<GradientBlock> CheckGradients(const Tables& tables, uint32_t index, Bulk key_bytes,
+                                             Bulk values) {
+  TESSERA_ASSIGN_OR_RETURN(const Table* table, TableOf(tables, index));
+  TESSERA_ASSIGN_OR_RETURN(const absl::Span<const uint64_t> keys, CheckKeyBytes(*table, key_bytes));
   const uint64_t expected = uint64_t{keys.size()} * table->dim() * sizeof(float);
-  if (block.gradients().size() != expected) {
+  if (values.size() != expected) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "table ", table->name(), ": block of values has ", block.gradients().size(),
-        " bytes, expected ", expected, " (", keys.size(), " keys of dim ", table->dim(), ")"));
+        "table ", table->name(), ": block of values has ", values.size(), " bytes, expected ",
+        expected, " (", keys.size(), " keys of dim ", table->dim(), ")"));
   }
-  const Table::Gradients gradients = GradientsOf(block);
+  const Table::Gradients gradients = {.keys = keys,
+                                      .values = reinterpret_cast<const float*>(values.data())};
   TESSERA_RETURN_IF_ERROR(table->CheckFinite(gradients));
-  return gradients;
+  return GradientBlock{.table = index, .gradients = gradients};
 }
 
-absl::StatusOr<std::vector<std::vector<Table::Gradients>>> CheckPush(
-    const Tables& tables, const v1::PushRequest& request) {
-  if (!std::isfinite(request.learning_rate_scale()) || request.learning_rate_scale() < 0) {
-    return absl::InvalidArgumentError(absl::StrCat("learning_rate_scale is ",
-                                                   request.learning_rate_scale(),
-                                                   ", expected a finite number, at least 0"));
+absl::StatusOr<std::vector<GradientBlock>> CheckPush(const Tables& tables, const PushCall& call) {
+  const double scale = call.request.learning_rate_scale();
+  if (!std::isfinite(scale) || scale < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("learning_rate_scale is ", scale, ", expected a finite number, at least 0"));
   }
-  std::vector<std::vector<Table::Gradients>> parts(tables.size());
-  for (const v1::GradientBlock& block : request.tables()) {
-    TESSERA_ASSIGN_OR_RETURN(const Table::Gradients gradients, CheckGradients(tables, block));
-    TESSERA_RETURN_IF_ERROR(tables[block.table()]->CheckAssigned(gradients.keys));
-    parts[block.table()].push_back(gradients);
+  std::vector<GradientBlock> blocks;
+  blocks.reserve(call.keys.size());
+  for (size_t b = 0; b < call.keys.size(); ++b) {
+    TESSERA_ASSIGN_OR_RETURN(
+        const GradientBlock block,
+        CheckGradients(tables, call.request.tables(static_cast<int>(b)).table(), call.keys[b],
+                       call.gradients[b]));
+    TESSERA_RETURN_IF_ERROR(tables[block.table]->CheckAssigned(block.gradients.keys));
+    blocks.push_back(block);
   }
-  return parts;
+  return blocks;
 }
 
 }  // namespace tessera::ps

@@ -5,23 +5,20 @@
 #include <utility>
 #include <vector>
 
-#include "absl/functional/any_invocable.h"
 #include "absl/functional/function_ref.h"
-#include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
-#include "tessera/v1/parameter_service.pb.h"
+#include "ps/calls.h"
 
 namespace tessera::ps {
 
-// A pull that waits for a step. Request and response are its caller's until `done` has run.
+// A pull that waits for a step.
 struct WaitingPull {
-  const v1::PullRequest* request = nullptr;
-  std::vector<absl::Span<const uint64_t>> keys;  // of the request's blocks, checked
-  v1::PullResponse* response = nullptr;
+  PullCall call;
+  std::vector<absl::Span<const uint64_t>> keys;  // of the call's blocks, checked
   absl::Duration since;
   absl::Duration deadline;
-  absl::AnyInvocable<void(absl::Status) &&> done;
+  PullDone done;
 };
 
 // The pulls of a job that wait, bounded by the bytes of their requests. Not thread-safe.
@@ -29,11 +26,9 @@ class WaitingPulls {
  public:
   explicit WaitingPulls(uint64_t max_bytes) : max_bytes_(max_bytes) {}
 
-  bool HasRoomFor(const v1::PullRequest& request) const {
-    return bytes_ + request.ByteSizeLong() <= max_bytes_;
-  }
+  bool HasRoomFor(const PullCall& call) const { return bytes_ + call.bytes <= max_bytes_; }
   void Add(WaitingPull pull) {
-    bytes_ += pull.request->ByteSizeLong();
+    bytes_ += pull.call.bytes;
     pulls_.push_back(std::move(pull));
   }
   // Takes out those of which `leaves` is true.
@@ -42,7 +37,7 @@ class WaitingPulls {
     for (auto it = pulls_.begin(); it != pulls_.end();) {
       const auto pull = it++;
       if (!leaves(*pull)) continue;
-      bytes_ -= pull->request->ByteSizeLong();
+      bytes_ -= pull->call.bytes;
       taken.splice(taken.end(), pulls_, pull);
     }
     return taken;

@@ -68,13 +68,13 @@ absl::Status Start(const v1::StartSpec& start) {
   return validate::Path(start.checkpoint(), "start.checkpoint");
 }
 
-absl::Status MessageSize(const v1::JobSpec& spec) {
+absl::Status PushSize(const v1::JobSpec& spec) {
   const uint64_t bytes = BatchRowBytes(spec);
-  // Headers and keys of other blocks fit the sixteenth that is left free.
-  constexpr uint64_t kRoom = kMaxMessageBytes - kMaxMessageBytes / 16;
+  // Blocks of the dense parameters fit the sixteenth that is left free.
+  constexpr uint64_t kRoom = kMaxPushBytes - kMaxPushBytes / 16;
   if (bytes <= kRoom) return absl::OkStatus();
   return Wrong("train.batch_size", "the rows of ", spec.train().batch_size(), " samples take ",
-               bytes >> 20, " MiB in one message, more than the ", kRoom >> 20,
+               bytes >> 20, " MiB in one push, more than the ", kRoom >> 20,
                " MiB that fit; use batch_size ",
                std::max<uint64_t>(1, spec.train().batch_size() * kRoom / bytes),
                " or less, or tables of a smaller dim");
@@ -103,7 +103,7 @@ absl::Status ValidateJobSpec(const v1::JobSpec& spec) {
   TESSERA_RETURN_IF_ERROR(Model(spec.model()));
   TESSERA_RETURN_IF_ERROR(validate::Training(spec));
   TESSERA_RETURN_IF_ERROR(Start(spec.start()));
-  return MessageSize(spec);
+  return PushSize(spec);
 }
 
 absl::Status ValidateSubmit(const v1::SubmitRequest& request) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <string>
@@ -11,9 +12,10 @@
 
 namespace tessera {
 
-// No message between processes is larger; senders stay below it by construction (`tessera check`
-// computes it).
+// No message between processes is larger. Pulls and pushes stay far below it: what is larger is cut.
 inline constexpr int kMaxMessageBytes = 64 << 20;
+// Of keys and gradients of one push to one ps, in all its messages.
+inline constexpr uint64_t kMaxPushBytes = 1 << 30;
 
 // The seam between a client and the network: how an address becomes a channel. Thread-safe.
 class Channels {

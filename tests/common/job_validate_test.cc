@@ -318,15 +318,15 @@ TEST(ValidateJobSpec, NamesTheWrongIndexRangeOfALibsvmColumn) {
       });
 }
 
-TEST(ValidateJobSpec, RefusesBatchesWhoseRowsDoNotFitAMessage) {
+TEST(ValidateJobSpec, RefusesBatchesWhoseRowsDoNotFitAPush) {
   v1::JobSpec spec = GoodSpec();
   spec.mutable_tables(1)->set_dim(4096);
-  spec.mutable_train()->set_batch_size(1800);
-  EXPECT_EQ(BatchRowBytes(spec), 1800u * (2 * (4096 * 4 + 8) + 1 * 4 + 8));
+  spec.mutable_train()->set_batch_size(30000);
+  EXPECT_EQ(BatchRowBytes(spec), 30000u * (2 * (4096 * 4 + 8) + 1 * 4 + 8));
   EXPECT_EQ(ValidateJobSpec(spec), absl::OkStatus());
-  spec.mutable_train()->set_batch_size(4096);
+  spec.mutable_train()->set_batch_size(65536);
   EXPECT_THAT(std::string(ValidateJobSpec(spec).message()),
-              StartsWith("train.batch_size: the rows of 4096 samples take 128 MiB"));
+              StartsWith("train.batch_size: the rows of 65536 samples take 2049 MiB"));
 }
 
 TEST(ValidateJobSpec, RefusesOptionsThatAreNotFinite) {

@@ -164,15 +164,15 @@ TEST_F(AdmittingShard, AnswersInitialValuesUntilAKeyIsAdmittedAndDropsItsGradien
     ASSERT_OK(pull.status());
     if (step < 2) {
       EXPECT_EQ(pull.values(), initial) << step;
-      EXPECT_EQ(pull.response().tables(0).statuses(), std::string(1, v1::ROW_NOT_ADMITTED));
+      EXPECT_EQ(pull.status_bytes(), std::string(1, v1::ROW_NOT_ADMITTED));
     } else {
       // The gradients of step 1, of both ranks; those of step 0 are lost.
       EXPECT_EQ(pull.values(), (std::vector<float>{0.5f - 3, 0.5f}));
-      EXPECT_EQ(pull.response().tables(0).statuses(), "") << "a hit";
+      EXPECT_TRUE(pull.response().tables(0).statuses().empty()) << "a hit";
     }
     EXPECT_EQ(shard->rows(), step < 2 ? 0u : 1u);
-    ASSERT_OK(shard->Push(PushOf(0, step, {{0, {7}, {1, 0}}})));
-    ASSERT_OK(shard->Push(PushOf(1, step, {{0, {7}, {2, 0}}})));
+    ASSERT_OK(shard->Push(CallOf(PushOf(0, step, {{0, {7}, {1, 0}}}))));
+    ASSERT_OK(shard->Push(CallOf(PushOf(1, step, {{0, {7}, {2, 0}}}))));
   }
   const v1::TableStats stats = shard->Stats().tables(0);
   EXPECT_EQ(stats.not_admitted(), 2u);
@@ -182,11 +182,11 @@ TEST_F(AdmittingShard, AnswersInitialValuesUntilAKeyIsAdmittedAndDropsItsGradien
 
 TEST_F(AdmittingShard, AppliesTheGradientsAroundThoseThatItDrops) {
   const auto shard = Open(After(2));
-  ASSERT_OK(shard->Push(PushOf(0, 0, {{0, {1, 3, 4}, {9, 9, 9, 9, 9, 9}}})));
-  ASSERT_OK(shard->Push(PushOf(1, 0, {})));
-  ASSERT_OK(shard->Push(
-      PushOf(0, 1, {{0, {0, 1, 2, 3, 4, 5}, {10, 10, 11, 11, 12, 12, 13, 13, 14, 14, 15, 15}}})));
-  ASSERT_OK(shard->Push(PushOf(1, 1, {{0, {4, 0}, {1, 1, 1, 1}}})));
+  ASSERT_OK(shard->Push(CallOf(PushOf(0, 0, {{0, {1, 3, 4}, {9, 9, 9, 9, 9, 9}}}))));
+  ASSERT_OK(shard->Push(CallOf(PushOf(1, 0, {}))));
+  ASSERT_OK(shard->Push(CallOf(
+      PushOf(0, 1, {{0, {0, 1, 2, 3, 4, 5}, {10, 10, 11, 11, 12, 12, 13, 13, 14, 14, 15, 15}}}))));
+  ASSERT_OK(shard->Push(CallOf(PushOf(1, 1, {{0, {4, 0}, {1, 1, 1, 1}}}))));
   const PendingPull pull(*shard, PullOf(0, 2, {{0, {0, 1, 2, 3, 4, 5}}}));
   EXPECT_EQ(pull.values(), (std::vector<float>{0.5f, 0.5f, -10.5f, -10.5f, 0.5f, 0.5f, -12.5f,
                                                -12.5f, -14.5f, -14.5f, 0.5f, 0.5f}));
@@ -198,17 +198,17 @@ TEST_F(AdmittingShard, MakesRowsOfChosenKeysAtTheirFirstPullAndOfNoOthers) {
   std::vector<uint64_t> keys;
   for (uint64_t key = 0; key < 100; ++key) keys.push_back(key);
   const PendingPull look(*shard, PullOf(0, 0, {{0, keys}}, /*read_only=*/true));
-  EXPECT_EQ(look.response().tables(0).statuses(), std::string(100, v1::ROW_ABSENT));
+  EXPECT_EQ(look.status_bytes(), std::string(100, v1::ROW_ABSENT));
   EXPECT_EQ(shard->rows(), 0u);
   const PendingPull pull(*shard, PullOf(0, 0, {{0, keys}}));
-  const std::string statuses = pull.response().tables(0).statuses();
+  const std::string statuses = pull.status_bytes();
   const uint64_t rows = std::count(statuses.begin(), statuses.end(), v1::ROW_CREATED);
   EXPECT_EQ(std::count(statuses.begin(), statuses.end(), v1::ROW_NOT_ADMITTED), 100 - int(rows));
   EXPECT_GT(rows, 20u);
   EXPECT_LT(rows, 80u);
   EXPECT_EQ(shard->rows(), rows);
-  ASSERT_OK(shard->Push(PushOf(0, 0, {{0, keys, std::vector<float>(200, 1.0f)}})));
-  ASSERT_OK(shard->Push(PushOf(1, 0, {})));
+  ASSERT_OK(shard->Push(CallOf(PushOf(0, 0, {{0, keys, std::vector<float>(200, 1.0f)}}))));
+  ASSERT_OK(shard->Push(CallOf(PushOf(1, 0, {}))));
   EXPECT_EQ(shard->rows(), rows);
   const v1::TableStats stats = shard->Stats().tables(0);
   EXPECT_EQ(stats.created(), rows);

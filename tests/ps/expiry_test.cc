@@ -78,7 +78,7 @@ TEST(ExpiringShard, DropsRowsAtTheCutAfterADryRunThatOnlyCounts) {
   // As if it had never been.
   const PendingPull pull(shard, PullOf(0, 3, {{0, {1}}}));
   EXPECT_EQ(pull.values(), std::vector<float>{2});
-  EXPECT_EQ(pull.response().tables(0).statuses(), std::string(1, v1::ROW_CREATED));
+  EXPECT_EQ(pull.status_bytes(), std::string(1, v1::ROW_CREATED));
 }
 
 TEST(ExpiringShard, TakesRowsOutOfAnIncrementAndOfWhatIsRestoredFromIt) {

@@ -9,9 +9,7 @@ using Verdict = GradientReducer::Verdict;
 constexpr absl::Duration kStart = absl::Seconds(100);
 
 GradientReducer::Push PushFrom(uint32_t rank) {
-  v1::GradientBlock block;
-  block.set_table(rank);
-  return {.learning_rate_scale = 1, .blocks = {block}};
+  return {.learning_rate_scale = 1, .blocks = {{.table = rank, .gradients = {}}}, .memory = {}};
 }
 
 TEST(GradientReducer, HandsOutPushesInRankOrderWhateverTheOrderOfArrival) {
@@ -24,7 +22,7 @@ TEST(GradientReducer, HandsOutPushesInRankOrderWhateverTheOrderOfArrival) {
   ASSERT_TRUE(reducer.Complete());
   const auto pushes = reducer.Take();
   ASSERT_EQ(pushes.size(), 3u);
-  for (uint32_t rank = 0; rank < 3; ++rank) EXPECT_EQ(pushes[rank].blocks[0].table(), rank);
+  for (uint32_t rank = 0; rank < 3; ++rank) EXPECT_EQ(pushes[rank].blocks[0].table, rank);
   EXPECT_EQ(reducer.next_step(), 5u);
   reducer.Applied();
   EXPECT_EQ(reducer.next_step(), 6u);

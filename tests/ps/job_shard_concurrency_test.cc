@@ -24,7 +24,7 @@ TEST(ConcurrentAsyncTraining, CountsEveryPushOnceThroughRepeatsPullsAndCheckpoin
     for (int copy = 0; copy < 2; ++copy) {
       threads.emplace_back([&, rank] {
         for (uint64_t sequence = 0; sequence < kPushes; ++sequence) {
-          EXPECT_OK(shard.Push(PushOf(rank, sequence, {block})));
+          EXPECT_OK(shard.Push(CallOf(PushOf(rank, sequence, {block}))));
         }
       });
     }
@@ -83,13 +83,11 @@ TEST(ConcurrentSyncTraining, EndsWithTheSameBitsAsWithoutThreads) {
   for (uint32_t rank = 0; rank < kWorkers; ++rank) {
     threads.emplace_back([&, rank] {
       for (uint64_t step = 0; step < kSteps; ++step) {
-        const v1::PullRequest request = PullOf(rank, step, {{0, {1, 2, 3}}});
-        v1::PullResponse response;
         absl::Mutex mu;
         bool answered = false;
-        together.shard(0).Pull(&request, &response, absl::InfiniteDuration(),
-                               [&](absl::Status status) {
-                                 EXPECT_OK(status);
+        together.shard(0).Pull(CallOf(PullOf(rank, step, {{0, {1, 2, 3}}})),
+                               absl::InfiniteDuration(), [&](absl::StatusOr<PullAnswer> answer) {
+                                 EXPECT_OK(answer);
                                  absl::MutexLock lock(&mu);
                                  answered = true;
                                });
@@ -97,7 +95,7 @@ TEST(ConcurrentSyncTraining, EndsWithTheSameBitsAsWithoutThreads) {
           absl::MutexLock lock(&mu);
           mu.Await(absl::Condition(&answered));
         }
-        EXPECT_OK(together.shard(0).Push(PushOf(rank, step, gradients(rank, step))));
+        EXPECT_OK(together.shard(0).Push(CallOf(PushOf(rank, step, gradients(rank, step)))));
       }
     });
   }

@@ -24,7 +24,7 @@ class JobShardTest : public testing::Test {
                           {.clock = &clock_, .files = &files_, .checkpoint_root = "root"});
   }
   absl::Status Push(uint32_t rank, uint64_t sequence, const std::vector<Block>& blocks) {
-    return shard_->Push(PushOf(rank, sequence, blocks));
+    return shard_->Push(CallOf(PushOf(rank, sequence, blocks)));
   }
   // Rows as they are, changing nothing.
   std::vector<float> Look(uint32_t table, const std::vector<uint64_t>& keys) {
@@ -42,12 +42,10 @@ TEST_F(JobShardTest, AnswersRowsInTheOrderOfTheKeysAndSaysWhichItMade) {
   Open(Job({AdamTable("t", 4, v1::ASYNC)}));
   PendingPull first(*shard_, PullOf(0, 0, {{0, {7, 3}}}));
   ASSERT_OK(first.status());
-  EXPECT_EQ(Values<uint8_t>(first.response().tables(0).statuses()),
-            (std::vector<uint8_t>{v1::ROW_CREATED, v1::ROW_CREATED}));
+  EXPECT_EQ(first.statuses(), (std::vector<uint8_t>{v1::ROW_CREATED, v1::ROW_CREATED}));
   PendingPull second(*shard_, PullOf(0, 0, {{0, {3, 9, 7}}}));
   ASSERT_OK(second.status());
-  EXPECT_EQ(Values<uint8_t>(second.response().tables(0).statuses()),
-            (std::vector<uint8_t>{v1::ROW_HIT, v1::ROW_CREATED, v1::ROW_HIT}));
+  EXPECT_EQ(second.statuses(), (std::vector<uint8_t>{v1::ROW_HIT, v1::ROW_CREATED, v1::ROW_HIT}));
   const auto a = first.values(), b = second.values();
   EXPECT_TRUE(std::equal(a.begin(), a.begin() + 4, b.begin() + 8));
   EXPECT_TRUE(std::equal(a.begin() + 4, a.end(), b.begin()));
@@ -62,9 +60,8 @@ TEST_F(JobShardTest, ReadOnlyPullsLeaveEveryRowAsItIs) {
   const SavedRows before = job.Rows(0);
   PendingPull pull(job.shard(0), PullOf(0, 0, {{0, {1, 2, 3, 4, 5}}}, /*read_only=*/true));
   ASSERT_OK(pull.status());
-  EXPECT_EQ(Values<uint8_t>(pull.response().tables(0).statuses()),
-            (std::vector<uint8_t>{v1::ROW_HIT, v1::ROW_HIT, v1::ROW_HIT, v1::ROW_ABSENT,
-                                  v1::ROW_ABSENT}));
+  EXPECT_EQ(pull.statuses(), (std::vector<uint8_t>{v1::ROW_HIT, v1::ROW_HIT, v1::ROW_HIT,
+                                                   v1::ROW_ABSENT, v1::ROW_ABSENT}));
   EXPECT_EQ(job.Rows(0), before);
   EXPECT_EQ(before.size(), 3u);
 }
@@ -104,7 +101,7 @@ TEST_F(JobShardTest, ScalesTheLearningRateButNotOfTablesWithAFixedRate) {
   Open(Job({SgdTable("t", 1, v1::ASYNC), fixed}));
   v1::PushRequest push = PushOf(0, 0, {{0, {1}, {1}}, {1, {1}, {1}}});
   push.set_learning_rate_scale(0.25);
-  ASSERT_OK(shard_->Push(push));
+  ASSERT_OK(shard_->Push(CallOf(push)));
   EXPECT_EQ(Look(0, {1}), std::vector<float>{-0.25f});
   EXPECT_EQ(Look(1, {1}), std::vector<float>{-1});
 }
@@ -192,7 +189,7 @@ TEST_F(JobShardTest, AStepWithTooManyWaitingPullsPushesBack) {
   EXPECT_FALSE(first.answered());
   PendingPull second(**shard, request);
   EXPECT_FAILS(second.status(), StatusCode::kResourceExhausted, "pull again later");
-  ASSERT_OK((*shard)->Push(PushOf(0, 0, {})));
+  ASSERT_OK((*shard)->Push(CallOf(PushOf(0, 0, {}))));
   EXPECT_OK(first.status());
 }
 
@@ -217,7 +214,7 @@ TEST_F(JobShardTest, CountsExactlyThroughRepeatsAndReordering) {
     }
   }
   std::shuffle(sends.begin(), sends.end(), random);
-  for (const v1::PushRequest& push : sends) ASSERT_OK(shard_->Push(push));
+  for (const v1::PushRequest& push : sends) ASSERT_OK(shard_->Push(CallOf(push)));
   for (const auto& [key, count] : expected) EXPECT_EQ(Look(0, {key}), std::vector<float>{count});
   EXPECT_EQ(shard_->Stats().applied_steps(), 600u);
 }
@@ -264,15 +261,15 @@ TEST_F(JobShardTest, RefusesAnIncarnationThatALaterOneHasReplaced) {
   Open(Job({SgdTable("t", 1, v1::ASYNC)}, 2));
   v1::PushRequest push = PushOf(0, 0, {{0, {1}, {1}}});
   push.mutable_header()->set_incarnation(5);
-  ASSERT_OK(shard_->Push(push));
+  ASSERT_OK(shard_->Push(CallOf(push)));
   push.set_sequence(1);
   push.mutable_header()->set_incarnation(4);
-  EXPECT_FAILS(shard_->Push(push), StatusCode::kAborted, "rank 0 is incarnation 5 now");
+  EXPECT_FAILS(shard_->Push(CallOf(push)), StatusCode::kAborted, "rank 0 is incarnation 5 now");
   v1::PullRequest pull = PullOf(0, 0, {{0, {1}}});
   pull.mutable_header()->set_incarnation(4);
   EXPECT_FAILS(PendingPull(*shard_, pull).status(), StatusCode::kAborted, "incarnation 4 is dead");
   push.mutable_header()->set_rank(1);
-  EXPECT_OK(shard_->Push(push));
+  EXPECT_OK(shard_->Push(CallOf(push)));
   EXPECT_EQ(Look(0, {1}), std::vector<float>{-2});
 }
 
@@ -307,16 +304,18 @@ TEST_F(JobShardTest, RefusesSizesThatDoNotFit) {
                "table 9 does not exist");
   pull = PullOf(0, 0, {{0, std::vector<uint64_t>((60 << 20) / 12)}});
   EXPECT_FAILS(PendingPull(*shard_, pull).status(), StatusCode::kInvalidArgument,
-               "make train.batch_size or the dims smaller");
+               "split it by keys");
   EXPECT_FAILS(Push(0, 0, {{0, {1, 2}, std::vector<float>(5)}}), StatusCode::kInvalidArgument,
                "table clicks: block of values has 20 bytes, expected 24 (2 keys of dim 3)");
   EXPECT_FAILS(Push(0, 0, {{1, {1}, {1}}}), StatusCode::kInvalidArgument, "table 1 does not exist");
   EXPECT_FAILS(Push(1, 0, {}), StatusCode::kInvalidArgument, "rank 1 does not exist");
   v1::PushRequest push = PushOf(0, 0, {});
   push.set_learning_rate_scale(std::nan(""));
-  EXPECT_FAILS(shard_->Push(push), StatusCode::kInvalidArgument, "learning_rate_scale is nan");
+  EXPECT_FAILS(shard_->Push(CallOf(push)), StatusCode::kInvalidArgument,
+               "learning_rate_scale is nan");
   push.set_learning_rate_scale(-1);
-  EXPECT_FAILS(shard_->Push(push), StatusCode::kInvalidArgument, "learning_rate_scale is -1");
+  EXPECT_FAILS(shard_->Push(CallOf(push)), StatusCode::kInvalidArgument,
+               "learning_rate_scale is -1");
   EXPECT_EQ(shard_->rows(), 0u);
 }
 
@@ -350,7 +349,7 @@ TEST_F(JobShardTest, SendsBackKeysOfPartitionsThatItDoesNotOwn) {
   EXPECT_OK(PendingPull(**shard, PullOf(0, 0, {{0, {mine}}})).status());
   EXPECT_FAILS(PendingPull(**shard, PullOf(0, 0, {{0, {mine, others}}})).status(),
                StatusCode::kAborted, "partition 0, which this ps does not own");
-  EXPECT_FAILS((*shard)->Push(PushOf(0, 0, {{0, {others}, {1}}})), StatusCode::kAborted,
+  EXPECT_FAILS((*shard)->Push(CallOf(PushOf(0, 0, {{0, {others}, {1}}}))), StatusCode::kAborted,
                "table t: key");
   EXPECT_FAILS((*shard)->Assign(AssignOf({{0, {others}, {1}}})), StatusCode::kAborted,
                "table t: key");
@@ -363,7 +362,7 @@ TEST_F(JobShardTest, SendsBackCallsWithAnotherPartitionMap) {
   EXPECT_FAILS(PendingPull(*shard_, pull).status(), StatusCode::kAborted, "refresh the map");
   v1::PushRequest push = PushOf(0, 0, {});
   push.mutable_header()->set_map_version(0);
-  EXPECT_FAILS(shard_->Push(push), StatusCode::kAborted, "refresh the map");
+  EXPECT_FAILS(shard_->Push(CallOf(push)), StatusCode::kAborted, "refresh the map");
 }
 
 TEST_F(JobShardTest, RefusesJobsThatMakeNoSense) {

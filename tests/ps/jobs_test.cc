@@ -57,7 +57,8 @@ TEST_F(JobsTest, ANewerGenerationReplacesTheOlderAndEndsItsCalls) {
   PendingPull waiting(*old, PullOf(0, 1, {{0, {1}}}));
   ASSERT_OK(Open(4));
   EXPECT_FAILS(waiting.status(), StatusCode::kAborted, "generation 4 is current");
-  EXPECT_FAILS(old->Push(PushOf(0, 0, {})), StatusCode::kAborted, "generation 4 is current");
+  EXPECT_FAILS(old->Push(CallOf(PushOf(0, 0, {}))), StatusCode::kAborted,
+               "generation 4 is current");
   EXPECT_EQ(RowsOf(4), 0u);
   EXPECT_FAILS(jobs_.Find("job-1", 3), StatusCode::kAborted, "generation 3 has ended");
   EXPECT_FAILS(Open(3), StatusCode::kAborted, "generation 3 has ended");

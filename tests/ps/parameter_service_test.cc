@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <future>
+#include <random>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -10,6 +11,7 @@
 #include "common/rpc/server.h"
 #include "common/rpc/status.h"
 #include "grpcpp/client_context.h"
+#include "grpcpp/generic/generic_stub.h"
 #include "ps/parameter_server.h"
 #include "tessera/v1/metrics.grpc.pb.h"
 #include "tests/ps/ps_testing.h"
@@ -251,6 +253,71 @@ TEST_F(ParameterServiceTest, AStopAnswersTheCallsThatWait) {
   EXPECT_THAT(stats.waits(0), testing::HasSubstr("rank 0's pull of step 1 waits since 1"));
   server_->Stop(absl::Seconds(5));
   EXPECT_FAILS(pull.get(), StatusCode::kUnavailable, "the ps is stopping");
+}
+
+// Bytes that gRPC has carried whole, but that a peer has made up.
+TEST_F(ParameterServiceTest, DamagedMessagesGetATypedErrorAndTheServerGoesOn) {
+  ASSERT_OK(Open(Job({SgdTable("t", 2, v1::ASYNC), SgdTable("u", 1, v1::ASYNC)})));
+  grpc::GenericStub raw(channels_.Connect(server_->address()));
+  const auto call = [&raw](const std::string& method, const std::string& bytes) {
+    grpc::ClientContext context;
+    context.set_deadline(absl::ToChronoTime(absl::Now() + absl::Seconds(30)));
+    const grpc::Slice slice(bytes);
+    const grpc::ByteBuffer request(&slice, 1);
+    grpc::ByteBuffer answer;
+    std::promise<absl::Status> status;
+    raw.UnaryCall(&context, "/tessera.v1.ParameterService/" + method, {}, &request, &answer,
+                  [&status](grpc::Status s) { status.set_value(FromGrpc(s)); });
+    return status.get_future().get();
+  };
+  const std::string messages[] = {
+      PullOf(0, 0, {{0, {1, 2, 3}}, {1, {4, 5}}}).SerializeAsString(),
+      PushOf(0, 0, {{0, {1, 2}, {1, 2, 3, 4}}, {1, {9}, {1}}}).SerializeAsString()};
+  std::mt19937_64 random(13);
+  int refused = 0;
+  for (int i = 0; i < 3000; ++i) {
+    const bool push = i % 2 == 1;
+    std::string bytes = messages[push];
+    switch (random() % 3) {
+      case 0:
+        bytes.resize(random() % bytes.size());
+        break;
+      case 1:
+        bytes.append(1 + random() % 20, static_cast<char>(random()));
+        break;
+      default:
+        for (int flips = 0; flips < 2; ++flips) {
+          bytes[random() % bytes.size()] ^= static_cast<char>(1u << random() % 8);
+        }
+    }
+    const absl::Status status = call(push ? "Push" : "Pull", bytes);
+    if (status.ok()) continue;  // still a legal message
+    ++refused;
+    ASSERT_THAT(status.code(), testing::AnyOf(StatusCode::kInvalidArgument, StatusCode::kAborted,
+                                              StatusCode::kDeadlineExceeded))
+        << status;
+  }
+  EXPECT_GT(refused, 1000);
+  // Not as a worker: a flipped bit may have said that a later incarnation of rank 0 has called.
+  EXPECT_OK(Pull(PullOf(1000, 0, {{0, {1}}}, /*read_only=*/true)));
+}
+
+TEST_F(ParameterServiceTest, AnswersThatNobodyTakesStopNewPullsNotTheServer) {
+  server_->Stop(absl::ZeroDuration());
+  server_.reset();
+  ParameterServer::Options options = Options();
+  options.max_unsent_bytes = 0;
+  auto server = ParameterServer::Start(options);
+  ASSERT_OK(server);
+  server_ = *std::move(server);
+  stub_ = v1::ParameterService::NewStub(channels_.Connect(server_->address()));
+  ASSERT_OK(Open(Job({SgdTable("t", 4, v1::ASYNC)})));
+  // A caller that repeats after push-back always gets through: nothing stays counted.
+  for (int i = 0; i < 20; ++i) {
+    absl::StatusOr<v1::PullResponse> rows = Pull(PullOf(0, 0, {{0, {1}}}));
+    while (absl::IsResourceExhausted(rows.status())) rows = Pull(PullOf(0, 0, {{0, {1}}}));
+    ASSERT_OK(rows);
+  }
 }
 
 }  // namespace

@@ -119,7 +119,7 @@ Outcome Train(uint32_t ps, uint64_t arrival_seed) {
     }
     for (const auto& [rank, i] : messages) {
       EXPECT_OK(cluster.shard(i).Push(
-          PushOf(rank, step, cluster.PartFor(i, Gradients(job, rank, step)))));
+          CallOf(PushOf(rank, step, cluster.PartFor(i, Gradients(job, rank, step))))));
     }
   }
   Outcome outcome = {

@@ -20,6 +20,7 @@
 #include "common/partition.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "ps/call_frames.h"
 #include "ps/job_shard.h"
 #include "tests/common/fault_file_system.h"
 
@@ -202,14 +203,45 @@ inline v1::PullRequest PullOf(uint32_t rank, uint64_t step,
   return request;
 }
 
+// Calls as they come from the network: really serialised, by protobuf itself.
+inline grpc::ByteBuffer Serialized(const google::protobuf::MessageLite& message) {
+  const std::string bytes = message.SerializeAsString();
+  const grpc::Slice slice(bytes);
+  return grpc::ByteBuffer(&slice, 1);
+}
+inline PushCall CallOf(const v1::PushRequest& request) { return *ReadPush(Serialized(request)); }
+inline PullCall CallOf(const v1::PullRequest& request) { return *ReadPull(Serialized(request)); }
+// And an answer as protobuf reads it.
+inline v1::PullResponse ResponseOf(PullAnswer answer) {
+  std::vector<grpc::Slice> slices;
+  EXPECT_TRUE(WriteAnswer(std::move(answer)).Dump(&slices).ok());
+  std::string bytes;
+  for (const grpc::Slice& slice : slices) bytes.append(slice.begin(), slice.end());
+  v1::PullResponse response;
+  EXPECT_TRUE(response.ParseFromString(bytes));
+  return response;
+}
+// Statuses of the `keys` keys of a block.
+inline std::vector<uint8_t> StatusesOf(const v1::RowBlock& block, size_t keys) {
+  std::vector<uint8_t> statuses(keys, v1::ROW_HIT);
+  for (const v1::StatusBits& bits : block.statuses()) {
+    EXPECT_EQ(bits.keys().size(), (keys + 7) / 8);
+    for (size_t i = 0; i < keys; ++i) {
+      if ((bits.keys()[i / 8] >> (i % 8) & 1) != 0) statuses[i] = bits.status();
+    }
+  }
+  return statuses;
+}
+
 // A pull that may wait. Lives until it is answered.
 class PendingPull {
  public:
-  PendingPull(JobShard& shard, v1::PullRequest request,
+  PendingPull(JobShard& shard, const v1::PullRequest& request,
               absl::Duration deadline = absl::InfiniteDuration())
-      : request_(std::move(request)) {
-    shard.Pull(&request_, &response_, deadline, [this](absl::Status status) {
-      status_ = std::move(status);
+      : keys_(request.tables_size() == 0 ? 0 : request.tables(0).keys().size() / 8) {
+    shard.Pull(CallOf(request), deadline, [this](absl::StatusOr<PullAnswer> answer) {
+      status_ = answer.status();
+      if (answer.ok()) response_ = ResponseOf(*std::move(answer));
       answered_ = true;
     });
   }
@@ -222,9 +254,12 @@ class PendingPull {
   std::vector<float> values(int block = 0) const {
     return Values<float>(response_.tables(block).values());
   }
+  // Of the first block.
+  std::vector<uint8_t> statuses() const { return StatusesOf(response_.tables(0), keys_); }
+  std::string status_bytes() const { return Bytes(statuses()); }
 
  private:
-  const v1::PullRequest request_;
+  const size_t keys_;
   v1::PullResponse response_;
   absl::Status status_ = absl::UnknownError("not answered");
   std::atomic<bool> answered_ = false;
@@ -306,7 +341,7 @@ class ShardedJob {
   }
   void Push(uint32_t rank, uint64_t sequence, const std::vector<Block>& blocks) {
     for (size_t i = 0; i < size(); ++i) {
-      EXPECT_OK(shard(i).Push(PushOf(rank, sequence, PartFor(i, blocks))));
+      EXPECT_OK(shard(i).Push(CallOf(PushOf(rank, sequence, PartFor(i, blocks)))));
     }
   }
   void Assign(const std::vector<Block>& blocks) {

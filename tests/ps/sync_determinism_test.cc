@@ -61,7 +61,7 @@ SavedRows Train(uint32_t ps, uint64_t arrival_seed) {
     std::shuffle(messages.begin(), messages.end(), arrival);
     for (const auto& [rank, i] : messages) {
       const auto part = cluster.PartFor(i, Gradients(job, rank, step));
-      EXPECT_OK(cluster.shard(i).Push(PushOf(rank, step, part)));
+      EXPECT_OK(cluster.shard(i).Push(CallOf(PushOf(rank, step, part))));
     }
   }
   return cluster.Rows(kSteps);

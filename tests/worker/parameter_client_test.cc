@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cstring>
+#include <map>
 #include <thread>
 
 #include "common/clock.h"
@@ -23,6 +24,7 @@ class FakePs final : public v1::ParameterService::Service {
   grpc::Status Pull(grpc::ServerContext* context, const v1::PullRequest* request,
                     v1::PullResponse* response) override {
     ++pulls;
+    NoteSize(request->ByteSizeLong());
     if (failures.fetch_sub(1) > 0) return ToGrpc(failure);
     while (hang && !context->IsCancelled()) absl::SleepFor(absl::Milliseconds(5));
     for (const v1::KeyBlock& block : request->tables()) {
@@ -44,7 +46,16 @@ class FakePs final : public v1::ParameterService::Service {
                     v1::PushResponse*) override {
     ++pushes;
     sequence = request->sequence();
+    NoteSize(request->ByteSizeLong());
+    if (failures.fetch_sub(1) > 0) return ToGrpc(failure);
+    absl::MutexLock lock(&mu);
+    parts[request->part()] = *request;
     return grpc::Status::OK;
+  }
+  void NoteSize(size_t bytes) {
+    size_t seen = largest;
+    while (seen < bytes && !largest.compare_exchange_weak(seen, bytes)) {
+    }
   }
 
   std::atomic<int> pulls = 0;
@@ -54,6 +65,9 @@ class FakePs final : public v1::ParameterService::Service {
   absl::Status failure = absl::UnavailableError("restarting");
   std::atomic<bool> hang = false;
   bool shorten = false;
+  std::atomic<size_t> largest = 0;  // message
+  absl::Mutex mu;
+  std::map<uint32_t, v1::PushRequest> parts ABSL_GUARDED_BY(mu);  // by number
 };
 
 class ParameterClientTest : public testing::Test {
@@ -72,6 +86,9 @@ class ParameterClientTest : public testing::Test {
     for (size_t i = 0; i < keys.size(); ++i) keys[i] = i;
     KeyRouter(map).Route(keys, &keys_, &position_);
     rows_.assign(2 * keys.size(), -1);
+    many_.keys.resize(200000);
+    for (size_t i = 0; i < many_.keys.size(); ++i) many_.keys[i] = i + 5;
+    many_.begin = {0, 150000, 200000};
   }
 
   absl::Status Pull() {
@@ -88,6 +105,7 @@ class ParameterClientTest : public testing::Test {
   RoutedKeys keys_;
   std::vector<uint32_t> position_;
   std::vector<float> rows_;
+  RoutedKeys many_;  // more than fit one message
 };
 
 TEST_F(ParameterClientTest, PutsEveryRowWithItsKey) {
@@ -126,6 +144,51 @@ TEST_F(ParameterClientTest, PushesToEveryPsAlsoWithoutKeys) {
   for (FakePs& ps : ps_) {
     EXPECT_EQ(ps.pushes, 1);
     EXPECT_EQ(ps.sequence, 7u);
+  }
+}
+
+TEST_F(ParameterClientTest, ALargePullIsCutIntoMessagesAndEveryRowFindsItsKey) {
+  std::vector<float> rows(2 * many_.keys.size(), -1), again = rows;
+  ps_[0].failures = 3;  // of one message each
+  const TableRows reads[] = {{.table = 3, .dim = 2, .keys = &many_, .rows = rows.data()},
+                             {.table = 1, .dim = 2, .keys = &many_, .rows = again.data()}};
+  ASSERT_TRUE(client_->Pull(reads, 0, false)->Wait().ok());
+  for (size_t i = 0; i < many_.keys.size(); ++i) {
+    ASSERT_EQ(rows[2 * i], static_cast<float>(many_.keys[i]));
+    ASSERT_EQ(rows[2 * i + 1], static_cast<float>(many_.keys[i]));
+  }
+  EXPECT_EQ(again, rows);
+  EXPECT_GT(ps_[0].pulls, 2 * ps_[1].pulls);
+  EXPECT_LT(ps_[0].largest, size_t{600} << 10);
+}
+
+TEST_F(ParameterClientTest, ALargePushIsCutIntoNumberedPartsOfOnePush) {
+  std::vector<float> gradients(2 * many_.keys.size());
+  for (size_t i = 0; i < gradients.size(); ++i) gradients[i] = static_cast<float>(i);
+  const TableGradients writes[] = {
+      {.table = 3, .dim = 2, .keys = &many_, .gradients = gradients.data()}};
+  ps_[0].failures = 2;
+  ASSERT_TRUE(client_->Push(writes, 7, 0.5)->Wait().ok());
+  for (size_t p = 0; p < 2; ++p) {
+    absl::MutexLock lock(&ps_[p].mu);
+    std::string keys, values;
+    for (const auto& [number, part] : ps_[p].parts) {
+      EXPECT_EQ(part.parts(), ps_[p].parts.size());
+      EXPECT_EQ(part.sequence(), 7u);
+      EXPECT_EQ(part.learning_rate_scale(), 0.5);
+      EXPECT_EQ(part.bulk_bytes(), (many_.begin[p + 1] - many_.begin[p]) * 16u);
+      ASSERT_EQ(part.tables_size(), 1);
+      EXPECT_EQ(part.tables(0).table(), 3u);
+      keys += part.tables(0).keys();
+      values += part.tables(0).gradients();
+    }
+    EXPECT_GT(ps_[p].parts.size(), 1u);
+    EXPECT_LT(ps_[p].largest, size_t{600} << 10);
+    const size_t first = many_.begin[p], count = many_.begin[p + 1] - first;
+    ASSERT_EQ(keys.size(), count * 8);
+    EXPECT_EQ(std::memcmp(keys.data(), &many_.keys[first], keys.size()), 0);
+    ASSERT_EQ(values.size(), count * 8);
+    EXPECT_EQ(std::memcmp(values.data(), &gradients[2 * first], values.size()), 0);
   }
 }
 

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+
+namespace tessera::wire {
+
+// Which fields of a message are its bulk: the number of the repeated field that holds its blocks,
+// and the numbers of the `bytes` fields of a block. They are the wire format of
+// proto/tessera/v1/parameter_service.proto and change with it; tests compare them.
+inline constexpr size_t kMaxBulks = 2;
+struct BulkLayout {
+  int blocks;
+  std::array<int, kMaxBulks> bulks;  // 0: none
+};
+
+inline constexpr BulkLayout kPullRequest = {.blocks = 4, .bulks = {2, 0}};    // keys
+inline constexpr BulkLayout kPullResponse = {.blocks = 1, .bulks = {2, 0}};   // values
+inline constexpr BulkLayout kPushRequest = {.blocks = 4, .bulks = {2, 3}};    // keys, gradients
+inline constexpr BulkLayout kAssignRequest = {.blocks = 2, .bulks = {2, 3}};  // keys, values
+
+}  // namespace tessera::wire

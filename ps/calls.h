@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/functional/any_invocable.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "common/wire/buffer.h"
+#include "ps/table.h"
+#include "tessera/v1/parameter_service.pb.h"
+
+// Pulls and pushes as JobShard takes and gives them: the messages of parameter_service.proto
+// without their bulk, and the bulk beside them, in memory that moves along with it.
+namespace tessera::ps {
+
+// A `bytes` field that was taken out of a message: aligned for 64-bit numbers, not checked.
+using Bulk = absl::Span<const char>;
+
+struct PullCall {
+  v1::PullRequest request;  // blocks without keys
+  std::vector<Bulk> keys;   // [request.tables]
+  wire::Buffer memory;      // where they lie
+  uint64_t bytes = 0;       // of the whole message
+};
+
+struct PullAnswer {
+  v1::PullResponse response;         // blocks without values
+  std::vector<wire::Buffer> values;  // [response.tables]
+  RowCounts counts;                  // of all keys
+};
+using PullDone = absl::AnyInvocable<void(absl::StatusOr<PullAnswer>) &&>;
+
+struct PushCall {
+  v1::PushRequest request;      // blocks without keys and gradients
+  std::vector<Bulk> keys;       // [request.tables]
+  std::vector<Bulk> gradients;  // [request.tables]
+  wire::Buffer memory;          // where they lie
+  uint64_t bytes = 0;           // of the whole message
+};
+
+// One block of a push, checked.
+struct GradientBlock {
+  uint32_t table = 0;
+  Table::Gradients gradients;
+};
+
+}  // namespace tessera::ps

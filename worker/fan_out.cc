@@ -1,0 +1,187 @@
+#include "worker/fan_out.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/clock.h"
+#include "common/log.h"
+#include "common/rpc/status.h"
+
+namespace tessera::worker {
+namespace {
+
+// One attempt of one leg; a pull may wait for other ranks that long.
+constexpr absl::Duration kAttemptTimeout = absl::Seconds(20);
+constexpr absl::Duration kRetryBudget = absl::Minutes(10);
+constexpr absl::Duration kFirstBackoff = absl::Milliseconds(50);
+constexpr absl::Duration kMaxBackoff = absl::Seconds(2);
+
+}  // namespace
+
+FanOut::FanOut(std::string what, std::string method, std::vector<PsPeer> peers,
+               std::vector<Leg> legs, StatusBoard* board, Cancellation* cancellation)
+    : what_(std::move(what)),
+      method_(std::move(method)),
+      peers_(std::move(peers)),
+      legs_(std::move(legs)),
+      board_(board),
+      cancellation_(cancellation),
+      queues_(peers_.size()),
+      states_(legs_.size()) {
+  for (size_t leg = 0; leg < legs_.size(); ++leg) queues_[legs_[leg].peer].legs.push_back(leg);
+  StartAll();
+  registration_.emplace(cancellation_, [this] { Cancel(); });
+}
+
+FanOut::~FanOut() {
+  registration_.reset();
+  Cancel();
+  absl::MutexLock lock(&mu_);
+  mu_.Await(absl::Condition(this, &FanOut::Idle));
+}
+
+std::optional<size_t> FanOut::Next(size_t peer) {
+  Queue& queue = queues_[peer];
+  if (stopping_ || queue.next == queue.legs.size() || queue.under_way == kInFlight) return {};
+  const size_t leg = queue.legs[queue.next++];
+  ++queue.under_way;
+  ++under_way_;
+  states_[leg].phase = Phase::kUnderWay;
+  return leg;
+}
+
+void FanOut::StartAll() {
+  for (size_t peer = 0; peer < peers_.size(); ++peer) {
+    while (true) {
+      std::optional<size_t> leg;
+      {
+        absl::MutexLock lock(&mu_);
+        leg = Next(peer);
+      }
+      if (!leg.has_value()) break;
+      Start(*leg);
+    }
+  }
+}
+
+void FanOut::Start(size_t leg) {
+  grpc::ByteBuffer message = legs_[leg].message();
+  auto context = std::make_unique<grpc::ClientContext>();
+  context->set_deadline(absl::ToChronoTime(absl::Now() + kAttemptTimeout));
+  State* state = nullptr;
+  grpc::ClientContext* const borrowed = context.get();
+  {
+    absl::MutexLock lock(&mu_);
+    state = &states_[leg];
+    state->request = std::move(message);
+    state->context = std::move(context);
+    if (stopping_) borrowed->TryCancel();
+  }
+  peers_[legs_[leg].peer].stub->UnaryCall(borrowed, method_, grpc::StubOptions(), &state->request,
+                                          &state->answer, [this, leg, state](grpc::Status status) {
+                                            absl::Status result = FromGrpc(status);
+                                            if (result.ok())
+                                              result = legs_[leg].take(state->answer);
+                                            state->request.Clear();
+                                            state->answer.Clear();
+                                            Finish(leg, std::move(result));
+                                          });
+}
+
+void FanOut::Finish(size_t leg, absl::Status status) {
+  const size_t peer = legs_[leg].peer;
+  std::optional<size_t> next;
+  {
+    absl::MutexLock lock(&mu_);
+    State& state = states_[leg];
+    state.phase = status.ok() ? Phase::kDone : Phase::kFailed;
+    if (!status.ok() && !IsRetryable(status)) stopping_ = true;
+    state.status = std::move(status);
+    --queues_[peer].under_way;
+    // Taken before this leg stops counting, so that there is always one until the last has ended.
+    next = Next(peer);
+    --under_way_;
+  }
+  if (next.has_value()) Start(*next);
+}
+
+void FanOut::Cancel() {
+  absl::MutexLock lock(&mu_);
+  stopping_ = true;
+  for (State& state : states_) {
+    if (state.phase == Phase::kUnderWay && state.context != nullptr) state.context->TryCancel();
+  }
+}
+
+absl::Status FanOut::Wait() {
+  const absl::Duration give_up = SystemClock().Monotonic() + kRetryBudget;
+  absl::Duration backoff = kFirstBackoff;
+  while (true) {
+    AwaitLegs();
+    if (cancellation_->cancelled()) {
+      absl::MutexLock lock(&mu_);
+      const bool all = std::all_of(states_.begin(), states_.end(),
+                                   [](const State& s) { return s.phase == Phase::kDone; });
+      return all ? absl::OkStatus() : CancelledStatus();
+    }
+    std::optional<absl::Status> passing;
+    {
+      absl::MutexLock lock(&mu_);
+      for (size_t leg = 0; leg < legs_.size(); ++leg) {
+        const State& state = states_[leg];
+        if (state.phase != Phase::kFailed) continue;
+        const absl::Status described = Describe(leg, state.status);
+        if (!IsRetryable(state.status) || SystemClock().Monotonic() > give_up) return described;
+        if (!passing.has_value()) passing = described;
+      }
+    }
+    if (!passing.has_value()) return absl::OkStatus();
+    SPDLOG_WARN("{}; trying again", std::string(passing->message()));
+    {
+      const StatusBoard::Wait wait(board_, std::string(passing->message()));
+      if (!cancellation_->SleepFor(backoff)) return CancelledStatus();
+    }
+    backoff = std::min(backoff * 2, kMaxBackoff);
+    {
+      absl::MutexLock lock(&mu_);
+      for (size_t leg = 0; leg < legs_.size(); ++leg) {
+        if (states_[leg].phase != Phase::kFailed) continue;
+        states_[leg].phase = Phase::kReady;
+        queues_[legs_[leg].peer].legs.push_back(leg);
+      }
+    }
+    StartAll();
+  }
+}
+
+void FanOut::AwaitLegs() {
+  {
+    absl::MutexLock lock(&mu_);
+    if (mu_.AwaitWithTimeout(absl::Condition(this, &FanOut::Idle), absl::Seconds(1))) return;
+  }
+  // Long enough to be worth telling: name every ps that has not answered.
+  std::vector<bool> named(peers_.size(), false);
+  std::string waiting;
+  {
+    absl::MutexLock lock(&mu_);
+    for (size_t leg = 0; leg < legs_.size(); ++leg) {
+      const size_t peer = legs_[leg].peer;
+      if (states_[leg].phase == Phase::kDone || named[peer]) continue;
+      named[peer] = true;
+      absl::StrAppend(&waiting, waiting.empty() ? "" : ", ", peers_[peer].address->name());
+    }
+  }
+  const StatusBoard::Wait wait(board_, absl::StrCat(waiting, ": ", what_));
+  absl::MutexLock lock(&mu_);
+  mu_.Await(absl::Condition(this, &FanOut::Idle));  // each attempt has its deadline
+}
+
+absl::Status FanOut::Describe(size_t leg, const absl::Status& status) const {
+  const v1::PsAddress& ps = *peers_[legs_[leg].peer].address;
+  return absl::Status(status.code(), absl::StrCat(ps.name(), " (", ps.address(), "): ", what_, ": ",
+                                                  status.message()));
+}
+
+}  // namespace tessera::worker

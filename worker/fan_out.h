@@ -1,0 +1,89 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
+#include "grpcpp/client_context.h"
+#include "grpcpp/generic/generic_stub.h"
+#include "grpcpp/support/byte_buffer.h"
+#include "tessera/v1/cluster.pb.h"
+#include "worker/cancellation.h"
+#include "worker/parameter_client.h"
+#include "worker/status_board.h"
+
+namespace tessera::worker {
+
+// One ps and the way to it. Both borrowed.
+struct PsPeer {
+  const v1::PsAddress* address = nullptr;
+  grpc::GenericStub* stub = nullptr;
+};
+
+// One method called on every ps, in one or more messages each: a leg is one message and its answer.
+// At most kInFlight legs a ps are under way, so what a call holds in messages stays small however
+// large it is. A leg that failed for a passing reason is repeated by Wait, with backoff.
+class FanOut final : public PendingCall {
+ public:
+  static constexpr int kInFlight = 8;  // measured: more carry no more
+
+  struct Leg {
+    size_t peer = 0;
+    // Called each time that it is sent, and with its answer; both in any thread, one at a time.
+    std::function<grpc::ByteBuffer()> message;
+    std::function<absl::Status(const grpc::ByteBuffer&)> take;
+  };
+  // `what` is for messages: "pull of step 4". `method` is a full name: "/package.Service/Method".
+  FanOut(std::string what, std::string method, std::vector<PsPeer> peers, std::vector<Leg> legs,
+         StatusBoard* board, Cancellation* cancellation);
+  ~FanOut() override;
+
+  absl::Status Wait() override ABSL_LOCKS_EXCLUDED(mu_);
+
+ private:
+  enum class Phase { kReady, kUnderWay, kDone, kFailed };
+  struct State {
+    Phase phase = Phase::kReady;
+    absl::Status status;
+    grpc::ByteBuffer request;
+    grpc::ByteBuffer answer;
+    std::unique_ptr<grpc::ClientContext> context;
+  };
+  struct Queue {
+    std::vector<size_t> legs;  // of one ps, in the order to be sent
+    size_t next = 0;
+    int under_way = 0;
+  };
+
+  bool Idle() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return under_way_ == 0; }
+  // The next leg of a ps, which counts as under way from here on; none if there is no room.
+  std::optional<size_t> Next(size_t peer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void StartAll() ABSL_LOCKS_EXCLUDED(mu_);
+  void Start(size_t leg) ABSL_LOCKS_EXCLUDED(mu_);
+  void Finish(size_t leg, absl::Status status) ABSL_LOCKS_EXCLUDED(mu_);
+  void Cancel() ABSL_LOCKS_EXCLUDED(mu_);
+  void AwaitLegs() ABSL_LOCKS_EXCLUDED(mu_);
+  absl::Status Describe(size_t leg, const absl::Status& status) const;
+
+  const std::string what_;
+  const std::string method_;
+  const std::vector<PsPeer> peers_;
+  const std::vector<Leg> legs_;
+  StatusBoard* const board_;
+  Cancellation* const cancellation_;
+  std::optional<Cancellation::Registration> registration_;
+
+  absl::Mutex mu_;
+  int under_way_ ABSL_GUARDED_BY(mu_) = 0;
+  bool stopping_ ABSL_GUARDED_BY(mu_) = false;      // nothing more is sent
+  std::vector<Queue> queues_ ABSL_GUARDED_BY(mu_);  // [peers]
+  // A state's messages belong to gRPC while its leg is under way.
+  std::vector<State> states_ ABSL_GUARDED_BY(mu_);  // [legs]
+};
+
+}  // namespace tessera::worker
