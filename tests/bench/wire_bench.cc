@@ -1,0 +1,312 @@
+// What one worker pulls from and pushes to one ps over loopback, beside what a bare gRPC echo of
+// the same bytes carries in the same run, and beside Redis where it is installed.
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <deque>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_set.h"
+#include "common/clock.h"
+#include "common/log.h"
+#include "common/partition.h"
+#include "common/rpc/channels.h"
+#include "common/rpc/status.h"
+#include "common/status_macros.h"
+#include "grpcpp/client_context.h"
+#include "tessera/v1/parameter_service.grpc.pb.h"
+#include "tests/bench/bench.h"
+#include "tests/bench/wire_echo.h"
+#include "tests/bench/wire_redis.h"
+#include "tests/bench/wire_servers.h"
+#include "tests/bench/zipf.h"
+#include "worker/parameter_client.h"
+
+namespace tessera::bench {
+namespace {
+
+constexpr char kEcho[] = "gRPC echo, same bytes";
+
+struct Sizes {
+  uint64_t rows = 10'000'000;
+  uint32_t dim = 16;
+  uint32_t batch_keys = 53'248;
+  uint32_t batches = 32;       // distinct ones
+  int rounds = 7;              // each: the ps, then the echo
+  uint32_t calls = 64;         // batches a round
+  size_t pending = 3;          // batches that the worker has under way
+  uint64_t chunk = 512 << 10;  // bytes of a message of the echo
+  int in_flight = 8;           // messages of the echo
+  // Of the ps: a quarter of what the overload offers at once.
+  uint64_t max_bytes = 16 << 20;
+};
+
+double Now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+class WireBench {
+ public:
+  WireBench(const Sizes& sizes, std::unique_ptr<WireServers> servers)
+      : options_(sizes), servers_(std::move(servers)) {}
+
+  absl::Status Run(benchmark::State& state) {
+    TESSERA_RETURN_IF_ERROR(Open());
+    echo_ = std::make_unique<EchoClient>(servers_->echo());
+    TESSERA_RETURN_IF_ERROR(CreateRows());
+    MakeBatches();
+    TESSERA_RETURN_IF_ERROR(Throughput(state));
+    TESSERA_RETURN_IF_ERROR(Latency(state));
+    TESSERA_RETURN_IF_ERROR(Overload(state));
+    return Redis(state);
+  }
+
+ private:
+  absl::Status Open() {
+    v1::PsAddress address;
+    address.set_name("ps-0");
+    address.set_address(servers_->ps());
+    const v1::PartitionMap map = NewPartitionMap(1, kDefaultPartitions, {address});
+    v1::OpenJobRequest job;
+    job.set_job_id("wire");
+    job.set_generation(1);
+    job.set_seed(1);
+    job.set_workers(1);
+    job.set_map_version(1);
+    job.set_partition_count(kDefaultPartitions);
+    for (uint32_t p = 0; p < kDefaultPartitions; ++p) job.add_partitions(p);
+    v1::PsTable& table = *job.add_tables();
+    table.set_consistency(v1::ASYNC);
+    table.mutable_spec()->set_name("t");
+    table.mutable_spec()->set_dim(options_.dim);
+    table.mutable_spec()->mutable_initializer()->mutable_constant();
+    table.mutable_spec()->mutable_optimizer()->set_learning_rate(0.01f);
+    table.mutable_spec()->mutable_optimizer()->mutable_adagrad();
+    const auto stub = v1::ParameterService::NewStub(channels_->Connect(servers_->ps()));
+    grpc::ClientContext context;
+    v1::OpenJobResponse response;
+    TESSERA_RETURN_IF_ERROR(FromGrpc(stub->OpenJob(&context, job, &response)));
+    v1::CallHeader header;
+    header.set_job_id("wire");
+    header.set_generation(1);
+    header.set_incarnation(1);
+    client_ = worker::NewGrpcParameterClient(header, map, channels_.get(), &board_, &cancellation_);
+    return absl::OkStatus();
+  }
+
+  // One ps: any order of keys is that of their owners.
+  static worker::RoutedKeys Routed(std::vector<uint64_t> keys) {
+    const auto count = static_cast<uint32_t>(keys.size());
+    return {.keys = std::move(keys), .begin = {0, count}};
+  }
+
+  absl::Status CreateRows() {
+    constexpr uint64_t kAtOnce = 100'000;
+    std::vector<float> rows(kAtOnce * options_.dim);
+    for (uint64_t first = 0; first < options_.rows; first += kAtOnce) {
+      std::vector<uint64_t> keys(std::min(kAtOnce, options_.rows - first));
+      for (size_t i = 0; i < keys.size(); ++i) keys[i] = first + i;
+      const worker::RoutedKeys routed = Routed(std::move(keys));
+      TESSERA_RETURN_IF_ERROR(Pull(routed, rows.data())->Wait());
+    }
+    return absl::OkStatus();
+  }
+
+  // Keys are items: rows of popular ones are scattered, as DrawZipf scatters them.
+  void MakeBatches() {
+    for (const std::vector<uint32_t>& draws : DrawZipf({.items = options_.rows,
+                                              .batches = options_.batches,
+                                              .batch = options_.batch_keys,
+                                              .unique = false,
+                                              .seed = 7})) {
+      absl::flat_hash_set<uint64_t> seen;
+      std::vector<uint64_t> keys;
+      for (const uint64_t key : draws) {
+        if (seen.insert(key).second) keys.push_back(key);
+      }
+      distinct_ += keys.size();
+      batches_.push_back(Routed(std::move(keys)));
+    }
+  }
+
+  std::unique_ptr<worker::PendingCall> Pull(const worker::RoutedKeys& keys, float* rows) {
+    const worker::TableRows reads[] = {
+        {.table = 0, .dim = options_.dim, .keys = &keys, .rows = rows}};
+    return client_->Pull(reads, 0, false);
+  }
+  std::unique_ptr<worker::PendingCall> Push(const worker::RoutedKeys& keys, const float* values) {
+    const worker::TableGradients writes[] = {
+        {.table = 0, .dim = options_.dim, .keys = &keys, .gradients = values}};
+    return client_->Push(writes, sequence_++, 1.0);
+  }
+
+  // Million distinct keys a second of options_.calls batches, `pending` of them under way.
+  template <typename Start>
+  absl::StatusOr<double> Rate(Start start) {
+    std::deque<std::unique_ptr<worker::PendingCall>> pending;
+    uint64_t keys = 0;
+    const double began = Now();
+    for (uint32_t c = 0; c < options_.calls; ++c) {
+      const worker::RoutedKeys& batch = batches_[c % batches_.size()];
+      keys += batch.keys.size();
+      pending.push_back(start(batch, c));
+      if (pending.size() < options_.pending) continue;
+      TESSERA_RETURN_IF_ERROR(pending.front()->Wait());
+      pending.pop_front();
+    }
+    for (auto& call : pending) TESSERA_RETURN_IF_ERROR(call->Wait());
+    return keys / (Now() - began) / 1e6;
+  }
+  // The same bytes in messages of options_.chunk.
+  absl::StatusOr<double> EchoRate(uint64_t request_bytes, uint64_t response_bytes) {
+    const uint64_t keys = options_.calls * distinct_ / options_.batches;
+    const uint64_t per_call =
+        std::max<uint64_t>(1, options_.chunk / (request_bytes + response_bytes));
+    const int calls = static_cast<int>((keys + per_call - 1) / per_call);
+    const double began = Now();
+    TESSERA_RETURN_IF_ERROR(echo_->Exchange(calls, per_call * request_bytes,
+                                            per_call * response_bytes, options_.in_flight));
+    return calls * per_call / (Now() - began) / 1e6;
+  }
+
+  absl::Status Throughput(benchmark::State& state) {
+    const uint64_t row = options_.dim * sizeof(float);
+    std::vector<std::vector<float>> rows(options_.pending);
+    for (auto& block : rows) block.assign(options_.batch_keys * options_.dim, 1e-3f);
+    const auto buffer = [&](uint32_t c) { return rows[c % rows.size()].data(); };
+    absl::Status status;
+    const auto rate = [&status](absl::StatusOr<double> measured) {
+      status.Update(measured.status());
+      return measured.ok() ? *measured : 0;
+    };
+    const auto report = [&](const std::string& metric, const Medians& medians) {
+      Report(state, {metric, medians.value, "M keys/s", kEcho, medians.limit, ">= 0.7"});
+      const double gigabytes = static_cast<double>(8 + row) / 1e3;
+      Report(state, {metric + " bytes", medians.value * gigabytes, "GB/s", kEcho,
+                     medians.limit * gigabytes});
+    };
+    const Medians pull = Interleave(
+        options_.rounds,
+        [&] {
+          return rate(Rate(
+              [&](const worker::RoutedKeys& batch, uint32_t c) { return Pull(batch, buffer(c)); }));
+        },
+        [&] { return rate(EchoRate(8, row)); });
+    const Medians push = Interleave(
+        options_.rounds,
+        [&] {
+          return rate(Rate(
+              [&](const worker::RoutedKeys& batch, uint32_t c) { return Push(batch, buffer(c)); }));
+        },
+        [&] { return rate(EchoRate(8 + row, 0)); });
+    TESSERA_RETURN_IF_ERROR(status);
+    report("pull", pull);
+    report("push", push);
+    pull_rate_ = pull.value;
+    return absl::OkStatus();
+  }
+
+  absl::Status Latency(benchmark::State& state) {
+    constexpr int kCalls = 4000;
+    constexpr size_t kKeys = 26;
+    std::vector<float> rows(kKeys * options_.dim);
+    std::vector<double> pull, echo;
+    std::vector<worker::RoutedKeys> few;
+    for (int i = 0; i < 64; ++i) {
+      const auto& keys = batches_[i % batches_.size()].keys;
+      few.push_back(Routed({keys.begin() + i * 100, keys.begin() + i * 100 + kKeys}));
+    }
+    for (int i = 0; i < kCalls; ++i) {
+      double began = Now();
+      TESSERA_RETURN_IF_ERROR(
+          echo_->Exchange(1, kKeys * 8, kKeys * options_.dim * sizeof(float), 1));
+      echo.push_back(Now() - began);
+      began = Now();
+      TESSERA_RETURN_IF_ERROR(Pull(few[i % few.size()], rows.data())->Wait());
+      pull.push_back(Now() - began);
+    }
+    Report(state, {"26 keys p50", Percentile(pull, 50) * 1e6, "us", kEcho,
+                   Percentile(echo, 50) * 1e6, "<= 1.3"});
+    Report(state,
+           {"26 keys p99", Percentile(pull, 99) * 1e6, "us", kEcho, Percentile(echo, 99) * 1e6});
+    return absl::OkStatus();
+  }
+
+  // Four times what the ps takes at once, all the time: it pushes back, every call gets through in
+  // the end, and its memory does not grow.
+  absl::Status Overload(benchmark::State& state) {
+    std::vector<float> values(options_.batch_keys * options_.dim, 1e-3f);
+    const uint64_t batch_bytes = distinct_ / options_.batches * (8 + options_.dim * sizeof(float));
+    const size_t pending = 4 * options_.max_bytes / batch_bytes + 1;
+    uint64_t most[2] = {0, 0};  // of each half
+    std::deque<std::unique_ptr<worker::PendingCall>> calls;
+    for (uint32_t c = 0; c < 8 * pending; ++c) {
+      calls.push_back(Push(batches_[c % batches_.size()], values.data()));
+      if (calls.size() < pending) continue;
+      TESSERA_RETURN_IF_ERROR(calls.front()->Wait());
+      calls.pop_front();
+      uint64_t& peak = most[c / (4 * pending)];
+      peak = std::max(peak, servers_->ResidentBytes());
+    }
+    for (auto& call : calls) TESSERA_RETURN_IF_ERROR(call->Wait());
+    Report(state, {"overload, memory at most", static_cast<double>(most[1]) / 1e6, "MB",
+                   "in its first half", static_cast<double>(most[0]) / 1e6, "<= 1.05"});
+    return absl::OkStatus();
+  }
+
+  absl::Status Redis(benchmark::State& state) {
+    auto redis = RedisPeer::Start();
+    if (absl::IsNotFound(redis.status())) {
+      state.SetLabel("no Redis beside it: redis-server is not installed");
+      std::fprintf(stderr, "wire: no Redis beside it: redis-server is not installed\n");
+      return absl::OkStatus();
+    }
+    TESSERA_RETURN_IF_ERROR(redis.status());
+    const uint64_t row = options_.dim * sizeof(float);
+    TESSERA_RETURN_IF_ERROR((*redis)->Fill(options_.rows, row));
+    std::vector<double> rates;
+    for (const worker::RoutedKeys& batch : batches_) {
+      const double began = Now();
+      TESSERA_RETURN_IF_ERROR((*redis)->Get(batch.keys, row, 1024));
+      rates.push_back(batch.keys.size() / (Now() - began) / 1e6);
+    }
+    Report(state, {"pull beside Redis", pull_rate_, "M keys/s", "Redis, pipelined MGET of 1024",
+                   Median(rates), ">= 5"});
+    return absl::OkStatus();
+  }
+
+  const Sizes options_;
+  const std::unique_ptr<Channels> channels_ = NewNetworkChannels();
+  worker::StatusBoard board_{SystemClock()};
+  worker::Cancellation cancellation_;
+  const std::unique_ptr<WireServers> servers_;
+  std::unique_ptr<EchoClient> echo_;
+  std::unique_ptr<worker::ParameterClient> client_;
+  std::vector<worker::RoutedKeys> batches_;
+  uint64_t distinct_ = 0;  // keys of all batches
+  uint64_t sequence_ = 0;
+  double pull_rate_ = 0;
+};
+
+}  // namespace
+
+void RegisterBenchmarks(const Options& options) {
+  Sizes sizes;
+  if (options.short_run) {
+    sizes.rows = 200'000;
+    sizes.rounds = 2;
+  }
+  // Before anything here starts a thread.
+  absl::StatusOr<std::unique_ptr<WireServers>> servers = WireServers::Start(sizes.max_bytes);
+  auto shared = std::make_shared<decltype(servers)>(std::move(servers));
+  Register("wire", [sizes, shared](benchmark::State& state) {
+    spdlog::set_level(spdlog::level::err);
+    absl::Status status = shared->status();
+    if (status.ok()) status = WireBench(sizes, *std::move(*shared)).Run(state);
+    if (!status.ok()) state.SkipWithError(status.ToString().c_str());
+  });
+}
+
+}  // namespace tessera::bench

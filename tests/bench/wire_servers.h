@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+
+namespace tessera::bench {
+
+// A ps and an echo server in a process of their own, as they are in life: client and servers then
+// share nothing but the processors and loopback.
+class WireServers {
+ public:
+  // Forks: call it before this process has threads.
+  // `max_bytes` bounds what the ps has in hand, and what it has not sent.
+  static absl::StatusOr<std::unique_ptr<WireServers>> Start(uint64_t max_bytes);
+  ~WireServers();  // ends the process
+
+  const std::string& ps() const { return ps_; }
+  const std::string& echo() const { return echo_; }
+  // Resident bytes of the servers' process.
+  uint64_t ResidentBytes() const;
+
+ private:
+  WireServers(int pid, int to, int from) : pid_(pid), to_(to), from_(from) {}
+
+  const int pid_;
+  const int to_;    // it ends when this pipe is closed
+  const int from_;  // the two addresses come out of this one
+  std::string ps_;
+  std::string echo_;
+};
+
+}  // namespace tessera::bench
