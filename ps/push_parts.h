@@ -14,7 +14,7 @@ namespace tessera::ps {
 class PushParts {
  public:
   static constexpr uint32_t kMaxParts = 1 << 14;
-  static constexpr size_t kMaxPushes = 64;            // that are incomplete at a time
+  static constexpr size_t kMaxPushes = 64;  // that are incomplete at a time
 
   // INVALID_ARGUMENT: a part that cannot be, or that does not agree with those before it;
   // RESOURCE_EXHAUSTED: too many pushes are incomplete. `bulk_bytes` are those of this part.

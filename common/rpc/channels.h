@@ -12,7 +12,8 @@
 
 namespace tessera {
 
-// No message between processes is larger. Pulls and pushes stay far below it: what is larger is cut.
+// No message between processes is larger. Pulls and pushes stay far below it: what is larger is
+// cut.
 inline constexpr int kMaxMessageBytes = 64 << 20;
 // Of keys and gradients of one push to one ps, in all its messages.
 inline constexpr uint64_t kMaxPushBytes = 1 << 30;

@@ -137,7 +137,8 @@ class FaultFileSystem final : public FileSystem {
   absl::Status Link(const std::string& from, const std::string& to) override {
     absl::MutexLock lock(&mu_);
     const auto it = files_.find(from);
-    if (it == files_.end()) return absl::NotFoundError(absl::StrCat("link ", from, ": no such file"));
+    if (it == files_.end())
+      return absl::NotFoundError(absl::StrCat("link ", from, ": no such file"));
     if (files_.contains(to)) return absl::AlreadyExistsError(absl::StrCat("link ", to));
     const std::shared_ptr<File> file = it->second;
     files_[to] = file;
