@@ -1,0 +1,365 @@
+#include "ps/cold/cold_store.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "common/file_system.h"
+#include "common/status_macros.h"
+#include "ps/cold/known_filter.h"
+#include "ps/cold/rocksdb_options.h"
+#include "ps/cold/scratch_files.h"
+#include "rocksdb/db.h"
+#include "rocksdb/listener.h"
+#include "rocksdb/sst_file_writer.h"
+#include "rocksdb/write_batch.h"
+
+namespace tessera::ps {
+namespace {
+
+// RocksDB's own largest batch within a MultiGet: its reads of one file are handed over together.
+constexpr size_t kReadTask = 32;
+// Ingested files that compaction may be behind with before writes wait for it, and how long.
+constexpr uint64_t kMaxRuns = 32;
+constexpr absl::Duration kMaxCompactionWait = absl::Seconds(10);
+constexpr size_t kScanReadAhead = 1 << 20;
+
+// Tells when a compaction has ended. Thread-safe.
+class Compactions final : public rocksdb::EventListener {
+ public:
+  void OnCompactionCompleted(rocksdb::DB*, const rocksdb::CompactionJobInfo&) override {
+    absl::MutexLock lock(&mu_);
+    ++ended_;
+  }
+  uint64_t ended() const {
+    absl::MutexLock lock(&mu_);
+    return ended_;
+  }
+  // False: none has ended since `seen` of them had.
+  bool WaitForMore(uint64_t seen, absl::Duration limit) {
+    absl::MutexLock lock(&mu_);
+    const auto more = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return ended_ != seen; };
+    return mu_.AwaitWithTimeout(absl::Condition(&more), limit);
+  }
+
+ private:
+  mutable absl::Mutex mu_;
+  uint64_t ended_ ABSL_GUARDED_BY(mu_) = 0;
+};
+
+struct TableState {
+  ColdTable spec;
+  rocksdb::ColumnFamilyHandle* family = nullptr;  // of the DB
+  KnownFilter known;
+};
+
+class RocksDbColdStore final : public ColdStore {
+ public:
+  RocksDbColdStore(const Options& options, std::unique_ptr<FolderLock> lock)
+      : options_(options),
+        lock_(std::move(lock)),
+        files_(std::make_shared<ScratchFiles>(
+            options.disk != nullptr ? options.disk : rocksdb::FileSystem::Default(),
+            options.max_bytes)),
+        env_(rocksdb::NewCompositeEnv(files_)),
+        compactions_(std::make_shared<Compactions>()),
+        rocksdb_options_(ColdOptions(env_.get())) {
+    rocksdb_options_.listeners.push_back(compactions_);
+  }
+
+  ~RocksDbColdStore() override {
+    for (const auto& table : tables_) {
+      if (table->family != nullptr)
+        db_->DestroyColumnFamilyHandle(table->family).PermitUncheckedError();
+    }
+    if (db_ != nullptr) db_->Close().PermitUncheckedError();
+    db_ = nullptr;
+    PosixFileSystem().Remove(options_.folder).IgnoreError();
+  }
+
+  absl::Status OpenDb(std::vector<ColdTable> tables) {
+    for (const absl::string_view part : {"/db", "/in"}) {
+      const std::string folder = absl::StrCat(options_.folder, part);
+      TESSERA_RETURN_IF_ERROR(PosixFileSystem().Remove(folder));
+      TESSERA_RETURN_IF_ERROR(PosixFileSystem().CreateFolder(folder));
+    }
+    rocksdb::DB* db = nullptr;
+    TESSERA_RETURN_IF_ERROR(Translate(
+        rocksdb::DB::Open(rocksdb_options_, absl::StrCat(options_.folder, "/db"), &db), "open"));
+    db_.reset(db);
+    std::vector<std::string> names;
+    for (size_t t = 0; t < tables.size(); ++t) names.push_back(absl::StrCat("table-", t));
+    std::vector<rocksdb::ColumnFamilyHandle*> families;
+    const rocksdb::Status created = db_->CreateColumnFamilies(rocksdb_options_, names, &families);
+    for (size_t t = 0; t < families.size(); ++t) {
+      tables_.push_back(std::make_unique<TableState>());
+      tables_.back()->spec = std::move(tables[t]);
+      tables_.back()->family = families[t];
+    }
+    return Translate(created, "create tables");
+  }
+
+  size_t MayContain(uint32_t table, absl::Span<const uint64_t> keys, uint8_t* may) const override {
+    return tables_[table]->known.MayContain(keys, may);
+  }
+
+  absl::Status Read(uint32_t table, absl::Span<const ColdKey> keys, char* records,
+                    uint8_t* found) override {
+    absl::Mutex mu;
+    absl::Status first;
+    const auto read = [&](size_t task) {
+      const size_t begin = task * kReadTask;
+      const size_t n = std::min(kReadTask, keys.size() - begin);
+      const absl::Status status =
+          ReadSome(table, keys.subspan(begin, n),
+                   records + begin * tables_[table]->spec.record_bytes, found + begin);
+      if (status.ok()) return;
+      absl::MutexLock lock(&mu);
+      first.Update(status);
+    };
+    options_.readers->RunAll((keys.size() + kReadTask - 1) / kReadTask, read);
+    keys_read_.fetch_add(keys.size(), std::memory_order_relaxed);
+    return first;
+  }
+
+  absl::Status Write(uint32_t table, absl::Span<const ColdRecord> records) override {
+    if (records.empty()) return absl::OkStatus();
+    TableState& state = *tables_[table];
+    const uint64_t bytes = records.size() * (state.spec.record_bytes + cold_record::kKeyBytes +
+                                             cold_record::kChecksumBytes);
+    if (const uint64_t use = files_->bytes(); use + bytes > options_.max_bytes) {
+      return Full(absl::StrCat("a write of ", bytes, " bytes"), state.spec.name);
+    }
+    // Known before it can be found.
+    std::vector<uint64_t> keys(records.size());
+    for (size_t i = 0; i < records.size(); ++i) keys[i] = records[i].key.key;
+    state.known.Add(keys);
+    WaitForCompaction(state);
+    TESSERA_RETURN_IF_ERROR(records.size() >= options_.file_rows ? WriteFile(table, records)
+                                                                 : WriteBuffered(table, records));
+    records_written_.fetch_add(records.size(), std::memory_order_relaxed);
+    record_bytes_written_.fetch_add(records.size() * state.spec.record_bytes,
+                                    std::memory_order_relaxed);
+    return absl::OkStatus();
+  }
+
+  absl::Status Erase(uint32_t table, absl::Span<const ColdKey> keys) override {
+    const TableState& state = *tables_[table];
+    rocksdb::WriteBatch batch;
+    char key[cold_record::kKeyBytes];
+    for (const ColdKey& k : keys) {
+      cold_record::EncodeKey(k, key);
+      TESSERA_RETURN_IF_ERROR(
+          Translate(batch.Delete(state.family, {key, sizeof(key)}), "erase from", state.spec.name));
+    }
+    return Translate(db_->Write(Unlogged(), &batch), "erase from", state.spec.name);
+  }
+
+  absl::Status Scan(uint32_t table, uint32_t partition,
+                    absl::FunctionRef<absl::Status(uint64_t, const char*)> visit) override {
+    const TableState& state = *tables_[table];
+    const std::string what = absl::StrCat("partition ", partition, " of");
+    char first[cold_record::kKeyBytes];
+    char last[cold_record::kKeyBytes];
+    cold_record::EncodeKey({.partition = partition, .key = 0}, first);
+    cold_record::EncodeKey({.partition = partition, .key = UINT64_MAX}, last);
+    rocksdb::ReadOptions options;
+    options.readahead_size = kScanReadAhead;
+    options.fill_cache = false;
+    const std::unique_ptr<rocksdb::Iterator> it(db_->NewIterator(options, state.family));
+    for (it->Seek({first, sizeof(first)}); it->Valid(); it->Next()) {
+      if (it->key().compare({last, sizeof(last)}) > 0) break;
+      const uint64_t key = cold_record::DecodeKey(it->key().data()).key;
+      const absl::string_view record = cold_record::Verify(
+          table, key, {it->value().data(), it->value().size()}, state.spec.record_bytes);
+      if (record.empty()) return Damaged(state, key);
+      TESSERA_RETURN_IF_ERROR(visit(key, record.data()));
+    }
+    return Translate(it->status(), absl::StrCat("read ", what), state.spec.name);
+  }
+
+  Stats stats() const override {
+    Stats stats = {.keys_read = keys_read_.load(std::memory_order_relaxed),
+                   .keys_found = keys_found_.load(std::memory_order_relaxed),
+                   .records_written = records_written_.load(std::memory_order_relaxed),
+                   .record_bytes_written = record_bytes_written_.load(std::memory_order_relaxed),
+                   .device_bytes_written = files_->bytes_written(),
+                   .folder_bytes = files_->bytes()};
+    for (const auto& table : tables_) {
+      stats.known_keys += table->known.keys();
+      stats.memory_bytes += table->known.bytes();
+      for (const std::string* property : {&rocksdb::DB::Properties::kEstimateTableReadersMem,
+                                          &rocksdb::DB::Properties::kCurSizeAllMemTables}) {
+        uint64_t bytes = 0;
+        if (db_->GetIntProperty(table->family, *property, &bytes)) stats.memory_bytes += bytes;
+      }
+    }
+    return stats;
+  }
+
+ private:
+  static rocksdb::WriteOptions Unlogged() {
+    rocksdb::WriteOptions options;
+    options.disableWAL = true;
+    return options;
+  }
+
+  absl::Status ReadSome(uint32_t table, absl::Span<const ColdKey> keys, char* records,
+                        uint8_t* found) {
+    const TableState& state = *tables_[table];
+    std::array<std::array<char, cold_record::kKeyBytes>, kReadTask> encoded;
+    std::array<rocksdb::Slice, kReadTask> slices;
+    std::array<rocksdb::PinnableSlice, kReadTask> values;
+    std::array<rocksdb::Status, kReadTask> statuses;
+    for (size_t i = 0; i < keys.size(); ++i) {
+      cold_record::EncodeKey(keys[i], encoded[i].data());
+      slices[i] = {encoded[i].data(), encoded[i].size()};
+    }
+    db_->MultiGet(rocksdb::ReadOptions(), state.family, keys.size(), slices.data(), values.data(),
+                  statuses.data(), /*sorted_input=*/true);
+    uint64_t hits = 0;
+    for (size_t i = 0; i < keys.size(); ++i) {
+      found[i] = statuses[i].ok();
+      if (statuses[i].IsNotFound()) continue;
+      TESSERA_RETURN_IF_ERROR(
+          Translate(statuses[i], absl::StrCat("read key ", keys[i].key, " of"), state.spec.name));
+      const absl::string_view record = cold_record::Verify(
+          table, keys[i].key, {values[i].data(), values[i].size()}, state.spec.record_bytes);
+      if (record.empty()) return Damaged(state, keys[i].key);
+      std::memcpy(records + i * state.spec.record_bytes, record.data(), record.size());
+      ++hits;
+    }
+    keys_found_.fetch_add(hits, std::memory_order_relaxed);
+    return absl::OkStatus();
+  }
+
+  // Calls put(key, value) for every record, encoded.
+  template <typename Put>
+  rocksdb::Status PutAll(uint32_t table, absl::Span<const ColdRecord> records, Put put) {
+    const size_t record_bytes = tables_[table]->spec.record_bytes;
+    char key[cold_record::kKeyBytes];
+    std::string value(record_bytes + cold_record::kChecksumBytes, '\0');
+    for (const ColdRecord& record : records) {
+      cold_record::EncodeKey(record.key, key);
+      std::memcpy(value.data(), record.bytes, record_bytes);
+      const uint64_t checksum =
+          cold_record::ChecksumOf(table, record.key.key, {record.bytes, record_bytes});
+      std::memcpy(value.data() + record_bytes, &checksum, sizeof(checksum));
+      rocksdb::Status status = put(rocksdb::Slice(key, sizeof(key)), rocksdb::Slice(value));
+      if (!status.ok()) return status;
+    }
+    return rocksdb::Status::OK();
+  }
+
+  absl::Status WriteFile(uint32_t table, absl::Span<const ColdRecord> records) {
+    const TableState& state = *tables_[table];
+    const std::string path = absl::StrCat(options_.folder, "/in/", next_file_.fetch_add(1), ".sst");
+    rocksdb::SstFileWriter writer(rocksdb::EnvOptions(), rocksdb_options_, state.family);
+    rocksdb::Status status = writer.Open(path);
+    if (status.ok()) {
+      status = PutAll(table, records, [&](const rocksdb::Slice& key, const rocksdb::Slice& value) {
+        return writer.Put(key, value);
+      });
+    }
+    if (status.ok()) status = writer.Finish();
+    if (status.ok()) {
+      rocksdb::IngestExternalFileOptions options;
+      options.move_files = true;
+      options.write_global_seqno = false;
+      status = db_->IngestExternalFile(state.family, {path}, options);
+    }
+    if (status.ok()) return absl::OkStatus();
+    env_->DeleteFile(path).PermitUncheckedError();
+    return Translate(status, "write a file of", state.spec.name);
+  }
+
+  absl::Status WriteBuffered(uint32_t table, absl::Span<const ColdRecord> records) {
+    const TableState& state = *tables_[table];
+    rocksdb::WriteBatch batch;
+    rocksdb::Status status =
+        PutAll(table, records, [&](const rocksdb::Slice& key, const rocksdb::Slice& value) {
+          return batch.Put(state.family, key, value);
+        });
+    if (status.ok()) status = db_->Write(Unlogged(), &batch);
+    return Translate(status, "write rows of", state.spec.name);
+  }
+
+  // Ingested files are not held back by RocksDB, and each is one more to look into.
+  void WaitForCompaction(const TableState& state) {
+    const absl::Time end = absl::Now() + kMaxCompactionWait;
+    while (true) {
+      const uint64_t seen = compactions_->ended();
+      uint64_t runs = 0;
+      std::string number;
+      if (!db_->GetProperty(state.family, "rocksdb.num-files-at-level0", &number) ||
+          !absl::SimpleAtoi(number, &runs) || runs < kMaxRuns ||
+          !compactions_->WaitForMore(seen, end - absl::Now())) {
+        return;
+      }
+    }
+  }
+
+  absl::Status Damaged(const TableState& state, uint64_t key) const {
+    return absl::DataLossError(
+        absl::StrCat(options_.folder, ": table ", state.spec.name, ": the record of key ", key,
+                     " does not have its checksum; the disk or the memory of this machine is "
+                     "damaged: go on from the last checkpoint, on another disk"));
+  }
+  absl::Status Full(absl::string_view what, absl::string_view table) const {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(options_.folder, ": no room for ", what, " of table ", table,
+                     ": the folder has ", files_->bytes(), " bytes, its cap is ",
+                     options_.max_bytes, "; raise the cap, free the disk, or use more ps"));
+  }
+  // RocksDB's status in our terms; the only place where it is translated.
+  absl::Status Translate(const rocksdb::Status& status, absl::string_view what,
+                         absl::string_view table = "") const {
+    if (status.ok()) return absl::OkStatus();
+    const std::string message =
+        absl::StrCat(options_.folder, ": ", what, table.empty() ? "" : " table ", table, ": ",
+                     status.ToString());
+    if (status.IsCorruption()) {
+      return absl::DataLossError(absl::StrCat(
+          message, "; the disk is damaged: go on from the last checkpoint, on another disk"));
+    }
+    if (status.IsNoSpace()) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat(message, "; the folder has ", files_->bytes(), " bytes, its cap is ",
+                       options_.max_bytes, "; raise the cap, free the disk, or use more ps"));
+    }
+    return absl::UnavailableError(message);
+  }
+
+  const Options options_;
+  const std::unique_ptr<FolderLock> lock_;
+  const std::shared_ptr<ScratchFiles> files_;
+  const std::unique_ptr<rocksdb::Env> env_;
+  const std::shared_ptr<Compactions> compactions_;
+  rocksdb::Options rocksdb_options_;
+  // Constant after OpenDb.
+  std::unique_ptr<rocksdb::DB> db_;
+  std::vector<std::unique_ptr<TableState>> tables_;
+
+  std::atomic<uint64_t> next_file_ = 0;
+  std::atomic<uint64_t> keys_read_ = 0;
+  std::atomic<uint64_t> keys_found_ = 0;
+  std::atomic<uint64_t> records_written_ = 0;
+  std::atomic<uint64_t> record_bytes_written_ = 0;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ColdStore>> ColdStore::Open(Options options,
+                                                           std::vector<ColdTable> tables) {
+  TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<FolderLock> lock, FolderLock::Take(options.folder));
+  auto store = std::make_unique<RocksDbColdStore>(options, std::move(lock));
+  TESSERA_RETURN_IF_ERROR(store->OpenDb(std::move(tables)));
+  return store;
+}
+
+}  // namespace tessera::ps

@@ -1,0 +1,98 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "ps/cold/reader_pool.h"
+#include "ps/cold/record_format.h"
+
+namespace rocksdb {
+class FileSystem;
+}  // namespace rocksdb
+
+namespace tessera::ps {
+
+// One table of the tier: rows are records of one size.
+struct ColdTable {
+  std::string name;
+  uint32_t record_bytes = 0;
+};
+
+struct ColdRecord {
+  ColdKey key;
+  const char* bytes = nullptr;  // [record_bytes]; borrowed for the call
+};
+
+// Rows on disk: the tier below the memory of one job on one ps. Records by (table, partition, key),
+// in RocksDB, a column family a table.
+//
+// Scratch: the folder is emptied by Open and removed by the destructor, nothing is logged or
+// synced. What must outlive the process is in checkpoints.
+//
+// Every record is verified when it is read, against RocksDB's checksum of its block and against its
+// own (record_format.h). Reads go past the page cache: memory belongs to rows, not to blocks.
+//
+// Thread-safe. A call sees what calls that have returned before it wrote; a batch is not atomic for
+// readers. Errors: DATA_LOSS names table, key (or partition) and folder; RESOURCE_EXHAUSTED names
+// folder, cap and use, or a full disk; UNAVAILABLE: an I/O error, try again.
+class ColdStore {
+ public:
+  struct Options {
+    std::string folder;  // of this store alone; created
+    // Of all files in the folder, compactions under way included.
+    uint64_t max_bytes = UINT64_MAX;
+    ReaderPool* readers = nullptr;  // borrowed, outlives the store
+    // Null: the machine's own. Tests put faults in it.
+    std::shared_ptr<rocksdb::FileSystem> disk = nullptr;
+    // Batches of at least so many records become sorted files of their own; smaller ones go through
+    // RocksDB's write buffer.
+    size_t file_rows = 4096;
+  };
+  struct Stats {
+    uint64_t keys_read = 0;
+    uint64_t keys_found = 0;
+    uint64_t records_written = 0;
+    uint64_t record_bytes_written = 0;
+    uint64_t device_bytes_written = 0;  // compactions included
+    uint64_t folder_bytes = 0;
+    uint64_t known_keys = 0;    // ever written
+    uint64_t memory_bytes = 0;  // filters, indices, write buffers
+  };
+
+  // FAILED_PRECONDITION: another store, of this process or another, has the folder.
+  static absl::StatusOr<std::unique_ptr<ColdStore>> Open(Options options,
+                                                         std::vector<ColdTable> tables);
+  virtual ~ColdStore() = default;
+
+  // may[i] = 0: keys[i] was never written. From memory; a few in a thousand keys that were not
+  // written are answered 1.
+  virtual size_t MayContain(uint32_t table, absl::Span<const uint64_t> keys,
+                            uint8_t* may) const = 0;
+  // found[i] = 1: records[i] is the newest record of keys[i]; 0: there is none, and records[i] is
+  // untouched. After an error both hold anything.
+  virtual absl::Status Read(uint32_t table,
+                            absl::Span<const ColdKey> keys,  // ascending
+                            char* records,                   // [keys, record_bytes]
+                            uint8_t* found) = 0;             // [keys]
+  // Replaces what there is. After an error some may be written.
+  virtual absl::Status Write(uint32_t table,
+                             absl::Span<const ColdRecord> records) = 0;  // ascending, no key twice
+  virtual absl::Status Erase(uint32_t table, absl::Span<const ColdKey> keys) = 0;
+  // The partition's records as of the start of the call, ascending by key; ends with the first
+  // error of `visit`.
+  virtual absl::Status Scan(
+      uint32_t table, uint32_t partition,
+      absl::FunctionRef<absl::Status(uint64_t key, const char* record)> visit) = 0;
+
+  virtual Stats stats() const = 0;
+};
+
+}  // namespace tessera::ps

@@ -1,0 +1,97 @@
+#include "ps/cold/known_filter.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/hash.h"
+
+namespace tessera::ps {
+namespace {
+
+// Lines loaded together.
+constexpr size_t kAhead = 16;
+
+// The keys of a ps share the highest bits of Mix64(key), which chose their partitions.
+uint64_t HashOf(uint64_t key) { return Mix64(Mix64(key)); }
+// Six bits for each word.
+uint64_t BitsOf(uint64_t hash) { return Mix64(hash) >> 16; }
+uint64_t BitOf(uint64_t bits, uint32_t word) { return uint64_t{1} << ((bits >> (6 * word)) & 63); }
+
+}  // namespace
+
+KnownFilter::Generation::Generation(uint64_t capacity)
+    : capacity(capacity),
+      line_count(static_cast<uint32_t>(
+          std::min<uint64_t>(capacity * kBitsPerKey / (8 * sizeof(Line)), UINT32_MAX))),
+      lines(new Line[line_count]()) {}
+
+bool KnownFilter::Has(const Line& line, uint64_t bits) {
+  uint64_t missing = 0;
+  for (uint32_t w = 0; w < kWords; ++w) {
+    missing |= BitOf(bits, w) & ~line.words[w].load(std::memory_order_relaxed);
+  }
+  return missing == 0;
+}
+
+bool KnownFilter::Known(uint64_t hash, uint64_t bits) const {
+  for (auto it = generations_.rbegin(); it != generations_.rend(); ++it) {
+    if (Has(LineOf(**it, hash), bits)) return true;
+  }
+  return false;
+}
+
+void KnownFilter::Add(absl::Span<const uint64_t> keys) {
+  absl::MutexLock lock(&mu_);
+  for (const uint64_t key : keys) {
+    const uint64_t hash = HashOf(key);
+    const uint64_t bits = BitsOf(hash);
+    if (Known(hash, bits)) continue;
+    if (generations_.empty()) {
+      generations_.push_back(std::make_unique<Generation>(kFirstCapacity));
+    } else if (generations_.back()->keys == generations_.back()->capacity) {
+      generations_.push_back(std::make_unique<Generation>(generations_.back()->capacity * 2));
+    }
+    Generation& newest = *generations_.back();
+    Line& line = LineOf(newest, hash);
+    for (uint32_t w = 0; w < kWords; ++w) {
+      line.words[w].fetch_or(BitOf(bits, w), std::memory_order_relaxed);
+    }
+    ++newest.keys;
+  }
+}
+
+size_t KnownFilter::MayContain(absl::Span<const uint64_t> keys, uint8_t* may) const {
+  size_t ones = 0;
+  absl::ReaderMutexLock lock(&mu_);
+  uint64_t hashes[kAhead];
+  for (size_t begin = 0; begin < keys.size(); begin += kAhead) {
+    const size_t n = std::min(kAhead, keys.size() - begin);
+    for (size_t i = 0; i < n; ++i) {
+      hashes[i] = HashOf(keys[begin + i]);
+      for (const auto& generation : generations_) {
+        __builtin_prefetch(&LineOf(*generation, hashes[i]));
+      }
+    }
+    for (size_t i = 0; i < n; ++i) {
+      may[begin + i] = Known(hashes[i], BitsOf(hashes[i]));
+      ones += may[begin + i];
+    }
+  }
+  return ones;
+}
+
+uint64_t KnownFilter::keys() const {
+  absl::ReaderMutexLock lock(&mu_);
+  uint64_t keys = 0;
+  for (const auto& generation : generations_) keys += generation->keys;
+  return keys;
+}
+
+uint64_t KnownFilter::bytes() const {
+  absl::ReaderMutexLock lock(&mu_);
+  uint64_t bytes = 0;
+  for (const auto& generation : generations_) bytes += generation->line_count * sizeof(Line);
+  return bytes;
+}
+
+}  // namespace tessera::ps

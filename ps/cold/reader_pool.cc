@@ -1,0 +1,53 @@
+#include "ps/cold/reader_pool.h"
+
+#include <algorithm>
+
+namespace tessera::ps {
+
+ReaderPool::ReaderPool(int threads) {
+  for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { Work(); });
+}
+
+ReaderPool::~ReaderPool() {
+  {
+    absl::MutexLock lock(&mu_);
+    stopping_ = true;
+    more_.SignalAll();
+  }
+  for (std::thread& thread : threads_) thread.join();
+}
+
+bool ReaderPool::RunOne(Batch& batch) {
+  if (batch.next == batch.tasks) return false;
+  const size_t number = batch.next++;
+  if (batch.next == batch.tasks) queue_.erase(std::find(queue_.begin(), queue_.end(), &batch));
+  mu_.Unlock();
+  batch.task(number);
+  mu_.Lock();
+  ++batch.ended;
+  return true;
+}
+
+void ReaderPool::RunAll(size_t tasks, absl::FunctionRef<void(size_t)> task) {
+  if (tasks == 0) return;
+  if (tasks == 1) return task(0);
+  Batch batch = {.task = task, .tasks = tasks};
+  absl::MutexLock lock(&mu_);
+  queue_.push_back(&batch);
+  for (size_t i = 1; i < std::min(tasks, threads_.size() + 1); ++i) more_.Signal();
+  while (RunOne(batch)) {
+  }
+  const auto all_ended = [&batch] { return batch.ended == batch.tasks; };
+  mu_.Await(absl::Condition(&all_ended));
+}
+
+void ReaderPool::Work() {
+  absl::MutexLock lock(&mu_);
+  while (true) {
+    while (queue_.empty() && !stopping_) more_.Wait(&mu_);
+    if (stopping_) return;
+    RunOne(*queue_.front());
+  }
+}
+
+}  // namespace tessera::ps

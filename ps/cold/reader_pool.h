@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstddef>
+#include <deque>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/functional/function_ref.h"
+#include "absl/synchronization/mutex.h"
+
+namespace tessera::ps {
+
+// Threads that wait for the disk, so that many reads are in flight: a device answers 64 reads at
+// once several times faster than one after another, and Debian's RocksDB reads in the thread that
+// asks. One for a process. Thread-safe; no call may be running when it is destroyed.
+class ReaderPool {
+ public:
+  explicit ReaderPool(int threads);
+  ~ReaderPool();
+  ReaderPool(const ReaderPool&) = delete;
+  ReaderPool& operator=(const ReaderPool&) = delete;
+
+  // task(0) to task(tasks - 1), each once, in the pool and in the caller; returns when all have
+  // ended. Calls of several threads share the pool.
+  void RunAll(size_t tasks, absl::FunctionRef<void(size_t)> task) ABSL_LOCKS_EXCLUDED(mu_);
+
+ private:
+  // Lives in RunAll's frame.
+  struct Batch {
+    absl::FunctionRef<void(size_t)> task;
+    const size_t tasks;
+    size_t next = 0;
+    size_t ended = 0;
+  };
+
+  // Takes the batch's next task and runs it; false: none is left. The batch leaves the queue with
+  // its last task.
+  bool RunOne(Batch& batch) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Work() ABSL_LOCKS_EXCLUDED(mu_);
+
+  absl::Mutex mu_;
+  absl::CondVar more_;  // of the queue, or stopping_
+  bool stopping_ ABSL_GUARDED_BY(mu_) = false;
+  std::deque<Batch*> queue_ ABSL_GUARDED_BY(mu_);
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace tessera::ps

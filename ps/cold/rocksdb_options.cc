@@ -1,0 +1,62 @@
+#include "ps/cold/rocksdb_options.h"
+
+#include "rocksdb/filter_policy.h"
+#include "rocksdb/table.h"
+
+namespace tessera::ps {
+namespace {
+
+// The device's own unit.
+constexpr size_t kBlockBytes = 4096;
+constexpr double kFilterBits = 10;
+constexpr size_t kWriteBufferBytes = 8 << 20;
+constexpr size_t kAllWriteBuffersBytes = 32 << 20;
+
+// Says nothing: the folder is gone before anybody could read its log.
+class NoLog final : public rocksdb::Logger {
+ public:
+  using Logger::Logv;
+  void Logv(const char*, va_list) override {}
+};
+
+}  // namespace
+
+rocksdb::Options ColdOptions(rocksdb::Env* env) {
+  rocksdb::Options options;
+  options.env = env;
+  options.create_if_missing = true;
+  options.info_log = std::make_shared<NoLog>();
+  options.stats_dump_period_sec = 0;
+  options.stats_persist_period_sec = 0;
+  options.max_open_files = -1;
+  options.use_direct_reads = true;
+  options.max_background_jobs = 2;
+  options.compression = rocksdb::kNoCompression;
+  options.write_buffer_size = kWriteBufferBytes;
+  options.db_write_buffer_size = kAllWriteBuffersBytes;
+
+  // Few rewrites, at the price of several sorted runs: each has a filter in memory, so that a read
+  // still goes to the disk once.
+  options.compaction_style = rocksdb::kCompactionStyleUniversal;
+  options.level0_file_num_compaction_trigger = 8;
+  options.compaction_options_universal.max_size_amplification_percent = 100;
+  // Ingested files meet no stall; see ColdStore's own wait.
+  options.level0_slowdown_writes_trigger = 64;
+  options.level0_stop_writes_trigger = 128;
+  // The last run needs none: a key that is asked for is there.
+  options.optimize_filters_for_hits = true;
+
+  rocksdb::BlockBasedTableOptions table;
+  table.block_size = kBlockBytes;
+  // One read of one page a block.
+  table.block_align = true;
+  table.no_block_cache = true;
+  table.checksum = rocksdb::kXXH3;
+  table.format_version = 5;
+  table.data_block_index_type = rocksdb::BlockBasedTableOptions::kDataBlockBinaryAndHash;
+  table.filter_policy.reset(rocksdb::NewBloomFilterPolicy(kFilterBits));
+  options.table_factory.reset(rocksdb::NewBlockBasedTableFactory(table));
+  return options;
+}
+
+}  // namespace tessera::ps

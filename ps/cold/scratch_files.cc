@@ -1,0 +1,145 @@
+#include "ps/cold/scratch_files.h"
+
+#include <utility>
+
+namespace tessera::ps {
+
+using rocksdb::IODebugContext;
+using rocksdb::IOOptions;
+using rocksdb::IOStatus;
+
+class ScratchFiles::File final : public rocksdb::FSWritableFileOwnerWrapper {
+ public:
+  File(std::unique_ptr<rocksdb::FSWritableFile> file, ScratchFiles* owner, Size size)
+      : FSWritableFileOwnerWrapper(std::move(file)), owner_(*owner), size_(std::move(size)) {}
+
+  IOStatus Append(const rocksdb::Slice& data, const IOOptions& options,
+                  IODebugContext* dbg) override {
+    IOStatus status = owner_.Take(data.size());
+    if (!status.ok()) return status;
+    size_->fetch_add(data.size(), std::memory_order_relaxed);
+    return FSWritableFileOwnerWrapper::Append(data, options, dbg);
+  }
+  IOStatus Append(const rocksdb::Slice& data, const IOOptions& options,
+                  const rocksdb::DataVerificationInfo&, IODebugContext* dbg) override {
+    return Append(data, options, dbg);
+  }
+  IOStatus Sync(const IOOptions&, IODebugContext*) override { return IOStatus::OK(); }
+  IOStatus Fsync(const IOOptions&, IODebugContext*) override { return IOStatus::OK(); }
+  IOStatus RangeSync(uint64_t, uint64_t, const IOOptions&, IODebugContext*) override {
+    return IOStatus::OK();
+  }
+
+ private:
+  ScratchFiles& owner_;
+  const Size size_;
+};
+
+namespace {
+
+class Directory final : public rocksdb::FSDirectoryWrapper {
+ public:
+  using FSDirectoryWrapper::FSDirectoryWrapper;
+  IOStatus Fsync(const IOOptions&, IODebugContext*) override { return IOStatus::OK(); }
+  IOStatus FsyncWithDirOptions(const IOOptions&, IODebugContext*,
+                               const rocksdb::DirFsyncOptions&) override {
+    return IOStatus::OK();
+  }
+};
+
+}  // namespace
+
+ScratchFiles::ScratchFiles(std::shared_ptr<rocksdb::FileSystem> disk, uint64_t max_bytes)
+    : FileSystemWrapper(std::move(disk)), max_bytes_(max_bytes) {}
+
+IOStatus ScratchFiles::Take(uint64_t bytes) {
+  if (bytes_.fetch_add(bytes, std::memory_order_relaxed) + bytes > max_bytes_) {
+    Give(bytes);
+    return IOStatus::NoSpace("the folder has reached its cap");
+  }
+  bytes_written_.fetch_add(bytes, std::memory_order_relaxed);
+  return IOStatus::OK();
+}
+
+ScratchFiles::Size ScratchFiles::SizeOf(const std::string& path) {
+  absl::MutexLock lock(&mu_);
+  Size& size = sizes_[path];
+  if (size == nullptr) size = std::make_shared<std::atomic<uint64_t>>(0);
+  return size;
+}
+
+void ScratchFiles::Forget(const std::string& path) {
+  const auto it = sizes_.find(path);
+  if (it == sizes_.end()) return;
+  // With the last name of a file go its bytes. A file that is still being written keeps the number
+  // too; RocksDB deletes none such.
+  const Size size = std::move(it->second);
+  sizes_.erase(it);
+  for (const auto& [other, same] : sizes_) {
+    if (same == size) return;
+  }
+  Give(size->exchange(0, std::memory_order_relaxed));
+}
+
+IOStatus ScratchFiles::NewWritableFile(const std::string& path, const rocksdb::FileOptions& options,
+                                       std::unique_ptr<rocksdb::FSWritableFile>* file,
+                                       IODebugContext* dbg) {
+  IOStatus status = FileSystemWrapper::NewWritableFile(path, options, file, dbg);
+  if (!status.ok()) return status;
+  {
+    absl::MutexLock lock(&mu_);
+    Forget(path);
+  }
+  *file = std::make_unique<File>(std::move(*file), this, SizeOf(path));
+  return status;
+}
+
+IOStatus ScratchFiles::ReopenWritableFile(const std::string& path,
+                                          const rocksdb::FileOptions& options,
+                                          std::unique_ptr<rocksdb::FSWritableFile>* file,
+                                          IODebugContext* dbg) {
+  IOStatus status = FileSystemWrapper::ReopenWritableFile(path, options, file, dbg);
+  if (status.ok()) *file = std::make_unique<File>(std::move(*file), this, SizeOf(path));
+  return status;
+}
+
+IOStatus ScratchFiles::NewDirectory(const std::string& path, const IOOptions& options,
+                                    std::unique_ptr<rocksdb::FSDirectory>* directory,
+                                    IODebugContext* dbg) {
+  IOStatus status = FileSystemWrapper::NewDirectory(path, options, directory, dbg);
+  if (status.ok()) *directory = std::make_unique<Directory>(std::move(*directory));
+  return status;
+}
+
+IOStatus ScratchFiles::DeleteFile(const std::string& path, const IOOptions& options,
+                                  IODebugContext* dbg) {
+  IOStatus status = FileSystemWrapper::DeleteFile(path, options, dbg);
+  if (!status.ok()) return status;
+  absl::MutexLock lock(&mu_);
+  Forget(path);
+  return status;
+}
+
+IOStatus ScratchFiles::RenameFile(const std::string& from, const std::string& to,
+                                  const IOOptions& options, IODebugContext* dbg) {
+  IOStatus status = FileSystemWrapper::RenameFile(from, to, options, dbg);
+  if (!status.ok()) return status;
+  const Size size = SizeOf(from);
+  absl::MutexLock lock(&mu_);
+  Forget(to);
+  sizes_[to] = size;
+  Forget(from);
+  return status;
+}
+
+IOStatus ScratchFiles::LinkFile(const std::string& from, const std::string& to,
+                                const IOOptions& options, IODebugContext* dbg) {
+  IOStatus status = FileSystemWrapper::LinkFile(from, to, options, dbg);
+  if (!status.ok()) return status;
+  const Size size = SizeOf(from);
+  absl::MutexLock lock(&mu_);
+  sizes_[to] = size;
+  return status;
+}
+
+}  // namespace tessera::ps

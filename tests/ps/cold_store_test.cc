@@ -1,0 +1,355 @@
+#include "ps/cold/cold_store.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "rocksdb/file_system.h"
+#include "tests/ps/ps_testing.h"
+
+namespace tessera::ps {
+namespace {
+
+constexpr uint32_t kRecordBytes = 100;
+using Twin = std::map<ColdKey, std::string>;
+
+// A disk whose writes fail on demand.
+class FailingDisk final : public rocksdb::FileSystemWrapper {
+ public:
+  FailingDisk() : FileSystemWrapper(rocksdb::FileSystem::Default()) {}
+  const char* Name() const override { return "FailingDisk"; }
+  void FailWith(rocksdb::IOStatus status) {
+    absl::MutexLock lock(&mu_);
+    status_ = std::move(status);
+  }
+  rocksdb::IOStatus NewWritableFile(const std::string& path, const rocksdb::FileOptions& options,
+                                    std::unique_ptr<rocksdb::FSWritableFile>* file,
+                                    rocksdb::IODebugContext* dbg) override {
+    {
+      absl::MutexLock lock(&mu_);
+      if (!status_.ok()) return status_;
+    }
+    return FileSystemWrapper::NewWritableFile(path, options, file, dbg);
+  }
+
+ private:
+  absl::Mutex mu_;
+  rocksdb::IOStatus status_ ABSL_GUARDED_BY(mu_);
+};
+
+class ColdStoreTest : public testing::Test {
+ protected:
+  ColdStoreTest() : readers_(4) {
+    options_.folder = testing::TempDir() + "/cold-" + std::to_string(::getpid()) + "-" +
+                      testing::UnitTest::GetInstance()->current_test_info()->name();
+    std::filesystem::remove_all(options_.folder);
+    options_.readers = &readers_;
+  }
+  ~ColdStoreTest() override { std::filesystem::remove_all(options_.folder); }
+
+  std::unique_ptr<ColdStore> Open() {
+    auto store = ColdStore::Open(options_, {{.name = "users", .record_bytes = kRecordBytes},
+                                            {.name = "items", .record_bytes = 8}});
+    EXPECT_TRUE(store.ok()) << store.status();
+    return store.ok() ? *std::move(store) : nullptr;
+  }
+  static ColdKey Place(uint64_t key) {
+    return {.partition = PartitionOf(key, 64).value(), .key = key};
+  }
+  static std::string Record(uint64_t key, uint64_t version, size_t bytes = kRecordBytes) {
+    std::string record(bytes, '\0');
+    for (size_t i = 0; i < bytes; ++i) {
+      record[i] = static_cast<char>(MixPair(key, version + i / 8) >> (8 * (i % 8)));
+    }
+    return record;
+  }
+  static Twin Rows(uint64_t begin, uint64_t end, uint64_t version, size_t bytes = kRecordBytes) {
+    Twin rows;
+    for (uint64_t k = begin; k < end; ++k) rows[Place(k)] = Record(k, version, bytes);
+    return rows;
+  }
+  static absl::Status Write(ColdStore& store, const Twin& rows, uint32_t table = 0) {
+    std::vector<ColdRecord> records;
+    for (const auto& [key, record] : rows) records.push_back({.key = key, .bytes = record.data()});
+    return store.Write(table, records);
+  }
+  // Of the keys of `rows`, those that are found.
+  static absl::StatusOr<Twin> Read(ColdStore& store, const Twin& rows, uint32_t table = 0,
+                                   size_t bytes = kRecordBytes) {
+    std::vector<ColdKey> keys;
+    for (const auto& [key, record] : rows) keys.push_back(key);
+    std::string records(keys.size() * bytes, '\0');
+    std::vector<uint8_t> found(keys.size(), 2);
+    const absl::Status status = store.Read(table, keys, records.data(), found.data());
+    if (!status.ok()) return status;
+    Twin read;
+    for (size_t i = 0; i < keys.size(); ++i) {
+      EXPECT_LE(found[i], 1);
+      if (found[i]) read[keys[i]] = records.substr(i * bytes, bytes);
+    }
+    return read;
+  }
+  static void ExpectHolds(ColdStore& store, const Twin& rows) {
+    const auto read = Read(store, rows);
+    ASSERT_OK(read);
+    EXPECT_TRUE(*read == rows);
+  }
+  static Twin ScanAll(ColdStore& store, uint32_t table = 0) {
+    Twin rows;
+    for (uint32_t p = 0; p < 64; ++p) {
+      uint64_t last = 0;
+      EXPECT_OK(store.Scan(table, p, [&](uint64_t key, const char* record) {
+        EXPECT_TRUE(rows.empty() || last <= key);
+        last = key;
+        EXPECT_TRUE(
+            rows.emplace(ColdKey{p, key}, std::string(record, table == 0 ? kRecordBytes : 8))
+                .second);
+        return absl::OkStatus();
+      }));
+    }
+    return rows;
+  }
+  // Flips a byte in the middle of every table file.
+  size_t FlipTableFiles() const {
+    size_t flipped = 0;
+    for (const auto& entry : std::filesystem::directory_iterator(options_.folder + "/db")) {
+      if (entry.path().extension() != ".sst") continue;
+      std::fstream file(entry.path(), std::ios::in | std::ios::out | std::ios::binary);
+      file.seekg(entry.file_size() / 2);
+      const char byte = static_cast<char>(file.get());
+      file.seekp(entry.file_size() / 2);
+      file.put(static_cast<char>(byte ^ 0x10));
+      ++flipped;
+    }
+    return flipped;
+  }
+
+  ReaderPool readers_;
+  ColdStore::Options options_;
+};
+
+TEST_F(ColdStoreTest, ReadsWhatWasWrittenInFilesAndInSmallBatches) {
+  auto store = Open();
+  Twin rows = Rows(0, 20000, 1);
+  ASSERT_OK(Write(*store, rows));
+  const Twin few = Rows(19990, 20100, 2);
+  ASSERT_OK(Write(*store, few));
+  for (const auto& [key, record] : few) rows[key] = record;
+  ExpectHolds(*store, rows);
+  // A file again, over rows of the write buffer.
+  const Twin newer = Rows(15000, 25000, 3);
+  ASSERT_OK(Write(*store, newer));
+  for (const auto& [key, record] : newer) rows[key] = record;
+  ExpectHolds(*store, rows);
+  EXPECT_TRUE(ScanAll(*store) == rows);
+  EXPECT_TRUE(ScanAll(*store, 1).empty());
+}
+
+TEST_F(ColdStoreTest, BehavesLikeAMapUnderRandomOperations) {
+  options_.file_rows = 200;
+  auto store = Open();
+  Twin twin;
+  std::mt19937_64 random(7);
+  for (uint64_t step = 0; step < 120; ++step) {
+    const uint64_t begin = random() % 3000;
+    const Twin rows = Rows(begin, begin + 1 + random() % 500, step);
+    switch (random() % 4) {
+      case 0:
+      case 1:
+        ASSERT_OK(Write(*store, rows));
+        for (const auto& [key, record] : rows) twin[key] = record;
+        break;
+      case 2: {
+        std::vector<ColdKey> keys;
+        for (const auto& [key, record] : rows) keys.push_back(key);
+        ASSERT_OK(store->Erase(0, keys));
+        for (const ColdKey& key : keys) twin.erase(key);
+        break;
+      }
+      default: {
+        const auto read = Read(*store, rows);
+        ASSERT_OK(read);
+        Twin expected;
+        for (const auto& [key, record] : rows) {
+          if (const auto it = twin.find(key); it != twin.end()) expected.insert(*it);
+        }
+        ASSERT_TRUE(*read == expected) << step;
+      }
+    }
+  }
+  EXPECT_TRUE(ScanAll(*store) == twin);
+}
+
+TEST_F(ColdStoreTest, TablesDoNotMix) {
+  auto store = Open();
+  ASSERT_OK(Write(*store, Rows(0, 100, 1)));
+  ASSERT_OK(Write(*store, Rows(50, 150, 2, 8), 1));
+  ExpectHolds(*store, Rows(0, 100, 1));
+  const auto items = Read(*store, Rows(0, 200, 2, 8), 1, 8);
+  ASSERT_OK(items);
+  EXPECT_TRUE(*items == Rows(50, 150, 2, 8));
+}
+
+TEST_F(ColdStoreTest, KnowsFromMemoryWhichKeysWereNeverWritten) {
+  auto store = Open();
+  ASSERT_OK(Write(*store, Rows(0, 10000, 1)));
+  std::vector<uint64_t> keys(20000);
+  for (uint64_t k = 0; k < keys.size(); ++k) keys[k] = k;
+  std::vector<uint8_t> may(keys.size());
+  const size_t ones = store->MayContain(0, keys, may.data());
+  for (uint64_t k = 0; k < 10000; ++k) EXPECT_EQ(may[k], 1) << k;
+  EXPECT_LT(ones, 10000 + 50);
+  EXPECT_EQ(store->MayContain(1, keys, may.data()), 0);
+}
+
+TEST_F(ColdStoreTest, EveryLegalKeyHasItsPlace) {
+  auto store = Open();
+  Twin rows;
+  for (const uint64_t key : {uint64_t{0}, uint64_t{1}, uint64_t{1} << 32, uint64_t{1} << 63,
+                             UINT64_MAX - 1, UINT64_MAX}) {
+    rows[{.partition = 0, .key = key}] = Record(key, 1);
+    rows[{.partition = 63, .key = key}] = Record(key, 2);
+  }
+  ASSERT_OK(Write(*store, rows));
+  ExpectHolds(*store, rows);
+  EXPECT_TRUE(ScanAll(*store) == rows);
+}
+
+TEST_F(ColdStoreTest, AFlippedByteOfAFileIsDataLossThatNamesTableKeyAndFolder) {
+  auto store = Open();
+  const Twin rows = Rows(0, 5000, 1);
+  ASSERT_OK(Write(*store, rows));
+  ASSERT_EQ(FlipTableFiles(), 1);
+  const auto read = Read(*store, rows);
+  EXPECT_FAILS(read, absl::StatusCode::kDataLoss, "of table users");
+  EXPECT_FAILS(read, absl::StatusCode::kDataLoss, "read key ");
+  EXPECT_FAILS(read, absl::StatusCode::kDataLoss, options_.folder);
+  absl::Status scan;
+  for (uint32_t p = 0; p < 64; ++p) {
+    scan.Update(store->Scan(0, p, [](uint64_t, const char*) { return absl::OkStatus(); }));
+  }
+  EXPECT_FAILS(scan, absl::StatusCode::kDataLoss, "of table users");
+}
+
+TEST_F(ColdStoreTest, ARecordUnderAnotherKeyOrTableDoesNotHaveItsChecksum) {
+  const std::string record = Record(1, 1);
+  const uint64_t checksum = cold_record::ChecksumOf(0, 1, record);
+  std::string value = record;
+  value.append(reinterpret_cast<const char*>(&checksum), sizeof(checksum));
+  EXPECT_EQ(cold_record::Verify(0, 1, value, kRecordBytes), record);
+  EXPECT_TRUE(cold_record::Verify(0, 2, value, kRecordBytes).empty());
+  EXPECT_TRUE(cold_record::Verify(1, 1, value, kRecordBytes).empty());
+  EXPECT_TRUE(cold_record::Verify(0, 1, value, kRecordBytes + 1).empty());
+  for (size_t i = 0; i < value.size(); ++i) {
+    std::string damaged = value;
+    damaged[i] ^= 1;
+    EXPECT_TRUE(cold_record::Verify(0, 1, damaged, kRecordBytes).empty()) << i;
+  }
+}
+
+TEST_F(ColdStoreTest, AtItsCapAWriteIsRefusedAndNamesFolderCapAndUse) {
+  options_.max_bytes = 4 << 20;
+  auto store = Open();
+  Twin written;
+  absl::Status status;
+  for (uint64_t k = 0; status.ok() && k < 1000000; k += 5000) {
+    const Twin rows = Rows(k, k + 5000, 1);
+    status = Write(*store, rows);
+    if (status.ok()) written.insert(rows.begin(), rows.end());
+    EXPECT_LE(store->stats().folder_bytes, options_.max_bytes);
+  }
+  EXPECT_FAILS(status, absl::StatusCode::kResourceExhausted, "its cap is 4194304");
+  EXPECT_FAILS(status, absl::StatusCode::kResourceExhausted, options_.folder);
+  EXPECT_GT(written.size(), 10000);
+  ExpectHolds(*store, written);
+}
+
+TEST_F(ColdStoreTest, AFullDiskIsAnErrorAndLeavesWhatWasThere) {
+  auto disk = std::make_shared<FailingDisk>();
+  options_.disk = disk;
+  auto store = Open();
+  const Twin rows = Rows(0, 5000, 1);
+  ASSERT_OK(Write(*store, rows));
+  disk->FailWith(rocksdb::IOStatus::NoSpace("no space"));
+  EXPECT_FAILS(Write(*store, Rows(0, 5000, 2)), absl::StatusCode::kResourceExhausted, "users");
+  ExpectHolds(*store, rows);
+  disk->FailWith(rocksdb::IOStatus::IOError("broken"));
+  EXPECT_FAILS(Write(*store, Rows(0, 5000, 2)), absl::StatusCode::kUnavailable, "broken");
+  ExpectHolds(*store, rows);
+  disk->FailWith(rocksdb::IOStatus::OK());
+  ASSERT_OK(Write(*store, Rows(0, 5000, 3)));
+  ExpectHolds(*store, Rows(0, 5000, 3));
+}
+
+TEST_F(ColdStoreTest, WhatAProcessThatWasKilledLeftIsWiped) {
+  std::filesystem::create_directories(options_.folder + "/db");
+  std::ofstream(options_.folder + "/db/CURRENT") << "nonsense";
+  std::ofstream(options_.folder + "/db/000007.sst") << "nonsense";
+  auto store = Open();
+  ASSERT_NE(store, nullptr);
+  EXPECT_TRUE(ScanAll(*store).empty());
+  EXPECT_FALSE(std::filesystem::exists(options_.folder + "/db/000007.sst"));
+}
+
+TEST_F(ColdStoreTest, TwoStoresCannotHaveOneFolder) {
+  auto store = Open();
+  ASSERT_OK(Write(*store, Rows(0, 10, 1)));
+  const auto second = ColdStore::Open(options_, {{.name = "users", .record_bytes = 1}});
+  EXPECT_FAILS(second, absl::StatusCode::kFailedPrecondition, options_.folder);
+  ExpectHolds(*store, Rows(0, 10, 1));
+}
+
+TEST_F(ColdStoreTest, LeavesNothingBehind) {
+  auto store = Open();
+  ASSERT_OK(Write(*store, Rows(0, 10000, 1)));
+  store = nullptr;
+  EXPECT_FALSE(std::filesystem::exists(options_.folder));
+}
+
+TEST_F(ColdStoreTest, CountsTheBytesOfItsFolder) {
+  auto store = Open();
+  for (uint64_t version = 0; version < 20; ++version) {
+    ASSERT_OK(Write(*store, Rows(0, 5000, version)));
+  }
+  const ColdStore::Stats stats = store->stats();
+  EXPECT_EQ(stats.records_written, 20 * 5000);
+  EXPECT_EQ(stats.record_bytes_written, 20 * 5000 * kRecordBytes);
+  EXPECT_GE(stats.device_bytes_written, stats.record_bytes_written);
+  EXPECT_GE(stats.folder_bytes, 5000 * kRecordBytes);
+  EXPECT_GT(stats.memory_bytes, 0);
+  ExpectHolds(*store, Rows(0, 5000, 19));
+}
+
+TEST_F(ColdStoreTest, RowsAreReadAndWrittenByManyThreads) {
+  options_.file_rows = 500;
+  auto store = Open();
+  ASSERT_OK(Write(*store, Rows(0, 8000, 0)));
+  std::vector<std::thread> threads;
+  for (uint64_t t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      const uint64_t begin = t * 2000;
+      for (uint64_t version = 1; version <= 10; ++version) {
+        EXPECT_OK(Write(*store, Rows(begin, begin + 2000, version)));
+        const auto read = Read(*store, Rows(begin, begin + 2000, version));
+        EXPECT_OK(read);
+        if (read.ok()) {
+          EXPECT_TRUE(*read == Rows(begin, begin + 2000, version));
+        }
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  ExpectHolds(*store, Rows(0, 8000, 10));
+}
+
+}  // namespace
+}  // namespace tessera::ps

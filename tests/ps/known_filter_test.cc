@@ -1,0 +1,78 @@
+#include "ps/cold/known_filter.h"
+
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "common/hash.h"
+#include "gtest/gtest.h"
+
+namespace tessera::ps {
+namespace {
+
+std::vector<uint64_t> Keys(uint64_t begin, uint64_t end) {
+  std::vector<uint64_t> keys;
+  for (uint64_t k = begin; k < end; ++k) keys.push_back(k);
+  return keys;
+}
+size_t Ones(const KnownFilter& filter, const std::vector<uint64_t>& keys) {
+  std::vector<uint8_t> may(keys.size(), 2);
+  const size_t ones = filter.MayContain(keys, may.data());
+  size_t counted = 0;
+  for (const uint8_t m : may) {
+    EXPECT_LE(m, 1);
+    counted += m;
+  }
+  EXPECT_EQ(ones, counted);
+  return ones;
+}
+
+TEST(KnownFilterTest, AnEmptyFilterKnowsNothingAndTakesNoMemory) {
+  const KnownFilter filter;
+  EXPECT_EQ(Ones(filter, Keys(0, 100)), 0);
+  EXPECT_EQ(filter.bytes(), 0);
+}
+
+TEST(KnownFilterTest, KnowsEveryKeyThatWasAddedAndFewOfTheOthers) {
+  KnownFilter filter;
+  // Four generations, the last one partly filled.
+  const uint64_t n = KnownFilter::kFirstCapacity * 9;
+  for (uint64_t k = 0; k < n; k += 1000) filter.Add(Keys(k, std::min(k + 1000, n)));
+  EXPECT_EQ(Ones(filter, Keys(0, n)), n);
+  const uint64_t others = 1000000;
+  EXPECT_LT(Ones(filter, Keys(n, n + others)), others * 4 / 1000);
+  EXPECT_LE(filter.bytes(), n * 32 / 8);
+}
+
+TEST(KnownFilterTest, KeysOfOnePartitionSpreadLikeOthers) {
+  // They share the highest bits of their hashes.
+  std::vector<uint64_t> keys;
+  for (uint64_t k = 0; keys.size() < 60000; ++k) {
+    if (Mix64(k) >> 60 == 7) keys.push_back(k);
+  }
+  KnownFilter filter;
+  filter.Add(absl::MakeSpan(keys).first(30000));
+  EXPECT_LT(Ones(filter, {keys.begin() + 30000, keys.end()}), 30);
+}
+
+TEST(KnownFilterTest, AddingAKeyAgainTakesNoRoom) {
+  KnownFilter filter;
+  for (int i = 0; i < 10; ++i) filter.Add(Keys(0, 50000));
+  EXPECT_LE(filter.keys(), 50000);
+  EXPECT_GT(filter.keys(), 49900);
+  EXPECT_EQ(filter.bytes(), KnownFilter::kFirstCapacity * KnownFilter::kBitsPerKey / 8);
+}
+
+TEST(KnownFilterTest, KeysAreAddedWhileOthersAreLookedUp) {
+  KnownFilter filter;
+  filter.Add(Keys(0, 1000));
+  std::thread adds([&] {
+    for (uint64_t k = 1000; k < 300000; k += 1000) filter.Add(Keys(k, k + 1000));
+  });
+  for (int i = 0; i < 200; ++i) EXPECT_EQ(Ones(filter, Keys(0, 1000)), 1000);
+  adds.join();
+  EXPECT_EQ(Ones(filter, Keys(0, 300000)), 300000);
+}
+
+}  // namespace
+}  // namespace tessera::ps
