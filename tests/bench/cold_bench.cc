@@ -1,0 +1,249 @@
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <random>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/partition.h"
+#include "ps/cold/cold_store.h"
+#include "tests/bench/bench.h"
+
+// Rows on disk: how fast the tier reads rows that are all cold, past every cache, and how fast it
+// writes them.
+namespace tessera::bench {
+namespace {
+
+using ps::ColdKey;
+using ps::ColdRecord;
+using ps::ColdStore;
+
+constexpr size_t kPage = 4096;
+constexpr size_t kBatchKeys = 16384;
+constexpr int kInFlight = 64;
+constexpr uint32_t kRecordBytes = 16 + 4 * 32;  // dim 16 with Adagrad's slot
+
+// The work folder is missing or the disk is broken: there is nothing to measure.
+void Must(const absl::Status& status) {
+  if (status.ok()) return;
+  std::fprintf(stderr, "%s\n", std::string(status.message()).c_str());
+  std::exit(1);
+}
+
+// A file of random bytes that is read in pages, past the page cache.
+class RawFile {
+ public:
+  RawFile(std::string path, uint64_t bytes) : path_(std::move(path)), pages_(bytes / kPage) {
+    std::vector<uint64_t> block(1 << 17);
+    std::mt19937_64 random(1);
+    std::FILE* file = std::fopen(path_.c_str(), "wb");
+    for (uint64_t written = 0; written < bytes; written += block.size() * sizeof(uint64_t)) {
+      for (uint64_t& word : block) word = random();
+      std::fwrite(block.data(), sizeof(uint64_t), block.size(), file);
+    }
+    std::fflush(file);
+    ::fsync(::fileno(file));
+    std::fclose(file);
+    fd_ = ::open(path_.c_str(), O_RDONLY | O_DIRECT);
+    if (fd_ < 0) Must(absl::UnavailableError(path_ + ": cannot be opened past the page cache"));
+  }
+  ~RawFile() {
+    ::close(fd_);
+    std::filesystem::remove(path_);
+  }
+  // Reads a second.
+  double RandomReads(int threads, int reads, uint64_t seed) const {
+    std::atomic<int> left = reads;
+    return reads / Seconds([&] {
+             std::vector<std::thread> running;
+             for (int t = 0; t < threads; ++t) {
+               running.emplace_back([&, t] {
+                 void* const page = std::aligned_alloc(kPage, kPage);
+                 std::mt19937_64 random(seed * 1000 + t);
+                 while (left.fetch_sub(1) > 0) {
+                   if (::pread(fd_, page, kPage, (random() % pages_) * kPage) != ssize_t{kPage}) {
+                     Must(absl::UnavailableError("short read"));
+                   }
+                 }
+                 std::free(page);
+               });
+             }
+             for (std::thread& thread : running) thread.join();
+           });
+  }
+
+ private:
+  const std::string path_;
+  const uint64_t pages_;
+  int fd_ = -1;
+};
+
+std::vector<ColdKey> RandomKeys(uint64_t rows, size_t n, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  std::vector<ColdKey> keys(n);
+  for (ColdKey& key : keys) {
+    key.key = random() % rows;
+    key.partition = PartitionOf(key.key, kDefaultPartitions).value();
+  }
+  std::sort(keys.begin(), keys.end());
+  keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
+  return keys;
+}
+
+// A store with rows 0 to rows - 1.
+class ColdRows {
+ public:
+  ColdRows(const std::string& folder, uint64_t rows, size_t write_rows)
+      : rows_(rows),
+        write_rows_(write_rows),
+        readers_(kInFlight),
+        store_(Open(folder, &readers_)),
+        bytes_(kRecordBytes, 'x'),
+        records_(kBatchKeys * kRecordBytes),
+        found_(kBatchKeys) {}
+
+  ColdStore& store() { return *store_; }
+
+  // Every row once, as evictions bring them: sorted batches of rows from everywhere. Million rows
+  // a second of wall time.
+  double WriteAll() {
+    std::vector<uint64_t> order(rows_);
+    for (uint64_t k = 0; k < rows_; ++k) order[k] = k;
+    std::shuffle(order.begin(), order.end(), std::mt19937_64(3));
+    double seconds = 0;
+    for (uint64_t begin = 0; begin < rows_; begin += write_rows_) {
+      std::vector<ColdKey> keys;
+      for (uint64_t i = begin; i < std::min(rows_, begin + write_rows_); ++i) {
+        keys.push_back(
+            {.partition = PartitionOf(order[i], kDefaultPartitions).value(), .key = order[i]});
+      }
+      std::sort(keys.begin(), keys.end());
+      seconds += Write(keys);
+    }
+    return double(rows_) / seconds / 1e6;
+  }
+  // Device bytes over record bytes while every row is written `times` times more, at random.
+  double Rewrite(int times) {
+    const ColdStore::Stats before = store_->stats();
+    for (uint64_t written = 0; written < times * rows_; written += write_rows_) {
+      Write(RandomKeys(rows_, write_rows_, written));
+    }
+    const ColdStore::Stats after = store_->stats();
+    return double(after.device_bytes_written - before.device_bytes_written) /
+           double(after.record_bytes_written - before.record_bytes_written);
+  }
+  // Rows a second.
+  double Read(size_t keys, size_t batch, uint64_t seed) {
+    const std::vector<ColdKey> all = RandomKeys(rows_, keys, seed);
+    return double(all.size()) / Seconds([&] {
+             for (size_t begin = 0; begin < all.size(); begin += batch) {
+               const auto some = absl::MakeConstSpan(all).subspan(begin, batch);
+               Must(store_->Read(0, some, records_.data(), found_.data()));
+               if (std::count(found_.begin(), found_.begin() + some.size(), 1) !=
+                   std::ptrdiff_t(some.size())) {
+                 Must(absl::DataLossError("a row is missing"));
+               }
+             }
+           });
+  }
+
+ private:
+  static std::unique_ptr<ColdStore> Open(const std::string& folder, ps::ReaderPool* readers) {
+    ColdStore::Options options;
+    options.folder = folder + "/cold";
+    options.readers = readers;
+    auto store = ColdStore::Open(options, {{.name = "rows", .record_bytes = kRecordBytes}});
+    Must(store.status());
+    return *std::move(store);
+  }
+  // Seconds.
+  double Write(const std::vector<ColdKey>& keys) {
+    std::vector<ColdRecord> records;
+    for (const ColdKey& key : keys) records.push_back({.key = key, .bytes = bytes_.data()});
+    return Seconds([&] { Must(store_->Write(0, records)); });
+  }
+
+  const uint64_t rows_;
+  const size_t write_rows_;
+  ps::ReaderPool readers_;
+  const std::unique_ptr<ColdStore> store_;
+  const std::vector<char> bytes_;
+  std::vector<char> records_;
+  std::vector<uint8_t> found_;
+};
+
+void ReportReads(benchmark::State& state, const std::string& when, ColdRows& rows,
+                 const RawFile& raw, int rounds) {
+  uint64_t seed = 0;
+  const Medians m = Interleave(
+      rounds, [&] { return rows.Read(kBatchKeys, kBatchKeys, ++seed); },
+      [&] { return raw.RandomReads(kInFlight, kBatchKeys, ++seed); });
+  Report(state, {.metric = when + "/batches of 16384",
+                 .value = m.value,
+                 .unit = "rows/s",
+                 .limit_name = "device, 4 KB reads, 64 outstanding",
+                 .limit = m.limit,
+                 .bar = ">= 0.5"});
+  // Batches of 32 keys are one MultiGet in the calling thread.
+  const Medians one = Interleave(
+      rounds, [&] { return rows.Read(kBatchKeys, kBatchKeys, ++seed); },
+      [&] { return rows.Read(2048, 32, ++seed); });
+  Report(state, {.metric = when + "/batches of 16384 beside MultiGet",
+                 .value = one.value,
+                 .unit = "rows/s",
+                 .limit_name = "one thread's MultiGet",
+                 .limit = one.limit,
+                 .bar = ">= 5"});
+}
+
+void Cold(benchmark::State& state, const std::string& folder, uint64_t count, size_t write_rows,
+          int rounds) {
+  ColdRows rows(folder, count, write_rows);
+  const double written = rows.WriteAll();
+  const double count_bytes = double(count) * kRecordBytes;
+  Report(state, {.metric = absl::StrCat("write/batches of ", write_rows),
+                 .value = written,
+                 .unit = "million rows/s",
+                 .limit_name = "",
+                 .bar = ""});
+  const RawFile raw(folder + "/raw", rows.store().stats().folder_bytes);
+  ::sync();
+  ReportReads(state, "read", rows, raw, rounds);
+  Report(state, {.metric = "rewrite/device bytes",
+                 .value = rows.Rewrite(3),
+                 .unit = "times the records' bytes",
+                 .limit_name = "",
+                 .bar = ""});
+  ReportReads(state, "read after rewrite", rows, raw, rounds);
+  const ColdStore::Stats stats = rows.store().stats();
+  Report(state, {.metric = "folder",
+                 .value = double(stats.folder_bytes) / 1e6,
+                 .unit = "MB",
+                 .limit_name = "records",
+                 .limit = count_bytes / 1e6,
+                 .bar = ""});
+  Report(state, {.metric = "memory of a row on disk",
+                 .value = double(stats.memory_bytes) / double(count),
+                 .unit = "bytes",
+                 .limit_name = "",
+                 .bar = ""});
+}
+
+}  // namespace
+
+void RegisterBenchmarks(const Options& options) {
+  Register("cold", [=](benchmark::State& state) {
+    Cold(state, options.work_folder, options.short_run ? 200'000 : 10'000'000,
+         options.short_run ? 50'000 : 200'000, options.short_run ? 3 : 9);
+  });
+}
+
+}  // namespace tessera::bench
