@@ -20,21 +20,26 @@ absl::Status WritePartition(RowFileWriter& writer, TableIndex index, Table& tabl
                             PartitionId partition, bool all) {
   const RowLayout& layout = table.store().layout();
   absl::Status status;
-  table.store().TakeChanges(
-      partition, all, [&](absl::Span<const Row* const> rows, absl::Span<const uint64_t> gone) {
-        status = [&]() -> absl::Status {
-          TESSERA_RETURN_IF_ERROR(writer.BeginBlock(index, partition, gone.size(), 0));
-          for (const uint64_t key : gone) TESSERA_RETURN_IF_ERROR(writer.AddRow(key, 0, 0, {}));
-          TESSERA_RETURN_IF_ERROR(writer.EndBlock());
-          TESSERA_RETURN_IF_ERROR(
-              writer.BeginBlock(index, partition, rows.size(), layout.floats()));
-          for (const Row* row : rows) {
-            TESSERA_RETURN_IF_ERROR(
-                writer.AddRow(row->key, row->frequency, row->last_step, layout.Floats(row)));
-          }
-          return writer.EndBlock();
-        }();
-      });
+  const auto write = [&](absl::Span<const Row* const> rows, absl::Span<const uint64_t> gone) {
+    status = [&]() -> absl::Status {
+      TESSERA_RETURN_IF_ERROR(writer.BeginBlock(index, partition, gone.size(), 0));
+      for (const uint64_t key : gone) TESSERA_RETURN_IF_ERROR(writer.AddRow(key, 0, 0, {}));
+      TESSERA_RETURN_IF_ERROR(writer.EndBlock());
+      TESSERA_RETURN_IF_ERROR(writer.BeginBlock(index, partition, rows.size(), layout.floats()));
+      for (const Row* row : rows) {
+        TESSERA_RETURN_IF_ERROR(
+            writer.AddRow(row->key, row->frequency, row->last_step, layout.Floats(row)));
+      }
+      return writer.EndBlock();
+    }();
+  };
+  if (table.spills()) {
+    // All rows, each time: what has changed since the last cut may have left memory.
+    TESSERA_RETURN_IF_ERROR(table.VisitPartition(
+        partition, [&](absl::Span<const Row* const> rows) { write(rows, {}); }));
+    return status;
+  }
+  table.store().TakeChanges(partition, all, write);
   return status;
 }
 
@@ -72,8 +77,10 @@ absl::StatusOr<std::vector<Table*>> MatchTables(const v1::CheckpointManifest& ma
   return match;
 }
 
-void RestoreRows(const PartitionRows& rows, bool warm, bool all_owned,
-                 const PartitionSet& partitions, Table& table) {
+absl::Status RestoreRows(const PartitionRows& rows, bool warm, bool all_owned,
+                         const PartitionSet& partitions, Table& table) {
+  // In pieces, between which a table that does not fit into memory can spill.
+  constexpr size_t kRestoreRows = 1 << 14;
   std::vector<RowRecord> records;
   for (uint64_t i = 0; i < rows.rows(); ++i) {
     const uint64_t key = rows.key(i);
@@ -85,8 +92,11 @@ void RestoreRows(const PartitionRows& rows, bool warm, bool all_owned,
                        .last_step = warm ? 0 : rows.last_step(i),
                        .frequency = warm ? 0 : rows.frequency(i),
                        .floats = warm ? rows.values(i).first(table.dim()) : rows.values(i)});
+    if (records.size() < kRestoreRows) continue;
+    TESSERA_RETURN_IF_ERROR(table.Restore(records));
+    records.clear();
   }
-  table.store().Insert(records);
+  return table.Restore(records);
 }
 
 // The files of `base` under their names in `folder` too.
@@ -104,6 +114,7 @@ bool IsIncrementWorth(const WrittenPart& base, const Tables& tables) {
   uint64_t whole = 0;
   uint64_t increments = 0;
   for (const auto& table : tables) {
+    if (table->spills()) return false;
     if (table->every_row() || table->dense()) {
       increments += table->store().rows() * table->store().layout().block_bytes();
     }
@@ -165,7 +176,7 @@ absl::Status RestoreTables(FileSystem& files, const std::string& folder, bool wa
       TESSERA_RETURN_IF_ERROR(keep_going());
       TESSERA_ASSIGN_OR_RETURN(const PartitionRows rows,
                                reader->Read(TableIndex(t), PartitionId(p)));
-      RestoreRows(rows, warm, same_partitions, partitions, *match[t]);
+      TESSERA_RETURN_IF_ERROR(RestoreRows(rows, warm, same_partitions, partitions, *match[t]));
     }
   }
   return absl::OkStatus();

@@ -70,6 +70,7 @@ absl::StatusOr<std::shared_ptr<JobShard>> JobShard::TryOpen(const v1::OpenJobReq
     shard->has_sync_ |= table->sync();
     shard->tables_.push_back(std::move(table));
   }
+  TESSERA_RETURN_IF_ERROR(shard->OpenCold());
   if (!request.checkpoint().empty()) {
     TESSERA_ASSIGN_OR_RETURN(const std::string folder,
                              PathBelow(options.checkpoint_root, request.checkpoint()));
@@ -89,6 +90,35 @@ JobShard::JobShard(const v1::OpenJobRequest& request, const Options& options,
       async_steps_(request.first_step()),
       waiting_(options.max_waiting_bytes) {
   for (uint32_t r = 0; r < request.workers(); ++r) ranks_.push_back(std::make_unique<RankState>());
+}
+
+absl::Status JobShard::OpenCold() {
+  if (options_.spill == nullptr) return absl::OkStatus();
+  std::vector<ColdTable> specs;
+  for (const auto& table : tables_) {
+    if (!table->may_spill()) continue;
+    specs.push_back(
+        {.name = table->name(), .record_bytes = TableTier::RecordBytes(table->store().layout())});
+  }
+  if (specs.empty()) return absl::OkStatus();
+  Spill& spill = *options_.spill;
+  ColdStore::Options options;
+  options.folder = spill.NewFolder();
+  options.max_bytes = spill.options().max_job_bytes;
+  options.readers = &spill.readers();
+  TESSERA_ASSIGN_OR_RETURN(cold_, ColdStore::Open(options, std::move(specs)));
+  uint32_t number = 0;
+  for (const auto& table : tables_) {
+    if (!table->may_spill()) continue;
+    TableTier::Options tier;
+    tier.cold = cold_.get();
+    tier.cold_table = number++;
+    tier.budget = &spill.budget();
+    tier.evictor = &spill.evictor();
+    tier.room_limit = spill.options().room_limit;
+    table->Attach(tier);
+  }
+  return absl::OkStatus();
 }
 
 JobShard::~JobShard() { Close(absl::AbortedError("the ps is stopping")); }
@@ -163,10 +193,10 @@ absl::StatusOr<PullAnswer> JobShard::PullNow(const PullCall& call, const PullKey
     return answer;
   } catch (const std::bad_alloc&) {
     const Table& table = *tables_[call.request.tables(static_cast<int>(done)).table()];
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "job ", request_.job_id(), ": no memory for a pull of ", keys[done].size(),
-        " keys of table ", table.name(), " (dim ", table.dim(), "), which has ",
-        table.store().rows(), " rows here; use more ps, or machines with more memory"));
+    return absl::ResourceExhaustedError(
+        absl::StrCat("job ", request_.job_id(), ": no memory for a pull of ", keys[done].size(),
+                     " keys of table ", table.name(), " (dim ", table.dim(), "), which has ",
+                     table.rows(), " rows here; use more ps, or machines with more memory"));
   }
 }
 
@@ -276,6 +306,14 @@ absl::StatusOr<GradientReducer::Verdict> JobShard::CheckSequence(const v1::PushR
 absl::Status JobShard::PushLocked(const v1::PushRequest& request,
                                   absl::Span<const GradientBlock> blocks, uint64_t bytes,
                                   TakeMemory take_memory, RankState& rank) {
+  {
+    // A repeat is answered without room for it.
+    absl::MutexLock lock(&mu_);
+    TESSERA_ASSIGN_OR_RETURN(const GradientReducer::Verdict verdict,
+                             CheckSequence(request, bytes, rank));
+    if (verdict == GradientReducer::Verdict::kRepeat) return absl::OkStatus();
+  }
+  for (const auto& table : tables_) TESSERA_RETURN_IF_ERROR(table->WaitForRoom());
   // Rows and the memory of what was applied change under one hold of cut_mu_: a checkpoint has both
   // or neither.
   absl::ReaderMutexLock cut(&cut_mu_);
@@ -285,14 +323,16 @@ absl::Status JobShard::PushLocked(const v1::PushRequest& request,
                              CheckSequence(request, bytes, rank));
     if (verdict == GradientReducer::Verdict::kRepeat) return absl::OkStatus();
   }
-  // From here on nothing fails.
+  // From here on nothing fails but a disk, and that ends the job.
   std::vector<wire::Buffer> memory = take_memory();
   std::vector<std::vector<Table::Gradients>> parts(tables_.size());
   for (const GradientBlock& block : blocks) parts[block.table].push_back(block.gradients);
   for (size_t t = 0; t < tables_.size(); ++t) {
     Table& table = *tables_[t];
     if (table.sync() || (parts[t].empty() && !table.every_row())) continue;
-    table.Apply(parts[t], request.sequence(), request.learning_rate_scale());
+    const absl::Status applied =
+        table.Apply(parts[t], request.sequence(), request.learning_rate_scale());
+    if (!applied.ok()) return Fail(applied);
   }
   if (!has_sync_) {
     rank.applied.Add(request.sequence());
@@ -327,7 +367,11 @@ void JobShard::ApplyCompleteSteps() {
     }
     {
       absl::ReaderMutexLock cut(&cut_mu_);
-      ApplyStep(pushes, step);
+      const absl::Status applied = ApplyStep(pushes, step);
+      if (!applied.ok()) {
+        (void)Fail(applied);
+        return;
+      }
       absl::MutexLock lock(&mu_);
       reducer_.Applied();
       applying_ = false;
@@ -343,7 +387,16 @@ void JobShard::ApplyCompleteSteps() {
   }
 }
 
-void JobShard::ApplyStep(const std::vector<GradientReducer::Push>& pushes, uint64_t step) {
+absl::Status JobShard::Fail(const absl::Status& cause) {
+  const absl::Status reason = WithContext(
+      cause, absl::StrCat("job ", request_.job_id(),
+                          ": a step could not be applied to all its rows; start again from the "
+                          "last checkpoint"));
+  Close(reason);
+  return reason;
+}
+
+absl::Status JobShard::ApplyStep(const std::vector<GradientReducer::Push>& pushes, uint64_t step) {
   std::vector<std::vector<Table::Gradients>> parts(tables_.size());
   for (const GradientReducer::Push& push : pushes) {
     for (const GradientBlock& block : push.blocks) {
@@ -353,8 +406,9 @@ void JobShard::ApplyStep(const std::vector<GradientReducer::Push>& pushes, uint6
   for (size_t t = 0; t < tables_.size(); ++t) {
     Table& table = *tables_[t];
     if (!table.sync() || (parts[t].empty() && !table.every_row())) continue;
-    table.Apply(parts[t], step, pushes.front().learning_rate_scale);
+    TESSERA_RETURN_IF_ERROR(table.Apply(parts[t], step, pushes.front().learning_rate_scale));
   }
+  return absl::OkStatus();
 }
 
 void JobShard::Answer(std::list<WaitingPull> pulls) {
@@ -384,7 +438,8 @@ absl::Status JobShard::Assign(const v1::AssignRequest& request) {
   }
   absl::ReaderMutexLock cut(&cut_mu_);
   for (const GradientBlock& block : blocks) {
-    tables_[block.table]->Assign(block.gradients.keys, block.gradients.values);
+    TESSERA_RETURN_IF_ERROR(
+        tables_[block.table]->Assign(block.gradients.keys, block.gradients.values));
   }
   return absl::OkStatus();
 }
@@ -476,7 +531,7 @@ v1::StatsResponse JobShard::Stats(bool expiry_dry_run) const {
 
 uint64_t JobShard::rows() const {
   uint64_t rows = 0;
-  for (const auto& table : tables_) rows += table->store().rows();
+  for (const auto& table : tables_) rows += table->rows();
   return rows;
 }
 

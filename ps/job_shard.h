@@ -25,6 +25,7 @@
 #include "ps/push_parts.h"
 #include "ps/request_check.h"
 #include "ps/sequence_set.h"
+#include "ps/spill.h"
 #include "ps/table.h"
 #include "ps/waiting_pulls.h"
 #include "tessera/v1/parameter_service.pb.h"
@@ -46,6 +47,8 @@ class JobShard {
     uint64_t max_part_bytes =
         512 << 20;  // of pushes of which parts are missing; one is always taken
     uint64_t max_waiting_bytes = 64 << 20;  // of requests of waiting pulls
+    // Rows may leave memory for its folder; null: they may not. Borrowed, outlives the shard.
+    Spill* spill = nullptr;
     // Where pulls that have waited are answered; null: in the thread that woke them.
     std::function<void(absl::AnyInvocable<void() &&>)> run = nullptr;
   };
@@ -121,7 +124,12 @@ class JobShard {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(rank.mu, mu_);
   // Applies steps for as long as they are complete, and wakes the pulls that waited for them.
   void ApplyCompleteSteps() ABSL_LOCKS_EXCLUDED(mu_, cut_mu_);
-  void ApplyStep(const std::vector<GradientReducer::Push>& pushes, uint64_t step);
+  absl::Status ApplyStep(const std::vector<GradientReducer::Push>& pushes, uint64_t step);
+  // Gives the tables that may spill their place on disk.
+  absl::Status OpenCold();
+  // A step that was applied in part leaves rows that are of no use: the job must start again from
+  // its last checkpoint. Returns why.
+  absl::Status Fail(const absl::Status& cause) ABSL_LOCKS_EXCLUDED(mu_);
   void Answer(std::list<WaitingPull> pulls);
   // Steps whose updates the rows have: what the age of a row is counted from.
   uint64_t AppliedSteps() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -132,6 +140,7 @@ class JobShard {
   const v1::OpenJobRequest request_;
   const Options options_;
   const PartitionSet partitions_;
+  std::unique_ptr<ColdStore> cold_;  // null: nothing spills
   Tables tables_;
   bool has_sync_ = false;
   std::vector<std::unique_ptr<RankState>> ranks_;  // [workers]

@@ -12,9 +12,11 @@ namespace {
 constexpr char kFooter[] = R"(Examples:
   tessera-ps --master 127.0.0.1:7070 --name ps-0 --checkpoint-root /data/checkpoints
   tessera-ps --listen 10.0.0.7:7081 --insecure --master 10.0.0.1:7070 --data-dir /data/ps-0
+  tessera-ps --name ps-0 --memory 8GiB --spill-dir /nvme/ps-0
 
-The ps may start before the master: it waits, and says whom it waits for. Its rows live in memory; they come back
-from the job's last checkpoint, which the master sees to. SIGTERM and Ctrl-C stop it.
+The ps may start before the master: it waits, and says whom it waits for. Its rows live in memory, and on disk
+where --spill-dir is given; they come back from the job's last checkpoint, which the master sees to. SIGTERM and
+Ctrl-C stop it.
 
 Exit codes:
   0     stopped by a signal
@@ -50,6 +52,22 @@ int main(int argc, char** argv) {
   app.add_option("--checkpoint-root", options.checkpoint_root,
                  "folder that checkpoints lie in, the same as the master's")
       ->capture_default_str();
+  CLI::Option* const spill =
+      app.add_option("--spill-dir", options.spill_folder,
+                     "folder of this process alone for rows that --memory has no room for; emptied "
+                     "at the start. Without it all rows are in memory");
+  CLI::Option* const memory =
+      app.add_option("--memory", options.memory_bytes,
+                     "for rows, over all jobs, e.g. 8GiB; dense parameters and tables whose every "
+                     "row moves at every step come on top")
+          ->transform(CLI::AsSizeValue(false))
+          ->needs(spill);
+  spill->needs(memory);
+  app.add_option("--spill-bytes", options.max_spill_bytes,
+                 "of a job's files in the spill folder, e.g. 500GiB; up to three times the rows' "
+                 "own bytes are needed. Without it, as much as the disk has")
+      ->transform(CLI::AsSizeValue(false))
+      ->needs(spill);
   app.add_option("--threads", options.threads, "that work on requests; 0: one per processor")
       ->capture_default_str()
       ->check(CLI::Range(0, 1024));

@@ -17,6 +17,7 @@
 #include "ps/jobs.h"
 #include "ps/parameter_service.h"
 #include "ps/ps_metrics.h"
+#include "ps/spill.h"
 
 namespace tessera::ps {
 namespace {
@@ -30,8 +31,10 @@ std::string AdvertisedAddress(const std::string& address, const std::string& hos
 
 class ParameterServerImpl final : public ParameterServer {
  public:
-  ParameterServerImpl(const Options& options, std::unique_ptr<FolderLock> folder)
+  ParameterServerImpl(const Options& options, std::unique_ptr<FolderLock> folder,
+                      std::unique_ptr<Spill> spill)
       : folder_(std::move(folder)),
+        spill_(std::move(spill)),
         own_registry_(options.metrics == nullptr ? std::make_unique<MetricsRegistry>() : nullptr),
         registry_(options.metrics == nullptr ? *own_registry_ : *options.metrics),
         metrics_(&registry_),
@@ -40,6 +43,7 @@ class ParameterServerImpl final : public ParameterServer {
         jobs_({.clock = options.clock,
                .files = options.files,
                .checkpoint_root = options.checkpoint_root,
+               .spill = spill_.get(),
                .run = [this](Executor::Task task) { requests_.Run(std::move(task)); }}),
         service_({.jobs = &jobs_,
                   .requests = &requests_,
@@ -140,6 +144,7 @@ class ParameterServerImpl final : public ParameterServer {
   }
 
   const std::unique_ptr<FolderLock> folder_;
+  const std::unique_ptr<Spill> spill_;                   // null: rows stay in memory
   const std::unique_ptr<MetricsRegistry> own_registry_;  // null: it is the caller's
   MetricsRegistry& registry_;
   PsMetrics metrics_;
@@ -167,7 +172,15 @@ absl::StatusOr<std::unique_ptr<ParameterServer>> ParameterServer::Start(Options 
   if (!options.data_folder.empty()) {
     TESSERA_ASSIGN_OR_RETURN(folder, FolderLock::Take(options.data_folder));
   }
-  auto server = std::make_unique<ParameterServerImpl>(options, std::move(folder));
+  std::unique_ptr<Spill> spill;
+  if (!options.spill_folder.empty()) {
+    Spill::Options spilled;
+    spilled.folder = options.spill_folder;
+    spilled.memory_bytes = options.memory_bytes;
+    spilled.max_job_bytes = options.max_spill_bytes;
+    TESSERA_ASSIGN_OR_RETURN(spill, Spill::Open(std::move(spilled)));
+  }
+  auto server = std::make_unique<ParameterServerImpl>(options, std::move(folder), std::move(spill));
   TESSERA_RETURN_IF_ERROR(server->Serve(options));
   return server;
 }

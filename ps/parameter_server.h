@@ -27,6 +27,13 @@ class ParameterServer {
     std::string name;
     // Of this process alone, locked. Empty: none.
     std::string data_folder;
+    // Of this process alone: rows that memory_bytes has no room for. Empty: all rows are in memory,
+    // however many. What it holds does not outlive the process.
+    std::string spill_folder;
+    // For rows that may spill (not those of dense or EVERY_ROW tables), over all jobs.
+    uint64_t memory_bytes = 0;
+    // Of a job's files in the spill folder.
+    uint64_t max_spill_bytes = UINT64_MAX;
     // Checkpoints lie below; the same folder as the master's.
     std::string checkpoint_root = ".";
     // Threads that work on requests. 0: one per processor.
@@ -43,9 +50,8 @@ class ParameterServer {
   };
 
   // Listens when it returns; joins the cluster on its own, however late the master comes.
-  // FAILED_PRECONDITION: the data folder is in use, or the address needs `insecure` or
-  // advertise_host; UNAVAILABLE:
-  // the address cannot be listened on.
+  // FAILED_PRECONDITION: the data folder or the spill folder is in use, or the address needs
+  // `insecure` or advertise_host; UNAVAILABLE: the address cannot be listened on.
   static absl::StatusOr<std::unique_ptr<ParameterServer>> Start(Options options);
 
   virtual ~ParameterServer() = default;  // stops

@@ -17,6 +17,16 @@ inline constexpr uint32_t kRowMoved = 1;
 inline constexpr uint32_t kRowChanged = 2;
 // Set only while a stripe is locked: the row has been seen in this update.
 inline constexpr uint32_t kRowSeen = 4;
+// The rest is of tables with a tier below, where kRowChanged means: since it was read from there,
+// or never written.
+// On its way out: written to the tier, or about to be. Any change takes it back.
+inline constexpr uint32_t kRowLeaving = 8;
+// How often it was used lately, 0 to kRowMaxUses: what the hand of the clock takes away.
+inline constexpr uint32_t kRowUse = 16;
+inline constexpr uint32_t kRowMaxUses = 7;
+inline constexpr uint32_t kRowUses = kRowUse * kRowMaxUses;
+// Came into memory and was not changed since: its first change is what it came for, and no use.
+inline constexpr uint32_t kRowFresh = 128;
 
 // The head of a row's block; its floats follow at once:
 //   embedding [dim] | slots [slots, dim] | row slots [row_slots] | padding to 16 bytes
@@ -24,7 +34,7 @@ struct Row {
   uint64_t key;
   uint32_t last_step;       // the highest that updated it; stays at its maximum
   uint32_t frequency : 24;  // updates; stays at its maximum
-  uint32_t flags : 8;       // kRowMoved, kRowChanged, kRowSeen
+  uint32_t flags : 8;       // kRow...
 
   void Touch(uint64_t step) {
     // Ranks of an async job are not at the same step.

@@ -24,6 +24,14 @@ void PrefetchBytes(const void* begin, size_t bytes) {
   }
 }
 
+void MarkChanged(absl::Span<Row* const> rows) {
+  for (Row* const row : rows) {
+    uint32_t uses = row->flags & kRowUses;
+    if (!(row->flags & kRowFresh) && uses < kRowUses) uses += kRowUse;
+    row->flags = (row->flags & ~(kRowLeaving | kRowFresh | kRowUses)) | kRowChanged | uses;
+  }
+}
+
 }  // namespace
 
 RowStore::RowStore(RowTemplate row_template, const PartitionSet* partitions)
@@ -69,8 +77,11 @@ void RowStore::Locate(const Stripe& stripe, Items items, size_t bytes, absl::Spa
 }
 
 Row* RowStore::Add(Stripe& stripe, const KeyBatch::Item& item) {
-  Row* row = new (stripe.slabs.Allocate())
-      Row{.key = item.key, .last_step = 0, .frequency = 0, .flags = kRowChanged};
+  Row* row =
+      new (stripe.slabs.Allocate()) Row{.key = item.key,
+                                        .last_step = 0,
+                                        .frequency = 0,
+                                        .flags = evicts_ ? kRowChanged | kRowFresh : kRowChanged};
   stripe.maps[item.map].Insert(item.hash, row);
   return row;
 }
@@ -81,8 +92,8 @@ void RowStore::FillNew(Row* row) const {
   std::copy(template_.slots.begin(), template_.slots.end(), floats.begin() + layout().dim());
 }
 
-RowCounts RowStore::FindOrCreate(absl::Span<const uint64_t> keys, float* values,
-                                 uint8_t* statuses) {
+RowCounts RowStore::FindOrCreate(absl::Span<const uint64_t> keys, float* values, uint8_t* statuses,
+                                 AbsentRows* absent) {
   const Scratch<KeyBatch> batch;
   batch->Group(keys, partitions_);
   const uint32_t dim = layout().dim();
@@ -113,8 +124,9 @@ RowCounts RowStore::FindOrCreate(absl::Span<const uint64_t> keys, float* values,
     for (const uint32_t i : missing.first(missing_count)) {
       // Another call, or the same key earlier in this one, may have made it.
       Row* row = stripe.maps[items[i].map].Find(items[i].hash, items[i].key);
-      const bool created = row == nullptr;
-      if (created) FillNew(row = Add(stripe, items[i]));
+      bool created = false;
+      if (row == nullptr) row = AddAbsent(stripe, items[i], absent, &created);
+      if (row == nullptr) continue;
       ++(created ? counts.created : counts.hits);
       CopyFloats(layout().Embedding(row), dim, values + size_t{items[i].position} * dim);
       if (created) statuses[items[i].position] = v1::ROW_CREATED;
@@ -178,16 +190,17 @@ void RowStore::AppendAbsent(absl::Span<const uint64_t> keys, std::vector<uint64_
   }
 }
 
-void RowStore::Update(absl::Span<const uint64_t> keys, Change change) {
+void RowStore::Update(absl::Span<const uint64_t> keys, Change change, AbsentRows* absent) {
   const Scratch<KeyBatch> batch;
   batch->Group(keys, partitions_);
   for (uint32_t s = 0; s < KeyBatch::kStripes; ++s) {
     const Items items = batch->stripe(s);
     if (items.empty()) continue;
     Stripe& stripe = *stripes_[s];
-    const absl::Span<Row*> rows = batch->rows(s);
-    const absl::Span<uint32_t> positions = batch->positions(s);
+    absl::Span<Row*> rows = batch->rows(s);
+    absl::Span<uint32_t> positions = batch->positions(s);
     size_t missing = 0;
+    size_t skipped = 0;
     absl::MutexLock lock(&stripe.mu);
     Locate(stripe, items, layout().block_bytes(), rows, [&](size_t i, Row* row) {
       rows[i] = row;
@@ -198,9 +211,22 @@ void RowStore::Update(absl::Span<const uint64_t> keys, Change change) {
       if (rows[i] != nullptr) continue;
       --missing;
       rows[i] = stripe.maps[items[i].map].Find(items[i].hash, items[i].key);
-      if (rows[i] == nullptr) FillNew(rows[i] = Add(stripe, items[i]));
+      bool created = false;
+      if (rows[i] == nullptr) rows[i] = AddAbsent(stripe, items[i], absent, &created);
+      skipped += rows[i] == nullptr;
     }
-    change(rows, positions);
+    if (skipped > 0) {
+      size_t kept = 0;
+      for (size_t i = 0; i < rows.size(); ++i) {
+        if (rows[i] == nullptr) continue;
+        rows[kept] = rows[i];
+        positions[kept++] = positions[i];
+      }
+      rows = rows.first(kept);
+      positions = positions.first(kept);
+    }
+    if (evicts_) MarkChanged(rows);
+    if (!rows.empty()) change(rows, positions);
   }
 }
 
@@ -220,17 +246,19 @@ void RowStore::Insert(absl::Span<const RowRecord> records) {
   std::vector<uint64_t> keys(records.size());
   for (size_t i = 0; i < records.size(); ++i) keys[i] = records[i].key;
   Update(keys, [&](absl::Span<Row* const> rows, absl::Span<const uint32_t> positions) {
-    for (size_t i = 0; i < rows.size(); ++i) {
-      const RowRecord& record = records[positions[i]];
-      rows[i]->last_step = static_cast<uint32_t>(std::min<uint64_t>(record.last_step, UINT32_MAX));
-      rows[i]->frequency = std::min(record.frequency, Row::kMaxFrequency);
-      rows[i]->flags |= kRowChanged;
-      std::copy(record.floats.begin(), record.floats.end(), layout().Floats(rows[i]).begin());
-    }
+    for (size_t i = 0; i < rows.size(); ++i) Assign(records[positions[i]], rows[i]);
   });
 }
 
-RowCounts RowStore::InsertIfAbsent(absl::Span<const uint64_t> keys, const float* values) {
+void RowStore::Assign(const RowRecord& record, Row* row) const {
+  row->last_step = static_cast<uint32_t>(std::min<uint64_t>(record.last_step, UINT32_MAX));
+  row->frequency = std::min(record.frequency, Row::kMaxFrequency);
+  row->flags |= kRowChanged;
+  std::copy(record.floats.begin(), record.floats.end(), layout().Floats(row).begin());
+}
+
+RowCounts RowStore::InsertIfAbsent(absl::Span<const uint64_t> keys, const float* values,
+                                   AbsentRows* absent) {
   const Scratch<KeyBatch> batch;
   batch->Group(keys, partitions_);
   const uint32_t dim = layout().dim();
@@ -245,8 +273,13 @@ RowCounts RowStore::InsertIfAbsent(absl::Span<const uint64_t> keys, const float*
         ++counts.hits;
         continue;
       }
-      Row* const row = Add(stripe, item);
-      FillNew(row);
+      bool created = false;
+      Row* const row = AddAbsent(stripe, item, absent, &created);
+      if (row == nullptr) continue;
+      if (!created) {
+        ++counts.hits;
+        continue;
+      }
       std::copy_n(values + size_t{item.position} * dim, dim, layout().Embedding(row));
       ++counts.created;
     }

@@ -8,6 +8,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/types/span.h"
+#include "ps/absent_rows.h"
 #include "ps/initializer.h"
 #include "ps/key_batch.h"
 #include "ps/partition_set.h"
@@ -55,10 +56,17 @@ class RowStore {
 
   const RowLayout& layout() const { return template_.layout; }
 
+  // Before the first row: rows can be evicted (Sweep) to a tier below, and their marks are kept.
+  // `largest_slab_bytes`: what a stripe grows by.
+  void PrepareToEvict(size_t largest_slab_bytes);
+
+  // Where `absent` is given, it is asked about every key without a row, before one is made.
+
   // Embeddings of `keys`; rows that do not exist are created.
   RowCounts FindOrCreate(absl::Span<const uint64_t> keys,
-                         float* values,       // [keys, dim], row-major
-                         uint8_t* statuses);  // [keys] of v1::RowStatus
+                         float* values,      // [keys, dim], row-major
+                         uint8_t* statuses,  // [keys] of v1::RowStatus
+                         AbsentRows* absent = nullptr);
   // The same, changing nothing: an absent key is answered with the embedding it would start from.
   RowCounts Find(absl::Span<const uint64_t> keys, float* values, uint8_t* statuses) const;
   // Position of the first key without a row; keys.size(): all have one.
@@ -71,19 +79,44 @@ class RowStore {
   // positions ascend, and a key that comes several times gives the same row as often.
   using Change =
       absl::FunctionRef<void(absl::Span<Row* const> rows, absl::Span<const uint32_t> positions)>;
-  void Update(absl::Span<const uint64_t> keys, Change change);
+  void Update(absl::Span<const uint64_t> keys, Change change, AbsentRows* absent = nullptr);
   // Hands out every row to be changed, in chunks, with their stripe locked. No order.
   void UpdateEvery(absl::FunctionRef<void(absl::Span<Row* const> rows)> change);
 
+  // A row's metadata and floats from a checkpoint, within Update.
+  void Assign(const RowRecord& record, Row* row) const;
   // Rows as they are, metadata and slots included; those that exist are replaced.
   void Insert(absl::Span<const RowRecord> rows);
   // Embeddings with fresh slots where there is no row; rows that exist stay as they are.
-  RowCounts InsertIfAbsent(absl::Span<const uint64_t> keys, const float* values);  // [keys, dim]
+  RowCounts InsertIfAbsent(absl::Span<const uint64_t> keys,
+                           const float* values,  // [keys, dim]
+                           AbsentRows* absent = nullptr);
 
   // How many of `keys` had a row, which is gone now. Its memory serves new rows of its stripe.
   uint64_t Erase(absl::Span<const uint64_t> keys);
   // Erases the rows of an owned partition that `erase` picks, with their stripe locked; how many.
   uint64_t EraseIf(PartitionId partition, absl::FunctionRef<bool(const Row& row)> erase);
+
+  // What the clock's hand knows of the rows that it has passed: one for a store.
+  struct Clock {
+    // Rows that were updated more often stay, most times. It moves so that one row in
+    // kVisitsPerRow leaves.
+    double frequency = 1;
+    uint64_t visits = 0;
+    static constexpr double kVisitsPerRow = 4;
+    static constexpr double kGain = 1e-3;
+    // One in so many rows leaves however often it was once updated: what was in use long ago goes.
+    static constexpr uint64_t kAnyway = 64;
+  };
+  // Eviction, after PrepareToEvict. One visit of the clock's hand to an owned partition: a row that
+  // was used lately loses one use; of the others, those below the clock's frequency leave: what has
+  // not changed is erased, what has is marked as leaving and handed to `leave`, with the stripe
+  // locked; `most` in all. Returns how many were erased.
+  uint64_t Sweep(PartitionId partition, uint64_t most, Clock& clock,
+                 absl::FunctionRef<void(const Row& row)> leave);
+  // Ends what Sweep began with rows of one partition: erases those that nobody has changed since.
+  // `keep`: erases none, they are no longer leaving. Returns how many were erased.
+  uint64_t EndLeaving(PartitionId partition, absl::Span<const uint64_t> keys, bool keep);
 
   // All rows of an owned partition, ascending by key, with its stripe locked for reading.
   void VisitPartition(PartitionId partition,
@@ -110,7 +143,14 @@ class RowStore {
     SlabPool slabs ABSL_GUARDED_BY(mu);
     // By number within the stripe: keys of rows erased since their changes were taken.
     std::vector<std::vector<uint64_t>> gone ABSL_GUARDED_BY(mu);
+    // See AbsentRows::Question. [kErasedSlots] by hash, or empty.
+    uint64_t erases ABSL_GUARDED_BY(mu) = 0;
+    std::vector<uint32_t> erased_at ABSL_GUARDED_BY(mu);
   };
+  static constexpr size_t kErasedSlots = 1 << 12;
+  static size_t ErasedSlot(uint64_t hash) { return (hash >> 20) % kErasedSlots; }
+  // Moves the clock on.
+  static bool Leaves(Row* row, Clock& clock);
   using Items = absl::Span<const KeyBatch::Item>;
 
   // Calls use(i, row) for each of `items` in order, row null where there is none. The buckets of
@@ -124,10 +164,14 @@ class RowStore {
   size_t EmbeddingBytes() const { return sizeof(Row) + layout().dim() * sizeof(float); }
   // A row with its key and zero metadata; the floats are not set.
   Row* Add(Stripe& stripe, const KeyBatch::Item& item) ABSL_EXCLUSIVE_LOCKS_REQUIRED(stripe.mu);
+  // A row for a key that has none; null: to be skipped. `*created`: it is new.
+  Row* AddAbsent(Stripe& stripe, const KeyBatch::Item& item, AbsentRows* absent, bool* created)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(stripe.mu);
   void FillNew(Row* row) const;
 
   const RowTemplate template_;
   const PartitionSet& partitions_;
+  bool evicts_ = false;                           // constant after PrepareToEvict
   std::vector<std::unique_ptr<Stripe>> stripes_;  // [KeyBatch::kStripes]
 };
 

@@ -15,7 +15,13 @@ constexpr size_t kLargestSlabBytes = 2 << 20;
 }  // namespace
 
 SlabPool::SlabPool(size_t block_bytes)
-    : block_bytes_(block_bytes), slab_bytes_(std::max(kFirstSlabBytes, block_bytes)) {}
+    : block_bytes_(block_bytes),
+      slab_bytes_(std::max(kFirstSlabBytes, block_bytes)),
+      largest_slab_bytes_(kLargestSlabBytes) {}
+
+void SlabPool::LimitSlabs(size_t bytes) {
+  largest_slab_bytes_ = std::clamp(bytes, kFirstSlabBytes, kLargestSlabBytes);
+}
 
 SlabPool::~SlabPool() {
   for (void* slab : slabs_) std::free(slab);
@@ -33,7 +39,7 @@ void SlabPool::Grow() {
   bytes_ += bytes;
   next_ = static_cast<std::byte*>(slab);
   end_ = next_ + bytes / block_bytes_ * block_bytes_;
-  slab_bytes_ = std::max(block_bytes_, std::min(slab_bytes_ * 2, kLargestSlabBytes));
+  slab_bytes_ = std::max(block_bytes_, std::min(slab_bytes_ * 2, largest_slab_bytes_));
 }
 
 }  // namespace tessera::ps

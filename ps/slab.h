@@ -29,6 +29,8 @@ class SlabPool {
     *static_cast<void**>(block) = free_;
     free_ = block;
   }
+  // Slabs grow to 2 MiB at most as it is. Before the first block.
+  void LimitSlabs(size_t bytes);
   // Of all slabs, free blocks included.
   size_t bytes() const { return bytes_; }
 
@@ -37,6 +39,7 @@ class SlabPool {
 
   const size_t block_bytes_;
   size_t slab_bytes_;
+  size_t largest_slab_bytes_;
   size_t bytes_ = 0;
   std::byte* next_ = nullptr;
   std::byte* end_ = nullptr;

@@ -92,9 +92,24 @@ absl::Status Table::CheckFinite(const Gradients& gradients) const {
   return absl::OkStatus();
 }
 
+void Table::Attach(const TableTier::Options& options) {
+  tier_ = std::make_unique<TableTier>(options, &partitions_, &store_);
+}
+
+uint64_t Table::rows() const {
+  return store_.rows() + (tier_ != nullptr ? tier_->stats().cold_rows : 0);
+}
+
 absl::Status Table::Pull(absl::Span<const uint64_t> keys, bool read_only, float* values,
                          uint8_t* statuses) {
   const bool find_only = read_only || dense();
+  if (tier_ != nullptr) {
+    const auto found = find_only ? tier_->Find(keys, values, statuses)
+                                 : tier_->FindOrCreate(keys, values, statuses);
+    if (!found.ok()) return WithContext(found.status(), absl::StrCat("table ", name()));
+    Count(*found);
+    return absl::OkStatus();
+  }
   const RowCounts counts = find_only               ? store_.Find(keys, values, statuses)
                            : admission_ != nullptr ? PullAdmitted(keys, values, statuses)
                                                    : store_.FindOrCreate(keys, values, statuses);
@@ -156,20 +171,24 @@ std::vector<Table::Gradients> Table::Admit(absl::Span<const Gradients> parts) {
   return admitted;
 }
 
-void Table::Apply(absl::Span<const Gradients> parts, uint64_t step, double learning_rate_scale) {
+absl::Status Table::WaitForRoom() const {
+  return tier_ == nullptr ? absl::OkStatus()
+                          : WithContext(tier_->WaitForRoom(), absl::StrCat("table ", name()));
+}
+
+absl::Status Table::Apply(absl::Span<const Gradients> parts, uint64_t step,
+                          double learning_rate_scale) {
   const double scale = spec_.fixed_rate() ? 1 : learning_rate_scale;
   std::vector<Gradients> admitted;
   if (admission_ != nullptr) {
     admitted = Admit(parts);
     parts = admitted;
   }
-  if (!every_row()) {
-    ApplyToRows(parts, step, scale);
-    return;
-  }
+  if (!every_row()) return ApplyToRows(parts, step, scale);
   absl::MutexLock lock(&every_row_mu_);
-  ApplyToRows(parts, step, scale);
+  TESSERA_RETURN_IF_ERROR(ApplyToRows(parts, step, scale));
   MoveOtherRows(scale);
+  return absl::OkStatus();
 }
 
 // What ApplyToRows works with. Not thread-safe.
@@ -184,7 +203,7 @@ struct Table::ApplyScratch {
   size_t bytes() const { return 16 * keys.capacity() + 40 * rows.capacity() + 4 * sums.capacity(); }
 };
 
-void Table::ApplyToRows(absl::Span<const Gradients> parts, uint64_t step, double scale) {
+absl::Status Table::ApplyToRows(absl::Span<const Gradients> parts, uint64_t step, double scale) {
   const Scratch<ApplyScratch> scratch;
   absl::Span<const uint64_t> keys;
   std::vector<const float*>& gradients = scratch->gradients;
@@ -203,7 +222,7 @@ void Table::ApplyToRows(absl::Span<const Gradients> parts, uint64_t step, double
     return gradients.empty() ? parts[0].values + size_t{position} * dim() : gradients[position];
   };
   const uint32_t flag = every_row() ? kRowMoved : 0;
-  store_.Update(keys, [&](absl::Span<Row* const> rows, absl::Span<const uint32_t> positions) {
+  const auto change = [&](absl::Span<Row* const> rows, absl::Span<const uint32_t> positions) {
     uint32_t seen = 0;
     for (Row* const row : rows) {
       seen |= row->flags;
@@ -224,7 +243,12 @@ void Table::ApplyToRows(absl::Span<const Gradients> parts, uint64_t step, double
       }
       optimizer_->Apply(chunk, absl::MakeConstSpan(of_rows).first(chunk.size()), scale);
     }
-  });
+  };
+  if (tier_ != nullptr) {
+    return WithContext(tier_->Update(keys, change), absl::StrCat("table ", name()));
+  }
+  store_.Update(keys, change);
+  return absl::OkStatus();
 }
 
 void Table::ApplySums(absl::Span<Row* const> rows, absl::Span<const uint32_t> positions,
@@ -273,8 +297,32 @@ void Table::MoveOtherRows(double scale) {
   });
 }
 
-void Table::Assign(absl::Span<const uint64_t> keys, const float* values) {
-  Count(store_.InsertIfAbsent(keys, values));
+absl::Status Table::Assign(absl::Span<const uint64_t> keys, const float* values) {
+  if (tier_ == nullptr) {
+    Count(store_.InsertIfAbsent(keys, values));
+    return absl::OkStatus();
+  }
+  const auto counts = tier_->InsertIfAbsent(keys, values);
+  if (!counts.ok()) return WithContext(counts.status(), absl::StrCat("table ", name()));
+  Count(*counts);
+  return absl::OkStatus();
+}
+
+absl::Status Table::Restore(absl::Span<const RowRecord> rows) {
+  if (tier_ != nullptr) {
+    return WithContext(tier_->Insert(rows), absl::StrCat("table ", name()));
+  }
+  store_.Insert(rows);
+  return absl::OkStatus();
+}
+
+absl::Status Table::VisitPartition(
+    PartitionId partition, absl::FunctionRef<void(absl::Span<const Row* const>)> visit) const {
+  if (tier_ != nullptr) {
+    return WithContext(tier_->VisitPartition(partition, visit), absl::StrCat("table ", name()));
+  }
+  store_.VisitPartition(partition, visit);
+  return absl::OkStatus();
 }
 
 void Table::Expire(uint64_t applied_steps) {
@@ -308,7 +356,8 @@ void Table::Count(const RowCounts& counts) {
 v1::TableStats Table::Stats() const {
   v1::TableStats stats;
   stats.set_name(name());
-  stats.set_rows(store_.rows());
+  stats.set_memory_rows(store_.rows());
+  stats.set_rows(stats.memory_rows());
   stats.set_bytes(store_.bytes() + (admission_ != nullptr ? admission_->bytes() : 0));
   stats.set_hits(hits_.load(std::memory_order_relaxed));
   stats.set_created(created_.load(std::memory_order_relaxed));
@@ -316,6 +365,13 @@ v1::TableStats Table::Stats() const {
   stats.set_not_admitted(not_admitted_.load(std::memory_order_relaxed));
   stats.set_dropped_gradients(dropped_gradients_.load(std::memory_order_relaxed));
   stats.set_expired(expired_.load(std::memory_order_relaxed));
+  if (tier_ == nullptr) return stats;
+  const TableTier::Stats tier = tier_->stats();
+  stats.set_rows(stats.memory_rows() + tier.cold_rows);
+  stats.set_cold_rows(tier.cold_rows);
+  stats.set_cold_reads(tier.cold_reads);
+  stats.set_evicted_rows(tier.evicted_rows);
+  stats.set_spilled_rows(tier.spilled_rows);
   return stats;
 }
 

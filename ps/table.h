@@ -17,6 +17,7 @@
 #include "ps/partition_set.h"
 #include "ps/row_optimizer.h"
 #include "ps/row_store.h"
+#include "ps/table_tier.h"
 #include "tessera/v1/parameter_service.pb.h"
 
 namespace tessera::ps {
@@ -43,8 +44,20 @@ class Table {
   bool sync() const { return spec_.consistency() != v1::ASYNC; }
   // Each step moves every row.
   bool every_row() const { return spec_.spec().update() == v1::EVERY_ROW; }
+  // The rows in memory.
   RowStore& store() { return store_; }
   const RowStore& store() const { return store_; }
+  // Of all rows, in memory or not.
+  uint64_t rows() const;
+
+  // Rows may be on disk: not those of dense tables, nor where each step moves every row, nor where
+  // rows are admitted or expire.
+  bool may_spill() const {
+    return !dense() && !every_row() && admission_ == nullptr && !expiry_.active();
+  }
+  // Before the first row; once.
+  void Attach(const TableTier::Options& options);
+  bool spills() const { return tier_ != nullptr; }
   const RowOptimizer& optimizer() const { return *optimizer_; }
 
   // ABORTED: a key of a partition that this ps does not own.
@@ -59,12 +72,21 @@ class Table {
                     float* values,       // [keys, dim]
                     uint8_t* statuses);  // [keys]
 
+  // RESOURCE_EXHAUSTED: no memory for more rows. Asked before a step is applied, which then goes on
+  // to its end.
+  absl::Status WaitForRoom() const;
   // One step: the gradients of a key are summed in the order of `parts` (and within one, of its
   // places) and applied once; those of keys that are not admitted are dropped. EVERY_ROW: then the
-  // other rows move too. Keys are checked.
-  void Apply(absl::Span<const Gradients> parts, uint64_t step, double learning_rate_scale);
+  // other rows move too. Keys are checked. Fails only where rows are on disk and cannot be
+  // read; then the table is of no use any more.
+  absl::Status Apply(absl::Span<const Gradients> parts, uint64_t step, double learning_rate_scale);
 
-  void Assign(absl::Span<const uint64_t> keys, const float* values);  // [keys, dim]
+  absl::Status Assign(absl::Span<const uint64_t> keys, const float* values);  // [keys, dim]
+  absl::Status Restore(absl::Span<const RowRecord> rows);
+  // All rows of an owned partition, ascending by key.
+  absl::Status VisitPartition(
+      PartitionId partition,
+      absl::FunctionRef<void(absl::Span<const Row* const> rows)> visit) const;
 
   // At a cut after `applied_steps` steps: drops the rows that the table's expiry takes. A key that
   // comes again starts from its initial value.
@@ -89,7 +111,7 @@ class Table {
   void ApplySums(absl::Span<Row* const> rows, absl::Span<const uint32_t> positions,
                  absl::FunctionRef<const float*(uint32_t position)> gradient_of, uint64_t step,
                  double scale, ApplyScratch& scratch);
-  void ApplyToRows(absl::Span<const Gradients> parts, uint64_t step, double scale);
+  absl::Status ApplyToRows(absl::Span<const Gradients> parts, uint64_t step, double scale);
   void MoveOtherRows(double scale) ABSL_EXCLUSIVE_LOCKS_REQUIRED(every_row_mu_);
   void Count(const RowCounts& counts);
 
@@ -100,6 +122,7 @@ class Table {
   const PartitionSet& partitions_;
 
   RowStore store_;
+  std::unique_ptr<TableTier> tier_;  // null: all rows are in memory
   std::atomic<uint64_t> hits_ = 0;
   std::atomic<uint64_t> created_ = 0;
   std::atomic<uint64_t> absent_ = 0;

@@ -17,7 +17,6 @@
 #include "rocksdb/db.h"
 #include "rocksdb/listener.h"
 #include "rocksdb/sst_file_writer.h"
-#include "rocksdb/write_batch.h"
 
 namespace tessera::ps {
 namespace {
@@ -140,8 +139,8 @@ class RocksDbColdStore final : public ColdStore {
     for (size_t i = 0; i < records.size(); ++i) keys[i] = records[i].key.key;
     state.known.Add(keys);
     WaitForCompaction(state);
-    TESSERA_RETURN_IF_ERROR(records.size() >= options_.file_rows ? WriteFile(table, records)
-                                                                 : WriteBuffered(table, records));
+    TESSERA_RETURN_IF_ERROR(WriteFile(
+        state, [&](rocksdb::SstFileWriter& file) { return PutAll(table, records, file); }));
     records_written_.fetch_add(records.size(), std::memory_order_relaxed);
     record_bytes_written_.fetch_add(records.size() * state.spec.record_bytes,
                                     std::memory_order_relaxed);
@@ -149,15 +148,16 @@ class RocksDbColdStore final : public ColdStore {
   }
 
   absl::Status Erase(uint32_t table, absl::Span<const ColdKey> keys) override {
-    const TableState& state = *tables_[table];
-    rocksdb::WriteBatch batch;
-    char key[cold_record::kKeyBytes];
-    for (const ColdKey& k : keys) {
-      cold_record::EncodeKey(k, key);
-      TESSERA_RETURN_IF_ERROR(
-          Translate(batch.Delete(state.family, {key, sizeof(key)}), "erase from", state.spec.name));
-    }
-    return Translate(db_->Write(Unlogged(), &batch), "erase from", state.spec.name);
+    if (keys.empty()) return absl::OkStatus();
+    return WriteFile(*tables_[table], [&](rocksdb::SstFileWriter& file) {
+      char key[cold_record::kKeyBytes];
+      for (const ColdKey& k : keys) {
+        cold_record::EncodeKey(k, key);
+        rocksdb::Status status = file.Delete({key, sizeof(key)});
+        if (!status.ok()) return status;
+      }
+      return rocksdb::Status::OK();
+    });
   }
 
   absl::Status Scan(uint32_t table, uint32_t partition,
@@ -190,25 +190,25 @@ class RocksDbColdStore final : public ColdStore {
                    .record_bytes_written = record_bytes_written_.load(std::memory_order_relaxed),
                    .device_bytes_written = files_->bytes_written(),
                    .folder_bytes = files_->bytes()};
-    for (const auto& table : tables_) {
-      stats.known_keys += table->known.keys();
-      stats.memory_bytes += table->known.bytes();
-      for (const std::string* property : {&rocksdb::DB::Properties::kEstimateTableReadersMem,
-                                          &rocksdb::DB::Properties::kCurSizeAllMemTables}) {
-        uint64_t bytes = 0;
-        if (db_->GetIntProperty(table->family, *property, &bytes)) stats.memory_bytes += bytes;
-      }
+    for (uint32_t t = 0; t < tables_.size(); ++t) {
+      stats.known_keys += tables_[t]->known.keys();
+      stats.memory_bytes += MemoryBytes(t);
     }
     return stats;
   }
 
- private:
-  static rocksdb::WriteOptions Unlogged() {
-    rocksdb::WriteOptions options;
-    options.disableWAL = true;
-    return options;
+  uint64_t MemoryBytes(uint32_t table) const override {
+    const TableState& state = *tables_[table];
+    uint64_t sum = state.known.bytes();
+    for (const std::string* property : {&rocksdb::DB::Properties::kEstimateTableReadersMem,
+                                        &rocksdb::DB::Properties::kCurSizeAllMemTables}) {
+      uint64_t bytes = 0;
+      if (db_->GetIntProperty(state.family, *property, &bytes)) sum += bytes;
+    }
+    return sum;
   }
 
+ private:
   absl::Status ReadSome(uint32_t table, absl::Span<const ColdKey> keys, char* records,
                         uint8_t* found) {
     const TableState& state = *tables_[table];
@@ -238,9 +238,8 @@ class RocksDbColdStore final : public ColdStore {
     return absl::OkStatus();
   }
 
-  // Calls put(key, value) for every record, encoded.
-  template <typename Put>
-  rocksdb::Status PutAll(uint32_t table, absl::Span<const ColdRecord> records, Put put) {
+  rocksdb::Status PutAll(uint32_t table, absl::Span<const ColdRecord> records,
+                         rocksdb::SstFileWriter& file) const {
     const size_t record_bytes = tables_[table]->spec.record_bytes;
     char key[cold_record::kKeyBytes];
     std::string value(record_bytes + cold_record::kChecksumBytes, '\0');
@@ -250,22 +249,20 @@ class RocksDbColdStore final : public ColdStore {
       const uint64_t checksum =
           cold_record::ChecksumOf(table, record.key.key, {record.bytes, record_bytes});
       std::memcpy(value.data() + record_bytes, &checksum, sizeof(checksum));
-      rocksdb::Status status = put(rocksdb::Slice(key, sizeof(key)), rocksdb::Slice(value));
+      rocksdb::Status status = file.Put({key, sizeof(key)}, value);
       if (!status.ok()) return status;
     }
     return rocksdb::Status::OK();
   }
 
-  absl::Status WriteFile(uint32_t table, absl::Span<const ColdRecord> records) {
-    const TableState& state = *tables_[table];
+  // Every write is a file, however small: RocksDB 7.8 loses the order of files that are ingested
+  // while its write buffer holds rows, and then refuses to go on ("force_consistency_checks").
+  absl::Status WriteFile(const TableState& state,
+                         absl::FunctionRef<rocksdb::Status(rocksdb::SstFileWriter&)> fill) {
     const std::string path = absl::StrCat(options_.folder, "/in/", next_file_.fetch_add(1), ".sst");
     rocksdb::SstFileWriter writer(rocksdb::EnvOptions(), rocksdb_options_, state.family);
     rocksdb::Status status = writer.Open(path);
-    if (status.ok()) {
-      status = PutAll(table, records, [&](const rocksdb::Slice& key, const rocksdb::Slice& value) {
-        return writer.Put(key, value);
-      });
-    }
+    if (status.ok()) status = fill(writer);
     if (status.ok()) status = writer.Finish();
     if (status.ok()) {
       rocksdb::IngestExternalFileOptions options;
@@ -276,17 +273,6 @@ class RocksDbColdStore final : public ColdStore {
     if (status.ok()) return absl::OkStatus();
     env_->DeleteFile(path).PermitUncheckedError();
     return Translate(status, "write a file of", state.spec.name);
-  }
-
-  absl::Status WriteBuffered(uint32_t table, absl::Span<const ColdRecord> records) {
-    const TableState& state = *tables_[table];
-    rocksdb::WriteBatch batch;
-    rocksdb::Status status =
-        PutAll(table, records, [&](const rocksdb::Slice& key, const rocksdb::Slice& value) {
-          return batch.Put(state.family, key, value);
-        });
-    if (status.ok()) status = db_->Write(Unlogged(), &batch);
-    return Translate(status, "write rows of", state.spec.name);
   }
 
   // Ingested files are not held back by RocksDB, and each is one more to look into.

@@ -52,9 +52,6 @@ class ColdStore {
     ReaderPool* readers = nullptr;  // borrowed, outlives the store
     // Null: the machine's own. Tests put faults in it.
     std::shared_ptr<rocksdb::FileSystem> disk = nullptr;
-    // Batches of at least so many records become sorted files of their own; smaller ones go through
-    // RocksDB's write buffer.
-    size_t file_rows = 4096;
   };
   struct Stats {
     uint64_t keys_read = 0;
@@ -64,7 +61,7 @@ class ColdStore {
     uint64_t device_bytes_written = 0;  // compactions included
     uint64_t folder_bytes = 0;
     uint64_t known_keys = 0;    // ever written
-    uint64_t memory_bytes = 0;  // filters, indices, write buffers
+    uint64_t memory_bytes = 0;  // filters and indices
   };
 
   // FAILED_PRECONDITION: another store, of this process or another, has the folder.
@@ -82,10 +79,11 @@ class ColdStore {
                             absl::Span<const ColdKey> keys,  // ascending
                             char* records,                   // [keys, record_bytes]
                             uint8_t* found) = 0;             // [keys]
-  // Replaces what there is. After an error some may be written.
+  // Replaces what there is, all of it or nothing. A batch is a file: large ones cost less, a row.
   virtual absl::Status Write(uint32_t table,
                              absl::Span<const ColdRecord> records) = 0;  // ascending, no key twice
-  virtual absl::Status Erase(uint32_t table, absl::Span<const ColdKey> keys) = 0;
+  virtual absl::Status Erase(uint32_t table,
+                             absl::Span<const ColdKey> keys) = 0;  // ascending, no key twice
   // The partition's records as of the start of the call, ascending by key; ends with the first
   // error of `visit`.
   virtual absl::Status Scan(
@@ -93,6 +91,8 @@ class ColdStore {
       absl::FunctionRef<absl::Status(uint64_t key, const char* record)> visit) = 0;
 
   virtual Stats stats() const = 0;
+  // Of one table: its filters and indices.
+  virtual uint64_t MemoryBytes(uint32_t table) const = 0;
 };
 
 }  // namespace tessera::ps

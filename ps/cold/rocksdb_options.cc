@@ -9,8 +9,6 @@ namespace {
 // The device's own unit.
 constexpr size_t kBlockBytes = 4096;
 constexpr double kFilterBits = 10;
-constexpr size_t kWriteBufferBytes = 8 << 20;
-constexpr size_t kAllWriteBuffersBytes = 32 << 20;
 
 // Says nothing: the folder is gone before anybody could read its log.
 class NoLog final : public rocksdb::Logger {
@@ -32,8 +30,6 @@ rocksdb::Options ColdOptions(rocksdb::Env* env) {
   options.use_direct_reads = true;
   options.max_background_jobs = 2;
   options.compression = rocksdb::kNoCompression;
-  options.write_buffer_size = kWriteBufferBytes;
-  options.db_write_buffer_size = kAllWriteBuffersBytes;
 
   // Few rewrites, at the price of several sorted runs: each has a filter in memory, so that a read
   // still goes to the disk once.

@@ -1,14 +1,10 @@
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
 #include <random>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -16,6 +12,7 @@
 #include "common/partition.h"
 #include "ps/cold/cold_store.h"
 #include "tests/bench/bench.h"
+#include "tests/bench/raw_file.h"
 
 // Rows on disk: how fast the tier reads rows that are all cold, past every cache, and how fast it
 // writes them.
@@ -26,7 +23,6 @@ using ps::ColdKey;
 using ps::ColdRecord;
 using ps::ColdStore;
 
-constexpr size_t kPage = 4096;
 constexpr size_t kBatchKeys = 16384;
 constexpr int kInFlight = 64;
 constexpr uint32_t kRecordBytes = 16 + 4 * 32;  // dim 16 with Adagrad's slot
@@ -37,54 +33,6 @@ void Must(const absl::Status& status) {
   std::fprintf(stderr, "%s\n", std::string(status.message()).c_str());
   std::exit(1);
 }
-
-// A file of random bytes that is read in pages, past the page cache.
-class RawFile {
- public:
-  RawFile(std::string path, uint64_t bytes) : path_(std::move(path)), pages_(bytes / kPage) {
-    std::vector<uint64_t> block(1 << 17);
-    std::mt19937_64 random(1);
-    std::FILE* file = std::fopen(path_.c_str(), "wb");
-    for (uint64_t written = 0; written < bytes; written += block.size() * sizeof(uint64_t)) {
-      for (uint64_t& word : block) word = random();
-      std::fwrite(block.data(), sizeof(uint64_t), block.size(), file);
-    }
-    std::fflush(file);
-    ::fsync(::fileno(file));
-    std::fclose(file);
-    fd_ = ::open(path_.c_str(), O_RDONLY | O_DIRECT);
-    if (fd_ < 0) Must(absl::UnavailableError(path_ + ": cannot be opened past the page cache"));
-  }
-  ~RawFile() {
-    ::close(fd_);
-    std::filesystem::remove(path_);
-  }
-  // Reads a second.
-  double RandomReads(int threads, int reads, uint64_t seed) const {
-    std::atomic<int> left = reads;
-    return reads / Seconds([&] {
-             std::vector<std::thread> running;
-             for (int t = 0; t < threads; ++t) {
-               running.emplace_back([&, t] {
-                 void* const page = std::aligned_alloc(kPage, kPage);
-                 std::mt19937_64 random(seed * 1000 + t);
-                 while (left.fetch_sub(1) > 0) {
-                   if (::pread(fd_, page, kPage, (random() % pages_) * kPage) != ssize_t{kPage}) {
-                     Must(absl::UnavailableError("short read"));
-                   }
-                 }
-                 std::free(page);
-               });
-             }
-             for (std::thread& thread : running) thread.join();
-           });
-  }
-
- private:
-  const std::string path_;
-  const uint64_t pages_;
-  int fd_ = -1;
-};
 
 std::vector<ColdKey> RandomKeys(uint64_t rows, size_t n, uint64_t seed) {
   std::mt19937_64 random(seed);

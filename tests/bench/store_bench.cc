@@ -92,7 +92,7 @@ class Rows {
   }
   double Push(const Batches& batches, int threads) {
     return Rate(batches, threads, [&](size_t b, float*) {
-      table_->Apply({{.keys = batches.keys[b], .values = gradients_.data()}}, 1, 1);
+      (void)table_->Apply({{.keys = batches.keys[b], .values = gradients_.data()}}, 1, 1);
     });
   }
   double Update(const Batches& batches, int threads) {

@@ -137,7 +137,7 @@ class ColdStoreTest : public testing::Test {
   ColdStore::Options options_;
 };
 
-TEST_F(ColdStoreTest, ReadsWhatWasWrittenInFilesAndInSmallBatches) {
+TEST_F(ColdStoreTest, ReadsWhatWasWrittenInLargeAndSmallBatches) {
   auto store = Open();
   Twin rows = Rows(0, 20000, 1);
   ASSERT_OK(Write(*store, rows));
@@ -145,7 +145,6 @@ TEST_F(ColdStoreTest, ReadsWhatWasWrittenInFilesAndInSmallBatches) {
   ASSERT_OK(Write(*store, few));
   for (const auto& [key, record] : few) rows[key] = record;
   ExpectHolds(*store, rows);
-  // A file again, over rows of the write buffer.
   const Twin newer = Rows(15000, 25000, 3);
   ASSERT_OK(Write(*store, newer));
   for (const auto& [key, record] : newer) rows[key] = record;
@@ -155,7 +154,6 @@ TEST_F(ColdStoreTest, ReadsWhatWasWrittenInFilesAndInSmallBatches) {
 }
 
 TEST_F(ColdStoreTest, BehavesLikeAMapUnderRandomOperations) {
-  options_.file_rows = 200;
   auto store = Open();
   Twin twin;
   std::mt19937_64 random(7);
@@ -330,7 +328,6 @@ TEST_F(ColdStoreTest, CountsTheBytesOfItsFolder) {
 }
 
 TEST_F(ColdStoreTest, RowsAreReadAndWrittenByManyThreads) {
-  options_.file_rows = 500;
   auto store = Open();
   ASSERT_OK(Write(*store, Rows(0, 8000, 0)));
   std::vector<std::thread> threads;

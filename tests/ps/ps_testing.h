@@ -301,7 +301,9 @@ inline SavedRows ReadRows(FileSystem& files, const std::string& path) {
 // One job spread over several ps, as the master and the workers use it.
 class ShardedJob {
  public:
-  ShardedJob(const v1::OpenJobRequest& job, uint32_t ps, FileSystem& files, const Clock& clock)
+  // `spill`: of all ps; null: all rows are in memory.
+  ShardedJob(const v1::OpenJobRequest& job, uint32_t ps, FileSystem& files, const Clock& clock,
+             Spill* spill = nullptr)
       : job_(job), files_(files) {
     for (uint32_t i = 0; i < ps; ++i) {
       v1::OpenJobRequest part = job;
@@ -310,6 +312,7 @@ class ShardedJob {
       options.clock = &clock;
       options.files = &files;
       options.checkpoint_root = "root";
+      options.spill = spill;
       auto shard = JobShard::Open(part, options);
       status_.Update(shard.status());
       if (shard.ok()) shards_.push_back(*std::move(shard));

@@ -1,0 +1,90 @@
+#include "ps/evictor.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "ps/table_tier.h"
+
+namespace tessera::ps {
+namespace {
+
+// Between looks at what the tier takes, and between tries while the disk refuses.
+constexpr absl::Duration kLook = absl::Milliseconds(200);
+constexpr uint64_t kLeastBytes = 4096;
+
+}  // namespace
+
+Evictor::Evictor(MemoryBudget* budget) : budget_(*budget), thread_([this] { Work(); }) {}
+
+Evictor::~Evictor() {
+  {
+    absl::MutexLock lock(&mu_);
+    stopping_ = true;
+  }
+  budget_.Wake();
+  thread_.join();
+}
+
+void Evictor::Add(TableTier* table) {
+  absl::MutexLock lock(&mu_);
+  tables_.push_back(table);
+}
+
+void Evictor::Remove(TableTier* table) {
+  absl::MutexLock lock(&mu_);
+  tables_.erase(std::remove(tables_.begin(), tables_.end(), table), tables_.end());
+  const auto is_free = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return busy_ != table; };
+  mu_.Await(absl::Condition(&is_free));
+}
+
+absl::Status Evictor::last_error() const {
+  absl::MutexLock lock(&mu_);
+  return last_error_;
+}
+
+void Evictor::Work() {
+  while (true) {
+    const bool pressed = budget_.WaitForPressure(kLook);
+    {
+      absl::MutexLock lock(&mu_);
+      if (stopping_) return;
+    }
+    if (pressed) Round();
+    absl::MutexLock lock(&mu_);
+    const auto stopping = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return stopping_; };
+    if (!last_error_.ok()) mu_.AwaitWithTimeout(absl::Condition(&stopping), kLook);
+  }
+}
+
+void Evictor::Round() {
+  std::vector<TableTier*> tables;
+  uint64_t rows = 0;  // bytes of all
+  {
+    absl::MutexLock lock(&mu_);
+    tables = tables_;
+    for (const TableTier* table : tables) rows += table->row_bytes();
+  }
+  const uint64_t excess = budget_.Excess();
+  uint64_t tier_bytes = 0;
+  absl::Status error;
+  for (size_t i = 0; i < tables.size(); ++i) {
+    {
+      absl::MutexLock lock(&mu_);
+      if (std::find(tables_.begin(), tables_.end(), tables[i]) == tables_.end()) continue;
+      busy_ = tables[i];
+    }
+    // Of what is too much, its share of the rows in memory; no less than a little.
+    const double part = double(tables[i]->row_bytes()) / double(std::max<uint64_t>(rows, 1));
+    const uint64_t share = uint64_t(double(excess) * part) + kLeastBytes;
+    if (budget_.Excess() > 0) error.Update(tables[i]->Evict(share).status());
+    tier_bytes += tables[i]->tier_bytes();
+    absl::MutexLock lock(&mu_);
+    busy_ = nullptr;
+  }
+  budget_.SetTier(tier_bytes);
+  absl::MutexLock lock(&mu_);
+  last_error_ = std::move(error);
+}
+
+}  // namespace tessera::ps

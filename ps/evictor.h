@@ -1,0 +1,45 @@
+#pragma once
+
+#include <thread>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
+#include "ps/memory_budget.h"
+
+namespace tessera::ps {
+
+class TableTier;
+
+// The thread of a ps that keeps a MemoryBudget: it goes round the tables with a tier and lets rows
+// leave. A table's share of memory follows from how much its rows are used. Thread-safe.
+class Evictor {
+ public:
+  explicit Evictor(MemoryBudget* budget);  // borrowed, outlives the evictor
+  ~Evictor();                              // no table may be left
+  Evictor(const Evictor&) = delete;
+  Evictor& operator=(const Evictor&) = delete;
+
+  void Add(TableTier* table) ABSL_LOCKS_EXCLUDED(mu_);
+  // Returns when the table is not being worked on.
+  void Remove(TableTier* table) ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Of the last round: why rows could not leave.
+  absl::Status last_error() const ABSL_LOCKS_EXCLUDED(mu_);
+
+ private:
+  void Work() ABSL_LOCKS_EXCLUDED(mu_);
+  // One table after another, each a share of what is too much.
+  void Round() ABSL_LOCKS_EXCLUDED(mu_);
+
+  MemoryBudget& budget_;
+  mutable absl::Mutex mu_;
+  bool stopping_ ABSL_GUARDED_BY(mu_) = false;
+  std::vector<TableTier*> tables_ ABSL_GUARDED_BY(mu_);
+  TableTier* busy_ ABSL_GUARDED_BY(mu_) = nullptr;
+  absl::Status last_error_ ABSL_GUARDED_BY(mu_);
+  std::thread thread_;
+};
+
+}  // namespace tessera::ps

@@ -1,0 +1,55 @@
+#include "ps/memory_budget.h"
+
+#include "absl/time/clock.h"
+
+namespace tessera::ps {
+
+MemoryBudget::MemoryBudget(uint64_t bytes) : bytes_(bytes) {}
+
+uint64_t MemoryBudget::ForRows() const {
+  return bytes_ - std::min(tier_.load(std::memory_order_relaxed), bytes_ / 2);
+}
+
+uint64_t MemoryBudget::Excess() const {
+  const uint64_t low = ForRows() - 2 * slack();
+  return Rows() > low ? Rows() - low : 0;
+}
+
+void MemoryBudget::Charge(int64_t bytes) {
+  const bool was_pressed = Pressed();
+  const bool had_room = HasRoom();
+  rows_.fetch_add(bytes, std::memory_order_relaxed);
+  if (was_pressed == Pressed() && had_room == HasRoom()) return;
+  absl::MutexLock lock(&mu_);
+  if (Pressed()) pressure_.SignalAll();
+  if (HasRoom()) room_.SignalAll();
+}
+
+void MemoryBudget::SetTier(uint64_t bytes) {
+  tier_.store(bytes, std::memory_order_relaxed);
+  absl::MutexLock lock(&mu_);
+  if (HasRoom()) room_.SignalAll();
+}
+
+bool MemoryBudget::WaitForRoom(absl::Duration limit) {
+  if (HasRoom()) return true;
+  const absl::Time end = absl::Now() + limit;
+  absl::MutexLock lock(&mu_);
+  while (!HasRoom()) {
+    if (room_.WaitWithDeadline(&mu_, end)) return HasRoom();
+  }
+  return true;
+}
+
+bool MemoryBudget::WaitForPressure(absl::Duration limit) {
+  absl::MutexLock lock(&mu_);
+  if (!Pressed()) pressure_.WaitWithTimeout(&mu_, limit);
+  return Pressed();
+}
+
+void MemoryBudget::Wake() {
+  absl::MutexLock lock(&mu_);
+  pressure_.SignalAll();
+}
+
+}  // namespace tessera::ps

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+
+namespace tessera::ps {
+
+// The bytes that rows of tables with a tier below may take in this process, over all jobs. Rows are
+// counted as they come and go; what the tier itself takes (filters, indices, buffers) counts too,
+// but leaves the rows at least half of the budget.
+//
+// Between `high` and the budget lies the room for requests under way: whoever evicts starts at
+// `high`, ends at `low`, and who adds rows waits above the budget. Thread-safe.
+class MemoryBudget {
+ public:
+  explicit MemoryBudget(uint64_t bytes);
+  MemoryBudget(const MemoryBudget&) = delete;
+  MemoryBudget& operator=(const MemoryBudget&) = delete;
+
+  uint64_t bytes() const { return bytes_; }
+  // Rows and tier.
+  uint64_t used() const { return Rows() + tier_.load(std::memory_order_relaxed); }
+  // How far eviction has to go: rows' bytes above `low`, or 0.
+  uint64_t Excess() const;
+
+  // Of rows; negative when they go.
+  void Charge(int64_t bytes) ABSL_LOCKS_EXCLUDED(mu_);
+  // What the tier takes now.
+  void SetTier(uint64_t bytes) ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Waits until rows may be added, at most `limit`. False: they may not.
+  bool WaitForRoom(absl::Duration limit) ABSL_LOCKS_EXCLUDED(mu_);
+  // Waits until the rows take more than `high` or Wake is called, at most `limit`. True: they do.
+  bool WaitForPressure(absl::Duration limit) ABSL_LOCKS_EXCLUDED(mu_);
+  void Wake() ABSL_LOCKS_EXCLUDED(mu_);
+
+ private:
+  uint64_t Rows() const {
+    return static_cast<uint64_t>(std::max<int64_t>(0, rows_.load(std::memory_order_relaxed)));
+  }
+  // Of the budget, what is left for rows.
+  uint64_t ForRows() const;
+  uint64_t slack() const { return ForRows() / 32; }
+  bool HasRoom() const { return Rows() <= ForRows(); }
+  bool Pressed() const { return Rows() > ForRows() - slack(); }
+
+  const uint64_t bytes_;
+  std::atomic<int64_t> rows_ = 0;
+  std::atomic<uint64_t> tier_ = 0;
+  absl::Mutex mu_;
+  absl::CondVar room_;
+  absl::CondVar pressure_;
+};
+
+}  // namespace tessera::ps

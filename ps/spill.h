@@ -1,0 +1,49 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "common/file_system.h"
+#include "ps/cold/reader_pool.h"
+#include "ps/evictor.h"
+#include "ps/memory_budget.h"
+
+namespace tessera::ps {
+
+// What the jobs of a ps share where rows may leave memory for disk: the budget, the thread that
+// keeps it, the threads that read, and the folder. Thread-safe; outlives the jobs.
+class Spill {
+ public:
+  struct Options {
+    std::string folder;         // of this process alone: locked, and wiped of what an earlier left
+    uint64_t memory_bytes = 0;  // for rows and what their tier takes in memory
+    uint64_t max_job_bytes = UINT64_MAX;            // of files of one job
+    int reader_threads = 64;                        // reads in flight
+    absl::Duration room_limit = absl::Seconds(10);  // for a place in memory
+  };
+
+  // FAILED_PRECONDITION: another process has the folder.
+  static absl::StatusOr<std::unique_ptr<Spill>> Open(Options options);
+
+  const Options& options() const { return options_; }
+  MemoryBudget& budget() { return budget_; }
+  Evictor& evictor() { return evictor_; }
+  ReaderPool& readers() { return readers_; }
+  // A folder that no other job has, below that of the options.
+  std::string NewFolder();
+
+ private:
+  Spill(Options options, std::unique_ptr<FolderLock> lock);
+
+  const Options options_;
+  const std::unique_ptr<FolderLock> lock_;
+  std::atomic<uint64_t> folders_ = 0;
+  MemoryBudget budget_;
+  Evictor evictor_;
+  ReaderPool readers_;
+};
+
+}  // namespace tessera::ps

@@ -1,0 +1,136 @@
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/types/span.h"
+#include "ps/cold/cold_store.h"
+#include "ps/memory_budget.h"
+#include "ps/partition_set.h"
+#include "ps/row_store.h"
+
+namespace tessera::ps {
+
+class Evictor;
+
+// A table whose rows need not all be in memory: its RowStore is a write-back cache over its part of
+// a ColdStore. A row is in memory, on disk, or in both; memory is never older. Reading a row brings
+// it in and leaves it on disk; evicting one that has not changed since writes nothing.
+//
+// Methods are RowStore's, with the errors of a disk: DATA_LOSS, UNAVAILABLE, and RESOURCE_EXHAUSTED
+// where memory and disk are full. After an error of Update some rows may be changed and some not.
+// A batch's cold rows are read together and without a lock. A key that was never evicted costs a
+// look into a filter in memory.
+//
+// A row that was read from disk enters memory only if it has not come, changed and gone meanwhile:
+// RowStore tells (AbsentRows::Question), and then it is read again; from the third time on with
+// eviction held back.
+//
+// Thread-safe; Evict is for the Evictor alone. Locks: evict_mu_, then those of the store.
+class TableTier {
+ public:
+  struct Options {
+    ColdStore* cold = nullptr;       // borrowed, outlives the tier
+    uint32_t cold_table = 0;         // its number there
+    MemoryBudget* budget = nullptr;  // borrowed, outlives the tier
+    Evictor* evictor = nullptr;      // borrowed, outlives the tier
+    // Changed rows that are written together.
+    uint64_t eviction_bytes = 16 << 20;
+    // For a place in memory; then the answer is push-back.
+    absl::Duration room_limit = absl::Seconds(10);
+  };
+  struct Stats {
+    uint64_t cold_rows = 0;       // on disk and not in memory
+    uint64_t cold_reads = 0;      // rows read from disk
+    uint64_t evicted_rows = 0;    // left memory
+    uint64_t spilled_rows = 0;    // were written to do so
+    uint64_t repeated_reads = 0;  // because the row came and went meanwhile
+  };
+
+  // Bytes of a row on disk; RowStore's block as it is.
+  static uint32_t RecordBytes(const RowLayout& layout) {
+    return static_cast<uint32_t>(layout.block_bytes());
+  }
+
+  // `store` is empty, borrowed, and outlives the tier, as does `partitions`.
+  TableTier(const Options& options, const PartitionSet* partitions, RowStore* store);
+  ~TableTier();
+
+  // Waits until the budget lets rows be added. RESOURCE_EXHAUSTED: it does not, and why. The calls
+  // below that answer whether they worked wait by themselves; Update never does: a push that has
+  // begun goes on to its end.
+  absl::Status WaitForRoom() const;
+
+  absl::StatusOr<RowCounts> FindOrCreate(absl::Span<const uint64_t> keys, float* values,
+                                         uint8_t* statuses);
+  absl::StatusOr<RowCounts> Find(absl::Span<const uint64_t> keys, float* values,
+                                 uint8_t* statuses) const;
+  // As RowStore's, but a stripe may come more than once, with other keys.
+  absl::Status Update(
+      absl::Span<const uint64_t> keys,
+      absl::FunctionRef<void(absl::Span<Row* const> rows, absl::Span<const uint32_t> positions)>
+          change);
+  absl::StatusOr<RowCounts> InsertIfAbsent(absl::Span<const uint64_t> keys, const float* values);
+  absl::Status Insert(absl::Span<const RowRecord> rows);
+  // Takes as much memory as the partition has cold rows.
+  absl::Status VisitPartition(
+      PartitionId partition, absl::FunctionRef<void(absl::Span<const Row* const> rows)> visit) const
+      ABSL_LOCKS_EXCLUDED(evict_mu_);
+
+  // Moves the hand on, at most once round, until about `bytes` are free. Returns the bytes freed.
+  absl::StatusOr<uint64_t> Evict(uint64_t bytes) ABSL_LOCKS_EXCLUDED(evict_mu_);
+
+  Stats stats() const;
+  // Of the rows in memory, as the budget counts them.
+  uint64_t row_bytes() const {
+    return row_bytes_ *
+           static_cast<uint64_t>(std::max<int64_t>(0, rows_.load(std::memory_order_relaxed)));
+  }
+  // What the tier takes in memory besides the rows.
+  uint64_t tier_bytes() const { return cold_.MemoryBytes(options_.cold_table); }
+
+ private:
+  class Misses;
+  struct Leaving;
+
+  // Runs pass(keys, positions, misses) for all keys, then for those that were left out, until none
+  // is; `positions` of a later round are places in the first one's keys.
+  absl::Status Rounds(
+      absl::Span<const uint64_t> keys,
+      absl::FunctionRef<void(absl::Span<const uint64_t> keys, absl::Span<const uint32_t> positions,
+                             AbsentRows* misses)>
+          pass) ABSL_LOCKS_EXCLUDED(evict_mu_);
+  ColdKey PlaceOf(uint64_t key) const;
+  void Added(uint64_t rows, uint64_t brought);
+  void Erased(uint64_t rows);
+  absl::StatusOr<uint64_t> WriteLeaving(Leaving& leaving) ABSL_LOCKS_EXCLUDED(evict_mu_);
+
+  const Options options_;
+  const PartitionSet& partitions_;
+  RowStore& store_;
+  ColdStore& cold_;
+  const size_t record_bytes_;
+  const uint64_t row_bytes_;  // in memory
+
+  std::atomic<int64_t> rows_ = 0;       // in memory
+  std::atomic<int64_t> cold_rows_ = 0;  // on disk and not in memory
+  mutable std::atomic<uint64_t> cold_reads_ = 0;
+  std::atomic<uint64_t> evicted_ = 0;
+  std::atomic<uint64_t> spilled_ = 0;
+  std::atomic<uint64_t> repeated_ = 0;
+  // Evict's alone.
+  size_t hand_ = 0;  // of the owned partitions
+  RowStore::Clock clock_;
+
+  // Held shared by who needs rows to stay, alone while rows leave memory.
+  mutable absl::Mutex evict_mu_;
+};
+
+}  // namespace tessera::ps

@@ -1,0 +1,150 @@
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <random>
+#include <thread>
+
+#include "ps/spill.h"
+#include "tests/ps/ps_testing.h"
+
+namespace tessera::ps {
+namespace {
+
+constexpr uint32_t kWorkers = 3;
+constexpr uint64_t kSteps = 15;
+constexpr uint64_t kKeys = 6000;
+
+class SpillingJobTest : public testing::Test {
+ protected:
+  SpillingJobTest()
+      : folder_(testing::TempDir() + "/spill-" + std::to_string(::getpid()) + "-" +
+                testing::UnitTest::GetInstance()->current_test_info()->name()) {}
+  ~SpillingJobTest() override { std::filesystem::remove_all(folder_); }
+
+  std::unique_ptr<Spill> OpenSpill(uint64_t memory_bytes) {
+    Spill::Options options;
+    options.folder = folder_;
+    options.memory_bytes = memory_bytes;
+    options.reader_threads = 4;
+    auto spill = Spill::Open(options);
+    EXPECT_OK(spill);
+    return spill.ok() ? *std::move(spill) : nullptr;
+  }
+  static v1::OpenJobRequest TestJob() {
+    v1::PsTable adagrad = AdamTable("adagrad", 3, v1::SYNC);
+    adagrad.mutable_spec()->mutable_optimizer()->mutable_adagrad();
+    v1::PsTable every_row = AdamTable("every_row", 2, v1::SYNC);
+    every_row.mutable_spec()->set_update(v1::EVERY_ROW);
+    return Job({AdamTable("adam", 8, v1::SYNC), adagrad, every_row}, kWorkers);
+  }
+  // Bytes of all rows of adam and adagrad.
+  static uint64_t AllRowBytes() {
+    return kKeys * ((16 + 4 * (3 * 8 + 1)) + (16 + 4 * 2 * 3) + 2 * 12);
+  }
+  static std::vector<Block> Gradients(uint32_t rank, uint64_t step) {
+    std::mt19937_64 random(1000 * step + rank);
+    std::normal_distribution<float> normal;
+    std::vector<Block> blocks;
+    const uint32_t dims[] = {8, 3, 2};
+    for (uint32_t t = 0; t < 3; ++t) {
+      Block& block = blocks.emplace_back();
+      block.table = t;
+      for (uint64_t key = 0; key < (t == 2 ? 50 : kKeys); ++key) {
+        if (random() % 8 == 0) block.keys.push_back(key);
+      }
+      for (size_t i = 0; i < block.keys.size() * dims[t]; ++i)
+        block.values.push_back(normal(random));
+    }
+    return blocks;
+  }
+  static void Step(ShardedJob& cluster, uint64_t step) {
+    std::vector<std::thread> ranks;
+    for (uint32_t rank = 0; rank < kWorkers; ++rank) {
+      ranks.emplace_back([&cluster, rank, step] {
+        const std::vector<Block> gradients = Gradients(rank, step);
+        for (size_t i = 0; i < cluster.size(); ++i) {
+          std::vector<std::pair<uint32_t, std::vector<uint64_t>>> keys;
+          const std::vector<Block> part = cluster.PartFor(i, gradients);
+          for (const Block& block : part) keys.push_back({block.table, block.keys});
+          PendingPull pull(cluster.shard(i), PullOf(rank, step, keys));
+          EXPECT_OK(cluster.shard(i).Push(PushOf(rank, step, part)));
+          EXPECT_TRUE(pull.answered());
+          EXPECT_OK(pull.status());
+        }
+      });
+    }
+    for (std::thread& rank : ranks) rank.join();
+  }
+  SavedRows Train(uint32_t ps, Spill* spill, FileSystem& files) {
+    ShardedJob cluster(TestJob(), ps, files, clock_, spill);
+    EXPECT_OK(cluster.status());
+    for (uint64_t step = 0; step < kSteps; ++step) Step(cluster, step);
+    EXPECT_OK(cluster.Checkpoint(kSteps, "saved"));
+    uint64_t evicted = 0;
+    for (size_t i = 0; i < cluster.size(); ++i) {
+      const v1::StatsResponse stats = cluster.shard(i).Stats();
+      for (const v1::TableStats& table : stats.tables()) {
+        EXPECT_EQ(table.rows(), table.memory_rows() + table.cold_rows());
+        EXPECT_TRUE(table.name() != "every_row" || table.cold_rows() == 0);
+        evicted += table.evicted_rows();
+      }
+    }
+    EXPECT_EQ(evicted > kKeys, spill != nullptr) << evicted;
+    return cluster.Rows(kSteps);
+  }
+
+  const std::string folder_;
+  HandClock clock_;
+};
+
+TEST_F(SpillingJobTest, InSyncATenthOfTheMemoryGivesTheSameBits) {
+  FaultFileSystem files;
+  const SavedRows in_memory = Train(1, nullptr, files);
+  EXPECT_GT(in_memory.size(), 2 * kKeys - 100);
+  const std::unique_ptr<Spill> spill = OpenSpill(AllRowBytes() / 10);
+  EXPECT_TRUE(Train(1, spill.get(), files) == in_memory);
+  EXPECT_TRUE(Train(3, spill.get(), files) == in_memory);
+}
+
+TEST_F(SpillingJobTest, ACheckpointIsRestoredIntoLessMemoryThanItsRows) {
+  FaultFileSystem files;
+  const SavedRows rows = Train(1, nullptr, files);
+  const std::unique_ptr<Spill> spill = OpenSpill(AllRowBytes() / 10);
+  v1::OpenJobRequest job = TestJob();
+  job.set_checkpoint("saved");
+  job.set_first_step(kSteps);
+  ShardedJob cluster(job, 2, files, clock_, spill.get());
+  ASSERT_OK(cluster.status());
+  EXPECT_TRUE(cluster.Rows(kSteps) == rows);
+  uint64_t cold = 0;
+  for (size_t i = 0; i < 2; ++i) {
+    const v1::StatsResponse stats = cluster.shard(i).Stats();
+    for (const v1::TableStats& table : stats.tables()) cold += table.cold_rows();
+  }
+  EXPECT_GT(cold, kKeys);
+}
+
+TEST_F(SpillingJobTest, AJobThatEndsGivesItsMemoryAndItsFolderBack) {
+  FaultFileSystem files;
+  const std::unique_ptr<Spill> spill = OpenSpill(AllRowBytes() / 10);
+  Train(2, spill.get(), files);
+  EXPECT_EQ(spill->budget().Excess(), 0);
+  size_t left = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder_)) {
+    left += entry.path().filename() != "LOCK";
+  }
+  EXPECT_EQ(left, 0);
+}
+
+TEST_F(SpillingJobTest, WhatAnEarlierProcessLeftInTheFolderIsWiped) {
+  std::filesystem::create_directories(folder_ + "/job-3/db");
+  const std::unique_ptr<Spill> spill = OpenSpill(1 << 20);
+  EXPECT_FALSE(std::filesystem::exists(folder_ + "/job-3"));
+  Spill::Options options;
+  options.folder = folder_;
+  EXPECT_FAILS(Spill::Open(options), absl::StatusCode::kFailedPrecondition, folder_);
+}
+
+}  // namespace
+}  // namespace tessera::ps

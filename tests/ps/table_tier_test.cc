@@ -1,0 +1,422 @@
+#include "ps/table_tier.h"
+
+#include <unistd.h>
+
+#include <atomic>
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <thread>
+
+#include "ps/evictor.h"
+#include "tests/ps/ps_testing.h"
+
+namespace tessera::ps {
+namespace {
+
+constexpr uint32_t kDim = 3;
+constexpr uint32_t kPartitions = 128;
+constexpr uint64_t kPlenty = 1 << 30;
+
+std::vector<uint64_t> Keys(uint64_t begin, uint64_t end) {
+  std::vector<uint64_t> keys;
+  for (uint64_t k = begin; k < end; ++k) keys.push_back(k);
+  return keys;
+}
+
+// A store whose rows all stay in memory, driven by the same operations.
+class TableTierTest : public testing::Test {
+ protected:
+  TableTierTest()
+      : partitions_(*PartitionSet::New(kPartitions, All())),
+        twin_(Template(), &partitions_),
+        store_(Template(), &partitions_),
+        readers_(4) {}
+  ~TableTierTest() override {
+    tier_ = nullptr;
+    evictor_ = nullptr;
+    cold_ = nullptr;
+    std::filesystem::remove_all(folder_);
+  }
+
+  // The budget decides whether the evictor works by itself; Evict works at any time.
+  void Open(uint64_t budget, uint64_t max_disk = UINT64_MAX) {
+    folder_ = testing::TempDir() + "/tier-" + std::to_string(::getpid()) + "-" +
+              testing::UnitTest::GetInstance()->current_test_info()->name();
+    ColdStore::Options cold;
+    cold.folder = folder_;
+    cold.readers = &readers_;
+    cold.max_bytes = max_disk;
+    auto opened = ColdStore::Open(
+        cold, {{.name = "t", .record_bytes = TableTier::RecordBytes(store_.layout())}});
+    ASSERT_OK(opened);
+    cold_ = *std::move(opened);
+    budget_ = std::make_unique<MemoryBudget>(budget);
+    evictor_ = std::make_unique<Evictor>(budget_.get());
+    TableTier::Options options;
+    options.cold = cold_.get();
+    options.budget = budget_.get();
+    options.evictor = evictor_.get();
+    options.room_limit = room_limit_;
+    tier_ = std::make_unique<TableTier>(options, &partitions_, &store_);
+  }
+  // Lets every row leave that can.
+  void EvictAll() {
+    for (uint32_t i = 0; i < 10000 && store_.rows() > 0; ++i) ASSERT_OK(tier_->Evict(kPlenty));
+    ASSERT_EQ(store_.rows(), 0);
+  }
+
+  struct Answer {
+    RowCounts counts;
+    std::vector<float> values;
+    std::vector<uint8_t> statuses;
+  };
+  Answer Pull(const std::vector<uint64_t>& keys) {
+    Answer answer = Sized(keys);
+    const auto counts = tier_->FindOrCreate(keys, answer.values.data(), answer.statuses.data());
+    EXPECT_OK(counts);
+    if (counts.ok()) answer.counts = *counts;
+    return answer;
+  }
+  Answer Look(const std::vector<uint64_t>& keys) const {
+    Answer answer = Sized(keys);
+    const auto counts = tier_->Find(keys, answer.values.data(), answer.statuses.data());
+    EXPECT_OK(counts);
+    if (counts.ok()) answer.counts = *counts;
+    return answer;
+  }
+  static void ExpectSame(const Answer& answer, const Answer& expected) {
+    EXPECT_EQ(answer.values, expected.values);
+    EXPECT_EQ(answer.statuses, expected.statuses);
+    EXPECT_EQ(answer.counts.hits, expected.counts.hits);
+    EXPECT_EQ(answer.counts.created, expected.counts.created);
+    EXPECT_EQ(answer.counts.absent, expected.counts.absent);
+  }
+  Answer TwinPull(const std::vector<uint64_t>& keys) {
+    Answer answer = Sized(keys);
+    answer.counts = twin_.FindOrCreate(keys, answer.values.data(), answer.statuses.data());
+    return answer;
+  }
+  Answer TwinLook(const std::vector<uint64_t>& keys) const {
+    Answer answer = Sized(keys);
+    answer.counts = twin_.Find(keys, answer.values.data(), answer.statuses.data());
+    return answer;
+  }
+  // Every float of the rows grows by what depends on its place in the batch.
+  absl::Status Push(const std::vector<uint64_t>& keys, uint64_t step) {
+    return tier_->Update(keys, Change(store_.layout(), step));
+  }
+  void TwinPush(const std::vector<uint64_t>& keys, uint64_t step) {
+    twin_.Update(keys, Change(twin_.layout(), step));
+  }
+
+  SavedRows Everything() const {
+    SavedRows rows;
+    for (const PartitionId p : partitions_.owned()) {
+      EXPECT_OK(
+          tier_->VisitPartition(p, [&](absl::Span<const Row* const> all) { Collect(all, rows); }));
+    }
+    return rows;
+  }
+  SavedRows TwinEverything() const {
+    SavedRows rows;
+    for (const PartitionId p : partitions_.owned()) {
+      twin_.VisitPartition(p, [&](absl::Span<const Row* const> all) { Collect(all, rows); });
+    }
+    return rows;
+  }
+
+  static RowTemplate Template() {
+    v1::InitializerSpec spec;
+    spec.mutable_normal()->set_stddev(1);
+    return {.layout = RowLayout(kDim, 1, 1),
+            .initializer = *Initializer::New(spec, 5, "t"),
+            .slots = {0.1f, 0.2f, 0.3f, 7.0f}};
+  }
+
+  absl::Duration room_limit_ = absl::Seconds(10);
+  std::string folder_;
+  const PartitionSet partitions_;
+  RowStore twin_;
+  RowStore store_;
+  RowStore::Clock clock_;
+  ReaderPool readers_;
+  std::unique_ptr<ColdStore> cold_;
+  std::unique_ptr<MemoryBudget> budget_;
+  std::unique_ptr<Evictor> evictor_;
+  std::unique_ptr<TableTier> tier_;
+
+ private:
+  static std::vector<uint32_t> All() {
+    std::vector<uint32_t> all(kPartitions);
+    for (uint32_t p = 0; p < kPartitions; ++p) all[p] = p;
+    return all;
+  }
+  static Answer Sized(const std::vector<uint64_t>& keys) {
+    Answer answer;
+    answer.values.resize(keys.size() * kDim);
+    answer.statuses.assign(keys.size(), 99);
+    return answer;
+  }
+  static std::function<void(absl::Span<Row* const>, absl::Span<const uint32_t>)> Change(
+      const RowLayout& layout, uint64_t step) {
+    return [&layout, step](absl::Span<Row* const> rows, absl::Span<const uint32_t> positions) {
+      EXPECT_TRUE(std::is_sorted(positions.begin(), positions.end()));
+      for (size_t i = 0; i < rows.size(); ++i) {
+        rows[i]->Touch(step);
+        for (float& x : layout.Floats(rows[i])) {
+          x += static_cast<float>(positions[i] + step);
+        }
+      }
+    };
+  }
+  void Collect(absl::Span<const Row* const> all, SavedRows& rows) const {
+    for (size_t i = 0; i < all.size(); ++i) {
+      EXPECT_TRUE(i == 0 || all[i - 1]->key < all[i]->key);
+      const auto floats = store_.layout().Floats(all[i]);
+      EXPECT_TRUE(rows.try_emplace({0, all[i]->key}, SavedRow{all[i]->last_step,
+                                                              all[i]->frequency,
+                                                              {floats.begin(), floats.end()}})
+                      .second);
+    }
+  }
+};
+
+TEST_F(TableTierTest, RowsComeBackFromDiskAsTheyWere) {
+  Open(kPlenty);
+  ExpectSame(Pull(Keys(0, 3000)), TwinPull(Keys(0, 3000)));
+  ASSERT_OK(Push(Keys(1000, 4000), 5));
+  TwinPush(Keys(1000, 4000), 5);
+  EvictAll();
+  EXPECT_EQ(tier_->stats().cold_rows, 4000);
+  EXPECT_TRUE(Everything() == TwinEverything());
+  ExpectSame(Pull(Keys(500, 5000)), TwinPull(Keys(500, 5000)));
+  ASSERT_OK(Push(Keys(0, 1000), 6));
+  TwinPush(Keys(0, 1000), 6);
+  EXPECT_TRUE(Everything() == TwinEverything());
+}
+
+TEST_F(TableTierTest, BehavesAsIfAllRowsWereInMemory) {
+  Open(kPlenty);
+  std::mt19937_64 random(11);
+  for (uint64_t step = 0; step < 300; ++step) {
+    std::vector<uint64_t> keys(1 + random() % 300);
+    for (uint64_t& key : keys) key = random() % 2000;  // some twice
+    switch (random() % 5) {
+      case 0:
+        ExpectSame(Pull(keys), TwinPull(keys));
+        break;
+      case 1:
+        ExpectSame(Look(keys), TwinLook(keys));
+        break;
+      case 2:
+        ASSERT_OK(Push(keys, step));
+        TwinPush(keys, step);
+        break;
+      case 3: {
+        const std::vector<float> values(keys.size() * kDim, static_cast<float>(step));
+        const auto counts = tier_->InsertIfAbsent(keys, values.data());
+        ASSERT_OK(counts);
+        EXPECT_EQ(counts->created, twin_.InsertIfAbsent(keys, values.data()).created);
+        break;
+      }
+      default:
+        ASSERT_OK(tier_->Evict((random() % 200) * 60));
+    }
+    ASSERT_FALSE(HasFailure()) << "step " << step;
+    ASSERT_EQ(store_.rows() + tier_->stats().cold_rows, twin_.rows());
+  }
+  EXPECT_GT(tier_->stats().evicted_rows, 1000);
+  EXPECT_TRUE(Everything() == TwinEverything());
+}
+
+TEST_F(TableTierTest, ARowThatHasNotChangedLeavesWithoutBeingWritten) {
+  Open(kPlenty);
+  ASSERT_OK(Push(Keys(0, 1000), 1));
+  EvictAll();
+  EXPECT_EQ(tier_->stats().spilled_rows, 1000);
+  Pull(Keys(0, 1000));
+  EvictAll();
+  EXPECT_EQ(tier_->stats().spilled_rows, 1000);
+  EXPECT_EQ(tier_->stats().evicted_rows, 2000);
+  ASSERT_OK(Push(Keys(0, 10), 2));
+  Pull(Keys(0, 1000));
+  EvictAll();
+  EXPECT_EQ(tier_->stats().spilled_rows, 1010);
+}
+
+TEST_F(TableTierTest, ReadOnlyFindsLeaveEverythingWhereItIs) {
+  Open(kPlenty);
+  ASSERT_OK(Push(Keys(0, 1000), 1));
+  TwinPush(Keys(0, 1000), 1);
+  EvictAll();
+  Pull(Keys(0, 100));
+  const uint64_t used = budget_->used();
+  ExpectSame(Look(Keys(50, 2000)), TwinLook(Keys(50, 2000)));
+  EXPECT_EQ(store_.rows(), 100);
+  EXPECT_EQ(tier_->stats().cold_rows, 900);
+  EXPECT_EQ(budget_->used(), used);
+  EXPECT_TRUE(Everything() == TwinEverything());
+}
+
+TEST_F(TableTierTest, AKeyThatNeverLeftDoesNotTouchTheDisk) {
+  Open(kPlenty);
+  Pull(Keys(0, 1000));
+  ASSERT_OK(Push(Keys(500, 2000), 1));
+  Look(Keys(0, 5000));
+  EXPECT_EQ(tier_->stats().cold_reads, 0);
+  EvictAll();
+  Pull(Keys(2000, 4000));
+  EXPECT_LT(tier_->stats().cold_reads, 20);
+}
+
+TEST_F(TableTierTest, ARowThatIsChangedOnItsWayOutStays) {
+  Open(kPlenty);
+  Pull({7, 8});
+  const PartitionId p7 = PartitionOf(7, kPartitions);
+  const PartitionId p8 = PartitionOf(8, kPartitions);
+  size_t leaving = 0;
+  for (const PartitionId p : {p7, p8}) {
+    EXPECT_EQ(store_.Sweep(p, 10, clock_, [&](const Row&) { ++leaving; }), 0);
+  }
+  EXPECT_EQ(leaving, 2);
+  ASSERT_OK(Push({7}, 3));
+  EXPECT_EQ(store_.EndLeaving(p7, {{7}}, false), 0);
+  EXPECT_EQ(store_.EndLeaving(p8, {{8}}, false), 1);
+  EXPECT_EQ(store_.FirstAbsent({{7}}), 1);
+  EXPECT_EQ(store_.FirstAbsent({{8}}), 0);
+}
+
+TEST_F(TableTierTest, ARowThatCameAndWentSinceItWasReadIsAskedForAgain) {
+  // What the store tells about key 7, before and after it changed and left.
+  class Asker final : public AbsentRows {
+   public:
+    Answer Ask(const Question& question, const Row**) override {
+      last = question;
+      return Answer::kSkip;
+    }
+    Question last;
+  };
+  Open(kPlenty);
+  Asker asker;
+  float values[kDim];
+  uint8_t status = 0;
+  store_.FindOrCreate({{7}}, values, &status, &asker);
+  const AbsentRows::Question before = asker.last;
+  store_.FindOrCreate({{7}}, values, &status, &asker);
+  EXPECT_LE(asker.last.erased_at, before.erases);
+  store_.FindOrCreate({{7}}, values, &status, nullptr);
+  const PartitionId p = PartitionOf(7, kPartitions);
+  store_.Sweep(p, 10, clock_, [](const Row&) {});
+  ASSERT_EQ(store_.EndLeaving(p, {{7}}, false), 1);
+  store_.FindOrCreate({{7}}, values, &status, &asker);
+  EXPECT_GT(asker.last.erased_at, before.erases);
+}
+
+TEST_F(TableTierTest, RowsInUseStayLongerThanOthers) {
+  Open(kPlenty);
+  for (uint64_t step = 0; step < 3; ++step) ASSERT_OK(Push(Keys(0, 500), step));
+  ASSERT_OK(Push(Keys(500, 1000), 3));
+  ASSERT_OK(tier_->Evict(kPlenty));
+  EXPECT_EQ(store_.rows(), 500);
+  EXPECT_EQ(store_.FirstAbsent(Keys(0, 500)), 500);
+}
+
+TEST_F(TableTierTest, RowsThatNobodyUsesAnyMoreLeaveHoweverFrequentTheyWere) {
+  Open(kPlenty);
+  for (uint64_t step = 0; step < 100; ++step) ASSERT_OK(Push(Keys(0, 300), step));
+  EvictAll();
+}
+
+TEST_F(TableTierTest, TheBudgetIsKeptWhileRowsPourIn) {
+  constexpr uint64_t kBudget = 600'000;
+  Open(kBudget);
+  for (uint64_t k = 0; k < 60000; k += 500) {
+    ExpectSame(Pull(Keys(k, k + 500)), TwinPull(Keys(k, k + 500)));
+    // A batch may come on top.
+    EXPECT_LE(tier_->row_bytes(), kBudget + 500 * 76);
+  }
+  EXPECT_EQ(store_.rows() + tier_->stats().cold_rows, 60000);
+  EXPECT_TRUE(Everything() == TwinEverything());
+}
+
+TEST_F(TableTierTest, WithMemoryAndDiskFullAPullIsPushedBackAndSaysWhy) {
+  room_limit_ = absl::Milliseconds(300);
+  Open(200'000, /*max_disk=*/300'000);
+  absl::Status status;
+  uint64_t k = 0;
+  for (; status.ok() && k < 100000; k += 500) {
+    std::vector<float> values(500 * kDim);
+    std::vector<uint8_t> statuses(500);
+    status = tier_->FindOrCreate(Keys(k, k + 500), values.data(), statuses.data()).status();
+  }
+  EXPECT_FAILS(status, absl::StatusCode::kResourceExhausted, "of 200000 bytes (--memory)");
+  EXPECT_FAILS(status, absl::StatusCode::kResourceExhausted, "its cap is 300000");
+  // What is there can still be read and changed.
+  ASSERT_OK(Push(Keys(0, 500), 1));
+  EXPECT_EQ(Look(Keys(0, k - 500)).counts.absent, 0);
+}
+
+TEST_F(TableTierTest, ADamagedRowIsAnErrorOfWhoeverAsksForIt) {
+  Open(kPlenty);
+  ASSERT_OK(Push(Keys(0, 5000), 1));
+  EvictAll();
+  for (const auto& entry : std::filesystem::directory_iterator(folder_ + "/db")) {
+    if (entry.path().extension() != ".sst") continue;
+    std::fstream file(entry.path(), std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(entry.file_size() / 2);
+    file.put('!');
+    file.put('?');
+  }
+  std::vector<float> values(5000 * kDim);
+  std::vector<uint8_t> statuses(5000);
+  EXPECT_FAILS(tier_->FindOrCreate(Keys(0, 5000), values.data(), statuses.data()),
+               absl::StatusCode::kDataLoss, "table t");
+  EXPECT_FAILS(tier_->Find(Keys(0, 5000), values.data(), statuses.data()),
+               absl::StatusCode::kDataLoss, folder_);
+  EXPECT_FAILS(Push(Keys(0, 5000), 2), absl::StatusCode::kDataLoss, "read key ");
+}
+
+TEST_F(TableTierTest, NoChangeIsLostWhileRowsComeAndGo) {
+  // Rows for a tenth of the keys, four threads that add 1 to keys that overlap, one that reads
+  // everything.
+  Open(80'000);
+  constexpr uint64_t kKeys = 8000;
+  constexpr uint64_t kSteps = 60;
+  std::atomic<bool> done = false;
+  std::vector<std::thread> threads;
+  for (uint64_t t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      std::mt19937_64 random(t);
+      for (uint64_t step = 0; step < kSteps; ++step) {
+        std::vector<uint64_t> keys;
+        for (uint64_t key = (step + t) % 4; key < kKeys; key += 4) keys.push_back(key);
+        std::vector<float> values(keys.size() * kDim);
+        std::vector<uint8_t> statuses(keys.size());
+        if (random() % 2 == 0) {
+          EXPECT_OK(tier_->FindOrCreate(keys, values.data(), statuses.data()));
+        }
+        EXPECT_OK(tier_->Update(keys, [&](absl::Span<Row* const> rows, absl::Span<const uint32_t>) {
+          for (Row* const row : rows) ++row->frequency;
+        }));
+      }
+    });
+  }
+  std::thread looks([&] {
+    while (!done) {
+      EXPECT_LE(Everything().size(), kKeys);
+      Look(Keys(0, kKeys));
+    }
+  });
+  for (std::thread& thread : threads) thread.join();
+  done = true;
+  looks.join();
+  const SavedRows rows = Everything();
+  ASSERT_EQ(rows.size(), kKeys);
+  for (const auto& [key, row] : rows) ASSERT_EQ(row.frequency, kSteps) << key.second;
+  EXPECT_GT(tier_->stats().evicted_rows, kKeys);
+  EXPECT_EQ(store_.rows() + tier_->stats().cold_rows, kKeys);
+}
+
+}  // namespace
+}  // namespace tessera::ps
