@@ -70,7 +70,9 @@ absl::StatusOr<std::shared_ptr<JobShard>> JobShard::TryOpen(const v1::OpenJobReq
     shard->has_sync_ |= table->sync();
     shard->tables_.push_back(std::move(table));
   }
-  TESSERA_RETURN_IF_ERROR(shard->OpenCold());
+  if (options.spill != nullptr) {
+    TESSERA_ASSIGN_OR_RETURN(shard->cold_, options.spill->Attach(shard->tables_));
+  }
   if (!request.checkpoint().empty()) {
     TESSERA_ASSIGN_OR_RETURN(const std::string folder,
                              PathBelow(options.checkpoint_root, request.checkpoint()));
@@ -90,35 +92,6 @@ JobShard::JobShard(const v1::OpenJobRequest& request, const Options& options,
       async_steps_(request.first_step()),
       waiting_(options.max_waiting_bytes) {
   for (uint32_t r = 0; r < request.workers(); ++r) ranks_.push_back(std::make_unique<RankState>());
-}
-
-absl::Status JobShard::OpenCold() {
-  if (options_.spill == nullptr) return absl::OkStatus();
-  std::vector<ColdTable> specs;
-  for (const auto& table : tables_) {
-    if (!table->may_spill()) continue;
-    specs.push_back(
-        {.name = table->name(), .record_bytes = TableTier::RecordBytes(table->store().layout())});
-  }
-  if (specs.empty()) return absl::OkStatus();
-  Spill& spill = *options_.spill;
-  ColdStore::Options options;
-  options.folder = spill.NewFolder();
-  options.max_bytes = spill.options().max_job_bytes;
-  options.readers = &spill.readers();
-  TESSERA_ASSIGN_OR_RETURN(cold_, ColdStore::Open(options, std::move(specs)));
-  uint32_t number = 0;
-  for (const auto& table : tables_) {
-    if (!table->may_spill()) continue;
-    TableTier::Options tier;
-    tier.cold = cold_.get();
-    tier.cold_table = number++;
-    tier.budget = &spill.budget();
-    tier.evictor = &spill.evictor();
-    tier.room_limit = spill.options().room_limit;
-    table->Attach(tier);
-  }
-  return absl::OkStatus();
 }
 
 JobShard::~JobShard() { Close(absl::AbortedError("the ps is stopping")); }

@@ -125,8 +125,6 @@ class JobShard {
   // Applies steps for as long as they are complete, and wakes the pulls that waited for them.
   void ApplyCompleteSteps() ABSL_LOCKS_EXCLUDED(mu_, cut_mu_);
   absl::Status ApplyStep(const std::vector<GradientReducer::Push>& pushes, uint64_t step);
-  // Gives the tables that may spill their place on disk.
-  absl::Status OpenCold();
   // A step that was applied in part leaves rows that are of no use: the job must start again from
   // its last checkpoint. Returns why.
   absl::Status Fail(const absl::Status& cause) ABSL_LOCKS_EXCLUDED(mu_);

@@ -14,6 +14,9 @@ namespace tessera::ps {
 // counted as they come and go; what the tier itself takes (filters, indices, buffers) counts too,
 // but leaves the rows at least half of the budget.
 //
+// What is counted are rows, not pages: memory that rows have left serves new rows of their table's
+// stripe and is not given back, so the resident size stays at the most that there was at a time.
+//
 // Between `high` and the budget lies the room for requests under way: whoever evicts starts at
 // `high`, ends at `low`, and who adds rows waits above the budget. Thread-safe.
 class MemoryBudget {

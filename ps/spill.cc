@@ -35,4 +35,32 @@ std::string Spill::NewFolder() {
   return absl::StrCat(options_.folder, "/", kPrefix, folders_.fetch_add(1));
 }
 
+absl::StatusOr<std::unique_ptr<ColdStore>> Spill::Attach(
+    const std::vector<std::unique_ptr<Table>>& tables) {
+  std::vector<ColdTable> specs;
+  for (const auto& table : tables) {
+    if (!table->may_spill()) continue;
+    specs.push_back(
+        {.name = table->name(), .record_bytes = TableTier::RecordBytes(table->store().layout())});
+  }
+  if (specs.empty()) return nullptr;
+  ColdStore::Options options;
+  options.folder = NewFolder();
+  options.max_bytes = options_.max_job_bytes;
+  options.readers = &readers_;
+  TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<ColdStore> cold,
+                           ColdStore::Open(options, std::move(specs)));
+  TableTier::Options tier;
+  tier.cold = cold.get();
+  tier.budget = &budget_;
+  tier.evictor = &evictor_;
+  tier.room_limit = options_.room_limit;
+  for (const auto& table : tables) {
+    if (!table->may_spill()) continue;
+    table->Attach(tier);
+    ++tier.cold_table;
+  }
+  return cold;
+}
+
 }  // namespace tessera::ps

@@ -4,12 +4,15 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "common/file_system.h"
+#include "ps/cold/cold_store.h"
 #include "ps/cold/reader_pool.h"
 #include "ps/evictor.h"
 #include "ps/memory_budget.h"
+#include "ps/table.h"
 
 namespace tessera::ps {
 
@@ -34,6 +37,10 @@ class Spill {
   ReaderPool& readers() { return readers_; }
   // A folder that no other job has, below that of the options.
   std::string NewFolder();
+  // Gives those of a job's tables that may spill their place on disk; they go before it does.
+  // Null: none may.
+  absl::StatusOr<std::unique_ptr<ColdStore>> Attach(
+      const std::vector<std::unique_ptr<Table>>& tables);
 
  private:
   Spill(Options options, std::unique_ptr<FolderLock> lock);
