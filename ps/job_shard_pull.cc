@@ -1,0 +1,130 @@
+// JobShard: pulls, at once or when their step has come.
+#include <new>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+#include "ps/job_shard.h"
+#include "ps/row_statuses.h"
+
+namespace tessera::ps {
+namespace {
+
+std::string Ago(absl::Duration duration) {
+  return absl::FormatDuration(absl::Trunc(duration, absl::Milliseconds(1)));
+}
+
+}  // namespace
+
+void JobShard::Pull(PullCall call, absl::Duration deadline, PullDone done) {
+  absl::Status status = CheckHeader(call.request.header());
+  PullKeys keys;
+  if (status.ok()) {
+    absl::StatusOr<PullKeys> checked = CheckPull(tables_, call, options_.max_pull_bytes);
+    status = checked.status();
+    if (status.ok()) keys = *std::move(checked);
+  }
+  if (status.ok()) {
+    absl::MutexLock lock(&mu_);
+    status = closed_;
+    // Whatever it asks for, nothing included: a rank without keys here must not run ahead either.
+    if (status.ok() && has_sync_ && call.request.step() > reducer_.next_step()) {
+      if (waiting_.HasRoomFor(call)) {
+        waiting_.Add({.call = std::move(call),
+                      .keys = std::move(keys),
+                      .since = options_.clock->Monotonic(),
+                      .deadline = deadline,
+                      .done = std::move(done)});
+        return;
+      }
+      status = absl::ResourceExhaustedError(absl::StrCat(
+          "job ", request_.job_id(), ": pulls of ", waiting_.bytes(), " of ", waiting_.max_bytes(),
+          " bytes are waiting for their step; pull again later"));
+    }
+  }
+  if (!status.ok()) {
+    std::move(done)(std::move(status));
+    return;
+  }
+  std::move(done)(PullNow(call, keys));
+}
+
+absl::StatusOr<PullAnswer> JobShard::PullNow(const PullCall& call, const PullKeys& keys) {
+  PullAnswer answer;
+  size_t done = 0;
+  try {
+    for (; done < keys.size(); ++done) {
+      const uint32_t table = call.request.tables(static_cast<int>(done)).table();
+      TESSERA_RETURN_IF_ERROR(PullTable(call, table, keys[done], answer));
+    }
+    return answer;
+  } catch (const std::bad_alloc&) {
+    const Table& table = *tables_[call.request.tables(static_cast<int>(done)).table()];
+    return absl::ResourceExhaustedError(
+        absl::StrCat("job ", request_.job_id(), ": no memory for a pull of ", keys[done].size(),
+                     " keys of table ", table.name(), " (dim ", table.dim(), "), which has ",
+                     table.rows(), " rows here; use more ps, or machines with more memory"));
+  }
+}
+
+absl::Status JobShard::PullTable(const PullCall& call, uint32_t index,
+                                 absl::Span<const uint64_t> keys, PullAnswer& answer) {
+  Table& table = *tables_[index];
+  wire::Buffer values(keys.size() * table.dim() * sizeof(float));
+  std::vector<uint8_t> statuses(keys.size());
+  TESSERA_RETURN_IF_ERROR(table.Pull(keys, call.request.read_only(),
+                                     reinterpret_cast<float*>(values.data()), statuses.data()));
+  v1::RowBlock& block = *answer.response.add_tables();
+  block.set_table(index);
+  AddStatuses(statuses, &block, &answer.counts);
+  answer.values.push_back(std::move(values));
+  return absl::OkStatus();
+}
+
+void JobShard::Answer(std::list<WaitingPull> pulls) {
+  for (WaitingPull& pull : pulls) {
+    // The shard lives until the caller has its answer.
+    auto answer = [this, pull = std::move(pull)]() mutable {
+      std::move(pull.done)(PullNow(pull.call, pull.keys));
+    };
+    if (options_.run != nullptr) {
+      options_.run(std::move(answer));
+    } else {
+      answer();
+    }
+  }
+}
+
+std::string JobShard::DescribeWait(const WaitingPull& pull, absl::Duration now) const {
+  return absl::StrCat("job ", request_.job_id(), ": rank ", pull.call.request.header().rank(),
+                      "'s pull of step ", pull.call.request.step(), " waits since ",
+                      Ago(now - pull.since), " for the pushes of step ", reducer_.next_step(),
+                      " from ", reducer_.Missing(now));
+}
+
+std::vector<std::string> JobShard::Waits() const {
+  const absl::Duration now = options_.clock->Monotonic();
+  std::vector<std::string> waits;
+  absl::MutexLock lock(&mu_);
+  for (const WaitingPull& pull : waiting_.all()) {
+    if (now - pull.since > absl::Seconds(1)) waits.push_back(DescribeWait(pull, now));
+  }
+  return waits;
+}
+
+void JobShard::Expire() {
+  const absl::Duration now = options_.clock->Monotonic();
+  std::list<WaitingPull> expired;
+  std::vector<absl::Status> statuses;
+  {
+    absl::MutexLock lock(&mu_);
+    expired = waiting_.Take([&](const WaitingPull& pull) { return pull.deadline <= now; });
+    for (const WaitingPull& pull : expired) {
+      statuses.push_back(absl::DeadlineExceededError(DescribeWait(pull, now)));
+    }
+  }
+  size_t i = 0;
+  for (WaitingPull& pull : expired) std::move(pull.done)(std::move(statuses[i++]));
+}
+
+}  // namespace tessera::ps

@@ -1,0 +1,224 @@
+// JobShard: what changes rows.
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+#include "ps/job_shard.h"
+
+namespace tessera::ps {
+namespace {
+
+// Pushes of one rank that may be missing below others that were applied.
+constexpr size_t kMaxRuns = 1 << 12;
+
+}  // namespace
+
+absl::Status JobShard::Push(PushCall call) {
+  const v1::CallHeader& header = call.request.header();
+  TESSERA_RETURN_IF_ERROR(CheckHeader(header));
+  if (header.rank() >= ranks_.size()) {
+    return absl::InvalidArgumentError(absl::StrCat("job ", request_.job_id(), ": rank ",
+                                                   header.rank(), " does not exist; there are ",
+                                                   ranks_.size(), ", numbered from 0"));
+  }
+  TESSERA_ASSIGN_OR_RETURN(std::vector<GradientBlock> blocks, CheckPush(tables_, call));
+  {
+    RankState& rank = *ranks_[header.rank()];
+    absl::MutexLock lock(&rank.mu);
+    // Once more: a later one may have called while this one waited.
+    TESSERA_RETURN_IF_ERROR(CheckIncarnation(header));
+    if (call.request.parts() > 1) {
+      TESSERA_RETURN_IF_ERROR(PushPart(std::move(call), std::move(blocks), rank));
+    } else {
+      const auto take_memory = [&call] {
+        std::vector<wire::Buffer> memory;
+        memory.push_back(std::move(call.memory));
+        return memory;
+      };
+      TESSERA_RETURN_IF_ERROR(PushLocked(call.request, blocks, call.bytes, take_memory, rank));
+    }
+  }
+  ApplyCompleteSteps();
+  return absl::OkStatus();
+}
+
+absl::Status JobShard::PushPart(PushCall call, std::vector<GradientBlock> blocks, RankState& rank) {
+  const v1::PushRequest& request = call.request;
+  const uint64_t sequence = request.sequence();
+  uint64_t bulk_bytes = 0;
+  for (size_t b = 0; b < blocks.size(); ++b)
+    bulk_bytes += call.keys[b].size() + call.gradients[b].size();
+  if (rank.parts_incarnation != request.header().incarnation()) {
+    // What an earlier incarnation has not finished nobody will.
+    rank.parts_incarnation = request.header().incarnation();
+    const uint64_t freed = rank.parts.EraseAll().bulk_bytes;
+    absl::MutexLock lock(&mu_);
+    part_bytes_ -= freed;
+  }
+  TESSERA_RETURN_IF_ERROR(rank.parts.Check(request, bulk_bytes));
+  {
+    absl::MutexLock lock(&mu_);
+    TESSERA_ASSIGN_OR_RETURN(const GradientReducer::Verdict verdict,
+                             CheckSequence(request, request.bulk_bytes(), rank));
+    if (verdict == GradientReducer::Verdict::kRepeat) return absl::OkStatus();
+    if (!rank.parts.Contains(sequence)) {
+      if (part_bytes_ > 0 && part_bytes_ + request.bulk_bytes() > options_.max_part_bytes) {
+        return absl::ResourceExhaustedError(
+            absl::StrCat("job ", request_.job_id(), ": pushes of ", part_bytes_, " of ",
+                         options_.max_part_bytes, " bytes are coming in parts; push again later"));
+      }
+      part_bytes_ += request.bulk_bytes();
+    }
+  }
+  rank.parts.Add(request, bulk_bytes, std::move(blocks), std::move(call.memory));
+  if (!rank.parts.Complete(sequence)) return absl::OkStatus();
+  uint64_t freed = 0;
+  const auto take_memory = [&] {
+    PushParts::Erased erased = rank.parts.Erase(sequence);
+    freed = erased.bulk_bytes;
+    return std::move(erased.memory);
+  };
+  const std::vector<GradientBlock> whole = rank.parts.Blocks(sequence);
+  const absl::Status pushed = PushLocked(request, whole, request.bulk_bytes(), take_memory, rank);
+  // Told to come again, the caller repeats the last part: the others stay. Else nothing follows.
+  if (!absl::IsResourceExhausted(pushed) && rank.parts.Contains(sequence)) take_memory();
+  absl::MutexLock lock(&mu_);
+  part_bytes_ -= freed;
+  return pushed;
+}
+
+absl::StatusOr<GradientReducer::Verdict> JobShard::CheckSequence(const v1::PushRequest& request,
+                                                                 uint64_t bytes,
+                                                                 RankState& rank) const {
+  TESSERA_RETURN_IF_ERROR(closed_);
+  const Rank number(request.header().rank());
+  if (has_sync_) {
+    return reducer_.Check(number, request.sequence(), request.learning_rate_scale(), bytes);
+  }
+  if (rank.applied.Contains(request.sequence())) return GradientReducer::Verdict::kRepeat;
+  if (rank.applied.runs() < kMaxRuns) return GradientReducer::Verdict::kNew;
+  return absl::ResourceExhaustedError(
+      absl::StrCat("rank ", number.value(), ": the numbers of its pushes have ",
+                   rank.applied.runs(), " gaps; send what is missing first"));
+}
+
+absl::Status JobShard::PushLocked(const v1::PushRequest& request,
+                                  absl::Span<const GradientBlock> blocks, uint64_t bytes,
+                                  TakeMemory take_memory, RankState& rank) {
+  {
+    // A repeat is answered without room for it.
+    absl::MutexLock lock(&mu_);
+    TESSERA_ASSIGN_OR_RETURN(const GradientReducer::Verdict verdict,
+                             CheckSequence(request, bytes, rank));
+    if (verdict == GradientReducer::Verdict::kRepeat) return absl::OkStatus();
+  }
+  for (const auto& table : tables_) TESSERA_RETURN_IF_ERROR(table->WaitForRoom());
+  // Rows and the memory of what was applied change under one hold of cut_mu_: a checkpoint has both
+  // or neither.
+  absl::ReaderMutexLock cut(&cut_mu_);
+  {
+    absl::MutexLock lock(&mu_);
+    TESSERA_ASSIGN_OR_RETURN(const GradientReducer::Verdict verdict,
+                             CheckSequence(request, bytes, rank));
+    if (verdict == GradientReducer::Verdict::kRepeat) return absl::OkStatus();
+  }
+  // From here on nothing fails but a disk, and that ends the job.
+  std::vector<wire::Buffer> memory = take_memory();
+  std::vector<std::vector<Table::Gradients>> parts(tables_.size());
+  for (const GradientBlock& block : blocks) parts[block.table].push_back(block.gradients);
+  for (size_t t = 0; t < tables_.size(); ++t) {
+    Table& table = *tables_[t];
+    if (table.sync() || (parts[t].empty() && !table.every_row())) continue;
+    const absl::Status applied =
+        table.Apply(parts[t], request.sequence(), request.learning_rate_scale());
+    if (!applied.ok()) return Fail(applied);
+  }
+  if (!has_sync_) {
+    rank.applied.Add(request.sequence());
+    absl::MutexLock lock(&mu_);
+    ++async_pushes_;
+    async_steps_ = std::max(async_steps_, request.sequence() + 1);
+    return absl::OkStatus();
+  }
+  GradientReducer::Push push = {.learning_rate_scale = request.learning_rate_scale(),
+                                .blocks = {},
+                                .memory = std::move(memory)};
+  for (const GradientBlock& block : blocks) {
+    if (tables_[block.table]->sync()) push.blocks.push_back(block);
+  }
+  absl::MutexLock lock(&mu_);
+  reducer_.Add(Rank(request.header().rank()), request.sequence(), std::move(push), bytes,
+               options_.clock->Monotonic());
+  return absl::OkStatus();
+}
+
+void JobShard::ApplyCompleteSteps() {
+  while (true) {
+    std::vector<GradientReducer::Push> pushes;
+    uint64_t step = 0;
+    {
+      absl::MutexLock lock(&mu_);
+      // One thread at a time; it takes what became complete meanwhile.
+      if (applying_ || !has_sync_ || !closed_.ok() || !reducer_.Complete()) return;
+      applying_ = true;
+      step = reducer_.next_step();
+      pushes = reducer_.Take();
+    }
+    {
+      absl::ReaderMutexLock cut(&cut_mu_);
+      const absl::Status applied = ApplyStep(pushes, step);
+      if (!applied.ok()) {
+        (void)Fail(applied);
+        return;
+      }
+      absl::MutexLock lock(&mu_);
+      reducer_.Applied();
+      applying_ = false;
+    }
+    std::list<WaitingPull> ready;
+    {
+      absl::MutexLock lock(&mu_);
+      const uint64_t applied = reducer_.next_step();
+      ready = waiting_.Take(
+          [&](const WaitingPull& pull) { return pull.call.request.step() <= applied; });
+    }
+    Answer(std::move(ready));
+  }
+}
+
+absl::Status JobShard::ApplyStep(const std::vector<GradientReducer::Push>& pushes, uint64_t step) {
+  std::vector<std::vector<Table::Gradients>> parts(tables_.size());
+  for (const GradientReducer::Push& push : pushes) {
+    for (const GradientBlock& block : push.blocks) {
+      parts[block.table].push_back(block.gradients);
+    }
+  }
+  for (size_t t = 0; t < tables_.size(); ++t) {
+    Table& table = *tables_[t];
+    if (!table.sync() || (parts[t].empty() && !table.every_row())) continue;
+    TESSERA_RETURN_IF_ERROR(table.Apply(parts[t], step, pushes.front().learning_rate_scale));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status JobShard::Assign(const v1::AssignRequest& request) {
+  TESSERA_RETURN_IF_ERROR(CheckHeader(request.header()));
+  TESSERA_RETURN_IF_ERROR(Closed());
+  std::vector<GradientBlock> blocks;
+  for (const v1::GradientBlock& block : request.tables()) {
+    // A string's bytes are aligned for numbers of 64 bits: on the heap to 16, within it to 8.
+    TESSERA_ASSIGN_OR_RETURN(
+        const GradientBlock values,
+        CheckGradients(tables_, block.table(), block.keys(), block.gradients()));
+    blocks.push_back(values);
+  }
+  absl::ReaderMutexLock cut(&cut_mu_);
+  for (const GradientBlock& block : blocks) {
+    TESSERA_RETURN_IF_ERROR(
+        tables_[block.table]->Assign(block.gradients.keys, block.gradients.values));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace tessera::ps
