@@ -75,6 +75,7 @@ absl::Status JobShard::PushPart(PushCall call, std::vector<GradientBlock> blocks
   if (!rank.parts.Complete(sequence)) return absl::OkStatus();
   uint64_t freed = 0;
   const auto take_memory = [&] {
+    rank.mu.AssertHeld();
     PushParts::Erased erased = rank.parts.Erase(sequence);
     freed = erased.bulk_bytes;
     return std::move(erased.memory);

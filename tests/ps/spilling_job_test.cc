@@ -68,7 +68,7 @@ class SpillingJobTest : public testing::Test {
           const std::vector<Block> part = cluster.PartFor(i, gradients);
           for (const Block& block : part) keys.push_back({block.table, block.keys});
           PendingPull pull(cluster.shard(i), PullOf(rank, step, keys));
-          EXPECT_OK(cluster.shard(i).Push(PushOf(rank, step, part)));
+          EXPECT_OK(cluster.shard(i).Push(CallOf(PushOf(rank, step, part))));
           EXPECT_TRUE(pull.answered());
           EXPECT_OK(pull.status());
         }
