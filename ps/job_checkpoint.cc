@@ -15,12 +15,14 @@
 namespace tessera::ps {
 namespace {
 
-// Writes what RowStore::TakeChanges hands out.
-absl::Status WritePartition(RowFileWriter& writer, TableIndex index, Table& table,
-                            PartitionId partition, bool all) {
+// Writes what RowStore::TakeChanges hands out. Returns how many rows the partition has.
+absl::StatusOr<uint64_t> WritePartition(RowFileWriter& writer, TableIndex index, Table& table,
+                                        PartitionId partition, bool all) {
   const RowLayout& layout = table.store().layout();
   absl::Status status;
+  uint64_t written = 0;
   const auto write = [&](absl::Span<const Row* const> rows, absl::Span<const uint64_t> gone) {
+    written = rows.size();
     status = [&]() -> absl::Status {
       TESSERA_RETURN_IF_ERROR(writer.BeginBlock(index, partition, gone.size(), 0));
       for (const uint64_t key : gone) TESSERA_RETURN_IF_ERROR(writer.AddRow(key, 0, 0, {}));
@@ -37,10 +39,12 @@ absl::Status WritePartition(RowFileWriter& writer, TableIndex index, Table& tabl
     // All rows, each time: what has changed since the last cut may have left memory.
     TESSERA_RETURN_IF_ERROR(table.VisitPartition(
         partition, [&](absl::Span<const Row* const> rows) { write(rows, {}); }));
-    return status;
+    TESSERA_RETURN_IF_ERROR(status);
+    return written;
   }
-  table.store().TakeChanges(partition, all, write);
-  return status;
+  const uint64_t rows = table.store().TakeChanges(partition, all, write);
+  TESSERA_RETURN_IF_ERROR(status);
+  return rows;
 }
 
 // Number of each of the checkpoint's tables among ours; null: not wanted.
@@ -125,19 +129,20 @@ bool IsIncrementWorth(const WrittenPart& base, const Tables& tables) {
   return !base.files.empty() && base.files.size() <= kMaxLayers && increments < whole / 2;
 }
 
-absl::StatusOr<std::vector<v1::CheckpointFile>> WriteTables(
-    FileSystem& files, const std::string& folder, const CheckpointPart& part,
-    const WrittenPart* base, const PartitionSet& partitions, const Tables& tables,
-    KeepGoing keep_going) {
+absl::StatusOr<WrittenPart> WriteTables(FileSystem& files, const std::string& folder,
+                                        const CheckpointPart& part, const WrittenPart* base,
+                                        const PartitionSet& partitions, const Tables& tables,
+                                        KeepGoing keep_going) {
   TESSERA_RETURN_IF_ERROR(keep_going());
   TESSERA_RETURN_IF_ERROR(files.CreateFolder(folder));
-  std::vector<v1::CheckpointFile> written;
+  WrittenPart written = {
+      .folder = folder, .files = {}, .rows = std::vector<uint64_t>(tables.size(), 0)};
   std::string name =
       absl::StrFormat("rows-g%d-%05d-of-%05d", part.generation, part.part, part.parts);
   if (base != nullptr) {
     TESSERA_RETURN_IF_ERROR(LinkFiles(files, *base, folder));
-    written = base->files;
-    absl::StrAppend(&name, "-layer-", written.size());
+    written.files = base->files;
+    absl::StrAppend(&name, "-layer-", written.files.size());
   }
   const std::string path = absl::StrCat(folder, "/", name);
   // A name left by an earlier try may be a link: what it leads to must not be written over.
@@ -148,13 +153,15 @@ absl::StatusOr<std::vector<v1::CheckpointFile>> WriteTables(
   for (uint32_t t = 0; t < tables.size(); ++t) {
     for (const PartitionId partition : partitions.owned()) {
       TESSERA_RETURN_IF_ERROR(keep_going());
-      TESSERA_RETURN_IF_ERROR(
+      TESSERA_ASSIGN_OR_RETURN(
+          const uint64_t rows,
           WritePartition(*writer, TableIndex(t), *tables[t], partition, base == nullptr));
+      written.rows[t] += rows;
     }
   }
   TESSERA_ASSIGN_OR_RETURN(v1::CheckpointFile file, writer->Finish());
-  file.set_layer(static_cast<uint32_t>(written.size()));
-  written.push_back(std::move(file));
+  file.set_layer(static_cast<uint32_t>(written.files.size()));
+  written.files.push_back(std::move(file));
   return written;
 }
 

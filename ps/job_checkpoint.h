@@ -23,10 +23,11 @@ struct CheckpointPart {
   uint32_t parts = 1;
 };
 
-// What a ps wrote for a checkpoint: its files in the checkpoint's folder, lowest layer first.
+// What a ps wrote for a checkpoint.
 struct WrittenPart {
   std::string folder;
-  std::vector<v1::CheckpointFile> files;
+  std::vector<v1::CheckpointFile> files;  // in the folder, lowest layer first
+  std::vector<uint64_t> rows;             // by table: all that there were, in whatever layer
 };
 
 // Layers over a first checkpoint; a restore reads them all.
@@ -38,15 +39,15 @@ bool IsIncrementWorth(const WrittenPart& base, const Tables& tables);
 
 // Writes folder/rows-g<generation>-<part>-of-<parts> with all rows of all owned partitions, synced.
 // `base`, unless null: what was written last, by these tables; then only what changed since, in
-// "...-layer-<n>", beside links to its files. Returns the files of the part.
+// "...-layer-<n>", beside links to its files.
 //
 // After an error the file is removed, and what the next part is based on must be null: the marks
 // of what changed are gone. RESOURCE_EXHAUSTED: the disk is full; UNIMPLEMENTED: a disk without
 // links. `keep_going` is asked before every partition of every table.
-absl::StatusOr<std::vector<v1::CheckpointFile>> WriteTables(
-    FileSystem& files, const std::string& folder, const CheckpointPart& part,
-    const WrittenPart* base, const PartitionSet& partitions, const Tables& tables,
-    KeepGoing keep_going);
+absl::StatusOr<WrittenPart> WriteTables(FileSystem& files, const std::string& folder,
+                                        const CheckpointPart& part, const WrittenPart* base,
+                                        const PartitionSet& partitions, const Tables& tables,
+                                        KeepGoing keep_going);
 
 // Reads the owned partitions out of a checkpoint, however many ps wrote it and however many
 // partitions it has, into tables that are empty; tables are matched by name. `warm`: embeddings

@@ -172,7 +172,7 @@ absl::StatusOr<v1::WriteCheckpointResponse> JobShard::WriteCheckpoint(
   }
   const CheckpointPart part = {
       .generation = request_.generation(), .part = request.part(), .parts = request.parts()};
-  absl::StatusOr<std::vector<v1::CheckpointFile>> written =
+  absl::StatusOr<WrittenPart> written =
       WriteTables(*options_.files, folder, part, last.has_value() ? &*last : nullptr, partitions_,
                   tables_, open);
   if (absl::IsUnimplemented(written.status())) {
@@ -180,12 +180,12 @@ absl::StatusOr<v1::WriteCheckpointResponse> JobShard::WriteCheckpoint(
   }
   TESSERA_RETURN_IF_ERROR(written.status());
   v1::WriteCheckpointResponse response;
-  for (const v1::CheckpointFile& file : *written) *response.add_files() = file;
+  for (const v1::CheckpointFile& file : written->files) *response.add_files() = file;
   for (const auto& table : tables_) {
     response.add_slot_floats(table->store().layout().slot_floats());
-    response.add_rows(table->store().rows());
   }
-  written_ = WrittenPart{.folder = folder, .files = *std::move(written)};
+  *response.mutable_rows() = {written->rows.begin(), written->rows.end()};
+  written_ = *std::move(written);
   return response;
 }
 

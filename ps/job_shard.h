@@ -118,6 +118,8 @@ class JobShard {
   absl::Status PushLocked(const v1::PushRequest& request, absl::Span<const GradientBlock> blocks,
                           uint64_t bytes, TakeMemory take_memory, RankState& rank)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(rank.mu) ABSL_LOCKS_EXCLUDED(mu_, cut_mu_);
+  // Of parts that are kept no more.
+  void ReturnPartBytes(const PushParts::Erased& erased) ABSL_LOCKS_EXCLUDED(mu_);
   // What a push is before anything is done with it: an error, a repeat, or new.
   absl::StatusOr<GradientReducer::Verdict> CheckSequence(const v1::PushRequest& request,
                                                          uint64_t bytes, RankState& rank) const

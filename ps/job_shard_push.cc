@@ -28,6 +28,11 @@ absl::Status JobShard::Push(PushCall call) {
     absl::MutexLock lock(&rank.mu);
     // Once more: a later one may have called while this one waited.
     TESSERA_RETURN_IF_ERROR(CheckIncarnation(header));
+    if (rank.parts_incarnation != header.incarnation()) {
+      // What an earlier incarnation has not finished nobody will.
+      rank.parts_incarnation = header.incarnation();
+      ReturnPartBytes(rank.parts.EraseAll());
+    }
     if (call.request.parts() > 1) {
       TESSERA_RETURN_IF_ERROR(PushPart(std::move(call), std::move(blocks), rank));
     } else {
@@ -37,6 +42,7 @@ absl::Status JobShard::Push(PushCall call) {
         return memory;
       };
       TESSERA_RETURN_IF_ERROR(PushLocked(call.request, blocks, call.bytes, take_memory, rank));
+      ReturnPartBytes(rank.parts.Erase(call.request.sequence()));
     }
   }
   ApplyCompleteSteps();
@@ -49,21 +55,20 @@ absl::Status JobShard::PushPart(PushCall call, std::vector<GradientBlock> blocks
   uint64_t bulk_bytes = 0;
   for (size_t b = 0; b < blocks.size(); ++b)
     bulk_bytes += call.keys[b].size() + call.gradients[b].size();
-  if (rank.parts_incarnation != request.header().incarnation()) {
-    // What an earlier incarnation has not finished nobody will.
-    rank.parts_incarnation = request.header().incarnation();
-    const uint64_t freed = rank.parts.EraseAll().bulk_bytes;
-    absl::MutexLock lock(&mu_);
-    part_bytes_ -= freed;
-  }
-  TESSERA_RETURN_IF_ERROR(rank.parts.Check(request, bulk_bytes));
   {
     absl::MutexLock lock(&mu_);
     TESSERA_ASSIGN_OR_RETURN(const GradientReducer::Verdict verdict,
                              CheckSequence(request, request.bulk_bytes(), rank));
     if (verdict == GradientReducer::Verdict::kRepeat) return absl::OkStatus();
+  }
+  TESSERA_RETURN_IF_ERROR(rank.parts.Check(request, bulk_bytes));
+  {
+    absl::MutexLock lock(&mu_);
     if (!rank.parts.Contains(sequence)) {
-      if (part_bytes_ > 0 && part_bytes_ + request.bulk_bytes() > options_.max_part_bytes) {
+      // The step that all wait for is always taken.
+      const bool awaited = has_sync_ && sequence == reducer_.next_step();
+      if (!awaited && part_bytes_ > 0 &&
+          part_bytes_ + request.bulk_bytes() > options_.max_part_bytes) {
         return absl::ResourceExhaustedError(
             absl::StrCat("job ", request_.job_id(), ": pushes of ", part_bytes_, " of ",
                          options_.max_part_bytes, " bytes are coming in parts; push again later"));
@@ -73,20 +78,31 @@ absl::Status JobShard::PushPart(PushCall call, std::vector<GradientBlock> blocks
   }
   rank.parts.Add(request, bulk_bytes, std::move(blocks), std::move(call.memory));
   if (!rank.parts.Complete(sequence)) return absl::OkStatus();
-  uint64_t freed = 0;
+  if (rank.parts.ArrivedBytes(sequence) != request.bulk_bytes()) {
+    const uint64_t arrived = rank.parts.ArrivedBytes(sequence);
+    ReturnPartBytes(rank.parts.Erase(sequence));
+    return absl::InvalidArgumentError(
+        absl::StrCat("rank ", request.header().rank(), ", push ", sequence, ": its ",
+                     request.parts(), " parts have ", arrived, " bytes of keys and gradients, ",
+                     request.bulk_bytes(), " were announced"));
+  }
+  PushParts::Erased erased;
   const auto take_memory = [&] {
     rank.mu.AssertHeld();
-    PushParts::Erased erased = rank.parts.Erase(sequence);
-    freed = erased.bulk_bytes;
+    erased = rank.parts.Erase(sequence);
     return std::move(erased.memory);
   };
   const std::vector<GradientBlock> whole = rank.parts.Blocks(sequence);
   const absl::Status pushed = PushLocked(request, whole, request.bulk_bytes(), take_memory, rank);
   // Told to come again, the caller repeats the last part: the others stay. Else nothing follows.
   if (!absl::IsResourceExhausted(pushed) && rank.parts.Contains(sequence)) take_memory();
-  absl::MutexLock lock(&mu_);
-  part_bytes_ -= freed;
+  ReturnPartBytes(erased);
   return pushed;
+}
+
+void JobShard::ReturnPartBytes(const PushParts::Erased& erased) {
+  absl::MutexLock lock(&mu_);
+  part_bytes_ -= erased.bulk_bytes;
 }
 
 absl::StatusOr<GradientReducer::Verdict> JobShard::CheckSequence(const v1::PushRequest& request,

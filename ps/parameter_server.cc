@@ -50,6 +50,7 @@ class ParameterServerImpl final : public ParameterServer {
                   .administration = &administration_,
                   .clock = options.clock,
                   .metrics = &metrics_,
+                  .pulls_may_block = spill_ != nullptr,
                   .max_unsent_bytes = options.max_unsent_bytes}),
         metrics_service_(&registry_),
         process_collector_(AddProcessMetrics(registry_, "ps", *options.clock)),

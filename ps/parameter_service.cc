@@ -152,7 +152,7 @@ grpc::ServerUnaryReactor* ParameterService::Pull(grpc::CallbackServerContext* co
     return reactor;
   }
   const absl::Duration deadline = Deadline(*context);
-  if (bytes <= kInlineBytes) {
+  if (bytes <= kInlineBytes && !options_.pulls_may_block) {
     PullNow(*request, response, deadline, reactor);
     return reactor;
   }

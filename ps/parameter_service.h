@@ -39,6 +39,8 @@ class ParameterService final : public ParameterServiceBase {
     Executor* administration = nullptr;  // of the master; those may take minutes
     const Clock* clock = nullptr;
     PsMetrics* metrics = nullptr;
+    // Rows may be on disk: then no pull is answered in gRPC's own thread.
+    bool pulls_may_block = false;
     // The longest that a pull waits, whatever its caller allows.
     absl::Duration max_wait = absl::Minutes(1);
     // Of answers that callers have not taken yet; above it, pulls are refused with

@@ -24,6 +24,8 @@ class PushParts {
   void Add(const v1::PushRequest& request, uint64_t bulk_bytes, std::vector<GradientBlock> blocks,
            wire::Buffer memory);
   bool Complete(uint64_t sequence) const;
+  // Of keys and gradients so far; the push is there in part at least.
+  uint64_t ArrivedBytes(uint64_t sequence) const { return pushes_.at(sequence).arrived_bytes; }
   // The blocks of a complete push, by part: the same order however they came.
   std::vector<GradientBlock> Blocks(uint64_t sequence) const;
 

@@ -337,7 +337,7 @@ void RowStore::VisitPartition(PartitionId partition,
   if (!rows.empty()) visit(rows);
 }
 
-void RowStore::TakeChanges(
+uint64_t RowStore::TakeChanges(
     PartitionId partition, bool all,
     absl::FunctionRef<void(absl::Span<const Row* const>, absl::Span<const uint64_t>)> visit) {
   const uint32_t index = partitions_.IndexOf(partition);
@@ -354,6 +354,7 @@ void RowStore::TakeChanges(
   gone.erase(std::unique(gone.begin(), gone.end()), gone.end());
   visit(rows, gone);
   for (Row* const row : rows) row->flags &= ~kRowChanged;
+  return stripe.maps[KeyBatch::MapOf(index)].size();
 }
 
 uint64_t RowStore::rows() const {

@@ -124,8 +124,8 @@ class RowStore {
 
   // The rows of an owned partition that have changed since the call before, or `all` of them,
   // ascending by key, and the keys of rows that are gone since (none with `all`), with the stripe
-  // locked; from then on they count as not changed.
-  void TakeChanges(
+  // locked; from then on they count as not changed. Returns how many rows the partition has.
+  uint64_t TakeChanges(
       PartitionId partition, bool all,
       absl::FunctionRef<void(absl::Span<const Row* const> rows, absl::Span<const uint64_t> gone)>
           visit);

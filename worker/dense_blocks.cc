@@ -13,20 +13,21 @@ DenseBlocks::DenseBlocks(uint32_t table, uint64_t floats, const KeyRouter& route
   std::iota(blocks.begin(), blocks.end(), 0);
   std::vector<uint32_t> position;
   router.Route(blocks, &keys_, &position);
-  rows_.assign(blocks.size() * kDenseBlockFloats, 0.0f);
+  pulled_.assign(blocks.size() * kDenseBlockFloats, 0.0f);
+  pushed_ = pulled_;
 }
 
-TableRows DenseBlocks::Read() { return {table_, kDenseBlockFloats, &keys_, rows_.data()}; }
+TableRows DenseBlocks::Read() { return {table_, kDenseBlockFloats, &keys_, pulled_.data()}; }
 
 TableGradients DenseBlocks::Write() const {
-  return {table_, kDenseBlockFloats, &keys_, rows_.data()};
+  return {table_, kDenseBlockFloats, &keys_, pushed_.data()};
 }
 
 void DenseBlocks::CopyOut(absl::Span<float> flat) const {
   for (size_t i = 0; i < keys_.keys.size(); ++i) {
     const uint64_t begin = keys_.keys[i] * kDenseBlockFloats;
     const uint64_t n = std::min<uint64_t>(kDenseBlockFloats, floats_ - begin);
-    std::copy_n(rows_.data() + i * kDenseBlockFloats, n, flat.data() + begin);
+    std::copy_n(pulled_.data() + i * kDenseBlockFloats, n, flat.data() + begin);
   }
 }
 
@@ -34,7 +35,7 @@ void DenseBlocks::CopyIn(absl::Span<const float> flat) {
   for (size_t i = 0; i < keys_.keys.size(); ++i) {
     const uint64_t begin = keys_.keys[i] * kDenseBlockFloats;
     const uint64_t n = std::min<uint64_t>(kDenseBlockFloats, floats_ - begin);
-    std::copy_n(flat.data() + begin, n, rows_.data() + i * kDenseBlockFloats);
+    std::copy_n(flat.data() + begin, n, pushed_.data() + i * kDenseBlockFloats);
   }
 }
 

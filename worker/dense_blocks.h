@@ -15,11 +15,12 @@ class DenseBlocks {
  public:
   DenseBlocks(uint32_t table, uint64_t floats, const KeyRouter& router);
 
-  // The parameters are kept in block order by owner; these say what a call is to read or write.
+  // Blocks are kept in the order of their owners; these say what a pull fills and what a push
+  // sends. The two have buffers of their own: both calls may be under way at once.
   TableRows Read();
   TableGradients Write() const;
 
-  // Between the flat vector and the rows. `flat` is [floats].
+  // From what was pulled, and to what is pushed. `flat` is [floats].
   void CopyOut(absl::Span<float> flat) const;
   void CopyIn(absl::Span<const float> flat);
 
@@ -27,7 +28,9 @@ class DenseBlocks {
   const uint32_t table_;
   const uint64_t floats_;
   RoutedKeys keys_;
-  std::vector<float> rows_;  // [blocks, kDenseBlockFloats] in the order of keys_
+  // [blocks, kDenseBlockFloats] in the order of keys_
+  std::vector<float> pulled_;
+  std::vector<float> pushed_;
 };
 
 }  // namespace tessera::worker

@@ -59,10 +59,12 @@ absl::Status Scorer::ScoreRecords(const Batch& records, uint64_t step, const Sin
                                                          /*read_only=*/true);
   };
   std::unique_ptr<PreparedBatch> batch = pipeline.Next();
+  // Before the call that fills it, which must be gone first.
+  std::unique_ptr<PreparedBatch> next;
   std::unique_ptr<PendingCall> pending = pull(batch.get());
   while (batch != nullptr) {
     TESSERA_RETURN_IF_ERROR(pending->Wait());
-    std::unique_ptr<PreparedBatch> next = pipeline.Next();
+    next = pipeline.Next();
     pending = pull(next.get());
     FillInputs(context_, *batch);
     const absl::Span<const float> logits =

@@ -52,8 +52,21 @@ absl::StatusOr<v1::UnitResult> Trainer::Train(const v1::Train& unit) {
   const uint64_t schedule_stride = context_->sync() ? 1 : assignment.workers();
   double loss_sum = 0;
   uint64_t samples = 0;
-  std::unique_ptr<PendingCall> push;
+  // A call reads and writes the buffers of its batch until it is gone: calls are declared after
+  // their batches.
+  struct Push {
+    std::unique_ptr<PreparedBatch> batch;
+    std::unique_ptr<PendingCall> call;
+  } push;
+  const auto finish_push = [&push, &pipeline]() -> absl::Status {
+    if (push.call == nullptr) return absl::OkStatus();
+    const absl::Status pushed = push.call->Wait();
+    push.call.reset();
+    pipeline.Recycle(std::move(push.batch));
+    return pushed;
+  };
   std::unique_ptr<PreparedBatch> batch = pipeline.Next();
+  std::unique_ptr<PreparedBatch> next;
   watch.AddTo(metrics.read_seconds);
   std::unique_ptr<PendingCall> ahead =
       batch == nullptr ? nullptr : StartPull(batch.get(), /*sync=*/false, unit.first_step());
@@ -65,14 +78,13 @@ absl::StatusOr<v1::UnitResult> Trainer::Train(const v1::Train& unit) {
     std::unique_ptr<PendingCall> now = StartPull(batch.get(), /*sync=*/true, step);
     if (now != nullptr) {
       // It waits for this rank's own push too: see to that first, so that a lost one is sent again.
-      if (push != nullptr) TESSERA_RETURN_IF_ERROR(push->Wait());
-      push.reset();
+      TESSERA_RETURN_IF_ERROR(finish_push());
       TESSERA_RETURN_IF_ERROR(now->Wait());
     }
     context_->trained_blocks->CopyOut(absl::MakeSpan(context_->trained));
     context_->statistics_blocks->CopyOut(absl::MakeSpan(context_->statistics));
     watch.AddTo(metrics.pull_seconds);
-    std::unique_ptr<PreparedBatch> next = pipeline.Next();
+    next = pipeline.Next();
     watch.AddTo(metrics.read_seconds);
     ahead = next == nullptr ? nullptr : StartPull(next.get(), /*sync=*/false, step + 1);
     watch.AddTo(metrics.pull_seconds);
@@ -81,19 +93,23 @@ absl::StatusOr<v1::UnitResult> Trainer::Train(const v1::Train& unit) {
     samples += batch->batch.size;
     watch.AddTo(metrics.compute_seconds);
 
-    if (push != nullptr) TESSERA_RETURN_IF_ERROR(push->Wait());
+    // The push before reads what the gradients are about to be collected in.
+    TESSERA_RETURN_IF_ERROR(finish_push());
+    watch.AddTo(metrics.push_seconds);
+    if (batch->batch.size > 0) CollectGradients(*batch);
+    watch.AddTo(metrics.compute_seconds);
     const double scale = ScheduleValue(context_->spec().train().schedule(),
                                        unit.schedule_step() + i * schedule_stride) *
                          unit.learning_rate_scale();
-    push = StartPush(*batch, context_->sync() ? step : next_sequence_++, scale);
+    push.call = StartPush(*batch, context_->sync() ? step : next_sequence_++, scale);
     watch.AddTo(metrics.push_seconds);
     metrics.steps.Increment();
     metrics.samples.Increment(batch->batch.size);
     if (context_->sync()) next_step_ = step + 1;
-    pipeline.Recycle(std::move(batch));
+    push.batch = std::move(batch);
     batch = std::move(next);
   }
-  if (push != nullptr) TESSERA_RETURN_IF_ERROR(push->Wait());
+  TESSERA_RETURN_IF_ERROR(finish_push());
   watch.AddTo(metrics.push_seconds);
 
   result.set_samples(samples);
@@ -143,7 +159,10 @@ double Trainer::Compute(const PreparedBatch& batch, const v1::Train& unit, uint6
   for (float& g : statistics_gradient_) g *= share;
   logits_.insert(logits_.end(), step_result.logits.begin(), step_result.logits.end());
   labels_.insert(labels_.end(), batch.batch.labels.begin(), batch.batch.labels.end());
+  return step_result.loss_sum;
+}
 
+void Trainer::CollectGradients(const PreparedBatch& batch) {
   const auto lookups = context_->plan->lookups();
   for (size_t l = 0; l < lookups.size(); ++l) {
     embedding_gradients_[l].resize(batch.rows[l].size());
@@ -155,7 +174,6 @@ double Trainer::Compute(const PreparedBatch& batch, const v1::Train& unit, uint6
   Clip(batch);
   context_->trained_blocks->CopyIn(trained_gradient_);
   context_->statistics_blocks->CopyIn(statistics_gradient_);
-  return step_result.loss_sum;
 }
 
 void Trainer::Clip(const PreparedBatch& batch) {

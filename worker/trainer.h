@@ -30,8 +30,10 @@ class Trainer {
   // Rows and dense parameters for `batch` of the tables whose mode is `sync`; null when there are
   // none.
   std::unique_ptr<PendingCall> StartPull(PreparedBatch* batch, bool sync, uint64_t step);
-  // Forward and backward; leaves all gradients in embedding_gradients_ and the dense blocks.
+  // Forward and backward; returns the sum of the samples' losses.
   double Compute(const PreparedBatch& batch, const v1::Train& unit, uint64_t step);
+  // What Compute found, into embedding_gradients_ and the dense blocks, where a push reads it.
+  void CollectGradients(const PreparedBatch& batch);
   void Clip(const PreparedBatch& batch);
   double SquaredNorm(const PreparedBatch& batch) const;
   std::unique_ptr<PendingCall> StartPush(const PreparedBatch& batch, uint64_t sequence,

@@ -74,7 +74,9 @@ absl::StatusOr<std::vector<PruneStep>> PlanPrune(FileSystem& fs, const std::stri
     PruneStep& step = plan.emplace_back();
     step.name = name;
     if (committed == checkpoints.end()) {
-      step.remove = options.job_stopped || *number < checkpoints[0].step;
+      // A job that went back behind a damaged checkpoint may be writing one below it.
+      const std::optional<uint64_t> sound = StepOfFolder(findings.newest_sound);
+      step.remove = options.job_stopped || (sound.has_value() && *number < *sound);
       step.reason = step.remove ? "half-written: it has no manifest"
                                 : "it has no manifest, and may be a checkpoint being written";
     } else if (static_cast<uint64_t>(committed - checkpoints.begin()) < options.keep) {

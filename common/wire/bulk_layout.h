@@ -9,6 +9,8 @@ namespace tessera::wire {
 // and the numbers of the `bytes` fields of a block. They are the wire format of
 // proto/tessera/v1/parameter_service.proto and change with it; tests compare them.
 inline constexpr size_t kMaxBulks = 2;
+// In one message; more are refused.
+inline constexpr size_t kMaxBlocks = 1 << 16;
 struct BulkLayout {
   int blocks;
   std::array<int, kMaxBulks> bulks;  // 0: none

@@ -42,6 +42,13 @@ class BulkReader::Cursor {
     }
     return Malformed("a number of more than ten bytes", offset_);
   }
+  // Of a field: 32 bits, as protobuf has them.
+  absl::StatusOr<uint64_t> Tag(uint64_t end) {
+    const uint64_t begin = offset_;
+    TESSERA_ASSIGN_OR_RETURN(const uint64_t tag, Varint(end));
+    if (tag <= UINT32_MAX) return tag;
+    return Malformed(absl::StrCat("field tag ", tag), begin);
+  }
   // The length of a field, checked to lie before `end`.
   absl::StatusOr<uint64_t> Length(uint64_t end) {
     TESSERA_ASSIGN_OR_RETURN(const uint64_t length, Varint(end));
@@ -102,7 +109,7 @@ absl::StatusOr<BulkReader> BulkReader::Read(const grpc::ByteBuffer& message,
   };
   while (cursor.offset() < size) {
     const uint64_t begin = cursor.offset();
-    TESSERA_ASSIGN_OR_RETURN(const uint64_t tag, cursor.Varint(size));
+    TESSERA_ASSIGN_OR_RETURN(const uint64_t tag, cursor.Tag(size));
     if (tag != (uint64_t(layout.blocks) << 3 | kBytes)) {
       TESSERA_ASSIGN_OR_RETURN(const uint64_t end, cursor.EndOfValue(tag & 7, size));
       append(begin, end, &rest_bytes);
@@ -110,11 +117,15 @@ absl::StatusOr<BulkReader> BulkReader::Read(const grpc::ByteBuffer& message,
     }
     TESSERA_ASSIGN_OR_RETURN(const uint64_t length, cursor.Length(size));
     const uint64_t block_end = cursor.offset() + length;
+    if (reader.blocks_.size() == kMaxBlocks) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("the message has more than ", kMaxBlocks, " blocks"));
+    }
     std::array<Extent, kMaxBulks>& block = reader.blocks_.emplace_back();
     std::string rest_of_block;
     while (cursor.offset() < block_end) {
       const uint64_t field_begin = cursor.offset();
-      TESSERA_ASSIGN_OR_RETURN(const uint64_t field, cursor.Varint(block_end));
+      TESSERA_ASSIGN_OR_RETURN(const uint64_t field, cursor.Tag(block_end));
       size_t bulk = 0;
       while (bulk < kMaxBulks &&
              (layout.bulks[bulk] == 0 || field >> 3 != uint64_t(layout.bulks[bulk]))) {

@@ -39,6 +39,12 @@ TEST(DenseBlocks, ReturnWhatWasPutInForAnySizeAndNumberOfPs) {
       std::iota(in.begin(), in.end(), 1.0f);
       DenseBlocks blocks(7, floats, RouterOver(ps));
       blocks.CopyIn(in);
+      // A ps that gives back what it was given.
+      const TableGradients pushed = blocks.Write();
+      const TableRows pulled = blocks.Read();
+      ASSERT_TRUE(floats == 0 || pushed.gradients != pulled.rows)
+          << "a push and a pull may be under way at once";
+      std::copy_n(pushed.gradients, pushed.keys->keys.size() * kDenseBlockFloats, pulled.rows);
       blocks.CopyOut(absl::MakeSpan(out));
       EXPECT_EQ(in, out) << floats << " floats, " << ps << " ps";
       EXPECT_EQ(blocks.Read().table, 7u);

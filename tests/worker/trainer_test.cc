@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <map>
 #include <numeric>
 
@@ -21,15 +22,18 @@ namespace {
 using ::testing::ElementsAre;
 
 // One ps in memory that writes down who was called when. Rows are 0.1 everywhere; nothing is
-// applied.
+// applied. As late as a call may be: rows come when the pull is waited for, and by then a push must
+// still find what it was given.
 class ScriptedPs final : public ParameterClient {
  public:
   std::unique_ptr<PendingCall> Pull(absl::Span<const TableRows> tables, uint64_t step,
                                     bool read_only) override {
-    for (const TableRows& table : tables) {
-      std::fill_n(table.rows, table.keys->keys.size() * table.dim, 0.1f);
-    }
-    return Start(absl::StrCat(read_only ? "read " : "pull ", step));
+    const std::vector<TableRows> late(tables.begin(), tables.end());
+    return Start(absl::StrCat(read_only ? "read " : "pull ", step), [late] {
+      for (const TableRows& table : late) {
+        std::fill_n(table.rows, table.keys->keys.size() * table.dim, 0.1f);
+      }
+    });
   }
   std::unique_ptr<PendingCall> Push(absl::Span<const TableGradients> tables, uint64_t sequence,
                                     double learning_rate_scale) override {
@@ -41,10 +45,13 @@ class ScriptedPs final : public ParameterClient {
     }
     scales.push_back(learning_rate_scale);
     tables_pushed.push_back(tables.size());
-    return Start(absl::StrCat("push ", sequence));
+    const std::vector<TableGradients> late(tables.begin(), tables.end());
+    return Start(absl::StrCat("push ", sequence), [late, given = Copy(late)] {
+      EXPECT_TRUE(Copy(late) == given) << "a push under way lost what it was given";
+    });
   }
   std::unique_ptr<PendingCall> Assign(absl::Span<const TableGradients>) override {
-    return Start("assign");
+    return Start("assign", [] {});
   }
 
   std::vector<std::string> events;
@@ -55,8 +62,10 @@ class ScriptedPs final : public ParameterClient {
  private:
   class Call final : public PendingCall {
    public:
-    Call(ScriptedPs* ps, std::string name) : ps_(ps), name_(std::move(name)) {}
+    Call(ScriptedPs* ps, std::string name, std::function<void()> end)
+        : ps_(ps), name_(std::move(name)), end_(std::move(end)) {}
     absl::Status Wait() override {
+      end_();
       ps_->events.push_back(name_ + " done");
       return absl::OkStatus();
     }
@@ -64,10 +73,20 @@ class ScriptedPs final : public ParameterClient {
    private:
     ScriptedPs* const ps_;
     const std::string name_;
+    const std::function<void()> end_;
   };
-  std::unique_ptr<PendingCall> Start(std::string name) {
+  std::unique_ptr<PendingCall> Start(std::string name, std::function<void()> end) {
     events.push_back(name);
-    return std::make_unique<Call>(this, std::move(name));
+    return std::make_unique<Call>(this, std::move(name), std::move(end));
+  }
+  static std::vector<std::pair<std::vector<uint64_t>, std::vector<float>>> Copy(
+      const std::vector<TableGradients>& tables) {
+    std::vector<std::pair<std::vector<uint64_t>, std::vector<float>>> copy;
+    for (const TableGradients& table : tables) {
+      const std::vector<uint64_t>& keys = table.keys->keys;
+      copy.push_back({keys, {table.gradients, table.gradients + keys.size() * table.dim}});
+    }
+    return copy;
   }
 };
 
