@@ -116,10 +116,11 @@ absl::Status JobShard::Closed() const {
 }
 
 absl::Status JobShard::Fail(const absl::Status& cause) {
-  const absl::Status reason = WithContext(
-      cause, absl::StrCat("job ", request_.job_id(),
-                          ": a step could not be applied to all its rows; start again from the "
-                          "last checkpoint"));
+  // ABORTED whatever the cause: nobody is to try again on this shard.
+  const absl::Status reason = absl::AbortedError(absl::StrCat(
+      "job ", request_.job_id(),
+      ": a step could not be applied to all its rows; start again from the last checkpoint: ",
+      cause.message()));
   Close(reason);
   return reason;
 }

@@ -106,7 +106,7 @@ absl::Status Table::Pull(absl::Span<const uint64_t> keys, bool read_only, float*
   if (tier_ != nullptr) {
     const auto found = find_only ? tier_->Find(keys, values, statuses)
                                  : tier_->FindOrCreate(keys, values, statuses);
-    if (!found.ok()) return WithContext(found.status(), absl::StrCat("table ", name()));
+    if (!found.ok()) return FromTier(found.status());
     Count(*found);
     return absl::OkStatus();
   }
@@ -171,9 +171,15 @@ std::vector<Table::Gradients> Table::Admit(absl::Span<const Gradients> parts) {
   return admitted;
 }
 
+absl::Status Table::FromTier(const absl::Status& status) const {
+  if (!absl::IsDataLoss(status)) return WithContext(status, absl::StrCat("table ", name()));
+  return absl::AbortedError(absl::StrCat(
+      "table ", name(), ": ", status.message(),
+      "; the disk of --spill-dir is scratch: the job goes on from its last checkpoint"));
+}
+
 absl::Status Table::WaitForRoom() const {
-  return tier_ == nullptr ? absl::OkStatus()
-                          : WithContext(tier_->WaitForRoom(), absl::StrCat("table ", name()));
+  return tier_ == nullptr ? absl::OkStatus() : FromTier(tier_->WaitForRoom());
 }
 
 absl::Status Table::Apply(absl::Span<const Gradients> parts, uint64_t step,
@@ -245,7 +251,7 @@ absl::Status Table::ApplyToRows(absl::Span<const Gradients> parts, uint64_t step
     }
   };
   if (tier_ != nullptr) {
-    return WithContext(tier_->Update(keys, change), absl::StrCat("table ", name()));
+    return FromTier(tier_->Update(keys, change));
   }
   store_.Update(keys, change);
   return absl::OkStatus();
@@ -303,14 +309,14 @@ absl::Status Table::Assign(absl::Span<const uint64_t> keys, const float* values)
     return absl::OkStatus();
   }
   const auto counts = tier_->InsertIfAbsent(keys, values);
-  if (!counts.ok()) return WithContext(counts.status(), absl::StrCat("table ", name()));
+  if (!counts.ok()) return FromTier(counts.status());
   Count(*counts);
   return absl::OkStatus();
 }
 
 absl::Status Table::Restore(absl::Span<const RowRecord> rows) {
   if (tier_ != nullptr) {
-    return WithContext(tier_->Insert(rows), absl::StrCat("table ", name()));
+    return FromTier(tier_->Insert(rows));
   }
   store_.Insert(rows);
   return absl::OkStatus();
@@ -319,7 +325,7 @@ absl::Status Table::Restore(absl::Span<const RowRecord> rows) {
 absl::Status Table::VisitPartition(
     PartitionId partition, absl::FunctionRef<void(absl::Span<const Row* const>)> visit) const {
   if (tier_ != nullptr) {
-    return WithContext(tier_->VisitPartition(partition, visit), absl::StrCat("table ", name()));
+    return FromTier(tier_->VisitPartition(partition, visit));
   }
   store_.VisitPartition(partition, visit);
   return absl::OkStatus();

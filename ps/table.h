@@ -106,6 +106,8 @@ class Table {
   // are admitted now.
   std::vector<Gradients> Admit(absl::Span<const Gradients> parts);
 
+  // What the tier lost is no loss of a checkpoint's data: DATA_LOSS becomes ABORTED.
+  absl::Status FromTier(const absl::Status& status) const;
   struct ApplyScratch;
   // The rows of one stripe where a row comes several times.
   void ApplySums(absl::Span<Row* const> rows, absl::Span<const uint32_t> positions,

@@ -207,12 +207,16 @@ void TableTier::Erased(uint64_t rows) {
 }
 
 absl::Status TableTier::WaitForRoom() const {
-  if (options_.budget->WaitForRoom(options_.room_limit)) return absl::OkStatus();
+  // A disk that takes no rows makes no room: the threads of the ps do not wait for it.
+  const bool stuck = !options_.evictor->last_error().ok();
+  if (options_.budget->WaitForRoom(stuck ? absl::ZeroDuration() : options_.room_limit)) {
+    return absl::OkStatus();
+  }
   const absl::Status why = options_.evictor->last_error();
+  if (absl::IsDataLoss(why)) return why;  // waiting does not mend a disk
   return absl::ResourceExhaustedError(
       absl::StrCat("the memory for rows is full: ", options_.budget->used(), " of ",
-                   options_.budget->bytes(), " bytes (--memory), and for ",
-                   absl::FormatDuration(options_.room_limit), " no row could leave it",
+                   options_.budget->bytes(), " bytes (--memory), and no row could leave it",
                    why.ok() ? "; try again later" : absl::StrCat(": ", why.message())));
 }
 
@@ -231,15 +235,16 @@ absl::Status TableTier::Rounds(
     if (created + brought > 0) Added(created + brought, brought);
   };
   run(keys);
-  for (int round = 1; !misses.done(); ++round) {
-    if (round <= kFreeRounds) {
-      TESSERA_RETURN_IF_ERROR(misses.Read(left_keys, left_positions));
-      run(left_keys);
-    } else {
-      absl::ReaderMutexLock lock(&evict_mu_);
-      TESSERA_RETURN_IF_ERROR(misses.Read(left_keys, left_positions));
-      run(left_keys);
-    }
+  for (int round = 1; !misses.done() && round <= kFreeRounds; ++round) {
+    TESSERA_RETURN_IF_ERROR(misses.Read(left_keys, left_positions));
+    run(left_keys);
+  }
+  if (misses.done()) return absl::OkStatus();
+  // What was asked before the lock may be stale once more, and what is asked under it is not.
+  absl::ReaderMutexLock lock(&evict_mu_);
+  while (!misses.done()) {
+    TESSERA_RETURN_IF_ERROR(misses.Read(left_keys, left_positions));
+    run(left_keys);
   }
   return absl::OkStatus();
 }
@@ -396,13 +401,15 @@ absl::StatusOr<uint64_t> TableTier::Evict(uint64_t bytes) {
   const absl::Span<const PartitionId> owned = partitions_.owned();
   Leaving leaving(record_bytes_);
   uint64_t freed = 0;
-  for (size_t visited = 0; visited < owned.size() && freed < bytes; ++visited) {
-    const PartitionId partition = owned[hand_];
-    hand_ = hand_ + 1 == owned.size() ? 0 : hand_ + 1;
+  const uint64_t batch_rows = options_.eviction_bytes / record_bytes_ + 1;
+  for (size_t visited = 0; visited < owned.size() && freed < bytes;) {
     // Rows that are being written will be free.
     const uint64_t expected = freed + leaving.rows * row_bytes_;
-    const uint64_t most = expected < bytes ? (bytes - expected) / row_bytes_ + 1 : 0;
-    if (most > 0) {
+    if (expected < bytes) {
+      const PartitionId partition = owned[hand_];
+      hand_ = hand_ + 1 == owned.size() ? 0 : hand_ + 1;
+      ++visited;
+      const uint64_t most = std::min((bytes - expected) / row_bytes_ + 1, batch_rows);
       leaving.partitions.push_back({.partition = partition, .keys = {}});
       absl::MutexLock lock(&evict_mu_);
       const uint64_t erased =
@@ -411,8 +418,8 @@ absl::StatusOr<uint64_t> TableTier::Evict(uint64_t bytes) {
       freed += erased * row_bytes_;
     }
     // A partition is visited once in a batch: none of its rows is in it twice.
-    const bool last = visited + 1 == owned.size() || hand_ == 0;
-    if (most == 0 || last || leaving.bytes.size() >= options_.eviction_bytes) {
+    const bool last = visited == owned.size() || hand_ == 0;
+    if (expected >= bytes || last || leaving.bytes.size() >= options_.eviction_bytes) {
       TESSERA_ASSIGN_OR_RETURN(const uint64_t written, WriteLeaving(leaving));
       freed += written;
     }

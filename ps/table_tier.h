@@ -63,7 +63,8 @@ class TableTier {
   TableTier(const Options& options, const PartitionSet* partitions, RowStore* store);
   ~TableTier();
 
-  // Waits until the budget lets rows be added. RESOURCE_EXHAUSTED: it does not, and why. The calls
+  // Waits until the budget lets rows be added. RESOURCE_EXHAUSTED: it does not, and why; DATA_LOSS:
+  // rows cannot leave memory since the disk is damaged. The calls
   // below that answer whether they worked wait by themselves; Update never does: a push that has
   // begun goes on to its end.
   absl::Status WaitForRoom() const;

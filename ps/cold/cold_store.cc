@@ -294,7 +294,7 @@ class RocksDbColdStore final : public ColdStore {
     return absl::DataLossError(
         absl::StrCat(options_.folder, ": table ", state.spec.name, ": the record of key ", key,
                      " does not have its checksum; the disk or the memory of this machine is "
-                     "damaged: go on from the last checkpoint, on another disk"));
+                     "damaged, use another"));
   }
   absl::Status Full(absl::string_view what, absl::string_view table) const {
     return absl::ResourceExhaustedError(
@@ -310,8 +310,7 @@ class RocksDbColdStore final : public ColdStore {
         absl::StrCat(options_.folder, ": ", what, table.empty() ? "" : " table ", table, ": ",
                      status.ToString());
     if (status.IsCorruption()) {
-      return absl::DataLossError(absl::StrCat(
-          message, "; the disk is damaged: go on from the last checkpoint, on another disk"));
+      return absl::DataLossError(absl::StrCat(message, "; the disk is damaged, use another"));
     }
     if (status.IsNoSpace()) {
       return absl::ResourceExhaustedError(

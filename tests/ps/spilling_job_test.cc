@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
+#include <numeric>
 #include <random>
 #include <thread>
 
@@ -126,6 +128,29 @@ TEST_F(SpillingJobTest, ACheckpointIsRestoredIntoLessMemoryThanItsRows) {
     for (const v1::TableStats& table : stats.tables()) cold += table.cold_rows();
   }
   EXPECT_GT(cold, kKeys);
+}
+
+TEST_F(SpillingJobTest, ADamagedSpillDiskSendsTheJobBackToItsCheckpointAndCondemnsNone) {
+  FaultFileSystem files;
+  const std::unique_ptr<Spill> spill = OpenSpill(AllRowBytes() / 10);
+  ShardedJob cluster(TestJob(), 1, files, clock_, spill.get());
+  ASSERT_OK(cluster.status());
+  for (uint64_t step = 0; step < kSteps; ++step) Step(cluster, step);
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder_)) {
+    if (entry.path().extension() != ".sst") continue;
+    std::fstream file(entry.path(), std::ios::in | std::ios::out | std::ios::binary);
+    std::error_code gone;  // RocksDB may be merging it
+    const uint64_t bytes = std::filesystem::file_size(entry.path(), gone);
+    for (uint64_t at = 0; !gone && at < bytes; at += 512) {
+      file.seekp(static_cast<std::streamoff>(at));
+      file.put('!');
+    }
+  }
+  std::vector<uint64_t> keys(kKeys);
+  std::iota(keys.begin(), keys.end(), 0);
+  const PendingPull pull(cluster.shard(0), PullOf(0, kSteps, {{0, keys}}));
+  EXPECT_FAILS(pull.status(), absl::StatusCode::kAborted, "goes on from its last checkpoint");
+  EXPECT_FAILS(cluster.Checkpoint(kSteps, "cut"), absl::StatusCode::kAborted, "--spill-dir");
 }
 
 TEST_F(SpillingJobTest, AJobThatEndsGivesItsMemoryAndItsFolderBack) {
