@@ -281,10 +281,10 @@ TEST_F(TableTierTest, ARowThatIsChangedOnItsWayOutStays) {
   }
   EXPECT_EQ(leaving, 2);
   ASSERT_OK(Push({7}, 3));
-  EXPECT_EQ(store_.EndLeaving(p7, {{7}}, false), 0);
-  EXPECT_EQ(store_.EndLeaving(p8, {{8}}, false), 1);
-  EXPECT_EQ(store_.FirstAbsent({{7}}), 1);
-  EXPECT_EQ(store_.FirstAbsent({{8}}), 0);
+  EXPECT_EQ(store_.EndLeaving(p7, Keys(7, 8), false), 0);
+  EXPECT_EQ(store_.EndLeaving(p8, Keys(8, 9), false), 1);
+  EXPECT_EQ(store_.FirstAbsent(Keys(7, 8)), 1);
+  EXPECT_EQ(store_.FirstAbsent(Keys(8, 9)), 0);
 }
 
 TEST_F(TableTierTest, ARowThatCameAndWentSinceItWasReadIsAskedForAgain) {
@@ -301,15 +301,15 @@ TEST_F(TableTierTest, ARowThatCameAndWentSinceItWasReadIsAskedForAgain) {
   Asker asker;
   float values[kDim];
   uint8_t status = 0;
-  store_.FindOrCreate({{7}}, values, &status, &asker);
+  store_.FindOrCreate(Keys(7, 8), values, &status, &asker);
   const AbsentRows::Question before = asker.last;
-  store_.FindOrCreate({{7}}, values, &status, &asker);
+  store_.FindOrCreate(Keys(7, 8), values, &status, &asker);
   EXPECT_LE(asker.last.erased_at, before.erases);
-  store_.FindOrCreate({{7}}, values, &status, nullptr);
+  store_.FindOrCreate(Keys(7, 8), values, &status, nullptr);
   const PartitionId p = PartitionOf(7, kPartitions);
   store_.Sweep(p, 10, clock_, [](const Row&) {});
-  ASSERT_EQ(store_.EndLeaving(p, {{7}}, false), 1);
-  store_.FindOrCreate({{7}}, values, &status, &asker);
+  ASSERT_EQ(store_.EndLeaving(p, Keys(7, 8), false), 1);
+  store_.FindOrCreate(Keys(7, 8), values, &status, &asker);
   EXPECT_GT(asker.last.erased_at, before.erases);
 }
 
