@@ -2,13 +2,14 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
-#include <numeric>
 #include <random>
 #include <thread>
 
 #include "common/checkpoint/digest.h"
+#include "ps/evictor.h"
+#include "ps/memory_budget.h"
 #include "ps/spill.h"
+#include "ps/table.h"
 #include "tests/ps/ps_testing.h"
 
 namespace tessera::ps {
@@ -130,27 +131,51 @@ TEST_F(SpillingJobTest, ACheckpointIsRestoredIntoLessMemoryThanItsRows) {
   EXPECT_GT(cold, kKeys);
 }
 
-TEST_F(SpillingJobTest, ADamagedSpillDiskSendsTheJobBackToItsCheckpointAndCondemnsNone) {
-  FaultFileSystem files;
-  const std::unique_ptr<Spill> spill = OpenSpill(AllRowBytes() / 10);
-  ShardedJob cluster(TestJob(), 1, files, clock_, spill.get());
-  ASSERT_OK(cluster.status());
-  for (uint64_t step = 0; step < kSteps; ++step) Step(cluster, step);
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder_)) {
-    if (entry.path().extension() != ".sst") continue;
-    std::fstream file(entry.path(), std::ios::in | std::ios::out | std::ios::binary);
-    std::error_code gone;  // RocksDB may be merging it
-    const uint64_t bytes = std::filesystem::file_size(entry.path(), gone);
-    for (uint64_t at = 0; !gone && at < bytes; at += 512) {
-      file.seekp(static_cast<std::streamoff>(at));
-      file.put('!');
-    }
+// A tier that knows every key and can read none.
+class DamagedColdStore final : public ColdStore {
+ public:
+  size_t MayContain(uint32_t, absl::Span<const uint64_t> keys, uint8_t* may) const override {
+    std::fill_n(may, keys.size(), 1);
+    return keys.size();
   }
-  std::vector<uint64_t> keys(kKeys);
-  std::iota(keys.begin(), keys.end(), 0);
-  const PendingPull pull(cluster.shard(0), PullOf(0, kSteps, {{0, keys}}));
-  EXPECT_FAILS(pull.status(), absl::StatusCode::kAborted, "goes on from its last checkpoint");
-  EXPECT_FAILS(cluster.Checkpoint(kSteps, "cut"), absl::StatusCode::kAborted, "--spill-dir");
+  absl::Status Read(uint32_t, absl::Span<const ColdKey>, char*, uint8_t*) override {
+    return Damaged();
+  }
+  absl::Status Write(uint32_t, absl::Span<const ColdRecord>) override { return Damaged(); }
+  absl::Status Erase(uint32_t, absl::Span<const ColdKey>) override { return Damaged(); }
+  absl::Status Scan(uint32_t, uint32_t,
+                    absl::FunctionRef<absl::Status(uint64_t, const char*)>) override {
+    return Damaged();
+  }
+  Stats stats() const override { return {}; }
+  uint64_t MemoryBytes(uint32_t) const override { return 0; }
+
+ private:
+  static absl::Status Damaged() { return absl::DataLossError("a record lost its checksum"); }
+};
+
+TEST(DamagedSpillDisk, SendsTheJobBackToItsCheckpointAndCondemnsNone) {
+  const PartitionSet partitions = *PartitionSet::New(1, {0});
+  DamagedColdStore cold;
+  MemoryBudget budget(1 << 20);
+  Evictor evictor(&budget);
+  const std::unique_ptr<Table> table = *Table::New(SgdTable("t", 1, v1::SYNC), 1, &partitions);
+  table->Attach({.cold = &cold, .cold_table = 0, .budget = &budget, .evictor = &evictor});
+  const std::vector<uint64_t> keys = {1, 2};
+  const std::vector<float> values = {1, 2};
+  std::vector<float> pulled(2);
+  std::vector<uint8_t> statuses(2);
+  const auto expect_aborted = [](const absl::Status& status) {
+    EXPECT_FAILS(status, absl::StatusCode::kAborted, "table t: ");
+    EXPECT_FAILS(status, absl::StatusCode::kAborted, "goes on from its last checkpoint");
+  };
+  expect_aborted(table->Pull(keys, /*read_only=*/false, pulled.data(), statuses.data()));
+  const Table::Gradients gradients[] = {{.keys = keys, .values = values.data()}};
+  expect_aborted(table->Apply(gradients, 0, 1));
+  expect_aborted(table->Assign(keys, values.data()));
+  expect_aborted(
+      table->Restore({RowRecord{.key = 1, .floats = absl::MakeConstSpan(values).first(1)}}));
+  expect_aborted(table->VisitPartition(PartitionId(0), [](absl::Span<const Row* const>) {}));
 }
 
 TEST_F(SpillingJobTest, AJobThatEndsGivesItsMemoryAndItsFolderBack) {
