@@ -1,4 +1,6 @@
 // Whole jobs on a cluster in this process: master, ps and workers over gRPC's in-process transport.
+#include <unistd.h>
+
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -6,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "client/data_generator.h"
 #include "common/checkpoint/digest.h"
 #include "common/config/override.h"
@@ -26,7 +29,9 @@ class TrainingTest : public testing::Test {
  protected:
   static void SetUpTestSuite() {
     spdlog::set_level(spdlog::level::err);
-    data_folder_ = new std::string(testing::TempDir() + "/tessera-training-data");
+    // Every test is a process of its own, and several run at once.
+    data_folder_ =
+        new std::string(absl::StrCat(testing::TempDir(), "/tessera-training-data-", ::getpid()));
     client::ClickDataOptions options;
     options.folder = *data_folder_;
     options.train = 12000;
@@ -34,6 +39,10 @@ class TrainingTest : public testing::Test {
     options.test = 3000;
     options.force = true;
     ASSERT_TRUE(client::GenerateClickData(options, PosixFileSystem(), nullptr).ok());
+  }
+  static void TearDownTestSuite() {
+    std::filesystem::remove_all(*data_folder_);
+    delete data_folder_;
   }
 
   static std::string PathOf(const std::string& name) {

@@ -1,5 +1,7 @@
 #include "worker/trainer.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -95,7 +97,7 @@ class TrainerTest : public testing::Test {
   static constexpr uint64_t kRecords = 10;
 
   TrainerTest() : board_(SystemClock()), files_(PosixFileSystem()) {
-    folder_ = testing::TempDir() + "/tessera-trainer-test";
+    folder_ = absl::StrCat(testing::TempDir(), "/tessera-trainer-test-", ::getpid());
     std::filesystem::create_directories(folder_);
     std::ofstream csv(folder_ + "/train.csv");
     for (uint64_t i = 0; i < kRecords; ++i) csv << i % 2 << "," << i << "\n";
