@@ -16,14 +16,16 @@ absl::StatusOr<Expiry> Expiry::New(const v1::ExpirySpec& spec, absl::string_view
   expiry.after_steps_ = spec.after_steps();
   expiry.min_frequency_ = spec.min_frequency();
   expiry.min_norm_ = spec.min_norm();
+  expiry.grace_steps_ = std::max<uint64_t>(spec.grace_steps(), 1);
   return expiry;
 }
 
 bool Expiry::Takes(const Row& row, const RowLayout& layout, uint64_t applied_steps) const {
   const uint64_t until = uint64_t{row.last_step} + 1;
   const uint64_t idle = applied_steps > until ? applied_steps - until : 0;
-  if (!active() || idle < std::max<uint64_t>(after_steps_, 1)) return false;
-  if (after_steps_ > 0 || row.frequency < min_frequency_) return true;
+  if (after_steps_ > 0 && idle >= after_steps_) return true;
+  if (idle < grace_steps_) return false;
+  if (row.frequency < min_frequency_) return true;
   if (min_norm_ == 0) return false;
   double sum = 0;
   for (const float w : layout.Floats(&row).first(layout.dim())) sum += double{w} * w;

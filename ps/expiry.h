@@ -29,6 +29,7 @@ class Expiry {
   uint64_t after_steps_ = 0;
   uint32_t min_frequency_ = 0;
   float min_norm_ = 0;
+  uint64_t grace_steps_ = 1;
 };
 
 }  // namespace tessera::ps

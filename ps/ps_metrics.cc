@@ -52,9 +52,10 @@ void PsMetrics::Pushed(uint64_t keys, uint64_t request_bytes, const absl::Status
 void PsMetrics::WroteCheckpoint(const v1::WriteCheckpointResponse& response,
                                 const absl::Status& status, absl::Duration took) {
   if (!status.ok()) return Answered("WriteCheckpoint", status);
-  uint64_t bytes = 0;
-  for (const v1::CheckpointFile& file : response.files()) bytes += file.bytes();
-  checkpoint_bytes_.Increment(static_cast<double>(bytes));
+  // The files before the last are links to what earlier calls have written.
+  if (!response.files().empty()) {
+    checkpoint_bytes_.Increment(static_cast<double>(response.files().rbegin()->bytes()));
+  }
   checkpoint_seconds_.Observe(absl::ToDoubleSeconds(took));
 }
 

@@ -64,9 +64,8 @@ class TableTier {
   ~TableTier();
 
   // Waits until the budget lets rows be added. RESOURCE_EXHAUSTED: it does not, and why; DATA_LOSS:
-  // rows cannot leave memory since the disk is damaged. The calls
-  // below that answer whether they worked wait by themselves; Update never does: a push that has
-  // begun goes on to its end.
+  // rows cannot leave memory since the disk is damaged. The calls below that answer whether they
+  // worked wait by themselves; Update never does: a push that has begun goes on to its end.
   absl::Status WaitForRoom() const;
 
   absl::StatusOr<RowCounts> FindOrCreate(absl::Span<const uint64_t> keys, float* values,

@@ -25,6 +25,7 @@ Function Real(const char* name) {
 }
 
 #define TESSERA_MUTEX(suffix) "_ZN4absl7debian35Mutex" suffix
+#define TESSERA_COND_VAR(suffix) "_ZN4absl7debian37CondVar" suffix
 
 }  // namespace
 
@@ -86,6 +87,31 @@ bool Mutex::AwaitWithDeadline(const Condition& condition, Time deadline) {
   const bool met = real(this, condition, deadline);
   __tsan_acquire(this);
   return met;
+}
+
+void CondVar::Wait(Mutex* mu) {
+  static const auto real = Real<void (*)(CondVar*, Mutex*)>(TESSERA_COND_VAR("4WaitEPNS0_5MutexE"));
+  __tsan_release(mu);
+  real(this, mu);
+  __tsan_acquire(mu);
+}
+
+bool CondVar::WaitWithTimeout(Mutex* mu, Duration timeout) {
+  static const auto real = Real<bool (*)(CondVar*, Mutex*, Duration)>(
+      TESSERA_COND_VAR("15WaitWithTimeoutEPNS0_5MutexENS0_8DurationE"));
+  __tsan_release(mu);
+  const bool timed_out = real(this, mu, timeout);
+  __tsan_acquire(mu);
+  return timed_out;
+}
+
+bool CondVar::WaitWithDeadline(Mutex* mu, Time deadline) {
+  static const auto real = Real<bool (*)(CondVar*, Mutex*, Time)>(
+      TESSERA_COND_VAR("16WaitWithDeadlineEPNS0_5MutexENS0_4TimeE"));
+  __tsan_release(mu);
+  const bool timed_out = real(this, mu, deadline);
+  __tsan_acquire(mu);
+  return timed_out;
 }
 
 ABSL_NAMESPACE_END

@@ -30,7 +30,7 @@ struct PsPeer {
 // large it is. A leg that failed for a passing reason is repeated by Wait, with backoff.
 class FanOut final : public PendingCall {
  public:
-  static constexpr int kInFlight = 8;  // measured: more carry no more
+  static constexpr int kInFlight = 8;
 
   struct Leg {
     size_t peer = 0;

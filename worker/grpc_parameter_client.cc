@@ -16,8 +16,8 @@ namespace {
 constexpr char kPull[] = "/tessera.v1.ParameterService/Pull";
 constexpr char kPush[] = "/tessera.v1.ParameterService/Push";
 constexpr char kAssign[] = "/tessera.v1.ParameterService/Assign";
-// Keys and rows of one message and its answer. Measured on loopback: 256 KiB to 1 MiB are carried
-// fastest, and a batch should be several of them.
+// Keys and rows of one message and its answer: a batch should be several, so that reading, sending
+// and applying overlap.
 constexpr uint64_t kChunkBytes = 512 << 10;
 
 template <typename T>

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "common/wire/varint.h"
 
 namespace tessera::wire {
 namespace {
@@ -16,11 +17,6 @@ enum WireType : uint32_t { kVarint = 0, kFixed64 = 1, kBytes = 2, kFixed32 = 5 }
 absl::Status Malformed(absl::string_view what, uint64_t offset) {
   return absl::InvalidArgumentError(
       absl::StrCat("the message is malformed at byte ", offset, ": ", what));
-}
-
-void AppendVarint(uint64_t value, std::string* out) {
-  for (; value >= 0x80; value >>= 7) out->push_back(static_cast<char>(value | 0x80));
-  out->push_back(static_cast<char>(value));
 }
 
 }  // namespace

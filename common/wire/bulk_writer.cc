@@ -5,20 +5,13 @@
 #include <cstring>
 #include <utility>
 
+#include "common/wire/varint.h"
+
 namespace tessera::wire {
 namespace {
 
 constexpr uint64_t kBytes = 2;  // protobuf's wire type
 
-void AppendVarint(uint64_t value, std::string* out) {
-  for (; value >= 0x80; value >>= 7) out->push_back(static_cast<char>(value | 0x80));
-  out->push_back(static_cast<char>(value));
-}
-uint64_t VarintSize(uint64_t value) {
-  uint64_t size = 1;
-  for (; value >= 0x80; value >>= 7) ++size;
-  return size;
-}
 uint64_t Tag(int field) { return uint64_t(field) << 3 | kBytes; }
 
 }  // namespace

@@ -6,11 +6,13 @@
 namespace tessera::ps {
 namespace {
 
-v1::ExpirySpec Spec(uint64_t after_steps, uint32_t min_frequency, float min_norm) {
+v1::ExpirySpec Spec(uint64_t after_steps, uint32_t min_frequency, float min_norm,
+                    uint64_t grace_steps = 0) {
   v1::ExpirySpec spec;
   spec.set_after_steps(after_steps);
   spec.set_min_frequency(min_frequency);
   spec.set_min_norm(min_norm);
+  spec.set_grace_steps(grace_steps);
   return spec;
 }
 
@@ -31,12 +33,12 @@ TEST(Expiry, TakesRowsByTheStepsSinceTheirLastUpdate) {
   EXPECT_FALSE(Takes(Spec(3, 0, 0), 12, 1)) << "another rank is further";
 }
 
-TEST(Expiry, TakesRareRowsOnceAStepHasPassed) {
+TEST(Expiry, TakesRareRowsOnceTheirGraceHasPassed) {
   EXPECT_TRUE(Takes(Spec(0, 5, 0), 8, 4));
   EXPECT_FALSE(Takes(Spec(0, 5, 0), 8, 5));
   EXPECT_FALSE(Takes(Spec(0, 5, 0), 9, 4)) << "updated by the last step";
-  EXPECT_FALSE(Takes(Spec(5, 5, 0), 8, 4)) << "after_steps is the wait";
-  EXPECT_TRUE(Takes(Spec(5, 5, 0), 4, 4));
+  EXPECT_FALSE(Takes(Spec(0, 5, 0, 5), 5, 4));
+  EXPECT_TRUE(Takes(Spec(0, 5, 0, 5), 4, 4));
 }
 
 TEST(Expiry, TakesRowsOfASmallNormOnceAStepHasPassed) {
@@ -44,6 +46,16 @@ TEST(Expiry, TakesRowsOfASmallNormOnceAStepHasPassed) {
   EXPECT_FALSE(Takes(Spec(0, 0, 0.5f), 8, 9, -0.5f));
   EXPECT_FALSE(Takes(Spec(0, 0, 0.5f), 9, 9, 0));
   EXPECT_FALSE(Takes(Spec(0, 0, 0.5f), 8, 9, 1e30f)) << "whose square no float holds";
+  EXPECT_FALSE(Takes(Spec(0, 0, 0.5f, 5), 5, 9, 0)) << "its grace has not passed";
+}
+
+TEST(Expiry, TakesWhatAnyOfItsRulesNames) {
+  const v1::ExpirySpec all = Spec(8, 5, 0.5f, 2);
+  EXPECT_FALSE(Takes(all, 4, 9, 1)) << "young, frequent, large";
+  EXPECT_TRUE(Takes(all, 1, 9, 1)) << "old alone";
+  EXPECT_TRUE(Takes(all, 7, 4, 1)) << "rare alone";
+  EXPECT_TRUE(Takes(all, 7, 9, 0.1f)) << "small alone";
+  EXPECT_FALSE(Takes(all, 8, 4, 0.1f)) << "rare and small, within its grace";
 }
 
 TEST(Expiry, TakesNothingWithoutARuleAndNamesWhatIsWrong) {

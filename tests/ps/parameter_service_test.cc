@@ -209,8 +209,13 @@ TEST_F(ParameterServiceTest, WhatAServerPrintsIsWhatWasDone) {
   write.set_generation(1);
   write.set_folder("c");
   write.set_parts(1);
-  v1::WriteCheckpointResponse written;
-  ASSERT_OK(Call(&v1::ParameterService::Stub::WriteCheckpoint, write, &written));
+  v1::WriteCheckpointResponse first;
+  ASSERT_OK(Call(&v1::ParameterService::Stub::WriteCheckpoint, write, &first));
+  write.set_base("c");
+  write.set_folder("d");
+  v1::WriteCheckpointResponse second;
+  ASSERT_OK(Call(&v1::ParameterService::Stub::WriteCheckpoint, write, &second));
+  ASSERT_EQ(second.files_size(), 2) << "the first one's, linked, and its own";
 
   EXPECT_THAT(Scrape("tessera_ps_pulled_keys_total"),
               ElementsAre("tessera_ps_pulled_keys_total{result=\"absent\"} 2",
@@ -231,10 +236,10 @@ TEST_F(ParameterServiceTest, WhatAServerPrintsIsWhatWasDone) {
   EXPECT_THAT(Scrape("tessera_ps_sent_bytes_total"), testing::SizeIs(1));
   EXPECT_THAT(Scrape("tessera_ps_queued_bytes"), ElementsAre("tessera_ps_queued_bytes 0"));
   EXPECT_THAT(Scrape("tessera_ps_checkpoint_seconds_count"),
-              ElementsAre("tessera_ps_checkpoint_seconds_count 1"));
-  EXPECT_THAT(
-      Scrape("tessera_ps_checkpoint_bytes_total"),
-      ElementsAre(absl::StrCat("tessera_ps_checkpoint_bytes_total ", written.files(0).bytes())));
+              ElementsAre("tessera_ps_checkpoint_seconds_count 2"));
+  EXPECT_THAT(Scrape("tessera_ps_checkpoint_bytes_total"),
+              ElementsAre(absl::StrCat("tessera_ps_checkpoint_bytes_total ",
+                                       first.files(0).bytes() + second.files(1).bytes())));
   EXPECT_THAT(Scrape("tessera_ps_table_rows"),
               ElementsAre("tessera_ps_table_rows{job=\"job-1\",table=\"t\"} 3",
                           "tessera_ps_table_rows{job=\"job-1\",table=\"u\"} 1"));

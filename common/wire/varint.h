@@ -1,0 +1,22 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "google/protobuf/io/coded_stream.h"
+
+// Protobuf's variable-length numbers, where a message is written past its generated code.
+namespace tessera::wire {
+
+inline uint64_t VarintSize(uint64_t value) {
+  return google::protobuf::io::CodedOutputStream::VarintSize64(value);
+}
+
+inline void AppendVarint(uint64_t value, std::string* out) {
+  uint8_t bytes[10];
+  const uint8_t* const end =
+      google::protobuf::io::CodedOutputStream::WriteVarint64ToArray(value, bytes);
+  out->append(reinterpret_cast<const char*>(bytes), end - bytes);
+}
+
+}  // namespace tessera::wire
