@@ -43,8 +43,16 @@ struct ClosePs {
   v1::CloseJobRequest request;
 };
 
-// Every ps writes its part into `folder`, the manifest is committed, older checkpoints of the job
-// are removed down to the `keep` newest and those named. After a failure the folder is gone.
+// Makes `folder` anew, and every ps marks what its part of the checkpoint is. After a failure the
+// folder is gone, and no ps keeps a cut.
+struct CutCheckpoint {
+  std::string folder;
+  std::vector<std::pair<RunNode, v1::WriteCheckpointRequest>> calls;
+};
+
+// Every ps writes into `folder` what it has cut, the manifest is committed, older checkpoints of
+// the job are removed down to the `keep` newest and those named. After a failure the folder is
+// gone.
 struct WriteCheckpoint {
   std::string folder;
   v1::CheckpointManifest manifest;  // all but files, rows and slots of tables
@@ -59,7 +67,15 @@ struct ComputeMetrics {
   std::vector<float> labels;
 };
 
-using Work = std::variant<FindCheckpoint, OpenPs, ClosePs, WriteCheckpoint, ComputeMetrics>;
+using Work =
+    std::variant<FindCheckpoint, OpenPs, ClosePs, CutCheckpoint, WriteCheckpoint, ComputeMetrics>;
+
+// Actions of a lane are done one after the other, and each lane goes on by itself.
+enum class Lane {
+  kForeground,  // what a job waits for
+  kBackground,  // WriteCheckpoint: the job trains meanwhile
+};
+inline constexpr int kLanes = 2;
 
 struct Action {
   uint64_t id = 0;
@@ -68,7 +84,7 @@ struct Action {
 
 struct ActionResult {
   absl::Status status;
-  // WriteCheckpoint: it failed on the master's own disk, not on a ps.
+  // CutCheckpoint, WriteCheckpoint: it failed on the master's own disk, not on a ps.
   bool own_disk = false;
   // FindCheckpoint.
   std::string folder;

@@ -209,6 +209,57 @@ ActionResult ActionRunner::Do(const ClosePs& close) {
   return result;
 }
 
+ActionResult ActionRunner::Do(const CutCheckpoint& cut) {
+  ActionResult result;
+  absl::StatusOr<std::string> folder = PathBelow(root_, cut.folder);
+  if (!folder.ok()) {
+    result.status = folder.status();
+    return result;
+  }
+  result.own_disk = true;
+  result.status = Cut(cut, *folder, &result.own_disk);
+  if (result.status.ok()) return result;
+  if (!result.own_disk) {
+    // Those that have cut need not copy rows for it any more.
+    WriteCalls drops = cut.calls;
+    for (auto& [ps, request] : drops) request.set_phase(v1::WriteCheckpointRequest::DROP);
+    const absl::Status dropped =
+        CallWriteCheckpoint(drops, kShortCall, "drop the cut of a checkpoint").status();
+    if (!dropped.ok()) {
+      SPDLOG_DEBUG("{}", std::string(dropped.message()));
+    }
+  }
+  RemoveFolder(*folder);
+  return result;
+}
+
+absl::Status ActionRunner::Cut(const CutCheckpoint& cut, const std::string& folder,
+                               bool* own_disk) {
+  // A half-written one of an earlier try.
+  TESSERA_RETURN_IF_ERROR(files_->Remove(folder));
+  TESSERA_RETURN_IF_ERROR(files_->CreateFolder(folder));
+  // The job's folder may be new; the manifest makes durable what is in it.
+  TESSERA_RETURN_IF_ERROR(files_->SyncFolder(root_));
+  // Long, since a ps whose tables spill writes in it.
+  const absl::Status status =
+      CallWriteCheckpoint(cut.calls, kLongCall, "cut the checkpoint").status();
+  *own_disk = status.ok();
+  return status;
+}
+
+absl::StatusOr<std::vector<v1::WriteCheckpointResponse>> ActionRunner::CallWriteCheckpoint(
+    const WriteCalls& calls, absl::Duration limit, const char* what) {
+  return CallAll<v1::WriteCheckpointRequest, v1::WriteCheckpointResponse>(
+      calls, limit, what, AfterError::kWait,
+      [](Stub& stub, auto... arguments) { return stub.PrepareAsyncWriteCheckpoint(arguments...); });
+}
+
+void ActionRunner::RemoveFolder(const std::string& folder) {
+  if (const absl::Status removed = files_->Remove(folder); !removed.ok()) {
+    SPDLOG_WARN("a failed checkpoint stays behind: {}", std::string(removed.message()));
+  }
+}
+
 ActionResult ActionRunner::Do(const WriteCheckpoint& write) {
   ActionResult result;
   absl::StatusOr<std::string> folder = PathBelow(root_, write.folder);
@@ -220,25 +271,16 @@ ActionResult ActionRunner::Do(const WriteCheckpoint& write) {
   result.status = Commit(write, *folder, &result.own_disk);
   if (result.status.ok()) {
     Prune(write);
-  } else if (absl::Status removed = files_->Remove(*folder); !removed.ok()) {
-    SPDLOG_WARN("a failed checkpoint stays behind: {}", std::string(removed.message()));
+  } else {
+    RemoveFolder(*folder);
   }
   return result;
 }
 
 absl::Status ActionRunner::Commit(const WriteCheckpoint& write, const std::string& folder,
                                   bool* own_disk) {
-  // A half-written one of an earlier try.
-  TESSERA_RETURN_IF_ERROR(files_->Remove(folder));
-  TESSERA_RETURN_IF_ERROR(files_->CreateFolder(folder));
-  // The job's folder may be new; the manifest makes durable what is in it.
-  TESSERA_RETURN_IF_ERROR(files_->SyncFolder(root_));
-  absl::StatusOr<std::vector<v1::WriteCheckpointResponse>> parts =
-      CallAll<v1::WriteCheckpointRequest, v1::WriteCheckpointResponse>(
-          write.calls, kLongCall, "write the checkpoint", AfterError::kWait,
-          [](Stub& stub, auto... arguments) {
-            return stub.PrepareAsyncWriteCheckpoint(arguments...);
-          });
+  const absl::StatusOr<std::vector<v1::WriteCheckpointResponse>> parts =
+      CallWriteCheckpoint(write.calls, kLongCall, "write the checkpoint");
   *own_disk = parts.ok();
   TESSERA_RETURN_IF_ERROR(parts.status());
   v1::CheckpointManifest manifest = write.manifest;

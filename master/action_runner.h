@@ -16,8 +16,8 @@ class ClientContext;
 
 namespace tessera::master {
 
-// Does what the core asks for: calls ps, all at once, and commits checkpoints. Run is called by one
-// thread at a time, the rest by any.
+// Does what the core asks for in one lane: calls ps, all at once, and commits checkpoints. Run is
+// called by one thread at a time, the rest by any.
 class ActionRunner {
  public:
   // Borrowed, outliving the runner. `checkpoint_root` is the same folder for the master and all ps.
@@ -38,13 +38,20 @@ class ActionRunner {
   ActionResult Do(const FindCheckpoint& find);
   ActionResult Do(const OpenPs& open);
   ActionResult Do(const ClosePs& close);
+  ActionResult Do(const CutCheckpoint& cut);
   ActionResult Do(const WriteCheckpoint& write);
   ActionResult Do(const ComputeMetrics& compute);
   // `own_disk`: false where a ps failed.
+  absl::Status Cut(const CutCheckpoint& cut, const std::string& folder, bool* own_disk);
   absl::Status Commit(const WriteCheckpoint& write, const std::string& folder, bool* own_disk);
+  using WriteCalls = std::vector<std::pair<RunNode, v1::WriteCheckpointRequest>>;
+  absl::StatusOr<std::vector<v1::WriteCheckpointResponse>> CallWriteCheckpoint(
+      const WriteCalls& calls, absl::Duration limit, const char* what);
   void CancelRunning() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool Cancelled() const ABSL_LOCKS_EXCLUDED(mu_);
   void Prune(const WriteCheckpoint& write);
+  // Of a checkpoint that failed.
+  void RemoveFolder(const std::string& folder);
 
   // What becomes of the other calls when one has failed. kWait: they end by themselves, so that
   // nobody is still at work on what the caller is about to clear away.

@@ -279,43 +279,47 @@ void MasterCore::Tick(const Now& now) {
   Schedule(now);
 }
 
-std::optional<Action> MasterCore::TakeAction() {
-  if (action_under_way_ != 0) return std::nullopt;
+std::optional<Action> MasterCore::TakeAction(Lane which) {
+  UnderWay& mine = lane(which);
+  if (mine.id != 0) return std::nullopt;
+  const UnderWay& other = lane(which == Lane::kForeground ? Lane::kBackground : Lane::kForeground);
   Action action;
-  if (!close_.empty()) {
+  if (which == Lane::kForeground && !close_.empty()) {
     action.work = std::move(close_.front());
     close_.pop_front();
-    action_of_run_ = false;
-    close_under_way_ = true;
+    mine = {.id = next_action_++, .of_run = false, .close = true};
   } else if (run_ != nullptr && !run_->end().has_value()) {
-    std::optional<Work> work = run_->TakeAction();
+    // An earlier run may still be writing the checkpoint that this one is about to look for.
+    if (other.id != 0 && !other.of_run && !other.close) return std::nullopt;
+    std::optional<Work> work = run_->TakeAction(which);
     if (!work.has_value()) return std::nullopt;
     action.work = *std::move(work);
-    action_of_run_ = true;
-    close_under_way_ = false;
+    mine = {.id = next_action_++, .of_run = true, .close = false};
   } else {
     return std::nullopt;
   }
-  action.id = action_under_way_ = next_action_++;
+  action.id = mine.id;
   return action;
 }
 
 void MasterCore::ActionDone(uint64_t id, ActionResult result, const Now& now) {
-  if (id != action_under_way_) return;
-  action_under_way_ = 0;
-  if (std::exchange(action_of_run_, false) && run_ != nullptr) {
-    run_->ActionDone(std::move(result), now);
+  for (const Lane which : {Lane::kForeground, Lane::kBackground}) {
+    if (id != lane(which).id || id == 0) continue;
+    const bool of_run = std::exchange(lane(which), {}).of_run;
+    if (of_run && run_ != nullptr) run_->ActionDone(which, std::move(result), now);
+    Schedule(now);
+    return;
   }
-  Schedule(now);
 }
 
-std::optional<uint64_t> MasterCore::UnwantedAction() const {
-  if (action_under_way_ == 0 || action_of_run_ || close_under_way_) return std::nullopt;
-  return action_under_way_;
+std::optional<uint64_t> MasterCore::UnwantedAction(Lane which) const {
+  const UnderWay& under_way = lane(which);
+  if (under_way.id == 0 || under_way.of_run || under_way.close) return std::nullopt;
+  return under_way.id;
 }
 
-void MasterCore::SetUnanswered(std::vector<std::string> ps) {
-  if (run_ != nullptr && action_of_run_) run_->SetUnanswered(std::move(ps));
+void MasterCore::SetUnanswered(Lane which, std::vector<std::string> ps) {
+  if (run_ != nullptr && lane(which).of_run) run_->SetUnanswered(which, std::move(ps));
 }
 
 std::vector<StateLog::Write> MasterCore::TakeWrites() {

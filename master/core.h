@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -26,7 +27,9 @@ namespace tessera::master {
 // queue of jobs, the run under way. What is to be done outside leaves as actions and writes:
 //   - TakeWrites must be durable before anything that came out of the core after them is acted on
 //     (an answer, an action);
-//   - TakeAction gives one action at a time, ActionDone answers it.
+//   - TakeAction gives one action of a lane at a time, ActionDone answers it. A run begins when
+//   what
+//     the one before had under way is done.
 // Services and threads (master.h) are around it. Not thread-safe.
 class MasterCore {
  public:
@@ -83,12 +86,12 @@ class MasterCore {
 
   // ---- time and the outside
   void Tick(const Now& now);
-  std::optional<Action> TakeAction();
+  std::optional<Action> TakeAction(Lane lane = Lane::kForeground);
   void ActionDone(uint64_t id, ActionResult result, const Now& now);
-  // The action under way where it serves a run that is over: it may be cut short.
-  std::optional<uint64_t> UnwantedAction() const;
-  // The ps that the action under way waits for; for Waits.
-  void SetUnanswered(std::vector<std::string> ps);
+  // The lane's action under way where it serves a run that is over: it may be cut short.
+  std::optional<uint64_t> UnwantedAction(Lane lane) const;
+  // The ps that the lane's action under way waits for; for Waits.
+  void SetUnanswered(Lane lane, std::vector<std::string> ps);
   std::vector<StateLog::Write> TakeWrites();
 
  private:
@@ -120,9 +123,14 @@ class MasterCore {
   absl::Duration retry_at_;
   std::deque<Work> close_;
   uint64_t next_action_ = 1;
-  uint64_t action_under_way_ = 0;
-  bool action_of_run_ = false;  // of run_, as it is now
-  bool close_under_way_ = false;
+  struct UnderWay {
+    uint64_t id = 0;      // 0: nothing
+    bool of_run = false;  // of run_, as it is now
+    bool close = false;
+  };
+  UnderWay& lane(Lane lane) { return under_way_[static_cast<int>(lane)]; }
+  const UnderWay& lane(Lane lane) const { return under_way_[static_cast<int>(lane)]; }
+  std::array<UnderWay, kLanes> under_way_;
   uint64_t incarnation_limit_ = 0;
   std::vector<StateLog::Write> writes_;
 };

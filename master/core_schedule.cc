@@ -31,7 +31,7 @@ void MasterCore::Schedule(const Now& now) {
 
 void MasterCore::SettleEnd(const Now& now) {
   const std::unique_ptr<JobRun> run = std::move(run_);
-  action_of_run_ = false;  // what is still under way is of no use
+  for (UnderWay& under_way : under_way_) under_way.of_run = false;  // it is of no use
   const RunEnd end = *run->end();
   v1::JobRecord* record = run->record();
   v1::JobStatus& status = *record->mutable_status();

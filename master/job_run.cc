@@ -55,10 +55,13 @@ bool JobRun::Uses(uint64_t incarnation) const {
          std::any_of(options_.workers.begin(), options_.workers.end(), is);
 }
 
-std::optional<Work> JobRun::TakeAction() { return std::exchange(wanted_, std::nullopt); }
+std::optional<Work> JobRun::TakeAction(Lane lane) {
+  return std::exchange(lane == Lane::kForeground ? wanted_ : wanted_behind_, std::nullopt);
+}
 
-void JobRun::ActionDone(ActionResult result, const Now& now) {
+void JobRun::ActionDone(Lane lane, ActionResult result, const Now& now) {
   if (end_.has_value()) return;
+  if (lane == Lane::kBackground) return OnWritten(result, now);
   switch (phase_) {
     case Phase::kFinding:
       return OnFound(std::move(result), now);
@@ -67,7 +70,7 @@ void JobRun::ActionDone(ActionResult result, const Now& now) {
     case Phase::kMeasuring:
       return OnMeasured(result, now);
     case Phase::kCheckpointing:
-      return OnCheckpointed(result, now);
+      return OnCut(result, now);
     default:
       return;
   }
@@ -81,7 +84,7 @@ void JobRun::Enter(Phase phase, const Now& now) {
   if (phase == Phase::kFinding || phase == Phase::kLoading) name = "loading";
   if (phase == Phase::kCounting) name = "counting";
   if (phase == Phase::kEvaluating || phase == Phase::kMeasuring) name = "evaluating";
-  if (phase == Phase::kCheckpointing) name = "checkpointing";
+  if (phase == Phase::kCheckpointing || phase == Phase::kAwaitingWrite) name = "checkpointing";
   if (phase == Phase::kPredicting) name = "predicting";
   status().set_phase(name);
 }
@@ -91,6 +94,7 @@ void JobRun::End(RunEnd end, const Now& now) {
   UpdateStatus(now);
   progress_.Pause(now.monotonic);
   wanted_.reset();
+  wanted_behind_.reset();
   end_ = std::move(end);
 }
 
@@ -147,7 +151,7 @@ void JobRun::Tick(const Now& now) {
   }
   if (phase_ != Phase::kTraining) return;
   const float minutes = spec().checkpoint().every_minutes();
-  if (minutes > 0 && !plan_->BarrierDue() &&
+  if (minutes > 0 && !plan_->BarrierDue() && !writing_.has_value() &&
       now.monotonic - last_checkpoint_at_ >= absl::Minutes(minutes)) {
     plan_->RequestBarrier();
   }
@@ -166,6 +170,17 @@ std::vector<std::string> JobRun::Waits(absl::Duration now) const {
     const std::string whom =
         of_ps && !unanswered_.empty() ? absl::StrJoin(unanswered_, ", ") : "the master itself";
     waits.push_back(absl::StrCat("workers wait for ", whom, " (", phase, ") ", For(here)));
+  }
+  if (writing_.has_value() && phase_ != Phase::kCheckpointing) {
+    const bool awaited = phase_ == Phase::kAwaitingWrite;
+    const absl::Duration written_for = now - (awaited ? phase_since_ : writing_->since);
+    if (written_for > (awaited ? kWorthSaying : absl::Seconds(10))) {
+      waits.push_back(absl::StrCat(
+          awaited ? "workers wait for " : "training goes on; ", "the checkpoint of step ",
+          writing_->step, awaited ? " to be written by " : " is being written by ",
+          unwritten_.empty() ? "the master itself" : absl::StrJoin(unwritten_, ", "), " ",
+          For(written_for)));
+    }
   }
   const bool barrier = phase_ != Phase::kTraining || plan_->BarrierDue();
   for (uint32_t r = 0; r < options_.workers.size() && opened_; ++r) {

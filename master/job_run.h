@@ -53,6 +53,10 @@ struct RunEnd {
 //   finding -> loading -> counting -> training <-> evaluating, measuring, checkpointing
 //                                        `-> evaluating (test) -> ended
 //
+// A checkpoint is cut at a barrier and written while training goes on. One that falls due while
+// another is being written waits for it at its barrier, so that which steps are cut does not
+// depend on the speed of a disk. The last one is awaited before the job's result is named.
+//
 // Keeps the figures in the job's record up to date. Not thread-safe.
 class JobRun {
  public:
@@ -72,9 +76,9 @@ class JobRun {
   // The ps have their tables, and workers may begin.
   bool opened() const { return opened_ && !end_.has_value(); }
 
-  // At most one is under way: ActionDone comes before the next one.
-  std::optional<Work> TakeAction();
-  void ActionDone(ActionResult result, const Now& now);
+  // At most one of a lane is under way: ActionDone comes before the next one.
+  std::optional<Work> TakeAction(Lane lane);
+  void ActionDone(Lane lane, ActionResult result, const Now& now);
 
   // What a rank is to do; nullopt until the ps have their tables.
   std::optional<v1::Assignment> AssignmentOf(Rank rank) const;
@@ -92,7 +96,9 @@ class JobRun {
   void End(RunEnd end, const Now& now);
   // Who waits for whom for longer than a second.
   std::vector<std::string> Waits(absl::Duration now) const;
-  void SetUnanswered(std::vector<std::string> ps) { unanswered_ = std::move(ps); }
+  void SetUnanswered(Lane lane, std::vector<std::string> ps) {
+    (lane == Lane::kForeground ? unanswered_ : unwritten_) = std::move(ps);
+  }
   // Brings the figures in the record up to date.
   void UpdateStatus(const Now& now);
 
@@ -103,8 +109,9 @@ class JobRun {
     kCounting,
     kTraining,
     kEvaluating,
-    kMeasuring,  // metrics of the scores
-    kCheckpointing,
+    kMeasuring,      // metrics of the scores
+    kCheckpointing,  // it is being cut
+    kAwaitingWrite,  // of the last one: at the end, or before the next one
     kPredicting,
   };
   enum class Wanted { kBarrier, kFinalTest };
@@ -136,7 +143,9 @@ class JobRun {
   void FollowRules(const v1::Evaluation& evaluation, const Now& now);
   void CheckpointIfDue(const Now& now);
   void BeginCheckpoint(const Now& now);
-  void OnCheckpointed(const ActionResult& result, const Now& now);
+  void OnCut(const ActionResult& result, const Now& now);
+  void OnWritten(const ActionResult& result, const Now& now);
+  void OnCheckpointFailed(const ActionResult& result, const Now& now);
   void LeaveBarrier(const Now& now);
   void Conclude(const Now& now);
   void SetResult(const std::string& checkpoint);
@@ -156,8 +165,10 @@ class JobRun {
   absl::Duration phase_since_;
   std::optional<RunEnd> end_;
   std::optional<Work> wanted_;
+  std::optional<Work> wanted_behind_;  // of the background
   UnitDesk desk_;
   std::vector<std::string> unanswered_;   // ps, of the action under way
+  std::vector<std::string> unwritten_;    // of the one in the background
   std::vector<absl::Duration> asked_at_;  // by rank: the last call of NextWork
   Progress progress_;
 
@@ -179,9 +190,16 @@ class JobRun {
   uint64_t next_evaluation_ = 1;
   Due due_;
   bool improved_ = false;
-  bool stopping_ = false;    // early stopping, or nothing is left to train
-  std::string writing_;      // the folder of the checkpoint under way
-  std::string best_before_;  // position_.best_checkpoint() before it
+  bool stopping_ = false;  // early stopping, or nothing is left to train
+  // The checkpoint under way, from its cut until it is committed or given up.
+  struct Writing {
+    uint64_t step = 0;
+    absl::Duration since;
+    std::string best_before;  // position_.best_checkpoint() before it
+    std::string folder;
+    WriteCheckpoint work;  // until it is begun
+  };
+  std::optional<Writing> writing_;
   std::string last_checkpoint_;
   std::optional<uint64_t> last_checkpoint_step_;
   absl::Duration last_checkpoint_at_;

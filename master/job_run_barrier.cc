@@ -160,16 +160,20 @@ void JobRun::FollowRules(const v1::Evaluation& measured, const Now& now) {
 void JobRun::CheckpointIfDue(const Now& now) {
   const bool best = improved_ && spec().checkpoint().keep_best();
   const bool due = due_.checkpoint || due_.requested || stopping_ || best;
-  if (due && last_checkpoint_step_ != position_.step()) return BeginCheckpoint(now);
-  LeaveBarrier(now);
+  if (!due || last_checkpoint_step_ == position_.step()) return LeaveBarrier(now);
+  if (!writing_.has_value()) return BeginCheckpoint(now);
+  SPDLOG_INFO("job {}: the checkpoint of step {} waits until that of step {} is written",
+              status().job_id(), position_.step(), writing_->step);
+  Enter(Phase::kAwaitingWrite, now);
 }
 
 void JobRun::BeginCheckpoint(const Now& now) {
   Enter(Phase::kCheckpointing, now);
+  CutCheckpoint cut;
   WriteCheckpoint write;
   write.job_folder = status().job_id();
   write.folder = absl::StrCat(write.job_folder, "/", CheckpointFolderName(position_.step()));
-  best_before_ = position_.best_checkpoint();
+  const std::string best_before = position_.best_checkpoint();
   if (improved_ && spec().checkpoint().keep_best()) position_.set_best_checkpoint(write.folder);
   v1::CheckpointManifest& manifest = write.manifest;
   manifest.set_version(kVersion);
@@ -196,6 +200,9 @@ void JobRun::BeginCheckpoint(const Now& now) {
     if (last_checkpoint_ != write.folder) request.set_base(last_checkpoint_);
     request.set_part(i);
     request.set_parts(parts);
+    request.set_phase(v1::WriteCheckpointRequest::CUT);
+    cut.calls.emplace_back(options_.ps[i], request);
+    request.set_phase(v1::WriteCheckpointRequest::WRITE);
     write.calls.emplace_back(options_.ps[i], std::move(request));
   }
   write.keep = KeptCheckpoints(spec().checkpoint());
@@ -207,41 +214,69 @@ void JobRun::BeginCheckpoint(const Now& now) {
     const std::string& start = waiting->status().spec().start().checkpoint();
     if (!start.empty()) write.keep_besides.push_back(start);
   }
-  writing_ = write.folder;
-  wanted_ = std::move(write);
+  cut.folder = write.folder;
+  writing_ = {.step = position_.step(),
+              .since = now.monotonic,
+              .best_before = best_before,
+              .folder = write.folder,
+              .work = std::move(write)};
+  wanted_ = std::move(cut);
 }
 
-void JobRun::OnCheckpointed(const ActionResult& result, const Now& now) {
+void JobRun::OnCut(const ActionResult& result, const Now& now) {
   last_checkpoint_at_ = now.monotonic;
-  ++(result.status.ok() ? options_.counts->checkpoints_committed
-                        : options_.counts->checkpoints_failed);
-  if (result.status.ok()) {
-    last_checkpoint_ = writing_;
-    last_checkpoint_step_ = position_.step();
-    status().set_checkpoint(writing_);
+  if (!result.status.ok()) {
+    OnCheckpointFailed(result, now);
+    if (!end_.has_value()) LeaveBarrier(now);
+    return;
+  }
+  wanted_behind_ = std::move(writing_->work);
+  // There is nothing left to train meanwhile.
+  if (stopping_) return Enter(Phase::kAwaitingWrite, now);
+  LeaveBarrier(now);
+}
+
+void JobRun::OnWritten(const ActionResult& result, const Now& now) {
+  if (!result.status.ok()) {
+    OnCheckpointFailed(result, now);
+    if (end_.has_value()) return;
+  } else {
+    ++options_.counts->checkpoints_committed;
+    last_checkpoint_ = writing_->folder;
+    last_checkpoint_step_ = writing_->step;
+    status().set_checkpoint(last_checkpoint_);
     // A folder that was damaged has been written anew.
     auto* damaged = record_->mutable_damaged();
-    damaged->erase(std::remove(damaged->begin(), damaged->end(), writing_), damaged->end());
+    damaged->erase(std::remove(damaged->begin(), damaged->end(), last_checkpoint_), damaged->end());
     // Neither checkpoints nor evaluations are events: they have fields of their own, and would
     // drive what happened to the job's processes out of the newest 50.
     jobs_->Touch(record_);
-    SPDLOG_INFO("job {}: checkpoint {}", status().job_id(), writing_);
-    return LeaveBarrier(now);
+    SPDLOG_INFO("job {}: checkpoint {}", status().job_id(), last_checkpoint_);
+    writing_.reset();
   }
+  // Who waited has one of its own to cut, or the job is at its end.
+  if (phase_ == Phase::kAwaitingWrite) CheckpointIfDue(now);
+}
+
+void JobRun::OnCheckpointFailed(const ActionResult& result, const Now& now) {
+  ++options_.counts->checkpoints_failed;
+  const Writing failed = *std::exchange(writing_, std::nullopt);
   const std::string message(result.status.message());
   // A ps that is gone takes its rows along: there is nothing to go on with. A failing disk of the
   // master's own takes none.
   const bool by_ps = !result.own_disk;
   if (by_ps && (absl::IsUnavailable(result.status) || absl::IsAborted(result.status) ||
                 absl::IsNotFound(result.status) || absl::IsDeadlineExceeded(result.status))) {
-    return Restart("PsFailed", absl::StrCat("checkpoint at step ", position_.step(), ": ", message),
+    return Restart("PsFailed", absl::StrCat("checkpoint at step ", failed.step, ": ", message),
                    now);
   }
-  position_.set_best_checkpoint(best_before_);
-  if (stopping_) {
+  if (position_.best_checkpoint() == failed.folder) {
+    position_.set_best_checkpoint(failed.best_before);
+  }
+  if (stopping_ && failed.step == position_.step()) {
     return Fail(
         "CheckpointFailed",
-        absl::StrCat("training is done, and its last checkpoint, at step ", position_.step(),
+        absl::StrCat("training is done, and its last checkpoint, at step ", failed.step,
                      ", could not be written: ", message,
                      absl::IsResourceExhausted(result.status)
                          ? "; make room below the checkpoint root, then submit the job again"
@@ -252,10 +287,9 @@ void JobRun::OnCheckpointed(const ActionResult& result, const Now& now) {
         now);
   }
   jobs_->AddEvent(record_,
-                  absl::StrCat("checkpoint at step ", position_.step(),
+                  absl::StrCat("checkpoint at step ", failed.step,
                                " failed, training goes on without it: ", message),
                   now.wall);
-  LeaveBarrier(now);
 }
 
 void JobRun::LeaveBarrier(const Now& now) {

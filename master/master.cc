@@ -1,6 +1,7 @@
 #include "master/master.h"
 
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <string>
 #include <thread>
@@ -51,7 +52,8 @@ class MasterImpl final : public Master {
         registry_(options.metrics == nullptr ? *own_registry_ : *options.metrics),
         log_(std::move(log)),
         host_(std::move(core), log_.get(), options.clock),
-        runner_(options.channels, options.files, options.checkpoint_root),
+        runners_{ActionRunner(options.channels, options.files, options.checkpoint_root),
+                 ActionRunner(options.channels, options.files, options.checkpoint_root)},
         cluster_(&host_),
         work_(&host_),
         jobs_(&host_),
@@ -66,7 +68,9 @@ class MasterImpl final : public Master {
     TESSERA_ASSIGN_OR_RETURN(
         server_, RpcServer::Start(options, {&cluster_, &work_, &jobs_, &metrics_service_}));
     ticker_ = std::thread([this] { TickForever(); });
-    actor_ = std::thread([this] { ActForever(); });
+    for (const Lane lane : {Lane::kForeground, Lane::kBackground}) {
+      actors_.emplace_back([this, lane] { ActForever(lane); });
+    }
     SPDLOG_INFO("serving at {}", server_->address());
     return absl::OkStatus();
   }
@@ -77,10 +81,10 @@ class MasterImpl final : public Master {
     if (server_ == nullptr || stop_.HasBeenNotified()) return;
     stop_.Notify();
     host_.Stop();
-    runner_.Stop();
+    for (ActionRunner& runner : runners_) runner.Stop();
     server_->Shutdown(grace);
     ticker_.join();
-    actor_.join();
+    for (std::thread& actor : actors_) actor.join();
     if (absl::Status status = host_.Flush(); !status.ok()) {
       SPDLOG_ERROR("the last changes of state are lost: {}", std::string(status.message()));
     }
@@ -90,29 +94,38 @@ class MasterImpl final : public Master {
   // Leases and whatever else time alone makes due.
   void TickForever() {
     while (!stop_.WaitForNotificationWithTimeout(kTick)) {
-      std::vector<std::string> unanswered = runner_.Unanswered();
-      const std::optional<uint64_t> unwanted =
-          host_.With([&](MasterCore& core, const MasterCore::Now& now) {
-            core.SetUnanswered(std::move(unanswered));
-            core.Tick(now);
-            return core.UnwantedAction();
-          });
-      if (unwanted.has_value()) runner_.Cancel(*unwanted);
+      constexpr Lane kBoth[] = {Lane::kForeground, Lane::kBackground};
+      std::array<std::optional<uint64_t>, kLanes> unwanted;
+      std::array<std::vector<std::string>, kLanes> unanswered;
+      for (const Lane lane : kBoth) unanswered[static_cast<int>(lane)] = runner(lane).Unanswered();
+      host_.With([&](MasterCore& core, const MasterCore::Now& now) {
+        for (const Lane lane : kBoth) {
+          core.SetUnanswered(lane, std::move(unanswered[static_cast<int>(lane)]));
+        }
+        core.Tick(now);
+        for (const Lane lane : kBoth) unwanted[static_cast<int>(lane)] = core.UnwantedAction(lane);
+      });
+      for (const Lane lane : kBoth) {
+        const std::optional<uint64_t> id = unwanted[static_cast<int>(lane)];
+        if (id.has_value()) runner(lane).Cancel(*id);
+      }
       Flush();
     }
   }
 
-  // One action after the other, none before the state that asks for it is durable.
-  void ActForever() {
+  ActionRunner& runner(Lane lane) { return runners_[static_cast<int>(lane)]; }
+
+  // One action of the lane after the other, none before the state that asks for it is durable.
+  void ActForever(Lane lane) {
     uint64_t seen = 0;
     while (host_.AwaitChange(&seen, absl::Seconds(1))) {
-      std::optional<Action> action =
-          host_.Look([](MasterCore& core, const MasterCore::Now&) { return core.TakeAction(); });
+      std::optional<Action> action = host_.Look(
+          [lane](MasterCore& core, const MasterCore::Now&) { return core.TakeAction(lane); });
       if (!action.has_value()) continue;
       while (!Flush()) {
         if (stop_.WaitForNotificationWithTimeout(kLogRetry)) return;
       }
-      ActionResult result = runner_.Run(*action);
+      ActionResult result = runner(lane).Run(*action);
       host_.With([&](MasterCore& core, const MasterCore::Now& now) {
         core.ActionDone(action->id, std::move(result), now);
       });
@@ -129,7 +142,7 @@ class MasterImpl final : public Master {
   MetricsRegistry& registry_;
   const std::unique_ptr<StateLog> log_;
   CoreHost host_;
-  ActionRunner runner_;
+  std::array<ActionRunner, kLanes> runners_;  // by lane
   ClusterServiceImpl cluster_;
   WorkServiceImpl work_;
   JobServiceImpl jobs_;
@@ -139,7 +152,7 @@ class MasterImpl final : public Master {
   std::unique_ptr<RpcServer> server_;
   absl::Notification stop_;
   std::thread ticker_;
-  std::thread actor_;
+  std::vector<std::thread> actors_;  // by lane
 };
 
 }  // namespace

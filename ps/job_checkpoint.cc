@@ -6,101 +6,41 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "common/checkpoint/checkpoint_reader.h"
-#include "common/checkpoint/manifest.h"
 #include "common/checkpoint/row_file_writer.h"
-#include "common/partition.h"
 #include "common/status_macros.h"
 
 namespace tessera::ps {
 namespace {
 
-// Writes what RowStore::TakeChanges hands out. Returns how many rows the partition has.
-absl::StatusOr<uint64_t> WritePartition(RowFileWriter& writer, TableIndex index, Table& table,
-                                        PartitionId partition, bool all) {
+// What the cut has of a partition; of a table that spills, all that it has now.
+absl::Status WritePartition(RowFileWriter& writer, TableIndex index, Table& table,
+                            PartitionId partition, uint64_t& spilled_rows) {
   const RowLayout& layout = table.store().layout();
-  absl::Status status;
-  uint64_t written = 0;
-  const auto write = [&](absl::Span<const Row* const> rows, absl::Span<const uint64_t> gone) {
-    written = rows.size();
-    status = [&]() -> absl::Status {
-      TESSERA_RETURN_IF_ERROR(writer.BeginBlock(index, partition, gone.size(), 0));
-      for (const uint64_t key : gone) TESSERA_RETURN_IF_ERROR(writer.AddRow(key, 0, 0, {}));
-      TESSERA_RETURN_IF_ERROR(writer.EndBlock());
-      TESSERA_RETURN_IF_ERROR(writer.BeginBlock(index, partition, rows.size(), layout.floats()));
-      for (const Row* row : rows) {
-        TESSERA_RETURN_IF_ERROR(
-            writer.AddRow(row->key, row->frequency, row->last_step, layout.Floats(row)));
-      }
-      return writer.EndBlock();
-    }();
+  const auto begin = [&](uint64_t rows, absl::Span<const uint64_t> gone) -> absl::Status {
+    TESSERA_RETURN_IF_ERROR(writer.BeginBlock(index, partition, gone.size(), 0));
+    for (const uint64_t key : gone) TESSERA_RETURN_IF_ERROR(writer.AddRow(key, 0, 0, {}));
+    TESSERA_RETURN_IF_ERROR(writer.EndBlock());
+    return writer.BeginBlock(index, partition, rows, layout.floats());
   };
-  if (table.spills()) {
-    // All rows, each time: what has changed since the last cut may have left memory.
-    TESSERA_RETURN_IF_ERROR(table.VisitPartition(
-        partition, [&](absl::Span<const Row* const> rows) { write(rows, {}); }));
-    TESSERA_RETURN_IF_ERROR(status);
-    return written;
-  }
-  const uint64_t rows = table.store().TakeChanges(partition, all, write);
-  TESSERA_RETURN_IF_ERROR(status);
-  return rows;
-}
-
-// Number of each of the checkpoint's tables among ours; null: not wanted.
-absl::StatusOr<std::vector<Table*>> MatchTables(const v1::CheckpointManifest& manifest,
-                                                const std::string& folder, bool warm,
-                                                const Tables& tables) {
-  std::vector<Table*> match(manifest.tables_size(), nullptr);
-  for (const auto& table : tables) {
-    bool found = false;
-    for (int i = 0; i < manifest.tables_size(); ++i) {
-      const v1::CheckpointTable& saved = manifest.tables(i);
-      if (saved.spec().name() != table->name()) continue;
-      found = true;
-      match[i] = table.get();
-      if (saved.spec().dim() != table->dim()) {
-        return absl::FailedPreconditionError(
-            absl::StrCat(folder, ": table ", table->name(), " has dim ", saved.spec().dim(),
-                         " in the checkpoint and ", table->dim(), " in the job"));
-      }
-      if (!warm && saved.rows() > 0 &&
-          saved.slot_floats() != table->store().layout().slot_floats()) {
-        return absl::FailedPreconditionError(absl::StrCat(
-            folder, ": table ", table->name(), " has ", saved.slot_floats(),
-            " optimizer floats a row in the checkpoint and ", table->store().layout().slot_floats(),
-            " in the job; to go on with another optimizer, start warm (start.warm: true)"));
-      }
+  const auto write = [&](absl::Span<const Row* const> rows) -> absl::Status {
+    for (const Row* row : rows) {
+      TESSERA_RETURN_IF_ERROR(
+          writer.AddRow(row->key, row->frequency, row->last_step, layout.Floats(row)));
     }
-    if (!found && !warm) {
-      return absl::FailedPreconditionError(
-          absl::StrCat(folder, ": the checkpoint has no table ", table->name(),
-                       "; to start with the tables that it has, start warm (start.warm: true)"));
-    }
+    return absl::OkStatus();
+  };
+  if (!table.spills()) {
+    TESSERA_RETURN_IF_ERROR(table.store().VisitCut(partition, begin, write));
+    return writer.EndBlock();
   }
-  return match;
-}
-
-absl::Status RestoreRows(const PartitionRows& rows, bool warm, bool all_owned,
-                         const PartitionSet& partitions, Table& table) {
-  // In pieces, between which a table that does not fit into memory can spill.
-  constexpr size_t kRestoreRows = 1 << 14;
-  std::vector<RowRecord> records;
-  for (uint64_t i = 0; i < rows.rows(); ++i) {
-    const uint64_t key = rows.key(i);
-    if (!all_owned && partitions.IndexOf(PartitionOf(key, partitions.partition_count())) ==
-                          PartitionSet::kNotOwned) {
-      continue;
-    }
-    records.push_back({.key = key,
-                       .last_step = warm ? 0 : rows.last_step(i),
-                       .frequency = warm ? 0 : rows.frequency(i),
-                       .floats = warm ? rows.values(i).first(table.dim()) : rows.values(i)});
-    if (records.size() < kRestoreRows) continue;
-    TESSERA_RETURN_IF_ERROR(table.Restore(records));
-    records.clear();
-  }
-  return table.Restore(records);
+  absl::Status status;
+  TESSERA_RETURN_IF_ERROR(table.VisitPartition(partition, [&](absl::Span<const Row* const> rows) {
+    spilled_rows += rows.size();
+    status = begin(rows.size(), {});
+    if (status.ok()) status = write(rows);
+    if (status.ok()) status = writer.EndBlock();
+  }));
+  return status;
 }
 
 // The files of `base` under their names in `folder` too.
@@ -129,64 +69,69 @@ bool IsIncrementWorth(const WrittenPart& base, const Tables& tables) {
   return !base.files.empty() && base.files.size() <= kMaxLayers && increments < whole / 2;
 }
 
+absl::StatusOr<PartCut> PrepareCut(FileSystem& files, const std::string& folder,
+                                   const CheckpointPart& part, const WrittenPart* base) {
+  TESSERA_RETURN_IF_ERROR(files.CreateFolder(folder));
+  PartCut cut = {
+      .all = true,
+      .name = absl::StrFormat("rows-g%d-%05d-of-%05d", part.generation, part.part, part.parts),
+      .written = {.folder = folder, .files = {}, .rows = {}}};
+  if (base == nullptr) return cut;
+  const absl::Status linked = LinkFiles(files, *base, folder);
+  if (absl::IsUnimplemented(linked)) return cut;
+  TESSERA_RETURN_IF_ERROR(linked);
+  cut.all = false;
+  cut.written.files = base->files;
+  absl::StrAppend(&cut.name, "-layer-", base->files.size());
+  return cut;
+}
+
+void CutTables(const Tables& tables, PartCut& cut) {
+  for (const auto& table : tables) {
+    cut.written.rows.push_back(table->spills() ? 0 : table->store().BeginCut(cut.all));
+  }
+}
+
+absl::StatusOr<WrittenPart> WriteCut(FileSystem& files, PartCut cut, const PartitionSet& partitions,
+                                     const Tables& tables, KeepGoing keep_going) {
+  WrittenPart& written = cut.written;
+  const auto write = [&]() -> absl::Status {
+    TESSERA_RETURN_IF_ERROR(keep_going());
+    const std::string path = absl::StrCat(written.folder, "/", cut.name);
+    // A name left by an earlier try may be a link: what it leads to must not be written over.
+    TESSERA_RETURN_IF_ERROR(files.Remove(path));
+    TESSERA_ASSIGN_OR_RETURN(
+        const std::unique_ptr<RowFileWriter> writer,
+        RowFileWriter::Create(files, path, partitions.partition_count(), tables.size()));
+    for (uint32_t t = 0; t < tables.size(); ++t) {
+      for (const PartitionId partition : partitions.owned()) {
+        TESSERA_RETURN_IF_ERROR(keep_going());
+        TESSERA_RETURN_IF_ERROR(
+            WritePartition(*writer, TableIndex(t), *tables[t], partition, written.rows[t]));
+      }
+    }
+    TESSERA_ASSIGN_OR_RETURN(v1::CheckpointFile file, writer->Finish());
+    file.set_layer(static_cast<uint32_t>(written.files.size()));
+    written.files.push_back(std::move(file));
+    return absl::OkStatus();
+  };
+  const absl::Status status = write();
+  if (status.ok()) return std::move(written);
+  DropCut(tables);
+  return status;
+}
+
+void DropCut(const Tables& tables) {
+  for (const auto& table : tables) table->store().DropCut();
+}
+
 absl::StatusOr<WrittenPart> WriteTables(FileSystem& files, const std::string& folder,
                                         const CheckpointPart& part, const WrittenPart* base,
                                         const PartitionSet& partitions, const Tables& tables,
                                         KeepGoing keep_going) {
-  TESSERA_RETURN_IF_ERROR(keep_going());
-  TESSERA_RETURN_IF_ERROR(files.CreateFolder(folder));
-  WrittenPart written = {
-      .folder = folder, .files = {}, .rows = std::vector<uint64_t>(tables.size(), 0)};
-  std::string name =
-      absl::StrFormat("rows-g%d-%05d-of-%05d", part.generation, part.part, part.parts);
-  if (base != nullptr) {
-    TESSERA_RETURN_IF_ERROR(LinkFiles(files, *base, folder));
-    written.files = base->files;
-    absl::StrAppend(&name, "-layer-", written.files.size());
-  }
-  const std::string path = absl::StrCat(folder, "/", name);
-  // A name left by an earlier try may be a link: what it leads to must not be written over.
-  TESSERA_RETURN_IF_ERROR(files.Remove(path));
-  TESSERA_ASSIGN_OR_RETURN(
-      const std::unique_ptr<RowFileWriter> writer,
-      RowFileWriter::Create(files, path, partitions.partition_count(), tables.size()));
-  for (uint32_t t = 0; t < tables.size(); ++t) {
-    for (const PartitionId partition : partitions.owned()) {
-      TESSERA_RETURN_IF_ERROR(keep_going());
-      TESSERA_ASSIGN_OR_RETURN(
-          const uint64_t rows,
-          WritePartition(*writer, TableIndex(t), *tables[t], partition, base == nullptr));
-      written.rows[t] += rows;
-    }
-  }
-  TESSERA_ASSIGN_OR_RETURN(v1::CheckpointFile file, writer->Finish());
-  file.set_layer(static_cast<uint32_t>(written.files.size()));
-  written.files.push_back(std::move(file));
-  return written;
-}
-
-absl::Status RestoreTables(FileSystem& files, const std::string& folder, bool warm,
-                           const PartitionSet& partitions, const Tables& tables,
-                           KeepGoing keep_going) {
-  TESSERA_ASSIGN_OR_RETURN(v1::CheckpointManifest manifest, ReadManifest(files, folder));
-  TESSERA_ASSIGN_OR_RETURN(const std::vector<Table*> match,
-                           MatchTables(manifest, folder, warm, tables));
-  TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<CheckpointReader> reader,
-                           CheckpointReader::Open(files, folder, std::move(manifest)));
-  const bool same_partitions = reader->partition_count() == partitions.partition_count();
-  for (uint32_t t = 0; t < match.size(); ++t) {
-    if (match[t] == nullptr) continue;
-    for (uint32_t p = 0; p < reader->partition_count(); ++p) {
-      if (same_partitions && partitions.IndexOf(PartitionId(p)) == PartitionSet::kNotOwned) {
-        continue;
-      }
-      TESSERA_RETURN_IF_ERROR(keep_going());
-      TESSERA_ASSIGN_OR_RETURN(const PartitionRows rows,
-                               reader->Read(TableIndex(t), PartitionId(p)));
-      TESSERA_RETURN_IF_ERROR(RestoreRows(rows, warm, same_partitions, partitions, *match[t]));
-    }
-  }
-  return absl::OkStatus();
+  TESSERA_ASSIGN_OR_RETURN(PartCut cut, PrepareCut(files, folder, part, base));
+  CutTables(tables, cut);
+  return WriteCut(files, std::move(cut), partitions, tables, keep_going);
 }
 
 }  // namespace tessera::ps

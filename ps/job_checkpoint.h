@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -11,8 +12,9 @@
 #include "ps/request_check.h"
 #include "tessera/v1/checkpoint.pb.h"
 
-// A ps's part of a checkpoint. The caller keeps pushes away while it is written and everybody away
-// while it is restored.
+// A ps's part of a checkpoint. The caller keeps pushes away while it is cut, for the moment that
+// this takes; rows may change while it is written. Tables that spill are written as they are then:
+// the caller keeps pushes away until that is done. And everybody, while tables are restored.
 namespace tessera::ps {
 
 // A ps's place among those that write a checkpoint; names the file.
@@ -37,13 +39,31 @@ inline constexpr size_t kMaxLayers = 32;
 // it.
 bool IsIncrementWorth(const WrittenPart& base, const Tables& tables);
 
-// Writes folder/rows-g<generation>-<part>-of-<parts> with all rows of all owned partitions, synced.
-// `base`, unless null: what was written last, by these tables; then only what changed since, in
-// "...-layer-<n>", beside links to its files.
+// A part on its way: what it will be when it is written.
+struct PartCut {
+  bool all = true;        // every row, or what changed since the last part
+  std::string name;       // of the file to be written
+  WrittenPart written;    // the files of lower layers; rows, once it is cut
+  bool finished = false;  // `written` is all there is to it
+};
+
+// Makes the folder, and in it links to the files of `base`, unless null: what was written last, by
+// these tables. All rows are to be written where that is null or the disk has no links.
+absl::StatusOr<PartCut> PrepareCut(FileSystem& files, const std::string& folder,
+                                   const CheckpointPart& part, const WrittenPart* base);
+// Marks the moment whose rows the part has.
+void CutTables(const Tables& tables, PartCut& cut);
+// Writes folder/rows-g<generation>-<part>-of-<parts> with all rows of all owned partitions, synced;
+// or, over a base, "...-layer-<n>" with what changed since.
 //
-// After an error the file is removed, and what the next part is based on must be null: the marks
-// of what changed are gone. RESOURCE_EXHAUSTED: the disk is full; UNIMPLEMENTED: a disk without
-// links. `keep_going` is asked before every partition of every table.
+// After an error the cut and the file are gone, and what the next part is based on must be null:
+// the marks of what changed are gone. RESOURCE_EXHAUSTED: the disk is full, or too much changed
+// meanwhile (RowStore::StopCopies). `keep_going` is asked before every partition of every table.
+absl::StatusOr<WrittenPart> WriteCut(FileSystem& files, PartCut cut, const PartitionSet& partitions,
+                                     const Tables& tables, KeepGoing keep_going);
+// Forgets a cut that is not written, with the same consequence. Nothing if there is none.
+void DropCut(const Tables& tables);
+// All of it at once.
 absl::StatusOr<WrittenPart> WriteTables(FileSystem& files, const std::string& folder,
                                         const CheckpointPart& part, const WrittenPart* base,
                                         const PartitionSet& partitions, const Tables& tables,

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <new>
-#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -80,6 +79,7 @@ JobShard::JobShard(const v1::OpenJobRequest& request, const Options& options,
     : request_(request),
       options_(options),
       partitions_(std::move(partitions)),
+      cut_room_(options.max_copied_bytes),
       reducer_(request.workers(), request.first_step(), options.max_held_push_bytes,
                options.clock->Monotonic()),
       async_steps_(request.first_step()),
@@ -123,71 +123,6 @@ absl::Status JobShard::Fail(const absl::Status& cause) {
       cause.message()));
   Close(reason);
   return reason;
-}
-
-absl::StatusOr<v1::WriteCheckpointResponse> JobShard::WriteCheckpoint(
-    const v1::WriteCheckpointRequest& request, absl::Duration deadline, KeepGoing keep_going) {
-  if (request.parts() == 0 || request.part() >= request.parts()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("part ", request.part(), " of ", request.parts(), " parts does not exist"));
-  }
-  TESSERA_ASSIGN_OR_RETURN(const std::string folder,
-                           PathBelow(options_.checkpoint_root, request.folder()));
-  {
-    absl::MutexLock lock(&mu_);
-    // The last pushes may have been answered and not yet applied.
-    const auto applied = [this, &request]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-      return !has_sync_ || !closed_.ok() || reducer_.next_step() >= request.step();
-    };
-    mu_.AwaitWithTimeout(absl::Condition(&applied), deadline - options_.clock->Monotonic());
-    TESSERA_RETURN_IF_ERROR(closed_);
-    if (has_sync_ && reducer_.next_step() < request.step()) {
-      return absl::DeadlineExceededError(absl::StrCat(
-          "checkpoint of step ", request.step(), ": step ", reducer_.next_step(),
-          " is not applied yet; it waits for ", reducer_.Missing(options_.clock->Monotonic())));
-    }
-  }
-  // Alone: the rows of all tables and the step are those of one moment.
-  absl::MutexLock cut(&cut_mu_);
-  uint64_t applied_steps = 0;
-  {
-    absl::MutexLock lock(&mu_);
-    TESSERA_RETURN_IF_ERROR(closed_);
-    applied_steps = AppliedSteps();
-    if (has_sync_ && reducer_.next_step() != request.step()) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("checkpoint of step ", request.step(), ": ", reducer_.next_step(),
-                       " steps are applied already; cut it while no worker pushes"));
-    }
-  }
-  for (const auto& table : tables_) table->Expire(applied_steps);
-  const auto open = [&]() -> absl::Status {
-    TESSERA_RETURN_IF_ERROR(keep_going());
-    return Closed();
-  };
-  std::optional<WrittenPart> last = std::exchange(written_, std::nullopt);
-  if (request.base().empty() || !last.has_value() ||
-      last->folder != PathBelow(options_.checkpoint_root, request.base()).value_or("") ||
-      last->folder == folder || !IsIncrementWorth(*last, tables_)) {
-    last.reset();
-  }
-  const CheckpointPart part = {
-      .generation = request_.generation(), .part = request.part(), .parts = request.parts()};
-  absl::StatusOr<WrittenPart> written =
-      WriteTables(*options_.files, folder, part, last.has_value() ? &*last : nullptr, partitions_,
-                  tables_, open);
-  if (absl::IsUnimplemented(written.status())) {
-    written = WriteTables(*options_.files, folder, part, nullptr, partitions_, tables_, open);
-  }
-  TESSERA_RETURN_IF_ERROR(written.status());
-  v1::WriteCheckpointResponse response;
-  for (const v1::CheckpointFile& file : written->files) *response.add_files() = file;
-  for (const auto& table : tables_) {
-    response.add_slot_floats(table->store().layout().slot_floats());
-  }
-  *response.mutable_rows() = {written->rows.begin(), written->rows.end()};
-  written_ = *std::move(written);
-  return response;
 }
 
 uint64_t JobShard::AppliedSteps() const { return has_sync_ ? reducer_.next_step() : async_steps_; }

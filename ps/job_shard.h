@@ -19,6 +19,7 @@
 #include "common/clock.h"
 #include "common/file_system.h"
 #include "ps/calls.h"
+#include "ps/cut_room.h"
 #include "ps/gradient_reducer.h"
 #include "ps/job_checkpoint.h"
 #include "ps/partition_set.h"
@@ -47,6 +48,10 @@ class JobShard {
     uint64_t max_part_bytes =
         512 << 20;  // of pushes of which parts are missing; one is always taken
     uint64_t max_waiting_bytes = 64 << 20;  // of requests of waiting pulls
+    // Of rows that change while the cut that has them is written. Above it pushes wait for the
+    // writer, at most copy_room_limit; then the checkpoint is given up, not the push.
+    uint64_t max_copied_bytes = 1 << 30;
+    absl::Duration copy_room_limit = absl::Seconds(10);
     // Rows may leave memory for its folder; null: they may not. Borrowed, outlives the shard.
     Spill* spill = nullptr;
     // Where pulls that have waited are answered; null: in the thread that woke them.
@@ -70,8 +75,9 @@ class JobShard {
   absl::Status Push(PushCall call) ABSL_LOCKS_EXCLUDED(mu_, cut_mu_);
   absl::Status Assign(const v1::AssignRequest& request) ABSL_LOCKS_EXCLUDED(cut_mu_);
 
-  // sync: waits until `step` is applied, at most until the deadline (of Clock::Monotonic). Ends
-  // with an error of `keep_going`, or when the shard is closed.
+  // The phases of v1::WriteCheckpointRequest. The cut, in sync mode, waits until `step` is applied,
+  // at most until the deadline (of Clock::Monotonic), and then keeps pushes away for a moment; they
+  // go on while it is written. Ends with an error of `keep_going`, or when the shard is closed.
   absl::StatusOr<v1::WriteCheckpointResponse> WriteCheckpoint(
       const v1::WriteCheckpointRequest& request, absl::Duration deadline,
       KeepGoing keep_going = absl::OkStatus) ABSL_LOCKS_EXCLUDED(mu_, cut_mu_);
@@ -126,7 +132,23 @@ class JobShard {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(rank.mu, mu_);
   // Applies steps for as long as they are complete, and wakes the pulls that waited for them.
   void ApplyCompleteSteps() ABSL_LOCKS_EXCLUDED(mu_, cut_mu_);
-  absl::Status ApplyStep(const std::vector<GradientReducer::Push>& pushes, uint64_t step);
+  // Gradients by table: the one place where pushes reach rows. Those of the tables that are
+  // sync, or those that are not.
+  absl::Status ApplyToTables(bool sync, absl::Span<const std::vector<Table::Gradients>> parts,
+                             uint64_t step, double learning_rate_scale)
+      ABSL_SHARED_LOCKS_REQUIRED(cut_mu_);
+  absl::Status ApplyStep(const std::vector<GradientReducer::Push>& pushes, uint64_t step)
+      ABSL_SHARED_LOCKS_REQUIRED(cut_mu_);
+  // Waits for room for the copies that an update may make for a cut under way; the bytes to return.
+  uint64_t ReserveCopies(bool sync, absl::Span<const std::vector<Table::Gradients>> parts);
+
+  // job_shard_checkpoint.cc
+  absl::Status AwaitStep(const v1::WriteCheckpointRequest& request, absl::Duration deadline) const
+      ABSL_LOCKS_EXCLUDED(mu_);
+  // CUT. `last`: what the cut may be based on.
+  absl::StatusOr<PartCut> Cut(const v1::WriteCheckpointRequest& request, const std::string& folder,
+                              std::optional<WrittenPart> last, KeepGoing keep_going)
+      ABSL_LOCKS_EXCLUDED(mu_, cut_mu_);
   // A step that was applied in part leaves rows that are of no use: the job must start again from
   // its last checkpoint. Returns why.
   absl::Status Fail(const absl::Status& cause) ABSL_LOCKS_EXCLUDED(mu_);
@@ -145,10 +167,10 @@ class JobShard {
   bool has_sync_ = false;
   std::vector<std::unique_ptr<RankState>> ranks_;  // [workers]
 
+  CutRoom cut_room_;
+
   // Held shared while rows change, alone while a checkpoint is cut.
   mutable absl::Mutex cut_mu_;
-  // What the last checkpoint of this shard wrote; nullopt: none yet, or the last try failed.
-  std::optional<WrittenPart> written_ ABSL_GUARDED_BY(cut_mu_);
 
   mutable absl::Mutex mu_ ABSL_ACQUIRED_AFTER(cut_mu_);
   GradientReducer reducer_ ABSL_GUARDED_BY(mu_);
@@ -159,6 +181,12 @@ class JobShard {
   uint64_t part_bytes_ ABSL_GUARDED_BY(mu_) = 0;  // announced by pushes of which parts are missing
   WaitingPulls waiting_ ABSL_GUARDED_BY(mu_);
   absl::Status closed_ ABSL_GUARDED_BY(mu_);
+  // A checkpoint is being cut or written.
+  bool cut_busy_ ABSL_GUARDED_BY(mu_) = false;
+  // Cut, and not being written yet.
+  std::optional<PartCut> cut_ ABSL_GUARDED_BY(mu_);
+  // What the last checkpoint of this shard wrote; nullopt: none yet, or the last try failed.
+  std::optional<WrittenPart> written_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace tessera::ps

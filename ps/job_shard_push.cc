@@ -144,13 +144,9 @@ absl::Status JobShard::PushLocked(const v1::PushRequest& request,
   std::vector<wire::Buffer> memory = take_memory();
   std::vector<std::vector<Table::Gradients>> parts(tables_.size());
   for (const GradientBlock& block : blocks) parts[block.table].push_back(block.gradients);
-  for (size_t t = 0; t < tables_.size(); ++t) {
-    Table& table = *tables_[t];
-    if (table.sync() || (parts[t].empty() && !table.every_row())) continue;
-    const absl::Status applied =
-        table.Apply(parts[t], request.sequence(), request.learning_rate_scale());
-    if (!applied.ok()) return Fail(applied);
-  }
+  const absl::Status applied =
+      ApplyToTables(/*sync=*/false, parts, request.sequence(), request.learning_rate_scale());
+  if (!applied.ok()) return Fail(applied);
   if (!has_sync_) {
     rank.applied.Add(request.sequence());
     absl::MutexLock lock(&mu_);
@@ -211,12 +207,21 @@ absl::Status JobShard::ApplyStep(const std::vector<GradientReducer::Push>& pushe
       parts[block.table].push_back(block.gradients);
     }
   }
-  for (size_t t = 0; t < tables_.size(); ++t) {
+  return ApplyToTables(/*sync=*/true, parts, step, pushes.front().learning_rate_scale);
+}
+
+absl::Status JobShard::ApplyToTables(bool sync,
+                                     absl::Span<const std::vector<Table::Gradients>> parts,
+                                     uint64_t step, double learning_rate_scale) {
+  const uint64_t reserved = ReserveCopies(sync, parts);
+  absl::Status status;
+  for (size_t t = 0; t < tables_.size() && status.ok(); ++t) {
     Table& table = *tables_[t];
-    if (!table.sync() || (parts[t].empty() && !table.every_row())) continue;
-    TESSERA_RETURN_IF_ERROR(table.Apply(parts[t], step, pushes.front().learning_rate_scale));
+    if (table.sync() != sync || (parts[t].empty() && !table.every_row())) continue;
+    status = table.Apply(parts[t], step, learning_rate_scale);
   }
-  return absl::OkStatus();
+  if (reserved > 0) cut_room_.Return(reserved);
+  return status;
 }
 
 absl::Status JobShard::Assign(const v1::AssignRequest& request) {

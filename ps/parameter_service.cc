@@ -221,7 +221,11 @@ grpc::ServerUnaryReactor* ParameterService::WriteCheckpoint(
     v1::WriteCheckpointResponse* response) {
   const absl::Duration deadline = Deadline(*context);
   const absl::Duration start = options_.clock->Monotonic();
+  const auto phase = request->phase();
   const auto observe = [=, this](const absl::Status& status) {
+    if (phase == v1::WriteCheckpointRequest::CUT || phase == v1::WriteCheckpointRequest::DROP) {
+      return options_.metrics->Answered("WriteCheckpoint", status);
+    }
     options_.metrics->WroteCheckpoint(*response, status, options_.clock->Monotonic() - start);
   };
   return RunAs(

@@ -17,6 +17,9 @@ inline constexpr uint32_t kRowMoved = 1;
 inline constexpr uint32_t kRowChanged = 2;
 // Set only while a stripe is locked: the row has been seen in this update.
 inline constexpr uint32_t kRowSeen = 4;
+// Of tables without a tier below: a row whose bit is not that of its stripe belongs to a cut and
+// has not been read for it yet (RowStore::BeginCut).
+inline constexpr uint32_t kRowCut = 8;
 // The rest is of tables with a tier below, where kRowChanged means: since it was read from there,
 // or never written.
 // On its way out: written to the tier, or about to be. Any change takes it back.

@@ -77,11 +77,9 @@ void RowStore::Locate(const Stripe& stripe, Items items, size_t bytes, absl::Spa
 }
 
 Row* RowStore::Add(Stripe& stripe, const KeyBatch::Item& item) {
-  Row* row =
-      new (stripe.slabs.Allocate()) Row{.key = item.key,
-                                        .last_step = 0,
-                                        .frequency = 0,
-                                        .flags = evicts_ ? kRowChanged | kRowFresh : kRowChanged};
+  const uint32_t flags = evicts_ ? kRowChanged | kRowFresh : kRowChanged | stripe.cut_bit;
+  Row* row = new (stripe.slabs.Allocate())
+      Row{.key = item.key, .last_step = 0, .frequency = 0, .flags = flags};
   stripe.maps[item.map].Insert(item.hash, row);
   return row;
 }
@@ -225,6 +223,13 @@ void RowStore::Update(absl::Span<const uint64_t> keys, Change change, AbsentRows
       rows = rows.first(kept);
       positions = positions.first(kept);
     }
+    if (stripe.cut != nullptr) {  // then no tier has left rows out
+      size_t bytes = 0;
+      for (size_t i = 0; i < rows.size(); ++i) {
+        bytes += KeepForCut(stripe, items[i].map, items[i].hash, rows[i]);
+      }
+      copied_bytes_.fetch_add(bytes, std::memory_order_relaxed);
+    }
     if (evicts_) MarkChanged(rows);
     if (!rows.empty()) change(rows, positions);
   }
@@ -234,9 +239,14 @@ void RowStore::UpdateEvery(absl::FunctionRef<void(absl::Span<Row* const>)> chang
   std::vector<Row*> rows;
   for (const auto& stripe : stripes_) {
     absl::MutexLock lock(&stripe->mu);
-    for (const RowMap& map : stripe->maps) {
+    for (uint32_t m = 0; m < stripe->maps.size(); ++m) {
       rows.clear();
-      map.ForEach([&](Row* row) { rows.push_back(row); });
+      stripe->maps[m].ForEach([&](Row* row) { rows.push_back(row); });
+      if (stripe->cut != nullptr) {
+        size_t bytes = 0;
+        for (Row* const row : rows) bytes += KeepForCut(*stripe, m, Mix64(row->key), row);
+        copied_bytes_.fetch_add(bytes, std::memory_order_relaxed);
+      }
       if (!rows.empty()) change(rows);
     }
   }
@@ -299,6 +309,7 @@ uint64_t RowStore::Erase(absl::Span<const uint64_t> keys) {
     for (const KeyBatch::Item& item : items) {
       Row* const row = stripe.maps[item.map].Erase(item.hash, item.key);
       if (row == nullptr) continue;
+      KeepErased(stripe, item.map, item.hash, row);
       stripe.slabs.Free(row);
       stripe.gone[item.map].push_back(item.key);
       ++erased;
@@ -317,8 +328,10 @@ uint64_t RowStore::EraseIf(PartitionId partition, absl::FunctionRef<bool(const R
     if (erase(*row)) picked.push_back(row);
   });
   for (Row* const row : picked) {
+    const uint64_t hash = Mix64(row->key);
     stripe.gone[KeyBatch::MapOf(index)].push_back(row->key);
-    map.Erase(Mix64(row->key), row->key);
+    map.Erase(hash, row->key);
+    KeepErased(stripe, KeyBatch::MapOf(index), hash, row);
     stripe.slabs.Free(row);
   }
   return picked.size();
@@ -335,26 +348,6 @@ void RowStore::VisitPartition(PartitionId partition,
   map.ForEach([&](const Row* row) { rows.push_back(row); });
   std::sort(rows.begin(), rows.end(), [](const Row* a, const Row* b) { return a->key < b->key; });
   if (!rows.empty()) visit(rows);
-}
-
-uint64_t RowStore::TakeChanges(
-    PartitionId partition, bool all,
-    absl::FunctionRef<void(absl::Span<const Row* const>, absl::Span<const uint64_t>)> visit) {
-  const uint32_t index = partitions_.IndexOf(partition);
-  Stripe& stripe = *stripes_[KeyBatch::StripeOf(index)];
-  std::vector<Row*> rows;
-  absl::MutexLock lock(&stripe.mu);
-  stripe.maps[KeyBatch::MapOf(index)].ForEach([&](Row* row) {
-    if (all || (row->flags & kRowChanged) != 0) rows.push_back(row);
-  });
-  std::sort(rows.begin(), rows.end(), [](const Row* a, const Row* b) { return a->key < b->key; });
-  std::vector<uint64_t> gone = std::exchange(stripe.gone[KeyBatch::MapOf(index)], {});
-  if (all) gone.clear();
-  std::sort(gone.begin(), gone.end());
-  gone.erase(std::unique(gone.begin(), gone.end()), gone.end());
-  visit(rows, gone);
-  for (Row* const row : rows) row->flags &= ~kRowChanged;
-  return stripe.maps[KeyBatch::MapOf(index)].size();
 }
 
 uint64_t RowStore::rows() const {

@@ -1,11 +1,13 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/types/span.h"
 #include "ps/absent_rows.h"
@@ -122,13 +124,31 @@ class RowStore {
   void VisitPartition(PartitionId partition,
                       absl::FunctionRef<void(absl::Span<const Row* const> rows)> visit) const;
 
-  // The rows of an owned partition that have changed since the call before, or `all` of them,
-  // ascending by key, and the keys of rows that are gone since (none with `all`), with the stripe
-  // locked; from then on they count as not changed. Returns how many rows the partition has.
-  uint64_t TakeChanges(
-      PartitionId partition, bool all,
-      absl::FunctionRef<void(absl::Span<const Row* const> rows, absl::Span<const uint64_t> gone)>
-          visit);
+  // A cut (row_store_cut.cc): the rows as they are at one moment, read while they go on changing.
+  // A row that changes or goes before it was read is copied first, whole. One cut at a time, begun,
+  // visited and dropped by one thread at a time; not after PrepareToEvict.
+  //
+  // Marks the moment, which is one for all rows where nobody changes any meanwhile. Of the cut are
+  // all rows, or (not `all`) those that have changed since the cut before; from here on they count
+  // as not changed, and rows made are of no cut. Takes a time that depends on the number of
+  // partitions alone. Returns how many rows there are.
+  uint64_t BeginCut(bool all);
+  // What the cut has of an owned partition, once for each: first how many rows, and the keys gone
+  // since the cut before (none with `all`), ascending; then the rows, ascending by key, in pieces
+  // that are valid for the call. No lock is held in either; a stripe is locked for one piece at a
+  // time. After an error (RESOURCE_EXHAUSTED: StopCopies was called) DropCut follows.
+  absl::Status VisitCut(
+      PartitionId partition,
+      absl::FunctionRef<absl::Status(uint64_t rows, absl::Span<const uint64_t> gone)> begin,
+      absl::FunctionRef<absl::Status(absl::Span<const Row* const> rows)> visit);
+  // Ends a cut before it was visited to the end. What has changed since the cut before is known no
+  // more: the next one must be of all rows. Nothing if there is none.
+  void DropCut();
+  // For any thread: no row is copied any more and the copies are gone, so the cut is lost.
+  void StopCopies();
+  // Whether rows may have to be copied, and the bytes of those that are.
+  bool copies_rows() const { return unread_maps_.load(std::memory_order_relaxed) > 0; }
+  uint64_t copied_bytes() const { return copied_bytes_.load(std::memory_order_relaxed); }
 
   uint64_t rows() const;
   // Of slabs and maps.
@@ -136,6 +156,21 @@ class RowStore {
   uint64_t map_bytes() const;
 
  private:
+  // What a cut still has to read in a stripe.
+  struct MapCut {
+    bool unread = true;
+    RowMap copies;               // of rows that changed or went before they were read
+    std::vector<uint64_t> gone;  // of the cut, in no order
+    uint64_t erases = 0;         // since the cut: addresses of rows may serve others
+  };
+  struct StripeCut {
+    explicit StripeCut(size_t block_bytes) : slabs(block_bytes) {}
+    bool all = false;
+    bool stopped = false;  // see StopCopies
+    uint32_t unread = 0;   // maps
+    SlabPool slabs;        // of the copies
+    std::vector<MapCut> maps;
+  };
   struct Stripe {
     explicit Stripe(size_t block_bytes) : slabs(block_bytes) {}
     mutable absl::Mutex mu;
@@ -143,6 +178,10 @@ class RowStore {
     SlabPool slabs ABSL_GUARDED_BY(mu);
     // By number within the stripe: keys of rows erased since their changes were taken.
     std::vector<std::vector<uint64_t>> gone ABSL_GUARDED_BY(mu);
+    // kRowCut or 0: the bit of rows that no cut waits for.
+    uint32_t cut_bit ABSL_GUARDED_BY(mu) = 0;
+    // Null: no cut waits for rows of the stripe.
+    std::unique_ptr<StripeCut> cut ABSL_GUARDED_BY(mu) ABSL_PT_GUARDED_BY(mu);
     // See AbsentRows::Question. [kErasedSlots] by hash, or empty.
     uint64_t erases ABSL_GUARDED_BY(mu) = 0;
     std::vector<uint32_t> erased_at ABSL_GUARDED_BY(mu);
@@ -168,11 +207,23 @@ class RowStore {
   Row* AddAbsent(Stripe& stripe, const KeyBatch::Item& item, AbsentRows* absent, bool* created)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(stripe.mu);
   void FillNew(Row* row) const;
+  // Before a row changes or goes, while stripe.cut is set: if the cut waits for it, copies it.
+  // Returns the bytes of the copy.
+  size_t KeepForCut(Stripe& stripe, uint32_t map, uint64_t hash, Row* row)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(stripe.mu);
+  // The same for a row that is about to be freed, whether or not there is a cut.
+  void KeepErased(Stripe& stripe, uint32_t map, uint64_t hash, Row* row)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(stripe.mu);
+  // A map of the stripe's cut needs no copies any more.
+  void EndMapCut(Stripe& stripe, uint32_t map) ABSL_EXCLUSIVE_LOCKS_REQUIRED(stripe.mu);
+  void FreeCopies(StripeCut& cut, MapCut& map);
 
   const RowTemplate template_;
   const PartitionSet& partitions_;
   bool evicts_ = false;                           // constant after PrepareToEvict
   std::vector<std::unique_ptr<Stripe>> stripes_;  // [KeyBatch::kStripes]
+  std::atomic<uint32_t> unread_maps_ = 0;         // of the cut under way
+  std::atomic<uint64_t> copied_bytes_ = 0;
 };
 
 }  // namespace tessera::ps

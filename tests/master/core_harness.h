@@ -72,6 +72,7 @@ class CoreHarness {
   // kill -9 of the master: what is not in the log is lost.
   void RestartMaster() {
     core_.reset();
+    writing_.reset();
     StartMaster();
   }
 
@@ -132,9 +133,19 @@ class CoreHarness {
                         now_);
       busy = true;
     }
+    busy = FinishWrite() || busy;
     for (auto& [name, worker] : workers_) busy = Work(name, worker) || busy;
     Advance(absl::Milliseconds(100));
     return busy;
+  }
+  // What the ps write while the job trains; not while hold_writes_.
+  bool FinishWrite() {
+    if (!writing_.has_value()) writing_ = core_->TakeAction(Lane::kBackground);
+    if (!writing_.has_value() || hold_writes_) return false;
+    Persist();
+    const Action action = *std::exchange(writing_, std::nullopt);
+    core_->ActionDone(action.id, Do(std::get<WriteCheckpoint>(action.work)), now_);
+    return true;
   }
   // Until the job's state or the limit of rounds is reached; or until `stop` says so.
   void RunUntil(const std::string& id, v1::JobState state, int rounds = 3000) {
@@ -162,13 +173,17 @@ class CoreHarness {
   // Scripts.
   std::function<absl::Status(const OpenPs&)> on_open_;
   std::function<absl::Status(const WriteCheckpoint&)> on_write_;
-  bool own_disk_ = false;  // what on_write_ says is of the master's own disk
+  std::function<absl::Status(const CutCheckpoint&)> on_cut_;
+  bool hold_writes_ = false;
+  bool own_disk_ = false;  // what on_cut_ and on_write_ say is of the master's own disk
   std::function<void(const std::string& worker, const v1::NextWorkResponse&, v1::UnitResult*)>
       on_unit_;
   std::vector<double> aucs_;  // of the evaluations in turn; then 0.5
   // What happened.
   std::vector<OpenPs> opens_;
+  std::vector<CutCheckpoint> cuts_;
   std::vector<WriteCheckpoint> writes_;
+  std::optional<Action> writing_;  // in the background
   std::vector<v1::Train> trained_;
   std::vector<std::string> outputs_;
   int closes_ = 0;
@@ -280,6 +295,13 @@ class CoreHarness {
   ActionResult Do(const ClosePs&) {
     ++closes_;
     return {};
+  }
+  ActionResult Do(const CutCheckpoint& cut) {
+    cuts_.push_back(cut);
+    ActionResult result;
+    if (on_cut_) result.status = on_cut_(cut);
+    result.own_disk = own_disk_;
+    return result;
   }
   ActionResult Do(const WriteCheckpoint& write) {
     writes_.push_back(write);

@@ -55,6 +55,7 @@ class FakePs final : public v1::ParameterService::Service {
   }
   grpc::Status WriteCheckpoint(grpc::ServerContext*, const v1::WriteCheckpointRequest* request,
                                v1::WriteCheckpointResponse* response) override {
+    if (request->phase() != v1::WriteCheckpointRequest::WRITE) return grpc::Status::OK;
     if (full_) return ToGrpc(absl::ResourceExhaustedError("no space left on device"));
     const std::string path = absl::StrCat(root_, "/", request->folder(), "/rows-", request->part());
     auto writer = RowFileWriter::Create(PosixFileSystem(), path, 4096, 3);

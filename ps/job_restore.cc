@@ -1,0 +1,98 @@
+// Of job_checkpoint.h: a checkpoint comes back.
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/checkpoint/checkpoint_reader.h"
+#include "common/checkpoint/manifest.h"
+#include "common/partition.h"
+#include "common/status_macros.h"
+#include "ps/job_checkpoint.h"
+
+namespace tessera::ps {
+namespace {
+
+// Number of each of the checkpoint's tables among ours; null: not wanted.
+absl::StatusOr<std::vector<Table*>> MatchTables(const v1::CheckpointManifest& manifest,
+                                                const std::string& folder, bool warm,
+                                                const Tables& tables) {
+  std::vector<Table*> match(manifest.tables_size(), nullptr);
+  for (const auto& table : tables) {
+    bool found = false;
+    for (int i = 0; i < manifest.tables_size(); ++i) {
+      const v1::CheckpointTable& saved = manifest.tables(i);
+      if (saved.spec().name() != table->name()) continue;
+      found = true;
+      match[i] = table.get();
+      if (saved.spec().dim() != table->dim()) {
+        return absl::FailedPreconditionError(
+            absl::StrCat(folder, ": table ", table->name(), " has dim ", saved.spec().dim(),
+                         " in the checkpoint and ", table->dim(), " in the job"));
+      }
+      if (!warm && saved.rows() > 0 &&
+          saved.slot_floats() != table->store().layout().slot_floats()) {
+        return absl::FailedPreconditionError(absl::StrCat(
+            folder, ": table ", table->name(), " has ", saved.slot_floats(),
+            " optimizer floats a row in the checkpoint and ", table->store().layout().slot_floats(),
+            " in the job; to go on with another optimizer, start warm (start.warm: true)"));
+      }
+    }
+    if (!found && !warm) {
+      return absl::FailedPreconditionError(
+          absl::StrCat(folder, ": the checkpoint has no table ", table->name(),
+                       "; to start with the tables that it has, start warm (start.warm: true)"));
+    }
+  }
+  return match;
+}
+
+absl::Status RestoreRows(const PartitionRows& rows, bool warm, bool all_owned,
+                         const PartitionSet& partitions, Table& table) {
+  // In pieces, between which a table that does not fit into memory can spill.
+  constexpr size_t kRestoreRows = 1 << 14;
+  std::vector<RowRecord> records;
+  for (uint64_t i = 0; i < rows.rows(); ++i) {
+    const uint64_t key = rows.key(i);
+    if (!all_owned && partitions.IndexOf(PartitionOf(key, partitions.partition_count())) ==
+                          PartitionSet::kNotOwned) {
+      continue;
+    }
+    records.push_back({.key = key,
+                       .last_step = warm ? 0 : rows.last_step(i),
+                       .frequency = warm ? 0 : rows.frequency(i),
+                       .floats = warm ? rows.values(i).first(table.dim()) : rows.values(i)});
+    if (records.size() < kRestoreRows) continue;
+    TESSERA_RETURN_IF_ERROR(table.Restore(records));
+    records.clear();
+  }
+  return table.Restore(records);
+}
+
+}  // namespace
+
+absl::Status RestoreTables(FileSystem& files, const std::string& folder, bool warm,
+                           const PartitionSet& partitions, const Tables& tables,
+                           KeepGoing keep_going) {
+  TESSERA_ASSIGN_OR_RETURN(v1::CheckpointManifest manifest, ReadManifest(files, folder));
+  TESSERA_ASSIGN_OR_RETURN(const std::vector<Table*> match,
+                           MatchTables(manifest, folder, warm, tables));
+  TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<CheckpointReader> reader,
+                           CheckpointReader::Open(files, folder, std::move(manifest)));
+  const bool same_partitions = reader->partition_count() == partitions.partition_count();
+  for (uint32_t t = 0; t < match.size(); ++t) {
+    if (match[t] == nullptr) continue;
+    for (uint32_t p = 0; p < reader->partition_count(); ++p) {
+      if (same_partitions && partitions.IndexOf(PartitionId(p)) == PartitionSet::kNotOwned) {
+        continue;
+      }
+      TESSERA_RETURN_IF_ERROR(keep_going());
+      TESSERA_ASSIGN_OR_RETURN(const PartitionRows rows,
+                               reader->Read(TableIndex(t), PartitionId(p)));
+      TESSERA_RETURN_IF_ERROR(RestoreRows(rows, warm, same_partitions, partitions, *match[t]));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace tessera::ps

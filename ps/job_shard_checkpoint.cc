@@ -1,0 +1,169 @@
+// JobShard: checkpoints, cut in a moment and written while training goes on.
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/log.h"
+#include "common/status_macros.h"
+#include "ps/job_shard.h"
+
+namespace tessera::ps {
+
+absl::Status JobShard::AwaitStep(const v1::WriteCheckpointRequest& request,
+                                 absl::Duration deadline) const {
+  absl::MutexLock lock(&mu_);
+  // The last pushes may have been answered and not yet applied.
+  const auto applied = [this, &request]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    return !has_sync_ || !closed_.ok() || reducer_.next_step() >= request.step();
+  };
+  mu_.AwaitWithTimeout(absl::Condition(&applied), deadline - options_.clock->Monotonic());
+  TESSERA_RETURN_IF_ERROR(closed_);
+  if (!has_sync_ || reducer_.next_step() == request.step()) return absl::OkStatus();
+  if (reducer_.next_step() < request.step()) {
+    return absl::DeadlineExceededError(absl::StrCat(
+        "checkpoint of step ", request.step(), ": step ", reducer_.next_step(),
+        " is not applied yet; it waits for ", reducer_.Missing(options_.clock->Monotonic())));
+  }
+  return absl::FailedPreconditionError(
+      absl::StrCat("checkpoint of step ", request.step(), ": ", reducer_.next_step(),
+                   " steps are applied already; cut it while no worker pushes"));
+}
+
+absl::StatusOr<v1::WriteCheckpointResponse> JobShard::WriteCheckpoint(
+    const v1::WriteCheckpointRequest& request, absl::Duration deadline, KeepGoing keep_going) {
+  using Request = v1::WriteCheckpointRequest;
+  const Request::Phase phase = request.phase();
+  const bool cuts = phase == Request::CUT || phase == Request::CUT_AND_WRITE;
+  if (cuts && (request.parts() == 0 || request.part() >= request.parts())) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("part ", request.part(), " of ", request.parts(), " parts does not exist"));
+  }
+  TESSERA_ASSIGN_OR_RETURN(const std::string folder,
+                           PathBelow(options_.checkpoint_root, request.folder()));
+  if (cuts) TESSERA_RETURN_IF_ERROR(AwaitStep(request, deadline));
+  std::optional<PartCut> cut;
+  std::optional<WrittenPart> last;
+  {
+    absl::MutexLock lock(&mu_);
+    TESSERA_RETURN_IF_ERROR(closed_);
+    if (cut_busy_ && phase == Request::DROP) return v1::WriteCheckpointResponse();
+    if (cut_busy_) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("checkpoint of step ", request.step(), " in ", request.folder(),
+                       ": another checkpoint is being written; wait until it is"));
+    }
+    if (phase == Request::WRITE && (!cut_.has_value() || cut_->written.folder != folder)) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("checkpoint in ", request.folder(),
+                       ": there is no such cut to be written; cut it again"));
+    }
+    cut_busy_ = true;
+    cut = std::exchange(cut_, std::nullopt);
+    if (cuts) last = std::exchange(written_, std::nullopt);
+  }
+  if (phase != Request::WRITE && cut.has_value()) {
+    DropCut(tables_);
+    cut.reset();
+  }
+  const auto open = [&]() -> absl::Status {
+    cut_room_.Wake();
+    TESSERA_RETURN_IF_ERROR(keep_going());
+    return Closed();
+  };
+  absl::Status status;
+  if (cuts) {
+    absl::StatusOr<PartCut> made = Cut(request, folder, std::move(last), open);
+    status = made.status();
+    if (made.ok()) cut = *std::move(made);
+  }
+  std::optional<WrittenPart> written;
+  if (status.ok() && (phase == Request::WRITE || phase == Request::CUT_AND_WRITE)) {
+    absl::StatusOr<WrittenPart> part =
+        cut->finished ? std::move(cut->written)
+                      : WriteCut(*options_.files, *std::move(cut), partitions_, tables_, open);
+    cut_room_.Wake();
+    status = part.status();
+    if (part.ok()) written = *std::move(part);
+    cut.reset();
+  }
+  v1::WriteCheckpointResponse response;
+  if (written.has_value()) {
+    for (const v1::CheckpointFile& file : written->files) *response.add_files() = file;
+    for (const auto& table : tables_) {
+      response.add_slot_floats(table->store().layout().slot_floats());
+    }
+    *response.mutable_rows() = {written->rows.begin(), written->rows.end()};
+  }
+  absl::MutexLock lock(&mu_);
+  cut_busy_ = false;
+  cut_ = std::move(cut);
+  if (written.has_value()) written_ = *std::move(written);
+  TESSERA_RETURN_IF_ERROR(status);
+  return response;
+}
+
+absl::StatusOr<PartCut> JobShard::Cut(const v1::WriteCheckpointRequest& request,
+                                      const std::string& folder, std::optional<WrittenPart> last,
+                                      KeepGoing keep_going) {
+  TESSERA_RETURN_IF_ERROR(keep_going());
+  if (request.base().empty() || !last.has_value() ||
+      last->folder != PathBelow(options_.checkpoint_root, request.base()).value_or("") ||
+      last->folder == folder || !IsIncrementWorth(*last, tables_)) {
+    last.reset();
+  }
+  const CheckpointPart part = {
+      .generation = request_.generation(), .part = request.part(), .parts = request.parts()};
+  TESSERA_ASSIGN_OR_RETURN(
+      PartCut cut, PrepareCut(*options_.files, folder, part, last.has_value() ? &*last : nullptr));
+  uint64_t applied_steps = 0;
+  {
+    absl::MutexLock lock(&mu_);
+    applied_steps = AppliedSteps();
+  }
+  // One stripe at a time. In sync mode nobody pushes now; in async mode the age of a row is about
+  // right at any moment.
+  for (const auto& table : tables_) table->Expire(applied_steps);
+  // Alone: the rows of all tables and the step are those of one moment.
+  absl::MutexLock alone(&cut_mu_);
+  // A push may have come since the first look.
+  TESSERA_RETURN_IF_ERROR(AwaitStep(request, options_.clock->Monotonic()));
+  bool spills = false;
+  for (const auto& table : tables_) spills |= table->spills();
+  if (!spills) {
+    CutTables(tables_, cut);
+    return cut;
+  }
+  // Rows on disk are not copied before they change: no push until all is written.
+  TESSERA_ASSIGN_OR_RETURN(cut.written, WriteTables(*options_.files, folder, part, nullptr,
+                                                    partitions_, tables_, keep_going));
+  cut.finished = true;
+  return cut;
+}
+
+uint64_t JobShard::ReserveCopies(bool sync, absl::Span<const std::vector<Table::Gradients>> parts) {
+  uint64_t bytes = 0;
+  for (size_t t = 0; t < tables_.size(); ++t) {
+    const Table& table = *tables_[t];
+    if (table.sync() != sync || !table.store().copies_rows()) continue;
+    uint64_t rows = 0;
+    for (const Table::Gradients& gradients : parts[t]) rows += gradients.keys.size();
+    if (table.every_row()) rows = table.store().rows();
+    bytes += rows * table.store().layout().block_bytes();
+  }
+  if (bytes == 0) return 0;
+  const auto copied = [this] {
+    uint64_t sum = 0;
+    for (const auto& table : tables_) sum += table->store().copied_bytes();
+    return sum;
+  };
+  if (cut_room_.Reserve(bytes, copied, options_.copy_room_limit)) return bytes;
+  SPDLOG_WARN(
+      "job {}: copies of rows that changed before they were written to the checkpoint take {} of "
+      "{} "
+      "bytes, and the disk has taken none for {}: the checkpoint is given up",
+      request_.job_id(), copied(), options_.max_copied_bytes,
+      absl::FormatDuration(options_.copy_room_limit));
+  for (const auto& table : tables_) table->store().StopCopies();
+  return 0;
+}
+
+}  // namespace tessera::ps
