@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "client/data_generator.h"
 #include "common/checkpoint/digest.h"
 #include "common/config/override.h"
@@ -122,6 +123,24 @@ TEST_F(TrainingTest, SyncGivesTheSameBitsOnThreeWorkersEachTime) {
   const v1::JobSpec spec = Job({"train.epochs=1", "train.batch_size=250"});
   EXPECT_EQ(Digest(Run("first", spec, {.ps = 1, .workers = 3})),
             Digest(Run("second", spec, {.ps = 2, .workers = 3})));
+}
+
+TEST_F(TrainingTest, SyncGivesTheSameBitsHoweverOftenItIsCheckpointed) {
+  // All but every second write falls into steps that change the rows being written.
+  const v1::JobSpec rarely = Job({"consistency.sparse=sync", "consistency.dense=sync"});
+  const v1::JobSpec often = Job({"consistency.sparse=sync", "consistency.dense=sync",
+                                 "checkpoint.every_steps=2", "checkpoint.keep=2"});
+  const v1::JobStatus status = Run("often", often, {.ps = 2});
+  EXPECT_EQ(Digest(Run("rarely", rarely, {.ps = 2})), Digest(status));
+  // One that was cut on the way: the bits of a job that ended there.
+  const std::string last = status.checkpoint();
+  const std::string before = absl::StrCat(last.substr(0, last.rfind("step-")),
+                                          absl::StrFormat("step-%012d", status.step() - 2));
+  const auto digest = DigestCheckpoint(PosixFileSystem(), before);
+  ASSERT_TRUE(digest.ok()) << digest.status();
+  v1::JobSpec shorter = rarely;
+  shorter.mutable_train()->set_steps(status.step() - 2);
+  EXPECT_EQ(*digest, Digest(Run("shorter", shorter, {.ps = 1})));
 }
 
 TEST_F(TrainingTest, EveryMixOfModesLearns) {

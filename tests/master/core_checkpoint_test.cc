@@ -1,0 +1,275 @@
+#include "master/core.h"
+
+#include "tests/master/core_harness.h"
+
+// Checkpoints that are written while a job trains.
+namespace tessera::master {
+namespace {
+
+using testing::Contains;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+class CoreCheckpointTest : public testing::Test, protected CoreHarness {
+ protected:
+  static v1::JobSpec EverySteps(uint64_t steps) {
+    v1::JobSpec spec = SmallJob();
+    spec.mutable_checkpoint()->set_every_steps(steps);
+    return spec;
+  }
+  void Rounds(int rounds) {
+    for (int i = 0; i < rounds; ++i) Round();
+  }
+  // Until a checkpoint is cut and its write is under way, which then stands still.
+  std::string SubmitAndHold(const v1::JobSpec& spec) {
+    hold_writes_ = true;
+    const std::string id = Submit(spec, 1, 1);
+    for (int i = 0; i < 3000 && !writing_.has_value(); ++i) Round();
+    EXPECT_TRUE(writing_.has_value());
+    return id;
+  }
+  // The runner has been told that nobody wants its action any more.
+  void CutShort(uint64_t action) {
+    ActionResult result;
+    result.status = absl::CancelledError("cut short");
+    core_->ActionDone(action, result, now_);
+  }
+  void Release() {
+    hold_writes_ = false;
+    EXPECT_TRUE(FinishWrite());
+  }
+};
+
+TEST_F(CoreCheckpointTest, TrainingGoesOnWhileOneIsWritten) {
+  JoinAll(2, 1);
+  hold_writes_ = true;
+  const std::string id = Submit(EverySteps(8), 1, 2);
+  RunUntilStep(id, 14);
+  EXPECT_EQ(Job(id).phase(), "training");
+  ASSERT_EQ(cuts_.size(), 1u);
+  EXPECT_THAT(writes_, IsEmpty());
+  EXPECT_EQ(Job(id).checkpoint(), "");
+  for (const auto& [ps, request] : cuts_[0].calls) {
+    EXPECT_EQ(request.phase(), v1::WriteCheckpointRequest::CUT);
+    EXPECT_EQ(request.step(), 8u);
+  }
+  Release();
+  EXPECT_EQ(Job(id).checkpoint(), "demo-1/step-000000000008");
+  // Of the barrier, though training is further.
+  EXPECT_EQ(writes_[0].manifest.step(), 8u);
+  EXPECT_EQ(writes_[0].manifest.position().step(), 8u);
+  EXPECT_EQ(writes_[0].calls.size(), 2u);
+  for (const auto& [ps, request] : writes_[0].calls) {
+    EXPECT_EQ(request.phase(), v1::WriteCheckpointRequest::WRITE);
+    EXPECT_EQ(request.folder(), cuts_[0].folder);
+  }
+  RunUntil(id, v1::SUCCEEDED);
+}
+
+TEST_F(CoreCheckpointTest, OneThatFallsDueMeanwhileWaitsAtItsBarrierAndIsOfItsStep) {
+  JoinAll(1, 1);
+  const std::string id = SubmitAndHold(EverySteps(4));
+  RunUntilStep(id, 8);
+  Rounds(50);
+  EXPECT_EQ(Job(id).step(), 8u);
+  EXPECT_EQ(Job(id).phase(), "checkpointing");
+  EXPECT_EQ(cuts_.size(), 1u);
+  EXPECT_THAT(Job(id).waits(), Contains(HasSubstr("workers wait for the checkpoint of step 4")));
+  core_->SetUnanswered(Lane::kBackground, {"ps-0"});
+  EXPECT_THAT(Job(id).waits(), Contains(HasSubstr("to be written by ps-0")));
+  Release();
+  RunUntil(id, v1::SUCCEEDED);
+  ASSERT_GE(writes_.size(), 2u);
+  EXPECT_EQ(writes_[1].manifest.step(), 8u);
+  EXPECT_EQ(writes_[1].calls[0].second.base(), writes_[0].folder);
+}
+
+TEST_F(CoreCheckpointTest, TheLastOneIsAwaitedBeforeTheJobHasItsResult) {
+  JoinAll(1, 1);
+  v1::JobSpec spec = SmallJob();
+  const std::string id = SubmitAndHold(spec);
+  Rounds(50);
+  EXPECT_EQ(Job(id).state(), v1::RUNNING);
+  EXPECT_EQ(Job(id).phase(), "checkpointing");
+  EXPECT_EQ(Job(id).step(), Job(id).total_steps());
+  EXPECT_TRUE(Job(id).final_metrics().empty());
+  Release();
+  RunUntil(id, v1::SUCCEEDED);
+  EXPECT_EQ(Job(id).checkpoint(), writes_.back().folder);
+  EXPECT_EQ(Job(id).final_metrics().count("test"), 1u);
+  EXPECT_EQ(cuts_.size(), 1u);
+}
+
+TEST_F(CoreCheckpointTest, AnEvaluationIsMadeWhileOneIsWritten) {
+  JoinAll(1, 1);
+  v1::JobSpec spec = EverySteps(4);
+  spec.mutable_evaluation()->set_every_steps(6);
+  const std::string id = SubmitAndHold(spec);
+  RunUntilStep(id, 7);
+  EXPECT_EQ(Job(id).evaluations_size(), 1);
+  EXPECT_EQ(cuts_.size(), 1u);
+}
+
+TEST_F(CoreCheckpointTest, OneThatIsNotWrittenWhenAPsIsLostIsDroppedAndTheOneBeforeIsUsed) {
+  JoinAll(1, 1);
+  const std::string id = Submit(EverySteps(4), 1, 1);
+  RunUntilStep(id, 5);
+  ASSERT_EQ(writes_.size(), 1u);
+  hold_writes_ = true;
+  for (int i = 0; i < 100 && !writing_.has_value(); ++i) Round();
+  ASSERT_TRUE(writing_.has_value());
+  EXPECT_FALSE(core_->UnwantedAction(Lane::kBackground).has_value());
+  Kill("ps-0");
+  EXPECT_EQ(core_->UnwantedAction(Lane::kBackground), writing_->id);
+  Join(v1::PS, "ps-0");
+  // The next generation does not look for its checkpoint while the last one may still write.
+  const size_t opens = opens_.size();
+  Rounds(30);
+  EXPECT_EQ(opens_.size(), opens);
+  const Action late = *std::exchange(writing_, std::nullopt);
+  CutShort(late.id);
+  hold_writes_ = false;
+  RunUntil(id, v1::SUCCEEDED);
+  EXPECT_EQ(opens_.back().calls[0].second.checkpoint(), writes_[0].folder);
+  // What a generation has not committed is no base of what the next one cuts.
+  EXPECT_EQ(Job(id).restarts(), 1u);
+  EXPECT_EQ(writes_[1].manifest.step(), 8u);
+  EXPECT_EQ(writes_[1].calls[0].second.base(), writes_[0].folder);
+}
+
+TEST_F(CoreCheckpointTest, AFailedWriteIsAnEventAndTheNextOneIsBasedOnWhatWasCommitted) {
+  JoinAll(1, 1);
+  int writes = 0;
+  on_write_ = [&](const WriteCheckpoint&) {
+    return ++writes == 2 ? absl::ResourceExhaustedError("disk full") : absl::OkStatus();
+  };
+  const std::string id = Submit(EverySteps(4), 1, 1);
+  RunUntil(id, v1::SUCCEEDED);
+  EXPECT_THAT(Events(id), Contains(HasSubstr("checkpoint at step 8 failed, training goes on "
+                                             "without it: disk full")));
+  EXPECT_EQ(Job(id).restarts(), 0u);
+  EXPECT_EQ(writes_[2].calls[0].second.base(), writes_[0].folder);
+}
+
+TEST_F(CoreCheckpointTest, AFailedCutIsAnEventAndNothingIsWritten) {
+  JoinAll(1, 1);
+  on_cut_ = [&](const CutCheckpoint&) {
+    return cuts_.size() == 1 ? absl::FailedPreconditionError("already cut") : absl::OkStatus();
+  };
+  const std::string id = Submit(EverySteps(4), 1, 1);
+  RunUntilStep(id, 7);
+  EXPECT_THAT(Events(id), Contains(HasSubstr("checkpoint at step 4 failed")));
+  EXPECT_THAT(writes_, IsEmpty());
+  RunUntil(id, v1::SUCCEEDED);
+  EXPECT_EQ(writes_[0].manifest.step(), 8u);
+}
+
+TEST_F(CoreCheckpointTest, APsThatDoesNotAnswerAWriteRestartsTheJob) {
+  JoinAll(1, 1);
+  on_write_ = [&](const WriteCheckpoint&) {
+    return writes_.size() == 2 ? absl::UnavailableError("ps-0: connection reset")
+                               : absl::OkStatus();
+  };
+  const std::string id = Submit(EverySteps(4), 1, 1);
+  RunUntil(id, v1::RESTARTING);
+  EXPECT_EQ(Job(id).message(), "checkpoint at step 8: ps-0: connection reset");
+  RunUntil(id, v1::SUCCEEDED);
+  EXPECT_EQ(Job(id).restarts(), 1u);
+  EXPECT_EQ(opens_.back().calls[0].second.checkpoint(), writes_[0].folder);
+}
+
+TEST_F(CoreCheckpointTest, AnEarlierOneThatFailsAtTheEndDoesNotFailTheJob) {
+  JoinAll(1, 1);
+  v1::JobSpec spec = EverySteps(20);
+  const std::string id = SubmitAndHold(spec);
+  Rounds(100);  // the end waits for it
+  EXPECT_EQ(Job(id).step(), Job(id).total_steps());
+  EXPECT_EQ(cuts_.size(), 1u);
+  on_write_ = [&](const WriteCheckpoint&) {
+    return writes_.size() == 1 ? absl::ResourceExhaustedError("disk full") : absl::OkStatus();
+  };
+  Release();
+  RunUntil(id, v1::SUCCEEDED);
+  EXPECT_EQ(Job(id).checkpoint(), writes_.back().folder);
+  EXPECT_EQ(writes_.back().manifest.step(), Job(id).step());
+}
+
+TEST_F(CoreCheckpointTest, TheBestModelIsOneThatWasWritten) {
+  JoinAll(1, 1);
+  v1::JobSpec spec = SmallJob();
+  spec.mutable_checkpoint()->set_keep_best(true);
+  aucs_ = {0.6, 0.7, 0.5};
+  on_write_ = [&](const WriteCheckpoint& write) {
+    return writes_.size() == 2 ? absl::ResourceExhaustedError("disk full") : absl::OkStatus();
+  };
+  const std::string id = Submit(spec, 1, 1);
+  RunUntil(id, v1::SUCCEEDED);
+  // That of the second epoch is lost: the best that there is, is the first's.
+  EXPECT_EQ(writes_[1].manifest.position().best_checkpoint(), writes_[1].folder);
+  EXPECT_EQ(Job(id).checkpoint(), writes_[0].folder);
+  EXPECT_THAT(writes_[2].keep_besides, Contains(writes_[0].folder));
+}
+
+TEST_F(CoreCheckpointTest, EarlyStoppingWaitsForTheWriteOfTheBestModel) {
+  JoinAll(1, 1);
+  v1::JobSpec spec = SmallJob();
+  spec.mutable_train()->set_epochs(9);
+  spec.mutable_checkpoint()->set_keep_best(true);
+  spec.mutable_train()->mutable_early_stopping()->set_patience(1);
+  aucs_ = {0.8, 0.5, 0.8};
+  const std::string id = SubmitAndHold(spec);
+  Rounds(100);
+  EXPECT_EQ(Job(id).phase(), "checkpointing");
+  EXPECT_EQ(cuts_.size(), 1u);
+  Release();
+  RunUntil(id, v1::SUCCEEDED);
+  EXPECT_EQ(cuts_.size(), 2u);
+  EXPECT_EQ(Job(id).checkpoint(), writes_[0].folder);
+}
+
+TEST_F(CoreCheckpointTest, CancellingAJobCutsItsWriteShort) {
+  JoinAll(1, 1);
+  const std::string id = SubmitAndHold(EverySteps(4));
+  ASSERT_TRUE(core_->Cancel(id, now_).ok());
+  EXPECT_EQ(core_->UnwantedAction(Lane::kBackground), writing_->id);
+  EXPECT_EQ(Job(id).state(), v1::FAILED);
+  CutShort(writing_->id);
+  EXPECT_EQ(Job(id).state(), v1::FAILED);
+  EXPECT_EQ(Job(id).reason(), "Cancelled");
+  EXPECT_EQ(Job(id).checkpoint(), "");
+}
+
+TEST_F(CoreCheckpointTest, AMasterThatRestartsWhileOneIsWrittenGoesOnFromTheOneBefore) {
+  JoinAll(1, 1);
+  const std::string id = Submit(EverySteps(4), 1, 1);
+  RunUntilStep(id, 5);
+  hold_writes_ = true;
+  for (int i = 0; i < 100 && !writing_.has_value(); ++i) Round();
+  RunUntilStep(id, 10);
+  RestartMaster();
+  hold_writes_ = false;
+  alive_.clear();
+  JoinAll(1, 1);
+  RunUntil(id, v1::SUCCEEDED);
+  EXPECT_EQ(opens_.back().calls[0].second.checkpoint(), writes_[0].folder);
+  EXPECT_EQ(writes_[1].manifest.step(), 8u);
+}
+
+TEST_F(CoreCheckpointTest, OnesByTheClockAreNotAskedForWhileOneIsWritten) {
+  JoinAll(1, 1);
+  v1::JobSpec spec = SmallJob();
+  spec.mutable_checkpoint()->set_every_minutes(0.05f);  // 30 rounds
+  spec.mutable_train()->set_epochs(200);
+  const std::string id = SubmitAndHold(spec);
+  const uint64_t cut_at = Job(id).step();
+  Rounds(100);
+  EXPECT_EQ(cuts_.size(), 1u);
+  EXPECT_GT(Job(id).step(), cut_at);
+  EXPECT_EQ(Job(id).phase(), "training");
+  Release();
+  Rounds(10);
+  EXPECT_EQ(cuts_.size(), 2u);
+}
+
+}  // namespace
+}  // namespace tessera::master
