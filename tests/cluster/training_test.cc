@@ -126,7 +126,6 @@ TEST_F(TrainingTest, SyncGivesTheSameBitsOnThreeWorkersEachTime) {
 }
 
 TEST_F(TrainingTest, SyncGivesTheSameBitsHoweverOftenItIsCheckpointed) {
-  // All but every second write falls into steps that change the rows being written.
   const v1::JobSpec rarely = Job({"consistency.sparse=sync", "consistency.dense=sync"});
   const v1::JobSpec often = Job({"consistency.sparse=sync", "consistency.dense=sync",
                                  "checkpoint.every_steps=2", "checkpoint.keep=2"});
