@@ -6,11 +6,15 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/checkpoint/row_file_format.h"
 #include "common/checkpoint/row_file_writer.h"
 #include "common/status_macros.h"
 
 namespace tessera::ps {
 namespace {
+
+// Records that are made and written together: they stay in the cache.
+constexpr size_t kRecordsAtOnce = 256;
 
 // What the cut has of a partition; of a table that spills, all that it has now.
 absl::Status WritePartition(RowFileWriter& writer, TableIndex index, Table& table,
@@ -22,10 +26,18 @@ absl::Status WritePartition(RowFileWriter& writer, TableIndex index, Table& tabl
     TESSERA_RETURN_IF_ERROR(writer.EndBlock());
     return writer.BeginBlock(index, partition, rows, layout.floats());
   };
+  std::vector<char> records;
+  const size_t record_bytes = row_file::RecordBytes(layout.floats());
   const auto write = [&](absl::Span<const Row* const> rows) -> absl::Status {
-    for (const Row* row : rows) {
-      TESSERA_RETURN_IF_ERROR(
-          writer.AddRow(row->key, row->frequency, row->last_step, layout.Floats(row)));
+    for (size_t begin = 0; begin < rows.size(); begin += kRecordsAtOnce) {
+      const absl::Span<const Row* const> some = rows.subspan(begin, kRecordsAtOnce);
+      records.resize(some.size() * record_bytes);
+      char* record = records.data();
+      for (const Row* row : some) {
+        row_file::StoreRecord(row->key, row->frequency, row->last_step, layout.Floats(row), record);
+        record += record_bytes;
+      }
+      TESSERA_RETURN_IF_ERROR(writer.AddRecords({records.data(), records.size()}));
     }
     return absl::OkStatus();
   };

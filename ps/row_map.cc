@@ -16,12 +16,6 @@ RowMap::RowMap(RowMap&& other) noexcept
 
 RowMap::~RowMap() { delete[] buckets_; }
 
-void RowMap::Clear() {
-  delete[] std::exchange(buckets_, nullptr);
-  bucket_count_ = 0;
-  size_ = 0;
-}
-
 uint64_t* RowMap::Search(uint64_t hash, uint64_t key) const {
   if (bucket_count_ == 0) return nullptr;
   const uint64_t tag = Tag(hash);

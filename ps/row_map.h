@@ -56,9 +56,6 @@ class RowMap {
   // there. Reads some other rows' keys. The table does not shrink.
   Row* Erase(uint64_t hash, uint64_t key);
 
-  // Forgets all rows and gives the table's memory back.
-  void Clear();
-
   uint32_t size() const { return size_; }
   size_t bytes() const { return bucket_count_ * sizeof(Bucket); }
   // In no particular order.

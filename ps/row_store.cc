@@ -226,7 +226,7 @@ void RowStore::Update(absl::Span<const uint64_t> keys, Change change, AbsentRows
     if (stripe.cut != nullptr) {  // then no tier has left rows out
       size_t bytes = 0;
       for (size_t i = 0; i < rows.size(); ++i) {
-        bytes += KeepForCut(stripe, items[i].map, items[i].hash, rows[i]);
+        bytes += KeepForCut(stripe, items[i].map, rows[i]);
       }
       copied_bytes_.fetch_add(bytes, std::memory_order_relaxed);
     }
@@ -244,7 +244,7 @@ void RowStore::UpdateEvery(absl::FunctionRef<void(absl::Span<Row* const>)> chang
       stripe->maps[m].ForEach([&](Row* row) { rows.push_back(row); });
       if (stripe->cut != nullptr) {
         size_t bytes = 0;
-        for (Row* const row : rows) bytes += KeepForCut(*stripe, m, Mix64(row->key), row);
+        for (Row* const row : rows) bytes += KeepForCut(*stripe, m, row);
         copied_bytes_.fetch_add(bytes, std::memory_order_relaxed);
       }
       if (!rows.empty()) change(rows);
@@ -309,7 +309,7 @@ uint64_t RowStore::Erase(absl::Span<const uint64_t> keys) {
     for (const KeyBatch::Item& item : items) {
       Row* const row = stripe.maps[item.map].Erase(item.hash, item.key);
       if (row == nullptr) continue;
-      KeepErased(stripe, item.map, item.hash, row);
+      KeepErased(stripe, item.map, row);
       stripe.slabs.Free(row);
       stripe.gone[item.map].push_back(item.key);
       ++erased;
@@ -328,10 +328,9 @@ uint64_t RowStore::EraseIf(PartitionId partition, absl::FunctionRef<bool(const R
     if (erase(*row)) picked.push_back(row);
   });
   for (Row* const row : picked) {
-    const uint64_t hash = Mix64(row->key);
     stripe.gone[KeyBatch::MapOf(index)].push_back(row->key);
-    map.Erase(hash, row->key);
-    KeepErased(stripe, KeyBatch::MapOf(index), hash, row);
+    map.Erase(Mix64(row->key), row->key);
+    KeepErased(stripe, KeyBatch::MapOf(index), row);
     stripe.slabs.Free(row);
   }
   return picked.size();

@@ -159,7 +159,7 @@ class RowStore {
   // What a cut still has to read in a stripe.
   struct MapCut {
     bool unread = true;
-    RowMap copies;               // of rows that changed or went before they were read
+    std::vector<Row*> copies;    // of rows that changed or went before they were read; each once
     std::vector<uint64_t> gone;  // of the cut, in no order
     uint64_t erases = 0;         // since the cut: addresses of rows may serve others
   };
@@ -209,11 +209,10 @@ class RowStore {
   void FillNew(Row* row) const;
   // Before a row changes or goes, while stripe.cut is set: if the cut waits for it, copies it.
   // Returns the bytes of the copy.
-  size_t KeepForCut(Stripe& stripe, uint32_t map, uint64_t hash, Row* row)
+  size_t KeepForCut(Stripe& stripe, uint32_t map, Row* row)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(stripe.mu);
   // The same for a row that is about to be freed, whether or not there is a cut.
-  void KeepErased(Stripe& stripe, uint32_t map, uint64_t hash, Row* row)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(stripe.mu);
+  void KeepErased(Stripe& stripe, uint32_t map, Row* row) ABSL_EXCLUSIVE_LOCKS_REQUIRED(stripe.mu);
   // A map of the stripe's cut needs no copies any more.
   void EndMapCut(Stripe& stripe, uint32_t map) ABSL_EXCLUSIVE_LOCKS_REQUIRED(stripe.mu);
   void FreeCopies(StripeCut& cut, MapCut& map);

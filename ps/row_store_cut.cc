@@ -2,6 +2,7 @@
 #include <cstring>
 #include <utility>
 
+#include "absl/container/flat_hash_map.h"
 #include "common/hash.h"
 #include "common/status_macros.h"
 #include "ps/row_store.h"
@@ -28,6 +29,41 @@ void PrefetchBlock(const void* block, size_t bytes) {
   for (size_t b = 0; b < bytes; b += kLineBytes) __builtin_prefetch(at + b);
 }
 
+// A row of a cut, as it was found when its partition was looked through.
+struct Place {
+  uint64_t key;
+  Row* row;
+  bool copied;  // `row` is a copy, and stays as it is
+};
+
+// Ascending. Keys that are spread over their range, as hashes are, cost a visit or two each; others
+// what std::sort costs.
+void SortByKey(std::vector<Place>& places) {
+  const auto less = [](const Place& a, const Place& b) { return a.key < b.key; };
+  constexpr size_t kFew = 64;
+  if (places.size() < kFew) return std::sort(places.begin(), places.end(), less);
+  const auto [low, high] = std::minmax_element(places.begin(), places.end(), less);
+  const uint64_t first = low->key;
+  // As many equal parts of the range as there are places; what is larger is in no earlier part.
+  const size_t parts = places.size();
+  const double scale = static_cast<double>(parts) / static_cast<double>(high->key - first);
+  const auto part_of = [&](uint64_t key) {
+    return std::min<size_t>(parts - 1,
+                            static_cast<size_t>(static_cast<double>(key - first) * scale));
+  };
+  std::vector<uint32_t> ends(parts + 1, 0);
+  for (const Place& place : places) ++ends[part_of(place.key) + 1];
+  for (size_t p = 0; p < parts; ++p) ends[p + 1] += ends[p];
+  std::vector<Place> sorted(places.size());
+  std::vector<uint32_t> next(ends.begin(), ends.end() - 1);
+  for (const Place& place : places) sorted[next[part_of(place.key)]++] = place;
+  for (size_t p = 0; p < parts; ++p) {
+    if (ends[p + 1] - ends[p] < 2) continue;
+    std::sort(sorted.begin() + ends[p], sorted.begin() + ends[p + 1], less);
+  }
+  places = std::move(sorted);
+}
+
 }  // namespace
 
 uint64_t RowStore::BeginCut(bool all) {
@@ -52,7 +88,7 @@ uint64_t RowStore::BeginCut(bool all) {
   return rows;
 }
 
-size_t RowStore::KeepForCut(Stripe& stripe, uint32_t map, uint64_t hash, Row* row) {
+size_t RowStore::KeepForCut(Stripe& stripe, uint32_t map, Row* row) {
   StripeCut& cut = *stripe.cut;
   if ((row->flags & kRowCut) == stripe.cut_bit || cut.stopped) return 0;
   size_t bytes = 0;
@@ -60,16 +96,16 @@ size_t RowStore::KeepForCut(Stripe& stripe, uint32_t map, uint64_t hash, Row* ro
     bytes = layout().block_bytes();
     void* const copy = cut.slabs.Allocate();
     std::memcpy(copy, static_cast<const void*>(row), bytes);
-    cut.maps[map].copies.Insert(hash, static_cast<Row*>(copy));
+    cut.maps[map].copies.push_back(static_cast<Row*>(copy));
   }
   row->flags = (row->flags & ~(kRowCut | kRowChanged)) | stripe.cut_bit;
   return bytes;
 }
 
-void RowStore::KeepErased(Stripe& stripe, uint32_t map, uint64_t hash, Row* row) {
+void RowStore::KeepErased(Stripe& stripe, uint32_t map, Row* row) {
   if (stripe.cut == nullptr) return;
   ++stripe.cut->maps[map].erases;
-  copied_bytes_.fetch_add(KeepForCut(stripe, map, hash, row), std::memory_order_relaxed);
+  copied_bytes_.fetch_add(KeepForCut(stripe, map, row), std::memory_order_relaxed);
 }
 
 absl::Status RowStore::VisitCut(
@@ -84,14 +120,10 @@ absl::Status RowStore::VisitCut(
   const uint32_t index = partitions_.IndexOf(partition);
   const uint32_t number = KeyBatch::MapOf(index);
   Stripe& stripe = *stripes_[KeyBatch::StripeOf(index)];
-  // A row of the cut, and where it was when the partition was looked through.
-  struct Place {
-    uint64_t key;
-    Row* row;  // null: it has been copied
-  };
   std::vector<Place> places;
   std::vector<uint64_t> gone;
   uint64_t erases = 0;
+  size_t copies = 0;  // that are among the places
   {
     absl::MutexLock lock(&stripe.mu);
     StripeCut& cut = *stripe.cut;
@@ -108,15 +140,15 @@ absl::Status RowStore::VisitCut(
       Row* const row = rows[i];
       if ((row->flags & kRowCut) == stripe.cut_bit) continue;
       if (cut.all || (row->flags & kRowChanged) != 0) {
-        places.push_back({row->key, row});
+        places.push_back({row->key, row, false});
       } else {
         row->flags ^= kRowCut;
       }
     }
-    map.copies.ForEach([&](Row* copy) { places.push_back({copy->key, nullptr}); });
+    for (Row* const copy : map.copies) places.push_back({copy->key, copy, true});
+    copies = map.copies.size();
   }
-  std::sort(places.begin(), places.end(),
-            [](const Place& a, const Place& b) { return a.key < b.key; });
+  SortByKey(places);
   std::sort(gone.begin(), gone.end());
   gone.erase(std::unique(gone.begin(), gone.end()), gone.end());
   TESSERA_RETURN_IF_ERROR(begin(places.size(), gone));
@@ -128,28 +160,36 @@ absl::Status RowStore::VisitCut(
   for (size_t i = 0; i < rows.size(); ++i) {
     rows[i] = reinterpret_cast<const Row*>(blocks.data() + i * block_bytes);
   }
+  // Copies made since the partition was looked through.
+  absl::flat_hash_map<uint64_t, const Row*> late;
   for (size_t done = 0; done < places.size(); done += piece) {
     const absl::Span<const Place> now = absl::MakeConstSpan(places).subspan(done, piece);
     {
       absl::MutexLock lock(&stripe.mu);
       if (stripe.cut->stopped) return stopped();
-      MapCut& map = stripe.cut->maps[number];
+      const MapCut& map = stripe.cut->maps[number];
+      for (; copies < map.copies.size(); ++copies) {
+        late[map.copies[copies]->key] = map.copies[copies];
+      }
       const auto prefetch = [&](size_t i) {
-        if (i < now.size() && now[i].row != nullptr) PrefetchBlock(now[i].row, block_bytes);
+        if (i < now.size()) PrefetchBlock(now[i].row, block_bytes);
       };
       for (size_t i = 0; i < kAhead; ++i) prefetch(i);
       for (size_t i = 0; i < now.size(); ++i) {
         prefetch(i + kAhead);
-        Row* row = now[i].row;
-        if (row != nullptr && map.erases != erases) {
-          row = stripe.maps[number].Find(Mix64(now[i].key), now[i].key);
-        }
-        const Row* from = row;
-        if (row != nullptr && (row->flags & kRowCut) != stripe.cut_bit) {
-          row->flags = (row->flags & ~(kRowCut | kRowChanged)) | stripe.cut_bit;
-        } else {
-          // It has changed since the partition was looked through, or before.
-          from = map.copies.Find(Mix64(now[i].key), now[i].key);
+        const Row* from = now[i].row;
+        if (!now[i].copied) {
+          Row* row = now[i].row;
+          // Its block may serve another row.
+          if (map.erases != erases) {
+            row = stripe.maps[number].Find(Mix64(now[i].key), now[i].key);
+          }
+          if (row != nullptr && (row->flags & kRowCut) != stripe.cut_bit) {
+            row->flags = (row->flags & ~(kRowCut | kRowChanged)) | stripe.cut_bit;
+            from = row;
+          } else {
+            from = late.at(now[i].key);
+          }
         }
         std::memcpy(blocks.data() + i * block_bytes, static_cast<const void*>(from), block_bytes);
       }
@@ -163,13 +203,9 @@ absl::Status RowStore::VisitCut(
 }
 
 void RowStore::FreeCopies(StripeCut& cut, MapCut& map) {
-  uint64_t bytes = 0;
-  map.copies.ForEach([&](Row* copy) {
-    cut.slabs.Free(copy);
-    bytes += layout().block_bytes();
-  });
-  map.copies.Clear();
-  copied_bytes_.fetch_sub(bytes, std::memory_order_relaxed);
+  for (Row* const copy : map.copies) cut.slabs.Free(copy);
+  copied_bytes_.fetch_sub(map.copies.size() * layout().block_bytes(), std::memory_order_relaxed);
+  map.copies = {};
 }
 
 void RowStore::EndMapCut(Stripe& stripe, uint32_t map) {

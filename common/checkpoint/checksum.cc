@@ -1,5 +1,7 @@
 #include "common/checkpoint/checksum.h"
 
+// Compiled here, so that it uses what this machine's processor has.
+#define XXH_INLINE_ALL
 #include <xxhash.h>
 
 #include "absl/strings/str_cat.h"

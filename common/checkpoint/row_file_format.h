@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 
 namespace tessera::row_file {
 
@@ -84,6 +85,16 @@ T Load(const char* bytes) {
   T value;
   std::memcpy(&value, bytes, sizeof(T));
   return value;
+}
+
+// One record; `record` has room for it.
+inline void StoreRecord(uint64_t key, uint32_t frequency, uint64_t last_step,
+                        absl::Span<const float> values, char* record) {
+  std::memcpy(record + kRecordKey, &key, sizeof(key));
+  std::memcpy(record + kRecordFrequency, &frequency, sizeof(frequency));
+  std::memcpy(record + kRecordLastStep, &last_step, sizeof(last_step));
+  if (values.empty()) return;
+  std::memcpy(record + kRecordValues, values.data(), values.size() * sizeof(float));
 }
 
 }  // namespace tessera::row_file

@@ -41,13 +41,13 @@ RowFileWriter::RowFileWriter(FileSystem& fs, std::string path, std::unique_ptr<W
       partition_count_(partition_count),
       file_(std::move(file)),
       rows_by_table_(table_count) {
-  buffer_.reserve(kBufferBytes);
+  buffer_.reserve(kBufferBytes + kBufferBytes / 4);
 }
 
 RowFileWriter::~RowFileWriter() {
   if (finished_) return;
   // Closed first: some file systems keep the space of an open file.
-  file_->Close().IgnoreError();
+  file_.Abandon();
   fs_.Remove(path_).IgnoreError();
 }
 
@@ -88,27 +88,32 @@ absl::Status RowFileWriter::BeginBlock(TableIndex table, PartitionId partition, 
 absl::Status RowFileWriter::AddRow(uint64_t key, uint32_t frequency, uint64_t last_step,
                                    absl::Span<const float> values) {
   if (!failure_.ok()) return failure_;
-  if (!in_block_ || rows_left_ == 0) return Misuse("more rows than announced");
   if (values.size() != block_.floats_per_row) return Misuse("wrong number of floats");
-  if (rows_left_ < block_.rows && key <= last_key_) return Misuse("keys out of order");
-  if (PartitionOf(key, partition_count_).value() != block_.partition) {
-    return Misuse("a key of another partition");
-  }
-  --rows_left_;
-  last_key_ = key;
-  const size_t start = buffer_.size();
+  record_.resize(row_file::RecordBytes(block_.floats_per_row));
+  row_file::StoreRecord(key, frequency, last_step, values, record_.data());
+  return AddRecords(record_);
+}
+
+absl::Status RowFileWriter::AddRecords(absl::string_view records) {
+  if (!failure_.ok()) return failure_;
   const size_t record_bytes = row_file::RecordBytes(block_.floats_per_row);
-  buffer_.resize(start + record_bytes);
-  char* const record = buffer_.data() + start;
-  std::memcpy(record + row_file::kRecordKey, &key, sizeof(key));
-  std::memcpy(record + row_file::kRecordFrequency, &frequency, sizeof(frequency));
-  std::memcpy(record + row_file::kRecordLastStep, &last_step, sizeof(last_step));
-  if (!values.empty()) {
-    std::memcpy(record + row_file::kRecordValues, values.data(), values.size() * sizeof(float));
+  const uint64_t rows = records.size() / record_bytes;
+  if (rows * record_bytes != records.size()) return Misuse("half a record");
+  if (!in_block_ || rows_left_ < rows) return Misuse("more rows than announced");
+  bool first = rows_left_ == block_.rows;
+  for (uint64_t i = 0; i < rows; ++i) {
+    const uint64_t key =
+        row_file::Load<uint64_t>(records.data() + i * record_bytes + row_file::kRecordKey);
+    if (!first && key <= last_key_) return Misuse("keys out of order");
+    if (PartitionOf(key, partition_count_).value() != block_.partition) {
+      return Misuse("a key of another partition");
+    }
+    first = false;
+    last_key_ = key;
   }
-  block_checksum_.Add(absl::string_view(record, record_bytes));
-  offset_ += record_bytes;
-  return buffer_.size() < kBufferBytes ? absl::OkStatus() : Flush();
+  rows_left_ -= rows;
+  block_checksum_.Add(records);
+  return Put(records);
 }
 
 absl::Status RowFileWriter::EndBlock() {
@@ -136,8 +141,7 @@ absl::StatusOr<v1::CheckpointFile> RowFileWriter::Finish() {
   TESSERA_RETURN_IF_ERROR(Put(index));
   TESSERA_RETURN_IF_ERROR(Put(row_file::BytesOf(trailer)));
   TESSERA_RETURN_IF_ERROR(Flush());
-  TESSERA_RETURN_IF_ERROR(Fail(file_->Sync()));
-  TESSERA_RETURN_IF_ERROR(Fail(file_->Close()));
+  TESSERA_RETURN_IF_ERROR(Fail(file_.Finish()));
   const std::filesystem::path path(path_);
   const std::string folder = path.parent_path().string();
   TESSERA_RETURN_IF_ERROR(Fail(fs_.SyncFolder(folder.empty() ? "." : folder)));
@@ -146,7 +150,7 @@ absl::StatusOr<v1::CheckpointFile> RowFileWriter::Finish() {
   v1::CheckpointFile out;
   out.set_name(path.filename().string());
   out.set_bytes(offset_);
-  out.set_checksum(ChecksumText(file_checksum_.Value()));
+  out.set_checksum(ChecksumText(file_.checksum()));
   for (uint64_t rows : rows_by_table_) out.add_rows(rows);
   return out;
 }
@@ -169,9 +173,8 @@ absl::Status RowFileWriter::Put(absl::string_view bytes) {
 }
 
 absl::Status RowFileWriter::Flush() {
-  file_checksum_.Add(buffer_);
-  const absl::Status status = file_->Append(buffer_);
-  buffer_.clear();
+  const absl::Status status = file_.Append(buffer_);
+  buffer_.reserve(kBufferBytes + kBufferBytes / 4);
   return Fail(status);
 }
 

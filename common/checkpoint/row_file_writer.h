@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "common/checkpoint/background_file.h"
 #include "common/checkpoint/checksum.h"
 #include "common/checkpoint/row_file_format.h"
 #include "common/file_system.h"
@@ -17,7 +18,8 @@
 
 namespace tessera {
 
-// Writes one row file from its start, in memory bounded by a buffer of 1 MiB and 40 bytes a block:
+// Writes one row file from its start, in memory bounded by buffers of 5 MiB and 40 bytes a block. A
+// thread of its own takes the bytes to the disk while more rows are brought:
 //
 //   for each (table, partition) that has rows, in ascending order:
 //     BeginBlock, AddRow for each of its rows in ascending order of keys, EndBlock
@@ -41,6 +43,9 @@ class RowFileWriter {
                           uint32_t floats_per_row);
   absl::Status AddRow(uint64_t key, uint32_t frequency, uint64_t last_step,
                       absl::Span<const float> values);  // [floats_per_row]: embedding, then slots
+  // Several rows, as the bytes of their records (row_file_format.h).
+
+  absl::Status AddRecords(absl::string_view records);
   absl::Status EndBlock();
 
   // Writes the index, syncs file and folder, closes. The result is what the manifest says of the
@@ -59,12 +64,12 @@ class RowFileWriter {
   FileSystem& fs_;
   const std::string path_;
   const uint32_t partition_count_;
-  const std::unique_ptr<WritableFile> file_;
+  BackgroundFile file_;
   absl::Status failure_;
   bool finished_ = false;
   std::string buffer_;
+  std::string record_;   // room for one
   uint64_t offset_ = 0;  // of the next byte, buffered ones counted
-  Checksum64 file_checksum_;
   std::vector<row_file::IndexEntry> index_;
   std::vector<uint64_t> rows_by_table_;
   // The block that is open, or the last one.
