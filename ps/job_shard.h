@@ -52,6 +52,9 @@ class JobShard {
     // writer, at most copy_room_limit; then the checkpoint is given up, not the push.
     uint64_t max_copied_bytes = 1 << 30;
     absl::Duration copy_room_limit = absl::Seconds(10);
+    // While pushes come, a checkpoint is written for this share of the time, so that most of them
+    // do not meet it; at full speed while none come, or when the copies take half of their room.
+    double writer_share = 0.25;
     // Rows may leave memory for its folder; null: they may not. Borrowed, outlives the shard.
     Spill* spill = nullptr;
     // Where pulls that have waited are answered; null: in the thread that woke them.
@@ -140,12 +143,15 @@ class JobShard {
   absl::Status ApplyStep(const std::vector<GradientReducer::Push>& pushes, uint64_t step)
       ABSL_SHARED_LOCKS_REQUIRED(cut_mu_);
   // Waits for room for the copies that an update may make for a cut under way; the bytes to return.
+  uint64_t CopiedBytes() const;
   uint64_t ReserveCopies(bool sync, absl::Span<const std::vector<Table::Gradients>> parts);
 
   // job_shard_checkpoint.cc
   absl::Status AwaitStep(const v1::WriteCheckpointRequest& request, absl::Duration deadline) const
       ABSL_LOCKS_EXCLUDED(mu_);
   // CUT. `last`: what the cut may be based on.
+  // Between two partitions that are written: lets pushes have their part of the time.
+  class Pace;
   absl::StatusOr<PartCut> Cut(const v1::WriteCheckpointRequest& request, const std::string& folder,
                               std::optional<WrittenPart> last, KeepGoing keep_going)
       ABSL_LOCKS_EXCLUDED(mu_, cut_mu_);
@@ -168,6 +174,9 @@ class JobShard {
   std::vector<std::unique_ptr<RankState>> ranks_;  // [workers]
 
   CutRoom cut_room_;
+  // Updates of rows, begun and ended.
+  std::atomic<uint64_t> updates_begun_ = 0;
+  std::atomic<uint64_t> updates_ended_ = 0;
 
   // Held shared while rows change, alone while a checkpoint is cut.
   mutable absl::Mutex cut_mu_;

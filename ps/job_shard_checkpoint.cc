@@ -1,12 +1,39 @@
 // JobShard: checkpoints, cut in a moment and written while training goes on.
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "common/log.h"
 #include "common/status_macros.h"
 #include "ps/job_shard.h"
 
 namespace tessera::ps {
+
+class JobShard::Pace {
+ public:
+  explicit Pace(const JobShard& shard) : shard_(shard), since_(Now()) {}
+
+  void Rest() {
+    const uint64_t ended = shard_.updates_ended_.load(std::memory_order_relaxed);
+    const bool busy =
+        ended != ended_ || shard_.updates_begun_.load(std::memory_order_relaxed) != ended;
+    ended_ = ended;
+    if (busy && shard_.CopiedBytes() < shard_.options_.max_copied_bytes / 2) {
+      const double share = shard_.options_.writer_share;
+      absl::SleepFor(std::min((Now() - since_) * (1 / share - 1), kLongestRest));
+    }
+    since_ = Now();
+  }
+
+ private:
+  static constexpr absl::Duration kLongestRest = absl::Milliseconds(20);
+  absl::Duration Now() const { return shard_.options_.clock->Monotonic(); }
+
+  const JobShard& shard_;
+  absl::Duration since_;
+  uint64_t ended_ = 0;
+};
 
 absl::Status JobShard::AwaitStep(const v1::WriteCheckpointRequest& request,
                                  absl::Duration deadline) const {
@@ -64,8 +91,10 @@ absl::StatusOr<v1::WriteCheckpointResponse> JobShard::WriteCheckpoint(
     DropCut(tables_);
     cut.reset();
   }
+  Pace pace(*this);
   const auto open = [&]() -> absl::Status {
     cut_room_.Wake();
+    if (!cuts) pace.Rest();
     TESSERA_RETURN_IF_ERROR(keep_going());
     return Closed();
   };
@@ -139,6 +168,12 @@ absl::StatusOr<PartCut> JobShard::Cut(const v1::WriteCheckpointRequest& request,
   return cut;
 }
 
+uint64_t JobShard::CopiedBytes() const {
+  uint64_t bytes = 0;
+  for (const auto& table : tables_) bytes += table->store().copied_bytes();
+  return bytes;
+}
+
 uint64_t JobShard::ReserveCopies(bool sync, absl::Span<const std::vector<Table::Gradients>> parts) {
   uint64_t bytes = 0;
   for (size_t t = 0; t < tables_.size(); ++t) {
@@ -150,11 +185,7 @@ uint64_t JobShard::ReserveCopies(bool sync, absl::Span<const std::vector<Table::
     bytes += rows * table.store().layout().block_bytes();
   }
   if (bytes == 0) return 0;
-  const auto copied = [this] {
-    uint64_t sum = 0;
-    for (const auto& table : tables_) sum += table->store().copied_bytes();
-    return sum;
-  };
+  const auto copied = [this] { return CopiedBytes(); };
   if (cut_room_.Reserve(bytes, copied, options_.copy_room_limit)) return bytes;
   SPDLOG_WARN(
       "job {}: copies of rows that changed before they were written to the checkpoint take {} of "

@@ -213,6 +213,7 @@ absl::Status JobShard::ApplyStep(const std::vector<GradientReducer::Push>& pushe
 absl::Status JobShard::ApplyToTables(bool sync,
                                      absl::Span<const std::vector<Table::Gradients>> parts,
                                      uint64_t step, double learning_rate_scale) {
+  updates_begun_.fetch_add(1, std::memory_order_relaxed);
   const uint64_t reserved = ReserveCopies(sync, parts);
   absl::Status status;
   for (size_t t = 0; t < tables_.size() && status.ok(); ++t) {
@@ -221,6 +222,7 @@ absl::Status JobShard::ApplyToTables(bool sync,
     status = table.Apply(parts[t], step, learning_rate_scale);
   }
   if (reserved > 0) cut_room_.Return(reserved);
+  updates_ended_.fetch_add(1, std::memory_order_relaxed);
   return status;
 }
 

@@ -89,6 +89,9 @@ class Shard {
     request.set_folder(name);
     request.set_parts(1);
     request.set_base(base);
+    request.set_phase(Request::CUT);
+    Must(shard_->WriteCheckpoint(request, absl::InfiniteDuration()).status());
+    request.set_phase(Request::WRITE);
     auto written = shard_->WriteCheckpoint(request, absl::InfiniteDuration());
     Must(written.status());
     v1::CheckpointManifest manifest;
