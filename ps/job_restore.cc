@@ -1,9 +1,15 @@
 // Of job_checkpoint.h: a checkpoint comes back.
+#include <algorithm>
+#include <exception>
 #include <memory>
+#include <new>
+#include <thread>
 #include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
 #include "common/checkpoint/checkpoint_reader.h"
 #include "common/checkpoint/manifest.h"
 #include "common/partition.h"
@@ -47,6 +53,43 @@ absl::StatusOr<std::vector<Table*>> MatchTables(const v1::CheckpointManifest& ma
   return match;
 }
 
+// Calls work(0), ..., work(count - 1) in several threads, which ask `keep_going` one at a time. The
+// first error ends it, std::bad_alloc in any thread too.
+absl::Status InParallel(size_t count, KeepGoing keep_going,
+                        absl::FunctionRef<absl::Status(size_t)> work) {
+  constexpr unsigned kMostThreads = 8;
+  absl::Mutex mu;
+  size_t next = 0;
+  absl::Status status;
+  std::exception_ptr thrown;
+  const auto run = [&] {
+    while (true) {
+      size_t mine = 0;
+      {
+        absl::MutexLock lock(&mu);
+        if (next == count || !status.ok() || thrown != nullptr) return;
+        if (status = keep_going(); !status.ok()) return;
+        mine = next++;
+      }
+      try {
+        const absl::Status done = work(mine);
+        absl::MutexLock lock(&mu);
+        status.Update(done);
+      } catch (const std::bad_alloc&) {
+        absl::MutexLock lock(&mu);
+        thrown = std::current_exception();
+      }
+    }
+  };
+  std::vector<std::thread> others;
+  const unsigned threads = std::clamp(std::thread::hardware_concurrency(), 1u, kMostThreads);
+  for (unsigned t = 1; t < threads; ++t) others.emplace_back(run);
+  run();
+  for (std::thread& other : others) other.join();
+  if (thrown != nullptr) std::rethrow_exception(thrown);
+  return status;
+}
+
 absl::Status RestoreRows(const PartitionRows& rows, bool warm, bool all_owned,
                          const PartitionSet& partitions, Table& table) {
   // In pieces, between which a table that does not fit into memory can spill.
@@ -80,19 +123,28 @@ absl::Status RestoreTables(FileSystem& files, const std::string& folder, bool wa
   TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<CheckpointReader> reader,
                            CheckpointReader::Open(files, folder, std::move(manifest)));
   const bool same_partitions = reader->partition_count() == partitions.partition_count();
+  struct Piece {
+    uint32_t table;
+    uint32_t partition;
+  };
+  std::vector<Piece> pieces;
   for (uint32_t t = 0; t < match.size(); ++t) {
     if (match[t] == nullptr) continue;
     for (uint32_t p = 0; p < reader->partition_count(); ++p) {
       if (same_partitions && partitions.IndexOf(PartitionId(p)) == PartitionSet::kNotOwned) {
         continue;
       }
-      TESSERA_RETURN_IF_ERROR(keep_going());
-      TESSERA_ASSIGN_OR_RETURN(const PartitionRows rows,
-                               reader->Read(TableIndex(t), PartitionId(p)));
-      TESSERA_RETURN_IF_ERROR(RestoreRows(rows, warm, same_partitions, partitions, *match[t]));
+      pieces.push_back({t, p});
     }
   }
-  return absl::OkStatus();
+  return InParallel(pieces.size(), keep_going, [&](size_t i) -> absl::Status {
+    Table& table = *match[pieces[i].table];
+    const PartitionId partition(pieces[i].partition);
+    TESSERA_ASSIGN_OR_RETURN(const PartitionRows rows,
+                             reader->Read(TableIndex(pieces[i].table), partition));
+    if (same_partitions && !table.spills()) table.store().Reserve(partition, rows.rows());
+    return RestoreRows(rows, warm, same_partitions, partitions, table);
+  });
 }
 
 }  // namespace tessera::ps

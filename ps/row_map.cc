@@ -83,6 +83,17 @@ void RowMap::CloseHole(uint32_t b, uint32_t at) {
   }
 }
 
+void RowMap::Reserve(uint64_t rows, uint64_t spread) {
+  constexpr uint64_t kSteps = 64;
+  rows += rows * (spread % kSteps) / (2 * kSteps);
+  const uint64_t buckets = rows * 16 / (13 * kEntries) + 1;
+  if (size_ > 0 || buckets <= bucket_count_ || buckets > UINT32_MAX) return;
+  delete[] std::exchange(buckets_, nullptr);
+  bucket_count_ = 0;
+  buckets_ = new Bucket[buckets]();
+  bucket_count_ = static_cast<uint32_t>(buckets);
+}
+
 void RowMap::Place(uint64_t entry, uint64_t hash) {
   for (uint32_t b = Home(hash);; b = Next(b)) {
     for (uint64_t& e : buckets_[b].entries) {

@@ -51,6 +51,9 @@ class RowMap {
   // row->key must not be present. Amortised constant; now and then it moves the whole partition to
   // a table of 1.5 times the size.
   void Insert(uint64_t hash, Row* row);
+  // Before the first row: room for so many, and up to half as many again as `spread` (any number)
+  // says, so that maps that are filled alike do not grow at once.
+  void Reserve(uint64_t rows, uint64_t spread);
   // The row of `key`, which is no longer in the map but still the caller's; null: there was none.
   // Entries that had overflowed move back, so searches stay as short as if the key had never been
   // there. Reads some other rows' keys. The table does not shrink.

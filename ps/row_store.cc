@@ -252,12 +252,39 @@ void RowStore::UpdateEvery(absl::FunctionRef<void(absl::Span<Row* const>)> chang
   }
 }
 
+void RowStore::Reserve(PartitionId partition, uint64_t rows) {
+  const uint32_t index = partitions_.IndexOf(partition);
+  Stripe& stripe = *stripes_[KeyBatch::StripeOf(index)];
+  absl::MutexLock lock(&stripe.mu);
+  stripe.maps[KeyBatch::MapOf(index)].Reserve(rows, Mix64(partition.value()));
+}
+
 void RowStore::Insert(absl::Span<const RowRecord> records) {
   std::vector<uint64_t> keys(records.size());
   for (size_t i = 0; i < records.size(); ++i) keys[i] = records[i].key;
-  Update(keys, [&](absl::Span<Row* const> rows, absl::Span<const uint32_t> positions) {
-    for (size_t i = 0; i < rows.size(); ++i) Assign(records[positions[i]], rows[i]);
-  });
+  const Scratch<KeyBatch> batch;
+  batch->Group(keys, partitions_);
+  for (uint32_t s = 0; s < KeyBatch::kStripes; ++s) {
+    const Items items = batch->stripe(s);
+    if (items.empty()) continue;
+    Stripe& stripe = *stripes_[s];
+    absl::MutexLock lock(&stripe.mu);
+    for (size_t i = 0; i < items.size(); ++i) {
+      if (i + kAhead < items.size()) {
+        stripe.maps[items[i + kAhead].map].Prefetch(items[i + kAhead].hash);
+      }
+      Row* row = stripe.maps[items[i].map].Find(items[i].hash, items[i].key);
+      if (row == nullptr) {
+        row = Add(stripe, items[i]);
+        // The record may be an embedding alone.
+        std::copy(template_.slots.begin(), template_.slots.end(),
+                  layout().Floats(row).begin() + layout().dim());
+      } else if (stripe.cut != nullptr) {
+        copied_bytes_.fetch_add(KeepForCut(stripe, items[i].map, row), std::memory_order_relaxed);
+      }
+      Assign(records[items[i].position], row);
+    }
+  }
 }
 
 void RowStore::Assign(const RowRecord& record, Row* row) const {

@@ -32,7 +32,8 @@ struct RowRecord {
   uint64_t key = 0;
   uint64_t last_step = 0;
   uint32_t frequency = 0;
-  absl::Span<const float> floats;  // [layout.floats()]; borrowed for the call
+  // [layout.floats()], or [layout.dim()]: the slots are those of a new row. Borrowed for the call.
+  absl::Span<const float> floats;
 };
 
 // How many keys of a call ended how.
@@ -85,6 +86,8 @@ class RowStore {
   // Hands out every row to be changed, in chunks, with their stripe locked. No order.
   void UpdateEvery(absl::FunctionRef<void(absl::Span<Row* const> rows)> change);
 
+  // Room for so many rows of an owned partition, where it has none yet.
+  void Reserve(PartitionId partition, uint64_t rows);
   // A row's metadata and floats from a checkpoint, within Update.
   void Assign(const RowRecord& record, Row* row) const;
   // Rows as they are, metadata and slots included; those that exist are replaced.
