@@ -222,8 +222,8 @@ void RowStore::DropCut() {
       absl::MutexLock lock(&stripe->mu);
       if (stripe->cut == nullptr || m == stripe->maps.size()) break;
       if (!stripe->cut->maps[m].unread) continue;
-      stripe->maps[m].ForEach(
-          [&](Row* row) { row->flags = (row->flags & ~kRowCut) | stripe->cut_bit; });
+      const uint32_t read = stripe->cut_bit;
+      stripe->maps[m].ForEach([&](Row* row) { row->flags = (row->flags & ~kRowCut) | read; });
       EndMapCut(*stripe, m);
     }
   }
