@@ -1,4 +1,5 @@
 #include <fcntl.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -166,6 +167,13 @@ double SequentialWrite(const std::string& path, uint64_t bytes) {
   return seconds;
 }
 
+// Of all threads of this process: what the work takes of processors, whoever else wants them.
+double ProcessCpuSeconds() {
+  timespec t = {};
+  ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
+}
+
 void DropPages(const std::string& path) {
   const int fd = ::open(path.c_str(), O_RDONLY);
   if (fd < 0 || ::posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED) != 0) std::exit(1);
@@ -283,15 +291,18 @@ void Disk(benchmark::State& state, const std::string& folder, uint64_t rows, int
   Shard shard(folder, rows);
   uint64_t bytes = 0;
   std::string file;
+  std::vector<double> write_cpu, restore_cpu;
   const Medians write = Interleave(
       rounds,
       [&] {
         shard.Remove("whole");
+        const double cpu = ProcessCpuSeconds();
         const double seconds = Seconds([&] {
           const v1::WriteCheckpointResponse written = shard.Checkpoint("whole");
           bytes = written.files(0).bytes();
           file = shard.FolderOf("whole") + "/" + written.files(0).name();
         });
+        write_cpu.push_back(static_cast<double>(bytes) / (ProcessCpuSeconds() - cpu) / 1e6);
         return static_cast<double>(bytes) / seconds / 1e6;
       },
       [&] { return static_cast<double>(bytes) / SequentialWrite(folder + "/raw", bytes) / 1e6; });
@@ -323,7 +334,9 @@ void Disk(benchmark::State& state, const std::string& folder, uint64_t rows, int
       [&] {
         DropPages(file);
         std::shared_ptr<JobShard> restored;
+        const double cpu = ProcessCpuSeconds();
         const double seconds = Seconds([&] { restored = shard.Open("whole"); });
+        restore_cpu.push_back(static_cast<double>(bytes) / (ProcessCpuSeconds() - cpu) / 1e6);
         if (restored->rows() != rows) Must(absl::InternalError("rows are missing"));
         return static_cast<double>(bytes) / seconds / 1e6;
       },
@@ -334,6 +347,14 @@ void Disk(benchmark::State& state, const std::string& folder, uint64_t rows, int
                  .limit_name = "sequential read",
                  .limit = restore.limit,
                  .bar = ">= 0.5"});
+  for (const auto& [metric, rates] :
+       {std::pair("write", &write_cpu), std::pair("restore", &restore_cpu)}) {
+    Report(state, {.metric = absl::StrCat(metric, " with one processor"),
+                   .value = Median(*rates),
+                   .unit = "MB/s",
+                   .limit_name = "",
+                   .limit = 0});
+  }
 }
 
 }  // namespace
