@@ -143,18 +143,20 @@ class JobShard {
   absl::Status ApplyStep(const std::vector<GradientReducer::Push>& pushes, uint64_t step)
       ABSL_SHARED_LOCKS_REQUIRED(cut_mu_);
   // Waits for room for the copies that an update may make for a cut under way; the bytes to return.
-  uint64_t CopiedBytes() const;
   uint64_t ReserveCopies(bool sync, absl::Span<const std::vector<Table::Gradients>> parts);
+  // Of all tables.
+  uint64_t CopiedBytes() const;
 
   // job_shard_checkpoint.cc
   absl::Status AwaitStep(const v1::WriteCheckpointRequest& request, absl::Duration deadline) const
       ABSL_LOCKS_EXCLUDED(mu_);
   // CUT. `last`: what the cut may be based on.
-  // Between two partitions that are written: lets pushes have their part of the time.
-  class Pace;
   absl::StatusOr<PartCut> Cut(const v1::WriteCheckpointRequest& request, const std::string& folder,
                               std::optional<WrittenPart> last, KeepGoing keep_going)
       ABSL_LOCKS_EXCLUDED(mu_, cut_mu_);
+  // Between two partitions that are written, lets pushes have their part of the time.
+  class Pace;
+
   // A step that was applied in part leaves rows that are of no use: the job must start again from
   // its last checkpoint. Returns why.
   absl::Status Fail(const absl::Status& cause) ABSL_LOCKS_EXCLUDED(mu_);

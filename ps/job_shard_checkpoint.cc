@@ -188,9 +188,8 @@ uint64_t JobShard::ReserveCopies(bool sync, absl::Span<const std::vector<Table::
   const auto copied = [this] { return CopiedBytes(); };
   if (cut_room_.Reserve(bytes, copied, options_.copy_room_limit)) return bytes;
   SPDLOG_WARN(
-      "job {}: copies of rows that changed before they were written to the checkpoint take {} of "
-      "{} "
-      "bytes, and the disk has taken none for {}: the checkpoint is given up",
+      "job {}: rows that changed before the checkpoint has them take {} of {} bytes, and found no "
+      "room for {}: the checkpoint is given up",
       request_.job_id(), copied(), options_.max_copied_bytes,
       absl::FormatDuration(options_.copy_room_limit));
   for (const auto& table : tables_) table->store().StopCopies();
