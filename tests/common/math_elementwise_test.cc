@@ -4,10 +4,16 @@
 #include <sstream>
 #include <string>
 
+#include "common/math/activation/abs.h"
+#include "common/math/activation/clip.h"
 #include "common/math/activation/elu.h"
+#include "common/math/activation/exp.h"
 #include "common/math/activation/gelu.h"
+#include "common/math/activation/hard_sigmoid.h"
 #include "common/math/activation/leaky_relu.h"
+#include "common/math/activation/log.h"
 #include "common/math/activation/relu.h"
+#include "common/math/activation/selu.h"
 #include "common/math/activation/sigmoid.h"
 #include "common/math/activation/silu.h"
 #include "common/math/activation/softplus.h"
@@ -63,11 +69,23 @@ TEST(Activations, HaveTheReferenceValuesAndDerivatives) {
       Check<Gelu>({}, fx, y, dy);
     } else if (name == "silu") {
       Check<Silu>({}, fx, y, dy);
+    } else if (name == "abs") {
+      Check<Abs>({}, fx, y, dy);
+    } else if (name == "exp") {
+      Check<Exp>({}, fx, y, dy);
+    } else if (name == "log") {
+      Check<Log>({}, fx, y, dy);
+    } else if (name == "clip") {
+      Check<Clip>({-p, p}, fx, y, dy);
+    } else if (name == "selu") {
+      Check<Selu>({}, fx, y, dy);
+    } else if (name == "hard_sigmoid") {
+      Check<HardSigmoid>({p, 0.5f}, fx, y, dy);
     } else {
       FAIL() << "unknown activation " << name;
     }
   }
-  EXPECT_EQ(count, 250);
+  EXPECT_EQ(count, 412);
 }
 
 TEST(SigmoidCrossEntropy, HasTheReferenceValuesAndGradients) {

@@ -6,8 +6,8 @@
   input DIMS... : X...           dims of one sample
   trained X...                   in the order of the op's parameters
   statistic X...
-  output DIMS... : Y...
-  output_gradient X...
+  output DIMS... : Y...          one line for each output
+  output_gradient X...           the same
   input_gradient X...            one line for each input
   trained_gradient X...          one line for each parameter
   statistic_gradient X...
@@ -17,6 +17,7 @@ Forward passes are written here anew, in double precision. Gradients are not for
 differences of sum(output * output_gradient), of fourth order, in double precision, good to about 1e-10.
 """
 
+import itertools
 import math
 import os
 
@@ -33,12 +34,183 @@ def rows(flat, width):
     return [flat[i : i + width] for i in range(0, len(flat), width)]
 
 
-def add(case, inputs, trained):
-    return [sum(values) for values in zip(*inputs)]
+def indices(dims):
+    """Every index of a tensor of these dims, in row-major order."""
+    return itertools.product(*map(range, dims))
 
 
-def mul(case, inputs, trained):
-    return [a * b for a, b in zip(*inputs)]
+def element(flat, dims, index):
+    """Element `index` of a row-major tensor; an axis of size 1 stands for every index."""
+    at = 0
+    for size, i in zip(dims, index):
+        at = at * size + (i if size > 1 else 0)
+    return flat[at]
+
+
+def broadcast(function):
+    def forward(case, inputs, trained):
+        dims = [[case["batch"]] + d for d in case["inputs"]]
+        return [
+            function([element(x, d, i) for x, d in zip(inputs, dims)])
+            for i in indices([max(sizes) for sizes in zip(*dims)])
+        ]
+
+    return forward
+
+
+def reduce(function):
+    """Over the axes of the option, counted with the batch as 0."""
+
+    def forward(case, inputs, trained):
+        dims = [case["batch"]] + case["inputs"][0]
+        axes = case["options"].get("axes", list(range(1, len(dims))))
+        out = []
+        for kept in indices([1 if a in axes else d for a, d in enumerate(dims)]):
+            ranges = [range(d) if a in axes else [kept[a]] for a, d in enumerate(dims)]
+            out.append(function([element(inputs[0], dims, i) for i in itertools.product(*ranges)]))
+        return out
+
+    return forward
+
+
+def parameter(case, inputs, trained):
+    return trained[0] * case["batch"]
+
+
+def softmax(case, inputs, trained):
+    dims = [case["batch"]] + case["inputs"][0]
+    axis = case["options"].get("axis", -1) % len(dims)
+    out = []
+    for i in indices(dims):
+        others = [
+            element(inputs[0], dims, i[:axis] + (j,) + i[axis + 1 :]) for j in range(dims[axis])
+        ]
+        x = element(inputs[0], dims, i)
+        out.append(1 / sum(math.exp(o - x) for o in others))
+    return out
+
+
+def layer_normalization(case, inputs, trained):
+    width = case["inputs"][0][-1]
+    out = []
+    for r, row in enumerate(rows(inputs[0], width)):
+        mean = sum(row) / width
+        variance = sum(x * x for x in row) / width - mean * mean
+        for j, x in enumerate(row):
+            at = (r * width + j) % len(trained[0])
+            scale = trained[0][at] / math.sqrt(variance + case["options"].get("epsilon", 1e-5))
+            out.append((x - mean) * scale + trained[1][at])
+    return out
+
+
+def mat_mul(case, inputs, trained):
+    o = case["options"]
+    dims = [[case["batch"]] + d for d in case["inputs"]]
+    turned = [o.get("transA", False), o.get("transB", False)]
+    m, k = dims[0][-2:][::-1] if turned[0] else dims[0][-2:]
+    n = dims[1][-2] if turned[1] else dims[1][-1]
+    at = lambda side, outer, i, j: element(
+        inputs[side], dims[side], outer + ((j, i) if turned[side] else (i, j))
+    )
+    return [
+        o.get("alpha", 1.0) * sum(at(0, outer, i, p) * at(1, outer, p, j) for p in range(k))
+        for outer in indices(dims[0][:-2])
+        for i in range(m)
+        for j in range(n)
+    ]
+
+
+def transpose(case, inputs, trained):
+    dims = [case["batch"]] + case["inputs"][0]
+    perm = case["options"]["perm"]
+    out = []
+    for i in indices([dims[a] for a in perm]):
+        source = [0] * len(dims)
+        for a, index in zip(perm, i):
+            source[a] = index
+        out.append(element(inputs[0], dims, source))
+    return out
+
+
+def take(case, inputs, axis, chosen):
+    """The chosen indices of an axis."""
+    dims = [case["batch"]] + case["inputs"][0]
+    shape = dims[:axis] + [len(chosen)] + dims[axis + 1 :]
+    return [
+        element(inputs[0], dims, i[:axis] + (chosen[i[axis]],) + i[axis + 1 :])
+        for i in indices(shape)
+    ]
+
+
+def gather(case, inputs, trained):
+    return take(case, inputs, case["options"].get("axis", 1), case["options"]["indices"])
+
+
+def split(case, inputs, trained):
+    o = case["options"]
+    dims = [case["batch"]] + case["inputs"][0]
+    axis = o.get("axis", -1) % len(dims)
+    sizes = o.get("split") or [dims[axis] // o["num_outputs"]] * o["num_outputs"]
+    outputs, first = [], 0
+    for size in sizes:
+        outputs.append(take(case, inputs, axis, range(first, first + size)))
+        first += size
+    return outputs
+
+
+def p_relu(case, inputs, trained):
+    width = case["inputs"][0][-1]
+    return [x if x > 0 else trained[0][i % width] * x for i, x in enumerate(inputs[0])]
+
+
+def dice(case, inputs, trained):
+    means, variances = moments(case, inputs[0])
+    epsilon = case["options"].get("epsilon", 1e-9)
+    out = []
+    for i, x in enumerate(inputs[0]):
+        j = i % len(means)
+        p = logistic((x - means[j]) / math.sqrt(variances[j] + epsilon))
+        out.append((p + trained[0][j] * (1 - p)) * x)
+    return out
+
+
+def dot_interaction(case, inputs, trained):
+    fields, dim = case["inputs"][0]
+    out = []
+    for sample in rows(inputs[0], fields * dim):
+        v = rows(sample, dim)
+        for i in range(fields):
+            for j in range(i + 1 if case["options"].get("self") else i):
+                out.append(sum(a * b for a, b in zip(v[i], v[j])))
+    return out
+
+
+def field_pairs(case, inputs, trained):
+    fields, dim = case["inputs"][0]
+    out = []
+    for sample in rows(inputs[0], fields * dim):
+        for a, b in itertools.combinations(rows(sample, dim), 2):
+            out += [x * y for x, y in zip(a, b)]
+    return out
+
+
+def ffm(case, inputs, trained):
+    fields, width = case["inputs"][0]
+    out = []
+    for sample in rows(inputs[0], fields * width):
+        towards = {}
+        for i, row in enumerate(rows(sample, width)):
+            others = [j for j in range(fields) if j != i]
+            for j, vector in zip(others, rows(row, width // (fields - 1))):
+                towards[i, j] = vector
+        out.append(
+            sum(
+                a * b
+                for i, j in itertools.combinations(range(fields), 2)
+                for a, b in zip(towards[i, j], towards[j, i])
+            )
+        )
+    return out
 
 
 def bias(case, inputs, trained):
@@ -86,39 +258,21 @@ def slice_(case, inputs, trained):
     return out
 
 
-def reduce_sum(case, inputs, trained):
-    fields, dim = case["inputs"][0]
-    axes = case["options"].get("axes", [1, 2])
-    out = []
-    for sample in rows(inputs[0], fields * dim):
-        if axes == [1]:
-            out += [sum(sample[f * dim + d] for f in range(fields)) for d in range(dim)]
-        elif axes == [2]:
-            out += [sum(row) for row in rows(sample, dim)]
-        else:
-            out.append(sum(sample))
-    return out
-
-
 def fm(case, inputs, trained):
     # As the sum over pairs of fields of their dot products: not the form that the op computes.
     fields, dim = case["inputs"][0]
     out = []
     for sample in rows(inputs[0], fields * dim):
         v = rows(sample, dim)
-        out.append(
-            sum(
-                sum(a * b for a, b in zip(v[i], v[j]))
-                for i in range(fields)
-                for j in range(i + 1, fields)
-            )
-        )
+        pairs = list(itertools.combinations(v, 2))
+        addends = [sum(a[d] * b[d] for a, b in pairs) for d in range(dim)]
+        out += [sum(addends)] if case["options"].get("sum", True) else addends
     return out
 
 
 def moments(case, x):
-    width = case["inputs"][0][0]
-    n = case["batch"]
+    width = case["inputs"][0][-1]
+    n = len(x) // width
     columns = [[row[j] for row in rows(x, width)] for j in range(width)]
     means = [sum(c) / n for c in columns]
     return means, [sum((v - m) ** 2 for v in c) / n for c, m in zip(columns, means)]
@@ -144,30 +298,68 @@ def logistic(x):
 
 
 OPS = {
-    "Add": add,
+    "Abs": elementwise(lambda x, o: math.fabs(x)),
+    "Add": broadcast(sum),
     "BatchNormalization": batch_normalization,
     "Bias": bias,
+    "Clip": elementwise(lambda x, o: min(max(x, o.get("min", -1e30)), o.get("max", 1e30))),
     "Concat": concat,
+    "Dice": dice,
+    "Div": broadcast(lambda v: v[0] / v[1]),
+    "DotInteraction": dot_interaction,
     "Elu": elementwise(lambda x, o: x if x > 0 else o.get("alpha", 1.0) * math.expm1(x)),
+    "Exp": elementwise(lambda x, o: math.exp(x)),
+    "FFM": ffm,
+    "FieldPairs": field_pairs,
     "FM": fm,
+    "Gather": gather,
     "Gelu": elementwise(lambda x, o: x * 0.5 * math.erfc(-x / math.sqrt(2))),
     "Gemm": gemm,
+    "HardSigmoid": elementwise(
+        lambda x, o: min(max(o.get("alpha", 0.2) * x + o.get("beta", 0.5), 0.0), 1.0)
+    ),
+    "LayerNormalization": layer_normalization,
     "LeakyRelu": elementwise(lambda x, o: x if x > 0 else o.get("alpha", 0.01) * x),
-    "Mul": mul,
-    "ReduceSum": reduce_sum,
+    "Log": elementwise(lambda x, o: math.log(x)),
+    "MatMul": mat_mul,
+    "Mul": broadcast(math.prod),
+    "Parameter": parameter,
+    "PRelu": p_relu,
+    "ReduceMax": reduce(max),
+    "ReduceMean": reduce(lambda v: sum(v) / len(v)),
+    "ReduceSum": reduce(sum),
     "Relu": elementwise(lambda x, o: max(x, 0.0)),
+    "Selu": elementwise(
+        lambda x, o: o.get("gamma", 1.0507009873554805)
+        * (x if x > 0 else o.get("alpha", 1.6732632423543772) * math.expm1(x))
+    ),
     "Sigmoid": elementwise(lambda x, o: logistic(x)),
     "Silu": elementwise(lambda x, o: x * logistic(x)),
     "Slice": slice_,
+    "Softmax": softmax,
     "Softplus": elementwise(lambda x, o: math.log1p(math.exp(x))),
+    "Split": split,
+    "Sub": broadcast(lambda v: v[0] - v[1]),
     "Tanh": elementwise(lambda x, o: math.tanh(x)),
+    "Transpose": transpose,
 }
 
-# op, batch, dims of the inputs, sizes of the trained parameters, dims of the output, options
+# op, batch, dims of the inputs, sizes of the trained parameters, dims of the output or a list of those of
+# several, options
 CASES = [
     ("Add", 3, [[5], [5]], [], [5], {}),
     ("Add", 2, [[2, 3], [2, 3], [2, 3]], [], [2, 3], {}),
+    ("Add", 3, [[1, 4], [3, 1], [3, 4]], [], [3, 4], {}),
+    ("Add", 2, [[1], [5]], [], [5], {}),
     ("Mul", 3, [[2, 3], [2, 3]], [], [2, 3], {}),
+    ("Mul", 2, [[3, 1], [3, 4]], [], [3, 4], {}),
+    ("Mul", 3, [[9], [1]], [], [9], {}),
+    ("Mul", 2, [[3, 1, 2], [1, 4, 2]], [], [3, 4, 2], {}),
+    ("Sub", 2, [[3, 4], [3, 4]], [], [3, 4], {}),
+    ("Sub", 2, [[1, 4], [3, 1]], [], [3, 4], {}),
+    ("Div", 2, [[2, 3], [2, 3]], [], [2, 3], {}),
+    ("Div", 2, [[1, 2], [9, 1]], [], [9, 2], {}),
+    ("Parameter", 3, [], [6], [3, 2], {"shape": [3, 2]}),
     ("Bias", 4, [[3]], [3], [3], {}),
     ("Bias", 2, [[2, 5]], [5], [2, 5], {}),
     ("Gemm", 4, [[3]], [15, 5], [5], {"units": 5}),
@@ -182,20 +374,62 @@ CASES = [
     ("ReduceSum", 3, [[4, 3]], [], [3], {"axes": [1], "keepdims": False}),
     ("ReduceSum", 2, [[3, 2]], [], [3, 1], {"axes": [2]}),
     ("ReduceSum", 2, [[3, 2]], [], [1, 1], {}),
+    ("ReduceSum", 3, [[3, 2, 2]], [], [3, 1, 1], {"axes": [2, 3]}),
+    ("ReduceMean", 2, [[4, 3]], [], [1, 3], {"axes": [1]}),
+    ("ReduceMean", 2, [[4, 11]], [], [4], {"axes": [2], "keepdims": False}),
+    ("ReduceMax", 3, [[5, 3]], [], [3], {"axes": [1], "keepdims": False}),
+    ("ReduceMax", 2, [[2, 4]], [], [2, 1], {"axes": [2]}),
+    ("Softmax", 3, [[5]], [], [5], {}),
+    ("Softmax", 2, [[4, 3]], [], [4, 3], {"axis": 1}),
+    ("LayerNormalization", 3, [[5]], [5, 5], [5], {}),
+    ("LayerNormalization", 2, [[2, 9]], [9, 9], [2, 9], {"epsilon": 0.125}),
+    ("LayerNormalization", 2, [[3, 4]], [12, 12], [3, 4], {"affine_axis": 1}),
+    ("MatMul", 2, [[3, 4], [4, 5]], [], [3, 5], {}),
+    ("MatMul", 2, [[2, 3, 4], [2, 5, 4]], [], [2, 3, 5], {"transB": True, "alpha": 0.5}),
+    ("MatMul", 2, [[4, 3], [4, 9]], [], [3, 9], {"transA": True}),
+    ("MatMul", 1, [[4, 3], [2, 4]], [], [3, 2], {"transA": True, "transB": True}),
+    ("MatMul", 2, [[1, 19], [3, 19]], [], [1, 3], {"transB": True}),
+    ("Transpose", 2, [[3, 4]], [], [4, 3], {"perm": [0, 2, 1]}),
+    ("Transpose", 2, [[2, 3, 4]], [], [3, 2, 4], {"perm": [0, 2, 1, 3]}),
+    ("Transpose", 2, [[2, 3, 4]], [], [4, 2, 3], {"perm": [0, 3, 1, 2]}),
+    ("Split", 3, [[7]], [], [[2], [4], [1]], {"split": [2, 4, 1]}),
+    ("Split", 2, [[4, 3]], [], [[2, 3], [2, 3]], {"axis": 1, "num_outputs": 2}),
+    ("Gather", 2, [[4, 3]], [], [3, 3], {"indices": [2, 0, 2]}),
+    ("Gather", 3, [[2, 5]], [], [2, 2], {"axis": 2, "indices": [4, 1]}),
+    ("PRelu", 4, [[3]], [3], [3], {}),
+    ("PRelu", 2, [[2, 3]], [3], [2, 3], {"alpha": 0.5}),
+    ("Dice", 5, [[3]], [3], [3], {}),
+    ("Dice", 3, [[2, 2]], [2], [2, 2], {"momentum": 0.25, "epsilon": 0.125}),
+    ("DotInteraction", 3, [[4, 5]], [], [6], {}),
+    ("DotInteraction", 2, [[3, 70]], [], [6], {"self": True}),
+    ("DotInteraction", 1, [[19, 3]], [], [171], {}),
+    ("FieldPairs", 2, [[4, 3]], [], [6, 3], {}),
+    ("FFM", 2, [[4, 6]], [], [1], {}),
+    ("FFM", 2, [[2, 9]], [], [1], {}),
     ("FM", 3, [[4, 5]], [], [1], {}),
+    ("FM", 2, [[4, 5]], [], [5], {"sum": False}),
     ("FM", 2, [[1, 3]], [], [1], {}),
     ("FM", 2, [[2, 70]], [], [1], {}),
     ("BatchNormalization", 5, [[3]], [3, 3], [3], {}),
     ("BatchNormalization", 2, [[4]], [4, 4], [4], {"momentum": 0.25, "epsilon": 0.125}),
+    ("BatchNormalization", 3, [[2, 3]], [3, 3], [2, 3], {}),
 ] + [
     (name, 3, [[4]], [], [4], options)
     for name, options in [
+        ("Abs", {}),
+        ("Clip", {"min": -0.5}),
+        ("Clip", {"min": -0.75, "max": 0.75}),
         ("Elu", {}),
         ("Elu", {"alpha": 0.5}),
+        ("Exp", {}),
         ("Gelu", {}),
+        ("HardSigmoid", {}),
+        ("HardSigmoid", {"alpha": 0.5, "beta": 0.25}),
         ("LeakyRelu", {}),
         ("LeakyRelu", {"alpha": 0.25}),
+        ("Log", {}),
         ("Relu", {}),
+        ("Selu", {}),
         ("Sigmoid", {}),
         ("Silu", {}),
         ("Softplus", {}),
@@ -234,11 +468,22 @@ def write(out, seed, op, batch, input_dims, trained_sizes, output_dims, options)
     inputs = [
         away_from_zero(numbers(seed + k, batch * product(d))) for k, d in enumerate(input_dims)
     ]
+    if op == "Log":  # of what has one
+        inputs = [[abs(x) for x in inputs[0]]]
+    if op == "Div":  # by what is not near zero
+        inputs[1] = [x + math.copysign(0.5, x) for x in inputs[1]]
     trained = [numbers(seed + 10 + k, n) for k, n in enumerate(trained_sizes)]
-    forward = lambda: OPS[op](case, inputs, trained)
-    output = forward()
-    assert len(output) == batch * product(output_dims), op
-    weights = numbers(seed + 20, len(output))
+    several = isinstance(output_dims[0], list)
+    outputs_dims = output_dims if several else [output_dims]
+    parts = OPS[op](case, inputs, trained) if several else [OPS[op](case, inputs, trained)]
+    assert [len(p) for p in parts] == [batch * product(d) for d in outputs_dims], op
+    part_weights = [numbers(seed + 20 + k, len(p)) for k, p in enumerate(parts)]
+    weights = sum(part_weights, [])
+
+    def forward():
+        output = OPS[op](case, inputs, trained)
+        return sum(output, []) if several else output
+
     loss = lambda: sum(a * b for a, b in zip(forward(), weights))
 
     print("case", op, batch, file=out)
@@ -254,14 +499,16 @@ def write(out, seed, op, batch, input_dims, trained_sizes, output_dims, options)
     for values in trained:
         print("trained", text(values), file=out)
     statistics = []
-    if op == "BatchNormalization":
-        width = input_dims[0][0]
+    if op in ("BatchNormalization", "Dice"):
+        width = input_dims[0][-1]
         statistics = [numbers(seed + 30, width), [abs(v) + 0.5 for v in numbers(seed + 31, width)]]
         statistics = [[f32(v) for v in s] for s in statistics]
         for values in statistics:
             print("statistic", text(values), file=out)
-    print("output", *output_dims, ":", text(output), file=out)
-    print("output_gradient", text(weights), file=out)
+    for dims, values in zip(outputs_dims, parts):
+        print("output", *dims, ":", text(values), file=out)
+    for values in part_weights:
+        print("output_gradient", text(values), file=out)
     for values in gradients(loss, inputs):
         print("input_gradient", text(values), file=out)
     for values in gradients(loss, trained):
@@ -269,7 +516,8 @@ def write(out, seed, op, batch, input_dims, trained_sizes, output_dims, options)
     if statistics:
         means, variances = moments(case, inputs[0])
         momentum = options.get("momentum", 0.1)
-        unbiased = [v * batch / (batch - 1) for v in variances]
+        n = len(inputs[0]) // width
+        unbiased = [v * n / (n - 1) for v in variances]
         for running, measured in zip(statistics, (means, unbiased)):
             moved = [momentum * (r - m) for r, m in zip(running, measured)]
             print("statistic_gradient", text(moved), file=out)

@@ -150,7 +150,8 @@ TEST(Layers, RefuseWhatIsWrongAndSayWhere) {
       ErrorOf(Layers("layers { name: \"a\" op: \"Add\" inputs: \"dense\" inputs: \"embedding\" }")),
       HasSubstr(
           "Add(dense [batch, 2], embedding [batch, 2, 4]): expected two or more inputs of one "
-          "shape; found 2 inputs: [batch, 2], [batch, 2, 4]"));
+          "shape, or of one rank with 1 where they differ; found 2 inputs: [batch, 2], [batch, 2, "
+          "4]"));
   EXPECT_THAT(ErrorOf(Layers("layers { name: \"a\" op: \"Gemm\" inputs: \"dense\" }")),
               HasSubstr("options.units: must be set"));
   EXPECT_THAT(
@@ -169,7 +170,9 @@ TEST(Layers, RefuseWhatIsWrongAndSayWhere) {
   EXPECT_THAT(ErrorOf(Layers("layers { op: \"Bias\" inputs: \"d0\" }")),
               StartsWith("model.layers[0]: name: must be set"));
   EXPECT_THAT(ErrorOf(Layers("layers { name: \"a\" op: \"Bias\" }")),
-              StartsWith("model.layers[0]: inputs: must name"));
+              HasSubstr("Bias(): expected one input [batch, ..., n]; found no inputs"));
+  EXPECT_THAT(ErrorOf(Layers("layers { name: \"a\" op: \"Concat\" }")),
+              HasSubstr("Concat(): expected one or more inputs; found no inputs"));
   EXPECT_THAT(ErrorOf(Layers("layers { name: \"a\" op: \"Bias\" inputs: \"d0\" } " +
                              std::string("options { fields { key: \"hidden\" } }"))),
               StartsWith("model.options: belongs to the models of the zoo"));
@@ -193,7 +196,7 @@ TEST(Layers, RefuseWrongOptionsOfEveryOp) {
        "options.ratio: expected a number from 0 to below 1"},
       {"Dropout", "dense", Options().Set("rate", 0.5),
        "options.rate: unknown option; known are ratio"},
-      {"BatchNormalization", "embedding", {}, "expected one input [batch, n]"},
+      {"BatchNormalization", "dense", Options().Set("momentum", 2.0), "options.momentum: expected"},
       {"BatchNormalization", "dense", Options().Set("epsilon", 0.0), "options.epsilon: expected"},
       {"Slice", "embedding", Options().Set("axis", 3.0),
        "axis 3 of [batch, 2, 4]: expected 1 to 2"},
@@ -210,6 +213,30 @@ TEST(Layers, RefuseWrongOptionsOfEveryOp) {
        "options.axes: expected at least one"},
       {"Elu", "dense", Options().Set("alpha", -1.0), "options.alpha: expected a number"},
       {"Mul", "dense", {}, "expected two inputs of one shape"},
+      {"ReduceMax", "embedding", Options().Set("axes", ints({})),
+       "options.axes: expected at least one"},
+      {"Softmax", "dense", Options().Set("axis", 2.0), "axis 2 of [batch, 2]: expected 1 to 1"},
+      {"LayerNormalization", "dense", Options().Set("affine_axis", 0.0), "0 is the batch"},
+      {"MatMul", "embedding", Options().Set("transB", true),
+       "expected two inputs [batch, ..., m, k] and [batch, ..., n, k]"},
+      {"Transpose", "embedding", Options().Set("perm", ints({0, 1, 1})),
+       "options.perm: expected 0, the batch, and then each axis from 1 to 2 once"},
+      {"Transpose", "embedding", {}, "options.perm: expected 0"},
+      {"Split", "embedding", {}, "options.split: set either"},
+      {"Split", "embedding", Options().Set("split", ints({1, 2})),
+       "the sizes must add up to the axis's, 4; found 3"},
+      {"Split", "embedding", Options().Set("num_outputs", 3.0),
+       "options.num_outputs: must divide the axis's size, which is 4"},
+      {"Gather", "embedding", Options().Set("indices", ints({2})),
+       "options.indices: expected a list, each element a whole number from 0 to 1"},
+      {"Gather", "embedding", {}, "options.indices: must be set"},
+      {"Clip", "dense", Options().Set("min", 1.0).Set("max", 0.0), "options.max: expected"},
+      {"Parameter", "dense", Options().Set("shape", ints({3})),
+       "expected no inputs; found 1 input"},
+      {"Parameter", "dense", {}, "options.shape: must be set"},
+      {"DotInteraction", "dense", {}, "expected one input [batch, 2 or more fields, dim]"},
+      {"FieldPairs", "dense", {}, "expected one input [batch, 2 or more fields, dim]"},
+      {"FFM", "dense", {}, "expected one input [batch, 2 or more fields, (fields - 1) k]"},
   };
   for (const WrongOption& w : wrong) {
     v1::JobSpec spec = Layers("");

@@ -95,7 +95,10 @@ TEST(DenseOps, HaveTheReferenceOutputsAndGradients) {
     std::vector<Shape> shapes;
     for (const GoldenTensor& input : tensors("input")) shapes.push_back(input.shape);
     OpRunner runner(golden.op, shapes, golden.batch, golden.options);
-    ASSERT_EQ(runner.op->outputs()[0], tensors("output")[0].shape);
+    ASSERT_EQ(runner.op->outputs().size(), tensors("output").size());
+    for (size_t k = 0; k < tensors("output").size(); ++k) {
+      ASSERT_EQ(runner.op->outputs()[k], tensors("output")[k].shape);
+    }
     Set(runner.inputs, tensors("input"));
     Set(runner.trained, tensors("trained"));
     Set(runner.statistics, tensors("statistic"));

@@ -26,6 +26,25 @@ std::vector<SizedCase> CasesOfWidth(int64_t n) {
       {"FM", {{n, 2}}, {}},
       {"BatchNormalization", {{n}}, {}},
       {"Tanh", {{n}}, {}},
+      {"Add", {{n, 1}, {1, 3}, {n, 3}}, {}},
+      {"Mul", {{n, 1}, {n, 3}}, {}},
+      {"Mul", {{n}, {1}}, {}},
+      {"Sub", {{1}, {n}}, {}},
+      {"Parameter", {}, Options().Set("shape", std::vector<int64_t>{n})},
+      {"Softmax", {{n}}, {}},
+      {"Softmax", {{3, n}}, Options().Set("axis", 1.0)},
+      {"ReduceMean", {{2, n}}, Options().Set("axes", std::vector<int64_t>{2})},
+      {"ReduceMean", {{2, n}}, Options().Set("axes", std::vector<int64_t>{1})},
+      {"MatMul", {{2, n}, {n, 3}}, {}},
+      {"MatMul", {{n, 2}, {3, 2}}, Options().Set("transB", true)},
+      {"MatMul", {{n, 2}, {n, 3}}, Options().Set("transA", true)},
+      {"Transpose", {{n, 3}}, Options().Set("perm", std::vector<int64_t>{0, 2, 1})},
+      {"Split", {{n, 2}}, Options().Set("num_outputs", 2.0)},
+      {"Gather", {{n, 2}}, Options().Set("indices", std::vector<int64_t>{n - 1, 0, n - 1})},
+      {"FieldPairs", {{3, n}}, {}},
+      {"FFM", {{3, 2 * n}}, {}},
+      {"DotInteraction", {{3, n}}, {}},
+      {"FM", {{2, n}}, Options().Set("sum", false)},
       {"Dropout", {{n}}, {}},
   };
 }
@@ -109,6 +128,78 @@ TEST(DenseOps, TakeAnEmptyBatchAndGiveZeroGradients) {
     runner.Forward(false);
     EXPECT_TRUE(runner.Intact());
   }
+}
+
+TEST(DenseOps, OfPairsOfManyFieldsHaveRightGradients) {
+  for (const int64_t fields : {2, 15, 16, 17, 18, 33, 40}) {
+    for (const bool self : {false, true}) {
+      SCOPED_TRACE(std::to_string(fields) + (self ? " with themselves" : ""));
+      OpRunner runner("DotInteraction", {{fields, 65}}, 3, Options().Set("self", self));
+      runner.Fill(fields);
+      ExpectDirectionalDerivative(runner);
+      ASSERT_TRUE(runner.Intact());
+    }
+  }
+}
+
+TEST(MatMul, OfLargeMatricesHasRightGradients) {
+  // Above the size from which products go to the library.
+  for (const bool a : {false, true}) {
+    for (const bool b : {false, true}) {
+      OpRunner runner(
+          "MatMul",
+          {a ? Shape{2, 70, 65} : Shape{2, 65, 70}, b ? Shape{2, 66, 70} : Shape{2, 70, 66}}, 2,
+          Options().Set("transA", a).Set("transB", b).Set("alpha", 0.25));
+      runner.Fill(5);
+      ExpectDirectionalDerivative(runner);
+      ASSERT_TRUE(runner.Intact());
+    }
+  }
+}
+
+TEST(Softmax, StaysFiniteAtHugeInputs) {
+  OpRunner runner("Softmax", {{3}}, 1);
+  runner.inputs[0] = Guarded({3e38f, -3e38f, 3e38f});
+  runner.Forward(false);
+  EXPECT_EQ(runner.outputs[0].values(), (std::vector<float>{0.5f, 0.0f, 0.5f}));
+}
+
+TEST(LayerNormalization, HasRightGradientsAtEverySize) {
+  for (const int64_t width : {3, 7, 8, 9, 65, 257}) {
+    for (const double affine : {-1.0, 1.0}) {
+      OpRunner runner("LayerNormalization", {{2, width}}, 5, Options().Set("affine_axis", affine));
+      runner.Fill(width);
+      ExpectDirectionalDerivative(runner);
+      runner.Forward(true);
+      const std::vector<float> training = runner.outputs[0].values();
+      runner.Forward(false);
+      EXPECT_EQ(runner.outputs[0].values(), training);
+      ASSERT_TRUE(runner.Intact());
+    }
+  }
+}
+
+TEST(ReduceMax, GivesTheGradientToTheFirstOfEquals) {
+  OpRunner runner("ReduceMax", {{4}}, 1);
+  runner.inputs[0] = Guarded({1, 2, 2, 0});
+  runner.output_gradients[0] = Guarded(std::vector<float>{3});
+  runner.Forward(true);
+  runner.Backward();
+  EXPECT_EQ(runner.outputs[0].values(), std::vector<float>{2});
+  EXPECT_EQ(runner.input_gradients[0].values(), (std::vector<float>{0, 3, 0, 0}));
+}
+
+TEST(Dice, UsesTheRunningStatisticsInEvaluation) {
+  OpRunner runner("Dice", {{1}}, 2, Options().Set("epsilon", 1e-9));
+  runner.Fill(1);
+  runner.inputs[0] = Guarded({1, 3});
+  runner.statistics[0] = Guarded(std::vector<float>{1});
+  runner.statistics[1] = Guarded(std::vector<float>{4});
+  runner.trained[0] = Guarded(std::vector<float>{0.5f});
+  runner.Forward(false);
+  // sigmoid(0) = 0.5 and sigmoid(1) = 0.731059
+  EXPECT_THAT(runner.outputs[0].values(),
+              ::testing::Pointwise(::testing::FloatNear(1e-5f), {0.75f, 2.596588f}));
 }
 
 TEST(BatchNormalization, UsesTheRunningStatisticsInEvaluation) {

@@ -68,7 +68,6 @@ absl::Status UnknownName(const std::string& what, const std::string& name,
 absl::Status AddLayer(const v1::LayerSpec& layer, InputNames& names, GraphBuilder& graph) {
   if (layer.name().empty()) return absl::InvalidArgumentError("name: must be set");
   if (layer.op().empty()) return absl::InvalidArgumentError("op: must be set");
-  if (layer.inputs().empty()) return absl::InvalidArgumentError("inputs: must name at least one");
   std::vector<Tensor> inputs;
   for (const std::string& input : layer.inputs()) {
     inputs.push_back(names.Find(input));

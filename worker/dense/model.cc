@@ -36,8 +36,9 @@ void Fill(const GraphParameter& parameter, uint64_t seed, absl::Span<float> valu
     return;
   }
   const uint64_t key = StreamKey(RandomFor::kInitialDense, seed, NameHash(parameter.name));
-  const auto deviation = static_cast<float>(
-      std::sqrt(2.0 / static_cast<double>(initializer.fan_in + initializer.fan_out)));
+  const auto deviation =
+      initializer.value * static_cast<float>(std::sqrt(
+                              2.0 / static_cast<double>(initializer.fan_in + initializer.fan_out)));
   for (size_t i = 0; i < values.size(); ++i) values[i] = deviation * RandomNormal(key, i);
 }
 

@@ -17,8 +17,8 @@ namespace tessera::worker {
 struct Initializer {
   enum class Kind { kConstant, kXavierNormal };
   Kind kind = Kind::kConstant;
-  float value = 0;  // kConstant
-  // kXavierNormal: N(0, 2 / (fan_in + fan_out)) (Glorot, Bengio 2010).
+  float value = 0;  // kConstant: every number; kXavierNormal: a factor
+  // kXavierNormal: value * N(0, 2 / (fan_in + fan_out)) (Glorot, Bengio 2010).
   int64_t fan_in = 0;
   int64_t fan_out = 0;
 };

@@ -1,9 +1,15 @@
 #include <memory>
 
+#include "common/math/activation/abs.h"
+#include "common/math/activation/clip.h"
 #include "common/math/activation/elu.h"
+#include "common/math/activation/exp.h"
 #include "common/math/activation/gelu.h"
+#include "common/math/activation/hard_sigmoid.h"
 #include "common/math/activation/leaky_relu.h"
+#include "common/math/activation/log.h"
 #include "common/math/activation/relu.h"
+#include "common/math/activation/selu.h"
 #include "common/math/activation/sigmoid.h"
 #include "common/math/activation/silu.h"
 #include "common/math/activation/softplus.h"
@@ -57,11 +63,48 @@ absl::StatusOr<std::unique_ptr<Op>> New(absl::Span<const Shape> inputs, OptionRe
 
 }  // namespace
 
+absl::StatusOr<std::unique_ptr<Op>> NewAbs(absl::Span<const Shape> inputs, OptionReader& options) {
+  return New<math::Abs>(inputs, options, {});
+}
+
+// Options: min (none), max (none).
+absl::StatusOr<std::unique_ptr<Op>> NewClip(absl::Span<const Shape> inputs, OptionReader& options) {
+  math::Clip::Params params;
+  params.min = static_cast<float>(options.Number("min", params.min, params.min, params.max));
+  params.max = static_cast<float>(options.Number("max", params.max, params.min, params.max));
+  return New<math::Clip>(inputs, options, params);
+}
+
 // Options: alpha, minus the limit at minus infinity (1).
 absl::StatusOr<std::unique_ptr<Op>> NewElu(absl::Span<const Shape> inputs, OptionReader& options) {
   math::Elu::Params params;
   params.alpha = static_cast<float>(options.Number("alpha", 1, 0, 1e6));
   return New<math::Elu>(inputs, options, params);
+}
+
+absl::StatusOr<std::unique_ptr<Op>> NewExp(absl::Span<const Shape> inputs, OptionReader& options) {
+  return New<math::Exp>(inputs, options, {});
+}
+
+// Options: alpha, the slope (0.2); beta, the value at 0 (0.5).
+absl::StatusOr<std::unique_ptr<Op>> NewHardSigmoid(absl::Span<const Shape> inputs,
+                                                   OptionReader& options) {
+  math::HardSigmoid::Params params;
+  params.alpha = static_cast<float>(options.Number("alpha", 0.2, -1e6, 1e6));
+  params.beta = static_cast<float>(options.Number("beta", 0.5, -1e6, 1e6));
+  return New<math::HardSigmoid>(inputs, options, params);
+}
+
+absl::StatusOr<std::unique_ptr<Op>> NewLog(absl::Span<const Shape> inputs, OptionReader& options) {
+  return New<math::Log>(inputs, options, {});
+}
+
+// Options: alpha (1.67326...), gamma (1.05070...).
+absl::StatusOr<std::unique_ptr<Op>> NewSelu(absl::Span<const Shape> inputs, OptionReader& options) {
+  math::Selu::Params params;
+  params.alpha = static_cast<float>(options.Number("alpha", params.alpha, 0, 1e6));
+  params.gamma = static_cast<float>(options.Number("gamma", params.gamma, 0, 1e6));
+  return New<math::Selu>(inputs, options, params);
 }
 
 // Options: alpha, the slope below 0 (0.01).

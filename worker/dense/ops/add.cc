@@ -1,44 +1,81 @@
 #include <algorithm>
 
 #include "common/status_macros.h"
+#include "worker/dense/ops/broadcast.h"
+#include "worker/dense/ops/lane_sum.h"
 #include "worker/dense/ops/ops.h"
 #include "worker/dense/ops/shape_check.h"
 
 namespace tessera::worker {
 namespace {
 
-// y = x1 + x2 + ... of equal shapes (ONNX Add; Sum for more than two).
+// y = x1 + x2 + ..., broadcast as ONNX does (Add; Sum for more than two).
+//   dx_k = dy, summed over the axes in which x_k is broadcast
 class Add final : public Op {
  public:
-  explicit Add(const Shape& shape) { outputs_ = {shape}; }
+  Add(absl::Span<const Shape> inputs, const Shape& output) {
+    outputs_ = {output};
+    for (const Shape& input : inputs) {
+      whole_.push_back(input == output);
+      rows_.push_back(BroadcastRows<1>(output, {input}));
+    }
+  }
 
   void Forward(const ForwardPass& pass) const override {
-    const absl::Span<float> y = pass.outputs[0];
-    std::copy(pass.inputs[0].begin(), pass.inputs[0].end(), y.begin());
-    for (size_t k = 1; k < pass.inputs.size(); ++k) {
-      const float* __restrict x = pass.inputs[k].data();
-      float* __restrict out = y.data();
-      for (size_t i = 0; i < y.size(); ++i) out[i] += x[i];
+    float* y = pass.outputs[0].data();
+    for (size_t k = 0; k < rows_.size(); ++k) {
+      rows_[k].ForEach(pass.batch, [&](size_t at, auto begin, size_t count, auto stride) {
+        const float* __restrict x = pass.inputs[k].data() + begin[0];
+        float* __restrict out = y + at;
+        if (stride[0] == 0) {
+          const float value = *x;
+          for (size_t i = 0; i < count; ++i) out[i] = (k == 0 ? 0 : out[i]) + value;
+        } else if (k == 0) {
+          std::copy(x, x + count, out);
+        } else {
+          for (size_t i = 0; i < count; ++i) out[i] += x[i];
+        }
+      });
     }
   }
 
   void Backward(const BackwardPass& pass) const override {
     const absl::Span<const float> dy = pass.output_gradients[0];
-    for (const absl::Span<float> dx : pass.input_gradients) {
-      if (!dx.empty()) std::copy(dy.begin(), dy.end(), dx.begin());
+    for (size_t k = 0; k < rows_.size(); ++k) {
+      const absl::Span<float> dx = pass.input_gradients[k];
+      if (dx.empty()) continue;
+      if (whole_[k]) {
+        std::copy(dy.begin(), dy.end(), dx.begin());
+        continue;
+      }
+      std::fill(dx.begin(), dx.end(), 0.0f);
+      rows_[k].ForEach(pass.batch, [&](size_t at, auto begin, size_t count, auto stride) {
+        const float* __restrict from = dy.data() + at;
+        float* __restrict to = dx.data() + begin[0];
+        if (stride[0] == 0) {
+          *to += LaneSum(count, [&](size_t i) { return from[i]; });
+        } else {
+          for (size_t i = 0; i < count; ++i) to[i] += from[i];
+        }
+      });
     }
   }
+
+ private:
+  std::vector<StridedRows<1>> rows_;  // by input
+  std::vector<bool> whole_;           // by input: not broadcast
 };
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Op>> NewAdd(absl::Span<const Shape> inputs, OptionReader& options) {
   TESSERA_RETURN_IF_ERROR(options.Finish());
-  const bool equal = std::all_of(inputs.begin(), inputs.end(),
-                                 [&](const Shape& shape) { return shape == inputs[0]; });
-  TESSERA_RETURN_IF_ERROR(
-      ExpectShapes(inputs.size() >= 2 && equal, "two or more inputs of one shape", inputs));
-  return std::make_unique<Add>(inputs[0]);
+  Shape output;
+  TESSERA_RETURN_IF_ERROR(ExpectShapes(inputs.size() >= 2 && BroadcastShape(inputs, &output),
+                                       "two or more inputs of one shape, or of one rank with 1 "
+                                       "where they differ",
+                                       inputs));
+  return std::make_unique<Add>(inputs, output);
 }
 
 }  // namespace tessera::worker

@@ -2,22 +2,19 @@
 
 #include "common/status_macros.h"
 #include "worker/dense/column_sum.h"
+#include "worker/dense/ops/batch_statistics.h"
 #include "worker/dense/ops/ops.h"
 #include "worker/dense/ops/shape_check.h"
 
 namespace tessera::worker {
 namespace {
 
-// Batch normalisation of each feature (Ioffe, Szegedy 2015, arXiv:1502.03167) over x [batch, n]:
+// Batch normalisation of each feature, an index of the last axis (Ioffe, Szegedy 2015,
+// arXiv:1502.03167), over the rows of x [batch, ..., n]:
 //   y = (x - mean) / sqrt(var + eps) * weight + bias
-// Training takes mean and (biased) variance of the batch and moves the running ones by
-//   running <- running - momentum * (running - batch)
-// with the unbiased variance, n / (n - 1) times the biased, as torch.nn.BatchNorm1d does;
-// evaluation takes the running ones. A batch of one sample has no unbiased variance and leaves the
-// running one as it is; an empty batch leaves both. Statistics are each worker's own: a worker's
-// part of a batch is a batch.
+// with the batch's statistics in training and the running ones in evaluation (batch_statistics.h).
 //   dbias = sum dy;  dweight = sum dy xhat
-//   dx = weight / sqrt(var + eps) * (dy - dbias / n - xhat * dweight / n)
+//   dx = weight / sqrt(var + eps) * (dy - dbias / rows - xhat * dweight / rows)
 class BatchNormalization final : public Op {
  public:
   BatchNormalization(const Shape& shape, float momentum, float epsilon)
@@ -36,13 +33,14 @@ class BatchNormalization final : public Op {
   size_t KeptFloats(size_t) const override { return 3 * width_; }
 
   void Forward(const ForwardPass& pass) const override {
+    const size_t rows = pass.outputs[0].size() / width_;
     const float* __restrict x = pass.inputs[0].data();
     const float* __restrict bias = pass.trained[1].data();
     const float* weight = pass.trained[0].data();
     float* __restrict y = pass.outputs[0].data();
     const float* mean = pass.statistics[0].data();
     if (pass.training) {
-      Measure(pass);
+      MeasureBatch(pass.inputs[0], epsilon_, pass.kept.subspan(0, 3 * width_));
       mean = pass.kept.data();
     }
     // Tiles of columns, so that their factors fit the stack.
@@ -56,7 +54,7 @@ class BatchNormalization final : public Op {
         scale[j] = weight[column] * inverse;
       }
       const float* __restrict center = mean + begin;
-      for (size_t i = 0; i < pass.batch; ++i) {
+      for (size_t i = 0; i < rows; ++i) {
         const size_t at = i * width_ + begin;
         for (size_t j = 0; j < count; ++j) {
           y[at + j] = (x[at + j] - center[j]) * scale[j] + bias[begin + j];
@@ -66,6 +64,7 @@ class BatchNormalization final : public Op {
   }
 
   void Backward(const BackwardPass& pass) const override {
+    const size_t rows = pass.output_gradients[0].size() / width_;
     const float* __restrict x = pass.inputs[0].data();
     const float* __restrict dy = pass.output_gradients[0].data();
     const float* __restrict mean = pass.kept.data();
@@ -73,7 +72,7 @@ class BatchNormalization final : public Op {
     float* dweight = pass.trained_gradients[0].data();
     float* dbias = pass.trained_gradients[1].data();
     ColumnSums<2>(
-        pass.batch, width_,
+        rows, width_,
         [&](size_t at, size_t j, float(&terms)[2]) {
           terms[0] = dy[at] * (x[at] - mean[j]);
           terms[1] = dy[at];
@@ -82,52 +81,19 @@ class BatchNormalization final : public Op {
           dweight[j] = static_cast<float>(sums[0] * static_cast<double>(inverse[j]));
           dbias[j] = static_cast<float>(sums[1]);
         });
-    WriteStatistics(pass);
+    MovedStatistics(pass.kept, rows, momentum_, pass.statistics, pass.statistics_gradients);
     if (!pass.input_gradients[0].empty()) InputGradient(pass);
   }
 
  private:
   static constexpr size_t kTile = 256;
 
-  void Measure(const ForwardPass& pass) const {
-    const float* __restrict x = pass.inputs[0].data();
-    float* mean = pass.kept.data();
-    float* variance = mean + width_;
-    float* inverse = variance + width_;
-    const double n = pass.batch == 0 ? 1 : static_cast<double>(pass.batch);
-    ColumnSums<1>(
-        pass.batch, width_, [&](size_t at, size_t, float(&terms)[1]) { terms[0] = x[at]; },
-        [&](size_t j, const double(&sums)[1]) { mean[j] = static_cast<float>(sums[0] / n); });
-    const float* __restrict center = mean;
-    ColumnSums<1>(
-        pass.batch, width_,
-        [&](size_t at, size_t j, float(&terms)[1]) {
-          const float d = x[at] - center[j];
-          terms[0] = d * d;
-        },
-        [&](size_t j, const double(&sums)[1]) {
-          variance[j] = static_cast<float>(sums[0] / n);
-          inverse[j] = 1 / std::sqrt(variance[j] + epsilon_);
-        });
-  }
-
-  void WriteStatistics(const BackwardPass& pass) const {
-    const float n = static_cast<float>(pass.batch);
-    for (size_t j = 0; j < width_; ++j) {
-      const float mean = pass.kept[j];
-      const float variance = pass.kept[width_ + j] * (n / std::max(n - 1, 1.0f));
-      pass.statistics_gradients[0][j] =
-          pass.batch == 0 ? 0 : momentum_ * (pass.statistics[0][j] - mean);
-      pass.statistics_gradients[1][j] =
-          pass.batch < 2 ? 0 : momentum_ * (pass.statistics[1][j] - variance);
-    }
-  }
-
   void InputGradient(const BackwardPass& pass) const {
     const float* __restrict x = pass.inputs[0].data();
     const float* __restrict dy = pass.output_gradients[0].data();
     float* __restrict dx = pass.input_gradients[0].data();
-    const float n = pass.batch == 0 ? 1 : static_cast<float>(pass.batch);
+    const size_t rows = pass.output_gradients[0].size() / width_;
+    const float n = rows == 0 ? 1 : static_cast<float>(rows);
     for (size_t begin = 0; begin < width_; begin += kTile) {
       const size_t count = std::min(kTile, width_ - begin);
       const float* __restrict mean = pass.kept.data() + begin;
@@ -139,7 +105,7 @@ class BatchNormalization final : public Op {
         mean_dy[j] = pass.trained_gradients[1][column] / n;
         slope[j] = pass.trained_gradients[0][column] * inverse / n;
       }
-      for (size_t i = 0; i < pass.batch; ++i) {
+      for (size_t i = 0; i < rows; ++i) {
         const size_t at = i * width_ + begin;
         for (size_t j = 0; j < count; ++j) {
           dx[at + j] = scale[j] * (dy[at + j] - mean_dy[j] - (x[at + j] - mean[j]) * slope[j]);
@@ -162,8 +128,8 @@ absl::StatusOr<std::unique_ptr<Op>> NewBatchNormalization(absl::Span<const Shape
   const double momentum = options.Number("momentum", 0.1, 0, 1);
   const double epsilon = options.Number("epsilon", 1e-5, 1e-12, 1);
   TESSERA_RETURN_IF_ERROR(options.Finish());
-  TESSERA_RETURN_IF_ERROR(
-      ExpectShapes(inputs.size() == 1 && inputs[0].rank() == 1, "one input [batch, n]", inputs));
+  TESSERA_RETURN_IF_ERROR(ExpectShapes(inputs.size() == 1 && inputs[0].rank() >= 1,
+                                       "one input [batch, ..., n]", inputs));
   return std::make_unique<BatchNormalization>(inputs[0], static_cast<float>(momentum),
                                               static_cast<float>(epsilon));
 }

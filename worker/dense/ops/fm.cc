@@ -11,11 +11,15 @@ namespace {
 // field vectors v [batch, fields, dim], summed over dim to [batch, 1]:
 //   y = 1/2 sum_d ((sum_f v_fd)^2 - sum_f v_fd^2)
 //   dv_fd = dy (S_d - v_fd),  S_d = sum_f v_fd
+// or, where not `sum`, the addends of each d, [batch, dim]: bi-interaction pooling (He, Chua 2017,
+// arXiv:1708.05027, equation 4).
 class Fm final : public Op {
  public:
-  explicit Fm(const Shape& input)
-      : fields_(static_cast<size_t>(input.dim(0))), dim_(static_cast<size_t>(input.dim(1))) {
-    outputs_ = {Shape{1}};
+  Fm(const Shape& input, bool sum)
+      : fields_(static_cast<size_t>(input.dim(0))),
+        dim_(static_cast<size_t>(input.dim(1))),
+        sum_(sum) {
+    outputs_ = {Shape{sum ? 1 : input.dim(1)}};
   }
 
   // S [batch, dim]
@@ -36,10 +40,17 @@ class Fm final : public Op {
             squares[d] += value * value;
           }
         }
-        for (size_t d = 0; d < width; ++d) twice += sum[d] * sum[d] - squares[d];
+        for (size_t d = 0; d < width; ++d) {
+          const float pairs = sum[d] * sum[d] - squares[d];
+          if (sum_) {
+            twice += pairs;
+          } else {
+            pass.outputs[0][i * dim_ + begin + d] = 0.5f * pairs;
+          }
+        }
         if (pass.training) std::copy(sum, sum + width, pass.kept.data() + i * dim_ + begin);
       }
-      pass.outputs[0][i] = 0.5f * twice;
+      if (sum_) pass.outputs[0][i] = 0.5f * twice;
     }
   }
 
@@ -49,9 +60,11 @@ class Fm final : public Op {
       const float* __restrict v = pass.inputs[0].data() + i * fields_ * dim_;
       const float* __restrict sum = pass.kept.data() + i * dim_;
       float* __restrict dv = pass.input_gradients[0].data() + i * fields_ * dim_;
-      const float dy = pass.output_gradients[0][i];
+      const float* __restrict dy = pass.output_gradients[0].data() + i * (sum_ ? 1 : dim_);
       for (size_t f = 0; f < fields_; ++f) {
-        for (size_t d = 0; d < dim_; ++d) dv[f * dim_ + d] = dy * (sum[d] - v[f * dim_ + d]);
+        for (size_t d = 0; d < dim_; ++d) {
+          dv[f * dim_ + d] = dy[sum_ ? 0 : d] * (sum[d] - v[f * dim_ + d]);
+        }
       }
     }
   }
@@ -60,15 +73,18 @@ class Fm final : public Op {
   static constexpr size_t kTile = 64;
   const size_t fields_;
   const size_t dim_;
+  const bool sum_;
 };
 
 }  // namespace
 
+// Options: sum, over dim (true).
 absl::StatusOr<std::unique_ptr<Op>> NewFm(absl::Span<const Shape> inputs, OptionReader& options) {
+  const bool sum = options.Bool("sum", true);
   TESSERA_RETURN_IF_ERROR(options.Finish());
   TESSERA_RETURN_IF_ERROR(ExpectShapes(inputs.size() == 1 && inputs[0].rank() == 2,
                                        "one input [batch, fields, dim]", inputs));
-  return std::make_unique<Fm>(inputs[0]);
+  return std::make_unique<Fm>(inputs[0], sum);
 }
 
 }  // namespace tessera::worker

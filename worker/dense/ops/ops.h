@@ -23,27 +23,49 @@ const OpEntry* FindOp(absl::string_view name);
 // The end of a message about an op that there is not: the nearest name and the list.
 std::string KnownOps(absl::string_view wanted);
 
-// One per file, named after it; the activations share a file, as each formula has its own in
-// common/math/activation.
+// One per file, named after it. Those that differ by a formula share one: the activations
+// (common/math/activation), Sub, Mul and Div (binary.cc), the two sums (reduce_sum.cc).
+absl::StatusOr<std::unique_ptr<Op>> NewAbs(absl::Span<const Shape>, OptionReader&);
 absl::StatusOr<std::unique_ptr<Op>> NewAdd(absl::Span<const Shape>, OptionReader&);
 absl::StatusOr<std::unique_ptr<Op>> NewBatchNormalization(absl::Span<const Shape>, OptionReader&);
 absl::StatusOr<std::unique_ptr<Op>> NewBias(absl::Span<const Shape>, OptionReader&);
+absl::StatusOr<std::unique_ptr<Op>> NewClip(absl::Span<const Shape>, OptionReader&);
 absl::StatusOr<std::unique_ptr<Op>> NewConcat(absl::Span<const Shape>, OptionReader&);
+absl::StatusOr<std::unique_ptr<Op>> NewDice(absl::Span<const Shape>, OptionReader&);
+absl::StatusOr<std::unique_ptr<Op>> NewDiv(absl::Span<const Shape>, OptionReader&);
+absl::StatusOr<std::unique_ptr<Op>> NewDotInteraction(absl::Span<const Shape>, OptionReader&);
 absl::StatusOr<std::unique_ptr<Op>> NewDropout(absl::Span<const Shape>, OptionReader&);
 absl::StatusOr<std::unique_ptr<Op>> NewElu(absl::Span<const Shape>, OptionReader&);
+absl::StatusOr<std::unique_ptr<Op>> NewExp(absl::Span<const Shape>, OptionReader&);
+absl::StatusOr<std::unique_ptr<Op>> NewFfm(absl::Span<const Shape>, OptionReader&);
+absl::StatusOr<std::unique_ptr<Op>> NewFieldPairs(absl::Span<const Shape>, OptionReader&);
 absl::StatusOr<std::unique_ptr<Op>> NewFlatten(absl::Span<const Shape>, OptionReader&);
 absl::StatusOr<std::unique_ptr<Op>> NewFm(absl::Span<const Shape>, OptionReader&);
+absl::StatusOr<std::unique_ptr<Op>> NewGather(absl::Span<const Shape>, OptionReader&);
 absl::StatusOr<std::unique_ptr<Op>> NewGelu(absl::Span<const Shape>, OptionReader&);
 absl::StatusOr<std::unique_ptr<Op>> NewGemm(absl::Span<const Shape>, OptionReader&);
+absl::StatusOr<std::unique_ptr<Op>> NewHardSigmoid(absl::Span<const Shape>, OptionReader&);
+absl::StatusOr<std::unique_ptr<Op>> NewLayerNormalization(absl::Span<const Shape>, OptionReader&);
 absl::StatusOr<std::unique_ptr<Op>> NewLeakyRelu(absl::Span<const Shape>, OptionReader&);
+absl::StatusOr<std::unique_ptr<Op>> NewLog(absl::Span<const Shape>, OptionReader&);
+absl::StatusOr<std::unique_ptr<Op>> NewMatMul(absl::Span<const Shape>, OptionReader&);
 absl::StatusOr<std::unique_ptr<Op>> NewMul(absl::Span<const Shape>, OptionReader&);
+absl::StatusOr<std::unique_ptr<Op>> NewParameter(absl::Span<const Shape>, OptionReader&);
+absl::StatusOr<std::unique_ptr<Op>> NewPRelu(absl::Span<const Shape>, OptionReader&);
+absl::StatusOr<std::unique_ptr<Op>> NewReduceMax(absl::Span<const Shape>, OptionReader&);
+absl::StatusOr<std::unique_ptr<Op>> NewReduceMean(absl::Span<const Shape>, OptionReader&);
 absl::StatusOr<std::unique_ptr<Op>> NewReduceSum(absl::Span<const Shape>, OptionReader&);
 absl::StatusOr<std::unique_ptr<Op>> NewRelu(absl::Span<const Shape>, OptionReader&);
 absl::StatusOr<std::unique_ptr<Op>> NewReshape(absl::Span<const Shape>, OptionReader&);
+absl::StatusOr<std::unique_ptr<Op>> NewSelu(absl::Span<const Shape>, OptionReader&);
 absl::StatusOr<std::unique_ptr<Op>> NewSigmoid(absl::Span<const Shape>, OptionReader&);
 absl::StatusOr<std::unique_ptr<Op>> NewSilu(absl::Span<const Shape>, OptionReader&);
 absl::StatusOr<std::unique_ptr<Op>> NewSlice(absl::Span<const Shape>, OptionReader&);
+absl::StatusOr<std::unique_ptr<Op>> NewSoftmax(absl::Span<const Shape>, OptionReader&);
 absl::StatusOr<std::unique_ptr<Op>> NewSoftplus(absl::Span<const Shape>, OptionReader&);
+absl::StatusOr<std::unique_ptr<Op>> NewSplit(absl::Span<const Shape>, OptionReader&);
+absl::StatusOr<std::unique_ptr<Op>> NewSub(absl::Span<const Shape>, OptionReader&);
 absl::StatusOr<std::unique_ptr<Op>> NewTanh(absl::Span<const Shape>, OptionReader&);
+absl::StatusOr<std::unique_ptr<Op>> NewTranspose(absl::Span<const Shape>, OptionReader&);
 
 }  // namespace tessera::worker

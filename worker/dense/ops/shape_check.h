@@ -11,6 +11,9 @@ namespace tessera::worker {
 inline absl::Status ExpectShapes(bool as_expected, absl::string_view expected,
                                  absl::Span<const Shape> found) {
   if (as_expected) return absl::OkStatus();
+  if (found.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat("expected ", expected, "; found no inputs"));
+  }
   std::string shapes;
   for (const Shape& shape : found) {
     absl::StrAppend(&shapes, shapes.empty() ? "" : ", ", shape.ToString());

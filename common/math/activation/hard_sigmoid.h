@@ -1,0 +1,25 @@
+#pragma once
+
+#include <cmath>
+
+#include "common/math/host_device.h"
+
+namespace tessera::math {
+
+// A sigmoid of three straight pieces (ONNX HardSigmoid): alpha x + beta, kept within [0, 1].
+struct HardSigmoid {
+  struct Params {
+    float alpha = 0.2f;
+    float beta = 0.5f;
+  };
+
+  TESSERA_HOST_DEVICE static float Value(const Params& p, float x) {
+    return std::fmax(0.0f, std::fmin(1.0f, p.alpha * x + p.beta));
+  }
+  // Requires y = Value(params, x).
+  TESSERA_HOST_DEVICE static float Derivative(const Params& p, float, float y) {
+    return y > 0 && y < 1 ? p.alpha : 0.0f;
+  }
+};
+
+}  // namespace tessera::math

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <cmath>
+
+#include "common/math/host_device.h"
+
+namespace tessera::math {
+
+// Scaled exponential linear unit (Klambauer et al. 2017, arXiv:1706.02515):
+//   gamma x where x > 0, gamma alpha (exp(x) - 1) elsewhere.
+struct Selu {
+  struct Params {
+    float alpha = 1.67326319217681884765625f;
+    float gamma = 1.05070102214813232421875f;
+  };
+
+  TESSERA_HOST_DEVICE static float Value(const Params& p, float x) {
+    return p.gamma * (x > 0 ? x : p.alpha * std::expm1(x));
+  }
+  // Requires y = Value(params, x).
+  TESSERA_HOST_DEVICE static float Derivative(const Params& p, float x, float y) {
+    return x > 0 ? p.gamma : y + p.gamma * p.alpha;
+  }
+};
+
+}  // namespace tessera::math

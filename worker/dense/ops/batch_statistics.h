@@ -1,0 +1,57 @@
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+
+#include "absl/types/span.h"
+#include "worker/dense/column_sum.h"
+
+namespace tessera::worker {
+
+// Mean, biased variance and 1 / sqrt(variance + epsilon) of each column of x [rows, width].
+inline void MeasureBatch(absl::Span<const float> x, float epsilon,
+                         absl::Span<float> moments)  // [3, width]
+{
+  const size_t width = moments.size() / 3;
+  const size_t rows = x.size() / width;
+  const float* __restrict in = x.data();
+  float* mean = moments.data();
+  float* variance = mean + width;
+  float* inverse = variance + width;
+  const double n = rows == 0 ? 1 : static_cast<double>(rows);
+  ColumnSums<1>(
+      rows, width, [&](size_t at, size_t, float(&terms)[1]) { terms[0] = in[at]; },
+      [&](size_t j, const double(&sums)[1]) { mean[j] = static_cast<float>(sums[0] / n); });
+  const float* __restrict center = mean;
+  ColumnSums<1>(
+      rows, width,
+      [&](size_t at, size_t j, float(&terms)[1]) {
+        const float d = in[at] - center[j];
+        terms[0] = d * d;
+      },
+      [&](size_t j, const double(&sums)[1]) {
+        variance[j] = static_cast<float>(sums[0] / n);
+        inverse[j] = 1 / std::sqrt(variance[j] + epsilon);
+      });
+}
+
+// What is subtracted from the running mean and variance:
+//   running <- running - momentum * (running - batch)
+// with the unbiased variance, n / (n - 1) times the biased, as torch.nn.BatchNorm1d does. A batch
+// of one row has no unbiased variance and leaves the running one as it is; an empty one leaves
+// both. Statistics are each worker's own: a worker's part of a batch is a batch.
+inline void MovedStatistics(
+    absl::Span<const float> moments,  // mean, biased variance: [2 or 3, width]
+    size_t rows, float momentum,
+    absl::Span<const absl::Span<const float>> running,  // mean, variance
+    absl::Span<const absl::Span<float>> gradients) {
+  const size_t width = running[0].size();
+  const float n = static_cast<float>(rows);
+  for (size_t j = 0; j < width; ++j) {
+    const float variance = moments[width + j] * (n / std::max(n - 1, 1.0f));
+    gradients[0][j] = rows == 0 ? 0 : momentum * (running[0][j] - moments[j]);
+    gradients[1][j] = rows < 2 ? 0 : momentum * (running[1][j] - variance);
+  }
+}
+
+}  // namespace tessera::worker

@@ -1,0 +1,107 @@
+#include <cmath>
+
+#include "common/status_macros.h"
+#include "worker/dense/column_sum.h"
+#include "worker/dense/ops/lane_sum.h"
+#include "worker/dense/ops/ops.h"
+#include "worker/dense/ops/shape_check.h"
+
+namespace tessera::worker {
+namespace {
+
+// Layer normalisation (Ba, Kiros, Hinton 2016, arXiv:1607.06450; ONNX LayerNormalization) of every
+// row, the last axis:
+//   xhat = (x - mean) / sqrt(var + eps);  y = xhat * weight + bias
+// weight and bias have the dimensions from axis `affine` on, so that fields can have their own.
+//   g = dy weight;  dx = (g - mean(g) - xhat mean(g xhat)) / sqrt(var + eps)
+class LayerNormalization final : public Op {
+ public:
+  LayerNormalization(const Shape& shape, size_t affine, float epsilon)
+      : width_(static_cast<size_t>(shape.last())),
+        period_(shape.Product(affine, shape.rank())),
+        epsilon_(epsilon) {
+    outputs_ = {shape};
+    std::vector<int64_t> dims;
+    for (size_t i = affine; i < shape.rank(); ++i) dims.push_back(shape.dim(i));
+    parameters_ = {{"weight", dims, {Initializer::Kind::kConstant, 1, 0, 0}}, {"bias", dims, {}}};
+  }
+
+  // xhat, then 1 / sqrt(var + eps) of every row
+  size_t KeptFloats(size_t batch) const override {
+    const size_t floats = batch * outputs_[0].floats();
+    return floats + floats / width_;
+  }
+
+  void Forward(const ForwardPass& pass) const override {
+    const size_t floats = pass.outputs[0].size();
+    const float n = static_cast<float>(width_);
+    for (size_t at = 0; at < floats; at += width_) {
+      const float* __restrict x = pass.inputs[0].data() + at;
+      float* __restrict y = pass.outputs[0].data() + at;
+      const float* __restrict weight = pass.trained[0].data() + at % period_;
+      const float* __restrict bias = pass.trained[1].data() + at % period_;
+      const float mean = LaneSum(width_, [&](size_t j) { return x[j]; }) / n;
+      const float variance =
+          LaneSum(width_, [&](size_t j) { return (x[j] - mean) * (x[j] - mean); }) / n;
+      const float inverse = 1 / std::sqrt(variance + epsilon_);
+      if (pass.training) {
+        float* __restrict xhat = pass.kept.data() + at;
+        for (size_t j = 0; j < width_; ++j) xhat[j] = (x[j] - mean) * inverse;
+        pass.kept[floats + at / width_] = inverse;
+      }
+      for (size_t j = 0; j < width_; ++j) y[j] = (x[j] - mean) * inverse * weight[j] + bias[j];
+    }
+  }
+
+  void Backward(const BackwardPass& pass) const override {
+    const absl::Span<const float> all = pass.output_gradients[0];
+    const float* __restrict kept = pass.kept.data();
+    ColumnSums<2>(
+        all.size() / period_, period_,
+        [&](size_t at, size_t, float(&terms)[2]) {
+          terms[0] = all[at] * kept[at];
+          terms[1] = all[at];
+        },
+        [&](size_t j, const double(&sums)[2]) {
+          pass.trained_gradients[0][j] = static_cast<float>(sums[0]);
+          pass.trained_gradients[1][j] = static_cast<float>(sums[1]);
+        });
+    if (pass.input_gradients[0].empty()) return;
+    const float n = static_cast<float>(width_);
+    for (size_t at = 0; at < all.size(); at += width_) {
+      const float* __restrict dy = all.data() + at;
+      const float* __restrict xhat = kept + at;
+      const float* __restrict weight = pass.trained[0].data() + at % period_;
+      float* __restrict dx = pass.input_gradients[0].data() + at;
+      const float mean = LaneSum(width_, [&](size_t j) { return dy[j] * weight[j]; }) / n;
+      const float slope =
+          LaneSum(width_, [&](size_t j) { return dy[j] * weight[j] * xhat[j]; }) / n;
+      const float inverse = kept[all.size() + at / width_];
+      for (size_t j = 0; j < width_; ++j) {
+        dx[j] = inverse * (dy[j] * weight[j] - mean - xhat[j] * slope);
+      }
+    }
+  }
+
+ private:
+  const size_t width_;
+  const size_t period_;  // floats of weight
+  const float epsilon_;
+};
+
+}  // namespace
+
+// Options: epsilon (1e-5); affine_axis, the first axis that weight and bias have, counted with the
+// batch as 0 (-1, the last).
+absl::StatusOr<std::unique_ptr<Op>> NewLayerNormalization(absl::Span<const Shape> inputs,
+                                                          OptionReader& options) {
+  const double epsilon = options.Number("epsilon", 1e-5, 1e-12, 1);
+  const int64_t axis = options.Int("affine_axis", -1, -8, 8);
+  TESSERA_RETURN_IF_ERROR(options.Finish());
+  TESSERA_RETURN_IF_ERROR(ExpectShapes(inputs.size() == 1 && inputs[0].rank() >= 1,
+                                       "one input [batch, ..., n]", inputs));
+  TESSERA_ASSIGN_OR_RETURN(const size_t affine, inputs[0].SampleAxis(axis));
+  return std::make_unique<LayerNormalization>(inputs[0], affine, static_cast<float>(epsilon));
+}
+
+}  // namespace tessera::worker

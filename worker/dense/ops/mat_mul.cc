@@ -1,0 +1,130 @@
+#include "worker/dense/gemm.h"
+
+#include <algorithm>
+
+#include "common/status_macros.h"
+#include "worker/dense/ops/lane_sum.h"
+#include "worker/dense/ops/ops.h"
+#include "worker/dense/ops/shape_check.h"
+
+namespace tessera::worker {
+namespace {
+
+// c [m, n] = scale * a [m, k] b [k, n] by plain loops: what attention multiplies is too small for a
+// call into a library.
+void SmallProduct(size_t m, size_t n, size_t k, Matrix a, Matrix b, float scale,
+                  float* __restrict c) {
+  const auto at = [&](size_t i, size_t p) { return a.data[a.transposed ? p * m + i : i * k + p]; };
+  for (size_t i = 0; i < m; ++i) {
+    float* __restrict row = c + i * n;
+    if (b.transposed) {
+      for (size_t j = 0; j < n; ++j) {
+        const float* __restrict column = b.data + j * k;
+        row[j] = scale * LaneSum(k, [&](size_t p) { return at(i, p) * column[p]; });
+      }
+      continue;
+    }
+    std::fill(row, row + n, 0.0f);
+    for (size_t p = 0; p < k; ++p) {
+      const float factor = scale * at(i, p);
+      const float* __restrict from = b.data + p * n;
+      for (size_t j = 0; j < n; ++j) row[j] += factor * from[j];
+    }
+  }
+}
+
+void Product(size_t m, size_t n, size_t k, Matrix a, Matrix b, float scale, float* c) {
+  constexpr size_t kSmall = 64 * 64 * 64;
+  if (m * n * k <= kSmall) return SmallProduct(m, n, k, a, b, scale, c);
+  Gemm(static_cast<int64_t>(m), static_cast<int64_t>(n), static_cast<int64_t>(k), a, b, c, false);
+  for (size_t i = 0; scale != 1 && i < m * n; ++i) c[i] *= scale;
+}
+
+// Matrix products, one for every index of the axes before the last two (ONNX MatMul; with options
+// that of onnxruntime's FusedMatMul): y = alpha A B, A [m, k] or with transA [k, m], B [k, n] or
+// with transB [n, k].
+//   dA = alpha dy B^T;  dB = alpha A^T dy
+class MatMul final : public Op {
+ public:
+  MatMul(const Shape& a, const Shape& b, bool transpose_a, bool transpose_b, float alpha)
+      : transpose_a_(transpose_a), transpose_b_(transpose_b), alpha_(alpha) {
+    const size_t row = a.rank() - 2, column = a.rank() - 1;
+    matrices_ = a.Product(0, row);
+    m_ = static_cast<size_t>(a.dim(transpose_a ? column : row));
+    k_ = static_cast<size_t>(a.dim(transpose_a ? row : column));
+    n_ = static_cast<size_t>(b.dim(transpose_b ? row : column));
+    Shape output = a;
+    output.set_dim(row, static_cast<int64_t>(m_));
+    output.set_dim(column, static_cast<int64_t>(n_));
+    outputs_ = {output};
+  }
+
+  void Forward(const ForwardPass& pass) const override {
+    for (size_t i = 0; i < pass.batch * matrices_; ++i) {
+      Product(m_, n_, k_, {pass.inputs[0].data() + i * m_ * k_, transpose_a_},
+              {pass.inputs[1].data() + i * k_ * n_, transpose_b_}, alpha_,
+              pass.outputs[0].data() + i * m_ * n_);
+    }
+  }
+
+  void Backward(const BackwardPass& pass) const override {
+    const absl::Span<float> da = pass.input_gradients[0], db = pass.input_gradients[1];
+    for (size_t i = 0; i < pass.batch * matrices_; ++i) {
+      const float* a = pass.inputs[0].data() + i * m_ * k_;
+      const float* b = pass.inputs[1].data() + i * k_ * n_;
+      const float* dy = pass.output_gradients[0].data() + i * m_ * n_;
+      if (!da.empty()) {
+        float* to = da.data() + i * m_ * k_;
+        if (transpose_a_) {
+          Product(k_, m_, n_, {b, transpose_b_}, {dy, true}, alpha_, to);
+        } else {
+          Product(m_, k_, n_, {dy}, {b, !transpose_b_}, alpha_, to);
+        }
+      }
+      if (!db.empty()) {
+        float* to = db.data() + i * k_ * n_;
+        if (transpose_b_) {
+          Product(n_, k_, m_, {dy, true}, {a, transpose_a_}, alpha_, to);
+        } else {
+          Product(k_, n_, m_, {a, !transpose_a_}, {dy}, alpha_, to);
+        }
+      }
+    }
+  }
+
+ private:
+  const bool transpose_a_;
+  const bool transpose_b_;
+  const float alpha_;
+  size_t matrices_ = 0;  // of a sample
+  size_t m_ = 0;
+  size_t n_ = 0;
+  size_t k_ = 0;
+};
+
+}  // namespace
+
+// Options: transA, transB (false): the operand's last two axes are exchanged; alpha, a factor (1).
+absl::StatusOr<std::unique_ptr<Op>> NewMatMul(absl::Span<const Shape> inputs,
+                                              OptionReader& options) {
+  const bool transpose_a = options.Bool("transA", false);
+  const bool transpose_b = options.Bool("transB", false);
+  const double alpha = options.Number("alpha", 1, -1e6, 1e6);
+  TESSERA_RETURN_IF_ERROR(options.Finish());
+  bool fits = inputs.size() == 2 && inputs[0].rank() >= 2 && inputs[0].rank() == inputs[1].rank();
+  if (fits) {
+    const size_t rank = inputs[0].rank();
+    for (size_t i = 0; i + 2 < rank; ++i) fits &= inputs[0].dim(i) == inputs[1].dim(i);
+    fits &=
+        inputs[0].dim(rank - (transpose_a ? 2 : 1)) == inputs[1].dim(rank - (transpose_b ? 1 : 2));
+  }
+  TESSERA_RETURN_IF_ERROR(ExpectShapes(
+      fits,
+      absl::StrCat("two inputs ", transpose_a ? "[batch, ..., k, m]" : "[batch, ..., m, k]",
+                   " and ", transpose_b ? "[batch, ..., n, k]" : "[batch, ..., k, n]"),
+      inputs));
+  return std::make_unique<MatMul>(inputs[0], inputs[1], transpose_a, transpose_b,
+                                  static_cast<float>(alpha));
+}
+
+}  // namespace tessera::worker

@@ -1,0 +1,63 @@
+#include <algorithm>
+
+#include "common/status_macros.h"
+#include "worker/dense/ops/bias_gradient.h"
+#include "worker/dense/ops/ops.h"
+#include "worker/dense/ops/shape_check.h"
+
+namespace tessera::worker {
+namespace {
+
+// A trained tensor, the same for every sample: the sum of its gradients over the batch trains it
+// (ONNX: an initializer under Expand). It has no inputs.
+class Parameter final : public Op {
+ public:
+  Parameter(const Shape& shape, const Initializer& initializer) {
+    std::vector<int64_t> dims;
+    for (size_t i = 0; i < shape.rank(); ++i) dims.push_back(shape.dim(i));
+    parameters_ = {{"value", dims, initializer}};
+    outputs_ = {shape};
+  }
+
+  void Forward(const ForwardPass& pass) const override {
+    const absl::Span<const float> value = pass.trained[0];
+    for (size_t i = 0; i < pass.batch; ++i) {
+      std::copy(value.begin(), value.end(), pass.outputs[0].begin() + i * value.size());
+    }
+  }
+
+  void Backward(const BackwardPass& pass) const override {
+    BiasGradient(pass.output_gradients[0], pass.trained_gradients[0]);
+  }
+};
+
+}  // namespace
+
+// Options: shape (required), of a sample: [n], [fields, 1]; value, what it starts from (0), or
+// stddev, of normal numbers to start from.
+absl::StatusOr<std::unique_ptr<Op>> NewParameter(absl::Span<const Shape> inputs,
+                                                 OptionReader& options) {
+  const std::vector<int64_t> dims = options.Ints("shape", {}, 1, 1 << 20);
+  if (dims.empty() || dims.size() > 8) {
+    options.Fail("shape", "must be set: the 1 to 8 dimensions of a sample, such as [400]");
+  }
+  const double value = options.Number("value", 0, -1e6, 1e6);
+  const double stddev = options.Number("stddev", 0, 0, 1e6);
+  if (options.Has("stddev") && options.Has("value")) {
+    options.Fail("stddev", "set either this or value");
+  }
+  TESSERA_RETURN_IF_ERROR(options.Finish());
+  TESSERA_RETURN_IF_ERROR(ExpectShapes(inputs.empty(), "no inputs", inputs));
+  Shape shape;
+  for (const int64_t dim : dims) shape.Append(dim);
+  if (shape.floats() > size_t{1} << 20) {
+    return absl::InvalidArgumentError("options.shape: expected at most 2^20 floats");
+  }
+  Initializer initializer{Initializer::Kind::kConstant, static_cast<float>(value), 0, 0};
+  // The fans of Xavier's deviation are such that it is 1.
+  if (stddev > 0)
+    initializer = {Initializer::Kind::kXavierNormal, static_cast<float>(stddev), 1, 1};
+  return std::make_unique<Parameter>(shape, initializer);
+}
+
+}  // namespace tessera::worker

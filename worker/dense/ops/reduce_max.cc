@@ -1,0 +1,60 @@
+#include <algorithm>
+
+#include "common/status_macros.h"
+#include "worker/dense/ops/ops.h"
+#include "worker/dense/ops/reduce_axes.h"
+
+namespace tessera::worker {
+namespace {
+
+// The largest over neighbouring axes (ONNX ReduceMax). The gradient goes to the first of those that
+// are equal to it.
+class ReduceMax final : public Op {
+ public:
+  explicit ReduceMax(const ReducedAxes& axes) : axes_(axes) { outputs_ = {axes.output}; }
+
+  void Forward(const ForwardPass& pass) const override {
+    const size_t inner = axes_.inner;
+    for (size_t i = 0; i < pass.batch * axes_.outer; ++i) {
+      const float* __restrict x = pass.inputs[0].data() + i * axes_.size * inner;
+      float* __restrict y = pass.outputs[0].data() + i * inner;
+      std::copy(x, x + inner, y);
+      for (size_t s = 1; s < axes_.size; ++s) {
+        for (size_t j = 0; j < inner; ++j) y[j] = std::max(y[j], x[s * inner + j]);
+      }
+    }
+  }
+
+  void Backward(const BackwardPass& pass) const override {
+    if (pass.input_gradients[0].empty()) return;
+    const size_t inner = axes_.inner;
+    for (size_t i = 0; i < pass.batch * axes_.outer; ++i) {
+      const float* __restrict x = pass.inputs[0].data() + i * axes_.size * inner;
+      const float* __restrict y = pass.outputs[0].data() + i * inner;
+      const float* __restrict dy = pass.output_gradients[0].data() + i * inner;
+      float* __restrict dx = pass.input_gradients[0].data() + i * axes_.size * inner;
+      for (size_t j = 0; j < inner; ++j) {
+        float left = dy[j];
+        for (size_t s = 0; s < axes_.size; ++s) {
+          const bool here = x[s * inner + j] == y[j];
+          dx[s * inner + j] = here ? left : 0;
+          if (here) left = 0;
+        }
+      }
+    }
+  }
+
+ private:
+  const ReducedAxes axes_;
+};
+
+}  // namespace
+
+// Options: see reduce_axes.h.
+absl::StatusOr<std::unique_ptr<Op>> NewReduceMax(absl::Span<const Shape> inputs,
+                                                 OptionReader& options) {
+  TESSERA_ASSIGN_OR_RETURN(const ReducedAxes axes, ReadReducedAxes(inputs, options));
+  return std::make_unique<ReduceMax>(axes);
+}
+
+}  // namespace tessera::worker

@@ -1,0 +1,94 @@
+#include <algorithm>
+#include <cmath>
+
+#include "common/status_macros.h"
+#include "worker/dense/ops/ops.h"
+#include "worker/dense/ops/shape_check.h"
+
+namespace tessera::worker {
+namespace {
+
+// Softmax along one axis (ONNX Softmax): x as [outer, n, inner],
+//   y_s = exp(x_s - max x) / sum_t exp(x_t - max x);  dx_s = y_s (dy_s - sum_t dy_t y_t)
+class Softmax final : public Op {
+ public:
+  Softmax(const Shape& shape, size_t axis)
+      : outer_(shape.Product(0, axis)),
+        size_(static_cast<size_t>(shape.dim(axis))),
+        inner_(shape.Product(axis + 1, shape.rank())) {
+    outputs_ = {shape};
+  }
+
+  void Forward(const ForwardPass& pass) const override {
+    ForEachTile(pass.batch, [&](size_t begin, size_t width) {
+      const float* __restrict x = pass.inputs[0].data() + begin;
+      float* __restrict y = pass.outputs[0].data() + begin;
+      float largest[kTile], sum[kTile] = {};
+      std::copy(x, x + width, largest);
+      for (size_t s = 1; s < size_; ++s) {
+        for (size_t j = 0; j < width; ++j) largest[j] = std::max(largest[j], x[s * inner_ + j]);
+      }
+      for (size_t s = 0; s < size_; ++s) {
+        for (size_t j = 0; j < width; ++j) {
+          const float e = std::exp(x[s * inner_ + j] - largest[j]);
+          y[s * inner_ + j] = e;
+          sum[j] += e;
+        }
+      }
+      for (size_t j = 0; j < width; ++j) sum[j] = 1 / sum[j];
+      for (size_t s = 0; s < size_; ++s) {
+        for (size_t j = 0; j < width; ++j) y[s * inner_ + j] *= sum[j];
+      }
+    });
+  }
+
+  void Backward(const BackwardPass& pass) const override {
+    if (pass.input_gradients[0].empty()) return;
+    ForEachTile(pass.batch, [&](size_t begin, size_t width) {
+      const float* __restrict y = pass.outputs[0].data() + begin;
+      const float* __restrict dy = pass.output_gradients[0].data() + begin;
+      float* __restrict dx = pass.input_gradients[0].data() + begin;
+      float dot[kTile] = {};
+      for (size_t s = 0; s < size_; ++s) {
+        for (size_t j = 0; j < width; ++j) dot[j] += dy[s * inner_ + j] * y[s * inner_ + j];
+      }
+      for (size_t s = 0; s < size_; ++s) {
+        for (size_t j = 0; j < width; ++j) {
+          dx[s * inner_ + j] = y[s * inner_ + j] * (dy[s * inner_ + j] - dot[j]);
+        }
+      }
+    });
+  }
+
+ private:
+  static constexpr size_t kTile = 64;
+
+  // tile(begin, width): softmaxes side by side whose first elements are begin, begin + 1, ...
+  template <typename Tile>
+  void ForEachTile(size_t batch, const Tile& tile) const {
+    for (size_t i = 0; i < batch * outer_; ++i) {
+      for (size_t j = 0; j < inner_; j += kTile) {
+        tile(i * size_ * inner_ + j, std::min(kTile, inner_ - j));
+      }
+    }
+  }
+
+  const size_t outer_;  // of a sample
+  const size_t size_;
+  const size_t inner_;
+};
+
+}  // namespace
+
+// Options: axis, counted with the batch as 0 (-1, the last).
+absl::StatusOr<std::unique_ptr<Op>> NewSoftmax(absl::Span<const Shape> inputs,
+                                               OptionReader& options) {
+  const int64_t axis_option = options.Int("axis", -1, -8, 8);
+  TESSERA_RETURN_IF_ERROR(options.Finish());
+  TESSERA_RETURN_IF_ERROR(
+      ExpectShapes(inputs.size() == 1 && inputs[0].rank() >= 1, "one input [batch, ...]", inputs));
+  TESSERA_ASSIGN_OR_RETURN(const size_t axis, inputs[0].SampleAxis(axis_option));
+  return std::make_unique<Softmax>(inputs[0], axis);
+}
+
+}  // namespace tessera::worker

@@ -1,0 +1,67 @@
+#include <vector>
+
+#include "common/status_macros.h"
+#include "worker/dense/ops/ops.h"
+#include "worker/dense/ops/shape_check.h"
+#include "worker/dense/ops/strided_rows.h"
+
+namespace tessera::worker {
+namespace {
+
+// Axis i of the output is axis perm[i] of the input (ONNX Transpose); the batch stays first.
+class Transpose final : public Op {
+ public:
+  Transpose(const Shape& output, const StridedRows<1>& rows) : rows_(rows) { outputs_ = {output}; }
+
+  void Forward(const ForwardPass& pass) const override {
+    rows_.ForEach(pass.batch, [&](size_t at, auto begin, size_t count, auto stride) {
+      const float* __restrict x = pass.inputs[0].data() + begin[0];
+      float* __restrict y = pass.outputs[0].data() + at;
+      for (size_t i = 0; i < count; ++i) y[i] = x[i * stride[0]];
+    });
+  }
+
+  void Backward(const BackwardPass& pass) const override {
+    if (pass.input_gradients[0].empty()) return;
+    rows_.ForEach(pass.batch, [&](size_t at, auto begin, size_t count, auto stride) {
+      const float* __restrict dy = pass.output_gradients[0].data() + at;
+      float* __restrict dx = pass.input_gradients[0].data() + begin[0];
+      for (size_t i = 0; i < count; ++i) dx[i * stride[0]] = dy[i];
+    });
+  }
+
+ private:
+  const StridedRows<1> rows_;  // through the output
+};
+
+}  // namespace
+
+// Options: perm (required), as in ONNX: [0, 2, 1] exchanges the two axes after the batch.
+absl::StatusOr<std::unique_ptr<Op>> NewTranspose(absl::Span<const Shape> inputs,
+                                                 OptionReader& options) {
+  const std::vector<int64_t> perm = options.Ints("perm", {}, 0, 8);
+  TESSERA_RETURN_IF_ERROR(
+      ExpectShapes(inputs.size() == 1 && inputs[0].rank() >= 1, "one input [batch, ...]", inputs));
+  const Shape& input = inputs[0];
+  std::vector<bool> seen(input.rank() + 1, false);
+  bool right = perm.size() == seen.size() && perm[0] == 0;
+  for (const int64_t axis : perm) {
+    right = right && axis < static_cast<int64_t>(seen.size()) && !seen[axis];
+    if (right) seen[axis] = true;
+  }
+  if (!right) {
+    options.Fail("perm", absl::StrCat("expected 0, the batch, and then each axis from 1 to ",
+                                      input.rank(), " once"));
+  }
+  TESSERA_RETURN_IF_ERROR(options.Finish());
+  Shape output;
+  absl::InlinedVector<std::array<size_t, 1>, 4> strides;
+  for (size_t i = 1; i < perm.size(); ++i) {
+    const auto axis = static_cast<size_t>(perm[i] - 1);
+    output.Append(input.dim(axis));
+    strides.push_back({input.Product(axis + 1, input.rank())});
+  }
+  return std::make_unique<Transpose>(output, StridedRows<1>(output, strides, {input.floats()}));
+}
+
+}  // namespace tessera::worker
