@@ -173,6 +173,11 @@ absl::Status MessageReader::VisitMapping(
 
 absl::Status MessageReader::ReadMessage(const YAML::Node& node, const std::string& path,
                                         Message& message) {
+  return ReadMapping(node, path, message, nullptr);
+}
+
+absl::Status MessageReader::ReadMapping(const YAML::Node& node, const std::string& path,
+                                        Message& message, const YAML::Node* one_name) {
   TESSERA_RETURN_IF_ERROR(Enter(node, path));
   ++depth_;
   const auto leave = absl::MakeCleanup([this] { --depth_; });
@@ -189,7 +194,8 @@ absl::Status MessageReader::ReadMessage(const YAML::Node& node, const std::strin
   std::set<std::string> oneofs;
   return VisitMapping(
       node, path,
-      [&](const std::string& name, const YAML::Node& key, const YAML::Node& value) -> absl::Status {
+      [&](const std::string& name, const YAML::Node& key, const YAML::Node& read) -> absl::Status {
+        const YAML::Node value = name == "name" && one_name != nullptr ? *one_name : read;
         const FieldDescriptor* field = type.FindFieldByName(name);
         if (field == nullptr) {
           return Wrong(key, Below(path, name),
@@ -226,7 +232,27 @@ absl::Status MessageReader::ReadField(const YAML::Node& node, const std::string&
         absl::StrCat("expected a list (lines that start with '- '), found ", KindOf(node)));
   }
   for (size_t i = 0; i < node.size(); ++i) {
-    TESSERA_RETURN_IF_ERROR(ReadElement(node[i], absl::StrCat(path, "[", i, "]"), field, message));
+    TESSERA_RETURN_IF_ERROR(ReadNamed(node[i], path, field, message));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status MessageReader::ReadNamed(const YAML::Node& node, const std::string& path,
+                                      const FieldDescriptor& field, Message& message) {
+  const Reflection& to = *message.GetReflection();
+  const auto element = [&] { return absl::StrCat(path, "[", to.FieldSize(message, &field), "]"); };
+  const FieldDescriptor* name =
+      field.message_type() == nullptr ? nullptr : field.message_type()->FindFieldByName("name");
+  const bool named = name != nullptr && !name->is_repeated() && node.IsMap() && node["name"];
+  if (!named || !node["name"].IsSequence()) return ReadElement(node, element(), field, message);
+  const YAML::Node names = node["name"];
+  if (names.size() == 0) {
+    return Wrong(names, Below(element(), "name"), "expected a name or a list of names, found []");
+  }
+  for (size_t i = 0; i < names.size(); ++i) {
+    const YAML::Node one = names[i];
+    const std::string at = element();
+    TESSERA_RETURN_IF_ERROR(ReadMapping(node, at, *to.AddMessage(&message, &field), &one));
   }
   return absl::OkStatus();
 }

@@ -13,9 +13,10 @@ namespace tessera::yaml {
 
 // Fills messages from YAML nodes by reflection: a mapping's keys are field names, enums are their
 // values' lower-case names, one value may stand for a list of one, an empty value for an empty
-// message, and google.protobuf.Struct takes any mapping. Unknown fields, doubled keys, wrong types,
-// numbers out of range and two members of a oneof are INVALID_ARGUMENT, "ORIGIN: PATH: what is
-// wrong", where ORIGIN is file:line:column.
+// message, and google.protobuf.Struct takes any mapping. In a list of messages an element whose
+// `name` is a list stands for one message of each name, alike in all else. Unknown fields, doubled
+// keys, wrong types, numbers out of range and two members of a oneof are INVALID_ARGUMENT, "ORIGIN:
+// PATH: what is wrong", where ORIGIN is file:line:column.
 //
 // Not thread-safe; borrows nothing but `sources`, which outlives it.
 class MessageReader {
@@ -38,6 +39,10 @@ class MessageReader {
                          google::protobuf::Value& value);
 
  private:
+  // A message of a list, or those of each of its names.
+  absl::Status ReadNamed(const YAML::Node& node, const std::string& path,
+                         const google::protobuf::FieldDescriptor& field,
+                         google::protobuf::Message& message);
   absl::Status ReadElement(const YAML::Node& node, const std::string& path,
                            const google::protobuf::FieldDescriptor& field,
                            google::protobuf::Message& message);
@@ -48,6 +53,9 @@ class MessageReader {
   absl::Status VisitMapping(const YAML::Node& node, const std::string& path,
                             const std::function<absl::Status(const std::string&, const YAML::Node&,
                                                              const YAML::Node&)>& visit);
+  // ReadMessage; where `name` is not null it stands for the field of that name.
+  absl::Status ReadMapping(const YAML::Node& node, const std::string& path,
+                           google::protobuf::Message& message, const YAML::Node* name);
   absl::Status Enter(const YAML::Node& node, const std::string& path);
   absl::Status Wrong(const YAML::Node& node, const std::string& path, absl::string_view text) const;
   absl::Status WrongStatus(const YAML::Node& node, const std::string& path,

@@ -159,6 +159,37 @@ TEST(JobYaml, SaysFileLineAndColumnOfWhatItCannotRead) {
   }
 }
 
+TEST(JobYaml, TakesSeveralNamesForWhatIsAlikeInAllElse) {
+  const std::string start = "data:\n  columns:\n    - {name: label, role: label}\n";
+  const auto job =
+      ParseJobYaml(start +
+                       "    - name: [user, item]\n      role: sparse\n      table: [linear, emb]\n"
+                       "    - {name: price, role: dense}\n",
+                   "job.yaml");
+  ASSERT_EQ(job.status(), absl::OkStatus());
+  const auto& columns = job->spec.data().columns();
+  ASSERT_EQ(columns.size(), 4);
+  EXPECT_EQ(columns[1].name(), "user");
+  EXPECT_EQ(columns[2].name(), "item");
+  EXPECT_EQ(columns[3].name(), "price");
+  for (const int i : {1, 2}) {
+    EXPECT_EQ(columns[i].role(), v1::SPARSE);
+    EXPECT_EQ(columns[i].table().size(), 2);
+  }
+  const auto error = [&](const std::string& element) {
+    return std::string(ParseJobYaml(start + element, "job.yaml").status().message());
+  };
+  EXPECT_EQ(error("    - {name: [], role: dense}\n"),
+            "job.yaml:4:14: data.columns[1].name: expected a name or a list of names, found []");
+  EXPECT_THAT(error("    - {name: [a, [b]], role: dense}\n"),
+              StartsWith("job.yaml:4:18: data.columns[2].name: expected a single value"));
+  EXPECT_THAT(error("    - {name: [a, b], rle: dense}\n"),
+              StartsWith("job.yaml:4:22: data.columns[1].rle: unknown field"));
+  // A field that is no list's element has one name.
+  EXPECT_THAT(std::string(ParseJobYaml("name: [a, b]\n", "job.yaml").status().message()),
+              HasSubstr("name: expected a single value, found a list"));
+}
+
 TEST(JobYaml, RefusesWhatIsNoJobFile) {
   EXPECT_THAT(std::string(ParseJobYaml("", "e.yaml").status().message()), HasSubstr("is empty"));
   EXPECT_THAT(std::string(ParseJobYaml("- a", "e.yaml").status().message()),
