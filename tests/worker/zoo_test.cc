@@ -1,6 +1,7 @@
 #include "worker/zoo/zoo.h"
 
 #include "tests/worker/dense_job_testing.h"
+#include "tests/worker/zoo_testing.h"
 
 namespace tessera::worker::testing {
 namespace {
@@ -10,33 +11,141 @@ using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
 TEST(Zoo, BuildsEveryModelWithItsParameters) {
-  // 5 fields of dim 4 and 3 dense features: features 23, linear over dense 3 + 1.
-  const uint64_t mlp = 23 * 17 + 17 + 2 * 17 + 17 * 9 + 9 + 2 * 9 + 9 + 1;
-  const std::map<std::string, uint64_t> trained = {
-      {"lr", 4}, {"fm", 4}, {"dnn", mlp}, {"wide_deep", 4 + mlp}, {"deepfm", 4 + mlp}};
+  // 5 fields of dim 4 and 3 dense features: features 23, linear over dense 3 + 1, and where dense
+  // features are fields, 8 fields and 12 numbers for 3 of them.
+  const auto mlp = [](uint64_t in) {  // 17, 9, batch_norm, 1
+    return in * 17 + 17 + 2 * 17 + 17 * 9 + 9 + 2 * 9 + 9 + 1;
+  };
+  const uint64_t norms = 2 * (17 + 9);
+  struct Expected {
+    uint64_t trained, statistics;
+    bool linear, embedding;
+  };
+  const std::map<std::string, Expected> models = {
+      {"afm", {4 + 4 * 6 + 6 + 6 + 4, 0, true, true}},
+      {"afn",
+       {12 + 2 * 8 + 8 * 7 + 2 * 7 + 28 * 17 + 17 + 2 * 17 + 18, 2 * (8 + 7 + 17), false, true}},
+      {"autoint", {12 + 4 * 4 * 6 + 12 + 3 * 6 * 6 + 12 + 8 * 6 + 1 + mlp(23), norms, false, true}},
+      {"dcn", {3 * (23 + 23) + mlp(23) - 10 + 23 + 9 + 1, norms, false, true}},
+      {"dcn_v2", {3 * (2 * 23 + 2 * 23 + 23) + mlp(23) - 10 + 23 + 9 + 1, norms, false, true}},
+      {"deepfm", {4 + mlp(23), norms, true, true}},
+      {"dlrm",
+       {3 * 6 + 6 + 12 + 6 * 4 + 4 + 8 + mlp(4 + 6 * 5 / 2), 2 * (6 + 4) + norms, false, true}},
+      {"dnn", {mlp(23), norms, false, true}},
+      {"edcn",
+       {12 + 2 * (2 * (8 + 64) + 64 + 32 * 32 + 32 + 64) + 97, 2 * (2 * 64 + 64), false, true}},
+      {"ffm", {4, 0, true, true}},
+      {"finalmlp",
+       {2 * (10 + 10 * 5 + 5 + 5 * 23 + 23) + 23 * 8 + 8 + 16 + 23 * 6 + 6 + 12 + 2 * 4 * 3 + 9 + 7,
+        2 * (8 + 6), false, true}},
+      {"finalnet",
+       {12 + 8 * 8 + 8 + 64 * 12 + 12 + 12 + 7 + 32 * 10 + 10 + 10 + 6, 2 * (6 + 5), false, true}},
+      {"fm", {4, 0, true, true}},
+      {"fwfm", {4 + 10, 0, true, true}},
+      {"lr", {4, 0, true, false}},
+      {"masknet",
+       {12 + 64 + 2 * (32 * 16 + 16 + 16 * 32 + 32 + 32 * 6 + 12) + mlp(12), norms, false, true}},
+      {"nfm", {4 + mlp(4), norms, true, true}},
+      {"wide_deep", {4 + mlp(23), norms, true, true}},
+      {"xdeepfm", {4 + 25 * 3 + 3 + 15 * 2 + 2 + 6 + mlp(23), norms, true, true}},
+  };
   for (const std::string& name : ZooModelNames()) {
     SCOPED_TRACE(name);
-    v1::JobSpec spec = Job(name, 5, 3);
-    const bool deep = name != "lr" && name != "fm";
-    if (deep) SetOptions(spec, SmallMlp());
-    const std::unique_ptr<Model> model = MakeModel(spec);
+    const std::unique_ptr<Model> model = MakeModel(TinyJob(name));
     ASSERT_NE(model, nullptr);
-    EXPECT_EQ(model->trained_floats(), trained.at(name));
-    EXPECT_EQ(model->statistics_floats(), deep ? 2u * (17 + 9) : 0u);
+    ASSERT_TRUE(models.contains(name)) << "has no line in this test";
+    const Expected& expected = models.at(name);
+    EXPECT_EQ(model->trained_floats(), expected.trained) << model->Summary();
+    EXPECT_EQ(model->statistics_floats(), expected.statistics);
     EXPECT_EQ(model->dense_width(), 3);
-    std::vector<std::string> tables;
+    std::vector<std::string> tables, expected_tables;
     for (const Model::Input& input : model->inputs()) {
       tables.push_back(input.table);
       EXPECT_EQ(input.fields, 5);
       EXPECT_EQ(input.dim, input.table == "linear" ? 1 : 4);
       EXPECT_EQ(input.table_index, input.table == "linear" ? 0 : 1);
     }
-    const std::vector<std::string> expected = name == "lr" ? std::vector<std::string>{"linear"}
-                                              : name == "dnn"
-                                                  ? std::vector<std::string>{"embedding"}
-                                                  : std::vector<std::string>{"linear", "embedding"};
-    EXPECT_EQ(tables, expected);
+    if (expected.linear) expected_tables.push_back("linear");
+    if (expected.embedding) expected_tables.push_back("embedding");
+    EXPECT_EQ(tables, expected_tables);
   }
+}
+
+TEST(Zoo, BuildsTheOtherFormsOfModels) {
+  const auto built = [](const char* name, google::protobuf::Struct options) {
+    v1::JobSpec spec = Job(name, 5, 3);
+    SetOptions(spec, std::move(options));
+    const std::unique_ptr<Model> model = MakeModel(spec);
+    return model == nullptr ? 0 : model->trained_floats();
+  };
+  const auto hidden = [](std::vector<int64_t> widths) { return Options().Set("hidden", widths); };
+  // The deep network reads what the cross layers give: 23 -> 9 -> 1.
+  EXPECT_EQ(built("dcn_v2", hidden({9}).Set("structure", std::string("stacked"))),
+            3u * (23 * 23 + 23) + 23 * 9 + 9 + 10);
+  EXPECT_EQ(built("dcn_v2", hidden({})), 3u * (23 * 23 + 23) + 24);
+  EXPECT_EQ(built("dcn", hidden({}).Set("cross_layers", 1.0)), 46u + 24);
+  // Two mask blocks, the second of width 7 over 9.
+  EXPECT_EQ(
+      built("masknet",
+            hidden({9, 7}).Set("structure", std::string("serial")).Set("embedding_norm", false)),
+      12u + 2 * (32 * 32 + 32) + 32 * 9 + 18 + 32 * 9 + 9 + 9 * 9 + 9 + 9 * 7 + 14 + 8);
+  // 20 + 4 features, without a dot product.
+  EXPECT_EQ(
+      built(
+          "dlrm",
+          hidden({9}).Set("bottom", std::vector<int64_t>{}).Set("interaction", std::string("cat"))),
+      3u * 4 + 4 + 24 * 9 + 9 + 10);
+  EXPECT_EQ(built("dlrm", hidden({9}).Set("bottom", std::vector<int64_t>{}).Set("self", true)),
+            3u * 4 + 4 + (4 + 21) * 9 + 9 + 10);
+  EXPECT_EQ(built("finalnet", Options()
+                                  .Set("block1", std::vector<int64_t>{6})
+                                  .Set("block2", std::vector<int64_t>{})
+                                  .Set("field_gate", false)),
+            12u + 32 * 12 + 12 + 7);
+  EXPECT_EQ(built("edcn", Options()
+                              .Set("cross_layers", 1.0)
+                              .Set("regulation", false)
+                              .Set("bridge", std::string("add"))),
+            12u + 64 + 32 * 32 + 32 + 97);
+  EXPECT_EQ(built("autoint",
+                  hidden({}).Set("attention", 4.0).Set("attention_layers", 1.0).Set("wide", true)),
+            12u + 3 * 16 + 33 + 4);
+}
+
+TEST(Zoo, GivesAfnPlusEmbeddingsOfItsOwnForTheDeepNetwork) {
+  v1::JobSpec spec = TinyJob("afn");
+  (*spec.mutable_model()->mutable_options()->mutable_fields())["ensemble"].set_bool_value(true);
+  EXPECT_THAT(ErrorOf(spec), AllOf(HasSubstr("needs a table \"deep\", found linear, embedding"),
+                                   HasSubstr("model.options.deep_table")));
+  const uint64_t alone = MakeModel(TinyJob("afn"))->trained_floats();
+  auto* table = spec.add_tables();
+  table->set_name("deep");
+  table->set_dim(2);
+  for (auto& column : *spec.mutable_data()->mutable_columns()) {
+    if (column.role() == v1::SPARSE) column.add_table("deep");
+  }
+  const std::unique_ptr<Model> model = MakeModel(spec);
+  ASSERT_NE(model, nullptr);
+  EXPECT_EQ(model->inputs().size(), 2);
+  EXPECT_EQ(model->trained_floats(), alone + 10 * 17 + 17 + 2 * 17 + 17 * 9 + 9 + 2 * 9 + 10 + 3);
+}
+
+TEST(Zoo, RefusesShapesThatDoNotFit) {
+  const auto error = [](const char* name, google::protobuf::Struct options, int fields = 5) {
+    v1::JobSpec spec = Job(name, fields, 0);
+    SetOptions(spec, std::move(options));
+    return ErrorOf(spec);
+  };
+  EXPECT_THAT(error("autoint", Options().Set("attention", 6.0).Set("heads", 4.0)),
+              StartsWith("model.options.heads: must divide `attention`"));
+  EXPECT_THAT(error("finalmlp", Options().Set("mlp2", std::vector<int64_t>{7}).Set("heads", 2.0)),
+              StartsWith("model.options.mlp2: its last width must be a multiple of heads, 2"));
+  EXPECT_THAT(error("edcn", Options().Set("hidden", std::vector<int64_t>{7})),
+              StartsWith("model.options.hidden: the deep layers are as wide as all fields"));
+  EXPECT_THAT(error("finalnet", Options().Set("hidden", 7.0)),
+              StartsWith("model.options.hidden: set block1 and block2 instead"));
+  EXPECT_THAT(error("ffm", {}, 4), HasSubstr("[batch, 2 or more fields, (fields - 1) k]"));
+  EXPECT_THAT(error("dlrm", {}, 1), HasSubstr("2 or more fields"));
 }
 
 TEST(Zoo, LogisticRegressionSumsTheRowsAndTheBias) {
@@ -83,7 +192,8 @@ TEST(Zoo, RefusesUnknownModels) {
   EXPECT_THAT(ErrorOf(Job("deepmf", 2, 0)),
               AllOf(StartsWith("model.name: unknown model \"deepmf\""),
                     HasSubstr("did you mean \"deepfm\"?"),
-                    HasSubstr("Known are deepfm, dnn, fm, lr, wide_deep, layers")));
+                    HasSubstr("Known are afm, afn, autoint, dcn, dcn_v2, deepfm, dlrm, dnn, edcn,"),
+                    HasSubstr("wide_deep, xdeepfm, layers")));
 }
 
 TEST(Zoo, RefusesWrongOptionsByPath) {

@@ -23,7 +23,7 @@ const std::string& ModelParts::LinearTable() {
 std::vector<const ModelInputs::Table*> ModelParts::EmbeddingTables() {
   std::vector<const ModelInputs::Table*> tables;
   for (const ModelInputs::Table& table : inputs_.tables) {
-    if (table.name != LinearTable()) tables.push_back(&table);
+    if (table.name != LinearTable() && table.name != taken_table_) tables.push_back(&table);
   }
   return tables;
 }
@@ -108,25 +108,99 @@ Tensor ModelParts::Features() {
   return parts.size() == 1 ? parts[0] : graph_.Add("deep/features", "Concat", parts);
 }
 
-Tensor ModelParts::Mlp(Tensor input) {
-  const std::vector<int64_t> hidden = options_.Ints("hidden", {400, 400, 400}, 1, 1 << 16);
-  const std::string activation =
-      options_.Choice("activation", "relu",
-                      {"elu", "gelu", "leaky_relu", "relu", "sigmoid", "silu", "softplus", "tanh"});
-  const bool batch_norm = options_.Bool("batch_norm", false);
-  const double dropout = options_.Number("dropout", 0, 0, 1, true);
-  Tensor x = input;
-  for (size_t i = 0; i < hidden.size(); ++i) {
-    const std::string layer = absl::StrCat("mlp/", i + 1);
-    x = graph_.Add(layer + "/linear", "Gemm", {x},
-                   Options().Set("units", static_cast<double>(hidden[i])));
-    if (batch_norm) x = graph_.Add(layer + "/batch_norm", "BatchNormalization", {x});
-    x = graph_.Add(absl::StrCat(layer, "/", activation), activation, {x});
-    if (dropout > 0) {
-      x = graph_.Add(layer + "/dropout", "Dropout", {x}, Options().Set("ratio", dropout));
-    }
+Tensor ModelParts::AllFieldVectors() {
+  if (inputs_.dense_width == 0) return FieldVectors();
+  const Tensor vectors = FieldVectors();
+  if (vectors.index < 0) return vectors;
+  const int64_t features = inputs_.dense_width;
+  const Tensor values = graph_.Add("dense/values", "Reshape", {graph_.Find(kDenseInput)},
+                                   Options().Set("shape", std::vector<int64_t>{0, features, 1}));
+  const Tensor directions = graph_.Add(
+      "dense/directions", "Parameter", {},
+      Options().Set("shape", std::vector<int64_t>{features, Size(vectors, 1)}).Set("stddev", 0.01));
+  const Tensor dense = graph_.Add("dense/vectors", "Mul", {values, directions});
+  return graph_.Add("field_vectors", "Concat", {vectors, dense}, Options().Set("axis", 1.0));
+}
+
+Tensor ModelParts::TakeTable(const std::string& option, const std::string& by_default) {
+  const std::string name = options_.Text(option, by_default);
+  if (inputs_.FindTable(name) == nullptr) {
+    Fail(absl::StrCat("needs a table \"", name, "\", found ",
+                      absl::StrJoin(inputs_.TableNames(), ", "),
+                      ": add one to `tables` and to the "
+                      "`table` list of the sparse columns, or name another in model.options.",
+                      option));
+    return {};
   }
-  return graph_.Add("mlp/logit", "Gemm", {x}, Options().Set("units", 1.0));
+  taken_table_ = name;
+  return graph_.Add(absl::StrCat("deep/", name), "Flatten", {graph_.Find(name)});
+}
+
+std::vector<int64_t> ModelParts::Widths(const std::string& name,
+                                        const std::vector<int64_t>& by_default) {
+  return options_.Ints(name, by_default, 1, 1 << 16);
+}
+
+std::string ModelParts::ReadActivation(const std::string& by_default) {
+  return options_.Choice("activation", by_default,
+                         {"dice", "elu", "gelu", "hard_sigmoid", "leaky_relu", "prelu", "relu",
+                          "selu", "sigmoid", "silu", "softplus", "tanh"});
+}
+
+ModelParts::MlpShape ModelParts::ReadMlp(MlpShape shape) {
+  shape.hidden = Widths("hidden", shape.hidden);
+  shape.activation = ReadActivation(shape.activation);
+  shape.batch_norm = options_.Bool("batch_norm", shape.batch_norm);
+  shape.dropout = options_.Number("dropout", shape.dropout, 0, 1, true);
+  return shape;
+}
+
+Tensor ModelParts::Linear(const std::string& name, Tensor x, int64_t units, bool bias) {
+  return graph_.Add(name, "Gemm", {x},
+                    Options().Set("units", static_cast<double>(units)).Set("bias", bias));
+}
+
+Tensor ModelParts::Drop(const std::string& layer, Tensor x, double dropout) {
+  if (dropout == 0) return x;
+  return graph_.Add(layer + "/dropout", "Dropout", {x}, Options().Set("ratio", dropout));
+}
+
+Tensor ModelParts::Activate(const std::string& layer, Tensor x, const MlpShape& shape) {
+  if (shape.batch_norm) x = graph_.Add(layer + "/batch_norm", "BatchNormalization", {x});
+  x = graph_.Add(absl::StrCat(layer, "/", shape.activation), shape.activation, {x});
+  return Drop(layer, x, shape.dropout);
+}
+
+Tensor ModelParts::Hidden(const std::string& name, Tensor x, const MlpShape& shape) {
+  for (size_t i = 0; i < shape.hidden.size(); ++i) {
+    const std::string layer = absl::StrCat(name, "/", i + 1);
+    x = Activate(layer, Linear(layer + "/linear", x, shape.hidden[i]), shape);
+  }
+  return x;
+}
+
+Tensor ModelParts::Mlp(Tensor input) {
+  return Linear("mlp/logit", Hidden("mlp", input, ReadMlp()), 1);
+}
+
+Tensor ModelParts::Cross(const std::string& name, Tensor x0, Tensor x) {
+  const Tensor weight = Linear(name + "/weight", x, 1, false);
+  const Tensor product = graph_.Add(name + "/product", "Mul", {x0, weight});
+  const Tensor biased = graph_.Add(name + "/bias", "Bias", {product});
+  return graph_.Add(name, "Add", {biased, x});
+}
+
+Tensor ModelParts::Concat(const std::string& name, const std::vector<Tensor>& parts) {
+  return parts.size() == 1 ? parts[0] : graph_.Add(name, "Concat", parts);
+}
+
+Tensor ModelParts::Sum(const std::string& name, const std::vector<Tensor>& parts) {
+  return parts.size() == 1 ? parts[0] : graph_.Add(name, "Add", parts);
+}
+
+int64_t ModelParts::Size(Tensor x, size_t axis) {
+  const Shape& shape = graph_.shape(x);
+  return axis < shape.rank() ? shape.dim(axis) : 1;
 }
 
 }  // namespace tessera::worker

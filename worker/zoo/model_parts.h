@@ -27,25 +27,59 @@ class ModelParts {
   Tensor Linear();
   // Field vectors of all tables but the linear one, [batch, fields, dim]; they need one dim.
   Tensor FieldVectors();
-  // The same flattened, whatever their dims, and the dense features: [batch, n].
+  // The same and, for each dense feature, a trained vector times the feature (as AutoInt does, Song
+  // et al. 2019, equation 5): for models that know nothing but fields.
+  Tensor AllFieldVectors();
+  // The rows of all tables but the linear one flattened, whatever their dims, and the dense
+  // features: [batch, n].
   Tensor Features();
-  // A layer is Gemm, BatchNormalization, activation, Dropout; then a Gemm to [batch, 1].
-  //   hidden      widths ([400, 400, 400])
-  //   activation  relu, ... any activation op ("relu")
-  //   batch_norm  (false)
-  //   dropout     share of a layer's outputs that is zeroed in training, 0 <= dropout < 1 (0)
+  // Leaves a table out of the three above from here on and returns its rows, flattened. It must be
+  // there; `option` names it in the options.
+  Tensor TakeTable(const std::string& option, const std::string& by_default);
+
+  struct MlpShape {
+    std::vector<int64_t> hidden = {400, 400, 400};
+    std::string activation = "relu";
+    bool batch_norm = false;
+    double dropout = 0;  // share of a layer's outputs that is zeroed in training
+  };
+  // Options hidden, activation (any activation op), batch_norm, dropout; missing ones stay as in
+  // `shape`.
+  MlpShape ReadMlp(MlpShape shape);
+  MlpShape ReadMlp() { return ReadMlp(MlpShape()); }
+  // Option activation, any activation op.
+  std::string ReadActivation(const std::string& by_default);
+  // Option `name`, widths of layers.
+  std::vector<int64_t> Widths(const std::string& name, const std::vector<int64_t>& by_default);
+  // The hidden layers, NAME/1/linear and so on: each Gemm, BatchNormalization, activation, Dropout.
+  Tensor Hidden(const std::string& name, Tensor x, const MlpShape& shape);
+  // What follows the Gemm of a layer.
+  Tensor Activate(const std::string& layer, Tensor x, const MlpShape& shape);
+  Tensor Drop(const std::string& layer, Tensor x, double dropout);
+  Tensor Linear(const std::string& name, Tensor x, int64_t units, bool bias = true);
+  // Hidden layers and a Gemm to [batch, 1], named mlp/...; options those of ReadMlp.
   Tensor Mlp(Tensor input);
+
+  // A cross layer of DCN (Wang et al. 2017, arXiv:1708.05123, equation 3): x0 (x^T w) + b + x.
+  Tensor Cross(const std::string& name, Tensor x0, Tensor x);
+  // Side by side, along the last axis.
+  Tensor Concat(const std::string& name, const std::vector<Tensor>& parts);
+  // The sum; one part is itself.
+  Tensor Sum(const std::string& name, const std::vector<Tensor>& parts);
+  int64_t Size(Tensor x, size_t axis);  // axis 0 is the one after the batch
+
+  void Fail(const std::string& message);
 
  private:
   const std::string& LinearTable();
   std::vector<const ModelInputs::Table*> EmbeddingTables();
-  void Fail(const std::string& message);
 
   const std::string model_;
   const ModelInputs& inputs_;
   OptionReader& options_;
   GraphBuilder& graph_;
   std::optional<std::string> linear_table_;
+  std::string taken_table_;
 };
 
 }  // namespace tessera::worker

@@ -6,10 +6,24 @@
 namespace tessera::worker {
 
 // One per file, named after it: reads its options and returns the logits [batch, 1].
+Tensor BuildAfm(ModelParts& parts);
+Tensor BuildAfn(ModelParts& parts);
+Tensor BuildAutoInt(ModelParts& parts);
+Tensor BuildDcn(ModelParts& parts);
+Tensor BuildDcnV2(ModelParts& parts);
 Tensor BuildDeepFm(ModelParts& parts);
+Tensor BuildDlrm(ModelParts& parts);
 Tensor BuildDnn(ModelParts& parts);
+Tensor BuildEdcn(ModelParts& parts);
+Tensor BuildFfm(ModelParts& parts);
+Tensor BuildFinalMlp(ModelParts& parts);
+Tensor BuildFinalNet(ModelParts& parts);
 Tensor BuildFm(ModelParts& parts);
+Tensor BuildFwfm(ModelParts& parts);
 Tensor BuildLr(ModelParts& parts);
+Tensor BuildMaskNet(ModelParts& parts);
+Tensor BuildNfm(ModelParts& parts);
 Tensor BuildWideDeep(ModelParts& parts);
+Tensor BuildXDeepFm(ModelParts& parts);
 
 }  // namespace tessera::worker

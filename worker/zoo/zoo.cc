@@ -14,8 +14,13 @@ struct ZooEntry {
 
 // Sorted. A new model is a file, a line in models.h and a line here.
 const ZooEntry kZoo[] = {
-    {"deepfm", &BuildDeepFm},      {"dnn", &BuildDnn}, {"fm", &BuildFm}, {"lr", &BuildLr},
-    {"wide_deep", &BuildWideDeep},
+    {"afm", &BuildAfm},         {"afn", &BuildAfn},           {"autoint", &BuildAutoInt},
+    {"dcn", &BuildDcn},         {"dcn_v2", &BuildDcnV2},      {"deepfm", &BuildDeepFm},
+    {"dlrm", &BuildDlrm},       {"dnn", &BuildDnn},           {"edcn", &BuildEdcn},
+    {"ffm", &BuildFfm},         {"finalmlp", &BuildFinalMlp}, {"finalnet", &BuildFinalNet},
+    {"fm", &BuildFm},           {"fwfm", &BuildFwfm},         {"lr", &BuildLr},
+    {"masknet", &BuildMaskNet}, {"nfm", &BuildNfm},           {"wide_deep", &BuildWideDeep},
+    {"xdeepfm", &BuildXDeepFm},
 };
 
 }  // namespace

@@ -1,0 +1,43 @@
+#include "absl/strings/str_cat.h"
+#include "worker/zoo/models.h"
+
+namespace tessera::worker {
+
+// xDeepFM (Lian et al. 2018, arXiv:1803.05170): the linear part, a deep network, and a compressed
+// interaction network, whose layer k makes H_k vectors of the products of the H_k-1 vectors before
+// it with those of the fields (equation 6). Options: linear_table; cin, the H_k ([64]); hidden: []
+// leaves the deep network out; those of the MLP.
+Tensor BuildXDeepFm(ModelParts& parts) {
+  const std::vector<int64_t> cin = parts.Widths("cin", {64});
+  const ModelParts::MlpShape mlp = parts.ReadMlp();
+  GraphBuilder& graph = parts.graph();
+  const Tensor fields = parts.FieldVectors();
+  const int64_t count = parts.Size(fields, 0), dim = parts.Size(fields, 1);
+  // Vectors stand as columns, [batch, dim, H]: a product of vectors is one of their elements.
+  const Tensor columns = graph.Add("cin/columns", "Transpose", {fields},
+                                   Options().Set("perm", std::vector<int64_t>{0, 2, 1}));
+  const auto reshape = [&](const std::string& name, Tensor x, std::vector<int64_t> shape) {
+    return graph.Add(name, "Reshape", {x}, Options().Set("shape", shape));
+  };
+  const Tensor left = reshape("cin/left", columns, {0, dim, count, 1});
+  Tensor x = columns;
+  std::vector<Tensor> sums;
+  for (size_t i = 0; i < cin.size(); ++i) {
+    const std::string name = absl::StrCat("cin/", i + 1);
+    const int64_t width = parts.Size(x, 1);
+    const Tensor right = reshape(name + "/right", x, {0, dim, 1, width});
+    const Tensor products = graph.Add(name + "/products", "Mul", {left, right});
+    x = parts.Linear(name, reshape(name + "/flat", products, {0, dim, count * width}), cin[i]);
+    sums.push_back(
+        graph.Add(name + "/sum", "ReduceSum", {x},
+                  Options().Set("axes", std::vector<int64_t>{1}).Set("keepdims", false)));
+  }
+  std::vector<Tensor> logits = {parts.Linear()};
+  logits.push_back(parts.Linear("cin/logit", parts.Concat("cin/features", sums), 1));
+  if (!mlp.hidden.empty()) {
+    logits.push_back(parts.Linear("mlp/logit", parts.Hidden("mlp", parts.Features(), mlp), 1));
+  }
+  return graph.Add("model/logit", "Add", logits);
+}
+
+}  // namespace tessera::worker
