@@ -158,6 +158,17 @@ def split(case, inputs, trained):
     return outputs
 
 
+def bilinear(case, inputs, trained):
+    (m, n), units = [d[-1] for d in case["inputs"]], case["options"]["units"]
+    out = []
+    for a, b in zip(rows(inputs[0], m), rows(inputs[1], n)):
+        for k, weight in enumerate(rows(trained[0], m * n)):
+            form = sum(w * x for w, x in zip(weight, [x * y for x in a for y in b]))
+            out.append(form + (trained[1][k] if len(trained) > 1 else 0.0))
+    assert len(rows(trained[0], m * n)) == units
+    return out
+
+
 def p_relu(case, inputs, trained):
     width = case["inputs"][0][-1]
     return [x if x > 0 else trained[0][i % width] * x for i, x in enumerate(inputs[0])]
@@ -302,6 +313,7 @@ OPS = {
     "Add": broadcast(sum),
     "BatchNormalization": batch_normalization,
     "Bias": bias,
+    "Bilinear": bilinear,
     "Clip": elementwise(lambda x, o: min(max(x, o.get("min", -1e30)), o.get("max", 1e30))),
     "Concat": concat,
     "Dice": dice,
@@ -396,6 +408,8 @@ CASES = [
     ("Split", 2, [[4, 3]], [], [[2, 3], [2, 3]], {"axis": 1, "num_outputs": 2}),
     ("Gather", 2, [[4, 3]], [], [3, 3], {"indices": [2, 0, 2]}),
     ("Gather", 3, [[2, 5]], [], [2, 2], {"axis": 2, "indices": [4, 1]}),
+    ("Bilinear", 3, [[4], [5]], [40, 2], [2], {"units": 2}),
+    ("Bilinear", 2, [[2, 3], [2, 9]], [27], [2, 1], {"units": 1, "bias": False}),
     ("PRelu", 4, [[3]], [3], [3], {}),
     ("PRelu", 2, [[2, 3]], [3], [2, 3], {"alpha": 0.5}),
     ("Dice", 5, [[3]], [3], [3], {}),

@@ -38,6 +38,8 @@ std::vector<SizedCase> CasesOfWidth(int64_t n) {
       {"MatMul", {{2, n}, {n, 3}}, {}},
       {"MatMul", {{n, 2}, {3, 2}}, Options().Set("transB", true)},
       {"MatMul", {{n, 2}, {n, 3}}, Options().Set("transA", true)},
+      {"Bilinear", {{3, n}, {3, 2}}, Options().Set("units", 2.0)},
+      {"Bilinear", {{2}, {n}}, Options().Set("units", 3.0).Set("bias", false)},
       {"Transpose", {{n, 3}}, Options().Set("perm", std::vector<int64_t>{0, 2, 1})},
       {"Split", {{n, 2}}, Options().Set("num_outputs", 2.0)},
       {"Gather", {{n, 2}}, Options().Set("indices", std::vector<int64_t>{n - 1, 0, n - 1})},
@@ -155,6 +157,14 @@ TEST(MatMul, OfLargeMatricesHasRightGradients) {
       ASSERT_TRUE(runner.Intact());
     }
   }
+}
+
+TEST(Bilinear, GoesOnWhereTheScratchIsFull) {
+  OpRunner runner("Bilinear", {{2, 300}, {2, 200}}, 5, Options().Set("units", 2.0));
+  ASSERT_LT(runner.op->ScratchFloats(), 2u * 5 * 300 * 200);
+  runner.Fill(9);
+  ExpectDirectionalDerivative(runner);
+  ASSERT_TRUE(runner.Intact());
 }
 
 TEST(Softmax, StaysFiniteAtHugeInputs) {

@@ -70,6 +70,7 @@ class OpRunner {
       (spec.trained ? trained_gradients : statistics_gradients).emplace_back(floats);
     }
     kept.emplace_back(op->KeptFloats(batch));
+    scratch.emplace_back(op->ScratchFloats());
   }
 
   void Fill(uint64_t seed) {
@@ -97,6 +98,7 @@ class OpRunner {
     pass.trained = w;
     pass.statistics = s;
     if (training) pass.kept = kept[0].span();
+    pass.scratch = scratch[0].span();
     op->Forward(pass);
   }
 
@@ -117,6 +119,7 @@ class OpRunner {
     pass.input_gradients = dx;
     pass.trained_gradients = dw;
     pass.statistics_gradients = ds;
+    pass.scratch = scratch[0].span();
     op->Backward(pass);
   }
 
@@ -133,8 +136,9 @@ class OpRunner {
   }
 
   bool Intact() const {
-    for (const auto* group : {&inputs, &outputs, &output_gradients, &input_gradients, &trained,
-                              &statistics, &trained_gradients, &statistics_gradients, &kept}) {
+    for (const auto* group :
+         {&inputs, &outputs, &output_gradients, &input_gradients, &trained, &statistics,
+          &trained_gradients, &statistics_gradients, &kept, &scratch}) {
       for (const Guarded& tensor : *group) {
         if (!tensor.Intact()) return false;
       }
@@ -144,7 +148,7 @@ class OpRunner {
 
   std::unique_ptr<Op> op;
   std::vector<Guarded> inputs, outputs, output_gradients, input_gradients;
-  std::vector<Guarded> trained, statistics, trained_gradients, statistics_gradients, kept;
+  std::vector<Guarded> trained, statistics, trained_gradients, statistics_gradients, kept, scratch;
 
  private:
   static std::vector<absl::Span<const float>> Views(const std::vector<Guarded>& tensors) {

@@ -96,6 +96,7 @@ void Executor::RunForward(absl::Span<const float> trained, absl::Span<const floa
     pass.trained = step.trained;
     pass.statistics = step.statistics;
     if (training) pass.kept = step.kept;
+    pass.scratch = {arena_.data() + op_scratch_at_, op_scratch_floats_};
     model_.graph().nodes()[step.node].op->Forward(pass);
   }
 }
@@ -116,6 +117,7 @@ void Executor::RunBackward(uint64_t dropout_step, uint32_t rank) {
     pass.trained = step->trained;
     pass.statistics = step->statistics;
     pass.kept = step->kept;
+    pass.scratch = {arena_.data() + op_scratch_at_, op_scratch_floats_};
     pass.input_gradients = absl::MakeConstSpan(step->input_gradients);
     pass.trained_gradients = absl::MakeConstSpan(step->trained_gradients);
     pass.statistics_gradients = absl::MakeConstSpan(step->statistics_gradients);

@@ -94,9 +94,11 @@ class Executor {
   const Model& model_;
   std::vector<int32_t> storage_of_;  // by tensor
   std::vector<Storage> storages_;
-  std::vector<Step> steps_;  // without views
-  size_t scratch_floats_ = 0;
+  std::vector<Step> steps_;    // without views
+  size_t scratch_floats_ = 0;  // of a sample, for gradients that are added
   size_t scratch_at_ = 0;
+  size_t op_scratch_floats_ = 0;  // the most that an op asks for
+  size_t op_scratch_at_ = 0;
 
   uint32_t batch_ = 0;
   uint32_t capacity_ = 0;

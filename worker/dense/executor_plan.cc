@@ -25,6 +25,7 @@ void Executor::PlanSteps() {
   for (size_t n = 0; n < graph.nodes().size(); ++n) {
     if (graph.nodes()[n].op->IsView()) continue;
     steps_.emplace_back().node = static_cast<int32_t>(n);
+    op_scratch_floats_ = std::max(op_scratch_floats_, graph.nodes()[n].op->ScratchFloats());
   }
   std::vector<bool> written(storages_.size(), false);
   written[storage_of_[graph.output()]] = true;  // by the loss
@@ -66,6 +67,7 @@ void Executor::Place(uint32_t capacity) {
     step.kept_at = take(model_.graph().nodes()[step.node].op->KeptFloats(capacity));
   }
   scratch_at_ = take(capacity * scratch_floats_);
+  op_scratch_at_ = take(op_scratch_floats_);
   arena_ = Buffer();  // frees before it takes
   arena_ = Buffer(at);
 }

@@ -44,7 +44,8 @@ struct ForwardPass {
   // In the order of Op::parameters(), those of each kind.
   absl::Span<const absl::Span<const float>> trained;
   absl::Span<const absl::Span<const float>> statistics;
-  absl::Span<float> kept;  // [KeptFloats(batch)], comes back in Backward
+  absl::Span<float> kept;     // [KeptFloats(batch)], comes back in Backward
+  absl::Span<float> scratch;  // [ScratchFloats() or more], holds anything
 };
 
 // The same, backward. Gradients are those of the loss. Every gradient span that is not empty is
@@ -58,6 +59,7 @@ struct BackwardPass {
   absl::Span<const absl::Span<const float>> trained;
   absl::Span<const absl::Span<const float>> statistics;
   absl::Span<const float> kept;
+  absl::Span<float> scratch;  // [ScratchFloats() or more], holds anything
   // Empty where nobody needs it.
   absl::Span<const absl::Span<float>> input_gradients;
   absl::Span<const absl::Span<float>> trained_gradients;
@@ -78,6 +80,9 @@ class Op {
   virtual bool IsView() const { return false; }
   // Floats to keep from Forward to Backward.
   virtual size_t KeptFloats(size_t batch) const { return 0; }
+
+  // Floats that either pass may write as it likes, whatever the batch.
+  virtual size_t ScratchFloats() const { return 0; }
 
   // Correct for every batch, 0 included.
   virtual void Forward(const ForwardPass& pass) const = 0;

@@ -1,3 +1,5 @@
+#include <cmath>
+
 #include "absl/strings/str_cat.h"
 #include "worker/zoo/models.h"
 
@@ -57,9 +59,15 @@ Tensor BuildFinalMlp(ModelParts& parts) {
   const std::vector<Tensor> x =
       graph.AddNamed("fusion/heads", "Split", {streams[0]},
                      Options().Set("num_outputs", static_cast<double>(heads)), names);
+  // The weights of all heads make one sum: they start as Xavier would have it for as many inputs.
+  const int64_t from = parts.Size(streams[0], 0) / heads;
+  const double gain =
+      std::sqrt(static_cast<double>(from + width) / static_cast<double>(heads * from * width + 1));
   std::vector<Tensor> products;
   for (int64_t h = 0; h < heads; ++h) {
-    products.push_back(parts.Linear(absl::StrCat("fusion/", h + 1), x[h], width, false));
+    products.push_back(graph.Add(
+        absl::StrCat("fusion/", h + 1), "Gemm", {x[h]},
+        Options().Set("units", static_cast<double>(width)).Set("bias", false).Set("gain", gain)));
   }
   const Tensor bilinear =
       graph.Add("fusion/bilinear", "Mul", {parts.Concat("fusion/forms", products), streams[1]});

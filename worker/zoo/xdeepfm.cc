@@ -12,22 +12,15 @@ Tensor BuildXDeepFm(ModelParts& parts) {
   const ModelParts::MlpShape mlp = parts.ReadMlp();
   GraphBuilder& graph = parts.graph();
   const Tensor fields = parts.FieldVectors();
-  const int64_t count = parts.Size(fields, 0), dim = parts.Size(fields, 1);
-  // Vectors stand as columns, [batch, dim, H]: a product of vectors is one of their elements.
+  // Vectors stand as columns, [batch, dim, H]: each row has one element of every vector.
   const Tensor columns = graph.Add("cin/columns", "Transpose", {fields},
                                    Options().Set("perm", std::vector<int64_t>{0, 2, 1}));
-  const auto reshape = [&](const std::string& name, Tensor x, std::vector<int64_t> shape) {
-    return graph.Add(name, "Reshape", {x}, Options().Set("shape", shape));
-  };
-  const Tensor left = reshape("cin/left", columns, {0, dim, count, 1});
   Tensor x = columns;
   std::vector<Tensor> sums;
   for (size_t i = 0; i < cin.size(); ++i) {
     const std::string name = absl::StrCat("cin/", i + 1);
-    const int64_t width = parts.Size(x, 1);
-    const Tensor right = reshape(name + "/right", x, {0, dim, 1, width});
-    const Tensor products = graph.Add(name + "/products", "Mul", {left, right});
-    x = parts.Linear(name, reshape(name + "/flat", products, {0, dim, count * width}), cin[i]);
+    x = graph.Add(name, "Bilinear", {columns, x},
+                  Options().Set("units", static_cast<double>(cin[i])));
     sums.push_back(
         graph.Add(name + "/sum", "ReduceSum", {x},
                   Options().Set("axes", std::vector<int64_t>{1}).Set("keepdims", false)));

@@ -31,9 +31,10 @@ class DotInteraction final : public Op {
         const size_t columns = std::min(kFields, fields_ - first);
         for (size_t begin = 0; begin < dim_; begin += kDims) {
           const size_t dims = std::min(kDims, dim_ - begin);
-          float turned[kDims][kFields] = {};
-          for (size_t j = 0; j < columns; ++j) {
-            for (size_t d = 0; d < dims; ++d) turned[d][j] = v[(first + j) * dim_ + begin + d];
+          float turned[kDims][kFields];
+          for (size_t j = 0; j < kFields; ++j) {
+            const float* from = v + (first + std::min(j, columns - 1)) * dim_ + begin;
+            for (size_t d = 0; d < dims; ++d) turned[d][j] = from[d];
           }
           for (size_t i = first + 1 - self_; i < fields_; ++i) {
             float products[kFields] = {};

@@ -10,6 +10,7 @@ const OpEntry kOps[] = {
     {"Add", "add", &NewAdd},
     {"BatchNormalization", "batch_norm", &NewBatchNormalization},
     {"Bias", "bias", &NewBias},
+    {"Bilinear", "bilinear", &NewBilinear},
     {"Clip", "clip", &NewClip},
     {"Concat", "concat", &NewConcat},
     {"Dice", "dice", &NewDice},

@@ -29,6 +29,7 @@ absl::StatusOr<std::unique_ptr<Op>> NewAbs(absl::Span<const Shape>, OptionReader
 absl::StatusOr<std::unique_ptr<Op>> NewAdd(absl::Span<const Shape>, OptionReader&);
 absl::StatusOr<std::unique_ptr<Op>> NewBatchNormalization(absl::Span<const Shape>, OptionReader&);
 absl::StatusOr<std::unique_ptr<Op>> NewBias(absl::Span<const Shape>, OptionReader&);
+absl::StatusOr<std::unique_ptr<Op>> NewBilinear(absl::Span<const Shape>, OptionReader&);
 absl::StatusOr<std::unique_ptr<Op>> NewClip(absl::Span<const Shape>, OptionReader&);
 absl::StatusOr<std::unique_ptr<Op>> NewConcat(absl::Span<const Shape>, OptionReader&);
 absl::StatusOr<std::unique_ptr<Op>> NewDice(absl::Span<const Shape>, OptionReader&);

@@ -1,0 +1,136 @@
+#include <algorithm>
+
+#include "common/status_macros.h"
+#include "worker/dense/gemm.h"
+#include "worker/dense/ops/bias_gradient.h"
+#include "worker/dense/ops/lane_sum.h"
+#include "worker/dense/ops/ops.h"
+#include "worker/dense/ops/shape_check.h"
+
+namespace tessera::worker {
+namespace {
+
+// Bilinear forms over the last axes of two inputs that are alike in all others (torch.nn.Bilinear):
+//   y_k = sum_ij W_kij a_i b_j + bias_k
+// W [units, m, n] starts as Xavier normal with a fan-in of m n, the bias at 0. With z = a b^T:
+//   dW = dy^T z;  dz = dy W;  da = dz b;  db = dz^T a
+// z is made for so many rows at a time as fit a cache, never for the whole batch.
+class Bilinear final : public Op {
+ public:
+  Bilinear(const Shape& a, const Shape& b, int64_t units, bool bias)
+      : m_(static_cast<size_t>(a.last())),
+        n_(static_cast<size_t>(b.last())),
+        units_(static_cast<size_t>(units)),
+        bias_(bias),
+        chunk_(std::max<size_t>(1, kScratchFloats / (m_ * n_))) {
+    Shape output = a;
+    output.set_dim(a.rank() - 1, units);
+    outputs_ = {output};
+    parameters_ = {{"weight",
+                    {units, a.last(), b.last()},
+                    {Initializer::Kind::kXavierNormal, 1, a.last() * b.last(), units}}};
+    if (bias) parameters_.push_back({"bias", {units}, {}});
+  }
+
+  size_t ScratchFloats() const override { return chunk_ * m_ * n_; }
+
+  void Forward(const ForwardPass& pass) const override {
+    const size_t rows = pass.outputs[0].size() / units_;
+    float* z = pass.scratch.data();
+    for (size_t begin = 0; begin < rows; begin += chunk_) {
+      const size_t count = std::min(chunk_, rows - begin);
+      OuterProducts(pass.inputs, begin, count, z);
+      float* y = pass.outputs[0].data() + begin * units_;
+      for (size_t i = 0; bias_ && i < count; ++i) {
+        std::copy(pass.trained[1].begin(), pass.trained[1].end(), y + i * units_);
+      }
+      Gemm(Signed(count), Signed(units_), Signed(m_ * n_), {z}, {pass.trained[0].data(), true}, y,
+           bias_);
+    }
+  }
+
+  void Backward(const BackwardPass& pass) const override {
+    const absl::Span<const float> all = pass.output_gradients[0];
+    const size_t rows = all.size() / units_;
+    const absl::Span<float> dw = pass.trained_gradients[0];
+    if (rows == 0) std::fill(dw.begin(), dw.end(), 0.0f);
+    if (bias_) BiasGradient(all, pass.trained_gradients[1]);
+    const bool inputs = !pass.input_gradients[0].empty() || !pass.input_gradients[1].empty();
+    float* z = pass.scratch.data();
+    for (size_t begin = 0; begin < rows; begin += chunk_) {
+      const size_t count = std::min(chunk_, rows - begin);
+      const float* dy = all.data() + begin * units_;
+      OuterProducts(pass.inputs, begin, count, z);
+      Gemm(Signed(units_), Signed(m_ * n_), Signed(count), {dy, true}, {z}, dw.data(), begin > 0);
+      if (!inputs) continue;
+      Gemm(Signed(count), Signed(m_ * n_), Signed(units_), {dy}, {pass.trained[0].data()}, z,
+           false);
+      InputGradients(pass, begin, count, z);
+    }
+  }
+
+ private:
+  static constexpr size_t kScratchFloats = size_t{1} << 18;  // 1 MiB
+
+  static int64_t Signed(size_t size) { return static_cast<int64_t>(size); }
+
+  // z [count, m, n] of rows begin and on.
+  void OuterProducts(absl::Span<const absl::Span<const float>> inputs, size_t begin, size_t count,
+                     float* __restrict z) const {
+    for (size_t row = begin; row < begin + count; ++row) {
+      const float* __restrict a = inputs[0].data() + row * m_;
+      const float* __restrict b = inputs[1].data() + row * n_;
+      for (size_t i = 0; i < m_; ++i, z += n_) {
+        for (size_t j = 0; j < n_; ++j) z[j] = a[i] * b[j];
+      }
+    }
+  }
+
+  void InputGradients(const BackwardPass& pass, size_t begin, size_t count,
+                      const float* __restrict dz) const {
+    const bool to_a = !pass.input_gradients[0].empty(), to_b = !pass.input_gradients[1].empty();
+    for (size_t row = begin; row < begin + count; ++row, dz += m_ * n_) {
+      const float* __restrict a = pass.inputs[0].data() + row * m_;
+      const float* __restrict b = pass.inputs[1].data() + row * n_;
+      if (to_a) {
+        float* da = pass.input_gradients[0].data() + row * m_;
+        for (size_t i = 0; i < m_; ++i) {
+          da[i] = LaneSum(n_, [&](size_t j) { return dz[i * n_ + j] * b[j]; });
+        }
+      }
+      if (to_b) {
+        float* __restrict db = pass.input_gradients[1].data() + row * n_;
+        std::fill(db, db + n_, 0.0f);
+        for (size_t i = 0; i < m_; ++i) {
+          for (size_t j = 0; j < n_; ++j) db[j] += dz[i * n_ + j] * a[i];
+        }
+      }
+    }
+  }
+
+  const size_t m_;
+  const size_t n_;
+  const size_t units_;
+  const bool bias_;
+  const size_t chunk_;  // rows
+};
+
+}  // namespace
+
+// Options: units, the width of the output (required); bias (true).
+absl::StatusOr<std::unique_ptr<Op>> NewBilinear(absl::Span<const Shape> inputs,
+                                                OptionReader& options) {
+  const int64_t units = options.Int("units", 0, 1, 1 << 20);
+  const bool bias = options.Bool("bias", true);
+  if (units == 0) options.Fail("units", "must be set: the width of the output");
+  TESSERA_RETURN_IF_ERROR(options.Finish());
+  bool fits = inputs.size() == 2 && inputs[0].rank() >= 1 && inputs[0].rank() == inputs[1].rank();
+  for (size_t i = 0; fits && i + 1 < inputs[0].rank(); ++i) {
+    fits = inputs[0].dim(i) == inputs[1].dim(i);
+  }
+  TESSERA_RETURN_IF_ERROR(
+      ExpectShapes(fits, "two inputs [batch, ..., m] and [batch, ..., n]", inputs));
+  return std::make_unique<Bilinear>(inputs[0], inputs[1], units, bias);
+}
+
+}  // namespace tessera::worker
