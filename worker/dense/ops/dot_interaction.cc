@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "common/status_macros.h"
+#include "worker/dense/ops/lanes.h"
 #include "worker/dense/ops/ops.h"
 #include "worker/dense/ops/shape_check.h"
 
@@ -20,33 +21,15 @@ class DotInteraction final : public Op {
     outputs_ = {Shape{static_cast<int64_t>(RowBegin(fields_))}};
   }
 
-  // Fields are taken sixteen at a time and turned into columns, so that a row of products is a
-  // vector and no sum goes across one.
+  // Eight fields at a time are turned into columns; another field's products with them are then one
+  // vector, and no sum goes across it.
   void Forward(const ForwardPass& pass) const override {
     const size_t pairs = RowBegin(fields_);
     for (size_t b = 0; b < pass.batch; ++b) {
-      const float* __restrict v = pass.inputs[0].data() + b * fields_ * dim_;
-      float* __restrict y = pass.outputs[0].data() + b * pairs;
-      for (size_t first = 0; first + 1 - self_ < fields_; first += kFields) {
-        const size_t columns = std::min(kFields, fields_ - first);
-        for (size_t begin = 0; begin < dim_; begin += kDims) {
-          const size_t dims = std::min(kDims, dim_ - begin);
-          float turned[kDims][kFields];
-          for (size_t j = 0; j < kFields; ++j) {
-            const float* from = v + (first + std::min(j, columns - 1)) * dim_ + begin;
-            for (size_t d = 0; d < dims; ++d) turned[d][j] = from[d];
-          }
-          for (size_t i = first + 1 - self_; i < fields_; ++i) {
-            float products[kFields] = {};
-            for (size_t d = 0; d < dims; ++d) {
-              const float value = v[i * dim_ + begin + d];
-              for (size_t j = 0; j < kFields; ++j) products[j] += value * turned[d][j];
-            }
-            const size_t count = std::min(columns, i + self_ - first);
-            float* to = y + RowBegin(i) + first;
-            for (size_t j = 0; j < count; ++j) to[j] = (begin == 0 ? 0 : to[j]) + products[j];
-          }
-        }
+      const float* v = pass.inputs[0].data() + b * fields_ * dim_;
+      float* y = pass.outputs[0].data() + b * pairs;
+      for (size_t first = 0; first + 1 - self_ < fields_; first += kLanes) {
+        for (size_t begin = 0; begin < dim_; begin += kDims) Products(v, first, begin, y);
       }
     }
   }
@@ -55,29 +38,81 @@ class DotInteraction final : public Op {
     if (pass.input_gradients[0].empty()) return;
     const size_t pairs = RowBegin(fields_);
     for (size_t b = 0; b < pass.batch; ++b) {
-      const float* __restrict v = pass.inputs[0].data() + b * fields_ * dim_;
-      const float* __restrict dy = pass.output_gradients[0].data() + b * pairs;
-      float* __restrict dv = pass.input_gradients[0].data() + b * fields_ * dim_;
-      for (size_t begin = 0; begin < dim_; begin += kFields) {
-        const size_t dims = std::min(kFields, dim_ - begin);
-        for (size_t i = 0; i < fields_; ++i) {
-          float sum[kFields] = {};
-          const auto add = [&](size_t j, float factor) {
-            const float* __restrict from = v + j * dim_ + begin;
-            for (size_t d = 0; d < dims; ++d) sum[d] += factor * from[d];
-          };
-          for (size_t j = 0; j < i; ++j) add(j, dy[RowBegin(i) + j]);
-          if (self_ == 1) add(i, 2 * dy[RowBegin(i) + i]);
-          for (size_t j = i + 1; j < fields_; ++j) add(j, dy[RowBegin(j) + i]);
-          std::copy(sum, sum + dims, dv + i * dim_ + begin);
-        }
+      const float* v = pass.inputs[0].data() + b * fields_ * dim_;
+      const float* dy = pass.output_gradients[0].data() + b * pairs;
+      float* dv = pass.input_gradients[0].data() + b * fields_ * dim_;
+      for (size_t begin = 0; begin < dim_; begin += kLanes) {
+        const size_t count = std::min(kLanes, dim_ - begin);
+        for (size_t top = 0; top < fields_; top += kRows) Gradients(v, dy, top, begin, count, dv);
       }
     }
   }
 
  private:
-  static constexpr size_t kFields = 16;
-  static constexpr size_t kDims = 64;
+  static constexpr size_t kDims = 256;
+  static constexpr size_t kRows = 4;  // sums that go on side by side
+
+  // What floats `begin` and the next kDims of the vectors add to the products with the eight fields
+  // from `first` on. Only those pairs are written that belong to the triangle.
+  void Products(const float* __restrict v, size_t first, size_t begin, float* __restrict y) const {
+    const size_t dims = std::min(kDims, dim_ - begin);
+    float columns[kDims * kLanes];
+    for (size_t j = 0; j < kLanes; ++j) {
+      const float* from = v + std::min(first + j, fields_ - 1) * dim_ + begin;
+      for (size_t d = 0; d < dims; ++d) columns[d * kLanes + j] = from[d];
+    }
+    for (size_t top = first + 1 - self_; top < fields_; top += kRows) {
+      const float* row[kRows];
+      for (size_t r = 0; r < kRows; ++r) row[r] = v + std::min(top + r, fields_ - 1) * dim_ + begin;
+      Lanes sum[kRows] = {};
+      for (size_t d = 0; d < dims; ++d) {
+        const Lanes column = LoadLanes(columns + d * kLanes);
+        for (size_t r = 0; r < kRows; ++r) sum[r] += row[r][d] * column;
+      }
+      for (size_t i = top; i < std::min(top + kRows, fields_); ++i) {
+        const size_t count = std::min(kLanes, i + self_ - first);
+        float* to = y + RowBegin(i) + first;
+        for (size_t j = 0; j < count; ++j) to[j] = (begin == 0 ? 0 : to[j]) + sum[i - top][j];
+      }
+    }
+  }
+
+  // Floats [begin, begin + count) of dv of fields `top` and the next.
+  void Gradients(const float* __restrict v, const float* __restrict dy, size_t top, size_t begin,
+                 size_t count, float* __restrict dv) const {
+    const auto load = [&](size_t j) {
+      const float* from = v + j * dim_ + begin;
+      if (count == kLanes) return LoadLanes(from);
+      Lanes part = {};
+      std::memcpy(&part, from, count * sizeof(float));
+      return part;
+    };
+    const size_t rows = std::min(kRows, fields_ - top);
+    Lanes sum[kRows] = {};
+    // The fields before them all, those among them, those after them all.
+    const float* before[kRows];
+    for (size_t r = 0; r < kRows; ++r) before[r] = dy + RowBegin(std::min(top + r, fields_ - 1));
+    for (size_t j = 0; j < top; ++j) {
+      const Lanes from = load(j);
+      for (size_t r = 0; r < kRows; ++r) sum[r] += before[r][j] * from;
+    }
+    for (size_t j = top; j < top + rows; ++j) {
+      const Lanes from = load(j);
+      for (size_t r = 0; r < rows; ++r) {
+        const size_t i = top + r;
+        if (i == j && self_ == 0) continue;
+        sum[r] += (i == j ? 2 : 1) * dy[RowBegin(std::max(i, j)) + std::min(i, j)] * from;
+      }
+    }
+    for (size_t j = top + kRows; j < fields_; ++j) {
+      const Lanes from = load(j);
+      const float* after = dy + RowBegin(j) + top;
+      for (size_t r = 0; r < kRows; ++r) sum[r] += after[r] * from;
+    }
+    for (size_t r = 0; r < rows; ++r) {
+      std::memcpy(dv + (top + r) * dim_ + begin, &sum[r], count * sizeof(float));
+    }
+  }
 
   // Where the pairs of field i with those before it begin.
   size_t RowBegin(size_t i) const { return i * (i - 1 + 2 * self_) / 2; }

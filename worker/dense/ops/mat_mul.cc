@@ -14,21 +14,28 @@ namespace {
 // call into a library.
 void SmallProduct(size_t m, size_t n, size_t k, Matrix a, Matrix b, float scale,
                   float* __restrict c) {
-  const auto at = [&](size_t i, size_t p) { return a.data[a.transposed ? p * m + i : i * k + p]; };
+  if (b.transposed && !a.transposed) {  // rows of a with rows of b
+    for (size_t i = 0; i < m; ++i) {
+      const float* __restrict left = a.data + i * k;
+      for (size_t j = 0; j < n; ++j) {
+        const float* __restrict right = b.data + j * k;
+        c[i * n + j] = scale * LaneSum(k, [&](size_t p) { return left[p] * right[p]; });
+      }
+    }
+    return;
+  }
+  const size_t row_stride = a.transposed ? 1 : k, column_stride = a.transposed ? m : 1;
   for (size_t i = 0; i < m; ++i) {
     float* __restrict row = c + i * n;
-    if (b.transposed) {
-      for (size_t j = 0; j < n; ++j) {
-        const float* __restrict column = b.data + j * k;
-        row[j] = scale * LaneSum(k, [&](size_t p) { return at(i, p) * column[p]; });
-      }
-      continue;
-    }
     std::fill(row, row + n, 0.0f);
     for (size_t p = 0; p < k; ++p) {
-      const float factor = scale * at(i, p);
-      const float* __restrict from = b.data + p * n;
-      for (size_t j = 0; j < n; ++j) row[j] += factor * from[j];
+      const float factor = scale * a.data[i * row_stride + p * column_stride];
+      if (b.transposed) {
+        for (size_t j = 0; j < n; ++j) row[j] += factor * b.data[j * k + p];
+      } else {
+        const float* __restrict from = b.data + p * n;
+        for (size_t j = 0; j < n; ++j) row[j] += factor * from[j];
+      }
     }
   }
 }
