@@ -1,6 +1,10 @@
-"""What the quality table says of given runs."""
+"""What the quality table says of given runs, and the script around it with a program that does not train."""
 
+import json
 import pathlib
+import subprocess
+import sys
+import tempfile
 import unittest
 
 from table import PUBLISHED, bar, deviation, row, text
@@ -59,6 +63,70 @@ class Text(unittest.TestCase):
         self.assertEqual(bad.split(), "bad 0.9700 +-0.0000 < >= 0.9795 0.1500 +-0.0000 <= 0.1545 2 10 FAIL".split())
         self.assertIn("no published figure", new)
         self.assertEqual(lost.split(), "lost - - 0 no ps".split())
+
+
+PROGRAM = """#!{python}
+import json, pathlib, sys
+with open({log!r}, "a") as log:
+    print(*sys.argv[1:], file=log)
+data = pathlib.Path(sys.argv[sys.argv.index("--data") + 1])
+splits = sorted(p.name for p in data.iterdir())
+if "seed=2025" in sys.argv:
+    sys.exit("disk full")
+metrics = {{"auc": 0.99, "logloss": 0.1}}
+print("not the summary")
+print(json.dumps({{"metrics": {{"test" if "test.csv" in splits else "validation": metrics}}, "epochs": 3,
+                   "samples_per_second": 7, "splits": splits}}))
+"""
+
+
+class Script(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.log = self.folder / "log"
+        self.program = self.folder / "tessera"
+        self.program.write_text(PROGRAM.format(python=sys.executable, log=str(self.log)))
+        self.program.chmod(0o755)
+        for name in ("train.csv.zst", "valid.csv", "kept.csv"):
+            (self.folder / name).write_text("")
+
+    def run_script(self, *arguments):
+        script = pathlib.Path(__file__).resolve().parent / "frappe"
+        return subprocess.run([sys.executable, "-B", script, *map(str, arguments)], capture_output=True, text=True, check=False)
+
+    def test_says_all_that_it_lacks(self):
+        done = self.run_script("--data", self.folder / "none", "--models", "deepmf", "--tessera", "none", "--test", "none",
+                               "--seeds", "0")
+        self.assertEqual(done.returncode, 1)
+        for part in ("no program at none", "has no train.csv", "has no valid.csv", "--test none: expected a file",
+                     "unknown model 'deepmf'; known are lr, fm", "--seeds"):
+            self.assertIn(part, done.stderr)
+
+    def test_runs_each_model_and_passes_where_all_do(self):
+        out = self.folder / "out.json"
+        done = self.run_script("--data", self.folder, "--models", "deepfm,fwfm", "--tessera", self.program, "--epochs", "2",
+                               "--json", out)
+        self.assertEqual((done.returncode, done.stdout.splitlines()[-2].split()[-1]), (0, "pass"), done.stderr)
+        first, second = self.log.read_text().splitlines()
+        self.assertIn("frappe-deepfm.yaml", first)
+        self.assertIn("frappe-fwfm.yaml", second)
+        for part in ("--ps 2", "seed=2024", "train.epochs=2"):
+            self.assertIn(part, first)
+        rows = json.loads(out.read_text())["rows"]
+        self.assertEqual([r["passed"] for r in rows], [True, None])
+
+    def test_measures_on_the_test_file_where_one_is_given(self):
+        done = self.run_script("--data", self.folder, "--models", "lr", "--tessera", self.program, "--test",
+                               self.folder / "kept.csv")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("data.test.files=test.csv*", self.log.read_text())
+
+    def test_a_failed_run_fails_the_table_and_is_told(self):
+        done = self.run_script("--data", self.folder, "--models", "lr", "--tessera", self.program, "--seeds", "2")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("tessera local ended with status 1: disk full", done.stdout)
 
 
 class Published(unittest.TestCase):
