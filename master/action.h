@@ -24,8 +24,8 @@ struct RunNode {
 };
 
 // Reads the manifest of `folder`; or, where that is empty, of the newest sound checkpoint in
-// `job_folder` that is not among `damaged`. NOT_FOUND: there is none. UNAVAILABLE: there is one, and
-// its disk does not answer; ask again.
+// `job_folder` that is not among `damaged`. NOT_FOUND: there is none. UNAVAILABLE: there is one
+// whose disk does not answer; ask again.
 struct FindCheckpoint {
   std::string folder;
   std::string job_folder;
