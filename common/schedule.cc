@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numbers>
 
 namespace tessera {
 namespace {
@@ -14,6 +15,24 @@ bool Improves(const EvaluationRules& rules, double metric, bool higher_is_better
   return gain > 0 && gain >= min_delta;
 }
 
+// What is left of the fall from 1 to 0 at t in (0, 1].
+double DecayLeft(const v1::ScheduleSpec& spec, double t) {
+  // A power of 0 falls at once at the end of the decay, as its limit does.
+  if (t >= 1) return 0;
+  if (spec.decay() == v1::COSINE) return (1 + std::cos(std::numbers::pi * t)) / 2;
+  return std::pow(1 - t, spec.has_power() ? spec.power() : 2);
+}
+
+double StairsValue(const v1::StepDecaySpec& stairs, uint64_t step) {
+  uint64_t cuts = 0;
+  if (stairs.every() > 0) {
+    cuts = step / stairs.every();
+  } else {
+    for (uint64_t at : stairs.at()) cuts += step >= at;
+  }
+  return cuts == 0 ? 1 : std::pow(static_cast<double>(stairs.factor()), static_cast<double>(cuts));
+}
+
 }  // namespace
 
 double ScheduleValue(const v1::ScheduleSpec& spec, uint64_t step) {
@@ -24,13 +43,10 @@ double ScheduleValue(const v1::ScheduleSpec& spec, uint64_t step) {
   if (spec.decay_steps() > 0 && step > spec.decay_start()) {
     const double t = std::min(1.0, static_cast<double>(step - spec.decay_start()) /
                                        static_cast<double>(spec.decay_steps()));
-    const double power = spec.has_power() ? spec.power() : 2;
     const double end = spec.end();
-    // A power of 0 falls at once at the end of the decay, as its limit does.
-    const double left = t < 1 ? std::pow(1 - t, power) : 0;
-    value *= end + (1 - end) * left;
+    value *= end + (1 - end) * DecayLeft(spec, t);
   }
-  return value;
+  return value * StairsValue(spec.step(), step);
 }
 
 EvaluationRules EvaluationRulesFrom(const v1::Position& position) {

@@ -28,12 +28,35 @@ absl::Status Device(const std::string& device) {
                SuggestName(device, {"auto", "cpu", "cuda", "cuda:0"}));
 }
 
+absl::Status Stairs(const v1::StepDecaySpec& stairs, const std::string& path) {
+  if (!(stairs.factor() > 0 && stairs.factor() < 1)) {
+    return Wrong(path + ".factor", "found ", stairs.factor(),
+                 "; expected 0 < factor < 1, such as 0.1 (or leave step out)");
+  }
+  if ((stairs.every() > 0) == !stairs.at().empty()) {
+    return Wrong(path,
+                 stairs.every() > 0 ? "found both every and at" : "found neither every nor at",
+                 "; expected one: 'every: 1000', or 'at: [1000, 5000]'");
+  }
+  uint64_t last = 0;
+  for (int i = 0; i < stairs.at_size(); ++i) {
+    if (stairs.at(i) <= last) {
+      return Wrong(absl::StrCat(path, ".at[", i, "]"), "found ", stairs.at(i),
+                   "; expected more than ", last, ": steps ascend, and the first is above 0");
+    }
+    last = stairs.at(i);
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Schedule(const v1::ScheduleSpec& schedule) {
   const std::string path = "train.schedule";
   if (schedule.decay_steps() == 0) {
-    if (schedule.decay_start() != 0 || schedule.end() != 0 || schedule.has_power()) {
-      return Wrong(path + ".decay_steps",
-                   "missing; decay_start, power and end describe a decay over that many steps");
+    if (schedule.decay_start() != 0 || schedule.end() != 0 || schedule.has_power() ||
+        schedule.decay() != v1::DECAY_UNSPECIFIED) {
+      return Wrong(
+          path + ".decay_steps",
+          "missing; decay, decay_start, power and end describe a decay over that many steps");
     }
   } else if (schedule.decay_start() < schedule.warmup_steps()) {
     return Wrong(path + ".decay_start", "found ", schedule.decay_start(),
@@ -42,6 +65,10 @@ absl::Status Schedule(const v1::ScheduleSpec& schedule) {
   if (schedule.has_power() && !(schedule.power() > 0)) {
     return Wrong(path + ".power", "found ", schedule.power(), "; expected more than 0");
   }
+  if (schedule.has_power() && schedule.decay() == v1::COSINE) {
+    return Wrong(path + ".power", "belongs to decay polynomial, and decay is cosine; leave it out");
+  }
+  if (schedule.has_step()) TESSERA_RETURN_IF_ERROR(Stairs(schedule.step(), path + ".step"));
   if (!(schedule.end() >= 0 && schedule.end() <= 1)) {
     return Wrong(path + ".end", "found ", schedule.end(), "; expected 0 .. 1");
   }

@@ -132,6 +132,30 @@ TEST(ValidateJobSpec, NamesTheWrongFieldOfTheJob) {
              s.mutable_train()->mutable_schedule()->set_end(2);
            },
            "train.schedule.end", "found 2"},
+          {[](auto& s) { s.mutable_train()->mutable_schedule()->set_decay(v1::COSINE); },
+           "train.schedule.decay_steps", "missing"},
+          {[](auto& s) {
+             s.mutable_train()->mutable_schedule()->set_decay(v1::COSINE);
+             s.mutable_train()->mutable_schedule()->set_decay_steps(10);
+             s.mutable_train()->mutable_schedule()->set_power(1);
+           },
+           "train.schedule.power", "decay is cosine"},
+          {[](auto& s) { s.mutable_train()->mutable_schedule()->mutable_step()->set_every(5); },
+           "train.schedule.step.factor", "0 < factor < 1"},
+          {[](auto& s) { s.mutable_train()->mutable_schedule()->mutable_step()->set_factor(0.5f); },
+           "train.schedule.step", "found neither every nor at"},
+          {[](auto& s) {
+             s.mutable_train()->mutable_schedule()->mutable_step()->set_factor(0.5f);
+             s.mutable_train()->mutable_schedule()->mutable_step()->set_every(5);
+             s.mutable_train()->mutable_schedule()->mutable_step()->add_at(5);
+           },
+           "train.schedule.step", "found both"},
+          {[](auto& s) {
+             s.mutable_train()->mutable_schedule()->mutable_step()->set_factor(0.5f);
+             s.mutable_train()->mutable_schedule()->mutable_step()->add_at(5);
+             s.mutable_train()->mutable_schedule()->mutable_step()->add_at(5);
+           },
+           "train.schedule.step.at[1]", "more than 5"},
           {[](auto& s) { s.mutable_train()->mutable_schedule()->mutable_plateau()->set_factor(1); },
            "train.schedule.plateau.factor", "0 < factor < 1"},
           {[](auto& s) { s.mutable_train()->mutable_schedule()->mutable_plateau(); },

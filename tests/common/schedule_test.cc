@@ -51,6 +51,43 @@ TEST(ScheduleValue, MultipliesWarmUpAndDecayWhereTheyMeet) {
   EXPECT_DOUBLE_EQ(ScheduleValue(spec, 1), 0.5 * 0.75);
 }
 
+TEST(ScheduleValue, FallsAlongACosine) {
+  v1::ScheduleSpec spec;
+  spec.set_decay(v1::COSINE);
+  spec.set_decay_start(10);
+  spec.set_decay_steps(6);
+  EXPECT_EQ(ScheduleValue(spec, 10), 1);
+  EXPECT_DOUBLE_EQ(ScheduleValue(spec, 12), 0.75);  // cos(pi / 3) = 1 / 2
+  EXPECT_DOUBLE_EQ(ScheduleValue(spec, 13), 0.5);
+  EXPECT_DOUBLE_EQ(ScheduleValue(spec, 14), 0.25);
+  EXPECT_EQ(ScheduleValue(spec, 16), 0);
+  EXPECT_EQ(ScheduleValue(spec, 1000), 0);
+  spec.set_end(0.5f);
+  EXPECT_DOUBLE_EQ(ScheduleValue(spec, 12), 0.875);
+  EXPECT_EQ(ScheduleValue(spec, 16), 0.5);
+}
+
+TEST(ScheduleValue, FallsInStairsAtEveryNthStep) {
+  v1::ScheduleSpec spec;
+  spec.mutable_step()->set_every(3);
+  spec.mutable_step()->set_factor(0.5f);
+  std::vector<double> values;
+  for (uint64_t step = 0; step < 7; ++step) values.push_back(ScheduleValue(spec, step));
+  EXPECT_THAT(values, testing::ElementsAre(1, 1, 1, 0.5, 0.5, 0.5, 0.25));
+  EXPECT_EQ(ScheduleValue(spec, ~uint64_t{0}), 0);
+}
+
+TEST(ScheduleValue, FallsInStairsAtTheStepsNamed) {
+  v1::ScheduleSpec spec;
+  spec.set_warmup_steps(2);
+  spec.mutable_step()->set_factor(0.25f);
+  spec.mutable_step()->add_at(2);
+  spec.mutable_step()->add_at(5);
+  std::vector<double> values;
+  for (uint64_t step = 0; step < 7; ++step) values.push_back(ScheduleValue(spec, step));
+  EXPECT_THAT(values, testing::ElementsAre(0.5, 1, 0.25, 0.25, 0.25, 0.0625, 0.0625));
+}
+
 class Rules : public testing::Test {
  protected:
   EvaluationOutcome Evaluate(double metric) {
