@@ -12,6 +12,7 @@
 #include "absl/strings/str_split.h"
 #include "client/job_client.h"
 #include "client/job_json.h"
+#include "common/math/metrics/evaluation_metrics.h"
 
 namespace tessera::client {
 namespace {
@@ -44,10 +45,10 @@ std::string ShortDuration(double seconds) {
 
 std::string MetricsText(const v1::Evaluation& evaluation) {
   std::vector<std::string> parts;
-  for (const char* name : {"auc", "logloss"}) {
-    const auto found = evaluation.metrics().find(name);
+  for (const math::MetricInfo& metric : math::AllMetrics()) {
+    const auto found = evaluation.metrics().find(metric.name);
     if (found == evaluation.metrics().end()) continue;
-    parts.push_back(absl::StrFormat("%s %.4f", name, found->second));
+    parts.push_back(absl::StrFormat("%s %.4f", metric.name, found->second));
   }
   return absl::StrJoin(parts, " ");
 }

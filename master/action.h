@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <utility>
 #include <variant>
@@ -62,9 +63,13 @@ struct WriteCheckpoint {
   std::vector<std::string> keep_besides;
 };
 
+// common/math/metrics/evaluation_metrics.h, over all samples of a split.
 struct ComputeMetrics {
-  std::vector<float> logits;
+  std::vector<std::string> names;
+  bool classes = true;
+  std::vector<float> outputs;
   std::vector<float> labels;
+  std::vector<uint64_t> groups;  // empty: none are needed
 };
 
 using Work =
@@ -91,8 +96,7 @@ struct ActionResult {
   v1::CheckpointManifest manifest;
   std::vector<std::string> skipped;  // "FOLDER: what is wrong with it"
   // ComputeMetrics.
-  double auc = 0;
-  double logloss = 0;
+  std::map<std::string, double> metrics;
   uint64_t samples = 0;
 };
 

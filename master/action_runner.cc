@@ -12,7 +12,7 @@
 #include "common/checkpoint/manifest.h"
 #include "common/checkpoint/row_file_reader.h"
 #include "common/log.h"
-#include "common/math/metrics/binary_metrics.h"
+#include "common/math/metrics/evaluation_metrics.h"
 #include "common/rpc/status.h"
 #include "common/status_macros.h"
 #include "grpcpp/client_context.h"
@@ -345,11 +345,12 @@ void ActionRunner::Prune(const WriteCheckpoint& write) {
 }
 
 ActionResult ActionRunner::Do(const ComputeMetrics& compute) {
-  const math::BinaryMetrics metrics = math::ComputeBinaryMetrics(compute.logits, compute.labels);
   ActionResult result;
-  result.auc = metrics.auc;
-  result.logloss = metrics.logloss;
-  result.samples = metrics.samples;
+  result.metrics = math::ComputeMetrics(compute.names, {.outputs = compute.outputs,
+                                                        .labels = compute.labels,
+                                                        .groups = compute.groups,
+                                                        .classes = compute.classes});
+  result.samples = compute.outputs.size();
   return result;
 }
 

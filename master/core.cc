@@ -266,11 +266,9 @@ absl::StatusOr<uint64_t> MasterCore::MayScore(const v1::ScoresChunk& chunk) {
   return run->RecordsOf(chunk.unit_id());
 }
 
-absl::Status MasterCore::AddScores(const v1::ScoresChunk& header, std::vector<float> logits,
-                                   std::vector<float> labels) {
+absl::Status MasterCore::AddScores(const v1::ScoresChunk& header, EvaluationRound::Scores scores) {
   TESSERA_ASSIGN_OR_RETURN(JobRun * run, RunOf(header.job_id(), header.generation()));
-  return run->AddScores(header.evaluation_id(), header.unit_id(), std::move(logits),
-                        std::move(labels));
+  return run->AddScores(header.evaluation_id(), header.unit_id(), std::move(scores));
 }
 
 void MasterCore::Tick(const Now& now) {

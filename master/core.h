@@ -13,6 +13,7 @@
 #include "absl/time/time.h"
 #include "master/action.h"
 #include "master/counts.h"
+#include "master/evaluation_round.h"
 #include "master/job_run.h"
 #include "master/job_table.h"
 #include "master/membership.h"
@@ -81,8 +82,7 @@ class MasterCore {
                                                                const Now& now);
   // The scores that a unit may have at most; ABORTED, NOT_FOUND as NextWork.
   absl::StatusOr<uint64_t> MayScore(const v1::ScoresChunk& chunk);
-  absl::Status AddScores(const v1::ScoresChunk& header, std::vector<float> logits,
-                         std::vector<float> labels);
+  absl::Status AddScores(const v1::ScoresChunk& header, EvaluationRound::Scores scores);
 
   // ---- time and the outside
   void Tick(const Now& now);

@@ -20,8 +20,9 @@ std::vector<v1::RecordRange> AllRecords(const std::vector<v1::FileRecords>& file
 }
 
 EvaluationRound::EvaluationRound(uint64_t id, std::string split,
-                                 const std::vector<v1::FileRecords>& files, uint64_t unit_records)
-    : id_(id), split_(std::move(split)) {
+                                 const std::vector<v1::FileRecords>& files, uint64_t unit_records,
+                                 bool grouped)
+    : id_(id), split_(std::move(split)), grouped_(grouped) {
   const std::vector<v1::RecordRange> all = AllRecords(files);
   const uint64_t records = CountRecords(all);
   for (uint64_t begin = 0; begin < records; begin += unit_records) {
@@ -49,19 +50,21 @@ EvaluationRound::Unit* EvaluationRound::Find(uint64_t unit_id) {
   return nullptr;
 }
 
-absl::Status EvaluationRound::SetScores(uint64_t unit_id, std::vector<float> logits,
-                                        std::vector<float> labels) {
+absl::Status EvaluationRound::SetScores(uint64_t unit_id, Scores scores) {
   Unit* unit = Find(unit_id);
   if (unit == nullptr || unit->completed) {
     return absl::InvalidArgumentError(
         absl::StrCat("unit ", unit_id, " is not under way in evaluation ", id_));
   }
-  if (logits.size() != labels.size() || logits.size() > unit->records) {
+  const size_t n = scores.outputs.size();
+  const size_t groups = grouped_ ? n : 0;
+  if (scores.labels.size() != n || scores.groups.size() != groups || n > unit->records) {
     return absl::InvalidArgumentError(
-        absl::StrCat("unit ", unit_id, ": ", logits.size(), " logits and ", labels.size(),
-                     " labels; expected equally many, at most ", unit->records));
+        absl::StrCat("unit ", unit_id, ": ", n, " outputs, ", scores.labels.size(), " labels and ",
+                     scores.groups.size(), " groups; expected as many labels, ", groups,
+                     " groups, and at most ", unit->records, " outputs"));
   }
-  unit->scores = {std::move(logits), std::move(labels)};
+  unit->scores = std::move(scores);
   return absl::OkStatus();
 }
 
@@ -71,9 +74,9 @@ absl::Status EvaluationRound::Complete(uint64_t unit_id, uint64_t samples) {
     return absl::InvalidArgumentError(
         absl::StrCat("unit ", unit_id, " is not under way in evaluation ", id_));
   }
-  if (unit->scores.logits.size() != samples) {
+  if (unit->scores.outputs.size() != samples) {
     return absl::InternalError(absl::StrCat("unit ", unit_id, " reports ", samples,
-                                            " samples and has sent ", unit->scores.logits.size(),
+                                            " samples and has sent ", unit->scores.outputs.size(),
                                             " scores"));
   }
   unit->completed = true;
@@ -84,13 +87,15 @@ absl::Status EvaluationRound::Complete(uint64_t unit_id, uint64_t samples) {
 EvaluationRound::Scores EvaluationRound::TakeScores() {
   Scores all;
   size_t n = 0;
-  for (const Unit& unit : units_) n += unit.scores.logits.size();
-  all.logits.reserve(n);
+  for (const Unit& unit : units_) n += unit.scores.outputs.size();
+  all.outputs.reserve(n);
   all.labels.reserve(n);
+  if (grouped_) all.groups.reserve(n);
   for (Unit& unit : units_) {
     const Scores part = std::exchange(unit.scores, {});
-    all.logits.insert(all.logits.end(), part.logits.begin(), part.logits.end());
+    all.outputs.insert(all.outputs.end(), part.outputs.begin(), part.outputs.end());
     all.labels.insert(all.labels.end(), part.labels.begin(), part.labels.end());
+    all.groups.insert(all.groups.end(), part.groups.begin(), part.groups.end());
   }
   return all;
 }

@@ -11,16 +11,22 @@
 
 namespace tessera::master {
 
-// Samples that one evaluation may hold: 8 bytes each in the master's memory until it is done.
+// Samples that one evaluation may hold: 8 bytes each (16 with groups) in the master's memory until
+// it is done.
 inline constexpr uint64_t kMaxEvaluationSamples = uint64_t{1} << 27;
 
 // One evaluation of one split: hands out its records in units and collects their scores. Whoever is
 // free takes the next unit. A pure core. Not thread-safe.
 class EvaluationRound {
  public:
-  // Units of at most `unit_records`, which is at least 1.
+  struct Scores {
+    std::vector<float> outputs;  // of the model: logits where the labels are classes
+    std::vector<float> labels;
+    std::vector<uint64_t> groups;  // empty, or as many
+  };
+  // Units of at most `unit_records`, which is at least 1. `grouped`: every sample has a group.
   EvaluationRound(uint64_t id, std::string split, const std::vector<v1::FileRecords>& files,
-                  uint64_t unit_records);
+                  uint64_t unit_records, bool grouped);
 
   const std::string& split() const { return split_; }
   uint64_t id() const { return id_; }
@@ -29,16 +35,12 @@ class EvaluationRound {
   std::optional<v1::Evaluate> Next();
   void HandedOut(uint64_t unit_id);
   // The whole scores of a unit; a repeat replaces them. INVALID_ARGUMENT: not a unit of this round,
-  // more scores than records, or as many labels as logits are not there.
-  absl::Status SetScores(uint64_t unit_id, std::vector<float> logits, std::vector<float> labels);
+  // more scores than records, or not as many of each.
+  absl::Status SetScores(uint64_t unit_id, Scores scores);
   // FAILED_PRECONDITION: the unit's scores have not come (but `samples` says that there are some).
   absl::Status Complete(uint64_t unit_id, uint64_t samples);
   bool done() const { return completed_ == units_.size(); }
 
-  struct Scores {
-    std::vector<float> logits;
-    std::vector<float> labels;
-  };
   // In the order of the records. Once, when done.
   Scores TakeScores();
 
@@ -54,6 +56,7 @@ class EvaluationRound {
 
   const uint64_t id_;
   const std::string split_;
+  const bool grouped_;
   std::vector<Unit> units_;
   size_t next_ = 0;
   size_t completed_ = 0;

@@ -88,8 +88,7 @@ class JobRun {
                                                                const Now& now);
   // Scores that one Evaluate unit may have; for bounding a stream. 0: no such unit.
   uint64_t RecordsOf(uint64_t unit_id) const;
-  absl::Status AddScores(uint64_t evaluation_id, uint64_t unit_id, std::vector<float> logits,
-                         std::vector<float> labels);
+  absl::Status AddScores(uint64_t evaluation_id, uint64_t unit_id, EvaluationRound::Scores scores);
   // For what time alone makes due.
   void Tick(const Now& now);
   // A process of the run is gone, or it must end for another reason. Nothing if it has ended.

@@ -9,6 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "common/checkpoint/manifest.h"
 #include "common/job/defaults.h"
+#include "common/job/evaluation.h"
 #include "common/job/job_tables.h"
 #include "common/log.h"
 #include "common/schedule.h"
@@ -64,7 +65,11 @@ void JobRun::Advance(const Now& now) {
       Enter(Phase::kMeasuring, now);
       {
         EvaluationRound::Scores scores = round_->TakeScores();
-        wanted_ = ComputeMetrics{std::move(scores.logits), std::move(scores.labels)};
+        wanted_ = ComputeMetrics{.names = MetricsOf(spec()),
+                                 .classes = HasClasses(spec().model()),
+                                 .outputs = std::move(scores.outputs),
+                                 .labels = std::move(scores.labels),
+                                 .groups = std::move(scores.groups)};
       }
       return;
     case Phase::kPredicting:
@@ -86,7 +91,8 @@ void JobRun::BeginEvaluation(absl::string_view split, Wanted wanted, const Now& 
   const uint64_t unit =
       std::min((records + workers - 1) / workers, ShuffleWindowRecords(spec().data()));
   round_ = std::make_unique<EvaluationRound>(next_evaluation_++, std::string(split), files,
-                                             std::max<uint64_t>(unit, 1));
+                                             std::max<uint64_t>(unit, 1),
+                                             !spec().evaluation().group_by().empty());
 }
 
 void JobRun::OnMeasured(const ActionResult& result, const Now& now) {
@@ -98,12 +104,7 @@ void JobRun::OnMeasured(const ActionResult& result, const Now& now) {
   const bool at_end = position_.next_window() == 0 && position_.open_size() == 0;
   evaluation.set_epoch(position_.epoch() + (at_end ? 0 : 1));
   evaluation.set_samples(result.samples);
-  const std::string monitor = Monitor(spec().evaluation());
-  std::vector<std::string> names = Metrics(spec().evaluation());
-  if (std::find(names.begin(), names.end(), monitor) == names.end()) names.push_back(monitor);
-  for (const std::string& name : names) {
-    (*evaluation.mutable_metrics())[name] = name == "logloss" ? result.logloss : result.auc;
-  }
+  for (const auto& [name, value] : result.metrics) (*evaluation.mutable_metrics())[name] = value;
   round_.reset();
   if (evaluation_for_ == Wanted::kFinalTest) {
     (*status().mutable_final_metrics())["test"] = evaluation;
@@ -115,10 +116,10 @@ void JobRun::OnMeasured(const ActionResult& result, const Now& now) {
 
 void JobRun::FollowRules(const v1::Evaluation& measured, const Now& now) {
   v1::Evaluation evaluation = measured;
-  const std::string monitor = Monitor(spec().evaluation());
-  const double metric = evaluation.metrics().at(monitor);
+  const std::string monitor = MonitorOf(spec());
+  const Followed followed = Follow(monitor, evaluation.metrics().at(monitor));
   const EvaluationOutcome outcome =
-      FollowEvaluation(EvaluationRulesFrom(position_), metric, LargerIsBetter(monitor),
+      FollowEvaluation(EvaluationRulesFrom(position_), followed.value, followed.larger_is_better,
                        spec().train().schedule().plateau(), spec().train().early_stopping());
   StoreEvaluationRules(outcome.rules, position_);
   position_.set_evaluated_step(position_.step());
@@ -136,7 +137,7 @@ void JobRun::FollowRules(const v1::Evaluation& measured, const Now& now) {
   }
   *status().mutable_evaluations() = {evaluations_.begin(), evaluations_.end()};
   std::string text = absl::StrCat("step ", evaluation.step(), ": validation");
-  for (const std::string& name : Metrics(spec().evaluation())) {
+  for (const std::string& name : MetricsOf(spec())) {
     absl::StrAppendFormat(&text, " %s %.6f", name, evaluation.metrics().at(name));
   }
   if (outcome.improved) text += " (best so far)";

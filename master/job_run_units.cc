@@ -167,12 +167,12 @@ uint64_t JobRun::RecordsOf(uint64_t unit_id) const {
   return 0;
 }
 
-absl::Status JobRun::AddScores(uint64_t evaluation_id, uint64_t unit_id, std::vector<float> logits,
-                               std::vector<float> labels) {
+absl::Status JobRun::AddScores(uint64_t evaluation_id, uint64_t unit_id,
+                               EvaluationRound::Scores scores) {
   if (end_.has_value() || round_ == nullptr || round_->id() != evaluation_id) {
     return absl::AbortedError(absl::StrCat("evaluation ", evaluation_id, " is not under way"));
   }
-  return round_->SetScores(unit_id, std::move(logits), std::move(labels));
+  return round_->SetScores(unit_id, std::move(scores));
 }
 
 }  // namespace tessera::master

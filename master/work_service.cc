@@ -17,11 +17,12 @@ namespace {
 // No call is held longer, whatever wait_ms says.
 constexpr absl::Duration kLongestHold = absl::Seconds(10);
 
-void AppendFloats(const std::string& bytes, std::vector<float>* out) {
-  const size_t n = bytes.size() / sizeof(float);
+template <typename T>
+void Append(const std::string& bytes, std::vector<T>* out) {
+  const size_t n = bytes.size() / sizeof(T);
   const size_t before = out->size();
   out->resize(before + n);
-  std::memcpy(out->data() + before, bytes.data(), n * sizeof(float));
+  std::memcpy(out->data() + before, bytes.data(), n * sizeof(T));
 }
 
 }  // namespace
@@ -70,8 +71,7 @@ grpc::Status WorkServiceImpl::ReportScores(grpc::ServerContext* context,
   v1::ScoresChunk chunk;
   std::optional<v1::ScoresChunk> header;
   uint64_t limit = 0;
-  std::vector<float> logits;
-  std::vector<float> labels;
+  EvaluationRound::Scores scores;
   while (reader->Read(&chunk)) {
     if (!header.has_value()) {
       absl::StatusOr<uint64_t> may = host_->Look(
@@ -81,6 +81,7 @@ grpc::Status WorkServiceImpl::ReportScores(grpc::ServerContext* context,
       header = chunk;
       header->clear_logits();
       header->clear_labels();
+      header->clear_groups();
     }
     if (chunk.unit_id() != header->unit_id() || chunk.generation() != header->generation()) {
       return ToGrpc(absl::InvalidArgumentError("one ReportScores call is for one unit"));
@@ -91,9 +92,16 @@ grpc::Status WorkServiceImpl::ReportScores(grpc::ServerContext* context,
           absl::StrCat("scores: ", chunk.logits().size(), " bytes of logits and ",
                        chunk.labels().size(), " of labels; as many float32 of each expected")));
     }
-    AppendFloats(chunk.logits(), &logits);
-    AppendFloats(chunk.labels(), &labels);
-    if (logits.size() > limit) {
+    const size_t n = chunk.labels().size() / sizeof(float);
+    if (!chunk.groups().empty() && chunk.groups().size() != n * sizeof(uint64_t)) {
+      return ToGrpc(absl::InvalidArgumentError(
+          absl::StrCat("scores: ", n, " labels and ", chunk.groups().size(),
+                       " bytes of groups; as many uint64 or none expected")));
+    }
+    Append(chunk.logits(), &scores.outputs);
+    Append(chunk.labels(), &scores.labels);
+    Append(chunk.groups(), &scores.groups);
+    if (scores.outputs.size() > limit) {
       return ToGrpc(absl::InvalidArgumentError(
           absl::StrCat("unit ", header->unit_id(), ": more than ", limit, " scores")));
     }
@@ -101,7 +109,7 @@ grpc::Status WorkServiceImpl::ReportScores(grpc::ServerContext* context,
   if (context->IsCancelled()) return ToGrpc(absl::CancelledError("the worker gave up"));
   if (!header.has_value()) return grpc::Status::OK;
   return ToGrpc(host_->Look([&](MasterCore& core, const MasterCore::Now&) {
-    return core.AddScores(*header, std::move(logits), std::move(labels));
+    return core.AddScores(*header, std::move(scores));
   }));
 }
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/job/evaluation.h"
 #include "common/job/job_tables.h"
 #include "common/status_macros.h"
 #include "worker/device.h"
@@ -28,13 +29,15 @@ absl::StatusOr<std::unique_ptr<JobContext>> NewJobContext(const v1::Assignment& 
   TESSERA_RETURN_IF_ERROR(ChooseDevice(wish).status());
 
   KeptSource& kept = *options.kept_source;
-  std::string key = absl::StrCat(assignment.job_id(), "\n", spec.data().SerializeAsString());
+  std::string key = absl::StrCat(assignment.job_id(), "\n", spec.data().SerializeAsString(),
+                                 HasClasses(spec.model()) ? "" : "\nreal labels");
   if (kept.source == nullptr || kept.key != key) {
-    TESSERA_ASSIGN_OR_RETURN(
-        kept.source,
-        DataSource::Open(spec.data(),
-                         {.data_root = options.data_root, .scratch_folder = options.scratch_folder},
-                         *kept.files));
+    TESSERA_ASSIGN_OR_RETURN(kept.source,
+                             DataSource::Open(spec.data(),
+                                              {.data_root = options.data_root,
+                                               .scratch_folder = options.scratch_folder,
+                                               .real_labels = !HasClasses(spec.model())},
+                                              *kept.files));
     kept.key = std::move(key);
   }
   context->source = kept.source.get();

@@ -25,7 +25,7 @@ namespace tessera::worker {
 // The data source of the last assignment. A worker keeps it from one to the next, so that a job
 // that restarts does not index, unpack and parse its files again. Used by one thread.
 struct KeptSource {
-  std::string key;  // the job, and its v1::DataSpec, that it was opened for
+  std::string key;  // the job, its v1::DataSpec and kind of labels, that it was opened for
   StoppableFileSystem* files = nullptr;
   std::unique_ptr<DataSource> source;
 };

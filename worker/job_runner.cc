@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/file_system.h"
+#include "common/job/evaluation.h"
 #include "common/log.h"
 #include "common/rpc/status.h"
 #include "common/status_macros.h"
@@ -18,7 +19,8 @@ namespace {
 
 constexpr absl::Duration kLongPoll = absl::Seconds(2);
 constexpr absl::Duration kCallTimeout = absl::Seconds(15);
-constexpr size_t kScoresPerChunk = 128 * 1024;  // two float blocks of 512 KiB
+// With groups 1 MiB: 4, 4 and 8 bytes each.
+constexpr size_t kScoresPerChunk = 64 * 1024;
 
 v1::UnitResult FailedResult(const absl::Status& status) {
   v1::UnitResult result;
@@ -151,11 +153,12 @@ absl::StatusOr<v1::UnitResult> JobRunner::Evaluate(uint64_t unit_id, const v1::E
   v1::ReportScoresResponse response;
   const std::unique_ptr<grpc::ClientWriter<v1::ScoresChunk>> stream =
       master_->ReportScores(&context, &response);
-  const auto send = [&](absl::Span<const float> logits, absl::Span<const float> labels) {
-    for (size_t begin = 0; begin < logits.size(); begin += kScoresPerChunk) {
-      const auto part_of = [begin](absl::Span<const float> all) {
-        const absl::Span<const float> part = all.subspan(begin, kScoresPerChunk);
-        return std::string(reinterpret_cast<const char*>(part.data()), part.size() * sizeof(float));
+  const auto send = [&](const Scorer::Scores& scores) {
+    for (size_t begin = 0; begin < scores.outputs.size(); begin += kScoresPerChunk) {
+      const auto part_of = [begin](const auto& all) {
+        const auto part = all.subspan(std::min(begin, all.size()), kScoresPerChunk);
+        return std::string(reinterpret_cast<const char*>(part.data()),
+                           part.size() * sizeof(part[0]));
       };
       v1::ScoresChunk chunk;
       chunk.set_job_id(assignment_.job_id());
@@ -163,8 +166,9 @@ absl::StatusOr<v1::UnitResult> JobRunner::Evaluate(uint64_t unit_id, const v1::E
       chunk.set_rank(assignment_.rank());
       chunk.set_evaluation_id(unit.evaluation_id());
       chunk.set_unit_id(unit_id);
-      chunk.set_logits(part_of(logits));
-      chunk.set_labels(part_of(labels));
+      chunk.set_logits(part_of(scores.outputs));
+      chunk.set_labels(part_of(scores.labels));
+      chunk.set_groups(part_of(scores.groups));
       // A broken stream shows in Finish().
       if (!stream->Write(chunk)) return absl::UnavailableError("the master stopped listening");
     }
@@ -186,12 +190,14 @@ absl::StatusOr<v1::UnitResult> JobRunner::Evaluate(uint64_t unit_id, const v1::E
 
 absl::StatusOr<v1::UnitResult> JobRunner::Predict(const v1::Predict& unit) {
   TESSERA_ASSIGN_OR_RETURN(const std::string path, PathBelow(options_.output_root, unit.output()));
-  TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<PredictionFile> file,
-                           PredictionFile::Create(PosixFileSystem(), path));
   TESSERA_ASSIGN_OR_RETURN(
-      const Scorer::Summary summary,
-      scorer_->Score({unit.ranges().begin(), unit.ranges().end()}, 0,
-                     [&file](auto logits, auto labels) { return file->Append(logits, labels); }));
+      const std::unique_ptr<PredictionFile> file,
+      PredictionFile::Create(PosixFileSystem(), path, HasClasses(assignment_.spec().model())));
+  TESSERA_ASSIGN_OR_RETURN(const Scorer::Summary summary,
+                           scorer_->Score({unit.ranges().begin(), unit.ranges().end()}, 0,
+                                          [&file](const Scorer::Scores& scores) {
+                                            return file->Append(scores.outputs, scores.labels);
+                                          }));
   TESSERA_RETURN_IF_ERROR(file->Finish());
   v1::UnitResult result;
   result.set_samples(summary.samples);

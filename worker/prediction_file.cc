@@ -1,35 +1,37 @@
 #include "worker/prediction_file.h"
 
-#include <cmath>
 #include <filesystem>
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "common/math/metrics/predictions.h"
 #include "common/status_macros.h"
 
 namespace tessera::worker {
 
 absl::StatusOr<std::unique_ptr<PredictionFile>> PredictionFile::Create(FileSystem& fs,
-                                                                       const std::string& path) {
+                                                                       const std::string& path,
+                                                                       bool logits) {
   TESSERA_RETURN_IF_ERROR(fs.CreateFolder(std::filesystem::path(path).parent_path().string()));
   TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<WritableFile> file, fs.Create(path + ".tmp"));
   TESSERA_RETURN_IF_ERROR(file->Append("label,prediction\n"));
-  return std::unique_ptr<PredictionFile>(new PredictionFile(fs, path, std::move(file)));
+  return std::unique_ptr<PredictionFile>(new PredictionFile(fs, path, std::move(file), logits));
 }
 
-PredictionFile::PredictionFile(FileSystem& fs, std::string path, std::unique_ptr<WritableFile> file)
-    : fs_(fs), path_(std::move(path)), file_(std::move(file)) {}
+PredictionFile::PredictionFile(FileSystem& fs, std::string path, std::unique_ptr<WritableFile> file,
+                               bool logits)
+    : fs_(fs), path_(std::move(path)), logits_(logits), file_(std::move(file)) {}
 
 PredictionFile::~PredictionFile() {
   if (!finished_) fs_.Remove(path_ + ".tmp").IgnoreError();
 }
 
-absl::Status PredictionFile::Append(absl::Span<const float> logits,
+absl::Status PredictionFile::Append(absl::Span<const float> outputs,
                                     absl::Span<const float> labels) {
   std::string lines;
-  for (size_t i = 0; i < logits.size(); ++i) {
-    const double probability = 1 / (1 + std::exp(-static_cast<double>(logits[i])));
-    absl::StrAppendFormat(&lines, "%g,%.9g\n", labels[i], probability);
+  const math::Predictions predictions(outputs, logits_);
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    absl::StrAppendFormat(&lines, "%.9g,%.9g\n", labels[i], predictions[i]);
   }
   return file_->Append(lines);
 }

@@ -5,6 +5,7 @@
 #include <numeric>
 #include <utility>
 
+#include "common/hash.h"
 #include "common/status_macros.h"
 #include "common/window.h"
 
@@ -41,6 +42,24 @@ absl::StatusOr<Scorer::Summary> Scorer::Score(const std::vector<v1::RecordRange>
   return summary;
 }
 
+void Scorer::FindGroups(const Batch& batch) {
+  groups_.clear();
+  const std::string& name = context_->spec().evaluation().group_by();
+  if (name.empty()) return;
+  const Schema& schema = context_->source->schema();
+  for (const uint32_t c : schema.sparse) {
+    if (schema.columns[c].name != name) continue;
+    const SparseColumn& column = batch.sparse[schema.columns[c].sparse_index];
+    for (uint32_t r = 0; r < batch.size; ++r) {
+      uint64_t group = 0;  // of records without an id
+      for (uint32_t k = column.offsets[r]; k < column.offsets[r + 1]; ++k) {
+        group = MixPair(group, column.keys[k]);
+      }
+      groups_.push_back(group);
+    }
+  }
+}
+
 absl::Status Scorer::ScoreRecords(const Batch& records, uint64_t step, const Sink& sink) {
   // No larger than a training batch, which `tessera check` has found to fit a message.
   const uint64_t batch_records = std::min<uint64_t>(
@@ -67,9 +86,10 @@ absl::Status Scorer::ScoreRecords(const Batch& records, uint64_t step, const Sin
     next = pipeline.Next();
     pending = pull(next.get());
     FillInputs(context_, *batch);
-    const absl::Span<const float> logits =
+    const absl::Span<const float> outputs =
         context_->executor->Forward(context_->trained, context_->statistics);
-    TESSERA_RETURN_IF_ERROR(sink(logits, batch->batch.labels));
+    FindGroups(batch->batch);
+    TESSERA_RETURN_IF_ERROR(sink({outputs, batch->batch.labels, groups_}));
     pipeline.Recycle(std::move(batch));
     batch = std::move(next);
   }

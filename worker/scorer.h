@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -17,9 +19,14 @@ class Scorer {
   // Borrowed, outliving the scorer.
   explicit Scorer(JobContext* context);
 
-  // Called with the logits and labels of consecutive records, in the order of the ranges.
-  using Sink = std::function<absl::Status(absl::Span<const float> logits,    // [n]
-                                          absl::Span<const float> labels)>;  // [n]
+  struct Scores {
+    absl::Span<const float> outputs;  // [n] of the model: logits where the labels are classes
+    absl::Span<const float> labels;   // [n]
+    // [n]: equal where the ids of evaluation.group_by are; empty without it.
+    absl::Span<const uint64_t> groups;
+  };
+  // Called with what consecutive records have, in the order of the ranges.
+  using Sink = std::function<absl::Status(const Scores& scores)>;
   struct Summary {
     uint64_t samples = 0;
     uint64_t bad_records = 0;
@@ -32,8 +39,11 @@ class Scorer {
  private:
   absl::Status ScoreRecords(const Batch& records, uint64_t step, const Sink& sink);
 
+  void FindGroups(const Batch& batch);  // into groups_
+
   JobContext* const context_;
   KeyPreparer preparer_;  // used by the pipeline's thread only
+  std::vector<uint64_t> groups_;
 };
 
 }  // namespace tessera::worker

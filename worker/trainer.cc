@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/clock.h"
+#include "common/job/evaluation.h"
 #include "common/math/metrics/binary_metrics.h"
 #include "common/random.h"
 #include "common/schedule.h"
@@ -114,7 +116,9 @@ absl::StatusOr<v1::UnitResult> Trainer::Train(const v1::Train& unit) {
 
   result.set_samples(samples);
   result.set_loss_sum(loss_sum);
-  result.set_auc(math::ComputeBinaryMetrics(logits_, labels_).auc);
+  result.set_auc(HasClasses(context_->spec().model())
+                     ? math::ComputeBinaryMetrics(logits_, labels_).auc
+                     : std::numeric_limits<double>::quiet_NaN());
   result.set_train_seconds(absl::ToDoubleSeconds(SystemClock().Monotonic() - start));
   return result;
 }

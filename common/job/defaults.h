@@ -23,15 +23,6 @@ inline v1::ValueType TypeOf(const v1::ColumnSpec& column) {
 inline std::string KeySpaceOf(const v1::ColumnSpec& column) {
   return column.key_space().empty() ? column.name() : column.key_space();
 }
-inline std::string Monitor(const v1::EvaluationSpec& evaluation) {
-  return evaluation.monitor().empty() ? "auc" : evaluation.monitor();
-}
-// Whether a larger value of a metric is the better one.
-inline bool LargerIsBetter(const std::string& metric) { return metric != "logloss"; }
-inline std::vector<std::string> Metrics(const v1::EvaluationSpec& evaluation) {
-  if (evaluation.metrics().empty()) return {"auc", "logloss"};
-  return {evaluation.metrics().begin(), evaluation.metrics().end()};
-}
 // 0: never.
 inline uint32_t EvaluationEpochs(const v1::EvaluationSpec& evaluation) {
   return evaluation.every_epochs() == 0 && evaluation.every_steps() == 0

@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "common/job/evaluation.h"
 #include "common/job/validate_parts.h"
 #include "common/rpc/channels.h"
 #include "common/status_macros.h"
@@ -22,6 +23,28 @@ absl::Status Name(const std::string& name) {
   return Wrong("name",
                name.empty() ? "missing" : absl::StrCat("'", name.substr(0, 100), "' is no name"),
                "; expected 1 to 63 lower-case letters, digits and '-', such as 'clicks-2'");
+}
+
+absl::Status Loss(const v1::ModelSpec& model) {
+  if (model.has_positive_weight()) {
+    if (!HasClasses(model)) {
+      return Wrong("model.positive_weight",
+                   "belongs to model.loss binary_cross_entropy, found another; leave it out");
+    }
+    if (!(model.positive_weight() > 0)) {
+      return Wrong("model.positive_weight", "found ", model.positive_weight(),
+                   "; expected more than 0");
+    }
+  }
+  if (model.has_huber_delta()) {
+    if (model.loss() != v1::HUBER) {
+      return Wrong("model.huber_delta", "belongs to model.loss huber, found another; leave it out");
+    }
+    if (!(model.huber_delta() > 0)) {
+      return Wrong("model.huber_delta", "found ", model.huber_delta(), "; expected more than 0");
+    }
+  }
+  return absl::OkStatus();
 }
 
 absl::Status Model(const v1::ModelSpec& model) {
@@ -43,6 +66,7 @@ absl::Status Model(const v1::ModelSpec& model) {
                  "belongs to model.name 'layers', found model.name '", model.name(),
                  "'; leave out one of them");
   }
+  TESSERA_RETURN_IF_ERROR(Loss(model));
   std::set<std::string> names;
   for (int i = 0; i < model.layers_size(); ++i) {
     const v1::LayerSpec& layer = model.layers(i);

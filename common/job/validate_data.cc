@@ -7,6 +7,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "common/job/defaults.h"
+#include "common/job/evaluation.h"
 #include "common/job/validate_parts.h"
 #include "common/status_macros.h"
 #include "common/suggest.h"
@@ -16,7 +17,8 @@ namespace {
 
 std::string LowerName(const std::string& name) { return absl::AsciiStrToLower(name); }
 
-absl::Status DefaultValue(const v1::ColumnSpec& column, const std::string& path) {
+absl::Status DefaultValue(const v1::JobSpec& spec, const v1::ColumnSpec& column,
+                          const std::string& path) {
   const std::string& value = column.default_value();
   if (column.role() == v1::SPARSE) {
     int64_t id = 0;
@@ -30,6 +32,10 @@ absl::Status DefaultValue(const v1::ColumnSpec& column, const std::string& path)
   if (column.role() == v1::DENSE) {
     if (parsed) return absl::OkStatus();
     return Wrong(path, "found '", value, "'; expected a finite number, as the column is dense");
+  }
+  if (!HasClasses(spec.model())) {
+    if (parsed) return absl::OkStatus();
+    return Wrong(path, "found '", value, "'; expected a finite number, as the column is the label");
   }
   if (parsed && (number == 0 || number == 1)) return absl::OkStatus();
   return Wrong(path, "found '", value, "'; expected 0 or 1, as the column is the label");
@@ -129,7 +135,7 @@ absl::Status Column(const v1::JobSpec& spec, int i) {
         Separator(spec.data().format(), column.separator(), path + ".separator"));
   }
   if (column.has_default_value()) {
-    TESSERA_RETURN_IF_ERROR(DefaultValue(column, path + ".default_value"));
+    TESSERA_RETURN_IF_ERROR(DefaultValue(spec, column, path + ".default_value"));
   }
   const bool has_range = column.index_begin() != 0 || column.index_end() != 0;
   const bool needs_range = spec.data().format() == v1::LIBSVM &&

@@ -5,15 +5,20 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/strip.h"
 #include "common/job/defaults.h"
+#include "common/job/evaluation.h"
 #include "common/job/validate_parts.h"
+#include "common/math/metrics/evaluation_metrics.h"
 #include "common/status_macros.h"
 #include "common/suggest.h"
 
 namespace tessera::validate {
 namespace {
 
-const std::vector<std::string>& KnownMetrics() {
-  static const auto& known = *new std::vector<std::string>{"auc", "logloss"};
+std::vector<std::string> KnownMetrics(bool classes) {
+  std::vector<std::string> known;
+  for (const math::MetricInfo& metric : math::AllMetrics()) {
+    if (classes || !metric.classes) known.push_back(metric.name);
+  }
   return known;
 }
 
@@ -109,18 +114,50 @@ absl::Status Train(const v1::TrainSpec& train) {
   return Device(train.device());
 }
 
-absl::Status EvaluationFields(const v1::EvaluationSpec& evaluation) {
+absl::Status GroupBy(const v1::JobSpec& spec, bool needed) {
+  const std::string& column = spec.evaluation().group_by();
+  const std::string path = "evaluation.group_by";
+  std::vector<std::string> sparse;
+  for (const v1::ColumnSpec& known : spec.data().columns()) {
+    if (known.role() == v1::SPARSE) sparse.push_back(known.name());
+  }
+  if (column.empty()) {
+    if (!needed) return absl::OkStatus();
+    return Wrong(path,
+                 "missing; gauc needs the sparse column whose ids say which samples belong "
+                 "together, such as the user; ",
+                 SuggestName("", sparse));
+  }
+  if (!needed)
+    return Wrong(path, "belongs to the metric gauc, which evaluation.metrics leaves out");
+  if (std::find(sparse.begin(), sparse.end(), column) == sparse.end()) {
+    return Wrong(path, "there is no sparse column '", column, "'; ", SuggestName(column, sparse));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status EvaluationFields(const v1::JobSpec& spec) {
+  const v1::EvaluationSpec& evaluation = spec.evaluation();
+  const bool classes = HasClasses(spec.model());
   std::set<std::string> seen;
   for (int i = 0; i < evaluation.metrics_size(); ++i) {
     const std::string& metric = evaluation.metrics(i);
     const std::string path = absl::StrCat("evaluation.metrics[", i, "]");
-    if (std::find(KnownMetrics().begin(), KnownMetrics().end(), metric) == KnownMetrics().end()) {
-      return Wrong(path, "unknown metric '", metric, "'; ", SuggestName(metric, KnownMetrics()));
+    const math::MetricInfo* info = math::FindMetric(metric);
+    if (info == nullptr) {
+      return Wrong(path, "unknown metric '", metric, "'; ",
+                   SuggestName(metric, KnownMetrics(classes)));
+    }
+    if (info->classes && !classes) {
+      return Wrong(path, "'", metric,
+                   "' is of labels 0 and 1, and model.loss is one of regression; ",
+                   SuggestName("", KnownMetrics(classes)));
     }
     if (!seen.insert(metric).second) return Wrong(path, "'", metric, "' is named twice");
   }
-  const std::string monitor = Monitor(evaluation);
-  const std::vector<std::string> metrics = Metrics(evaluation);
+  TESSERA_RETURN_IF_ERROR(GroupBy(spec, seen.contains("gauc")));
+  const std::string monitor = MonitorOf(spec);
+  const std::vector<std::string> metrics = MetricsOf(spec);
   if (std::find(metrics.begin(), metrics.end(), monitor) == metrics.end()) {
     return Wrong("evaluation.monitor", "'", monitor, "' is not measured; ",
                  SuggestName(monitor, metrics), " (evaluation.metrics says what is)");
@@ -147,7 +184,7 @@ absl::Status NeedsValidation(const v1::JobSpec& spec) {
 
 absl::Status Training(const v1::JobSpec& spec) {
   TESSERA_RETURN_IF_ERROR(Train(spec.train()));
-  TESSERA_RETURN_IF_ERROR(EvaluationFields(spec.evaluation()));
+  TESSERA_RETURN_IF_ERROR(EvaluationFields(spec));
   TESSERA_RETURN_IF_ERROR(NeedsValidation(spec));
   if (!(spec.checkpoint().every_minutes() >= 0)) {
     return Wrong("checkpoint.every_minutes", "found ", spec.checkpoint().every_minutes(),

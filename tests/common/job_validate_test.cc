@@ -164,6 +164,29 @@ TEST(ValidateJobSpec, NamesTheWrongFieldOfTheJob) {
            "train.early_stopping.min_delta", "finite"},
           {[](auto& s) { s.mutable_evaluation()->add_metrics("auk"); }, "evaluation.metrics[0]",
            "did you mean \"auc\"?"},
+          {[](auto& s) {
+             s.mutable_model()->set_loss(v1::HUBER);
+             s.mutable_evaluation()->add_metrics("auc");
+           },
+           "evaluation.metrics[0]", "model.loss is one of regression"},
+          {[](auto& s) {
+             s.mutable_evaluation()->add_metrics("auc");
+             s.mutable_evaluation()->add_metrics("gauc");
+           },
+           "evaluation.group_by", "gauc needs the sparse column"},
+          {[](auto& s) {
+             s.mutable_evaluation()->add_metrics("auc");
+             s.mutable_evaluation()->add_metrics("gauc");
+             s.mutable_evaluation()->set_group_by("usr");
+           },
+           "evaluation.group_by", "did you mean \"user\"?"},
+          {[](auto& s) { s.mutable_evaluation()->set_group_by("user"); }, "evaluation.group_by",
+           "leaves out"},
+          {[](auto& s) {
+             s.mutable_model()->set_loss(v1::HUBER);
+             s.mutable_evaluation()->set_monitor("auc");
+           },
+           "evaluation.monitor", "'auc' is not measured"},
           {[](auto& s) { s.mutable_evaluation()->set_monitor("loss"); }, "evaluation.monitor",
            "'loss' is not measured"},
           {[](auto& s) {
@@ -256,6 +279,20 @@ TEST(ValidateJobSpec, NamesTheWrongFieldOfATable) {
            "tables[2]", "no column looks up its ids in 'spare'"},
           {[](auto& s) { s.mutable_model()->clear_optimizer(); }, "model.optimizer", "missing"},
           {[](auto& s) { s.mutable_model()->clear_name(); }, "model.name", "missing"},
+          {[](auto& s) { s.mutable_model()->set_positive_weight(0); }, "model.positive_weight",
+           "expected more than 0"},
+          {[](auto& s) {
+             s.mutable_model()->set_loss(v1::MEAN_SQUARED_ERROR);
+             s.mutable_model()->set_positive_weight(2);
+           },
+           "model.positive_weight", "belongs to model.loss binary_cross_entropy"},
+          {[](auto& s) { s.mutable_model()->set_huber_delta(1); }, "model.huber_delta",
+           "belongs to model.loss huber"},
+          {[](auto& s) {
+             s.mutable_model()->set_loss(v1::HUBER);
+             s.mutable_model()->set_huber_delta(-1);
+           },
+           "model.huber_delta", "expected more than 0"},
           {[](auto& s) { s.mutable_model()->set_name("layers"); }, "model.layers", "empty"},
           {[](auto& s) { s.mutable_model()->add_layers(); }, "model.layers", "found model.name"},
       });

@@ -18,7 +18,9 @@
 #include "common/math/activation/silu.h"
 #include "common/math/activation/softplus.h"
 #include "common/math/activation/tanh.h"
+#include "common/math/loss/huber.h"
 #include "common/math/loss/sigmoid_cross_entropy.h"
+#include "common/math/loss/squared_error.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -110,6 +112,41 @@ TEST(SigmoidCrossEntropy, HasTheReferenceValuesAndGradients) {
     EXPECT_NEAR(SigmoidCrossEntropy::Value(x, label), value, 1e-14 * (value + std::abs(x)));
   }
   EXPECT_EQ(count, 75);
+}
+
+TEST(RegressionLosses, HaveTheReferenceValuesAndGradients) {
+  std::ifstream file(TESSERA_GOLDEN_FOLDER "/elementwise.txt");
+  ASSERT_TRUE(file) << "run tests/golden/elementwise.py";
+  int squared = 0, huber = 0;
+  for (std::string line; std::getline(file, line);) {
+    std::istringstream in(line);
+    std::string kind;
+    in >> kind;
+    if (kind != "squared_error" && kind != "huber") continue;
+    SCOPED_TRACE(line);
+    double delta = 0, x, y, value, gradient;
+    if (kind == "huber") {
+      ++huber;
+      ASSERT_TRUE(in >> delta);
+    }
+    ASSERT_TRUE(in >> x >> y >> value >> gradient);
+    // The difference of two floats rounds relative to the larger of them.
+    const double rounding = 1e-7 * (std::abs(x) + std::abs(y));
+    const float fx = static_cast<float>(x), fy = static_cast<float>(y);
+    if (kind == "huber") {
+      EXPECT_NEAR(Huber::Value(x, y, delta), value, 1e-14 * (1 + value));
+      const float fd = static_cast<float>(delta);
+      EXPECT_NEAR(Huber::Value(fx, fy, fd), value, kRelative * value + rounding);
+      EXPECT_NEAR(Huber::Gradient(fx, fy, fd), gradient, rounding);
+    } else {
+      ++squared;
+      EXPECT_NEAR(SquaredError::Value(x, y), value, 1e-14 * (1 + value));
+      EXPECT_NEAR(SquaredError::Value(fx, fy), value, kRelative * value + rounding);
+      EXPECT_NEAR(SquaredError::Gradient(fx, fy), gradient, 2 * rounding);
+    }
+  }
+  EXPECT_EQ(squared, 75);
+  EXPECT_EQ(huber, 150);
 }
 
 TEST(SigmoidCrossEntropy, StaysFiniteAtHugeLogits) {

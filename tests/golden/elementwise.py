@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""Writes elementwise.txt: values and derivatives of activations and of the binary loss.
+"""Writes elementwise.txt: values and derivatives of activations and of losses.
 
   activation NAME PARAM X Y DY   (PARAM is 0 where the function has none)
-  loss X LABEL VALUE GRADIENT
+  loss X LABEL VALUE GRADIENT    (the binary one)
+  squared_error X LABEL VALUE GRADIENT
+  huber DELTA X LABEL VALUE GRADIENT
 
 In double precision, by other routes than the C++: derivatives of the activations are taken from
 their definitions in x alone, logarithms from the Decimal module with 60 digits.
@@ -86,6 +88,16 @@ def main():
             loss = Decimal(label) * softplus(-x) + (1 - Decimal(label)) * softplus(x)
             gradient = sigmoid(x) - Decimal(label)
             lines.append("loss %.17g %.17g %.17g %.17g" % (x, label, loss, gradient))
+    for label in (0.0, 1.0, -2.5):
+        for x in points:
+            e = Decimal(x) - Decimal(label)
+            lines.append("squared_error %.17g %.17g %.17g %.17g" % (x, label, e * e, 2 * e))
+            for delta in (1.0, 0.25):
+                d = Decimal(delta)
+                inside = abs(e) <= d
+                value = e * e / 2 if inside else d * (abs(e) - d / 2)
+                gradient = e if inside else d.copy_sign(e)
+                lines.append("huber %.17g %.17g %.17g %.17g %.17g" % (delta, x, label, value, gradient))
     path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "elementwise.txt")
     with open(path, "w") as out:
         out.write("\n".join(lines) + "\n")

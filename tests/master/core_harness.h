@@ -178,7 +178,9 @@ class CoreHarness {
   bool own_disk_ = false;  // what on_cut_ and on_write_ say is of the master's own disk
   std::function<void(const std::string& worker, const v1::NextWorkResponse&, v1::UnitResult*)>
       on_unit_;
-  std::vector<double> aucs_;  // of the evaluations in turn; then 0.5
+  // The first metric of the evaluations in turn; then 0.5. Others are 0.7.
+  std::vector<double> aucs_;
+  std::vector<ComputeMetrics> measured_;
   // What happened.
   std::vector<OpenPs> opens_;
   std::vector<CutCheckpoint> cuts_;
@@ -258,7 +260,9 @@ class CoreHarness {
       header.set_evaluation_id(unit.evaluate().evaluation_id());
       header.set_unit_id(unit.unit_id());
       const std::vector<float> scores(result.samples(), 0.5f);
-      const absl::Status status = core_->AddScores(header, scores, scores);
+      const bool grouped = !assignment.spec().evaluation().group_by().empty();
+      const absl::Status status = core_->AddScores(
+          header, {scores, scores, std::vector<uint64_t>(grouped ? scores.size() : 0)});
       EXPECT_TRUE(status.ok()) << status;
     } else if (unit.has_predict()) {
       outputs_.push_back(unit.predict().output());
@@ -313,10 +317,11 @@ class CoreHarness {
   }
   ActionResult Do(const ComputeMetrics& compute) {
     ActionResult result;
-    result.samples = compute.logits.size();
-    result.auc = aucs_.empty() ? 0.5 : aucs_.front();
+    result.samples = compute.outputs.size();
+    measured_.push_back(compute);
+    for (const std::string& name : compute.names) result.metrics[name] = 0.7;
+    result.metrics[compute.names[0]] = aucs_.empty() ? 0.5 : aucs_.front();
     if (!aucs_.empty()) aucs_.erase(aucs_.begin());
-    result.logloss = 0.7;
     return result;
   }
 

@@ -172,6 +172,55 @@ TEST_F(CoreTest, EarlyStoppingEndsTheTraining) {
   EXPECT_THAT(Events(id), Contains(HasSubstr("early stopping")));
 }
 
+TEST_F(CoreTest, MeasuresWhatTheJobNames) {
+  v1::JobSpec spec = SmallJob();
+  for (const char* metric : {"gauc", "pr_auc", "calibration"}) {
+    spec.mutable_evaluation()->add_metrics(metric);
+  }
+  spec.mutable_evaluation()->set_monitor("gauc");
+  spec.mutable_evaluation()->set_group_by("user");
+  JoinAll(2, 1);
+  const std::string id = Submit(spec, 1, 2);
+  RunUntil(id, v1::SUCCEEDED);
+  ASSERT_FALSE(measured_.empty());
+  for (const ComputeMetrics& measured : measured_) {
+    EXPECT_THAT(measured.names, ElementsAre("gauc", "pr_auc", "calibration"));
+    EXPECT_TRUE(measured.classes);
+    EXPECT_GT(measured.outputs.size(), 0u);
+    EXPECT_EQ(measured.groups.size(), measured.outputs.size());
+  }
+  EXPECT_EQ(Job(id).final_metrics().at("test").metrics_size(), 3);
+}
+
+TEST_F(CoreTest, ARegressionIsMeasuredByItsErrors) {
+  v1::JobSpec spec = SmallJob();
+  spec.mutable_model()->set_loss(v1::HUBER);
+  spec.mutable_train()->set_epochs(100);
+  spec.mutable_train()->mutable_early_stopping()->set_patience(2);
+  aucs_ = {6, 5, 5.5, 7};  // rmse: smaller is better
+  JoinAll(1, 1);
+  const std::string id = Submit(spec, 1, 1);
+  RunUntil(id, v1::SUCCEEDED);
+  EXPECT_THAT(measured_.at(0).names, ElementsAre("rmse", "mae"));
+  EXPECT_FALSE(measured_.at(0).classes);
+  ASSERT_EQ(Job(id).evaluations_size(), 4);
+  EXPECT_TRUE(Job(id).evaluations(1).best());
+}
+
+TEST_F(CoreTest, CalibrationIsBestNearOne) {
+  v1::JobSpec spec = SmallJob();
+  spec.mutable_evaluation()->add_metrics("calibration");
+  spec.mutable_evaluation()->set_monitor("calibration");
+  spec.mutable_train()->set_epochs(100);
+  spec.mutable_train()->mutable_early_stopping()->set_patience(2);
+  aucs_ = {1.5, 0.75, 1.3, 0.5};
+  JoinAll(1, 1);
+  const std::string id = Submit(spec, 1, 1);
+  RunUntil(id, v1::SUCCEEDED);
+  ASSERT_EQ(Job(id).evaluations_size(), 4);
+  EXPECT_TRUE(Job(id).evaluations(1).best());
+}
+
 TEST_F(CoreTest, ThePlateauRuleLowersTheRateOfTheUnitsThatFollow) {
   v1::JobSpec spec = SmallJob();
   spec.mutable_train()->mutable_schedule()->mutable_plateau()->set_factor(0.5f);

@@ -129,6 +129,7 @@ class FakeWorker {
     v1::UnitResult result;
     while (true) {
       v1::NextWorkRequest request;
+      bool grouped = false;
       {
         absl::MutexLock lock(&mu_);
         const auto ready = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
@@ -140,6 +141,7 @@ class FakeWorker {
         request.set_generation(assignment_.generation());
         request.set_rank(assignment_.rank());
         request.set_incarnation(incarnation_);
+        grouped = !assignment_.spec().evaluation().group_by().empty();
       }
       const std::string key = absl::StrCat(request.job_id(), ":", request.generation());
       if (key != under_way) {
@@ -158,13 +160,13 @@ class FakeWorker {
         continue;
       }
       if (unit.unit_id() == 0) continue;
-      result = Do(*stub, request, unit);
+      result = Do(*stub, request, unit, grouped);
       completed = unit.unit_id();
     }
   }
 
   v1::UnitResult Do(v1::WorkService::Stub& stub, const v1::NextWorkRequest& request,
-                    const v1::NextWorkResponse& unit) {
+                    const v1::NextWorkResponse& unit, bool grouped) {
     v1::UnitResult result;
     if (unit.has_count()) {
       v1::FileRecords* file = result.add_files();
@@ -192,6 +194,10 @@ class FakeWorker {
             const float logit = i % 4 == 3 ? -1.0f : label;
             chunk.mutable_labels()->append(reinterpret_cast<const char*>(&label), 4);
             chunk.mutable_logits()->append(reinterpret_cast<const char*>(&logit), 4);
+            const uint64_t group = i % 4 == 3 ? 3 : ~uint64_t{0};
+            if (grouped) {
+              chunk.mutable_groups()->append(reinterpret_cast<const char*>(&group), 8);
+            }
             result.set_samples(result.samples() + 1);
           }
           stream->Write(chunk);

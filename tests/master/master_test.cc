@@ -154,6 +154,24 @@ TEST_F(MasterTest, RunsAJobFromSubmissionToACheckpointThatVerifies) {
   EXPECT_EQ(owners, std::vector<int>(4096, 1));
 }
 
+TEST_F(MasterTest, MeasuresWithinTheGroupsThatWorkersReport) {
+  StartNodes(1, 2);
+  v1::JobSpec spec = SmallJob();
+  for (const char* metric : {"auc", "gauc", "accuracy"}) {
+    spec.mutable_evaluation()->add_metrics(metric);
+  }
+  spec.mutable_evaluation()->set_group_by("user");
+  const v1::JobStatus job = Watch(Submit(spec, 0, 0)).back();
+  ASSERT_EQ(v1::JobState_Name(job.state()), "SUCCEEDED") << job.message();
+  const auto& metrics = job.final_metrics().at("test").metrics();
+  EXPECT_EQ(metrics.size(), 3u);
+  EXPECT_DOUBLE_EQ(metrics.at("auc"), 0.5);
+  // The positives that are ranked wrongly are a group of their own, without negatives.
+  EXPECT_DOUBLE_EQ(metrics.at("gauc"), 1);
+  // Logits of 0 and of -1 for positives: only half of those are right, and no negative.
+  EXPECT_DOUBLE_EQ(metrics.at("accuracy"), 0.25);
+}
+
 TEST_F(MasterTest, AfterTheLossOfAWorkerTheJobGoesOnFromItsCheckpoint) {
   const v1::JobStatus job = RunThroughTheLossOfAWorker();
   EXPECT_EQ(v1::JobState_Name(job.state()), "SUCCEEDED") << job.message();

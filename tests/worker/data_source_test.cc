@@ -328,5 +328,34 @@ TEST(DataSourceTest, ThreadsReadTheSameAtOnce) {
   EXPECT_EQ(right, 4 * 20);
 }
 
+TEST(DataSourceTest, RealLabelsAreAnyFiniteNumbers) {
+  DataFolder folder;
+  folder.Write("a.csv", "-2.5,1\n1e3,2\nnan,3\nhigh,4\n");
+  folder.Write("a.svm", "3.75 1:1\n-1 2:1\ninf 3:1\n");
+  DataSource::Options options = folder.options();
+  options.real_labels = true;
+  const auto read = [&](const char* spec, const char* name) {
+    auto source = DataSource::Open(ParseSpec(spec), options, PosixFileSystem());
+    EXPECT_TRUE(source.ok()) << source.status();
+    auto records = ReadAll(**source, name);
+    EXPECT_TRUE(records.ok()) << records.status();
+    return *std::move(records);
+  };
+  const DataSource::Records csv = read(R"(
+    format: CSV
+    columns { name: "label" role: LABEL }
+    columns { name: "user" role: SPARSE })",
+                                       "a.csv");
+  EXPECT_THAT(csv.batch.labels, testing::ElementsAre(-2.5f, 1000));
+  EXPECT_EQ(csv.bad_records, 2u);
+  EXPECT_THAT(csv.first_bad, testing::HasSubstr("a.csv:3: column \"label\": \"nan\""));
+  const DataSource::Records svm = read(R"(
+    format: LIBSVM
+    columns { name: "ids" role: SPARSE index_begin: 1 index_end: 4 })",
+                                       "a.svm");
+  EXPECT_THAT(svm.batch.labels, testing::ElementsAre(3.75f, -1));
+  EXPECT_THAT(svm.first_bad, testing::HasSubstr("a.svm:3: label: \"inf\" is not"));
+}
+
 }  // namespace
 }  // namespace tessera::worker

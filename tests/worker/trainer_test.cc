@@ -3,11 +3,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <functional>
 #include <map>
 #include <numeric>
+#include <set>
 
 #include "absl/strings/str_cat.h"
 #include "common/clock.h"
@@ -244,15 +246,50 @@ TEST_F(TrainerTest, ScoringReadsOnlyAndWaitsForWhatWasPushed) {
   Scorer scorer(context_.get());
   std::vector<float> labels;
   const auto summary =
-      scorer.Score({Unit(0, 1).ranges(0)}, trainer_->next_step(), [&](auto logits, auto more) {
-        EXPECT_EQ(logits.size(), more.size());
-        labels.insert(labels.end(), more.begin(), more.end());
+      scorer.Score({Unit(0, 1).ranges(0)}, trainer_->next_step(), [&](const auto& scores) {
+        EXPECT_EQ(scores.outputs.size(), scores.labels.size());
+        EXPECT_TRUE(scores.groups.empty());
+        labels.insert(labels.end(), scores.labels.begin(), scores.labels.end());
         return absl::OkStatus();
       });
   ASSERT_TRUE(summary.ok()) << summary.status();
   EXPECT_EQ(summary->samples, kRecords);
   EXPECT_THAT(labels, ElementsAre(0, 1, 0, 1, 0, 1, 0, 1, 0, 1));  // in file order
   for (const std::string& event : ps_->events) EXPECT_THAT(event, testing::StartsWith("read 3"));
+}
+
+TEST_F(TrainerTest, ScoresOfSamplesWithEqualIdsHaveEqualGroups) {
+  std::ofstream(folder_ + "/train.csv") << "0,7\n1,8\n0,7\n1,9\n0,8\n1,1\n0,2\n1,3\n0,4\n1,5\n";
+  assignment_.mutable_spec()->mutable_evaluation()->set_group_by("id");
+  Prepare(v1::SYNC);
+  Scorer scorer(context_.get());
+  std::vector<uint64_t> groups;
+  const auto summary = scorer.Score({Unit(0, 1).ranges(0)}, 0, [&](const auto& scores) {
+    groups.insert(groups.end(), scores.groups.begin(), scores.groups.end());
+    return absl::OkStatus();
+  });
+  ASSERT_TRUE(summary.ok()) << summary.status();
+  ASSERT_EQ(groups.size(), kRecords);
+  EXPECT_EQ(groups[0], groups[2]);
+  EXPECT_EQ(groups[1], groups[4]);
+  EXPECT_EQ(std::set<uint64_t>(groups.begin(), groups.end()).size(), kRecords - 2);
+}
+
+TEST_F(TrainerTest, ARegressionTakesAnyLabelsAndHasNoAuc) {
+  std::ofstream csv(folder_ + "/train.csv");
+  for (uint64_t i = 0; i < kRecords; ++i) csv << "-2.5," << i << "\n";
+  csv.close();
+  assignment_.mutable_spec()->mutable_model()->set_loss(v1::MEAN_SQUARED_ERROR);
+  Prepare(v1::SYNC);
+  const auto result = trainer_->Train(Unit(0, 1));
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_TRUE(std::isnan(result->auc()));
+  // Row and bias are pulled as 0.1 each.
+  EXPECT_NEAR(result->loss_sum(), 4 * 2.7 * 2.7, 1e-5);
+  ASSERT_FALSE(ps_->gradient.empty());
+  for (const auto& [key, gradient] : ps_->gradient) {
+    EXPECT_FLOAT_EQ(gradient, 2 * 2.7f / 4) << key;
+  }
 }
 
 TEST_F(TrainerTest, CountsStepsAndSamplesAndDividesItsTime) {

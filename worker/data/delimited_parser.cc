@@ -151,15 +151,17 @@ class DelimitedParser final : public RecordParser {
     if (!value.empty()) return Take(column, value, out, label);
     if (column.default_text.has_value()) return Take(column, *column.default_text, out, label);
     if (column.role == v1::SPARSE || column.role == v1::IGNORED) return absl::OkStatus();
-    return absl::InvalidArgumentError(
-        absl::StrCat("column \"", column.name, "\": is empty; expected a number",
-                     column.role == v1::DENSE ? " (or give it a default_value)" : ", 0 or 1"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "column \"", column.name, "\": is empty; expected a number",
+        column.role == v1::DENSE || schema_.real_labels ? " (or give it a default_value)"
+                                                        : ", 0 or 1"));
   }
 
   absl::Status Take(const Column& column, absl::string_view value, Batch* out, float* label) {
     switch (column.role) {
       case v1::LABEL: {
-        const char* wrong = ParseLabel(value, /*minus_one=*/false, label);
+        const char* wrong = schema_.real_labels ? ParseNumber(value, label)
+                                                : ParseLabel(value, /*minus_one=*/false, label);
         return wrong == nullptr ? absl::OkStatus() : WrongValue(column, value, wrong);
       }
       case v1::DENSE: {

@@ -68,7 +68,11 @@ class LibsvmParser final : public RecordParser {
     }
     text = text.substr(0, text.find('#'));
     absl::string_view token = NextToken(&text);
-    if (const char* wrong = ParseLabel(token, /*minus_one=*/true, label)) {
+    if (schema_.real_labels) {
+      if (const char* wrong = ParseNumber(token, label)) {
+        return absl::InvalidArgumentError(absl::StrCat("label: ", Quoted(token), " ", wrong));
+      }
+    } else if (const char* wrong = ParseLabel(token, /*minus_one=*/true, label)) {
       return absl::InvalidArgumentError(
           absl::StrCat("label: ", Quoted(token), " ", wrong, " (-1 also stands for 0)"));
     }

@@ -40,6 +40,7 @@ struct Schema {
   bool header = false;
   std::vector<Column> columns;   // all, in the spec's order
   int label = -1;                // index in columns; LIBSVM: -1 when the spec does not name it
+  bool real_labels = false;      // any finite numbers, not 0 or 1
   uint32_t dense_width = 0;      // floats in a row of Batch::dense
   std::vector<uint32_t> dense;   // indices in columns, in the order of Batch::dense
   std::vector<uint32_t> sparse;  // indices in columns, in the order of Batch::sparse

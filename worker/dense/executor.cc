@@ -4,7 +4,6 @@
 #include <cstdlib>
 
 #include "common/log.h"
-#include "common/math/loss/sigmoid_cross_entropy.h"
 #include "common/random.h"
 #include "worker/dense/gemm.h"
 
@@ -152,11 +151,7 @@ Executor::StepResult Executor::ForwardBackward(absl::Span<const float> trained,
   const int32_t output = model_.graph().output();
   result.logits = Value(output);
   const absl::Span<float> gradient = Gradient(storage_of_[output]);
-  for (uint32_t i = 0; i < batch_; ++i) {
-    const float logit = result.logits[i];
-    result.loss_sum += math::SigmoidCrossEntropy::Value<double>(logit, labels[i]);
-    gradient[i] = loss_scale * math::SigmoidCrossEntropy::Gradient<float>(logit, labels[i]);
-  }
+  result.loss_sum = model_.loss().Evaluate(result.logits, labels, loss_scale, gradient);
   RunBackward(dropout_step, rank);
   return result;
 }

@@ -31,7 +31,8 @@ class Executor {
   absl::Span<float> dense();               // [batch, dense_width]
   absl::Span<float> pooled(size_t input);  // [batch, fields, dim] of model.inputs()[input]
 
-  // Logits [batch], valid until the next call: running statistics, no dropout.
+  // Outputs (logits, or values of a regression) [batch], valid until the next call: running
+  // statistics, no dropout.
   absl::Span<const float> Forward(absl::Span<const float> trained,
                                   absl::Span<const float> statistics);
 
@@ -42,7 +43,7 @@ class Executor {
   // The gradient of loss_scale * (sum of the samples' losses). Both gradients are written whole.
   // `dropout_step` and `rank` name the draws of dropout, with the model's seed.
   StepResult ForwardBackward(absl::Span<const float> trained, absl::Span<const float> statistics,
-                             absl::Span<const float> labels,  // [batch], 0 or 1
+                             absl::Span<const float> labels,  // [batch], of the loss
                              float loss_scale, uint64_t dropout_step, uint32_t rank,
                              absl::Span<float> trained_gradient,
                              // momentum * (running - batch statistic), to be subtracted

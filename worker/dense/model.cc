@@ -54,6 +54,7 @@ absl::StatusOr<std::unique_ptr<Model>> Model::New(const v1::JobSpec& spec, uint3
   }
   GraphBuilder builder;
   std::unique_ptr<Model> model(new Model);
+  model->loss_ = LossFunction::Of(spec.model());
   model->seed_ = spec.seed();
   model->dense_width_ = dense_width;
   if (dense_width > 0) {

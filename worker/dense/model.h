@@ -9,6 +9,7 @@
 #include "absl/types/span.h"
 #include "tessera/v1/job.pb.h"
 #include "worker/dense/graph.h"
+#include "worker/dense/loss.h"
 
 namespace tessera::worker {
 
@@ -41,12 +42,14 @@ class Model {
   int32_t dense_tensor() const { return dense_tensor_; }
 
   const Graph& graph() const { return *graph_; }
+  const LossFunction& loss() const { return loss_; }
   uint64_t seed() const { return seed_; }
   std::string Summary() const { return graph_->Summary(); }
 
  private:
   Model() = default;
 
+  LossFunction loss_;
   uint64_t seed_ = 0;
   uint32_t dense_width_ = 0;
   int32_t dense_tensor_ = -1;

@@ -6,10 +6,7 @@
 
 namespace tessera::math {
 
-// How well logits tell the classes apart. `auc`: the probability that a positive sample's logit is
-// above a negative one's, ties counting half (Mann, Whitney 1947); NaN where a class is missing.
-// `logloss`: the mean cross entropy, in nats; NaN where there are no samples or a logit is
-// infinite. Both are NaN where a logit is NaN.
+// How well logits tell the classes apart: auc.h and log_loss.h. Both are NaN where a logit is NaN.
 struct BinaryMetrics {
   double auc;
   double logloss;

@@ -1,0 +1,13 @@
+#pragma once
+
+#include "common/math/metrics/sorted_scores.h"
+
+namespace tessera::math {
+
+// The probability that a positive sample's logit is above a negative one's, ties counting half
+// (Mann, Whitney 1947):
+//   AUC = sum over pairs (p, n) of ([x_p > x_n] + [x_p = x_n] / 2) / (positives * negatives)
+// Counted in integers, so exact. NaN where a class is missing.
+double Auc(const SortedScores& scores);
+
+}  // namespace tessera::math

@@ -1,0 +1,15 @@
+#pragma once
+
+#include "common/math/metrics/sorted_scores.h"
+
+namespace tessera::math {
+
+// The area under the curve of precision over recall, as average precision (Manning, Raghavan,
+// Schuetze 2008, section 8.4), without interpolation: over the distinct logits t, from the largest
+// down,
+//   AP = sum over t of (R(t) - R(previous t)) P(t)
+// where samples of logit >= t are read as positive, R is the share of positives among which they
+// are found, P the share of them that is positive. NaN where a class is missing.
+double AveragePrecision(const SortedScores& scores);
+
+}  // namespace tessera::math

@@ -1,0 +1,49 @@
+#include "common/math/metrics/grouped_auc.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <limits>
+#include <numeric>
+#include <vector>
+
+#include "common/math/metrics/compensated_sum.h"
+
+namespace tessera::math {
+
+double GroupedAuc(absl::Span<const float> logits, absl::Span<const float> labels,
+                  absl::Span<const uint64_t> groups) {
+  std::vector<uint32_t> order(logits.size());
+  std::iota(order.begin(), order.end(), 0u);
+  std::sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) {
+    return groups[a] != groups[b] ? groups[a] < groups[b] : logits[a] < logits[b];
+  });
+  CompensatedSum sum;
+  uint64_t samples = 0;
+  for (size_t at = 0; at < order.size();) {
+    const size_t begin = at;
+    const uint64_t group = groups[order[begin]];
+    // As Auc counts: twice the pairs in order, ties counting one.
+    unsigned __int128 twice = 0;
+    uint64_t positives = 0, negatives = 0;
+    while (at < order.size() && groups[order[at]] == group) {
+      const float logit = logits[order[at]];
+      uint64_t tied_positives = 0, tied_negatives = 0;
+      for (; at < order.size() && groups[order[at]] == group && logits[order[at]] == logit; ++at) {
+        ++(labels[order[at]] > 0.5f ? tied_positives : tied_negatives);
+      }
+      twice += static_cast<unsigned __int128>(tied_positives) * (2 * negatives + tied_negatives);
+      positives += tied_positives;
+      negatives += tied_negatives;
+    }
+    if (positives == 0 || negatives == 0) continue;
+    const double auc =
+        static_cast<double>(twice) /
+        static_cast<double>(static_cast<unsigned __int128>(2 * positives) * negatives);
+    sum.Add(static_cast<double>(at - begin) * auc);
+    samples += at - begin;
+  }
+  if (samples == 0) return std::numeric_limits<double>::quiet_NaN();
+  return sum.value() / static_cast<double>(samples);
+}
+
+}  // namespace tessera::math

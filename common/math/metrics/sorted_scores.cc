@@ -1,0 +1,56 @@
+#include "common/math/metrics/sorted_scores.h"
+
+#include <bit>
+#include <cstddef>
+
+namespace tessera::math {
+namespace {
+
+// Maps floats to integers of the same order; -0 and 0 to the same one.
+uint32_t OrderedBits(float x) {
+  const uint32_t bits = std::bit_cast<uint32_t>(x + 0.0f);
+  return (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;
+}
+
+// Least significant digit first, three digits of 11 bits. `scratch` is resized as needed.
+void RadixSort(std::vector<uint32_t>& keys, std::vector<uint32_t>& scratch) {
+  constexpr int kDigitBits = 11;
+  constexpr uint32_t kDigits = 1u << kDigitBits;
+  scratch.resize(keys.size());
+  std::vector<size_t> starts(kDigits);
+  for (int shift = 0; shift < 32; shift += kDigitBits) {
+    starts.assign(kDigits, 0);
+    for (uint32_t key : keys) ++starts[(key >> shift) % kDigits];
+    size_t sum = 0;
+    for (size_t& start : starts) {
+      const size_t count = start;
+      start = sum;
+      sum += count;
+    }
+    for (uint32_t key : keys) scratch[starts[(key >> shift) % kDigits]++] = key;
+    keys.swap(scratch);
+  }
+}
+
+}  // namespace
+
+float SortedScores::Logit(uint32_t key) {
+  return std::bit_cast<float>((key & 0x80000000u) != 0 ? key & 0x7FFFFFFFu : ~key);
+}
+
+SortedScores SortScores(absl::Span<const float> logits, absl::Span<const float> labels) {
+  size_t positives = 0;
+  for (float label : labels) positives += label > 0.5f;
+  SortedScores scores;
+  scores.positives.reserve(positives);
+  scores.negatives.reserve(logits.size() - positives);
+  for (size_t i = 0; i < logits.size(); ++i) {
+    (labels[i] > 0.5f ? scores.positives : scores.negatives).push_back(OrderedBits(logits[i]));
+  }
+  std::vector<uint32_t> scratch;
+  RadixSort(scores.positives, scratch);
+  RadixSort(scores.negatives, scratch);
+  return scores;
+}
+
+}  // namespace tessera::math

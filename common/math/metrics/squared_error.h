@@ -1,0 +1,12 @@
+#pragma once
+
+#include "absl/types/span.h"
+#include "common/math/metrics/predictions.h"
+
+namespace tessera::math {
+
+// The mean of (prediction - label)^2; its root is the RMSE. Of probabilities it is the Brier score
+// (Brier 1950). NaN where there are no samples.
+double MeanSquaredError(const Predictions& predictions, absl::Span<const float> labels);  // [n]
+
+}  // namespace tessera::math

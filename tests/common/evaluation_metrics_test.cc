@@ -1,0 +1,181 @@
+#include "common/math/metrics/evaluation_metrics.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "common/job/evaluation.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace tessera::math {
+namespace {
+
+struct Samples {
+  std::vector<float> outputs;
+  std::vector<float> labels;
+  std::vector<uint64_t> groups;
+  bool classes = true;
+
+  double Measure(const std::string& name) const {
+    return ComputeMetrics(
+               {name}, {.outputs = outputs, .labels = labels, .groups = groups, .classes = classes})
+        .at(name);
+  }
+};
+
+// Outputs are rounded to quarters, so that many are equal.
+Samples RandomSamples(int n, int groups, int seed) {
+  std::mt19937 random(seed);
+  std::normal_distribution<float> normal;
+  std::uniform_real_distribution<float> uniform;
+  Samples samples;
+  for (int i = 0; i < n; ++i) {
+    const float x = std::round(normal(random) * 8) / 4;
+    samples.outputs.push_back(x);
+    samples.labels.push_back(uniform(random) < 1 / (1 + std::exp(1 - x)) ? 1 : 0);
+    samples.groups.push_back(random() % groups * 0x9e3779b97f4a7c15u);
+  }
+  samples.labels[0] = 0, samples.labels[1] = 1;
+  return samples;
+}
+
+double Probability(float x) { return 1 / (1 + std::exp(-static_cast<double>(x))); }
+
+TEST(EvaluationMetrics, AreTheirDefinitions) {
+  for (int n : {2, 3, 17, 1000}) {
+    SCOPED_TRACE(n);
+    const Samples s = RandomSamples(n, 5, n);
+    double loss = 0, positives = 0, predicted = 0, squared = 0, absolute = 0, right = 0;
+    for (int i = 0; i < n; ++i) {
+      const double p = Probability(s.outputs[i]);
+      const double y = s.labels[i];
+      loss -= std::log(y > 0 ? p : 1 - p) / n;
+      positives += y;
+      predicted += p;
+      squared += (p - y) * (p - y) / n;
+      absolute += std::fabs(p - y) / n;
+      right += (p >= 0.5) == (y > 0);
+    }
+    const double c = positives / n;
+    const double entropy = -c * std::log(c) - (1 - c) * std::log(1 - c);
+    EXPECT_NEAR(s.Measure("logloss"), loss, 1e-12);
+    EXPECT_NEAR(s.Measure("normalized_entropy"), loss / entropy, 1e-12);
+    EXPECT_NEAR(s.Measure("calibration"), predicted / positives, 1e-12);
+    EXPECT_NEAR(s.Measure("mse"), squared, 1e-12);
+    EXPECT_NEAR(s.Measure("rmse"), std::sqrt(squared), 1e-12);
+    EXPECT_NEAR(s.Measure("mae"), absolute, 1e-12);
+    EXPECT_EQ(s.Measure("accuracy"), right / n);
+  }
+}
+
+TEST(EvaluationMetrics, AveragePrecisionIsTheSumOverThresholds) {
+  for (int n : {2, 3, 17, 1000}) {
+    const Samples s = RandomSamples(n, 1, 100 + n);
+    const double positives = std::accumulate(s.labels.begin(), s.labels.end(), 0.0);
+    std::set<float, std::greater<float>> thresholds(s.outputs.begin(), s.outputs.end());
+    double sum = 0, recall_before = 0;
+    for (float t : thresholds) {
+      double named = 0, found = 0;
+      for (int i = 0; i < n; ++i) {
+        named += s.outputs[i] >= t;
+        found += s.outputs[i] >= t && s.labels[i] > 0;
+      }
+      sum += (found / positives - recall_before) * (found / named);
+      recall_before = found / positives;
+    }
+    EXPECT_NEAR(s.Measure("pr_auc"), sum, 1e-12) << n;
+  }
+}
+
+TEST(EvaluationMetrics, AveragePrecisionOfAHandMadeListIsKnown) {
+  // Positives at ranks 1 and 3 of four: (1 + 2/3) / 2.
+  const Samples s = {{4, 3, 2, 1}, {1, 0, 1, 0}, {}};
+  EXPECT_DOUBLE_EQ(s.Measure("pr_auc"), (1 + 2.0 / 3) / 2);
+}
+
+TEST(EvaluationMetrics, GroupedAucWeighsTheGroupsThatHaveBothClasses) {
+  for (int groups : {1, 7, 300}) {
+    const Samples s = RandomSamples(1000, groups, groups);
+    std::map<uint64_t, Samples> parts;
+    for (size_t i = 0; i < s.outputs.size(); ++i) {
+      parts[s.groups[i]].outputs.push_back(s.outputs[i]);
+      parts[s.groups[i]].labels.push_back(s.labels[i]);
+    }
+    double sum = 0, samples = 0;
+    for (const auto& [group, part] : parts) {
+      const double auc = part.Measure("auc");
+      if (std::isnan(auc)) continue;
+      sum += auc * static_cast<double>(part.outputs.size());
+      samples += static_cast<double>(part.outputs.size());
+    }
+    EXPECT_NEAR(s.Measure("gauc"), sum / samples, 1e-12) << groups;
+  }
+}
+
+TEST(EvaluationMetrics, GroupedAucIsUndefinedWithoutGroupsOrPairs) {
+  Samples s = {{1, 2, 3}, {0, 1, 0}, {}};
+  EXPECT_TRUE(std::isnan(s.Measure("gauc")));
+  s.groups = {1, 2, 3};
+  EXPECT_TRUE(std::isnan(s.Measure("gauc")));
+  s.groups = {1, 1, 3};
+  EXPECT_EQ(s.Measure("gauc"), 1);
+}
+
+TEST(EvaluationMetrics, OfARegressionTakeOutputsAsTheyAre) {
+  Samples s = {{1, 2, -4}, {1.5f, 4, -3}, {}, false};
+  EXPECT_DOUBLE_EQ(s.Measure("mse"), (0.25 + 4 + 1) / 3);
+  EXPECT_DOUBLE_EQ(s.Measure("rmse"), std::sqrt((0.25 + 4 + 1) / 3));
+  EXPECT_DOUBLE_EQ(s.Measure("mae"), 3.5 / 3);
+  EXPECT_DOUBLE_EQ(s.Measure("calibration"), -1 / 2.5);
+  EXPECT_TRUE(std::isnan(s.Measure("auc")));
+}
+
+TEST(EvaluationMetrics, AreUndefinedWhereThereIsNothingToMeasure) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const Samples with_nan = {{1, nan}, {0, 1}, {1, 1}};
+  const Samples none;
+  for (const MetricInfo& metric : AllMetrics()) {
+    EXPECT_TRUE(std::isnan(with_nan.Measure(metric.name))) << metric.name;
+    EXPECT_TRUE(std::isnan(none.Measure(metric.name))) << metric.name;
+  }
+  const Samples one_class = {{1, 2}, {0, 0}, {1, 1}};
+  for (const char* name : {"auc", "pr_auc", "gauc", "normalized_entropy", "calibration"}) {
+    EXPECT_TRUE(std::isnan(one_class.Measure(name))) << name;
+  }
+}
+
+TEST(EvaluationMetrics, AllAreComputedAtOnceAsAlone) {
+  const Samples s = RandomSamples(100, 3, 9);
+  std::vector<std::string> names;
+  for (const MetricInfo& metric : AllMetrics()) names.push_back(metric.name);
+  const auto all =
+      ComputeMetrics(names, {.outputs = s.outputs, .labels = s.labels, .groups = s.groups});
+  ASSERT_EQ(all.size(), names.size());
+  for (const std::string& name : names) {
+    EXPECT_EQ(all.at(name), s.Measure(name)) << name;
+    EXPECT_FALSE(std::isnan(all.at(name))) << name;
+  }
+}
+
+TEST(Follow, ComparesInTheDirectionOfTheMetric) {
+  for (const char* name : {"auc", "pr_auc", "gauc", "accuracy"}) {
+    EXPECT_TRUE(Follow(name, 0.7).larger_is_better) << name;
+    EXPECT_EQ(Follow(name, 0.7).value, 0.7) << name;
+  }
+  for (const char* name : {"logloss", "normalized_entropy", "rmse", "mse", "mae"}) {
+    EXPECT_FALSE(Follow(name, 0.7).larger_is_better) << name;
+    EXPECT_EQ(Follow(name, 0.7).value, 0.7) << name;
+  }
+  EXPECT_FALSE(Follow("calibration", 0.75).larger_is_better);
+  EXPECT_EQ(Follow("calibration", 0.75).value, 0.25);
+  EXPECT_EQ(Follow("calibration", 1.25).value, 0.25);
+}
+
+}  // namespace
+}  // namespace tessera::math
