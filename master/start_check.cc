@@ -45,6 +45,8 @@ absl::Status CheckModel(const v1::JobSpec& spec, const v1::JobSpec& before) {
   for (v1::ModelSpec* model : {&here, &there}) {
     model->clear_optimizer();
     model->clear_loss();
+    model->clear_positive_weight();
+    model->clear_huber_delta();
     // Without options and with none of them is the same.
     model->mutable_options();
     for (v1::LayerSpec& layer : *model->mutable_layers()) layer.mutable_options();

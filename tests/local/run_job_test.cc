@@ -15,6 +15,7 @@
 #include "common/config/override.h"
 #include "common/config/yaml_job.h"
 #include "common/file_system.h"
+#include "common/random.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -144,6 +145,67 @@ TEST_F(JobRunTest, TrainsOnSeparateProcessesAndInThisOneToTheSameModel) {
   }
   EXPECT_EQ(digests[0], digests[1]);
   EXPECT_TRUE(Children("tessera-").empty());
+}
+
+TEST_F(JobRunTest, MeasuresEveryMetricThatTheJobNames) {
+  JobRun::Options options = Options("metrics", true);
+  v1::EvaluationSpec& evaluation = *options.request.mutable_spec()->mutable_evaluation();
+  for (const char* metric : {"auc", "pr_auc", "gauc", "logloss", "normalized_entropy", "accuracy",
+                             "calibration", "rmse", "mse", "mae"}) {
+    evaluation.add_metrics(metric);
+  }
+  evaluation.set_group_by("c0");
+  evaluation.set_monitor("normalized_entropy");
+  options.request.mutable_spec()->mutable_checkpoint()->set_keep_best(true);
+  JobRun run(std::move(options));
+  const auto status = run.Run();
+  ASSERT_TRUE(status.ok()) << status.status();
+  ASSERT_EQ(status->state(), v1::SUCCEEDED) << status->message();
+  const auto& metrics = status->final_metrics().at("test").metrics();
+  EXPECT_EQ(metrics.size(), 10u);
+  for (const auto& [name, value] : metrics) EXPECT_GT(value, 0) << name;
+  EXPECT_DOUBLE_EQ(metrics.at("rmse") * metrics.at("rmse"), metrics.at("mse"));
+  EXPECT_NE(metrics.at("gauc"), metrics.at("auc"));
+  EXPECT_LT(metrics.at("gauc"), 1);
+  // The best evaluation is the one of the smallest normalised entropy.
+  double best = 1e9, smallest = 1e9;
+  for (const v1::Evaluation& measured : status->evaluations()) {
+    const double entropy = measured.metrics().at("normalized_entropy");
+    smallest = std::min(smallest, entropy);
+    if (measured.best()) best = entropy;
+  }
+  EXPECT_EQ(best, smallest);
+}
+
+TEST_F(JobRunTest, ARegressionLearnsItsValues) {
+  // label = 3 d0 - 2 d1 + 5, of deviation 3.6.
+  for (const auto& [name, records] :
+       {std::pair("train.csv", 4000), std::pair("validation.csv", 500),
+        std::pair("test.csv", 500)}) {
+    std::ofstream csv(folder_ / "data" / name);
+    csv << "label,d0,d1,c0,c1,c2\n";
+    for (int i = 0; i < records; ++i) {
+      const uint64_t key = StreamKey(RandomFor::kInitialDense, records, i);
+      const double d0 = RandomNormal(key, 0), d1 = RandomNormal(key, 1);
+      csv << 3 * d0 - 2 * d1 + 5 << "," << d0 << "," << d1 << ",1,2,3\n";
+    }
+  }
+  for (const v1::Loss loss : {v1::MEAN_SQUARED_ERROR, v1::HUBER}) {
+    JobRun::Options options = Options(v1::Loss_Name(loss), true);
+    v1::JobSpec& spec = *options.request.mutable_spec();
+    spec.mutable_model()->set_loss(loss);
+    spec.mutable_train()->set_epochs(20);
+    spec.mutable_train()->mutable_schedule()->set_decay(v1::COSINE);
+    spec.mutable_train()->mutable_schedule()->set_decay_steps(800);
+    JobRun run(std::move(options));
+    const auto status = run.Run();
+    ASSERT_TRUE(status.ok()) << status.status();
+    ASSERT_EQ(status->state(), v1::SUCCEEDED) << status->message();
+    const auto& metrics = status->final_metrics().at("test").metrics();
+    EXPECT_EQ(metrics.size(), 2u);
+    EXPECT_LT(metrics.at("rmse"), 0.36) << v1::Loss_Name(loss);  // 99% of the variance
+    EXPECT_LE(metrics.at("mae"), metrics.at("rmse"));
+  }
 }
 
 TEST_F(JobRunTest, StartsAKilledWorkerAgainAndGoesOn) {

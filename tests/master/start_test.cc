@@ -92,6 +92,7 @@ TEST_F(StartTest, AnotherModelOrOtherInputsAreRefusedWarmOrNot) {
     spec = SmallJob();
     spec.mutable_start()->set_warm(warm);
     spec.mutable_model()->mutable_optimizer()->set_learning_rate(0.5f);
+    spec.mutable_model()->set_positive_weight(2);
     RunFrom(folder, spec, v1::SUCCEEDED);
   }
 }
