@@ -8,8 +8,8 @@
 
 #include "absl/status/statusor.h"
 #include "common/file_system.h"
+#include "common/task_pool.h"
 #include "ps/cold/cold_store.h"
-#include "ps/cold/reader_pool.h"
 #include "ps/evictor.h"
 #include "ps/memory_budget.h"
 #include "ps/table.h"
@@ -34,7 +34,7 @@ class Spill {
   const Options& options() const { return options_; }
   MemoryBudget& budget() { return budget_; }
   Evictor& evictor() { return evictor_; }
-  ReaderPool& readers() { return readers_; }
+  TaskPool& readers() { return readers_; }
   // A folder that no other job has, below that of the options.
   std::string NewFolder();
   // Gives those of a job's tables that may spill their place on disk; they go before it does.
@@ -50,7 +50,10 @@ class Spill {
   std::atomic<uint64_t> folders_ = 0;
   MemoryBudget budget_;
   Evictor evictor_;
-  ReaderPool readers_;
+  // Threads that wait for the disk, so that many reads are in flight: a device answers 64 reads at
+  // once several times faster than one after another, and Debian's RocksDB reads in the thread that
+  // asks.
+  TaskPool readers_;
 };
 
 }  // namespace tessera::ps

@@ -11,7 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "ps/cold/reader_pool.h"
+#include "common/task_pool.h"
 #include "ps/cold/record_format.h"
 
 namespace rocksdb {
@@ -49,7 +49,7 @@ class ColdStore {
     std::string folder;  // of this store alone; created
     // Of all files in the folder, compactions under way included.
     uint64_t max_bytes = UINT64_MAX;
-    ReaderPool* readers = nullptr;  // borrowed, outlives the store
+    TaskPool* readers = nullptr;  // borrowed, outlives the store
     // Null: the machine's own. Tests put faults in it.
     std::shared_ptr<rocksdb::FileSystem> disk = nullptr;
   };

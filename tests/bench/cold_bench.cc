@@ -104,7 +104,7 @@ class ColdRows {
   }
 
  private:
-  static std::unique_ptr<ColdStore> Open(const std::string& folder, ps::ReaderPool* readers) {
+  static std::unique_ptr<ColdStore> Open(const std::string& folder, TaskPool* readers) {
     ColdStore::Options options;
     options.folder = folder + "/cold";
     options.readers = readers;
@@ -121,7 +121,7 @@ class ColdRows {
 
   const uint64_t rows_;
   const size_t write_rows_;
-  ps::ReaderPool readers_;
+  TaskPool readers_;
   const std::unique_ptr<ColdStore> store_;
   const std::vector<char> bytes_;
   std::vector<char> records_;

@@ -217,7 +217,7 @@ void ZipfTraining(benchmark::State& state, const std::string& folder, uint64_t r
       double(table.cold().stats().device_bytes_written - cold_before.device_bytes_written);
   ColdStore::Options options;
   options.folder = folder + "/through";
-  ps::ReaderPool readers(1);
+  TaskPool readers(1);
   options.readers = &readers;
   auto through = ColdStore::Open(
       options, {{.name = "rows", .record_bytes = uint32_t(SpillingTable::RecordBytes())}});

@@ -133,7 +133,7 @@ class ColdStoreTest : public testing::Test {
     return flipped;
   }
 
-  ReaderPool readers_;
+  TaskPool readers_;
   ColdStore::Options options_;
 };
 

@@ -140,7 +140,7 @@ class TableTierTest : public testing::Test {
   RowStore twin_;
   RowStore store_;
   RowStore::Clock clock_;
-  ReaderPool readers_;
+  TaskPool readers_;
   std::unique_ptr<ColdStore> cold_;
   std::unique_ptr<MemoryBudget> budget_;
   std::unique_ptr<Evictor> evictor_;

@@ -10,20 +10,20 @@
 #include "absl/functional/function_ref.h"
 #include "absl/synchronization/mutex.h"
 
-namespace tessera::ps {
+namespace tessera {
 
-// Threads that wait for the disk, so that many reads are in flight: a device answers 64 reads at
-// once several times faster than one after another, and Debian's RocksDB reads in the thread that
-// asks. One for a process. Thread-safe; no call may be running when it is destroyed.
-class ReaderPool {
+// Threads that share the parts of a piece of work with the thread that has it. Thread-safe; no call
+// may be running when it is destroyed.
+class TaskPool {
  public:
-  explicit ReaderPool(int threads);
-  ~ReaderPool();
-  ReaderPool(const ReaderPool&) = delete;
-  ReaderPool& operator=(const ReaderPool&) = delete;
+  // `threads` besides the callers'; 0: every call runs in its caller alone.
+  explicit TaskPool(int threads);
+  ~TaskPool();
+  TaskPool(const TaskPool&) = delete;
+  TaskPool& operator=(const TaskPool&) = delete;
 
-  // task(0) to task(tasks - 1), each once, in the pool and in the caller; returns when all have
-  // ended. Calls of several threads share the pool.
+  // task(0) to task(tasks - 1), each once, in the pool and in the caller, begun in this order;
+  // returns when all have ended. Calls of several threads share the pool. A task may call RunAll.
   void RunAll(size_t tasks, absl::FunctionRef<void(size_t)> task) ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
@@ -47,4 +47,4 @@ class ReaderPool {
   std::vector<std::thread> threads_;
 };
 
-}  // namespace tessera::ps
+}  // namespace tessera

@@ -1,14 +1,14 @@
-#include "ps/cold/reader_pool.h"
+#include "common/task_pool.h"
 
 #include <algorithm>
 
-namespace tessera::ps {
+namespace tessera {
 
-ReaderPool::ReaderPool(int threads) {
+TaskPool::TaskPool(int threads) {
   for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { Work(); });
 }
 
-ReaderPool::~ReaderPool() {
+TaskPool::~TaskPool() {
   {
     absl::MutexLock lock(&mu_);
     stopping_ = true;
@@ -17,7 +17,7 @@ ReaderPool::~ReaderPool() {
   for (std::thread& thread : threads_) thread.join();
 }
 
-bool ReaderPool::RunOne(Batch& batch) {
+bool TaskPool::RunOne(Batch& batch) {
   if (batch.next == batch.tasks) return false;
   const size_t number = batch.next++;
   if (batch.next == batch.tasks) queue_.erase(std::find(queue_.begin(), queue_.end(), &batch));
@@ -28,7 +28,7 @@ bool ReaderPool::RunOne(Batch& batch) {
   return true;
 }
 
-void ReaderPool::RunAll(size_t tasks, absl::FunctionRef<void(size_t)> task) {
+void TaskPool::RunAll(size_t tasks, absl::FunctionRef<void(size_t)> task) {
   if (tasks == 0) return;
   if (tasks == 1) return task(0);
   Batch batch = {.task = task, .tasks = tasks};
@@ -41,7 +41,7 @@ void ReaderPool::RunAll(size_t tasks, absl::FunctionRef<void(size_t)> task) {
   mu_.Await(absl::Condition(&all_ended));
 }
 
-void ReaderPool::Work() {
+void TaskPool::Work() {
   absl::MutexLock lock(&mu_);
   while (true) {
     while (queue_.empty() && !stopping_) more_.Wait(&mu_);
@@ -50,4 +50,4 @@ void ReaderPool::Work() {
   }
 }
 
-}  // namespace tessera::ps
+}  // namespace tessera

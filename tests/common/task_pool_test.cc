@@ -1,0 +1,59 @@
+#include "common/task_pool.h"
+
+#include <atomic>
+#include <thread>
+#include <vector>
+
+#include "absl/synchronization/mutex.h"
+#include "gtest/gtest.h"
+
+namespace tessera {
+namespace {
+
+TEST(TaskPool, RunsEveryTaskOnce) {
+  for (const int threads : {0, 1, 3}) {
+    TaskPool pool(threads);
+    for (const size_t tasks : {0, 1, 2, 3, 100}) {
+      std::vector<std::atomic<int>> runs(tasks);
+      pool.RunAll(tasks, [&](size_t task) { ++runs[task]; });
+      for (const std::atomic<int>& count : runs) EXPECT_EQ(count, 1);
+    }
+  }
+}
+
+TEST(TaskPool, RunsAsManyTasksAtOnceAsItHasThreadsAndTheCaller) {
+  TaskPool pool(3);
+  // No task ends before all have begun.
+  absl::Mutex mu;
+  int begun = 0, met = 0;
+  const auto all_begun = [&begun] { return begun == 4; };
+  pool.RunAll(4, [&](size_t) {
+    absl::MutexLock lock(&mu);
+    ++begun;
+    if (mu.AwaitWithTimeout(absl::Condition(&all_begun), absl::Seconds(60))) ++met;
+  });
+  EXPECT_EQ(met, 4);
+}
+
+TEST(TaskPool, TakesTheCallsOfSeveralThreads) {
+  TaskPool pool(2);
+  std::vector<std::thread> callers;
+  std::atomic<int> runs = 0;
+  for (int c = 0; c < 4; ++c) {
+    callers.emplace_back([&] {
+      for (int i = 0; i < 200; ++i) pool.RunAll(7, [&](size_t) { ++runs; });
+    });
+  }
+  for (std::thread& caller : callers) caller.join();
+  EXPECT_EQ(runs, 4 * 200 * 7);
+}
+
+TEST(TaskPool, ATaskMayShareItsOwnPartsInThePool) {
+  TaskPool pool(2);
+  std::atomic<int> runs = 0;
+  pool.RunAll(5, [&](size_t) { pool.RunAll(6, [&](size_t) { ++runs; }); });
+  EXPECT_EQ(runs, 5 * 6);
+}
+
+}  // namespace
+}  // namespace tessera
