@@ -43,7 +43,7 @@ absl::StatusOr<std::unique_ptr<JobContext>> NewJobContext(const v1::Assignment& 
   context->source = kept.source.get();
   TESSERA_ASSIGN_OR_RETURN(context->model, Model::New(spec, context->source->schema().dense_width));
   context->plan = std::make_unique<EmbeddingPlan>(spec, context->model->inputs());
-  context->executor = std::make_unique<Executor>(*context->model);
+  context->executor = std::make_unique<Executor>(*context->model, options.pool);
 
   context->router = std::make_unique<KeyRouter>(assignment.partitions());
   const uint32_t dense_table = static_cast<uint32_t>(spec.tables_size());

@@ -58,7 +58,8 @@ struct JobContext {
 struct JobContextOptions {
   std::string data_root;
   std::string scratch_folder;
-  std::string device;  // for jobs that leave it open
+  std::string device;        // for jobs that leave it open
+  TaskPool* pool = nullptr;  // of the executor; outlives the context
   uint64_t incarnation = 0;
   KeptSource* kept_source = nullptr;  // outlives the context
   Channels* channels = nullptr;

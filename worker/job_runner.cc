@@ -112,6 +112,7 @@ absl::Status JobRunner::Prepare() {
                              NewJobContext(assignment_, {.data_root = options_.data_root,
                                                          .scratch_folder = options_.scratch_folder,
                                                          .device = options_.device,
+                                                         .pool = options_.pool,
                                                          .incarnation = options_.incarnation,
                                                          .kept_source = options_.kept_source,
                                                          .channels = options_.channels,

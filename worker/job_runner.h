@@ -22,6 +22,7 @@ class JobRunner {
     std::string scratch_folder;
     std::string output_root;
     std::string device;
+    TaskPool* pool = nullptr;  // borrowed, for the dense graph
     uint64_t incarnation = 0;
     KeptSource* kept_source = nullptr;  // borrowed
     std::shared_ptr<grpc::Channel> master;

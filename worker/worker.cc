@@ -20,8 +20,8 @@
 #include "common/process/resident.h"
 #include "common/rpc/metrics_service.h"
 #include "common/status_macros.h"
+#include "common/task_pool.h"
 #include "worker/cancellation.h"
-#include "worker/dense/gemm.h"
 #include "worker/job_runner.h"
 #include "worker/status_board.h"
 #include "worker/worker_metrics.h"
@@ -41,6 +41,7 @@ class WorkerImpl final : public Worker {
         process_collector_(AddProcessMetrics(registry_, "worker", SystemClock())),
         metrics_service_(&registry_),
         board_(SystemClock()),
+        pool_(options_.compute_threads - 1),
         thread_([this] { RunAssignments(); }) {}
 
   absl::Status Begin() {
@@ -145,6 +146,7 @@ class WorkerImpl final : public Worker {
         cancellation_ = std::move(cancellation);
       }
       run.data_root = options_.data_root;
+      run.pool = &pool_;
       run.scratch_folder = scratch_;
       run.output_root = options_.output_root;
       run.device = options_.device;
@@ -184,6 +186,7 @@ class WorkerImpl final : public Worker {
   std::unique_ptr<RpcServer> server_;  // constant after Begin; null: none
 
   StatusBoard board_;
+  TaskPool pool_;  // of the dense graph, besides thread_
 
   absl::Mutex mu_;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
@@ -214,7 +217,6 @@ absl::StatusOr<std::unique_ptr<Worker>> Worker::Start(Options options) {
   if (options.compute_threads == 0) {
     options.compute_threads = static_cast<int>(std::thread::hardware_concurrency());
   }
-  SetComputeThreads(options.compute_threads);
   auto worker =
       std::make_unique<WorkerImpl>(std::move(options), std::move(scratch), std::move(lock));
   TESSERA_RETURN_IF_ERROR(worker->Begin());

@@ -27,7 +27,7 @@ class Worker {
     std::string scratch_folder;
     // Predictions are written below this folder.
     std::string output_root = ".";
-    // Of the dense products. 0: one per processor.
+    // Of the dense graph; results do not depend on it. 0: one per processor.
     int compute_threads = 1;
     // "auto", "cpu", "cuda", "cuda:N": what jobs that say "auto" get.
     std::string device = "auto";

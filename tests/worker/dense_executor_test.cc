@@ -1,5 +1,6 @@
 #include "worker/dense/executor.h"
 
+#include "absl/strings/str_cat.h"
 #include "tests/worker/dense_job_testing.h"
 #include "tests/worker/zoo_testing.h"
 #include "worker/zoo/zoo.h"
@@ -101,6 +102,59 @@ TEST(Executor, GivesTheSameBitsWhateverRanBefore) {
     EXPECT_EQ(Copy(fresh.executor.pooled_gradient(i)), Copy(used.executor.pooled_gradient(i)));
   }
   EXPECT_EQ(fresh.Forward(), used.Forward());
+}
+
+// Batches of one part, of several, and one that no number of parts divides.
+TEST(Executor, GivesTheSameBitsWithAnyNumberOfThreads) {
+  for (const std::string& name : ZooModelNames()) {
+    const std::unique_ptr<Model> model = MakeModel(TinyJob(name));
+    ASSERT_NE(model, nullptr);
+    for (const uint32_t batch : {1, 100, 1003}) {
+      SCOPED_TRACE(absl::StrCat(name, ", batch ", batch));
+      Session alone(*model);
+      alone.Fill(batch, 21);
+      const Executor::StepResult expected = alone.Step();
+      const std::vector<float> training = Copy(expected.logits), evaluation = alone.Forward();
+      for (const int threads : {1, 2}) {  // besides the caller
+        TaskPool pool(threads);
+        Session shared(*model, &pool);
+        shared.Fill(batch, 21);
+        const Executor::StepResult found = shared.Step();
+        EXPECT_EQ(found.loss_sum, expected.loss_sum);
+        EXPECT_EQ(Copy(found.logits), training);
+        EXPECT_EQ(shared.trained_gradient, alone.trained_gradient);
+        EXPECT_EQ(shared.statistics_gradient, alone.statistics_gradient);
+        for (size_t i = 0; i < model->inputs().size(); ++i) {
+          EXPECT_EQ(Copy(shared.executor.pooled_gradient(i)),
+                    Copy(alone.executor.pooled_gradient(i)));
+        }
+        EXPECT_EQ(shared.Forward(), evaluation);
+      }
+    }
+  }
+}
+
+// Layers wide enough that products and sums over the batch are shared, too.
+TEST(Executor, GivesTheSameBitsWithAnyNumberOfThreadsForWideLayers) {
+  v1::JobSpec spec = Job("deepfm", 20, 5);
+  SetOptions(spec, Options()
+                       .Set("hidden", std::vector<int64_t>{250, 400, 201})
+                       .Set("batch_norm", true)
+                       .Set("dropout", 0.25));
+  const std::unique_ptr<Model> model = MakeModel(spec);
+  Session alone(*model);
+  alone.Fill(1500, 5);
+  alone.Step();
+  for (const int threads : {1, 2}) {
+    TaskPool pool(threads);
+    Session shared(*model, &pool);
+    shared.Fill(1500, 5);
+    for (int repeat = 0; repeat < 5; ++repeat) {
+      shared.Step();
+      ASSERT_EQ(shared.trained_gradient, alone.trained_gradient);
+      ASSERT_EQ(shared.statistics_gradient, alone.statistics_gradient);
+    }
+  }
 }
 
 TEST(Executor, DrawsDropoutByStepAndRankAlone) {

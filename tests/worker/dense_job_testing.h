@@ -61,9 +61,9 @@ inline std::string ErrorOf(const v1::JobSpec& spec) {
 
 // An executor with its parameters, gradients and labels.
 struct Session {
-  explicit Session(const Model& model)
+  explicit Session(const Model& model, TaskPool* pool = nullptr)
       : model(model),
-        executor(model),
+        executor(model, pool),
         trained(model.trained_floats()),
         statistics(model.statistics_floats()),
         trained_gradient(model.trained_floats()),

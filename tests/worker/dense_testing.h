@@ -70,6 +70,7 @@ class OpRunner {
       (spec.trained ? trained_gradients : statistics_gradients).emplace_back(floats);
     }
     kept.emplace_back(op->KeptFloats(batch));
+    shared.emplace_back(op->SharedFloats());
     scratch.emplace_back(op->ScratchFloats());
   }
 
@@ -91,6 +92,7 @@ class OpRunner {
     const auto out = Spans(outputs);
     ForwardPass pass;
     pass.batch = batch_;
+    pass.whole_batch = batch_;
     pass.training = training;
     pass.random_key = random_key;
     pass.inputs = in;
@@ -98,7 +100,9 @@ class OpRunner {
     pass.trained = w;
     pass.statistics = s;
     if (training) pass.kept = kept[0].span();
+    if (training) pass.shared = shared[0].span();
     pass.scratch = scratch[0].span();
+    if (training && op->Prepares()) op->PrepareForward(pass);
     op->Forward(pass);
   }
 
@@ -109,6 +113,7 @@ class OpRunner {
     const auto ds = Spans(statistics_gradients);
     BackwardPass pass;
     pass.batch = batch_;
+    pass.whole_batch = batch_;
     pass.random_key = random_key;
     pass.inputs = in;
     pass.outputs = out;
@@ -116,11 +121,14 @@ class OpRunner {
     pass.trained = w;
     pass.statistics = s;
     pass.kept = kept[0].view();
+    pass.shared = shared[0].view();
     pass.input_gradients = dx;
     pass.trained_gradients = dw;
     pass.statistics_gradients = ds;
     pass.scratch = scratch[0].span();
+    if (op->Prepares()) op->PrepareBackward(pass);
     op->Backward(pass);
+    op->ParameterGradients(pass);
   }
 
   // sum(output * output_gradient) of a training pass, in double.
@@ -138,7 +146,7 @@ class OpRunner {
   bool Intact() const {
     for (const auto* group :
          {&inputs, &outputs, &output_gradients, &input_gradients, &trained, &statistics,
-          &trained_gradients, &statistics_gradients, &kept, &scratch}) {
+          &trained_gradients, &statistics_gradients, &kept, &shared, &scratch}) {
       for (const Guarded& tensor : *group) {
         if (!tensor.Intact()) return false;
       }
@@ -148,7 +156,8 @@ class OpRunner {
 
   std::unique_ptr<Op> op;
   std::vector<Guarded> inputs, outputs, output_gradients, input_gradients;
-  std::vector<Guarded> trained, statistics, trained_gradients, statistics_gradients, kept, scratch;
+  std::vector<Guarded> trained, statistics, trained_gradients, statistics_gradients, kept, shared,
+      scratch;
 
  private:
   static std::vector<absl::Span<const float>> Views(const std::vector<Guarded>& tensors) {

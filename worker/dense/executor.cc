@@ -3,9 +3,10 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "absl/functional/function_ref.h"
 #include "common/log.h"
 #include "common/random.h"
-#include "worker/dense/gemm.h"
+#include "worker/dense/parallel.h"
 
 namespace tessera::worker {
 namespace {
@@ -17,15 +18,23 @@ void RequireSize(size_t found, size_t expected, const char* what) {
   std::abort();
 }
 
-void AddTo(absl::Span<const float> from, absl::Span<float> to) {
+void AddTo(TaskPool* pool, absl::Span<const float> from, absl::Span<float> to) {
   const float* __restrict in = from.data();
   float* __restrict out = to.data();
-  for (size_t i = 0; i < to.size(); ++i) out[i] += in[i];
+  ForElements(pool, to.size(), [in, out](size_t begin, size_t end) {
+    for (size_t i = begin; i < end; ++i) out[i] += in[i];
+  });
+}
+
+// One part after another, or several at once.
+void RunParts(TaskPool* pool, size_t parts, absl::FunctionRef<void(size_t)> run) {
+  if (pool != nullptr) return pool->RunAll(parts, run);
+  for (size_t part = 0; part < parts; ++part) run(part);
 }
 
 }  // namespace
 
-Executor::Executor(const Model& model) : model_(model) {
+Executor::Executor(const Model& model, TaskPool* pool) : model_(model), pool_(pool) {
   PlanStorages();
   PlanSteps();
   Place(0);
@@ -75,62 +84,129 @@ void Executor::BindGradients(Step& step, absl::Span<float> trained, absl::Span<f
   }
 }
 
-uint64_t Executor::RandomKey(int32_t node, uint64_t dropout_step, uint32_t rank) const {
-  return StreamKey(RandomFor::kDropout, model_.seed(), dropout_step, rank,
+uint64_t Executor::RandomKey(int32_t node, Draws draws) const {
+  return StreamKey(RandomFor::kDropout, model_.seed(), draws.step, draws.rank,
                    static_cast<uint64_t>(node));
 }
 
+ForwardPass Executor::NewForwardPass(const Step& step, const Part& part, bool training,
+                                     Draws draws) const {
+  ForwardPass pass;
+  pass.batch = part.batch;
+  pass.first_sample = part.first;
+  pass.whole_batch = batch_;
+  pass.training = training;
+  if (training) pass.random_key = RandomKey(step.node, draws);
+  pass.inputs = part.inputs;
+  pass.outputs = absl::MakeConstSpan(part.outputs);
+  pass.trained = step.trained;
+  pass.statistics = step.statistics;
+  if (training) pass.kept = part.kept;
+  if (training) pass.shared = {arena_.data() + step.shared_at, step.op->SharedFloats()};
+  pass.scratch = {arena_.data() + op_scratch_at_, op_scratch_floats_};
+  // Parts run at once already.
+  pass.pool = part.batch == batch_ ? pool_ : nullptr;
+  return pass;
+}
+
+BackwardPass Executor::NewBackwardPass(const Step& step, const Part& part, Draws draws) const {
+  BackwardPass pass;
+  pass.batch = part.batch;
+  pass.first_sample = part.first;
+  pass.whole_batch = batch_;
+  pass.random_key = RandomKey(step.node, draws);
+  pass.inputs = part.inputs;
+  pass.outputs = part.output_values;
+  pass.output_gradients = part.output_gradients;
+  pass.trained = step.trained;
+  pass.statistics = step.statistics;
+  pass.kept = part.kept;
+  pass.shared = {arena_.data() + step.shared_at, step.op->SharedFloats()};
+  pass.scratch = {arena_.data() + op_scratch_at_, op_scratch_floats_};
+  pass.pool = part.batch == batch_ ? pool_ : nullptr;
+  pass.input_gradients = absl::MakeConstSpan(part.input_gradients);
+  pass.trained_gradients = absl::MakeConstSpan(step.trained_gradients);
+  pass.statistics_gradients = absl::MakeConstSpan(step.statistics_gradients);
+  return pass;
+}
+
+// Both passes go through the steps in chains. A chain is a step that needs the whole batch, alone,
+// or as many steps as follow each other without needing it: those run part by part, so that a step
+// finds in the cache what the one before it wrote, and threads meet once in a chain.
 void Executor::RunForward(absl::Span<const float> trained, absl::Span<const float> statistics,
-                          bool training, uint64_t dropout_step, uint32_t rank) {
+                          bool training, Draws draws) {
   RequireSize(trained.size(), model_.trained_floats(), "trained");
   RequireSize(statistics.size(), model_.statistics_floats(), "statistics");
-  for (Step& step : steps_) {
-    BindParameters(step, trained, statistics);
-    ForwardPass pass;
-    pass.batch = batch_;
-    pass.training = training;
-    if (training) pass.random_key = RandomKey(step.node, dropout_step, rank);
-    pass.inputs = step.inputs;
-    pass.outputs = absl::MakeConstSpan(step.outputs);
-    pass.trained = step.trained;
-    pass.statistics = step.statistics;
-    if (training) pass.kept = step.kept;
-    pass.scratch = {arena_.data() + op_scratch_at_, op_scratch_floats_};
-    model_.graph().nodes()[step.node].op->Forward(pass);
+  for (Step& step : steps_) BindParameters(step, trained, statistics);
+  for (size_t begin = 0, end = 0; begin < steps_.size(); begin = end) {
+    const Op& op = *steps_[begin].op;
+    const ForwardPass whole = NewForwardPass(steps_[begin], steps_[begin].whole, training, draws);
+    if (training && op.Prepares()) op.PrepareForward(whole);
+    end = begin + 1;
+    if (!op.BySample()) {
+      op.Forward(whole);
+      continue;
+    }
+    while (end < steps_.size() && steps_[end].op->BySample() &&
+           !(training && steps_[end].op->Prepares())) {
+      ++end;
+    }
+    const auto run = [&](size_t part) {
+      for (size_t s = begin; s < end; ++s) {
+        steps_[s].op->Forward(NewForwardPass(steps_[s], steps_[s].parts[part], training, draws));
+      }
+    };
+    RunParts(pool_, parts_, run);
   }
 }
 
-void Executor::RunBackward(uint64_t dropout_step, uint32_t rank) {
-  for (auto step = steps_.rbegin(); step != steps_.rend(); ++step) {
-    if (!step->backward) continue;
-    for (const int32_t storage : step->unread) {
+// What the step adds to the gradients of its inputs, and of its parameters where others need them.
+void Executor::Backward(const Step& step, const Part& part, Draws draws) {
+  step.op->Backward(NewBackwardPass(step, part, draws));
+  TaskPool* const pool = part.batch == batch_ ? pool_ : nullptr;
+  for (const Addition& addition : step.additions) {
+    const size_t floats = storages_[addition.storage].floats;
+    AddTo(pool, part.input_gradients[addition.slot],
+          Gradient(addition.storage).subspan(part.first * floats, part.batch * floats));
+  }
+}
+
+void Executor::RunBackward(Draws draws) {
+  for (const Step& step : steps_) {
+    if (!step.backward) continue;
+    for (const int32_t storage : step.unread) {
       const absl::Span<float> gradient = Gradient(storage);
       std::fill(gradient.begin(), gradient.end(), 0.0f);
     }
-    BackwardPass pass;
-    pass.batch = batch_;
-    pass.random_key = RandomKey(step->node, dropout_step, rank);
-    pass.inputs = step->inputs;
-    pass.outputs = step->output_values;
-    pass.output_gradients = step->output_gradients;
-    pass.trained = step->trained;
-    pass.statistics = step->statistics;
-    pass.kept = step->kept;
-    pass.scratch = {arena_.data() + op_scratch_at_, op_scratch_floats_};
-    pass.input_gradients = absl::MakeConstSpan(step->input_gradients);
-    pass.trained_gradients = absl::MakeConstSpan(step->trained_gradients);
-    pass.statistics_gradients = absl::MakeConstSpan(step->statistics_gradients);
-    model_.graph().nodes()[step->node].op->Backward(pass);
-    for (const Addition& addition : step->additions) {
-      AddTo(step->input_gradients[addition.slot], Gradient(addition.storage));
+  }
+  // [begin, end) is the chain, walked from its end.
+  for (size_t begin = 0, end = steps_.size(); end > 0; end = begin) {
+    const Step& last = steps_[end - 1];
+    begin = end - 1;
+    if (!last.backward) continue;
+    if (last.op->Prepares()) last.op->PrepareBackward(NewBackwardPass(last, last.whole, draws));
+    if (!last.op->BySample()) {
+      Backward(last, last.whole, draws);
+      continue;
     }
+    while (begin > 0 && steps_[begin - 1].backward && steps_[begin - 1].op->BySample() &&
+           !steps_[begin - 1].op->Prepares()) {
+      --begin;
+    }
+    const auto run = [&](size_t part) {
+      for (size_t s = end; s > begin; --s)
+        Backward(steps_[s - 1], steps_[s - 1].parts[part], draws);
+    };
+    RunParts(pool_, parts_, run);
+  }
+  for (const Step& step : steps_) {
+    if (step.backward) step.op->ParameterGradients(NewBackwardPass(step, step.whole, draws));
   }
 }
 
 absl::Span<const float> Executor::Forward(absl::Span<const float> trained,
                                           absl::Span<const float> statistics) {
-  const ComputeThreadsScope threads;
-  RunForward(trained, statistics, false, 0, 0);
+  RunForward(trained, statistics, false, {});
   return Value(model_.graph().output());
 }
 
@@ -143,8 +219,8 @@ Executor::StepResult Executor::ForwardBackward(absl::Span<const float> trained,
   RequireSize(labels.size(), batch_, "labels");
   RequireSize(trained_gradient.size(), model_.trained_floats(), "trained_gradient");
   RequireSize(statistics_gradient.size(), model_.statistics_floats(), "statistics_gradient");
-  const ComputeThreadsScope threads;
-  RunForward(trained, statistics, true, dropout_step, rank);
+  const Draws draws = {dropout_step, rank};
+  RunForward(trained, statistics, true, draws);
   for (Step& step : steps_) BindGradients(step, trained_gradient, statistics_gradient);
 
   StepResult result;
@@ -152,7 +228,7 @@ Executor::StepResult Executor::ForwardBackward(absl::Span<const float> trained,
   result.logits = Value(output);
   const absl::Span<float> gradient = Gradient(storage_of_[output]);
   result.loss_sum = model_.loss().Evaluate(result.logits, labels, loss_scale, gradient);
-  RunBackward(dropout_step, rank);
+  RunBackward(draws);
   return result;
 }
 

@@ -5,18 +5,20 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "common/task_pool.h"
 #include "worker/dense/buffer.h"
 #include "worker/dense/model.h"
 
 namespace tessera::worker {
 
 // Runs a model forward and backward on the CPU. All memory is taken in Resize and kept; a step
-// allocates nothing. The same inputs and number of threads give the same bits, whatever ran before.
-// Not thread-safe: one per thread. `model` is borrowed and outlives it.
+// allocates nothing. The same inputs give the same bits, whatever ran before and whatever the
+// number of threads. Not thread-safe: one per thread. `model` and `pool` are borrowed and outlive
+// it.
 class Executor {
  public:
-  // Products use as many threads as SetComputeThreads (gemm.h) said.
-  explicit Executor(const Model& model);
+  // The caller's thread and those of the pool compute; null: the caller's alone.
+  explicit Executor(const Model& model, TaskPool* pool = nullptr);
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
 
@@ -65,18 +67,32 @@ class Executor {
     int32_t storage = -1;
     size_t scratch_at = 0;  // floats of a sample before it
   };
+  // The spans of a node's tensors that belong to some samples.
+  struct Part {
+    uint32_t first = 0;
+    uint32_t batch = 0;
+    std::vector<absl::Span<const float>> inputs, output_values, output_gradients;
+    std::vector<absl::Span<float>> outputs, input_gradients;
+    absl::Span<float> kept;
+  };
   // A node's part of the plan, and the spans that its op gets, bound in Resize and in each pass.
   struct Step {
     int32_t node = -1;
+    const Op* op = nullptr;
     bool backward = true;  // false: nothing trained lies behind its outputs
     size_t kept_at = 0;
+    size_t shared_at = 0;
     std::vector<Addition> additions;
     std::vector<int32_t> unread;  // storages of outputs that nobody reads
-    std::vector<absl::Span<const float>> inputs, output_values, output_gradients;
-    std::vector<absl::Span<float>> outputs, input_gradients;
+    Part whole;
+    std::vector<Part> parts;  // of ops that are BySample: together the batch
     std::vector<absl::Span<const float>> trained, statistics;
     std::vector<absl::Span<float>> trained_gradients, statistics_gradients;
-    absl::Span<float> kept;
+  };
+  // What names the draws of dropout.
+  struct Draws {
+    uint64_t step = 0;
+    uint32_t rank = 0;
   };
 
   void PlanStorages();
@@ -85,14 +101,19 @@ class Executor {
   void BindParameters(Step& step, absl::Span<const float> trained,
                       absl::Span<const float> statistics);
   void BindGradients(Step& step, absl::Span<float> trained, absl::Span<float> statistics);
+  Part Bind(const Step& step, uint32_t first, uint32_t batch);
   absl::Span<float> Value(int32_t tensor);
   absl::Span<float> Gradient(int32_t storage);
+  ForwardPass NewForwardPass(const Step& step, const Part& part, bool training, Draws draws) const;
+  BackwardPass NewBackwardPass(const Step& step, const Part& part, Draws draws) const;
   void RunForward(absl::Span<const float> trained, absl::Span<const float> statistics,
-                  bool training, uint64_t dropout_step, uint32_t rank);
-  void RunBackward(uint64_t dropout_step, uint32_t rank);
-  uint64_t RandomKey(int32_t node, uint64_t dropout_step, uint32_t rank) const;
+                  bool training, Draws draws);
+  void RunBackward(Draws draws);
+  void Backward(const Step& step, const Part& part, Draws draws);
+  uint64_t RandomKey(int32_t node, Draws draws) const;
 
   const Model& model_;
+  TaskPool* const pool_;
   std::vector<int32_t> storage_of_;  // by tensor
   std::vector<Storage> storages_;
   std::vector<Step> steps_;    // without views
@@ -101,8 +122,9 @@ class Executor {
   size_t op_scratch_floats_ = 0;  // the most that an op asks for
   size_t op_scratch_at_ = 0;
 
-  uint32_t batch_ = 0;
+  uint32_t batch_ = UINT32_MAX;  // none yet
   uint32_t capacity_ = 0;
+  size_t parts_ = 1;  // that the batch is cut into
   Buffer arena_;
 };
 

@@ -3,6 +3,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "common/task_pool.h"
+
 namespace tessera::worker {
 
 // A row-major matrix as a product reads it: rows x columns after the transposition.
@@ -12,27 +14,12 @@ struct Matrix {
 };
 
 // C [m, n] = A [m, k] * B [k, n] (+ C where `add`), float32, row-major. A transposed operand lies
-// in memory as its transpose. Every dense product of the worker goes through here, to oneDNN. The
-// same call with the same number of threads gives the same bits. Zero sizes are legal (k = 0 gives
-// zeros).
-void Gemm(int64_t m, int64_t n, int64_t k, Matrix a, Matrix b, float* c, bool add);
-
-// The number of threads that products and executors use, at least 1; 1 until it is called. Of the
-// whole process, as the pool of threads behind it is: called once, by main, before any Executor
-// runs.
-void SetComputeThreads(int threads);
-
-// Applies that number to the calling thread while it lives. OpenMP keeps its own number for every
-// calling thread, so a thread that was never told would use every core.
-class ComputeThreadsScope {
- public:
-  ComputeThreadsScope();
-  ~ComputeThreadsScope();
-  ComputeThreadsScope(const ComputeThreadsScope&) = delete;
-  ComputeThreadsScope& operator=(const ComputeThreadsScope&) = delete;
-
- private:
-  const int before_;
-};
+// in memory as its transpose. Every dense product of the worker goes through here, to oneDNN.
+// Zero sizes are legal (k = 0 gives zeros).
+//
+// C is cut into blocks of rows or columns by its sizes alone, and a block is the work of one
+// thread, of the pool or the caller (null: the caller's alone). So the same call gives the same
+// bits whatever the number of threads: oneDNN's own threads would cut the sums.
+void Gemm(TaskPool* pool, int64_t m, int64_t n, int64_t k, Matrix a, Matrix b, float* c, bool add);
 
 }  // namespace tessera::worker

@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "common/task_pool.h"
 #include "worker/dense/options.h"
 #include "worker/dense/shape.h"
 
@@ -35,6 +36,9 @@ struct ParameterSpec {
 // spans have exactly that many floats, never overlap, and are borrowed for the call.
 struct ForwardPass {
   size_t batch = 0;
+  // Where this is a part of a batch (Op::BySample), else 0 and `batch`.
+  size_t first_sample = 0;
+  size_t whole_batch = 0;
   // Batch statistics and dropout, and `kept` is there to be filled; else it is empty.
   bool training = false;
   // Of this node in this step: RandomBits(random_key, i) are its draws. Training only.
@@ -45,13 +49,19 @@ struct ForwardPass {
   absl::Span<const absl::Span<const float>> trained;
   absl::Span<const absl::Span<const float>> statistics;
   absl::Span<float> kept;     // [KeptFloats(batch)], comes back in Backward
+  absl::Span<float> shared;   // [SharedFloats()], of PrepareForward; training only
   absl::Span<float> scratch;  // [ScratchFloats() or more], holds anything
+  // Shares large work (parallel.h); null: none, or others share it already. Results never depend
+  // on it.
+  TaskPool* pool = nullptr;
 };
 
 // The same, backward. Gradients are those of the loss. Every gradient span that is not empty is
 // written whole, not added to: the executor adds where a tensor has several readers.
 struct BackwardPass {
   size_t batch = 0;
+  size_t first_sample = 0;
+  size_t whole_batch = 0;
   uint64_t random_key = 0;
   absl::Span<const absl::Span<const float>> inputs;
   absl::Span<const absl::Span<const float>> outputs;
@@ -59,7 +69,9 @@ struct BackwardPass {
   absl::Span<const absl::Span<const float>> trained;
   absl::Span<const absl::Span<const float>> statistics;
   absl::Span<const float> kept;
+  absl::Span<const float> shared;
   absl::Span<float> scratch;  // [ScratchFloats() or more], holds anything
+  TaskPool* pool = nullptr;
   // Empty where nobody needs it.
   absl::Span<const absl::Span<float>> input_gradients;
   absl::Span<const absl::Span<float>> trained_gradients;
@@ -78,15 +90,27 @@ class Op {
   // The one output is the one input under another shape: neither pass runs, the executor lets both
   // share memory.
   virtual bool IsView() const { return false; }
-  // Floats to keep from Forward to Backward.
+  // Forward and Backward treat every sample by itself. They are then called for parts of the batch,
+  // in any order and at once, with tensors and `kept` cut to the part; scratch, too, is not theirs.
+  // Both are cut alike, at samples that are multiples of 8. What spans the batch belongs to the
+  // three below.
+  virtual bool BySample() const { return false; }
+  // Floats to keep from Forward to Backward; of an op that is BySample, `batch` times a number.
   virtual size_t KeptFloats(size_t batch) const { return 0; }
-
+  // Floats of the whole batch that PrepareForward writes and all that follows reads.
+  virtual size_t SharedFloats() const { return 0; }
   // Floats that either pass may write as it likes, whatever the batch.
   virtual size_t ScratchFloats() const { return 0; }
 
-  // Correct for every batch, 0 included.
+  // Both passes are correct for every batch, 0 included. Each begins with what needs the whole
+  // batch: statistics in training, sums that the input gradients need.
+  virtual bool Prepares() const { return false; }
+  virtual void PrepareForward(const ForwardPass& pass) const {}
   virtual void Forward(const ForwardPass& pass) const = 0;
+  virtual void PrepareBackward(const BackwardPass& pass) const {}
   virtual void Backward(const BackwardPass& pass) const = 0;
+  // Gradients of parameters that no other gradient needs: some time after Backward, whole batch.
+  virtual void ParameterGradients(const BackwardPass& pass) const {}
 
  protected:
   // Filled by the constructor.

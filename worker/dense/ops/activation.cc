@@ -30,6 +30,8 @@ class Activation final : public Op {
     outputs_ = {shape};
   }
 
+  bool BySample() const override { return true; }
+
   void Forward(const ForwardPass& pass) const override {
     const typename Formula::Params params = params_;
     const float* __restrict x = pass.inputs[0].data();

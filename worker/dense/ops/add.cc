@@ -21,6 +21,8 @@ class Add final : public Op {
     }
   }
 
+  bool BySample() const override { return true; }
+
   void Forward(const ForwardPass& pass) const override {
     float* y = pass.outputs[0].data();
     for (size_t k = 0; k < rows_.size(); ++k) {

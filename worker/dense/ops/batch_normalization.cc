@@ -30,7 +30,14 @@ class BatchNormalization final : public Op {
   }
 
   // mean, biased variance, 1 / sqrt(variance + eps)
-  size_t KeptFloats(size_t) const override { return 3 * width_; }
+  size_t SharedFloats() const override { return 3 * width_; }
+
+  bool BySample() const override { return true; }
+  bool Prepares() const override { return true; }
+
+  void PrepareForward(const ForwardPass& pass) const override {
+    MeasureBatch(pass.pool, pass.inputs[0], epsilon_, pass.shared);
+  }
 
   void Forward(const ForwardPass& pass) const override {
     const size_t rows = pass.outputs[0].size() / width_;
@@ -39,17 +46,14 @@ class BatchNormalization final : public Op {
     const float* weight = pass.trained[0].data();
     float* __restrict y = pass.outputs[0].data();
     const float* mean = pass.statistics[0].data();
-    if (pass.training) {
-      MeasureBatch(pass.inputs[0], epsilon_, pass.kept.subspan(0, 3 * width_));
-      mean = pass.kept.data();
-    }
+    if (pass.training) mean = pass.shared.data();
     // Tiles of columns, so that their factors fit the stack.
     for (size_t begin = 0; begin < width_; begin += kTile) {
       const size_t count = std::min(kTile, width_ - begin);
       float scale[kTile];
       for (size_t j = 0; j < count; ++j) {
         const size_t column = begin + j;
-        const float inverse = pass.training ? pass.kept[2 * width_ + column]
+        const float inverse = pass.training ? pass.shared[2 * width_ + column]
                                             : 1 / std::sqrt(pass.statistics[1][column] + epsilon_);
         scale[j] = weight[column] * inverse;
       }
@@ -63,16 +67,16 @@ class BatchNormalization final : public Op {
     }
   }
 
-  void Backward(const BackwardPass& pass) const override {
+  void PrepareBackward(const BackwardPass& pass) const override {
     const size_t rows = pass.output_gradients[0].size() / width_;
     const float* __restrict x = pass.inputs[0].data();
     const float* __restrict dy = pass.output_gradients[0].data();
-    const float* __restrict mean = pass.kept.data();
-    const float* __restrict inverse = pass.kept.data() + 2 * width_;
+    const float* __restrict mean = pass.shared.data();
+    const float* __restrict inverse = pass.shared.data() + 2 * width_;
     float* dweight = pass.trained_gradients[0].data();
     float* dbias = pass.trained_gradients[1].data();
     ColumnSums<2>(
-        rows, width_,
+        pass.pool, rows, width_,
         [&](size_t at, size_t j, float(&terms)[2]) {
           terms[0] = dy[at] * (x[at] - mean[j]);
           terms[1] = dy[at];
@@ -81,26 +85,24 @@ class BatchNormalization final : public Op {
           dweight[j] = static_cast<float>(sums[0] * static_cast<double>(inverse[j]));
           dbias[j] = static_cast<float>(sums[1]);
         });
-    MovedStatistics(pass.kept, rows, momentum_, pass.statistics, pass.statistics_gradients);
-    if (!pass.input_gradients[0].empty()) InputGradient(pass);
+    MovedStatistics(pass.shared, rows, momentum_, pass.statistics, pass.statistics_gradients);
   }
 
- private:
-  static constexpr size_t kTile = 256;
-
-  void InputGradient(const BackwardPass& pass) const {
+  void Backward(const BackwardPass& pass) const override {
+    if (pass.input_gradients[0].empty()) return;
     const float* __restrict x = pass.inputs[0].data();
     const float* __restrict dy = pass.output_gradients[0].data();
     float* __restrict dx = pass.input_gradients[0].data();
     const size_t rows = pass.output_gradients[0].size() / width_;
-    const float n = rows == 0 ? 1 : static_cast<float>(rows);
+    const size_t all_rows = pass.whole_batch * (outputs_[0].floats() / width_);
+    const float n = all_rows == 0 ? 1 : static_cast<float>(all_rows);
     for (size_t begin = 0; begin < width_; begin += kTile) {
       const size_t count = std::min(kTile, width_ - begin);
-      const float* __restrict mean = pass.kept.data() + begin;
+      const float* __restrict mean = pass.shared.data() + begin;
       float scale[kTile], mean_dy[kTile], slope[kTile];
       for (size_t j = 0; j < count; ++j) {
         const size_t column = begin + j;
-        const float inverse = pass.kept[2 * width_ + column];
+        const float inverse = pass.shared[2 * width_ + column];
         scale[j] = pass.trained[0][column] * inverse;
         mean_dy[j] = pass.trained_gradients[1][column] / n;
         slope[j] = pass.trained_gradients[0][column] * inverse / n;
@@ -113,6 +115,9 @@ class BatchNormalization final : public Op {
       }
     }
   }
+
+ private:
+  static constexpr size_t kTile = 256;
 
   const size_t width_;
   const float momentum_;

@@ -9,7 +9,7 @@
 namespace tessera::worker {
 
 // Mean, biased variance and 1 / sqrt(variance + epsilon) of each column of x [rows, width].
-inline void MeasureBatch(absl::Span<const float> x, float epsilon,
+inline void MeasureBatch(TaskPool* pool, absl::Span<const float> x, float epsilon,
                          absl::Span<float> moments)  // [3, width]
 {
   const size_t width = moments.size() / 3;
@@ -20,11 +20,11 @@ inline void MeasureBatch(absl::Span<const float> x, float epsilon,
   float* inverse = variance + width;
   const double n = rows == 0 ? 1 : static_cast<double>(rows);
   ColumnSums<1>(
-      rows, width, [&](size_t at, size_t, float(&terms)[1]) { terms[0] = in[at]; },
+      pool, rows, width, [&](size_t at, size_t, float(&terms)[1]) { terms[0] = in[at]; },
       [&](size_t j, const double(&sums)[1]) { mean[j] = static_cast<float>(sums[0] / n); });
   const float* __restrict center = mean;
   ColumnSums<1>(
-      rows, width,
+      pool, rows, width,
       [&](size_t at, size_t j, float(&terms)[1]) {
         const float d = in[at] - center[j];
         terms[0] = d * d;

@@ -16,6 +16,8 @@ class Bias final : public Op {
     parameters_ = {{"bias", {shape.last()}, {}}};
   }
 
+  bool BySample() const override { return true; }
+
   void Forward(const ForwardPass& pass) const override {
     const float* __restrict bias = pass.trained[0].data();
     const float* __restrict x = pass.inputs[0].data();
@@ -28,9 +30,12 @@ class Bias final : public Op {
 
   void Backward(const BackwardPass& pass) const override {
     const absl::Span<const float> dy = pass.output_gradients[0];
-    BiasGradient(dy, pass.trained_gradients[0]);
     const absl::Span<float> dx = pass.input_gradients[0];
     if (!dx.empty()) std::copy(dy.begin(), dy.end(), dx.begin());
+  }
+
+  void ParameterGradients(const BackwardPass& pass) const override {
+    BiasGradient(pass.pool, pass.output_gradients[0], pass.trained_gradients[0]);
   }
 
  private:

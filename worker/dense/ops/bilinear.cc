@@ -44,8 +44,8 @@ class Bilinear final : public Op {
       for (size_t i = 0; bias_ && i < count; ++i) {
         std::copy(pass.trained[1].begin(), pass.trained[1].end(), y + i * units_);
       }
-      Gemm(Signed(count), Signed(units_), Signed(m_ * n_), {z}, {pass.trained[0].data(), true}, y,
-           bias_);
+      Gemm(pass.pool, Signed(count), Signed(units_), Signed(m_ * n_), {z},
+           {pass.trained[0].data(), true}, y, bias_);
     }
   }
 
@@ -54,17 +54,18 @@ class Bilinear final : public Op {
     const size_t rows = all.size() / units_;
     const absl::Span<float> dw = pass.trained_gradients[0];
     if (rows == 0) std::fill(dw.begin(), dw.end(), 0.0f);
-    if (bias_) BiasGradient(all, pass.trained_gradients[1]);
+    if (bias_) BiasGradient(pass.pool, all, pass.trained_gradients[1]);
     const bool inputs = !pass.input_gradients[0].empty() || !pass.input_gradients[1].empty();
     float* z = pass.scratch.data();
     for (size_t begin = 0; begin < rows; begin += chunk_) {
       const size_t count = std::min(chunk_, rows - begin);
       const float* dy = all.data() + begin * units_;
       OuterProducts(pass.inputs, begin, count, z);
-      Gemm(Signed(units_), Signed(m_ * n_), Signed(count), {dy, true}, {z}, dw.data(), begin > 0);
+      Gemm(pass.pool, Signed(units_), Signed(m_ * n_), Signed(count), {dy, true}, {z}, dw.data(),
+           begin > 0);
       if (!inputs) continue;
-      Gemm(Signed(count), Signed(m_ * n_), Signed(units_), {dy}, {pass.trained[0].data()}, z,
-           false);
+      Gemm(pass.pool, Signed(count), Signed(m_ * n_), Signed(units_), {dy},
+           {pass.trained[0].data()}, z, false);
       InputGradients(pass, begin, count, z);
     }
   }

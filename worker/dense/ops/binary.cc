@@ -42,6 +42,8 @@ class Binary final : public Op {
     outputs_ = {output};
   }
 
+  bool BySample() const override { return true; }
+
   void Forward(const ForwardPass& pass) const override {
     rows_.ForEach(pass.batch, [&](size_t at, auto begin, size_t count, auto stride) {
       const float* __restrict a = pass.inputs[0].data() + begin[0];

@@ -22,6 +22,8 @@ class Concat final : public Op {
     width_ = output.Product(axis, output.rank());
   }
 
+  bool BySample() const override { return true; }
+
   void Forward(const ForwardPass& pass) const override {
     size_t offset = 0;
     for (size_t k = 0; k < widths_.size(); ++k) {

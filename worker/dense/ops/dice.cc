@@ -34,7 +34,7 @@ class Dice final : public Op {
 
   void Forward(const ForwardPass& pass) const override {
     const absl::Span<const float> x = pass.inputs[0];
-    if (pass.training) MeasureBatch(x, epsilon_, pass.kept.subspan(0, 3 * width_));
+    if (pass.training) MeasureBatch(pass.pool, x, epsilon_, pass.kept.subspan(0, 3 * width_));
     const float* mean = pass.training ? pass.kept.data() : pass.statistics[0].data();
     for (size_t at = 0; at < x.size(); at += width_) {
       for (size_t j = 0; j < width_; ++j) {
@@ -61,7 +61,7 @@ class Dice final : public Op {
     MovedStatistics(pass.kept, rows, momentum_, pass.statistics, pass.statistics_gradients);
     absl::Span<float> dx = pass.input_gradients[0];
     ColumnSums<3>(
-        rows, width_,
+        pass.pool, rows, width_,
         [&](size_t at, size_t j, float(&terms)[3]) {
           const float g = slope(at, j);
           terms[0] = dy[at] * (1 - p[at]) * x[at];

@@ -21,6 +21,8 @@ class DotInteraction final : public Op {
     outputs_ = {Shape{static_cast<int64_t>(RowBegin(fields_))}};
   }
 
+  bool BySample() const override { return true; }
+
   // Eight fields at a time are turned into columns; another field's products with them are then one
   // vector, and no sum goes across it.
   void Forward(const ForwardPass& pass) const override {

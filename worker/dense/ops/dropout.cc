@@ -26,7 +26,11 @@ class Dropout final : public Op {
   }
 
   // One byte an element: whether it stays.
-  size_t KeptFloats(size_t batch) const override { return (batch * outputs_[0].floats() + 3) / 4; }
+  size_t KeptFloats(size_t batch) const override {
+    return batch * ((outputs_[0].floats() + 3) / 4);
+  }
+
+  bool BySample() const override { return true; }
 
   void Forward(const ForwardPass& pass) const override {
     const absl::Span<const float> x = pass.inputs[0];
@@ -36,7 +40,8 @@ class Dropout final : public Op {
       return;
     }
     auto* mask = reinterpret_cast<uint8_t*>(pass.kept.data());
-    Draw(pass.random_key, mask, x.size());
+    // A multiple of 4, as the first sample is one of 8.
+    Draw(pass.random_key, pass.first_sample * outputs_[0].floats(), mask, x.size());
     Apply(x.data(), mask, y.data(), x.size());
   }
 
@@ -48,12 +53,12 @@ class Dropout final : public Op {
   }
 
  private:
-  void Draw(uint64_t key, uint8_t* __restrict mask, size_t count) const {
+  void Draw(uint64_t key, size_t first, uint8_t* __restrict mask, size_t count) const {
     constexpr size_t kBlock = 256;
     uint64_t bits[kBlock / 4];
     uint16_t draws[kBlock];
     for (size_t begin = 0; begin < count; begin += kBlock) {
-      for (size_t i = 0; i < kBlock / 4; ++i) bits[i] = RandomBits(key, begin / 4 + i);
+      for (size_t i = 0; i < kBlock / 4; ++i) bits[i] = RandomBits(key, (first + begin) / 4 + i);
       std::memcpy(draws, bits, sizeof(bits));
       const size_t n = std::min(kBlock, count - begin);
       for (size_t i = 0; i < n; ++i) mask[begin + i] = draws[i] >= threshold_;

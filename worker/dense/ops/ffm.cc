@@ -21,6 +21,8 @@ class Ffm final : public Op {
     outputs_ = {Shape{1}};
   }
 
+  bool BySample() const override { return true; }
+
   void Forward(const ForwardPass& pass) const override {
     for (size_t b = 0; b < pass.batch; ++b) {
       const float* __restrict v = pass.inputs[0].data() + b * fields_ * width_;

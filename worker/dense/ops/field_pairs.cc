@@ -18,6 +18,8 @@ class FieldPairs final : public Op {
     outputs_ = {Shape{input.dim(0) * (input.dim(0) - 1) / 2, input.dim(1)}};
   }
 
+  bool BySample() const override { return true; }
+
   void Forward(const ForwardPass& pass) const override {
     float* __restrict y = pass.outputs[0].data();
     for (size_t b = 0; b < pass.batch; ++b) {

@@ -25,6 +25,8 @@ class Fm final : public Op {
   // S [batch, dim]
   size_t KeptFloats(size_t batch) const override { return batch * dim_; }
 
+  bool BySample() const override { return true; }
+
   void Forward(const ForwardPass& pass) const override {
     for (size_t i = 0; i < pass.batch; ++i) {
       const float* __restrict v = pass.inputs[0].data() + i * fields_ * dim_;

@@ -21,6 +21,8 @@ class Gather final : public Op {
     outputs_ = {output};
   }
 
+  bool BySample() const override { return true; }
+
   void Forward(const ForwardPass& pass) const override {
     const float* from = pass.inputs[0].data();
     float* to = pass.outputs[0].data();

@@ -26,30 +26,40 @@ class GemmOp final : public Op {
     }
   }
 
+  bool BySample() const override { return true; }
+
   void Forward(const ForwardPass& pass) const override {
     const absl::Span<float> y = pass.outputs[0];
-    const int64_t rows = static_cast<int64_t>(y.size()) / out_;
+    const int64_t rows = Rows(y);
     if (bias_) {
       const absl::Span<const float> bias = pass.trained[1];
       for (int64_t i = 0; i < rows; ++i) {
         std::copy(bias.begin(), bias.end(), y.begin() + i * out_);
       }
     }
-    Gemm(rows, out_, in_, {pass.inputs[0].data()}, {pass.trained[0].data(), true}, y.data(), bias_);
+    Gemm(pass.pool, rows, out_, in_, {pass.inputs[0].data()}, {pass.trained[0].data(), true},
+         y.data(), bias_);
   }
 
   void Backward(const BackwardPass& pass) const override {
-    const absl::Span<const float> dy = pass.output_gradients[0];
-    const int64_t rows = static_cast<int64_t>(dy.size()) / out_;
-    Gemm(out_, in_, rows, {dy.data(), true}, {pass.inputs[0].data()},
-         pass.trained_gradients[0].data(), false);
-    if (bias_) BiasGradient(dy, pass.trained_gradients[1]);
     if (pass.input_gradients[0].empty()) return;
-    Gemm(rows, in_, out_, {dy.data()}, {pass.trained[0].data()}, pass.input_gradients[0].data(),
-         false);
+    const absl::Span<const float> dy = pass.output_gradients[0];
+    Gemm(pass.pool, Rows(dy), in_, out_, {dy.data()}, {pass.trained[0].data()},
+         pass.input_gradients[0].data(), false);
+  }
+
+  void ParameterGradients(const BackwardPass& pass) const override {
+    const absl::Span<const float> dy = pass.output_gradients[0];
+    Gemm(pass.pool, out_, in_, Rows(dy), {dy.data(), true}, {pass.inputs[0].data()},
+         pass.trained_gradients[0].data(), false);
+    if (bias_) BiasGradient(pass.pool, dy, pass.trained_gradients[1]);
   }
 
  private:
+  int64_t Rows(absl::Span<const float> outputs) const {
+    return static_cast<int64_t>(outputs.size()) / out_;
+  }
+
   const int64_t in_;
   const int64_t out_;
   const bool bias_;

@@ -57,7 +57,7 @@ class LayerNormalization final : public Op {
     const absl::Span<const float> all = pass.output_gradients[0];
     const float* __restrict kept = pass.kept.data();
     ColumnSums<2>(
-        all.size() / period_, period_,
+        pass.pool, all.size() / period_, period_,
         [&](size_t at, size_t, float(&terms)[2]) {
           terms[0] = all[at] * kept[at];
           terms[1] = all[at];

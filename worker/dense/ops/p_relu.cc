@@ -18,6 +18,8 @@ class PRelu final : public Op {
     parameters_ = {{"slope", {shape.last()}, {Initializer::Kind::kConstant, slope, 0, 0}}};
   }
 
+  bool BySample() const override { return true; }
+
   void Forward(const ForwardPass& pass) const override {
     const float* __restrict slope = pass.trained[0].data();
     for (size_t at = 0; at < pass.outputs[0].size(); at += width_) {
@@ -29,12 +31,6 @@ class PRelu final : public Op {
 
   void Backward(const BackwardPass& pass) const override {
     const absl::Span<const float> dy = pass.output_gradients[0], x = pass.inputs[0];
-    ColumnSums<1>(
-        dy.size() / width_, width_,
-        [&](size_t at, size_t, float(&terms)[1]) { terms[0] = dy[at] * std::min(x[at], 0.0f); },
-        [&](size_t j, const double(&sums)[1]) {
-          pass.trained_gradients[0][j] = static_cast<float>(sums[0]);
-        });
     const absl::Span<float> dx = pass.input_gradients[0];
     const float* __restrict slope = pass.trained[0].data();
     for (size_t at = 0; at < dx.size(); at += width_) {
@@ -42,6 +38,16 @@ class PRelu final : public Op {
         dx[at + j] = x[at + j] > 0 ? dy[at + j] : slope[j] * dy[at + j];
       }
     }
+  }
+
+  void ParameterGradients(const BackwardPass& pass) const override {
+    const absl::Span<const float> dy = pass.output_gradients[0], x = pass.inputs[0];
+    ColumnSums<1>(
+        pass.pool, dy.size() / width_, width_,
+        [&](size_t at, size_t, float(&terms)[1]) { terms[0] = dy[at] * std::min(x[at], 0.0f); },
+        [&](size_t j, const double(&sums)[1]) {
+          pass.trained_gradients[0][j] = static_cast<float>(sums[0]);
+        });
   }
 
  private:

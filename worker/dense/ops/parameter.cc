@@ -19,6 +19,8 @@ class Parameter final : public Op {
     outputs_ = {shape};
   }
 
+  bool BySample() const override { return true; }
+
   void Forward(const ForwardPass& pass) const override {
     const absl::Span<const float> value = pass.trained[0];
     for (size_t i = 0; i < pass.batch; ++i) {
@@ -26,8 +28,10 @@ class Parameter final : public Op {
     }
   }
 
-  void Backward(const BackwardPass& pass) const override {
-    BiasGradient(pass.output_gradients[0], pass.trained_gradients[0]);
+  void Backward(const BackwardPass&) const override {}
+
+  void ParameterGradients(const BackwardPass& pass) const override {
+    BiasGradient(pass.pool, pass.output_gradients[0], pass.trained_gradients[0]);
   }
 };
 

@@ -13,6 +13,8 @@ class ReduceMax final : public Op {
  public:
   explicit ReduceMax(const ReducedAxes& axes) : axes_(axes) { outputs_ = {axes.output}; }
 
+  bool BySample() const override { return true; }
+
   void Forward(const ForwardPass& pass) const override {
     const size_t inner = axes_.inner;
     for (size_t i = 0; i < pass.batch * axes_.outer; ++i) {

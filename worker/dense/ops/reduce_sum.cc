@@ -14,6 +14,8 @@ class ReduceSum final : public Op {
     outputs_ = {axes.output};
   }
 
+  bool BySample() const override { return true; }
+
   void Forward(const ForwardPass& pass) const override {
     const size_t inner = axes_.inner;
     for (size_t i = 0; i < pass.batch * axes_.outer; ++i) {

@@ -20,6 +20,8 @@ class Slice final : public Op {
     outputs_ = {output};
   }
 
+  bool BySample() const override { return true; }
+
   void Forward(const ForwardPass& pass) const override {
     const float* from = pass.inputs[0].data() + offset_;
     float* to = pass.outputs[0].data();

@@ -19,6 +19,8 @@ class Softmax final : public Op {
     outputs_ = {shape};
   }
 
+  bool BySample() const override { return true; }
+
   void Forward(const ForwardPass& pass) const override {
     ForEachTile(pass.batch, [&](size_t begin, size_t width) {
       const float* __restrict x = pass.inputs[0].data() + begin;

@@ -20,6 +20,8 @@ class Split final : public Op {
     }
   }
 
+  bool BySample() const override { return true; }
+
   void Forward(const ForwardPass& pass) const override {
     const float* from = pass.inputs[0].data();
     for (size_t k = 0; k < widths_.size(); from += widths_[k], ++k) {

@@ -13,6 +13,8 @@ class Transpose final : public Op {
  public:
   Transpose(const Shape& output, const StridedRows<1>& rows) : rows_(rows) { outputs_ = {output}; }
 
+  bool BySample() const override { return true; }
+
   void Forward(const ForwardPass& pass) const override {
     rows_.ForEach(pass.batch, [&](size_t at, auto begin, size_t count, auto stride) {
       const float* __restrict x = pass.inputs[0].data() + begin[0];
