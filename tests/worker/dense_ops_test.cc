@@ -117,6 +117,65 @@ TEST(DenseOps, HaveRightGradientsAndWriteNothingBesideAtEverySize) {
   }
 }
 
+// Everything that one run of the op gave.
+std::vector<std::vector<float>> ResultsOf(OpRunner& runner) {
+  runner.Fill(5);
+  runner.Forward(true);
+  runner.Backward();
+  const bool over_input = runner.in_place && runner.op->ForwardInPlace();
+  const bool over_output = runner.in_place && runner.op->BackwardInPlace();
+  std::vector<std::vector<float>> results;
+  for (const auto* group : {over_input ? &runner.inputs : &runner.outputs,
+                            over_output ? &runner.output_gradients : &runner.input_gradients,
+                            &runner.trained_gradients, &runner.statistics_gradients}) {
+    for (const Guarded& tensor : *group) results.push_back(tensor.values());
+  }
+  EXPECT_TRUE(runner.Intact());
+  return results;
+}
+
+std::vector<SizedCase> ElementwiseCases() {
+  std::vector<SizedCase> cases;
+  for (const std::string op : {"Relu", "Sigmoid", "Tanh", "Elu", "Gelu", "LeakyRelu", "PRelu",
+                               "Dropout", "BatchNormalization"}) {
+    cases.push_back({op, {{67}}, {}});
+  }
+  return cases;
+}
+
+TEST(DenseOps, GiveTheSameBitsInPlace) {
+  int in_place = 0;
+  for (const SizedCase& sized : ElementwiseCases()) {
+    SCOPED_TRACE(sized.op);
+    OpRunner apart(sized.op, sized.inputs, 33, sized.options);
+    OpRunner over(sized.op, sized.inputs, 33, sized.options);
+    over.in_place = true;
+    if (over.op->ForwardInPlace()) ++in_place;
+    EXPECT_EQ(ResultsOf(apart), ResultsOf(over));
+  }
+  EXPECT_EQ(in_place, 4);  // of Relu, Sigmoid, Tanh, Dropout
+}
+
+TEST(DenseOps, ThatTreatSamplesOneByOneGiveTheSameInParts) {
+  int by_sample = 0;
+  std::vector<SizedCase> cases = CasesOfWidth(67);
+  for (const SizedCase& sized : ElementwiseCases()) cases.push_back(sized);
+  for (const SizedCase& sized : cases) {
+    SCOPED_TRACE(sized.op);
+    OpRunner whole(sized.op, sized.inputs, 41, sized.options);
+    OpRunner parts(sized.op, sized.inputs, 41, sized.options);
+    parts.cut = 24;
+    if (parts.op->BySample()) ++by_sample;
+    const auto expected = ResultsOf(whole), found = ResultsOf(parts);
+    ASSERT_EQ(found.size(), expected.size());
+    for (size_t k = 0; k < found.size(); ++k) {
+      // A product of other sizes may add in another order.
+      ASSERT_THAT(found[k], ::testing::Pointwise(::testing::FloatNear(1e-5f), expected[k]));
+    }
+  }
+  EXPECT_GT(by_sample, 30);
+}
+
 TEST(DenseOps, TakeAnEmptyBatchAndGiveZeroGradients) {
   for (const SizedCase& sized : CasesOfWidth(5)) {
     SCOPED_TRACE(sized.op);

@@ -88,47 +88,61 @@ class OpRunner {
   }
 
   void Forward(bool training, uint64_t random_key = 7) {
-    const auto in = Views(inputs), w = Views(trained), s = Views(statistics);
-    const auto out = Spans(outputs);
-    ForwardPass pass;
-    pass.batch = batch_;
-    pass.whole_batch = batch_;
-    pass.training = training;
-    pass.random_key = random_key;
-    pass.inputs = in;
-    pass.outputs = out;
-    pass.trained = w;
-    pass.statistics = s;
-    if (training) pass.kept = kept[0].span();
-    if (training) pass.shared = shared[0].span();
-    pass.scratch = scratch[0].span();
-    if (training && op->Prepares()) op->PrepareForward(pass);
-    op->Forward(pass);
+    ForEachPart([&](bool whole, size_t first, size_t count) {
+      const auto in = Cut(inputs, first, count), out = Cut(outputs, first, count);
+      const auto w = Views(trained), s = Views(statistics), const_in = Const(in);
+      std::vector<absl::Span<float>> to = out;
+      if (in_place && op->ForwardInPlace()) to[0] = in[0];
+      ForwardPass pass;
+      pass.batch = count;
+      pass.first_sample = first;
+      pass.whole_batch = batch_;
+      pass.training = training;
+      pass.random_key = random_key;
+      pass.inputs = const_in;
+      pass.outputs = to;
+      pass.trained = w;
+      pass.statistics = s;
+      if (training) pass.kept = CutKept(first, count);
+      if (training) pass.shared = shared[0].span();
+      pass.scratch = scratch[0].span();
+      if (whole && training && op->Prepares()) op->PrepareForward(pass);
+      if (!whole || !InParts()) op->Forward(pass);
+    });
   }
 
   void Backward(uint64_t random_key = 7) {
-    const auto in = Views(inputs), out = Views(outputs), dy = Views(output_gradients);
-    const auto w = Views(trained), s = Views(statistics);
-    const auto dx = Spans(input_gradients), dw = Spans(trained_gradients);
-    const auto ds = Spans(statistics_gradients);
-    BackwardPass pass;
-    pass.batch = batch_;
-    pass.whole_batch = batch_;
-    pass.random_key = random_key;
-    pass.inputs = in;
-    pass.outputs = out;
-    pass.output_gradients = dy;
-    pass.trained = w;
-    pass.statistics = s;
-    pass.kept = kept[0].view();
-    pass.shared = shared[0].view();
-    pass.input_gradients = dx;
-    pass.trained_gradients = dw;
-    pass.statistics_gradients = ds;
-    pass.scratch = scratch[0].span();
-    if (op->Prepares()) op->PrepareBackward(pass);
-    op->Backward(pass);
-    op->ParameterGradients(pass);
+    const auto run = [&](bool whole, bool last, size_t first, size_t count) {
+      const auto in = Const(Cut(inputs, first, count));
+      auto out = Const(Cut(outputs, first, count));
+      if (in_place && op->ForwardInPlace()) out[0] = in[0];
+      const auto dy = Cut(output_gradients, first, count);
+      auto dx = Cut(input_gradients, first, count);
+      if (in_place && op->BackwardInPlace()) dx[0] = dy[0];
+      const auto w = Views(trained), s = Views(statistics), const_dy = Const(dy);
+      const auto dw = Spans(trained_gradients), ds = Spans(statistics_gradients);
+      BackwardPass pass;
+      pass.batch = count;
+      pass.first_sample = first;
+      pass.whole_batch = batch_;
+      pass.random_key = random_key;
+      pass.inputs = in;
+      pass.outputs = out;
+      pass.output_gradients = const_dy;
+      pass.trained = w;
+      pass.statistics = s;
+      pass.kept = CutKept(first, count);
+      pass.shared = shared[0].view();
+      pass.input_gradients = dx;
+      pass.trained_gradients = dw;
+      pass.statistics_gradients = ds;
+      pass.scratch = scratch[0].span();
+      if (last) return op->ParameterGradients(pass);
+      if (whole && op->Prepares()) op->PrepareBackward(pass);
+      if (!whole || !InParts()) op->Backward(pass);
+    };
+    ForEachPart([&](bool whole, size_t first, size_t count) { run(whole, false, first, count); });
+    run(true, true, 0, batch_);
   }
 
   // sum(output * output_gradient) of a training pass, in double.
@@ -154,12 +168,40 @@ class OpRunner {
     return true;
   }
 
+  // Writes over the first input, and its gradient over the output's, where the op allows it.
+  bool in_place = false;
+  // Where the op is BySample, samples from this one on run before those below; 0: all at once.
+  size_t cut = 0;
   std::unique_ptr<Op> op;
   std::vector<Guarded> inputs, outputs, output_gradients, input_gradients;
   std::vector<Guarded> trained, statistics, trained_gradients, statistics_gradients, kept, shared,
       scratch;
 
  private:
+  bool InParts() const { return cut > 0 && op->BySample(); }
+
+  // run(true, ...) of the whole batch, then run(false, ...) of its parts if it runs in parts.
+  template <typename Run>
+  void ForEachPart(const Run& run) const {
+    run(true, 0, batch_);
+    if (!InParts()) return;
+    run(false, cut, batch_ - cut);
+    run(false, 0, cut);
+  }
+  absl::Span<float> CutKept(size_t first, size_t count) {
+    return kept[0].span().subspan(first == 0 ? 0 : op->KeptFloats(first), op->KeptFloats(count));
+  }
+  std::vector<absl::Span<float>> Cut(std::vector<Guarded>& tensors, size_t first, size_t count) {
+    std::vector<absl::Span<float>> spans;
+    for (Guarded& tensor : tensors) {
+      const size_t floats = batch_ == 0 ? 0 : tensor.span().size() / batch_;
+      spans.push_back(tensor.span().subspan(first * floats, count * floats));
+    }
+    return spans;
+  }
+  static std::vector<absl::Span<const float>> Const(const std::vector<absl::Span<float>>& spans) {
+    return {spans.begin(), spans.end()};
+  }
   static std::vector<absl::Span<const float>> Views(const std::vector<Guarded>& tensors) {
     std::vector<absl::Span<const float>> views;
     for (const Guarded& tensor : tensors) views.push_back(tensor.view());

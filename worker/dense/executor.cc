@@ -36,6 +36,7 @@ void RunParts(TaskPool* pool, size_t parts, absl::FunctionRef<void(size_t)> run)
 
 Executor::Executor(const Model& model, TaskPool* pool) : model_(model), pool_(pool) {
   PlanStorages();
+  PlanInPlace();
   PlanSteps();
   Place(0);
   Resize(0);

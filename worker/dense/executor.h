@@ -58,6 +58,8 @@ class Executor {
   struct Storage {
     size_t floats = 0;  // of a sample
     bool needs_gradient = false;
+    int32_t value_of = -1;  // its value (gradient) lies where that of an earlier storage does
+    int32_t gradient_of = -1;
     size_t value_at = 0;  // in arena_
     size_t gradient_at = 0;
   };
@@ -96,6 +98,7 @@ class Executor {
   };
 
   void PlanStorages();
+  void PlanInPlace();
   void PlanSteps();
   void Place(uint32_t capacity);
   void BindParameters(Step& step, absl::Span<const float> trained,

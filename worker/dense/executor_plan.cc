@@ -29,6 +29,28 @@ void Executor::PlanStorages() {
   }
 }
 
+// An op whose input nobody else reads may write over it, so that both fit the cache better.
+void Executor::PlanInPlace() {
+  const Graph& graph = model_.graph();
+  std::vector<int> readers(storages_.size(), 0);
+  std::vector<const Op*> writer(storages_.size(), nullptr);
+  ++readers[storage_of_[graph.output()]];
+  for (const GraphNode& node : graph.nodes()) {
+    if (node.op->IsView()) continue;
+    for (const int32_t tensor : node.inputs) ++readers[storage_of_[tensor]];
+    for (const int32_t tensor : node.outputs) writer[storage_of_[tensor]] = node.op.get();
+  }
+  for (const GraphNode& node : graph.nodes()) {
+    if (node.op->IsView() || node.inputs.empty()) continue;
+    const int32_t input = storage_of_[node.inputs[0]];
+    Storage& output = storages_[storage_of_[node.outputs[0]]];
+    if (readers[input] != 1) continue;
+    const bool overwritable = writer[input] != nullptr && !writer[input]->ReadsOutputs();
+    if (node.op->ForwardInPlace() && overwritable) output.value_of = input;
+    if (node.op->BackwardInPlace() && storages_[input].needs_gradient) output.gradient_of = input;
+  }
+}
+
 // Backward runs in reverse: the first node that reads a tensor there writes its gradient, the
 // others write beside it and are added.
 void Executor::PlanSteps() {
@@ -73,8 +95,11 @@ void Executor::Place(uint32_t capacity) {
     return begin;
   };
   for (Storage& storage : storages_) {
-    storage.value_at = take(capacity * storage.floats);
-    if (storage.needs_gradient) storage.gradient_at = take(capacity * storage.floats);
+    storage.value_at = storage.value_of < 0 ? take(capacity * storage.floats)
+                                            : storages_[storage.value_of].value_at;
+    if (!storage.needs_gradient) continue;
+    storage.gradient_at = storage.gradient_of < 0 ? take(capacity * storage.floats)
+                                                  : storages_[storage.gradient_of].gradient_at;
   }
   for (Step& step : steps_) {
     step.kept_at = take(step.op->KeptFloats(capacity));
@@ -113,8 +138,8 @@ Executor::Part Executor::Bind(const Step& step, uint32_t first, uint32_t batch) 
     part.output_values.push_back(part.outputs.back());
     part.output_gradients.push_back(cut(Gradient(index), storages_[index].floats));
   }
-  part.kept = {arena_.data() + step.kept_at + step.op->KeptFloats(first),
-               step.op->KeptFloats(batch)};
+  const size_t kept_before = first == 0 ? 0 : step.op->KeptFloats(first);
+  part.kept = {arena_.data() + step.kept_at + kept_before, step.op->KeptFloats(batch)};
   return part;
 }
 

@@ -33,7 +33,8 @@ struct ParameterSpec {
 };
 
 // What one run of an op forward reads and writes. Tensors are row-major [batch, sample shape];
-// spans have exactly that many floats, never overlap, and are borrowed for the call.
+// spans have exactly that many floats, never overlap but where an op allows it (ForwardInPlace),
+// and are borrowed for the call.
 struct ForwardPass {
   size_t batch = 0;
   // Where this is a part of a batch (Op::BySample), else 0 and `batch`.
@@ -95,6 +96,12 @@ class Op {
   // Both are cut alike, at samples that are multiples of 8. What spans the batch belongs to the
   // three below.
   virtual bool BySample() const { return false; }
+  // The output may be the memory of the first input: neither pass reads the input after that.
+  virtual bool ForwardInPlace() const { return false; }
+  // The first input's gradient may be the memory of the output's: ParameterGradients reads neither.
+  virtual bool BackwardInPlace() const { return false; }
+  // The passes after Forward read the outputs' values, so that nobody may write over them.
+  virtual bool ReadsOutputs() const { return true; }
   // Floats to keep from Forward to Backward; of an op that is BySample, `batch` times a number.
   virtual size_t KeptFloats(size_t batch) const { return 0; }
   // Floats of the whole batch that PrepareForward writes and all that follows reads.

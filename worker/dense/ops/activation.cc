@@ -1,4 +1,5 @@
 #include <memory>
+#include <type_traits>
 
 #include "common/math/activation/abs.h"
 #include "common/math/activation/clip.h"
@@ -15,11 +16,18 @@
 #include "common/math/activation/softplus.h"
 #include "common/math/activation/tanh.h"
 #include "common/status_macros.h"
+#include "worker/dense/ops/map_elements.h"
 #include "worker/dense/ops/ops.h"
 #include "worker/dense/ops/shape_check.h"
 
 namespace tessera::worker {
 namespace {
+
+// Whether y is all that the derivative needs.
+template <typename Formula>
+constexpr bool kDerivativeOfOutput =
+    std::is_same_v<Formula, math::Relu> || std::is_same_v<Formula, math::Sigmoid> ||
+    std::is_same_v<Formula, math::Tanh>;
 
 // y = f(x), element by element: the CPU's loop over every formula of common/math/activation.
 //   dx = dy f'(x)
@@ -31,23 +39,23 @@ class Activation final : public Op {
   }
 
   bool BySample() const override { return true; }
+  bool ForwardInPlace() const override { return kDerivativeOfOutput<Formula>; }
+  bool BackwardInPlace() const override { return true; }
 
   void Forward(const ForwardPass& pass) const override {
     const typename Formula::Params params = params_;
-    const float* __restrict x = pass.inputs[0].data();
-    float* __restrict y = pass.outputs[0].data();
-    const size_t count = pass.outputs[0].size();
-    for (size_t i = 0; i < count; ++i) y[i] = Formula::Value(params, x[i]);
+    MapElements(pass.inputs[0].data(), pass.outputs[0].data(), pass.outputs[0].size(),
+                [&](size_t, float x) { return Formula::Value(params, x); });
   }
 
   void Backward(const BackwardPass& pass) const override {
     const typename Formula::Params params = params_;
-    const float* __restrict x = pass.inputs[0].data();
     const float* __restrict y = pass.outputs[0].data();
-    const float* __restrict dy = pass.output_gradients[0].data();
-    float* __restrict dx = pass.input_gradients[0].data();
-    const size_t count = pass.input_gradients[0].size();
-    for (size_t i = 0; i < count; ++i) dx[i] = dy[i] * Formula::Derivative(params, x[i], y[i]);
+    // A rectifier's y has the sign of its x.
+    const float* __restrict x = kDerivativeOfOutput<Formula> ? y : pass.inputs[0].data();
+    MapElements(pass.output_gradients[0].data(), pass.input_gradients[0].data(),
+                pass.input_gradients[0].size(),
+                [&](size_t i, float dy) { return dy * Formula::Derivative(params, x[i], y[i]); });
   }
 
  private:

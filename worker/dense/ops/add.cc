@@ -22,6 +22,7 @@ class Add final : public Op {
   }
 
   bool BySample() const override { return true; }
+  bool ReadsOutputs() const override { return false; }
 
   void Forward(const ForwardPass& pass) const override {
     float* y = pass.outputs[0].data();

@@ -3,6 +3,7 @@
 #include "common/status_macros.h"
 #include "worker/dense/column_sum.h"
 #include "worker/dense/ops/batch_statistics.h"
+#include "worker/dense/ops/map_elements.h"
 #include "worker/dense/ops/ops.h"
 #include "worker/dense/ops/shape_check.h"
 
@@ -33,6 +34,8 @@ class BatchNormalization final : public Op {
   size_t SharedFloats() const override { return 3 * width_; }
 
   bool BySample() const override { return true; }
+  bool BackwardInPlace() const override { return true; }
+  bool ReadsOutputs() const override { return false; }
   bool Prepares() const override { return true; }
 
   void PrepareForward(const ForwardPass& pass) const override {
@@ -91,8 +94,8 @@ class BatchNormalization final : public Op {
   void Backward(const BackwardPass& pass) const override {
     if (pass.input_gradients[0].empty()) return;
     const float* __restrict x = pass.inputs[0].data();
-    const float* __restrict dy = pass.output_gradients[0].data();
-    float* __restrict dx = pass.input_gradients[0].data();
+    const float* dy = pass.output_gradients[0].data();
+    float* dx = pass.input_gradients[0].data();
     const size_t rows = pass.output_gradients[0].size() / width_;
     const size_t all_rows = pass.whole_batch * (outputs_[0].floats() / width_);
     const float n = all_rows == 0 ? 1 : static_cast<float>(all_rows);
@@ -108,10 +111,11 @@ class BatchNormalization final : public Op {
         slope[j] = pass.trained_gradients[0][column] * inverse / n;
       }
       for (size_t i = 0; i < rows; ++i) {
-        const size_t at = i * width_ + begin;
-        for (size_t j = 0; j < count; ++j) {
-          dx[at + j] = scale[j] * (dy[at + j] - mean_dy[j] - (x[at + j] - mean[j]) * slope[j]);
-        }
+        const float* __restrict row = x + i * width_ + begin;
+        MapElements(dy + i * width_ + begin, dx + i * width_ + begin, count,
+                    [&](size_t j, float g) {
+                      return scale[j] * (g - mean_dy[j] - (row[j] - mean[j]) * slope[j]);
+                    });
       }
     }
   }

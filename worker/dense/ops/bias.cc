@@ -17,6 +17,7 @@ class Bias final : public Op {
   }
 
   bool BySample() const override { return true; }
+  bool ReadsOutputs() const override { return false; }
 
   void Forward(const ForwardPass& pass) const override {
     const float* __restrict bias = pass.trained[0].data();

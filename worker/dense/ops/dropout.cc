@@ -4,6 +4,7 @@
 
 #include "common/random.h"
 #include "common/status_macros.h"
+#include "worker/dense/ops/map_elements.h"
 #include "worker/dense/ops/ops.h"
 #include "worker/dense/ops/shape_check.h"
 
@@ -31,12 +32,15 @@ class Dropout final : public Op {
   }
 
   bool BySample() const override { return true; }
+  bool ForwardInPlace() const override { return true; }
+  bool BackwardInPlace() const override { return true; }
+  bool ReadsOutputs() const override { return false; }
 
   void Forward(const ForwardPass& pass) const override {
     const absl::Span<const float> x = pass.inputs[0];
     const absl::Span<float> y = pass.outputs[0];
     if (!pass.training) {
-      std::copy(x.begin(), x.end(), y.begin());
+      if (x.data() != y.data()) std::copy(x.begin(), x.end(), y.begin());
       return;
     }
     auto* mask = reinterpret_cast<uint8_t*>(pass.kept.data());
@@ -65,10 +69,10 @@ class Dropout final : public Op {
     }
   }
 
-  void Apply(const float* __restrict in, const uint8_t* __restrict mask, float* __restrict out,
-             size_t count) const {
-    const float scale = scale_;
-    for (size_t i = 0; i < count; ++i) out[i] = mask[i] != 0 ? in[i] * scale : 0.0f;
+  void Apply(const float* in, const uint8_t* __restrict mask, float* out, size_t count) const {
+    MapElements(in, out, count, [mask, scale = scale_](size_t i, float x) {
+      return mask[i] != 0 ? x * scale : 0.0f;
+    });
   }
 
   const uint16_t threshold_;

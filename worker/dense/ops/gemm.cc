@@ -27,6 +27,7 @@ class GemmOp final : public Op {
   }
 
   bool BySample() const override { return true; }
+  bool ReadsOutputs() const override { return false; }
 
   void Forward(const ForwardPass& pass) const override {
     const absl::Span<float> y = pass.outputs[0];
