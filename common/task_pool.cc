@@ -24,7 +24,7 @@ bool TaskPool::RunOne(Batch& batch) {
   mu_.Unlock();
   batch.task(number);
   mu_.Lock();
-  ++batch.ended;
+  if (++batch.ended == batch.tasks) ended_.SignalAll();
   return true;
 }
 
@@ -37,8 +37,7 @@ void TaskPool::RunAll(size_t tasks, absl::FunctionRef<void(size_t)> task) {
   for (size_t i = 1; i < std::min(tasks, threads_.size() + 1); ++i) more_.Signal();
   while (RunOne(batch)) {
   }
-  const auto all_ended = [&batch] { return batch.ended == batch.tasks; };
-  mu_.Await(absl::Condition(&all_ended));
+  while (batch.ended < batch.tasks) ended_.Wait(&mu_);
 }
 
 void TaskPool::Work() {

@@ -41,7 +41,8 @@ class TaskPool {
   void Work() ABSL_LOCKS_EXCLUDED(mu_);
 
   absl::Mutex mu_;
-  absl::CondVar more_;  // of the queue, or stopping_
+  absl::CondVar more_;   // of the queue, or stopping_
+  absl::CondVar ended_;  // a batch
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   std::deque<Batch*> queue_ ABSL_GUARDED_BY(mu_);
   std::vector<std::thread> threads_;
