@@ -43,8 +43,7 @@ int main(int argc, char** argv) {
                  "folder for unpacked copies of compressed files; a temporary one if empty");
   app.add_option("--output-root", options.output_root, "folder that predictions are written in")
       ->capture_default_str();
-  app.add_option("--threads", options.compute_threads,
-                 "of the dense graph; 0: one per processor")
+  app.add_option("--threads", options.compute_threads, "of the dense graph; 0: one per processor")
       ->capture_default_str()
       ->check(CLI::Range(0, 1024));
   app.add_option("--device", options.device,
