@@ -104,6 +104,29 @@ absl::Status PushSize(const v1::JobSpec& spec) {
                " or less, or tables of a smaller dim");
 }
 
+// What the spec has words for and no process does yet.
+absl::Status Unbuilt(const v1::JobSpec& spec) {
+  const auto unbuilt = [](bool asked, absl::string_view path) {
+    if (!asked) return absl::OkStatus();
+    return Wrong(path, "is not built yet; leave it out");
+  };
+  for (const v1::ColumnSpec& column : spec.data().columns()) {
+    const std::string path = absl::StrCat("data.columns (", column.name(), ")");
+    TESSERA_RETURN_IF_ERROR(unbuilt(column.pooling() == v1::MAX || column.pooling() == v1::SEQUENCE,
+                                    path + ".pooling"));
+    TESSERA_RETURN_IF_ERROR(unbuilt(column.role() == v1::WEIGHT, path + ".role"));
+  }
+  const v1::ModelSpec& model = spec.model();
+  TESSERA_RETURN_IF_ERROR(unbuilt(model.loss() > v1::HUBER, "model.loss"));
+  TESSERA_RETURN_IF_ERROR(unbuilt(!model.onnx_file().empty(), "model.onnx_file"));
+  TESSERA_RETURN_IF_ERROR(unbuilt(model.tasks_size() > 0, "model.tasks"));
+  TESSERA_RETURN_IF_ERROR(unbuilt(model.ema_decay() != 0, "model.ema_decay"));
+  TESSERA_RETURN_IF_ERROR(unbuilt(model.optimizer().has_lamb(), "model.optimizer.lamb"));
+  TESSERA_RETURN_IF_ERROR(
+      unbuilt(spec.train().precision() == v1::TrainSpec::BFLOAT16, "train.precision"));
+  return unbuilt(spec.recovery().push_log() > v1::RecoverySpec::OFF, "recovery.push_log");
+}
+
 }  // namespace
 
 uint64_t BatchRowBytes(const v1::JobSpec& spec) {
@@ -122,6 +145,7 @@ uint64_t BatchRowBytes(const v1::JobSpec& spec) {
 absl::Status ValidateJobSpec(const v1::JobSpec& spec) {
   TESSERA_RETURN_IF_ERROR(validate::Values(spec, ""));
   TESSERA_RETURN_IF_ERROR(Name(spec.name()));
+  TESSERA_RETURN_IF_ERROR(Unbuilt(spec));
   TESSERA_RETURN_IF_ERROR(validate::Tables(spec));
   TESSERA_RETURN_IF_ERROR(validate::Data(spec));
   TESSERA_RETURN_IF_ERROR(Model(spec.model()));
