@@ -61,6 +61,7 @@ struct WriteCheckpoint {
   std::string job_folder;
   uint32_t keep = 1;
   std::vector<std::string> keep_besides;
+  bool logged = false;  // the ps have push logs, and are told when it is committed
 };
 
 // common/math/metrics/evaluation_metrics.h, over all samples of a split.

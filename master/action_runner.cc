@@ -269,10 +269,19 @@ ActionResult ActionRunner::Do(const WriteCheckpoint& write) {
   }
   result.own_disk = true;
   result.status = Commit(write, *folder, &result.own_disk);
-  if (result.status.ok()) {
-    Prune(write);
-  } else {
+  if (!result.status.ok()) {
     RemoveFolder(*folder);
+    return result;
+  }
+  Prune(write);
+  if (!write.logged) return result;
+  WriteCalls commits = write.calls;
+  for (auto& [ps, request] : commits) request.set_phase(v1::WriteCheckpointRequest::COMMITTED);
+  // Who does not hear of it keeps a longer log until the next one.
+  const absl::Status told =
+      CallWriteCheckpoint(commits, kShortCall, "tell of the checkpoint").status();
+  if (!told.ok()) {
+    SPDLOG_DEBUG("{}", std::string(told.message()));
   }
   return result;
 }

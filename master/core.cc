@@ -72,6 +72,12 @@ absl::StatusOr<v1::Welcome> MasterCore::Join(const v1::Hello& hello, const Now& 
                            membership_.Join(hello, now.monotonic, now.wall));
   ReserveIncarnations();
   if (joined.replaced.has_value()) OnDeath(*joined.replaced, now);
+  if (run_ != nullptr && hello.kind() == v1::PS) {
+    run_->PsJoined({.name = joined.welcome.name(),
+                    .address = hello.address(),
+                    .incarnation = joined.welcome.incarnation()},
+                   now);
+  }
   for (v1::JobRecord* record : jobs_.Queue()) {
     if (record->status().state() == v1::RUNNING || record->status().state() == v1::RESTARTING) {
       jobs_.AddEvent(record, absl::StrCat(joined.welcome.name(), " joined"), now.wall);
@@ -96,6 +102,7 @@ void MasterCore::OnDeath(const Membership::Death& death, const Now& now) {
   if (run_ == nullptr || run_->end().has_value() || !run_->Uses(death.incarnation)) return;
   const std::string message = absl::StrCat(death.name, " lost (", death.reason, ")");
   jobs_.AddEvent(run_->record(), message, now.wall);
+  if (run_->AwaitPs(death.incarnation, now)) return;
   run_->End({RunEnd::kRestart, "ProcessLost", message, "", ""}, now);
 }
 
@@ -111,7 +118,10 @@ std::optional<Rank> MasterCore::RankOf(uint64_t incarnation) const {
 std::string MasterCore::AssignmentKey(uint64_t incarnation) const {
   const std::optional<Rank> rank = RankOf(incarnation);
   if (!rank.has_value() || !run_->opened()) return "";
-  return absl::StrCat(run_->record()->status().job_id(), ":", run_->generation());
+  std::string key = absl::StrCat(run_->record()->status().job_id(), ":", run_->generation());
+  // One that comes back may have another address.
+  for (const RunNode& ps : run_->options().ps) absl::StrAppend(&key, ":", ps.incarnation);
+  return key;
 }
 
 v1::Assignment MasterCore::AssignmentFor(uint64_t incarnation) const {

@@ -52,16 +52,24 @@ JobRun::JobRun(JobTable* jobs, v1::JobRecord* record, RunOptions options, const 
 bool JobRun::Uses(uint64_t incarnation) const {
   const auto is = [incarnation](const RunNode& node) { return node.incarnation == incarnation; };
   return std::any_of(options_.ps.begin(), options_.ps.end(), is) ||
-         std::any_of(options_.workers.begin(), options_.workers.end(), is);
+         std::any_of(options_.workers.begin(), options_.workers.end(), is) ||
+         std::any_of(lost_.begin(), lost_.end(),
+                     [&is](const auto& lost) { return is(lost.second.back); });
 }
 
 std::optional<Work> JobRun::TakeAction(Lane lane) {
+  if (lane == Lane::kForeground && !lost_.empty()) {
+    if (std::optional<Work> recovery = TakeRecovery()) return recovery;
+    // A checkpoint is cut when all ps are there.
+    if (wanted_.has_value() && std::holds_alternative<CutCheckpoint>(*wanted_)) return std::nullopt;
+  }
   return std::exchange(lane == Lane::kForeground ? wanted_ : wanted_behind_, std::nullopt);
 }
 
 void JobRun::ActionDone(Lane lane, ActionResult result, const Now& now) {
   if (end_.has_value()) return;
   if (lane == Lane::kBackground) return OnWritten(result, now);
+  if (recovering_.has_value()) return OnRecovered(*std::exchange(recovering_, {}), result, now);
   switch (phase_) {
     case Phase::kFinding:
       return OnFound(std::move(result), now);
@@ -149,6 +157,7 @@ void JobRun::Tick(const Now& now) {
                                 absl::FormatDuration(kGivenUpAfter)),
                    now);
   }
+  TickLost(now);
   if (phase_ != Phase::kTraining) return;
   const float minutes = spec().checkpoint().every_minutes();
   if (minutes > 0 && !plan_->BarrierDue() && !writing_.has_value() &&
@@ -163,6 +172,15 @@ std::vector<std::string> JobRun::Waits(absl::Duration now) const {
   if (end_.has_value()) return waits;
   const std::string& phase = record_->status().phase();
   const absl::Duration here = now - phase_since_;
+  for (const auto& [part, lost] : lost_) {
+    const bool back = lost.back.incarnation != 0;
+    waits.push_back(absl::StrCat(
+        "the job waits for ", options_.ps[part].name,
+        back ? " to take up its rows from its checkpoint and its push log "
+             : " to come back with its push log (start tessera-ps with the same --name and "
+               "--data-dir) ",
+        For(now - lost.since)));
+  }
   const bool acting = phase_ == Phase::kFinding || phase_ == Phase::kLoading ||
                       phase_ == Phase::kMeasuring || phase_ == Phase::kCheckpointing;
   if (acting && here > kWorthSaying) {

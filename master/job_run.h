@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -29,6 +30,9 @@ struct RunOptions {
   // The one to take where that is gone or damaged; empty: none.
   std::string fallback_checkpoint;
   Counts* counts = nullptr;  // borrowed, outlives the run
+  // How long a ps that is lost, and has a push log, may stay away before the job goes back to its
+  // last checkpoint.
+  absl::Duration ps_patience = absl::Minutes(2);
 };
 
 // How a run ended.
@@ -73,6 +77,10 @@ class JobRun {
   const RunOptions& options() const { return options_; }
   const std::optional<RunEnd>& end() const { return end_; }
   bool Uses(uint64_t incarnation) const;
+  // A ps is gone whose push log can bring it back: the run waits for one of its name, and true is
+  // returned. False: the run cannot go on.
+  bool AwaitPs(uint64_t incarnation, const Now& now);
+  void PsJoined(const RunNode& ps, const Now& now);
   // The ps have their tables, and workers may begin.
   bool opened() const { return opened_ && !end_.has_value(); }
 
@@ -125,6 +133,7 @@ class JobRun {
 
   // job_run_start.cc: up to the first unit.
   void FindOrOpen(const Now& now);
+  v1::OpenJobRequest OpenRequest(uint32_t part) const;
   void OnFound(ActionResult result, const Now& now);
   void Open(const Now& now);
   void OnOpened(const ActionResult& result, const Now& now);
@@ -150,6 +159,17 @@ class JobRun {
   void SetResult(const std::string& checkpoint);
   void Succeed(const Now& now);
 
+  // job_run_ps.cc: ps that are lost and come back.
+  struct Recovering {
+    uint32_t part = 0;
+    uint64_t incarnation = 0;
+  };
+  bool Logged() const;
+  std::optional<Work> TakeRecovery();
+  void OnRecovered(const Recovering& asked, const ActionResult& result, const Now& now);
+  void TickLost(const Now& now);
+  void CutAgainLater(const std::string& why, const Now& now);
+
   // job_run_units.cc: what a worker gets, and what it brings back.
   std::optional<v1::NextWorkResponse> NextUnit(Rank rank);
   void OnUnitDone(Rank rank, const v1::UnitResult& result, const Now& now);
@@ -158,7 +178,7 @@ class JobRun {
 
   JobTable* const jobs_;
   v1::JobRecord* const record_;
-  const RunOptions options_;
+  RunOptions options_;  // a ps that came back changes its node
 
   Phase phase_ = Phase::kFinding;
   absl::Duration phase_since_;
@@ -177,6 +197,28 @@ class JobRun {
   bool warm_ = false;
   uint32_t partition_count_;
   bool opened_ = false;
+  // What the rows of the ps come from, beside what was pushed since.
+  struct Origin {
+    std::string folder;  // empty: initial values
+    bool warm = false;
+    uint64_t step = 0;
+  };
+  Origin origin_;
+
+  struct Lost {
+    absl::Duration since;
+    RunNode back;              // the one that joined; incarnation 0: none yet
+    absl::Duration asks_from;  // it is told to recover, or told again
+    bool asks = false;
+  };
+  std::map<uint32_t, Lost> lost_;         // by part
+  std::optional<Recovering> recovering_;  // by the action under way
+  // A cut failed because a ps was away.
+  struct CutAgain {
+    absl::Duration since;
+    absl::Duration at;
+  };
+  std::optional<CutAgain> cut_again_;
 
   std::vector<std::string> to_count_;    // splits that nobody has taken
   std::vector<std::string> counted_by_;  // by rank: the split that it counts
@@ -197,6 +239,7 @@ class JobRun {
     std::string best_before;  // position_.best_checkpoint() before it
     std::string folder;
     WriteCheckpoint work;  // until it is begun
+    bool ps_lost = false;  // since its cut
   };
   std::optional<Writing> writing_;
   std::string last_checkpoint_;

@@ -206,6 +206,7 @@ void JobRun::BeginCheckpoint(const Now& now) {
     request.set_phase(v1::WriteCheckpointRequest::WRITE);
     write.calls.emplace_back(options_.ps[i], std::move(request));
   }
+  write.logged = Logged();
   write.keep = KeptCheckpoints(spec().checkpoint());
   if (!position_.best_checkpoint().empty()) {
     write.keep_besides.push_back(position_.best_checkpoint());
@@ -228,9 +229,10 @@ void JobRun::OnCut(const ActionResult& result, const Now& now) {
   last_checkpoint_at_ = now.monotonic;
   if (!result.status.ok()) {
     OnCheckpointFailed(result, now);
-    if (!end_.has_value()) LeaveBarrier(now);
+    if (!end_.has_value() && !cut_again_.has_value()) LeaveBarrier(now);
     return;
   }
+  cut_again_.reset();
   wanted_behind_ = std::move(writing_->work);
   // There is nothing left to train meanwhile.
   if (stopping_) return Enter(Phase::kAwaitingWrite, now);
@@ -245,6 +247,7 @@ void JobRun::OnWritten(const ActionResult& result, const Now& now) {
     ++options_.counts->checkpoints_committed;
     last_checkpoint_ = writing_->folder;
     last_checkpoint_step_ = writing_->step;
+    origin_ = {.folder = writing_->folder, .warm = false, .step = writing_->step};
     status().set_checkpoint(last_checkpoint_);
     // A folder that was damaged has been written anew.
     auto* damaged = record_->mutable_damaged();
@@ -263,16 +266,21 @@ void JobRun::OnCheckpointFailed(const ActionResult& result, const Now& now) {
   ++options_.counts->checkpoints_failed;
   const Writing failed = *std::exchange(writing_, std::nullopt);
   const std::string message(result.status.message());
-  // A ps that is gone takes its rows along: there is nothing to go on with. A failing disk of the
-  // master's own takes none.
-  const bool by_ps = !result.own_disk;
-  if (by_ps && (absl::IsUnavailable(result.status) || absl::IsAborted(result.status) ||
-                absl::IsNotFound(result.status) || absl::IsDeadlineExceeded(result.status))) {
+  // A ps that is gone takes its rows along: there is nothing to go on with, unless it comes back
+  // with them. A failing disk of the master's own takes none.
+  const bool ps_gone =
+      !result.own_disk && (absl::IsUnavailable(result.status) || absl::IsAborted(result.status) ||
+                           absl::IsNotFound(result.status) ||
+                           absl::IsDeadlineExceeded(result.status) || failed.ps_lost);
+  if (ps_gone && !Logged()) {
     return Restart("PsFailed", absl::StrCat("checkpoint at step ", failed.step, ": ", message),
                    now);
   }
   if (position_.best_checkpoint() == failed.folder) {
     position_.set_best_checkpoint(failed.best_before);
+  }
+  if (ps_gone && (phase_ == Phase::kCheckpointing || phase_ == Phase::kAwaitingWrite)) {
+    return CutAgainLater(absl::StrCat("checkpoint at step ", failed.step, ": ", message), now);
   }
   if (stopping_ && failed.step == position_.step()) {
     return Fail(

@@ -112,24 +112,30 @@ void JobRun::Open(const Now& now) {
     status().set_samples(position_.samples());
     status().set_bad_records(position_.bad_records());
   }
+  origin_ = {.folder = start_folder_, .warm = warm_, .step = position_.step()};
   OpenPs open;
-  const uint32_t parts = static_cast<uint32_t>(options_.ps.size());
-  for (uint32_t i = 0; i < parts; ++i) {
-    v1::OpenJobRequest request;
-    request.set_job_id(status().job_id());
-    request.set_generation(generation());
-    request.set_seed(spec().seed());
-    request.set_workers(static_cast<uint32_t>(options_.workers.size()));
-    for (v1::PsTable& table : JobTables(spec())) *request.add_tables() = std::move(table);
-    request.set_map_version(generation());
-    for (uint32_t p = i; p < partition_count_; p += parts) request.add_partitions(p);
-    request.set_partition_count(partition_count_);
-    request.set_checkpoint(start_folder_);
-    request.set_warm(warm_);
-    request.set_first_step(position_.step());
-    open.calls.emplace_back(options_.ps[i], std::move(request));
+  for (uint32_t i = 0; i < options_.ps.size(); ++i) {
+    open.calls.emplace_back(options_.ps[i], OpenRequest(i));
   }
   wanted_ = std::move(open);
+}
+
+v1::OpenJobRequest JobRun::OpenRequest(uint32_t part) const {
+  v1::OpenJobRequest request;
+  request.set_job_id(record_->status().job_id());
+  request.set_generation(generation());
+  request.set_seed(spec().seed());
+  request.set_workers(static_cast<uint32_t>(options_.workers.size()));
+  for (v1::PsTable& table : JobTables(spec())) *request.add_tables() = std::move(table);
+  request.set_map_version(generation());
+  const uint32_t parts = static_cast<uint32_t>(options_.ps.size());
+  for (uint32_t p = part; p < partition_count_; p += parts) request.add_partitions(p);
+  request.set_partition_count(partition_count_);
+  request.set_checkpoint(origin_.folder);
+  request.set_warm(origin_.warm);
+  request.set_first_step(origin_.step);
+  if (Logged()) request.set_push_log(spec().recovery().push_log());
+  return request;
 }
 
 void JobRun::OnOpened(const ActionResult& result, const Now& now) {

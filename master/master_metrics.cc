@@ -54,6 +54,9 @@ std::unique_ptr<MetricsRegistry::Registration> AddMasterCollector(MetricsRegistr
           view.counts.units_done);
     count("tessera_master_job_restarts_total", "Times that a job went back to a checkpoint.",
           view.counts.restarts);
+    count("tessera_master_ps_recoveries_total",
+          "Times that a ps came back with its push log, and its job did not go back.",
+          view.counts.ps_recoveries);
     count("tessera_master_checkpoints_committed_total", "Checkpoints committed.",
           view.counts.checkpoints_committed);
     count("tessera_master_checkpoints_failed_total", "Checkpoints that could not be written.",

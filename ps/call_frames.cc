@@ -1,5 +1,6 @@
 #include "ps/call_frames.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "common/status_macros.h"
@@ -25,8 +26,10 @@ wire::Buffer Gather(const wire::BulkReader& reader, absl::Span<std::vector<Bulk>
     bulks[f]->reserve(reader.blocks());
     for (size_t b = 0; b < reader.blocks(); ++b) {
       reader.Copy(b, f, at);
-      bulks[f]->push_back(Bulk(at, reader.Size(b, f)));
-      at += Padded(reader.Size(b, f));
+      const size_t size = reader.Size(b, f);
+      bulks[f]->push_back(Bulk(at, size));
+      std::fill(at + size, at + Padded(size), '\0');
+      at += Padded(size);
     }
   }
   return memory;

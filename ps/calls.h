@@ -35,8 +35,10 @@ struct PushCall {
   v1::PushRequest request;      // blocks without keys and gradients
   std::vector<Bulk> keys;       // [request.tables]
   std::vector<Bulk> gradients;  // [request.tables]
-  wire::Buffer memory;          // where they lie
-  uint64_t bytes = 0;           // of the whole message
+  // Where they lie: all keys, then all gradients, each begun at a multiple of 8, with zeros
+  // between.
+  wire::Buffer memory;
+  uint64_t bytes = 0;  // of the whole message
 };
 
 // One block of a push, checked.

@@ -71,6 +71,7 @@ absl::StatusOr<std::shared_ptr<JobShard>> JobShard::TryOpen(const v1::OpenJobReq
     TESSERA_RETURN_IF_ERROR(RestoreTables(*options.files, folder, request.warm(),
                                           shard->partitions_, shard->tables_, keep_going));
   }
+  TESSERA_RETURN_IF_ERROR(shard->OpenLog(keep_going));
   return shard;
 }
 
@@ -82,6 +83,7 @@ JobShard::JobShard(const v1::OpenJobRequest& request, const Options& options,
       cut_room_(options.max_copied_bytes),
       reducer_(request.workers(), request.first_step(), options.max_held_push_bytes,
                options.clock->Monotonic()),
+      applied_(request.workers()),
       async_steps_(request.first_step()),
       waiting_(options.max_waiting_bytes) {
   for (uint32_t r = 0; r < request.workers(); ++r) ranks_.push_back(std::make_unique<RankState>());
@@ -119,7 +121,7 @@ absl::Status JobShard::Fail(const absl::Status& cause) {
   // ABORTED whatever the cause: nobody is to try again on this shard.
   const absl::Status reason = absl::AbortedError(absl::StrCat(
       "job ", request_.job_id(),
-      ": a step could not be applied to all its rows; start again from the last checkpoint: ",
+      ": its rows or its push log could not be written; start again from the last checkpoint: ",
       cause.message()));
   Close(reason);
   return reason;
@@ -140,8 +142,11 @@ v1::StatsResponse JobShard::Stats(bool expiry_dry_run) const {
     if (expiry_dry_run) of_table.set_would_expire(table->CountExpirable(applied_steps));
   }
   for (std::string& wait : Waits()) stats.add_waits(std::move(wait));
+  if (log_ != nullptr) stats.set_log_bytes(log_->bytes());
   absl::MutexLock lock(&mu_);
-  stats.set_applied_steps(has_sync_ ? reducer_.next_step() : async_pushes_);
+  uint64_t steps = has_sync_ ? reducer_.next_step() : 0;
+  for (const SequenceSet& pushes : applied_) steps += pushes.size();
+  stats.set_applied_steps(steps);
   return stats;
 }
 
@@ -158,6 +163,7 @@ void JobShard::Close(absl::Status reason) {
     if (closed_.ok()) closed_ = reason;
     waiting = waiting_.Take([](const WaitingPull&) { return true; });
   }
+  if (log_ != nullptr) log_->Close(reason);
   for (WaitingPull& pull : waiting) std::move(pull.done)(reason);
 }
 

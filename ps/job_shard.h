@@ -23,6 +23,8 @@
 #include "ps/gradient_reducer.h"
 #include "ps/job_checkpoint.h"
 #include "ps/partition_set.h"
+#include "ps/push_log/push_log.h"
+#include "ps/push_log/push_log_reader.h"
 #include "ps/push_parts.h"
 #include "ps/request_check.h"
 #include "ps/sequence_set.h"
@@ -55,13 +57,17 @@ class JobShard {
     // While pushes come, a checkpoint is written for this share of the time, so that most of them
     // do not meet it; at full speed while none come, or when the copies take half of their room.
     double writer_share = 0.25;
+    // Folder of push logs; empty: this ps keeps none.
+    std::string log_root = {};
+    uint64_t max_log_bytes = 0;  // of a job's; 0: as much as the disk has
     // Rows may leave memory for its folder; null: they may not. Borrowed, outlives the shard.
     Spill* spill = nullptr;
     // Where pulls that have waited are answered; null: in the thread that woke them.
     std::function<void(absl::AnyInvocable<void() &&>)> run = nullptr;
   };
-  // Empty tables, or those of the checkpoint that the request names. INVALID_ARGUMENT names the
-  // field; DATA_LOSS a damaged file; FAILED_PRECONDITION a checkpoint of other tables;
+  // Empty tables, or those of the checkpoint that the request names, or with `recover` those of the
+  // checkpoint and the push log. INVALID_ARGUMENT names the field; DATA_LOSS a damaged file;
+  // FAILED_PRECONDITION a checkpoint of other tables, or that there is no such log;
   // RESOURCE_EXHAUSTED: no memory. An error of `keep_going` ends the load.
   static absl::StatusOr<std::shared_ptr<JobShard>> Open(const v1::OpenJobRequest& request,
                                                         const Options& options,
@@ -74,7 +80,8 @@ class JobShard {
   // Expire finds the deadline (of Clock::Monotonic) passed.
   void Pull(PullCall call, absl::Duration deadline, PullDone done) ABSL_LOCKS_EXCLUDED(mu_);
   // All of it or, with an error, nothing of it. A part of a push is kept until all parts are there;
-  // the call that brings the last one applies them.
+  // the call that brings the last one applies them. Of a job with a push log, it is in the log when
+  // this returns.
   absl::Status Push(PushCall call) ABSL_LOCKS_EXCLUDED(mu_, cut_mu_);
   absl::Status Assign(const v1::AssignRequest& request) ABSL_LOCKS_EXCLUDED(cut_mu_);
 
@@ -99,7 +106,6 @@ class JobShard {
   struct RankState {
     // Held for a whole push, so that a repeat waits for the first one's end.
     absl::Mutex mu;
-    SequenceSet applied ABSL_GUARDED_BY(mu);  // jobs without sync tables
     PushParts parts ABSL_GUARDED_BY(mu);
     uint64_t parts_incarnation ABSL_GUARDED_BY(mu) = 0;  // whose parts they are
     // The highest that has called.
@@ -124,15 +130,17 @@ class JobShard {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(rank.mu) ABSL_LOCKS_EXCLUDED(mu_, cut_mu_);
   // Takes the memory of a push once nothing can fail.
   using TakeMemory = absl::FunctionRef<std::vector<wire::Buffer>()>;
+  // `unlogged`: what the push log does not have yet; null: nothing.
   absl::Status PushLocked(const v1::PushRequest& request, absl::Span<const GradientBlock> blocks,
-                          uint64_t bytes, TakeMemory take_memory, RankState& rank)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(rank.mu) ABSL_LOCKS_EXCLUDED(mu_, cut_mu_);
+                          uint64_t bytes, const PushCall* unlogged, TakeMemory take_memory,
+                          RankState& rank) ABSL_EXCLUSIVE_LOCKS_REQUIRED(rank.mu)
+      ABSL_LOCKS_EXCLUDED(mu_, cut_mu_);
   // Of parts that are kept no more.
   void ReturnPartBytes(const PushParts::Erased& erased) ABSL_LOCKS_EXCLUDED(mu_);
   // What a push is before anything is done with it: an error, a repeat, or new.
   absl::StatusOr<GradientReducer::Verdict> CheckSequence(const v1::PushRequest& request,
-                                                         uint64_t bytes, RankState& rank) const
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(rank.mu, mu_);
+                                                         uint64_t bytes) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Applies steps for as long as they are complete, and wakes the pulls that waited for them.
   void ApplyCompleteSteps() ABSL_LOCKS_EXCLUDED(mu_, cut_mu_);
   // Gradients by table: the one place where pushes reach rows. Those of the tables that are
@@ -146,6 +154,18 @@ class JobShard {
   uint64_t ReserveCopies(bool sync, absl::Span<const std::vector<Table::Gradients>> parts);
   // Of all tables.
   uint64_t CopiedBytes() const;
+
+  // job_shard_log.cc: nothing where the job has no push log.
+  absl::Status OpenLog(KeepGoing keep_going) ABSL_LOCKS_EXCLUDED(mu_, cut_mu_);
+  // The state that a segment begins with.
+  v1::PushLogHead LogHead() const ABSL_LOCKS_EXCLUDED(mu_);
+  absl::Status TakeHead(const v1::PushLogHead& head) ABSL_LOCKS_EXCLUDED(mu_);
+  absl::Status Replay(PushLogReader::Record record) ABSL_LOCKS_EXCLUDED(mu_, cut_mu_);
+  absl::Status LogPush(const PushCall& call) ABSL_SHARED_LOCKS_REQUIRED(cut_mu_);
+  absl::Status LogMessage(push_log::Kind kind, const google::protobuf::MessageLite& message);
+  absl::Status SyncLog();
+  // What an error of the log means for the call that met it; where it is for good, for the shard.
+  absl::Status LogError(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mu_);
 
   // job_shard_checkpoint.cc
   absl::Status AwaitStep(const v1::WriteCheckpointRequest& request, absl::Duration deadline) const
@@ -174,6 +194,8 @@ class JobShard {
   Tables tables_;
   bool has_sync_ = false;
   std::vector<std::unique_ptr<RankState>> ranks_;  // [workers]
+  std::unique_ptr<PushLog> log_;  // null: the job has none, or it is being replayed
+  bool replaying_ = false;        // what was taken once is taken again, whatever the limits
 
   CutRoom cut_room_;
   // Updates of rows, begun and ended.
@@ -186,8 +208,8 @@ class JobShard {
   mutable absl::Mutex mu_ ABSL_ACQUIRED_AFTER(cut_mu_);
   GradientReducer reducer_ ABSL_GUARDED_BY(mu_);
   bool applying_ ABSL_GUARDED_BY(mu_) = false;
-  uint64_t async_pushes_ ABSL_GUARDED_BY(mu_) = 0;
-  // Jobs without sync tables: one more than the highest number of a push.
+  // Jobs without sync tables: the pushes of each rank, and one more than their highest number.
+  std::vector<SequenceSet> applied_ ABSL_GUARDED_BY(mu_);  // [workers]
   uint64_t async_steps_ ABSL_GUARDED_BY(mu_);
   uint64_t part_bytes_ ABSL_GUARDED_BY(mu_) = 0;  // announced by pushes of which parts are missing
   WaitingPulls waiting_ ABSL_GUARDED_BY(mu_);

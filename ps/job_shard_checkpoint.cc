@@ -59,6 +59,14 @@ absl::StatusOr<v1::WriteCheckpointResponse> JobShard::WriteCheckpoint(
     const v1::WriteCheckpointRequest& request, absl::Duration deadline, KeepGoing keep_going) {
   using Request = v1::WriteCheckpointRequest;
   const Request::Phase phase = request.phase();
+  if (phase == Request::COMMITTED) {
+    if (log_ != nullptr) log_->Forget(request.folder());
+    return v1::WriteCheckpointResponse();
+  }
+  if (!Request::Phase_IsValid(phase)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("phase ", static_cast<int>(phase), " of a checkpoint is unknown to this ps"));
+  }
   const bool cuts = phase == Request::CUT || phase == Request::CUT_AND_WRITE;
   if (cuts && (request.parts() == 0 || request.part() >= request.parts())) {
     return absl::InvalidArgumentError(
@@ -89,6 +97,7 @@ absl::StatusOr<v1::WriteCheckpointResponse> JobShard::WriteCheckpoint(
   }
   if (phase != Request::WRITE && cut.has_value()) {
     DropCut(tables_);
+    cut_room_.Wake();
     cut.reset();
   }
   Pace pace(*this);
@@ -148,6 +157,9 @@ absl::StatusOr<PartCut> JobShard::Cut(const v1::WriteCheckpointRequest& request,
     absl::MutexLock lock(&mu_);
     applied_steps = AppliedSteps();
   }
+  v1::LoggedExpiry expiry;
+  expiry.set_applied_steps(applied_steps);
+  TESSERA_RETURN_IF_ERROR(LogMessage(push_log::Kind::kExpiry, expiry));
   // One stripe at a time. In sync mode nobody pushes now; in async mode the age of a row is about
   // right at any moment.
   for (const auto& table : tables_) table->Expire(applied_steps);
@@ -155,6 +167,12 @@ absl::StatusOr<PartCut> JobShard::Cut(const v1::WriteCheckpointRequest& request,
   absl::MutexLock alone(&cut_mu_);
   // A push may have come since the first look.
   TESSERA_RETURN_IF_ERROR(AwaitStep(request, options_.clock->Monotonic()));
+  if (log_ != nullptr) {
+    // Whoever restores this checkpoint goes on with what is logged from here on.
+    v1::PushLogHead head = LogHead();
+    head.set_cut(request.folder());
+    TESSERA_RETURN_IF_ERROR(LogError(log_->Cut(head)));
+  }
   bool spills = false;
   for (const auto& table : tables_) spills |= table->spills();
   if (!spills) {
@@ -193,6 +211,7 @@ uint64_t JobShard::ReserveCopies(bool sync, absl::Span<const std::vector<Table::
       request_.job_id(), copied(), options_.max_copied_bytes,
       absl::FormatDuration(options_.copy_room_limit));
   for (const auto& table : tables_) table->store().StopCopies();
+  cut_room_.Wake();
   return 0;
 }
 

@@ -41,12 +41,13 @@ absl::Status JobShard::Push(PushCall call) {
         memory.push_back(std::move(call.memory));
         return memory;
       };
-      TESSERA_RETURN_IF_ERROR(PushLocked(call.request, blocks, call.bytes, take_memory, rank));
+      TESSERA_RETURN_IF_ERROR(
+          PushLocked(call.request, blocks, call.bytes, &call, take_memory, rank));
       ReturnPartBytes(rank.parts.Erase(call.request.sequence()));
     }
   }
   ApplyCompleteSteps();
-  return absl::OkStatus();
+  return SyncLog();
 }
 
 absl::Status JobShard::PushPart(PushCall call, std::vector<GradientBlock> blocks, RankState& rank) {
@@ -58,7 +59,7 @@ absl::Status JobShard::PushPart(PushCall call, std::vector<GradientBlock> blocks
   {
     absl::MutexLock lock(&mu_);
     TESSERA_ASSIGN_OR_RETURN(const GradientReducer::Verdict verdict,
-                             CheckSequence(request, request.bulk_bytes(), rank));
+                             CheckSequence(request, request.bulk_bytes()));
     if (verdict == GradientReducer::Verdict::kRepeat) return absl::OkStatus();
   }
   TESSERA_RETURN_IF_ERROR(rank.parts.Check(request, bulk_bytes));
@@ -67,7 +68,7 @@ absl::Status JobShard::PushPart(PushCall call, std::vector<GradientBlock> blocks
     if (!rank.parts.Contains(sequence)) {
       // The step that all wait for is always taken.
       const bool awaited = has_sync_ && sequence == reducer_.next_step();
-      if (!awaited && part_bytes_ > 0 &&
+      if (!awaited && !replaying_ && part_bytes_ > 0 &&
           part_bytes_ + request.bulk_bytes() > options_.max_part_bytes) {
         return absl::ResourceExhaustedError(
             absl::StrCat("job ", request_.job_id(), ": pushes of ", part_bytes_, " of ",
@@ -75,6 +76,10 @@ absl::Status JobShard::PushPart(PushCall call, std::vector<GradientBlock> blocks
       }
       part_bytes_ += request.bulk_bytes();
     }
+  }
+  if (!rank.parts.ContainsPart(request)) {
+    absl::ReaderMutexLock cut(&cut_mu_);
+    TESSERA_RETURN_IF_ERROR(LogPush(call));
   }
   rank.parts.Add(request, bulk_bytes, std::move(blocks), std::move(call.memory));
   if (!rank.parts.Complete(sequence)) return absl::OkStatus();
@@ -93,7 +98,8 @@ absl::Status JobShard::PushPart(PushCall call, std::vector<GradientBlock> blocks
     return std::move(erased.memory);
   };
   const std::vector<GradientBlock> whole = rank.parts.Blocks(sequence);
-  const absl::Status pushed = PushLocked(request, whole, request.bulk_bytes(), take_memory, rank);
+  const absl::Status pushed =
+      PushLocked(request, whole, request.bulk_bytes(), nullptr, take_memory, rank);
   // Told to come again, the caller repeats the last part: the others stay. Else nothing follows.
   if (!absl::IsResourceExhausted(pushed) && rank.parts.Contains(sequence)) take_memory();
   ReturnPartBytes(erased);
@@ -106,28 +112,29 @@ void JobShard::ReturnPartBytes(const PushParts::Erased& erased) {
 }
 
 absl::StatusOr<GradientReducer::Verdict> JobShard::CheckSequence(const v1::PushRequest& request,
-                                                                 uint64_t bytes,
-                                                                 RankState& rank) const {
+                                                                 uint64_t bytes) const {
   TESSERA_RETURN_IF_ERROR(closed_);
   const Rank number(request.header().rank());
   if (has_sync_) {
-    return reducer_.Check(number, request.sequence(), request.learning_rate_scale(), bytes);
+    return reducer_.Check(number, request.sequence(), request.learning_rate_scale(),
+                          replaying_ ? 0 : bytes);
   }
-  if (rank.applied.Contains(request.sequence())) return GradientReducer::Verdict::kRepeat;
-  if (rank.applied.runs() < kMaxRuns) return GradientReducer::Verdict::kNew;
+  const SequenceSet& applied = applied_[number.value()];
+  if (applied.Contains(request.sequence())) return GradientReducer::Verdict::kRepeat;
+  if (applied.runs().size() < kMaxRuns) return GradientReducer::Verdict::kNew;
   return absl::ResourceExhaustedError(
       absl::StrCat("rank ", number.value(), ": the numbers of its pushes have ",
-                   rank.applied.runs(), " gaps; send what is missing first"));
+                   applied.runs().size(), " gaps; send what is missing first"));
 }
 
 absl::Status JobShard::PushLocked(const v1::PushRequest& request,
                                   absl::Span<const GradientBlock> blocks, uint64_t bytes,
-                                  TakeMemory take_memory, RankState& rank) {
+                                  const PushCall* unlogged, TakeMemory take_memory,
+                                  RankState& rank) {
   {
     // A repeat is answered without room for it.
     absl::MutexLock lock(&mu_);
-    TESSERA_ASSIGN_OR_RETURN(const GradientReducer::Verdict verdict,
-                             CheckSequence(request, bytes, rank));
+    TESSERA_ASSIGN_OR_RETURN(const GradientReducer::Verdict verdict, CheckSequence(request, bytes));
     if (verdict == GradientReducer::Verdict::kRepeat) return absl::OkStatus();
   }
   for (const auto& table : tables_) TESSERA_RETURN_IF_ERROR(table->WaitForRoom());
@@ -136,10 +143,10 @@ absl::Status JobShard::PushLocked(const v1::PushRequest& request,
   absl::ReaderMutexLock cut(&cut_mu_);
   {
     absl::MutexLock lock(&mu_);
-    TESSERA_ASSIGN_OR_RETURN(const GradientReducer::Verdict verdict,
-                             CheckSequence(request, bytes, rank));
+    TESSERA_ASSIGN_OR_RETURN(const GradientReducer::Verdict verdict, CheckSequence(request, bytes));
     if (verdict == GradientReducer::Verdict::kRepeat) return absl::OkStatus();
   }
+  if (unlogged != nullptr) TESSERA_RETURN_IF_ERROR(LogPush(*unlogged));
   // From here on nothing fails but a disk, and that ends the job.
   std::vector<wire::Buffer> memory = take_memory();
   std::vector<std::vector<Table::Gradients>> parts(tables_.size());
@@ -148,9 +155,8 @@ absl::Status JobShard::PushLocked(const v1::PushRequest& request,
       ApplyToTables(/*sync=*/false, parts, request.sequence(), request.learning_rate_scale());
   if (!applied.ok()) return Fail(applied);
   if (!has_sync_) {
-    rank.applied.Add(request.sequence());
     absl::MutexLock lock(&mu_);
-    ++async_pushes_;
+    applied_[request.header().rank()].Add(request.sequence());
     async_steps_ = std::max(async_steps_, request.sequence() + 1);
     return absl::OkStatus();
   }
@@ -237,12 +243,15 @@ absl::Status JobShard::Assign(const v1::AssignRequest& request) {
         CheckGradients(tables_, block.table(), block.keys(), block.gradients()));
     blocks.push_back(values);
   }
-  absl::ReaderMutexLock cut(&cut_mu_);
-  for (const GradientBlock& block : blocks) {
-    TESSERA_RETURN_IF_ERROR(
-        tables_[block.table]->Assign(block.gradients.keys, block.gradients.values));
+  {
+    absl::ReaderMutexLock cut(&cut_mu_);
+    TESSERA_RETURN_IF_ERROR(LogMessage(push_log::Kind::kAssign, request));
+    for (const GradientBlock& block : blocks) {
+      TESSERA_RETURN_IF_ERROR(
+          tables_[block.table]->Assign(block.gradients.keys, block.gradients.values));
+    }
   }
-  return absl::OkStatus();
+  return SyncLog();
 }
 
 }  // namespace tessera::ps

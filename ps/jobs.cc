@@ -3,8 +3,11 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "ps/push_log/record.h"
 
 namespace tessera::ps {
 namespace {
@@ -13,9 +16,16 @@ constexpr size_t kMaxIdBytes = 256;
 constexpr size_t kMaxClosed = 1000;
 
 absl::Status CheckId(const std::string& id) {
-  if (!id.empty() && id.size() <= kMaxIdBytes) return absl::OkStatus();
+  if (id.empty() || id.size() > kMaxIdBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("job_id has ", id.size(), " bytes, expected 1 to ", kMaxIdBytes));
+  }
+  // It names a folder.
+  if (id[0] != '.' && !absl::StrContains(id, '/') && !absl::StrContains(id, '\0')) {
+    return absl::OkStatus();
+  }
   return absl::InvalidArgumentError(
-      absl::StrCat("job_id has ", id.size(), " bytes, expected 1 to ", kMaxIdBytes));
+      absl::StrCat("job_id is '", absl::CEscape(id), "', expected no '/' and no '.' at its begin"));
 }
 
 absl::Status MovedOn(const std::string& job_id, uint64_t asked, uint64_t current) {
@@ -80,9 +90,8 @@ absl::StatusOr<std::shared_ptr<JobShard>> Jobs::Find(const std::string& job_id,
   TESSERA_RETURN_IF_ERROR(shutdown_);
   const auto it = jobs_.find(job_id);
   if (it == jobs_.end()) {
-    return absl::AbortedError(absl::StrCat("job ", job_id,
-                                           " is not open on this ps; wait for a "
-                                           "new assignment"));
+    // Not yet, or not again: a new assignment ends the caller's patience.
+    return absl::UnavailableError(absl::StrCat("job ", job_id, " is not open on this ps"));
   }
   const uint64_t current = it->second->request().generation();
   if (generation == current) return it->second;
@@ -102,23 +111,29 @@ absl::StatusOr<std::shared_ptr<JobShard>> Jobs::Find(const std::string& job_id) 
 absl::Status Jobs::Close(const std::string& job_id, uint64_t generation) {
   TESSERA_RETURN_IF_ERROR(CheckId(job_id));
   std::shared_ptr<JobShard> shard;
-  {
-    absl::MutexLock lock(&mu_);
-    Closed& closed = closed_[job_id];
-    closed = {.generation = std::max(closed.generation, generation), .number = ++closes_};
-    if (closed_.size() > kMaxClosed) {
-      closed_.erase(std::min_element(
-          closed_.begin(), closed_.end(),
-          [](const auto& a, const auto& b) { return a.second.number < b.second.number; }));
-    }
-    const auto it = jobs_.find(job_id);
-    if (it == jobs_.end()) return absl::OkStatus();
-    const uint64_t current = it->second->request().generation();
-    if (generation < current) return MovedOn(job_id, generation, current);
-    shard = std::move(it->second);
-    jobs_.erase(it);
+  TESSERA_RETURN_IF_ERROR(Take(job_id, generation, shard));
+  if (shard != nullptr)
+    shard->Close(absl::AbortedError(absl::StrCat("job ", job_id, " was closed")));
+  if (options_.log_root.empty()) return absl::OkStatus();
+  return options_.files->Remove(push_log::GenerationFolder(options_.log_root, job_id, generation));
+}
+
+absl::Status Jobs::Take(const std::string& job_id, uint64_t generation,
+                        std::shared_ptr<JobShard>& shard) {
+  absl::MutexLock lock(&mu_);
+  Closed& closed = closed_[job_id];
+  closed = {.generation = std::max(closed.generation, generation), .number = ++closes_};
+  if (closed_.size() > kMaxClosed) {
+    closed_.erase(std::min_element(
+        closed_.begin(), closed_.end(),
+        [](const auto& a, const auto& b) { return a.second.number < b.second.number; }));
   }
-  shard->Close(absl::AbortedError(absl::StrCat("job ", job_id, " was closed")));
+  const auto it = jobs_.find(job_id);
+  if (it == jobs_.end()) return absl::OkStatus();
+  const uint64_t current = it->second->request().generation();
+  if (generation < current) return MovedOn(job_id, generation, current);
+  shard = std::move(it->second);
+  jobs_.erase(it);
   return absl::OkStatus();
 }
 

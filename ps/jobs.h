@@ -28,14 +28,14 @@ class Jobs {
   absl::StatusOr<std::shared_ptr<JobShard>> Open(const v1::OpenJobRequest& request,
                                                  KeepGoing keep_going = absl::OkStatus)
       ABSL_LOCKS_EXCLUDED(open_mu_, mu_);
-  // ABORTED: not open here at that generation.
+  // UNAVAILABLE: not open here; ABORTED: at another generation.
   absl::StatusOr<std::shared_ptr<JobShard>> Find(const std::string& job_id,
                                                  uint64_t generation) const
       ABSL_LOCKS_EXCLUDED(mu_);
   // NOT_FOUND.
   absl::StatusOr<std::shared_ptr<JobShard>> Find(const std::string& job_id) const
       ABSL_LOCKS_EXCLUDED(mu_);
-  // OK if it is not open; ABORTED if it is open at a newer generation.
+  // OK if it is not open; ABORTED if it is open at a newer generation. Its push log goes too.
   absl::Status Close(const std::string& job_id, uint64_t generation) ABSL_LOCKS_EXCLUDED(mu_);
   // Every call that waits is answered with `reason`, and what was closed before is forgotten: the
   // next master counts generations anew. Returns the shards: whoever drops them frees their rows,
@@ -52,6 +52,9 @@ class Jobs {
     uint64_t number = 0;  // of closes; the smallest is forgotten first
   };
 
+  // Out of jobs_, to be closed; null: it was not open.
+  absl::Status Take(const std::string& job_id, uint64_t generation,
+                    std::shared_ptr<JobShard>& shard) ABSL_LOCKS_EXCLUDED(mu_);
   // ABORTED: closed at that generation, or a CloseAll came after `close_alls` of them.
   absl::Status CheckWanted(const v1::OpenJobRequest& request, uint64_t close_alls) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

@@ -15,7 +15,8 @@ constexpr char kFooter[] = R"(Examples:
   tessera-ps --name ps-0 --memory 8GiB --spill-dir /nvme/ps-0
 
 The ps may start before the master: it waits, and says whom it waits for. Its rows live in memory, and on disk
-where --spill-dir is given; they come back from the job's last checkpoint, which the master sees to. SIGTERM and
+where --spill-dir is given; they come back from the job's last checkpoint, which the master sees to, and, for jobs
+with a push log, with all that was pushed since, if it starts again with the same --name and --data-dir. SIGTERM and
 Ctrl-C stop it.
 
 Exit codes:
@@ -48,7 +49,12 @@ int main(int argc, char** argv) {
   app.add_option("--name", options.name,
                  "stable over restarts, e.g. ps-0; the master picks one if empty");
   app.add_option("--data-dir", options.data_folder,
-                 "folder of this process alone, created if need be");
+                 "folder of this process alone, created if need be, that outlives it: it holds the "
+                 "push logs of jobs that have one (recovery.push_log)");
+  app.add_option("--log-bytes", options.max_log_bytes,
+                 "of a job's push log, e.g. 100GiB; it shrinks with every checkpoint. Without it, "
+                 "as much as the disk has")
+      ->transform(CLI::AsSizeValue(false));
   app.add_option("--checkpoint-root", options.checkpoint_root,
                  "folder that checkpoints lie in, the same as the master's")
       ->capture_default_str();

@@ -43,6 +43,10 @@ class ParameterServerImpl final : public ParameterServer {
         jobs_({.clock = options.clock,
                .files = options.files,
                .checkpoint_root = options.checkpoint_root,
+               .log_root = options.data_folder.empty()
+                               ? ""
+                               : absl::StrCat(options.data_folder, "/push_log"),
+               .max_log_bytes = options.max_log_bytes,
                .spill = spill_.get(),
                .run = [this](Executor::Task task) { requests_.Run(std::move(task)); }}),
         service_({.jobs = &jobs_,
@@ -128,11 +132,11 @@ class ParameterServerImpl final : public ParameterServer {
     return heartbeat;
   }
 
-  // The master takes this incarnation for dead and opens every job again, at a new generation; what
-  // is open now is of no use to anyone.
+  // The master takes this incarnation for dead and opens every job again, at a new generation or
+  // from its push log; what is open now is of no use to anyone.
   void Forget(const absl::Status& why) {
-    auto shards = jobs_.CloseAll(absl::AbortedError(absl::StrCat(
-        "this ps has lost the master (", why.message(), "); wait for a new assignment")));
+    auto shards = jobs_.CloseAll(
+        absl::UnavailableError(absl::StrCat("this ps has lost the master (", why.message(), ")")));
     SPDLOG_WARN("lost the master: {}; {} open jobs are dropped", std::string(why.message()),
                 shards.size());
     // Freeing rows takes time, and this is the thread of the heartbeats.

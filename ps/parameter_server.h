@@ -25,8 +25,11 @@ class ParameterServer {
     std::string master_address;
     // Stable over restarts, e.g. "ps-0". Empty: the master picks one.
     std::string name;
-    // Of this process alone, locked. Empty: none.
+    // Of this process alone, locked; push logs lie in it. Empty: none, and jobs with a push log are
+    // refused.
     std::string data_folder;
+    // Of a job's push log. 0: as much as the disk has.
+    uint64_t max_log_bytes = 0;
     // Of this process alone: rows that memory_bytes has no room for. Empty: all rows are in memory,
     // however many. What it holds does not outlive the process.
     std::string spill_folder;

@@ -43,6 +43,11 @@ absl::Status PushParts::Check(const v1::PushRequest& request, uint64_t bulk_byte
                request.bulk_bytes(), " that were announced");
 }
 
+bool PushParts::ContainsPart(const v1::PushRequest& request) const {
+  const auto found = pushes_.find(request.sequence());
+  return found != pushes_.end() && found->second.arrived.contains(request.part());
+}
+
 void PushParts::Add(const v1::PushRequest& request, uint64_t bulk_bytes,
                     std::vector<GradientBlock> blocks, wire::Buffer memory) {
   Push& push = pushes_[request.sequence()];

@@ -20,6 +20,7 @@ class PushParts {
   // RESOURCE_EXHAUSTED: too many pushes are incomplete. `bulk_bytes` are those of this part.
   absl::Status Check(const v1::PushRequest& request, uint64_t bulk_bytes) const;
   bool Contains(uint64_t sequence) const { return pushes_.contains(sequence); }
+  bool ContainsPart(const v1::PushRequest& request) const;
   // Keeps a part that Check has passed, unless it is there already. `blocks` lie in `memory`.
   void Add(const v1::PushRequest& request, uint64_t bulk_bytes, std::vector<GradientBlock> blocks,
            wire::Buffer memory);

@@ -32,8 +32,15 @@ class SequenceSet {
     ++size_;
   }
 
+  // No number of first .. last may be in the set, nor one that touches them.
+  void AddRun(uint64_t first, uint64_t last) {
+    runs_.emplace(first, last);
+    size_ += last - first + 1;
+  }
+
   uint64_t size() const { return size_; }
-  size_t runs() const { return runs_.size(); }
+  // First and last number of each, ascending.
+  const std::map<uint64_t, uint64_t>& runs() const { return runs_; }
 
  private:
   std::map<uint64_t, uint64_t> runs_;  // first -> last, inclusive; runs do not touch

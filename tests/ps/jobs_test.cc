@@ -79,10 +79,16 @@ TEST_F(JobsTest, AClosedJobStaysClosed) {
   EXPECT_FAILS(jobs_.Close("job-1", 2), StatusCode::kAborted, "generation 3 is current");
   EXPECT_OK(jobs_.Close("job-1", 3));
   EXPECT_OK(jobs_.Close("job-1", 3));
-  EXPECT_FAILS(jobs_.Find("job-1", 3), StatusCode::kAborted, "not open on this ps");
+  EXPECT_FAILS(jobs_.Find("job-1", 3), StatusCode::kUnavailable, "not open on this ps");
   EXPECT_FAILS(jobs_.Find("job-1"), StatusCode::kNotFound, "job-1");
   EXPECT_FAILS(Open(3), StatusCode::kAborted, "generation 3 has ended");
   EXPECT_OK(Open(4));
+}
+
+TEST_F(JobsTest, RefusesIdsThatAreNoNamesOfFolders) {
+  for (const char* id : {"../other", "a/b", ".", ""}) {
+    EXPECT_FAILS(jobs_.Close(id, 1), StatusCode::kInvalidArgument, "job_id");
+  }
 }
 
 TEST_F(JobsTest, AJobThatIsClosedWhileItLoadsIsNotOpened) {

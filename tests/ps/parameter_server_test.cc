@@ -123,7 +123,7 @@ TEST_F(ParameterServerTest, JoinsTheMasterAndTellsItsRows) {
   // The master takes the incarnation for dead: what it held is of no use to anyone.
   master.Break();
   master.Await([](const auto& h, int joined) { return joined == 2 && h.rows() == 0; });
-  EXPECT_FAILS(pull(0), StatusCode::kAborted, "not open on this ps");
+  EXPECT_FAILS(pull(0), StatusCode::kUnavailable, "not open on this ps");
   (*server)->Stop(absl::Seconds(1));
 }
 

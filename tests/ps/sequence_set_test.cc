@@ -26,9 +26,9 @@ TEST(SequenceSet, StaysSmallWhenNumbersComeNearlyInOrder) {
     for (const uint64_t m : {n + 2, n, n + 3, n + 1}) {
       EXPECT_FALSE(set.Contains(m));
       set.Add(m);
-      EXPECT_LE(set.runs(), 4u);
+      EXPECT_LE(set.runs().size(), 4u);
     }
-    EXPECT_EQ(set.runs(), 1u);
+    EXPECT_EQ(set.runs().size(), 1u);
   }
   EXPECT_FALSE(set.Contains(999));
   EXPECT_TRUE(set.Contains(1000));
@@ -42,7 +42,7 @@ TEST(SequenceSet, TakesTheLargestNumber) {
   EXPECT_TRUE(set.Contains(UINT64_MAX));
   EXPECT_TRUE(set.Contains(0));
   EXPECT_FALSE(set.Contains(1));
-  EXPECT_EQ(set.runs(), 2u);
+  EXPECT_EQ(set.runs().size(), 2u);
 }
 
 }  // namespace

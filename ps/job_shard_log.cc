@@ -1,0 +1,199 @@
+// JobShard: the push log. What changes rows is written before it is acknowledged, and read again
+// when a ps comes back.
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/log.h"
+#include "common/status_macros.h"
+#include "ps/job_shard.h"
+
+namespace tessera::ps {
+namespace {
+
+// What a shard is, whatever it was opened from.
+std::string Identity(v1::OpenJobRequest request) {
+  request.clear_checkpoint();
+  request.clear_warm();
+  request.clear_first_step();
+  request.clear_recover();
+  return request.SerializeAsString();
+}
+
+// A push as it was before it was logged. The sizes come from a record whose checksum is right.
+absl::StatusOr<PushCall> ReadCall(const std::string& text, wire::Buffer bulk) {
+  v1::LoggedPush logged;
+  if (!logged.ParseFromString(text)) return absl::DataLossError("is no push");
+  PushCall call;
+  const char* at = bulk.data();
+  uint64_t left = bulk.size();
+  for (auto [sizes, spans] : {std::pair(&logged.key_bytes(), &call.keys),
+                              std::pair(&logged.gradient_bytes(), &call.gradients)}) {
+    for (const uint64_t bytes : *sizes) {
+      const uint64_t padded = push_log::Padded(bytes);
+      if (padded < bytes || padded > left) return absl::DataLossError("has too small a bulk");
+      spans->push_back(Bulk(at, bytes));
+      at += padded;
+      left -= padded;
+    }
+  }
+  call.request = std::move(*logged.mutable_request());
+  const size_t blocks = static_cast<size_t>(call.request.tables_size());
+  if (call.keys.size() != blocks || call.gradients.size() != blocks) {
+    return absl::DataLossError("has another number of blocks than sizes");
+  }
+  call.memory = std::move(bulk);
+  return call;
+}
+
+}  // namespace
+
+absl::Status JobShard::OpenLog(KeepGoing keep_going) {
+  const std::string job = absl::StrCat("job ", request_.job_id());
+  if (request_.push_log() <= v1::RecoverySpec::OFF) {
+    if (!request_.recover()) return absl::OkStatus();
+    return absl::FailedPreconditionError(
+        absl::StrCat(job, ": has no push log to recover from; set recovery.push_log"));
+  }
+  if (options_.log_root.empty()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(job,
+                     ": has a push log (recovery.push_log), and this ps no folder to keep it "
+                     "in; start tessera-ps with --data-dir"));
+  }
+  PushLog::Options options;
+  options.files = options_.files;
+  options.folder =
+      push_log::GenerationFolder(options_.log_root, request_.job_id(), request_.generation());
+  options.fsync = request_.push_log() == v1::RecoverySpec::FSYNC;
+  options.max_bytes = options_.max_log_bytes;
+  if (!request_.recover()) {
+    // Those of earlier generations: nobody comes back to them.
+    TESSERA_RETURN_IF_ERROR(
+        options_.files->Remove(push_log::JobFolder(options_.log_root, request_.job_id())));
+    v1::PushLogHead head = LogHead();
+    head.set_cut(request_.checkpoint());
+    TESSERA_ASSIGN_OR_RETURN(log_, PushLog::Create(std::move(options), head));
+    return absl::OkStatus();
+  }
+  const absl::Duration start = options_.clock->Monotonic();
+  TESSERA_ASSIGN_OR_RETURN(
+      const std::unique_ptr<PushLogReader> reader,
+      PushLogReader::Open(*options_.files, options.folder, request_.checkpoint()));
+  TESSERA_RETURN_IF_ERROR(TakeHead(reader->head()));
+  replaying_ = true;
+  uint64_t records = 0;
+  while (true) {
+    TESSERA_RETURN_IF_ERROR(keep_going());
+    TESSERA_ASSIGN_OR_RETURN(std::optional<PushLogReader::Record> record, reader->Next());
+    if (!record.has_value()) break;
+    const std::string where = record->where;
+    if (const absl::Status replayed = Replay(*std::move(record)); !replayed.ok()) {
+      return absl::DataLossError(
+          absl::StrCat(where, ": was taken once, and now it is not: ", replayed.message()));
+    }
+    ++records;
+  }
+  replaying_ = false;
+  SPDLOG_INFO("{}: {} records of the push log replayed in {}; {} bytes at its end were torn", job,
+              records, absl::FormatDuration(options_.clock->Monotonic() - start),
+              reader->torn_bytes());
+  TESSERA_ASSIGN_OR_RETURN(log_, PushLog::Continue(std::move(options), reader->segments(),
+                                                   reader->next_record(), LogHead()));
+  return absl::OkStatus();
+}
+
+v1::PushLogHead JobShard::LogHead() const {
+  v1::PushLogHead head;
+  *head.mutable_opened() = request_;
+  absl::MutexLock lock(&mu_);
+  head.set_next_step(AppliedSteps());
+  if (has_sync_) return head;
+  for (const SequenceSet& pushes : applied_) {
+    v1::RankPushes* rank = head.add_ranks();
+    for (const auto& [first, last] : pushes.runs()) {
+      v1::RankPushes::Run* run = rank->add_runs();
+      run->set_first(first);
+      run->set_last(last);
+    }
+  }
+  return head;
+}
+
+absl::Status JobShard::TakeHead(const v1::PushLogHead& head) {
+  const auto other = [this](const auto&... what) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the push log of job ", request_.job_id(), " here ", what...));
+  };
+  if (Identity(head.opened()) != Identity(request_)) return other("is one of other tables or ps");
+  absl::MutexLock lock(&mu_);
+  if (has_sync_) {
+    if (head.next_step() == request_.first_step()) return absl::OkStatus();
+    return other("begins at step ", head.next_step(), ", expected ", request_.first_step());
+  }
+  if (static_cast<size_t>(head.ranks_size()) != applied_.size()) {
+    return other("has ", head.ranks_size(), " ranks, expected ", applied_.size());
+  }
+  async_steps_ = head.next_step();
+  for (size_t r = 0; r < applied_.size(); ++r) {
+    applied_[r] = SequenceSet();
+    for (const v1::RankPushes::Run& run : head.ranks(static_cast<int>(r)).runs()) {
+      applied_[r].AddRun(run.first(), run.last());
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status JobShard::Replay(PushLogReader::Record record) {
+  switch (record.kind) {
+    case push_log::Kind::kPush: {
+      TESSERA_ASSIGN_OR_RETURN(PushCall call, ReadCall(record.text, std::move(record.bulk)));
+      return Push(std::move(call));
+    }
+    case push_log::Kind::kAssign: {
+      v1::AssignRequest request;
+      if (!request.ParseFromString(record.text)) return absl::DataLossError("is no assignment");
+      return Assign(request);
+    }
+    case push_log::Kind::kExpiry: {
+      v1::LoggedExpiry expiry;
+      if (!expiry.ParseFromString(record.text)) return absl::DataLossError("is no expiry");
+      for (const auto& table : tables_) table->Expire(expiry.applied_steps());
+      return absl::OkStatus();
+    }
+    case push_log::Kind::kHead:
+      break;
+  }
+  return absl::UnimplementedError(
+      absl::StrCat("is of kind ", static_cast<uint32_t>(record.kind), ", unknown here"));
+}
+
+absl::Status JobShard::LogPush(const PushCall& call) {
+  if (log_ == nullptr) return absl::OkStatus();
+  v1::LoggedPush logged;
+  *logged.mutable_request() = call.request;
+  for (const Bulk& keys : call.keys) logged.add_key_bytes(keys.size());
+  for (const Bulk& gradients : call.gradients) logged.add_gradient_bytes(gradients.size());
+  return LogError(log_->Append(push_log::Kind::kPush, logged.SerializeAsString(),
+                               absl::string_view(call.memory.data(), call.memory.size())));
+}
+
+absl::Status JobShard::LogMessage(push_log::Kind kind,
+                                  const google::protobuf::MessageLite& message) {
+  if (log_ == nullptr) return absl::OkStatus();
+  return LogError(log_->Append(kind, message.SerializeAsString(), ""));
+}
+
+absl::Status JobShard::SyncLog() {
+  return log_ == nullptr ? absl::OkStatus() : LogError(log_->Sync());
+}
+
+absl::Status JobShard::LogError(const absl::Status& status) {
+  if (status.ok()) return status;
+  TESSERA_RETURN_IF_ERROR(Closed());
+  // Room comes back, a disk that has failed does not.
+  return absl::IsResourceExhausted(status) ? status : Fail(status);
+}
+
+}  // namespace tessera::ps

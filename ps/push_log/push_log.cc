@@ -1,0 +1,203 @@
+#include "ps/push_log/push_log.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/log.h"
+#include "common/status_macros.h"
+
+namespace tessera::ps {
+
+using push_log::Kind;
+using push_log::Padded;
+using push_log::RecordHeader;
+
+namespace {
+
+absl::string_view Zeros(uint64_t bytes) { return absl::string_view("\0\0\0\0\0\0\0", bytes); }
+
+RecordHeader HeaderOf(Kind kind, absl::string_view text, absl::string_view bulk) {
+  Checksum64 checksum;
+  checksum.Add(text);
+  checksum.Add(Zeros(Padded(text.size()) - text.size()));
+  checksum.Add(bulk);
+  return {.magic = push_log::kMagic,
+          .number = 0,
+          .kind = kind,
+          .text_bytes = static_cast<uint32_t>(text.size()),
+          .bulk_bytes = bulk.size(),
+          .payload_checksum = checksum.Value(),
+          .header_checksum = 0};
+}
+
+uint64_t RecordBytes(absl::string_view text, absl::string_view bulk) {
+  return sizeof(RecordHeader) + Padded(text.size()) + bulk.size();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<PushLog>> PushLog::Create(Options options,
+                                                         const v1::PushLogHead& head) {
+  TESSERA_RETURN_IF_ERROR(options.files->Remove(options.folder));
+  return Continue(std::move(options), {}, 1, head);
+}
+
+absl::StatusOr<std::unique_ptr<PushLog>> PushLog::Continue(Options options,
+                                                           std::vector<Segment> segments,
+                                                           uint64_t next_record,
+                                                           const v1::PushLogHead& head) {
+  TESSERA_RETURN_IF_ERROR(options.files->CreateFolder(options.folder));
+  if (options.fsync) {
+    const std::filesystem::path folder(options.folder);
+    for (const std::filesystem::path& above :
+         {folder.parent_path(), folder.parent_path().parent_path()}) {
+      TESSERA_RETURN_IF_ERROR(options.files->SyncFolder(above.string()));
+    }
+  }
+  std::unique_ptr<PushLog> log(new PushLog(std::move(options)));
+  absl::MutexLock lock(&log->mu_);
+  log->segments_ = std::move(segments);
+  log->next_record_ = next_record;
+  TESSERA_RETURN_IF_ERROR(log->Begin(head));
+  return log;
+}
+
+absl::Status PushLog::Begin(const v1::PushLogHead& head) {
+  Segment segment;
+  segment.number = segments_.empty() ? 1 : segments_.back().number + 1;
+  if (head.has_cut()) segment.cut = head.cut();
+  const std::string path =
+      absl::StrCat(options_.folder, "/", push_log::SegmentName(segment.number));
+  const auto begin = [&]() -> absl::Status {
+    TESSERA_ASSIGN_OR_RETURN(std::shared_ptr<WritableFile> file, options_.files->Create(path));
+    const std::string text = head.SerializeAsString();
+    TESSERA_RETURN_IF_ERROR(Write(*file, HeaderOf(Kind::kHead, text, ""), text, "", segment));
+    if (options_.fsync) {
+      // The segment before it ends here: what it holds must not come after what follows.
+      if (file_ != nullptr) TESSERA_RETURN_IF_ERROR(Synced(file_->Sync()));
+      TESSERA_RETURN_IF_ERROR(file->Sync());
+      TESSERA_RETURN_IF_ERROR(options_.files->SyncFolder(options_.folder));
+      synced_ = next_record_;
+    }
+    file_ = std::move(file);
+    return absl::OkStatus();
+  };
+  if (const absl::Status begun = begin(); !begun.ok()) {
+    options_.files->Remove(path).IgnoreError();
+    return begun;
+  }
+  ++next_record_;
+  spoilt_ = false;
+  segments_.push_back(std::move(segment));
+  head_ = head;
+  head_.clear_cut();
+  return absl::OkStatus();
+}
+
+absl::Status PushLog::Write(WritableFile& file, RecordHeader header, absl::string_view text,
+                            absl::string_view bulk, Segment& segment) {
+  header.number = next_record_;
+  header.header_checksum = push_log::HeaderChecksum(header);
+  std::string first(reinterpret_cast<const char*>(&header), sizeof(header));
+  absl::StrAppend(&first, text, Zeros(Padded(text.size()) - text.size()));
+  segment.bytes += first.size() + bulk.size();
+  TESSERA_RETURN_IF_ERROR(file.Append(first));
+  return bulk.empty() ? absl::OkStatus() : file.Append(bulk);
+}
+
+absl::Status PushLog::Append(Kind kind, absl::string_view text, absl::string_view bulk) {
+  const RecordHeader header = HeaderOf(kind, text, bulk);
+  absl::MutexLock lock(&mu_);
+  TESSERA_RETURN_IF_ERROR(closed_);
+  const uint64_t bytes = TotalBytes();
+  if (options_.max_bytes > 0 && bytes + RecordBytes(text, bulk) > options_.max_bytes) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        options_.folder, ": the push log takes ", bytes, " of ", options_.max_bytes,
+        " bytes; it shrinks with every checkpoint: cut them more often (checkpoint.every_steps, "
+        "every_minutes), or allow more with --log-bytes"));
+  }
+  // What an error has left of a record ends its segment; the numbers show that nothing is missing.
+  if (spoilt_) TESSERA_RETURN_IF_ERROR(Begin(v1::PushLogHead(head_)));
+  if (const absl::Status written = Write(*file_, header, text, bulk, segments_.back());
+      !written.ok()) {
+    spoilt_ = true;
+    return written;
+  }
+  ++next_record_;
+  return absl::OkStatus();
+}
+
+absl::Status PushLog::Sync() {
+  if (!options_.fsync) return absl::OkStatus();
+  mu_.Lock();
+  const uint64_t wanted = next_record_ - 1;
+  // One caller syncs for all that have appended by then.
+  while (synced_ < wanted && closed_.ok()) {
+    if (syncing_) {
+      const auto ended = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return !syncing_; };
+      mu_.Await(absl::Condition(&ended));
+      continue;
+    }
+    syncing_ = true;
+    const uint64_t covers = next_record_ - 1;
+    const std::shared_ptr<WritableFile> file = file_;
+    mu_.Unlock();
+    const absl::Status synced = file->Sync();
+    mu_.Lock();
+    syncing_ = false;
+    if (Synced(synced).ok()) synced_ = std::max(synced_, covers);
+  }
+  const absl::Status status = synced_ >= wanted ? absl::OkStatus() : closed_;
+  mu_.Unlock();
+  return status;
+}
+
+absl::Status PushLog::Cut(const v1::PushLogHead& head) {
+  absl::MutexLock lock(&mu_);
+  TESSERA_RETURN_IF_ERROR(closed_);
+  return Begin(head);
+}
+
+absl::Status PushLog::Synced(const absl::Status& status) {
+  if (status.ok() || !closed_.ok()) return status;
+  closed_ = absl::UnavailableError(absl::StrCat(
+      "the push log is broken, its disk may have lost what was written: ", status.message()));
+  return closed_;
+}
+
+void PushLog::Forget(absl::string_view cut) {
+  absl::MutexLock lock(&mu_);
+  const auto from = std::find_if(segments_.rbegin(), segments_.rend(),
+                                 [cut](const Segment& segment) { return segment.cut == cut; });
+  if (from == segments_.rend()) return;
+  const uint64_t first_kept = from->number;
+  while (segments_.front().number < first_kept) {
+    const std::string path =
+        absl::StrCat(options_.folder, "/", push_log::SegmentName(segments_.front().number));
+    if (const absl::Status removed = options_.files->Remove(path); !removed.ok()) {
+      SPDLOG_WARN("a segment of a push log stays behind: {}", std::string(removed.message()));
+      return;
+    }
+    segments_.erase(segments_.begin());
+  }
+}
+
+void PushLog::Close(absl::Status reason) {
+  absl::MutexLock lock(&mu_);
+  if (closed_.ok()) closed_ = std::move(reason);
+}
+
+uint64_t PushLog::TotalBytes() const {
+  uint64_t bytes = 0;
+  for (const Segment& segment : segments_) bytes += segment.bytes;
+  return bytes;
+}
+
+uint64_t PushLog::bytes() const {
+  absl::MutexLock lock(&mu_);
+  return TotalBytes();
+}
+
+}  // namespace tessera::ps

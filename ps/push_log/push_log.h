@@ -1,0 +1,87 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/synchronization/mutex.h"
+#include "common/file_system.h"
+#include "ps/push_log/record.h"
+#include "tessera/v1/push_log.pb.h"
+
+namespace tessera::ps {
+
+// The log of one job on one ps: what changes its rows, written before it is acknowledged. Segments
+// are files of a folder; one begins at every cut of a checkpoint, so that those before the cut can
+// go when the checkpoint is committed. Thread-safe.
+class PushLog {
+ public:
+  struct Options {
+    FileSystem* files = nullptr;  // borrowed
+    std::string folder;
+    bool fsync = false;      // Sync makes durable
+    uint64_t max_bytes = 0;  // of all segments; 0: as much as the disk has
+  };
+  struct Segment {
+    uint64_t number = 0;
+    std::optional<std::string> cut;
+    uint64_t bytes = 0;
+  };
+
+  // A new log, its first segment begun with `head`; whatever was in the folder goes.
+  static absl::StatusOr<std::unique_ptr<PushLog>> Create(Options options,
+                                                         const v1::PushLogHead& head);
+  // Goes on behind what a PushLogReader has read, in a new segment. `head` has no cut.
+  static absl::StatusOr<std::unique_ptr<PushLog>> Continue(Options options,
+                                                           std::vector<Segment> segments,
+                                                           uint64_t next_record,
+                                                           const v1::PushLogHead& head);
+
+  // With the operating system when it returns. RESOURCE_EXHAUSTED (disk or max_bytes) and
+  // UNAVAILABLE: the record is not in the log, and may be appended again later.
+  absl::Status Append(push_log::Kind kind, absl::string_view text, absl::string_view bulk)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  // All that was appended before is on the disk when it returns, where the options ask for it.
+  // UNAVAILABLE: nobody knows what is on the disk; the log is broken and says so from then on.
+  absl::Status Sync() ABSL_LOCKS_EXCLUDED(mu_);
+  // Begins a segment. After an error the log is as before.
+  absl::Status Cut(const v1::PushLogHead& head) ABSL_LOCKS_EXCLUDED(mu_);
+  // Deletes the segments before the last one that begins at this cut; nothing if none does.
+  void Forget(absl::string_view cut) ABSL_LOCKS_EXCLUDED(mu_);
+  // Append and Sync are refused with `reason` from here on.
+  void Close(absl::Status reason) ABSL_LOCKS_EXCLUDED(mu_);
+
+  uint64_t bytes() const ABSL_LOCKS_EXCLUDED(mu_);
+
+ private:
+  explicit PushLog(Options options) : options_(std::move(options)) {}
+  absl::Status Begin(const v1::PushLogHead& head) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status Write(WritableFile& file, push_log::RecordHeader header, absl::string_view text,
+                     absl::string_view bulk, Segment& segment) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Hands the status on; an error breaks the log.
+  absl::Status Synced(const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  uint64_t TotalBytes() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  const Options options_;
+
+  mutable absl::Mutex mu_;
+  absl::Status closed_ ABSL_GUARDED_BY(mu_);
+  std::shared_ptr<WritableFile> file_ ABSL_GUARDED_BY(mu_);
+  bool spoilt_ ABSL_GUARDED_BY(mu_) = false;            // file_ ends with part of a record
+  std::vector<Segment> segments_ ABSL_GUARDED_BY(mu_);  // the last one is being written
+  // Of a segment that follows a spoilt one. Its watermarks are those of an earlier moment: who
+  // reads begins at a cut.
+  v1::PushLogHead head_ ABSL_GUARDED_BY(mu_);
+  uint64_t next_record_ ABSL_GUARDED_BY(mu_) = 1;
+  // Numbers of records.
+  uint64_t synced_ ABSL_GUARDED_BY(mu_) = 0;
+  bool syncing_ ABSL_GUARDED_BY(mu_) = false;
+};
+
+}  // namespace tessera::ps

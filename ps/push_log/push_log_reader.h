@@ -1,0 +1,79 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "common/file_system.h"
+#include "common/wire/buffer.h"
+#include "ps/push_log/push_log.h"
+#include "ps/push_log/record.h"
+#include "tessera/v1/push_log.pb.h"
+
+namespace tessera::ps {
+
+// Reads a push log from the cut of a checkpoint on, record by record. Not thread-safe.
+class PushLogReader {
+ public:
+  struct Record {
+    push_log::Kind kind = push_log::Kind::kPush;
+    uint64_t number = 0;
+    std::string text;
+    wire::Buffer bulk;
+    std::string where;  // "FILE, record N", for messages
+  };
+
+  // Begins at the last segment with this cut. FAILED_PRECONDITION: there is no such segment, no
+  // log, or one of another version. DATA_LOSS: damage before the end, the file named.
+  static absl::StatusOr<std::unique_ptr<PushLogReader>> Open(FileSystem& files,
+                                                             const std::string& folder,
+                                                             absl::string_view cut);
+
+  const v1::PushLogHead& head() const { return head_; }
+  // The next record that is no head; nullopt at the end. A record that was being written when its
+  // process died is no part of the log. DATA_LOSS: a record that is damaged or missing, though the
+  // log goes on after it. Throws std::bad_alloc.
+  absl::StatusOr<std::optional<Record>> Next();
+
+  // For PushLog::Continue, once Next has given nullopt.
+  std::vector<PushLog::Segment> segments() const { return segments_; }
+  uint64_t next_record() const { return next_record_; }
+  // Of the record that was being written; 0: none was.
+  uint64_t torn_bytes() const { return torn_bytes_; }
+
+ private:
+  PushLogReader(FileSystem* files, std::string folder)
+      : files_(files), folder_(std::move(folder)) {}
+  std::string Path(const PushLog::Segment& segment) const;
+  // The header at `offset` of the file; nullopt: there is no whole record that begins there.
+  static absl::StatusOr<std::optional<push_log::RecordHeader>> ReadHeader(const ReadableFile& file,
+                                                                          uint64_t offset);
+  // Text and bulk behind a header; nullopt: they are not what was written.
+  static absl::StatusOr<std::optional<Record>> ReadPayload(const ReadableFile& file,
+                                                           uint64_t offset,
+                                                           const push_log::RecordHeader& header);
+  static absl::StatusOr<std::optional<Record>> ReadRecord(const ReadableFile& file,
+                                                          uint64_t offset);
+  absl::Status OpenSegment(size_t index);
+  // The record at offset_ cannot be read: the end of the log, or of its segment, or damage.
+  absl::Status AtUnreadable();
+  // Whether a sound header with a number of at least `least` lies behind `offset`.
+  static absl::StatusOr<bool> GoesOn(const ReadableFile& file, uint64_t offset, uint64_t least);
+
+  FileSystem* const files_;
+  const std::string folder_;
+  v1::PushLogHead head_;
+  std::vector<PushLog::Segment> segments_;  // from the first of the folder on
+  std::vector<uint64_t> first_;             // [segments] number of its head
+  size_t index_ = 0;                        // in segments_
+  std::unique_ptr<ReadableFile> file_;
+  uint64_t offset_ = 0;
+  uint64_t next_record_ = 0;
+  uint64_t torn_bytes_ = 0;
+  bool ended_ = false;
+};
+
+}  // namespace tessera::ps

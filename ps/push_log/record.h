@@ -1,0 +1,62 @@
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/string_view.h"
+#include "common/checkpoint/checksum.h"
+
+namespace tessera::ps::push_log {
+
+// What the writer and the reader of a push log agree on; FORMAT.md has the grammar. All numbers are
+// little-endian; these structs are the bytes.
+static_assert(std::endian::native == std::endian::little,
+              "push logs are written as the machine holds them");
+
+enum class Kind : uint32_t {
+  kHead = 1,    // v1::PushLogHead
+  kPush = 2,    // v1::LoggedPush, and its bulk
+  kAssign = 3,  // v1::AssignRequest
+  kExpiry = 4,  // v1::LoggedExpiry
+};
+
+// Before every record: `text_bytes` of a protobuf message, zeros up to a multiple of 8, then
+// `bulk_bytes`, which are one, too.
+struct RecordHeader {
+  uint64_t magic;
+  uint64_t number;  // grows by one, over all segments
+  Kind kind;
+  uint32_t text_bytes;
+  uint64_t bulk_bytes;
+  uint64_t payload_checksum;  // of text, zeros and bulk
+  uint64_t header_checksum;   // of the bytes before
+};
+static_assert(sizeof(RecordHeader) == 48);
+inline constexpr uint64_t kMagic = 0x31474F4C52535354;  // "TSSRLOG1": 1 is the version
+inline constexpr uint32_t kMaxTextBytes = 64 << 20;
+inline constexpr uint64_t kMaxBulkBytes = 1ull << 31;
+
+constexpr uint64_t Padded(uint64_t bytes) { return (bytes + 7) / 8 * 8; }
+
+inline uint64_t HeaderChecksum(const RecordHeader& header) {
+  return Checksum64Of(absl::string_view(reinterpret_cast<const char*>(&header),
+                                        offsetof(RecordHeader, header_checksum)));
+}
+
+inline constexpr char kSuffix[] = ".log";
+inline std::string SegmentName(uint64_t number) { return absl::StrFormat("%08d.log", number); }
+
+// The folder of a job's log at one generation, below a ps's folder of logs.
+inline std::string JobFolder(absl::string_view root, absl::string_view job_id) {
+  return absl::StrCat(root, "/", job_id);
+}
+inline std::string GenerationFolder(absl::string_view root, absl::string_view job_id,
+                                    uint64_t generation) {
+  return absl::StrCat(JobFolder(root, job_id), "/", generation);
+}
+
+}  // namespace tessera::ps::push_log

@@ -1,0 +1,274 @@
+#include "ps/push_log/push_log.h"
+
+#include <thread>
+
+#include "ps/push_log/push_log_reader.h"
+#include "tests/ps/ps_testing.h"
+
+namespace tessera::ps {
+namespace {
+
+using absl::StatusCode;
+using push_log::Kind;
+
+constexpr char kFolder[] = "logs/job-1/1";
+
+v1::PushLogHead Head(const char* cut) {
+  v1::PushLogHead head;
+  if (cut != nullptr) head.set_cut(cut);
+  return head;
+}
+
+class PushLogTest : public testing::Test {
+ protected:
+  PushLog::Options Options(bool fsync = false, uint64_t max_bytes = 0) {
+    PushLog::Options options;
+    options.files = &files_;
+    options.folder = kFolder;
+    options.fsync = fsync;
+    options.max_bytes = max_bytes;
+    return options;
+  }
+  std::unique_ptr<PushLog> Create(bool fsync = false, uint64_t max_bytes = 0) {
+    auto log = PushLog::Create(Options(fsync, max_bytes), Head(""));
+    EXPECT_OK(log);
+    return *std::move(log);
+  }
+  static absl::Status Append(PushLog& log, int n) {
+    return log.Append(Kind::kPush, absl::StrCat("text ", n),
+                      std::string(8 * (n % 5), char('a' + n % 26)));
+  }
+  // The texts of all records from a cut on, and how reading ended.
+  absl::StatusOr<std::vector<std::string>> Read(const char* cut = "") {
+    auto reader = PushLogReader::Open(files_, kFolder, cut);
+    if (!reader.ok()) return reader.status();
+    std::vector<std::string> texts;
+    while (true) {
+      auto record = (*reader)->Next();
+      if (!record.ok()) return record.status();
+      if (!record->has_value()) return texts;
+      texts.push_back((*record)->text);
+    }
+  }
+  static std::vector<std::string> Texts(int begin, int end) {
+    std::vector<std::string> texts;
+    for (int n = begin; n < end; ++n) texts.push_back(absl::StrCat("text ", n));
+    return texts;
+  }
+  static std::string Path(int segment) {
+    return absl::StrCat(kFolder, "/", push_log::SegmentName(segment));
+  }
+
+  uint64_t UsedBytes() const {
+    uint64_t bytes = 0;
+    for (const std::string& path : files_.Files()) bytes += files_.Content(path).size();
+    return bytes;
+  }
+
+  FaultFileSystem files_;
+};
+
+TEST_F(PushLogTest, GivesBackWhatWasAppended) {
+  const auto log = Create();
+  for (int n = 0; n < 20; ++n) ASSERT_OK(Append(*log, n));
+  const auto reader = PushLogReader::Open(files_, kFolder, "");
+  ASSERT_OK(reader);
+  for (int n = 0; n < 20; ++n) {
+    auto record = (*reader)->Next();
+    ASSERT_OK(record);
+    ASSERT_TRUE(record->has_value());
+    EXPECT_EQ((*record)->kind, Kind::kPush);
+    EXPECT_EQ((*record)->text, absl::StrCat("text ", n));
+    EXPECT_EQ(std::string((*record)->bulk.data(), (*record)->bulk.size()),
+              std::string(8 * (n % 5), char('a' + n % 26)));
+  }
+  EXPECT_FALSE((*reader)->Next()->has_value());
+  EXPECT_EQ((*reader)->torn_bytes(), 0);
+  EXPECT_EQ(log->bytes(), files_.Content(Path(1)).size());
+}
+
+TEST_F(PushLogTest, BeginsASegmentAtACutAndForgetsWhatIsBeforeIt) {
+  const auto log = Create();
+  ASSERT_OK(Append(*log, 0));
+  ASSERT_OK(log->Cut(Head("step-1")));
+  ASSERT_OK(Append(*log, 1));
+  ASSERT_OK(log->Cut(Head("step-2")));
+  ASSERT_OK(Append(*log, 2));
+  EXPECT_EQ(*Read(), Texts(0, 3));
+  EXPECT_EQ(*Read("step-1"), Texts(1, 3));
+  EXPECT_EQ(*Read("step-2"), Texts(2, 3));
+  log->Forget("another");
+  EXPECT_EQ(*Read(), Texts(0, 3));
+  log->Forget("step-1");
+  EXPECT_FALSE(files_.Exists(Path(1)));
+  EXPECT_FAILS(Read(), StatusCode::kFailedPrecondition, "no segment that begins at the start");
+  EXPECT_EQ(*Read("step-1"), Texts(1, 3));
+  EXPECT_EQ(log->bytes(), files_.Content(Path(2)).size() + files_.Content(Path(3)).size());
+}
+
+TEST_F(PushLogTest, GoesOnBehindWhatWasRead) {
+  for (int n = 0; n < 3; ++n) {
+    if (n == 0) {
+      ASSERT_OK(Append(*Create(), 0));
+      continue;
+    }
+    const auto reader = PushLogReader::Open(files_, kFolder, "");
+    ASSERT_OK(reader);
+    while ((*reader)->Next()->has_value()) {
+    }
+    const auto log = PushLog::Continue(Options(), (*reader)->segments(), (*reader)->next_record(),
+                                       Head(nullptr));
+    ASSERT_OK(log);
+    ASSERT_OK(Append(**log, n));
+  }
+  EXPECT_EQ(*Read(), Texts(0, 3));
+}
+
+// Every length at which a kill may leave the last segment.
+TEST_F(PushLogTest, EndsWithTheLastWholeRecord) {
+  const auto log = Create();
+  std::vector<size_t> ends = {files_.Content(Path(1)).size()};
+  for (int n = 0; n < 6; ++n) {
+    ASSERT_OK(Append(*log, n));
+    ends.push_back(files_.Content(Path(1)).size());
+  }
+  const std::string whole = files_.Content(Path(1));
+  for (size_t length = ends[0]; length <= whole.size(); ++length) {
+    files_.SetContent(Path(1), whole.substr(0, length));
+    const int records =
+        static_cast<int>(std::upper_bound(ends.begin(), ends.end(), length) - ends.begin()) - 1;
+    const auto texts = Read();
+    ASSERT_OK(texts);
+    ASSERT_EQ(*texts, Texts(0, records)) << length;
+  }
+}
+
+TEST_F(PushLogTest, ASegmentThatWasBeingBegunIsNone) {
+  const auto log = Create();
+  ASSERT_OK(Append(*log, 0));
+  ASSERT_OK(log->Cut(Head("step-1")));
+  const std::string head = files_.Content(Path(2));
+  for (size_t length = 0; length < head.size(); ++length) {
+    files_.SetContent(Path(2), head.substr(0, length));
+    ASSERT_EQ(*Read(), Texts(0, 1)) << length;
+  }
+}
+
+TEST_F(PushLogTest, NamesTheFileWhereABitIsWrong) {
+  const auto log = Create();
+  for (int n = 0; n < 4; ++n) ASSERT_OK(Append(*log, n));
+  const size_t before_last = files_.Content(Path(1)).size();
+  ASSERT_OK(Append(*log, 4));
+  const std::string whole = files_.Content(Path(1));
+  for (size_t at = 0; at < whole.size(); ++at) {
+    std::string flipped = whole;
+    flipped[at] = char(flipped[at] ^ (1 << at % 8));
+    files_.SetContent(Path(1), flipped);
+    const auto texts = Read();
+    if (at >= before_last) {
+      // Nobody can tell it from one that was being written.
+      ASSERT_OK(texts);
+      ASSERT_EQ(*texts, Texts(0, 4)) << at;
+    } else {
+      EXPECT_THAT(AsStatus(texts), FailsWith(StatusCode::kDataLoss, Path(1))) << at;
+    }
+  }
+}
+
+TEST_F(PushLogTest, FindsDamageBeforeALaterSegment) {
+  const auto log = Create();
+  for (int n = 0; n < 3; ++n) ASSERT_OK(Append(*log, n));
+  const std::string whole = files_.Content(Path(1));
+  ASSERT_OK(log->Cut(Head("step-1")));
+  files_.SetContent(Path(1), whole.substr(0, whole.size() - 1));
+  EXPECT_FAILS(Read(), StatusCode::kDataLoss, "the next segment begins with record 5");
+  EXPECT_OK(Read("step-1"));
+}
+
+TEST_F(PushLogTest, AFullDiskRefusesTheRecordAndNothingElse) {
+  const auto log = Create();
+  ASSERT_OK(Append(*log, 0));
+  for (const uint64_t room : {0, 20, 50, 60}) {
+    files_.SetCapacity(UsedBytes() + room);
+    EXPECT_FAILS(Append(*log, 4), StatusCode::kResourceExhausted, "no space left");
+    EXPECT_FAILS(Append(*log, 4), StatusCode::kResourceExhausted, "no space left");
+    files_.Repair();
+    EXPECT_EQ(*Read(), Texts(0, 1)) << room;
+  }
+  ASSERT_OK(Append(*log, 1));
+  ASSERT_OK(Append(*log, 2));
+  EXPECT_EQ(*Read(), Texts(0, 3));
+}
+
+TEST_F(PushLogTest, KeepsItsBoundAndSaysHowToMakeRoom) {
+  const auto log = Create(/*fsync=*/false, /*max_bytes=*/400);
+  int n = 0;
+  absl::Status status;
+  for (; status.ok(); ++n) status = Append(*log, 0);
+  EXPECT_FAILS(status, StatusCode::kResourceExhausted, "of 400 bytes; it shrinks with every");
+  EXPECT_LE(log->bytes(), 400);
+  EXPECT_GT(n, 3);
+  ASSERT_OK(log->Cut(Head("step-1")));
+  log->Forget("step-1");
+  EXPECT_OK(Append(*log, 0));
+}
+
+TEST_F(PushLogTest, WithFsyncItOutlivesAPowerCut) {
+  const auto log = Create(/*fsync=*/true);
+  ASSERT_OK(Append(*log, 0));
+  ASSERT_OK(log->Cut(Head("step-1")));
+  ASSERT_OK(Append(*log, 1));
+  ASSERT_OK(log->Sync());
+  ASSERT_OK(Append(*log, 2));
+  files_.Crash();
+  EXPECT_EQ(*Read(), Texts(0, 2));
+}
+
+TEST_F(PushLogTest, ThreadsShareSyncs) {
+  const auto log = Create(/*fsync=*/true);
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&] {
+      for (int n = 0; n < 100; ++n) {
+        EXPECT_OK(Append(*log, n));
+        EXPECT_OK(log->Sync());
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  files_.Crash();
+  EXPECT_EQ(Read()->size(), 400);
+}
+
+TEST_F(PushLogTest, IsBrokenForGoodOnceASyncHasFailed) {
+  const auto log = Create(/*fsync=*/true);
+  ASSERT_OK(Append(*log, 0));
+  files_.FailSyncsAfter(0);
+  EXPECT_FAILS(log->Sync(), StatusCode::kUnavailable, "the push log is broken");
+  files_.Repair();
+  EXPECT_FAILS(log->Sync(), StatusCode::kUnavailable, "the push log is broken");
+  EXPECT_FAILS(Append(*log, 1), StatusCode::kUnavailable, "the push log is broken");
+  EXPECT_FAILS(log->Cut(Head("step-1")), StatusCode::kUnavailable, "the push log is broken");
+}
+
+TEST_F(PushLogTest, WhatCannotBeWrittenIsNoCut) {
+  const auto log = Create();
+  ASSERT_OK(Append(*log, 0));
+  files_.SetCapacity(log->bytes() + 10);
+  EXPECT_FAILS(log->Cut(Head("step-1")), StatusCode::kResourceExhausted, "no space left");
+  files_.Repair();
+  ASSERT_OK(Append(*log, 1));
+  EXPECT_EQ(*Read(), Texts(0, 2));
+  EXPECT_FAILS(Read("step-1"), StatusCode::kFailedPrecondition, "the cut of checkpoint step-1");
+}
+
+TEST_F(PushLogTest, RefusesEverythingOnceItIsClosed) {
+  const auto log = Create(/*fsync=*/true);
+  log->Close(absl::AbortedError("over"));
+  EXPECT_FAILS(Append(*log, 0), StatusCode::kAborted, "over");
+  EXPECT_FAILS(log->Cut(Head("step-1")), StatusCode::kAborted, "over");
+  EXPECT_EQ(*Read(), Texts(0, 0));
+}
+
+}  // namespace
+}  // namespace tessera::ps

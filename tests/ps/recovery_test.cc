@@ -1,0 +1,410 @@
+#include <filesystem>
+#include <random>
+#include <set>
+
+#include "tests/ps/ps_testing.h"
+
+// A ps that comes back with its push log.
+namespace tessera::ps {
+namespace {
+
+using absl::StatusCode;
+using Request = v1::WriteCheckpointRequest;
+
+constexpr uint32_t kRanks = 3;
+
+Block Random(uint32_t table, uint32_t dim, uint64_t seed, uint64_t range, bool whole_numbers) {
+  std::mt19937_64 random(seed);
+  std::normal_distribution<float> normal;
+  Block block = {.table = table, .keys = {}, .values = {}};
+  for (uint64_t key = 0; key < range; ++key) {
+    if (random() % 4 == 0) block.keys.push_back(key << 40 | key);
+  }
+  for (size_t i = 0; i < block.keys.size() * dim; ++i) {
+    block.values.push_back(whole_numbers ? float(random() % 5) : normal(random));
+  }
+  return block;
+}
+
+class RecoveryTest : public testing::Test {
+ protected:
+  static v1::OpenJobRequest Logged(v1::OpenJobRequest job,
+                                   v1::RecoverySpec::PushLog log = v1::RecoverySpec::ASYNC) {
+    job.set_push_log(log);
+    return Whole(std::move(job));
+  }
+  static v1::OpenJobRequest AsyncJob() {
+    return Logged(Job({SgdTable("a", 3, v1::ASYNC), SgdTable("b", 1, v1::ASYNC)}, kRanks));
+  }
+  // Something of everything whose bits may depend on what was there when.
+  static v1::OpenJobRequest SyncJob() {
+    v1::PsTable every_row = AdamTable("every_row", 2, v1::SYNC);
+    every_row.mutable_spec()->set_update(v1::EVERY_ROW);
+    v1::PsTable expiring = AdamTable("expiring", 1, v1::SYNC);
+    expiring.mutable_spec()->mutable_expiry()->set_after_steps(2);
+    v1::PsTable mixed = SgdTable("async", 1, v1::ASYNC);
+    return Logged(Job({AdamTable("adam", 4, v1::SYNC), every_row, expiring, mixed,
+                       DenseTable("dense", 3, v1::SYNC)},
+                      kRanks));
+  }
+  absl::StatusOr<std::shared_ptr<JobShard>> Open(
+      const v1::OpenJobRequest& job, FileSystem& files,
+      absl::FunctionRef<void(JobShard::Options&)> change = [](JobShard::Options&) {}) {
+    JobShard::Options options;
+    options.clock = &clock_;
+    options.files = &files;
+    options.checkpoint_root = "root";
+    options.log_root = "logs";
+    change(options);
+    return JobShard::Open(job, options);
+  }
+  absl::StatusOr<std::shared_ptr<JobShard>> Recover(v1::OpenJobRequest job,
+                                                    const std::string& checkpoint = "",
+                                                    uint64_t step = 0) {
+    job.set_recover(true);
+    job.set_checkpoint(checkpoint);
+    job.set_first_step(step);
+    return Open(job, files_);
+  }
+  static PushCall AsyncPush(uint32_t rank, uint64_t sequence) {
+    const uint64_t seed = 1000 * rank + sequence;
+    return CallOf(
+        PushOf(rank, sequence, {Random(0, 3, seed, 100, true), Random(1, 1, ~seed, 50, true)}));
+  }
+  static PushCall SyncPush(uint32_t rank, uint64_t step) {
+    const uint64_t seed = 1000 * rank + step;
+    std::vector<Block> blocks;
+    const uint32_t dims[] = {4, 2, 1, 1};
+    for (uint32_t t = 0; t < 4; ++t) {
+      blocks.push_back(Random(t, dims[t], 4 * seed + t, 60, t == 3));
+    }
+    blocks.push_back(
+        {.table = 4, .keys = {0, 1}, .values = {1, float(step), 2, 3, float(rank), 4}});
+    return CallOf(PushOf(rank, step, blocks));
+  }
+  // A whole step of all ranks, pulls included.
+  static void SyncStep(JobShard& shard, uint64_t step) {
+    for (uint32_t rank = 0; rank < kRanks; ++rank) SyncRank(shard, rank, step);
+  }
+  static void SyncRank(JobShard& shard, uint32_t rank, uint64_t step) {
+    const PushCall push = SyncPush(rank, step);
+    std::vector<std::pair<uint32_t, std::vector<uint64_t>>> keys;
+    for (uint32_t t = 0; t < 4; ++t) {
+      const auto* data = reinterpret_cast<const uint64_t*>(push.keys[t].data());
+      keys.push_back({t, {data, data + push.keys[t].size() / 8}});
+    }
+    const PendingPull pull(shard, PullOf(rank, step, keys));
+    EXPECT_OK(pull.status());
+    EXPECT_OK(shard.Push(SyncPush(rank, step)));
+  }
+  static v1::AssignRequest Dense() {
+    return AssignOf({{.table = 4, .keys = {0, 1}, .values = {1, 2, 3, 4, 5, 6}}});
+  }
+  absl::StatusOr<v1::WriteCheckpointResponse> Call(JobShard& shard, Request::Phase phase,
+                                                   const std::string& folder, uint64_t step) {
+    Request request;
+    request.set_phase(phase);
+    request.set_folder(folder);
+    request.set_step(step);
+    request.set_parts(1);
+    return shard.WriteCheckpoint(request, clock_.Monotonic());
+  }
+  // A committed one.
+  void Checkpoint(JobShard& shard, const v1::OpenJobRequest& job, const std::string& folder,
+                  uint64_t step) {
+    ASSERT_OK(Call(shard, Request::CUT, folder, step));
+    const auto written = Call(shard, Request::WRITE, folder, step);
+    ASSERT_OK(written);
+    v1::CheckpointManifest manifest;
+    manifest.set_job_id(job.job_id());
+    manifest.set_step(step);
+    manifest.set_partition_count(job.partition_count());
+    for (int t = 0; t < job.tables_size(); ++t) {
+      v1::CheckpointTable& table = *manifest.add_tables();
+      *table.mutable_spec() = job.tables(t).spec();
+      table.set_dense(job.tables(t).dense());
+      table.set_slot_floats(written->slot_floats(t));
+    }
+    for (const v1::CheckpointFile& file : written->files()) *manifest.add_files() = file;
+    ASSERT_OK(WriteManifest(files_, "root/" + folder, manifest));
+  }
+  SavedRows Rows(JobShard& shard, FileSystem& files, uint64_t step) {
+    EXPECT_OK(Call(shard, Request::CUT_AND_WRITE, "look", step));
+    SavedRows rows = ReadRows(files, "root/look/rows-g1-00000-of-00001");
+    EXPECT_OK(files.Remove("root/look"));
+    return rows;
+  }
+  SavedRows AsyncTwin(uint64_t pushes) {
+    FaultFileSystem files;
+    const auto shard = Open(AsyncJob(), files);
+    EXPECT_OK(shard);
+    for (uint64_t s = 0; s < pushes; ++s) {
+      for (uint32_t rank = 0; rank < kRanks; ++rank) EXPECT_OK((*shard)->Push(AsyncPush(rank, s)));
+    }
+    return Rows(**shard, files, 0);
+  }
+
+  HandClock clock_;
+  FaultFileSystem files_;
+};
+
+TEST_F(RecoveryTest, AnAsyncJobHasAllThatWasAcknowledgedOnce) {
+  auto shard = Open(AsyncJob(), files_);
+  ASSERT_OK(shard);
+  for (uint64_t s = 0; s < 10; ++s) {
+    for (uint32_t rank = 0; rank < kRanks; ++rank) {
+      ASSERT_OK((*shard)->Push(AsyncPush(rank, s)));
+      if ((s + rank) % 4 != 0) continue;
+      shard = Recover(AsyncJob());
+      ASSERT_OK(shard);
+      // The answer may have been lost with the ps.
+      ASSERT_OK((*shard)->Push(AsyncPush(rank, s)));
+    }
+  }
+  EXPECT_EQ(Rows(**shard, files_, 0), AsyncTwin(10));
+  EXPECT_EQ((*shard)->Stats().applied_steps(), 30);
+}
+
+TEST_F(RecoveryTest, ASyncJobGoesOnInTheMiddleOfAStepToTheSameBits) {
+  constexpr uint64_t kSteps = 9;
+  FaultFileSystem other;
+  const auto undisturbed = Open(SyncJob(), other);
+  ASSERT_OK(undisturbed);
+  ASSERT_OK((*undisturbed)->Assign(Dense()));
+  auto shard = Open(SyncJob(), files_);
+  ASSERT_OK(shard);
+  ASSERT_OK((*shard)->Assign(Dense()));
+  std::string checkpoint;
+  uint64_t from = 0;
+  for (uint64_t step = 0; step < kSteps; ++step) {
+    if (step % 4 == 3) {
+      // Expiry is part of a cut, and so of both.
+      ASSERT_OK(Call(**undisturbed, Request::CUT_AND_WRITE, "twin", step));
+      Checkpoint(**shard, SyncJob(), absl::StrCat("step-", step), step);
+      if (step == 3) {
+        // Committed, but the ps never heard of it, or it did.
+        checkpoint = "step-3";
+        from = step;
+      }
+    }
+    SyncStep(**undisturbed, step);
+    for (uint32_t rank = 0; rank < kRanks; ++rank) {
+      SyncRank(**shard, rank, step);
+      if ((step + rank) % 2 != 0) continue;
+      shard = Recover(SyncJob(), checkpoint, from);
+      ASSERT_OK(shard);
+      ASSERT_OK((*shard)->Push(SyncPush(rank, step)));
+    }
+  }
+  EXPECT_EQ(Rows(**shard, files_, kSteps), Rows(**undisturbed, other, kSteps));
+}
+
+TEST_F(RecoveryTest, ACommittedCheckpointShortensTheLogAndRemembersWhatWasBeforeIt) {
+  auto shard = Open(AsyncJob(), files_);
+  ASSERT_OK(shard);
+  for (uint64_t s = 0; s < 20; ++s) {
+    for (uint32_t rank = 0; rank < kRanks; ++rank) ASSERT_OK((*shard)->Push(AsyncPush(rank, s)));
+  }
+  const uint64_t before = (*shard)->Stats().log_bytes();
+  Checkpoint(**shard, AsyncJob(), "step-20", 20);
+  EXPECT_GE((*shard)->Stats().log_bytes(), before);
+  ASSERT_OK(Call(**shard, Request::COMMITTED, "step-20", 20));
+  EXPECT_LT((*shard)->Stats().log_bytes(), before / 20);
+  ASSERT_OK((*shard)->Push(AsyncPush(0, 20)));
+
+  shard = Recover(AsyncJob(), "step-20", 20);
+  ASSERT_OK(shard);
+  // Repeats that come late, of pushes that only the checkpoint has.
+  for (uint32_t rank = 0; rank < kRanks; ++rank) ASSERT_OK((*shard)->Push(AsyncPush(rank, 7)));
+  for (uint32_t rank = 1; rank < kRanks; ++rank) ASSERT_OK((*shard)->Push(AsyncPush(rank, 20)));
+  EXPECT_EQ(Rows(**shard, files_, 0), AsyncTwin(21));
+  EXPECT_FAILS(Recover(AsyncJob()), StatusCode::kFailedPrecondition,
+               "no segment that begins at the start of the job");
+}
+
+TEST_F(RecoveryTest, APartThatWasAcknowledgedNeedNotComeAgain) {
+  const auto part = [](uint32_t number) {
+    v1::PushRequest request = PushOf(0, 0, {{.table = 0, .keys = {number}, .values = {1, 2, 3}}});
+    request.set_part(number);
+    request.set_parts(3);
+    request.set_bulk_bytes(3 * (8 + 12));
+    return CallOf(request);
+  };
+  auto shard = Open(AsyncJob(), files_);
+  ASSERT_OK(shard);
+  ASSERT_OK((*shard)->Push(part(2)));
+  ASSERT_OK((*shard)->Push(part(0)));
+  ASSERT_OK((*shard)->Push(part(0)));
+  shard = Recover(AsyncJob());
+  ASSERT_OK(shard);
+  ASSERT_OK((*shard)->Push(part(0)));
+  EXPECT_EQ((*shard)->Stats().applied_steps(), 0);
+  ASSERT_OK((*shard)->Push(part(1)));
+  EXPECT_EQ((*shard)->Stats().applied_steps(), 1);
+  shard = Recover(AsyncJob());
+  ASSERT_OK(shard);
+  const SavedRows rows = Rows(**shard, files_, 0);
+  ASSERT_EQ(rows.size(), 3);
+  for (const auto& [key, row] : rows) EXPECT_THAT(row.floats, testing::ElementsAre(-1, -2, -3));
+}
+
+// Whatever length a kill leaves the log at, what comes back is a prefix of what was pushed.
+TEST_F(RecoveryTest, ComesBackToAPrefixWhereverTheLogEnds) {
+  const std::string path = "logs/job-1/1/00000001.log";
+  {
+    const auto shard = Open(AsyncJob(), files_);
+    ASSERT_OK(shard);
+    for (uint64_t s = 0; s < 4; ++s) {
+      for (uint32_t rank = 0; rank < kRanks; ++rank) {
+        ASSERT_OK((*shard)->Push(AsyncPush(rank, s)));
+      }
+    }
+  }
+  const std::string whole = files_.Content(path);
+  std::mt19937_64 random(7);
+  std::set<uint64_t> seen;
+  for (int i = 0; i < 60; ++i) {
+    EXPECT_OK(files_.Remove("logs"));
+    EXPECT_OK(files_.CreateFolder("logs/job-1/1"));
+    files_.SetContent(path, whole.substr(0, whole.size() - random() % (whole.size() / 2)));
+    const auto shard = Recover(AsyncJob());
+    ASSERT_OK(shard);
+    seen.insert((*shard)->Stats().applied_steps());
+    // Who was not answered pushes again.
+    for (uint64_t s = 0; s < 4; ++s) {
+      for (uint32_t rank = 0; rank < kRanks; ++rank) {
+        ASSERT_OK((*shard)->Push(AsyncPush(rank, s)));
+      }
+    }
+    ASSERT_EQ(Rows(**shard, files_, 0), AsyncTwin(4));
+  }
+  EXPECT_GT(seen.size(), 3);
+}
+
+TEST_F(RecoveryTest, ADamagedLogIsNamedAndNotReplayed) {
+  {
+    const auto shard = Open(AsyncJob(), files_);
+    ASSERT_OK(shard);
+    for (uint64_t s = 0; s < 4; ++s) ASSERT_OK((*shard)->Push(AsyncPush(0, s)));
+  }
+  const std::string path = "logs/job-1/1/00000001.log";
+  std::string bytes = files_.Content(path);
+  bytes[bytes.size() / 2] ^= 4;
+  files_.SetContent(path, bytes);
+  EXPECT_FAILS(Recover(AsyncJob()), StatusCode::kDataLoss, path);
+}
+
+TEST_F(RecoveryTest, AFullDiskRefusesThePushUntilThereIsRoom) {
+  auto shard = Open(AsyncJob(), files_);
+  ASSERT_OK(shard);
+  ASSERT_OK((*shard)->Push(AsyncPush(0, 0)));
+  files_.SetCapacity((*shard)->Stats().log_bytes() + 100);
+  EXPECT_FAILS((*shard)->Push(AsyncPush(1, 0)), StatusCode::kResourceExhausted, "no space left");
+  EXPECT_EQ((*shard)->Stats().applied_steps(), 1);
+  files_.Repair();
+  ASSERT_OK((*shard)->Push(AsyncPush(1, 0)));
+  ASSERT_OK((*shard)->Push(AsyncPush(2, 0)));
+  shard = Recover(AsyncJob());
+  ASSERT_OK(shard);
+  EXPECT_EQ(Rows(**shard, files_, 0), AsyncTwin(1));
+}
+
+TEST_F(RecoveryTest, AfterAFailedSyncTheShardIsOver) {
+  v1::OpenJobRequest job = AsyncJob();
+  job.set_push_log(v1::RecoverySpec::FSYNC);
+  const auto shard = Open(job, files_);
+  ASSERT_OK(shard);
+  ASSERT_OK((*shard)->Push(AsyncPush(0, 0)));
+  files_.FailSyncsAfter(0);
+  EXPECT_FAILS((*shard)->Push(AsyncPush(0, 1)), StatusCode::kAborted, "the push log is broken");
+  files_.Repair();
+  EXPECT_FAILS((*shard)->Push(AsyncPush(0, 1)), StatusCode::kAborted, "start again from the last");
+}
+
+TEST_F(RecoveryTest, WithFsyncWhatWasAcknowledgedOutlivesAPowerCut) {
+  v1::OpenJobRequest job = AsyncJob();
+  job.set_push_log(v1::RecoverySpec::FSYNC);
+  auto shard = Open(job, files_);
+  ASSERT_OK(shard);
+  for (uint64_t s = 0; s < 6; ++s) {
+    for (uint32_t rank = 0; rank < kRanks; ++rank) ASSERT_OK((*shard)->Push(AsyncPush(rank, s)));
+    files_.Crash();
+    shard = Recover(job);
+    ASSERT_OK(shard);
+    EXPECT_EQ((*shard)->Stats().applied_steps(), kRanks * (s + 1));
+  }
+  EXPECT_EQ(Rows(**shard, files_, 0), AsyncTwin(6));
+}
+
+// Kills between any two events, checkpoints that come to nothing, commits that the ps hears of
+// late.
+TEST_F(RecoveryTest, CountsEveryPushOnceUnderRandomKills) {
+  for (uint64_t seed = 0; seed < 40; ++seed) {
+    std::mt19937_64 random(seed);
+    ASSERT_OK(files_.Remove("logs"));
+    ASSERT_OK(files_.Remove("root"));
+    auto shard = Open(AsyncJob(), files_);
+    ASSERT_OK(shard);
+    std::string committed;
+    uint64_t next[kRanks] = {};
+    for (int event = 0; event < 60; ++event) {
+      const uint32_t rank = random() % kRanks;
+      switch (random() % 8) {
+        case 0:
+          shard = Recover(AsyncJob(), committed);
+          ASSERT_OK(shard);
+          break;
+        case 1: {
+          const std::string folder = absl::StrCat("cut-", event);
+          if (random() % 2 == 0) {
+            ASSERT_OK(Call(**shard, Request::CUT, folder, 0));  // nobody writes it
+            break;
+          }
+          Checkpoint(**shard, AsyncJob(), folder, 0);
+          committed = folder;
+          break;
+        }
+        case 2:
+          if (!committed.empty()) ASSERT_OK(Call(**shard, Request::COMMITTED, committed, 0));
+          break;
+        case 3:
+          // A repeat.
+          if (next[rank] > 0) ASSERT_OK((*shard)->Push(AsyncPush(rank, random() % next[rank])));
+          break;
+        default:
+          ASSERT_OK((*shard)->Push(AsyncPush(rank, next[rank]++)));
+      }
+    }
+    const uint64_t most = *std::max_element(next, next + kRanks);
+    for (uint32_t rank = 0; rank < kRanks; ++rank) {
+      while (next[rank] < most) ASSERT_OK((*shard)->Push(AsyncPush(rank, next[rank]++)));
+    }
+    ASSERT_EQ(Rows(**shard, files_, 0), AsyncTwin(most)) << seed;
+  }
+}
+
+TEST_F(RecoveryTest, RefusesWhatItCannotComeBackTo) {
+  EXPECT_FAILS(Recover(AsyncJob()), StatusCode::kFailedPrecondition, "there is no push log here");
+  v1::OpenJobRequest unlogged = AsyncJob();
+  unlogged.set_push_log(v1::RecoverySpec::OFF);
+  EXPECT_FAILS(Recover(unlogged), StatusCode::kFailedPrecondition, "set recovery.push_log");
+  EXPECT_FAILS(Open(AsyncJob(), files_, [](JobShard::Options& o) { o.log_root.clear(); }),
+               StatusCode::kFailedPrecondition, "start tessera-ps with --data-dir");
+  ASSERT_OK(Open(AsyncJob(), files_));
+  v1::OpenJobRequest other = AsyncJob();
+  other.mutable_tables(0)->mutable_spec()->set_dim(5);
+  EXPECT_FAILS(Recover(other), StatusCode::kFailedPrecondition, "is one of other tables or ps");
+}
+
+TEST_F(RecoveryTest, ANewGenerationDoesAwayWithTheLogOfTheOneBefore) {
+  ASSERT_OK(Open(AsyncJob(), files_));
+  EXPECT_TRUE(files_.Exists("logs/job-1/1/00000001.log"));
+  v1::OpenJobRequest next = AsyncJob();
+  next.set_generation(2);
+  ASSERT_OK(Open(next, files_));
+  EXPECT_FALSE(files_.Exists("logs/job-1/1/00000001.log"));
+  EXPECT_TRUE(files_.Exists("logs/job-1/2/00000001.log"));
+}
+
+}  // namespace
+}  // namespace tessera::ps
