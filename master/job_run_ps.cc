@@ -99,11 +99,11 @@ void JobRun::OnRecovered(const Recovering& asked, const ActionResult& result, co
 void JobRun::TickLost(const Now& now) {
   for (auto& [part, lost] : lost_) {
     if (lost.back.incarnation == 0 && now.monotonic - lost.since > options_.ps_patience) {
-      return Restart(
-          "ProcessLost",
+      const std::string why =
           absl::StrCat(options_.ps[part].name, " has not come back with its push log in ",
-                       absl::FormatDuration(options_.ps_patience)),
-          now);
+                       absl::FormatDuration(options_.ps_patience));
+      jobs_->AddEvent(record_, why, now.wall);
+      return Restart("ProcessLost", why, now);
     }
     const bool asked = recovering_.has_value() && recovering_->part == part;
     const bool idle = lost.back.incarnation != 0 && !asked;

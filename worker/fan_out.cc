@@ -20,15 +20,15 @@ constexpr absl::Duration kMaxBackoff = absl::Seconds(2);
 
 }  // namespace
 
-FanOut::FanOut(std::string what, std::string method, std::vector<PsPeer> peers,
-               std::vector<Leg> legs, StatusBoard* board, Cancellation* cancellation)
+FanOut::FanOut(std::string what, std::string method, const PsDirectory* ps, std::vector<Leg> legs,
+               StatusBoard* board, Cancellation* cancellation)
     : what_(std::move(what)),
       method_(std::move(method)),
-      peers_(std::move(peers)),
+      ps_(ps),
       legs_(std::move(legs)),
       board_(board),
       cancellation_(cancellation),
-      queues_(peers_.size()),
+      queues_(ps->size()),
       states_(legs_.size()) {
   for (size_t leg = 0; leg < legs_.size(); ++leg) queues_[legs_[leg].peer].legs.push_back(leg);
   StartAll();
@@ -53,7 +53,7 @@ std::optional<size_t> FanOut::Next(size_t peer) {
 }
 
 void FanOut::StartAll() {
-  for (size_t peer = 0; peer < peers_.size(); ++peer) {
+  for (size_t peer = 0; peer < queues_.size(); ++peer) {
     while (true) {
       std::optional<size_t> leg;
       {
@@ -71,23 +71,24 @@ void FanOut::Start(size_t leg) {
   auto context = std::make_unique<grpc::ClientContext>();
   context->set_deadline(absl::ToChronoTime(absl::Now() + kAttemptTimeout));
   State* state = nullptr;
+  const std::shared_ptr<PsPeer> peer = ps_->At(legs_[leg].peer);
   grpc::ClientContext* const borrowed = context.get();
   {
     absl::MutexLock lock(&mu_);
     state = &states_[leg];
     state->request = std::move(message);
     state->context = std::move(context);
+    state->peer = peer;
     if (stopping_) borrowed->TryCancel();
   }
-  peers_[legs_[leg].peer].stub->UnaryCall(borrowed, method_, grpc::StubOptions(), &state->request,
-                                          &state->answer, [this, leg, state](grpc::Status status) {
-                                            absl::Status result = FromGrpc(status);
-                                            if (result.ok())
-                                              result = legs_[leg].take(state->answer);
-                                            state->request.Clear();
-                                            state->answer.Clear();
-                                            Finish(leg, std::move(result));
-                                          });
+  peer->stub.UnaryCall(borrowed, method_, grpc::StubOptions(), &state->request, &state->answer,
+                       [this, leg, state](grpc::Status status) {
+                         absl::Status result = FromGrpc(status);
+                         if (result.ok()) result = legs_[leg].take(state->answer);
+                         state->request.Clear();
+                         state->answer.Clear();
+                         Finish(leg, std::move(result));
+                       });
 }
 
 void FanOut::Finish(size_t leg, absl::Status status) {
@@ -162,7 +163,7 @@ void FanOut::AwaitLegs() {
     if (mu_.AwaitWithTimeout(absl::Condition(this, &FanOut::Idle), absl::Seconds(1))) return;
   }
   // Long enough to be worth telling: name every ps that has not answered.
-  std::vector<bool> named(peers_.size(), false);
+  std::vector<bool> named(ps_->size(), false);
   std::string waiting;
   {
     absl::MutexLock lock(&mu_);
@@ -170,7 +171,7 @@ void FanOut::AwaitLegs() {
       const size_t peer = legs_[leg].peer;
       if (states_[leg].phase == Phase::kDone || named[peer]) continue;
       named[peer] = true;
-      absl::StrAppend(&waiting, waiting.empty() ? "" : ", ", peers_[peer].address->name());
+      absl::StrAppend(&waiting, waiting.empty() ? "" : ", ", ps_->At(peer)->address.name());
     }
   }
   const StatusBoard::Wait wait(board_, absl::StrCat(waiting, ": ", what_));
@@ -179,7 +180,8 @@ void FanOut::AwaitLegs() {
 }
 
 absl::Status FanOut::Describe(size_t leg, const absl::Status& status) const {
-  const v1::PsAddress& ps = *peers_[legs_[leg].peer].address;
+  const std::shared_ptr<PsPeer> peer = ps_->At(legs_[leg].peer);
+  const v1::PsAddress& ps = peer->address;
   return absl::Status(status.code(), absl::StrCat(ps.name(), " (", ps.address(), "): ", what_, ": ",
                                                   status.message()));
 }

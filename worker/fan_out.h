@@ -10,20 +10,14 @@
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "grpcpp/client_context.h"
-#include "grpcpp/generic/generic_stub.h"
 #include "grpcpp/support/byte_buffer.h"
 #include "tessera/v1/cluster.pb.h"
 #include "worker/cancellation.h"
 #include "worker/parameter_client.h"
+#include "worker/ps_directory.h"
 #include "worker/status_board.h"
 
 namespace tessera::worker {
-
-// One ps and the way to it. Both borrowed.
-struct PsPeer {
-  const v1::PsAddress* address = nullptr;
-  grpc::GenericStub* stub = nullptr;
-};
 
 // One method called on every ps, in one or more messages each: a leg is one message and its answer.
 // At most kInFlight legs a ps are under way, so what a call holds in messages stays small however
@@ -33,13 +27,13 @@ class FanOut final : public PendingCall {
   static constexpr int kInFlight = 8;
 
   struct Leg {
-    size_t peer = 0;
+    size_t peer = 0;  // in the directory
     // Called each time that it is sent, and with its answer; both in any thread, one at a time.
     std::function<grpc::ByteBuffer()> message;
     std::function<absl::Status(const grpc::ByteBuffer&)> take;
   };
   // `what` is for messages: "pull of step 4". `method` is a full name: "/package.Service/Method".
-  FanOut(std::string what, std::string method, std::vector<PsPeer> peers, std::vector<Leg> legs,
+  FanOut(std::string what, std::string method, const PsDirectory* ps, std::vector<Leg> legs,
          StatusBoard* board, Cancellation* cancellation);
   ~FanOut() override;
 
@@ -53,6 +47,7 @@ class FanOut final : public PendingCall {
     grpc::ByteBuffer request;
     grpc::ByteBuffer answer;
     std::unique_ptr<grpc::ClientContext> context;
+    std::shared_ptr<PsPeer> peer;  // of the last attempt
   };
   struct Queue {
     std::vector<size_t> legs;  // of one ps, in the order to be sent
@@ -72,7 +67,7 @@ class FanOut final : public PendingCall {
 
   const std::string what_;
   const std::string method_;
-  const std::vector<PsPeer> peers_;
+  const PsDirectory* const ps_;
   const std::vector<Leg> legs_;
   StatusBoard* const board_;
   Cancellation* const cancellation_;
@@ -81,7 +76,7 @@ class FanOut final : public PendingCall {
   absl::Mutex mu_;
   int under_way_ ABSL_GUARDED_BY(mu_) = 0;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;      // nothing more is sent
-  std::vector<Queue> queues_ ABSL_GUARDED_BY(mu_);  // [peers]
+  std::vector<Queue> queues_ ABSL_GUARDED_BY(mu_);  // [ps]
   // A state's messages belong to gRPC while its leg is under way.
   std::vector<State> states_ ABSL_GUARDED_BY(mu_);  // [legs]
 };

@@ -28,9 +28,8 @@ absl::Span<const char> AsBytes(const T* data, size_t count) {
 // What an answer must have, and where it goes. The keys and rows are the caller's.
 class PullLeg {
  public:
-  PullLeg(const v1::PullRequest& request, const TableRows* tables, KeyChunk chunk,
-          const std::string* ps)
-      : request_(request), tables_(tables), chunk_(std::move(chunk)), ps_(ps) {}
+  PullLeg(const v1::PullRequest& request, const TableRows* tables, KeyChunk chunk, std::string ps)
+      : request_(request), tables_(tables), chunk_(std::move(chunk)), ps_(std::move(ps)) {}
 
   grpc::ByteBuffer Message() const {
     wire::BulkWriter writer(wire::kPullRequest, request_);
@@ -51,7 +50,7 @@ class PullLeg {
     const absl::StatusOr<wire::BulkReader> reader =
         wire::BulkReader::Read(answer, wire::kPullResponse, &response);
     if (!reader.ok()) {
-      return absl::InternalError(absl::StrCat(*ps_, ": ", reader.status().message()));
+      return absl::InternalError(absl::StrCat(ps_, ": ", reader.status().message()));
     }
     for (size_t b = 0; b < chunk_.size(); ++b) {
       const TableRows& table = tables_[chunk_[b].table];
@@ -60,13 +59,13 @@ class PullLeg {
           b < reader->blocks() ? &response.tables(static_cast<int>(b)) : nullptr;
       if (block == nullptr || block->table() != table.table || reader->Size(b, 0) != bytes) {
         return absl::InternalError(
-            absl::StrCat(*ps_, ": answered table ", block == nullptr ? -1 : int(block->table()),
+            absl::StrCat(ps_, ": answered table ", block == nullptr ? -1 : int(block->table()),
                          " with ", block == nullptr ? 0 : reader->Size(b, 0),
                          " bytes, expected table ", table.table, " with ", bytes));
       }
       for (const v1::StatusBits& bits : block->statuses()) {
         if (bits.status() <= v1::ROW_NOT_ADMITTED) continue;
-        return absl::InternalError(absl::StrCat(*ps_, ": table ", table.table,
+        return absl::InternalError(absl::StrCat(ps_, ": table ", table.table,
                                                 ": a row came back with status ",
                                                 int{bits.status()}, ", which has no values"));
       }
@@ -79,7 +78,7 @@ class PullLeg {
   const v1::PullRequest request_;  // without blocks
   const TableRows* const tables_;
   const KeyChunk chunk_;
-  const std::string* const ps_;  // its name
+  const std::string ps_;  // its name
 };
 
 // A message of keys and gradients (or values).
@@ -101,17 +100,10 @@ grpc::ByteBuffer GradientMessage(const wire::BulkLayout& layout, const Request& 
 
 class GrpcParameterClient final : public ParameterClient {
  public:
-  GrpcParameterClient(const v1::CallHeader& header, const v1::PartitionMap& partitions,
-                      Channels* channels, StatusBoard* board, Cancellation* cancellation)
-      : header_(header),
-        ps_(partitions.ps().begin(), partitions.ps().end()),
-        board_(board),
-        cancellation_(cancellation) {
-    header_.set_map_version(partitions.version());
-    for (const v1::PsAddress& ps : ps_) {
-      stubs_.push_back(std::make_unique<grpc::GenericStub>(channels->Connect(ps.address())));
-      peers_.push_back({.address = &ps, .stub = stubs_.back().get()});
-    }
+  GrpcParameterClient(const v1::CallHeader& header, const PsDirectory* ps, StatusBoard* board,
+                      Cancellation* cancellation)
+      : header_(header), ps_(*ps), board_(board), cancellation_(cancellation) {
+    header_.set_map_version(ps->map_version());
   }
 
   std::unique_ptr<PendingCall> Pull(absl::Span<const TableRows> tables, uint64_t step,
@@ -125,7 +117,7 @@ class GrpcParameterClient final : public ParameterClient {
     for (size_t p = 0; p < ps_.size(); ++p) {
       for (KeyChunk& chunk : Chunks(tables, p)) {
         const auto leg = std::make_shared<const PullLeg>(request, kept->data(), std::move(chunk),
-                                                         &ps_[p].name());
+                                                         ps_.At(p)->address.name());
         legs.push_back(
             {.peer = p,
              .message = [leg] { return leg->Message(); },
@@ -201,14 +193,12 @@ class GrpcParameterClient final : public ParameterClient {
 
   std::unique_ptr<PendingCall> NewCall(std::string what, std::string method,
                                        std::vector<FanOut::Leg> legs) {
-    return std::make_unique<FanOut>(std::move(what), std::move(method), peers_, std::move(legs),
+    return std::make_unique<FanOut>(std::move(what), std::move(method), &ps_, std::move(legs),
                                     board_, cancellation_);
   }
 
   v1::CallHeader header_;
-  const std::vector<v1::PsAddress> ps_;
-  std::vector<std::unique_ptr<grpc::GenericStub>> stubs_;  // [ps]
-  std::vector<PsPeer> peers_;                              // [ps]
+  const PsDirectory& ps_;
   StatusBoard* const board_;
   Cancellation* const cancellation_;
 };
@@ -216,10 +206,9 @@ class GrpcParameterClient final : public ParameterClient {
 }  // namespace
 
 std::unique_ptr<ParameterClient> NewGrpcParameterClient(const v1::CallHeader& header,
-                                                        const v1::PartitionMap& partitions,
-                                                        Channels* channels, StatusBoard* board,
+                                                        const PsDirectory* ps, StatusBoard* board,
                                                         Cancellation* cancellation) {
-  return std::make_unique<GrpcParameterClient>(header, partitions, channels, board, cancellation);
+  return std::make_unique<GrpcParameterClient>(header, ps, board, cancellation);
 }
 
 }  // namespace tessera::worker

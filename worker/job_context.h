@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "common/rpc/channels.h"
 #include "tessera/v1/cluster.pb.h"
 #include "worker/batch_pipeline.h"
 #include "worker/cancellation.h"
@@ -62,7 +61,7 @@ struct JobContextOptions {
   TaskPool* pool = nullptr;  // of the executor; outlives the context
   uint64_t incarnation = 0;
   KeptSource* kept_source = nullptr;  // outlives the context
-  Channels* channels = nullptr;
+  const PsDirectory* ps = nullptr;    // outlives the context
   StatusBoard* board = nullptr;
   WorkerMetrics* metrics = nullptr;
   Cancellation* cancellation = nullptr;

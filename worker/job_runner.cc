@@ -115,7 +115,7 @@ absl::Status JobRunner::Prepare() {
                                                          .pool = options_.pool,
                                                          .incarnation = options_.incarnation,
                                                          .kept_source = options_.kept_source,
-                                                         .channels = options_.channels,
+                                                         .ps = options_.ps,
                                                          .board = options_.board,
                                                          .metrics = options_.metrics,
                                                          .cancellation = options_.cancellation}));

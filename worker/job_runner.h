@@ -26,7 +26,7 @@ class JobRunner {
     uint64_t incarnation = 0;
     KeptSource* kept_source = nullptr;  // borrowed
     std::shared_ptr<grpc::Channel> master;
-    Channels* channels = nullptr;          // borrowed
+    const PsDirectory* ps = nullptr;       // borrowed
     StatusBoard* board = nullptr;          // borrowed
     WorkerMetrics* metrics = nullptr;      // borrowed
     Cancellation* cancellation = nullptr;  // borrowed; ends Run early

@@ -7,10 +7,10 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
-#include "common/rpc/channels.h"
 #include "tessera/v1/cluster.pb.h"
 #include "tessera/v1/parameter_service.pb.h"
 #include "worker/cancellation.h"
+#include "worker/ps_directory.h"
 #include "worker/status_board.h"
 
 namespace tessera::worker {
@@ -61,11 +61,10 @@ class ParameterClient {
   virtual std::unique_ptr<PendingCall> Assign(absl::Span<const TableGradients> values) = 0;
 };
 
-// The gRPC form, for one assignment. `header` goes with every call. `board` and `cancellation` are
-// borrowed and outlive it.
+// The gRPC form, for one assignment. `header` goes with every call. `ps`, `board` and
+// `cancellation` are borrowed and outlive it.
 std::unique_ptr<ParameterClient> NewGrpcParameterClient(const v1::CallHeader& header,
-                                                        const v1::PartitionMap& partitions,
-                                                        Channels* channels, StatusBoard* board,
+                                                        const PsDirectory* ps, StatusBoard* board,
                                                         Cancellation* cancellation);
 
 // Orders `keys` by owner. position[i] is where keys[i] went in the result.

@@ -106,13 +106,15 @@ class WorkerImpl final : public Worker {
     incarnation_ = welcome.incarnation();
   }
 
-  // Replaces what is under way; an empty assignment ends it.
+  // Replaces what is under way, unless it is the same and only a ps is elsewhere; an empty
+  // assignment ends it.
   void SetAssignment(const v1::Assignment& assignment) {
     absl::MutexLock lock(&mu_);
     if (cancellation_ != nullptr) {
       if (!cancellation_->cancelled() && running_.job_id() == assignment.job_id() &&
           running_.generation() == assignment.generation() &&
           running_.rank() == assignment.rank()) {
+        ps_->Update(assignment.partitions());
         return;
       }
       cancellation_->Cancel();
@@ -144,6 +146,8 @@ class WorkerImpl final : public Worker {
         run.incarnation = incarnation_;
         run.cancellation = cancellation.get();
         cancellation_ = std::move(cancellation);
+        ps_ = std::make_unique<PsDirectory>(assignment.partitions(), options_.channels);
+        run.ps = ps_.get();
       }
       run.data_root = options_.data_root;
       run.pool = &pool_;
@@ -152,7 +156,6 @@ class WorkerImpl final : public Worker {
       run.device = options_.device;
       run.master = options_.channels->Connect(options_.master_address);
       run.kept_source = &kept_source;
-      run.channels = options_.channels;
       run.board = &board_;
       run.metrics = &metrics_;
       SPDLOG_INFO("{}: rank {} of {}, generation {}", assignment.job_id(), assignment.rank(),
@@ -195,6 +198,7 @@ class WorkerImpl final : public Worker {
   v1::Assignment next_ ABSL_GUARDED_BY(mu_);
   v1::Assignment running_ ABSL_GUARDED_BY(mu_);                      // while cancellation_ is set
   std::unique_ptr<Cancellation> cancellation_ ABSL_GUARDED_BY(mu_);  // of what is under way
+  std::unique_ptr<PsDirectory> ps_ ABSL_GUARDED_BY(mu_);             // of the last that was
   absl::Status fatal_ ABSL_GUARDED_BY(mu_);
 
   std::thread thread_;

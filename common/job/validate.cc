@@ -123,9 +123,7 @@ absl::Status Unbuilt(const v1::JobSpec& spec) {
   TESSERA_RETURN_IF_ERROR(unbuilt(model.ema_decay() != 0, "model.ema_decay"));
   TESSERA_RETURN_IF_ERROR(
       unbuilt(model.optimizer().adam().trust_ratio(), "model.optimizer.adam.trust_ratio"));
-  TESSERA_RETURN_IF_ERROR(
-      unbuilt(spec.train().precision() == v1::TrainSpec::BFLOAT16, "train.precision"));
-  return unbuilt(spec.recovery().push_log() > v1::RecoverySpec::OFF, "recovery.push_log");
+  return unbuilt(spec.train().precision() == v1::TrainSpec::BFLOAT16, "train.precision");
 }
 
 }  // namespace

@@ -92,7 +92,8 @@ class WireBench {
     header.set_job_id("wire");
     header.set_generation(1);
     header.set_incarnation(1);
-    client_ = worker::NewGrpcParameterClient(header, map, channels_.get(), &board_, &cancellation_);
+    directory_ = std::make_unique<worker::PsDirectory>(map, channels_.get());
+    client_ = worker::NewGrpcParameterClient(header, directory_.get(), &board_, &cancellation_);
     return absl::OkStatus();
   }
 
@@ -283,6 +284,7 @@ class WireBench {
   worker::Cancellation cancellation_;
   const std::unique_ptr<WireServers> servers_;
   std::unique_ptr<EchoClient> echo_;
+  std::unique_ptr<worker::PsDirectory> directory_;
   std::unique_ptr<worker::ParameterClient> client_;
   std::vector<worker::RoutedKeys> batches_;
   uint64_t distinct_ = 0;  // keys of all batches

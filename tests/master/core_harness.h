@@ -226,9 +226,10 @@ class CoreHarness {
   bool Work(const std::string& name, Worker& worker) {
     const v1::Assignment assignment = core_->AssignmentFor(worker.incarnation);
     if (assignment.job_id().empty()) return false;
-    if (const std::string key = core_->AssignmentKey(worker.incarnation);
-        key != worker.assignment) {
-      worker.assignment = key;
+    // Of the same generation, only a ps is elsewhere.
+    if (const std::string run = assignment.job_id() + ":" + std::to_string(assignment.generation());
+        run != worker.assignment) {
+      worker.assignment = run;
       worker.completed = 0;
       worker.result.Clear();
     }

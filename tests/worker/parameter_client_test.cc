@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cstring>
+#include <limits>
 #include <map>
 #include <thread>
 
@@ -81,7 +82,8 @@ class ParameterClientTest : public testing::Test {
                                       {&ps_[p]});
     }
     const v1::PartitionMap map = NewPartitionMap(1, 16, addresses);
-    client_ = NewGrpcParameterClient({}, map, &channels_, &board_, &cancellation_);
+    directory_ = std::make_unique<PsDirectory>(map, &channels_);
+    client_ = NewGrpcParameterClient({}, directory_.get(), &board_, &cancellation_);
     std::vector<uint64_t> keys(100);
     for (size_t i = 0; i < keys.size(); ++i) keys[i] = i;
     KeyRouter(map).Route(keys, &keys_, &position_);
@@ -101,6 +103,7 @@ class ParameterClientTest : public testing::Test {
   std::unique_ptr<RpcServer> servers_[2];
   StatusBoard board_;
   Cancellation cancellation_;
+  std::unique_ptr<PsDirectory> directory_;
   std::unique_ptr<ParameterClient> client_;
   RoutedKeys keys_;
   std::vector<uint32_t> position_;
@@ -189,6 +192,25 @@ TEST_F(ParameterClientTest, ALargePushIsCutIntoNumberedPartsOfOnePush) {
     EXPECT_EQ(std::memcmp(keys.data(), &many_.keys[first], keys.size()), 0);
     ASSERT_EQ(values.size(), count * 8);
     EXPECT_EQ(std::memcmp(values.data(), &gradients[2 * first], values.size()), 0);
+  }
+}
+
+TEST_F(ParameterClientTest, FindsAPsThatCameBackElsewhere) {
+  ps_[1].failures = std::numeric_limits<int>::max();
+  const TableRows reads[] = {{.table = 3, .dim = 2, .keys = &keys_, .rows = rows_.data()}};
+  const std::unique_ptr<PendingCall> pull = client_->Pull(reads, 0, false);
+  FakePs again;
+  const auto server =
+      *RpcServer::Start({.listen = "elsewhere", .in_process = &channels_}, {&again});
+  std::vector<v1::PsAddress> addresses(2);
+  addresses[0].set_address("fake-0");
+  addresses[1].set_address("elsewhere");
+  addresses[1].set_incarnation(7);
+  directory_->Update(NewPartitionMap(1, 16, addresses));
+  ASSERT_TRUE(pull->Wait().ok());
+  EXPECT_EQ(again.pulls, 1);
+  for (size_t i = 0; i < keys_.keys.size(); ++i) {
+    EXPECT_EQ(rows_[2 * i], static_cast<float>(keys_.keys[i]));
   }
 }
 

@@ -127,11 +127,12 @@ class TrainerTest : public testing::Test {
   void Prepare(v1::Consistency mode) {
     assignment_.mutable_spec()->mutable_consistency()->set_sparse(mode);
     assignment_.mutable_spec()->mutable_consistency()->set_dense(mode);
+    directory_ = std::make_unique<PsDirectory>(assignment_.partitions(), &channels_);
     auto context = NewJobContext(assignment_, {.data_root = folder_,
                                                .scratch_folder = folder_,
                                                .device = "cpu",
                                                .kept_source = &kept_,
-                                               .channels = &channels_,
+                                               .ps = directory_.get(),
                                                .board = &board_,
                                                .metrics = &metrics_,
                                                .cancellation = &cancellation_});
@@ -174,6 +175,7 @@ class TrainerTest : public testing::Test {
   Cancellation cancellation_;
   StoppableFileSystem files_;
   KeptSource kept_;
+  std::unique_ptr<PsDirectory> directory_;
   std::unique_ptr<JobContext> context_;
   ScriptedPs* ps_ = nullptr;
   std::unique_ptr<Trainer> trainer_;

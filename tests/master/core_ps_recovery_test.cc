@@ -1,0 +1,231 @@
+#include "master/core.h"
+
+#include "tests/master/core_harness.h"
+
+// Ps that are lost and come back with their push logs.
+namespace tessera::master {
+namespace {
+
+using testing::Contains;
+using testing::HasSubstr;
+
+class CorePsRecoveryTest : public testing::Test, protected CoreHarness {
+ protected:
+  static v1::JobSpec LoggedJob(uint64_t every_steps = 8) {
+    v1::JobSpec spec = SmallJob();
+    spec.mutable_checkpoint()->set_every_steps(every_steps);
+    spec.mutable_recovery()->set_push_log(v1::RecoverySpec::ASYNC);
+    return spec;
+  }
+  void Rounds(int rounds) {
+    for (int i = 0; i < rounds; ++i) Round();
+  }
+  std::vector<std::string> Waits(const std::string& id) {
+    const v1::JobStatus job = Job(id);
+    return {job.waits().begin(), job.waits().end()};
+  }
+};
+
+TEST_F(CorePsRecoveryTest, AJobWithPushLogsWaitsForItsPsAndGoesOnWhereItWas) {
+  JoinAll(2, 2);
+  const std::string id = Submit(LoggedJob(), 2, 2);
+  RunUntilStep(id, 12);
+  ASSERT_EQ(opens_.size(), 1u);
+  EXPECT_EQ(opens_[0].calls[1].second.push_log(), v1::RecoverySpec::ASYNC);
+  EXPECT_FALSE(opens_[0].calls[1].second.recover());
+  const uint64_t generation = Job(id).generation();
+  const std::string before = core_->AssignmentKey(workers_.at("worker-0").incarnation);
+  Kill("ps-1");
+  Rounds(3);
+  EXPECT_EQ(Job(id).state(), v1::RUNNING);
+  EXPECT_THAT(Waits(id), Contains(HasSubstr("waits for ps-1 to come back with its push log")));
+  Join(v1::PS, "spare");
+  Rounds(3);
+  EXPECT_EQ(opens_.size(), 1u);
+  const uint64_t back = Join(v1::PS, "ps-1");
+  Rounds(1);
+  ASSERT_EQ(opens_.size(), 2u);
+  ASSERT_EQ(opens_[1].calls.size(), 1u);
+  EXPECT_EQ(opens_[1].calls[0].first.incarnation, back);
+  const v1::OpenJobRequest& request = opens_[1].calls[0].second;
+  EXPECT_TRUE(request.recover());
+  EXPECT_EQ(request.generation(), generation);
+  EXPECT_EQ(request.checkpoint(), writes_[0].folder);
+  EXPECT_EQ(request.first_step(), 8u);
+  EXPECT_EQ(request.partitions(0), 1u);
+  EXPECT_NE(core_->AssignmentKey(workers_.at("worker-0").incarnation), before);
+  EXPECT_EQ(
+      core_->AssignmentFor(workers_.at("worker-0").incarnation).partitions().ps(1).incarnation(),
+      back);
+  RunUntil(id, v1::SUCCEEDED);
+  EXPECT_EQ(Job(id).restarts(), 0u);
+  EXPECT_EQ(Job(id).generation(), generation);
+  EXPECT_THAT(Events(id), Contains(HasSubstr("ps-1 is back with all that was pushed")));
+  EXPECT_EQ(core_->counts().ps_recoveries, 1u);
+  EXPECT_TRUE(writes_.back().logged);
+}
+
+TEST_F(CorePsRecoveryTest, BeforeTheFirstCheckpointItComesBackToTheStart) {
+  JoinAll(1, 1);
+  const std::string id = Submit(LoggedJob(), 1, 1);
+  RunUntilStep(id, 3);
+  Kill("ps-0");
+  Join(v1::PS, "ps-0");
+  Rounds(1);
+  EXPECT_TRUE(opens_.back().calls[0].second.recover());
+  EXPECT_EQ(opens_.back().calls[0].second.checkpoint(), "");
+  EXPECT_EQ(opens_.back().calls[0].second.first_step(), 0u);
+  RunUntil(id, v1::SUCCEEDED);
+  EXPECT_EQ(Job(id).restarts(), 0u);
+}
+
+TEST_F(CorePsRecoveryTest, WhoStaysAwayTooLongSendsTheJobBackToItsCheckpoint) {
+  JoinAll(1, 1);
+  const std::string id = Submit(LoggedJob(), 1, 1);
+  RunUntilStep(id, 12);
+  Kill("ps-0");
+  Join(v1::PS, "spare");
+  for (int i = 0; i < 119; ++i) Advance(absl::Seconds(1));
+  EXPECT_EQ(Job(id).state(), v1::RUNNING);
+  for (int i = 0; i < 3; ++i) Advance(absl::Seconds(1));
+  EXPECT_EQ(Job(id).restarts(), 1u);
+  EXPECT_THAT(Events(id), Contains(HasSubstr("ps-0 has not come back with its push log in 2m")));
+  RunUntil(id, v1::SUCCEEDED);
+  EXPECT_FALSE(opens_.back().calls[0].second.recover());
+}
+
+TEST_F(CorePsRecoveryTest, OneThatHasLostItsLogSendsTheJobBackToItsCheckpoint) {
+  JoinAll(1, 1);
+  const std::string id = Submit(LoggedJob(), 1, 1);
+  RunUntilStep(id, 12);
+  on_open_ = [](const OpenPs& open) {
+    return open.calls[0].second.recover()
+               ? absl::FailedPreconditionError("there is no push log here")
+               : absl::OkStatus();
+  };
+  Kill("ps-0");
+  Join(v1::PS, "ps-0");
+  Rounds(1);
+  EXPECT_EQ(Job(id).state(), v1::RESTARTING);
+  EXPECT_THAT(Job(id).message(), HasSubstr("there is no push log here"));
+  RunUntil(id, v1::SUCCEEDED);
+  EXPECT_EQ(Job(id).restarts(), 1u);
+}
+
+TEST_F(CorePsRecoveryTest, OneThatFailsForNowIsAskedAgain) {
+  JoinAll(1, 1);
+  const std::string id = Submit(LoggedJob(), 1, 1);
+  RunUntilStep(id, 12);
+  int refused = 0;
+  on_open_ = [&](const OpenPs&) {
+    return ++refused <= 3 ? absl::UnavailableError("no route") : absl::OkStatus();
+  };
+  Kill("ps-0");
+  Join(v1::PS, "ps-0");
+  RunUntil(id, v1::SUCCEEDED);
+  EXPECT_EQ(refused, 4);
+  EXPECT_EQ(Job(id).restarts(), 0u);
+}
+
+TEST_F(CorePsRecoveryTest, OneThatDiesWhileItRecoversMayComeBackOnceMore) {
+  JoinAll(1, 1);
+  const std::string id = Submit(LoggedJob(), 1, 1);
+  RunUntilStep(id, 12);
+  Kill("ps-0");
+  Join(v1::PS, "ps-0");
+  const std::optional<Action> action = core_->TakeAction();
+  ASSERT_TRUE(action.has_value());
+  ASSERT_TRUE(std::holds_alternative<OpenPs>(action->work));
+  Kill("ps-0");
+  EXPECT_EQ(Job(id).state(), v1::RUNNING);
+  const uint64_t third = Join(v1::PS, "ps-0");
+  // The answer of the one before, however it reads, is not that of this one.
+  core_->ActionDone(action->id, {}, now_);
+  RunUntil(id, v1::SUCCEEDED);
+  EXPECT_EQ(opens_.back().calls[0].first.incarnation, third);
+  EXPECT_TRUE(opens_.back().calls[0].second.recover());
+  EXPECT_EQ(Job(id).restarts(), 0u);
+}
+
+TEST_F(CorePsRecoveryTest, ACheckpointIsCutWhenAllPsAreThere) {
+  JoinAll(2, 1);
+  const std::string id = Submit(LoggedJob(), 1, 2);
+  RunUntilStep(id, 5);
+  Kill("ps-0");
+  Rounds(20);
+  EXPECT_EQ(Job(id).step(), 8u);
+  EXPECT_TRUE(cuts_.empty());
+  const uint64_t back = Join(v1::PS, "ps-0");
+  RunUntil(id, v1::SUCCEEDED);
+  EXPECT_EQ(cuts_[0].calls[0].first.incarnation, back);
+  EXPECT_EQ(writes_[0].calls[0].first.incarnation, back);
+  EXPECT_EQ(Job(id).restarts(), 0u);
+}
+
+TEST_F(CorePsRecoveryTest, ACutThatAPsIsTooLateForIsMadeAgain) {
+  JoinAll(1, 1);
+  const std::string id = Submit(LoggedJob(), 1, 1);
+  int cuts = 0;
+  on_cut_ = [&](const CutCheckpoint&) {
+    return ++cuts == 1 ? absl::UnavailableError("ps-0: connection reset") : absl::OkStatus();
+  };
+  RunUntilStep(id, 8);
+  Rounds(2);
+  EXPECT_EQ(Job(id).state(), v1::RUNNING);
+  EXPECT_EQ(Job(id).phase(), "checkpointing");
+  // Only now is it known.
+  Kill("ps-0");
+  Rounds(20);
+  EXPECT_EQ(cuts, 1);
+  Join(v1::PS, "ps-0");
+  RunUntil(id, v1::SUCCEEDED);
+  EXPECT_EQ(cuts_[1].folder, cuts_[0].folder);
+  EXPECT_EQ(Job(id).restarts(), 0u);
+}
+
+TEST_F(CorePsRecoveryTest, TheLastCheckpointIsMadeAgainWhereAPsWasLostInIt) {
+  JoinAll(1, 1);
+  v1::JobSpec spec = LoggedJob(0);
+  spec.mutable_checkpoint()->set_keep_best(true);
+  spec.mutable_data()->clear_test();
+  const std::string id = Submit(spec, 1, 1);
+  int tries = 0;
+  on_write_ = [&](const WriteCheckpoint&) {
+    return ++tries == 1 ? absl::FailedPreconditionError("ps-0: there is no such cut")
+                        : absl::OkStatus();
+  };
+  hold_writes_ = true;
+  for (int i = 0; i < 3000 && !(writing_.has_value() && Job(id).step() == 30); ++i) {
+    Round();
+    if (writing_.has_value() && Job(id).step() < 30) {
+      hold_writes_ = false;
+      tries = 5;
+      FinishWrite();
+      hold_writes_ = true;
+    }
+  }
+  ASSERT_EQ(Job(id).step(), 30u);
+  tries = 0;
+  Kill("ps-0");
+  Join(v1::PS, "ps-0");
+  Rounds(2);
+  hold_writes_ = false;
+  RunUntil(id, v1::SUCCEEDED);
+  EXPECT_EQ(tries, 2);
+  EXPECT_EQ(Job(id).restarts(), 0u);
+  EXPECT_THAT(Events(id), Contains(HasSubstr("there is no such cut; it is cut again")));
+}
+
+TEST_F(CorePsRecoveryTest, AWorkerThatIsLostStillSendsTheJobBackToItsCheckpoint) {
+  JoinAll(1, 2);
+  const std::string id = Submit(LoggedJob(), 2, 1);
+  RunUntilStep(id, 12);
+  Kill("worker-1");
+  EXPECT_EQ(Job(id).state(), v1::RESTARTING);
+  Join(v1::WORKER, "worker-1");
+  RunUntil(id, v1::SUCCEEDED);
+  EXPECT_FALSE(opens_.back().calls[0].second.recover());
+}
+
+}  // namespace
+}  // namespace tessera::master
