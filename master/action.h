@@ -82,6 +82,7 @@ enum class Lane {
   kBackground,  // WriteCheckpoint: the job trains meanwhile
 };
 inline constexpr int kLanes = 2;
+inline constexpr Lane kAllLanes[kLanes] = {Lane::kForeground, Lane::kBackground};
 
 struct Action {
   uint64_t id = 0;

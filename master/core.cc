@@ -311,7 +311,7 @@ std::optional<Action> MasterCore::TakeAction(Lane which) {
 }
 
 void MasterCore::ActionDone(uint64_t id, ActionResult result, const Now& now) {
-  for (const Lane which : {Lane::kForeground, Lane::kBackground}) {
+  for (const Lane which : kAllLanes) {
     if (id != lane(which).id || id == 0) continue;
     const bool of_run = std::exchange(lane(which), {}).of_run;
     if (of_run && run_ != nullptr) run_->ActionDone(which, std::move(result), now);

@@ -29,8 +29,7 @@ namespace tessera::master {
 //   - TakeWrites must be durable before anything that came out of the core after them is acted on
 //     (an answer, an action);
 //   - TakeAction gives one action of a lane at a time, ActionDone answers it. A run begins when
-//   what
-//     the one before had under way is done.
+//     what the one before had under way is done.
 // Services and threads (master.h) are around it. Not thread-safe.
 class MasterCore {
  public:
@@ -86,7 +85,7 @@ class MasterCore {
 
   // ---- time and the outside
   void Tick(const Now& now);
-  std::optional<Action> TakeAction(Lane lane = Lane::kForeground);
+  std::optional<Action> TakeAction(Lane lane);
   void ActionDone(uint64_t id, ActionResult result, const Now& now);
   // The lane's action under way where it serves a run that is over: it may be cut short.
   std::optional<uint64_t> UnwantedAction(Lane lane) const;

@@ -63,6 +63,14 @@ std::optional<Work> JobRun::TakeAction(Lane lane) {
     // A checkpoint is cut when all ps are there.
     if (wanted_.has_value() && std::holds_alternative<CutCheckpoint>(*wanted_)) return std::nullopt;
   }
+  if (lane == Lane::kBackground && wanted_behind_.has_value()) {
+    // Jobs that wait by now may be about to start from one of ours.
+    auto& write = std::get<WriteCheckpoint>(*wanted_behind_);
+    for (const v1::JobRecord* waiting : jobs_->Queue()) {
+      const std::string& start = waiting->status().spec().start().checkpoint();
+      if (!start.empty()) write.keep_besides.push_back(start);
+    }
+  }
   return std::exchange(lane == Lane::kForeground ? wanted_ : wanted_behind_, std::nullopt);
 }
 

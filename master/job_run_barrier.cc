@@ -211,11 +211,6 @@ void JobRun::BeginCheckpoint(const Now& now) {
   if (!position_.best_checkpoint().empty()) {
     write.keep_besides.push_back(position_.best_checkpoint());
   }
-  // Jobs that wait may be about to start from one of ours.
-  for (const v1::JobRecord* waiting : jobs_->Queue()) {
-    const std::string& start = waiting->status().spec().start().checkpoint();
-    if (!start.empty()) write.keep_besides.push_back(start);
-  }
   cut.folder = write.folder;
   writing_ = {.step = position_.step(),
               .since = now.monotonic,

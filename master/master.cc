@@ -68,7 +68,7 @@ class MasterImpl final : public Master {
     TESSERA_ASSIGN_OR_RETURN(
         server_, RpcServer::Start(options, {&cluster_, &work_, &jobs_, &metrics_service_}));
     ticker_ = std::thread([this] { TickForever(); });
-    for (const Lane lane : {Lane::kForeground, Lane::kBackground}) {
+    for (const Lane lane : kAllLanes) {
       actors_.emplace_back([this, lane] { ActForever(lane); });
     }
     SPDLOG_INFO("serving at {}", server_->address());
@@ -94,19 +94,16 @@ class MasterImpl final : public Master {
   // Leases and whatever else time alone makes due.
   void TickForever() {
     while (!stop_.WaitForNotificationWithTimeout(kTick)) {
-      constexpr Lane kBoth[] = {Lane::kForeground, Lane::kBackground};
-      std::array<std::optional<uint64_t>, kLanes> unwanted;
-      std::array<std::vector<std::string>, kLanes> unanswered;
-      for (const Lane lane : kBoth) unanswered[static_cast<int>(lane)] = runner(lane).Unanswered();
-      host_.With([&](MasterCore& core, const MasterCore::Now& now) {
-        for (const Lane lane : kBoth) {
-          core.SetUnanswered(lane, std::move(unanswered[static_cast<int>(lane)]));
-        }
-        core.Tick(now);
-        for (const Lane lane : kBoth) unwanted[static_cast<int>(lane)] = core.UnwantedAction(lane);
-      });
-      for (const Lane lane : kBoth) {
-        const std::optional<uint64_t> id = unwanted[static_cast<int>(lane)];
+      for (const Lane lane : kAllLanes) {
+        std::vector<std::string> unanswered = runner(lane).Unanswered();
+        host_.Look([&](MasterCore& core, const MasterCore::Now&) {
+          core.SetUnanswered(lane, std::move(unanswered));
+        });
+      }
+      host_.With([](MasterCore& core, const MasterCore::Now& now) { core.Tick(now); });
+      for (const Lane lane : kAllLanes) {
+        const std::optional<uint64_t> id = host_.Look(
+            [lane](MasterCore& core, const MasterCore::Now&) { return core.UnwantedAction(lane); });
         if (id.has_value()) runner(lane).Cancel(*id);
       }
       Flush();

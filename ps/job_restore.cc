@@ -14,6 +14,7 @@
 #include "common/checkpoint/manifest.h"
 #include "common/partition.h"
 #include "common/status_macros.h"
+#include "common/task_pool.h"
 #include "ps/job_checkpoint.h"
 
 namespace tessera::ps {
@@ -59,33 +60,25 @@ absl::Status InParallel(size_t count, KeepGoing keep_going,
                         absl::FunctionRef<absl::Status(size_t)> work) {
   constexpr unsigned kMostThreads = 8;
   absl::Mutex mu;
-  size_t next = 0;
   absl::Status status;
   std::exception_ptr thrown;
-  const auto run = [&] {
-    while (true) {
-      size_t mine = 0;
-      {
-        absl::MutexLock lock(&mu);
-        if (next == count || !status.ok() || thrown != nullptr) return;
-        if (status = keep_going(); !status.ok()) return;
-        mine = next++;
-      }
-      try {
-        const absl::Status done = work(mine);
-        absl::MutexLock lock(&mu);
-        status.Update(done);
-      } catch (const std::bad_alloc&) {
-        absl::MutexLock lock(&mu);
-        thrown = std::current_exception();
-      }
-    }
-  };
-  std::vector<std::thread> others;
   const unsigned threads = std::clamp(std::thread::hardware_concurrency(), 1u, kMostThreads);
-  for (unsigned t = 1; t < threads; ++t) others.emplace_back(run);
-  run();
-  for (std::thread& other : others) other.join();
+  TaskPool pool(static_cast<int>(threads) - 1);
+  pool.RunAll(count, [&](size_t i) {
+    {
+      absl::MutexLock lock(&mu);
+      if (!status.ok() || thrown != nullptr) return;
+      if (status = keep_going(); !status.ok()) return;
+    }
+    try {
+      const absl::Status done = work(i);
+      absl::MutexLock lock(&mu);
+      status.Update(done);
+    } catch (const std::bad_alloc&) {
+      absl::MutexLock lock(&mu);
+      thrown = std::current_exception();
+    }
+  });
   if (thrown != nullptr) std::rethrow_exception(thrown);
   return status;
 }

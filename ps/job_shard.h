@@ -54,8 +54,7 @@ class JobShard {
     // writer, at most copy_room_limit; then the checkpoint is given up, not the push.
     uint64_t max_copied_bytes = 1 << 30;
     absl::Duration copy_room_limit = absl::Seconds(10);
-    // While pushes come, a checkpoint is written for this share of the time, so that most of them
-    // do not meet it; at full speed while none come, or when the copies take half of their room.
+    // While pushes come, a checkpoint is written for this share of the time (WriterRest).
     double writer_share = 0.25;
     // Folder of push logs; empty: this ps keeps none.
     std::string log_root = {};

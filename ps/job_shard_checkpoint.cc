@@ -7,6 +7,7 @@
 #include "common/log.h"
 #include "common/status_macros.h"
 #include "ps/job_shard.h"
+#include "ps/writer_rest.h"
 
 namespace tessera::ps {
 
@@ -19,15 +20,13 @@ class JobShard::Pace {
     const bool busy =
         ended != ended_ || shard_.updates_begun_.load(std::memory_order_relaxed) != ended;
     ended_ = ended;
-    if (busy && shard_.CopiedBytes() < shard_.options_.max_copied_bytes / 2) {
-      const double share = shard_.options_.writer_share;
-      absl::SleepFor(std::min((Now() - since_) * (1 / share - 1), kLongestRest));
-    }
+    const Options& options = shard_.options_;
+    absl::SleepFor(WriterRest(Now() - since_, busy, options.writer_share, shard_.CopiedBytes(),
+                              options.max_copied_bytes));
     since_ = Now();
   }
 
  private:
-  static constexpr absl::Duration kLongestRest = absl::Milliseconds(20);
   absl::Duration Now() const { return shard_.options_.clock->Monotonic(); }
 
   const JobShard& shard_;
@@ -173,15 +172,13 @@ absl::StatusOr<PartCut> JobShard::Cut(const v1::WriteCheckpointRequest& request,
     head.set_cut(request.folder());
     TESSERA_RETURN_IF_ERROR(LogError(log_->Cut(head)));
   }
+  CutTables(tables_, cut);
   bool spills = false;
   for (const auto& table : tables_) spills |= table->spills();
-  if (!spills) {
-    CutTables(tables_, cut);
-    return cut;
-  }
+  if (!spills) return cut;
   // Rows on disk are not copied before they change: no push until all is written.
-  TESSERA_ASSIGN_OR_RETURN(cut.written, WriteTables(*options_.files, folder, part, nullptr,
-                                                    partitions_, tables_, keep_going));
+  TESSERA_ASSIGN_OR_RETURN(
+      cut.written, WriteCut(*options_.files, std::move(cut), partitions_, tables_, keep_going));
   cut.finished = true;
   return cut;
 }
@@ -199,8 +196,13 @@ uint64_t JobShard::ReserveCopies(bool sync, absl::Span<const std::vector<Table::
     if (table.sync() != sync || !table.store().copies_rows()) continue;
     uint64_t rows = 0;
     for (const Table::Gradients& gradients : parts[t]) rows += gradients.keys.size();
-    if (table.every_row()) rows = table.store().rows();
-    bytes += rows * table.store().layout().block_bytes();
+    const RowStore& store = table.store();
+    if (table.every_row()) rows = store.rows();
+    const uint64_t block_bytes = store.layout().block_bytes();
+    // A row is copied once.
+    const uint64_t left =
+        store.rows() * block_bytes - std::min(store.copied_bytes(), store.rows() * block_bytes);
+    bytes += std::min(rows * block_bytes, left);
   }
   if (bytes == 0) return 0;
   const auto copied = [this] { return CopiedBytes(); };

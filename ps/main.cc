@@ -74,6 +74,15 @@ int main(int argc, char** argv) {
                  "own bytes are needed. Without it, as much as the disk has")
       ->transform(CLI::AsSizeValue(false))
       ->needs(spill);
+  app.add_option(
+         "--checkpoint-copies", options.max_copied_bytes,
+         "of a job's rows that change while a checkpoint is written that has them, e.g. 1GiB")
+      ->transform(CLI::AsSizeValue(false))
+      ->capture_default_str();
+  app.add_option("--checkpoint-share", options.writer_share,
+                 "of the time that a checkpoint is written for while pushes come")
+      ->capture_default_str()
+      ->check(CLI::Range(0.01, 1.0));
   app.add_option("--threads", options.threads, "that work on requests; 0: one per processor")
       ->capture_default_str()
       ->check(CLI::Range(0, 1024));

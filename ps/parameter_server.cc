@@ -43,6 +43,8 @@ class ParameterServerImpl final : public ParameterServer {
         jobs_({.clock = options.clock,
                .files = options.files,
                .checkpoint_root = options.checkpoint_root,
+               .max_copied_bytes = options.max_copied_bytes,
+               .writer_share = options.writer_share,
                .log_root = options.data_folder.empty()
                                ? ""
                                : absl::StrCat(options.data_folder, "/push_log"),

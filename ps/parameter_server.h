@@ -37,6 +37,9 @@ class ParameterServer {
     uint64_t memory_bytes = 0;
     // Of a job's files in the spill folder.
     uint64_t max_spill_bytes = UINT64_MAX;
+    // JobShard::Options has them.
+    uint64_t max_copied_bytes = 1 << 30;
+    double writer_share = 0.25;
     // Checkpoints lie below; the same folder as the master's.
     std::string checkpoint_root = ".";
     // Threads that work on requests. 0: one per processor.

@@ -223,10 +223,16 @@ grpc::ServerUnaryReactor* ParameterService::WriteCheckpoint(
   const absl::Duration start = options_.clock->Monotonic();
   const auto phase = request->phase();
   const auto observe = [=, this](const absl::Status& status) {
-    if (phase == v1::WriteCheckpointRequest::CUT || phase == v1::WriteCheckpointRequest::DROP) {
-      return options_.metrics->Answered("WriteCheckpoint", status);
+    const absl::Duration took = options_.clock->Monotonic() - start;
+    switch (phase) {
+      case v1::WriteCheckpointRequest::CUT:
+        return options_.metrics->CutCheckpoint(status, took);
+      case v1::WriteCheckpointRequest::WRITE:
+      case v1::WriteCheckpointRequest::CUT_AND_WRITE:
+        return options_.metrics->WroteCheckpoint(*response, status, took);
+      default:
+        return options_.metrics->Answered("WriteCheckpoint", status);
     }
-    options_.metrics->WroteCheckpoint(*response, status, options_.clock->Monotonic() - start);
   };
   return RunAs(
       *options_.administration, *context, request->ByteSizeLong(), observe,

@@ -26,6 +26,10 @@ PsMetrics::PsMetrics(MetricsRegistry* registry)
           "From a pull's arrival to its answer, waiting for its step included.")),
       push_seconds_(registry->AddSecondsHistogram("tessera_ps_push_seconds",
                                                   "From a push's arrival to its answer.")),
+      cut_seconds_(registry->AddSecondsHistogram(
+          "tessera_ps_checkpoint_cut_seconds",
+          "To cut a checkpoint: training stands still so long. Where tables spill, it is written "
+          "in this time.")),
       checkpoint_seconds_(registry->AddSecondsHistogram(
           "tessera_ps_checkpoint_seconds", "To write this ps's part of a checkpoint.")),
       checkpoint_bytes_(registry->AddCounter("tessera_ps_checkpoint_bytes_total",
@@ -47,6 +51,11 @@ void PsMetrics::Pushed(uint64_t keys, uint64_t request_bytes, const absl::Status
   pushed_keys_.Increment(static_cast<double>(keys));
   pushed_in_bytes_.Increment(static_cast<double>(request_bytes));
   push_seconds_.Observe(absl::ToDoubleSeconds(took));
+}
+
+void PsMetrics::CutCheckpoint(const absl::Status& status, absl::Duration took) {
+  if (!status.ok()) return Answered("WriteCheckpoint", status);
+  cut_seconds_.Observe(absl::ToDoubleSeconds(took));
 }
 
 void PsMetrics::WroteCheckpoint(const v1::WriteCheckpointResponse& response,

@@ -24,6 +24,7 @@ class PsMetrics {
               absl::Duration took);
   void Pushed(uint64_t keys, uint64_t request_bytes, const absl::Status& status,
               absl::Duration took);
+  void CutCheckpoint(const absl::Status& status, absl::Duration took);
   void WroteCheckpoint(const v1::WriteCheckpointResponse& response, const absl::Status& status,
                        absl::Duration took);
   // A call of another kind; `call` is its name.
@@ -40,6 +41,7 @@ class PsMetrics {
   Counter& pushed_in_bytes_;
   Histogram& pull_seconds_;
   Histogram& push_seconds_;
+  Histogram& cut_seconds_;
   Histogram& checkpoint_seconds_;
   Counter& checkpoint_bytes_;
 };

@@ -115,7 +115,8 @@ absl::Status RowStore::VisitCut(
   const auto stopped = [] {
     return absl::ResourceExhaustedError(
         "more rows changed while the checkpoint was written than may be copied "
-        "(JobShard::Options::max_copied_bytes); the disk is too slow for it");
+        "(--checkpoint-copies "
+        "of tessera-ps); allow more, or give the writer a larger --checkpoint-share");
   };
   const uint32_t index = partitions_.IndexOf(partition);
   const uint32_t number = KeyBatch::MapOf(index);

@@ -1,6 +1,6 @@
 #include "common/checkpoint/checksum.h"
 
-// Compiled here, so that it uses what this machine's processor has.
+// Compiled here, for the processor that the build names (TESSERA_ARCH).
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 

@@ -38,13 +38,12 @@ class RowFileWriter {
   RowFileWriter(const RowFileWriter&) = delete;
   RowFileWriter& operator=(const RowFileWriter&) = delete;
 
-  // `rows` AddRow calls follow. With 0 rows nothing is written.
+  // `rows` rows follow, by AddRow and AddRecords. With 0 rows nothing is written.
   absl::Status BeginBlock(TableIndex table, PartitionId partition, uint64_t rows,
                           uint32_t floats_per_row);
   absl::Status AddRow(uint64_t key, uint32_t frequency, uint64_t last_step,
                       absl::Span<const float> values);  // [floats_per_row]: embedding, then slots
-  // Several rows, as the bytes of their records (row_file_format.h).
-
+  // Several of them, as the bytes of their records (row_file_format.h).
   absl::Status AddRecords(absl::string_view records);
   absl::Status EndBlock();
 

@@ -127,7 +127,7 @@ class CoreHarness {
   // Actions, one unit of every worker, and some time. True: something happened.
   bool Round() {
     bool busy = false;
-    while (std::optional<Action> action = core_->TakeAction()) {
+    while (std::optional<Action> action = core_->TakeAction(Lane::kForeground)) {
       Persist();
       core_->ActionDone(action->id, std::visit([this](auto& w) { return Do(w); }, action->work),
                         now_);

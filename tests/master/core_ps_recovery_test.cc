@@ -133,7 +133,7 @@ TEST_F(CorePsRecoveryTest, OneThatDiesWhileItRecoversMayComeBackOnceMore) {
   RunUntilStep(id, 12);
   Kill("ps-0");
   Join(v1::PS, "ps-0");
-  const std::optional<Action> action = core_->TakeAction();
+  const std::optional<Action> action = core_->TakeAction(Lane::kForeground);
   ASSERT_TRUE(action.has_value());
   ASSERT_TRUE(std::holds_alternative<OpenPs>(action->work));
   Kill("ps-0");

@@ -166,7 +166,7 @@ TEST_F(CoreRecoveryTest, AFailedCheckpointIsAnEventAndAFailedLastOneFailsTheJob)
 TEST_F(CoreRecoveryTest, ACallMayBeRepeatedAndGetsTheSameUnit) {
   JoinAll(1, 1);
   Submit(SmallJob(), 1, 1);
-  while (std::optional<Action> action = core_->TakeAction()) {
+  while (std::optional<Action> action = core_->TakeAction(Lane::kForeground)) {
     core_->ActionDone(action->id, {}, now_);
   }
   const v1::NextWorkRequest request = Request(workers_.at("worker-0"));

@@ -192,6 +192,20 @@ TEST_F(CoreTest, MeasuresWhatTheJobNames) {
   EXPECT_EQ(Job(id).final_metrics().at("test").metrics_size(), 3);
 }
 
+TEST_F(CoreTest, FollowsTheMetricThatIsMonitoredAndNoOther) {
+  v1::JobSpec spec = SmallJob();
+  for (const char* metric : {"pr_auc", "auc"}) spec.mutable_evaluation()->add_metrics(metric);
+  spec.mutable_evaluation()->set_monitor("auc");
+  spec.mutable_train()->set_epochs(100);
+  spec.mutable_train()->mutable_early_stopping()->set_patience(2);
+  aucs_ = {0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7};  // of pr_auc; auc stays where it is
+  JoinAll(1, 1);
+  const std::string id = Submit(spec, 1, 1);
+  RunUntil(id, v1::SUCCEEDED);
+  ASSERT_EQ(Job(id).evaluations_size(), 3);
+  EXPECT_TRUE(Job(id).evaluations(0).best());
+}
+
 TEST_F(CoreTest, ARegressionIsMeasuredByItsErrors) {
   v1::JobSpec spec = SmallJob();
   spec.mutable_model()->set_loss(v1::HUBER);
@@ -299,7 +313,7 @@ TEST_F(CoreTest, AsyncJobsTrainEveryRecordInTheirSteps) {
 TEST_F(CoreTest, AWorkerThatCannotBeginFailsTheJob) {
   JoinAll(1, 1);
   const std::string id = Submit(SmallJob(), 1, 1);
-  while (std::optional<Action> action = core_->TakeAction()) {
+  while (std::optional<Action> action = core_->TakeAction(Lane::kForeground)) {
     core_->ActionDone(action->id, {}, now_);
   }
   v1::NextWorkRequest request = Request(workers_.at("worker-0"));

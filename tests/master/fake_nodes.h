@@ -189,7 +189,7 @@ class FakeWorker {
           chunk.set_evaluation_id(unit.evaluate().evaluation_id());
           chunk.set_unit_id(unit.unit_id());
           for (uint64_t i = begin; i < std::min(begin + 64, range.end()); ++i) {
-            // Every third record is ranked wrongly against all others.
+            // Every fourth record is ranked wrongly against all others.
             const float label = static_cast<float>(i % 2);
             const float logit = i % 4 == 3 ? -1.0f : label;
             chunk.mutable_labels()->append(reinterpret_cast<const char*>(&label), 4);

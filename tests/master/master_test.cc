@@ -168,7 +168,7 @@ TEST_F(MasterTest, MeasuresWithinTheGroupsThatWorkersReport) {
   EXPECT_DOUBLE_EQ(metrics.at("auc"), 0.5);
   // The positives that are ranked wrongly are a group of their own, without negatives.
   EXPECT_DOUBLE_EQ(metrics.at("gauc"), 1);
-  // Logits of 0 and of -1 for positives: only half of those are right, and no negative.
+  // Negatives have logits of 0, which counts as positive, and half of the positives -1.
   EXPECT_DOUBLE_EQ(metrics.at("accuracy"), 0.25);
 }
 

@@ -1,7 +1,9 @@
 #include <random>
 #include <thread>
 
+#include "absl/time/clock.h"
 #include "common/checkpoint/digest.h"
+#include "ps/writer_rest.h"
 #include "tests/ps/ps_testing.h"
 
 // Checkpoints that are written while a job trains.
@@ -274,14 +276,35 @@ TEST_F(LiveCheckpointTest, PushesWaitForTheWriterWhereCopiesHaveNoRoom) {
   for (uint32_t rank = 0; rank < 3; ++rank) Push(*shard, rank, 0);
   ASSERT_OK(Call(*shard, Phase(Request::CUT, "step-1")));
   // More than fits: it ends when rows have been written.
-  std::thread pusher([&] {
-    for (uint64_t s = 1; s < 8; ++s) {
-      for (uint32_t rank = 0; rank < 3; ++rank) Push(*shard, rank, s);
-    }
-  });
+  std::atomic<int> pushed = 0;
+  std::thread pusher;
+  disk.on_create = [&](const std::string&) {
+    pusher = std::thread([&] {
+      for (uint64_t s = 1; s < 8; ++s) {
+        for (uint32_t rank = 0; rank < 3; ++rank) {
+          Push(*shard, rank, s);
+          ++pushed;
+        }
+      }
+    });
+    // Nothing has been written yet, and nothing is until this returns.
+    for (int i = 0; i < 300 && pushed < 21; ++i) absl::SleepFor(absl::Milliseconds(1));
+    EXPECT_GE(pushed, 1);
+    EXPECT_LT(pushed, 21);
+  };
   EXPECT_OK(Call(*shard, Phase(Request::WRITE, "step-1")));
   pusher.join();
   EXPECT_EQ(Layer("step-1"), Twin(1));
+}
+
+TEST(WriterRest, GivesPushesTheirPartOfTheTimeWhileThereAreAny) {
+  const absl::Duration worked = absl::Milliseconds(40);
+  EXPECT_EQ(WriterRest(worked, /*busy=*/false, 0.25, 0, 100), absl::ZeroDuration());
+  EXPECT_EQ(WriterRest(worked, true, 0.25, 0, 100), absl::Milliseconds(120));
+  EXPECT_EQ(WriterRest(worked, true, 1, 0, 100), absl::ZeroDuration());
+  EXPECT_EQ(WriterRest(worked, true, 0.25, 49, 100), absl::Milliseconds(120));
+  EXPECT_EQ(WriterRest(worked, true, 0.25, 50, 100), absl::ZeroDuration());
+  EXPECT_EQ(WriterRest(absl::Minutes(1), true, 0.25, 0, 100), absl::Seconds(1));
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <chrono>
 #include <map>
 #include <random>
 #include <set>
@@ -295,10 +296,19 @@ TEST(CutRoom, GivesRoomWithinItsBoundAndWaitsForMore) {
   copied = 50;
   room.Return(60);
   EXPECT_FALSE(room.Reserve(60, taken, absl::ZeroDuration()));
-  std::thread waiting([&] { EXPECT_TRUE(room.Reserve(60, taken, absl::Minutes(1))); });
+  std::atomic<bool> looked = false;
+  const auto seen = [&] {
+    const uint64_t now = copied;
+    looked = true;
+    return now;
+  };
+  const auto start = std::chrono::steady_clock::now();
+  std::thread waiting([&] { EXPECT_TRUE(room.Reserve(60, seen, absl::Minutes(1))); });
+  while (!looked) std::this_thread::yield();
   copied = 30;
   room.Wake();
   waiting.join();
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(30));
   room.Return(60);
   // Larger than all of it: alone.
   EXPECT_FALSE(room.Reserve(500, taken, absl::ZeroDuration()));

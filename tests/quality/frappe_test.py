@@ -73,10 +73,11 @@ data = pathlib.Path(sys.argv[sys.argv.index("--data") + 1])
 splits = sorted(p.name for p in data.iterdir())
 if "seed=2025" in sys.argv:
     sys.exit("disk full")
-metrics = {{"auc": 0.99, "logloss": 0.1}}
+metrics = {{"auc": None if "seed=2026" in sys.argv else 0.99, "logloss": 0.1}}
 print("not the summary")
 print(json.dumps({{"metrics": {{"test" if "test.csv" in splits else "validation": metrics}}, "epochs": 3,
-                   "samples_per_second": 7, "splits": splits}}))
+                   "samples_per_second": 7, "splits": splits, "message": "ps-0 is gone"}}))
+sys.exit(1 if "seed=2027" in sys.argv else 0)
 """
 
 
@@ -108,11 +109,14 @@ class Script(unittest.TestCase):
         out = self.folder / "out.json"
         done = self.run_script("--data", self.folder, "--models", "deepfm,fwfm", "--tessera", self.program, "--epochs", "2",
                                "--json", out)
-        self.assertEqual((done.returncode, done.stdout.splitlines()[-2].split()[-1]), (0, "pass"), done.stderr)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        line = next(line for line in done.stdout.splitlines() if line.startswith("deepfm "))
+        self.assertEqual(line.split()[-1], "pass")
+        self.assertIn("The published figures are of the test split.", done.stdout)
         first, second = self.log.read_text().splitlines()
         self.assertIn("frappe-deepfm.yaml", first)
         self.assertIn("frappe-fwfm.yaml", second)
-        for part in ("--ps 2", "seed=2024", "train.epochs=2"):
+        for part in ("--ps 2", "--workers 1", "--work-dir", "--set seed=2024", "--set train.epochs=2"):
             self.assertIn(part, first)
         rows = json.loads(out.read_text())["rows"]
         self.assertEqual([r["passed"] for r in rows], [True, None])
@@ -122,11 +126,22 @@ class Script(unittest.TestCase):
                                self.folder / "kept.csv")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("data.test.files=test.csv*", self.log.read_text())
+        self.assertNotIn("The published figures are of the test split.", done.stdout)
 
     def test_a_failed_run_fails_the_table_and_is_told(self):
         done = self.run_script("--data", self.folder, "--models", "lr", "--tessera", self.program, "--seeds", "2")
         self.assertEqual(done.returncode, 1)
         self.assertIn("tessera local ended with status 1: disk full", done.stdout)
+
+    def test_neither_a_figure_that_is_none_nor_a_failure_with_figures_counts(self):
+        done = self.run_script("--data", self.folder, "--models", "lr,fm", "--tessera", self.program, "--seeds", "4", "--json",
+                               self.folder / "out.json")
+        self.assertEqual(done.returncode, 1, done.stderr)
+        for row_of in json.loads((self.folder / "out.json").read_text())["rows"]:
+            errors = [r.get("error") for r in row_of["runs"]]
+            self.assertEqual([e is None for e in errors], [True, False, False, False])
+            self.assertIn("ps-0 is gone", errors[3])
+            self.assertEqual(row_of["auc"]["mean"], 0.99)
 
 
 class Published(unittest.TestCase):

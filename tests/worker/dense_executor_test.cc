@@ -80,6 +80,42 @@ TEST(Executor, GivesTheGradientOfTheWholeModel) {
   }
 }
 
+// Of a batch of several parts: each must drop backward what it dropped forward.
+TEST(Executor, GivesTheGradientOfEveryPartOfABatchWithDropout) {
+  v1::JobSpec spec = Job("dnn", 5, 2);
+  SetOptions(spec, Options()
+                       .Set("hidden", std::vector<int64_t>{12})
+                       .Set("activation", "tanh")
+                       .Set("dropout", 0.5));
+  const std::unique_ptr<Model> model = MakeModel(spec);
+  ASSERT_NE(model, nullptr);
+  Session session(*model);
+  constexpr uint32_t kBatch = 700;
+  session.Fill(kBatch, 70);
+  session.Step();
+  const absl::Span<float> input = session.executor.pooled(0);
+  const std::vector<float> slope = Copy(session.executor.pooled_gradient(0));
+  const std::vector<float> before = Copy(input);
+  const size_t sample = input.size() / kBatch;
+  // A few samples of each part of the batch at a time.
+  for (size_t first = 0; first + 10 < kBatch; first += 60) {
+    const std::vector<float> direction = Normals(first, 10 * sample);
+    double analytic = 0;
+    for (size_t i = 0; i < direction.size(); ++i) {
+      analytic += static_cast<double>(direction[i]) * slope[first * sample + i];
+    }
+    const double numeric = Derivative([&](double t) {
+      for (size_t i = 0; i < direction.size(); ++i) {
+        input[first * sample + i] =
+            before[first * sample + i] + static_cast<float>(10 * t) * direction[i];
+      }
+      return session.Step().loss_sum / 10;
+    });
+    std::copy(before.begin(), before.end(), input.begin());
+    EXPECT_NEAR(analytic, numeric, 0.02 * std::fabs(analytic) + 0.02) << "from sample " << first;
+  }
+}
+
 TEST(Executor, GivesTheSameBitsWhateverRanBefore) {
   v1::JobSpec spec = Job("deepfm", 6, 2);
   SetOptions(spec, SmallMlp());

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <cmath>
-
 #include "common/math/host_device.h"
 
 namespace tessera::math {
@@ -14,7 +12,8 @@ struct HardSigmoid {
   };
 
   TESSERA_HOST_DEVICE static float Value(const Params& p, float x) {
-    return std::fmax(0.0f, std::fmin(1.0f, p.alpha * x + p.beta));
+    const float y = p.alpha * x + p.beta;
+    return y < 0 ? 0.0f : (y > 1 ? 1.0f : y);  // NaN stays
   }
   // Requires y = Value(params, x).
   TESSERA_HOST_DEVICE static float Derivative(const Params& p, float, float y) {

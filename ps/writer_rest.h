@@ -1,0 +1,19 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "absl/time/time.h"
+
+namespace tessera::ps {
+
+// How long who writes a checkpoint rests after `worked`, so that pushes have their part of the
+// time: while any are busy it works for `share` of it, in (0, 1]. Not at all while none are, or
+// when the copies that pushes make for it take half of their room. At most a second at a time.
+inline absl::Duration WriterRest(absl::Duration worked, bool busy, double share,
+                                 uint64_t copied_bytes, uint64_t max_copied_bytes) {
+  if (!busy || copied_bytes >= max_copied_bytes / 2) return absl::ZeroDuration();
+  return std::min(worked * (1 / share - 1), absl::Seconds(1));
+}
+
+}  // namespace tessera::ps
