@@ -4,6 +4,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "tessera/v1/job.pb.h"
 
 namespace tessera::worker {
 
@@ -11,5 +12,8 @@ namespace tessera::worker {
 // may fall back, and it logs its choice; a wish that cannot be met is FAILED_PRECONDITION and says
 // why.
 absl::StatusOr<std::string> ChooseDevice(absl::string_view wish);
+
+// FAILED_PRECONDITION: this machine cannot compute so, and why.
+absl::Status CheckPrecision(v1::TrainSpec::Precision wish);
 
 }  // namespace tessera::worker

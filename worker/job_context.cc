@@ -27,6 +27,7 @@ absl::StatusOr<std::unique_ptr<JobContext>> NewJobContext(const v1::Assignment& 
                                ? options.device
                                : spec.train().device();
   TESSERA_RETURN_IF_ERROR(ChooseDevice(wish).status());
+  TESSERA_RETURN_IF_ERROR(CheckPrecision(spec.train().precision()));
 
   KeptSource& kept = *options.kept_source;
   std::string key = absl::StrCat(assignment.job_id(), "\n", spec.data().SerializeAsString(),

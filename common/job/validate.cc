@@ -121,9 +121,7 @@ absl::Status Unbuilt(const v1::JobSpec& spec) {
   TESSERA_RETURN_IF_ERROR(unbuilt(!model.onnx_file().empty(), "model.onnx_file"));
   TESSERA_RETURN_IF_ERROR(unbuilt(model.tasks_size() > 0, "model.tasks"));
   TESSERA_RETURN_IF_ERROR(unbuilt(model.ema_decay() != 0, "model.ema_decay"));
-  TESSERA_RETURN_IF_ERROR(
-      unbuilt(model.optimizer().adam().trust_ratio(), "model.optimizer.adam.trust_ratio"));
-  return unbuilt(spec.train().precision() == v1::TrainSpec::BFLOAT16, "train.precision");
+  return unbuilt(model.optimizer().adam().trust_ratio(), "model.optimizer.adam.trust_ratio");
 }
 
 }  // namespace

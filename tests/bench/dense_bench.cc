@@ -1,5 +1,6 @@
 // Forward and backward of the dense graph alone, beside the products in it alone.
 #include <cmath>
+#include <cstdio>
 #include <memory>
 #include <string>
 #include <utility>
@@ -7,7 +8,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/random.h"
+#include "common/task_pool.h"
 #include "tests/bench/bench.h"
+#include "worker/dense/bfloat16_product.h"
 #include "worker/dense/executor.h"
 #include "worker/dense/gemm.h"
 
@@ -27,6 +30,7 @@ struct Shape {
   bool linear = false;
   std::vector<int64_t> bottom, hidden;
   bool regularised = false;  // batch normalisation and dropout
+  worker::Precision precision = worker::Precision::kFloat32;
 };
 
 google::protobuf::Value ListOf(const std::vector<int64_t>& numbers) {
@@ -68,6 +72,9 @@ v1::JobSpec JobOf(const Shape& shape) {
   };
   if (shape.linear) add_table("linear", 1);
   add_table("embedding", shape.dim);
+  if (shape.precision == worker::Precision::kBfloat16) {
+    spec.mutable_train()->set_precision(v1::TrainSpec::BFLOAT16);
+  }
   return spec;
 }
 
@@ -112,7 +119,8 @@ class Step {
 // those of layers that read data alone.
 class Products {
  public:
-  Products(const Shape& shape, TaskPool* pool) : batch_(shape.batch), pool_(pool) {
+  Products(const Shape& shape, TaskPool* pool)
+      : batch_(shape.batch), precision_(shape.precision), pool_(pool) {
     std::vector<int64_t> top = {shape.fields * shape.dim + shape.dense};
     if (!shape.bottom.empty()) {
       std::vector<int64_t> bottom = {shape.dense};
@@ -129,15 +137,15 @@ class Products {
 
   void Run() {
     for (Layer& layer : layers_) {
-      worker::Gemm(pool_, batch_, layer.out, layer.in, {layer.x.data()}, {layer.w.data(), true},
-                   layer.y.data(), false);
+      worker::Gemm(pool_, precision_, batch_, layer.out, layer.in, {layer.x.data()},
+                   {layer.w.data(), true}, layer.y.data(), false);
     }
     for (auto layer = layers_.rbegin(); layer != layers_.rend(); ++layer) {
-      worker::Gemm(pool_, layer->out, layer->in, batch_, {layer->y.data(), true}, {layer->x.data()},
-                   layer->dw.data(), false);
+      worker::Gemm(pool_, precision_, layer->out, layer->in, batch_, {layer->y.data(), true},
+                   {layer->x.data()}, layer->dw.data(), false);
       if (!layer->input_gradient) continue;
-      worker::Gemm(pool_, batch_, layer->in, layer->out, {layer->y.data()}, {layer->w.data()},
-                   layer->dx.data(), false);
+      worker::Gemm(pool_, precision_, batch_, layer->in, layer->out, {layer->y.data()},
+                   {layer->w.data()}, layer->dx.data(), false);
     }
   }
 
@@ -164,11 +172,16 @@ class Products {
   }
 
   const int64_t batch_;
+  const worker::Precision precision_;
   TaskPool* const pool_;
   std::vector<Layer> layers_;
 };
 
 void Measure(benchmark::State& state, Shape shape, int threads, bool short_run) {
+  if (shape.precision == worker::Precision::kBfloat16 && !worker::HasBfloat16Products()) {
+    std::fprintf(stderr, "dense: this processor has no bfloat16 products\n");
+    return state.SetLabel("this processor has no bfloat16 products");
+  }
   if (short_run) shape.batch = 64;
   TaskPool pool(threads - 1);
   Step step(shape, &pool);
@@ -212,9 +225,14 @@ void RegisterBenchmarks(const Options& options) {
                       .batch = 2048,
                       .bottom = {512, 256},
                       .hidden = {512, 256}};
+  Shape deepfm_bfloat16 = deepfm, dlrm_bfloat16 = dlrm;
+  for (Shape* shape : {&deepfm_bfloat16, &dlrm_bfloat16}) {
+    shape->precision = worker::Precision::kBfloat16;
+  }
   for (const auto& [name, shape] :
        {std::pair("deepfm", deepfm), std::pair("deepfm-batch_norm-dropout", frappe),
-        std::pair("dlrm", dlrm)}) {
+        std::pair("deepfm-bfloat16", deepfm_bfloat16), std::pair("dlrm", dlrm),
+        std::pair("dlrm-bfloat16", dlrm_bfloat16)}) {
     for (const int threads : {1, 2}) {
       Register(absl::StrCat("dense/", name, "/threads-", threads),
                [shape = shape, threads, short_run](benchmark::State& state) {

@@ -85,7 +85,7 @@ TEST(Executor, GivesTheGradientOfEveryPartOfABatchWithDropout) {
   v1::JobSpec spec = Job("dnn", 5, 2);
   SetOptions(spec, Options()
                        .Set("hidden", std::vector<int64_t>{12})
-                       .Set("activation", "tanh")
+                       .Set("activation", std::string("tanh"))
                        .Set("dropout", 0.5));
   const std::unique_ptr<Model> model = MakeModel(spec);
   ASSERT_NE(model, nullptr);

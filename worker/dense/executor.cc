@@ -107,6 +107,7 @@ ForwardPass Executor::NewForwardPass(const Step& step, const Part& part, bool tr
   pass.scratch = {arena_.data() + op_scratch_at_, op_scratch_floats_};
   // Parts run at once already.
   pass.pool = part.batch == batch_ ? pool_ : nullptr;
+  pass.precision = model_.precision();
   return pass;
 }
 
@@ -125,6 +126,7 @@ BackwardPass Executor::NewBackwardPass(const Step& step, const Part& part, Draws
   pass.shared = {arena_.data() + step.shared_at, step.op->SharedFloats()};
   pass.scratch = {arena_.data() + op_scratch_at_, op_scratch_floats_};
   pass.pool = part.batch == batch_ ? pool_ : nullptr;
+  pass.precision = model_.precision();
   pass.input_gradients = absl::MakeConstSpan(part.input_gradients);
   pass.trained_gradients = absl::MakeConstSpan(step.trained_gradients);
   pass.statistics_gradients = absl::MakeConstSpan(step.statistics_gradients);

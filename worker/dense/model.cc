@@ -56,6 +56,9 @@ absl::StatusOr<std::unique_ptr<Model>> Model::New(const v1::JobSpec& spec, uint3
   std::unique_ptr<Model> model(new Model);
   model->loss_ = LossFunction::Of(spec.model());
   model->seed_ = spec.seed();
+  if (spec.train().precision() == v1::TrainSpec::BFLOAT16) {
+    model->precision_ = Precision::kBfloat16;
+  }
   model->dense_width_ = dense_width;
   if (dense_width > 0) {
     model->dense_tensor_ = builder.Input(kDenseInput, {dense_width}, false).index;

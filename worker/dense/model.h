@@ -10,6 +10,7 @@
 #include "tessera/v1/job.pb.h"
 #include "worker/dense/graph.h"
 #include "worker/dense/loss.h"
+#include "worker/dense/precision.h"
 
 namespace tessera::worker {
 
@@ -43,6 +44,7 @@ class Model {
 
   const Graph& graph() const { return *graph_; }
   const LossFunction& loss() const { return loss_; }
+  Precision precision() const { return precision_; }
   uint64_t seed() const { return seed_; }
   std::string Summary() const { return graph_->Summary(); }
 
@@ -50,6 +52,7 @@ class Model {
   Model() = default;
 
   LossFunction loss_;
+  Precision precision_ = Precision::kFloat32;
   uint64_t seed_ = 0;
   uint32_t dense_width_ = 0;
   int32_t dense_tensor_ = -1;

@@ -10,6 +10,7 @@
 #include "absl/types/span.h"
 #include "common/task_pool.h"
 #include "worker/dense/options.h"
+#include "worker/dense/precision.h"
 #include "worker/dense/shape.h"
 
 namespace tessera::worker {
@@ -55,6 +56,7 @@ struct ForwardPass {
   // Shares large work (parallel.h); null: none, or others share it already. Results never depend
   // on it.
   TaskPool* pool = nullptr;
+  Precision precision = Precision::kFloat32;  // of products
 };
 
 // The same, backward. Gradients are those of the loss. Every gradient span that is not empty is
@@ -73,6 +75,7 @@ struct BackwardPass {
   absl::Span<const float> shared;
   absl::Span<float> scratch;  // [ScratchFloats() or more], holds anything
   TaskPool* pool = nullptr;
+  Precision precision = Precision::kFloat32;  // of products
   // Empty where nobody needs it.
   absl::Span<const absl::Span<float>> input_gradients;
   absl::Span<const absl::Span<float>> trained_gradients;

@@ -44,7 +44,7 @@ class Bilinear final : public Op {
       for (size_t i = 0; bias_ && i < count; ++i) {
         std::copy(pass.trained[1].begin(), pass.trained[1].end(), y + i * units_);
       }
-      Gemm(pass.pool, Signed(count), Signed(units_), Signed(m_ * n_), {z},
+      Gemm(pass.pool, pass.precision, Signed(count), Signed(units_), Signed(m_ * n_), {z},
            {pass.trained[0].data(), true}, y, bias_);
     }
   }
@@ -61,10 +61,10 @@ class Bilinear final : public Op {
       const size_t count = std::min(chunk_, rows - begin);
       const float* dy = all.data() + begin * units_;
       OuterProducts(pass.inputs, begin, count, z);
-      Gemm(pass.pool, Signed(units_), Signed(m_ * n_), Signed(count), {dy, true}, {z}, dw.data(),
-           begin > 0);
+      Gemm(pass.pool, pass.precision, Signed(units_), Signed(m_ * n_), Signed(count), {dy, true},
+           {z}, dw.data(), begin > 0);
       if (!inputs) continue;
-      Gemm(pass.pool, Signed(count), Signed(m_ * n_), Signed(units_), {dy},
+      Gemm(pass.pool, pass.precision, Signed(count), Signed(m_ * n_), Signed(units_), {dy},
            {pass.trained[0].data()}, z, false);
       InputGradients(pass, begin, count, z);
     }

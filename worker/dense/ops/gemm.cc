@@ -38,20 +38,20 @@ class GemmOp final : public Op {
         std::copy(bias.begin(), bias.end(), y.begin() + i * out_);
       }
     }
-    Gemm(pass.pool, rows, out_, in_, {pass.inputs[0].data()}, {pass.trained[0].data(), true},
-         y.data(), bias_);
+    Gemm(pass.pool, pass.precision, rows, out_, in_, {pass.inputs[0].data()},
+         {pass.trained[0].data(), true}, y.data(), bias_);
   }
 
   void Backward(const BackwardPass& pass) const override {
     if (pass.input_gradients[0].empty()) return;
     const absl::Span<const float> dy = pass.output_gradients[0];
-    Gemm(pass.pool, Rows(dy), in_, out_, {dy.data()}, {pass.trained[0].data()},
+    Gemm(pass.pool, pass.precision, Rows(dy), in_, out_, {dy.data()}, {pass.trained[0].data()},
          pass.input_gradients[0].data(), false);
   }
 
   void ParameterGradients(const BackwardPass& pass) const override {
     const absl::Span<const float> dy = pass.output_gradients[0];
-    Gemm(pass.pool, out_, in_, Rows(dy), {dy.data(), true}, {pass.inputs[0].data()},
+    Gemm(pass.pool, pass.precision, out_, in_, Rows(dy), {dy.data(), true}, {pass.inputs[0].data()},
          pass.trained_gradients[0].data(), false);
     if (bias_) BiasGradient(pass.pool, dy, pass.trained_gradients[1]);
   }

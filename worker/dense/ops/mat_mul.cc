@@ -40,12 +40,12 @@ void SmallProduct(size_t m, size_t n, size_t k, Matrix a, Matrix b, float scale,
   }
 }
 
-void Product(TaskPool* pool, size_t m, size_t n, size_t k, Matrix a, Matrix b, float scale,
-             float* c) {
+void Product(TaskPool* pool, Precision precision, size_t m, size_t n, size_t k, Matrix a, Matrix b,
+             float scale, float* c) {
   constexpr size_t kSmall = 64 * 64 * 64;
   if (m * n * k <= kSmall) return SmallProduct(m, n, k, a, b, scale, c);
-  Gemm(pool, static_cast<int64_t>(m), static_cast<int64_t>(n), static_cast<int64_t>(k), a, b, c,
-       false);
+  Gemm(pool, precision, static_cast<int64_t>(m), static_cast<int64_t>(n), static_cast<int64_t>(k),
+       a, b, c, false);
   for (size_t i = 0; scale != 1 && i < m * n; ++i) c[i] *= scale;
 }
 
@@ -72,7 +72,8 @@ class MatMul final : public Op {
 
   void Forward(const ForwardPass& pass) const override {
     for (size_t i = 0; i < pass.batch * matrices_; ++i) {
-      Product(pass.pool, m_, n_, k_, {pass.inputs[0].data() + i * m_ * k_, transpose_a_},
+      Product(pass.pool, pass.precision, m_, n_, k_,
+              {pass.inputs[0].data() + i * m_ * k_, transpose_a_},
               {pass.inputs[1].data() + i * k_ * n_, transpose_b_}, alpha_,
               pass.outputs[0].data() + i * m_ * n_);
     }
@@ -87,17 +88,17 @@ class MatMul final : public Op {
       if (!da.empty()) {
         float* to = da.data() + i * m_ * k_;
         if (transpose_a_) {
-          Product(pass.pool, k_, m_, n_, {b, transpose_b_}, {dy, true}, alpha_, to);
+          Product(pass.pool, pass.precision, k_, m_, n_, {b, transpose_b_}, {dy, true}, alpha_, to);
         } else {
-          Product(pass.pool, m_, k_, n_, {dy}, {b, !transpose_b_}, alpha_, to);
+          Product(pass.pool, pass.precision, m_, k_, n_, {dy}, {b, !transpose_b_}, alpha_, to);
         }
       }
       if (!db.empty()) {
         float* to = db.data() + i * k_ * n_;
         if (transpose_b_) {
-          Product(pass.pool, n_, k_, m_, {dy, true}, {a, transpose_a_}, alpha_, to);
+          Product(pass.pool, pass.precision, n_, k_, m_, {dy, true}, {a, transpose_a_}, alpha_, to);
         } else {
-          Product(pass.pool, k_, n_, m_, {a, !transpose_a_}, {dy}, alpha_, to);
+          Product(pass.pool, pass.precision, k_, n_, m_, {a, !transpose_a_}, {dy}, alpha_, to);
         }
       }
     }

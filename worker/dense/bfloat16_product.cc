@@ -1,0 +1,134 @@
+#include "worker/dense/bfloat16_product.h"
+
+#include <bit>
+#include <cstddef>
+#include <cstdlib>
+#include <map>
+#include <memory>
+#include <tuple>
+
+#include "common/log.h"
+#include "dnnl.h"
+#include "worker/dense/parallel.h"
+
+namespace tessera::worker {
+namespace {
+
+// A failure of oneDNN's: sizes are right, so this is out of memory or our own bug.
+void Must(dnnl_status_t status, const char* what) {
+  if (status == dnnl_success) return;
+  spdlog::critical("oneDNN failed to {} of bfloat16 numbers, with status {}", what,
+                   static_cast<int>(status));
+  std::abort();
+}
+
+dnnl_engine_t Engine() {
+  static const dnnl_engine_t engine = [] {
+    dnnl_engine_t made;
+    Must(dnnl_engine_create(&made, dnnl_cpu, 0), "make an engine for products");
+    return made;
+  }();
+  return engine;
+}
+
+// What oneDNN prepares for one shape, and the operands' places in it. Used by one thread.
+class Product {
+ public:
+  // m, n, k; strides of A, of B; row stride of C; add.
+  using Key =
+      std::tuple<int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, bool>;
+
+  explicit Product(const Key& key) {
+    const auto& [m, n, k, a_row, a_column, b_row, b_column, c_row, add] = key;
+    const dnnl_memory_desc_t a = Describe(m, k, dnnl_bf16, a_row, a_column);
+    const dnnl_memory_desc_t b = Describe(k, n, dnnl_bf16, b_row, b_column);
+    const dnnl_memory_desc_t c = Describe(m, n, dnnl_f32, c_row, 1);
+    dnnl_matmul_desc_t operation;
+    Must(dnnl_matmul_desc_init(&operation, &a, &b, nullptr, &c), "describe a product");
+    dnnl_primitive_attr_t attributes;
+    dnnl_post_ops_t after;
+    Must(dnnl_primitive_attr_create(&attributes), "describe a product");
+    Must(dnnl_post_ops_create(&after), "describe a product");
+    if (add) Must(dnnl_post_ops_append_sum(after, 1), "describe a product");
+    Must(dnnl_primitive_attr_set_post_ops(attributes, after), "describe a product");
+    dnnl_primitive_desc_t description;
+    Must(dnnl_primitive_desc_create(&description, &operation, attributes, Engine(), nullptr),
+         "prepare a product");
+    Must(dnnl_primitive_create(&primitive_, description), "prepare a product");
+    dnnl_primitive_desc_destroy(description);
+    dnnl_post_ops_destroy(after);
+    dnnl_primitive_attr_destroy(attributes);
+    Must(dnnl_stream_create(&stream_, Engine(), dnnl_stream_default_flags), "make a stream");
+    Must(dnnl_memory_create(&a_, &a, Engine(), DNNL_MEMORY_NONE), "describe an operand");
+    Must(dnnl_memory_create(&b_, &b, Engine(), DNNL_MEMORY_NONE), "describe an operand");
+    Must(dnnl_memory_create(&c_, &c, Engine(), DNNL_MEMORY_NONE), "describe a result");
+  }
+  ~Product() {
+    for (const dnnl_memory_t memory : {a_, b_, c_}) dnnl_memory_destroy(memory);
+    dnnl_stream_destroy(stream_);
+    dnnl_primitive_destroy(primitive_);
+  }
+  Product(const Product&) = delete;
+  Product& operator=(const Product&) = delete;
+
+  void Run(const uint16_t* a, const uint16_t* b, float* c) {
+    Must(dnnl_memory_set_data_handle(a_, const_cast<uint16_t*>(a)), "take an operand");
+    Must(dnnl_memory_set_data_handle(b_, const_cast<uint16_t*>(b)), "take an operand");
+    Must(dnnl_memory_set_data_handle(c_, c), "take a result");
+    const dnnl_exec_arg_t arguments[] = {
+        {DNNL_ARG_SRC, a_}, {DNNL_ARG_WEIGHTS, b_}, {DNNL_ARG_DST, c_}};
+    Must(dnnl_primitive_execute(primitive_, stream_, 3, arguments), "multiply matrices");
+    Must(dnnl_stream_wait(stream_), "multiply matrices");
+  }
+
+ private:
+  static dnnl_memory_desc_t Describe(int64_t rows, int64_t columns, dnnl_data_type_t type,
+                                     int64_t row_stride, int64_t column_stride) {
+    const dnnl_dims_t sizes = {rows, columns};
+    const dnnl_dims_t strides = {row_stride, column_stride};
+    dnnl_memory_desc_t description;
+    Must(dnnl_memory_desc_init_by_strides(&description, 2, sizes, type, strides),
+         "describe an operand");
+    return description;
+  }
+
+  dnnl_primitive_t primitive_ = nullptr;
+  dnnl_stream_t stream_ = nullptr;
+  dnnl_memory_t a_ = nullptr, b_ = nullptr, c_ = nullptr;
+};
+
+}  // namespace
+
+bool HasBfloat16Products() {
+  const int isa = static_cast<int>(dnnl_get_effective_cpu_isa());
+  return (isa & dnnl_cpu_isa_avx512_core_bf16) == dnnl_cpu_isa_avx512_core_bf16;
+}
+
+void RoundToBfloat16(TaskPool* pool, absl::Span<const float> from, uint16_t* to) {
+  const float* const in = from.data();
+  ForElements(pool, from.size(), [in, to](size_t begin, size_t end) {
+    for (size_t i = begin; i < end; ++i) {
+      const auto bits = std::bit_cast<uint32_t>(in[i]);
+      const uint32_t rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
+      const bool nan = (bits & 0x7fffffff) > 0x7f800000;
+      to[i] = static_cast<uint16_t>(nan ? (bits >> 16) | 0x40 : rounded);
+    }
+  });
+}
+
+void MultiplyBfloat16(int64_t m, int64_t n, int64_t k, Bfloat16Matrix a, Bfloat16Matrix b, float* c,
+                      int64_t c_stride, bool add) {
+  // A graph has few shapes; those of batches that came once are forgotten with all others.
+  constexpr size_t kMostProducts = 512;
+  thread_local std::map<Product::Key, std::unique_ptr<Product>> products;
+  const Product::Key key(m, n, k, a.row_stride, a.column_stride, b.row_stride, b.column_stride,
+                         c_stride, add);
+  auto found = products.find(key);
+  if (found == products.end()) {
+    if (products.size() >= kMostProducts) products.clear();
+    found = products.emplace(key, std::make_unique<Product>(key)).first;
+  }
+  found->second->Run(a.data, b.data, c);
+}
+
+}  // namespace tessera::worker
