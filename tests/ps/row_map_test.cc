@@ -20,7 +20,8 @@ class RowMapTest : public testing::Test {
   }
 
   std::deque<Row> rows_;
-  RowMap map_;
+  MapMemory memory_;
+  RowMap map_{&memory_};
 };
 
 TEST_F(RowMapTest, FindsEveryOtherKeyWhateverIsErased) {
