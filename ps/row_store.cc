@@ -17,6 +17,10 @@ namespace {
 // Keys whose buckets are on their way from memory at once.
 constexpr size_t kAhead = 16;
 
+void PrefetchFloats(const float* floats, uint32_t n) {
+  for (uint32_t i = 0; i < n; i += 16) __builtin_prefetch(floats + i);
+}
+
 void MarkChanged(absl::Span<Row* const> rows) {
   for (Row* const row : rows) {
     uint32_t uses = row->flags & kRowUses;
@@ -74,6 +78,11 @@ RowCounts RowStore::FindOrCreate(absl::Span<const uint64_t> keys, float* values,
       absl::ReaderMutexLock lock(&stripe.mu);
       RowSearch search(stripe.maps.data(), items, EmbeddingBytes());
       for (size_t i = 0; i < items.size();) {
+        if (dim > 16) {
+          for (const KeyBatch::Item& item : search.coming()) {
+            PrefetchFloats(values + size_t{item.position} * dim, dim);
+          }
+        }
         for (const Row* const row : search.Next()) {
           if (row != nullptr) [[likely]] {
             CopyFloats(layout().Embedding(row), dim, values + size_t{items[i].position} * dim);

@@ -235,7 +235,10 @@ absl::Status Table::ApplyToRows(absl::Span<const Gradients> parts, uint64_t step
   // Gradients lie anywhere in the sender's block.
   const auto change = [&](const RowStore::Block& block) {
     for (const KeyBatch::Item& item : block.coming) {
-      PrefetchFloats(gradient_of(groups.First(item.position)), dim());
+      const uint32_t first = groups.First(item.position);
+      PrefetchFloats(gradient_of(first), dim());
+      const uint32_t second = repeats ? groups.Next(first) : KeyGroups::kEnd;
+      if (second != KeyGroups::kEnd) PrefetchFloats(gradient_of(second), dim());
     }
     std::array<const float*, RowStore::Block::kMost> of_rows;
     for (size_t i = 0; i < block.rows.size(); ++i) {
@@ -248,8 +251,10 @@ absl::Status Table::ApplyToRows(absl::Span<const Gradients> parts, uint64_t step
       if (place == KeyGroups::kEnd) continue;
       CopyFloats(of_rows[i], dim(), sum);
       of_rows[i] = sum;
-      for (; place != KeyGroups::kEnd; place = groups.Next(place)) {
+      while (place != KeyGroups::kEnd) {
         const float* const more = gradient_of(place);
+        place = groups.Next(place);
+        if (place != KeyGroups::kEnd) PrefetchFloats(gradient_of(place), dim());
         for (uint32_t d = 0; d < dim(); ++d) sum[d] += more[d];
       }
       sum += dim();
