@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -45,10 +46,16 @@ std::string ShortDuration(double seconds) {
 
 std::string MetricsText(const v1::Evaluation& evaluation) {
   std::vector<std::string> parts;
+  std::set<std::string> left;
+  for (const auto& [name, value] : evaluation.metrics()) left.insert(name);
+  const auto base = [](const std::string& name) {
+    return name.substr(0, name.find_first_of("@/"));
+  };
   for (const math::MetricInfo& metric : math::AllMetrics()) {
-    const auto found = evaluation.metrics().find(metric.name);
-    if (found == evaluation.metrics().end()) continue;
-    parts.push_back(absl::StrFormat("%s %.4f", metric.name, found->second));
+    for (const std::string& name : left) {
+      if (base(name) != base(metric.name)) continue;
+      parts.push_back(absl::StrFormat("%s %.4f", name, evaluation.metrics().at(name)));
+    }
   }
   return absl::StrJoin(parts, " ");
 }

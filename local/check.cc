@@ -7,7 +7,6 @@
 #include "absl/strings/str_cat.h"
 #include "common/file_system.h"
 #include "common/job/defaults.h"
-#include "common/job/evaluation.h"
 #include "common/job/job_tables.h"
 #include "common/job/optimizer.h"
 #include "common/job/validate.h"
@@ -16,6 +15,7 @@
 #include "worker/data/data_source.h"
 #include "worker/data/glob.h"
 #include "worker/dense/model.h"
+#include "worker/job_context.h"
 
 namespace tessera::local {
 namespace {
@@ -128,7 +128,7 @@ absl::StatusOr<CheckReport> CheckJob(const LoadedJob& job, const CheckOptions& o
   worker::DataSource::Options source_options;
   source_options.data_root = *options.data_root;
   source_options.scratch_folder = std::filesystem::temp_directory_path(error);
-  source_options.real_labels = !HasClasses(spec.model());
+  source_options.labels = worker::LabelFormsOf(spec, **model);
   auto source = worker::DataSource::Open(spec.data(), source_options, PosixFileSystem());
   TESSERA_RETURN_IF_ERROR(job.sources.Locate(source.status()));
   for (const auto& [name, split] :

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "common/job/evaluation.h"
 #include "tessera/v1/checkpoint.pb.h"
 #include "tessera/v1/parameter_service.pb.h"
 
@@ -64,10 +65,10 @@ struct WriteCheckpoint {
   bool logged = false;  // the ps have push logs, and are told when it is committed
 };
 
-// common/math/metrics/evaluation_metrics.h, over all samples of a split.
+// MeasureScores, over all samples of a split.
 struct ComputeMetrics {
+  ScoreLayout layout;
   std::vector<std::string> names;
-  bool classes = true;
   std::vector<float> outputs;
   std::vector<float> labels;
   std::vector<uint64_t> groups;  // empty: none are needed

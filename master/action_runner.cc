@@ -355,11 +355,9 @@ void ActionRunner::Prune(const WriteCheckpoint& write) {
 
 ActionResult ActionRunner::Do(const ComputeMetrics& compute) {
   ActionResult result;
-  result.metrics = math::ComputeMetrics(compute.names, {.outputs = compute.outputs,
-                                                        .labels = compute.labels,
-                                                        .groups = compute.groups,
-                                                        .classes = compute.classes});
-  result.samples = compute.outputs.size();
+  result.metrics =
+      MeasureScores(compute.layout, compute.names, compute.outputs, compute.labels, compute.groups);
+  result.samples = compute.labels.size() / compute.layout.label_floats();
   return result;
 }
 

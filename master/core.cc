@@ -273,7 +273,7 @@ absl::StatusOr<std::optional<v1::NextWorkResponse>> MasterCore::NextWork(
 
 absl::StatusOr<uint64_t> MasterCore::MayScore(const v1::ScoresChunk& chunk) {
   TESSERA_ASSIGN_OR_RETURN(JobRun * run, RunOf(chunk.job_id(), chunk.generation()));
-  return run->RecordsOf(chunk.unit_id());
+  return run->ScoreBytesOf(chunk.unit_id());
 }
 
 absl::Status MasterCore::AddScores(const v1::ScoresChunk& header, EvaluationRound::Scores scores) {

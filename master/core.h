@@ -79,7 +79,7 @@ class MasterCore {
   // ---- work
   absl::StatusOr<std::optional<v1::NextWorkResponse>> NextWork(const v1::NextWorkRequest& request,
                                                                const Now& now);
-  // The scores that a unit may have at most; ABORTED, NOT_FOUND as NextWork.
+  // Bytes that a unit's scores may have at most; ABORTED, NOT_FOUND as NextWork.
   absl::StatusOr<uint64_t> MayScore(const v1::ScoresChunk& chunk);
   absl::Status AddScores(const v1::ScoresChunk& header, EvaluationRound::Scores scores);
 

@@ -21,8 +21,8 @@ std::vector<v1::RecordRange> AllRecords(const std::vector<v1::FileRecords>& file
 
 EvaluationRound::EvaluationRound(uint64_t id, std::string split,
                                  const std::vector<v1::FileRecords>& files, uint64_t unit_records,
-                                 bool grouped)
-    : id_(id), split_(std::move(split)), grouped_(grouped) {
+                                 ScoreLayout layout)
+    : id_(id), split_(std::move(split)), layout_(std::move(layout)) {
   const std::vector<v1::RecordRange> all = AllRecords(files);
   const uint64_t records = CountRecords(all);
   for (uint64_t begin = 0; begin < records; begin += unit_records) {
@@ -56,13 +56,16 @@ absl::Status EvaluationRound::SetScores(uint64_t unit_id, Scores scores) {
     return absl::InvalidArgumentError(
         absl::StrCat("unit ", unit_id, " is not under way in evaluation ", id_));
   }
-  const size_t n = scores.outputs.size();
-  const size_t groups = grouped_ ? n : 0;
-  if (scores.labels.size() != n || scores.groups.size() != groups || n > unit->records) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("unit ", unit_id, ": ", n, " outputs, ", scores.labels.size(), " labels and ",
-                     scores.groups.size(), " groups; expected as many labels, ", groups,
-                     " groups, and at most ", unit->records, " outputs"));
+  const size_t n = scores.labels.size() / layout_.label_floats();
+  const size_t groups = layout_.grouped ? n : 0;
+  if (scores.labels.size() != n * layout_.label_floats() ||
+      scores.outputs.size() != n * layout_.output_floats() || scores.groups.size() != groups ||
+      n > unit->records) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "unit ", unit_id, ": ", scores.outputs.size(), " outputs, ", scores.labels.size(),
+        " labels and ", scores.groups.size(), " groups; expected ", layout_.output_floats(),
+        " outputs, ", layout_.label_floats(), " labels and ", layout_.grouped ? 1 : 0,
+        " groups of each of at most ", unit->records, " samples"));
   }
   unit->scores = std::move(scores);
   return absl::OkStatus();
@@ -74,10 +77,10 @@ absl::Status EvaluationRound::Complete(uint64_t unit_id, uint64_t samples) {
     return absl::InvalidArgumentError(
         absl::StrCat("unit ", unit_id, " is not under way in evaluation ", id_));
   }
-  if (unit->scores.outputs.size() != samples) {
+  const size_t sent = unit->scores.labels.size() / layout_.label_floats();
+  if (sent != samples) {
     return absl::InternalError(absl::StrCat("unit ", unit_id, " reports ", samples,
-                                            " samples and has sent ", unit->scores.outputs.size(),
-                                            " scores"));
+                                            " samples and has sent the scores of ", sent));
   }
   unit->completed = true;
   ++completed_;
@@ -87,10 +90,10 @@ absl::Status EvaluationRound::Complete(uint64_t unit_id, uint64_t samples) {
 EvaluationRound::Scores EvaluationRound::TakeScores() {
   Scores all;
   size_t n = 0;
-  for (const Unit& unit : units_) n += unit.scores.outputs.size();
-  all.outputs.reserve(n);
-  all.labels.reserve(n);
-  if (grouped_) all.groups.reserve(n);
+  for (const Unit& unit : units_) n += unit.scores.labels.size() / layout_.label_floats();
+  all.outputs.reserve(n * layout_.output_floats());
+  all.labels.reserve(n * layout_.label_floats());
+  if (layout_.grouped) all.groups.reserve(n);
   for (Unit& unit : units_) {
     const Scores part = std::exchange(unit.scores, {});
     all.outputs.insert(all.outputs.end(), part.outputs.begin(), part.outputs.end());

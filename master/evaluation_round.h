@@ -7,29 +7,31 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "common/job/evaluation.h"
 #include "tessera/v1/work.pb.h"
 
 namespace tessera::master {
 
-// Samples that one evaluation may hold: 8 bytes each (16 with groups) in the master's memory until
-// it is done.
-inline constexpr uint64_t kMaxEvaluationSamples = uint64_t{1} << 27;
+// What one evaluation may hold in the master's memory until it is done: ScoreLayout::sample_bytes
+// of each sample, 8 or with groups 16 where there is one task.
+inline constexpr uint64_t kMaxEvaluationBytes = uint64_t{1} << 31;
 
 // One evaluation of one split: hands out its records in units and collects their scores. Whoever is
 // free takes the next unit. A pure core. Not thread-safe.
 class EvaluationRound {
  public:
   struct Scores {
-    std::vector<float> outputs;  // of the model: logits where the labels are classes
-    std::vector<float> labels;
+    std::vector<float> outputs;    // [n, layout.output_floats()]
+    std::vector<float> labels;     // [n, layout.label_floats()]
     std::vector<uint64_t> groups;  // empty, or as many
   };
-  // Units of at most `unit_records`, which is at least 1. `grouped`: every sample has a group.
+  // Units of at most `unit_records`, which is at least 1.
   EvaluationRound(uint64_t id, std::string split, const std::vector<v1::FileRecords>& files,
-                  uint64_t unit_records, bool grouped);
+                  uint64_t unit_records, ScoreLayout layout);
 
   const std::string& split() const { return split_; }
   uint64_t id() const { return id_; }
+  const ScoreLayout& layout() const { return layout_; }
   // Records [begin, end) to score next; nullopt: all are handed out. The caller says under which
   // unit id it went out.
   std::optional<v1::Evaluate> Next();
@@ -56,7 +58,7 @@ class EvaluationRound {
 
   const uint64_t id_;
   const std::string split_;
-  const bool grouped_;
+  const ScoreLayout layout_;
   std::vector<Unit> units_;
   size_t next_ = 0;
   size_t completed_ = 0;

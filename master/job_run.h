@@ -94,8 +94,8 @@ class JobRun {
   // generation. ABORTED: the run has ended or the incarnation is not the rank's.
   absl::StatusOr<std::optional<v1::NextWorkResponse>> NextWork(const v1::NextWorkRequest& request,
                                                                const Now& now);
-  // Scores that one Evaluate unit may have; for bounding a stream. 0: no such unit.
-  uint64_t RecordsOf(uint64_t unit_id) const;
+  // Bytes that the scores of one Evaluate unit may have; for bounding a stream. 0: no such unit.
+  uint64_t ScoreBytesOf(uint64_t unit_id) const;
   absl::Status AddScores(uint64_t evaluation_id, uint64_t unit_id, EvaluationRound::Scores scores);
   // For what time alone makes due.
   void Tick(const Now& now);

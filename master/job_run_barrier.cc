@@ -65,8 +65,8 @@ void JobRun::Advance(const Now& now) {
       Enter(Phase::kMeasuring, now);
       {
         EvaluationRound::Scores scores = round_->TakeScores();
-        wanted_ = ComputeMetrics{.names = MetricsOf(spec()),
-                                 .classes = HasClasses(spec().model()),
+        wanted_ = ComputeMetrics{.layout = ScoreLayout::Of(spec()),
+                                 .names = MetricsOf(spec()),
                                  .outputs = std::move(scores.outputs),
                                  .labels = std::move(scores.labels),
                                  .groups = std::move(scores.groups)};
@@ -91,8 +91,7 @@ void JobRun::BeginEvaluation(absl::string_view split, Wanted wanted, const Now& 
   const uint64_t unit =
       std::min((records + workers - 1) / workers, ShuffleWindowRecords(spec().data()));
   round_ = std::make_unique<EvaluationRound>(next_evaluation_++, std::string(split), files,
-                                             std::max<uint64_t>(unit, 1),
-                                             !spec().evaluation().group_by().empty());
+                                             std::max<uint64_t>(unit, 1), ScoreLayout::Of(spec()));
 }
 
 void JobRun::OnMeasured(const ActionResult& result, const Now& now) {

@@ -216,12 +216,13 @@ void JobRun::OnCounted(const std::string& split, const v1::UnitResult& result, c
                 now);
   }
   const bool scored = split != "train" && status().task() != v1::PREDICT;
-  if (scored && records > kMaxEvaluationSamples) {
+  const uint64_t most = kMaxEvaluationBytes / ScoreLayout::Of(spec()).sample_bytes();
+  if (scored && records > most) {
     return Fail("DataError",
                 absl::StrCat("data.", split, ": ", records,
                              " records, and an evaluation holds at "
                              "most ",
-                             kMaxEvaluationSamples, "; name fewer files"),
+                             most, "; name fewer files"),
                 now);
   }
   v1::SplitFiles* files = record_->add_files();

@@ -158,11 +158,12 @@ void JobRun::OnUnitFailed(Rank rank, const v1::UnitResult& result, const Now& no
   }
 }
 
-uint64_t JobRun::RecordsOf(uint64_t unit_id) const {
+uint64_t JobRun::ScoreBytesOf(uint64_t unit_id) const {
   for (uint32_t r = 0; r < options_.workers.size(); ++r) {
     const v1::NextWorkResponse& held = desk_.held(Rank(r));
     if (!desk_.Busy(Rank(r)) || held.unit_id() != unit_id || !held.has_evaluate()) continue;
-    return CountRecords({held.evaluate().ranges().begin(), held.evaluate().ranges().end()});
+    return CountRecords({held.evaluate().ranges().begin(), held.evaluate().ranges().end()}) *
+           ScoreLayout::Of(spec()).sample_bytes();
   }
   return 0;
 }

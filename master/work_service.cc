@@ -86,24 +86,21 @@ grpc::Status WorkServiceImpl::ReportScores(grpc::ServerContext* context,
     if (chunk.unit_id() != header->unit_id() || chunk.generation() != header->generation()) {
       return ToGrpc(absl::InvalidArgumentError("one ReportScores call is for one unit"));
     }
-    if (chunk.logits().size() != chunk.labels().size() ||
-        chunk.logits().size() % sizeof(float) != 0) {
-      return ToGrpc(absl::InvalidArgumentError(
-          absl::StrCat("scores: ", chunk.logits().size(), " bytes of logits and ",
-                       chunk.labels().size(), " of labels; as many float32 of each expected")));
-    }
-    const size_t n = chunk.labels().size() / sizeof(float);
-    if (!chunk.groups().empty() && chunk.groups().size() != n * sizeof(uint64_t)) {
-      return ToGrpc(absl::InvalidArgumentError(
-          absl::StrCat("scores: ", n, " labels and ", chunk.groups().size(),
-                       " bytes of groups; as many uint64 or none expected")));
+    if (chunk.logits().size() % sizeof(float) != 0 || chunk.labels().size() % sizeof(float) != 0 ||
+        chunk.groups().size() % sizeof(uint64_t) != 0) {
+      return ToGrpc(absl::InvalidArgumentError(absl::StrCat(
+          "scores: ", chunk.logits().size(), " bytes of logits, ", chunk.labels().size(),
+          " of labels and ", chunk.groups().size(), " of groups; float32 and uint64 expected")));
     }
     Append(chunk.logits(), &scores.outputs);
     Append(chunk.labels(), &scores.labels);
     Append(chunk.groups(), &scores.groups);
-    if (scores.outputs.size() > limit) {
+    // How many of each is for SetScores to judge; here, that no more comes than can be right.
+    if (scores.outputs.size() * sizeof(float) + scores.labels.size() * sizeof(float) +
+            scores.groups.size() * sizeof(uint64_t) >
+        limit) {
       return ToGrpc(absl::InvalidArgumentError(
-          absl::StrCat("unit ", header->unit_id(), ": more than ", limit, " scores")));
+          absl::StrCat("unit ", header->unit_id(), ": more than ", limit, " bytes of scores")));
     }
   }
   if (context->IsCancelled()) return ToGrpc(absl::CancelledError("the worker gave up"));

@@ -5,10 +5,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/job/evaluation.h"
 #include "common/job/job_tables.h"
 #include "common/status_macros.h"
+#include "worker/dense/model_inputs.h"
 #include "worker/device.h"
+#include "worker/sample_groups.h"
 
 namespace tessera::worker {
 
@@ -29,20 +30,26 @@ absl::StatusOr<std::unique_ptr<JobContext>> NewJobContext(const v1::Assignment& 
   TESSERA_RETURN_IF_ERROR(ChooseDevice(wish).status());
   TESSERA_RETURN_IF_ERROR(CheckPrecision(spec.train().precision()));
 
+  TESSERA_ASSIGN_OR_RETURN(context->model, Model::New(spec, InputsOf(spec).dense_width));
+  const std::vector<LabelForm> labels = LabelFormsOf(spec, *context->model);
   KeptSource& kept = *options.kept_source;
-  std::string key = absl::StrCat(assignment.job_id(), "\n", spec.data().SerializeAsString(),
-                                 HasClasses(spec.model()) ? "" : "\nreal labels");
+  std::string key = absl::StrCat(assignment.job_id(), "\n", spec.data().SerializeAsString());
+  for (const LabelForm& label : labels) {
+    absl::StrAppend(&key, "\nlabel ", static_cast<int>(label.kind), " ", label.classes);
+  }
   if (kept.source == nullptr || kept.key != key) {
     TESSERA_ASSIGN_OR_RETURN(kept.source,
                              DataSource::Open(spec.data(),
                                               {.data_root = options.data_root,
                                                .scratch_folder = options.scratch_folder,
-                                               .real_labels = !HasClasses(spec.model())},
+                                               .labels = labels},
                                               *kept.files));
     kept.key = std::move(key);
   }
   context->source = kept.source.get();
-  TESSERA_ASSIGN_OR_RETURN(context->model, Model::New(spec, context->source->schema().dense_width));
+  context->group_column = FindGroupColumn(context->source->schema(), spec.model().group_by());
+  context->evaluation_group_column =
+      FindGroupColumn(context->source->schema(), EvaluationGroups(spec));
   context->plan = std::make_unique<EmbeddingPlan>(spec, context->model->inputs());
   context->executor = std::make_unique<Executor>(*context->model, options.pool);
 
@@ -63,6 +70,20 @@ absl::StatusOr<std::unique_ptr<JobContext>> NewJobContext(const v1::Assignment& 
   context->parameters =
       NewGrpcParameterClient(header, options.ps, options.board, options.cancellation);
   return context;
+}
+
+std::vector<LabelForm> LabelFormsOf(const v1::JobSpec& spec, const Model& model) {
+  std::vector<LabelForm> forms;
+  for (const LabelKind kind : LabelKindsOf(spec)) forms.push_back({kind, 0});
+  const std::vector<LossFunction>& losses = model.losses();
+  for (size_t task = 0; task < losses.size(); ++task) {
+    if (losses[task].kind != v1::SOFTMAX_CROSS_ENTROPY) continue;
+    // A label that several tasks read is a class of each.
+    uint32_t& classes = forms[losses[task].label].classes;
+    const uint32_t width = model.OutputWidth(task);
+    classes = classes == 0 ? width : std::min(classes, width);
+  }
+  return forms;
 }
 
 void PrepareLookups(const JobContext& context, KeyPreparer* preparer, PreparedBatch* batch) {

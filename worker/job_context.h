@@ -24,7 +24,7 @@ namespace tessera::worker {
 // The data source of the last assignment. A worker keeps it from one to the next, so that a job
 // that restarts does not index, unpack and parse its files again. Used by one thread.
 struct KeptSource {
-  std::string key;  // the job, its v1::DataSpec and kind of labels, that it was opened for
+  std::string key;  // the job, its v1::DataSpec and forms of labels, that it was opened for
   StoppableFileSystem* files = nullptr;
   std::unique_ptr<DataSource> source;
 };
@@ -44,6 +44,9 @@ struct JobContext {
   std::unique_ptr<KeyRouter> router;    // immutable
   std::unique_ptr<ParameterClient> parameters;
   std::unique_ptr<Executor> executor;
+  // Of Batch::sparse: whose ids say which samples losses of ranking and metrics compare; -1: none.
+  int32_t group_column = -1;
+  int32_t evaluation_group_column = -1;
   std::unique_ptr<DenseBlocks> trained_blocks;
   std::unique_ptr<DenseBlocks> statistics_blocks;
   // The dense parameters of the last pull, flat.
@@ -71,6 +74,9 @@ struct JobContextOptions {
 // field of the job that cannot be met.
 absl::StatusOr<std::unique_ptr<JobContext>> NewJobContext(const v1::Assignment& assignment,
                                                           const JobContextOptions& options);
+
+// What the labels of the job's data may be, by LABEL column.
+std::vector<LabelForm> LabelFormsOf(const v1::JobSpec& spec, const Model& model);
 
 // Removes duplicates and routes keys, and sizes the row buffers: the second half of every
 // BatchPipeline::Fill.

@@ -19,8 +19,7 @@ namespace {
 
 constexpr absl::Duration kLongPoll = absl::Seconds(2);
 constexpr absl::Duration kCallTimeout = absl::Seconds(15);
-// With groups 1 MiB: 4, 4 and 8 bytes each.
-constexpr size_t kScoresPerChunk = 64 * 1024;
+constexpr size_t kScoreBytesPerChunk = 1 << 20;
 
 v1::UnitResult FailedResult(const absl::Status& status) {
   v1::UnitResult result;
@@ -154,10 +153,14 @@ absl::StatusOr<v1::UnitResult> JobRunner::Evaluate(uint64_t unit_id, const v1::E
   v1::ReportScoresResponse response;
   const std::unique_ptr<grpc::ClientWriter<v1::ScoresChunk>> stream =
       master_->ReportScores(&context, &response);
+  const ScoreLayout layout = ScoreLayout::Of(assignment_.spec());
+  const size_t chunk_samples = kScoreBytesPerChunk / layout.sample_bytes();
   const auto send = [&](const Scorer::Scores& scores) {
-    for (size_t begin = 0; begin < scores.outputs.size(); begin += kScoresPerChunk) {
-      const auto part_of = [begin](const auto& all) {
-        const auto part = all.subspan(std::min(begin, all.size()), kScoresPerChunk);
+    const size_t samples = scores.labels.size() / layout.label_floats();
+    for (size_t begin = 0; begin < samples; begin += chunk_samples) {
+      // Of arrays with `width` numbers a sample.
+      const auto part_of = [begin, chunk_samples](const auto& all, size_t width) {
+        const auto part = all.subspan(std::min(begin * width, all.size()), chunk_samples * width);
         return std::string(reinterpret_cast<const char*>(part.data()),
                            part.size() * sizeof(part[0]));
       };
@@ -167,9 +170,9 @@ absl::StatusOr<v1::UnitResult> JobRunner::Evaluate(uint64_t unit_id, const v1::E
       chunk.set_rank(assignment_.rank());
       chunk.set_evaluation_id(unit.evaluation_id());
       chunk.set_unit_id(unit_id);
-      chunk.set_logits(part_of(scores.outputs));
-      chunk.set_labels(part_of(scores.labels));
-      chunk.set_groups(part_of(scores.groups));
+      chunk.set_logits(part_of(scores.outputs, layout.output_floats()));
+      chunk.set_labels(part_of(scores.labels, layout.label_floats()));
+      chunk.set_groups(part_of(scores.groups, 1));
       // A broken stream shows in Finish().
       if (!stream->Write(chunk)) return absl::UnavailableError("the master stopped listening");
     }
@@ -193,7 +196,7 @@ absl::StatusOr<v1::UnitResult> JobRunner::Predict(const v1::Predict& unit) {
   TESSERA_ASSIGN_OR_RETURN(const std::string path, PathBelow(options_.output_root, unit.output()));
   TESSERA_ASSIGN_OR_RETURN(
       const std::unique_ptr<PredictionFile> file,
-      PredictionFile::Create(PosixFileSystem(), path, HasClasses(assignment_.spec().model())));
+      PredictionFile::Create(PosixFileSystem(), path, ScoreLayout::Of(assignment_.spec())));
   TESSERA_ASSIGN_OR_RETURN(const Scorer::Summary summary,
                            scorer_->Score({unit.ranges().begin(), unit.ranges().end()}, 0,
                                           [&file](const Scorer::Scores& scores) {

@@ -7,29 +7,33 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "common/file_system.h"
+#include "common/job/evaluation.h"
 
 namespace tessera::worker {
 
 // A CSV file "label,prediction", one line per record in the order of the data; prediction is the
-// probability of label 1, or for a regression the model's output. It appears under its name when it
-// is complete. Not thread-safe.
+// probability of label 1; of a loss of several classes the likeliest class, beside its probability
+// ("label,prediction,probability"); else the model's output. With tasks, each has these columns,
+// named "label/TASK" and so on. It appears under its name when it is complete. Not thread-safe.
 class PredictionFile {
  public:
-  // `fs` is borrowed and outlives the file. `logits`: the outputs are logits.
+  // `fs` is borrowed and outlives the file.
   static absl::StatusOr<std::unique_ptr<PredictionFile>> Create(FileSystem& fs,
                                                                 const std::string& path,
-                                                                bool logits);
+                                                                const ScoreLayout& layout);
   // Removes what was written unless Finish was called.
   ~PredictionFile();
-  absl::Status Append(absl::Span<const float> outputs, absl::Span<const float> labels);
+  absl::Status Append(absl::Span<const float> outputs,  // [n, layout.output_floats()]
+                      absl::Span<const float> labels);  // [n, layout.label_floats()]
   absl::Status Finish();
 
  private:
-  PredictionFile(FileSystem& fs, std::string path, std::unique_ptr<WritableFile> file, bool logits);
+  PredictionFile(FileSystem& fs, std::string path, std::unique_ptr<WritableFile> file,
+                 ScoreLayout layout);
 
   FileSystem& fs_;
   const std::string path_;
-  const bool logits_;
+  const ScoreLayout layout_;
   const std::unique_ptr<WritableFile> file_;
   bool finished_ = false;
 };

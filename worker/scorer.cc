@@ -1,13 +1,15 @@
 #include "worker/scorer.h"
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <numeric>
 #include <utility>
 
-#include "common/hash.h"
+#include "common/math/loss/softmax_cross_entropy.h"
 #include "common/status_macros.h"
 #include "common/window.h"
+#include "worker/sample_groups.h"
 
 namespace tessera::worker {
 namespace {
@@ -16,10 +18,26 @@ namespace {
 constexpr uint64_t kChunkRecords = 131072;
 constexpr uint64_t kBatchRecords = 4096;
 
+// What ScoreFloats names.
+void ScoreClasses(absl::Span<const float> logits, size_t label, float* scores) {
+  const auto largest = std::max_element(logits.begin(), logits.end());
+  double sum = 0;
+  for (const float x : logits) sum += std::exp(static_cast<double>(x) - *largest);
+  const auto log_probability = [&](float x) {
+    return static_cast<float>(math::SoftmaxCrossEntropy::LogProbability<double>(x, *largest, sum));
+  };
+  scores[0] =
+      std::isnan(sum) ? static_cast<float>(sum) : static_cast<float>(largest - logits.begin());
+  scores[1] = log_probability(*largest);
+  scores[2] = log_probability(logits[label]);
+}
+
 }  // namespace
 
 Scorer::Scorer(JobContext* context)
-    : context_(context), preparer_(context->plan.get(), context->router.get()) {}
+    : context_(context),
+      preparer_(context->plan.get(), context->router.get()),
+      layout_(ScoreLayout::Of(context->spec())) {}
 
 absl::StatusOr<Scorer::Summary> Scorer::Score(const std::vector<v1::RecordRange>& ranges,
                                               uint64_t step, const Sink& sink) {
@@ -42,22 +60,32 @@ absl::StatusOr<Scorer::Summary> Scorer::Score(const std::vector<v1::RecordRange>
   return summary;
 }
 
-void Scorer::FindGroups(const Batch& batch) {
-  groups_.clear();
-  const std::string& name = context_->spec().evaluation().group_by();
-  if (name.empty()) return;
-  const Schema& schema = context_->source->schema();
-  for (const uint32_t c : schema.sparse) {
-    if (schema.columns[c].name != name) continue;
-    const SparseColumn& column = batch.sparse[schema.columns[c].sparse_index];
-    for (uint32_t r = 0; r < batch.size; ++r) {
-      uint64_t group = 0;  // of records without an id
-      for (uint32_t k = column.offsets[r]; k < column.offsets[r + 1]; ++k) {
-        group = MixPair(group, column.keys[k]);
+void Scorer::CollectScores(const Batch& batch) {
+  const size_t width = layout_.output_floats();
+  outputs_.resize(batch.size * width);
+  size_t column = 0;
+  for (size_t task = 0; task < layout_.tasks.size(); ++task) {
+    const JobTask& of = layout_.tasks[task];
+    const absl::Span<const float> outputs = context_->executor->output(task);
+    const size_t classes = context_->model->OutputWidth(task);
+    for (uint32_t i = 0; i < batch.size; ++i) {
+      float* const to = &outputs_[i * width + column];
+      if (of.loss != v1::SOFTMAX_CROSS_ENTROPY) {
+        *to = outputs[i];
+        continue;
       }
-      groups_.push_back(group);
+      const auto label = static_cast<size_t>(batch.labels[i * batch.label_width() + of.label]);
+      ScoreClasses(outputs.subspan(i * classes, classes), label, to);
     }
+    column += ScoreFloats(of.loss);
   }
+  labels_.clear();
+  for (uint32_t i = 0; i < batch.size; ++i) {
+    const auto row = batch.labels.begin() + i * layout_.label_columns;
+    labels_.insert(labels_.end(), row, row + layout_.label_columns);
+    if (layout_.weighted) labels_.push_back(batch.weights[i]);
+  }
+  FindGroups(batch, context_->evaluation_group_column, &groups_);
 }
 
 absl::Status Scorer::ScoreRecords(const Batch& records, uint64_t step, const Sink& sink) {
@@ -86,10 +114,9 @@ absl::Status Scorer::ScoreRecords(const Batch& records, uint64_t step, const Sin
     next = pipeline.Next();
     pending = pull(next.get());
     FillInputs(context_, *batch);
-    const absl::Span<const float> outputs =
-        context_->executor->Forward(context_->trained, context_->statistics);
-    FindGroups(batch->batch);
-    TESSERA_RETURN_IF_ERROR(sink({outputs, batch->batch.labels, groups_}));
+    context_->executor->Forward(context_->trained, context_->statistics);
+    CollectScores(batch->batch);
+    TESSERA_RETURN_IF_ERROR(sink({outputs_, labels_, groups_}));
     pipeline.Recycle(std::move(batch));
     batch = std::move(next);
   }

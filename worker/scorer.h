@@ -7,6 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "common/job/evaluation.h"
 #include "tessera/v1/work.pb.h"
 #include "worker/job_context.h"
 
@@ -20,10 +21,10 @@ class Scorer {
   explicit Scorer(JobContext* context);
 
   struct Scores {
-    absl::Span<const float> outputs;  // [n] of the model: logits where the labels are classes
-    absl::Span<const float> labels;   // [n]
-    // [n]: equal where the ids of evaluation.group_by are; empty without it.
-    absl::Span<const uint64_t> groups;
+    // As ScoreLayout has them; groups are equal where the ids of evaluation.group_by are.
+    absl::Span<const float> outputs;    // [n, output_floats]
+    absl::Span<const float> labels;     // [n, label_floats]
+    absl::Span<const uint64_t> groups;  // [n]; empty without group_by
   };
   // Called with what consecutive records have, in the order of the ranges.
   using Sink = std::function<absl::Status(const Scores& scores)>;
@@ -39,10 +40,13 @@ class Scorer {
  private:
   absl::Status ScoreRecords(const Batch& records, uint64_t step, const Sink& sink);
 
-  void FindGroups(const Batch& batch);  // into groups_
+  void CollectScores(const Batch& batch);  // into the three below
 
   JobContext* const context_;
   KeyPreparer preparer_;  // used by the pipeline's thread only
+  const ScoreLayout layout_;
+  std::vector<float> outputs_;
+  std::vector<float> labels_;
   std::vector<uint64_t> groups_;
 };
 

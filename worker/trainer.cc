@@ -2,17 +2,16 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/clock.h"
-#include "common/job/evaluation.h"
-#include "common/math/metrics/binary_metrics.h"
+#include "common/math/metrics/evaluation_metrics.h"
 #include "common/random.h"
 #include "common/schedule.h"
 #include "common/status_macros.h"
 #include "common/window.h"
+#include "worker/sample_groups.h"
 
 namespace tessera::worker {
 
@@ -51,6 +50,7 @@ absl::StatusOr<v1::UnitResult> Trainer::Train(const v1::Train& unit) {
 
   logits_.clear();
   labels_.clear();
+  weights_.clear();
   const uint64_t schedule_stride = context_->sync() ? 1 : assignment.workers();
   double loss_sum = 0;
   uint64_t samples = 0;
@@ -116,9 +116,11 @@ absl::StatusOr<v1::UnitResult> Trainer::Train(const v1::Train& unit) {
 
   result.set_samples(samples);
   result.set_loss_sum(loss_sum);
-  result.set_auc(HasClasses(context_->spec().model())
-                     ? math::ComputeBinaryMetrics(logits_, labels_).auc
-                     : std::numeric_limits<double>::quiet_NaN());
+  result.set_auc(math::ComputeMetrics({"auc"}, {.outputs = logits_,
+                                                .labels = labels_,
+                                                .weights = weights_,
+                                                .kind = math::Outputs::kLogits})
+                     .at("auc"));
   result.set_train_seconds(absl::ToDoubleSeconds(SystemClock().Monotonic() - start));
   return result;
 }
@@ -154,16 +156,33 @@ double Trainer::Compute(const PreparedBatch& batch, const v1::Train& unit, uint6
                                                              assignment.workers(), batch.index))
                        : batch.batch.size;
   FillInputs(context_, batch);
+  FindGroups(batch.batch, context_->group_column, &groups_);
   const Executor::StepResult step_result = context_->executor->ForwardBackward(
-      context_->trained, context_->statistics, batch.batch.labels,
+      context_->trained, context_->statistics,
+      Targets(batch.batch.labels, static_cast<uint32_t>(batch.batch.label_width()),
+              batch.batch.weights, groups_),
       static_cast<float>(1 / all_samples), step, assignment.rank(),
       absl::MakeSpan(trained_gradient_), absl::MakeSpan(statistics_gradient_));
   // Each rank's statistics count by its share of the step's samples.
   const float share = static_cast<float>(batch.batch.size / all_samples);
   for (float& g : statistics_gradient_) g *= share;
-  logits_.insert(logits_.end(), step_result.logits.begin(), step_result.logits.end());
-  labels_.insert(labels_.end(), batch.batch.labels.begin(), batch.batch.labels.end());
+  KeepScores(batch.batch);
   return step_result.loss_sum;
+}
+
+void Trainer::KeepScores(const Batch& batch) {
+  const std::vector<LossFunction>& losses = context_->model->losses();
+  for (size_t task = 0; task < losses.size(); ++task) {
+    if (losses[task].kind != v1::BINARY_CROSS_ENTROPY) continue;
+    const absl::Span<const float> logits = context_->executor->output(task);
+    logits_.insert(logits_.end(), logits.begin(), logits.end());
+    const size_t width = batch.label_width();
+    for (uint32_t i = 0; i < batch.size; ++i) {
+      labels_.push_back(batch.labels[i * width + losses[task].label]);
+    }
+    weights_.insert(weights_.end(), batch.weights.begin(), batch.weights.end());
+    return;
+  }
 }
 
 void Trainer::CollectGradients(const PreparedBatch& batch) {

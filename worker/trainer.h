@@ -32,6 +32,8 @@ class Trainer {
   std::unique_ptr<PendingCall> StartPull(PreparedBatch* batch, bool sync, uint64_t step);
   // Forward and backward; returns the sum of the samples' losses.
   double Compute(const PreparedBatch& batch, const v1::Train& unit, uint64_t step);
+  // What the outputs were before the update, for the unit's result.
+  void KeepScores(const Batch& batch);
   // What Compute found, into embedding_gradients_ and the dense blocks, where a push reads it.
   void CollectGradients(const PreparedBatch& batch);
   void Clip(const PreparedBatch& batch);
@@ -51,8 +53,11 @@ class Trainer {
   std::vector<std::vector<float>> embedding_gradients_;  // by lookup: [keys, dim]
   std::vector<float> trained_gradient_;
   std::vector<float> statistics_gradient_;
-  std::vector<float> logits_;  // of the unit so far
+  // Of the first task of classes 0 and 1, of the unit so far.
+  std::vector<float> logits_;
   std::vector<float> labels_;
+  std::vector<float> weights_;
+  std::vector<uint64_t> groups_;  // of the batch
 };
 
 }  // namespace tessera::worker

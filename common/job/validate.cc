@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
 
-#include "common/job/evaluation.h"
 #include "common/job/validate_parts.h"
 #include "common/rpc/channels.h"
 #include "common/status_macros.h"
@@ -23,65 +21,6 @@ absl::Status Name(const std::string& name) {
   return Wrong("name",
                name.empty() ? "missing" : absl::StrCat("'", name.substr(0, 100), "' is no name"),
                "; expected 1 to 63 lower-case letters, digits and '-', such as 'clicks-2'");
-}
-
-absl::Status Loss(const v1::ModelSpec& model) {
-  if (model.has_positive_weight()) {
-    if (!HasClasses(model)) {
-      return Wrong("model.positive_weight",
-                   "belongs to model.loss binary_cross_entropy, found another; leave it out");
-    }
-    if (!(model.positive_weight() > 0)) {
-      return Wrong("model.positive_weight", "found ", model.positive_weight(),
-                   "; expected more than 0");
-    }
-  }
-  if (model.has_huber_delta()) {
-    if (model.loss() != v1::HUBER) {
-      return Wrong("model.huber_delta", "belongs to model.loss huber, found another; leave it out");
-    }
-    if (!(model.huber_delta() > 0)) {
-      return Wrong("model.huber_delta", "found ", model.huber_delta(), "; expected more than 0");
-    }
-  }
-  return absl::OkStatus();
-}
-
-absl::Status Model(const v1::ModelSpec& model) {
-  if (model.name().empty()) {
-    return Wrong("model.name",
-                 "missing; expected a model of the zoo (lr, fm, dnn, wide_deep, deepfm) or "
-                 "'layers' with a list of layers");
-  }
-  if (model.name() == "layers") {
-    if (model.layers().empty()) {
-      return Wrong("model.layers", "empty; model.name 'layers' needs at least one layer");
-    }
-    if (model.options().fields_size() > 0) {
-      return Wrong("model.options",
-                   "belongs to the models of the zoo; give options to the layers instead");
-    }
-  } else if (!model.layers().empty() || !model.output().empty()) {
-    return Wrong(model.layers().empty() ? "model.output" : "model.layers",
-                 "belongs to model.name 'layers', found model.name '", model.name(),
-                 "'; leave out one of them");
-  }
-  TESSERA_RETURN_IF_ERROR(Loss(model));
-  std::set<std::string> names;
-  for (int i = 0; i < model.layers_size(); ++i) {
-    const v1::LayerSpec& layer = model.layers(i);
-    const std::string path = absl::StrCat("model.layers[", i, "]");
-    if (!validate::IsName(layer.name())) {
-      return Wrong(path + ".name", "found '", layer.name(),
-                   "'; expected 1 to 63 letters, digits, '_' and '-'");
-    }
-    if (!names.insert(layer.name()).second) {
-      return Wrong(path + ".name", "'", layer.name(),
-                   "' is the name of an earlier layer too; names must differ");
-    }
-    if (layer.op().empty()) return Wrong(path + ".op", "missing; expected the name of an operator");
-  }
-  return validate::Optimizer(model.has_optimizer(), model.optimizer(), "model.optimizer");
 }
 
 absl::Status Start(const v1::StartSpec& start) {
@@ -114,12 +53,9 @@ absl::Status Unbuilt(const v1::JobSpec& spec) {
     const std::string path = absl::StrCat("data.columns (", column.name(), ")");
     TESSERA_RETURN_IF_ERROR(unbuilt(column.pooling() == v1::MAX || column.pooling() == v1::SEQUENCE,
                                     path + ".pooling"));
-    TESSERA_RETURN_IF_ERROR(unbuilt(column.role() == v1::WEIGHT, path + ".role"));
   }
   const v1::ModelSpec& model = spec.model();
-  TESSERA_RETURN_IF_ERROR(unbuilt(model.loss() > v1::HUBER, "model.loss"));
   TESSERA_RETURN_IF_ERROR(unbuilt(!model.onnx_file().empty(), "model.onnx_file"));
-  TESSERA_RETURN_IF_ERROR(unbuilt(model.tasks_size() > 0, "model.tasks"));
   TESSERA_RETURN_IF_ERROR(unbuilt(model.ema_decay() != 0, "model.ema_decay"));
   return unbuilt(model.optimizer().adam().trust_ratio(), "model.optimizer.adam.trust_ratio");
 }
@@ -145,7 +81,7 @@ absl::Status ValidateJobSpec(const v1::JobSpec& spec) {
   TESSERA_RETURN_IF_ERROR(Unbuilt(spec));
   TESSERA_RETURN_IF_ERROR(validate::Tables(spec));
   TESSERA_RETURN_IF_ERROR(validate::Data(spec));
-  TESSERA_RETURN_IF_ERROR(Model(spec.model()));
+  TESSERA_RETURN_IF_ERROR(validate::Model(spec));
   TESSERA_RETURN_IF_ERROR(validate::Training(spec));
   TESSERA_RETURN_IF_ERROR(Start(spec.start()));
   return PushSize(spec);

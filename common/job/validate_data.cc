@@ -7,7 +7,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "common/job/defaults.h"
-#include "common/job/evaluation.h"
+#include "common/job/tasks.h"
 #include "common/job/validate_parts.h"
 #include "common/status_macros.h"
 #include "common/suggest.h"
@@ -33,12 +33,31 @@ absl::Status DefaultValue(const v1::JobSpec& spec, const v1::ColumnSpec& column,
     if (parsed) return absl::OkStatus();
     return Wrong(path, "found '", value, "'; expected a finite number, as the column is dense");
   }
-  if (!HasClasses(spec.model())) {
-    if (parsed) return absl::OkStatus();
-    return Wrong(path, "found '", value, "'; expected a finite number, as the column is the label");
+  if (column.role() == v1::WEIGHT) {
+    if (parsed && number >= 0) return absl::OkStatus();
+    return Wrong(path, "found '", value, "'; expected 0 or more, as the column is the weight");
   }
-  if (parsed && (number == 0 || number == 1)) return absl::OkStatus();
-  return Wrong(path, "found '", value, "'; expected 0 or 1, as the column is the label");
+  LabelKind kind = LabelKind::kBinary;
+  uint32_t label = 0;
+  for (const v1::ColumnSpec& other : spec.data().columns()) {
+    if (&other == &column) kind = LabelKindsOf(spec)[label];
+    label += other.role() == v1::LABEL;
+  }
+  const auto expect = [&](bool good, const char* expected) -> absl::Status {
+    if (parsed && good) return absl::OkStatus();
+    return Wrong(path, "found '", value, "'; expected ", expected, ", as the column is the label");
+  };
+  switch (kind) {
+    case LabelKind::kReal:
+      return expect(true, "a finite number");
+    case LabelKind::kClass:
+      return expect(number >= 0 && number == std::floor(number),
+                    "the number of a class, 0, 1, ...");
+    case LabelKind::kGrade:
+      return expect(number >= 0, "0 or more");
+    default:
+      return expect(number == 0 || number == 1, "0 or 1");
+  }
 }
 
 absl::Status Lookups(const v1::JobSpec& spec, const v1::ColumnSpec& column,
@@ -92,7 +111,7 @@ absl::Status Belongings(const v1::ColumnSpec& column, const std::string& path) {
   TESSERA_RETURN_IF_ERROR(only(column.transform() != v1::TRANSFORM_UNSPECIFIED,
                                column.role() == v1::DENSE, "transform", "dense"));
   TESSERA_RETURN_IF_ERROR(only(column.has_default_value(), column.role() != v1::IGNORED,
-                               "default_value", "label, dense and sparse"));
+                               "default_value", "label, weight, dense and sparse"));
   if (!column.key_space().empty() && !(sparse && column.type() == v1::STRING)) {
     return Wrong(path + ".key_space",
                  "belongs to sparse columns of type string; leave it out (equal int64 ids in one "
@@ -125,7 +144,7 @@ absl::Status Column(const v1::JobSpec& spec, int i) {
   }
   if (column.role() == v1::COLUMN_ROLE_UNSPECIFIED) {
     return Wrong(path + ".role", "missing for column '", column.name(),
-                 "'; expected label, dense, sparse or ignored");
+                 "'; expected label, dense, sparse, weight or ignored");
   }
   TESSERA_RETURN_IF_ERROR(Belongings(column, path));
   TESSERA_RETURN_IF_ERROR(Type(column, path));
@@ -147,6 +166,38 @@ absl::Status Column(const v1::JobSpec& spec, int i) {
     return Wrong(path + ".index_end", "found the index range [", column.index_begin(), ", ",
                  column.index_end(), ") for column '", column.name(),
                  "'; the format libsvm needs index_begin < index_end");
+  }
+  return absl::OkStatus();
+}
+
+// Of labels and weights.
+absl::Status Targets(const v1::JobSpec& spec) {
+  const v1::DataSpec& data = spec.data();
+  int label = -1, weight = -1;
+  for (int i = 0; i < data.columns_size(); ++i) {
+    const std::string path = absl::StrCat("data.columns[", i, "].role");
+    if (data.columns(i).role() == v1::WEIGHT) {
+      if (weight >= 0) {
+        return Wrong(path, "data.columns[", weight, "] is the weight already; expected one");
+      }
+      if (data.format() == v1::LIBSVM) {
+        return Wrong(path, "found weight; libsvm files have no place for a sample's weight");
+      }
+      weight = i;
+    }
+    if (data.columns(i).role() != v1::LABEL) continue;
+    if (label >= 0 && data.format() == v1::LIBSVM) {
+      return Wrong(path, "data.columns[", label, "] is the label already; libsvm has one");
+    }
+    if (label >= 0 && spec.model().tasks().empty()) {
+      return Wrong(path, "data.columns[", label,
+                   "] is the label already; expected one (several are for model.tasks)");
+    }
+    label = i;
+  }
+  if (label < 0 && data.format() != v1::LIBSVM) {
+    return Wrong("data.columns", "none has the role label; expected ",
+                 spec.model().tasks().empty() ? "exactly one" : "those that model.tasks name");
   }
   return absl::OkStatus();
 }
@@ -211,7 +262,6 @@ absl::Status Data(const v1::JobSpec& spec) {
   }
   if (data.columns().empty()) return Wrong("data.columns", "empty; expected a list of columns");
   std::map<std::string, int> names;
-  int label = -1;
   int features = 0;
   for (int i = 0; i < data.columns_size(); ++i) {
     TESSERA_RETURN_IF_ERROR(Column(spec, i));
@@ -223,14 +273,8 @@ absl::Status Data(const v1::JobSpec& spec) {
                    other->second, "] too; names must differ");
     }
     features += column.role() == v1::DENSE || column.role() == v1::SPARSE;
-    if (column.role() != v1::LABEL) continue;
-    if (label >= 0) {
-      return Wrong(path + ".role", "data.columns[", label, "] is the label already; expected one");
-    }
-    label = i;
   }
-  if (label < 0 && data.format() != v1::LIBSVM)
-    return Wrong("data.columns", "none has the role label; expected exactly one");
+  TESSERA_RETURN_IF_ERROR(Targets(spec));
   if (features == 0) {
     return Wrong("data.columns", "none has the role dense or sparse; a model needs an input");
   }

@@ -26,7 +26,12 @@ bool IsName(absl::string_view name);
 absl::Status Path(const std::string& file, const std::string& path);
 absl::Status Optimizer(bool present, const v1::OptimizerSpec& optimizer, const std::string& path);
 
+// There is a sparse column `name`, which `who` needs to group samples by.
+absl::Status SparseColumn(const v1::JobSpec& spec, const std::string& name, const std::string& who,
+                          const std::string& path);
+
 absl::Status Data(const v1::JobSpec& spec);
+absl::Status Model(const v1::JobSpec& spec);
 absl::Status Tables(const v1::JobSpec& spec);
 absl::Status Training(const v1::JobSpec& spec);
 

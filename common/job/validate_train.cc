@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <set>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/strip.h"
@@ -14,10 +15,14 @@
 namespace tessera::validate {
 namespace {
 
-std::vector<std::string> KnownMetrics(bool classes) {
+// The metrics of every one of the tasks.
+std::vector<std::string> KnownMetrics(const std::vector<JobTask>& tasks) {
   std::vector<std::string> known;
   for (const math::MetricInfo& metric : math::AllMetrics()) {
-    if (classes || !metric.classes) known.push_back(metric.name);
+    const bool of_all = std::all_of(tasks.begin(), tasks.end(), [&](const JobTask& task) {
+      return metric.IsOf(OutputsOf(task.loss));
+    });
+    if (of_all) known.push_back(metric.name);
   }
   return known;
 }
@@ -114,50 +119,79 @@ absl::Status Train(const v1::TrainSpec& train) {
   return Device(train.device());
 }
 
-absl::Status GroupBy(const v1::JobSpec& spec, bool needed) {
-  const std::string& column = spec.evaluation().group_by();
+// `metric`: one that needs groups, or empty.
+absl::Status GroupBy(const v1::JobSpec& spec, const std::string& metric) {
   const std::string path = "evaluation.group_by";
-  std::vector<std::string> sparse;
-  for (const v1::ColumnSpec& known : spec.data().columns()) {
-    if (known.role() == v1::SPARSE) sparse.push_back(known.name());
-  }
-  if (column.empty()) {
-    if (!needed) return absl::OkStatus();
+  if (metric.empty() && spec.evaluation().group_by().empty()) return absl::OkStatus();
+  if (metric.empty()) {
     return Wrong(path,
-                 "missing; gauc needs the sparse column whose ids say which samples belong "
-                 "together, such as the user; ",
-                 SuggestName("", sparse));
+                 "belongs to the metrics gauc, precision@k, recall@k and ndcg@k, which "
+                 "evaluation.metrics leaves out");
   }
-  if (!needed)
-    return Wrong(path, "belongs to the metric gauc, which evaluation.metrics leaves out");
-  if (std::find(sparse.begin(), sparse.end(), column) == sparse.end()) {
-    return Wrong(path, "there is no sparse column '", column, "'; ", SuggestName(column, sparse));
+  return SparseColumn(spec, EvaluationGroups(spec), metric, path);
+}
+
+// "auc", or "auc/TASK" where there are tasks.
+absl::Status Metric(const v1::JobSpec& spec, const std::string& metric, const std::string& path,
+                    std::string* grouped) {
+  std::vector<JobTask> tasks = TasksOf(spec);
+  const size_t slash = metric.find('/');
+  const std::string base = metric.substr(0, slash);
+  if (slash != std::string::npos) {
+    const std::string name = metric.substr(slash + 1);
+    std::vector<std::string> names;
+    for (const JobTask& task : tasks) names.push_back(task.name);
+    if (spec.model().tasks().empty()) {
+      return Wrong(path, "'", metric, "' names a task, and the job has no model.tasks; use '", base,
+                   "'");
+    }
+    if (std::find(names.begin(), names.end(), name) == names.end()) {
+      return Wrong(path, "there is no task '", name, "'; ", SuggestName(name, names));
+    }
+    std::erase_if(tasks, [&](const JobTask& task) { return task.name != name; });
+  }
+  const std::optional<math::MetricInfo> info = math::FindMetric(base);
+  if (!info.has_value() && math::FindMetric(base + "@10").has_value()) {
+    return Wrong(path, "'", base,
+                 "' looks at the first k samples of a group, and says no k; expected ",
+                 "a number, such as '", base, "@10'");
+  }
+  if (!info.has_value()) {
+    return Wrong(path, "unknown metric '", base, "'; ", SuggestName(base, KnownMetrics(tasks)));
+  }
+  if (info->groups && grouped->empty()) *grouped = metric;
+  for (const JobTask& task : tasks) {
+    if (info->IsOf(OutputsOf(task.loss))) continue;
+    if (OutputsOf(task.loss) == math::Outputs::kValues) {
+      return Wrong(path, "'", base, "' is of labels 0 and 1, and ",
+                   task.name.empty() ? "model.loss" : absl::StrCat("the loss of task ", task.name),
+                   " is one of regression; ", SuggestName("", KnownMetrics({task})));
+    }
+    return Wrong(path, "'", base, "' is none of ",
+                 task.name.empty() ? "model.loss" : absl::StrCat("the loss of task ", task.name),
+                 ", ", absl::AsciiStrToLower(v1::Loss_Name(task.loss)), "; ",
+                 SuggestName("", KnownMetrics({task})),
+                 task.name.empty() ? "" : " (METRIC/TASK is of one task)");
   }
   return absl::OkStatus();
 }
 
 absl::Status EvaluationFields(const v1::JobSpec& spec) {
   const v1::EvaluationSpec& evaluation = spec.evaluation();
-  const bool classes = HasClasses(spec.model());
-  std::set<std::string> seen;
+  std::string grouped;  // the first metric that needs groups
   for (int i = 0; i < evaluation.metrics_size(); ++i) {
-    const std::string& metric = evaluation.metrics(i);
-    const std::string path = absl::StrCat("evaluation.metrics[", i, "]");
-    const math::MetricInfo* info = math::FindMetric(metric);
-    if (info == nullptr) {
-      return Wrong(path, "unknown metric '", metric, "'; ",
-                   SuggestName(metric, KnownMetrics(classes)));
-    }
-    if (info->classes && !classes) {
-      return Wrong(path, "'", metric,
-                   "' is of labels 0 and 1, and model.loss is one of regression; ",
-                   SuggestName("", KnownMetrics(classes)));
-    }
-    if (!seen.insert(metric).second) return Wrong(path, "'", metric, "' is named twice");
+    TESSERA_RETURN_IF_ERROR(
+        Metric(spec, evaluation.metrics(i), absl::StrCat("evaluation.metrics[", i, "]"), &grouped));
   }
-  TESSERA_RETURN_IF_ERROR(GroupBy(spec, seen.contains("gauc")));
-  const std::string monitor = MonitorOf(spec);
   const std::vector<std::string> metrics = MetricsOf(spec);
+  std::set<std::string> seen;
+  for (const std::string& metric : metrics) {
+    if (!seen.insert(metric).second) {
+      return Wrong("evaluation.metrics", "'", metric, "' is named twice");
+    }
+  }
+  TESSERA_RETURN_IF_ERROR(GroupBy(spec, grouped));
+  const std::string monitor = MonitorOf(spec);
   if (std::find(metrics.begin(), metrics.end(), monitor) == metrics.end()) {
     return Wrong("evaluation.monitor", "'", monitor, "' is not measured; ",
                  SuggestName(monitor, metrics), " (evaluation.metrics says what is)");

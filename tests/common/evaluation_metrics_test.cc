@@ -23,8 +23,10 @@ struct Samples {
   bool classes = true;
 
   double Measure(const std::string& name) const {
-    return ComputeMetrics(
-               {name}, {.outputs = outputs, .labels = labels, .groups = groups, .classes = classes})
+    return ComputeMetrics({name}, {.outputs = outputs,
+                                   .labels = labels,
+                                   .groups = groups,
+                                   .kind = classes ? Outputs::kLogits : Outputs::kValues})
         .at(name);
   }
 };
@@ -161,6 +163,96 @@ TEST(EvaluationMetrics, AllAreComputedAtOnceAsAlone) {
     EXPECT_EQ(all.at(name), s.Measure(name)) << name;
     EXPECT_FALSE(std::isnan(all.at(name))) << name;
   }
+}
+
+// A sample of weight w counts as w samples.
+TEST(EvaluationMetrics, CountASampleAsOftenAsItWeighs) {
+  const Samples once = RandomSamples(300, 7, 21);
+  Samples repeated;
+  std::vector<float> weights;
+  std::mt19937 random(5);
+  for (size_t i = 0; i < once.outputs.size(); ++i) {
+    const int times = static_cast<int>(random() % 4);
+    weights.push_back(static_cast<float>(times));
+    for (int k = 0; k < times; ++k) {
+      repeated.outputs.push_back(once.outputs[i]);
+      repeated.labels.push_back(once.labels[i]);
+      repeated.groups.push_back(once.groups[i]);
+    }
+  }
+  for (const MetricInfo& metric : AllMetrics()) {
+    if (metric.name.find('@') != std::string::npos) continue;  // they weigh groups
+    const auto weighted = ComputeMetrics({metric.name}, {.outputs = once.outputs,
+                                                         .labels = once.labels,
+                                                         .groups = once.groups,
+                                                         .weights = weights});
+    EXPECT_NEAR(weighted.at(metric.name), repeated.Measure(metric.name), 1e-12) << metric.name;
+  }
+}
+
+TEST(EvaluationMetrics, OfSeveralClassesAreAccuracyAndLogLoss) {
+  const std::vector<float> found = {0, 2, 1, 1}, labels = {0, 1, 1, 1};
+  const std::vector<float> log_probabilities = {-0.5f, -2, -0.25f, -0.75f};
+  const std::vector<float> weights = {1, 1, 2, 0};
+  Evaluated of = {.outputs = found,
+                  .labels = labels,
+                  .log_probabilities = log_probabilities,
+                  .kind = Outputs::kClasses};
+  EXPECT_DOUBLE_EQ(ComputeMetrics({"accuracy"}, of).at("accuracy"), 0.75);
+  EXPECT_DOUBLE_EQ(ComputeMetrics({"logloss"}, of).at("logloss"), 3.5 / 4);
+  of.weights = weights;
+  EXPECT_DOUBLE_EQ(ComputeMetrics({"accuracy"}, of).at("accuracy"), 0.75);
+  EXPECT_DOUBLE_EQ(ComputeMetrics({"logloss"}, of).at("logloss"), 3.0 / 4);
+  EXPECT_TRUE(std::isnan(ComputeMetrics({"auc"}, of).at("auc")));
+}
+
+TEST(EvaluationMetrics, AtKLookAtTheBestOfEachGroup) {
+  // Group 1 in the order of scores: labels 0, 3, 1; group 2: 1; group 3: 0, 0.
+  const std::vector<float> scores = {2, 3, 1, 5, 0, 1};
+  const std::vector<float> labels = {3, 0, 1, 1, 0, 0};
+  const std::vector<uint64_t> groups = {1, 1, 1, 2, 3, 3};
+  const Evaluated of = {
+      .outputs = scores, .labels = labels, .groups = groups, .kind = Outputs::kGradedRanks};
+  const auto at = [&](const std::string& name) { return ComputeMetrics({name}, of).at(name); };
+  EXPECT_DOUBLE_EQ(at("precision@1"), (0 + 1 + 0) / 3.0);
+  EXPECT_DOUBLE_EQ(at("precision@2"), (0.5 + 0.5 + 0) / 3.0);
+  EXPECT_DOUBLE_EQ(at("recall@1"), (0 + 1) / 2.0);
+  EXPECT_DOUBLE_EQ(at("recall@2"), (0.5 + 1) / 2.0);
+  EXPECT_DOUBLE_EQ(at("recall@3"), 1);
+  const double dcg = 7 / std::log2(3) + 1 / std::log2(4), best = 7 + 1 / std::log2(3);
+  EXPECT_DOUBLE_EQ(at("ndcg@3"), (dcg / best + 1) / 2);
+  EXPECT_DOUBLE_EQ(at("ndcg@1"), (0 + 1) / 2.0);
+}
+
+TEST(FindMetric, TakesAnyNumberBehindAnAtSign) {
+  EXPECT_TRUE(FindMetric("ndcg@5").has_value());
+  EXPECT_EQ(FindMetric("ndcg@5")->name, "ndcg@5");
+  for (const char* name : {"ndcg", "ndcg@", "ndcg@0", "ndcg@05", "ndcg@-1", "ndcg@1.5", "auc@5",
+                           "ndcg@9999999", "ndcg@x"}) {
+    EXPECT_FALSE(FindMetric(name).has_value()) << name;
+  }
+}
+
+TEST(MeasureScores, TakesEachTasksColumnsAndNamesItsMetrics) {
+  ScoreLayout layout = {.tasks = {}, .label_columns = 2, .weighted = true};
+  JobTask click, price;
+  click.name = "click";
+  click.label = 1;
+  price.name = "price";
+  price.loss = v1::MEAN_SQUARED_ERROR;
+  layout.tasks = {click, price};
+  // Price, click, weight.
+  const std::vector<float> labels = {10, 1, 1, 20, 0, 1, 30, 1, 2};
+  const std::vector<float> outputs = {1, 11, 2, 20, 3, 31};
+  const auto values = MeasureScores(layout, {"auc/click", "mae/price"}, outputs, labels, {});
+  ASSERT_EQ(values.size(), 2u);
+  EXPECT_DOUBLE_EQ(values.at("auc/click"), 2.0 / 3);
+  EXPECT_DOUBLE_EQ(values.at("mae/price"), 3.0 / 4);
+}
+
+TEST(Follow, LooksPastTheTaskAndTheNumber) {
+  EXPECT_FALSE(Follow("logloss/click", 0.7).larger_is_better);
+  EXPECT_TRUE(Follow("ndcg@3/click", 0.7).larger_is_better);
 }
 
 TEST(Follow, ComparesInTheDirectionOfTheMetric) {

@@ -185,7 +185,7 @@ TEST_F(CoreTest, MeasuresWhatTheJobNames) {
   ASSERT_FALSE(measured_.empty());
   for (const ComputeMetrics& measured : measured_) {
     EXPECT_THAT(measured.names, ElementsAre("gauc", "pr_auc", "calibration"));
-    EXPECT_TRUE(measured.classes);
+    EXPECT_EQ(measured.layout.tasks.at(0).loss, v1::BINARY_CROSS_ENTROPY);
     EXPECT_GT(measured.outputs.size(), 0u);
     EXPECT_EQ(measured.groups.size(), measured.outputs.size());
   }
@@ -216,7 +216,7 @@ TEST_F(CoreTest, ARegressionIsMeasuredByItsErrors) {
   const std::string id = Submit(spec, 1, 1);
   RunUntil(id, v1::SUCCEEDED);
   EXPECT_THAT(measured_.at(0).names, ElementsAre("rmse", "mae"));
-  EXPECT_FALSE(measured_.at(0).classes);
+  EXPECT_EQ(measured_.at(0).layout.tasks.at(0).loss, v1::HUBER);
   ASSERT_EQ(Job(id).evaluations_size(), 4);
   EXPECT_TRUE(Job(id).evaluations(1).best());
 }

@@ -363,8 +363,11 @@ TEST(DataMalformedTest, BadSpecsAreRefusedWithTheColumnsName) {
       {"format: CSV " + label + R"(columns { role: DENSE })", "data.columns[1] has no name"},
       {"format: CSV " + label + R"(columns { name: "a" })", "column \"a\": has no role"},
       {"format: CSV " + label + label, "column \"y\": stands twice"},
-      {"format: CSV " + label + R"(columns { name: "z" role: LABEL })",
-       "column \"z\": is a second LABEL beside \"y\""},
+      {"format: LIBSVM " + label + R"(columns { name: "z" role: LABEL })",
+       "column \"z\": is a second LABEL; LIBSVM files have one"},
+      {"format: CSV " + label +
+           R"(columns { name: "w" role: WEIGHT } columns { name: "v" role: WEIGHT })",
+       "column \"v\": is a second WEIGHT"},
       {"format: CSV " + label + R"(columns { name: "a" role: SPARSE type: FLOAT })",
        "column \"a\": type is FLOAT, expected INT64 or STRING"},
       {"format: CSV " + label + R"(columns { name: "a" role: DENSE type: STRING })",

@@ -333,7 +333,7 @@ TEST(DataSourceTest, RealLabelsAreAnyFiniteNumbers) {
   folder.Write("a.csv", "-2.5,1\n1e3,2\nnan,3\nhigh,4\n");
   folder.Write("a.svm", "3.75 1:1\n-1 2:1\ninf 3:1\n");
   DataSource::Options options = folder.options();
-  options.real_labels = true;
+  options.labels = {{.kind = LabelKind::kReal}};
   const auto read = [&](const char* spec, const char* name) {
     auto source = DataSource::Open(ParseSpec(spec), options, PosixFileSystem());
     EXPECT_TRUE(source.ok()) << source.status();

@@ -12,22 +12,29 @@ namespace {
 using Floats = std::vector<float>;
 
 LossFunction Named(v1::Loss kind) {
-  v1::ModelSpec model;
-  model.set_loss(kind);
-  return LossFunction::Of(model);
+  JobTask task;
+  task.loss = kind;
+  return LossFunction::Of(task);
+}
+
+double Evaluate(const LossFunction& loss, const Floats& outputs, const Targets& targets,
+                float scale, Floats& gradient, size_t width = 1) {
+  std::vector<uint32_t> order;
+  SortByGroup(targets.groups, &order);
+  return loss.Evaluate(outputs, width, targets, order, scale, absl::MakeSpan(gradient));
 }
 
 // Against differences of the double sum, of fourth order, at outputs away from the kinks of Huber.
-void CheckGradient(const LossFunction& loss, const Floats& labels) {
+void CheckGradient(const LossFunction& loss, const Targets& targets, size_t width = 1) {
   const Floats outputs = {-3.5f, -0.75f, 0.3f, 0.6f, 1.875f, 4.25f};
   Floats gradient(outputs.size());
-  loss.Evaluate(outputs, labels, 0.25f, absl::MakeSpan(gradient));
+  Evaluate(loss, outputs, targets, 0.25f, gradient, width);
   for (size_t i = 0; i < outputs.size(); ++i) {
     const auto at = [&](double t) {
       Floats moved = outputs;
       moved[i] += static_cast<float>(t);
       Floats unused(outputs.size());
-      return loss.Evaluate(moved, labels, 1, absl::MakeSpan(unused));
+      return Evaluate(loss, moved, targets, 1, unused, width);
     };
     constexpr double h = 1.0 / 64;
     const double numeric = (at(-2 * h) - 8 * at(-h) + 8 * at(h) - at(2 * h)) / (12 * h);
@@ -55,24 +62,100 @@ TEST(LossFunction, SumsTheLossesOfSamples) {
   const Floats outputs = {1, -2, 5};
   const Floats labels = {1.5f, -1, 1};
   Floats gradient(3);
-  EXPECT_DOUBLE_EQ(
-      Named(v1::MEAN_SQUARED_ERROR).Evaluate(outputs, labels, 1, absl::MakeSpan(gradient)),
-      0.25 + 1 + 16);
+  EXPECT_DOUBLE_EQ(Evaluate(Named(v1::MEAN_SQUARED_ERROR), outputs, labels, 1, gradient),
+                   0.25 + 1 + 16);
   EXPECT_THAT(gradient, testing::ElementsAre(-1, -2, 8));
-  EXPECT_DOUBLE_EQ(Named(v1::HUBER).Evaluate(outputs, labels, 2, absl::MakeSpan(gradient)),
-                   0.125 + 0.5 + 3.5);
+  EXPECT_DOUBLE_EQ(Evaluate(Named(v1::HUBER), outputs, labels, 2, gradient), 0.125 + 0.5 + 3.5);
   EXPECT_THAT(gradient, testing::ElementsAre(-1, -2, 2));
 }
 
 TEST(LossFunction, WeighsPositiveSamplesAlone) {
   const Floats outputs = {0, 0};
   const Floats labels = {1, 0};
-  v1::ModelSpec model;
-  model.set_positive_weight(3);
+  LossFunction loss;
+  loss.positive_weight = 3;
   Floats gradient(2);
-  EXPECT_DOUBLE_EQ(LossFunction::Of(model).Evaluate(outputs, labels, 1, absl::MakeSpan(gradient)),
-                   4 * std::log(2.0));
+  EXPECT_DOUBLE_EQ(Evaluate(loss, outputs, labels, 1, gradient), 4 * std::log(2.0));
   EXPECT_THAT(gradient, testing::ElementsAre(-1.5f, 0.5f));
+}
+
+TEST(LossFunction, OfWeightedSamplesHasTheGradientOfItsValue) {
+  const Floats classes = {0, 1, 1, 0, 1, 0};
+  const Floats weights = {0, 0.5f, 2, 1, 3, 1.25f};
+  const Targets targets(classes, 1, weights, {});
+  CheckGradient(LossFunction(), targets);
+  CheckGradient(Named(v1::MEAN_SQUARED_ERROR), targets);
+  CheckGradient(Named(v1::HUBER), targets);
+  const Floats numbers = {1, 2};
+  CheckGradient(Named(v1::SOFTMAX_CROSS_ENTROPY), Targets(numbers, 1, {weights.data() + 1, 2}, {}),
+                3);
+}
+
+TEST(LossFunction, MultipliesEachSampleByItsWeightAndTheTaskByIts) {
+  LossFunction loss = Named(v1::MEAN_SQUARED_ERROR);
+  loss.label = 1;
+  loss.task_weight = 0.5f;
+  const Floats labels = {9, 1, 9, 5};  // the second column counts
+  const Floats weights = {2, 0};
+  Floats gradient(2);
+  EXPECT_DOUBLE_EQ(Evaluate(loss, {4, 4}, Targets(labels, 2, weights, {}), 1, gradient), 9);
+  EXPECT_THAT(gradient, testing::ElementsAre(6, 0));
+}
+
+TEST(LossFunction, OfSeveralClassesIsTheirCrossEntropy) {
+  const LossFunction loss = Named(v1::SOFTMAX_CROSS_ENTROPY);
+  const Floats labels = {2, 0};
+  CheckGradient(loss, Targets(labels), 3);
+  // Probabilities 1/7, 2/7, 4/7, and the same far from 0.
+  const float a = std::log(2.0f);
+  const Floats outputs = {0, a, 2 * a, 1000, 1000, 1000};
+  Floats gradient(6);
+  EXPECT_NEAR(Evaluate(loss, outputs, Targets(labels), 1, gradient, 3),
+              std::log(7.0 / 4) + std::log(3.0), 1e-6);
+  const double third = 1.0 / 3;
+  const double expected[] = {1.0 / 7, 2.0 / 7, -3.0 / 7, third - 1, third, third};
+  for (size_t i = 0; i < 6; ++i) EXPECT_NEAR(gradient[i], expected[i], 1e-6) << i;
+}
+
+TEST(LossFunction, OfPairsComparesPositiveAndNegativeSamplesOfAGroup) {
+  const LossFunction loss = Named(v1::BAYESIAN_PERSONALIZED_RANKING);
+  const Floats labels = {0, 1, 1, 0, 1, 0};
+  const std::vector<uint64_t> groups = {7, 3, 7, 7, 3, 9};
+  CheckGradient(loss, Targets(labels, 1, {}, groups));
+  // The pairs are samples (2, 0) and (2, 3): group 3 has no negative one, group 9 no positive one.
+  const Floats outputs = {1, 0, 2, -1, 0, 0};
+  Floats gradient(6);
+  const double losses = std::log1p(std::exp(-1.0)) + std::log1p(std::exp(-3.0));
+  EXPECT_NEAR(Evaluate(loss, outputs, Targets(labels, 1, {}, groups), 1, gradient), 6 * losses / 2,
+              1e-6);
+  EXPECT_EQ(gradient[1], 0);
+  EXPECT_NEAR(gradient[0], 3 / (1 + std::exp(1.0)), 1e-6);
+  EXPECT_NEAR(gradient[0] + gradient[2] + gradient[3], 0, 1e-6);
+}
+
+TEST(LossFunction, OfListsIsTheCrossEntropyOfSoftmaxAndLabelsInAGroup) {
+  const LossFunction loss = Named(v1::LISTWISE_SOFTMAX);
+  const Floats labels = {0, 3, 1, 0, 1, 0};
+  const std::vector<uint64_t> groups = {7, 3, 7, 7, 3, 9};
+  CheckGradient(loss, Targets(labels, 1, {}, groups));
+  // Equal outputs: probabilities 1/3 and 1/2, whatever the labels; group 9 has none above 0.
+  const Floats outputs = {5, -2, 5, 5, -2, 0};
+  Floats gradient(6);
+  EXPECT_NEAR(Evaluate(loss, outputs, Targets(labels, 1, {}, groups), 1, gradient),
+              6 * (std::log(3.0) + std::log(2.0)) / 2, 1e-6);
+  EXPECT_NEAR(gradient[1], 3 * (0.5 - 0.75), 1e-6);
+  EXPECT_NEAR(gradient[2], 3 * (1.0 / 3 - 1), 1e-6);
+  EXPECT_EQ(gradient[5], 0);
+}
+
+TEST(LossFunction, OfRankingIsZeroWhereNothingCanBeCompared) {
+  const Floats labels = {0, 0};
+  const std::vector<uint64_t> groups = {1, 1};
+  for (const v1::Loss kind : {v1::BAYESIAN_PERSONALIZED_RANKING, v1::LISTWISE_SOFTMAX}) {
+    Floats gradient(2, 5);
+    EXPECT_EQ(Evaluate(Named(kind), {1, 2}, Targets(labels, 1, {}, groups), 1, gradient), 0);
+    EXPECT_THAT(gradient, testing::ElementsAre(0, 0));
+  }
 }
 
 }  // namespace

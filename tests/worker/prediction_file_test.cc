@@ -15,12 +15,12 @@
 namespace tessera::worker {
 namespace {
 
-std::string Written(bool logits, const std::vector<float>& outputs,
+std::string Written(const std::vector<JobTask>& tasks, const std::vector<float>& outputs,
                     const std::vector<float>& labels) {
   const std::string folder =
       absl::StrCat(testing::TempDir(), "/tessera-prediction-test-", ::getpid());
   const std::string path = folder + "/predictions.csv";
-  auto file = PredictionFile::Create(PosixFileSystem(), path, logits);
+  auto file = PredictionFile::Create(PosixFileSystem(), path, {.tasks = tasks, .label_columns = 1});
   EXPECT_TRUE(file.ok()) << file.status();
   if (!file.ok()) return "";
   EXPECT_TRUE((*file)->Append(outputs, labels).ok());
@@ -32,15 +32,35 @@ std::string Written(bool logits, const std::vector<float>& outputs,
   return text.str();
 }
 
+JobTask WithLoss(v1::Loss loss, const std::string& name = "") {
+  JobTask task;
+  task.loss = loss;
+  task.name = name;
+  return task;
+}
+
 TEST(PredictionFile, GivesProbabilitiesOfLogits) {
   // log(3): odds of 3 to 1.
-  EXPECT_EQ(Written(true, {0, 200, -200}, {1, 1, 0}),
+  EXPECT_EQ(Written({WithLoss(v1::BINARY_CROSS_ENTROPY)}, {0, 200, -200}, {1, 1, 0}),
             absl::StrCat("label,prediction\n1,0.5\n1,1\n0,1.38389653e-87\n"));
 }
 
 TEST(PredictionFile, GivesTheOutputsOfARegressionAsTheyAre) {
-  EXPECT_EQ(Written(false, {0.5f, -1234567.25f}, {3.25f, 1234567.5f}),
+  EXPECT_EQ(Written({WithLoss(v1::HUBER)}, {0.5f, -1234567.25f}, {3.25f, 1234567.5f}),
             "label,prediction\n3.25,0.5\n1234567.5,-1234567.25\n");
+}
+
+TEST(PredictionFile, GivesTheLikeliestOfSeveralClassesAndItsProbability) {
+  // Class, its log probability, that of the label.
+  EXPECT_EQ(Written({WithLoss(v1::SOFTMAX_CROSS_ENTROPY)}, {2, std::log(0.75f), -3}, {1}),
+            "label,prediction,probability\n1,2,0.75\n");
+}
+
+TEST(PredictionFile, HasColumnsForEveryTask) {
+  EXPECT_EQ(Written({WithLoss(v1::BINARY_CROSS_ENTROPY, "click"),
+                     WithLoss(v1::MEAN_SQUARED_ERROR, "price")},
+                    {0, 7.5f, 200, -1}, {1, 0}),
+            "label/click,prediction/click,label/price,prediction/price\n1,0.5,1,7.5\n0,1,0,-1\n");
 }
 
 }  // namespace

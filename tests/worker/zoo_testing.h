@@ -35,6 +35,8 @@ inline v1::JobSpec TinyJob(const std::string& model) {
                        .Set("gate_hidden", Ints{5})},
       {"finalnet", Options().Set("block1", Ints{6}).Set("block2", Ints{5})},
       {"masknet", Options().Set("blocks", 2.0).Set("block_dim", 6.0).Set("reduction_ratio", 0.5)},
+      {"mmoe", Options().Set("experts", 2.0).Set("tower", Ints{6})},
+      {"shared_bottom", Options().Set("tower", Ints{6})},
       {"xdeepfm", Options().Set("cin", Ints{3, 2})},
   };
   v1::JobSpec spec = Job(model, 5, 3);
@@ -43,6 +45,13 @@ inline v1::JobSpec TinyJob(const std::string& model) {
   if (!no_mlp) SetOptions(spec, own_widths ? norm : SmallMlp());
   if (special.contains(model))
     spec.mutable_model()->mutable_options()->MergeFrom(special.at(model));
+  if (model == "mmoe" || model == "shared_bottom") {
+    for (const char* name : {"click", "buy"}) {
+      v1::TaskSpec* task = spec.mutable_model()->add_tasks();
+      task->set_name(name);
+      task->set_label("label");
+    }
+  }
   return spec;
 }
 

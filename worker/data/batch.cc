@@ -7,6 +7,7 @@ namespace tessera::worker {
 void ClearBatch(size_t sparse_columns, Batch* batch) {
   batch->size = 0;
   batch->labels.clear();
+  batch->weights.clear();
   batch->dense.clear();
   batch->sparse.resize(sparse_columns);
   for (SparseColumn& column : batch->sparse) {
@@ -20,10 +21,15 @@ void GatherRows(const Batch& from, absl::Span<const uint32_t> rows, Batch* to) {
   const size_t width = from.dense_width();
   ClearBatch(from.sparse.size(), to);
   to->size = static_cast<uint32_t>(rows.size());
-  to->labels.resize(rows.size());
+  const size_t labels = from.label_width();
+  to->labels.resize(rows.size() * labels);
   to->dense.resize(rows.size() * width);
+  if (!from.weights.empty()) to->weights.resize(rows.size());
   for (size_t i = 0; i < rows.size(); ++i) {
-    to->labels[i] = from.labels[rows[i]];
+    for (size_t l = 0; l < labels; ++l) {
+      to->labels[i * labels + l] = from.labels[rows[i] * labels + l];
+    }
+    if (!from.weights.empty()) to->weights[i] = from.weights[rows[i]];
     std::copy_n(from.dense.data() + rows[i] * width, width, to->dense.data() + i * width);
   }
   for (size_t c = 0; c < from.sparse.size(); ++c) {
@@ -54,7 +60,12 @@ void AppendRows(const Batch& from, uint32_t begin, uint32_t end, Batch* to) {
   if (begin >= end) return;
   const size_t width = from.dense_width();
   to->size += end - begin;
-  to->labels.insert(to->labels.end(), from.labels.begin() + begin, from.labels.begin() + end);
+  const size_t labels = from.label_width();
+  to->labels.insert(to->labels.end(), from.labels.data() + begin * labels,
+                    from.labels.data() + end * labels);
+  if (!from.weights.empty()) {
+    to->weights.insert(to->weights.end(), from.weights.begin() + begin, from.weights.begin() + end);
+  }
   to->dense.insert(to->dense.end(), from.dense.data() + begin * width,
                    from.dense.data() + end * width);
   for (size_t c = 0; c < from.sparse.size(); ++c) {
@@ -78,7 +89,8 @@ void AppendRows(const Batch& from, uint32_t begin, uint32_t end, Batch* to) {
 }
 
 size_t HeapBytes(const Batch& batch) {
-  size_t bytes = (batch.labels.capacity() + batch.dense.capacity()) * sizeof(float) +
+  size_t bytes = (batch.labels.capacity() + batch.weights.capacity() + batch.dense.capacity()) *
+                     sizeof(float) +
                  batch.sparse.capacity() * sizeof(SparseColumn);
   for (const SparseColumn& column : batch.sparse) {
     bytes += column.offsets.capacity() * sizeof(uint32_t) +

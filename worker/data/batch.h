@@ -19,10 +19,12 @@ struct SparseColumn {
 // Some records, as training takes them: the currency between readers and everything behind them.
 struct Batch {
   uint32_t size = 0;                 // rows
-  std::vector<float> labels;         // [size]
+  std::vector<float> labels;         // [size, label columns], row-major
+  std::vector<float> weights;        // [size]; empty: the data has no WEIGHT column
   std::vector<float> dense;          // [size, dense_width], row-major
   std::vector<SparseColumn> sparse;  // one per SPARSE column, in the spec's order
 
+  size_t label_width() const { return size == 0 ? 0 : labels.size() / size; }
   size_t dense_width() const { return size == 0 ? 0 : dense.size() / size; }
 };
 

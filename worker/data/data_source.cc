@@ -52,8 +52,7 @@ DataSource::DataSource(Schema schema, Options options, FileSystem& fs)
 
 absl::StatusOr<std::unique_ptr<DataSource>> DataSource::Open(const v1::DataSpec& spec,
                                                              Options options, FileSystem& fs) {
-  TESSERA_ASSIGN_OR_RETURN(Schema schema, Schema::Resolve(spec));
-  schema.real_labels = options.real_labels;
+  TESSERA_ASSIGN_OR_RETURN(Schema schema, Schema::Resolve(spec, options.labels));
   return std::unique_ptr<DataSource>(new DataSource(std::move(schema), std::move(options), fs));
 }
 

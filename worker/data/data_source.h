@@ -32,8 +32,8 @@ class DataSource {
     // Packed files are unpacked into it, into files without a name: nothing stays behind. Created
     // when it is needed.
     std::string scratch_folder;
-    // Labels are any finite numbers, not 0 or 1.
-    bool real_labels = false;
+    // Of the LABEL columns, in order; those that it leaves out are 0 or 1.
+    std::vector<LabelForm> labels = {};
     // Of parsed records, kept for later epochs.
     uint64_t cache_bytes = uint64_t{1} << 30;
   };

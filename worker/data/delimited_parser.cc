@@ -92,24 +92,22 @@ class DelimitedParser final : public RecordParser {
     for (const Column& column : schema_.columns) {
       if (!column.default_text.has_value()) continue;
       ClearBatch(schema_.sparse.size(), &batch);
-      batch.dense.resize(schema_.dense_width);
-      float label = 0;
+      AddRow(&batch);
       TESSERA_RETURN_IF_ERROR(
-          WithContext(Take(column, *column.default_text, &batch, &label), "default_value"));
+          WithContext(Take(column, *column.default_text, &batch), "default_value"));
     }
     return absl::OkStatus();
   }
 
   absl::Status Parse(absl::string_view text, Batch* out) override {
-    const size_t row = out->dense.size();
-    out->dense.resize(row + schema_.dense_width);
-    float label = 0;
-    if (absl::Status status = TakeFields(text, out, &label); !status.ok()) {
-      out->dense.resize(row);
+    AddRow(out);
+    if (absl::Status status = TakeFields(text, out); !status.ok()) {
+      out->labels.resize(out->size * schema_.label_width);
+      if (schema_.has_weight) out->weights.resize(out->size);
+      out->dense.resize(out->size * schema_.dense_width);
       for (SparseColumn& column : out->sparse) column.keys.resize(column.offsets.back());
       return status;
     }
-    out->labels.push_back(label);
     for (SparseColumn& column : out->sparse) {
       column.offsets.push_back(static_cast<uint32_t>(column.keys.size()));
     }
@@ -118,7 +116,14 @@ class DelimitedParser final : public RecordParser {
   }
 
  private:
-  absl::Status TakeFields(absl::string_view text, Batch* out, float* label) {
+  // Of zeros, behind those that count.
+  void AddRow(Batch* out) const {
+    out->labels.resize((out->size + 1) * schema_.label_width);
+    if (schema_.has_weight) out->weights.resize(out->size + 1);
+    out->dense.resize((out->size + 1) * schema_.dense_width);
+  }
+
+  absl::Status TakeFields(absl::string_view text, Batch* out) {
     if (std::memchr(text.data(), 0, text.size()) != nullptr) {
       return absl::InvalidArgumentError("found a zero byte, expected text");
     }
@@ -134,7 +139,7 @@ class DelimitedParser final : public RecordParser {
             absl::InvalidArgumentError(absl::StrCat("field ", found + 1, ": ", wrong_quotes));
       } else if (fields_[found] >= 0) {
         const Column& column = schema_.columns[static_cast<size_t>(fields_[found])];
-        if (absl::Status status = TakeField(column, value, out, label); !status.ok()) {
+        if (absl::Status status = TakeField(column, value, out); !status.ok()) {
           first_wrong = std::move(status);
         }
       }
@@ -147,21 +152,27 @@ class DelimitedParser final : public RecordParser {
     return first_wrong;
   }
 
-  absl::Status TakeField(const Column& column, absl::string_view value, Batch* out, float* label) {
-    if (!value.empty()) return Take(column, value, out, label);
-    if (column.default_text.has_value()) return Take(column, *column.default_text, out, label);
+  absl::Status TakeField(const Column& column, absl::string_view value, Batch* out) {
+    if (!value.empty()) return Take(column, value, out);
+    if (column.default_text.has_value()) return Take(column, *column.default_text, out);
     if (column.role == v1::SPARSE || column.role == v1::IGNORED) return absl::OkStatus();
-    return absl::InvalidArgumentError(absl::StrCat(
-        "column \"", column.name, "\": is empty; expected a number",
-        column.role == v1::DENSE || schema_.real_labels ? " (or give it a default_value)"
-                                                        : ", 0 or 1"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("column \"", column.name, "\": is empty; expected a number",
+                     column.role == v1::LABEL && column.label.kind == LabelKind::kBinary
+                         ? ", 0 or 1"
+                         : " (or give it a default_value)"));
   }
 
-  absl::Status Take(const Column& column, absl::string_view value, Batch* out, float* label) {
+  absl::Status Take(const Column& column, absl::string_view value, Batch* out) {
     switch (column.role) {
       case v1::LABEL: {
-        const char* wrong = schema_.real_labels ? ParseNumber(value, label)
-                                                : ParseLabel(value, /*minus_one=*/false, label);
+        float* label = &out->labels[out->size * schema_.label_width + column.label_index];
+        const char* wrong = ParseLabelOf(column.label, value, /*minus_one=*/false, label);
+        if (wrong == nullptr) return absl::OkStatus();
+        return WrongValue(column, value, absl::StrCat(wrong, ClassRange(column.label)));
+      }
+      case v1::WEIGHT: {
+        const char* wrong = ParseWeight(value, &out->weights[out->size]);
         return wrong == nullptr ? absl::OkStatus() : WrongValue(column, value, wrong);
       }
       case v1::DENSE: {
@@ -169,7 +180,7 @@ class DelimitedParser final : public RecordParser {
         if (const char* wrong = ParseNumber(value, &number)) {
           return WrongValue(column, value, wrong);
         }
-        out->dense[out->dense.size() - schema_.dense_width + column.dense_offset] =
+        out->dense[out->size * schema_.dense_width + column.dense_offset] =
             column.log1p ? SignedLog1p(number) : number;
         return absl::OkStatus();
       }

@@ -51,6 +51,27 @@ const char* ParseLabel(absl::string_view text, bool minus_one, float* label) {
   return nullptr;
 }
 
+const char* ParseLabelOf(const LabelForm& form, absl::string_view text, bool minus_one,
+                         float* label) {
+  if (form.kind == LabelKind::kBinary) return ParseLabel(text, minus_one, label);
+  if (const char* wrong = ParseNumber(text, label)) return wrong;
+  if (form.kind == LabelKind::kGrade && *label < 0) return "is negative; expected 0 or more";
+  if (form.kind != LabelKind::kClass) return nullptr;
+  const bool known =
+      *label >= 0 && *label == std::floor(*label) && *label < static_cast<float>(form.classes);
+  return known ? nullptr : "is not the number of a class";
+}
+
+std::string ClassRange(const LabelForm& form) {
+  if (form.kind != LabelKind::kClass) return "";
+  return absl::StrCat("; expected 0 .. ", static_cast<int64_t>(form.classes) - 1);
+}
+
+const char* ParseWeight(absl::string_view text, float* weight) {
+  if (const char* wrong = ParseNumber(text, weight)) return wrong;
+  return *weight < 0 ? "is negative; expected a weight of 0 or more" : nullptr;
+}
+
 const char* ParseIntegerKey(absl::string_view text, uint64_t* key) {
   text = Trimmed(text);
   const char* begin = text.data();

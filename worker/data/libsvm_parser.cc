@@ -68,13 +68,11 @@ class LibsvmParser final : public RecordParser {
     }
     text = text.substr(0, text.find('#'));
     absl::string_view token = NextToken(&text);
-    if (schema_.real_labels) {
-      if (const char* wrong = ParseNumber(token, label)) {
-        return absl::InvalidArgumentError(absl::StrCat("label: ", Quoted(token), " ", wrong));
-      }
-    } else if (const char* wrong = ParseLabel(token, /*minus_one=*/true, label)) {
+    const LabelForm& form = schema_.first_label;
+    if (const char* wrong = ParseLabelOf(form, token, /*minus_one=*/true, label)) {
       return absl::InvalidArgumentError(
-          absl::StrCat("label: ", Quoted(token), " ", wrong, " (-1 also stands for 0)"));
+          absl::StrCat("label: ", Quoted(token), " ", wrong, ClassRange(form),
+                       form.kind == LabelKind::kBinary ? " (-1 also stands for 0)" : ""));
     }
     if (++record_ == 0) {  // the stamps have been used up
       std::fill(seen_.begin(), seen_.end(), 0);

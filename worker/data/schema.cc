@@ -26,7 +26,9 @@ absl::Status CheckType(const v1::ColumnSpec& spec) {
   if (spec.role() == v1::SPARSE && type == v1::FLOAT) {
     return Wrong(spec, "type is FLOAT, expected INT64 or STRING for a SPARSE column");
   }
-  if ((spec.role() == v1::LABEL || spec.role() == v1::DENSE) && !number && type != v1::INT64) {
+  const bool numeric =
+      spec.role() == v1::LABEL || spec.role() == v1::DENSE || spec.role() == v1::WEIGHT;
+  if (numeric && !number && type != v1::INT64) {
     return Wrong(spec, absl::StrCat("type is ", v1::ValueType_Name(type), ", expected FLOAT for a ",
                                     v1::ColumnRole_Name(spec.role()), " column"));
   }
@@ -86,8 +88,11 @@ absl::Status ResolveSeparator(v1::DataFormat format, const v1::ColumnSpec& spec,
 
 }  // namespace
 
-absl::StatusOr<Schema> Schema::Resolve(const v1::DataSpec& spec) {
+absl::StatusOr<Schema> Schema::Resolve(const v1::DataSpec& spec,
+                                       absl::Span<const LabelForm> labels) {
   Schema schema;
+  if (!labels.empty()) schema.first_label = labels[0];
+  uint32_t label_columns = 0;
   schema.format = spec.format();
   schema.header = spec.header();
   const bool libsvm = spec.format() == v1::LIBSVM;
@@ -109,7 +114,7 @@ absl::StatusOr<Schema> Schema::Resolve(const v1::DataSpec& spec) {
     }
     if (!names.insert(in.name()).second) return Wrong(in, "stands twice in data.columns");
     if (in.role() == v1::COLUMN_ROLE_UNSPECIFIED || !v1::ColumnRole_IsValid(in.role())) {
-      return Wrong(in, "has no role; expected LABEL, DENSE, SPARSE or IGNORED");
+      return Wrong(in, "has no role; expected LABEL, DENSE, SPARSE, WEIGHT or IGNORED");
     }
     TESSERA_RETURN_IF_ERROR(CheckType(in));
     if (in.transform() == v1::LOG1P && in.role() != v1::DENSE) {
@@ -121,11 +126,17 @@ absl::StatusOr<Schema> Schema::Resolve(const v1::DataSpec& spec) {
     if (in.has_default_value()) out.default_text = in.default_value();
     const uint32_t index = static_cast<uint32_t>(schema.columns.size());
     if (in.role() == v1::LABEL) {
-      if (schema.label >= 0) {
-        return Wrong(in, absl::StrCat("is a second LABEL beside \"",
-                                      schema.columns[schema.label].name, "\"; expected one"));
+      if (libsvm && label_columns > 0) {
+        return Wrong(in, "is a second LABEL; LIBSVM files have one");
       }
-      schema.label = static_cast<int>(index);
+      out.label_index = label_columns++;
+      if (out.label_index < labels.size()) out.label = labels[out.label_index];
+    } else if (in.role() == v1::WEIGHT) {
+      if (libsvm || schema.has_weight) {
+        return Wrong(in, libsvm ? "is a WEIGHT, for which LIBSVM has no place"
+                                : "is a second WEIGHT; expected one");
+      }
+      schema.has_weight = true;
     } else if (in.role() == v1::DENSE) {
       const uint64_t width = libsvm ? out.index_end - out.index_begin : 1;
       if (width > kMaxDenseWidth || schema.dense_width + width > kMaxDenseWidth) {
@@ -144,9 +155,10 @@ absl::StatusOr<Schema> Schema::Resolve(const v1::DataSpec& spec) {
     }
     schema.columns.push_back(std::move(out));
   }
-  if (schema.label < 0 && !libsvm) {
+  if (label_columns == 0 && !libsvm) {
     return absl::InvalidArgumentError("data.columns has no column of role LABEL; expected one");
   }
+  schema.label_width = std::max(label_columns, 1u);
   TESSERA_RETURN_IF_ERROR(CheckIndicesApart(schema.columns));
   return schema;
 }

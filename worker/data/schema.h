@@ -7,12 +7,20 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "common/job/tasks.h"
 #include "tessera/v1/job.pb.h"
 
 namespace tessera::worker {
 
 // Keys are at most this: the number itself for INT64 columns. (STRING columns take all 64 bits.)
 inline constexpr uint64_t kMaxIntegerKey = (uint64_t{1} << 63) - 1;
+
+// The values that a label may have.
+struct LabelForm {
+  LabelKind kind = LabelKind::kBinary;
+  uint32_t classes = 0;  // kClass: how many there are
+};
 
 // A column of the spec, resolved.
 struct Column {
@@ -21,6 +29,9 @@ struct Column {
   // DENSE: its first element in a row of Batch::dense, and how many it has (LIBSVM: one per index).
   uint32_t dense_offset = 0;
   uint32_t dense_width = 0;
+  // LABEL: its place in a row of Batch::labels, and what its values may be.
+  uint32_t label_index = 0;
+  LabelForm label;
   // SPARSE: its place in Batch::sparse.
   uint32_t sparse_index = 0;
   bool string_keys = false;
@@ -39,14 +50,17 @@ struct Schema {
   v1::DataFormat format = v1::DATA_FORMAT_UNSPECIFIED;
   bool header = false;
   std::vector<Column> columns;   // all, in the spec's order
-  int label = -1;                // index in columns; LIBSVM: -1 when the spec does not name it
-  bool real_labels = false;      // any finite numbers, not 0 or 1
+  uint32_t label_width = 1;      // floats in a row of Batch::labels
+  LabelForm first_label;         // of LIBSVM, where the spec need not name the column
+  bool has_weight = false;       // Batch::weights is filled
   uint32_t dense_width = 0;      // floats in a row of Batch::dense
   std::vector<uint32_t> dense;   // indices in columns, in the order of Batch::dense
   std::vector<uint32_t> sparse;  // indices in columns, in the order of Batch::sparse
 
-  // INVALID_ARGUMENT names the column and what is wrong.
-  static absl::StatusOr<Schema> Resolve(const v1::DataSpec& spec);
+  // INVALID_ARGUMENT names the column and what is wrong. `labels`: of the LABEL columns in order;
+  // those that it leaves out are 0 or 1.
+  static absl::StatusOr<Schema> Resolve(const v1::DataSpec& spec,
+                                        absl::Span<const LabelForm> labels = {});
 
   // For each field of a header line the index in `columns`, or -1 for fields that the spec does not
   // name. INVALID_ARGUMENT: a column is missing (with the nearest name that is there) or doubled.

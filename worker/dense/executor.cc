@@ -51,6 +51,11 @@ absl::Span<float> Executor::Gradient(int32_t storage) {
   return {arena_.data() + storages_[storage].gradient_at, batch_ * storages_[storage].floats};
 }
 
+absl::Span<const float> Executor::output(size_t task) const {
+  const Storage& storage = storages_[storage_of_[model_.graph().outputs()[task]]];
+  return {arena_.data() + storage.value_at, batch_ * storage.floats};
+}
+
 absl::Span<float> Executor::dense() {
   return model_.dense_tensor() < 0 ? absl::Span<float>() : Value(model_.dense_tensor());
 }
@@ -215,22 +220,31 @@ absl::Span<const float> Executor::Forward(absl::Span<const float> trained,
 
 Executor::StepResult Executor::ForwardBackward(absl::Span<const float> trained,
                                                absl::Span<const float> statistics,
-                                               absl::Span<const float> labels, float loss_scale,
+                                               const Targets& targets, float loss_scale,
                                                uint64_t dropout_step, uint32_t rank,
                                                absl::Span<float> trained_gradient,
                                                absl::Span<float> statistics_gradient) {
-  RequireSize(labels.size(), batch_, "labels");
+  RequireSize(targets.labels.size(), batch_ * targets.label_width, "labels");
+  if (!targets.weights.empty()) RequireSize(targets.weights.size(), batch_, "weights");
   RequireSize(trained_gradient.size(), model_.trained_floats(), "trained_gradient");
   RequireSize(statistics_gradient.size(), model_.statistics_floats(), "statistics_gradient");
   const Draws draws = {dropout_step, rank};
   RunForward(trained, statistics, true, draws);
   for (Step& step : steps_) BindGradients(step, trained_gradient, statistics_gradient);
 
+  if (model_.ranks()) {
+    RequireSize(targets.groups.size(), batch_, "groups");
+    SortByGroup(targets.groups, &group_order_);
+  }
   StepResult result;
-  const int32_t output = model_.graph().output();
-  result.logits = Value(output);
-  const absl::Span<float> gradient = Gradient(storage_of_[output]);
-  result.loss_sum = model_.loss().Evaluate(result.logits, labels, loss_scale, gradient);
+  const std::vector<int32_t>& outputs = model_.graph().outputs();
+  result.logits = Value(outputs[0]);
+  for (size_t task = 0; task < outputs.size(); ++task) {
+    const size_t width = model_.graph().tensors()[outputs[task]].shape.floats();
+    result.loss_sum +=
+        model_.losses()[task].Evaluate(Value(outputs[task]), width, targets, group_order_,
+                                       loss_scale, Gradient(storage_of_[outputs[task]]));
+  }
   RunBackward(draws);
   return result;
 }

@@ -33,19 +33,23 @@ class Executor {
   absl::Span<float> dense();               // [batch, dense_width]
   absl::Span<float> pooled(size_t input);  // [batch, fields, dim] of model.inputs()[input]
 
-  // Outputs (logits, or values of a regression) [batch], valid until the next call: running
-  // statistics, no dropout.
+  // Outputs (logits, or values of a regression) [batch, width] of the first task, valid until the
+  // next call: running statistics, no dropout.
   absl::Span<const float> Forward(absl::Span<const float> trained,
                                   absl::Span<const float> statistics);
 
+  // Outputs of the last pass, [batch, width] of the model's task.
+  absl::Span<const float> output(size_t task) const;
+
   struct StepResult {
-    double loss_sum = 0;             // of the samples' losses, not scaled
-    absl::Span<const float> logits;  // [batch], made with batch statistics and dropout
+    double loss_sum = 0;  // of the samples' losses, weighted, not scaled
+    // [batch, width] of the first task, made with batch statistics and dropout.
+    absl::Span<const float> logits;
   };
   // The gradient of loss_scale * (sum of the samples' losses). Both gradients are written whole.
   // `dropout_step` and `rank` name the draws of dropout, with the model's seed.
   StepResult ForwardBackward(absl::Span<const float> trained, absl::Span<const float> statistics,
-                             absl::Span<const float> labels,  // [batch], of the loss
+                             const Targets& targets,  // of `batch` samples
                              float loss_scale, uint64_t dropout_step, uint32_t rank,
                              absl::Span<float> trained_gradient,
                              // momentum * (running - batch statistic), to be subtracted
@@ -127,7 +131,8 @@ class Executor {
 
   uint32_t batch_ = UINT32_MAX;  // none yet
   uint32_t capacity_ = 0;
-  size_t parts_ = 1;  // that the batch is cut into
+  size_t parts_ = 1;                   // that the batch is cut into
+  std::vector<uint32_t> group_order_;  // of losses of ranking
   Buffer arena_;
 };
 

@@ -34,7 +34,7 @@ void Executor::PlanInPlace() {
   const Graph& graph = model_.graph();
   std::vector<int> readers(storages_.size(), 0);
   std::vector<const Op*> writer(storages_.size(), nullptr);
-  ++readers[storage_of_[graph.output()]];
+  for (const int32_t output : graph.outputs()) ++readers[storage_of_[output]];
   for (const GraphNode& node : graph.nodes()) {
     if (node.op->IsView()) continue;
     for (const int32_t tensor : node.inputs) ++readers[storage_of_[tensor]];
@@ -63,7 +63,8 @@ void Executor::PlanSteps() {
     op_scratch_floats_ = std::max(op_scratch_floats_, graph.nodes()[n].op->ScratchFloats());
   }
   std::vector<bool> written(storages_.size(), false);
-  written[storage_of_[graph.output()]] = true;  // by the loss
+  // By the losses.
+  for (const int32_t output : graph.outputs()) written[storage_of_[output]] = true;
   for (auto step = steps_.rbegin(); step != steps_.rend(); ++step) {
     const GraphNode& node = graph.nodes()[step->node];
     step->backward = graph.tensors()[node.outputs[0]].needs_gradient;

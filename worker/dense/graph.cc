@@ -11,7 +11,7 @@
 namespace tessera::worker {
 
 bool Graph::IsUsed(int32_t tensor) const {
-  if (tensor == output_) return true;
+  if (std::find(outputs_.begin(), outputs_.end(), tensor) != outputs_.end()) return true;
   for (const GraphNode& node : nodes_) {
     if (std::find(node.inputs.begin(), node.inputs.end(), tensor) != node.inputs.end()) return true;
   }
@@ -141,31 +141,66 @@ void GraphBuilder::Fail(absl::Status status) {
   if (status_.ok()) status_ = std::move(status);
 }
 
-absl::StatusOr<std::unique_ptr<const Graph>> GraphBuilder::Build(Tensor output) {
-  TESSERA_RETURN_IF_ERROR(status_);
-  if (output.index < 0) return absl::InvalidArgumentError("the model has no output");
-  graph_->output_ = output.index;
-  const GraphTensor& tensor = graph_->tensors_[output.index];
-  if (tensor.shape != Shape{1}) {
-    return absl::InvalidArgumentError(absl::StrCat("the model's output \"", tensor.name,
-                                                   "\" has the shape ", tensor.shape.ToString(),
+absl::Status GraphBuilder::CheckOutput(const Output& output) const {
+  if (output.tensor.index < 0) {
+    return absl::InvalidArgumentError(absl::StrCat(output.owner, " has no output"));
+  }
+  const GraphTensor& tensor = graph_->tensors_[output.tensor.index];
+  const std::string which = absl::StrCat(output.owner, "'s output \"", tensor.name, "\"");
+  const Shape& shape = tensor.shape;
+  if (output.classes && (shape.rank() != 1 || shape.dim(0) < 2)) {
+    return absl::InvalidArgumentError(absl::StrCat(which, " has the shape ", shape.ToString(),
+                                                   ", expected [batch, classes], one logit for "
+                                                   "each of 2 or more classes"));
+  }
+  if (!output.classes && shape != Shape{1}) {
+    return absl::InvalidArgumentError(absl::StrCat(which, " has the shape ", shape.ToString(),
                                                    ", expected [batch, 1], one logit a sample"));
   }
   if (tensor.producer < 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the model's output \"", tensor.name, "\" is one of its inputs"));
+    return absl::InvalidArgumentError(absl::StrCat(which, " is one of its inputs"));
   }
   if (!tensor.needs_gradient) {
-    return absl::InvalidArgumentError(absl::StrCat("the model's output \"", tensor.name,
-                                                   "\" depends on nothing that can be trained"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(which, " depends on nothing that can be trained"));
+  }
+  return absl::OkStatus();
+}
+
+int32_t GraphBuilder::Viewed(int32_t tensor) const {
+  int32_t producer = graph_->tensors_[tensor].producer;
+  while (producer >= 0 && graph_->nodes_[producer].op->IsView()) {
+    tensor = graph_->nodes_[producer].inputs[0];
+    producer = graph_->tensors_[tensor].producer;
+  }
+  return tensor;
+}
+
+absl::StatusOr<std::unique_ptr<const Graph>> GraphBuilder::Build(
+    const std::vector<Output>& outputs) {
+  TESSERA_RETURN_IF_ERROR(status_);
+  std::vector<std::string> names;
+  std::vector<int32_t> viewed;
+  for (const Output& output : outputs) {
+    TESSERA_RETURN_IF_ERROR(CheckOutput(output));
+    const int32_t tensor = output.tensor.index;
+    graph_->outputs_.push_back(tensor);
+    names.push_back(absl::StrCat("\"", graph_->tensors_[tensor].name, "\""));
+    const int32_t memory = Viewed(tensor);
+    if (std::find(viewed.begin(), viewed.end(), memory) != viewed.end()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(output.owner, "'s output ", names.back(),
+                       " is that of an earlier task too; each needs one of its own"));
+    }
+    viewed.push_back(memory);
   }
   for (const GraphNode& node : graph_->nodes_) {
     if (std::none_of(node.outputs.begin(), node.outputs.end(),
                      [&](int32_t t) { return graph_->IsUsed(t); })) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("layer \"", node.name,
-                       "\": no other layer reads its output and it is not the model's (\"",
-                       tensor.name, "\" is): remove it, or connect it"));
+      return absl::InvalidArgumentError(absl::StrCat(
+          "layer \"", node.name, "\": no other layer reads its output and it is not the model's (",
+          absl::StrJoin(names, ", "), names.size() == 1 ? " is" : " are",
+          "): remove it, or connect it"));
     }
   }
   return std::unique_ptr<const Graph>(std::move(graph_));

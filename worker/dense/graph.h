@@ -53,11 +53,13 @@ class Graph {
   const std::vector<GraphParameter>& parameters() const { return parameters_; }
   // Tensors, in the order of GraphBuilder::Input.
   const std::vector<int32_t>& inputs() const { return inputs_; }
-  // [batch, 1]: the logits.
-  int32_t output() const { return output_; }
+  // One for each task, in their order: [batch, 1], or of a loss of classes [batch, classes].
+  const std::vector<int32_t>& outputs() const { return outputs_; }
+  // The first of them.
+  int32_t output() const { return outputs_[0]; }
   uint64_t trained_floats() const { return trained_floats_; }
   uint64_t statistics_floats() const { return statistics_floats_; }
-  // Whether a node reads the tensor, or it is the output.
+  // Whether a node reads the tensor, or it is an output.
   bool IsUsed(int32_t tensor) const;
 
   // A table for people: node, op, output shape, parameters; totals at the end.
@@ -69,7 +71,7 @@ class Graph {
   std::vector<GraphNode> nodes_;
   std::vector<GraphParameter> parameters_;
   std::vector<int32_t> inputs_;
-  int32_t output_ = -1;
+  std::vector<int32_t> outputs_;
   uint64_t trained_floats_ = 0;
   uint64_t statistics_floats_ = 0;
 };
@@ -99,9 +101,19 @@ class GraphBuilder {
   void Replace(absl::Status status) { status_ = std::move(status); }
   const absl::Status& status() const { return status_; }
 
-  // The graph whose logits are `output`; the builder is spent. INVALID_ARGUMENT: the first error;
-  // an output that is not [batch, 1]; a node that nothing reads.
-  absl::StatusOr<std::unique_ptr<const Graph>> Build(Tensor output);
+  // What a loss reads.
+  struct Output {
+    Tensor tensor;
+    bool classes = false;             // [batch, 2 or more], else [batch, 1]
+    std::string owner = "the model";  // whose output it is, for messages
+  };
+  // The graph with these outputs, one or more; the builder is spent. INVALID_ARGUMENT: the first
+  // error; an output of another shape, or the same as an earlier one; a node that nothing reads.
+  absl::StatusOr<std::unique_ptr<const Graph>> Build(const std::vector<Output>& outputs);
+  // One output, [batch, 1].
+  absl::StatusOr<std::unique_ptr<const Graph>> Build(Tensor output) {
+    return Build({{output, false, "the model"}});
+  }
 
  private:
   int32_t NewTensor(const std::string& name, const Shape& shape, int32_t producer,
@@ -109,6 +121,9 @@ class GraphBuilder {
   absl::Status TryAdd(const std::string& name, absl::string_view op,
                       const std::vector<Tensor>& inputs, const google::protobuf::Struct& options,
                       const std::vector<std::string>& outputs);
+  absl::Status CheckOutput(const Output& output) const;
+  // The tensor whose memory it is a view of, or itself.
+  int32_t Viewed(int32_t tensor) const;
 
   std::unique_ptr<Graph> graph_ = std::make_unique<Graph>();
   absl::flat_hash_map<std::string, int32_t> by_name_;

@@ -100,6 +100,8 @@ Tensor BuildLayers(const v1::ModelSpec& model, const ModelInputs& inputs, GraphB
     }
     last = layer.outputs().empty() ? layer.name() : layer.outputs(layer.outputs_size() - 1);
   }
+  // Tasks name theirs.
+  if (!model.tasks().empty()) return graph.Find(last);
   const std::string& output = model.output().empty() ? last : model.output();
   const Tensor tensor = graph.Find(output);
   if (tensor.index < 0) graph.Fail(UnknownName("model.output: unknown output", output, names));

@@ -1,57 +1,102 @@
 #include "worker/dense/loss.h"
 
-#include <cstddef>
+#include <algorithm>
+#include <cmath>
+#include <numeric>
 
 #include "common/math/loss/huber.h"
 #include "common/math/loss/sigmoid_cross_entropy.h"
 #include "common/math/loss/squared_error.h"
+#include "worker/dense/group_loss.h"
 
 namespace tessera::worker {
 namespace {
 
 // `value` in double, `derivative` in float32.
 template <typename Value, typename Derivative>
-double Loop(absl::Span<const float> outputs, absl::Span<const float> labels, float scale,
-            absl::Span<float> gradient, Value value, Derivative derivative) {
+double Loop(absl::Span<const float> outputs, const LossFunction& loss, const Targets& targets,
+            float scale, absl::Span<float> gradient, Value value, Derivative derivative) {
+  const float* const labels = targets.labels.data() + loss.label;
+  const size_t stride = targets.label_width;
   double sum = 0;
   for (size_t i = 0; i < outputs.size(); ++i) {
-    sum += value(outputs[i], labels[i]);
-    gradient[i] = scale * derivative(outputs[i], labels[i]);
+    sum += value(outputs[i], labels[i * stride]);
+    gradient[i] = scale * derivative(outputs[i], labels[i * stride]);
+  }
+  return sum;
+}
+
+template <typename Value, typename Derivative>
+double WeightedLoop(absl::Span<const float> outputs, const LossFunction& loss,
+                    const Targets& targets, float scale, absl::Span<float> gradient, Value value,
+                    Derivative derivative) {
+  if (targets.weights.empty()) {
+    return Loop(outputs, loss, targets, scale, gradient, value, derivative);
+  }
+  const float* const labels = targets.labels.data() + loss.label;
+  const size_t stride = targets.label_width;
+  double sum = 0;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const float weight = targets.weights[i];
+    sum += weight * value(outputs[i], labels[i * stride]);
+    gradient[i] = scale * weight * derivative(outputs[i], labels[i * stride]);
   }
   return sum;
 }
 
 }  // namespace
 
-LossFunction LossFunction::Of(const v1::ModelSpec& model) {
+void SortByGroup(absl::Span<const uint64_t> groups, std::vector<uint32_t>* order) {
+  order->resize(groups.size());
+  std::iota(order->begin(), order->end(), 0u);
+  std::sort(order->begin(), order->end(), [&](uint32_t a, uint32_t b) {
+    return groups[a] != groups[b] ? groups[a] < groups[b] : a < b;
+  });
+}
+
+LossFunction LossFunction::Of(const JobTask& task) {
   LossFunction loss;
-  if (model.loss() != v1::LOSS_UNSPECIFIED) loss.kind = model.loss();
-  if (model.has_positive_weight()) loss.positive_weight = model.positive_weight();
-  if (model.has_huber_delta()) loss.huber_delta = model.huber_delta();
+  loss.kind = task.loss;
+  loss.label = task.label;
+  loss.task_weight = task.weight;
+  loss.positive_weight = task.positive_weight;
+  loss.huber_delta = task.huber_delta;
   return loss;
 }
 
-double LossFunction::Evaluate(absl::Span<const float> outputs, absl::Span<const float> labels,
-                              float scale, absl::Span<float> gradient) const {
-  if (kind == v1::MEAN_SQUARED_ERROR) {
-    return Loop(outputs, labels, scale, gradient, math::SquaredError::Value<double>,
-                math::SquaredError::Gradient<float>);
+double LossFunction::Evaluate(absl::Span<const float> outputs, size_t width, const Targets& targets,
+                              absl::Span<const uint32_t> order, float scale,
+                              absl::Span<float> gradient) const {
+  scale *= task_weight;
+  const auto weigh = [this](double sum) { return task_weight == 1 ? sum : task_weight * sum; };
+  switch (kind) {
+    case v1::MEAN_SQUARED_ERROR:
+      return weigh(WeightedLoop(outputs, *this, targets, scale, gradient,
+                                math::SquaredError::Value<double>,
+                                math::SquaredError::Gradient<float>));
+    case v1::HUBER:
+      return weigh(WeightedLoop(
+          outputs, *this, targets, scale, gradient,
+          [this](double x, double y) { return math::Huber::Value<double>(x, y, huber_delta); },
+          [this](float x, float y) { return math::Huber::Gradient(x, y, huber_delta); }));
+    case v1::SOFTMAX_CROSS_ENTROPY:
+      return weigh(ClassLoss(outputs, width, label, targets, scale, gradient));
+    case v1::BAYESIAN_PERSONALIZED_RANKING:
+      return weigh(PairLoss(outputs, label, targets, order, scale, gradient));
+    case v1::LISTWISE_SOFTMAX:
+      return weigh(ListLoss(outputs, label, targets, order, scale, gradient));
+    default:
+      break;
   }
-  if (kind == v1::HUBER) {
-    return Loop(
-        outputs, labels, scale, gradient,
-        [this](double x, double y) { return math::Huber::Value<double>(x, y, huber_delta); },
-        [this](float x, float y) { return math::Huber::Gradient(x, y, huber_delta); });
-  }
-  const auto weight = [this](float y) { return y > 0.5f ? positive_weight : 1.0f; };
-  return Loop(
-      outputs, labels, scale, gradient,
-      [&weight](float x, float y) {
-        return weight(y) * math::SigmoidCrossEntropy::Value<double>(x, y);
+  const auto class_weight = [this](float y) { return y > 0.5f ? positive_weight : 1.0f; };
+  return weigh(WeightedLoop(
+      outputs, *this, targets, scale, gradient,
+      [&](float x, float y) {
+        return class_weight(y) * math::SigmoidCrossEntropy::Value<double>(x, y);
       },
-      [&weight](float x, float y) {
-        return weight(y) * math::SigmoidCrossEntropy::Gradient<float>(x, y);
-      });
+      [&](float x, float y) {
+        return class_weight(y) * math::SigmoidCrossEntropy::Gradient<float>(x, y);
+      }));
 }
 
 }  // namespace tessera::worker

@@ -1,24 +1,52 @@
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
 #include "absl/types/span.h"
+#include "common/job/tasks.h"
 #include "tessera/v1/job.pb.h"
 
 namespace tessera::worker {
 
-// The loss that a job names, with its defaults filled in.
+// What a step's samples are held against. Borrowed.
+struct Targets {
+  Targets(absl::Span<const float> labels) : labels(labels) {}
+  Targets(const std::vector<float>& labels) : labels(labels) {}
+  Targets(absl::Span<const float> labels, uint32_t label_width, absl::Span<const float> weights,
+          absl::Span<const uint64_t> groups)
+      : labels(labels), label_width(label_width), weights(weights), groups(groups) {}
+
+  absl::Span<const float> labels;  // [n, label_width], row-major
+  uint32_t label_width = 1;
+  absl::Span<const float> weights;    // [n], 0 or more; empty: all 1
+  absl::Span<const uint64_t> groups;  // [n], equal ones are compared; of ranking losses
+};
+
+// Sample numbers in the order of their groups, and within a group as they came.
+void SortByGroup(absl::Span<const uint64_t> groups, std::vector<uint32_t>* order);
+
+// The loss of a task, with its defaults filled in.
 struct LossFunction {
   v1::Loss kind = v1::BINARY_CROSS_ENTROPY;
+  uint32_t label = 0;         // column of Targets::labels
+  float task_weight = 1;      // multiplies value and gradient
   float positive_weight = 1;  // BINARY_CROSS_ENTROPY: of samples whose label is above 0.5
   float huber_delta = 1;      // HUBER
 
-  static LossFunction Of(const v1::ModelSpec& model);
+  static LossFunction Of(const JobTask& task);
 
-  // The sum of the samples' losses, in their order; gradient[i] = scale * dL_i / d outputs[i].
-  // Formulas: common/math/loss.
-  double Evaluate(absl::Span<const float> outputs,  // [n]
-                  absl::Span<const float> labels,   // [n]
+  // Of each sample: its loss times its weight, and the gradient of that. The sum of the samples'
+  // losses, in their order; gradient[i] = scale * dL / d outputs[i]. A loss of ranking is a mean
+  // over pairs or groups; each of the n samples counts as having it. Labels of
+  // SOFTMAX_CROSS_ENTROPY are below `width`. Formulas: common/math/loss. Does not allocate.
+  double Evaluate(absl::Span<const float> outputs,  // [n, width], row-major
+                  size_t width,                     // 1, or the number of classes
+                  const Targets& targets,
+                  absl::Span<const uint32_t> order,  // SortByGroup; of ranking losses
                   float scale,
-                  absl::Span<float> gradient) const;  // [n]
+                  absl::Span<float> gradient) const;  // [n, width]
 };
 
 }  // namespace tessera::worker

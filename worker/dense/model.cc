@@ -54,7 +54,6 @@ absl::StatusOr<std::unique_ptr<Model>> Model::New(const v1::JobSpec& spec, uint3
   }
   GraphBuilder builder;
   std::unique_ptr<Model> model(new Model);
-  model->loss_ = LossFunction::Of(spec.model());
   model->seed_ = spec.seed();
   if (spec.train().precision() == v1::TrainSpec::BFLOAT16) {
     model->precision_ = Precision::kBfloat16;
@@ -71,10 +70,35 @@ absl::StatusOr<std::unique_ptr<Model>> Model::New(const v1::JobSpec& spec, uint3
   const Tensor output = spec.model().name() == kLayersModel
                             ? BuildLayers(spec.model(), inputs, builder)
                             : BuildZooModel(spec.model(), inputs, builder);
-  TESSERA_ASSIGN_OR_RETURN(model->graph_, builder.Build(output));
+  std::vector<GraphBuilder::Output> outputs;
+  for (const JobTask& task : TasksOf(spec)) {
+    model->losses_.push_back(LossFunction::Of(task));
+    const bool classes = task.loss == v1::SOFTMAX_CROSS_ENTROPY;
+    if (task.name.empty()) {
+      outputs.push_back({output, classes, "the model"});
+      continue;
+    }
+    const Tensor tensor = builder.Find(task.output);
+    if (tensor.index < 0) {
+      builder.Fail(absl::InvalidArgumentError(
+          absl::StrCat("model.tasks[", outputs.size(), "].output: unknown tensor \"", task.output,
+                       "\"", KnownNames(task.output, builder.TensorNames()))));
+    }
+    outputs.push_back({tensor, classes, absl::StrCat("the task \"", task.name, "\"")});
+  }
+  TESSERA_ASSIGN_OR_RETURN(model->graph_, builder.Build(outputs));
   std::erase_if(model->inputs_,
                 [&](const Input& input) { return !model->graph_->IsUsed(input.tensor); });
   return model;
+}
+
+bool Model::ranks() const {
+  return std::any_of(losses_.begin(), losses_.end(),
+                     [](const LossFunction& loss) { return IsRanking(loss.kind); });
+}
+
+uint32_t Model::OutputWidth(size_t task) const {
+  return static_cast<uint32_t>(graph_->tensors()[graph_->outputs()[task]].shape.floats());
 }
 
 void Model::InitialParameters(absl::Span<float> trained, absl::Span<float> statistics) const {

@@ -43,7 +43,12 @@ class Model {
   int32_t dense_tensor() const { return dense_tensor_; }
 
   const Graph& graph() const { return *graph_; }
-  const LossFunction& loss() const { return loss_; }
+  // One for each of the graph's outputs.
+  const std::vector<LossFunction>& losses() const { return losses_; }
+  // Whether a loss compares samples of a group.
+  bool ranks() const;
+  // Classes of the task; 1 where it has none.
+  uint32_t OutputWidth(size_t task) const;
   Precision precision() const { return precision_; }
   uint64_t seed() const { return seed_; }
   std::string Summary() const { return graph_->Summary(); }
@@ -51,7 +56,7 @@ class Model {
  private:
   Model() = default;
 
-  LossFunction loss_;
+  std::vector<LossFunction> losses_;
   Precision precision_ = Precision::kFloat32;
   uint64_t seed_ = 0;
   uint32_t dense_width_ = 0;

@@ -7,12 +7,12 @@
 
 namespace tessera::worker {
 
-ModelParts::ModelParts(std::string model, const ModelInputs& inputs, OptionReader& options,
+ModelParts::ModelParts(const v1::ModelSpec& model, const ModelInputs& inputs, OptionReader& options,
                        GraphBuilder& graph)
-    : model_(std::move(model)), inputs_(inputs), options_(options), graph_(graph) {}
+    : model_(model), inputs_(inputs), options_(options), graph_(graph) {}
 
 void ModelParts::Fail(const std::string& message) {
-  graph_.Fail(absl::InvalidArgumentError(absl::StrCat("model \"", model_, "\": ", message)));
+  graph_.Fail(absl::InvalidArgumentError(absl::StrCat("model \"", model_.name(), "\": ", message)));
 }
 
 const std::string& ModelParts::LinearTable() {
@@ -181,6 +181,34 @@ Tensor ModelParts::Hidden(const std::string& name, Tensor x, const MlpShape& sha
 
 Tensor ModelParts::Mlp(Tensor input) {
   return Linear("mlp/logit", Hidden("mlp", input, ReadMlp()), 1);
+}
+
+std::vector<ModelParts::Task> ModelParts::Tasks() {
+  std::vector<Task> tasks;
+  for (const v1::TaskSpec& task : model_.tasks()) {
+    tasks.push_back({task.name(), task.loss() == v1::SOFTMAX_CROSS_ENTROPY});
+  }
+  if (tasks.empty()) {
+    Fail(
+        "is of several tasks: add them to model.tasks, as in `tasks: [{name: click, label: click}, "
+        "{name: buy, label: buy}]`");
+  }
+  return tasks;
+}
+
+void ModelParts::TaskLogit(const Task& task, Tensor x) {
+  int64_t units = 1;
+  if (task.classes) units = options_.Int("classes", 0, 2, 1 << 16);
+  if (units == 0) {
+    Fail(absl::StrCat("model.options.classes: missing; the loss of the task \"", task.name,
+                      "\" needs the number of classes, 2 or more"));
+    return;
+  }
+  Linear(task.name, x, units);
+}
+
+Tensor ModelParts::Logit(const std::string& name, Tensor x) {
+  return Linear(name, x, options_.Int("classes", 1, 1, 1 << 16));
 }
 
 Tensor ModelParts::Cross(const std::string& name, Tensor x0, Tensor x) {

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "tessera/v1/job.pb.h"
 #include "worker/dense/graph.h"
 #include "worker/dense/model_inputs.h"
 #include "worker/dense/options.h"
@@ -15,7 +16,7 @@ namespace tessera::worker {
 // without checks. Lives while one model is built.
 class ModelParts {
  public:
-  ModelParts(std::string model, const ModelInputs& inputs, OptionReader& options,
+  ModelParts(const v1::ModelSpec& model, const ModelInputs& inputs, OptionReader& options,
              GraphBuilder& graph);
 
   GraphBuilder& graph() { return graph_; }
@@ -60,6 +61,18 @@ class ModelParts {
   // Hidden layers and a Gemm to [batch, 1], named mlp/...; options those of ReadMlp.
   Tensor Mlp(Tensor input);
 
+  // Those of model.tasks, for models of several; an error where there are none.
+  struct Task {
+    std::string name;
+    bool classes = false;  // its loss is SOFTMAX_CROSS_ENTROPY
+  };
+  std::vector<Task> Tasks();
+  // The tensor named like the task: a Gemm to [batch, 1], or with classes [batch, `classes`], an
+  // option.
+  void TaskLogit(const Task& task, Tensor x);
+  // A Gemm to the logits of the one task, [batch, 1] or, with option classes (1), as many.
+  Tensor Logit(const std::string& name, Tensor x);
+
   // A cross layer of DCN (Wang et al. 2017, arXiv:1708.05123, equation 3): x0 (x^T w) + b + x.
   Tensor Cross(const std::string& name, Tensor x0, Tensor x);
   // Side by side, along the last axis.
@@ -74,7 +87,7 @@ class ModelParts {
   const std::string& LinearTable();
   std::vector<const ModelInputs::Table*> EmbeddingTables();
 
-  const std::string model_;
+  const v1::ModelSpec& model_;
   const ModelInputs& inputs_;
   OptionReader& options_;
   GraphBuilder& graph_;

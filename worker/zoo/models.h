@@ -5,7 +5,8 @@
 
 namespace tessera::worker {
 
-// One per file, named after it: reads its options and returns the logits [batch, 1].
+// One per file, named after it: reads its options and returns the logits [batch, 1]; those of
+// several tasks leave them in the tensors named like the tasks.
 Tensor BuildAfm(ModelParts& parts);
 Tensor BuildAfn(ModelParts& parts);
 Tensor BuildAutoInt(ModelParts& parts);
@@ -22,7 +23,9 @@ Tensor BuildFm(ModelParts& parts);
 Tensor BuildFwfm(ModelParts& parts);
 Tensor BuildLr(ModelParts& parts);
 Tensor BuildMaskNet(ModelParts& parts);
+Tensor BuildMmoe(ModelParts& parts);
 Tensor BuildNfm(ModelParts& parts);
+Tensor BuildSharedBottom(ModelParts& parts);
 Tensor BuildWideDeep(ModelParts& parts);
 Tensor BuildXDeepFm(ModelParts& parts);
 

@@ -14,12 +14,26 @@ struct ZooEntry {
 
 // Sorted. A new model is a file, a line in models.h and a line here.
 const ZooEntry kZoo[] = {
-    {"afm", &BuildAfm},         {"afn", &BuildAfn},           {"autoint", &BuildAutoInt},
-    {"dcn", &BuildDcn},         {"dcn_v2", &BuildDcnV2},      {"deepfm", &BuildDeepFm},
-    {"dlrm", &BuildDlrm},       {"dnn", &BuildDnn},           {"edcn", &BuildEdcn},
-    {"ffm", &BuildFfm},         {"finalmlp", &BuildFinalMlp}, {"finalnet", &BuildFinalNet},
-    {"fm", &BuildFm},           {"fwfm", &BuildFwfm},         {"lr", &BuildLr},
-    {"masknet", &BuildMaskNet}, {"nfm", &BuildNfm},           {"wide_deep", &BuildWideDeep},
+    {"afm", &BuildAfm},
+    {"afn", &BuildAfn},
+    {"autoint", &BuildAutoInt},
+    {"dcn", &BuildDcn},
+    {"dcn_v2", &BuildDcnV2},
+    {"deepfm", &BuildDeepFm},
+    {"dlrm", &BuildDlrm},
+    {"dnn", &BuildDnn},
+    {"edcn", &BuildEdcn},
+    {"ffm", &BuildFfm},
+    {"finalmlp", &BuildFinalMlp},
+    {"finalnet", &BuildFinalNet},
+    {"fm", &BuildFm},
+    {"fwfm", &BuildFwfm},
+    {"lr", &BuildLr},
+    {"masknet", &BuildMaskNet},
+    {"mmoe", &BuildMmoe},
+    {"nfm", &BuildNfm},
+    {"shared_bottom", &BuildSharedBottom},
+    {"wide_deep", &BuildWideDeep},
     {"xdeepfm", &BuildXDeepFm},
 };
 
@@ -29,7 +43,7 @@ Tensor BuildZooModel(const v1::ModelSpec& model, const ModelInputs& inputs, Grap
   for (const ZooEntry& entry : kZoo) {
     if (model.name() != entry.name) continue;
     OptionReader options(model.options(), "model.options");
-    ModelParts parts(entry.name, inputs, options, graph);
+    ModelParts parts(model, inputs, options, graph);
     const Tensor output = entry.build(parts);
     // A wrong option comes before what it led to.
     if (const absl::Status read = options.Finish(); !read.ok()) graph.Replace(read);

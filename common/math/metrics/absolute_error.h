@@ -5,7 +5,9 @@
 
 namespace tessera::math {
 
-// The mean of |prediction - label|. NaN where there are no samples.
-double MeanAbsoluteError(const Predictions& predictions, absl::Span<const float> labels);  // [n]
+// The (weighted) mean of |prediction - label|. NaN where there are no samples.
+double MeanAbsoluteError(const Predictions& predictions,
+                         absl::Span<const float> labels,    // [n]
+                         absl::Span<const float> weights);  // [n]; empty: all 1
 
 }  // namespace tessera::math

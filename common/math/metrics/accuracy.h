@@ -4,9 +4,13 @@
 
 namespace tessera::math {
 
-// The share of samples whose class the model finds, with a probability of 0.5 and above, a logit of
-// 0 and above, read as positive. NaN where there are no samples.
-double Accuracy(absl::Span<const float> logits,   // [n], none NaN
-                absl::Span<const float> labels);  // [n], above 0.5: positive
+// The (weighted) share of samples whose class the model finds. Of two classes: with a probability
+// of 0.5 and above, a logit of 0 and above, read as positive. NaN where there are no samples.
+double Accuracy(absl::Span<const float> logits,    // [n], none NaN
+                absl::Span<const float> labels,    // [n], above 0.5: positive
+                absl::Span<const float> weights);  // [n]; empty: all 1
+// Of several: `classes` and `labels` are their numbers.
+double ClassAccuracy(absl::Span<const float> classes, absl::Span<const float> labels,
+                     absl::Span<const float> weights);
 
 }  // namespace tessera::math

@@ -11,18 +11,25 @@ double AveragePrecision(const SortedScores& scores) {
   const std::vector<uint32_t>& positives = scores.positives;
   const std::vector<uint32_t>& negatives = scores.negatives;
   if (positives.empty() || negatives.empty()) return std::numeric_limits<double>::quiet_NaN();
-  CompensatedSum sum;
+  CompensatedSum sum, found, named;
+  const auto weight = [](const std::vector<float>& weights, size_t i) {
+    return weights.empty() ? 1.0 : static_cast<double>(weights[i]);
+  };
   size_t p = positives.size(), n = negatives.size();  // those below the logit
   while (p > 0) {
     const uint32_t logit = positives[p - 1];
-    const size_t before = p;
-    while (p > 0 && positives[p - 1] == logit) --p;
-    while (n > 0 && negatives[n - 1] >= logit) --n;
-    const double found = static_cast<double>(positives.size() - p);
-    const double named = found + static_cast<double>(negatives.size() - n);
-    sum.Add(static_cast<double>(before - p) * (found / named));
+    const double before = found.value();
+    for (; p > 0 && positives[p - 1] == logit; --p) {
+      found.Add(weight(scores.positive_weights, p - 1));
+      named.Add(weight(scores.positive_weights, p - 1));
+    }
+    for (; n > 0 && negatives[n - 1] >= logit; --n) {
+      named.Add(weight(scores.negative_weights, n - 1));
+    }
+    if (named.value() > 0) sum.Add((found.value() - before) * (found.value() / named.value()));
   }
-  return sum.value() / static_cast<double>(positives.size());
+  if (!(found.value() > 0)) return std::numeric_limits<double>::quiet_NaN();
+  return sum.value() / found.value();
 }
 
 }  // namespace tessera::math

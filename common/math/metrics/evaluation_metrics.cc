@@ -4,7 +4,9 @@
 #include <cmath>
 #include <limits>
 #include <optional>
+#include <utility>
 
+#include "absl/strings/numbers.h"
 #include "common/math/metrics/absolute_error.h"
 #include "common/math/metrics/accuracy.h"
 #include "common/math/metrics/auc.h"
@@ -16,9 +18,12 @@
 #include "common/math/metrics/predictions.h"
 #include "common/math/metrics/sorted_scores.h"
 #include "common/math/metrics/squared_error.h"
+#include "common/math/metrics/top_of_groups.h"
 
 namespace tessera::math {
 namespace {
+
+using enum Outputs;
 
 // Sorted once for all metrics that read it so.
 class Scores {
@@ -26,9 +31,15 @@ class Scores {
   explicit Scores(const Evaluated& evaluated) : evaluated_(evaluated) {}
 
   const Evaluated& all() const { return evaluated_; }
-  Predictions predictions() const { return {evaluated_.outputs, evaluated_.classes}; }
+  Predictions predictions() const {
+    return {evaluated_.outputs, evaluated_.kind == Outputs::kLogits};
+  }
+  TopOfGroups tops() const {
+    return {evaluated_.outputs, evaluated_.labels, evaluated_.groups, evaluated_.weights};
+  }
   const SortedScores& sorted() {
-    if (!sorted_.has_value()) sorted_ = SortScores(evaluated_.outputs, evaluated_.labels);
+    if (!sorted_.has_value())
+      sorted_ = SortScores(evaluated_.outputs, evaluated_.labels, evaluated_.weights);
     return *sorted_;
   }
 
@@ -39,50 +50,105 @@ class Scores {
 
 struct Metric {
   MetricInfo info;
-  double (*compute)(Scores& scores);
+  double (*compute)(Scores& scores, uint32_t k);  // k: of the name, else 0
 };
 
-constexpr Metric kMetrics[] = {
-    {{"auc", Better::kLarger, true, false}, [](Scores& s) { return Auc(s.sorted()); }},
-    {{"gauc", Better::kLarger, true, true},
-     [](Scores& s) { return GroupedAuc(s.all().outputs, s.all().labels, s.all().groups); }},
-    {{"pr_auc", Better::kLarger, true, false},
-     [](Scores& s) { return AveragePrecision(s.sorted()); }},
-    {{"logloss", Better::kSmaller, true, false}, [](Scores& s) { return LogLoss(s.sorted()); }},
-    {{"normalized_entropy", Better::kSmaller, true, false},
-     [](Scores& s) { return NormalizedEntropy(s.sorted()); }},
-    {{"accuracy", Better::kLarger, true, false},
-     [](Scores& s) { return Accuracy(s.all().outputs, s.all().labels); }},
-    {{"calibration", Better::kNearerToOne, false, false},
-     [](Scores& s) { return Calibration(s.predictions(), s.all().labels); }},
-    {{"rmse", Better::kSmaller, false, false},
-     [](Scores& s) { return std::sqrt(MeanSquaredError(s.predictions(), s.all().labels)); }},
-    {{"mse", Better::kSmaller, false, false},
-     [](Scores& s) { return MeanSquaredError(s.predictions(), s.all().labels); }},
-    {{"mae", Better::kSmaller, false, false},
-     [](Scores& s) { return MeanAbsoluteError(s.predictions(), s.all().labels); }},
-};
+double AccuracyOf(const Evaluated& all) {
+  return all.kind == kClasses ? ClassAccuracy(all.outputs, all.labels, all.weights)
+                              : Accuracy(all.outputs, all.labels, all.weights);
+}
+
+double LogLossOf(Scores& s) {
+  const Evaluated& all = s.all();
+  if (all.kind != kClasses) return LogLoss(s.sorted());
+  return ClassLogLoss(all.log_probabilities, all.weights);
+}
+
+const std::vector<Metric>& Metrics() {
+  static const auto& metrics = *new std::vector<Metric>{
+      {{"auc", Better::kLarger, {kLogits, kRanks}},
+       [](Scores& s, uint32_t) { return Auc(s.sorted()); }},
+      {{"gauc", Better::kLarger, {kLogits, kRanks}, true},
+       [](Scores& s, uint32_t) {
+         return GroupedAuc(s.all().outputs, s.all().labels, s.all().groups, s.all().weights);
+       }},
+      {{"pr_auc", Better::kLarger, {kLogits, kRanks}},
+       [](Scores& s, uint32_t) { return AveragePrecision(s.sorted()); }},
+      {{"logloss", Better::kSmaller, {kLogits, kClasses}},
+       [](Scores& s, uint32_t) { return LogLossOf(s); }},
+      {{"normalized_entropy", Better::kSmaller, {kLogits}},
+       [](Scores& s, uint32_t) { return NormalizedEntropy(s.sorted()); }},
+      {{"accuracy", Better::kLarger, {kLogits, kClasses}},
+       [](Scores& s, uint32_t) { return AccuracyOf(s.all()); }},
+      {{"precision@10", Better::kLarger, {kLogits, kRanks, kGradedRanks}, true},
+       [](Scores& s, uint32_t k) { return s.tops().Precision(k); }},
+      {{"recall@10", Better::kLarger, {kLogits, kRanks, kGradedRanks}, true},
+       [](Scores& s, uint32_t k) { return s.tops().Recall(k); }},
+      {{"ndcg@10", Better::kLarger, {kLogits, kRanks, kGradedRanks}, true},
+       [](Scores& s, uint32_t k) { return s.tops().Ndcg(k); }},
+      {{"calibration", Better::kNearerToOne, {kLogits, kValues}},
+       [](Scores& s, uint32_t) {
+         return Calibration(s.predictions(), s.all().labels, s.all().weights);
+       }},
+      {{"rmse", Better::kSmaller, {kLogits, kValues}},
+       [](Scores& s, uint32_t) {
+         return std::sqrt(MeanSquaredError(s.predictions(), s.all().labels, s.all().weights));
+       }},
+      {{"mse", Better::kSmaller, {kLogits, kValues}},
+       [](Scores& s, uint32_t) {
+         return MeanSquaredError(s.predictions(), s.all().labels, s.all().weights);
+       }},
+      {{"mae", Better::kSmaller, {kLogits, kValues}},
+       [](Scores& s, uint32_t) {
+         return MeanAbsoluteError(s.predictions(), s.all().labels, s.all().weights);
+       }},
+  };
+  return metrics;
+}
+
+// "ndcg" of "ndcg@5", and the number; 0: there is none, or none that can be.
+std::pair<std::string, uint32_t> PartName(const std::string& name) {
+  const size_t at = name.find('@');
+  if (at == std::string::npos) return {name, 0};
+  const std::string digits = name.substr(at + 1);
+  uint32_t k = 0;
+  const bool number =
+      !digits.empty() && digits[0] != '0' && digits.size() <= 6 &&
+      std::all_of(digits.begin(), digits.end(), [](char c) { return c >= '0' && c <= '9'; }) &&
+      absl::SimpleAtoi(digits, &k);
+  return {number ? name.substr(0, at) : "", k};
+}
 
 const Metric* Find(const std::string& name) {
-  const auto* found = std::find_if(std::begin(kMetrics), std::end(kMetrics),
-                                   [&](const Metric& metric) { return name == metric.info.name; });
-  return found == std::end(kMetrics) ? nullptr : found;
+  const auto [base, k] = PartName(name);
+  for (const Metric& metric : Metrics()) {
+    const auto [metric_base, metric_k] = PartName(metric.info.name);
+    if (base == metric_base && (k > 0) == (metric_k > 0)) return &metric;
+  }
+  return nullptr;
 }
 
 }  // namespace
 
+bool MetricInfo::IsOf(Outputs outputs) const {
+  return std::find(of.begin(), of.end(), outputs) != of.end();
+}
+
 absl::Span<const MetricInfo> AllMetrics() {
   static const auto& all = *[] {
     auto* infos = new std::vector<MetricInfo>;
-    for (const Metric& metric : kMetrics) infos->push_back(metric.info);
+    for (const Metric& metric : Metrics()) infos->push_back(metric.info);
     return infos;
   }();
   return all;
 }
 
-const MetricInfo* FindMetric(const std::string& name) {
+std::optional<MetricInfo> FindMetric(const std::string& name) {
   const Metric* metric = Find(name);
-  return metric == nullptr ? nullptr : &metric->info;
+  if (metric == nullptr) return std::nullopt;
+  MetricInfo info = metric->info;
+  info.name = name;
+  return info;
 }
 
 std::map<std::string, double> ComputeMetrics(const std::vector<std::string>& names,
@@ -94,9 +160,10 @@ std::map<std::string, double> ComputeMetrics(const std::vector<std::string>& nam
   for (const std::string& name : names) {
     const Metric* metric = Find(name);
     const bool computable =
-        metric != nullptr && defined && (evaluated.classes || !metric->info.classes) &&
+        metric != nullptr && defined && metric->info.IsOf(evaluated.kind) &&
         (!metric->info.groups || evaluated.groups.size() == evaluated.outputs.size());
-    values[name] = computable ? metric->compute(scores) : std::numeric_limits<double>::quiet_NaN();
+    values[name] = computable ? metric->compute(scores, PartName(name).second)
+                              : std::numeric_limits<double>::quiet_NaN();
   }
   return values;
 }

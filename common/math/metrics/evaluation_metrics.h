@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -9,31 +10,46 @@
 
 namespace tessera::math {
 
+// What a model's outputs are, and its labels with them.
+enum class Outputs {
+  kLogits,       // of label 1 against label 0
+  kValues,       // predictions of any numbers
+  kClasses,      // the number of the likeliest of several classes; labels are numbers of classes
+  kRanks,        // scores to rank by; labels are 0 or 1
+  kGradedRanks,  // the same; labels say how relevant: 0 or more
+};
+
 // Which of two values of a metric is the better one.
 enum class Better { kLarger, kSmaller, kNearerToOne };
 
 struct MetricInfo {
-  const char* name;  // as evaluation.metrics names it
+  // As evaluation.metrics names it. "@10" stands for any number from 1 on.
+  std::string name;
   Better better;
-  bool classes;  // of labels 0 and 1 alone
-  bool groups;   // needs groups
+  std::vector<Outputs> of;
+  bool groups = false;  // needs groups
+
+  bool IsOf(Outputs outputs) const;
 };
 
 // All that there are, in the order in which people should see them.
 absl::Span<const MetricInfo> AllMetrics();
-// Null: there is none of the name.
-const MetricInfo* FindMetric(const std::string& name);
+// With `name` as it was given ("ndcg@5"); nullopt: there is none of the name.
+std::optional<MetricInfo> FindMetric(const std::string& name);
 
 // What a split's samples look like to a model. The spans are borrowed for the call.
 struct Evaluated {
-  absl::Span<const float> outputs;    // [n]: logits where `classes`, else predictions
-  absl::Span<const float> labels;     // [n]: 0 or 1 where `classes`
-  absl::Span<const uint64_t> groups;  // [n]; empty: not known
-  bool classes = true;
+  absl::Span<const float> outputs = {};            // [n], as `kind` says
+  absl::Span<const float> labels = {};             // [n], the same
+  absl::Span<const uint64_t> groups = {};          // [n]; empty: not known
+  absl::Span<const float> weights = {};            // [n], 0 or more; empty: all 1
+  absl::Span<const float> log_probabilities = {};  // kClasses: [n], of the label's class
+  Outputs kind = Outputs::kLogits;
 };
 
 // Each metric of `names` by its name, one file of this folder each; NaN where it is undefined, is
-// unknown, or an output is NaN. Bit-identical for the same samples in the same order.
+// unknown, or an output is NaN. A sample of weight w counts as w samples. Bit-identical for the
+// same samples in the same order.
 std::map<std::string, double> ComputeMetrics(const std::vector<std::string>& names,
                                              const Evaluated& evaluated);
 

@@ -1,7 +1,9 @@
 #include "common/math/metrics/sorted_scores.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstddef>
+#include <utility>
 
 namespace tessera::math {
 namespace {
@@ -32,13 +34,38 @@ void RadixSort(std::vector<uint32_t>& keys, std::vector<uint32_t>& scratch) {
   }
 }
 
+// Moves the keys, sorted, with their weights, to two lists.
+void Part(std::vector<std::pair<uint32_t, float>> sorted, std::vector<uint32_t>* keys,
+          std::vector<float>* weights) {
+  std::stable_sort(sorted.begin(), sorted.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  for (const auto& [key, weight] : sorted) {
+    keys->push_back(key);
+    weights->push_back(weight);
+  }
+}
+
+SortedScores SortWeighted(absl::Span<const float> logits, absl::Span<const float> labels,
+                          absl::Span<const float> weights) {
+  std::vector<std::pair<uint32_t, float>> positives, negatives;
+  for (size_t i = 0; i < logits.size(); ++i) {
+    (labels[i] > 0.5f ? positives : negatives).emplace_back(OrderedBits(logits[i]), weights[i]);
+  }
+  SortedScores scores;
+  Part(std::move(positives), &scores.positives, &scores.positive_weights);
+  Part(std::move(negatives), &scores.negatives, &scores.negative_weights);
+  return scores;
+}
+
 }  // namespace
 
 float SortedScores::Logit(uint32_t key) {
   return std::bit_cast<float>((key & 0x80000000u) != 0 ? key & 0x7FFFFFFFu : ~key);
 }
 
-SortedScores SortScores(absl::Span<const float> logits, absl::Span<const float> labels) {
+SortedScores SortScores(absl::Span<const float> logits, absl::Span<const float> labels,
+                        absl::Span<const float> weights) {
+  if (!weights.empty()) return SortWeighted(logits, labels, weights);
   size_t positives = 0;
   for (float label : labels) positives += label > 0.5f;
   SortedScores scores;

@@ -8,18 +8,24 @@
 namespace tessera::math {
 
 // The logits of each class in ascending order, as integers of the same order as the floats (-0 and
-// 0 are one). What is computed from them is a function of the samples as a set: their order, and so
-// the number of workers that scored them, does not change a bit.
+// 0 are one). What is computed from them without weights is a function of the samples as a set:
+// their order, and so the number of workers that scored them, does not change a bit.
 struct SortedScores {
   std::vector<uint32_t> positives;
   std::vector<uint32_t> negatives;
+  // Of each, side by side with them; both empty: all 1. Samples of one logit then stay in the order
+  // in which they came, and so do their sums.
+  std::vector<float> positive_weights;
+  std::vector<float> negative_weights;
 
+  bool weighted() const { return !positive_weights.empty() || !negative_weights.empty(); }
   uint64_t samples() const { return positives.size() + negatives.size(); }
   static float Logit(uint32_t key);
 };
 
-// No logit is NaN. O(n) time, 8 bytes a sample besides the arguments.
-SortedScores SortScores(absl::Span<const float> logits,   // [n]
-                        absl::Span<const float> labels);  // [n], above 0.5: positive
+// No logit is NaN. O(n) time, 8 bytes a sample besides the arguments; with weights O(n log n).
+SortedScores SortScores(absl::Span<const float> logits,         // [n]
+                        absl::Span<const float> labels,         // [n], above 0.5: positive
+                        absl::Span<const float> weights = {});  // [n]; empty: all 1
 
 }  // namespace tessera::math

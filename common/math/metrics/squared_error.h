@@ -5,8 +5,10 @@
 
 namespace tessera::math {
 
-// The mean of (prediction - label)^2; its root is the RMSE. Of probabilities it is the Brier score
-// (Brier 1950). NaN where there are no samples.
-double MeanSquaredError(const Predictions& predictions, absl::Span<const float> labels);  // [n]
+// The (weighted) mean of (prediction - label)^2; its root is the RMSE. Of probabilities it is the
+// Brier score (Brier 1950). NaN where there are no samples.
+double MeanSquaredError(const Predictions& predictions,
+                        absl::Span<const float> labels,    // [n]
+                        absl::Span<const float> weights);  // [n]; empty: all 1
 
 }  // namespace tessera::math

@@ -1,0 +1,108 @@
+#pragma once
+
+#include <unistd.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "client/data_generator.h"
+#include "common/checkpoint/digest.h"
+#include "common/config/override.h"
+#include "common/config/yaml_job.h"
+#include "common/file_system.h"
+#include "common/log.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "local/run_job.h"
+
+namespace tessera {
+
+// Whole jobs on a cluster in this process, on generated click data.
+class TrainingTest : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    spdlog::set_level(spdlog::level::err);
+    // Every test is a process of its own, and several run at once.
+    data_folder_ =
+        new std::string(absl::StrCat(testing::TempDir(), "/tessera-training-data-", ::getpid()));
+    client::ClickDataOptions options;
+    options.folder = *data_folder_;
+    options.train = 12000;
+    options.validation = 3000;
+    options.test = 3000;
+    options.force = true;
+    ASSERT_TRUE(client::GenerateClickData(options, PosixFileSystem(), nullptr).ok());
+  }
+  static void TearDownTestSuite() {
+    std::filesystem::remove_all(*data_folder_);
+    delete data_folder_;
+  }
+
+  static std::string PathOf(const std::string& name) {
+    return testing::TempDir() + "/tessera-training-" +
+           testing::UnitTest::GetInstance()->current_test_info()->name() + "-" + name;
+  }
+  // A folder that does not exist yet.
+  static std::string RunFolder(const std::string& name) {
+    std::filesystem::remove_all(PathOf(name));
+    return PathOf(name);
+  }
+
+  v1::JobSpec Job(const std::vector<std::string>& overrides) {
+    auto job = LoadJobFile(TESSERA_SOURCE_FOLDER "/deploy/jobs/quickstart.yaml");
+    EXPECT_TRUE(job.ok()) << job.status();
+    std::vector<std::string> all = {"train.epochs=2", "train.batch_size=256",
+                                    "data.shuffle_window_records=3000",
+                                    "evaluation.every_epochs=1"};
+    all.insert(all.end(), overrides.begin(), overrides.end());
+    for (const std::string& assignment : all) {
+      EXPECT_TRUE(ApplyOverride(assignment, *job).ok()) << assignment;
+    }
+    return job->spec;
+  }
+
+  struct Cluster {
+    int ps = 2;
+    int workers = 2;
+    std::string data_root = {};
+    std::string checkpoint_root = {};
+  };
+
+  v1::JobStatus Run(const std::string& name, const v1::JobSpec& spec, Cluster cluster,
+                    v1::Task task = v1::TRAIN, const std::string& output = "") {
+    const std::string folder = RunFolder(name);
+    local::JobRun::Options options;
+    options.in_process = true;
+    options.cluster.work_folder = folder;
+    options.cluster.data_root = cluster.data_root.empty() ? *data_folder_ : cluster.data_root;
+    options.cluster.checkpoint_root =
+        cluster.checkpoint_root.empty() ? folder + "/checkpoints" : cluster.checkpoint_root;
+    options.cluster.output_root = folder;
+    options.cluster.ps = cluster.ps;
+    options.cluster.workers = cluster.workers;
+    options.cluster.say = [](const std::string&) {};
+    options.cluster.on_failure = [](const absl::Status& s) { ADD_FAILURE() << s; };
+    options.on_status = [](const v1::JobStatus&) {};
+    *options.request.mutable_spec() = spec;
+    options.request.set_workers(cluster.workers);
+    options.request.set_ps(cluster.ps);
+    options.request.set_task(task);
+    options.request.set_output(output);
+    auto status = local::JobRun(std::move(options)).Run();
+    EXPECT_TRUE(status.ok()) << status.status();
+    return status.ok() ? *status : v1::JobStatus();
+  }
+
+  static std::string Digest(const v1::JobStatus& status) {
+    EXPECT_EQ(status.state(), v1::SUCCEEDED) << status.reason() << ": " << status.message();
+    const auto digest = DigestCheckpoint(PosixFileSystem(), status.checkpoint());
+    EXPECT_TRUE(digest.ok()) << digest.status();
+    return digest.ok() ? *digest : "";
+  }
+
+  static inline std::string* data_folder_ = nullptr;
+};
+
+}  // namespace tessera

@@ -1,0 +1,172 @@
+// What ValidateJobSpec says of labels, weights, tasks, losses and the metrics that go with them.
+#include <functional>
+#include <string>
+
+#include "common/job/evaluation.h"
+#include "common/job/validate.h"
+#include "gmock/gmock.h"
+#include "google/protobuf/text_format.h"
+#include "gtest/gtest.h"
+
+namespace tessera {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+// Two tasks, of labels click and kind, and a weight.
+v1::JobSpec TwoTasks() {
+  v1::JobSpec spec;
+  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(
+      R"pb(
+        name: "tasks"
+        data {
+          format: CSV
+          header: true
+          columns { name: "click" role: LABEL }
+          columns { name: "kind" role: LABEL }
+          columns { name: "weight" role: WEIGHT default_value: "1" }
+          columns { name: "user" role: SPARSE table: "embedding" }
+          train { files: "train.csv" }
+        }
+        tables {
+          name: "embedding"
+          dim: 8
+          initializer { normal { stddev: 0.01 } }
+          optimizer {
+            learning_rate: 0.001
+            adam {}
+          }
+        }
+        model {
+          name: "mmoe"
+          tasks { name: "click" label: "click" weight: 2 }
+          tasks { name: "kind" label: "kind" loss: SOFTMAX_CROSS_ENTROPY }
+          optimizer {
+            learning_rate: 0.001
+            adam {}
+          }
+        }
+        train { batch_size: 1024 epochs: 2 }
+      )pb",
+      &spec));
+  return spec;
+}
+
+// One task whose loss ranks within users.
+v1::JobSpec Ranking(v1::Loss loss) {
+  v1::JobSpec spec = TwoTasks();
+  spec.mutable_model()->clear_tasks();
+  spec.mutable_data()->mutable_columns(1)->set_role(v1::IGNORED);
+  spec.mutable_data()->mutable_columns(2)->set_role(v1::IGNORED);
+  spec.mutable_data()->mutable_columns(2)->clear_default_value();
+  spec.mutable_model()->set_loss(loss);
+  spec.mutable_model()->set_group_by("user");
+  return spec;
+}
+
+TEST(ValidateTasks, TakesTasksWeightsAndRanking) {
+  EXPECT_EQ(ValidateJobSpec(TwoTasks()), absl::OkStatus());
+  EXPECT_EQ(ValidateJobSpec(Ranking(v1::BAYESIAN_PERSONALIZED_RANKING)), absl::OkStatus());
+  EXPECT_EQ(ValidateJobSpec(Ranking(v1::LISTWISE_SOFTMAX)), absl::OkStatus());
+}
+
+TEST(ValidateTasks, NamesWhatIsWrongAndWhere) {
+  const auto model = [](v1::JobSpec& s) { return s.mutable_model(); };
+  const auto task = [](v1::JobSpec& s, int i) { return s.mutable_model()->mutable_tasks(i); };
+  const auto column = [](v1::JobSpec& s, int i) { return s.mutable_data()->mutable_columns(i); };
+  const auto metric = [](v1::JobSpec& s, const char* name) {
+    s.mutable_evaluation()->add_metrics(name);
+  };
+  const struct {
+    std::function<void(v1::JobSpec&)> change;
+    const char* path;
+    const char* text;
+  } cases[] = {
+      {[=](auto& s) { task(s, 1)->set_name("click"); }, "model.tasks[1].name", "earlier task"},
+      {[=](auto& s) { task(s, 1)->set_name("a/b"); }, "model.tasks[1].name", "expected 1 to 63"},
+      {[=](auto& s) { task(s, 1)->set_label("knd"); }, "model.tasks[1].label",
+       "did you mean \"kind\"?"},
+      {[=](auto& s) { task(s, 1)->clear_label(); }, "model.tasks[1].label", "missing"},
+      {[=](auto& s) { task(s, 0)->set_weight(0); }, "model.tasks[0].weight", "more than 0"},
+      {[=](auto& s) { task(s, 1)->set_positive_weight(2); }, "model.tasks[1].positive_weight",
+       "binary_cross_entropy"},
+      {[=](auto& s) { task(s, 0)->set_huber_delta(2); }, "model.tasks[0].huber_delta", "huber"},
+      {[=](auto& s) { model(s)->set_loss(v1::HUBER); }, "model.loss", "every task has its own"},
+      {[=](auto& s) { model(s)->set_positive_weight(2); }, "model.positive_weight", "its own"},
+      {[=](auto& s) { task(s, 1)->set_label("click"); }, "model.tasks[1].loss",
+       "takes labels that are the number of a class"},
+      {[=](auto& s) { model(s)->mutable_tasks()->RemoveLast(); }, "model.tasks",
+       "none reads the label 'kind'"},
+      {[=](auto& s) { model(s)->clear_tasks(); }, "data.columns[1].role", "model.tasks"},
+      {[=](auto& s) { column(s, 1)->set_role(v1::WEIGHT); }, "data.columns[2].role",
+       "is the weight already"},
+      {[=](auto& s) { column(s, 2)->set_default_value("-1"); }, "data.columns[2].default_value",
+       "0 or more"},
+      {[=](auto& s) { column(s, 1)->set_default_value("1.5"); }, "data.columns[1].default_value",
+       "number of a class"},
+      {[=](auto& s) { column(s, 2)->add_table("embedding"); }, "data.columns[2].table",
+       "sparse columns"},
+      {[=](auto& s) { model(s)->set_group_by("user"); }, "model.group_by", "has neither"},
+      {[=](auto& s) { task(s, 0)->set_loss(v1::LISTWISE_SOFTMAX); }, "data.columns",
+       "compares samples instead of weighing"},
+      {[=](auto& s) { metric(s, "auc"); }, "evaluation.metrics[0]",
+       "'auc' is none of the loss of task kind, softmax_cross_entropy"},
+      {[=](auto& s) { metric(s, "auc/clicks"); }, "evaluation.metrics[0]",
+       "did you mean \"click\"?"},
+      {[=](auto& s) {
+         metric(s, "logloss");
+         metric(s, "logloss/click");
+       },
+       "evaluation.metrics", "'logloss/click' is named twice"},
+      {[=](auto& s) { metric(s, "ndcg@3/click"); }, "evaluation.group_by",
+       "ndcg@3/click needs the sparse column"},
+      {[=](auto& s) { metric(s, "ndcg/click"); }, "evaluation.metrics[0]",
+       "such as 'ndcg@10'"},
+      {[=](auto& s) { s.mutable_evaluation()->set_monitor("auc"); }, "evaluation.monitor",
+       "known are auc/click"},
+  };
+  for (const auto& wrong : cases) {
+    v1::JobSpec spec = TwoTasks();
+    wrong.change(spec);
+    const absl::Status status = ValidateJobSpec(spec);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << wrong.path;
+    EXPECT_THAT(std::string(status.message()), StartsWith(std::string(wrong.path) + ": "));
+    EXPECT_THAT(std::string(status.message()), HasSubstr(wrong.text));
+  }
+}
+
+TEST(ValidateTasks, LossesOfRankingNeedGroups) {
+  v1::JobSpec spec = Ranking(v1::BAYESIAN_PERSONALIZED_RANKING);
+  spec.mutable_model()->clear_group_by();
+  EXPECT_THAT(std::string(ValidateJobSpec(spec).message()),
+              StartsWith("model.group_by: missing; bayesian_personalized_ranking needs"));
+  spec.mutable_model()->set_group_by("usr");
+  EXPECT_THAT(std::string(ValidateJobSpec(spec).message()), HasSubstr("did you mean \"user\"?"));
+}
+
+TEST(ValidateTasks, LibsvmHasOneLabelAndNoWeights) {
+  v1::JobSpec spec = TwoTasks();
+  spec.mutable_data()->set_format(v1::LIBSVM);
+  spec.mutable_data()->set_header(false);
+  spec.mutable_data()->mutable_columns(3)->set_index_end(10);
+  EXPECT_THAT(std::string(ValidateJobSpec(spec).message()), HasSubstr("libsvm has one"));
+  spec.mutable_data()->mutable_columns(1)->set_role(v1::IGNORED);
+  EXPECT_THAT(std::string(ValidateJobSpec(spec).message()), HasSubstr("no place for a sample's"));
+}
+
+TEST(MetricsOf, AreThoseOfEveryTask) {
+  v1::JobSpec spec = TwoTasks();
+  EXPECT_THAT(MetricsOf(spec),
+              ElementsAre("auc/click", "logloss/click", "accuracy/kind", "logloss/kind"));
+  EXPECT_EQ(MonitorOf(spec), "auc/click");
+  spec.mutable_evaluation()->add_metrics("logloss");
+  spec.mutable_evaluation()->add_metrics("auc/click");
+  EXPECT_THAT(MetricsOf(spec), ElementsAre("logloss/click", "logloss/kind", "auc/click"));
+  EXPECT_THAT(MetricsOf(Ranking(v1::BAYESIAN_PERSONALIZED_RANKING)), ElementsAre("gauc"));
+  EXPECT_EQ(MonitorOf(Ranking(v1::LISTWISE_SOFTMAX)), "ndcg@10");
+}
+
+}  // namespace
+}  // namespace tessera

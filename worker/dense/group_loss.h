@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "absl/types/span.h"
+#include "worker/dense/loss.h"
+
+namespace tessera::worker {
+
+// The losses that look at several numbers at once, for LossFunction::Evaluate, whose contract is
+// theirs; `label` is the column of targets.labels.
+
+// SOFTMAX_CROSS_ENTROPY.
+double ClassLoss(absl::Span<const float> outputs,  // [n, classes]
+                 size_t classes, uint32_t label, const Targets& targets, float scale,
+                 absl::Span<float> gradient);
+// BAYESIAN_PERSONALIZED_RANKING: n times the mean over the pairs of a sample whose label is above
+// 0.5 and one of its group whose label is not; 0 where there is no pair. As many exponentials as
+// pairs.
+double PairLoss(absl::Span<const float> outputs, uint32_t label, const Targets& targets,
+                absl::Span<const uint32_t> order, float scale, absl::Span<float> gradient);
+// LISTWISE_SOFTMAX: n times the mean over the groups that have a label above 0; 0 where there is
+// none.
+double ListLoss(absl::Span<const float> outputs, uint32_t label, const Targets& targets,
+                absl::Span<const uint32_t> order, float scale, absl::Span<float> gradient);
+
+}  // namespace tessera::worker

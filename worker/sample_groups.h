@@ -1,0 +1,19 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "worker/data/batch.h"
+#include "worker/data/schema.h"
+
+namespace tessera::worker {
+
+// The place of the sparse column `name` in Batch::sparse; -1: there is none, or no name.
+int32_t FindGroupColumn(const Schema& schema, const std::string& name);
+
+// groups[i] = a number that is equal where the ids of the samples are, all of them and in order; 0
+// for none. Left empty for column -1.
+void FindGroups(const Batch& batch, int32_t column, std::vector<uint64_t>* groups);
+
+}  // namespace tessera::worker
