@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
+#include <string>
 
 namespace tessera::worker {
 namespace {
@@ -18,24 +20,58 @@ float PoolingScale(v1::Pooling pooling, uint32_t n) {
   }
 }
 
-// Calls visit(sample, field, row index, factor) for every key occurrence, columns one after
-// another.
+// The keys of one column in one sample.
+struct Occurrence {
+  uint32_t sample;
+  const EmbeddingPlan::Field* field;
+  absl::Span<const uint32_t> rows;  // of each key
+  const float* weights;             // of each key; null: all 1
+
+  float Weight(size_t k) const { return weights == nullptr ? 1.0f : weights[k]; }
+  // In the input's memory.
+  size_t at() const { return sample * field->sample_floats + field->at; }
+};
+
+// Calls visit for every column and sample, columns one after another.
 template <typename Visit>
-void ForEachKey(const Batch& batch, const EmbeddingPlan::KeySet& key_set,
-                const EmbeddingPlan::Lookup& lookup, const BatchKeys& keys, Visit visit) {
+void ForEachOccurrence(const Batch& batch, const EmbeddingPlan::KeySet& key_set,
+                       const EmbeddingPlan::Lookup& lookup, const BatchKeys& keys, Visit visit) {
   const uint32_t* row = keys.row.data();
   for (size_t f = 0; f < key_set.columns.size(); ++f) {
     const SparseColumn& column = batch.sparse[key_set.columns[f]];
     for (uint32_t b = 0; b < batch.size; ++b) {
       const uint32_t begin = column.offsets[b];
-      const uint32_t end = column.offsets[b + 1];
-      const float scale = PoolingScale(lookup.pooling[f], end - begin);
-      for (uint32_t k = begin; k < end; ++k) {
-        visit(b, f, *row++, column.weights.empty() ? scale : scale * column.weights[k]);
-      }
+      const size_t n = column.offsets[b + 1] - begin;
+      visit(Occurrence{b,
+                       &lookup.fields[f],
+                       {row, n},
+                       column.weights.empty() ? nullptr : column.weights.data() + begin});
+      row += n;
     }
   }
 }
+
+// By element the key whose row is the largest: visit(d, k).
+template <typename Visit>
+void ForLargest(const Occurrence& of, const float* rows, size_t dim, Visit visit) {
+  for (size_t d = 0; d < dim && !of.rows.empty(); ++d) {
+    size_t largest = 0;
+    const auto value = [&](size_t k) { return of.Weight(k) * rows[of.rows[k] * dim + d]; };
+    for (size_t k = 1; k < of.rows.size(); ++k) {
+      if (value(k) > value(largest)) largest = k;
+    }
+    visit(d, largest);
+  }
+}
+
+// Where the row of key k goes, at() + k * stride, and what it is multiplied by, scale * weight.
+struct Places {
+  Places(const Occurrence& of, size_t dim)
+      : scale(PoolingScale(of.field->pooling, static_cast<uint32_t>(of.rows.size()))),
+        stride(of.field->pooling == v1::SEQUENCE ? dim : 0) {}
+  const float scale;
+  const size_t stride;
+};
 
 }  // namespace
 
@@ -45,17 +81,29 @@ EmbeddingPlan::EmbeddingPlan(const v1::JobSpec& spec, absl::Span<const Model::In
     if (column.role() == v1::SPARSE) sparse.push_back(&column);
   }
   std::map<std::vector<uint32_t>, size_t> known;
-  for (size_t i = 0; i < inputs.size(); ++i) {
+  std::set<std::string> done;
+  for (const Model::Input& first : inputs) {
+    if (!done.insert(first.table).second) continue;
     Lookup& lookup = lookups_.emplace_back();
-    lookup.input = i;
-    lookup.table = inputs[i].table_index;
-    lookup.dim = inputs[i].dim;
+    lookup.table = first.table_index;
+    lookup.dim = first.dim;
     KeySet key_set;
+    std::map<size_t, size_t> fields;  // of each input, so far
     for (uint32_t c = 0; c < sparse.size(); ++c) {
       const auto& tables = sparse[c]->table();
-      if (std::find(tables.begin(), tables.end(), inputs[i].table) == tables.end()) continue;
-      key_set.columns.push_back(c);
-      lookup.pooling.push_back(sparse[c]->pooling());
+      if (std::find(tables.begin(), tables.end(), first.table) == tables.end()) continue;
+      const bool sequence = sparse[c]->pooling() == v1::SEQUENCE;
+      for (size_t i = 0; i < inputs.size(); ++i) {
+        if (inputs[i].table != first.table) continue;
+        if (inputs[i].sequence != (sequence ? sparse[c]->name() : "")) continue;
+        const size_t dim = first.dim;
+        key_set.columns.push_back(c);
+        lookup.fields.push_back({.pooling = sparse[c]->pooling(),
+                                 .input = i,
+                                 .at = sequence ? 0 : fields[i]++ * dim,
+                                 .sample_floats = inputs[i].fields * dim,
+                                 .rows = sequence ? inputs[i].fields : 1});
+      }
     }
     const auto [it, is_new] = known.emplace(key_set.columns, key_sets_.size());
     lookup.key_set = it->second;
@@ -78,28 +126,65 @@ void KeyPreparer::Prepare(const Batch& batch, std::vector<BatchKeys>* keys) {
 
 void PoolRows(const Batch& batch, const EmbeddingPlan::KeySet& key_set,
               const EmbeddingPlan::Lookup& lookup, const BatchKeys& keys,
-              absl::Span<const float> rows, absl::Span<float> pooled) {
+              absl::Span<const float> rows, InputValues inputs) {
   const size_t dim = lookup.dim;
-  const size_t fields = key_set.columns.size();
-  std::fill(pooled.begin(), pooled.end(), 0.0f);
-  ForEachKey(batch, key_set, lookup, keys, [&](uint32_t b, size_t f, uint32_t row, float factor) {
-    const float* const from = rows.data() + row * dim;
-    float* const to = pooled.data() + (b * fields + f) * dim;
-    for (size_t d = 0; d < dim; ++d) to[d] += factor * from[d];
+  std::vector<float*> to;  // by column
+  for (const EmbeddingPlan::Field& field : lookup.fields) {
+    const absl::Span<float> values = inputs(field.input);
+    // Once an input: at its first field.
+    if (field.at == 0) std::fill(values.begin(), values.end(), 0.0f);
+    to.push_back(values.data());
+  }
+  ForEachOccurrence(batch, key_set, lookup, keys, [&](const Occurrence& of) {
+    float* const values = to[static_cast<size_t>(of.field - lookup.fields.data())];
+    if (of.field->pooling == v1::MAX) {
+      ForLargest(of, rows.data(), dim, [&](size_t d, size_t k) {
+        values[of.at() + d] = of.Weight(k) * rows[of.rows[k] * dim + d];
+      });
+      return;
+    }
+    const Places places(of, dim);
+    float* place = values + of.at();
+    for (size_t k = 0; k < of.rows.size(); ++k, place += places.stride) {
+      const float factor = of.weights == nullptr ? places.scale : places.scale * of.weights[k];
+      const float* const from = rows.data() + of.rows[k] * dim;
+      for (size_t d = 0; d < dim; ++d) place[d] += factor * from[d];
+    }
   });
 }
 
 void UnpoolGradients(const Batch& batch, const EmbeddingPlan::KeySet& key_set,
                      const EmbeddingPlan::Lookup& lookup, const BatchKeys& keys,
-                     absl::Span<const float> pooled_gradient, absl::Span<float> gradients) {
+                     absl::Span<const float> rows, InputGradients inputs,
+                     absl::Span<float> gradients) {
   const size_t dim = lookup.dim;
-  const size_t fields = key_set.columns.size();
   std::fill(gradients.begin(), gradients.end(), 0.0f);
-  ForEachKey(batch, key_set, lookup, keys, [&](uint32_t b, size_t f, uint32_t row, float factor) {
-    const float* const from = pooled_gradient.data() + (b * fields + f) * dim;
-    float* const to = gradients.data() + row * dim;
-    for (size_t d = 0; d < dim; ++d) to[d] += factor * from[d];
+  std::vector<const float*> from;  // by column
+  for (const EmbeddingPlan::Field& field : lookup.fields) {
+    from.push_back(inputs(field.input).data());
+  }
+  ForEachOccurrence(batch, key_set, lookup, keys, [&](const Occurrence& of) {
+    const float* const slopes = from[static_cast<size_t>(of.field - lookup.fields.data())];
+    if (of.field->pooling == v1::MAX) {
+      ForLargest(of, rows.data(), dim, [&](size_t d, size_t k) {
+        gradients[of.rows[k] * dim + d] += of.Weight(k) * slopes[of.at() + d];
+      });
+      return;
+    }
+    const Places places(of, dim);
+    const float* place = slopes + of.at();
+    for (size_t k = 0; k < of.rows.size(); ++k, place += places.stride) {
+      const float factor = of.weights == nullptr ? places.scale : places.scale * of.weights[k];
+      float* const to = gradients.data() + of.rows[k] * dim;
+      for (size_t d = 0; d < dim; ++d) to[d] += factor * place[d];
+    }
   });
+}
+
+void SequenceLengths(const SparseColumn& column, absl::Span<float> lengths) {
+  for (size_t b = 0; b < lengths.size(); ++b) {
+    lengths[b] = static_cast<float>(column.offsets[b + 1] - column.offsets[b]);
+  }
 }
 
 }  // namespace tessera::worker

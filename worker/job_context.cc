@@ -112,7 +112,12 @@ void FillInputs(JobContext* context, const PreparedBatch& batch) {
   const auto lookups = context->plan->lookups();
   for (size_t l = 0; l < lookups.size(); ++l) {
     PoolRows(batch.batch, context->plan->key_sets()[lookups[l].key_set], lookups[l],
-             batch.keys[lookups[l].key_set], batch.rows[l], executor.pooled(lookups[l].input));
+             batch.keys[lookups[l].key_set], batch.rows[l],
+             [&executor](size_t input) { return executor.pooled(input); });
+  }
+  const auto lengths = context->model->lengths();
+  for (size_t i = 0; i < lengths.size(); ++i) {
+    SequenceLengths(batch.batch.sparse[lengths[i].sparse_index], executor.length(i));
   }
 }
 

@@ -189,10 +189,11 @@ void Trainer::CollectGradients(const PreparedBatch& batch) {
   const auto lookups = context_->plan->lookups();
   for (size_t l = 0; l < lookups.size(); ++l) {
     embedding_gradients_[l].resize(batch.rows[l].size());
-    UnpoolGradients(batch.batch, context_->plan->key_sets()[lookups[l].key_set], lookups[l],
-                    batch.keys[lookups[l].key_set],
-                    context_->executor->pooled_gradient(lookups[l].input),
-                    absl::MakeSpan(embedding_gradients_[l]));
+    UnpoolGradients(
+        batch.batch, context_->plan->key_sets()[lookups[l].key_set], lookups[l],
+        batch.keys[lookups[l].key_set], batch.rows[l],
+        [this](size_t input) { return context_->executor->pooled_gradient(input); },
+        absl::MakeSpan(embedding_gradients_[l]));
   }
   Clip(batch);
   context_->trained_blocks->CopyIn(trained_gradient_);

@@ -49,11 +49,6 @@ absl::Status Unbuilt(const v1::JobSpec& spec) {
     if (!asked) return absl::OkStatus();
     return Wrong(path, "is not built yet; leave it out");
   };
-  for (const v1::ColumnSpec& column : spec.data().columns()) {
-    const std::string path = absl::StrCat("data.columns (", column.name(), ")");
-    TESSERA_RETURN_IF_ERROR(unbuilt(column.pooling() == v1::MAX || column.pooling() == v1::SEQUENCE,
-                                    path + ".pooling"));
-  }
   const v1::ModelSpec& model = spec.model();
   TESSERA_RETURN_IF_ERROR(unbuilt(!model.onnx_file().empty(), "model.onnx_file"));
   TESSERA_RETURN_IF_ERROR(unbuilt(model.ema_decay() != 0, "model.ema_decay"));
@@ -69,7 +64,9 @@ uint64_t BatchRowBytes(const v1::JobSpec& spec) {
   for (const v1::ColumnSpec& column : spec.data().columns()) {
     for (const std::string& table : column.table()) {
       const auto found = dims.find(table);
-      if (found != dims.end()) bytes += found->second * sizeof(float) + sizeof(uint64_t);
+      if (found == dims.end()) continue;
+      const uint64_t rows = column.pooling() == v1::SEQUENCE ? column.max_length() : 1;
+      bytes += rows * (found->second * sizeof(float) + sizeof(uint64_t));
     }
   }
   return bytes * spec.train().batch_size();

@@ -112,6 +112,16 @@ absl::Status Belongings(const v1::ColumnSpec& column, const std::string& path) {
                                column.role() == v1::DENSE, "transform", "dense"));
   TESSERA_RETURN_IF_ERROR(only(column.has_default_value(), column.role() != v1::IGNORED,
                                "default_value", "label, weight, dense and sparse"));
+  const bool sequence = column.pooling() == v1::SEQUENCE;
+  constexpr uint32_t kMostRows = 1024;
+  if (sequence && (column.max_length() < 1 || column.max_length() > kMostRows)) {
+    return Wrong(path + ".max_length", "found ", column.max_length(), "; expected 1 .. ", kMostRows,
+                 ", the rows of the sequence: the last so many ids of a field count");
+  }
+  if (!sequence && column.max_length() != 0) {
+    return Wrong(path + ".max_length",
+                 "belongs to columns whose pooling is sequence; leave it out");
+  }
   if (!column.key_space().empty() && !(sparse && column.type() == v1::STRING)) {
     return Wrong(path + ".key_space",
                  "belongs to sparse columns of type string; leave it out (equal int64 ids in one "

@@ -17,300 +17,32 @@ Forward passes are written here anew, in double precision. Gradients are not for
 differences of sum(output * output_gradient), of fourth order, in double precision, good to about 1e-10.
 """
 
-import itertools
 import math
 import os
 
+from dense_layout_ops import concat, expand, gather, parameter, slice_, split, transpose
+from dense_norm_ops import batch_normalization, dice, layer_normalization, moments, p_relu, softmax
+from dense_product_ops import (
+    bias,
+    bilinear,
+    dot_interaction,
+    ffm,
+    field_pairs,
+    fm,
+    gemm,
+    mat_mul,
+)
+from dense_sequence_ops import gru, sequence_mask
+from dense_tensors import broadcast, elementwise, logistic, product, reduce
 from float32 import f32, numbers
 
 STEP = 2.0**-10
 
 
-def product(dims):
-    return math.prod(dims)
-
-
-def rows(flat, width):
-    return [flat[i : i + width] for i in range(0, len(flat), width)]
-
-
-def indices(dims):
-    """Every index of a tensor of these dims, in row-major order."""
-    return itertools.product(*map(range, dims))
-
-
-def element(flat, dims, index):
-    """Element `index` of a row-major tensor; an axis of size 1 stands for every index."""
-    at = 0
-    for size, i in zip(dims, index):
-        at = at * size + (i if size > 1 else 0)
-    return flat[at]
-
-
-def broadcast(function):
-    def forward(case, inputs, trained):
-        dims = [[case["batch"]] + d for d in case["inputs"]]
-        return [
-            function([element(x, d, i) for x, d in zip(inputs, dims)])
-            for i in indices([max(sizes) for sizes in zip(*dims)])
-        ]
-
-    return forward
-
-
-def reduce(function):
-    """Over the axes of the option, counted with the batch as 0."""
-
-    def forward(case, inputs, trained):
-        dims = [case["batch"]] + case["inputs"][0]
-        axes = case["options"].get("axes", list(range(1, len(dims))))
-        out = []
-        for kept in indices([1 if a in axes else d for a, d in enumerate(dims)]):
-            ranges = [range(d) if a in axes else [kept[a]] for a, d in enumerate(dims)]
-            out.append(function([element(inputs[0], dims, i) for i in itertools.product(*ranges)]))
-        return out
-
-    return forward
-
-
-def parameter(case, inputs, trained):
-    return trained[0] * case["batch"]
-
-
-def softmax(case, inputs, trained):
-    dims = [case["batch"]] + case["inputs"][0]
-    axis = case["options"].get("axis", -1) % len(dims)
-    out = []
-    for i in indices(dims):
-        others = [
-            element(inputs[0], dims, i[:axis] + (j,) + i[axis + 1 :]) for j in range(dims[axis])
-        ]
-        x = element(inputs[0], dims, i)
-        out.append(1 / sum(math.exp(o - x) for o in others))
-    return out
-
-
-def layer_normalization(case, inputs, trained):
-    width = case["inputs"][0][-1]
-    out = []
-    for r, row in enumerate(rows(inputs[0], width)):
-        mean = sum(row) / width
-        variance = sum(x * x for x in row) / width - mean * mean
-        for j, x in enumerate(row):
-            at = (r * width + j) % len(trained[0])
-            scale = trained[0][at] / math.sqrt(variance + case["options"].get("epsilon", 1e-5))
-            out.append((x - mean) * scale + trained[1][at])
-    return out
-
-
-def mat_mul(case, inputs, trained):
-    o = case["options"]
-    dims = [[case["batch"]] + d for d in case["inputs"]]
-    turned = [o.get("transA", False), o.get("transB", False)]
-    m, k = dims[0][-2:][::-1] if turned[0] else dims[0][-2:]
-    n = dims[1][-2] if turned[1] else dims[1][-1]
-    at = lambda side, outer, i, j: element(
-        inputs[side], dims[side], outer + ((j, i) if turned[side] else (i, j))
-    )
-    return [
-        o.get("alpha", 1.0) * sum(at(0, outer, i, p) * at(1, outer, p, j) for p in range(k))
-        for outer in indices(dims[0][:-2])
-        for i in range(m)
-        for j in range(n)
-    ]
-
-
-def transpose(case, inputs, trained):
-    dims = [case["batch"]] + case["inputs"][0]
-    perm = case["options"]["perm"]
-    out = []
-    for i in indices([dims[a] for a in perm]):
-        source = [0] * len(dims)
-        for a, index in zip(perm, i):
-            source[a] = index
-        out.append(element(inputs[0], dims, source))
-    return out
-
-
-def take(case, inputs, axis, chosen):
-    """The chosen indices of an axis."""
-    dims = [case["batch"]] + case["inputs"][0]
-    shape = dims[:axis] + [len(chosen)] + dims[axis + 1 :]
-    return [
-        element(inputs[0], dims, i[:axis] + (chosen[i[axis]],) + i[axis + 1 :])
-        for i in indices(shape)
-    ]
-
-
-def gather(case, inputs, trained):
-    return take(case, inputs, case["options"].get("axis", 1), case["options"]["indices"])
-
-
-def split(case, inputs, trained):
-    o = case["options"]
-    dims = [case["batch"]] + case["inputs"][0]
-    axis = o.get("axis", -1) % len(dims)
-    sizes = o.get("split") or [dims[axis] // o["num_outputs"]] * o["num_outputs"]
-    outputs, first = [], 0
-    for size in sizes:
-        outputs.append(take(case, inputs, axis, range(first, first + size)))
-        first += size
-    return outputs
-
-
-def bilinear(case, inputs, trained):
-    (m, n), units = [d[-1] for d in case["inputs"]], case["options"]["units"]
-    out = []
-    for a, b in zip(rows(inputs[0], m), rows(inputs[1], n)):
-        for k, weight in enumerate(rows(trained[0], m * n)):
-            form = sum(w * x for w, x in zip(weight, [x * y for x in a for y in b]))
-            out.append(form + (trained[1][k] if len(trained) > 1 else 0.0))
-    assert len(rows(trained[0], m * n)) == units
-    return out
-
-
-def p_relu(case, inputs, trained):
-    width = case["inputs"][0][-1]
-    return [x if x > 0 else trained[0][i % width] * x for i, x in enumerate(inputs[0])]
-
-
-def dice(case, inputs, trained):
-    means, variances = moments(case, inputs[0])
-    epsilon = case["options"].get("epsilon", 1e-9)
-    out = []
-    for i, x in enumerate(inputs[0]):
-        j = i % len(means)
-        p = logistic((x - means[j]) / math.sqrt(variances[j] + epsilon))
-        out.append((p + trained[0][j] * (1 - p)) * x)
-    return out
-
-
-def dot_interaction(case, inputs, trained):
-    fields, dim = case["inputs"][0]
-    out = []
-    for sample in rows(inputs[0], fields * dim):
-        v = rows(sample, dim)
-        for i in range(fields):
-            for j in range(i + 1 if case["options"].get("self") else i):
-                out.append(sum(a * b for a, b in zip(v[i], v[j])))
-    return out
-
-
-def field_pairs(case, inputs, trained):
-    fields, dim = case["inputs"][0]
-    out = []
-    for sample in rows(inputs[0], fields * dim):
-        for a, b in itertools.combinations(rows(sample, dim), 2):
-            out += [x * y for x, y in zip(a, b)]
-    return out
-
-
-def ffm(case, inputs, trained):
-    fields, width = case["inputs"][0]
-    out = []
-    for sample in rows(inputs[0], fields * width):
-        towards = {}
-        for i, row in enumerate(rows(sample, width)):
-            others = [j for j in range(fields) if j != i]
-            for j, vector in zip(others, rows(row, width // (fields - 1))):
-                towards[i, j] = vector
-        out.append(
-            sum(
-                a * b
-                for i, j in itertools.combinations(range(fields), 2)
-                for a, b in zip(towards[i, j], towards[j, i])
-            )
-        )
-    return out
-
-
-def bias(case, inputs, trained):
-    return [x + trained[0][i % len(trained[0])] for i, x in enumerate(inputs[0])]
-
-
-def gemm(case, inputs, trained):
-    width = case["inputs"][0][-1]
-    units = case["options"]["units"]
-    weight = rows(trained[0], width)
-    out = []
-    for x in rows(inputs[0], width):
-        for j in range(units):
-            y = sum(a * b for a, b in zip(x, weight[j]))
-            out.append(y + (trained[1][j] if len(trained) > 1 else 0.0))
-    return out
-
-
-def concat(case, inputs, trained):
-    # Along the last axis (axis -1) or the first after the batch (axis 1) of two-dimensional samples.
-    out = []
-    axis = case["options"].get("axis", -1)
-    dims = case["inputs"]
-    if axis == 1:
-        for b in range(case["batch"]):
-            for x, d in zip(inputs, dims):
-                out += x[b * product(d) : (b + 1) * product(d)]
-        return out
-    for r in range(len(inputs[0]) // dims[0][-1]):
-        for x, d in zip(inputs, dims):
-            out += x[r * d[-1] : (r + 1) * d[-1]]
-    return out
-
-
-def slice_(case, inputs, trained):
-    fields, dim = case["inputs"][0]
-    o = case["options"]
-    out = []
-    for sample in rows(inputs[0], fields * dim):
-        for f in range(fields):
-            for d in range(dim):
-                at = f if o.get("axis", 1) == 1 else d
-                if o["start"] <= at < o["end"]:
-                    out.append(sample[f * dim + d])
-    return out
-
-
-def fm(case, inputs, trained):
-    # As the sum over pairs of fields of their dot products: not the form that the op computes.
-    fields, dim = case["inputs"][0]
-    out = []
-    for sample in rows(inputs[0], fields * dim):
-        v = rows(sample, dim)
-        pairs = list(itertools.combinations(v, 2))
-        addends = [sum(a[d] * b[d] for a, b in pairs) for d in range(dim)]
-        out += [sum(addends)] if case["options"].get("sum", True) else addends
-    return out
-
-
-def moments(case, x):
-    width = case["inputs"][0][-1]
-    n = len(x) // width
-    columns = [[row[j] for row in rows(x, width)] for j in range(width)]
-    means = [sum(c) / n for c in columns]
-    return means, [sum((v - m) ** 2 for v in c) / n for c, m in zip(columns, means)]
-
-
-def batch_normalization(case, inputs, trained):
-    means, variances = moments(case, inputs[0])
-    epsilon = case["options"].get("epsilon", 1e-5)
-    width = len(means)
-    return [
-        (x - means[i % width]) / math.sqrt(variances[i % width] + epsilon) * trained[0][i % width]
-        + trained[1][i % width]
-        for i, x in enumerate(inputs[0])
-    ]
-
-
-def elementwise(function):
-    return lambda case, inputs, trained: [function(x, case["options"]) for x in inputs[0]]
-
-
-def logistic(x):
-    return 1 / (1 + math.exp(-x))
-
-
 OPS = {
     "Abs": elementwise(lambda x, o: math.fabs(x)),
     "Add": broadcast(sum),
+    "AUGRU": gru(attention=True),
     "BatchNormalization": batch_normalization,
     "Bias": bias,
     "Bilinear": bilinear,
@@ -321,12 +53,14 @@ OPS = {
     "DotInteraction": dot_interaction,
     "Elu": elementwise(lambda x, o: x if x > 0 else o.get("alpha", 1.0) * math.expm1(x)),
     "Exp": elementwise(lambda x, o: math.exp(x)),
+    "Expand": expand,
     "FFM": ffm,
     "FieldPairs": field_pairs,
     "FM": fm,
     "Gather": gather,
     "Gelu": elementwise(lambda x, o: x * 0.5 * math.erfc(-x / math.sqrt(2))),
     "Gemm": gemm,
+    "GRU": gru(attention=False),
     "HardSigmoid": elementwise(
         lambda x, o: min(max(o.get("alpha", 0.2) * x + o.get("beta", 0.5), 0.0), 1.0)
     ),
@@ -345,6 +79,7 @@ OPS = {
         lambda x, o: o.get("gamma", 1.0507009873554805)
         * (x if x > 0 else o.get("alpha", 1.6732632423543772) * math.expm1(x))
     ),
+    "SequenceMask": sequence_mask,
     "Sigmoid": elementwise(lambda x, o: logistic(x)),
     "Silu": elementwise(lambda x, o: x * logistic(x)),
     "Slice": slice_,
@@ -449,6 +184,16 @@ CASES = [
         ("Softplus", {}),
         ("Tanh", {}),
     ]
+] + [
+    ("Expand", 2, [[1, 3]], [], [4, 3], {"shape": [0, 4, 3]}),
+    ("Expand", 2, [[3, 1]], [], [3, 5], {"shape": [0, 3, 5]}),
+    ("SequenceMask", 5, [[1]], [], [3, 1], {"size": 3}),
+    ("SequenceMask", 4, [[1]], [], [2, 1], {"size": 2, "valid": 0.5, "padding": -4.0}),
+    ("GRU", 2, [[3, 4]], [24, 12, 12], [3, 2], {"units": 2}),
+    ("GRU", 5, [[3, 2], [1]], [18, 27, 18], [3, 3], {"units": 3}),
+    ("GRU", 4, [[2, 3], [1]], [18, 12, 12], [2], {"units": 2, "sequence": False}),
+    ("AUGRU", 2, [[3, 4], [3, 1]], [24, 12, 12], [3, 2], {"units": 2}),
+    ("AUGRU", 5, [[3, 2], [3, 1], [1]], [18, 27, 18], [3], {"units": 3, "sequence": False}),
 ]
 
 
@@ -486,6 +231,9 @@ def write(out, seed, op, batch, input_dims, trained_sizes, output_dims, options)
         inputs = [[abs(x) for x in inputs[0]]]
     if op == "Div":  # by what is not near zero
         inputs[1] = [x + math.copysign(0.5, x) for x in inputs[1]]
+    if op in ("AUGRU", "GRU", "SequenceMask") and input_dims[-1] == [1]:
+        # Lengths of every kind, where a step of a difference reaches no other one.
+        inputs[-1] = [k % 5 + 0.5 for k in range(batch)]
     trained = [numbers(seed + 10 + k, n) for k, n in enumerate(trained_sizes)]
     several = isinstance(output_dims[0], list)
     outputs_dims = output_dims if several else [output_dims]

@@ -82,6 +82,10 @@ struct Session {
       const absl::Span<float> pooled = executor.pooled(i);
       copy(Normals(seed + 1 + i, pooled.size(), 0.5f), pooled);
     }
+    for (size_t i = 0; i < model.lengths().size(); ++i) {
+      const absl::Span<float> lengths = executor.length(i);
+      for (size_t b = 0; b < lengths.size(); ++b) lengths[b] = static_cast<float>((seed + b) % 5);
+    }
     labels.resize(batch);
     for (uint32_t i = 0; i < batch; ++i) labels[i] = RandomUniform(seed + 99, i) < 0.4f ? 1 : 0;
   }

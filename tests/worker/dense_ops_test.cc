@@ -48,6 +48,13 @@ std::vector<SizedCase> CasesOfWidth(int64_t n) {
       {"DotInteraction", {{3, n}}, {}},
       {"FM", {{2, n}}, Options().Set("sum", false)},
       {"Dropout", {{n}}, {}},
+      {"Expand", {{1, n}}, Options().Set("shape", std::vector<int64_t>{0, 3, n})},
+      {"Expand", {{n, 1}}, Options().Set("shape", std::vector<int64_t>{0, n, 3})},
+      {"GRU", {{3, n}}, Options().Set("units", 5.0)},
+      {"GRU", {{std::min<int64_t>(n, 20), 2}}, Options().Set("units", 3.0).Set("sequence", false)},
+      {"AUGRU",
+       {{2, 3}, {2, 1}},
+       Options().Set("units", static_cast<double>(std::min<int64_t>(n, 64)))},
   };
 }
 
@@ -256,6 +263,39 @@ TEST(ReduceMax, GivesTheGradientToTheFirstOfEquals) {
   runner.Backward();
   EXPECT_EQ(runner.outputs[0].values(), std::vector<float>{2});
   EXPECT_EQ(runner.input_gradients[0].values(), (std::vector<float>{0, 3, 0, 0}));
+}
+
+TEST(Gru, OfManySamplesAndUnitsHasRightGradients) {
+  for (const char* op : {"GRU", "AUGRU"}) {
+    const bool attention = std::string(op) == "AUGRU";
+    std::vector<Shape> inputs = {{7, 5}};
+    if (attention) inputs.push_back({7, 1});
+    OpRunner runner(op, inputs, 33, Options().Set("units", 19.0));
+    runner.Fill(3);
+    // Weights of size 1 make so wide a recurrence too steep for differences.
+    for (Guarded& tensor : runner.trained) {
+      for (float& value : tensor.span()) value *= 0.2f;
+    }
+    ExpectDirectionalDerivative(runner);
+  }
+}
+
+TEST(Gru, StopsAtTheLengthOfEachSample) {
+  OpRunner all("GRU", {{4, 3}, {1}}, 2, Options().Set("units", 2.0));
+  OpRunner last("GRU", {{4, 3}, {1}}, 2, Options().Set("units", 2.0).Set("sequence", false));
+  for (OpRunner* runner : {&all, &last}) {
+    runner->Fill(8);
+    runner->inputs[1].span()[0] = 2;
+    runner->inputs[1].span()[1] = 9;  // no more than there are
+    runner->Forward(false);
+  }
+  const std::vector<float> states = all.outputs[0].values(), ends = last.outputs[0].values();
+  for (size_t j = 0; j < 2; ++j) {
+    EXPECT_EQ(ends[j], states[1 * 2 + j]);
+    EXPECT_EQ(states[2 * 2 + j], 0);
+    EXPECT_EQ(ends[2 + j], states[8 + 3 * 2 + j]);
+    EXPECT_NE(ends[2 + j], 0);
+  }
 }
 
 TEST(Dice, UsesTheRunningStatisticsInEvaluation) {

@@ -104,6 +104,7 @@ class OpRunner {
       pass.trained = w;
       pass.statistics = s;
       if (training) pass.kept = CutKept(first, count);
+      if (op->UsesRoom()) pass.room = CutKept(first, count);
       if (training) pass.shared = shared[0].span();
       pass.scratch = scratch[0].span();
       if (whole && training && op->Prepares()) op->PrepareForward(pass);

@@ -1,5 +1,6 @@
 #include "worker/embedding.h"
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 
@@ -65,13 +66,15 @@ TEST_P(EmbeddingTest, PoolsAndUnpoolsLikeADirectComputation) {
     for (uint64_t key : batch_keys.routed.keys) {
       for (size_t d = 0; d < lookup.dim; ++d) rows.push_back(RowValue(key, d));
     }
-    PoolRows(world.batch, key_set, lookup, batch_keys, rows, absl::MakeSpan(pooled));
+    PoolRows(world.batch, key_set, lookup, batch_keys, rows,
+             [&](size_t) { return absl::MakeSpan(pooled); });
 
     std::vector<float> pooled_gradient(pooled.size());
     for (size_t i = 0; i < pooled_gradient.size(); ++i) pooled_gradient[i] = 0.25f * (i + 1);
     std::vector<float> gradients(rows.size(), 99);
-    UnpoolGradients(world.batch, key_set, lookup, batch_keys, pooled_gradient,
-                    absl::MakeSpan(gradients));
+    UnpoolGradients(
+        world.batch, key_set, lookup, batch_keys, rows,
+        [&](size_t) { return absl::MakeConstSpan(pooled_gradient); }, absl::MakeSpan(gradients));
 
     std::map<uint64_t, std::vector<float>> expected_gradient;
     for (size_t f = 0; f < fields; ++f) {
@@ -106,6 +109,98 @@ TEST_P(EmbeddingTest, PoolsAndUnpoolsLikeADirectComputation) {
 INSTANTIATE_TEST_SUITE_P(AllPoolings, EmbeddingTest,
                          testing::Combine(testing::Values(v1::SUM, v1::MEAN, v1::SQRTN),
                                           testing::Values(1, 3)));
+
+// Column a of one id and column b, whose ids are a sequence of at most 3 in the same table.
+struct SequenceWorld : World {
+  SequenceWorld() : World(v1::SEQUENCE) {
+    spec.mutable_data()->mutable_columns(1)->set_max_length(3);
+    spec.mutable_data()->mutable_columns(1)->mutable_table()->RemoveLast();
+    inputs = {{.table = "emb", .table_index = 0, .fields = 1, .dim = 3},
+              {.table = "emb", .table_index = 0, .fields = 3, .dim = 3, .sequence = "b"}};
+  }
+};
+
+TEST(EmbeddingPlan, ATableIsLookedUpOnceForAllItsInputs) {
+  SequenceWorld world;
+  const EmbeddingPlan plan(world.spec, world.inputs);
+  ASSERT_EQ(plan.lookups().size(), 1u);
+  const auto& key_set = plan.key_sets()[plan.lookups()[0].key_set];
+  EXPECT_EQ(key_set.columns, (std::vector<uint32_t>{0, 1}));
+  const KeyRouter router(NewPartitionMap(1, 16, std::vector<v1::PsAddress>(2)));
+  KeyPreparer preparer(&plan, &router);
+  std::vector<BatchKeys> keys;
+  preparer.Prepare(world.batch, &keys);
+  // Key 5 is the id of a sample and stands in two sequences: one row, one gradient.
+  const std::vector<uint64_t>& distinct = keys[0].routed.keys;
+  EXPECT_EQ(std::count(distinct.begin(), distinct.end(), 5u), 1);
+
+  std::vector<float> rows;
+  for (const uint64_t key : distinct) {
+    for (size_t d = 0; d < 3; ++d) rows.push_back(RowValue(key, d));
+  }
+  std::vector<std::vector<float>> values = {std::vector<float>(9, -1), std::vector<float>(27, -1)};
+  PoolRows(world.batch, key_set, plan.lookups()[0], keys[0], rows,
+           [&](size_t input) { return absl::MakeSpan(values[input]); });
+  const std::vector<std::vector<std::pair<uint64_t, float>>> sequences = {
+      {{5, 1}, {1ull << 40, 2}}, {}, {{7, 0.5f}, {7, 3}, {5, -1}}};
+  for (size_t b = 0; b < 3; ++b) {
+    for (size_t t = 0; t < 3; ++t) {
+      for (size_t d = 0; d < 3; ++d) {
+        const bool there = t < sequences[b].size();
+        const float expected =
+            there ? sequences[b][t].second * RowValue(sequences[b][t].first, d) : 0.0f;
+        EXPECT_EQ(values[1][(b * 3 + t) * 3 + d], expected) << b << " " << t;
+      }
+    }
+  }
+  std::vector<float> gradients(rows.size(), 9);
+  UnpoolGradients(
+      world.batch, key_set, plan.lookups()[0], keys[0], rows,
+      [&](size_t input) {
+        for (size_t i = 0; i < values[input].size(); ++i) {
+          values[input][i] = static_cast<float>(input * 100 + i);
+        }
+        return absl::MakeConstSpan(values[input]);
+      },
+      absl::MakeSpan(gradients));
+  const size_t five =
+      static_cast<size_t>(std::find(distinct.begin(), distinct.end(), 5u) - distinct.begin());
+  for (size_t d = 0; d < 3; ++d) {
+    // Sample 0's id, the first place of sequence 0 and the third of sequence 2, with their weights.
+    const float expected =
+        static_cast<float>(d) + static_cast<float>(100 + d) - static_cast<float>(100 + 24 + d);
+    EXPECT_FLOAT_EQ(gradients[five * 3 + d], expected);
+  }
+  std::vector<float> lengths(3);
+  SequenceLengths(world.batch.sparse[1], absl::MakeSpan(lengths));
+  EXPECT_EQ(lengths, (std::vector<float>{2, 0, 3}));
+}
+
+TEST(PoolRows, ByMaxTakesTheLargestOfEachElementAndGivesItTheGradient) {
+  World world(v1::MAX);
+  world.inputs = {{.table = "wide", .table_index = 1, .fields = 1, .dim = 1}};
+  world.batch.sparse[1].weights.clear();
+  const EmbeddingPlan plan(world.spec, world.inputs);
+  const KeyRouter router(NewPartitionMap(1, 16, std::vector<v1::PsAddress>(1)));
+  KeyPreparer preparer(&plan, &router);
+  std::vector<BatchKeys> keys;
+  preparer.Prepare(world.batch, &keys);
+  const std::map<uint64_t, float> value = {{5, -2}, {1ull << 40, -1}, {7, -3}};
+  std::vector<float> rows;
+  for (const uint64_t key : keys[0].routed.keys) rows.push_back(value.at(key));
+  std::vector<float> pooled(3, 9), slopes = {10, 20, 30}, gradients(rows.size(), 9);
+  const auto& key_set = plan.key_sets()[0];
+  PoolRows(world.batch, key_set, plan.lookups()[0], keys[0], rows,
+           [&](size_t) { return absl::MakeSpan(pooled); });
+  EXPECT_EQ(pooled, (std::vector<float>{-1, 0, -2}));  // ids 5 and 2^40; none; 7, 7 and 5
+  UnpoolGradients(
+      world.batch, key_set, plan.lookups()[0], keys[0], rows,
+      [&](size_t) { return absl::MakeConstSpan(slopes); }, absl::MakeSpan(gradients));
+  for (size_t i = 0; i < gradients.size(); ++i) {
+    const uint64_t key = keys[0].routed.keys[i];
+    EXPECT_EQ(gradients[i], key == 5 ? 30 : key == 7 ? 0 : 10);
+  }
+}
 
 TEST(EmbeddingPlan, TablesWithTheSameColumnsShareAKeySet) {
   World world(v1::SUM);

@@ -29,6 +29,10 @@ TEST(Zoo, BuildsEveryModelWithItsParameters) {
       {"dcn", {3 * (23 + 23) + mlp(23) - 10 + 23 + 9 + 1, norms, false, true}},
       {"dcn_v2", {3 * (2 * 23 + 2 * 23 + 23) + mlp(23) - 10 + 23 + 9 + 1, norms, false, true}},
       {"deepfm", {4 + mlp(23), norms, true, true}},
+      {"dien",
+       {3 * 6 * 4 + 3 * 6 * 6 + 36 + 4 * 6 + 3 * 5 * 6 + 3 * 5 * 5 + 30 + mlp(23 + 5) + 26,
+        norms + 52, false, true}},
+      {"din", {16 * 6 + 6 + 7 + mlp(23 + 4) + 26, norms + 52, false, true}},  // dice
       {"dlrm",
        {3 * 6 + 6 + 12 + 6 * 4 + 4 + 8 + mlp(4 + 6 * 5 / 2), 2 * (6 + 4) + norms, false, true}},
       {"dnn", {mlp(23), norms, false, true}},
@@ -63,6 +67,10 @@ TEST(Zoo, BuildsEveryModelWithItsParameters) {
     EXPECT_EQ(model->dense_width(), 3);
     std::vector<std::string> tables, expected_tables;
     for (const Model::Input& input : model->inputs()) {
+      if (!input.sequence.empty()) {
+        EXPECT_EQ(input.fields, 4);
+        continue;
+      }
       tables.push_back(input.table);
       EXPECT_EQ(input.fields, 5);
       EXPECT_EQ(input.dim, input.table == "linear" ? 1 : 4);
@@ -223,11 +231,13 @@ TEST(Zoo, StartsFromXavierWeightsThatDependOnTheSeedAlone) {
 }
 
 TEST(Zoo, RefusesUnknownModels) {
-  EXPECT_THAT(ErrorOf(Job("deepmf", 2, 0)),
-              AllOf(StartsWith("model.name: unknown model \"deepmf\""),
-                    HasSubstr("did you mean \"deepfm\"?"),
-                    HasSubstr("Known are afm, afn, autoint, dcn, dcn_v2, deepfm, dlrm, dnn, edcn,"),
-                    HasSubstr("wide_deep, xdeepfm, layers")));
+  EXPECT_THAT(
+      ErrorOf(Job("deepmf", 2, 0)),
+      AllOf(StartsWith("model.name: unknown model \"deepmf\""),
+            HasSubstr("did you mean \"deepfm\"?"),
+            HasSubstr(
+                "Known are afm, afn, autoint, dcn, dcn_v2, deepfm, dien, din, dlrm, dnn, edcn,"),
+            HasSubstr("wide_deep, xdeepfm, layers")));
 }
 
 TEST(Zoo, RefusesWrongOptionsByPath) {

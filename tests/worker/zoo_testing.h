@@ -26,6 +26,15 @@ inline v1::JobSpec TinyJob(const std::string& model) {
                       .Set("scale", true)
                       .Set("attention_dropout", 0.2)},
       {"dcn_v2", Options().Set("low_rank", 2.0)},
+      {"dien", Options()
+                   .Set("sequence", std::string("s"))
+                   .Set("target", std::string("c1"))
+                   .Set("units", 6.0)
+                   .Set("evolution", 5.0)},
+      {"din", Options()
+                  .Set("sequence", std::string("s"))
+                  .Set("target", std::string("c1"))
+                  .Set("attention", Ints{6})},
       {"dlrm", Options().Set("bottom", Ints{6})},
       {"edcn", Options().Set("cross_layers", 2.0)},
       {"finalmlp", Options()
@@ -45,6 +54,15 @@ inline v1::JobSpec TinyJob(const std::string& model) {
   if (!no_mlp) SetOptions(spec, own_widths ? norm : SmallMlp());
   if (special.contains(model))
     spec.mutable_model()->mutable_options()->MergeFrom(special.at(model));
+  if (model == "din" || model == "dien") {
+    v1::ColumnSpec* column = spec.mutable_data()->add_columns();
+    column->set_name("s");
+    column->set_role(v1::SPARSE);
+    column->add_table("embedding");
+    column->set_separator("|");
+    column->set_pooling(v1::SEQUENCE);
+    column->set_max_length(4);
+  }
   if (model == "mmoe" || model == "shared_bottom") {
     for (const char* name : {"click", "buy"}) {
       v1::TaskSpec* task = spec.mutable_model()->add_tasks();

@@ -108,9 +108,7 @@ class DelimitedParser final : public RecordParser {
       for (SparseColumn& column : out->sparse) column.keys.resize(column.offsets.back());
       return status;
     }
-    for (SparseColumn& column : out->sparse) {
-      column.offsets.push_back(static_cast<uint32_t>(column.keys.size()));
-    }
+    EndRow(schema_, out);
     ++out->size;
     return absl::OkStatus();
   }

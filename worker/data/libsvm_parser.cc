@@ -54,9 +54,7 @@ class LibsvmParser final : public RecordParser {
       return status;
     }
     out->labels.push_back(label);
-    for (SparseColumn& column : out->sparse) {
-      column.offsets.push_back(static_cast<uint32_t>(column.keys.size()));
-    }
+    EndRow(schema_, out);
     ++out->size;
     return absl::OkStatus();
   }

@@ -31,6 +31,10 @@ absl::StatusOr<std::unique_ptr<RecordParser>> NewDelimitedParser(const Schema& s
 // column, and no key in a SPARSE one.
 absl::StatusOr<std::unique_ptr<RecordParser>> NewLibsvmParser(const Schema& schema);
 
+// For parsers: what every sparse column has behind its last offset is the row's; of columns with
+// max_ids the last so many. Does not count the row.
+void EndRow(const Schema& schema, Batch* batch);
+
 // The fields of a header line.
 absl::StatusOr<std::vector<std::string>> SplitHeader(v1::DataFormat format, absl::string_view text);
 

@@ -150,6 +150,7 @@ absl::StatusOr<Schema> Schema::Resolve(const v1::DataSpec& spec,
     } else if (in.role() == v1::SPARSE) {
       out.sparse_index = static_cast<uint32_t>(schema.sparse.size());
       out.string_keys = in.type() == v1::STRING;
+      if (in.pooling() == v1::SEQUENCE) out.max_ids = in.max_length();
       out.key_space_hash = NameHash(in.key_space().empty() ? in.name() : in.key_space());
       schema.sparse.push_back(index);
     }

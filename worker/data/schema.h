@@ -37,6 +37,7 @@ struct Column {
   bool string_keys = false;
   uint64_t key_space_hash = 0;  // STRING
   char separator = 0;           // 0: one id a field
+  uint32_t max_ids = 0;         // the last so many of a record's count; 0: all
   bool log1p = false;
   // What stands for an empty field; nothing: see ColumnSpec::default_value.
   std::optional<std::string> default_text;

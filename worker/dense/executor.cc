@@ -60,6 +60,7 @@ absl::Span<float> Executor::dense() {
   return model_.dense_tensor() < 0 ? absl::Span<float>() : Value(model_.dense_tensor());
 }
 absl::Span<float> Executor::pooled(size_t input) { return Value(model_.inputs()[input].tensor); }
+absl::Span<float> Executor::length(size_t i) { return Value(model_.lengths()[i].tensor); }
 absl::Span<const float> Executor::pooled_gradient(size_t input) const {
   const Storage& storage = storages_[storage_of_[model_.inputs()[input].tensor]];
   return {arena_.data() + storage.gradient_at, batch_ * storage.floats};
@@ -108,6 +109,7 @@ ForwardPass Executor::NewForwardPass(const Step& step, const Part& part, bool tr
   pass.trained = step.trained;
   pass.statistics = step.statistics;
   if (training) pass.kept = part.kept;
+  if (step.op->UsesRoom()) pass.room = part.kept;
   if (training) pass.shared = {arena_.data() + step.shared_at, step.op->SharedFloats()};
   pass.scratch = {arena_.data() + op_scratch_at_, op_scratch_floats_};
   // Parts run at once already.

@@ -32,6 +32,7 @@ class Executor {
   // To be filled by the caller before a pass.
   absl::Span<float> dense();               // [batch, dense_width]
   absl::Span<float> pooled(size_t input);  // [batch, fields, dim] of model.inputs()[input]
+  absl::Span<float> length(size_t i);      // [batch] of model.lengths()[i]
 
   // Outputs (logits, or values of a regression) [batch, width] of the first task, valid until the
   // next call: running statistics, no dropout.

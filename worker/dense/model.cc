@@ -67,6 +67,17 @@ absl::StatusOr<std::unique_ptr<Model>> Model::New(const v1::JobSpec& spec, uint3
     const Tensor tensor = builder.Input(table.name, {fields, table.dim}, true);
     model->inputs_.push_back({table.name, table.index, fields, table.dim, tensor.index});
   }
+  for (const ModelInputs::Sequence& sequence : inputs.sequences) {
+    const uint32_t rows = sequence.max_length;
+    for (const ModelInputs::Table& table : sequence.tables) {
+      const Tensor tensor =
+          builder.Input(SequenceInput(sequence.column, table.name), {rows, table.dim}, true);
+      model->inputs_.push_back(
+          {table.name, table.index, rows, table.dim, tensor.index, sequence.column});
+    }
+    model->lengths_.push_back(
+        {sequence.sparse_index, builder.Input(LengthInput(sequence.column), {1}, false).index});
+  }
   const Tensor output = spec.model().name() == kLayersModel
                             ? BuildLayers(spec.model(), inputs, builder)
                             : BuildZooModel(spec.model(), inputs, builder);
@@ -89,6 +100,8 @@ absl::StatusOr<std::unique_ptr<Model>> Model::New(const v1::JobSpec& spec, uint3
   TESSERA_ASSIGN_OR_RETURN(model->graph_, builder.Build(outputs));
   std::erase_if(model->inputs_,
                 [&](const Input& input) { return !model->graph_->IsUsed(input.tensor); });
+  std::erase_if(model->lengths_,
+                [&](const Length& length) { return !model->graph_->IsUsed(length.tensor); });
   return model;
 }
 

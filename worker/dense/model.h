@@ -29,15 +29,23 @@ class Model {
   void InitialParameters(absl::Span<float> trained,            // [trained_floats]
                          absl::Span<float> statistics) const;  // [statistics_floats]
 
-  // A table that the model reads: its columns' pooled rows, [batch, fields, dim].
+  // A table that the model reads: its columns' pooled rows, [batch, fields, dim]; or of one column
+  // in one table the rows one after another, padded with zeros, fields being its max_length.
   struct Input {
     std::string table;
     uint32_t table_index = 0;  // in JobTables(spec)
-    uint32_t fields = 0;       // columns that name the table, in the order of the spec
+    uint32_t fields = 0;       // pooled columns that name the table, in the order of the spec
     uint32_t dim = 0;
-    int32_t tensor = -1;  // in graph()
+    int32_t tensor = -1;        // in graph()
+    std::string sequence = {};  // the column of a sequence; empty: the pooled ones
   };
   absl::Span<const Input> inputs() const { return inputs_; }
+  // How many rows a sample's sequence has, [batch, 1].
+  struct Length {
+    uint32_t sparse_index = 0;  // of the column, among the SPARSE ones
+    int32_t tensor = -1;
+  };
+  absl::Span<const Length> lengths() const { return lengths_; }
   uint32_t dense_width() const { return dense_width_; }
   // The tensor of the dense features; -1: there are none.
   int32_t dense_tensor() const { return dense_tensor_; }
@@ -62,6 +70,7 @@ class Model {
   uint32_t dense_width_ = 0;
   int32_t dense_tensor_ = -1;
   std::vector<Input> inputs_;
+  std::vector<Length> lengths_;
   std::unique_ptr<const Graph> graph_;
 };
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
+
 namespace tessera::worker {
 
 const ModelInputs::Table* ModelInputs::FindTable(const std::string& name) const {
@@ -10,6 +12,18 @@ const ModelInputs::Table* ModelInputs::FindTable(const std::string& name) const 
   }
   return nullptr;
 }
+
+const ModelInputs::Sequence* ModelInputs::FindSequence(const std::string& column) const {
+  for (const Sequence& sequence : sequences) {
+    if (sequence.column == column) return &sequence;
+  }
+  return nullptr;
+}
+
+std::string SequenceInput(const std::string& column, const std::string& table) {
+  return absl::StrCat(column, ".", table);
+}
+std::string LengthInput(const std::string& column) { return absl::StrCat(column, ".length"); }
 
 std::vector<std::string> ModelInputs::TableNames() const {
   std::vector<std::string> names;
@@ -30,17 +44,35 @@ ModelInputs InputsOf(const v1::JobSpec& spec) {
   for (int t = 0; t < spec.tables_size(); ++t) {
     const v1::TableSpec& spec_table = spec.tables(t);
     ModelInputs::Table table{spec_table.name(), static_cast<uint32_t>(t), spec_table.dim(), {}};
+    bool is_read = false;
     for (const v1::ColumnSpec& column : spec.data().columns()) {
       const bool reads =
           column.role() == v1::SPARSE && std::find(column.table().begin(), column.table().end(),
                                                    spec_table.name()) != column.table().end();
-      if (reads) table.columns.push_back(column.name());
+      is_read |= reads;
+      if (reads && column.pooling() != v1::SEQUENCE) table.columns.push_back(column.name());
     }
-    if (table.columns.empty()) {
+    if (!is_read) {
       inputs.unread_tables.push_back(table.name);
-    } else {
+    } else if (!table.columns.empty()) {
       inputs.tables.push_back(std::move(table));
     }
+  }
+  uint32_t sparse_index = 0;
+  for (const v1::ColumnSpec& column : spec.data().columns()) {
+    if (column.role() != v1::SPARSE) continue;
+    const uint32_t index = sparse_index++;
+    if (column.pooling() != v1::SEQUENCE) continue;
+    ModelInputs::Sequence sequence{column.name(), index, column.max_length(), {}};
+    for (int t = 0; t < spec.tables_size(); ++t) {
+      const v1::TableSpec& table = spec.tables(t);
+      if (std::find(column.table().begin(), column.table().end(), table.name()) ==
+          column.table().end()) {
+        continue;
+      }
+      sequence.tables.push_back({table.name(), static_cast<uint32_t>(t), table.dim(), {}});
+    }
+    inputs.sequences.push_back(std::move(sequence));
   }
   return inputs;
 }

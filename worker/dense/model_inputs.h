@@ -10,8 +10,9 @@
 namespace tessera::worker {
 
 // What a job's data offers to its model: the dense columns side by side, [batch, dense_width], and
-// for every table that sparse columns name, their pooled rows side by side, [batch, columns, dim],
-// in the order of the spec. A value type.
+// for every table that pooled sparse columns name, their rows side by side, [batch, columns, dim],
+// in the order of the spec; for every column whose pooling is SEQUENCE, in each of its tables
+// [batch, max_length, dim], and its lengths, [batch, 1]. A value type.
 struct ModelInputs {
   struct DenseColumn {
     std::string name;
@@ -27,15 +28,27 @@ struct ModelInputs {
   uint32_t dense_width = 0;
   std::vector<DenseColumn> dense_columns;
   std::vector<Table> tables;
+  struct Sequence {
+    std::string column;
+    uint32_t sparse_index = 0;  // among the SPARSE columns
+    uint32_t max_length = 0;
+    std::vector<Table> tables;  // without columns
+  };
+  std::vector<Sequence> sequences;
   // Of spec.tables that no column names.
   std::vector<std::string> unread_tables;
 
   const Table* FindTable(const std::string& name) const;
+  const Sequence* FindSequence(const std::string& column) const;
   std::vector<std::string> TableNames() const;
 };
 
 // The name of the dense columns side by side.
 inline constexpr char kDenseInput[] = "dense";
+
+// The names of a sequence's rows in a table, and of its lengths.
+std::string SequenceInput(const std::string& column, const std::string& table);
+std::string LengthInput(const std::string& column);
 
 ModelInputs InputsOf(const v1::JobSpec& spec);
 

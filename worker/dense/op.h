@@ -51,6 +51,7 @@ struct ForwardPass {
   absl::Span<const absl::Span<const float>> trained;
   absl::Span<const absl::Span<const float>> statistics;
   absl::Span<float> kept;     // [KeptFloats(batch)], comes back in Backward
+  absl::Span<float> room;     // of an op that UsesRoom: `kept` in training, and else as many floats
   absl::Span<float> shared;   // [SharedFloats()], of PrepareForward; training only
   absl::Span<float> scratch;  // [ScratchFloats() or more], holds anything
   // Shares large work (parallel.h); null: none, or others share it already. Results never depend
@@ -71,7 +72,7 @@ struct BackwardPass {
   absl::Span<const absl::Span<const float>> output_gradients;
   absl::Span<const absl::Span<const float>> trained;
   absl::Span<const absl::Span<const float>> statistics;
-  absl::Span<const float> kept;
+  absl::Span<float> kept;  // Backward may write over it, for ParameterGradients to read
   absl::Span<const float> shared;
   absl::Span<float> scratch;  // [ScratchFloats() or more], holds anything
   TaskPool* pool = nullptr;
@@ -107,6 +108,8 @@ class Op {
   virtual bool ReadsOutputs() const { return true; }
   // Floats to keep from Forward to Backward; of an op that is BySample, `batch` times a number.
   virtual size_t KeptFloats(size_t batch) const { return 0; }
+  // Forward writes ForwardPass::room, in evaluation too.
+  virtual bool UsesRoom() const { return false; }
   // Floats of the whole batch that PrepareForward writes and all that follows reads.
   virtual size_t SharedFloats() const { return 0; }
   // Floats that either pass may write as it likes, whatever the batch.

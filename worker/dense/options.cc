@@ -156,6 +156,22 @@ std::vector<int64_t> OptionReader::Ints(const std::string& name,
   return numbers;
 }
 
+std::vector<std::string> OptionReader::Texts(const std::string& name) {
+  const Value* value = Find(name);
+  std::vector<std::string> texts;
+  if (value == nullptr) return texts;
+  if (value->kind_case() == Value::kStringValue) return {value->string_value()};
+  for (const Value& element : value->list_value().values()) {
+    if (element.kind_case() != Value::kStringValue) break;
+    texts.push_back(element.string_value());
+  }
+  if (value->kind_case() != Value::kListValue || texts.empty() ||
+      static_cast<int>(texts.size()) != value->list_value().values_size()) {
+    Expected(name, "a text or a list of texts", *value);
+  }
+  return texts;
+}
+
 absl::Status OptionReader::Finish() {
   for (const auto& [name, value] : fields_.fields()) {
     if (std::find(known_.begin(), known_.end(), name) == known_.end()) {

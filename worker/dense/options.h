@@ -53,6 +53,9 @@ class OptionReader {
   std::vector<int64_t> Ints(const std::string& name, const std::vector<int64_t>& by_default,
                             int64_t min, int64_t max);
 
+  // A list of texts; a single text is a list of one.
+  std::vector<std::string> Texts(const std::string& name);
+
   // Makes `message` the error of option `name`, unless there is one already.
   void Fail(const std::string& name, absl::string_view message);
   // Call when every option has been read.

@@ -183,6 +183,78 @@ Tensor ModelParts::Mlp(Tensor input) {
   return Linear("mlp/logit", Hidden("mlp", input, ReadMlp()), 1);
 }
 
+Tensor ModelParts::Column(const std::string& column, const ModelInputs::Table& table) {
+  const auto at = std::find(table.columns.begin(), table.columns.end(), column);
+  const auto i = static_cast<double>(at - table.columns.begin());
+  const std::string name = absl::StrCat(column, ".", table.name);
+  return graph_.Add(name, "Flatten",
+                    {graph_.Add(name + "/row", "Slice", {graph_.Find(table.name)},
+                                Options().Set("axis", 1.0).Set("start", i).Set("end", i + 1))});
+}
+
+ModelParts::Behaviour ModelParts::ReadBehaviour() {
+  LinearTable();  // Its option is read whatever goes wrong here.
+  const std::vector<std::string> sequences = options_.Texts("sequence");
+  const std::vector<std::string> targets = options_.Texts("target");
+  Behaviour out;
+  if (sequences.empty() || targets.size() != sequences.size()) {
+    Fail(
+        absl::StrCat("needs model.options.sequence, columns whose pooling is sequence, and "
+                     "model.options.target, as many columns to compare them with; found ",
+                     sequences.size(), " and ", targets.size()));
+    return out;
+  }
+  std::vector<Tensor> target, sequence;
+  for (size_t i = 0; i < sequences.size(); ++i) {
+    const ModelInputs::Sequence* found = inputs_.FindSequence(sequences[i]);
+    if (found == nullptr) {
+      std::vector<std::string> known;
+      for (const ModelInputs::Sequence& other : inputs_.sequences) known.push_back(other.column);
+      Fail(absl::StrCat("model.options.sequence: no column \"", sequences[i],
+                        "\" has the pooling sequence", KnownNames(sequences[i], known)));
+      return out;
+    }
+    if (out.places != 0 && found->max_length != out.places) {
+      Fail(absl::StrCat("sequences that stand side by side need one max_length; that of \"",
+                        sequences[0], "\" is ", out.places, " and that of \"", sequences[i],
+                        "\" is ", found->max_length));
+      return out;
+    }
+    out.places = found->max_length;
+    bool shared = false;
+    for (const ModelInputs::Table& of : found->tables) {
+      const ModelInputs::Table* table = inputs_.FindTable(of.name);
+      if (shared || of.name == LinearTable() || table == nullptr) continue;
+      if (std::find(table->columns.begin(), table->columns.end(), targets[i]) ==
+          table->columns.end()) {
+        continue;
+      }
+      shared = true;
+      target.push_back(Column(targets[i], *table));
+      sequence.push_back(graph_.Find(SequenceInput(sequences[i], of.name)));
+    }
+    if (!shared) {
+      Fail(absl::StrCat("model.options.target: \"", targets[i], "\" and the sequence \"",
+                        sequences[i],
+                        "\" share no table of embeddings; name one table in the `table` of both"));
+      return out;
+    }
+  }
+  out.target = Concat("behaviour/target", target);
+  out.sequence = Concat("behaviour/sequence", sequence);
+  out.length = graph_.Find(LengthInput(sequences[0]));
+  return out;
+}
+
+Tensor ModelParts::Mask(const std::string& name, const Behaviour& of, double valid,
+                        double padding) {
+  return graph_.Add(name, "SequenceMask", {of.length},
+                    Options()
+                        .Set("size", static_cast<double>(of.places))
+                        .Set("valid", valid)
+                        .Set("padding", padding));
+}
+
 std::vector<ModelParts::Task> ModelParts::Tasks() {
   std::vector<Task> tasks;
   for (const v1::TaskSpec& task : model_.tasks()) {

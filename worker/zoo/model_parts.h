@@ -73,6 +73,20 @@ class ModelParts {
   // A Gemm to the logits of the one task, [batch, 1] or, with option classes (1), as many.
   Tensor Logit(const std::string& name, Tensor x);
 
+  // Sequences and the candidate that they are compared with, for models of behaviour. Options:
+  // sequence, the columns whose pooling is sequence, and target, the column that each is compared
+  // with, in the same table. Several are put side by side; they have one max_length, and places of
+  // one sample belong together, so that the first one's length is that of all.
+  struct Behaviour {
+    Tensor target;       // [batch, d]
+    Tensor sequence;     // [batch, T, d]
+    Tensor length;       // [batch, 1]
+    int64_t places = 0;  // T
+  };
+  Behaviour ReadBehaviour();
+  // `valid` in the places of the sequence, `padding` behind them: [batch, T, 1].
+  Tensor Mask(const std::string& name, const Behaviour& of, double valid, double padding);
+
   // A cross layer of DCN (Wang et al. 2017, arXiv:1708.05123, equation 3): x0 (x^T w) + b + x.
   Tensor Cross(const std::string& name, Tensor x0, Tensor x);
   // Side by side, along the last axis.
@@ -86,6 +100,8 @@ class ModelParts {
  private:
   const std::string& LinearTable();
   std::vector<const ModelInputs::Table*> EmbeddingTables();
+  // The rows of a pooled column in a table, [batch, dim].
+  Tensor Column(const std::string& column, const ModelInputs::Table& table);
 
   const v1::ModelSpec& model_;
   const ModelInputs& inputs_;

@@ -13,6 +13,8 @@ Tensor BuildAutoInt(ModelParts& parts);
 Tensor BuildDcn(ModelParts& parts);
 Tensor BuildDcnV2(ModelParts& parts);
 Tensor BuildDeepFm(ModelParts& parts);
+Tensor BuildDien(ModelParts& parts);
+Tensor BuildDin(ModelParts& parts);
 Tensor BuildDlrm(ModelParts& parts);
 Tensor BuildDnn(ModelParts& parts);
 Tensor BuildEdcn(ModelParts& parts);

@@ -20,6 +20,8 @@ const ZooEntry kZoo[] = {
     {"dcn", &BuildDcn},
     {"dcn_v2", &BuildDcnV2},
     {"deepfm", &BuildDeepFm},
+    {"dien", &BuildDien},
+    {"din", &BuildDin},
     {"dlrm", &BuildDlrm},
     {"dnn", &BuildDnn},
     {"edcn", &BuildEdcn},

@@ -24,9 +24,11 @@ const OpEntry* FindOp(absl::string_view name);
 std::string KnownOps(absl::string_view wanted);
 
 // One per file, named after it. Those that differ by a formula share one: the activations
-// (common/math/activation), Sub, Mul and Div (binary.cc), the two sums (reduce_sum.cc).
+// (common/math/activation), Sub, Mul and Div (binary.cc), the two sums (reduce_sum.cc), GRU
+// and AUGRU (gru.cc).
 absl::StatusOr<std::unique_ptr<Op>> NewAbs(absl::Span<const Shape>, OptionReader&);
 absl::StatusOr<std::unique_ptr<Op>> NewAdd(absl::Span<const Shape>, OptionReader&);
+absl::StatusOr<std::unique_ptr<Op>> NewAugru(absl::Span<const Shape>, OptionReader&);
 absl::StatusOr<std::unique_ptr<Op>> NewBatchNormalization(absl::Span<const Shape>, OptionReader&);
 absl::StatusOr<std::unique_ptr<Op>> NewBias(absl::Span<const Shape>, OptionReader&);
 absl::StatusOr<std::unique_ptr<Op>> NewBilinear(absl::Span<const Shape>, OptionReader&);
@@ -38,6 +40,7 @@ absl::StatusOr<std::unique_ptr<Op>> NewDotInteraction(absl::Span<const Shape>, O
 absl::StatusOr<std::unique_ptr<Op>> NewDropout(absl::Span<const Shape>, OptionReader&);
 absl::StatusOr<std::unique_ptr<Op>> NewElu(absl::Span<const Shape>, OptionReader&);
 absl::StatusOr<std::unique_ptr<Op>> NewExp(absl::Span<const Shape>, OptionReader&);
+absl::StatusOr<std::unique_ptr<Op>> NewExpand(absl::Span<const Shape>, OptionReader&);
 absl::StatusOr<std::unique_ptr<Op>> NewFfm(absl::Span<const Shape>, OptionReader&);
 absl::StatusOr<std::unique_ptr<Op>> NewFieldPairs(absl::Span<const Shape>, OptionReader&);
 absl::StatusOr<std::unique_ptr<Op>> NewFlatten(absl::Span<const Shape>, OptionReader&);
@@ -45,6 +48,7 @@ absl::StatusOr<std::unique_ptr<Op>> NewFm(absl::Span<const Shape>, OptionReader&
 absl::StatusOr<std::unique_ptr<Op>> NewGather(absl::Span<const Shape>, OptionReader&);
 absl::StatusOr<std::unique_ptr<Op>> NewGelu(absl::Span<const Shape>, OptionReader&);
 absl::StatusOr<std::unique_ptr<Op>> NewGemm(absl::Span<const Shape>, OptionReader&);
+absl::StatusOr<std::unique_ptr<Op>> NewGru(absl::Span<const Shape>, OptionReader&);
 absl::StatusOr<std::unique_ptr<Op>> NewHardSigmoid(absl::Span<const Shape>, OptionReader&);
 absl::StatusOr<std::unique_ptr<Op>> NewLayerNormalization(absl::Span<const Shape>, OptionReader&);
 absl::StatusOr<std::unique_ptr<Op>> NewLeakyRelu(absl::Span<const Shape>, OptionReader&);
@@ -59,6 +63,7 @@ absl::StatusOr<std::unique_ptr<Op>> NewReduceSum(absl::Span<const Shape>, Option
 absl::StatusOr<std::unique_ptr<Op>> NewRelu(absl::Span<const Shape>, OptionReader&);
 absl::StatusOr<std::unique_ptr<Op>> NewReshape(absl::Span<const Shape>, OptionReader&);
 absl::StatusOr<std::unique_ptr<Op>> NewSelu(absl::Span<const Shape>, OptionReader&);
+absl::StatusOr<std::unique_ptr<Op>> NewSequenceMask(absl::Span<const Shape>, OptionReader&);
 absl::StatusOr<std::unique_ptr<Op>> NewSigmoid(absl::Span<const Shape>, OptionReader&);
 absl::StatusOr<std::unique_ptr<Op>> NewSilu(absl::Span<const Shape>, OptionReader&);
 absl::StatusOr<std::unique_ptr<Op>> NewSlice(absl::Span<const Shape>, OptionReader&);

@@ -1,0 +1,100 @@
+// Models of behaviour sequences, and pooling by the largest, on a cluster in this process.
+#include "tests/cluster/behaviour_data.h"
+#include "tests/cluster/training_testing.h"
+
+namespace tessera {
+namespace {
+
+constexpr char kJob[] = R"(
+name: sequences
+seed: 3
+data:
+  format: csv
+  header: true
+  columns:
+    - {name: click, role: label}
+    - {name: item, role: sparse, table: [embedding]}
+    - {name: history, role: sparse, table: [embedding], separator: "|", pooling: sequence, max_length: 6}
+  train: {files: train.csv}
+  validation: {files: test.csv}
+  test: {files: test.csv}
+  shuffle_window_records: 3000
+tables:
+  - {name: embedding, dim: 8, initializer: {normal: {stddev: 0.1}}, optimizer: {learning_rate: 0.01, adam: {}}}
+model:
+  name: din
+  options: {sequence: history, target: item, attention: [16], hidden: [32, 16]}
+  optimizer: {learning_rate: 0.01, adam: {}}
+train: {batch_size: 250, epochs: 8}
+)";
+
+class SequencesTest : public TrainingTest {
+ protected:
+  void SetUp() override {
+    folder_ = RunFolder("data");
+    std::filesystem::create_directories(folder_);
+    WriteBehaviourData(folder_, 6000, 2000);
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  static v1::JobSpec Spec(const std::vector<std::string>& overrides) {
+    auto job = ParseJobYaml(kJob, "job.yaml");
+    EXPECT_TRUE(job.ok()) << job.status();
+    for (const std::string& assignment : overrides) {
+      EXPECT_TRUE(ApplyOverride(assignment, *job).ok()) << assignment;
+    }
+    return job->spec;
+  }
+  v1::JobStatus RunHere(const std::string& name, const v1::JobSpec& spec, int ps) {
+    return Run(name, spec, {.ps = ps, .workers = 2, .data_root = folder_});
+  }
+  static double TestAuc(const v1::JobStatus& status) {
+    EXPECT_EQ(status.state(), v1::SUCCEEDED) << status.reason() << ": " << status.message();
+    if (!status.final_metrics().contains("test")) return 0;
+    return status.final_metrics().at("test").metrics().at("auc");
+  }
+
+  std::string folder_;
+};
+
+TEST_F(SequencesTest, AttentionFindsWhatPoolingLoses) {
+  const std::vector<std::string> pooled = {"model.name=dnn", "model.options={hidden: [32, 16]}",
+                                           "data.columns.history.pooling=mean",
+                                           "data.columns.history.max_length="};
+  const double mean = TestAuc(RunHere("mean", Spec(pooled), 1));
+  const v1::JobStatus din = RunHere("din", Spec({}), 1);
+  EXPECT_GT(TestAuc(din), mean + 0.02);
+  EXPECT_EQ(Digest(din), Digest(RunHere("din-three", Spec({}), 3)));
+}
+
+TEST_F(SequencesTest, DienLearnsAndGivesTheSameBitsOnAnyNumberOfPs) {
+  const v1::JobSpec spec = Spec(
+      {"model.name=dien", "model.options={sequence: history, target: item, hidden: [32, 16]}"});
+  const v1::JobStatus one = RunHere("one", spec, 1);
+  EXPECT_GT(TestAuc(one), 0.65);
+  EXPECT_EQ(Digest(one), Digest(RunHere("three", spec, 3)));
+}
+
+TEST_F(SequencesTest, PoolingByTheLargestLearns) {
+  const v1::JobSpec spec =
+      Spec({"model.name=dnn", "model.options={hidden: [32, 16]}",
+            "data.columns.history.pooling=max", "data.columns.history.max_length="});
+  const v1::JobStatus one = RunHere("one", spec, 1);
+  EXPECT_GT(TestAuc(one), 0.6);
+  EXPECT_EQ(Digest(one), Digest(RunHere("three", spec, 3)));
+}
+
+TEST_F(SequencesTest, LayersReadASequenceAndItsLengthByName) {
+  const v1::JobSpec spec =
+      Spec({"model.name=layers", "model.options=",
+            "model.layers=[{name: state, op: gru, inputs: [history.embedding, "
+            "history.length], options: {units: 6, sequence: false}}, {name: all, "
+            "op: concat, inputs: [item.embedding, state]}, {name: hidden, op: "
+            "linear, inputs: [all], options: {units: 16}}, {name: active, op: "
+            "relu, inputs: [hidden]}, {name: logit, op: linear, inputs: "
+            "[active], options: {units: 1}}]"});
+  EXPECT_GT(TestAuc(RunHere("layers", spec, 2)), 0.6);
+}
+
+}  // namespace
+}  // namespace tessera
