@@ -44,7 +44,8 @@ MemoryEstimate Estimate(const v1::JobSpec& spec, const worker::Model& model,
                              (table.dim() + slots) * sizeof(float) + kRowOverheadBytes});
     row_bytes += memory.tables.back().row_bytes;
   }
-  memory.dense_floats = model.trained_floats() + model.statistics_floats();
+  memory.dense_floats = model.trained_floats() + model.statistics_floats() +
+                        (spec.model().ema_decay() > 0 ? model.trained_floats() : 0);
   memory.batch_message_bytes = BatchRowBytes(spec);
   const uint64_t dense_bytes =
       memory.dense_floats * sizeof(float) * (1 + SlotsOf(spec.model().optimizer()).Floats(1));

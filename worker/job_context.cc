@@ -56,11 +56,14 @@ absl::StatusOr<std::unique_ptr<JobContext>> NewJobContext(const v1::Assignment& 
   context->router = std::make_unique<KeyRouter>(assignment.partitions());
   const uint32_t dense_table = static_cast<uint32_t>(spec.tables_size());
   context->trained.resize(context->model->trained_floats());
-  context->statistics.resize(context->model->statistics_floats());
+  const uint64_t statistics = context->model->statistics_floats();
+  context->ema_at = (statistics + kDenseBlockFloats - 1) / kDenseBlockFloats * kDenseBlockFloats;
+  context->statistics.resize(
+      context->averages() ? context->ema_at + context->model->trained_floats() : statistics);
   context->trained_blocks = std::make_unique<DenseBlocks>(
       dense_table, context->model->trained_floats(), *context->router);
-  context->statistics_blocks = std::make_unique<DenseBlocks>(
-      dense_table + 1, context->model->statistics_floats(), *context->router);
+  context->statistics_blocks =
+      std::make_unique<DenseBlocks>(dense_table + 1, context->statistics.size(), *context->router);
 
   v1::CallHeader header;
   header.set_job_id(assignment.job_id());

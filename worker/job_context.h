@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -51,7 +52,21 @@ struct JobContext {
   std::unique_ptr<DenseBlocks> statistics_blocks;
   // The dense parameters of the last pull, flat.
   std::vector<float> trained;
+  // The model's statistics and, from ema_at on, the average of `trained` that model.ema_decay
+  // keeps: that is moved as a running statistic is.
   std::vector<float> statistics;
+  size_t ema_at = 0;  // the first float of a block
+  bool averages() const { return spec().model().ema_decay() > 0; }
+  absl::Span<const float> model_statistics() const {
+    return {statistics.data(), model->statistics_floats()};
+  }
+  absl::Span<const float> ema() const {
+    return absl::MakeConstSpan(statistics).subspan(std::min(ema_at, statistics.size()));
+  }
+  // What evaluations and predictions are made with.
+  absl::Span<const float> served() const {
+    return averages() ? ema() : absl::MakeConstSpan(trained);
+  }
   StatusBoard* board = nullptr;          // thread-safe
   WorkerMetrics* metrics = nullptr;      // thread-safe
   Cancellation* cancellation = nullptr;  // thread-safe

@@ -124,8 +124,13 @@ absl::Status JobRunner::Prepare() {
   if (!dense_assigned_) {
     // Every rank offers the same initial values; the first to arrive are kept, and so are restored
     // ones.
+    const absl::Span<float> statistics = absl::MakeSpan(context_->statistics);
     context_->model->InitialParameters(absl::MakeSpan(context_->trained),
-                                       absl::MakeSpan(context_->statistics));
+                                       statistics.subspan(0, context_->model->statistics_floats()));
+    if (context_->averages()) {
+      std::copy(context_->trained.begin(), context_->trained.end(),
+                statistics.begin() + static_cast<std::ptrdiff_t>(context_->ema_at));
+    }
     context_->trained_blocks->CopyIn(context_->trained);
     context_->statistics_blocks->CopyIn(context_->statistics);
     const TableGradients values[] = {context_->trained_blocks->Write(),

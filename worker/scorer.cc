@@ -114,7 +114,7 @@ absl::Status Scorer::ScoreRecords(const Batch& records, uint64_t step, const Sin
     next = pipeline.Next();
     pending = pull(next.get());
     FillInputs(context_, *batch);
-    context_->executor->Forward(context_->trained, context_->statistics);
+    context_->executor->Forward(context_->served(), context_->model_statistics());
     CollectScores(batch->batch);
     TESSERA_RETURN_IF_ERROR(sink({outputs_, labels_, groups_}));
     pipeline.Recycle(std::move(batch));

@@ -21,7 +21,7 @@ Trainer::Trainer(JobContext* context)
       preparer_(context->plan.get(), context->router.get()),
       embedding_gradients_(context->plan->lookups().size()),
       trained_gradient_(context->model->trained_floats()),
-      statistics_gradient_(context->model->statistics_floats()) {}
+      statistics_gradient_(context->statistics.size()) {}
 
 absl::StatusOr<v1::UnitResult> Trainer::Train(const v1::Train& unit) {
   const v1::Assignment& assignment = context_->assignment;
@@ -158,11 +158,18 @@ double Trainer::Compute(const PreparedBatch& batch, const v1::Train& unit, uint6
   FillInputs(context_, batch);
   FindGroups(batch.batch, context_->group_column, &groups_);
   const Executor::StepResult step_result = context_->executor->ForwardBackward(
-      context_->trained, context_->statistics,
+      context_->trained, context_->model_statistics(),
       Targets(batch.batch.labels, static_cast<uint32_t>(batch.batch.label_width()),
               batch.batch.weights, groups_),
       static_cast<float>(1 / all_samples), step, assignment.rank(),
-      absl::MakeSpan(trained_gradient_), absl::MakeSpan(statistics_gradient_));
+      absl::MakeSpan(trained_gradient_),
+      absl::MakeSpan(statistics_gradient_).subspan(0, context_->model->statistics_floats()));
+  // Subtracted, it moves the average towards the parameters as this step found them.
+  const float forgets = 1 - context_->spec().model().ema_decay();
+  const absl::Span<const float> ema = context_->ema();
+  for (size_t i = 0; i < ema.size(); ++i) {
+    statistics_gradient_[context_->ema_at + i] = forgets * (ema[i] - context_->trained[i]);
+  }
   // Each rank's statistics count by its share of the step's samples.
   const float share = static_cast<float>(batch.batch.size / all_samples);
   for (float& g : statistics_gradient_) g *= share;

@@ -13,6 +13,8 @@ void AddCancel(CLI::App& app, CommandContext& context);
 void AddCheckpoint(CLI::App& app, CommandContext& context);
 void AddMetrics(CLI::App& app, CommandContext& context);
 void AddData(CLI::App& app, CommandContext& context);
+// Below `data`; AddData adds it.
+void AddDataBehaviour(CLI::App& parent, CommandContext& context);
 void AddVersion(CLI::App& app, CommandContext& context);
 
 }  // namespace tessera::client

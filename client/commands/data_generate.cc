@@ -90,6 +90,7 @@ Examples:
   tessera data generate --out data
   tessera data generate --out small --samples 20000 --seed 7)");
   command->callback([generate, &context] { Run(*generate, context); });
+  AddDataBehaviour(*parent, context);
 }
 
 }  // namespace tessera::client

@@ -51,7 +51,6 @@ absl::Status Unbuilt(const v1::JobSpec& spec) {
   };
   const v1::ModelSpec& model = spec.model();
   TESSERA_RETURN_IF_ERROR(unbuilt(!model.onnx_file().empty(), "model.onnx_file"));
-  TESSERA_RETURN_IF_ERROR(unbuilt(model.ema_decay() != 0, "model.ema_decay"));
   return unbuilt(model.optimizer().adam().trust_ratio(), "model.optimizer.adam.trust_ratio");
 }
 

@@ -182,6 +182,10 @@ absl::Status Model(const v1::JobSpec& spec) {
     }
     if (layer.op().empty()) return Wrong(path + ".op", "missing; expected the name of an operator");
   }
+  if (!(model.ema_decay() >= 0 && model.ema_decay() < 1)) {
+    return Wrong("model.ema_decay", "found ", model.ema_decay(),
+                 "; expected at least 0 and below 1, such as 0.999 (0: no average)");
+  }
   return Optimizer(model.has_optimizer(), model.optimizer(), "model.optimizer");
 }
 

@@ -3,7 +3,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "tests/cluster/behaviour_data.h"
+#include "client/behaviour_data.h"
 #include "tests/cluster/training_testing.h"
 
 namespace tessera {
@@ -38,8 +38,12 @@ class TasksTest : public TrainingTest {
  protected:
   void SetUp() override {
     folder_ = RunFolder("data");
-    std::filesystem::create_directories(folder_);
-    WriteBehaviourData(folder_, 6000, 2000);
+    client::BehaviourDataOptions options;
+    options.folder = folder_;
+    options.train = 10000;
+    options.validation = 100;
+    options.test = 2000;
+    ASSERT_TRUE(client::GenerateBehaviourData(options, PosixFileSystem()).ok());
   }
   void TearDown() override { std::filesystem::remove_all(folder_); }
 

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "common/file_system.h"
+
+namespace tessera::client {
+
+struct BehaviourDataOptions {
+  std::string folder;  // created when it is not there
+  uint64_t train = 100000;
+  uint64_t validation = 12500;
+  uint64_t test = 12500;
+  uint64_t seed = 1;
+  // Overwrites files of the same names.
+  bool force = false;
+};
+
+// Writes train.csv, validation.csv and test.csv: what users with histories did with an item that
+// was shown to them, for models of sequences, of several tasks and of ranking. Columns:
+//   click, buy   0 or 1; bought is only what was clicked
+//   stars        0, 1 or 2: click + buy
+//   kind         0 .. 6, a function of the item
+//   weight       of the sample: 2 where clicked, else 0.5
+//   user         ten samples each, one after another
+//   item, category               of 200 and 10, the one shown; an item is of one category
+//   history, categories          0 to 8 items parted by '|', the latest last, and their categories
+// A click is the likelier the more of the history is of the item's category, above all lately:
+//   logit = -2 + 1.5 [item is odd] + sum over such behaviours of 2 * 0.75^age,  age 0 the last
+// The same options give the same bytes. FAILED_PRECONDITION: a file is there and not `force`.
+absl::Status GenerateBehaviourData(const BehaviourDataOptions& options, FileSystem& fs);
+
+}  // namespace tessera::client
