@@ -17,7 +17,7 @@ absl::Status ValidateJobSpec(const v1::JobSpec& spec);
 absl::Status ValidateSubmit(const v1::SubmitRequest& request);
 
 // An upper bound of the bytes of rows that one batch pulls from, or pushes to, one ps; columns with
-// several ids a field count as one.
+// several ids a field count as one, those of sequences as max_length.
 uint64_t BatchRowBytes(const v1::JobSpec& spec);
 
 }  // namespace tessera

@@ -328,6 +328,37 @@ TEST(DataSourceTest, ThreadsReadTheSameAtOnce) {
   EXPECT_EQ(right, 4 * 20);
 }
 
+TEST(DataSourceTest, ReadsSeveralLabelsWeightsAndTheLastIdsOfASequence) {
+  DataFolder folder;
+  folder.Write("a.csv",
+               "label,kind,weight,ids\n1,2,0.5,1|2|3|4\n0,3,1,5\n0,-1,1,6\n1,0,-2,7\n0,1,,8|9\n");
+  DataSource::Options options = folder.options();
+  options.labels = {{}, {.kind = LabelKind::kClass, .classes = 3}};
+  auto source = DataSource::Open(ParseSpec(R"(
+    format: CSV
+    header: true
+    columns { name: "ids" role: SPARSE separator: "|" pooling: SEQUENCE max_length: 3 }
+    columns { name: "label" role: LABEL }
+    columns { name: "kind" role: LABEL }
+    columns { name: "weight" role: WEIGHT default_value: "4" })"),
+                                 options, PosixFileSystem());
+  ASSERT_TRUE(source.ok()) << source.status();
+  const auto records = ReadAll(**source, "a.csv");
+  ASSERT_TRUE(records.ok()) << records.status();
+  EXPECT_EQ(records->bad_records, 3u);
+  EXPECT_THAT(records->first_bad,
+              testing::HasSubstr("\"3\" is not the number of a class; expected 0 .. 2"));
+  EXPECT_THAT(records->batch.labels, testing::ElementsAre(1, 2, 0, 1));
+  EXPECT_THAT(records->batch.weights, testing::ElementsAre(0.5f, 4));
+  EXPECT_THAT(records->batch.sparse[0].keys, testing::ElementsAre(2, 3, 4, 8, 9));
+  EXPECT_THAT(records->batch.sparse[0].offsets, testing::ElementsAre(0, 3, 5));
+  Batch second;
+  const uint32_t row = 1;
+  GatherRows(records->batch, {&row, 1}, &second);
+  EXPECT_THAT(second.labels, testing::ElementsAre(0, 1));
+  EXPECT_THAT(second.weights, testing::ElementsAre(4));
+}
+
 TEST(DataSourceTest, RealLabelsAreAnyFiniteNumbers) {
   DataFolder folder;
   folder.Write("a.csv", "-2.5,1\n1e3,2\nnan,3\nhigh,4\n");

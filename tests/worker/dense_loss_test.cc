@@ -1,6 +1,11 @@
 #include "worker/dense/loss.h"
 
 #include <cmath>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <sstream>
+#include <string>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -146,6 +151,41 @@ TEST(LossFunction, OfListsIsTheCrossEntropyOfSoftmaxAndLabelsInAGroup) {
   EXPECT_NEAR(gradient[1], 3 * (0.5 - 0.75), 1e-6);
   EXPECT_NEAR(gradient[2], 3 * (1.0 / 3 - 1), 1e-6);
   EXPECT_EQ(gradient[5], 0);
+}
+
+TEST(LossFunction, OfClassesAndOfRankingHasTheReferenceValuesAndGradients) {
+  std::ifstream file(TESSERA_SOURCE_DIR "/tests/golden/group_losses.txt");
+  ASSERT_TRUE(file) << "run tests/golden/group_losses.py";
+  std::string name;
+  size_t width = 1;
+  std::map<std::string, std::vector<double>> lines;
+  int cases = 0;
+  for (std::string line; std::getline(file, line);) {
+    std::istringstream in(line);
+    std::string kind;
+    in >> kind;
+    if (kind == "case") {
+      in >> name >> width;
+    } else if (kind != "end") {
+      lines[kind] = {std::istream_iterator<double>(in), std::istream_iterator<double>()};
+    } else {
+      SCOPED_TRACE(name);
+      ++cases;
+      v1::Loss loss;
+      ASSERT_TRUE(v1::Loss_Parse(name, &loss));
+      const Floats outputs(lines["outputs"].begin(), lines["outputs"].end());
+      const Floats labels(lines["labels"].begin(), lines["labels"].end());
+      const std::vector<uint64_t> groups(lines["groups"].begin(), lines["groups"].end());
+      Floats gradient(outputs.size());
+      EXPECT_NEAR(
+          Evaluate(Named(loss), outputs, Targets(labels, 1, {}, groups), 1, gradient, width),
+          lines["value"].at(0), 1e-9 * lines["value"].at(0));
+      for (size_t i = 0; i < gradient.size(); ++i) {
+        EXPECT_NEAR(gradient[i], lines["gradient"].at(i), 2e-6) << i;
+      }
+    }
+  }
+  EXPECT_EQ(cases, 4);
 }
 
 TEST(LossFunction, OfRankingIsZeroWhereNothingCanBeCompared) {

@@ -230,6 +230,40 @@ TEST(Zoo, StartsFromXavierWeightsThatDependOnTheSeedAlone) {
   EXPECT_NE(Session(*MakeModel(spec)).trained, session.trained);
 }
 
+TEST(Zoo, SaysWhatABehaviourLacks) {
+  v1::JobSpec spec = TinyJob("din");
+  auto& fields = *spec.mutable_model()->mutable_options()->mutable_fields();
+  fields["sequence"].set_string_value("c0");
+  EXPECT_THAT(ErrorOf(spec), HasSubstr("no column \"c0\" has the pooling sequence; known are s"));
+  fields["sequence"].set_string_value("s");
+  fields["target"].set_string_value("s");
+  EXPECT_THAT(ErrorOf(spec), HasSubstr("\"s\" and the sequence \"s\" share no table"));
+  fields["target"].mutable_list_value()->add_values()->set_string_value("c0");
+  fields["target"].mutable_list_value()->add_values()->set_string_value("c1");
+  EXPECT_THAT(ErrorOf(spec), HasSubstr("as many columns to compare them with; found 1 and 2"));
+  fields["target"].set_number_value(1);
+  EXPECT_THAT(ErrorOf(spec), HasSubstr("model.options.target: expected a text or a list of texts"));
+}
+
+TEST(Zoo, SaysWhatTasksLack) {
+  v1::JobSpec spec = TinyJob("mmoe");
+  spec.mutable_model()->clear_tasks();
+  EXPECT_THAT(ErrorOf(spec), HasSubstr("is of several tasks: add them to model.tasks"));
+  spec = TinyJob("mmoe");
+  spec.mutable_model()->mutable_tasks(1)->set_output("bye");
+  EXPECT_THAT(ErrorOf(spec), HasSubstr("model.tasks[1].output: unknown tensor \"bye\""));
+  spec.mutable_model()->mutable_tasks(1)->set_output("click");
+  EXPECT_THAT(ErrorOf(spec),
+              HasSubstr("the task \"buy\"'s output \"click\" is that of an earlier"));
+  spec = TinyJob("shared_bottom");
+  spec.mutable_model()->mutable_tasks(1)->set_loss(v1::SOFTMAX_CROSS_ENTROPY);
+  EXPECT_THAT(ErrorOf(spec), HasSubstr("model.options.classes: missing"));
+  spec = TinyJob("deepfm");
+  spec.mutable_model()->set_loss(v1::SOFTMAX_CROSS_ENTROPY);
+  EXPECT_THAT(ErrorOf(spec),
+              HasSubstr("expected [batch, classes], one logit for each of 2 or more"));
+}
+
 TEST(Zoo, RefusesUnknownModels) {
   EXPECT_THAT(
       ErrorOf(Job("deepmf", 2, 0)),

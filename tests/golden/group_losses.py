@@ -1,0 +1,103 @@
+#!/usr/bin/env python3
+"""Writes group_losses.txt: losses of several classes and of ranking, with their gradients.
+
+  case LOSS WIDTH
+  outputs X...        [n, WIDTH]
+  labels Y...         [n]
+  groups G...         [n]
+  value L             n times the mean that the loss is, or the sum over samples
+  gradient X...       [n, WIDTH]
+  end
+
+Values are taken from the definitions: products of probabilities, pair by pair and group by group, in double
+precision; gradients are central differences of fourth order.
+"""
+
+import math
+import os
+
+from float32 import numbers
+
+STEP = 2.0**-9
+
+
+def softmax(x):
+    total = sum(math.exp(v) for v in x)
+    return [math.exp(v) / total for v in x]
+
+
+def classes(x, labels, groups, width):
+    rows = [x[i : i + width] for i in range(0, len(x), width)]
+    return sum(-math.log(softmax(row)[int(y)]) for row, y in zip(rows, labels))
+
+
+def pairs(x, labels, groups, width):
+    terms = [
+        -math.log(1 / (1 + math.exp(x[n] - x[p])))
+        for p in range(len(x))
+        for n in range(len(x))
+        if groups[p] == groups[n] and labels[p] == 1 and labels[n] == 0
+    ]
+    return len(x) * sum(terms) / len(terms)
+
+
+def lists(x, labels, groups, width):
+    terms = []
+    for g in sorted(set(groups)):
+        members = [i for i in range(len(x)) if groups[i] == g]
+        total = sum(labels[i] for i in members)
+        if total == 0:
+            continue
+        chances = softmax([x[i] for i in members])
+        terms.append(-sum(labels[i] / total * math.log(c) for i, c in zip(members, chances)))
+    return len(x) * sum(terms) / len(terms)
+
+
+LOSSES = {
+    "SOFTMAX_CROSS_ENTROPY": classes,
+    "BAYESIAN_PERSONALIZED_RANKING": pairs,
+    "LISTWISE_SOFTMAX": lists,
+}
+
+CASES = [
+    ("SOFTMAX_CROSS_ENTROPY", 3, [0, 2, 1, 1], [0, 0, 0, 0]),
+    ("SOFTMAX_CROSS_ENTROPY", 7, [6, 0], [0, 0]),
+    ("BAYESIAN_PERSONALIZED_RANKING", 1, [0, 1, 1, 0, 1, 0, 0, 1], [5, 5, 5, 5, 2, 9, 2, 2]),
+    ("LISTWISE_SOFTMAX", 1, [0, 3, 1, 0.5, 0, 0, 2, 1], [5, 5, 5, 2, 2, 9, 9, 7]),
+]
+
+
+def gradient(loss, x):
+    out = []
+    for i, value in enumerate(x):
+        at = []
+        for k in (-2, -1, 1, 2):
+            x[i] = value + k * STEP
+            at.append(loss())
+        x[i] = value
+        out.append((at[0] - 8 * at[1] + 8 * at[2] - at[3]) / (12 * STEP))
+    return out
+
+
+def text(values):
+    return " ".join(repr(float(v)) for v in values)
+
+
+def main():
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "group_losses.txt")
+    with open(path, "w") as out:
+        print("# Made by group_losses.py; see there.", file=out)
+        for i, (name, width, labels, groups) in enumerate(CASES):
+            x = numbers(9000 + i, width * len(labels))
+            loss = lambda: LOSSES[name](x, labels, groups, width)
+            print("case", name, width, file=out)
+            print("outputs", text(x), file=out)
+            print("labels", text(labels), file=out)
+            print("groups", *groups, file=out)
+            print("value", repr(loss()), file=out)
+            print("gradient", text(gradient(loss, x)), file=out)
+            print("end", file=out)
+
+
+if __name__ == "__main__":
+    main()
