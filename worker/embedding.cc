@@ -101,8 +101,7 @@ EmbeddingPlan::EmbeddingPlan(const v1::JobSpec& spec, absl::Span<const Model::In
         lookup.fields.push_back({.pooling = sparse[c]->pooling(),
                                  .input = i,
                                  .at = sequence ? 0 : fields[i]++ * dim,
-                                 .sample_floats = inputs[i].fields * dim,
-                                 .rows = sequence ? inputs[i].fields : 1});
+                                 .sample_floats = inputs[i].fields * dim});
       }
     }
     const auto [it, is_new] = known.emplace(key_set.columns, key_sets_.size());

@@ -27,7 +27,6 @@ class EmbeddingPlan {
     size_t input = 0;          // of the model
     size_t at = 0;             // floats of a sample before it
     size_t sample_floats = 0;  // of the input
-    uint32_t rows = 1;         // SEQUENCE: at most so many
   };
   struct Lookup {
     uint32_t table = 0;  // in JobTables(spec)

@@ -27,6 +27,9 @@ using math::Gru;
 // the gradients of x_z, x_r, x_n and u_n over the first four, and what follows are products again.
 class GruOp final : public Op {
  public:
+  // So that a place's gradients fit the stack.
+  static constexpr int64_t kMostUnits = 1024;
+
   GruOp(const Shape& input, int64_t units, bool attention, bool sequence)
       : places_(static_cast<size_t>(input.dim(0))),
         in_(static_cast<size_t>(input.dim(1))),
@@ -179,10 +182,6 @@ class GruOp final : public Op {
     }
   }
 
- public:
-  static constexpr int64_t kMostUnits = 1024;
-
- private:
   const size_t places_;
   const size_t in_;
   const size_t units_;
