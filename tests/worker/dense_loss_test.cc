@@ -52,10 +52,10 @@ TEST(LossFunction, HasTheGradientOfItsValue) {
   const Floats values = {-3.2f, 2, 0.1f, 0.5f, -6, 4.5f};
   LossFunction weighted;
   weighted.positive_weight = 2.5f;
-  v1::ModelSpec spec;
-  spec.set_loss(v1::HUBER);
-  spec.set_huber_delta(0.75f);
-  const LossFunction huber = LossFunction::Of(spec);
+  v1::JobSpec spec;
+  spec.mutable_model()->set_loss(v1::HUBER);
+  spec.mutable_model()->set_huber_delta(0.75f);
+  const LossFunction huber = LossFunction::Of(TasksOf(spec)[0]);
   EXPECT_EQ(huber.huber_delta, 0.75f);
   CheckGradient(LossFunction(), classes);
   CheckGradient(weighted, classes);
