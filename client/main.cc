@@ -18,7 +18,8 @@ int main(int argc, char** argv) {
   context.channels = channels.get();
   context.interrupt = &interrupt;
   const auto app = tessera::client::NewTesseraApp(
-      context, {tessera::local::AddLocal, tessera::local::AddCheck, tessera::local::AddPredict});
+      context, {tessera::local::AddLocal, tessera::local::AddCheck, tessera::local::AddPredict,
+                tessera::local::AddExport});
   return tessera::client::RunTessera(*app, context,
                                      std::vector<std::string>(argv + 1, argv + argc));
 }

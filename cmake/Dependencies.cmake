@@ -25,3 +25,10 @@ find_path(DNNL_INCLUDE_DIR dnnl.h REQUIRED)
 add_library(tessera_dnnl INTERFACE)
 target_include_directories(tessera_dnnl SYSTEM INTERFACE ${DNNL_INCLUDE_DIR})
 target_link_libraries(tessera_dnnl INTERFACE ${DNNL_LIBRARY})
+
+# Debian's ONNX package has no CMake file: only the messages of the format are used, not its op definitions.
+find_library(ONNX_PROTO_LIBRARY onnx_proto REQUIRED)
+find_path(ONNX_INCLUDE_DIR onnx/onnx_pb.h REQUIRED)
+add_library(tessera_onnx_proto INTERFACE)
+target_include_directories(tessera_onnx_proto SYSTEM INTERFACE ${ONNX_INCLUDE_DIR})
+target_link_libraries(tessera_onnx_proto INTERFACE ${ONNX_PROTO_LIBRARY} protobuf::libprotobuf)

@@ -113,13 +113,20 @@ absl::StatusOr<std::vector<std::string>> CheckFiles(worker::DataSource& source,
 absl::StatusOr<CheckReport> CheckJob(const LoadedJob& job, const CheckOptions& options) {
   const v1::JobSpec& spec = job.spec;
   TESSERA_RETURN_IF_ERROR(job.sources.Locate(ValidateJobSpec(spec)));
+  if (!spec.model().onnx_file().empty() && !options.data_root.has_value()) {
+    return job.sources.Locate(absl::InvalidArgumentError(
+        "model.onnx_file: lies in the folder of the data; name that with --data"));
+  }
+  const absl::StatusOr<std::string> onnx_file =
+      worker::ReadOnnxFile(spec, PosixFileSystem(), options.data_root.value_or(""));
+  TESSERA_RETURN_IF_ERROR(job.sources.Locate(onnx_file.status()));
   absl::StatusOr<std::unique_ptr<worker::Model>> model =
-      worker::Model::New(spec, static_cast<uint32_t>(DenseWidth(spec.data())));
+      worker::Model::New(spec, static_cast<uint32_t>(DenseWidth(spec.data())), *onnx_file);
   TESSERA_RETURN_IF_ERROR(job.sources.Locate(model.status()));
   CheckReport report;
   report.model = (*model)->Summary();
   report.memory = Estimate(spec, **model, options);
-  if (!options.data_root.has_value()) return report;
+  if (!options.data_root.has_value() || !options.read_data) return report;
 
   std::error_code error;
   if (!std::filesystem::is_directory(*options.data_root, error)) {

@@ -11,8 +11,11 @@
 namespace tessera::local {
 
 struct CheckOptions {
-  // Set: the data files must be there, and their first records are read.
+  // Set: the data files must be there, and their first records are read. A model of a file needs
+  // it.
   std::optional<std::string> data_root;
+  // False: of what lies there only the model's file is read.
+  bool read_data = true;
   // What the estimate of memory assumes.
   int ps = 1;
   int workers = 1;

@@ -30,7 +30,9 @@ absl::StatusOr<std::unique_ptr<JobContext>> NewJobContext(const v1::Assignment& 
   TESSERA_RETURN_IF_ERROR(ChooseDevice(wish).status());
   TESSERA_RETURN_IF_ERROR(CheckPrecision(spec.train().precision()));
 
-  TESSERA_ASSIGN_OR_RETURN(context->model, Model::New(spec, InputsOf(spec).dense_width));
+  TESSERA_ASSIGN_OR_RETURN(const std::string onnx_file,
+                           ReadOnnxFile(spec, *options.kept_source->files, options.data_root));
+  TESSERA_ASSIGN_OR_RETURN(context->model, Model::New(spec, InputsOf(spec).dense_width, onnx_file));
   const std::vector<LabelForm> labels = LabelFormsOf(spec, *context->model);
   KeptSource& kept = *options.kept_source;
   std::string key = absl::StrCat(assignment.job_id(), "\n", spec.data().SerializeAsString());

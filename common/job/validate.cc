@@ -43,17 +43,6 @@ absl::Status PushSize(const v1::JobSpec& spec) {
                " or less, or tables of a smaller dim");
 }
 
-// What the spec has words for and no process does yet.
-absl::Status Unbuilt(const v1::JobSpec& spec) {
-  const auto unbuilt = [](bool asked, absl::string_view path) {
-    if (!asked) return absl::OkStatus();
-    return Wrong(path, "is not built yet; leave it out");
-  };
-  const v1::ModelSpec& model = spec.model();
-  TESSERA_RETURN_IF_ERROR(unbuilt(!model.onnx_file().empty(), "model.onnx_file"));
-  return unbuilt(model.optimizer().adam().trust_ratio(), "model.optimizer.adam.trust_ratio");
-}
-
 }  // namespace
 
 uint64_t BatchRowBytes(const v1::JobSpec& spec) {
@@ -74,7 +63,6 @@ uint64_t BatchRowBytes(const v1::JobSpec& spec) {
 absl::Status ValidateJobSpec(const v1::JobSpec& spec) {
   TESSERA_RETURN_IF_ERROR(validate::Values(spec, ""));
   TESSERA_RETURN_IF_ERROR(Name(spec.name()));
-  TESSERA_RETURN_IF_ERROR(Unbuilt(spec));
   TESSERA_RETURN_IF_ERROR(validate::Tables(spec));
   TESSERA_RETURN_IF_ERROR(validate::Data(spec));
   TESSERA_RETURN_IF_ERROR(validate::Model(spec));

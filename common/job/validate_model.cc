@@ -151,7 +151,7 @@ absl::Status Model(const v1::JobSpec& spec) {
   if (model.name().empty()) {
     return Wrong("model.name",
                  "missing; expected a model of the zoo (lr, fm, dnn, wide_deep, deepfm) or "
-                 "'layers' with a list of layers");
+                 "'layers' with a list of layers, or 'onnx' with a file");
   }
   if (model.name() == "layers") {
     if (model.layers().empty()) {
@@ -161,10 +161,19 @@ absl::Status Model(const v1::JobSpec& spec) {
       return Wrong("model.options",
                    "belongs to the models of the zoo; give options to the layers instead");
     }
+  } else if (model.name() == "onnx") {
+    if (!model.layers().empty()) {
+      return Wrong("model.layers", "belongs to model.name 'layers', found model.name 'onnx'");
+    }
+    TESSERA_RETURN_IF_ERROR(Path(model.onnx_file(), "model.onnx_file"));
   } else if (!model.layers().empty() || !model.output().empty()) {
     return Wrong(model.layers().empty() ? "model.output" : "model.layers",
                  "belongs to model.name 'layers', found model.name '", model.name(),
                  "'; leave out one of them");
+  }
+  if (!model.onnx_file().empty() && model.name() != "onnx") {
+    return Wrong("model.onnx_file", "belongs to model.name 'onnx', found model.name '",
+                 model.name(), "'; leave out one of them");
   }
   TESSERA_RETURN_IF_ERROR(model.tasks().empty() ? Loss(model, "model") : Tasks(spec));
   TESSERA_RETURN_IF_ERROR(Groups(spec));

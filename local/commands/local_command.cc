@@ -59,7 +59,7 @@ absl::StatusOr<Prepared> Prepare(const Local& local) {
   Prepared prepared;
   TESSERA_ASSIGN_OR_RETURN(LoadedJob job, local.job.Load());
   // Its files are counted by the workers; here only what can be known at once.
-  TESSERA_RETURN_IF_ERROR(CheckJob(job, {}).status());
+  TESSERA_RETURN_IF_ERROR(CheckJob(job, {.data_root = local.data, .read_data = false}).status());
   ClusterOptions& cluster = prepared.run.cluster;
   TESSERA_ASSIGN_OR_RETURN(cluster.data_root, ExistingFolder("--data", local.data));
   if (!local.truth.empty()) {

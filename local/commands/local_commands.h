@@ -8,5 +8,6 @@ namespace tessera::local {
 void AddLocal(CLI::App& app, client::CommandContext& context);
 void AddCheck(CLI::App& app, client::CommandContext& context);
 void AddPredict(CLI::App& app, client::CommandContext& context);
+void AddExport(CLI::App& app, client::CommandContext& context);
 
 }  // namespace tessera::local

@@ -295,6 +295,14 @@ TEST(ValidateJobSpec, NamesTheWrongFieldOfATable) {
            "model.huber_delta", "expected more than 0"},
           {[](auto& s) { s.mutable_model()->set_name("layers"); }, "model.layers", "empty"},
           {[](auto& s) { s.mutable_model()->add_layers(); }, "model.layers", "found model.name"},
+          {[](auto& s) { s.mutable_model()->set_onnx_file("m.onnx"); }, "model.onnx_file",
+           "found model.name"},
+          {[](auto& s) { s.mutable_model()->set_name("onnx"); }, "model.onnx_file", "empty"},
+          {[](auto& s) {
+             s.mutable_model()->set_name("onnx");
+             s.mutable_model()->set_onnx_file("../m.onnx");
+           },
+           "model.onnx_file", "may not lead out"},
       });
 }
 

@@ -7,6 +7,13 @@ def parameter(case, inputs, trained):
     return trained[0] * case["batch"]
 
 
+def constant(case, inputs, trained):
+    value = case["options"]["value"]
+    if not isinstance(value, list):
+        value = [value] * product(case["options"]["shape"])
+    return [float(v) for v in value] * case["batch"]
+
+
 def transpose(case, inputs, trained):
     dims = [case["batch"]] + case["inputs"][0]
     perm = case["options"]["perm"]

@@ -20,7 +20,7 @@ differences of sum(output * output_gradient), of fourth order, in double precisi
 import math
 import os
 
-from dense_layout_ops import concat, expand, gather, parameter, slice_, split, transpose
+from dense_layout_ops import concat, constant, expand, gather, parameter, slice_, split, transpose
 from dense_norm_ops import batch_normalization, dice, layer_normalization, moments, p_relu, softmax
 from dense_product_ops import (
     bias,
@@ -48,10 +48,12 @@ OPS = {
     "Bilinear": bilinear,
     "Clip": elementwise(lambda x, o: min(max(x, o.get("min", -1e30)), o.get("max", 1e30))),
     "Concat": concat,
+    "Constant": constant,
     "Dice": dice,
     "Div": broadcast(lambda v: v[0] / v[1]),
     "DotInteraction": dot_interaction,
     "Elu": elementwise(lambda x, o: x if x > 0 else o.get("alpha", 1.0) * math.expm1(x)),
+    "Erf": elementwise(lambda x, o: math.erf(x)),
     "Exp": elementwise(lambda x, o: math.exp(x)),
     "Expand": expand,
     "FFM": ffm,
@@ -86,6 +88,7 @@ OPS = {
     "Softmax": softmax,
     "Softplus": elementwise(lambda x, o: math.log1p(math.exp(x))),
     "Split": split,
+    "Sqrt": elementwise(lambda x, o: math.sqrt(x)),
     "Sub": broadcast(lambda v: v[0] - v[1]),
     "Tanh": elementwise(lambda x, o: math.tanh(x)),
     "Transpose": transpose,
@@ -183,6 +186,8 @@ CASES = [
         ("Silu", {}),
         ("Softplus", {}),
         ("Tanh", {}),
+        ("Erf", {}),
+        ("Sqrt", {}),
     ]
 ] + [
     ("Expand", 2, [[1, 3]], [], [4, 3], {"shape": [0, 4, 3]}),
@@ -194,6 +199,8 @@ CASES = [
     ("GRU", 4, [[2, 3], [1]], [18, 12, 12], [2], {"units": 2, "sequence": False}),
     ("AUGRU", 2, [[3, 4], [3, 1]], [24, 12, 12], [3, 2], {"units": 2}),
     ("AUGRU", 5, [[3, 2], [3, 1], [1]], [18, 27, 18], [3], {"units": 3, "sequence": False}),
+    ("Constant", 3, [], [], [2, 2], {"shape": [2, 2], "value": [0.5, -1.25, 3.0, 0.0]}),
+    ("Constant", 2, [], [], [3], {"shape": [3], "value": 0.75}),
 ]
 
 
@@ -227,7 +234,7 @@ def write(out, seed, op, batch, input_dims, trained_sizes, output_dims, options)
     inputs = [
         away_from_zero(numbers(seed + k, batch * product(d))) for k, d in enumerate(input_dims)
     ]
-    if op == "Log":  # of what has one
+    if op in ("Log", "Sqrt"):  # of what has one
         inputs = [[abs(x) for x in inputs[0]]]
     if op == "Div":  # by what is not near zero
         inputs[1] = [x + math.copysign(0.5, x) for x in inputs[1]]

@@ -43,7 +43,7 @@ class LocalCommandsTest : public testing::Test {
     context.interrupt = &interrupt;
     context.out = open_memstream(&out, &out_size);
     context.err = open_memstream(&err, &err_size);
-    const auto app = client::NewTesseraApp(context, {AddLocal, AddCheck, AddPredict});
+    const auto app = client::NewTesseraApp(context, {AddLocal, AddCheck, AddPredict, AddExport});
     const int code = client::RunTessera(*app, context, arguments);
     std::fclose(context.out);
     std::fclose(context.err);
@@ -165,6 +165,38 @@ TEST_F(LocalCommandsTest, PredictRefusesWhatIsNoCheckpoint) {
   EXPECT_EQ(
       Run({"predict", job_(), "--checkpoint", folder_, "--data", data_(), "--output", "json"}), 2);
   EXPECT_THAT(err_, HasSubstr("--json prints"));
+}
+
+TEST_F(LocalCommandsTest, ExportWritesAModelAndTheTablesThatAreTooLarge) {
+  ASSERT_EQ(RunLocal("run", {"--output", "json"}), 0) << err_;
+  const std::string checkpoint = LastObject()["checkpoint"];
+  const std::string file = folder_ / "model.onnx";
+  ASSERT_EQ(Run({"export", checkpoint, "--output", file}), 0) << err_;
+  EXPECT_THAT(out_, HasSubstr("c0 int64 [batch, 1]"));
+  EXPECT_THAT(out_, HasSubstr("d3 float32 [batch, 1]"));
+  EXPECT_THAT(out_, HasSubstr("prediction float32 [batch, 1]"));
+  EXPECT_THAT(out_, HasSubstr("inlined; a key without a row gives 0\n"));
+  EXPECT_THAT(out_, HasSubstr("gives 0, the mean of what the service starts rows from\n"));
+  const auto inlined_bytes = fs::file_size(file);
+
+  ASSERT_EQ(Run({"export", checkpoint, "--output", file, "--inline-rows", "0", "--json"}), 0)
+      << err_;
+  const nlohmann::json report = LastObject();
+  ASSERT_EQ(report["tables"].size(), 2u);
+  EXPECT_LT(fs::file_size(file), inlined_bytes);
+  for (const nlohmann::json& table : report["tables"]) {
+    const std::string beside = table["file"];
+    EXPECT_EQ(beside, folder_ / ("model." + std::string(table["name"]) + ".safetensors"));
+    const uint64_t rows = table["rows"], dim = table["dim"];
+    EXPECT_GT(rows, 100u);
+    EXPECT_GT(fs::file_size(beside), rows * (8 + 4 * dim));
+    EXPECT_LT(fs::file_size(beside), rows * (8 + 4 * dim) + 512);
+  }
+}
+
+TEST_F(LocalCommandsTest, ExportRefusesWhatIsNoCheckpoint) {
+  EXPECT_EQ(Run({"export", folder_, "--output", folder_ / "model.onnx"}), client::kExitNotFound);
+  EXPECT_FALSE(fs::exists(folder_ / "model.onnx"));
 }
 
 TEST_F(LocalCommandsTest, CheckPrintsTheGraphAndTheMemory) {

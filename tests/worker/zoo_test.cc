@@ -182,7 +182,8 @@ TEST(Layers, StartAsTheirOptionsSay) {
     for (std::string& input : inputs) layer.add_inputs(std::move(input));
     *layer.mutable_options() = std::move(options);
   };
-  add("a", "linear", {"dense"}, Options().Set("units", 400.0).Set("gain", 0.5).Set("bias_value", 3.0));
+  add("a", "linear", {"dense"},
+      Options().Set("units", 400.0).Set("gain", 0.5).Set("bias_value", 3.0));
   add("b", "parameter", {}, Options().Set("shape", std::vector<int64_t>{400}).Set("stddev", 0.1));
   add("c", "multiply", {"a", "b"}, {});
   add("d", "linear", {"c"}, Options().Set("units", 1.0));

@@ -76,6 +76,7 @@ absl::Status GraphBuilder::TryAdd(const std::string& name, absl::string_view op,
   GraphNode node;
   node.name = name;
   node.op_name = entry->name;
+  node.options = options;
   std::vector<Shape> shapes;
   std::vector<std::string> described;
   for (const Tensor input : inputs) {

@@ -39,8 +39,9 @@ struct GraphNode {
   std::string name;
   std::string op_name;
   std::unique_ptr<const Op> op;
-  std::vector<int32_t> inputs;   // tensors
-  std::vector<int32_t> outputs;  // tensors
+  google::protobuf::Struct options;  // that `op` was made with
+  std::vector<int32_t> inputs;       // tensors
+  std::vector<int32_t> outputs;      // tensors
   std::vector<int32_t> parameters;
 };
 

@@ -108,4 +108,12 @@ Tensor BuildLayers(const v1::ModelSpec& model, const ModelInputs& inputs, GraphB
   return tensor;
 }
 
+Tensor FindLayerInput(const std::string& name, const ModelInputs& inputs, GraphBuilder& graph) {
+  return InputNames(inputs, graph).Find(name);
+}
+
+std::vector<std::string> KnownLayerInputs(const ModelInputs& inputs, GraphBuilder& graph) {
+  return InputNames(inputs, graph).Known();
+}
+
 }  // namespace tessera::worker

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "tessera/v1/job.pb.h"
 #include "worker/dense/graph.h"
 #include "worker/dense/model_inputs.h"
@@ -10,5 +13,10 @@ namespace tessera::worker {
 // returns the tensor that the loss reads. Errors go to the builder and begin with
 // "model.layers[i]".
 Tensor BuildLayers(const v1::ModelSpec& model, const ModelInputs& inputs, GraphBuilder& graph);
+
+// What `layers` may name before there is any: "dense", tables, columns, "COLUMN.TABLE"; cut out of
+// the graph's inputs when first asked for. Index -1: no such name.
+Tensor FindLayerInput(const std::string& name, const ModelInputs& inputs, GraphBuilder& graph);
+std::vector<std::string> KnownLayerInputs(const ModelInputs& inputs, GraphBuilder& graph);
 
 }  // namespace tessera::worker

@@ -8,12 +8,14 @@
 #include "common/status_macros.h"
 #include "worker/dense/layers.h"
 #include "worker/dense/model_inputs.h"
+#include "worker/onnx/import.h"
 #include "worker/zoo/zoo.h"
 
 namespace tessera::worker {
 namespace {
 
 constexpr char kLayersModel[] = "layers";
+constexpr char kOnnxModel[] = "onnx";
 
 absl::Status CheckFields(const v1::ModelSpec& model) {
   const auto misplaced = [&](absl::string_view field, absl::string_view owner) {
@@ -25,7 +27,8 @@ absl::Status CheckFields(const v1::ModelSpec& model) {
     return absl::OkStatus();
   }
   if (model.layers_size() > 0) return misplaced("layers", "the model \"layers\"");
-  if (!model.output().empty()) return misplaced("output", "the model \"layers\"");
+  if (model.name() == kOnnxModel) return absl::OkStatus();
+  if (!model.output().empty()) return misplaced("output", "the models \"layers\" and \"onnx\"");
   return absl::OkStatus();
 }
 
@@ -44,7 +47,8 @@ void Fill(const GraphParameter& parameter, uint64_t seed, absl::Span<float> valu
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Model>> Model::New(const v1::JobSpec& spec, uint32_t dense_width) {
+absl::StatusOr<std::unique_ptr<Model>> Model::New(const v1::JobSpec& spec, uint32_t dense_width,
+                                                  absl::string_view onnx_file) {
   TESSERA_RETURN_IF_ERROR(CheckFields(spec.model()));
   const ModelInputs inputs = InputsOf(spec);
   if (inputs.dense_width != dense_width) {
@@ -78,9 +82,17 @@ absl::StatusOr<std::unique_ptr<Model>> Model::New(const v1::JobSpec& spec, uint3
     model->lengths_.push_back(
         {sequence.sparse_index, builder.Input(LengthInput(sequence.column), {1}, false).index});
   }
-  const Tensor output = spec.model().name() == kLayersModel
-                            ? BuildLayers(spec.model(), inputs, builder)
-                            : BuildZooModel(spec.model(), inputs, builder);
+  // Of an ONNX file one for each task; else tasks name theirs.
+  std::vector<Tensor> of_file;
+  Tensor output;
+  if (spec.model().name() == kOnnxModel) {
+    of_file = BuildOnnx(spec.model(), inputs, onnx_file, builder, &model->starts_);
+    if (!of_file.empty()) output = of_file[0];
+  } else if (spec.model().name() == kLayersModel) {
+    output = BuildLayers(spec.model(), inputs, builder);
+  } else {
+    output = BuildZooModel(spec.model(), inputs, builder);
+  }
   std::vector<GraphBuilder::Output> outputs;
   for (const JobTask& task : TasksOf(spec)) {
     model->losses_.push_back(LossFunction::Of(task));
@@ -89,7 +101,7 @@ absl::StatusOr<std::unique_ptr<Model>> Model::New(const v1::JobSpec& spec, uint3
       outputs.push_back({output, classes, "the model"});
       continue;
     }
-    const Tensor tensor = builder.Find(task.output);
+    const Tensor tensor = of_file.empty() ? builder.Find(task.output) : of_file[outputs.size()];
     if (tensor.index < 0) {
       builder.Fail(absl::InvalidArgumentError(
           absl::StrCat("model.tasks[", outputs.size(), "].output: unknown tensor \"", task.output,
@@ -117,8 +129,33 @@ uint32_t Model::OutputWidth(size_t task) const {
 void Model::InitialParameters(absl::Span<float> trained, absl::Span<float> statistics) const {
   for (const GraphParameter& parameter : graph_->parameters()) {
     const absl::Span<float> all = parameter.spec.trained ? trained : statistics;
-    Fill(parameter, seed_, all.subspan(parameter.offset, parameter.floats));
+    const absl::Span<float> values = all.subspan(parameter.offset, parameter.floats);
+    const auto start = starts_.find(parameter.name);
+    if (start == starts_.end()) {
+      Fill(parameter, seed_, values);
+    } else {
+      std::copy_n(start->second.begin(), std::min(values.size(), start->second.size()),
+                  values.begin());
+    }
   }
+}
+
+absl::StatusOr<std::string> ReadOnnxFile(const v1::JobSpec& spec, FileSystem& fs,
+                                         const std::string& data_root) {
+  if (spec.model().name() != kOnnxModel) return std::string();
+  const auto read = [&]() -> absl::StatusOr<std::string> {
+    TESSERA_ASSIGN_OR_RETURN(const std::string path,
+                             PathBelow(data_root, spec.model().onnx_file()));
+    TESSERA_ASSIGN_OR_RETURN(const auto file, fs.Open(path));
+    if (file->Size() > INT32_MAX) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat(path, " has ", file->Size(), " bytes, more than the 2 GB of an ONNX file"));
+    }
+    return ReadWholeFile(fs, path);
+  };
+  absl::StatusOr<std::string> content = read();
+  if (!content.ok()) return WithContext(content.status(), "model.onnx_file");
+  return content;
 }
 
 }  // namespace tessera::worker

@@ -1,12 +1,15 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "common/file_system.h"
 #include "tessera/v1/job.pb.h"
 #include "worker/dense/graph.h"
 #include "worker/dense/loss.h"
@@ -18,14 +21,18 @@ namespace tessera::worker {
 // outlives its Executors. Needs no data and no device, so `check` builds one too.
 class Model {
  public:
-  // The zoo model or the layers that spec.model names. `dense_width` is that of the reader's
-  // batches, the sum of the dense columns' widths. INVALID_ARGUMENT names the field that is wrong.
-  static absl::StatusOr<std::unique_ptr<Model>> New(const v1::JobSpec& spec, uint32_t dense_width);
+  // The zoo model, the layers or the ONNX file that spec.model names. `dense_width` is that of the
+  // reader's batches, the sum of the dense columns' widths; `onnx_file` is the content of
+  // spec.model.onnx_file (ReadOnnxFile) and empty for other models. INVALID_ARGUMENT and
+  // UNIMPLEMENTED name the field that is wrong.
+  static absl::StatusOr<std::unique_ptr<Model>> New(const v1::JobSpec& spec, uint32_t dense_width,
+                                                    absl::string_view onnx_file = "");
 
   // Sizes of the flat arrays, tensors in graph order one after another.
   uint64_t trained_floats() const { return graph_->trained_floats(); }
   uint64_t statistics_floats() const { return graph_->statistics_floats(); }
-  // The values that training starts from: functions of (spec.seed, parameter name, index).
+  // The values that training starts from: those of the ONNX file, else functions of (spec.seed,
+  // parameter name, index).
   void InitialParameters(absl::Span<float> trained,            // [trained_floats]
                          absl::Span<float> statistics) const;  // [statistics_floats]
 
@@ -70,8 +77,14 @@ class Model {
   uint32_t dense_width_ = 0;
   int32_t dense_tensor_ = -1;
   std::vector<Input> inputs_;
+  std::map<std::string, std::vector<float>> starts_;  // by parameter, of an ONNX file
   std::vector<Length> lengths_;
   std::unique_ptr<const Graph> graph_;
 };
+
+// The file of spec.model.onnx_file below `data_root`, read whole; empty where the model is none of
+// a file. INVALID_ARGUMENT, NOT_FOUND and RESOURCE_EXHAUSTED (above 2 GB) name the field.
+absl::StatusOr<std::string> ReadOnnxFile(const v1::JobSpec& spec, FileSystem& fs,
+                                         const std::string& data_root);
 
 }  // namespace tessera::worker

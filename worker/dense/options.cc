@@ -156,6 +156,26 @@ std::vector<int64_t> OptionReader::Ints(const std::string& name,
   return numbers;
 }
 
+std::vector<double> OptionReader::Numbers(const std::string& name,
+                                          const std::vector<double>& by_default) {
+  const Value* value = Find(name);
+  if (value == nullptr) return by_default;
+  const auto finite = [](const Value& v) {
+    return v.kind_case() == Value::kNumberValue && std::isfinite(v.number_value());
+  };
+  if (finite(*value)) return {value->number_value()};
+  std::vector<double> numbers;
+  for (const Value& v : value->list_value().values()) {
+    if (finite(v)) numbers.push_back(v.number_value());
+  }
+  if (value->kind_case() != Value::kListValue ||
+      numbers.size() != static_cast<size_t>(value->list_value().values_size())) {
+    Expected(name, "a list of numbers", *value);
+    return by_default;
+  }
+  return numbers;
+}
+
 std::vector<std::string> OptionReader::Texts(const std::string& name) {
   const Value* value = Find(name);
   std::vector<std::string> texts;

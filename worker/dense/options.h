@@ -53,6 +53,8 @@ class OptionReader {
   std::vector<int64_t> Ints(const std::string& name, const std::vector<int64_t>& by_default,
                             int64_t min, int64_t max);
 
+  // A list of finite numbers; a single number is a list of one.
+  std::vector<double> Numbers(const std::string& name, const std::vector<double>& by_default);
   // A list of texts; a single text is a list of one.
   std::vector<std::string> Texts(const std::string& name);
 

@@ -4,6 +4,7 @@
 #include "common/math/activation/abs.h"
 #include "common/math/activation/clip.h"
 #include "common/math/activation/elu.h"
+#include "common/math/activation/erf.h"
 #include "common/math/activation/exp.h"
 #include "common/math/activation/gelu.h"
 #include "common/math/activation/hard_sigmoid.h"
@@ -14,6 +15,7 @@
 #include "common/math/activation/sigmoid.h"
 #include "common/math/activation/silu.h"
 #include "common/math/activation/softplus.h"
+#include "common/math/activation/sqrt.h"
 #include "common/math/activation/tanh.h"
 #include "common/status_macros.h"
 #include "worker/dense/ops/map_elements.h"
@@ -90,6 +92,13 @@ absl::StatusOr<std::unique_ptr<Op>> NewElu(absl::Span<const Shape> inputs, Optio
   math::Elu::Params params;
   params.alpha = static_cast<float>(options.Number("alpha", 1, 0, 1e6));
   return New<math::Elu>(inputs, options, params);
+}
+
+absl::StatusOr<std::unique_ptr<Op>> NewErf(absl::Span<const Shape> inputs, OptionReader& options) {
+  return New<math::Erf>(inputs, options, {});
+}
+absl::StatusOr<std::unique_ptr<Op>> NewSqrt(absl::Span<const Shape> inputs, OptionReader& options) {
+  return New<math::Sqrt>(inputs, options, {});
 }
 
 absl::StatusOr<std::unique_ptr<Op>> NewExp(absl::Span<const Shape> inputs, OptionReader& options) {

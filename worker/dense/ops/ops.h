@@ -34,11 +34,13 @@ absl::StatusOr<std::unique_ptr<Op>> NewBias(absl::Span<const Shape>, OptionReade
 absl::StatusOr<std::unique_ptr<Op>> NewBilinear(absl::Span<const Shape>, OptionReader&);
 absl::StatusOr<std::unique_ptr<Op>> NewClip(absl::Span<const Shape>, OptionReader&);
 absl::StatusOr<std::unique_ptr<Op>> NewConcat(absl::Span<const Shape>, OptionReader&);
+absl::StatusOr<std::unique_ptr<Op>> NewConstant(absl::Span<const Shape>, OptionReader&);
 absl::StatusOr<std::unique_ptr<Op>> NewDice(absl::Span<const Shape>, OptionReader&);
 absl::StatusOr<std::unique_ptr<Op>> NewDiv(absl::Span<const Shape>, OptionReader&);
 absl::StatusOr<std::unique_ptr<Op>> NewDotInteraction(absl::Span<const Shape>, OptionReader&);
 absl::StatusOr<std::unique_ptr<Op>> NewDropout(absl::Span<const Shape>, OptionReader&);
 absl::StatusOr<std::unique_ptr<Op>> NewElu(absl::Span<const Shape>, OptionReader&);
+absl::StatusOr<std::unique_ptr<Op>> NewErf(absl::Span<const Shape>, OptionReader&);
 absl::StatusOr<std::unique_ptr<Op>> NewExp(absl::Span<const Shape>, OptionReader&);
 absl::StatusOr<std::unique_ptr<Op>> NewExpand(absl::Span<const Shape>, OptionReader&);
 absl::StatusOr<std::unique_ptr<Op>> NewFfm(absl::Span<const Shape>, OptionReader&);
@@ -70,6 +72,7 @@ absl::StatusOr<std::unique_ptr<Op>> NewSlice(absl::Span<const Shape>, OptionRead
 absl::StatusOr<std::unique_ptr<Op>> NewSoftmax(absl::Span<const Shape>, OptionReader&);
 absl::StatusOr<std::unique_ptr<Op>> NewSoftplus(absl::Span<const Shape>, OptionReader&);
 absl::StatusOr<std::unique_ptr<Op>> NewSplit(absl::Span<const Shape>, OptionReader&);
+absl::StatusOr<std::unique_ptr<Op>> NewSqrt(absl::Span<const Shape>, OptionReader&);
 absl::StatusOr<std::unique_ptr<Op>> NewSub(absl::Span<const Shape>, OptionReader&);
 absl::StatusOr<std::unique_ptr<Op>> NewTanh(absl::Span<const Shape>, OptionReader&);
 absl::StatusOr<std::unique_ptr<Op>> NewTranspose(absl::Span<const Shape>, OptionReader&);

@@ -1,0 +1,198 @@
+#include "local/export_model.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/checkpoint/checkpoint_reader.h"
+#include "common/checkpoint/manifest.h"
+#include "common/file_system.h"
+#include "common/job/job_tables.h"
+#include "common/status_macros.h"
+#include "worker/dense/model.h"
+#include "worker/dense/model_inputs.h"
+#include "worker/onnx/export.h"
+#include "worker/onnx/safetensors.h"
+
+namespace tessera::local {
+namespace {
+
+// Calls visit(key, embedding) for every row of a table, partition after partition.
+template <typename Visit>
+absl::Status ForEachRow(const CheckpointReader& reader, TableIndex table, KeepGoing keep_going,
+                        const Visit& visit) {
+  const uint32_t dim = reader.manifest().tables(static_cast<int>(table.value())).spec().dim();
+  for (uint32_t p = 0; p < reader.partition_count(); ++p) {
+    TESSERA_RETURN_IF_ERROR(keep_going());
+    TESSERA_ASSIGN_OR_RETURN(const PartitionRows rows, reader.Read(table, PartitionId(p)));
+    for (uint64_t i = 0; i < rows.rows(); ++i) {
+      TESSERA_RETURN_IF_ERROR(visit(rows.key(i), rows.values(i).subspan(0, dim)));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// The dense parameters, flat, from their blocks (common/job/job_tables.h).
+absl::StatusOr<std::vector<float>> ReadDense(const CheckpointReader& reader, const char* name,
+                                             uint64_t floats, KeepGoing keep_going) {
+  std::vector<float> flat(floats);
+  if (floats == 0) return flat;
+  TESSERA_ASSIGN_OR_RETURN(const TableIndex table, reader.FindTable(name));
+  uint64_t found = 0;
+  const uint64_t blocks = (floats + kDenseBlockFloats - 1) / kDenseBlockFloats;
+  TESSERA_RETURN_IF_ERROR(
+      ForEachRow(reader, table, keep_going, [&](uint64_t key, absl::Span<const float> block) {
+        ++found;
+        if (key >= blocks || block.size() != kDenseBlockFloats) return absl::OkStatus();
+        const uint64_t begin = key * kDenseBlockFloats;
+        std::copy_n(block.begin(), std::min<uint64_t>(kDenseBlockFloats, floats - begin),
+                    flat.begin() + static_cast<int64_t>(begin));
+        return absl::OkStatus();
+      }));
+  if (found != blocks) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "table \"", name, "\": found ", found, " blocks, expected ", blocks, " for the ", floats,
+        " floats of this model; was it built from another file, or by another version?"));
+  }
+  return flat;
+}
+
+struct DenseParameters {
+  std::vector<float> served;  // the average where the job keeps one, else the trained ones
+  std::vector<float> statistics;
+};
+
+absl::StatusOr<DenseParameters> ReadParameters(const CheckpointReader& reader,
+                                               const worker::Model& model,
+                                               const v1::ModelSpec& spec, KeepGoing keep_going) {
+  const uint64_t trained = model.trained_floats(), statistics = model.statistics_floats();
+  DenseParameters dense;
+  if (!(spec.ema_decay() > 0)) {
+    TESSERA_ASSIGN_OR_RETURN(dense.served, ReadDense(reader, kDenseTable, trained, keep_going));
+    TESSERA_ASSIGN_OR_RETURN(dense.statistics,
+                             ReadDense(reader, kDenseStatisticsTable, statistics, keep_going));
+    return dense;
+  }
+  // It begins with the first block behind the statistics (worker/job_context.h).
+  const uint64_t begin =
+      (statistics + kDenseBlockFloats - 1) / kDenseBlockFloats * kDenseBlockFloats;
+  TESSERA_ASSIGN_OR_RETURN(dense.statistics,
+                           ReadDense(reader, kDenseStatisticsTable, begin + trained, keep_going));
+  dense.served.assign(dense.statistics.begin() + static_cast<int64_t>(begin),
+                      dense.statistics.end());
+  dense.statistics.resize(statistics);
+  return dense;
+}
+
+absl::StatusOr<worker::InlineTable> ReadInline(const CheckpointReader& reader, TableIndex table,
+                                               KeepGoing keep_going) {
+  worker::InlineTable inlined;
+  TESSERA_RETURN_IF_ERROR(
+      ForEachRow(reader, table, keep_going, [&](uint64_t key, absl::Span<const float> row) {
+        inlined.keys.push_back(key);
+        inlined.rows.insert(inlined.rows.end(), row.begin(), row.end());
+        return absl::OkStatus();
+      }));
+  return inlined;
+}
+
+template <typename T>
+absl::string_view Bytes(const T* values, size_t count) {
+  return {reinterpret_cast<const char*>(values), count * sizeof(T)};
+}
+
+// Keys, then rows: two walks over the table, so that neither is held.
+absl::Status WriteBeside(const CheckpointReader& reader, TableIndex table, const std::string& path,
+                         const ExportReport::Table& report, KeepGoing keep_going) {
+  const std::vector<worker::SafetensorsWriter::Tensor> tensors = {
+      {"keys", "U64", {report.rows}, report.rows * sizeof(uint64_t)},
+      {"rows", "F32", {report.rows, report.dim}, report.rows * report.dim * sizeof(float)}};
+  TESSERA_ASSIGN_OR_RETURN(
+      const auto writer,
+      worker::SafetensorsWriter::Create(
+          PosixFileSystem(), path, tensors,
+          {{"table", report.name}, {"unseen_value", absl::StrCat(report.unseen_value)}}));
+  TESSERA_RETURN_IF_ERROR(ForEachRow(
+      reader, table, keep_going,
+      [&](uint64_t key, absl::Span<const float>) { return writer->Append(Bytes(&key, 1)); }));
+  TESSERA_RETURN_IF_ERROR(
+      ForEachRow(reader, table, keep_going, [&](uint64_t, absl::Span<const float> row) {
+        return writer->Append(Bytes(row.data(), row.size()));
+      }));
+  return writer->Finish();
+}
+
+std::vector<std::string> Described(
+    const google::protobuf::RepeatedPtrField<onnx::ValueInfoProto>& values) {
+  std::vector<std::string> lines;
+  for (const onnx::ValueInfoProto& value : values) {
+    const auto& type = value.type().tensor_type();
+    std::string dims;
+    for (const auto& dim : type.shape().dim()) {
+      absl::StrAppend(&dims, dims.empty() ? "" : ", ",
+                      dim.has_dim_value() ? absl::StrCat(dim.dim_value()) : dim.dim_param());
+    }
+    lines.push_back(absl::StrCat(
+        value.name(), type.elem_type() == onnx::TensorProto::INT64 ? " int64 [" : " float32 [",
+        dims, "]"));
+  }
+  return lines;
+}
+
+}  // namespace
+
+absl::StatusOr<ExportReport> ExportCheckpoint(const ExportOptions& options, KeepGoing keep_going) {
+  FileSystem& fs = PosixFileSystem();
+  TESSERA_ASSIGN_OR_RETURN(v1::CheckpointManifest manifest,
+                           VerifyCheckpoint(fs, options.checkpoint, keep_going));
+  TESSERA_ASSIGN_OR_RETURN(const auto reader,
+                           CheckpointReader::Open(fs, options.checkpoint, std::move(manifest)));
+  const v1::JobSpec& spec = reader->manifest().spec();
+  if (!spec.model().onnx_file().empty() && !options.data_root.has_value()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the model comes from ", spec.model().onnx_file(),
+                     ", which is not in the checkpoint; name the folder of the data with --data"));
+  }
+  TESSERA_ASSIGN_OR_RETURN(const std::string onnx_file,
+                           worker::ReadOnnxFile(spec, fs, options.data_root.value_or("")));
+  TESSERA_ASSIGN_OR_RETURN(const auto model,
+                           worker::Model::New(spec, worker::InputsOf(spec).dense_width, onnx_file));
+  ExportReport report;
+  report.step = reader->manifest().step();
+  report.trained_floats = model->trained_floats();
+  report.file = std::filesystem::absolute(options.output).lexically_normal();
+  std::map<std::string, worker::InlineTable> inlined;
+  for (const worker::Model::Input& input : model->inputs()) {
+    TESSERA_ASSIGN_OR_RETURN(const TableIndex table, reader->FindTable(input.table));
+    const v1::CheckpointTable& stored = reader->manifest().tables(static_cast<int>(table.value()));
+    ExportReport::Table& described = report.tables.emplace_back();
+    described.name = input.table;
+    described.rows = stored.rows();
+    described.dim = input.dim;
+    described.unseen_value = worker::UnseenValue(stored.spec());
+    described.unseen_exact =
+        !stored.spec().initializer().has_normal() && !stored.spec().initializer().has_uniform();
+    if (stored.rows() <= options.inline_rows) {
+      TESSERA_ASSIGN_OR_RETURN(inlined[input.table], ReadInline(*reader, table, keep_going));
+      continue;
+    }
+    std::filesystem::path beside = report.file;
+    beside.replace_extension(absl::StrCat(".", input.table, ".safetensors"));
+    described.file = beside;
+    TESSERA_RETURN_IF_ERROR(WriteBeside(*reader, table, described.file, described, keep_going));
+  }
+  TESSERA_ASSIGN_OR_RETURN(const DenseParameters dense,
+                           ReadParameters(*reader, *model, spec.model(), keep_going));
+  TESSERA_ASSIGN_OR_RETURN(
+      const onnx::ModelProto file,
+      worker::ExportModel(spec, *model, dense.served, dense.statistics, inlined));
+  TESSERA_RETURN_IF_ERROR(WriteFileAtomically(fs, report.file, file.SerializeAsString()));
+  report.inputs = Described(file.graph().input());
+  report.outputs = Described(file.graph().output());
+  return report;
+}
+
+}  // namespace tessera::local

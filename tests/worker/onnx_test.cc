@@ -1,0 +1,304 @@
+// Models to ONNX and back without another runtime; tests/onnx compares with onnxruntime.
+#include <cstring>
+#include <set>
+
+#include "tests/worker/onnx_testing.h"
+#include "tests/worker/zoo_testing.h"
+#include "worker/dense/model_inputs.h"
+#include "worker/onnx/emit.h"
+#include "worker/onnx/export.h"
+#include "worker/onnx/import.h"
+#include "worker/onnx/safetensors.h"
+
+namespace tessera::worker::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+std::vector<std::string> NamesOf(
+    const google::protobuf::RepeatedPtrField<onnx::ValueInfoProto>& values) {
+  std::vector<std::string> names;
+  for (const auto& value : values) names.push_back(value.name());
+  return names;
+}
+
+// The same job with its model in a file.
+v1::JobSpec FromFile(v1::JobSpec spec) {
+  v1::ModelSpec* model = spec.mutable_model();
+  model->set_name("onnx");
+  model->set_onnx_file("model.onnx");
+  model->clear_layers();
+  model->clear_options();
+  const auto raw = [](v1::Loss loss) {
+    const bool logits = loss == v1::BINARY_CROSS_ENTROPY || loss == v1::LOSS_UNSPECIFIED ||
+                        loss == v1::SOFTMAX_CROSS_ENTROPY;
+    return logits ? "logit" : "prediction";
+  };
+  for (v1::TaskSpec& task : *model->mutable_tasks()) {
+    task.set_output(absl::StrCat(raw(task.loss()), "/", task.name()));
+  }
+  if (model->tasks().empty()) model->set_output(raw(model->loss()));
+  return spec;
+}
+
+absl::StatusOr<std::unique_ptr<Model>> Import(const v1::JobSpec& spec, const std::string& file) {
+  return Model::New(spec, InputsOf(spec).dense_width, file);
+}
+
+// A file of one input, "d0" [batch, 1], that tests add nodes to; the last one makes "y".
+struct FileOfNodes {
+  FileOfNodes() {
+    model.set_ir_version(8);
+    auto* opset = model.add_opset_import();
+    opset->set_version(17);
+    Input("d0", 1);
+    model.mutable_graph()->add_output()->set_name("y");
+  }
+  void Input(const std::string& name, int64_t width) {
+    auto* input = model.mutable_graph()->add_input();
+    input->set_name(name);
+    auto* type = input->mutable_type()->mutable_tensor_type();
+    type->set_elem_type(onnx::TensorProto::FLOAT);
+    type->mutable_shape()->add_dim()->set_dim_param("n");
+    type->mutable_shape()->add_dim()->set_dim_value(width);
+  }
+  void Floats(const std::string& name, std::vector<int64_t> dims, std::vector<float> values) {
+    auto* tensor = model.mutable_graph()->add_initializer();
+    tensor->set_name(name);
+    tensor->set_data_type(onnx::TensorProto::FLOAT);
+    tensor->mutable_dims()->Add(dims.begin(), dims.end());
+    tensor->mutable_float_data()->Add(values.begin(), values.end());
+  }
+  void Node(const std::string& op, const std::vector<std::string>& inputs,
+            const std::string& output) {
+    auto* node = model.mutable_graph()->add_node();
+    node->set_op_type(op);
+    for (const std::string& input : inputs) node->add_input(input);
+    node->add_output(output);
+  }
+  std::string Error() const {
+    v1::JobSpec spec = FromFile(Job("lr", 0, 1));
+    spec.mutable_model()->clear_output();
+    return std::string(Import(spec, model.SerializeAsString()).status().message());
+  }
+  onnx::ModelProto model;
+};
+
+// What a file has of these cannot be read yet.
+bool IsRecurrent(const Graph& graph) {
+  const std::set<std::string> ops = {"GRU", "AUGRU", "SequenceMask"};
+  return std::any_of(graph.nodes().begin(), graph.nodes().end(),
+                     [&](const GraphNode& node) { return ops.count(node.op_name) > 0; });
+}
+
+TEST(Onnx, HasAFormForEveryOpOfTheTable) {
+  std::set<std::string> tested;
+  for (const OnnxCase& test : OpCases()) tested.insert(test.op);
+  for (const OpEntry& entry : AllOps()) {
+    EXPECT_NE(FindEmitter(entry.name), nullptr) << entry.name;
+    EXPECT_TRUE(tested.contains(entry.name)) << entry.name;
+  }
+}
+
+// Every op and every complete job goes out and comes back, with its parameters.
+TEST(Onnx, ReadsWhatItWritesAndPredictsTheSame) {
+  std::vector<OnnxCase> cases = OpCases();
+  for (const std::vector<OnnxCase>& more : {JobCases(), ZooCases()}) {
+    ASSERT_GT(more.size(), 20u);
+    cases.insert(cases.end(), more.begin(), more.end());
+  }
+  for (const OnnxCase& test : cases) {
+    SCOPED_TRACE(test.name);
+    v1::JobSpec spec = test.spec;
+    for (auto& column : *spec.mutable_data()->mutable_columns()) column.clear_transform();
+    const auto model = Model::New(spec, InputsOf(spec).dense_width);
+    ASSERT_TRUE(model.ok()) << model.status();
+    Session there(**model);
+    FillParameters(there, 1);
+    const auto file = ExportModel(spec, **model, there.trained, there.statistics, {});
+    ASSERT_TRUE(file.ok()) << file.status();
+    const auto read = Import(FromFile(spec), file->SerializeAsString());
+    if (IsRecurrent((*model)->graph())) {
+      EXPECT_FALSE(read.ok());
+      continue;
+    }
+    ASSERT_TRUE(read.ok()) << read.status();
+    Session back(**read);
+    there.Fill(7, 2);
+    back.Fill(7, 2);
+    const std::vector<float> expected = there.Forward(), found = back.Forward();
+    ASSERT_EQ(found.size(), expected.size());
+    for (size_t i = 0; i < found.size(); ++i) {
+      EXPECT_NEAR(found[i], expected[i], 1e-4f * std::max(1.0f, std::fabs(expected[i])));
+    }
+    // What was trained stays so; a composition's numbers may become parameters too.
+    EXPECT_GE((*read)->trained_floats(), (*model)->trained_floats());
+  }
+}
+
+TEST(Onnx, NamesTheInputsOfAFileAfterTheColumns) {
+  v1::JobSpec spec = Job("deepfm", 2, 1);
+  SetOptions(spec, SmallMlp());
+  const std::unique_ptr<Model> model = MakeModel(spec);
+  Session session(*model);
+  std::map<std::string, InlineTable> tables;
+  tables["embedding"] = {{7, 9}, std::vector<float>(8, 0.5f)};
+  const auto file = ExportModel(spec, *model, session.trained, session.statistics, tables);
+  ASSERT_TRUE(file.ok()) << file.status();
+  EXPECT_THAT(NamesOf(file->graph().input()),
+              ElementsAre("d0", "c0.linear", "c0", "c1.linear", "c1"));
+  EXPECT_THAT(NamesOf(file->graph().output()), ElementsAre("prediction", "logit"));
+}
+
+TEST(Onnx, SaysWhatAKeyWithoutARowGives) {
+  v1::TableSpec table;
+  EXPECT_EQ(UnseenValue(table), 0);
+  table.mutable_initializer()->mutable_constant()->set_value(0.25f);
+  EXPECT_EQ(UnseenValue(table), 0.25f);
+  table.mutable_initializer()->mutable_uniform()->set_min(-1);
+  table.mutable_initializer()->mutable_uniform()->set_max(2);
+  EXPECT_EQ(UnseenValue(table), 0.5f);
+  table.mutable_initializer()->mutable_normal()->set_mean(-0.5f);
+  EXPECT_EQ(UnseenValue(table), -0.5f);
+}
+
+TEST(OnnxFile, StartsFromItsNumbersAndTrainsInitializersAlone) {
+  FileOfNodes file;
+  file.Floats("w", {1, 1}, {3});
+  file.Floats("b", {1}, {0.5f});
+  file.Floats("half", {}, {0.5f});  // a number, as it has no dimensions
+  file.Node("MatMul", {"d0", "w"}, "product");
+  file.Node("Add", {"product", "b"}, "sum");
+  file.Node("Mul", {"sum", "half"}, "y");
+  v1::JobSpec spec = FromFile(Job("lr", 0, 1));
+  spec.mutable_model()->clear_output();
+  const auto model = Import(spec, file.model.SerializeAsString());
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_EQ((*model)->trained_floats(), 2u);
+  Session session(**model);
+  EXPECT_THAT(session.trained, ElementsAre(3, 0.5f));
+  session.executor.Resize(2);
+  session.executor.dense()[0] = 1;
+  session.executor.dense()[1] = -2;
+  EXPECT_THAT(session.Forward(), ElementsAre(1.75f, -2.75f));
+}
+
+TEST(OnnxFile, IsToldApartFromItsInputsNames) {
+  FileOfNodes file;
+  file.model.mutable_graph()->mutable_input(0)->set_name("x");
+  file.Floats("w", {1, 1}, {3});
+  file.Node("MatMul", {"x", "w"}, "y");
+  EXPECT_THAT(file.Error(), AllOf(HasSubstr("input \"x\" is nothing that the job's data has"),
+                                  HasSubstr("d0, dense"), HasSubstr("model.options.inputs")));
+  v1::JobSpec spec = FromFile(Job("lr", 0, 1));
+  spec.mutable_model()->clear_output();
+  auto& names = (*spec.mutable_model()->mutable_options()->mutable_fields())["inputs"];
+  (*names.mutable_struct_value()->mutable_fields())["x"].set_string_value("d0");
+  EXPECT_TRUE(Import(spec, file.model.SerializeAsString()).ok());
+}
+
+TEST(OnnxFile, ListsEveryOpThatCannotBeRead) {
+  FileOfNodes file;
+  file.Node("Sin", {"d0"}, "s");
+  file.Node("Cos", {"s"}, "c");
+  file.Node("Tan", {"d0"}, "unused");
+  file.Node("Sin", {"c"}, "y");
+  EXPECT_THAT(file.Error(), AllOf(HasSubstr("model.onnx_file (model.onnx)"),
+                                  HasSubstr("cannot be read: Cos, Sin. Known are Abs")));
+}
+
+TEST(OnnxFile, ErrorsNameTheNodeAndWhatIsWrong) {
+  {
+    FileOfNodes file;
+    file.Floats("w", {2, 1}, {3, 4});
+    file.Node("Gemm", {"d0", "w"}, "y");
+    EXPECT_THAT(file.Error(),
+                AllOf(HasSubstr("node \"y\" (Gemm)"), HasSubstr("its weights [2, 1] do not fit"),
+                      HasSubstr("[batch, 1]")));
+  }
+  {
+    FileOfNodes file;
+    file.Floats("w", {1, 1}, {3});
+    file.Node("MatMul", {"d0", "w"}, "a");
+    file.Node("MatMul", {"a", "w"}, "y");
+    EXPECT_THAT(file.Error(), HasSubstr("\"w\" is trained by node \"a\" already"));
+  }
+  {
+    FileOfNodes file;
+    file.Floats("w", {1, 1}, {3});
+    file.Node("MatMul", {"d0", "w"}, "a");
+    file.Node("Sigmoid", {"a"}, "y");
+    EXPECT_THAT(file.Error(), HasSubstr("set model.output to \"a\""));
+  }
+  {
+    FileOfNodes file;
+    file.Input("d0", 3);
+    file.model.mutable_graph()->mutable_input()->DeleteSubrange(0, 1);
+    file.Node("Relu", {"d0"}, "y");
+    EXPECT_THAT(file.Error(), HasSubstr("input \"d0\" is [batch, 3] in the file"));
+  }
+  {
+    FileOfNodes file;
+    file.Node("Relu", {"nobody"}, "y");
+    EXPECT_THAT(file.Error(), HasSubstr("reads \"nobody\", which nothing before it makes"));
+  }
+  {
+    FileOfNodes file;
+    file.Node("Relu", {"d0"}, "other");
+    EXPECT_THAT(file.Error(), HasSubstr("no node makes the output \"y\""));
+  }
+}
+
+// Whatever the bytes, the answer is a status.
+TEST(OnnxFile, DamagedFilesAreErrors) {
+  v1::JobSpec spec = TinyJob("masknet");
+  const std::unique_ptr<Model> model = MakeModel(spec);
+  Session session(*model);
+  const std::string whole =
+      ExportModel(spec, *model, session.trained, session.statistics, {})->SerializeAsString();
+  spec = FromFile(spec);
+  ASSERT_TRUE(Import(spec, whole).ok());
+  EXPECT_THAT(std::string(Import(spec, "not a model").status().message()),
+              HasSubstr("is no ONNX model"));
+  EXPECT_FALSE(Import(spec, "").ok());
+  for (size_t length = 0; length < whole.size(); length += 7) {
+    Import(spec, whole.substr(0, length)).status().IgnoreError();
+  }
+  for (size_t i = 0; i < 3000; ++i) {
+    std::string damaged = whole;
+    for (uint64_t k = 0; k < 3; ++k) {
+      damaged[RandomBits(i, 2 * k) % damaged.size()] = static_cast<char>(RandomBits(i, 2 * k + 1));
+    }
+    Import(spec, damaged).status().IgnoreError();
+  }
+}
+
+TEST(Safetensors, AreAHeaderAndTheTensorsBytes) {
+  const std::string path = std::string(::testing::TempDir()) + "/rows.safetensors";
+  const uint64_t keys[] = {5, 3};
+  const float rows[] = {1, 2, 3, 4};
+  auto writer = SafetensorsWriter::Create(PosixFileSystem(), path,
+                                          {{"keys", "U64", {2}, 16}, {"rows", "F32", {2, 2}, 16}},
+                                          {{"table", "t"}});
+  ASSERT_TRUE(writer.ok()) << writer.status();
+  ASSERT_TRUE((*writer)->Append({reinterpret_cast<const char*>(keys), 16}).ok());
+  EXPECT_EQ((*writer)->Finish().code(), absl::StatusCode::kInternal);  // rows are missing
+  ASSERT_TRUE((*writer)->Append({reinterpret_cast<const char*>(rows), 16}).ok());
+  EXPECT_FALSE((*writer)->Append("more").ok());
+  ASSERT_TRUE((*writer)->Finish().ok());
+  const std::string bytes = ReadWholeFile(PosixFileSystem(), path).value();
+  const std::string header =
+      R"({"__metadata__":{"table":"t"},"keys":{"dtype":"U64","shape":[2],"data_offsets":[0,16]},)"
+      R"("rows":{"dtype":"F32","shape":[2,2],"data_offsets":[16,32]}})";
+  const size_t padded = (header.size() + 7) / 8 * 8;
+  ASSERT_EQ(bytes.size(), 8 + padded + 32);
+  EXPECT_EQ(static_cast<uint8_t>(bytes[0]), padded);
+  EXPECT_EQ(bytes.substr(8, header.size()), header);
+  EXPECT_EQ(std::memcmp(bytes.data() + 8 + padded, keys, 16), 0);
+  EXPECT_EQ(std::memcmp(bytes.data() + 8 + padded + 16, rows, 16), 0);
+}
+
+}  // namespace
+}  // namespace tessera::worker::testing

@@ -1,0 +1,179 @@
+#pragma once
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "absl/strings/str_cat.h"
+#include "common/config/yaml_job.h"
+#include "tests/worker/dense_job_testing.h"
+#include "tests/worker/zoo_testing.h"
+#include "worker/zoo/zoo.h"
+
+namespace tessera::worker::testing {
+
+// A job whose model goes to ONNX and back.
+struct OnnxCase {
+  std::string name;
+  std::string op;  // of those made for one
+  v1::JobSpec spec;
+};
+
+// A regression over one op: its inputs are pooled rows, reshaped; its outputs go side by side
+// through a linear layer, so that any number that differs shows.
+inline OnnxCase CaseOfOp(const std::string& op, const std::vector<std::vector<int64_t>>& inputs,
+                         int outputs, const google::protobuf::Struct& options) {
+  OnnxCase made;
+  made.op = op;
+  v1::JobSpec& spec = made.spec;
+  spec.set_seed(3);
+  spec.mutable_data()->set_format(v1::CSV);
+  auto* model = spec.mutable_model();
+  model->set_name("layers");
+  model->set_loss(v1::MEAN_SQUARED_ERROR);
+  const auto add = [&](const std::string& name, const std::string& layer_op,
+                       const std::vector<std::string>& from,
+                       const google::protobuf::Struct& layer_options = {}) {
+    auto* layer = model->add_layers();
+    layer->set_name(name);
+    layer->set_op(layer_op);
+    for (const std::string& input : from) layer->add_inputs(input);
+    *layer->mutable_options() = layer_options;
+    return layer;
+  };
+  // What has no inputs stands beside one.
+  const std::vector<std::vector<int64_t>> shapes =
+      inputs.empty() ? std::vector<std::vector<int64_t>>{{2}} : inputs;
+  std::vector<std::string> names, flat;
+  for (size_t k = 0; k < shapes.size(); ++k) {
+    const std::string column = absl::StrCat("c", k), table = absl::StrCat("t", k);
+    auto* added = spec.mutable_data()->add_columns();
+    added->set_name(column);
+    added->set_role(v1::SPARSE);
+    added->add_table(table);
+    int64_t dim = 1;
+    std::vector<int64_t> shape = {0};
+    for (const int64_t d : shapes[k]) {
+      dim *= d;
+      shape.push_back(d);
+    }
+    auto* added_table = spec.add_tables();
+    added_table->set_name(table);
+    added_table->set_dim(static_cast<uint32_t>(dim));
+    names.push_back(absl::StrCat("in", k));
+    add(names.back(), "Reshape", {absl::StrCat(column, ".", table)}, Options().Set("shape", shape));
+    // Lengths are numbers from 0 on.
+    const bool recurrent = op == "GRU" || op == "AUGRU" || op == "SequenceMask";
+    if (recurrent && shapes[k] == std::vector<int64_t>{1}) {
+      add("size", "Abs", {names.back()});
+      add("factor", "Constant", {},
+          Options().Set("shape", std::vector<int64_t>{1}).Set("value", 6.0));
+      add("length", "Mul", {"size", "factor"});
+      names.back() = "length";
+    }
+    if (op != "Log" && op != "Sqrt") continue;
+    add("positive", "Abs", {names.back()});
+    names.back() = "positive";
+  }
+  auto* layer = add("op", op, inputs.empty() ? std::vector<std::string>() : names, options);
+  std::vector<std::string> results = {"op"};
+  if (outputs > 1) results.clear();
+  for (int k = 0; outputs > 1 && k < outputs; ++k) {
+    results.push_back(absl::StrCat("out", k));
+    layer->add_outputs(results.back());
+  }
+  if (inputs.empty()) results.push_back(names[0]);
+  for (const std::string& result : results) {
+    flat.push_back("flat_" + result);
+    add(flat.back(), "Flatten", {result});
+  }
+  add("all", "Concat", flat);
+  add("sum", "Gemm", {"all"}, Options().Set("units", 1.0));
+  return made;
+}
+
+// Every op of the table, by the cases of tests/golden/dense_ops.txt.
+inline std::vector<OnnxCase> OpCases() {
+  std::vector<OnnxCase> cases;
+  std::ifstream file(TESSERA_SOURCE_DIR "/tests/golden/dense_ops.txt");
+  std::string op;
+  google::protobuf::Struct options;
+  std::vector<std::vector<int64_t>> inputs;
+  int outputs = 0;
+  for (std::string line; std::getline(file, line);) {
+    std::istringstream in(line);
+    std::string kind, name, type, word;
+    in >> kind;
+    if (kind == "case") {
+      in >> op;
+      options.Clear();
+      inputs.clear();
+      outputs = 0;
+    } else if (kind == "option") {
+      in >> name >> type;
+      auto& value = (*options.mutable_fields())[name];
+      while (in >> word) {
+        if (type == "number") value.set_number_value(std::stod(word));
+        if (type == "bool") value.set_bool_value(word == "true");
+        if (type == "numbers") {
+          value.mutable_list_value()->add_values()->set_number_value(std::stod(word));
+        }
+      }
+    } else if (kind == "input") {
+      inputs.emplace_back();
+      while (in >> word && word != ":") inputs.back().push_back(std::stol(word));
+    } else if (kind == "output") {
+      ++outputs;
+    } else if (kind == "end") {
+      cases.push_back(CaseOfOp(op, inputs, outputs, options));
+    }
+  }
+  // Those without golden numbers.
+  cases.push_back(CaseOfOp("Dropout", {{5}}, 1, Options().Set("ratio", 0.25)));
+  cases.push_back(CaseOfOp("Flatten", {{3, 4}}, 1, {}));
+  cases.push_back(
+      CaseOfOp("Reshape", {{3, 4}}, 1, Options().Set("shape", std::vector<int64_t>{0, 2, -1})));
+  for (size_t i = 0; i < cases.size(); ++i)
+    cases[i].name = absl::StrCat("op-", i, "-", cases[i].op);
+  return cases;
+}
+
+// The complete jobs of deploy/jobs.
+inline std::vector<OnnxCase> JobCases() {
+  std::vector<OnnxCase> cases;
+  for (const auto& entry : std::filesystem::directory_iterator(TESSERA_SOURCE_DIR "/deploy/jobs")) {
+    if (entry.path().extension() != ".yaml") continue;
+    const absl::StatusOr<LoadedJob> job = LoadJobFile(entry.path().string());
+    EXPECT_TRUE(job.ok()) << job.status();
+    if (job.ok()) cases.push_back({"job-" + entry.path().stem().string(), "", job->spec});
+  }
+  return cases;
+}
+
+// Every model of the zoo, small.
+inline std::vector<OnnxCase> ZooCases() {
+  std::vector<OnnxCase> cases;
+  for (const std::string& name : ZooModelNames()) {
+    cases.push_back({"zoo-" + name, "", TinyJob(name)});
+  }
+  return cases;
+}
+
+// Parameters like those of a trained model: none at its start, variances above zero.
+inline void FillParameters(Session& session, uint64_t seed) {
+  for (const GraphParameter& parameter : session.model.graph().parameters()) {
+    auto& all = parameter.spec.trained ? session.trained : session.statistics;
+    // Sums stay near 1: of a matrix [units, ...], one row is a sum.
+    const size_t width = parameter.spec.shape.size() < 2
+                             ? 1
+                             : parameter.floats / static_cast<size_t>(parameter.spec.shape[0]);
+    std::vector<float> values =
+        Normals(seed++, parameter.floats, 1 / std::sqrt(static_cast<float>(width)));
+    if (parameter.spec.name == "running_var") {
+      for (float& v : values) v = std::fabs(v) + 0.5f;
+    }
+    std::copy(values.begin(), values.end(), all.begin() + parameter.offset);
+  }
+}
+
+}  // namespace tessera::worker::testing

@@ -1,0 +1,294 @@
+#include "worker/onnx/emit.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "absl/strings/str_cat.h"
+
+namespace tessera::worker {
+
+const ParameterSpec* Emission::spec(absl::string_view name) const {
+  for (const int32_t p : node.parameters) {
+    if (name == graph.parameters()[p].spec.name) return &graph.parameters()[p].spec;
+  }
+  return nullptr;
+}
+
+absl::Span<const float> Emission::values(absl::string_view name) const {
+  for (const int32_t p : node.parameters) {
+    const GraphParameter& parameter = graph.parameters()[p];
+    if (name != parameter.spec.name) continue;
+    return (parameter.spec.trained ? trained : statistics)
+        .subspan(parameter.offset, parameter.floats);
+  }
+  return {};
+}
+
+std::string Emission::Weight(absl::string_view name) {
+  return onnx.Floats(absl::StrCat(node.name, "/", std::string(name)), spec(name)->shape,
+                     values(name));
+}
+
+std::string Emission::Value(const std::string& op, const std::vector<std::string>& inputs,
+                            std::initializer_list<OnnxAttribute> attributes) {
+  return onnx.Value(absl::StrCat(node.name, "/", op), op, inputs, attributes);
+}
+
+std::string Emission::Ints(const std::string& name, absl::Span<const int64_t> values) {
+  return onnx.Ints(absl::StrCat(node.name, "/", name), values);
+}
+
+std::string Emission::Scalar(const std::string& name, float value) {
+  return onnx.Scalar(absl::StrCat(node.name, "/", name), value);
+}
+
+void Emission::Last(const std::string& op, const std::vector<std::string>& inputs,
+                    std::initializer_list<OnnxAttribute> attributes) {
+  onnx.Node(op, inputs, out, attributes);
+}
+
+namespace {
+
+// Ops without options that ONNX has under the same name.
+void Same(Emission& e) { e.Last(e.node.op_name, e.in); }
+
+// Those whose one option is alpha.
+template <int kPercent>
+void WithAlpha(Emission& e) {
+  const double alpha = e.options.Number("alpha", kPercent / 100.0, -1e6, 1e6);
+  e.Last(e.node.op_name, e.in, {{"alpha", static_cast<float>(alpha)}});
+}
+
+void HardSigmoid(Emission& e) {
+  const double alpha = e.options.Number("alpha", 0.2, -1e6, 1e6);
+  const double beta = e.options.Number("beta", 0.5, -1e6, 1e6);
+  e.Last("HardSigmoid", e.in,
+         {{"alpha", static_cast<float>(alpha)}, {"beta", static_cast<float>(beta)}});
+}
+
+void Selu(Emission& e) {
+  const double alpha = e.options.Number("alpha", 1.67326319217681884765625, -1e6, 1e6);
+  const double gamma = e.options.Number("gamma", 1.05070102214813232421875, -1e6, 1e6);
+  e.Last("Selu", e.in,
+         {{"alpha", static_cast<float>(alpha)}, {"gamma", static_cast<float>(gamma)}});
+}
+
+void Clip(Emission& e) {
+  const auto bound = [&](const std::string& name) -> std::string {
+    if (!e.options.Has(name)) return "";
+    return e.Scalar(name, static_cast<float>(e.options.Number(name, 0, -1e38, 1e38)));
+  };
+  const std::string min = bound("min"), max = bound("max");
+  e.Last("Clip", {e.in[0], min, max});
+}
+
+void Add(Emission& e) { e.Last(e.in.size() == 2 ? "Add" : "Sum", e.in); }
+
+void Bias(Emission& e) { e.Last("Add", {e.in[0], e.Weight("bias")}); }
+
+// ONNX's Gemm takes matrices alone; MatMul takes the rest, with the weight as [in, units].
+void Gemm(Emission& e) {
+  const bool bias = e.spec("bias") != nullptr;
+  if (e.in_shape(0).rank() == 1) {
+    std::vector<std::string> inputs = {e.in[0], e.Weight("weight")};
+    if (bias) inputs.push_back(e.Weight("bias"));
+    return e.Last("Gemm", inputs, {{"transB", int64_t{1}}});
+  }
+  const std::vector<int64_t>& dims = e.spec("weight")->shape;
+  const absl::Span<const float> weight = e.values("weight");
+  std::vector<float> turned(weight.size());
+  for (int64_t i = 0; i < dims[0]; ++i) {
+    for (int64_t j = 0; j < dims[1]; ++j) turned[j * dims[0] + i] = weight[i * dims[1] + j];
+  }
+  const std::string matrix =
+      e.onnx.Floats(absl::StrCat(e.node.name, "/weight"), {dims[1], dims[0]}, turned);
+  if (!bias) return e.Last("MatMul", {e.in[0], matrix});
+  e.Last("Add", {e.Value("MatMul", {e.in[0], matrix}), e.Weight("bias")});
+}
+
+// The axes of a tensor of this sample rank with the last one and axis 1 exchanged.
+std::vector<int64_t> LastWithFirst(size_t rank) {
+  std::vector<int64_t> perm(rank + 1);
+  std::iota(perm.begin(), perm.end(), 0);
+  std::swap(perm[1], perm[rank]);
+  return perm;
+}
+
+// Ours are the features of the last axis, ONNX's those of axis 1.
+void BatchNormalization(Emission& e) {
+  const float epsilon = static_cast<float>(e.options.Number("epsilon", 1e-5, 1e-12, 1));
+  const float momentum = static_cast<float>(1 - e.options.Number("momentum", 0.1, 0, 1));
+  std::vector<std::string> inputs = {e.in[0], e.Weight("weight"), e.Weight("bias"),
+                                     e.Weight("running_mean"), e.Weight("running_var")};
+  const size_t rank = e.in_shape(0).rank();
+  if (rank == 1) {
+    return e.Last("BatchNormalization", inputs, {{"epsilon", epsilon}, {"momentum", momentum}});
+  }
+  const std::vector<int64_t> perm = LastWithFirst(rank);
+  inputs[0] = e.Value("Transpose", {e.in[0]}, {{"perm", perm}});
+  const std::string y =
+      e.Value("BatchNormalization", inputs, {{"epsilon", epsilon}, {"momentum", momentum}});
+  e.Last("Transpose", {y}, {{"perm", perm}});
+}
+
+// ONNX's scale has the axes that are normalised, ours may have more before them.
+void LayerNormalization(Emission& e) {
+  const float epsilon = static_cast<float>(e.options.Number("epsilon", 1e-5, 1e-12, 1));
+  if (e.spec("weight")->shape.size() == 1) {
+    return e.Last("LayerNormalization", {e.in[0], e.Weight("weight"), e.Weight("bias")},
+                  {{"axis", int64_t{-1}}, {"epsilon", epsilon}});
+  }
+  const std::vector<float> ones(static_cast<size_t>(e.in_shape(0).last()), 1.0f);
+  const std::string one =
+      e.onnx.Floats(absl::StrCat(e.node.name, "/one"), {e.in_shape(0).last()}, ones);
+  const std::string xhat =
+      e.Value("LayerNormalization", {e.in[0], one}, {{"axis", int64_t{-1}}, {"epsilon", epsilon}});
+  e.Last("Add", {e.Value("Mul", {xhat, e.Weight("weight")}), e.Weight("bias")});
+}
+
+void MatMul(Emission& e) {
+  const auto turned = [&](size_t i, const std::string& option) {
+    if (!e.options.Bool(option, false)) return e.in[i];
+    std::vector<int64_t> perm(e.in_shape(i).rank() + 1);
+    std::iota(perm.begin(), perm.end(), 0);
+    std::swap(perm[perm.size() - 1], perm[perm.size() - 2]);
+    return e.Value("Transpose", {e.in[i]}, {{"perm", perm}});
+  };
+  const std::string a = turned(0, "transA"), b = turned(1, "transB");
+  const double alpha = e.options.Number("alpha", 1, -1e6, 1e6);
+  if (alpha == 1) return e.Last("MatMul", {a, b});
+  e.Last("Mul", {e.Value("MatMul", {a, b}), e.Scalar("alpha", static_cast<float>(alpha))});
+}
+
+void PRelu(Emission& e) { e.Last("PRelu", {e.in[0], e.Weight("slope")}); }
+
+void Concat(Emission& e) { e.Last("Concat", e.in, {{"axis", e.options.Int("axis", -1, -8, 8)}}); }
+
+void Dropout(Emission& e) {
+  e.Last("Dropout",
+         {e.in[0], e.Scalar("ratio", static_cast<float>(e.options.Number("ratio", 0.5, 0, 1)))});
+}
+
+void Flatten(Emission& e) { e.Last("Flatten", e.in, {{"axis", int64_t{1}}}); }
+
+void Gather(Emission& e) {
+  const std::vector<int64_t> indices = e.options.Ints("indices", {}, 0, INT32_MAX);
+  e.Last("Gather", {e.in[0], e.Ints("indices", indices)},
+         {{"axis", e.options.Int("axis", 1, -8, 8)}});
+}
+
+// Axes as an input: ReduceSum since opset 13; ReduceMean and ReduceMax since 18 alone.
+void Reduce(Emission& e) {
+  std::vector<int64_t> all(e.in_shape(0).rank());
+  std::iota(all.begin(), all.end(), 1);
+  const std::vector<int64_t> axes = e.options.Ints("axes", all, -8, 8);
+  const int64_t keep = e.options.Bool("keepdims", true) ? 1 : 0;
+  if (e.node.op_name == "ReduceSum") {
+    return e.Last("ReduceSum", {e.in[0], e.Ints("axes", axes)}, {{"keepdims", keep}});
+  }
+  e.Last(e.node.op_name, e.in, {{"axes", axes}, {"keepdims", keep}});
+}
+
+void Reshape(Emission& e) {
+  std::vector<int64_t> shape = {0};
+  for (size_t i = 0; i < e.out_shape(0).rank(); ++i) shape.push_back(e.out_shape(0).dim(i));
+  e.Last("Reshape", {e.in[0], e.Ints("shape", shape)});
+}
+
+void Expand(Emission& e) {
+  std::vector<int64_t> shape = {1};
+  for (size_t i = 0; i < e.out_shape(0).rank(); ++i) shape.push_back(e.out_shape(0).dim(i));
+  e.Last("Expand", {e.in[0], e.Ints("shape", shape)});
+}
+
+void Slice(Emission& e) {
+  const int64_t axis = e.options.Int("axis", 1, -8, 8);
+  const size_t at = e.in_shape(0).SampleAxis(axis).value();
+  const int64_t start = e.options.Int("start", 0, 0, INT32_MAX);
+  const int64_t end = start + e.out_shape(0).dim(at);
+  e.Last("Slice",
+         {e.in[0], e.Ints("start", {start}), e.Ints("end", {end}), e.Ints("axis", {axis})});
+}
+
+void Softmax(Emission& e) { e.Last("Softmax", e.in, {{"axis", e.options.Int("axis", -1, -8, 8)}}); }
+
+void Split(Emission& e) {
+  const int64_t axis = e.options.Int("axis", -1, -8, 8);
+  const size_t at = e.in_shape(0).SampleAxis(axis).value();
+  std::vector<int64_t> sizes;
+  for (size_t k = 0; k < e.out.size(); ++k) sizes.push_back(e.out_shape(k).dim(at));
+  e.Last("Split", {e.in[0], e.Ints("split", sizes)}, {{"axis", axis}});
+}
+
+void Transpose(Emission& e) {
+  e.Last("Transpose", e.in, {{"perm", e.options.Ints("perm", {}, 0, 8)}});
+}
+
+struct Entry {
+  const char* op;
+  Emitter emit;
+};
+
+const Entry kEmitters[] = {
+    {"Abs", &Same},
+    {"Add", &Add},
+    {"AUGRU", &EmitAugru},
+    {"BatchNormalization", &BatchNormalization},
+    {"Bias", &Bias},
+    {"Bilinear", &EmitBilinear},
+    {"Clip", &Clip},
+    {"Concat", &Concat},
+    {"Constant", &EmitConstant},
+    {"Dice", &EmitDice},
+    {"Div", &Same},
+    {"DotInteraction", &EmitDotInteraction},
+    {"Dropout", &Dropout},
+    {"Elu", &WithAlpha<100>},
+    {"Erf", &Same},
+    {"Exp", &Same},
+    {"Expand", &Expand},
+    {"FFM", &EmitFfm},
+    {"FieldPairs", &EmitFieldPairs},
+    {"Flatten", &Flatten},
+    {"FM", &EmitFm},
+    {"Gather", &Gather},
+    {"Gelu", &EmitGelu},
+    {"Gemm", &Gemm},
+    {"GRU", &EmitGru},
+    {"HardSigmoid", &HardSigmoid},
+    {"LayerNormalization", &LayerNormalization},
+    {"LeakyRelu", &WithAlpha<1>},
+    {"Log", &Same},
+    {"MatMul", &MatMul},
+    {"Mul", &Same},
+    {"Parameter", &EmitParameter},
+    {"PRelu", &PRelu},
+    {"ReduceMax", &Reduce},
+    {"ReduceMean", &Reduce},
+    {"ReduceSum", &Reduce},
+    {"Relu", &Same},
+    {"Reshape", &Reshape},
+    {"Selu", &Selu},
+    {"SequenceMask", &EmitSequenceMask},
+    {"Sigmoid", &Same},
+    {"Silu", &EmitSilu},
+    {"Slice", &Slice},
+    {"Softmax", &Softmax},
+    {"Softplus", &Same},
+    {"Split", &Split},
+    {"Sqrt", &Same},
+    {"Sub", &Same},
+    {"Tanh", &Same},
+    {"Transpose", &Transpose},
+};
+
+}  // namespace
+
+Emitter FindEmitter(absl::string_view op) {
+  for (const Entry& entry : kEmitters) {
+    if (op == entry.op) return entry.emit;
+  }
+  return nullptr;
+}
+
+}  // namespace tessera::worker

@@ -1,0 +1,66 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "worker/dense/graph.h"
+#include "worker/dense/options.h"
+#include "worker/onnx/writer.h"
+
+namespace tessera::worker {
+
+// One node of the dense graph on its way into an ONNX file. Borrows everything.
+struct Emission {
+  const Graph& graph;
+  const GraphNode& node;
+  OptionReader options;                         // those that the node was made with
+  std::vector<std::string> in;                  // ONNX names of the node's inputs
+  std::vector<std::string> out;                 // names that its outputs must get
+  absl::Span<const float> trained, statistics;  // of the whole graph
+  OnnxWriter& onnx;
+
+  const Shape& in_shape(size_t i) const { return graph.tensors()[node.inputs[i]].shape; }
+  const Shape& out_shape(size_t i) const { return graph.tensors()[node.outputs[i]].shape; }
+  // Parameter `name` of the op.
+  absl::Span<const float> values(absl::string_view name) const;
+  const ParameterSpec* spec(absl::string_view name) const;  // nullptr: the node has none
+  // The parameter as an initializer of its own shape.
+  std::string Weight(absl::string_view name);
+  // Intermediate values, constants: named below the node.
+  std::string Value(const std::string& op, const std::vector<std::string>& inputs,
+                    std::initializer_list<OnnxAttribute> attributes = {});
+  std::string Ints(const std::string& name, absl::Span<const int64_t> values);
+  std::string Scalar(const std::string& name, float value);
+  // The last node of the emission, which gives the op's one output.
+  void Last(const std::string& op, const std::vector<std::string>& inputs,
+            std::initializer_list<OnnxAttribute> attributes = {});
+};
+
+// Writes what the op computes in evaluation as nodes of ONNX: one where ONNX has the op, else a
+// subgraph of standard ones.
+using Emitter = void (*)(Emission& e);
+
+// By the op's name in AllOps(); nullptr: there is none. Every op must have one (a test holds it).
+Emitter FindEmitter(absl::string_view op);
+
+// What ONNX has no op for (emit_compositions.cc); the rest stands in emit.cc.
+void EmitBilinear(Emission& e);
+void EmitConstant(Emission& e);
+void EmitDice(Emission& e);
+void EmitDotInteraction(Emission& e);
+void EmitFfm(Emission& e);
+void EmitFieldPairs(Emission& e);
+void EmitFm(Emission& e);
+void EmitGelu(Emission& e);
+void EmitParameter(Emission& e);
+void EmitSilu(Emission& e);
+
+// Sequences (emit_sequences.cc).
+void EmitAugru(Emission& e);
+void EmitGru(Emission& e);
+void EmitSequenceMask(Emission& e);
+
+}  // namespace tessera::worker

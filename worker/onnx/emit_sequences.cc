@@ -1,0 +1,115 @@
+// Recurrent ops and masks. Formulas and shapes: worker/dense/ops/gru.cc, sequence_mask.cc.
+#include "absl/strings/str_cat.h"
+#include "worker/onnx/emit.h"
+
+namespace tessera::worker {
+namespace {
+
+// [batch, size, 1]: true at the places that the lengths [batch, 1] reach.
+std::string WithinLength(Emission& e, const std::string& length, int64_t size) {
+  std::vector<float> places;
+  for (int64_t t = 1; t <= size; ++t) places.push_back(static_cast<float>(t));
+  const std::string known =
+      e.onnx.Constant(absl::StrCat(e.node.name, "/places"), {1, size, 1}, places);
+  const std::string column = e.Value("Unsqueeze", {length, e.Ints("column", {2})});
+  return e.Value("LessOrEqual", {known, column});
+}
+
+// `count` rows of a parameter from row `begin` on, rows of `width`, under other dims.
+std::string Rows(Emission& e, const char* name, int64_t begin, int64_t count, int64_t width,
+                 const std::vector<int64_t>& dims) {
+  return e.onnx.Floats(absl::StrCat(e.node.name, "/", name), dims,
+                       e.values(name).subspan(static_cast<size_t>(begin * width),
+                                              static_cast<size_t>(count * width)));
+}
+
+}  // namespace
+
+void EmitSequenceMask(Emission& e) {
+  const double valid = e.options.Number("valid", 1, -1e30, 1e30);
+  const double padding = e.options.Number("padding", 0, -1e30, 1e30);
+  const std::string within = WithinLength(e, e.in[0], e.out_shape(0).dim(0));
+  e.Last("Where", {within, e.Scalar("valid", static_cast<float>(valid)),
+                   e.Scalar("padding", static_cast<float>(padding))});
+}
+
+// ONNX's has the places before the batch, an axis of directions, and lengths as whole numbers.
+void EmitGru(Emission& e) {
+  const int64_t places = e.in_shape(0).dim(0), in = e.in_shape(0).dim(1);
+  const int64_t units = e.out_shape(0).last();
+  const std::vector<int64_t> turn = {1, 0, 2};
+  std::vector<std::string> inputs = {
+      e.Value("Transpose", {e.in[0]}, {{"perm", turn}}),
+      Rows(e, "weight", 0, 3 * units, in, {1, 3 * units, in}),
+      Rows(e, "recurrence", 0, 3 * units, units, {1, 3 * units, units}),
+      Rows(e, "bias", 0, 6, units, {1, 6 * units})};
+  if (e.in.size() > 1) {
+    const std::string most = e.Scalar("most", static_cast<float>(places));
+    const std::string whole =
+        e.Value("Cast", {e.Value("Max", {e.Value("Min", {e.in[1], most}), e.Scalar("none", 0)})},
+                {{"to", int64_t{onnx::TensorProto::INT32}}});
+    inputs.push_back(e.Value("Squeeze", {whole, e.Ints("axis", {1})}));
+  }
+  const std::string all = e.onnx.Unique(e.node.name + "/states");
+  const std::string last = e.onnx.Unique(e.node.name + "/state");
+  e.onnx.Node("GRU", inputs, {all, last},
+              {{"hidden_size", units}, {"linear_before_reset", int64_t{1}}});
+  // [1, batch, units] or [places, 1, batch, units]
+  if (e.out_shape(0).rank() == 1) return e.Last("Squeeze", {last, e.Ints("direction", {0})});
+  const std::string states = e.Value("Squeeze", {all, e.Ints("direction", {1})});
+  e.Last("Transpose", {states}, {{"perm", turn}});
+}
+
+// Place after place, as ONNX has no such cell.
+void EmitAugru(Emission& e) {
+  const int64_t places = e.in_shape(0).dim(0), in = e.in_shape(0).dim(1);
+  const int64_t units = e.out_shape(0).last();
+  const auto turned = [&](const char* name, int64_t width) {  // [width, 3 units]
+    const std::string matrix = Rows(e, name, 0, 3 * units, width, {3 * units, width});
+    return e.Value("Transpose", {matrix}, {{"perm", std::vector<int64_t>{1, 0}}});
+  };
+  const std::string of_x =
+      e.Value("Add", {e.Value("MatMul", {e.in[0], turned("weight", in)}),
+                      Rows(e, "bias", 0, 3, units, {3 * units})});  // [batch, places, 3 units]
+  const std::string recurrence = turned("recurrence", units);
+  const std::string bias = Rows(e, "bias", 3, 3, units, {3 * units});
+  const std::string gates = e.Ints("gates", {units, units, units});
+  const std::string zero = e.Scalar("zero", 0), one = e.Scalar("one", 1);
+  const std::string within = e.in.size() > 2 ? WithinLength(e, e.in[2], places) : "";
+  const auto place = [&](const std::string& tensor, int64_t t) {
+    return e.Value("Gather", {tensor, e.Ints("place", {t})}, {{"axis", int64_t{1}}});
+  };
+  const auto split = [&](const std::string& tensor) {
+    std::vector<std::string> parts;
+    for (const char* gate : {"/z", "/r", "/n"}) parts.push_back(e.onnx.Unique(e.node.name + gate));
+    e.onnx.Node("Split", {tensor, gates}, parts, {{"axis", int64_t{2}}});
+    return parts;
+  };
+  // [batch, 1, units]
+  std::string state = e.Value("Mul", {split(place(of_x, 0))[0], zero});
+  std::vector<std::string> states;
+  for (int64_t t = 0; t < places; ++t) {
+    const std::vector<std::string> x = split(place(of_x, t));
+    const std::vector<std::string> u =
+        split(e.Value("Add", {e.Value("MatMul", {state, recurrence}), bias}));
+    const std::string z = e.Value("Sigmoid", {e.Value("Add", {x[0], u[0]})});
+    const std::string r = e.Value("Sigmoid", {e.Value("Add", {x[1], u[1]})});
+    const std::string n = e.Value("Tanh", {e.Value("Add", {x[2], e.Value("Mul", {r, u[2]})})});
+    const std::string open = e.Value("Mul", {e.Value("Sub", {one, z}), place(e.in[1], t)});
+    const std::string next =
+        e.Value("Add", {state, e.Value("Mul", {open, e.Value("Sub", {n, state})})});
+    if (within.empty()) {
+      state = next;
+      states.push_back(next);
+      continue;
+    }
+    // Behind the length the state stays, and what is given of it is 0.
+    const std::string here = place(within, t);
+    states.push_back(e.Value("Where", {here, next, zero}));
+    state = e.Value("Where", {here, next, state});
+  }
+  if (e.out_shape(0).rank() == 2) return e.Last("Concat", states, {{"axis", int64_t{1}}});
+  e.Last("Squeeze", {state, e.Ints("axis", {1})});
+}
+
+}  // namespace tessera::worker

@@ -1,0 +1,246 @@
+#include "worker/onnx/import.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/status_macros.h"
+#include "worker/dense/layers.h"
+#include "worker/onnx/onnx_proto.h"
+
+namespace tessera::worker {
+namespace {
+
+using Values = std::map<std::string, OnnxValue>;
+
+std::string NameOf(const onnx::NodeProto& node) {
+  return absl::StrCat("node \"", node.name().empty() ? node.output(0) : node.name(), "\" (",
+                      node.op_type(), ")");
+}
+
+// The names of the file's inputs in the job, where model.options.inputs gives them.
+absl::StatusOr<std::map<std::string, std::string>> InputNamesOf(const v1::ModelSpec& model) {
+  std::map<std::string, std::string> names;
+  for (const auto& [option, value] : model.options().fields()) {
+    if (option != "inputs" || !value.has_struct_value()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("model.options.", option,
+                       ": the model \"onnx\" has one option, inputs: {NAME IN THE FILE: NAME IN "
+                       "THE JOB, ...}"));
+    }
+    for (const auto& [name, target] : value.struct_value().fields()) {
+      if (!target.has_string_value()) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("model.options.inputs.", name, ": expected a name"));
+      }
+      names[name] = target.string_value();
+    }
+  }
+  return names;
+}
+
+// A tensor to end at, and whether its loss reads logits.
+struct Target {
+  std::string name;
+  bool logits = true;
+};
+
+bool ReadsLogits(v1::Loss loss) {
+  return loss == v1::BINARY_CROSS_ENTROPY || loss == v1::LOSS_UNSPECIFIED;
+}
+
+absl::StatusOr<std::vector<Target>> TargetsOf(const v1::ModelSpec& model,
+                                              const onnx::GraphProto& graph) {
+  std::vector<Target> targets;
+  for (const v1::TaskSpec& task : model.tasks()) {
+    targets.push_back(
+        {task.output().empty() ? task.name() : task.output(), ReadsLogits(task.loss())});
+  }
+  if (targets.empty() && (!model.output().empty() || graph.output_size() == 1)) {
+    targets.push_back({model.output().empty() ? graph.output(0).name() : model.output(),
+                       ReadsLogits(model.loss())});
+  }
+  if (!targets.empty()) return targets;
+  std::vector<std::string> names;
+  for (const auto& output : graph.output()) names.push_back(output.name());
+  return absl::InvalidArgumentError(absl::StrCat("the file has ", names.size(), " outputs (",
+                                                 absl::StrJoin(names, ", "),
+                                                 "); name one in model.output"));
+}
+
+// The nodes that the outputs need, in the file's order, which is one of computation.
+absl::StatusOr<std::vector<const onnx::NodeProto*>> NeededNodes(
+    const onnx::GraphProto& graph, const std::vector<Target>& targets) {
+  std::set<std::string> needed, made;
+  for (const Target& target : targets) needed.insert(target.name);
+  std::vector<const onnx::NodeProto*> nodes;
+  for (int i = graph.node_size() - 1; i >= 0; --i) {
+    const onnx::NodeProto& node = graph.node(i);
+    if (node.output_size() == 0) continue;
+    const bool used = std::any_of(node.output().begin(), node.output().end(),
+                                  [&](const std::string& name) { return needed.count(name) > 0; });
+    if (!used) continue;
+    made.insert(node.output().begin(), node.output().end());
+    for (const std::string& input : node.input()) {
+      if (!input.empty()) needed.insert(input);
+    }
+    nodes.push_back(&node);
+  }
+  for (const Target& target : targets) {
+    if (made.count(target.name) > 0) continue;
+    std::vector<std::string> known;
+    for (const onnx::NodeProto& node : graph.node()) {
+      known.insert(known.end(), node.output().begin(), node.output().end());
+    }
+    if (known.size() > 20) known.resize(20);
+    return absl::InvalidArgumentError(absl::StrCat("no node makes the output \"", target.name, "\"",
+                                                   KnownNames(target.name, known)));
+  }
+  std::reverse(nodes.begin(), nodes.end());
+  return nodes;
+}
+
+absl::Status CheckOps(const std::vector<const onnx::NodeProto*>& nodes) {
+  std::set<std::string> unknown;
+  for (const onnx::NodeProto* node : nodes) {
+    const bool standard = node->domain().empty() || node->domain() == "ai.onnx";
+    if (standard && FindOnnxRead(node->op_type()) != nullptr) continue;
+    unknown.insert(standard ? node->op_type() : absl::StrCat(node->domain(), ".", node->op_type()));
+  }
+  if (unknown.empty()) return absl::OkStatus();
+  return absl::UnimplementedError(
+      absl::StrCat("the network has ops that cannot be read: ", absl::StrJoin(unknown, ", "),
+                   ". Known are ", absl::StrJoin(ReadableOnnxOps(), ", ")));
+}
+
+// The declared dimensions after the batch, as far as they are numbers, are those of the tensor.
+absl::Status CheckInput(const onnx::ValueInfoProto& input, const Shape& found) {
+  const auto& type = input.type().tensor_type();
+  if (type.elem_type() != onnx::TensorProto::FLOAT) {
+    return absl::UnimplementedError(
+        absl::StrCat("input \"", input.name(),
+                     "\" is no float32: a network reads numbers and pooled rows, no "
+                     "ids (of an exported model: tessera export --inline-rows 0)"));
+  }
+  if (!type.has_shape()) return absl::OkStatus();
+  bool fits = type.shape().dim_size() == static_cast<int>(found.rank()) + 1;
+  std::vector<std::string> dims;
+  for (int i = 0; i < type.shape().dim_size(); ++i) {
+    const auto& dim = type.shape().dim(i);
+    const bool known = i > 0 && dim.has_dim_value() && dim.dim_value() > 0;
+    if (fits && known) fits = dim.dim_value() == found.dim(static_cast<size_t>(i - 1));
+    dims.push_back(i == 0 ? "batch" : known ? absl::StrCat(dim.dim_value()) : "?");
+  }
+  if (fits) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("input \"", input.name(), "\" is [", absl::StrJoin(dims, ", "),
+                   "] in the file, the job's data gives ", found.ToString()));
+}
+
+absl::Status ReadInputs(const v1::ModelSpec& model, const ModelInputs& offered,
+                        const onnx::GraphProto& file,
+                        const std::vector<const onnx::NodeProto*>& nodes, GraphBuilder& graph,
+                        Values* values) {
+  TESSERA_ASSIGN_OR_RETURN(const auto names, InputNamesOf(model));
+  std::set<std::string> read;
+  for (const onnx::NodeProto* node : nodes) read.insert(node->input().begin(), node->input().end());
+  for (const onnx::TensorProto& tensor : file.initializer()) {
+    if (read.count(tensor.name()) == 0) continue;
+    TESSERA_ASSIGN_OR_RETURN(OnnxValue value, ValueOfTensor(tensor));
+    value.trained = value.kind == OnnxValue::Kind::kFloats && !value.dims.empty();
+    (*values)[tensor.name()] = std::move(value);
+  }
+  for (const onnx::ValueInfoProto& input : file.input()) {
+    // Old files list initializers here too.
+    if (read.count(input.name()) == 0 || values->count(input.name()) > 0) continue;
+    const auto named = names.find(input.name());
+    const std::string name = named == names.end() ? input.name() : named->second;
+    const Tensor tensor = FindLayerInput(name, offered, graph);
+    if (tensor.index < 0) {
+      TESSERA_RETURN_IF_ERROR(graph.status());
+      return absl::InvalidArgumentError(
+          absl::StrCat("input \"", name, "\" is nothing that the job's data has",
+                       KnownNames(name, KnownLayerInputs(offered, graph)),
+                       "; model.options.inputs may give the file's inputs other names"));
+    }
+    TESSERA_RETURN_IF_ERROR(CheckInput(input, graph.shape(tensor)));
+    (*values)[input.name()] = OnnxValue::Of(tensor);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadNode(const onnx::NodeProto& node, int64_t opset, GraphBuilder& graph,
+                      Values* values, ParameterStarts* starts) {
+  for (const std::string& input : node.input()) {
+    if (!input.empty() && values->count(input) == 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("reads \"", input, "\", which nothing before it makes"));
+    }
+  }
+  OnnxNodeReader reader(node, opset, *values, *starts, graph);
+  const absl::Status read = FindOnnxRead(node.op_type())(reader);
+  // What the graph found wrong comes first.
+  return graph.status().ok() ? read : graph.status();
+}
+
+absl::StatusOr<std::vector<Tensor>> Build(const v1::ModelSpec& model, const ModelInputs& inputs,
+                                          absl::string_view bytes, GraphBuilder& graph,
+                                          ParameterStarts* starts) {
+  onnx::ModelProto file;
+  if (bytes.size() > INT32_MAX ||
+      !file.ParseFromArray(bytes.data(), static_cast<int>(bytes.size())) ||
+      file.graph().node_size() == 0) {
+    return absl::InvalidArgumentError("is no ONNX model, or one without nodes");
+  }
+  int64_t opset = 1;
+  for (const auto& set : file.opset_import()) {
+    if (set.domain().empty() || set.domain() == "ai.onnx") opset = set.version();
+  }
+  TESSERA_ASSIGN_OR_RETURN(const std::vector<Target> targets, TargetsOf(model, file.graph()));
+  TESSERA_ASSIGN_OR_RETURN(const auto nodes, NeededNodes(file.graph(), targets));
+  TESSERA_RETURN_IF_ERROR(CheckOps(nodes));
+  Values values;
+  TESSERA_RETURN_IF_ERROR(ReadInputs(model, inputs, file.graph(), nodes, graph, &values));
+  for (const onnx::NodeProto* node : nodes) {
+    const absl::Status read = ReadNode(*node, opset, graph, &values, starts);
+    if (!read.ok()) return WithContext(read, NameOf(*node));
+  }
+  for (const onnx::NodeProto* node : nodes) {
+    for (const Target& target : targets) {
+      if (!target.logits || node->op_type() != "Sigmoid" || node->output(0) != target.name)
+        continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat("the output \"", target.name,
+                       "\" is a probability, and binary_cross_entropy reads logits: set "
+                       "model.output to \"",
+                       node->input(0), "\", what its Sigmoid reads"));
+    }
+  }
+  std::vector<Tensor> outputs;
+  for (const Target& target : targets) {
+    const OnnxValue& made = values.at(target.name);
+    if (made.kind != OnnxValue::Kind::kTensor) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("the output \"", target.name, "\" is a constant"));
+    }
+    outputs.push_back(made.tensor);
+  }
+  return outputs;
+}
+
+}  // namespace
+
+std::vector<Tensor> BuildOnnx(const v1::ModelSpec& model, const ModelInputs& inputs,
+                              absl::string_view file, GraphBuilder& graph,
+                              ParameterStarts* starts) {
+  absl::StatusOr<std::vector<Tensor>> output = Build(model, inputs, file, graph, starts);
+  if (output.ok()) return *std::move(output);
+  graph.Replace(
+      WithContext(output.status(), absl::StrCat("model.onnx_file (", model.onnx_file(), ")")));
+  return {};
+}
+
+}  // namespace tessera::worker

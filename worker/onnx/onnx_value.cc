@@ -1,0 +1,89 @@
+#include "worker/onnx/onnx_value.h"
+
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace tessera::worker {
+namespace {
+
+// From little-endian bytes, or from the typed field where there are none.
+template <typename T, typename Field, typename Out>
+void Take(const onnx::TensorProto& tensor, const Field& field, std::vector<Out>* out) {
+  const std::string& raw = tensor.raw_data();
+  if (raw.empty()) {
+    out->assign(field.begin(), field.end());
+    return;
+  }
+  out->resize(raw.size() / sizeof(T));
+  for (size_t i = 0; i < out->size(); ++i) {
+    T value;
+    std::memcpy(&value, raw.data() + i * sizeof(T), sizeof(T));
+    (*out)[i] = static_cast<Out>(value);
+  }
+}
+
+}  // namespace
+
+OnnxValue OnnxValue::Of(Tensor tensor, bool flat) {
+  OnnxValue value;
+  value.tensor = tensor;
+  value.flat = flat;
+  return value;
+}
+
+OnnxValue OnnxValue::OfInts(std::vector<int64_t> ints) {
+  OnnxValue value;
+  value.kind = Kind::kInts;
+  value.dims = {static_cast<int64_t>(ints.size())};
+  value.ints = std::move(ints);
+  return value;
+}
+
+absl::StatusOr<OnnxValue> ValueOfTensor(const onnx::TensorProto& tensor) {
+  if (tensor.data_location() == onnx::TensorProto::EXTERNAL) {
+    return absl::UnimplementedError(
+        absl::StrCat("tensor \"", tensor.name(),
+                     "\" lies outside of the file; save the model with its weights inside"));
+  }
+  OnnxValue value;
+  value.dims.assign(tensor.dims().begin(), tensor.dims().end());
+  value.kind = OnnxValue::Kind::kInts;
+  switch (tensor.data_type()) {
+    case onnx::TensorProto::FLOAT:
+      value.kind = OnnxValue::Kind::kFloats;
+      Take<float>(tensor, tensor.float_data(), &value.floats);
+      break;
+    case onnx::TensorProto::DOUBLE:
+      value.kind = OnnxValue::Kind::kFloats;
+      Take<double>(tensor, tensor.double_data(), &value.floats);
+      break;
+    case onnx::TensorProto::INT64:
+      Take<int64_t>(tensor, tensor.int64_data(), &value.ints);
+      break;
+    case onnx::TensorProto::INT32:
+      Take<int32_t>(tensor, tensor.int32_data(), &value.ints);
+      break;
+    default:
+      return absl::UnimplementedError(
+          absl::StrCat("tensor \"", tensor.name(), "\" has elements of type ",
+                       onnx::TensorProto::DataType_Name(
+                           static_cast<onnx::TensorProto::DataType>(tensor.data_type())),
+                       "; expected float32, double, int32 or int64"));
+  }
+  uint64_t elements = 1;
+  constexpr uint64_t kMost = uint64_t{1} << 31;
+  for (const int64_t dim : value.dims) {
+    elements = dim < 0 || elements > kMost ? kMost + 1 : elements * static_cast<uint64_t>(dim);
+  }
+  const size_t found = std::max(value.floats.size(), value.ints.size());
+  if (elements != found) {
+    return absl::InvalidArgumentError(absl::StrCat("tensor \"", tensor.name(), "\" [",
+                                                   absl::StrJoin(value.dims, ", "), "] has ", found,
+                                                   " numbers"));
+  }
+  return value;
+}
+
+}  // namespace tessera::worker
