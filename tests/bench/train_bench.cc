@@ -1,0 +1,358 @@
+// Whole jobs beside PyTorch: the same model, batch and samples on the same cores.
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "absl/time/clock.h"
+#include "common/config/yaml_job.h"
+#include "common/log.h"
+#include "common/status_macros.h"
+#include "local/child_process.h"
+#include "local/run_job.h"
+#include "nlohmann/json.hpp"
+#include "tests/bench/bench.h"
+#include "tests/bench/train_data.h"
+#include "worker/dense/bfloat16_product.h"
+
+namespace tessera::bench {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Bars {
+  std::string in_process, service;
+};
+
+struct Workload {
+  std::string model;
+  std::string job;  // YAML; see Fill
+  TrainData data;
+  uint32_t dim = 0;
+  std::vector<int> bottom, hidden;
+  uint32_t batch = 0;
+  uint32_t window = 0;       // records
+  uint32_t epochs = 0;       // the first is not counted
+  uint32_t torch_steps = 0;  // counted ones, of each thread count
+  Bars bars;
+  int rounds = 3;
+  // Of ours: the two cores as so many workers of so many threads each.
+  int workers = 2;
+  int threads = 1;
+};
+
+constexpr char kDlrmJob[] = R"(name: dlrm
+seed: 1
+data:
+  format: csv
+  header: true
+  columns:
+    - {name: label, role: label}
+    - {name: [DENSE], role: dense}
+    - {name: [SPARSE], role: sparse, table: embedding}
+  train: {files: train.csv}
+  shuffle_window_records: WINDOW
+tables:
+  - name: embedding
+    dim: DIM
+    initializer: {normal: {stddev: 0.01}}
+    optimizer: {learning_rate: 0.01, adagrad: {}}
+model:
+  name: dlrm
+  options: {bottom: [BOTTOM], hidden: [HIDDEN]}
+  optimizer: {learning_rate: 0.01, adagrad: {}}
+train: {batch_size: BATCH, epochs: EPOCHS, device: cpu}
+consistency: {sparse: async, dense: async}
+)";
+
+constexpr char kDeepFmJob[] = R"(name: deepfm
+seed: 1
+data:
+  format: csv
+  header: true
+  columns:
+    - {name: label, role: label}
+    - {name: [SPARSE], role: sparse, table: [linear, embedding]}
+  train: {files: train.csv}
+  shuffle_window_records: WINDOW
+tables:
+  - name: linear
+    dim: 1
+    initializer: {normal: {stddev: 0.01}}
+    optimizer: {learning_rate: 0.001, adam: {}}
+  - name: embedding
+    dim: DIM
+    initializer: {normal: {stddev: 0.01}}
+    optimizer: {learning_rate: 0.001, adam: {}}
+model:
+  name: deepfm
+  options: {hidden: [HIDDEN]}
+  optimizer: {learning_rate: 0.001, adam: {}}
+train: {batch_size: BATCH, epochs: EPOCHS, device: cpu}
+consistency: {sparse: async, dense: async}
+)";
+
+std::string Names(char letter, uint32_t count) {
+  std::vector<std::string> names;
+  for (uint32_t i = 0; i < count; ++i) names.push_back(absl::StrCat(std::string(1, letter), i));
+  return absl::StrJoin(names, ", ");
+}
+
+std::string Fill(const Workload& w) {
+  return absl::StrReplaceAll(w.job, {{"DENSE", Names('d', w.data.dense)},
+                                     {"SPARSE", Names('c', w.data.fields)},
+                                     {"WINDOW", absl::StrCat(w.window)},
+                                     {"DIM", absl::StrCat(w.dim)},
+                                     {"BOTTOM", absl::StrJoin(w.bottom, ", ")},
+                                     {"HIDDEN", absl::StrJoin(w.hidden, ", ")},
+                                     {"BATCH", absl::StrCat(w.batch)},
+                                     {"EPOCHS", absl::StrCat(w.epochs)}});
+}
+
+// Samples a second of a job from the end of its first epoch on: that one parses the text, which
+// later ones find in the workers' caches, and creates the rows. Master's own clock, at two reports.
+class SteadyRate {
+ public:
+  explicit SteadyRate(uint64_t first_epoch) : first_epoch_(first_epoch) {}
+
+  void See(const v1::JobStatus& status) {
+    if (status.mean_samples_per_second() <= 0) return;
+    const Point now = {static_cast<double>(status.samples()),
+                       static_cast<double>(status.samples()) / status.mean_samples_per_second()};
+    if (begin_.seconds == 0 && status.samples() >= first_epoch_) begin_ = now;
+    end_ = now;
+  }
+  // In a short run the first report may be the last: then all of it counts.
+  double rate() const {
+    const Point begin = end_.samples > begin_.samples ? begin_ : Point();
+    return end_.seconds > 0 ? (end_.samples - begin.samples) / (end_.seconds - begin.seconds) : 0;
+  }
+
+ private:
+  struct Point {
+    double samples = 0;
+    double seconds = 0;
+  };
+  const uint64_t first_epoch_;
+  Point begin_, end_;
+};
+
+class TrainBench {
+ public:
+  TrainBench(Workload workload, std::string folder)
+      : workload_(std::move(workload)), folder_(std::move(folder)) {}
+  ~TrainBench() { fs::remove_all(folder_); }
+
+  absl::Status Prepare() {
+    fs::create_directories(folder_);
+    return WriteTrainData(workload_.data, folder_ + "/train.csv", folder_ + "/train.raw");
+  }
+
+  absl::Status BesidePyTorch(benchmark::State& state) {
+    std::vector<double> in_process, service;
+    std::map<std::string, std::vector<double>> torch;
+    bool has_torch = true;
+    for (int round = 0; round < workload_.rounds; ++round) {
+      TESSERA_RETURN_IF_ERROR(Train(true, v1::TrainSpec::FLOAT32, &in_process));
+      TESSERA_RETURN_IF_ERROR(Train(false, v1::TrainSpec::FLOAT32, &service));
+      if (!has_torch) continue;
+      const absl::Status status = Torch(&torch);
+      has_torch = !absl::IsNotFound(status);
+      if (has_torch) TESSERA_RETURN_IF_ERROR(status);
+    }
+    double limit = 0;
+    std::string limit_name;
+    for (const auto& [threads, rates] : torch) {
+      const double median = Median(rates);
+      if (median <= limit) continue;
+      limit = median;
+      limit_name = absl::StrCat("PyTorch, ", threads, " threads");
+    }
+    if (!has_torch) {
+      std::fprintf(stderr, "train: no PyTorch beside it: " TESSERA_PYTHON " has no torch\n");
+      state.SetLabel("no PyTorch beside it");
+    }
+    const auto report = [&](const std::string& metric, const std::vector<double>& rates,
+                            const std::string& bar) {
+      Report(state, {metric, Median(rates), "samples/s", limit_name, limit, bar});
+    };
+    report("in-process", in_process, workload_.bars.in_process);
+    report("service", service, workload_.bars.service);
+    return absl::OkStatus();
+  }
+
+  absl::Status Bfloat16BesideFloat32(benchmark::State& state) {
+    std::vector<double> bfloat16, float32;
+    for (int round = 0; round < workload_.rounds; ++round) {
+      TESSERA_RETURN_IF_ERROR(Train(false, v1::TrainSpec::BFLOAT16, &bfloat16));
+      TESSERA_RETURN_IF_ERROR(Train(false, v1::TrainSpec::FLOAT32, &float32));
+    }
+    Report(state, {"service", Median(bfloat16), "samples/s", "float32, through the service",
+                   Median(float32), ">= 2"});
+    return absl::OkStatus();
+  }
+
+ private:
+  absl::Status Train(bool in_process, v1::TrainSpec::Precision precision,
+                     std::vector<double>* rates) const {
+    TESSERA_ASSIGN_OR_RETURN(const LoadedJob job, ParseJobYaml(Fill(workload_), "train_bench"));
+    const std::string run_folder = folder_ + "/run";
+    fs::create_directories(run_folder);
+    SteadyRate rate(workload_.data.samples);
+    local::JobRun::Options options;
+    options.in_process = in_process;
+    options.cluster.work_folder = run_folder;
+    options.cluster.data_root = folder_;
+    options.cluster.checkpoint_root = run_folder + "/checkpoints";
+    options.cluster.output_root = run_folder + "/output";
+    options.cluster.workers = workload_.workers;
+    options.cluster.compute_threads = workload_.threads;
+    options.cluster.device = "cpu";
+    options.cluster.program_folder = TESSERA_PROGRAM_FOLDER;
+    options.cluster.say = [](const std::string& text) {
+      std::fprintf(stderr, "train: %s\n", text.c_str());
+    };
+    options.on_status = [&rate](const v1::JobStatus& status) { rate.See(status); };
+    *options.request.mutable_spec() = job.spec;
+    options.request.mutable_spec()->mutable_train()->set_precision(precision);
+    options.request.set_workers(static_cast<uint32_t>(workload_.workers));
+    options.request.set_ps(1);
+    options.request.set_task(v1::TRAIN);
+    const absl::StatusOr<v1::JobStatus> status = local::JobRun(std::move(options)).Run();
+    fs::remove_all(run_folder);
+    TESSERA_RETURN_IF_ERROR(status.status());
+    if (status->state() != v1::SUCCEEDED) {
+      return absl::InternalError(absl::StrCat("the job failed: ", status->message()));
+    }
+    const uint64_t expected = workload_.epochs * workload_.data.samples;
+    if (status->samples() != expected || !std::isfinite(status->loss()) || rate.rate() <= 0) {
+      return absl::InternalError(absl::StrCat("the job trained ", status->samples(),
+                                              " samples to the loss ", status->loss(),
+                                              ", expected ", expected, " and a finite one"));
+    }
+    rates->push_back(rate.rate());
+    std::fprintf(stderr, "train: %s%s %s: %.0f samples/s\n", workload_.model.c_str(),
+                 precision == v1::TrainSpec::BFLOAT16 ? " bfloat16" : "",
+                 in_process ? "in-process" : "service", rates->back());
+    return absl::OkStatus();
+  }
+
+  // Adds a rate for each thread count. NOT_FOUND: PyTorch is not installed.
+  absl::Status Torch(std::map<std::string, std::vector<double>>* rates) const {
+    constexpr int kNotInstalled = 3;
+    constexpr absl::Duration kLimit = absl::Minutes(5);
+    const Workload& w = workload_;
+    const std::string out = folder_ + "/torch.json", log = folder_ + "/torch.log";
+    std::vector<std::string> command = {TESSERA_PYTHON, TESSERA_BENCH_FOLDER "/train_torch.py",
+                                        "--model",      w.model,
+                                        "--raw",        folder_ + "/train.raw",
+                                        "--bottom",     absl::StrJoin(w.bottom, ","),
+                                        "--hidden",     absl::StrJoin(w.hidden, ","),
+                                        "--out",        out};
+    const std::pair<const char*, uint64_t> numbers[] = {{"--samples", w.data.samples},
+                                                        {"--dense", w.data.dense},
+                                                        {"--fields", w.data.fields},
+                                                        {"--rows", w.data.rows},
+                                                        {"--dim", w.dim},
+                                                        {"--batch", w.batch},
+                                                        {"--steps", w.torch_steps},
+                                                        {"--warm", w.torch_steps / 4}};
+    for (const auto& [name, number] : numbers) {
+      command.insert(command.end(), {name, absl::StrCat(number)});
+    }
+    TESSERA_ASSIGN_OR_RETURN(local::ChildProcess process, local::ChildProcess::Start(command, log));
+    const absl::Time give_up = absl::Now() + kLimit;
+    std::optional<local::Death> death;
+    while (!(death = process.Poll()).has_value()) {
+      if (absl::Now() > give_up) return absl::DeadlineExceededError("PyTorch does not end");
+      absl::SleepFor(absl::Milliseconds(20));
+    }
+    if (death->signal == 0 && death->code == kNotInstalled) {
+      return absl::NotFoundError("PyTorch is not installed");
+    }
+    if (death->signal != 0 || death->code != 0) {
+      return absl::InternalError(absl::StrCat("train_torch.py ", death->ToString(),
+                                              "; it ends with: ", local::Tail(log, 0, 3)));
+    }
+    const auto json = nlohmann::json::parse(std::ifstream(out), nullptr, false);
+    if (!json.is_object()) return absl::InternalError("train_torch.py wrote no JSON");
+    for (const auto& [threads, rate] : json.items()) {
+      (*rates)[threads].push_back(rate.get<double>());
+      std::fprintf(stderr, "train: %s PyTorch, %s threads: %.0f samples/s\n", w.model.c_str(),
+                   threads.c_str(), rates->at(threads).back());
+    }
+    return absl::OkStatus();
+  }
+
+  const Workload workload_;
+  const std::string folder_;  // of this benchmark alone
+};
+
+void Shorten(Workload& w) {
+  w.data.samples = 8192;
+  w.data.rows = 20'000;
+  w.batch = 512;
+  w.window = 2048;
+  w.epochs = 2;
+  w.torch_steps = 4;
+  w.rounds = 1;
+}
+
+}  // namespace
+
+void RegisterBenchmarks(const Options& options) {
+  Workload dlrm = {.model = "dlrm",
+                   .job = kDlrmJob,
+                   .data = {.samples = 262'144, .dense = 13, .fields = 26, .rows = 10'000'000},
+                   .dim = 16,
+                   .bottom = {512, 256},
+                   .hidden = {512, 256},
+                   .batch = 2048,
+                   .window = 32'768,
+                   .epochs = 4,
+                   .torch_steps = 80,
+                   .bars = {">= 2.2", ">= 1.7"}};
+  Workload deepfm = {.model = "deepfm",
+                     .job = kDeepFmJob,
+                     .data = {.samples = 262'144, .dense = 0, .fields = 10, .rows = 5382},
+                     .dim = 10,
+                     .bottom = {},
+                     .hidden = {400, 400, 400},
+                     .batch = 4096,
+                     .window = 32'768,
+                     .epochs = 5,
+                     .torch_steps = 80,
+                     .bars = {">= 1.4", ">= 1.2"}};
+  if (options.short_run) {
+    Shorten(dlrm);
+    Shorten(deepfm);
+  }
+  const auto add = [&options](const std::string& name, const Workload& workload,
+                              absl::Status (TrainBench::*measure)(benchmark::State&)) {
+    const std::string folder = absl::StrCat(options.work_folder, "/", name);
+    Register(absl::StrCat("train/", name), [workload, measure, folder](benchmark::State& state) {
+      spdlog::set_level(spdlog::level::err);
+      TrainBench bench(workload, folder);
+      absl::Status status = bench.Prepare();
+      if (status.ok()) status = (bench.*measure)(state);
+      if (!status.ok()) state.SkipWithError(status.ToString().c_str());
+    });
+  };
+  add("dlrm", dlrm, &TrainBench::BesidePyTorch);
+  add("deepfm", deepfm, &TrainBench::BesidePyTorch);
+  if (worker::HasBfloat16Products()) {
+    add("dlrm-bfloat16", dlrm, &TrainBench::Bfloat16BesideFloat32);
+  } else {
+    std::fprintf(stderr, "train: this processor has no bfloat16 products\n");
+  }
+}
+
+}  // namespace tessera::bench

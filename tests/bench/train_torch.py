@@ -1,0 +1,140 @@
+#!/usr/bin/env python3
+"""Trains the models of train_bench.cc in PyTorch and writes samples a second by thread count.
+
+Usage: train_torch.py --model dlrm|deepfm --raw FILE --samples N --dense N --fields N --rows N
+                      --dim N --bottom W,.. --hidden W,.. --batch N --steps N --warm N --out FILE
+
+FILE of --raw is what WriteTrainData (train_data.h) writes. --out gets {"1": RATE, "2": RATE}. Exit
+code 3: PyTorch is not installed.
+
+The forms taken are the fastest that were found: the ids of all fields looked up at once in one
+table; sparse gradients and torch.optim.Adagrad for DLRM's large table; dense gradients and Adam over
+all parameters at once (foreach) for DeepFM's small ones; the data in memory, ready as tensors, so
+that no reading or parsing is counted.
+"""
+import argparse
+import json
+import sys
+import time
+
+try:
+    import torch
+    from torch import nn
+except ImportError as error:
+    print(f"PyTorch is not installed: {error}", file=sys.stderr)
+    raise SystemExit(3)
+
+
+def layers(widths, last_linear):
+    parts = []
+    for i, (width, out) in enumerate(zip(widths, widths[1:])):
+        parts.append(nn.Linear(width, out))
+        if not last_linear or i + 2 < len(widths):
+            parts.append(nn.ReLU())
+    return nn.Sequential(*parts)
+
+
+class Dlrm(nn.Module):
+    def __init__(self, o):
+        super().__init__()
+        self.table = nn.EmbeddingBag(o.rows, o.dim, mode="sum", sparse=True)
+        nn.init.normal_(self.table.weight, std=0.01)
+        self.bottom = layers([o.dense, *o.bottom, o.dim], last_linear=False)
+        vectors = o.fields + 1
+        self.top = layers([o.dim + vectors * (vectors - 1) // 2, *o.hidden, 1], last_linear=True)
+        row, column = torch.tril_indices(vectors, vectors, offset=-1)
+        self.pairs = row * vectors + column
+        self.shape = (o.batch, o.fields, o.dim)
+
+    def forward(self, dense, ids):
+        rows = self.table(ids.view(-1, 1)).view(-1, *self.shape[1:])
+        x = self.bottom(dense)
+        vectors = torch.cat([x.unsqueeze(1), rows], dim=1)
+        products = torch.bmm(vectors, vectors.transpose(1, 2)).flatten(1)
+        return self.top(torch.cat([x, products.index_select(1, self.pairs)], dim=1))
+
+    def optimizers(self):
+        rest = [*self.bottom.parameters(), *self.top.parameters()]
+        return [torch.optim.Adagrad(self.table.parameters(), lr=0.01, initial_accumulator_value=0.1),
+                torch.optim.Adagrad(rest, lr=0.01, initial_accumulator_value=0.1, foreach=True)]
+
+
+class DeepFm(nn.Module):
+    def __init__(self, o):
+        super().__init__()
+        self.linear = nn.Embedding(o.rows, 1)
+        self.table = nn.Embedding(o.rows, o.dim)
+        for table in (self.linear, self.table):
+            nn.init.normal_(table.weight, std=0.01)
+        self.bias = nn.Parameter(torch.zeros(1))
+        self.deep = layers([o.fields * o.dim, *o.hidden, 1], last_linear=True)
+
+    def forward(self, dense, ids):
+        rows = self.table(ids)
+        total = rows.sum(1)
+        second = 0.5 * (total * total - (rows * rows).sum(1)).sum(1, keepdim=True)
+        return self.linear(ids).sum(1) + self.bias + second + self.deep(rows.flatten(1))
+
+    def optimizers(self):
+        return [torch.optim.Adam(self.parameters(), lr=0.001, foreach=True)]
+
+
+def read(o):
+    with open(o.raw, "rb") as file:
+        def take(dtype, *shape):
+            count = torch.Size(shape).numel()
+            if count == 0:
+                return torch.empty(shape, dtype=dtype)
+            size = count * torch.empty(0, dtype=dtype).element_size()
+            return torch.frombuffer(bytearray(file.read(size)), dtype=dtype).view(shape)
+        return (take(torch.float32, o.samples, 1), take(torch.float32, o.samples, o.dense),
+                take(torch.int64, o.samples, o.fields))
+
+
+def rate(o, model, optimizers, data, threads):
+    torch.set_num_threads(threads)
+    loss_of = nn.BCEWithLogitsLoss()
+    batches = o.samples // o.batch
+    began = 0
+    for step in range(o.warm + o.steps):
+        if step == o.warm:
+            began = time.perf_counter()
+        first = step % batches * o.batch
+        labels, dense, ids = (part[first:first + o.batch] for part in data)
+        for optimizer in optimizers:
+            optimizer.zero_grad(set_to_none=True)
+        loss = loss_of(model(dense, ids), labels)
+        loss.backward()
+        for optimizer in optimizers:
+            optimizer.step()
+    seconds = time.perf_counter() - began
+    if not torch.isfinite(loss):
+        raise SystemExit("the loss is not a number")
+    return o.steps * o.batch / seconds
+
+
+def main():
+    def widths(text):
+        return [int(width) for width in text.split(",") if width]
+
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--model", choices=["dlrm", "deepfm"], required=True)
+    for name in ("--raw", "--out"):
+        parser.add_argument(name, required=True)
+    for name in ("samples", "dense", "fields", "rows", "dim", "batch", "steps", "warm"):
+        parser.add_argument(f"--{name}", type=int, required=True)
+    for name in ("--bottom", "--hidden"):
+        parser.add_argument(name, type=widths, default=[])
+    o = parser.parse_args()
+    torch.manual_seed(1)
+    torch.set_flush_denormal(True)
+    model = Dlrm(o) if o.model == "dlrm" else DeepFm(o)
+    optimizers = model.optimizers()
+    data = read(o)
+    rates = {str(threads): rate(o, model, optimizers, data, threads) for threads in (1, 2)}
+    with open(o.out, "w", encoding="utf-8") as file:
+        json.dump(rates, file)
+
+
+if __name__ == "__main__":
+    main()
