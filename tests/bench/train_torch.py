@@ -24,6 +24,10 @@ except ImportError as error:
     print(f"PyTorch is not installed: {error}", file=sys.stderr)
     raise SystemExit(3)
 
+# Of one thread count, after which fewer steps than asked for have to do: on a machine whose cores
+# others use too, threads that wait for each other take very long.
+MOST_SECONDS = 20
+
 
 def layers(widths, last_linear):
     parts = []
@@ -95,9 +99,11 @@ def rate(o, model, optimizers, data, threads):
     torch.set_num_threads(threads)
     loss_of = nn.BCEWithLogitsLoss()
     batches = o.samples // o.batch
-    began = 0
-    for step in range(o.warm + o.steps):
-        if step == o.warm:
+    began = time.perf_counter()
+    step, warm, done = 0, True, 0
+    while done < o.steps and (done == 0 or time.perf_counter() - began < MOST_SECONDS):
+        if warm and (step == o.warm or (step > 0 and time.perf_counter() - began > MOST_SECONDS / 4)):
+            warm = False
             began = time.perf_counter()
         first = step % batches * o.batch
         labels, dense, ids = (part[first:first + o.batch] for part in data)
@@ -107,10 +113,12 @@ def rate(o, model, optimizers, data, threads):
         loss.backward()
         for optimizer in optimizers:
             optimizer.step()
+        step += 1
+        done += not warm
     seconds = time.perf_counter() - began
     if not torch.isfinite(loss):
         raise SystemExit("the loss is not a number")
-    return o.steps * o.batch / seconds
+    return done * o.batch / seconds
 
 
 def main():
