@@ -166,7 +166,7 @@ void JobRun::Tick(const Now& now) {
                    now);
   }
   TickLost(now);
-  if (phase_ != Phase::kTraining) return;
+  if (end_.has_value() || phase_ != Phase::kTraining) return;
   const float minutes = spec().checkpoint().every_minutes();
   if (minutes > 0 && !plan_->BarrierDue() && !writing_.has_value() &&
       now.monotonic - last_checkpoint_at_ >= absl::Minutes(minutes)) {

@@ -53,7 +53,7 @@ std::optional<size_t> FanOut::Next(size_t peer) {
 }
 
 void FanOut::StartAll() {
-  for (size_t peer = 0; peer < queues_.size(); ++peer) {
+  for (size_t peer = 0; peer < ps_->size(); ++peer) {
     while (true) {
       std::optional<size_t> leg;
       {

@@ -70,7 +70,7 @@ absl::Status PushLog::Begin(const v1::PushLogHead& head) {
   if (head.has_cut()) segment.cut = head.cut();
   const std::string path =
       absl::StrCat(options_.folder, "/", push_log::SegmentName(segment.number));
-  const auto begin = [&]() -> absl::Status {
+  const auto begin = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) -> absl::Status {
     TESSERA_ASSIGN_OR_RETURN(std::shared_ptr<WritableFile> file, options_.files->Create(path));
     const std::string text = head.SerializeAsString();
     TESSERA_RETURN_IF_ERROR(Write(*file, HeaderOf(Kind::kHead, text, ""), text, "", segment));
