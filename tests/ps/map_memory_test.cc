@@ -23,8 +23,8 @@ TEST(MapMemory, GivesZeroedBlocksOfCacheLinesThatNeverOverlap) {
       const auto [block, bytes] = blocks.back();
       blocks.pop_back();
       // Nobody else has written into it.
-      ASSERT_TRUE(
-          std::all_of(block, block + bytes, [&](unsigned char c) { return c == block[0]; }));
+      ASSERT_TRUE(std::all_of(block, block + bytes,
+                              [first = block[0]](unsigned char c) { return c == first; }));
       memory.Free(block, bytes);
       continue;
     }
