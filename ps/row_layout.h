@@ -39,21 +39,11 @@ struct Row {
   uint32_t frequency : 24;  // updates; stays at its maximum
   uint32_t flags : 8;       // kRow...
 
-  // `more`: flags to set besides.
-  void Touch(uint64_t step, uint32_t more = 0) {
-    // All of it is one load and one store. A load that finds a part of its bytes in a store that is
-    // under way waits until that has reached the cache, behind all stores before it.
-    struct Marks {
-      uint32_t last_step;
-      uint32_t frequency_and_flags;
-    } marks;
-    std::memcpy(&marks, reinterpret_cast<const char*>(this) + sizeof(key), sizeof(marks));
+  void Touch(uint64_t step) {
     // Ranks of an async job are not at the same step.
-    marks.last_step =
-        std::max(marks.last_step, static_cast<uint32_t>(std::min<uint64_t>(step, UINT32_MAX)));
-    marks.frequency_and_flags += (marks.frequency_and_flags & kMaxFrequency) != kMaxFrequency;
-    marks.frequency_and_flags |= (kRowChanged | more) << 24;
-    std::memcpy(reinterpret_cast<char*>(this) + sizeof(key), &marks, sizeof(marks));
+    last_step = std::max(last_step, static_cast<uint32_t>(std::min<uint64_t>(step, UINT32_MAX)));
+    if (frequency < kMaxFrequency) ++frequency;
+    flags |= kRowChanged;
   }
   static constexpr uint32_t kMaxFrequency = (1u << 24) - 1;
 };
@@ -68,20 +58,6 @@ inline void CopyFloats(const float* from, uint32_t n, float* to) {
     *reinterpret_cast<Wide*>(to + i) = *reinterpret_cast<const Wide*>(from + i);
   }
   for (; i < n; ++i) std::memcpy(to + i, from + i, sizeof(float));
-}
-
-// Cache lines to load of the first `bytes` of a row, wherever it begins. Of a long one the first:
-// then the processor runs ahead by itself.
-inline uint32_t LinesOf(size_t bytes) {
-  constexpr size_t kLine = 64, kMost = 16, kAlignment = 16;
-  return static_cast<uint32_t>(std::min(kMost, (bytes + 2 * kLine - kAlignment - 1) / kLine));
-}
-// `row` may be null.
-inline void PrefetchRow(const Row* row, uint32_t lines) {
-  constexpr uintptr_t kLine = 64;
-  if (row == nullptr) return;
-  auto* line = reinterpret_cast<const char*>(reinterpret_cast<uintptr_t>(row) & ~(kLine - 1));
-  for (uint32_t k = 0; k < lines; ++k, line += kLine) __builtin_prefetch(line);
 }
 
 // Where everything in a row's block lies: the one place that computes it. A value.

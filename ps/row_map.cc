@@ -9,25 +9,12 @@
 
 namespace tessera::ps {
 
-const RowMap::Bucket RowMap::kNoRows = {};
-
 RowMap::RowMap(RowMap&& other) noexcept
-    : buckets_(std::exchange(other.buckets_, const_cast<Bucket*>(&kNoRows))),
+    : buckets_(std::exchange(other.buckets_, nullptr)),
       bucket_count_(std::exchange(other.bucket_count_, 0)),
-      size_(std::exchange(other.size_, 0)),
-      memory_(other.memory_) {}
+      size_(std::exchange(other.size_, 0)) {}
 
-RowMap::~RowMap() { FreeBuckets(buckets_, bucket_count_); }
-
-RowMap::Bucket* RowMap::TakeBuckets(uint32_t count) {
-  void* const memory = memory_->Allocate(count * sizeof(Bucket));
-  bucket_count_ = count;
-  return std::exchange(buckets_, new (memory) Bucket[count]());
-}
-
-void RowMap::FreeBuckets(Bucket* buckets, uint32_t count) {
-  if (count > 0) memory_->Free(buckets, count * sizeof(Bucket));
-}
+RowMap::~RowMap() { delete[] buckets_; }
 
 uint64_t* RowMap::Search(uint64_t hash, uint64_t key) const {
   if (bucket_count_ == 0) return nullptr;
@@ -101,8 +88,10 @@ void RowMap::Reserve(uint64_t rows, uint64_t spread) {
   rows += rows * (spread % kSteps) / (2 * kSteps);
   const uint64_t buckets = rows * 16 / (13 * kEntries) + 1;
   if (size_ > 0 || buckets <= bucket_count_ || buckets > UINT32_MAX) return;
-  const uint32_t old_count = bucket_count_;
-  FreeBuckets(TakeBuckets(static_cast<uint32_t>(buckets)), old_count);
+  delete[] std::exchange(buckets_, nullptr);
+  bucket_count_ = 0;
+  buckets_ = new Bucket[buckets]();
+  bucket_count_ = static_cast<uint32_t>(buckets);
 }
 
 void RowMap::Place(uint64_t entry, uint64_t hash) {
@@ -117,12 +106,14 @@ void RowMap::Place(uint64_t entry, uint64_t hash) {
 
 void RowMap::Grow(uint64_t hash) {
   const uint32_t old_count = bucket_count_;
+  Bucket* const old = buckets_;
   uint32_t count = old_count + old_count / 2 + 1;
   // The maps of a table fill up evenly. From here on they grow at different times, or there would
   // be batches in which all of them grow.
   constexpr uint32_t kParting = 7, kWays = 5;
   if (old_count == kParting) count += static_cast<uint32_t>(hash % kWays);
-  Bucket* const old = TakeBuckets(count);
+  buckets_ = new Bucket[count]();  // throws first: then the map is as it was
+  bucket_count_ = count;
   // The hashes come from the rows' keys, which are far from the cache: load some buckets ahead.
   constexpr uint32_t kAhead = 4;
   const auto prefetch = [&](uint32_t b) {
@@ -136,7 +127,7 @@ void RowMap::Grow(uint64_t hash) {
       if (entry != 0) Place(entry, Mix64(RowOf(entry)->key));
     }
   }
-  FreeBuckets(old, old_count);
+  delete[] old;
 }
 
 void RowMap::ForEach(absl::FunctionRef<void(Row*)> visit) const {

@@ -80,7 +80,15 @@ class Optimizer final : public RowOptimizer {
     if (std::is_same_v<Formula, math::Ftrl> && params.rate == 0) return;
     const bool clips = options_.clip_value > 0 || options_.clip_norm > 0;
     std::vector<float> clipped(clips ? layout_.dim() : 0);
+    // The rows were loaded to be found; gradients lie anywhere in the sender's block.
+    constexpr size_t kAhead = 8;
     for (size_t i = 0; i < rows.size(); ++i) {
+      if (i + kAhead < rows.size() && gradients[i + kAhead] != nullptr) {
+        const auto* const next = reinterpret_cast<const char*>(gradients[i + kAhead]);
+        for (size_t at = 0; at < layout_.dim() * sizeof(float); at += 64) {
+          __builtin_prefetch(next + at);
+        }
+      }
       const float* gradient = gradients[i] != nullptr ? gradients[i] : zeros_.data();
       if (clips) {
         Clip(gradient, clipped.data());
@@ -131,17 +139,10 @@ class Optimizer final : public RowOptimizer {
     const uint32_t dim = layout_.dim();
     const float l2 = options_.l2;
     const float decay = params.rate * options_.weight_decay;
-#ifdef __clang__
-#pragma clang loop vectorize(assume_safety)
-#else
-#pragma GCC ivdep
-#endif
     for (uint32_t i = 0; i < dim; ++i) {
-      float weight = w[i];
-      const float g = gradient[i] + l2 * weight;
-      math::DecayWeight(decay, weight);
-      Formula::Update(params, shared, g, weight, slots[i]...);
-      w[i] = weight;
+      const float g = gradient[i] + l2 * w[i];
+      math::DecayWeight(decay, w[i]);
+      Formula::Update(params, shared, g, w[i], slots[i]...);
     }
   }
 

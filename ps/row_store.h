@@ -16,7 +16,6 @@
 #include "ps/partition_set.h"
 #include "ps/row_layout.h"
 #include "ps/row_map.h"
-#include "ps/row_search.h"
 #include "ps/slab.h"
 
 namespace tessera::ps {
@@ -79,21 +78,11 @@ class RowStore {
   void AppendAbsent(absl::Span<const uint64_t> keys, std::vector<uint64_t>& absent) const;
 
   // Hands out the rows of `keys` to be changed, creating those that do not exist. `change` is
-  // called for a few rows at a time, in no order, with their stripe locked: rows[i] is that of
-  // keys[positions[i]]. A key that comes several times gives the same row as often.
+  // called once per stripe with the stripe locked: rows[i] is that of keys[positions[i]];
+  // positions ascend, and a key that comes several times gives the same row as often.
   using Change =
       absl::FunctionRef<void(absl::Span<Row* const> rows, absl::Span<const uint32_t> positions)>;
   void Update(absl::Span<const uint64_t> keys, Change change, AbsentRows* absent = nullptr);
-  // The same for who loads what comes next while it works.
-  struct Block {
-    static constexpr size_t kMost = RowSearch::kBlock;
-    absl::Span<Row* const> rows;              // at most kMost
-    absl::Span<const uint32_t> positions;     // [rows]
-    absl::Span<const KeyBatch::Item> coming;  // most likely of the next call
-  };
-  using ChangeBlock = absl::FunctionRef<void(const Block& block)>;
-  void UpdateBlocks(absl::Span<const uint64_t> keys, ChangeBlock change,
-                    AbsentRows* absent = nullptr);
   // Hands out every row to be changed, in chunks, with their stripe locked. No order.
   void UpdateEvery(absl::FunctionRef<void(absl::Span<Row* const> rows)> change);
 
@@ -206,6 +195,13 @@ class RowStore {
   static bool Leaves(Row* row, Clock& clock);
   using Items = absl::Span<const KeyBatch::Item>;
 
+  // Calls use(i, row) for each of `items` in order, row null where there is none. The buckets of
+  // later items and the first `bytes` of their rows are on their way from memory meanwhile.
+  // `rows`: [items], of no meaning after. `out`: where `use` writes an embedding by its position;
+  // null: it does not.
+  template <typename Use>
+  void Locate(const Stripe& stripe, Items items, size_t bytes, absl::Span<Row*> rows, Use use,
+              const float* out = nullptr) const ABSL_SHARED_LOCKS_REQUIRED(stripe.mu);
   // Of a row: its head and embedding.
   size_t EmbeddingBytes() const { return sizeof(Row) + layout().dim() * sizeof(float); }
   // A row with its key and zero metadata; the floats are not set.
@@ -215,7 +211,9 @@ class RowStore {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(stripe.mu);
   void FillNew(Row* row) const;
   // Before a row changes or goes, while stripe.cut is set: if the cut waits for it, copies it.
-  void KeepForCut(Stripe& stripe, uint32_t map, Row* row) ABSL_EXCLUSIVE_LOCKS_REQUIRED(stripe.mu);
+  // Returns the bytes of the copy.
+  size_t KeepForCut(Stripe& stripe, uint32_t map, Row* row)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(stripe.mu);
   // The same for a row that is about to be freed, whether or not there is a cut.
   void KeepErased(Stripe& stripe, uint32_t map, Row* row) ABSL_EXCLUSIVE_LOCKS_REQUIRED(stripe.mu);
   // A map of the stripe's cut needs no copies any more.
@@ -224,7 +222,6 @@ class RowStore {
 
   const RowTemplate template_;
   const PartitionSet& partitions_;
-  MapMemory map_memory_;
   bool evicts_ = false;                           // constant after PrepareToEvict
   std::vector<std::unique_ptr<Stripe>> stripes_;  // [KeyBatch::kStripes]
   std::atomic<uint32_t> unread_maps_ = 0;         // of the cut under way

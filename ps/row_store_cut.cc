@@ -88,23 +88,24 @@ uint64_t RowStore::BeginCut(bool all) {
   return rows;
 }
 
-void RowStore::KeepForCut(Stripe& stripe, uint32_t map, Row* row) {
+size_t RowStore::KeepForCut(Stripe& stripe, uint32_t map, Row* row) {
   StripeCut& cut = *stripe.cut;
-  if ((row->flags & kRowCut) == stripe.cut_bit || cut.stopped) return;
+  if ((row->flags & kRowCut) == stripe.cut_bit || cut.stopped) return 0;
+  size_t bytes = 0;
   if (cut.all || (row->flags & kRowChanged) != 0) {
-    const size_t bytes = layout().block_bytes();
+    bytes = layout().block_bytes();
     void* const copy = cut.slabs.Allocate();
     std::memcpy(copy, static_cast<const void*>(row), bytes);
     cut.maps[map].copies.push_back(static_cast<Row*>(copy));
-    copied_bytes_.fetch_add(bytes, std::memory_order_relaxed);
   }
   row->flags = (row->flags & ~(kRowCut | kRowChanged)) | stripe.cut_bit;
+  return bytes;
 }
 
 void RowStore::KeepErased(Stripe& stripe, uint32_t map, Row* row) {
   if (stripe.cut == nullptr) return;
   ++stripe.cut->maps[map].erases;
-  KeepForCut(stripe, map, row);
+  copied_bytes_.fetch_add(KeepForCut(stripe, map, row), std::memory_order_relaxed);
 }
 
 absl::Status RowStore::VisitCut(

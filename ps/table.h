@@ -109,6 +109,10 @@ class Table {
   // What the tier lost is no loss of a checkpoint's data: DATA_LOSS becomes ABORTED.
   absl::Status FromTier(const absl::Status& status) const;
   struct ApplyScratch;
+  // The rows of one stripe where a row comes several times.
+  void ApplySums(absl::Span<Row* const> rows, absl::Span<const uint32_t> positions,
+                 absl::FunctionRef<const float*(uint32_t position)> gradient_of, uint64_t step,
+                 double scale, ApplyScratch& scratch);
   absl::Status ApplyToRows(absl::Span<const Gradients> parts, uint64_t step, double scale);
   void MoveOtherRows(double scale) ABSL_EXCLUSIVE_LOCKS_REQUIRED(every_row_mu_);
   void Count(const RowCounts& counts);

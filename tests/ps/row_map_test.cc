@@ -20,8 +20,7 @@ class RowMapTest : public testing::Test {
   }
 
   std::deque<Row> rows_;
-  MapMemory memory_;
-  RowMap map_{&memory_};
+  RowMap map_;
 };
 
 TEST_F(RowMapTest, FindsEveryOtherKeyWhateverIsErased) {
