@@ -147,6 +147,15 @@ absl::Status JobClient::Cancel(const std::string& job_id) {
   return job.ok() && job->reason() == "Cancelled" ? absl::OkStatus() : status;
 }
 
+absl::StatusOr<uint32_t> JobClient::Scale(const v1::ScaleRequest& request) {
+  v1::ScaleResponse response;
+  const absl::Status status = CallWithPatience([&](Stub& stub, grpc::ClientContext& context) {
+    return FromGrpc(stub.Scale(&context, request, &response));
+  });
+  if (!status.ok()) return status;
+  return response.ps();
+}
+
 absl::StatusOr<v1::ClusterStatus> JobClient::GetCluster() {
   v1::ClusterStatus response;
   TESSERA_RETURN_IF_ERROR(CallWithPatience([&](Stub& stub, grpc::ClientContext& context) {

@@ -40,6 +40,8 @@ class JobClient {
   // Newest first.
   absl::StatusOr<std::vector<v1::JobStatus>> List();
   absl::Status Cancel(const std::string& job_id);
+  // How many ps the job is to have. A repeat asks for the same again.
+  absl::StatusOr<uint32_t> Scale(const v1::ScaleRequest& request);
   absl::StatusOr<v1::ClusterStatus> GetCluster();
   // Calls `on_status` with the job's status now and at every change, in this thread, until it has
   // ended; returns its last status. Goes on over restarts of the master.

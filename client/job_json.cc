@@ -76,6 +76,22 @@ json JobJson(const v1::JobStatus& status) {
                      {"eta_seconds", status.eta_seconds()},
                      {"learning_rate_scale", status.learning_rate_scale()},
                      {"bad_records", status.bad_records()}};
+  if (status.has_scaling()) {
+    const v1::Scaling& scaling = status.scaling();
+    job["scaling"] = {
+        {"from", scaling.from()},
+        {"to", scaling.to()},
+        {"drain", std::vector<std::string>(scaling.drain().begin(), scaling.drain().end())},
+        {"phase", scaling.phase()},
+        {"partitions", scaling.partitions()},
+        {"rows", scaling.rows()},
+        {"bytes", scaling.bytes()},
+        {"since_unix_ms", scaling.since_unix_ms()}};
+  }
+  job["partitions"] = json::object();
+  for (const v1::PsShare& share : status.shares()) {
+    job["partitions"][share.name()] = share.partitions();
+  }
   job["evaluations"] = json::array();
   for (const v1::Evaluation& evaluation : status.evaluations()) {
     job["evaluations"].push_back({{"split", evaluation.split()},

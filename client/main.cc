@@ -4,12 +4,14 @@
 
 #include "client/commands/tessera_app.h"
 #include "common/log.h"
+#include "common/mutex_checks.h"
 #include "common/process/stop_signal.h"
 #include "common/rpc/channels.h"
 #include "local/commands/local_commands.h"
 
 int main(int argc, char** argv) {
   tessera::StopSignal stop;
+  tessera::EndMutexChecks();
   tessera::InitLog("tessera", "warning");
   const std::unique_ptr<tessera::Channels> channels = tessera::NewNetworkChannels();
   tessera::client::InterruptHandler interrupt;

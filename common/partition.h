@@ -11,16 +11,23 @@ namespace tessera {
 
 inline constexpr uint32_t kDefaultPartitions = 4096;
 
+// As PartitionOf, for who has Mix64(key) already.
+constexpr PartitionId PartitionOfHash(uint64_t hash, uint32_t partition_count) {
+  // The high bits of the product choose; low bits stay free for the maps inside a partition.
+  return PartitionId(
+      static_cast<uint32_t>((static_cast<unsigned __int128>(hash) * partition_count) >> 64));
+}
+
 // Where a row lives, and the only thing that decides it: key -> partition here, partition -> ps in
 // the PartitionMap. The table does not take part: one key's rows in all tables share a partition.
 // Part of the checkpoint format.
 constexpr PartitionId PartitionOf(uint64_t key, uint32_t partition_count) {
-  // The high bits of the product choose; low bits stay free for the maps inside a partition.
-  return PartitionId(
-      static_cast<uint32_t>((static_cast<unsigned __int128>(Mix64(key)) * partition_count) >> 64));
+  return PartitionOfHash(Mix64(key), partition_count);
 }
 
-// Partition p goes to ps p mod ps.size().
+// By partition, the index of its owner among `ps`: p mod ps.
+std::vector<uint32_t> EvenOwners(uint32_t partition_count, uint32_t ps);
+// With EvenOwners.
 v1::PartitionMap NewPartitionMap(uint64_t version, uint32_t partition_count,
                                  const std::vector<v1::PsAddress>& ps);
 

@@ -22,6 +22,7 @@ enum class RandomFor : uint64_t {
   kGenerator = 6,     // generated data
   kBackoff = 7,
   kAdmission = 8,  // seed, table name hash, key
+  kRounding = 9,   // seed, table name hash; with key, step, updates of the row
 };
 
 constexpr uint64_t StreamKey(RandomFor purpose, uint64_t a, uint64_t b = 0, uint64_t c = 0,

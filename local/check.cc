@@ -40,8 +40,10 @@ MemoryEstimate Estimate(const v1::JobSpec& spec, const worker::Model& model,
   uint64_t row_bytes = 0;
   for (const v1::TableSpec& table : spec.tables()) {
     const uint32_t slots = SlotsOf(table.optimizer()).Floats(table.dim());
-    memory.tables.push_back({table.name(), table.dim(), slots,
-                             (table.dim() + slots) * sizeof(float) + kRowOverheadBytes});
+    const size_t number_bytes = table.row_type() == v1::BFLOAT16 ? 2 : sizeof(float);
+    memory.tables.push_back(
+        {table.name(), table.dim(), slots,
+         table.dim() * number_bytes + slots * sizeof(float) + kRowOverheadBytes});
     row_bytes += memory.tables.back().row_bytes;
   }
   memory.dense_floats = model.trained_floats() + model.statistics_floats() +
@@ -64,7 +66,7 @@ MemoryEstimate Estimate(const v1::JobSpec& spec, const worker::Model& model,
   for (const worker::GraphTensor& tensor : model.graph().tensors()) {
     sample_floats += tensor.shape.floats();
   }
-  const uint64_t batch = ModeOf(spec.consistency().dense()) == v1::SYNC
+  const uint64_t batch = IsSync(spec.consistency().dense())
                              ? (spec.train().batch_size() + options.workers - 1) / options.workers
                              : spec.train().batch_size();
   memory.worker_bytes = kProcessBytes + 2 * ShuffleWindowRecords(spec.data()) * record_bytes +

@@ -22,6 +22,8 @@ struct ClusterOptions {
   std::string output_root;  // of predictions
   int ps = 1;
   int workers = 1;
+  // In one process: of each ps, for rows; what has no room is on disk. 0: all rows are in memory.
+  uint64_t ps_memory_bytes = 0;
   // Of each worker's dense products.
   int compute_threads = 1;
   std::string device = "auto";

@@ -47,6 +47,8 @@ class InProcessCluster final : public Cluster {
       ps.name = name;
       ps.data_folder = folder(name);
       ps.checkpoint_root = options_.checkpoint_root;
+      ps.memory_bytes = options_.ps_memory_bytes;
+      if (ps.memory_bytes > 0) ps.spill_folder = absl::StrCat(folder(name), "/spill");
       ps.channels = &channels_;
       ps.files = &files;
       ps.clock = &SystemClock();

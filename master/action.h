@@ -65,6 +65,11 @@ struct WriteCheckpoint {
   bool logged = false;  // the ps have push logs, and are told when it is committed
 };
 
+// FetchPartitions on every ps that is to own more.
+struct CopyPartitions {
+  std::vector<std::pair<RunNode, v1::FetchPartitionsRequest>> calls;
+};
+
 // MeasureScores, over all samples of a split.
 struct ComputeMetrics {
   ScoreLayout layout;
@@ -74,13 +79,13 @@ struct ComputeMetrics {
   std::vector<uint64_t> groups;  // empty: none are needed
 };
 
-using Work =
-    std::variant<FindCheckpoint, OpenPs, ClosePs, CutCheckpoint, WriteCheckpoint, ComputeMetrics>;
+using Work = std::variant<FindCheckpoint, OpenPs, ClosePs, CutCheckpoint, WriteCheckpoint,
+                          CopyPartitions, ComputeMetrics>;
 
 // Actions of a lane are done one after the other, and each lane goes on by itself.
 enum class Lane {
   kForeground,  // what a job waits for
-  kBackground,  // WriteCheckpoint: the job trains meanwhile
+  kBackground,  // WriteCheckpoint, CopyPartitions: the job trains meanwhile
 };
 inline constexpr int kLanes = 2;
 inline constexpr Lane kAllLanes[kLanes] = {Lane::kForeground, Lane::kBackground};
@@ -98,6 +103,9 @@ struct ActionResult {
   std::string folder;
   v1::CheckpointManifest manifest;
   std::vector<std::string> skipped;  // "FOLDER: what is wrong with it"
+  // CopyPartitions.
+  uint64_t rows = 0;
+  uint64_t bytes = 0;
   // ComputeMetrics.
   std::map<std::string, double> metrics;
   uint64_t samples = 0;

@@ -1,16 +1,10 @@
 #include "master/action_runner.h"
 
-#include <algorithm>
-#include <filesystem>
-#include <set>
 #include <type_traits>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "common/checkpoint/manifest.h"
-#include "common/checkpoint/row_file_reader.h"
 #include "common/log.h"
 #include "common/math/metrics/evaluation_metrics.h"
 #include "common/rpc/status.h"
@@ -27,11 +21,6 @@ using Stub = v1::ParameterService::Stub;
 // Reading or writing a ps's whole part of a checkpoint.
 constexpr absl::Duration kLongCall = absl::Minutes(30);
 constexpr absl::Duration kShortCall = absl::Seconds(5);
-
-// One form for all spellings of a folder.
-std::string Plain(const std::string& path) {
-  return (std::filesystem::path(path) / "").lexically_normal().string();
-}
 
 }  // namespace
 
@@ -132,54 +121,10 @@ std::vector<std::string> ActionRunner::Unanswered() const {
 }
 
 ActionResult ActionRunner::Do(const FindCheckpoint& find) {
-  ActionResult result;
-  const auto may_go_on = [this] {
+  return disk_.Find(find, [this] {
     return Cancelled() ? absl::CancelledError("the search for a checkpoint was cut short")
                        : absl::OkStatus();
-  };
-  const auto try_folder = [&](const std::string& folder) -> absl::Status {
-    TESSERA_ASSIGN_OR_RETURN(const std::string path, PathBelow(root_, folder));
-    TESSERA_ASSIGN_OR_RETURN(result.manifest, VerifyCheckpoint(*files_, path, may_go_on));
-    result.folder = folder;
-    return absl::OkStatus();
-  };
-  if (!find.folder.empty()) {
-    result.status = try_folder(find.folder);
-    if (absl::IsNotFound(result.status)) {
-      result.status = absl::NotFoundError(absl::StrCat("no checkpoint in ", find.folder, " below ",
-                                                       root_, ": ", result.status.message()));
-    }
-    return result;
-  }
-  absl::StatusOr<std::string> job_folder = PathBelow(root_, find.job_folder);
-  if (!job_folder.ok()) {
-    result.status = job_folder.status();
-    return result;
-  }
-  absl::StatusOr<std::vector<CheckpointName>> names = ListCheckpoints(*files_, *job_folder);
-  if (!names.ok()) {
-    result.status = names.status();
-    return result;
-  }
-  absl::Status unreadable;
-  for (const CheckpointName& name : *names) {
-    if (result.status = may_go_on(); !result.status.ok()) return result;
-    const std::string folder = absl::StrCat(find.job_folder, "/", name.name);
-    if (std::count(find.damaged.begin(), find.damaged.end(), folder) > 0) continue;
-    result.status = try_folder(folder);
-    if (result.status.ok()) return result;
-    if (absl::IsUnavailable(result.status)) {
-      unreadable.Update(result.status);
-    } else if (!absl::IsDataLoss(result.status)) {
-      return result;
-    }
-    result.skipped.push_back(absl::StrCat(folder, ": ", result.status.message()));
-  }
-  result.status = !unreadable.ok()
-                      ? unreadable
-                      : absl::NotFoundError(absl::StrCat("no sound checkpoint in ", find.job_folder,
-                                                         " below ", root_));
-  return result;
+  });
 }
 
 ActionResult ActionRunner::Do(const OpenPs& open) {
@@ -211,13 +156,12 @@ ActionResult ActionRunner::Do(const ClosePs& close) {
 
 ActionResult ActionRunner::Do(const CutCheckpoint& cut) {
   ActionResult result;
-  absl::StatusOr<std::string> folder = PathBelow(root_, cut.folder);
-  if (!folder.ok()) {
-    result.status = folder.status();
-    return result;
+  result.status = disk_.Begin(cut.folder);
+  result.own_disk = !result.status.ok();
+  if (result.status.ok()) {
+    // Long, since a ps whose tables spill writes in it.
+    result.status = CallWriteCheckpoint(cut.calls, kLongCall, "cut the checkpoint").status();
   }
-  result.own_disk = true;
-  result.status = Cut(cut, *folder, &result.own_disk);
   if (result.status.ok()) return result;
   if (!result.own_disk) {
     // Those that have cut need not copy rows for it any more.
@@ -229,22 +173,8 @@ ActionResult ActionRunner::Do(const CutCheckpoint& cut) {
       SPDLOG_DEBUG("{}", std::string(dropped.message()));
     }
   }
-  RemoveFolder(*folder);
+  disk_.Drop(cut.folder);
   return result;
-}
-
-absl::Status ActionRunner::Cut(const CutCheckpoint& cut, const std::string& folder,
-                               bool* own_disk) {
-  // A half-written one of an earlier try.
-  TESSERA_RETURN_IF_ERROR(files_->Remove(folder));
-  TESSERA_RETURN_IF_ERROR(files_->CreateFolder(folder));
-  // The job's folder may be new; the manifest makes durable what is in it.
-  TESSERA_RETURN_IF_ERROR(files_->SyncFolder(root_));
-  // Long, since a ps whose tables spill writes in it.
-  const absl::Status status =
-      CallWriteCheckpoint(cut.calls, kLongCall, "cut the checkpoint").status();
-  *own_disk = status.ok();
-  return status;
 }
 
 absl::StatusOr<std::vector<v1::WriteCheckpointResponse>> ActionRunner::CallWriteCheckpoint(
@@ -254,26 +184,16 @@ absl::StatusOr<std::vector<v1::WriteCheckpointResponse>> ActionRunner::CallWrite
       [](Stub& stub, auto... arguments) { return stub.PrepareAsyncWriteCheckpoint(arguments...); });
 }
 
-void ActionRunner::RemoveFolder(const std::string& folder) {
-  if (const absl::Status removed = files_->Remove(folder); !removed.ok()) {
-    SPDLOG_WARN("a failed checkpoint stays behind: {}", std::string(removed.message()));
-  }
-}
-
 ActionResult ActionRunner::Do(const WriteCheckpoint& write) {
   ActionResult result;
-  absl::StatusOr<std::string> folder = PathBelow(root_, write.folder);
-  if (!folder.ok()) {
-    result.status = folder.status();
-    return result;
-  }
-  result.own_disk = true;
-  result.status = Commit(write, *folder, &result.own_disk);
+  const auto parts = CallWriteCheckpoint(write.calls, kLongCall, "write the checkpoint");
+  result.own_disk = parts.ok();
+  result.status = parts.ok() ? disk_.Commit(write, *parts) : parts.status();
   if (!result.status.ok()) {
-    RemoveFolder(*folder);
+    disk_.Drop(write.folder);
     return result;
   }
-  Prune(write);
+  disk_.Prune(write);
   if (!write.logged) return result;
   WriteCalls commits = write.calls;
   for (auto& [ps, request] : commits) request.set_phase(v1::WriteCheckpointRequest::COMMITTED);
@@ -286,71 +206,18 @@ ActionResult ActionRunner::Do(const WriteCheckpoint& write) {
   return result;
 }
 
-absl::Status ActionRunner::Commit(const WriteCheckpoint& write, const std::string& folder,
-                                  bool* own_disk) {
-  const absl::StatusOr<std::vector<v1::WriteCheckpointResponse>> parts =
-      CallWriteCheckpoint(write.calls, kLongCall, "write the checkpoint");
-  *own_disk = parts.ok();
-  TESSERA_RETURN_IF_ERROR(parts.status());
-  v1::CheckpointManifest manifest = write.manifest;
-  for (const v1::WriteCheckpointResponse& part : *parts) {
-    for (int t = 0; t < part.rows_size() && t < manifest.tables_size(); ++t) {
-      v1::CheckpointTable* table = manifest.mutable_tables(t);
-      table->set_rows(table->rows() + part.rows(t));
-    }
-    for (const v1::CheckpointFile& file : part.files()) {
-      *manifest.add_files() = file;
-      // Slots as they were written; also shows that the master sees the files of the ps.
-      absl::StatusOr<std::unique_ptr<RowFileReader>> reader =
-          RowFileReader::Open(*files_, absl::StrCat(folder, "/", file.name()));
-      if (absl::IsNotFound(reader.status())) {
-        return absl::FailedPreconditionError(
-            absl::StrCat(reader.status().message(),
-                         ": a ps has written it, and the master does not see it; give the master "
-                         "and all ps the same shared folder as --checkpoint-root"));
-      }
-      TESSERA_RETURN_IF_ERROR(reader.status());
-      for (int t = 0; t < part.slot_floats_size() && t < manifest.tables_size(); ++t) {
-        manifest.mutable_tables(t)->set_slot_floats(part.slot_floats(t));
-      }
-      for (const row_file::IndexEntry& block : (*reader)->blocks()) {
-        if (block.table >= static_cast<uint32_t>(manifest.tables_size())) continue;
-        if (block.floats_per_row == 0) continue;
-        v1::CheckpointTable* table = manifest.mutable_tables(static_cast<int>(block.table));
-        table->set_slot_floats(block.floats_per_row - table->spec().dim());
-      }
-    }
+ActionResult ActionRunner::Do(const CopyPartitions& copy) {
+  ActionResult result;
+  const auto answers = CallAll<v1::FetchPartitionsRequest, v1::FetchPartitionsResponse>(
+      copy.calls, kLongCall, "bring partitions over", AfterError::kCancel,
+      [](Stub& stub, auto... arguments) { return stub.PrepareAsyncFetchPartitions(arguments...); });
+  result.status = answers.status();
+  if (!answers.ok()) return result;
+  for (const v1::FetchPartitionsResponse& answer : *answers) {
+    result.rows += answer.rows();
+    result.bytes += answer.bytes();
   }
-  return WriteManifest(*files_, folder, std::move(manifest));
-}
-
-void ActionRunner::Prune(const WriteCheckpoint& write) {
-  const auto prune = [&]() -> absl::Status {
-    TESSERA_ASSIGN_OR_RETURN(const std::string job_folder, PathBelow(root_, write.job_folder));
-    TESSERA_ASSIGN_OR_RETURN(const std::vector<CheckpointName> committed,
-                             ListCheckpoints(*files_, job_folder));
-    std::set<std::string> kept;
-    for (const std::string& folder : write.keep_besides) {
-      // As users write them: "./demo-1/step-000000000010/" is the same folder.
-      absl::StatusOr<std::string> path = PathBelow(root_, folder);
-      if (path.ok()) kept.insert(Plain(*path));
-    }
-    for (size_t i = 0; i < committed.size() && i < write.keep; ++i) {
-      kept.insert(Plain(absl::StrCat(job_folder, "/", committed[i].name)));
-    }
-    kept.insert(Plain(absl::StrCat(root_, "/", write.folder)));
-    // Folders without a manifest, of tries that were cut short, go too.
-    TESSERA_ASSIGN_OR_RETURN(const std::vector<std::string> names, files_->List(job_folder));
-    for (const std::string& name : names) {
-      if (!absl::StartsWith(name, "step-")) continue;
-      if (kept.contains(Plain(absl::StrCat(job_folder, "/", name)))) continue;
-      TESSERA_RETURN_IF_ERROR(files_->Remove(absl::StrCat(job_folder, "/", name)));
-    }
-    return absl::OkStatus();
-  };
-  if (absl::Status status = prune(); !status.ok()) {
-    SPDLOG_WARN("old checkpoints stay behind: {}", std::string(status.message()));
-  }
+  return result;
 }
 
 ActionResult ActionRunner::Do(const ComputeMetrics& compute) {

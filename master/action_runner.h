@@ -9,6 +9,7 @@
 #include "common/file_system.h"
 #include "common/rpc/channels.h"
 #include "master/action.h"
+#include "master/checkpoint_files.h"
 
 namespace grpc {
 class ClientContext;
@@ -22,7 +23,7 @@ class ActionRunner {
  public:
   // Borrowed, outliving the runner. `checkpoint_root` is the same folder for the master and all ps.
   ActionRunner(Channels* channels, FileSystem* files, std::string checkpoint_root)
-      : channels_(channels), files_(files), root_(std::move(checkpoint_root)) {}
+      : channels_(channels), disk_(files, std::move(checkpoint_root)) {}
 
   // Waits until it is done, at most half an hour: that a ps lives is watched elsewhere. A message
   // names the ps that failed.
@@ -40,18 +41,13 @@ class ActionRunner {
   ActionResult Do(const ClosePs& close);
   ActionResult Do(const CutCheckpoint& cut);
   ActionResult Do(const WriteCheckpoint& write);
+  ActionResult Do(const CopyPartitions& copy);
   ActionResult Do(const ComputeMetrics& compute);
-  // `own_disk`: false where a ps failed.
-  absl::Status Cut(const CutCheckpoint& cut, const std::string& folder, bool* own_disk);
-  absl::Status Commit(const WriteCheckpoint& write, const std::string& folder, bool* own_disk);
   using WriteCalls = std::vector<std::pair<RunNode, v1::WriteCheckpointRequest>>;
   absl::StatusOr<std::vector<v1::WriteCheckpointResponse>> CallWriteCheckpoint(
       const WriteCalls& calls, absl::Duration limit, const char* what);
   void CancelRunning() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool Cancelled() const ABSL_LOCKS_EXCLUDED(mu_);
-  void Prune(const WriteCheckpoint& write);
-  // Of a checkpoint that failed.
-  void RemoveFolder(const std::string& folder);
 
   // What becomes of the other calls when one has failed. kWait: they end by themselves, so that
   // nobody is still at work on what the caller is about to clear away.
@@ -63,8 +59,7 @@ class ActionRunner {
       AfterError after_error, Prepare prepare) ABSL_LOCKS_EXCLUDED(mu_);
 
   Channels* const channels_;
-  FileSystem* const files_;
-  const std::string root_;
+  const CheckpointFiles disk_;
 
   mutable absl::Mutex mu_;
   uint64_t running_ ABSL_GUARDED_BY(mu_) = 0;  // 0: none

@@ -99,10 +99,13 @@ void MasterCore::Leave(uint64_t incarnation, const std::string& reason, const No
 }
 
 void MasterCore::OnDeath(const Membership::Death& death, const Now& now) {
+  if (run_ != nullptr && !run_->end().has_value() && run_->MovesTo(death.incarnation)) {
+    run_->GiveUpScaling(absl::StrCat(death.name, " is lost (", death.reason, ")"), now);
+  }
   if (run_ == nullptr || run_->end().has_value() || !run_->Uses(death.incarnation)) return;
   const std::string message = absl::StrCat(death.name, " lost (", death.reason, ")");
   jobs_.AddEvent(run_->record(), message, now.wall);
-  if (run_->AwaitPs(death.incarnation, now)) return;
+  if (run_->AwaitPs(death.incarnation, now) || run_->WorkerLost(death.incarnation, now)) return;
   run_->End({RunEnd::kRestart, "ProcessLost", message, "", ""}, now);
 }
 
@@ -118,7 +121,8 @@ std::optional<Rank> MasterCore::RankOf(uint64_t incarnation) const {
 std::string MasterCore::AssignmentKey(uint64_t incarnation) const {
   const std::optional<Rank> rank = RankOf(incarnation);
   if (!rank.has_value() || !run_->opened()) return "";
-  std::string key = absl::StrCat(run_->record()->status().job_id(), ":", run_->generation());
+  std::string key =
+      absl::StrCat(run_->record()->status().job_id(), ":", run_->generation(), ":", rank->value());
   // One that comes back may have another address.
   for (const RunNode& ps : run_->options().ps) absl::StrAppend(&key, ":", ps.incarnation);
   return key;
@@ -284,6 +288,7 @@ absl::Status MasterCore::AddScores(const v1::ScoresChunk& header, EvaluationRoun
 void MasterCore::Tick(const Now& now) {
   for (const Membership::Death& death : membership_.Expire(now.monotonic)) OnDeath(death, now);
   if (run_ != nullptr) run_->Tick(now);
+  ScaleRun(now);
   Schedule(now);
 }
 
@@ -315,6 +320,9 @@ void MasterCore::ActionDone(uint64_t id, ActionResult result, const Now& now) {
     if (id != lane(which).id || id == 0) continue;
     const bool of_run = std::exchange(lane(which), {}).of_run;
     if (of_run && run_ != nullptr) run_->ActionDone(which, std::move(result), now);
+    if (close_when_open_.has_value() && run_ != nullptr && run_->opened()) {
+      close_.push_back(*std::exchange(close_when_open_, std::nullopt));
+    }
     Schedule(now);
     return;
   }
@@ -322,7 +330,9 @@ void MasterCore::ActionDone(uint64_t id, ActionResult result, const Now& now) {
 
 std::optional<uint64_t> MasterCore::UnwantedAction(Lane which) const {
   const UnderWay& under_way = lane(which);
-  if (under_way.id == 0 || under_way.of_run || under_way.close) return std::nullopt;
+  if (under_way.id == 0 || under_way.close) return std::nullopt;
+  const bool wanted = run_ == nullptr || !run_->CopyUnwanted(which);
+  if (under_way.of_run && wanted) return std::nullopt;
   return under_way.id;
 }
 

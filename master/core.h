@@ -66,6 +66,8 @@ class MasterCore {
   // ---- jobs
   absl::StatusOr<std::string> Submit(const v1::SubmitRequest& request, const Now& now);
   absl::Status Cancel(const std::string& job_id, const Now& now);
+  // See JobService.Scale; how many ps the job is to have.
+  absl::StatusOr<uint32_t> Scale(const v1::ScaleRequest& request, const Now& now);
   absl::StatusOr<v1::JobStatus> GetJob(const std::string& job_id, const Now& now);
   std::vector<v1::JobStatus> ListJobs(const Now& now);
   v1::ClusterStatus Cluster() const;
@@ -109,10 +111,19 @@ class MasterCore {
   // core_schedule.cc
   void Schedule(const Now& now);
   void SettleEnd(const Now& now);
+  // Gives the run's ranks without a worker to workers that are free.
+  void FillRanks(const Now& now);
   void StartHead(const Now& now);
   void StartRun(v1::JobRecord* record, RunOptions options, const Now& now);
   void ClosePsOf(const JobRun& run);
   std::vector<RunNode> Choose(const v1::JobRecord& record, v1::NodeKind kind, uint32_t count) const;
+
+  // core_scale.cc
+  void ScaleRun(const Now& now);
+  void StartRescaled(v1::JobRecord* record, RunOptions options, const JobRun& before,
+                     const Now& now);
+  // Those that the job is to have, its own first; nullopt: too few are here.
+  std::optional<std::vector<RunNode>> ChooseScaled(const v1::JobRecord& record) const;
 
   const Options options_;
   Membership membership_;
@@ -121,6 +132,7 @@ class MasterCore {
   std::unique_ptr<JobRun> run_;
   absl::Duration retry_at_;
   std::deque<Work> close_;
+  std::optional<ClosePs> close_when_open_;  // ps that a job has left
   uint64_t next_action_ = 1;
   struct UnderWay {
     uint64_t id = 0;      // 0: nothing

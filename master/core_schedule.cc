@@ -21,6 +21,7 @@ std::string Names(const std::vector<const Node*>& nodes) {
 void MasterCore::Schedule(const Now& now) {
   if (run_ != nullptr && run_->end().has_value()) SettleEnd(now);
   if (run_ == nullptr) StartHead(now);
+  FillRanks(now);
   const std::vector<v1::JobRecord*> queue = jobs_.Queue();
   for (size_t i = 1; i < queue.size(); ++i) {
     jobs_.Explain(queue[i], "Queued",
@@ -35,6 +36,7 @@ void MasterCore::SettleEnd(const Now& now) {
   const RunEnd end = *run->end();
   v1::JobRecord* record = run->record();
   v1::JobStatus& status = *record->mutable_status();
+  if (end.kind != RunEnd::kRestart) status.clear_scaling();
   switch (end.kind) {
     case RunEnd::kSucceeded:
       ClosePsOf(*run);
@@ -45,10 +47,13 @@ void MasterCore::SettleEnd(const Now& now) {
     case RunEnd::kFinalize: {
       jobs_.AddEvent(record, end.message, now.wall);
       RunOptions options = run->options();
+      options.take_up.reset();
       options.final_checkpoint = end.checkpoint;
       options.fallback_checkpoint = end.fallback_checkpoint;
       return StartRun(record, std::move(options), now);
     }
+    case RunEnd::kRescale:
+      return StartRescaled(record, *end.next, *run, now);
     case RunEnd::kRestart:
       break;
   }
@@ -73,6 +78,21 @@ void MasterCore::SettleEnd(const Now& now) {
   jobs_.Move(record, v1::RESTARTING, end.reason, end.message, now.wall);
 }
 
+void MasterCore::FillRanks(const Now& now) {
+  if (run_ == nullptr || run_->end().has_value()) return;
+  // Who comes back under its name has its rank again; then whoever is free.
+  for (const bool own : {true, false}) {
+    for (const Rank rank : run_->VacantRanks()) {
+      for (const Node* node : membership_.Alive(v1::WORKER)) {
+        if (run_->Uses(node->incarnation) || run_->GaveUpOn(node->incarnation)) continue;
+        if (own && node->name != run_->options().workers[rank.value()].name) continue;
+        run_->TakeOver(rank, {node->name, node->address, node->incarnation}, now);
+        break;
+      }
+    }
+  }
+}
+
 void MasterCore::ClosePsOf(const JobRun& run) {
   ClosePs close;
   for (const RunNode& ps : run.options().ps) {
@@ -93,8 +113,12 @@ void MasterCore::StartHead(const Now& now) {
   const std::vector<const Node*> ps = membership_.Alive(v1::PS);
   const std::vector<const Node*> workers = membership_.Alive(v1::WORKER);
   // Once it has run, a job needs the numbers that it ran with: its order of training depends on
-  // them.
-  const uint32_t asked_ps = record->ps() > 0 ? record->ps() : status.ps();
+  // that of workers.
+  std::optional<std::vector<RunNode>> scaled;
+  if (status.has_scaling()) scaled = ChooseScaled(*record);
+  const uint32_t asked_ps = scaled.has_value() ? static_cast<uint32_t>(scaled->size())
+                            : record->ps() > 0 ? record->ps()
+                                               : status.ps();
   const uint32_t asked_workers = record->ranks() > 0 ? record->ranks() : status.workers();
   const auto explain = [&](const char* what, const char* binary, uint32_t needed,
                            const std::vector<const Node*>& here) {
@@ -117,7 +141,13 @@ void MasterCore::StartHead(const Now& now) {
     record->set_ranks(asked_workers > 0 ? asked_workers : static_cast<uint32_t>(workers.size()));
   }
   RunOptions options;
-  options.ps = Choose(*record, v1::PS, record->ps());
+  if (scaled.has_value()) {
+    // All return to the checkpoint anyway.
+    record->set_ps(asked_ps);
+    record->mutable_status()->clear_scaling();
+    jobs_.AddEvent(record, absl::StrCat("goes on with ", asked_ps, " ps"), now.wall);
+  }
+  options.ps = scaled.has_value() ? *std::move(scaled) : Choose(*record, v1::PS, record->ps());
   options.workers = Choose(*record, v1::WORKER, record->ranks());
   StartRun(record, std::move(options), now);
 }
@@ -150,6 +180,12 @@ std::vector<RunNode> MasterCore::Choose(const v1::JobRecord& record, v1::NodeKin
 }
 
 void MasterCore::StartRun(v1::JobRecord* record, RunOptions options, const Now& now) {
+  for (RunNode& ps : options.ps) {
+    // Who was chosen for a run that goes on may have come back since.
+    for (const Node* node : membership_.Alive(v1::PS)) {
+      if (node->name == ps.name) ps = {node->name, node->address, node->incarnation};
+    }
+  }
   v1::JobStatus& status = *record->mutable_status();
   status.set_generation(status.generation() + 1);
   status.clear_nodes();

@@ -43,6 +43,13 @@ std::optional<v1::Evaluate> EvaluationRound::Next() {
 
 void EvaluationRound::HandedOut(uint64_t unit_id) { units_[next_++].unit_id = unit_id; }
 
+void EvaluationRound::HandedOutAgain(uint64_t unit_id, uint64_t new_unit_id) {
+  Unit* const unit = Find(unit_id);
+  if (unit == nullptr) return;
+  unit->unit_id = new_unit_id;
+  unit->scores = {};
+}
+
 EvaluationRound::Unit* EvaluationRound::Find(uint64_t unit_id) {
   for (Unit& unit : units_) {
     if (unit.unit_id == unit_id && unit_id != 0) return &unit;

@@ -36,6 +36,9 @@ class EvaluationRound {
   // unit id it went out.
   std::optional<v1::Evaluate> Next();
   void HandedOut(uint64_t unit_id);
+  // A unit under way goes to somebody else, under another number. What was sent under the old one,
+  // or still comes, counts no more.
+  void HandedOutAgain(uint64_t unit_id, uint64_t new_unit_id);
   // The whole scores of a unit; a repeat replaces them. INVALID_ARGUMENT: not a unit of this round,
   // more scores than records, or not as many of each.
   absl::Status SetScores(uint64_t unit_id, Scores scores);

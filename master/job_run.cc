@@ -12,10 +12,8 @@ namespace tessera::master {
 namespace {
 
 constexpr absl::Duration kWorthSaying = absl::Seconds(1);
-// A worker without work asks again within this (the service holds a call for 10 s at most), and is
-// given up after that, however well it heartbeats.
+// A worker without work asks again within this (the service holds a call for 10 s at most).
 constexpr absl::Duration kAsksWithin = absl::Seconds(15);
-constexpr absl::Duration kGivenUpAfter = absl::Minutes(1);
 
 std::string For(absl::Duration wait) {
   return absl::StrFormat("for %.0f s", absl::ToDoubleSeconds(wait));
@@ -46,6 +44,9 @@ JobRun::JobRun(JobTable* jobs, v1::JobRecord* record, RunOptions options, const 
       partition_count_(kDefaultPartitions),
       counted_by_(options_.workers.size()),
       last_checkpoint_at_(now.monotonic) {
+  for (uint32_t r = 0; r < options_.workers.size(); ++r) {
+    if (options_.workers[r].incarnation == 0) Vacate(Rank(r), /*silent=*/false, now);
+  }
   FindOrOpen(now);
 }
 
@@ -64,20 +65,21 @@ std::optional<Work> JobRun::TakeAction(Lane lane) {
     if (wanted_.has_value() && std::holds_alternative<CutCheckpoint>(*wanted_)) return std::nullopt;
   }
   if (lane == Lane::kBackground && wanted_behind_.has_value()) {
-    // Jobs that wait by now may be about to start from one of ours.
-    auto& write = std::get<WriteCheckpoint>(*wanted_behind_);
-    for (const v1::JobRecord* waiting : jobs_->Queue()) {
-      const std::string& start = waiting->status().spec().start().checkpoint();
-      if (!start.empty()) write.keep_besides.push_back(start);
-    }
+    copies_behind_ = std::holds_alternative<CopyPartitions>(*wanted_behind_);
+    if (auto* const write = std::get_if<WriteCheckpoint>(&*wanted_behind_)) KeepForQueue(*write);
+  }
+  if (lane == Lane::kForeground && wanted_.has_value()) {
+    copies_ahead_ = std::holds_alternative<CopyPartitions>(*wanted_);
   }
   return std::exchange(lane == Lane::kForeground ? wanted_ : wanted_behind_, std::nullopt);
 }
 
 void JobRun::ActionDone(Lane lane, ActionResult result, const Now& now) {
   if (end_.has_value()) return;
+  if (lane == Lane::kBackground && copies_behind_) return OnCopied(lane, result, now);
   if (lane == Lane::kBackground) return OnWritten(result, now);
   if (recovering_.has_value()) return OnRecovered(*std::exchange(recovering_, {}), result, now);
+  if (copies_ahead_) return OnCopied(lane, result, now);
   switch (phase_) {
     case Phase::kFinding:
       return OnFound(std::move(result), now);
@@ -101,8 +103,16 @@ void JobRun::Enter(Phase phase, const Now& now) {
   if (phase == Phase::kCounting) name = "counting";
   if (phase == Phase::kEvaluating || phase == Phase::kMeasuring) name = "evaluating";
   if (phase == Phase::kCheckpointing || phase == Phase::kAwaitingWrite) name = "checkpointing";
+  if (phase == Phase::kMoving) name = "moving";
   if (phase == Phase::kPredicting) name = "predicting";
   status().set_phase(name);
+}
+
+void JobRun::KeepForQueue(WriteCheckpoint& write) const {
+  for (const v1::JobRecord* waiting : jobs_->Queue()) {
+    const std::string& start = waiting->status().spec().start().checkpoint();
+    if (!start.empty()) write.keep_besides.push_back(start);
+  }
 }
 
 void JobRun::End(RunEnd end, const Now& now) {
@@ -143,14 +153,15 @@ std::optional<v1::Assignment> JobRun::AssignmentOf(Rank rank) const {
   *assignment.mutable_spec() = spec();
   assignment.set_rank(rank.value());
   assignment.set_workers(static_cast<uint32_t>(options_.workers.size()));
-  std::vector<v1::PsAddress> ps;
+  v1::PartitionMap& partitions = *assignment.mutable_partitions();
+  partitions.set_version(generation());
   for (const RunNode& node : options_.ps) {
-    v1::PsAddress& address = ps.emplace_back();
+    v1::PsAddress& address = *partitions.add_ps();
     address.set_name(node.name);
     address.set_address(node.address);
     address.set_incarnation(node.incarnation);
   }
-  *assignment.mutable_partitions() = NewPartitionMap(generation(), partition_count_, ps);
+  *partitions.mutable_owner() = {owner_.begin(), owner_.end()};
   assignment.set_task(record_->status().task());
   assignment.set_output(record_->status().output());
   return assignment;
@@ -158,13 +169,8 @@ std::optional<v1::Assignment> JobRun::AssignmentOf(Rank rank) const {
 
 void JobRun::Tick(const Now& now) {
   if (end_.has_value()) return;
-  for (uint32_t r = 0; r < options_.workers.size() && opened_; ++r) {
-    if (desk_.Busy(Rank(r)) || now.monotonic - asked_at_[r] < kGivenUpAfter) continue;
-    return Restart("WorkerSilent",
-                   absl::StrCat(options_.workers[r].name, " has not asked for work for ",
-                                absl::FormatDuration(kGivenUpAfter)),
-                   now);
-  }
+  TickWorkers(now);
+  if (end_.has_value()) return;
   TickLost(now);
   if (end_.has_value() || phase_ != Phase::kTraining) return;
   const float minutes = spec().checkpoint().every_minutes();
@@ -172,6 +178,7 @@ void JobRun::Tick(const Now& now) {
       now.monotonic - last_checkpoint_at_ >= absl::Minutes(minutes)) {
     plan_->RequestBarrier();
   }
+  TickMove(now);
   Advance(now);
 }
 
@@ -189,10 +196,22 @@ std::vector<std::string> JobRun::Waits(absl::Duration now) const {
                "--data-dir) ",
         For(now - lost.since)));
   }
+  for (const auto& [rank, vacant] : vacant_) {
+    waits.push_back(absl::StrCat("the job waits for a worker to take over rank ", rank, ", which ",
+                                 options_.workers[rank].name,
+                                 " had (start tessera-worker, under any --name) ",
+                                 For(now - vacant.since)));
+  }
+  if (cut_again_.has_value() && now - cut_again_->since > kWorthSaying) {
+    waits.push_back(absl::StrCat("the job tries its checkpoint again ",
+                                 For(now - cut_again_->since), ": ", cut_again_->why));
+  }
   const bool acting = phase_ == Phase::kFinding || phase_ == Phase::kLoading ||
-                      phase_ == Phase::kMeasuring || phase_ == Phase::kCheckpointing;
+                      phase_ == Phase::kMeasuring || phase_ == Phase::kCheckpointing ||
+                      phase_ == Phase::kMoving;
   if (acting && here > kWorthSaying) {
-    const bool of_ps = phase_ == Phase::kLoading || phase_ == Phase::kCheckpointing;
+    const bool of_ps =
+        phase_ == Phase::kLoading || phase_ == Phase::kCheckpointing || phase_ == Phase::kMoving;
     const std::string whom =
         of_ps && !unanswered_.empty() ? absl::StrJoin(unanswered_, ", ") : "the master itself";
     waits.push_back(absl::StrCat("workers wait for ", whom, " (", phase, ") ", For(here)));
@@ -208,9 +227,14 @@ std::vector<std::string> JobRun::Waits(absl::Duration now) const {
           For(written_for)));
     }
   }
+  if (record_->status().has_scaling() && !move_.has_value() && phase_ == Phase::kTraining) {
+    waits.push_back(absl::StrCat("training goes on; the move to ", record_->status().scaling().to(),
+                                 " ps waits until so many are here (start tessera-ps)"));
+  }
   const bool barrier = phase_ != Phase::kTraining || plan_->BarrierDue();
   for (uint32_t r = 0; r < options_.workers.size() && opened_; ++r) {
     const std::string& name = options_.workers[r].name;
+    if (vacant_.count(r) > 0) continue;  // said above
     if (desk_.Busy(Rank(r))) {
       const absl::Duration held = now - desk_.since(Rank(r));
       const bool others_wait = barrier && options_.workers.size() > 1;

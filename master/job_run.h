@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -22,9 +23,31 @@
 
 namespace tessera::master {
 
+// Where a run takes up what the one before it did, with other ps: at a barrier of its, with nothing
+// lost.
+struct TakeUp {
+  v1::Position position;
+  std::vector<v1::Evaluation> evaluations;
+  // The generation whose rows the ps have; 0: they are those of `folder`.
+  uint64_t generation = 0;
+  uint64_t move = 0;  // of that generation's
+  std::string folder;
+  // Of the job; empty and nullopt: none yet.
+  std::string last_checkpoint;
+  std::optional<uint64_t> last_checkpoint_step;
+  absl::Duration last_checkpoint_at;
+  // Was due at the barrier and is to be cut now; the model was the best so far.
+  bool cut = false;
+  bool improved = false;
+  absl::Duration since;  // when the barrier was reached
+};
+
 struct RunOptions {
   std::vector<RunNode> ps;       // in the order of their parts
-  std::vector<RunNode> workers;  // by rank
+  std::vector<RunNode> workers;  // by rank; incarnation 0: the one of that name is lost
+  // [partitions]: who owns what; empty: EvenOwners.
+  std::vector<uint32_t> owner;
+  std::optional<TakeUp> take_up;
   // Set: training is over; measure the model of this checkpoint, which the job leaves behind.
   std::string final_checkpoint;
   // The one to take where that is gone or damaged; empty: none.
@@ -33,6 +56,11 @@ struct RunOptions {
   // How long a ps that is lost, and has a push log, may stay away before the job goes back to its
   // last checkpoint.
   absl::Duration ps_patience = absl::Minutes(2);
+  // How long a job that has trained tries to write its last checkpoint while the disk is full or
+  // fails.
+  absl::Duration disk_patience = absl::Minutes(10);
+  // How long a rank may have no worker before the job goes back likewise.
+  absl::Duration worker_patience = absl::Minutes(2);
 };
 
 // How a run ended.
@@ -42,12 +70,14 @@ struct RunEnd {
     kFailed,    // the job is over
     kRestart,   // go on from the last checkpoint, with a new generation
     kFinalize,  // training is over: a new generation, from `checkpoint`, for the last measures
+    kRescale,   // go on with other ps: a new generation with the options `next`
   };
   Kind kind = kFailed;
   std::string reason;  // CamelCase
   std::string message;
   std::string checkpoint;
   std::string fallback_checkpoint;
+  std::optional<RunOptions> next = {};
 };
 
 // One generation of one job, from the search for its checkpoint to its end: what each worker does
@@ -64,6 +94,10 @@ struct RunEnd {
 // Keeps the figures in the job's record up to date. Not thread-safe.
 class JobRun {
  public:
+  // A worker that holds no unit and does not ask for one is given up after this, however well it
+  // heartbeats.
+  static constexpr absl::Duration kGivenUpAfter = absl::Minutes(1);
+
   struct Now {
     absl::Duration monotonic;
     absl::Time wall;
@@ -81,12 +115,36 @@ class JobRun {
   // returned. False: the run cannot go on.
   bool AwaitPs(uint64_t incarnation, const Now& now);
   void PsJoined(const RunNode& ps, const Now& now);
+  // A worker is gone: its rank is vacant until TakeOver. False: it has none.
+  bool WorkerLost(uint64_t incarnation, const Now& now);
+  // Ascending.
+  std::vector<Rank> VacantRanks() const;
+  // `worker` lives and has no rank of the run: it gets this one, and the run goes on where it was.
+  void TakeOver(Rank rank, const RunNode& worker, const Now& now);
+  // It held a rank of this run, lives, and did not ask for work: it gets none again.
+  bool GaveUpOn(uint64_t incarnation) const { return silent_.count(incarnation) > 0; }
   // The ps have their tables, and workers may begin.
   bool opened() const { return opened_ && !end_.has_value(); }
 
   // At most one of a lane is under way: ActionDone comes before the next one.
   std::optional<Work> TakeAction(Lane lane);
   void ActionDone(Lane lane, ActionResult result, const Now& now);
+
+  // The record's status says that the job is to have other ps, and nothing of that has begun. It
+  // may where the job trains.
+  bool AwaitsScaling() const;
+  // Moves the job to `ps`: the rows travel while it trains, and at a barrier the run ends as
+  // kRescale.
+  void Scale(std::vector<RunNode> ps, const Now& now);
+  // The copy under way in that lane is of no use any more, and may be cut short.
+  bool CopyUnwanted(Lane lane) const {
+    if (lane == Lane::kForeground) return copies_ahead_ && !move_.has_value();
+    return copies_behind_ && (!move_.has_value() || move_->stage != Move::kCopying);
+  }
+  // Whether it is a ps that the run does not use yet.
+  bool MovesTo(uint64_t incarnation) const;
+  // The move that is under way, if any, is given up; the job goes on as it is.
+  void GiveUpScaling(absl::string_view why, const Now& now);
 
   // What a rank is to do; nullopt until the ps have their tables.
   std::optional<v1::Assignment> AssignmentOf(Rank rank) const;
@@ -119,6 +177,7 @@ class JobRun {
     kMeasuring,      // metrics of the scores
     kCheckpointing,  // it is being cut
     kAwaitingWrite,  // of the last one: at the end, or before the next one
+    kMoving,         // rows, to other ps, at a barrier
     kPredicting,
   };
   enum class Wanted { kBarrier, kFinalTest };
@@ -127,6 +186,8 @@ class JobRun {
   v1::JobStatus& status() { return *record_->mutable_status(); }
   std::vector<v1::FileRecords> FilesOf(absl::string_view split) const;
   bool HasSplit(absl::string_view split) const;
+  // Jobs that wait by now may be about to start from a checkpoint of ours.
+  void KeepForQueue(WriteCheckpoint& write) const;
   void Enter(Phase phase, const Now& now);
   void Fail(absl::string_view reason, absl::string_view message, const Now& now);
   void Restart(absl::string_view reason, absl::string_view message, const Now& now);
@@ -168,7 +229,23 @@ class JobRun {
   std::optional<Work> TakeRecovery();
   void OnRecovered(const Recovering& asked, const ActionResult& result, const Now& now);
   void TickLost(const Now& now);
-  void CutAgainLater(const std::string& why, const Now& now);
+  // False: that has been said for longer than `patience`.
+  bool CutAgainLater(const std::string& why, absl::Duration patience, const Now& now);
+
+  // job_run_workers.cc
+  void Vacate(Rank rank, bool silent, const Now& now);
+  void TickWorkers(const Now& now);
+
+  // job_run_scale.cc: other ps.
+  CopyPartitions CopyWork(bool changed) const;
+  void BeginCopy(const Now& now);
+  void TickMove(const Now& now);
+  void RequestMoveBarrier();
+  void OnCopied(Lane lane, const ActionResult& result, const Now& now);
+  bool MoveAtBarrier(bool checkpoint_due, const Now& now);
+  void SwitchPs(bool checkpoint_due, const Now& now);
+  void ForgetMove();
+  void ShowShares();
 
   // job_run_units.cc: what a worker gets, and what it brings back.
   std::optional<v1::NextWorkResponse> NextUnit(Rank rank);
@@ -196,6 +273,7 @@ class JobRun {
   v1::CheckpointManifest start_;
   bool warm_ = false;
   uint32_t partition_count_;
+  std::vector<uint32_t> owner_;  // [partition_count_], from Open on
   bool opened_ = false;
   // What the rows of the ps come from, beside what was pushed since.
   struct Origin {
@@ -213,12 +291,20 @@ class JobRun {
   };
   std::map<uint32_t, Lost> lost_;         // by part
   std::optional<Recovering> recovering_;  // by the action under way
-  // A cut failed because a ps was away.
+  // A checkpoint failed at its barrier and is to be tried again: a ps was away, or it is the last
+  // and the disk took it not.
   struct CutAgain {
     absl::Duration since;
     absl::Duration at;
+    std::string why;
   };
   std::optional<CutAgain> cut_again_;
+  struct Vacant {
+    absl::Duration since;
+    bool silent = false;  // who had it lives, and did not ask for work
+  };
+  std::map<uint32_t, Vacant> vacant_;  // by rank
+  std::set<uint64_t> silent_;          // incarnations of workers
 
   std::vector<std::string> to_count_;    // splits that nobody has taken
   std::vector<std::string> counted_by_;  // by rank: the split that it counts
@@ -242,6 +328,29 @@ class JobRun {
     bool ps_lost = false;  // since its cut
   };
   std::optional<Writing> writing_;
+  // To other ps.
+  struct Move {
+    enum Stage {
+      kToCopy,        // when no checkpoint is being written
+      kCopying,       // a round of copies is under way
+      kCopied,        // at the barrier: what is left goes over now
+      kByCheckpoint,  // the ps cannot copy: the next barrier's checkpoint has the rows
+    };
+    std::vector<RunNode> ps;
+    std::vector<uint32_t> owner;  // [partition_count_]
+    Stage stage = kToCopy;
+    uint32_t rounds = 0;
+    uint64_t round_bytes = 0;  // of the last
+    bool closing = false;      // the next barrier is for it
+    uint32_t tries = 0;        // ended by a checkpoint that fell due
+    absl::Duration since;
+  };
+  std::optional<Move> move_;
+  uint64_t copies_begun_ = 0;      // moves, or tries of one, that have begun to copy
+  bool copies_behind_ = false;     // the background's action is a copy
+  bool copies_ahead_ = false;      // the foreground's is
+  bool barrier_for_move_ = false;  // nothing else has asked for it
+  absl::Duration barrier_since_;
   std::string last_checkpoint_;
   std::optional<uint64_t> last_checkpoint_step_;
   absl::Duration last_checkpoint_at_;

@@ -29,6 +29,11 @@ void JobRun::BeginTraining(const Now& now) {
   }
   plan_ = *std::move(plan);
   last_checkpoint_at_ = now.monotonic;
+  if (options_.take_up.has_value()) {
+    last_checkpoint_at_ = options_.take_up->last_checkpoint_at;
+    improved_ = options_.take_up->improved;
+    if (options_.take_up->cut) return BeginCheckpoint(now);
+  }
   const uint32_t patience = spec().train().early_stopping().patience();
   if (patience > 0 && position_.stop_misses() >= patience) {
     stopping_ = true;  // early stopping had ended the training before the restart
@@ -42,6 +47,7 @@ void JobRun::Advance(const Now& now) {
   switch (phase_) {
     case Phase::kTraining: {
       if (!plan_->AtBarrier()) return;
+      barrier_since_ = now.monotonic;
       UpdateStatus(now);
       due_ = plan_->due();
       stopping_ = stopping_ || due_.finished;
@@ -159,8 +165,10 @@ void JobRun::FollowRules(const v1::Evaluation& measured, const Now& now) {
 
 void JobRun::CheckpointIfDue(const Now& now) {
   const bool best = improved_ && spec().checkpoint().keep_best();
-  const bool due = due_.checkpoint || due_.requested || stopping_ || best;
-  if (!due || last_checkpoint_step_ == position_.step()) return LeaveBarrier(now);
+  const bool due = due_.checkpoint || best || stopping_ || (due_.requested && !barrier_for_move_);
+  if (MoveAtBarrier(due && last_checkpoint_step_ != position_.step(), now)) return;
+  const bool moves = move_.has_value() && move_->stage == Move::kByCheckpoint;
+  if (!(due || moves) || last_checkpoint_step_ == position_.step()) return LeaveBarrier(now);
   if (!writing_.has_value()) return BeginCheckpoint(now);
   SPDLOG_INFO("job {}: the checkpoint of step {} waits until that of step {} is written",
               status().job_id(), position_.step(), writing_->step);
@@ -226,10 +234,11 @@ void JobRun::OnCut(const ActionResult& result, const Now& now) {
     if (!end_.has_value() && !cut_again_.has_value()) LeaveBarrier(now);
     return;
   }
-  cut_again_.reset();
   wanted_behind_ = std::move(writing_->work);
   // There is nothing left to train meanwhile.
-  if (stopping_) return Enter(Phase::kAwaitingWrite, now);
+  const bool moves = move_.has_value() && move_->stage == Move::kByCheckpoint;
+  if (stopping_ || moves) return Enter(Phase::kAwaitingWrite, now);
+  cut_again_.reset();
   LeaveBarrier(now);
 }
 
@@ -239,6 +248,7 @@ void JobRun::OnWritten(const ActionResult& result, const Now& now) {
     if (end_.has_value()) return;
   } else {
     ++options_.counts->checkpoints_committed;
+    cut_again_.reset();
     last_checkpoint_ = writing_->folder;
     last_checkpoint_step_ = writing_->step;
     origin_ = {.folder = writing_->folder, .warm = false, .step = writing_->step};
@@ -260,23 +270,31 @@ void JobRun::OnCheckpointFailed(const ActionResult& result, const Now& now) {
   ++options_.counts->checkpoints_failed;
   const Writing failed = *std::exchange(writing_, std::nullopt);
   const std::string message(result.status.message());
-  // A ps that is gone takes its rows along: there is nothing to go on with, unless it comes back
-  // with them. A failing disk of the master's own takes none.
-  const bool ps_gone =
-      !result.own_disk && (absl::IsUnavailable(result.status) || absl::IsAborted(result.status) ||
-                           absl::IsNotFound(result.status) ||
-                           absl::IsDeadlineExceeded(result.status) || failed.ps_lost);
-  if (ps_gone && !Logged()) {
+  // A ps that no longer has the job has no rows to go on with, unless they come back with it. One
+  // that was not reached may have them: whether it lives is for its heartbeats to say. A failing
+  // disk of the master's own is no ps.
+  const bool dropped = !result.own_disk && (absl::IsAborted(result.status) ||
+                                            absl::IsNotFound(result.status) || failed.ps_lost);
+  const bool not_reached = !result.own_disk && (absl::IsUnavailable(result.status) ||
+                                                absl::IsDeadlineExceeded(result.status));
+  if (dropped && !Logged()) {
     return Restart("PsFailed", absl::StrCat("checkpoint at step ", failed.step, ": ", message),
                    now);
   }
   if (position_.best_checkpoint() == failed.folder) {
     position_.set_best_checkpoint(failed.best_before);
   }
-  if (ps_gone && (phase_ == Phase::kCheckpointing || phase_ == Phase::kAwaitingWrite)) {
-    return CutAgainLater(absl::StrCat("checkpoint at step ", failed.step, ": ", message), now);
+  const std::string why = absl::StrCat("checkpoint at step ", failed.step, ": ", message);
+  if ((dropped || not_reached) &&
+      (phase_ == Phase::kCheckpointing || phase_ == Phase::kAwaitingWrite)) {
+    if (!CutAgainLater(why, options_.ps_patience, now)) Restart("PsFailed", why, now);
+    return;
   }
   if (stopping_ && failed.step == position_.step()) {
+    // All that was trained is in the ps: somebody may make room, or mend the disk.
+    const bool may_pass =
+        absl::IsResourceExhausted(result.status) || absl::IsUnavailable(result.status);
+    if (may_pass && CutAgainLater(why, options_.disk_patience, now)) return;
     return Fail(
         "CheckpointFailed",
         absl::StrCat("training is done, and its last checkpoint, at step ", failed.step,
@@ -289,14 +307,19 @@ void JobRun::OnCheckpointFailed(const ActionResult& result, const Now& now) {
                          : absl::StrCat(" with start.checkpoint = ", last_checkpoint_)),
         now);
   }
+  cut_again_.reset();
   jobs_->AddEvent(record_,
                   absl::StrCat("checkpoint at step ", failed.step,
                                " failed, training goes on without it: ", message),
                   now.wall);
+  if (move_.has_value() && move_->stage == Move::kByCheckpoint) {
+    GiveUpScaling("its rows would have travelled by that checkpoint", now);
+  }
 }
 
 void JobRun::LeaveBarrier(const Now& now) {
   if (stopping_) return Conclude(now);
+  barrier_for_move_ = false;
   plan_->Pass();
   Enter(Phase::kTraining, now);
 }
@@ -322,7 +345,8 @@ void JobRun::SetResult(const std::string& checkpoint) {
   status().set_checkpoint(checkpoint);
   status().clear_final_metrics();
   for (const v1::Evaluation& evaluation : status().evaluations()) {
-    if (!absl::EndsWith(checkpoint, "/" + CheckpointFolderName(evaluation.step()))) continue;
+    if (!absl::EndsWith(checkpoint, absl::StrCat("/", CheckpointFolderName(evaluation.step()))))
+      continue;
     (*status().mutable_final_metrics())["validation"] = evaluation;
   }
 }

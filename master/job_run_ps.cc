@@ -36,6 +36,13 @@ bool JobRun::AwaitPs(uint64_t incarnation, const Now& now) {
 }
 
 void JobRun::PsJoined(const RunNode& ps, const Now& now) {
+  for (uint32_t part = 0; part < options_.ps.size(); ++part) {
+    const RunNode& before = options_.ps[part];
+    if (before.name != ps.name || before.incarnation == ps.incarnation) continue;
+    if (lost_.contains(part) || end_.has_value() || AwaitPs(before.incarnation, now)) continue;
+    // It was lost before this run began to look.
+    return Restart("ProcessLost", absl::StrCat(ps.name, " lost (it has joined again)"), now);
+  }
   for (auto& [part, lost] : lost_) {
     if (options_.ps[part].name != ps.name) continue;
     lost.back = ps;
@@ -113,15 +120,18 @@ void JobRun::TickLost(const Now& now) {
   if (!wanted_.has_value() && !writing_.has_value()) BeginCheckpoint(now);
 }
 
-void JobRun::CutAgainLater(const std::string& why, const Now& now) {
-  if (!cut_again_.has_value()) cut_again_ = {.since = now.monotonic, .at = {}};
+bool JobRun::CutAgainLater(const std::string& why, absl::Duration patience, const Now& now) {
+  if (!cut_again_.has_value()) cut_again_ = {.since = now.monotonic, .at = {}, .why = ""};
   // A ps that is lost has its own patience.
-  if (lost_.empty() && now.monotonic - cut_again_->since > options_.ps_patience) {
-    return Restart("PsFailed", why, now);
+  if (lost_.empty() && now.monotonic - cut_again_->since > patience) {
+    cut_again_.reset();
+    return false;
   }
   cut_again_->at = now.monotonic + kBetweenTries;
   Enter(Phase::kCheckpointing, now);
+  if (std::exchange(cut_again_->why, why) == why) return true;
   jobs_->AddEvent(record_, absl::StrCat(why, "; it is cut again"), now.wall);
+  return true;
 }
 
 }  // namespace tessera::master

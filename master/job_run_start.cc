@@ -3,7 +3,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "common/job/defaults.h"
 #include "common/job/job_tables.h"
 #include "common/partition.h"
 #include "master/job_run.h"
@@ -12,6 +14,17 @@
 namespace tessera::master {
 
 void JobRun::FindOrOpen(const Now& now) {
+  if (options_.take_up.has_value()) {
+    const TakeUp& take_up = *options_.take_up;
+    partition_count_ = static_cast<uint32_t>(options_.owner.size());
+    position_ = take_up.position;
+    evaluations_ = take_up.evaluations;
+    start_folder_ = take_up.folder;
+    start_.set_step(position_.step());
+    last_checkpoint_ = take_up.last_checkpoint;
+    last_checkpoint_step_ = take_up.last_checkpoint_step;
+    return Open(now);
+  }
   Enter(Phase::kFinding, now);
   FindCheckpoint find;
   if (!options_.final_checkpoint.empty()) {
@@ -105,6 +118,11 @@ bool JobRun::TookFallback(const absl::Status& status, const Now& now) {
 
 void JobRun::Open(const Now& now) {
   Enter(Phase::kLoading, now);
+  owner_ = options_.owner;
+  if (owner_.size() != partition_count_) {
+    owner_ = EvenOwners(partition_count_, static_cast<uint32_t>(options_.ps.size()));
+  }
+  ShowShares();
   if (options_.final_checkpoint.empty()) {
     // What a run before this one measured after its last checkpoint is measured again.
     *status().mutable_evaluations() = {evaluations_.begin(), evaluations_.end()};
@@ -128,20 +146,29 @@ v1::OpenJobRequest JobRun::OpenRequest(uint32_t part) const {
   request.set_workers(static_cast<uint32_t>(options_.workers.size()));
   for (v1::PsTable& table : JobTables(spec())) *request.add_tables() = std::move(table);
   request.set_map_version(generation());
-  const uint32_t parts = static_cast<uint32_t>(options_.ps.size());
-  for (uint32_t p = part; p < partition_count_; p += parts) request.add_partitions(p);
+  for (uint32_t p = 0; p < partition_count_; ++p) {
+    if (owner_[p] == part) request.add_partitions(p);
+  }
+  if (options_.take_up.has_value()) {
+    request.set_take_over(options_.take_up->generation);
+    request.set_move(options_.take_up->move);
+  }
   request.set_partition_count(partition_count_);
   request.set_checkpoint(origin_.folder);
   request.set_warm(origin_.warm);
   request.set_first_step(origin_.step);
+  request.set_max_lead(MaxLeadOf(spec().consistency()));
   if (Logged()) request.set_push_log(spec().recovery().push_log());
   return request;
 }
 
 void JobRun::OnOpened(const ActionResult& result, const Now& now) {
   if (TookFallback(result.status, now)) return;
+  const bool takes_up = options_.take_up.has_value();
   if (!result.status.ok()) {
     const std::string message(result.status.message());
+    // What they had is gone with the generation before.
+    if (takes_up && options_.take_up->generation > 0) return Restart("PsFailed", message, now);
     const bool own = !start_folder_.empty() && start_folder_ != spec().start().checkpoint();
     if (absl::IsDataLoss(result.status) && own && options_.final_checkpoint.empty()) {
       // Go back one checkpoint further.
@@ -160,6 +187,13 @@ void JobRun::OnOpened(const ActionResult& result, const Now& now) {
   opened_ = true;
   if (!options_.final_checkpoint.empty()) {
     // Measured below.
+  } else if (takes_up) {
+    jobs_->AddEvent(
+        record_,
+        absl::StrFormat("goes on at step %d with %d ps; training stood for %.0f ms",
+                        position_.step(), options_.ps.size(),
+                        absl::ToDoubleMilliseconds(now.monotonic - options_.take_up->since)),
+        now.wall);
   } else if (start_folder_.empty()) {
     jobs_->AddEvent(record_,
                     absl::StrCat("started with ", options_.ps.size(), " ps and ",

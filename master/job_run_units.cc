@@ -16,10 +16,13 @@ absl::StatusOr<std::optional<v1::NextWorkResponse>> JobRun::NextWork(
         absl::StrCat("rank ", rank.value(), ": the job has ", options_.workers.size(), " workers"));
   }
   if (options_.workers[rank.value()].incarnation != request.incarnation()) {
+    const RunNode& worker = options_.workers[rank.value()];
+    const std::string has = worker.incarnation == 0
+                                ? absl::StrCat("has no worker since ", worker.name, " was lost")
+                                : absl::StrCat("is ", worker.name, ", incarnation ",
+                                               worker.incarnation, ", not ", request.incarnation());
     return absl::AbortedError(
-        absl::StrCat("rank ", rank.value(), " of ", record_->status().job_id(), " is ",
-                     options_.workers[rank.value()].name, ", incarnation ",
-                     options_.workers[rank.value()].incarnation, ", not ", request.incarnation()));
+        absl::StrCat("rank ", rank.value(), " of ", record_->status().job_id(), " ", has));
   }
   if (end_.has_value()) {
     return absl::AbortedError(

@@ -95,6 +95,15 @@ grpc::Status JobServiceImpl::Cancel(grpc::ServerContext*, const v1::CancelReques
   return ToGrpc(status.ok() ? host_->Flush() : status);
 }
 
+grpc::Status JobServiceImpl::Scale(grpc::ServerContext*, const v1::ScaleRequest* request,
+                                   v1::ScaleResponse* response) {
+  const absl::StatusOr<uint32_t> ps = host_->With(
+      [&](MasterCore& core, const MasterCore::Now& now) { return core.Scale(*request, now); });
+  if (!ps.ok()) return ToGrpc(ps.status());
+  response->set_ps(*ps);
+  return ToGrpc(host_->Flush());
+}
+
 grpc::Status JobServiceImpl::GetCluster(grpc::ServerContext*, const v1::GetClusterRequest*,
                                         v1::ClusterStatus* response) {
   *response = host_->Look([](MasterCore& core, const MasterCore::Now&) { return core.Cluster(); });

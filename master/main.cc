@@ -4,6 +4,7 @@
 
 #include "CLI/CLI.hpp"
 #include "common/log.h"
+#include "common/mutex_checks.h"
 #include "common/process/stop_signal.h"
 #include "common/version.h"
 #include "master/master.h"
@@ -65,6 +66,7 @@ int main(int argc, char** argv) {
   app.set_version_flag("--version", std::string("tessera-master ") + tessera::kVersion);
   CLI11_PARSE(app, argc, argv);
 
+  tessera::EndMutexChecks();
   tessera::InitLog("master", log_level);
   if (options.data_dir.empty()) {
     SPDLOG_ERROR("--data-dir must name a folder");

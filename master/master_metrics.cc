@@ -57,6 +57,10 @@ std::unique_ptr<MetricsRegistry::Registration> AddMasterCollector(MetricsRegistr
     count("tessera_master_ps_recoveries_total",
           "Times that a ps came back with its push log, and its job did not go back.",
           view.counts.ps_recoveries);
+    count(
+        "tessera_master_worker_takeovers_total",
+        "Times that a worker took over the rank of one that was lost, and its job did not go back.",
+        view.counts.worker_takeovers);
     count("tessera_master_checkpoints_committed_total", "Checkpoints committed.",
           view.counts.checkpoints_committed);
     count("tessera_master_checkpoints_failed_total", "Checkpoints that could not be written.",

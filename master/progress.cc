@@ -61,7 +61,7 @@ void Progress::Fill(uint64_t steps_done, uint64_t total_steps, absl::Duration no
     double loss_sum = 0, auc_sum = 0;
     uint64_t loss_samples = 0, auc_samples = 0;
     for (auto it = recent_.rbegin(); it != recent_.rend(); ++it) {
-      if (recent_.back().at - it->at <= kLossWindow) {
+      if (recent_.back().at - it->at <= kLossWindow && !std::isnan(it->loss_sum)) {
         loss_sum += it->loss_sum;
         loss_samples += it->samples;
       }

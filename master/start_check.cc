@@ -93,9 +93,12 @@ absl::Status CheckModel(const v1::JobSpec& spec, const v1::JobSpec& before) {
 // A position within an epoch says which batches of which windows are done: it means the same
 // records only while these fields are the same.
 absl::Status CheckOrder(const v1::JobSpec& spec, const v1::JobSpec& before) {
-  const auto modes = [](const v1::JobSpec& job) {
-    return absl::StrCat("sparse ", v1::Consistency_Name(ModeOf(job.consistency().sparse())),
-                        ", dense ", v1::Consistency_Name(ModeOf(job.consistency().dense())));
+  const auto mode = [](v1::Consistency consistency) {
+    return IsSync(consistency) ? "sync" : "not sync";
+  };
+  const auto modes = [mode](const v1::JobSpec& job) {
+    return absl::StrCat("sparse ", mode(job.consistency().sparse()), ", dense ",
+                        mode(job.consistency().dense()));
   };
   const auto files = [](const v1::JobSpec& job) {
     return absl::StrCat("[", absl::StrJoin(job.data().train().files(), ", "), "]");

@@ -19,8 +19,7 @@ bool Divides(uint64_t every, uint64_t n) { return every != 0 && n % every == 0; 
 
 PlanOptions PlanOptionsOf(const v1::JobSpec& spec, uint32_t workers) {
   PlanOptions options;
-  options.sync = ModeOf(spec.consistency().sparse()) == v1::SYNC ||
-                 ModeOf(spec.consistency().dense()) == v1::SYNC;
+  options.sync = IsSync(spec.consistency().sparse()) || IsSync(spec.consistency().dense());
   options.workers = workers;
   options.batch_size = spec.train().batch_size();
   options.seed = spec.seed();

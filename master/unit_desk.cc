@@ -26,6 +26,16 @@ const v1::NextWorkResponse& UnitDesk::HandOut(Rank rank, v1::NextWorkResponse un
   return r.held;
 }
 
+uint64_t UnitDesk::TakeOver(Rank rank, absl::Duration now) {
+  Ranked& r = ranks_[rank.value()];
+  r.completed = 0;
+  if (!r.busy) return 0;
+  const uint64_t before = r.held.unit_id();
+  r.held.set_unit_id(next_unit_++);
+  r.since = now;
+  return before;
+}
+
 void UnitDesk::Complete(Rank rank) {
   Ranked& r = ranks_[rank.value()];
   r.completed = r.held.unit_id();

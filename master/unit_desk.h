@@ -28,6 +28,9 @@ class UnitDesk {
   // Numbers the unit and remembers it.
   const v1::NextWorkResponse& HandOut(Rank rank, v1::NextWorkResponse unit, absl::Duration now);
   void Complete(Rank rank);
+  // The rank is another process's, which has reported nothing: what the rank holds is handed out to
+  // it under a new number. Returns the old one; 0: the rank holds nothing.
+  uint64_t TakeOver(Rank rank, absl::Duration now);
   bool Busy(Rank rank) const { return ranks_[rank.value()].busy; }
   const v1::NextWorkResponse& held(Rank rank) const { return ranks_[rank.value()].held; }
   // When the held unit was handed out.

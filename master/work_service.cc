@@ -20,6 +20,7 @@ constexpr absl::Duration kLongestHold = absl::Seconds(10);
 template <typename T>
 void Append(const std::string& bytes, std::vector<T>* out) {
   const size_t n = bytes.size() / sizeof(T);
+  if (n == 0) return;  // there may be no bytes at all to copy from
   const size_t before = out->size();
   out->resize(before + n);
   std::memcpy(out->data() + before, bytes.data(), n * sizeof(T));

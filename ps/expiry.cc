@@ -27,8 +27,10 @@ bool Expiry::Takes(const Row& row, const RowLayout& layout, uint64_t applied_ste
   if (idle < grace_steps_) return false;
   if (row.frequency < min_frequency_) return true;
   if (min_norm_ == 0) return false;
+  float embedding[RowLayout::kMaxDim];
+  layout.ReadEmbedding(&row, embedding);
   double sum = 0;
-  for (const float w : layout.Floats(&row).first(layout.dim())) sum += double{w} * w;
+  for (const float w : absl::MakeConstSpan(embedding, layout.dim())) sum += double{w} * w;
   return std::sqrt(sum) < min_norm_;
 }
 

@@ -1,5 +1,6 @@
 #include "ps/gradient_reducer.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -56,7 +57,26 @@ void GradientReducer::Add(Rank rank, uint64_t step, Push push, uint64_t bytes, a
   ++at.arrived;
   at.bytes += bytes;
   held_bytes_ += bytes;
-  ranks_[rank.value()] = {.last_step = step, .since = now};
+  ranks_[rank.value()].last_step = step;
+  ranks_[rank.value()].since = now;
+}
+
+void GradientReducer::Confirm(Rank rank, uint64_t step) {
+  uint64_t& confirmed = ranks_[rank.value()].confirmed;
+  confirmed = std::max(confirmed, step);
+}
+
+void GradientReducer::ConfirmAll(uint64_t step) {
+  for (uint32_t rank = 0; rank < ranks_.size(); ++rank) Confirm(Rank(rank), step);
+}
+
+uint64_t GradientReducer::NextPush(Rank rank) const {
+  uint64_t step = next_step_;
+  for (const Collecting& at : collecting_) {
+    if (!at.pushed[rank.value()]) break;
+    ++step;
+  }
+  return step;
 }
 
 std::vector<GradientReducer::Push> GradientReducer::Take() {
@@ -79,10 +99,16 @@ std::string GradientReducer::Missing(absl::Duration now) const {
   std::string text;
   const std::vector<bool>& pushed = collecting_.front().pushed;
   for (size_t rank = 0; rank < ranks_.size(); ++rank) {
-    if (pushed[rank]) continue;
     const RankState& state = ranks_[rank];
+    if (pushed[rank] && state.confirmed > next_step_) continue;
     const std::string ago =
         absl::FormatDuration(absl::Trunc(now - state.since, absl::Milliseconds(1)));
+    if (pushed[rank]) {
+      absl::StrAppend(&text, text.empty() ? "" : ", ", "rank ", rank, " (pushed step ",
+                      *state.last_step, " ", ago,
+                      " ago, and has not confirmed that all ps have step ", next_step_, ")");
+      continue;
+    }
     absl::StrAppend(&text, text.empty() ? "" : ", ", "rank ", rank, " (",
                     state.last_step.has_value()
                         ? absl::StrCat("last push: step ", *state.last_step, ", ", ago, " ago")

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <optional>
@@ -15,8 +16,10 @@ namespace tessera::ps {
 
 // Collects the pushes of a step from all ranks for the tables in sync mode, and hands them out in
 // rank order when they are all there: so the sums have the same bits whatever the order of arrival.
-// A rank may be one step ahead of the one that is being collected; it holds at most two pushes a
-// rank. Pure: no locks, no clock of its own. Not thread-safe.
+// And not before every rank has confirmed that all ps have its push of the step: else a rank that
+// is lost between two ps would leave one of them ahead, with rows from which nobody can compute
+// again what the other one lacks. A rank may be one step ahead of the one that is being collected;
+// it holds at most two pushes a rank. Pure: no locks, no clock of its own. Not thread-safe.
 class GradientReducer {
  public:
   struct Push {
@@ -37,16 +40,26 @@ class GradientReducer {
                                 uint64_t bytes) const;
   // After Check said kNew.
   void Add(Rank rank, uint64_t step, Push push, uint64_t bytes, absl::Duration now);
+  // All ps have acknowledged the rank's pushes, or those of every rank, of the steps below `step`.
+  void Confirm(Rank rank, uint64_t step);
+  void ConfirmAll(uint64_t step);
 
   // The step that is being collected; all below it have been applied.
   uint64_t next_step() const { return next_step_; }
-  // Whether all ranks have pushed next_step().
-  bool Complete() const { return collecting_.front().arrived == ranks_.size(); }
+  // Whether all ranks have pushed and confirmed next_step().
+  bool Complete() const {
+    return collecting_.front().arrived == ranks_.size() &&
+           std::all_of(ranks_.begin(), ranks_.end(),
+                       [this](const RankState& rank) { return rank.confirmed > next_step_; });
+  }
+  // The first step that the rank has not pushed.
+  uint64_t NextPush(Rank rank) const;
   // All pushes of next_step(), by rank. Complete(), and once a step; then Applied().
   std::vector<Push> Take();
   void Applied();
 
-  // "rank 2 (last push: step 16, 3.2s ago), ...": those that have not pushed next_step().
+  // "rank 2 (last push: step 16, 3.2s ago), ...": those that have not pushed next_step(), or have
+  // not confirmed it.
   std::string Missing(absl::Duration now) const;
   uint64_t held_bytes() const { return held_bytes_; }
 
@@ -60,7 +73,8 @@ class GradientReducer {
   };
   struct RankState {
     std::optional<uint64_t> last_step;
-    absl::Duration since;  // of the last push, or of the start
+    absl::Duration since;    // of the last push, or of the start
+    uint64_t confirmed = 0;  // steps below
   };
   Collecting NewStep() const;
 

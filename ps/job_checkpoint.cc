@@ -27,6 +27,7 @@ absl::Status WritePartition(RowFileWriter& writer, TableIndex index, Table& tabl
     return writer.BeginBlock(index, partition, rows, layout.floats());
   };
   std::vector<char> records;
+  std::vector<float> room;
   const size_t record_bytes = row_file::RecordBytes(layout.floats());
   const auto write = [&](absl::Span<const Row* const> rows) -> absl::Status {
     for (size_t begin = 0; begin < rows.size(); begin += kRecordsAtOnce) {
@@ -34,7 +35,8 @@ absl::Status WritePartition(RowFileWriter& writer, TableIndex index, Table& tabl
       records.resize(some.size() * record_bytes);
       char* record = records.data();
       for (const Row* row : some) {
-        row_file::StoreRecord(row->key, row->frequency, row->last_step, layout.Floats(row), record);
+        row_file::StoreRecord(row->key, row->frequency, row->last_step, layout.Floats(row, room),
+                              record);
         record += record_bytes;
       }
       TESSERA_RETURN_IF_ERROR(writer.AddRecords({records.data(), records.size()}));

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/job/defaults.h"
 #include "common/status_macros.h"
 
 namespace tessera::ps {
@@ -62,6 +63,16 @@ absl::StatusOr<std::shared_ptr<JobShard>> JobShard::TryOpen(const v1::OpenJobReq
     shard->has_sync_ |= table->sync();
     shard->tables_.push_back(std::move(table));
   }
+  if (request.max_lead() > kMaxLead) {
+    return absl::InvalidArgumentError(absl::StrCat("job ", request.job_id(), ": max_lead is ",
+                                                   request.max_lead(), ", expected at most ",
+                                                   kMaxLead));
+  }
+  if (shard->has_sync_ && request.max_lead() > 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("job ", request.job_id(), ": max_lead is ", request.max_lead(),
+                     " and a table is sync, which holds all workers together; expected 0"));
+  }
   if (options.spill != nullptr) {
     TESSERA_ASSIGN_OR_RETURN(shard->cold_, options.spill->Attach(shard->tables_));
   }
@@ -86,6 +97,7 @@ JobShard::JobShard(const v1::OpenJobRequest& request, const Options& options,
       applied_(request.workers()),
       async_steps_(request.first_step()),
       waiting_(options.max_waiting_bytes) {
+  if (request.max_lead() > 0) lead_.emplace(request.workers(), request.max_lead());
   for (uint32_t r = 0; r < request.workers(); ++r) ranks_.push_back(std::make_unique<RankState>());
 }
 
@@ -110,6 +122,13 @@ absl::Status JobShard::CheckIncarnation(const v1::CallHeader& header) const {
   return absl::AbortedError(absl::StrCat("job ", request_.job_id(), ": rank ", header.rank(),
                                          " is incarnation ", seen, " now; incarnation ",
                                          header.incarnation(), " is dead and must join again"));
+}
+
+absl::Status JobShard::CheckRank(const v1::CallHeader& header) const {
+  if (header.rank() < ranks_.size()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("job ", request_.job_id(), ": rank ",
+                                                 header.rank(), " does not exist; there are ",
+                                                 ranks_.size(), ", numbered from 0"));
 }
 
 absl::Status JobShard::Closed() const {

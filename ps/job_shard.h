@@ -22,6 +22,7 @@
 #include "ps/cut_room.h"
 #include "ps/gradient_reducer.h"
 #include "ps/job_checkpoint.h"
+#include "ps/lead_gate.h"
 #include "ps/partition_set.h"
 #include "ps/push_log/push_log.h"
 #include "ps/push_log/push_log_reader.h"
@@ -38,8 +39,9 @@ namespace tessera::ps {
 // All tables of one job at one generation on this ps: the core behind ParameterService, without a
 // network. Thread-safe. Whoever calls it keeps it alive until the call is answered.
 //
-// Locks, in the order in which they may be taken: a rank's, cut_mu_, mu_, those of the tables.
-class JobShard {
+// Locks, in the order in which they may be taken: a rank's, cut_mu_, take_mu_, mu_, those of the
+// tables.
+class JobShard : public std::enable_shared_from_this<JobShard> {
  public:
   struct Options {
     const Clock* clock = nullptr;        // borrowed, outlives the shard
@@ -61,7 +63,8 @@ class JobShard {
     uint64_t max_log_bytes = 0;  // of a job's; 0: as much as the disk has
     // Rows may leave memory for its folder; null: they may not. Borrowed, outlives the shard.
     Spill* spill = nullptr;
-    // Where pulls that have waited are answered; null: in the thread that woke them.
+    // Where pulls that have waited are answered, and steps applied that a pull has completed; null:
+    // in the thread that came with the cause.
     std::function<void(absl::AnyInvocable<void() &&>)> run = nullptr;
   };
   // Empty tables, or those of the checkpoint that the request names, or with `recover` those of the
@@ -76,13 +79,16 @@ class JobShard {
   const v1::OpenJobRequest& request() const { return request_; }
 
   // Answers by `done`, once: at once, or when the steps below the request's are applied, or when
-  // Expire finds the deadline (of Clock::Monotonic) passed.
-  void Pull(PullCall call, absl::Duration deadline, PullDone done) ABSL_LOCKS_EXCLUDED(mu_);
+  // Expire finds the deadline (of Clock::Monotonic) passed. It may be what completes a step.
+  void Pull(PullCall call, absl::Duration deadline, PullDone done)
+      ABSL_LOCKS_EXCLUDED(mu_, cut_mu_);
   // All of it or, with an error, nothing of it. A part of a push is kept until all parts are there;
   // the call that brings the last one applies them. Of a job with a push log, it is in the log when
   // this returns.
   absl::Status Push(PushCall call) ABSL_LOCKS_EXCLUDED(mu_, cut_mu_);
   absl::Status Assign(const v1::AssignRequest& request) ABSL_LOCKS_EXCLUDED(cut_mu_);
+  absl::StatusOr<v1::ProgressResponse> GetProgress(const v1::ProgressRequest& request)
+      ABSL_LOCKS_EXCLUDED(mu_, cut_mu_);
 
   // The phases of v1::WriteCheckpointRequest. The cut, in sync mode, waits until `step` is applied,
   // at most until the deadline (of Clock::Monotonic), and then keeps pushes away for a moment; they
@@ -90,6 +96,41 @@ class JobShard {
   absl::StatusOr<v1::WriteCheckpointResponse> WriteCheckpoint(
       const v1::WriteCheckpointRequest& request, absl::Duration deadline,
       KeepGoing keep_going = absl::OkStatus) ABSL_LOCKS_EXCLUDED(mu_, cut_mu_);
+
+  // Partitions that change their owner (job_shard_move.cc).
+  //
+  // Of the one who has the rows. Asked before rows are handed out, all or those that have changed
+  // since; the ticket is for TakeRows, and ends the one before for these partitions.
+  // FAILED_PRECONDITION: the marks of changes are of no use (a checkpoint was cut, or none were
+  // handed out), or rows lie on disk or in a push log; INVALID_ARGUMENT: a partition that is not
+  // owned.
+  // ABORTED: a later move has begun. `move`: v1::OpenJobRequest's.
+  absl::StatusOr<uint64_t> BeginTake(absl::Span<const uint32_t> partitions, bool changed,
+                                     uint64_t move) ABSL_LOCKS_EXCLUDED(mu_, take_mu_);
+  uint32_t table_count() const { return static_cast<uint32_t>(tables_.size()); }
+  // Appends records (row_file_format.h). ABORTED: the ticket has ended.
+  absl::Status TakeRows(uint64_t ticket, uint32_t table, uint32_t partition, bool changed,
+                        std::string& records) ABSL_LOCKS_EXCLUDED(mu_, take_mu_);
+  uint32_t FloatsOf(uint32_t table) const { return tables_[table]->store().layout().floats(); }
+  // Of the one who is to have them, while nobody else calls. INVALID_ARGUMENT, DATA_LOSS: not what
+  // this table's rows look like. Returns how many.
+  absl::StatusOr<uint64_t> Receive(const v1::RowChunk& chunk);
+  // An empty shard with the partitions of `request`, for rows that are received and taken over;
+  // `near` (null: none) is the one that has some of them already.
+  static absl::StatusOr<std::shared_ptr<JobShard>> OpenEmpty(const v1::OpenJobRequest& request,
+                                                             const Options& options,
+                                                             JobShard* near);
+  bool Owns(uint32_t partition) const {
+    return partition < partitions_.partition_count() &&
+           partitions_.IndexOf(PartitionId(partition)) != PartitionSet::kNotOwned;
+  }
+  // FAILED_PRECONDITION: of a job with sync tables, other steps than those below `steps` have been
+  // applied.
+  absl::Status CheckApplied(uint64_t steps) const ABSL_LOCKS_EXCLUDED(mu_);
+  // The rows of `from` that are this one's too. `from` is closed, or nobody calls it.
+  void TakeOver(JobShard& from) ABSL_LOCKS_EXCLUDED(cut_mu_);
+  // Of rows that were not taken over.
+  void FreeDropped();
 
   // `expiry_dry_run` fills TableStats.would_expire.
   v1::StatsResponse Stats(bool expiry_dry_run = false) const ABSL_LOCKS_EXCLUDED(mu_);
@@ -116,6 +157,14 @@ class JobShard {
   // ABORTED: another partition map, or an incarnation that a later one has replaced.
   absl::Status CheckHeader(const v1::CallHeader& header) const;
   absl::Status CheckIncarnation(const v1::CallHeader& header) const;
+  // INVALID_ARGUMENT: there is no such rank.
+  absl::Status CheckRank(const v1::CallHeader& header) const;
+  // What a pull with a step says about pushes; true: a step may be complete now.
+  bool ConfirmBy(const v1::PullRequest& pull) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Whether a pull may be answered: its step has come, or its rank may begin it, which it does.
+  bool MayAnswer(const v1::PullRequest& pull) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Answers the pulls that have waited and need not any more.
+  void AnswerWaiting() ABSL_LOCKS_EXCLUDED(mu_, cut_mu_);
   absl::Status Closed() const ABSL_LOCKS_EXCLUDED(mu_);
   static absl::StatusOr<std::shared_ptr<JobShard>> TryOpen(const v1::OpenJobRequest& request,
                                                            const Options& options,
@@ -140,6 +189,8 @@ class JobShard {
   absl::StatusOr<GradientReducer::Verdict> CheckSequence(const v1::PushRequest& request,
                                                          uint64_t bytes) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Every rank's pushes of the steps below are on all ps; applies what is complete by that.
+  void ConfirmAll(uint64_t step) ABSL_LOCKS_EXCLUDED(mu_, cut_mu_);
   // Applies steps for as long as they are complete, and wakes the pulls that waited for them.
   void ApplyCompleteSteps() ABSL_LOCKS_EXCLUDED(mu_, cut_mu_);
   // Gradients by table: the one place where pushes reach rows. Those of the tables that are
@@ -201,6 +252,11 @@ class JobShard {
   std::atomic<uint64_t> updates_begun_ = 0;
   std::atomic<uint64_t> updates_ended_ = 0;
 
+  // Held while the rows of a partition are handed out: who has been replaced must not take marks.
+  absl::Mutex take_mu_;
+  uint64_t last_ticket_ ABSL_GUARDED_BY(take_mu_) = 0;
+  std::vector<uint64_t> tickets_ ABSL_GUARDED_BY(take_mu_);  // [partition_count], or empty
+
   // Held shared while rows change, alone while a checkpoint is cut.
   mutable absl::Mutex cut_mu_;
 
@@ -210,6 +266,7 @@ class JobShard {
   // Jobs without sync tables: the pushes of each rank, and one more than their highest number.
   std::vector<SequenceSet> applied_ ABSL_GUARDED_BY(mu_);  // [workers]
   uint64_t async_steps_ ABSL_GUARDED_BY(mu_);
+  std::optional<LeadGate> lead_ ABSL_GUARDED_BY(mu_);  // of jobs with max_lead
   uint64_t part_bytes_ ABSL_GUARDED_BY(mu_) = 0;  // announced by pushes of which parts are missing
   WaitingPulls waiting_ ABSL_GUARDED_BY(mu_);
   absl::Status closed_ ABSL_GUARDED_BY(mu_);
@@ -217,6 +274,9 @@ class JobShard {
   bool cut_busy_ ABSL_GUARDED_BY(mu_) = false;
   // Cut, and not being written yet.
   std::optional<PartCut> cut_ ABSL_GUARDED_BY(mu_);
+  // Rows were handed out, and no checkpoint was cut since.
+  bool taken_ ABSL_GUARDED_BY(mu_) = false;
+  uint64_t taken_move_ ABSL_GUARDED_BY(mu_) = 0;  // for which
   // What the last checkpoint of this shard wrote; nullopt: none yet, or the last try failed.
   std::optional<WrittenPart> written_ ABSL_GUARDED_BY(mu_);
 };

@@ -73,7 +73,11 @@ absl::StatusOr<v1::WriteCheckpointResponse> JobShard::WriteCheckpoint(
   }
   TESSERA_ASSIGN_OR_RETURN(const std::string folder,
                            PathBelow(options_.checkpoint_root, request.folder()));
-  if (cuts) TESSERA_RETURN_IF_ERROR(AwaitStep(request, deadline));
+  if (cuts) {
+    // The master cuts at a barrier: all ps have acknowledged what came before it.
+    ConfirmAll(request.step());
+    TESSERA_RETURN_IF_ERROR(AwaitStep(request, deadline));
+  }
   std::optional<PartCut> cut;
   std::optional<WrittenPart> last;
   {
@@ -93,6 +97,7 @@ absl::StatusOr<v1::WriteCheckpointResponse> JobShard::WriteCheckpoint(
     cut_busy_ = true;
     cut = std::exchange(cut_, std::nullopt);
     if (cuts) last = std::exchange(written_, std::nullopt);
+    if (cuts) taken_ = false;
   }
   if (phase != Request::WRITE && cut.has_value()) {
     DropCut(tables_);

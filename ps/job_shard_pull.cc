@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "ps/inline_pull.h"
 #include "ps/job_shard.h"
 #include "ps/row_statuses.h"
 
@@ -24,11 +25,22 @@ void JobShard::Pull(PullCall call, absl::Duration deadline, PullDone done) {
     status = checked.status();
     if (status.ok()) keys = *std::move(checked);
   }
+  bool completes = false;
+  if (status.ok()) {
+    absl::MutexLock lock(&mu_);
+    status = closed_;
+    completes = status.ok() && ConfirmBy(call.request);
+  }
+  if (completes && (call.bytes > kInlinePullBytes || options_.run == nullptr)) {
+    ApplyCompleteSteps();
+  } else if (completes) {
+    options_.run([shard = shared_from_this()] { shard->ApplyCompleteSteps(); });
+  }
   if (status.ok()) {
     absl::MutexLock lock(&mu_);
     status = closed_;
     // Whatever it asks for, nothing included: a rank without keys here must not run ahead either.
-    if (status.ok() && has_sync_ && call.request.step() > reducer_.next_step()) {
+    if (status.ok() && !MayAnswer(call.request)) {
       if (waiting_.HasRoomFor(call)) {
         waiting_.Add({.call = std::move(call),
                       .keys = std::move(keys),
@@ -47,6 +59,38 @@ void JobShard::Pull(PullCall call, absl::Duration deadline, PullDone done) {
     return;
   }
   std::move(done)(PullNow(call, keys));
+}
+
+bool JobShard::MayAnswer(const v1::PullRequest& pull) {
+  if (has_sync_) return pull.step() <= reducer_.next_step();
+  const uint32_t rank = pull.header().rank();
+  if (!lead_.has_value() || pull.begins() == 0 || rank >= ranks_.size()) return true;
+  const uint64_t step = pull.begins() - 1;
+  // A message that is late begins nothing that has ended.
+  if (applied_[rank].Contains(step)) return true;
+  return lead_->Begin(Rank(rank), step, options_.clock->Monotonic());
+}
+
+void JobShard::AnswerWaiting() {
+  std::list<WaitingPull> ready;
+  {
+    absl::MutexLock lock(&mu_);
+    ready = waiting_.Take([this](const WaitingPull& pull) {
+      mu_.AssertHeld();
+      return MayAnswer(pull.call.request);
+    });
+  }
+  Answer(std::move(ready));
+}
+
+bool JobShard::ConfirmBy(const v1::PullRequest& pull) {
+  if (!has_sync_ || pull.step() == 0) return false;
+  if (pull.read_only()) {
+    reducer_.ConfirmAll(pull.step());
+  } else if (pull.header().rank() < ranks_.size()) {
+    reducer_.Confirm(Rank(pull.header().rank()), pull.step());
+  }
+  return reducer_.Complete();
 }
 
 absl::StatusOr<PullAnswer> JobShard::PullNow(const PullCall& call, const PullKeys& keys) {
@@ -96,10 +140,17 @@ void JobShard::Answer(std::list<WaitingPull> pulls) {
 }
 
 std::string JobShard::DescribeWait(const WaitingPull& pull, absl::Duration now) const {
-  return absl::StrCat("job ", request_.job_id(), ": rank ", pull.call.request.header().rank(),
-                      "'s pull of step ", pull.call.request.step(), " waits since ",
-                      Ago(now - pull.since), " for the pushes of step ", reducer_.next_step(),
-                      " from ", reducer_.Missing(now));
+  const v1::PullRequest& request = pull.call.request;
+  const std::string who =
+      absl::StrCat("job ", request_.job_id(), ": rank ", request.header().rank(),
+                   "'s pull of step ", lead_.has_value() ? request.begins() - 1 : request.step(),
+                   " waits since ", Ago(now - pull.since));
+  if (!lead_.has_value()) {
+    return absl::StrCat(who, " for the pushes of step ", reducer_.next_step(), " from ",
+                        reducer_.Missing(now));
+  }
+  return absl::StrCat(who, " for ", lead_->Holder(Rank(request.header().rank()), now),
+                      ", while it has begun max_lead (", request_.max_lead(), ") steps");
 }
 
 std::vector<std::string> JobShard::Waits() const {

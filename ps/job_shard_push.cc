@@ -17,12 +17,18 @@ constexpr size_t kMaxRuns = 1 << 12;
 absl::Status JobShard::Push(PushCall call) {
   const v1::CallHeader& header = call.request.header();
   TESSERA_RETURN_IF_ERROR(CheckHeader(header));
-  if (header.rank() >= ranks_.size()) {
-    return absl::InvalidArgumentError(absl::StrCat("job ", request_.job_id(), ": rank ",
-                                                   header.rank(), " does not exist; there are ",
-                                                   ranks_.size(), ", numbered from 0"));
-  }
+  TESSERA_RETURN_IF_ERROR(CheckRank(header));
   TESSERA_ASSIGN_OR_RETURN(std::vector<GradientBlock> blocks, CheckPush(tables_, call));
+  if (has_sync_) {
+    bool completes = false;
+    {
+      absl::MutexLock lock(&mu_);
+      reducer_.Confirm(Rank(header.rank()), call.request.sequence());
+      completes = reducer_.Complete();
+    }
+    // First of all: it may be what this push needs room from.
+    if (completes) ApplyCompleteSteps();
+  }
   {
     RankState& rank = *ranks_[header.rank()];
     absl::MutexLock lock(&rank.mu);
@@ -47,6 +53,7 @@ absl::Status JobShard::Push(PushCall call) {
     }
   }
   ApplyCompleteSteps();
+  if (!has_sync_) AnswerWaiting();
   return SyncLog();
 }
 
@@ -157,6 +164,7 @@ absl::Status JobShard::PushLocked(const v1::PushRequest& request,
   if (!has_sync_) {
     absl::MutexLock lock(&mu_);
     applied_[request.header().rank()].Add(request.sequence());
+    if (lead_.has_value()) lead_->End(Rank(request.header().rank()), request.sequence());
     async_steps_ = std::max(async_steps_, request.sequence() + 1);
     return absl::OkStatus();
   }
@@ -170,6 +178,15 @@ absl::Status JobShard::PushLocked(const v1::PushRequest& request,
   reducer_.Add(Rank(request.header().rank()), request.sequence(), std::move(push), bytes,
                options_.clock->Monotonic());
   return absl::OkStatus();
+}
+
+void JobShard::ConfirmAll(uint64_t step) {
+  {
+    absl::MutexLock lock(&mu_);
+    if (!has_sync_) return;
+    reducer_.ConfirmAll(step);
+  }
+  ApplyCompleteSteps();
 }
 
 void JobShard::ApplyCompleteSteps() {
@@ -195,14 +212,7 @@ void JobShard::ApplyCompleteSteps() {
       reducer_.Applied();
       applying_ = false;
     }
-    std::list<WaitingPull> ready;
-    {
-      absl::MutexLock lock(&mu_);
-      const uint64_t applied = reducer_.next_step();
-      ready = waiting_.Take(
-          [&](const WaitingPull& pull) { return pull.call.request.step() <= applied; });
-    }
-    Answer(std::move(ready));
+    AnswerWaiting();
   }
 }
 
@@ -230,6 +240,32 @@ absl::Status JobShard::ApplyToTables(bool sync,
   if (reserved > 0) cut_room_.Return(reserved);
   updates_ended_.fetch_add(1, std::memory_order_relaxed);
   return status;
+}
+
+absl::StatusOr<v1::ProgressResponse> JobShard::GetProgress(const v1::ProgressRequest& request) {
+  const v1::CallHeader& header = request.header();
+  TESSERA_RETURN_IF_ERROR(CheckHeader(header));
+  TESSERA_RETURN_IF_ERROR(CheckRank(header));
+  v1::ProgressResponse response;
+  {
+    // A push of an earlier incarnation that is under way ends first.
+    absl::MutexLock rank(&ranks_[header.rank()]->mu);
+    TESSERA_RETURN_IF_ERROR(CheckIncarnation(header));
+    absl::MutexLock lock(&mu_);
+    TESSERA_RETURN_IF_ERROR(closed_);
+    const Rank number(header.rank());
+    if (has_sync_) {
+      reducer_.Confirm(number, request.confirmed());
+      response.set_next_push(reducer_.NextPush(number));
+    } else {
+      response.set_next_push(applied_[number.value()].FirstMissing());
+      // What its rank had begun before, it begins anew.
+      if (lead_.has_value()) lead_->Forget(number);
+    }
+  }
+  ApplyCompleteSteps();
+  if (!has_sync_) AnswerWaiting();
+  return response;
 }
 
 absl::Status JobShard::Assign(const v1::AssignRequest& request) {

@@ -28,6 +28,16 @@ absl::Status CheckId(const std::string& id) {
       absl::StrCat("job_id is '", absl::CEscape(id), "', expected no '/' and no '.' at its begin"));
 }
 
+// Moves by the order in which they begin.
+std::pair<uint64_t, uint64_t> MoveOf(const v1::OpenJobRequest& request) {
+  return {request.generation(), request.move()};
+}
+
+absl::Status MoveIsOver(const v1::OpenJobRequest& request, uint64_t current) {
+  return absl::AbortedError(absl::StrCat("job ", request.job_id(), ": move ", request.move(),
+                                         " is over, move ", current, " has begun"));
+}
+
 absl::Status MovedOn(const std::string& job_id, uint64_t asked, uint64_t current) {
   return absl::AbortedError(absl::StrCat("job ", job_id, ": generation ", asked,
                                          " has ended, generation ", current,
@@ -70,11 +80,17 @@ absl::StatusOr<std::shared_ptr<JobShard>> Jobs::Open(const v1::OpenJobRequest& r
     absl::MutexLock lock(&mu_);
     return CheckWanted(request, close_alls);
   };
-  TESSERA_ASSIGN_OR_RETURN(std::shared_ptr<JobShard> opened,
-                           JobShard::Open(request, options_, wanted));
+  TESSERA_ASSIGN_OR_RETURN(
+      std::shared_ptr<JobShard> opened,
+      request.take_over() > 0 ? TakeOver(request) : JobShard::Open(request, options_, wanted));
   std::shared_ptr<JobShard> old = opened;
+  std::shared_ptr<JobShard> staged;  // is of no use any more
   {
     absl::MutexLock lock(&mu_);
+    if (const auto it = staged_.find(id); it != staged_.end()) {
+      staged = std::move(it->second);
+      staged_.erase(it);
+    }
     TESSERA_RETURN_IF_ERROR(CheckWanted(request, close_alls));
     std::swap(old, jobs_[id]);
   }
@@ -82,6 +98,84 @@ absl::StatusOr<std::shared_ptr<JobShard>> Jobs::Open(const v1::OpenJobRequest& r
     old->Close(MovedOn(id, old->request().generation(), request.generation()));
   }
   return opened;
+}
+
+absl::StatusOr<std::shared_ptr<JobShard>> Jobs::TakeOver(const v1::OpenJobRequest& request) {
+  std::shared_ptr<JobShard> near;
+  std::shared_ptr<JobShard> staged;
+  {
+    absl::MutexLock lock(&mu_);
+    if (const auto it = jobs_.find(request.job_id()); it != jobs_.end()) near = it->second;
+    if (const auto it = staged_.find(request.job_id()); it != staged_.end()) staged = it->second;
+  }
+  if (near != nullptr && near->request().generation() != request.take_over()) near = nullptr;
+  if (staged != nullptr && MoveOf(staged->request()) != MoveOf(request)) staged = nullptr;
+  for (const uint32_t partition : request.partitions()) {
+    if (near != nullptr && near->Owns(partition)) continue;
+    if (staged != nullptr && staged->Owns(partition)) continue;
+    return absl::FailedPreconditionError(
+        absl::StrCat("job ", request.job_id(), ": the rows of partition ", partition,
+                     " are not here: no generation ", request.take_over(),
+                     " that owns it is open, and none were brought over"));
+  }
+  if (near != nullptr) TESSERA_RETURN_IF_ERROR(near->CheckApplied(request.first_step()));
+  TESSERA_ASSIGN_OR_RETURN(std::shared_ptr<JobShard> shard,
+                           JobShard::OpenEmpty(request, options_, near.get()));
+  if (staged != nullptr) shard->TakeOver(*staged);
+  if (near != nullptr) {
+    near->Close(MovedOn(request.job_id(), request.take_over(), request.generation()));
+    shard->TakeOver(*near);
+  }
+  return shard;
+}
+
+absl::StatusOr<std::shared_ptr<JobShard>> Jobs::Stage(const v1::OpenJobRequest& request,
+                                                      bool changed) {
+  const std::string& id = request.job_id();
+  TESSERA_RETURN_IF_ERROR(CheckId(id));
+  std::shared_ptr<JobShard> near;
+  std::shared_ptr<JobShard> old;
+  {
+    absl::MutexLock lock(&mu_);
+    TESSERA_RETURN_IF_ERROR(CheckWanted(request, close_alls_));
+    if (const auto it = jobs_.find(id); it != jobs_.end()) near = it->second;
+    if (near != nullptr && near->request().generation() >= request.generation()) {
+      return MovedOn(id, request.generation(), near->request().generation());
+    }
+    if (const auto it = staged_.find(id); it != staged_.end()) {
+      const auto has = MoveOf(it->second->request());
+      if (changed && has == MoveOf(request)) return it->second;
+      if (has > MoveOf(request)) return MoveIsOver(request, has.second);
+      old = std::move(it->second);
+      staged_.erase(it);
+    }
+  }
+  if (changed) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("job ", id, ": no rows were brought over for generation ",
+                     request.generation(), " to which changes could be made"));
+  }
+  TESSERA_ASSIGN_OR_RETURN(std::shared_ptr<JobShard> staged,
+                           JobShard::OpenEmpty(request, options_, near.get()));
+  absl::MutexLock lock(&mu_);
+  TESSERA_RETURN_IF_ERROR(CheckWanted(request, close_alls_));
+  old = std::exchange(staged_[id], staged);
+  if (old != nullptr && MoveOf(old->request()) > MoveOf(request)) {
+    // It has come meanwhile.
+    const uint64_t move = old->request().move();
+    staged_[id].swap(old);
+    return MoveIsOver(request, move);
+  }
+  return staged;
+}
+
+void Jobs::DropStaged(const std::string& job_id, uint64_t generation, uint64_t move) {
+  std::shared_ptr<JobShard> staged;  // goes without the lock
+  absl::MutexLock lock(&mu_);
+  const auto it = staged_.find(job_id);
+  if (it == staged_.end() || MoveOf(it->second->request()) > std::pair(generation, move)) return;
+  staged = std::move(it->second);
+  staged_.erase(it);
 }
 
 absl::StatusOr<std::shared_ptr<JobShard>> Jobs::Find(const std::string& job_id,
@@ -111,6 +205,7 @@ absl::StatusOr<std::shared_ptr<JobShard>> Jobs::Find(const std::string& job_id) 
 absl::Status Jobs::Close(const std::string& job_id, uint64_t generation) {
   TESSERA_RETURN_IF_ERROR(CheckId(job_id));
   std::shared_ptr<JobShard> shard;
+  DropStaged(job_id, UINT64_MAX, UINT64_MAX);
   TESSERA_RETURN_IF_ERROR(Take(job_id, generation, shard));
   if (shard != nullptr)
     shard->Close(absl::AbortedError(absl::StrCat("job ", job_id, " was closed")));
@@ -139,9 +234,11 @@ absl::Status Jobs::Take(const std::string& job_id, uint64_t generation,
 
 std::vector<std::shared_ptr<JobShard>> Jobs::CloseAll(const absl::Status& reason) {
   std::map<std::string, std::shared_ptr<JobShard>> jobs;
+  std::map<std::string, std::shared_ptr<JobShard>> staged;
   {
     absl::MutexLock lock(&mu_);
     jobs.swap(jobs_);
+    staged.swap(staged_);
     closed_.clear();
     ++close_alls_;
   }

@@ -28,6 +28,14 @@ class Jobs {
   absl::StatusOr<std::shared_ptr<JobShard>> Open(const v1::OpenJobRequest& request,
                                                  KeepGoing keep_going = absl::OkStatus)
       ABSL_LOCKS_EXCLUDED(open_mu_, mu_);
+  // Where rows are received that an OpenJob with take_over is about to use: a new one in place of
+  // what there was, or (`changed`) the one of before. FAILED_PRECONDITION: there is none for it;
+  // ABORTED: a later move has begun, or this one is over.
+  absl::StatusOr<std::shared_ptr<JobShard>> Stage(const v1::OpenJobRequest& request, bool changed)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  // Nothing of a later move.
+  void DropStaged(const std::string& job_id, uint64_t generation, uint64_t move)
+      ABSL_LOCKS_EXCLUDED(mu_);
   // UNAVAILABLE: not open here; ABORTED: at another generation.
   absl::StatusOr<std::shared_ptr<JobShard>> Find(const std::string& job_id,
                                                  uint64_t generation) const
@@ -52,6 +60,8 @@ class Jobs {
     uint64_t number = 0;  // of closes; the smallest is forgotten first
   };
 
+  absl::StatusOr<std::shared_ptr<JobShard>> TakeOver(const v1::OpenJobRequest& request)
+      ABSL_LOCKS_EXCLUDED(mu_);
   // Out of jobs_, to be closed; null: it was not open.
   absl::Status Take(const std::string& job_id, uint64_t generation,
                     std::shared_ptr<JobShard>& shard) ABSL_LOCKS_EXCLUDED(mu_);
@@ -64,6 +74,7 @@ class Jobs {
   absl::Mutex open_mu_;
   mutable absl::Mutex mu_ ABSL_ACQUIRED_AFTER(open_mu_);
   std::map<std::string, std::shared_ptr<JobShard>> jobs_ ABSL_GUARDED_BY(mu_);
+  std::map<std::string, std::shared_ptr<JobShard>> staged_ ABSL_GUARDED_BY(mu_);
   absl::Status shutdown_ ABSL_GUARDED_BY(mu_);
   // Of jobs that were closed, the newest kMaxClosed: an OpenJob that comes late must not bring one
   // back.

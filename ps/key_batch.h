@@ -7,7 +7,6 @@
 
 #include "absl/types/span.h"
 #include "ps/partition_set.h"
-#include "ps/row_layout.h"
 
 namespace tessera::ps {
 
@@ -31,13 +30,11 @@ class KeyBatch {
   absl::Span<const Item> stripe(uint32_t s) const {
     return absl::MakeConstSpan(items_).subspan(begin_[s], begin_[s + 1] - begin_[s]);
   }
-  // Room for the rows of one stripe and the positions of their keys: the store's, from stripe to
-  // stripe.
-  absl::Span<Row*> rows(uint32_t s) { return absl::MakeSpan(rows_).first(stripe(s).size()); }
-  absl::Span<uint32_t> positions(uint32_t s) {
-    return absl::MakeSpan(positions_).first(stripe(s).size());
+  // Room for a number for each item of a stripe: the store's, from stripe to stripe.
+  absl::Span<uint32_t> numbers(uint32_t s) {
+    return absl::MakeSpan(numbers_).first(stripe(s).size());
   }
-  size_t bytes() const { return items_.size() * (sizeof(Item) + sizeof(Row*) + 12); }
+  size_t bytes() const { return items_.size() * (sizeof(Item) + 16); }
 
   // Stripe and number within it of an owned partition, by its number in the set.
   static constexpr uint32_t StripeOf(uint32_t index) { return index % kStripes; }
@@ -49,9 +46,9 @@ class KeyBatch {
  private:
   // [the largest batch so far]
   std::vector<Item> items_;
+  std::vector<uint64_t> hashes_;
   std::vector<uint32_t> indices_;
-  std::vector<Row*> rows_;
-  std::vector<uint32_t> positions_;
+  std::vector<uint32_t> numbers_;
   std::array<uint32_t, kStripes + 1> begin_ = {};
 };
 

@@ -3,6 +3,7 @@
 
 #include "CLI/CLI.hpp"
 #include "common/log.h"
+#include "common/mutex_checks.h"
 #include "common/process/stop_signal.h"
 #include "common/version.h"
 #include "ps/parameter_server.h"
@@ -97,6 +98,7 @@ int main(int argc, char** argv) {
     return app.exit(error) == 0 ? 0 : 2;
   }
 
+  tessera::EndMutexChecks();
   tessera::InitLog(options.name.empty() ? "ps" : options.name, log_level);
   const std::unique_ptr<tessera::Channels> channels = tessera::NewNetworkChannels();
   options.channels = channels.get();

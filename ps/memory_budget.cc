@@ -19,6 +19,7 @@ void MemoryBudget::Charge(int64_t bytes) {
   const bool was_pressed = Pressed();
   const bool had_room = HasRoom();
   rows_.fetch_add(bytes, std::memory_order_relaxed);
+  if (bytes < 0) left_.fetch_add(static_cast<uint64_t>(-bytes), std::memory_order_relaxed);
   if (was_pressed == Pressed() && had_room == HasRoom()) return;
   absl::MutexLock lock(&mu_);
   if (Pressed()) pressure_.SignalAll();
@@ -33,10 +34,15 @@ void MemoryBudget::SetTier(uint64_t bytes) {
 
 bool MemoryBudget::WaitForRoom(absl::Duration limit) {
   if (HasRoom()) return true;
-  const absl::Time end = absl::Now() + limit;
+  absl::Time end = absl::Now() + limit;
+  uint64_t seen = left_.load(std::memory_order_relaxed);
   absl::MutexLock lock(&mu_);
   while (!HasRoom()) {
-    if (room_.WaitWithDeadline(&mu_, end)) return HasRoom();
+    if (!room_.WaitWithDeadline(&mu_, end)) continue;
+    const uint64_t left = left_.load(std::memory_order_relaxed);
+    if (left == seen) return HasRoom();
+    seen = left;
+    end = absl::Now() + limit;
   }
   return true;
 }

@@ -36,7 +36,8 @@ class MemoryBudget {
   // What the tier takes now.
   void SetTier(uint64_t bytes) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Waits until rows may be added, at most `limit`. False: they may not.
+  // Waits until rows may be added, as long as rows leave: false after no less than `limit`, and
+  // less than two, in which none has left.
   bool WaitForRoom(absl::Duration limit) ABSL_LOCKS_EXCLUDED(mu_);
   // Waits until the rows take more than `high` or Wake is called, at most `limit`. True: they do.
   bool WaitForPressure(absl::Duration limit) ABSL_LOCKS_EXCLUDED(mu_);
@@ -55,6 +56,7 @@ class MemoryBudget {
   const uint64_t bytes_;
   std::atomic<int64_t> rows_ = 0;
   std::atomic<uint64_t> tier_ = 0;
+  std::atomic<uint64_t> left_ = 0;  // bytes, ever
   absl::Mutex mu_;
   absl::CondVar room_;
   absl::CondVar pressure_;

@@ -56,6 +56,7 @@ class ParameterServerImpl final : public ParameterServer {
                   .administration = &administration_,
                   .clock = options.clock,
                   .metrics = &metrics_,
+                  .channels = options.channels,
                   .pulls_may_block = spill_ != nullptr,
                   .max_unsent_bytes = options.max_unsent_bytes}),
         metrics_service_(&registry_),

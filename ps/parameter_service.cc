@@ -11,14 +11,14 @@
 #include "common/status_macros.h"
 #include "grpcpp/server_context.h"
 #include "ps/call_frames.h"
+#include "ps/inline_pull.h"
+#include "ps/partition_fetch.h"
 
 namespace tessera::ps {
 namespace {
 
 constexpr absl::Duration kExpireEvery = absl::Milliseconds(20);
 constexpr absl::Duration kLongestMargin = absl::Milliseconds(200);
-// A pull this small is answered in gRPC's own thread: the way to another one takes longer.
-constexpr uint64_t kInlineBytes = 1024;
 
 absl::Status CheckCancelled(const grpc::CallbackServerContext& context) {
   return context.IsCancelled() ? absl::CancelledError("the caller has hung up") : absl::OkStatus();
@@ -152,7 +152,7 @@ grpc::ServerUnaryReactor* ParameterService::Pull(grpc::CallbackServerContext* co
     return reactor;
   }
   const absl::Duration deadline = Deadline(*context);
-  if (bytes <= kInlineBytes && !options_.pulls_may_block) {
+  if (bytes <= kInlinePullBytes && !options_.pulls_may_block) {
     PullNow(*request, response, deadline, reactor);
     return reactor;
   }
@@ -183,6 +183,19 @@ grpc::ServerUnaryReactor* ParameterService::Push(grpc::CallbackServerContext* co
                });
 }
 
+grpc::ServerUnaryReactor* ParameterService::GetProgress(grpc::CallbackServerContext* context,
+                                                        const v1::ProgressRequest* request,
+                                                        v1::ProgressResponse* response) {
+  return RunAs(*options_.requests, *context, request->ByteSizeLong(), Refusals("GetProgress"),
+               [=, this]() -> absl::Status {
+                 TESSERA_ASSIGN_OR_RETURN(const auto shard,
+                                          options_.jobs->Find(request->header().job_id(),
+                                                              request->header().generation()));
+                 TESSERA_ASSIGN_OR_RETURN(*response, shard->GetProgress(*request));
+                 return absl::OkStatus();
+               });
+}
+
 grpc::ServerUnaryReactor* ParameterService::Assign(grpc::CallbackServerContext* context,
                                                    const v1::AssignRequest* request,
                                                    v1::AssignResponse*) {
@@ -204,6 +217,10 @@ grpc::ServerUnaryReactor* ParameterService::OpenJob(grpc::CallbackServerContext*
                  TESSERA_ASSIGN_OR_RETURN(const auto shard,
                                           options_.jobs->Open(*request, keep_going));
                  response->set_rows(shard->rows());
+                 if (request->take_over() > 0) {
+                   // Takes time, which nobody is to wait for.
+                   options_.administration->Run([shard] { shard->FreeDropped(); });
+                 }
                  return absl::OkStatus();
                });
 }
@@ -254,6 +271,31 @@ grpc::ServerUnaryReactor* ParameterService::GetStats(grpc::CallbackServerContext
                  *response = shard->Stats(request->expiry_dry_run());
                  return absl::OkStatus();
                });
+}
+
+grpc::ServerUnaryReactor* ParameterService::FetchPartitions(
+    grpc::CallbackServerContext* context, const v1::FetchPartitionsRequest* request,
+    v1::FetchPartitionsResponse* response) {
+  return RunAs(
+      *options_.administration, *context, request->ByteSizeLong(), Refusals("FetchPartitions"),
+      [=, this]() -> absl::Status {
+        const v1::OpenJobRequest& open = request->open();
+        if (request->drop()) {
+          options_.jobs->DropStaged(open.job_id(), open.generation(), open.move());
+          return absl::OkStatus();
+        }
+        TESSERA_ASSIGN_OR_RETURN(const auto staged, options_.jobs->Stage(open, request->changed()));
+        const double share = request->changed() ? 1 : options_.fetch_share;
+        TESSERA_ASSIGN_OR_RETURN(
+            *response, FetchPartitionsInto(*request, *context, *options_.channels, share, *staged));
+        return absl::OkStatus();
+      });
+}
+
+grpc::ServerWriteReactor<v1::RowChunk>* ParameterService::ReadPartitions(
+    grpc::CallbackServerContext*, const v1::ReadPartitionsRequest* request) {
+  return NewRowSender(*request, options_.jobs->Find(request->job_id(), request->generation()),
+                      options_.requests);
 }
 
 }  // namespace tessera::ps

@@ -8,6 +8,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
+#include "common/rpc/channels.h"
 #include "ps/byte_budget.h"
 #include "ps/executor.h"
 #include "ps/jobs.h"
@@ -24,7 +25,10 @@ using ParameterServiceBase = v1::ParameterService::WithRawCallbackMethod_Pull<
                 v1::ParameterService::WithCallbackMethod_CloseJob<
                     v1::ParameterService::WithCallbackMethod_WriteCheckpoint<
                         v1::ParameterService::WithCallbackMethod_GetStats<
-                            v1::ParameterService::Service>>>>>>>;
+                            v1::ParameterService::WithCallbackMethod_GetProgress<
+                                v1::ParameterService::WithCallbackMethod_FetchPartitions<
+                                    v1::ParameterService::WithCallbackMethod_ReadPartitions<
+                                        v1::ParameterService::Service>>>>>>>>>>;
 
 // Puts Jobs on gRPC: every call becomes a task of an executor, and a pull that has to wait for a
 // step holds no thread. Owns one thread, which answers pulls whose deadline has come.
@@ -39,6 +43,10 @@ class ParameterService final : public ParameterServiceBase {
     Executor* administration = nullptr;  // of the master; those may take minutes
     const Clock* clock = nullptr;
     PsMetrics* metrics = nullptr;
+    Channels* channels = nullptr;  // to other ps
+    // While rows are brought over from other ps, all of them: the share of the time that this
+    // takes.
+    double fetch_share = 0.1;
     // Rows may be on disk: then no pull is answered in gRPC's own thread.
     bool pulls_may_block = false;
     // The longest that a pull waits, whatever its caller allows.
@@ -56,6 +64,9 @@ class ParameterService final : public ParameterServiceBase {
   grpc::ServerUnaryReactor* Push(grpc::CallbackServerContext* context,
                                  const grpc::ByteBuffer* request,
                                  grpc::ByteBuffer* response) override;
+  grpc::ServerUnaryReactor* GetProgress(grpc::CallbackServerContext* context,
+                                        const v1::ProgressRequest* request,
+                                        v1::ProgressResponse* response) override;
   grpc::ServerUnaryReactor* Assign(grpc::CallbackServerContext* context,
                                    const v1::AssignRequest* request,
                                    v1::AssignResponse* response) override;
@@ -71,6 +82,11 @@ class ParameterService final : public ParameterServiceBase {
   grpc::ServerUnaryReactor* GetStats(grpc::CallbackServerContext* context,
                                      const v1::GetStatsRequest* request,
                                      v1::StatsResponse* response) override;
+  grpc::ServerUnaryReactor* FetchPartitions(grpc::CallbackServerContext* context,
+                                            const v1::FetchPartitionsRequest* request,
+                                            v1::FetchPartitionsResponse* response) override;
+  grpc::ServerWriteReactor<v1::RowChunk>* ReadPartitions(
+      grpc::CallbackServerContext* context, const v1::ReadPartitionsRequest* request) override;
 
  private:
   class PullReactor;

@@ -5,8 +5,10 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <vector>
 
 #include "absl/types/span.h"
+#include "common/math/bfloat16.h"
 
 namespace tessera::ps {
 
@@ -15,8 +17,6 @@ namespace tessera::ps {
 inline constexpr uint32_t kRowMoved = 1;
 // Not as the last checkpoint that was cut has it.
 inline constexpr uint32_t kRowChanged = 2;
-// Set only while a stripe is locked: the row has been seen in this update.
-inline constexpr uint32_t kRowSeen = 4;
 // Of tables without a tier below: a row whose bit is not that of its stripe belongs to a cut and
 // has not been read for it yet (RowStore::BeginCut).
 inline constexpr uint32_t kRowCut = 8;
@@ -31,19 +31,30 @@ inline constexpr uint32_t kRowUses = kRowUse * kRowMaxUses;
 // Came into memory and was not changed since: its first change is what it came for, and no use.
 inline constexpr uint32_t kRowFresh = 128;
 
-// The head of a row's block; its floats follow at once:
+// The head of a row's block; its numbers follow at once:
 //   embedding [dim] | slots [slots, dim] | row slots [row_slots] | padding to 16 bytes
+// The embedding is of float32, or of bfloat16 and padded to 4 bytes; all else is float32.
 struct Row {
   uint64_t key;
   uint32_t last_step;       // the highest that updated it; stays at its maximum
   uint32_t frequency : 24;  // updates; stays at its maximum
   uint32_t flags : 8;       // kRow...
 
-  void Touch(uint64_t step) {
+  // `more`: flags to set besides.
+  void Touch(uint64_t step, uint32_t more = 0) {
+    // All of it is one load and one store. A load that finds a part of its bytes in a store that is
+    // under way waits until that has reached the cache, behind all stores before it.
+    struct Marks {
+      uint32_t last_step;
+      uint32_t frequency_and_flags;
+    } marks;
+    std::memcpy(&marks, reinterpret_cast<const char*>(this) + sizeof(key), sizeof(marks));
     // Ranks of an async job are not at the same step.
-    last_step = std::max(last_step, static_cast<uint32_t>(std::min<uint64_t>(step, UINT32_MAX)));
-    if (frequency < kMaxFrequency) ++frequency;
-    flags |= kRowChanged;
+    marks.last_step =
+        std::max(marks.last_step, static_cast<uint32_t>(std::min<uint64_t>(step, UINT32_MAX)));
+    marks.frequency_and_flags += (marks.frequency_and_flags & kMaxFrequency) != kMaxFrequency;
+    marks.frequency_and_flags |= (kRowChanged | more) << 24;
+    std::memcpy(reinterpret_cast<char*>(this) + sizeof(key), &marks, sizeof(marks));
   }
   static constexpr uint32_t kMaxFrequency = (1u << 24) - 1;
 };
@@ -60,40 +71,99 @@ inline void CopyFloats(const float* from, uint32_t n, float* to) {
   for (; i < n; ++i) std::memcpy(to + i, from + i, sizeof(float));
 }
 
+inline constexpr size_t kCacheLine = 64;
+
+inline void PrefetchFloats(const float* floats, uint32_t n) {
+  for (uint32_t i = 0; i < n; i += kCacheLine / sizeof(float)) __builtin_prefetch(floats + i);
+}
+// Cache lines to load of the first `bytes` of a row, wherever it begins. Of a long one the first:
+// then the processor runs ahead by itself.
+inline uint32_t LinesOf(size_t bytes) {
+  constexpr size_t kMost = 16, kAlignment = 16;
+  return static_cast<uint32_t>(
+      std::min(kMost, (bytes + 2 * kCacheLine - kAlignment - 1) / kCacheLine));
+}
+// `row` may be null.
+inline void PrefetchRow(const Row* row, uint32_t lines) {
+  if (row == nullptr) return;
+  auto* line = reinterpret_cast<const char*>(reinterpret_cast<uintptr_t>(row) & ~(kCacheLine - 1));
+  for (uint32_t k = 0; k < lines; ++k, line += kCacheLine) __builtin_prefetch(line);
+}
+
+enum class EmbeddingType { kFloat32, kBfloat16 };
+
 // Where everything in a row's block lies: the one place that computes it. A value.
 class RowLayout {
  public:
   static constexpr size_t kAlignment = 16;
+  static constexpr uint32_t kMaxDim = 4096;
 
-  // `slots`: optimizer floats per embedding float; `row_slots`: per row.
-  RowLayout(uint32_t dim, uint32_t slots, uint32_t row_slots)
-      : dim_(dim), slots_(slots), row_slots_(row_slots) {}
+  // `slots`: optimizer floats per embedding float; `row_slots`: per row. `dim` is at most kMaxDim.
+  RowLayout(uint32_t dim, uint32_t slots, uint32_t row_slots,
+            EmbeddingType type = EmbeddingType::kFloat32)
+      : dim_(dim), slots_(slots), row_slots_(row_slots), type_(type) {}
 
   uint32_t dim() const { return dim_; }
   uint32_t slots() const { return slots_; }
   uint32_t row_slots() const { return row_slots_; }
+  bool bfloat16() const { return type_ == EmbeddingType::kBfloat16; }
   // Optimizer floats of a row, of both kinds.
   uint32_t slot_floats() const { return slots_ * dim_ + row_slots_; }
-  // All floats of a row.
+  // All numbers of a row.
   uint32_t floats() const { return dim_ + slot_floats(); }
-  size_t block_bytes() const {
-    const size_t bytes = sizeof(Row) + sizeof(float) * floats();
-    return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  size_t embedding_bytes() const {
+    return bfloat16() ? (size_t{dim_} + 1) / 2 * sizeof(float) : dim_ * sizeof(float);
+  }
+  // Of the head and the numbers.
+  size_t bytes() const { return sizeof(Row) + embedding_bytes() + sizeof(float) * slot_floats(); }
+  size_t block_bytes() const { return (bytes() + kAlignment - 1) / kAlignment * kAlignment; }
+
+  // Slot k of every element: [dim].
+  float* Slot(Row* row, uint32_t k) const { return Slots(row) + size_t{k} * dim_; }
+  float* RowSlots(Row* row) const { return Slot(row, slots_); }
+  // All of both kinds: [slot_floats].
+  float* Slots(Row* row) const {
+    return reinterpret_cast<float*>(reinterpret_cast<char*>(row + 1) + embedding_bytes());
   }
 
+  // The embedding: [dim].
+  void ReadEmbedding(const Row* row, float* to) const {
+    if (!bfloat16()) return CopyFloats(Embedding(row), dim_, to);
+    const uint16_t* const halves = Halves(row);
+    for (uint32_t i = 0; i < dim_; ++i) to[i] = math::FromBfloat16(halves[i]);
+  }
+  // Rounded to the nearest where it must be.
+  void WriteEmbedding(const float* from, Row* row) const {
+    if (!bfloat16()) return CopyFloats(from, dim_, Embedding(row));
+    uint16_t* const halves = Halves(row);
+    for (uint32_t i = 0; i < dim_; ++i) halves[i] = math::NearestBfloat16(from[i]);
+    // Rows are compared and checked as bytes.
+    if (dim_ % 2 == 1) halves[dim_] = 0;
+  }
+  // All numbers in the order of the block, where they lie or, if those are no floats, in `room`.
+  absl::Span<const float> Floats(const Row* row, std::vector<float>& room) const {
+    if (!bfloat16()) return {Embedding(row), floats()};
+    room.resize(floats());
+    ReadEmbedding(row, room.data());
+    const float* const slots = Slots(const_cast<Row*>(row));
+    std::copy(slots, slots + slot_floats(), room.begin() + dim_);
+    return room;
+  }
+
+  // Of float32.
   float* Embedding(Row* row) const { return reinterpret_cast<float*>(row + 1); }
   const float* Embedding(const Row* row) const { return reinterpret_cast<const float*>(row + 1); }
-  // Slot k of every element: [dim].
-  float* Slot(Row* row, uint32_t k) const { return Embedding(row) + (k + 1) * dim_; }
-  float* RowSlots(Row* row) const { return Embedding(row) + (slots_ + 1) * dim_; }
-  // All floats, in the order of the block.
-  absl::Span<float> Floats(Row* row) const { return {Embedding(row), floats()}; }
-  absl::Span<const float> Floats(const Row* row) const { return {Embedding(row), floats()}; }
+  // Of bfloat16.
+  uint16_t* Halves(Row* row) const { return reinterpret_cast<uint16_t*>(row + 1); }
+  const uint16_t* Halves(const Row* row) const {
+    return reinterpret_cast<const uint16_t*>(row + 1);
+  }
 
  private:
   uint32_t dim_;
   uint32_t slots_;
   uint32_t row_slots_;
+  EmbeddingType type_;
 };
 
 }  // namespace tessera::ps

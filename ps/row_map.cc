@@ -9,12 +9,25 @@
 
 namespace tessera::ps {
 
-RowMap::RowMap(RowMap&& other) noexcept
-    : buckets_(std::exchange(other.buckets_, nullptr)),
-      bucket_count_(std::exchange(other.bucket_count_, 0)),
-      size_(std::exchange(other.size_, 0)) {}
+const RowMap::Bucket RowMap::kNoRows = {};
 
-RowMap::~RowMap() { delete[] buckets_; }
+RowMap::RowMap(RowMap&& other) noexcept
+    : buckets_(std::exchange(other.buckets_, const_cast<Bucket*>(&kNoRows))),
+      bucket_count_(std::exchange(other.bucket_count_, 0)),
+      size_(std::exchange(other.size_, 0)),
+      memory_(other.memory_) {}
+
+RowMap::~RowMap() { FreeBuckets(buckets_, bucket_count_); }
+
+RowMap::Bucket* RowMap::TakeBuckets(uint32_t count) {
+  void* const memory = memory_->Allocate(count * sizeof(Bucket));
+  bucket_count_ = count;
+  return std::exchange(buckets_, new (memory) Bucket[count]());
+}
+
+void RowMap::FreeBuckets(Bucket* buckets, uint32_t count) {
+  if (count > 0) memory_->Free(buckets, count * sizeof(Bucket));
+}
 
 uint64_t* RowMap::Search(uint64_t hash, uint64_t key) const {
   if (bucket_count_ == 0) return nullptr;
@@ -88,10 +101,8 @@ void RowMap::Reserve(uint64_t rows, uint64_t spread) {
   rows += rows * (spread % kSteps) / (2 * kSteps);
   const uint64_t buckets = rows * 16 / (13 * kEntries) + 1;
   if (size_ > 0 || buckets <= bucket_count_ || buckets > UINT32_MAX) return;
-  delete[] std::exchange(buckets_, nullptr);
-  bucket_count_ = 0;
-  buckets_ = new Bucket[buckets]();
-  bucket_count_ = static_cast<uint32_t>(buckets);
+  const uint32_t old_count = bucket_count_;
+  FreeBuckets(TakeBuckets(static_cast<uint32_t>(buckets)), old_count);
 }
 
 void RowMap::Place(uint64_t entry, uint64_t hash) {
@@ -106,14 +117,12 @@ void RowMap::Place(uint64_t entry, uint64_t hash) {
 
 void RowMap::Grow(uint64_t hash) {
   const uint32_t old_count = bucket_count_;
-  Bucket* const old = buckets_;
   uint32_t count = old_count + old_count / 2 + 1;
   // The maps of a table fill up evenly. From here on they grow at different times, or there would
   // be batches in which all of them grow.
   constexpr uint32_t kParting = 7, kWays = 5;
   if (old_count == kParting) count += static_cast<uint32_t>(hash % kWays);
-  buckets_ = new Bucket[count]();  // throws first: then the map is as it was
-  bucket_count_ = count;
+  Bucket* const old = TakeBuckets(count);
   // The hashes come from the rows' keys, which are far from the cache: load some buckets ahead.
   constexpr uint32_t kAhead = 4;
   const auto prefetch = [&](uint32_t b) {
@@ -127,7 +136,7 @@ void RowMap::Grow(uint64_t hash) {
       if (entry != 0) Place(entry, Mix64(RowOf(entry)->key));
     }
   }
-  delete[] old;
+  FreeBuckets(old, old_count);
 }
 
 void RowMap::ForEach(absl::FunctionRef<void(Row*)> visit) const {

@@ -8,8 +8,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <utility>
 
 #include "absl/functional/function_ref.h"
+#include "ps/map_memory.h"
 #include "ps/row_layout.h"
 
 namespace tessera::ps {
@@ -24,26 +26,40 @@ namespace tessera::ps {
 // and the tag those between. Rows are borrowed. Not thread-safe; const methods may run in parallel.
 class RowMap {
  public:
-  RowMap() = default;
+  explicit RowMap(std::shared_ptr<MapMemory> memory) : memory_(std::move(memory)) {}
   RowMap(RowMap&& other) noexcept;
   RowMap& operator=(RowMap&&) = delete;
+  void Swap(RowMap& other) noexcept {
+    std::swap(buckets_, other.buckets_);
+    std::swap(bucket_count_, other.bucket_count_);
+    std::swap(size_, other.size_);
+    std::swap(memory_, other.memory_);
+  }
   ~RowMap();
 
-  // Starts to load the home bucket.
-  void Prefetch(uint64_t hash) const {
-    if (bucket_count_ != 0) __builtin_prefetch(&buckets_[Home(hash)]);
+  static constexpr uint32_t kEntries = 8;
+  // Entry: 20 bits of tag, then address / 16. 0: free. Entries are used from the first on. A tag's
+  // lowest bit is set, so that no tag is that of a free entry.
+  struct alignas(64) Bucket {
+    uint64_t entries[kEntries];
+  };
+  // The home bucket; starts to load it. Valid until the map changes.
+  const Bucket* Prefetch(uint64_t hash) const {
+    const Bucket* const home = &buckets_[Home(hash)];
+    __builtin_prefetch(home);
+    return home;
   }
   // The first row whose hash has the same tag: almost always the row itself; null: there is none.
   // Reads no row.
-  Row* Candidate(uint64_t hash) const {
-    if (bucket_count_ == 0) return nullptr;
+  Row* Candidate(uint64_t hash, const Bucket* home) const {
     const uint64_t tag = Tag(hash);
     // Ends: growth keeps entries free.
-    for (uint32_t b = Home(hash);; b = Next(b)) {
-      const Bucket& bucket = buckets_[b];
-      const uint32_t matches = Matches(bucket, tag);
-      if (matches != 0) return RowOf(bucket.entries[std::countr_zero(matches)]);
-      if (bucket.entries[kEntries - 1] == 0) return nullptr;
+    for (const Bucket* bucket = home;;) {
+      const uint32_t matches = Matches(*bucket, tag);
+      if (matches != 0) [[likely]]
+        return RowOf(bucket->entries[std::countr_zero(matches)]);
+      if (bucket->entries[kEntries - 1] == 0) return nullptr;
+      if (++bucket == buckets_ + bucket_count_) bucket = buckets_;
     }
   }
   // Null: there is none.
@@ -65,12 +81,8 @@ class RowMap {
   void ForEach(absl::FunctionRef<void(Row*)> visit) const;
 
  private:
-  static constexpr uint32_t kEntries = 8;
-  // Entry: 20 bits of tag, then address / 16. 0: free. Entries are used from the first on. A tag's
-  // lowest bit is set, so that no tag is that of a free entry.
-  struct alignas(64) Bucket {
-    uint64_t entries[kEntries];
-  };
+  // The bucket of a map that has none. Never written.
+  static const Bucket kNoRows;
   static constexpr int kAddressBits = 44;
 
   static uint64_t Tag(uint64_t hash) { return (hash >> 32 | 1) << kAddressBits; }
@@ -89,15 +101,20 @@ class RowMap {
   uint32_t Next(uint32_t bucket) const { return bucket + 1 == bucket_count_ ? 0 : bucket + 1; }
   // The entry of `key`; null: there is none.
   uint64_t* Search(uint64_t hash, uint64_t key) const;
+  // So many buckets without entries; returns those from before. Throws where there is no memory,
+  // and the map is as it was.
+  Bucket* TakeBuckets(uint32_t count);
+  void FreeBuckets(Bucket* buckets, uint32_t count);
   void Place(uint64_t entry, uint64_t hash);
   // Closes the hole `at` in bucket `b`.
   void CloseHole(uint32_t b, uint32_t at);
   // `hash`: of the key that found no room.
   void Grow(uint64_t hash);
 
-  Bucket* buckets_ = nullptr;
+  Bucket* buckets_ = const_cast<Bucket*>(&kNoRows);
   uint32_t bucket_count_ = 0;
   uint32_t size_ = 0;
+  std::shared_ptr<MapMemory> memory_;
 };
 
 inline uint32_t RowMap::Matches(const Bucket& bucket, uint64_t tag) {

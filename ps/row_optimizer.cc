@@ -12,6 +12,7 @@
 #include "common/job/optimizer_formula.h"
 #include "common/math/optim/clip.h"
 #include "common/math/optim/weight_decay.h"
+#include "common/random.h"
 
 namespace tessera::ps {
 namespace {
@@ -49,10 +50,12 @@ class Optimizer final : public RowOptimizer {
  public:
   using Params = typename Formula::Params;
 
-  Optimizer(Params params, RowOptions options, uint32_t dim)
+  Optimizer(Params params, RowOptions options, uint32_t dim, EmbeddingType type,
+            uint64_t rounding_key)
       : params_(params),
         options_(options),
-        layout_(dim, Formula::kSlots, Formula::kRowSlots),
+        layout_(dim, Formula::kSlots, Formula::kRowSlots, type),
+        rounding_key_(rounding_key),
         zeros_(dim, 0.0f) {}
 
   const RowLayout& layout() const override { return layout_; }
@@ -73,28 +76,28 @@ class Optimizer final : public RowOptimizer {
   }
 
   void Apply(absl::Span<Row* const> rows, absl::Span<const float* const> gradients,
-             double learning_rate_scale) const override {
+             double learning_rate_scale, uint64_t step) const override {
     Params params = params_;
     params.rate = static_cast<float>(params_.rate * learning_rate_scale);
     // FTRL divides by its rate; at rate 0 no row moves.
     if (std::is_same_v<Formula, math::Ftrl> && params.rate == 0) return;
     const bool clips = options_.clip_value > 0 || options_.clip_norm > 0;
     std::vector<float> clipped(clips ? layout_.dim() : 0);
-    // The rows were loaded to be found; gradients lie anywhere in the sender's block.
-    constexpr size_t kAhead = 8;
     for (size_t i = 0; i < rows.size(); ++i) {
-      if (i + kAhead < rows.size() && gradients[i + kAhead] != nullptr) {
-        const auto* const next = reinterpret_cast<const char*>(gradients[i + kAhead]);
-        for (size_t at = 0; at < layout_.dim() * sizeof(float); at += 64) {
-          __builtin_prefetch(next + at);
-        }
-      }
       const float* gradient = gradients[i] != nullptr ? gradients[i] : zeros_.data();
       if (clips) {
         Clip(gradient, clipped.data());
         gradient = clipped.data();
       }
-      Step(params, rows[i], gradient, std::make_index_sequence<Formula::kSlots>());
+      if (layout_.bfloat16()) {
+        float w[RowLayout::kMaxDim];
+        layout_.ReadEmbedding(rows[i], w);
+        Step(params, rows[i], gradient, w, std::make_index_sequence<Formula::kSlots>());
+        Round(w, step, rows[i]);
+      } else {
+        Step(params, rows[i], gradient, layout_.Embedding(rows[i]),
+             std::make_index_sequence<Formula::kSlots>());
+      }
     }
   }
 
@@ -111,18 +114,31 @@ class Optimizer final : public RowOptimizer {
     for (uint32_t i = 0; i < dim; ++i) clipped[i] *= factor;
   }
 
-  // k: 0 .. kSlots - 1.
+  // `w` is the row's embedding. k: 0 .. kSlots - 1.
   template <size_t... k>
-  void Step(const Params& params, Row* row, const float* gradient,
+  void Step(const Params& params, Row* row, const float* gradient, float* w,
             std::index_sequence<k...>) const {
-    MoveElements(params, BeginRow(params, row, gradient), gradient, layout_.Embedding(row),
-                 layout_.Slot(row, k)...);
+    MoveElements(params, BeginRow(params, row, gradient, w), gradient, w, layout_.Slot(row, k)...);
   }
 
-  typename Formula::Row BeginRow(const Params& params, Row* row, const float* gradient) const {
+  // w, [dim], into the row.
+  void Round(const float* __restrict w, uint64_t step, Row* row) const {
+    const uint64_t key =
+        MixPair(MixPair(rounding_key_, row->key), MixPair(step, uint64_t{row->frequency}));
+    uint16_t* __restrict const halves = layout_.Halves(row);
+    constexpr uint32_t kDraws = 4;  // of 16 bits, in one of RandomBits
+    for (uint32_t i = 0; i < layout_.dim(); i += kDraws) {
+      uint64_t draws = RandomBits(key, i / kDraws);
+      for (uint32_t d = i; d < std::min(i + kDraws, layout_.dim()); ++d, draws >>= 16) {
+        halves[d] = math::StochasticBfloat16(w[d], static_cast<uint16_t>(draws));
+      }
+    }
+  }
+
+  typename Formula::Row BeginRow(const Params& params, Row* row, const float* gradient,
+                                 const float* w) const {
     float* const row_slots = layout_.RowSlots(row);
     if constexpr (std::is_same_v<Formula, math::RowWiseAdagrad>) {
-      const float* const w = layout_.Embedding(row);
       const double sum = SumOfSquares(
           layout_.dim(), [&, l2 = options_.l2](uint32_t i) { return gradient[i] + l2 * w[i]; });
       return Formula::BeginRow(params, row_slots, static_cast<float>(sum / layout_.dim()));
@@ -139,44 +155,56 @@ class Optimizer final : public RowOptimizer {
     const uint32_t dim = layout_.dim();
     const float l2 = options_.l2;
     const float decay = params.rate * options_.weight_decay;
+#ifdef __clang__
+#pragma clang loop vectorize(assume_safety)
+#else
+#pragma GCC ivdep
+#endif
     for (uint32_t i = 0; i < dim; ++i) {
-      const float g = gradient[i] + l2 * w[i];
-      math::DecayWeight(decay, w[i]);
-      Formula::Update(params, shared, g, w[i], slots[i]...);
+      float weight = w[i];
+      const float g = gradient[i] + l2 * weight;
+      math::DecayWeight(decay, weight);
+      Formula::Update(params, shared, g, weight, slots[i]...);
+      w[i] = weight;
     }
   }
 
   const Params params_;
   const RowOptions options_;
   const RowLayout layout_;
+  const uint64_t rounding_key_;
   const std::vector<float> zeros_;  // [dim]
 };
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<RowOptimizer>> NewRowOptimizer(const v1::OptimizerSpec& spec,
-                                                              uint32_t dim,
-                                                              absl::string_view table) {
+absl::StatusOr<std::unique_ptr<RowOptimizer>> NewRowOptimizer(const v1::TableSpec& table,
+                                                              uint64_t seed) {
+  const v1::OptimizerSpec& spec = table.optimizer();
   if (const std::optional<WrongNumber> wrong = FirstWrongNumber(spec)) {
-    return absl::InvalidArgumentError(absl::StrCat("table ", table, ": optimizer.", wrong->field,
-                                                   " is ", wrong->value, ", expected ",
-                                                   wrong->expected));
+    return absl::InvalidArgumentError(absl::StrCat("table ", table.name(), ": optimizer.",
+                                                   wrong->field, " is ", wrong->value,
+                                                   ", expected ", wrong->expected));
   }
   const RowOptions options = {.l2 = spec.l2(),
                               .weight_decay = spec.weight_decay(),
                               .clip_value = spec.clip_value(),
                               .clip_norm = spec.clip_norm()};
+  const EmbeddingType type =
+      table.row_type() == v1::BFLOAT16 ? EmbeddingType::kBfloat16 : EmbeddingType::kFloat32;
+  const uint64_t rounding_key = StreamKey(RandomFor::kRounding, seed, NameHash(table.name()));
   std::unique_ptr<RowOptimizer> optimizer =
       VisitOptimizer(spec,
                      [&]<typename Formula>(
                          std::type_identity<Formula>,
                          const typename Formula::Params& params) -> std::unique_ptr<RowOptimizer> {
-                       return std::make_unique<Optimizer<Formula>>(params, options, dim);
+                       return std::make_unique<Optimizer<Formula>>(params, options, table.dim(),
+                                                                   type, rounding_key);
                      });
   if (optimizer != nullptr) return optimizer;
   return absl::InvalidArgumentError(absl::StrCat(
-      "table ", table, ": optimizer is not set or not known to this version; expected one of ",
-      OptimizerKinds()));
+      "table ", table.name(),
+      ": optimizer is not set or not known to this version; expected one of ", OptimizerKinds()));
 }
 
 }  // namespace tessera::ps

@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "ps/row_layout.h"
 #include "tessera/v1/job.pb.h"
@@ -23,16 +22,17 @@ class RowOptimizer {
   virtual std::vector<float> InitialSlots() const = 0;
 
   // One step for each row with the gradient beside it: clipped, plus l2 * w. `rows` are distinct.
-  // `learning_rate_scale` is finite and not negative.
+  // `learning_rate_scale` is finite and not negative. `step` is that of the gradients: an embedding
+  // of bfloat16 moves in float32 and is rounded by draws of (seed, table, key, step, the row's
+  // updates).
   virtual void Apply(absl::Span<Row* const> rows,
                      absl::Span<const float* const> gradients,  // each [dim]; null: zeros
-                     double learning_rate_scale) const = 0;
+                     double learning_rate_scale, uint64_t step) const = 0;
 };
 
-// INVALID_ARGUMENT names table and field: no optimizer set, a rate that is not above 0, a number
-// out of its range.
-absl::StatusOr<std::unique_ptr<RowOptimizer>> NewRowOptimizer(const v1::OptimizerSpec& spec,
-                                                              uint32_t dim,
-                                                              absl::string_view table);
+// Of the spec's optimizer, dim and row type. INVALID_ARGUMENT names table and field: no optimizer
+// set, a rate that is not above 0, a number out of its range.
+absl::StatusOr<std::unique_ptr<RowOptimizer>> NewRowOptimizer(const v1::TableSpec& table,
+                                                              uint64_t seed);
 
 }  // namespace tessera::ps

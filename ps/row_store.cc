@@ -1,6 +1,7 @@
 #include "ps/row_store.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <memory>
 #include <utility>
@@ -13,16 +14,8 @@
 namespace tessera::ps {
 namespace {
 
-// Keys whose buckets, and keys whose rows, are on their way from memory at once.
+// Keys whose buckets are on their way from memory at once.
 constexpr size_t kAhead = 16;
-constexpr size_t kLineBytes = 64;
-
-void PrefetchBytes(const void* begin, size_t bytes) {
-  const auto at = reinterpret_cast<uintptr_t>(begin);
-  for (uintptr_t line = at & ~(kLineBytes - 1); line < at + bytes; line += kLineBytes) {
-    __builtin_prefetch(reinterpret_cast<const void*>(line));
-  }
-}
 
 void MarkChanged(absl::Span<Row* const> rows) {
   for (Row* const row : rows) {
@@ -35,44 +28,20 @@ void MarkChanged(absl::Span<Row* const> rows) {
 }  // namespace
 
 RowStore::RowStore(RowTemplate row_template, const PartitionSet* partitions)
-    : template_(std::move(row_template)), partitions_(*partitions) {
+    : template_(std::move(row_template)),
+      partitions_(*partitions),
+      map_memory_(std::make_shared<MapMemory>()) {
   const uint32_t owned = static_cast<uint32_t>(partitions_.owned().size());
   for (uint32_t s = 0; s < KeyBatch::kStripes; ++s) {
     auto stripe = std::make_unique<Stripe>(layout().block_bytes());
     if (s < owned) {
       absl::MutexLock lock(&stripe->mu);
-      stripe->maps.resize(KeyBatch::MapOf(owned - 1 - s) + 1);
+      const uint32_t maps = KeyBatch::MapOf(owned - 1 - s) + 1;
+      stripe->maps.reserve(maps);
+      for (uint32_t m = 0; m < maps; ++m) stripe->maps.emplace_back(map_memory_);
       stripe->gone.resize(stripe->maps.size());
     }
     stripes_.push_back(std::move(stripe));
-  }
-}
-
-template <typename Use>
-void RowStore::Locate(const Stripe& stripe, Items items, size_t bytes, absl::Span<Row*> rows,
-                      Use use, const float* out) const {
-  const RowMap* const maps = stripe.maps.data();
-  const size_t n = items.size();
-  const auto load_bucket = [&](size_t i) { maps[items[i].map].Prefetch(items[i].hash); };
-  const auto load_row = [&](size_t i) {
-    rows[i] = maps[items[i].map].Candidate(items[i].hash);
-    if (rows[i] != nullptr) PrefetchBytes(rows[i], bytes);
-    if (out != nullptr) {
-      PrefetchBytes(out + size_t{items[i].position} * layout().dim(),
-                    layout().dim() * sizeof(float));
-    }
-  };
-  // Three stages of one item each turn, so that the processor works on one while it loads others.
-  for (size_t i = 0; i < std::min(n, 2 * kAhead); ++i) load_bucket(i);
-  for (size_t i = 0; i < std::min(n, kAhead); ++i) load_row(i);
-  for (size_t i = 0; i < n; ++i) {
-    if (i + 2 * kAhead < n) load_bucket(i + 2 * kAhead);
-    if (i + kAhead < n) load_row(i + kAhead);
-    Row* row = rows[i];
-    if (row != nullptr && row->key != items[i].key) {
-      row = maps[items[i].map].Find(items[i].hash, items[i].key);
-    }
-    use(i, row);
   }
 }
 
@@ -85,9 +54,10 @@ Row* RowStore::Add(Stripe& stripe, const KeyBatch::Item& item) {
 }
 
 void RowStore::FillNew(Row* row) const {
-  const absl::Span<float> floats = layout().Floats(row);
-  template_.initializer.Fill(row->key, floats.first(layout().dim()));
-  std::copy(template_.slots.begin(), template_.slots.end(), floats.begin() + layout().dim());
+  float embedding[RowLayout::kMaxDim];
+  template_.initializer.Fill(row->key, absl::MakeSpan(embedding, layout().dim()));
+  layout().WriteEmbedding(embedding, row);
+  std::copy(template_.slots.begin(), template_.slots.end(), layout().Slots(row));
 }
 
 RowCounts RowStore::FindOrCreate(absl::Span<const uint64_t> keys, float* values, uint8_t* statuses,
@@ -101,20 +71,26 @@ RowCounts RowStore::FindOrCreate(absl::Span<const uint64_t> keys, float* values,
     const Items items = batch->stripe(s);
     if (items.empty()) continue;
     Stripe& stripe = *stripes_[s];
-    const absl::Span<uint32_t> missing = batch->positions(s);  // as indices of items
+    const absl::Span<uint32_t> missing = batch->numbers(s);  // as indices of items
     size_t missing_count = 0;
     {
       absl::ReaderMutexLock lock(&stripe.mu);
-      Locate(
-          stripe, items, EmbeddingBytes(), batch->rows(s),
-          [&](size_t i, const Row* row) {
-            if (row == nullptr) {
-              missing[missing_count++] = static_cast<uint32_t>(i);
-              return;
-            }
-            CopyFloats(layout().Embedding(row), dim, values + size_t{items[i].position} * dim);
-          },
-          values);
+      RowSearch search(stripe.maps.data(), items, EmbeddingBytes());
+      for (size_t i = 0; i < items.size();) {
+        if (dim > kCacheLine / sizeof(float)) {
+          for (const KeyBatch::Item& item : search.coming()) {
+            PrefetchFloats(values + size_t{item.position} * dim, dim);
+          }
+        }
+        for (const Row* const row : search.Next()) {
+          if (row != nullptr) [[likely]] {
+            layout().ReadEmbedding(row, values + size_t{items[i].position} * dim);
+          } else {
+            missing[missing_count++] = static_cast<uint32_t>(i);
+          }
+          ++i;
+        }
+      }
     }
     counts.hits += items.size() - missing_count;
     if (missing_count == 0) continue;
@@ -126,7 +102,7 @@ RowCounts RowStore::FindOrCreate(absl::Span<const uint64_t> keys, float* values,
       if (row == nullptr) row = AddAbsent(stripe, items[i], absent, &created);
       if (row == nullptr) continue;
       ++(created ? counts.created : counts.hits);
-      CopyFloats(layout().Embedding(row), dim, values + size_t{items[i].position} * dim);
+      layout().ReadEmbedding(row, values + size_t{items[i].position} * dim);
       if (created) statuses[items[i].position] = v1::ROW_CREATED;
     }
   }
@@ -143,17 +119,21 @@ RowCounts RowStore::Find(absl::Span<const uint64_t> keys, float* values, uint8_t
     if (items.empty()) continue;
     const Stripe& stripe = *stripes_[s];
     absl::ReaderMutexLock lock(&stripe.mu);
-    Locate(stripe, items, EmbeddingBytes(), batch->rows(s), [&](size_t i, const Row* row) {
-      float* const out = values + size_t{items[i].position} * dim;
-      const bool hit = row != nullptr;
-      if (hit) {
-        CopyFloats(layout().Embedding(row), dim, out);
-      } else {
-        template_.initializer.Fill(items[i].key, absl::MakeSpan(out, dim));
+    RowSearch search(stripe.maps.data(), items, EmbeddingBytes());
+    for (size_t i = 0; i < items.size();) {
+      for (const Row* const row : search.Next()) {
+        const KeyBatch::Item& item = items[i++];
+        float* const out = values + size_t{item.position} * dim;
+        const bool hit = row != nullptr;
+        if (hit) [[likely]] {
+          layout().ReadEmbedding(row, out);
+        } else {
+          template_.Fill(item.key, absl::MakeSpan(out, dim));
+        }
+        ++(hit ? counts.hits : counts.absent);
+        statuses[item.position] = hit ? v1::ROW_HIT : v1::ROW_ABSENT;
       }
-      ++(hit ? counts.hits : counts.absent);
-      statuses[items[i].position] = hit ? v1::ROW_HIT : v1::ROW_ABSENT;
-    });
+    }
   }
   return counts;
 }
@@ -167,9 +147,13 @@ size_t RowStore::FirstAbsent(absl::Span<const uint64_t> keys) const {
     if (items.empty()) continue;
     const Stripe& stripe = *stripes_[s];
     absl::ReaderMutexLock lock(&stripe.mu);
-    Locate(stripe, items, sizeof(Row), batch->rows(s), [&](size_t i, const Row* row) {
-      if (row == nullptr) first = std::min<size_t>(first, items[i].position);
-    });
+    RowSearch search(stripe.maps.data(), items, sizeof(Row));
+    for (size_t i = 0; i < items.size();) {
+      for (const Row* const row : search.Next()) {
+        if (row == nullptr) first = std::min<size_t>(first, items[i].position);
+        ++i;
+      }
+    }
   }
   return first;
 }
@@ -182,56 +166,69 @@ void RowStore::AppendAbsent(absl::Span<const uint64_t> keys, std::vector<uint64_
     if (items.empty()) continue;
     const Stripe& stripe = *stripes_[s];
     absl::ReaderMutexLock lock(&stripe.mu);
-    Locate(stripe, items, sizeof(Row), batch->rows(s), [&](size_t i, const Row* row) {
-      if (row == nullptr) absent.push_back(items[i].key);
-    });
+    RowSearch search(stripe.maps.data(), items, sizeof(Row));
+    for (size_t i = 0; i < items.size();) {
+      for (const Row* const row : search.Next()) {
+        if (row == nullptr) absent.push_back(items[i].key);
+        ++i;
+      }
+    }
   }
 }
 
 void RowStore::Update(absl::Span<const uint64_t> keys, Change change, AbsentRows* absent) {
+  const auto change_block = [&](const Block& block) { change(block.rows, block.positions); };
+  UpdateBlocks(keys, change_block, absent);
+}
+
+void RowStore::UpdateBlocks(absl::Span<const uint64_t> keys, ChangeBlock change,
+                            AbsentRows* absent) {
   const Scratch<KeyBatch> batch;
   batch->Group(keys, partitions_);
+  // Of one call of `change`.
+  std::array<Row*, Block::kMost> rows;
+  std::array<uint32_t, Block::kMost> positions;
   for (uint32_t s = 0; s < KeyBatch::kStripes; ++s) {
     const Items items = batch->stripe(s);
     if (items.empty()) continue;
     Stripe& stripe = *stripes_[s];
-    absl::Span<Row*> rows = batch->rows(s);
-    absl::Span<uint32_t> positions = batch->positions(s);
-    size_t missing = 0;
-    size_t skipped = 0;
+    const absl::Span<uint32_t> missing = batch->numbers(s);  // as indices of items
+    size_t missing_count = 0;
+    size_t n = 0;
+    const auto hand = [&](Items coming) {
+      if (n == 0) return;
+      const absl::Span<Row* const> changing = absl::MakeSpan(rows).first(n);
+      if (evicts_) MarkChanged(changing);
+      change({.rows = changing, .positions = absl::MakeSpan(positions).first(n), .coming = coming});
+      n = 0;
+    };
     absl::MutexLock lock(&stripe.mu);
-    Locate(stripe, items, layout().block_bytes(), rows, [&](size_t i, Row* row) {
-      rows[i] = row;
-      positions[i] = items[i].position;
-      missing += row == nullptr;
-    });
-    for (size_t i = 0; missing > 0; ++i) {
-      if (rows[i] != nullptr) continue;
-      --missing;
-      rows[i] = stripe.maps[items[i].map].Find(items[i].hash, items[i].key);
+    RowSearch search(stripe.maps.data(), items, layout().block_bytes());
+    for (size_t i = 0; i < items.size();) {
+      for (Row* const row : search.Next()) {
+        if (row != nullptr) [[likely]] {
+          if (stripe.cut != nullptr) KeepForCut(stripe, items[i].map, row);
+          rows[n] = row;
+          positions[n++] = items[i].position;
+        } else {
+          missing[missing_count++] = static_cast<uint32_t>(i);
+        }
+        ++i;
+      }
+      hand(search.coming());
+    }
+    // The maps may change only now.
+    for (const uint32_t i : missing.first(missing_count)) {
+      // The same key may have come before.
+      Row* row = stripe.maps[items[i].map].Find(items[i].hash, items[i].key);
       bool created = false;
-      if (rows[i] == nullptr) rows[i] = AddAbsent(stripe, items[i], absent, &created);
-      skipped += rows[i] == nullptr;
+      if (row == nullptr) row = AddAbsent(stripe, items[i], absent, &created);
+      if (row == nullptr) continue;
+      rows[n] = row;
+      positions[n++] = items[i].position;
+      if (n == rows.size()) hand({});
     }
-    if (skipped > 0) {
-      size_t kept = 0;
-      for (size_t i = 0; i < rows.size(); ++i) {
-        if (rows[i] == nullptr) continue;
-        rows[kept] = rows[i];
-        positions[kept++] = positions[i];
-      }
-      rows = rows.first(kept);
-      positions = positions.first(kept);
-    }
-    if (stripe.cut != nullptr) {  // then no tier has left rows out
-      size_t bytes = 0;
-      for (size_t i = 0; i < rows.size(); ++i) {
-        bytes += KeepForCut(stripe, items[i].map, rows[i]);
-      }
-      copied_bytes_.fetch_add(bytes, std::memory_order_relaxed);
-    }
-    if (evicts_) MarkChanged(rows);
-    if (!rows.empty()) change(rows, positions);
+    hand({});
   }
 }
 
@@ -243,9 +240,7 @@ void RowStore::UpdateEvery(absl::FunctionRef<void(absl::Span<Row* const>)> chang
       rows.clear();
       stripe->maps[m].ForEach([&](Row* row) { rows.push_back(row); });
       if (stripe->cut != nullptr) {
-        size_t bytes = 0;
-        for (Row* const row : rows) bytes += KeepForCut(*stripe, m, row);
-        copied_bytes_.fetch_add(bytes, std::memory_order_relaxed);
+        for (Row* const row : rows) KeepForCut(*stripe, m, row);
       }
       if (!rows.empty()) change(rows);
     }
@@ -277,10 +272,9 @@ void RowStore::Insert(absl::Span<const RowRecord> records) {
       if (row == nullptr) {
         row = Add(stripe, items[i]);
         // The record may be an embedding alone.
-        std::copy(template_.slots.begin(), template_.slots.end(),
-                  layout().Floats(row).begin() + layout().dim());
+        std::copy(template_.slots.begin(), template_.slots.end(), layout().Slots(row));
       } else if (stripe.cut != nullptr) {
-        copied_bytes_.fetch_add(KeepForCut(stripe, items[i].map, row), std::memory_order_relaxed);
+        KeepForCut(stripe, items[i].map, row);
       }
       Assign(records[items[i].position], row);
     }
@@ -291,7 +285,9 @@ void RowStore::Assign(const RowRecord& record, Row* row) const {
   row->last_step = static_cast<uint32_t>(std::min<uint64_t>(record.last_step, UINT32_MAX));
   row->frequency = std::min(record.frequency, Row::kMaxFrequency);
   row->flags |= kRowChanged;
-  std::copy(record.floats.begin(), record.floats.end(), layout().Floats(row).begin());
+  const absl::Span<const float> slots = record.floats.subspan(layout().dim());
+  layout().WriteEmbedding(record.floats.data(), row);
+  std::copy(slots.begin(), slots.end(), layout().Slots(row));
 }
 
 RowCounts RowStore::InsertIfAbsent(absl::Span<const uint64_t> keys, const float* values,
@@ -317,7 +313,7 @@ RowCounts RowStore::InsertIfAbsent(absl::Span<const uint64_t> keys, const float*
         ++counts.hits;
         continue;
       }
-      std::copy_n(values + size_t{item.position} * dim, dim, layout().Embedding(row));
+      layout().WriteEmbedding(values + size_t{item.position} * dim, row);
       ++counts.created;
     }
   }
@@ -395,7 +391,7 @@ uint64_t RowStore::bytes() const {
 }
 
 uint64_t RowStore::map_bytes() const {
-  uint64_t bytes = 0;
+  uint64_t bytes = map_memory_->free_bytes();
   for (const auto& stripe : stripes_) {
     absl::ReaderMutexLock lock(&stripe->mu);
     bytes += stripe->maps.size() * sizeof(RowMap);

@@ -16,6 +16,7 @@
 #include "ps/partition_set.h"
 #include "ps/row_layout.h"
 #include "ps/row_map.h"
+#include "ps/row_search.h"
 #include "ps/slab.h"
 
 namespace tessera::ps {
@@ -25,6 +26,13 @@ struct RowTemplate {
   RowLayout layout;
   Initializer initializer;
   std::vector<float> slots;  // [layout.slot_floats()]
+
+  // The embedding as the row would have it: [dim].
+  void Fill(uint64_t key, absl::Span<float> embedding) const {
+    initializer.Fill(key, embedding);
+    if (!layout.bfloat16()) return;
+    for (float& w : embedding) w = math::FromBfloat16(math::NearestBfloat16(w));
+  }
 };
 
 // A whole row, as it enters from a checkpoint.
@@ -78,11 +86,21 @@ class RowStore {
   void AppendAbsent(absl::Span<const uint64_t> keys, std::vector<uint64_t>& absent) const;
 
   // Hands out the rows of `keys` to be changed, creating those that do not exist. `change` is
-  // called once per stripe with the stripe locked: rows[i] is that of keys[positions[i]];
-  // positions ascend, and a key that comes several times gives the same row as often.
+  // called for a few rows at a time, in no order, with their stripe locked: rows[i] is that of
+  // keys[positions[i]]. A key that comes several times gives the same row as often.
   using Change =
       absl::FunctionRef<void(absl::Span<Row* const> rows, absl::Span<const uint32_t> positions)>;
   void Update(absl::Span<const uint64_t> keys, Change change, AbsentRows* absent = nullptr);
+  // The same for who loads what comes next while it works.
+  struct Block {
+    static constexpr size_t kMost = RowSearch::kBlock;
+    absl::Span<Row* const> rows;              // at most kMost
+    absl::Span<const uint32_t> positions;     // [rows]
+    absl::Span<const KeyBatch::Item> coming;  // most likely of the next call
+  };
+  using ChangeBlock = absl::FunctionRef<void(const Block& block)>;
+  void UpdateBlocks(absl::Span<const uint64_t> keys, ChangeBlock change,
+                    AbsentRows* absent = nullptr);
   // Hands out every row to be changed, in chunks, with their stripe locked. No order.
   void UpdateEvery(absl::FunctionRef<void(absl::Span<Row* const> rows)> change);
 
@@ -153,6 +171,22 @@ class RowStore {
   bool copies_rows() const { return unread_maps_.load(std::memory_order_relaxed) > 0; }
   uint64_t copied_bytes() const { return copied_bytes_.load(std::memory_order_relaxed); }
 
+  // Partitions that change their owner (row_store_move.cc); not after PrepareToEvict.
+  //
+  // All rows of an owned partition, or those that have changed since they were handed out here
+  // last, in no order, with their stripe locked. The marks are those of cuts: one of what has
+  // changed is of no use afterwards.
+  void TakeRows(PartitionId partition, bool changed,
+                absl::FunctionRef<void(absl::Span<const Row* const> rows)> take);
+  // Before the first row of a store that is to take over `other`: their maps share their memory
+  // from here on, and no row needs to be touched then.
+  void PrepareToTakeOver(const RowStore& other);
+  // The rows of all partitions that both own and this one has no rows of yet, without a copy, in a
+  // time that depends on the number of partitions alone; `from` has no row afterwards. No cut is
+  // under way in either. The memory of rows that have no owner here is of use after FreeDropped.
+  void TakeOver(RowStore& from);
+  void FreeDropped();
+
   uint64_t rows() const;
   // Of slabs and maps.
   uint64_t bytes() const;
@@ -185,6 +219,7 @@ class RowStore {
     uint32_t cut_bit ABSL_GUARDED_BY(mu) = 0;
     // Null: no cut waits for rows of the stripe.
     std::unique_ptr<StripeCut> cut ABSL_GUARDED_BY(mu) ABSL_PT_GUARDED_BY(mu);
+    std::vector<RowMap> dropped ABSL_GUARDED_BY(mu);  // rows of partitions that others own now
     // See AbsentRows::Question. [kErasedSlots] by hash, or empty.
     uint64_t erases ABSL_GUARDED_BY(mu) = 0;
     std::vector<uint32_t> erased_at ABSL_GUARDED_BY(mu);
@@ -195,15 +230,8 @@ class RowStore {
   static bool Leaves(Row* row, Clock& clock);
   using Items = absl::Span<const KeyBatch::Item>;
 
-  // Calls use(i, row) for each of `items` in order, row null where there is none. The buckets of
-  // later items and the first `bytes` of their rows are on their way from memory meanwhile.
-  // `rows`: [items], of no meaning after. `out`: where `use` writes an embedding by its position;
-  // null: it does not.
-  template <typename Use>
-  void Locate(const Stripe& stripe, Items items, size_t bytes, absl::Span<Row*> rows, Use use,
-              const float* out = nullptr) const ABSL_SHARED_LOCKS_REQUIRED(stripe.mu);
   // Of a row: its head and embedding.
-  size_t EmbeddingBytes() const { return sizeof(Row) + layout().dim() * sizeof(float); }
+  size_t EmbeddingBytes() const { return sizeof(Row) + layout().embedding_bytes(); }
   // A row with its key and zero metadata; the floats are not set.
   Row* Add(Stripe& stripe, const KeyBatch::Item& item) ABSL_EXCLUSIVE_LOCKS_REQUIRED(stripe.mu);
   // A row for a key that has none; null: to be skipped. `*created`: it is new.
@@ -211,9 +239,7 @@ class RowStore {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(stripe.mu);
   void FillNew(Row* row) const;
   // Before a row changes or goes, while stripe.cut is set: if the cut waits for it, copies it.
-  // Returns the bytes of the copy.
-  size_t KeepForCut(Stripe& stripe, uint32_t map, Row* row)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(stripe.mu);
+  void KeepForCut(Stripe& stripe, uint32_t map, Row* row) ABSL_EXCLUSIVE_LOCKS_REQUIRED(stripe.mu);
   // The same for a row that is about to be freed, whether or not there is a cut.
   void KeepErased(Stripe& stripe, uint32_t map, Row* row) ABSL_EXCLUSIVE_LOCKS_REQUIRED(stripe.mu);
   // A map of the stripe's cut needs no copies any more.
@@ -222,6 +248,7 @@ class RowStore {
 
   const RowTemplate template_;
   const PartitionSet& partitions_;
+  std::shared_ptr<MapMemory> map_memory_;         // constant after PrepareToTakeOver
   bool evicts_ = false;                           // constant after PrepareToEvict
   std::vector<std::unique_ptr<Stripe>> stripes_;  // [KeyBatch::kStripes]
   std::atomic<uint32_t> unread_maps_ = 0;         // of the cut under way

@@ -88,24 +88,23 @@ uint64_t RowStore::BeginCut(bool all) {
   return rows;
 }
 
-size_t RowStore::KeepForCut(Stripe& stripe, uint32_t map, Row* row) {
+void RowStore::KeepForCut(Stripe& stripe, uint32_t map, Row* row) {
   StripeCut& cut = *stripe.cut;
-  if ((row->flags & kRowCut) == stripe.cut_bit || cut.stopped) return 0;
-  size_t bytes = 0;
+  if ((row->flags & kRowCut) == stripe.cut_bit || cut.stopped) return;
   if (cut.all || (row->flags & kRowChanged) != 0) {
-    bytes = layout().block_bytes();
+    const size_t bytes = layout().block_bytes();
     void* const copy = cut.slabs.Allocate();
     std::memcpy(copy, static_cast<const void*>(row), bytes);
     cut.maps[map].copies.push_back(static_cast<Row*>(copy));
+    copied_bytes_.fetch_add(bytes, std::memory_order_relaxed);
   }
   row->flags = (row->flags & ~(kRowCut | kRowChanged)) | stripe.cut_bit;
-  return bytes;
 }
 
 void RowStore::KeepErased(Stripe& stripe, uint32_t map, Row* row) {
   if (stripe.cut == nullptr) return;
   ++stripe.cut->maps[map].erases;
-  copied_bytes_.fetch_add(KeepForCut(stripe, map, row), std::memory_order_relaxed);
+  KeepForCut(stripe, map, row);
 }
 
 absl::Status RowStore::VisitCut(

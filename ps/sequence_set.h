@@ -39,6 +39,10 @@ class SequenceSet {
   }
 
   uint64_t size() const { return size_; }
+  // The smallest number, from 0 on, that is not in the set.
+  uint64_t FirstMissing() const {
+    return runs_.empty() || runs_.begin()->first > 0 ? 0 : runs_.begin()->second + 1;
+  }
   // First and last number of each, ascending.
   const std::map<uint64_t, uint64_t>& runs() const { return runs_; }
 

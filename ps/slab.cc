@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <new>
+#include <tuple>
 
 namespace tessera::ps {
 namespace {
@@ -27,7 +28,30 @@ SlabPool::~SlabPool() {
   for (void* slab : slabs_) std::free(slab);
 }
 
+void SlabPool::Adopt(SlabPool& other) {
+  slabs_.insert(slabs_.end(), other.slabs_.begin(), other.slabs_.end());
+  other.slabs_.clear();
+  rest_.insert(rest_.end(), other.rest_.begin(), other.rest_.end());
+  other.rest_.clear();
+  if (other.next_ != other.end_) rest_.emplace_back(other.next_, other.end_);
+  other.next_ = other.end_ = nullptr;
+  bytes_ += std::exchange(other.bytes_, 0);
+  // As it is: to walk a list of free blocks costs a cache line each.
+  if (void* const first = std::exchange(other.free_, nullptr); first != nullptr) {
+    rest_.emplace_back(static_cast<std::byte*>(first), nullptr);
+  }
+}
+
 void SlabPool::Grow() {
+  if (!rest_.empty()) {
+    std::tie(next_, end_) = rest_.back();
+    rest_.pop_back();
+    if (end_ == nullptr) {
+      free_ = *reinterpret_cast<void**>(next_);
+      end_ = next_ + block_bytes_;
+    }
+    return;
+  }
   const bool huge = slab_bytes_ >= kLargestSlabBytes;
   const size_t alignment = huge ? kLargestSlabBytes : 64;
   const size_t bytes = (slab_bytes_ + alignment - 1) / alignment * alignment;

@@ -29,6 +29,9 @@ class SlabPool {
     *static_cast<void**>(block) = free_;
     free_ = block;
   }
+  // All slabs of another pool of blocks of this size, which has none afterwards: its blocks, in use
+  // or free, are this one's.
+  void Adopt(SlabPool& other);
   // Slabs grow to 2 MiB at most as it is. Before the first block.
   void LimitSlabs(size_t bytes);
   // Of all slabs, free blocks included.
@@ -45,6 +48,9 @@ class SlabPool {
   std::byte* end_ = nullptr;
   void* free_ = nullptr;  // each free block begins with the address of the next
   std::vector<void*> slabs_;
+  // Of adopted pools: ends of slabs, and lists of free blocks (the end is null). Used before
+  // another slab is cut.
+  std::vector<std::pair<std::byte*, std::byte*>> rest_;
 };
 
 }  // namespace tessera::ps

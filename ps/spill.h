@@ -25,7 +25,7 @@ class Spill {
     uint64_t memory_bytes = 0;  // for rows and what their tier takes in memory
     uint64_t max_job_bytes = UINT64_MAX;            // of files of one job
     int reader_threads = 64;                        // reads in flight
-    absl::Duration room_limit = absl::Seconds(10);  // for a place in memory
+    absl::Duration room_limit = absl::Seconds(10);  // as TableTier's
   };
 
   // FAILED_PRECONDITION: another process has the folder.

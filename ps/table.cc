@@ -11,17 +11,10 @@
 #include "absl/strings/str_cat.h"
 #include "common/partition.h"
 #include "common/status_macros.h"
-#include "ps/row_groups.h"
+#include "ps/key_groups.h"
 #include "ps/scratch.h"
 
 namespace tessera::ps {
-namespace {
-
-// Rows that are summed and then moved together: their sums stay in the cache.
-constexpr size_t kChunkRows = 64;
-
-}  // namespace
-
 absl::StatusOr<std::unique_ptr<Table>> Table::New(const v1::PsTable& spec, uint64_t seed,
                                                   const PartitionSet* partitions) {
   const v1::TableSpec& table = spec.spec();
@@ -32,8 +25,7 @@ absl::StatusOr<std::unique_ptr<Table>> Table::New(const v1::PsTable& spec, uint6
   }
   TESSERA_ASSIGN_OR_RETURN(Initializer initializer,
                            Initializer::New(table.initializer(), seed, table.name()));
-  TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<RowOptimizer> optimizer,
-                           NewRowOptimizer(table.optimizer(), table.dim(), table.name()));
+  TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<RowOptimizer> optimizer, NewRowOptimizer(table, seed));
   TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<Admission> admission,
                            Admission::New(table.admission(), seed, table.name(), partitions));
   TESSERA_ASSIGN_OR_RETURN(const Expiry expiry, Expiry::New(table.expiry(), table.name()));
@@ -193,7 +185,7 @@ absl::Status Table::Apply(absl::Span<const Gradients> parts, uint64_t step,
   if (!every_row()) return ApplyToRows(parts, step, scale);
   absl::MutexLock lock(&every_row_mu_);
   TESSERA_RETURN_IF_ERROR(ApplyToRows(parts, step, scale));
-  MoveOtherRows(scale);
+  MoveOtherRows(step, scale);
   return absl::OkStatus();
 }
 
@@ -201,12 +193,10 @@ absl::Status Table::Apply(absl::Span<const Gradients> parts, uint64_t step,
 struct Table::ApplyScratch {
   std::vector<uint64_t> keys;           // of all parts, if several
   std::vector<const float*> gradients;  // by place in `keys`, if several
-  RowGroups groups;
-  std::vector<float> sums;  // [kChunkRows, dim]
-  std::vector<Row*> rows;
-  std::vector<const float*> of_rows;
+  KeyGroups groups;
+  std::vector<float> sums;  // [RowStore::Block::kMost, dim]
 
-  size_t bytes() const { return 16 * keys.capacity() + 40 * rows.capacity() + 4 * sums.capacity(); }
+  size_t bytes() const { return 16 * keys.capacity() + groups.bytes() + 4 * sums.capacity(); }
 };
 
 absl::Status Table::ApplyToRows(absl::Span<const Gradients> parts, uint64_t step, double scale) {
@@ -224,72 +214,56 @@ absl::Status Table::ApplyToRows(absl::Span<const Gradients> parts, uint64_t step
     }
     keys = scratch->keys;
   }
-  const auto gradient_of = [&](uint32_t position) {
-    return gradients.empty() ? parts[0].values + size_t{position} * dim() : gradients[position];
+  const float* const of_one = parts.size() == 1 ? parts[0].values : nullptr;
+  const auto gradient_of = [&](uint32_t place) {
+    return of_one != nullptr ? of_one + size_t{place} * dim() : gradients[place];
   };
+  KeyGroups& groups = scratch->groups;
+  groups.Build(keys);
+  scratch->sums.resize(RowStore::Block::kMost * dim());
   const uint32_t flag = every_row() ? kRowMoved : 0;
-  const auto change = [&](absl::Span<Row* const> rows, absl::Span<const uint32_t> positions) {
-    uint32_t seen = 0;
-    for (Row* const row : rows) {
-      seen |= row->flags;
-      row->flags |= kRowSeen;
+  const bool repeats = groups.size() < keys.size();
+  // Gradients lie anywhere in the sender's block.
+  const auto change = [&](const RowStore::Block& block) {
+    for (const KeyBatch::Item& item : block.coming) {
+      const uint32_t first = groups.First(item.position);
+      PrefetchFloats(gradient_of(first), dim());
+      const uint32_t second = repeats ? groups.Next(first) : KeyGroups::kEnd;
+      if (second != KeyGroups::kEnd) PrefetchFloats(gradient_of(second), dim());
     }
-    if ((seen & kRowSeen) != 0) {
-      for (Row* const row : rows) row->flags &= ~kRowSeen;
-      ApplySums(rows, positions, gradient_of, step, scale, *scratch);
-      return;
+    std::array<const float*, RowStore::Block::kMost> of_rows;
+    for (size_t i = 0; i < block.rows.size(); ++i) {
+      block.rows[i]->Touch(step, flag);
+      of_rows[i] = gradient_of(groups.First(block.positions[i]));
     }
-    std::array<const float*, kChunkRows> of_rows;
-    for (size_t begin = 0; begin < rows.size(); begin += kChunkRows) {
-      const absl::Span<Row* const> chunk = rows.subspan(begin, kChunkRows);
-      for (size_t i = 0; i < chunk.size(); ++i) {
-        chunk[i]->Touch(step);
-        chunk[i]->flags = (chunk[i]->flags & ~kRowSeen) | flag;
-        of_rows[i] = gradient_of(positions[begin + i]);
+    float* sum = scratch->sums.data();
+    for (size_t i = 0; repeats && i < block.rows.size(); ++i) {
+      uint32_t place = groups.Next(groups.First(block.positions[i]));
+      if (place == KeyGroups::kEnd) continue;
+      CopyFloats(of_rows[i], dim(), sum);
+      of_rows[i] = sum;
+      while (place != KeyGroups::kEnd) {
+        const float* const more = gradient_of(place);
+        place = groups.Next(place);
+        if (place != KeyGroups::kEnd) PrefetchFloats(gradient_of(place), dim());
+        for (uint32_t d = 0; d < dim(); ++d) sum[d] += more[d];
       }
-      optimizer_->Apply(chunk, absl::MakeConstSpan(of_rows).first(chunk.size()), scale);
+      sum += dim();
     }
+    optimizer_->Apply(block.rows, absl::MakeConstSpan(of_rows).first(block.rows.size()), scale,
+                      step);
   };
   if (tier_ != nullptr) {
-    return FromTier(tier_->Update(keys, change));
+    return FromTier(tier_->Update(
+        groups.keys(), [&](absl::Span<Row* const> rows, absl::Span<const uint32_t> positions) {
+          change({.rows = rows, .positions = positions, .coming = {}});
+        }));
   }
-  store_.Update(keys, change);
+  store_.UpdateBlocks(groups.keys(), change);
   return absl::OkStatus();
 }
 
-void Table::ApplySums(absl::Span<Row* const> rows, absl::Span<const uint32_t> positions,
-                      absl::FunctionRef<const float*(uint32_t)> gradient_of, uint64_t step,
-                      double scale, ApplyScratch& scratch) {
-  const uint32_t flag = every_row() ? kRowMoved : 0;
-  RowGroups& groups = scratch.groups;
-  groups.Build(rows);
-  scratch.sums.resize(kChunkRows * dim());
-  for (size_t begin = 0; begin < groups.size(); begin += kChunkRows) {
-    scratch.rows.clear();
-    scratch.of_rows.clear();
-    float* sum = scratch.sums.data();
-    for (size_t g = begin; g < std::min(groups.size(), begin + kChunkRows); ++g) {
-      const uint32_t first = groups.First(g);
-      const float* gradient = gradient_of(positions[first]);
-      if (groups.Next(first) != RowGroups::kEnd) {
-        std::copy_n(gradient, dim(), sum);
-        for (uint32_t i = groups.Next(first); i != RowGroups::kEnd; i = groups.Next(i)) {
-          const float* const more = gradient_of(positions[i]);
-          for (uint32_t d = 0; d < dim(); ++d) sum[d] += more[d];
-        }
-        gradient = sum;
-        sum += dim();
-      }
-      rows[first]->Touch(step);
-      rows[first]->flags |= flag;
-      scratch.rows.push_back(rows[first]);
-      scratch.of_rows.push_back(gradient);
-    }
-    optimizer_->Apply(scratch.rows, scratch.of_rows, scale);
-  }
-}
-
-void Table::MoveOtherRows(double scale) {
+void Table::MoveOtherRows(uint64_t step, double scale) {
   std::vector<Row*> others;
   std::vector<const float*> zeros;
   store_.UpdateEvery([&](absl::Span<Row* const> rows) {
@@ -299,7 +273,7 @@ void Table::MoveOtherRows(double scale) {
       row->flags = (row->flags & ~kRowMoved) | kRowChanged;
     }
     zeros.resize(others.size(), nullptr);
-    optimizer_->Apply(others, zeros, scale);
+    optimizer_->Apply(others, zeros, scale, step);
   });
 }
 

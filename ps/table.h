@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/types/span.h"
+#include "common/job/defaults.h"
 #include "ps/admission.h"
 #include "ps/expiry.h"
 #include "ps/partition_set.h"
@@ -25,7 +26,7 @@ namespace tessera::ps {
 // One table of a job on this ps: its rows, its optimizer, its counters. Thread-safe.
 class Table {
  public:
-  static constexpr uint32_t kMaxDim = 4096;
+  static constexpr uint32_t kMaxDim = RowLayout::kMaxDim;
 
   // Gradients of one sender; borrowed.
   struct Gradients {
@@ -41,7 +42,7 @@ class Table {
   const v1::PsTable& spec() const { return spec_; }
   uint32_t dim() const { return spec_.spec().dim(); }
   bool dense() const { return spec_.dense(); }
-  bool sync() const { return spec_.consistency() != v1::ASYNC; }
+  bool sync() const { return IsSync(spec_.consistency()); }
   // Each step moves every row.
   bool every_row() const { return spec_.spec().update() == v1::EVERY_ROW; }
   // The rows in memory.
@@ -94,6 +95,10 @@ class Table {
   // How many rows that would drop.
   uint64_t CountExpirable(uint64_t applied_steps) const;
 
+  // See RowStore; `other` is the same table with other partitions.
+  void PrepareToTakeOver(const Table& other) { store_.PrepareToTakeOver(other.store_); }
+  void TakeOver(Table& other) { store_.TakeOver(other.store_); }
+
   v1::TableStats Stats() const;
 
  private:
@@ -109,12 +114,8 @@ class Table {
   // What the tier lost is no loss of a checkpoint's data: DATA_LOSS becomes ABORTED.
   absl::Status FromTier(const absl::Status& status) const;
   struct ApplyScratch;
-  // The rows of one stripe where a row comes several times.
-  void ApplySums(absl::Span<Row* const> rows, absl::Span<const uint32_t> positions,
-                 absl::FunctionRef<const float*(uint32_t position)> gradient_of, uint64_t step,
-                 double scale, ApplyScratch& scratch);
   absl::Status ApplyToRows(absl::Span<const Gradients> parts, uint64_t step, double scale);
-  void MoveOtherRows(double scale) ABSL_EXCLUSIVE_LOCKS_REQUIRED(every_row_mu_);
+  void MoveOtherRows(uint64_t step, double scale) ABSL_EXCLUSIVE_LOCKS_REQUIRED(every_row_mu_);
   void Count(const RowCounts& counts);
 
   const v1::PsTable spec_;

@@ -214,10 +214,12 @@ absl::Status TableTier::WaitForRoom() const {
   }
   const absl::Status why = options_.evictor->last_error();
   if (absl::IsDataLoss(why)) return why;  // waiting does not mend a disk
-  return absl::ResourceExhaustedError(
-      absl::StrCat("the memory for rows is full: ", options_.budget->used(), " of ",
-                   options_.budget->bytes(), " bytes (--memory), and no row could leave it",
-                   why.ok() ? "; try again later" : absl::StrCat(": ", why.message())));
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "the memory for rows is full: ", options_.budget->used(), " of ", options_.budget->bytes(),
+      " bytes (--memory), and no row could leave it",
+      why.ok()
+          ? absl::StrCat(" for ", absl::FormatDuration(options_.room_limit), "; try again later")
+          : absl::StrCat(": ", why.message())));
 }
 
 absl::Status TableTier::Rounds(
@@ -306,8 +308,7 @@ absl::StatusOr<RowCounts> TableTier::Find(absl::Span<const uint64_t> keys, float
     if (!may[i]) continue;
     const size_t place = read.PlaceOf(PlaceOf(absent[i]));
     if (!read.found[place]) continue;
-    std::copy_n(store_.layout().Embedding(read.blocks->row(place)), dim,
-                values + size_t{positions[i]} * dim);
+    store_.layout().ReadEmbedding(read.blocks->row(place), values + size_t{positions[i]} * dim);
     statuses[positions[i]] = v1::ROW_HIT;
     --counts.absent;
     ++counts.hits;

@@ -43,7 +43,7 @@ class TableTier {
     Evictor* evictor = nullptr;      // borrowed, outlives the tier
     // Changed rows that are written together.
     uint64_t eviction_bytes = 16 << 20;
-    // For a place in memory; then the answer is push-back.
+    // Without any row leaving while there is no place in memory; then the answer is push-back.
     absl::Duration room_limit = absl::Seconds(10);
   };
   struct Stats {

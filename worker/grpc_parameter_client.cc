@@ -1,5 +1,7 @@
+#include <algorithm>
 #include <cstring>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
@@ -16,6 +18,7 @@ namespace {
 constexpr char kPull[] = "/tessera.v1.ParameterService/Pull";
 constexpr char kPush[] = "/tessera.v1.ParameterService/Push";
 constexpr char kAssign[] = "/tessera.v1.ParameterService/Assign";
+constexpr char kGetProgress[] = "/tessera.v1.ParameterService/GetProgress";
 // Keys and rows of one message and its answer: a batch should be several, so that reading, sending
 // and applying overlap.
 constexpr uint64_t kChunkBytes = 512 << 10;
@@ -98,6 +101,23 @@ grpc::ByteBuffer GradientMessage(const wire::BulkLayout& layout, const Request& 
   return writer.Finish();
 }
 
+grpc::ByteBuffer Serialized(const v1::ProgressRequest& request) {
+  const grpc::Slice slice(request.SerializeAsString());
+  return grpc::ByteBuffer(&slice, 1);
+}
+
+absl::StatusOr<uint64_t> ReadNextPush(const grpc::ByteBuffer& answer) {
+  std::vector<grpc::Slice> slices;
+  std::string bytes;
+  v1::ProgressResponse response;
+  const bool dumped = answer.Dump(&slices).ok();
+  for (const grpc::Slice& slice : slices) bytes.append(slice.begin(), slice.end());
+  if (!dumped || !response.ParseFromString(bytes)) {
+    return absl::InternalError("answered GetProgress with what is no ProgressResponse");
+  }
+  return response.next_push();
+}
+
 class GrpcParameterClient final : public ParameterClient {
  public:
   GrpcParameterClient(const v1::CallHeader& header, const PsDirectory* ps, StatusBoard* board,
@@ -106,13 +126,14 @@ class GrpcParameterClient final : public ParameterClient {
     header_.set_map_version(ps->map_version());
   }
 
-  std::unique_ptr<PendingCall> Pull(absl::Span<const TableRows> tables, uint64_t step,
-                                    bool read_only) override {
+  std::unique_ptr<PendingCall> Pull(absl::Span<const TableRows> tables,
+                                    const PullOptions& options) override {
     const auto kept = std::make_shared<const std::vector<TableRows>>(tables.begin(), tables.end());
     v1::PullRequest request;
     *request.mutable_header() = header_;
-    request.set_step(step);
-    request.set_read_only(read_only);
+    request.set_step(options.step);
+    request.set_read_only(options.read_only);
+    request.set_begins(options.begins);
     std::vector<FanOut::Leg> legs;
     for (size_t p = 0; p < ps_.size(); ++p) {
       for (KeyChunk& chunk : Chunks(tables, p)) {
@@ -124,7 +145,9 @@ class GrpcParameterClient final : public ParameterClient {
              .take = [leg, kept](const grpc::ByteBuffer& answer) { return leg->Take(answer); }});
       }
     }
-    return NewCall(absl::StrCat("pull of step ", step), kPull, std::move(legs));
+    return NewCall(
+        absl::StrCat("pull of step ", options.begins > 0 ? options.begins - 1 : options.step),
+        kPull, std::move(legs));
   }
 
   std::unique_ptr<PendingCall> Push(absl::Span<const TableGradients> tables, uint64_t sequence,
@@ -149,6 +172,26 @@ class GrpcParameterClient final : public ParameterClient {
     return NewCall("assignment of initial dense parameters", kAssign,
                    GradientLegs(wire::kAssignRequest, request, values,
                                 [](v1::AssignRequest&, uint64_t, size_t, size_t) {}));
+  }
+
+  absl::StatusOr<uint64_t> GetProgress(uint64_t confirmed) override {
+    v1::ProgressRequest request;
+    *request.mutable_header() = header_;
+    request.set_confirmed(confirmed);
+    std::vector<uint64_t> next(ps_.size());
+    std::vector<FanOut::Leg> legs;
+    for (size_t p = 0; p < ps_.size(); ++p) {
+      legs.push_back({.peer = p,
+                      .message = [&request] { return Serialized(request); },
+                      .take = [&next, p](const grpc::ByteBuffer& answer) -> absl::Status {
+                        TESSERA_ASSIGN_OR_RETURN(next[p], ReadNextPush(answer));
+                        return absl::OkStatus();
+                      }});
+    }
+    const std::unique_ptr<PendingCall> call =
+        NewCall("how far the rank is", kGetProgress, std::move(legs));
+    TESSERA_RETURN_IF_ERROR(call->Wait());
+    return *std::min_element(next.begin(), next.end());
   }
 
  private:

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/job/defaults.h"
 #include "common/job/job_tables.h"
 #include "common/status_macros.h"
 #include "worker/dense/model_inputs.h"
@@ -21,8 +22,8 @@ absl::StatusOr<std::unique_ptr<JobContext>> NewJobContext(const v1::Assignment& 
   context->metrics = options.metrics;
   context->cancellation = options.cancellation;
   const v1::JobSpec& spec = context->spec();
-  context->sync_sparse = spec.consistency().sparse() != v1::ASYNC;
-  context->sync_dense = spec.consistency().dense() != v1::ASYNC;
+  context->sync_sparse = IsSync(spec.consistency().sparse());
+  context->sync_dense = IsSync(spec.consistency().dense());
 
   const std::string wish = spec.train().device().empty() || spec.train().device() == "auto"
                                ? options.device

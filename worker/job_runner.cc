@@ -95,7 +95,7 @@ v1::UnitResult JobRunner::RunUnit(const v1::NextWorkResponse& unit) {
     result = Evaluate(unit.unit_id(), unit.evaluate());
   } else if (unit.has_predict()) {
     options_.board->SetDoing("predicting");
-    result = Predict(unit.predict());
+    result = Predict(unit.unit_id(), unit.predict());
   }
   if (!result.ok() && !options_.cancellation->cancelled()) {
     SPDLOG_ERROR("{}", std::string(result.status().message()));
@@ -118,8 +118,12 @@ absl::Status JobRunner::Prepare() {
                                                          .board = options_.board,
                                                          .metrics = options_.metrics,
                                                          .cancellation = options_.cancellation}));
-    trainer_ = std::make_unique<Trainer>(context_.get());
     scorer_ = std::make_unique<Scorer>(context_.get());
+  }
+  if (trainer_ == nullptr) {
+    // Another worker may have had this rank.
+    TESSERA_ASSIGN_OR_RETURN(const uint64_t next_push, context_->parameters->GetProgress(0));
+    trainer_ = std::make_unique<Trainer>(context_.get(), next_push);
   }
   if (!dense_assigned_) {
     // Every rank offers the same initial values; the first to arrive are kept, and so are restored
@@ -197,11 +201,11 @@ absl::StatusOr<v1::UnitResult> JobRunner::Evaluate(uint64_t unit_id, const v1::E
   return result;
 }
 
-absl::StatusOr<v1::UnitResult> JobRunner::Predict(const v1::Predict& unit) {
+absl::StatusOr<v1::UnitResult> JobRunner::Predict(uint64_t unit_id, const v1::Predict& unit) {
   TESSERA_ASSIGN_OR_RETURN(const std::string path, PathBelow(options_.output_root, unit.output()));
-  TESSERA_ASSIGN_OR_RETURN(
-      const std::unique_ptr<PredictionFile> file,
-      PredictionFile::Create(PosixFileSystem(), path, ScoreLayout::Of(assignment_.spec())));
+  TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<PredictionFile> file,
+                           PredictionFile::Create(PosixFileSystem(), path, unit_id,
+                                                  ScoreLayout::Of(assignment_.spec())));
   TESSERA_ASSIGN_OR_RETURN(const Scorer::Summary summary,
                            scorer_->Score({unit.ranges().begin(), unit.ranges().end()}, 0,
                                           [&file](const Scorer::Scores& scores) {

@@ -46,7 +46,7 @@ class JobRunner {
   absl::Status Prepare();
   absl::StatusOr<v1::UnitResult> Count(const v1::CountRecords& unit);
   absl::StatusOr<v1::UnitResult> Evaluate(uint64_t unit_id, const v1::Evaluate& unit);
-  absl::StatusOr<v1::UnitResult> Predict(const v1::Predict& unit);
+  absl::StatusOr<v1::UnitResult> Predict(uint64_t unit_id, const v1::Predict& unit);
 
   const v1::Assignment assignment_;
   const Options options_;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "tessera/v1/cluster.pb.h"
 #include "tessera/v1/parameter_service.pb.h"
@@ -51,14 +52,25 @@ class PendingCall {
 class ParameterClient {
  public:
   virtual ~ParameterClient() = default;
-  // Every ps is called, also for no keys: with step > 0 that is how a worker waits for a step.
-  virtual std::unique_ptr<PendingCall> Pull(absl::Span<const TableRows> tables, uint64_t step,
-                                            bool read_only) = 0;
+  // As v1::PullRequest has them.
+  struct PullOptions {
+    uint64_t step = 0;
+    bool read_only = false;
+    uint64_t begins = 0;
+  };
+  // Every ps is called, also for no keys: with step > 0 that is how a worker waits for a step, and
+  // says that all ps have what it pushed of the steps before.
+  virtual std::unique_ptr<PendingCall> Pull(absl::Span<const TableRows> tables,
+                                            const PullOptions& options) = 0;
   // Every ps is called, also for no keys: a rank without samples takes part in the step all the
   // same.
   virtual std::unique_ptr<PendingCall> Push(absl::Span<const TableGradients> tables,
                                             uint64_t sequence, double learning_rate_scale) = 0;
   virtual std::unique_ptr<PendingCall> Assign(absl::Span<const TableGradients> values) = 0;
+  // Asks every ps, and waits for it: the number of the rank's first push that some ps lacks. From
+  // then on no ps takes a call of whoever had the rank before. `confirmed`: every ps has
+  // acknowledged the rank's pushes of the steps below (v1::ProgressRequest).
+  virtual absl::StatusOr<uint64_t> GetProgress(uint64_t confirmed) = 0;
 };
 
 // The gRPC form, for one assignment. `header` goes with every call. `ps`, `board` and

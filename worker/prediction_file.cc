@@ -3,19 +3,40 @@
 #include <cmath>
 #include <filesystem>
 #include <utility>
+#include <vector>
 
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "common/math/metrics/predictions.h"
 #include "common/status_macros.h"
 
 namespace tessera::worker {
 
+namespace {
+
+constexpr absl::string_view kBeforeUnit = ".unit-";
+constexpr absl::string_view kAfterUnit = ".tmp";
+
+// Whether `name` is what a file `of` is called while a unit writes it.
+bool IsUnfinished(absl::string_view name, absl::string_view of) {
+  uint64_t unit = 0;
+  return absl::ConsumePrefix(&name, of) && absl::ConsumePrefix(&name, kBeforeUnit) &&
+         absl::ConsumeSuffix(&name, kAfterUnit) && absl::SimpleAtoi(name, &unit);
+}
+
+}  // namespace
+
 absl::StatusOr<std::unique_ptr<PredictionFile>> PredictionFile::Create(FileSystem& fs,
                                                                        const std::string& path,
+                                                                       uint64_t unit,
                                                                        const ScoreLayout& layout) {
   TESSERA_RETURN_IF_ERROR(fs.CreateFolder(std::filesystem::path(path).parent_path().string()));
-  TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<WritableFile> file, fs.Create(path + ".tmp"));
+  std::string unfinished = absl::StrCat(path, kBeforeUnit, unit, kAfterUnit);
+  TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<WritableFile> file, fs.Create(unfinished));
   std::vector<std::string> columns;
   for (const JobTask& task : layout.tasks) {
     columns.push_back(task.MetricName("label"));
@@ -23,15 +44,20 @@ absl::StatusOr<std::unique_ptr<PredictionFile>> PredictionFile::Create(FileSyste
     if (task.loss == v1::SOFTMAX_CROSS_ENTROPY) columns.push_back(task.MetricName("probability"));
   }
   TESSERA_RETURN_IF_ERROR(file->Append(absl::StrJoin(columns, ",") + "\n"));
-  return std::unique_ptr<PredictionFile>(new PredictionFile(fs, path, std::move(file), layout));
+  return std::unique_ptr<PredictionFile>(
+      new PredictionFile(fs, path, std::move(unfinished), std::move(file), layout));
 }
 
-PredictionFile::PredictionFile(FileSystem& fs, std::string path, std::unique_ptr<WritableFile> file,
-                               ScoreLayout layout)
-    : fs_(fs), path_(std::move(path)), layout_(std::move(layout)), file_(std::move(file)) {}
+PredictionFile::PredictionFile(FileSystem& fs, std::string path, std::string unfinished,
+                               std::unique_ptr<WritableFile> file, ScoreLayout layout)
+    : fs_(fs),
+      path_(std::move(path)),
+      unfinished_(std::move(unfinished)),
+      layout_(std::move(layout)),
+      file_(std::move(file)) {}
 
 PredictionFile::~PredictionFile() {
-  if (!finished_) fs_.Remove(path_ + ".tmp").IgnoreError();
+  if (!finished_) fs_.Remove(unfinished_).IgnoreError();
 }
 
 absl::Status PredictionFile::Append(absl::Span<const float> outputs,
@@ -61,9 +87,16 @@ absl::Status PredictionFile::Append(absl::Span<const float> outputs,
 absl::Status PredictionFile::Finish() {
   TESSERA_RETURN_IF_ERROR(file_->Sync());
   TESSERA_RETURN_IF_ERROR(file_->Close());
-  TESSERA_RETURN_IF_ERROR(fs_.Rename(path_ + ".tmp", path_));
+  TESSERA_RETURN_IF_ERROR(fs_.Rename(unfinished_, path_));
   finished_ = true;
-  return fs_.SyncFolder(std::filesystem::path(path_).parent_path().string());
+  const std::filesystem::path path(path_);
+  const std::string folder = path.parent_path().string();
+  TESSERA_ASSIGN_OR_RETURN(const std::vector<std::string> names, fs_.List(folder));
+  for (const std::string& name : names) {
+    if (!IsUnfinished(name, path.filename().string())) continue;
+    TESSERA_RETURN_IF_ERROR(fs_.Remove((path.parent_path() / name).string()));
+  }
+  return fs_.SyncFolder(folder);
 }
 
 }  // namespace tessera::worker

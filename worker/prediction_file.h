@@ -17,22 +17,26 @@ namespace tessera::worker {
 // named "label/TASK" and so on. It appears under its name when it is complete. Not thread-safe.
 class PredictionFile {
  public:
-  // `fs` is borrowed and outlives the file.
+  // `fs` is borrowed and outlives the file. Until it is complete it has a name of `unit`'s own: the
+  // unit may be another worker's by now, without this one knowing.
   static absl::StatusOr<std::unique_ptr<PredictionFile>> Create(FileSystem& fs,
                                                                 const std::string& path,
+                                                                uint64_t unit,
                                                                 const ScoreLayout& layout);
   // Removes what was written unless Finish was called.
   ~PredictionFile();
   absl::Status Append(absl::Span<const float> outputs,  // [n, layout.output_floats()]
                       absl::Span<const float> labels);  // [n, layout.label_floats()]
+  // Removes, too, what workers that were lost have left of this file.
   absl::Status Finish();
 
  private:
-  PredictionFile(FileSystem& fs, std::string path, std::unique_ptr<WritableFile> file,
-                 ScoreLayout layout);
+  PredictionFile(FileSystem& fs, std::string path, std::string unfinished,
+                 std::unique_ptr<WritableFile> file, ScoreLayout layout);
 
   FileSystem& fs_;
   const std::string path_;
+  const std::string unfinished_;
   const ScoreLayout layout_;
   const std::unique_ptr<WritableFile> file_;
   bool finished_ = false;

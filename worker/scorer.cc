@@ -42,7 +42,8 @@ Scorer::Scorer(JobContext* context)
 absl::StatusOr<Scorer::Summary> Scorer::Score(const std::vector<v1::RecordRange>& ranges,
                                               uint64_t step, const Sink& sink) {
   const TableRows dense[] = {context_->trained_blocks->Read(), context_->statistics_blocks->Read()};
-  TESSERA_RETURN_IF_ERROR(context_->parameters->Pull(dense, step, /*read_only=*/true)->Wait());
+  TESSERA_RETURN_IF_ERROR(
+      context_->parameters->Pull(dense, {.step = step, .read_only = true})->Wait());
   context_->trained_blocks->CopyOut(absl::MakeSpan(context_->trained));
   context_->statistics_blocks->CopyOut(absl::MakeSpan(context_->statistics));
 
@@ -102,8 +103,8 @@ absl::Status Scorer::ScoreRecords(const Batch& records, uint64_t step, const Sin
       });
   const auto pull = [this, step](PreparedBatch* batch) {
     return batch == nullptr ? nullptr
-                            : context_->parameters->Pull(EmbeddingReads(*context_, batch), step,
-                                                         /*read_only=*/true);
+                            : context_->parameters->Pull(EmbeddingReads(*context_, batch),
+                                                         {.step = step, .read_only = true});
   };
   std::unique_ptr<PreparedBatch> batch = pipeline.Next();
   // Before the call that fills it, which must be gone first.

@@ -6,6 +6,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/clock.h"
+#include "common/job/defaults.h"
+#include "common/log.h"
 #include "common/math/metrics/evaluation_metrics.h"
 #include "common/random.h"
 #include "common/schedule.h"
@@ -15,10 +17,22 @@
 
 namespace tessera::worker {
 
-Trainer::Trainer(JobContext* context)
+namespace {
+
+// Of records [begin, end) of batches, `records` in all.
+uint64_t SamplesIn(const v1::Train& unit, uint64_t batch_begin, uint64_t batch_end,
+                   uint64_t records) {
+  return std::min(batch_end * unit.batch_size(), records) -
+         std::min(batch_begin * unit.batch_size(), records);
+}
+
+}  // namespace
+
+Trainer::Trainer(JobContext* context, uint64_t next_push)
     : context_(context),
       windows_(context->source),
       preparer_(context->plan.get(), context->router.get()),
+      next_push_(next_push),
       embedding_gradients_(context->plan->lookups().size()),
       trained_gradient_(context->model->trained_floats()),
       statistics_gradient_(context->statistics.size()) {}
@@ -40,48 +54,58 @@ absl::StatusOr<v1::UnitResult> Trainer::Train(const v1::Train& unit) {
   }
   const std::vector<uint32_t>& order = Order(unit, records.size);
 
-  BatchPipeline pipeline(
-      unit.batch_begin(), unit.batch_end(), [&](uint64_t i, PreparedBatch* batch) {
-        const uint64_t begin = std::min<uint64_t>(i * unit.batch_size(), order.size());
-        const uint64_t end = std::min<uint64_t>(begin + unit.batch_size(), order.size());
-        GatherRows(records, absl::MakeConstSpan(order).subspan(begin, end - begin), &batch->batch);
-        PrepareLookups(*context_, &preparer_, batch);
-      });
+  const uint64_t batches = unit.batch_end() - unit.batch_begin();
+  const uint64_t known =
+      std::clamp(next_push_, unit.first_step(), unit.first_step() + batches) - unit.first_step();
+  const uint64_t first_batch = unit.batch_begin() + known;
+  if (known > 0) {
+    SPDLOG_INFO("all ps have {} of {} steps of this unit: going on at step {}", known, batches,
+                unit.first_step() + known);
+  }
+  BatchPipeline pipeline(first_batch, unit.batch_end(), [&](uint64_t i, PreparedBatch* batch) {
+    const uint64_t begin = std::min<uint64_t>(i * unit.batch_size(), order.size());
+    const uint64_t end = std::min<uint64_t>(begin + unit.batch_size(), order.size());
+    GatherRows(records, absl::MakeConstSpan(order).subspan(begin, end - begin), &batch->batch);
+    PrepareLookups(*context_, &preparer_, batch);
+  });
 
   logits_.clear();
   labels_.clear();
   weights_.clear();
   const uint64_t schedule_stride = context_->sync() ? 1 : assignment.workers();
   double loss_sum = 0;
-  uint64_t samples = 0;
   // A call reads and writes the buffers of its batch until it is gone: calls are declared after
   // their batches.
   struct Push {
     std::unique_ptr<PreparedBatch> batch;
     std::unique_ptr<PendingCall> call;
+    uint64_t number = 0;
   } push;
-  const auto finish_push = [&push, &pipeline]() -> absl::Status {
+  const auto finish_push = [this, &push, &pipeline]() -> absl::Status {
     if (push.call == nullptr) return absl::OkStatus();
     const absl::Status pushed = push.call->Wait();
     push.call.reset();
     pipeline.Recycle(std::move(push.batch));
+    if (pushed.ok()) next_push_ = push.number + 1;
     return pushed;
   };
   std::unique_ptr<PreparedBatch> batch = pipeline.Next();
   std::unique_ptr<PreparedBatch> next;
   watch.AddTo(metrics.read_seconds);
   std::unique_ptr<PendingCall> ahead =
-      batch == nullptr ? nullptr : StartPull(batch.get(), /*sync=*/false, unit.first_step());
+      batch == nullptr ? nullptr
+                       : StartPull(batch.get(), /*sync=*/false, unit.first_step() + known);
   while (batch != nullptr) {
     const uint64_t i = batch->index - unit.batch_begin();
     const uint64_t step = unit.first_step() + i;
     context_->board->SetDoing(absl::StrCat("training epoch ", unit.epoch() + 1, ", step ", step));
     if (ahead != nullptr) TESSERA_RETURN_IF_ERROR(ahead->Wait());
-    std::unique_ptr<PendingCall> now = StartPull(batch.get(), /*sync=*/true, step);
-    if (now != nullptr) {
-      // It waits for this rank's own push too: see to that first, so that a lost one is sent again.
+    if (context_->sync()) {
+      watch.AddTo(metrics.pull_seconds);
+      // The pull of a step says that all ps have what was pushed of the one before.
       TESSERA_RETURN_IF_ERROR(finish_push());
-      TESSERA_RETURN_IF_ERROR(now->Wait());
+      watch.AddTo(metrics.push_seconds);
+      TESSERA_RETURN_IF_ERROR(StartPull(batch.get(), /*sync=*/true, step)->Wait());
     }
     context_->trained_blocks->CopyOut(absl::MakeSpan(context_->trained));
     context_->statistics_blocks->CopyOut(absl::MakeSpan(context_->statistics));
@@ -92,7 +116,6 @@ absl::StatusOr<v1::UnitResult> Trainer::Train(const v1::Train& unit) {
     watch.AddTo(metrics.pull_seconds);
 
     if (batch->batch.size > 0) loss_sum += Compute(*batch, unit, step);
-    samples += batch->batch.size;
     watch.AddTo(metrics.compute_seconds);
 
     // The push before reads what the gradients are about to be collected in.
@@ -103,25 +126,35 @@ absl::StatusOr<v1::UnitResult> Trainer::Train(const v1::Train& unit) {
     const double scale = ScheduleValue(context_->spec().train().schedule(),
                                        unit.schedule_step() + i * schedule_stride) *
                          unit.learning_rate_scale();
-    push.call = StartPush(*batch, context_->sync() ? step : next_sequence_++, scale);
+    push.call = StartPush(*batch, step, scale);
+    push.number = step;
     watch.AddTo(metrics.push_seconds);
     metrics.steps.Increment();
     metrics.samples.Increment(batch->batch.size);
-    if (context_->sync()) next_step_ = step + 1;
     push.batch = std::move(batch);
     batch = std::move(next);
   }
   TESSERA_RETURN_IF_ERROR(finish_push());
+  // Said now, so that the other ranks need not wait until this one begins its next unit.
+  if (context_->sync()) {
+    TESSERA_RETURN_IF_ERROR(context_->parameters->GetProgress(next_push_).status());
+  }
   watch.AddTo(metrics.push_seconds);
 
+  const uint64_t samples = SamplesIn(unit, unit.batch_begin(), unit.batch_end(), order.size());
+  const uint64_t trained = SamplesIn(unit, first_batch, unit.batch_end(), order.size());
   result.set_samples(samples);
+  if (trained < samples) loss_sum *= static_cast<double>(samples) / static_cast<double>(trained);
   result.set_loss_sum(loss_sum);
   result.set_auc(math::ComputeMetrics({"auc"}, {.outputs = logits_,
                                                 .labels = labels_,
                                                 .weights = weights_,
                                                 .kind = math::Outputs::kLogits})
                      .at("auc"));
-  result.set_train_seconds(absl::ToDoubleSeconds(SystemClock().Monotonic() - start));
+  if (known < batches) {
+    const double part = static_cast<double>(batches - known) / static_cast<double>(batches);
+    result.set_train_seconds(absl::ToDoubleSeconds(SystemClock().Monotonic() - start) / part);
+  }
   return result;
 }
 
@@ -145,7 +178,9 @@ std::unique_ptr<PendingCall> Trainer::StartPull(PreparedBatch* batch, bool sync,
   }
   // Without tables a pull still waits for its step: a rank without samples must not run ahead.
   if (reads.empty() && !(sync && context_->sync())) return nullptr;
-  return context_->parameters->Pull(reads, sync ? step : 0, /*read_only=*/false);
+  return context_->parameters->Pull(
+      reads, {.step = sync ? step : 0,
+              .begins = MaxLeadOf(context_->spec().consistency()) > 0 ? step + 1 : 0});
 }
 
 double Trainer::Compute(const PreparedBatch& batch, const v1::Train& unit, uint64_t step) {

@@ -17,14 +17,18 @@ namespace tessera::worker {
 // thread-safe.
 class Trainer {
  public:
-  // Borrowed, outliving the trainer.
-  explicit Trainer(JobContext* context);
+  // Borrowed, outliving the trainer. All ps have the rank's pushes below `next_push`
+  // (ParameterClient::GetProgress): made by whoever had the rank before.
+  Trainer(JobContext* context, uint64_t next_push);
 
+  // Begins where pushes that all ps have end, be that within the unit or behind it. The result is
+  // that of the whole unit: its samples are all there are; loss and time, measured on the batches
+  // that were trained here, are scaled to all of them, and unknown (NaN, 0) where none were.
   absl::StatusOr<v1::UnitResult> Train(const v1::Train& unit);
 
-  // sync: steps below it have been pushed by this rank, and are applied once every rank has. 0:
-  // none in this generation.
-  uint64_t next_step() const { return next_step_; }
+  // sync: steps below it have been pushed by this rank, and are applied once every rank has. async:
+  // 0.
+  uint64_t next_step() const { return context_->sync() ? next_push_ : 0; }
 
  private:
   // Rows and dense parameters for `batch` of the tables whose mode is `sync`; null when there are
@@ -48,8 +52,7 @@ class Trainer {
   KeyPreparer preparer_;  // used by the pipeline's thread only
   uint64_t order_key_ = 0;
   std::vector<uint32_t> order_;
-  uint64_t next_step_ = 0;
-  uint64_t next_sequence_ = 0;                           // async: pushes made in this generation
+  uint64_t next_push_;                                   // all ps have acknowledged those below
   std::vector<std::vector<float>> embedding_gradients_;  // by lookup: [keys, dim]
   std::vector<float> trained_gradient_;
   std::vector<float> statistics_gradient_;

@@ -113,7 +113,7 @@ class WorkerImpl final : public Worker {
     if (cancellation_ != nullptr) {
       if (!cancellation_->cancelled() && running_.job_id() == assignment.job_id() &&
           running_.generation() == assignment.generation() &&
-          running_.rank() == assignment.rank()) {
+          running_.rank() == assignment.rank() && running_as_ == incarnation_) {
         ps_->Update(assignment.partitions());
         return;
       }
@@ -143,7 +143,7 @@ class WorkerImpl final : public Worker {
         has_news_ = false;
         if (next_.job_id().empty()) continue;
         assignment = running_ = next_;
-        run.incarnation = incarnation_;
+        run.incarnation = running_as_ = incarnation_;
         run.cancellation = cancellation.get();
         cancellation_ = std::move(cancellation);
         ps_ = std::make_unique<PsDirectory>(assignment.partitions(), options_.channels);
@@ -197,6 +197,7 @@ class WorkerImpl final : public Worker {
   uint64_t incarnation_ ABSL_GUARDED_BY(mu_) = 0;
   v1::Assignment next_ ABSL_GUARDED_BY(mu_);
   v1::Assignment running_ ABSL_GUARDED_BY(mu_);                      // while cancellation_ is set
+  uint64_t running_as_ ABSL_GUARDED_BY(mu_) = 0;                     // incarnation, likewise
   std::unique_ptr<Cancellation> cancellation_ ABSL_GUARDED_BY(mu_);  // of what is under way
   std::unique_ptr<PsDirectory> ps_ ABSL_GUARDED_BY(mu_);             // of the last that was
   absl::Status fatal_ ABSL_GUARDED_BY(mu_);

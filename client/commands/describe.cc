@@ -1,5 +1,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "absl/time/time.h"
 #include "client/commands/commands.h"
 #include "client/job_json.h"
@@ -31,6 +32,20 @@ std::string JobText(const v1::JobStatus& job) {
                   "  started     ", Moment(job.started_unix_ms()), "\n",         //
                   "  finished    ", Moment(job.finished_unix_ms()), "\n",        //
                   "  restarts    ", job.restarts(), "\n");
+  if (job.has_scaling()) {
+    const v1::Scaling& scaling = job.scaling();
+    absl::StrAppend(&text, "  moving      from ", scaling.from(), " to ", scaling.to(), " ps, ",
+                    scaling.phase(), "; ", scaling.partitions(), " partitions, ", scaling.rows(),
+                    " rows, ", scaling.bytes() >> 20, " MiB copied so far\n");
+  }
+  if (job.shares_size() > 0) {
+    absl::StrAppend(&text, "  partitions  ",
+                    absl::StrJoin(job.shares(), ", ",
+                                  [](std::string* out, const v1::PsShare& share) {
+                                    absl::StrAppend(out, share.name(), " ", share.partitions());
+                                  }),
+                    "\n");
+  }
   if (job.bad_records() > 0) absl::StrAppend(&text, "  bad records ", job.bad_records(), "\n");
   if (job.evaluations_size() > 0) absl::StrAppend(&text, "evaluations\n");
   for (const v1::Evaluation& evaluation : job.evaluations()) {

@@ -78,8 +78,9 @@ class Node final : public ClusterNode {
     bool welcomed = false;
     bool goodbye = false;
     bool finishing = false;
-    std::string why;      // we gave up: instead of gRPC's "cancelled"
-    absl::Duration next;  // next heartbeat, or the time by which something must have happened
+    std::string why;         // we gave up: instead of gRPC's "cancelled"
+    absl::Duration next;     // next heartbeat, or the time by which something must have happened
+    absl::Duration give_up;  // of the heartbeat that is being sent
   };
 
   void Run() {
@@ -123,6 +124,11 @@ class Node final : public ClusterNode {
   }
 
   void OnTime(Session& s) {
+    if (s.welcomed && s.writing && !s.goodbye && !s.finishing && Now() < s.give_up) {
+      // The master, or this process, is slow: that is no death before the lease has run out.
+      s.next = std::min(Now() + heartbeat_, s.give_up);
+      return;
+    }
     if (s.goodbye || s.finishing || !s.welcomed || s.writing) {
       // Nothing came in time: no goodbye, no end of the stream, no Welcome, or a heartbeat that
       // could not be sent.
@@ -181,6 +187,7 @@ class Node final : public ClusterNode {
       heartbeat_ = absl::Milliseconds(std::max(welcome.heartbeat_ms(), 10u));
       name_taken_limit_ =
           std::max(options_.name_taken_limit, absl::Milliseconds(welcome.lease_ms()) * 1.5);
+      lease_ = std::max(absl::Milliseconds(welcome.lease_ms()), heartbeat_);
       s.next = Now() + heartbeat_;
       options_.hello.set_name(welcome.name());  // a name that the master picked is kept
       waiting_since_.reset();
@@ -202,6 +209,7 @@ class Node final : public ClusterNode {
   void Write(Session& s, const v1::NodeMessage& message) {
     s.pending += 1;
     s.writing = true;
+    s.give_up = Now() + lease_;
     s.stream->Write(message, ToPointer(Tag::kWrite));
   }
   void Finish(Session& s) {
@@ -260,6 +268,7 @@ class Node final : public ClusterNode {
   Backoff backoff_;
   bool stop_ = false;
   absl::Duration heartbeat_ = absl::Seconds(1);
+  absl::Duration lease_ = absl::Seconds(1);
   absl::Duration name_taken_limit_;
   std::optional<absl::Duration> waiting_since_;
   std::optional<absl::Duration> name_taken_since_;

@@ -42,4 +42,12 @@ inline v1::Consistency ModeOf(v1::Consistency mode) {
   return mode == v1::CONSISTENCY_UNSPECIFIED ? v1::SYNC : mode;
 }
 
+inline bool IsSync(v1::Consistency mode) { return ModeOf(mode) == v1::SYNC; }
+inline constexpr uint32_t kMaxLead = 1000;
+// Steps that a worker may begin while another is at one; 0: no bound.
+inline uint32_t MaxLeadOf(const v1::ConsistencySpec& consistency) {
+  if (consistency.sparse() != v1::BOUNDED && consistency.dense() != v1::BOUNDED) return 0;
+  return consistency.max_lead() == 0 ? 4 : consistency.max_lead();
+}
+
 }  // namespace tessera

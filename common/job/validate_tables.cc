@@ -95,9 +95,6 @@ absl::Status Tables(const v1::JobSpec& spec) {
       return Wrong(path + ".expiry.min_norm", "found ", table.expiry().min_norm(),
                    "; expected 0 or more");
     }
-    if (table.row_type() == v1::BFLOAT16) {
-      return Wrong(path + ".row_type", "BFLOAT16 is not built yet; leave it out");
-    }
     TESSERA_RETURN_IF_ERROR(
         Optimizer(table.has_optimizer(), table.optimizer(), path + ".optimizer"));
     if (used.count(table.name()) == 0) {

@@ -214,10 +214,31 @@ absl::Status NeedsValidation(const v1::JobSpec& spec) {
                "or leave this out");
 }
 
+absl::Status ConsistencyFields(const v1::ConsistencySpec& consistency) {
+  const v1::Consistency sparse = ModeOf(consistency.sparse());
+  const v1::Consistency dense = ModeOf(consistency.dense());
+  const bool bounded = sparse == v1::BOUNDED || dense == v1::BOUNDED;
+  if (bounded && (IsSync(sparse) || IsSync(dense))) {
+    const char* const field = sparse == v1::BOUNDED ? "consistency.sparse" : "consistency.dense";
+    return Wrong(field,
+                 "is bounded where the other is sync, which holds all workers together "
+                 "anyway; use async here, or bounded or async for both");
+  }
+  if (!bounded && consistency.max_lead() > 0) {
+    return Wrong("consistency.max_lead", "is for bounded, and neither sparse nor dense is");
+  }
+  if (consistency.max_lead() > kMaxLead) {
+    return Wrong("consistency.max_lead", "found ", consistency.max_lead(), "; expected 1 to ",
+                 kMaxLead);
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status Training(const v1::JobSpec& spec) {
   TESSERA_RETURN_IF_ERROR(Train(spec.train()));
+  TESSERA_RETURN_IF_ERROR(ConsistencyFields(spec.consistency()));
   TESSERA_RETURN_IF_ERROR(EvaluationFields(spec));
   TESSERA_RETURN_IF_ERROR(NeedsValidation(spec));
   if (!(spec.checkpoint().every_minutes() >= 0)) {

@@ -47,6 +47,8 @@ rocksdb::Options ColdOptions(rocksdb::Env* env) {
   // One read of one page a block.
   table.block_align = true;
   table.no_block_cache = true;
+  // Of a scan, which begins with a few pages: a partition may have few rows in each of many files.
+  table.max_auto_readahead_size = 1 << 20;
   table.checksum = rocksdb::kXXH3;
   table.format_version = 5;
   table.data_block_index_type = rocksdb::BlockBasedTableOptions::kDataBlockBinaryAndHash;

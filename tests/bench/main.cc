@@ -1,10 +1,12 @@
 #include <string>
 
 #include "absl/strings/strip.h"
+#include "common/mutex_checks.h"
 #include "tests/bench/bench.h"
 
 // Usage: [--short] [--work_folder=FOLDER] [any option of Google Benchmark]
 int main(int argc, char** argv) {
+  tessera::EndMutexChecks();
   tessera::bench::Options options;
   int kept = 1;
   for (int i = 1; i < argc; ++i) {

@@ -3,17 +3,19 @@
 #include <memory>
 #include <thread>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "common/hash.h"
 #include "common/partition.h"
 #include "common/process/resident.h"
+#include "ps/key_groups.h"
 #include "ps/table.h"
 #include "tests/bench/bench.h"
 #include "tests/bench/row_array.h"
 #include "tests/bench/zipf.h"
 
-// Tables in one process, without a network: pull and push beside the same work on an array, and a
-// table that grows.
+// Tables in one process, without a network: pull and push beside the same work on an array, a table
+// that grows, and the repeats of a batch.
 namespace tessera::bench {
 namespace {
 
@@ -160,6 +162,55 @@ void PullAndPush(benchmark::State& state, uint32_t dim, uint64_t rows, int round
   }
 }
 
+// The repeats of a batch as a worker sends it: 26 keys of each of 2,048 samples.
+void Repeats(benchmark::State& state, uint64_t items, int rounds) {
+  constexpr uint32_t kKeys = 53248;
+  const std::vector<std::vector<uint32_t>> drawn =
+      DrawZipf({.items = items, .batches = 16, .batch = kKeys, .unique = false, .seed = 2});
+  std::vector<std::vector<uint64_t>> batches;
+  for (const std::vector<uint32_t>& batch : drawn) {
+    std::vector<uint64_t>& keys = batches.emplace_back();
+    for (const uint32_t item : batch) keys.push_back(KeyOf(item));
+  }
+  const double million_keys = static_cast<double>(batches.size() * kKeys) / 1e6;
+  ps::KeyGroups groups;
+  size_t distinct = 0;
+  size_t distinct_of_map = 0;
+  const Medians m = Interleave(
+      rounds,
+      [&] {
+        distinct = 0;
+        return million_keys / CpuSeconds([&] {
+                 for (const std::vector<uint64_t>& keys : batches) {
+                   groups.Build(keys);
+                   distinct += groups.size();
+                 }
+               });
+      },
+      [&] {
+        distinct_of_map = 0;
+        absl::flat_hash_map<uint64_t, uint32_t> map;
+        return million_keys / CpuSeconds([&] {
+                 for (const std::vector<uint64_t>& keys : batches) {
+                   map.clear();
+                   map.reserve(keys.size());
+                   for (uint32_t i = 0; i < keys.size(); ++i) map.try_emplace(keys[i], i);
+                   distinct_of_map += map.size();
+                 }
+               });
+      });
+  if (distinct != distinct_of_map) state.SkipWithError("the distinct keys differ");
+  Report(state, {.metric = "removed",
+                 .value = m.value,
+                 .unit = "million keys/s",
+                 .limit_name = "absl::flat_hash_map, without the places of repeats",
+                 .limit = m.limit});
+  Report(state, {.metric = "distinct",
+                 .value = static_cast<double>(distinct) / (1e4 * million_keys),
+                 .unit = "% of the keys",
+                 .limit_name = ""});
+}
+
 void Growth(benchmark::State& state, uint64_t rows) {
   constexpr uint32_t kDim = 16;
   const ps::PartitionSet partitions = AllPartitions();
@@ -212,6 +263,7 @@ void RegisterBenchmarks(const Options& options) {
   const int rounds = options.short_run ? 3 : 9;
   // Before the rest: it measures the whole process.
   Register("store/growth", [=](benchmark::State& state) { Growth(state, rows); });
+  Register("store/repeats", [=](benchmark::State& state) { Repeats(state, rows, rounds); });
   for (const bool unique : {false, true}) {
     // Drawn by the first that needs them.
     const auto batches = std::make_shared<std::shared_ptr<const Batches>>();

@@ -96,7 +96,8 @@ class SpillingTable {
                        [&](absl::Span<ps::Row* const> rows, absl::Span<const uint32_t>) {
                          for (ps::Row* const row : rows) {
                            row->Touch(1);
-                           for (float& x : store_.layout().Floats(row)) x += 1e-3f;
+                           for (uint32_t d = 0; d < kDim; ++d)
+                             store_.layout().Embedding(row)[d] += 1e-3f;
                          }
                        }));
   }

@@ -135,7 +135,7 @@ class WireBench {
   std::unique_ptr<worker::PendingCall> Pull(const worker::RoutedKeys& keys, float* rows) {
     const worker::TableRows reads[] = {
         {.table = 0, .dim = options_.dim, .keys = &keys, .rows = rows}};
-    return client_->Pull(reads, 0, false);
+    return client_->Pull(reads, {});
   }
   std::unique_ptr<worker::PendingCall> Push(const worker::RoutedKeys& keys, const float* values) {
     const worker::TableGradients writes[] = {

@@ -52,20 +52,27 @@ TEST_F(TrainingTest, SyncGivesTheSameBitsHoweverOftenItIsCheckpointed) {
 }
 
 TEST_F(TrainingTest, EveryMixOfModesLearns) {
-  for (const char* sparse : {"sync", "async"}) {
-    for (const char* dense : {"sync", "async"}) {
-      const std::string modes = std::string(sparse) + "-" + dense;
-      SCOPED_TRACE(modes);
-      const v1::JobStatus status =
-          Run(modes,
-              Job({std::string("consistency.sparse=") + sparse,
-                   std::string("consistency.dense=") + dense, "train.epochs=4"}),
-              {});
-      ASSERT_EQ(status.state(), v1::SUCCEEDED) << status.message();
-      EXPECT_GT(status.final_metrics().at("test").metrics().at("auc"), 0.65);
-      EXPECT_EQ(status.final_metrics().at("validation").samples(), 3000u);
-      EXPECT_EQ(status.samples(), 4u * 12000u);
-    }
+  struct Modes {
+    std::string sparse, dense, besides;
+  };
+  const std::string none = "consistency.max_lead=0", one = "consistency.max_lead=1";
+  for (const auto& [sparse, dense, besides] : std::vector<Modes>{{"sync", "sync", none},
+                                                                 {"sync", "async", none},
+                                                                 {"async", "sync", none},
+                                                                 {"async", "async", none},
+                                                                 {"bounded", "bounded", one},
+                                                                 {"async", "bounded", none}}) {
+    const std::string modes = absl::StrCat(sparse, "-", dense);
+    SCOPED_TRACE(modes);
+    const v1::JobStatus status =
+        Run(modes,
+            Job({absl::StrCat("consistency.sparse=", sparse),
+                 absl::StrCat("consistency.dense=", dense), besides, "train.epochs=4"}),
+            {.workers = 3});
+    ASSERT_EQ(status.state(), v1::SUCCEEDED) << status.message();
+    EXPECT_GT(status.final_metrics().at("test").metrics().at("auc"), 0.65);
+    EXPECT_EQ(status.final_metrics().at("validation").samples(), 3000u);
+    EXPECT_EQ(status.samples(), 4u * 12000u);
   }
 }
 

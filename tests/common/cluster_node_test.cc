@@ -35,10 +35,20 @@ class FakeMaster final : public v1::ClusterService::Service {
     out.mutable_welcome()->set_name("worker-0");
     out.mutable_welcome()->set_incarnation(incarnation);
     out.mutable_welcome()->set_heartbeat_ms(10);
-    out.mutable_welcome()->set_lease_ms(50);
+    {
+      absl::MutexLock lock(&mu_);
+      out.mutable_welcome()->set_lease_ms(static_cast<uint32_t>(absl::ToInt64Milliseconds(lease_)));
+    }
     stream->Write(out);
     out.mutable_assignment()->set_job_id("job-1");
     stream->Write(out);
+    {
+      absl::MutexLock lock(&mu_);
+      const auto over = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return context->IsCancelled(); };
+      while (!over() && incarnation == 1 && absl::Now() < deaf_until_) {
+        mu_.AwaitWithTimeout(absl::Condition(&over), absl::Milliseconds(5));
+      }
+    }
     while (stream->Read(&in)) {
       absl::MutexLock lock(&mu_);
       heartbeats_.push_back(in.heartbeat().doing());
@@ -59,6 +69,12 @@ class FakeMaster final : public v1::ClusterService::Service {
   void Break() {
     absl::MutexLock lock(&mu_);
     break_ = true;
+  }
+  // Takes no heartbeat of the first incarnation for so long.
+  void BeDeaf(absl::Duration time, absl::Duration lease) {
+    absl::MutexLock lock(&mu_);
+    deaf_until_ = absl::Now() + time;
+    lease_ = lease;
   }
   void AwaitHeartbeats(size_t n) {
     absl::MutexLock lock(&mu_);
@@ -81,6 +97,8 @@ class FakeMaster final : public v1::ClusterService::Service {
   bool refusal_once_ ABSL_GUARDED_BY(mu_) = false;
   bool break_ ABSL_GUARDED_BY(mu_) = false;
   bool left_ ABSL_GUARDED_BY(mu_) = false;
+  absl::Duration lease_ ABSL_GUARDED_BY(mu_) = absl::Seconds(30);
+  absl::Time deaf_until_ ABSL_GUARDED_BY(mu_) = absl::InfinitePast();
   std::vector<v1::Hello> hellos_ ABSL_GUARDED_BY(mu_);
   std::vector<std::string> heartbeats_ ABSL_GUARDED_BY(mu_);
 };
@@ -181,6 +199,23 @@ TEST_F(ClusterNodeTest, JoinsAgainUnderItsNameAfterABrokenStream) {
   const auto hellos = master_.hellos();
   EXPECT_EQ(hellos.at(1).name(), "worker-0");
   EXPECT_EQ(hellos.at(1).process(), hellos.at(0).process());
+}
+
+TEST_F(ClusterNodeTest, AMasterThatIsSlowerThanItsHeartbeatIsNotLost) {
+  master_.BeDeaf(absl::Milliseconds(300), absl::Seconds(30));
+  StartMaster();
+  StartNode();
+  master_.AwaitHeartbeats(3);
+  EXPECT_THAT(said_.Await(2), ElementsAre("welcome 1", "assignment job-1"));
+}
+
+TEST_F(ClusterNodeTest, AMasterThatTakesNoHeartbeatWithinTheLeaseIsLost) {
+  master_.BeDeaf(absl::Seconds(30), absl::Milliseconds(100));
+  StartMaster();
+  StartNode();
+  const std::vector<std::string> said = said_.Await(4);
+  EXPECT_THAT(said, testing::Contains("lost"));
+  EXPECT_THAT(said, testing::Contains("welcome 2"));
 }
 
 TEST_F(ClusterNodeTest, DifferentVersionsAreFatal) {

@@ -61,6 +61,11 @@ class FaultFileSystem final : public FileSystem {
 
   // ---- a look at the disk, and a hand on it -------------------------------------------------
 
+  // In all files.
+  uint64_t bytes() const {
+    absl::MutexLock lock(&mu_);
+    return UsedBytes();
+  }
   bool Exists(const std::string& path) const { return Lookup(path) != nullptr; }
   // Empty where there is no file.
   std::string Content(const std::string& path) const {
@@ -182,7 +187,7 @@ class FaultFileSystem final : public FileSystem {
         : fs_(fs), path_(std::move(path)), file_(std::move(file)) {}
     absl::Status Append(absl::string_view bytes) override {
       absl::MutexLock lock(&fs_.mu_);
-      const uint64_t used = fs_.UsedBytes();
+      const uint64_t used = fs_.capacity_ == kNever ? 0 : fs_.UsedBytes();
       const uint64_t fits =
           std::min<uint64_t>(bytes.size(), fs_.capacity_ - std::min(fs_.capacity_, used));
       absl::MutexLock file_lock(&file_->mu);

@@ -211,6 +211,21 @@ TEST(ValidateJobSpec, NamesTheWrongFieldOfTheJob) {
            "absolute path '/etc'"},
           {[](auto& s) { s.mutable_consistency()->set_sparse(static_cast<v1::Consistency>(9)); },
            "consistency.sparse", "number 9"},
+          {[](auto& s) { s.mutable_consistency()->set_sparse(v1::BOUNDED); }, "consistency.sparse",
+           "the other is sync"},
+          {[](auto& s) {
+             s.mutable_consistency()->set_sparse(v1::SYNC);
+             s.mutable_consistency()->set_dense(v1::BOUNDED);
+           },
+           "consistency.dense", "the other is sync"},
+          {[](auto& s) { s.mutable_consistency()->set_max_lead(2); }, "consistency.max_lead",
+           "is for bounded"},
+          {[](auto& s) {
+             s.mutable_consistency()->set_sparse(v1::BOUNDED);
+             s.mutable_consistency()->set_dense(v1::ASYNC);
+             s.mutable_consistency()->set_max_lead(1001);
+           },
+           "consistency.max_lead", "expected 1 to 1000"},
       });
 }
 
@@ -248,8 +263,6 @@ TEST(ValidateJobSpec, NamesTheWrongFieldOfATable) {
            "tables[1].admission.probability", "found 0; expected more than 0 and at most 1"},
           {[=](auto& s) { table(s)->mutable_expiry()->set_min_norm(-1); },
            "tables[1].expiry.min_norm", "found -1; expected 0 or more"},
-          {[=](auto& s) { table(s)->set_row_type(v1::BFLOAT16); }, "tables[1].row_type",
-           "not built yet"},
           {[=](auto& s) { table(s)->mutable_optimizer()->set_weight_decay(-1); },
            "tables[1].optimizer.weight_decay", "found -1; expected 0 or more"},
           {[=](auto& s) { table(s)->mutable_optimizer()->set_clip_value(-1); },

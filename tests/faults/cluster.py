@@ -22,9 +22,10 @@ class Failure(Exception):
 
 
 class Cluster:
-    """1 master, `ps` parameter servers, `workers` workers; each can be killed and started again on its address and folder."""
+    """1 master, `ps` parameter servers, `workers` workers and `spares` that a job does not ask for; each can be killed and
+    started again on its address and folder."""
 
-    def __init__(self, folder, data, ps=2, workers=2):
+    def __init__(self, folder, data, ps=2, workers=2, spares=0):
         self.folder = pathlib.Path(folder)
         self.folder.mkdir(parents=True)
         self.master = f"127.0.0.1:{free_port()}"
@@ -35,10 +36,9 @@ class Cluster:
             self.commands[f"ps-{i}"] = [
                 BIN / "tessera-ps", "--listen", f"127.0.0.1:{free_port()}", "--master", self.master, "--name", f"ps-{i}",
                 "--data-dir", self.folder / f"ps-{i}", *roots]
-        for i in range(workers):
-            self.commands[f"worker-{i}"] = [
-                BIN / "tessera-worker", "--master", self.master, "--name", f"worker-{i}", "--data-root", data,
-                "--scratch-dir", self.folder / f"worker-{i}"]
+        for name in [f"worker-{i}" for i in range(workers)] + [f"spare-{i}" for i in range(spares)]:
+            self.commands[name] = [BIN / "tessera-worker", "--master", self.master, "--name", name, "--data-root", data,
+                                   "--scratch-dir", self.folder / name]
         self.processes = {}
 
     def __enter__(self):

@@ -28,11 +28,16 @@ class CoreCheckpointTest : public testing::Test, protected CoreHarness {
     EXPECT_TRUE(writing_.has_value());
     return id;
   }
-  // The runner has been told that nobody wants its action any more.
-  void CutShort(uint64_t action) {
-    ActionResult result;
-    result.status = absl::CancelledError("cut short");
-    core_->ActionDone(action, result, now_);
+  // Of all writes, or cuts, that number fails so, from 1 on.
+  void FailWrite(size_t number, const absl::Status& why) {
+    on_write_ = [this, number, why](const WriteCheckpoint&) {
+      return writes_.size() == number ? why : absl::OkStatus();
+    };
+  }
+  void FailCut(size_t number, const absl::Status& why) {
+    on_cut_ = [this, number, why](const CutCheckpoint&) {
+      return cuts_.size() == number ? why : absl::OkStatus();
+    };
   }
   void Release() {
     hold_writes_ = false;
@@ -126,8 +131,7 @@ TEST_F(CoreCheckpointTest, OneThatIsNotWrittenWhenAPsIsLostIsDroppedAndTheOneBef
   const size_t opens = opens_.size();
   Rounds(30);
   EXPECT_EQ(opens_.size(), opens);
-  const Action late = *std::exchange(writing_, std::nullopt);
-  CutShort(late.id);
+  CutShort();
   hold_writes_ = false;
   RunUntil(id, v1::SUCCEEDED);
   EXPECT_EQ(opens_.back().calls[0].second.checkpoint(), writes_[0].folder);
@@ -139,10 +143,7 @@ TEST_F(CoreCheckpointTest, OneThatIsNotWrittenWhenAPsIsLostIsDroppedAndTheOneBef
 
 TEST_F(CoreCheckpointTest, AFailedWriteIsAnEventAndTheNextOneIsBasedOnWhatWasCommitted) {
   JoinAll(1, 1);
-  int writes = 0;
-  on_write_ = [&](const WriteCheckpoint&) {
-    return ++writes == 2 ? absl::ResourceExhaustedError("disk full") : absl::OkStatus();
-  };
+  FailWrite(2, absl::ResourceExhaustedError("disk full"));
   const std::string id = Submit(EverySteps(4), 1, 1);
   RunUntil(id, v1::SUCCEEDED);
   EXPECT_THAT(Events(id), Contains(HasSubstr("checkpoint at step 8 failed, training goes on "
@@ -153,9 +154,7 @@ TEST_F(CoreCheckpointTest, AFailedWriteIsAnEventAndTheNextOneIsBasedOnWhatWasCom
 
 TEST_F(CoreCheckpointTest, AFailedCutIsAnEventAndNothingIsWritten) {
   JoinAll(1, 1);
-  on_cut_ = [&](const CutCheckpoint&) {
-    return cuts_.size() == 1 ? absl::FailedPreconditionError("already cut") : absl::OkStatus();
-  };
+  FailCut(1, absl::FailedPreconditionError("already cut"));
   const std::string id = Submit(EverySteps(4), 1, 1);
   RunUntilStep(id, 7);
   EXPECT_THAT(Events(id), Contains(HasSubstr("checkpoint at step 4 failed")));
@@ -164,18 +163,49 @@ TEST_F(CoreCheckpointTest, AFailedCutIsAnEventAndNothingIsWritten) {
   EXPECT_EQ(writes_[0].manifest.step(), 8u);
 }
 
-TEST_F(CoreCheckpointTest, APsThatDoesNotAnswerAWriteRestartsTheJob) {
+TEST_F(CoreCheckpointTest, APsThatHasDroppedTheJobRestartsIt) {
   JoinAll(1, 1);
-  on_write_ = [&](const WriteCheckpoint&) {
-    return writes_.size() == 2 ? absl::UnavailableError("ps-0: connection reset")
-                               : absl::OkStatus();
-  };
+  FailWrite(2, absl::AbortedError("ps-0: generation 1 is not open"));
   const std::string id = Submit(EverySteps(4), 1, 1);
   RunUntil(id, v1::RESTARTING);
-  EXPECT_EQ(Job(id).message(), "checkpoint at step 8: ps-0: connection reset");
+  EXPECT_EQ(Job(id).message(), "checkpoint at step 8: ps-0: generation 1 is not open");
   RunUntil(id, v1::SUCCEEDED);
   EXPECT_EQ(Job(id).restarts(), 1u);
   EXPECT_EQ(opens_.back().calls[0].second.checkpoint(), writes_[0].folder);
+}
+
+TEST_F(CoreCheckpointTest, APsThatLivesAndIsNotReachedForAWriteCostsThatCheckpointAlone) {
+  JoinAll(1, 1);
+  FailWrite(2, absl::UnavailableError("ps-0: connection reset"));
+  const std::string id = Submit(EverySteps(4), 1, 1);
+  RunUntil(id, v1::SUCCEEDED);
+  EXPECT_EQ(Job(id).restarts(), 0u);
+  EXPECT_THAT(Events(id), Contains(HasSubstr("checkpoint at step 8 failed, training goes on")));
+  EXPECT_EQ(writes_[2].calls[0].second.base(), writes_[0].folder);
+}
+
+TEST_F(CoreCheckpointTest, APsThatLivesAndIsNotReachedForACutIsAskedAgain) {
+  JoinAll(1, 1);
+  FailCut(2, absl::DeadlineExceededError("ps-0 does not answer within 10s"));
+  const std::string id = Submit(EverySteps(4), 1, 1);
+  RunUntil(id, v1::SUCCEEDED);
+  EXPECT_EQ(Job(id).restarts(), 0u);
+  EXPECT_THAT(Events(id), Contains(HasSubstr("it is cut again")));
+  EXPECT_EQ(writes_[1].manifest.step(), 8u);
+}
+
+TEST_F(CoreCheckpointTest, APsThatIsNotReachedForACutAndIsLostRestartsTheJob) {
+  JoinAll(1, 1);
+  FailCut(2, absl::UnavailableError("ps-0: connection reset"));
+  const std::string id = Submit(EverySteps(4), 1, 1);
+  for (int i = 0; i < 3000 && cuts_.size() < 2; ++i) Round();
+  ASSERT_EQ(cuts_.size(), 2u);
+  EXPECT_EQ(Job(id).state(), v1::RUNNING);
+  Kill("ps-0");
+  EXPECT_THAT(Job(id).message(), HasSubstr("ps-0 lost"));
+  Join(v1::PS, "ps-0");
+  RunUntil(id, v1::SUCCEEDED);
+  EXPECT_EQ(Job(id).restarts(), 1u);
 }
 
 TEST_F(CoreCheckpointTest, AnEarlierOneThatFailsAtTheEndDoesNotFailTheJob) {
@@ -185,13 +215,53 @@ TEST_F(CoreCheckpointTest, AnEarlierOneThatFailsAtTheEndDoesNotFailTheJob) {
   Rounds(100);  // the end waits for it
   EXPECT_EQ(Job(id).step(), Job(id).total_steps());
   EXPECT_EQ(cuts_.size(), 1u);
-  on_write_ = [&](const WriteCheckpoint&) {
-    return writes_.size() == 1 ? absl::ResourceExhaustedError("disk full") : absl::OkStatus();
-  };
+  FailWrite(1, absl::ResourceExhaustedError("disk full"));
   Release();
   RunUntil(id, v1::SUCCEEDED);
   EXPECT_EQ(Job(id).checkpoint(), writes_.back().folder);
   EXPECT_EQ(writes_.back().manifest.step(), Job(id).step());
+}
+
+TEST_F(CoreCheckpointTest, TheLastOneIsTriedAgainUntilThereIsRoomForIt) {
+  JoinAll(1, 1);
+  bool full = true;
+  on_write_ = [&full](const WriteCheckpoint&) {
+    return full ? absl::ResourceExhaustedError("disk full") : absl::OkStatus();
+  };
+  const std::string id = Submit(SmallJob(), 1, 1);
+  for (int i = 0; i < 300; ++i) Round();
+  EXPECT_EQ(Job(id).state(), v1::RUNNING);
+  EXPECT_EQ(Job(id).step(), Job(id).total_steps());
+  EXPECT_GT(writes_.size(), 10u);
+  EXPECT_THAT(Waits(id), Contains(HasSubstr("the job tries its checkpoint again for ")));
+  EXPECT_THAT(Waits(id), Contains(HasSubstr("disk full")));
+  // Said once.
+  const std::vector<std::string> events = Events(id);
+  EXPECT_EQ(std::count_if(events.begin(), events.end(),
+                          [](const std::string& e) { return e.find("disk full") != e.npos; }),
+            1);
+  full = false;
+  RunUntil(id, v1::SUCCEEDED);
+  EXPECT_EQ(Job(id).restarts(), 0u);
+  EXPECT_EQ(Job(id).checkpoint(), writes_.back().folder);
+}
+
+TEST_F(CoreCheckpointTest, ADiskThatStaysFullFailsTheJobInTheEndAndSaysWhatToDo) {
+  JoinAll(1, 1);
+  on_write_ = [](const WriteCheckpoint&) { return absl::ResourceExhaustedError("disk full"); };
+  const std::string id = Submit(SmallJob(), 1, 1);
+  RunUntil(id, v1::FAILED, 10000);
+  EXPECT_EQ(Job(id).reason(), "CheckpointFailed");
+  EXPECT_THAT(Job(id).message(), HasSubstr("disk full; make room below the checkpoint root"));
+  EXPECT_GT(writes_.size(), 500u);
+}
+
+TEST_F(CoreCheckpointTest, ALastOneThatCannotBeWrittenAtAllFailsTheJobAtOnce) {
+  JoinAll(1, 1);
+  FailWrite(1, absl::FailedPreconditionError("the master does not see it"));
+  const std::string id = Submit(SmallJob(), 1, 1);
+  RunUntil(id, v1::FAILED);
+  EXPECT_EQ(writes_.size(), 1u);
 }
 
 TEST_F(CoreCheckpointTest, TheBestModelIsOneThatWasWritten) {
@@ -199,9 +269,7 @@ TEST_F(CoreCheckpointTest, TheBestModelIsOneThatWasWritten) {
   v1::JobSpec spec = SmallJob();
   spec.mutable_checkpoint()->set_keep_best(true);
   aucs_ = {0.6, 0.7, 0.5};
-  on_write_ = [&](const WriteCheckpoint& write) {
-    return writes_.size() == 2 ? absl::ResourceExhaustedError("disk full") : absl::OkStatus();
-  };
+  FailWrite(2, absl::ResourceExhaustedError("disk full"));
   const std::string id = Submit(spec, 1, 1);
   RunUntil(id, v1::SUCCEEDED);
   // That of the second epoch is lost: the best that there is, is the first's.
@@ -233,7 +301,7 @@ TEST_F(CoreCheckpointTest, CancellingAJobCutsItsWriteShort) {
   ASSERT_TRUE(core_->Cancel(id, now_).ok());
   EXPECT_EQ(core_->UnwantedAction(Lane::kBackground), writing_->id);
   EXPECT_EQ(Job(id).state(), v1::FAILED);
-  CutShort(writing_->id);
+  CutShort();
   EXPECT_EQ(Job(id).state(), v1::FAILED);
   EXPECT_EQ(Job(id).reason(), "Cancelled");
   EXPECT_EQ(Job(id).checkpoint(), "");

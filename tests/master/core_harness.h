@@ -129,8 +129,10 @@ class CoreHarness {
     bool busy = false;
     while (std::optional<Action> action = core_->TakeAction(Lane::kForeground)) {
       Persist();
-      core_->ActionDone(action->id, std::visit([this](auto& w) { return Do(w); }, action->work),
-                        now_);
+      in_foreground_ = true;
+      ActionResult result = std::visit([this](auto& w) { return Do(w); }, action->work);
+      in_foreground_ = false;
+      core_->ActionDone(action->id, std::move(result), now_);
       busy = true;
     }
     busy = FinishWrite() || busy;
@@ -144,8 +146,15 @@ class CoreHarness {
     if (!writing_.has_value() || hold_writes_) return false;
     Persist();
     const Action action = *std::exchange(writing_, std::nullopt);
-    core_->ActionDone(action.id, Do(std::get<WriteCheckpoint>(action.work)), now_);
+    core_->ActionDone(action.id, std::visit([this](auto& w) { return Do(w); }, action.work), now_);
     return true;
+  }
+  // The runner's answer when it was told that nobody wants what it does in the background.
+  void CutShort() {
+    const Action action = *std::exchange(writing_, std::nullopt);
+    ActionResult result;
+    result.status = absl::CancelledError("cut short");
+    core_->ActionDone(action.id, std::move(result), now_);
   }
   // Until the job's state or the limit of rounds is reached; or until `stop` says so.
   void RunUntil(const std::string& id, v1::JobState state, int rounds = 3000) {
@@ -156,6 +165,10 @@ class CoreHarness {
   void RunUntilStep(const std::string& id, uint64_t step) {
     for (int i = 0; i < 3000 && Job(id).step() < step; ++i) Round();
     ASSERT_GE(Job(id).step(), step) << Job(id).ShortDebugString();
+  }
+  std::vector<std::string> Waits(const std::string& id) {
+    const v1::JobStatus job = Job(id);
+    return {job.waits().begin(), job.waits().end()};
   }
   std::vector<std::string> Events(const std::string& id) {
     std::vector<std::string> events;
@@ -174,8 +187,10 @@ class CoreHarness {
   std::function<absl::Status(const OpenPs&)> on_open_;
   std::function<absl::Status(const WriteCheckpoint&)> on_write_;
   std::function<absl::Status(const CutCheckpoint&)> on_cut_;
+  std::function<ActionResult(const CopyPartitions&)> on_copy_;
   bool hold_writes_ = false;
-  bool own_disk_ = false;  // what on_cut_ and on_write_ say is of the master's own disk
+  bool in_foreground_ = false;  // what a script is asked for
+  bool own_disk_ = false;       // what on_cut_ and on_write_ say is of the master's own disk
   std::function<void(const std::string& worker, const v1::NextWorkResponse&, v1::UnitResult*)>
       on_unit_;
   // The first metric of the evaluations in turn; then 0.5. Others are 0.7.
@@ -185,10 +200,12 @@ class CoreHarness {
   std::vector<OpenPs> opens_;
   std::vector<CutCheckpoint> cuts_;
   std::vector<WriteCheckpoint> writes_;
+  std::vector<CopyPartitions> copies_;
   std::optional<Action> writing_;  // in the background
   std::vector<v1::Train> trained_;
   std::vector<std::string> outputs_;
   int closes_ = 0;
+  ClosePs last_close_;
 
   struct Worker {
     uint64_t incarnation = 0;
@@ -297,8 +314,9 @@ class CoreHarness {
     if (on_open_) result.status = on_open_(open);
     return result;
   }
-  ActionResult Do(const ClosePs&) {
+  ActionResult Do(const ClosePs& close) {
     ++closes_;
+    last_close_ = close;
     return {};
   }
   ActionResult Do(const CutCheckpoint& cut) {
@@ -315,6 +333,10 @@ class CoreHarness {
     result.own_disk = own_disk_;
     if (result.status.ok()) disk_[write.folder] = write.manifest;
     return result;
+  }
+  ActionResult Do(const CopyPartitions& copy) {
+    copies_.push_back(copy);
+    return on_copy_ ? on_copy_(copy) : ActionResult();
   }
   ActionResult Do(const ComputeMetrics& compute) {
     ActionResult result;

@@ -20,10 +20,6 @@ class CorePsRecoveryTest : public testing::Test, protected CoreHarness {
   void Rounds(int rounds) {
     for (int i = 0; i < rounds; ++i) Round();
   }
-  std::vector<std::string> Waits(const std::string& id) {
-    const v1::JobStatus job = Job(id);
-    return {job.waits().begin(), job.waits().end()};
-  }
 };
 
 TEST_F(CorePsRecoveryTest, AJobWithPushLogsWaitsForItsPsAndGoesOnWhereItWas) {
@@ -216,15 +212,20 @@ TEST_F(CorePsRecoveryTest, TheLastCheckpointIsMadeAgainWhereAPsWasLostInIt) {
   EXPECT_THAT(Events(id), Contains(HasSubstr("there is no such cut; it is cut again")));
 }
 
-TEST_F(CorePsRecoveryTest, AWorkerThatIsLostStillSendsTheJobBackToItsCheckpoint) {
-  JoinAll(1, 2);
-  const std::string id = Submit(LoggedJob(), 2, 1);
+TEST_F(CorePsRecoveryTest, AWorkerThatIsLostAtTheSameTimeIsReplacedAndNothingIsRolledBack) {
+  JoinAll(2, 2);
+  const std::string id = Submit(LoggedJob(), 2, 2);
   RunUntilStep(id, 12);
   Kill("worker-1");
-  EXPECT_EQ(Job(id).state(), v1::RESTARTING);
-  Join(v1::WORKER, "worker-1");
+  Kill("ps-1");
+  Rounds(3);
+  Join(v1::WORKER, "worker-7");
+  Rounds(3);
+  EXPECT_THAT(Waits(id), Contains(HasSubstr("waits for ps-1")));
+  Join(v1::PS, "ps-1");
   RunUntil(id, v1::SUCCEEDED);
-  EXPECT_FALSE(opens_.back().calls[0].second.recover());
+  EXPECT_TRUE(opens_.back().calls[0].second.recover());
+  EXPECT_EQ(Job(id).restarts(), 0u);
 }
 
 }  // namespace

@@ -10,7 +10,7 @@ using testing::HasSubstr;
 
 class CoreRecoveryTest : public testing::Test, protected CoreHarness {};
 
-TEST_F(CoreRecoveryTest, AfterTheLossOfAWorkerAReplacementGoesOnFromTheCheckpoint) {
+TEST_F(CoreRecoveryTest, AfterTheLossOfAPsAReplacementGoesOnFromTheCheckpoint) {
   v1::JobSpec spec = SmallJob();
   spec.mutable_checkpoint()->set_every_epochs(1);
   JoinAll(2, 2);
@@ -20,13 +20,13 @@ TEST_F(CoreRecoveryTest, AfterTheLossOfAWorkerAReplacementGoesOnFromTheCheckpoin
   const uint64_t cut = writes_.back().manifest.step();
   const uint64_t old_generation = Job(id).generation();
   v1::NextWorkRequest stale = Request(workers_.at("worker-0"));
-  Kill("worker-1");
+  Kill("ps-1");
   EXPECT_EQ(Job(id).state(), v1::RESTARTING);
-  EXPECT_THAT(Job(id).message(), HasSubstr("worker-1 lost (its connection broke)"));
+  EXPECT_THAT(Job(id).message(), HasSubstr("ps-1 lost (its connection broke)"));
   EXPECT_EQ(core_->AssignmentKey(workers_.at("worker-0").incarnation), "");
   Advance(absl::Seconds(5));
-  EXPECT_EQ(Job(id).reason(), "WaitingForWorkers");
-  Join(v1::WORKER, "spare");
+  EXPECT_EQ(Job(id).reason(), "WaitingForPs");
+  Join(v1::PS, "spare");
   EXPECT_EQ(Job(id).state(), v1::RUNNING);
   EXPECT_EQ(Job(id).generation(), old_generation + 1);
   EXPECT_EQ(core_->NextWork(stale, now_).status().code(), absl::StatusCode::kAborted);
@@ -36,9 +36,9 @@ TEST_F(CoreRecoveryTest, AfterTheLossOfAWorkerAReplacementGoesOnFromTheCheckpoin
   EXPECT_EQ(Job(id).restarts(), 1u);
   EXPECT_EQ(Job(id).step(), total);
   EXPECT_THAT(Events(id), Contains(HasSubstr("restarted from step " + std::to_string(cut))));
-  // Ranks stay: worker-0 keeps rank 0, the spare takes over rank 1.
-  EXPECT_EQ(Job(id).nodes(2).name(), "worker-0");
-  EXPECT_EQ(Job(id).nodes(3).name(), "spare");
+  // Parts stay: ps-0 keeps part 0, the spare takes over part 1.
+  EXPECT_EQ(Job(id).nodes(0).name(), "ps-0");
+  EXPECT_EQ(Job(id).nodes(1).name(), "spare");
   // Counted once.
   EXPECT_THAT(core_->NextWork(stale, now_).status().code(), absl::StatusCode::kNotFound);
 }
@@ -80,8 +80,8 @@ TEST_F(CoreRecoveryTest, ARestartTrainsTheSameStepsInTheSameOrder) {
   const std::string id = Submit(spec, 2, 1);
   for (const uint64_t step : {3, 9, 17}) {
     RunUntilStep(id, step);
-    Kill("worker-1");
-    Join(v1::WORKER, "worker-1");
+    Kill("ps-0");
+    Join(v1::PS, "ps-0");
   }
   RunUntil(id, v1::SUCCEEDED);
   EXPECT_EQ(by_step(trained_), undisturbed);
@@ -131,7 +131,7 @@ TEST_F(CoreRecoveryTest, AFailingDiskOfTheMasterCostsACheckpointAndNoRestart) {
   JoinAll(1, 1);
   int writes = 0;
   on_write_ = [&](const WriteCheckpoint&) {
-    return ++writes == 1 ? absl::UnavailableError("I/O error") : absl::OkStatus();
+    return ++writes == 1 ? absl::AbortedError("I/O error") : absl::OkStatus();
   };
   for (const bool own : {true, false}) {
     writes = 0;
@@ -155,7 +155,7 @@ TEST_F(CoreRecoveryTest, AFailedCheckpointIsAnEventAndAFailedLastOneFailsTheJob)
   EXPECT_THAT(Events(first), Contains(HasSubstr("failed, training goes on without it: disk full")));
   writes = -1;
   on_write_ = [&](const WriteCheckpoint&) {
-    return ++writes == 2 ? absl::ResourceExhaustedError("disk full") : absl::OkStatus();
+    return ++writes == 2 ? absl::FailedPreconditionError("not the same folder") : absl::OkStatus();
   };
   const std::string second = Submit(spec, 1, 1);
   RunUntil(second, v1::FAILED);
@@ -223,8 +223,8 @@ TEST_F(CoreRecoveryTest, ADamagedCheckpointIsLeftOutAndTheOneBeforeIsUsed) {
                ? absl::DataLossError("part 0: block 3: its checksum differs")
                : absl::OkStatus();
   };
-  Kill("worker-0");
-  Join(v1::WORKER, "worker-0");
+  Kill("ps-0");
+  Join(v1::PS, "ps-0");
   RunUntil(id, v1::SUCCEEDED);
   EXPECT_EQ(opens_.back().calls[0].second.checkpoint(), writes_[0].folder);
   EXPECT_THAT(Events(id), Contains(HasSubstr("is damaged: part 0: block 3")));

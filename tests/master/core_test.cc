@@ -111,8 +111,8 @@ TEST_F(CoreTest, BadRecordsOfAnEvaluationCountInItsFirstRoundOnly) {
   RunUntilStep(id, 15);
   const uint64_t first = Job(id).bad_records();
   EXPECT_EQ(first, 6u);  // of two units
-  Kill("worker-0");
-  Join(v1::WORKER, "worker-0");
+  Kill("ps-0");
+  Join(v1::PS, "ps-0");
   RunUntilStep(id, 25);
   EXPECT_EQ(Job(id).bad_records(), first);
   RunUntil(id, v1::SUCCEEDED);

@@ -41,7 +41,7 @@ TEST_F(StartTest, WithinAnEpochTheOrderOfTrainingMustBeTheSame) {
        [](auto* s) { s->mutable_data()->set_shard_records(50); }},
       {"data.shuffle_window_records: 300 in this job and 400",
        [](auto* s) { s->mutable_data()->set_shuffle_window_records(300); }},
-      {"consistency: sparse ASYNC, dense SYNC in this job and sparse SYNC, dense SYNC",
+      {"consistency: sparse not sync, dense sync in this job and sparse sync, dense sync",
        [](auto* s) { s->mutable_consistency()->set_sparse(v1::ASYNC); }},
       {"data.train.files: [more.csv] in this job and [train.csv]",
        [](auto* s) { s->mutable_data()->mutable_train()->set_files(0, "more.csv"); }},
@@ -168,8 +168,8 @@ TEST_F(StartTest, AJobWhoseCheckpointsAreAllGoneFailsInsteadOfBeginningAgain) {
   ASSERT_EQ(disk_.size(), 1u);
   const std::string folder = disk_.begin()->first;
   disk_.clear();
-  Kill("worker-0");
-  Join(v1::WORKER, "worker-0");
+  Kill("ps-0");
+  Join(v1::PS, "ps-0");
   RunUntil(id, v1::FAILED);
   EXPECT_EQ(Job(id).reason(), "CheckpointError");
   EXPECT_THAT(Job(id).message(), HasSubstr("start.checkpoint = " + folder));
@@ -201,15 +201,15 @@ TEST_F(StartTest, AFolderThatIsWrittenAnewIsNoLongerDamaged) {
     return damaged && open.calls[0].second.checkpoint() == second ? absl::DataLossError("a bit")
                                                                   : absl::OkStatus();
   };
-  Kill("worker-0");
-  Join(v1::WORKER, "worker-0");
+  Kill("ps-0");
+  Join(v1::PS, "ps-0");
   RunUntilStep(id, 15);
   for (int i = 0; i < 1000 && writes_.size() < 3; ++i) Round();
   ASSERT_EQ(writes_.back().folder, second);
   damaged = false;
   Round();
-  Kill("worker-0");
-  Join(v1::WORKER, "worker-0");
+  Kill("ps-0");
+  Join(v1::PS, "ps-0");
   RunUntil(id, v1::SUCCEEDED);
   EXPECT_EQ(opens_.back().calls[0].second.checkpoint(), second);
 }

@@ -171,8 +171,8 @@ TEST_F(AdmittingShard, AnswersInitialValuesUntilAKeyIsAdmittedAndDropsItsGradien
       EXPECT_TRUE(pull.response().tables(0).statuses().empty()) << "a hit";
     }
     EXPECT_EQ(shard->rows(), step < 2 ? 0u : 1u);
-    ASSERT_OK(shard->Push(CallOf(PushOf(0, step, {{0, {7}, {1, 0}}}))));
-    ASSERT_OK(shard->Push(CallOf(PushOf(1, step, {{0, {7}, {2, 0}}}))));
+    ASSERT_OK(PushAll(*shard, PushOf(0, step, {{0, {7}, {1, 0}}})));
+    ASSERT_OK(PushAll(*shard, PushOf(1, step, {{0, {7}, {2, 0}}})));
   }
   const v1::TableStats stats = shard->Stats().tables(0);
   EXPECT_EQ(stats.not_admitted(), 2u);
@@ -182,11 +182,12 @@ TEST_F(AdmittingShard, AnswersInitialValuesUntilAKeyIsAdmittedAndDropsItsGradien
 
 TEST_F(AdmittingShard, AppliesTheGradientsAroundThoseThatItDrops) {
   const auto shard = Open(After(2));
-  ASSERT_OK(shard->Push(CallOf(PushOf(0, 0, {{0, {1, 3, 4}, {9, 9, 9, 9, 9, 9}}}))));
-  ASSERT_OK(shard->Push(CallOf(PushOf(1, 0, {}))));
-  ASSERT_OK(shard->Push(CallOf(
-      PushOf(0, 1, {{0, {0, 1, 2, 3, 4, 5}, {10, 10, 11, 11, 12, 12, 13, 13, 14, 14, 15, 15}}}))));
-  ASSERT_OK(shard->Push(CallOf(PushOf(1, 1, {{0, {4, 0}, {1, 1, 1, 1}}}))));
+  ASSERT_OK(PushAll(*shard, PushOf(0, 0, {{0, {1, 3, 4}, {9, 9, 9, 9, 9, 9}}})));
+  ASSERT_OK(PushAll(*shard, PushOf(1, 0, {})));
+  ASSERT_OK(PushAll(
+      *shard,
+      PushOf(0, 1, {{0, {0, 1, 2, 3, 4, 5}, {10, 10, 11, 11, 12, 12, 13, 13, 14, 14, 15, 15}}})));
+  ASSERT_OK(PushAll(*shard, PushOf(1, 1, {{0, {4, 0}, {1, 1, 1, 1}}})));
   const PendingPull pull(*shard, PullOf(0, 2, {{0, {0, 1, 2, 3, 4, 5}}}));
   EXPECT_EQ(pull.values(), (std::vector<float>{0.5f, 0.5f, -10.5f, -10.5f, 0.5f, 0.5f, -12.5f,
                                                -12.5f, -14.5f, -14.5f, 0.5f, 0.5f}));
@@ -207,8 +208,8 @@ TEST_F(AdmittingShard, MakesRowsOfChosenKeysAtTheirFirstPullAndOfNoOthers) {
   EXPECT_GT(rows, 20u);
   EXPECT_LT(rows, 80u);
   EXPECT_EQ(shard->rows(), rows);
-  ASSERT_OK(shard->Push(CallOf(PushOf(0, 0, {{0, keys, std::vector<float>(200, 1.0f)}}))));
-  ASSERT_OK(shard->Push(CallOf(PushOf(1, 0, {}))));
+  ASSERT_OK(PushAll(*shard, PushOf(0, 0, {{0, keys, std::vector<float>(200, 1.0f)}})));
+  ASSERT_OK(PushAll(*shard, PushOf(1, 0, {})));
   EXPECT_EQ(shard->rows(), rows);
   const v1::TableStats stats = shard->Stats().tables(0);
   EXPECT_EQ(stats.created(), rows);

@@ -19,6 +19,7 @@ TEST(GradientReducer, HandsOutPushesInRankOrderWhateverTheOrderOfArrival) {
     ASSERT_EQ(*reducer.Check(Rank(rank), 5, 1, 10), Verdict::kNew);
     reducer.Add(Rank(rank), 5, PushFrom(rank), 10, kStart);
   }
+  reducer.ConfirmAll(6);
   ASSERT_TRUE(reducer.Complete());
   const auto pushes = reducer.Take();
   ASSERT_EQ(pushes.size(), 3u);
@@ -27,6 +28,43 @@ TEST(GradientReducer, HandsOutPushesInRankOrderWhateverTheOrderOfArrival) {
   reducer.Applied();
   EXPECT_EQ(reducer.next_step(), 6u);
   EXPECT_EQ(reducer.held_bytes(), 0u);
+}
+
+TEST(GradientReducer, HoldsAStepUntilEveryRankHasConfirmedThatAllPsHaveIt) {
+  GradientReducer reducer(2, 5, 1000, kStart);
+  for (const uint32_t rank : {0u, 1u}) reducer.Add(Rank(rank), 5, PushFrom(rank), 10, kStart);
+  EXPECT_FALSE(reducer.Complete());
+  reducer.Confirm(Rank(0), 6);
+  reducer.Confirm(Rank(0), 6);
+  reducer.Confirm(Rank(1), 5);
+  EXPECT_FALSE(reducer.Complete());
+  EXPECT_EQ(reducer.Missing(kStart + absl::Seconds(2)),
+            "rank 1 (pushed step 5 2s ago, and has not confirmed that all ps have step 5)");
+  // One that comes before the push counts all the same: a call may overtake another.
+  reducer.Confirm(Rank(0), 7);
+  reducer.Confirm(Rank(1), 7);
+  ASSERT_TRUE(reducer.Complete());
+  reducer.Take();
+  reducer.Applied();
+  EXPECT_FALSE(reducer.Complete()) << "confirmed, and pushed by nobody";
+  for (const uint32_t rank : {0u, 1u}) reducer.Add(Rank(rank), 6, PushFrom(rank), 10, kStart);
+  EXPECT_TRUE(reducer.Complete());
+  reducer.Take();
+  reducer.Applied();
+  for (const uint32_t rank : {0u, 1u}) reducer.Add(Rank(rank), 7, PushFrom(rank), 10, kStart);
+  EXPECT_FALSE(reducer.Complete());
+  reducer.ConfirmAll(8);
+  EXPECT_TRUE(reducer.Complete());
+}
+
+TEST(GradientReducer, KnowsARanksFirstPushThatIsNotHere) {
+  GradientReducer reducer(2, 5, 1000, kStart);
+  EXPECT_EQ(reducer.NextPush(Rank(0)), 5u);
+  reducer.Add(Rank(0), 6, PushFrom(0), 10, kStart);
+  EXPECT_EQ(reducer.NextPush(Rank(0)), 5u);
+  reducer.Add(Rank(0), 5, PushFrom(0), 10, kStart);
+  EXPECT_EQ(reducer.NextPush(Rank(0)), 7u);
+  EXPECT_EQ(reducer.NextPush(Rank(1)), 5u);
 }
 
 TEST(GradientReducer, KnowsRepeats) {
@@ -77,6 +115,7 @@ TEST(GradientReducer, NamesTheRanksThatAreMissingAndSinceWhen) {
   for (const uint32_t rank : {0u, 1u, 2u}) {
     if (rank != 2) reducer.Add(Rank(rank), 0, PushFrom(rank), 1, kStart + absl::Seconds(1));
   }
+  reducer.ConfirmAll(1);
   EXPECT_EQ(reducer.Missing(kStart + absl::Seconds(3)),
             "rank 2 (no push since the job was opened 3s ago)");
   reducer.Add(Rank(2), 0, PushFrom(2), 1, kStart + absl::Seconds(3));

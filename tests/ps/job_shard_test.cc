@@ -24,7 +24,7 @@ class JobShardTest : public testing::Test {
                           {.clock = &clock_, .files = &files_, .checkpoint_root = "root"});
   }
   absl::Status Push(uint32_t rank, uint64_t sequence, const std::vector<Block>& blocks) {
-    return shard_->Push(CallOf(PushOf(rank, sequence, blocks)));
+    return PushAll(*shard_, PushOf(rank, sequence, blocks));
   }
   // Rows as they are, changing nothing.
   std::vector<float> Look(uint32_t table, const std::vector<uint64_t>& keys) {
@@ -271,6 +271,83 @@ TEST_F(JobShardTest, RefusesAnIncarnationThatALaterOneHasReplaced) {
   push.mutable_header()->set_rank(1);
   EXPECT_OK(shard_->Push(CallOf(push)));
   EXPECT_EQ(Look(0, {1}), std::vector<float>{-2});
+}
+
+// ---- bounded staleness ----------------------------------------------------------------------
+
+class BoundedJobTest : public JobShardTest {
+ protected:
+  void SetUp() override {
+    v1::OpenJobRequest job = Job({SgdTable("t", 1, v1::BOUNDED)}, /*workers=*/2);
+    job.set_max_lead(1);
+    Open(job);
+  }
+  // The rank's pull for its push of that number.
+  static v1::PullRequest Begin(uint32_t rank, uint64_t step) {
+    v1::PullRequest pull = PullOf(rank, 0, {{0, {1}}});
+    pull.set_begins(step + 1);
+    return pull;
+  }
+  std::unique_ptr<PendingPull> Pull(uint32_t rank, uint64_t step) {
+    return std::make_unique<PendingPull>(*shard_, Begin(rank, step),
+                                         clock_.Monotonic() + absl::Seconds(10));
+  }
+};
+
+TEST_F(BoundedJobTest, APullWaitsWhileItsRankWouldRunTooFarAhead) {
+  EXPECT_TRUE(Pull(0, 0)->answered());
+  EXPECT_TRUE(Pull(1, 0)->answered());
+  ASSERT_OK(Push(1, 0, {{0, {1}, {1}}}));
+  const auto ahead = Pull(1, 1);
+  const auto other_chunk = Pull(1, 1);
+  EXPECT_FALSE(ahead->answered());
+  EXPECT_FALSE(other_chunk->answered());
+  EXPECT_EQ(Look(0, {1}), std::vector<float>{-1}) << "read-only pulls begin nothing";
+  ASSERT_OK(Push(0, 0, {{0, {1}, {2}}}));
+  ASSERT_TRUE(ahead->answered());
+  ASSERT_TRUE(other_chunk->answered());
+  EXPECT_EQ(ahead->values(), std::vector<float>{-3});
+}
+
+TEST_F(BoundedJobTest, AWaitNamesTheRankThatIsSlowAndItsStep) {
+  EXPECT_TRUE(Pull(0, 4)->answered());
+  EXPECT_TRUE(Pull(1, 0)->answered());
+  const auto ahead = Pull(1, 1);
+  clock_.Advance(absl::Seconds(5));
+  const std::string who =
+      "rank 1's pull of step 1 waits since 5s for rank 0, at its step 4 since 5s, while it has "
+      "begun max_lead (1) steps";
+  EXPECT_THAT(shard_->Waits(), testing::ElementsAre(testing::HasSubstr(who)));
+  clock_.Advance(absl::Seconds(5));
+  shard_->Expire();
+  EXPECT_FAILS(ahead->status(), StatusCode::kDeadlineExceeded, "for rank 0, at its step 4");
+}
+
+TEST_F(BoundedJobTest, ARankThatIsTakenOverHoldsNobodyBack) {
+  EXPECT_TRUE(Pull(0, 0)->answered());
+  EXPECT_TRUE(Pull(1, 0)->answered());
+  const auto ahead = Pull(1, 1);
+  EXPECT_FALSE(ahead->answered());
+  ASSERT_OK(Confirm(*shard_, 0, 0, /*incarnation=*/2));
+  EXPECT_TRUE(ahead->answered());
+}
+
+TEST_F(BoundedJobTest, APullThatComesAfterItsPushBeginsNothing) {
+  EXPECT_TRUE(Pull(0, 0)->answered());
+  ASSERT_OK(Push(0, 0, {{0, {1}, {1}}}));
+  EXPECT_TRUE(Pull(0, 0)->answered());
+  for (uint64_t step = 0; step < 5; ++step) {
+    EXPECT_TRUE(Pull(1, step)->answered()) << step;
+    ASSERT_OK(Push(1, step, {}));
+  }
+}
+
+TEST_F(BoundedJobTest, IsRefusedBesideATableThatIsSyncAndWithoutABound) {
+  v1::OpenJobRequest job = Job({SgdTable("t", 1, v1::BOUNDED), SgdTable("u", 1, v1::SYNC)}, 2);
+  job.set_max_lead(1);
+  EXPECT_FAILS(TryOpen(job), StatusCode::kInvalidArgument, "max_lead is 1 and a table is sync");
+  job.set_max_lead(1001);
+  EXPECT_FAILS(TryOpen(job), StatusCode::kInvalidArgument, "max_lead is 1001, expected at most");
 }
 
 // ---- dense tables ---------------------------------------------------------------------------

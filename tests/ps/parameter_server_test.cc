@@ -3,6 +3,8 @@
 #include <filesystem>
 #include <functional>
 
+#include "absl/synchronization/notification.h"
+#include "absl/time/clock.h"
 #include "common/rpc/channels.h"
 #include "common/rpc/server.h"
 #include "common/rpc/status.h"
@@ -35,7 +37,7 @@ class FakeMaster final : public v1::ClusterService::Service {
     }
     out.mutable_welcome()->set_name(in.hello().name());
     out.mutable_welcome()->set_heartbeat_ms(10);
-    out.mutable_welcome()->set_lease_ms(1000);
+    out.mutable_welcome()->set_lease_ms(30000);
     stream->Write(out);
     while (stream->Read(&in)) {
       absl::MutexLock lock(&mu_);
@@ -92,6 +94,48 @@ class ParameterServerTest : public testing::Test {
   InProcessChannels channels_;
   FaultFileSystem files_;
 };
+
+// A ps that sends no rows, and does not say so.
+class HangingSource final : public v1::ParameterService::Service {
+ public:
+  grpc::Status ReadPartitions(grpc::ServerContext* context, const v1::ReadPartitionsRequest*,
+                              grpc::ServerWriter<v1::RowChunk>*) override {
+    while (!context->IsCancelled()) absl::SleepFor(absl::Milliseconds(5));
+    left_.Notify();
+    return grpc::Status::OK;
+  }
+  // Whether whoever read has hung up.
+  bool AwaitLeft() { return left_.WaitForNotificationWithTimeout(absl::Seconds(30)); }
+
+ private:
+  absl::Notification left_;
+};
+
+TEST_F(ParameterServerTest, BringsNoRowsOverForACallThatHasEnded) {
+  FakeMaster master;
+  const auto master_server = StartMaster(master);
+  HangingSource source;
+  const auto source_server =
+      *RpcServer::Start({.listen = "source", .in_process = &channels_}, {&source});
+  const auto server = ParameterServer::Start(Options());
+  ASSERT_OK(server);
+  master.Await([](const auto& h, int) { return !h.doing().empty(); });
+  const auto stub = v1::ParameterService::NewStub(channels_.Connect((*server)->address()));
+  v1::FetchPartitionsRequest request;
+  *request.mutable_open() = Whole(Job({SgdTable("t", 1, v1::SYNC)}));
+  request.mutable_open()->set_generation(2);
+  request.mutable_open()->set_take_over(1);
+  v1::FetchPartitionsRequest::Source& from = *request.add_sources();
+  from.set_name("ps-9");
+  from.set_address("source");
+  from.add_partitions(0);
+  grpc::ClientContext context;
+  context.set_deadline(absl::ToChronoTime(absl::Now() + absl::Milliseconds(200)));
+  v1::FetchPartitionsResponse response;
+  EXPECT_EQ(stub->FetchPartitions(&context, request, &response).error_code(),
+            grpc::StatusCode::DEADLINE_EXCEEDED);
+  EXPECT_TRUE(source.AwaitLeft());
+}
 
 TEST_F(ParameterServerTest, JoinsTheMasterAndTellsItsRows) {
   FakeMaster master;

@@ -149,6 +149,12 @@ TEST_F(ParameterServiceTest, APullWaitsForTheOtherRankWithoutHoldingAThread) {
     }));
   }
   ASSERT_OK(Push(PushOf(1, 0, {{0, {1}, {1}}})));
+  v1::ProgressRequest confirms;
+  *confirms.mutable_header() = Header(1);
+  confirms.set_confirmed(1);
+  v1::ProgressResponse progress;
+  ASSERT_OK(Call(&v1::ParameterService::Stub::GetProgress, confirms, &progress));
+  EXPECT_EQ(progress.next_push(), 1u);
   for (auto& pull : pulls) {
     const auto rows = pull.get();
     ASSERT_OK(rows);

@@ -5,7 +5,7 @@
 
 #include "tests/ps/ps_testing.h"
 
-// Every optimizer with every admission, expiry and update rule.
+// Every optimizer with every admission, expiry and update rule, in rows of both types.
 namespace tessera::ps {
 namespace {
 
@@ -64,6 +64,7 @@ v1::OpenJobRequest EveryCombination() {
           *table.mutable_spec()->mutable_admission() = admission;
           *table.mutable_spec()->mutable_expiry() = expiry;
           table.mutable_spec()->set_update(update);
+          table.mutable_spec()->set_row_type(tables.size() % 3 == 0 ? v1::BFLOAT16 : v1::FLOAT32);
         }
       }
     }
@@ -121,6 +122,7 @@ Outcome Train(uint32_t ps, uint64_t arrival_seed) {
       EXPECT_OK(cluster.shard(i).Push(
           CallOf(PushOf(rank, step, cluster.PartFor(i, Gradients(job, rank, step))))));
     }
+    for (uint32_t rank = 0; rank < kWorkers; ++rank) cluster.ConfirmAt(rank, step + 1);
   }
   Outcome outcome = {
       .rows = cluster.Rows(kSteps), .expired = {}, .dropped = {}, .not_admitted = {}};

@@ -51,6 +51,14 @@ absl::Status AsStatus(const absl::StatusOr<T>& status) {
     EXPECT_TRUE(ok_status.ok()) << ok_status;                           \
   } while (false)
 
+// All numbers of a row whose embedding is of float32.
+inline absl::Span<float> FloatsOf(const RowLayout& layout, Row* row) {
+  return {layout.Embedding(row), layout.floats()};
+}
+inline absl::Span<const float> FloatsOf(const RowLayout& layout, const Row* row) {
+  return {layout.Embedding(row), layout.floats()};
+}
+
 // Moved by hand.
 class HandClock final : public Clock {
  public:
@@ -265,6 +273,23 @@ class PendingPull {
   std::atomic<bool> answered_ = false;
 };
 
+// What a worker says when every ps of the job has acknowledged its pushes of the steps below.
+inline absl::StatusOr<uint64_t> Confirm(JobShard& shard, uint32_t rank, uint64_t step,
+                                        uint64_t incarnation = 1) {
+  v1::ProgressRequest request;
+  *request.mutable_header() = Header(rank, incarnation);
+  request.set_confirmed(step);
+  const auto progress = shard.GetProgress(request);
+  if (!progress.ok()) return progress.status();
+  return progress->next_push();
+}
+// A push to the only ps of a job, and that it has been acknowledged.
+inline absl::Status PushAll(JobShard& shard, const v1::PushRequest& request) {
+  const absl::Status pushed = shard.Push(CallOf(request));
+  if (!pushed.ok()) return pushed;
+  return Confirm(shard, request.header().rank(), request.sequence() + 1).status();
+}
+
 // A row as a checkpoint has it.
 struct SavedRow {
   uint64_t last_step = 0;
@@ -346,6 +371,11 @@ class ShardedJob {
     for (size_t i = 0; i < size(); ++i) {
       EXPECT_OK(shard(i).Push(CallOf(PushOf(rank, sequence, PartFor(i, blocks)))));
     }
+    ConfirmAt(rank, sequence + 1);
+  }
+  // The rank's pushes below are on all ps.
+  void ConfirmAt(uint32_t rank, uint64_t sequence) {
+    for (size_t i = 0; i < size(); ++i) EXPECT_OK(Confirm(shard(i), rank, sequence));
   }
   void Assign(const std::vector<Block>& blocks) {
     for (size_t i = 0; i < size(); ++i) EXPECT_OK(shard(i).Assign(AssignOf(PartFor(i, blocks))));

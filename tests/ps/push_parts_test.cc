@@ -97,6 +97,8 @@ TEST_F(PushPartsTest, AStepInPartsHasTheBitsOfTheSameStepInOneMessage) {
     std::mt19937_64 random(seed);
     std::shuffle(sends.begin(), sends.end(), random);
     for (const auto& send : sends) ASSERT_OK(Push(send));
+    EXPECT_EQ(shard_->Stats().applied_steps(), 0u) << "no rank has said that all ps have it";
+    for (uint32_t rank = 0; rank < 3; ++rank) ASSERT_OK(Confirm(*shard_, rank, 1));
     EXPECT_EQ(shard_->Stats().applied_steps(), 1u);
     results.push_back(Look(0, {1, 2, 3}));
   }

@@ -84,18 +84,22 @@ class RecoveryTest : public testing::Test {
   }
   // A whole step of all ranks, pulls included.
   static void SyncStep(JobShard& shard, uint64_t step) {
-    for (uint32_t rank = 0; rank < kRanks; ++rank) SyncRank(shard, rank, step);
+    SyncPulls(shard, step);
+    for (uint32_t rank = 0; rank < kRanks; ++rank) EXPECT_OK(shard.Push(SyncPush(rank, step)));
   }
-  static void SyncRank(JobShard& shard, uint32_t rank, uint64_t step) {
-    const PushCall push = SyncPush(rank, step);
-    std::vector<std::pair<uint32_t, std::vector<uint64_t>>> keys;
-    for (uint32_t t = 0; t < 4; ++t) {
-      const auto* data = reinterpret_cast<const uint64_t*>(push.keys[t].data());
-      keys.push_back({t, {data, data + push.keys[t].size() / 8}});
+  // Of all ranks, which confirm by them what they pushed before.
+  static void SyncPulls(JobShard& shard, uint64_t step) {
+    std::vector<std::unique_ptr<PendingPull>> pulls;
+    for (uint32_t rank = 0; rank < kRanks; ++rank) {
+      const PushCall push = SyncPush(rank, step);
+      std::vector<std::pair<uint32_t, std::vector<uint64_t>>> keys;
+      for (uint32_t t = 0; t < 4; ++t) {
+        const auto* data = reinterpret_cast<const uint64_t*>(push.keys[t].data());
+        keys.push_back({t, {data, data + push.keys[t].size() / 8}});
+      }
+      pulls.push_back(std::make_unique<PendingPull>(shard, PullOf(rank, step, keys)));
     }
-    const PendingPull pull(shard, PullOf(rank, step, keys));
-    EXPECT_OK(pull.status());
-    EXPECT_OK(shard.Push(SyncPush(rank, step)));
+    for (const auto& pull : pulls) EXPECT_OK(pull->status());
   }
   static v1::AssignRequest Dense() {
     return AssignOf({{.table = 4, .keys = {0, 1}, .values = {1, 2, 3, 4, 5, 6}}});
@@ -188,8 +192,9 @@ TEST_F(RecoveryTest, ASyncJobGoesOnInTheMiddleOfAStepToTheSameBits) {
       }
     }
     SyncStep(**undisturbed, step);
+    SyncPulls(**shard, step);
     for (uint32_t rank = 0; rank < kRanks; ++rank) {
-      SyncRank(**shard, rank, step);
+      ASSERT_OK((*shard)->Push(SyncPush(rank, step)));
       if ((step + rank) % 2 != 0) continue;
       shard = Recover(SyncJob(), checkpoint, from);
       ASSERT_OK(shard);
@@ -197,6 +202,33 @@ TEST_F(RecoveryTest, ASyncJobGoesOnInTheMiddleOfAStepToTheSameBits) {
     }
   }
   EXPECT_EQ(Rows(**shard, files_, kSteps), Rows(**undisturbed, other, kSteps));
+}
+
+// What ranks confirmed before the loss is not in the log: whatever they do next says it again.
+TEST_F(RecoveryTest, AStepThatWasConfirmedBeforeTheLossIsNotWaitedForForEver) {
+  for (const char* next : {"pulls", "an evaluation", "a cut"}) {
+    SCOPED_TRACE(next);
+    auto shard = Open(SyncJob(), files_);
+    ASSERT_OK(shard);
+    ASSERT_OK((*shard)->Assign(Dense()));
+    SyncStep(**shard, 0);
+    for (uint32_t rank = 0; rank < kRanks; ++rank) ASSERT_OK(Confirm(**shard, rank, 1));
+    ASSERT_EQ((*shard)->Stats().applied_steps(), 1u);
+    shard = Recover(SyncJob());
+    ASSERT_OK(shard);
+    EXPECT_EQ((*shard)->Stats().applied_steps(), 0u);
+    for (uint32_t rank = 0; rank < kRanks; ++rank) EXPECT_EQ(*Confirm(**shard, rank, 0), 1u);
+    if (next == std::string("pulls")) {
+      SyncPulls(**shard, 1);
+    } else if (next == std::string("a cut")) {
+      ASSERT_OK(Call(**shard, Request::CUT, "step-1", 1));
+    } else {
+      // Of one rank alone: the others may have no part in it.
+      const PendingPull pull(**shard, PullOf(2, 1, {{0, {1}}}, /*read_only=*/true));
+      EXPECT_OK(pull.status());
+    }
+    EXPECT_EQ((*shard)->Stats().applied_steps(), 1u);
+  }
 }
 
 TEST_F(RecoveryTest, ACommittedCheckpointShortensTheLogAndRemembersWhatWasBeforeIt) {

@@ -36,6 +36,15 @@ v1::OptimizerSpec Spec(const std::string& kind, float rate, float l2) {
   return spec;
 }
 
+absl::StatusOr<std::unique_ptr<RowOptimizer>> NewOptimizer(const v1::OptimizerSpec& spec,
+                                                           uint32_t dim, const std::string& table) {
+  v1::TableSpec of_table;
+  of_table.set_name(table);
+  of_table.set_dim(dim);
+  *of_table.mutable_optimizer() = spec;
+  return NewRowOptimizer(of_table, 1);
+}
+
 // Rows in blocks of their own, with a guard behind each.
 class Rows {
  public:
@@ -58,7 +67,7 @@ class Rows {
   absl::Span<Row* const> rows() const { return rows_; }
   float w(size_t row, uint32_t d) const { return layout_.Embedding(rows_[row])[d]; }
   std::vector<float> Floats(size_t row) const {
-    const auto floats = layout_.Floats(rows_[row]);
+    const auto floats = FloatsOf(layout_, rows_[row]);
     return {floats.begin(), floats.end()};
   }
   void ExpectGuardsIntact() const {
@@ -90,8 +99,8 @@ TEST_P(AnyOptimizer, GivesTheSameBitsForARowWhateverTheDimAroundIt) {
   // Element d of a wide row is what a row of dim 1 with its numbers becomes: no width, with its
   // vector loop and its rest, is special.
   for (const uint32_t dim : {1u, 3u, 7u, 8u, 9u, 16u, 33u, 1023u}) {
-    const auto wide = *NewRowOptimizer(Spec(GetParam(), 0.05f, 0.01f), dim, "t");
-    const auto narrow = *NewRowOptimizer(Spec(GetParam(), 0.05f, 0.01f), 1, "t");
+    const auto wide = *NewOptimizer(Spec(GetParam(), 0.05f, 0.01f), dim, "t");
+    const auto narrow = *NewOptimizer(Spec(GetParam(), 0.05f, 0.01f), 1, "t");
     Rows rows(*wide, 2);
     for (const uint32_t d : {0u, dim / 2, dim - 1}) {
       Rows wide_rows(*wide, 1);
@@ -102,8 +111,8 @@ TEST_P(AnyOptimizer, GivesTheSameBitsForARowWhateverTheDimAroundIt) {
       for (int step = 0; step < 5; ++step) {
         std::vector<float> g(dim);
         for (float& x : g) x = normal(random);
-        wide->Apply(wide_rows.rows(), {g.data()}, 0.7);
-        narrow->Apply(one.rows(), {&g[d]}, 0.7);
+        wide->Apply(wide_rows.rows(), {g.data()}, 0.7, 0);
+        narrow->Apply(one.rows(), {&g[d]}, 0.7, 0);
       }
       EXPECT_EQ(wide_rows.w(0, d), one.w(0, 0)) << "dim " << dim << ", element " << d;
       wide_rows.ExpectGuardsIntact();
@@ -113,32 +122,32 @@ TEST_P(AnyOptimizer, GivesTheSameBitsForARowWhateverTheDimAroundIt) {
 
 TEST_P(AnyOptimizer, TakesTheL2TermAsAPartOfTheGradient) {
   const float l2 = 0.3f;
-  const auto with = *NewRowOptimizer(Spec(GetParam(), 0.05f, l2), 5, "t");
-  const auto without = *NewRowOptimizer(Spec(GetParam(), 0.05f, 0), 5, "t");
+  const auto with = *NewOptimizer(Spec(GetParam(), 0.05f, l2), 5, "t");
+  const auto without = *NewOptimizer(Spec(GetParam(), 0.05f, 0), 5, "t");
   Rows a(*with, 1), b(*without, 1);
   std::vector<float> g = {1, -2, 0, 0.5f, 3};
   std::vector<float> g_and_l2 = g;
   for (uint32_t d = 0; d < 5; ++d) g_and_l2[d] = g[d] + l2 * b.w(0, d);
-  with->Apply(a.rows(), {g.data()}, 1);
-  without->Apply(b.rows(), {g_and_l2.data()}, 1);
+  with->Apply(a.rows(), {g.data()}, 1, 0);
+  without->Apply(b.rows(), {g_and_l2.data()}, 1, 0);
   EXPECT_EQ(a.Floats(0), b.Floats(0));
 }
 
 TEST_P(AnyOptimizer, TakesNoGradientForZeros) {
-  const auto optimizer = *NewRowOptimizer(Spec(GetParam(), 0.05f, 0.1f), 9, "t");
+  const auto optimizer = *NewOptimizer(Spec(GetParam(), 0.05f, 0.1f), 9, "t");
   Rows a(*optimizer, 1), b(*optimizer, 1);
   const std::vector<float> zeros(9, 0.0f);
-  optimizer->Apply(a.rows(), {nullptr}, 1);
-  optimizer->Apply(b.rows(), {zeros.data()}, 1);
+  optimizer->Apply(a.rows(), {nullptr}, 1, 0);
+  optimizer->Apply(b.rows(), {zeros.data()}, 1, 0);
   EXPECT_EQ(a.Floats(0), b.Floats(0));
 }
 
 TEST_P(AnyOptimizer, MovesNothingAtRateZeroAndStaysFinite) {
-  const auto optimizer = *NewRowOptimizer(Spec(GetParam(), 0.05f, 0), 4, "t");
+  const auto optimizer = *NewOptimizer(Spec(GetParam(), 0.05f, 0), 4, "t");
   Rows rows(*optimizer, 1);
   const std::vector<float> g = {1, -1, 0.5f, 2};
   const float before = rows.w(0, 2);
-  optimizer->Apply(rows.rows(), {g.data()}, 0);
+  optimizer->Apply(rows.rows(), {g.data()}, 0, 0);
   EXPECT_EQ(rows.w(0, 2), before);
   for (const float x : rows.Floats(0)) EXPECT_TRUE(std::isfinite(x));
 }
@@ -160,7 +169,7 @@ TEST_P(AnyOptimizer, MovesARowAsItsFormulaMovesTheElementsFromAnyState) {
     const uint32_t dim = round < 8 ? round + 1 : 1 + random() % 4096;
     v1::OptimizerSpec spec = Spec(GetParam(), 0.05f, round % 2 == 0 ? 0.01f : 0);
     if (round % 4 < 2) spec.set_weight_decay(0.05f);
-    const auto optimizer = *NewRowOptimizer(spec, dim, "t");
+    const auto optimizer = *NewOptimizer(spec, dim, "t");
     Rows rows(*optimizer, 1);
     Row* const row = rows.rows()[0];
     // Any weights of both signs, any slots that updates may lead to.
@@ -172,7 +181,7 @@ TEST_P(AnyOptimizer, MovesARowAsItsFormulaMovesTheElementsFromAnyState) {
     std::vector<float> g(dim);
     for (float& x : g) x = normal(random);
     const double scale = 0.25 * (1 + round % 4);
-    optimizer->Apply(rows.rows(), {g.data()}, scale);
+    optimizer->Apply(rows.rows(), {g.data()}, scale, 0);
 
     std::vector<float> want = before;
     VisitOptimizer(
@@ -218,8 +227,8 @@ TEST_P(AnyOptimizer, NeverSeesAGradientBeyondTheBoundsOfClipping) {
     v1::OptimizerSpec clipping = Spec(GetParam(), 0.05f, 0.01f);
     clipping.set_clip_value(0.5f);
     clipping.set_clip_norm(0.9f);
-    const auto with = *NewRowOptimizer(clipping, dim, "t");
-    const auto without = *NewRowOptimizer(Spec(GetParam(), 0.05f, 0.01f), dim, "t");
+    const auto with = *NewOptimizer(clipping, dim, "t");
+    const auto without = *NewOptimizer(Spec(GetParam(), 0.05f, 0.01f), dim, "t");
     Rows a(*with, 1), b(*without, 1), c(*with, 1), d(*without, 1);
     std::vector<float> g(dim), clipped(dim), small(dim);
     for (float& x : g) x = 3 * normal(random);
@@ -230,15 +239,15 @@ TEST_P(AnyOptimizer, NeverSeesAGradientBeyondTheBoundsOfClipping) {
     }
     const float factor = sum > 0.81 ? static_cast<float>(0.9f / std::sqrt(sum)) : 1;
     for (uint32_t i = 0; i < dim; ++i) clipped[i] *= factor;
-    with->Apply(a.rows(), {g.data()}, 1);
-    without->Apply(b.rows(), {clipped.data()}, 1);
+    with->Apply(a.rows(), {g.data()}, 1, 0);
+    without->Apply(b.rows(), {clipped.data()}, 1, 0);
     for (uint32_t i = 0; i < a.Floats(0).size(); ++i) {
       EXPECT_NEAR(a.Floats(0)[i], b.Floats(0)[i], 1e-5f * (1 + std::abs(b.Floats(0)[i])));
     }
     // Within the bounds nothing happens to it.
     for (float& x : small) x = 0.5f / static_cast<float>(dim);
-    with->Apply(c.rows(), {small.data()}, 1);
-    without->Apply(d.rows(), {small.data()}, 1);
+    with->Apply(c.rows(), {small.data()}, 1, 0);
+    without->Apply(d.rows(), {small.data()}, 1, 0);
     EXPECT_EQ(c.Floats(0), d.Floats(0));
   }
 }
@@ -261,11 +270,11 @@ TEST(ClippedRows, FollowTheDoublePrecisionReference) {
     v1::OptimizerSpec spec = Spec("sgd", 1, 0);
     spec.set_clip_value(value);
     spec.set_clip_norm(norm);
-    const auto optimizer = *NewRowOptimizer(spec, dim, "t");
+    const auto optimizer = *NewOptimizer(spec, dim, "t");
     Rows rows(*optimizer, 1);
     for (uint32_t d = 0; d < dim; ++d) optimizer->layout().Embedding(rows.rows()[0])[d] = 0;
     const std::vector<float> g(numbers.begin(), numbers.begin() + dim);
-    optimizer->Apply(rows.rows(), {g.data()}, 1);
+    optimizer->Apply(rows.rows(), {g.data()}, 1, 0);
     for (uint32_t d = 0; d < dim; ++d) {
       EXPECT_NEAR(-rows.w(0, d), numbers[dim + d], 1e-6) << line;
     }
@@ -276,41 +285,39 @@ TEST(ClippedRows, FollowTheDoublePrecisionReference) {
 TEST(WeightDecay, ShrinksAWeightBesidesItsStepByTheScaledRate) {
   v1::OptimizerSpec spec = Spec("sgd", 0.5f, 0);
   spec.set_weight_decay(0.1f);
-  const auto optimizer = *NewRowOptimizer(spec, 1, "t");
+  const auto optimizer = *NewOptimizer(spec, 1, "t");
   Rows rows(*optimizer, 1);
   const float before = rows.w(0, 0), g = 2;
-  optimizer->Apply(rows.rows(), {&g}, 0.5);
+  optimizer->Apply(rows.rows(), {&g}, 0.5, 0);
   EXPECT_FLOAT_EQ(rows.w(0, 0), before - 0.25f * 2 - 0.25f * 0.1f * before);
 }
 
 TEST(SgdRows, MoveByTheScaledRate) {
-  const auto optimizer = *NewRowOptimizer(Spec("sgd", 0.5f, 0), 2, "t");
+  const auto optimizer = *NewOptimizer(Spec("sgd", 0.5f, 0), 2, "t");
   Rows rows(*optimizer, 3);
   const std::vector<float> g = {1, -2};
   const float w0 = rows.w(1, 0), w1 = rows.w(1, 1), other = rows.w(0, 0);
-  optimizer->Apply(rows.rows().subspan(1, 1), {g.data()}, 0.5);
+  optimizer->Apply(rows.rows().subspan(1, 1), {g.data()}, 0.5, 0);
   EXPECT_FLOAT_EQ(rows.w(1, 0), w0 - 0.25f);
   EXPECT_FLOAT_EQ(rows.w(1, 1), w1 + 0.5f);
   EXPECT_EQ(rows.w(0, 0), other);
 }
 
 TEST(AdamRows, CountTheirOwnSteps) {
-  const auto optimizer = *NewRowOptimizer(Spec("adam", 0.01f, 0), 1, "t");
+  const auto optimizer = *NewOptimizer(Spec("adam", 0.01f, 0), 1, "t");
   EXPECT_EQ(optimizer->layout().slot_floats(), 3u);
   Rows rows(*optimizer, 1);
   const float g = 4;
   const float before = rows.w(0, 0);
-  optimizer->Apply(rows.rows(), {&g}, 1);
+  optimizer->Apply(rows.rows(), {&g}, 1, 0);
   // The first step of Adam is the rate, whatever the gradient's size.
   EXPECT_NEAR(rows.w(0, 0), before - 0.01f, 1e-6);
-  optimizer->Apply(rows.rows(), {&g}, 1);
+  optimizer->Apply(rows.rows(), {&g}, 1, 0);
   EXPECT_EQ(rows.Floats(0)[3], 2.0f);
 }
 
 TEST(NewRowOptimizer, NamesTheFieldThatIsWrong) {
-  const auto make = [](const v1::OptimizerSpec& spec) {
-    return NewRowOptimizer(spec, 4, "clicks");
-  };
+  const auto make = [](const v1::OptimizerSpec& spec) { return NewOptimizer(spec, 4, "clicks"); };
   EXPECT_FAILS(make(Spec("", 1, 0)), absl::StatusCode::kInvalidArgument,
                "table clicks: optimizer is not set or not known");
   for (const std::string kind : {"sgd", "momentum", "adagrad", "row_wise_adagrad", "adam",

@@ -58,13 +58,13 @@ class RowStoreCutTest : public testing::Test {
   }
 
   Seen See(const Row& row) const {
-    const absl::Span<const float> floats = store_.layout().Floats(&row);
+    const absl::Span<const float> floats = FloatsOf(store_.layout(), &row);
     return {row.last_step, row.frequency, {floats.begin(), floats.end()}};
   }
   // Every float of the row moves, so that half a row shows.
   void Move(Row* row, uint64_t step) {
     row->Touch(step);
-    for (float& f : store_.layout().Floats(row)) f += static_cast<float>(step % 97);
+    for (float& f : FloatsOf(store_.layout(), row)) f += static_cast<float>(step % 97);
   }
   void Push(const std::vector<uint64_t>& keys, uint64_t step) {
     store_.Update(keys, [&](absl::Span<Row* const> rows, absl::Span<const uint32_t>) {

@@ -44,7 +44,7 @@ class RowStoreTest : public testing::Test {
       store_.VisitPartition(p, [&](absl::Span<const Row* const> of_partition) {
         for (const Row* row : of_partition) {
           EXPECT_EQ(PartitionOf(row->key, partitions_.partition_count()), p);
-          const auto floats = store_.layout().Floats(row);
+          const auto floats = FloatsOf(store_.layout(), row);
           const bool is_new =
               rows.try_emplace(
                       {0, row->key},
@@ -112,7 +112,7 @@ void CompareWithTwin(Store& store, SavedRows& twin, uint64_t key_range, int roun
         for (size_t i = 0; i < rows.size(); ++i) {
           ASSERT_EQ(rows[i]->key, keys[positions[i]]);
           rows[i]->Touch(round);
-          for (float& x : store.layout().Floats(rows[i])) x += 1;
+          for (float& x : FloatsOf(store.layout(), rows[i])) x += 1;
         }
       });
       for (const uint64_t k : keys) {
@@ -293,6 +293,34 @@ TEST_F(RowStoreTest, ManyThreadsCreateAndCountTheSameKeysExactly) {
   const SavedRows rows = Everything();
   EXPECT_EQ(rows.size(), kKeys);
   for (const auto& [key, row] : rows) ASSERT_EQ(row.frequency, uint32_t{kThreads * kRounds});
+}
+
+TEST(RowStoreTakeOver, CountsTheMemoryOfItsMapsAndGivesItToNewOnes) {
+  const PartitionSet partitions = *PartitionSet::New(1, {0});
+  const auto make = [&] {
+    v1::InitializerSpec spec;
+    spec.mutable_constant();
+    return std::make_unique<RowStore>(RowTemplate{.layout = RowLayout(kDim, 0, 0),
+                                                  .initializer = *Initializer::New(spec, 5, "t"),
+                                                  .slots = {}},
+                                      &partitions);
+  };
+  std::vector<uint64_t> keys(20000);  // so many that their map lies on a huge page
+  for (size_t i = 0; i < keys.size(); ++i) keys[i] = i;
+  std::vector<float> values(keys.size() * kDim);
+  std::vector<uint8_t> statuses(keys.size());
+  std::unique_ptr<RowStore> store = make();
+  store->FindOrCreate(keys, values.data(), statuses.data());
+  const uint64_t bytes = store->map_bytes();
+  EXPECT_GE(bytes, uint64_t{2} << 20);
+  for (int generation = 0; generation < 3; ++generation) {
+    std::unique_ptr<RowStore> next = make();
+    next->PrepareToTakeOver(*store);
+    next->TakeOver(*store);
+    store = std::move(next);
+    EXPECT_EQ(store->map_bytes(), bytes) << generation;
+  }
+  EXPECT_EQ(store->Find(keys, values.data(), statuses.data()).hits, keys.size());
 }
 
 }  // namespace

@@ -34,6 +34,17 @@ TEST(SequenceSet, StaysSmallWhenNumbersComeNearlyInOrder) {
   EXPECT_TRUE(set.Contains(1000));
 }
 
+TEST(SequenceSet, KnowsTheFirstNumberThatIsMissing) {
+  SequenceSet set;
+  EXPECT_EQ(set.FirstMissing(), 0u);
+  set.Add(1);
+  EXPECT_EQ(set.FirstMissing(), 0u);
+  set.Add(0);
+  EXPECT_EQ(set.FirstMissing(), 2u);
+  set.Add(4);
+  EXPECT_EQ(set.FirstMissing(), 2u);
+}
+
 TEST(SequenceSet, TakesTheLargestNumber) {
   SequenceSet set;
   set.Add(UINT64_MAX);

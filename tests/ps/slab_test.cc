@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <cstring>
 #include <set>
+#include <vector>
 
 #include "gtest/gtest.h"
 
@@ -41,6 +42,35 @@ TEST(SlabPool, HandsOutTheLastFreedBlockFirstAndGrowsOnlyWhenNoneIsFree) {
   EXPECT_EQ(pool.Allocate(), a);
   void* const d = pool.Allocate();
   EXPECT_TRUE(d != a && d != b && d != c);
+}
+
+TEST(SlabPool, UsesWhatAPoolThatItAdoptedHadLeftBeforeItGrows) {
+  SlabPool pool(32);
+  std::set<void*> in_use;
+  const auto allocate = [&in_use](SlabPool& from) {
+    void* const block = from.Allocate();
+    EXPECT_TRUE(in_use.insert(block).second);
+    std::memset(block, 0x5a, 32);
+    return block;
+  };
+  for (int i = 0; i < 10; ++i) allocate(pool);
+  {
+    SlabPool other(32);
+    std::vector<void*> blocks;
+    for (int i = 0; i < 1000; ++i) blocks.push_back(allocate(other));
+    for (int i = 0; i < 300; ++i) {
+      in_use.erase(blocks[static_cast<size_t>(i)]);
+      other.Free(blocks[static_cast<size_t>(i)]);
+    }
+    pool.Adopt(other);
+    EXPECT_EQ(other.bytes(), 0u);
+    std::memset(other.Allocate(), 0, 32);  // of a slab of its own, which goes with it
+  }
+  const size_t bytes = pool.bytes();
+  while (in_use.size() < bytes / 32) allocate(pool);
+  EXPECT_EQ(pool.bytes(), bytes);
+  allocate(pool);
+  EXPECT_GT(pool.bytes(), bytes);
 }
 
 }  // namespace

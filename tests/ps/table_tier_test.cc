@@ -164,7 +164,7 @@ class TableTierTest : public testing::Test {
       EXPECT_TRUE(std::is_sorted(positions.begin(), positions.end()));
       for (size_t i = 0; i < rows.size(); ++i) {
         rows[i]->Touch(step);
-        for (float& x : layout.Floats(rows[i])) {
+        for (float& x : FloatsOf(layout, rows[i])) {
           x += static_cast<float>(positions[i] + step);
         }
       }
@@ -173,7 +173,7 @@ class TableTierTest : public testing::Test {
   void Collect(absl::Span<const Row* const> all, SavedRows& rows) const {
     for (size_t i = 0; i < all.size(); ++i) {
       EXPECT_TRUE(i == 0 || all[i - 1]->key < all[i]->key);
-      const auto floats = store_.layout().Floats(all[i]);
+      const auto floats = FloatsOf(store_.layout(), all[i]);
       EXPECT_TRUE(rows.try_emplace({0, all[i]->key}, SavedRow{all[i]->last_step,
                                                               all[i]->frequency,
                                                               {floats.begin(), floats.end()}})

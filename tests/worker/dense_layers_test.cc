@@ -173,6 +173,11 @@ TEST(Layers, RefuseWhatIsWrongAndSayWhere) {
               HasSubstr("Bias(): expected one input [batch, ..., n]; found no inputs"));
   EXPECT_THAT(ErrorOf(Layers("layers { name: \"a\" op: \"Concat\" }")),
               HasSubstr("Concat(): expected one or more inputs; found no inputs"));
+  EXPECT_THAT(ErrorOf(Layers(
+                  "layers { name: \"a\" op: \"Gemm\" inputs: \"dense\" " + Units(1 << 20) +
+                  " } layers { name: \"b\" op: \"Gemm\" inputs: \"a\" " + Units(1 << 20) + " }")),
+              AllOf(StartsWith("model.layers[1]: layer \"b\", "),
+                    HasSubstr("weight would have 1099511627776 floats; expected at most 2^30")));
   EXPECT_THAT(ErrorOf(Layers("layers { name: \"a\" op: \"Bias\" inputs: \"d0\" } " +
                              std::string("options { fields { key: \"hidden\" } }"))),
               StartsWith("model.options: belongs to the models of the zoo"));
@@ -237,6 +242,12 @@ TEST(Layers, RefuseWrongOptionsOfEveryOp) {
       {"Parameter", "dense", Options().Set("shape", ints({3})),
        "expected no inputs; found 1 input"},
       {"Parameter", "dense", {}, "options.shape: must be set"},
+      // 2^80 floats, which 64 bits hold as 0.
+      {"Parameter", "dense", Options().Set("shape", ints({1 << 20, 1 << 20, 1 << 20, 1 << 20})),
+       "options.shape: expected at most 2^20 floats"},
+      {"Constant", "dense",
+       Options().Set("shape", ints({1 << 20, 1 << 20, 1 << 20, 1 << 20})).Set("value", 1.0),
+       "options.shape: expected at most 2^20 floats"},
       {"DotInteraction", "dense", {}, "expected one input [batch, 2 or more fields, dim]"},
       {"FieldPairs", "dense", {}, "expected one input [batch, 2 or more fields, dim]"},
       {"FFM", "dense", {}, "expected one input [batch, 2 or more fields, (fields - 1) k]"},

@@ -95,7 +95,7 @@ class ParameterClientTest : public testing::Test {
 
   absl::Status Pull() {
     const TableRows reads[] = {{.table = 3, .dim = 2, .keys = &keys_, .rows = rows_.data()}};
-    return client_->Pull(reads, 0, false)->Wait();
+    return client_->Pull(reads, {})->Wait();
   }
 
   InProcessChannels channels_;
@@ -155,7 +155,7 @@ TEST_F(ParameterClientTest, ALargePullIsCutIntoMessagesAndEveryRowFindsItsKey) {
   ps_[0].failures = 3;  // of one message each
   const TableRows reads[] = {{.table = 3, .dim = 2, .keys = &many_, .rows = rows.data()},
                              {.table = 1, .dim = 2, .keys = &many_, .rows = again.data()}};
-  ASSERT_TRUE(client_->Pull(reads, 0, false)->Wait().ok());
+  ASSERT_TRUE(client_->Pull(reads, {})->Wait().ok());
   for (size_t i = 0; i < many_.keys.size(); ++i) {
     ASSERT_EQ(rows[2 * i], static_cast<float>(many_.keys[i]));
     ASSERT_EQ(rows[2 * i + 1], static_cast<float>(many_.keys[i]));
@@ -198,7 +198,7 @@ TEST_F(ParameterClientTest, ALargePushIsCutIntoNumberedPartsOfOnePush) {
 TEST_F(ParameterClientTest, FindsAPsThatCameBackElsewhere) {
   ps_[1].failures = std::numeric_limits<int>::max();
   const TableRows reads[] = {{.table = 3, .dim = 2, .keys = &keys_, .rows = rows_.data()}};
-  const std::unique_ptr<PendingCall> pull = client_->Pull(reads, 0, false);
+  const std::unique_ptr<PendingCall> pull = client_->Pull(reads, {});
   FakePs again;
   const auto server =
       *RpcServer::Start({.listen = "elsewhere", .in_process = &channels_}, {&again});

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <set>
 #include <sstream>
 #include <vector>
 
@@ -20,7 +21,8 @@ std::string Written(const std::vector<JobTask>& tasks, const std::vector<float>&
   const std::string folder =
       absl::StrCat(testing::TempDir(), "/tessera-prediction-test-", ::getpid());
   const std::string path = folder + "/predictions.csv";
-  auto file = PredictionFile::Create(PosixFileSystem(), path, {.tasks = tasks, .label_columns = 1});
+  auto file = PredictionFile::Create(PosixFileSystem(), path, /*unit=*/7,
+                                     {.tasks = tasks, .label_columns = 1});
   EXPECT_TRUE(file.ok()) << file.status();
   if (!file.ok()) return "";
   EXPECT_TRUE((*file)->Append(outputs, labels).ok());
@@ -30,6 +32,32 @@ std::string Written(const std::vector<JobTask>& tasks, const std::vector<float>&
   text << std::ifstream(path).rdbuf();
   std::filesystem::remove_all(folder);
   return text.str();
+}
+
+TEST(PredictionFile, LeavesNothingOfWhoWroteItBeforeAndNothingOfOthersGoes) {
+  const std::string folder =
+      absl::StrCat(testing::TempDir(), "/tessera-prediction-test-left-", ::getpid());
+  std::filesystem::remove_all(folder);
+  const std::string path = folder + "/out";
+  const ScoreLayout layout = {.tasks = {JobTask()}, .label_columns = 1};
+  auto lost = PredictionFile::Create(PosixFileSystem(), path, /*unit=*/7, layout);
+  auto taken_over = PredictionFile::Create(PosixFileSystem(), path, /*unit=*/12, layout);
+  ASSERT_TRUE(lost.ok() && taken_over.ok());
+  std::ofstream(folder + "/out.csv.unit-3.tmp") << "of another file";
+  std::ofstream(folder + "/out.unit-3b.tmp") << "of somebody";
+  ASSERT_TRUE((*lost)->Append(std::vector<float>{1}, std::vector<float>{1}).ok());
+  ASSERT_TRUE((*taken_over)->Append(std::vector<float>{0}, std::vector<float>{0}).ok());
+  ASSERT_TRUE((*taken_over)->Finish().ok());
+  std::set<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    names.insert(entry.path().filename().string());
+  }
+  EXPECT_EQ(names, (std::set<std::string>{"out", "out.csv.unit-3.tmp", "out.unit-3b.tmp"}));
+  EXPECT_FALSE((*lost)->Finish().ok()) << "it wrote what is no more";
+  std::stringstream text;
+  text << std::ifstream(path).rdbuf();
+  EXPECT_EQ(text.str(), "label,prediction\n0,0.5\n");
+  std::filesystem::remove_all(folder);
 }
 
 JobTask WithLoss(v1::Loss loss, const std::string& name = "") {

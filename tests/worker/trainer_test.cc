@@ -30,10 +30,12 @@ using ::testing::ElementsAre;
 // still find what it was given.
 class ScriptedPs final : public ParameterClient {
  public:
-  std::unique_ptr<PendingCall> Pull(absl::Span<const TableRows> tables, uint64_t step,
-                                    bool read_only) override {
+  std::unique_ptr<PendingCall> Pull(absl::Span<const TableRows> tables,
+                                    const PullOptions& options) override {
     const std::vector<TableRows> late(tables.begin(), tables.end());
-    return Start(absl::StrCat(read_only ? "read " : "pull ", step), [late] {
+    const std::string begins =
+        options.begins > 0 ? absl::StrCat(" to begin ", options.begins - 1) : "";
+    return Start(absl::StrCat(options.read_only ? "read " : "pull ", options.step, begins), [late] {
       for (const TableRows& table : late) {
         std::fill_n(table.rows, table.keys->keys.size() * table.dim, 0.1f);
       }
@@ -56,6 +58,11 @@ class ScriptedPs final : public ParameterClient {
   }
   std::unique_ptr<PendingCall> Assign(absl::Span<const TableGradients>) override {
     return Start("assign", [] {});
+  }
+
+  absl::StatusOr<uint64_t> GetProgress(uint64_t confirmed) override {
+    events.push_back(absl::StrCat("confirm ", confirmed));
+    return confirmed;
   }
 
   std::vector<std::string> events;
@@ -124,7 +131,8 @@ class TrainerTest : public testing::Test {
     kept_.files = &files_;
   }
 
-  void Prepare(v1::Consistency mode) {
+  // `next_push`: all ps have those below from whoever had the rank before.
+  void Prepare(v1::Consistency mode, uint64_t next_push = 0) {
     assignment_.mutable_spec()->mutable_consistency()->set_sparse(mode);
     assignment_.mutable_spec()->mutable_consistency()->set_dense(mode);
     directory_ = std::make_unique<PsDirectory>(assignment_.partitions(), &channels_);
@@ -141,7 +149,7 @@ class TrainerTest : public testing::Test {
     auto ps = std::make_unique<ScriptedPs>();
     ps_ = ps.get();
     context_->parameters = std::move(ps);
-    trainer_ = std::make_unique<Trainer>(context_.get());
+    trainer_ = std::make_unique<Trainer>(context_.get(), next_push);
   }
 
   v1::Train Unit(uint64_t batch_begin, uint64_t batch_end) {
@@ -181,15 +189,62 @@ class TrainerTest : public testing::Test {
   std::unique_ptr<Trainer> trainer_;
 };
 
-TEST_F(TrainerTest, SyncWaitsForItsOwnPushBeforeItWaitsForTheNextStep) {
+TEST_F(TrainerTest, SyncAsksForTheNextStepWhenAllPsHaveItsPush) {
   Prepare(v1::SYNC);
   ASSERT_TRUE(trainer_->Train(Unit(0, 3)).ok());
-  // A push is sent again only while somebody waits for it: the pull of the next step would wait for
-  // it in vain.
-  EXPECT_THAT(ps_->events, ElementsAre("pull 0", "pull 0 done", "push 0", "pull 1", "push 0 done",
-                                       "pull 1 done", "push 1", "pull 2", "push 1 done",
-                                       "pull 2 done", "push 2", "push 2 done"));
+  // A pull tells every ps that all of them have the push of the step before; and so that nobody
+  // waits until the next unit begins, the end of a unit tells them, too.
+  EXPECT_THAT(ps_->events, ElementsAre("pull 0", "pull 0 done", "push 0", "push 0 done", "pull 1",
+                                       "pull 1 done", "push 1", "push 1 done", "pull 2",
+                                       "pull 2 done", "push 2", "push 2 done", "confirm 3"));
   EXPECT_EQ(trainer_->next_step(), 3u);
+}
+
+TEST_F(TrainerTest, WhoTakesOverAUnitBeginsWhereThePushesThatAllPsHaveEnd) {
+  for (const v1::Consistency mode : {v1::SYNC, v1::ASYNC}) {
+    SCOPED_TRACE(v1::Consistency_Name(mode));
+    const double before = metrics_.samples.Value();
+    Prepare(mode);
+    ASSERT_TRUE(trainer_->Train(Unit(0, 3)).ok());
+    const std::map<uint64_t, float> whole = ps_->gradient;
+    Prepare(mode, /*next_push=*/0);
+    ASSERT_TRUE(trainer_->Train(Unit(0, 2)).ok());
+    std::map<uint64_t, float> both = ps_->gradient;
+
+    Prepare(mode, /*next_push=*/2);
+    const auto result = trainer_->Train(Unit(0, 3));
+    ASSERT_TRUE(result.ok()) << result.status();
+    EXPECT_EQ(std::count(ps_->events.begin(), ps_->events.end(), "push 2"), 1);
+    EXPECT_EQ(std::count(ps_->events.begin(), ps_->events.end(), "push 1"), 0);
+    EXPECT_EQ(ps_->gradient.size(), 2u) << "the last batch has two records";
+    both.merge(ps_->gradient);
+    EXPECT_EQ(both, whole) << "the same records as of one that trains all";
+    // The unit is reported whole.
+    EXPECT_EQ(result->samples(), kRecords);
+    EXPECT_NEAR(result->loss_sum(), kRecords * std::log(2.0), 0.1 * kRecords);
+    EXPECT_EQ(metrics_.samples.Value() - before, kRecords + 8 + 2) << "each time what was trained";
+  }
+}
+
+TEST_F(TrainerTest, AUnitThatAllPsHaveIsReportedAndNotTrained) {
+  Prepare(v1::SYNC, /*next_push=*/3);
+  EXPECT_EQ(trainer_->next_step(), 3u) << "an evaluation that comes first waits for the same steps";
+  const auto result = trainer_->Train(Unit(0, 3));
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_THAT(ps_->events, ElementsAre("confirm 3"));
+  EXPECT_EQ(result->samples(), kRecords);
+  EXPECT_TRUE(std::isnan(result->loss_sum())) << "nobody here knows it";
+  EXPECT_TRUE(std::isnan(result->auc()));
+  EXPECT_EQ(result->train_seconds(), 0);
+}
+
+TEST_F(TrainerTest, AsyncPushesHaveTheNumbersOfTheUnit) {
+  Prepare(v1::ASYNC);
+  v1::Train unit = Unit(0, 3);
+  unit.set_first_step(7);
+  ASSERT_TRUE(trainer_->Train(unit).ok());
+  for (const char* push : {"push 7", "push 8", "push 9"}) PlaceOf(push);
+  EXPECT_EQ(trainer_->next_step(), 0u) << "nothing waits for a step";
 }
 
 TEST_F(TrainerTest, AsyncPullsTheNextBatchBeforeItPushesThisOne) {
@@ -199,6 +254,17 @@ TEST_F(TrainerTest, AsyncPullsTheNextBatchBeforeItPushesThisOne) {
   EXPECT_EQ(pulls, 3);  // async pulls wait for no step
   EXPECT_LT(std::find(ps_->events.begin() + 1, ps_->events.end(), "pull 0") - ps_->events.begin(),
             static_cast<ptrdiff_t>(PlaceOf("push 0")));
+}
+
+TEST_F(TrainerTest, BoundedPullsSayWhichPushTheyBegin) {
+  Prepare(v1::BOUNDED);
+  v1::Train unit = Unit(0, 3);
+  unit.set_first_step(7);
+  ASSERT_TRUE(trainer_->Train(unit).ok());
+  for (const uint64_t step : {7, 8, 9}) {
+    EXPECT_LT(PlaceOf(absl::StrCat("pull 0 to begin ", step)),
+              PlaceOf(absl::StrCat("push ", step)));
+  }
 }
 
 TEST_F(TrainerTest, EveryRecordIsTrainedOnceHoweverTheWindowIsCutIntoUnits) {

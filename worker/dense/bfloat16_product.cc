@@ -1,6 +1,5 @@
 #include "worker/dense/bfloat16_product.h"
 
-#include <bit>
 #include <cstddef>
 #include <cstdlib>
 #include <map>
@@ -8,6 +7,7 @@
 #include <tuple>
 
 #include "common/log.h"
+#include "common/math/bfloat16.h"
 #include "dnnl.h"
 #include "worker/dense/parallel.h"
 
@@ -107,12 +107,7 @@ bool HasBfloat16Products() {
 void RoundToBfloat16(TaskPool* pool, absl::Span<const float> from, uint16_t* to) {
   const float* const in = from.data();
   ForElements(pool, from.size(), [in, to](size_t begin, size_t end) {
-    for (size_t i = begin; i < end; ++i) {
-      const auto bits = std::bit_cast<uint32_t>(in[i]);
-      const uint32_t rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
-      const bool nan = (bits & 0x7fffffff) > 0x7f800000;
-      to[i] = static_cast<uint16_t>(nan ? (bits >> 16) | 0x40 : rounded);
-    }
+    for (size_t i = begin; i < end; ++i) to[i] = math::NearestBfloat16(in[i]);
   });
 }
 

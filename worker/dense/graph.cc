@@ -9,6 +9,12 @@
 #include "worker/dense/ops/ops.h"
 
 namespace tessera::worker {
+namespace {
+
+// Floats of a sample in one tensor, and of one parameter: sizes made from these do not overflow.
+constexpr size_t kMostFloats = size_t{1} << 30;
+
+}  // namespace
 
 bool Graph::IsUsed(int32_t tensor) const {
   if (std::find(outputs_.begin(), outputs_.end(), tensor) != outputs_.end()) return true;
@@ -98,6 +104,19 @@ absl::Status GraphBuilder::TryAdd(const std::string& name, absl::string_view op,
     return absl::InvalidArgumentError(absl::StrCat(call, ": has ", node.op->outputs().size(),
                                                    " outputs, found ", outputs.size(),
                                                    " names for them"));
+  }
+  const auto too_large = [&call](absl::string_view what, const Shape& shape) {
+    return absl::InvalidArgumentError(absl::StrCat(call, ": ", what, " would have ", shape.floats(),
+                                                   " floats; expected at most 2^30"));
+  };
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const Shape& shape = node.op->outputs()[i];
+    if (shape.floats() > kMostFloats) return too_large(outputs[i], shape);
+  }
+  for (const ParameterSpec& spec : node.op->parameters()) {
+    Shape shape;
+    for (const int64_t dim : spec.shape) shape.Append(dim);
+    if (shape.floats() > kMostFloats) return too_large(spec.name, shape);
   }
   const auto producer = static_cast<int32_t>(graph_->nodes_.size());
   bool needs_gradient = std::any_of(node.op->parameters().begin(), node.op->parameters().end(),

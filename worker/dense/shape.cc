@@ -7,7 +7,9 @@ namespace tessera::worker {
 
 size_t Shape::Product(size_t begin, size_t end) const {
   size_t product = 1;
-  for (size_t i = begin; i < end; ++i) product *= static_cast<size_t>(dims_[i]);
+  for (size_t i = begin; i < end; ++i) {
+    if (__builtin_mul_overflow(product, static_cast<size_t>(dims_[i]), &product)) return SIZE_MAX;
+  }
   return product;
 }
 

@@ -26,7 +26,7 @@ class Shape {
   int64_t last() const { return dims_.back(); }
   // Floats of one sample.
   size_t floats() const { return Product(0, dims_.size()); }
-  // Product of dims [begin, end).
+  // Product of dims [begin, end); SIZE_MAX stands for all that a size_t does not hold.
   size_t Product(size_t begin, size_t end) const;
   // "[batch, 26, 16]"
   std::string ToString() const;

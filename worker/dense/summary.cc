@@ -11,7 +11,7 @@ namespace {
 // 1234567 as "1,234,567".
 std::string Grouped(uint64_t number) {
   std::string digits = absl::StrCat(number);
-  for (int at = static_cast<int>(digits.size()) - 3; at > 0; at -= 3) digits.insert(at, ",");
+  for (int at = static_cast<int>(digits.size()) - 3; at > 0; at -= 3) digits.insert(at, 1, ',');
   return digits;
 }
 

@@ -50,13 +50,11 @@ absl::StatusOr<std::unique_ptr<Op>> NewParameter(absl::Span<const Shape> inputs,
   if (options.Has("stddev") && options.Has("value")) {
     options.Fail("stddev", "set either this or value");
   }
-  TESSERA_RETURN_IF_ERROR(options.Finish());
-  TESSERA_RETURN_IF_ERROR(ExpectShapes(inputs.empty(), "no inputs", inputs));
   Shape shape;
   for (const int64_t dim : dims) shape.Append(dim);
-  if (shape.floats() > size_t{1} << 20) {
-    return absl::InvalidArgumentError("options.shape: expected at most 2^20 floats");
-  }
+  if (shape.floats() > size_t{1} << 20) options.Fail("shape", "expected at most 2^20 floats");
+  TESSERA_RETURN_IF_ERROR(options.Finish());
+  TESSERA_RETURN_IF_ERROR(ExpectShapes(inputs.empty(), "no inputs", inputs));
   Initializer initializer{Initializer::Kind::kConstant, static_cast<float>(value), 0, 0};
   // The fans of Xavier's deviation are such that it is 1.
   if (stddev > 0)

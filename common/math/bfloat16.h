@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+#include "common/math/host_device.h"
+
+namespace tessera::math {
+
+// bfloat16: the upper half of a float32, so its range with 8 bits of precision. Every one is a
+// float32 exactly.
+
+TESSERA_HOST_DEVICE inline float FromBfloat16(uint16_t half) {
+  const uint32_t bits = static_cast<uint32_t>(half) << 16;
+  float x;
+  std::memcpy(&x, &bits, sizeof(x));
+  return x;
+}
+
+// The nearest one; of two as near, the even one. What is not a number stays so.
+TESSERA_HOST_DEVICE inline uint16_t NearestBfloat16(float x) {
+  uint32_t bits;
+  std::memcpy(&bits, &x, sizeof(bits));
+  const bool nan = (bits & 0x7fffffff) > 0x7f800000;
+  const uint32_t rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
+  return static_cast<uint16_t>(nan ? (bits >> 16) | 0x40 : rounded);
+}
+
+// One of the two next to x, by a draw that is uniform over its 2^16 values: the further one with a
+// probability that makes x the expected value (Gupta et al. 2015, "Deep learning with limited
+// numerical precision", arXiv:1502.02551, section 3). Above
+// the largest one, that one; x is finite.
+TESSERA_HOST_DEVICE inline uint16_t StochasticBfloat16(float x, uint16_t draw) {
+  uint32_t bits;
+  std::memcpy(&bits, &x, sizeof(bits));
+  const uint32_t rounded = bits + draw;
+  const bool infinite = (rounded & 0x7f800000) == 0x7f800000;
+  return static_cast<uint16_t>((infinite ? bits : rounded) >> 16);
+}
+
+}  // namespace tessera::math

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "common/file_system.h"
+#include "common/keep_going.h"
+#include "master/action.h"
+
+namespace tessera::master {
+
+// What the master itself does in the checkpoint root, before and after what the ps do there.
+// Folders are below the root. Thread-safe.
+class CheckpointFiles {
+ public:
+  // Borrowed, outliving this.
+  CheckpointFiles(FileSystem* files, std::string root) : files_(*files), root_(std::move(root)) {}
+
+  ActionResult Find(const FindCheckpoint& find, KeepGoing keep_going) const;
+  // Makes the folder of a checkpoint, empty, in place of what an earlier try has left.
+  absl::Status Begin(const std::string& folder) const;
+  // Commits what every ps has written. FAILED_PRECONDITION: the master does not see a file of it.
+  absl::Status Commit(const WriteCheckpoint& write,
+                      absl::Span<const v1::WriteCheckpointResponse> parts) const;
+  // After Commit: removes what is not to be kept.
+  void Prune(const WriteCheckpoint& write) const;
+  // Of a checkpoint that failed.
+  void Drop(const std::string& folder) const;
+
+ private:
+  absl::Status TryPrune(const WriteCheckpoint& write) const;
+
+  FileSystem& files_;
+  const std::string root_;
+};
+
+}  // namespace tessera::master

@@ -1,0 +1,126 @@
+// Other ps for a job that has begun.
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "master/core.h"
+
+namespace tessera::master {
+namespace {
+
+constexpr uint32_t kMaxPs = 1024;
+
+}  // namespace
+
+absl::StatusOr<uint32_t> MasterCore::Scale(const v1::ScaleRequest& request, const Now& now) {
+  v1::JobRecord* record = jobs_.Find(request.job_id());
+  if (record == nullptr) return UnknownJob(request.job_id());
+  v1::JobStatus& status = *record->mutable_status();
+  const auto refused = [&](const auto&... why) {
+    return absl::FailedPreconditionError(absl::StrCat("job ", request.job_id(), " ", why...));
+  };
+  if (IsFinished(status.state())) {
+    return refused("has ended: ", v1::JobState_Name(status.state()));
+  }
+  if (status.task() == v1::PREDICT) {
+    return refused("predicts, and keeps the ps that it has: cancel it, and submit it with more");
+  }
+  std::set<std::string> names;
+  for (const v1::NodeStatus& node : status.nodes()) {
+    if (node.kind() == v1::PS) names.insert(node.name());
+  }
+  for (const std::string& drained : request.drain()) {
+    if (names.contains(drained)) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("job ", request.job_id(), " has no ps ", drained, "; it has ",
+                     names.empty() ? "none yet" : absl::StrJoin(names, ", ")));
+  }
+  const uint32_t from = record->ps() > 0 ? record->ps() : status.ps();
+  // Without a number, on top of what was asked for and has not happened yet.
+  std::set<std::string> drain(request.drain().begin(), request.drain().end());
+  uint32_t to = request.ps();
+  if (to == 0) {
+    const uint32_t base = status.has_scaling() ? status.scaling().to() : from;
+    for (const std::string& before : status.scaling().drain()) drain.erase(before);
+    to = base - std::min(base, static_cast<uint32_t>(drain.size()));
+    drain.insert(status.scaling().drain().begin(), status.scaling().drain().end());
+  }
+  if (to == 0 || to > kMaxPs) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("job ", request.job_id(), ": ", to, " ps, expected 1 to ", kMaxPs));
+  }
+  const bool runs = run_ != nullptr && run_->record() == record;
+  if (runs && !run_->options().final_checkpoint.empty()) {
+    return refused("has trained, and measures its model");
+  }
+  if (runs) run_->GiveUpScaling("another was asked for", now);
+  status.clear_scaling();
+  if (status.generation() == 0) {
+    status.set_ps(to);
+    jobs_.AddEvent(record, absl::StrCat("to start with ", to, " ps"), now.wall);
+  } else if (to != from || !drain.empty()) {
+    v1::Scaling& scaling = *status.mutable_scaling();
+    scaling.set_from(from);
+    scaling.set_to(to);
+    for (const std::string& name : drain) scaling.add_drain(name);
+    scaling.set_phase("waiting");
+    scaling.set_since_unix_ms(absl::ToUnixMillis(now.wall));
+    jobs_.AddEvent(record,
+                   absl::StrCat("asked to go from ", from, " to ", to, " ps",
+                                drain.empty() ? "" : ", without ", absl::StrJoin(drain, ", ")),
+                   now.wall);
+  }
+  ScaleRun(now);
+  Schedule(now);
+  return to;
+}
+
+std::optional<std::vector<RunNode>> MasterCore::ChooseScaled(const v1::JobRecord& record) const {
+  const v1::JobStatus& status = record.status();
+  const v1::Scaling& scaling = status.scaling();
+  const std::set<std::string> drained(scaling.drain().begin(), scaling.drain().end());
+  std::vector<RunNode> chosen;
+  std::set<uint64_t> taken;
+  const auto take = [&](const Node& node) {
+    if (chosen.size() == scaling.to() || drained.contains(node.name)) return;
+    if (!taken.insert(node.incarnation).second) return;
+    chosen.push_back({node.name, node.address, node.incarnation});
+  };
+  const std::vector<const Node*> alive = membership_.Alive(v1::PS);
+  for (const v1::NodeStatus& before : status.nodes()) {
+    if (before.kind() != v1::PS) continue;
+    for (const Node* node : alive) {
+      if (node->name == before.name()) take(*node);
+    }
+  }
+  for (const Node* node : alive) take(*node);
+  if (chosen.size() < scaling.to()) return std::nullopt;
+  return chosen;
+}
+
+void MasterCore::ScaleRun(const Now& now) {
+  if (run_ == nullptr || !run_->AwaitsScaling()) return;
+  std::optional<std::vector<RunNode>> ps = ChooseScaled(*run_->record());
+  if (ps.has_value()) run_->Scale(*std::move(ps), now);
+}
+
+void MasterCore::StartRescaled(v1::JobRecord* record, RunOptions options, const JobRun& before,
+                               const Now& now) {
+  record->set_ps(static_cast<uint32_t>(options.ps.size()));
+  jobs_.AddEvent(record, before.end()->message, now.wall);
+  ClosePs close;
+  for (const RunNode& ps : before.options().ps) {
+    const bool stays = std::any_of(options.ps.begin(), options.ps.end(),
+                                   [&](const RunNode& other) { return other.name == ps.name; });
+    if (!stays) close.ps.push_back(ps);
+  }
+  close.request.set_job_id(record->status().job_id());
+  close.request.set_generation(before.generation());
+  close_when_open_.reset();
+  if (!close.ps.empty()) close_when_open_ = std::move(close);
+  StartRun(record, std::move(options), now);
+}
+
+}  // namespace tessera::master

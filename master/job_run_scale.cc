@@ -1,0 +1,269 @@
+// Other ps for a running job. The rows of the partitions that move are copied while training goes
+// on, then what has changed since, and the rest at a barrier, where no push is under way: there the
+// run ends, and the next one takes up with the new ps what they have in memory. Where the ps cannot
+// copy (push logs, rows on disk), the rows travel by a checkpoint of that barrier.
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/log.h"
+#include "master/job_run.h"
+#include "master/partition_moves.h"
+
+namespace tessera::master {
+namespace {
+
+// After a round of copies that was small, or not smaller than half of the one before, a barrier is
+// asked for. Rounds go on until it is reached; the last one is made there.
+constexpr uint64_t kSmallRoundBytes = 8 << 20;
+// Of copying, where checkpoints come in between.
+constexpr uint32_t kMaxTries = 3;
+
+}  // namespace
+
+bool JobRun::AwaitsScaling() const {
+  return !end_.has_value() && phase_ == Phase::kTraining && !stopping_ && !move_.has_value() &&
+         lost_.empty() && record_->status().has_scaling();
+}
+
+bool JobRun::MovesTo(uint64_t incarnation) const {
+  return move_.has_value() && !Uses(incarnation) &&
+         std::any_of(move_->ps.begin(), move_->ps.end(),
+                     [incarnation](const RunNode& ps) { return ps.incarnation == incarnation; });
+}
+
+void JobRun::Scale(std::vector<RunNode> ps, const Now& now) {
+  std::vector<std::optional<uint32_t>> stays(options_.ps.size());
+  for (uint32_t to = 0; to < ps.size(); ++to) {
+    for (uint32_t from = 0; from < options_.ps.size(); ++from) {
+      if (options_.ps[from].incarnation == ps[to].incarnation) stays[from] = to;
+    }
+  }
+  PartitionMoves moves = PlanMoves(owner_, stays, static_cast<uint32_t>(ps.size()));
+  status().mutable_scaling()->set_partitions(moves.moved);
+  jobs_->AddEvent(record_,
+                  absl::StrCat("moves from ", options_.ps.size(), " ps to ", ps.size(), ": ",
+                               moves.moved, " of ", partition_count_, " partitions"),
+                  now.wall);
+  move_ = {.ps = std::move(ps), .owner = std::move(moves.owner), .since = now.monotonic};
+  if (Logged()) {
+    move_->stage = Move::kByCheckpoint;
+    status().mutable_scaling()->set_phase("switching");
+    RequestMoveBarrier();
+    return;
+  }
+  status().mutable_scaling()->set_phase("copying");
+  TickMove(now);
+}
+
+CopyPartitions JobRun::CopyWork(bool changed) const {
+  CopyPartitions copy;
+  for (uint32_t to = 0; to < move_->ps.size(); ++to) {
+    v1::FetchPartitionsRequest request;
+    std::vector<v1::FetchPartitionsRequest::Source> sources(options_.ps.size());
+    for (uint32_t p = 0; p < partition_count_; ++p) {
+      const RunNode& from = options_.ps[owner_[p]];
+      if (move_->owner[p] == to && from.incarnation != move_->ps[to].incarnation) {
+        sources[owner_[p]].add_partitions(p);
+      }
+    }
+    for (uint32_t from = 0; from < sources.size(); ++from) {
+      if (sources[from].partitions_size() == 0) continue;
+      sources[from].set_name(options_.ps[from].name);
+      sources[from].set_address(options_.ps[from].address);
+      *request.add_sources() = std::move(sources[from]);
+    }
+    if (request.sources_size() == 0) continue;
+    request.set_changed(changed);
+    v1::OpenJobRequest& open = *request.mutable_open();
+    open = OpenRequest(0);
+    open.set_generation(generation() + 1);
+    open.set_map_version(generation() + 1);
+    open.set_take_over(generation());
+    open.set_move(copies_begun_);
+    open.clear_checkpoint();
+    open.clear_warm();
+    open.clear_partitions();
+    for (uint32_t p = 0; p < partition_count_; ++p) {
+      if (move_->owner[p] == to) open.add_partitions(p);
+    }
+    copy.calls.emplace_back(move_->ps[to], std::move(request));
+  }
+  return copy;
+}
+
+void JobRun::BeginCopy(const Now& now) {
+  move_->stage = Move::kCopying;
+  if (move_->rounds == 0) ++copies_begun_;
+  wanted_behind_ = CopyWork(/*changed=*/move_->rounds > 0);
+}
+
+void JobRun::RequestMoveBarrier() {
+  barrier_for_move_ = barrier_for_move_ || !plan_->BarrierDue();
+  plan_->RequestBarrier();
+}
+
+void JobRun::TickMove(const Now& now) {
+  if (!move_.has_value()) return;
+  if (move_->stage == Move::kToCopy && !writing_.has_value() && !copies_behind_) BeginCopy(now);
+  // One that was asked for while another was held has passed with that.
+  const bool ready = move_->closing || move_->stage == Move::kByCheckpoint;
+  if (ready && !plan_->BarrierDue()) RequestMoveBarrier();
+}
+
+void JobRun::OnCopied(Lane lane, const ActionResult& result, const Now& now) {
+  (lane == Lane::kBackground ? copies_behind_ : copies_ahead_) = false;
+  // It was given up meanwhile, or it was the end of one that was. Nothing goes on, and no other
+  // move begins, before the last copy of it has ended.
+  if (!move_.has_value()) {
+    const bool one_more =
+        copies_ahead_ || (wanted_.has_value() && std::holds_alternative<CopyPartitions>(*wanted_));
+    if (phase_ == Phase::kMoving && !one_more) CheckpointIfDue(now);
+    return;
+  }
+  const bool at_barrier = phase_ == Phase::kMoving;
+  // It was cut short.
+  if (!at_barrier && move_->stage != Move::kCopying) return;
+  if (absl::IsFailedPrecondition(result.status) || absl::IsUnimplemented(result.status)) {
+    jobs_->AddEvent(record_,
+                    absl::StrCat("the rows travel by a checkpoint: ", result.status.message()),
+                    now.wall);
+    move_->stage = Move::kByCheckpoint;
+    status().mutable_scaling()->set_phase("switching");
+    if (at_barrier) return CheckpointIfDue(now);
+    return RequestMoveBarrier();
+  }
+  if (!result.status.ok()) {
+    GiveUpScaling(result.status.message(), now);
+    if (at_barrier) CheckpointIfDue(now);
+    return;
+  }
+  v1::Scaling& scaling = *status().mutable_scaling();
+  scaling.set_rows(scaling.rows() + result.rows);
+  scaling.set_bytes(scaling.bytes() + result.bytes);
+  if (lane == Lane::kForeground) {
+    const bool best = improved_ && spec().checkpoint().keep_best();
+    return SwitchPs((due_.checkpoint || best) && last_checkpoint_step_ != position_.step(), now);
+  }
+  const uint64_t before = std::exchange(move_->round_bytes, result.bytes);
+  ++move_->rounds;
+  if (at_barrier) {
+    move_->stage = Move::kCopied;
+    return CheckpointIfDue(now);
+  }
+  const bool shrinks = move_->rounds == 1 || result.bytes < before / 2;
+  if (result.bytes <= kSmallRoundBytes || !shrinks) move_->closing = true;
+  // Until the barrier is reached, so that little has changed by then.
+  BeginCopy(now);
+  if (!move_->closing) return;
+  scaling.set_phase("switching");
+  RequestMoveBarrier();
+  Advance(now);
+}
+
+// True: the barrier is held for the move.
+bool JobRun::MoveAtBarrier(bool checkpoint_due, const Now& now) {
+  if (!move_.has_value()) return false;
+  if (stopping_) {
+    GiveUpScaling("the job is at its end", now);
+    return false;
+  }
+  switch (move_->stage) {
+    case Move::kToCopy:
+      return false;
+    case Move::kCopying:
+      // A cut takes the marks of what has changed since it was copied: the move ends first where
+      // that is soon, else it begins again after the checkpoint; in the end it goes by one.
+      if (move_->closing) {
+        Enter(Phase::kMoving, now);
+        return true;
+      }
+      if (!checkpoint_due) return false;
+      wanted_behind_.reset();
+      move_->rounds = 0;
+      move_->stage = ++move_->tries < kMaxTries ? Move::kToCopy : Move::kByCheckpoint;
+      return false;
+    case Move::kCopied:
+      // The last of it, while nobody pushes.
+      Enter(Phase::kMoving, now);
+      wanted_ = CopyWork(/*changed=*/true);
+      return true;
+    case Move::kByCheckpoint:
+      if (last_checkpoint_step_ != position_.step() || writing_.has_value()) return false;
+      SwitchPs(/*checkpoint_due=*/false, now);
+      return true;
+  }
+  return false;
+}
+
+void JobRun::SwitchPs(bool checkpoint_due, const Now& now) {
+  const bool by_checkpoint = move_->stage == Move::kByCheckpoint;
+  TakeUp take_up = {.position = position_,
+                    .evaluations = evaluations_,
+                    .generation = by_checkpoint ? 0 : generation(),
+                    .move = by_checkpoint ? 0 : copies_begun_,
+                    .folder = by_checkpoint ? last_checkpoint_ : "",
+                    .last_checkpoint = last_checkpoint_,
+                    .last_checkpoint_step = last_checkpoint_step_,
+                    .last_checkpoint_at = last_checkpoint_at_,
+                    .cut = checkpoint_due,
+                    .improved = improved_,
+                    .since = barrier_since_};
+  const v1::Scaling& scaling = status().scaling();
+  const std::string how =
+      by_checkpoint ? absl::StrCat("by the checkpoint of step ", position_.step())
+                    : absl::StrCat(scaling.rows(), " rows, ", scaling.bytes(), " bytes, in ",
+                                   absl::FormatDuration(absl::Trunc(now.monotonic - move_->since,
+                                                                    absl::Milliseconds(1))));
+  SPDLOG_INFO("job {}: what was left to move took {} at the barrier", status().job_id(),
+              absl::FormatDuration(now.monotonic - barrier_since_));
+  RunOptions next = options_;
+  next.ps = move_->ps;
+  next.owner = move_->owner;
+  next.take_up = std::move(take_up);
+  End({.kind = RunEnd::kRescale,
+       .reason = "",
+       .message = absl::StrCat(scaling.partitions(), " partitions have moved (", how, ")"),
+       .checkpoint = "",
+       .fallback_checkpoint = "",
+       .next = std::move(next)},
+      now);
+}
+
+void JobRun::GiveUpScaling(absl::string_view why, const Now& now) {
+  if (!status().has_scaling()) return;
+  jobs_->AddEvent(
+      record_,
+      absl::StrCat("the job keeps its ", options_.ps.size(), " ps, the move is given up: ", why),
+      now.wall);
+  status().clear_scaling();
+  jobs_->Touch(record_);
+  ForgetMove();
+}
+
+void JobRun::ForgetMove() {
+  if (!move_.has_value()) return;
+  const bool copied = move_->stage == Move::kCopying || move_->stage == Move::kCopied;
+  if (copied) {
+    // What has been copied is of no use to anybody. A write that comes first will do without.
+    CopyPartitions drop = CopyWork(/*changed=*/false);
+    for (auto& [ps, request] : drop.calls) request.set_drop(true);
+    if (!wanted_behind_.has_value() || std::holds_alternative<CopyPartitions>(*wanted_behind_)) {
+      wanted_behind_ = std::move(drop);
+    }
+  }
+  move_.reset();
+}
+
+void JobRun::ShowShares() {
+  std::vector<uint32_t> counts(options_.ps.size(), 0);
+  for (const uint32_t part : owner_) ++counts[part];
+  status().clear_shares();
+  for (uint32_t i = 0; i < counts.size(); ++i) {
+    v1::PsShare* share = status().add_shares();
+    share->set_name(options_.ps[i].name);
+    share->set_partitions(counts[i]);
+  }
+}
+
+}  // namespace tessera::master

@@ -1,0 +1,98 @@
+// Workers that are lost: another process takes over the rank, and the run goes on where it was.
+// What the one before pushed, and did not report, the ps know (ParameterService.GetProgress).
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "master/job_run.h"
+
+namespace tessera::master {
+namespace {
+
+// For a worker that lives and does not ask for work, somebody must be here: else the next
+// generation gives it a new start.
+constexpr absl::Duration kPatienceWithSilence = absl::Seconds(1);
+
+}  // namespace
+
+bool JobRun::WorkerLost(uint64_t incarnation, const Now& now) {
+  if (end_.has_value()) return false;
+  for (uint32_t r = 0; r < options_.workers.size(); ++r) {
+    if (options_.workers[r].incarnation != incarnation) continue;
+    Vacate(Rank(r), /*silent=*/false, now);
+    return true;
+  }
+  return false;
+}
+
+void JobRun::Vacate(Rank rank, bool silent, const Now& now) {
+  options_.workers[rank.value()].incarnation = 0;
+  vacant_[rank.value()] = {.since = now.monotonic, .silent = silent};
+}
+
+std::vector<Rank> JobRun::VacantRanks() const {
+  std::vector<Rank> ranks;
+  if (end_.has_value()) return ranks;
+  for (const auto& [rank, vacant] : vacant_) ranks.push_back(Rank(rank));
+  return ranks;
+}
+
+void JobRun::TakeOver(Rank rank, const RunNode& worker, const Now& now) {
+  const uint32_t r = rank.value();
+  UpdateStatus(now);
+  jobs_->AddEvent(
+      record_,
+      absl::StrFormat("%s takes over rank %d at step %d after %.1f s", worker.name, r,
+                      status().step(), absl::ToDoubleSeconds(now.monotonic - vacant_.at(r).since)),
+      now.wall);
+  vacant_.erase(r);
+  ++options_.counts->worker_takeovers;
+  options_.workers[r] = worker;
+  asked_at_[r] = now.monotonic;
+  // Under another number, so that nothing which the one before still sends is taken for this one's.
+  const uint64_t before = desk_.TakeOver(rank, now.monotonic);
+  if (before != 0 && desk_.held(rank).has_evaluate()) {
+    round_->HandedOutAgain(before, desk_.held(rank).unit_id());
+  }
+  auto& nodes = *status().mutable_nodes();
+  const auto found = std::find_if(nodes.begin(), nodes.end(), [r](const v1::NodeStatus& node) {
+    return node.kind() == v1::WORKER && node.rank() == r;
+  });
+  v1::NodeStatus& node = found == nodes.end() ? *nodes.Add() : *found;
+  node.Clear();
+  node.set_kind(v1::WORKER);
+  node.set_name(worker.name);
+  node.set_address(worker.address);
+  node.set_incarnation(worker.incarnation);
+  node.set_alive(true);
+  node.set_rank(r);
+  node.set_job_id(status().job_id());
+  jobs_->Touch(record_);
+}
+
+void JobRun::TickWorkers(const Now& now) {
+  for (uint32_t r = 0; r < options_.workers.size() && opened_; ++r) {
+    const RunNode& worker = options_.workers[r];
+    if (worker.incarnation == 0 || desk_.Busy(Rank(r))) continue;
+    if (now.monotonic - asked_at_[r] < kGivenUpAfter) continue;
+    jobs_->AddEvent(record_,
+                    absl::StrCat(worker.name, " has not asked for work for ",
+                                 absl::FormatDuration(kGivenUpAfter)),
+                    now.wall);
+    silent_.insert(worker.incarnation);
+    Vacate(Rank(r), /*silent=*/true, now);
+  }
+  for (const auto& [rank, vacant] : vacant_) {
+    const absl::Duration patience = vacant.silent ? kPatienceWithSilence : options_.worker_patience;
+    if (now.monotonic - vacant.since <= patience) continue;
+    return Restart(vacant.silent ? "WorkerSilent" : "ProcessLost",
+                   absl::StrCat("rank ", rank, ", which ", options_.workers[rank].name, " had, ",
+                                vacant.silent ? "does not ask for work, and no other worker is free"
+                                              : absl::StrCat("has found no worker in ",
+                                                             absl::FormatDuration(patience))),
+                   now);
+  }
+}
+
+}  // namespace tessera::master

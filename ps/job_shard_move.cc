@@ -1,0 +1,154 @@
+// JobShard: partitions that change their owner while the job runs.
+#include <algorithm>
+#include <new>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/checkpoint/checksum.h"
+#include "common/checkpoint/row_file_format.h"
+#include "common/status_macros.h"
+#include "ps/job_shard.h"
+
+namespace tessera::ps {
+
+absl::StatusOr<uint64_t> JobShard::BeginTake(absl::Span<const uint32_t> partitions, bool changed,
+                                             uint64_t move) {
+  const auto refused = [this](const char* why) {
+    return absl::FailedPreconditionError(absl::StrCat("job ", request_.job_id(), ": ", why));
+  };
+  if (cold_ != nullptr) return refused("rows that may lie on disk (--spill-dir) are not copied");
+  if (log_ != nullptr) return refused("rows that a push log brings back are not copied");
+  for (const uint32_t partition : partitions) {
+    if (Owns(partition)) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("job ", request_.job_id(), ": partition ", partition, " is another ps's"));
+  }
+  absl::MutexLock take_lock(&take_mu_);
+  absl::MutexLock lock(&mu_);
+  TESSERA_RETURN_IF_ERROR(closed_);
+  if (cut_busy_ || cut_.has_value()) return refused("a checkpoint is being written");
+  // A late call must not take the marks that the move of now needs.
+  if (move < taken_move_) {
+    return absl::AbortedError(absl::StrCat("job ", request_.job_id(), ": move ", move,
+                                           " is over, move ", taken_move_, " has begun"));
+  }
+  if (changed && move != taken_move_) return refused("its rows were not copied for this move");
+  if (changed && !taken_) {
+    return refused("a checkpoint was cut since rows were copied, and took the marks of changes");
+  }
+  taken_ = true;
+  taken_move_ = move;
+  // Its layers would lack what changed before it was copied.
+  written_.reset();
+  tickets_.resize(partitions_.partition_count());
+  ++last_ticket_;
+  for (const uint32_t partition : partitions) tickets_[partition] = last_ticket_;
+  return last_ticket_;
+}
+
+absl::Status JobShard::TakeRows(uint64_t ticket, uint32_t table, uint32_t partition, bool changed,
+                                std::string& records) {
+  absl::MutexLock take_lock(&take_mu_);
+  if (tickets_[partition] != ticket) {
+    return absl::AbortedError(absl::StrCat("job ", request_.job_id(), ": the rows of partition ",
+                                           partition, " go to another caller now"));
+  }
+  TESSERA_RETURN_IF_ERROR(Closed());
+  RowStore& store = tables_[table]->store();
+  const RowLayout& layout = store.layout();
+  const size_t record_bytes = row_file::RecordBytes(layout.floats());
+  std::vector<float> room;
+  store.TakeRows(PartitionId(partition), changed, [&](absl::Span<const Row* const> rows) {
+    const size_t before = records.size();
+    records.resize(before + rows.size() * record_bytes);
+    char* record = records.data() + before;
+    for (const Row* row : rows) {
+      row_file::StoreRecord(row->key, row->frequency, row->last_step, layout.Floats(row, room),
+                            record);
+      record += record_bytes;
+    }
+  });
+  return absl::OkStatus();
+}
+
+absl::StatusOr<uint64_t> JobShard::Receive(const v1::RowChunk& chunk) {
+  const std::string& records = chunk.records();
+  if (Checksum64Of(records) != chunk.checksum()) {
+    return absl::DataLossError(
+        absl::StrCat("job ", request_.job_id(), ": rows were damaged on their way"));
+  }
+  const size_t record_bytes = row_file::RecordBytes(chunk.floats_per_row());
+  if (chunk.table() >= tables_.size() || chunk.floats_per_row() != FloatsOf(chunk.table()) ||
+      records.size() % record_bytes != 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "job ", request_.job_id(), ": ", records.size(), " bytes of rows of ",
+        chunk.floats_per_row(), " floats for table ", chunk.table(), ", which is another here"));
+  }
+  std::vector<RowRecord> rows(records.size() / record_bytes);
+  std::vector<uint64_t> keys(rows.size());
+  const char* record = records.data();
+  for (size_t i = 0; i < rows.size(); ++i, record += record_bytes) {
+    keys[i] = row_file::Load<uint64_t>(record + row_file::kRecordKey);
+    rows[i] = {
+        .key = keys[i],
+        .last_step = row_file::Load<uint64_t>(record + row_file::kRecordLastStep),
+        .frequency = row_file::Load<uint32_t>(record + row_file::kRecordFrequency),
+        // A string's bytes are aligned for numbers of 64 bits, and records are multiples of 4.
+        .floats = {reinterpret_cast<const float*>(record + row_file::kRecordValues),
+                   chunk.floats_per_row()}};
+  }
+  Table& table = *tables_[chunk.table()];
+  TESSERA_RETURN_IF_ERROR(table.CheckOwned(keys));
+  try {
+    TESSERA_RETURN_IF_ERROR(table.Restore(rows));
+  } catch (const std::bad_alloc&) {
+    return absl::ResourceExhaustedError(absl::StrCat("job ", request_.job_id(),
+                                                     ": no memory for the rows of table ",
+                                                     table.name(), " that were to come here"));
+  }
+  return rows.size();
+}
+
+absl::StatusOr<std::shared_ptr<JobShard>> JobShard::OpenEmpty(const v1::OpenJobRequest& request,
+                                                              const Options& options,
+                                                              JobShard* near) {
+  if (request.push_log() > v1::RecoverySpec::OFF || !request.checkpoint().empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("job ", request.job_id(),
+                     ": take_over is for jobs without push logs, and without a checkpoint"));
+  }
+  TESSERA_ASSIGN_OR_RETURN(std::shared_ptr<JobShard> shard, Open(request, options));
+  if (shard->cold_ != nullptr) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "job ", request.job_id(), ": rows may lie on disk here (--spill-dir) and are not copied"));
+  }
+  if (near != nullptr && near->tables_.size() == shard->tables_.size()) {
+    for (size_t t = 0; t < near->tables_.size(); ++t) {
+      shard->tables_[t]->PrepareToTakeOver(*near->tables_[t]);
+    }
+  }
+  return shard;
+}
+
+absl::Status JobShard::CheckApplied(uint64_t steps) const {
+  absl::MutexLock lock(&mu_);
+  if (!has_sync_ || reducer_.next_step() == steps) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("job ", request_.job_id(), ": ", reducer_.next_step(),
+                   " steps have been applied here, expected ", steps));
+}
+
+void JobShard::TakeOver(JobShard& from) {
+  // Whoever changes rows there ends first.
+  absl::MutexLock alone(&from.cut_mu_);
+  for (size_t t = 0; t < std::min(tables_.size(), from.tables_.size()); ++t) {
+    tables_[t]->TakeOver(*from.tables_[t]);
+  }
+}
+
+void JobShard::FreeDropped() {
+  for (const auto& table : tables_) table->store().FreeDropped();
+}
+
+}  // namespace tessera::ps

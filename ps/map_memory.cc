@@ -1,0 +1,94 @@
+#include "ps/map_memory.h"
+
+#include <sys/mman.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <iterator>
+#include <new>
+
+namespace tessera::ps {
+namespace {
+
+constexpr size_t kLine = 64;
+constexpr size_t kHugePage = 2 << 20;
+
+void* AlignedAlloc(size_t alignment, size_t bytes) {
+  void* const block = std::aligned_alloc(alignment, bytes);
+  if (block == nullptr) throw std::bad_alloc();
+  return block;
+}
+
+}  // namespace
+
+MapMemory::~MapMemory() {
+  for (void* const chunk : chunks_) std::free(chunk);
+}
+
+void* MapMemory::Allocate(size_t bytes) {
+  void* block;
+  if (bytes < kSmall) {
+    block = AlignedAlloc(kLine, bytes);
+  } else {
+    absl::MutexLock lock(&mu_);
+    block = Take(bytes);
+  }
+  std::memset(block, 0, bytes);
+  return block;
+}
+
+void MapMemory::Free(void* block, size_t bytes) {
+  if (bytes < kSmall) {
+    std::free(block);
+    return;
+  }
+  absl::MutexLock lock(&mu_);
+  Put(static_cast<char*>(block), bytes);
+}
+
+size_t MapMemory::free_bytes() const {
+  absl::ReaderMutexLock lock(&mu_);
+  return free_bytes_;
+}
+
+void* MapMemory::Take(size_t bytes) {
+  auto fit = by_size_.lower_bound({bytes, nullptr});
+  if (fit == by_size_.end()) {
+    const size_t chunk_bytes = (bytes + kHugePage - 1) / kHugePage * kHugePage;
+    void* const chunk = AlignedAlloc(kHugePage, chunk_bytes);
+    // A wish: without huge pages the same memory is only slower.
+    ::madvise(chunk, chunk_bytes, MADV_HUGEPAGE);
+    chunks_.push_back(chunk);
+    Put(static_cast<char*>(chunk), chunk_bytes);
+    fit = by_size_.lower_bound({bytes, nullptr});
+  }
+  const auto [size, begin] = *fit;
+  by_size_.erase(fit);
+  by_address_.erase(begin);
+  free_bytes_ -= size;
+  if (size > bytes) Put(begin + bytes, size - bytes);
+  return begin;
+}
+
+void MapMemory::Put(char* begin, size_t bytes) {
+  free_bytes_ += bytes;
+  auto after = by_address_.lower_bound(begin);
+  if (after != by_address_.begin()) {
+    const auto before = std::prev(after);
+    if (before->first + before->second == begin) {
+      begin = before->first;
+      bytes += before->second;
+      by_size_.erase({before->second, before->first});
+      by_address_.erase(before);
+    }
+  }
+  if (after != by_address_.end() && begin + bytes == after->first) {
+    bytes += after->second;
+    by_size_.erase({after->second, after->first});
+    by_address_.erase(after);
+  }
+  by_address_.emplace(begin, bytes);
+  by_size_.emplace(bytes, begin);
+}
+
+}  // namespace tessera::ps

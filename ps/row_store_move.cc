@@ -1,0 +1,91 @@
+#include <utility>
+#include <vector>
+
+#include "ps/row_store.h"
+
+// Of RowStore: partitions that change their owner.
+namespace tessera::ps {
+
+void RowStore::TakeRows(PartitionId partition, bool changed,
+                        absl::FunctionRef<void(absl::Span<const Row* const>)> take) {
+  const uint32_t index = partitions_.IndexOf(partition);
+  Stripe& stripe = *stripes_[KeyBatch::StripeOf(index)];
+  std::vector<Row*> rows;
+  absl::MutexLock lock(&stripe.mu);
+  const RowMap& map = stripe.maps[KeyBatch::MapOf(index)];
+  if (!changed) rows.reserve(map.size());
+  map.ForEach([&](Row* row) {
+    if (!changed || (row->flags & kRowChanged) != 0) rows.push_back(row);
+  });
+  if (rows.empty()) return;
+  take({rows.data(), rows.size()});
+  for (Row* const row : rows) row->flags &= ~kRowChanged;
+}
+
+void RowStore::PrepareToTakeOver(const RowStore& other) {
+  map_memory_ = other.map_memory_;
+  for (size_t s = 0; s < stripes_.size(); ++s) {
+    uint32_t bit = 0;
+    {
+      // All stripes that have partitions, and the first has, are alike.
+      absl::ReaderMutexLock lock(&other.stripes_[0]->mu);
+      bit = other.stripes_[0]->cut_bit;
+    }
+    absl::MutexLock lock(&stripes_[s]->mu);
+    stripes_[s]->cut_bit = bit;
+    for (RowMap& map : stripes_[s]->maps) {
+      RowMap empty(map_memory_);
+      map.Swap(empty);
+    }
+  }
+}
+
+void RowStore::TakeOver(RowStore& from) {
+  for (uint32_t s = 0; s < KeyBatch::kStripes; ++s) {
+    Stripe& old = *from.stripes_[s];
+    std::vector<std::pair<uint32_t, RowMap>> kept;  // by number in the set here
+    {
+      // The one place where two stripes are locked: the older store's first.
+      absl::MutexLock old_lock(&old.mu);
+      Stripe& same = *stripes_[s];
+      absl::MutexLock lock(&same.mu);
+      same.slabs.Adopt(old.slabs);
+      for (RowMap& dropped : old.dropped) same.dropped.push_back(std::move(dropped));
+      old.dropped.clear();
+      for (uint32_t m = 0; m < old.maps.size(); ++m) {
+        const PartitionId partition = from.partitions_.owned()[m * KeyBatch::kStripes + s];
+        const uint32_t index = partitions_.IndexOf(partition);
+        RowMap map(std::move(old.maps[m]));
+        if (map.size() == 0) continue;
+        // Bits of a cut, which none waits for, are to be those of the stripe.
+        if (old.cut_bit != same.cut_bit) map.ForEach([](Row* row) { row->flags ^= kRowCut; });
+        if (index == PartitionSet::kNotOwned) {
+          same.dropped.push_back(std::move(map));
+        } else {
+          kept.emplace_back(index, std::move(map));
+        }
+      }
+    }
+    for (auto& [index, map] : kept) {
+      Stripe& stripe = *stripes_[KeyBatch::StripeOf(index)];
+      absl::MutexLock lock(&stripe.mu);
+      stripe.maps[KeyBatch::MapOf(index)].Swap(map);
+    }
+  }
+}
+
+void RowStore::FreeDropped() {
+  for (const auto& stripe : stripes_) {
+    while (true) {
+      absl::MutexLock lock(&stripe->mu);
+      if (stripe->dropped.empty()) break;
+      stripe->dropped.back().ForEach([&](Row* row) {
+        stripe->mu.AssertHeld();
+        stripe->slabs.Free(row);
+      });
+      stripe->dropped.pop_back();
+    }
+  }
+}
+
+}  // namespace tessera::ps

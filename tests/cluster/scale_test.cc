@@ -1,0 +1,156 @@
+// Jobs whose set of ps changes while they train, on a cluster in this process.
+#include <map>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "client/job_client.h"
+#include "common/checkpoint/checkpoint_reader.h"
+#include "common/checkpoint/manifest.h"
+#include "local/cluster.h"
+#include "tests/cluster/training_testing.h"
+
+namespace tessera {
+namespace {
+
+using ::testing::Contains;
+using ::testing::HasSubstr;
+
+class ScaleTest : public TrainingTest {
+ protected:
+  // Once the job has reached the step, it is asked to have so many ps, less those.
+  struct Request {
+    uint64_t step = 0;
+    uint32_t ps = 0;
+    std::vector<std::string> drain = {};
+  };
+  struct Cluster {
+    int ps = 3;  // processes
+    uint32_t first = 1;
+    int workers = 2;
+    uint64_t ps_memory_bytes = 0;
+  };
+
+  v1::JobSpec Long(std::vector<std::string> overrides) {
+    for (const char* more : {"train.epochs=32", "train.early_stopping.patience=0",
+                             "checkpoint.keep_best=false", "evaluation.every_epochs=16"}) {
+      overrides.insert(overrides.begin(), more);
+    }
+    return Job(overrides);
+  }
+
+  // The job's last status; its checkpoint is an absolute path.
+  v1::JobStatus Run(const std::string& name, const v1::JobSpec& spec, const Cluster& cluster,
+                    std::vector<Request> requests) {
+    const std::string folder = RunFolder(name);
+    local::ClusterOptions options;
+    options.work_folder = folder;
+    options.data_root = *data_folder_;
+    options.checkpoint_root = folder + "/checkpoints";
+    options.output_root = folder;
+    options.ps = cluster.ps;
+    options.workers = cluster.workers;
+    options.ps_memory_bytes = cluster.ps_memory_bytes;
+    options.say = [](const std::string&) {};
+    options.on_failure = [](const absl::Status& s) { ADD_FAILURE() << s; };
+    auto started = local::StartInProcessCluster(options);
+    EXPECT_TRUE(started.ok()) << started.status();
+    client::JobClient::Options of_client;
+    of_client.master_address = (*started)->master_address();
+    of_client.channels = &(*started)->channels();
+    client::JobClient client(of_client);
+    v1::SubmitRequest submit;
+    *submit.mutable_spec() = spec;
+    submit.set_ps(cluster.first);
+    submit.set_workers(static_cast<uint32_t>(cluster.workers));
+    const std::string id = client.Submit(submit).value();
+    size_t next = 0;
+    auto status = client.Watch(id, [&](const v1::JobStatus& now) {
+      if (next == requests.size() || now.step() < requests[next].step) return;
+      if (now.has_scaling()) return;
+      v1::ScaleRequest scale;
+      scale.set_job_id(id);
+      scale.set_ps(requests[next].ps);
+      for (const std::string& drained : requests[next].drain) scale.add_drain(drained);
+      const auto answer = client.Scale(scale);
+      if (answer.ok()) ++next;
+    });
+    EXPECT_EQ(next, requests.size()) << "the job ended before it was asked";
+    EXPECT_TRUE(status.ok()) << status.status();
+    status->set_checkpoint(options.checkpoint_root + "/" + status->checkpoint());
+    EXPECT_EQ(status->restarts(), 0u);
+    events_.clear();
+    for (const v1::Event& event : status->events()) events_.push_back(event.message());
+    return *std::move(status);
+  }
+
+  // How often every row of every table was updated, by the checkpoint.
+  static std::map<std::pair<uint32_t, uint64_t>, uint32_t> Updates(const v1::JobStatus& status) {
+    EXPECT_EQ(status.state(), v1::SUCCEEDED) << status.reason() << ": " << status.message();
+    FileSystem& files = PosixFileSystem();
+    std::map<std::pair<uint32_t, uint64_t>, uint32_t> updates;
+    auto manifest = ReadManifest(files, status.checkpoint());
+    EXPECT_TRUE(manifest.ok()) << manifest.status();
+    const uint32_t tables = static_cast<uint32_t>(manifest->tables_size());
+    auto reader = CheckpointReader::Open(files, status.checkpoint(), *std::move(manifest));
+    EXPECT_TRUE(reader.ok()) << reader.status();
+    for (uint32_t t = 0; t < tables; ++t) {
+      for (uint32_t p = 0; p < (*reader)->partition_count(); ++p) {
+        auto rows = (*reader)->Read(TableIndex(t), PartitionId(p));
+        EXPECT_TRUE(rows.ok()) << rows.status();
+        for (uint64_t i = 0; i < rows->rows(); ++i) {
+          const bool once = updates.emplace(std::pair(t, rows->key(i)), rows->frequency(i)).second;
+          EXPECT_TRUE(once) << "key " << rows->key(i) << " is there twice";
+        }
+      }
+    }
+    return updates;
+  }
+
+  std::vector<std::string> events_;
+};
+
+TEST_F(ScaleTest, ASyncJobThatGrowsAndShrinksEndsWithTheBitsOfOneThatDidNot) {
+  const v1::JobSpec spec = Long({});
+  const std::string undisturbed = Digest(Run("undisturbed", spec, {.ps = 1}, {}));
+  EXPECT_EQ(Digest(Run("grown", spec, {}, {{40, 3}})), undisturbed);
+  EXPECT_THAT(events_, Contains(HasSubstr("2730 partitions have moved")));
+  EXPECT_EQ(Digest(Run("shrunk", spec, {.first = 3}, {{40, 1}})), undisturbed);
+  EXPECT_EQ(Digest(Run("often", spec, {}, {{20, 2}, {60, 3}, {100, 0, {"ps-0"}}, {140, 1}})),
+            undisturbed);
+}
+
+TEST_F(ScaleTest, ASyncJobWithCheckpointsOnTheWayEndsWithTheSameBits) {
+  const v1::JobSpec spec = Long({"checkpoint.every_steps=30"});
+  const std::string undisturbed = Digest(Run("undisturbed", spec, {.ps = 1}, {}));
+  EXPECT_EQ(Digest(Run("moved", spec, {}, {{20, 3}, {90, 2}, {150, 3}})), undisturbed);
+}
+
+TEST_F(ScaleTest, EveryUpdateOfAnAsyncJobCountsOnceWhateverThePsDid) {
+  const v1::JobSpec spec = Long({"consistency.sparse=async", "consistency.dense=async"});
+  const auto undisturbed = Updates(Run("undisturbed", spec, {.ps = 1}, {}));
+  EXPECT_GT(undisturbed.size(), 1000u);
+  EXPECT_EQ(Updates(Run("grown", spec, {}, {{40, 3}})), undisturbed);
+  EXPECT_EQ(Updates(Run("often", spec, {.first = 3}, {{20, 1}, {80, 2}, {160, 3}})), undisturbed);
+}
+
+TEST_F(ScaleTest, TheRowsOfAJobWithPushLogsTravelByCheckpointToTheSameBits) {
+  const v1::JobSpec spec = Long({});
+  const std::string undisturbed = Digest(Run("undisturbed", spec, {.ps = 1}, {}));
+  const v1::JobSpec logged = Long({"recovery.push_log=async"});
+  EXPECT_EQ(Digest(Run("logged", logged, {}, {{40, 3}, {120, 1}})), undisturbed);
+  EXPECT_THAT(events_, Contains(HasSubstr("by the checkpoint of step")));
+}
+
+TEST_F(ScaleTest, TheRowsOfAJobThatSpillsTravelByCheckpointToTheSameBits) {
+  const v1::JobSpec spec = Long({});
+  const std::string undisturbed = Digest(Run("undisturbed", spec, {.ps = 1}, {}));
+  EXPECT_EQ(Digest(Run("spilled", spec, {.ps_memory_bytes = 48 << 20}, {{40, 3}, {120, 1}})),
+            undisturbed);
+  EXPECT_THAT(events_, Contains(HasSubstr("the rows travel by a checkpoint")));
+}
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,448 @@
+#include "master/core.h"
+
+#include "tests/master/core_harness.h"
+
+// Other ps for a job that trains.
+namespace tessera::master {
+namespace {
+
+using testing::Contains;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+
+class CoreScaleTest : public testing::Test, protected CoreHarness {
+ protected:
+  static v1::JobSpec Quiet() {
+    v1::JobSpec spec = SmallJob();
+    spec.mutable_checkpoint()->set_every_steps(1000000);
+    spec.mutable_train()->set_epochs(20);
+    return spec;
+  }
+  static v1::JobSpec LoggedJob() {
+    v1::JobSpec spec = Quiet();
+    spec.mutable_recovery()->set_push_log(v1::RecoverySpec::ASYNC);
+    return spec;
+  }
+  absl::StatusOr<uint32_t> Scale(const std::string& id, uint32_t ps,
+                                 const std::vector<std::string>& drain = {}) {
+    v1::ScaleRequest request;
+    request.set_job_id(id);
+    request.set_ps(ps);
+    for (const std::string& name : drain) request.add_drain(name);
+    auto answer = core_->Scale(request, now_);
+    Advance(absl::ZeroDuration());
+    return answer;
+  }
+  void RunUntilPs(const std::string& id, uint32_t ps) {
+    for (int i = 0; i < 300 && (Job(id).has_scaling() || opens_.back().calls.size() != ps); ++i) {
+      Round();
+    }
+    ASSERT_FALSE(Job(id).has_scaling()) << Job(id).ShortDebugString();
+    ASSERT_EQ(opens_.back().calls.size(), ps) << Job(id).ShortDebugString();
+  }
+  std::vector<std::string> PsOf(const OpenPs& open) {
+    std::vector<std::string> names;
+    for (const auto& [ps, request] : open.calls) names.push_back(ps.name);
+    return names;
+  }
+  // Every batch of every epoch once, in order.
+  void ExpectEachStepOnce(uint64_t steps) {
+    std::vector<int> trained(steps, 0);
+    for (const v1::Train& unit : trained_) {
+      for (uint64_t i = 0; i < unit.batch_end() - unit.batch_begin(); ++i) {
+        ++trained.at(unit.first_step() + i);
+      }
+    }
+    EXPECT_THAT(trained, testing::Each(1));
+  }
+  static ActionResult Failed(absl::Status status) {
+    ActionResult result;
+    result.status = std::move(status);
+    return result;
+  }
+};
+
+TEST_F(CoreScaleTest, AJobGrowsWhileItTrainsAndNothingIsTrainedTwice) {
+  JoinAll(3, 1);
+  const std::string id = Submit(Quiet(), 1, 1);
+  RunUntilStep(id, 20);
+  const uint64_t first = Job(id).generation();
+  ASSERT_EQ(Scale(id, 3).value(), 3u);
+  RunUntilPs(id, 3);
+  EXPECT_EQ(Job(id).generation(), first + 1);
+  EXPECT_EQ(Job(id).restarts(), 0u);
+  EXPECT_THAT(cuts_, IsEmpty());
+  // All rows, then what has changed, while nobody pushes.
+  ASSERT_GE(copies_.size(), 2u);
+  EXPECT_FALSE(copies_[0].calls[0].second.changed());
+  for (size_t i = 1; i < copies_.size(); ++i) EXPECT_TRUE(copies_[i].calls[0].second.changed());
+  ASSERT_EQ(copies_[0].calls.size(), 2u);
+  std::set<uint32_t> moved;
+  for (const auto& [ps, request] : copies_[0].calls) {
+    EXPECT_NE(ps.name, "ps-0");
+    EXPECT_EQ(request.open().generation(), first + 1);
+    EXPECT_EQ(request.open().take_over(), first);
+    ASSERT_EQ(request.sources_size(), 1);
+    EXPECT_EQ(request.sources(0).address(), "ps-0:1");
+    moved.insert(request.sources(0).partitions().begin(), request.sources(0).partitions().end());
+  }
+  EXPECT_EQ(moved.size(), 4096u - 1366u);
+  std::vector<int> owners(4096, 0);
+  for (const auto& [ps, request] : opens_.back().calls) {
+    EXPECT_EQ(request.take_over(), first);
+    EXPECT_EQ(request.checkpoint(), "");
+    for (const uint32_t p : request.partitions()) ++owners[p];
+  }
+  EXPECT_THAT(owners, testing::Each(1));
+  // Workers route by the same map.
+  const v1::PartitionMap map =
+      core_->AssignmentFor(workers_.at("worker-0").incarnation).partitions();
+  ASSERT_EQ(map.ps_size(), 3);
+  for (int i = 0; i < 3; ++i) {
+    for (const uint32_t p : opens_.back().calls[static_cast<size_t>(i)].second.partitions()) {
+      EXPECT_EQ(map.owner(static_cast<int>(p)), static_cast<uint32_t>(i));
+    }
+  }
+  EXPECT_EQ(Job(id).shares_size(), 3);
+  RunUntil(id, v1::SUCCEEDED);
+  ExpectEachStepOnce(200);
+  EXPECT_EQ(closes_, 1);
+}
+
+TEST_F(CoreScaleTest, TheTopOnesLeaveAndAreClosedOnceTheOthersHaveTheRows) {
+  JoinAll(3, 1);
+  const std::string id = Submit(Quiet(), 1, 3);
+  RunUntilStep(id, 20);
+  ASSERT_EQ(Scale(id, 1).value(), 1u);
+  EXPECT_EQ(closes_, 0);
+  RunUntilPs(id, 1);
+  Round();
+  EXPECT_THAT(PsOf(opens_.back()), testing::ElementsAre("ps-0"));
+  EXPECT_EQ(closes_, 1);
+  ASSERT_EQ(last_close_.ps.size(), 2u);
+  // One that has left is not missed.
+  Kill("ps-2");
+  RunUntil(id, v1::SUCCEEDED);
+  EXPECT_EQ(Job(id).restarts(), 0u);
+  ExpectEachStepOnce(200);
+}
+
+TEST_F(CoreScaleTest, ADrainedPsLeavesAndTheOthersShareWhatItHad) {
+  JoinAll(3, 1);
+  const std::string id = Submit(Quiet(), 1, 3);
+  RunUntilStep(id, 20);
+  EXPECT_TRUE(absl::IsInvalidArgument(Scale(id, 0, {"ps-7"}).status()));
+  ASSERT_EQ(Scale(id, 0, {"ps-1"}).value(), 2u);
+  RunUntilPs(id, 2);
+  EXPECT_THAT(PsOf(opens_.back()), testing::ElementsAre("ps-0", "ps-2"));
+  // Another takes its place where as many are asked for.
+  Join(v1::PS, "ps-8");
+  ASSERT_EQ(Scale(id, 2, {"ps-0"}).value(), 2u);
+  for (int i = 0; i < 100 && PsOf(opens_.back())[0] == "ps-0"; ++i) Round();
+  EXPECT_EQ(PsOf(opens_.back()).size(), 2u);
+  EXPECT_THAT(PsOf(opens_.back()), Not(Contains("ps-0")));
+}
+
+TEST_F(CoreScaleTest, ADrainComesOnTopOfWhatWasAskedForAndHasNotHappenedYet) {
+  JoinAll(1, 1);
+  const std::string id = Submit(Quiet(), 1, 1);
+  RunUntilStep(id, 20);
+  ASSERT_EQ(Scale(id, 2).value(), 2u);
+  ASSERT_EQ(Scale(id, 0, {"ps-0"}).value(), 1u);
+  ASSERT_EQ(Scale(id, 0, {"ps-0"}).value(), 1u);  // a repeat
+  Join(v1::PS, "ps-1");
+  for (int i = 0; i < 100 && Job(id).has_scaling(); ++i) Round();
+  EXPECT_THAT(PsOf(opens_.back()), testing::ElementsAre("ps-1"));
+}
+
+TEST_F(CoreScaleTest, AMoveWaitsForPsThatAreNotHereAndTrainingGoesOn) {
+  JoinAll(1, 1);
+  const std::string id = Submit(Quiet(), 1, 1);
+  RunUntilStep(id, 20);
+  ASSERT_TRUE(Scale(id, 2).ok());
+  const uint64_t step = Job(id).step();
+  for (int i = 0; i < 5 || Job(id).phase() != "training"; ++i) Round();
+  EXPECT_GT(Job(id).step(), step);
+  EXPECT_EQ(Job(id).scaling().phase(), "waiting");
+  EXPECT_THAT(Job(id).waits(), Contains(HasSubstr("waits until so many are here")));
+  Join(v1::PS, "ps-1");
+  RunUntilPs(id, 2);
+}
+
+TEST_F(CoreScaleTest, WhatCannotBeCopiedTravelsByTheCheckpointOfABarrier) {
+  JoinAll(2, 1);
+  on_copy_ = [](const CopyPartitions&) {
+    return Failed(absl::FailedPreconditionError("rows on disk"));
+  };
+  const std::string id = Submit(Quiet(), 1, 1);
+  RunUntilStep(id, 20);
+  ASSERT_TRUE(Scale(id, 2).ok());
+  RunUntilPs(id, 2);
+  ASSERT_EQ(writes_.size(), 1u);
+  for (const auto& [ps, request] : opens_.back().calls) {
+    EXPECT_EQ(request.take_over(), 0u);
+    EXPECT_EQ(request.checkpoint(), writes_[0].folder);
+    EXPECT_EQ(request.first_step(), writes_[0].manifest.step());
+  }
+  RunUntil(id, v1::SUCCEEDED);
+  EXPECT_EQ(Job(id).restarts(), 0u);
+  ExpectEachStepOnce(200);
+}
+
+TEST_F(CoreScaleTest, TheRowsOfAJobWithPushLogsTravelByCheckpoint) {
+  JoinAll(2, 1);
+  const std::string id = Submit(LoggedJob(), 1, 2);
+  RunUntilStep(id, 20);
+  ASSERT_TRUE(Scale(id, 1).ok());
+  RunUntilPs(id, 1);
+  EXPECT_THAT(copies_, IsEmpty());
+  EXPECT_EQ(opens_.back().calls[0].second.checkpoint(), writes_.back().folder);
+  RunUntil(id, v1::SUCCEEDED);
+  ExpectEachStepOnce(200);
+}
+
+TEST_F(CoreScaleTest, APsThatComesBackBeforeTheSwitchIsMissedWhenItIsLostAgain) {
+  JoinAll(2, 1);
+  const std::string id = Submit(LoggedJob(), 1, 2);
+  RunUntilStep(id, 20);
+  hold_writes_ = true;  // of the checkpoint by which the rows travel
+  ASSERT_TRUE(Scale(id, 1).ok());
+  for (int i = 0; i < 20; ++i) Round();
+  ASSERT_TRUE(writing_.has_value());
+  Kill("ps-0");
+  Join(v1::PS, "ps-0");
+  for (int i = 0; i < 5; ++i) Round();
+  EXPECT_THAT(Events(id), Contains(HasSubstr("ps-0 is back with all that was pushed")));
+  hold_writes_ = false;
+  RunUntilPs(id, 1);
+  ASSERT_THAT(PsOf(opens_.back()), testing::ElementsAre("ps-0"));
+  EXPECT_EQ(opens_.back().calls[0].first.incarnation, alive_.at("ps-0"));
+  for (int i = 0; i < 5; ++i) Round();
+  const size_t opens = opens_.size();
+  Kill("ps-0");
+  Advance(absl::Seconds(2));
+  EXPECT_THAT(Waits(id), Contains(HasSubstr("ps-0")));
+  Join(v1::PS, "ps-0");
+  for (int i = 0; i < 5; ++i) Round();
+  ASSERT_GT(opens_.size(), opens);
+  EXPECT_TRUE(opens_.back().calls[0].second.recover());
+  RunUntil(id, v1::SUCCEEDED);
+  ExpectEachStepOnce(200);
+}
+
+TEST_F(CoreScaleTest, APsThatIsLostBeforeTheSwitchIsMissedWhenItComesBack) {
+  JoinAll(2, 1);
+  const std::string id = Submit(LoggedJob(), 1, 2);
+  RunUntilStep(id, 20);
+  hold_writes_ = true;
+  ASSERT_TRUE(Scale(id, 1).ok());
+  for (int i = 0; i < 20; ++i) Round();
+  ASSERT_TRUE(writing_.has_value());
+  Kill("ps-0");
+  hold_writes_ = false;
+  RunUntilPs(id, 1);
+  for (int i = 0; i < 5; ++i) Round();
+  const size_t opens = opens_.size();
+  Join(v1::PS, "ps-0");
+  for (int i = 0; i < 5; ++i) Round();
+  ASSERT_GT(opens_.size(), opens);
+  EXPECT_TRUE(opens_.back().calls[0].second.recover());
+  EXPECT_EQ(opens_.back().calls[0].first.incarnation, alive_.at("ps-0"));
+  RunUntil(id, v1::SUCCEEDED);
+  ExpectEachStepOnce(200);
+}
+
+TEST_F(CoreScaleTest, AFullDiskEndsAMoveByCheckpointAndTrainingGoesOn) {
+  JoinAll(2, 1);
+  const std::string id = Submit(LoggedJob(), 1, 2);
+  RunUntilStep(id, 20);
+  bool full = true;
+  on_write_ = [&full](const WriteCheckpoint&) {
+    return full ? absl::ResourceExhaustedError("disk full") : absl::OkStatus();
+  };
+  ASSERT_TRUE(Scale(id, 1).ok());
+  for (int i = 0; i < 50; ++i) Round();
+  EXPECT_FALSE(Job(id).has_scaling());
+  EXPECT_THAT(Events(id), Contains(HasSubstr("the job keeps its 2 ps, the move is given up")));
+  full = false;
+  RunUntil(id, v1::SUCCEEDED);
+  EXPECT_EQ(opens_.size(), 1u);
+  ExpectEachStepOnce(200);
+}
+
+TEST_F(CoreScaleTest, ACopyThatFailsIsGivenUpAndWhatWasCopiedIsDropped) {
+  JoinAll(2, 1);
+  on_copy_ = [](const CopyPartitions& copy) {
+    return copy.calls[0].second.drop() ? ActionResult()
+                                       : Failed(absl::ResourceExhaustedError("no memory"));
+  };
+  const std::string id = Submit(Quiet(), 1, 1);
+  RunUntilStep(id, 20);
+  ASSERT_TRUE(Scale(id, 2).ok());
+  RunUntil(id, v1::SUCCEEDED);
+  EXPECT_THAT(Events(id), Contains(HasSubstr("the move is given up: no memory")));
+  ASSERT_EQ(copies_.size(), 2u);
+  EXPECT_TRUE(copies_[1].calls[0].second.drop());
+  EXPECT_EQ(opens_.size(), 1u);
+  EXPECT_EQ(cuts_.size(), 1u);  // at the end
+  ExpectEachStepOnce(200);
+}
+
+TEST_F(CoreScaleTest, AMoveThatIsGivenUpAtItsBarrierHoldsItUntilItsLastCopyHasEnded) {
+  JoinAll(3, 1);
+  const std::string id = Submit(Quiet(), 1, 2);
+  RunUntilStep(id, 20);
+  size_t begun = 0;
+  on_copy_ = [&](const CopyPartitions&) {
+    // One in the background may end at the barrier; the last one is what the job stands for.
+    if (!in_foreground_ || begun > 0) return ActionResult();
+    EXPECT_EQ(Job(id).phase(), "moving");
+    // Meanwhile somebody wants another number of ps.
+    begun = copies_.size();
+    EXPECT_TRUE(Scale(id, 1).ok());
+    const uint64_t step = Job(id).step();
+    for (int i = 0; i < 5; ++i) {
+      FinishWrite();  // in the background: what was copied is dropped
+      Advance(absl::Milliseconds(100));
+    }
+    EXPECT_EQ(Job(id).phase(), "moving");
+    EXPECT_EQ(Job(id).step(), step);
+    for (size_t c = begun; c < copies_.size(); ++c) {
+      EXPECT_TRUE(copies_[c].calls[0].second.drop()) << c;
+    }
+    return ActionResult();
+  };
+  ASSERT_TRUE(Scale(id, 3).ok());
+  RunUntilPs(id, 1);
+  ASSERT_GT(begun, 0u);
+  // The move after it copied all rows anew, and what had changed, before the switch.
+  std::vector<bool> changed;
+  for (size_t c = begun; c < copies_.size(); ++c) {
+    if (!copies_[c].calls[0].second.drop()) changed.push_back(copies_[c].calls[0].second.changed());
+  }
+  ASSERT_GE(changed.size(), 2u);
+  EXPECT_FALSE(changed.front());
+  EXPECT_TRUE(changed.back());
+  RunUntil(id, v1::SUCCEEDED);
+  ExpectEachStepOnce(200);
+}
+
+TEST_F(CoreScaleTest, TheLossOfAPsThatIsToComeEndsTheMoveAndNotTheRun) {
+  JoinAll(2, 1);
+  const std::string id = Submit(Quiet(), 1, 1);
+  RunUntilStep(id, 20);
+  hold_writes_ = true;  // the copy does not end
+  ASSERT_TRUE(Scale(id, 2).ok());
+  for (int i = 0; i < 50 && !writing_.has_value(); ++i) Round();
+  Kill("ps-1");
+  EXPECT_THAT(Events(id), Contains(HasSubstr("the move is given up: ps-1 is lost")));
+  hold_writes_ = false;
+  RunUntil(id, v1::SUCCEEDED);
+  EXPECT_EQ(Job(id).restarts(), 0u);
+  ExpectEachStepOnce(200);
+}
+
+TEST_F(CoreScaleTest, ACheckpointThatFallsDueCutsTheCopyShortWhichBeginsAgain) {
+  JoinAll(2, 1);
+  v1::JobSpec spec = Quiet();
+  spec.mutable_checkpoint()->set_every_steps(40);
+  const std::string id = Submit(spec, 1, 1);
+  RunUntilStep(id, 20);
+  hold_writes_ = true;
+  ASSERT_TRUE(Scale(id, 2).ok());
+  for (int i = 0; i < 50 && !core_->UnwantedAction(Lane::kBackground).has_value(); ++i) Round();
+  ASSERT_EQ(core_->UnwantedAction(Lane::kBackground), writing_->id);
+  EXPECT_EQ(cuts_.size(), 1u);
+  EXPECT_EQ(cuts_[0].calls[0].second.step(), 40u);
+  CutShort();
+  hold_writes_ = false;
+  RunUntilPs(id, 2);
+  EXPECT_FALSE(copies_[0].calls[0].second.changed());
+  EXPECT_EQ(writes_.size(), 1u);
+  RunUntil(id, v1::SUCCEEDED);
+  EXPECT_EQ(Job(id).restarts(), 0u);
+  ExpectEachStepOnce(200);
+}
+
+TEST_F(CoreScaleTest, AMoveThatCheckpointsCutShortAgainAndAgainGoesByOneOfThem) {
+  JoinAll(2, 1);
+  v1::JobSpec spec = Quiet();
+  spec.mutable_checkpoint()->set_every_steps(20);
+  const std::string id = Submit(spec, 1, 1);
+  RunUntilStep(id, 25);
+  ASSERT_TRUE(Scale(id, 2).ok());
+  for (int i = 0; i < 300 && Job(id).has_scaling(); ++i) {
+    hold_writes_ = !writing_.has_value() || std::holds_alternative<CopyPartitions>(writing_->work);
+    Round();
+    if (core_->UnwantedAction(Lane::kBackground).has_value()) CutShort();
+  }
+  EXPECT_FALSE(Job(id).has_scaling());
+  hold_writes_ = false;
+  Round();
+  EXPECT_EQ(opens_.back().calls.size(), 2u);
+  EXPECT_NE(opens_.back().calls[0].second.checkpoint(), "");
+  RunUntil(id, v1::SUCCEEDED);
+  EXPECT_EQ(Job(id).restarts(), 0u);
+  ExpectEachStepOnce(200);
+}
+
+TEST_F(CoreScaleTest, AMasterThatRestartsGoesOnWithThePsThatWereAskedFor) {
+  JoinAll(2, 1);
+  v1::JobSpec spec = Quiet();
+  const std::string id = Submit(spec, 1, 1);
+  RunUntilStep(id, 20);
+  hold_writes_ = true;
+  ASSERT_TRUE(Scale(id, 2).ok());
+  for (int i = 0; i < 50 && !writing_.has_value(); ++i) Round();
+  RestartMaster();
+  hold_writes_ = false;
+  opens_.clear();
+  JoinAll(2, 1);
+  RunUntil(id, v1::SUCCEEDED);
+  EXPECT_EQ(opens_[0].calls.size(), 2u);
+  EXPECT_FALSE(Job(id).has_scaling());
+}
+
+TEST_F(CoreScaleTest, APsThatIsLostAtTheSwitchSendsTheJobToItsLastCheckpointOnTheNewSet) {
+  JoinAll(2, 1);
+  v1::JobSpec spec = Quiet();
+  spec.mutable_checkpoint()->set_every_steps(10);
+  const std::string id = Submit(spec, 1, 1);
+  RunUntilStep(id, 25);
+  bool fail = true;
+  on_open_ = [&fail](const OpenPs& open) {
+    return std::exchange(fail, false) && open.calls.size() == 2
+               ? absl::UnavailableError("ps-1: connection refused")
+               : absl::OkStatus();
+  };
+  ASSERT_TRUE(Scale(id, 2).ok());
+  RunUntil(id, v1::SUCCEEDED);
+  EXPECT_EQ(Job(id).restarts(), 1u);
+  EXPECT_EQ(opens_.back().calls.size(), 2u);
+  EXPECT_NE(opens_.back().calls[0].second.checkpoint(), "");
+  EXPECT_EQ(opens_.back().calls[0].second.take_over(), 0u);
+}
+
+TEST_F(CoreScaleTest, JobsThatCannotBeMovedSayWhy) {
+  JoinAll(1, 1);
+  EXPECT_TRUE(absl::IsNotFound(Scale("nothing-9", 2).status()));
+  const std::string id = Submit(Quiet(), 1, 1);
+  EXPECT_TRUE(absl::IsInvalidArgument(Scale(id, 5000).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(Scale(id, 0, {"ps-0"}).status()));
+  RunUntil(id, v1::SUCCEEDED);
+  EXPECT_TRUE(absl::IsFailedPrecondition(Scale(id, 2).status()));
+  EXPECT_THAT(std::string(Scale(id, 2).status().message()), HasSubstr("has ended"));
+}
+
+TEST_F(CoreScaleTest, AJobInTheQueueStartsWithTheNumberAskedForLast) {
+  JoinAll(2, 0);
+  const std::string id = Submit(Quiet(), 1, 1);
+  ASSERT_EQ(Scale(id, 2).value(), 2u);
+  Join(v1::WORKER, "worker-0");
+  RunUntilStep(id, 10);
+  EXPECT_EQ(opens_[0].calls.size(), 2u);
+}
+
+}  // namespace
+}  // namespace tessera::master

@@ -1,0 +1,90 @@
+#include "master/partition_moves.h"
+
+#include <algorithm>
+#include <random>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace tessera::master {
+namespace {
+
+using Stays = std::vector<std::optional<uint32_t>>;
+
+std::vector<uint32_t> Modulo(uint32_t partitions, uint32_t ps) {
+  std::vector<uint32_t> owner(partitions);
+  for (uint32_t p = 0; p < partitions; ++p) owner[p] = p % ps;
+  return owner;
+}
+
+std::vector<uint32_t> Counts(const PartitionMoves& moves, uint32_t ps) {
+  std::vector<uint32_t> counts(ps, 0);
+  for (const uint32_t owner : moves.owner) ++counts.at(owner);
+  return counts;
+}
+
+TEST(PartitionMovesTest, ANewPsGetsItsShareAndNothingMovesBetweenTheOthers) {
+  const std::vector<uint32_t> before = Modulo(4096, 3);
+  const PartitionMoves moves = PlanMoves(before, Stays{0, 1, 2}, 4);
+  EXPECT_EQ(Counts(moves, 4), std::vector<uint32_t>(4, 1024));
+  EXPECT_EQ(moves.moved, 1024u);
+  for (uint32_t p = 0; p < 4096; ++p) {
+    EXPECT_TRUE(moves.owner[p] == 3 || moves.owner[p] == before[p]) << p;
+  }
+}
+
+TEST(PartitionMovesTest, OneThatLeavesEndsWithNoneAndOnlyItsOwnMove) {
+  const std::vector<uint32_t> before = Modulo(4096, 3);
+  // The one in the middle: the last takes its number.
+  const PartitionMoves moves = PlanMoves(before, Stays{0, std::nullopt, 1}, 2);
+  EXPECT_EQ(Counts(moves, 2), std::vector<uint32_t>(2, 2048));
+  EXPECT_EQ(moves.moved, static_cast<uint32_t>(std::count(before.begin(), before.end(), 1)));
+  for (uint32_t p = 0; p < 4096; ++p) {
+    EXPECT_TRUE(before[p] == 1 || moves.owner[p] == before[p] / 2) << p;
+  }
+}
+
+TEST(PartitionMovesTest, NothingMovesWhereNothingChanges) {
+  const PartitionMoves moves = PlanMoves(Modulo(10, 3), Stays{0, 1, 2}, 3);
+  EXPECT_EQ(moves.owner, Modulo(10, 3));
+  EXPECT_EQ(moves.moved, 0u);
+}
+
+TEST(PartitionMovesTest, AnyChangeOfAnyMapIsBalancedMinimalAndAlwaysTheSame) {
+  std::mt19937_64 random(7);
+  for (int round = 0; round < 500; ++round) {
+    const uint32_t partitions = 1 + random() % 300;
+    const uint32_t old_ps = 1 + random() % 9;
+    const uint32_t ps = 1 + random() % 9;
+    std::vector<uint32_t> before(partitions);
+    for (uint32_t& owner : before) owner = random() % old_ps;
+    Stays stays(old_ps);
+    uint32_t number = 0;
+    for (auto& s : stays) {
+      if (number < ps && random() % 4 != 0) s = number++;
+    }
+    const PartitionMoves moves = PlanMoves(before, stays, ps);
+    const std::vector<uint32_t> counts = Counts(moves, ps);
+    EXPECT_LE(*std::max_element(counts.begin(), counts.end()),
+              *std::min_element(counts.begin(), counts.end()) + 1);
+    // At least what leavers have, and what is above a share of the largest size, has to move; and
+    // the larger shares are as many as there are.
+    uint32_t moved = 0;
+    std::vector<uint32_t> has(ps, 0);
+    for (uint32_t p = 0; p < partitions; ++p) {
+      if (!stays[before[p]].has_value() || *stays[before[p]] != moves.owner[p]) ++moved;
+      if (stays[before[p]].has_value()) ++has[*stays[before[p]]];
+    }
+    EXPECT_EQ(moved, moves.moved);
+    std::sort(has.rbegin(), has.rend());
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < ps; ++i) {
+      kept += std::min(has[i], partitions / ps + (i < partitions % ps ? 1 : 0));
+    }
+    EXPECT_EQ(moves.moved, partitions - kept);
+    EXPECT_EQ(PlanMoves(before, stays, ps).owner, moves.owner);
+  }
+}
+
+}  // namespace
+}  // namespace tessera::master

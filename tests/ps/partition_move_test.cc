@@ -1,0 +1,304 @@
+// Rows that change their owner: marks of what is copied, what is taken over, what is refused.
+#include <map>
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "common/checkpoint/checksum.h"
+#include "ps/jobs.h"
+#include "tests/ps/ps_testing.h"
+
+namespace tessera::ps {
+namespace {
+
+using absl::StatusCode;
+
+constexpr uint32_t kPartitions = 200;  // stripes have several
+
+class PartitionMoveTest : public testing::Test {
+ protected:
+  PartitionMoveTest()
+      : old_({.clock = &clock_, .files = &files_, .checkpoint_root = "root"}),
+        other_({.clock = &clock_, .files = &files_, .checkpoint_root = "root"}) {}
+
+  static v1::OpenJobRequest Request(uint64_t generation, const std::vector<uint32_t>& partitions) {
+    v1::OpenJobRequest job = Job({AdamTable("t", 3, v1::SYNC)}, 1, kPartitions);
+    job.set_generation(generation);
+    job.set_map_version(1);
+    for (const uint32_t p : partitions) job.add_partitions(p);
+    return job;
+  }
+  static v1::OpenJobRequest TakeOver(uint64_t from, const std::vector<uint32_t>& partitions,
+                                     uint64_t first_step = 0) {
+    v1::OpenJobRequest job = Request(from + 1, partitions);
+    job.set_take_over(from);
+    job.set_first_step(first_step);
+    return job;
+  }
+  static std::vector<uint32_t> Partitions(uint32_t begin, uint32_t end) {
+    std::vector<uint32_t> all;
+    for (uint32_t p = begin; p < end; ++p) all.push_back(p);
+    return all;
+  }
+  std::shared_ptr<JobShard> Find(Jobs& jobs, uint64_t generation) {
+    auto shard = jobs.Find("job-1", generation);
+    EXPECT_OK(shard);
+    return shard.ok() ? *shard : nullptr;
+  }
+  // One step over random keys below `most`.
+  void Push(JobShard& shard, uint64_t step, int keys, uint64_t most, std::mt19937_64& random) {
+    std::set<uint64_t> distinct;
+    for (int i = 0; i < keys; ++i) {
+      const uint64_t key = random() % most;
+      if (shard.Owns(PartitionOf(key, kPartitions).value())) distinct.insert(key);
+    }
+    Block block = {0, {distinct.begin(), distinct.end()}, {}};
+    for (size_t i = 0; i < block.keys.size() * 3; ++i) {
+      block.values.push_back(static_cast<float>(random() % 100) / 50 - 1);
+    }
+    v1::PushRequest push = PushOf(0, step, {block});
+    push.mutable_header()->set_generation(shard.request().generation());
+    ASSERT_OK(PushAll(shard, push));
+  }
+  // Records by key, of all partitions.
+  static std::map<uint64_t, std::string> Rows(JobShard& shard) {
+    std::map<uint64_t, std::string> rows;
+    const auto ticket = shard.BeginTake(shard.request().partitions(), /*changed=*/false, 0);
+    EXPECT_OK(ticket);
+    for (const uint32_t p : shard.request().partitions()) {
+      std::string records;
+      EXPECT_OK(shard.TakeRows(*ticket, 0, p, /*changed=*/false, records));
+      const size_t bytes = 20 + 4 * shard.FloatsOf(0);
+      for (size_t at = 0; at < records.size(); at += bytes) {
+        uint64_t key;
+        std::memcpy(&key, records.data() + at, sizeof(key));
+        EXPECT_TRUE(rows.emplace(key, records.substr(at, bytes)).second) << key;
+      }
+    }
+    return rows;
+  }
+  // What ParameterService's two calls do, without the network.
+  absl::Status Copy(JobShard& from, JobShard& to, const std::vector<uint32_t>& partitions,
+                    bool changed, uint64_t* rows = nullptr) {
+    const auto ticket = from.BeginTake(partitions, changed, 0);
+    if (!ticket.ok()) return ticket.status();
+    for (const uint32_t p : partitions) {
+      v1::RowChunk chunk;
+      const absl::Status status = from.TakeRows(*ticket, 0, p, changed, *chunk.mutable_records());
+      if (!status.ok()) return status;
+      chunk.set_floats_per_row(from.FloatsOf(0));
+      chunk.set_checksum(Checksum64Of(chunk.records()));
+      auto received = to.Receive(chunk);
+      if (!received.ok()) return received.status();
+      if (rows != nullptr) *rows += *received;
+    }
+    return absl::OkStatus();
+  }
+
+  HandClock clock_;
+  FaultFileSystem files_;
+  Jobs old_;
+  Jobs other_;
+};
+
+TEST_F(PartitionMoveTest, RowsThatAreCopiedWhileTheyChangeArriveAsTheyAreAtTheEnd) {
+  std::mt19937_64 random(3);
+  ASSERT_OK(old_.Open(Request(1, Partitions(0, kPartitions))));
+  const auto all = Find(old_, 1);
+  uint64_t step = 0;
+  while (step < 20) Push(*all, step++, 300, 5000, random);
+  const std::vector<uint32_t> moving = Partitions(150, kPartitions);
+  auto staged = *other_.Stage(TakeOver(1, moving), /*changed=*/false);
+  ASSERT_OK(Copy(*all, *staged, moving, /*changed=*/false));
+  while (step < 25) Push(*all, step++, 300, 6000, random);
+  uint64_t again = 0;
+  ASSERT_OK(Copy(*all, *staged, moving, /*changed=*/true, &again));
+  EXPECT_GT(again, 0u);
+  EXPECT_LT(again, staged->rows());
+  while (step < 27) Push(*all, step++, 300, 7000, random);
+  ASSERT_OK(Copy(*all, *staged, moving, /*changed=*/true));
+  again = 0;
+  ASSERT_OK(Copy(*all, *staged, moving, /*changed=*/true, &again));
+  EXPECT_EQ(again, 0u);
+  const std::map<uint64_t, std::string> before = Rows(*all);
+  const uint64_t rows_before = all->rows();
+  // The switch.
+  ASSERT_OK(other_.Open(TakeOver(1, moving, step)));
+  ASSERT_OK(old_.Open(TakeOver(1, Partitions(0, 150), step)));
+  const auto kept = Find(old_, 2);
+  const auto moved = Find(other_, 2);
+  EXPECT_EQ(kept->rows() + moved->rows(), rows_before);
+  EXPECT_GT(moved->rows(), 0u);
+  EXPECT_EQ(all->rows(), 0u);
+  EXPECT_FAILS(all->Push(CallOf(PushOf(0, step, {}))), StatusCode::kAborted, "generation 2");
+  std::map<uint64_t, std::string> after = Rows(*kept);
+  after.merge(Rows(*moved));
+  EXPECT_EQ(after, before);
+  // The memory of rows that went serves new ones, and neither harms the others.
+  const uint64_t bytes = kept->Stats().tables(0).bytes();
+  kept->FreeDropped();
+  const std::map<uint64_t, std::string> rows_kept = Rows(*kept);
+  std::vector<uint64_t> keys;
+  for (uint64_t key = 100000; keys.size() < moved->rows() / 2; ++key) {
+    if (kept->Owns(PartitionOf(key, kPartitions).value())) keys.push_back(key);
+  }
+  v1::PullRequest pull = PullOf(0, step, {{0, keys}});
+  pull.mutable_header()->set_generation(2);
+  ASSERT_OK(PendingPull(*kept, pull).status());
+  const std::map<uint64_t, std::string> now = Rows(*kept);
+  for (const auto& [key, record] : rows_kept) EXPECT_EQ(now.at(key), record);
+  EXPECT_LT(kept->Stats().tables(0).bytes(), bytes + (1 << 20));
+}
+
+TEST_F(PartitionMoveTest, WhatIsTakenOverIsTrainedAndCheckpointedLikeAnyOther) {
+  // The same pushes on a job that stays as it is.
+  std::mt19937_64 random(5);
+  std::mt19937_64 same(5);
+  Jobs still({.clock = &clock_, .files = &files_, .checkpoint_root = "root"});
+  ASSERT_OK(still.Open(Request(1, Partitions(0, kPartitions))));
+  ASSERT_OK(old_.Open(Request(1, Partitions(0, kPartitions))));
+  uint64_t step = 0;
+  const auto checkpoint = [&](JobShard& shard, const std::string& folder) {
+    v1::WriteCheckpointRequest request;
+    request.set_job_id("job-1");
+    request.set_generation(shard.request().generation());
+    request.set_step(step);
+    request.set_parts(1);
+    request.set_folder(folder);
+    auto written = shard.WriteCheckpoint(request, clock_.Monotonic() + absl::Seconds(1));
+    EXPECT_OK(written);
+    return written.ok() ? written->rows(0) : 0;
+  };
+  // An odd number of cuts before, and every second generation none: bits of cuts differ.
+  for (uint64_t generation = 1; generation < 5; ++generation) {
+    const auto shard = Find(old_, generation);
+    for (int i = 0; i < 5; ++i, ++step) {
+      Push(*shard, step, 200, 3000, random);
+      Push(*Find(still, 1), step, 200, 3000, same);
+    }
+    if (generation % 2 == 1) {
+      const std::string folder = absl::StrCat("a-", generation);
+      EXPECT_EQ(checkpoint(*shard, folder), checkpoint(*Find(still, 1), absl::StrCat(folder, "s")));
+    }
+    ASSERT_OK(old_.Open(TakeOver(generation, Partitions(0, kPartitions), step)));
+  }
+  EXPECT_EQ(checkpoint(*Find(old_, 5), "last"), Find(still, 1)->rows());
+  EXPECT_EQ(Rows(*Find(old_, 5)), Rows(*Find(still, 1)));
+}
+
+TEST_F(PartitionMoveTest, AStepThatIsNotAppliedIsNotLeftBehind) {
+  ASSERT_OK(old_.Open(Request(1, Partitions(0, kPartitions))));
+  ASSERT_OK(Find(old_, 1)->Push(CallOf(PushOf(0, 0, {{0, {5}, {1, 2, 3}}}))));
+  EXPECT_FAILS(old_.Open(TakeOver(1, Partitions(0, kPartitions), 1)),
+               StatusCode::kFailedPrecondition, "0 steps have been applied here, expected 1");
+  ASSERT_OK(Confirm(*Find(old_, 1), 0, 1));
+  EXPECT_OK(old_.Open(TakeOver(1, Partitions(0, kPartitions), 1)));
+}
+
+TEST_F(PartitionMoveTest, ACutOfACheckpointEndsTheMarksOfWhatWasCopied) {
+  ASSERT_OK(old_.Open(Request(1, Partitions(0, kPartitions))));
+  const auto shard = Find(old_, 1);
+  EXPECT_FAILS(shard->BeginTake({1}, true, 0), StatusCode::kFailedPrecondition,
+               "a checkpoint was cut");
+  ASSERT_OK(shard->BeginTake({1}, false, 0));
+  ASSERT_OK(shard->BeginTake({1}, true, 0));
+  v1::WriteCheckpointRequest request;
+  request.set_job_id("job-1");
+  request.set_generation(1);
+  request.set_parts(1);
+  request.set_folder("cut");
+  request.set_phase(v1::WriteCheckpointRequest::CUT);
+  ASSERT_OK(shard->WriteCheckpoint(request, clock_.Monotonic() + absl::Seconds(1)));
+  EXPECT_FAILS(shard->BeginTake({1}, false, 0), StatusCode::kFailedPrecondition,
+               "is being written");
+  request.set_phase(v1::WriteCheckpointRequest::WRITE);
+  ASSERT_OK(shard->WriteCheckpoint(request, clock_.Monotonic() + absl::Seconds(1)));
+  EXPECT_FAILS(shard->BeginTake({1}, true, 0), StatusCode::kFailedPrecondition,
+               "a checkpoint was cut");
+}
+
+TEST_F(PartitionMoveTest, WhoHasBeenReplacedTakesNoMarksAnyMore) {
+  ASSERT_OK(old_.Open(Request(1, Partitions(0, 100))));
+  const auto shard = Find(old_, 1);
+  const auto first = shard->BeginTake({1, 2}, false, 0);
+  const auto other = shard->BeginTake({3}, false, 0);
+  const auto second = shard->BeginTake({2}, false, 0);
+  std::string records;
+  EXPECT_OK(shard->TakeRows(*first, 0, 1, false, records));
+  EXPECT_OK(shard->TakeRows(*other, 0, 3, false, records));
+  EXPECT_FAILS(shard->TakeRows(*first, 0, 2, false, records), StatusCode::kAborted, "another");
+  EXPECT_OK(shard->TakeRows(*second, 0, 2, false, records));
+  EXPECT_FAILS(shard->BeginTake({100}, false, 0), StatusCode::kInvalidArgument, "partition 100");
+}
+
+TEST_F(PartitionMoveTest, LateCallsOfAMoveThatIsOverChangeNothing) {
+  const auto request = [](uint64_t move) {
+    v1::OpenJobRequest open = TakeOver(1, Partitions(0, 100));
+    open.set_move(move);
+    return open;
+  };
+  // Of the one that is to have the rows.
+  const auto staged = *other_.Stage(request(2), /*changed=*/false);
+  EXPECT_FAILS(other_.Stage(request(1), false), StatusCode::kAborted,
+               "move 1 is over, move 2 has begun");
+  EXPECT_FAILS(other_.Stage(request(1), true), StatusCode::kAborted, "move 1 is over");
+  other_.DropStaged("job-1", 2, 1);
+  EXPECT_EQ(*other_.Stage(request(2), true), staged);
+  EXPECT_FAILS(other_.Open(request(3)), StatusCode::kFailedPrecondition, "are not here");
+  ASSERT_OK(other_.Open(request(2)));
+  EXPECT_FAILS(other_.Stage(request(2), false), StatusCode::kAborted, "generation 2");
+  // And of the one that has them: the marks are those of the move of now.
+  ASSERT_OK(old_.Open(Request(1, Partitions(0, 100))));
+  const auto shard = Find(old_, 1);
+  ASSERT_OK(shard->BeginTake({1}, false, 2));
+  EXPECT_FAILS(shard->BeginTake({1}, false, 1), StatusCode::kAborted, "move 1 is over");
+  EXPECT_FAILS(shard->BeginTake({1}, true, 1), StatusCode::kAborted, "move 1 is over");
+  EXPECT_FAILS(shard->BeginTake({1}, true, 3), StatusCode::kFailedPrecondition, "this move");
+  ASSERT_OK(shard->BeginTake({1}, true, 2));
+}
+
+TEST_F(PartitionMoveTest, PartitionsThatHaveComeFromNowhereAreRefused) {
+  ASSERT_OK(old_.Open(Request(1, Partitions(0, 100))));
+  EXPECT_FAILS(old_.Open(TakeOver(1, Partitions(50, 150))), StatusCode::kFailedPrecondition,
+               "the rows of partition 100 are not here");
+  EXPECT_FAILS(old_.Open(TakeOver(7, Partitions(0, 100))), StatusCode::kFailedPrecondition,
+               "no generation 7");
+  // What is open stays.
+  EXPECT_NE(Find(old_, 1), nullptr);
+  EXPECT_FAILS(other_.Stage(TakeOver(1, Partitions(0, 9)), /*changed=*/true),
+               StatusCode::kFailedPrecondition, "no rows were brought over");
+  // Rows that were brought over and then dropped are not here either.
+  ASSERT_OK(old_.Stage(TakeOver(1, Partitions(50, 150)), /*changed=*/false));
+  old_.DropStaged("job-1", 2, 0);
+  EXPECT_FAILS(old_.Open(TakeOver(1, Partitions(50, 150))), StatusCode::kFailedPrecondition,
+               "the rows of partition 100 are not here");
+}
+
+TEST_F(PartitionMoveTest, RowsThatAreNotWhatTheTableHoldsAreRefused) {
+  auto staged = *other_.Stage(TakeOver(1, Partitions(0, 100)), /*changed=*/false);
+  v1::RowChunk chunk;
+  chunk.set_floats_per_row(staged->FloatsOf(0));
+  chunk.set_records(std::string(20 + 4 * staged->FloatsOf(0), '\1'));
+  chunk.set_checksum(1);
+  EXPECT_FAILS(staged->Receive(chunk), StatusCode::kDataLoss, "damaged on their way");
+  chunk.set_checksum(Checksum64Of(chunk.records()));
+  chunk.set_table(1);
+  EXPECT_FAILS(staged->Receive(chunk), StatusCode::kInvalidArgument, "table 1");
+  chunk.set_table(0);
+  chunk.mutable_records()->append("x");
+  chunk.set_checksum(Checksum64Of(chunk.records()));
+  EXPECT_FAILS(staged->Receive(chunk), StatusCode::kInvalidArgument, "bytes of rows");
+  std::string foreign(20 + 4 * staged->FloatsOf(0), '\0');
+  for (uint64_t key = 0;; ++key) {
+    if (staged->Owns(PartitionOf(key, kPartitions).value())) continue;
+    std::memcpy(foreign.data(), &key, sizeof(key));
+    break;
+  }
+  chunk.set_records(foreign);
+  chunk.set_checksum(Checksum64Of(foreign));
+  EXPECT_FAILS(staged->Receive(chunk), StatusCode::kAborted, "does not own");
+}
+
+}  // namespace
+}  // namespace tessera::ps
