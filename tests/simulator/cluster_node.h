@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "tessera/v1/cluster.pb.h"
+#include "tests/simulator/world.h"
+
+namespace tessera::simulator {
+
+class MasterNode;
+
+// How a ps or a worker belongs to the cluster, as common/cluster/node.h does it.
+class ClusterNode {
+ public:
+  struct Callbacks {
+    std::function<void(uint64_t incarnation)> welcome;
+    std::function<void(const v1::Assignment&)> assignment;
+    std::function<void()> lost;
+  };
+  // Borrowed, outliving the node.
+  ClusterNode(Process* process, Network* network, MasterNode* master, v1::NodeKind kind,
+              Callbacks callbacks)
+      : process_(*process),
+        network_(*network),
+        master_(*master),
+        kind_(kind),
+        callbacks_(std::move(callbacks)) {}
+
+  // The process has started.
+  void Begin();
+  Process& process() { return process_; }
+
+  // From the master, in the order in which it said so; of the session of that number.
+  void TakeAssignment(uint64_t session, const v1::Assignment& assignment);
+  void End(uint64_t session);
+
+ private:
+  void Join();
+  void SendHeartbeats(uint64_t session);
+
+  Process& process_;
+  Network& network_;
+  MasterNode& master_;
+  const v1::NodeKind kind_;
+  const Callbacks callbacks_;
+  uint64_t session_ = 0;  // counts them
+  uint64_t incarnation_ = 0;
+  std::optional<v1::Assignment> early_;  // has overtaken the Welcome
+  absl::Duration last_sent_;
+};
+
+}  // namespace tessera::simulator

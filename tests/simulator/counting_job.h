@@ -1,0 +1,77 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/file_system.h"
+#include "tessera/v1/job.pb.h"
+#include "tessera/v1/work.pb.h"
+
+namespace tessera::simulator {
+
+// What a worker of the simulator may do wrong, to see that it is caught.
+enum class Mistake {
+  kNone,
+  kLosesPush,    // takes a push that was not answered for done
+  kDoublesPush,  // adds a push that it had to repeat to the next one
+  kStaleRows,    // computes from rows as it pulled them the time before
+};
+
+// A job whose result shows every sample that was lost, doubled or misplaced: a row's first number
+// is how many samples held its key. The second depends on the order of all updates and on the rows
+// that they were computed from, so that in `sync` mode its bits are those of an undisturbed run.
+class CountingJob {
+ public:
+  static constexpr uint32_t kDim = 2;
+  static constexpr uint32_t kTable = 0;  // of JobTables
+  static constexpr uint32_t kDense = 1;
+
+  struct Options {
+    uint64_t seed = 1;
+    v1::Consistency consistency = v1::SYNC;
+    uint32_t max_lead = 0;
+    v1::RecoverySpec::PushLog push_log = v1::RecoverySpec::OFF;
+    uint32_t epochs = 3;
+    uint64_t records = 480;
+    uint32_t batch = 24;
+    uint64_t checkpoint_steps = 0;  // 0: at the end alone
+    bool validates = true;
+    bool tests = false;
+    bool keep_best = false;  // the first evaluation's: all find the same
+  };
+  explicit CountingJob(const Options& options) : options_(options) {}
+
+  bool sync() const { return options_.consistency == v1::SYNC; }
+  v1::JobSpec Spec() const;
+  // What counting the records of a pattern finds.
+  v1::UnitResult Count(const v1::CountRecords& unit) const;
+
+  // Records of a unit, by their numbers.
+  static std::vector<uint64_t> RecordsOf(
+      const google::protobuf::RepeatedPtrField<v1::RecordRange>& ranges);
+  // Distinct.
+  static std::vector<uint64_t> KeysOf(uint64_t record);
+  // By key [kDim]: of a batch, computed from the rows that it pulled.
+  using Rows = std::map<uint64_t, std::pair<float, float>>;
+  static Rows Gradients(const std::vector<uint64_t>& records, const Rows& pulled);
+  static std::vector<float> DenseGradient(const std::vector<uint64_t>& records);
+
+  struct Model {
+    Rows rows;
+    uint64_t samples = 0;  // that it was trained with
+  };
+  // That in a folder of the checkpoint root.
+  static absl::StatusOr<Model> ReadModel(FileSystem& files, const std::string& folder);
+  // Every count is right. The message names a row that is not.
+  absl::Status Check(const Model& model) const;
+
+ private:
+  const Options options_;
+};
+
+}  // namespace tessera::simulator

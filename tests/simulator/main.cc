@@ -1,0 +1,85 @@
+#include <cstdint>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "CLI/CLI.hpp"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/log.h"
+#include "common/mutex_checks.h"
+#include "tests/simulator/simulation.h"
+
+// Runs of the simulator by seed. Exit code 0: all are right; 1: one is not.
+int main(int argc, char** argv) {
+  CLI::App app(
+      "Simulates whole clusters in one thread and virtual time: the real master, ps and "
+      "checkpoints, under kills,\n"
+      "lost and repeated messages, power cuts and moves of partitions. Every sample must count "
+      "once, and in sync\n"
+      "mode every bit must be that of an undisturbed run. A seed always does the same.\n\n"
+      "  tests/faults/simulate --seeds 1000           a thousand of them\n"
+      "  tests/faults/simulate --seed 17 --verbose    what happened in one");
+  uint64_t seeds = 1000;
+  uint64_t first = 1;
+  uint64_t only = 0;
+  double minutes = 0;
+  bool verbose = false;
+  app.add_option("--seeds", seeds, "How many, one after the other")->capture_default_str();
+  app.add_option("--first", first, "The first of them")->capture_default_str();
+  app.add_option("--seed", only, "This one alone");
+  app.add_option("--minutes", minutes, "Ends after so long, whatever --seeds says");
+  app.add_flag("--verbose", verbose, "Prints what happens, with its virtual time in seconds");
+  CLI11_PARSE(app, argc, argv);
+  tessera::EndMutexChecks();
+  tessera::InitLog("simulate", "off");
+  if (only > 0) {
+    first = only;
+    seeds = 1;
+  }
+  using tessera::simulator::Outcome;
+  using tessera::simulator::Scenario;
+  std::vector<uint64_t> failed;
+  uint64_t events = 0, kills = 0, restarts = 0, done = 0;
+  absl::Duration simulated;
+  const absl::Time begin = absl::Now();
+  absl::Time told = begin;
+  for (uint64_t seed = first; seed < first + seeds; ++seed) {
+    const Scenario scenario = Scenario::Of(seed);
+    if (verbose) std::printf("%s\n", scenario.ToString().c_str());
+    const Outcome outcome = tessera::simulator::Simulate(
+        scenario, verbose ? [](const std::string& line) { std::printf("%s\n", line.c_str()); }
+                          : std::function<void(const std::string&)>());
+    ++done;
+    events += outcome.events;
+    kills += outcome.kills;
+    restarts += outcome.restarts;
+    simulated += outcome.took;
+    if (!outcome.status.ok()) {
+      failed.push_back(seed);
+      std::printf("FAILED %s\n  %s\n", scenario.ToString().c_str(),
+                  outcome.status.ToString().c_str());
+      std::fflush(stdout);
+    }
+    const absl::Time now = absl::Now();
+    if (now - told > absl::Seconds(10)) {
+      told = now;
+      std::fprintf(stderr, "%llu seeds, %zu failed, %.0f a minute\n",
+                   static_cast<unsigned long long>(done), failed.size(),
+                   static_cast<double>(done) / absl::ToDoubleMinutes(now - begin));
+    }
+    if (minutes > 0 && now - begin > absl::Minutes(minutes)) break;
+  }
+  const double took = absl::ToDoubleMinutes(absl::Now() - begin);
+  std::printf(
+      "%llu seeds, %zu failed; %.1f hours of virtual time with %llu deaths, %llu returns to a "
+      "checkpoint and %llu events in %.1f s: %.0f seeds a minute\n",
+      static_cast<unsigned long long>(done), failed.size(), absl::ToDoubleHours(simulated),
+      static_cast<unsigned long long>(kills), static_cast<unsigned long long>(restarts),
+      static_cast<unsigned long long>(events), took * 60, static_cast<double>(done) / took);
+  for (const uint64_t seed : failed) {
+    std::printf("again: tests/faults/simulate --seed %llu --verbose\n",
+                static_cast<unsigned long long>(seed));
+  }
+  return failed.empty() ? 0 : 1;
+}

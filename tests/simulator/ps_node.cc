@@ -1,0 +1,235 @@
+#include "tests/simulator/ps_node.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/checkpoint/checksum.h"
+#include "common/status_macros.h"
+#include "ps/call_frames.h"
+#include "tests/simulator/master_node.h"
+
+namespace tessera::simulator {
+namespace {
+
+constexpr absl::Duration kExpireEvery = absl::Milliseconds(200);
+constexpr absl::Duration kLongestWait = absl::Seconds(20);
+constexpr int kPartitionsOfChunk = 1024;
+
+// A message as it lies on the wire.
+grpc::ByteBuffer Frame(const google::protobuf::MessageLite& message) {
+  const grpc::Slice slice(message.SerializeAsString());
+  return grpc::ByteBuffer(&slice, 1);
+}
+
+absl::StatusOr<v1::PullResponse> Parse(const grpc::ByteBuffer& frame) {
+  std::vector<grpc::Slice> slices;
+  std::string bytes;
+  v1::PullResponse response;
+  if (!frame.Dump(&slices).ok()) return absl::InternalError("an answer that cannot be read");
+  for (const grpc::Slice& slice : slices) bytes.append(slice.begin(), slice.end());
+  if (!response.ParseFromString(bytes)) return absl::InternalError("no PullResponse");
+  return response;
+}
+
+}  // namespace
+
+// Rows under way to this ps.
+struct PsNode::Fetch {
+  v1::FetchPartitionsRequest request;
+  Network::Reply<v1::FetchPartitionsResponse> reply;
+  std::shared_ptr<ps::JobShard> staged;
+  v1::FetchPartitionsResponse response;
+  int source = 0;
+  std::optional<uint64_t> ticket;  // of the source
+  uint32_t table = 0;
+  int begin = 0;  // of the partitions of the next chunk
+};
+
+PsNode::PsNode(World* world, Network* network, MasterNode* master, FileSystem* disk,
+               std::string name, Options options)
+    : world_(*world),
+      network_(*network),
+      options_(std::move(options)),
+      process_(world, std::move(name)),
+      disk_(disk, &process_, options_.danger),
+      node_(&process_, network, master, v1::PS,
+            {.welcome = [](uint64_t) {},
+             .assignment = [](const v1::Assignment&) {},
+             .lost =
+                 [this] {
+                   jobs_->CloseAll(absl::UnavailableError("this ps has lost the master"));
+                 }}) {
+  process_.on_kill = [this] {
+    // Pulls that wait keep their shards.
+    jobs_->CloseAll(absl::UnavailableError("this ps is dead"));
+    jobs_ = nullptr;
+  };
+}
+
+void PsNode::Start() {
+  process_.Start();
+  world_.Tell(process_.name(), " starts");
+  ps::JobShard::Options options;
+  options.clock = &world_;
+  options.files = &disk_;
+  options.checkpoint_root = "root";
+  options.log_root = absl::StrCat("logs/", process_.name());
+  jobs_ = std::make_unique<ps::Jobs>(options);
+  process_.After(absl::ZeroDuration(), [this] { node_.Begin(); });
+  process_.After(kExpireEvery, [this] { ExpireWaits(); });
+}
+
+void PsNode::ExpireWaits() {
+  for (const auto& shard : jobs_->All()) shard->Expire();
+  process_.After(kExpireEvery, [this] { ExpireWaits(); });
+}
+
+void PsNode::Serve(const v1::OpenJobRequest& request,
+                   const Network::Reply<v1::OpenJobResponse>& reply) {
+  const auto shard = jobs_->Open(request);
+  world_.Tell(process_.name(), " opens generation ", request.generation(),
+              request.recover() ? " from its log: " : ": ", shard.status().ToString());
+  if (!shard.ok()) return reply(shard.status());
+  if (request.take_over() > 0) (*shard)->FreeDropped();
+  v1::OpenJobResponse response;
+  response.set_rows((*shard)->rows());
+  reply(response);
+}
+
+void PsNode::Serve(const v1::CloseJobRequest& request,
+                   const Network::Reply<v1::CloseJobResponse>& reply) {
+  const absl::Status closed = jobs_->Close(request.job_id(), request.generation());
+  closed.ok() ? reply(v1::CloseJobResponse()) : reply(closed);
+}
+
+void PsNode::Serve(const v1::WriteCheckpointRequest& request,
+                   const Network::Reply<v1::WriteCheckpointResponse>& reply) {
+  const auto shard = jobs_->Find(request.job_id(), request.generation());
+  if (!shard.ok()) return reply(shard.status());
+  reply((*shard)->WriteCheckpoint(request, world_.Monotonic()));
+}
+
+void PsNode::Serve(const v1::PullRequest& request, const Network::Reply<v1::PullResponse>& reply) {
+  auto shard = jobs_->Find(request.header().job_id(), request.header().generation());
+  if (!shard.ok()) return reply(shard.status());
+  absl::StatusOr<ps::PullCall> call = ps::ReadPull(Frame(request));
+  if (!call.ok()) return reply(call.status());
+  ps::JobShard& job = **shard;
+  job.Pull(*std::move(call), world_.Monotonic() + kLongestWait,
+           [reply, keep = *std::move(shard)](absl::StatusOr<ps::PullAnswer> answer) {
+             if (!answer.ok()) return reply(answer.status());
+             reply(Parse(ps::WriteAnswer(*std::move(answer))));
+           });
+}
+
+void PsNode::Serve(const v1::PushRequest& request, const Network::Reply<v1::PushResponse>& reply) {
+  const auto shard = jobs_->Find(request.header().job_id(), request.header().generation());
+  if (!shard.ok()) return reply(shard.status());
+  absl::StatusOr<ps::PushCall> call = ps::ReadPush(Frame(request));
+  const absl::Status pushed = call.ok() ? (*shard)->Push(*std::move(call)) : call.status();
+  pushed.ok() ? reply(v1::PushResponse()) : reply(pushed);
+}
+
+void PsNode::Serve(const v1::AssignRequest& request,
+                   const Network::Reply<v1::AssignResponse>& reply) {
+  const auto shard = jobs_->Find(request.header().job_id(), request.header().generation());
+  const absl::Status assigned = shard.ok() ? (*shard)->Assign(request) : shard.status();
+  assigned.ok() ? reply(v1::AssignResponse()) : reply(assigned);
+}
+
+void PsNode::Serve(const v1::ProgressRequest& request,
+                   const Network::Reply<v1::ProgressResponse>& reply) {
+  const auto shard = jobs_->Find(request.header().job_id(), request.header().generation());
+  if (!shard.ok()) return reply(shard.status());
+  reply((*shard)->GetProgress(request));
+}
+
+void PsNode::Serve(const v1::FetchPartitionsRequest& request,
+                   const Network::Reply<v1::FetchPartitionsResponse>& reply) {
+  if (request.drop()) {
+    jobs_->DropStaged(request.open().job_id(), request.open().generation(), request.open().move());
+    return reply(v1::FetchPartitionsResponse());
+  }
+  auto staged = jobs_->Stage(request.open(), request.changed());
+  if (!staged.ok()) return reply(staged.status());
+  const auto fetch = std::make_shared<Fetch>();
+  fetch->request = request;
+  fetch->reply = reply;
+  fetch->staged = *std::move(staged);
+  FetchNext(fetch);
+}
+
+void PsNode::FetchNext(const std::shared_ptr<Fetch>& fetch) {
+  if (fetch->source == fetch->request.sources_size()) return fetch->reply(fetch->response);
+  const v1::FetchPartitionsRequest::Source& source = fetch->request.sources(fetch->source);
+  PsNode* const peer = options_.find_ps(source.address());
+  v1::ReadPartitionsRequest read;
+  read.set_job_id(fetch->request.open().job_id());
+  read.set_generation(fetch->request.open().take_over());
+  *read.mutable_partitions() = source.partitions();
+  read.set_changed(fetch->request.changed());
+  read.set_move(fetch->request.open().move());
+  if (!fetch->ticket.has_value()) {
+    network_.Call<uint64_t>(
+        process_, peer->process(), absl::Minutes(30),
+        [peer, read](const Network::Reply<uint64_t>& reply) { reply(peer->BeginRead(read)); },
+        [this, fetch](const absl::StatusOr<uint64_t>& ticket) {
+          if (!ticket.ok()) return fetch->reply(ticket.status());
+          fetch->ticket = *ticket;
+          FetchNext(fetch);
+        },
+        Network::Arrives::kOnce);
+    return;
+  }
+  network_.Call<Chunk>(
+      process_, peer->process(), absl::Minutes(30),
+      [peer, read, ticket = *fetch->ticket, table = fetch->table,
+       begin = fetch->begin](const Network::Reply<Chunk>& reply) {
+        reply(peer->ReadChunk(read, ticket, table, begin));
+      },
+      [this, fetch, partitions = source.partitions_size()](const absl::StatusOr<Chunk>& chunk) {
+        if (!chunk.ok()) return fetch->reply(chunk.status());
+        if (!chunk->rows.records().empty()) {
+          const absl::StatusOr<uint64_t> rows = fetch->staged->Receive(chunk->rows);
+          if (!rows.ok()) return fetch->reply(rows.status());
+          fetch->response.set_rows(fetch->response.rows() + *rows);
+          fetch->response.set_bytes(fetch->response.bytes() + chunk->rows.records().size());
+        }
+        fetch->begin += kPartitionsOfChunk;
+        if (fetch->begin >= partitions) {
+          fetch->begin = 0;
+          ++fetch->table;
+        }
+        if (chunk->last) {
+          fetch->table = 0;
+          fetch->ticket.reset();
+          ++fetch->source;
+        }
+        FetchNext(fetch);
+      },
+      Network::Arrives::kOnce);
+}
+
+absl::StatusOr<uint64_t> PsNode::BeginRead(const v1::ReadPartitionsRequest& request) {
+  TESSERA_ASSIGN_OR_RETURN(const auto shard, jobs_->Find(request.job_id(), request.generation()));
+  return shard->BeginTake(request.partitions(), request.changed(), request.move());
+}
+
+absl::StatusOr<PsNode::Chunk> PsNode::ReadChunk(const v1::ReadPartitionsRequest& request,
+                                                uint64_t ticket, uint32_t table, int begin) {
+  TESSERA_ASSIGN_OR_RETURN(const auto shard, jobs_->Find(request.job_id(), request.generation()));
+  Chunk chunk;
+  const int end = std::min(begin + kPartitionsOfChunk, request.partitions_size());
+  for (int p = begin; p < end; ++p) {
+    TESSERA_RETURN_IF_ERROR(shard->TakeRows(ticket, table, request.partitions(p), request.changed(),
+                                            *chunk.rows.mutable_records()));
+  }
+  chunk.rows.set_table(table);
+  chunk.rows.set_floats_per_row(shard->FloatsOf(table));
+  chunk.rows.set_checksum(Checksum64Of(chunk.rows.records()));
+  chunk.last = end == request.partitions_size() && table + 1 == shard->table_count();
+  return chunk;
+}
+
+}  // namespace tessera::simulator

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "ps/jobs.h"
+#include "tessera/v1/parameter_service.pb.h"
+#include "tests/simulator/cluster_node.h"
+#include "tests/simulator/disk.h"
+#include "tests/simulator/world.h"
+
+namespace tessera::simulator {
+
+// A ps: its real core (ps::Jobs and the shards in it) behind calls that are events.
+class PsNode {
+ public:
+  struct Options {
+    const double* danger = nullptr;  // borrowed: how likely it dies at a call of its disk
+    std::function<PsNode*(const std::string& address)> find_ps;
+  };
+  PsNode(World* world, Network* network, MasterNode* master, FileSystem* disk, std::string name,
+         Options options);
+
+  Process& process() { return process_; }
+  void Start();
+
+  // ---- calls, as they arrive
+  void Serve(const v1::OpenJobRequest& request, const Network::Reply<v1::OpenJobResponse>& reply);
+  void Serve(const v1::CloseJobRequest& request, const Network::Reply<v1::CloseJobResponse>& reply);
+  void Serve(const v1::WriteCheckpointRequest& request,
+             const Network::Reply<v1::WriteCheckpointResponse>& reply);
+  void Serve(const v1::FetchPartitionsRequest& request,
+             const Network::Reply<v1::FetchPartitionsResponse>& reply);
+  void Serve(const v1::PullRequest& request, const Network::Reply<v1::PullResponse>& reply);
+  void Serve(const v1::PushRequest& request, const Network::Reply<v1::PushResponse>& reply);
+  void Serve(const v1::AssignRequest& request, const Network::Reply<v1::AssignResponse>& reply);
+  void Serve(const v1::ProgressRequest& request, const Network::Reply<v1::ProgressResponse>& reply);
+
+ private:
+  struct Fetch;
+  struct Chunk {
+    v1::RowChunk rows;
+    bool last = false;
+  };
+
+  void ExpireWaits();
+  // Of a fetch: the next chunk from its source; of a source: one that was asked for.
+  void FetchNext(const std::shared_ptr<Fetch>& fetch);
+  absl::StatusOr<uint64_t> BeginRead(const v1::ReadPartitionsRequest& request);
+  absl::StatusOr<Chunk> ReadChunk(const v1::ReadPartitionsRequest& request, uint64_t ticket,
+                                  uint32_t table, int begin);
+
+  World& world_;
+  Network& network_;
+  const Options options_;
+  Process process_;
+  ProcessDisk disk_;
+  ClusterNode node_;
+  std::unique_ptr<ps::Jobs> jobs_;
+};
+
+}  // namespace tessera::simulator

@@ -1,0 +1,391 @@
+#include "tests/simulator/simulation.h"
+
+#include <algorithm>
+#include <bit>
+#include <map>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "tests/common/fault_file_system.h"
+#include "tests/simulator/master_node.h"
+#include "tests/simulator/ps_node.h"
+#include "tests/simulator/worker_node.h"
+
+namespace tessera::simulator {
+namespace {
+
+// Everybody is back by then, and no wait of the job's is as long.
+constexpr absl::Duration kPatience = absl::Minutes(3);
+
+class Simulation {
+ public:
+  Simulation(const Scenario& scenario, std::function<void(const std::string&)> told)
+      : scenario_(scenario),
+        world_(scenario.seed, std::move(told)),
+        network_(&world_),
+        job_(scenario.job),
+        master_(&world_, &network_, &disk_,
+                {.danger = &danger_, .find_ps = [this](const auto& a) { return FindPs(a); }}) {
+    for (uint32_t i = 0; i < scenario.all_ps; ++i) {
+      ps_.push_back(std::make_unique<PsNode>(
+          &world_, &network_, &master_, &disk_, absl::StrCat("ps-", i),
+          PsNode::Options{.danger = &danger_,
+                          .find_ps = [this](const auto& a) { return FindPs(a); }}));
+    }
+    for (uint32_t i = 0; i < scenario.all_workers; ++i) {
+      workers_.push_back(std::make_unique<WorkerNode>(
+          &world_, &network_, &master_, absl::StrCat("worker-", i),
+          WorkerNode::Options{.job = &job_,
+                              .mistake = scenario.mistake,
+                              .find_ps = [this](const auto& a) { return FindPs(a); }}));
+    }
+  }
+
+  ~Simulation() {
+    for (Process* const process : Processes()) process->Kill();
+  }
+
+  Outcome Run() {
+    (void)disk_.CreateFolder("root");
+    (void)disk_.CreateFolder("logs");
+    master_.Start();
+    for (const auto& ps : ps_) ps->Start();
+    for (const auto& worker : workers_) worker->Start();
+    world_.After(absl::Seconds(1), [this] { Submit(); });
+    if (scenario_.until > absl::ZeroDuration()) {
+      network_.SetFaults(
+          {.lost = scenario_.lost, .repeated = scenario_.repeated, .slow = scenario_.slow});
+      danger_ = scenario_.danger;
+      Repeat(scenario_.kills, [this] { KillOne(); });
+      Repeat(scenario_.stops, [this] { StopOne(); });
+      Repeat(scenario_.cuts, [this] { CutOne(); });
+      Repeat(scenario_.scales, [this] { Scale(); });
+      Repeat(scenario_.power, [this] { CutPower(); });
+      Repeat(scenario_.full, [this] { FillDisk(); });
+      Repeat(scenario_.broken, [this] { BreakDisk(); });
+      Repeat(scenario_.jumps, [this] { JumpClock(); });
+      world_.After(scenario_.until, [this] {
+        world_.Tell("no more faults");
+        network_.SetFaults({});
+        disk_.Repair();
+        danger_ = 0;
+      });
+    }
+    const absl::Duration end = World::kBegin + scenario_.until + kPatience;
+    while (!Ended() && world_.Step(end)) StartDead();
+    Outcome outcome;
+    outcome.took = world_.Run();
+    outcome.kills = kills_;
+    outcome.status = Judge(outcome);
+    outcome.events = world_.events();
+    outcome.digest = world_.digest();
+    return outcome;
+  }
+
+ private:
+  PsNode* FindPs(const std::string& address) {
+    for (const auto& ps : ps_) {
+      if (ps->process().name() + ":1" == address) return ps.get();
+    }
+    return nullptr;  // the master makes no addresses up
+  }
+  std::vector<Process*> Processes() {
+    std::vector<Process*> all = {&master_.process()};
+    for (const auto& ps : ps_) all.push_back(&ps->process());
+    for (const auto& worker : workers_) all.push_back(&worker->process());
+    return all;
+  }
+  // Whoever has died is started again, a while later.
+  void StartDead() {
+    const std::vector<Process*> all = Processes();
+    for (size_t i = 0; i < all.size(); ++i) {
+      if (all[i]->alive() || starting_[i]) continue;
+      starting_[i] = true;
+      ++kills_;
+      // Mostly at once; at times after its lease.
+      const absl::Duration wait = world_.Chance(0.2)
+                                      ? world_.Between(absl::Seconds(2), absl::Seconds(8))
+                                      : world_.Between(absl::Milliseconds(20), absl::Seconds(2));
+      world_.After(wait, [this, i] {
+        starting_[i] = false;
+        if (i == 0) return master_.Start();
+        i <= ps_.size() ? ps_[i - 1]->Start() : workers_[i - 1 - ps_.size()]->Start();
+      });
+    }
+  }
+
+  void Submit() {
+    if (!id_.empty()) return;
+    if (master_.core() == nullptr || master_.process().dying()) {
+      world_.After(absl::Milliseconds(100), [this] { Submit(); });
+      return;
+    }
+    v1::SubmitRequest request;
+    *request.mutable_spec() = job_.Spec();
+    request.set_workers(scenario_.workers);
+    request.set_ps(scenario_.ps);
+    const absl::StatusOr<std::string> id = master_.core()->Submit(request, master_.now());
+    if (!id.ok()) {
+      refused_ = id.status();
+      return;
+    }
+    // As a client: it has been accepted when the master says so, which it does when that is
+    // durable.
+    if (master_.Settle()) {
+      id_ = *id;
+      world_.Tell("submitted ", id_);
+    } else {
+      world_.After(absl::Seconds(1), [this] { Submit(); });
+    }
+  }
+
+  bool Ended() {
+    if (!refused_.ok()) return true;
+    if (id_.empty() || master_.core() == nullptr || master_.process().dying()) return false;
+    if (world_.Monotonic() < next_look_) return false;
+    next_look_ = world_.Monotonic() + absl::Milliseconds(500);
+    const auto job = master_.core()->GetJob(id_, master_.now());
+    if (!job.ok()) {
+      refused_ = job.status();
+      return true;
+    }
+    if (job->state() != v1::SUCCEEDED && job->state() != v1::FAILED) return false;
+    // It counts when it is durable.
+    return master_.Settle();
+  }
+
+  absl::Status Judge(Outcome& outcome) {
+    if (!refused_.ok()) return refused_;
+    if (master_.core() == nullptr) return absl::DeadlineExceededError("there is no master");
+    const v1::JobStatus job = *master_.core()->GetJob(id_, master_.now());
+    outcome.restarts = job.restarts();
+    for (const v1::Event& event : job.events()) {
+      // By the wall clock, which may have jumped.
+      world_.Tell(absl::FormatTime("%H:%M:%E3S", absl::FromUnixMillis(event.unix_ms()),
+                                   absl::UTCTimeZone()),
+                  " event: ", event.message());
+    }
+    if (job.state() == v1::FAILED) {
+      return absl::InternalError(
+          absl::StrCat("the job failed: ", job.reason(), ": ", job.message()));
+    }
+    if (job.state() != v1::SUCCEEDED) {
+      return absl::DeadlineExceededError(absl::StrCat(
+          "the job did not end: ", v1::JobState_Name(job.state()), " ", job.phase(), " at step ",
+          job.step(), ", ", job.message(), "; waits: ", absl::StrJoin(job.waits(), "; ")));
+    }
+    if (job.samples() != scenario_.job.epochs * scenario_.job.records) {
+      return absl::DataLossError(absl::StrCat("the job trained ", job.samples(), " samples"));
+    }
+    absl::StatusOr<CountingJob::Model> model = CountingJob::ReadModel(disk_, job.checkpoint());
+    if (!model.ok()) return model.status();
+    outcome.model = *std::move(model);
+    return job_.Check(outcome.model);
+  }
+
+  // ---- faults
+
+  void Repeat(absl::Duration every, Event fault) {
+    if (every <= absl::ZeroDuration()) return;
+    const absl::Duration wait = world_.Between(every * 0.1, every * 1.9);
+    world_.After(wait, [this, every, fault = std::move(fault)] {
+      if (world_.Run() > scenario_.until) return;
+      fault();
+      Repeat(every, fault);
+    });
+  }
+  Process& One() {
+    const std::vector<Process*> all = Processes();
+    return *all[world_.Below(all.size())];
+  }
+  void KillOne() { One().Kill(); }
+  void StopOne() {
+    Process& process = One();
+    const absl::Duration how_long = world_.Between(absl::Milliseconds(100), absl::Seconds(6));
+    world_.Tell(process.name(), " stands still for ", absl::FormatDuration(how_long));
+    process.StandStill(how_long);
+  }
+  void CutOne() {
+    Process& a = One();
+    Process& b = One();
+    if (&a == &b) return;
+    const absl::Duration how_long = world_.Between(absl::Milliseconds(100), absl::Seconds(8));
+    const bool one_way = world_.Chance(0.4);
+    world_.Tell("nothing gets from ", a.name(), " to ", b.name(), one_way ? "" : " or back",
+                " for ", absl::FormatDuration(how_long));
+    network_.Cut(a, b, how_long);
+    if (!one_way) network_.Cut(b, a, how_long);
+  }
+  void Scale() {
+    if (master_.core() == nullptr || id_.empty()) return;
+    v1::ScaleRequest request;
+    request.set_job_id(id_);
+    request.set_ps(1 + static_cast<uint32_t>(world_.Below(scenario_.all_ps)));
+    const auto scaled = master_.core()->Scale(request, master_.now());
+    world_.Tell("scale to ", request.ps(), ": ", scaled.status().ToString());
+    master_.Settle();
+  }
+  void CutPower() {
+    world_.Tell("power cut");
+    for (Process* const process : Processes()) process->Kill();
+    disk_.Crash();
+  }
+
+  void FillDisk() {
+    world_.Tell("the disk is full");
+    disk_.SetCapacity(disk_.bytes() + world_.Below(4000));
+    RepairLater();
+  }
+  void BreakDisk() {
+    world_.Tell("the disk breaks");
+    disk_.FailSyncsAfter(world_.Below(5));
+    disk_.FailRenamesAfter(world_.Below(3));
+    RepairLater();
+  }
+  void RepairLater() {
+    world_.After(world_.Between(absl::Milliseconds(100), absl::Seconds(4)), [this] {
+      world_.Tell("the disk is repaired");
+      disk_.Repair();
+    });
+  }
+  void JumpClock() {
+    const absl::Duration by = world_.Between(-absl::Hours(30), absl::Hours(30));
+    world_.Tell("the wall clock jumps by ", absl::FormatDuration(by));
+    world_.Jump(by);
+  }
+
+  const Scenario scenario_;
+  World world_;
+  Network network_;
+  FaultFileSystem disk_;
+  const CountingJob job_;
+  double danger_ = 0;
+  MasterNode master_;
+  std::vector<std::unique_ptr<PsNode>> ps_;
+  std::vector<std::unique_ptr<WorkerNode>> workers_;
+  std::map<size_t, bool> starting_;
+  uint64_t kills_ = 0;
+  std::string id_;
+  absl::Duration next_look_;  // at the job
+  absl::Status refused_;
+};
+
+// Many scenarios differ in their faults alone.
+const Outcome& Undisturbed(const Scenario& scenario) {
+  static std::map<std::string, Outcome>& known = *new std::map<std::string, Outcome>();
+  const Scenario calm = scenario.Undisturbed();
+  const auto [it, is_new] = known.try_emplace(
+      absl::StrCat(calm.workers, " ", CountingJob(calm.job).Spec().SerializeAsString()));
+  if (is_new) it->second = Simulation(calm, nullptr).Run();
+  return it->second;
+}
+
+absl::Status Compare(const CountingJob::Rows& rows, const CountingJob::Rows& expected) {
+  for (const auto& [key, row] : expected) {
+    const auto found = rows.find(key);
+    if (found != rows.end() &&
+        std::bit_cast<uint32_t>(found->second.second) == std::bit_cast<uint32_t>(row.second)) {
+      continue;
+    }
+    return absl::DataLossError(absl::StrFormat("key %d is %.9g, and %.9g where nothing disturbs",
+                                               key, found == rows.end() ? 0 : found->second.second,
+                                               row.second));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+Scenario Scenario::Of(uint64_t seed) {
+  const uint64_t key = StreamKey(RandomFor::kGenerator, seed, NameHash("scenario"));
+  uint64_t draws = 0;
+  const auto below = [&](uint64_t n) { return RandomBelow(key, draws++, n); };
+  const auto chance = [&](double p) { return RandomUniformDouble(key, draws++) < p; };
+  const auto every = [&](double p, double least, double most) {
+    const double drawn = least + (most - least) * RandomUniformDouble(key, draws++);
+    return chance(p) ? absl::Seconds(drawn) : absl::ZeroDuration();
+  };
+  Scenario s;
+  s.seed = seed;
+  s.ps = 1 + static_cast<uint32_t>(below(3));
+  s.all_ps = s.ps + static_cast<uint32_t>(below(3));
+  s.workers = 1 + static_cast<uint32_t>(below(3));
+  s.all_workers = s.workers + static_cast<uint32_t>(below(2));
+  s.job.seed = 1 + below(3);
+  constexpr v1::Consistency kModes[] = {v1::SYNC, v1::SYNC, v1::ASYNC, v1::BOUNDED};
+  s.job.consistency = kModes[below(4)];
+  s.job.max_lead = s.job.consistency == v1::BOUNDED ? 1 + static_cast<uint32_t>(below(3)) : 0;
+  constexpr v1::RecoverySpec::PushLog kLogs[] = {v1::RecoverySpec::OFF, v1::RecoverySpec::ASYNC,
+                                                 v1::RecoverySpec::FSYNC};
+  s.job.push_log = kLogs[below(3)];
+  s.job.epochs = 2 + static_cast<uint32_t>(below(2));
+  s.job.checkpoint_steps = chance(0.8) ? 3 + below(20) : 0;
+  s.job.validates = chance(0.6);
+  s.job.tests = chance(0.3);
+  s.job.keep_best = chance(0.3);
+  s.until = absl::Seconds(5 + below(25));
+  s.kills = every(0.7, 1, 8);
+  s.stops = every(0.4, 2, 10);
+  s.cuts = every(0.4, 1, 8);
+  s.scales = every(s.all_ps > 1 ? 0.5 : 0, 1, 6);
+  s.power = every(0.15, 5, 20);
+  s.full = every(0.2, 2, 10);
+  s.broken = every(0.15, 3, 15);
+  s.jumps = every(0.2, 1, 10);
+  if (chance(0.5)) s.lost = 0.002 * static_cast<double>(1 + below(10));
+  if (chance(0.5)) s.repeated = 0.01 * static_cast<double>(1 + below(10));
+  if (chance(0.5)) s.slow = 0.01 * static_cast<double>(1 + below(10));
+  if (chance(0.5)) s.danger = 0.0005 * static_cast<double>(1 + below(8));
+  return s;
+}
+
+Scenario Scenario::Undisturbed() const {
+  Scenario s;
+  s.seed = job.seed;
+  s.workers = s.all_workers = workers;
+  s.job = job;
+  s.job.push_log = v1::RecoverySpec::OFF;
+  s.job.checkpoint_steps = 0;
+  s.job.tests = false;
+  return s;
+}
+
+std::string Scenario::ToString() const {
+  std::string text =
+      absl::StrCat("seed ", seed, ": ", ps, " of ", all_ps, " ps, ", workers, " of ", all_workers,
+                   " workers, ", v1::Consistency_Name(job.consistency), ", push log ",
+                   v1::RecoverySpec::PushLog_Name(job.push_log), ", a checkpoint every ",
+                   job.checkpoint_steps, " steps; faults for ", absl::FormatDuration(until));
+  const std::pair<const char*, absl::Duration> kinds[] = {
+      {"kills", kills},        {"stops", stops},
+      {"cuts", cuts},          {"scaling", scales},
+      {"power cuts", power},   {"full disk", full},
+      {"broken disk", broken}, {"jumps of the clock", jumps}};
+  for (const auto& [name, every] : kinds) {
+    if (every > absl::ZeroDuration()) {
+      absl::StrAppendFormat(&text, ", %s every %.1fs", name, absl::ToDoubleSeconds(every));
+    }
+  }
+  absl::StrAppendFormat(&text, ", lost %g, repeated %g, slow %g, danger %g", lost, repeated, slow,
+                        danger);
+  return text;
+}
+
+Outcome Simulate(const Scenario& scenario, std::function<void(const std::string&)> told) {
+  Outcome outcome = Simulation(scenario, std::move(told)).Run();
+  if (!outcome.status.ok() || scenario.job.consistency != v1::SYNC) return outcome;
+  const Outcome& undisturbed = Undisturbed(scenario);
+  if (!undisturbed.status.ok()) {
+    outcome.status = undisturbed.status;
+  } else if (outcome.model.samples == undisturbed.model.samples) {
+    // Else it is the last model and that one is the best.
+    outcome.status = Compare(outcome.model.rows, undisturbed.model.rows);
+  }
+  return outcome;
+}
+
+}  // namespace tessera::simulator

@@ -1,0 +1,66 @@
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/simulator/simulation.h"
+
+namespace tessera::simulator {
+namespace {
+
+using testing::HasSubstr;
+
+TEST(SimulatorTest, EverySampleCountsOnceWhateverDies) {
+  uint64_t kills = 0;
+  uint64_t restarts = 0;
+  for (uint64_t seed = 1; seed <= 60; ++seed) {
+    const Scenario scenario = Scenario::Of(seed);
+    const Outcome outcome = Simulate(scenario);
+    EXPECT_TRUE(outcome.status.ok()) << scenario.ToString() << "\n" << outcome.status;
+    kills += outcome.kills;
+    restarts += outcome.restarts;
+  }
+  // Something did happen.
+  EXPECT_GT(kills, 60u);
+  EXPECT_GT(restarts, 10u);
+}
+
+TEST(SimulatorTest, ASeedAlwaysDoesTheSame) {
+  for (uint64_t seed = 101; seed <= 106; ++seed) {
+    const Outcome once = Simulate(Scenario::Of(seed));
+    const Outcome again = Simulate(Scenario::Of(seed));
+    EXPECT_EQ(once.digest, again.digest) << seed;
+    EXPECT_EQ(once.events, again.events) << seed;
+    EXPECT_EQ(once.model.rows, again.model.rows) << seed;
+    EXPECT_NE(once.digest, Simulate(Scenario::Of(seed + 1000)).digest);
+  }
+}
+
+// What the simulator is for: a worker with the mistake is caught.
+class SimulatorMistakeTest : public testing::Test {
+ protected:
+  // Of seeds, the first message about one that is not right.
+  static std::string Caught(Mistake mistake, v1::Consistency mode) {
+    for (uint64_t seed = 1; seed <= 40; ++seed) {
+      Scenario scenario = Scenario::Of(seed);
+      if (scenario.job.consistency != mode) continue;
+      scenario.mistake = mistake;
+      const Outcome outcome = Simulate(scenario);
+      if (!outcome.status.ok()) return outcome.status.ToString();
+    }
+    return "none";
+  }
+};
+
+TEST_F(SimulatorMistakeTest, APushThatIsLostIsCaught) {
+  EXPECT_THAT(Caught(Mistake::kLosesPush, v1::ASYNC), HasSubstr("rows are wrong"));
+}
+
+TEST_F(SimulatorMistakeTest, APushThatCountsTwiceIsCaught) {
+  EXPECT_THAT(Caught(Mistake::kDoublesPush, v1::ASYNC), HasSubstr("rows are wrong"));
+}
+
+TEST_F(SimulatorMistakeTest, ARowThatIsNotThatOfItsStepIsCaught) {
+  EXPECT_THAT(Caught(Mistake::kStaleRows, v1::SYNC), HasSubstr("where nothing disturbs"));
+}
+
+}  // namespace
+}  // namespace tessera::simulator
