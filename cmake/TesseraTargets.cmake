@@ -78,7 +78,7 @@ function(tessera_test name)
     set(ARG_TIMEOUT 120)
   endif()
   add_executable(${name} ${ARG_SOURCES} ${TESSERA_SANITIZER_OBJECTS})
-  target_link_libraries(${name} PRIVATE tessera_options ${ARG_DEPS} GTest::gmock_main)
+  target_link_libraries(${name} PRIVATE tessera_options tessera_test_paths ${ARG_DEPS} GTest::gmock_main)
   # The rooms under test are optimised, the tests' own code is not: it halves the time to build them.
   target_compile_options(${name} PRIVATE -O0)
   tessera_precompile(${name} "${ARG_SOURCES}" ${TESSERA_PRECOMPILED} ${TESSERA_PRECOMPILED_IN_TESTS})

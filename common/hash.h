@@ -2,12 +2,14 @@
 
 #include <cstdint>
 
+#include "common/math/host_device.h"
+
 namespace tessera {
 
 // The finalizer of SplitMix64 (Steele, Lea, Flood 2014, "Fast splittable pseudorandom number
 // generators"): a bijection of 64-bit numbers whose output bits each depend on all input bits. Part
 // of the data format: never change it.
-constexpr uint64_t Mix64(uint64_t x) {
+TESSERA_HOST_DEVICE constexpr uint64_t Mix64(uint64_t x) {
   x += 0x9E3779B97F4A7C15ull;
   x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ull;
   x = (x ^ (x >> 27)) * 0x94D049BB133111EBull;
@@ -15,6 +17,8 @@ constexpr uint64_t Mix64(uint64_t x) {
 }
 
 // Order matters: MixPair(a, b) != MixPair(b, a).
-constexpr uint64_t MixPair(uint64_t a, uint64_t b) { return Mix64(Mix64(a) ^ b); }
+TESSERA_HOST_DEVICE constexpr uint64_t MixPair(uint64_t a, uint64_t b) {
+  return Mix64(Mix64(a) ^ b);
+}
 
 }  // namespace tessera

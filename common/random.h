@@ -5,6 +5,7 @@
 
 #include "absl/strings/string_view.h"
 #include "common/hash.h"
+#include "common/math/host_device.h"
 
 namespace tessera {
 
@@ -32,7 +33,13 @@ constexpr uint64_t StreamKey(RandomFor purpose, uint64_t a, uint64_t b = 0, uint
 // 64 bits of a name, for use in keys.
 uint64_t NameHash(absl::string_view name);
 
-constexpr uint64_t RandomBits(uint64_t key, uint64_t i) { return Mix64(key ^ Mix64(i)); }
+TESSERA_HOST_DEVICE constexpr uint64_t RandomBits(uint64_t key, uint64_t i) {
+  return Mix64(key ^ Mix64(i));
+}
+// 16 bits: draw i / 4 is cut into four, the lowest first.
+TESSERA_HOST_DEVICE constexpr uint16_t RandomBits16(uint64_t key, uint64_t i) {
+  return static_cast<uint16_t>(RandomBits(key, i / 4) >> (i % 4 * 16));
+}
 // Uniform in [0, 1), with 24 bits (float) or 53 bits (double).
 constexpr float RandomUniform(uint64_t key, uint64_t i) {
   return static_cast<float>(RandomBits(key, i) >> 40) * 0x1.0p-24f;

@@ -1,25 +1,69 @@
 #include "worker/device.h"
 
+#include <string>
+#include <vector>
+
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "common/log.h"
 #include "common/status_macros.h"
 #include "cuda/devices.h"
 #include "worker/dense/bfloat16_product.h"
+#include "worker/dense/executor.h"
 
 namespace tessera::worker {
 
-absl::StatusOr<std::string> ChooseDevice(absl::string_view wish) {
-  if (wish == "cpu") return std::string("cpu");
-  const auto devices = cuda::ListDevices();
-  if (wish.empty() || wish == "auto") {
-    SPDLOG_INFO("device auto: cpu ({})", devices.ok() ? "this version computes on the CPU only"
-                                                      : std::string(devices.status().message()));
-    return std::string("cpu");
+namespace {
+
+bool IsAuto(absl::string_view wish) { return wish.empty() || wish == "auto"; }
+
+// N of "cuda:N"; "cuda" is the first.
+absl::StatusOr<int> FindCard(absl::string_view wish) {
+  TESSERA_ASSIGN_OR_RETURN(const std::vector<cuda::Device> cards, cuda::ListDevices());
+  int index = 0;
+  if (absl::ConsumePrefix(&wish, "cuda:") && !absl::SimpleAtoi(wish, &index)) {
+    return absl::FailedPreconditionError(absl::StrCat("\"", wish, "\" is no number of a card"));
   }
-  TESSERA_RETURN_IF_ERROR(WithContext(devices.status(), absl::StrCat("train.device: ", wish)));
+  if (index >= 0 && static_cast<size_t>(index) < cards.size()) return index;
   return absl::FailedPreconditionError(
-      absl::StrCat("train.device: ", wish, ": ", devices->front().name,
-                   " is there, but this version computes on the CPU only; set it to cpu or auto"));
+      absl::StrCat("this machine's cards are cuda:0 to cuda:", cards.size() - 1));
+}
+
+absl::StatusOr<std::unique_ptr<cuda::Stream>> Open(absl::string_view wish, const Model& model) {
+  std::unique_ptr<cuda::Stream> stream;
+  if (wish == "emulated") {
+    stream = cuda::Stream::Emulated();
+    if (stream == nullptr) return absl::FailedPreconditionError("this build has real ones");
+  } else {
+    TESSERA_ASSIGN_OR_RETURN(const int card, FindCard(wish));
+    TESSERA_ASSIGN_OR_RETURN(stream, cuda::Stream::New(card));
+  }
+  TESSERA_RETURN_IF_ERROR(CheckRunsOnCuda(model));
+  return stream;
+}
+
+}  // namespace
+
+absl::Status CheckDevice(absl::string_view wish) {
+  if (IsAuto(wish) || wish == "cpu" || wish == "emulated") return absl::OkStatus();
+  return WithContext(FindCard(wish).status(), absl::StrCat("device ", wish));
+}
+
+absl::StatusOr<std::unique_ptr<cuda::Stream>> OpenDevice(absl::string_view wish,
+                                                         const Model& model) {
+  if (wish == "cpu") return nullptr;
+  absl::StatusOr<std::unique_ptr<cuda::Stream>> stream = Open(IsAuto(wish) ? "cuda" : wish, model);
+  if (IsAuto(wish)) {
+    if (stream.ok()) {
+      SPDLOG_INFO("device auto: cuda:0");
+    } else {
+      SPDLOG_INFO("device auto: cpu ({})", std::string(stream.status().message()));
+      return nullptr;
+    }
+  }
+  TESSERA_RETURN_IF_ERROR(WithContext(stream.status(), absl::StrCat("train.device: ", wish)));
+  return stream;
 }
 
 absl::Status CheckPrecision(v1::TrainSpec::Precision wish) {

@@ -1,19 +1,28 @@
 #pragma once
 
-#include <string>
+#include <memory>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "cuda/stream.h"
 #include "tessera/v1/job.pb.h"
+#include "worker/dense/model.h"
 
 namespace tessera::worker {
 
-// The device for a job that wishes `wish`: "auto" (or empty), "cpu", "cuda", "cuda:N". Only "auto"
-// may fall back, and it logs its choice; a wish that cannot be met is FAILED_PRECONDITION and says
-// why.
-absl::StatusOr<std::string> ChooseDevice(absl::string_view wish);
+// Wishes are "auto" (or empty), "cpu", "cuda", "cuda:N", and in builds without CUDA "emulated"
+// (cuda/stream.h), for tests.
 
-// FAILED_PRECONDITION: this machine cannot compute so, and why.
+// FAILED_PRECONDITION: no job could compute there on this machine, and why.
+absl::Status CheckDevice(absl::string_view wish);
+
+// The card for a job, a stream on it; null: the CPU. Only "auto" may choose the CPU for want of a
+// card or of an op that runs there, and it logs what it chose and why. A wish that cannot be met is
+// FAILED_PRECONDITION or RESOURCE_EXHAUSTED.
+absl::StatusOr<std::unique_ptr<cuda::Stream>> OpenDevice(absl::string_view wish,
+                                                         const Model& model);
+
+// FAILED_PRECONDITION: this machine's processor cannot compute so, and why.
 absl::Status CheckPrecision(v1::TrainSpec::Precision wish);
 
 }  // namespace tessera::worker

@@ -28,9 +28,6 @@ absl::StatusOr<std::unique_ptr<JobContext>> NewJobContext(const v1::Assignment& 
   const std::string wish = spec.train().device().empty() || spec.train().device() == "auto"
                                ? options.device
                                : spec.train().device();
-  TESSERA_RETURN_IF_ERROR(ChooseDevice(wish).status());
-  TESSERA_RETURN_IF_ERROR(CheckPrecision(spec.train().precision()));
-
   TESSERA_ASSIGN_OR_RETURN(const std::string onnx_file,
                            ReadOnnxFile(spec, *options.kept_source->files, options.data_root));
   TESSERA_ASSIGN_OR_RETURN(context->model, Model::New(spec, InputsOf(spec).dense_width, onnx_file));
@@ -54,7 +51,9 @@ absl::StatusOr<std::unique_ptr<JobContext>> NewJobContext(const v1::Assignment& 
   context->evaluation_group_column =
       FindGroupColumn(context->source->schema(), EvaluationGroups(spec));
   context->plan = std::make_unique<EmbeddingPlan>(spec, context->model->inputs());
-  context->executor = std::make_unique<Executor>(*context->model, options.pool);
+  TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<cuda::Stream> stream, OpenDevice(wish, *context->model));
+  if (stream == nullptr) TESSERA_RETURN_IF_ERROR(CheckPrecision(spec.train().precision()));
+  context->executor = std::make_unique<Executor>(*context->model, options.pool, std::move(stream));
 
   context->router = std::make_unique<KeyRouter>(assignment.partitions());
   const uint32_t dense_table = static_cast<uint32_t>(spec.tables_size());
@@ -111,9 +110,10 @@ std::vector<TableRows> EmbeddingReads(const JobContext& context, PreparedBatch* 
   return reads;
 }
 
-void FillInputs(JobContext* context, const PreparedBatch& batch) {
+absl::Status FillInputs(JobContext* context, const PreparedBatch& batch) {
   Executor& executor = *context->executor;
   executor.Resize(batch.batch.size);
+  TESSERA_RETURN_IF_ERROR(executor.status());
   std::copy(batch.batch.dense.begin(), batch.batch.dense.end(), executor.dense().begin());
   const auto lookups = context->plan->lookups();
   for (size_t l = 0; l < lookups.size(); ++l) {
@@ -125,6 +125,7 @@ void FillInputs(JobContext* context, const PreparedBatch& batch) {
   for (size_t i = 0; i < lengths.size(); ++i) {
     SequenceLengths(batch.batch.sparse[lengths[i].sparse_index], executor.length(i));
   }
+  return absl::OkStatus();
 }
 
 }  // namespace tessera::worker

@@ -100,7 +100,8 @@ void PrepareLookups(const JobContext& context, KeyPreparer* preparer, PreparedBa
 // What to pull for `batch`: the rows of the embedding tables.
 std::vector<TableRows> EmbeddingReads(const JobContext& context, PreparedBatch* batch);
 
-// Sizes the executor and fills its inputs from the batch and its pulled rows.
-void FillInputs(JobContext* context, const PreparedBatch& batch);
+// Sizes the executor and fills its inputs from the batch and its pulled rows. An error is the
+// executor's.
+absl::Status FillInputs(JobContext* context, const PreparedBatch& batch);
 
 }  // namespace tessera::worker

@@ -114,8 +114,9 @@ absl::Status Scorer::ScoreRecords(const Batch& records, uint64_t step, const Sin
     TESSERA_RETURN_IF_ERROR(pending->Wait());
     next = pipeline.Next();
     pending = pull(next.get());
-    FillInputs(context_, *batch);
+    TESSERA_RETURN_IF_ERROR(FillInputs(context_, *batch));
     context_->executor->Forward(context_->served(), context_->model_statistics());
+    TESSERA_RETURN_IF_ERROR(context_->executor->status());
     CollectScores(batch->batch);
     TESSERA_RETURN_IF_ERROR(sink({outputs_, labels_, groups_}));
     pipeline.Recycle(std::move(batch));

@@ -115,7 +115,10 @@ absl::StatusOr<v1::UnitResult> Trainer::Train(const v1::Train& unit) {
     ahead = next == nullptr ? nullptr : StartPull(next.get(), /*sync=*/false, step + 1);
     watch.AddTo(metrics.pull_seconds);
 
-    if (batch->batch.size > 0) loss_sum += Compute(*batch, unit, step);
+    if (batch->batch.size > 0) {
+      TESSERA_ASSIGN_OR_RETURN(const double loss, Compute(*batch, unit, step));
+      loss_sum += loss;
+    }
     watch.AddTo(metrics.compute_seconds);
 
     // The push before reads what the gradients are about to be collected in.
@@ -183,14 +186,15 @@ std::unique_ptr<PendingCall> Trainer::StartPull(PreparedBatch* batch, bool sync,
               .begins = MaxLeadOf(context_->spec().consistency()) > 0 ? step + 1 : 0});
 }
 
-double Trainer::Compute(const PreparedBatch& batch, const v1::Train& unit, uint64_t step) {
+absl::StatusOr<double> Trainer::Compute(const PreparedBatch& batch, const v1::Train& unit,
+                                        uint64_t step) {
   const v1::Assignment& assignment = context_->assignment;
   const double all_samples =
       context_->sync() ? static_cast<double>(SyncStepSamples(unit.window_records(),
                                                              context_->spec().train().batch_size(),
                                                              assignment.workers(), batch.index))
                        : batch.batch.size;
-  FillInputs(context_, batch);
+  TESSERA_RETURN_IF_ERROR(FillInputs(context_, batch));
   FindGroups(batch.batch, context_->group_column, &groups_);
   const Executor::StepResult step_result = context_->executor->ForwardBackward(
       context_->trained, context_->model_statistics(),
@@ -199,6 +203,7 @@ double Trainer::Compute(const PreparedBatch& batch, const v1::Train& unit, uint6
       static_cast<float>(1 / all_samples), step, assignment.rank(),
       absl::MakeSpan(trained_gradient_),
       absl::MakeSpan(statistics_gradient_).subspan(0, context_->model->statistics_floats()));
+  TESSERA_RETURN_IF_ERROR(context_->executor->status());
   // Subtracted, it moves the average towards the parameters as this step found them.
   const float forgets = 1 - context_->spec().model().ema_decay();
   const absl::Span<const float> ema = context_->ema();

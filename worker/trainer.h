@@ -34,8 +34,8 @@ class Trainer {
   // Rows and dense parameters for `batch` of the tables whose mode is `sync`; null when there are
   // none.
   std::unique_ptr<PendingCall> StartPull(PreparedBatch* batch, bool sync, uint64_t step);
-  // Forward and backward; returns the sum of the samples' losses.
-  double Compute(const PreparedBatch& batch, const v1::Train& unit, uint64_t step);
+  // Forward and backward; returns the sum of the samples' losses. An error is the executor's.
+  absl::StatusOr<double> Compute(const PreparedBatch& batch, const v1::Train& unit, uint64_t step);
   // What the outputs were before the update, for the unit's result.
   void KeepScores(const Batch& batch);
   // What Compute found, into embedding_gradients_ and the dense blocks, where a push reads it.

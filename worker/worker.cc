@@ -22,6 +22,7 @@
 #include "common/status_macros.h"
 #include "common/task_pool.h"
 #include "worker/cancellation.h"
+#include "worker/device.h"
 #include "worker/job_runner.h"
 #include "worker/status_board.h"
 #include "worker/worker_metrics.h"
@@ -209,6 +210,7 @@ class WorkerImpl final : public Worker {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Worker>> Worker::Start(Options options) {
+  TESSERA_RETURN_IF_ERROR(CheckDevice(options.device));
   std::string scratch = options.scratch_folder;
   if (scratch.empty()) {
     std::error_code error;

@@ -21,6 +21,7 @@
 #include "nlohmann/json.hpp"
 #include "tests/bench/bench.h"
 #include "tests/bench/train_data.h"
+#include "tests/paths.h"
 #include "worker/dense/bfloat16_product.h"
 
 namespace tessera::bench {
@@ -177,7 +178,7 @@ class TrainBench {
       limit_name = absl::StrCat("PyTorch, ", threads, " threads");
     }
     if (!has_torch) {
-      std::fprintf(stderr, "train: no PyTorch beside it: " TESSERA_PYTHON " has no torch\n");
+      std::fprintf(stderr, "train: no PyTorch beside it: /usr/bin/python3 has no torch\n");
       state.SetLabel("no PyTorch beside it");
     }
     const auto report = [&](const std::string& metric, const std::vector<double>& rates,
@@ -216,7 +217,7 @@ class TrainBench {
     options.cluster.workers = workload_.workers;
     options.cluster.compute_threads = workload_.threads;
     options.cluster.device = "cpu";
-    options.cluster.program_folder = TESSERA_PROGRAM_FOLDER;
+    options.cluster.program_folder = ProgramFolder();
     options.cluster.say = [](const std::string& text) {
       std::fprintf(stderr, "train: %s\n", text.c_str());
     };
@@ -251,12 +252,18 @@ class TrainBench {
     constexpr absl::Duration kLimit = absl::Minutes(5);
     const Workload& w = workload_;
     const std::string out = folder_ + "/torch.json", log = folder_ + "/torch.log";
-    std::vector<std::string> command = {TESSERA_PYTHON, TESSERA_BENCH_FOLDER "/train_torch.py",
-                                        "--model",      w.model,
-                                        "--raw",        folder_ + "/train.raw",
-                                        "--bottom",     absl::StrJoin(w.bottom, ","),
-                                        "--hidden",     absl::StrJoin(w.hidden, ","),
-                                        "--out",        out};
+    std::vector<std::string> command = {"/usr/bin/python3",
+                                        SourcePath("tests/bench/train_torch.py"),
+                                        "--model",
+                                        w.model,
+                                        "--raw",
+                                        folder_ + "/train.raw",
+                                        "--bottom",
+                                        absl::StrJoin(w.bottom, ","),
+                                        "--hidden",
+                                        absl::StrJoin(w.hidden, ","),
+                                        "--out",
+                                        out};
     const std::pair<const char*, uint64_t> numbers[] = {{"--samples", w.data.samples},
                                                         {"--dense", w.data.dense},
                                                         {"--fields", w.data.fields},

@@ -16,6 +16,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "local/run_job.h"
+#include "tests/paths.h"
 
 namespace tessera {
 
@@ -51,7 +52,7 @@ class TrainingTest : public testing::Test {
   }
 
   v1::JobSpec Job(const std::vector<std::string>& overrides) {
-    auto job = LoadJobFile(TESSERA_SOURCE_FOLDER "/deploy/jobs/quickstart.yaml");
+    auto job = LoadJobFile(SourcePath("deploy/jobs/quickstart.yaml"));
     EXPECT_TRUE(job.ok()) << job.status();
     std::vector<std::string> all = {"train.epochs=2", "train.batch_size=256",
                                     "data.shuffle_window_records=3000",

@@ -8,6 +8,7 @@
 #include "gmock/gmock.h"
 #include "google/protobuf/util/message_differencer.h"
 #include "gtest/gtest.h"
+#include "tests/paths.h"
 
 namespace tessera {
 namespace {
@@ -218,7 +219,7 @@ TEST(JobYaml, BoundsWhatAliasesCanMake) {
 
 TEST(JobYaml, EveryJobOfDeployJobsIsValid) {
   int jobs = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(TESSERA_JOBS_FOLDER)) {
+  for (const auto& entry : std::filesystem::directory_iterator(SourcePath("deploy/jobs"))) {
     if (entry.path().extension() != ".yaml") continue;
     ++jobs;
     const absl::StatusOr<LoadedJob> job = LoadJobFile(entry.path());

@@ -23,6 +23,7 @@
 #include "common/math/loss/squared_error.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/paths.h"
 
 namespace tessera::math {
 namespace {
@@ -41,7 +42,7 @@ void Check(const typename Activation::Params& params, float x, double y, double 
 }
 
 TEST(Activations, HaveTheReferenceValuesAndDerivatives) {
-  std::ifstream file(TESSERA_GOLDEN_FOLDER "/elementwise.txt");
+  std::ifstream file(SourcePath("tests/golden/elementwise.txt"));
   ASSERT_TRUE(file) << "run tests/golden/elementwise.py";
   int count = 0;
   for (std::string line; std::getline(file, line);) {
@@ -91,7 +92,7 @@ TEST(Activations, HaveTheReferenceValuesAndDerivatives) {
 }
 
 TEST(SigmoidCrossEntropy, HasTheReferenceValuesAndGradients) {
-  std::ifstream file(TESSERA_GOLDEN_FOLDER "/elementwise.txt");
+  std::ifstream file(SourcePath("tests/golden/elementwise.txt"));
   ASSERT_TRUE(file) << "run tests/golden/elementwise.py";
   int count = 0;
   for (std::string line; std::getline(file, line);) {
@@ -115,7 +116,7 @@ TEST(SigmoidCrossEntropy, HasTheReferenceValuesAndGradients) {
 }
 
 TEST(RegressionLosses, HaveTheReferenceValuesAndGradients) {
-  std::ifstream file(TESSERA_GOLDEN_FOLDER "/elementwise.txt");
+  std::ifstream file(SourcePath("tests/golden/elementwise.txt"));
   ASSERT_TRUE(file) << "run tests/golden/elementwise.py";
   int squared = 0, huber = 0;
   for (std::string line; std::getline(file, line);) {

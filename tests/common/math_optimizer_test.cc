@@ -21,6 +21,7 @@
 #include "common/math/optim/weight_decay.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/paths.h"
 
 namespace tessera::math {
 namespace {
@@ -112,7 +113,7 @@ void RunGoldenCase(std::vector<std::string>::const_iterator begin,
 // The lines of the golden file from each that starts with `first` to the next that is no step of
 // it.
 std::vector<std::vector<std::string>> GoldenCases(const std::string& first) {
-  std::ifstream file(TESSERA_GOLDEN_FOLDER "/optimizers.txt");
+  std::ifstream file(SourcePath("tests/golden/optimizers.txt"));
   EXPECT_TRUE(file) << "run tests/golden/optimizers.py";
   std::vector<std::vector<std::string>> cases;
   bool ours = false;

@@ -18,6 +18,7 @@
 #include "common/random.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/paths.h"
 
 // Whole jobs on whole clusters, on little data.
 namespace tessera::local {
@@ -85,7 +86,7 @@ class JobRunTest : public testing::Test {
     cluster.output_root = folder_;
     cluster.ps = 2;
     cluster.workers = 2;
-    cluster.program_folder = TESSERA_PROGRAM_FOLDER;
+    cluster.program_folder = ProgramFolder();
     cluster.say = [this](const std::string& text) {
       absl::MutexLock lock(&mu_);
       said_.push_back(text);

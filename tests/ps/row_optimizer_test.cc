@@ -10,6 +10,7 @@
 
 #include "common/job/optimizer_formula.h"
 #include "common/math/optim/weight_decay.h"
+#include "tests/paths.h"
 #include "tests/ps/ps_testing.h"
 
 namespace tessera::ps {
@@ -253,7 +254,7 @@ TEST_P(AnyOptimizer, NeverSeesAGradientBeyondTheBoundsOfClipping) {
 }
 
 TEST(ClippedRows, FollowTheDoublePrecisionReference) {
-  std::ifstream file(TESSERA_GOLDEN_FOLDER "/optimizers.txt");
+  std::ifstream file(SourcePath("tests/golden/optimizers.txt"));
   ASSERT_TRUE(file) << "run tests/golden/optimizers.py";
   int cases = 0;
   for (std::string line; std::getline(file, line);) {

@@ -3,11 +3,8 @@
 #include <cmath>
 
 #include "common/random.h"
+#include "tests/paths.h"
 #include "tests/worker/data_testing.h"
-
-#ifndef TESSERA_SOURCE_DIR
-#error "the build names the source folder"
-#endif
 
 namespace tessera::worker {
 namespace {
@@ -16,7 +13,7 @@ class DataRealFilesTest : public testing::Test {
  protected:
   void SetUp() override {
     // Beside the repository; never part of it.
-    root_ = std::filesystem::path(TESSERA_SOURCE_DIR).parent_path() / "shared" / "data";
+    root_ = SourcePath("../shared/data");
     if (!std::filesystem::exists(root_)) {
       GTEST_SKIP() << "there are no real data sets in " << root_;
     }

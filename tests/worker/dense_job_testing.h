@@ -61,9 +61,10 @@ inline std::string ErrorOf(const v1::JobSpec& spec) {
 
 // An executor with its parameters, gradients and labels.
 struct Session {
-  explicit Session(const Model& model, TaskPool* pool = nullptr)
+  explicit Session(const Model& model, TaskPool* pool = nullptr,
+                   std::unique_ptr<cuda::Stream> stream = nullptr)
       : model(model),
-        executor(model, pool),
+        executor(model, pool, std::move(stream)),
         trained(model.trained_floats()),
         statistics(model.statistics_floats()),
         trained_gradient(model.trained_floats()),

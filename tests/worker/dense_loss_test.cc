@@ -10,6 +10,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/paths.h"
 
 namespace tessera::worker {
 namespace {
@@ -154,7 +155,7 @@ TEST(LossFunction, OfListsIsTheCrossEntropyOfSoftmaxAndLabelsInAGroup) {
 }
 
 TEST(LossFunction, OfClassesAndOfRankingHasTheReferenceValuesAndGradients) {
-  std::ifstream file(TESSERA_SOURCE_DIR "/tests/golden/group_losses.txt");
+  std::ifstream file(SourcePath("tests/golden/group_losses.txt"));
   ASSERT_TRUE(file) << "run tests/golden/group_losses.py";
   std::string name;
   size_t width = 1;

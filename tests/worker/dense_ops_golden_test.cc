@@ -5,6 +5,7 @@
 #include <set>
 #include <sstream>
 
+#include "tests/paths.h"
 #include "tests/worker/dense_testing.h"
 
 namespace tessera::worker::testing {
@@ -37,7 +38,7 @@ void ReadOption(std::istringstream& in, google::protobuf::Struct& options) {
 }
 
 std::vector<GoldenCase> ReadCases() {
-  std::ifstream file(TESSERA_SOURCE_DIR "/tests/golden/dense_ops.txt");
+  std::ifstream file(SourcePath("tests/golden/dense_ops.txt"));
   EXPECT_TRUE(file) << "run tests/golden/dense_ops.py";
   std::vector<GoldenCase> cases;
   for (std::string line; std::getline(file, line);) {
@@ -83,11 +84,12 @@ void ExpectNear(const std::vector<Guarded>& tensors, const std::vector<GoldenTen
   }
 }
 
-TEST(DenseOps, HaveTheReferenceOutputsAndGradients) {
+// Where the op has an implementation there: all cases, on the CPU or through `stream`. Gives the
+// ops that were run.
+std::set<std::string> RunCases(cuda::Stream* stream) {
   std::set<std::string> seen;
   for (const GoldenCase& golden : ReadCases()) {
     SCOPED_TRACE(golden.op + " " + golden.options.ShortDebugString());
-    seen.insert(golden.op);
     const auto tensors = [&](const std::string& kind) {
       const auto it = golden.tensors.find(kind);
       return it == golden.tensors.end() ? std::vector<GoldenTensor>() : it->second;
@@ -95,9 +97,12 @@ TEST(DenseOps, HaveTheReferenceOutputsAndGradients) {
     std::vector<Shape> shapes;
     for (const GoldenTensor& input : tensors("input")) shapes.push_back(input.shape);
     OpRunner runner(golden.op, shapes, golden.batch, golden.options);
-    ASSERT_EQ(runner.op->outputs().size(), tensors("output").size());
+    if (stream != nullptr && !runner.op->RunsOnCuda()) continue;
+    runner.stream = stream;
+    seen.insert(golden.op);
+    EXPECT_EQ(runner.op->outputs().size(), tensors("output").size());
     for (size_t k = 0; k < tensors("output").size(); ++k) {
-      ASSERT_EQ(runner.op->outputs()[k], tensors("output")[k].shape);
+      EXPECT_EQ(runner.op->outputs()[k], tensors("output")[k].shape);
     }
     Set(runner.inputs, tensors("input"));
     Set(runner.trained, tensors("trained"));
@@ -111,10 +116,26 @@ TEST(DenseOps, HaveTheReferenceOutputsAndGradients) {
     ExpectNear(runner.statistics_gradients, tensors("statistic_gradient"), "statistic");
     EXPECT_TRUE(runner.Intact());
   }
+  return seen;
+}
+
+TEST(DenseOps, HaveTheReferenceOutputsAndGradients) {
+  std::set<std::string> seen = RunCases(nullptr);
   // Views only rename, and dropout is random: they have tests of their own.
   seen.insert({"Dropout", "Flatten", "Reshape"});
   for (const OpEntry& entry : AllOps()) {
     EXPECT_TRUE(seen.contains(entry.name)) << entry.name << " has no case in dense_ops.py";
+  }
+}
+
+TEST(DenseOps, HaveTheReferenceOutputsAndGradientsOnCuda) {
+  std::string why;
+  const std::unique_ptr<cuda::Stream> stream = NewStream(&why);
+  if (stream == nullptr) GTEST_SKIP() << why;
+  std::set<std::string> seen = RunCases(stream.get());
+  seen.insert({"Dropout", "Flatten", "Reshape"});
+  for (const OpEntry& entry : AllOps()) {
+    EXPECT_TRUE(seen.contains(entry.name)) << entry.name << " does not run on a card";
   }
 }
 

@@ -7,11 +7,22 @@
 #include <vector>
 
 #include "common/random.h"
+#include "cuda/devices.h"
+#include "cuda/stream.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "worker/dense/ops/ops.h"
 
 namespace tessera::worker::testing {
+
+// A card's stream, or in a build without CUDA an emulated one; null, with the reason in *why: there
+// is no card.
+inline std::unique_ptr<cuda::Stream> NewStream(std::string* why) {
+  if (std::unique_ptr<cuda::Stream> emulated = cuda::Stream::Emulated()) return emulated;
+  absl::StatusOr<std::unique_ptr<cuda::Stream>> stream = cuda::Stream::New(0);
+  *why = std::string(stream.status().message());
+  return stream.ok() ? *std::move(stream) : nullptr;
+}
 
 // Floats between two guard zones; Intact says whether nobody wrote beside them.
 class Guarded {
@@ -23,6 +34,20 @@ class Guarded {
   absl::Span<float> span() { return {all_.data() + kGuard, size_}; }
   absl::Span<const float> view() const { return {all_.data() + kGuard, size_}; }
   std::vector<float> values() const { return {view().begin(), view().end()}; }
+
+  // On a card, guard zones and all: what CopyToDevice has copied there until CopyToHost brings it
+  // back.
+  absl::Span<float> on_device() const { return {device_.data() + kGuard, size_}; }
+  void CopyToDevice(cuda::Stream& stream) {
+    if (device_.data() == nullptr) {
+      device_ = cuda::Memory(stream, cuda::Memory::Where::kDevice, all_.size());
+    }
+    stream.CopyToDevice(all_.data(), device_.data(), all_.size());
+  }
+  void CopyToHost(cuda::Stream& stream) {
+    stream.CopyToHost(device_.data(), all_.data(), all_.size());
+  }
+
   bool Intact() const {
     for (size_t i = 0; i < kGuard; ++i) {
       if (all_[i] != kGuardValue || all_[kGuard + size_ + i] != kGuardValue) return false;
@@ -35,6 +60,7 @@ class Guarded {
   static constexpr float kGuardValue = -8.125e30f;
   size_t size_;
   std::vector<float> all_;
+  cuda::Memory device_;
 };
 
 inline std::vector<float> Normals(uint64_t seed, size_t count, float scale = 1) {
@@ -88,6 +114,7 @@ class OpRunner {
   }
 
   void Forward(bool training, uint64_t random_key = 7) {
+    if (stream != nullptr) return CudaForward(training, random_key);
     ForEachPart([&](bool whole, size_t first, size_t count) {
       const auto in = Cut(inputs, first, count), out = Cut(outputs, first, count);
       const auto w = Views(trained), s = Views(statistics), const_in = Const(in);
@@ -113,6 +140,7 @@ class OpRunner {
   }
 
   void Backward(uint64_t random_key = 7) {
+    if (stream != nullptr) return CudaBackward(random_key);
     const auto run = [&](bool whole, bool last, size_t first, size_t count) {
       const auto in = Const(Cut(inputs, first, count));
       auto out = Const(Cut(outputs, first, count));
@@ -120,6 +148,7 @@ class OpRunner {
       const auto dy = Cut(output_gradients, first, count);
       auto dx = Cut(input_gradients, first, count);
       if (in_place && op->BackwardInPlace()) dx[0] = dy[0];
+      if (unneeded < dx.size()) dx[unneeded] = {};
       const auto w = Views(trained), s = Views(statistics), const_dy = Const(dy);
       const auto dw = Spans(trained_gradients), ds = Spans(statistics_gradients);
       BackwardPass pass;
@@ -159,9 +188,7 @@ class OpRunner {
   }
 
   bool Intact() const {
-    for (const auto* group :
-         {&inputs, &outputs, &output_gradients, &input_gradients, &trained, &statistics,
-          &trained_gradients, &statistics_gradients, &kept, &shared, &scratch}) {
+    for (const std::vector<Guarded>* group : const_cast<OpRunner*>(this)->All()) {
       for (const Guarded& tensor : *group) {
         if (!tensor.Intact()) return false;
       }
@@ -169,8 +196,12 @@ class OpRunner {
     return true;
   }
 
+  // Borrowed; runs the op there, not on the CPU.
+  cuda::Stream* stream = nullptr;
   // Writes over the first input, and its gradient over the output's, where the op allows it.
   bool in_place = false;
+  // The input whose gradient nobody needs.
+  size_t unneeded = SIZE_MAX;
   // Where the op is BySample, samples from this one on run before those below; 0: all at once.
   size_t cut = 0;
   std::unique_ptr<Op> op;
@@ -179,6 +210,92 @@ class OpRunner {
       scratch;
 
  private:
+  std::vector<std::vector<Guarded>*> All() {
+    return {&inputs,
+            &outputs,
+            &output_gradients,
+            &input_gradients,
+            &trained,
+            &statistics,
+            &trained_gradients,
+            &statistics_gradients,
+            &kept,
+            &shared,
+            &scratch};
+  }
+
+  // run() with copies of all tensors on the card, which come back.
+  template <typename Run>
+  void OnDevice(const Run& run) {
+    for (std::vector<Guarded>* group : All()) {
+      for (Guarded& tensor : *group) tensor.CopyToDevice(*stream);
+    }
+    run();
+    for (std::vector<Guarded>* group : All()) {
+      for (Guarded& tensor : *group) tensor.CopyToHost(*stream);
+    }
+    EXPECT_TRUE(stream->Synchronize().ok()) << stream->status();
+  }
+
+  void CudaForward(bool training, uint64_t random_key) {
+    OnDevice([&] {
+      const auto in = DeviceSpans(inputs);
+      const auto const_in = Const(in), w = Const(DeviceSpans(trained)),
+                 s = Const(DeviceSpans(statistics));
+      std::vector<absl::Span<float>> out = DeviceSpans(outputs);
+      if (in_place && op->ForwardInPlace()) out[0] = in[0];
+      ForwardPass pass;
+      pass.batch = pass.whole_batch = batch_;
+      pass.training = training;
+      pass.random_key = random_key;
+      pass.inputs = const_in;
+      pass.outputs = out;
+      pass.trained = w;
+      pass.statistics = s;
+      if (training) pass.kept = kept[0].on_device();
+      if (op->UsesRoom()) pass.room = kept[0].on_device();
+      if (training) pass.shared = shared[0].on_device();
+      pass.scratch = scratch[0].on_device();
+      op->CudaForward(*stream, pass);
+    });
+  }
+
+  void CudaBackward(uint64_t random_key) {
+    OnDevice([&] {
+      const auto in = Const(DeviceSpans(inputs));
+      auto out = Const(DeviceSpans(outputs));
+      if (in_place && op->ForwardInPlace()) out[0] = in[0];
+      const auto dy = DeviceSpans(output_gradients);
+      auto dx = DeviceSpans(input_gradients);
+      if (in_place && op->BackwardInPlace()) dx[0] = dy[0];
+      if (unneeded < dx.size()) dx[unneeded] = {};
+      const auto w = Const(DeviceSpans(trained)), s = Const(DeviceSpans(statistics)),
+                 const_dy = Const(dy);
+      const auto dw = DeviceSpans(trained_gradients), ds = DeviceSpans(statistics_gradients);
+      BackwardPass pass;
+      pass.batch = pass.whole_batch = batch_;
+      pass.random_key = random_key;
+      pass.inputs = in;
+      pass.outputs = out;
+      pass.output_gradients = const_dy;
+      pass.trained = w;
+      pass.statistics = s;
+      pass.kept = kept[0].on_device();
+      pass.shared = shared[0].on_device();
+      pass.scratch = scratch[0].on_device();
+      pass.input_gradients = dx;
+      pass.trained_gradients = dw;
+      pass.statistics_gradients = ds;
+      op->CudaBackward(*stream, pass);
+    });
+  }
+
+  static std::vector<absl::Span<float>> DeviceSpans(const std::vector<Guarded>& tensors) {
+    std::vector<absl::Span<float>> spans;
+    for (const Guarded& tensor : tensors) spans.push_back(tensor.on_device());
+    return spans;
+  }
+
   bool InParts() const { return cut > 0 && op->BySample(); }
 
   // run(true, ...) of the whole batch, then run(false, ...) of its parts if it runs in parts.

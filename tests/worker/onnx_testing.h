@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/config/yaml_job.h"
+#include "tests/paths.h"
 #include "tests/worker/dense_job_testing.h"
 #include "tests/worker/zoo_testing.h"
 #include "worker/zoo/zoo.h"
@@ -95,7 +96,7 @@ inline OnnxCase CaseOfOp(const std::string& op, const std::vector<std::vector<in
 // Every op of the table, by the cases of tests/golden/dense_ops.txt.
 inline std::vector<OnnxCase> OpCases() {
   std::vector<OnnxCase> cases;
-  std::ifstream file(TESSERA_SOURCE_DIR "/tests/golden/dense_ops.txt");
+  std::ifstream file(SourcePath("tests/golden/dense_ops.txt"));
   std::string op;
   google::protobuf::Struct options;
   std::vector<std::vector<int64_t>> inputs;
@@ -141,7 +142,7 @@ inline std::vector<OnnxCase> OpCases() {
 // The complete jobs of deploy/jobs.
 inline std::vector<OnnxCase> JobCases() {
   std::vector<OnnxCase> cases;
-  for (const auto& entry : std::filesystem::directory_iterator(TESSERA_SOURCE_DIR "/deploy/jobs")) {
+  for (const auto& entry : std::filesystem::directory_iterator(SourcePath("deploy/jobs"))) {
     if (entry.path().extension() != ".yaml") continue;
     const absl::StatusOr<LoadedJob> job = LoadJobFile(entry.path().string());
     EXPECT_TRUE(job.ok()) << job.status();

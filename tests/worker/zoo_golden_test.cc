@@ -5,6 +5,7 @@
 #include <set>
 #include <sstream>
 
+#include "tests/paths.h"
 #include "tests/worker/zoo_testing.h"
 #include "worker/zoo/zoo.h"
 
@@ -85,7 +86,7 @@ void AddTask(const std::string& name, v1::JobSpec& spec) {
 }
 
 std::vector<GoldenCase> ReadCases() {
-  std::ifstream file(TESSERA_SOURCE_DIR "/tests/golden/zoo.txt");
+  std::ifstream file(SourcePath("tests/golden/zoo.txt"));
   EXPECT_TRUE(file) << "run tests/golden/zoo.py";
   std::vector<GoldenCase> cases;
   for (std::string line; std::getline(file, line);) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <utility>
 
 #include "absl/functional/function_ref.h"
 #include "common/log.h"
@@ -34,7 +35,8 @@ void RunParts(TaskPool* pool, size_t parts, absl::FunctionRef<void(size_t)> run)
 
 }  // namespace
 
-Executor::Executor(const Model& model, TaskPool* pool) : model_(model), pool_(pool) {
+Executor::Executor(const Model& model, TaskPool* pool, std::unique_ptr<cuda::Stream> stream)
+    : model_(model), pool_(pool), stream_(std::move(stream)) {
   PlanStorages();
   PlanInPlace();
   PlanSteps();
@@ -44,26 +46,38 @@ Executor::Executor(const Model& model, TaskPool* pool) : model_(model), pool_(po
 
 absl::Span<float> Executor::Value(int32_t tensor) {
   const Storage& storage = storages_[storage_of_[tensor]];
-  return {arena_.data() + storage.value_at, batch_ * storage.floats};
+  return {arena() + storage.value_at, batch_ * storage.floats};
 }
 
 absl::Span<float> Executor::Gradient(int32_t storage) {
-  return {arena_.data() + storages_[storage].gradient_at, batch_ * storages_[storage].floats};
+  return {arena() + storages_[storage].gradient_at, batch_ * storages_[storage].floats};
+}
+
+absl::Span<float> Executor::HostValue(int32_t tensor) const {
+  const Storage& storage = storages_[storage_of_[tensor]];
+  return {stream_ == nullptr ? arena() + storage.value_at : host_.data() + storage.staged_value_at,
+          batch_ * storage.floats};
+}
+
+absl::Span<float> Executor::HostGradient(int32_t tensor) const {
+  const Storage& storage = storages_[storage_of_[tensor]];
+  return {stream_ == nullptr ? arena() + storage.gradient_at
+                             : host_.data() + storage.staged_gradient_at,
+          batch_ * storage.floats};
 }
 
 absl::Span<const float> Executor::output(size_t task) const {
-  const Storage& storage = storages_[storage_of_[model_.graph().outputs()[task]]];
-  return {arena_.data() + storage.value_at, batch_ * storage.floats};
+  return HostValue(model_.graph().outputs()[task]);
 }
-
 absl::Span<float> Executor::dense() {
-  return model_.dense_tensor() < 0 ? absl::Span<float>() : Value(model_.dense_tensor());
+  return model_.dense_tensor() < 0 ? absl::Span<float>() : HostValue(model_.dense_tensor());
 }
-absl::Span<float> Executor::pooled(size_t input) { return Value(model_.inputs()[input].tensor); }
-absl::Span<float> Executor::length(size_t i) { return Value(model_.lengths()[i].tensor); }
+absl::Span<float> Executor::pooled(size_t input) {
+  return HostValue(model_.inputs()[input].tensor);
+}
+absl::Span<float> Executor::length(size_t i) { return HostValue(model_.lengths()[i].tensor); }
 absl::Span<const float> Executor::pooled_gradient(size_t input) const {
-  const Storage& storage = storages_[storage_of_[model_.inputs()[input].tensor]];
-  return {arena_.data() + storage.gradient_at, batch_ * storage.floats};
+  return HostGradient(model_.inputs()[input].tensor);
 }
 
 void Executor::BindParameters(Step& step, absl::Span<const float> trained,
@@ -110,8 +124,8 @@ ForwardPass Executor::NewForwardPass(const Step& step, const Part& part, bool tr
   pass.statistics = step.statistics;
   if (training) pass.kept = part.kept;
   if (step.op->UsesRoom()) pass.room = part.kept;
-  if (training) pass.shared = {arena_.data() + step.shared_at, step.op->SharedFloats()};
-  pass.scratch = {arena_.data() + op_scratch_at_, op_scratch_floats_};
+  if (training) pass.shared = {arena() + step.shared_at, step.op->SharedFloats()};
+  pass.scratch = {arena() + op_scratch_at_, op_scratch_floats_};
   // Parts run at once already.
   pass.pool = part.batch == batch_ ? pool_ : nullptr;
   pass.precision = model_.precision();
@@ -130,8 +144,8 @@ BackwardPass Executor::NewBackwardPass(const Step& step, const Part& part, Draws
   pass.trained = step.trained;
   pass.statistics = step.statistics;
   pass.kept = part.kept;
-  pass.shared = {arena_.data() + step.shared_at, step.op->SharedFloats()};
-  pass.scratch = {arena_.data() + op_scratch_at_, op_scratch_floats_};
+  pass.shared = {arena() + step.shared_at, step.op->SharedFloats()};
+  pass.scratch = {arena() + op_scratch_at_, op_scratch_floats_};
   pass.pool = part.batch == batch_ ? pool_ : nullptr;
   pass.precision = model_.precision();
   pass.input_gradients = absl::MakeConstSpan(part.input_gradients);
@@ -147,7 +161,9 @@ void Executor::RunForward(absl::Span<const float> trained, absl::Span<const floa
                           bool training, Draws draws) {
   RequireSize(trained.size(), model_.trained_floats(), "trained");
   RequireSize(statistics.size(), model_.statistics_floats(), "statistics");
+  if (stream_ != nullptr) CopyParametersToCard(&trained, &statistics);
   for (Step& step : steps_) BindParameters(step, trained, statistics);
+  if (stream_ != nullptr) return RunForwardOnCard(training, draws);
   for (size_t begin = 0, end = 0; begin < steps_.size(); begin = end) {
     const Op& op = *steps_[begin].op;
     const ForwardPass whole = NewForwardPass(steps_[begin], steps_[begin].whole, training, draws);
@@ -182,6 +198,7 @@ void Executor::Backward(const Step& step, const Part& part, Draws draws) {
 }
 
 void Executor::RunBackward(Draws draws) {
+  if (stream_ != nullptr) return RunBackwardOnCard(draws);
   for (const Step& step : steps_) {
     if (!step.backward) continue;
     for (const int32_t storage : step.unread) {
@@ -217,7 +234,7 @@ void Executor::RunBackward(Draws draws) {
 absl::Span<const float> Executor::Forward(absl::Span<const float> trained,
                                           absl::Span<const float> statistics) {
   RunForward(trained, statistics, false, {});
-  return Value(model_.graph().output());
+  return HostValue(model_.graph().output());
 }
 
 Executor::StepResult Executor::ForwardBackward(absl::Span<const float> trained,
@@ -232,7 +249,14 @@ Executor::StepResult Executor::ForwardBackward(absl::Span<const float> trained,
   RequireSize(statistics_gradient.size(), model_.statistics_floats(), "statistics_gradient");
   const Draws draws = {dropout_step, rank};
   RunForward(trained, statistics, true, draws);
-  for (Step& step : steps_) BindGradients(step, trained_gradient, statistics_gradient);
+  for (Step& step : steps_) {
+    if (stream_ == nullptr) {
+      BindGradients(step, trained_gradient, statistics_gradient);
+    } else {
+      BindGradients(step, {trained_gradient_.data(), trained_gradient.size()},
+                    {statistics_gradient_.data(), statistics_gradient.size()});
+    }
+  }
 
   if (model_.ranks()) {
     RequireSize(targets.groups.size(), batch_, "groups");
@@ -240,14 +264,15 @@ Executor::StepResult Executor::ForwardBackward(absl::Span<const float> trained,
   }
   StepResult result;
   const std::vector<int32_t>& outputs = model_.graph().outputs();
-  result.logits = Value(outputs[0]);
+  result.logits = HostValue(outputs[0]);
   for (size_t task = 0; task < outputs.size(); ++task) {
     const size_t width = model_.graph().tensors()[outputs[task]].shape.floats();
     result.loss_sum +=
-        model_.losses()[task].Evaluate(Value(outputs[task]), width, targets, group_order_,
-                                       loss_scale, Gradient(storage_of_[outputs[task]]));
+        model_.losses()[task].Evaluate(HostValue(outputs[task]), width, targets, group_order_,
+                                       loss_scale, HostGradient(outputs[task]));
   }
   RunBackward(draws);
+  if (stream_ != nullptr) CopyGradientsFromCard(trained_gradient, statistics_gradient);
   return result;
 }
 

@@ -4,21 +4,27 @@
 #include <memory>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "common/task_pool.h"
+#include "cuda/stream.h"
 #include "worker/dense/buffer.h"
 #include "worker/dense/model.h"
 
 namespace tessera::worker {
 
-// Runs a model forward and backward on the CPU. All memory is taken in Resize and kept; a step
-// allocates nothing. The same inputs give the same bits, whatever ran before and whatever the
-// number of threads. Not thread-safe: one per thread. `model` and `pool` are borrowed and outlive
-// it.
+// Runs a model forward and backward, on the CPU or on a card. All memory is taken in Resize and
+// kept; a step allocates nothing. What the caller fills and reads is the machine's memory in either
+// case; losses are computed on the CPU. The same inputs give the same bits, whatever ran before and
+// whatever the number of threads. Not thread-safe: one per thread. `model` and `pool` are borrowed
+// and outlive it.
 class Executor {
  public:
   // The caller's thread and those of the pool compute; null: the caller's alone.
-  explicit Executor(const Model& model, TaskPool* pool = nullptr);
+  explicit Executor(const Model& model, TaskPool* pool = nullptr)
+      : Executor(model, pool, nullptr) {}
+  // On the stream's card; null: on the CPU. Every op of the model RunsOnCuda (CheckRunsOnCuda).
+  Executor(const Model& model, TaskPool* pool, std::unique_ptr<cuda::Stream> stream);
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
 
@@ -26,8 +32,10 @@ class Executor {
   // is lost; spans handed out before are void.
   void Resize(uint32_t batch);
   uint32_t batch() const { return batch_; }
-  // Bytes held.
-  uint64_t bytes() const { return arena_.size() * sizeof(float); }
+  // Bytes held, on the card where it is there.
+  uint64_t bytes() const { return (arena_.size() + device_arena_.size()) * sizeof(float); }
+  // What failed first on the card; always OK on the CPU. Once it is not, results mean nothing.
+  absl::Status status() const { return stream_ == nullptr ? absl::OkStatus() : stream_->status(); }
 
   // To be filled by the caller before a pass.
   absl::Span<float> dense();               // [batch, dense_width]
@@ -65,8 +73,12 @@ class Executor {
     bool needs_gradient = false;
     int32_t value_of = -1;  // its value (gradient) lies where that of an earlier storage does
     int32_t gradient_of = -1;
-    size_t value_at = 0;  // in arena_
+    size_t value_at = 0;  // in the arena
     size_t gradient_at = 0;
+    // Of a card's tensors that the caller or the losses touch: where their copies lie in host_.
+    bool staged = false;
+    size_t staged_value_at = 0;
+    size_t staged_gradient_at = 0;
   };
   // A gradient with several readers: what one more op wrote is added to the rest.
   struct Addition {
@@ -110,8 +122,13 @@ class Executor {
                       absl::Span<const float> statistics);
   void BindGradients(Step& step, absl::Span<float> trained, absl::Span<float> statistics);
   Part Bind(const Step& step, uint32_t first, uint32_t batch);
+  float* arena() const { return stream_ == nullptr ? arena_.data() : device_arena_.data(); }
+  // Where the op runs.
   absl::Span<float> Value(int32_t tensor);
   absl::Span<float> Gradient(int32_t storage);
+  // Where the caller and the losses read and write: the same on the CPU.
+  absl::Span<float> HostValue(int32_t tensor) const;
+  absl::Span<float> HostGradient(int32_t tensor) const;
   ForwardPass NewForwardPass(const Step& step, const Part& part, bool training, Draws draws) const;
   BackwardPass NewBackwardPass(const Step& step, const Part& part, Draws draws) const;
   void RunForward(absl::Span<const float> trained, absl::Span<const float> statistics,
@@ -120,8 +137,16 @@ class Executor {
   void Backward(const Step& step, const Part& part, Draws draws);
   uint64_t RandomKey(int32_t node, Draws draws) const;
 
+  // executor_cuda.cc
+  void PlaceOnCard(size_t arena_floats, uint32_t capacity);
+  void CopyParametersToCard(absl::Span<const float>* trained, absl::Span<const float>* statistics);
+  void RunForwardOnCard(bool training, Draws draws);
+  void RunBackwardOnCard(Draws draws);
+  void CopyGradientsFromCard(absl::Span<float> trained, absl::Span<float> statistics);
+
   const Model& model_;
   TaskPool* const pool_;
+  const std::unique_ptr<cuda::Stream> stream_;
   std::vector<int32_t> storage_of_;  // by tensor
   std::vector<Storage> storages_;
   std::vector<Step> steps_;    // without views
@@ -135,6 +160,12 @@ class Executor {
   size_t parts_ = 1;                   // that the batch is cut into
   std::vector<uint32_t> group_order_;  // of losses of ranking
   Buffer arena_;
+  // On a card: the arena, the parameters and their gradients, and what host_ stages.
+  cuda::Memory device_arena_, trained_, statistics_, trained_gradient_, statistics_gradient_;
+  cuda::Memory host_;
 };
+
+// FAILED_PRECONDITION names the first node whose op does not run on a card.
+absl::Status CheckRunsOnCuda(const Model& model);
 
 }  // namespace tessera::worker

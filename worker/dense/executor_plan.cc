@@ -108,6 +108,7 @@ void Executor::Place(uint32_t capacity) {
   }
   scratch_at_ = take(capacity * scratch_floats_);
   op_scratch_at_ = take(op_scratch_floats_);
+  if (stream_ != nullptr) return PlaceOnCard(at, capacity);
   arena_ = Buffer();  // frees before it takes
   arena_ = Buffer(at);
 }
@@ -130,7 +131,7 @@ Executor::Part Executor::Bind(const Step& step, uint32_t first, uint32_t batch) 
   // Each part has its own scratch, as steps run at once in different parts.
   for (const Addition& addition : step.additions) {
     part.input_gradients[addition.slot] = {
-        arena_.data() + scratch_at_ + first * scratch_floats_ + batch * addition.scratch_at,
+        arena() + scratch_at_ + first * scratch_floats_ + batch * addition.scratch_at,
         batch * storages_[addition.storage].floats};
   }
   for (const int32_t tensor : node.outputs) {
@@ -140,7 +141,7 @@ Executor::Part Executor::Bind(const Step& step, uint32_t first, uint32_t batch) 
     part.output_gradients.push_back(cut(Gradient(index), storages_[index].floats));
   }
   const size_t kept_before = first == 0 ? 0 : step.op->KeptFloats(first);
-  part.kept = {arena_.data() + step.kept_at + kept_before, step.op->KeptFloats(batch)};
+  part.kept = {arena() + step.kept_at + kept_before, step.op->KeptFloats(batch)};
   return part;
 }
 
@@ -148,7 +149,8 @@ void Executor::Resize(uint32_t batch) {
   if (batch == batch_) return;
   batch_ = batch;
   if (batch > capacity_) Place(batch);
-  const uint32_t size = PartSize(batch);
+  // A card takes the batch whole.
+  const uint32_t size = stream_ == nullptr ? PartSize(batch) : std::max(batch, 1u);
   parts_ = std::max<size_t>(1, (batch + size - 1) / size);
   for (Step& step : steps_) {
     step.whole = Bind(step, 0, batch);

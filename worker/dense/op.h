@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "common/task_pool.h"
+#include "cuda/stream.h"
 #include "worker/dense/options.h"
 #include "worker/dense/precision.h"
 #include "worker/dense/shape.h"
@@ -124,6 +125,13 @@ class Op {
   virtual void Backward(const BackwardPass& pass) const = 0;
   // Gradients of parameters that no other gradient needs: some time after Backward, whole batch.
   virtual void ParameterGradients(const BackwardPass& pass) const {}
+
+  // The same on a card, where an op has it: all spans are of the card's memory, which only cuda/
+  // touches, the batch is whole, and one call does the work of all the calls above,
+  // ParameterGradients before what may write over the output's gradient. Errors are the stream's.
+  virtual bool RunsOnCuda() const { return false; }
+  virtual void CudaForward(cuda::Stream& stream, const ForwardPass& pass) const {}
+  virtual void CudaBackward(cuda::Stream& stream, const BackwardPass& pass) const {}
 
  protected:
   // Filled by the constructor.

@@ -18,6 +18,7 @@
 #include "common/math/activation/sqrt.h"
 #include "common/math/activation/tanh.h"
 #include "common/status_macros.h"
+#include "cuda/dense/activation.h"
 #include "worker/dense/ops/map_elements.h"
 #include "worker/dense/ops/ops.h"
 #include "worker/dense/ops/shape_check.h"
@@ -58,6 +59,21 @@ class Activation final : public Op {
     MapElements(pass.output_gradients[0].data(), pass.input_gradients[0].data(),
                 pass.input_gradients[0].size(),
                 [&](size_t i, float dy) { return dy * Formula::Derivative(params, x[i], y[i]); });
+  }
+
+  bool RunsOnCuda() const override { return true; }
+
+  void CudaForward(cuda::Stream& stream, const ForwardPass& pass) const override {
+    cuda::Activate<Formula>(stream, params_, pass.inputs[0].data(), pass.outputs[0].data(),
+                            pass.outputs[0].size());
+  }
+
+  void CudaBackward(cuda::Stream& stream, const BackwardPass& pass) const override {
+    const float* const y = pass.outputs[0].data();
+    cuda::ActivateBackward<Formula>(stream, params_,
+                                    kDerivativeOfOutput<Formula> ? y : pass.inputs[0].data(), y,
+                                    pass.output_gradients[0].data(), pass.input_gradients[0].data(),
+                                    pass.input_gradients[0].size());
   }
 
  private:

@@ -1,7 +1,11 @@
 #include <algorithm>
 
+#include "common/math/arithmetic.h"
 #include "common/status_macros.h"
+#include "cuda/dense/arithmetic.h"
+#include "cuda/dense/strided.h"
 #include "worker/dense/ops/broadcast.h"
+#include "worker/dense/ops/cuda_strided.h"
 #include "worker/dense/ops/lane_sum.h"
 #include "worker/dense/ops/ops.h"
 #include "worker/dense/ops/shape_check.h"
@@ -18,6 +22,9 @@ class Add final : public Op {
     for (const Shape& input : inputs) {
       whole_.push_back(input == output);
       rows_.push_back(BroadcastRows<1>(output, {input}));
+    }
+    for (size_t k = 1; k < inputs.size(); ++k) {
+      additions_.push_back(BroadcastRows<2>(output, {k == 1 ? inputs[0] : output, inputs[k]}));
     }
   }
 
@@ -64,9 +71,36 @@ class Add final : public Op {
     }
   }
 
+  bool RunsOnCuda() const override {
+    return std::all_of(additions_.begin(), additions_.end(), FitsCuda<2>);
+  }
+
+  void CudaForward(cuda::Stream& stream, const ForwardPass& pass) const override {
+    float* const y = pass.outputs[0].data();
+    for (size_t k = 1; k < rows_.size(); ++k) {
+      cuda::Arithmetic<math::Addition>(stream, CudaStrided(additions_[k - 1], pass.batch),
+                                       k == 1 ? pass.inputs[0].data() : y, pass.inputs[k].data(),
+                                       y);
+    }
+  }
+
+  void CudaBackward(cuda::Stream& stream, const BackwardPass& pass) const override {
+    const float* const dy = pass.output_gradients[0].data();
+    for (size_t k = 0; k < rows_.size(); ++k) {
+      const absl::Span<float> dx = pass.input_gradients[k];
+      if (dx.empty()) continue;
+      if (whole_[k]) {
+        stream.Copy(dy, dx.data(), dx.size());
+      } else {
+        cuda::SumStrided(stream, CudaStrided(rows_[k], pass.batch), dy, dx.data());
+      }
+    }
+  }
+
  private:
-  std::vector<StridedRows<1>> rows_;  // by input
-  std::vector<bool> whole_;           // by input: not broadcast
+  std::vector<StridedRows<1>> rows_;       // by input
+  std::vector<StridedRows<2>> additions_;  // of the second input to the first, the third to y, ...
+  std::vector<bool> whole_;                // by input: not broadcast
 };
 
 }  // namespace

@@ -1,6 +1,7 @@
-#include <cmath>
-
+#include "cuda/dense/batch_normalization.h"
+#include "common/math/normalization/standardization.h"
 #include "common/status_macros.h"
+#include "cuda/dense/batch_statistics.h"
 #include "worker/dense/column_sum.h"
 #include "worker/dense/ops/batch_statistics.h"
 #include "worker/dense/ops/map_elements.h"
@@ -9,6 +10,8 @@
 
 namespace tessera::worker {
 namespace {
+
+using math::Standardization;
 
 // Batch normalisation of each feature, an index of the last axis (Ioffe, Szegedy 2015,
 // arXiv:1502.03167), over the rows of x [batch, ..., n]:
@@ -56,15 +59,16 @@ class BatchNormalization final : public Op {
       float scale[kTile];
       for (size_t j = 0; j < count; ++j) {
         const size_t column = begin + j;
-        const float inverse = pass.training ? pass.shared[2 * width_ + column]
-                                            : 1 / std::sqrt(pass.statistics[1][column] + epsilon_);
+        const float inverse = pass.training
+                                  ? pass.shared[2 * width_ + column]
+                                  : Standardization::Inverse(pass.statistics[1][column], epsilon_);
         scale[j] = weight[column] * inverse;
       }
       const float* __restrict center = mean + begin;
       for (size_t i = 0; i < rows; ++i) {
         const size_t at = i * width_ + begin;
         for (size_t j = 0; j < count; ++j) {
-          y[at + j] = (x[at + j] - center[j]) * scale[j] + bias[begin + j];
+          y[at + j] = Standardization::Value(x[at + j], center[j], scale[j]) + bias[begin + j];
         }
       }
     }
@@ -112,12 +116,49 @@ class BatchNormalization final : public Op {
       }
       for (size_t i = 0; i < rows; ++i) {
         const float* __restrict row = x + i * width_ + begin;
-        MapElements(dy + i * width_ + begin, dx + i * width_ + begin, count,
-                    [&](size_t j, float g) {
-                      return scale[j] * (g - mean_dy[j] - (row[j] - mean[j]) * slope[j]);
-                    });
+        MapElements(
+            dy + i * width_ + begin, dx + i * width_ + begin, count, [&](size_t j, float g) {
+              return Standardization::Gradient(scale[j], g, mean_dy[j], row[j] - mean[j], slope[j]);
+            });
       }
     }
+  }
+
+  bool RunsOnCuda() const override { return true; }
+
+  void CudaForward(cuda::Stream& stream, const ForwardPass& pass) const override {
+    const float* const x = pass.inputs[0].data();
+    const size_t rows = pass.outputs[0].size() / width_;
+    const float* mean = pass.statistics[0].data();
+    float* inverse;
+    if (pass.training) {
+      cuda::MeasureBatch(stream, x, rows, width_, epsilon_, pass.shared.data());
+      mean = pass.shared.data();
+      inverse = pass.shared.data() + 2 * width_;
+    } else {
+      inverse = stream.Scratch(width_);
+      cuda::InverseDeviations(stream, pass.statistics[1].data(), width_, epsilon_, inverse);
+    }
+    cuda::BatchNormalization(stream, x, rows, width_, mean, inverse, pass.trained[0].data(),
+                             pass.trained[1].data(), pass.outputs[0].data());
+  }
+
+  void CudaBackward(cuda::Stream& stream, const BackwardPass& pass) const override {
+    const float* const x = pass.inputs[0].data();
+    const float* const dy = pass.output_gradients[0].data();
+    const float* const mean = pass.shared.data();
+    const float* const inverse = mean + 2 * width_;
+    float* const dweight = pass.trained_gradients[0].data();
+    float* const dbias = pass.trained_gradients[1].data();
+    const size_t rows = pass.output_gradients[0].size() / width_;
+    cuda::BatchNormalizationParameterGradients(stream, x, rows, width_, mean, inverse, dy, dweight,
+                                               dbias);
+    cuda::MovedStatistics(stream, mean, rows, width_, momentum_, pass.statistics[0].data(),
+                          pass.statistics[1].data(), pass.statistics_gradients[0].data(),
+                          pass.statistics_gradients[1].data());
+    if (pass.input_gradients[0].empty()) return;
+    cuda::BatchNormalizationBackward(stream, x, rows, width_, mean, inverse, pass.trained[0].data(),
+                                     dweight, dbias, dy, pass.input_gradients[0].data());
   }
 
  private:

@@ -1,9 +1,8 @@
 #pragma once
 
-#include <algorithm>
-#include <cmath>
-
 #include "absl/types/span.h"
+#include "common/math/normalization/running_statistics.h"
+#include "common/math/normalization/standardization.h"
 #include "worker/dense/column_sum.h"
 
 namespace tessera::worker {
@@ -31,26 +30,24 @@ inline void MeasureBatch(TaskPool* pool, absl::Span<const float> x, float epsilo
       },
       [&](size_t j, const double(&sums)[1]) {
         variance[j] = static_cast<float>(sums[0] / n);
-        inverse[j] = 1 / std::sqrt(variance[j] + epsilon);
+        inverse[j] = math::Standardization::Inverse(variance[j], epsilon);
       });
 }
 
-// What is subtracted from the running mean and variance:
-//   running <- running - momentum * (running - batch)
-// with the unbiased variance, n / (n - 1) times the biased, as torch.nn.BatchNorm1d does. A batch
-// of one row has no unbiased variance and leaves the running one as it is; an empty one leaves
-// both. Statistics are each worker's own: a worker's part of a batch is a batch.
+// What is subtracted from the running mean and variance (math::RunningStatistics). Statistics are
+// each worker's own: a worker's part of a batch is a batch.
 inline void MovedStatistics(
     absl::Span<const float> moments,  // mean, biased variance: [2 or 3, width]
     size_t rows, float momentum,
     absl::Span<const absl::Span<const float>> running,  // mean, variance
     absl::Span<const absl::Span<float>> gradients) {
+  using math::RunningStatistics;
   const size_t width = running[0].size();
   const float n = static_cast<float>(rows);
   for (size_t j = 0; j < width; ++j) {
-    const float variance = moments[width + j] * (n / std::max(n - 1, 1.0f));
-    gradients[0][j] = rows == 0 ? 0 : momentum * (running[0][j] - moments[j]);
-    gradients[1][j] = rows < 2 ? 0 : momentum * (running[1][j] - variance);
+    gradients[0][j] = RunningStatistics::MeanStep(n, momentum, running[0][j], moments[j]);
+    gradients[1][j] =
+        RunningStatistics::VarianceStep(n, momentum, running[1][j], moments[width + j]);
   }
 }
 

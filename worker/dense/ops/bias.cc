@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "common/status_macros.h"
+#include "cuda/dense/bias.h"
 #include "worker/dense/ops/bias_gradient.h"
 #include "worker/dense/ops/ops.h"
 #include "worker/dense/ops/shape_check.h"
@@ -23,7 +24,7 @@ class Bias final : public Op {
     const float* __restrict bias = pass.trained[0].data();
     const float* __restrict x = pass.inputs[0].data();
     float* __restrict y = pass.outputs[0].data();
-    const size_t rows = pass.outputs[0].size() / width_;
+    const size_t rows = Rows(pass.outputs[0]);
     for (size_t i = 0; i < rows; ++i) {
       for (size_t j = 0; j < width_; ++j) y[i * width_ + j] = x[i * width_ + j] + bias[j];
     }
@@ -39,7 +40,23 @@ class Bias final : public Op {
     BiasGradient(pass.pool, pass.output_gradients[0], pass.trained_gradients[0]);
   }
 
+  bool RunsOnCuda() const override { return true; }
+
+  void CudaForward(cuda::Stream& stream, const ForwardPass& pass) const override {
+    cuda::AddBias(stream, pass.inputs[0].data(), pass.trained[0].data(), pass.outputs[0].data(),
+                  Rows(pass.outputs[0]), width_);
+  }
+
+  void CudaBackward(cuda::Stream& stream, const BackwardPass& pass) const override {
+    const absl::Span<const float> dy = pass.output_gradients[0];
+    cuda::BiasGradient(stream, dy.data(), pass.trained_gradients[0].data(), Rows(dy), width_);
+    const absl::Span<float> dx = pass.input_gradients[0];
+    if (!dx.empty()) stream.Copy(dy.data(), dx.data(), dx.size());
+  }
+
  private:
+  size_t Rows(absl::Span<const float> y) const { return y.size() / width_; }
+
   const size_t width_;
 };
 

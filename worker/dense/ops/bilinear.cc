@@ -1,6 +1,9 @@
 #include <algorithm>
 
 #include "common/status_macros.h"
+#include "cuda/dense/bias.h"
+#include "cuda/dense/outer_products.h"
+#include "worker/dense/cuda_products.h"
 #include "worker/dense/gemm.h"
 #include "worker/dense/ops/bias_gradient.h"
 #include "worker/dense/ops/lane_sum.h"
@@ -14,7 +17,8 @@ namespace {
 //   y_k = sum_ij W_kij a_i b_j + bias_k
 // W [units, m, n] starts as Xavier normal with a fan-in of m n, the bias at 0. With z = a b^T:
 //   dW = dy^T z;  dz = dy W;  da = dz b;  db = dz^T a
-// z is made for so many rows at a time as fit a cache, never for the whole batch.
+// z is made for so many rows at a time as fit a cache, on a card for more of them, but not for the
+// whole of a large batch.
 class Bilinear final : public Op {
  public:
   Bilinear(const Shape& a, const Shape& b, int64_t units, bool bias)
@@ -70,8 +74,58 @@ class Bilinear final : public Op {
     }
   }
 
+  bool RunsOnCuda() const override { return true; }
+
+  void CudaForward(cuda::Stream& stream, const ForwardPass& pass) const override {
+    float* const y = pass.outputs[0].data();
+    const size_t rows = pass.outputs[0].size() / units_;
+    const size_t chunk = CudaChunk(rows);
+    float* const z = stream.Scratch(chunk * m_ * n_);
+    for (size_t begin = 0; begin < rows; begin += chunk) {
+      const size_t count = std::min(chunk, rows - begin);
+      cuda::OuterProducts(stream, pass.inputs[0].data() + begin * m_,
+                          pass.inputs[1].data() + begin * n_, z, count, m_, n_);
+      cuda::Gemm(stream, CudaProducts(pass.precision), count, units_, m_ * n_, {z},
+                 {pass.trained[0].data(), true}, y + begin * units_, false);
+    }
+    if (bias_) cuda::AddBias(stream, y, pass.trained[1].data(), y, rows, units_);
+  }
+
+  void CudaBackward(cuda::Stream& stream, const BackwardPass& pass) const override {
+    const size_t rows = pass.output_gradients[0].size() / units_;
+    const absl::Span<float> da = pass.input_gradients[0], db = pass.input_gradients[1];
+    const absl::Span<float> dw = pass.trained_gradients[0];
+    const cuda::Products products = CudaProducts(pass.precision);
+    if (rows == 0) stream.Zero(dw.data(), dw.size());
+    if (bias_) {
+      cuda::BiasGradient(stream, pass.output_gradients[0].data(), pass.trained_gradients[1].data(),
+                         rows, units_);
+    }
+    const size_t chunk = CudaChunk(rows);
+    float* const z = stream.Scratch(chunk * m_ * n_);
+    for (size_t begin = 0; begin < rows; begin += chunk) {
+      const size_t count = std::min(chunk, rows - begin);
+      const float* const a = pass.inputs[0].data() + begin * m_;
+      const float* const b = pass.inputs[1].data() + begin * n_;
+      const float* const dy = pass.output_gradients[0].data() + begin * units_;
+      cuda::OuterProducts(stream, a, b, z, count, m_, n_);
+      cuda::Gemm(stream, products, units_, m_ * n_, count, {dy, true}, {z}, dw.data(), begin > 0);
+      if (da.empty() && db.empty()) continue;
+      cuda::Gemm(stream, products, count, m_ * n_, units_, {dy}, {pass.trained[0].data()}, z,
+                 false);
+      cuda::OuterProductsBackward(stream, a, b, z, da.empty() ? nullptr : da.data() + begin * m_,
+                                  db.empty() ? nullptr : db.data() + begin * n_, count, m_, n_);
+    }
+  }
+
  private:
   static constexpr size_t kScratchFloats = size_t{1} << 18;  // 1 MiB
+  static constexpr size_t kCudaFloats = size_t{1} << 24;     // 64 MiB
+
+  // Rows at a time on a card.
+  size_t CudaChunk(size_t rows) const {
+    return std::min(std::max<size_t>(1, kCudaFloats / (m_ * n_)), rows);
+  }
 
   static int64_t Signed(size_t size) { return static_cast<int64_t>(size); }
 

@@ -1,37 +1,15 @@
 // Sub, Mul and Div of two tensors, broadcast as ONNX does.
+#include "common/math/arithmetic.h"
 #include "common/status_macros.h"
+#include "cuda/dense/arithmetic.h"
 #include "worker/dense/ops/broadcast.h"
+#include "worker/dense/ops/cuda_strided.h"
 #include "worker/dense/ops/lane_sum.h"
 #include "worker/dense/ops/ops.h"
 #include "worker/dense/ops/shape_check.h"
 
 namespace tessera::worker {
 namespace {
-
-// Gradient<0> and <1>: dy times the derivative by a and by b.
-struct Subtraction {
-  static float Value(float a, float b) { return a - b; }
-  template <int kOf>
-  static float Gradient(float, float, float dy) {
-    return kOf == 0 ? dy : -dy;
-  }
-};
-
-struct Multiplication {
-  static float Value(float a, float b) { return a * b; }
-  template <int kOf>
-  static float Gradient(float a, float b, float dy) {
-    return dy * (kOf == 0 ? b : a);
-  }
-};
-
-struct Division {
-  static float Value(float a, float b) { return a / b; }
-  template <int kOf>
-  static float Gradient(float a, float b, float dy) {
-    return kOf == 0 ? dy / b : -dy * a / (b * b);
-  }
-};
 
 // y = f(a, b);  da = dy df/da, db = dy df/db, summed over the axes in which a or b is broadcast.
 template <typename Formula>
@@ -57,6 +35,18 @@ class Binary final : public Op {
   void Backward(const BackwardPass& pass) const override {
     InputGradient<0>(pass);
     InputGradient<1>(pass);
+  }
+
+  bool RunsOnCuda() const override { return FitsCuda(rows_); }
+
+  void CudaForward(cuda::Stream& stream, const ForwardPass& pass) const override {
+    cuda::Arithmetic<Formula>(stream, CudaStrided(rows_, pass.batch), pass.inputs[0].data(),
+                              pass.inputs[1].data(), pass.outputs[0].data());
+  }
+
+  void CudaBackward(cuda::Stream& stream, const BackwardPass& pass) const override {
+    CudaInputGradient<0>(stream, pass);
+    CudaInputGradient<1>(stream, pass);
   }
 
  private:
@@ -103,6 +93,15 @@ class Binary final : public Op {
     });
   }
 
+  template <int kOf>
+  void CudaInputGradient(cuda::Stream& stream, const BackwardPass& pass) const {
+    const absl::Span<float> dx = pass.input_gradients[kOf];
+    if (dx.empty()) return;
+    cuda::ArithmeticGradient<Formula, kOf>(stream, CudaStrided(rows_, pass.batch),
+                                           pass.inputs[0].data(), pass.inputs[1].data(),
+                                           pass.output_gradients[0].data(), dx.data());
+  }
+
   const StridedRows<2> rows_;
   const bool whole_[2];  // not broadcast
 };
@@ -120,13 +119,13 @@ absl::StatusOr<std::unique_ptr<Op>> New(absl::Span<const Shape> inputs, OptionRe
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Op>> NewDiv(absl::Span<const Shape> inputs, OptionReader& options) {
-  return New<Division>(inputs, options);
+  return New<math::Division>(inputs, options);
 }
 absl::StatusOr<std::unique_ptr<Op>> NewMul(absl::Span<const Shape> inputs, OptionReader& options) {
-  return New<Multiplication>(inputs, options);
+  return New<math::Multiplication>(inputs, options);
 }
 absl::StatusOr<std::unique_ptr<Op>> NewSub(absl::Span<const Shape> inputs, OptionReader& options) {
-  return New<Subtraction>(inputs, options);
+  return New<math::Subtraction>(inputs, options);
 }
 
 }  // namespace tessera::worker

@@ -49,6 +49,25 @@ class Concat final : public Op {
     }
   }
 
+  bool RunsOnCuda() const override { return true; }
+
+  void CudaForward(cuda::Stream& stream, const ForwardPass& pass) const override {
+    float* to = pass.outputs[0].data();
+    for (size_t k = 0; k < widths_.size(); to += widths_[k], ++k) {
+      stream.CopyRows(pass.inputs[k].data(), widths_[k], to, width_, pass.batch * rows_,
+                      widths_[k]);
+    }
+  }
+
+  void CudaBackward(cuda::Stream& stream, const BackwardPass& pass) const override {
+    const float* from = pass.output_gradients[0].data();
+    for (size_t k = 0; k < widths_.size(); from += widths_[k], ++k) {
+      const absl::Span<float> dx = pass.input_gradients[k];
+      if (dx.empty()) continue;
+      stream.CopyRows(from, width_, dx.data(), widths_[k], pass.batch * rows_, widths_[k]);
+    }
+  }
+
  private:
   const size_t rows_;  // of a sample
   std::vector<size_t> widths_;

@@ -1,6 +1,8 @@
 #include <algorithm>
 
 #include "common/status_macros.h"
+#include "cuda/dense/constants.h"
+#include "cuda/dense/strided.h"
 #include "worker/dense/ops/ops.h"
 #include "worker/dense/ops/shape_check.h"
 
@@ -24,6 +26,20 @@ class Constant final : public Op {
   }
 
   void Backward(const BackwardPass&) const override {}
+
+  bool RunsOnCuda() const override { return true; }
+
+  void CudaForward(cuda::Stream& stream, const ForwardPass& pass) const override {
+    if (pass.batch == 0) return;
+    const auto size = static_cast<int64_t>(value_.size());
+    float* const y = pass.outputs[0].data();
+    cuda::CopyConstants(stream, value_.data(), y, size);
+    // The first sample for the others.
+    cuda::StridedAxes<1> axes;
+    axes.Append(size, {{1}});
+    axes.Append(static_cast<int64_t>(pass.batch) - 1, {{0}});
+    cuda::CopyStrided(stream, axes, y, y + size);
+  }
 
  private:
   const std::vector<float> value_;  // [shape]

@@ -1,8 +1,8 @@
-#include <algorithm>
-#include <cmath>
-
-#include "common/math/activation/sigmoid.h"
+#include "common/math/normalization/dice.h"
+#include "common/math/normalization/standardization.h"
 #include "common/status_macros.h"
+#include "cuda/dense/batch_statistics.h"
+#include "cuda/dense/dice.h"
 #include "worker/dense/column_sum.h"
 #include "worker/dense/ops/batch_statistics.h"
 #include "worker/dense/ops/ops.h"
@@ -11,12 +11,11 @@
 namespace tessera::worker {
 namespace {
 
-// Dice (Zhou et al. 2018, DIN, arXiv:1706.06978, equation 4), for x [batch, ..., n]:
-//   xhat = (x - mean) / sqrt(var + eps);  p = sigmoid(xhat);  y = p x + (1 - p) alpha x
-// alpha is trained, one for each index of the last axis; mean and variance are the batch's in
-// training and the running ones in evaluation (batch_statistics.h).
-//   dalpha = sum dy (1 - p) x;  g = dy x (1 - alpha) p (1 - p)
-//   dx = dy (p + (1 - p) alpha) + (g - mean(g) - xhat mean(g xhat)) / sqrt(var + eps)
+using math::Standardization;
+
+// math::Dice of x [batch, ..., n], standardised with the mean and variance of each index of the
+// last axis: the batch's in training and the running ones in evaluation (batch_statistics.h). alpha
+// is trained, one for each such index.
 class Dice final : public Op {
  public:
   Dice(const Shape& shape, float momentum, float epsilon)
@@ -32,16 +31,20 @@ class Dice final : public Op {
     return 3 * width_ + batch * outputs_[0].floats();
   }
 
+  // On a card, what each column's gradients have in common.
+  size_t ScratchFloats() const override { return 2 * width_; }
+
   void Forward(const ForwardPass& pass) const override {
     const absl::Span<const float> x = pass.inputs[0];
     if (pass.training) MeasureBatch(pass.pool, x, epsilon_, pass.kept.subspan(0, 3 * width_));
     const float* mean = pass.training ? pass.kept.data() : pass.statistics[0].data();
     for (size_t at = 0; at < x.size(); at += width_) {
       for (size_t j = 0; j < width_; ++j) {
-        const float inverse = pass.training ? pass.kept[2 * width_ + j]
-                                            : 1 / std::sqrt(pass.statistics[1][j] + epsilon_);
-        const float p = math::Sigmoid::Value((x[at + j] - mean[j]) * inverse);
-        pass.outputs[0][at + j] = (p + (1 - p) * pass.trained[0][j]) * x[at + j];
+        const float inverse = pass.training
+                                  ? pass.kept[2 * width_ + j]
+                                  : Standardization::Inverse(pass.statistics[1][j], epsilon_);
+        const float p = math::Dice::Share(Standardization::Value(x[at + j], mean[j], inverse));
+        pass.outputs[0][at + j] = math::Dice::Value(p, pass.trained[0][j], x[at + j]);
         if (pass.training) pass.kept[3 * width_ + at + j] = p;
       }
     }
@@ -56,7 +59,7 @@ class Dice final : public Op {
     const size_t rows = dy.size() / width_;
     const float n = rows == 0 ? 1 : static_cast<float>(rows);
     const auto slope = [&](size_t at, size_t j) {
-      return dy[at] * x[at] * (1 - alpha[j]) * p[at] * (1 - p[at]);
+      return math::Dice::StandardGradient(p[at], alpha[j], x[at], dy[at]);
     };
     MovedStatistics(pass.kept, rows, momentum_, pass.statistics, pass.statistics_gradients);
     absl::Span<float> dx = pass.input_gradients[0];
@@ -64,7 +67,7 @@ class Dice final : public Op {
         pass.pool, rows, width_,
         [&](size_t at, size_t j, float(&terms)[3]) {
           const float g = slope(at, j);
-          terms[0] = dy[at] * (1 - p[at]) * x[at];
+          terms[0] = math::Dice::AlphaGradient(p[at], x[at], dy[at]);
           terms[1] = g;
           terms[2] = g * (x[at] - mean[j]);
         },
@@ -74,10 +77,48 @@ class Dice final : public Op {
           const float g_mean = static_cast<float>(sums[1]) / n;
           const float g_slope = static_cast<float>(sums[2]) / n * inverse[j] * inverse[j];
           for (size_t at = j; at < dx.size(); at += width_) {
-            dx[at] = dy[at] * (p[at] + (1 - p[at]) * alpha[j]) +
-                     inverse[j] * (slope(at, j) - g_mean - (x[at] - mean[j]) * g_slope);
+            dx[at] = dy[at] * math::Dice::Slope(p[at], alpha[j]) +
+                     Standardization::Gradient(inverse[j], slope(at, j), g_mean, x[at] - mean[j],
+                                               g_slope);
           }
         });
+  }
+
+  bool RunsOnCuda() const override { return true; }
+
+  void CudaForward(cuda::Stream& stream, const ForwardPass& pass) const override {
+    const float* const x = pass.inputs[0].data();
+    const size_t rows = pass.outputs[0].size() / width_;
+    const float* mean = pass.statistics[0].data();
+    float* inverse;
+    float* p = nullptr;
+    if (pass.training) {
+      cuda::MeasureBatch(stream, x, rows, width_, epsilon_, pass.kept.data());
+      mean = pass.kept.data();
+      inverse = pass.kept.data() + 2 * width_;
+      p = pass.kept.data() + 3 * width_;
+    } else {
+      inverse = stream.Scratch(width_);
+      cuda::InverseDeviations(stream, pass.statistics[1].data(), width_, epsilon_, inverse);
+    }
+    cuda::Dice(stream, x, rows, width_, mean, inverse, pass.trained[0].data(),
+               pass.outputs[0].data(), p);
+  }
+
+  void CudaBackward(cuda::Stream& stream, const BackwardPass& pass) const override {
+    const float* const x = pass.inputs[0].data();
+    const float* const dy = pass.output_gradients[0].data();
+    const float* const mean = pass.kept.data();
+    const float* const inverse = mean + 2 * width_;
+    const float* const p = mean + 3 * width_;
+    const size_t rows = pass.output_gradients[0].size() / width_;
+    cuda::MovedStatistics(stream, mean, rows, width_, momentum_, pass.statistics[0].data(),
+                          pass.statistics[1].data(), pass.statistics_gradients[0].data(),
+                          pass.statistics_gradients[1].data());
+    cuda::DiceAlphaGradient(stream, x, rows, width_, p, dy, pass.trained_gradients[0].data());
+    if (pass.input_gradients[0].empty()) return;
+    cuda::DiceBackward(stream, x, rows, width_, mean, inverse, pass.trained[0].data(), p, dy,
+                       pass.input_gradients[0].data(), pass.scratch.data());
   }
 
  private:

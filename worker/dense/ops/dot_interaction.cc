@@ -1,6 +1,8 @@
 #include <algorithm>
 
+#include "common/math/interaction/field_pair.h"
 #include "common/status_macros.h"
+#include "cuda/dense/dot_interaction.h"
 #include "worker/dense/ops/lanes.h"
 #include "worker/dense/ops/ops.h"
 #include "worker/dense/ops/shape_check.h"
@@ -48,6 +50,20 @@ class DotInteraction final : public Op {
         for (size_t top = 0; top < fields_; top += kRows) Gradients(v, dy, top, begin, count, dv);
       }
     }
+  }
+
+  bool RunsOnCuda() const override { return true; }
+
+  void CudaForward(cuda::Stream& stream, const ForwardPass& pass) const override {
+    cuda::DotInteraction(stream, pass.inputs[0].data(), pass.outputs[0].data(), pass.batch, fields_,
+                         dim_, self_ != 0);
+  }
+
+  void CudaBackward(cuda::Stream& stream, const BackwardPass& pass) const override {
+    if (pass.input_gradients[0].empty()) return;
+    cuda::DotInteractionBackward(stream, pass.inputs[0].data(), pass.output_gradients[0].data(),
+                                 pass.input_gradients[0].data(), pass.batch, fields_, dim_,
+                                 self_ != 0);
   }
 
  private:
@@ -117,7 +133,9 @@ class DotInteraction final : public Op {
   }
 
   // Where the pairs of field i with those before it begin.
-  size_t RowBegin(size_t i) const { return i * (i - 1 + 2 * self_) / 2; }
+  size_t RowBegin(size_t i) const {
+    return static_cast<size_t>(math::FieldPair::RowBegin(static_cast<int64_t>(i), self_ != 0));
+  }
 
   const size_t fields_;
   const size_t dim_;

@@ -4,6 +4,7 @@
 
 #include "common/random.h"
 #include "common/status_macros.h"
+#include "cuda/dense/dropout.h"
 #include "worker/dense/ops/map_elements.h"
 #include "worker/dense/ops/ops.h"
 #include "worker/dense/ops/shape_check.h"
@@ -15,9 +16,8 @@ namespace {
 // zeroed with probability `ratio`, the others are multiplied by 1 / (1 - ratio); in evaluation y =
 // x.
 //
-// Element i draws the 16 bits i mod 4 of RandomBits(key, i / 4), so the ratio is rounded to a
-// multiple of 2^-16 and the factor belongs to the rounded one. Which elements go depends on the key
-// alone.
+// Element i draws RandomBits16(key, i), so the ratio is rounded to a multiple of 2^-16 and the
+// factor belongs to the rounded one. Which elements go depends on the key alone.
 class Dropout final : public Op {
  public:
   Dropout(const Shape& shape, double ratio)
@@ -54,6 +54,26 @@ class Dropout final : public Op {
     if (pass.input_gradients[0].empty()) return;
     Apply(dy.data(), reinterpret_cast<const uint8_t*>(pass.kept.data()),
           pass.input_gradients[0].data(), dy.size());
+  }
+
+  bool RunsOnCuda() const override { return true; }
+
+  void CudaForward(cuda::Stream& stream, const ForwardPass& pass) const override {
+    const absl::Span<const float> x = pass.inputs[0];
+    if (pass.training) {
+      cuda::Dropout(stream, pass.random_key, threshold_, scale_, x.data(), pass.outputs[0].data(),
+                    static_cast<int64_t>(x.size()));
+    } else {
+      stream.Copy(x.data(), pass.outputs[0].data(), x.size());
+    }
+  }
+
+  // Draws again, and leaves `kept` alone.
+  void CudaBackward(cuda::Stream& stream, const BackwardPass& pass) const override {
+    const absl::Span<float> dx = pass.input_gradients[0];
+    if (dx.empty()) return;
+    cuda::Dropout(stream, pass.random_key, threshold_, scale_, pass.output_gradients[0].data(),
+                  dx.data(), static_cast<int64_t>(dx.size()));
   }
 
  private:

@@ -1,7 +1,9 @@
 #include <algorithm>
 
 #include "common/status_macros.h"
+#include "cuda/dense/strided.h"
 #include "worker/dense/ops/broadcast.h"
+#include "worker/dense/ops/cuda_strided.h"
 #include "worker/dense/ops/lane_sum.h"
 #include "worker/dense/ops/ops.h"
 #include "worker/dense/ops/shape_check.h"
@@ -44,6 +46,19 @@ class Expand final : public Op {
         for (size_t i = 0; i < count; ++i) to[i] += dy[i];
       }
     });
+  }
+
+  bool RunsOnCuda() const override { return FitsCuda(rows_); }
+
+  void CudaForward(cuda::Stream& stream, const ForwardPass& pass) const override {
+    cuda::CopyStrided(stream, CudaStrided(rows_, pass.batch), pass.inputs[0].data(),
+                      pass.outputs[0].data());
+  }
+
+  void CudaBackward(cuda::Stream& stream, const BackwardPass& pass) const override {
+    if (pass.input_gradients[0].empty()) return;
+    cuda::SumStrided(stream, CudaStrided(rows_, pass.batch), pass.output_gradients[0].data(),
+                     pass.input_gradients[0].data());
   }
 
  private:

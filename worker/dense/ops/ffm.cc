@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "common/status_macros.h"
+#include "cuda/dense/field_aware_pairs.h"
 #include "worker/dense/ops/lane_sum.h"
 #include "worker/dense/ops/ops.h"
 #include "worker/dense/ops/shape_check.h"
@@ -52,6 +53,19 @@ class Ffm final : public Op {
         }
       }
     }
+  }
+
+  bool RunsOnCuda() const override { return true; }
+
+  void CudaForward(cuda::Stream& stream, const ForwardPass& pass) const override {
+    cuda::FieldAwarePairs(stream, pass.inputs[0].data(), pass.outputs[0].data(), pass.batch,
+                          fields_, dim_);
+  }
+
+  void CudaBackward(cuda::Stream& stream, const BackwardPass& pass) const override {
+    if (pass.input_gradients[0].empty()) return;
+    cuda::FieldAwarePairsBackward(stream, pass.inputs[0].data(), pass.output_gradients[0].data(),
+                                  pass.input_gradients[0].data(), pass.batch, fields_, dim_);
   }
 
  private:

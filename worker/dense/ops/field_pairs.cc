@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "common/status_macros.h"
+#include "cuda/dense/field_pairs.h"
 #include "worker/dense/ops/ops.h"
 #include "worker/dense/ops/shape_check.h"
 
@@ -47,6 +48,19 @@ class FieldPairs final : public Op {
         }
       }
     }
+  }
+
+  bool RunsOnCuda() const override { return true; }
+
+  void CudaForward(cuda::Stream& stream, const ForwardPass& pass) const override {
+    cuda::FieldPairs(stream, pass.inputs[0].data(), pass.outputs[0].data(), pass.batch, fields_,
+                     dim_);
+  }
+
+  void CudaBackward(cuda::Stream& stream, const BackwardPass& pass) const override {
+    if (pass.input_gradients[0].empty()) return;
+    cuda::FieldPairsBackward(stream, pass.inputs[0].data(), pass.output_gradients[0].data(),
+                             pass.input_gradients[0].data(), pass.batch, fields_, dim_);
   }
 
  private:

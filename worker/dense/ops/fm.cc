@@ -1,11 +1,15 @@
 #include <algorithm>
 
+#include "common/math/interaction/factorization_machine.h"
 #include "common/status_macros.h"
+#include "cuda/dense/factorization_machine.h"
 #include "worker/dense/ops/ops.h"
 #include "worker/dense/ops/shape_check.h"
 
 namespace tessera::worker {
 namespace {
+
+using math::FactorizationMachine;
 
 // The second-order part of a factorization machine (Rendle 2010, equation 5 and lemma 3.1), for
 // field vectors v [batch, fields, dim], summed over dim to [batch, 1]:
@@ -43,7 +47,7 @@ class Fm final : public Op {
           }
         }
         for (size_t d = 0; d < width; ++d) {
-          const float pairs = sum[d] * sum[d] - squares[d];
+          const float pairs = FactorizationMachine::TwicePairs(sum[d], squares[d]);
           if (sum_) {
             twice += pairs;
           } else {
@@ -65,10 +69,26 @@ class Fm final : public Op {
       const float* __restrict dy = pass.output_gradients[0].data() + i * (sum_ ? 1 : dim_);
       for (size_t f = 0; f < fields_; ++f) {
         for (size_t d = 0; d < dim_; ++d) {
-          dv[f * dim_ + d] = dy[sum_ ? 0 : d] * (sum[d] - v[f * dim_ + d]);
+          dv[f * dim_ + d] =
+              dy[sum_ ? 0 : d] * FactorizationMachine::Derivative(sum[d], v[f * dim_ + d]);
         }
       }
     }
+  }
+
+  bool RunsOnCuda() const override { return true; }
+
+  void CudaForward(cuda::Stream& stream, const ForwardPass& pass) const override {
+    cuda::FactorizationMachine(stream, pass.inputs[0].data(), pass.outputs[0].data(),
+                               pass.training ? pass.kept.data() : nullptr, pass.batch, fields_,
+                               dim_, sum_);
+  }
+
+  void CudaBackward(cuda::Stream& stream, const BackwardPass& pass) const override {
+    if (pass.input_gradients[0].empty()) return;
+    cuda::FactorizationMachineBackward(
+        stream, pass.inputs[0].data(), pass.kept.data(), pass.output_gradients[0].data(),
+        pass.input_gradients[0].data(), pass.batch, fields_, dim_, sum_);
   }
 
  private:

@@ -1,6 +1,10 @@
 #include <algorithm>
+#include <cstdint>
+#include <numeric>
+#include <vector>
 
 #include "common/status_macros.h"
+#include "cuda/dense/gather.h"
 #include "worker/dense/ops/ops.h"
 #include "worker/dense/ops/shape_check.h"
 
@@ -15,10 +19,12 @@ class Gather final : public Op {
       : rows_(input.Product(0, axis)),
         size_(static_cast<size_t>(input.dim(axis))),
         inner_(input.Product(axis + 1, input.rank())),
-        indices_(indices.begin(), indices.end()) {
+        indices_(indices.begin(), indices.end()),
+        cuda_indices_(indices.begin(), indices.end()) {
     Shape output = input;
     output.set_dim(axis, static_cast<int64_t>(indices.size()));
     outputs_ = {output};
+    ListPlaces();
   }
 
   bool BySample() const override { return true; }
@@ -47,11 +53,48 @@ class Gather final : public Op {
     }
   }
 
+  bool RunsOnCuda() const override { return true; }
+
+  void CudaForward(cuda::Stream& stream, const ForwardPass& pass) const override {
+    cuda::Gather(stream, pass.inputs[0].data(), cuda_indices_.data(), Count(),
+                 pass.outputs[0].data(), CudaRows(pass.batch), static_cast<int64_t>(size_),
+                 static_cast<int64_t>(inner_));
+  }
+
+  void CudaBackward(cuda::Stream& stream, const BackwardPass& pass) const override {
+    if (pass.input_gradients[0].empty()) return;
+    cuda::GatherGradient(stream, pass.output_gradients[0].data(), cuda_places_.data(), different_,
+                         Count(), pass.input_gradients[0].data(), CudaRows(pass.batch),
+                         static_cast<int64_t>(size_), static_cast<int64_t>(inner_));
+  }
+
  private:
+  int64_t Count() const { return static_cast<int64_t>(indices_.size()); }
+  int64_t CudaRows(size_t batch) const { return static_cast<int64_t>(batch * rows_); }
+
+  void ListPlaces() {
+    std::vector<int32_t> list(indices_.size()), begins;
+    std::iota(list.begin(), list.end(), 0);
+    std::stable_sort(list.begin(), list.end(),
+                     [&](int32_t a, int32_t b) { return indices_[a] < indices_[b]; });
+    for (size_t i = 0; i < list.size(); ++i) {
+      if (i > 0 && indices_[list[i]] == indices_[list[i - 1]]) continue;
+      cuda_places_.push_back(cuda_indices_[list[i]]);
+      begins.push_back(static_cast<int32_t>(i));
+    }
+    different_ = static_cast<int64_t>(begins.size());
+    begins.push_back(static_cast<int32_t>(list.size()));
+    cuda_places_.insert(cuda_places_.end(), begins.begin(), begins.end());
+    cuda_places_.insert(cuda_places_.end(), list.begin(), list.end());
+  }
+
   const size_t rows_;  // of a sample
   const size_t size_;
   const size_t inner_;
   const std::vector<size_t> indices_;
+  const std::vector<int32_t> cuda_indices_;
+  std::vector<int32_t> cuda_places_;  // of cuda::GatherGradient
+  int64_t different_ = 0;             // indices
 };
 
 }  // namespace

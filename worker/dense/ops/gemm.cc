@@ -3,6 +3,9 @@
 #include <algorithm>
 
 #include "common/status_macros.h"
+#include "cuda/dense/bias.h"
+#include "cuda/dense/products.h"
+#include "worker/dense/cuda_products.h"
 #include "worker/dense/ops/bias_gradient.h"
 #include "worker/dense/ops/ops.h"
 #include "worker/dense/ops/shape_check.h"
@@ -54,6 +57,28 @@ class GemmOp final : public Op {
     Gemm(pass.pool, pass.precision, out_, in_, Rows(dy), {dy.data(), true}, {pass.inputs[0].data()},
          pass.trained_gradients[0].data(), false);
     if (bias_) BiasGradient(pass.pool, dy, pass.trained_gradients[1]);
+  }
+
+  bool RunsOnCuda() const override { return true; }
+
+  void CudaForward(cuda::Stream& stream, const ForwardPass& pass) const override {
+    float* const y = pass.outputs[0].data();
+    const int64_t rows = Rows(pass.outputs[0]);
+    cuda::Gemm(stream, CudaProducts(pass.precision), rows, out_, in_, {pass.inputs[0].data()},
+               {pass.trained[0].data(), true}, y, false);
+    if (bias_) cuda::AddBias(stream, y, pass.trained[1].data(), y, rows, out_);
+  }
+
+  void CudaBackward(cuda::Stream& stream, const BackwardPass& pass) const override {
+    const float* const dy = pass.output_gradients[0].data();
+    const int64_t rows = Rows(pass.output_gradients[0]);
+    const cuda::Products products = CudaProducts(pass.precision);
+    cuda::Gemm(stream, products, out_, in_, rows, {dy, true}, {pass.inputs[0].data()},
+               pass.trained_gradients[0].data(), false);
+    if (bias_) cuda::BiasGradient(stream, dy, pass.trained_gradients[1].data(), rows, out_);
+    if (pass.input_gradients[0].empty()) return;
+    cuda::Gemm(stream, products, rows, in_, out_, {dy}, {pass.trained[0].data()},
+               pass.input_gradients[0].data(), false);
   }
 
  private:

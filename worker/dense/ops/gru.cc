@@ -2,12 +2,15 @@
 #include <algorithm>
 
 #include "common/math/cell/gru.h"
+#include "common/math/sequence_length.h"
 #include "common/status_macros.h"
+#include "cuda/dense/bias.h"
+#include "cuda/dense/gru.h"
+#include "worker/dense/cuda_products.h"
 #include "worker/dense/gemm.h"
 #include "worker/dense/ops/bias_gradient.h"
 #include "worker/dense/ops/lane_sum.h"
 #include "worker/dense/ops/ops.h"
-#include "worker/dense/ops/sequence_length.h"
 #include "worker/dense/ops/shape_check.h"
 #include "worker/dense/parallel.h"
 
@@ -93,16 +96,71 @@ class GruOp final : public Op {
     }
   }
 
+  bool RunsOnCuda() const override { return true; }
+
+  void CudaForward(cuda::Stream& stream, const ForwardPass& pass) const override {
+    float* const planes = pass.room.data();
+    cuda::Gemm(stream, CudaProducts(pass.precision), Rows(pass.batch), Units(), In(),
+               {pass.inputs[0].data()}, {pass.trained[0].data(), true, Units() * In()}, planes,
+               false, 3, Rows(pass.batch) * Units());
+    cuda::Gru(stream, CudaSequences(pass.inputs, pass.batch), pass.trained[1].data(),
+              pass.trained[2].data(), planes, pass.outputs[0].data());
+  }
+
+  void CudaBackward(cuda::Stream& stream, const BackwardPass& pass) const override {
+    const int64_t rows = Rows(pass.batch), plane = rows * Units();
+    const cuda::Products products = CudaProducts(pass.precision);
+    float* const planes = pass.kept.data();
+    float* dattention = nullptr;
+    for (size_t i = 1; i < pass.input_gradients.size(); ++i) {
+      const absl::Span<float> gradient = pass.input_gradients[i];
+      if (gradient.empty()) continue;
+      if (attention_ && i == 1) {
+        dattention = gradient.data();
+      } else {
+        stream.Zero(gradient.data(), gradient.size());
+      }
+    }
+    cuda::GruBackward(stream, CudaSequences(pass.inputs, pass.batch), pass.trained[1].data(),
+                      planes, pass.output_gradients[0].data(), dattention);
+    for (int64_t g = 0; g < 3; ++g) {
+      const float* const of_x = planes + g * plane;
+      const float* const of_u = g == 2 ? planes + 3 * plane : of_x;
+      float* const dbias = pass.trained_gradients[2].data() + g * Units();
+      cuda::Gemm(stream, products, Units(), In(), rows, {of_x, true}, {pass.inputs[0].data()},
+                 pass.trained_gradients[0].data() + g * Units() * In(), false);
+      cuda::Gemm(stream, products, Units(), Units(), rows, {of_u, true}, {planes + 4 * plane},
+                 pass.trained_gradients[1].data() + g * Units() * Units(), false);
+      cuda::BiasGradient(stream, of_x, dbias, rows, Units());
+      cuda::BiasGradient(stream, of_u, dbias + 3 * Units(), rows, Units());
+      if (pass.input_gradients[0].empty()) continue;
+      cuda::Gemm(stream, products, rows, In(), Units(), {of_x},
+                 {pass.trained[0].data() + g * Units() * In()}, pass.input_gradients[0].data(),
+                 g > 0);
+    }
+  }
+
  private:
   int64_t Rows(size_t batch) const { return static_cast<int64_t>(batch * places_); }
   int64_t Units() const { return static_cast<int64_t>(units_); }
   int64_t In() const { return static_cast<int64_t>(in_); }
   size_t LengthOf(absl::Span<const absl::Span<const float>> inputs, size_t b) const {
     const size_t at = attention_ ? 2 : 1;
-    return at < inputs.size() ? SequenceLength(inputs[at][b], places_) : places_;
+    return at < inputs.size() ? math::SequenceLength(inputs[at][b], places_) : places_;
   }
   float AttentionOf(absl::Span<const absl::Span<const float>> inputs, size_t place) const {
     return attention_ ? inputs[1][place] : 1.0f;
+  }
+
+  cuda::GruSequences CudaSequences(absl::Span<const absl::Span<const float>> inputs,
+                                   size_t batch) const {
+    const size_t lengths = attention_ ? 2 : 1;
+    return {static_cast<int64_t>(batch),
+            static_cast<int64_t>(places_),
+            Units(),
+            sequence_,
+            attention_ ? inputs[1].data() : nullptr,
+            lengths < inputs.size() ? inputs[lengths].data() : nullptr};
   }
 
   void ForwardSample(const ForwardPass& pass, size_t plane, size_t b) const {

@@ -1,5 +1,5 @@
-#include <cmath>
-
+#include "cuda/dense/layer_normalization.h"
+#include "common/math/normalization/standardization.h"
 #include "common/status_macros.h"
 #include "worker/dense/column_sum.h"
 #include "worker/dense/ops/lane_sum.h"
@@ -9,11 +9,12 @@
 namespace tessera::worker {
 namespace {
 
+using math::Standardization;
+
 // Layer normalisation (Ba, Kiros, Hinton 2016, arXiv:1607.06450; ONNX LayerNormalization) of every
-// row, the last axis:
-//   xhat = (x - mean) / sqrt(var + eps);  y = xhat * weight + bias
+// row, the last axis, xhat being x standardised (math::Standardization):
+//   y = xhat * weight + bias
 // weight and bias have the dimensions from axis `affine` on, so that fields can have their own.
-//   g = dy weight;  dx = (g - mean(g) - xhat mean(g xhat)) / sqrt(var + eps)
 class LayerNormalization final : public Op {
  public:
   LayerNormalization(const Shape& shape, size_t affine, float epsilon)
@@ -43,13 +44,15 @@ class LayerNormalization final : public Op {
       const float mean = LaneSum(width_, [&](size_t j) { return x[j]; }) / n;
       const float variance =
           LaneSum(width_, [&](size_t j) { return (x[j] - mean) * (x[j] - mean); }) / n;
-      const float inverse = 1 / std::sqrt(variance + epsilon_);
+      const float inverse = Standardization::Inverse(variance, epsilon_);
       if (pass.training) {
         float* __restrict xhat = pass.kept.data() + at;
-        for (size_t j = 0; j < width_; ++j) xhat[j] = (x[j] - mean) * inverse;
+        for (size_t j = 0; j < width_; ++j) xhat[j] = Standardization::Value(x[j], mean, inverse);
         pass.kept[floats + at / width_] = inverse;
       }
-      for (size_t j = 0; j < width_; ++j) y[j] = (x[j] - mean) * inverse * weight[j] + bias[j];
+      for (size_t j = 0; j < width_; ++j) {
+        y[j] = Standardization::Value(x[j], mean, inverse) * weight[j] + bias[j];
+      }
     }
   }
 
@@ -78,12 +81,39 @@ class LayerNormalization final : public Op {
           LaneSum(width_, [&](size_t j) { return dy[j] * weight[j] * xhat[j]; }) / n;
       const float inverse = kept[all.size() + at / width_];
       for (size_t j = 0; j < width_; ++j) {
-        dx[j] = inverse * (dy[j] * weight[j] - mean - xhat[j] * slope);
+        dx[j] = Standardization::Gradient(inverse, dy[j] * weight[j], mean, xhat[j], slope);
       }
     }
   }
 
+  bool RunsOnCuda() const override { return true; }
+
+  void CudaForward(cuda::Stream& stream, const ForwardPass& pass) const override {
+    float* const xhat = pass.training ? pass.kept.data() : nullptr;
+    const size_t floats = pass.outputs[0].size();
+    cuda::LayerNormalization(stream, CudaShape(floats), epsilon_, pass.inputs[0].data(),
+                             pass.trained[0].data(), pass.trained[1].data(), pass.outputs[0].data(),
+                             xhat, xhat == nullptr ? nullptr : xhat + floats);
+  }
+
+  void CudaBackward(cuda::Stream& stream, const BackwardPass& pass) const override {
+    const float* const dy = pass.output_gradients[0].data();
+    const float* const xhat = pass.kept.data();
+    const size_t floats = pass.output_gradients[0].size();
+    cuda::LayerNormalizationParameterGradients(stream, CudaShape(floats), xhat, dy,
+                                               pass.trained_gradients[0].data(),
+                                               pass.trained_gradients[1].data());
+    if (pass.input_gradients[0].empty()) return;
+    cuda::LayerNormalizationBackward(stream, CudaShape(floats), xhat, xhat + floats,
+                                     pass.trained[0].data(), dy, pass.input_gradients[0].data());
+  }
+
  private:
+  cuda::LayerNormalizationShape CudaShape(size_t floats) const {
+    return {static_cast<int64_t>(floats / width_), static_cast<int64_t>(width_),
+            static_cast<int64_t>(period_)};
+  }
+
   const size_t width_;
   const size_t period_;  // floats of weight
   const float epsilon_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/status_macros.h"
+#include "worker/dense/cuda_products.h"
 #include "worker/dense/ops/lane_sum.h"
 #include "worker/dense/ops/ops.h"
 #include "worker/dense/ops/shape_check.h"
@@ -104,7 +105,44 @@ class MatMul final : public Op {
     }
   }
 
+  bool RunsOnCuda() const override { return true; }
+
+  void CudaForward(cuda::Stream& stream, const ForwardPass& pass) const override {
+    CudaProduct(stream, pass.precision, pass.batch, m_, n_, k_,
+                {pass.inputs[0].data(), transpose_a_}, {pass.inputs[1].data(), transpose_b_},
+                pass.outputs[0].data());
+  }
+
+  void CudaBackward(cuda::Stream& stream, const BackwardPass& pass) const override {
+    const float *const a = pass.inputs[0].data(), *const b = pass.inputs[1].data();
+    const float* const dy = pass.output_gradients[0].data();
+    const absl::Span<float> da = pass.input_gradients[0], db = pass.input_gradients[1];
+    if (!da.empty() && transpose_a_) {
+      CudaProduct(stream, pass.precision, pass.batch, k_, m_, n_, {b, transpose_b_}, {dy, true},
+                  da.data());
+    } else if (!da.empty()) {
+      CudaProduct(stream, pass.precision, pass.batch, m_, k_, n_, {dy}, {b, !transpose_b_},
+                  da.data());
+    }
+    if (!db.empty() && transpose_b_) {
+      CudaProduct(stream, pass.precision, pass.batch, n_, k_, m_, {dy, true}, {a, transpose_a_},
+                  db.data());
+    } else if (!db.empty()) {
+      CudaProduct(stream, pass.precision, pass.batch, k_, n_, m_, {a, !transpose_a_}, {dy},
+                  db.data());
+    }
+  }
+
  private:
+  // All of c [m, n] = alpha a [m, k] b [k, n].
+  void CudaProduct(cuda::Stream& stream, Precision precision, size_t batch, size_t m, size_t n,
+                   size_t k, cuda::Matrices a, cuda::Matrices b, float* c) const {
+    a.stride = static_cast<int64_t>(m * k);
+    b.stride = static_cast<int64_t>(k * n);
+    cuda::Gemm(stream, CudaProducts(precision), m, n, k, a, b, c, false, batch * matrices_, m * n,
+               alpha_);
+  }
+
   const bool transpose_a_;
   const bool transpose_b_;
   const float alpha_;

@@ -1,6 +1,6 @@
-#include <algorithm>
-
+#include "common/math/activation/p_relu.h"
 #include "common/status_macros.h"
+#include "cuda/dense/p_relu.h"
 #include "worker/dense/column_sum.h"
 #include "worker/dense/ops/ops.h"
 #include "worker/dense/ops/shape_check.h"
@@ -25,7 +25,7 @@ class PRelu final : public Op {
     for (size_t at = 0; at < pass.outputs[0].size(); at += width_) {
       const float* __restrict x = pass.inputs[0].data() + at;
       float* __restrict y = pass.outputs[0].data() + at;
-      for (size_t j = 0; j < width_; ++j) y[j] = x[j] > 0 ? x[j] : slope[j] * x[j];
+      for (size_t j = 0; j < width_; ++j) y[j] = math::PRelu::Value(slope[j], x[j]);
     }
   }
 
@@ -35,7 +35,7 @@ class PRelu final : public Op {
     const float* __restrict slope = pass.trained[0].data();
     for (size_t at = 0; at < dx.size(); at += width_) {
       for (size_t j = 0; j < width_; ++j) {
-        dx[at + j] = x[at + j] > 0 ? dy[at + j] : slope[j] * dy[at + j];
+        dx[at + j] = math::PRelu::Gradient(slope[j], x[at + j], dy[at + j]);
       }
     }
   }
@@ -44,13 +44,35 @@ class PRelu final : public Op {
     const absl::Span<const float> dy = pass.output_gradients[0], x = pass.inputs[0];
     ColumnSums<1>(
         pass.pool, dy.size() / width_, width_,
-        [&](size_t at, size_t, float(&terms)[1]) { terms[0] = dy[at] * std::min(x[at], 0.0f); },
+        [&](size_t at, size_t, float(&terms)[1]) {
+          terms[0] = math::PRelu::SlopeGradient(x[at], dy[at]);
+        },
         [&](size_t j, const double(&sums)[1]) {
           pass.trained_gradients[0][j] = static_cast<float>(sums[0]);
         });
   }
 
+  bool RunsOnCuda() const override { return true; }
+
+  void CudaForward(cuda::Stream& stream, const ForwardPass& pass) const override {
+    cuda::PRelu(stream, pass.inputs[0].data(), pass.trained[0].data(), pass.outputs[0].data(),
+                Rows(pass.outputs[0]), static_cast<int64_t>(width_));
+  }
+
+  void CudaBackward(cuda::Stream& stream, const BackwardPass& pass) const override {
+    const float* const x = pass.inputs[0].data();
+    const absl::Span<const float> dy = pass.output_gradients[0];
+    const auto width = static_cast<int64_t>(width_);
+    cuda::PReluSlopeGradient(stream, x, dy.data(), pass.trained_gradients[0].data(), Rows(dy),
+                             width);
+    const absl::Span<float> dx = pass.input_gradients[0];
+    if (dx.empty()) return;
+    cuda::PReluGradient(stream, x, pass.trained[0].data(), dy.data(), dx.data(), Rows(dx), width);
+  }
+
  private:
+  int64_t Rows(absl::Span<const float> y) const { return static_cast<int64_t>(y.size() / width_); }
+
   const size_t width_;
 };
 

@@ -1,6 +1,8 @@
 #include <algorithm>
 
 #include "common/status_macros.h"
+#include "cuda/dense/bias.h"
+#include "cuda/dense/strided.h"
 #include "worker/dense/ops/bias_gradient.h"
 #include "worker/dense/ops/ops.h"
 #include "worker/dense/ops/shape_check.h"
@@ -32,6 +34,21 @@ class Parameter final : public Op {
 
   void ParameterGradients(const BackwardPass& pass) const override {
     BiasGradient(pass.pool, pass.output_gradients[0], pass.trained_gradients[0]);
+  }
+
+  bool RunsOnCuda() const override { return true; }
+
+  void CudaForward(cuda::Stream& stream, const ForwardPass& pass) const override {
+    cuda::StridedAxes<1> axes;
+    axes.Append(static_cast<int64_t>(pass.trained[0].size()), {{1}});
+    axes.Append(static_cast<int64_t>(pass.batch), {{0}});
+    cuda::CopyStrided(stream, axes, pass.trained[0].data(), pass.outputs[0].data());
+  }
+
+  void CudaBackward(cuda::Stream& stream, const BackwardPass& pass) const override {
+    cuda::BiasGradient(stream, pass.output_gradients[0].data(), pass.trained_gradients[0].data(),
+                       static_cast<int64_t>(pass.batch),
+                       static_cast<int64_t>(pass.trained_gradients[0].size()));
   }
 };
 

@@ -1,6 +1,8 @@
 #include <algorithm>
 
+#include "common/math/arithmetic.h"
 #include "common/status_macros.h"
+#include "cuda/dense/reduce_max.h"
 #include "worker/dense/ops/ops.h"
 #include "worker/dense/ops/reduce_axes.h"
 
@@ -22,7 +24,9 @@ class ReduceMax final : public Op {
       float* __restrict y = pass.outputs[0].data() + i * inner;
       std::copy(x, x + inner, y);
       for (size_t s = 1; s < axes_.size; ++s) {
-        for (size_t j = 0; j < inner; ++j) y[j] = std::max(y[j], x[s * inner + j]);
+        for (size_t j = 0; j < inner; ++j) {
+          y[j] = math::Maximum::Value(y[j], x[s * inner + j]);
+        }
       }
     }
   }
@@ -46,7 +50,24 @@ class ReduceMax final : public Op {
     }
   }
 
+  bool RunsOnCuda() const override { return true; }
+
+  void CudaForward(cuda::Stream& stream, const ForwardPass& pass) const override {
+    cuda::ReduceMax(stream, pass.inputs[0].data(), pass.outputs[0].data(), CudaOuter(pass.batch),
+                    static_cast<int64_t>(axes_.size), static_cast<int64_t>(axes_.inner));
+  }
+
+  void CudaBackward(cuda::Stream& stream, const BackwardPass& pass) const override {
+    if (pass.input_gradients[0].empty()) return;
+    cuda::ReduceMaxGradient(stream, pass.inputs[0].data(), pass.outputs[0].data(),
+                            pass.output_gradients[0].data(), pass.input_gradients[0].data(),
+                            CudaOuter(pass.batch), static_cast<int64_t>(axes_.size),
+                            static_cast<int64_t>(axes_.inner));
+  }
+
  private:
+  int64_t CudaOuter(size_t batch) const { return static_cast<int64_t>(batch * axes_.outer); }
+
   const ReducedAxes axes_;
 };
 

@@ -1,5 +1,6 @@
 // ReduceSum and ReduceMean.
 #include "common/status_macros.h"
+#include "cuda/dense/strided.h"
 #include "worker/dense/ops/lane_sum.h"
 #include "worker/dense/ops/ops.h"
 #include "worker/dense/ops/reduce_axes.h"
@@ -46,7 +47,30 @@ class ReduceSum final : public Op {
     }
   }
 
+  bool RunsOnCuda() const override { return true; }
+
+  void CudaForward(cuda::Stream& stream, const ForwardPass& pass) const override {
+    cuda::SumStrided(stream, CudaAxes(pass.batch), pass.inputs[0].data(), pass.outputs[0].data(),
+                     factor_);
+  }
+
+  void CudaBackward(cuda::Stream& stream, const BackwardPass& pass) const override {
+    if (pass.input_gradients[0].empty()) return;
+    cuda::CopyStrided(stream, CudaAxes(pass.batch), pass.output_gradients[0].data(),
+                      pass.input_gradients[0].data(), factor_);
+  }
+
  private:
+  // Through x, with the strides of y.
+  cuda::StridedAxes<1> CudaAxes(size_t batch) const {
+    const auto inner = static_cast<int64_t>(axes_.inner);
+    cuda::StridedAxes<1> axes;
+    axes.Append(inner, {{1}});
+    axes.Append(static_cast<int64_t>(axes_.size), {{0}});
+    axes.Append(static_cast<int64_t>(batch * axes_.outer), {{inner}});
+    return axes;
+  }
+
   const ReducedAxes axes_;
   const float factor_;
 };

@@ -1,8 +1,9 @@
 #include <algorithm>
 
+#include "common/math/sequence_length.h"
 #include "common/status_macros.h"
+#include "cuda/dense/sequence_mask.h"
 #include "worker/dense/ops/ops.h"
-#include "worker/dense/ops/sequence_length.h"
 #include "worker/dense/ops/shape_check.h"
 
 namespace tessera::worker {
@@ -24,7 +25,7 @@ class SequenceMask final : public Op {
   void Forward(const ForwardPass& pass) const override {
     for (size_t b = 0; b < pass.batch; ++b) {
       float* const y = pass.outputs[0].data() + b * size_;
-      const size_t length = SequenceLength(pass.inputs[0][b], size_);
+      const size_t length = math::SequenceLength(pass.inputs[0][b], size_);
       std::fill(y, y + length, valid_);
       std::fill(y + length, y + size_, padding_);
     }
@@ -32,6 +33,18 @@ class SequenceMask final : public Op {
 
   void Backward(const BackwardPass& pass) const override {
     std::fill(pass.input_gradients[0].begin(), pass.input_gradients[0].end(), 0.0f);
+  }
+
+  bool RunsOnCuda() const override { return true; }
+
+  void CudaForward(cuda::Stream& stream, const ForwardPass& pass) const override {
+    cuda::SequenceMask(stream, pass.inputs[0].data(), pass.outputs[0].data(),
+                       static_cast<int64_t>(pass.batch), static_cast<int64_t>(size_), valid_,
+                       padding_);
+  }
+
+  void CudaBackward(cuda::Stream& stream, const BackwardPass& pass) const override {
+    stream.Zero(pass.input_gradients[0].data(), pass.input_gradients[0].size());
   }
 
  private:

@@ -41,6 +41,21 @@ class Slice final : public Op {
     }
   }
 
+  bool RunsOnCuda() const override { return true; }
+
+  void CudaForward(cuda::Stream& stream, const ForwardPass& pass) const override {
+    stream.CopyRows(pass.inputs[0].data() + offset_, width_, pass.outputs[0].data(), taken_,
+                    pass.batch * rows_, taken_);
+  }
+
+  void CudaBackward(cuda::Stream& stream, const BackwardPass& pass) const override {
+    const absl::Span<float> dx = pass.input_gradients[0];
+    if (dx.empty()) return;
+    stream.Zero(dx.data(), dx.size());
+    stream.CopyRows(pass.output_gradients[0].data(), taken_, dx.data() + offset_, width_,
+                    pass.batch * rows_, taken_);
+  }
+
  private:
   const size_t rows_;   // of a sample
   const size_t width_;  // floats of an input row

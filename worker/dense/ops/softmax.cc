@@ -1,15 +1,15 @@
 #include <algorithm>
-#include <cmath>
 
+#include "common/math/normalization/softmax.h"
 #include "common/status_macros.h"
+#include "cuda/dense/softmax.h"
 #include "worker/dense/ops/ops.h"
 #include "worker/dense/ops/shape_check.h"
 
 namespace tessera::worker {
 namespace {
 
-// Softmax along one axis (ONNX Softmax): x as [outer, n, inner],
-//   y_s = exp(x_s - max x) / sum_t exp(x_t - max x);  dx_s = y_s (dy_s - sum_t dy_t y_t)
+// math::Softmax along one axis (ONNX Softmax): x as [outer, n, inner].
 class Softmax final : public Op {
  public:
   Softmax(const Shape& shape, size_t axis)
@@ -32,7 +32,7 @@ class Softmax final : public Op {
       }
       for (size_t s = 0; s < size_; ++s) {
         for (size_t j = 0; j < width; ++j) {
-          const float e = std::exp(x[s * inner_ + j] - largest[j]);
+          const float e = math::Softmax::Numerator(x[s * inner_ + j], largest[j]);
           y[s * inner_ + j] = e;
           sum[j] += e;
         }
@@ -56,10 +56,24 @@ class Softmax final : public Op {
       }
       for (size_t s = 0; s < size_; ++s) {
         for (size_t j = 0; j < width; ++j) {
-          dx[s * inner_ + j] = y[s * inner_ + j] * (dy[s * inner_ + j] - dot[j]);
+          dx[s * inner_ + j] =
+              math::Softmax::Gradient(y[s * inner_ + j], dy[s * inner_ + j], dot[j]);
         }
       }
     });
+  }
+
+  bool RunsOnCuda() const override { return true; }
+
+  void CudaForward(cuda::Stream& stream, const ForwardPass& pass) const override {
+    cuda::Softmax(stream, pass.inputs[0].data(), pass.outputs[0].data(), pass.batch * outer_, size_,
+                  inner_);
+  }
+
+  void CudaBackward(cuda::Stream& stream, const BackwardPass& pass) const override {
+    if (pass.input_gradients[0].empty()) return;
+    cuda::SoftmaxBackward(stream, pass.outputs[0].data(), pass.output_gradients[0].data(),
+                          pass.input_gradients[0].data(), pass.batch * outer_, size_, inner_);
   }
 
  private:

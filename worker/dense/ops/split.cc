@@ -43,6 +43,25 @@ class Split final : public Op {
     }
   }
 
+  bool RunsOnCuda() const override { return true; }
+
+  void CudaForward(cuda::Stream& stream, const ForwardPass& pass) const override {
+    const float* from = pass.inputs[0].data();
+    for (size_t k = 0; k < widths_.size(); from += widths_[k], ++k) {
+      stream.CopyRows(from, width_, pass.outputs[k].data(), widths_[k], pass.batch * rows_,
+                      widths_[k]);
+    }
+  }
+
+  void CudaBackward(cuda::Stream& stream, const BackwardPass& pass) const override {
+    if (pass.input_gradients[0].empty()) return;
+    float* to = pass.input_gradients[0].data();
+    for (size_t k = 0; k < widths_.size(); to += widths_[k], ++k) {
+      stream.CopyRows(pass.output_gradients[k].data(), widths_[k], to, width_, pass.batch * rows_,
+                      widths_[k]);
+    }
+  }
+
  private:
   const size_t rows_;   // of a sample
   const size_t width_;  // floats of an input row

@@ -4,6 +4,7 @@
 #include <cstddef>
 
 #include "absl/container/inlined_vector.h"
+#include "absl/types/span.h"
 #include "worker/dense/shape.h"
 
 namespace tessera::worker {
@@ -15,6 +16,10 @@ template <size_t N>
 class StridedRows {
  public:
   using Strides = std::array<size_t, N>;
+  struct Axis {
+    size_t count;
+    Strides strides;
+  };
 
   // strides[i][k]: floats of tensor k from one index of axis i of `shape` to the next; 0 where k
   // has one for all. sample_floats[k]: floats of tensor k of a sample.
@@ -50,12 +55,10 @@ class StridedRows {
     }
   }
 
- private:
-  struct Axis {
-    size_t count;
-    Strides strides;
-  };
+  // Merged where they can be, innermost first; the last one times the batch.
+  absl::Span<const Axis> axes() const { return axes_; }
 
+ private:
   // Neighbours through which all tensors move evenly become one axis.
   void AddOuter(size_t count, const Strides& strides) {
     if (!axes_.empty()) {
@@ -70,7 +73,7 @@ class StridedRows {
     axes_.push_back({count, strides});
   }
 
-  absl::InlinedVector<Axis, 10> axes_;  // innermost first; the last one times the batch
+  absl::InlinedVector<Axis, 10> axes_;
 };
 
 }  // namespace tessera::worker

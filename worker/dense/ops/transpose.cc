@@ -1,6 +1,8 @@
 #include <vector>
 
 #include "common/status_macros.h"
+#include "cuda/dense/strided.h"
+#include "worker/dense/ops/cuda_strided.h"
 #include "worker/dense/ops/ops.h"
 #include "worker/dense/ops/shape_check.h"
 #include "worker/dense/ops/strided_rows.h"
@@ -8,10 +10,23 @@
 namespace tessera::worker {
 namespace {
 
+// The walk through `output`, whose axis i is axis axes[i] of `input`.
+StridedRows<1> PermutedRows(const Shape& input, const Shape& output,
+                            const std::vector<size_t>& axes) {
+  absl::InlinedVector<std::array<size_t, 1>, 4> strides;
+  for (const size_t axis : axes) strides.push_back({input.Product(axis + 1, input.rank())});
+  return StridedRows<1>(output, strides, {input.floats()});
+}
+
 // Axis i of the output is axis perm[i] of the input (ONNX Transpose); the batch stays first.
 class Transpose final : public Op {
  public:
-  Transpose(const Shape& output, const StridedRows<1>& rows) : rows_(rows) { outputs_ = {output}; }
+  // axes[i] is perm[i], both counted without the batch.
+  Transpose(const Shape& input, const Shape& output, const std::vector<size_t>& axes)
+      : rows_(PermutedRows(input, output, axes)),
+        input_rows_(PermutedRows(output, input, Inverse(axes))) {
+    outputs_ = {output};
+  }
 
   bool BySample() const override { return true; }
 
@@ -32,8 +47,28 @@ class Transpose final : public Op {
     });
   }
 
+  bool RunsOnCuda() const override { return FitsCuda(rows_) && FitsCuda(input_rows_); }
+
+  void CudaForward(cuda::Stream& stream, const ForwardPass& pass) const override {
+    cuda::CopyStrided(stream, CudaStrided(rows_, pass.batch), pass.inputs[0].data(),
+                      pass.outputs[0].data());
+  }
+
+  void CudaBackward(cuda::Stream& stream, const BackwardPass& pass) const override {
+    if (pass.input_gradients[0].empty()) return;
+    cuda::CopyStrided(stream, CudaStrided(input_rows_, pass.batch), pass.output_gradients[0].data(),
+                      pass.input_gradients[0].data());
+  }
+
  private:
-  const StridedRows<1> rows_;  // through the output
+  static std::vector<size_t> Inverse(const std::vector<size_t>& axes) {
+    std::vector<size_t> inverse(axes.size());
+    for (size_t i = 0; i < axes.size(); ++i) inverse[axes[i]] = i;
+    return inverse;
+  }
+
+  const StridedRows<1> rows_;        // through the output
+  const StridedRows<1> input_rows_;  // through the input
 };
 
 }  // namespace
@@ -57,13 +92,12 @@ absl::StatusOr<std::unique_ptr<Op>> NewTranspose(absl::Span<const Shape> inputs,
   }
   TESSERA_RETURN_IF_ERROR(options.Finish());
   Shape output;
-  absl::InlinedVector<std::array<size_t, 1>, 4> strides;
+  std::vector<size_t> axes;
   for (size_t i = 1; i < perm.size(); ++i) {
-    const auto axis = static_cast<size_t>(perm[i] - 1);
-    output.Append(input.dim(axis));
-    strides.push_back({input.Product(axis + 1, input.rank())});
+    axes.push_back(static_cast<size_t>(perm[i] - 1));
+    output.Append(input.dim(axes.back()));
   }
-  return std::make_unique<Transpose>(output, StridedRows<1>(output, strides, {input.floats()}));
+  return std::make_unique<Transpose>(input, output, axes);
 }
 
 }  // namespace tessera::worker

@@ -2,12 +2,14 @@
 
 #include <cstddef>
 
-namespace tessera::worker {
+#include "common/math/host_device.h"
+
+namespace tessera::math {
 
 // The length that a tensor's number stands for, between 0 and `size`; 0 for what is no number.
-inline size_t SequenceLength(float length, size_t size) {
+TESSERA_HOST_DEVICE inline size_t SequenceLength(float length, size_t size) {
   if (!(length > 0)) return 0;
   return length < static_cast<float>(size) ? static_cast<size_t>(length) : size;
 }
 
-}  // namespace tessera::worker
+}  // namespace tessera::math

@@ -1,0 +1,47 @@
+#pragma once
+
+#include "common/math/host_device.h"
+
+namespace tessera::math {
+
+// Functions of two numbers: y = Value(a, b). Gradient<0> and Gradient<1> are dy times the
+// derivative of y by a and by b.
+
+// y = a + b.
+struct Addition {
+  TESSERA_HOST_DEVICE static float Value(float a, float b) { return a + b; }
+};
+
+// y = a - b;  dy/da = 1, dy/db = -1.
+struct Subtraction {
+  TESSERA_HOST_DEVICE static float Value(float a, float b) { return a - b; }
+  template <int kOf>
+  TESSERA_HOST_DEVICE static float Gradient(float, float, float dy) {
+    return kOf == 0 ? dy : -dy;
+  }
+};
+
+// y = a b;  dy/da = b, dy/db = a.
+struct Multiplication {
+  TESSERA_HOST_DEVICE static float Value(float a, float b) { return a * b; }
+  template <int kOf>
+  TESSERA_HOST_DEVICE static float Gradient(float a, float b, float dy) {
+    return dy * (kOf == 0 ? b : a);
+  }
+};
+
+// y = a / b;  dy/da = 1 / b, dy/db = -a / b^2.
+struct Division {
+  TESSERA_HOST_DEVICE static float Value(float a, float b) { return a / b; }
+  template <int kOf>
+  TESSERA_HOST_DEVICE static float Gradient(float a, float b, float dy) {
+    return kOf == 0 ? dy / b : -dy * a / (b * b);
+  }
+};
+
+// The larger of a and b; NaN where one of them is, so that the order of many does not matter.
+struct Maximum {
+  TESSERA_HOST_DEVICE static float Value(float a, float b) { return a > b || a != a ? a : b; }
+};
+
+}  // namespace tessera::math

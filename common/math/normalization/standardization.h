@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cmath>
+
+#include "common/math/host_device.h"
+
+namespace tessera::math {
+
+// To mean 0 and variance 1 (the part that batch and layer normalisation share), with
+// inverse = 1 / sqrt(var + eps):
+//   xhat = (x - mean) inverse
+// Given the gradients g of all xhat:
+//   dx = inverse (g - mean(g) - xhat mean(g xhat))
+struct Standardization {
+  TESSERA_HOST_DEVICE static float Inverse(float variance, float epsilon) {
+    return 1 / std::sqrt(variance + epsilon);
+  }
+  TESSERA_HOST_DEVICE static float Value(float x, float mean, float inverse) {
+    return (x - mean) * inverse;
+  }
+  // `along` times `slope` is xhat mean(g xhat), wherever the factor of xhat is; `scale` is inverse,
+  // times what all g have in common.
+  TESSERA_HOST_DEVICE static float Gradient(float scale, float g, float mean_g, float along,
+                                            float slope) {
+    return scale * (g - mean_g - along * slope);
+  }
+};
+
+}  // namespace tessera::math

@@ -1,0 +1,60 @@
+#include "cuda/dense/activation.h"
+
+#include "common/math/activation/abs.h"
+#include "common/math/activation/clip.h"
+#include "common/math/activation/elu.h"
+#include "common/math/activation/erf.h"
+#include "common/math/activation/exp.h"
+#include "common/math/activation/gelu.h"
+#include "common/math/activation/hard_sigmoid.h"
+#include "common/math/activation/leaky_relu.h"
+#include "common/math/activation/log.h"
+#include "common/math/activation/relu.h"
+#include "common/math/activation/selu.h"
+#include "common/math/activation/sigmoid.h"
+#include "common/math/activation/silu.h"
+#include "common/math/activation/softplus.h"
+#include "common/math/activation/sqrt.h"
+#include "common/math/activation/tanh.h"
+#include "cuda/launch.h"
+
+namespace tessera::cuda {
+
+template <typename Formula>
+void Activate(Stream& stream, const typename Formula::Params& params, const float* x, float* y,
+              int64_t n) {
+  ForEach(stream, "activation", n,
+          [=] TESSERA_HOST_DEVICE(int64_t i) { y[i] = Formula::Value(params, x[i]); });
+}
+
+template <typename Formula>
+void ActivateBackward(Stream& stream, const typename Formula::Params& params, const float* x,
+                      const float* y, const float* dy, float* dx, int64_t n) {
+  ForEach(stream, "activation's gradient", n, [=] TESSERA_HOST_DEVICE(int64_t i) {
+    dx[i] = dy[i] * Formula::Derivative(params, x[i], y[i]);
+  });
+}
+
+#define TESSERA_ACTIVATION(Formula)                                                                \
+  template void Activate<Formula>(Stream&, const Formula::Params&, const float*, float*, int64_t); \
+  template void ActivateBackward<Formula>(Stream&, const Formula::Params&, const float*,           \
+                                          const float*, const float*, float*, int64_t);
+
+TESSERA_ACTIVATION(math::Abs)
+TESSERA_ACTIVATION(math::Clip)
+TESSERA_ACTIVATION(math::Elu)
+TESSERA_ACTIVATION(math::Erf)
+TESSERA_ACTIVATION(math::Exp)
+TESSERA_ACTIVATION(math::Gelu)
+TESSERA_ACTIVATION(math::HardSigmoid)
+TESSERA_ACTIVATION(math::LeakyRelu)
+TESSERA_ACTIVATION(math::Log)
+TESSERA_ACTIVATION(math::Relu)
+TESSERA_ACTIVATION(math::Selu)
+TESSERA_ACTIVATION(math::Sigmoid)
+TESSERA_ACTIVATION(math::Silu)
+TESSERA_ACTIVATION(math::Softplus)
+TESSERA_ACTIVATION(math::Sqrt)
+TESSERA_ACTIVATION(math::Tanh)
+
+}  // namespace tessera::cuda

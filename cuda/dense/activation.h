@@ -1,0 +1,20 @@
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/stream.h"
+
+namespace tessera::cuda {
+
+// y[i] = f(x[i]) for i below n, for every formula of common/math/activation. y may be x.
+template <typename Formula>
+void Activate(Stream& stream, const typename Formula::Params& params, const float* x, float* y,
+              int64_t n);
+
+// dx[i] = dy[i] f'(x[i]), y being f(x). dx may be dy. A formula whose derivative needs y alone may
+// be given y for x.
+template <typename Formula>
+void ActivateBackward(Stream& stream, const typename Formula::Params& params, const float* x,
+                      const float* y, const float* dy, float* dx, int64_t n);
+
+}  // namespace tessera::cuda

@@ -1,0 +1,49 @@
+#include "cuda/dense/batch_normalization.h"
+
+#include "common/math/normalization/standardization.h"
+#include "cuda/launch.h"
+
+namespace tessera::cuda {
+
+using math::Standardization;
+
+void BatchNormalization(Stream& stream, const float* x, int64_t rows, int64_t width,
+                        const float* mean, const float* inverse, const float* weight,
+                        const float* bias, float* y) {
+  ForEach(stream, "batch normalisation", rows * width, [=] TESSERA_HOST_DEVICE(int64_t at) {
+    const int64_t j = at % width;
+    y[at] = Standardization::Value(x[at], mean[j], weight[j] * inverse[j]) + bias[j];
+  });
+}
+
+void BatchNormalizationParameterGradients(Stream& stream, const float* x, int64_t rows,
+                                          int64_t width, const float* mean, const float* inverse,
+                                          const float* dy, float* dweight, float* dbias) {
+  const char* const what = "batch normalisation's parameter gradients";
+  SumColumns(
+      stream, what, rows, width,
+      [=] TESSERA_HOST_DEVICE(int64_t row, int64_t j) {
+        const int64_t at = row * width + j;
+        return dy[at] * (x[at] - mean[j]);
+      },
+      [=] TESSERA_HOST_DEVICE(int64_t j, float sum) { dweight[j] = sum * inverse[j]; });
+  SumColumns(
+      stream, what, rows, width,
+      [=] TESSERA_HOST_DEVICE(int64_t row, int64_t j) { return dy[row * width + j]; },
+      [=] TESSERA_HOST_DEVICE(int64_t j, float sum) { dbias[j] = sum; });
+}
+
+void BatchNormalizationBackward(Stream& stream, const float* x, int64_t rows, int64_t width,
+                                const float* mean, const float* inverse, const float* weight,
+                                const float* dweight, const float* dbias, const float* dy,
+                                float* dx) {
+  const float n = static_cast<float>(rows);
+  ForEach(stream, "batch normalisation's gradient", rows * width,
+          [=] TESSERA_HOST_DEVICE(int64_t at) {
+            const int64_t j = at % width;
+            dx[at] = Standardization::Gradient(weight[j] * inverse[j], dy[at], dbias[j] / n,
+                                               x[at] - mean[j], dweight[j] * inverse[j] / n);
+          });
+}
+
+}  // namespace tessera::cuda

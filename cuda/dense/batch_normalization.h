@@ -1,0 +1,26 @@
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/stream.h"
+
+namespace tessera::cuda {
+
+// y = (x - mean) * weight * inverse + bias, over the rows of x [rows, width], all else [width].
+// y may be x.
+void BatchNormalization(Stream& stream, const float* x, int64_t rows, int64_t width,
+                        const float* mean, const float* inverse, const float* weight,
+                        const float* bias, float* y);
+
+// dweight = sum dy (x - mean) * inverse and dbias = sum dy, over the rows.
+void BatchNormalizationParameterGradients(Stream& stream, const float* x, int64_t rows,
+                                          int64_t width, const float* mean, const float* inverse,
+                                          const float* dy, float* dweight, float* dbias);
+
+// dx where mean and inverse are those of x, given both gradients above. dx may be dy.
+void BatchNormalizationBackward(Stream& stream, const float* x, int64_t rows, int64_t width,
+                                const float* mean, const float* inverse, const float* weight,
+                                const float* dweight, const float* dbias, const float* dy,
+                                float* dx);
+
+}  // namespace tessera::cuda

@@ -1,0 +1,70 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "common/math/host_device.h"
+#include "cuda/stream.h"
+
+namespace tessera::cuda {
+
+constexpr int kMostAxes = 10;
+
+// Where a float lies in each of N tensors.
+template <size_t N>
+struct Offsets {
+  int64_t of[N] = {};
+};
+
+// How the floats of a row-major tensor, from its first to its last, lie in N other ones: broadcast
+// (a stride of 0), or with the axes changed about. Plain numbers, for kernels to capture.
+template <size_t N>
+struct StridedAxes {
+  int count = 0;  // innermost first; none of size 1
+  int64_t sizes[kMostAxes] = {};
+  int64_t strides[kMostAxes][N] = {};
+
+  // An axis outside of those before; at most kMostAxes of them.
+  void Append(int64_t size, const Offsets<N>& stride) {
+    if (size == 1) return;
+    sizes[count] = size;
+    for (size_t k = 0; k < N; ++k) strides[count][k] = stride.of[k];
+    ++count;
+  }
+
+  int64_t floats() const {
+    int64_t product = 1;
+    for (int axis = 0; axis < count; ++axis) product *= sizes[axis];
+    return product;
+  }
+
+  // Of float i.
+  TESSERA_HOST_DEVICE Offsets<N> At(int64_t i) const {
+    Offsets<N> at;
+    for (int axis = 0; axis < count; ++axis) {
+      const int64_t outer = axis + 1 < count ? Quotient(i, sizes[axis]) : 0;
+      const int64_t index = i - outer * sizes[axis];
+      for (size_t k = 0; k < N; ++k) at.of[k] += index * strides[axis][k];
+      i = outer;
+    }
+    return at;
+  }
+
+ private:
+  // A card divides 32 bits several times as fast as 64.
+  TESSERA_HOST_DEVICE static int64_t Quotient(int64_t a, int64_t b) {
+    if (((a | b) >> 32) == 0) return static_cast<uint32_t>(a) / static_cast<uint32_t>(b);
+    return a / b;
+  }
+};
+
+// y[i] = factor * x[axes.At(i)] for every float of y.
+void CopyStrided(Stream& stream, const StridedAxes<1>& axes, const float* x, float* y,
+                 float factor = 1);
+
+// y[o] = factor * the sum of all x[i] with axes.At(i) = o: the gradient of CopyStrided, and a
+// reduction over the axes of stride 0. The other strides are those of a row-major tensor.
+void SumStrided(Stream& stream, const StridedAxes<1>& axes, const float* x, float* y,
+                float factor = 1);
+
+}  // namespace tessera::cuda

@@ -1,0 +1,167 @@
+// Streams and memory of a card.
+#include "cuda/stream.h"
+
+#include <cublas_v2.h>
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace tessera::cuda {
+namespace {
+
+cudaStream_t Native(const Stream& stream) { return static_cast<cudaStream_t>(stream.native()); }
+
+// Large enough for every product; given once, so that the choice of kernels and their bits do not
+// depend on what ran before.
+constexpr size_t kBlasWorkspaceFloats = 8 << 20;
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Stream>> Stream::New(int device) {
+  std::unique_ptr<Stream> stream(new Stream(device));
+  if (const cudaError_t error = cudaSetDevice(device); error != cudaSuccess) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("CUDA device ", device, ": ", cudaGetErrorString(error)));
+  }
+  cudaStream_t native = nullptr;
+  stream->Check("a stream", cudaStreamCreateWithFlags(&native, cudaStreamNonBlocking));
+  stream->native_ = native;
+  cublasHandle_t blas = nullptr;
+  if (stream->status().ok() && cublasCreate(&blas) != CUBLAS_STATUS_SUCCESS) {
+    stream->Fail(absl::InternalError("cuBLAS did not start"));
+  }
+  stream->blas_ = blas;
+  if (!stream->status().ok()) return stream->status();
+  cublasSetStream(blas, native);
+  float* const workspace = stream->Scratch(kBlasWorkspaceFloats);
+  // The products' own; scratch is taken anew below.
+  cublasSetWorkspace(blas, workspace, kBlasWorkspaceFloats * sizeof(float));
+  stream->blas_workspace_ = std::exchange(stream->scratch_, nullptr);
+  stream->scratch_floats_ = 0;
+  if (!stream->status().ok()) return stream->status();
+  return stream;
+}
+
+std::unique_ptr<Stream> Stream::Emulated() { return nullptr; }
+
+Stream::~Stream() {
+  cudaSetDevice(device_);
+  if (native_ != nullptr) cudaStreamSynchronize(Native(*this));
+  cudaFree(scratch_);
+  if (blas_ != nullptr) cublasDestroy(static_cast<cublasHandle_t>(blas_));
+  cudaFree(blas_workspace_);
+  if (native_ != nullptr) cudaStreamDestroy(Native(*this));
+}
+
+void Stream::MakeCurrent() {
+  if (status_.ok()) Check("to be used", cudaSetDevice(device_));
+}
+
+void Stream::Fail(absl::Status status) { status_.Update(status); }
+
+void Stream::Check(absl::string_view what, int code) {
+  if (code == cudaSuccess || !status_.ok()) return;
+  const auto error = static_cast<cudaError_t>(code);
+  const std::string text = absl::StrCat("CUDA device ", device_, ": ", what, ": ",
+                                        cudaGetErrorName(error), ": ", cudaGetErrorString(error));
+  Fail(error == cudaErrorMemoryAllocation ? absl::ResourceExhaustedError(text)
+                                          : absl::InternalError(text));
+}
+
+const absl::Status& Stream::Synchronize() {
+  if (status_.ok()) Check("waiting for its work", cudaStreamSynchronize(Native(*this)));
+  return status_;
+}
+
+void Stream::CopyToDevice(const float* host, float* device, size_t floats) {
+  if (!status_.ok() || floats == 0) return;
+  Check("a copy to it", cudaMemcpyAsync(device, host, floats * sizeof(float),
+                                        cudaMemcpyHostToDevice, Native(*this)));
+}
+
+void Stream::CopyToHost(const float* device, float* host, size_t floats) {
+  if (!status_.ok() || floats == 0) return;
+  Check("a copy from it", cudaMemcpyAsync(host, device, floats * sizeof(float),
+                                          cudaMemcpyDeviceToHost, Native(*this)));
+  Synchronize();
+}
+
+void Stream::Copy(const float* from, float* to, size_t floats) {
+  if (!status_.ok() || floats == 0 || from == to) return;
+  Check("a copy on it",
+        cudaMemcpyAsync(to, from, floats * sizeof(float), cudaMemcpyDeviceToDevice, Native(*this)));
+}
+
+void Stream::CopyRows(const float* from, size_t from_stride, float* to, size_t to_stride,
+                      size_t rows, size_t width) {
+  if (!status_.ok() || rows == 0 || width == 0) return;
+  Check("a copy of rows on it",
+        cudaMemcpy2DAsync(to, to_stride * sizeof(float), from, from_stride * sizeof(float),
+                          width * sizeof(float), rows, cudaMemcpyDeviceToDevice, Native(*this)));
+}
+
+void Stream::Zero(float* to, size_t floats) {
+  if (!status_.ok() || floats == 0) return;
+  Check("zeros on it", cudaMemsetAsync(to, 0, floats * sizeof(float), Native(*this)));
+}
+
+float* Stream::Scratch(size_t floats) {
+  if (!status_.ok() || floats <= scratch_floats_) return scratch_;
+  cudaSetDevice(device_);
+  // Waits for the kernels that use it.
+  cudaFree(std::exchange(scratch_, nullptr));
+  scratch_floats_ = 0;
+  void* data = nullptr;
+  Check(absl::StrCat(floats * sizeof(float), " bytes of scratch"),
+        cudaMalloc(&data, floats * sizeof(float)));
+  if (!status_.ok()) return nullptr;
+  scratch_ = static_cast<float*>(data);
+  scratch_floats_ = floats;
+  return scratch_;
+}
+
+Memory::Memory(Stream& stream, Where where, size_t floats) : where_(where) {
+  if (floats == 0 || !stream.status().ok()) return;
+  void* data = nullptr;
+  const size_t bytes = floats * sizeof(float);
+  if (where == Where::kDevice) {
+    size_t free = 0, all = 0;
+    cudaMemGetInfo(&free, &all);
+    stream.Check(
+        absl::StrCat(bytes, " bytes of its memory, of which ", free, " of ", all, " are free"),
+        cudaMalloc(&data, bytes));
+  } else {
+    stream.Check(absl::StrCat(bytes, " bytes of pinned memory of the machine"),
+                 cudaMallocHost(&data, bytes));
+  }
+  if (!stream.status().ok()) return;
+  data_ = static_cast<float*>(data);
+  size_ = floats;
+  if (where == Where::kDevice) {
+    stream.Zero(data_, floats);
+  } else {
+    std::fill(data_, data_ + floats, 0.0f);
+  }
+}
+
+Memory::~Memory() {
+  if (data_ == nullptr) return;
+  if (where_ == Where::kDevice) {
+    cudaFree(data_);
+  } else {
+    cudaFreeHost(data_);
+  }
+}
+
+Memory& Memory::operator=(Memory&& other) noexcept {
+  std::swap(where_, other.where_);
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+}  // namespace tessera::cuda

@@ -1,0 +1,98 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace tessera::cuda {
+
+// Work for one card, done in the order in which it is given. Calls return before the work is done;
+// only Synchronize and CopyToHost wait. The first thing that fails is kept, names what it was, and
+// makes all later work do nothing: look at status() where a result is used. Not thread-safe. Two
+// runs of the same work give the same bits.
+//
+// In a build without CUDA there are emulated streams, for tests: kernels are compiled for the CPU
+// and run at once in loops, the card's memory is the machine's. What they cannot show is how
+// threads of a card meet.
+class Stream {
+ public:
+  // FAILED_PRECONDITION: built without CUDA, no driver, no such card; RESOURCE_EXHAUSTED: no room
+  // on it.
+  static absl::StatusOr<std::unique_ptr<Stream>> New(int device);
+  // Null in a build with CUDA.
+  static std::unique_ptr<Stream> Emulated();
+  ~Stream();
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+
+  // To be called by a thread before its first work, and again where it has used another card in
+  // between.
+  void MakeCurrent();
+  // INTERNAL or RESOURCE_EXHAUSTED: what failed first.
+  const absl::Status& status() const { return status_; }
+  // Waits for all work given so far.
+  const absl::Status& Synchronize();
+
+  // Floats; `host` of a large copy should be HostMemory, and holds until the next Synchronize.
+  void CopyToDevice(const float* host, float* device, size_t floats);
+  // Waits for it and for all before it.
+  void CopyToHost(const float* device, float* host, size_t floats);
+  // Nothing where both are the same.
+  void Copy(const float* from, float* to, size_t floats);
+  // `rows` runs of `width` floats, which lie `from_stride` and `to_stride` floats apart.
+  void CopyRows(const float* from, size_t from_stride, float* to, size_t to_stride, size_t rows,
+                size_t width);
+  void Zero(float* to, size_t floats);
+
+  // Floats of the card that hold anything, until the next call or the end of the kernel that it is
+  // for. Takes memory where more is asked for than ever before.
+  float* Scratch(size_t floats);
+
+  // For launch.h and products.cu: the CUDA stream and the handle of cuBLAS; null where it is
+  // emulated.
+  void* native() const { return native_; }
+  void* blas() const { return blas_; }
+  // Keeps the first error. `code` is a cudaError_t; 0 is none.
+  void Check(absl::string_view what, int code);
+  void Fail(absl::Status status);
+
+ private:
+  explicit Stream(int device) : device_(device) {}
+
+  [[maybe_unused]] const int device_;
+  absl::Status status_;
+  void* native_ = nullptr;
+  void* blas_ = nullptr;
+  [[maybe_unused]] float* blas_workspace_ = nullptr;
+  float* scratch_ = nullptr;
+  [[maybe_unused]] size_t scratch_floats_ = 0;
+};
+
+// Floats of a card, or of the machine where copies to a card are fast (pinned). Holds zeros at
+// first. Freed by the destructor, which waits for the card; outlives the work that uses it.
+// Movable.
+class Memory {
+ public:
+  enum class Where { kDevice, kHost };
+  Memory() = default;
+  // Of the stream's card; an error is the stream's (RESOURCE_EXHAUSTED: says how much was asked
+  // for), and data() null.
+  Memory(Stream& stream, Where where, size_t floats);
+  ~Memory();
+  Memory(Memory&& other) noexcept { *this = std::move(other); }
+  Memory& operator=(Memory&& other) noexcept;
+
+  float* data() const { return data_; }
+  size_t size() const { return size_; }
+
+ private:
+  Where where_ = Where::kDevice;
+  float* data_ = nullptr;
+  size_t size_ = 0;
+};
+
+}  // namespace tessera::cuda

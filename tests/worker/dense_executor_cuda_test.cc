@@ -1,0 +1,106 @@
+// Every model of the zoo on a card, or where there is none on an emulated one, against the CPU.
+#include <algorithm>
+#include <cmath>
+
+#include "tests/worker/dense_job_testing.h"
+#include "tests/worker/zoo_testing.h"
+#include "worker/device.h"
+#include "worker/zoo/zoo.h"
+
+namespace tessera::worker::testing {
+namespace {
+
+// Sums have another order, and a card's functions other last bits.
+void ExpectNear(absl::Span<const float> found, absl::Span<const float> expected,
+                const std::string& what) {
+  ASSERT_EQ(found.size(), expected.size()) << what;
+  float largest = 1e-3f;
+  for (const float value : expected) largest = std::max(largest, std::fabs(value));
+  for (size_t i = 0; i < found.size(); ++i) {
+    ASSERT_NEAR(found[i], expected[i], 2e-4f * largest) << what << ", element " << i;
+  }
+}
+
+class ExecutorOnCuda : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string why;
+    if (NewStream(&why) == nullptr) GTEST_SKIP() << why;
+  }
+  static std::unique_ptr<cuda::Stream> Stream() {
+    std::string why;
+    return NewStream(&why);
+  }
+};
+
+TEST_F(ExecutorOnCuda, AgreesWithTheCpuOnEveryModelOfTheZoo) {
+  for (const std::string& name : ZooModelNames()) {
+    const std::unique_ptr<Model> model = MakeModel(TinyJob(name));
+    ASSERT_NE(model, nullptr);
+    ASSERT_TRUE(CheckRunsOnCuda(*model).ok()) << name << ": " << CheckRunsOnCuda(*model);
+    Session cpu(*model), card(*model, nullptr, Stream());
+    for (const uint32_t batch : {33u, 7u, 1u, 0u, 65u}) {
+      SCOPED_TRACE(absl::StrCat(name, ", batch ", batch));
+      cpu.Fill(batch, 3);
+      card.Fill(batch, 3);
+      const Executor::StepResult a = cpu.Step(0.5f), b = card.Step(0.5f);
+      ASSERT_TRUE(card.executor.status().ok()) << card.executor.status();
+      EXPECT_NEAR(b.loss_sum, a.loss_sum, 1e-4 * std::max(1.0, std::fabs(a.loss_sum)));
+      ExpectNear(b.logits, a.logits, "logits");
+      ExpectNear(card.trained_gradient, cpu.trained_gradient, "gradient of parameters");
+      ExpectNear(card.statistics_gradient, cpu.statistics_gradient, "statistics");
+      for (size_t i = 0; i < model->inputs().size(); ++i) {
+        ExpectNear(card.executor.pooled_gradient(i), cpu.executor.pooled_gradient(i),
+                   absl::StrCat("gradient of ", model->inputs()[i].table));
+      }
+      ExpectNear(card.Forward(), cpu.Forward(), "logits of evaluation");
+    }
+  }
+}
+
+TEST_F(ExecutorOnCuda, GivesTheSameBitsEveryTime) {
+  const std::unique_ptr<Model> model = MakeModel(TinyJob("dlrm"));
+  Session a(*model, nullptr, Stream()), b(*model, nullptr, Stream());
+  b.Fill(70, 9);
+  b.Step();
+  for (Session* session : {&a, &b}) {
+    session->Fill(50, 4);
+    session->Step();
+  }
+  EXPECT_EQ(a.trained_gradient, b.trained_gradient);
+  EXPECT_EQ(a.Forward(), b.Forward());
+}
+
+TEST_F(ExecutorOnCuda, KeepsTheFirstErrorAndSaysIt) {
+  const std::unique_ptr<Model> model = MakeModel(TinyJob("dnn"));
+  std::unique_ptr<cuda::Stream> stream = Stream();
+  cuda::Stream* const borrowed = stream.get();
+  Session card(*model, nullptr, std::move(stream));
+  card.Fill(5, 1);
+  card.Step();
+  ASSERT_TRUE(card.executor.status().ok());
+  borrowed->Fail(absl::InternalError("the card fell off the bus"));
+  borrowed->Fail(absl::InternalError("later"));
+  card.Step();
+  EXPECT_EQ(card.executor.status(), absl::InternalError("the card fell off the bus"));
+}
+
+TEST(Device, IsTheCpuOnlyWhereTheWishAllowsIt) {
+  const std::unique_ptr<Model> model = MakeModel(TinyJob("dnn"));
+  const auto devices = cuda::ListDevices();
+  EXPECT_EQ(*OpenDevice("cpu", *model), nullptr);
+  const auto automatic = OpenDevice("auto", *model);
+  ASSERT_TRUE(automatic.ok()) << automatic.status();
+  EXPECT_EQ(*automatic != nullptr, devices.ok());
+  for (const std::string wish : {"cuda", "cuda:99"}) {
+    SCOPED_TRACE(wish);
+    if (wish == "cuda" && devices.ok()) continue;
+    const absl::Status status = OpenDevice(wish, *model).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr(wish));
+    EXPECT_EQ(CheckDevice(wish).code(), absl::StatusCode::kFailedPrecondition);
+  }
+}
+
+}  // namespace
+}  // namespace tessera::worker::testing

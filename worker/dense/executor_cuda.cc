@@ -1,0 +1,104 @@
+// The executor on a card: where its tensors lie, what travels, and the passes.
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "cuda/dense/accumulate.h"
+#include "worker/dense/executor.h"
+
+namespace tessera::worker {
+
+absl::Status CheckRunsOnCuda(const Model& model) {
+  for (const GraphNode& node : model.graph().nodes()) {
+    if (node.op->IsView() || node.op->RunsOnCuda()) continue;
+    return absl::FailedPreconditionError(
+        absl::StrCat("node \"", node.name, "\": ", node.op_name, " does not run on a card"));
+  }
+  return absl::OkStatus();
+}
+
+void Executor::PlaceOnCard(size_t arena_floats, uint32_t capacity) {
+  const Graph& graph = model_.graph();
+  size_t at = 0;
+  const auto take = [&](size_t floats) {
+    const size_t begin = at;
+    at += Buffer::RoundUp(floats);
+    return begin;
+  };
+  for (const std::vector<int32_t>& tensors : {graph.inputs(), graph.outputs()}) {
+    for (const int32_t tensor : tensors) {
+      Storage& storage = storages_[storage_of_[tensor]];
+      storage.staged = true;
+      storage.staged_value_at = take(capacity * storage.floats);
+      if (storage.needs_gradient) storage.staged_gradient_at = take(capacity * storage.floats);
+    }
+  }
+  using cuda::Memory;
+  stream_->MakeCurrent();
+  // Frees before it takes.
+  device_arena_ = Memory();
+  host_ = Memory();
+  device_arena_ = Memory(*stream_, Memory::Where::kDevice, arena_floats);
+  host_ = Memory(*stream_, Memory::Where::kHost, at);
+  if (trained_.data() != nullptr) return;
+  trained_ = Memory(*stream_, Memory::Where::kDevice, model_.trained_floats());
+  trained_gradient_ = Memory(*stream_, Memory::Where::kDevice, model_.trained_floats());
+  statistics_ = Memory(*stream_, Memory::Where::kDevice, model_.statistics_floats());
+  statistics_gradient_ = Memory(*stream_, Memory::Where::kDevice, model_.statistics_floats());
+}
+
+void Executor::CopyParametersToCard(absl::Span<const float>* trained,
+                                    absl::Span<const float>* statistics) {
+  stream_->MakeCurrent();
+  const auto copy = [this](absl::Span<const float>* host, const cuda::Memory& device) {
+    stream_->CopyToDevice(host->data(), device.data(), host->size());
+    *host = {device.data(), host->size()};
+  };
+  copy(trained, trained_);
+  copy(statistics, statistics_);
+}
+
+void Executor::RunForwardOnCard(bool training, Draws draws) {
+  for (const int32_t tensor : model_.graph().inputs()) {
+    stream_->CopyToDevice(HostValue(tensor).data(), Value(tensor).data(), Value(tensor).size());
+  }
+  for (const Step& step : steps_) {
+    step.op->CudaForward(*stream_, NewForwardPass(step, step.whole, training, draws));
+  }
+  for (const int32_t tensor : model_.graph().outputs()) {
+    stream_->CopyToHost(Value(tensor).data(), HostValue(tensor).data(), Value(tensor).size());
+  }
+}
+
+void Executor::RunBackwardOnCard(Draws draws) {
+  for (const int32_t tensor : model_.graph().outputs()) {
+    const absl::Span<float> gradient = Gradient(storage_of_[tensor]);
+    stream_->CopyToDevice(HostGradient(tensor).data(), gradient.data(), gradient.size());
+  }
+  for (const Step& step : steps_) {
+    if (!step.backward) continue;
+    for (const int32_t storage : step.unread) {
+      stream_->Zero(Gradient(storage).data(), Gradient(storage).size());
+    }
+  }
+  for (auto step = steps_.rbegin(); step != steps_.rend(); ++step) {
+    if (!step->backward) continue;
+    step->op->CudaBackward(*stream_, NewBackwardPass(*step, step->whole, draws));
+    for (const Addition& addition : step->additions) {
+      const absl::Span<const float> from = step->whole.input_gradients[addition.slot];
+      cuda::Accumulate(*stream_, from.data(), Gradient(addition.storage).data(), from.size());
+    }
+  }
+}
+
+void Executor::CopyGradientsFromCard(absl::Span<float> trained, absl::Span<float> statistics) {
+  for (const int32_t tensor : model_.graph().inputs()) {
+    const int32_t storage = storage_of_[tensor];
+    if (!storages_[storage].needs_gradient) continue;
+    stream_->CopyToHost(Gradient(storage).data(), HostGradient(tensor).data(),
+                        Gradient(storage).size());
+  }
+  stream_->CopyToHost(trained_gradient_.data(), trained.data(), trained.size());
+  stream_->CopyToHost(statistics_gradient_.data(), statistics.data(), statistics.size());
+}
+
+}  // namespace tessera::worker
