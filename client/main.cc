@@ -21,7 +21,7 @@ int main(int argc, char** argv) {
   context.interrupt = &interrupt;
   const auto app = tessera::client::NewTesseraApp(
       context, {tessera::local::AddLocal, tessera::local::AddCheck, tessera::local::AddPredict,
-                tessera::local::AddExport});
+                tessera::local::AddExport, tessera::local::AddDevices});
   return tessera::client::RunTessera(*app, context,
                                      std::vector<std::string>(argv + 1, argv + argc));
 }

@@ -6,9 +6,12 @@
 
 #include "client/commands/tessera_app.h"
 #include "common/file_system.h"
+#include "cuda/devices.h"
+#include "cuda/stream.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "local/commands/local_commands.h"
+#include "tests/paths.h"
 
 // The commands as a user types them, on clusters in this process.
 namespace tessera::local {
@@ -30,7 +33,7 @@ class LocalCommandsTest : public testing::Test {
   void TearDown() override { fs::remove_all(folder_); }
 
   std::string data_() const { return folder_ / "data"; }
-  std::string job_() const { return std::string(TESSERA_JOBS_FOLDER) + "/quickstart.yaml"; }
+  std::string job_() const { return SourcePath("deploy/jobs/quickstart.yaml"); }
 
   int Run(const std::vector<std::string>& arguments) {
     char* out = nullptr;
@@ -43,7 +46,8 @@ class LocalCommandsTest : public testing::Test {
     context.interrupt = &interrupt;
     context.out = open_memstream(&out, &out_size);
     context.err = open_memstream(&err, &err_size);
-    const auto app = client::NewTesseraApp(context, {AddLocal, AddCheck, AddPredict, AddExport});
+    const auto app =
+        client::NewTesseraApp(context, {AddLocal, AddCheck, AddPredict, AddExport, AddDevices});
     const int code = client::RunTessera(*app, context, arguments);
     std::fclose(context.out);
     std::fclose(context.err);
@@ -118,6 +122,36 @@ TEST_F(LocalCommandsTest, LocalEndsWithOneObjectForScriptsAndPredictAgreesWithIt
   }
   EXPECT_EQ(predictions.size(), 500u);
   EXPECT_NEAR(Auc(predictions), result["metrics"]["test"]["auc"], 1e-4);
+}
+
+// In a build without CUDA kernels are emulated: the whole way of a job's tensors to a card and
+// back.
+TEST_F(LocalCommandsTest, AJobOnACardLearnsWhatItLearnsOnTheCpu) {
+  const auto device = cuda::ListDevices().ok() ? "cuda" : "emulated";
+  if (!cuda::ListDevices().ok() && cuda::Stream::Emulated() == nullptr) {
+    GTEST_SKIP() << cuda::ListDevices().status();
+  }
+  ASSERT_EQ(RunLocal("cpu", {"--output", "json", "--device", "cpu"}), 0) << err_;
+  const double expected = LastObject()["metrics"]["validation"]["logloss"];
+  ASSERT_EQ(RunLocal("card", {"--output", "json", "--device", device}), 0) << err_;
+  EXPECT_NEAR(LastObject()["metrics"]["validation"]["logloss"], expected, 1e-3);
+}
+
+TEST_F(LocalCommandsTest, DevicesListsTheCardsOrSaysWhyThereIsNone) {
+  const int code = Run({"devices"});
+  if (cuda::ListDevices().ok()) {
+    EXPECT_EQ(code, 0);
+    EXPECT_THAT(out_, HasSubstr("cuda:0  "));
+  } else {
+    EXPECT_NE(code, 0);
+    EXPECT_THAT(err_, HasSubstr(std::string(cuda::ListDevices().status().message())));
+  }
+}
+
+TEST_F(LocalCommandsTest, AJobThatAsksForACardWhereThereIsNoneEndsAndSaysWhy) {
+  if (cuda::ListDevices().ok()) GTEST_SKIP() << "there is a card";
+  EXPECT_NE(RunLocal("run", {"--set", "train.device=cuda"}), 0);
+  EXPECT_THAT(err_, HasSubstr("train.device: cuda"));
 }
 
 TEST_F(LocalCommandsTest, LocalShowsProgressAndWhatToDoNext) {
