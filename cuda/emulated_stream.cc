@@ -17,8 +17,6 @@ Stream::~Stream() { delete[] scratch_; }
 
 void Stream::MakeCurrent() {}
 
-void Stream::Fail(absl::Status status) { status_.Update(status); }
-
 void Stream::Check(absl::string_view, int) {}
 
 const absl::Status& Stream::Synchronize() { return status_; }
@@ -60,12 +58,5 @@ Memory::Memory(Stream& stream, Where where, size_t floats) : where_(where) {
 }
 
 Memory::~Memory() { delete[] data_; }
-
-Memory& Memory::operator=(Memory&& other) noexcept {
-  std::swap(where_, other.where_);
-  std::swap(data_, other.data_);
-  std::swap(size_, other.size_);
-  return *this;
-}
 
 }  // namespace tessera::cuda

@@ -61,8 +61,6 @@ void Stream::MakeCurrent() {
   if (status_.ok()) Check("to be used", cudaSetDevice(device_));
 }
 
-void Stream::Fail(absl::Status status) { status_.Update(status); }
-
 void Stream::Check(absl::string_view what, int code) {
   if (code == cudaSuccess || !status_.ok()) return;
   const auto error = static_cast<cudaError_t>(code);
@@ -155,13 +153,6 @@ Memory::~Memory() {
   } else {
     cudaFreeHost(data_);
   }
-}
-
-Memory& Memory::operator=(Memory&& other) noexcept {
-  std::swap(where_, other.where_);
-  std::swap(data_, other.data_);
-  std::swap(size_, other.size_);
-  return *this;
 }
 
 }  // namespace tessera::cuda

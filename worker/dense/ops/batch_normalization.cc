@@ -129,18 +129,11 @@ class BatchNormalization final : public Op {
   void CudaForward(cuda::Stream& stream, const ForwardPass& pass) const override {
     const float* const x = pass.inputs[0].data();
     const size_t rows = pass.outputs[0].size() / width_;
-    const float* mean = pass.statistics[0].data();
-    float* inverse;
-    if (pass.training) {
-      cuda::MeasureBatch(stream, x, rows, width_, epsilon_, pass.shared.data());
-      mean = pass.shared.data();
-      inverse = pass.shared.data() + 2 * width_;
-    } else {
-      inverse = stream.Scratch(width_);
-      cuda::InverseDeviations(stream, pass.statistics[1].data(), width_, epsilon_, inverse);
-    }
-    cuda::BatchNormalization(stream, x, rows, width_, mean, inverse, pass.trained[0].data(),
-                             pass.trained[1].data(), pass.outputs[0].data());
+    const CudaMoments moments =
+        FindCudaMoments(stream, pass, rows, width_, epsilon_, pass.shared.data());
+    cuda::BatchNormalization(stream, x, rows, width_, moments.mean, moments.inverse,
+                             pass.trained[0].data(), pass.trained[1].data(),
+                             pass.outputs[0].data());
   }
 
   void CudaBackward(cuda::Stream& stream, const BackwardPass& pass) const override {

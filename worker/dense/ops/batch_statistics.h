@@ -3,7 +3,9 @@
 #include "absl/types/span.h"
 #include "common/math/normalization/running_statistics.h"
 #include "common/math/normalization/standardization.h"
+#include "cuda/dense/batch_statistics.h"
 #include "worker/dense/column_sum.h"
+#include "worker/dense/op.h"
 
 namespace tessera::worker {
 
@@ -49,6 +51,25 @@ inline void MovedStatistics(
     gradients[1][j] =
         RunningStatistics::VarianceStep(n, momentum, running[1][j], moments[width + j]);
   }
+}
+
+// What an op on a card standardises each column with, [width] each.
+struct CudaMoments {
+  const float* mean;
+  const float* inverse;  // of the deviation
+};
+
+// In training those of the batch, measured into `moments` [3 * width] as MeasureBatch does; else
+// the running ones, whose inverses lie in the stream's scratch.
+inline CudaMoments FindCudaMoments(cuda::Stream& stream, const ForwardPass& pass, size_t rows,
+                                   size_t width, float epsilon, float* moments) {
+  if (pass.training) {
+    cuda::MeasureBatch(stream, pass.inputs[0].data(), rows, width, epsilon, moments);
+    return {moments, moments + 2 * width};
+  }
+  float* const inverse = stream.Scratch(width);
+  cuda::InverseDeviations(stream, pass.statistics[1].data(), width, epsilon, inverse);
+  return {pass.statistics[0].data(), inverse};
 }
 
 }  // namespace tessera::worker

@@ -89,20 +89,10 @@ class Dice final : public Op {
   void CudaForward(cuda::Stream& stream, const ForwardPass& pass) const override {
     const float* const x = pass.inputs[0].data();
     const size_t rows = pass.outputs[0].size() / width_;
-    const float* mean = pass.statistics[0].data();
-    float* inverse;
-    float* p = nullptr;
-    if (pass.training) {
-      cuda::MeasureBatch(stream, x, rows, width_, epsilon_, pass.kept.data());
-      mean = pass.kept.data();
-      inverse = pass.kept.data() + 2 * width_;
-      p = pass.kept.data() + 3 * width_;
-    } else {
-      inverse = stream.Scratch(width_);
-      cuda::InverseDeviations(stream, pass.statistics[1].data(), width_, epsilon_, inverse);
-    }
-    cuda::Dice(stream, x, rows, width_, mean, inverse, pass.trained[0].data(),
-               pass.outputs[0].data(), p);
+    const CudaMoments moments =
+        FindCudaMoments(stream, pass, rows, width_, epsilon_, pass.kept.data());
+    cuda::Dice(stream, x, rows, width_, moments.mean, moments.inverse, pass.trained[0].data(),
+               pass.outputs[0].data(), pass.training ? pass.kept.data() + 3 * width_ : nullptr);
   }
 
   void CudaBackward(cuda::Stream& stream, const BackwardPass& pass) const override {

@@ -1,0 +1,18 @@
+// What streams and memory are with and without CUDA; the rest is in stream.cu or
+// emulated_stream.cc.
+#include "cuda/stream.h"
+
+#include <utility>
+
+namespace tessera::cuda {
+
+void Stream::Fail(absl::Status status) { status_.Update(status); }
+
+Memory& Memory::operator=(Memory&& other) noexcept {
+  std::swap(where_, other.where_);
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+}  // namespace tessera::cuda
