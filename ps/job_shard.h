@@ -218,6 +218,9 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   absl::Status LogError(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mu_);
 
   // job_shard_checkpoint.cc
+  // job_shard_move.cc: rows that callers have begun to take are not taken any more. The marks of
+  // changes are the checkpoint's from its cut on.
+  void EndTakes() ABSL_LOCKS_EXCLUDED(take_mu_);
   absl::Status AwaitStep(const v1::WriteCheckpointRequest& request, absl::Duration deadline) const
       ABSL_LOCKS_EXCLUDED(mu_);
   // CUT. `last`: what the cut may be based on.

@@ -85,7 +85,7 @@ absl::StatusOr<v1::WriteCheckpointResponse> JobShard::WriteCheckpoint(
     TESSERA_RETURN_IF_ERROR(closed_);
     if (cut_busy_ && phase == Request::DROP) return v1::WriteCheckpointResponse();
     if (cut_busy_) {
-      return absl::FailedPreconditionError(
+      return absl::UnavailableError(
           absl::StrCat("checkpoint of step ", request.step(), " in ", request.folder(),
                        ": another checkpoint is being written; wait until it is"));
     }
@@ -99,6 +99,7 @@ absl::StatusOr<v1::WriteCheckpointResponse> JobShard::WriteCheckpoint(
     if (cuts) last = std::exchange(written_, std::nullopt);
     if (cuts) taken_ = false;
   }
+  if (cuts) EndTakes();
   if (phase != Request::WRITE && cut.has_value()) {
     DropCut(tables_);
     cut_room_.Wake();

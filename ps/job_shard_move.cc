@@ -47,6 +47,11 @@ absl::StatusOr<uint64_t> JobShard::BeginTake(absl::Span<const uint32_t> partitio
   return last_ticket_;
 }
 
+void JobShard::EndTakes() {
+  absl::MutexLock take_lock(&take_mu_);
+  std::fill(tickets_.begin(), tickets_.end(), 0);
+}
+
 absl::Status JobShard::TakeRows(uint64_t ticket, uint32_t table, uint32_t partition, bool changed,
                                 std::string& records) {
   absl::MutexLock take_lock(&take_mu_);

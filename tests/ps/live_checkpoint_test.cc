@@ -175,7 +175,7 @@ TEST_F(LiveCheckpointTest, PushesGoOnWhileTheDiskStandsStill) {
     }
     PendingPull pull(*shard, PullOf(0, 0, {{0, {1, 2, 123456}}}));
     EXPECT_TRUE(pull.answered());
-    EXPECT_FAILS(Call(*shard, Phase(Request::CUT, "step-2")), StatusCode::kFailedPrecondition,
+    EXPECT_FAILS(Call(*shard, Phase(Request::CUT, "step-2")), StatusCode::kUnavailable,
                  "another checkpoint is being written");
     EXPECT_OK(Call(*shard, Phase(Request::DROP, "step-1")));
     ++pushed;

@@ -202,7 +202,8 @@ TEST_F(PartitionMoveTest, ACutOfACheckpointEndsTheMarksOfWhatWasCopied) {
   EXPECT_FAILS(shard->BeginTake({1}, true, 0), StatusCode::kFailedPrecondition,
                "a checkpoint was cut");
   ASSERT_OK(shard->BeginTake({1}, false, 0));
-  ASSERT_OK(shard->BeginTake({1}, true, 0));
+  const auto ticket = shard->BeginTake({1}, true, 0);
+  ASSERT_OK(ticket);
   v1::WriteCheckpointRequest request;
   request.set_job_id("job-1");
   request.set_generation(1);
@@ -216,6 +217,10 @@ TEST_F(PartitionMoveTest, ACutOfACheckpointEndsTheMarksOfWhatWasCopied) {
   ASSERT_OK(shard->WriteCheckpoint(request, clock_.Monotonic() + absl::Seconds(1)));
   EXPECT_FAILS(shard->BeginTake({1}, true, 0), StatusCode::kFailedPrecondition,
                "a checkpoint was cut");
+  // A caller that was slow. With the marks, the next increment would lack the rows.
+  std::string records;
+  EXPECT_FAILS(shard->TakeRows(*ticket, 0, 1, true, records), StatusCode::kAborted,
+               "go to another caller");
 }
 
 TEST_F(PartitionMoveTest, WhoHasBeenReplacedTakesNoMarksAnyMore) {
