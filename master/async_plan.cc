@@ -8,7 +8,7 @@ namespace {
 class AsyncPlan final : public TrainingPlan {
  public:
   AsyncPlan(const PlanOptions& options, std::vector<v1::FileRecords> files,
-            const WindowOptions& windows, const v1::Position& start)
+            const WindowOptions& windows, const v1::Position& start, const v1::PlanState* state)
       : options_(options),
         window_records_(windows.window_records),
         cache_(std::move(files), windows),
@@ -19,13 +19,12 @@ class AsyncPlan final : public TrainingPlan {
         handed_out_(start.step()),
         step_(start.step()),
         samples_(start.samples()) {
-    for (const v1::OpenWindow& open : start.open()) {
-      lost_.push_back({open.window(), open.next_batch()});
-    }
+    for (const v1::OpenWindow& open : start.open()) lost_.push_back(OpenOf(open));
     total_steps_ = TotalSteps();
     EndEpochIfDone();
     due_ = Due();
     if (IsFinished(options_, epoch_, step_)) due_.finished = true;
+    if (state != nullptr) Restore(*state);
   }
 
   std::optional<v1::Train> Next(Rank rank) override {
@@ -62,6 +61,25 @@ class AsyncPlan final : public TrainingPlan {
   void Pass() override { due_ = Due(); }
   uint64_t total_steps() const override { return total_steps_; }
 
+  v1::PlanState Save() const override {
+    v1::PlanState state;
+    state.set_step(step_);
+    state.set_samples(samples_);
+    *state.mutable_due() = ToProto(due_);
+    v1::AsyncPlanState& async = *state.mutable_async();
+    async.set_epoch(epoch_);
+    async.set_next_window(next_window_);
+    async.set_handed_out(handed_out_);
+    for (const Open& window : lost_) *async.add_lost() = SavedOpen(window);
+    for (const Ranked& r : ranks_) {
+      v1::AsyncPlanRank& out = *async.add_ranks();
+      if (r.window.has_value()) *out.mutable_window() = SavedOpen(*r.window);
+      out.set_batches(r.batches);
+      out.set_pushes(r.pushes);
+    }
+    return state;
+  }
+
   v1::Position position() const override {
     v1::Position position;
     position.set_epoch(static_cast<uint32_t>(epoch_));
@@ -72,11 +90,7 @@ class AsyncPlan final : public TrainingPlan {
     }
     std::sort(open.begin(), open.end(),
               [](const Open& a, const Open& b) { return a.window < b.window; });
-    for (const Open& window : open) {
-      v1::OpenWindow* out = position.add_open();
-      out->set_window(window.window);
-      out->set_next_batch(window.next_batch);
-    }
+    for (const Open& window : open) *position.add_open() = SavedOpen(window);
     position.set_step(step_);
     position.set_samples(samples_);
     position.set_window_records(window_records_);
@@ -93,6 +107,35 @@ class AsyncPlan final : public TrainingPlan {
     uint64_t batches = 0;  // of the unit that it has; 0: none
     uint64_t pushes = 0;   // of this generation
   };
+
+  static Open OpenOf(const v1::OpenWindow& window) {
+    return {window.window(), window.next_batch()};
+  }
+  static v1::OpenWindow SavedOpen(const Open& window) {
+    v1::OpenWindow out;
+    out.set_window(window.window);
+    out.set_next_batch(window.next_batch);
+    return out;
+  }
+
+  void Restore(const v1::PlanState& state) {
+    const v1::AsyncPlanState& async = state.async();
+    step_ = state.step();
+    samples_ = state.samples();
+    due_ = FromProto(state.due());
+    epoch_ = async.epoch();
+    next_window_ = async.next_window();
+    handed_out_ = async.handed_out();
+    lost_.clear();
+    for (const v1::OpenWindow& open : async.lost()) lost_.push_back(OpenOf(open));
+    for (int r = 0; r < async.ranks_size(); ++r) {
+      const v1::AsyncPlanRank& in = async.ranks(r);
+      Ranked& out = ranks_[static_cast<size_t>(r)];
+      if (in.has_window()) out.window = OpenOf(in.window());
+      out.batches = in.batches();
+      out.pushes = in.pushes();
+    }
+  }
 
   uint64_t Batches(uint64_t window) {
     const uint64_t records = CountRecords(cache_.Of(epoch_)[window]);
@@ -172,9 +215,9 @@ class AsyncPlan final : public TrainingPlan {
 
 std::unique_ptr<TrainingPlan> NewAsyncPlan(const PlanOptions& options,
                                            std::vector<v1::FileRecords> files,
-                                           const WindowOptions& windows,
-                                           const v1::Position& start) {
-  return std::make_unique<AsyncPlan>(options, std::move(files), windows, start);
+                                           const WindowOptions& windows, const v1::Position& start,
+                                           const v1::PlanState* state) {
+  return std::make_unique<AsyncPlan>(options, std::move(files), windows, start, state);
 }
 
 }  // namespace tessera::master

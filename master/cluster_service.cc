@@ -88,6 +88,8 @@ void ClusterServiceImpl::SendAssignments(uint64_t incarnation, grpc::ServerConte
     });
     if (!alive) break;
     if (key == sent) continue;
+    // A master that dies must know afterwards what it has said.
+    if (!host_->Flush().ok()) continue;
     if (!stream->Write(out)) break;
     sent = key;
   }

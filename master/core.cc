@@ -47,9 +47,12 @@ absl::StatusOr<std::unique_ptr<MasterCore>> MasterCore::New(
     core->jobs_.Load(std::move(record));
   }
   core->jobs_.SetNextNumber(std::max(next_job, options.next_job));
+  TESSERA_RETURN_IF_ERROR(core->ResumeRun(state, now));
   for (v1::JobRecord* record : core->jobs_.Queue()) {
     if (record->cancel()) {
       core->jobs_.Move(record, v1::FAILED, "Cancelled", "cancelled by a user", now.wall);
+    } else if (core->run_ != nullptr && core->run_->record() == record) {
+      continue;
     } else if (record->status().state() == v1::RUNNING) {
       record->mutable_status()->set_restarts(record->status().restarts() + 1);
       ++core->counts_.restarts;
@@ -343,6 +346,8 @@ void MasterCore::SetUnanswered(Lane which, std::vector<std::string> ps) {
 std::vector<StateLog::Write> MasterCore::TakeWrites() {
   std::vector<StateLog::Write> writes = std::exchange(writes_, {});
   for (StateLog::Write& write : jobs_.TakeWrites()) writes.push_back(std::move(write));
+  if (run_ == nullptr) return writes;
+  for (StateLog::Write& write : run_->TakeWrites()) writes.push_back(std::move(write));
   return writes;
 }
 

@@ -48,8 +48,9 @@ class MasterCore {
     uint64_t next_job = 1;
   };
 
-  // `state` is all that the state log holds. DATA_LOSS: a record that cannot be read. Jobs that ran
-  // go on from their last checkpoint.
+  // `state` is all that the state log holds. DATA_LOSS: a record that cannot be read. A job that
+  // trained goes on where it is, with the processes that join again as they were; others that ran,
+  // from their last checkpoint.
   static absl::StatusOr<std::unique_ptr<MasterCore>> New(
       const Options& options, const std::map<std::string, std::string>& state, const Now& now);
 
@@ -107,6 +108,9 @@ class MasterCore {
   void OnDeath(const Membership::Death& death, const Now& now);
   void ReserveIncarnations();
   absl::Status UnknownJob(const std::string& job_id);
+
+  // core_resume.cc: the run that an earlier master had.
+  absl::Status ResumeRun(const std::map<std::string, std::string>& state, const Now& now);
 
   // core_schedule.cc
   void Schedule(const Now& now);

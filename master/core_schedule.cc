@@ -32,6 +32,7 @@ void MasterCore::Schedule(const Now& now) {
 
 void MasterCore::SettleEnd(const Now& now) {
   const std::unique_ptr<JobRun> run = std::move(run_);
+  for (StateLog::Write& write : run->TakeWrites()) writes_.push_back(std::move(write));
   for (UnderWay& under_way : under_way_) under_way.of_run = false;  // it is of no use
   const RunEnd end = *run->end();
   v1::JobRecord* record = run->record();

@@ -47,7 +47,7 @@ JobRun::JobRun(JobTable* jobs, v1::JobRecord* record, RunOptions options, const 
   for (uint32_t r = 0; r < options_.workers.size(); ++r) {
     if (options_.workers[r].incarnation == 0) Vacate(Rank(r), /*silent=*/false, now);
   }
-  FindOrOpen(now);
+  options_.saved != nullptr ? Resume(now) : FindOrOpen(now);
 }
 
 bool JobRun::Uses(uint64_t incarnation) const {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/ids.h"
 #include "master/action.h"
@@ -16,6 +17,7 @@
 #include "master/evaluation_round.h"
 #include "master/job_table.h"
 #include "master/progress.h"
+#include "master/state_log.h"
 #include "master/training_plan.h"
 #include "master/unit_desk.h"
 #include "tessera/v1/cluster.pb.h"
@@ -42,12 +44,28 @@ struct TakeUp {
   absl::Duration since;  // when the barrier was reached
 };
 
+// In the state log; see master_state.proto.
+inline constexpr char kRunPrefix[] = "run/";
+inline constexpr char kRunStateKey[] = "run/state";
+inline constexpr char kRunMapKey[] = "run/map";
+inline constexpr char kRunPlanKey[] = "run/plan";
+inline std::string RunRankKey(uint32_t rank) { return absl::StrCat("run/rank/", rank); }
+
+// What the master before this one had made durable of a run that trains.
+struct SavedRun {
+  v1::RunState state;
+  v1::PlanState plan;
+  std::vector<v1::RankState> ranks;
+};
+
 struct RunOptions {
   std::vector<RunNode> ps;       // in the order of their parts
   std::vector<RunNode> workers;  // by rank; incarnation 0: the one of that name is lost
   // [partitions]: who owns what; empty: EvenOwners.
   std::vector<uint32_t> owner;
   std::optional<TakeUp> take_up;
+  // The run goes on as the same generation, while its ps and workers do.
+  std::shared_ptr<const SavedRun> saved;
   // Set: training is over; measure the model of this checkpoint, which the job leaves behind.
   std::string final_checkpoint;
   // The one to take where that is gone or damaged; empty: none.
@@ -166,6 +184,9 @@ class JobRun {
   }
   // Brings the figures in the record up to date.
   void UpdateStatus(const Now& now);
+  // What a master that restarts needs to go on with the run (RunOptions::saved), where that has
+  // changed; from the end of the run on, that it is gone.
+  std::vector<StateLog::Write> TakeWrites();
 
  private:
   enum class Phase {
@@ -203,6 +224,11 @@ class JobRun {
   void OnCounted(const std::string& split, const v1::UnitResult& result, const Now& now);
   void AfterCounting(const Now& now);
   bool TookFallback(const absl::Status& status, const Now& now);
+
+  // job_run_resume.cc
+  void Resume(const Now& now);
+  void OnSought(const ActionResult& result, const Now& now);
+  v1::RunState State() const;
 
   // job_run_barrier.cc: what happens between units of training.
   void BeginTraining(const Now& now);
@@ -314,6 +340,7 @@ class JobRun {
   std::unique_ptr<TrainingPlan> plan_;
   std::unique_ptr<EvaluationRound> round_;
   Wanted evaluation_for_ = Wanted::kBarrier;
+  uint64_t evaluation_bad_records_ = 0;  // of the one under way
   uint64_t next_evaluation_ = 1;
   Due due_;
   bool improved_ = false;
@@ -326,6 +353,7 @@ class JobRun {
     std::string folder;
     WriteCheckpoint work;  // until it is begun
     bool ps_lost = false;  // since its cut
+    bool sought = false;   // by an earlier master: whether it was committed is to be found out
   };
   std::optional<Writing> writing_;
   // To other ps.
@@ -354,6 +382,8 @@ class JobRun {
   std::string last_checkpoint_;
   std::optional<uint64_t> last_checkpoint_step_;
   absl::Duration last_checkpoint_at_;
+  // What the state log has of the run, by key; of ranks, which change one by one, the keys alone.
+  std::map<std::string, std::string> logged_;
   uint32_t predicted_ = 0;  // ranks that have got their part
   uint32_t predictions_done_ = 0;
 };

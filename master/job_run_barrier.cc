@@ -32,7 +32,10 @@ void JobRun::BeginTraining(const Now& now) {
   if (options_.take_up.has_value()) {
     last_checkpoint_at_ = options_.take_up->last_checkpoint_at;
     improved_ = options_.take_up->improved;
-    if (options_.take_up->cut) return BeginCheckpoint(now);
+    if (options_.take_up->cut) {
+      due_.checkpoint = true;
+      return BeginCheckpoint(now);
+    }
   }
   const uint32_t patience = spec().train().early_stopping().patience();
   if (patience > 0 && position_.stop_misses() >= patience) {
@@ -90,6 +93,7 @@ void JobRun::Advance(const Now& now) {
 void JobRun::BeginEvaluation(absl::string_view split, Wanted wanted, const Now& now) {
   Enter(Phase::kEvaluating, now);
   evaluation_for_ = wanted;
+  evaluation_bad_records_ = 0;
   const std::vector<v1::FileRecords> files = FilesOf(split);
   uint64_t records = 0;
   for (const v1::FileRecords& file : files) records += file.records();
@@ -102,6 +106,7 @@ void JobRun::BeginEvaluation(absl::string_view split, Wanted wanted, const Now& 
 
 void JobRun::OnMeasured(const ActionResult& result, const Now& now) {
   if (!result.status.ok()) return Restart("MetricsFailed", result.status.message(), now);
+  evaluation_bad_records_ = 0;
   v1::Evaluation evaluation;
   evaluation.set_split(round_->split());
   evaluation.set_step(position_.step());
@@ -243,6 +248,7 @@ void JobRun::OnCut(const ActionResult& result, const Now& now) {
 }
 
 void JobRun::OnWritten(const ActionResult& result, const Now& now) {
+  if (writing_->sought && !result.status.ok()) return OnSought(result, now);
   if (!result.status.ok()) {
     OnCheckpointFailed(result, now);
     if (end_.has_value()) return;

@@ -33,7 +33,9 @@ absl::StatusOr<std::optional<v1::NextWorkResponse>> JobRun::NextWork(
   if (!call.ok()) return call.status();
   if (*call == UnitDesk::Call::kRepeat) return desk_.held(rank);
   // A worker that cannot even begin says so without a unit.
-  if (request.result().code() != 0) {
+  if (*call == UnitDesk::Call::kDropped) {
+    desk_.Acknowledge(rank);
+  } else if (request.result().code() != 0) {
     OnUnitFailed(rank, request.result(), now);
   } else if (*call == UnitDesk::Call::kCompletes) {
     OnUnitDone(rank, request.result(), now);
@@ -113,6 +115,7 @@ void JobRun::OnUnitDone(Rank rank, const v1::UnitResult& result, const Now& now)
           static_cast<double>(absl::ToUnixMillis(now.wall) - status().created_unix_ms()) / 1000;
       status().set_seconds_to_first_step(
           std::max(0.001, since_submission - result.train_seconds() * (1 - 1 / batches)));
+      jobs_->Touch(record_);
     }
     // A window that goes on after a restart is read again, and its bad records with it.
     if (held.train().batch_begin() == 0) CountBadRecords(result, now);
@@ -134,6 +137,7 @@ void JobRun::OnUnitDone(Rank rank, const v1::UnitResult& result, const Now& now)
 void JobRun::CountBadRecords(const v1::UnitResult& result, const Now& now) {
   if (result.bad_records() == 0) return;
   position_.set_bad_records(position_.bad_records() + result.bad_records());
+  if (phase_ == Phase::kEvaluating) evaluation_bad_records_ += result.bad_records();
   status().set_bad_records(position_.bad_records());
   if (position_.bad_records() > spec().data().max_bad_records()) {
     Fail("DataError",

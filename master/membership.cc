@@ -61,7 +61,34 @@ absl::StatusOr<Membership::Joined> Membership::Join(const v1::Hello& hello, absl
   if (absl::Status status = CheckHello(hello); !status.ok()) return status;
   Joined joined;
   const std::string name = hello.name().empty() ? PickName(hello.kind(), now) : hello.name();
-  if (auto it = nodes_.find(name); it != nodes_.end() && it->second.alive) {
+  const auto welcome = [&](const Node& node) {
+    joined.welcome.set_name(name);
+    joined.welcome.set_incarnation(node.incarnation);
+    joined.welcome.set_heartbeat_ms(
+        static_cast<uint32_t>(absl::ToInt64Milliseconds(options_.heartbeat)));
+    joined.welcome.set_lease_ms(static_cast<uint32_t>(absl::ToInt64Milliseconds(options_.lease)));
+    return joined;
+  };
+  const auto it = nodes_.find(name);
+  const bool expected = it != nodes_.end() && it->second.alive && it->second.expected;
+  if (expected && it->second.incarnation == hello.incarnation() &&
+      it->second.kind == hello.kind()) {
+    Node& node = it->second;
+    node.expected = false;
+    node.address = hello.address();
+    node.process = hello.process();
+    node.pid = hello.pid();
+    node.last_seen = now;
+    node.last_seen_wall = wall;
+    return welcome(node);
+  }
+  if (hello.incarnation() != 0) {
+    return absl::AbortedError(
+        absl::StrCat("incarnation ", hello.incarnation(), " of ", name, " is over"));
+  }
+  if (expected) {
+    joined.replaced = Kill(it->second, "another process has its name", now);
+  } else if (it != nodes_.end() && it->second.alive) {
     Node& other = it->second;
     if (hello.process() == 0 || other.process != hello.process()) {
       return absl::AlreadyExistsError(
@@ -83,12 +110,21 @@ absl::StatusOr<Membership::Joined> Membership::Join(const v1::Hello& hello, absl
   node.last_seen = now;
   node.last_seen_wall = wall;
   last_change_ = now;
-  joined.welcome.set_name(name);
-  joined.welcome.set_incarnation(node.incarnation);
-  joined.welcome.set_heartbeat_ms(
-      static_cast<uint32_t>(absl::ToInt64Milliseconds(options_.heartbeat)));
-  joined.welcome.set_lease_ms(static_cast<uint32_t>(absl::ToInt64Milliseconds(options_.lease)));
-  return joined;
+  return welcome(node);
+}
+
+void Membership::Expect(v1::NodeKind kind, const std::string& name, const std::string& address,
+                        uint64_t incarnation, absl::Duration now, absl::Time wall) {
+  Node& node = nodes_[name];
+  node = Node();
+  node.kind = kind;
+  node.name = name;
+  node.address = address;
+  node.incarnation = incarnation;
+  node.alive = true;
+  node.expected = true;
+  node.last_seen = now;
+  node.last_seen_wall = wall;
 }
 
 bool Membership::Heartbeat(uint64_t incarnation, const v1::Heartbeat& heartbeat, absl::Duration now,
@@ -116,9 +152,13 @@ std::optional<Membership::Death> Membership::Leave(uint64_t incarnation, const s
 std::vector<Membership::Death> Membership::Expire(absl::Duration now) {
   std::vector<Death> deaths;
   for (auto& [name, node] : nodes_) {
-    if (!node.alive || now - node.last_seen < options_.lease) continue;
+    const absl::Duration lease = node.expected ? options_.rejoin : options_.lease;
+    if (!node.alive || now - node.last_seen < lease) continue;
     deaths.push_back(
-        Kill(node, absl::StrCat("no heartbeat for ", absl::FormatDuration(options_.lease)), now));
+        Kill(node,
+             absl::StrCat(node.expected ? "it has not joined in " : "no heartbeat for ",
+                          absl::FormatDuration(lease)),
+             now));
   }
   ForgetOldDead();
   return deaths;

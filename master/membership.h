@@ -23,6 +23,7 @@ struct Node {
   bool alive = false;
   absl::Duration last_seen;
   absl::Time last_seen_wall;
+  bool expected = false;  // has not joined this master yet
   v1::Heartbeat heartbeat;
 };
 
@@ -35,6 +36,8 @@ class Membership {
   struct Options {
     absl::Duration lease = absl::Seconds(10);
     absl::Duration heartbeat = absl::Seconds(2);
+    // How long a process that an earlier master knew may take to find this one.
+    absl::Duration rejoin = absl::Seconds(20);
   };
   struct Death {
     uint64_t incarnation = 0;
@@ -43,17 +46,24 @@ class Membership {
   };
   struct Joined {
     v1::Welcome welcome;
-    // The same process's incarnation before, whose stream had not been seen to break.
+    // The incarnation that had the name: of the same process, whose stream had not been seen to
+    // break, or one that was expected.
     std::optional<Death> replaced;
   };
 
   Membership(const Options& options, uint64_t first_incarnation)
       : options_(options), next_incarnation_(first_incarnation) {}
 
-  // FAILED_PRECONDITION: versions differ; ALREADY_EXISTS: a live node has the name;
+  // FAILED_PRECONDITION: versions differ; ALREADY_EXISTS: a live node has the name; ABORTED: the
+  // incarnation that the process had does not count;
   // INVALID_ARGUMENT: no kind, a name of other than letters, digits, '.', '-', '_', or a ps without
   // an address.
   absl::StatusOr<Joined> Join(const v1::Hello& hello, absl::Duration now, absl::Time wall);
+  // A process that an earlier master had accepted under this incarnation: alive, and waited for to
+  // join with it (Hello.incarnation). A process that joins under its name without has taken its
+  // place.
+  void Expect(v1::NodeKind kind, const std::string& name, const std::string& address,
+              uint64_t incarnation, absl::Duration now, absl::Time wall);
   // False: this incarnation is dead, and its stream must end.
   bool Heartbeat(uint64_t incarnation, const v1::Heartbeat& heartbeat, absl::Duration now,
                  absl::Time wall);

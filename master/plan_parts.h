@@ -84,11 +84,14 @@ inline bool IsFinished(const PlanOptions& options, uint64_t epochs_done, uint64_
 // epoch, and a multiple of the batch.
 uint64_t WindowRecords(const PlanOptions& options, uint64_t records);
 
+// `state`: null, or of a plan of the same form with as many ranks.
 std::unique_ptr<TrainingPlan> NewSyncPlan(const PlanOptions& options,
                                           std::vector<v1::FileRecords> files,
-                                          const WindowOptions& windows, const v1::Position& start);
+                                          const WindowOptions& windows, const v1::Position& start,
+                                          const v1::PlanState* state);
 std::unique_ptr<TrainingPlan> NewAsyncPlan(const PlanOptions& options,
                                            std::vector<v1::FileRecords> files,
-                                           const WindowOptions& windows, const v1::Position& start);
+                                           const WindowOptions& windows, const v1::Position& start,
+                                           const v1::PlanState* state);
 
 }  // namespace tessera::master

@@ -9,7 +9,7 @@ namespace {
 class SyncPlan final : public TrainingPlan {
  public:
   SyncPlan(const PlanOptions& options, std::vector<v1::FileRecords> files,
-           const WindowOptions& windows, const v1::Position& start)
+           const WindowOptions& windows, const v1::Position& start, const v1::PlanState* state)
       : options_(options),
         window_records_(windows.window_records),
         cache_(std::move(files), windows),
@@ -28,6 +28,7 @@ class SyncPlan final : public TrainingPlan {
     total_steps_ = TotalSteps();
     EnterNextWindow();
     if (IsFinished(options_, tip_.epoch, tip_.step)) due_.finished = true;
+    if (state != nullptr) Restore(*state);
   }
 
   std::optional<v1::Train> Next(Rank rank) override {
@@ -59,6 +60,24 @@ class SyncPlan final : public TrainingPlan {
   void Pass() override { due_ = Due(); }
   uint64_t total_steps() const override { return total_steps_; }
 
+  v1::PlanState Save() const override {
+    v1::PlanState state;
+    state.set_step(step_);
+    state.set_samples(samples_);
+    *state.mutable_due() = ToProto(due_);
+    v1::SyncPlanState& sync = *state.mutable_sync();
+    *sync.mutable_tip() = SavedPlace(tip_);
+    for (const Cut& unit : units_) {
+      v1::PlanUnit& out = *sync.add_units();
+      *out.mutable_begin() = SavedPlace(unit.begin);
+      out.set_end(unit.end);
+    }
+    sync.set_first(first_);
+    *sync.mutable_next() = {next_.begin(), next_.end()};
+    *sync.mutable_done() = {done_.begin(), done_.end()};
+    return state;
+  }
+
   v1::Position position() const override {
     v1::Position position;
     position.set_epoch(static_cast<uint32_t>(tip_.epoch));
@@ -87,6 +106,32 @@ class SyncPlan final : public TrainingPlan {
     Place begin;
     uint64_t end = 0;
   };
+
+  static v1::PlanPlace SavedPlace(const Place& place) {
+    v1::PlanPlace out;
+    out.set_epoch(place.epoch);
+    out.set_window(place.window);
+    out.set_batch(place.batch);
+    out.set_step(place.step);
+    return out;
+  }
+  static Place PlaceOf(const v1::PlanPlace& place) {
+    return {place.epoch(), place.window(), place.batch(), place.step()};
+  }
+
+  void Restore(const v1::PlanState& state) {
+    const v1::SyncPlanState& sync = state.sync();
+    step_ = state.step();
+    samples_ = state.samples();
+    due_ = FromProto(state.due());
+    tip_ = PlaceOf(sync.tip());
+    for (const v1::PlanUnit& unit : sync.units()) {
+      units_.push_back({PlaceOf(unit.begin()), unit.end()});
+    }
+    first_ = sync.first();
+    next_ = {sync.next().begin(), sync.next().end()};
+    done_ = {sync.done().begin(), sync.done().end()};
+  }
 
   uint64_t Steps(const std::vector<v1::RecordRange>& window) const {
     return SyncSteps(CountRecords(window), options_.batch_size, options_.workers);
@@ -181,8 +226,9 @@ class SyncPlan final : public TrainingPlan {
 
 std::unique_ptr<TrainingPlan> NewSyncPlan(const PlanOptions& options,
                                           std::vector<v1::FileRecords> files,
-                                          const WindowOptions& windows, const v1::Position& start) {
-  return std::make_unique<SyncPlan>(options, std::move(files), windows, start);
+                                          const WindowOptions& windows, const v1::Position& start,
+                                          const v1::PlanState* state) {
+  return std::make_unique<SyncPlan>(options, std::move(files), windows, start, state);
 }
 
 }  // namespace tessera::master

@@ -36,6 +36,22 @@ PlanOptions PlanOptionsOf(const v1::JobSpec& spec, uint32_t workers) {
   return options;
 }
 
+v1::PlanDue ToProto(const Due& due) {
+  v1::PlanDue out;
+  out.set_evaluate(due.evaluate);
+  out.set_checkpoint(due.checkpoint);
+  out.set_finished(due.finished);
+  out.set_requested(due.requested);
+  return out;
+}
+
+Due FromProto(const v1::PlanDue& due) {
+  return {.evaluate = due.evaluate(),
+          .checkpoint = due.checkpoint(),
+          .finished = due.finished(),
+          .requested = due.requested()};
+}
+
 uint64_t NextBarrierStep(const PlanOptions& options, uint64_t step) {
   uint64_t next = std::min(NextMultiple(step, options.evaluate_every_steps),
                            NextMultiple(step, options.checkpoint_every_steps));
@@ -69,7 +85,8 @@ uint64_t WindowRecords(const PlanOptions& options, uint64_t records) {
 
 absl::StatusOr<std::unique_ptr<TrainingPlan>> NewTrainingPlan(const PlanOptions& options,
                                                               std::vector<v1::FileRecords> files,
-                                                              const v1::Position& start) {
+                                                              const v1::Position& start,
+                                                              const v1::PlanState* state) {
   uint64_t records = 0;
   for (const v1::FileRecords& file : files) records += file.records();
   if (records == 0) {
@@ -98,8 +115,16 @@ absl::StatusOr<std::unique_ptr<TrainingPlan>> NewTrainingPlan(const PlanOptions&
         absl::StrCat("start.checkpoint: it was cut in async mode with ", start.open_size(),
                      " windows under way, and sync mode has one; set start.warm"));
   }
-  return options.sync ? NewSyncPlan(options, std::move(files), windows, start)
-                      : NewAsyncPlan(options, std::move(files), windows, start);
+  if (state != nullptr) {
+    const size_t ranks =
+        static_cast<size_t>(options.sync ? state->sync().next_size() : state->async().ranks_size());
+    if (ranks != options.workers) {
+      return absl::InvalidArgumentError(absl::StrCat("the plan's state is of ", ranks,
+                                                     " ranks, and the job has ", options.workers));
+    }
+  }
+  return options.sync ? NewSyncPlan(options, std::move(files), windows, start, state)
+                      : NewAsyncPlan(options, std::move(files), windows, start, state);
 }
 
 }  // namespace tessera::master

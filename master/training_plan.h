@@ -11,6 +11,7 @@
 #include "common/window.h"
 #include "tessera/v1/checkpoint.pb.h"
 #include "tessera/v1/job.pb.h"
+#include "tessera/v1/master_state.pb.h"
 #include "tessera/v1/work.pb.h"
 
 namespace tessera::master {
@@ -43,6 +44,8 @@ struct Due {
   bool finished = false;   // the last epoch or step is done
   bool requested = false;  // by RequestBarrier
 };
+v1::PlanDue ToProto(const Due& due);
+Due FromProto(const v1::PlanDue& due);
 
 // The order of training as units of work: which batches of which window each rank trains next. A
 // pure core over Position: the same position gives the same batches, however units are cut, whoever
@@ -74,12 +77,16 @@ class TrainingPlan {
   virtual v1::Position position() const = 0;
   // As far as known; 0: unknown.
   virtual uint64_t total_steps() const = 0;
+  // All that a plan of the same options and files needs to go on from here.
+  virtual v1::PlanState Save() const = 0;
 };
 
-// INVALID_ARGUMENT: no records, fewer samples in a batch than workers (sync), or a position whose
-// windows have another shape.
+// `state`: go on from there; `start` is the barrier before it. INVALID_ARGUMENT: no records, fewer
+// samples in a batch than workers (sync), a position whose windows have another shape, or a state
+// of another plan.
 absl::StatusOr<std::unique_ptr<TrainingPlan>> NewTrainingPlan(const PlanOptions& options,
                                                               std::vector<v1::FileRecords> files,
-                                                              const v1::Position& start);
+                                                              const v1::Position& start,
+                                                              const v1::PlanState* state = nullptr);
 
 }  // namespace tessera::master

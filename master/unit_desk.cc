@@ -1,5 +1,6 @@
 #include "master/unit_desk.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -10,15 +11,22 @@ absl::StatusOr<UnitDesk::Call> UnitDesk::Classify(Rank rank, uint64_t completed_
   const Ranked& r = ranks_[rank.value()];
   if (completed_unit == r.completed) return r.busy ? Call::kRepeat : Call::kAsks;
   if (r.busy && completed_unit == r.held.unit_id()) return Call::kCompletes;
+  if (!r.busy && r.dropped != 0 && completed_unit == r.dropped) return Call::kDropped;
   return absl::InvalidArgumentError(
       absl::StrCat("rank ", rank.value(), " reports unit ", completed_unit, ", but ",
                    r.busy ? absl::StrCat("holds unit ", r.held.unit_id()) : "holds none",
                    " and has reported unit ", r.completed, " last"));
 }
 
+UnitDesk::Ranked& UnitDesk::Change(Rank rank) {
+  changed_.insert(rank.value());
+  return ranks_[rank.value()];
+}
+
 const v1::NextWorkResponse& UnitDesk::HandOut(Rank rank, v1::NextWorkResponse unit,
                                               absl::Duration now) {
-  Ranked& r = ranks_[rank.value()];
+  Ranked& r = Change(rank);
+  r.dropped = 0;
   r.held = std::move(unit);
   r.held.set_unit_id(next_unit_++);
   r.busy = true;
@@ -27,8 +35,9 @@ const v1::NextWorkResponse& UnitDesk::HandOut(Rank rank, v1::NextWorkResponse un
 }
 
 uint64_t UnitDesk::TakeOver(Rank rank, absl::Duration now) {
-  Ranked& r = ranks_[rank.value()];
+  Ranked& r = Change(rank);
   r.completed = 0;
+  r.dropped = 0;
   if (!r.busy) return 0;
   const uint64_t before = r.held.unit_id();
   r.held.set_unit_id(next_unit_++);
@@ -37,10 +46,38 @@ uint64_t UnitDesk::TakeOver(Rank rank, absl::Duration now) {
 }
 
 void UnitDesk::Complete(Rank rank) {
-  Ranked& r = ranks_[rank.value()];
+  Ranked& r = Change(rank);
   r.completed = r.held.unit_id();
   r.busy = false;
   r.held.Clear();
+}
+
+void UnitDesk::Acknowledge(Rank rank) {
+  Ranked& r = Change(rank);
+  r.completed = std::exchange(r.dropped, 0);
+}
+
+v1::RankState UnitDesk::StateOf(Rank rank) const {
+  const Ranked& r = ranks_[rank.value()];
+  v1::RankState state;
+  if (r.busy) *state.mutable_held() = r.held;
+  state.set_completed(r.completed);
+  state.set_dropped(r.dropped);
+  return state;
+}
+
+void UnitDesk::Restore(Rank rank, const v1::RankState& state, absl::Duration now) {
+  Ranked& r = Change(rank);
+  r.completed = state.completed();
+  r.dropped = state.dropped();
+  r.since = now;
+  r.busy = state.has_held() && state.held().has_train();
+  if (r.busy) {
+    r.held = state.held();
+  } else if (state.has_held()) {
+    r.dropped = state.held().unit_id();
+  }
+  next_unit_ = std::max({next_unit_, state.held().unit_id() + 1, r.completed + 1, r.dropped + 1});
 }
 
 }  // namespace tessera::master

@@ -1,11 +1,14 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/ids.h"
+#include "tessera/v1/master_state.pb.h"
 #include "tessera/v1/work.pb.h"
 
 namespace tessera::master {
@@ -21,6 +24,7 @@ class UnitDesk {
     kRepeat,     // answer with held()
     kCompletes,  // the result is news: process it, then Complete()
     kAsks,       // holds nothing
+    kDropped,    // the result is of no use: Acknowledge(), then as kAsks
   };
   // INVALID_ARGUMENT: reports a unit that is not the rank's.
   absl::StatusOr<Call> Classify(Rank rank, uint64_t completed_unit) const;
@@ -28,6 +32,7 @@ class UnitDesk {
   // Numbers the unit and remembers it.
   const v1::NextWorkResponse& HandOut(Rank rank, v1::NextWorkResponse unit, absl::Duration now);
   void Complete(Rank rank);
+  void Acknowledge(Rank rank);
   // The rank is another process's, which has reported nothing: what the rank holds is handed out to
   // it under a new number. Returns the old one; 0: the rank holds nothing.
   uint64_t TakeOver(Rank rank, absl::Duration now);
@@ -36,14 +41,25 @@ class UnitDesk {
   // When the held unit was handed out.
   absl::Duration since(Rank rank) const { return ranks_[rank.value()].since; }
 
+  // Ranks whose state has changed since the last call, ascending. At first none has.
+  std::set<uint32_t> TakeChanged() { return std::exchange(changed_, {}); }
+  v1::RankState StateOf(Rank rank) const;
+  // Before anything else, of every rank. Units of training go on; others are dropped: whoever
+  // reports one, or never got it, asks for another.
+  void Restore(Rank rank, const v1::RankState& state, absl::Duration now);
+
  private:
   struct Ranked {
     bool busy = false;
     v1::NextWorkResponse held;
     uint64_t completed = 0;
+    uint64_t dropped = 0;
     absl::Duration since;
   };
+  Ranked& Change(Rank rank);
+
   std::vector<Ranked> ranks_;
+  std::set<uint32_t> changed_;
   uint64_t next_unit_ = 1;
 };
 

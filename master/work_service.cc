@@ -51,6 +51,11 @@ grpc::Status WorkServiceImpl::NextWork(grpc::ServerContext* context,
     }
     unit = host_->Look(ask);
   }
+  // What was reported, and who holds which unit now, outlives this master.
+  if (absl::Status status = host_->Flush(); !status.ok()) {
+    return ToGrpc(absl::UnavailableError(
+        absl::StrCat("the master cannot write its state: ", status.message())));
+  }
   if (!unit.ok()) return ToGrpc(unit.status());
   if (unit->has_value()) {
     *response = **std::move(unit);

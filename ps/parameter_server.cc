@@ -139,9 +139,8 @@ class ParameterServerImpl final : public ParameterServer {
   // from its push log; what is open now is of no use to anyone.
   void Forget(const absl::Status& why) {
     auto shards = jobs_.CloseAll(
-        absl::UnavailableError(absl::StrCat("this ps has lost the master (", why.message(), ")")));
-    SPDLOG_WARN("lost the master: {}; {} open jobs are dropped", std::string(why.message()),
-                shards.size());
+        absl::UnavailableError(absl::StrCat("this ps was given up (", why.message(), ")")));
+    SPDLOG_WARN("{}; {} open jobs are dropped", std::string(why.message()), shards.size());
     // Freeing rows takes time, and this is the thread of the heartbeats.
     administration_.Run([shards = std::move(shards)]() mutable { shards.clear(); });
   }

@@ -119,7 +119,11 @@ class Node final : public ClusterNode {
     absl::Status status = FromGrpc(s.status);
     if (status.ok()) status = absl::UnavailableError("the master ended the stream");
     if (!s.why.empty()) status = absl::UnavailableError(s.why);
-    if (s.welcomed && !stop_ && callbacks_.lost) callbacks_.lost(status);
+    if (s.welcomed && !stop_) {
+      SPDLOG_WARN("lost the master at {}: {}; this process goes on as incarnation {}",
+                  options_.master_address, std::string(status.message()),
+                  options_.hello.incarnation());
+    }
     return status;
   }
 
@@ -190,6 +194,7 @@ class Node final : public ClusterNode {
       lease_ = std::max(absl::Milliseconds(welcome.lease_ms()), heartbeat_);
       s.next = Now() + heartbeat_;
       options_.hello.set_name(welcome.name());  // a name that the master picked is kept
+      options_.hello.set_incarnation(welcome.incarnation());
       waiting_since_.reset();
       name_taken_since_.reset();
       backoff_.Reset();
@@ -227,6 +232,12 @@ class Node final : public ClusterNode {
 
   // Whether to join again after a stream that ended so; says who is waited for.
   bool KeepTrying(const absl::Status& status) {
+    if (absl::IsAborted(status) && options_.hello.incarnation() != 0) {
+      options_.hello.set_incarnation(0);
+      backoff_.Reset();
+      if (callbacks_.lost) callbacks_.lost(status);
+      return true;
+    }
     bool fatal = IsFatal(status);
     if (absl::IsAlreadyExists(status)) {
       if (!name_taken_since_.has_value()) name_taken_since_ = Now();
@@ -257,7 +268,7 @@ class Node final : public ClusterNode {
 
   static absl::Duration Now() { return SystemClock().Monotonic(); }
 
-  // Constant after construction, but for the name in options_.hello (thread_ only).
+  // Constant after construction, but for name and incarnation in options_.hello (thread_ only).
   Options options_;
   const Callbacks callbacks_;
   std::thread thread_;

@@ -14,7 +14,7 @@ namespace tessera {
 
 // How a ps or a worker belongs to the cluster: keeps the stream to the master's ClusterService.Join
 // open for as long as it lives, says Hello, heartbeats, and joins again with backoff whenever the
-// stream breaks.
+// stream breaks: as the incarnation that it was, where the master takes it up, else as a new one.
 //
 // Owns one thread, in which all callbacks run, one at a time: they return soon (a heartbeat that
 // comes late counts as death) and do not call Stop. What they use outlives the node. Thread-safe.
@@ -37,10 +37,11 @@ class ClusterNode {
   struct Callbacks {
     // What the next heartbeat says.
     std::function<v1::Heartbeat()> heartbeat;
-    // Joined, or joined again: with a new incarnation.
+    // Joined, or joined again: with a new incarnation after `lost`, else with the same.
     std::function<void(const v1::Welcome&)> welcome;
     std::function<void(const v1::Assignment&)> assignment;
-    // The stream broke after a Welcome: the incarnation is dead. The node tries to join again.
+    // The incarnation is over: what it did counts no more. The node joins anew. A stream that
+    // breaks says nothing of this: a master that restarts may find its processes as they were.
     std::function<void(const absl::Status&)> lost;
     // The master refuses this process for good (FAILED_PRECONDITION: versions differ;
     // ALREADY_EXISTS: its name is taken). Nothing else happens after this; main exits.

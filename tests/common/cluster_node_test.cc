@@ -1,3 +1,4 @@
+#include <atomic>
 #include <deque>
 #include <string>
 #include <vector>
@@ -31,6 +32,10 @@ class FakeMaster final : public v1::ClusterService::Service {
       if (refusal_once_) refusal_ = absl::OkStatus();
     }
     if (!refusal.ok()) return ToGrpc(refusal);
+    if (const uint64_t before = in.hello().incarnation(); before != 0) {
+      if (!takes_up_) return ToGrpc(absl::AbortedError("it is over"));
+      incarnation = before;
+    }
     v1::MasterMessage out;
     out.mutable_welcome()->set_name("worker-0");
     out.mutable_welcome()->set_incarnation(incarnation);
@@ -82,6 +87,7 @@ class FakeMaster final : public v1::ClusterService::Service {
                              ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return heartbeats_.size() >= n; };
     ASSERT_TRUE(mu_.AwaitWithTimeout(absl::Condition(&reached), absl::Seconds(20)));
   }
+  std::atomic<bool> takes_up_ = false;  // who joins with the incarnation that it had
   std::vector<v1::Hello> hellos() {
     absl::MutexLock lock(&mu_);
     return hellos_;
@@ -194,11 +200,25 @@ TEST_F(ClusterNodeTest, JoinsAgainUnderItsNameAfterABrokenStream) {
   StartNode();
   said_.Await(2);
   master_.Break();
-  EXPECT_THAT(said_.Await(5), ElementsAre("welcome 1", "assignment job-1", "lost", "welcome 2",
+  // Its incarnation is over; nothing of it is left when the next one is asked for.
+  EXPECT_THAT(said_.Await(5), ElementsAre("welcome 1", "assignment job-1", "lost", "welcome 3",
                                           "assignment job-1"));
   const auto hellos = master_.hellos();
   EXPECT_EQ(hellos.at(1).name(), "worker-0");
   EXPECT_EQ(hellos.at(1).process(), hellos.at(0).process());
+  EXPECT_EQ(hellos.at(1).incarnation(), 1u);
+  EXPECT_EQ(hellos.at(2).incarnation(), 0u);
+}
+
+TEST_F(ClusterNodeTest, AMasterThatTakesItUpFindsItAsItWas) {
+  master_.takes_up_ = true;
+  StartMaster();
+  StartNode();
+  said_.Await(2);
+  master_.Break();
+  EXPECT_THAT(said_.Await(4),
+              ElementsAre("welcome 1", "assignment job-1", "welcome 1", "assignment job-1"));
+  EXPECT_EQ(master_.hellos().size(), 2u);
 }
 
 TEST_F(ClusterNodeTest, AMasterThatIsSlowerThanItsHeartbeatIsNotLost) {
@@ -215,7 +235,7 @@ TEST_F(ClusterNodeTest, AMasterThatTakesNoHeartbeatWithinTheLeaseIsLost) {
   StartNode();
   const std::vector<std::string> said = said_.Await(4);
   EXPECT_THAT(said, testing::Contains("lost"));
-  EXPECT_THAT(said, testing::Contains("welcome 2"));
+  EXPECT_THAT(said, testing::Contains("welcome 3"));
 }
 
 TEST_F(ClusterNodeTest, DifferentVersionsAreFatal) {

@@ -69,21 +69,50 @@ class CoreHarness {
     workers_.clear();
     Persist();
   }
-  // kill -9 of the master: what is not in the log is lost.
+  // kill -9 of all processes: what is not in the log is lost.
   void RestartMaster() {
     core_.reset();
     writing_.reset();
     StartMaster();
   }
+  // kill -9 of the master alone. The others go on and find the next one; not those in `gone`.
+  void RestartMasterAlone(const std::set<std::string>& gone = {}) {
+    const auto workers = workers_;
+    RestartMaster();
+    for (const std::string& name : gone) alive_.erase(name);
+    std::vector<std::pair<v1::NodeKind, std::string>> free;
+    for (const auto& [name, incarnation] : alive_) {
+      const absl::StatusOr<uint64_t> joined = Rejoin(name);
+      if (workers.contains(name)) workers_[name] = workers.at(name);
+      if (joined.ok()) {
+        ASSERT_EQ(*joined, incarnation);
+      } else {  // it was in no run
+        free.emplace_back(workers.contains(name) ? v1::WORKER : v1::PS, name);
+      }
+    }
+    for (const auto& [kind, name] : free) Join(kind, name);
+  }
+  // Joins as the incarnation that it had; which one it has then.
+  absl::StatusOr<uint64_t> Rejoin(const std::string& name) {
+    v1::Hello hello = HelloOf(name.rfind("ps", 0) == 0 ? v1::PS : v1::WORKER, name);
+    hello.set_incarnation(alive_.at(name));
+    auto welcome = core_->Join(hello, now_);
+    Persist();
+    if (!welcome.ok()) return welcome.status();
+    return welcome->incarnation();
+  }
 
-  uint64_t Join(v1::NodeKind kind, const std::string& name) {
+  v1::Hello HelloOf(v1::NodeKind kind, const std::string& name) {
     v1::Hello hello;
     hello.set_kind(kind);
     hello.set_name(name);
     hello.set_address(name + ":1");
     hello.set_protocol(kProtocolVersion);
     hello.set_process(++processes_);
-    auto welcome = core_->Join(hello, now_);
+    return hello;
+  }
+  uint64_t Join(v1::NodeKind kind, const std::string& name) {
+    auto welcome = core_->Join(HelloOf(kind, name), now_);
     EXPECT_TRUE(welcome.ok()) << welcome.status();
     Persist();
     alive_[name] = welcome->incarnation();

@@ -43,6 +43,45 @@ TEST_F(MembershipTest, IncarnationsGrowFromTheFirst) {
   EXPECT_EQ(Incarnation(Join("worker-1")), 101u);
 }
 
+TEST_F(MembershipTest, WhoIsExpectedJoinsAsTheIncarnationThatItWas) {
+  members_.Expect(v1::WORKER, "worker-0", "", 7, now_, absl::UnixEpoch());
+  EXPECT_TRUE(members_.IsAlive(7));
+  v1::Hello hello = Hello("worker-0", v1::WORKER, 1);
+  hello.set_incarnation(6);
+  EXPECT_EQ(members_.Join(hello, now_, absl::UnixEpoch()).status().code(),
+            absl::StatusCode::kAborted);
+  hello.set_incarnation(7);
+  now_ += absl::Seconds(15);
+  EXPECT_EQ(Incarnation(members_.Join(hello, now_, absl::UnixEpoch())), 7u);
+  // A second time, its stream must have broken, and the master has seen that or will.
+  EXPECT_EQ(members_.Join(hello, now_, absl::UnixEpoch()).status().code(),
+            absl::StatusCode::kAborted);
+  now_ += absl::Seconds(9);
+  EXPECT_TRUE(members_.Heartbeat(7, {}, now_, absl::UnixEpoch()));
+  now_ += absl::Seconds(10);
+  EXPECT_EQ(members_.Expire(now_).size(), 1u);
+  EXPECT_EQ(members_.Join(hello, now_, absl::UnixEpoch()).status().code(),
+            absl::StatusCode::kAborted);
+}
+
+TEST_F(MembershipTest, WhoIsExpectedIsNotWaitedForLongAndGivesWayToAnotherOfItsName) {
+  members_.Expect(v1::WORKER, "worker-0", "", 7, now_, absl::UnixEpoch());
+  members_.Expect(v1::WORKER, "worker-1", "", 8, now_, absl::UnixEpoch());
+  const auto joined = Join("worker-1", 99);
+  EXPECT_EQ(Incarnation(joined), 100u);
+  ASSERT_TRUE(joined->replaced.has_value());
+  EXPECT_EQ(joined->replaced->incarnation, 8u);
+  now_ += absl::Seconds(9.9);
+  EXPECT_TRUE(members_.Heartbeat(100, {}, now_, absl::UnixEpoch()));
+  now_ += absl::Seconds(9.9);
+  EXPECT_TRUE(members_.Expire(now_).empty());
+  now_ += absl::Seconds(0.2);
+  const auto deaths = members_.Expire(now_);
+  ASSERT_FALSE(deaths.empty());
+  EXPECT_EQ(deaths[0].incarnation, 7u);
+  EXPECT_THAT(deaths[0].reason, HasSubstr("has not joined in 20s"));
+}
+
 TEST_F(MembershipTest, ALeaseEndsWithoutHeartbeatsAndTheIncarnationNeverReturns) {
   const uint64_t incarnation = Incarnation(Join("worker-0"));
   now_ += absl::Seconds(9);

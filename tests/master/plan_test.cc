@@ -79,7 +79,8 @@ struct Trained {
 };
 
 // Runs a plan to its end with workers of random speed. With `deaths`, all is thrown away now and
-// then and training goes on from the position of the last barrier, as after the loss of a process.
+// then and training goes on from the position of the last barrier, as after the loss of a process;
+// or only the plan is, and goes on from what it had saved, as after that of the master.
 Trained Train(const PlanOptions& options, uint64_t seed, bool deaths) {
   std::mt19937_64 random(seed);
   Trained trained;        // up to the last barrier
@@ -115,6 +116,13 @@ Trained Train(const PlanOptions& options, uint64_t seed, bool deaths) {
       unit.reset();
       if (random() % 50 == 0) plan->RequestBarrier();
       died = deaths && random() % 60 == 0;
+      if (!deaths || random() % 10 != 0) continue;
+      v1::PlanState state;
+      EXPECT_TRUE(state.ParseFromString(plan->Save().SerializeAsString()));
+      const v1::Position before = plan->position();
+      plan = *NewTrainingPlan(options, Files(), position, &state);
+      EXPECT_EQ(plan->position().SerializeAsString(), before.SerializeAsString());
+      EXPECT_EQ(plan->Save().SerializeAsString(), state.SerializeAsString());
     }
   }
 }

@@ -8,6 +8,7 @@ namespace tessera::simulator {
 
 void ClusterNode::Begin() {
   incarnation_ = 0;
+  had_ = 0;
   last_sent_ = absl::ZeroDuration();
   Join();
 }
@@ -22,6 +23,7 @@ void ClusterNode::Join() {
   hello.set_version(kVersion);
   hello.set_protocol(kProtocolVersion);
   hello.set_process(process_.life() + NameHash(process_.name()));
+  hello.set_incarnation(had_);
   network_.Call<v1::Welcome>(
       process_, master_.process(), absl::Seconds(5),
       [this, hello, session](const Network::Reply<v1::Welcome>& reply) {
@@ -29,6 +31,7 @@ void ClusterNode::Join() {
       },
       [this, session, life = master_.process().life()](const absl::StatusOr<v1::Welcome>& welcome) {
         if (session != session_) return;
+        if (absl::IsAborted(welcome.status()) && std::exchange(had_, 0) != 0) callbacks_.lost();
         if (!welcome.ok()) {
           process_.After(process_.world().Between(absl::Milliseconds(100), absl::Seconds(1)),
                          [this, session] {
@@ -36,7 +39,7 @@ void ClusterNode::Join() {
                          });
           return;
         }
-        incarnation_ = welcome->incarnation();
+        incarnation_ = had_ = welcome->incarnation();
         callbacks_.welcome(incarnation_);
         if (early_.has_value()) callbacks_.assignment(*std::exchange(early_, std::nullopt));
         process_.After(absl::Milliseconds(welcome->heartbeat_ms()),
@@ -67,7 +70,7 @@ void ClusterNode::TakeAssignment(uint64_t session, const v1::Assignment& assignm
 
 void ClusterNode::End(uint64_t session) {
   if (session != session_) return;
-  if (std::exchange(incarnation_, 0) != 0) callbacks_.lost();
+  incarnation_ = 0;
   Join();
 }
 

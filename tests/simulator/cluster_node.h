@@ -47,8 +47,9 @@ class ClusterNode {
   MasterNode& master_;
   const v1::NodeKind kind_;
   const Callbacks callbacks_;
-  uint64_t session_ = 0;  // counts them
-  uint64_t incarnation_ = 0;
+  uint64_t session_ = 0;                 // counts them
+  uint64_t incarnation_ = 0;             // 0: not in a session
+  uint64_t had_ = 0;                     // the last one, unless it is over
   std::optional<v1::Assignment> early_;  // has overtaken the Welcome
   absl::Duration last_sent_;
 };

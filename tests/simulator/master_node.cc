@@ -66,6 +66,17 @@ void MasterNode::Tick() {
 bool MasterNode::Settle() {
   if (process_.dying() || core_ == nullptr) return false;
   if (std::exchange(settling_, true)) return true;
+  const bool lives = Persist();
+  if (lives) {
+    TakeActions();
+    SendAssignments();
+    AnswerPolls();
+  }
+  settling_ = false;
+  return lives && !process_.dying();
+}
+
+bool MasterNode::Persist() {
   const std::vector<master::StateLog::Write> writes = core_->TakeWrites();
   if (!writes.empty()) {
     // Before the state log has it, or after and before anybody hears of it.
@@ -82,14 +93,9 @@ bool MasterNode::Settle() {
     if (dies) {
       world_.Tell("master is about to die ", written ? "after" : "before", " a write of its state");
       process_.Die();
-      settling_ = false;
       return false;
     }
   }
-  TakeActions();
-  SendAssignments();
-  AnswerPolls();
-  settling_ = false;
   return true;
 }
 
@@ -161,22 +167,22 @@ void MasterNode::NextWork(const v1::NextWorkRequest& request,
 }
 
 void MasterNode::AnswerPolls() {
+  std::vector<Event> answers;
   for (auto it = polls_.begin(); it != polls_.end();) {
     auto unit = core_->NextWork(it->request, now());
-    if (!unit.ok()) {
-      it->reply(unit.status());
-    } else if (unit->has_value()) {
-      it->reply(**unit);
-    } else if (world_.Monotonic() >= it->until) {
-      v1::NextWorkResponse wait;
-      wait.mutable_wait();
-      it->reply(wait);
-    } else {
+    const bool over = world_.Monotonic() >= it->until;
+    if (unit.ok() && !unit->has_value() && !over) {
       ++it;
       continue;
     }
+    if (unit.ok() && !unit->has_value()) unit->emplace().mutable_wait();
+    answers.push_back([reply = it->reply, unit = std::move(unit)] {
+      unit.ok() ? reply(**unit) : reply(unit.status());
+    });
     it = polls_.erase(it);
   }
+  if (answers.empty() || !Persist()) return;
+  for (const Event& answer : answers) answer();
 }
 
 absl::Status MasterNode::ReportScores(const v1::ScoresChunk& header,

@@ -67,6 +67,8 @@ class MasterNode {
 
   void Tick();
   void SendAssignments();
+  // False: it died meanwhile.
+  bool Persist();
   void AnswerPolls();
   void TakeActions();
   void EndSession(uint64_t incarnation, const std::string& why);

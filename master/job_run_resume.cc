@@ -1,0 +1,160 @@
+// What of a run is durable, and how a master that restarts goes on with it: ps and workers go on
+// meanwhile, and find their run as they left it.
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "master/job_run.h"
+
+namespace tessera::master {
+namespace {
+
+v1::RunProcess ToProto(const RunNode& node) {
+  v1::RunProcess process;
+  process.set_name(node.name);
+  process.set_address(node.address);
+  process.set_incarnation(node.incarnation);
+  return process;
+}
+
+}  // namespace
+
+v1::RunState JobRun::State() const {
+  v1::RunState state;
+  state.set_job_id(record_->status().job_id());
+  state.set_generation(generation());
+  for (const RunNode& ps : options_.ps) *state.add_ps() = ToProto(ps);
+  for (const RunNode& worker : options_.workers) *state.add_workers() = ToProto(worker);
+  state.set_origin(origin_.folder);
+  state.set_warm(origin_.warm);
+  state.set_first_step(origin_.step);
+  *state.mutable_position() = position_;
+  state.set_last_checkpoint(last_checkpoint_);
+  if (last_checkpoint_step_.has_value()) state.set_last_checkpoint_step(*last_checkpoint_step_);
+  state.set_stopping(stopping_);
+  state.set_to_checkpoint(phase_ == Phase::kCheckpointing || phase_ == Phase::kAwaitingWrite ||
+                          phase_ == Phase::kMoving);
+  *state.mutable_due() = master::ToProto(due_);
+  state.set_improved(improved_);
+  if (writing_.has_value()) {
+    state.mutable_writing()->set_folder(writing_->folder);
+    state.mutable_writing()->set_step(writing_->step);
+    state.mutable_writing()->set_best_before(writing_->best_before);
+  }
+  state.set_next_evaluation(next_evaluation_);
+  state.set_copies_begun(copies_begun_);
+  state.set_evaluation_bad_records(evaluation_bad_records_);
+  state.set_barrier_for_move(barrier_for_move_);
+  return state;
+}
+
+std::vector<StateLog::Write> JobRun::TakeWrites() {
+  std::vector<StateLog::Write> writes;
+  if (end_.has_value() || plan_ == nullptr) {
+    for (const auto& [key, value] : std::exchange(logged_, {})) {
+      writes.push_back({key, std::nullopt});
+    }
+    return writes;
+  }
+  const auto write = [&](const char* key, std::string value) {
+    const auto [logged, is_new] = logged_.try_emplace(key);
+    if (!is_new && logged->second == value) return;
+    logged->second = value;
+    writes.push_back({key, std::move(value)});
+  };
+  if (!logged_.contains(kRunMapKey)) {
+    v1::RunMap map;
+    *map.mutable_owner() = {owner_.begin(), owner_.end()};
+    write(kRunMapKey, map.SerializeAsString());
+  }
+  write(kRunStateKey, State().SerializeAsString());
+  write(kRunPlanKey, plan_->Save().SerializeAsString());
+  for (const uint32_t rank : desk_.TakeChanged()) {
+    std::string key = RunRankKey(rank);
+    logged_.try_emplace(key);
+    writes.push_back({std::move(key), desk_.StateOf(Rank(rank)).SerializeAsString()});
+  }
+  return writes;
+}
+
+void JobRun::Resume(const Now& now) {
+  const std::shared_ptr<const SavedRun> saved = std::exchange(options_.saved, nullptr);
+  const v1::RunState& state = saved->state;
+  partition_count_ = static_cast<uint32_t>(options_.owner.size());
+  owner_ = options_.owner;
+  ShowShares();
+  origin_ = {.folder = state.origin(), .warm = state.warm(), .step = state.first_step()};
+  opened_ = true;
+  position_ = state.position();
+  // It is measured anew.
+  position_.set_bad_records(position_.bad_records() - state.evaluation_bad_records());
+  evaluations_ = {status().evaluations().begin(), status().evaluations().end()};
+  last_checkpoint_ = state.last_checkpoint();
+  if (state.has_last_checkpoint_step()) last_checkpoint_step_ = state.last_checkpoint_step();
+  next_evaluation_ = state.next_evaluation();
+  copies_begun_ = state.copies_begun();
+  due_ = FromProto(state.due());
+  improved_ = state.improved();
+  stopping_ = state.stopping();
+  barrier_for_move_ = state.barrier_for_move();
+  Enter(Phase::kTraining, now);
+  for (uint32_t r = 0; r < saved->ranks.size(); ++r) {
+    desk_.Restore(Rank(r), saved->ranks[r], now.monotonic);
+  }
+  auto plan = NewTrainingPlan(PlanOptionsOf(spec(), static_cast<uint32_t>(saved->ranks.size())),
+                              FilesOf("train"), position_, &saved->plan);
+  if (!plan.ok()) return Restart("MasterRestarted", plan.status().message(), now);
+  plan_ = *std::move(plan);
+  UpdateStatus(now);
+  jobs_->AddEvent(record_,
+                  absl::StrCat("the master restarted; the job goes on at step ", status().step()),
+                  now.wall);
+  // A move begins anew.
+  if (status().has_scaling()) {
+    v1::Scaling& scaling = *status().mutable_scaling();
+    scaling.set_phase("waiting");
+    scaling.clear_partitions();
+    scaling.clear_rows();
+    scaling.clear_bytes();
+  }
+  if (state.has_writing()) {
+    writing_ = {.step = state.writing().step(),
+                .since = now.monotonic,
+                .best_before = state.writing().best_before(),
+                .folder = state.writing().folder(),
+                .work = {},
+                .ps_lost = false,
+                .sought = true};
+    FindCheckpoint find;
+    find.folder = writing_->folder;
+    wanted_behind_ = std::move(find);
+  }
+  if (!state.to_checkpoint()) return Advance(now);
+  if (!writing_.has_value()) return CheckpointIfDue(now);
+  Enter(Phase::kAwaitingWrite, now);
+}
+
+// The checkpoint that the master before this one had under way is none.
+void JobRun::OnSought(const ActionResult& result, const Now& now) {
+  const Writing lost = *std::exchange(writing_, std::nullopt);
+  const bool at_its_barrier = phase_ == Phase::kAwaitingWrite && lost.step == position_.step();
+  if (position_.best_checkpoint() == lost.folder) {
+    // The model of that step is in no ps any more, and was the best one.
+    if (!at_its_barrier) {
+      return Restart(
+          "CheckpointLost",
+          absl::StrCat("the best model so far, of step ", lost.step,
+                       ", was being written when the master was lost: ", result.status.message()),
+          now);
+    }
+    position_.set_best_checkpoint(lost.best_before);
+  }
+  if (phase_ == Phase::kAwaitingWrite) return CheckpointIfDue(now);
+  jobs_->AddEvent(record_,
+                  absl::StrCat("the checkpoint of step ", lost.step,
+                               ", which the master had under way, is cut again at a later step"),
+                  now.wall);
+  plan_->RequestBarrier();
+}
+
+}  // namespace tessera::master
