@@ -8,10 +8,9 @@ namespace {
 class AsyncPlan final : public TrainingPlan {
  public:
   AsyncPlan(const PlanOptions& options, std::vector<v1::FileRecords> files,
-            const WindowOptions& windows, const v1::Position& start)
+            const WindowShapes& shapes, const v1::Position& start)
       : options_(options),
-        window_records_(windows.window_records),
-        cache_(std::move(files), windows),
+        cache_(std::move(files), shapes),
         size_(options),
         ranks_(options.workers),
         epoch_(start.epoch()),
@@ -79,7 +78,7 @@ class AsyncPlan final : public TrainingPlan {
     }
     position.set_step(step_);
     position.set_samples(samples_);
-    position.set_window_records(window_records_);
+    cache_.shapes().Describe(epoch_, position);
     return position;
   }
 
@@ -154,7 +153,6 @@ class AsyncPlan final : public TrainingPlan {
   }
 
   const PlanOptions options_;
-  const uint64_t window_records_;
   EpochWindowCache cache_;
   UnitSize size_;
   uint64_t total_steps_ = 0;
@@ -172,9 +170,8 @@ class AsyncPlan final : public TrainingPlan {
 
 std::unique_ptr<TrainingPlan> NewAsyncPlan(const PlanOptions& options,
                                            std::vector<v1::FileRecords> files,
-                                           const WindowOptions& windows,
-                                           const v1::Position& start) {
-  return std::make_unique<AsyncPlan>(options, std::move(files), windows, start);
+                                           const WindowShapes& shapes, const v1::Position& start) {
+  return std::make_unique<AsyncPlan>(options, std::move(files), shapes, start);
 }
 
 }  // namespace tessera::master
