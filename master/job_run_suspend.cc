@@ -36,7 +36,8 @@ bool JobRun::MayBePreempted(absl::Duration least, const Now& now) const {
 
 bool JobRun::AwaitsWorkers() const {
   return !end_.has_value() && plan_ != nullptr && !stopping_ && !move_.has_value() &&
-         record_->status().has_worker_scaling() && !Suspending();
+         record_->status().has_worker_scaling() && !Suspending() &&
+         record_->status().worker_scaling().to() != options_.workers.size();
 }
 
 void JobRun::ScaleWorkers(bool are_here) { workers_are_here_ = are_here; }
@@ -109,6 +110,7 @@ bool JobRun::ReturnsToFormerWorkers(const Now& now) {
   if (scaling.to() == 0) scaling.set_to(workers);
   scaling.set_from(cut_for);
   scaling.set_since_unix_ms(absl::ToUnixMillis(now.wall));
+  if (scaling.to() == cut_for) status().clear_worker_scaling();
   record_->set_ranks(cut_for);
   const std::string why =
       absl::StrCat("the checkpoint of step ", position_.step(), " is from within a window of ",
