@@ -12,6 +12,7 @@
 namespace tessera::client {
 namespace {
 
+constexpr absl::Duration kLookEvery = absl::Milliseconds(200);
 constexpr absl::Duration kSayEvery = absl::Seconds(5);
 // A stream is renewed so often: no wait without a deadline.
 constexpr absl::Duration kStreamLimit = absl::Minutes(5);
@@ -145,6 +146,53 @@ absl::Status JobClient::Cancel(const std::string& job_id) {
   // An earlier try may have got through, and its answer been lost.
   const absl::StatusOr<v1::JobStatus> job = Get(job_id);
   return job.ok() && job->reason() == "Cancelled" ? absl::OkStatus() : status;
+}
+
+absl::Status JobClient::Suspend(const std::string& job_id) {
+  v1::SuspendRequest request;
+  request.set_job_id(job_id);
+  v1::SuspendResponse response;
+  int tries = 0;
+  const absl::Status status = CallWithPatience([&](Stub& stub, grpc::ClientContext& context) {
+    ++tries;
+    return FromGrpc(stub.Suspend(&context, request, &response));
+  });
+  if (!absl::IsFailedPrecondition(status) || tries == 1) return status;
+  // An earlier try may have got through, and its answer been lost.
+  const absl::StatusOr<v1::JobStatus> job = Get(job_id);
+  const bool suspended = job.ok() && (job->has_suspending() || job->state() == v1::SUSPENDED);
+  return suspended ? absl::OkStatus() : status;
+}
+
+absl::Status JobClient::Resume(const std::string& job_id) {
+  v1::ResumeRequest request;
+  request.set_job_id(job_id);
+  v1::ResumeResponse response;
+  int tries = 0;
+  const absl::Status status = CallWithPatience([&](Stub& stub, grpc::ClientContext& context) {
+    ++tries;
+    return FromGrpc(stub.Resume(&context, request, &response));
+  });
+  if (!absl::IsFailedPrecondition(status) || tries == 1) return status;
+  const absl::StatusOr<v1::JobStatus> job = Get(job_id);
+  const bool resumed =
+      job.ok() && !HasEnded(*job) && !job->has_suspending() && job->state() != v1::SUSPENDED;
+  return resumed ? absl::OkStatus() : status;
+}
+
+absl::StatusOr<v1::JobStatus> JobClient::AwaitSuspended(const std::string& job_id) {
+  while (true) {
+    TESSERA_ASSIGN_OR_RETURN(v1::JobStatus job, Get(job_id));
+    if (job.state() == v1::SUSPENDED) return job;
+    if (!job.has_suspending()) {
+      const std::string event =
+          job.events_size() == 0 ? "" : job.events(job.events_size() - 1).message();
+      return absl::FailedPreconditionError(absl::StrCat(
+          "job ", job_id,
+          " is not suspended: ", HasEnded(job) ? v1::JobState_Name(job.state()) : event));
+    }
+    if (!Sleep(kLookEvery)) return Interrupted();
+  }
 }
 
 absl::StatusOr<uint32_t> JobClient::Scale(const v1::ScaleRequest& request) {

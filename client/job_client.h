@@ -40,7 +40,14 @@ class JobClient {
   // Newest first.
   absl::StatusOr<std::vector<v1::JobStatus>> List();
   absl::Status Cancel(const std::string& job_id);
-  // How many ps the job is to have. A repeat asks for the same again.
+  // Returns when the request is durable; a repeat after a lost answer is no error.
+  absl::Status Suspend(const std::string& job_id);
+  absl::Status Resume(const std::string& job_id);
+  // Waits until the job, which is being suspended, is. FAILED_PRECONDITION: it runs on or has
+  // ended.
+  absl::StatusOr<v1::JobStatus> AwaitSuspended(const std::string& job_id);
+  // How many ps the job is to have; 0 where only workers were asked for. A repeat asks for the same
+  // again.
   absl::StatusOr<uint32_t> Scale(const v1::ScaleRequest& request);
   absl::StatusOr<v1::ClusterStatus> GetCluster();
   // Calls `on_status` with the job's status now and at every change, in this thread, until it has

@@ -76,6 +76,15 @@ json JobJson(const v1::JobStatus& status) {
                      {"eta_seconds", status.eta_seconds()},
                      {"learning_rate_scale", status.learning_rate_scale()},
                      {"bad_records", status.bad_records()}};
+  if (status.has_suspending()) {
+    job["suspending"] = {{"preempted_by", status.suspending().preempted_by()},
+                         {"since_unix_ms", status.suspending().since_unix_ms()}};
+  }
+  if (status.has_worker_scaling()) {
+    job["worker_scaling"] = {{"from", status.worker_scaling().from()},
+                             {"to", status.worker_scaling().to()},
+                             {"since_unix_ms", status.worker_scaling().since_unix_ms()}};
+  }
   if (status.has_scaling()) {
     const v1::Scaling& scaling = status.scaling();
     job["scaling"] = {

@@ -69,6 +69,7 @@ std::string ProgressLine(const v1::JobStatus& status) {
     parts.push_back(Printable(state));
   } else {
     parts.push_back(Printable(status.phase()));
+    if (status.has_suspending()) parts.push_back("to be suspended");
   }
   const bool trains = status.task() != v1::PREDICT;
   if (trains && status.state() == v1::RUNNING && status.step() > 0) {

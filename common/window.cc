@@ -23,7 +23,12 @@ std::vector<std::vector<v1::RecordRange>> EpochWindows(const std::vector<v1::Fil
       StreamKey(RandomFor::kShardOrder, options.seed, epoch), static_cast<uint32_t>(shards.size()));
   std::vector<std::vector<v1::RecordRange>> windows;
   uint64_t records = options.window_records;
+  uint64_t before = 0;
   for (uint32_t index : order) {
+    if (before < options.begin) {
+      before += shards[index].end() - shards[index].begin();
+      continue;
+    }
     if (records >= options.window_records) {
       windows.emplace_back();
       records = 0;

@@ -19,6 +19,8 @@ struct WindowOptions {
   uint64_t seed = 0;
   uint64_t shard_records = 1024;
   uint64_t window_records = 262144;
+  // Records of the epoch's order before the first window: whole shards.
+  uint64_t begin = 0;
 };
 
 // All windows of an epoch, in order; each is a list of ranges of which no two overlap. Empty files

@@ -104,6 +104,9 @@ absl::StatusOr<std::string> JobRun::SubmitOrResume(client::JobClient& client) {
                          " --workers ", unfinished->workers(), ", found --ps ",
                          options_.request.ps(), " --workers ", options_.request.workers()));
       }
+      if (unfinished->state() == v1::SUSPENDED && unfinished->reason() == "Suspended") {
+        TESSERA_RETURN_IF_ERROR(client.Resume(unfinished->job_id()));
+      }
       return unfinished->job_id();
     }
     return absl::NotFoundError(

@@ -8,10 +8,9 @@ namespace {
 class AsyncPlan final : public TrainingPlan {
  public:
   AsyncPlan(const PlanOptions& options, std::vector<v1::FileRecords> files,
-            const WindowOptions& windows, const v1::Position& start, const v1::PlanState* state)
+            const WindowShapes& shapes, const v1::Position& start, const v1::PlanState* state)
       : options_(options),
-        window_records_(windows.window_records),
-        cache_(std::move(files), windows),
+        cache_(std::move(files), shapes),
         size_(options),
         ranks_(options.workers),
         epoch_(start.epoch()),
@@ -93,7 +92,7 @@ class AsyncPlan final : public TrainingPlan {
     for (const Open& window : open) *position.add_open() = SavedOpen(window);
     position.set_step(step_);
     position.set_samples(samples_);
-    position.set_window_records(window_records_);
+    cache_.shapes().Describe(epoch_, position);
     return position;
   }
 
@@ -197,7 +196,6 @@ class AsyncPlan final : public TrainingPlan {
   }
 
   const PlanOptions options_;
-  const uint64_t window_records_;
   EpochWindowCache cache_;
   UnitSize size_;
   uint64_t total_steps_ = 0;
@@ -215,9 +213,9 @@ class AsyncPlan final : public TrainingPlan {
 
 std::unique_ptr<TrainingPlan> NewAsyncPlan(const PlanOptions& options,
                                            std::vector<v1::FileRecords> files,
-                                           const WindowOptions& windows, const v1::Position& start,
+                                           const WindowShapes& shapes, const v1::Position& start,
                                            const v1::PlanState* state) {
-  return std::make_unique<AsyncPlan>(options, std::move(files), windows, start, state);
+  return std::make_unique<AsyncPlan>(options, std::move(files), shapes, start, state);
 }
 
 }  // namespace tessera::master

@@ -139,7 +139,7 @@ v1::Assignment MasterCore::AssignmentFor(uint64_t incarnation) const {
 
 absl::StatusOr<std::string> MasterCore::Submit(const v1::SubmitRequest& request, const Now& now) {
   TESSERA_RETURN_IF_ERROR(ValidateSubmit(request));
-  if (const size_t waiting = jobs_.Queue().size(); waiting >= kMaxQueue) {
+  if (const size_t waiting = jobs_.Unfinished().size(); waiting >= kMaxQueue) {
     return absl::ResourceExhaustedError(
         absl::StrCat(waiting,
                      " jobs have not ended, and the queue holds no more; submit again "
@@ -290,6 +290,7 @@ absl::Status MasterCore::AddScores(const v1::ScoresChunk& header, EvaluationRoun
 
 void MasterCore::Tick(const Now& now) {
   for (const Membership::Death& death : membership_.Expire(now.monotonic)) OnDeath(death, now);
+  ScaleWorkersOfRun();
   if (run_ != nullptr) run_->Tick(now);
   ScaleRun(now);
   Schedule(now);

@@ -42,6 +42,8 @@ class MasterCore {
     // Before the n-th restart without progress: this, doubled n - 1 times, at most longest_retry.
     absl::Duration first_retry = absl::Milliseconds(200);
     absl::Duration longest_retry = absl::Seconds(10);
+    // A job is not pre-empted before it has trained for so long since it was started, and a step.
+    absl::Duration least_run = absl::Seconds(10);
     // Restarts in a row without progress that a job survives: about two minutes of them.
     uint32_t fruitless_restarts = 15;
     // The next job's number is at least this: above those of folders that earlier jobs have left.
@@ -67,8 +69,14 @@ class MasterCore {
   // ---- jobs
   absl::StatusOr<std::string> Submit(const v1::SubmitRequest& request, const Now& now);
   absl::Status Cancel(const std::string& job_id, const Now& now);
+  // See JobService.Suspend, JobService.Resume.
+  absl::Status Suspend(const std::string& job_id, const Now& now);
+  absl::Status Resume(const std::string& job_id, const Now& now);
   // See JobService.Scale; how many ps the job is to have.
   absl::StatusOr<uint32_t> Scale(const v1::ScaleRequest& request, const Now& now);
+  // How many workers it is to have.
+  absl::StatusOr<uint32_t> ScaleWorkers(const std::string& job_id, uint32_t workers,
+                                        const Now& now);
   absl::StatusOr<v1::JobStatus> GetJob(const std::string& job_id, const Now& now);
   std::vector<v1::JobStatus> ListJobs(const Now& now);
   v1::ClusterStatus Cluster() const;
@@ -118,9 +126,31 @@ class MasterCore {
   // Gives the run's ranks without a worker to workers that are free.
   void FillRanks(const Now& now);
   void StartHead(const Now& now);
+  enum class Start { kStarted, kWaits, kLacksProcesses };
+  Start TryStart(v1::JobRecord* record, const Now& now);
+  // Of ps and workers, at least; 0: as many as live.
+  struct Needs {
+    uint32_t ps = 0;
+    uint32_t workers = 0;
+  };
+  Needs NeedsOf(const v1::JobRecord& record) const;
+  bool HasProcessesFor(const v1::JobRecord& record) const;
   void StartRun(v1::JobRecord* record, RunOptions options, const Now& now);
   void ClosePsOf(const JobRun& run);
   std::vector<RunNode> Choose(const v1::JobRecord& record, v1::NodeKind kind, uint32_t count) const;
+
+  // core_scale_workers.cc
+  void SetWorkers(v1::JobRecord* record, uint32_t workers);
+  void ScaleWorkersOfRun();
+
+  // core_suspend.cc
+  // The job, which no run has, is suspended as its status says.
+  void SetSuspended(v1::JobRecord* record, absl::string_view where, const Now& now);
+  // Those that are to be suspended and have no run.
+  void SuspendInterrupted(const Now& now);
+  // What would start if the running job gave up its place to one of higher priority; null: nothing.
+  v1::JobRecord* Contender();
+  void PreemptIfDue(const Now& now);
 
   // core_scale.cc
   void ScaleRun(const Now& now);

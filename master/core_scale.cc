@@ -109,6 +109,9 @@ void MasterCore::ScaleRun(const Now& now) {
 void MasterCore::StartRescaled(v1::JobRecord* record, RunOptions options, const JobRun& before,
                                const Now& now) {
   record->set_ps(static_cast<uint32_t>(options.ps.size()));
+  if (options.workers.size() != before.options().workers.size()) {
+    SetWorkers(record, static_cast<uint32_t>(options.workers.size()));
+  }
   jobs_.AddEvent(record, before.end()->message, now.wall);
   ClosePs close;
   for (const RunNode& ps : before.options().ps) {

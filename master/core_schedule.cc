@@ -20,13 +20,21 @@ std::string Names(const std::vector<const Node*>& nodes) {
 
 void MasterCore::Schedule(const Now& now) {
   if (run_ != nullptr && run_->end().has_value()) SettleEnd(now);
-  if (run_ == nullptr) StartHead(now);
+  if (run_ == nullptr) {
+    SuspendInterrupted(now);
+    StartHead(now);
+  }
   FillRanks(now);
+  PreemptIfDue(now);
+  // It may have ended at once.
+  if (run_ != nullptr && run_->end().has_value()) return Schedule(now);
   const std::vector<v1::JobRecord*> queue = jobs_.Queue();
   for (size_t i = 1; i < queue.size(); ++i) {
-    jobs_.Explain(queue[i], "Queued",
-                  absl::StrCat("waits for ", queue[0]->status().job_id(), ", and is number ", i,
-                               " in the queue"));
+    const std::string& by = queue[i]->preempted_by();
+    jobs_.Explain(
+        queue[i], by.empty() ? "Queued" : "Preempted",
+        absl::StrCat(by.empty() ? "" : absl::StrCat("by ", by, "; "), "waits for ",
+                     queue[0]->status().job_id(), ", and is number ", i, " in the queue"));
   }
 }
 
@@ -37,7 +45,10 @@ void MasterCore::SettleEnd(const Now& now) {
   const RunEnd end = *run->end();
   v1::JobRecord* record = run->record();
   v1::JobStatus& status = *record->mutable_status();
-  if (end.kind != RunEnd::kRestart) status.clear_scaling();
+  const bool goes_back = end.kind == RunEnd::kRestart || end.kind == RunEnd::kSuspended;
+  const bool other_workers =
+      end.kind == RunEnd::kRescale && end.next->workers.size() != run->options().workers.size();
+  if (!goes_back && !other_workers) status.clear_scaling();
   switch (end.kind) {
     case RunEnd::kSucceeded:
       ClosePsOf(*run);
@@ -55,6 +66,9 @@ void MasterCore::SettleEnd(const Now& now) {
     }
     case RunEnd::kRescale:
       return StartRescaled(record, *end.next, *run, now);
+    case RunEnd::kSuspended:
+      ClosePsOf(*run);
+      return SetSuspended(record, end.message, now);
     case RunEnd::kRestart:
       break;
   }
@@ -106,51 +120,81 @@ void MasterCore::ClosePsOf(const JobRun& run) {
 
 void MasterCore::StartHead(const Now& now) {
   const std::vector<v1::JobRecord*> queue = jobs_.Queue();
-  if (queue.empty()) return;
-  v1::JobRecord* record = queue[0];
-  const v1::JobStatus& status = record->status();
-  const bool restarts = status.state() == v1::RESTARTING;
-  if (restarts && now.monotonic < retry_at_) return;
-  const std::vector<const Node*> ps = membership_.Alive(v1::PS);
-  const std::vector<const Node*> workers = membership_.Alive(v1::WORKER);
+  if (queue.empty() || TryStart(queue[0], now) != Start::kLacksProcesses) return;
+  // One that has begun does not wait with it for its processes.
+  for (size_t i = 1; i < queue.size(); ++i) {
+    if (queue[i]->status().state() == v1::CREATED) continue;
+    if (TryStart(queue[i], now) != Start::kLacksProcesses) return;
+  }
+}
+
+MasterCore::Needs MasterCore::NeedsOf(const v1::JobRecord& record) const {
   // Once it has run, a job needs the numbers that it ran with: its order of training depends on
   // that of workers.
+  const v1::JobStatus& status = record.status();
+  return {.ps = record.ps() > 0 ? record.ps() : status.ps(),
+          .workers = record.ranks() > 0 ? record.ranks() : status.workers()};
+}
+
+bool MasterCore::HasProcessesFor(const v1::JobRecord& record) const {
+  Needs needs = NeedsOf(record);
+  if (record.status().has_scaling() && ChooseScaled(record).has_value()) needs.ps = 1;
+  return membership_.Alive(v1::PS).size() >= std::max(needs.ps, 1u) &&
+         membership_.Alive(v1::WORKER).size() >= std::max(needs.workers, 1u);
+}
+
+MasterCore::Start MasterCore::TryStart(v1::JobRecord* record, const Now& now) {
+  const v1::JobStatus& status = record->status();
+  if (status.state() == v1::RESTARTING && now.monotonic < retry_at_) return Start::kWaits;
+  const std::vector<const Node*> ps = membership_.Alive(v1::PS);
+  const std::vector<const Node*> workers = membership_.Alive(v1::WORKER);
   std::optional<std::vector<RunNode>> scaled;
   if (status.has_scaling()) scaled = ChooseScaled(*record);
-  const uint32_t asked_ps = scaled.has_value() ? static_cast<uint32_t>(scaled->size())
-                            : record->ps() > 0 ? record->ps()
-                                               : status.ps();
-  const uint32_t asked_workers = record->ranks() > 0 ? record->ranks() : status.workers();
+  Needs needs = NeedsOf(*record);
+  if (scaled.has_value()) needs.ps = static_cast<uint32_t>(scaled->size());
   const auto explain = [&](const char* what, const char* binary, uint32_t needed,
                            const std::vector<const Node*>& here) {
     jobs_.Explain(record, absl::StrCat("WaitingFor", what[0] == 'p' ? "Ps" : "Workers"),
                   absl::StrCat(here.size(), " of ", needed, " ", what, " are here (", Names(here),
                                "); start ", binary, " --master ", options_.address));
+    return Start::kLacksProcesses;
   };
-  if (ps.size() < std::max(asked_ps, 1u)) {
-    return explain("ps", "tessera-ps", std::max(asked_ps, 1u), ps);
+  if (ps.size() < std::max(needs.ps, 1u)) {
+    return explain("ps", "tessera-ps", std::max(needs.ps, 1u), ps);
   }
-  if (workers.size() < std::max(asked_workers, 1u)) {
-    return explain("workers", "tessera-worker", std::max(asked_workers, 1u), workers);
+  if (workers.size() < std::max(needs.workers, 1u)) {
+    return explain("workers", "tessera-worker", std::max(needs.workers, 1u), workers);
   }
-  if ((asked_ps == 0 || asked_workers == 0) &&
+  if ((needs.ps == 0 || needs.workers == 0) &&
       now.monotonic - membership_.last_change() < options_.settle) {
-    return jobs_.Explain(record, "WaitingForWorkers", "waits a moment for more processes to join");
+    jobs_.Explain(record, "WaitingForWorkers", "waits a moment for more processes to join");
+    return Start::kWaits;
   }
-  if (status.generation() == 0) {
-    record->set_ps(asked_ps > 0 ? asked_ps : static_cast<uint32_t>(ps.size()));
-    record->set_ranks(asked_workers > 0 ? asked_workers : static_cast<uint32_t>(workers.size()));
+  if (record->ps() == 0) {
+    record->set_ps(needs.ps > 0 ? needs.ps : static_cast<uint32_t>(ps.size()));
+  }
+  if (record->ranks() == 0) {
+    record->set_ranks(needs.workers > 0 ? needs.workers : static_cast<uint32_t>(workers.size()));
   }
   RunOptions options;
   if (scaled.has_value()) {
     // All return to the checkpoint anyway.
-    record->set_ps(asked_ps);
+    record->set_ps(needs.ps);
     record->mutable_status()->clear_scaling();
-    jobs_.AddEvent(record, absl::StrCat("goes on with ", asked_ps, " ps"), now.wall);
+    jobs_.AddEvent(record, absl::StrCat("goes on with ", needs.ps, " ps"), now.wall);
   }
   options.ps = scaled.has_value() ? *std::move(scaled) : Choose(*record, v1::PS, record->ps());
   options.workers = Choose(*record, v1::WORKER, record->ranks());
+  options.resumed = status.state() != v1::RESTARTING && record->has_run();
+  record->clear_preempted_by();
+  for (v1::JobRecord* other : jobs_.Queue()) {
+    // It was interrupted, and this one goes first.
+    if (other == record || other->status().state() != v1::RESTARTING) continue;
+    other->mutable_status()->mutable_suspending()->set_preempted_by(status.job_id());
+    SetSuspended(other, "while it waited to go on", now);
+  }
   StartRun(record, std::move(options), now);
+  return Start::kStarted;
 }
 
 std::vector<RunNode> MasterCore::Choose(const v1::JobRecord& record, v1::NodeKind kind,

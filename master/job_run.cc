@@ -109,7 +109,7 @@ void JobRun::Enter(Phase phase, const Now& now) {
 }
 
 void JobRun::KeepForQueue(WriteCheckpoint& write) const {
-  for (const v1::JobRecord* waiting : jobs_->Queue()) {
+  for (const v1::JobRecord* waiting : jobs_->Unfinished()) {
     const std::string& start = waiting->status().spec().start().checkpoint();
     if (!start.empty()) write.keep_besides.push_back(start);
   }
@@ -172,6 +172,8 @@ void JobRun::Tick(const Now& now) {
   TickWorkers(now);
   if (end_.has_value()) return;
   TickLost(now);
+  if (end_.has_value()) return;
+  if (Suspending()) Suspend(now);
   if (end_.has_value() || phase_ != Phase::kTraining) return;
   const float minutes = spec().checkpoint().every_minutes();
   if (minutes > 0 && !plan_->BarrierDue() && !writing_.has_value() &&
@@ -179,6 +181,7 @@ void JobRun::Tick(const Now& now) {
     plan_->RequestBarrier();
   }
   TickMove(now);
+  if (workers_are_here_ && !plan_->BarrierDue()) plan_->RequestBarrierBetweenWindows();
   Advance(now);
 }
 
@@ -230,6 +233,17 @@ std::vector<std::string> JobRun::Waits(absl::Duration now) const {
   if (record_->status().has_scaling() && !move_.has_value() && phase_ == Phase::kTraining) {
     waits.push_back(absl::StrCat("training goes on; the move to ", record_->status().scaling().to(),
                                  " ps waits until so many are here (start tessera-ps)"));
+  }
+  if (record_->status().has_worker_scaling() && plan_ != nullptr) {
+    const uint32_t to = record_->status().worker_scaling().to();
+    waits.push_back(absl::StrCat(
+        "training goes on; it goes on with ", to, " workers ",
+        workers_are_here_ ? "at its next barrier between shuffle windows"
+                          : "when so many are here (start tessera-worker, under any --name)"));
+  }
+  if (Suspending() && here > kWorthSaying && phase_ == Phase::kTraining) {
+    waits.push_back(
+        absl::StrCat("the job is to be suspended, and goes to its next barrier ", For(here)));
   }
   const bool barrier = phase_ != Phase::kTraining || plan_->BarrierDue();
   for (uint32_t r = 0; r < options_.workers.size() && opened_; ++r) {

@@ -70,6 +70,7 @@ struct RunOptions {
   std::string final_checkpoint;
   // The one to take where that is gone or damaged; empty: none.
   std::string fallback_checkpoint;
+  bool resumed = false;      // it was suspended
   Counts* counts = nullptr;  // borrowed, outlives the run
   // How long a ps that is lost, and has a push log, may stay away before the job goes back to its
   // last checkpoint.
@@ -85,10 +86,11 @@ struct RunOptions {
 struct RunEnd {
   enum Kind {
     kSucceeded,
-    kFailed,    // the job is over
-    kRestart,   // go on from the last checkpoint, with a new generation
-    kFinalize,  // training is over: a new generation, from `checkpoint`, for the last measures
-    kRescale,   // go on with other ps: a new generation with the options `next`
+    kFailed,     // the job is over
+    kRestart,    // go on from the last checkpoint, with a new generation
+    kFinalize,   // training is over: a new generation, from `checkpoint`, for the last measures
+    kRescale,    // go on with other ps: a new generation with the options `next`
+    kSuspended,  // at a barrier whose checkpoint is committed, or before anything was done
   };
   Kind kind = kFailed;
   std::string reason;  // CamelCase
@@ -163,6 +165,18 @@ class JobRun {
   bool MovesTo(uint64_t incarnation) const;
   // The move that is under way, if any, is given up; the job goes on as it is.
   void GiveUpScaling(absl::string_view why, const Now& now);
+
+  // The record's status says that the job is to be suspended: the run ends as kSuspended at its
+  // next barrier, when a checkpoint of that is committed; at once where it has done nothing since
+  // its last one. May be called again.
+  void Suspend(const Now& now);
+  // It trains, has done so for `least`, and has got further since it began.
+  bool MayBePreempted(absl::Duration least, const Now& now) const;
+
+  // The record's status says that the job is to have another number of workers, and it may where so
+  // many are here: then the run ends as kRescale at a barrier whose checkpoint is committed.
+  bool AwaitsWorkers() const;
+  void ScaleWorkers(bool are_here);
 
   // What a rank is to do; nullopt until the ps have their tables.
   std::optional<v1::Assignment> AssignmentOf(Rank rank) const;
@@ -273,6 +287,16 @@ class JobRun {
   void ForgetMove();
   void ShowShares();
 
+  // job_run_suspend.cc
+  bool Suspending() const { return record_->status().has_suspending(); }
+  // Training is to end at this barrier, once its checkpoint is committed.
+  bool EndsHere() const;
+  // False: training goes on.
+  bool EndAtBarrier(const Now& now);
+  void OnLastCheckpointFailed(absl::string_view why, const Now& now);
+  // The job's own checkpoint is from within a window of another number of workers: they end it.
+  bool ReturnsToFormerWorkers(const Now& now);
+
   // job_run_units.cc: what a worker gets, and what it brings back.
   std::optional<v1::NextWorkResponse> NextUnit(Rank rank);
   void OnUnitDone(Rank rank, const v1::UnitResult& result, const Now& now);
@@ -379,6 +403,10 @@ class JobRun {
   bool copies_ahead_ = false;      // the foreground's is
   bool barrier_for_move_ = false;  // nothing else has asked for it
   absl::Duration barrier_since_;
+  // Of this run's training.
+  absl::Duration trains_since_;
+  uint64_t first_step_ = 0;
+  bool workers_are_here_ = false;  // those of status().worker_scaling
   std::string last_checkpoint_;
   std::optional<uint64_t> last_checkpoint_step_;
   absl::Duration last_checkpoint_at_;

@@ -19,6 +19,7 @@
 namespace tessera::master {
 
 void JobRun::BeginTraining(const Now& now) {
+  if (ReturnsToFormerWorkers(now)) return;
   Enter(Phase::kTraining, now);
   absl::StatusOr<std::unique_ptr<TrainingPlan>> plan =
       NewTrainingPlan(PlanOptionsOf(spec(), static_cast<uint32_t>(options_.workers.size())),
@@ -28,7 +29,8 @@ void JobRun::BeginTraining(const Now& now) {
     return Fail(data ? "DataError" : "InvalidJob", plan.status().message(), now);
   }
   plan_ = *std::move(plan);
-  last_checkpoint_at_ = now.monotonic;
+  last_checkpoint_at_ = trains_since_ = now.monotonic;
+  first_step_ = position_.step();
   if (options_.take_up.has_value()) {
     last_checkpoint_at_ = options_.take_up->last_checkpoint_at;
     improved_ = options_.take_up->improved;
@@ -43,6 +45,7 @@ void JobRun::BeginTraining(const Now& now) {
     plan_->RequestBarrier();
   }
   UpdateStatus(now);
+  if (Suspending()) return Suspend(now);
   Advance(now);
 }
 
@@ -63,6 +66,9 @@ void JobRun::Advance(const Now& now) {
       position_.set_step(at.step());
       position_.set_samples(at.samples());
       position_.set_window_records(at.window_records());
+      position_.set_window_workers(at.window_workers());
+      position_.set_epoch_begin(at.epoch_begin());
+      position_.set_epoch_shard_records(at.epoch_shard_records());
       const bool evaluated = !evaluations_.empty() && position_.evaluated_step() == at.step();
       if (HasSplit("validation") && (due_.evaluate || stopping_) && !evaluated) {
         return BeginEvaluation("validation", Wanted::kBarrier, now);
@@ -170,7 +176,8 @@ void JobRun::FollowRules(const v1::Evaluation& measured, const Now& now) {
 
 void JobRun::CheckpointIfDue(const Now& now) {
   const bool best = improved_ && spec().checkpoint().keep_best();
-  const bool due = due_.checkpoint || best || stopping_ || (due_.requested && !barrier_for_move_);
+  const bool due =
+      due_.checkpoint || best || stopping_ || EndsHere() || (due_.requested && !barrier_for_move_);
   if (MoveAtBarrier(due && last_checkpoint_step_ != position_.step(), now)) return;
   const bool moves = move_.has_value() && move_->stage == Move::kByCheckpoint;
   if (!(due || moves) || last_checkpoint_step_ == position_.step()) return LeaveBarrier(now);
@@ -242,7 +249,7 @@ void JobRun::OnCut(const ActionResult& result, const Now& now) {
   wanted_behind_ = std::move(writing_->work);
   // There is nothing left to train meanwhile.
   const bool moves = move_.has_value() && move_->stage == Move::kByCheckpoint;
-  if (stopping_ || moves) return Enter(Phase::kAwaitingWrite, now);
+  if (stopping_ || moves || EndsHere()) return Enter(Phase::kAwaitingWrite, now);
   cut_again_.reset();
   LeaveBarrier(now);
 }
@@ -318,12 +325,15 @@ void JobRun::OnCheckpointFailed(const ActionResult& result, const Now& now) {
                   absl::StrCat("checkpoint at step ", failed.step,
                                " failed, training goes on without it: ", message),
                   now.wall);
+  const bool awaited = phase_ == Phase::kCheckpointing || phase_ == Phase::kAwaitingWrite;
+  if (awaited && failed.step == position_.step()) OnLastCheckpointFailed(why, now);
   if (move_.has_value() && move_->stage == Move::kByCheckpoint) {
     GiveUpScaling("its rows would have travelled by that checkpoint", now);
   }
 }
 
 void JobRun::LeaveBarrier(const Now& now) {
+  if (EndAtBarrier(now)) return;
   if (stopping_) return Conclude(now);
   barrier_for_move_ = false;
   plan_->Pass();

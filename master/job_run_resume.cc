@@ -97,6 +97,8 @@ void JobRun::Resume(const Now& now) {
   improved_ = state.improved();
   stopping_ = state.stopping();
   barrier_for_move_ = state.barrier_for_move();
+  trains_since_ = now.monotonic;
+  first_step_ = position_.step();
   Enter(Phase::kTraining, now);
   for (uint32_t r = 0; r < saved->ranks.size(); ++r) {
     desk_.Restore(Rank(r), saved->ranks[r], now.monotonic);

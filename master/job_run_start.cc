@@ -190,8 +190,8 @@ void JobRun::OnOpened(const ActionResult& result, const Now& now) {
   } else if (takes_up) {
     jobs_->AddEvent(
         record_,
-        absl::StrFormat("goes on at step %d with %d ps; training stood for %.0f ms",
-                        position_.step(), options_.ps.size(),
+        absl::StrFormat("goes on at step %d with %d ps and %d workers; training stood for %.0f ms",
+                        position_.step(), options_.ps.size(), options_.workers.size(),
                         absl::ToDoubleMilliseconds(now.monotonic - options_.take_up->since)),
         now.wall);
   } else if (start_folder_.empty()) {
@@ -201,9 +201,10 @@ void JobRun::OnOpened(const ActionResult& result, const Now& now) {
                     now.wall);
   } else {
     jobs_->AddEvent(record_,
-                    absl::StrCat(record_->has_run() ? "restarted from step "
-                                 : warm_            ? "warm start from the model of step "
-                                                    : "resumed from step ",
+                    absl::StrCat(options_.resumed     ? "goes on from step "
+                                 : record_->has_run() ? "restarted from step "
+                                 : warm_              ? "warm start from the model of step "
+                                                      : "resumed from step ",
                                  start_.step(), " (", start_folder_, ")"),
                     now.wall);
   }

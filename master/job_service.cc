@@ -95,13 +95,38 @@ grpc::Status JobServiceImpl::Cancel(grpc::ServerContext*, const v1::CancelReques
   return ToGrpc(status.ok() ? host_->Flush() : status);
 }
 
+grpc::Status JobServiceImpl::Suspend(grpc::ServerContext*, const v1::SuspendRequest* request,
+                                     v1::SuspendResponse*) {
+  const absl::Status status = host_->With([&](MasterCore& core, const MasterCore::Now& now) {
+    return core.Suspend(request->job_id(), now);
+  });
+  return ToGrpc(status.ok() ? host_->Flush() : status);
+}
+
+grpc::Status JobServiceImpl::Resume(grpc::ServerContext*, const v1::ResumeRequest* request,
+                                    v1::ResumeResponse*) {
+  const absl::Status status = host_->With([&](MasterCore& core, const MasterCore::Now& now) {
+    return core.Resume(request->job_id(), now);
+  });
+  return ToGrpc(status.ok() ? host_->Flush() : status);
+}
+
 grpc::Status JobServiceImpl::Scale(grpc::ServerContext*, const v1::ScaleRequest* request,
                                    v1::ScaleResponse* response) {
-  const absl::StatusOr<uint32_t> ps = host_->With(
-      [&](MasterCore& core, const MasterCore::Now& now) { return core.Scale(*request, now); });
-  if (!ps.ok()) return ToGrpc(ps.status());
-  response->set_ps(*ps);
-  return ToGrpc(host_->Flush());
+  const absl::Status status = host_->With([&](MasterCore& core, const MasterCore::Now& now) {
+    if (request->workers() > 0) {
+      const auto workers = core.ScaleWorkers(request->job_id(), request->workers(), now);
+      if (!workers.ok()) return workers.status();
+    }
+    if (request->workers() == 0 || request->ps() > 0 || request->drain_size() > 0) {
+      const auto ps = core.Scale(*request, now);
+      if (!ps.ok()) return ps.status();
+      response->set_ps(*ps);
+    }
+    response->set_workers(request->workers());
+    return absl::OkStatus();
+  });
+  return ToGrpc(status.ok() ? host_->Flush() : status);
 }
 
 grpc::Status JobServiceImpl::GetCluster(grpc::ServerContext*, const v1::GetClusterRequest*,

@@ -1,6 +1,7 @@
 #include "master/job_table.h"
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -15,8 +16,12 @@ bool IsFinished(v1::JobState state) { return state == v1::SUCCEEDED || state == 
 bool MayFollow(v1::JobState from, v1::JobState to) {
   if (IsFinished(from)) return false;
   switch (to) {
+    case v1::CREATED:
+      return from == v1::SUSPENDED;
     case v1::RUNNING:
-      return from == v1::CREATED || from == v1::RESTARTING;
+      return from == v1::CREATED || from == v1::RESTARTING || from == v1::SUSPENDED;
+    case v1::SUSPENDED:
+      return true;
     case v1::RESTARTING:
       return from == v1::RUNNING || from == v1::RESTARTING;
     case v1::SUCCEEDED:
@@ -66,14 +71,29 @@ v1::JobRecord* JobTable::Find(const std::string& job_id) {
 
 std::vector<v1::JobRecord*> JobTable::Queue() {
   std::vector<v1::JobRecord*> queue;
-  for (auto& [number, record] : jobs_) {
-    if (!IsFinished(record->status().state())) queue.push_back(record.get());
+  for (v1::JobRecord* record : Unfinished()) {
+    const bool waits_for_user =
+        record->status().state() == v1::SUSPENDED && record->preempted_by().empty();
+    if (!waits_for_user) queue.push_back(record);
   }
-  // Those that have run before go on first.
-  std::stable_sort(queue.begin(), queue.end(), [](const v1::JobRecord* a, const v1::JobRecord* b) {
-    return (a->status().state() != v1::CREATED) > (b->status().state() != v1::CREATED);
-  });
+  const auto rank = [](const v1::JobRecord* record) {
+    const v1::JobState state = record->status().state();
+    const v1::JobSpec& spec = record->status().spec();
+    const bool restarts = state == v1::RESTARTING;
+    const bool first = state == v1::RUNNING || (restarts && !IsPreemptible(spec));
+    return std::tuple(!first, -spec.priority(), !restarts, record->number());
+  };
+  std::sort(queue.begin(), queue.end(),
+            [&rank](const v1::JobRecord* a, const v1::JobRecord* b) { return rank(a) < rank(b); });
   return queue;
+}
+
+std::vector<v1::JobRecord*> JobTable::Unfinished() {
+  std::vector<v1::JobRecord*> unfinished;
+  for (auto& [number, record] : jobs_) {
+    if (!IsFinished(record->status().state())) unfinished.push_back(record.get());
+  }
+  return unfinished;
 }
 
 std::vector<v1::JobRecord*> JobTable::NewestFirst() {
@@ -108,6 +128,9 @@ void JobTable::Move(v1::JobRecord* record, v1::JobState state, absl::string_view
   if (IsFinished(state)) {
     status.set_finished_unix_ms(absl::ToUnixMillis(wall));
     status.clear_phase();
+    status.clear_suspending();
+    status.clear_worker_scaling();
+    record->clear_preempted_by();
   }
   SPDLOG_INFO("job {}: {}{}{}", status.job_id(), v1::JobState_Name(state),
               reason.empty() ? "" : absl::StrCat(" (", reason, ")"),

@@ -27,8 +27,11 @@ class JobTable {
   // A new job at the end of the queue. The request has been validated.
   v1::JobRecord* Add(const v1::SubmitRequest& request, absl::Time wall);
   v1::JobRecord* Find(const std::string& job_id);
-  // Unfinished jobs in the order in which they run.
+  // Unfinished jobs that are to run, in that order: the running one; by priority; one that a loss
+  // has interrupted; the oldest.
   std::vector<v1::JobRecord*> Queue();
+  // Those, and the ones that a user has suspended; the oldest first.
+  std::vector<v1::JobRecord*> Unfinished();
   std::vector<v1::JobRecord*> NewestFirst();
   // "job-2, job-1": for messages about ids that do not exist.
   std::string KnownIds();
@@ -53,6 +56,9 @@ class JobTable {
 };
 
 bool IsFinished(v1::JobState state);
+inline bool IsPreemptible(const v1::JobSpec& spec) {
+  return !spec.has_preemptible() || spec.preemptible();
+}
 // Whether `to` may follow `from`.
 bool MayFollow(v1::JobState from, v1::JobState to);
 std::string JobKey(uint64_t number);  // in the state log

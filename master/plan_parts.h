@@ -15,11 +15,32 @@ namespace tessera::master {
 
 using Windows = std::vector<std::vector<v1::RecordRange>>;
 
+// The shape of windows: of the epoch that a position is within, which may have begun with another
+// number of workers, and of those after it.
+struct WindowShapes {
+  uint64_t first_epoch = 0;
+  WindowOptions first;
+  uint32_t first_workers = 1;
+  WindowOptions later;
+  uint32_t later_workers = 1;
+
+  const WindowOptions& Of(uint64_t epoch) const { return epoch == first_epoch ? first : later; }
+  // Sets what a position within the epoch says of its windows.
+  void Describe(uint64_t epoch, v1::Position& position) const {
+    position.set_window_records(Of(epoch).window_records);
+    position.set_window_workers(epoch == first_epoch ? first_workers : later_workers);
+    if (Of(epoch).begin == 0) return;
+    position.set_epoch_begin(Of(epoch).begin);
+    position.set_epoch_shard_records(Of(epoch).shard_records);
+  }
+};
+
 // The windows of an epoch and of the one after it. Not thread-safe.
 class EpochWindowCache {
  public:
-  EpochWindowCache(std::vector<v1::FileRecords> files, const WindowOptions& options)
-      : files_(std::move(files)), options_(options) {}
+  EpochWindowCache(std::vector<v1::FileRecords> files, const WindowShapes& shapes)
+      : files_(std::move(files)), shapes_(shapes) {}
+  const WindowShapes& shapes() const { return shapes_; }
   const Windows& Of(uint64_t epoch) {
     for (const Entry& entry : entries_) {
       if (entry.epoch == epoch) return *entry.windows;
@@ -28,7 +49,8 @@ class EpochWindowCache {
       entries_.erase(entries_[0].epoch < entries_[1].epoch ? entries_.begin()
                                                            : entries_.begin() + 1);
     }
-    entries_.push_back({epoch, std::make_unique<Windows>(EpochWindows(files_, epoch, options_))});
+    entries_.push_back(
+        {epoch, std::make_unique<Windows>(EpochWindows(files_, epoch, shapes_.Of(epoch)))});
     return *entries_.back().windows;
   }
 
@@ -38,7 +60,7 @@ class EpochWindowCache {
     std::unique_ptr<Windows> windows;
   };
   const std::vector<v1::FileRecords> files_;
-  const WindowOptions options_;
+  const WindowShapes shapes_;
   std::vector<Entry> entries_;
 };
 
@@ -87,11 +109,11 @@ uint64_t WindowRecords(const PlanOptions& options, uint64_t records);
 // `state`: null, or of a plan of the same form with as many ranks.
 std::unique_ptr<TrainingPlan> NewSyncPlan(const PlanOptions& options,
                                           std::vector<v1::FileRecords> files,
-                                          const WindowOptions& windows, const v1::Position& start,
+                                          const WindowShapes& shapes, const v1::Position& start,
                                           const v1::PlanState* state);
 std::unique_ptr<TrainingPlan> NewAsyncPlan(const PlanOptions& options,
                                            std::vector<v1::FileRecords> files,
-                                           const WindowOptions& windows, const v1::Position& start,
+                                           const WindowShapes& shapes, const v1::Position& start,
                                            const v1::PlanState* state);
 
 }  // namespace tessera::master

@@ -53,6 +53,10 @@ class JobServiceImpl final : public v1::JobService::Service {
                      grpc::ServerWriter<v1::JobStatus>* writer) override;
   grpc::Status Cancel(grpc::ServerContext* context, const v1::CancelRequest* request,
                       v1::CancelResponse* response) override;
+  grpc::Status Suspend(grpc::ServerContext* context, const v1::SuspendRequest* request,
+                       v1::SuspendResponse* response) override;
+  grpc::Status Resume(grpc::ServerContext* context, const v1::ResumeRequest* request,
+                      v1::ResumeResponse* response) override;
   grpc::Status Scale(grpc::ServerContext* context, const v1::ScaleRequest* request,
                      v1::ScaleResponse* response) override;
   grpc::Status GetCluster(grpc::ServerContext* context, const v1::GetClusterRequest* request,

@@ -9,10 +9,9 @@ namespace {
 class SyncPlan final : public TrainingPlan {
  public:
   SyncPlan(const PlanOptions& options, std::vector<v1::FileRecords> files,
-           const WindowOptions& windows, const v1::Position& start, const v1::PlanState* state)
+           const WindowShapes& shapes, const v1::Position& start, const v1::PlanState* state)
       : options_(options),
-        window_records_(windows.window_records),
-        cache_(std::move(files), windows),
+        cache_(std::move(files), shapes),
         size_(options),
         step_(start.step()),
         samples_(start.samples()),
@@ -54,10 +53,17 @@ class SyncPlan final : public TrainingPlan {
   }
 
   void RequestBarrier() override { due_.requested = true; }
+  void RequestBarrierBetweenWindows() override {
+    between_windows_ = true;
+    if (tip_.batch == 0) due_.requested = true;
+  }
   bool BarrierDue() const override { return IsAny(due_); }
   bool AtBarrier() const override { return IsAny(due_) && units_.empty(); }
   Due due() const override { return due_; }
-  void Pass() override { due_ = Due(); }
+  void Pass() override {
+    due_ = Due();
+    if (tip_.batch == 0) between_windows_ = false;
+  }
   uint64_t total_steps() const override { return total_steps_; }
 
   v1::PlanState Save() const override {
@@ -89,7 +95,7 @@ class SyncPlan final : public TrainingPlan {
     }
     position.set_step(step_);
     position.set_samples(samples_);
-    position.set_window_records(window_records_);
+    cache_.shapes().Describe(tip_.epoch, position);
     return position;
   }
 
@@ -139,16 +145,19 @@ class SyncPlan final : public TrainingPlan {
 
   uint64_t TotalSteps() {
     if (options_.epochs == 0) return options_.steps;
-    uint64_t steps = 0;
-    for (const auto& window : cache_.Of(tip_.epoch)) steps += Steps(window);
-    const uint64_t done = options_.epochs > tip_.epoch ? tip_.epoch : options_.epochs;
-    steps *= options_.epochs - done;
-    if (done < options_.epochs) {
+    uint64_t steps = tip_.step;
+    if (tip_.epoch < options_.epochs) {
       const Windows& windows = cache_.Of(tip_.epoch);
-      for (uint64_t w = 0; w < tip_.window && w < windows.size(); ++w) steps -= Steps(windows[w]);
+      for (uint64_t w = tip_.window; w < windows.size(); ++w) steps += Steps(windows[w]);
       steps -= tip_.batch;
     }
-    steps += tip_.step;
+    if (const uint64_t later = tip_.epoch + 1; later < options_.epochs) {
+      // Another epoch of the same shape has about as many.
+      uint64_t each = 0;
+      const bool alike = cache_.shapes().Of(tip_.epoch).begin == 0;
+      for (const auto& window : cache_.Of(alike ? tip_.epoch : later)) each += Steps(window);
+      steps += each * (options_.epochs - later);
+    }
     return options_.steps > 0 ? std::min(steps, options_.steps) : steps;
   }
 
@@ -162,6 +171,7 @@ class SyncPlan final : public TrainingPlan {
     tip_.step += batches;
     due_ = due_ | DueAtStep(options_, tip_.step);
     if (EnterNextWindow()) due_ = due_ | DueAtEpochEnd(options_, tip_.epoch);
+    if (between_windows_ && tip_.batch == 0) due_.requested = true;
   }
 
   // Moves a tip that stands at the end of its window or epoch to the begin of the next. True: the
@@ -207,7 +217,6 @@ class SyncPlan final : public TrainingPlan {
   }
 
   const PlanOptions options_;
-  const uint64_t window_records_;
   EpochWindowCache cache_;
   UnitSize size_;
   uint64_t total_steps_ = 0;
@@ -220,15 +229,16 @@ class SyncPlan final : public TrainingPlan {
   std::vector<uint64_t> next_;
   std::vector<uint64_t> done_;
   Due due_;
+  bool between_windows_ = false;  // a barrier is wanted where no window is open
 };
 
 }  // namespace
 
 std::unique_ptr<TrainingPlan> NewSyncPlan(const PlanOptions& options,
                                           std::vector<v1::FileRecords> files,
-                                          const WindowOptions& windows, const v1::Position& start,
+                                          const WindowShapes& shapes, const v1::Position& start,
                                           const v1::PlanState* state) {
-  return std::make_unique<SyncPlan>(options, std::move(files), windows, start, state);
+  return std::make_unique<SyncPlan>(options, std::move(files), shapes, start, state);
 }
 
 }  // namespace tessera::master

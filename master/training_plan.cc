@@ -98,17 +98,46 @@ absl::StatusOr<std::unique_ptr<TrainingPlan>> NewTrainingPlan(const PlanOptions&
         absl::StrCat("train.batch_size: ", options.batch_size, " samples cannot be divided among ",
                      options.workers, " workers; expected at least one for each"));
   }
-  WindowOptions windows;
-  windows.seed = options.seed;
-  windows.window_records = WindowRecords(options, records);
-  windows.shard_records = std::min(options.shard_records, windows.window_records);
-  const bool within_epoch = start.next_window() > 0 || start.open_size() > 0;
-  if (within_epoch && start.window_records() != windows.window_records) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "start.checkpoint: it was cut within an epoch with shuffle windows of ",
-        start.window_records(), " records, and this job's have ", windows.window_records,
-        "; run it with the same number of workers, data.shuffle_window_records and batch size, or "
-        "set start.warm"));
+  const auto shape = [&](uint32_t workers) {
+    PlanOptions with = options;
+    with.workers = workers;
+    WindowOptions windows;
+    windows.seed = options.seed;
+    windows.window_records = WindowRecords(with, records);
+    windows.shard_records = std::min(options.shard_records, windows.window_records);
+    return windows;
+  };
+  WindowShapes shapes;
+  shapes.first_epoch = start.epoch();
+  shapes.first = shapes.later = shape(options.workers);
+  shapes.first_workers = shapes.later_workers = options.workers;
+  v1::Position at = start;
+  if (start.next_window() > 0 || start.open_size() > 0 || start.epoch_begin() > 0) {
+    const uint32_t workers = start.window_workers() > 0 ? start.window_workers() : options.workers;
+    WindowOptions had = shape(workers);
+    const bool alike = start.window_records() == had.window_records;
+    if (!alike || (options.sync && start.open_size() > 0 && workers != options.workers)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "start.checkpoint: it was cut within an epoch with shuffle windows of ",
+          start.window_records(), " records, and this job's have ", shapes.later.window_records,
+          "; run it with the same number of workers, data.shuffle_window_records and batch size, "
+          "or set start.warm"));
+    }
+    had.begin = start.epoch_begin();
+    if (start.epoch_shard_records() > 0) had.shard_records = start.epoch_shard_records();
+    if (workers == options.workers || !options.sync) {
+      shapes.first = had;
+      shapes.first_workers = workers;
+    } else {
+      // Other ranks share the rest of the epoch: from the first window on that is not done.
+      const Windows windows = EpochWindows(files, start.epoch(), had);
+      shapes.first.shard_records = had.shard_records;
+      shapes.first.begin = had.begin;
+      for (uint64_t w = 0; w < start.next_window() && w < windows.size(); ++w) {
+        shapes.first.begin += CountRecords(windows[w]);
+      }
+      at.set_next_window(0);
+    }
   }
   if (options.sync && start.open_size() > 1) {
     return absl::InvalidArgumentError(
@@ -123,8 +152,8 @@ absl::StatusOr<std::unique_ptr<TrainingPlan>> NewTrainingPlan(const PlanOptions&
                                                      " ranks, and the job has ", options.workers));
     }
   }
-  return options.sync ? NewSyncPlan(options, std::move(files), windows, start, state)
-                      : NewAsyncPlan(options, std::move(files), windows, start, state);
+  return options.sync ? NewSyncPlan(options, std::move(files), shapes, at, state)
+                      : NewAsyncPlan(options, std::move(files), shapes, at, state);
 }
 
 }  // namespace tessera::master

@@ -66,6 +66,9 @@ class TrainingPlan {
   virtual void Done(Rank rank, const v1::UnitResult& result) = 0;
   // A barrier as soon as possible.
   virtual void RequestBarrier() = 0;
+  // A barrier where no window is open, as soon as there is one; it counts as requested. Async:
+  // as soon as possible, since open windows go to any rank.
+  virtual void RequestBarrierBetweenWindows() { RequestBarrier(); }
   // A barrier is due and all that was handed out is done: position() is exact.
   virtual bool AtBarrier() const = 0;
   // A barrier is due; some ranks may still be at work.
@@ -81,9 +84,11 @@ class TrainingPlan {
   virtual v1::PlanState Save() const = 0;
 };
 
-// `state`: go on from there; `start` is the barrier before it. INVALID_ARGUMENT: no records, fewer
-// samples in a batch than workers (sync), a position whose windows have another shape, or a state
-// of another plan.
+// `state`: go on from there; `start` is the barrier before it. A position within an epoch that was
+// cut for another number of workers is taken, too: async, the epoch ends with its windows; sync,
+// what is left of it is cut anew, which needs that no window is open. INVALID_ARGUMENT: no records,
+// fewer samples in a batch than workers (sync), a position whose windows have another shape, or a
+// state of another plan.
 absl::StatusOr<std::unique_ptr<TrainingPlan>> NewTrainingPlan(const PlanOptions& options,
                                                               std::vector<v1::FileRecords> files,
                                                               const v1::Position& start,

@@ -13,8 +13,9 @@ namespace {
 constexpr char kFooter[] = R"(Example:
   tessera-worker --master 127.0.0.1:7070 --name worker-0 --data-root /data/clicks
 
-The worker may start before the master: it waits, and says whom it waits for. SIGTERM and Ctrl-C stop it; what it was
-given is done again by others from the last checkpoint. With --listen, `tessera metrics ADDRESS` shows what it counts.
+The worker may start before the master: it waits, and says whom it waits for. SIGTERM and Ctrl-C stop it: it says
+goodbye, its rank is vacant at once, and another worker, if one is free or joins, takes up its unit where it left it;
+nothing is rolled back. It exits within a second or two. With --listen, `tessera metrics ADDRESS` shows what it counts.
 
 Exit codes:
   0    stopped by a signal

@@ -10,6 +10,8 @@ void AddWatch(CLI::App& app, CommandContext& context);
 void AddList(CLI::App& app, CommandContext& context);
 void AddDescribe(CLI::App& app, CommandContext& context);
 void AddCancel(CLI::App& app, CommandContext& context);
+void AddSuspend(CLI::App& app, CommandContext& context);
+void AddResume(CLI::App& app, CommandContext& context);
 void AddScale(CLI::App& app, CommandContext& context);
 void AddDrain(CLI::App& app, CommandContext& context);
 void AddCheckpoint(CLI::App& app, CommandContext& context);

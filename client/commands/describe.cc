@@ -32,6 +32,19 @@ std::string JobText(const v1::JobStatus& job) {
                   "  started     ", Moment(job.started_unix_ms()), "\n",         //
                   "  finished    ", Moment(job.finished_unix_ms()), "\n",        //
                   "  restarts    ", job.restarts(), "\n");
+  if (job.has_suspending()) {
+    const std::string& by = job.suspending().preempted_by();
+    absl::StrAppend(&text, "  suspending  at its next barrier, since ",
+                    Moment(job.suspending().since_unix_ms()),
+                    by.empty() ? "" : absl::StrCat(", for ", by), "\n");
+  }
+  if (job.has_worker_scaling()) {
+    absl::StrAppend(&text, "  workers     to go from ", job.worker_scaling().from(), " to ",
+                    job.worker_scaling().to(), "\n");
+  }
+  if (job.spec().priority() != 0) {
+    absl::StrAppend(&text, "  priority    ", job.spec().priority(), "\n");
+  }
   if (job.has_scaling()) {
     const v1::Scaling& scaling = job.scaling();
     absl::StrAppend(&text, "  moving      from ", scaling.from(), " to ", scaling.to(), " ps, ",

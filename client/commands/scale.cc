@@ -12,6 +12,7 @@ namespace {
 struct Scale {
   std::string job_id;
   uint32_t ps = 0;
+  uint32_t workers = 0;
   std::vector<std::string> drain;
   MasterOption master;
   OutputOption output;
@@ -21,14 +22,20 @@ void Run(const Scale& scale, CommandContext& context) {
   v1::ScaleRequest request;
   request.set_job_id(scale.job_id);
   request.set_ps(scale.ps);
+  request.set_workers(scale.workers);
   for (const std::string& name : scale.drain) request.add_drain(name);
   const absl::StatusOr<uint32_t> ps = scale.master.Client(context)->Scale(request);
   if (!ps.ok()) return context.Fail(ps.status());
   if (scale.output.json()) {
-    return context.Print(
-        nlohmann::json{{"job_id", scale.job_id}, {"ps", *ps}, {"drain", scale.drain}});
+    nlohmann::json answer = {{"job_id", scale.job_id}, {"drain", scale.drain}};
+    if (*ps > 0) answer["ps"] = *ps;
+    if (scale.workers > 0) answer["workers"] = scale.workers;
+    return context.Print(answer);
   }
-  context.Print(absl::StrCat(scale.job_id, " goes to ", *ps, " ps",
+  std::vector<std::string> to;
+  if (*ps > 0) to.push_back(absl::StrCat(*ps, " ps"));
+  if (scale.workers > 0) to.push_back(absl::StrCat(scale.workers, " workers"));
+  context.Print(absl::StrCat(scale.job_id, " goes to ", absl::StrJoin(to, " and "),
                              scale.drain.empty() ? "" : " without ",
                              absl::StrJoin(scale.drain, ", "), "; tessera describe ", scale.job_id,
                              " says how far it is"));
@@ -37,22 +44,29 @@ void Run(const Scale& scale, CommandContext& context) {
 }  // namespace
 
 void AddScale(CLI::App& app, CommandContext& context) {
-  CLI::App* command = app.add_subcommand("scale", "Give a running job more or fewer ps");
+  CLI::App* command = app.add_subcommand("scale", "Give a running job more or fewer ps or workers");
   const auto scale = std::make_shared<Scale>();
   command->add_option("JOB", scale->job_id, "the job's id, as `tessera list` shows it")->required();
-  command->add_option("--ps", scale->ps, "how many ps it is to have")
-      ->required()
+  CLI::Option_group* const number = command->add_option_group("how many");
+  number->add_option("--ps", scale->ps, "how many ps it is to have")->check(CLI::Range(1u, 1024u));
+  number->add_option("--workers", scale->workers, "how many workers it is to have")
       ->check(CLI::Range(1u, 1024u));
+  number->require_option(1, 2);
   scale->master.Add(*command);
   scale->output.Add(*command);
   command->footer(
-      R"(The rows move while the job trains, and nothing is trained again; a sync job ends with the same bits. New
-ps have to be started (tessera-ps); until so many are here, the job waits with the move and trains on. Of
-more than are wanted those with the highest numbers leave, and may be stopped when `tessera describe`
+      R"(Ps: the rows move while the job trains, and nothing is trained again; a sync job ends with the same bits.
+New ps have to be started (tessera-ps); until so many are here, the job waits with the move and trains on.
+Of more than are wanted those with the highest numbers leave, and may be stopped when `tessera describe`
 shows no more `moving`.
 
-Example:
-  tessera scale clicks-1 --ps 3)");
+Workers: at a barrier the job cuts a checkpoint and goes on from it with so many. No sample is lost, none
+counts twice. An async job changes at once; a sync job at the end of a shuffle window, and its model is from
+there on that of so many workers, since they divide each batch. More than live are waited for.
+
+Examples:
+  tessera scale clicks-1 --ps 3
+  tessera scale clicks-1 --workers 8)");
   command->callback([scale, &context] { Run(*scale, context); });
 }
 

@@ -51,6 +51,8 @@ std::unique_ptr<CLI::App> NewTesseraApp(
   AddList(*app, context);
   AddDescribe(*app, context);
   AddCancel(*app, context);
+  AddSuspend(*app, context);
+  AddResume(*app, context);
   AddScale(*app, context);
   AddDrain(*app, context);
   AddCheckpoint(*app, context);

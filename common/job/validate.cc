@@ -31,6 +31,12 @@ absl::Status Start(const v1::StartSpec& start) {
   return validate::Path(start.checkpoint(), "start.checkpoint");
 }
 
+absl::Status Priority(int32_t priority) {
+  constexpr int32_t kMost = 1000;
+  if (priority >= -kMost && priority <= kMost) return absl::OkStatus();
+  return Wrong("priority", "found ", priority, "; expected ", -kMost, " to ", kMost);
+}
+
 absl::Status PushSize(const v1::JobSpec& spec) {
   const uint64_t bytes = BatchRowBytes(spec);
   // Blocks of the dense parameters fit the sixteenth that is left free.
@@ -68,6 +74,7 @@ absl::Status ValidateJobSpec(const v1::JobSpec& spec) {
   TESSERA_RETURN_IF_ERROR(validate::Model(spec));
   TESSERA_RETURN_IF_ERROR(validate::Training(spec));
   TESSERA_RETURN_IF_ERROR(Start(spec.start()));
+  TESSERA_RETURN_IF_ERROR(Priority(spec.priority()));
   return PushSize(spec);
 }
 

@@ -138,6 +138,25 @@ TEST_F(CommandsTest, ListDescribeAndCancelSpeakToTheMaster) {
   EXPECT_THAT(master_.service.cancelled(), testing::ElementsAre("clicks-1"));
 }
 
+TEST_F(CommandsTest, SuspendResumeAndScaleSpeakToTheMaster) {
+  EXPECT_EQ(Run({"suspend", "clicks-1", "--master", "master"}), 0);
+  EXPECT_THAT(out_, StartsWith("clicks-1 is suspended at its next barrier"));
+  master_.service.SetJobs({Job(v1::SUSPENDED)});
+  EXPECT_EQ(Run({"suspend", "clicks-1", "--master", "master", "--watch"}), 0);
+  EXPECT_THAT(out_, StartsWith("clicks-1 is suspended; `tessera resume clicks-1`"));
+  EXPECT_EQ(Run({"list", "--master", "master"}), 0);
+  EXPECT_THAT(out_, HasSubstr("clicks-1  Suspended"));
+  EXPECT_EQ(Run({"resume", "clicks-1", "--master", "master", "--output", "json"}), 0);
+  EXPECT_EQ(nlohmann::json::parse(out_)["resumed"], true);
+  EXPECT_THAT(master_.service.asked(),
+              testing::ElementsAre("suspend clicks-1", "suspend clicks-1", "resume clicks-1"));
+  EXPECT_EQ(Run({"scale", "clicks-1", "--workers", "3", "--master", "master"}), 0) << err_;
+  EXPECT_THAT(out_, StartsWith("clicks-1 goes to 3 workers;"));
+  ASSERT_EQ(master_.service.scaled().size(), 1u);
+  EXPECT_EQ(master_.service.scaled()[0].workers(), 3u);
+  EXPECT_EQ(Run({"scale", "clicks-1", "--master", "master"}), 2);
+}
+
 TEST_F(CommandsTest, AMasterThatIsAwayMayBeTriedAgainLater) {
   master_.Stop();
   EXPECT_EQ(Run({"list", "--master", "master", "--wait", "0"}), 128);
@@ -156,8 +175,8 @@ TEST_F(CommandsTest, BadUsageSaysWhatWasMeant) {
 TEST_F(CommandsTest, HelpTeachesWithExamplesAndExitCodes) {
   EXPECT_EQ(Run({"--help"}), 0);
   EXPECT_THAT(out_, HasSubstr("130  interrupted"));
-  for (const char* command :
-       {"submit", "watch", "list", "describe", "cancel", "version", "metrics"}) {
+  for (const char* command : {"submit", "watch", "list", "describe", "cancel", "suspend", "resume",
+                              "scale", "version", "metrics"}) {
     EXPECT_EQ(Run({command, "--help"}), 0);
     EXPECT_THAT(out_, HasSubstr("Example")) << command;
     EXPECT_THAT(out_, HasSubstr(std::string("  tessera ") + command)) << command;

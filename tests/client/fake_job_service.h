@@ -43,6 +43,15 @@ class FakeJobService final : public v1::JobService::Service {
     absl::MutexLock lock(&mu_);
     return cancelled_;
   }
+  // "suspend JOB", "resume JOB"; what each Scale asked for.
+  std::vector<std::string> asked() {
+    absl::MutexLock lock(&mu_);
+    return asked_;
+  }
+  std::vector<v1::ScaleRequest> scaled() {
+    absl::MutexLock lock(&mu_);
+    return scaled_;
+  }
   // Watch streams stay open after their statuses until the client leaves.
   void HoldStreams() {
     absl::MutexLock lock(&mu_);
@@ -101,6 +110,23 @@ class FakeJobService final : public v1::JobService::Service {
     cancelled_.push_back(request->job_id());
     return grpc::Status::OK;
   }
+  grpc::Status Suspend(grpc::ServerContext*, const v1::SuspendRequest* request,
+                       v1::SuspendResponse*) override {
+    return Ask("suspend " + request->job_id());
+  }
+  grpc::Status Resume(grpc::ServerContext*, const v1::ResumeRequest* request,
+                      v1::ResumeResponse*) override {
+    return Ask("resume " + request->job_id());
+  }
+  grpc::Status Scale(grpc::ServerContext*, const v1::ScaleRequest* request,
+                     v1::ScaleResponse* response) override {
+    absl::MutexLock lock(&mu_);
+    if (const grpc::Status status = NextFailure(); !status.ok()) return status;
+    scaled_.push_back(*request);
+    response->set_ps(request->ps());
+    response->set_workers(request->workers());
+    return grpc::Status::OK;
+  }
   grpc::Status GetCluster(grpc::ServerContext*, const v1::GetClusterRequest*,
                           v1::ClusterStatus* response) override {
     absl::MutexLock lock(&mu_);
@@ -110,6 +136,11 @@ class FakeJobService final : public v1::JobService::Service {
   }
 
  private:
+  grpc::Status Ask(const std::string& what) {
+    absl::MutexLock lock(&mu_);
+    asked_.push_back(what);
+    return NextFailure();
+  }
   grpc::Status NextFailure() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     if (failures_.empty()) return grpc::Status::OK;
     const grpc::Status status = failures_.front();
@@ -123,6 +154,8 @@ class FakeJobService final : public v1::JobService::Service {
   std::vector<v1::JobStatus> jobs_ ABSL_GUARDED_BY(mu_);
   std::vector<v1::SubmitRequest> submitted_ ABSL_GUARDED_BY(mu_);
   std::vector<std::string> cancelled_ ABSL_GUARDED_BY(mu_);
+  std::vector<std::string> asked_ ABSL_GUARDED_BY(mu_);
+  std::vector<v1::ScaleRequest> scaled_ ABSL_GUARDED_BY(mu_);
   uint32_t protocol_ ABSL_GUARDED_BY(mu_) = kProtocolVersion;
   bool hold_ ABSL_GUARDED_BY(mu_) = false;
 };

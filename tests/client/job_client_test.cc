@@ -121,6 +121,34 @@ TEST_F(JobClientTest, CancelsAndListsJobs) {
   EXPECT_EQ(jobs->size(), 2u);
 }
 
+TEST_F(JobClientTest, ASuspensionWhoseAnswerIsLostIsNoError) {
+  const grpc::Status lost(grpc::StatusCode::UNAVAILABLE, "broke");
+  const grpc::Status refused(grpc::StatusCode::FAILED_PRECONDITION, "is suspended already");
+  master_.service.SetJobs({Job(v1::SUSPENDED, 1)});
+  master_.service.FailNext({lost, refused});
+  EXPECT_TRUE(Client()->Suspend("clicks-1").ok());
+  // Without a loss it is one.
+  master_.service.FailNext({refused});
+  EXPECT_EQ(Client()->Suspend("clicks-1").code(), absl::StatusCode::kFailedPrecondition);
+  master_.service.FailNext({lost, refused});
+  EXPECT_EQ(Client()->Resume("clicks-1").code(), absl::StatusCode::kFailedPrecondition);
+  master_.service.SetJobs({Job(v1::RUNNING, 1)});
+  master_.service.FailNext({lost, refused});
+  EXPECT_TRUE(Client()->Resume("clicks-1").ok());
+}
+
+TEST_F(JobClientTest, AwaitSuspendedSaysWhyAJobRunsOn) {
+  v1::JobStatus job = Job(v1::SUSPENDED, 1);
+  master_.service.SetJobs({job});
+  EXPECT_TRUE(Client()->AwaitSuspended("clicks-1").ok());
+  job.set_state(v1::RUNNING);
+  job.add_events()->set_message("runs on, since the disk is full");
+  master_.service.SetJobs({job});
+  const auto status = Client()->AwaitSuspended("clicks-1").status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()), testing::HasSubstr("since the disk is full"));
+}
+
 TEST_F(JobClientTest, WatchesUntilTheJobHasEnded) {
   master_.service.SetStreams({{Job(v1::CREATED, 0), Job(v1::RUNNING, 5), Job(v1::SUCCEEDED, 9)}});
   master_.service.HoldStreams();  // the client leaves by itself

@@ -216,6 +216,13 @@ TEST_F(TakeoverTest, AWorkerThatIsLostBetweenTwoPsCostsNoBitAndNoRollback) {
     EXPECT_EQ(status.generation(), 1u);
     EXPECT_EQ(status.samples(), 2u * 12000);
     EXPECT_EQ(status.nodes(3).name(), "worker-2");
+    // A worker that is stopped says so: nobody waits for its lease.
+    bool left = false;
+    for (const v1::Event& event : status.events()) {
+      left = left || event.message() == "worker-1 lost (it left)" ||
+             event.message() == "worker-1 lost (its connection broke)";
+    }
+    EXPECT_TRUE(left) << status.ShortDebugString();
   }
 }
 

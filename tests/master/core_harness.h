@@ -169,6 +169,21 @@ class CoreHarness {
     Advance(absl::Milliseconds(100));
     return busy;
   }
+  // One action or one unit, and some time: finer than a round.
+  void Step() {
+    if (std::optional<Action> action = core_->TakeAction(Lane::kForeground)) {
+      Persist();
+      in_foreground_ = true;
+      ActionResult result = std::visit([this](auto& w) { return Do(w); }, action->work);
+      in_foreground_ = false;
+      core_->ActionDone(action->id, std::move(result), now_);
+    } else if (!FinishWrite()) {
+      for (auto& [name, worker] : workers_) {
+        if (Work(name, worker)) break;
+      }
+    }
+    Advance(absl::Milliseconds(100));
+  }
   // What the ps write while the job trains; not while hold_writes_.
   bool FinishWrite() {
     if (!writing_.has_value()) writing_ = core_->TakeAction(Lane::kBackground);
@@ -293,8 +308,10 @@ class CoreHarness {
                                                            : kTest);
     } else if (unit.has_train()) {
       trained_.push_back(unit.train());
-      result.set_samples(
-          CountRecords({unit.train().ranges().begin(), unit.train().ranges().end()}));
+      const uint64_t part =
+          CountRecords({unit.train().ranges().begin(), unit.train().ranges().end()});
+      result.set_samples(std::min(part, unit.train().batch_end() * unit.train().batch_size()) -
+                         std::min(part, unit.train().batch_begin() * unit.train().batch_size()));
       result.set_train_seconds(0.1);
       result.set_loss_sum(0.5 * static_cast<double>(result.samples()));
       result.set_auc(0.75);

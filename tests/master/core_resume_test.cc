@@ -294,6 +294,26 @@ TEST_F(CoreResumeTest, AMoveBeginsAnew) {
   EXPECT_EQ(opens_.back().calls.size(), 2u);
 }
 
+TEST_F(CoreResumeTest, ASuspensionGoesOnAndLosesNothing) {
+  JoinAll(1, 2);
+  const std::string id = Submit(Quiet(), 2, 1);
+  for (const uint64_t step : {15, 35}) {
+    RunUntilStep(id, step);
+    hold_writes_ = true;
+    ASSERT_TRUE(core_->Suspend(id, now_).ok());
+    // On its way to the barrier, and while its checkpoint is written.
+    for (uint64_t i = 0; i < step / 5; ++i) Round();
+    RestartMasterAlone();
+    hold_writes_ = false;
+    RunUntil(id, v1::SUSPENDED);
+    EXPECT_THAT(Job(id).checkpoint(),
+                HasSubstr(absl::StrCat("step-", absl::Dec(Job(id).step(), absl::kZeroPad12))));
+    ASSERT_TRUE(core_->Resume(id, now_).ok());
+  }
+  RunUntil(id, v1::SUCCEEDED);
+  EXPECT_EQ(Job(id).samples(), 10 * kTrain);
+}
+
 TEST_F(CoreResumeTest, AJobThatWasCancelledIsNotTakenUp) {
   JoinAll(1, 1);
   const std::string id = Submit(Quiet(), 1, 1);

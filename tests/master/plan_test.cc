@@ -76,12 +76,14 @@ struct Trained {
   std::map<std::pair<uint64_t, uint32_t>, std::vector<std::string>> by_step;
   std::map<std::pair<uint32_t, std::string>, int> counts;
   std::vector<uint64_t> barriers;  // steps
+  int scaled = 0;
 };
 
 // Runs a plan to its end with workers of random speed. With `deaths`, all is thrown away now and
 // then and training goes on from the position of the last barrier, as after the loss of a process;
-// or only the plan is, and goes on from what it had saved, as after that of the master.
-Trained Train(const PlanOptions& options, uint64_t seed, bool deaths) {
+// or only the plan is, and goes on from what it had saved, as after that of the master. With
+// `scales`, others in number go on at some of the barriers that allow it.
+Trained Train(PlanOptions options, uint64_t seed, bool deaths, bool scales = false) {
   std::mt19937_64 random(seed);
   Trained trained;        // up to the last barrier
   v1::Position position;  // of the last barrier
@@ -96,6 +98,11 @@ Trained Train(const PlanOptions& options, uint64_t seed, bool deaths) {
         trained = now;
         position = plan->position();
         if (plan->due().finished) return trained;
+        if (scales && (!options.sync || position.open_size() == 0) && random() % 2 == 0) {
+          options.workers = 1 + static_cast<uint32_t>(random() % 5);
+          ++trained.scaled;
+          break;
+        }
         plan->Pass();
       }
       const Rank rank(random() % options.workers);
@@ -115,6 +122,7 @@ Trained Train(const PlanOptions& options, uint64_t seed, bool deaths) {
       plan->Done(rank, result);
       unit.reset();
       if (random() % 50 == 0) plan->RequestBarrier();
+      if (scales && random() % 20 == 0) plan->RequestBarrierBetweenWindows();
       died = deaths && random() % 60 == 0;
       if (!deaths || random() % 10 != 0) continue;
       v1::PlanState state;
@@ -136,6 +144,21 @@ TEST_P(PlanProperty, EveryRecordIsTrainedOnceAnEpochWhateverTheSpeedsAndDeaths) 
   options.checkpoint_every_steps = 7;
   const Trained trained = Train(options, seed, /*deaths=*/true);
   EXPECT_EQ(trained.counts.size(), 2 * kRecords);
+  for (const auto& [what, count] : trained.counts) {
+    ASSERT_EQ(count, 1) << "epoch " << what.first << " record " << what.second;
+  }
+}
+
+TEST_P(PlanProperty, EveryRecordIsTrainedOnceAnEpochWhileWorkersComeAndGo) {
+  const auto [sync, seed] = GetParam();
+  PlanOptions options = Options(sync, 1 + seed % 4);
+  options.checkpoint_every_steps = 7;
+  options.epochs = 3;
+  // Also where shards are longer than a worker's windows.
+  if (seed % 2 == 0) options.shuffle_window_records = 40;
+  const Trained trained = Train(options, seed, /*deaths=*/true, /*scales=*/true);
+  EXPECT_GT(trained.scaled, 0);
+  EXPECT_EQ(trained.counts.size(), 3 * kRecords);
   for (const auto& [what, count] : trained.counts) {
     ASSERT_EQ(count, 1) << "epoch " << what.first << " record " << what.second;
   }
@@ -265,6 +288,36 @@ TEST(TrainingPlan, APositionAtTheEndHasNothingLeft) {
   EXPECT_TRUE(plan->AtBarrier());
   EXPECT_TRUE(plan->due().finished);
   EXPECT_FALSE(plan->Next(Rank(0)).has_value());
+}
+
+TEST(TrainingPlan, ABarrierBetweenWindowsWaitsForTheEndOfAnOpenOne) {
+  std::unique_ptr<TrainingPlan> plan = Plan(Options(true, 1));
+  ASSERT_TRUE(plan->Next(Rank(0)).has_value());
+  plan->RequestBarrierBetweenWindows();
+  EXPECT_FALSE(plan->BarrierDue());
+  do {
+    plan->Done(Rank(0), {});
+  } while (plan->Next(Rank(0)).has_value());
+  ASSERT_TRUE(plan->AtBarrier());
+  EXPECT_TRUE(plan->due().requested);
+  EXPECT_EQ(plan->position().open_size(), 0);
+  EXPECT_EQ(plan->position().next_window(), 1u);
+  plan->Pass();
+  EXPECT_FALSE(plan->BarrierDue());
+  // Where none is open, at once.
+  plan->RequestBarrierBetweenWindows();
+  EXPECT_TRUE(plan->AtBarrier());
+}
+
+TEST(TrainingPlan, AnOpenWindowIsOfItsRanksAlone) {
+  std::unique_ptr<TrainingPlan> plan = Plan(Options(true, 2));
+  for (uint32_t r = 0; r < 2; ++r) ASSERT_TRUE(plan->Next(Rank(r)).has_value());
+  for (uint32_t r = 0; r < 2; ++r) plan->Done(Rank(r), {});
+  plan->RequestBarrier();
+  ASSERT_TRUE(plan->AtBarrier());
+  ASSERT_EQ(plan->position().open_size(), 1);
+  const auto others = NewTrainingPlan(Options(true, 3), Files(), plan->position());
+  EXPECT_THAT(std::string(others.status().message()), HasSubstr("same number of workers"));
 }
 
 TEST(TrainingPlan, RefusesWhatCannotBeTrained) {

@@ -64,6 +64,8 @@ class Simulation {
       Repeat(scenario_.stops, [this] { StopOne(); });
       Repeat(scenario_.cuts, [this] { CutOne(); });
       Repeat(scenario_.scales, [this] { Scale(); });
+      Repeat(scenario_.suspends, [this] { Suspend(); });
+      Repeat(scenario_.rescales, [this] { ScaleWorkers(); });
       Repeat(scenario_.power, [this] { CutPower(); });
       Repeat(scenario_.full, [this] { FillDisk(); });
       Repeat(scenario_.broken, [this] { BreakDisk(); });
@@ -229,6 +231,31 @@ class Simulation {
     world_.Tell("scale to ", request.ps(), ": ", scaled.status().ToString());
     master_.Settle();
   }
+  void ScaleWorkers() {
+    if (master_.core() == nullptr || id_.empty()) return;
+    const uint32_t to = 1 + static_cast<uint32_t>(world_.Below(scenario_.all_workers));
+    const auto scaled = master_.core()->ScaleWorkers(id_, to, master_.now());
+    world_.Tell("scale to ", to, " workers: ", scaled.status().ToString());
+    master_.Settle();
+  }
+  void Suspend() {
+    if (master_.core() == nullptr || id_.empty()) return;
+    const absl::Status status = master_.core()->Suspend(id_, master_.now());
+    world_.Tell("suspend: ", status.ToString());
+    if (!status.ok()) return;
+    master_.Settle();  // where it dies meanwhile, the job may be suspended or not
+    world_.After(world_.Between(absl::Milliseconds(50), absl::Seconds(5)), [this] { Resume(); });
+  }
+  // Until it is, whatever becomes of masters.
+  void Resume() {
+    const bool asks = master_.core() != nullptr && !master_.process().dying();
+    const absl::Status status =
+        asks ? master_.core()->Resume(id_, master_.now()) : absl::UnavailableError("no master");
+    world_.Tell("resume: ", status.ToString());
+    const bool durable = asks && master_.Settle();
+    if (durable && (status.ok() || absl::IsFailedPrecondition(status))) return;
+    world_.After(absl::Milliseconds(200), [this] { Resume(); });
+  }
   void CutPower() {
     world_.Tell("power cut");
     for (Process* const process : Processes()) process->Kill();
@@ -340,6 +367,9 @@ Scenario Scenario::Of(uint64_t seed) {
   if (chance(0.5)) s.repeated = 0.01 * static_cast<double>(1 + below(10));
   if (chance(0.5)) s.slow = 0.01 * static_cast<double>(1 + below(10));
   if (chance(0.5)) s.danger = 0.0005 * static_cast<double>(1 + below(8));
+  s.suspends = every(0.4, 1, 8);
+  // In `sync` the bits depend on the number of workers.
+  s.rescales = every(s.job.consistency != v1::SYNC && s.all_workers > 1 ? 0.5 : 0.1, 1, 6);
   return s;
 }
 
@@ -363,6 +393,7 @@ std::string Scenario::ToString() const {
   const std::pair<const char*, absl::Duration> kinds[] = {
       {"kills", kills},        {"stops", stops},
       {"cuts", cuts},          {"scaling", scales},
+      {"suspends", suspends},  {"workers scaled", rescales},
       {"power cuts", power},   {"full disk", full},
       {"broken disk", broken}, {"jumps of the clock", jumps}};
   for (const auto& [name, every] : kinds) {
@@ -377,7 +408,10 @@ std::string Scenario::ToString() const {
 
 Outcome Simulate(const Scenario& scenario, std::function<void(const std::string&)> told) {
   Outcome outcome = Simulation(scenario, std::move(told)).Run();
-  if (!outcome.status.ok() || scenario.job.consistency != v1::SYNC) return outcome;
+  // With another number of workers, the order of training is another one.
+  const bool comparable =
+      scenario.job.consistency == v1::SYNC && scenario.rescales == absl::ZeroDuration();
+  if (!outcome.status.ok() || !comparable) return outcome;
   const Outcome& undisturbed = Undisturbed(scenario);
   if (!undisturbed.status.ok()) {
     outcome.status = undisturbed.status;

@@ -23,14 +23,16 @@ struct Scenario {
   // Faults come until then, on average so far apart; zero: none of the kind.
   absl::Duration until;
   absl::Duration kills;
-  absl::Duration stops;   // a process stands still
-  absl::Duration cuts;    // of the way between two processes
-  absl::Duration scales;  // the job gets other ps
-  absl::Duration full;    // the disk has no room for a while
-  absl::Duration broken;  // no sync and no rename works for a while
-  absl::Duration jumps;   // of the wall clock
-  absl::Duration power;   // all die, and what was not synced is lost
-  double lost = 0;        // of messages
+  absl::Duration stops;     // a process stands still
+  absl::Duration cuts;      // of the way between two processes
+  absl::Duration scales;    // the job gets other ps
+  absl::Duration suspends;  // the job is suspended, and resumed a while later
+  absl::Duration rescales;  // the job gets another number of workers
+  absl::Duration full;      // the disk has no room for a while
+  absl::Duration broken;    // no sync and no rename works for a while
+  absl::Duration jumps;     // of the wall clock
+  absl::Duration power;     // all die, and what was not synced is lost
+  double lost = 0;          // of messages
   double repeated = 0;
   double slow = 0;
   Mistake mistake = Mistake::kNone;  // of the workers

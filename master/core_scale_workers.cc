@@ -1,0 +1,91 @@
+// Another number of workers for a job that has begun.
+#include <algorithm>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "common/job/defaults.h"
+#include "master/core.h"
+
+namespace tessera::master {
+namespace {
+
+constexpr uint32_t kMaxWorkers = 1024;
+
+bool IsSyncJob(const v1::JobSpec& spec) {
+  return IsSync(spec.consistency().sparse()) || IsSync(spec.consistency().dense());
+}
+
+}  // namespace
+
+void MasterCore::SetWorkers(v1::JobRecord* record, uint32_t workers) {
+  v1::JobStatus& status = *record->mutable_status();
+  record->set_ranks(workers);
+  if (status.workers() > 0) status.set_workers(workers);
+  status.clear_worker_scaling();
+}
+
+absl::StatusOr<uint32_t> MasterCore::ScaleWorkers(const std::string& job_id, uint32_t workers,
+                                                  const Now& now) {
+  v1::JobRecord* record = jobs_.Find(job_id);
+  if (record == nullptr) return UnknownJob(job_id);
+  v1::JobStatus& status = *record->mutable_status();
+  const auto refused = [&](const auto&... why) {
+    return absl::FailedPreconditionError(absl::StrCat("job ", job_id, " ", why...));
+  };
+  if (IsFinished(status.state())) {
+    return refused("has ended: ", v1::JobState_Name(status.state()));
+  }
+  if (status.task() == v1::PREDICT) {
+    return refused("predicts, and keeps the workers that it has: cancel it, and submit it again");
+  }
+  const bool sync = IsSyncJob(status.spec());
+  const uint32_t batch = status.spec().train().batch_size();
+  if (workers == 0 || workers > kMaxWorkers || (sync && workers > batch)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("job ", job_id, ": ", workers, " workers, expected 1 to ",
+                     sync ? std::min(batch, kMaxWorkers) : kMaxWorkers,
+                     sync && workers > batch ? ", the samples in a batch (train.batch_size)" : ""));
+  }
+  const bool runs = run_ != nullptr && run_->record() == record;
+  if (runs && !run_->options().final_checkpoint.empty()) {
+    return refused("has trained, and measures its model");
+  }
+  if (runs) run_->ScaleWorkers(/*are_here=*/false);
+  status.clear_worker_scaling();
+  const uint32_t from = record->ranks();
+  if (status.generation() == 0) {
+    status.set_workers(workers);
+    jobs_.AddEvent(record, absl::StrCat("to start with ", workers, " workers"), now.wall);
+  } else if (workers == from) {
+    jobs_.AddEvent(record, absl::StrCat("to keep its ", workers, " workers"), now.wall);
+  } else if (!runs) {
+    // Where its checkpoint does not allow that yet, JobRun returns to as many as before.
+    SetWorkers(record, workers);
+    jobs_.AddEvent(record, absl::StrCat("to go on with ", workers, " workers, not ", from),
+                   now.wall);
+  } else {
+    v1::WorkerScaling& scaling = *status.mutable_worker_scaling();
+    scaling.set_from(from);
+    scaling.set_to(workers);
+    scaling.set_since_unix_ms(absl::ToUnixMillis(now.wall));
+    const size_t here = membership_.Alive(v1::WORKER).size();
+    jobs_.AddEvent(
+        record,
+        absl::StrCat("asked to go from ", from, " to ", workers, " workers",
+                     here >= workers
+                         ? ""
+                         : absl::StrCat("; it waits until so many are here, ", here, " are")),
+        now.wall);
+  }
+  ScaleWorkersOfRun();
+  Schedule(now);
+  return workers;
+}
+
+void MasterCore::ScaleWorkersOfRun() {
+  if (run_ == nullptr || !run_->AwaitsWorkers()) return;
+  const uint32_t to = run_->record()->status().worker_scaling().to();
+  run_->ScaleWorkers(membership_.Alive(v1::WORKER).size() >= to);
+}
+
+}  // namespace tessera::master

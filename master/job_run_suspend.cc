@@ -1,0 +1,123 @@
+// The end of a run that is not the end of its job: at a barrier, when a checkpoint of that is
+// committed. For a job that is suspended, or that goes on with another number of workers.
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/job/defaults.h"
+#include "master/job_run.h"
+
+namespace tessera::master {
+
+void JobRun::Suspend(const Now& now) {
+  if (end_.has_value()) return;
+  if (move_.has_value()) {
+    // What was asked for stays in the record, and begins again with the next run.
+    status().mutable_scaling()->set_phase("waiting");
+    ForgetMove();
+  }
+  // What the ps took over in memory is in no checkpoint yet.
+  const bool unsaved = options_.take_up.has_value() && options_.take_up->generation > 0;
+  const bool measures =
+      stopping_ && !writing_.has_value() && last_checkpoint_step_ == position_.step();
+  if ((plan_ == nullptr && !unsaved) || measures) {
+    return End({RunEnd::kSuspended, "", absl::StrCat("at step ", status().step()), "", ""}, now);
+  }
+  if (phase_ != Phase::kTraining) return;  // EndAtBarrier follows
+  if (!plan_->BarrierDue()) RequestMoveBarrier();
+  Advance(now);
+}
+
+bool JobRun::MayBePreempted(absl::Duration least, const Now& now) const {
+  return !end_.has_value() && plan_ != nullptr && !stopping_ &&
+         now.monotonic - trains_since_ >= least && plan_->position().step() > first_step_;
+}
+
+bool JobRun::AwaitsWorkers() const {
+  return !end_.has_value() && plan_ != nullptr && !stopping_ && !move_.has_value() &&
+         record_->status().has_worker_scaling() && !Suspending() &&
+         record_->status().worker_scaling().to() != options_.workers.size();
+}
+
+void JobRun::ScaleWorkers(bool are_here) { workers_are_here_ = are_here; }
+
+bool JobRun::EndsHere() const {
+  if (Suspending()) return true;
+  const bool sync = IsSync(spec().consistency().sparse()) || IsSync(spec().consistency().dense());
+  return workers_are_here_ && AwaitsWorkers() && (!sync || position_.open_size() == 0);
+}
+
+bool JobRun::EndAtBarrier(const Now& now) {
+  if (!EndsHere() || last_checkpoint_step_ != position_.step()) return false;
+  if (Suspending()) {
+    End({RunEnd::kSuspended, "",
+         absl::StrCat("at step ", position_.step(), " (", last_checkpoint_, ")"), "", ""},
+        now);
+    return true;
+  }
+  RunOptions next = options_;
+  // Ranks without a worker are the first to go; new ones get whoever is free.
+  std::stable_partition(next.workers.begin(), next.workers.end(),
+                        [](const RunNode& worker) { return worker.incarnation != 0; });
+  next.workers.resize(status().worker_scaling().to(), {"nobody", "", 0});
+  next.owner = owner_;
+  next.take_up = TakeUp{.position = position_,
+                        .evaluations = evaluations_,
+                        .folder = last_checkpoint_,
+                        .last_checkpoint = last_checkpoint_,
+                        .last_checkpoint_step = last_checkpoint_step_,
+                        .last_checkpoint_at = last_checkpoint_at_,
+                        .since = barrier_since_};
+  End({.kind = RunEnd::kRescale,
+       .reason = "",
+       .message = absl::StrCat("goes from ", options_.workers.size(), " to ", next.workers.size(),
+                               " workers at step ", position_.step()),
+       .checkpoint = "",
+       .fallback_checkpoint = "",
+       .next = std::move(next)},
+      now);
+  return true;
+}
+
+void JobRun::OnLastCheckpointFailed(absl::string_view why, const Now& now) {
+  if (!EndsHere()) return;
+  if (Suspending()) {
+    jobs_->AddEvent(
+        record_, absl::StrCat("runs on, since it cannot be suspended without its ", why), now.wall);
+    status().clear_suspending();
+    trains_since_ = now.monotonic;  // so that it is not pre-empted again at once
+  } else {
+    jobs_->AddEvent(record_,
+                    absl::StrCat("keeps its ", options_.workers.size(),
+                                 " workers, since others would go on from its ", why),
+                    now.wall);
+    status().clear_worker_scaling();
+    workers_are_here_ = false;
+  }
+  jobs_->Touch(record_);
+}
+
+bool JobRun::ReturnsToFormerWorkers(const Now& now) {
+  const uint32_t workers = static_cast<uint32_t>(options_.workers.size());
+  const uint32_t cut_for = position_.window_workers();
+  const bool own = last_checkpoint_step_.has_value();
+  const bool sync = IsSync(spec().consistency().sparse()) || IsSync(spec().consistency().dense());
+  if (!own || !sync || position_.open_size() == 0 || cut_for == 0 || cut_for == workers) {
+    return false;
+  }
+  v1::WorkerScaling& scaling = *status().mutable_worker_scaling();
+  if (scaling.to() == 0) scaling.set_to(workers);
+  scaling.set_from(cut_for);
+  scaling.set_since_unix_ms(absl::ToUnixMillis(now.wall));
+  if (scaling.to() == cut_for) status().clear_worker_scaling();
+  record_->set_ranks(cut_for);
+  const std::string why =
+      absl::StrCat("the checkpoint of step ", position_.step(), " is from within a window of ",
+                   cut_for, " workers, who end it before there are ", workers);
+  jobs_->AddEvent(record_, why, now.wall);
+  Restart("FormerWorkers", why, now);
+  return true;
+}
+
+}  // namespace tessera::master

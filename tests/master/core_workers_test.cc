@@ -1,0 +1,200 @@
+#include "master/core.h"
+
+#include "tests/master/core_harness.h"
+
+// Another number of workers for a job that trains.
+namespace tessera::master {
+namespace {
+
+using testing::Contains;
+using testing::HasSubstr;
+
+class CoreWorkersTest : public testing::Test, protected CoreHarness {
+ protected:
+  static v1::JobSpec Quiet(v1::Consistency mode = v1::SYNC) {
+    v1::JobSpec spec = SmallJob();
+    spec.mutable_checkpoint()->set_every_steps(1000000);
+    spec.mutable_train()->set_epochs(20);
+    spec.mutable_consistency()->set_sparse(mode);
+    spec.mutable_consistency()->set_dense(mode);
+    return spec;
+  }
+  absl::StatusOr<uint32_t> Scale(const std::string& id, uint32_t workers) {
+    auto answer = core_->ScaleWorkers(id, workers, now_);
+    Advance(absl::ZeroDuration());
+    return answer;
+  }
+  void RunUntilWorkers(const std::string& id, uint32_t workers) {
+    for (int i = 0; i < 300; ++i) {
+      Round();
+      if (!Job(id).has_worker_scaling() && opens_.back().calls[0].second.workers() == workers) {
+        return;
+      }
+    }
+    FAIL() << Job(id).ShortDebugString();
+  }
+};
+
+TEST_F(CoreWorkersTest, AJobGetsMoreWorkersAndFewerAndCountsEverySampleOnce) {
+  for (const v1::Consistency mode : {v1::SYNC, v1::ASYNC}) {
+    SCOPED_TRACE(v1::Consistency_Name(mode));
+    JoinAll(1, 3);
+    const std::string id = Submit(Quiet(mode), 1, 1);
+    RunUntilStep(id, 20);
+    ASSERT_EQ(Scale(id, 3).value(), 3u);
+    RunUntilWorkers(id, 3);
+    EXPECT_THAT(Events(id), Contains(HasSubstr("goes from 1 to 3 workers at step")));
+    for (const char* name : {"worker-0", "worker-1", "worker-2"}) {
+      EXPECT_NE(core_->AssignmentKey(alive_.at(name)), "") << name;
+    }
+    RunUntilStep(id, 60);
+    ASSERT_EQ(Scale(id, 2).value(), 2u);
+    RunUntilWorkers(id, 2);
+    EXPECT_EQ(core_->AssignmentKey(alive_.at("worker-2")), "");
+    RunUntil(id, v1::SUCCEEDED);
+    EXPECT_EQ(Job(id).samples(), 20 * kTrain);
+    EXPECT_EQ(Job(id).restarts(), 0u);
+    RestartMaster();
+  }
+}
+
+TEST_F(CoreWorkersTest, MoreThanLiveAreWaitedForWhileTheJobTrains) {
+  JoinAll(1, 1);
+  const std::string id = Submit(Quiet(), 1, 1);
+  RunUntilStep(id, 20);
+  ASSERT_TRUE(Scale(id, 2).ok());
+  EXPECT_THAT(Events(id), Contains(HasSubstr("it waits until so many are here, 1 are")));
+  EXPECT_THAT(Waits(id), Contains(HasSubstr("when so many are here")));
+  RunUntilStep(id, 40);
+  EXPECT_EQ(Job(id).generation(), 1u);
+  Join(v1::WORKER, "worker-7");
+  RunUntilWorkers(id, 2);
+  RunUntil(id, v1::SUCCEEDED);
+  EXPECT_EQ(Job(id).samples(), 20 * kTrain);
+}
+
+TEST_F(CoreWorkersTest, TheWorkersThatStayAreThoseThatLive) {
+  JoinAll(1, 3);
+  const std::string id = Submit(Quiet(v1::ASYNC), 3, 1);
+  RunUntilStep(id, 20);
+  Kill("worker-1");
+  ASSERT_TRUE(Scale(id, 2).ok());
+  Advance(absl::Milliseconds(10));
+  // What it held has to be done by somebody before there is a barrier.
+  Join(v1::WORKER, "worker-8");
+  RunUntilWorkers(id, 2);
+  RunUntil(id, v1::SUCCEEDED);
+  EXPECT_EQ(Job(id).samples(), 20 * kTrain);
+  EXPECT_EQ(Job(id).restarts(), 0u);
+}
+
+TEST_F(CoreWorkersTest, AMasterThatRestartsGoesOnWithTheRequest) {
+  JoinAll(1, 2);
+  const std::string id = Submit(Quiet(), 1, 1);
+  RunUntilStep(id, 20);
+  hold_writes_ = true;
+  ASSERT_TRUE(Scale(id, 2).ok());
+  for (int i = 0; i < 10; ++i) Round();
+  RestartMaster();
+  hold_writes_ = false;
+  JoinAll(1, 2);
+  RunUntilWorkers(id, 2);
+  RunUntil(id, v1::SUCCEEDED);
+  EXPECT_EQ(Job(id).samples(), 20 * kTrain);
+}
+
+TEST_F(CoreWorkersTest, AJobThatLosesThatCheckpointEndsTheWindowWithAsManyAsBefore) {
+  JoinAll(1, 2);
+  v1::JobSpec spec = Quiet();
+  spec.mutable_checkpoint()->set_every_steps(7);  // within windows of 4 steps
+  const std::string id = Submit(spec, 1, 1);
+  RunUntilStep(id, 22);
+  ASSERT_TRUE(Scale(id, 2).ok());
+  RunUntilWorkers(id, 2);
+  // The checkpoints of the barrier and since are gone bad; the one before is from within a window.
+  const uint64_t barrier = Job(id).step();
+  for (const auto& [folder, manifest] : disk_) {
+    if (manifest.position().open_size() == 0 || manifest.step() > barrier) damaged_.insert(folder);
+  }
+  Kill("ps-0");
+  Join(v1::PS, "ps-0");
+  RunUntil(id, v1::SUCCEEDED);
+  EXPECT_THAT(Events(id), Contains(HasSubstr("is from within a window of 1 workers")));
+  EXPECT_EQ(opens_.back().calls[0].second.workers(), 2u);
+  EXPECT_EQ(Job(id).samples(), 20 * kTrain);
+}
+
+TEST_F(CoreWorkersTest, AFullDiskLeavesTheJobItsWorkers) {
+  JoinAll(1, 2);
+  const std::string id = Submit(Quiet(), 1, 1);
+  RunUntilStep(id, 20);
+  bool full = true;
+  on_write_ = [&full](const WriteCheckpoint&) {
+    return full ? absl::ResourceExhaustedError("disk full") : absl::OkStatus();
+  };
+  ASSERT_TRUE(Scale(id, 2).ok());
+  for (int i = 0; i < 20; ++i) Round();
+  EXPECT_FALSE(Job(id).has_worker_scaling());
+  EXPECT_THAT(Events(id), Contains(HasSubstr("keeps its 1 workers")));
+  full = false;
+  RunUntil(id, v1::SUCCEEDED);
+  EXPECT_EQ(Job(id).generation(), 1u + 0);
+  EXPECT_EQ(Job(id).samples(), 20 * kTrain);
+}
+
+TEST_F(CoreWorkersTest, PsAndWorkersChangeOneAfterTheOther) {
+  JoinAll(3, 3);
+  const std::string id = Submit(Quiet(), 1, 1);
+  RunUntilStep(id, 20);
+  v1::ScaleRequest scale;
+  scale.set_job_id(id);
+  scale.set_ps(3);
+  ASSERT_TRUE(core_->Scale(scale, now_).ok());
+  ASSERT_TRUE(Scale(id, 3).ok());
+  for (int i = 0; i < 300 && (Job(id).has_scaling() || Job(id).has_worker_scaling()); ++i) Round();
+  RunUntil(id, v1::SUCCEEDED);
+  EXPECT_EQ(opens_.back().calls.size(), 3u);
+  EXPECT_EQ(opens_.back().calls[0].second.workers(), 3u);
+  EXPECT_EQ(Job(id).samples(), 20 * kTrain);
+}
+
+TEST_F(CoreWorkersTest, ASuspendedJobGoesOnWithTheNumberAskedForMeanwhile) {
+  for (const v1::Consistency mode : {v1::SYNC, v1::ASYNC}) {
+    SCOPED_TRACE(v1::Consistency_Name(mode));
+    JoinAll(1, 3);
+    const std::string id = Submit(Quiet(mode), 3, 1);
+    RunUntilStep(id, 20);
+    ASSERT_TRUE(core_->Suspend(id, now_).ok());
+    RunUntil(id, v1::SUSPENDED);
+    ASSERT_TRUE(Scale(id, 2).ok());
+    ASSERT_TRUE(core_->Resume(id, now_).ok());
+    RunUntil(id, v1::SUCCEEDED);
+    EXPECT_EQ(opens_.back().calls[0].second.workers(), 2u);
+    EXPECT_EQ(Job(id).samples(), 20 * kTrain);
+    RestartMaster();
+  }
+}
+
+TEST_F(CoreWorkersTest, JobsThatCannotHaveThemSayWhy) {
+  JoinAll(1, 1);
+  EXPECT_TRUE(absl::IsNotFound(Scale("nobody-1", 2).status()));
+  const std::string id = Submit(Quiet(), 1, 1);
+  RunUntilStep(id, 20);
+  EXPECT_TRUE(absl::IsInvalidArgument(Scale(id, 0).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(Scale(id, 101).status()));
+  EXPECT_THAT(std::string(Scale(id, 101).status().message()), HasSubstr("train.batch_size"));
+  RunUntil(id, v1::SUCCEEDED);
+  EXPECT_TRUE(absl::IsFailedPrecondition(Scale(id, 2).status()));
+}
+
+TEST_F(CoreWorkersTest, AJobInTheQueueStartsWithTheNumberAskedForLast) {
+  JoinAll(1, 2);
+  const std::string first = Submit(Quiet(), 1, 1);
+  const std::string id = Submit(Quiet(), 1, 1);
+  ASSERT_EQ(Scale(id, 2).value(), 2u);
+  RunUntil(id, v1::SUCCEEDED);
+  EXPECT_EQ(opens_.back().calls[0].second.workers(), 2u);
+}
+
+}  // namespace
+}  // namespace tessera::master
