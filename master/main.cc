@@ -1,8 +1,10 @@
 // tessera-master: flags, seams, and a clean stop.
+#include <cstdlib>
 #include <iostream>
 #include <string>
 
 #include "CLI/CLI.hpp"
+#include "common/failpoint.h"
 #include "common/log.h"
 #include "common/mutex_checks.h"
 #include "common/process/stop_signal.h"
@@ -68,6 +70,11 @@ int main(int argc, char** argv) {
 
   tessera::EndMutexChecks();
   tessera::InitLog("master", log_level);
+  if (const absl::Status armed = tessera::ArmFailpoints(std::getenv(tessera::kFailpointsVariable));
+      !armed.ok()) {
+    SPDLOG_ERROR("{}", std::string(armed.message()));
+    return 1;
+  }
   if (options.data_dir.empty()) {
     SPDLOG_ERROR("--data-dir must name a folder");
     return 1;
