@@ -55,6 +55,7 @@ class Cluster:
         self.processes = {}
         self.faults = []  # (moment, what)
         self.seen = []    # (moment, steps) as describe() told them
+        self.resident = {}  # by kind: the largest process, in bytes
 
     def folder_of(self, name):
         return self.folders.get(name, self.folder / name)
@@ -67,7 +68,8 @@ class Cluster:
 
     def __enter__(self):
         for name in self.commands:
-            self.start(name)
+            if not name.startswith("spare-"):
+                self.start(name)
         return self
 
     def __exit__(self, *unused):
@@ -89,6 +91,14 @@ class Cluster:
         with open(self.folder / f"{name}.log", "ab") as log:
             self.processes[name] = subprocess.Popen([str(a) for a in command], stdin=subprocess.DEVNULL, stdout=log,
                                                     stderr=log, env=environment)
+
+    def start_spares(self, job_id):
+        """Once the job has its workers, so that nobody else is its spare."""
+        spares = [n for n in self.commands if n.startswith("spare-")]
+        if spares:
+            self.wait(job_id, lambda s: s["state"] == "Running", what="its start")
+        for name in spares:
+            self.start(name)
 
     def log(self, name):
         return (self.folder / f"{name}.log").read_text(errors="replace")
@@ -164,6 +174,8 @@ class Cluster:
     def describe(self, job_id):
         status = json.loads(self.tessera("describe", job_id, "--output", "json", timeout=20))
         self.seen.append((time.monotonic(), status["steps"]))
+        for node in status["nodes"]:
+            self.resident[node["kind"]] = max(self.resident.get(node["kind"], 0), node["resident_bytes"])
         return status
 
     def wait(self, job_id, until, timeout=180, what="the condition", every=0.1):

@@ -58,6 +58,7 @@ class Outcome:
         self.takeovers = sum("takes over rank" in event["message"] for event in status["events"])
         self.checkpoint = cluster.checkpoints / status["checkpoint"]
         self.seconds = (status["finished_unix_ms"] - status["created_unix_ms"]) / 1000
+        self.resident = cluster.resident
         self.training_share = training_share(cluster.seen)
 
 
@@ -87,6 +88,7 @@ class Run:
         with self.cluster(job, **options) as cluster:
             job_id = cluster.submit(self.spec(job), *(job.sets if job is SyncJob else ()), *sets, ps=ask_ps)
             try:
+                cluster.start_spares(job_id)
                 disturb(cluster, job_id)
                 status = cluster.wait_for_end(job_id, timeout)
             finally:
@@ -190,6 +192,12 @@ class Harness:
         self.report(self.results[-1])
         shutil.rmtree(folder, ignore_errors=True)
         return state
+
+    def leave_out(self, test, seed, why):
+        self.results.append({"rows": test.rows, "name": test.name, "seed": seed, "state": "skipped", "seconds": 0, "restarts": 0,
+                             "takeovers": 0, "goodput": None, "training_share": None, "recoveries": [], "notes": [],
+                             "problem": why})
+        self.report(self.results[-1])
 
     def save(self, test, seed, folder):
         """The logs of a failing test's cluster, and its seed, outlive the harness."""

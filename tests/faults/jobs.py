@@ -12,6 +12,9 @@ class SyncJob:
             "train.early_stopping.patience=0", "checkpoint.keep_best=false"]
     samples = 60000
 
+    # Rows of more than 50 MiB on each of two ps, for what happens to memory and spilled rows.
+    wide = ["tables.embedding.dim=1024", "train.epochs=1"]
+
     @classmethod
     def generate(cls, folder):
         generate_data(folder, cls.samples)

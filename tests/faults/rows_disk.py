@@ -5,9 +5,10 @@ import shutil
 from cluster import Failure
 from disk import SmallDisk, flip, zero_page
 from harness import LOGGED, SYNCED, fault
+from jobs import SyncJob
 from rows_network import traced
 
-SPILL = ["--memory", "1MiB"]
+SPILL = ["--memory", "8MiB"]
 
 
 # ---- row 7: full disks ----------------------------------------------------------------------------------------------------
@@ -55,8 +56,8 @@ def full_checkpoints(t):
 
 @fault(7, "the disk that rows spill to is full: the status says so, and training goes on when there is room", once=True)
 def full_spill(t):
-    with SmallDisk(t.folder / "disk", 64) as disk:
-        t.identical(full_for(disk, 150, 1, status_says("ps-0")),
+    with SmallDisk(t.folder / "disk", 256) as disk:
+        t.identical(full_for(disk, 40, 1, status_says("ps-0", "No space left")), sets=SyncJob.wide,
                     flags={"ps-0": [*SPILL, "--spill-dir", disk.folder / "spill"]})
 
 
@@ -74,7 +75,7 @@ def full_state(t):
 
 # ---- row 8: I/O errors ----------------------------------------------------------------------------------------------------
 
-@fault(8, "an fsync of a push log fails: the ps takes nothing for written, and the job returns to its checkpoint", short=True,
+@fault(8, "an fsync of a push log fails: the ps takes nothing for written, and the job returns to its checkpoint",
        once=True)
 def failed_fsync(t):
     """Of all fsyncs of ps-0 one fails, some time in training."""
@@ -110,7 +111,7 @@ def failed_segment(t):
     t.identical(disturb, sets=LOGGED, environment={"ps-0": {"TESSERA_FAILPOINTS": "ps.push_log.segment=error@5"}})
 
 
-@fault(8, "writes of the master fail now and then, and the model is the same")
+@fault(8, "writes of the master fail now and then, and the model is the same", short=True)
 def failed_state_log(t):
     first, every = t.draw.randint(10, 20), t.draw.randint(5, 9)
 
@@ -128,8 +129,10 @@ def failed_read(t):
     def disturb(cluster, job_id):
         cluster.wait_for_step(job_id, 450)
         cluster.kill("ps-0")
-        cluster.prefix = {"ps-0": traced(t, "pread64:error=EIO:when=1..3")}
+        files = sorted((cluster.checkpoints / job_id).glob("step-*/rows-*"))
+        cluster.prefix = {"ps-0": traced(t, "pread64:error=EIO:when=1..3", files)}
         cluster.start("ps-0")
+        cluster.wait(job_id, lambda s: "INJECTED" in (t.folder / "strace.log").read_text(), 60, "a read that fails")
     t.identical(disturb, least_restarts=1)
 
 
@@ -151,7 +154,7 @@ def damage(draw, path):
     return f"{kind} at byte {at} of {size} of {path.name}"
 
 
-@fault(9, "any damage to a checkpoint is found, and the file named", short=True)
+@fault(9, "any damage to a checkpoint is found, and the file named")
 def damage_is_named(t):
     """A sound checkpoint, and for each of its files several copies with one damage each."""
     outcome_folder = []
@@ -217,11 +220,11 @@ def damaged_push_log(t):
     t.identical(disturb, sets=LOGGED, least_restarts=1)
 
 
-@fault(9, "files that rows are spilled to are damaged: it is found, and the model is the same or the job fails", once=True)
+@fault(9, "files that rows are spilled to are damaged: it is found, and the job returns to its checkpoint", once=True)
 def damaged_spill(t):
     def disturb(cluster, job_id):
-        cluster.wait_for_step(job_id, 450)
-        files = sorted((cluster.folder / "ps-0").rglob("*.sst"))
+        cluster.wait_for_step(job_id, 120)
+        files = sorted((t.folder / "spill").rglob("*.sst"))
         if not files:
             raise Failure("nothing was spilled")
         cluster.fault("spilled rows are damaged")
@@ -232,4 +235,5 @@ def damaged_spill(t):
                     flip(file, at)
             except OSError:
                 continue  # compacted away meanwhile
-    t.identical(disturb, flags={"ps-0": [*SPILL, "--spill-dir", t.folder / "cluster" / "ps-0" / "spill"]})
+    t.identical(disturb, sets=SyncJob.wide, least_restarts=1,
+                flags={"ps-0": [*SPILL, "--spill-dir", t.folder / "spill"]})

@@ -144,7 +144,7 @@ def until_the_end(cluster, job_id):
     check_calls(cluster)
 
 
-@fault(12, "pushes that come twice, late and out of order change no bit of a sync job", short=True)
+@fault(12, "pushes that come twice, late and out of order change no bit of a sync job")
 def repeated_pushes(t):
     t.identical(until_the_end, environment=calls(t), most_restarts=0)
 

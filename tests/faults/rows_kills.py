@@ -1,5 +1,9 @@
 """Rows 1 to 4 and 15: processes are killed, and the ps of a job resized."""
-from harness import LOGGED, SYNCED, fault
+import time
+
+from cluster import Failure
+from harness import LOGGED, SYNCED, Outcome, fault
+from jobs import SyncJob
 from schedules import kill_at, nothing, pause_at, random_kills, resize
 
 
@@ -43,6 +47,33 @@ def random_async_workers(t):
 @fault(1, "a worker hangs beyond its lease, and comes back when a spare has its rank", once=True)
 def zombie_worker(t):
     t.identical(pause_at("worker-0", 300, 13), spares=1, most_restarts=0, takeovers=1)
+
+
+@fault(1, "a worker dies, and one that joined before it has its rank", once=True,
+       known_failure="ps refuse a rank's new worker if its incarnation is the smaller one, and the job returns to its checkpoint")
+def older_spare(t):
+    def joined(name, times=1):
+        deadline = time.monotonic() + 30
+        while cluster.log(name).count("joined as") < times:
+            if time.monotonic() > deadline:
+                raise Failure(f"{name} has not joined")
+            time.sleep(0.05)
+    with t.cluster(spares=1) as cluster:
+        for name in ("worker-0", "worker-1"):
+            joined(name)
+        cluster.restart("worker-0")
+        cluster.start("spare-0")
+        joined("worker-0", 2)
+        joined("spare-0")
+        # Ranks go by name: spare-0 and worker-0 have them, worker-1 is left over, and the oldest.
+        job_id = cluster.submit(SyncJob.spec, *SyncJob.sets)
+        cluster.wait_for_step(job_id, 250)
+        if "rank" in cluster.log("worker-1"):
+            raise Failure("worker-1 was not left over")
+        cluster.kill("worker-0")
+        outcome = Outcome(cluster, cluster.wait_for_end(job_id))
+        t.check(SyncJob, outcome, ())
+        t.check_course(outcome, most_restarts=0, least_restarts=0, takeovers=1)
 
 
 # ---- row 2: a ps ----------------------------------------------------------------------------------------------------------

@@ -196,13 +196,16 @@ def slow_master(t):
     t.identical(disturb, most_restarts=0, takeovers=1)
 
 
-def traced(t, injection):
-    """Words before a command whose system calls fail or stall. The tracer is a child: the process keeps its place."""
+def traced(t, injection, paths=()):
+    """Words before a command whose system calls (on these paths, if any) fail or stall. The tracer is a child: the process keeps
+    its place."""
     if shutil.which("strace") is None:
         raise Skip("no strace")
     words = ["strace", "-D", "-f", "--seccomp-bpf", "-qq", "-o", t.folder / "strace.log"]
     if subprocess.run([*map(str, words), "-e", "inject=getppid:error=EIO", "true"], capture_output=True, timeout=30).returncode:
         raise Skip("strace may not trace or inject here")
+    for path in paths:
+        words += ["-P", path]
     return [*words, "-e", f"trace={injection.split(':')[0]}", "-e", f"inject={injection}"]
 
 
@@ -227,21 +230,20 @@ def clocks(t, steps, **options):
             files[kind].write_text(f"{offset:+}")
             cluster.watch(job_id, 1.5)
         cluster.wait_for_end(job_id)
-        for name in cluster.commands:
-            hours = {line[:13] for line in cluster.log(name).splitlines() if line.startswith("20")}
-            if len(hours) < 2 and any(name.startswith(kind) for _, kind, _ in steps):
-                raise Failure(f"{name}'s log shows no jump: libfaketime had no effect")
+        hours = {line[:13] for line in cluster.log("master").splitlines() if line.startswith("20")}
+        if len(hours) < 2 and any(kind == "master" for _, kind, _ in steps):
+            raise Failure("the master's log shows no jump: libfaketime had no effect")
     t.identical(disturb, environment=environment, most_restarts=0, **options)
 
 
-@fault(11, "wall clocks jump hours back and ahead again while it trains", short=True, once=True)
+@fault(11, "wall clocks jump hours back and ahead again while it trains", once=True)
 def clocks_jump(t):
-    clocks(t, [(30, "master", -7200), (60, "worker", -10800), (90, "master", 0), (120, "ps", -7200), (150, "worker", 0),
-               (180, "ps", 0)], sets=["train.epochs=2"])
+    clocks(t, [(30, "master", -7200), (60, "worker", -10800), (90, "ps", -7200), (130, "master", 0), (160, "worker", 0),
+               (190, "ps", 0)], sets=["train.epochs=2"])
 
 
 @fault(11, "waits that the wall clock ends last longer when it is set back, and no lease is lost by it", once=True,
        known_failure="absl's waits with a timeout follow the wall clock: a ps whose clock is set back an hour sends no heartbeat "
                      "for an hour, and its lease ends")
 def clocks_set_back(t):
-    clocks(t, [(30, "ps", 3600)], timeout=60, sets=["train.epochs=2"])
+    clocks(t, [(30, "ps", 3600)], timeout=60, sets=["train.epochs=20"], flags=SHORT_LEASE)
