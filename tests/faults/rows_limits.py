@@ -128,7 +128,8 @@ def limit_files(pid, most):
 
 
 @fault(17, "a ps runs out of file descriptors at a checkpoint: the status says so, and it goes on when it has some",
-       once=True)
+       once=True, known_failure="gRPC 1.51 takes no connection any more once an accept has failed for want of file descriptors: "
+                                "such a ps is deaf until somebody starts it again")
 def files_of_ps(t):
     def disturb(cluster, job_id):
         cluster.wait_for_step(job_id, 150)
@@ -141,7 +142,7 @@ def files_of_ps(t):
         if cluster.processes["ps-0"].poll() is not None:
             raise Failure(f"ps-0 ended, exit code {cluster.processes['ps-0'].returncode}")
         limit_files(pid, before)
-    t.identical(disturb)
+    t.identical(disturb, timeout=90)
 
 
 @fault(17, "the master runs out of file descriptors for a while, and the model is the same", once=True)
