@@ -13,6 +13,7 @@
 #include <system_error>
 
 #include "absl/strings/str_cat.h"
+#include "common/failpoint.h"
 #include "common/status_macros.h"
 
 namespace tessera {
@@ -181,12 +182,14 @@ absl::Status WriteFileAtomically(FileSystem& fs, const std::string& path,
     TESSERA_RETURN_IF_ERROR(file->Append(content));
     TESSERA_RETURN_IF_ERROR(file->Sync());
     TESSERA_RETURN_IF_ERROR(file->Close());
+    PassFailpoint("atomic_file.synced");
     return fs.Rename(temporary, path);
   }();
   if (!status.ok()) {
     fs.Remove(temporary).IgnoreError();
     return status;
   }
+  PassFailpoint("atomic_file.renamed");
   return fs.SyncFolder(std::filesystem::path(path).parent_path().string());
 }
 

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/checkpoint/manifest.h"
 #include "common/checkpoint/row_file_reader.h"
+#include "common/failpoint.h"
 #include "common/log.h"
 #include "common/status_macros.h"
 
@@ -73,6 +74,7 @@ ActionResult CheckpointFiles::Find(const FindCheckpoint& find, KeepGoing keep_go
 
 absl::Status CheckpointFiles::Begin(const std::string& folder) const {
   TESSERA_ASSIGN_OR_RETURN(const std::string path, PathBelow(root_, folder));
+  TESSERA_RETURN_IF_ERROR(Failpoint("master.checkpoint.begin"));
   TESSERA_RETURN_IF_ERROR(files_.Remove(path));
   TESSERA_RETURN_IF_ERROR(files_.CreateFolder(path));
   // The job's folder may be new; the manifest makes durable what is in it.
@@ -111,7 +113,9 @@ absl::Status CheckpointFiles::Commit(const WriteCheckpoint& write,
       }
     }
   }
-  return WriteManifest(files_, folder, std::move(manifest));
+  TESSERA_RETURN_IF_ERROR(WriteManifest(files_, folder, std::move(manifest)));
+  PassFailpoint("master.checkpoint.committed");
+  return absl::OkStatus();
 }
 
 void CheckpointFiles::Prune(const WriteCheckpoint& write) const {
@@ -139,6 +143,7 @@ absl::Status CheckpointFiles::TryPrune(const WriteCheckpoint& write) const {
   for (const std::string& name : names) {
     if (!absl::StartsWith(name, "step-")) continue;
     if (kept.contains(Plain(absl::StrCat(job_folder, "/", name)))) continue;
+    PassFailpoint("master.checkpoint.prune");
     TESSERA_RETURN_IF_ERROR(files_.Remove(absl::StrCat(job_folder, "/", name)));
   }
   return absl::OkStatus();

@@ -1,10 +1,13 @@
 // tessera-master: flags, seams, and a clean stop.
+#include <cstdlib>
 #include <iostream>
 #include <string>
 
 #include "CLI/CLI.hpp"
+#include "common/failpoint.h"
 #include "common/log.h"
 #include "common/mutex_checks.h"
+#include "common/process/file_descriptors.h"
 #include "common/process/stop_signal.h"
 #include "common/version.h"
 #include "master/master.h"
@@ -68,6 +71,15 @@ int main(int argc, char** argv) {
 
   tessera::EndMutexChecks();
   tessera::InitLog("master", log_level);
+  if (const absl::Status enough = tessera::CheckFileDescriptors(); !enough.ok()) {
+    SPDLOG_ERROR("{}", std::string(enough.message()));
+    return 1;
+  }
+  if (const absl::Status armed = tessera::ArmFailpoints(std::getenv(tessera::kFailpointsVariable));
+      !armed.ok()) {
+    SPDLOG_ERROR("{}", std::string(armed.message()));
+    return 1;
+  }
   if (options.data_dir.empty()) {
     SPDLOG_ERROR("--data-dir must name a folder");
     return 1;

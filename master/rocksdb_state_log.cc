@@ -2,6 +2,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/failpoint.h"
 #include "common/file_system.h"
 #include "common/status_macros.h"
 #include "master/state_log.h"
@@ -32,6 +33,7 @@ class RocksDbStateLog final : public StateLog {
       : folder_(std::move(folder)), db_(std::move(db)) {}
 
   absl::Status Apply(const std::vector<Write>& batch) override {
+    TESSERA_RETURN_IF_ERROR(Failpoint("master.state_log.apply"));
     rocksdb::WriteBatch writes;
     for (const Write& write : batch) {
       const rocksdb::Status status =
@@ -40,7 +42,9 @@ class RocksDbStateLog final : public StateLog {
     }
     rocksdb::WriteOptions options;
     options.sync = true;
-    return Translate(db_->Write(options, &writes), "write to state log", folder_);
+    TESSERA_RETURN_IF_ERROR(Translate(db_->Write(options, &writes), "write to state log", folder_));
+    PassFailpoint("master.state_log.applied");
+    return absl::OkStatus();
   }
 
   absl::StatusOr<std::string> Get(const std::string& key) override {

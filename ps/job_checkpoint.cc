@@ -8,6 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "common/checkpoint/row_file_format.h"
 #include "common/checkpoint/row_file_writer.h"
+#include "common/failpoint.h"
 #include "common/status_macros.h"
 
 namespace tessera::ps {
@@ -104,6 +105,7 @@ void CutTables(const Tables& tables, PartCut& cut) {
   for (const auto& table : tables) {
     cut.written.rows.push_back(table->spills() ? 0 : table->store().BeginCut(cut.all));
   }
+  PassFailpoint("ps.checkpoint.cut");
 }
 
 absl::StatusOr<WrittenPart> WriteCut(FileSystem& files, PartCut cut, const PartitionSet& partitions,
@@ -125,6 +127,7 @@ absl::StatusOr<WrittenPart> WriteCut(FileSystem& files, PartCut cut, const Parti
       }
     }
     TESSERA_ASSIGN_OR_RETURN(v1::CheckpointFile file, writer->Finish());
+    PassFailpoint("ps.checkpoint.written");
     file.set_layer(static_cast<uint32_t>(written.files.size()));
     written.files.push_back(std::move(file));
     return absl::OkStatus();

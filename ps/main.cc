@@ -1,9 +1,12 @@
+#include <cstdlib>
 #include <memory>
 #include <string>
 
 #include "CLI/CLI.hpp"
+#include "common/failpoint.h"
 #include "common/log.h"
 #include "common/mutex_checks.h"
+#include "common/process/file_descriptors.h"
 #include "common/process/stop_signal.h"
 #include "common/version.h"
 #include "ps/parameter_server.h"
@@ -100,6 +103,15 @@ int main(int argc, char** argv) {
 
   tessera::EndMutexChecks();
   tessera::InitLog(options.name.empty() ? "ps" : options.name, log_level);
+  if (const absl::Status enough = tessera::CheckFileDescriptors(); !enough.ok()) {
+    SPDLOG_ERROR("{}", std::string(enough.message()));
+    return 1;
+  }
+  if (const absl::Status armed = tessera::ArmFailpoints(std::getenv(tessera::kFailpointsVariable));
+      !armed.ok()) {
+    SPDLOG_ERROR("{}", std::string(armed.message()));
+    return 1;
+  }
   const std::unique_ptr<tessera::Channels> channels = tessera::NewNetworkChannels();
   options.channels = channels.get();
   options.files = &tessera::PosixFileSystem();

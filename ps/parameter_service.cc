@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/failpoint.h"
 #include "common/rpc/status.h"
 #include "common/status_macros.h"
 #include "grpcpp/server_context.h"
@@ -178,6 +179,7 @@ grpc::ServerUnaryReactor* ParameterService::Push(grpc::CallbackServerContext* co
                  TESSERA_ASSIGN_OR_RETURN(
                      const auto shard, options_.jobs->Find(header.job_id(), header.generation()));
                  TESSERA_RETURN_IF_ERROR(shard->Push(std::move(call)));
+                 PassFailpoint("ps.push.answer");
                  *response = grpc::ByteBuffer(nullptr, 0);  // PushResponse has no fields
                  return absl::OkStatus();
                });

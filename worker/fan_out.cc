@@ -119,6 +119,8 @@ void FanOut::Cancel() {
 absl::Status FanOut::Wait() {
   const absl::Duration give_up = SystemClock().Monotonic() + kRetryBudget;
   absl::Duration backoff = kFirstBackoff;
+  // Over all tries: the status says since when the call has failed, however often it is repeated.
+  std::optional<StatusBoard::Wait> failing;
   while (true) {
     AwaitLegs();
     if (cancellation_->cancelled()) {
@@ -140,10 +142,12 @@ absl::Status FanOut::Wait() {
     }
     if (!passing.has_value()) return absl::OkStatus();
     SPDLOG_WARN("{}; trying again", std::string(passing->message()));
-    {
-      const StatusBoard::Wait wait(board_, std::string(passing->message()));
-      if (!cancellation_->SleepFor(backoff)) return CancelledStatus();
+    if (failing.has_value()) {
+      failing->Reword(std::string(passing->message()));
+    } else {
+      failing.emplace(board_, std::string(passing->message()));
     }
+    if (!cancellation_->SleepFor(backoff)) return CancelledStatus();
     backoff = std::min(backoff * 2, kMaxBackoff);
     {
       absl::MutexLock lock(&mu_);

@@ -4,12 +4,14 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/failpoint.h"
 #include "common/status_macros.h"
 #include "common/wire/bulk_reader.h"
 #include "common/wire/bulk_writer.h"
 #include "tessera/v1/parameter_service.pb.h"
 #include "worker/fan_out.h"
 #include "worker/key_chunks.h"
+#include "worker/late_pushes.h"
 #include "worker/parameter_client.h"
 
 namespace tessera::worker {
@@ -162,8 +164,17 @@ class GrpcParameterClient final : public ParameterClient {
       part.set_parts(static_cast<uint32_t>(count));
       part.set_bulk_bytes(bulk_bytes);
     };
-    return NewCall(absl::StrCat("push of step ", sequence), kPush,
-                   GradientLegs(wire::kPushRequest, request, tables, number));
+    std::vector<FanOut::Leg> legs = GradientLegs(wire::kPushRequest, request, tables, number);
+    for (FanOut::Leg& leg : legs) {
+      leg.message = [this, peer = leg.peer, write = std::move(leg.message)] {
+        PassFailpoint("worker.push.send");
+        grpc::ByteBuffer message = write();
+        late_pushes_.Sending(ps_.At(peer), message);
+        return message;
+      };
+      leg.take = [](const grpc::ByteBuffer&) { return Failpoint("worker.push.answered"); };
+    }
+    return NewCall(absl::StrCat("push of step ", sequence), kPush, std::move(legs));
   }
 
   std::unique_ptr<PendingCall> Assign(absl::Span<const TableGradients> values) override {
@@ -244,6 +255,7 @@ class GrpcParameterClient final : public ParameterClient {
   const PsDirectory& ps_;
   StatusBoard* const board_;
   Cancellation* const cancellation_;
+  LatePushes late_pushes_{kPush};
 };
 
 }  // namespace

@@ -40,6 +40,11 @@ class StatusBoard {
       absl::MutexLock lock(&board_->mu_);
       board_->waits_.erase(this);
     }
+    // The same wait, in other words: how long it has lasted stays.
+    void Reword(std::string what) {
+      absl::MutexLock lock(&board_->mu_);
+      board_->waits_[this].what = std::move(what);
+    }
     Wait(const Wait&) = delete;
     Wait& operator=(const Wait&) = delete;
 

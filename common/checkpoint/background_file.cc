@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "common/failpoint.h"
 #include "common/status_macros.h"
 
 namespace tessera {
@@ -42,7 +43,9 @@ absl::Status BackgroundFile::Finish() {
     absl::MutexLock lock(&mu_);
     TESSERA_RETURN_IF_ERROR(status_);
   }
+  TESSERA_RETURN_IF_ERROR(Failpoint("checkpoint.rows.sync"));
   TESSERA_RETURN_IF_ERROR(file_->Sync());
+  PassFailpoint("checkpoint.rows.synced");
   return file_->Close();
 }
 
@@ -82,6 +85,7 @@ void BackgroundFile::WriteForever() {
 
 absl::Status BackgroundFile::Write(const std::string& bytes) {
   checksum_.Add(bytes);
+  TESSERA_RETURN_IF_ERROR(Failpoint("checkpoint.rows.append"));
   TESSERA_RETURN_IF_ERROR(file_->Append(bytes));
   unsynced_ += bytes.size();
   if (unsynced_ < kSyncEveryBytes) return absl::OkStatus();

@@ -10,6 +10,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
 #include "common/checkpoint/checksum.h"
+#include "common/failpoint.h"
 #include "common/status_macros.h"
 #include "google/protobuf/util/json_util.h"
 
@@ -108,6 +109,7 @@ absl::Status WriteManifest(FileSystem& fs, const std::string& folder,
   body.resize(body.size() - 3);
   body += Seal(body);
 
+  TESSERA_RETURN_IF_ERROR(Failpoint("checkpoint.manifest"));
   // The row files' names before the manifest's; after it the folder's own.
   TESSERA_RETURN_IF_ERROR(fs.SyncFolder(folder));
   TESSERA_RETURN_IF_ERROR(WriteFileAtomically(fs, ManifestPath(folder), body));

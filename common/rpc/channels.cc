@@ -19,7 +19,9 @@ grpc::ChannelArguments Arguments() {
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   // Our own callers back off; gRPC's waits stay short so that a restarted peer is found soon.
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
-  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 100);
+  // How long a try to connect may take, whatever the backoff is: a peer that is far or busy answers
+  // late.
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 5000);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2000);
   // Each Connect gets connections of its own, so a large block does not wait behind another
   // caller's.

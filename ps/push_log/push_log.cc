@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/failpoint.h"
 #include "common/log.h"
 #include "common/status_macros.h"
 
@@ -72,6 +73,7 @@ absl::Status PushLog::Begin(const v1::PushLogHead& head) {
       absl::StrCat(options_.folder, "/", push_log::SegmentName(segment.number));
   const auto begin = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) -> absl::Status {
     TESSERA_ASSIGN_OR_RETURN(std::shared_ptr<WritableFile> file, options_.files->Create(path));
+    TESSERA_RETURN_IF_ERROR(Failpoint("ps.push_log.segment"));
     const std::string text = head.SerializeAsString();
     TESSERA_RETURN_IF_ERROR(Write(*file, HeaderOf(Kind::kHead, text, ""), text, "", segment));
     if (options_.fsync) {
@@ -81,6 +83,7 @@ absl::Status PushLog::Begin(const v1::PushLogHead& head) {
       TESSERA_RETURN_IF_ERROR(options_.files->SyncFolder(options_.folder));
       synced_ = next_record_;
     }
+    PassFailpoint("ps.push_log.segment_begun");
     file_ = std::move(file);
     return absl::OkStatus();
   };
@@ -104,7 +107,9 @@ absl::Status PushLog::Write(WritableFile& file, RecordHeader header, absl::strin
   absl::StrAppend(&first, text, Zeros(Padded(text.size()) - text.size()));
   segment.bytes += first.size() + bulk.size();
   TESSERA_RETURN_IF_ERROR(file.Append(first));
-  return bulk.empty() ? absl::OkStatus() : file.Append(bulk);
+  if (bulk.empty()) return absl::OkStatus();
+  PassFailpoint("ps.push_log.half_written");
+  return file.Append(bulk);
 }
 
 absl::Status PushLog::Append(Kind kind, absl::string_view text, absl::string_view bulk) {
@@ -120,11 +125,13 @@ absl::Status PushLog::Append(Kind kind, absl::string_view text, absl::string_vie
   }
   // What an error has left of a record ends its segment; the numbers show that nothing is missing.
   if (spoilt_) TESSERA_RETURN_IF_ERROR(Begin(v1::PushLogHead(head_)));
+  TESSERA_RETURN_IF_ERROR(Failpoint("ps.push_log.append"));
   if (const absl::Status written = Write(*file_, header, text, bulk, segments_.back());
       !written.ok()) {
     spoilt_ = true;
     return written;
   }
+  PassFailpoint("ps.push_log.appended");
   ++next_record_;
   return absl::OkStatus();
 }
@@ -144,7 +151,9 @@ absl::Status PushLog::Sync() {
     const uint64_t covers = next_record_ - 1;
     const std::shared_ptr<WritableFile> file = file_;
     mu_.Unlock();
-    const absl::Status synced = file->Sync();
+    absl::Status synced = Failpoint("ps.push_log.sync");
+    if (synced.ok()) synced = file->Sync();
+    PassFailpoint("ps.push_log.synced");
     mu_.Lock();
     syncing_ = false;
     if (Synced(synced).ok()) synced_ = std::max(synced_, covers);
@@ -174,6 +183,7 @@ void PushLog::Forget(absl::string_view cut) {
   if (from == segments_.rend()) return;
   const uint64_t first_kept = from->number;
   while (segments_.front().number < first_kept) {
+    PassFailpoint("ps.push_log.forget");
     const std::string path =
         absl::StrCat(options_.folder, "/", push_log::SegmentName(segments_.front().number));
     if (const absl::Status removed = options_.files->Remove(path); !removed.ok()) {

@@ -1,11 +1,14 @@
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdio>
 #include <vector>
 
 #include "absl/synchronization/notification.h"
 #include "common/backoff.h"
+#include "common/process/file_descriptors.h"
 #include "common/process/resident.h"
 #include "common/process/stop_signal.h"
 #include "gmock/gmock.h"
@@ -78,6 +81,21 @@ TEST(Backoff, CallersWithDifferentSeedsWaitDifferently) {
   Backoff a({absl::Milliseconds(100), absl::Seconds(2), 1});
   Backoff b({absl::Milliseconds(100), absl::Seconds(2), 2});
   EXPECT_NE(a.Next(), b.Next());
+}
+
+TEST(FileDescriptorsDeathTest, TooFewAreAnErrorThatNamesBothNumbers) {
+  EXPECT_TRUE(CheckFileDescriptors().ok());
+  EXPECT_EXIT(
+      {
+        rlimit limit = {};
+        getrlimit(RLIMIT_NOFILE, &limit);
+        limit.rlim_cur = 24;
+        setrlimit(RLIMIT_NOFILE, &limit);
+        const absl::Status status = CheckFileDescriptors(64);
+        std::fprintf(stderr, "%s", status.ToString().c_str());
+        _exit(status.code() == absl::StatusCode::kFailedPrecondition ? 7 : 8);
+      },
+      testing::ExitedWithCode(7), "24 files, expected at least 64");
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-"""A Tessera cluster of separate processes on loopback, for tests that kill them."""
+"""A Tessera cluster of separate processes, for tests that disturb them."""
 import json
 import os
 import pathlib
@@ -11,39 +11,65 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 BIN = pathlib.Path(os.environ.get("TESSERA_BIN", ROOT / "build" / "release" / "bin"))
 
 
+class Failure(Exception):
+    """What a test found wrong; the message is for a person."""
+
+
+class Skip(Exception):
+    """Why a test cannot run on this machine or with this build."""
+
+
 def free_port():
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         return s.getsockname()[1]
 
 
-class Failure(Exception):
-    """What a test found wrong; the message is for a person."""
-
-
 class Cluster:
     """1 master, `ps` parameter servers, `workers` workers and `spares` that a job does not ask for; each can be killed and
-    started again on its address and folder."""
+    started again on its address and folder. By the name of a process, or of its kind ("ps"), may be given: `prefix`, the
+    words before its command, `environment`, and `flags`. `network` gives each process a host of its own (network.py)."""
 
-    def __init__(self, folder, data, ps=2, workers=2, spares=0):
+    def __init__(self, folder, data, ps=2, workers=2, spares=0, prefix=None, environment=None, flags=None, checkpoints=None,
+                 folders=None, network=None):
         self.folder = pathlib.Path(folder)
         self.folder.mkdir(parents=True)
-        self.master = f"127.0.0.1:{free_port()}"
-        self.checkpoints = self.folder / "checkpoints"
-        roots = ["--checkpoint-root", self.checkpoints]
-        self.commands = {"master": [BIN / "tessera-master", "--listen", self.master, "--data-dir", self.folder / "master", *roots]}
-        for i in range(ps):
-            self.commands[f"ps-{i}"] = [
-                BIN / "tessera-ps", "--listen", f"127.0.0.1:{free_port()}", "--master", self.master, "--name", f"ps-{i}",
-                "--data-dir", self.folder / f"ps-{i}", *roots]
-        for name in [f"worker-{i}" for i in range(workers)] + [f"spare-{i}" for i in range(spares)]:
-            self.commands[name] = [BIN / "tessera-worker", "--master", self.master, "--name", name, "--data-root", data,
-                                   "--scratch-dir", self.folder / name]
+        self.prefix, self.environment, self.flags = prefix or {}, environment or {}, flags or {}
+        self.network = network
+        self.checkpoints = pathlib.Path(checkpoints or self.folder / "checkpoints")
+        self.data, self.folders = data, folders or {}
+        names = [f"ps-{i}" for i in range(ps)] + [f"worker-{i}" for i in range(workers)] + [f"spare-{i}" for i in range(spares)]
+        if network is not None:
+            network.add(["master", *names])
+        self.master = self.address("master")
+        self.commands = {"master": [BIN / "tessera-master", "--listen", self.master, "--data-dir", self.folder_of("master"),
+                                    "--checkpoint-root", self.checkpoints, *self.insecure()]}
+        for name in names:
+            if name.startswith("ps-"):
+                self.commands[name] = [BIN / "tessera-ps", "--listen", self.address(name), "--master", self.master, "--name",
+                                       name, "--data-dir", self.folder_of(name), "--checkpoint-root", self.checkpoints,
+                                       *self.insecure()]
+            else:
+                self.commands[name] = [BIN / "tessera-worker", "--master", self.master, "--name", name, "--data-root", data,
+                                       "--scratch-dir", self.folder_of(name)]
         self.processes = {}
+        self.faults = []  # (moment, what)
+        self.seen = []    # (moment, steps) as describe() told them
+        self.resident = {}  # by kind: the largest process, in bytes
+
+    def folder_of(self, name):
+        return self.folders.get(name, self.folder / name)
+
+    def address(self, name):
+        return f"{self.network.ip(name) if self.network else '127.0.0.1'}:{free_port()}"
+
+    def insecure(self):
+        return ["--insecure"] if self.network else []
 
     def __enter__(self):
         for name in self.commands:
-            self.start(name)
+            if not name.startswith("spare-"):
+                self.start(name)
         return self
 
     def __exit__(self, *unused):
@@ -53,43 +79,107 @@ class Cluster:
         for process in self.processes.values():
             process.wait()
 
+    def of(self, table, name):
+        """What a table says of a process: by its name, else by its kind."""
+        return table.get(name, table.get(name.rstrip("0123456789-")))
+
     def start(self, name):
+        command = [*(self.of(self.prefix, name) or []), *self.commands[name], *(self.of(self.flags, name) or [])]
+        if self.network is not None:
+            command = self.network.command(name) + command
+        environment = {**os.environ, **(self.of(self.environment, name) or {})}
         with open(self.folder / f"{name}.log", "ab") as log:
-            self.processes[name] = subprocess.Popen([str(a) for a in self.commands[name]], stdin=subprocess.DEVNULL,
-                                                    stdout=log, stderr=log)
+            self.processes[name] = subprocess.Popen([str(a) for a in command], stdin=subprocess.DEVNULL, stdout=log,
+                                                    stderr=log, env=environment)
+
+    def start_spares(self, job_id):
+        """Once the job has its workers, so that nobody else is its spare."""
+        spares = [n for n in self.commands if n.startswith("spare-")]
+        if spares:
+            self.wait(job_id, lambda s: s["state"] == "Running", what="its start")
+        for name in spares:
+            self.start(name)
+
+    def log(self, name):
+        return (self.folder / f"{name}.log").read_text(errors="replace")
+
+    # ---- faults -----------------------------------------------------------------------------------------------------------
+
+    def fault(self, what):
+        """Notes that one happens now; its recovery time is that of the longest standstill until the next one."""
+        self.faults.append((time.monotonic(), what))
 
     def send(self, name, number):
         self.processes[name].send_signal(number)
 
     def kill(self, name):
+        self.fault(f"kill -9 {name}")
         self.send(name, signal.SIGKILL)
         self.processes[name].wait()
+
+    def restart(self, *names):
+        """kill -9 of all, then all are started again."""
+        for name in names:
+            self.kill(name)
+        for name in names:
+            self.start(name)
+
+    def pause(self, name):
+        """SIGSTOP: the process hangs, its connections stay."""
+        self.fault(f"SIGSTOP {name}")
+        self.send(name, signal.SIGSTOP)
+
+    def go_on(self, name):
+        self.send(name, signal.SIGCONT)
 
     def stop(self, name, timeout=30):
         """SIGTERM; returns the exit code."""
         self.send(name, signal.SIGTERM)
         return self.processes[name].wait(timeout)
 
+    def await_death(self, name, timeout=60):
+        """Of a process that is to end by itself; returns its exit code."""
+        deadline = time.monotonic() + timeout
+        while time.monotonic() < deadline:
+            if self.processes[name].poll() is not None:
+                self.fault(f"{name} ended by itself")
+                return self.processes[name].returncode
+            time.sleep(0.02)
+        return None
+
+    # ---- the command ------------------------------------------------------------------------------------------------------
+
+    def run(self, *arguments, timeout=60):
+        """Runs the command, returns (exit code, stdout, stderr)."""
+        command = [str(BIN / "tessera"), *map(str, arguments)]
+        if self.network is not None:
+            command = self.network.command(None) + command
+        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, stdin=subprocess.DEVNULL)
+        return done.returncode, done.stdout, done.stderr
+
     def tessera(self, *arguments, timeout=60):
         """Runs the command against this master, returns what it printed."""
-        done = subprocess.run([str(BIN / "tessera"), *map(str, arguments), "--master", self.master], capture_output=True,
-                              text=True, timeout=timeout, stdin=subprocess.DEVNULL)
-        if done.returncode != 0:
-            raise Failure(f"tessera {' '.join(map(str, arguments))}: exit {done.returncode}: {done.stderr.strip()}")
-        return done.stdout
+        code, out, error = self.run(*arguments, "--master", self.master, timeout=timeout)
+        if code != 0:
+            raise Failure(f"tessera {' '.join(map(str, arguments))}: exit {code}: {error.strip()}")
+        return out
 
-    def submit(self, job, *sets):
-        arguments = ["submit", job, "--output", "json", "--ps", sum(n.startswith("ps-") for n in self.commands),
+    def submit(self, job, *sets, ps=None):
+        arguments = ["submit", job, "--output", "json", "--ps", ps or sum(n.startswith("ps-") for n in self.commands),
                      "--workers", sum(n.startswith("worker-") for n in self.commands)]
         for value in sets:
             arguments += ["--set", value]
         return json.loads(self.tessera(*arguments))["job_id"]
 
     def describe(self, job_id):
-        return json.loads(self.tessera("describe", job_id, "--output", "json"))
+        status = json.loads(self.tessera("describe", job_id, "--output", "json", timeout=20))
+        self.seen.append((time.monotonic(), status["steps"]))
+        for node in status["nodes"]:
+            self.resident[node["kind"]] = max(self.resident.get(node["kind"], 0), node["resident_bytes"])
+        return status
 
-    def wait(self, job_id, until, timeout=180, what="the condition"):
-        """Polls until until(status); raises with the last status when the time is up."""
+    def wait(self, job_id, until, timeout=180, what="the condition", every=0.1):
+        """Polls until until(status); raises with the last status when the time is up, or when the job has failed."""
         deadline = time.monotonic() + timeout
         status = None
         while time.monotonic() < deadline:
@@ -102,14 +192,67 @@ class Cluster:
             except (Failure, subprocess.TimeoutExpired):
                 if status is not None and status["state"] == "Failed":
                     raise
-            time.sleep(0.1)
-        raise Failure(f"{job_id}: {what} not reached in {timeout} s; last: {json.dumps(status)[:2000]}")
+            time.sleep(every)
+        raise Failure(f"{job_id}: {what} not reached in {timeout} s; last: {json.dumps(status)[:3000]}")
 
     def wait_for_step(self, job_id, step):
-        return self.wait(job_id, lambda s: s["steps"] >= step or s["state"] == "Succeeded", what=f"step {step}")
+        """The job is to be there before it ends."""
+        status = self.wait(job_id, lambda s: s["steps"] >= step or s["state"] == "Succeeded", what=f"step {step}")
+        if status["state"] == "Succeeded":
+            raise Failure(f"the job ended before the fault of step {step}")
+        return status
 
-    def wait_for_end(self, job_id, timeout=240):
+    def wait_for_end(self, job_id, timeout=300):
         return self.wait(job_id, lambda s: s["state"] == "Succeeded", timeout, what="its end")
+
+    def wait_for_event(self, job_id, text, timeout=60):
+        """An event whose message holds the text, whatever the case; returns the message."""
+        def found(status):
+            return any(text.lower() in e["message"].lower() for e in status["events"])
+        status = self.wait(job_id, found, timeout, f"an event of \"{text}\"")
+        return next(e["message"] for e in status["events"] if text.lower() in e["message"].lower())
+
+    def watch(self, job_id, seconds):
+        """Lets time pass; what is seen on the way counts for the recovery times. True: the job has ended."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            try:
+                if self.describe(job_id)["state"] in ("Succeeded", "Failed"):
+                    return True
+            except (Failure, subprocess.TimeoutExpired):
+                pass
+            time.sleep(min(0.2, max(0.0, deadline - time.monotonic())))
+        return False
+
+    def recoveries(self):
+        """[(fault, seconds)]: the longest time after it, until the next one, without a step that was not done before."""
+        result = []
+        for i, (moment, what) in enumerate(self.faults):
+            until = self.faults[i + 1][0] if i + 1 < len(self.faults) else float("inf")
+            best = max([s for m, s in self.seen if m <= moment], default=0)
+            last, longest = moment, 0.0
+            for m, steps in self.seen:
+                if m <= moment or m > until:
+                    continue
+                longest = max(longest, m - last)
+                if steps > best:
+                    best, last = steps, m
+            result.append((what, round(longest, 2)))
+        return result
+
+
+def training_share(seen):
+    """Of the time from the first step to the last as describe() told them: the share without gaps of more than a second in
+    which no step was done that had not been done before."""
+    moments, best = [], 0
+    for moment, steps in seen:
+        if steps > best:
+            moments.append(moment)
+            best = steps
+    if len(moments) < 2:
+        return None
+    gaps = [b - a for a, b in zip(moments, moments[1:])]
+    return sum(g for g in gaps if g <= 1) / sum(gaps)
 
 
 def digest(folder):

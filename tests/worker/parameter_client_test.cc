@@ -126,6 +126,37 @@ TEST_F(ParameterClientTest, RepeatsOnlyTheCallThatFailedForAPassingReason) {
   EXPECT_EQ(ps_[1].pulls, 3);
 }
 
+// Only moved by hand; read by several threads.
+class SteppedClock final : public Clock {
+ public:
+  absl::Duration Monotonic() const override { return absl::Seconds(seconds.load()); }
+  absl::Time Wall() const override { return absl::UnixEpoch() + Monotonic(); }
+  std::atomic<int> seconds = 100;
+};
+
+TEST_F(ParameterClientTest, ACallThatFailsAgainAndAgainIsOneWaitSinceItsFirstFailure) {
+  SteppedClock clock;
+  StatusBoard board(clock);
+  const auto client = NewGrpcParameterClient({}, directory_.get(), &board, &cancellation_);
+  ps_[1].failures = std::numeric_limits<int>::max();
+  const TableRows reads[] = {{.table = 3, .dim = 2, .keys = &keys_, .rows = rows_.data()}};
+  absl::Status status;
+  std::thread caller([&] { status = client->Pull(reads, {})->Wait(); });
+  const auto await_pulls = [this](int pulls) {
+    while (ps_[1].pulls < pulls) absl::SleepFor(absl::Milliseconds(1));
+  };
+  await_pulls(2);
+  clock.seconds += 7;
+  await_pulls(4);
+  EXPECT_THAT(board.waits(),
+              testing::Contains(testing::AllOf(HasSubstr("ps-1"), HasSubstr("restarting"),
+                                               HasSubstr("since 7 s"))));
+  ps_[1].failures = 0;
+  caller.join();
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_THAT(board.waits(), testing::IsEmpty());
+}
+
 TEST_F(ParameterClientTest, ReturnsALastingFailureWithTheNameOfThePs) {
   ps_[1].failures = 1;
   ps_[1].failure = absl::AbortedError("generation 4 is over");

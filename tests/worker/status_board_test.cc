@@ -29,5 +29,14 @@ TEST(StatusBoard, NamesWaitsThatAreOlderThanASecond) {
   EXPECT_THAT(board.waits(), IsEmpty());
 }
 
+TEST(StatusBoard, AWaitInOtherWordsIsAsOldAsItWas) {
+  HandClock clock;
+  StatusBoard board(clock);
+  StatusBoard::Wait wait(&board, "ps-1: refused");
+  clock.now += absl::Seconds(3);
+  wait.Reword("ps-1: disk full");
+  EXPECT_THAT(board.waits(), ElementsAre("waits for ps-1: disk full, since 3 s"));
+}
+
 }  // namespace
 }  // namespace tessera::worker

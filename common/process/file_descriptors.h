@@ -1,0 +1,16 @@
+#pragma once
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+
+namespace tessera {
+
+// What a server needs to come up at all: its libraries' own, a listener, the first connections and
+// files. gRPC ends the process where it gets none.
+inline constexpr uint64_t kFewestFileDescriptors = 64;
+
+// FAILED_PRECONDITION: this process may open fewer than that.
+absl::Status CheckFileDescriptors(uint64_t fewest = kFewestFileDescriptors);
+
+}  // namespace tessera

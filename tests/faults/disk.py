@@ -1,0 +1,54 @@
+"""A small disk of its own that can be filled and emptied. Needs root."""
+import os
+import pathlib
+import subprocess
+
+from cluster import Skip
+
+
+class SmallDisk:
+    def __init__(self, folder, megabytes):
+        self.folder, self.megabytes = pathlib.Path(folder), megabytes
+
+    def __enter__(self):
+        if os.geteuid() != 0:
+            raise Skip("mounting a small disk needs root")
+        self.folder.mkdir(parents=True)
+        done = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={self.megabytes}m", "none", str(self.folder)],
+                              capture_output=True, text=True, timeout=30)
+        if done.returncode != 0:
+            raise Skip(f"cannot mount a tmpfs: {done.stderr.strip()}")
+        return self
+
+    def __exit__(self, *unused):
+        subprocess.run(["umount", "-l", str(self.folder)], capture_output=True, timeout=30)
+
+    @property
+    def ballast(self):
+        return self.folder / "ballast"
+
+    def fill(self):
+        with open(self.ballast, "ab", buffering=0) as out:
+            try:
+                while True:
+                    out.write(bytes(1 << 12))
+            except OSError:
+                pass
+
+    def empty(self):
+        self.ballast.unlink()
+
+
+def flip(path, offset):
+    """One bit of a file."""
+    with open(path, "r+b") as file:
+        file.seek(offset)
+        byte = file.read(1)[0]
+        file.seek(offset)
+        file.write(bytes([byte ^ 0x10]))
+
+
+def zero_page(path, offset):
+    with open(path, "r+b") as file:
+        file.seek(offset // 4096 * 4096)
+        file.write(bytes(min(4096, os.path.getsize(path) - offset // 4096 * 4096)))

@@ -1,0 +1,248 @@
+"""What the tests of the matrix are made with: named tests by row, jobs that are trained under faults, results."""
+import json
+import pathlib
+import random
+import shutil
+import time
+import traceback
+
+from cluster import Cluster, Failure, Skip, digest, training_share
+from jobs import CountingJob, SyncJob
+from oracle import check_counts
+
+TESTS = []
+LOGGED = ["recovery.push_log=async"]
+SYNCED = ["recovery.push_log=fsync"]
+
+
+class FaultTest:
+    def __init__(self, rows, name, body, short, once, known_failure):
+        self.rows, self.name, self.body, self.short, self.once = rows, name, body, short, once
+        self.known_failure = known_failure
+
+
+def fault(rows, name, short=False, once=False, known_failure=None):
+    """Registers a test of these rows of the matrix. `short`: one of --short. `once`: nothing in it is drawn from a seed, so
+    --minutes runs it once. `known_failure`: why it fails; it is run and reported all the same, and fails when it passes."""
+    def register(body):
+        TESTS.append(FaultTest([rows] if isinstance(rows, int) else list(rows), name, body, short, once, known_failure))
+        return body
+    return register
+
+
+class Shared:
+    """What tests of one run of the harness share: data, and the models of undisturbed runs."""
+
+    def __init__(self, folder):
+        self.folder = pathlib.Path(folder)
+        self.made = {}
+
+    def data(self, job):
+        folder = self.folder / f"data-{job.__name__}"
+        if not folder.exists():
+            job.generate(folder)
+        return folder
+
+    def once(self, what, make):
+        if what not in self.made:
+            self.made[what] = make()
+        return self.made[what]
+
+
+class Outcome:
+    """Of a job that was trained to its end."""
+
+    def __init__(self, cluster, status):
+        self.status = status
+        self.restarts = status["restarts"]
+        self.takeovers = sum("takes over rank" in event["message"] for event in status["events"])
+        self.checkpoint = cluster.checkpoints / status["checkpoint"]
+        self.seconds = (status["finished_unix_ms"] - status["created_unix_ms"]) / 1000
+        self.resident = cluster.resident
+        self.training_share = training_share(cluster.seen)
+
+
+class Run:
+    """One test with one seed."""
+
+    def __init__(self, shared, test, seed, folder):
+        self.shared, self.test, self.seed, self.folder = shared, test, seed, pathlib.Path(folder)
+        self.draw = random.Random(f"{test.name} {seed}")
+        self.recoveries, self.goodput, self.share, self.restarts, self.takeovers, self.notes = [], None, None, 0, 0, []
+
+    # ---- jobs -------------------------------------------------------------------------------------------------------------
+
+    def cluster(self, job=SyncJob, **options):
+        name = options.pop("name", "cluster")
+        return Cluster(self.folder / name, options.pop("data", None) or self.shared.data(job), **options)
+
+    def spec(self, job):
+        if job is SyncJob:
+            return SyncJob.spec
+        path = self.folder / "counting.yaml"
+        CountingJob.write_spec(path)
+        return path
+
+    def train(self, disturb, job=SyncJob, sets=(), ask_ps=None, timeout=300, undisturbed=None, **options):
+        """Trains while disturb(cluster, job_id) does its worst; returns the outcome once `check` has seen the model."""
+        with self.cluster(job, **options) as cluster:
+            job_id = cluster.submit(self.spec(job), *(job.sets if job is SyncJob else ()), *sets, ps=ask_ps)
+            try:
+                cluster.start_spares(job_id)
+                disturb(cluster, job_id)
+                status = cluster.wait_for_end(job_id, timeout)
+            finally:
+                self.recoveries += cluster.recoveries()
+            outcome = Outcome(cluster, status)
+            self.restarts, self.takeovers = outcome.restarts, outcome.takeovers
+            # Where clocks jump, the job's own times are no measure.
+            if cluster.faults and undisturbed and 0 < outcome.seconds < 3000:
+                self.goodput = round(undisturbed.seconds / outcome.seconds, 3)
+                self.share = round(outcome.training_share / undisturbed.training_share, 3)
+            self.check(job, outcome, sets)
+            return outcome
+
+    def check(self, job, outcome, sets):
+        if job is SyncJob:
+            found = digest(outcome.checkpoint)
+            expected = self.undisturbed(sets).digest
+            if found != expected:
+                raise Failure(f"the model differs from the undisturbed run's: digest {found}, expected {expected}")
+        else:
+            data = self.shared.data(job)
+            counts = self.shared.once("counts", lambda: CountingJob.count(data))
+            check_counts(outcome.checkpoint, counts, self.epochs(sets), CountingJob.dim)
+
+    @staticmethod
+    def epochs(sets):
+        given = [s.split("=")[1] for s in sets if s.startswith("train.epochs=")]
+        return int(given[-1]) if given else CountingJob.epochs
+
+    def undisturbed(self, sets=(), job=SyncJob):
+        """The outcome of the job that nobody disturbs, on two ps. Recovery and checkpoints do not change its model."""
+        relevant = tuple(s for s in sets if not s.startswith(("recovery.", "checkpoint.")))
+
+        def train():
+            folder = self.shared.folder / f"undisturbed-{len(self.shared.made)}"
+            with Cluster(folder, self.shared.data(job)) as cluster:
+                own = job.sets if job is SyncJob else ()
+                job_id = cluster.submit(self.spec(job), *own, *relevant)
+                outcome = Outcome(cluster, cluster.wait_for_end(job_id, 3600))
+                outcome.digest = digest(outcome.checkpoint)
+            shutil.rmtree(folder)
+            return outcome
+        return self.shared.once((job, relevant), train)
+
+    def identical(self, disturb, sets=(), most_restarts=None, least_restarts=0, takeovers=0, **options):
+        """The sync job, whose model must have the bits of the undisturbed one. takeovers: of ranks, at least so many."""
+        undisturbed = self.undisturbed(sets)
+        outcome = self.train(disturb, SyncJob, sets, undisturbed=undisturbed, **options)
+        self.check_course(outcome, most_restarts, least_restarts, takeovers)
+        return outcome
+
+    def counted(self, disturb, sets=(), most_restarts=None, least_restarts=0, takeovers=0, **options):
+        """The counting job, whose rows must be what the data says."""
+        undisturbed = self.undisturbed(sets, CountingJob)
+        outcome = self.train(disturb, CountingJob, sets, undisturbed=undisturbed, **options)
+        self.check_course(outcome, most_restarts, least_restarts, takeovers)
+        return outcome
+
+    @staticmethod
+    def check_course(outcome, most_restarts, least_restarts, takeovers):
+        if most_restarts is not None and outcome.restarts > most_restarts:
+            raise Failure(f"went back to a checkpoint {outcome.restarts} times, expected at most {most_restarts}")
+        if outcome.restarts < least_restarts:
+            raise Failure(f"went back to a checkpoint {outcome.restarts} times, expected {least_restarts}: the fault came too late")
+        if outcome.takeovers < takeovers:
+            raise Failure(f"{outcome.takeovers} ranks were taken over, expected {takeovers}: the fault came too late")
+
+
+class Harness:
+    """Runs tests, prints and keeps what they found."""
+
+    def __init__(self, folder, keep):
+        self.folder, self.keep = pathlib.Path(folder), pathlib.Path(keep)
+        self.shared = Shared(folder)
+        self.results = []
+
+    def run(self, test, seed):
+        folder = self.folder / f"test-{len(self.results)}"
+        folder.mkdir()
+        run = Run(self.shared, test, seed, folder)
+        start = time.monotonic()
+        state, problem = "passed", ""
+        try:
+            test.body(run)
+        except Skip as skip:
+            state, problem = "skipped", str(skip)
+        except Failure as failure:
+            state, problem = "failed", str(failure)
+        except Exception:  # a mistake of the harness is no reason to lose the other results
+            state, problem = "failed", traceback.format_exc()
+        if test.known_failure and state in ("passed", "failed"):
+            state, problem = (("known failure", f"{test.known_failure} ({problem})") if state == "failed" else
+                              ("failed", f"is marked as a known failure, and passes: {test.known_failure}"))
+        seconds = round(time.monotonic() - start, 1)
+        if state in ("failed", "known failure"):
+            problem += f"; logs: {self.save(test, seed, folder)}"
+        self.results.append({"rows": test.rows, "name": test.name, "seed": seed, "state": state, "seconds": seconds,
+                             "restarts": run.restarts, "takeovers": run.takeovers, "goodput": run.goodput, "training_share": run.share,
+                             "recoveries": [{"fault": what, "seconds": s} for what, s in run.recoveries],
+                             "notes": run.notes, "problem": problem})
+        self.report(self.results[-1])
+        shutil.rmtree(folder, ignore_errors=True)
+        return state
+
+    def leave_out(self, test, seed, why):
+        self.results.append({"rows": test.rows, "name": test.name, "seed": seed, "state": "skipped", "seconds": 0, "restarts": 0,
+                             "takeovers": 0, "goodput": None, "training_share": None, "recoveries": [], "notes": [],
+                             "problem": why})
+        self.report(self.results[-1])
+
+    def save(self, test, seed, folder):
+        """The logs of a failing test's cluster, and its seed, outlive the harness."""
+        name = "".join(c if c.isalnum() else "-" for c in test.name)
+        target = self.keep / f"{name}-seed-{seed}"
+        for log in folder.rglob("*.log"):
+            if log.stat().st_size < 64 << 20:
+                copy = target / log.relative_to(folder)
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                try:
+                    shutil.copy(log, copy)
+                except OSError:
+                    continue
+        self.keep.mkdir(parents=True, exist_ok=True)
+        with open(self.keep / "failed-seeds", "a") as out:
+            out.write(f"--row {test.rows[0]} --seed {seed}  {test.name}\n")
+        return target
+
+    @staticmethod
+    def report(result):
+        rows = ",".join(map(str, result["rows"]))
+        words = {"passed": "ok     ", "failed": "FAILED ", "skipped": "skipped", "known failure": "KNOWN  "}
+        line = f"{words[result['state']]} {rows:>5}  {result['name']}: {result['seconds']} s"
+        if result["restarts"]:
+            line += f", {result['restarts']} restarts"
+        if result["takeovers"]:
+            line += f", {result['takeovers']} takeovers"
+        if result["recoveries"]:
+            slowest = max(result["recoveries"], key=lambda r: r["seconds"])
+            line += f"; {len(result['recoveries'])} faults, longest standstill {slowest['seconds']} s ({slowest['fault']})"
+        if result["goodput"] is not None:
+            line += f"; goodput {result['goodput']}, training share {result['training_share']}"
+        for note in result["notes"]:
+            line += f"; {note}"
+        if result["problem"]:
+            line += f"\n         seed {result['seed']}: {result['problem']}"
+        print(line, flush=True)
+
+    def summary(self):
+        counts = {s: sum(r["state"] == s for r in self.results) for s in ("passed", "failed", "known failure", "skipped")}
+        for result in self.results:
+            if result["state"] == "failed":
+                print(f"failed: {result['name']}: tests/faults/run --row {result['rows'][0]} --seed {result['seed']}")
+        print("faults: " + ", ".join(f"{n} {s}" for s, n in counts.items() if n or s in ("passed", "failed")))
+        return counts["failed"]
+
+    def write(self, path):
+        pathlib.Path(path).write_text(json.dumps(self.results, indent=1) + "\n")

@@ -1,0 +1,241 @@
+"""Rows 7, 8 and 9: disks that are full, that fail, that hold what nobody wrote."""
+import os
+import shutil
+
+from cluster import Failure
+from disk import SmallDisk, flip, zero_page
+from harness import LOGGED, SYNCED, fault
+from jobs import SyncJob
+from rows_network import traced
+
+SPILL = ["--memory", "8MiB"]
+
+
+# ---- row 7: full disks ----------------------------------------------------------------------------------------------------
+
+def full_for(disk, step, seconds, sign):
+    """No room from a step on, until the job's status says so, and some seconds more."""
+    def disturb(cluster, job_id):
+        cluster.wait_for_step(job_id, step)
+        disk.fill()
+        cluster.fault("disk full")
+        sign(cluster, job_id)
+        cluster.watch(job_id, seconds)
+        for name, process in cluster.processes.items():
+            if process.poll() is not None:
+                raise Failure(f"{name} ended, exit code {process.returncode}")
+        disk.empty()
+    return disturb
+
+
+def status_says(*texts):
+    def sign(cluster, job_id):
+        def found(status):
+            lines = [e["message"] for e in status["events"]] + status["waits"] + [status["message"]]
+            return any(all(text in line for text in texts) for line in lines)
+        cluster.wait(job_id, found, 60, f"a status of {texts}")
+    return sign
+
+
+@fault(7, "the disk of a push log is full: the status says so, training waits, and goes on when there is room", short=True,
+       once=True)
+def full_push_log(t):
+    with SmallDisk(t.folder / "disk", 24) as disk:
+        t.identical(full_for(disk, 150, 1, status_says("ps-0", "No space left")), sets=LOGGED, most_restarts=0,
+                    folders={"ps-0": disk.folder / "ps-0"})
+
+
+@fault(7, "the disk of checkpoints is full: the status says so, training goes on, and the next one succeeds", once=True)
+def full_checkpoints(t):
+    with SmallDisk(t.folder / "disk", 48) as disk:
+        outcome = t.identical(full_for(disk, 150, 0, status_says("No space left")), most_restarts=0,
+                              checkpoints=disk.folder / "checkpoints")
+        if outcome.status["steps"] <= 150:
+            raise Failure("training did not go on")
+
+
+@fault(7, "the disk that rows spill to is full: the status says so, and training goes on when there is room", once=True)
+def full_spill(t):
+    with SmallDisk(t.folder / "disk", 256) as disk:
+        t.identical(full_for(disk, 40, 1, status_says("ps-0", "No space left")), sets=SyncJob.wide,
+                    flags={"ps-0": [*SPILL, "--spill-dir", disk.folder / "spill"]})
+
+
+@fault(7, "the disk of the master's state is full: jobs go on, and what follows is kept", once=True)
+def full_state(t):
+    with SmallDisk(t.folder / "disk", 16) as disk:
+        def disturb(cluster, job_id):
+            cluster.wait_for_step(job_id, 150)
+            disk.fill()
+            cluster.fault("disk full")
+            cluster.watch(job_id, 3)
+            disk.empty()
+        t.identical(disturb, folders={"master": disk.folder / "master"})
+
+
+# ---- row 8: I/O errors ----------------------------------------------------------------------------------------------------
+
+@fault(8, "an fsync of a push log fails: the ps takes nothing for written, and the job returns to its checkpoint",
+       once=True)
+def failed_fsync(t):
+    """Of all fsyncs of ps-0 one fails, some time in training."""
+    def disturb(cluster, job_id):
+        cluster.fault("an fsync of ps-0 fails")
+        cluster.wait(job_id, lambda s: s["restarts"] > 0, 120, "a return to the checkpoint")
+    t.identical(disturb, sets=SYNCED, least_restarts=1, prefix={"ps-0": traced(t, "fsync:error=EIO:when=300")})
+
+
+@fault(8, "a write of a ps fails once, drawn by seed, and the model is the same")
+def failed_append(t):
+    place = t.draw.choice(("ps.push_log.append", "ps.push_log.sync", "ps.push_log.segment", "checkpoint.rows.append",
+                           "checkpoint.rows.sync"))
+    hit = t.draw.randint(2, 400) if place in ("ps.push_log.append", "ps.push_log.sync") else t.draw.randint(2, 8)
+    t.notes.append(f"{place} fails at hit {hit}")
+
+    def disturb(cluster, job_id):
+        cluster.fault("an injected error")
+        cluster.wait_for_end(job_id)
+        if "failpoint" not in cluster.log("ps-0") or "injected error" not in cluster.log("ps-0") + cluster.log("master"):
+            raise Failure(f"{place} was not hit {hit} times")
+    t.identical(disturb, sets=SYNCED, environment={"ps-0": {"TESSERA_FAILPOINTS": f"{place}=error@{hit}"}})
+
+
+@fault(8, "a new segment of a push log cannot be made at a checkpoint: the job is back within 30 s", once=True,
+       known_failure="the job waits two minutes for a ps that is alive, as if it had died and would come back with its log")
+def failed_segment(t):
+    def disturb(cluster, job_id):
+        cluster.fault("a segment of ps-0's log fails")
+        cluster.wait_for_end(job_id)
+        if cluster.recoveries()[0][1] > 30:
+            raise Failure(f"the job stood still for {cluster.recoveries()[0][1]} s")
+    t.identical(disturb, sets=LOGGED, environment={"ps-0": {"TESSERA_FAILPOINTS": "ps.push_log.segment=error@5"}})
+
+
+@fault(8, "writes of the master fail now and then, and the model is the same", short=True)
+def failed_state_log(t):
+    first, every = t.draw.randint(10, 20), t.draw.randint(5, 9)
+
+    def disturb(cluster, job_id):
+        cluster.fault("injected errors")
+        cluster.wait_for_end(job_id)
+        if "injected error" not in cluster.log("master"):
+            raise Failure("no write failed")
+    t.identical(disturb, environment={"master": {"TESSERA_FAILPOINTS":
+                                                 f"master.state_log.apply=error@{first}+{every};checkpoint.manifest=error@2"}})
+
+
+@fault(8, "a ps cannot read its checkpoint: the job tries again, and goes on with one that can", once=True)
+def failed_read(t):
+    def disturb(cluster, job_id):
+        cluster.wait_for_step(job_id, 450)
+        cluster.kill("ps-0")
+        files = sorted((cluster.checkpoints / job_id).glob("step-*/rows-*"))
+        cluster.prefix = {"ps-0": traced(t, "pread64:error=EIO", files)}
+        cluster.start("ps-0")
+        cluster.wait(job_id, lambda s: "Input/output error" in cluster.log("master"), 60, "a read that fails")
+        cluster.prefix = {}
+        cluster.restart("ps-0")
+    t.identical(disturb, least_restarts=1)
+
+
+# ---- row 9: damage --------------------------------------------------------------------------------------------------------
+
+def damage(draw, path):
+    """At a drawn place; says what was done."""
+    size = os.path.getsize(path)
+    kind = draw.choice(("flip", "truncate", "zero"))
+    at = draw.randrange(size)
+    if kind == "zero" and not any(path.read_bytes()[at // 4096 * 4096:at // 4096 * 4096 + 4096]):
+        kind = "flip"
+    if kind == "flip":
+        flip(path, at)
+    elif kind == "truncate":
+        os.truncate(path, at)
+    else:
+        zero_page(path, at)
+    return f"{kind} at byte {at} of {size} of {path.name}"
+
+
+@fault(9, "any damage to a checkpoint is found, and the file named")
+def damage_is_named(t):
+    """A sound checkpoint, and for each of its files several copies with one damage each."""
+    outcome_folder = []
+
+    def keep(cluster, job_id):
+        status = cluster.wait_for_end(job_id)
+        copy = t.folder / "sound"
+        shutil.copytree(cluster.checkpoints / status["checkpoint"], copy)
+        outcome_folder.append((cluster, copy))
+    t.identical(keep, sets=["checkpoint.keep=1"])
+    cluster, sound = outcome_folder[0]
+    tried = 0
+    for name in sorted(f.name for f in sound.iterdir()):
+        for _ in range(6):
+            copy = t.folder / "damaged"
+            shutil.copytree(sound, copy)
+            what = damage(t.draw, copy / name)
+            code, out, error = cluster.run("checkpoint", "verify", copy)
+            if code == 0 or name not in out + error:
+                raise Failure(f"{what}: verify: exit {code}: {out}{error}")
+            for reader in ("digest", "inspect"):
+                code, out, error = cluster.run("checkpoint", reader, copy)
+                if reader == "digest" and code == 0:
+                    raise Failure(f"{what}: {reader} reads it: {out}{error}")
+                if code not in (0, 1, 3):
+                    raise Failure(f"{what}: {reader} exit {code}: {out}{error}")
+            shutil.rmtree(copy)
+            tried += 1
+    t.notes.append(f"{tried} damages")
+
+
+@fault(9, "the newest checkpoint is damaged: a restart says so, takes the one before, and the model is the same", short=True)
+def falls_back(t):
+    def disturb(cluster, job_id):
+        # Every step makes a folder; the newest is taken once all stand still.
+        cluster.wait_for_step(job_id, 550)
+        for name in cluster.commands:
+            cluster.kill(name)
+        newest = max((f.parent for f in (cluster.checkpoints / job_id).glob("step-*/MANIFEST.json")))
+        what = damage(t.draw, t.draw.choice(sorted(newest.iterdir())))
+        t.notes.append(what)
+        for name in cluster.commands:
+            cluster.start(name)
+        # The message names the file.
+        event = cluster.wait_for_event(job_id, newest.name)
+        if what.rsplit(" ", 1)[1] not in event and "MANIFEST" not in event:
+            raise Failure(f"the event does not name the file ({what}): {event}")
+    t.identical(disturb, sets=["checkpoint.keep=5"], least_restarts=1)
+
+
+@fault(9, "a push log is damaged: nothing of it is replayed in silence, and the model is the same")
+def damaged_push_log(t):
+    """A ps dies, and its log has changed when it comes back: it may not go on from what it has."""
+    def disturb(cluster, job_id):
+        cluster.wait_for_step(job_id, 450)
+        cluster.kill("ps-0")
+        log = sorted((cluster.folder / "ps-0").glob("push_log/*/*/*.log"))[-1]
+        # Not the end, which may be torn for good reasons.
+        at = t.draw.randrange(os.path.getsize(log) // 2)
+        flip(log, at)
+        t.notes.append(f"flip at byte {at} of {os.path.getsize(log)}")
+        cluster.start("ps-0")
+    t.identical(disturb, sets=LOGGED, least_restarts=1)
+
+
+@fault(9, "files that rows are spilled to are damaged: it is found, and the job returns to its checkpoint", once=True)
+def damaged_spill(t):
+    def disturb(cluster, job_id):
+        cluster.wait_for_step(job_id, 120)
+        files = sorted((t.folder / "spill").rglob("*.sst"))
+        if not files:
+            raise Failure("nothing was spilled")
+        cluster.fault("spilled rows are damaged")
+        for file in files:
+            try:
+                size = os.path.getsize(file)
+                for at in range(100, size - 200, 3000):
+                    flip(file, at)
+            except OSError:
+                continue  # compacted away meanwhile
+    t.identical(disturb, sets=SyncJob.wide, least_restarts=1,
+                flags={"ps-0": [*SPILL, "--spill-dir", t.folder / "spill"]})

@@ -1,0 +1,189 @@
+"""Rows 14 and 16: versions that do not fit, and input that nobody should send."""
+import shutil
+
+import grpc_call
+from cluster import ROOT, Failure
+from harness import fault
+from jobs import CountingJob
+from oracle import check_counts
+
+GOLDEN = ROOT / "tests" / "golden" / "checkpoints"
+
+
+# ---- row 14: versions -----------------------------------------------------------------------------------------------------
+
+def hello(protocol, name="ps-7", kind=1):
+    """NodeMessage.hello of cluster.proto."""
+    return grpc_call.text(1, grpc_call.number(1, kind) + grpc_call.text(2, name) + grpc_call.text(3, "127.0.0.1:9") +
+                          grpc_call.text(4, "9.9.9") + grpc_call.number(5, protocol) + grpc_call.number(7, 1))
+
+
+@fault(14, "a node of another protocol version is refused, with both versions in the message", short=True, once=True)
+def other_protocol(t):
+    with t.cluster(CountingJob, ps=1, workers=1) as cluster:
+        job_id = cluster.submit(t.spec(CountingJob), "train.epochs=2")
+        cluster.wait_for_end(job_id)
+        for protocol in (1, 99):
+            answer = grpc_call.call(cluster.master, "/tessera.v1.ClusterService/Join", hello(protocol))
+            for word in (b"9.9.9", f"protocol {protocol}".encode(), b"run the same version everywhere"):
+                if word not in answer:
+                    raise Failure(f"protocol {protocol}: the answer does not say {word}: {answer}")
+        again = cluster.submit(t.spec(CountingJob), "train.epochs=1")
+        cluster.wait_for_end(again)
+
+
+@fault(14, "a checkpoint of the format before loads, and training goes on from it", short=True, once=True)
+def earlier_format(t):
+    """tests/golden/checkpoints/format-1: one epoch of the counting job over the data beside it."""
+    with t.cluster(CountingJob, data=GOLDEN) as cluster:
+        shutil.copytree(GOLDEN / "format-1", cluster.checkpoints / "golden")
+        code, _, error = cluster.run("checkpoint", "verify", cluster.checkpoints / "golden")
+        if code != 0:
+            raise Failure(f"verify: exit {code}: {error}")
+        counts = CountingJob.count(GOLDEN)
+        check_counts(cluster.checkpoints / "golden", counts, 1, CountingJob.dim)
+        job_id = cluster.submit(t.spec(CountingJob), "train.epochs=3", "start.checkpoint=golden")
+        status = cluster.wait_for_end(job_id)
+        check_counts(cluster.checkpoints / status["checkpoint"], counts, 3, CountingJob.dim)
+
+
+@fault(14, "a checkpoint of a later format is refused, with the versions in the message", short=True, once=True)
+def later_format(t):
+    with t.cluster(CountingJob, data=GOLDEN, ps=1, workers=1) as cluster:
+        shutil.copytree(GOLDEN / "format-99", cluster.checkpoints / "later")
+        code, _, error = cluster.run("checkpoint", "verify", cluster.checkpoints / "later")
+        if code == 0 or "format 99" not in error:
+            raise Failure(f"verify: exit {code}: {error}")
+        job_id = cluster.submit(t.spec(CountingJob), "train.epochs=1", "start.checkpoint=later")
+        try:
+            cluster.wait_for_end(job_id)
+        except Failure as failure:
+            if "format 99" not in str(failure):
+                raise
+            t.notes.append(str(failure))
+            return
+        raise Failure("a job has started from a checkpoint of format 99")
+
+
+# ---- row 16: poison -------------------------------------------------------------------------------------------------------
+
+BAD_RECORDS = {
+    "a label that is no number": "nan,1,2\n",
+    "an infinite label": "inf,1,2\n",
+    "a negative id": "1,-5,2\n",
+    "an id beyond 64 bits": "1,99999999999999999999999,2\n",
+    "an id of 2^63": "1,9223372036854775808,2\n",
+    "an id that is a fraction": "1,1.5,2\n",
+    "an id that is no number": "1,abc,2\n",
+    "a bad id among good ones": "1,7,1|2|x|4\n",
+    "a record cut off": "1,7\n",
+    "too many columns": "1,7,8,9\n",
+    "an empty label": ",7,8\n",
+    "bytes that are no text": "\xff\xfe,\x01,\x02\n",
+}
+
+
+def poisoned_data(t):
+    """The counting job's records, among which bad ones stand. Batches stay full: windows are cut by the records of a file,
+    and so the bad ones have a file of their own."""
+    folder = t.folder / "poisoned"
+    shutil.copytree(t.shared.data(CountingJob), folder)
+    lines = list(BAD_RECORDS.values())
+    t.draw.shuffle(lines)
+    with open(folder / "bad.csv", "w", encoding="latin-1") as out:
+        out.write("label,one,many\n" + "".join(lines))
+    return folder, len(lines)
+
+
+@fault(16, "bad records are counted and left out, and every good sample counts once", short=True)
+def bad_records(t):
+    folder, bad = poisoned_data(t)
+    with t.cluster(CountingJob, data=folder) as cluster:
+        job_id = cluster.submit(t.spec(CountingJob), "train.epochs=2", "data.train.files=[train.csv, bad.csv]",
+                                f"data.max_bad_records={bad}", "data.shard_records=256")
+        status = cluster.wait_for_end(job_id)
+        found = status["progress"]["bad_records"]
+        if found != bad:
+            raise Failure(f"{found} bad records were counted, expected {bad}")
+        check_counts(cluster.checkpoints / status["checkpoint"], CountingJob.count(folder), 2, CountingJob.dim)
+
+
+@fault(16, "one bad record more than allowed ends the job, with the record's place", short=True)
+def too_many_bad_records(t):
+    folder, bad = poisoned_data(t)
+    with t.cluster(CountingJob, data=folder) as cluster:
+        job_id = cluster.submit(t.spec(CountingJob), "train.epochs=2", "data.train.files=[train.csv, bad.csv]",
+                                f"data.max_bad_records={bad - 1}")
+        try:
+            cluster.wait_for_end(job_id)
+        except Failure as failure:
+            if "bad.csv:" not in str(failure) or "bad records" not in str(failure):
+                raise
+            t.notes.append(str(failure))
+        else:
+            raise Failure(f"the job took {bad} bad records, {bad - 1} were allowed")
+        alive(cluster)
+        job_id = cluster.submit(t.spec(CountingJob), "train.epochs=1")
+        cluster.wait_for_end(job_id)
+
+
+def alive(cluster):
+    for name, process in cluster.processes.items():
+        if process.poll() is not None:
+            raise Failure(f"{name} ended, exit code {process.returncode}")
+
+
+@fault(16, "bytes that are no messages are refused by every method, and change nothing")
+def garbage_messages(t):
+    """Sent to master and ps while a job trains, whose model must be the undisturbed run's."""
+    methods = {"master": ("JobService/Submit", "JobService/Get", "JobService/Scale", "ClusterService/Join"),
+               "ps-0": ("ParameterService/Push", "ParameterService/Pull", "ParameterService/OpenJob", "ParameterService/Assign",
+                        "ParameterService/GetProgress", "ParameterService/WriteCheckpoint", "ParameterService/FetchPartitions",
+                        "ParameterService/ReadPartitions")}
+
+    def payload():
+        kind = t.draw.randrange(4)
+        size = t.draw.choice((0, 1, 7, 100, 5000))
+        if kind == 0:
+            return t.draw.randbytes(size), False
+        if kind == 1:  # a header that names the job, and nonsense behind it
+            return grpc_call.text(1, grpc_call.text(1, "quickstart-1") + grpc_call.number(2, 1)) + t.draw.randbytes(size), False
+        if kind == 2:  # lengths that lie
+            return grpc_call.varint(2 << 3 | 2) + grpc_call.varint(1 << t.draw.randrange(63)) + t.draw.randbytes(size), False
+        return b"\x00" + t.draw.randbytes(4) + t.draw.randbytes(size), True
+
+    def disturb(cluster, job_id):
+        cluster.wait_for_step(job_id, 150)
+        command = cluster.commands["ps-0"]
+        addresses = {"master": cluster.master, "ps-0": command[command.index("--listen") + 1]}
+        sent = 0
+        for _ in range(6):
+            for name, list_of_methods in methods.items():
+                for method in list_of_methods:
+                    body, raw = payload()
+                    # Answers that do not come are those of streams; they need no waiting.
+                    grpc_call.call(addresses[name], f"/tessera.v1.{method}", body, seconds=0.3, raw=raw)
+                    sent += 1
+        alive(cluster)
+        t.notes.append(f"{sent} messages")
+    t.identical(disturb, sets=["train.epochs=8"], most_restarts=0)
+
+
+@fault(16, "a data file that is cut off while packed ends the job with its name", once=True)
+def truncated_file(t):
+    import gzip
+    folder = t.folder / "cut"
+    folder.mkdir()
+    packed = gzip.compress((t.shared.data(CountingJob) / "train.csv").read_bytes())
+    (folder / "train.csv.gz").write_bytes(packed[:len(packed) // 2])
+    with t.cluster(CountingJob, data=folder) as cluster:
+        job_id = cluster.submit(t.spec(CountingJob), "train.epochs=1", "data.train.files=[train.csv.gz]")
+        try:
+            cluster.wait_for_end(job_id, 60)
+        except Failure as failure:
+            if "train.csv.gz" not in str(failure) or "failed" not in str(failure):
+                raise
+            t.notes.append(str(failure))
+        else:
+            raise Failure("the job has trained half a file as if it were whole")
+        alive(cluster)

@@ -1,0 +1,187 @@
+"""Rows 1 to 4 and 15: processes are killed, and the ps of a job resized."""
+import time
+
+from cluster import Failure
+from harness import LOGGED, SYNCED, Outcome, fault
+from jobs import SyncJob
+from schedules import kill_at, nothing, pause_at, random_kills, resize
+
+
+@fault(4, "nobody is disturbed: three ps give the model of two", once=True)
+def undisturbed(t):
+    t.identical(nothing, ps=3)
+
+
+# ---- row 1: a worker ------------------------------------------------------------------------------------------------------
+
+@fault(1, "a worker is killed", short=True, once=True)
+def worker(t):
+    t.identical(kill_at(["worker-1"], 250), most_restarts=0, takeovers=1)
+
+
+@fault(1, "all workers are killed at once", once=True)
+def all_workers(t):
+    t.identical(kill_at(["worker-0", "worker-1"], 520), most_restarts=0, takeovers=2)
+
+
+@fault(1, "a worker is killed before the first checkpoint", once=True)
+def early_worker(t):
+    t.identical(kill_at(["worker-0"], 3), most_restarts=0, takeovers=1)
+
+
+@fault(1, "a worker of an async job is killed, and every sample counts once", short=True, once=True)
+def async_worker(t):
+    t.counted(kill_at(["worker-1"], 1500), takeovers=1)
+
+
+@fault(1, "workers are killed at random")
+def random_workers(t):
+    t.identical(random_kills(t.draw, "worker"), most_restarts=0)
+
+
+@fault(1, "workers of an async job are killed at random, and every sample counts once")
+def random_async_workers(t):
+    t.counted(random_kills(t.draw, "worker"))
+
+
+@fault(1, "a worker hangs beyond its lease, and comes back when a spare has its rank", once=True)
+def zombie_worker(t):
+    t.identical(pause_at("worker-0", 300, 13), spares=1, most_restarts=0, takeovers=1)
+
+
+@fault(1, "a worker dies, and one that joined before it has its rank", once=True,
+       known_failure="ps refuse a rank's new worker if its incarnation is the smaller one, and the job returns to its checkpoint")
+def older_spare(t):
+    def joined(name, times=1):
+        deadline = time.monotonic() + 30
+        while cluster.log(name).count("joined as") < times:
+            if time.monotonic() > deadline:
+                raise Failure(f"{name} has not joined")
+            time.sleep(0.05)
+    with t.cluster(spares=1) as cluster:
+        for name in ("worker-0", "worker-1"):
+            joined(name)
+        cluster.restart("worker-0")
+        cluster.start("spare-0")
+        joined("worker-0", 2)
+        joined("spare-0")
+        # Ranks go by name: spare-0 and worker-0 have them, worker-1 is left over, and the oldest.
+        job_id = cluster.submit(SyncJob.spec, *SyncJob.sets)
+        cluster.wait_for_step(job_id, 250)
+        if "rank" in cluster.log("worker-1"):
+            raise Failure("worker-1 was not left over")
+        cluster.kill("worker-0")
+        outcome = Outcome(cluster, cluster.wait_for_end(job_id))
+        t.check(SyncJob, outcome, ())
+        t.check_course(outcome, most_restarts=0, least_restarts=0, takeovers=1)
+
+
+# ---- row 2: a ps ----------------------------------------------------------------------------------------------------------
+
+@fault(2, "a ps is killed, and all return to the checkpoint", once=True)
+def ps(t):
+    t.identical(kill_at(["ps-0"], 450), least_restarts=1)
+
+
+@fault(2, "a ps with a push log is killed, and nobody returns to a checkpoint", short=True, once=True)
+def logged_ps(t):
+    t.identical(kill_at(["ps-0"], 450), sets=LOGGED, most_restarts=0)
+
+
+@fault(2, "a ps whose push log is synced is killed", once=True)
+def synced_ps(t):
+    t.identical(kill_at(["ps-1"], 470), sets=SYNCED, most_restarts=0)
+
+
+@fault(2, "all ps with push logs are killed at once", once=True)
+def all_logged_ps(t):
+    t.identical(kill_at(["ps-0", "ps-1"], 333), sets=LOGGED, most_restarts=0)
+
+
+@fault(2, "a ps of an async job is killed, and every sample counts once", once=True)
+def async_ps(t):
+    t.counted(kill_at(["ps-0"], 2000), least_restarts=1)
+
+
+@fault(2, "a ps of an async job with a push log is killed, and every sample counts once", short=True, once=True)
+def logged_async_ps(t):
+    t.counted(kill_at(["ps-0"], 2000), sets=LOGGED, most_restarts=0)
+
+
+@fault(2, "ps with push logs are killed at random")
+def random_logged_ps(t):
+    t.identical(random_kills(t.draw, "ps"), sets=LOGGED, most_restarts=0)
+
+
+@fault((1, 2), "a worker and a ps with a push log are killed at once", once=True)
+def worker_and_ps(t):
+    t.identical(kill_at(["worker-1", "ps-0"], 350), sets=LOGGED, most_restarts=0, takeovers=1)
+
+
+@fault((1, 2), "workers and ps with push logs are killed at random")
+def random_workers_and_ps(t):
+    t.identical(random_kills(t.draw, ("worker", "ps")), sets=LOGGED, most_restarts=0)
+
+
+@fault((1, 2), "workers and ps with push logs of an async job are killed at random, and every sample counts once")
+def random_async(t):
+    t.counted(random_kills(t.draw, ("worker", "ps")), sets=LOGGED, most_restarts=0)
+
+
+# ---- rows 3 and 4: the master, all ----------------------------------------------------------------------------------------
+
+@fault(3, "the master is killed", short=True, once=True)
+def master(t):
+    t.identical(kill_at(["master"], 650))
+
+
+@fault(3, "the master of an async job is killed, and every sample counts once", once=True)
+def async_master(t):
+    t.counted(kill_at(["master"], 2500))
+
+
+@fault(3, "the master is killed at random, twice or more")
+def random_master(t):
+    t.identical(random_kills(t.draw, "master"))
+
+
+@fault(4, "all are killed at once", short=True, once=True)
+def all_at_once(t):
+    t.identical(kill_at(None, 850))
+
+
+@fault(4, "all of an async job are killed at once, and every sample counts once", once=True)
+def all_async(t):
+    t.counted(kill_at(None, 2500))
+
+
+@fault((1, 2, 3, 4), "any processes are killed at random")
+def random_any(t):
+    t.identical(random_kills(t.draw))
+
+
+@fault((1, 2, 3, 4), "any processes of an async job are killed at random, and every sample counts once")
+def random_any_async(t):
+    t.counted(random_kills(t.draw), sets=LOGGED)
+
+
+# ---- row 15: other numbers of ps ------------------------------------------------------------------------------------------
+
+@fault(15, "the ps are resized from 1 to 4 to 3 while it trains", once=True)
+def resized(t):
+    t.identical(resize(0, (4, 3), kills=False), ps=4, ask_ps=1, most_restarts=0)
+
+
+@fault(15, "ps with push logs are resized from 1 to 4 to 3 while it trains", once=True)
+def logged_resized(t):
+    t.identical(resize(0, (4, 3), kills=False), ps=4, ask_ps=1, sets=LOGGED, most_restarts=0)
+
+
+@fault(15, "the ps are resized from 1 to 4 to 3 and processes killed", short=True)
+def resized_and_killed(t):
+    t.identical(resize(t.seed, (4, 3), kills=True), ps=4, ask_ps=1)
+
+
+@fault(15, "the ps of an async job are resized from 1 to 4 to 3 and processes killed, and every sample counts once")
+def async_resized_and_killed(t):
+    t.counted(resize(t.seed, (4, 3), kills=True, first=1000, every=1300), ps=4, ask_ps=1)

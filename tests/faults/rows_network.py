@@ -1,0 +1,247 @@
+"""Rows 5, 6, 11 and 18: partitions, what is slow, clocks that jump, peers that hang."""
+import pathlib
+import shutil
+import subprocess
+import time
+
+from cluster import Failure, Skip
+from harness import LOGGED, SYNCED, fault
+from network import Network
+from proxy import SlowProxy
+
+LEASE_SECONDS = 3
+SHORT_LEASE = {"master": ["--lease-seconds", LEASE_SECONDS]}
+FAKETIME = pathlib.Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1")
+
+
+# ---- row 5: partitions ----------------------------------------------------------------------------------------------------
+
+def cut_for(cluster, job_id, seconds, cut):
+    """A cut is a host, or a pair (sender, receiver) for one way."""
+    cluster.fault(f"cut {cut if isinstance(cut, str) else ' to '.join(cut)}")
+    if isinstance(cut, str):
+        cluster.network.cut(cut)
+    else:
+        cluster.network.mute(*cut)
+    cluster.watch(job_id, seconds)
+    if isinstance(cut, str):
+        cluster.network.heal(cut)
+    else:
+        cluster.network.unmute(*cut)
+
+
+def partitioned(t, train, step, seconds, cut, **options):
+    """Once the job has reached a step, for so many seconds."""
+    def disturb(cluster, job_id):
+        cluster.wait_for_step(job_id, step)
+        cut_for(cluster, job_id, seconds, cut)
+    with Network() as network:
+        train(disturb, network=network, flags=SHORT_LEASE, **options)
+
+
+@fault(5, "a worker is cut off beyond its lease, a spare has its rank, and it comes back", short=True, once=True)
+def worker_cut(t):
+    partitioned(t, t.identical, 300, 8, "worker-0", spares=1, most_restarts=0, takeovers=1)
+
+
+@fault(5, "a worker of an async job is cut off beyond its lease, and every sample counts once", once=True)
+def async_worker_cut(t):
+    partitioned(t, t.counted, 1000, 8, "worker-0", spares=1, takeovers=1)
+
+
+@fault(5, "a worker's link fails for a moment, and nothing is lost", once=True)
+def worker_cut_briefly(t):
+    partitioned(t, t.identical, 300, 1, "worker-0")
+
+
+@fault(5, "a ps with a push log is cut off beyond its lease", once=True)
+def ps_cut(t):
+    partitioned(t, t.identical, 300, 8, "ps-0", sets=LOGGED)
+
+
+@fault(5, "a ps of an async job is cut off beyond its lease, and every sample counts once", once=True)
+def async_ps_cut(t):
+    partitioned(t, t.counted, 1000, 8, "ps-0")
+
+
+@fault(5, "the master is cut off from all", once=True)
+def master_cut(t):
+    partitioned(t, t.identical, 300, 8, "master")
+
+
+@fault(5, "a worker hears the master and is not heard", once=True)
+def worker_unheard(t):
+    partitioned(t, t.identical, 300, 8, ("worker-0", "master"), spares=1)
+
+
+@fault(5, "a worker does not hear a ps that hears it, and every sample counts once", once=True)
+def ps_unheard(t):
+    partitioned(t, t.counted, 1000, 8, ("ps-0", "worker-0"))
+
+
+@fault(5, "links fail at random, one way and both, and every sample counts once")
+def random_cuts(t):
+    def disturb(cluster, job_id):
+        names = list(cluster.commands)
+        for _ in range(3):
+            pause, (a, b), one_way, seconds = (t.draw.uniform(0.5, 2), t.draw.sample(names, 2), t.draw.random() < 0.5,
+                                               t.draw.uniform(0.5, 6))
+            if cluster.watch(job_id, pause):
+                return
+            cut_for(cluster, job_id, seconds, (a, b) if one_way else a)
+    with Network() as network:
+        t.counted(disturb, network=network, flags=SHORT_LEASE, sets=LOGGED, spares=1)
+
+
+# ---- rows 6 and 18: slow, stalled, hanging --------------------------------------------------------------------------------
+
+def waits_for(cluster, job_id, who, seconds=10):
+    """The status is to say within so many seconds that somebody waits for `who`; returns that line."""
+    start = time.monotonic()
+    status = cluster.wait(job_id, lambda s: s["state"] != "Running" or any(who in w for w in s["waits"]),
+                          seconds, f"a wait for {who} in the status")
+    lines = [w for w in status["waits"] if who in w]
+    if not lines:
+        raise Failure(f"the job is {status['state']} and nobody waits for {who}: {status['message']}")
+    return time.monotonic() - start, lines[0]
+
+
+def hangs(t, name, who, words):
+    def disturb(cluster, job_id):
+        cluster.wait_for_step(job_id, 300)
+        cluster.pause(name)
+        seconds, line = waits_for(cluster, job_id, who)
+        cluster.go_on(name)
+        t.notes.append(f"after {seconds:.1f} s: \"{line}\"")
+        for word in words:
+            if word not in line:
+                raise Failure(f"\"{line}\" does not say \"{word}\"")
+    return disturb
+
+
+@fault((6, 18), "a ps hangs: within 10 s the status says who waits for it, for what, since when", short=True, once=True)
+def ps_hangs(t):
+    t.identical(hangs(t, "ps-0", "ps-0", ["worker-", "waits for", "step", "since", " s"]), most_restarts=0)
+
+
+@fault((6, 18), "a worker hangs: within 10 s the status says who waits for its rank, for what, since when", once=True)
+def worker_hangs(t):
+    t.identical(hangs(t, "worker-0", "from rank 0", ["ps-", "rank 1's pull of step", "since"]), most_restarts=0)
+
+
+@fault(18, "the master hangs: a command that asks it ends within its deadline, and says whom it asked", once=True)
+def master_hangs(t):
+    def disturb(cluster, job_id):
+        cluster.wait_for_step(job_id, 300)
+        cluster.pause("master")
+        start = time.monotonic()
+        code, _, error = cluster.run("describe", job_id, "--master", cluster.master, timeout=60)
+        seconds = time.monotonic() - start
+        cluster.go_on("master")
+        t.notes.append(f"answered after {seconds:.1f} s: {error.strip()}")
+        if code != 128 or cluster.master not in error:
+            raise Failure(f"describe: exit {code} after {seconds:.1f} s: {error}")
+    t.identical(disturb)
+
+
+@fault(18, "each process hangs for a moment, drawn by seed")
+def random_pauses(t):
+    def disturb(cluster, job_id):
+        for _ in range(3):
+            name = t.draw.choice(list(cluster.commands))
+            if cluster.watch(job_id, t.draw.uniform(0.3, 1.5)):
+                return
+            cluster.pause(name)
+            cluster.watch(job_id, t.draw.uniform(0.3, 4))
+            cluster.go_on(name)
+    t.counted(disturb, sets=LOGGED)
+
+
+def resident(status, kind):
+    return max(n["resident_bytes"] for n in status["nodes"] if n["kind"] == kind)
+
+
+@fault(6, "a ps is slow: it is named in the status, deadlines hold, and memory stays as it was", once=True)
+def slow_ps(t):
+    def disturb(cluster, job_id):
+        before = resident(cluster.wait_for_step(job_id, 100), "worker")
+        cluster.fault("ps-0 answers pushes 3 s late")
+        _, line = waits_for(cluster, job_id, "ps-0", 30)
+        t.notes.append(f"\"{line}\"")
+        after = resident(cluster.wait_for_end(job_id), "worker")
+        if after > before + (64 << 20):
+            raise Failure(f"a worker grew from {before >> 20} to {after >> 20} MiB")
+    t.identical(disturb, most_restarts=0, environment={"ps-0": {"TESSERA_FAILPOINTS": "ps.push.answer=delay:3s@200+400"}})
+
+
+@fault(6, "a ps's disk stalls: it is named in the status, and nothing is lost", once=True)
+def stalled_disk(t):
+    def disturb(cluster, job_id):
+        cluster.fault("fsync of ps-0 takes 3 s now and then")
+        _, line = waits_for(cluster, job_id, "ps-0", 60)
+        t.notes.append(f"\"{line}\"")
+    t.identical(disturb, sets=SYNCED, most_restarts=0,
+                prefix={"ps-0": traced(t, "fsync:delay_enter=3000000:when=200+400")})
+
+
+@fault(6, "the way between a worker and the master is slow", once=True)
+def slow_master(t):
+    def disturb(cluster, job_id):
+        cluster.wait_for_step(job_id, 100)
+        with SlowProxy(cluster.master, 0.3) as proxy:
+            command = cluster.commands["worker-0"]
+            command[command.index("--master") + 1] = proxy.address
+            cluster.restart("worker-0")
+            cluster.wait_for_end(job_id)
+    t.identical(disturb, most_restarts=0, takeovers=1)
+
+
+def traced(t, injection, paths=()):
+    """Words before a command whose system calls (on these paths, if any) fail or stall. The tracer is a child: the process keeps
+    its place."""
+    if shutil.which("strace") is None:
+        raise Skip("no strace")
+    words = ["strace", "-D", "-f", "--seccomp-bpf", "-qq", "-o", t.folder / "strace.log"]
+    if subprocess.run([*map(str, words), "-e", "inject=getppid:error=EIO", "true"], capture_output=True, timeout=30).returncode:
+        raise Skip("strace may not trace or inject here")
+    for path in paths:
+        words += ["-P", path]
+    return [*words, "-e", f"trace={injection.split(':')[0]}", "-e", f"inject={injection}"]
+
+
+# ---- row 11: clocks -------------------------------------------------------------------------------------------------------
+
+def clocks(t, steps, **options):
+    """steps: [(step, kind of process, its wall clock's offset in seconds from then on)]. Only the programs see it: the kernel's
+    own clock, by which waits with a deadline on the wall clock end, stays. So where a program's clock is behind, such waits
+    end at once, as they would when clocks are set ahead; where it is ahead, they last that much longer, as when set back."""
+    if not FAKETIME.exists():
+        raise Skip("no libfaketime")
+    files = {kind: t.folder / f"clock-{kind}" for kind in ("master", "ps", "worker")}
+    for file in files.values():
+        file.write_text("+0")
+    environment = {kind: {"LD_PRELOAD": str(FAKETIME), "FAKETIME_TIMESTAMP_FILE": str(file), "FAKETIME_CACHE_DURATION": "1",
+                          "FAKETIME_DONT_FAKE_MONOTONIC": "1", "DONT_FAKE_MONOTONIC": "1"} for kind, file in files.items()}
+
+    def disturb(cluster, job_id):
+        for step, kind, offset in steps:
+            cluster.wait_for_step(job_id, step)
+            cluster.fault(f"the clock of every {kind} at {offset:+} s")
+            files[kind].write_text(f"{offset:+}")
+            cluster.watch(job_id, 1.5)
+        cluster.wait_for_end(job_id)
+        hours = {line[:13] for line in cluster.log("master").splitlines() if line.startswith("20")}
+        if len(hours) < 2 and any(kind == "master" for _, kind, _ in steps):
+            raise Failure("the master's log shows no jump: libfaketime had no effect")
+    t.identical(disturb, environment=environment, most_restarts=0, **options)
+
+
+@fault(11, "wall clocks jump hours back and ahead again while it trains", once=True)
+def clocks_jump(t):
+    clocks(t, [(30, "master", -7200), (60, "worker", -10800), (90, "ps", -7200), (130, "master", 0), (160, "worker", 0),
+               (190, "ps", 0)], sets=["train.epochs=2"])
+
+
+@fault(11, "the clock of every ps jumps an hour ahead of all others, and no lease is lost", once=True)
+def clocks_differ(t):
+    clocks(t, [(30, "ps", 3600)], sets=["train.epochs=20"], flags=SHORT_LEASE)

@@ -1,0 +1,71 @@
+"""Faults at moments of a job, as functions disturb(cluster, job_id)."""
+import random
+
+from cluster import Failure
+
+
+def nothing(cluster, job_id):
+    del cluster, job_id
+
+
+def kill_at(names, step):
+    """kill -9 of the named processes (None: all) once the job has reached a step; each is started again at once."""
+    def disturb(cluster, job_id):
+        cluster.wait_for_step(job_id, step)
+        cluster.restart(*(names or cluster.commands))
+    return disturb
+
+
+def pause_at(name, step, seconds):
+    def disturb(cluster, job_id):
+        cluster.wait_for_step(job_id, step)
+        cluster.pause(name)
+        cluster.watch(job_id, seconds)
+        cluster.go_on(name)
+    return disturb
+
+
+def random_kills(draw, prefix=""):
+    """Of processes whose names begin with prefix, or with one of a tuple of them."""
+    schedule = [(draw.uniform(0.2, 3), draw.random(), draw.uniform(0, 0.5)) for _ in range(draw.randint(2, 4))]
+
+    def disturb(cluster, job_id):
+        names = [n for n in cluster.commands if n.startswith(prefix)]
+        for before, which, down in schedule:
+            if cluster.watch(job_id, before):
+                return
+            name = names[int(which * len(names))]
+            cluster.kill(name)
+            cluster.watch(job_id, down)
+            cluster.start(name)
+    return disturb
+
+
+def kills_every(draw, mean_seconds, prefix=""):
+    """A Poisson process of kills until the job ends; the victim is back after a second, as under a supervisor."""
+    def disturb(cluster, job_id):
+        names = [n for n in cluster.commands if n.startswith(prefix)]
+        while not cluster.watch(job_id, draw.expovariate(1 / mean_seconds)):
+            name = draw.choice(names)
+            cluster.kill(name)
+            cluster.watch(job_id, 1)
+            cluster.start(name)
+    return disturb
+
+
+def resize(seed, numbers, kills, first=150, every=300):
+    """Other numbers of ps one after the other; with kills, of any process while rows are on their way."""
+    draw = random.Random(seed)
+
+    def disturb(cluster, job_id):
+        for i, ps in enumerate(numbers):
+            status = cluster.wait_for_step(job_id, first + every * i)
+            if status["state"] == "Succeeded":
+                raise Failure("the job ended before it was resized")
+            cluster.fault(f"scale to {ps} ps")
+            cluster.tessera("scale", job_id, "--ps", ps)
+            if not kills:
+                continue
+            cluster.watch(job_id, draw.uniform(0, 0.6))
+            cluster.restart(draw.choice(list(cluster.commands)))
+    return disturb
