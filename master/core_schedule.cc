@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/log.h"
 #include "master/core.h"
 
 namespace tessera::master {
@@ -95,15 +96,27 @@ void MasterCore::SettleEnd(const Now& now) {
 
 void MasterCore::FillRanks(const Now& now) {
   if (run_ == nullptr || run_->end().has_value()) return;
+  const auto is_free = [this](const Node& node) {
+    return !run_->Uses(node.incarnation) && !run_->GaveUpOn(node.incarnation);
+  };
   // Who comes back under its name has its rank again; then whoever is free.
   for (const bool own : {true, false}) {
     for (const Rank rank : run_->VacantRanks()) {
       for (const Node* node : membership_.Alive(v1::WORKER)) {
-        if (run_->Uses(node->incarnation) || run_->GaveUpOn(node->incarnation)) continue;
+        if (!is_free(*node) || node->incarnation < run_->LostOf(rank)) continue;
         if (own && node->name != run_->options().workers[rank.value()].name) continue;
         run_->TakeOver(rank, {node->name, node->address, node->incarnation}, now);
         break;
       }
+    }
+  }
+  // Who joined before the one that is lost joins once more.
+  for (size_t left = run_->VacantRanks().size(); left > 0; --left) {
+    for (const Node* node : membership_.Alive(v1::WORKER)) {
+      if (!is_free(*node)) continue;
+      SPDLOG_INFO("{} is to take over a rank, and joins again for that", node->name);
+      membership_.Leave(node->incarnation, "it is to join again", now.monotonic);
+      break;
     }
   }
 }

@@ -139,7 +139,10 @@ class JobRun {
   bool WorkerLost(uint64_t incarnation, const Now& now);
   // Ascending.
   std::vector<Rank> VacantRanks() const;
-  // `worker` lives and has no rank of the run: it gets this one, and the run goes on where it was.
+  // Of who had a vacant rank. Ps refuse smaller ones as late calls of somebody who is lost.
+  uint64_t LostOf(Rank rank) const { return vacant_.at(rank.value()).lost; }
+  // `worker` lives, has no rank of the run, and a larger incarnation than LostOf: it gets this
+  // one, and the run goes on where it was.
   void TakeOver(Rank rank, const RunNode& worker, const Now& now);
   // It held a rank of this run, lives, and did not ask for work: it gets none again.
   bool GaveUpOn(uint64_t incarnation) const { return silent_.count(incarnation) > 0; }
@@ -352,6 +355,9 @@ class JobRun {
   struct Vacant {
     absl::Duration since;
     bool silent = false;  // who had it lives, and did not ask for work
+    // The incarnation of who had it; 0: lost before this master began, and so before any worker
+    // joined that is free.
+    uint64_t lost = 0;
   };
   std::map<uint32_t, Vacant> vacant_;  // by rank
   std::set<uint64_t> silent_;          // incarnations of workers

@@ -290,7 +290,10 @@ void JobRun::OnCheckpointFailed(const ActionResult& result, const Now& now) {
                                             absl::IsNotFound(result.status) || failed.ps_lost);
   const bool not_reached = !result.own_disk && (absl::IsUnavailable(result.status) ||
                                                 absl::IsDeadlineExceeded(result.status));
-  if (dropped && !Logged()) {
+  // Who is lost is known here before it drops the job: one that is not has failed, log and all.
+  const bool shard_failed =
+      !result.own_disk && absl::IsAborted(result.status) && !failed.ps_lost && lost_.empty();
+  if ((dropped && !Logged()) || shard_failed) {
     return Restart("PsFailed", absl::StrCat("checkpoint at step ", failed.step, ": ", message),
                    now);
   }

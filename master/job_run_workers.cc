@@ -27,8 +27,8 @@ bool JobRun::WorkerLost(uint64_t incarnation, const Now& now) {
 }
 
 void JobRun::Vacate(Rank rank, bool silent, const Now& now) {
-  options_.workers[rank.value()].incarnation = 0;
-  vacant_[rank.value()] = {.since = now.monotonic, .silent = silent};
+  const uint64_t lost = std::exchange(options_.workers[rank.value()].incarnation, 0);
+  vacant_[rank.value()] = {.since = now.monotonic, .silent = silent, .lost = lost};
 }
 
 std::vector<Rank> JobRun::VacantRanks() const {

@@ -79,6 +79,7 @@ class SyncPlan final : public TrainingPlan {
       out.set_end(unit.end);
     }
     sync.set_first(first_);
+    sync.set_between_windows(between_windows_);
     *sync.mutable_next() = {next_.begin(), next_.end()};
     *sync.mutable_done() = {done_.begin(), done_.end()};
     return state;
@@ -135,6 +136,7 @@ class SyncPlan final : public TrainingPlan {
       units_.push_back({PlaceOf(unit.begin()), unit.end()});
     }
     first_ = sync.first();
+    between_windows_ = sync.between_windows();
     next_ = {sync.next().begin(), sync.next().end()};
     done_ = {sync.done().begin(), sync.done().end()};
   }

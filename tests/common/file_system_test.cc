@@ -1,5 +1,7 @@
 #include "common/file_system.h"
 
+#include <unistd.h>
+
 #include <filesystem>
 #include <string>
 
@@ -22,8 +24,9 @@ class PosixFileSystemTest : public testing::Test {
   ~PosixFileSystemTest() override { fs_.Remove(folder_).IgnoreError(); }
 
   FileSystem& fs_ = PosixFileSystem();
-  const std::string folder_ =
-      (std::filesystem::path(testing::TempDir()) / "tessera-file-system-test").string();
+  const std::string folder_ = (std::filesystem::path(testing::TempDir()) /
+                               ("tessera-file-system-test-" + std::to_string(::getpid())))
+                                  .string();
 };
 
 TEST_F(PosixFileSystemTest, ListsWhatIsThereSorted) {

@@ -100,8 +100,7 @@ def failed_append(t):
     t.identical(disturb, sets=SYNCED, environment={"ps-0": {"TESSERA_FAILPOINTS": f"{place}=error@{hit}"}})
 
 
-@fault(8, "a new segment of a push log cannot be made at a checkpoint: the job is back within 30 s", once=True,
-       known_failure="the job waits two minutes for a ps that is alive, as if it had died and would come back with its log")
+@fault(8, "a new segment of a push log cannot be made at a checkpoint: the job is back within 30 s", once=True)
 def failed_segment(t):
     def disturb(cluster, job_id):
         cluster.fault("a segment of ps-0's log fails")

@@ -49,8 +49,7 @@ def zombie_worker(t):
     t.identical(pause_at("worker-0", 300, 13), spares=1, most_restarts=0, takeovers=1)
 
 
-@fault(1, "a worker dies, and one that joined before it has its rank", once=True,
-       known_failure="ps refuse a rank's new worker if its incarnation is the smaller one, and the job returns to its checkpoint")
+@fault(1, "a worker dies, and one that joined before it has its rank", once=True)
 def older_spare(t):
     def joined(name, times=1):
         deadline = time.monotonic() + 30
@@ -132,12 +131,12 @@ def random_async(t):
 
 @fault(3, "the master is killed", short=True, once=True)
 def master(t):
-    t.identical(kill_at(["master"], 650))
+    t.identical(kill_at(["master"], 650), most_restarts=0)
 
 
 @fault(3, "the master of an async job is killed, and every sample counts once", once=True)
 def async_master(t):
-    t.counted(kill_at(["master"], 2500))
+    t.counted(kill_at(["master"], 2500), most_restarts=0)
 
 
 @fault(3, "the master is killed at random, twice or more")

@@ -179,6 +179,22 @@ TEST_F(CorePsRecoveryTest, ACutThatAPsIsTooLateForIsMadeAgain) {
   EXPECT_EQ(Job(id).restarts(), 0u);
 }
 
+TEST_F(CorePsRecoveryTest, ACutThatALivePsGivesUpSendsTheJobBackAtOnce) {
+  JoinAll(1, 1);
+  const std::string id = Submit(LoggedJob(), 1, 1);
+  int cuts = 0;
+  on_cut_ = [&](const CutCheckpoint&) {
+    return ++cuts == 2 ? absl::AbortedError("ps-0: its push log could not be written")
+                       : absl::OkStatus();
+  };
+  RunUntilStep(id, 16);
+  const absl::Duration cut_at = now_.monotonic;
+  RunUntil(id, v1::SUCCEEDED);
+  EXPECT_LT(now_.monotonic - cut_at, absl::Seconds(30));
+  EXPECT_EQ(Job(id).restarts(), 1u);
+  EXPECT_THAT(Events(id), Contains(HasSubstr("its push log could not be written")));
+}
+
 TEST_F(CorePsRecoveryTest, TheLastCheckpointIsMadeAgainWhereAPsWasLostInIt) {
   JoinAll(1, 1);
   v1::JobSpec spec = LoggedJob(0);

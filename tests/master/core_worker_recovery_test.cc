@@ -26,6 +26,26 @@ class CoreWorkerRecoveryTest : public testing::Test, protected CoreHarness {
   std::optional<v1::NextWorkResponse> held_;
 };
 
+TEST_F(CoreWorkerRecoveryTest, AFreeWorkerThatJoinedEarlierJoinsAgainBeforeItTakesOver) {
+  JoinAll(2, 0);
+  Join(v1::WORKER, "worker-2");
+  Join(v1::WORKER, "worker-0");
+  Join(v1::WORKER, "worker-1");
+  const std::string id = Submit(SmallJob(), 2, 2);
+  RunUntilStep(id, 12);
+  const uint64_t spare = alive_.at("worker-2");
+  const uint64_t lost = alive_.at("worker-1");
+  ASSERT_LT(spare, lost);
+  Kill("worker-1");
+  // Ps would take its calls for late ones of somebody before worker-1.
+  EXPECT_FALSE(core_->IsAlive(spare));
+  EXPECT_EQ(Rejoin("worker-2").status().code(), absl::StatusCode::kAborted);
+  EXPECT_GT(Join(v1::WORKER, "worker-2"), lost);
+  EXPECT_THAT(Events(id), Contains(HasSubstr("worker-2 takes over rank 1")));
+  RunUntil(id, v1::SUCCEEDED);
+  EXPECT_EQ(Job(id).restarts(), 0u);
+}
+
 TEST_F(CoreWorkerRecoveryTest, AFreeWorkerTakesOverAtOnceAndTheRunGoesOn) {
   JoinAll(2, 3);
   const std::string id = Submit(SmallJob(), 2, 2);

@@ -42,14 +42,15 @@ class FakeMaster final : public v1::ClusterService::Service {
     while (stream->Read(&in)) {
       absl::MutexLock lock(&mu_);
       heartbeat_ = in.heartbeat();
-      if (std::exchange(break_, false)) return {grpc::StatusCode::UNAVAILABLE, "broken"};
+      if (std::exchange(end_lease_, false))
+        return {grpc::StatusCode::ABORTED, "its lease has ended"};
     }
     return grpc::Status::OK;
   }
 
-  void Break() {
+  void EndLease() {
     absl::MutexLock lock(&mu_);
-    break_ = true;
+    end_lease_ = true;
   }
   // The first heartbeat of which `wanted` is true.
   v1::Heartbeat Await(std::function<bool(const v1::Heartbeat&, int joined)> wanted) {
@@ -71,7 +72,7 @@ class FakeMaster final : public v1::ClusterService::Service {
   v1::Hello hello_ ABSL_GUARDED_BY(mu_);
   v1::Heartbeat heartbeat_ ABSL_GUARDED_BY(mu_);
   int joined_ ABSL_GUARDED_BY(mu_) = 0;
-  bool break_ ABSL_GUARDED_BY(mu_) = false;
+  bool end_lease_ ABSL_GUARDED_BY(mu_) = false;
 };
 
 class ParameterServerTest : public testing::Test {
@@ -165,7 +166,7 @@ TEST_F(ParameterServerTest, JoinsTheMasterAndTellsItsRows) {
   EXPECT_GT(heartbeat.resident_bytes(), 0u);
 
   // The master takes the incarnation for dead: what it held is of no use to anyone.
-  master.Break();
+  master.EndLease();
   master.Await([](const auto& h, int joined) { return joined == 2 && h.rows() == 0; });
   EXPECT_FAILS(pull(0), StatusCode::kUnavailable, "not open on this ps");
   (*server)->Stop(absl::Seconds(1));
