@@ -6,6 +6,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "common/rpc/channels.h"
 
 namespace tessera::local {
@@ -24,6 +25,8 @@ struct ClusterOptions {
   int workers = 1;
   // In one process: of each ps, for rows; what has no room is on disk. 0: all rows are in memory.
   uint64_t ps_memory_bytes = 0;
+  // In one process: see Master::Options.
+  absl::Duration least_run = absl::Seconds(10);
   // Of each worker's dense products.
   int compute_threads = 1;
   std::string device = "auto";

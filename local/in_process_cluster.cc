@@ -38,6 +38,7 @@ class InProcessCluster final : public Cluster {
     master.data_dir = folder(kMaster);
     master.checkpoint_root = options_.checkpoint_root;
     master.channels = &channels_;
+    master.least_run = options_.least_run;
     TESSERA_ASSIGN_OR_RETURN(master_, master::Master::Start(master));
     for (int i = 0; i < options_.ps; ++i) {
       const std::string name = absl::StrCat("ps-", i);

@@ -82,7 +82,7 @@ struct ComputeMetrics {
 using Work = std::variant<FindCheckpoint, OpenPs, ClosePs, CutCheckpoint, WriteCheckpoint,
                           CopyPartitions, ComputeMetrics>;
 
-// Actions of a lane are done one after the other, and each lane goes on by itself.
+// A job's actions of a lane are done one after the other, and each lane goes on by itself.
 enum class Lane {
   kForeground,  // what a job waits for
   kBackground,  // WriteCheckpoint, CopyPartitions: the job trains meanwhile

@@ -82,30 +82,12 @@ absl::StatusOr<std::vector<Response>> ActionRunner::CallAll(
   return responses;
 }
 
-ActionResult ActionRunner::Run(const Action& action) {
-  {
-    absl::MutexLock lock(&mu_);
-    running_ = action.id;
-    cancelled_ = stopped_;
-  }
-  ActionResult result = std::visit([this](const auto& what) { return Do(what); }, action.work);
-  absl::MutexLock lock(&mu_);
-  running_ = 0;
-  return result;
+ActionResult ActionRunner::Run(const Work& work) {
+  return std::visit([this](const auto& what) { return Do(what); }, work);
 }
 
-void ActionRunner::Cancel(uint64_t id) {
+void ActionRunner::Cancel() {
   absl::MutexLock lock(&mu_);
-  if (id == running_) CancelRunning();
-}
-
-void ActionRunner::Stop() {
-  absl::MutexLock lock(&mu_);
-  stopped_ = true;
-  CancelRunning();
-}
-
-void ActionRunner::CancelRunning() {
   cancelled_ = true;
   for (grpc::ClientContext* context : live_) context->TryCancel();
 }

@@ -17,8 +17,8 @@ class ClientContext;
 
 namespace tessera::master {
 
-// Does what the core asks for in one lane: calls ps, all at once, and commits checkpoints. Run is
-// called by one thread at a time, the rest by any.
+// Does one thing that the core asks for: calls ps, all at once, and commits checkpoints. Run is
+// called once, the rest by any thread.
 class ActionRunner {
  public:
   // Borrowed, outliving the runner. `checkpoint_root` is the same folder for the master and all ps.
@@ -27,11 +27,9 @@ class ActionRunner {
 
   // Waits until it is done, at most half an hour: that a ps lives is watched elsewhere. A message
   // names the ps that failed.
-  ActionResult Run(const Action& action) ABSL_LOCKS_EXCLUDED(mu_);
-  // Ends the calls of this action if it is the one under way; its Run returns soon.
-  void Cancel(uint64_t id) ABSL_LOCKS_EXCLUDED(mu_);
-  // Cancels the action under way and all that come after.
-  void Stop() ABSL_LOCKS_EXCLUDED(mu_);
+  ActionResult Run(const Work& work) ABSL_LOCKS_EXCLUDED(mu_);
+  // Ends all calls; Run returns soon.
+  void Cancel() ABSL_LOCKS_EXCLUDED(mu_);
   // The ps that have been called and have not answered.
   std::vector<std::string> Unanswered() const ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -46,7 +44,6 @@ class ActionRunner {
   using WriteCalls = std::vector<std::pair<RunNode, v1::WriteCheckpointRequest>>;
   absl::StatusOr<std::vector<v1::WriteCheckpointResponse>> CallWriteCheckpoint(
       const WriteCalls& calls, absl::Duration limit, const char* what);
-  void CancelRunning() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool Cancelled() const ABSL_LOCKS_EXCLUDED(mu_);
 
   // What becomes of the other calls when one has failed. kWait: they end by themselves, so that
@@ -62,9 +59,7 @@ class ActionRunner {
   const CheckpointFiles disk_;
 
   mutable absl::Mutex mu_;
-  uint64_t running_ ABSL_GUARDED_BY(mu_) = 0;  // 0: none
   bool cancelled_ ABSL_GUARDED_BY(mu_) = false;
-  bool stopped_ ABSL_GUARDED_BY(mu_) = false;
   std::set<std::string> unanswered_ ABSL_GUARDED_BY(mu_);
   std::vector<grpc::ClientContext*> live_ ABSL_GUARDED_BY(mu_);
 };

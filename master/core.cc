@@ -47,11 +47,11 @@ absl::StatusOr<std::unique_ptr<MasterCore>> MasterCore::New(
     core->jobs_.Load(std::move(record));
   }
   core->jobs_.SetNextNumber(std::max(next_job, options.next_job));
-  TESSERA_RETURN_IF_ERROR(core->ResumeRun(state, now));
+  TESSERA_RETURN_IF_ERROR(core->ResumeRuns(state, now));
   for (v1::JobRecord* record : core->jobs_.Queue()) {
     if (record->cancel()) {
       core->jobs_.Move(record, v1::FAILED, "Cancelled", "cancelled by a user", now.wall);
-    } else if (core->run_ != nullptr && core->run_->record() == record) {
+    } else if (core->RunOf(record) != nullptr) {
       continue;
     } else if (record->status().state() == v1::RUNNING) {
       record->mutable_status()->set_restarts(record->status().restarts() + 1);
@@ -75,11 +75,12 @@ absl::StatusOr<v1::Welcome> MasterCore::Join(const v1::Hello& hello, const Now& 
                            membership_.Join(hello, now.monotonic, now.wall));
   ReserveIncarnations();
   if (joined.replaced.has_value()) OnDeath(*joined.replaced, now);
-  if (run_ != nullptr && hello.kind() == v1::PS) {
-    run_->PsJoined({.name = joined.welcome.name(),
-                    .address = hello.address(),
-                    .incarnation = joined.welcome.incarnation()},
-                   now);
+  for (JobRun* run : Runs()) {
+    if (hello.kind() != v1::PS) break;
+    run->PsJoined({.name = joined.welcome.name(),
+                   .address = hello.address(),
+                   .incarnation = joined.welcome.incarnation()},
+                  now);
   }
   for (v1::JobRecord* record : jobs_.Queue()) {
     if (record->status().state() == v1::RUNNING || record->status().state() == v1::RESTARTING) {
@@ -102,39 +103,72 @@ void MasterCore::Leave(uint64_t incarnation, const std::string& reason, const No
 }
 
 void MasterCore::OnDeath(const Membership::Death& death, const Now& now) {
-  if (run_ != nullptr && !run_->end().has_value() && run_->MovesTo(death.incarnation)) {
-    run_->GiveUpScaling(absl::StrCat(death.name, " is lost (", death.reason, ")"), now);
+  for (JobRun* run : Runs()) {
+    if (run->end().has_value()) continue;
+    if (run->MovesTo(death.incarnation)) {
+      run->GiveUpScaling(absl::StrCat(death.name, " is lost (", death.reason, ")"), now);
+    }
+    if (run->end().has_value() || !run->Uses(death.incarnation)) continue;
+    const std::string message = absl::StrCat(death.name, " lost (", death.reason, ")");
+    jobs_.AddEvent(run->record(), message, now.wall);
+    if (run->AwaitPs(death.incarnation, now) || run->WorkerLost(death.incarnation, now)) continue;
+    run->End({RunEnd::kRestart, "ProcessLost", message, "", ""}, now);
   }
-  if (run_ == nullptr || run_->end().has_value() || !run_->Uses(death.incarnation)) return;
-  const std::string message = absl::StrCat(death.name, " lost (", death.reason, ")");
-  jobs_.AddEvent(run_->record(), message, now.wall);
-  if (run_->AwaitPs(death.incarnation, now) || run_->WorkerLost(death.incarnation, now)) return;
-  run_->End({RunEnd::kRestart, "ProcessLost", message, "", ""}, now);
 }
 
-std::optional<Rank> MasterCore::RankOf(uint64_t incarnation) const {
-  if (run_ == nullptr) return std::nullopt;
-  const std::vector<RunNode>& workers = run_->options().workers;
-  for (uint32_t r = 0; r < workers.size(); ++r) {
-    if (workers[r].incarnation == incarnation) return Rank(r);
+std::vector<JobRun*> MasterCore::Runs() {
+  std::vector<JobRun*> runs;
+  for (auto& [number, slot] : slots_) {
+    if (slot.run() != nullptr) runs.push_back(slot.run());
+  }
+  return runs;
+}
+
+std::vector<const JobRun*> MasterCore::Runs() const {
+  std::vector<const JobRun*> runs;
+  for (const auto& [number, slot] : slots_) {
+    if (slot.run() != nullptr) runs.push_back(slot.run());
+  }
+  return runs;
+}
+
+JobRun* MasterCore::RunOf(const v1::JobRecord* record) {
+  const auto slot = slots_.find(record->number());
+  return slot == slots_.end() ? nullptr : slot->second.run();
+}
+
+std::optional<MasterCore::Seat> MasterCore::SeatOf(uint64_t incarnation) const {
+  for (const JobRun* run : Runs()) {
+    const std::vector<RunNode>& workers = run->options().workers;
+    for (uint32_t r = 0; r < workers.size(); ++r) {
+      if (workers[r].incarnation == incarnation) return Seat{run, Rank(r)};
+    }
   }
   return std::nullopt;
 }
 
+std::vector<const Node*> MasterCore::FreeWorkers() const {
+  std::vector<const Node*> free;
+  for (const Node* node : membership_.Alive(v1::WORKER)) {
+    if (!SeatOf(node->incarnation).has_value()) free.push_back(node);
+  }
+  return free;
+}
+
 std::string MasterCore::AssignmentKey(uint64_t incarnation) const {
-  const std::optional<Rank> rank = RankOf(incarnation);
-  if (!rank.has_value() || !run_->opened()) return "";
-  std::string key =
-      absl::StrCat(run_->record()->status().job_id(), ":", run_->generation(), ":", rank->value());
+  const std::optional<Seat> seat = SeatOf(incarnation);
+  if (!seat.has_value() || !seat->run->opened()) return "";
+  std::string key = absl::StrCat(seat->run->record()->status().job_id(), ":",
+                                 seat->run->generation(), ":", seat->rank.value());
   // One that comes back may have another address.
-  for (const RunNode& ps : run_->options().ps) absl::StrAppend(&key, ":", ps.incarnation);
+  for (const RunNode& ps : seat->run->options().ps) absl::StrAppend(&key, ":", ps.incarnation);
   return key;
 }
 
 v1::Assignment MasterCore::AssignmentFor(uint64_t incarnation) const {
-  const std::optional<Rank> rank = RankOf(incarnation);
-  if (!rank.has_value()) return v1::Assignment();
-  return run_->AssignmentOf(*rank).value_or(v1::Assignment());
+  const std::optional<Seat> seat = SeatOf(incarnation);
+  if (!seat.has_value()) return v1::Assignment();
+  return seat->run->AssignmentOf(seat->rank).value_or(v1::Assignment());
 }
 
 absl::StatusOr<std::string> MasterCore::Submit(const v1::SubmitRequest& request, const Now& now) {
@@ -164,8 +198,8 @@ absl::Status MasterCore::Cancel(const std::string& job_id, const Now& now) {
   }
   record->set_cancel(true);
   jobs_.AddEvent(record, "cancelled by a user", now.wall);
-  if (run_ != nullptr && run_->record() == record) {
-    run_->End({RunEnd::kFailed, "Cancelled", "cancelled by a user", "", ""}, now);
+  if (JobRun* const run = RunOf(record)) {
+    run->End({RunEnd::kFailed, "Cancelled", "cancelled by a user", "", ""}, now);
   } else {
     jobs_.Move(record, v1::FAILED, "Cancelled", "cancelled by a user", now.wall);
   }
@@ -185,16 +219,18 @@ v1::NodeStatus MasterCore::StatusOf(const Node& node) const {
   status.set_resident_bytes(node.heartbeat.resident_bytes());
   status.set_rows(node.heartbeat.rows());
   status.set_pid(node.pid);
-  if (run_ != nullptr && run_->Uses(node.incarnation)) {
-    status.set_job_id(run_->record()->status().job_id());
-    status.set_rank(RankOf(node.incarnation).value_or(Rank(0)).value());
+  for (const JobRun* run : Runs()) {
+    if (!run->Uses(node.incarnation)) continue;
+    const std::string& job_id = run->record()->status().job_id();
+    status.set_job_id(absl::StrCat(status.job_id(), status.job_id().empty() ? "" : ", ", job_id));
   }
+  if (const auto seat = SeatOf(node.incarnation)) status.set_rank(seat->rank.value());
   return status;
 }
 
 v1::JobStatus MasterCore::StatusOf(v1::JobRecord* record, const Now& now) {
-  const bool runs = run_ != nullptr && run_->record() == record;
-  if (runs) run_->UpdateStatus(now);
+  JobRun* const run = RunOf(record);
+  if (run != nullptr) run->UpdateStatus(now);
   v1::JobStatus status = record->status();
   for (v1::NodeStatus& node : *status.mutable_nodes()) {
     const Node* found = membership_.Find(node.incarnation());
@@ -206,13 +242,13 @@ v1::JobStatus MasterCore::StatusOf(v1::JobRecord* record, const Now& now) {
     node = StatusOf(*found);
     node.set_rank(rank);
     node.set_job_id(status.job_id());
-    if (!runs) continue;
+    if (run == nullptr) continue;
     for (const std::string& wait : found->heartbeat.waits()) {
       status.add_waits(absl::StrCat(found->name, ": ", wait));
     }
   }
-  if (runs) {
-    for (std::string& wait : run_->Waits(now.monotonic)) status.add_waits(std::move(wait));
+  if (run != nullptr) {
+    for (std::string& wait : run->Waits(now.monotonic)) status.add_waits(std::move(wait));
   }
   return status;
 }
@@ -259,11 +295,12 @@ absl::StatusOr<JobRun*> MasterCore::RunOf(const std::string& job_id, uint64_t ge
     return absl::NotFoundError(
         absl::StrCat("job ", job_id, " has ended: ", v1::JobState_Name(status.state())));
   }
-  if (run_ == nullptr || run_->record() != record || run_->generation() != generation) {
+  JobRun* const run = RunOf(record);
+  if (run == nullptr || run->generation() != generation) {
     return absl::AbortedError(absl::StrCat("generation ", generation, " of job ", job_id,
                                            " is over; it is at ", status.generation()));
   }
-  return run_.get();
+  return run;
 }
 
 absl::StatusOr<std::optional<v1::NextWorkResponse>> MasterCore::NextWork(
@@ -290,65 +327,46 @@ absl::Status MasterCore::AddScores(const v1::ScoresChunk& header, EvaluationRoun
 
 void MasterCore::Tick(const Now& now) {
   for (const Membership::Death& death : membership_.Expire(now.monotonic)) OnDeath(death, now);
-  ScaleWorkersOfRun();
-  if (run_ != nullptr) run_->Tick(now);
-  ScaleRun(now);
+  ScaleWorkersOfRuns();
+  for (JobRun* run : Runs()) run->Tick(now);
+  ScaleRuns(now);
   Schedule(now);
 }
 
-std::optional<Action> MasterCore::TakeAction(Lane which) {
-  UnderWay& mine = lane(which);
-  if (mine.id != 0) return std::nullopt;
-  const UnderWay& other = lane(which == Lane::kForeground ? Lane::kBackground : Lane::kForeground);
-  Action action;
-  if (which == Lane::kForeground && !close_.empty()) {
-    action.work = std::move(close_.front());
-    close_.pop_front();
-    mine = {.id = next_action_++, .of_run = false, .close = true};
-  } else if (run_ != nullptr && !run_->end().has_value()) {
-    // An earlier run may still be writing the checkpoint that this one is about to look for.
-    if (other.id != 0 && !other.of_run && !other.close) return std::nullopt;
-    std::optional<Work> work = run_->TakeAction(which);
-    if (!work.has_value()) return std::nullopt;
-    action.work = *std::move(work);
-    mine = {.id = next_action_++, .of_run = true, .close = false};
-  } else {
-    return std::nullopt;
+std::optional<Action> MasterCore::TakeAction(Lane lane) {
+  for (auto& [number, slot] : slots_) {
+    std::optional<Work> work = slot.TakeAction(lane, next_action_);
+    if (work.has_value()) return Action{.id = next_action_++, .work = *std::move(work)};
   }
-  action.id = mine.id;
-  return action;
+  return std::nullopt;
 }
 
 void MasterCore::ActionDone(uint64_t id, ActionResult result, const Now& now) {
-  for (const Lane which : kAllLanes) {
-    if (id != lane(which).id || id == 0) continue;
-    const bool of_run = std::exchange(lane(which), {}).of_run;
-    if (of_run && run_ != nullptr) run_->ActionDone(which, std::move(result), now);
-    if (close_when_open_.has_value() && run_ != nullptr && run_->opened()) {
-      close_.push_back(*std::exchange(close_when_open_, std::nullopt));
-    }
-    Schedule(now);
-    return;
+  for (auto& [number, slot] : slots_) {
+    if (!slot.Has(id)) continue;
+    slot.ActionDone(id, std::move(result), now);
+    return Schedule(now);
   }
 }
 
-std::optional<uint64_t> MasterCore::UnwantedAction(Lane which) const {
-  const UnderWay& under_way = lane(which);
-  if (under_way.id == 0 || under_way.close) return std::nullopt;
-  const bool wanted = run_ == nullptr || !run_->CopyUnwanted(which);
-  if (under_way.of_run && wanted) return std::nullopt;
-  return under_way.id;
+std::vector<uint64_t> MasterCore::UnwantedActions() const {
+  std::vector<uint64_t> ids;
+  for (const auto& [number, slot] : slots_) slot.AddUnwanted(ids);
+  return ids;
 }
 
-void MasterCore::SetUnanswered(Lane which, std::vector<std::string> ps) {
-  if (run_ != nullptr && lane(which).of_run) run_->SetUnanswered(which, std::move(ps));
+void MasterCore::SetUnanswered(uint64_t action, std::vector<std::string> ps) {
+  for (auto& [number, slot] : slots_) {
+    if (slot.Has(action)) return slot.SetUnanswered(action, std::move(ps));
+  }
 }
 
 std::vector<StateLog::Write> MasterCore::TakeWrites() {
   std::vector<StateLog::Write> writes = std::exchange(writes_, {});
   for (StateLog::Write& write : jobs_.TakeWrites()) writes.push_back(std::move(write));
-  if (run_ == nullptr) return writes;
-  for (StateLog::Write& write : run_->TakeWrites()) writes.push_back(std::move(write));
+  for (JobRun* run : Runs()) {
+    for (StateLog::Write& write : run->TakeWrites()) writes.push_back(std::move(write));
+  }
   return writes;
 }
 

@@ -1,8 +1,6 @@
 #pragma once
 
-#include <array>
 #include <cstdint>
-#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -15,6 +13,7 @@
 #include "master/counts.h"
 #include "master/evaluation_round.h"
 #include "master/job_run.h"
+#include "master/job_slot.h"
 #include "master/job_table.h"
 #include "master/membership.h"
 #include "master/state_log.h"
@@ -25,11 +24,11 @@
 namespace tessera::master {
 
 // The whole master as a function of its state, events and injected time: who is in the cluster, the
-// queue of jobs, the run under way. What is to be done outside leaves as actions and writes:
+// queue of jobs, the runs under way. What is to be done outside leaves as actions and writes:
 //   - TakeWrites must be durable before anything that came out of the core after them is acted on
 //     (an answer, an action);
-//   - TakeAction gives one action of a lane at a time, ActionDone answers it. A run begins when
-//     what the one before had under way is done.
+//   - TakeAction gives one action of a job and lane at a time, ActionDone answers it. A run begins
+//     when what the one before of its job had under way is done.
 // Services and threads (master.h) are around it. Not thread-safe.
 class MasterCore {
  public:
@@ -96,12 +95,13 @@ class MasterCore {
 
   // ---- time and the outside
   void Tick(const Now& now);
+  // nullopt: no job has anything to be done in that lane that may begin now.
   std::optional<Action> TakeAction(Lane lane);
   void ActionDone(uint64_t id, ActionResult result, const Now& now);
-  // The lane's action under way where it serves a run that is over: it may be cut short.
-  std::optional<uint64_t> UnwantedAction(Lane lane) const;
-  // The ps that the lane's action under way waits for; for Waits.
-  void SetUnanswered(Lane lane, std::vector<std::string> ps);
+  // Actions under way that serve nobody any more: they may be cut short.
+  std::vector<uint64_t> UnwantedActions() const;
+  // The ps that an action under way waits for; for Waits.
+  void SetUnanswered(uint64_t action, std::vector<std::string> ps);
   std::vector<StateLog::Write> TakeWrites();
 
  private:
@@ -110,50 +110,80 @@ class MasterCore {
 
   // core.cc
   absl::StatusOr<JobRun*> RunOf(const std::string& job_id, uint64_t generation);
+  // Null: the job has none.
+  JobRun* RunOf(const v1::JobRecord* record);
+  // In the order of their jobs' numbers.
+  std::vector<JobRun*> Runs();
+  std::vector<const JobRun*> Runs() const;
   v1::NodeStatus StatusOf(const Node& node) const;
-  std::optional<Rank> RankOf(uint64_t incarnation) const;
+  struct Seat {
+    const JobRun* run;
+    Rank rank;
+  };
+  // Of a worker; nullopt: it is in no run.
+  std::optional<Seat> SeatOf(uint64_t incarnation) const;
+  // By their names; in no run.
+  std::vector<const Node*> FreeWorkers() const;
   v1::JobStatus StatusOf(v1::JobRecord* record, const Now& now);
   void OnDeath(const Membership::Death& death, const Now& now);
   void ReserveIncarnations();
   absl::Status UnknownJob(const std::string& job_id);
 
-  // core_resume.cc: the run that an earlier master had.
-  absl::Status ResumeRun(const std::map<std::string, std::string>& state, const Now& now);
+  // core_resume.cc: the runs that an earlier master had.
+  absl::Status ResumeRuns(const std::map<std::string, std::string>& state, const Now& now);
+  absl::Status ResumeRun(const std::map<std::string, std::string>& state, const v1::RunState& run,
+                         v1::JobRecord* record, const Now& now);
 
   // core_schedule.cc
   void Schedule(const Now& now);
-  void SettleEnd(const Now& now);
-  // Gives the run's ranks without a worker to workers that are free.
+  void SettleEnd(JobSlot& slot, const Now& now);
+  // Gives ranks without a worker to workers that are free.
   void FillRanks(const Now& now);
-  void StartHead(const Now& now);
-  enum class Start { kStarted, kWaits, kLacksProcesses };
+  void FillRanksOf(JobRun& run, const Now& now);
+  // Jobs of the queue that have no run, in its order.
+  std::vector<v1::JobRecord*> Waiting();
+  void StartWaiting(const Now& now);
+  void ExplainWait(v1::JobRecord* record, size_t place, const v1::JobRecord* head,
+                   absl::string_view lacks);
+  enum class Start {
+    kStarted,
+    kWaits,      // for a moment
+    kLacksFree,  // as many workers live as it needs, and others have them
+    kLacksLive,
+  };
   Start TryStart(v1::JobRecord* record, const Now& now);
+  // That one has started, and they cannot any more.
+  void SuspendDisplaced(const v1::JobRecord* started, const Now& now);
   // Of ps and workers, at least; 0: as many as live.
   struct Needs {
     uint32_t ps = 0;
     uint32_t workers = 0;
   };
   Needs NeedsOf(const v1::JobRecord& record) const;
-  bool HasProcessesFor(const v1::JobRecord& record) const;
+  // Workers that are free, and not promised to a run that is to have more.
+  size_t WorkersToTake() const;
   void StartRun(v1::JobRecord* record, RunOptions options, const Now& now);
-  void ClosePsOf(const JobRun& run);
+  void ClosePsOf(JobSlot& slot, const JobRun& run);
+  // Those that live, of few jobs first.
+  std::vector<const Node*> PsByUse() const;
   std::vector<RunNode> Choose(const v1::JobRecord& record, v1::NodeKind kind, uint32_t count) const;
 
   // core_scale_workers.cc
   void SetWorkers(v1::JobRecord* record, uint32_t workers);
-  void ScaleWorkersOfRun();
+  void ScaleWorkersOfRuns();
 
   // core_suspend.cc
   // The job, which no run has, is suspended as its status says.
   void SetSuspended(v1::JobRecord* record, absl::string_view where, const Now& now);
   // Those that are to be suspended and have no run.
   void SuspendInterrupted(const Now& now);
-  // What would start if the running job gave up its place to one of higher priority; null: nothing.
-  v1::JobRecord* Contender();
+  // The runs that are to give up their places, each to the waiting job of higher priority that
+  // would start then.
+  std::map<const JobRun*, const v1::JobRecord*> ToPreempt();
   void PreemptIfDue(const Now& now);
 
   // core_scale.cc
-  void ScaleRun(const Now& now);
+  void ScaleRuns(const Now& now);
   void StartRescaled(v1::JobRecord* record, RunOptions options, const JobRun& before,
                      const Now& now);
   // Those that the job is to have, its own first; nullopt: too few are here.
@@ -162,20 +192,10 @@ class MasterCore {
   const Options options_;
   Membership membership_;
   JobTable jobs_;
-  Counts counts_;  // outlives run_
-  std::unique_ptr<JobRun> run_;
-  absl::Duration retry_at_;
-  std::deque<Work> close_;
-  std::optional<ClosePs> close_when_open_;  // ps that a job has left
+  Counts counts_;  // outlives slots_
+  // Of jobs that have begun, by number; those that have nothing to do are forgotten.
+  std::map<uint64_t, JobSlot> slots_;
   uint64_t next_action_ = 1;
-  struct UnderWay {
-    uint64_t id = 0;      // 0: nothing
-    bool of_run = false;  // of run_, as it is now
-    bool close = false;
-  };
-  UnderWay& lane(Lane lane) { return under_way_[static_cast<int>(lane)]; }
-  const UnderWay& lane(Lane lane) const { return under_way_[static_cast<int>(lane)]; }
-  std::array<UnderWay, kLanes> under_way_;
   uint64_t incarnation_limit_ = 0;
   std::vector<StateLog::Write> writes_;
 };

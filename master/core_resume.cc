@@ -1,4 +1,4 @@
-// The run that was under way when the master before this one was lost.
+// The runs that were under way when the master before this one was lost.
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -27,26 +27,36 @@ RunNode NodeOf(const v1::RunProcess& process) {
 
 }  // namespace
 
-absl::Status MasterCore::ResumeRun(const std::map<std::string, std::string>& state,
-                                   const Now& now) {
-  // What is written anew takes their place.
+absl::Status MasterCore::ResumeRuns(const std::map<std::string, std::string>& state,
+                                    const Now& now) {
   for (const auto& [key, value] : state) {
+    // What is written anew takes their place.
     if (absl::StartsWith(key, kRunPrefix)) writes_.push_back({key, std::nullopt});
   }
-  if (!state.contains(kRunStateKey)) return absl::OkStatus();
-  const auto saved = std::make_shared<SavedRun>();
-  TESSERA_ASSIGN_OR_RETURN(saved->state, Read<v1::RunState>(state, kRunStateKey));
-  TESSERA_ASSIGN_OR_RETURN(saved->plan, Read<v1::PlanState>(state, kRunPlanKey));
-  TESSERA_ASSIGN_OR_RETURN(const v1::RunMap map, Read<v1::RunMap>(state, kRunMapKey));
-  v1::JobRecord* const record = jobs_.Find(saved->state.job_id());
-  if (record == nullptr || record->cancel() || record->status().state() != v1::RUNNING ||
-      record->status().generation() != saved->state.generation()) {
-    return absl::OkStatus();
+  for (v1::JobRecord* record : jobs_.Unfinished()) {
+    const std::string key = RunStateKey(record->number());
+    if (!state.contains(key)) continue;
+    TESSERA_ASSIGN_OR_RETURN(const v1::RunState run, Read<v1::RunState>(state, key));
+    if (record->cancel() || record->status().state() != v1::RUNNING ||
+        record->status().generation() != run.generation()) {
+      continue;
+    }
+    TESSERA_RETURN_IF_ERROR(ResumeRun(state, run, record, now));
   }
+  return absl::OkStatus();
+}
+
+absl::Status MasterCore::ResumeRun(const std::map<std::string, std::string>& state,
+                                   const v1::RunState& run, v1::JobRecord* record, const Now& now) {
+  const uint64_t number = record->number();
+  const auto saved = std::make_shared<SavedRun>();
+  saved->state = run;
+  TESSERA_ASSIGN_OR_RETURN(saved->plan, Read<v1::PlanState>(state, RunPlanKey(number)));
+  TESSERA_ASSIGN_OR_RETURN(const v1::RunMap map, Read<v1::RunMap>(state, RunMapKey(number)));
   RunOptions options;
   for (const auto& [kind, processes, nodes] :
-       {std::tuple(v1::PS, &saved->state.ps(), &options.ps),
-        std::tuple(v1::WORKER, &saved->state.workers(), &options.workers)}) {
+       {std::tuple(v1::PS, &run.ps(), &options.ps),
+        std::tuple(v1::WORKER, &run.workers(), &options.workers)}) {
     for (const v1::RunProcess& process : *processes) {
       nodes->push_back(NodeOf(process));
       if (process.incarnation() == 0) continue;
@@ -56,14 +66,16 @@ absl::Status MasterCore::ResumeRun(const std::map<std::string, std::string>& sta
   }
   saved->ranks.resize(options.workers.size());
   for (uint32_t r = 0; r < saved->ranks.size(); ++r) {
+    const std::string key = RunRankKey(number, r);
     // A rank that has not asked yet has none.
-    if (!state.contains(RunRankKey(r))) continue;
-    TESSERA_ASSIGN_OR_RETURN(saved->ranks[r], Read<v1::RankState>(state, RunRankKey(r)));
+    if (!state.contains(key)) continue;
+    TESSERA_ASSIGN_OR_RETURN(saved->ranks[r], Read<v1::RankState>(state, key));
   }
   options.owner = {map.owner().begin(), map.owner().end()};
   options.saved = saved;
   options.counts = &counts_;
-  run_ = std::make_unique<JobRun>(&jobs_, record, std::move(options), now);
+  slots_.try_emplace(number, record)
+      .first->second.Begin(std::make_unique<JobRun>(&jobs_, record, std::move(options), now));
   return absl::OkStatus();
 }
 

@@ -51,11 +51,11 @@ absl::StatusOr<uint32_t> MasterCore::Scale(const v1::ScaleRequest& request, cons
     return absl::InvalidArgumentError(
         absl::StrCat("job ", request.job_id(), ": ", to, " ps, expected 1 to ", kMaxPs));
   }
-  const bool runs = run_ != nullptr && run_->record() == record;
-  if (runs && !run_->options().final_checkpoint.empty()) {
+  JobRun* const run = RunOf(record);
+  if (run != nullptr && !run->options().final_checkpoint.empty()) {
     return refused("has trained, and measures its model");
   }
-  if (runs) run_->GiveUpScaling("another was asked for", now);
+  if (run != nullptr) run->GiveUpScaling("another was asked for", now);
   status.clear_scaling();
   if (status.generation() == 0) {
     status.set_ps(to);
@@ -72,7 +72,7 @@ absl::StatusOr<uint32_t> MasterCore::Scale(const v1::ScaleRequest& request, cons
                                 drain.empty() ? "" : ", without ", absl::StrJoin(drain, ", ")),
                    now.wall);
   }
-  ScaleRun(now);
+  ScaleRuns(now);
   Schedule(now);
   return to;
 }
@@ -95,15 +95,17 @@ std::optional<std::vector<RunNode>> MasterCore::ChooseScaled(const v1::JobRecord
       if (node->name == before.name()) take(*node);
     }
   }
-  for (const Node* node : alive) take(*node);
+  for (const Node* node : PsByUse()) take(*node);
   if (chosen.size() < scaling.to()) return std::nullopt;
   return chosen;
 }
 
-void MasterCore::ScaleRun(const Now& now) {
-  if (run_ == nullptr || !run_->AwaitsScaling()) return;
-  std::optional<std::vector<RunNode>> ps = ChooseScaled(*run_->record());
-  if (ps.has_value()) run_->Scale(*std::move(ps), now);
+void MasterCore::ScaleRuns(const Now& now) {
+  for (JobRun* run : Runs()) {
+    if (!run->AwaitsScaling()) continue;
+    std::optional<std::vector<RunNode>> ps = ChooseScaled(*run->record());
+    if (ps.has_value()) run->Scale(*std::move(ps), now);
+  }
 }
 
 void MasterCore::StartRescaled(v1::JobRecord* record, RunOptions options, const JobRun& before,
@@ -121,8 +123,8 @@ void MasterCore::StartRescaled(v1::JobRecord* record, RunOptions options, const 
   }
   close.request.set_job_id(record->status().job_id());
   close.request.set_generation(before.generation());
-  close_when_open_.reset();
-  if (!close.ps.empty()) close_when_open_ = std::move(close);
+  slots_.at(record->number())
+      .CloseWhenOpen(close.ps.empty() ? std::nullopt : std::optional(std::move(close)));
   StartRun(record, std::move(options), now);
 }
 

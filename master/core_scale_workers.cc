@@ -46,11 +46,11 @@ absl::StatusOr<uint32_t> MasterCore::ScaleWorkers(const std::string& job_id, uin
                      sync ? std::min(batch, kMaxWorkers) : kMaxWorkers,
                      sync && workers > batch ? ", the samples in a batch (train.batch_size)" : ""));
   }
-  const bool runs = run_ != nullptr && run_->record() == record;
-  if (runs && !run_->options().final_checkpoint.empty()) {
+  JobRun* const run = RunOf(record);
+  if (run != nullptr && !run->options().final_checkpoint.empty()) {
     return refused("has trained, and measures its model");
   }
-  if (runs) run_->ScaleWorkers(/*are_here=*/false);
+  if (run != nullptr) run->ScaleWorkers(/*are_here=*/false);
   status.clear_worker_scaling();
   const uint32_t from = record->ranks();
   if (status.generation() == 0) {
@@ -58,7 +58,7 @@ absl::StatusOr<uint32_t> MasterCore::ScaleWorkers(const std::string& job_id, uin
     jobs_.AddEvent(record, absl::StrCat("to start with ", workers, " workers"), now.wall);
   } else if (workers == from) {
     jobs_.AddEvent(record, absl::StrCat("to keep its ", workers, " workers"), now.wall);
-  } else if (!runs) {
+  } else if (run == nullptr) {
     // Where its checkpoint does not allow that yet, JobRun returns to as many as before.
     SetWorkers(record, workers);
     jobs_.AddEvent(record, absl::StrCat("to go on with ", workers, " workers, not ", from),
@@ -68,24 +68,30 @@ absl::StatusOr<uint32_t> MasterCore::ScaleWorkers(const std::string& job_id, uin
     scaling.set_from(from);
     scaling.set_to(workers);
     scaling.set_since_unix_ms(absl::ToUnixMillis(now.wall));
-    const size_t here = membership_.Alive(v1::WORKER).size();
+    const size_t here = from + WorkersToTake();
     jobs_.AddEvent(
         record,
         absl::StrCat("asked to go from ", from, " to ", workers, " workers",
-                     here >= workers
-                         ? ""
-                         : absl::StrCat("; it waits until so many are here, ", here, " are")),
+                     here >= workers ? ""
+                                     : absl::StrCat("; it waits until so many are here and free, ",
+                                                    here, " are")),
         now.wall);
   }
-  ScaleWorkersOfRun();
+  ScaleWorkersOfRuns();
   Schedule(now);
   return workers;
 }
 
-void MasterCore::ScaleWorkersOfRun() {
-  if (run_ == nullptr || !run_->AwaitsWorkers()) return;
-  const uint32_t to = run_->record()->status().worker_scaling().to();
-  run_->ScaleWorkers(membership_.Alive(v1::WORKER).size() >= to);
+void MasterCore::ScaleWorkersOfRuns() {
+  size_t free = FreeWorkers().size();
+  for (JobRun* run : Runs()) {
+    if (!run->AwaitsWorkers()) continue;
+    const size_t to = run->record()->status().worker_scaling().to();
+    const size_t has = run->options().workers.size() - run->VacantRanks().size();
+    const size_t more = to - std::min(to, has);
+    run->ScaleWorkers(more <= free);
+    if (more <= free) free -= more;
+  }
 }
 
 }  // namespace tessera::master

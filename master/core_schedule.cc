@@ -1,5 +1,6 @@
 // Which job runs, with which processes, and what follows when a run ends.
 #include <algorithm>
+#include <iterator>
 #include <set>
 #include <utility>
 
@@ -20,29 +21,26 @@ std::string Names(const std::vector<const Node*>& nodes) {
 }  // namespace
 
 void MasterCore::Schedule(const Now& now) {
-  if (run_ != nullptr && run_->end().has_value()) SettleEnd(now);
-  if (run_ == nullptr) {
+  const auto ended = [](const JobRun* run) { return run->end().has_value(); };
+  std::vector<JobRun*> runs;
+  do {
+    for (auto it = slots_.begin(); it != slots_.end();) {
+      JobSlot& slot = it->second;
+      if (slot.run() != nullptr && ended(slot.run())) SettleEnd(slot, now);
+      it = slot.IsIdle() && now.monotonic >= slot.retry_at ? slots_.erase(it) : std::next(it);
+    }
     SuspendInterrupted(now);
-    StartHead(now);
-  }
-  FillRanks(now);
-  PreemptIfDue(now);
-  // It may have ended at once.
-  if (run_ != nullptr && run_->end().has_value()) return Schedule(now);
-  const std::vector<v1::JobRecord*> queue = jobs_.Queue();
-  for (size_t i = 1; i < queue.size(); ++i) {
-    const std::string& by = queue[i]->preempted_by();
-    jobs_.Explain(
-        queue[i], by.empty() ? "Queued" : "Preempted",
-        absl::StrCat(by.empty() ? "" : absl::StrCat("by ", by, "; "), "waits for ",
-                     queue[0]->status().job_id(), ", and is number ", i, " in the queue"));
-  }
+    FillRanks(now);
+    StartWaiting(now);
+    PreemptIfDue(now);
+    // A run may end as soon as it begins.
+    runs = Runs();
+  } while (std::any_of(runs.begin(), runs.end(), ended));
 }
 
-void MasterCore::SettleEnd(const Now& now) {
-  const std::unique_ptr<JobRun> run = std::move(run_);
+void MasterCore::SettleEnd(JobSlot& slot, const Now& now) {
+  const std::unique_ptr<JobRun> run = slot.End();
   for (StateLog::Write& write : run->TakeWrites()) writes_.push_back(std::move(write));
-  for (UnderWay& under_way : under_way_) under_way.of_run = false;  // it is of no use
   const RunEnd end = *run->end();
   v1::JobRecord* record = run->record();
   v1::JobStatus& status = *record->mutable_status();
@@ -52,10 +50,10 @@ void MasterCore::SettleEnd(const Now& now) {
   if (!goes_back && !other_workers) status.clear_scaling();
   switch (end.kind) {
     case RunEnd::kSucceeded:
-      ClosePsOf(*run);
+      ClosePsOf(slot, *run);
       return jobs_.Move(record, v1::SUCCEEDED, "", end.message, now.wall);
     case RunEnd::kFailed:
-      ClosePsOf(*run);
+      ClosePsOf(slot, *run);
       return jobs_.Move(record, v1::FAILED, end.reason, end.message, now.wall);
     case RunEnd::kFinalize: {
       jobs_.AddEvent(record, end.message, now.wall);
@@ -68,12 +66,12 @@ void MasterCore::SettleEnd(const Now& now) {
     case RunEnd::kRescale:
       return StartRescaled(record, *end.next, *run, now);
     case RunEnd::kSuspended:
-      ClosePsOf(*run);
+      ClosePsOf(slot, *run);
       return SetSuspended(record, end.message, now);
     case RunEnd::kRestart:
       break;
   }
-  ClosePsOf(*run);
+  ClosePsOf(slot, *run);
   if (status.step() > record->furthest_step()) {
     record->set_furthest_step(status.step());
     record->set_fruitless_restarts(0);
@@ -88,32 +86,39 @@ void MasterCore::SettleEnd(const Now& now) {
   }
   absl::Duration wait = options_.first_retry;
   for (uint32_t i = 1; i < record->fruitless_restarts(); ++i) wait *= 2;
-  retry_at_ = now.monotonic + std::min(wait, options_.longest_retry);
+  slot.retry_at = now.monotonic + std::min(wait, options_.longest_retry);
   status.set_restarts(status.restarts() + 1);
   ++counts_.restarts;
+  const auto& events = status.events();
+  if (events.empty() || events.rbegin()->message() != end.message) {
+    jobs_.AddEvent(record, absl::StrCat("returns to its last checkpoint: ", end.message), now.wall);
+  }
   jobs_.Move(record, v1::RESTARTING, end.reason, end.message, now.wall);
 }
 
 void MasterCore::FillRanks(const Now& now) {
-  if (run_ == nullptr || run_->end().has_value()) return;
-  const auto is_free = [this](const Node& node) {
-    return !run_->Uses(node.incarnation) && !run_->GaveUpOn(node.incarnation);
-  };
+  for (v1::JobRecord* record : jobs_.Queue()) {
+    JobRun* const run = RunOf(record);
+    if (run != nullptr && !run->end().has_value()) FillRanksOf(*run, now);
+  }
+}
+
+void MasterCore::FillRanksOf(JobRun& run, const Now& now) {
   // Who comes back under its name has its rank again; then whoever is free.
   for (const bool own : {true, false}) {
-    for (const Rank rank : run_->VacantRanks()) {
-      for (const Node* node : membership_.Alive(v1::WORKER)) {
-        if (!is_free(*node) || node->incarnation < run_->LostOf(rank)) continue;
-        if (own && node->name != run_->options().workers[rank.value()].name) continue;
-        run_->TakeOver(rank, {node->name, node->address, node->incarnation}, now);
+    for (const Rank rank : run.VacantRanks()) {
+      for (const Node* node : FreeWorkers()) {
+        if (run.GaveUpOn(node->incarnation) || node->incarnation < run.LostOf(rank)) continue;
+        if (own && node->name != run.options().workers[rank.value()].name) continue;
+        run.TakeOver(rank, {node->name, node->address, node->incarnation}, now);
         break;
       }
     }
   }
   // Who joined before the one that is lost joins once more.
-  for (size_t left = run_->VacantRanks().size(); left > 0; --left) {
-    for (const Node* node : membership_.Alive(v1::WORKER)) {
-      if (!is_free(*node)) continue;
+  for (size_t left = run.VacantRanks().size(); left > 0; --left) {
+    for (const Node* node : FreeWorkers()) {
+      if (run.GaveUpOn(node->incarnation)) continue;
       SPDLOG_INFO("{} is to take over a rank, and joins again for that", node->name);
       membership_.Leave(node->incarnation, "it is to join again", now.monotonic);
       break;
@@ -121,24 +126,63 @@ void MasterCore::FillRanks(const Now& now) {
   }
 }
 
-void MasterCore::ClosePsOf(const JobRun& run) {
+void MasterCore::ClosePsOf(JobSlot& slot, const JobRun& run) {
   ClosePs close;
   for (const RunNode& ps : run.options().ps) {
     if (membership_.IsAlive(ps.incarnation)) close.ps.push_back(ps);
   }
   close.request.set_job_id(run.record()->status().job_id());
   close.request.set_generation(run.generation());
-  if (!close.ps.empty()) close_.push_back(std::move(close));
+  if (!close.ps.empty()) slot.Close(std::move(close));
 }
 
-void MasterCore::StartHead(const Now& now) {
-  const std::vector<v1::JobRecord*> queue = jobs_.Queue();
-  if (queue.empty() || TryStart(queue[0], now) != Start::kLacksProcesses) return;
-  // One that has begun does not wait with it for its processes.
-  for (size_t i = 1; i < queue.size(); ++i) {
-    if (queue[i]->status().state() == v1::CREATED) continue;
-    if (TryStart(queue[i], now) != Start::kLacksProcesses) return;
+std::vector<v1::JobRecord*> MasterCore::Waiting() {
+  std::vector<v1::JobRecord*> waiting = jobs_.Queue();
+  waiting.erase(
+      std::remove_if(waiting.begin(), waiting.end(),
+                     [this](const v1::JobRecord* record) { return RunOf(record) != nullptr; }),
+      waiting.end());
+  return waiting;
+}
+
+void MasterCore::StartWaiting(const Now& now) {
+  const std::vector<v1::JobRecord*> waiting = Waiting();
+  // Whoever comes first in the queue keeps those behind it from what it waits for: those that have
+  // not begun from all, those that gave up their place from what others have now. One that a loss
+  // has interrupted has its place still.
+  bool holds_new = false;
+  bool holds_suspended = false;
+  bool holds_all = false;
+  for (size_t i = 0; i < waiting.size(); ++i) {
+    v1::JobRecord* const record = waiting[i];
+    const v1::JobState state = record->status().state();
+    if (holds_all || (state == v1::CREATED && holds_new) ||
+        (state == v1::SUSPENDED && holds_suspended)) {
+      if (state != v1::RESTARTING) ExplainWait(record, i + 1, waiting[0], "");
+      continue;
+    }
+    const Start start = TryStart(record, now);
+    holds_all = start == Start::kWaits;
+    holds_new |= start == Start::kLacksLive || start == Start::kLacksFree;
+    holds_suspended |= start == Start::kLacksFree;
+    if (start != Start::kLacksFree) continue;
+    ExplainWait(
+        record, i + 1, waiting[0],
+        absl::StrCat("it needs ", NeedsOf(*record).workers, " workers, and ", WorkersToTake(),
+                     " of ", membership_.Alive(v1::WORKER).size(), " are free"));
   }
+}
+
+void MasterCore::ExplainWait(v1::JobRecord* record, size_t place, const v1::JobRecord* head,
+                             absl::string_view lacks) {
+  std::vector<std::string> before;
+  for (const JobRun* run : Runs()) before.push_back(run->record()->status().job_id());
+  if (before.empty() && head != record) before.push_back(head->status().job_id());
+  const std::string& by = record->preempted_by();
+  jobs_.Explain(record, by.empty() ? "Queued" : "Preempted",
+                absl::StrCat(by.empty() ? "" : absl::StrCat("by ", by, "; "), "waits for ",
+                             absl::StrJoin(before, ", "), ", and is number ", place,
+                             " in the queue", lacks.empty() ? "" : "; ", lacks));
 }
 
 MasterCore::Needs MasterCore::NeedsOf(const v1::JobRecord& record) const {
@@ -149,18 +193,20 @@ MasterCore::Needs MasterCore::NeedsOf(const v1::JobRecord& record) const {
           .workers = record.ranks() > 0 ? record.ranks() : status.workers()};
 }
 
-bool MasterCore::HasProcessesFor(const v1::JobRecord& record) const {
-  Needs needs = NeedsOf(record);
-  if (record.status().has_scaling() && ChooseScaled(record).has_value()) needs.ps = 1;
-  return membership_.Alive(v1::PS).size() >= std::max(needs.ps, 1u) &&
-         membership_.Alive(v1::WORKER).size() >= std::max(needs.workers, 1u);
+size_t MasterCore::WorkersToTake() const {
+  size_t free = FreeWorkers().size();
+  for (const JobRun* run : Runs()) free -= std::min<size_t>(free, run->WorkersToCome());
+  return free;
 }
 
 MasterCore::Start MasterCore::TryStart(v1::JobRecord* record, const Now& now) {
   const v1::JobStatus& status = record->status();
-  if (status.state() == v1::RESTARTING && now.monotonic < retry_at_) return Start::kWaits;
+  const auto slot = slots_.find(record->number());
+  const bool waits = slot != slots_.end() && now.monotonic < slot->second.retry_at;
+  if (status.state() == v1::RESTARTING && waits) return Start::kWaits;
   const std::vector<const Node*> ps = membership_.Alive(v1::PS);
   const std::vector<const Node*> workers = membership_.Alive(v1::WORKER);
+  const size_t free = WorkersToTake();
   std::optional<std::vector<RunNode>> scaled;
   if (status.has_scaling()) scaled = ChooseScaled(*record);
   Needs needs = NeedsOf(*record);
@@ -170,7 +216,7 @@ MasterCore::Start MasterCore::TryStart(v1::JobRecord* record, const Now& now) {
     jobs_.Explain(record, absl::StrCat("WaitingFor", what[0] == 'p' ? "Ps" : "Workers"),
                   absl::StrCat(here.size(), " of ", needed, " ", what, " are here (", Names(here),
                                "); start ", binary, " --master ", options_.address));
-    return Start::kLacksProcesses;
+    return Start::kLacksLive;
   };
   if (ps.size() < std::max(needs.ps, 1u)) {
     return explain("ps", "tessera-ps", std::max(needs.ps, 1u), ps);
@@ -178,6 +224,7 @@ MasterCore::Start MasterCore::TryStart(v1::JobRecord* record, const Now& now) {
   if (workers.size() < std::max(needs.workers, 1u)) {
     return explain("workers", "tessera-worker", std::max(needs.workers, 1u), workers);
   }
+  if (free < std::max(needs.workers, 1u)) return Start::kLacksFree;
   if ((needs.ps == 0 || needs.workers == 0) &&
       now.monotonic - membership_.last_change() < options_.settle) {
     jobs_.Explain(record, "WaitingForWorkers", "waits a moment for more processes to join");
@@ -187,7 +234,7 @@ MasterCore::Start MasterCore::TryStart(v1::JobRecord* record, const Now& now) {
     record->set_ps(needs.ps > 0 ? needs.ps : static_cast<uint32_t>(ps.size()));
   }
   if (record->ranks() == 0) {
-    record->set_ranks(needs.workers > 0 ? needs.workers : static_cast<uint32_t>(workers.size()));
+    record->set_ranks(needs.workers > 0 ? needs.workers : static_cast<uint32_t>(free));
   }
   RunOptions options;
   if (scaled.has_value()) {
@@ -200,22 +247,43 @@ MasterCore::Start MasterCore::TryStart(v1::JobRecord* record, const Now& now) {
   options.workers = Choose(*record, v1::WORKER, record->ranks());
   options.resumed = status.state() != v1::RESTARTING && record->has_run();
   record->clear_preempted_by();
-  for (v1::JobRecord* other : jobs_.Queue()) {
-    // It was interrupted, and this one goes first.
-    if (other == record || other->status().state() != v1::RESTARTING) continue;
-    other->mutable_status()->mutable_suspending()->set_preempted_by(status.job_id());
+  StartRun(record, std::move(options), now);
+  SuspendDisplaced(record, now);
+  return Start::kStarted;
+}
+
+void MasterCore::SuspendDisplaced(const v1::JobRecord* started, const Now& now) {
+  const size_t live = membership_.Alive(v1::WORKER).size();
+  for (v1::JobRecord* other : Waiting()) {
+    const uint32_t needs = std::max(NeedsOf(*other).workers, 1u);
+    const bool lacks = needs > WorkersToTake() && needs <= live;
+    if (other->status().state() != v1::RESTARTING || !lacks) continue;
+    other->mutable_status()->mutable_suspending()->set_preempted_by(started->status().job_id());
     SetSuspended(other, "while it waited to go on", now);
   }
-  StartRun(record, std::move(options), now);
-  return Start::kStarted;
+}
+
+std::vector<const Node*> MasterCore::PsByUse() const {
+  std::vector<std::pair<size_t, const Node*>> ps;
+  for (const Node* node : membership_.Alive(v1::PS)) {
+    size_t jobs = 0;
+    for (const JobRun* run : Runs()) jobs += run->Uses(node->incarnation);
+    ps.emplace_back(jobs, node);
+  }
+  std::stable_sort(ps.begin(), ps.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::vector<const Node*> nodes;
+  for (const auto& [jobs, node] : ps) nodes.push_back(node);
+  return nodes;
 }
 
 std::vector<RunNode> MasterCore::Choose(const v1::JobRecord& record, v1::NodeKind kind,
                                         uint32_t count) const {
-  // Who was there before keeps its rank; the free ranks are filled in the order of names.
+  // Who was there before keeps its rank; the free ranks are filled in the order of names, or first
+  // with ps of fewer jobs.
   std::vector<RunNode> chosen(count);
   std::set<uint64_t> taken;
-  const std::vector<const Node*> alive = membership_.Alive(kind);
+  const std::vector<const Node*> alive = kind == v1::PS ? PsByUse() : FreeWorkers();
   const auto put = [&](uint32_t rank, const Node* node) {
     chosen[rank] = {node->name, node->address, node->incarnation};
     taken.insert(node->incarnation);
@@ -261,7 +329,9 @@ void MasterCore::StartRun(v1::JobRecord* record, RunOptions options, const Now& 
   if (status.state() != v1::RUNNING) jobs_.Move(record, v1::RUNNING, "", "", now.wall);
   jobs_.Touch(record);
   options.counts = &counts_;
-  run_ = std::make_unique<JobRun>(&jobs_, record, std::move(options), now);
+  JobSlot& slot = slots_.try_emplace(record->number(), record).first->second;
+  slot.retry_at = absl::ZeroDuration();
+  slot.Begin(std::make_unique<JobRun>(&jobs_, record, std::move(options), now));
 }
 
 }  // namespace tessera::master

@@ -1,6 +1,10 @@
 // Jobs that give up their processes for a while: because a user says so, or for a job of higher
 // priority.
+#include <algorithm>
+#include <map>
 #include <string>
+#include <tuple>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/job/defaults.h"
@@ -31,16 +35,16 @@ absl::Status MasterCore::Suspend(const std::string& job_id, const Now& now) {
   if (status.has_suspending() && status.suspending().preempted_by().empty()) {
     return Refused(status, "is being suspended already, at its next barrier");
   }
-  const bool runs = run_ != nullptr && run_->record() == record;
-  if (runs && status.task() == v1::PREDICT) {
+  JobRun* const run = RunOf(record);
+  if (run != nullptr && status.task() == v1::PREDICT) {
     return Refused(status,
                    "predicts, and has no checkpoint to go on from: let it end, or cancel it");
   }
   status.mutable_suspending()->clear_preempted_by();
   status.mutable_suspending()->set_since_unix_ms(absl::ToUnixMillis(now.wall));
-  if (runs) {
+  if (run != nullptr) {
     jobs_.AddEvent(record, "to be suspended: goes to its next barrier", now.wall);
-    run_->Suspend(now);
+    run->Suspend(now);
   } else {
     SetSuspended(record, "while it waited", now);
   }
@@ -104,45 +108,85 @@ void MasterCore::SuspendInterrupted(const Now& now) {
   }
 }
 
-v1::JobRecord* MasterCore::Contender() {
-  const v1::JobRecord* running = run_->record();
-  const v1::JobSpec& spec = running->status().spec();
-  if (!IsPreemptible(spec) || running->status().task() == v1::PREDICT) return nullptr;
+std::map<const JobRun*, const v1::JobRecord*> MasterCore::ToPreempt() {
+  // Those of low priority first, of them those that go already, and the youngest.
+  std::vector<const JobRun*> runs;
+  size_t free = WorkersToTake();
+  for (const JobRun* run : Runs()) {
+    const v1::JobStatus& status = run->record()->status();
+    if (run->end().has_value()) continue;
+    // A user has it suspended: its workers come free.
+    if (status.has_suspending() && status.suspending().preempted_by().empty()) {
+      free += run->options().workers.size();
+    } else if (IsPreemptible(status.spec()) && status.task() != v1::PREDICT) {
+      runs.push_back(run);
+    }
+  }
+  std::sort(runs.begin(), runs.end(), [](const JobRun* a, const JobRun* b) {
+    const auto rank = [](const JobRun* run) {
+      const v1::JobStatus& status = run->record()->status();
+      return std::tuple(status.spec().priority(), !status.has_suspending());
+    };
+    return rank(a) != rank(b) ? rank(a) < rank(b) : a->record()->number() > b->record()->number();
+  });
+  std::map<const JobRun*, const v1::JobRecord*> preempted;
   bool head = true;
-  for (v1::JobRecord* record : jobs_.Queue()) {
-    if (record == running) continue;
-    if (record->status().spec().priority() <= spec.priority()) return nullptr;
-    // As StartHead chooses.
+  for (const v1::JobRecord* record : Waiting()) {
+    // As StartWaiting chooses.
     const bool may_start = head || record->status().state() != v1::CREATED;
     head = false;
-    if (may_start && HasProcessesFor(*record)) return record;
+    Needs needs = NeedsOf(*record);
+    if (record->status().has_scaling() && ChooseScaled(*record).has_value()) needs.ps = 1;
+    if (!may_start || membership_.Alive(v1::PS).size() < std::max(needs.ps, 1u)) continue;
+    const size_t workers = std::max(needs.workers, 1u);
+    std::vector<const JobRun*> chosen;
+    size_t comes = free;
+    for (const JobRun* run : runs) {
+      if (comes >= workers) break;
+      const bool lower =
+          run->record()->status().spec().priority() < record->status().spec().priority();
+      if (!lower || preempted.contains(run)) continue;
+      chosen.push_back(run);
+      comes += run->options().workers.size();
+    }
+    if (comes < workers) continue;
+    free = comes - workers;
+    for (const JobRun* run : chosen) preempted[run] = record;
   }
-  return nullptr;
+  return preempted;
 }
 
 void MasterCore::PreemptIfDue(const Now& now) {
-  if (run_ == nullptr || run_->end().has_value()) return;
-  v1::JobRecord* running = run_->record();
-  v1::JobStatus& status = *running->mutable_status();
-  if (status.has_suspending() && status.suspending().preempted_by().empty()) return;
-  const v1::JobRecord* by = Contender();
-  if (by == nullptr) {
-    if (!status.has_suspending()) return;
-    const std::string was = status.suspending().preempted_by();
-    status.clear_suspending();
-    return jobs_.AddEvent(
-        running, absl::StrCat("runs on: ", was, " does not wait for its place any more"), now.wall);
+  const std::map<const JobRun*, const v1::JobRecord*> preempted = ToPreempt();
+  for (JobRun* run : Runs()) {
+    if (run->end().has_value()) continue;
+    v1::JobRecord* record = run->record();
+    v1::JobStatus& status = *record->mutable_status();
+    if (status.has_suspending() && status.suspending().preempted_by().empty()) continue;
+    const auto found = preempted.find(run);
+    if (found == preempted.end()) {
+      if (!status.has_suspending()) continue;
+      const std::string was = status.suspending().preempted_by();
+      status.clear_suspending();
+      jobs_.AddEvent(record,
+                     absl::StrCat("runs on: ", was, " does not wait for its place any more"),
+                     now.wall);
+      continue;
+    }
+    const v1::JobStatus& by = found->second->status();
+    if (status.has_suspending()) {
+      status.mutable_suspending()->set_preempted_by(by.job_id());
+      continue;
+    }
+    if (!run->MayBePreempted(options_.least_run, now)) continue;
+    status.mutable_suspending()->set_preempted_by(by.job_id());
+    status.mutable_suspending()->set_since_unix_ms(absl::ToUnixMillis(now.wall));
+    jobs_.AddEvent(record,
+                   absl::StrCat("to be pre-empted by ", by.job_id(), ", of priority ",
+                                by.spec().priority(), ": goes to its next barrier"),
+                   now.wall);
+    run->Suspend(now);
   }
-  const std::string& id = by->status().job_id();
-  if (status.has_suspending()) return status.mutable_suspending()->set_preempted_by(id);
-  if (!run_->MayBePreempted(options_.least_run, now)) return;
-  status.mutable_suspending()->set_preempted_by(id);
-  status.mutable_suspending()->set_since_unix_ms(absl::ToUnixMillis(now.wall));
-  jobs_.AddEvent(running,
-                 absl::StrCat("to be pre-empted by ", id, ", of priority ",
-                              by->status().spec().priority(), ": goes to its next barrier"),
-                 now.wall);
-  run_->Suspend(now);
 }
 
 }  // namespace tessera::master

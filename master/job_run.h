@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/ids.h"
 #include "master/action.h"
@@ -46,10 +45,10 @@ struct TakeUp {
 
 // In the state log; see master_state.proto.
 inline constexpr char kRunPrefix[] = "run/";
-inline constexpr char kRunStateKey[] = "run/state";
-inline constexpr char kRunMapKey[] = "run/map";
-inline constexpr char kRunPlanKey[] = "run/plan";
-inline std::string RunRankKey(uint32_t rank) { return absl::StrCat("run/rank/", rank); }
+std::string RunStateKey(uint64_t job_number);
+std::string RunMapKey(uint64_t job_number);
+std::string RunPlanKey(uint64_t job_number);
+std::string RunRankKey(uint64_t job_number, uint32_t rank);
 
 // What the master before this one had made durable of a run that trains.
 struct SavedRun {
@@ -180,6 +179,8 @@ class JobRun {
   // many are here: then the run ends as kRescale at a barrier whose checkpoint is committed.
   bool AwaitsWorkers() const;
   void ScaleWorkers(bool are_here);
+  // More than it has, which are here and free: nobody else is to take them.
+  uint32_t WorkersToCome() const;
 
   // What a rank is to do; nullopt until the ps have their tables.
   std::optional<v1::Assignment> AssignmentOf(Rank rank) const;

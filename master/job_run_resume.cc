@@ -17,11 +17,14 @@ v1::RunProcess ToProto(const RunNode& node) {
   return process;
 }
 
+std::string RunKey(uint64_t job_number, absl::string_view what) {
+  return absl::StrCat(kRunPrefix, absl::Dec(job_number, absl::kZeroPad10), "/", what);
+}
+
 }  // namespace
 
 v1::RunState JobRun::State() const {
   v1::RunState state;
-  state.set_job_id(record_->status().job_id());
   state.set_generation(generation());
   for (const RunNode& ps : options_.ps) *state.add_ps() = ToProto(ps);
   for (const RunNode& worker : options_.workers) *state.add_workers() = ToProto(worker);
@@ -48,6 +51,13 @@ v1::RunState JobRun::State() const {
   return state;
 }
 
+std::string RunStateKey(uint64_t job_number) { return RunKey(job_number, "state"); }
+std::string RunMapKey(uint64_t job_number) { return RunKey(job_number, "map"); }
+std::string RunPlanKey(uint64_t job_number) { return RunKey(job_number, "plan"); }
+std::string RunRankKey(uint64_t job_number, uint32_t rank) {
+  return RunKey(job_number, absl::StrCat("rank/", rank));
+}
+
 std::vector<StateLog::Write> JobRun::TakeWrites() {
   std::vector<StateLog::Write> writes;
   if (end_.has_value() || plan_ == nullptr) {
@@ -56,21 +66,22 @@ std::vector<StateLog::Write> JobRun::TakeWrites() {
     }
     return writes;
   }
-  const auto write = [&](const char* key, std::string value) {
+  const uint64_t number = record_->number();
+  const auto write = [&](const std::string& key, std::string value) {
     const auto [logged, is_new] = logged_.try_emplace(key);
     if (!is_new && logged->second == value) return;
     logged->second = value;
     writes.push_back({key, std::move(value)});
   };
-  if (!logged_.contains(kRunMapKey)) {
+  if (!logged_.contains(RunMapKey(number))) {
     v1::RunMap map;
     *map.mutable_owner() = {owner_.begin(), owner_.end()};
-    write(kRunMapKey, map.SerializeAsString());
+    write(RunMapKey(number), map.SerializeAsString());
   }
-  write(kRunStateKey, State().SerializeAsString());
-  write(kRunPlanKey, plan_->Save().SerializeAsString());
+  write(RunStateKey(number), State().SerializeAsString());
+  write(RunPlanKey(number), plan_->Save().SerializeAsString());
   for (const uint32_t rank : desk_.TakeChanged()) {
-    std::string key = RunRankKey(rank);
+    std::string key = RunRankKey(number, rank);
     logged_.try_emplace(key);
     writes.push_back({std::move(key), desk_.StateOf(Rank(rank)).SerializeAsString()});
   }

@@ -42,6 +42,12 @@ bool JobRun::AwaitsWorkers() const {
 
 void JobRun::ScaleWorkers(bool are_here) { workers_are_here_ = are_here; }
 
+uint32_t JobRun::WorkersToCome() const {
+  if (!workers_are_here_ || !AwaitsWorkers()) return 0;
+  const uint32_t to = record_->status().worker_scaling().to();
+  return to - std::min(to, static_cast<uint32_t>(options_.workers.size()));
+}
+
 bool JobRun::EndsHere() const {
   if (Suspending()) return true;
   const bool sync = IsSync(spec().consistency().sparse()) || IsSync(spec().consistency().dense());

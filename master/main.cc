@@ -28,8 +28,8 @@ constexpr char kFooter[] =
     "  then: tessera-ps --master 127.0.0.1:7070 ...; tessera-worker --master 127.0.0.1:7070 ...;\n"
     "        tessera submit job.yaml\n\n"
     "Stop it with SIGTERM or Ctrl-C; a second one ends it at once. Jobs that were running go on "
-    "from\n"
-    "their last checkpoint when a master starts with the same --data-dir.\n\n"
+    "where\n"
+    "they are when a master starts with the same --data-dir.\n\n"
     "Exit codes: 0 stopped; 1 to 127: do not retry (wrong flags, a data folder in use, damaged\n"
     "state); 128 and up: retry (the address is taken or the disk fails for now).";
 
@@ -48,6 +48,7 @@ int main(int argc, char** argv) {
   options.data_dir = "./tessera-master";
   options.checkpoint_root = "./tessera-checkpoints";
   double lease_seconds = 10;
+  double least_run_seconds = 10;
   std::string log_level = "info";
   app.add_option("--listen", options.server.listen, "Where to serve, host:port; port 0: a free one")
       ->capture_default_str();
@@ -63,6 +64,10 @@ int main(int argc, char** argv) {
                  "A process that says nothing for so long is dead")
       ->capture_default_str()
       ->check(CLI::Range(0.5, 3600.0));
+  app.add_option("--least-run-seconds", least_run_seconds,
+                 "A job that has trained for less since it was started is not pre-empted")
+      ->capture_default_str()
+      ->check(CLI::Range(0.0, 86400.0));
   app.add_option("--log-level", log_level, "trace, debug, info, warning, error or off")
       ->capture_default_str()
       ->check(CLI::IsMember({"trace", "debug", "info", "warning", "error", "off"}));
@@ -88,6 +93,7 @@ int main(int argc, char** argv) {
   options.channels = channels.get();
   options.lease = absl::Seconds(lease_seconds);
   options.heartbeat = options.lease / 5;
+  options.least_run = absl::Seconds(least_run_seconds);
   auto master = tessera::master::Master::Start(options);
   if (!master.ok()) {
     SPDLOG_ERROR("cannot start: {}", std::string(master.status().message()));

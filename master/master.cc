@@ -1,7 +1,6 @@
 #include "master/master.h"
 
 #include <algorithm>
-#include <array>
 #include <optional>
 #include <string>
 #include <thread>
@@ -15,7 +14,7 @@
 #include "common/metrics/process_metrics.h"
 #include "common/rpc/metrics_service.h"
 #include "common/status_macros.h"
-#include "master/action_runner.h"
+#include "master/action_threads.h"
 #include "master/host.h"
 #include "master/master_metrics.h"
 #include "master/services.h"
@@ -52,8 +51,12 @@ class MasterImpl final : public Master {
         registry_(options.metrics == nullptr ? *own_registry_ : *options.metrics),
         log_(std::move(log)),
         host_(std::move(core), log_.get(), options.clock),
-        runners_{ActionRunner(options.channels, options.files, options.checkpoint_root),
-                 ActionRunner(options.channels, options.files, options.checkpoint_root)},
+        actions_(options.channels, options.files, options.checkpoint_root,
+                 [this](uint64_t id, ActionResult result) {
+                   host_.With([&](MasterCore& core, const MasterCore::Now& now) {
+                     core.ActionDone(id, std::move(result), now);
+                   });
+                 }),
         cluster_(&host_),
         work_(&host_),
         jobs_(&host_),
@@ -68,9 +71,7 @@ class MasterImpl final : public Master {
     TESSERA_ASSIGN_OR_RETURN(
         server_, RpcServer::Start(options, {&cluster_, &work_, &jobs_, &metrics_service_}));
     ticker_ = std::thread([this] { TickForever(); });
-    for (const Lane lane : kAllLanes) {
-      actors_.emplace_back([this, lane] { ActForever(lane); });
-    }
+    actor_ = std::thread([this] { ActForever(); });
     SPDLOG_INFO("serving at {}", server_->address());
     return absl::OkStatus();
   }
@@ -81,10 +82,10 @@ class MasterImpl final : public Master {
     if (server_ == nullptr || stop_.HasBeenNotified()) return;
     stop_.Notify();
     host_.Stop();
-    for (ActionRunner& runner : runners_) runner.Stop();
+    actions_.Stop();
     server_->Shutdown(grace);
     ticker_.join();
-    for (std::thread& actor : actors_) actor.join();
+    actor_.join();
     if (absl::Status status = host_.Flush(); !status.ok()) {
       SPDLOG_ERROR("the last changes of state are lost: {}", std::string(status.message()));
     }
@@ -94,38 +95,35 @@ class MasterImpl final : public Master {
   // Leases and whatever else time alone makes due.
   void TickForever() {
     while (!stop_.WaitForNotificationWithTimeout(kTick)) {
-      for (const Lane lane : kAllLanes) {
-        std::vector<std::string> unanswered = runner(lane).Unanswered();
-        host_.Look([&](MasterCore& core, const MasterCore::Now&) {
-          core.SetUnanswered(lane, std::move(unanswered));
+      for (auto& [id, ps] : actions_.Unanswered()) {
+        host_.Look([&, id = id, &ps = ps](MasterCore& core, const MasterCore::Now&) {
+          core.SetUnanswered(id, std::move(ps));
         });
       }
       host_.With([](MasterCore& core, const MasterCore::Now& now) { core.Tick(now); });
-      for (const Lane lane : kAllLanes) {
-        const std::optional<uint64_t> id = host_.Look(
-            [lane](MasterCore& core, const MasterCore::Now&) { return core.UnwantedAction(lane); });
-        if (id.has_value()) runner(lane).Cancel(*id);
-      }
+      actions_.Cancel(host_.Look(
+          [](MasterCore& core, const MasterCore::Now&) { return core.UnwantedActions(); }));
       Flush();
     }
   }
 
-  ActionRunner& runner(Lane lane) { return runners_[static_cast<int>(lane)]; }
-
-  // One action of the lane after the other, none before the state that asks for it is durable.
-  void ActForever(Lane lane) {
+  // Begins what the core wants done, none before the state that asks for it is durable.
+  void ActForever() {
     uint64_t seen = 0;
     while (host_.AwaitChange(&seen, absl::Seconds(1))) {
-      std::optional<Action> action = host_.Look(
-          [lane](MasterCore& core, const MasterCore::Now&) { return core.TakeAction(lane); });
-      if (!action.has_value()) continue;
-      while (!Flush()) {
+      std::vector<Action> actions = host_.Look([](MasterCore& core, const MasterCore::Now&) {
+        std::vector<Action> taken;
+        for (const Lane lane : kAllLanes) {
+          while (std::optional<Action> action = core.TakeAction(lane)) {
+            taken.push_back(*std::move(action));
+          }
+        }
+        return taken;
+      });
+      while (!actions.empty() && !Flush()) {
         if (stop_.WaitForNotificationWithTimeout(kLogRetry)) return;
       }
-      ActionResult result = runner(lane).Run(*action);
-      host_.With([&](MasterCore& core, const MasterCore::Now& now) {
-        core.ActionDone(action->id, std::move(result), now);
-      });
+      for (Action& action : actions) actions_.Begin(std::move(action));
     }
   }
 
@@ -139,7 +137,7 @@ class MasterImpl final : public Master {
   MetricsRegistry& registry_;
   const std::unique_ptr<StateLog> log_;
   CoreHost host_;
-  std::array<ActionRunner, kLanes> runners_;  // by lane
+  ActionThreads actions_;
   ClusterServiceImpl cluster_;
   WorkServiceImpl work_;
   JobServiceImpl jobs_;
@@ -149,7 +147,7 @@ class MasterImpl final : public Master {
   std::unique_ptr<RpcServer> server_;
   absl::Notification stop_;
   std::thread ticker_;
-  std::vector<std::thread> actors_;  // by lane
+  std::thread actor_;
 };
 
 }  // namespace
@@ -169,6 +167,7 @@ absl::StatusOr<std::unique_ptr<Master>> Master::Start(const Options& options) {
   core_options.membership.heartbeat = options.heartbeat;
   core_options.address = options.server.listen;
   core_options.settle = options.settle;
+  core_options.least_run = options.least_run;
   TESSERA_ASSIGN_OR_RETURN(core_options.next_job,
                            NextJobNumber(*options.files, options.checkpoint_root));
   TESSERA_ASSIGN_OR_RETURN(

@@ -33,6 +33,8 @@ class Master {
     absl::Duration heartbeat = absl::Seconds(2);
     // A job that takes as many processes as live starts when nobody has joined for this long.
     absl::Duration settle = absl::Seconds(1);
+    // A job that has trained for less since it was started is not pre-empted.
+    absl::Duration least_run = absl::Seconds(10);
   };
 
   // FAILED_PRECONDITION: the data folder is in use, or an address that others can reach without

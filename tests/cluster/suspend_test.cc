@@ -47,6 +47,7 @@ class SuspendTest : public TrainingTest {
     options.output_root = folder;
     options.ps = 3;
     options.workers = 3;
+    options.least_run = absl::Milliseconds(100);
     options.say = [](const std::string&) {};
     options.on_failure = [](const absl::Status& s) { ADD_FAILURE() << s; };
     auto started = local::StartInProcessCluster(options);
@@ -83,7 +84,7 @@ class SuspendTest : public TrainingTest {
     EXPECT_EQ(suspended->nodes_size(), 0);
     ASSERT_TRUE(client.Resume(id).ok());
   }
-  // It needs other numbers of processes, so that the first goes on elsewhere.
+  // It needs all workers, and another number of ps.
   static void RunUrgentJob(client::JobClient& client, const v1::JobSpec& like) {
     v1::SubmitRequest submit;
     *submit.mutable_spec() = like;
@@ -91,7 +92,7 @@ class SuspendTest : public TrainingTest {
     submit.mutable_spec()->set_priority(5);
     submit.mutable_spec()->mutable_train()->set_epochs(1);
     submit.set_ps(1);
-    submit.set_workers(1);
+    submit.set_workers(3);
     const auto ended = client.Watch(client.Submit(submit).value(), [](const v1::JobStatus&) {});
     ASSERT_TRUE(ended.ok()) << ended.status();
     EXPECT_EQ(ended->state(), v1::SUCCEEDED) << ended->message();
@@ -161,7 +162,6 @@ TEST_F(SuspendTest, ASuspendedSyncJobGoesOnWithOtherPsToTheSameBits) {
 }
 
 TEST_F(SuspendTest, APreemptedSyncJobEndsWithTheSameBits) {
-  // Long enough that it may be pre-empted before it ends.
   const v1::JobSpec spec = Long({});
   const std::string undisturbed = Digest(Run("undisturbed", spec, 2, 2, {}));
   v1::JobSpec held = spec;

@@ -7,6 +7,7 @@ namespace tessera::master {
 namespace {
 
 using testing::Contains;
+using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
@@ -80,7 +81,7 @@ TEST_F(CoreCheckpointTest, OneThatFallsDueMeanwhileWaitsAtItsBarrierAndIsOfItsSt
   EXPECT_EQ(Job(id).phase(), "checkpointing");
   EXPECT_EQ(cuts_.size(), 1u);
   EXPECT_THAT(Job(id).waits(), Contains(HasSubstr("workers wait for the checkpoint of step 4")));
-  core_->SetUnanswered(Lane::kBackground, {"ps-0"});
+  core_->SetUnanswered(writing_->id, {"ps-0"});
   EXPECT_THAT(Job(id).waits(), Contains(HasSubstr("to be written by ps-0")));
   Release();
   RunUntil(id, v1::SUCCEEDED);
@@ -123,9 +124,9 @@ TEST_F(CoreCheckpointTest, OneThatIsNotWrittenWhenAPsIsLostIsDroppedAndTheOneBef
   hold_writes_ = true;
   for (int i = 0; i < 100 && !writing_.has_value(); ++i) Round();
   ASSERT_TRUE(writing_.has_value());
-  EXPECT_FALSE(core_->UnwantedAction(Lane::kBackground).has_value());
+  EXPECT_THAT(core_->UnwantedActions(), IsEmpty());
   Kill("ps-0");
-  EXPECT_EQ(core_->UnwantedAction(Lane::kBackground), writing_->id);
+  EXPECT_THAT(core_->UnwantedActions(), ElementsAre(writing_->id));
   Join(v1::PS, "ps-0");
   // The next generation does not look for its checkpoint while the last one may still write.
   const size_t opens = opens_.size();
@@ -299,7 +300,7 @@ TEST_F(CoreCheckpointTest, CancellingAJobCutsItsWriteShort) {
   JoinAll(1, 1);
   const std::string id = SubmitAndHold(EverySteps(4));
   ASSERT_TRUE(core_->Cancel(id, now_).ok());
-  EXPECT_EQ(core_->UnwantedAction(Lane::kBackground), writing_->id);
+  EXPECT_THAT(core_->UnwantedActions(), ElementsAre(writing_->id));
   EXPECT_EQ(Job(id).state(), v1::FAILED);
   CutShort();
   EXPECT_EQ(Job(id).state(), v1::FAILED);

@@ -332,10 +332,10 @@ TEST_F(CoreResumeTest, ARunThatCannotBeReadIsNamed) {
   JoinAll(1, 1);
   const std::string id = Submit(Quiet(), 1, 1);
   RunUntilStep(id, 15);
-  log_[kRunPlanKey] = "\xff\xff";
+  log_[RunPlanKey(1)] = "\xff\xff";
   const auto core = MasterCore::New({}, log_, now_);
   EXPECT_EQ(core.status().code(), absl::StatusCode::kDataLoss);
-  EXPECT_THAT(std::string(core.status().message()), HasSubstr("run/plan"));
+  EXPECT_THAT(std::string(core.status().message()), HasSubstr(RunPlanKey(1)));
 }
 
 }  // namespace

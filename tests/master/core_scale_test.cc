@@ -351,8 +351,8 @@ TEST_F(CoreScaleTest, ACheckpointThatFallsDueCutsTheCopyShortWhichBeginsAgain) {
   RunUntilStep(id, 20);
   hold_writes_ = true;
   ASSERT_TRUE(Scale(id, 2).ok());
-  for (int i = 0; i < 50 && !core_->UnwantedAction(Lane::kBackground).has_value(); ++i) Round();
-  ASSERT_EQ(core_->UnwantedAction(Lane::kBackground), writing_->id);
+  for (int i = 0; i < 50 && core_->UnwantedActions().empty(); ++i) Round();
+  ASSERT_THAT(core_->UnwantedActions(), testing::ElementsAre(writing_->id));
   EXPECT_EQ(cuts_.size(), 1u);
   EXPECT_EQ(cuts_[0].calls[0].second.step(), 40u);
   CutShort();
@@ -375,7 +375,7 @@ TEST_F(CoreScaleTest, AMoveThatCheckpointsCutShortAgainAndAgainGoesByOneOfThem) 
   for (int i = 0; i < 300 && Job(id).has_scaling(); ++i) {
     hold_writes_ = !writing_.has_value() || std::holds_alternative<CopyPartitions>(writing_->work);
     Round();
-    if (core_->UnwantedAction(Lane::kBackground).has_value()) CutShort();
+    if (!core_->UnwantedActions().empty()) CutShort();
   }
   EXPECT_FALSE(Job(id).has_scaling());
   hold_writes_ = false;

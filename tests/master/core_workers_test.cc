@@ -63,7 +63,7 @@ TEST_F(CoreWorkersTest, MoreThanLiveAreWaitedForWhileTheJobTrains) {
   const std::string id = Submit(Quiet(), 1, 1);
   RunUntilStep(id, 20);
   ASSERT_TRUE(Scale(id, 2).ok());
-  EXPECT_THAT(Events(id), Contains(HasSubstr("it waits until so many are here, 1 are")));
+  EXPECT_THAT(Events(id), Contains(HasSubstr("it waits until so many are here and free, 1 are")));
   EXPECT_THAT(Waits(id), Contains(HasSubstr("when so many are here")));
   RunUntilStep(id, 40);
   EXPECT_EQ(Job(id).generation(), 1u);
@@ -189,10 +189,11 @@ TEST_F(CoreWorkersTest, JobsThatCannotHaveThemSayWhy) {
 
 TEST_F(CoreWorkersTest, AJobInTheQueueStartsWithTheNumberAskedForLast) {
   JoinAll(1, 2);
-  const std::string first = Submit(Quiet(), 1, 1);
+  const std::string first = Submit(Quiet(), 2, 1);
   const std::string id = Submit(Quiet(), 1, 1);
   ASSERT_EQ(Scale(id, 2).value(), 2u);
   RunUntil(id, v1::SUCCEEDED);
+  EXPECT_EQ(Job(first).state(), v1::SUCCEEDED);
   EXPECT_EQ(opens_.back().calls[0].second.workers(), 2u);
 }
 

@@ -98,7 +98,8 @@ Trained Train(PlanOptions options, uint64_t seed, bool deaths, bool scales = fal
         trained = now;
         position = plan->position();
         if (plan->due().finished) return trained;
-        if (scales && (!options.sync || position.open_size() == 0) && random() % 2 == 0) {
+        const bool may_scale = scales && (!options.sync || position.open_size() == 0);
+        if (may_scale && (trained.scaled == 0 || random() % 2 == 0)) {
           options.workers = 1 + static_cast<uint32_t>(random() % 5);
           ++trained.scaled;
           break;

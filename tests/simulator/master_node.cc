@@ -13,7 +13,6 @@ namespace tessera::simulator {
 namespace {
 
 using master::ActionResult;
-using master::Lane;
 
 // As master.cc and action_runner.cc have them.
 constexpr absl::Duration kTick = absl::Milliseconds(50);
@@ -33,7 +32,7 @@ MasterNode::MasterNode(World* world, Network* network, FileSystem* disk, Options
     core_ = nullptr;
     sessions_.clear();
     polls_.clear();
-    works_ = {};
+    works_.clear();
   };
 }
 
@@ -43,6 +42,7 @@ void MasterNode::Start() {
   master::MasterCore::Options options;
   options.membership.lease = absl::Seconds(3);
   options.membership.heartbeat = heartbeat();
+  options.least_run = absl::Seconds(1);
   core_ = *master::MasterCore::New(options, log_, now());
   (void)disk_.CreateFolder("root");
   process_.After(absl::ZeroDuration(), [this] {
@@ -53,11 +53,10 @@ void MasterNode::Start() {
 
 void MasterNode::Tick() {
   core_->Tick(now());
-  for (const Lane lane : master::kAllLanes) {
-    const std::optional<uint64_t> id = core_->UnwantedAction(lane);
-    if (id.has_value() && *id == work(lane).id && work(lane).cancel) {
-      std::exchange(work(lane).cancel, nullptr)();
-    }
+  for (const uint64_t id : core_->UnwantedActions()) {
+    const auto unwanted = works_.find(id);
+    if (unwanted == works_.end() || !unwanted->second.cancel) continue;
+    std::exchange(unwanted->second.cancel, nullptr)();
   }
   if (!Settle()) return;
   process_.After(kTick, [this] { Tick(); });
@@ -192,29 +191,32 @@ absl::Status MasterNode::ReportScores(const v1::ScoresChunk& header,
 }
 
 void MasterNode::TakeActions() {
-  for (const Lane lane : master::kAllLanes) {
-    if (work(lane).id != 0) continue;
-    std::optional<master::Action> action = core_->TakeAction(lane);
-    if (!action.has_value()) continue;
-    constexpr const char* kNames[] = {"find", "open", "close", "cut", "write", "copy", "measure"};
-    world_.Tell("master begins to ", kNames[action->work.index()], " (action ", action->id, ")");
-    work(lane) = {.id = action->id, .cancelled = false, .cancel = nullptr};
-    const Done done = [this, lane, id = action->id](ActionResult result) {
-      if (process_.dying()) return;
-      world_.Tell("action ", id, ": ", result.status.ToString());
-      work(lane) = {};
-      core_->ActionDone(id, std::move(result), now());
-      Settle();
-    };
-    // Not within the call that asked for it: what it wants is durable only now.
-    process_.After(absl::ZeroDuration(), [this, lane, done, what = std::move(action->work)] {
-      std::visit([&](const auto& todo) { Run(lane, todo, done); }, what);
-    });
+  for (const master::Lane lane : master::kAllLanes) {
+    while (std::optional<master::Action> action = core_->TakeAction(lane)) Begin(*action);
   }
 }
 
+void MasterNode::Begin(const master::Action& action) {
+  constexpr const char* kNames[] = {"find", "open", "close", "cut", "write", "copy", "measure"};
+  const uint64_t id = action.id;
+  world_.Tell("master begins to ", kNames[action.work.index()], " (action ", id, ")");
+  works_[id] = {.cancelled = false, .cancel = nullptr};
+  const Done done = [this, id](ActionResult result) {
+    if (process_.dying()) return;
+    world_.Tell("action ", id, ": ", result.status.ToString());
+    works_.erase(id);
+    core_->ActionDone(id, std::move(result), now());
+    Settle();
+  };
+  // Not within the call that asked for it: what it wants is durable only now.
+  process_.After(absl::ZeroDuration(), [this, id, done, what = action.work] {
+    std::visit([&](const auto& todo) { Run(id, todo, done); }, what);
+  });
+}
+
 template <typename Request, typename Response>
-void MasterNode::CallAll(Lane lane, const std::vector<std::pair<master::RunNode, Request>>& calls,
+void MasterNode::CallAll(uint64_t action,
+                         const std::vector<std::pair<master::RunNode, Request>>& calls,
                          absl::Duration limit, bool wait,
                          std::function<void(absl::StatusOr<std::vector<Response>>)> done) {
   struct State {
@@ -226,19 +228,19 @@ void MasterNode::CallAll(Lane lane, const std::vector<std::pair<master::RunNode,
   const auto state = std::make_shared<State>();
   state->answers.resize(calls.size());
   state->left = calls.size();
-  const auto finish = [this, lane, state, done = std::move(done)] {
+  const auto finish = [this, action, state, done = std::move(done)] {
     if (std::exchange(state->over, true)) return;
-    work(lane).cancel = nullptr;
+    works_.at(action).cancel = nullptr;
     if (!state->first.ok()) return done(state->first);
     done(std::move(state->answers));
   };
   if (calls.empty()) return finish();
-  if (work(lane).cancelled) {
+  if (works_.at(action).cancelled) {
     state->first = absl::CancelledError("cut short");
     return finish();
   }
-  work(lane).cancel = [this, lane, state, finish] {
-    work(lane).cancelled = true;
+  works_.at(action).cancel = [this, action, state, finish] {
+    works_.at(action).cancelled = true;
     state->first = absl::CancelledError("cut short");
     finish();
   };
@@ -264,18 +266,18 @@ void MasterNode::CallAll(Lane lane, const std::vector<std::pair<master::RunNode,
 }
 
 void MasterNode::CallWriteCheckpoint(
-    Lane lane, const WriteCalls& calls, absl::Duration limit,
+    uint64_t action, const WriteCalls& calls, absl::Duration limit,
     std::function<void(absl::StatusOr<std::vector<v1::WriteCheckpointResponse>>)> done) {
-  CallAll<v1::WriteCheckpointRequest, v1::WriteCheckpointResponse>(lane, calls, limit,
+  CallAll<v1::WriteCheckpointRequest, v1::WriteCheckpointResponse>(action, calls, limit,
                                                                    /*wait=*/true, std::move(done));
 }
 
-void MasterNode::Run(Lane, const master::FindCheckpoint& find, const Done& done) {
+void MasterNode::Run(uint64_t, const master::FindCheckpoint& find, const Done& done) {
   done(checkpoints_.Find(find, absl::OkStatus));
 }
 
-void MasterNode::Run(Lane lane, const master::OpenPs& open, const Done& done) {
-  CallAll<v1::OpenJobRequest, v1::OpenJobResponse>(lane, open.calls, kLongCall, /*wait=*/false,
+void MasterNode::Run(uint64_t action, const master::OpenPs& open, const Done& done) {
+  CallAll<v1::OpenJobRequest, v1::OpenJobResponse>(action, open.calls, kLongCall, /*wait=*/false,
                                                    [done](const auto& answers) {
                                                      ActionResult result;
                                                      result.status = answers.status();
@@ -283,14 +285,14 @@ void MasterNode::Run(Lane lane, const master::OpenPs& open, const Done& done) {
                                                    });
 }
 
-void MasterNode::Run(Lane lane, const master::ClosePs& close, const Done& done) {
+void MasterNode::Run(uint64_t action, const master::ClosePs& close, const Done& done) {
   std::vector<std::pair<master::RunNode, v1::CloseJobRequest>> calls;
   for (const master::RunNode& ps : close.ps) calls.emplace_back(ps, close.request);
-  CallAll<v1::CloseJobRequest, v1::CloseJobResponse>(lane, calls, kShortCall, /*wait=*/true,
+  CallAll<v1::CloseJobRequest, v1::CloseJobResponse>(action, calls, kShortCall, /*wait=*/true,
                                                      [done](const auto&) { done({}); });
 }
 
-void MasterNode::Run(Lane lane, const master::CutCheckpoint& cut, const Done& done) {
+void MasterNode::Run(uint64_t action, const master::CutCheckpoint& cut, const Done& done) {
   if (const absl::Status begun = checkpoints_.Begin(cut.folder); !begun.ok()) {
     checkpoints_.Drop(cut.folder);
     ActionResult result;
@@ -298,40 +300,43 @@ void MasterNode::Run(Lane lane, const master::CutCheckpoint& cut, const Done& do
     result.own_disk = true;
     return done(std::move(result));
   }
-  CallWriteCheckpoint(lane, cut.calls, kLongCall, [this, lane, cut, done](const auto& answers) {
+  CallWriteCheckpoint(action, cut.calls, kLongCall, [this, action, cut, done](const auto& answers) {
     ActionResult result;
     result.status = answers.status();
     if (answers.ok()) return done(std::move(result));
     WriteCalls drops = cut.calls;
     for (auto& [ps, request] : drops) request.set_phase(v1::WriteCheckpointRequest::DROP);
-    CallWriteCheckpoint(lane, drops, kShortCall, [this, cut, done, result](const auto&) {
+    CallWriteCheckpoint(action, drops, kShortCall, [this, cut, done, result](const auto&) {
       checkpoints_.Drop(cut.folder);
       done(result);
     });
   });
 }
 
-void MasterNode::Run(Lane lane, const master::WriteCheckpoint& write, const Done& done) {
-  CallWriteCheckpoint(lane, write.calls, kLongCall, [this, lane, write, done](const auto& parts) {
-    ActionResult result;
-    result.own_disk = parts.ok();
-    result.status = parts.ok() ? checkpoints_.Commit(write, *parts) : parts.status();
-    if (!result.status.ok()) {
-      checkpoints_.Drop(write.folder);
-      return done(std::move(result));
-    }
-    world_.Tell("checkpoint ", write.folder);
-    checkpoints_.Prune(write);
-    if (!write.logged) return done(std::move(result));
-    WriteCalls commits = write.calls;
-    for (auto& [ps, request] : commits) request.set_phase(v1::WriteCheckpointRequest::COMMITTED);
-    CallWriteCheckpoint(lane, commits, kShortCall, [done, result](const auto&) { done(result); });
-  });
+void MasterNode::Run(uint64_t action, const master::WriteCheckpoint& write, const Done& done) {
+  CallWriteCheckpoint(
+      action, write.calls, kLongCall, [this, action, write, done](const auto& parts) {
+        ActionResult result;
+        result.own_disk = parts.ok();
+        result.status = parts.ok() ? checkpoints_.Commit(write, *parts) : parts.status();
+        if (!result.status.ok()) {
+          checkpoints_.Drop(write.folder);
+          return done(std::move(result));
+        }
+        world_.Tell("checkpoint ", write.folder);
+        checkpoints_.Prune(write);
+        if (!write.logged) return done(std::move(result));
+        WriteCalls commits = write.calls;
+        for (auto& [ps, request] : commits)
+          request.set_phase(v1::WriteCheckpointRequest::COMMITTED);
+        CallWriteCheckpoint(action, commits, kShortCall,
+                            [done, result](const auto&) { done(result); });
+      });
 }
 
-void MasterNode::Run(Lane lane, const master::CopyPartitions& copy, const Done& done) {
+void MasterNode::Run(uint64_t action, const master::CopyPartitions& copy, const Done& done) {
   CallAll<v1::FetchPartitionsRequest, v1::FetchPartitionsResponse>(
-      lane, copy.calls, kLongCall, /*wait=*/false, [done](const auto& answers) {
+      action, copy.calls, kLongCall, /*wait=*/false, [done](const auto& answers) {
         ActionResult result;
         result.status = answers.status();
         if (answers.ok()) {
@@ -344,7 +349,7 @@ void MasterNode::Run(Lane lane, const master::CopyPartitions& copy, const Done& 
       });
 }
 
-void MasterNode::Run(Lane, const master::ComputeMetrics& compute, const Done& done) {
+void MasterNode::Run(uint64_t, const master::ComputeMetrics& compute, const Done& done) {
   ActionResult result;
   result.metrics =
       MeasureScores(compute.layout, compute.names, compute.outputs, compute.labels, compute.groups);

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <functional>
 #include <list>
@@ -20,8 +19,8 @@ namespace tessera::simulator {
 class ClusterNode;
 class PsNode;
 
-// The master: its real core and its real work on the checkpoint root, with the services, the lanes
-// and the state log of master/ as events of one thread.
+// The master: its real core and its real work on the checkpoint root, with the services, the
+// actions and the state log of master/ as events of one thread.
 class MasterNode {
  public:
   struct Options {
@@ -59,7 +58,6 @@ class MasterNode {
     absl::Duration until;
   };
   struct Work {
-    uint64_t id = 0;  // 0: none
     bool cancelled = false;
     std::function<void()> cancel;
   };
@@ -71,26 +69,26 @@ class MasterNode {
   bool Persist();
   void AnswerPolls();
   void TakeActions();
+  void Begin(const master::Action& action);
   void EndSession(uint64_t incarnation, const std::string& why);
 
-  void Run(master::Lane lane, const master::FindCheckpoint& find, const Done& done);
-  void Run(master::Lane lane, const master::OpenPs& open, const Done& done);
-  void Run(master::Lane lane, const master::ClosePs& close, const Done& done);
-  void Run(master::Lane lane, const master::CutCheckpoint& cut, const Done& done);
-  void Run(master::Lane lane, const master::WriteCheckpoint& write, const Done& done);
-  void Run(master::Lane lane, const master::CopyPartitions& copy, const Done& done);
-  void Run(master::Lane lane, const master::ComputeMetrics& compute, const Done& done);
+  void Run(uint64_t action, const master::FindCheckpoint& find, const Done& done);
+  void Run(uint64_t action, const master::OpenPs& open, const Done& done);
+  void Run(uint64_t action, const master::ClosePs& close, const Done& done);
+  void Run(uint64_t action, const master::CutCheckpoint& cut, const Done& done);
+  void Run(uint64_t action, const master::WriteCheckpoint& write, const Done& done);
+  void Run(uint64_t action, const master::CopyPartitions& copy, const Done& done);
+  void Run(uint64_t action, const master::ComputeMetrics& compute, const Done& done);
 
   using WriteCalls = std::vector<std::pair<master::RunNode, v1::WriteCheckpointRequest>>;
   void CallWriteCheckpoint(
-      master::Lane lane, const WriteCalls& calls, absl::Duration limit,
+      uint64_t action, const WriteCalls& calls, absl::Duration limit,
       std::function<void(absl::StatusOr<std::vector<v1::WriteCheckpointResponse>>)> done);
   // `wait`: an error ends it when all have answered; otherwise at once.
   template <typename Request, typename Response>
-  void CallAll(master::Lane lane, const std::vector<std::pair<master::RunNode, Request>>& calls,
+  void CallAll(uint64_t action, const std::vector<std::pair<master::RunNode, Request>>& calls,
                absl::Duration limit, bool wait,
                std::function<void(absl::StatusOr<std::vector<Response>>)> done);
-  Work& work(master::Lane lane) { return works_[static_cast<int>(lane)]; }
 
   World& world_;
   Network& network_;
@@ -103,7 +101,7 @@ class MasterNode {
   std::unique_ptr<master::MasterCore> core_;
   std::map<uint64_t, Session> sessions_;  // by incarnation
   std::list<Poll> polls_;
-  std::array<Work, master::kLanes> works_;  // by lane
+  std::map<uint64_t, Work> works_;  // by the action's number
   bool settling_ = false;
 };
 

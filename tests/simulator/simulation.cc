@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "common/status_macros.h"
 #include "tests/common/fault_file_system.h"
 #include "tests/simulator/master_node.h"
 #include "tests/simulator/ps_node.h"
@@ -18,7 +19,7 @@
 namespace tessera::simulator {
 namespace {
 
-// Everybody is back by then, and no wait of the job's is as long.
+// Everybody is back by then, and no wait of a job's is as long. Of each job.
 constexpr absl::Duration kPatience = absl::Minutes(3);
 
 class Simulation {
@@ -77,7 +78,7 @@ class Simulation {
         danger_ = 0;
       });
     }
-    const absl::Duration end = World::kBegin + scenario_.until + kPatience;
+    const absl::Duration end = World::kBegin + scenario_.until + scenario_.jobs * kPatience;
     while (!Ended() && world_.Step(end)) StartDead();
     Outcome outcome;
     outcome.took = world_.Run();
@@ -121,13 +122,15 @@ class Simulation {
   }
 
   void Submit() {
-    if (!id_.empty()) return;
+    if (ids_.size() == scenario_.jobs) return;
     if (master_.core() == nullptr || master_.process().dying()) {
       world_.After(absl::Milliseconds(100), [this] { Submit(); });
       return;
     }
     v1::SubmitRequest request;
     *request.mutable_spec() = job_.Spec();
+    request.mutable_spec()->set_priority(scenario_.jobs > 1 ? static_cast<int32_t>(world_.Below(3))
+                                                            : 0);
     request.set_workers(scenario_.workers);
     request.set_ps(scenario_.ps);
     const absl::StatusOr<std::string> id = master_.core()->Submit(request, master_.now());
@@ -138,24 +141,26 @@ class Simulation {
     // As a client: it has been accepted when the master says so, which it does when that is
     // durable.
     if (master_.Settle()) {
-      id_ = *id;
-      world_.Tell("submitted ", id_);
-    } else {
-      world_.After(absl::Seconds(1), [this] { Submit(); });
+      ids_.push_back(*id);
+      world_.Tell("submitted ", *id, " of priority ", request.spec().priority());
     }
+    world_.After(absl::Seconds(1), [this] { Submit(); });
   }
 
   bool Ended() {
     if (!refused_.ok()) return true;
-    if (id_.empty() || master_.core() == nullptr || master_.process().dying()) return false;
+    if (ids_.size() < scenario_.jobs) return false;
+    if (master_.core() == nullptr || master_.process().dying()) return false;
     if (world_.Monotonic() < next_look_) return false;
     next_look_ = world_.Monotonic() + absl::Milliseconds(500);
-    const auto job = master_.core()->GetJob(id_, master_.now());
-    if (!job.ok()) {
-      refused_ = job.status();
-      return true;
+    for (const std::string& id : ids_) {
+      const auto job = master_.core()->GetJob(id, master_.now());
+      if (!job.ok()) {
+        refused_ = job.status();
+        return true;
+      }
+      if (job->state() != v1::SUCCEEDED && job->state() != v1::FAILED) return false;
     }
-    if (job->state() != v1::SUCCEEDED && job->state() != v1::FAILED) return false;
     // It counts when it is durable.
     return master_.Settle();
   }
@@ -163,13 +168,23 @@ class Simulation {
   absl::Status Judge(Outcome& outcome) {
     if (!refused_.ok()) return refused_;
     if (master_.core() == nullptr) return absl::DeadlineExceededError("there is no master");
-    const v1::JobStatus job = *master_.core()->GetJob(id_, master_.now());
-    outcome.restarts = job.restarts();
+    if (ids_.size() < scenario_.jobs) return absl::DeadlineExceededError("no job was accepted");
+    absl::Status first;
+    for (const std::string& id : ids_) {
+      const absl::Status judged = JudgeJob(id, outcome);
+      if (first.ok() && !judged.ok()) first = WithContext(judged, id);
+    }
+    return first;
+  }
+
+  absl::Status JudgeJob(const std::string& id, Outcome& outcome) {
+    const v1::JobStatus job = *master_.core()->GetJob(id, master_.now());
+    outcome.restarts += job.restarts();
     for (const v1::Event& event : job.events()) {
       // By the wall clock, which may have jumped.
       world_.Tell(absl::FormatTime("%H:%M:%E3S", absl::FromUnixMillis(event.unix_ms()),
                                    absl::UTCTimeZone()),
-                  " event: ", event.message());
+                  " event of ", id, ": ", event.message());
     }
     if (job.state() == v1::FAILED) {
       return absl::InternalError(
@@ -183,10 +198,10 @@ class Simulation {
     if (job.samples() != scenario_.job.epochs * scenario_.job.records) {
       return absl::DataLossError(absl::StrCat("the job trained ", job.samples(), " samples"));
     }
-    absl::StatusOr<CountingJob::Model> model = CountingJob::ReadModel(disk_, job.checkpoint());
-    if (!model.ok()) return model.status();
-    outcome.model = *std::move(model);
-    return job_.Check(outcome.model);
+    TESSERA_ASSIGN_OR_RETURN(CountingJob::Model model,
+                             CountingJob::ReadModel(disk_, job.checkpoint()));
+    outcome.models.push_back(std::move(model));
+    return job_.Check(outcome.models.back());
   }
 
   // ---- faults
@@ -203,6 +218,11 @@ class Simulation {
   Process& One() {
     const std::vector<Process*> all = Processes();
     return *all[world_.Below(all.size())];
+  }
+  // Of the jobs; empty: there is none, or no master.
+  std::string OneJob() {
+    if (master_.core() == nullptr || ids_.empty()) return "";
+    return ids_[ids_.size() == 1 ? 0 : world_.Below(ids_.size())];
   }
   void KillOne() { One().Kill(); }
   void StopOne() {
@@ -223,38 +243,42 @@ class Simulation {
     if (!one_way) network_.Cut(b, a, how_long);
   }
   void Scale() {
-    if (master_.core() == nullptr || id_.empty()) return;
+    const std::string id = OneJob();
+    if (id.empty()) return;
     v1::ScaleRequest request;
-    request.set_job_id(id_);
+    request.set_job_id(id);
     request.set_ps(1 + static_cast<uint32_t>(world_.Below(scenario_.all_ps)));
     const auto scaled = master_.core()->Scale(request, master_.now());
-    world_.Tell("scale to ", request.ps(), ": ", scaled.status().ToString());
+    world_.Tell("scale ", id, " to ", request.ps(), ": ", scaled.status().ToString());
     master_.Settle();
   }
   void ScaleWorkers() {
-    if (master_.core() == nullptr || id_.empty()) return;
+    const std::string id = OneJob();
+    if (id.empty()) return;
     const uint32_t to = 1 + static_cast<uint32_t>(world_.Below(scenario_.all_workers));
-    const auto scaled = master_.core()->ScaleWorkers(id_, to, master_.now());
-    world_.Tell("scale to ", to, " workers: ", scaled.status().ToString());
+    const auto scaled = master_.core()->ScaleWorkers(id, to, master_.now());
+    world_.Tell("scale ", id, " to ", to, " workers: ", scaled.status().ToString());
     master_.Settle();
   }
   void Suspend() {
-    if (master_.core() == nullptr || id_.empty()) return;
-    const absl::Status status = master_.core()->Suspend(id_, master_.now());
-    world_.Tell("suspend: ", status.ToString());
+    const std::string id = OneJob();
+    if (id.empty()) return;
+    const absl::Status status = master_.core()->Suspend(id, master_.now());
+    world_.Tell("suspend ", id, ": ", status.ToString());
     if (!status.ok()) return;
     master_.Settle();  // where it dies meanwhile, the job may be suspended or not
-    world_.After(world_.Between(absl::Milliseconds(50), absl::Seconds(5)), [this] { Resume(); });
+    world_.After(world_.Between(absl::Milliseconds(50), absl::Seconds(5)),
+                 [this, id] { Resume(id); });
   }
   // Until it is, whatever becomes of masters.
-  void Resume() {
+  void Resume(const std::string& id) {
     const bool asks = master_.core() != nullptr && !master_.process().dying();
     const absl::Status status =
-        asks ? master_.core()->Resume(id_, master_.now()) : absl::UnavailableError("no master");
-    world_.Tell("resume: ", status.ToString());
+        asks ? master_.core()->Resume(id, master_.now()) : absl::UnavailableError("no master");
+    world_.Tell("resume ", id, ": ", status.ToString());
     const bool durable = asks && master_.Settle();
     if (durable && (status.ok() || absl::IsFailedPrecondition(status))) return;
-    world_.After(absl::Milliseconds(200), [this] { Resume(); });
+    world_.After(absl::Milliseconds(200), [this, id] { Resume(id); });
   }
   void CutPower() {
     world_.Tell("power cut");
@@ -296,8 +320,8 @@ class Simulation {
   std::vector<std::unique_ptr<WorkerNode>> workers_;
   std::map<size_t, bool> starting_;
   uint64_t kills_ = 0;
-  std::string id_;
-  absl::Duration next_look_;  // at the job
+  std::vector<std::string> ids_;  // of the jobs that were accepted
+  absl::Duration next_look_;      // at the job
   absl::Status refused_;
 };
 
@@ -370,6 +394,8 @@ Scenario Scenario::Of(uint64_t seed) {
   s.suspends = every(0.4, 1, 8);
   // In `sync` the bits depend on the number of workers.
   s.rescales = every(s.job.consistency != v1::SYNC && s.all_workers > 1 ? 0.5 : 0.1, 1, 6);
+  s.jobs = chance(0.4) ? 2 + static_cast<uint32_t>(below(2)) : 1;
+  if (s.jobs > 1) s.all_workers += static_cast<uint32_t>(below(s.workers + 1));
   return s;
 }
 
@@ -385,11 +411,11 @@ Scenario Scenario::Undisturbed() const {
 }
 
 std::string Scenario::ToString() const {
-  std::string text =
-      absl::StrCat("seed ", seed, ": ", ps, " of ", all_ps, " ps, ", workers, " of ", all_workers,
-                   " workers, ", v1::Consistency_Name(job.consistency), ", push log ",
-                   v1::RecoverySpec::PushLog_Name(job.push_log), ", a checkpoint every ",
-                   job.checkpoint_steps, " steps; faults for ", absl::FormatDuration(until));
+  std::string text = absl::StrCat(
+      "seed ", seed, ": ", ps, " of ", all_ps, " ps, ", workers, " of ", all_workers, " workers, ",
+      jobs, " jobs, ", v1::Consistency_Name(job.consistency), ", push log ",
+      v1::RecoverySpec::PushLog_Name(job.push_log), ", a checkpoint every ", job.checkpoint_steps,
+      " steps; faults for ", absl::FormatDuration(until));
   const std::pair<const char*, absl::Duration> kinds[] = {
       {"kills", kills},        {"stops", stops},
       {"cuts", cuts},          {"scaling", scales},
@@ -413,11 +439,12 @@ Outcome Simulate(const Scenario& scenario, std::function<void(const std::string&
       scenario.job.consistency == v1::SYNC && scenario.rescales == absl::ZeroDuration();
   if (!outcome.status.ok() || !comparable) return outcome;
   const Outcome& undisturbed = Undisturbed(scenario);
-  if (!undisturbed.status.ok()) {
-    outcome.status = undisturbed.status;
-  } else if (outcome.model.samples == undisturbed.model.samples) {
+  if (!undisturbed.status.ok()) outcome.status = undisturbed.status;
+  for (const CountingJob::Model& model : outcome.models) {
+    if (!outcome.status.ok()) break;
+    const CountingJob::Model& expected = undisturbed.models.front();
     // Else it is the last model and that one is the best.
-    outcome.status = Compare(outcome.model.rows, undisturbed.model.rows);
+    if (model.samples == expected.samples) outcome.status = Compare(model.rows, expected.rows);
   }
   return outcome;
 }

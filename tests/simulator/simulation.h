@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
@@ -18,6 +19,7 @@ struct Scenario {
   uint32_t all_ps = 1;   // of the cluster
   uint32_t workers = 1;  // of the job
   uint32_t all_workers = 1;
+  uint32_t jobs = 1;  // all alike, but for their priorities
   CountingJob::Options job;
 
   // Faults come until then, on average so far apart; zero: none of the kind.
@@ -25,9 +27,9 @@ struct Scenario {
   absl::Duration kills;
   absl::Duration stops;     // a process stands still
   absl::Duration cuts;      // of the way between two processes
-  absl::Duration scales;    // the job gets other ps
-  absl::Duration suspends;  // the job is suspended, and resumed a while later
-  absl::Duration rescales;  // the job gets another number of workers
+  absl::Duration scales;    // a job gets other ps
+  absl::Duration suspends;  // a job is suspended, and resumed a while later
+  absl::Duration rescales;  // a job gets another number of workers
   absl::Duration full;      // the disk has no room for a while
   absl::Duration broken;    // no sync and no rename works for a while
   absl::Duration jumps;     // of the wall clock
@@ -51,12 +53,13 @@ struct Outcome {
   absl::Duration took;  // in virtual time
   uint64_t restarts = 0;
   uint64_t kills = 0;
-  CountingJob::Model model;  // the job's result
+  std::vector<CountingJob::Model> models;  // the jobs' results
 };
 
-// Runs it to its end. Not OK: a sample was lost or counted twice, the job failed or did not end
-// within three minutes after the last fault, or, in `sync`, the result differs in a bit from the
-// undisturbed run's. `told`: a line for everything of note; null: nobody listens. Not thread-safe.
+// Runs it to its end. Not OK: a sample was lost or counted twice, a job failed, or they did not end
+// within three minutes a job after the last fault, or, in `sync`, the result differs in a bit from
+// the undisturbed run's. `told`: a line for everything of note; null: nobody listens. Not
+// thread-safe.
 Outcome Simulate(const Scenario& scenario, std::function<void(const std::string&)> told = nullptr);
 
 }  // namespace tessera::simulator

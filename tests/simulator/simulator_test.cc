@@ -29,7 +29,10 @@ TEST(SimulatorTest, ASeedAlwaysDoesTheSame) {
     const Outcome again = Simulate(Scenario::Of(seed));
     EXPECT_EQ(once.digest, again.digest) << seed;
     EXPECT_EQ(once.events, again.events) << seed;
-    EXPECT_EQ(once.model.rows, again.model.rows) << seed;
+    ASSERT_EQ(once.models.size(), again.models.size()) << seed;
+    for (size_t i = 0; i < once.models.size(); ++i) {
+      EXPECT_EQ(once.models[i].rows, again.models[i].rows) << seed;
+    }
     EXPECT_NE(once.digest, Simulate(Scenario::Of(seed + 1000)).digest);
   }
 }

@@ -1,0 +1,59 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "common/file_system.h"
+#include "common/rpc/channels.h"
+#include "master/action_runner.h"
+
+namespace tessera::master {
+
+// The actions under way, each with a thread and an ActionRunner of its own: at most two a job.
+// Thread-safe.
+class ActionThreads {
+ public:
+  // Called on the action's thread, with no lock held.
+  using Done = std::function<void(uint64_t id, ActionResult result)>;
+
+  // `channels` and `files` are borrowed, as ActionRunner has them.
+  ActionThreads(Channels* channels, FileSystem* files, std::string checkpoint_root, Done done)
+      : channels_(channels),
+        files_(files),
+        checkpoint_root_(std::move(checkpoint_root)),
+        done_(std::move(done)) {}
+  ~ActionThreads() { Stop(); }
+
+  void Begin(Action action) ABSL_LOCKS_EXCLUDED(mu_);
+  // Cuts those short that are under way.
+  void Cancel(const std::vector<uint64_t>& ids) ABSL_LOCKS_EXCLUDED(mu_);
+  // The ps that have been called and have not answered, by action.
+  std::map<uint64_t, std::vector<std::string>> Unanswered() const ABSL_LOCKS_EXCLUDED(mu_);
+  // Cuts all short and waits for them; none begins any more.
+  void Stop() ABSL_LOCKS_EXCLUDED(mu_);
+
+ private:
+  struct Doing {
+    std::unique_ptr<ActionRunner> runner;
+    std::thread thread;
+    bool done = false;  // the thread has nothing more to do than to end
+  };
+
+  Channels* const channels_;
+  FileSystem* const files_;
+  const std::string checkpoint_root_;
+  const Done done_;
+
+  mutable absl::Mutex mu_;
+  std::map<uint64_t, Doing> doing_ ABSL_GUARDED_BY(mu_);  // by the action's number
+  bool stopped_ ABSL_GUARDED_BY(mu_) = false;
+};
+
+}  // namespace tessera::master
