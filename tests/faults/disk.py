@@ -1,7 +1,9 @@
 """A small disk of its own that can be filled and emptied. Needs root."""
+import contextlib
 import os
 import pathlib
 import subprocess
+import threading
 
 from cluster import Skip
 
@@ -35,8 +37,23 @@ class SmallDisk:
             except OSError:
                 pass
 
-    def empty(self):
-        self.ballast.unlink()
+    @contextlib.contextmanager
+    def kept_full(self):
+        """Also when something on it is removed; there is room again afterwards."""
+        over = threading.Event()
+
+        def keep():
+            while not over.wait(0.02):
+                self.fill()
+        self.fill()
+        keeper = threading.Thread(target=keep)
+        keeper.start()
+        try:
+            yield
+        finally:
+            over.set()
+            keeper.join()
+            self.ballast.unlink()
 
 
 def flip(path, offset):

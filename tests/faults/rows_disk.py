@@ -17,14 +17,13 @@ def full_for(disk, step, seconds, sign):
     """No room from a step on, until the job's status says so, and some seconds more."""
     def disturb(cluster, job_id):
         cluster.wait_for_step(job_id, step)
-        disk.fill()
-        cluster.fault("disk full")
-        sign(cluster, job_id)
-        cluster.watch(job_id, seconds)
+        with disk.kept_full():
+            cluster.fault("disk full")
+            sign(cluster, job_id)
+            cluster.watch(job_id, seconds)
         for name, process in cluster.processes.items():
             if process.poll() is not None:
                 raise Failure(f"{name} ended, exit code {process.returncode}")
-        disk.empty()
     return disturb
 
 
@@ -66,10 +65,9 @@ def full_state(t):
     with SmallDisk(t.folder / "disk", 16) as disk:
         def disturb(cluster, job_id):
             cluster.wait_for_step(job_id, 150)
-            disk.fill()
-            cluster.fault("disk full")
-            cluster.watch(job_id, 3)
-            disk.empty()
+            with disk.kept_full():
+                cluster.fault("disk full")
+                cluster.watch(job_id, 3)
         t.identical(disturb, folders={"master": disk.folder / "master"})
 
 
