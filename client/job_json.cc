@@ -64,6 +64,8 @@ json JobJson(const v1::JobStatus& status) {
   job["task"] = status.task() == v1::PREDICT ? "predict" : "train";
   job["output"] = status.output();
   job["phase"] = status.phase();
+  job["rows"] = status.rows();
+  job["row_bytes"] = status.row_bytes();
   job["generation"] = status.generation();
   job["created_unix_ms"] = status.created_unix_ms();
   job["started_unix_ms"] = status.started_unix_ms();

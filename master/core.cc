@@ -173,6 +173,7 @@ v1::Assignment MasterCore::AssignmentFor(uint64_t incarnation) const {
 
 absl::StatusOr<std::string> MasterCore::Submit(const v1::SubmitRequest& request, const Now& now) {
   TESSERA_RETURN_IF_ERROR(ValidateSubmit(request));
+  TESSERA_RETURN_IF_ERROR(CheckQuota(request.spec(), request.workers()));
   if (const size_t waiting = jobs_.Unfinished().size(); waiting >= kMaxQueue) {
     return absl::ResourceExhaustedError(
         absl::StrCat(waiting,
@@ -246,8 +247,15 @@ v1::JobStatus MasterCore::StatusOf(v1::JobRecord* record, const Now& now) {
     for (const std::string& wait : found->heartbeat.waits()) {
       status.add_waits(absl::StrCat(found->name, ": ", wait));
     }
+    for (const v1::JobOnPs& job : found->heartbeat.jobs()) {
+      if (job.job_id() != status.job_id()) continue;
+      for (const std::string& wait : job.waits()) {
+        status.add_waits(absl::StrCat(found->name, ": ", wait));
+      }
+    }
   }
   if (run != nullptr) {
+    AddRows(status.job_id(), status);
     for (std::string& wait : run->Waits(now.monotonic)) status.add_waits(std::move(wait));
   }
   return status;
@@ -330,6 +338,7 @@ void MasterCore::Tick(const Now& now) {
   ScaleWorkersOfRuns();
   for (JobRun* run : Runs()) run->Tick(now);
   ScaleRuns(now);
+  EnforceQuotas(now);
   Schedule(now);
 }
 

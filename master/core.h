@@ -16,6 +16,7 @@
 #include "master/job_slot.h"
 #include "master/job_table.h"
 #include "master/membership.h"
+#include "master/quotas.h"
 #include "master/state_log.h"
 #include "tessera/v1/cluster.pb.h"
 #include "tessera/v1/job_service.pb.h"
@@ -45,6 +46,7 @@ class MasterCore {
     absl::Duration least_run = absl::Seconds(10);
     // Restarts in a row without progress that a job survives: about two minutes of them.
     uint32_t fruitless_restarts = 15;
+    Quotas quotas;
     // The next job's number is at least this: above those of folders that earlier jobs have left.
     uint64_t next_job = 1;
   };
@@ -150,6 +152,7 @@ class MasterCore {
     kWaits,      // for a moment
     kLacksFree,  // as many workers live as it needs, and others have them
     kLacksLive,
+    kAboveQuota,
   };
   Start TryStart(v1::JobRecord* record, const Now& now);
   // That one has started, and they cannot any more.
@@ -167,6 +170,25 @@ class MasterCore {
   // Those that live, of few jobs first.
   std::vector<const Node*> PsByUse() const;
   std::vector<RunNode> Choose(const v1::JobRecord& record, v1::NodeKind kind, uint32_t count) const;
+
+  // core_quotas.cc
+  struct TeamUse {
+    uint32_t workers = 0;
+    uint64_t rows = 0;
+    uint64_t row_bytes = 0;
+    std::vector<std::string> jobs;
+  };
+  // Of the jobs that run.
+  TeamUse UseOf(const std::string& team) const;
+  // What its ps have last said.
+  void AddRows(const std::string& job_id, v1::JobStatus& status) const;
+  // Workers that the job's team may have besides.
+  uint32_t WorkersLeft(const v1::JobSpec& spec) const;
+  // Why the job cannot begin with so many workers; empty: it may.
+  std::string AboveQuota(const v1::JobRecord& record, uint32_t workers) const;
+  // FAILED_PRECONDITION: a job of the team can never have so many workers.
+  absl::Status CheckQuota(const v1::JobSpec& spec, uint32_t workers) const;
+  void EnforceQuotas(const Now& now);
 
   // core_scale_workers.cc
   void SetWorkers(v1::JobRecord* record, uint32_t workers);

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/job/defaults.h"
+#include "common/status_macros.h"
 #include "master/core.h"
 
 namespace tessera::master {
@@ -46,6 +47,7 @@ absl::StatusOr<uint32_t> MasterCore::ScaleWorkers(const std::string& job_id, uin
                      sync ? std::min(batch, kMaxWorkers) : kMaxWorkers,
                      sync && workers > batch ? ", the samples in a batch (train.batch_size)" : ""));
   }
+  TESSERA_RETURN_IF_ERROR(CheckQuota(status.spec(), workers));
   JobRun* const run = RunOf(record);
   if (run != nullptr && !run->options().final_checkpoint.empty()) {
     return refused("has trained, and measures its model");
@@ -89,8 +91,10 @@ void MasterCore::ScaleWorkersOfRuns() {
     const size_t to = run->record()->status().worker_scaling().to();
     const size_t has = run->options().workers.size() - run->VacantRanks().size();
     const size_t more = to - std::min(to, has);
-    run->ScaleWorkers(more <= free);
-    if (more <= free) free -= more;
+    run->ScaleWorkers(false);  // so that what it was promised is not counted twice
+    const bool are_here = more <= free && more <= WorkersLeft(run->record()->status().spec());
+    run->ScaleWorkers(are_here);
+    if (are_here) free -= more;
   }
 }
 

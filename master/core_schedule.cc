@@ -153,23 +153,26 @@ void MasterCore::StartWaiting(const Now& now) {
   bool holds_new = false;
   bool holds_suspended = false;
   bool holds_all = false;
+  std::set<std::string> teams;  // above their quotas: none of theirs overtakes another
   for (size_t i = 0; i < waiting.size(); ++i) {
     v1::JobRecord* const record = waiting[i];
     const v1::JobState state = record->status().state();
     if (holds_all || (state == v1::CREATED && holds_new) ||
-        (state == v1::SUSPENDED && holds_suspended)) {
+        (state == v1::SUSPENDED && holds_suspended) ||
+        (state != v1::RESTARTING && teams.contains(TeamOf(record->status().spec())))) {
       if (state != v1::RESTARTING) ExplainWait(record, i + 1, waiting[0], "");
       continue;
     }
     const Start start = TryStart(record, now);
     holds_all = start == Start::kWaits;
+    if (start == Start::kAboveQuota) teams.insert(TeamOf(record->status().spec()));
     holds_new |= start == Start::kLacksLive || start == Start::kLacksFree;
     holds_suspended |= start == Start::kLacksFree;
     if (start != Start::kLacksFree) continue;
     ExplainWait(
         record, i + 1, waiting[0],
-        absl::StrCat("it needs ", NeedsOf(*record).workers, " workers, and ", WorkersToTake(),
-                     " of ", membership_.Alive(v1::WORKER).size(), " are free"));
+        absl::StrCat("it needs ", std::max(NeedsOf(*record).workers, 1u), " workers, and ",
+                     WorkersToTake(), " of ", membership_.Alive(v1::WORKER).size(), " are free"));
   }
 }
 
@@ -224,6 +227,10 @@ MasterCore::Start MasterCore::TryStart(v1::JobRecord* record, const Now& now) {
   if (workers.size() < std::max(needs.workers, 1u)) {
     return explain("workers", "tessera-worker", std::max(needs.workers, 1u), workers);
   }
+  if (const std::string above = AboveQuota(*record, needs.workers); !above.empty()) {
+    jobs_.Explain(record, "AboveQuota", above);
+    return Start::kAboveQuota;
+  }
   if (free < std::max(needs.workers, 1u)) return Start::kLacksFree;
   if ((needs.ps == 0 || needs.workers == 0) &&
       now.monotonic - membership_.last_change() < options_.settle) {
@@ -234,7 +241,9 @@ MasterCore::Start MasterCore::TryStart(v1::JobRecord* record, const Now& now) {
     record->set_ps(needs.ps > 0 ? needs.ps : static_cast<uint32_t>(ps.size()));
   }
   if (record->ranks() == 0) {
-    record->set_ranks(needs.workers > 0 ? needs.workers : static_cast<uint32_t>(free));
+    record->set_ranks(needs.workers > 0
+                          ? needs.workers
+                          : std::min(static_cast<uint32_t>(free), WorkersLeft(status.spec())));
   }
   RunOptions options;
   if (scaled.has_value()) {

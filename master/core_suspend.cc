@@ -4,6 +4,7 @@
 #include <map>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -132,11 +133,11 @@ std::map<const JobRun*, const v1::JobRecord*> MasterCore::ToPreempt() {
   std::map<const JobRun*, const v1::JobRecord*> preempted;
   bool head = true;
   for (const v1::JobRecord* record : Waiting()) {
-    // As StartWaiting chooses.
-    const bool may_start = head || record->status().state() != v1::CREATED;
-    head = false;
     Needs needs = NeedsOf(*record);
     if (record->status().has_scaling() && ChooseScaled(*record).has_value()) needs.ps = 1;
+    if (!AboveQuota(*record, needs.workers).empty()) continue;
+    // As StartWaiting chooses.
+    const bool may_start = std::exchange(head, false) || record->status().state() != v1::CREATED;
     if (!may_start || membership_.Alive(v1::PS).size() < std::max(needs.ps, 1u)) continue;
     const size_t workers = std::max(needs.workers, 1u);
     std::vector<const JobRun*> chosen;

@@ -49,6 +49,7 @@ int main(int argc, char** argv) {
   options.checkpoint_root = "./tessera-checkpoints";
   double lease_seconds = 10;
   double least_run_seconds = 10;
+  std::string quotas_file;
   std::string log_level = "info";
   app.add_option("--listen", options.server.listen, "Where to serve, host:port; port 0: a free one")
       ->capture_default_str();
@@ -68,6 +69,9 @@ int main(int argc, char** argv) {
                  "A job that has trained for less since it was started is not pre-empted")
       ->capture_default_str()
       ->check(CLI::Range(0.0, 86400.0));
+  app.add_option("--quotas", quotas_file,
+                 "YAML file of what teams (team in a job) may use together: {teams: [{name: ads,\n"
+                 "workers: 4, rows: 1000000, row_bytes: 1000000000}, {name: \"*\", workers: 1}]}");
   app.add_option("--log-level", log_level, "trace, debug, info, warning, error or off")
       ->capture_default_str()
       ->check(CLI::IsMember({"trace", "debug", "info", "warning", "error", "off"}));
@@ -88,6 +92,14 @@ int main(int argc, char** argv) {
   if (options.data_dir.empty()) {
     SPDLOG_ERROR("--data-dir must name a folder");
     return 1;
+  }
+  if (!quotas_file.empty()) {
+    absl::StatusOr<tessera::master::Quotas> quotas = tessera::master::LoadQuotas(quotas_file);
+    if (!quotas.ok()) {
+      SPDLOG_ERROR("{}", std::string(quotas.status().message()));
+      return 1;
+    }
+    options.quotas = *std::move(quotas);
   }
   const std::unique_ptr<tessera::Channels> channels = tessera::NewNetworkChannels();
   options.channels = channels.get();

@@ -10,6 +10,7 @@
 #include "common/metrics/metrics.h"
 #include "common/rpc/channels.h"
 #include "common/rpc/server.h"
+#include "master/quotas.h"
 
 namespace tessera::master {
 
@@ -35,6 +36,7 @@ class Master {
     absl::Duration settle = absl::Seconds(1);
     // A job that has trained for less since it was started is not pre-empted.
     absl::Duration least_run = absl::Seconds(10);
+    Quotas quotas;
   };
 
   // FAILED_PRECONDITION: the data folder is in use, or an address that others can reach without

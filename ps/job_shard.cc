@@ -175,6 +175,12 @@ uint64_t JobShard::rows() const {
   return rows;
 }
 
+uint64_t JobShard::row_bytes() const {
+  uint64_t bytes = 0;
+  for (const auto& table : tables_) bytes += table->rows() * table->store().layout().block_bytes();
+  return bytes;
+}
+
 void JobShard::Close(absl::Status reason) {
   std::list<WaitingPull> waiting;
   {

@@ -135,6 +135,8 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   // `expiry_dry_run` fills TableStats.would_expire.
   v1::StatsResponse Stats(bool expiry_dry_run = false) const ABSL_LOCKS_EXCLUDED(mu_);
   uint64_t rows() const;
+  // In memory and on disk: rows times the bytes of one, copies and maps not counted.
+  uint64_t row_bytes() const;
   // Waits of more than a second: who waits for whom, for what, since when.
   std::vector<std::string> Waits() const ABSL_LOCKS_EXCLUDED(mu_);
   // Answers pulls whose deadline has passed with DEADLINE_EXCEEDED, naming the ranks.

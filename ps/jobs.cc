@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -62,8 +63,21 @@ absl::StatusOr<std::shared_ptr<JobShard>> Jobs::Open(const v1::OpenJobRequest& r
                                                      KeepGoing keep_going) {
   const std::string& id = request.job_id();
   TESSERA_RETURN_IF_ERROR(CheckId(id));
-  absl::MutexLock open_lock(&open_mu_);
   uint64_t close_alls = 0;
+  {
+    absl::MutexLock lock(&mu_);
+    const auto free = [this, &id]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+      return !opening_.contains(id);
+    };
+    while (!mu_.AwaitWithTimeout(absl::Condition(&free), absl::Seconds(1))) {
+      TESSERA_RETURN_IF_ERROR(keep_going());
+    }
+    opening_.insert(id);
+  }
+  const auto opened_mark = absl::MakeCleanup([this, &id] {
+    absl::MutexLock lock(&mu_);
+    opening_.erase(id);
+  });
   {
     absl::MutexLock lock(&mu_);
     close_alls = close_alls_;

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -27,7 +28,7 @@ class Jobs {
   // ends with an error of `keep_going`, or when the job is closed meanwhile.
   absl::StatusOr<std::shared_ptr<JobShard>> Open(const v1::OpenJobRequest& request,
                                                  KeepGoing keep_going = absl::OkStatus)
-      ABSL_LOCKS_EXCLUDED(open_mu_, mu_);
+      ABSL_LOCKS_EXCLUDED(mu_);
   // Where rows are received that an OpenJob with take_over is about to use: a new one in place of
   // what there was, or (`changed`) the one of before. FAILED_PRECONDITION: there is none for it;
   // ABORTED: a later move has begun, or this one is over.
@@ -71,8 +72,8 @@ class Jobs {
 
   const JobShard::Options options_;
 
-  absl::Mutex open_mu_;
-  mutable absl::Mutex mu_ ABSL_ACQUIRED_AFTER(open_mu_);
+  mutable absl::Mutex mu_;
+  std::set<std::string> opening_ ABSL_GUARDED_BY(mu_);  // jobs, one call of Open at a time each
   std::map<std::string, std::shared_ptr<JobShard>> jobs_ ABSL_GUARDED_BY(mu_);
   std::map<std::string, std::shared_ptr<JobShard>> staged_ ABSL_GUARDED_BY(mu_);
   absl::Status shutdown_ ABSL_GUARDED_BY(mu_);

@@ -22,7 +22,8 @@
 namespace tessera::ps {
 namespace {
 
-constexpr int kAdministrationThreads = 4;
+// A job has at most two long calls under way: loading, or a checkpoint and a copy of partitions.
+constexpr int kAdministrationThreads = 16;
 constexpr uint64_t kMaxAdministrationBytes = 64 << 20;
 
 std::string AdvertisedAddress(const std::string& address, const std::string& host) {
@@ -125,9 +126,13 @@ class ParameterServerImpl final : public ParameterServer {
     uint64_t rows = 0;
     std::string ids;
     for (const auto& shard : jobs_.All()) {
-      rows += shard->rows();
-      absl::StrAppend(&ids, ids.empty() ? "" : ", ", shard->request().job_id());
-      for (std::string& wait : shard->Waits()) heartbeat.add_waits(std::move(wait));
+      v1::JobOnPs& job = *heartbeat.add_jobs();
+      job.set_job_id(shard->request().job_id());
+      job.set_rows(shard->rows());
+      job.set_row_bytes(shard->row_bytes());
+      for (std::string& wait : shard->Waits()) job.add_waits(std::move(wait));
+      rows += job.rows();
+      absl::StrAppend(&ids, ids.empty() ? "" : ", ", job.job_id());
     }
     heartbeat.set_doing(ids.empty() ? "idle" : absl::StrCat("serving ", ids));
     heartbeat.set_rows(rows);

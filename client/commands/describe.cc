@@ -45,6 +45,12 @@ std::string JobText(const v1::JobStatus& job) {
   if (job.spec().priority() != 0) {
     absl::StrAppend(&text, "  priority    ", job.spec().priority(), "\n");
   }
+  if (!job.spec().team().empty()) {
+    absl::StrAppend(&text, "  team        ", job.spec().team(), "\n");
+  }
+  if (job.rows() > 0) {
+    absl::StrAppend(&text, "  rows        ", job.rows(), ", ", job.row_bytes() >> 20, " MiB\n");
+  }
   if (job.has_scaling()) {
     const v1::Scaling& scaling = job.scaling();
     absl::StrAppend(&text, "  moving      from ", scaling.from(), " to ", scaling.to(), " ps, ",

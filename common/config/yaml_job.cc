@@ -1,100 +1,23 @@
 #include "common/config/yaml_job.h"
 
-#include <filesystem>
-#include <vector>
-
-#include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
-#include "common/config/yaml_message.h"
-#include "common/file_system.h"
+#include "common/config/yaml_file.h"
 #include "common/status_macros.h"
 
 namespace tessera {
 namespace {
 
-constexpr uint64_t kMaxFileBytes = 1 << 20;
-
-std::string At(absl::string_view file, const YAML::Mark& mark) {
-  if (mark.is_null()) return std::string(file);
-  return absl::StrCat(file, ":", mark.line + 1, ":", mark.column + 1);
-}
-
-// What the parser's words mean for whoever wrote the file.
-absl::string_view Hint(absl::string_view message) {
-  if (absl::StrContains(message, "end of sequence flow")) {
-    return "; a list that '[' opens ends with ']', its values parted by ','";
-  }
-  if (absl::StrContains(message, "end of map flow")) {
-    return "; a mapping that '{' opens ends with '}', its fields parted by ','";
-  }
-  if (absl::StrContains(message, "illegal map value") || absl::StrContains(message, "end of map")) {
-    return "; expected 'name: value' lines, all of a mapping equally far indented";
-  }
-  if (absl::StrContains(message, "tab")) return "; indent with spaces";
-  return "; check indentation, colons, quotes and brackets here and on the line above";
-}
-
-absl::StatusOr<YAML::Node> ParseDocument(absl::string_view text, absl::string_view file) {
-  // yaml-cpp reports by exceptions; they end here.
-  try {
-    const std::vector<YAML::Node> documents = YAML::LoadAll(std::string(text));
-    if (documents.size() > 1) {
-      return absl::InvalidArgumentError(absl::StrCat(file, ": found ", documents.size(),
-                                                     " documents parted by '---'; expected "
-                                                     "one job"));
-    }
-    if (documents.empty() || documents[0].IsNull()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(file, ": the file is empty; expected a job (deploy/jobs/ has examples)"));
-    }
-    return documents[0];
-  } catch (const YAML::Exception& e) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(At(file, e.mark), ": not YAML: ", e.msg, Hint(e.msg)));
-  }
-}
+constexpr char kExpected[] = "a job (deploy/jobs/ has examples)";
 
 }  // namespace
 
 absl::StatusOr<LoadedJob> ParseJobYaml(absl::string_view text, absl::string_view file) {
-  if (text.size() > kMaxFileBytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(file, ": ", text.size(), " bytes; a job file has at most ", kMaxFileBytes));
-  }
-  TESSERA_ASSIGN_OR_RETURN(const YAML::Node document, ParseDocument(text, file));
   LoadedJob job;
-  yaml::MessageReader reader(
-      {.origin = [file](const YAML::Mark& mark) { return At(file, mark); },
-       .place = [file](const YAML::Mark& mark) { return absl::StrCat(file, ":", mark.line + 1); }},
-      &job.sources);
-  try {
-    TESSERA_RETURN_IF_ERROR(reader.ReadMessage(document, "", job.spec));
-  } catch (const YAML::Exception& e) {
-    return absl::InvalidArgumentError(absl::StrCat(At(file, e.mark), ": ", e.msg));
-  }
-  job.sources.Add("", file);
+  TESSERA_RETURN_IF_ERROR(ParseYaml(text, file, kExpected, job.spec, job.sources));
   return job;
 }
 
 absl::StatusOr<LoadedJob> LoadJobFile(const std::string& path) {
-  std::error_code error;
-  if (std::filesystem::is_directory(path, error)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(path, ": is a folder; expected the YAML file of a job"));
-  }
-  absl::StatusOr<std::unique_ptr<ReadableFile>> file = PosixFileSystem().Open(path);
-  if (absl::IsNotFound(file.status())) {
-    return absl::NotFoundError(absl::StrCat(path,
-                                            ": no such file; expected the YAML file of a job "
-                                            "(deploy/jobs/ has examples)"));
-  }
-  TESSERA_RETURN_IF_ERROR(file.status());
-  if ((*file)->Size() > kMaxFileBytes) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        path, ": ", (*file)->Size(), " bytes; a job file has at most ", kMaxFileBytes));
-  }
-  std::string text((*file)->Size(), '\0');
-  TESSERA_RETURN_IF_ERROR((*file)->Read(0, absl::MakeSpan(text.data(), text.size())));
+  TESSERA_ASSIGN_OR_RETURN(const std::string text, ReadYamlFile(path, kExpected));
   return ParseJobYaml(text, path);
 }
 

@@ -12,13 +12,13 @@ namespace {
 
 using validate::Wrong;
 
-absl::Status Name(const std::string& name) {
+absl::Status Name(const char* field, const std::string& name) {
   const bool good = !name.empty() && name.size() <= 63 && name[0] != '-' &&
                     std::all_of(name.begin(), name.end(), [](char c) {
                       return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-';
                     });
   if (good) return absl::OkStatus();
-  return Wrong("name",
+  return Wrong(field,
                name.empty() ? "missing" : absl::StrCat("'", name.substr(0, 100), "' is no name"),
                "; expected 1 to 63 lower-case letters, digits and '-', such as 'clicks-2'");
 }
@@ -68,13 +68,14 @@ uint64_t BatchRowBytes(const v1::JobSpec& spec) {
 
 absl::Status ValidateJobSpec(const v1::JobSpec& spec) {
   TESSERA_RETURN_IF_ERROR(validate::Values(spec, ""));
-  TESSERA_RETURN_IF_ERROR(Name(spec.name()));
+  TESSERA_RETURN_IF_ERROR(Name("name", spec.name()));
   TESSERA_RETURN_IF_ERROR(validate::Tables(spec));
   TESSERA_RETURN_IF_ERROR(validate::Data(spec));
   TESSERA_RETURN_IF_ERROR(validate::Model(spec));
   TESSERA_RETURN_IF_ERROR(validate::Training(spec));
   TESSERA_RETURN_IF_ERROR(Start(spec.start()));
   TESSERA_RETURN_IF_ERROR(Priority(spec.priority()));
+  if (!spec.team().empty()) TESSERA_RETURN_IF_ERROR(Name("team", spec.team()));
   return PushSize(spec);
 }
 

@@ -62,8 +62,7 @@ class CoreHarness {
   CoreHarness() { StartMaster(); }
 
   void StartMaster() {
-    MasterCore::Options options;
-    auto core = MasterCore::New(options, log_, now_);
+    auto core = MasterCore::New(options_, log_, now_);
     ASSERT_TRUE(core.ok()) << core.status();
     core_ = *std::move(core);
     workers_.clear();
@@ -133,7 +132,9 @@ class CoreHarness {
   void Advance(absl::Duration by) {
     now_.monotonic += by;
     now_.wall += by;
-    for (const auto& [name, incarnation] : alive_) core_->Heartbeat(incarnation, {}, now_);
+    for (const auto& [name, incarnation] : alive_) {
+      core_->Heartbeat(incarnation, heartbeats_[name], now_);
+    }
     core_->Tick(now_);
     Persist();
   }
@@ -221,6 +222,7 @@ class CoreHarness {
     return events;
   }
 
+  MasterCore::Options options_;  // from the next StartMaster on
   MasterCore::Now now_{absl::Seconds(1000), absl::FromUnixSeconds(1700000000)};
   std::map<std::string, std::string> log_;
   std::unique_ptr<MasterCore> core_;
@@ -228,6 +230,7 @@ class CoreHarness {
   std::map<std::string, v1::CheckpointManifest> disk_;
   std::set<std::string> damaged_;  // folders
   // Scripts.
+  std::map<std::string, v1::Heartbeat> heartbeats_;  // by name
   std::function<absl::Status(const OpenPs&)> on_open_;
   std::function<absl::Status(const WriteCheckpoint&)> on_write_;
   std::function<absl::Status(const CutCheckpoint&)> on_cut_;

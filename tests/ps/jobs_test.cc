@@ -106,6 +106,22 @@ TEST_F(JobsTest, AJobThatIsClosedWhileItLoadsIsNotOpened) {
   EXPECT_EQ(RowsOf(4), 3u);
 }
 
+TEST_F(JobsTest, AJobThatLoadsHoldsUpNoOtherAndIsLoadedOnce) {
+  SaveCheckpoint("c");
+  bool once = true;
+  watched_.on_open = [&](const std::string&) {
+    if (!std::exchange(once, false)) return;
+    v1::OpenJobRequest other = Request(1);
+    other.set_job_id("job-2");
+    EXPECT_OK(jobs_.Open(other));
+    const auto keep_going = [] { return absl::CancelledError("the caller has hung up"); };
+    EXPECT_FAILS(jobs_.Open(Request(3, "c"), keep_going), StatusCode::kCancelled, "hung up");
+  };
+  ASSERT_OK(Open(3, "c"));
+  EXPECT_EQ(jobs_.All().size(), 2u);
+  EXPECT_EQ(RowsOf(3), 3u);
+}
+
 TEST_F(JobsTest, ALoadEndsWhenItsCallerHangsUp) {
   SaveCheckpoint("c");
   const auto keep_going = [] { return absl::CancelledError("the caller has hung up"); };

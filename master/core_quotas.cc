@@ -1,0 +1,120 @@
+// What teams may use: workers are a limit that jobs wait for, rows one that ends in a suspension.
+#include <algorithm>
+#include <limits>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "master/core.h"
+
+namespace tessera::master {
+namespace {
+
+// "1200 rows, and may have 1000"; empty: it is within its quota.
+std::string RowsAbove(const v1::Quota& quota, uint64_t rows, uint64_t row_bytes) {
+  if (quota.has_rows() && rows > quota.rows()) {
+    return absl::StrCat(rows, " rows, and may have ", quota.rows());
+  }
+  if (quota.has_row_bytes() && row_bytes > quota.row_bytes()) {
+    return absl::StrCat(row_bytes, " bytes of rows, and may have ", quota.row_bytes());
+  }
+  return "";
+}
+
+}  // namespace
+
+void MasterCore::AddRows(const std::string& job_id, v1::JobStatus& status) const {
+  for (const Node* node : membership_.Alive(v1::PS)) {
+    for (const v1::JobOnPs& job : node->heartbeat.jobs()) {
+      if (job.job_id() != job_id) continue;
+      status.set_rows(status.rows() + job.rows());
+      status.set_row_bytes(status.row_bytes() + job.row_bytes());
+    }
+  }
+}
+
+MasterCore::TeamUse MasterCore::UseOf(const std::string& team) const {
+  TeamUse use;
+  for (const JobRun* run : Runs()) {
+    const v1::JobStatus& status = run->record()->status();
+    if (run->end().has_value() || TeamOf(status.spec()) != team) continue;
+    use.workers += static_cast<uint32_t>(run->options().workers.size()) + run->WorkersToCome();
+    use.jobs.push_back(status.job_id());
+    v1::JobStatus rows;
+    AddRows(status.job_id(), rows);
+    use.rows += rows.rows();
+    use.row_bytes += rows.row_bytes();
+  }
+  return use;
+}
+
+uint32_t MasterCore::WorkersLeft(const v1::JobSpec& spec) const {
+  const v1::Quota* const quota = options_.quotas.Of(spec);
+  if (quota == nullptr || !quota->has_workers()) return std::numeric_limits<uint32_t>::max();
+  return quota->workers() - std::min(quota->workers(), UseOf(TeamOf(spec)).workers);
+}
+
+std::string MasterCore::AboveQuota(const v1::JobRecord& record, uint32_t workers) const {
+  const v1::JobSpec& spec = record.status().spec();
+  const v1::Quota* const quota = options_.quotas.Of(spec);
+  if (quota == nullptr) return "";
+  const std::string team = TeamOf(spec);
+  const TeamUse use = UseOf(team);
+  std::string above = RowsAbove(*quota, use.rows, use.row_bytes);
+  if (above.empty() && WorkersLeft(spec) < std::max(workers, 1u)) {
+    above = absl::StrCat(use.workers, " of its ", quota->workers(), " workers at work");
+  }
+  if (above.empty()) return "";
+  return absl::StrCat(
+      "team ", team, " has ", above,
+      use.jobs.empty() ? "" : absl::StrCat(" (", absl::StrJoin(use.jobs, ", "), ")"),
+      "; the job needs ", std::max(workers, 1u));
+}
+
+absl::Status MasterCore::CheckQuota(const v1::JobSpec& spec, uint32_t workers) const {
+  const v1::Quota* const quota = options_.quotas.Of(spec);
+  if (quota == nullptr || !quota->has_workers() || quota->workers() >= std::max(workers, 1u)) {
+    return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError(absl::StrCat(
+      "team ", TeamOf(spec), " may have ", quota->workers(),
+      " workers (tessera-master --quotas), and the job is to have ", std::max(workers, 1u)));
+}
+
+void MasterCore::EnforceQuotas(const Now& now) {
+  std::set<std::string> seen;
+  for (const JobRun* any : Runs()) {
+    const v1::JobSpec& spec = any->record()->status().spec();
+    const v1::Quota* const quota = options_.quotas.Of(spec);
+    const std::string team = TeamOf(spec);
+    if (quota == nullptr || !seen.insert(team).second) continue;
+    const TeamUse use = UseOf(team);
+    const std::string above = RowsAbove(*quota, use.rows, use.row_bytes);
+    if (above.empty()) continue;
+    // The least urgent and youngest goes.
+    JobRun* last = nullptr;
+    bool goes = false;
+    for (JobRun* run : Runs()) {
+      const v1::JobStatus& status = run->record()->status();
+      if (run->end().has_value() || TeamOf(status.spec()) != team) continue;
+      goes |= status.has_suspending();
+      if (status.task() == v1::PREDICT) continue;
+      if (last == nullptr ||
+          status.spec().priority() <= last->record()->status().spec().priority()) {
+        last = run;
+      }
+    }
+    if (goes || last == nullptr) continue;
+    v1::JobRecord* const record = last->record();
+    record->mutable_status()->mutable_suspending()->set_since_unix_ms(absl::ToUnixMillis(now.wall));
+    jobs_.AddEvent(record,
+                   absl::StrCat("team ", team, " has ", above,
+                                " (tessera-master --quotas): to be suspended at its next barrier"),
+                   now.wall);
+    last->Suspend(now);
+  }
+}
+
+}  // namespace tessera::master

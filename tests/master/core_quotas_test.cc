@@ -1,0 +1,152 @@
+// What teams may use: workers, rows and bytes.
+#include <fstream>
+
+#include "master/core.h"
+#include "tests/master/core_harness.h"
+
+namespace tessera::master {
+namespace {
+
+using testing::Contains;
+using testing::HasSubstr;
+using testing::Not;
+
+class CoreQuotasTest : public testing::Test, protected CoreHarness {
+ protected:
+  static v1::JobSpec Of(const std::string& team, const std::string& name, uint32_t epochs = 3) {
+    v1::JobSpec spec = SmallJob();
+    spec.set_team(team);
+    spec.set_name(name);
+    spec.mutable_train()->set_epochs(epochs);
+    return spec;
+  }
+  void Start(std::vector<v1::Quota> teams) {
+    v1::Quotas spec;
+    for (const v1::Quota& team : teams) *spec.add_teams() = team;
+    options_.quotas = Quotas::New(spec).value();
+    RestartMaster();
+  }
+  static v1::Quota Workers(const std::string& team, uint32_t workers) {
+    v1::Quota quota;
+    quota.set_name(team);
+    quota.set_workers(workers);
+    return quota;
+  }
+  void SetRows(const std::string& id, uint64_t rows) {
+    v1::JobOnPs& job = *heartbeats_["ps-0"].add_jobs();
+    job.set_job_id(id);
+    job.set_rows(rows);
+    job.set_row_bytes(rows * 100);
+  }
+  std::string StateOf(const std::string& id) { return v1::JobState_Name(Job(id).state()); }
+};
+
+TEST_F(CoreQuotasTest, AJobAboveItsTeamsWorkersWaitsAndOthersPassIt) {
+  Start({Workers("ads", 2)});
+  JoinAll(1, 4);
+  const std::string a = Submit(Of("ads", "a"), 1, 1);
+  const std::string b = Submit(Of("ads", "b"), 2, 1);
+  const std::string c = Submit(Of("ads", "c"), 1, 1);
+  const std::string d = Submit(Of("search", "d"), 2, 1);
+  RunUntilStep(a, 5);
+  EXPECT_EQ(Job(b).reason(), "AboveQuota");
+  EXPECT_EQ(Job(b).message(), "team ads has 1 of its 2 workers at work (a-1); the job needs 2");
+  EXPECT_EQ(StateOf(c), "CREATED");  // b is older
+  EXPECT_EQ(StateOf(d), "RUNNING");
+  for (const std::string& id : {a, b, c, d}) RunUntil(id, v1::SUCCEEDED);
+}
+
+TEST_F(CoreQuotasTest, AJobThatCanNeverHaveItsWorkersIsRefused) {
+  Start({Workers("ads", 2), Workers("*", 1)});
+  JoinAll(1, 4);
+  v1::SubmitRequest request;
+  *request.mutable_spec() = Of("ads", "a");
+  request.set_workers(3);
+  EXPECT_THAT(std::string(core_->Submit(request, now_).status().message()),
+              HasSubstr("team ads may have 2 workers (tessera-master --quotas), and the job is to "
+                        "have 3"));
+  *request.mutable_spec() = Of("", "b");
+  request.set_workers(2);
+  EXPECT_THAT(std::string(core_->Submit(request, now_).status().message()),
+              HasSubstr("team default may have 1 workers"));
+  // One that takes as many as there are takes what it may have.
+  const std::string c = Submit(Of("ads", "c"), 0, 0);
+  for (int i = 0; i < 30; ++i) Round();
+  EXPECT_EQ(opens_.back().calls[0].second.workers(), 2u);
+  EXPECT_EQ(core_->ScaleWorkers(c, 3, now_).status().code(), absl::StatusCode::kFailedPrecondition);
+  RunUntil(c, v1::SUCCEEDED);
+}
+
+TEST_F(CoreQuotasTest, ARunningJobGetsMoreWorkersWhenItsTeamMayHaveThem) {
+  Start({Workers("ads", 3)});
+  JoinAll(1, 4);
+  const std::string a = Submit(Of("ads", "a", 60), 1, 1);
+  const std::string b = Submit(Of("ads", "b", 20), 2, 1);
+  RunUntilStep(a, 20);
+  ASSERT_TRUE(core_->ScaleWorkers(a, 2, now_).ok());
+  RunUntil(b, v1::SUCCEEDED);
+  EXPECT_THAT(Events(a), Not(Contains(HasSubstr("goes from 1 to 2 workers"))));
+  RunUntil(a, v1::SUCCEEDED);
+  EXPECT_THAT(Events(a), Contains(HasSubstr("goes from 1 to 2 workers")));
+}
+
+TEST_F(CoreQuotasTest, ATeamAboveItsRowsHasItsYoungestJobSuspendedWithoutLoss) {
+  v1::Quota rows;
+  rows.set_name("ads");
+  rows.set_rows(1000);
+  Start({rows});
+  JoinAll(1, 3);
+  const std::string other = Submit(Of("search", "other", 30), 1, 1);
+  const std::string old = Submit(Of("ads", "old", 30), 1, 1);
+  const std::string young = Submit(Of("ads", "young", 30), 1, 1);
+  for (const std::string& id : {other, old, young}) SetRows(id, 501);
+  RunUntilStep(young, 5);
+  RunUntil(young, v1::SUSPENDED);
+  EXPECT_THAT(Events(young), Contains(HasSubstr("team ads has 1002 rows, and may have 1000")));
+  EXPECT_EQ(Job(old).rows(), 501u);
+  EXPECT_EQ(Job(old).row_bytes(), 50100u);
+  const uint64_t step = Job(young).step();
+  heartbeats_.clear();
+  RunUntil(old, v1::SUCCEEDED);
+  RunUntil(other, v1::SUCCEEDED);
+  EXPECT_EQ(StateOf(young), "SUSPENDED");
+  ASSERT_TRUE(core_->Resume(young, now_).ok());
+  RunUntil(young, v1::SUCCEEDED);
+  EXPECT_THAT(Events(young), Contains(HasSubstr(absl::StrCat("resumed from step ", step))));
+  EXPECT_EQ(Job(young).samples(), 30 * kTrain);
+}
+
+TEST_F(CoreQuotasTest, ATeamAboveItsBytesBeginsNothing) {
+  v1::Quota bytes;
+  bytes.set_name("*");
+  bytes.set_row_bytes(100000);
+  Start({bytes});
+  JoinAll(1, 3);
+  v1::JobSpec predicts = Of("ads", "a", 30);
+  const std::string a = Submit(predicts, 1, 1);
+  RunUntilStep(a, 5);
+  SetRows(a, 2000);
+  Advance(absl::Seconds(1));
+  const std::string b = Submit(Of("ads", "b"), 1, 1);
+  EXPECT_EQ(Job(b).message(),
+            "team ads has 200000 bytes of rows, and may have 100000 (a-1); the job needs 1");
+}
+
+TEST(Quotas, MistakesInTheFileAreNamed) {
+  const auto load = [](const std::string& text) {
+    const std::string path = testing::TempDir() + "/quotas-" + std::to_string(::getpid());
+    std::ofstream(path) << text;
+    const auto loaded = LoadQuotas(path);
+    std::remove(path.c_str());
+    return loaded.ok() ? "" : std::string(loaded.status().message());
+  };
+  EXPECT_EQ(load("teams: [{name: ads, workers: 4, rows: 10}, {name: '*'}]"), "");
+  EXPECT_THAT(load("teams: [{name: ads, worker: 4}]"), HasSubstr(":1:21: teams[0].worker: "));
+  EXPECT_THAT(load("teams: [{workers: -1}]"), HasSubstr("teams[0].workers"));
+  EXPECT_THAT(load("teams: [{workers: 1}]"), HasSubstr(":1: teams[0].name: missing"));
+  EXPECT_THAT(load("teams: [{name: a}, {name: a}]"), HasSubstr("found \"a\" twice"));
+  EXPECT_THAT(LoadQuotas("/nowhere/quotas.yaml").status().message(), HasSubstr("no such file"));
+}
+
+}  // namespace
+}  // namespace tessera::master
