@@ -1,7 +1,11 @@
 // tessera-master: flags, seams, and a clean stop.
+#include <unistd.h>
+
 #include <cstdlib>
 #include <iostream>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "CLI/CLI.hpp"
 #include "common/failpoint.h"
@@ -9,7 +13,11 @@
 #include "common/mutex_checks.h"
 #include "common/process/file_descriptors.h"
 #include "common/process/stop_signal.h"
+#include "common/status_macros.h"
 #include "common/version.h"
+#include "master/etcd/etcd_client.h"
+#include "master/etcd/etcd_state_log.h"
+#include "master/etcd/leadership.h"
 #include "master/master.h"
 
 namespace {
@@ -17,7 +25,8 @@ namespace {
 constexpr char kDescription[] =
     "The master of a Tessera cluster: keeps the queue of jobs, hands out work, commits "
     "checkpoints.\n"
-    "Start one; then ps and workers that join it; then submit jobs.";
+    "Start one, or several over etcd of which one leads; then ps and workers that join it; then "
+    "submit jobs.";
 constexpr char kFooter[] =
     "Examples:\n"
     "  tessera-master\n"
@@ -25,16 +34,78 @@ constexpr char kFooter[] =
     "  tessera-master --listen 0.0.0.0:7070 --insecure --data-dir /var/lib/tessera \\\n"
     "                 --checkpoint-root /shared/checkpoints\n"
     "      for other machines too; the checkpoint root is one folder that all ps share\n"
+    "  tessera-master --etcd e1:2379,e2:2379,e3:2379 --cluster clicks --listen m1:7070 --insecure "
+    "\\\n"
+    "                 --checkpoint-root /shared/checkpoints\n"
+    "      state in etcd; start the same on m2: one leads, the other stands by without listening,\n"
+    "      and takes over, jobs and all, when the lease of the first has run out. Processes and\n"
+    "      the tessera command are told of both: --master m1:7070,m2:7070\n"
     "  then: tessera-ps --master 127.0.0.1:7070 ...; tessera-worker --master 127.0.0.1:7070 ...;\n"
     "        tessera submit job.yaml\n\n"
     "Stop it with SIGTERM or Ctrl-C; a second one ends it at once. Jobs that were running go on "
     "where\n"
-    "they are when a master starts with the same --data-dir.\n\n"
+    "they are when a master starts with the same --data-dir. With --etcd one that stands by takes\n"
+    "over at once.\n\n"
     "Exit codes: 0 stopped; 1 to 127: do not retry (wrong flags, a data folder in use, damaged\n"
-    "state); 128 and up: retry (the address is taken or the disk fails for now).";
+    "state); 128 and up: retry (the address is taken, the disk fails for now, or this master "
+    "leads\n"
+    "no more: start it again, and it stands by).";
+
+constexpr int kRetry = 128;
 
 int ExitCode(const absl::Status& status) {
-  return absl::IsUnavailable(status) || absl::IsResourceExhausted(status) ? 128 : 1;
+  return absl::IsUnavailable(status) || absl::IsResourceExhausted(status) ? kRetry : 1;
+}
+
+// The state in etcd, and what entitles this process to it.
+struct SharedState {
+  std::unique_ptr<tessera::master::EtcdClient> etcd;
+  std::unique_ptr<tessera::master::Leadership> leadership;
+  std::unique_ptr<tessera::master::StateLog> log;
+};
+
+struct EtcdFlags {
+  std::vector<std::string> members;
+  std::string cluster = "default";
+};
+
+// Who leads, in the words of those who stand by.
+std::string Self(const std::string& listen) {
+  char host[256] = "?";
+  ::gethostname(host, sizeof(host) - 1);
+  return absl::StrCat("the master at ", listen, " (", host, ", pid ", ::getpid(), ")");
+}
+
+// Stands by until this process leads. CANCELLED: it was stopped before.
+absl::StatusOr<SharedState> Lead(const EtcdFlags& flags,
+                                 const tessera::master::Master::Options& options,
+                                 tessera::StopSignal* stop) {
+  for (const std::string& member : flags.members) {
+    if (!tessera::IsLoopback(member) && !options.server.insecure) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "--etcd ", member, " is another machine, and this version has no TLS for it yet; accept ",
+          "that with --insecure"));
+    }
+  }
+  // What would only come out when it is to take over.
+  TESSERA_RETURN_IF_ERROR(tessera::CheckListen(options.server));
+  TESSERA_RETURN_IF_ERROR(tessera::WithContext(options.files->CreateFolder(options.checkpoint_root),
+                                               "checkpoint root"));
+  SharedState state;
+  state.etcd = std::make_unique<tessera::master::EtcdClient>(flags.members, options.channels);
+  tessera::master::Leadership::Options leadership;
+  leadership.etcd = state.etcd.get();
+  leadership.cluster = flags.cluster;
+  leadership.self = Self(options.server.listen);
+  leadership.ttl = options.lease;
+  leadership.on_lost = [stop] { stop->Ask(); };
+  TESSERA_ASSIGN_OR_RETURN(state.leadership, tessera::master::Leadership::Campaign(
+                                                 leadership, [stop](absl::Duration duration) {
+                                                   return stop->Wait(duration);
+                                                 }));
+  TESSERA_ASSIGN_OR_RETURN(
+      state.log, tessera::master::OpenEtcdStateLog(state.etcd.get(), state.leadership.get()));
+  return state;
 }
 
 }  // namespace
@@ -53,16 +124,29 @@ int main(int argc, char** argv) {
   std::string log_level = "info";
   app.add_option("--listen", options.server.listen, "Where to serve, host:port; port 0: a free one")
       ->capture_default_str();
-  app.add_option("--data-dir", options.data_dir,
-                 "Folder of the durable state, of this master alone")
-      ->capture_default_str();
+  CLI::Option* const data_dir = app.add_option("--data-dir", options.data_dir,
+                                               "Folder of the durable state, of this master alone")
+                                    ->capture_default_str();
+  EtcdFlags etcd;
+  CLI::Option* const members =
+      app.add_option("--etcd", etcd.members,
+                     "HOST:PORT[,HOST:PORT...] of an etcd (3.4 or later) that has the durable "
+                     "state in place of --data-dir; of the masters of one cluster one leads, the "
+                     "others stand by")
+          ->delimiter(',')
+          ->allow_extra_args(false)
+          ->excludes(data_dir);
+  app.add_option("--cluster", etcd.cluster, "Name of the cluster in etcd: keys /tessera/NAME/...")
+      ->capture_default_str()
+      ->needs(members);
   app.add_option("--checkpoint-root", options.checkpoint_root,
                  "Folder of all checkpoints, the same for the master and all ps")
       ->capture_default_str();
   app.add_flag("--insecure", options.server.insecure,
-               "Allow an address that other machines reach, without TLS");
+               "Allow an address that other machines reach, or an etcd there, without TLS");
   app.add_option("--lease-seconds", lease_seconds,
-                 "A process that says nothing for so long is dead")
+                 "A process that says nothing for so long is dead; so is a master that leads by "
+                 "--etcd, in whole seconds")
       ->capture_default_str()
       ->check(CLI::Range(0.5, 3600.0));
   app.add_option("--least-run-seconds", least_run_seconds,
@@ -106,12 +190,31 @@ int main(int argc, char** argv) {
   options.lease = absl::Seconds(lease_seconds);
   options.heartbeat = options.lease / 5;
   options.least_run = absl::Seconds(least_run_seconds);
+  SharedState shared;
+  if (!etcd.members.empty()) {
+    absl::StatusOr<SharedState> state = Lead(etcd, options, &stop);
+    if (absl::IsCancelled(state.status())) {
+      SPDLOG_INFO("stopped while standing by");
+      return 0;
+    }
+    if (!state.ok()) {
+      SPDLOG_ERROR("cannot start: {}", std::string(state.status().message()));
+      return ExitCode(state.status());
+    }
+    shared = *std::move(state);
+    options.state_log = shared.log.get();
+  }
   auto master = tessera::master::Master::Start(options);
   if (!master.ok()) {
     SPDLOG_ERROR("cannot start: {}", std::string(master.status().message()));
     return ExitCode(master.status());
   }
   stop.Wait();
+  if (shared.leadership != nullptr && !shared.leadership->Check().ok()) {
+    SPDLOG_ERROR("stopping at once; start it again, and it stands by");
+    (*master)->Stop(absl::ZeroDuration());
+    return kRetry;
+  }
   SPDLOG_INFO("stopping");
   (*master)->Stop(absl::Seconds(1));
   return 0;

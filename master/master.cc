@@ -45,12 +45,12 @@ absl::StatusOr<uint64_t> NextJobNumber(FileSystem& files, const std::string& roo
 
 class MasterImpl final : public Master {
  public:
-  MasterImpl(const Options& options, std::unique_ptr<StateLog> log,
+  MasterImpl(const Options& options, std::unique_ptr<StateLog> own_log, StateLog* log,
              std::unique_ptr<MasterCore> core)
       : own_registry_(options.metrics == nullptr ? std::make_unique<MetricsRegistry>() : nullptr),
         registry_(options.metrics == nullptr ? *own_registry_ : *options.metrics),
-        log_(std::move(log)),
-        host_(std::move(core), log_.get(), options.clock),
+        own_log_(std::move(own_log)),
+        host_(std::move(core), log, options.clock),
         actions_(options.channels, options.files, options.checkpoint_root,
                  [this](uint64_t id, ActionResult result) {
                    host_.With([&](MasterCore& core, const MasterCore::Now& now) {
@@ -135,7 +135,7 @@ class MasterImpl final : public Master {
 
   const std::unique_ptr<MetricsRegistry> own_registry_;  // null: it is the caller's
   MetricsRegistry& registry_;
-  const std::unique_ptr<StateLog> log_;
+  const std::unique_ptr<StateLog> own_log_;  // null: it is the caller's
   CoreHost host_;
   ActionThreads actions_;
   ClusterServiceImpl cluster_;
@@ -153,11 +153,15 @@ class MasterImpl final : public Master {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Master>> Master::Start(const Options& options) {
-  std::unique_ptr<StateLog> log;
-  if (options.data_dir.empty()) {
-    log = NewMemoryStateLog();
-  } else {
-    TESSERA_ASSIGN_OR_RETURN(log, OpenRocksDbStateLog(options.data_dir));
+  std::unique_ptr<StateLog> own_log;
+  StateLog* log = options.state_log;
+  if (log == nullptr) {
+    if (options.data_dir.empty()) {
+      own_log = NewMemoryStateLog();
+    } else {
+      TESSERA_ASSIGN_OR_RETURN(own_log, OpenRocksDbStateLog(options.data_dir));
+    }
+    log = own_log.get();
   }
   TESSERA_RETURN_IF_ERROR(
       WithContext(options.files->CreateFolder(options.checkpoint_root), "checkpoint root"));
@@ -174,7 +178,7 @@ absl::StatusOr<std::unique_ptr<Master>> Master::Start(const Options& options) {
   TESSERA_ASSIGN_OR_RETURN(
       std::unique_ptr<MasterCore> core,
       MasterCore::New(core_options, state, {options.clock->Monotonic(), options.clock->Wall()}));
-  auto master = std::make_unique<MasterImpl>(options, std::move(log), std::move(core));
+  auto master = std::make_unique<MasterImpl>(options, std::move(own_log), log, std::move(core));
   TESSERA_RETURN_IF_ERROR(master->Begin(options.server));
   return master;
 }

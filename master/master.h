@@ -11,6 +11,7 @@
 #include "common/rpc/channels.h"
 #include "common/rpc/server.h"
 #include "master/quotas.h"
+#include "master/state_log.h"
 
 namespace tessera::master {
 
@@ -22,6 +23,8 @@ class Master {
     ServerOptions server;
     // Of the durable state (RocksDB); empty: the state lives in memory and ends with this object.
     std::string data_dir;
+    // Set: the durable state, in place of data_dir. Borrowed, outlives the master.
+    StateLog* state_log = nullptr;
     // The same folder for the master and all ps.
     std::string checkpoint_root;
     // Where it counts; null: in one of its own. Served either way. Borrowed, outlives the master.

@@ -13,7 +13,8 @@ namespace tessera::master {
 
 // The master's durable state: a small ordered map of byte strings. A batch is applied as a whole or
 // not at all, and is durable when Apply returns. Thread-safe. The contract suite
-// (tests/master/state_log_contract.h) runs on every implementation.
+// (tests/master/state_log_test.cc) runs on every implementation; that in etcd is opened by
+// master/etcd/etcd_state_log.h.
 class StateLog {
  public:
   struct Write {
@@ -21,7 +22,8 @@ class StateLog {
     std::optional<std::string> value;  // none: removes the key
   };
   virtual ~StateLog() = default;
-  // UNAVAILABLE, RESOURCE_EXHAUSTED: not durable; the master must not act on it.
+  // UNAVAILABLE, RESOURCE_EXHAUSTED: perhaps not durable; the master must not act on it, and writes
+  // the same, and what came since, again.
   virtual absl::Status Apply(const std::vector<Write>& batch) = 0;
   // NOT_FOUND: no such key.
   virtual absl::StatusOr<std::string> Get(const std::string& key) = 0;

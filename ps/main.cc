@@ -48,7 +48,9 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--advertise", options.advertise_host,
                  "host by which other machines reach this one, if not that of --listen");
-  app.add_option("--master", options.master_address, "host:port of the master")
+  app.add_option("--master", options.master_address,
+                 "host:port of the master, or of all that may lead (tessera-master --etcd): "
+                 "host:port,host:port")
       ->capture_default_str();
   app.add_option("--name", options.name,
                  "stable over restarts, e.g. ps-0; the master picks one if empty");

@@ -19,6 +19,8 @@ namespace {
 
 constexpr absl::Duration kLongPoll = absl::Seconds(2);
 constexpr absl::Duration kCallTimeout = absl::Seconds(15);
+// Calls to the master that failed: 200 ms apart, so about 5 s.
+constexpr int kReconnectEvery = 25;
 constexpr size_t kScoreBytesPerChunk = 1 << 20;
 
 v1::UnitResult FailedResult(const absl::Status& status) {
@@ -33,7 +35,7 @@ v1::UnitResult FailedResult(const absl::Status& status) {
 JobRunner::JobRunner(v1::Assignment assignment, Options options)
     : assignment_(std::move(assignment)),
       options_(std::move(options)),
-      master_(v1::WorkService::NewStub(options_.master)) {}
+      master_(v1::WorkService::NewStub(options_.connect_master())) {}
 
 absl::Status JobRunner::Run() {
   uint64_t completed = 0;
@@ -60,6 +62,7 @@ absl::StatusOr<v1::NextWorkResponse> JobRunner::NextWork(uint64_t completed,
   request.set_wait_ms(static_cast<uint32_t>(absl::ToInt64Milliseconds(kLongPoll)));
   request.set_completed_unit(completed);
   *request.mutable_result() = result;
+  int failures = 0;
   while (true) {
     grpc::ClientContext context;
     context.set_deadline(absl::ToChronoTime(absl::Now() + kCallTimeout));
@@ -76,6 +79,10 @@ absl::StatusOr<v1::NextWorkResponse> JobRunner::NextWork(uint64_t completed,
           FailedResult(WithContext(status, "the master did not take a result"));
     }
     options_.board->SetDoing("waiting for the master");
+    // One that runs elsewhere now is found by looking its name up again.
+    if (++failures % kReconnectEvery == 0) {
+      master_ = v1::WorkService::NewStub(options_.connect_master());
+    }
     if (!options_.cancellation->SleepFor(absl::Milliseconds(200))) return CancelledStatus();
   }
 }

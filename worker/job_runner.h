@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -25,7 +26,8 @@ class JobRunner {
     TaskPool* pool = nullptr;  // borrowed, for the dense graph
     uint64_t incarnation = 0;
     KeptSource* kept_source = nullptr;  // borrowed
-    std::shared_ptr<grpc::Channel> master;
+    // A new channel to the master.
+    std::function<std::shared_ptr<grpc::Channel>()> connect_master;
     const PsDirectory* ps = nullptr;       // borrowed
     StatusBoard* board = nullptr;          // borrowed
     WorkerMetrics* metrics = nullptr;      // borrowed
@@ -50,7 +52,7 @@ class JobRunner {
 
   const v1::Assignment assignment_;
   const Options options_;
-  const std::unique_ptr<v1::WorkService::Stub> master_;
+  std::unique_ptr<v1::WorkService::Stub> master_;
   std::unique_ptr<JobContext> context_;
   std::unique_ptr<Trainer> trainer_;
   std::unique_ptr<Scorer> scorer_;

@@ -38,7 +38,9 @@ int main(int argc, char** argv) {
       "Trains: reads data, pulls rows from the parameter servers, computes, pushes gradients.",
       "tessera-worker");
   app.set_version_flag("--version", tessera::kVersion);
-  app.add_option("--master", options.master_address, "host:port of the master")
+  app.add_option("--master", options.master_address,
+                 "host:port of the master, or of all that may lead (tessera-master --etcd): "
+                 "host:port,host:port")
       ->capture_default_str();
   app.add_option("--name", options.name,
                  "stable over restarts, e.g. worker-0; the master picks one if empty");

@@ -67,7 +67,10 @@ void OutputOption::Add(CLI::App& command) {
 }
 
 void MasterOption::Add(CLI::App& command) {
-  command.add_option("--master", address, "the master's HOST:PORT")->capture_default_str();
+  command
+      .add_option("--master", address,
+                  "the master's HOST:PORT, or HOST:PORT,HOST:PORT of all that may lead")
+      ->capture_default_str();
   command.add_option("--wait", wait_seconds, "seconds to wait for a master that does not answer")
       ->check(CLI::Range(0.0, 1e6))
       ->capture_default_str();

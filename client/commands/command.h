@@ -69,7 +69,7 @@ struct OutputOption {
   void Add(CLI::App& command);
 };
 
-// --master HOST:PORT, --wait SECONDS.
+// --master HOST:PORT[,HOST:PORT...], --wait SECONDS.
 struct MasterOption {
   std::string address = "127.0.0.1:7070";
   double wait_seconds = 10;

@@ -1,5 +1,17 @@
 #include "common/rpc/channels.h"
 
+#include <arpa/inet.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "common/log.h"
 #include "common/rpc/grpc_log.h"
 #include "grpcpp/create_channel.h"
 #include "grpcpp/security/credentials.h"
@@ -31,10 +43,71 @@ grpc::ChannelArguments Arguments() {
   return arguments;
 }
 
+// What gRPC's resolvers of numeric addresses take: "ipv4:1.2.3.4:7070" or "ipv6:[::1]:7070".
+struct NumericAddresses {
+  std::vector<std::string> ipv4;  // ip:port
+  std::vector<std::string> ipv6;  // [ip]:port
+  int names_with_ipv4 = 0;
+  int names_with_ipv6 = 0;
+
+  // Looks up the addresses of "host:port" and appends them.
+  void Add(absl::string_view address) {
+    const size_t colon = address.rfind(':');
+    if (colon == absl::string_view::npos) {
+      SPDLOG_WARN("address \"{}\" has no port, expected host:port", std::string(address));
+      return;
+    }
+    absl::string_view name = address.substr(0, colon);
+    if (absl::ConsumePrefix(&name, "[")) absl::ConsumeSuffix(&name, "]");
+    const std::string host(name);
+    const std::string port(address.substr(colon + 1));
+    addrinfo hints = {};
+    hints.ai_family = AF_UNSPEC;
+    hints.ai_socktype = SOCK_STREAM;
+    addrinfo* found = nullptr;
+    if (const int error = ::getaddrinfo(host.c_str(), port.c_str(), &hints, &found); error != 0) {
+      SPDLOG_WARN("cannot look up {}: {}", std::string(address), ::gai_strerror(error));
+      return;
+    }
+    const size_t ipv4_before = ipv4.size();
+    const size_t ipv6_before = ipv6.size();
+    for (const addrinfo* info = found; info != nullptr; info = info->ai_next) {
+      char text[INET6_ADDRSTRLEN];
+      if (info->ai_family == AF_INET) {
+        const auto* const in = reinterpret_cast<const sockaddr_in*>(info->ai_addr);
+        ::inet_ntop(AF_INET, &in->sin_addr, text, sizeof(text));
+        ipv4.push_back(absl::StrCat(text, ":", ntohs(in->sin_port)));
+      } else if (info->ai_family == AF_INET6) {
+        const auto* const in = reinterpret_cast<const sockaddr_in6*>(info->ai_addr);
+        ::inet_ntop(AF_INET6, &in->sin6_addr, text, sizeof(text));
+        ipv6.push_back(absl::StrCat("[", text, "]:", ntohs(in->sin6_port)));
+      }
+    }
+    ::freeaddrinfo(found);
+    names_with_ipv4 += ipv4.size() > ipv4_before;
+    names_with_ipv6 += ipv6.size() > ipv6_before;
+  }
+};
+
+// Of one address or a list. A target of gRPC has addresses of one family: the one that more names
+// have.
+std::string Target(const std::string& address) {
+  const std::vector<absl::string_view> names = absl::StrSplit(address, ',', absl::SkipEmpty());
+  if (names.size() < 2) return names.empty() ? address : std::string(names[0]);
+  NumericAddresses found;
+  for (const absl::string_view name : names) found.Add(name);
+  if (found.names_with_ipv4 > 0 && found.names_with_ipv4 >= found.names_with_ipv6) {
+    return absl::StrCat("ipv4:", absl::StrJoin(found.ipv4, ","));
+  }
+  if (found.names_with_ipv6 > 0) return absl::StrCat("ipv6:", absl::StrJoin(found.ipv6, ","));
+  return address;  // a name that nobody has: calls fail with UNAVAILABLE
+}
+
 class NetworkChannels final : public Channels {
  public:
   std::shared_ptr<grpc::Channel> Connect(const std::string& address) override {
-    return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), Arguments());
+    return grpc::CreateCustomChannel(Target(address), grpc::InsecureChannelCredentials(),
+                                     Arguments());
   }
 };
 

@@ -23,10 +23,14 @@ class Channels {
  public:
   virtual ~Channels() = default;
   // Never null. A channel to an address where nobody listens fails its calls with UNAVAILABLE.
+  // "host:port,host:port,...": to the first of them that takes the connection; one that refuses is
+  // passed over at once, one that does not answer after 5 s. When the connection is lost, all are
+  // tried again in that order.
   virtual std::shared_ptr<grpc::Channel> Connect(const std::string& address) = 0;
 };
 
-// TCP, "host:port".
+// TCP. The names of a list are looked up here, and not again by the channel; the name of a single
+// address is by each of its connections. May block for that lookup.
 std::unique_ptr<Channels> NewNetworkChannels();
 
 // Servers and clients of one process, over gRPC's in-process transport: every message is really

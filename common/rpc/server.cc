@@ -4,6 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/rpc/grpc_log.h"
+#include "common/status_macros.h"
 #include "grpcpp/ext/proto_server_reflection_plugin.h"
 #include "grpcpp/health_check_service_interface.h"
 #include "grpcpp/security/server_credentials.h"
@@ -21,15 +22,20 @@ bool IsWildcard(const std::string& address) {
          absl::StartsWith(address, ":");
 }
 
+absl::Status CheckListen(const ServerOptions& options) {
+  if (options.in_process != nullptr || IsLoopback(options.listen) || options.insecure) {
+    return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError(absl::StrCat(
+      "listen address ", options.listen,
+      " can be reached from other machines, and this version has no TLS yet; listen on "
+      "127.0.0.1, or accept that with --insecure"));
+}
+
 absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
     const ServerOptions& options, const std::vector<grpc::Service*>& services) {
   const bool network = options.in_process == nullptr;
-  if (network && !IsLoopback(options.listen) && !options.insecure) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "listen address ", options.listen,
-        " can be reached from other machines, and this version has no TLS yet; listen on "
-        "127.0.0.1, or accept that with --insecure"));
-  }
+  TESSERA_RETURN_IF_ERROR(CheckListen(options));
   RouteGrpcLog();
   grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();

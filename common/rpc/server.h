@@ -45,6 +45,8 @@ class RpcServer {
   InProcessChannels* const in_process_;
 };
 
+// FAILED_PRECONDITION: others can reach the address, and `insecure` does not allow it.
+absl::Status CheckListen(const ServerOptions& options);
 // Whether host (of "host:port") is loopback: 127.0.0.0/8, ::1, localhost.
 bool IsLoopback(const std::string& address);
 // Whether it stands for all addresses of the machine, so that nobody can call it: 0.0.0.0, [::] or

@@ -13,7 +13,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "common/rpc/server.h"
+#include "grpcpp/client_context.h"
 #include "gtest/gtest.h"
+#include "tessera/v1/metrics.grpc.pb.h"
 
 namespace tessera {
 namespace {
@@ -68,6 +71,51 @@ TEST(NetworkChannels, APeerThatAnswersLateIsWaitedForAndNotConnectedToAnew) {
   const auto channel = NewNetworkChannels()->Connect(peer.address());
   EXPECT_TRUE(channel->WaitForConnected(absl::ToChronoTime(absl::Now() + absl::Seconds(20))));
   EXPECT_EQ(peer.connected(), 1);
+}
+
+// Who answers a call, by a channel's own choice.
+std::string Answers(const std::shared_ptr<grpc::Channel>& channel) {
+  const absl::Time begin = absl::Now();
+  while (absl::Now() - begin < absl::Seconds(20)) {
+    grpc::ClientContext context;
+    context.set_deadline(absl::ToChronoTime(absl::Now() + absl::Seconds(5)));
+    v1::GetMetricsResponse response;
+    const grpc::Status status =
+        v1::MetricsService::Stub(channel).GetMetrics(&context, {}, &response);
+    if (status.error_code() == grpc::StatusCode::UNIMPLEMENTED) return context.peer();
+    absl::SleepFor(absl::Milliseconds(20));
+  }
+  return "nobody";
+}
+
+TEST(NetworkChannels, AListFindsTheOneThatServesAndTheNextOne) {
+  auto first = RpcServer::Start(ServerOptions(), {});
+  ASSERT_TRUE(first.ok());
+  std::string free;
+  {
+    const auto other = RpcServer::Start(ServerOptions(), {});
+    ASSERT_TRUE(other.ok());
+    free = (*other)->address();
+  }
+  const std::string port = free.substr(free.rfind(':') + 1);
+  const auto channel = NewNetworkChannels()->Connect(
+      absl::StrCat("127.0.0.1:1,localhost:", port, ",", (*first)->address()));
+  EXPECT_EQ(Answers(channel), absl::StrCat("ipv4:", (*first)->address()));
+  first->reset();
+  ServerOptions options;
+  options.listen = free;
+  const auto second = RpcServer::Start(options, {});
+  ASSERT_TRUE(second.ok()) << second.status();
+  EXPECT_EQ(Answers(channel), absl::StrCat("ipv4:", free));
+}
+
+TEST(NetworkChannels, AListOfNamesThatNobodyHasFailsItsCalls) {
+  const auto channel = NewNetworkChannels()->Connect("no-such-host.invalid:1,nor-this.invalid:1");
+  grpc::ClientContext context;
+  context.set_deadline(absl::ToChronoTime(absl::Now() + absl::Seconds(30)));
+  v1::GetMetricsResponse response;
+  EXPECT_EQ(v1::MetricsService::Stub(channel).GetMetrics(&context, {}, &response).error_code(),
+            grpc::StatusCode::UNAVAILABLE);
 }
 
 }  // namespace

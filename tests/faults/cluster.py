@@ -2,6 +2,7 @@
 import json
 import os
 import pathlib
+import shutil
 import signal
 import socket
 import subprocess
@@ -28,10 +29,11 @@ def free_port():
 class Cluster:
     """1 master, `ps` parameter servers, `workers` workers and `spares` that a job does not ask for; each can be killed and
     started again on its address and folder. By the name of a process, or of its kind ("ps"), may be given: `prefix`, the
-    words before its command, `environment`, and `flags`. `network` gives each process a host of its own (network.py)."""
+    words before its command, `environment`, and `flags`. `network` gives each process a host of its own (network.py).
+    `standbys`: the state is in an etcd, and there are so many masters more."""
 
     def __init__(self, folder, data, ps=2, workers=2, spares=0, prefix=None, environment=None, flags=None, checkpoints=None,
-                 folders=None, network=None):
+                 folders=None, network=None, standbys=None):
         self.folder = pathlib.Path(folder)
         self.folder.mkdir(parents=True)
         self.prefix, self.environment, self.flags = prefix or {}, environment or {}, flags or {}
@@ -41,9 +43,12 @@ class Cluster:
         names = [f"ps-{i}" for i in range(ps)] + [f"worker-{i}" for i in range(workers)] + [f"spare-{i}" for i in range(spares)]
         if network is not None:
             network.add(["master", *names])
-        self.master = self.address("master")
-        self.commands = {"master": [BIN / "tessera-master", "--listen", self.master, "--data-dir", self.folder_of("master"),
-                                    "--checkpoint-root", self.checkpoints, *self.insecure()]}
+        if standbys is None:
+            self.master = self.address("master")
+            self.commands = {"master": [BIN / "tessera-master", "--listen", self.master, "--data-dir", self.folder_of("master"),
+                                        "--checkpoint-root", self.checkpoints, *self.insecure()]}
+        else:
+            self.add_masters(["master", *(f"standby-{i}" for i in range(standbys))])
         for name in names:
             if name.startswith("ps-"):
                 self.commands[name] = [BIN / "tessera-ps", "--listen", self.address(name), "--master", self.master, "--name",
@@ -56,6 +61,29 @@ class Cluster:
         self.faults = []  # (moment, what)
         self.seen = []    # (moment, steps) as describe() told them
         self.resident = {}  # by kind: the largest process, in bytes
+
+    def add_masters(self, names):
+        """Several over one etcd, which is a process of the cluster, too."""
+        if shutil.which("etcd") is None:
+            raise Skip("no etcd")
+        here, peers = (f"127.0.0.1:{free_port()}" for _ in range(2))
+        self.commands = {"etcd": ["etcd", "--data-dir", self.folder_of("etcd"), "--listen-client-urls", f"http://{here}",
+                                  "--advertise-client-urls", f"http://{here}", "--listen-peer-urls", f"http://{peers}",
+                                  "--initial-advertise-peer-urls", f"http://{peers}",
+                                  "--initial-cluster", f"default=http://{peers}"]}
+        addresses = {name: self.address(name) for name in names}
+        self.master = ",".join(addresses.values())
+        for name, address in addresses.items():
+            self.commands[name] = [BIN / "tessera-master", "--listen", address, "--etcd", here, "--cluster", "faults",
+                                   "--checkpoint-root", self.checkpoints, "--lease-seconds", 5]
+
+    def leader(self):
+        """The name of the master that serves."""
+        serving = [name for name in self.commands if name.startswith(("master", "standby")) and
+                   self.processes[name].poll() is None and "serving at" in self.log(name)]
+        if len(serving) != 1:
+            raise Failure(f"of the masters {serving} serve, expected one")
+        return serving[0]
 
     def folder_of(self, name):
         return self.folders.get(name, self.folder / name)

@@ -144,6 +144,81 @@ def random_master(t):
     t.identical(random_kills(t.draw, "master"))
 
 
+@fault(3, "the master that leads is killed, and one that stands by takes over", short=True, once=True)
+def leader(t):
+    def disturb(cluster, job_id):
+        cluster.wait_for_step(job_id, 650)
+        cluster.kill(cluster.leader())
+        cluster.wait_for_end(job_id)
+        cluster.leader()
+    t.identical(disturb, standbys=1, most_restarts=0)
+
+
+@fault(3, "the master of an async job that leads is killed, one that stands by takes over, and every sample counts once", once=True)
+def async_leader(t):
+    def disturb(cluster, job_id):
+        cluster.wait_for_step(job_id, 2500)
+        cluster.kill(cluster.leader())
+    t.counted(disturb, standbys=1, most_restarts=0)
+
+
+@fault(3, "the master that leads hangs, another takes over, and the first ends when it wakes", once=True)
+def hanging_leader(t):
+    def disturb(cluster, job_id):
+        cluster.wait_for_step(job_id, 400)
+        old = cluster.leader()
+        cluster.pause(old)
+        new = next(n for n in cluster.commands if n.startswith(("master", "standby")) and n != old)
+        deadline = time.monotonic() + 30
+        while "serving at" not in cluster.log(new):
+            if time.monotonic() > deadline:
+                raise Failure(f"{new} has not taken over")
+            time.sleep(0.05)
+        cluster.go_on(old)
+        code = cluster.await_death(old)
+        if code != 128:
+            raise Failure(f"{old} ended with {code}, expected 128")
+    t.identical(disturb, standbys=1, most_restarts=0)
+
+
+@fault(3, "masters that lead are killed one after the other, and stand by again", once=True)
+def leaders(t):
+    def disturb(cluster, job_id):
+        for step in (300, 600):
+            cluster.wait_for_step(job_id, step)
+            name = cluster.leader()
+            cluster.kill(name)
+            (cluster.folder / f"{name}.log").unlink()
+            cluster.start(name)
+    t.identical(disturb, standbys=2, most_restarts=0)
+
+
+@fault(3, "etcd is killed and started again", once=True)
+def etcd(t):
+    def disturb(cluster, job_id):
+        cluster.wait_for_step(job_id, 450)
+        name = cluster.leader()
+        cluster.restart("etcd")
+        cluster.wait_for_end(job_id)
+        if cluster.leader() != name:
+            raise Failure("the leader has changed")
+    t.identical(disturb, standbys=1, most_restarts=0)
+
+
+@fault(3, "etcd is away for longer than a lease: the master ends, and the job goes on when both are back", once=True)
+def etcd_away(t):
+    def disturb(cluster, job_id):
+        cluster.wait_for_step(job_id, 450)
+        name = cluster.leader()
+        cluster.kill("etcd")
+        code = cluster.await_death(name)
+        if code != 128:
+            raise Failure(f"{name} ended with {code}, expected 128")
+        cluster.start("etcd")
+        cluster.start(name)
+    t.identical(disturb, standbys=0, most_restarts=0)
+
+
 @fault(4, "all are killed at once", short=True, once=True)
 def all_at_once(t):
     t.identical(kill_at(None, 850))

@@ -3,9 +3,14 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <random>
 
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "master/etcd/etcd_state_log.h"
+#include "tests/master/etcd_process.h"
 
 namespace tessera::master {
 namespace {
@@ -24,17 +29,47 @@ std::string TestFolder() {
 }
 
 // The contract, run on every implementation.
-class StateLogContract : public testing::TestWithParam<bool> {
+enum class Kind { kMemory, kRocksDb, kEtcd };
+
+class StateLogContract : public testing::TestWithParam<Kind> {
  protected:
   void SetUp() override {
-    if (GetParam()) {
-      auto log = OpenRocksDbStateLog(TestFolder());
-      ASSERT_TRUE(log.ok()) << log.status();
-      log_ = *std::move(log);
-    } else {
-      log_ = NewMemoryStateLog();
+    switch (GetParam()) {
+      case Kind::kMemory:
+        log_ = NewMemoryStateLog();
+        return;
+      case Kind::kRocksDb:
+        return Take(OpenRocksDbStateLog(TestFolder()));
+      case Kind::kEtcd:
+        if (!EtcdProcess::Installed()) GTEST_SKIP() << "no etcd on this machine (etcd-server)";
+        return OpenEtcd();
     }
   }
+  void Take(absl::StatusOr<std::unique_ptr<StateLog>> log) {
+    ASSERT_TRUE(log.ok()) << log.status();
+    log_ = *std::move(log);
+  }
+  void OpenEtcd() {
+    etcd_ = std::make_unique<EtcdProcess>();
+    channels_ = NewNetworkChannels();
+    client_ =
+        std::make_unique<EtcdClient>(std::vector<std::string>{etcd_->address()}, channels_.get());
+    Leadership::Options options;
+    options.etcd = client_.get();
+    options.cluster = "contract";
+    auto leadership = Leadership::Campaign(options, [](absl::Duration duration) {
+      absl::SleepFor(duration);
+      return false;
+    });
+    ASSERT_TRUE(leadership.ok()) << leadership.status();
+    leadership_ = *std::move(leadership);
+    Take(OpenEtcdStateLog(client_.get(), leadership_.get()));
+  }
+
+  std::unique_ptr<EtcdProcess> etcd_;
+  std::unique_ptr<Channels> channels_;
+  std::unique_ptr<EtcdClient> client_;
+  std::unique_ptr<Leadership> leadership_;
   std::unique_ptr<StateLog> log_;
 };
 
@@ -65,8 +100,33 @@ TEST_P(StateLogContract, TakesAnyBytesAndEmptyBatches) {
   EXPECT_EQ(log_->Get("empty").value(), "");
 }
 
-INSTANTIATE_TEST_SUITE_P(Implementations, StateLogContract, testing::Bool(),
-                         [](const auto& info) { return info.param ? "RocksDb" : "Memory"; });
+TEST_P(StateLogContract, DoesWhatAMapDoes) {
+  std::map<std::string, std::string> twin;
+  std::mt19937 random(7);
+  for (int round = 0; round < 60; ++round) {
+    std::vector<StateLog::Write> batch;
+    for (size_t writes = random() % 12; writes > 0; --writes) {
+      const std::string key = absl::StrCat("k", random() % 50);
+      if (random() % 3 == 0) {
+        batch.push_back({key, std::nullopt});
+        twin.erase(key);
+      } else {
+        batch.push_back({key, absl::StrCat(random())});
+        twin[key] = *batch.back().value;
+      }
+    }
+    ASSERT_TRUE(log_->Apply(batch).ok());
+    ASSERT_EQ(log_->Scan("").value(), twin) << "round " << round;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Implementations, StateLogContract,
+                         testing::Values(Kind::kMemory, Kind::kRocksDb, Kind::kEtcd),
+                         [](const auto& info) {
+                           return info.param == Kind::kMemory    ? "Memory"
+                                  : info.param == Kind::kRocksDb ? "RocksDb"
+                                                                 : "Etcd";
+                         });
 
 TEST(RocksDbStateLog, OutlivesItsProcess) {
   const std::string folder = TestFolder();

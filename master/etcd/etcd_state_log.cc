@@ -1,0 +1,305 @@
+#include "master/etcd/etcd_state_log.h"
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/clock.h"
+#include "common/failpoint.h"
+#include "common/status_macros.h"
+
+namespace tessera::master {
+namespace {
+
+using etcdserverpb::Compare;
+using etcdserverpb::KeyValue;
+using etcdserverpb::RangeRequest;
+using etcdserverpb::RangeResponse;
+using etcdserverpb::TxnRequest;
+using etcdserverpb::TxnResponse;
+
+// etcd takes 128 operations and 1.5 MiB a request, unless its operator says otherwise.
+constexpr int kMaxOperations = 100;
+constexpr size_t kMaxPartBytes = 1 << 20;
+// So that an answer stays below kMaxMessageBytes.
+constexpr int64_t kScanPage = 32;
+static_assert(kScanPage * (kMaxEtcdValueBytes + 4096) < kMaxMessageBytes);
+// What a read or write with all its tries, and one try, may take; never more than the lease has
+// left.
+constexpr absl::Duration kLimit = absl::Seconds(5);
+constexpr absl::Duration kTryLimit = absl::Seconds(2);
+constexpr absl::Duration kRetryEvery = absl::Milliseconds(50);
+
+void CompareCreated(TxnRequest& txn, const std::string& key, int64_t revision) {
+  Compare* const compare = txn.add_compare();
+  compare->set_key(key);
+  compare->set_target(Compare::CREATE);
+  compare->set_create_revision(revision);
+}
+
+void CompareModified(TxnRequest& txn, const std::string& key, int64_t revision) {
+  Compare* const compare = txn.add_compare();
+  compare->set_key(key);
+  compare->set_target(Compare::MOD);
+  compare->set_mod_revision(revision);
+}
+
+void Put(TxnRequest& txn, std::string key, std::string value) {
+  etcdserverpb::PutRequest* const put = txn.add_success()->mutable_request_put();
+  put->set_key(std::move(key));
+  put->set_value(std::move(value));
+}
+
+// Of the key that a response to a read of one key is about; one without revisions: it is not there.
+KeyValue Found(const RangeResponse& response) {
+  return response.kvs_size() == 0 ? KeyValue() : response.kvs(0);
+}
+
+// Every write compares and renews the key `applied`: of several tries to write, some of which may
+// still be on their way when their caller has given them up, only the one that the log knows as the
+// next can be done, so that none comes late and over a newer one.
+class EtcdStateLog final : public StateLog {
+ public:
+  EtcdStateLog(EtcdClient* etcd, Leadership* leadership)
+      : etcd_(etcd),
+        leadership_(leadership),
+        states_(absl::StrCat(leadership->prefix(), "state/")),
+        applied_(absl::StrCat(leadership->prefix(), "applied")),
+        parts_(absl::StrCat(leadership->prefix(), "batch/")),
+        mark_(absl::StrCat(leadership->prefix(), "batch_parts")) {}
+
+  absl::Status Apply(const std::vector<Write>& batch) override ABSL_LOCKS_EXCLUDED(mu_) {
+    TESSERA_RETURN_IF_ERROR(Failpoint("master.state_log.apply"));
+    absl::MutexLock lock(&mu_);
+    TESSERA_ASSIGN_OR_RETURN(std::vector<TxnRequest> parts, Cut(batch));
+    if (parts.empty()) return absl::OkStatus();
+    TESSERA_RETURN_IF_ERROR(Settle());
+    if (parts.size() == 1) {
+      TESSERA_RETURN_IF_ERROR(Commit(std::move(parts[0])));
+    } else {
+      TESSERA_RETURN_IF_ERROR(LayDown(parts));
+      // The batch is durable. What is missing is made up for by whoever reads or writes next.
+      Settle().IgnoreError();
+    }
+    PassFailpoint("master.state_log.applied");
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<std::string> Get(const std::string& key) override ABSL_LOCKS_EXCLUDED(mu_) {
+    absl::MutexLock lock(&mu_);
+    TESSERA_RETURN_IF_ERROR(Settle());
+    RangeRequest request;
+    request.set_key(absl::StrCat(states_, key));
+    TESSERA_ASSIGN_OR_RETURN(RangeResponse response, Read(request));
+    if (response.kvs_size() == 0) {
+      return absl::NotFoundError(absl::StrCat("etcd at ", etcd_->address(), ": no key ", key));
+    }
+    return std::move(*response.mutable_kvs(0)->mutable_value());
+  }
+
+  absl::StatusOr<std::map<std::string, std::string>> Scan(const std::string& prefix) override
+      ABSL_LOCKS_EXCLUDED(mu_) {
+    absl::MutexLock lock(&mu_);
+    TESSERA_RETURN_IF_ERROR(Settle());
+    std::map<std::string, std::string> found;
+    RangeRequest request;
+    request.set_key(absl::StrCat(states_, prefix));
+    request.set_range_end(EndOfPrefix(request.key()));
+    request.set_limit(kScanPage);
+    while (true) {
+      TESSERA_ASSIGN_OR_RETURN(RangeResponse response, Read(request));
+      for (KeyValue& kv : *response.mutable_kvs()) {
+        found.emplace(kv.key().substr(states_.size()), std::move(*kv.mutable_value()));
+      }
+      if (!response.more() || response.kvs_size() == 0) return found;
+      // The key that follows the last one. Nobody else writes meanwhile, whom the lock and the
+      // leadership keep away.
+      request.set_key(
+          absl::StrCat(response.kvs(response.kvs_size() - 1).key(), absl::string_view("\0", 1)));
+    }
+  }
+
+  absl::Status Open() ABSL_LOCKS_EXCLUDED(mu_) {
+    absl::MutexLock lock(&mu_);
+    return Settle();
+  }
+
+ private:
+  // Finds out what is durable, and carries out a batch that was cut short.
+  absl::Status Settle() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    if (settled_) return absl::OkStatus();
+    RangeRequest request;
+    request.set_key(applied_);
+    TESSERA_ASSIGN_OR_RETURN(const RangeResponse applied, Read(request));
+    applied_revision_ = Found(applied).mod_revision();
+    request.set_key(mark_);
+    TESSERA_ASSIGN_OR_RETURN(const RangeResponse mark, Read(request));
+    const absl::Status status =
+        mark.kvs_size() > 0 ? CarryOut(mark.kvs(0).value()) : absl::OkStatus();
+    settled_ = status.ok();
+    return status;
+  }
+
+  // The batch as transactions that etcd takes; each key once, with what was written last.
+  absl::StatusOr<std::vector<TxnRequest>> Cut(const std::vector<Write>& batch) const {
+    std::map<absl::string_view, const std::optional<std::string>*> last;
+    for (const Write& write : batch) last[write.key] = &write.value;
+    std::vector<TxnRequest> parts;
+    size_t bytes = 0;
+    for (const auto& [key, value] : last) {
+      const size_t size = key.size() + (value->has_value() ? (*value)->size() : 0);
+      if (size > kMaxEtcdValueBytes) {
+        return absl::InvalidArgumentError(absl::StrCat("state log: ", key, " has ", size,
+                                                       " bytes, at most ", kMaxEtcdValueBytes,
+                                                       " fit into etcd"));
+      }
+      if (parts.empty() || parts.back().success_size() >= kMaxOperations ||
+          bytes + size > kMaxPartBytes) {
+        parts.emplace_back();
+        bytes = 0;
+      }
+      bytes += size;
+      if (value->has_value()) {
+        Put(parts.back(), absl::StrCat(states_, key), **value);
+      } else {
+        parts.back().add_success()->mutable_request_delete_range()->set_key(
+            absl::StrCat(states_, key));
+      }
+    }
+    return parts;
+  }
+
+  std::string PartKey(uint64_t part) const { return absl::StrCat(parts_, part); }
+
+  // Makes a batch of several parts durable: the mark is what counts, and it comes last.
+  absl::Status LayDown(const std::vector<TxnRequest>& parts) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    for (size_t i = 0; i < parts.size(); ++i) {
+      TxnRequest txn;
+      Put(txn, PartKey(i), parts[i].SerializeAsString());
+      TESSERA_RETURN_IF_ERROR(Commit(std::move(txn)));
+    }
+    TxnRequest txn;
+    Put(txn, mark_, absl::StrCat(parts.size()));
+    TESSERA_RETURN_IF_ERROR(Commit(std::move(txn)));
+    settled_ = false;
+    return absl::OkStatus();
+  }
+
+  // May be repeated: each part says what its keys are to be.
+  absl::Status CarryOut(const std::string& mark) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    uint64_t parts = 0;
+    if (!absl::SimpleAtoi(mark, &parts)) {
+      return absl::DataLossError(absl::StrCat("etcd at ", etcd_->address(), ": ", mark_, " is \"",
+                                              mark, "\", expected a number"));
+    }
+    for (uint64_t i = 0; i < parts; ++i) {
+      RangeRequest request;
+      request.set_key(PartKey(i));
+      TESSERA_ASSIGN_OR_RETURN(const RangeResponse response, Read(request));
+      TxnRequest txn;
+      if (response.kvs_size() == 0 || !txn.ParseFromString(response.kvs(0).value())) {
+        return absl::DataLossError(absl::StrCat("etcd at ", etcd_->address(), ": ", request.key(),
+                                                " is missing or damaged, one of ", parts,
+                                                " parts of a write"));
+      }
+      TESSERA_RETURN_IF_ERROR(Commit(std::move(txn)));
+    }
+    TxnRequest txn;
+    txn.add_success()->mutable_request_delete_range()->set_key(mark_);
+    etcdserverpb::DeleteRangeRequest* const staged =
+        txn.add_success()->mutable_request_delete_range();
+    staged->set_key(parts_);
+    staged->set_range_end(EndOfPrefix(parts_));
+    return Commit(std::move(txn));
+  }
+
+  // Reads what is there while this master leads.
+  absl::StatusOr<RangeResponse> Read(const RangeRequest& request)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    TxnRequest txn;
+    CompareCreated(txn, leadership_->key(), leadership_->create_revision());
+    *txn.add_success()->mutable_request_range() = request;
+    txn.add_failure()->mutable_request_range()->set_key(leadership_->key());
+    TESSERA_ASSIGN_OR_RETURN(TxnResponse response, Send(txn));
+    if (!response.succeeded()) return Deposed(Found(response.responses(0).response_range()));
+    return std::move(*response.mutable_responses(0)->mutable_response_range());
+  }
+
+  // Does the writes of `txn`, if this master leads and has seen all that was written. After a
+  // failure it is open whether they were done (settled_).
+  absl::Status Commit(TxnRequest txn) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    const std::string name = absl::StrCat(leadership_->create_revision(), "-", ++writes_);
+    CompareCreated(txn, leadership_->key(), leadership_->create_revision());
+    CompareModified(txn, applied_, applied_revision_);
+    Put(txn, applied_, name);
+    txn.add_failure()->mutable_request_range()->set_key(leadership_->key());
+    txn.add_failure()->mutable_request_range()->set_key(applied_);
+    settled_ = false;
+    TESSERA_ASSIGN_OR_RETURN(const TxnResponse response, Send(txn));
+    int64_t revision = response.header().revision();
+    if (!response.succeeded()) {
+      const KeyValue leader = Found(response.responses(0).response_range());
+      const KeyValue applied = Found(response.responses(1).response_range());
+      if (leader.create_revision() != leadership_->create_revision()) return Deposed(leader);
+      // Else an earlier try got through, and its answer was lost.
+      if (applied.value() != name) {
+        return absl::UnavailableError(
+            absl::StrCat("etcd at ", etcd_->address(), ": ", applied_, " was written at revision ",
+                         applied.mod_revision(), ", expected ", applied_revision_));
+      }
+      revision = applied.mod_revision();
+    }
+    applied_revision_ = revision;
+    settled_ = true;
+    return absl::OkStatus();
+  }
+
+  // Tried again while etcd does not answer, as long as this master is sure to lead.
+  absl::StatusOr<TxnResponse> Send(const TxnRequest& txn) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    const absl::Duration until = SystemClock().Monotonic() + kLimit;
+    while (true) {
+      TESSERA_RETURN_IF_ERROR(leadership_->Check());
+      const absl::Duration left =
+          std::min(until - SystemClock().Monotonic(), leadership_->Remaining());
+      absl::StatusOr<TxnResponse> response = etcd_->Txn(txn, std::min(left, kTryLimit));
+      if (!absl::IsUnavailable(response.status()) || left <= kRetryEvery) return response;
+      absl::SleepFor(kRetryEvery);
+    }
+  }
+
+  absl::Status Deposed(const KeyValue& leader) {
+    leadership_->Lose(leader.value().empty() ? "nobody holds its key"
+                                             : absl::StrCat(leader.value(), " leads"));
+    return leadership_->Check();
+  }
+
+  EtcdClient* const etcd_;
+  Leadership* const leadership_;
+  const std::string states_;   // prefix of the state's keys
+  const std::string applied_;  // renewed by every write
+  const std::string parts_;    // prefix of the parts of a batch that is laid down
+  const std::string mark_;     // their number, once they are all there
+
+  absl::Mutex mu_;                                     // orders the transactions
+  bool settled_ ABSL_GUARDED_BY(mu_) = false;          // what is durable is known
+  int64_t applied_revision_ ABSL_GUARDED_BY(mu_) = 0;  // of applied_; 0: there is none
+  uint64_t writes_ ABSL_GUARDED_BY(mu_) = 0;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<StateLog>> OpenEtcdStateLog(EtcdClient* etcd,
+                                                           Leadership* leadership) {
+  auto log = std::make_unique<EtcdStateLog>(etcd, leadership);
+  TESSERA_RETURN_IF_ERROR(log->Open());
+  return log;
+}
+
+}  // namespace tessera::master

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "master/etcd/etcd_client.h"
+#include "master/etcd/leadership.h"
+#include "master/state_log.h"
+
+namespace tessera::master {
+
+// The state in etcd, under the keys /tessera/<cluster>/state/, for the master that leads. Every
+// read and write is one transaction that looks whether it still does: UNAVAILABLE if not, nothing
+// is written, and the leadership is told. Other errors are those of EtcdClient. Borrows both, which
+// outlive the log.
+//
+// A batch beyond etcd's limits (128 operations, 1.5 MB) is first laid down in parts, becomes
+// durable by one small write that says so, and is then carried out part by part; whoever leads when
+// that was cut short carries it out again before anything else. A single value has at most
+// kMaxEtcdValueBytes: INVALID_ARGUMENT.
+inline constexpr size_t kMaxEtcdValueBytes = 1400 << 10;
+
+absl::StatusOr<std::unique_ptr<StateLog>> OpenEtcdStateLog(EtcdClient* etcd,
+                                                           Leadership* leadership);
+
+}  // namespace tessera::master
