@@ -99,8 +99,8 @@ TEST_F(CoreQuotasTest, ATeamAboveItsRowsHasItsYoungestJobSuspendedWithoutLoss) {
   const std::string other = Submit(Of("search", "other", 30), 1, 1);
   const std::string old = Submit(Of("ads", "old", 30), 1, 1);
   const std::string young = Submit(Of("ads", "young", 30), 1, 1);
-  for (const std::string& id : {other, old, young}) SetRows(id, 501);
   RunUntilStep(young, 5);
+  for (const std::string& id : {other, old, young}) SetRows(id, 501);
   RunUntil(young, v1::SUSPENDED);
   EXPECT_THAT(Events(young), Contains(HasSubstr("team ads has 1002 rows, and may have 1000")));
   EXPECT_EQ(Job(old).rows(), 501u);
