@@ -66,9 +66,8 @@ absl::StatusOr<std::shared_ptr<JobShard>> Jobs::Open(const v1::OpenJobRequest& r
   uint64_t close_alls = 0;
   {
     absl::MutexLock lock(&mu_);
-    const auto free = [this, &id]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-      return !opening_.contains(id);
-    };
+    const auto free = [this, &id]()
+                          ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return !opening_.contains(id); };
     while (!mu_.AwaitWithTimeout(absl::Condition(&free), absl::Seconds(1))) {
       TESSERA_RETURN_IF_ERROR(keep_going());
     }

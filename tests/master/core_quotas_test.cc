@@ -112,7 +112,7 @@ TEST_F(CoreQuotasTest, ATeamAboveItsRowsHasItsYoungestJobSuspendedWithoutLoss) {
   EXPECT_EQ(StateOf(young), "SUSPENDED");
   ASSERT_TRUE(core_->Resume(young, now_).ok());
   RunUntil(young, v1::SUCCEEDED);
-  EXPECT_THAT(Events(young), Contains(HasSubstr(absl::StrCat("resumed from step ", step))));
+  EXPECT_THAT(Events(young), Contains(HasSubstr(absl::StrCat("goes on from step ", step))));
   EXPECT_EQ(Job(young).samples(), 30 * kTrain);
 }
 
