@@ -1,9 +1,12 @@
 #include "ps/evictor.h"
 
+#include <malloc.h>
+
 #include <algorithm>
 #include <utility>
 
 #include "absl/status/statusor.h"
+#include "common/clock.h"
 #include "ps/table_tier.h"
 
 namespace tessera::ps {
@@ -12,6 +15,9 @@ namespace {
 // Between looks at what the tier takes, and between tries while the disk refuses.
 constexpr absl::Duration kLook = absl::Milliseconds(200);
 constexpr uint64_t kLeastBytes = 4096;
+// Between times that memory which calls have freed is given back: malloc keeps megabytes of it for
+// each thread, which would count against a budget of memory.
+constexpr absl::Duration kTidy = absl::Seconds(1);
 
 }  // namespace
 
@@ -44,8 +50,13 @@ absl::Status Evictor::last_error() const {
 }
 
 void Evictor::Work() {
+  absl::Duration tidied = SystemClock().Monotonic();
   while (true) {
     const bool pressed = budget_.WaitForPressure(kLook);
+    if (const absl::Duration now = SystemClock().Monotonic(); now - tidied >= kTidy) {
+      ::malloc_trim(0);
+      tidied = now;
+    }
     {
       absl::MutexLock lock(&mu_);
       if (stopping_) return;

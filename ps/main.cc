@@ -1,3 +1,6 @@
+#include <malloc.h>
+
+#include <algorithm>
 #include <cstdlib>
 #include <memory>
 #include <string>
@@ -29,6 +32,15 @@ Exit codes:
         retry
   2     bad usage
   128+  killed; start it again)";
+
+// Of memory that calls have freed, malloc keeps megabytes for each thread: with a budget, in
+// proportion to it. Before any thread starts.
+void KeepFreedMemoryWithin(uint64_t budget) {
+  const uint64_t largest = std::clamp<uint64_t>(budget / 64, 128 << 10, 32 << 20);
+  mallopt(M_MMAP_THRESHOLD, static_cast<int>(largest));
+  mallopt(M_TRIM_THRESHOLD, static_cast<int>(2 * largest));
+  mallopt(M_ARENA_MAX, static_cast<int>(std::clamp<uint64_t>(budget >> 26, 2, 64)));
+}
 
 }  // namespace
 
@@ -103,6 +115,7 @@ int main(int argc, char** argv) {
     return app.exit(error) == 0 ? 0 : 2;
   }
 
+  if (options.memory_bytes > 0) KeepFreedMemoryWithin(options.memory_bytes);
   tessera::EndMutexChecks();
   tessera::InitLog(options.name.empty() ? "ps" : options.name, log_level);
   if (const absl::Status enough = tessera::CheckFileDescriptors(); !enough.ok()) {

@@ -16,6 +16,7 @@ namespace tessera::ps {
 //
 // What is counted are rows, not pages: memory that rows have left serves new rows of their table's
 // stripe and is not given back, so the resident size stays at the most that there was at a time.
+// What calls have freed is given back (Evictor, main.cc).
 //
 // Between `high` and the budget lies the room for requests under way: whoever evicts starts at
 // `high`, ends at `low`, and who adds rows waits above the budget. Thread-safe.
