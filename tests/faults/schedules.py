@@ -1,5 +1,6 @@
 """Faults at moments of a job, as functions disturb(cluster, job_id)."""
 import random
+import time
 
 from cluster import Failure
 
@@ -25,6 +26,13 @@ def pause_at(name, step, seconds):
     return disturb
 
 
+def down_for(cluster, name, seconds):
+    """Nobody is asked meanwhile: who asks a master that is dead waits for it."""
+    cluster.kill(name)
+    time.sleep(seconds)
+    cluster.start(name)
+
+
 def random_kills(draw, prefix=""):
     """Of processes whose names begin with prefix, or with one of a tuple of them."""
     schedule = [(draw.uniform(0.2, 3), draw.random(), draw.uniform(0, 0.5)) for _ in range(draw.randint(2, 4))]
@@ -35,9 +43,7 @@ def random_kills(draw, prefix=""):
             if cluster.watch(job_id, before):
                 return
             name = names[int(which * len(names))]
-            cluster.kill(name)
-            cluster.watch(job_id, down)
-            cluster.start(name)
+            down_for(cluster, name, down)
     return disturb
 
 
@@ -47,9 +53,7 @@ def kills_every(draw, mean_seconds, prefix=""):
         names = [n for n in cluster.commands if n.startswith(prefix)]
         while not cluster.watch(job_id, draw.expovariate(1 / mean_seconds)):
             name = draw.choice(names)
-            cluster.kill(name)
-            cluster.watch(job_id, 1)
-            cluster.start(name)
+            down_for(cluster, name, 1)
     return disturb
 
 
