@@ -77,7 +77,9 @@ json JobJson(const v1::JobStatus& status) {
                      {"train_auc", status.train_auc()},
                      {"eta_seconds", status.eta_seconds()},
                      {"learning_rate_scale", status.learning_rate_scale()},
-                     {"bad_records", status.bad_records()}};
+                     {"bad_records", status.bad_records()},
+                     {"set_aside_records", status.set_aside_records()},
+                     {"lost_steps", status.lost_steps()}};
   if (status.has_suspending()) {
     job["suspending"] = {{"preempted_by", status.suspending().preempted_by()},
                          {"since_unix_ms", status.suspending().since_unix_ms()}};

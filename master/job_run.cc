@@ -194,9 +194,10 @@ std::vector<std::string> JobRun::Waits(absl::Duration now) const {
     const bool back = lost.back.incarnation != 0;
     waits.push_back(absl::StrCat(
         "the job waits for ", options_.ps[part].name,
-        back ? " to take up its rows from its checkpoint and its push log "
-             : " to come back with its push log (start tessera-ps with the same --name and "
-               "--data-dir) ",
+        back       ? " to take up its rows from its checkpoint and its push log "
+        : Logged() ? " to come back with its push log (start tessera-ps with the same --name and "
+                     "--data-dir) "
+                   : " to come back (start tessera-ps with the same --name) ",
         For(now - lost.since)));
   }
   for (const auto& [rank, vacant] : vacant_) {

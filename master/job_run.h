@@ -130,8 +130,8 @@ class JobRun {
   const RunOptions& options() const { return options_; }
   const std::optional<RunEnd>& end() const { return end_; }
   bool Uses(uint64_t incarnation) const;
-  // A ps is gone whose push log can bring it back: the run waits for one of its name, and true is
-  // returned. False: the run cannot go on.
+  // A ps is gone whose push log can bring it back, or which may return to a checkpoint alone: the
+  // run waits for one of its name, and true is returned. False: the run cannot go on.
   bool AwaitPs(uint64_t incarnation, const Now& now);
   void PsJoined(const RunNode& ps, const Now& now);
   // A worker is gone: its rank is vacant until TakeOver. False: it has none.
@@ -265,12 +265,27 @@ class JobRun {
   void Succeed(const Now& now);
 
   // job_run_ps.cc: ps that are lost and come back.
+  // What rows come from, beside what was pushed since.
+  struct Origin {
+    std::string folder;  // empty: initial values
+    bool warm = false;
+    uint64_t step = 0;
+  };
   struct Recovering {
     uint32_t part = 0;
     uint64_t incarnation = 0;
+    std::optional<Origin> alone;  // it returns to that
   };
   bool Logged() const;
+  // The rows came from other ps' memory, and no checkpoint has them yet.
+  bool Unsaved() const;
+  // What was pushed to a ps that is lost comes back with its log.
+  bool ComesBackByLog() const { return Logged() && !Unsaved(); }
+  // recovery.mode is partial: the checkpoint that a lost ps returns to alone, where no push log
+  // brings it back. nullopt: it is exact, or there is none yet.
+  std::optional<Origin> PartialOrigin() const;
   std::optional<Work> TakeRecovery();
+  void ReturnAlone(const Origin& origin, v1::OpenJobRequest& request) const;
   void OnRecovered(const Recovering& asked, const ActionResult& result, const Now& now);
   void TickLost(const Now& now);
   // False: that has been said for longer than `patience`.
@@ -285,6 +300,8 @@ class JobRun {
   void BeginCopy(const Now& now);
   void TickMove(const Now& now);
   void RequestMoveBarrier();
+  // From the first round on, by a checkpoint where that was tried too often.
+  void CopyAnew();
   void OnCopied(Lane lane, const ActionResult& result, const Now& now);
   bool MoveAtBarrier(bool checkpoint_due, const Now& now);
   void SwitchPs(bool checkpoint_due, const Now& now);
@@ -305,6 +322,13 @@ class JobRun {
   std::optional<v1::NextWorkResponse> NextUnit(Rank rank);
   void OnUnitDone(Rank rank, const v1::UnitResult& result, const Now& now);
   void OnUnitFailed(Rank rank, const v1::UnitResult& result, const Now& now);
+  absl::Status IsOver() const;
+  // The unit that failed may be the fault of one of its batches.
+  bool MayTryAgain(Rank rank, const v1::NextWorkRequest& request) const;
+  // The unit of training that the rank holds has been tried in vain, and all ps have its pushes
+  // below `next_push`; `what` goes on from "rank 1". The batch of that push is set aside where
+  // that was one time too many.
+  void OnTry(Rank rank, uint64_t next_push, const std::string& what, const Now& now);
   void CountBadRecords(const v1::UnitResult& result, const Now& now);
 
   JobTable* const jobs_;
@@ -329,19 +353,14 @@ class JobRun {
   uint32_t partition_count_;
   std::vector<uint32_t> owner_;  // [partition_count_], from Open on
   bool opened_ = false;
-  // What the rows of the ps come from, beside what was pushed since.
-  struct Origin {
-    std::string folder;  // empty: initial values
-    bool warm = false;
-    uint64_t step = 0;
-  };
-  Origin origin_;
+  Origin origin_;  // of the rows of all ps
 
   struct Lost {
     absl::Duration since;
     RunNode back;              // the one that joined; incarnation 0: none yet
     absl::Duration asks_from;  // it is told to recover, or told again
     bool asks = false;
+    bool log_gone = false;  // it has said so
   };
   std::map<uint32_t, Lost> lost_;         // by part
   std::optional<Recovering> recovering_;  // by the action under way

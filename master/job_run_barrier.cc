@@ -293,7 +293,8 @@ void JobRun::OnCheckpointFailed(const ActionResult& result, const Now& now) {
   // Who is lost is known here before it drops the job: one that is not has failed, log and all.
   const bool shard_failed =
       !result.own_disk && absl::IsAborted(result.status) && !failed.ps_lost && lost_.empty();
-  if ((dropped && !Logged()) || shard_failed) {
+  const bool comes_back = Logged() || PartialOrigin().has_value();
+  if ((dropped && !comes_back) || shard_failed) {
     return Restart("PsFailed", absl::StrCat("checkpoint at step ", failed.step, ": ", message),
                    now);
   }
@@ -377,6 +378,10 @@ void JobRun::Succeed(const Now& now) {
       absl::StrAppendFormat(&message, "%s%s %s %.6f", message.empty() ? "" : ", ", split, name,
                             value);
     }
+  }
+  if (const uint64_t aside = status().set_aside_records(); aside > 0) {
+    absl::StrAppend(&message, message.empty() ? "" : "; ", aside,
+                    " records set aside (see the events)");
   }
   End({RunEnd::kSucceeded, "", message, status().checkpoint(), ""}, now);
 }

@@ -1,4 +1,7 @@
 // Ps that are lost and come back: a job with push logs waits for them and goes on where it was.
+// With recovery.mode partial it goes on, too, where there is no log: that ps has its last
+// checkpoint.
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -17,18 +20,35 @@ bool JobRun::Logged() const {
          record_->status().task() != v1::PREDICT && options_.final_checkpoint.empty();
 }
 
+std::optional<JobRun::Origin> JobRun::PartialOrigin() const {
+  if (spec().recovery().mode() != v1::RecoverySpec::PARTIAL ||
+      record_->status().task() == v1::PREDICT || !options_.final_checkpoint.empty()) {
+    return std::nullopt;
+  }
+  if (!origin_.folder.empty()) return origin_;
+  // The rows were brought over from other ps.
+  if (!last_checkpoint_step_.has_value()) return std::nullopt;
+  return Origin{.folder = last_checkpoint_, .warm = false, .step = *last_checkpoint_step_};
+}
+
+bool JobRun::Unsaved() const {
+  return options_.take_up.has_value() && options_.take_up->generation > 0 && origin_.folder.empty();
+}
+
 bool JobRun::AwaitPs(uint64_t incarnation, const Now& now) {
-  if (end_.has_value() || !opened_ || !Logged()) return false;
+  if (end_.has_value() || !opened_) return false;
+  if (!ComesBackByLog() && (move_.has_value() || !PartialOrigin().has_value())) return false;
   for (auto& [part, lost] : lost_) {
     if (lost.back.incarnation != incarnation) continue;
     lost.back = RunNode();
     lost.asks = false;
+    lost.log_gone = false;
     lost.since = now.monotonic;
     return true;
   }
   for (uint32_t part = 0; part < options_.ps.size(); ++part) {
     if (options_.ps[part].incarnation != incarnation) continue;
-    lost_[part] = {.since = now.monotonic, .back = {}, .asks_from = {}, .asks = false};
+    lost_[part] = {.since = now.monotonic, .back = {}, .asks_from = {}};
     if (writing_.has_value()) writing_->ps_lost = true;
     return true;
   }
@@ -55,14 +75,36 @@ std::optional<Work> JobRun::TakeRecovery() {
   for (auto& [part, lost] : lost_) {
     if (!lost.asks) continue;
     lost.asks = false;
-    recovering_ = {.part = part, .incarnation = lost.back.incarnation};
+    recovering_ = {.part = part, .incarnation = lost.back.incarnation, .alone = std::nullopt};
     v1::OpenJobRequest request = OpenRequest(part);
-    request.set_recover(true);
+    request.clear_take_over();
+    request.clear_move();
+    if (!ComesBackByLog() || lost.log_gone) recovering_->alone = PartialOrigin();
+    if (recovering_->alone.has_value()) {
+      ReturnAlone(*recovering_->alone, request);
+    } else {
+      request.set_recover(true);
+    }
     OpenPs open;
     open.calls.emplace_back(lost.back, std::move(request));
     return open;
   }
   return std::nullopt;
+}
+
+void JobRun::ReturnAlone(const Origin& origin, v1::OpenJobRequest& request) const {
+  request.set_checkpoint(origin.folder);
+  request.set_warm(origin.warm);
+  request.set_first_step(origin.step);
+  if (plan_ == nullptr) return;
+  // What the ranks have reported is done everywhere else: nobody is to look for it here.
+  const v1::PlanState plan = plan_->Save();
+  for (uint32_t r = 0; r < options_.workers.size(); ++r) {
+    const v1::NextWorkResponse& held = desk_.held(Rank(r));
+    const bool trains = desk_.Busy(Rank(r)) && held.has_train();
+    request.add_pushed(trains ? held.train().first_step()
+                              : plan.async().ranks(static_cast<int>(r)).pushes());
+  }
 }
 
 void JobRun::OnRecovered(const Recovering& asked, const ActionResult& result, const Now& now) {
@@ -78,13 +120,28 @@ void JobRun::OnRecovered(const Recovering& asked, const ActionResult& result, co
     lost.asks_from = now.monotonic + kBetweenTries;
     return;
   }
+  const bool no_log = absl::IsFailedPrecondition(result.status) || absl::IsDataLoss(result.status);
+  if (no_log && !asked.alone.has_value() && PartialOrigin().has_value()) {
+    jobs_->AddEvent(record_, absl::StrCat(name, ": ", result.status.message()), now.wall);
+    lost.log_gone = true;
+    lost.asks = true;
+    return;
+  }
   if (!result.status.ok()) {
     return Restart("PsFailed",
                    absl::StrCat(name, " cannot take up the job: ", result.status.message()), now);
   }
   ++options_.counts->ps_recoveries;
+  std::string has = "all that was pushed";
+  if (asked.alone.has_value()) {
+    UpdateStatus(now);
+    const uint64_t steps = status().step() - std::min(asked.alone->step, status().step());
+    status().set_lost_steps(status().lost_steps() + steps);
+    has = absl::StrCat("the rows of ", asked.alone->folder, "; what was pushed to it in ", steps,
+                       " steps since is lost");
+  }
   jobs_->AddEvent(record_,
-                  absl::StrFormat("%s is back with all that was pushed, after %.1f s", name,
+                  absl::StrFormat("%s is back with %s, after %.1f s", name, has,
                                   absl::ToDoubleSeconds(now.monotonic - lost.since)),
                   now.wall);
   options_.ps[part] = std::move(lost.back);
@@ -106,9 +163,9 @@ void JobRun::OnRecovered(const Recovering& asked, const ActionResult& result, co
 void JobRun::TickLost(const Now& now) {
   for (auto& [part, lost] : lost_) {
     if (lost.back.incarnation == 0 && now.monotonic - lost.since > options_.ps_patience) {
-      const std::string why =
-          absl::StrCat(options_.ps[part].name, " has not come back with its push log in ",
-                       absl::FormatDuration(options_.ps_patience));
+      const std::string why = absl::StrCat(options_.ps[part].name, " has not come back",
+                                           Logged() ? " with its push log" : "", " in ",
+                                           absl::FormatDuration(options_.ps_patience));
       jobs_->AddEvent(record_, why, now.wall);
       return Restart("ProcessLost", why, now);
     }

@@ -1,7 +1,7 @@
 // Other ps for a running job. The rows of the partitions that move are copied while training goes
 // on, then what has changed since, and the rest at a barrier, where no push is under way: there the
 // run ends, and the next one takes up with the new ps what they have in memory. Where the ps cannot
-// copy (push logs, rows on disk), the rows travel by a checkpoint of that barrier.
+// copy (rows on disk), the rows travel by a checkpoint of that barrier.
 #include <algorithm>
 #include <utility>
 
@@ -46,12 +46,6 @@ void JobRun::Scale(std::vector<RunNode> ps, const Now& now) {
                                moves.moved, " of ", partition_count_, " partitions"),
                   now.wall);
   move_ = {.ps = std::move(ps), .owner = std::move(moves.owner), .since = now.monotonic};
-  if (Logged()) {
-    move_->stage = Move::kByCheckpoint;
-    status().mutable_scaling()->set_phase("switching");
-    RequestMoveBarrier();
-    return;
-  }
   status().mutable_scaling()->set_phase("copying");
   TickMove(now);
 }
@@ -105,7 +99,9 @@ void JobRun::RequestMoveBarrier() {
 
 void JobRun::TickMove(const Now& now) {
   if (!move_.has_value()) return;
-  if (move_->stage == Move::kToCopy && !writing_.has_value() && !copies_behind_) BeginCopy(now);
+  if (move_->stage == Move::kToCopy && !writing_.has_value() && !copies_behind_ && lost_.empty()) {
+    BeginCopy(now);
+  }
   // One that was asked for while another was held has passed with that.
   const bool ready = move_->closing || move_->stage == Move::kByCheckpoint;
   if (ready && !plan_->BarrierDue()) RequestMoveBarrier();
@@ -134,13 +130,18 @@ void JobRun::OnCopied(Lane lane, const ActionResult& result, const Now& now) {
     return RequestMoveBarrier();
   }
   if (!result.status.ok()) {
-    GiveUpScaling(result.status.message(), now);
+    // The rows of a ps that comes back are copied anew.
+    Logged() ? CopyAnew() : GiveUpScaling(result.status.message(), now);
     if (at_barrier) CheckpointIfDue(now);
     return;
   }
   v1::Scaling& scaling = *status().mutable_scaling();
   scaling.set_rows(scaling.rows() + result.rows);
   scaling.set_bytes(scaling.bytes() + result.bytes);
+  if (lane == Lane::kForeground && !lost_.empty()) {
+    CopyAnew();
+    return CheckpointIfDue(now);
+  }
   if (lane == Lane::kForeground) {
     const bool best = improved_ && spec().checkpoint().keep_best();
     return SwitchPs((due_.checkpoint || best) && last_checkpoint_step_ != position_.step(), now);
@@ -159,6 +160,13 @@ void JobRun::OnCopied(Lane lane, const ActionResult& result, const Now& now) {
   scaling.set_phase("switching");
   RequestMoveBarrier();
   Advance(now);
+}
+
+void JobRun::CopyAnew() {
+  move_->rounds = 0;
+  move_->closing = false;
+  move_->stage = ++move_->tries < kMaxTries ? Move::kToCopy : Move::kByCheckpoint;
+  status().mutable_scaling()->set_phase(move_->stage == Move::kToCopy ? "copying" : "switching");
 }
 
 // True: the barrier is held for the move.
@@ -180,8 +188,7 @@ bool JobRun::MoveAtBarrier(bool checkpoint_due, const Now& now) {
       }
       if (!checkpoint_due) return false;
       wanted_behind_.reset();
-      move_->rounds = 0;
-      move_->stage = ++move_->tries < kMaxTries ? Move::kToCopy : Move::kByCheckpoint;
+      CopyAnew();
       return false;
     case Move::kCopied:
       // The last of it, while nobody pushes.
@@ -206,7 +213,8 @@ void JobRun::SwitchPs(bool checkpoint_due, const Now& now) {
                     .last_checkpoint = last_checkpoint_,
                     .last_checkpoint_step = last_checkpoint_step_,
                     .last_checkpoint_at = last_checkpoint_at_,
-                    .cut = checkpoint_due,
+                    // Push logs lead back to a checkpoint, and to none of other ps' rows.
+                    .cut = checkpoint_due || (!by_checkpoint && Logged()),
                     .improved = improved_,
                     .since = barrier_since_};
   const v1::Scaling& scaling = status().scaling();

@@ -94,7 +94,10 @@ void JobRun::OnFound(ActionResult result, const Now& now) {
     for (v1::Evaluation& evaluation : evaluations_) evaluation.set_best(false);
   }
   // The end's run goes on counting where training stopped, not where its best model was cut.
-  if (!options_.final_checkpoint.empty()) position_.set_bad_records(status().bad_records());
+  if (!options_.final_checkpoint.empty()) {
+    position_.set_bad_records(status().bad_records());
+    position_.set_set_aside_records(status().set_aside_records());
+  }
   if (own) {
     last_checkpoint_ = start_folder_;
     last_checkpoint_step_ = start_.step();
@@ -129,6 +132,7 @@ void JobRun::Open(const Now& now) {
     status().set_step(position_.step());
     status().set_samples(position_.samples());
     status().set_bad_records(position_.bad_records());
+    status().set_set_aside_records(position_.set_aside_records());
   }
   origin_ = {.folder = start_folder_, .warm = warm_, .step = position_.step()};
   OpenPs open;

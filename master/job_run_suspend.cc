@@ -17,11 +17,9 @@ void JobRun::Suspend(const Now& now) {
     status().mutable_scaling()->set_phase("waiting");
     ForgetMove();
   }
-  // What the ps took over in memory is in no checkpoint yet.
-  const bool unsaved = options_.take_up.has_value() && options_.take_up->generation > 0;
   const bool measures =
       stopping_ && !writing_.has_value() && last_checkpoint_step_ == position_.step();
-  if ((plan_ == nullptr && !unsaved) || measures) {
+  if ((plan_ == nullptr && !Unsaved()) || measures) {
     return End({RunEnd::kSuspended, "", absl::StrCat("at step ", status().step()), "", ""}, now);
   }
   if (phase_ != Phase::kTraining) return;  // EndAtBarrier follows

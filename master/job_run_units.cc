@@ -7,6 +7,40 @@
 #include "master/job_run.h"
 
 namespace tessera::master {
+namespace {
+
+// Tries of one batch before the job's events say so.
+constexpr uint32_t kWorthNaming = 3;
+
+// Of the batch of a step within the unit.
+uint64_t BatchRecords(const v1::Train& train, uint64_t step) {
+  const uint64_t batch = train.batch_begin() + (step - train.first_step());
+  const uint64_t all = CountRecords({train.ranges().begin(), train.ranges().end()});
+  return std::min((batch + 1) * train.batch_size(), all) -
+         std::min(batch * train.batch_size(), all);
+}
+
+// A batch is drawn from all records of its window: those are named.
+std::string BatchName(const v1::Train& train, uint64_t step) {
+  constexpr int kRanges = 3;
+  std::string name = absl::StrCat("a batch of ", BatchRecords(train, step), " of the records ");
+  for (int i = 0; i < std::min(kRanges, train.ranges_size()); ++i) {
+    const v1::RecordRange& range = train.ranges(i);
+    absl::StrAppend(&name, i == 0 ? "" : ", ", range.begin(), " to ", range.end() - 1, " of ",
+                    range.path());
+  }
+  if (train.ranges_size() > kRanges) {
+    absl::StrAppend(&name, " and ", train.ranges_size() - kRanges, " more ranges");
+  }
+  return absl::StrCat(name, " (epoch ", train.epoch() + 1, ", window ", train.window(), ")");
+}
+
+}  // namespace
+
+absl::Status JobRun::IsOver() const {
+  return absl::AbortedError(
+      absl::StrCat("generation ", generation(), " of ", record_->status().job_id(), " is over"));
+}
 
 absl::StatusOr<std::optional<v1::NextWorkResponse>> JobRun::NextWork(
     const v1::NextWorkRequest& request, const Now& now) {
@@ -24,14 +58,27 @@ absl::StatusOr<std::optional<v1::NextWorkResponse>> JobRun::NextWork(
     return absl::AbortedError(
         absl::StrCat("rank ", rank.value(), " of ", record_->status().job_id(), " ", has));
   }
-  if (end_.has_value()) {
-    return absl::AbortedError(
-        absl::StrCat("generation ", generation(), " of ", record_->status().job_id(), " is over"));
-  }
+  if (end_.has_value()) return IsOver();
   asked_at_[rank.value()] = now.monotonic;
   absl::StatusOr<UnitDesk::Call> call = desk_.Classify(rank, request.completed_unit());
   if (!call.ok()) return call.status();
-  if (*call == UnitDesk::Call::kRepeat) return desk_.held(rank);
+  if (*call == UnitDesk::Call::kRepeat) {
+    if (desk_.AwaitsWord(rank) && request.has_next_push()) {
+      OnTry(rank, request.next_push(),
+            absl::StrCat("lost its worker; now it is ", options_.workers[rank.value()].name), now);
+    }
+    if (end_.has_value()) return IsOver();
+    return desk_.held(rank);
+  }
+  if (*call == UnitDesk::Call::kCompletes && MayTryAgain(rank, request)) {
+    desk_.HandOutAgain(rank, now.monotonic);
+    OnTry(rank, request.next_push(),
+          absl::StrCat("failed: ", options_.workers[rank.value()].name, ": ",
+                       request.result().message()),
+          now);
+    if (end_.has_value()) return IsOver();
+    return desk_.held(rank);
+  }
   // A worker that cannot even begin says so without a unit.
   if (*call == UnitDesk::Call::kDropped) {
     desk_.Acknowledge(rank);
@@ -40,10 +87,7 @@ absl::StatusOr<std::optional<v1::NextWorkResponse>> JobRun::NextWork(
   } else if (*call == UnitDesk::Call::kCompletes) {
     OnUnitDone(rank, request.result(), now);
   }
-  if (end_.has_value()) {
-    return absl::AbortedError(
-        absl::StrCat("generation ", generation(), " of ", record_->status().job_id(), " is over"));
-  }
+  if (end_.has_value()) return IsOver();
   std::optional<v1::NextWorkResponse> unit = NextUnit(rank);
   if (!unit.has_value()) return std::optional<v1::NextWorkResponse>();
   const v1::NextWorkResponse& held = desk_.HandOut(rank, *std::move(unit), now.monotonic);
@@ -134,12 +178,68 @@ void JobRun::OnUnitDone(Rank rank, const v1::UnitResult& result, const Now& now)
   if (!end_.has_value()) UpdateStatus(now);
 }
 
+bool JobRun::MayTryAgain(Rank rank, const v1::NextWorkRequest& request) const {
+  if (spec().recovery().set_aside_after() == 0 || !request.has_next_push()) return false;
+  if (!desk_.held(rank).has_train()) return false;
+  // Others say nothing of the batch: a file that is gone, a ps that is.
+  switch (static_cast<absl::StatusCode>(request.result().code())) {
+    case absl::StatusCode::kInvalidArgument:
+    case absl::StatusCode::kOutOfRange:
+    case absl::StatusCode::kInternal:
+    case absl::StatusCode::kUnknown:
+      return true;
+    default:
+      return false;
+  }
+}
+
+void JobRun::OnTry(Rank rank, uint64_t next_push, const std::string& what, const Now& now) {
+  v1::Train& train = desk_.MutableTrain(rank);
+  const uint64_t batches = train.batch_end() - train.batch_begin();
+  const uint64_t step = std::max(next_push, train.first_step());
+  const uint32_t tries = desk_.CountTry(rank, step);
+  if (step >= train.first_step() + batches) return;  // only the word that it is done was lost
+  const uint32_t most = spec().recovery().set_aside_after();
+  if (most > 0 || tries > 1) train.set_careful(true);
+  const bool sets_aside = most > 0 && tries >= most;
+  if (!sets_aside && tries != kWorthNaming) return;
+  const std::string where = absl::StrCat(BatchName(train, step), " at step ", step);
+  if (!sets_aside) {
+    jobs_->AddEvent(record_,
+                    absl::StrCat("rank ", rank.value(), " has stood ", tries, " times in a row at ",
+                                 where, "; at last it ", what,
+                                 most > 0 ? "" : "; recovery.set_aside_after would set it aside"),
+                    now.wall);
+    return;
+  }
+  const uint64_t records = BatchRecords(train, step);
+  train.add_set_aside(step);
+  desk_.ForgetTries(rank);
+  position_.set_set_aside_records(position_.set_aside_records() + records);
+  status().set_set_aside_records(position_.set_aside_records());
+  jobs_->AddEvent(
+      record_,
+      absl::StrCat(where, " is set aside after ", tries, " tries: rank ", rank.value(), " ", what),
+      now.wall);
+  jobs_->Touch(record_);
+  if (position_.bad_records() + position_.set_aside_records() <= spec().data().max_bad_records()) {
+    return;
+  }
+  Fail("DataError",
+       absl::StrCat(where, " was tried ", tries, " times: rank ", rank.value(), " ", what,
+                    "; set aside, it makes ", position_.set_aside_records(), " records beside ",
+                    position_.bad_records(), " bad ones, and data.max_bad_records allows ",
+                    spec().data().max_bad_records(),
+                    "; look at these records, or raise data.max_bad_records to leave them out"),
+       now);
+}
+
 void JobRun::CountBadRecords(const v1::UnitResult& result, const Now& now) {
   if (result.bad_records() == 0) return;
   position_.set_bad_records(position_.bad_records() + result.bad_records());
   if (phase_ == Phase::kEvaluating) evaluation_bad_records_ += result.bad_records();
   status().set_bad_records(position_.bad_records());
-  if (position_.bad_records() > spec().data().max_bad_records()) {
+  if (position_.bad_records() + position_.set_aside_records() > spec().data().max_bad_records()) {
     Fail("DataError",
          absl::StrCat(position_.bad_records(), " bad records, and data.max_bad_records allows ",
                       spec().data().max_bad_records(), "; the first: ", result.bad_record_message(),

@@ -27,6 +27,7 @@ const v1::NextWorkResponse& UnitDesk::HandOut(Rank rank, v1::NextWorkResponse un
                                               absl::Duration now) {
   Ranked& r = Change(rank);
   r.dropped = 0;
+  r.awaits_word = false;
   r.held = std::move(unit);
   r.held.set_unit_id(next_unit_++);
   r.busy = true;
@@ -42,7 +43,23 @@ uint64_t UnitDesk::TakeOver(Rank rank, absl::Duration now) {
   const uint64_t before = r.held.unit_id();
   r.held.set_unit_id(next_unit_++);
   r.since = now;
+  r.awaits_word = r.held.has_train();
   return before;
+}
+
+const v1::NextWorkResponse& UnitDesk::HandOutAgain(Rank rank, absl::Duration now) {
+  Ranked& r = Change(rank);
+  r.completed = r.held.unit_id();
+  r.held.set_unit_id(next_unit_++);
+  r.since = now;
+  return r.held;
+}
+
+uint32_t UnitDesk::CountTry(Rank rank, uint64_t next_push) {
+  Ranked& r = Change(rank);
+  r.awaits_word = false;
+  if (std::exchange(r.stuck_at, next_push) != next_push) r.tries = 0;
+  return ++r.tries;
 }
 
 void UnitDesk::Complete(Rank rank) {
@@ -63,6 +80,8 @@ v1::RankState UnitDesk::StateOf(Rank rank) const {
   if (r.busy) *state.mutable_held() = r.held;
   state.set_completed(r.completed);
   state.set_dropped(r.dropped);
+  state.set_stuck_at(r.stuck_at);
+  state.set_tries(r.tries);
   return state;
 }
 
@@ -70,6 +89,8 @@ void UnitDesk::Restore(Rank rank, const v1::RankState& state, absl::Duration now
   Ranked& r = Change(rank);
   r.completed = state.completed();
   r.dropped = state.dropped();
+  r.stuck_at = state.stuck_at();
+  r.tries = state.tries();
   r.since = now;
   r.busy = state.has_held() && state.held().has_train();
   if (r.busy) {

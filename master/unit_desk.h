@@ -36,6 +36,20 @@ class UnitDesk {
   // The rank is another process's, which has reported nothing: what the rank holds is handed out to
   // it under a new number. Returns the old one; 0: the rank holds nothing.
   uint64_t TakeOver(Rank rank, absl::Duration now);
+  // The rank's unit failed, and the rank tries it again: as TakeOver, but the call that says so is
+  // taken.
+  const v1::NextWorkResponse& HandOutAgain(Rank rank, absl::Duration now);
+  // What the rank holds is changed before anybody has it.
+  v1::Train& MutableTrain(Rank rank) { return *Change(rank).held.mutable_train(); }
+
+  // Whoever had the unit of training that the rank holds was lost, or failed, with the rank's
+  // pushes below `next_push` done: how many in a row there.
+  uint32_t CountTry(Rank rank, uint64_t next_push);
+  // Tries at the rank's push are counted anew.
+  void ForgetTries(Rank rank) { Change(rank).tries = 0; }
+  // The rank was taken over, and who has it now has not said what is done.
+  bool AwaitsWord(Rank rank) const { return ranks_[rank.value()].awaits_word; }
+
   bool Busy(Rank rank) const { return ranks_[rank.value()].busy; }
   const v1::NextWorkResponse& held(Rank rank) const { return ranks_[rank.value()].held; }
   // When the held unit was handed out.
@@ -55,6 +69,9 @@ class UnitDesk {
     uint64_t completed = 0;
     uint64_t dropped = 0;
     absl::Duration since;
+    uint64_t stuck_at = 0;
+    uint32_t tries = 0;
+    bool awaits_word = false;
   };
   Ranked& Change(Rank rank);
 

@@ -73,6 +73,7 @@ absl::StatusOr<std::shared_ptr<JobShard>> JobShard::TryOpen(const v1::OpenJobReq
         absl::StrCat("job ", request.job_id(), ": max_lead is ", request.max_lead(),
                      " and a table is sync, which holds all workers together; expected 0"));
   }
+  if (request.pushed_size() > 0) TESSERA_RETURN_IF_ERROR(shard->TakePushed());
   if (options.spill != nullptr) {
     TESSERA_ASSIGN_OR_RETURN(shard->cold_, options.spill->Attach(shard->tables_));
   }
@@ -82,7 +83,8 @@ absl::StatusOr<std::shared_ptr<JobShard>> JobShard::TryOpen(const v1::OpenJobReq
     TESSERA_RETURN_IF_ERROR(RestoreTables(*options.files, folder, request.warm(),
                                           shard->partitions_, shard->tables_, keep_going));
   }
-  TESSERA_RETURN_IF_ERROR(shard->OpenLog(keep_going));
+  // Who takes over has its log when it has its rows.
+  if (request.take_over() == 0) TESSERA_RETURN_IF_ERROR(shard->OpenLog(keep_going));
   return shard;
 }
 
@@ -99,6 +101,20 @@ JobShard::JobShard(const v1::OpenJobRequest& request, const Options& options,
       waiting_(options.max_waiting_bytes) {
   if (request.max_lead() > 0) lead_.emplace(request.workers(), request.max_lead());
   for (uint32_t r = 0; r < request.workers(); ++r) ranks_.push_back(std::make_unique<RankState>());
+}
+
+absl::Status JobShard::TakePushed() {
+  if (has_sync_ || static_cast<size_t>(request_.pushed_size()) != applied_.size()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "job ", request_.job_id(), ": pushed has ", request_.pushed_size(), " ranks, expected ",
+        has_sync_ ? 0 : applied_.size(), has_sync_ ? ", since a table is sync" : ""));
+  }
+  absl::MutexLock lock(&mu_);
+  for (size_t r = 0; r < applied_.size(); ++r) {
+    const uint64_t below = request_.pushed(static_cast<int>(r));
+    if (below > 0) applied_[r].AddRun(0, below - 1);
+  }
+  return absl::OkStatus();
 }
 
 JobShard::~JobShard() { Close(absl::AbortedError("the ps is stopping")); }

@@ -102,8 +102,7 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   // Of the one who has the rows. Asked before rows are handed out, all or those that have changed
   // since; the ticket is for TakeRows, and ends the one before for these partitions.
   // FAILED_PRECONDITION: the marks of changes are of no use (a checkpoint was cut, or none were
-  // handed out), or rows lie on disk or in a push log; INVALID_ARGUMENT: a partition that is not
-  // owned.
+  // handed out), or rows lie on disk; INVALID_ARGUMENT: a partition that is not owned.
   // ABORTED: a later move has begun. `move`: v1::OpenJobRequest's.
   absl::StatusOr<uint64_t> BeginTake(absl::Span<const uint32_t> partitions, bool changed,
                                      uint64_t move) ABSL_LOCKS_EXCLUDED(mu_, take_mu_);
@@ -120,6 +119,9 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   static absl::StatusOr<std::shared_ptr<JobShard>> OpenEmpty(const v1::OpenJobRequest& request,
                                                              const Options& options,
                                                              JobShard* near);
+  // Once it has taken over all that it is to have: from here on its push log is written, where the
+  // job has one. Part of Open of all others.
+  absl::Status OpenLog(KeepGoing keep_going = absl::OkStatus) ABSL_LOCKS_EXCLUDED(mu_, cut_mu_);
   bool Owns(uint32_t partition) const {
     return partition < partitions_.partition_count() &&
            partitions_.IndexOf(PartitionId(partition)) != PartitionSet::kNotOwned;
@@ -171,6 +173,8 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   static absl::StatusOr<std::shared_ptr<JobShard>> TryOpen(const v1::OpenJobRequest& request,
                                                            const Options& options,
                                                            KeepGoing keep_going);
+  // Takes what the request says of its ranks' pushes.
+  absl::Status TakePushed() ABSL_LOCKS_EXCLUDED(mu_);
   // RESOURCE_EXHAUSTED: no memory.
   absl::StatusOr<PullAnswer> PullNow(const PullCall& call, const PullKeys& keys);
   absl::Status PullTable(const PullCall& call, uint32_t index, absl::Span<const uint64_t> keys,
@@ -208,7 +212,6 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   uint64_t CopiedBytes() const;
 
   // job_shard_log.cc: nothing where the job has no push log.
-  absl::Status OpenLog(KeepGoing keep_going) ABSL_LOCKS_EXCLUDED(mu_, cut_mu_);
   // The state that a segment begins with.
   v1::PushLogHead LogHead() const ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status TakeHead(const v1::PushLogHead& head) ABSL_LOCKS_EXCLUDED(mu_);

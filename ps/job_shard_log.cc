@@ -18,6 +18,10 @@ std::string Identity(v1::OpenJobRequest request) {
   request.clear_warm();
   request.clear_first_step();
   request.clear_recover();
+  request.clear_pushed();
+  // A ps that has returned to its checkpoint alone has taken over from nobody.
+  request.clear_take_over();
+  request.clear_move();
   return request.SerializeAsString();
 }
 
@@ -73,7 +77,9 @@ absl::Status JobShard::OpenLog(KeepGoing keep_going) {
     TESSERA_RETURN_IF_ERROR(
         options_.files->Remove(push_log::JobFolder(options_.log_root, request_.job_id())));
     v1::PushLogHead head = LogHead();
-    head.set_cut(request_.checkpoint());
+    // Rows that came from other ps are in no checkpoint: nobody comes back to where this one
+    // begins.
+    if (request_.take_over() == 0) head.set_cut(request_.checkpoint());
     TESSERA_ASSIGN_OR_RETURN(log_, PushLog::Create(std::move(options), head));
     return absl::OkStatus();
   }

@@ -18,7 +18,6 @@ absl::StatusOr<uint64_t> JobShard::BeginTake(absl::Span<const uint32_t> partitio
     return absl::FailedPreconditionError(absl::StrCat("job ", request_.job_id(), ": ", why));
   };
   if (cold_ != nullptr) return refused("rows that may lie on disk (--spill-dir) are not copied");
-  if (log_ != nullptr) return refused("rows that a push log brings back are not copied");
   for (const uint32_t partition : partitions) {
     if (Owns(partition)) continue;
     return absl::InvalidArgumentError(
@@ -118,10 +117,9 @@ absl::StatusOr<uint64_t> JobShard::Receive(const v1::RowChunk& chunk) {
 absl::StatusOr<std::shared_ptr<JobShard>> JobShard::OpenEmpty(const v1::OpenJobRequest& request,
                                                               const Options& options,
                                                               JobShard* near) {
-  if (request.push_log() > v1::RecoverySpec::OFF || !request.checkpoint().empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("job ", request.job_id(),
-                     ": take_over is for jobs without push logs, and without a checkpoint"));
+  if (!request.checkpoint().empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "job ", request.job_id(), ": take_over and a checkpoint, expected one of both"));
   }
   TESSERA_ASSIGN_OR_RETURN(std::shared_ptr<JobShard> shard, Open(request, options));
   if (shard->cold_ != nullptr) {

@@ -139,6 +139,7 @@ absl::StatusOr<std::shared_ptr<JobShard>> Jobs::TakeOver(const v1::OpenJobReques
     near->Close(MovedOn(request.job_id(), request.take_over(), request.generation()));
     shard->TakeOver(*near);
   }
+  TESSERA_RETURN_IF_ERROR(shard->OpenLog());
   return shard;
 }
 

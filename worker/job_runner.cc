@@ -41,7 +41,12 @@ absl::Status JobRunner::Run() {
   uint64_t completed = 0;
   v1::UnitResult result;
   while (true) {
-    TESSERA_ASSIGN_OR_RETURN(const v1::NextWorkResponse unit, NextWork(completed, result));
+    TESSERA_ASSIGN_OR_RETURN(v1::NextWorkResponse unit, NextWork(completed, result));
+    // Somebody may have had it before: the master hears what the ps have of that, and may change
+    // it.
+    if (unit.has_train() && trainer_ == nullptr && Prepare().ok()) {
+      TESSERA_ASSIGN_OR_RETURN(unit, NextWork(completed, result));
+    }
     if (unit.has_wait()) {
       options_.board->SetDoing(absl::StrCat("waiting: ", unit.wait().reason()));
       continue;
@@ -62,6 +67,7 @@ absl::StatusOr<v1::NextWorkResponse> JobRunner::NextWork(uint64_t completed,
   request.set_wait_ms(static_cast<uint32_t>(absl::ToInt64Milliseconds(kLongPoll)));
   request.set_completed_unit(completed);
   *request.mutable_result() = result;
+  if (trainer_ != nullptr) request.set_next_push(trainer_->next_push());
   int failures = 0;
   while (true) {
     grpc::ClientContext context;

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/clock.h"
 #include "common/job/defaults.h"
+#include "common/job/job_tables.h"
 #include "common/log.h"
 #include "common/math/metrics/evaluation_metrics.h"
 #include "common/random.h"
@@ -26,6 +27,12 @@ uint64_t SamplesIn(const v1::Train& unit, uint64_t batch_begin, uint64_t batch_e
          std::min(batch_begin * unit.batch_size(), records);
 }
 
+bool IsSetAside(const v1::Train& unit, uint64_t batch) {
+  const uint64_t step = unit.first_step() + (batch - unit.batch_begin());
+  return std::find(unit.set_aside().begin(), unit.set_aside().end(), step) !=
+         unit.set_aside().end();
+}
+
 }  // namespace
 
 Trainer::Trainer(JobContext* context, uint64_t next_push)
@@ -38,41 +45,115 @@ Trainer::Trainer(JobContext* context, uint64_t next_push)
       statistics_gradient_(context->statistics.size()) {}
 
 absl::StatusOr<v1::UnitResult> Trainer::Train(const v1::Train& unit) {
-  const v1::Assignment& assignment = context_->assignment;
   const absl::Duration start = SystemClock().Monotonic();
-  WorkerMetrics& metrics = *context_->metrics;
-  Stopwatch watch;
-  TESSERA_ASSIGN_OR_RETURN(
-      const WindowReader::Window* window,
-      windows_.Get(std::vector<v1::RecordRange>(unit.ranges().begin(), unit.ranges().end())));
-  windows_.ReadAhead({unit.next_ranges().begin(), unit.next_ranges().end()});
-  const Batch& records = window->records.batch;
-  v1::UnitResult result;
-  if (window->is_new && unit.epoch() == 0) {
-    result.set_bad_records(window->records.bad_records);
-    result.set_bad_record_message(window->records.first_bad);
-  }
-  const std::vector<uint32_t>& order = Order(unit, records.size);
-
   const uint64_t batches = unit.batch_end() - unit.batch_begin();
   const uint64_t known =
       std::clamp(next_push_, unit.first_step(), unit.first_step() + batches) - unit.first_step();
-  const uint64_t first_batch = unit.batch_begin() + known;
+  uint64_t first_batch = unit.batch_begin() + known;
   if (known > 0) {
     SPDLOG_INFO("all ps have {} of {} steps of this unit: going on at step {}", known, batches,
                 unit.first_step() + known);
   }
-  BatchPipeline pipeline(first_batch, unit.batch_end(), [&](uint64_t i, PreparedBatch* batch) {
-    const uint64_t begin = std::min<uint64_t>(i * unit.batch_size(), order.size());
-    const uint64_t end = std::min<uint64_t>(begin + unit.batch_size(), order.size());
-    GatherRows(records, absl::MakeConstSpan(order).subspan(begin, end - begin), &batch->batch);
-    PrepareLookups(*context_, &preparer_, batch);
-  });
+  // Before anything is read: it may be what nobody survives.
+  for (; first_batch < unit.batch_end() && IsSetAside(unit, first_batch); ++first_batch) {
+    TESSERA_RETURN_IF_ERROR(PushNothing(unit, first_batch));
+  }
 
+  Stopwatch watch;
+  v1::UnitResult result;
+  const std::vector<v1::RecordRange> ranges(unit.ranges().begin(), unit.ranges().end());
+  uint64_t records = CountRecords(ranges);
+  const Batch* window_records = nullptr;
+  if (first_batch < unit.batch_end() || unit.set_aside().empty()) {
+    TESSERA_ASSIGN_OR_RETURN(const WindowReader::Window* window, windows_.Get(ranges));
+    window_records = &window->records.batch;
+    records = window_records->size;
+    if (window->is_new && unit.epoch() == 0) {
+      result.set_bad_records(window->records.bad_records);
+      result.set_bad_record_message(window->records.first_bad);
+    }
+    watch.AddTo(context_->metrics->read_seconds);
+  }
+  if (!unit.careful()) {
+    windows_.ReadAhead({unit.next_ranges().begin(), unit.next_ranges().end()});
+  }
   logits_.clear();
   labels_.clear();
   weights_.clear();
-  const uint64_t schedule_stride = context_->sync() ? 1 : assignment.workers();
+  double loss_sum = 0;
+  const uint64_t at_once = unit.careful() ? 1 : batches;
+  for (uint64_t i = first_batch; i < unit.batch_end(); i += at_once) {
+    TESSERA_ASSIGN_OR_RETURN(
+        const double loss,
+        TrainBatches(unit, *window_records, i, std::min(i + at_once, unit.batch_end())));
+    loss_sum += loss;
+  }
+  // Said now, so that the other ranks need not wait until this one begins its next unit.
+  if (context_->sync()) {
+    Stopwatch confirming;
+    TESSERA_RETURN_IF_ERROR(context_->parameters->GetProgress(next_push_).status());
+    confirming.AddTo(context_->metrics->push_seconds);
+  }
+
+  uint64_t samples = SamplesIn(unit, unit.batch_begin(), unit.batch_end(), records);
+  for (const uint64_t step : unit.set_aside()) {
+    const uint64_t batch = unit.batch_begin() + (step - unit.first_step());
+    samples -= SamplesIn(unit, batch, batch + 1, records);
+  }
+  const uint64_t trained = SamplesIn(unit, first_batch, unit.batch_end(), records);
+  result.set_samples(samples);
+  if (trained < samples) loss_sum *= static_cast<double>(samples) / static_cast<double>(trained);
+  result.set_loss_sum(loss_sum);
+  result.set_auc(math::ComputeMetrics({"auc"}, {.outputs = logits_,
+                                                .labels = labels_,
+                                                .weights = weights_,
+                                                .kind = math::Outputs::kLogits})
+                     .at("auc"));
+  if (first_batch < unit.batch_end()) {
+    const double part =
+        static_cast<double>(unit.batch_end() - first_batch) / static_cast<double>(batches);
+    result.set_train_seconds(absl::ToDoubleSeconds(SystemClock().Monotonic() - start) / part);
+  }
+  return result;
+}
+
+absl::Status Trainer::PushNothing(const v1::Train& unit, uint64_t batch) {
+  const uint64_t step = unit.first_step() + (batch - unit.batch_begin());
+  SPDLOG_WARN("the batch of step {} is set aside: it is neither read nor trained", step);
+  // A rank must not run ahead of the others.
+  if (context_->sync()) {
+    TESSERA_RETURN_IF_ERROR(
+        context_->parameters->Pull(std::vector<TableRows>(), {.step = step, .begins = 0})->Wait());
+  }
+  TESSERA_RETURN_IF_ERROR(
+      context_->parameters
+          ->Push(std::vector<TableGradients>(), step, LearningRateScale(unit, batch))
+          ->Wait());
+  next_push_ = step + 1;
+  return absl::OkStatus();
+}
+
+double Trainer::LearningRateScale(const v1::Train& unit, uint64_t batch) const {
+  const uint64_t stride = context_->sync() ? 1 : context_->assignment.workers();
+  return ScheduleValue(context_->spec().train().schedule(),
+                       unit.schedule_step() + (batch - unit.batch_begin()) * stride) *
+         unit.learning_rate_scale();
+}
+
+absl::StatusOr<double> Trainer::TrainBatches(const v1::Train& unit, const Batch& records,
+                                             uint64_t begin, uint64_t end) {
+  WorkerMetrics& metrics = *context_->metrics;
+  Stopwatch watch;
+  const std::vector<uint32_t>& order = Order(unit, records.size);
+  BatchPipeline pipeline(begin, end, [&](uint64_t i, PreparedBatch* batch) {
+    const uint64_t first = std::min<uint64_t>(i * unit.batch_size(), order.size());
+    const uint64_t last = std::min<uint64_t>(first + unit.batch_size(), order.size());
+    GatherRows(records, absl::MakeConstSpan(order).subspan(first, last - first), &batch->batch);
+    PrepareLookups(*context_, &preparer_, batch);
+  });
+  const auto step_of = [&unit](const PreparedBatch& batch) {
+    return unit.first_step() + (batch.index - unit.batch_begin());
+  };
   double loss_sum = 0;
   // A call reads and writes the buffers of its batch until it is gone: calls are declared after
   // their batches.
@@ -93,11 +174,9 @@ absl::StatusOr<v1::UnitResult> Trainer::Train(const v1::Train& unit) {
   std::unique_ptr<PreparedBatch> next;
   watch.AddTo(metrics.read_seconds);
   std::unique_ptr<PendingCall> ahead =
-      batch == nullptr ? nullptr
-                       : StartPull(batch.get(), /*sync=*/false, unit.first_step() + known);
+      batch == nullptr ? nullptr : StartPull(batch.get(), /*sync=*/false, step_of(*batch));
   while (batch != nullptr) {
-    const uint64_t i = batch->index - unit.batch_begin();
-    const uint64_t step = unit.first_step() + i;
+    const uint64_t step = step_of(*batch);
     context_->board->SetDoing(absl::StrCat("training epoch ", unit.epoch() + 1, ", step ", step));
     if (ahead != nullptr) TESSERA_RETURN_IF_ERROR(ahead->Wait());
     if (context_->sync()) {
@@ -115,8 +194,9 @@ absl::StatusOr<v1::UnitResult> Trainer::Train(const v1::Train& unit) {
     ahead = next == nullptr ? nullptr : StartPull(next.get(), /*sync=*/false, step + 1);
     watch.AddTo(metrics.pull_seconds);
 
+    double loss = 0;
     if (batch->batch.size > 0) {
-      TESSERA_ASSIGN_OR_RETURN(const double loss, Compute(*batch, unit, step));
+      TESSERA_ASSIGN_OR_RETURN(loss, Compute(*batch, unit, step));
       loss_sum += loss;
     }
     watch.AddTo(metrics.compute_seconds);
@@ -124,12 +204,12 @@ absl::StatusOr<v1::UnitResult> Trainer::Train(const v1::Train& unit) {
     // The push before reads what the gradients are about to be collected in.
     TESSERA_RETURN_IF_ERROR(finish_push());
     watch.AddTo(metrics.push_seconds);
-    if (batch->batch.size > 0) CollectGradients(*batch);
+    if (batch->batch.size > 0) {
+      CollectGradients(*batch);
+      TESSERA_RETURN_IF_ERROR(CheckFinite(step, loss));
+    }
     watch.AddTo(metrics.compute_seconds);
-    const double scale = ScheduleValue(context_->spec().train().schedule(),
-                                       unit.schedule_step() + i * schedule_stride) *
-                         unit.learning_rate_scale();
-    push.call = StartPush(*batch, step, scale);
+    push.call = StartPush(*batch, step, LearningRateScale(unit, batch->index));
     push.number = step;
     watch.AddTo(metrics.push_seconds);
     metrics.steps.Increment();
@@ -138,27 +218,32 @@ absl::StatusOr<v1::UnitResult> Trainer::Train(const v1::Train& unit) {
     batch = std::move(next);
   }
   TESSERA_RETURN_IF_ERROR(finish_push());
-  // Said now, so that the other ranks need not wait until this one begins its next unit.
-  if (context_->sync()) {
-    TESSERA_RETURN_IF_ERROR(context_->parameters->GetProgress(next_push_).status());
-  }
   watch.AddTo(metrics.push_seconds);
+  return loss_sum;
+}
 
-  const uint64_t samples = SamplesIn(unit, unit.batch_begin(), unit.batch_end(), order.size());
-  const uint64_t trained = SamplesIn(unit, first_batch, unit.batch_end(), order.size());
-  result.set_samples(samples);
-  if (trained < samples) loss_sum *= static_cast<double>(samples) / static_cast<double>(trained);
-  result.set_loss_sum(loss_sum);
-  result.set_auc(math::ComputeMetrics({"auc"}, {.outputs = logits_,
-                                                .labels = labels_,
-                                                .weights = weights_,
-                                                .kind = math::Outputs::kLogits})
-                     .at("auc"));
-  if (known < batches) {
-    const double part = static_cast<double>(batches - known) / static_cast<double>(batches);
-    result.set_train_seconds(absl::ToDoubleSeconds(SystemClock().Monotonic() - start) / part);
+absl::Status Trainer::CheckFinite(uint64_t step, double loss) const {
+  // Otherwise the ps say so, and the job fails.
+  if (context_->spec().recovery().set_aside_after() == 0) return absl::OkStatus();
+  const auto finite = [](absl::Span<const float> values) {
+    // A sum of x - x is 0, or NaN where an x is not finite.
+    float sum = 0;
+    for (const float x : values) sum += x - x;
+    return sum == 0;
+  };
+  const auto wrong = [step, loss](absl::string_view what) {
+    return absl::InvalidArgumentError(absl::StrCat("step ", step, ": the gradient of ", what,
+                                                   " has a number that is not finite; the loss is ",
+                                                   loss));
+  };
+  const auto lookups = context_->plan->lookups();
+  for (size_t l = 0; l < lookups.size(); ++l) {
+    if (finite(embedding_gradients_[l])) continue;
+    return wrong(
+        absl::StrCat("table ", JobTables(context_->spec())[lookups[l].table].spec().name()));
   }
-  return result;
+  return finite(trained_gradient_) && finite(statistics_gradient_) ? absl::OkStatus()
+                                                                   : wrong("the dense parameters");
 }
 
 const std::vector<uint32_t>& Trainer::Order(const v1::Train& unit, uint32_t records) {

@@ -24,13 +24,24 @@ class Trainer {
   // Begins where pushes that all ps have end, be that within the unit or behind it. The result is
   // that of the whole unit: its samples are all there are; loss and time, measured on the batches
   // that were trained here, are scaled to all of them, and unknown (NaN, 0) where none were.
+  // With `careful` each batch is done before anything of the next one is touched. INVALID_ARGUMENT:
+  // with recovery.set_aside_after, also where a gradient is not finite, before any ps has it.
   absl::StatusOr<v1::UnitResult> Train(const v1::Train& unit);
+
+  // All ps have acknowledged the rank's pushes below it.
+  uint64_t next_push() const { return next_push_; }
 
   // sync: steps below it have been pushed by this rank, and are applied once every rank has. async:
   // 0.
   uint64_t next_step() const { return context_->sync() ? next_push_ : 0; }
 
  private:
+  // Batches [begin, end) of the window, one after another; the sum of their samples' losses.
+  absl::StatusOr<double> TrainBatches(const v1::Train& unit, const Batch& records, uint64_t begin,
+                                      uint64_t end);
+  double LearningRateScale(const v1::Train& unit, uint64_t batch) const;
+  // The push of a batch that is set aside.
+  absl::Status PushNothing(const v1::Train& unit, uint64_t batch);
   // Rows and dense parameters for `batch` of the tables whose mode is `sync`; null when there are
   // none.
   std::unique_ptr<PendingCall> StartPull(PreparedBatch* batch, bool sync, uint64_t step);
@@ -40,6 +51,7 @@ class Trainer {
   void KeepScores(const Batch& batch);
   // What Compute found, into embedding_gradients_ and the dense blocks, where a push reads it.
   void CollectGradients(const PreparedBatch& batch);
+  absl::Status CheckFinite(uint64_t step, double loss) const;
   void Clip(const PreparedBatch& batch);
   double SquaredNorm(const PreparedBatch& batch) const;
   std::unique_ptr<PendingCall> StartPush(const PreparedBatch& batch, uint64_t sequence,
@@ -52,7 +64,7 @@ class Trainer {
   KeyPreparer preparer_;  // used by the pipeline's thread only
   uint64_t order_key_ = 0;
   std::vector<uint32_t> order_;
-  uint64_t next_push_;                                   // all ps have acknowledged those below
+  uint64_t next_push_;
   std::vector<std::vector<float>> embedding_gradients_;  // by lookup: [keys, dim]
   std::vector<float> trained_gradient_;
   std::vector<float> statistics_gradient_;

@@ -66,6 +66,14 @@ std::string JobText(const v1::JobStatus& job) {
                     "\n");
   }
   if (job.bad_records() > 0) absl::StrAppend(&text, "  bad records ", job.bad_records(), "\n");
+  if (job.set_aside_records() > 0) {
+    absl::StrAppend(&text, "  set aside   ", job.set_aside_records(),
+                    " records of batches that could not be trained\n");
+  }
+  if (job.lost_steps() > 0) {
+    absl::StrAppend(&text, "  lost        what ", job.lost_steps(),
+                    " steps pushed to a ps that returned to a checkpoint alone\n");
+  }
   if (job.evaluations_size() > 0) absl::StrAppend(&text, "evaluations\n");
   for (const v1::Evaluation& evaluation : job.evaluations()) {
     absl::StrAppend(&text,

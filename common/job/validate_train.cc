@@ -234,11 +234,31 @@ absl::Status ConsistencyFields(const v1::ConsistencySpec& consistency) {
   return absl::OkStatus();
 }
 
+constexpr uint32_t kMaxTries = 100;
+
+absl::Status RecoveryFields(const v1::JobSpec& spec) {
+  const v1::RecoverySpec& recovery = spec.recovery();
+  const v1::ConsistencySpec& consistency = spec.consistency();
+  const bool sync = IsSync(ModeOf(consistency.sparse())) || IsSync(ModeOf(consistency.dense()));
+  if (recovery.mode() == v1::RecoverySpec::PARTIAL && sync) {
+    return Wrong(
+        "recovery.mode",
+        "is partial, and sync steps cannot go on without what a ps has lost; use exact, or "
+        "async or bounded for consistency.sparse and consistency.dense");
+  }
+  if (const uint32_t n = recovery.set_aside_after(); n == 1 || n > kMaxTries) {
+    return Wrong("recovery.set_aside_after", "found ", n, "; expected 2 to ", kMaxTries,
+                 ", or 0 for never");
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status Training(const v1::JobSpec& spec) {
   TESSERA_RETURN_IF_ERROR(Train(spec.train()));
   TESSERA_RETURN_IF_ERROR(ConsistencyFields(spec.consistency()));
+  TESSERA_RETURN_IF_ERROR(RecoveryFields(spec));
   TESSERA_RETURN_IF_ERROR(EvaluationFields(spec));
   TESSERA_RETURN_IF_ERROR(NeedsValidation(spec));
   if (!(spec.checkpoint().every_minutes() >= 0)) {

@@ -218,6 +218,12 @@ TEST(ValidateJobSpec, NamesTheWrongFieldOfTheJob) {
              s.mutable_consistency()->set_dense(v1::BOUNDED);
            },
            "consistency.dense", "the other is sync"},
+          {[](auto& s) { s.mutable_recovery()->set_mode(v1::RecoverySpec::PARTIAL); },
+           "recovery.mode", "sync steps cannot go on"},
+          {[](auto& s) { s.mutable_recovery()->set_set_aside_after(1); },
+           "recovery.set_aside_after", "found 1; expected 2 to 100"},
+          {[](auto& s) { s.mutable_recovery()->set_set_aside_after(101); },
+           "recovery.set_aside_after", "found 101"},
           {[](auto& s) { s.mutable_consistency()->set_max_lead(2); }, "consistency.max_lead",
            "is for bounded"},
           {[](auto& s) {

@@ -29,6 +29,7 @@ class CountingJob:
     the gradient of each key is exactly -1 for each sample that holds it. All batches are full: records, windows and units
     are multiples of them."""
     batch, shard, window, records, epochs, dim = 64, 256, 2048, 16384, 20, 2
+    most_keys = 6  # of one sample
     label = 1e9
 
     SPEC = """\

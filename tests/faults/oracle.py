@@ -3,6 +3,15 @@ from checkpoint_files import read_table
 from cluster import Failure
 
 
+def missing_counts(checkpoint, counts, epochs):
+    """How many times samples' keys were not counted, where some may be lost; none may be counted twice."""
+    rows = read_table(checkpoint, "counts")
+    extra = [key for key, row in rows.items() if row[0] > epochs * counts.get(key, 0)]
+    if extra:
+        raise Failure(f"{len(extra)} keys were counted too often: {extra[:5]}")
+    return sum(epochs * count - rows.get(key, (0,))[0] for key, count in counts.items())
+
+
 def check_counts(checkpoint, counts, epochs, dim):
     """Every row holds, in each of its numbers, how many samples its key was trained with; there are no other rows."""
     rows = read_table(checkpoint, "counts")

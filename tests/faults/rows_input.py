@@ -5,7 +5,7 @@ import grpc_call
 from cluster import ROOT, Failure
 from harness import fault
 from jobs import CountingJob
-from oracle import check_counts
+from oracle import check_counts, missing_counts
 
 GOLDEN = ROOT / "tests" / "golden" / "checkpoints"
 
@@ -125,6 +125,82 @@ def too_many_bad_records(t):
         alive(cluster)
         job_id = cluster.submit(t.spec(CountingJob), "train.epochs=1")
         cluster.wait_for_end(job_id)
+
+
+# A label of 3e38 is a number, and the gradient that it gives is none.
+TOO_STEEP = """\
+name: steep
+data:
+  format: csv
+  header: true
+  columns: [{name: label, role: label}, {name: key, role: sparse, table: values}]
+  train: {files: train.csv}
+tables:
+  - {name: values, dim: 1, initializer: {constant: {value: 0}}, optimizer: {learning_rate: 0.01, sgd: {}}}
+model:
+  name: layers
+  layers: [{name: value, op: reduce_sum, inputs: [values], options: {axes: [1]}}]
+  loss: mean_squared_error
+  optimizer: {learning_rate: 0.01, sgd: {}}
+train: {batch_size: 64, epochs: 2}
+evaluation: {every_epochs: 0}
+"""
+
+
+def steep_data(t):
+    folder = t.folder / "steep"
+    folder.mkdir()
+    poison = t.draw.randrange(2048)
+    with open(folder / "train.csv", "w") as out:
+        out.write("label,key\n")
+        out.writelines(f"{'3e38' if i == poison else 1},{i % 100}\n" for i in range(2048))
+    (t.folder / "steep.yaml").write_text(TOO_STEEP)
+    return folder, t.folder / "steep.yaml"
+
+
+@fault(16, "a batch whose gradient is no number is set aside and counted, whoever has it", short=True)
+def poison_batch(t):
+    folder, spec = steep_data(t)
+    with t.cluster(CountingJob, data=folder) as cluster:
+        for mode in ("sync", "async"):
+            modes = [f"consistency.sparse={mode}", f"consistency.dense={mode}"]
+            aside = ["recovery.set_aside_after=3", "data.max_bad_records=200", *modes]
+            status = cluster.wait_for_end(cluster.submit(spec, *aside))
+            # Each rank has its part of a sync batch.
+            expected = 2 * (32 if mode == "sync" else 64)
+            found = status["progress"]["set_aside_records"]
+            if found != expected or f"{expected} records set aside" not in status["message"]:
+                raise Failure(f"{mode}: {found} records were set aside, expected {expected}: {status['message']}")
+            try:
+                cluster.wait_for_end(cluster.submit(spec, *modes))
+            except Failure as failure:
+                if "finite" not in str(failure):
+                    raise
+            else:
+                raise Failure(f"{mode}: a gradient that is no number was taken")
+        alive(cluster)
+
+
+@fault((1, 16), "a batch that its workers die of is set aside after three of them", once=True)
+def deadly_batch(t):
+    """One worker and one ps: the batch is nowhere, or whole."""
+    deaths = ["worker.push.send=crash@700", "worker.push.send=crash@1", "worker.push.send=crash@1"]
+    with t.cluster(CountingJob, ps=1, workers=1, environment={"worker": {"TESSERA_FAILPOINTS": deaths[0]}}) as cluster:
+        job_id = cluster.submit(t.spec(CountingJob), "recovery.set_aside_after=3",
+                                f"data.max_bad_records={CountingJob.batch}")
+        for points in (*deaths[1:], ""):
+            if cluster.await_death("worker-0") is None:
+                raise Failure("the worker has not died")
+            cluster.environment["worker"] = {"TESSERA_FAILPOINTS": points}
+            cluster.start("worker-0")
+        status = cluster.wait_for_end(job_id)
+        found = status["progress"]["set_aside_records"]
+        if found != CountingJob.batch or status["restarts"] != 0:
+            raise Failure(f"{found} records were set aside in {status['restarts']} restarts, expected {CountingJob.batch} in 0")
+        missing = missing_counts(cluster.checkpoints / status["checkpoint"], CountingJob.count(t.shared.data(CountingJob)),
+                                 CountingJob.epochs)
+        if not CountingJob.batch <= missing <= CountingJob.most_keys * CountingJob.batch:
+            raise Failure(f"{missing} counts are missing, expected those of {CountingJob.batch} samples")
 
 
 def alive(cluster):

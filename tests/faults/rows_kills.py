@@ -3,7 +3,8 @@ import time
 
 from cluster import Failure
 from harness import LOGGED, SYNCED, Outcome, fault
-from jobs import SyncJob
+from jobs import CountingJob, SyncJob
+from oracle import missing_counts
 from schedules import kill_at, nothing, pause_at, random_kills, resize
 
 
@@ -105,6 +106,24 @@ def async_ps(t):
 @fault(2, "a ps of an async job with a push log is killed, and every sample counts once", short=True, once=True)
 def logged_async_ps(t):
     t.counted(kill_at(["ps-0"], 2000), sets=LOGGED, most_restarts=0)
+
+
+@fault(2, "a ps of a job with partial recovery is killed: it alone returns to the checkpoint, and what is lost is counted",
+       short=True, once=True)
+def partial_ps(t):
+    with t.cluster(CountingJob) as cluster:
+        job_id = cluster.submit(t.spec(CountingJob), "recovery.mode=partial")
+        cluster.wait_for_step(job_id, 2000)
+        cluster.restart("ps-0")
+        status = cluster.wait_for_end(job_id)
+        lost = status["progress"]["lost_steps"]
+        if status["restarts"] != 0 or lost == 0:
+            raise Failure(f"{status['restarts']} restarts and {lost} lost steps, expected none and some")
+        missing = missing_counts(cluster.checkpoints / status["checkpoint"], CountingJob.count(t.shared.data(CountingJob)),
+                                 CountingJob.epochs)
+        if not 0 < missing <= lost * CountingJob.batch * CountingJob.most_keys:
+            raise Failure(f"{missing} counts are missing, expected some, of at most {lost} steps")
+        t.notes.append(f"{lost} steps of one of two ps are lost, {missing:.0f} counts")
 
 
 @fault(2, "ps with push logs are killed at random")

@@ -17,6 +17,14 @@ class CorePsRecoveryTest : public testing::Test, protected CoreHarness {
     spec.mutable_recovery()->set_push_log(v1::RecoverySpec::ASYNC);
     return spec;
   }
+  static v1::JobSpec PartialJob(uint64_t every_steps = 8) {
+    v1::JobSpec spec = SmallJob();
+    spec.mutable_checkpoint()->set_every_steps(every_steps);
+    spec.mutable_consistency()->set_sparse(v1::ASYNC);
+    spec.mutable_consistency()->set_dense(v1::ASYNC);
+    spec.mutable_recovery()->set_mode(v1::RecoverySpec::PARTIAL);
+    return spec;
+  }
   void Rounds(int rounds) {
     for (int i = 0; i < rounds; ++i) Round();
   }
@@ -242,6 +250,82 @@ TEST_F(CorePsRecoveryTest, AWorkerThatIsLostAtTheSameTimeIsReplacedAndNothingIsR
   RunUntil(id, v1::SUCCEEDED);
   EXPECT_TRUE(opens_.back().calls[0].second.recover());
   EXPECT_EQ(Job(id).restarts(), 0u);
+}
+
+TEST_F(CorePsRecoveryTest, WithPartialRecoveryAPsReturnsAlone) {
+  JoinAll(2, 2);
+  const std::string id = Submit(PartialJob(), 2, 2);
+  RunUntilStep(id, 13);
+  ASSERT_EQ(opens_.size(), 1u);
+  EXPECT_EQ(opens_[0].calls[1].second.pushed_size(), 0);
+  const uint64_t generation = Job(id).generation();
+  Kill("ps-1");
+  Rounds(3);
+  EXPECT_EQ(Job(id).state(), v1::RUNNING);
+  EXPECT_THAT(Waits(id), Contains(HasSubstr("waits for ps-1 to come back (start tessera-ps")));
+  Join(v1::PS, "ps-1");
+  const uint64_t step = Job(id).step();
+  Rounds(1);
+  ASSERT_EQ(opens_.size(), 2u);
+  ASSERT_EQ(opens_[1].calls.size(), 1u);
+  const v1::OpenJobRequest& request = opens_[1].calls[0].second;
+  EXPECT_FALSE(request.recover());
+  EXPECT_EQ(request.generation(), generation);
+  EXPECT_EQ(request.checkpoint(), writes_[0].folder);
+  EXPECT_EQ(request.first_step(), writes_[0].manifest.step());
+  EXPECT_EQ(request.partitions(0), 1u);
+  // Nobody is to look for what both ranks have done.
+  ASSERT_EQ(request.pushed_size(), 2);
+  EXPECT_GT(request.pushed(0) + request.pushed(1), 8u);
+  EXPECT_LE(request.pushed(0) + request.pushed(1), step);
+  EXPECT_GE(Job(id).lost_steps(), step - writes_[0].manifest.step());
+  EXPECT_LE(Job(id).lost_steps(), Job(id).step() - writes_[0].manifest.step());
+  EXPECT_THAT(Events(id), Contains(HasSubstr("ps-1 is back with the rows of " + writes_[0].folder +
+                                             "; what was pushed to it in ")));
+  RunUntil(id, v1::SUCCEEDED);
+  EXPECT_EQ(Job(id).restarts(), 0u);
+  EXPECT_EQ(Job(id).generation(), generation);
+}
+
+TEST_F(CorePsRecoveryTest, BeforeTheFirstCheckpointPartialRecoveryIsExact) {
+  JoinAll(1, 1);
+  const std::string id = Submit(PartialJob(), 1, 1);
+  RunUntilStep(id, 3);
+  Kill("ps-0");
+  EXPECT_EQ(Job(id).state(), v1::RESTARTING);
+  Join(v1::PS, "ps-0");
+  RunUntil(id, v1::SUCCEEDED);
+  EXPECT_EQ(Job(id).restarts(), 1u);
+  EXPECT_EQ(Job(id).lost_steps(), 0u);
+}
+
+TEST_F(CorePsRecoveryTest, APushLogIsPreferredToPartialRecovery) {
+  JoinAll(1, 1);
+  v1::JobSpec spec = PartialJob();
+  spec.mutable_recovery()->set_push_log(v1::RecoverySpec::ASYNC);
+  const std::string id = Submit(spec, 1, 1);
+  RunUntilStep(id, 12);
+  Kill("ps-0");
+  Join(v1::PS, "ps-0");
+  Rounds(1);
+  EXPECT_TRUE(opens_.back().calls[0].second.recover());
+  EXPECT_EQ(Job(id).lost_steps(), 0u);
+  // That one has lost it.
+  on_open_ = [](const OpenPs& open) {
+    return open.calls[0].second.recover()
+               ? absl::FailedPreconditionError("there is no push log here")
+               : absl::OkStatus();
+  };
+  Kill("ps-0");
+  Join(v1::PS, "ps-0");
+  Rounds(2);
+  EXPECT_FALSE(opens_.back().calls[0].second.recover());
+  EXPECT_EQ(opens_.back().calls[0].second.pushed_size(), 1);
+  EXPECT_EQ(opens_.back().calls[0].second.push_log(), v1::RecoverySpec::ASYNC);
+  EXPECT_THAT(Events(id), Contains(HasSubstr("there is no push log here")));
+  RunUntil(id, v1::SUCCEEDED);
+  EXPECT_EQ(Job(id).restarts(), 0u);
+  EXPECT_GT(Job(id).lost_steps(), 0u);
 }
 
 }  // namespace

@@ -56,6 +56,11 @@ class CoreScaleTest : public testing::Test, protected CoreHarness {
     }
     EXPECT_THAT(trained, testing::Each(1));
   }
+  void CannotCopy() {
+    on_copy_ = [](const CopyPartitions&) {
+      return Failed(absl::FailedPreconditionError("rows may lie on disk"));
+    };
+  }
   static ActionResult Failed(absl::Status status) {
     ActionResult result;
     result.status = std::move(status);
@@ -190,26 +195,89 @@ TEST_F(CoreScaleTest, WhatCannotBeCopiedTravelsByTheCheckpointOfABarrier) {
   ExpectEachStepOnce(200);
 }
 
-TEST_F(CoreScaleTest, TheRowsOfAJobWithPushLogsTravelByCheckpoint) {
+TEST_F(CoreScaleTest, AJobWithPushLogsHasACheckpointRightAfterItsRowsHaveMoved) {
   JoinAll(2, 1);
   const std::string id = Submit(LoggedJob(), 1, 2);
   RunUntilStep(id, 20);
+  const uint64_t generation = Job(id).generation();
   ASSERT_TRUE(Scale(id, 1).ok());
   RunUntilPs(id, 1);
-  EXPECT_THAT(copies_, IsEmpty());
-  EXPECT_EQ(opens_.back().calls[0].second.checkpoint(), writes_.back().folder);
+  EXPECT_THAT(copies_, Not(IsEmpty()));
+  EXPECT_EQ(opens_.back().calls[0].second.take_over(), generation);
+  EXPECT_EQ(opens_.back().calls[0].second.push_log(), v1::RecoverySpec::ASYNC);
+  for (int i = 0; i < 3; ++i) Round();
+  ASSERT_EQ(writes_.size(), 1u);
+  EXPECT_EQ(writes_[0].manifest.step(), opens_.back().calls[0].second.first_step());
+  EXPECT_EQ(cuts_.size(), 1u);
+  // From then on a log leads back to it.
+  Kill("ps-0");
+  Join(v1::PS, "ps-0");
+  for (int i = 0; i < 3; ++i) Round();
+  EXPECT_TRUE(opens_.back().calls[0].second.recover());
+  EXPECT_EQ(opens_.back().calls[0].second.take_over(), 0u);
+  EXPECT_EQ(opens_.back().calls[0].second.checkpoint(), writes_[0].folder);
   RunUntil(id, v1::SUCCEEDED);
+  EXPECT_EQ(Job(id).restarts(), 0u);
+  ExpectEachStepOnce(200);
+}
+
+TEST_F(CoreScaleTest, APsThatIsLostBeforeThatCheckpointSendsTheJobBack) {
+  JoinAll(2, 1);
+  v1::JobSpec spec = LoggedJob();
+  spec.mutable_checkpoint()->set_every_steps(15);
+  const std::string id = Submit(spec, 1, 2);
+  RunUntilStep(id, 20);
+  ASSERT_EQ(writes_.size(), 1u);
+  ASSERT_TRUE(Scale(id, 1).ok());
+  for (int i = 0; i < 3000 && opens_.size() < 2; ++i) Step();
+  const size_t writes = writes_.size();
+  hold_writes_ = true;
+  for (int i = 0; i < 5; ++i) Step();
+  ASSERT_EQ(writes_.size(), writes);
+  Kill("ps-0");
+  EXPECT_EQ(Job(id).state(), v1::RESTARTING);
+  hold_writes_ = false;
+  Join(v1::PS, "ps-0");
+  RunUntil(id, v1::SUCCEEDED);
+  EXPECT_EQ(Job(id).restarts(), 1u);
+}
+
+TEST_F(CoreScaleTest, APsThatIsLostWhileRowsAreCopiedComesBackAndTheyAreCopiedAnew) {
+  JoinAll(2, 1);
+  const std::string id = Submit(LoggedJob(), 1, 2);
+  RunUntilStep(id, 20);
+  int failed = 0;
+  on_copy_ = [&](const CopyPartitions& copy) {
+    if (copy.calls[0].second.drop() || failed++ > 0) return ActionResult();
+    return Failed(absl::UnavailableError("ps-1: no route"));
+  };
+  ASSERT_TRUE(Scale(id, 1).ok());
+  for (int i = 0; i < 5 && failed == 0; ++i) Round();
+  ASSERT_EQ(failed, 1);
+  Kill("ps-1");
+  for (int i = 0; i < 5; ++i) Round();
+  EXPECT_TRUE(Job(id).has_scaling());
+  Join(v1::PS, "ps-1");
+  RunUntilPs(id, 1);
+  ASSERT_GE(copies_.size(), 3u);
+  EXPECT_FALSE(copies_[1].calls[0].second.changed()) << "from the first round on";
+  EXPECT_GT(opens_.back().calls[0].second.take_over(), 0u);
+  RunUntil(id, v1::SUCCEEDED);
+  EXPECT_EQ(Job(id).restarts(), 0u);
   ExpectEachStepOnce(200);
 }
 
 TEST_F(CoreScaleTest, APsThatComesBackBeforeTheSwitchIsMissedWhenItIsLostAgain) {
   JoinAll(2, 1);
   const std::string id = Submit(LoggedJob(), 1, 2);
+  CannotCopy();
   RunUntilStep(id, 20);
-  hold_writes_ = true;  // of the checkpoint by which the rows travel
   ASSERT_TRUE(Scale(id, 1).ok());
+  for (int i = 0; i < 20 && copies_.empty(); ++i) Round();
+  hold_writes_ = true;  // of the checkpoint by which the rows travel
   for (int i = 0; i < 20; ++i) Round();
   ASSERT_TRUE(writing_.has_value());
+  ASSERT_TRUE(std::holds_alternative<WriteCheckpoint>(writing_->work));
   Kill("ps-0");
   Join(v1::PS, "ps-0");
   for (int i = 0; i < 5; ++i) Round();
@@ -234,11 +302,14 @@ TEST_F(CoreScaleTest, APsThatComesBackBeforeTheSwitchIsMissedWhenItIsLostAgain) 
 TEST_F(CoreScaleTest, APsThatIsLostBeforeTheSwitchIsMissedWhenItComesBack) {
   JoinAll(2, 1);
   const std::string id = Submit(LoggedJob(), 1, 2);
+  CannotCopy();
   RunUntilStep(id, 20);
-  hold_writes_ = true;
   ASSERT_TRUE(Scale(id, 1).ok());
+  for (int i = 0; i < 20 && copies_.empty(); ++i) Round();
+  hold_writes_ = true;  // of the checkpoint by which the rows travel
   for (int i = 0; i < 20; ++i) Round();
   ASSERT_TRUE(writing_.has_value());
+  ASSERT_TRUE(std::holds_alternative<WriteCheckpoint>(writing_->work));
   Kill("ps-0");
   hold_writes_ = false;
   RunUntilPs(id, 1);
@@ -256,6 +327,7 @@ TEST_F(CoreScaleTest, APsThatIsLostBeforeTheSwitchIsMissedWhenItComesBack) {
 TEST_F(CoreScaleTest, AFullDiskEndsAMoveByCheckpointAndTrainingGoesOn) {
   JoinAll(2, 1);
   const std::string id = Submit(LoggedJob(), 1, 2);
+  CannotCopy();
   RunUntilStep(id, 20);
   bool full = true;
   on_write_ = [&full](const WriteCheckpoint&) {

@@ -1,5 +1,6 @@
 // Rows that change their owner: marks of what is copied, what is taken over, what is refused.
 #include <map>
+#include <optional>
 #include <random>
 #include <set>
 #include <string>
@@ -185,6 +186,70 @@ TEST_F(PartitionMoveTest, WhatIsTakenOverIsTrainedAndCheckpointedLikeAnyOther) {
   }
   EXPECT_EQ(checkpoint(*Find(old_, 5), "last"), Find(still, 1)->rows());
   EXPECT_EQ(Rows(*Find(old_, 5)), Rows(*Find(still, 1)));
+}
+
+TEST_F(PartitionMoveTest, APushLogLeadsBackFromTheFirstCheckpointAfterTheSwitchOn) {
+  const JobShard::Options options = {
+      .clock = &clock_, .files = &files_, .checkpoint_root = "root", .log_root = "logs"};
+  const auto logged = [](v1::OpenJobRequest job) {
+    job.set_push_log(v1::RecoverySpec::ASYNC);
+    return job;
+  };
+  const auto recover = [](v1::OpenJobRequest job, const std::string& folder, uint64_t first_step) {
+    job.set_recover(true);
+    job.clear_take_over();
+    job.set_checkpoint(folder);
+    job.set_first_step(first_step);
+    return job;
+  };
+  std::mt19937_64 random(9);
+  const std::vector<uint32_t> all = Partitions(0, kPartitions);
+  const std::vector<uint32_t> stay = Partitions(0, 120);
+  std::optional<Jobs> jobs(std::in_place, options);
+  ASSERT_OK(jobs->Open(logged(Request(1, all))));
+  uint64_t step = 0;
+  while (step < 5) Push(*Find(*jobs, 1), step++, 200, 3000, random);
+  // What is brought over while the job trains leaves its log alone.
+  ASSERT_OK(jobs->Stage(logged(TakeOver(1, stay)), /*changed=*/false));
+  while (step < 8) Push(*Find(*jobs, 1), step++, 200, 3000, random);
+  const auto before = Rows(*Find(*jobs, 1));
+  jobs.emplace(options);
+  ASSERT_OK(jobs->Open(recover(logged(Request(1, all)), "", 0)));
+  // The last step is applied when its rank says that all ps have it.
+  v1::PullRequest next = PullOf(0, step, {});
+  next.mutable_header()->set_generation(1);
+  ASSERT_OK(PendingPull(*Find(*jobs, 1), next).status());
+  EXPECT_TRUE(Rows(*Find(*jobs, 1)) == before);
+
+  v1::OpenJobRequest second = logged(TakeOver(1, stay, step));
+  ASSERT_OK(jobs->Open(second));
+  while (step < 10) Push(*Find(*jobs, 2), step++, 200, 3000, random);
+  Jobs too_early(options);
+  EXPECT_FAILS(too_early.Open(recover(second, "", 8)), StatusCode::kFailedPrecondition, "push log");
+  v1::WriteCheckpointRequest request;
+  request.set_job_id("job-1");
+  request.set_generation(2);
+  request.set_step(step);
+  request.set_parts(1);
+  request.set_folder("cut");
+  const auto written = Find(*jobs, 2)->WriteCheckpoint(request, clock_.Monotonic());
+  ASSERT_OK(written);
+  v1::CheckpointManifest manifest;
+  manifest.set_job_id("job-1");
+  manifest.set_step(step);
+  manifest.set_partition_count(kPartitions);
+  *manifest.add_tables()->mutable_spec() = second.tables(0).spec();
+  manifest.mutable_tables(0)->set_slot_floats(written->slot_floats(0));
+  for (const v1::CheckpointFile& file : written->files()) *manifest.add_files() = file;
+  ASSERT_OK(WriteManifest(files_, "root/cut", manifest));
+  while (step < 15) Push(*Find(*jobs, 2), step++, 200, 3000, random);
+  const auto last = Rows(*Find(*jobs, 2));
+  jobs.emplace(options);
+  ASSERT_OK(jobs->Open(recover(second, "cut", 10)));
+  next = PullOf(0, step, {});
+  next.mutable_header()->set_generation(2);
+  ASSERT_OK(PendingPull(*Find(*jobs, 2), next).status());
+  EXPECT_TRUE(Rows(*Find(*jobs, 2)) == last);
 }
 
 TEST_F(PartitionMoveTest, AStepThatIsNotAppliedIsNotLeftBehind) {

@@ -169,6 +169,56 @@ TEST_F(RecoveryTest, AnAsyncJobHasAllThatWasAcknowledgedOnce) {
   EXPECT_EQ((*shard)->Stats().applied_steps(), 30);
 }
 
+TEST_F(RecoveryTest, OneThatReturnsAloneGoesOnWhereTheRanksStand) {
+  FaultFileSystem other;
+  const auto twin = Open(AsyncJob(), other);
+  ASSERT_OK(twin);
+  auto shard = Open(AsyncJob(), files_);
+  ASSERT_OK(shard);
+  for (uint64_t s = 0; s < 7; ++s) {
+    for (uint32_t rank = 0; rank < kRanks; ++rank) {
+      ASSERT_OK((*shard)->Push(AsyncPush(rank, s)));
+      if (s < 4) ASSERT_OK((*twin)->Push(AsyncPush(rank, s)));
+    }
+    if (s == 3) Checkpoint(**shard, AsyncJob(), "cut", 12);
+  }
+  // Pushes 4 and on are lost with it and with its log; all ranks have reported some of them.
+  v1::OpenJobRequest alone = AsyncJob();
+  alone.set_checkpoint("cut");
+  alone.set_first_step(12);
+  for (const uint64_t pushed : {5, 6, 7}) alone.add_pushed(pushed);
+  shard = Open(alone, files_);
+  ASSERT_OK(shard);
+  EXPECT_EQ(Rows(**shard, files_, 12), Rows(**twin, other, 12));
+  ASSERT_OK((*shard)->Push(AsyncPush(0, 4)));  // late
+  EXPECT_EQ(Rows(**shard, files_, 12), Rows(**twin, other, 12));
+  const auto both = [&](uint32_t rank, uint64_t sequence) {
+    ASSERT_OK((*shard)->Push(AsyncPush(rank, sequence)));
+    ASSERT_OK((*twin)->Push(AsyncPush(rank, sequence)));
+  };
+  both(0, 5);
+  both(0, 6);
+  both(1, 7);  // its push 6 is lost for good
+  both(2, 7);
+  EXPECT_EQ(Rows(**shard, files_, 16), Rows(**twin, other, 16));
+  // Its new log begins there.
+  shard = Recover(AsyncJob(), "cut", 12);
+  ASSERT_OK(shard);
+  ASSERT_OK((*shard)->Push(AsyncPush(2, 7)));
+  both(0, 7);
+  EXPECT_EQ(Rows(**shard, files_, 17), Rows(**twin, other, 17));
+}
+
+TEST_F(RecoveryTest, ReturningAloneNeedsEveryRankAndNoSyncTable) {
+  v1::OpenJobRequest job = AsyncJob();
+  job.add_pushed(1);
+  EXPECT_FAILS(Open(job, files_), StatusCode::kInvalidArgument, "pushed has 1 ranks, expected 3");
+  job = SyncJob();
+  for (uint32_t rank = 0; rank < kRanks; ++rank) job.add_pushed(1);
+  EXPECT_FAILS(Open(job, files_), StatusCode::kInvalidArgument,
+               "pushed has 3 ranks, expected 0, since a table is sync");
+}
+
 TEST_F(RecoveryTest, ASyncJobGoesOnInTheMiddleOfAStepToTheSameBits) {
   constexpr uint64_t kSteps = 9;
   FaultFileSystem other;

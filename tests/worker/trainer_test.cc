@@ -9,6 +9,7 @@
 #include <functional>
 #include <map>
 #include <numeric>
+#include <optional>
 #include <set>
 
 #include "absl/strings/str_cat.h"
@@ -23,7 +24,9 @@
 namespace tessera::worker {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 // One ps in memory that writes down who was called when. Rows are 0.1 everywhere; nothing is
 // applied. As late as a call may be: rows come when the pull is waited for, and by then a push must
@@ -35,11 +38,13 @@ class ScriptedPs final : public ParameterClient {
     const std::vector<TableRows> late(tables.begin(), tables.end());
     const std::string begins =
         options.begins > 0 ? absl::StrCat(" to begin ", options.begins - 1) : "";
-    return Start(absl::StrCat(options.read_only ? "read " : "pull ", options.step, begins), [late] {
-      for (const TableRows& table : late) {
-        std::fill_n(table.rows, table.keys->keys.size() * table.dim, 0.1f);
-      }
-    });
+    const float value = poison == options.step ? std::nanf("") : 0.1f;
+    return Start(absl::StrCat(options.read_only ? "read " : "pull ", options.step, begins),
+                 [late, value] {
+                   for (const TableRows& table : late) {
+                     std::fill_n(table.rows, table.keys->keys.size() * table.dim, value);
+                   }
+                 });
   }
   std::unique_ptr<PendingCall> Push(absl::Span<const TableGradients> tables, uint64_t sequence,
                                     double learning_rate_scale) override {
@@ -69,6 +74,7 @@ class ScriptedPs final : public ParameterClient {
   std::map<uint64_t, float> gradient;
   std::vector<double> scales;
   std::vector<size_t> tables_pushed;
+  std::optional<uint64_t> poison;  // the rows of that step are no numbers
 
  private:
   class Call final : public PendingCall {
@@ -236,6 +242,72 @@ TEST_F(TrainerTest, AUnitThatAllPsHaveIsReportedAndNotTrained) {
   EXPECT_TRUE(std::isnan(result->loss_sum())) << "nobody here knows it";
   EXPECT_TRUE(std::isnan(result->auc()));
   EXPECT_EQ(result->train_seconds(), 0);
+}
+
+TEST_F(TrainerTest, ACarefulUnitTouchesNoBatchBeforeTheOneBeforeIsDone) {
+  for (const v1::Consistency mode : {v1::SYNC, v1::ASYNC}) {
+    SCOPED_TRACE(v1::Consistency_Name(mode));
+    Prepare(mode);
+    const auto usual = trainer_->Train(Unit(0, 3));
+    ASSERT_TRUE(usual.ok()) << usual.status();
+    const std::map<uint64_t, float> gradient = ps_->gradient;
+    Prepare(mode);
+    v1::Train unit = Unit(0, 3);
+    unit.set_careful(true);
+    const auto result = trainer_->Train(unit);
+    ASSERT_TRUE(result.ok()) << result.status();
+    std::vector<std::string> expected;
+    for (int i = 0; i < 3; ++i) {
+      const std::string pull = absl::StrCat("pull ", mode == v1::SYNC ? i : 0);
+      for (const std::string& event : {pull, absl::StrCat("push ", i)}) {
+        expected.push_back(event);
+        expected.push_back(event + " done");
+      }
+    }
+    if (mode == v1::SYNC) expected.push_back("confirm 3");
+    EXPECT_EQ(ps_->events, expected);
+    EXPECT_EQ(ps_->gradient, gradient);
+    EXPECT_EQ(result->samples(), usual->samples());
+    EXPECT_DOUBLE_EQ(result->loss_sum(), usual->loss_sum());
+  }
+}
+
+TEST_F(TrainerTest, ABatchThatIsSetAsideIsPushedEmptyBeforeAnythingIsRead) {
+  Prepare(v1::SYNC, /*next_push=*/1);
+  v1::Train unit = Unit(0, 3);
+  unit.set_careful(true);
+  unit.add_set_aside(1);
+  auto result = trainer_->Train(unit);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_THAT(ps_->events, ElementsAre("pull 1", "pull 1 done", "push 1", "push 1 done", "pull 2",
+                                       "pull 2 done", "push 2", "push 2 done", "confirm 3"));
+  EXPECT_EQ(ps_->tables_pushed[0], 0u);
+  EXPECT_GT(ps_->tables_pushed[1], 0u);
+  EXPECT_EQ(ps_->gradient.size(), 2u) << "only the last batch, of two records";
+  EXPECT_EQ(result->samples(), kRecords - 4);
+  EXPECT_EQ(trainer_->next_push(), 3u);
+
+  // Where it is the last one, its file may be what nobody can read.
+  Prepare(v1::ASYNC, /*next_push=*/2);
+  unit.clear_set_aside();
+  unit.add_set_aside(2);
+  unit.mutable_ranges(0)->set_path("gone.csv");
+  result = trainer_->Train(unit);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_THAT(ps_->events, ElementsAre("push 2", "push 2 done"));
+  EXPECT_EQ(result->samples(), kRecords - 2);
+}
+
+TEST_F(TrainerTest, AGradientThatIsNotFiniteReachesNoPsWhereBatchesMayBeSetAside) {
+  assignment_.mutable_spec()->mutable_recovery()->set_set_aside_after(3);
+  Prepare(v1::SYNC);
+  ps_->poison = 1;
+  const auto result = trainer_->Train(Unit(0, 3));
+  EXPECT_EQ(result.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(result.status().message()),
+              AllOf(HasSubstr("step 1: the gradient of table linear"), HasSubstr("loss is nan")));
+  EXPECT_EQ(std::count(ps_->events.begin(), ps_->events.end(), "push 1"), 0);
+  EXPECT_EQ(trainer_->next_push(), 1u);
 }
 
 TEST_F(TrainerTest, AsyncPushesHaveTheNumbersOfTheUnit) {
