@@ -350,11 +350,7 @@ void MasterNode::Run(uint64_t action, const master::CopyPartitions& copy, const 
 }
 
 void MasterNode::Run(uint64_t, const master::ComputeMetrics& compute, const Done& done) {
-  ActionResult result;
-  result.metrics =
-      MeasureScores(compute.layout, compute.names, compute.outputs, compute.labels, compute.groups);
-  result.samples = compute.labels.size() / compute.layout.label_floats();
-  done(std::move(result));
+  done(master::Measure(compute));
 }
 
 }  // namespace tessera::simulator
