@@ -4,7 +4,6 @@
 #include <variant>
 
 #include "absl/strings/str_cat.h"
-#include "common/job/evaluation.h"
 #include "common/status_macros.h"
 #include "tests/simulator/cluster_node.h"
 #include "tests/simulator/ps_node.h"
