@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 #include <utility>
 #include <variant>
@@ -70,13 +71,15 @@ struct CopyPartitions {
   std::vector<std::pair<RunNode, v1::FetchPartitionsRequest>> calls;
 };
 
-// MeasureScores, over all samples of a split.
+// MeasureScores, over all samples of a split; or what their sums come to.
 struct ComputeMetrics {
   ScoreLayout layout;
   std::vector<std::string> names;
   std::vector<float> outputs;
   std::vector<float> labels;
   std::vector<uint64_t> groups;  // empty: none are needed
+  // Not null: in the place of all scores. Shared, since an action can be copied.
+  std::shared_ptr<const ScoreSums> sums;
 };
 
 using Work = std::variant<FindCheckpoint, OpenPs, ClosePs, CutCheckpoint, WriteCheckpoint,
@@ -108,7 +111,11 @@ struct ActionResult {
   uint64_t bytes = 0;
   // ComputeMetrics.
   std::map<std::string, double> metrics;
+  std::map<std::string, double> error_bounds;  // ScoreSums::ErrorBounds
   uint64_t samples = 0;
 };
+
+// What comes of it.
+ActionResult Measure(const ComputeMetrics& compute);
 
 }  // namespace tessera::master

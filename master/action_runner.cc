@@ -6,7 +6,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/log.h"
-#include "common/math/metrics/evaluation_metrics.h"
 #include "common/rpc/status.h"
 #include "common/status_macros.h"
 #include "grpcpp/client_context.h"
@@ -202,12 +201,6 @@ ActionResult ActionRunner::Do(const CopyPartitions& copy) {
   return result;
 }
 
-ActionResult ActionRunner::Do(const ComputeMetrics& compute) {
-  ActionResult result;
-  result.metrics =
-      MeasureScores(compute.layout, compute.names, compute.outputs, compute.labels, compute.groups);
-  result.samples = compute.labels.size() / compute.layout.label_floats();
-  return result;
-}
+ActionResult ActionRunner::Do(const ComputeMetrics& compute) { return Measure(compute); }
 
 }  // namespace tessera::master

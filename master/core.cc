@@ -323,14 +323,21 @@ absl::StatusOr<std::optional<v1::NextWorkResponse>> MasterCore::NextWork(
   return unit;
 }
 
-absl::StatusOr<uint64_t> MasterCore::MayScore(const v1::ScoresChunk& chunk) {
+absl::StatusOr<ScoresExpected> MasterCore::MayScore(const v1::ScoresChunk& chunk) {
   TESSERA_ASSIGN_OR_RETURN(JobRun * run, RunOf(chunk.job_id(), chunk.generation()));
-  return run->ScoreBytesOf(chunk.unit_id());
+  return run->ScoresOf(chunk.unit_id());
 }
 
 absl::Status MasterCore::AddScores(const v1::ScoresChunk& header, EvaluationRound::Scores scores) {
   TESSERA_ASSIGN_OR_RETURN(JobRun * run, RunOf(header.job_id(), header.generation()));
-  return run->AddScores(header.evaluation_id(), header.unit_id(), std::move(scores));
+  TESSERA_ASSIGN_OR_RETURN(EvaluationRound * round, run->Round(header.evaluation_id()));
+  return round->SetScores(header.unit_id(), std::move(scores));
+}
+
+absl::Status MasterCore::AddSums(const v1::ScoresChunk& header, std::unique_ptr<ScoreSums> sums) {
+  TESSERA_ASSIGN_OR_RETURN(JobRun * run, RunOf(header.job_id(), header.generation()));
+  TESSERA_ASSIGN_OR_RETURN(EvaluationRound * round, run->Round(header.evaluation_id()));
+  return round->SetSums(header.unit_id(), std::move(sums));
 }
 
 void MasterCore::Tick(const Now& now) {

@@ -91,9 +91,11 @@ class MasterCore {
   // ---- work
   absl::StatusOr<std::optional<v1::NextWorkResponse>> NextWork(const v1::NextWorkRequest& request,
                                                                const Now& now);
-  // Bytes that a unit's scores may have at most; ABORTED, NOT_FOUND as NextWork.
-  absl::StatusOr<uint64_t> MayScore(const v1::ScoresChunk& chunk);
+  // What a unit's scores may be; ABORTED, NOT_FOUND as NextWork.
+  absl::StatusOr<ScoresExpected> MayScore(const v1::ScoresChunk& chunk);
   absl::Status AddScores(const v1::ScoresChunk& header, EvaluationRound::Scores scores);
+  // The same where they are folded.
+  absl::Status AddSums(const v1::ScoresChunk& header, std::unique_ptr<ScoreSums> sums);
 
   // ---- time and the outside
   void Tick(const Now& now);

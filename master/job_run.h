@@ -188,9 +188,10 @@ class JobRun {
   // generation. ABORTED: the run has ended or the incarnation is not the rank's.
   absl::StatusOr<std::optional<v1::NextWorkResponse>> NextWork(const v1::NextWorkRequest& request,
                                                                const Now& now);
-  // Bytes that the scores of one Evaluate unit may have; for bounding a stream. 0: no such unit.
-  uint64_t ScoreBytesOf(uint64_t unit_id) const;
-  absl::Status AddScores(uint64_t evaluation_id, uint64_t unit_id, EvaluationRound::Scores scores);
+  // What may come of an Evaluate unit; no bytes where there is no such unit.
+  ScoresExpected ScoresOf(uint64_t unit_id) const;
+  // The evaluation's, for its scores. ABORTED: it is not under way.
+  absl::StatusOr<EvaluationRound*> Round(uint64_t evaluation_id);
   // For what time alone makes due.
   void Tick(const Now& now);
   // A process of the run is gone, or it must end for another reason. Nothing if it has ended.
@@ -253,6 +254,8 @@ class JobRun {
   void Advance(const Now& now);
   void BeginEvaluation(absl::string_view split, Wanted wanted, const Now& now);
   void OnMeasured(const ActionResult& result, const Now& now);
+  // How far metrics may be from those that they stand for, to people.
+  void TellErrors(const ActionResult& result, const Now& now);
   void FollowRules(const v1::Evaluation& evaluation, const Now& now);
   void CheckpointIfDue(const Now& now);
   void BeginCheckpoint(const Now& now);

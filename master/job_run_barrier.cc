@@ -79,12 +79,18 @@ void JobRun::Advance(const Now& now) {
       if (!round_->done()) return;
       Enter(Phase::kMeasuring, now);
       {
-        EvaluationRound::Scores scores = round_->TakeScores();
-        wanted_ = ComputeMetrics{.layout = ScoreLayout::Of(spec()),
-                                 .names = MetricsOf(spec()),
-                                 .outputs = std::move(scores.outputs),
-                                 .labels = std::move(scores.labels),
-                                 .groups = std::move(scores.groups)};
+        ComputeMetrics compute;
+        compute.layout = round_->layout();
+        compute.names = MetricsOf(spec());
+        if (round_->folded().empty()) {
+          EvaluationRound::Scores scores = round_->TakeScores();
+          compute.outputs = std::move(scores.outputs);
+          compute.labels = std::move(scores.labels);
+          compute.groups = std::move(scores.groups);
+        } else {
+          compute.sums = round_->TakeSums();
+        }
+        wanted_ = std::move(compute);
       }
       return;
     case Phase::kPredicting:
@@ -106,8 +112,10 @@ void JobRun::BeginEvaluation(absl::string_view split, Wanted wanted, const Now& 
   const uint64_t workers = options_.workers.size();
   const uint64_t unit =
       std::min((records + workers - 1) / workers, ShuffleWindowRecords(spec().data()));
-  round_ = std::make_unique<EvaluationRound>(next_evaluation_++, std::string(split), files,
-                                             std::max<uint64_t>(unit, 1), ScoreLayout::Of(spec()));
+  round_ = std::make_unique<EvaluationRound>(
+      next_evaluation_++, std::string(split), files, std::max<uint64_t>(unit, 1),
+      ScoreLayout::Of(spec()),
+      MeasuresInParts(spec()) ? MetricsOf(spec()) : std::vector<std::string>());
 }
 
 void JobRun::OnMeasured(const ActionResult& result, const Now& now) {
@@ -121,6 +129,7 @@ void JobRun::OnMeasured(const ActionResult& result, const Now& now) {
   evaluation.set_epoch(position_.epoch() + (at_end ? 0 : 1));
   evaluation.set_samples(result.samples);
   for (const auto& [name, value] : result.metrics) (*evaluation.mutable_metrics())[name] = value;
+  TellErrors(result, now);
   round_.reset();
   if (evaluation_for_ == Wanted::kFinalTest) {
     (*status().mutable_final_metrics())["test"] = evaluation;
@@ -128,6 +137,20 @@ void JobRun::OnMeasured(const ActionResult& result, const Now& now) {
   }
   FollowRules(evaluation, now);
   CheckpointIfDue(now);
+}
+
+void JobRun::TellErrors(const ActionResult& result, const Now& now) {
+  constexpr double kWorthAnEvent = 1e-3;
+  for (const auto& [name, bound] : result.error_bounds) {
+    std::string text = absl::StrFormat("step %d: %s %s is right to %.1g", position_.step(),
+                                       round_->split(), name, bound);
+    if (bound > kWorthAnEvent) {
+      text += ", since many scores are nearly equal";
+      jobs_->AddEvent(record_, text, now.wall);
+    } else {
+      SPDLOG_INFO("job {}: {}", status().job_id(), text);
+    }
+  }
 }
 
 void JobRun::FollowRules(const v1::Evaluation& measured, const Now& now) {

@@ -6,6 +6,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "common/job/defaults.h"
+#include "common/job/evaluation.h"
 #include "common/job/job_tables.h"
 #include "common/partition.h"
 #include "master/job_run.h"
@@ -256,13 +257,19 @@ void JobRun::OnCounted(const std::string& split, const v1::UnitResult& result, c
   }
   const bool scored = split != "train" && status().task() != v1::PREDICT;
   const uint64_t most = kMaxEvaluationBytes / ScoreLayout::Of(spec()).sample_bytes();
-  if (scored && records > most) {
-    return Fail("DataError",
-                absl::StrCat("data.", split, ": ", records,
-                             " records, and an evaluation holds at "
-                             "most ",
-                             most, "; name fewer files"),
-                now);
+  if (scored && records > most && !MeasuresInParts(spec())) {
+    const std::vector<std::string> in_parts = MetricsInParts(spec());
+    std::string other;
+    if (!in_parts.empty()) {
+      const bool auc = std::find(in_parts.begin(), in_parts.end(), "binned_auc") != in_parts.end();
+      other = absl::StrCat(", or in evaluation.metrics none but ", absl::StrJoin(in_parts, ", "),
+                           ", which lifts the limit", auc ? " (binned_auc for auc)" : "");
+    }
+    return Fail(
+        "DataError",
+        absl::StrCat("data.", split, ": ", records, " records, and an evaluation holds at most ",
+                     most, "; name fewer files", other),
+        now);
   }
   v1::SplitFiles* files = record_->add_files();
   files->set_split(split);

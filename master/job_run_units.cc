@@ -265,22 +265,24 @@ void JobRun::OnUnitFailed(Rank rank, const v1::UnitResult& result, const Now& no
   }
 }
 
-uint64_t JobRun::ScoreBytesOf(uint64_t unit_id) const {
+ScoresExpected JobRun::ScoresOf(uint64_t unit_id) const {
   for (uint32_t r = 0; r < options_.workers.size(); ++r) {
     const v1::NextWorkResponse& held = desk_.held(Rank(r));
     if (!desk_.Busy(Rank(r)) || held.unit_id() != unit_id || !held.has_evaluate()) continue;
-    return CountRecords({held.evaluate().ranges().begin(), held.evaluate().ranges().end()}) *
-           ScoreLayout::Of(spec()).sample_bytes();
+    const uint64_t records =
+        CountRecords({held.evaluate().ranges().begin(), held.evaluate().ranges().end()});
+    return {.bytes = records * round_->layout().sample_bytes(),
+            .layout = round_->layout(),
+            .folded = round_->folded()};
   }
-  return 0;
+  return {};
 }
 
-absl::Status JobRun::AddScores(uint64_t evaluation_id, uint64_t unit_id,
-                               EvaluationRound::Scores scores) {
+absl::StatusOr<EvaluationRound*> JobRun::Round(uint64_t evaluation_id) {
   if (end_.has_value() || round_ == nullptr || round_->id() != evaluation_id) {
     return absl::AbortedError(absl::StrCat("evaluation ", evaluation_id, " is not under way"));
   }
-  return round_->SetScores(unit_id, std::move(scores));
+  return round_.get();
 }
 
 }  // namespace tessera::master

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cstring>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -76,14 +77,14 @@ grpc::Status WorkServiceImpl::ReportScores(grpc::ServerContext* context,
                                            v1::ReportScoresResponse* response) {
   v1::ScoresChunk chunk;
   std::optional<v1::ScoresChunk> header;
-  uint64_t limit = 0;
+  ScoresExpected expected;
   EvaluationRound::Scores scores;
   while (reader->Read(&chunk)) {
     if (!header.has_value()) {
-      absl::StatusOr<uint64_t> may = host_->Look(
+      absl::StatusOr<ScoresExpected> may = host_->Look(
           [&](MasterCore& core, const MasterCore::Now&) { return core.MayScore(chunk); });
       if (!may.ok()) return ToGrpc(may.status());
-      limit = *may;
+      expected = *std::move(may);
       header = chunk;
       header->clear_logits();
       header->clear_labels();
@@ -104,13 +105,22 @@ grpc::Status WorkServiceImpl::ReportScores(grpc::ServerContext* context,
     // How many of each is for SetScores to judge; here, that no more comes than can be right.
     if (scores.outputs.size() * sizeof(float) + scores.labels.size() * sizeof(float) +
             scores.groups.size() * sizeof(uint64_t) >
-        limit) {
-      return ToGrpc(absl::InvalidArgumentError(
-          absl::StrCat("unit ", header->unit_id(), ": more than ", limit, " bytes of scores")));
+        expected.bytes) {
+      return ToGrpc(absl::InvalidArgumentError(absl::StrCat(
+          "unit ", header->unit_id(), ": more than ", expected.bytes, " bytes of scores")));
     }
   }
   if (context->IsCancelled()) return ToGrpc(absl::CancelledError("the worker gave up"));
   if (!header.has_value()) return grpc::Status::OK;
+  if (!expected.folded.empty()) {
+    // On the call's own thread: the mutex is held for a merge alone.
+    absl::StatusOr<std::unique_ptr<ScoreSums>> sums =
+        FoldScores(expected.layout, expected.folded, scores);
+    if (!sums.ok()) return ToGrpc(sums.status());
+    return ToGrpc(host_->Look([&](MasterCore& core, const MasterCore::Now&) {
+      return core.AddSums(*header, *std::move(sums));
+    }));
+  }
   return ToGrpc(host_->Look([&](MasterCore& core, const MasterCore::Now&) {
     return core.AddScores(*header, std::move(scores));
   }));

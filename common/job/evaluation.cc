@@ -1,6 +1,9 @@
 #include "common/job/evaluation.h"
 
+#include <algorithm>
 #include <cmath>
+#include <optional>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -17,6 +20,42 @@ std::vector<float> Column(absl::Span<const float> rows, size_t width, size_t col
   values.reserve(rows.size() / width);
   for (size_t at = column; at < rows.size(); at += width) values.push_back(rows[at]);
   return values;
+}
+
+// Of `names`, those that are the task's, without its name.
+std::vector<std::string> NamesOf(const JobTask& task, const std::vector<std::string>& names) {
+  std::vector<std::string> own;
+  for (const std::string& name : names) {
+    if (task.MetricName(BaseOf(name)) == name) own.push_back(BaseOf(name));
+  }
+  return own;
+}
+
+// Calls measure(its place, math::Evaluated) for every task.
+template <typename Measure>
+void ForEachTask(const ScoreLayout& layout, absl::Span<const float> outputs,
+                 absl::Span<const float> labels, absl::Span<const uint64_t> groups,
+                 Measure measure) {
+  const size_t output_floats = layout.output_floats(), label_floats = layout.label_floats();
+  const std::vector<float> weights =
+      layout.weighted ? Column(labels, label_floats, label_floats - 1) : std::vector<float>();
+  size_t at = 0;
+  for (size_t t = 0; t < layout.tasks.size(); ++t) {
+    const JobTask& task = layout.tasks[t];
+    math::Evaluated evaluated = {
+        .groups = groups, .weights = weights, .kind = OutputsOf(task.loss)};
+    const std::vector<float> task_outputs = Column(outputs, output_floats, at);
+    const std::vector<float> task_labels = Column(labels, label_floats, task.label);
+    std::vector<float> log_probabilities;
+    if (evaluated.kind == math::Outputs::kClasses) {
+      log_probabilities = Column(outputs, output_floats, at + 2);
+    }
+    evaluated.outputs = task_outputs;
+    evaluated.labels = task_labels;
+    evaluated.log_probabilities = log_probabilities;
+    at += ScoreFloats(task.loss);
+    measure(t, evaluated);
+  }
 }
 
 }  // namespace
@@ -83,39 +122,78 @@ size_t ScoreLayout::output_floats() const {
   return floats;
 }
 
+bool MeasuresInParts(const v1::JobSpec& spec) {
+  std::vector<std::string> names = MetricsOf(spec);
+  names.push_back(MonitorOf(spec));
+  return std::all_of(names.begin(), names.end(), [](const std::string& name) {
+    const std::optional<math::MetricInfo> info = math::FindMetric(BaseOf(name));
+    return info.has_value() && info->sums;
+  });
+}
+
+std::vector<std::string> MetricsInParts(const v1::JobSpec& spec) {
+  const std::vector<JobTask> tasks = TasksOf(spec);
+  std::vector<std::string> names;
+  for (const math::MetricInfo& info : math::AllMetrics()) {
+    const bool measured = std::any_of(tasks.begin(), tasks.end(), [&](const JobTask& task) {
+      return info.IsOf(OutputsOf(task.loss));
+    });
+    if (info.sums && measured) names.push_back(info.name);
+  }
+  return names;
+}
+
 std::map<std::string, double> MeasureScores(const ScoreLayout& layout,
                                             const std::vector<std::string>& names,
                                             absl::Span<const float> outputs,
                                             absl::Span<const float> labels,
                                             absl::Span<const uint64_t> groups) {
   std::map<std::string, double> values;
-  const size_t output_floats = layout.output_floats(), label_floats = layout.label_floats();
-  const std::vector<float> weights =
-      layout.weighted ? Column(labels, label_floats, label_floats - 1) : std::vector<float>();
-  size_t at = 0;
-  for (const JobTask& task : layout.tasks) {
-    // By the metric's name, without the task's.
-    std::vector<std::string> wanted;
-    for (const std::string& name : names) {
-      if (task.MetricName(BaseOf(name)) == name) wanted.push_back(BaseOf(name));
-    }
-    math::Evaluated evaluated = {
-        .groups = groups, .weights = weights, .kind = OutputsOf(task.loss)};
-    const std::vector<float> task_outputs = Column(outputs, output_floats, at);
-    const std::vector<float> task_labels = Column(labels, label_floats, task.label);
-    std::vector<float> log_probabilities;
-    if (evaluated.kind == math::Outputs::kClasses) {
-      log_probabilities = Column(outputs, output_floats, at + 2);
-    }
-    evaluated.outputs = task_outputs;
-    evaluated.labels = task_labels;
-    evaluated.log_probabilities = log_probabilities;
-    at += ScoreFloats(task.loss);
-    for (const auto& [metric, value] : math::ComputeMetrics(wanted, evaluated)) {
+  ForEachTask(layout, outputs, labels, groups, [&](size_t t, const math::Evaluated& evaluated) {
+    const JobTask& task = layout.tasks[t];
+    for (const auto& [metric, value] : math::ComputeMetrics(NamesOf(task, names), evaluated)) {
       values[task.MetricName(metric)] = value;
+    }
+  });
+  return values;
+}
+
+ScoreSums::ScoreSums(ScoreLayout layout, const std::vector<std::string>& names)
+    : layout_(std::move(layout)) {
+  for (const JobTask& task : layout_.tasks) {
+    tasks_.emplace_back(NamesOf(task, names), OutputsOf(task.loss), layout_.weighted);
+  }
+}
+
+void ScoreSums::Add(absl::Span<const float> outputs, absl::Span<const float> labels) {
+  samples_ += labels.size() / layout_.label_floats();
+  ForEachTask(layout_, outputs, labels, {},
+              [this](size_t t, const math::Evaluated& evaluated) { tasks_[t].Add(evaluated); });
+}
+
+void ScoreSums::Merge(const ScoreSums& other) {
+  samples_ += other.samples_;
+  for (size_t t = 0; t < tasks_.size(); ++t) tasks_[t].Merge(other.tasks_[t]);
+}
+
+std::map<std::string, double> ScoreSums::Values() const {
+  std::map<std::string, double> values;
+  for (size_t t = 0; t < tasks_.size(); ++t) {
+    for (const auto& [metric, value] : tasks_[t].Values()) {
+      values[layout_.tasks[t].MetricName(metric)] = value;
     }
   }
   return values;
+}
+
+std::map<std::string, double> ScoreSums::ErrorBounds() const {
+  std::map<std::string, double> bounds;
+  for (size_t t = 0; t < tasks_.size(); ++t) {
+    for (const auto& [metric, bound] : tasks_[t].ErrorBounds()) {
+      bounds[layout_.tasks[t].MetricName(metric)] = bound;
+    }
+  }
+  return bounds;
 }
 
 }  // namespace tessera

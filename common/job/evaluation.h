@@ -45,11 +45,39 @@ struct ScoreLayout {
   }
 };
 
+// Whether what the job measures can be added up in parts (ScoreSums), so that its evaluations need
+// not keep scores.
+bool MeasuresInParts(const v1::JobSpec& spec);
+// The metrics of the job's tasks that can, without the tasks' names.
+std::vector<std::string> MetricsInParts(const v1::JobSpec& spec);
+
 // The metrics `names` (MetricsOf) of the samples, all tasks'.
 std::map<std::string, double> MeasureScores(
     const ScoreLayout& layout, const std::vector<std::string>& names,
     absl::Span<const float> outputs,     // [n, layout.output_floats()]
     absl::Span<const float> labels,      // [n, layout.label_floats()]
     absl::Span<const uint64_t> groups);  // [n], or empty
+
+// The same values, bit for bit, of metrics that can be added up: of samples that come in parts and
+// are forgotten (math::MetricSums). Not thread-safe.
+class ScoreSums {
+ public:
+  ScoreSums(ScoreLayout layout, const std::vector<std::string>& names);
+
+  void Add(absl::Span<const float> outputs,  // [n, layout.output_floats()]
+           absl::Span<const float> labels);  // [n, layout.label_floats()]
+  // `other` was made with the same arguments.
+  void Merge(const ScoreSums& other);
+
+  uint64_t samples() const { return samples_; }
+  std::map<std::string, double> Values() const;
+  // How far a value may be from the metric that it stands for; of those that stand for one.
+  std::map<std::string, double> ErrorBounds() const;
+
+ private:
+  ScoreLayout layout_;
+  std::vector<math::MetricSums> tasks_;
+  uint64_t samples_ = 0;
+};
 
 }  // namespace tessera

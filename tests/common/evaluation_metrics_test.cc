@@ -147,7 +147,8 @@ TEST(EvaluationMetrics, AreUndefinedWhereThereIsNothingToMeasure) {
     EXPECT_TRUE(std::isnan(none.Measure(metric.name))) << metric.name;
   }
   const Samples one_class = {{1, 2}, {0, 0}, {1, 1}};
-  for (const char* name : {"auc", "pr_auc", "gauc", "normalized_entropy", "calibration"}) {
+  for (const char* name :
+       {"auc", "binned_auc", "pr_auc", "gauc", "normalized_entropy", "calibration"}) {
     EXPECT_TRUE(std::isnan(one_class.Measure(name))) << name;
   }
 }
@@ -250,13 +251,76 @@ TEST(MeasureScores, TakesEachTasksColumnsAndNamesItsMetrics) {
   EXPECT_DOUBLE_EQ(values.at("mae/price"), 3.0 / 4);
 }
 
+// All metrics that can be added up, of two tasks, with weights that no sum of doubles keeps.
+TEST(ScoreSums, AreWhatIsMeasuredOfAllAtOnceBitForBit) {
+  ScoreLayout layout = {.tasks = {}, .label_columns = 2, .weighted = true};
+  JobTask click, price;
+  click.name = "click";
+  price.name = "price";
+  price.label = 1;
+  price.loss = v1::MEAN_SQUARED_ERROR;
+  layout.tasks = {click, price};
+  std::vector<std::string> names;
+  for (const MetricInfo& metric : AllMetrics()) {
+    if (!metric.sums) continue;
+    if (metric.IsOf(Outputs::kLogits)) names.push_back(metric.name + "/click");
+    if (metric.IsOf(Outputs::kValues)) names.push_back(metric.name + "/price");
+  }
+  ASSERT_EQ(names.size(), 8u + 4u);
+  const int n = 3000;
+  const Samples s = RandomSamples(n, 1, 31);
+  std::mt19937 random(32);
+  std::normal_distribution<float> normal;
+  std::vector<std::pair<std::vector<float>, std::vector<float>>> samples;  // outputs, labels
+  for (int i = 0; i < n; ++i) {
+    samples.push_back({{s.outputs[i] + normal(random), normal(random) * 1e6f},
+                       {s.labels[i], normal(random), std::exp(5 * normal(random))}});
+  }
+  const auto add = [](const auto& sample, std::vector<float>& outputs, std::vector<float>& labels) {
+    outputs.insert(outputs.end(), sample.first.begin(), sample.first.end());
+    labels.insert(labels.end(), sample.second.begin(), sample.second.end());
+  };
+  std::vector<float> outputs, labels;
+  for (const auto& sample : samples) add(sample, outputs, labels);
+  const auto expected = MeasureScores(layout, names, outputs, labels, {});
+  for (int round = 0; round < 3; ++round) {
+    std::shuffle(samples.begin(), samples.end(), random);
+    ScoreSums all(layout, names);
+    for (size_t at = 0; at < samples.size();) {
+      outputs.clear(), labels.clear();
+      const size_t end = std::min(samples.size(), at + 1 + random() % 700);
+      for (; at < end; ++at) add(samples[at], outputs, labels);
+      ScoreSums part(layout, names);
+      part.Add(outputs, labels);
+      all.Merge(part);
+    }
+    EXPECT_EQ(all.samples(), static_cast<uint64_t>(n));
+    EXPECT_EQ(all.Values(), expected);
+    EXPECT_THAT(all.ErrorBounds(),
+                testing::ElementsAre(testing::Pair("binned_auc/click", testing::Lt(1e-3))));
+  }
+  for (const auto& [name, value] : expected) EXPECT_TRUE(std::isfinite(value)) << name;
+}
+
+TEST(ScoreSums, AreUndefinedOnceAnOutputIsNotANumber) {
+  const ScoreLayout layout = {.tasks = {JobTask()}};
+  const std::vector<std::string> names = {"binned_auc", "logloss"};
+  ScoreSums sums(layout, names), with_nan(layout, names);
+  sums.Add({1, 2}, {0, 1});
+  EXPECT_EQ(sums.Values().at("binned_auc"), 1);
+  with_nan.Add({std::nanf("")}, {1});
+  sums.Merge(with_nan);
+  for (const auto& [name, value] : sums.Values()) EXPECT_TRUE(std::isnan(value)) << name;
+  EXPECT_TRUE(std::isnan(sums.ErrorBounds().at("binned_auc")));
+}
+
 TEST(Follow, LooksPastTheTaskAndTheNumber) {
   EXPECT_FALSE(Follow("logloss/click", 0.7).larger_is_better);
   EXPECT_TRUE(Follow("ndcg@3/click", 0.7).larger_is_better);
 }
 
 TEST(Follow, ComparesInTheDirectionOfTheMetric) {
-  for (const char* name : {"auc", "pr_auc", "gauc", "accuracy"}) {
+  for (const char* name : {"auc", "binned_auc", "pr_auc", "gauc", "accuracy"}) {
     EXPECT_TRUE(Follow(name, 0.7).larger_is_better) << name;
     EXPECT_EQ(Follow(name, 0.7).value, 0.7) << name;
   }

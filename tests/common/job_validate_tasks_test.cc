@@ -172,5 +172,30 @@ TEST(MetricsOf, AreThoseOfEveryTask) {
   EXPECT_EQ(MonitorOf(Ranking(v1::LISTWISE_SOFTMAX)), "ndcg@10");
 }
 
+TEST(MetricsOf, OfRankingMayNameABinnedAuc) {
+  v1::JobSpec spec = Ranking(v1::BAYESIAN_PERSONALIZED_RANKING);
+  spec.mutable_evaluation()->add_metrics("binned_auc");
+  spec.mutable_evaluation()->set_monitor("binned_auc");
+  EXPECT_EQ(ValidateJobSpec(spec), absl::OkStatus());
+  EXPECT_TRUE(MeasuresInParts(spec));
+  EXPECT_THAT(MetricsInParts(spec), ElementsAre("binned_auc"));
+  EXPECT_THAT(MetricsInParts(Ranking(v1::LISTWISE_SOFTMAX)), ElementsAre());
+}
+
+TEST(MeasuresInParts, NeedsAllMetricsOfAllTasksToBeSums) {
+  v1::JobSpec spec = TwoTasks();
+  EXPECT_FALSE(MeasuresInParts(spec));  // auc/click
+  spec.mutable_evaluation()->add_metrics("logloss");
+  spec.mutable_evaluation()->add_metrics("binned_auc/click");
+  spec.mutable_evaluation()->set_monitor("binned_auc/click");
+  EXPECT_EQ(ValidateJobSpec(spec), absl::OkStatus());
+  EXPECT_TRUE(MeasuresInParts(spec));
+  for (const char* metric : {"auc/click", "pr_auc/click", "gauc/click", "ndcg@5/click"}) {
+    v1::JobSpec kept = spec;
+    kept.mutable_evaluation()->add_metrics(metric);
+    EXPECT_FALSE(MeasuresInParts(kept)) << metric;
+  }
+}
+
 }  // namespace
 }  // namespace tessera

@@ -170,6 +170,13 @@ TEST(ValidateJobSpec, NamesTheWrongFieldOfTheJob) {
            },
            "evaluation.metrics[0]", "model.loss is one of regression"},
           {[](auto& s) {
+             s.mutable_model()->set_loss(v1::HUBER);
+             s.mutable_evaluation()->add_metrics("binned_auc");
+           },
+           "evaluation.metrics[0]", "'binned_auc' is of labels 0 and 1"},
+          {[](auto& s) { s.mutable_evaluation()->add_metrics("bined_auc"); },
+           "evaluation.metrics[0]", "did you mean \"binned_auc\"?"},
+          {[](auto& s) {
              s.mutable_evaluation()->add_metrics("auc");
              s.mutable_evaluation()->add_metrics("gauc");
            },

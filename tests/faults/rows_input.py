@@ -139,7 +139,7 @@ tables:
   - {name: values, dim: 1, initializer: {constant: {value: 0}}, optimizer: {learning_rate: 0.01, sgd: {}}}
 model:
   name: layers
-  layers: [{name: value, op: reduce_sum, inputs: [values], options: {axes: [1]}}]
+  layers: [{name: value, op: reduce_sum, inputs: [key.values], options: {axes: [1]}}]
   loss: mean_squared_error
   optimizer: {learning_rate: 0.01, sgd: {}}
 train: {batch_size: 64, epochs: 2}

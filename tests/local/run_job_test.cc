@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -151,8 +152,8 @@ TEST_F(JobRunTest, TrainsOnSeparateProcessesAndInThisOneToTheSameModel) {
 TEST_F(JobRunTest, MeasuresEveryMetricThatTheJobNames) {
   JobRun::Options options = Options("metrics", true);
   v1::EvaluationSpec& evaluation = *options.request.mutable_spec()->mutable_evaluation();
-  for (const char* metric : {"auc", "pr_auc", "gauc", "logloss", "normalized_entropy", "accuracy",
-                             "calibration", "rmse", "mse", "mae"}) {
+  for (const char* metric : {"auc", "binned_auc", "pr_auc", "gauc", "logloss", "normalized_entropy",
+                             "accuracy", "calibration", "rmse", "mse", "mae"}) {
     evaluation.add_metrics(metric);
   }
   evaluation.set_group_by("c0");
@@ -163,10 +164,11 @@ TEST_F(JobRunTest, MeasuresEveryMetricThatTheJobNames) {
   ASSERT_TRUE(status.ok()) << status.status();
   ASSERT_EQ(status->state(), v1::SUCCEEDED) << status->message();
   const auto& metrics = status->final_metrics().at("test").metrics();
-  EXPECT_EQ(metrics.size(), 10u);
+  EXPECT_EQ(metrics.size(), 11u);
   for (const auto& [name, value] : metrics) EXPECT_GT(value, 0) << name;
   EXPECT_DOUBLE_EQ(metrics.at("rmse") * metrics.at("rmse"), metrics.at("mse"));
   EXPECT_NE(metrics.at("gauc"), metrics.at("auc"));
+  EXPECT_NEAR(metrics.at("binned_auc"), metrics.at("auc"), 1e-4);
   EXPECT_LT(metrics.at("gauc"), 1);
   // The best evaluation is the one of the smallest normalised entropy.
   double best = 1e9, smallest = 1e9;
@@ -176,6 +178,30 @@ TEST_F(JobRunTest, MeasuresEveryMetricThatTheJobNames) {
     if (measured.best()) best = entropy;
   }
   EXPECT_EQ(best, smallest);
+}
+
+// With auc the master keeps all scores; without it, it adds up those of a unit and forgets them.
+TEST_F(JobRunTest, MeasuresTheSameWhetherItKeepsScoresOrNot) {
+  std::vector<std::map<std::string, double>> measured;
+  for (const bool kept : {true, false}) {
+    JobRun::Options options = Options(kept ? "kept" : "folded", true);
+    v1::JobSpec& spec = *options.request.mutable_spec();
+    for (const char* metric : {"binned_auc", "logloss", "normalized_entropy", "accuracy",
+                               "calibration", "rmse", "mae"}) {
+      spec.mutable_evaluation()->add_metrics(metric);
+    }
+    if (kept) spec.mutable_evaluation()->add_metrics("auc");
+    spec.mutable_evaluation()->set_monitor("binned_auc");
+    JobRun run(std::move(options));
+    const auto status = run.Run();
+    ASSERT_TRUE(status.ok()) << status.status();
+    ASSERT_EQ(status->state(), v1::SUCCEEDED) << status->message();
+    const v1::Evaluation& test = status->final_metrics().at("test");
+    measured.emplace_back(test.metrics().begin(), test.metrics().end());
+    measured.back().erase("auc");
+  }
+  EXPECT_EQ(measured[0].size(), 7u);
+  EXPECT_EQ(measured[0], measured[1]);
 }
 
 TEST_F(JobRunTest, ARegressionLearnsItsValues) {

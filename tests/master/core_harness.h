@@ -242,6 +242,7 @@ class CoreHarness {
       on_unit_;
   // The first metric of the evaluations in turn; then 0.5. Others are 0.7.
   std::vector<double> aucs_;
+  std::map<std::string, double> error_bounds_;  // of all of them
   std::vector<ComputeMetrics> measured_;
   // What happened.
   std::vector<OpenPs> opens_;
@@ -391,11 +392,12 @@ class CoreHarness {
   }
   ActionResult Do(const ComputeMetrics& compute) {
     ActionResult result;
-    result.samples = compute.outputs.size();
+    result.samples = compute.sums != nullptr ? compute.sums->samples() : compute.outputs.size();
     measured_.push_back(compute);
     for (const std::string& name : compute.names) result.metrics[name] = 0.7;
     result.metrics[compute.names[0]] = aucs_.empty() ? 0.5 : aucs_.front();
     if (!aucs_.empty()) aucs_.erase(aucs_.begin());
+    result.error_bounds = error_bounds_;
     return result;
   }
 

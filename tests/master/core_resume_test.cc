@@ -144,6 +144,24 @@ TEST_F(CoreResumeTest, ACallThatComesLateIsNoReport) {
   RunUntil(id, v1::SUCCEEDED);
 }
 
+TEST_F(CoreResumeTest, AnEvaluationThatIsFoldedBeginsAnew) {
+  JoinAll(1, 2);
+  v1::JobSpec spec = Quiet();
+  spec.mutable_evaluation()->set_every_epochs(1);
+  spec.mutable_evaluation()->add_metrics("binned_auc");
+  spec.mutable_evaluation()->set_monitor("binned_auc");
+  const std::string id = Submit(spec, 2, 1);
+  for (int i = 0; i < 100 && Job(id).phase() != "evaluating"; ++i) Round();
+  ASSERT_EQ(Job(id).phase(), "evaluating");
+  const uint64_t step = Job(id).step();
+  Round();
+  RestartMasterAlone();
+  ASSERT_EQ(Job(id).phase(), "evaluating");
+  RunUntilStep(id, step + 1);
+  ASSERT_THAT(measured_, SizeIs(1));
+  EXPECT_EQ(measured_[0].sums->samples(), kValidation);
+}
+
 TEST_F(CoreResumeTest, AnEvaluationBeginsAnew) {
   JoinAll(1, 2);
   v1::JobSpec spec = Quiet();

@@ -1,5 +1,7 @@
 #include "master/core.h"
 
+#include <cmath>
+
 #include "tests/master/core_harness.h"
 
 namespace tessera::master {
@@ -190,6 +192,66 @@ TEST_F(CoreTest, MeasuresWhatTheJobNames) {
     EXPECT_EQ(measured.groups.size(), measured.outputs.size());
   }
   EXPECT_EQ(Job(id).final_metrics().at("test").metrics_size(), 3);
+}
+
+TEST_F(CoreTest, RefusesMoreRecordsThanItCanKeepTheScoresOf) {
+  on_unit_ = [](const std::string&, const v1::NextWorkResponse& unit, v1::UnitResult* result) {
+    if (unit.has_count()) result->mutable_files(0)->set_records(300'000'000);
+  };
+  JoinAll(1, 1);
+  const std::string id = Submit(SmallJob(), 1, 1);
+  RunUntil(id, v1::FAILED);
+  EXPECT_EQ(Job(id).reason(), "DataError");
+  EXPECT_THAT(Job(id).message(), HasSubstr("an evaluation holds at most 268435456"));
+  EXPECT_THAT(Job(id).message(), HasSubstr("none but binned_auc, logloss, "));
+  EXPECT_THAT(Job(id).message(), HasSubstr("(binned_auc for auc)"));
+}
+
+TEST_F(CoreTest, TakesAnyNumberOfRecordsWhereMetricsKeepNoScores) {
+  on_unit_ = [](const std::string&, const v1::NextWorkResponse& unit, v1::UnitResult* result) {
+    if (unit.has_count() && unit.count().patterns(0) != "train.csv") {
+      result->mutable_files(0)->set_records(300'000'000);
+    }
+  };
+  v1::JobSpec spec = SmallJob();
+  for (const char* metric : {"binned_auc", "logloss"}) {
+    spec.mutable_evaluation()->add_metrics(metric);
+  }
+  spec.mutable_evaluation()->set_monitor("binned_auc");
+  JoinAll(1, 1);
+  const std::string id = Submit(spec, 1, 1);
+  RunUntilStep(id, 5);
+  EXPECT_THAT(Events(id), Contains(HasSubstr("validation: 300000000 records")));
+  EXPECT_EQ(Job(id).state(), v1::RUNNING);
+}
+
+TEST_F(CoreTest, FoldsScoresWhereMetricsKeepNone) {
+  v1::JobSpec spec = SmallJob();
+  for (const char* metric : {"binned_auc", "logloss"}) {
+    spec.mutable_evaluation()->add_metrics(metric);
+  }
+  spec.mutable_evaluation()->set_monitor("binned_auc");
+  JoinAll(1, 2);
+  const std::string id = Submit(spec, 2, 1);
+  RunUntil(id, v1::SUCCEEDED);
+  ASSERT_EQ(measured_.size(), 4u);
+  for (const ComputeMetrics& measured : measured_) {
+    ASSERT_NE(measured.sums, nullptr);
+    EXPECT_EQ(measured.sums->samples(), &measured == &measured_.back() ? kTest : kValidation);
+    // All logits are 0.5, and no label above it.
+    EXPECT_DOUBLE_EQ(Measure(measured).metrics.at("logloss"), std::log1p(std::exp(0.5)));
+  }
+}
+
+TEST_F(CoreTest, SaysSoWhereABinnedAucIsNotExact) {
+  v1::JobSpec spec = SmallJob();
+  spec.mutable_evaluation()->add_metrics("binned_auc");
+  spec.mutable_evaluation()->set_monitor("binned_auc");
+  error_bounds_ = {{"binned_auc", 0.02}};
+  JoinAll(1, 1);
+  const std::string id = Submit(spec, 1, 1);
+  RunUntil(id, v1::SUCCEEDED);
+  EXPECT_THAT(Events(id), Contains(HasSubstr("validation binned_auc is right to 0.02")));
 }
 
 TEST_F(CoreTest, FollowsTheMetricThatIsMonitoredAndNoOther) {

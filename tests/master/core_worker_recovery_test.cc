@@ -144,11 +144,30 @@ TEST_F(CoreWorkerRecoveryTest, ScoresThatTheLostOneSentAreReplacedAndLateOnesRef
   // Half of them, of one that does not know that it is lost.
   EXPECT_EQ(core_->AddScores(late, {{0.5f}, {0.5f}, {}}).code(),
             absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(*core_->MayScore(late), 0u);
+  EXPECT_EQ(core_->MayScore(late)->bytes, 0u);
   RunUntil(id, v1::SUCCEEDED);
   EXPECT_EQ(Job(id).restarts(), 0u);
   for (const ComputeMetrics& measured : measured_) {
     EXPECT_THAT(measured.outputs.size(), testing::AnyOf(kValidation, kTest));
+  }
+}
+
+TEST_F(CoreWorkerRecoveryTest, AFoldedUnitOfTheLostOneCountsOnce) {
+  JoinAll(1, 2);
+  v1::JobSpec spec = SmallJob();
+  for (const char* metric : {"binned_auc", "mae"}) spec.mutable_evaluation()->add_metrics(metric);
+  spec.mutable_evaluation()->set_monitor("binned_auc");
+  const std::string id = Submit(spec, 2, 1);
+  HoldUnit(id, "worker-1", [](const auto& unit) { return unit.has_evaluate(); });
+  Kill("worker-1");
+  Join(v1::WORKER, "worker-1");
+  RunUntil(id, v1::SUCCEEDED);
+  EXPECT_EQ(Job(id).restarts(), 0u);
+  ASSERT_EQ(measured_.size(), 4u);
+  for (const ComputeMetrics& measured : measured_) {
+    ASSERT_NE(measured.sums, nullptr);
+    EXPECT_THAT(measured.outputs, testing::IsEmpty());
+    EXPECT_THAT(measured.sums->samples(), testing::AnyOf(kValidation, kTest));
   }
 }
 

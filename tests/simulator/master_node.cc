@@ -4,7 +4,6 @@
 #include <variant>
 
 #include "absl/strings/str_cat.h"
-#include "common/job/evaluation.h"
 #include "common/status_macros.h"
 #include "tests/simulator/cluster_node.h"
 #include "tests/simulator/ps_node.h"
@@ -350,11 +349,7 @@ void MasterNode::Run(uint64_t action, const master::CopyPartitions& copy, const 
 }
 
 void MasterNode::Run(uint64_t, const master::ComputeMetrics& compute, const Done& done) {
-  ActionResult result;
-  result.metrics =
-      MeasureScores(compute.layout, compute.names, compute.outputs, compute.labels, compute.groups);
-  result.samples = compute.labels.size() / compute.layout.label_floats();
-  done(std::move(result));
+  done(master::Measure(compute));
 }
 
 }  // namespace tessera::simulator

@@ -3,13 +3,11 @@
 #include <cmath>
 #include <cstddef>
 
-#include "common/math/metrics/weighted_mean.h"
-
 namespace tessera::math {
 
-double MeanAbsoluteError(const Predictions& predictions, absl::Span<const float> labels,
-                         absl::Span<const float> weights) {
-  return WeightedMean(predictions.size(), weights, [&](size_t i) {
+WeightedMean MeanAbsoluteError(const Predictions& predictions, absl::Span<const float> labels,
+                               absl::Span<const float> weights) {
+  return MeanOf(predictions.size(), weights, [&](size_t i) {
     return std::fabs(predictions[i] - static_cast<double>(labels[i]));
   });
 }

@@ -2,12 +2,13 @@
 
 #include "absl/types/span.h"
 #include "common/math/metrics/predictions.h"
+#include "common/math/metrics/weighted_mean.h"
 
 namespace tessera::math {
 
-// The (weighted) mean of |prediction - label|. NaN where there are no samples.
-double MeanAbsoluteError(const Predictions& predictions,
-                         absl::Span<const float> labels,    // [n]
-                         absl::Span<const float> weights);  // [n]; empty: all 1
+// The (weighted) mean of |prediction - label|.
+WeightedMean MeanAbsoluteError(const Predictions& predictions,
+                               absl::Span<const float> labels,    // [n]
+                               absl::Span<const float> weights);  // [n]; empty: all 1
 
 }  // namespace tessera::math

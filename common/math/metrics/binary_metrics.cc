@@ -16,7 +16,7 @@ BinaryMetrics ComputeBinaryMetrics(absl::Span<const float> logits, absl::Span<co
     return {kUndefined, kUndefined, logits.size()};
   }
   const SortedScores scores = SortScores(logits, labels);
-  return {Auc(scores), LogLoss(scores), logits.size()};
+  return {Auc(scores), LogLoss(logits, labels, {}).value(), logits.size()};
 }
 
 }  // namespace tessera::math

@@ -14,8 +14,8 @@ struct BinaryMetrics {
 };
 
 // Exact, and a function of the samples as a set: their order, and so the number of workers that
-// scored them, does not change a bit. Pairs are counted in integers; losses are summed in order of
-// the logits. O(n) time (about 0.1 us a sample), 8 bytes a sample besides the arguments.
+// scored them, does not change a bit. Pairs are counted in integers; the sum of losses is exact.
+// O(n) time (about 0.1 us a sample), 8 bytes a sample besides the arguments.
 BinaryMetrics ComputeBinaryMetrics(absl::Span<const float> logits,   // [n]
                                    absl::Span<const float> labels);  // [n], above 0.5: positive
 

@@ -2,8 +2,10 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/types/span.h"
@@ -28,6 +30,7 @@ struct MetricInfo {
   Better better;
   std::vector<Outputs> of;
   bool groups = false;  // needs groups
+  bool sums = false;    // samples may come in parts, and need not be kept: MetricSums
 
   bool IsOf(Outputs outputs) const;
 };
@@ -52,5 +55,33 @@ struct Evaluated {
 // same samples in the same order.
 std::map<std::string, double> ComputeMetrics(const std::vector<std::string>& names,
                                              const Evaluated& evaluated);
+
+// What one metric adds up of samples.
+class MetricSum;
+
+// The same values, bit for bit, of samples that come in parts and are forgotten, in memory that
+// does not grow with their number: 6 to 10 MB with binned_auc, a few KB without. A function of the
+// samples as a set: neither their order nor how they were divided among those that were merged
+// changes a bit. Not thread-safe.
+class MetricSums {
+ public:
+  // Of such outputs, with weights or without. A metric that is not `sums` is NaN.
+  MetricSums(const std::vector<std::string>& names, Outputs kind, bool weighted);
+  MetricSums(MetricSums&&) noexcept;
+  MetricSums& operator=(MetricSums&&) noexcept;
+  ~MetricSums();
+
+  void Add(const Evaluated& part);
+  // `other` was made with the same arguments.
+  void Merge(const MetricSums& other);
+
+  std::map<std::string, double> Values() const;
+  // How far a value may be from the metric that it stands for; of those that stand for one.
+  std::map<std::string, double> ErrorBounds() const;
+
+ private:
+  std::vector<std::pair<std::string, std::unique_ptr<MetricSum>>> sums_;  // by name; null: NaN
+  bool defined_ = true;                                                   // no output is NaN
+};
 
 }  // namespace tessera::math

@@ -1,17 +1,19 @@
 #pragma once
 
 #include "absl/types/span.h"
-#include "common/math/metrics/sorted_scores.h"
+#include "common/math/metrics/weighted_mean.h"
 
 namespace tessera::math {
 
 // The (weighted) mean cross entropy in nats, with s(x) = 1 / (1 + exp(-x)):
 //   -(sum over positives of log s(x) + sum over negatives of log s(-x)) / n
 // NaN where there are no samples or a logit is infinite.
-double LogLoss(const SortedScores& scores);
+WeightedMean LogLoss(absl::Span<const float> logits,    // [n]
+                     absl::Span<const float> labels,    // [n], above 0.5: positive
+                     absl::Span<const float> weights);  // [n]; empty: all 1
 // Of several classes: the mean of -log p, p being the probability of the label's class. NaN where
 // there are no samples or one is infinite.
-double ClassLogLoss(absl::Span<const float> log_probabilities,  // [n]
-                    absl::Span<const float> weights);           // [n]; empty: all 1
+WeightedMean ClassLogLoss(absl::Span<const float> log_probabilities,  // [n]
+                          absl::Span<const float> weights);           // [n]; empty: all 1
 
 }  // namespace tessera::math

@@ -8,12 +8,6 @@
 namespace tessera::math {
 namespace {
 
-// Maps floats to integers of the same order; -0 and 0 to the same one.
-uint32_t OrderedBits(float x) {
-  const uint32_t bits = std::bit_cast<uint32_t>(x + 0.0f);
-  return (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;
-}
-
 // Least significant digit first, three digits of 11 bits. `scratch` is resized as needed.
 void RadixSort(std::vector<uint32_t>& keys, std::vector<uint32_t>& scratch) {
   constexpr int kDigitBits = 11;
@@ -49,7 +43,8 @@ SortedScores SortWeighted(absl::Span<const float> logits, absl::Span<const float
                           absl::Span<const float> weights) {
   std::vector<std::pair<uint32_t, float>> positives, negatives;
   for (size_t i = 0; i < logits.size(); ++i) {
-    (labels[i] > 0.5f ? positives : negatives).emplace_back(OrderedBits(logits[i]), weights[i]);
+    (labels[i] > 0.5f ? positives : negatives)
+        .emplace_back(SortedScores::Key(logits[i]), weights[i]);
   }
   SortedScores scores;
   Part(std::move(positives), &scores.positives, &scores.positive_weights);
@@ -59,8 +54,9 @@ SortedScores SortWeighted(absl::Span<const float> logits, absl::Span<const float
 
 }  // namespace
 
-float SortedScores::Logit(uint32_t key) {
-  return std::bit_cast<float>((key & 0x80000000u) != 0 ? key & 0x7FFFFFFFu : ~key);
+uint32_t SortedScores::Key(float logit) {
+  const uint32_t bits = std::bit_cast<uint32_t>(logit + 0.0f);
+  return (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;
 }
 
 SortedScores SortScores(absl::Span<const float> logits, absl::Span<const float> labels,
@@ -72,7 +68,8 @@ SortedScores SortScores(absl::Span<const float> logits, absl::Span<const float> 
   scores.positives.reserve(positives);
   scores.negatives.reserve(logits.size() - positives);
   for (size_t i = 0; i < logits.size(); ++i) {
-    (labels[i] > 0.5f ? scores.positives : scores.negatives).push_back(OrderedBits(logits[i]));
+    (labels[i] > 0.5f ? scores.positives : scores.negatives)
+        .push_back(SortedScores::Key(logits[i]));
   }
   std::vector<uint32_t> scratch;
   RadixSort(scores.positives, scratch);

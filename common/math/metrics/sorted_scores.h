@@ -20,7 +20,8 @@ struct SortedScores {
 
   bool weighted() const { return !positive_weights.empty() || !negative_weights.empty(); }
   uint64_t samples() const { return positives.size() + negatives.size(); }
-  static float Logit(uint32_t key);
+  // Integers of the same order as the floats; of what is not NaN never 0, nor 2^32 - 1.
+  static uint32_t Key(float logit);
 };
 
 // No logit is NaN. O(n) time, 8 bytes a sample besides the arguments; with weights O(n log n).

@@ -2,13 +2,11 @@
 
 #include <cstddef>
 
-#include "common/math/metrics/weighted_mean.h"
-
 namespace tessera::math {
 
-double MeanSquaredError(const Predictions& predictions, absl::Span<const float> labels,
-                        absl::Span<const float> weights) {
-  return WeightedMean(predictions.size(), weights, [&](size_t i) {
+WeightedMean MeanSquaredError(const Predictions& predictions, absl::Span<const float> labels,
+                              absl::Span<const float> weights) {
+  return MeanOf(predictions.size(), weights, [&](size_t i) {
     const double error = predictions[i] - static_cast<double>(labels[i]);
     return error * error;
   });

@@ -1,24 +1,44 @@
 #pragma once
 
+#include <cmath>
 #include <cstddef>
 #include <limits>
 
 #include "absl/types/span.h"
-#include "common/math/metrics/compensated_sum.h"
+#include "common/math/metrics/exact_sum.h"
 
 namespace tessera::math {
 
-// sum of w_i term(i) over sum of w_i, for i in [0, n), all w_i 1 where `weights` is empty. NaN
-// where the weights add up to 0.
-template <typename Term>
-double WeightedMean(size_t n, absl::Span<const float> weights, Term term) {
-  CompensatedSum sum, total;
-  for (size_t i = 0; i < n; ++i) {
-    const double weight = weights.empty() ? 1.0 : weights[i];
-    sum.Add(weight * term(i));
-    total.Add(weight);
+// sum of w_i term_i over sum of w_i. Merged with that of other samples it is the mean of all, bit
+// for bit, whatever their order. A value type.
+class WeightedMean {
+ public:
+  void Add(double term, double weight) {
+    sum_.Add(weight * term);
+    weights_.Add(weight);
   }
-  return total.value() > 0 ? sum.value() / total.value() : std::numeric_limits<double>::quiet_NaN();
+  void Merge(const WeightedMean& other) {
+    sum_.Merge(other.sum_);
+    weights_.Merge(other.weights_);
+  }
+  // NaN where the weights add up to 0 or the terms to what is not finite.
+  double value() const {
+    const double sum = sum_.value(), weights = weights_.value();
+    return weights > 0 && std::isfinite(sum) ? sum / weights
+                                             : std::numeric_limits<double>::quiet_NaN();
+  }
+
+ private:
+  ExactSum sum_;
+  ExactSum weights_;
+};
+
+// Of term(i) for i in [0, n), all w_i 1 where `weights` is empty.
+template <typename Term>
+WeightedMean MeanOf(size_t n, absl::Span<const float> weights, Term term) {
+  WeightedMean mean;
+  for (size_t i = 0; i < n; ++i) mean.Add(term(i), weights.empty() ? 1.0 : weights[i]);
+  return mean;
 }
 
 }  // namespace tessera::math
