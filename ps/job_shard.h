@@ -212,6 +212,7 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   uint64_t CopiedBytes() const;
 
   // job_shard_log.cc: nothing where the job has no push log.
+  void RemoveEarlierLogs();
   // The state that a segment begins with.
   v1::PushLogHead LogHead() const ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status TakeHead(const v1::PushLogHead& head) ABSL_LOCKS_EXCLUDED(mu_);

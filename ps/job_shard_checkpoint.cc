@@ -59,7 +59,10 @@ absl::StatusOr<v1::WriteCheckpointResponse> JobShard::WriteCheckpoint(
   using Request = v1::WriteCheckpointRequest;
   const Request::Phase phase = request.phase();
   if (phase == Request::COMMITTED) {
-    if (log_ != nullptr) log_->Forget(request.folder());
+    if (log_ != nullptr) {
+      log_->Forget(request.folder());
+      RemoveEarlierLogs();
+    }
     return v1::WriteCheckpointResponse();
   }
   if (!Request::Phase_IsValid(phase)) {

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/log.h"
 #include "common/status_macros.h"
@@ -73,13 +74,15 @@ absl::Status JobShard::OpenLog(KeepGoing keep_going) {
   options.fsync = request_.push_log() == v1::RecoverySpec::FSYNC;
   options.max_bytes = options_.max_log_bytes;
   if (!request_.recover()) {
-    // Those of earlier generations: nobody comes back to them.
-    TESSERA_RETURN_IF_ERROR(
-        options_.files->Remove(push_log::JobFolder(options_.log_root, request_.job_id())));
     v1::PushLogHead head = LogHead();
-    // Rows that came from other ps are in no checkpoint: nobody comes back to where this one
-    // begins.
-    if (request_.take_over() == 0) head.set_cut(request_.checkpoint());
+    // Nobody comes back to the logs of earlier generations. Where training stands for this call
+    // they wait for the next checkpoint: to remove many GiB takes seconds. Nor does anybody to the
+    // begin of this one then: rows that came from memory are in no checkpoint.
+    if (request_.take_over() == 0) {
+      TESSERA_RETURN_IF_ERROR(
+          options_.files->Remove(push_log::JobFolder(options_.log_root, request_.job_id())));
+      head.set_cut(request_.checkpoint());
+    }
     TESSERA_ASSIGN_OR_RETURN(log_, PushLog::Create(std::move(options), head));
     return absl::OkStatus();
   }
@@ -108,6 +111,17 @@ absl::Status JobShard::OpenLog(KeepGoing keep_going) {
   TESSERA_ASSIGN_OR_RETURN(log_, PushLog::Continue(std::move(options), reader->segments(),
                                                    reader->next_record(), LogHead()));
   return absl::OkStatus();
+}
+
+void JobShard::RemoveEarlierLogs() {
+  const std::string folder = push_log::JobFolder(options_.log_root, request_.job_id());
+  const auto names = options_.files->List(folder);
+  if (!names.ok()) return;
+  for (const std::string& name : *names) {
+    uint64_t generation = 0;
+    if (!absl::SimpleAtoi(name, &generation) || generation >= request_.generation()) continue;
+    options_.files->Remove(absl::StrCat(folder, "/", name)).IgnoreError();
+  }
 }
 
 v1::PushLogHead JobShard::LogHead() const {

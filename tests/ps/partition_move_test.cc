@@ -242,6 +242,11 @@ TEST_F(PartitionMoveTest, APushLogLeadsBackFromTheFirstCheckpointAfterTheSwitchO
   manifest.mutable_tables(0)->set_slot_floats(written->slot_floats(0));
   for (const v1::CheckpointFile& file : written->files()) *manifest.add_files() = file;
   ASSERT_OK(WriteManifest(files_, "root/cut", manifest));
+  // What of the log is not needed any more goes when nobody waits for it.
+  EXPECT_OK(files_.Open("logs/job-1/1/00000001.log"));
+  request.set_phase(v1::WriteCheckpointRequest::COMMITTED);
+  ASSERT_OK(Find(*jobs, 2)->WriteCheckpoint(request, clock_.Monotonic()));
+  EXPECT_EQ(files_.Open("logs/job-1/1/00000001.log").status().code(), StatusCode::kNotFound);
   while (step < 15) Push(*Find(*jobs, 2), step++, 200, 3000, random);
   const auto last = Rows(*Find(*jobs, 2));
   jobs.emplace(options);
