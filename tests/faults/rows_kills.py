@@ -278,3 +278,13 @@ def resized_and_killed(t):
 @fault(15, "the ps of an async job are resized from 1 to 4 to 3 and processes killed, and every sample counts once")
 def async_resized_and_killed(t):
     t.counted(resize(t.seed, (4, 3), kills=True, first=1000, every=1300), ps=4, ask_ps=1)
+
+
+@fault(15, "ps with push logs are resized from 1 to 4 to 3 and processes killed")
+def logged_resized_and_killed(t):
+    t.identical(resize(t.seed, (4, 3), kills=True), ps=4, ask_ps=1, sets=LOGGED)
+
+
+@fault(15, "ps with push logs of an async job are resized from 1 to 4 to 3 and processes killed, and every sample counts once")
+def async_logged_resized_and_killed(t):
+    t.counted(resize(t.seed, (4, 3), kills=True, first=1000, every=1300), ps=4, ask_ps=1, sets=LOGGED)
