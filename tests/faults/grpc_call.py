@@ -1,4 +1,5 @@
 """A gRPC call made of bytes, without gRPC: for messages that no client of ours would send. HTTP/2 (RFC 9113), just enough."""
+import re
 import socket
 import struct
 import time
@@ -20,9 +21,10 @@ def message(payload):
     return b"\x00" + struct.pack(">I", len(payload)) + payload
 
 
-def call(address, method, payload, seconds=10, raw=False):
+def call(address, method, payload, seconds=10, raw=False, data=None):
     """Sends one message, returns all that came back: bytes of the header blocks, in which gRPC's status and message are plain
-    text. `raw`: the payload is no gRPC message, but bytes in its place."""
+    text. `raw`: the payload is no gRPC message, but bytes in its place. `data`: a bytearray for the answer's message, of at
+    most 64 KiB with the 5 bytes before it. The payload has at most 16 KiB."""
     host, port = address.rsplit(":", 1)
     with socket.create_connection((host, int(port)), timeout=seconds) as s:
         headers = b"".join(literal(*field) for field in (
@@ -51,9 +53,21 @@ def call(address, method, payload, seconds=10, raw=False):
                     s.sendall(frame(PING, 1, 0, body))
                 if kind in (HEADERS, GOAWAY):
                     answer += body
+                if kind == DATA and data is not None:
+                    data += body
                 if kind in (RST_STREAM, GOAWAY) or (kind == HEADERS and flags & 1):
                     return answer
         return answer
+
+
+def unary(address, method, payload, seconds=10):
+    """The answer's message of a call that must succeed; raises OSError if it does not."""
+    data = bytearray()
+    headers = call(address, method, payload, seconds, data=data)
+    status = re.search(rb"grpc-status.(\d+)", headers, re.DOTALL)
+    if status is None or status[1] != b"0":
+        raise OSError(f"{method}: {headers!r}")
+    return bytes(data[5:])
 
 
 def text(field, value):
@@ -64,6 +78,41 @@ def text(field, value):
 
 def number(field, value):
     return varint(field << 3) + varint(value)
+
+
+def float32(field, value):
+    return varint(field << 3 | 5) + struct.pack("<f", value)
+
+
+def float64(field, value):
+    return varint(field << 3 | 1) + struct.pack("<d", value)
+
+
+def fields(payload):
+    """[(field, value)] of a message: numbers, and bytes of all that has a length."""
+    found, at = [], 0
+
+    def read():
+        nonlocal at
+        value = shift = 0
+        while True:
+            byte = payload[at]
+            at += 1
+            value |= (byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80:
+                return value
+    while at < len(payload):
+        tag = read()
+        size = {0: None, 1: 8, 5: 4}.get(tag & 7, -1)
+        if size is None:
+            found.append((tag >> 3, read()))
+            continue
+        if size < 0:
+            size = read()
+        found.append((tag >> 3, payload[at:at + size]))
+        at += size
+    return found
 
 
 def varint(value):
