@@ -112,8 +112,9 @@ def logged_async_ps(t):
        short=True, once=True)
 def partial_ps(t):
     with t.cluster(CountingJob) as cluster:
-        job_id = cluster.submit(t.spec(CountingJob), "recovery.mode=partial")
-        cluster.wait_for_step(job_id, 2000)
+        # Far from a checkpoint, so that there is something to lose.
+        job_id = cluster.submit(t.spec(CountingJob), "recovery.mode=partial", "checkpoint.every_steps=2000")
+        cluster.wait_for_step(job_id, 2500)
         cluster.restart("ps-0")
         status = cluster.wait_for_end(job_id)
         lost = status["progress"]["lost_steps"]
