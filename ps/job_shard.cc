@@ -104,12 +104,12 @@ JobShard::JobShard(const v1::OpenJobRequest& request, const Options& options,
 }
 
 absl::Status JobShard::TakePushed() {
+  absl::MutexLock lock(&mu_);
   if (has_sync_ || static_cast<size_t>(request_.pushed_size()) != applied_.size()) {
     return absl::InvalidArgumentError(absl::StrCat(
         "job ", request_.job_id(), ": pushed has ", request_.pushed_size(), " ranks, expected ",
         has_sync_ ? 0 : applied_.size(), has_sync_ ? ", since a table is sync" : ""));
   }
-  absl::MutexLock lock(&mu_);
   for (size_t r = 0; r < applied_.size(); ++r) {
     const uint64_t below = request_.pushed(static_cast<int>(r));
     if (below > 0) applied_[r].AddRun(0, below - 1);
