@@ -49,4 +49,10 @@ Part EvenPart(uint64_t n, uint32_t rank, uint32_t ranks);
 uint64_t SyncSteps(uint64_t n, uint32_t batch_size, uint32_t ranks);
 uint64_t SyncStepSamples(uint64_t n, uint32_t batch_size, uint32_t ranks, uint64_t i);
 
+// Of a unit of training: the step of a batch, the batch of a step, and how many of the window's
+// `records` its batches [begin, end) hold.
+uint64_t StepOf(const v1::Train& unit, uint64_t batch);
+uint64_t BatchOf(const v1::Train& unit, uint64_t step);
+uint64_t RecordsOfBatches(const v1::Train& unit, uint64_t begin, uint64_t end, uint64_t records);
+
 }  // namespace tessera

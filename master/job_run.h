@@ -279,6 +279,8 @@ class JobRun {
     uint64_t incarnation = 0;
     std::optional<Origin> alone;  // it returns to that
   };
+  // Neither predictions nor the end's last measures.
+  bool Trains() const;
   bool Logged() const;
   // The rows came from other ps' memory, and no checkpoint has them yet.
   bool Unsaved() const;

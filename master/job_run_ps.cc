@@ -15,16 +15,16 @@ constexpr absl::Duration kBetweenTries = absl::Seconds(1);
 
 }  // namespace
 
+bool JobRun::Trains() const {
+  return record_->status().task() != v1::PREDICT && options_.final_checkpoint.empty();
+}
+
 bool JobRun::Logged() const {
-  return spec().recovery().push_log() > v1::RecoverySpec::OFF &&
-         record_->status().task() != v1::PREDICT && options_.final_checkpoint.empty();
+  return spec().recovery().push_log() > v1::RecoverySpec::OFF && Trains();
 }
 
 std::optional<JobRun::Origin> JobRun::PartialOrigin() const {
-  if (spec().recovery().mode() != v1::RecoverySpec::PARTIAL ||
-      record_->status().task() == v1::PREDICT || !options_.final_checkpoint.empty()) {
-    return std::nullopt;
-  }
+  if (spec().recovery().mode() != v1::RecoverySpec::PARTIAL || !Trains()) return std::nullopt;
   if (!origin_.folder.empty()) return origin_;
   // The rows were brought over from other ps.
   if (!last_checkpoint_step_.has_value()) return std::nullopt;

@@ -130,8 +130,11 @@ void JobRun::OnCopied(Lane lane, const ActionResult& result, const Now& now) {
     return RequestMoveBarrier();
   }
   if (!result.status.ok()) {
-    // The rows of a ps that comes back are copied anew.
-    Logged() ? CopyAnew() : GiveUpScaling(result.status.message(), now);
+    if (Logged()) {
+      CopyAnew();  // the ps that failed may come back with its rows
+    } else {
+      GiveUpScaling(result.status.message(), now);
+    }
     if (at_barrier) CheckpointIfDue(now);
     return;
   }

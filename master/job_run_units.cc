@@ -14,10 +14,9 @@ constexpr uint32_t kWorthNaming = 3;
 
 // Of the batch of a step within the unit.
 uint64_t BatchRecords(const v1::Train& train, uint64_t step) {
-  const uint64_t batch = train.batch_begin() + (step - train.first_step());
-  const uint64_t all = CountRecords({train.ranges().begin(), train.ranges().end()});
-  return std::min((batch + 1) * train.batch_size(), all) -
-         std::min(batch * train.batch_size(), all);
+  const uint64_t batch = BatchOf(train, step);
+  return RecordsOfBatches(train, batch, batch + 1,
+                          CountRecords({train.ranges().begin(), train.ranges().end()}));
 }
 
 // A batch is drawn from all records of its window: those are named.

@@ -39,7 +39,7 @@ class UnitDesk {
   // The rank's unit failed, and the rank tries it again: as TakeOver, but the call that says so is
   // taken.
   const v1::NextWorkResponse& HandOutAgain(Rank rank, absl::Duration now);
-  // What the rank holds is changed before anybody has it.
+  // Of the unit that the rank holds; nobody has begun it under its number.
   v1::Train& MutableTrain(Rank rank) { return *Change(rank).held.mutable_train(); }
 
   // Whoever had the unit of training that the rank holds was lost, or failed, with the rank's

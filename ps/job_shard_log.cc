@@ -20,7 +20,7 @@ std::string Identity(v1::OpenJobRequest request) {
   request.clear_first_step();
   request.clear_recover();
   request.clear_pushed();
-  // A ps that has returned to its checkpoint alone has taken over from nobody.
+  // Who recovers takes over from nobody, whoever opened the log did.
   request.clear_take_over();
   request.clear_move();
   return request.SerializeAsString();

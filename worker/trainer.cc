@@ -20,16 +20,8 @@ namespace tessera::worker {
 
 namespace {
 
-// Of records [begin, end) of batches, `records` in all.
-uint64_t SamplesIn(const v1::Train& unit, uint64_t batch_begin, uint64_t batch_end,
-                   uint64_t records) {
-  return std::min(batch_end * unit.batch_size(), records) -
-         std::min(batch_begin * unit.batch_size(), records);
-}
-
 bool IsSetAside(const v1::Train& unit, uint64_t batch) {
-  const uint64_t step = unit.first_step() + (batch - unit.batch_begin());
-  return std::find(unit.set_aside().begin(), unit.set_aside().end(), step) !=
+  return std::find(unit.set_aside().begin(), unit.set_aside().end(), StepOf(unit, batch)) !=
          unit.set_aside().end();
 }
 
@@ -95,12 +87,12 @@ absl::StatusOr<v1::UnitResult> Trainer::Train(const v1::Train& unit) {
     confirming.AddTo(context_->metrics->push_seconds);
   }
 
-  uint64_t samples = SamplesIn(unit, unit.batch_begin(), unit.batch_end(), records);
+  uint64_t samples = RecordsOfBatches(unit, unit.batch_begin(), unit.batch_end(), records);
   for (const uint64_t step : unit.set_aside()) {
-    const uint64_t batch = unit.batch_begin() + (step - unit.first_step());
-    samples -= SamplesIn(unit, batch, batch + 1, records);
+    const uint64_t batch = BatchOf(unit, step);
+    samples -= RecordsOfBatches(unit, batch, batch + 1, records);
   }
-  const uint64_t trained = SamplesIn(unit, first_batch, unit.batch_end(), records);
+  const uint64_t trained = RecordsOfBatches(unit, first_batch, unit.batch_end(), records);
   result.set_samples(samples);
   if (trained < samples) loss_sum *= static_cast<double>(samples) / static_cast<double>(trained);
   result.set_loss_sum(loss_sum);
@@ -118,17 +110,14 @@ absl::StatusOr<v1::UnitResult> Trainer::Train(const v1::Train& unit) {
 }
 
 absl::Status Trainer::PushNothing(const v1::Train& unit, uint64_t batch) {
-  const uint64_t step = unit.first_step() + (batch - unit.batch_begin());
+  const uint64_t step = StepOf(unit, batch);
   SPDLOG_WARN("the batch of step {} is set aside: it is neither read nor trained", step);
   // A rank must not run ahead of the others.
   if (context_->sync()) {
-    TESSERA_RETURN_IF_ERROR(
-        context_->parameters->Pull(std::vector<TableRows>(), {.step = step, .begins = 0})->Wait());
+    TESSERA_RETURN_IF_ERROR(context_->parameters->Pull({}, {.step = step, .begins = 0})->Wait());
   }
   TESSERA_RETURN_IF_ERROR(
-      context_->parameters
-          ->Push(std::vector<TableGradients>(), step, LearningRateScale(unit, batch))
-          ->Wait());
+      context_->parameters->Push({}, step, LearningRateScale(unit, batch))->Wait());
   next_push_ = step + 1;
   return absl::OkStatus();
 }
@@ -151,9 +140,6 @@ absl::StatusOr<double> Trainer::TrainBatches(const v1::Train& unit, const Batch&
     GatherRows(records, absl::MakeConstSpan(order).subspan(first, last - first), &batch->batch);
     PrepareLookups(*context_, &preparer_, batch);
   });
-  const auto step_of = [&unit](const PreparedBatch& batch) {
-    return unit.first_step() + (batch.index - unit.batch_begin());
-  };
   double loss_sum = 0;
   // A call reads and writes the buffers of its batch until it is gone: calls are declared after
   // their batches.
@@ -174,9 +160,10 @@ absl::StatusOr<double> Trainer::TrainBatches(const v1::Train& unit, const Batch&
   std::unique_ptr<PreparedBatch> next;
   watch.AddTo(metrics.read_seconds);
   std::unique_ptr<PendingCall> ahead =
-      batch == nullptr ? nullptr : StartPull(batch.get(), /*sync=*/false, step_of(*batch));
+      batch == nullptr ? nullptr
+                       : StartPull(batch.get(), /*sync=*/false, StepOf(unit, batch->index));
   while (batch != nullptr) {
-    const uint64_t step = step_of(*batch);
+    const uint64_t step = StepOf(unit, batch->index);
     context_->board->SetDoing(absl::StrCat("training epoch ", unit.epoch() + 1, ", step ", step));
     if (ahead != nullptr) TESSERA_RETURN_IF_ERROR(ahead->Wait());
     if (context_->sync()) {

@@ -314,10 +314,10 @@ class CoreHarness {
                                                            : kTest);
     } else if (unit.has_train()) {
       trained_.push_back(unit.train());
-      const uint64_t part =
-          CountRecords({unit.train().ranges().begin(), unit.train().ranges().end()});
-      result.set_samples(std::min(part, unit.train().batch_end() * unit.train().batch_size()) -
-                         std::min(part, unit.train().batch_begin() * unit.train().batch_size()));
+      const v1::Train& train = unit.train();
+      result.set_samples(
+          RecordsOfBatches(train, train.batch_begin(), train.batch_end(),
+                           CountRecords({train.ranges().begin(), train.ranges().end()})));
       result.set_train_seconds(0.1);
       result.set_loss_sum(0.5 * static_cast<double>(result.samples()));
       result.set_auc(0.75);

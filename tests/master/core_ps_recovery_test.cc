@@ -25,6 +25,13 @@ class CorePsRecoveryTest : public testing::Test, protected CoreHarness {
     spec.mutable_recovery()->set_mode(v1::RecoverySpec::PARTIAL);
     return spec;
   }
+  void LoseLogs() {
+    on_open_ = [](const OpenPs& open) {
+      return open.calls[0].second.recover()
+                 ? absl::FailedPreconditionError("there is no push log here")
+                 : absl::OkStatus();
+    };
+  }
   void Rounds(int rounds) {
     for (int i = 0; i < rounds; ++i) Round();
   }
@@ -102,11 +109,7 @@ TEST_F(CorePsRecoveryTest, OneThatHasLostItsLogSendsTheJobBackToItsCheckpoint) {
   JoinAll(1, 1);
   const std::string id = Submit(LoggedJob(), 1, 1);
   RunUntilStep(id, 12);
-  on_open_ = [](const OpenPs& open) {
-    return open.calls[0].second.recover()
-               ? absl::FailedPreconditionError("there is no push log here")
-               : absl::OkStatus();
-  };
+  LoseLogs();
   Kill("ps-0");
   Join(v1::PS, "ps-0");
   Rounds(1);
@@ -311,11 +314,7 @@ TEST_F(CorePsRecoveryTest, APushLogIsPreferredToPartialRecovery) {
   EXPECT_TRUE(opens_.back().calls[0].second.recover());
   EXPECT_EQ(Job(id).lost_steps(), 0u);
   // That one has lost it.
-  on_open_ = [](const OpenPs& open) {
-    return open.calls[0].second.recover()
-               ? absl::FailedPreconditionError("there is no push log here")
-               : absl::OkStatus();
-  };
+  LoseLogs();
   Kill("ps-0");
   Join(v1::PS, "ps-0");
   Rounds(2);

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <functional>
+#include <thread>
 
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
@@ -101,14 +102,17 @@ class HangingSource final : public v1::ParameterService::Service {
  public:
   grpc::Status ReadPartitions(grpc::ServerContext* context, const v1::ReadPartitionsRequest*,
                               grpc::ServerWriter<v1::RowChunk>*) override {
+    called_.Notify();
     while (!context->IsCancelled()) absl::SleepFor(absl::Milliseconds(5));
     left_.Notify();
     return grpc::Status::OK;
   }
+  bool AwaitCalled() { return called_.WaitForNotificationWithTimeout(absl::Seconds(30)); }
   // Whether whoever read has hung up.
   bool AwaitLeft() { return left_.WaitForNotificationWithTimeout(absl::Seconds(30)); }
 
  private:
+  absl::Notification called_;
   absl::Notification left_;
 };
 
@@ -131,10 +135,14 @@ TEST_F(ParameterServerTest, BringsNoRowsOverForACallThatHasEnded) {
   from.set_address("source");
   from.add_partitions(0);
   grpc::ClientContext context;
-  context.set_deadline(absl::ToChronoTime(absl::Now() + absl::Milliseconds(200)));
-  v1::FetchPartitionsResponse response;
-  EXPECT_EQ(stub->FetchPartitions(&context, request, &response).error_code(),
-            grpc::StatusCode::DEADLINE_EXCEEDED);
+  std::thread caller([&] {
+    v1::FetchPartitionsResponse response;
+    EXPECT_EQ(stub->FetchPartitions(&context, request, &response).error_code(),
+              grpc::StatusCode::CANCELLED);
+  });
+  EXPECT_TRUE(source.AwaitCalled());
+  context.TryCancel();
+  caller.join();
   EXPECT_TRUE(source.AwaitLeft());
 }
 

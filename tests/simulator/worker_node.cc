@@ -40,7 +40,7 @@ struct WorkerNode::Step {
   bool pushing = false;
   absl::Status pushed;
 
-  uint64_t NumberOf(uint64_t b) const { return unit.first_step() + b - unit.batch_begin(); }
+  uint64_t NumberOf(uint64_t b) const { return StepOf(unit, b); }
   std::vector<uint64_t> RecordsOf(uint64_t b) const {
     const uint64_t begin = std::min<uint64_t>(b * unit.batch_size(), records.size());
     const uint64_t end = std::min<uint64_t>(begin + unit.batch_size(), records.size());
@@ -382,8 +382,7 @@ void WorkerNode::Push(const std::shared_ptr<Step>& step, const CountingJob::Rows
 void WorkerNode::EndTraining(const v1::Train& unit) {
   v1::UnitResult result;
   const uint64_t records = CountRecords({unit.ranges().begin(), unit.ranges().end()});
-  result.set_samples(std::min(unit.batch_end() * unit.batch_size(), records) -
-                     std::min(unit.batch_begin() * unit.batch_size(), records));
+  result.set_samples(RecordsOfBatches(unit, unit.batch_begin(), unit.batch_end(), records));
   result.set_loss_sum(0.5 * static_cast<double>(result.samples()));
   result.set_train_seconds(0.03 * static_cast<double>(unit.batch_end() - unit.batch_begin()));
   result.set_auc(0.5);

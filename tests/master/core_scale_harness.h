@@ -1,0 +1,68 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tests/master/core_harness.h"
+
+namespace tessera::master {
+
+// Jobs that train long enough to be moved to other ps.
+class CoreScaleHarness : public CoreHarness {
+ public:
+  static v1::JobSpec Quiet() {
+    v1::JobSpec spec = SmallJob();
+    spec.mutable_checkpoint()->set_every_steps(1000000);
+    spec.mutable_train()->set_epochs(20);
+    return spec;
+  }
+  static v1::JobSpec LoggedJob() {
+    v1::JobSpec spec = Quiet();
+    spec.mutable_recovery()->set_push_log(v1::RecoverySpec::ASYNC);
+    return spec;
+  }
+  absl::StatusOr<uint32_t> Scale(const std::string& id, uint32_t ps,
+                                 const std::vector<std::string>& drain = {}) {
+    v1::ScaleRequest request;
+    request.set_job_id(id);
+    request.set_ps(ps);
+    for (const std::string& name : drain) request.add_drain(name);
+    auto answer = core_->Scale(request, now_);
+    Advance(absl::ZeroDuration());
+    return answer;
+  }
+  void RunUntilPs(const std::string& id, uint32_t ps) {
+    for (int i = 0; i < 300 && (Job(id).has_scaling() || opens_.back().calls.size() != ps); ++i) {
+      Round();
+    }
+    ASSERT_FALSE(Job(id).has_scaling()) << Job(id).ShortDebugString();
+    ASSERT_EQ(opens_.back().calls.size(), ps) << Job(id).ShortDebugString();
+  }
+  std::vector<std::string> PsOf(const OpenPs& open) {
+    std::vector<std::string> names;
+    for (const auto& [ps, request] : open.calls) names.push_back(ps.name);
+    return names;
+  }
+  // Every batch of every epoch once, in order.
+  void ExpectEachStepOnce(uint64_t steps) {
+    std::vector<int> trained(steps, 0);
+    for (const v1::Train& unit : trained_) {
+      for (uint64_t i = 0; i < unit.batch_end() - unit.batch_begin(); ++i) {
+        ++trained.at(unit.first_step() + i);
+      }
+    }
+    EXPECT_THAT(trained, testing::Each(1));
+  }
+  void CannotCopy() {
+    on_copy_ = [](const CopyPartitions&) {
+      return Failed(absl::FailedPreconditionError("rows may lie on disk"));
+    };
+  }
+  static ActionResult Failed(absl::Status status) {
+    ActionResult result;
+    result.status = std::move(status);
+    return result;
+  }
+};
+
+}  // namespace tessera::master

@@ -1,0 +1,164 @@
+#include "master/core.h"
+#include "tests/master/core_scale_harness.h"
+
+// Other ps for a job with push logs.
+namespace tessera::master {
+namespace {
+
+using testing::Contains;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+
+class CoreScaleLoggedTest : public testing::Test, protected CoreScaleHarness {};
+
+TEST_F(CoreScaleLoggedTest, AJobWithPushLogsHasACheckpointRightAfterItsRowsHaveMoved) {
+  JoinAll(2, 1);
+  const std::string id = Submit(LoggedJob(), 1, 2);
+  RunUntilStep(id, 20);
+  const uint64_t generation = Job(id).generation();
+  ASSERT_TRUE(Scale(id, 1).ok());
+  RunUntilPs(id, 1);
+  EXPECT_THAT(copies_, Not(IsEmpty()));
+  EXPECT_EQ(opens_.back().calls[0].second.take_over(), generation);
+  EXPECT_EQ(opens_.back().calls[0].second.push_log(), v1::RecoverySpec::ASYNC);
+  for (int i = 0; i < 3; ++i) Round();
+  ASSERT_EQ(writes_.size(), 1u);
+  EXPECT_EQ(writes_[0].manifest.step(), opens_.back().calls[0].second.first_step());
+  EXPECT_EQ(cuts_.size(), 1u);
+  // From then on a log leads back to it.
+  Kill("ps-0");
+  Join(v1::PS, "ps-0");
+  for (int i = 0; i < 3; ++i) Round();
+  EXPECT_TRUE(opens_.back().calls[0].second.recover());
+  EXPECT_EQ(opens_.back().calls[0].second.take_over(), 0u);
+  EXPECT_EQ(opens_.back().calls[0].second.checkpoint(), writes_[0].folder);
+  RunUntil(id, v1::SUCCEEDED);
+  EXPECT_EQ(Job(id).restarts(), 0u);
+  ExpectEachStepOnce(200);
+}
+
+TEST_F(CoreScaleLoggedTest, APsThatIsLostBeforeThatCheckpointSendsTheJobBack) {
+  JoinAll(2, 1);
+  v1::JobSpec spec = LoggedJob();
+  spec.mutable_checkpoint()->set_every_steps(15);
+  const std::string id = Submit(spec, 1, 2);
+  RunUntilStep(id, 20);
+  ASSERT_EQ(writes_.size(), 1u);
+  ASSERT_TRUE(Scale(id, 1).ok());
+  for (int i = 0; i < 3000 && opens_.size() < 2; ++i) Step();
+  const size_t writes = writes_.size();
+  hold_writes_ = true;
+  for (int i = 0; i < 5; ++i) Step();
+  ASSERT_EQ(writes_.size(), writes);
+  Kill("ps-0");
+  EXPECT_EQ(Job(id).state(), v1::RESTARTING);
+  hold_writes_ = false;
+  Join(v1::PS, "ps-0");
+  RunUntil(id, v1::SUCCEEDED);
+  EXPECT_EQ(Job(id).restarts(), 1u);
+}
+
+TEST_F(CoreScaleLoggedTest, APsThatIsLostWhileRowsAreCopiedComesBackAndTheyAreCopiedAnew) {
+  JoinAll(2, 1);
+  const std::string id = Submit(LoggedJob(), 1, 2);
+  RunUntilStep(id, 20);
+  int failed = 0;
+  on_copy_ = [&](const CopyPartitions& copy) {
+    if (copy.calls[0].second.drop() || failed++ > 0) return ActionResult();
+    return Failed(absl::UnavailableError("ps-1: no route"));
+  };
+  ASSERT_TRUE(Scale(id, 1).ok());
+  for (int i = 0; i < 5 && failed == 0; ++i) Round();
+  ASSERT_EQ(failed, 1);
+  Kill("ps-1");
+  for (int i = 0; i < 5; ++i) Round();
+  EXPECT_TRUE(Job(id).has_scaling());
+  Join(v1::PS, "ps-1");
+  RunUntilPs(id, 1);
+  ASSERT_GE(copies_.size(), 3u);
+  EXPECT_FALSE(copies_[1].calls[0].second.changed()) << "from the first round on";
+  EXPECT_GT(opens_.back().calls[0].second.take_over(), 0u);
+  RunUntil(id, v1::SUCCEEDED);
+  EXPECT_EQ(Job(id).restarts(), 0u);
+  ExpectEachStepOnce(200);
+}
+
+TEST_F(CoreScaleLoggedTest, APsThatComesBackBeforeTheSwitchIsMissedWhenItIsLostAgain) {
+  JoinAll(2, 1);
+  const std::string id = Submit(LoggedJob(), 1, 2);
+  CannotCopy();
+  RunUntilStep(id, 20);
+  ASSERT_TRUE(Scale(id, 1).ok());
+  for (int i = 0; i < 20 && copies_.empty(); ++i) Round();
+  hold_writes_ = true;  // of the checkpoint by which the rows travel
+  for (int i = 0; i < 20; ++i) Round();
+  ASSERT_TRUE(writing_.has_value());
+  ASSERT_TRUE(std::holds_alternative<WriteCheckpoint>(writing_->work));
+  Kill("ps-0");
+  Join(v1::PS, "ps-0");
+  for (int i = 0; i < 5; ++i) Round();
+  EXPECT_THAT(Events(id), Contains(HasSubstr("ps-0 is back with all that was pushed")));
+  hold_writes_ = false;
+  RunUntilPs(id, 1);
+  ASSERT_THAT(PsOf(opens_.back()), testing::ElementsAre("ps-0"));
+  EXPECT_EQ(opens_.back().calls[0].first.incarnation, alive_.at("ps-0"));
+  for (int i = 0; i < 5; ++i) Round();
+  const size_t opens = opens_.size();
+  Kill("ps-0");
+  Advance(absl::Seconds(2));
+  EXPECT_THAT(Waits(id), Contains(HasSubstr("ps-0")));
+  Join(v1::PS, "ps-0");
+  for (int i = 0; i < 5; ++i) Round();
+  ASSERT_GT(opens_.size(), opens);
+  EXPECT_TRUE(opens_.back().calls[0].second.recover());
+  RunUntil(id, v1::SUCCEEDED);
+  ExpectEachStepOnce(200);
+}
+
+TEST_F(CoreScaleLoggedTest, APsThatIsLostBeforeTheSwitchIsMissedWhenItComesBack) {
+  JoinAll(2, 1);
+  const std::string id = Submit(LoggedJob(), 1, 2);
+  CannotCopy();
+  RunUntilStep(id, 20);
+  ASSERT_TRUE(Scale(id, 1).ok());
+  for (int i = 0; i < 20 && copies_.empty(); ++i) Round();
+  hold_writes_ = true;  // of the checkpoint by which the rows travel
+  for (int i = 0; i < 20; ++i) Round();
+  ASSERT_TRUE(writing_.has_value());
+  ASSERT_TRUE(std::holds_alternative<WriteCheckpoint>(writing_->work));
+  Kill("ps-0");
+  hold_writes_ = false;
+  RunUntilPs(id, 1);
+  for (int i = 0; i < 5; ++i) Round();
+  const size_t opens = opens_.size();
+  Join(v1::PS, "ps-0");
+  for (int i = 0; i < 5; ++i) Round();
+  ASSERT_GT(opens_.size(), opens);
+  EXPECT_TRUE(opens_.back().calls[0].second.recover());
+  EXPECT_EQ(opens_.back().calls[0].first.incarnation, alive_.at("ps-0"));
+  RunUntil(id, v1::SUCCEEDED);
+  ExpectEachStepOnce(200);
+}
+
+TEST_F(CoreScaleLoggedTest, AFullDiskEndsAMoveByCheckpointAndTrainingGoesOn) {
+  JoinAll(2, 1);
+  const std::string id = Submit(LoggedJob(), 1, 2);
+  CannotCopy();
+  RunUntilStep(id, 20);
+  bool full = true;
+  on_write_ = [&full](const WriteCheckpoint&) {
+    return full ? absl::ResourceExhaustedError("disk full") : absl::OkStatus();
+  };
+  ASSERT_TRUE(Scale(id, 1).ok());
+  for (int i = 0; i < 50; ++i) Round();
+  EXPECT_FALSE(Job(id).has_scaling());
+  EXPECT_THAT(Events(id), Contains(HasSubstr("the job keeps its 2 ps, the move is given up")));
+  full = false;
+  RunUntil(id, v1::SUCCEEDED);
+  EXPECT_EQ(opens_.size(), 1u);
+  ExpectEachStepOnce(200);
+}
+
+}  // namespace
+}  // namespace tessera::master
