@@ -118,7 +118,12 @@ class Optimizer final : public RowOptimizer {
   template <size_t... k>
   void Step(const Params& params, Row* row, const float* gradient, float* w,
             std::index_sequence<k...>) const {
-    MoveElements(params, BeginRow(params, row, gradient, w), gradient, w, layout_.Slot(row, k)...);
+    const typename Formula::Row shared = BeginRow(params, row, gradient, w);
+    if constexpr (std::is_same_v<Formula, math::Lamb>) {
+      MoveByTrust(params, shared, gradient, w, layout_.Slot(row, k)...);
+    } else {
+      MoveElements(params, shared, gradient, w, layout_.Slot(row, k)...);
+    }
   }
 
   // w, [dim], into the row.
@@ -167,6 +172,24 @@ class Optimizer final : public RowOptimizer {
       Formula::Update(params, shared, g, weight, slots[i]...);
       w[i] = weight;
     }
+  }
+
+  // The direction of every element is there before any moves. Pointers as above.
+  void MoveByTrust(const Params& params, const typename Formula::Row& shared,
+                   const float* __restrict gradient, float* __restrict w, float* __restrict m,
+                   float* __restrict v) const {
+    const uint32_t dim = layout_.dim();
+    const float l2 = options_.l2;
+    const float decay = options_.weight_decay;
+    float direction[RowLayout::kMaxDim];
+    for (uint32_t i = 0; i < dim; ++i) {
+      direction[i] =
+          Formula::Direction(params, shared, decay, gradient[i] + l2 * w[i], w[i], m[i], v[i]);
+    }
+    const float rate =
+        params.rate * Formula::Trust(SumOfSquares(dim, [w](uint32_t i) { return w[i]; }),
+                                     SumOfSquares(dim, [&](uint32_t i) { return direction[i]; }));
+    for (uint32_t i = 0; i < dim; ++i) w[i] -= rate * direction[i];
   }
 
   const Params params_;

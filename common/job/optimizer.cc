@@ -56,6 +56,9 @@ void Ask(const math::RowWiseAdagrad::Params& p, Numbers& numbers) {
 void Ask(const math::Adam::Params& p, Numbers& numbers) {
   numbers.Memory("beta1", p.beta1).Memory("beta2", p.beta2).Positive("epsilon", p.epsilon);
 }
+void Ask(const math::Lamb::Params& p, Numbers& numbers) {
+  numbers.Memory("beta1", p.beta1).Memory("beta2", p.beta2).Positive("epsilon", p.epsilon);
+}
 void Ask(const math::Rmsprop::Params& p, Numbers& numbers) {
   numbers.Memory("decay", p.decay).Positive("epsilon", p.epsilon).Memory("momentum", p.momentum);
 }

@@ -7,6 +7,7 @@
 #include "common/math/optim/adam.h"
 #include "common/math/optim/amsgrad.h"
 #include "common/math/optim/ftrl.h"
+#include "common/math/optim/lamb.h"
 #include "common/math/optim/momentum.h"
 #include "common/math/optim/rmsprop.h"
 #include "common/math/optim/row_wise_adagrad.h"
@@ -64,6 +65,14 @@ auto VisitOptimizer(const v1::OptimizerSpec& spec, Visit visit) {
       return visit(std::type_identity<math::Adam>(), adam_params(spec.adam()));
     case v1::OptimizerSpec::kAmsgrad:
       return visit(std::type_identity<math::Amsgrad>(), adam_params(spec.amsgrad()));
+    case v1::OptimizerSpec::kLamb: {
+      const v1::AdamOptimizer& o = spec.lamb();
+      return visit(std::type_identity<math::Lamb>(),
+                   math::Lamb::Params{.rate = rate,
+                                      .beta1 = o.has_beta1() ? o.beta1() : 0.9f,
+                                      .beta2 = o.has_beta2() ? o.beta2() : 0.999f,
+                                      .epsilon = o.has_epsilon() ? o.epsilon() : 1e-6f});
+    }
     case v1::OptimizerSpec::kRmsprop: {
       const v1::RmspropOptimizer& o = spec.rmsprop();
       const math::Rmsprop::Params params = {.rate = rate,

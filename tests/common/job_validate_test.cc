@@ -292,6 +292,8 @@ TEST(ValidateJobSpec, NamesTheWrongFieldOfATable) {
            "tables[1].optimizer.row_wise_adagrad.epsilon", "found 0; expected more than 0"},
           {[=](auto& s) { table(s)->mutable_optimizer()->mutable_amsgrad()->set_beta2(2); },
            "tables[1].optimizer.amsgrad.beta2", "found 2"},
+          {[=](auto& s) { table(s)->mutable_optimizer()->mutable_lamb()->set_epsilon(0); },
+           "tables[1].optimizer.lamb.epsilon", "found 0; expected more than 0"},
           {[=](auto& s) { table(s)->mutable_optimizer()->mutable_rmsprop()->set_decay(1); },
            "tables[1].optimizer.rmsprop.decay", "found 1"},
           {[=](auto& s) { table(s)->mutable_optimizer()->mutable_adadelta()->set_epsilon(-1); },

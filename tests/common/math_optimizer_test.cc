@@ -14,6 +14,7 @@
 #include "common/math/optim/adam.h"
 #include "common/math/optim/amsgrad.h"
 #include "common/math/optim/ftrl.h"
+#include "common/math/optim/lamb.h"
 #include "common/math/optim/momentum.h"
 #include "common/math/optim/rmsprop.h"
 #include "common/math/optim/row_wise_adagrad.h"
@@ -165,46 +166,125 @@ TEST(Optimizers, FollowTheDoublePrecisionReferenceInWeightsAndSlots) {
   EXPECT_EQ(cases.size(), 26u);
 }
 
-TEST(RowWiseAdagrad, FollowsTheDoublePrecisionReferenceInWeightsAndAccumulator) {
-  const auto cases = GoldenCases("row_case");
-  for (const std::vector<std::string>& lines : cases) {
-    SCOPED_TRACE(lines[0]);
+// A row whose elements move together.
+struct RowCase {
+  std::string name;
+  std::vector<float> params;  // the rate first
+  size_t dim;
+  std::vector<float> initial;  // weights, slots, row slots
+  struct Step {
+    float rate, l2, decay;
+    std::vector<float> gradient;  // [dim]
+    std::vector<double> state;
+  };
+  std::vector<Step> steps;
+};
+
+std::vector<RowCase> RowCases(const std::string& name) {
+  std::vector<RowCase> cases;
+  for (const std::vector<std::string>& lines : GoldenCases("row_case")) {
+    std::string word;
     std::istringstream head(lines[0]);
-    std::string word, name;
-    head >> word >> name;
+    RowCase row;
+    head >> word >> row.name;
+    if (row.name != name) continue;
     const std::vector<double> p = Numbers(head);
-    const size_t dim = static_cast<size_t>(p[3]);
-    RowWiseAdagrad::Params params = {static_cast<float>(p[0]), static_cast<float>(p[1]),
-                                     static_cast<float>(p[2])};
+    row.params.assign(p.begin(), p.end() - 1);
+    row.dim = static_cast<size_t>(p.back());
     std::istringstream start(lines[1]);
     start >> word;
     const std::vector<double> initial = Numbers(start);
-    ASSERT_EQ(initial.size(), dim + 1);
-    std::vector<float> w(initial.begin(), initial.end() - 1);
-    float n = RowWiseAdagrad::InitialRowSlot(params, 0);
-    EXPECT_EQ(n, static_cast<float>(initial[dim]));
+    row.initial.assign(initial.begin(), initial.end());
     for (size_t line = 2; line < lines.size(); ++line) {
       std::istringstream in(lines[line]);
       in >> word;
       const std::vector<double> x = Numbers(in);
-      ASSERT_EQ(x.size(), 2 + dim + dim + 1);
-      params.rate = static_cast<float>(x[0]);
-      std::vector<float> g(dim);
+      EXPECT_EQ(x.size(), 3 + row.dim + initial.size()) << lines[line];
+      row.steps.push_back({.rate = static_cast<float>(x[0]),
+                           .l2 = static_cast<float>(x[1]),
+                           .decay = static_cast<float>(x[2]),
+                           .gradient = {x.begin() + 3, x.begin() + 3 + row.dim},
+                           .state = {x.begin() + 3 + row.dim, x.end()}});
+    }
+    EXPECT_EQ(row.steps.size(), 12u);
+    cases.push_back(std::move(row));
+  }
+  return cases;
+}
+
+TEST(RowWiseAdagrad, FollowsTheDoublePrecisionReferenceInWeightsAndAccumulator) {
+  const std::vector<RowCase> cases = RowCases("row_wise_adagrad");
+  for (const RowCase& c : cases) {
+    RowWiseAdagrad::Params params = {c.params[0], c.params[1], c.params[2]};
+    std::vector<float> w(c.initial.begin(), c.initial.end() - 1);
+    float n = RowWiseAdagrad::InitialRowSlot(params, 0);
+    EXPECT_EQ(n, c.initial.back());
+    for (const RowCase::Step& step : c.steps) {
+      params.rate = step.rate;
+      std::vector<float> g(c.dim);
       double sum = 0;
-      for (size_t i = 0; i < dim; ++i) {
-        g[i] = static_cast<float>(x[2 + i]) + static_cast<float>(x[1]) * w[i];
+      for (size_t i = 0; i < c.dim; ++i) {
+        g[i] = step.gradient[i] + step.l2 * w[i];
         sum += double{g[i]} * g[i];
       }
-      const auto row = RowWiseAdagrad::BeginRow(params, &n, static_cast<float>(sum / dim));
-      for (size_t i = 0; i < dim; ++i) {
+      const auto row = RowWiseAdagrad::BeginRow(params, &n, static_cast<float>(sum / c.dim));
+      for (size_t i = 0; i < c.dim; ++i) {
         RowWiseAdagrad::Update(params, row, g[i], w[i]);
-        EXPECT_NEAR(w[i], x[2 + dim + i], 2e-6) << lines[line];
+        EXPECT_NEAR(w[i], step.state[i], 2e-6);
       }
-      EXPECT_NEAR(n, x[2 + 2 * dim], 2e-6 * (1 + n)) << lines[line];
+      EXPECT_NEAR(n, step.state.back(), 2e-6 * (1 + n));
     }
-    EXPECT_EQ(lines.size(), 2u + 12);
   }
   EXPECT_EQ(cases.size(), 2u);
+}
+
+TEST(Lamb, FollowsTheDoublePrecisionReferenceInWeightsAndSlots) {
+  const std::vector<RowCase> cases = RowCases("lamb");
+  for (const RowCase& c : cases) {
+    Lamb::Params params = {c.params[0], c.params[1], c.params[2], c.params[3]};
+    std::vector<float> w(c.initial.begin(), c.initial.begin() + c.dim);
+    std::vector<float> m(c.dim, Lamb::InitialSlot(params, 0));
+    std::vector<float> v(c.dim, Lamb::InitialSlot(params, 1));
+    float t = Lamb::InitialRowSlot(params, 0);
+    for (const RowCase::Step& step : c.steps) {
+      params.rate = step.rate;
+      const Lamb::Row row = Lamb::BeginRow(params, &t);
+      std::vector<float> direction(c.dim);
+      double squared_w = 0, squared_direction = 0;
+      for (size_t i = 0; i < c.dim; ++i) {
+        direction[i] = Lamb::Direction(params, row, step.decay, step.gradient[i] + step.l2 * w[i],
+                                       w[i], m[i], v[i]);
+        squared_w += double{w[i]} * w[i];
+        squared_direction += double{direction[i]} * direction[i];
+      }
+      const float trust = Lamb::Trust(squared_w, squared_direction);
+      for (size_t i = 0; i < c.dim; ++i) {
+        w[i] -= step.rate * trust * direction[i];
+        EXPECT_NEAR(w[i], step.state[i], 4e-6);
+        EXPECT_NEAR(m[i], step.state[c.dim + i], 4e-6);
+        EXPECT_NEAR(v[i], step.state[2 * c.dim + i], 4e-6);
+      }
+      EXPECT_EQ(t, step.state.back());
+    }
+  }
+  EXPECT_EQ(cases.size(), 3u);
+}
+
+TEST(Lamb, StepsByTheRateTimesTheLengthOfTheWeights) {
+  const Lamb::Params params = {0.1f, 0.9f, 0.999f, 1e-6f};
+  for (const float scale : {1e-3f, 1.0f, 1e3f}) {
+    std::vector<float> w = {3, -4}, m(2), v(2), direction(2);
+    float t = 0;
+    const Lamb::Row row = Lamb::BeginRow(params, &t);
+    for (size_t i = 0; i < 2; ++i) {
+      direction[i] = Lamb::Direction(params, row, 0, scale * (i == 0 ? 1 : -2), w[i], m[i], v[i]);
+    }
+    const float trust =
+        Lamb::Trust(25, double{direction[0]} * direction[0] + double{direction[1]} * direction[1]);
+    EXPECT_NEAR(params.rate * trust * std::hypot(direction[0], direction[1]), 0.5f, 1e-5f) << scale;
+  }
+  EXPECT_EQ(Lamb::Trust(0, 2), 1);
+  EXPECT_EQ(Lamb::Trust(2, 0), 1);
 }
 
 TEST(Optimizers, WithoutMomentumKeepTheirWholeStateAtGradientZero) {

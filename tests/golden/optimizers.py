@@ -5,8 +5,9 @@
   start W SLOT...         state before the first step (row slots after the others)
   step RATE G L2 DECAY W SLOT...  gradient G (without the L2 term), the L2 factor, that of decoupled
                                   weight decay, and the state after it
-  row_case NAME PARAM... DIM    optimizers whose rows move together; then the same with DIM numbers for G and W:
-  step RATE L2 G... W... SLOT...
+  row_case NAME PARAM... DIM    optimizers whose rows move together; then the same with DIM numbers for G, W and each
+                                slot but the row's:
+  step RATE L2 DECAY G... W... SLOT...
   clip VALUE NORM DIM G... OUT...   a row's gradient before and after clipping; 0: not clipped
 
 Each algorithm is written as its paper states it, in double precision; inputs are exact in float32.
@@ -167,6 +168,28 @@ class RowWiseAdagrad:
         return self.row + [self.n]
 
 
+class Lamb:
+    def __init__(self, params):
+        self.beta1, self.beta2, self.epsilon = params
+
+    def start(self, row):
+        self.row, self.t = row, 0
+        self.m, self.v = [0.0] * len(row), [0.0] * len(row)
+        return row + self.m + self.v + [0]
+
+    def step(self, rate, gradient, decay):
+        self.t += 1
+        self.m = [self.beta1 * m + (1 - self.beta1) * g for m, g in zip(self.m, gradient)]
+        self.v = [self.beta2 * v + (1 - self.beta2) * g * g for v, g in zip(self.v, gradient)]
+        ratios = [m / (1 - self.beta1**self.t) / (math.sqrt(v / (1 - self.beta2**self.t)) + self.epsilon)
+                  for m, v in zip(self.m, self.v)]
+        update = [r + decay * w for r, w in zip(ratios, self.row)]
+        of_weights, of_update = math.hypot(*self.row), math.hypot(*update)
+        trust = of_weights / of_update if of_weights > 0 and of_update > 0 else 1.0
+        self.row = [w - rate * trust * u for w, u in zip(self.row, update)]
+        return self.row + self.m + self.v + [self.t]
+
+
 ALGORITHMS = {"sgd": Sgd, "momentum": Momentum, "adagrad": Adagrad, "adam": Adam,
               "amsgrad": Amsgrad, "rmsprop": Rmsprop, "adadelta": Adadelta, "ftrl": Ftrl}
 # name, rate, other parameters, initial weight, L2, scale of the gradients, whether the rate changes
@@ -201,10 +224,13 @@ DECAYED_CASES = [
     ("sgd", 0.1, [], -0.5, 0.01, 1.0, False, 0.1),
     ("momentum", 0.05, [0.9, 1.0], 0.75, 0.0, 1.0, False, 0.2),
 ]
-# rate, initial accumulator, epsilon, initial row, L2, scale of the gradients, whether the rate changes
-ROW_WISE_CASES = [
-    (0.05, 0.1, 1e-10, [0.5, -0.25, 0.0], 0.0, 1.0, False),
-    (0.1, 0.0, 1e-4, [0.125, 0.75, -0.5], 0.05, 0.1, True),
+# name, rate, other parameters, initial row, L2, decay, scale of the gradients, whether the rate changes
+ROW_CASES = [
+    ("row_wise_adagrad", 0.05, [0.1, 1e-10], [0.5, -0.25, 0.0], 0.0, 0.0, 1.0, False),
+    ("row_wise_adagrad", 0.1, [0.0, 1e-4], [0.125, 0.75, -0.5], 0.05, 0.0, 0.1, True),
+    ("lamb", 0.05, [0.9, 0.999, 1e-6], [0.5, -0.25, 0.125, 1.0, -0.75], 0.0, 0.01, 1.0, False),
+    ("lamb", 0.1, [0.5, 0.9, 1e-3], [0.125, 0.75, -0.5], 0.05, 0.0, 0.1, True),
+    ("lamb", 0.01, [0.9, 0.999, 1e-6], [0.0, 0.0, 0.0], 0.0, 0.0, 1.0, False),
 ]
 # bound of the elements, of the norm, scale of the gradients
 CLIP_CASES = [(0.5, 0.0, 1.0), (0.0, 1.0, 1.0), (1.0, 2.0, 1.0), (5.0, 100.0, 1.0), (0.0, 1.0, 1e30)]
@@ -235,17 +261,19 @@ def element_cases(lines):
 
 
 def row_cases(lines):
-    for index, (rate, start, epsilon, weights, l2, scale, moving) in enumerate(ROW_WISE_CASES):
-        rate, start, epsilon, l2 = f32(rate), f32(start), f32(epsilon), f32(l2)
-        optimizer = RowWiseAdagrad([start, epsilon])
-        lines.append("row_case row_wise_adagrad %s" % row([rate, start, epsilon, len(weights)]))
+    for index, (name, rate, others, weights, l2, decay, scale, moving) in enumerate(ROW_CASES):
+        rate, l2, decay = f32(rate), f32(l2), f32(decay)
+        others = [f32(x) for x in others]
+        optimizer = {"row_wise_adagrad": RowWiseAdagrad, "lamb": Lamb}[name](others)
+        lines.append("row_case %s %s" % (name, row([rate] + others + [len(weights)])))
         lines.append("start " + row(optimizer.start([f32(w) for w in weights])))
         gradients = numbers(2000 + index, STEPS * len(weights), scale)
         for step in range(STEPS):
             g = gradients[step * len(weights) : (step + 1) * len(weights)]
             now = f32(rate * (1 + step % 4) / 4) if moving else rate
-            state = optimizer.step(now, [x + l2 * w for x, w in zip(g, optimizer.row)])
-            lines.append("step " + row([now, l2] + g + state))
+            with_l2 = [x + l2 * w for x, w in zip(g, optimizer.row)]
+            state = optimizer.step(now, with_l2, decay) if name == "lamb" else optimizer.step(now, with_l2)
+            lines.append("step " + row([now, l2, decay] + g + state))
 
 
 def clip_cases(lines):

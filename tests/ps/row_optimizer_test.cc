@@ -34,6 +34,7 @@ v1::OptimizerSpec Spec(const std::string& kind, float rate, float l2) {
   if (kind == "rmsprop_momentum") spec.mutable_rmsprop()->set_momentum(0.8f);
   if (kind == "adadelta") spec.mutable_adadelta();
   if (kind == "ftrl") spec.mutable_ftrl()->set_l1(0.01f);
+  if (kind == "lamb") spec.mutable_lamb();
   return spec;
 }
 
@@ -87,16 +88,18 @@ class Rows {
   std::vector<Row*> rows_;
 };
 
+bool MovesByRow(const std::string& kind) { return kind == "row_wise_adagrad" || kind == "lamb"; }
+
 class AnyOptimizer : public testing::TestWithParam<std::string> {};
 INSTANTIATE_TEST_SUITE_P(All, AnyOptimizer,
                          testing::Values("sgd", "momentum", "nesterov", "adagrad",
                                          "decaying_adagrad", "row_wise_adagrad", "adam", "adamw",
                                          "amsgrad", "rmsprop", "rmsprop_momentum", "adadelta",
-                                         "ftrl"),
+                                         "ftrl", "lamb"),
                          [](const auto& info) { return info.param; });
 
 TEST_P(AnyOptimizer, GivesTheSameBitsForARowWhateverTheDimAroundIt) {
-  if (GetParam() == "row_wise_adagrad") GTEST_SKIP() << "an element's step depends on its row";
+  if (MovesByRow(GetParam())) GTEST_SKIP() << "an element's step depends on its row";
   // Element d of a wide row is what a row of dim 1 with its numbers becomes: no width, with its
   // vector loop and its rest, is special.
   for (const uint32_t dim : {1u, 3u, 7u, 8u, 9u, 16u, 33u, 1023u}) {
@@ -163,6 +166,22 @@ void MoveElement(const typename Formula::Params& params, const v1::OptimizerSpec
   Formula::Update(params, shared, with_l2, w, slots[k]...);
 }
 
+// The same of a row, [dim] numbers each.
+void MoveByTrust(const math::Lamb::Params& params, const v1::OptimizerSpec& spec,
+                 const math::Lamb::Row& shared, const std::vector<float>& g, float* w, float* m,
+                 float* v) {
+  std::vector<float> direction(g.size());
+  double squared_w = 0, squared_direction = 0;
+  for (size_t d = 0; d < g.size(); ++d) {
+    direction[d] = math::Lamb::Direction(params, shared, spec.weight_decay(),
+                                         g[d] + spec.l2() * w[d], w[d], m[d], v[d]);
+    squared_w += double{w[d]} * w[d];
+    squared_direction += double{direction[d]} * direction[d];
+  }
+  const float trust = math::Lamb::Trust(squared_w, squared_direction);
+  for (size_t d = 0; d < g.size(); ++d) w[d] -= params.rate * trust * direction[d];
+}
+
 TEST_P(AnyOptimizer, MovesARowAsItsFormulaMovesTheElementsFromAnyState) {
   std::mt19937 random(31);
   std::normal_distribution<float> normal;
@@ -185,32 +204,37 @@ TEST_P(AnyOptimizer, MovesARowAsItsFormulaMovesTheElementsFromAnyState) {
     optimizer->Apply(rows.rows(), {g.data()}, scale, 0);
 
     std::vector<float> want = before;
-    VisitOptimizer(
-        spec, [&]<typename Formula>(std::type_identity<Formula>, typename Formula::Params params) {
-          params.rate = static_cast<float>(params.rate * scale);
-          float* const row_slots = want.data() + (1 + Formula::kSlots) * dim;
-          typename Formula::Row shared;
-          if constexpr (std::is_same_v<Formula, math::RowWiseAdagrad>) {
-            double sum = 0;
-            for (uint32_t d = 0; d < dim; ++d) {
-              const float x = g[d] + spec.l2() * before[d];
-              sum += double{x} * x;
-            }
-            shared = Formula::BeginRow(params, row_slots, static_cast<float>(sum / dim));
-          } else {
-            shared = Formula::BeginRow(params, row_slots);
-          }
-          for (uint32_t d = 0; d < dim; ++d) {
-            float slots[3] = {};
-            for (int k = 0; k < Formula::kSlots; ++k) slots[k] = want[(1 + k) * dim + d];
-            MoveElement<Formula>(params, spec, shared, g[d], want[d], slots,
-                                 std::make_index_sequence<Formula::kSlots>());
-            for (int k = 0; k < Formula::kSlots; ++k) want[(1 + k) * dim + d] = slots[k];
-          }
-          return 0;
-        });
+    VisitOptimizer(spec, [&]<typename Formula>(std::type_identity<Formula>,
+                                               typename Formula::Params params) {
+      params.rate = static_cast<float>(params.rate * scale);
+      float* const row_slots = want.data() + (1 + Formula::kSlots) * dim;
+      typename Formula::Row shared;
+      if constexpr (std::is_same_v<Formula, math::RowWiseAdagrad>) {
+        double sum = 0;
+        for (uint32_t d = 0; d < dim; ++d) {
+          const float x = g[d] + spec.l2() * before[d];
+          sum += double{x} * x;
+        }
+        shared = Formula::BeginRow(params, row_slots, static_cast<float>(sum / dim));
+      } else {
+        shared = Formula::BeginRow(params, row_slots);
+      }
+      if constexpr (std::is_same_v<Formula, math::Lamb>) {
+        MoveByTrust(params, spec, shared, g, want.data(), want.data() + dim, want.data() + 2 * dim);
+        return 0;
+      } else {
+        for (uint32_t d = 0; d < dim; ++d) {
+          float slots[3] = {};
+          for (int k = 0; k < Formula::kSlots; ++k) slots[k] = want[(1 + k) * dim + d];
+          MoveElement<Formula>(params, spec, shared, g[d], want[d], slots,
+                               std::make_index_sequence<Formula::kSlots>());
+          for (int k = 0; k < Formula::kSlots; ++k) want[(1 + k) * dim + d] = slots[k];
+        }
+        return 0;
+      }
+    });
     // The row's sum of squares is added up in another order: its last bit may differ.
-    const float tolerance = GetParam() == "row_wise_adagrad" ? 1e-6f : 0;
+    const float tolerance = MovesByRow(GetParam()) ? 1e-6f : 0;
     const std::vector<float> after = rows.Floats(0);
     ASSERT_EQ(after.size(), want.size());
     for (size_t i = 0; i < want.size(); ++i) {
@@ -322,7 +346,7 @@ TEST(NewRowOptimizer, NamesTheFieldThatIsWrong) {
   EXPECT_FAILS(make(Spec("", 1, 0)), absl::StatusCode::kInvalidArgument,
                "table clicks: optimizer is not set or not known");
   for (const std::string kind : {"sgd", "momentum", "adagrad", "row_wise_adagrad", "adam",
-                                 "amsgrad", "rmsprop", "adadelta", "ftrl"}) {
+                                 "amsgrad", "rmsprop", "adadelta", "ftrl", "lamb"}) {
     EXPECT_OK(make(Spec(kind, 1, 0)));
     EXPECT_FAILS(make(Spec(kind, 0, 0)), absl::StatusCode::kInvalidArgument,
                  "table clicks: optimizer.learning_rate is 0, expected more than 0");

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cmath>
+
+#include "common/math/host_device.h"
+
+namespace tessera::math {
+
+// LAMB (You et al. 2020, "Large batch optimization for deep learning: training BERT in 76 minutes",
+// arXiv:1904.00962, algorithm 2, with phi the identity): Adam's direction at the length of the
+// weights that it moves. Theirs are a layer's; here they are a row's. t is counted per row.
+//   t <- t + 1;  m <- b1 m + (1 - b1) g;  v <- b2 v + (1 - b2) g^2
+//   r = (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + eps) + decay w
+//   w <- w - rate * trust * r;  trust = |w| / |r|, of the row; 1 where either is 0
+struct Lamb {
+  static constexpr int kSlots = 2;     // m, v
+  static constexpr int kRowSlots = 1;  // t, exact up to 2^24
+  struct Params {
+    float rate;
+    float beta1;
+    float beta2;
+    float epsilon;
+  };
+  struct Row {
+    float inverse_m;       // 1 / (1 - b1^t)
+    float inverse_root_v;  // 1 / sqrt(1 - b2^t)
+  };
+
+  TESSERA_HOST_DEVICE static float InitialSlot(const Params&, int) { return 0; }
+  TESSERA_HOST_DEVICE static float InitialRowSlot(const Params&, int) { return 0; }
+  TESSERA_HOST_DEVICE static Row BeginRow(const Params& p, float* row_slots) {
+    const float t = (row_slots[0] += 1);
+    // Powers in double: 1 - b2^t is small for the first steps.
+    const double c1 = 1 - std::pow(static_cast<double>(p.beta1), static_cast<double>(t));
+    const double c2 = 1 - std::pow(static_cast<double>(p.beta2), static_cast<double>(t));
+    return {static_cast<float>(1 / c1), static_cast<float>(1 / std::sqrt(c2))};
+  }
+  // r, of one element.
+  TESSERA_HOST_DEVICE static float Direction(const Params& p, const Row& row, float decay, float g,
+                                             float w, float& m, float& v) {
+    m = p.beta1 * m + (1 - p.beta1) * g;
+    v = p.beta2 * v + (1 - p.beta2) * g * g;
+    return row.inverse_m * m / (std::sqrt(v) * row.inverse_root_v + p.epsilon) + decay * w;
+  }
+  // From the row's sums of w^2 and r^2.
+  TESSERA_HOST_DEVICE static float Trust(double squared_w, double squared_r) {
+    return squared_w > 0 && squared_r > 0 ? static_cast<float>(std::sqrt(squared_w / squared_r))
+                                          : 1.0f;
+  }
+};
+
+}  // namespace tessera::math
