@@ -78,15 +78,24 @@ void ClusterServiceImpl::SendAssignments(uint64_t incarnation, grpc::ServerConte
                                          Stream* stream) {
   uint64_t seen = 0;
   std::string sent;
+  bool released = false;
   while (host_->AwaitChange(&seen, absl::Seconds(1))) {
     v1::MasterMessage out;
     std::string key;
+    bool may_leave = false;
     const bool alive = host_->Look([&](MasterCore& core, const MasterCore::Now&) {
       key = core.AssignmentKey(incarnation);
       if (key != sent) *out.mutable_assignment() = core.AssignmentFor(incarnation);
+      may_leave = core.MayLeave(incarnation);
       return core.IsAlive(incarnation);
     });
     if (!alive) break;
+    if (may_leave && !released) {
+      v1::MasterMessage release;
+      release.mutable_release();
+      if (!stream->Write(release)) break;
+      released = true;
+    }
     if (key == sent) continue;
     // A master that dies must know afterwards what it has said.
     if (!host_->Flush().ok()) continue;

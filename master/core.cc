@@ -171,6 +171,11 @@ v1::Assignment MasterCore::AssignmentFor(uint64_t incarnation) const {
   return seat->run->AssignmentOf(seat->rank).value_or(v1::Assignment());
 }
 
+bool MasterCore::MayLeave(uint64_t incarnation) const {
+  const Node* const node = membership_.Find(incarnation);
+  return node != nullptr && node->released;
+}
+
 absl::StatusOr<std::string> MasterCore::Submit(const v1::SubmitRequest& request, const Now& now) {
   TESSERA_RETURN_IF_ERROR(ValidateSubmit(request));
   TESSERA_RETURN_IF_ERROR(CheckQuota(request.spec(), request.workers()));
@@ -344,6 +349,7 @@ void MasterCore::Tick(const Now& now) {
   for (const Membership::Death& death : membership_.Expire(now.monotonic)) OnDeath(death, now);
   ScaleWorkersOfRuns();
   for (JobRun* run : Runs()) run->Tick(now);
+  ReleaseLeaving(now);
   ScaleRuns(now);
   EnforceQuotas(now);
   Schedule(now);

@@ -66,6 +66,8 @@ class MasterCore {
   // Differs whenever the node's assignment does; empty where it has none.
   std::string AssignmentKey(uint64_t incarnation) const;
   v1::Assignment AssignmentFor(uint64_t incarnation) const;
+  // It asked for leave (Heartbeat.leaving), and no job waits for what it has.
+  bool MayLeave(uint64_t incarnation) const;
 
   // ---- jobs
   absl::StatusOr<std::string> Submit(const v1::SubmitRequest& request, const Now& now);
@@ -169,7 +171,7 @@ class MasterCore {
   size_t WorkersToTake() const;
   void StartRun(v1::JobRecord* record, RunOptions options, const Now& now);
   void ClosePsOf(JobSlot& slot, const JobRun& run);
-  // Those that live, of few jobs first.
+  // Those that live and stay, of few jobs first.
   std::vector<const Node*> PsByUse() const;
   std::vector<RunNode> Choose(const v1::JobRecord& record, v1::NodeKind kind, uint32_t count) const;
 
@@ -205,6 +207,8 @@ class MasterCore {
   // would start then.
   std::map<const JobRun*, const v1::JobRecord*> ToPreempt();
   void PreemptIfDue(const Now& now);
+  // Ps that are to stop: they may, once no run has anything in them that would be lost.
+  void ReleaseLeaving(const Now& now);
 
   // core_scale.cc
   void ScaleRuns(const Now& now);

@@ -88,7 +88,7 @@ std::optional<std::vector<RunNode>> MasterCore::ChooseScaled(const v1::JobRecord
     if (!taken.insert(node.incarnation).second) return;
     chosen.push_back({node.name, node.address, node.incarnation});
   };
-  const std::vector<const Node*> alive = membership_.Alive(v1::PS);
+  const std::vector<const Node*> alive = membership_.Staying(v1::PS);
   for (const v1::NodeStatus& before : status.nodes()) {
     if (before.kind() != v1::PS) continue;
     for (const Node* node : alive) {

@@ -207,7 +207,7 @@ MasterCore::Start MasterCore::TryStart(v1::JobRecord* record, const Now& now) {
   const auto slot = slots_.find(record->number());
   const bool waits = slot != slots_.end() && now.monotonic < slot->second.retry_at;
   if (status.state() == v1::RESTARTING && waits) return Start::kWaits;
-  const std::vector<const Node*> ps = membership_.Alive(v1::PS);
+  const std::vector<const Node*> ps = membership_.Staying(v1::PS);
   const std::vector<const Node*> workers = membership_.Alive(v1::WORKER);
   const size_t free = WorkersToTake();
   std::optional<std::vector<RunNode>> scaled;
@@ -274,7 +274,7 @@ void MasterCore::SuspendDisplaced(const v1::JobRecord* started, const Now& now) 
 
 std::vector<const Node*> MasterCore::PsByUse() const {
   std::vector<std::pair<size_t, const Node*>> ps;
-  for (const Node* node : membership_.Alive(v1::PS)) {
+  for (const Node* node : membership_.Staying(v1::PS)) {
     size_t jobs = 0;
     for (const JobRun* run : Runs()) jobs += run->Uses(node->incarnation);
     ps.emplace_back(jobs, node);

@@ -1,5 +1,5 @@
-// Jobs that give up their processes for a while: because a user says so, or for a job of higher
-// priority.
+// Jobs that give up their processes for a while: because a user says so, for a job of higher
+// priority, or since a ps is to stop.
 #include <algorithm>
 #include <map>
 #include <string>
@@ -138,7 +138,7 @@ std::map<const JobRun*, const v1::JobRecord*> MasterCore::ToPreempt() {
     if (!AboveQuota(*record, needs.workers).empty()) continue;
     // As StartWaiting chooses.
     const bool may_start = std::exchange(head, false) || record->status().state() != v1::CREATED;
-    if (!may_start || membership_.Alive(v1::PS).size() < std::max(needs.ps, 1u)) continue;
+    if (!may_start || membership_.Staying(v1::PS).size() < std::max(needs.ps, 1u)) continue;
     const size_t workers = std::max(needs.workers, 1u);
     std::vector<const JobRun*> chosen;
     size_t comes = free;
@@ -187,6 +187,20 @@ void MasterCore::PreemptIfDue(const Now& now) {
                                 by.spec().priority(), ": goes to its next barrier"),
                    now.wall);
     run->Suspend(now);
+  }
+}
+
+void MasterCore::ReleaseLeaving(const Now& now) {
+  for (const Node* node : membership_.Alive(v1::PS)) {
+    if (!node->heartbeat.leaving() || node->released) continue;
+    bool held = false;
+    for (JobRun* run : Runs()) {
+      if (run->MovesTo(node->incarnation)) {
+        run->GiveUpScaling(absl::StrCat(node->name, " is to stop"), now);
+      }
+      held |= run->Uses(node->incarnation) && run->HoldLeaving(node->name, now);
+    }
+    if (!held) membership_.Release(node->incarnation);
   }
 }
 

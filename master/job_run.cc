@@ -246,6 +246,10 @@ std::vector<std::string> JobRun::Waits(absl::Duration now) const {
     waits.push_back(
         absl::StrCat("the job is to be suspended, and goes to its next barrier ", For(here)));
   }
+  if (leaving_.has_value() && now - leaving_->since > kWorthSaying) {
+    waits.push_back(absl::StrCat(leaving_->ps, " is to stop, and waits for the job's checkpoint ",
+                                 For(now - leaving_->since)));
+  }
   const bool barrier = phase_ != Phase::kTraining || plan_->BarrierDue();
   for (uint32_t r = 0; r < options_.workers.size() && opened_; ++r) {
     const std::string& name = options_.workers[r].name;

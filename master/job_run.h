@@ -172,6 +172,10 @@ class JobRun {
   // next barrier, when a checkpoint of that is committed; at once where it has done nothing since
   // its last one. May be called again.
   void Suspend(const Now& now);
+  // A ps of the run is to stop. True: it is asked to wait, since training would be lost with it;
+  // the run ends as kRestart at its next barrier, when a checkpoint of that is committed. False:
+  // nothing would be lost, or no checkpoint could be written. May be called again.
+  bool HoldLeaving(const std::string& ps, const Now& now);
   // It trains, has done so for `least`, and has got further since it began.
   bool MayBePreempted(absl::Duration least, const Now& now) const;
 
@@ -315,6 +319,12 @@ class JobRun {
 
   // job_run_suspend.cc
   bool Suspending() const { return record_->status().has_suspending(); }
+  // The last checkpoint has all that was trained, and the job is being measured.
+  bool Measures() const;
+  // What was asked for stays in the record, and begins again with the next run.
+  void PutMoveOff();
+  // If the run trains; EndAtBarrier follows.
+  void GoToBarrier(const Now& now);
   // Training is to end at this barrier, once its checkpoint is committed.
   bool EndsHere() const;
   // False: training goes on.
@@ -438,6 +448,13 @@ class JobRun {
   absl::Duration trains_since_;
   uint64_t first_step_ = 0;
   bool workers_are_here_ = false;  // those of status().worker_scaling
+  // A ps that waits until the run ends.
+  struct Leaving {
+    std::string ps;
+    absl::Duration since;
+  };
+  std::optional<Leaving> leaving_;
+  bool lets_leave_ = false;  // no checkpoint could be written for one
   std::string last_checkpoint_;
   std::optional<uint64_t> last_checkpoint_step_;
   absl::Duration last_checkpoint_at_;

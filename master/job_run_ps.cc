@@ -49,6 +49,7 @@ bool JobRun::AwaitPs(uint64_t incarnation, const Now& now) {
   for (uint32_t part = 0; part < options_.ps.size(); ++part) {
     if (options_.ps[part].incarnation != incarnation) continue;
     lost_[part] = {.since = now.monotonic, .back = {}, .asks_from = {}};
+    leaving_.reset();
     if (writing_.has_value()) writing_->ps_lost = true;
     return true;
   }

@@ -23,7 +23,8 @@ constexpr uint32_t kMaxTries = 3;
 
 bool JobRun::AwaitsScaling() const {
   return !end_.has_value() && phase_ == Phase::kTraining && !stopping_ && !move_.has_value() &&
-         lost_.empty() && record_->status().has_scaling() && !Suspending() && !workers_are_here_;
+         lost_.empty() && record_->status().has_scaling() && !Suspending() &&
+         !leaving_.has_value() && !workers_are_here_;
 }
 
 bool JobRun::MovesTo(uint64_t incarnation) const {

@@ -1,5 +1,6 @@
 // The end of a run that is not the end of its job: at a barrier, when a checkpoint of that is
-// committed. For a job that is suspended, or that goes on with another number of workers.
+// committed. For a job that is suspended, that goes on with another number of workers, or of whose
+// ps one is to stop.
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -12,19 +13,39 @@ namespace tessera::master {
 
 void JobRun::Suspend(const Now& now) {
   if (end_.has_value()) return;
-  if (move_.has_value()) {
-    // What was asked for stays in the record, and begins again with the next run.
-    status().mutable_scaling()->set_phase("waiting");
-    ForgetMove();
-  }
-  const bool measures =
-      stopping_ && !writing_.has_value() && last_checkpoint_step_ == position_.step();
-  if ((plan_ == nullptr && !Unsaved()) || measures) {
+  PutMoveOff();
+  if ((plan_ == nullptr && !Unsaved()) || Measures()) {
     return End({RunEnd::kSuspended, "", absl::StrCat("at step ", status().step()), "", ""}, now);
   }
-  if (phase_ != Phase::kTraining) return;  // EndAtBarrier follows
+  GoToBarrier(now);
+}
+
+bool JobRun::Measures() const {
+  return stopping_ && !writing_.has_value() && last_checkpoint_step_ == position_.step();
+}
+
+void JobRun::PutMoveOff() {
+  if (!move_.has_value()) return;
+  status().mutable_scaling()->set_phase("waiting");
+  ForgetMove();
+}
+
+void JobRun::GoToBarrier(const Now& now) {
+  if (phase_ != Phase::kTraining) return;
   if (!plan_->BarrierDue()) RequestMoveBarrier();
   Advance(now);
+}
+
+bool JobRun::HoldLeaving(const std::string& ps, const Now& now) {
+  const bool saved = plan_ == nullptr ? !Unsaved() : Measures() || ComesBackByLog();
+  if (end_.has_value() || saved || lets_leave_) return false;
+  if (!leaving_.has_value()) {
+    leaving_ = {.ps = ps, .since = now.monotonic};
+    jobs_->AddEvent(record_, absl::StrCat(ps, " is to stop: goes to the next barrier"), now.wall);
+  }
+  PutMoveOff();
+  GoToBarrier(now);
+  return true;
 }
 
 bool JobRun::MayBePreempted(absl::Duration least, const Now& now) const {
@@ -34,7 +55,7 @@ bool JobRun::MayBePreempted(absl::Duration least, const Now& now) const {
 
 bool JobRun::AwaitsWorkers() const {
   return !end_.has_value() && plan_ != nullptr && !stopping_ && !move_.has_value() &&
-         record_->status().has_worker_scaling() && !Suspending() &&
+         record_->status().has_worker_scaling() && !Suspending() && !leaving_.has_value() &&
          record_->status().worker_scaling().to() != options_.workers.size();
 }
 
@@ -47,7 +68,7 @@ uint32_t JobRun::WorkersToCome() const {
 }
 
 bool JobRun::EndsHere() const {
-  if (Suspending()) return true;
+  if (Suspending() || leaving_.has_value()) return true;
   const bool sync = IsSync(spec().consistency().sparse()) || IsSync(spec().consistency().dense());
   return workers_are_here_ && AwaitsWorkers() && (!sync || position_.open_size() == 0);
 }
@@ -58,6 +79,13 @@ bool JobRun::EndAtBarrier(const Now& now) {
     End({RunEnd::kSuspended, "",
          absl::StrCat("at step ", position_.step(), " (", last_checkpoint_, ")"), "", ""},
         now);
+    return true;
+  }
+  if (leaving_.has_value()) {
+    Restart("PsLeaves",
+            absl::StrCat(leaving_->ps, " is to stop, and ", last_checkpoint_,
+                         " has all that was trained"),
+            now);
     return true;
   }
   RunOptions next = options_;
@@ -91,6 +119,10 @@ void JobRun::OnLastCheckpointFailed(absl::string_view why, const Now& now) {
         record_, absl::StrCat("runs on, since it cannot be suspended without its ", why), now.wall);
     status().clear_suspending();
     trains_since_ = now.monotonic;  // so that it is not pre-empted again at once
+  } else if (leaving_.has_value()) {
+    jobs_->AddEvent(record_, absl::StrCat(leaving_->ps, " stops without a ", why), now.wall);
+    leaving_.reset();
+    lets_leave_ = true;
   } else {
     jobs_->AddEvent(record_,
                     absl::StrCat("keeps its ", options_.workers.size(),

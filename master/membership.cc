@@ -149,6 +149,12 @@ std::optional<Membership::Death> Membership::Leave(uint64_t incarnation, const s
   return std::nullopt;
 }
 
+void Membership::Release(uint64_t incarnation) {
+  for (auto& [name, node] : nodes_) {
+    if (node.incarnation == incarnation) node.released = true;
+  }
+}
+
 std::vector<Membership::Death> Membership::Expire(absl::Duration now) {
   std::vector<Death> deaths;
   for (auto& [name, node] : nodes_) {
@@ -188,6 +194,14 @@ std::vector<const Node*> Membership::Alive(v1::NodeKind kind) const {
     if (node->alive && node->kind == kind) alive.push_back(node);
   }
   return alive;
+}
+
+std::vector<const Node*> Membership::Staying(v1::NodeKind kind) const {
+  std::vector<const Node*> staying = Alive(kind);
+  staying.erase(std::remove_if(staying.begin(), staying.end(),
+                               [](const Node* node) { return node->heartbeat.leaving(); }),
+                staying.end());
+  return staying;
 }
 
 std::vector<const Node*> Membership::All() const {

@@ -24,6 +24,7 @@ struct Node {
   absl::Duration last_seen;
   absl::Time last_seen_wall;
   bool expected = false;  // has not joined this master yet
+  bool released = false;  // it is to stop, and may
   v1::Heartbeat heartbeat;
 };
 
@@ -69,6 +70,8 @@ class Membership {
                  absl::Time wall);
   // The stream ended. Nothing if the incarnation is dead already.
   std::optional<Death> Leave(uint64_t incarnation, const std::string& reason, absl::Duration now);
+  // A ps that asked for it (Heartbeat.leaving) may stop.
+  void Release(uint64_t incarnation);
   // Nodes whose lease has run out by now; they are dead from here on.
   std::vector<Death> Expire(absl::Duration now);
 
@@ -77,6 +80,8 @@ class Membership {
   bool IsAlive(uint64_t incarnation) const;
   // In natural order of names: worker-2 before worker-10.
   std::vector<const Node*> Alive(v1::NodeKind kind) const;
+  // Those that live and are not about to stop.
+  std::vector<const Node*> Staying(v1::NodeKind kind) const;
   std::vector<const Node*> All() const;  // ps first, then workers; the dead are kept for a while
   // When a node joined or died last; for waiting until a cluster has settled.
   absl::Duration last_change() const { return last_change_; }

@@ -23,8 +23,10 @@ constexpr char kFooter[] = R"(Examples:
 
 The ps may start before the master: it waits, and says whom it waits for. Its rows live in memory, and on disk
 where --spill-dir is given; they come back from the job's last checkpoint, which the master sees to, and, for jobs
-with a push log, with all that was pushed since, if it starts again with the same --name and --data-dir. SIGTERM and
-Ctrl-C stop it.
+with a push log, with all that was pushed since, if it starts again with the same --name and --data-dir.
+
+SIGTERM and Ctrl-C stop it: jobs that would lose what they have trained go to their next barrier and cut a checkpoint
+first, of the rows that have changed since the last one, for at most --leave-within. A second signal ends it at once.
 
 Exit codes:
   0     stopped by a signal
@@ -50,6 +52,7 @@ int main(int argc, char** argv) {
   options.master_address = "127.0.0.1:7070";
   options.checkpoint_root = "./tessera-checkpoints";
   std::string log_level = "info";
+  double leave_within = 20;
 
   CLI::App app(
       "Holds the rows of embedding tables and the dense parameters, and applies gradients.",
@@ -104,6 +107,11 @@ int main(int argc, char** argv) {
   app.add_option("--threads", options.threads, "that work on requests; 0: one per processor")
       ->capture_default_str()
       ->check(CLI::Range(0, 1024));
+  app.add_option("--leave-within", leave_within,
+                 "seconds for which a ps that is to stop waits for jobs to cut a checkpoint; less "
+                 "than whoever stops it waits until it kills it. 0: none")
+      ->capture_default_str()
+      ->check(CLI::Range(0.0, 86400.0));
   app.add_flag("--insecure", options.server.insecure,
                "allow an address that other machines can reach, without encryption");
   app.add_option("--log-level", log_level, "trace, debug, info, warning, error or off")
@@ -142,7 +150,9 @@ int main(int argc, char** argv) {
       return 1;
     }
   }
-  SPDLOG_INFO("stopping");
+  SPDLOG_INFO("to stop: waits for the master's leave, {} s at most", leave_within);
+  const bool released = (*server)->AwaitRelease(absl::Seconds(leave_within));
+  SPDLOG_INFO("stopping{}", released ? "" : ", without the master's leave");
   (*server)->Stop(absl::Seconds(5));
   return 0;
 }

@@ -93,6 +93,8 @@ class ParameterServerImpl final : public ParameterServer {
 
   const std::string& address() const override { return server_->address(); }
 
+  bool AwaitRelease(absl::Duration limit) override { return node_->AwaitRelease(limit); }
+
   void Leave() override {
     absl::MutexLock lock(&stop_mu_);
     if (node_ != nullptr) node_->Stop();

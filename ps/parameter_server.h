@@ -63,6 +63,9 @@ class ParameterServer {
   virtual ~ParameterServer() = default;  // stops
   // What Channels::Connect takes.
   virtual const std::string& address() const = 0;
+  // Asks the master for leave, and serves on until it has it: until jobs that would lose what they
+  // have trained have cut a checkpoint. False: not within `limit`, or there is no master.
+  virtual bool AwaitRelease(absl::Duration limit) = 0;
   // Leaves the cluster: makes no call to the master from here on, and still serves. Stop does it
   // too.
   virtual void Leave() = 0;

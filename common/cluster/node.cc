@@ -23,7 +23,7 @@ namespace tessera {
 namespace {
 
 // What a completion means.
-enum class Tag : intptr_t { kStart = 1, kRead, kWrite, kWritesDone, kFinish, kStop };
+enum class Tag : intptr_t { kStart = 1, kRead, kWrite, kWritesDone, kFinish, kStop, kBeat };
 void* ToPointer(Tag tag) { return reinterpret_cast<void*>(static_cast<intptr_t>(tag)); }
 Tag FromPointer(void* tag) { return static_cast<Tag>(reinterpret_cast<intptr_t>(tag)); }
 
@@ -67,6 +67,19 @@ class Node final : public ClusterNode {
     }
   }
 
+  bool AwaitRelease(absl::Duration limit) override {
+    absl::MutexLock lock(&mu_);
+    if (stopped_ || !joined_) return false;
+    if (!std::exchange(leaving_, true)) {
+      beat_.Set(&queue_, After(absl::ZeroDuration()), ToPointer(Tag::kBeat));
+    }
+    const auto answered = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+      return released_ || !joined_ || stopped_;
+    };
+    mu_.AwaitWithTimeout(absl::Condition(&answered), limit);
+    return released_;
+  }
+
  private:
   struct Session {
     grpc::ClientContext context;
@@ -95,7 +108,10 @@ class Node final : public ClusterNode {
   void Pause(absl::Duration wait) {
     void* tag;
     bool ok;
-    if (queue_.AsyncNext(&tag, &ok, After(wait)) == grpc::CompletionQueue::GOT_EVENT) stop_ = true;
+    if (queue_.AsyncNext(&tag, &ok, After(wait)) == grpc::CompletionQueue::GOT_EVENT &&
+        FromPointer(tag) == Tag::kStop) {
+      stop_ = true;
+    }
   }
 
   // One stream, from Hello to its end; OK is never returned.
@@ -116,6 +132,7 @@ class Node final : public ClusterNode {
         OnEvent(s, FromPointer(tag), ok);
       }
     }
+    SetJoined(false);
     absl::Status status = FromGrpc(s.status);
     if (status.ok()) status = absl::UnavailableError("the master ended the stream");
     if (!s.why.empty()) status = absl::UnavailableError(s.why);
@@ -147,6 +164,10 @@ class Node final : public ClusterNode {
     }
     v1::NodeMessage message;
     *message.mutable_heartbeat() = callbacks_.heartbeat ? callbacks_.heartbeat() : v1::Heartbeat();
+    {
+      absl::MutexLock lock(&mu_);
+      message.mutable_heartbeat()->set_leaving(leaving_);
+    }
     Write(s, message);
     s.next = Now() + heartbeat_;
   }
@@ -163,6 +184,10 @@ class Node final : public ClusterNode {
       } else {
         s.context.TryCancel();
       }
+      return;
+    }
+    if (tag == Tag::kBeat) {
+      if (s.welcomed && !s.goodbye && !s.finishing) s.next = Now();
       return;
     }
     s.pending -= 1;
@@ -200,10 +225,19 @@ class Node final : public ClusterNode {
       backoff_.Reset();
       SPDLOG_INFO("joined the master at {} as {} (incarnation {})", options_.master_address,
                   welcome.name(), welcome.incarnation());
+      SetJoined(true);
       if (callbacks_.welcome) callbacks_.welcome(welcome);
     } else if (s.in.has_assignment() && s.welcomed) {
       if (callbacks_.assignment) callbacks_.assignment(s.in.assignment());
+    } else if (s.in.has_release()) {
+      absl::MutexLock lock(&mu_);
+      released_ = true;
     }
+  }
+
+  void SetJoined(bool joined) {
+    absl::MutexLock lock(&mu_);
+    joined_ = joined;
   }
 
   void Read(Session& s) {
@@ -275,6 +309,7 @@ class Node final : public ClusterNode {
   // Own synchronisation.
   grpc::CompletionQueue queue_;
   grpc::Alarm wake_;
+  grpc::Alarm beat_;  // a heartbeat before its time
   // Of thread_ only.
   Backoff backoff_;
   bool stop_ = false;
@@ -287,6 +322,9 @@ class Node final : public ClusterNode {
 
   absl::Mutex mu_;
   bool stopped_ ABSL_GUARDED_BY(mu_) = false;
+  bool joined_ ABSL_GUARDED_BY(mu_) = false;  // the stream is up
+  bool leaving_ ABSL_GUARDED_BY(mu_) = false;
+  bool released_ ABSL_GUARDED_BY(mu_) = false;
 };
 
 }  // namespace

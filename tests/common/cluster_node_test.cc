@@ -1,6 +1,7 @@
 #include <atomic>
 #include <deque>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/synchronization/mutex.h"
@@ -39,7 +40,7 @@ class FakeMaster final : public v1::ClusterService::Service {
     v1::MasterMessage out;
     out.mutable_welcome()->set_name("worker-0");
     out.mutable_welcome()->set_incarnation(incarnation);
-    out.mutable_welcome()->set_heartbeat_ms(10);
+    out.mutable_welcome()->set_heartbeat_ms(heartbeat_ms_);
     {
       absl::MutexLock lock(&mu_);
       out.mutable_welcome()->set_lease_ms(static_cast<uint32_t>(absl::ToInt64Milliseconds(lease_)));
@@ -57,6 +58,10 @@ class FakeMaster final : public v1::ClusterService::Service {
     while (stream->Read(&in)) {
       absl::MutexLock lock(&mu_);
       heartbeats_.push_back(in.heartbeat().doing());
+      if (in.heartbeat().leaving() && releases_) {
+        out.mutable_release();
+        stream->Write(out);
+      }
       if (break_) {
         break_ = false;
         return grpc::Status(grpc::StatusCode::UNAVAILABLE, "broken");
@@ -88,9 +93,15 @@ class FakeMaster final : public v1::ClusterService::Service {
     ASSERT_TRUE(mu_.AwaitWithTimeout(absl::Condition(&reached), absl::Seconds(20)));
   }
   std::atomic<bool> takes_up_ = false;  // who joins with the incarnation that it had
+  std::atomic<bool> releases_ = false;  // who asks for leave
+  std::atomic<uint32_t> heartbeat_ms_ = 10;
   std::vector<v1::Hello> hellos() {
     absl::MutexLock lock(&mu_);
     return hellos_;
+  }
+  size_t heartbeats() {
+    absl::MutexLock lock(&mu_);
+    return heartbeats_.size();
   }
   bool left() {
     absl::MutexLock lock(&mu_);
@@ -259,6 +270,45 @@ TEST_F(ClusterNodeTest, ATakenNameIsFatalInTheEnd) {
   StartNode(absl::Milliseconds(30));
   EXPECT_THAT(said_.Await(1), ElementsAre(HasSubstr("worker-0 is alive")));
   EXPECT_GT(master_.hellos().size(), 1u);
+}
+
+TEST_F(ClusterNodeTest, AsksForLeaveBeforeItsNextHeartbeatIsDue) {
+  master_.releases_ = true;
+  master_.heartbeat_ms_ = 600'000;
+  StartMaster();
+  StartNode();
+  said_.Await(2);
+  EXPECT_TRUE(node_->AwaitRelease(absl::Seconds(20)));
+  EXPECT_TRUE(node_->AwaitRelease(absl::ZeroDuration())) << "asked again";
+  node_->Stop();
+  EXPECT_FALSE(master_.hellos().empty());
+}
+
+TEST_F(ClusterNodeTest, WaitsForLeaveNoLongerThanItMay) {
+  StartMaster();
+  StartNode();
+  said_.Await(2);
+  const absl::Time begin = absl::Now();
+  EXPECT_FALSE(node_->AwaitRelease(absl::Milliseconds(50)));
+  EXPECT_GE(absl::Now() - begin, absl::Milliseconds(50));
+  // It goes on as it was.
+  const size_t heartbeats = master_.heartbeats();
+  master_.AwaitHeartbeats(heartbeats + 3);
+}
+
+TEST_F(ClusterNodeTest, WithoutAMasterItIsNotKeptFromLeaving) {
+  StartNode();
+  EXPECT_FALSE(node_->AwaitRelease(absl::Hours(1)));
+}
+
+TEST_F(ClusterNodeTest, WhenTheMasterGoesItIsNotKeptFromLeaving) {
+  StartMaster();
+  StartNode();
+  said_.Await(2);
+  std::thread leave([&] { EXPECT_FALSE(node_->AwaitRelease(absl::Hours(1))); });
+  master_.AwaitHeartbeats(3);
+  server_->Shutdown(absl::ZeroDuration());
+  leave.join();
 }
 
 TEST_F(ClusterNodeTest, StopIsPromptWhileThereIsNoMaster) {

@@ -162,6 +162,7 @@ class Cluster:
 
     def stop(self, name, timeout=30):
         """SIGTERM; returns the exit code."""
+        self.fault(f"SIGTERM {name}")
         self.send(name, signal.SIGTERM)
         return self.processes[name].wait(timeout)
 

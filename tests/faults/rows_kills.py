@@ -83,6 +83,37 @@ def ps(t):
     t.identical(kill_at(["ps-0"], 450), least_restarts=1)
 
 
+def stop_and_go_on(t):
+    """A ps ends by SIGTERM far from a checkpoint, and comes back: nothing is trained again."""
+    def disturb(cluster, job_id):
+        cluster.wait_for_step(job_id, 150)
+        begin = time.monotonic()
+        code = cluster.stop("ps-0")
+        seconds = time.monotonic() - begin
+        if code != 0:
+            raise Failure(f"ps-0 ended with {code} after SIGTERM, expected 0")
+        status = cluster.describe(job_id)
+        step = status["steps"]
+        if step < 150 or not status["checkpoint"].endswith(f"/step-{step:012}"):
+            raise Failure(f"at step {step} the newest checkpoint is {status['checkpoint']}: what came after it is lost")
+        t.notes.append(f"stopped {seconds:.1f} s after SIGTERM, with all {step} steps in a checkpoint")
+        cluster.start("ps-0")
+    return disturb
+
+
+RARE = ["checkpoint.every_steps=1000000"]
+
+
+@fault(2, "a ps is stopped by SIGTERM, and nothing is trained again", short=True, once=True)
+def stopped_ps(t):
+    t.identical(stop_and_go_on(t), sets=RARE, least_restarts=1, most_restarts=1)
+
+
+@fault(2, "a ps of an async job is stopped by SIGTERM, and every sample counts once", once=True)
+def stopped_async_ps(t):
+    t.counted(stop_and_go_on(t), sets=RARE, least_restarts=1, most_restarts=1)
+
+
 @fault(2, "a ps with a push log is killed, and nobody returns to a checkpoint", short=True, once=True)
 def logged_ps(t):
     t.identical(kill_at(["ps-0"], 450), sets=LOGGED, most_restarts=0)

@@ -10,7 +10,14 @@ void ClusterNode::Begin() {
   incarnation_ = 0;
   had_ = 0;
   last_sent_ = absl::ZeroDuration();
+  leaving_ = false;
   Join();
+}
+
+void ClusterNode::AskForLeave() {
+  leaving_ = true;
+  if (incarnation_ == 0) return callbacks_.released();
+  SendHeartbeat(session_);
 }
 
 void ClusterNode::Join() {
@@ -55,10 +62,18 @@ void ClusterNode::Join() {
       Network::Arrives::kOnce);
 }
 
+void ClusterNode::SendHeartbeat(uint64_t session) {
+  if (session != session_) return;
+  v1::Heartbeat heartbeat;
+  heartbeat.set_leaving(leaving_);
+  network_.SendInOrder(
+      process_, master_.process(), last_sent_,
+      [this, heartbeat, incarnation = incarnation_] { master_.Heartbeat(incarnation, heartbeat); });
+}
+
 void ClusterNode::SendHeartbeats(uint64_t session) {
   if (session != session_) return;
-  network_.SendInOrder(process_, master_.process(), last_sent_,
-                       [this, incarnation = incarnation_] { master_.Heartbeat(incarnation); });
+  SendHeartbeat(session);
   process_.After(master_.heartbeat(), [this, session] { SendHeartbeats(session); });
 }
 
@@ -68,9 +83,14 @@ void ClusterNode::TakeAssignment(uint64_t session, const v1::Assignment& assignm
   early_ = assignment;
 }
 
+void ClusterNode::TakeRelease(uint64_t session) {
+  if (session == session_) callbacks_.released();
+}
+
 void ClusterNode::End(uint64_t session) {
   if (session != session_) return;
   incarnation_ = 0;
+  if (leaving_) return callbacks_.released();
   Join();
 }
 

@@ -20,6 +20,7 @@ class ClusterNode {
     std::function<void(uint64_t incarnation)> welcome;
     std::function<void(const v1::Assignment&)> assignment;
     std::function<void()> lost;
+    std::function<void()> released;  // asked to leave, it may, or there is no master to ask
   };
   // Borrowed, outliving the node.
   ClusterNode(Process* process, Network* network, MasterNode* master, v1::NodeKind kind,
@@ -32,14 +33,17 @@ class ClusterNode {
 
   // The process has started.
   void Begin();
+  void AskForLeave();
   Process& process() { return process_; }
 
   // From the master, in the order in which it said so; of the session of that number.
   void TakeAssignment(uint64_t session, const v1::Assignment& assignment);
+  void TakeRelease(uint64_t session);
   void End(uint64_t session);
 
  private:
   void Join();
+  void SendHeartbeat(uint64_t session);
   void SendHeartbeats(uint64_t session);
 
   Process& process_;
@@ -52,6 +56,7 @@ class ClusterNode {
   uint64_t had_ = 0;                     // the last one, unless it is over
   std::optional<v1::Assignment> early_;  // has overtaken the Welcome
   absl::Duration last_sent_;
+  bool leaving_ = false;
 };
 
 }  // namespace tessera::simulator

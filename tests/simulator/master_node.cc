@@ -128,9 +128,9 @@ void MasterNode::EndSession(uint64_t incarnation, const std::string& why) {
                        [node = session.node, number = session.number] { node->End(number); });
 }
 
-void MasterNode::Heartbeat(uint64_t incarnation) {
+void MasterNode::Heartbeat(uint64_t incarnation, const v1::Heartbeat& heartbeat) {
   if (!sessions_.contains(incarnation)) return;
-  if (core_->Heartbeat(incarnation, {}, now())) return;
+  if (core_->Heartbeat(incarnation, heartbeat, now())) return;
   EndSession(incarnation, "its lease is over");
   Settle();
 }
@@ -141,6 +141,11 @@ void MasterNode::SendAssignments() {
     if (!core_->IsAlive(incarnation)) {
       dead.push_back(incarnation);
       continue;
+    }
+    if (core_->MayLeave(incarnation) && !std::exchange(session.released, true)) {
+      network_.SendInOrder(
+          process_, session.node->process(), session.last_sent,
+          [node = session.node, number = session.number] { node->TakeRelease(number); });
     }
     std::string key = core_->AssignmentKey(incarnation);
     if (key == session.sent) continue;

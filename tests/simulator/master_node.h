@@ -40,7 +40,7 @@ class MasterNode {
 
   // ---- calls, as they arrive
   absl::StatusOr<v1::Welcome> Join(ClusterNode& node, uint64_t session, const v1::Hello& hello);
-  void Heartbeat(uint64_t incarnation);
+  void Heartbeat(uint64_t incarnation, const v1::Heartbeat& heartbeat);
   void NextWork(const v1::NextWorkRequest& request,
                 const Network::Reply<v1::NextWorkResponse>& reply);
   absl::Status ReportScores(const v1::ScoresChunk& header, master::EvaluationRound::Scores scores);
@@ -51,6 +51,7 @@ class MasterNode {
     uint64_t number;
     std::string sent;  // key of the last assignment
     absl::Duration last_sent;
+    bool released = false;  // it has been told
   };
   struct Poll {
     v1::NextWorkRequest request;

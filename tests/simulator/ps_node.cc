@@ -14,6 +14,7 @@ namespace {
 
 constexpr absl::Duration kExpireEvery = absl::Milliseconds(200);
 constexpr absl::Duration kLongestWait = absl::Seconds(20);
+constexpr absl::Duration kLeaveWithin = absl::Seconds(10);
 constexpr int kPartitionsOfChunk = 1024;
 
 // A message as it lies on the wire.
@@ -57,9 +58,8 @@ PsNode::PsNode(World* world, Network* network, MasterNode* master, FileSystem* d
             {.welcome = [](uint64_t) {},
              .assignment = [](const v1::Assignment&) {},
              .lost =
-                 [this] {
-                   jobs_->CloseAll(absl::UnavailableError("this ps has lost the master"));
-                 }}) {
+                 [this] { jobs_->CloseAll(absl::UnavailableError("this ps has lost the master")); },
+             .released = [this] { End("with the master's leave, or without a master"); }}) {
   process_.on_kill = [this] {
     // Pulls that wait keep their shards.
     jobs_->CloseAll(absl::UnavailableError("this ps is dead"));
@@ -78,6 +78,18 @@ void PsNode::Start() {
   jobs_ = std::make_unique<ps::Jobs>(options);
   process_.After(absl::ZeroDuration(), [this] { node_.Begin(); });
   process_.After(kExpireEvery, [this] { ExpireWaits(); });
+}
+
+void PsNode::Stop() {
+  if (!process_.alive()) return;
+  world_.Tell(process_.name(), " is to stop");
+  process_.After(kLeaveWithin, [this] { End("without the master's leave"); });
+  process_.After(absl::ZeroDuration(), [this] { node_.AskForLeave(); });
+}
+
+void PsNode::End(absl::string_view why) {
+  world_.Tell(process_.name(), " stops ", why);
+  process_.Die();
 }
 
 void PsNode::ExpireWaits() {

@@ -24,6 +24,8 @@ class PsNode {
 
   Process& process() { return process_; }
   void Start();
+  // As by SIGTERM: it ends when the master lets it, or after a while.
+  void Stop();
 
   // ---- calls, as they arrive
   void Serve(const v1::OpenJobRequest& request, const Network::Reply<v1::OpenJobResponse>& reply);
@@ -44,6 +46,7 @@ class PsNode {
     bool last = false;
   };
 
+  void End(absl::string_view why);
   void ExpireWaits();
   // Of a fetch: the next chunk from its source; of a source: one that was asked for.
   void FetchNext(const std::shared_ptr<Fetch>& fetch);

@@ -63,6 +63,7 @@ class Simulation {
       danger_ = scenario_.danger;
       Repeat(scenario_.kills, [this] { KillOne(); });
       Repeat(scenario_.stops, [this] { StopOne(); });
+      Repeat(scenario_.leaves, [this] { ps_[world_.Below(ps_.size())]->Stop(); });
       Repeat(scenario_.cuts, [this] { CutOne(); });
       Repeat(scenario_.scales, [this] { Scale(); });
       Repeat(scenario_.suspends, [this] { Suspend(); });
@@ -396,6 +397,7 @@ Scenario Scenario::Of(uint64_t seed) {
   s.rescales = every(s.job.consistency != v1::SYNC && s.all_workers > 1 ? 0.5 : 0.1, 1, 6);
   s.jobs = chance(0.4) ? 2 + static_cast<uint32_t>(below(2)) : 1;
   if (s.jobs > 1) s.all_workers += static_cast<uint32_t>(below(s.workers + 1));
+  s.leaves = every(0.4, 1, 8);
   return s;
 }
 
@@ -416,12 +418,17 @@ std::string Scenario::ToString() const {
       jobs, " jobs, ", v1::Consistency_Name(job.consistency), ", push log ",
       v1::RecoverySpec::PushLog_Name(job.push_log), ", a checkpoint every ", job.checkpoint_steps,
       " steps; faults for ", absl::FormatDuration(until));
-  const std::pair<const char*, absl::Duration> kinds[] = {
-      {"kills", kills},        {"stops", stops},
-      {"cuts", cuts},          {"scaling", scales},
-      {"suspends", suspends},  {"workers scaled", rescales},
-      {"power cuts", power},   {"full disk", full},
-      {"broken disk", broken}, {"jumps of the clock", jumps}};
+  const std::pair<const char*, absl::Duration> kinds[] = {{"kills", kills},
+                                                          {"stops", stops},
+                                                          {"ps told to stop", leaves},
+                                                          {"cuts", cuts},
+                                                          {"scaling", scales},
+                                                          {"suspends", suspends},
+                                                          {"workers scaled", rescales},
+                                                          {"power cuts", power},
+                                                          {"full disk", full},
+                                                          {"broken disk", broken},
+                                                          {"jumps of the clock", jumps}};
   for (const auto& [name, every] : kinds) {
     if (every > absl::ZeroDuration()) {
       absl::StrAppendFormat(&text, ", %s every %.1fs", name, absl::ToDoubleSeconds(every));

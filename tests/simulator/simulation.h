@@ -26,6 +26,7 @@ struct Scenario {
   absl::Duration until;
   absl::Duration kills;
   absl::Duration stops;     // a process stands still
+  absl::Duration leaves;    // a ps is told to stop
   absl::Duration cuts;      // of the way between two processes
   absl::Duration scales;    // a job gets other ps
   absl::Duration suspends;  // a job is suspended, and resumed a while later

@@ -68,7 +68,8 @@ WorkerNode::WorkerNode(World* world, Network* network, MasterNode* master, std::
       node_(&process_, network, master, v1::WORKER,
             {.welcome = [this](uint64_t incarnation) { incarnation_ = incarnation; },
              .assignment = [this](const v1::Assignment& a) { SetAssignment(a); },
-             .lost = [this] { SetAssignment({}); }}) {}
+             .lost = [this] { SetAssignment({}); },
+             .released = [] {}}) {}
 
 void WorkerNode::Start() {
   process_.Start();

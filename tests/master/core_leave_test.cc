@@ -1,0 +1,221 @@
+#include "master/core.h"
+
+#include "tests/master/core_harness.h"
+
+// Ps that are told to stop, and wait until nothing would be lost.
+namespace tessera::master {
+namespace {
+
+using testing::Contains;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+
+class CoreLeaveTest : public testing::Test, protected CoreHarness {
+ protected:
+  // Cuts no checkpoint by itself.
+  static v1::JobSpec Quiet() {
+    v1::JobSpec spec = SmallJob();
+    spec.mutable_checkpoint()->set_every_steps(1000000);
+    spec.mutable_train()->set_epochs(20);
+    return spec;
+  }
+  void Ask(const std::string& ps) {
+    heartbeats_[ps].set_leaving(true);
+    Advance(absl::ZeroDuration());
+  }
+  bool MayLeave(const std::string& ps) { return core_->MayLeave(alive_.at(ps)); }
+  // It stops, and comes back.
+  void Stop(const std::string& ps) {
+    Kill(ps);
+    heartbeats_.erase(ps);
+  }
+  void RunUntilMayLeave(const std::string& ps) {
+    for (int i = 0; i < 100 && !MayLeave(ps); ++i) Round();
+    ASSERT_TRUE(MayLeave(ps));
+  }
+  // Every batch once.
+  void ExpectEachStepOnce(uint64_t steps) {
+    std::vector<int> trained(steps, 0);
+    for (const v1::Train& unit : trained_) {
+      for (uint64_t i = 0; i < unit.batch_end() - unit.batch_begin(); ++i) {
+        ++trained.at(unit.first_step() + i);
+      }
+    }
+    EXPECT_THAT(trained, testing::Each(1));
+  }
+};
+
+TEST_F(CoreLeaveTest, OneThatHoldsWhatNoCheckpointHasWaitsForOne) {
+  JoinAll(2, 1);
+  const std::string id = Submit(Quiet(), 1, 2);
+  RunUntilStep(id, 20);
+  hold_writes_ = true;
+  Ask("ps-1");
+  EXPECT_THAT(Events(id), Contains("ps-1 is to stop: goes to the next barrier"));
+  for (int i = 0; i < 30; ++i) Round();
+  EXPECT_FALSE(MayLeave("ps-1")) << "its checkpoint is not committed";
+  EXPECT_EQ(Job(id).state(), v1::RUNNING);
+  EXPECT_THAT(Waits(id),
+              Contains(HasSubstr("ps-1 is to stop, and waits for the job's checkpoint")));
+  hold_writes_ = false;
+  RunUntilMayLeave("ps-1");
+  EXPECT_FALSE(MayLeave("ps-0"));
+  ASSERT_EQ(writes_.size(), 1u);
+  EXPECT_EQ(Job(id).state(), v1::RESTARTING);
+  EXPECT_THAT(Job(id).message(), HasSubstr(writes_[0].folder + " has all that was trained"));
+  Stop("ps-1");
+  for (int i = 0; i < 30; ++i) Round();
+  EXPECT_THAT(Job(id).message(), HasSubstr("1 of 2 ps are here (ps-0)"));
+  Join(v1::PS, "ps-1");
+  RunUntil(id, v1::SUCCEEDED);
+  ExpectEachStepOnce(200);
+}
+
+TEST_F(CoreLeaveTest, TheJobGoesOnWithAnotherThatIsHere) {
+  JoinAll(3, 1);
+  const std::string id = Submit(Quiet(), 1, 2);
+  RunUntilStep(id, 20);
+  Ask("ps-0");
+  RunUntilMayLeave("ps-0");
+  RunUntilStep(id, 30);
+  const v1::JobStatus job = Job(id);
+  for (const v1::NodeStatus& node : job.nodes()) EXPECT_NE(node.name(), "ps-0");
+  Stop("ps-0");
+  RunUntil(id, v1::SUCCEEDED);
+  EXPECT_EQ(Job(id).restarts(), 1u);
+  ExpectEachStepOnce(200);
+}
+
+TEST_F(CoreLeaveTest, AllMayStopAtOnce) {
+  JoinAll(2, 2);
+  const std::string id = Submit(Quiet(), 2, 2);
+  RunUntilStep(id, 10);
+  Ask("ps-0");
+  Ask("ps-1");
+  RunUntilMayLeave("ps-0");
+  RunUntilMayLeave("ps-1");
+  EXPECT_EQ(writes_.size(), 1u);
+}
+
+TEST_F(CoreLeaveTest, OneThatNoJobUsesMayStopAtOnceAndIsGivenNone) {
+  JoinAll(1, 1);
+  Ask("ps-0");
+  EXPECT_TRUE(MayLeave("ps-0"));
+  const std::string id = Submit(Quiet(), 1, 1);
+  for (int i = 0; i < 30; ++i) Round();
+  EXPECT_THAT(opens_, IsEmpty());
+  EXPECT_EQ(Job(id).reason(), "WaitingForPs");
+  // Nor does one that trains already move there.
+  Join(v1::PS, "ps-1");
+  RunUntilStep(id, 5);
+  v1::ScaleRequest scale;
+  scale.set_job_id(id);
+  scale.set_ps(2);
+  ASSERT_TRUE(core_->Scale(scale, now_).ok());
+  for (int i = 0; i < 10; ++i) Round();
+  EXPECT_THAT(copies_, IsEmpty());
+}
+
+TEST_F(CoreLeaveTest, WhatComesBackByItsPushLogIsNotWaitedFor) {
+  JoinAll(1, 1);
+  v1::JobSpec spec = Quiet();
+  spec.mutable_recovery()->set_push_log(v1::RecoverySpec::ASYNC);
+  const std::string id = Submit(spec, 1, 1);
+  RunUntilStep(id, 20);
+  Ask("ps-0");
+  EXPECT_TRUE(MayLeave("ps-0"));
+  EXPECT_THAT(writes_, IsEmpty());
+  Stop("ps-0");
+  Join(v1::PS, "ps-0");
+  RunUntil(id, v1::SUCCEEDED);
+  EXPECT_EQ(Job(id).restarts(), 0u);
+  ExpectEachStepOnce(200);
+}
+
+TEST_F(CoreLeaveTest, WithoutRoomForACheckpointItStopsWithoutAndTrainingIsLost) {
+  JoinAll(1, 1);
+  const std::string id = Submit(Quiet(), 1, 1);
+  RunUntilStep(id, 20);
+  on_write_ = [](const WriteCheckpoint&) { return absl::ResourceExhaustedError("disk full"); };
+  Ask("ps-0");
+  RunUntilMayLeave("ps-0");
+  EXPECT_THAT(Events(id), Contains(HasSubstr("ps-0 stops without a checkpoint at step")));
+  EXPECT_EQ(Job(id).state(), v1::RUNNING) << "as long as it is here";
+  on_write_ = nullptr;
+  Stop("ps-0");
+  Join(v1::PS, "ps-0");
+  RunUntil(id, v1::SUCCEEDED);
+  EXPECT_EQ(Job(id).restarts(), 1u);
+}
+
+TEST_F(CoreLeaveTest, AMoveThatIsUnderWayIsPutOff) {
+  JoinAll(2, 1);
+  const std::string id = Submit(Quiet(), 1, 1);
+  RunUntilStep(id, 10);
+  v1::ScaleRequest scale;
+  scale.set_job_id(id);
+  scale.set_ps(2);
+  hold_writes_ = true;  // the copy
+  ASSERT_TRUE(core_->Scale(scale, now_).ok());
+  for (int i = 0; i < 3; ++i) Round();
+  ASSERT_TRUE(writing_.has_value());
+  Ask("ps-0");
+  hold_writes_ = false;
+  RunUntilMayLeave("ps-0");
+  EXPECT_TRUE(Job(id).has_scaling()) << "what was asked for is not forgotten";
+  Stop("ps-0");
+  Join(v1::PS, "ps-2");
+  RunUntil(id, v1::SUCCEEDED);
+  ExpectEachStepOnce(200);
+}
+
+TEST_F(CoreLeaveTest, AMoveToOneThatIsToStopIsGivenUp) {
+  JoinAll(2, 1);
+  const std::string id = Submit(Quiet(), 1, 1);
+  RunUntilStep(id, 10);
+  v1::ScaleRequest scale;
+  scale.set_job_id(id);
+  scale.set_ps(2);
+  hold_writes_ = true;
+  ASSERT_TRUE(core_->Scale(scale, now_).ok());
+  for (int i = 0; i < 3; ++i) Round();
+  Ask("ps-1");
+  EXPECT_TRUE(MayLeave("ps-1"));
+  EXPECT_THAT(Events(id), Contains(HasSubstr("ps-1 is to stop")));
+  hold_writes_ = false;
+  RunUntil(id, v1::SUCCEEDED);
+  EXPECT_EQ(Job(id).restarts(), 0u);
+}
+
+TEST_F(CoreLeaveTest, AtEveryInstantNothingIsTrainedTwice) {
+  for (int at = 0; at < 150; at += 3) {
+    SCOPED_TRACE(at);
+    JoinAll(2, 2);
+    trained_.clear();
+    v1::JobSpec spec = Quiet();
+    spec.mutable_train()->set_epochs(6);
+    spec.mutable_checkpoint()->set_every_steps(13);
+    spec.mutable_evaluation()->set_every_steps(10);
+    spec.mutable_checkpoint()->set_keep_best(true);
+    const std::string id = Submit(spec, 2, 2);
+    for (int i = 0; i < at; ++i) Step();
+    Ask("ps-1");
+    RunUntilMayLeave("ps-1");
+    Stop("ps-1");
+    Join(v1::PS, "ps-1");
+    RunUntil(id, v1::SUCCEEDED);
+    // Steps of both ranks.
+    std::map<uint64_t, int> trained;
+    for (const v1::Train& unit : trained_) {
+      for (uint64_t i = unit.batch_begin(); i < unit.batch_end(); ++i) {
+        ++trained[unit.first_step() + (i - unit.batch_begin())];
+      }
+    }
+    for (const auto& [step, times] : trained) EXPECT_EQ(times, 2) << "step " << step;
+    RestartMaster();
+  }
+}
+
+}  // namespace
+}  // namespace tessera::master
