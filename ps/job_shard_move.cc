@@ -54,7 +54,7 @@ void JobShard::EndTakes() {
 absl::Status JobShard::TakeRows(uint64_t ticket, uint32_t table, uint32_t partition, bool changed,
                                 std::string& records) {
   absl::MutexLock take_lock(&take_mu_);
-  if (tickets_[partition] != ticket) {
+  if (partition >= tickets_.size() || tickets_[partition] != ticket) {
     return absl::AbortedError(absl::StrCat("job ", request_.job_id(), ": the rows of partition ",
                                            partition, " go to another caller now"));
   }

@@ -152,6 +152,13 @@ TEST_F(PartitionMoveTest, RowsThatAreCopiedWhileTheyChangeArriveAsTheyAreAtTheEn
   EXPECT_LT(kept->Stats().tables(0).bytes(), bytes + (1 << 20));
 }
 
+TEST_F(PartitionMoveTest, NobodyTakesRowsWithTheTicketOfAPsThatHasRestarted) {
+  ASSERT_OK(old_.Open(Request(1, Partitions(0, kPartitions))));
+  std::string records;
+  EXPECT_FAILS(Find(old_, 1)->TakeRows(1, 0, 0, /*changed=*/false, records), StatusCode::kAborted,
+               "go to another caller");
+}
+
 TEST_F(PartitionMoveTest, WhatIsTakenOverIsTrainedAndCheckpointedLikeAnyOther) {
   // The same pushes on a job that stays as it is.
   std::mt19937_64 random(5);

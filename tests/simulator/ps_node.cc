@@ -42,7 +42,7 @@ struct PsNode::Fetch {
   std::shared_ptr<ps::JobShard> staged;
   v1::FetchPartitionsResponse response;
   int source = 0;
-  std::optional<uint64_t> ticket;  // of the source
+  std::optional<Taking> taking;  // of the source
   uint32_t table = 0;
   int begin = 0;  // of the partitions of the next chunk
 };
@@ -182,13 +182,13 @@ void PsNode::FetchNext(const std::shared_ptr<Fetch>& fetch) {
   *read.mutable_partitions() = source.partitions();
   read.set_changed(fetch->request.changed());
   read.set_move(fetch->request.open().move());
-  if (!fetch->ticket.has_value()) {
-    network_.Call<uint64_t>(
+  if (!fetch->taking.has_value()) {
+    network_.Call<Taking>(
         process_, peer->process(), absl::Minutes(30),
-        [peer, read](const Network::Reply<uint64_t>& reply) { reply(peer->BeginRead(read)); },
-        [this, fetch](const absl::StatusOr<uint64_t>& ticket) {
-          if (!ticket.ok()) return fetch->reply(ticket.status());
-          fetch->ticket = *ticket;
+        [peer, read](const Network::Reply<Taking>& reply) { reply(peer->BeginRead(read)); },
+        [this, fetch](const absl::StatusOr<Taking>& taking) {
+          if (!taking.ok()) return fetch->reply(taking.status());
+          fetch->taking = *taking;
           FetchNext(fetch);
         },
         Network::Arrives::kOnce);
@@ -196,10 +196,8 @@ void PsNode::FetchNext(const std::shared_ptr<Fetch>& fetch) {
   }
   network_.Call<Chunk>(
       process_, peer->process(), absl::Minutes(30),
-      [peer, read, ticket = *fetch->ticket, table = fetch->table,
-       begin = fetch->begin](const Network::Reply<Chunk>& reply) {
-        reply(peer->ReadChunk(read, ticket, table, begin));
-      },
+      [read, taking = *fetch->taking, table = fetch->table, begin = fetch->begin](
+          const Network::Reply<Chunk>& reply) { reply(ReadChunk(read, taking, table, begin)); },
       [this, fetch, partitions = source.partitions_size()](const absl::StatusOr<Chunk>& chunk) {
         if (!chunk.ok()) return fetch->reply(chunk.status());
         if (!chunk->rows.records().empty()) {
@@ -215,7 +213,7 @@ void PsNode::FetchNext(const std::shared_ptr<Fetch>& fetch) {
         }
         if (chunk->last) {
           fetch->table = 0;
-          fetch->ticket.reset();
+          fetch->taking.reset();
           ++fetch->source;
         }
         FetchNext(fetch);
@@ -223,19 +221,23 @@ void PsNode::FetchNext(const std::shared_ptr<Fetch>& fetch) {
       Network::Arrives::kOnce);
 }
 
-absl::StatusOr<uint64_t> PsNode::BeginRead(const v1::ReadPartitionsRequest& request) {
-  TESSERA_ASSIGN_OR_RETURN(const auto shard, jobs_->Find(request.job_id(), request.generation()));
-  return shard->BeginTake(request.partitions(), request.changed(), request.move());
+absl::StatusOr<PsNode::Taking> PsNode::BeginRead(const v1::ReadPartitionsRequest& request) {
+  Taking taking;
+  TESSERA_ASSIGN_OR_RETURN(taking.shard, jobs_->Find(request.job_id(), request.generation()));
+  TESSERA_ASSIGN_OR_RETURN(
+      taking.ticket,
+      taking.shard->BeginTake(request.partitions(), request.changed(), request.move()));
+  return taking;
 }
 
 absl::StatusOr<PsNode::Chunk> PsNode::ReadChunk(const v1::ReadPartitionsRequest& request,
-                                                uint64_t ticket, uint32_t table, int begin) {
-  TESSERA_ASSIGN_OR_RETURN(const auto shard, jobs_->Find(request.job_id(), request.generation()));
+                                                const Taking& taking, uint32_t table, int begin) {
+  ps::JobShard* const shard = taking.shard.get();
   Chunk chunk;
   const int end = std::min(begin + kPartitionsOfChunk, request.partitions_size());
   for (int p = begin; p < end; ++p) {
-    TESSERA_RETURN_IF_ERROR(shard->TakeRows(ticket, table, request.partitions(p), request.changed(),
-                                            *chunk.rows.mutable_records()));
+    TESSERA_RETURN_IF_ERROR(shard->TakeRows(taking.ticket, table, request.partitions(p),
+                                            request.changed(), *chunk.rows.mutable_records()));
   }
   chunk.rows.set_table(table);
   chunk.rows.set_floats_per_row(shard->FloatsOf(table));

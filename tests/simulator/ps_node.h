@@ -41,6 +41,11 @@ class PsNode {
 
  private:
   struct Fetch;
+  // Of a source, as the real one's stream keeps it: it does not outlive its process.
+  struct Taking {
+    std::shared_ptr<ps::JobShard> shard;
+    uint64_t ticket = 0;
+  };
   struct Chunk {
     v1::RowChunk rows;
     bool last = false;
@@ -50,9 +55,9 @@ class PsNode {
   void ExpireWaits();
   // Of a fetch: the next chunk from its source; of a source: one that was asked for.
   void FetchNext(const std::shared_ptr<Fetch>& fetch);
-  absl::StatusOr<uint64_t> BeginRead(const v1::ReadPartitionsRequest& request);
-  absl::StatusOr<Chunk> ReadChunk(const v1::ReadPartitionsRequest& request, uint64_t ticket,
-                                  uint32_t table, int begin);
+  absl::StatusOr<Taking> BeginRead(const v1::ReadPartitionsRequest& request);
+  static absl::StatusOr<Chunk> ReadChunk(const v1::ReadPartitionsRequest& request,
+                                         const Taking& taking, uint32_t table, int begin);
 
   World& world_;
   Network& network_;
