@@ -98,7 +98,7 @@ def random_cuts(t):
 def waits_for(cluster, job_id, who, seconds=10):
     """The status is to say within so many seconds that somebody waits for `who`; returns that line."""
     start = time.monotonic()
-    status = cluster.wait(job_id, lambda s: s["state"] != "Running" or any(who in w for w in s["waits"]),
+    status = cluster.wait(job_id, lambda s: s["state"] in ("Succeeded", "Failed") or any(who in w for w in s["waits"]),
                           seconds, f"a wait for {who} in the status")
     lines = [w for w in status["waits"] if who in w]
     if not lines:
