@@ -52,11 +52,8 @@ void Ask(const math::Adagrad::Params& p, Numbers& numbers) {
 void Ask(const math::RowWiseAdagrad::Params& p, Numbers& numbers) {
   numbers.NotNegative("initial_accumulator", p.initial_accumulator).Positive("epsilon", p.epsilon);
 }
-// Of amsgrad too.
+// Of amsgrad and lamb too.
 void Ask(const math::Adam::Params& p, Numbers& numbers) {
-  numbers.Memory("beta1", p.beta1).Memory("beta2", p.beta2).Positive("epsilon", p.epsilon);
-}
-void Ask(const math::Lamb::Params& p, Numbers& numbers) {
   numbers.Memory("beta1", p.beta1).Memory("beta2", p.beta2).Positive("epsilon", p.epsilon);
 }
 void Ask(const math::Rmsprop::Params& p, Numbers& numbers) {

@@ -25,11 +25,11 @@ namespace tessera {
 template <typename Visit>
 auto VisitOptimizer(const v1::OptimizerSpec& spec, Visit visit) {
   const float rate = spec.learning_rate();
-  const auto adam_params = [rate](const v1::AdamOptimizer& o) -> math::Adam::Params {
+  const auto adam_params = [rate](const v1::AdamOptimizer& o, float epsilon) -> math::Adam::Params {
     return {.rate = rate,
             .beta1 = o.has_beta1() ? o.beta1() : 0.9f,
             .beta2 = o.has_beta2() ? o.beta2() : 0.999f,
-            .epsilon = o.has_epsilon() ? o.epsilon() : 1e-8f};
+            .epsilon = o.has_epsilon() ? o.epsilon() : epsilon};
   };
   using Result = decltype(visit(std::type_identity<math::Sgd>(), math::Sgd::Params{rate}));
   switch (spec.kind_case()) {
@@ -62,17 +62,11 @@ auto VisitOptimizer(const v1::OptimizerSpec& spec, Visit visit) {
               .epsilon = o.has_epsilon() ? o.epsilon() : 1e-10f});
     }
     case v1::OptimizerSpec::kAdam:
-      return visit(std::type_identity<math::Adam>(), adam_params(spec.adam()));
+      return visit(std::type_identity<math::Adam>(), adam_params(spec.adam(), 1e-8f));
     case v1::OptimizerSpec::kAmsgrad:
-      return visit(std::type_identity<math::Amsgrad>(), adam_params(spec.amsgrad()));
-    case v1::OptimizerSpec::kLamb: {
-      const v1::AdamOptimizer& o = spec.lamb();
-      return visit(std::type_identity<math::Lamb>(),
-                   math::Lamb::Params{.rate = rate,
-                                      .beta1 = o.has_beta1() ? o.beta1() : 0.9f,
-                                      .beta2 = o.has_beta2() ? o.beta2() : 0.999f,
-                                      .epsilon = o.has_epsilon() ? o.epsilon() : 1e-6f});
-    }
+      return visit(std::type_identity<math::Amsgrad>(), adam_params(spec.amsgrad(), 1e-8f));
+    case v1::OptimizerSpec::kLamb:
+      return visit(std::type_identity<math::Lamb>(), adam_params(spec.lamb(), 1e-6f));
     case v1::OptimizerSpec::kRmsprop: {
       const v1::RmspropOptimizer& o = spec.rmsprop();
       const math::Rmsprop::Params params = {.rate = rate,

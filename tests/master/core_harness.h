@@ -222,6 +222,17 @@ class CoreHarness {
     return events;
   }
 
+  // Every batch once, by all ranks together.
+  void ExpectEachStepOnce(uint64_t steps, int ranks = 1) {
+    std::vector<int> trained(steps, 0);
+    for (const v1::Train& unit : trained_) {
+      for (uint64_t i = 0; i < unit.batch_end() - unit.batch_begin(); ++i) {
+        ++trained.at(unit.first_step() + i);
+      }
+    }
+    EXPECT_THAT(trained, testing::Each(ranks));
+  }
+
   MasterCore::Options options_;  // from the next StartMaster on
   MasterCore::Now now_{absl::Seconds(1000), absl::FromUnixSeconds(1700000000)};
   std::map<std::string, std::string> log_;

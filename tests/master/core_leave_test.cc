@@ -1,6 +1,6 @@
 #include "master/core.h"
 
-#include "tests/master/core_harness.h"
+#include "tests/master/core_scale_harness.h"
 
 // Ps that are told to stop, and wait until nothing would be lost.
 namespace tessera::master {
@@ -11,15 +11,8 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
 
-class CoreLeaveTest : public testing::Test, protected CoreHarness {
+class CoreLeaveTest : public testing::Test, protected CoreScaleHarness {
  protected:
-  // Cuts no checkpoint by itself.
-  static v1::JobSpec Quiet() {
-    v1::JobSpec spec = SmallJob();
-    spec.mutable_checkpoint()->set_every_steps(1000000);
-    spec.mutable_train()->set_epochs(20);
-    return spec;
-  }
   void Ask(const std::string& ps) {
     heartbeats_[ps].set_leaving(true);
     Advance(absl::ZeroDuration());
@@ -33,16 +26,6 @@ class CoreLeaveTest : public testing::Test, protected CoreHarness {
   void RunUntilMayLeave(const std::string& ps) {
     for (int i = 0; i < 100 && !MayLeave(ps); ++i) Round();
     ASSERT_TRUE(MayLeave(ps));
-  }
-  // Every batch once.
-  void ExpectEachStepOnce(uint64_t steps) {
-    std::vector<int> trained(steps, 0);
-    for (const v1::Train& unit : trained_) {
-      for (uint64_t i = 0; i < unit.batch_end() - unit.batch_begin(); ++i) {
-        ++trained.at(unit.first_step() + i);
-      }
-    }
-    EXPECT_THAT(trained, testing::Each(1));
   }
 };
 
@@ -109,19 +92,14 @@ TEST_F(CoreLeaveTest, OneThatNoJobUsesMayStopAtOnceAndIsGivenNone) {
   // Nor does one that trains already move there.
   Join(v1::PS, "ps-1");
   RunUntilStep(id, 5);
-  v1::ScaleRequest scale;
-  scale.set_job_id(id);
-  scale.set_ps(2);
-  ASSERT_TRUE(core_->Scale(scale, now_).ok());
+  ASSERT_TRUE(Scale(id, 2).ok());
   for (int i = 0; i < 10; ++i) Round();
   EXPECT_THAT(copies_, IsEmpty());
 }
 
 TEST_F(CoreLeaveTest, WhatComesBackByItsPushLogIsNotWaitedFor) {
   JoinAll(1, 1);
-  v1::JobSpec spec = Quiet();
-  spec.mutable_recovery()->set_push_log(v1::RecoverySpec::ASYNC);
-  const std::string id = Submit(spec, 1, 1);
+  const std::string id = Submit(LoggedJob(), 1, 1);
   RunUntilStep(id, 20);
   Ask("ps-0");
   EXPECT_TRUE(MayLeave("ps-0"));
@@ -153,11 +131,8 @@ TEST_F(CoreLeaveTest, AMoveThatIsUnderWayIsPutOff) {
   JoinAll(2, 1);
   const std::string id = Submit(Quiet(), 1, 1);
   RunUntilStep(id, 10);
-  v1::ScaleRequest scale;
-  scale.set_job_id(id);
-  scale.set_ps(2);
   hold_writes_ = true;  // the copy
-  ASSERT_TRUE(core_->Scale(scale, now_).ok());
+  ASSERT_TRUE(Scale(id, 2).ok());
   for (int i = 0; i < 3; ++i) Round();
   ASSERT_TRUE(writing_.has_value());
   Ask("ps-0");
@@ -174,11 +149,8 @@ TEST_F(CoreLeaveTest, AMoveToOneThatIsToStopIsGivenUp) {
   JoinAll(2, 1);
   const std::string id = Submit(Quiet(), 1, 1);
   RunUntilStep(id, 10);
-  v1::ScaleRequest scale;
-  scale.set_job_id(id);
-  scale.set_ps(2);
   hold_writes_ = true;
-  ASSERT_TRUE(core_->Scale(scale, now_).ok());
+  ASSERT_TRUE(Scale(id, 2).ok());
   for (int i = 0; i < 3; ++i) Round();
   Ask("ps-1");
   EXPECT_TRUE(MayLeave("ps-1"));
@@ -205,14 +177,7 @@ TEST_F(CoreLeaveTest, AtEveryInstantNothingIsTrainedTwice) {
     Stop("ps-1");
     Join(v1::PS, "ps-1");
     RunUntil(id, v1::SUCCEEDED);
-    // Steps of both ranks.
-    std::map<uint64_t, int> trained;
-    for (const v1::Train& unit : trained_) {
-      for (uint64_t i = unit.batch_begin(); i < unit.batch_end(); ++i) {
-        ++trained[unit.first_step() + (i - unit.batch_begin())];
-      }
-    }
-    for (const auto& [step, times] : trained) EXPECT_EQ(times, 2) << "step " << step;
+    ExpectEachStepOnce(60, 2);
     RestartMaster();
   }
 }

@@ -43,16 +43,6 @@ class CoreScaleHarness : public CoreHarness {
     for (const auto& [ps, request] : open.calls) names.push_back(ps.name);
     return names;
   }
-  // Every batch of every epoch once, in order.
-  void ExpectEachStepOnce(uint64_t steps) {
-    std::vector<int> trained(steps, 0);
-    for (const v1::Train& unit : trained_) {
-      for (uint64_t i = 0; i < unit.batch_end() - unit.batch_begin(); ++i) {
-        ++trained.at(unit.first_step() + i);
-      }
-    }
-    EXPECT_THAT(trained, testing::Each(1));
-  }
   void CannotCopy() {
     on_copy_ = [](const CopyPartitions&) {
       return Failed(absl::FailedPreconditionError("rows may lie on disk"));

@@ -45,16 +45,6 @@ class CoreSuspendTest : public testing::Test, protected CoreHarness {
     for (const auto& [ps, request] : open.calls) names.push_back(ps.name);
     return names;
   }
-  // Every batch once, by all ranks together.
-  void ExpectEachStepOnce(uint64_t steps, int ranks = 1) {
-    std::vector<int> trained(steps, 0);
-    for (const v1::Train& unit : trained_) {
-      for (uint64_t i = 0; i < unit.batch_end() - unit.batch_begin(); ++i) {
-        ++trained.at(unit.first_step() + i);
-      }
-    }
-    EXPECT_THAT(trained, testing::Each(ranks));
-  }
 };
 
 TEST_F(CoreSuspendTest, ARunningJobCutsACheckpointGivesUpItsProcessesAndGoesOnElsewhere) {

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "common/math/host_device.h"
+#include "common/math/optim/adam.h"
 
 namespace tessera::math {
 
@@ -15,32 +16,20 @@ namespace tessera::math {
 struct Lamb {
   static constexpr int kSlots = 2;     // m, v
   static constexpr int kRowSlots = 1;  // t, exact up to 2^24
-  struct Params {
-    float rate;
-    float beta1;
-    float beta2;
-    float epsilon;
-  };
-  struct Row {
-    float inverse_m;       // 1 / (1 - b1^t)
-    float inverse_root_v;  // 1 / sqrt(1 - b2^t)
-  };
+  using Params = Adam::Params;
+  using Row = Adam::Row;  // of rate 1
 
   TESSERA_HOST_DEVICE static float InitialSlot(const Params&, int) { return 0; }
   TESSERA_HOST_DEVICE static float InitialRowSlot(const Params&, int) { return 0; }
   TESSERA_HOST_DEVICE static Row BeginRow(const Params& p, float* row_slots) {
-    const float t = (row_slots[0] += 1);
-    // Powers in double: 1 - b2^t is small for the first steps.
-    const double c1 = 1 - std::pow(static_cast<double>(p.beta1), static_cast<double>(t));
-    const double c2 = 1 - std::pow(static_cast<double>(p.beta2), static_cast<double>(t));
-    return {static_cast<float>(1 / c1), static_cast<float>(1 / std::sqrt(c2))};
+    return Adam::BeginRow({1, p.beta1, p.beta2, p.epsilon}, row_slots);
   }
   // r, of one element.
   TESSERA_HOST_DEVICE static float Direction(const Params& p, const Row& row, float decay, float g,
                                              float w, float& m, float& v) {
     m = p.beta1 * m + (1 - p.beta1) * g;
     v = p.beta2 * v + (1 - p.beta2) * g * g;
-    return row.inverse_m * m / (std::sqrt(v) * row.inverse_root_v + p.epsilon) + decay * w;
+    return row.rate * m / (std::sqrt(v) * row.inverse_root_v + p.epsilon) + decay * w;
   }
   // From the row's sums of w^2 and r^2.
   TESSERA_HOST_DEVICE static float Trust(double squared_w, double squared_r) {
