@@ -44,8 +44,10 @@ grpc::Status ClusterServiceImpl::Join(grpc::ServerContext* context, Stream* stre
     });
     SPDLOG_INFO("{} (incarnation {}) is gone: {}", welcome->name(), incarnation, reason);
   });
-  // The incarnation must never be given again, so its number is durable before it is said.
-  if (absl::Status status = host_->Flush(); !status.ok()) {
+  // The number of a new incarnation must never be given again, so it is durable before it is said.
+  // One that goes on has its number, and must not end because a disk is slow.
+  const bool goes_on = hello.incarnation() != 0;
+  if (absl::Status status = goes_on ? absl::OkStatus() : host_->Flush(); !status.ok()) {
     reason = "the master's state log fails";
     return ToGrpc(absl::UnavailableError(
         absl::StrCat("the master cannot write its state: ", status.message())));

@@ -150,7 +150,8 @@ class Run:
     @staticmethod
     def check_course(outcome, most_restarts, least_restarts, takeovers):
         if most_restarts is not None and outcome.restarts > most_restarts:
-            raise Failure(f"went back to a checkpoint {outcome.restarts} times, expected at most {most_restarts}")
+            events = "; ".join(event["message"] for event in outcome.status["events"])
+            raise Failure(f"went back to a checkpoint {outcome.restarts} times, expected at most {most_restarts}; the job's events: {events}")
         if outcome.restarts < least_restarts:
             raise Failure(f"went back to a checkpoint {outcome.restarts} times, expected {least_restarts}: the fault came too late")
         if outcome.takeovers < takeovers:

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/checkpoint/manifest.h"
+#include "common/failpoint.h"
 #include "tessera/v1/job_service.grpc.pb.h"
 #include "tessera/v1/metrics.grpc.pb.h"
 #include "tests/master/core_harness.h"
@@ -243,6 +244,33 @@ TEST_F(MasterTest, AMasterThatIsStartedAgainTakesUpTheRunningJob) {
   for (const v1::Event& event : job.events()) {
     EXPECT_THAT(event.message(), testing::Not(HasSubstr("lost (")));
   }
+}
+
+TEST_F(MasterTest, ProcessesOfARunningJobJoinAgainWhileNothingCanBeWritten) {
+  v1::JobSpec spec = SmallJob();
+  spec.mutable_train()->set_epochs(100);
+  spec.mutable_evaluation()->set_every_epochs(1000);
+  StartNodes(1, 2);
+  const std::string id = Submit(spec, 2, 1);
+  Watch(id, [](const v1::JobStatus& job) { return job.step() > 100; });
+  master_.reset();
+  // All but what a master writes before it serves.
+  ASSERT_TRUE(ArmFailpoints("master.state_log.apply=error@2-").ok());
+  StartMaster();
+  const auto joined = [](const v1::JobStatus& job) {
+    const auto of = [&job](absl::string_view what) {
+      return std::count_if(
+          job.events().begin(), job.events().end(),
+          [what](const v1::Event& event) { return absl::EndsWith(event.message(), what); });
+    };
+    return of("ps-0 joined") > 0 && of("worker-0 joined") > 0 && of("worker-1 joined") > 0;
+  };
+  Watch(id, joined);
+  absl::SleepFor(absl::Milliseconds(100));
+  DisarmFailpoints();
+  const v1::JobStatus job = Watch(id).back();
+  EXPECT_EQ(v1::JobState_Name(job.state()), "SUCCEEDED") << job.message();
+  EXPECT_EQ(job.restarts(), 0u);
 }
 
 TEST_F(MasterTest, AFreshDataFolderGivesNoNumberThatHasAFolderOfCheckpoints) {
