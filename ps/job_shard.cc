@@ -205,6 +205,7 @@ void JobShard::Close(absl::Status reason) {
     waiting = waiting_.Take([](const WaitingPull&) { return true; });
   }
   if (log_ != nullptr) log_->Close(reason);
+  if (feed_ != nullptr) feed_->Close(reason);
   for (WaitingPull& pull : waiting) std::move(pull.done)(reason);
 }
 

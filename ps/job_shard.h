@@ -24,6 +24,7 @@
 #include "ps/job_checkpoint.h"
 #include "ps/lead_gate.h"
 #include "ps/partition_set.h"
+#include "ps/push_log/log_feed.h"
 #include "ps/push_log/push_log.h"
 #include "ps/push_log/push_log_reader.h"
 #include "ps/push_parts.h"
@@ -134,6 +135,22 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   // Of rows that were not taken over.
   void FreeDropped();
 
+  // Another ps that has the same rows (job_shard_follow.cc).
+  //
+  // Of the one that workers call: see LogFeed. FAILED_PRECONDITION: it has no push log.
+  absl::Status SetFollower(uint64_t pair, bool nobody = false);
+  void ReadLog(const v1::ReadLogRequest& request, absl::Duration deadline, LogFeed::ReadDone done);
+  // Push, Assign and GetProgress are not answered before: with a follower, it has what they say.
+  void AwaitFollower(LogFeed::Done done);
+  uint64_t replica() const;  // LogFeed::in_sync
+  absl::Duration replica_wait() const;
+  // Of the follower, opened with `follow`: what to ask for next, and what has come. Follow fails
+  // with RESOURCE_EXHAUSTED (ask again later), ABORTED (StopFollowing) or DATA_LOSS.
+  v1::ReadLogRequest NextRead() const ABSL_LOCKS_EXCLUDED(follow_mu_);
+  absl::Status Follow(v1::ReadLogResponse response) ABSL_LOCKS_EXCLUDED(follow_mu_);
+  // From here on workers call it. FAILED_PRECONDITION: nothing has come.
+  absl::Status StopFollowing() ABSL_LOCKS_EXCLUDED(follow_mu_);
+
   // `expiry_dry_run` fills TableStats.would_expire.
   v1::StatsResponse Stats(bool expiry_dry_run = false) const ABSL_LOCKS_EXCLUDED(mu_);
   uint64_t rows() const;
@@ -212,6 +229,7 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   uint64_t CopiedBytes() const;
 
   // job_shard_log.cc: nothing where the job has no push log.
+  PushLog::Options LogOptions() const;
   void RemoveEarlierLogs();
   // The state that a segment begins with.
   v1::PushLogHead LogHead() const ABSL_LOCKS_EXCLUDED(mu_);
@@ -222,6 +240,12 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   absl::Status SyncLog();
   // What an error of the log means for the call that met it; where it is for good, for the shard.
   absl::Status LogError(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mu_);
+
+  // job_shard_follow.cc
+  absl::StatusOr<LogFeed*> Feed() const;
+  void BeginFeed();
+  absl::Status FollowRecord(v1::LogRecord record) ABSL_EXCLUSIVE_LOCKS_REQUIRED(follow_mu_);
+  absl::Status FollowHead(const v1::PushLogHead& head) ABSL_EXCLUSIVE_LOCKS_REQUIRED(follow_mu_);
 
   // job_shard_checkpoint.cc
   // job_shard_move.cc: rows that callers have begun to take are not taken any more. The marks of
@@ -253,8 +277,15 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   Tables tables_;
   bool has_sync_ = false;
   std::vector<std::unique_ptr<RankState>> ranks_;  // [workers]
-  std::unique_ptr<PushLog> log_;  // null: the job has none, or it is being replayed
-  bool replaying_ = false;        // what was taken once is taken again, whatever the limits
+  std::unique_ptr<PushLog> log_;   // null: the job has none, or it is being replayed
+  std::unique_ptr<LogFeed> feed_;  // null where log_ is
+  bool replaying_ = false;         // what was taken once is taken again, whatever the limits
+
+  // Held while a follower takes up records.
+  mutable absl::Mutex follow_mu_;
+  bool following_ ABSL_GUARDED_BY(follow_mu_) = false;
+  uint64_t next_followed_ ABSL_GUARDED_BY(follow_mu_) = 0;  // 0: none has come
+  std::string committed_ ABSL_GUARDED_BY(follow_mu_);       // the last that it has heard of
 
   CutRoom cut_room_;
   // Updates of rows, begun and ended.

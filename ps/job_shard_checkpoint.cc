@@ -60,7 +60,8 @@ absl::StatusOr<v1::WriteCheckpointResponse> JobShard::WriteCheckpoint(
   const Request::Phase phase = request.phase();
   if (phase == Request::COMMITTED) {
     if (log_ != nullptr) {
-      log_->Forget(request.folder());
+      log_->Forget(request.folder(), feed_->needed_from());
+      feed_->Committed(request.folder());
       RemoveEarlierLogs();
     }
     return v1::WriteCheckpointResponse();

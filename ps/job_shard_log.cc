@@ -23,6 +23,8 @@ std::string Identity(v1::OpenJobRequest request) {
   // Who recovers takes over from nobody, whoever opened the log did.
   request.clear_take_over();
   request.clear_move();
+  request.clear_follow();
+  request.clear_pair();
   return request.SerializeAsString();
 }
 
@@ -67,12 +69,7 @@ absl::Status JobShard::OpenLog(KeepGoing keep_going) {
                      ": has a push log (recovery.push_log), and this ps no folder to keep it "
                      "in; start tessera-ps with --data-dir"));
   }
-  PushLog::Options options;
-  options.files = options_.files;
-  options.folder =
-      push_log::GenerationFolder(options_.log_root, request_.job_id(), request_.generation());
-  options.fsync = request_.push_log() == v1::RecoverySpec::FSYNC;
-  options.max_bytes = options_.max_log_bytes;
+  PushLog::Options options = LogOptions();
   if (!request_.recover()) {
     v1::PushLogHead head = LogHead();
     // Nobody comes back to the logs of earlier generations. Where training stands for this call
@@ -83,7 +80,13 @@ absl::Status JobShard::OpenLog(KeepGoing keep_going) {
           options_.files->Remove(push_log::JobFolder(options_.log_root, request_.job_id())));
       head.set_cut(request_.checkpoint());
     }
+    if (!request_.follow().empty()) {
+      head.clear_cut();  // it comes with what is fed
+      absl::MutexLock lock(&follow_mu_);
+      following_ = replaying_ = true;
+    }
     TESSERA_ASSIGN_OR_RETURN(log_, PushLog::Create(std::move(options), head));
+    BeginFeed();
     return absl::OkStatus();
   }
   const absl::Duration start = options_.clock->Monotonic();
@@ -110,7 +113,18 @@ absl::Status JobShard::OpenLog(KeepGoing keep_going) {
               reader->torn_bytes());
   TESSERA_ASSIGN_OR_RETURN(log_, PushLog::Continue(std::move(options), reader->segments(),
                                                    reader->next_record(), LogHead()));
+  BeginFeed();
   return absl::OkStatus();
+}
+
+PushLog::Options JobShard::LogOptions() const {
+  PushLog::Options options;
+  options.files = options_.files;
+  options.folder =
+      push_log::GenerationFolder(options_.log_root, request_.job_id(), request_.generation());
+  options.fsync = request_.push_log() == v1::RecoverySpec::FSYNC;
+  options.max_bytes = options_.max_log_bytes;
+  return options;
 }
 
 void JobShard::RemoveEarlierLogs() {
@@ -208,7 +222,9 @@ absl::Status JobShard::LogMessage(push_log::Kind kind,
 }
 
 absl::Status JobShard::SyncLog() {
-  return log_ == nullptr ? absl::OkStatus() : LogError(log_->Sync());
+  if (log_ == nullptr) return absl::OkStatus();
+  if (feed_ != nullptr) feed_->Appended();
+  return LogError(log_->Sync());
 }
 
 absl::Status JobShard::LogError(const absl::Status& status) {

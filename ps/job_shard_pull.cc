@@ -174,6 +174,7 @@ void JobShard::Expire() {
       statuses.push_back(absl::DeadlineExceededError(DescribeWait(pull, now)));
     }
   }
+  if (feed_ != nullptr) feed_->Expire();
   size_t i = 0;
   for (WaitingPull& pull : expired) std::move(pull.done)(std::move(statuses[i++]));
 }

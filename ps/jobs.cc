@@ -93,13 +93,18 @@ absl::StatusOr<std::shared_ptr<JobShard>> Jobs::Open(const v1::OpenJobRequest& r
     absl::MutexLock lock(&mu_);
     return CheckWanted(request, close_alls);
   };
-  TESSERA_ASSIGN_OR_RETURN(
-      std::shared_ptr<JobShard> opened,
-      request.take_over() > 0 ? TakeOver(request) : JobShard::Open(request, options_, wanted));
+  std::shared_ptr<JobShard> opened = request.recover() ? TakeFollower(request) : nullptr;
+  if (opened == nullptr) {
+    TESSERA_ASSIGN_OR_RETURN(opened, request.take_over() > 0
+                                         ? TakeOver(request)
+                                         : JobShard::Open(request, options_, wanted));
+  }
   std::shared_ptr<JobShard> old = opened;
   std::shared_ptr<JobShard> staged;  // is of no use any more
+  std::shared_ptr<JobShard> followed;
   {
     absl::MutexLock lock(&mu_);
+    followed = DropFollowing(id, request.generation());
     if (const auto it = staged_.find(id); it != staged_.end()) {
       staged = std::move(it->second);
       staged_.erase(it);
@@ -111,6 +116,108 @@ absl::StatusOr<std::shared_ptr<JobShard>> Jobs::Open(const v1::OpenJobRequest& r
     old->Close(MovedOn(id, old->request().generation(), request.generation()));
   }
   return opened;
+}
+
+const Jobs::Following* Jobs::FindFollowing(const v1::OpenJobRequest& request) const {
+  const auto it = following_.find(request.job_id());
+  const bool same = it != following_.end() &&
+                    it->second.request.generation() == request.generation() &&
+                    it->second.request.pair() == request.pair();
+  return same ? &it->second : nullptr;
+}
+
+absl::StatusOr<bool> Jobs::BeginFollowing(const v1::OpenJobRequest& request) {
+  const std::string& id = request.job_id();
+  TESSERA_RETURN_IF_ERROR(CheckId(id));
+  std::shared_ptr<JobShard> before;
+  absl::MutexLock lock(&mu_);
+  TESSERA_RETURN_IF_ERROR(CheckWanted(request, close_alls_));
+  if (const auto it = jobs_.find(id); it != jobs_.end()) {
+    const uint64_t current = it->second->request().generation();
+    // Workers call it here, or will have called others by now.
+    if (request.generation() <= current) return MovedOn(id, request.generation(), current);
+  }
+  if (FindFollowing(request) != nullptr) return false;
+  Following& following = following_[id];
+  const auto pair_of = [](const v1::OpenJobRequest& r) {
+    return std::pair(r.generation(), r.pair());
+  };
+  if (pair_of(following.request) > pair_of(request)) {
+    return absl::AbortedError(absl::StrCat("job ", id, ": pair ", request.pair(), " is over, pair ",
+                                           following.request.pair(), " has begun"));
+  }
+  before =
+      std::exchange(following, Following{.request = request, .shard = nullptr, .failed = {}}).shard;
+  return true;
+}
+
+absl::StatusOr<std::shared_ptr<JobShard>> Jobs::OpenFollower(const v1::OpenJobRequest& request,
+                                                             KeepGoing keep_going) {
+  TESSERA_ASSIGN_OR_RETURN(std::shared_ptr<JobShard> shard,
+                           JobShard::Open(request, options_, keep_going));
+  absl::MutexLock lock(&mu_);
+  if (FindFollowing(request) == nullptr) {
+    return absl::AbortedError(absl::StrCat("job ", request.job_id(), ": is not to be followed"));
+  }
+  following_[request.job_id()].shard = shard;
+  return shard;
+}
+
+absl::Status Jobs::CheckFollowing(const v1::OpenJobRequest& request) const {
+  absl::MutexLock lock(&mu_);
+  if (FindFollowing(request) != nullptr) return absl::OkStatus();
+  return absl::AbortedError(absl::StrCat("job ", request.job_id(), ": is not to be followed"));
+}
+
+void Jobs::FollowingFailed(const v1::OpenJobRequest& request, const absl::Status& why) {
+  std::shared_ptr<JobShard> shard;
+  {
+    absl::MutexLock lock(&mu_);
+    if (FindFollowing(request) == nullptr) return;
+    Following& following = following_[request.job_id()];
+    shard = std::move(following.shard);
+    following.shard = nullptr;
+    following.failed = why;
+  }
+  if (shard != nullptr) shard->Close(why);
+}
+
+std::vector<v1::JobOnPs> Jobs::Followed() const {
+  std::vector<v1::JobOnPs> followed;
+  absl::MutexLock lock(&mu_);
+  for (const auto& [id, following] : following_) {
+    v1::JobOnPs& job = followed.emplace_back();
+    job.set_job_id(id);
+    job.set_follows(following.request.pair());
+    job.set_follow_error(std::string(following.failed.message()));
+    if (following.shard == nullptr) continue;
+    job.set_rows(following.shard->rows());
+    job.set_row_bytes(following.shard->row_bytes());
+  }
+  return followed;
+}
+
+std::shared_ptr<JobShard> Jobs::TakeFollower(const v1::OpenJobRequest& request) {
+  std::shared_ptr<JobShard> shard;
+  {
+    absl::MutexLock lock(&mu_);
+    const auto it = following_.find(request.job_id());
+    if (it == following_.end() || it->second.request.generation() != request.generation()) {
+      return nullptr;
+    }
+    shard = std::move(it->second.shard);
+    following_.erase(it);
+  }
+  if (shard == nullptr || !shard->StopFollowing().ok()) return nullptr;
+  return shard;
+}
+
+std::shared_ptr<JobShard> Jobs::DropFollowing(const std::string& job_id, uint64_t generation) {
+  const auto it = following_.find(job_id);
+  if (it == following_.end() || it->second.request.generation() > generation) return nullptr;
+  std::shared_ptr<JobShard> shard = std::move(it->second.shard);
+  following_.erase(it);
+  return shard;
 }
 
 absl::StatusOr<std::shared_ptr<JobShard>> Jobs::TakeOver(const v1::OpenJobRequest& request) {
@@ -220,6 +327,11 @@ absl::Status Jobs::Close(const std::string& job_id, uint64_t generation) {
   TESSERA_RETURN_IF_ERROR(CheckId(job_id));
   std::shared_ptr<JobShard> shard;
   DropStaged(job_id, UINT64_MAX, UINT64_MAX);
+  std::shared_ptr<JobShard> followed;
+  {
+    absl::MutexLock lock(&mu_);
+    followed = DropFollowing(job_id, generation);
+  }
   TESSERA_RETURN_IF_ERROR(Take(job_id, generation, shard));
   if (shard != nullptr)
     shard->Close(absl::AbortedError(absl::StrCat("job ", job_id, " was closed")));
@@ -249,10 +361,12 @@ absl::Status Jobs::Take(const std::string& job_id, uint64_t generation,
 std::vector<std::shared_ptr<JobShard>> Jobs::CloseAll(const absl::Status& reason) {
   std::map<std::string, std::shared_ptr<JobShard>> jobs;
   std::map<std::string, std::shared_ptr<JobShard>> staged;
+  std::map<std::string, Following> following;
   {
     absl::MutexLock lock(&mu_);
     jobs.swap(jobs_);
     staged.swap(staged_);
+    following.swap(following_);
     closed_.clear();
     ++close_alls_;
   }

@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "ps/job_shard.h"
+#include "tessera/v1/cluster.pb.h"
 
 namespace tessera::ps {
 
@@ -37,6 +38,24 @@ class Jobs {
   // Nothing of a later move.
   void DropStaged(const std::string& job_id, uint64_t generation, uint64_t move)
       ABSL_LOCKS_EXCLUDED(mu_);
+  // Jobs whose rows another ps has, which workers call, and this one a copy of them
+  // (OpenJobRequest.follow). OpenJob of the same generation with `recover` makes it the one that
+  // they call, with what has come by then.
+  //
+  // True: it is new, and the caller has it opened and fed. False: it was told before. ABORTED: a
+  // later pair was, or the job is open here, or was closed.
+  absl::StatusOr<bool> BeginFollowing(const v1::OpenJobRequest& request) ABSL_LOCKS_EXCLUDED(mu_);
+  // The load ends with an error of `keep_going`.
+  absl::StatusOr<std::shared_ptr<JobShard>> OpenFollower(const v1::OpenJobRequest& request,
+                                                         KeepGoing keep_going = absl::OkStatus)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  // ABORTED: it is not to be followed any more.
+  absl::Status CheckFollowing(const v1::OpenJobRequest& request) const ABSL_LOCKS_EXCLUDED(mu_);
+  // It ended with that; its rows are freed.
+  void FollowingFailed(const v1::OpenJobRequest& request, const absl::Status& why)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  // What heartbeats say of them.
+  std::vector<v1::JobOnPs> Followed() const ABSL_LOCKS_EXCLUDED(mu_);
   // UNAVAILABLE: not open here; ABORTED: at another generation.
   absl::StatusOr<std::shared_ptr<JobShard>> Find(const std::string& job_id,
                                                  uint64_t generation) const
@@ -60,9 +79,22 @@ class Jobs {
     uint64_t generation = 0;
     uint64_t number = 0;  // of closes; the smallest is forgotten first
   };
+  struct Following {
+    v1::OpenJobRequest request;
+    std::shared_ptr<JobShard> shard;  // null: it is being opened, or has failed
+    absl::Status failed;
+  };
 
   absl::StatusOr<std::shared_ptr<JobShard>> TakeOver(const v1::OpenJobRequest& request)
       ABSL_LOCKS_EXCLUDED(mu_);
+  // Out of following_, to be called by workers; null: there is none of that generation.
+  std::shared_ptr<JobShard> TakeFollower(const v1::OpenJobRequest& request)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  // Of that generation and those before; the shard of what is gone.
+  std::shared_ptr<JobShard> DropFollowing(const std::string& job_id, uint64_t generation)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  const Following* FindFollowing(const v1::OpenJobRequest& request) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Out of jobs_, to be closed; null: it was not open.
   absl::Status Take(const std::string& job_id, uint64_t generation,
                     std::shared_ptr<JobShard>& shard) ABSL_LOCKS_EXCLUDED(mu_);
@@ -76,6 +108,7 @@ class Jobs {
   std::set<std::string> opening_ ABSL_GUARDED_BY(mu_);  // jobs, one call of Open at a time each
   std::map<std::string, std::shared_ptr<JobShard>> jobs_ ABSL_GUARDED_BY(mu_);
   std::map<std::string, std::shared_ptr<JobShard>> staged_ ABSL_GUARDED_BY(mu_);
+  std::map<std::string, Following> following_ ABSL_GUARDED_BY(mu_);
   absl::Status shutdown_ ABSL_GUARDED_BY(mu_);
   // Of jobs that were closed, the newest kMaxClosed: an OpenJob that comes late must not bring one
   // back.

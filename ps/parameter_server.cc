@@ -133,10 +133,23 @@ class ParameterServerImpl final : public ParameterServer {
       job.set_rows(shard->rows());
       job.set_row_bytes(shard->row_bytes());
       for (std::string& wait : shard->Waits()) job.add_waits(std::move(wait));
+      job.set_replica(shard->replica());
+      job.set_replica_wait_ms(
+          static_cast<uint64_t>(absl::ToInt64Milliseconds(shard->replica_wait())));
       rows += job.rows();
       absl::StrAppend(&ids, ids.empty() ? "" : ", ", job.job_id());
     }
-    heartbeat.set_doing(ids.empty() ? "idle" : absl::StrCat("serving ", ids));
+    std::string copies;
+    for (v1::JobOnPs& followed : jobs_.Followed()) {
+      rows += followed.rows();
+      absl::StrAppend(&copies, copies.empty() ? "" : ", ", followed.job_id());
+      *heartbeat.add_jobs() = std::move(followed);
+    }
+    std::string doing = ids.empty() ? "" : absl::StrCat("serving ", ids);
+    if (!copies.empty()) {
+      absl::StrAppend(&doing, doing.empty() ? "" : "; ", "has a copy of ", copies);
+    }
+    heartbeat.set_doing(doing.empty() ? "idle" : doing);
     heartbeat.set_rows(rows);
     heartbeat.set_resident_bytes(ResidentBytes());
     return heartbeat;

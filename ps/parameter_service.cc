@@ -20,6 +20,8 @@ namespace {
 
 constexpr absl::Duration kExpireEvery = absl::Milliseconds(20);
 constexpr absl::Duration kLongestMargin = absl::Milliseconds(200);
+// Of ReadLog, where nothing comes.
+constexpr absl::Duration kLongestRead = absl::Seconds(1);
 
 absl::Status CheckCancelled(const grpc::CallbackServerContext& context) {
   return context.IsCancelled() ? absl::CancelledError("the caller has hung up") : absl::OkStatus();
@@ -37,6 +39,26 @@ grpc::ServerUnaryReactor* RunAs(Executor& executor, grpc::CallbackServerContext&
   };
   const absl::Status queued =
       executor.Submit(bytes, [finish, work = std::move(work)]() mutable { finish(work()); });
+  if (!queued.ok()) finish(queued);
+  return reactor;
+}
+
+// The same of a call whose effect a follower is to have, too, before it is answered: `work` is a
+// function to the shard.
+template <typename Work, typename Observe>
+grpc::ServerUnaryReactor* RunReplicated(Executor& executor, grpc::CallbackServerContext& context,
+                                        uint64_t bytes, Observe observe, Work work) {
+  grpc::ServerUnaryReactor* const reactor = context.DefaultReactor();
+  const auto finish = [reactor, observe = std::move(observe)](const absl::Status& status) {
+    observe(status);
+    reactor->Finish(ToGrpc(status));
+  };
+  const absl::Status queued = executor.Submit(bytes, [finish, work = std::move(work)]() mutable {
+    absl::StatusOr<std::shared_ptr<JobShard>> shard = work();
+    if (!shard.ok()) return finish(shard.status());
+    JobShard& job = **shard;
+    job.AwaitFollower([finish, keep = *std::move(shard)](const absl::Status& s) { finish(s); });
+  });
   if (!queued.ok()) finish(queued);
   return reactor;
 }
@@ -171,43 +193,46 @@ grpc::ServerUnaryReactor* ParameterService::Push(grpc::CallbackServerContext* co
   const auto observe = [=, this](const absl::Status& status) {
     options_.metrics->Pushed(*keys, request->Length(), status, options_.clock->Monotonic() - start);
   };
-  return RunAs(*options_.requests, *context, request->Length(), observe,
-               [=, this]() -> absl::Status {
-                 TESSERA_ASSIGN_OR_RETURN(PushCall call, Read(*request, ReadPush));
-                 for (const Bulk& block : call.keys) *keys += block.size() / sizeof(uint64_t);
-                 const v1::CallHeader& header = call.request.header();
-                 TESSERA_ASSIGN_OR_RETURN(
-                     const auto shard, options_.jobs->Find(header.job_id(), header.generation()));
-                 TESSERA_RETURN_IF_ERROR(shard->Push(std::move(call)));
-                 PassFailpoint("ps.push.answer");
-                 *response = grpc::ByteBuffer(nullptr, 0);  // PushResponse has no fields
-                 return absl::OkStatus();
-               });
+  return RunReplicated(*options_.requests, *context, request->Length(), observe,
+                       [=, this]() -> absl::StatusOr<std::shared_ptr<JobShard>> {
+                         TESSERA_ASSIGN_OR_RETURN(PushCall call, Read(*request, ReadPush));
+                         for (const Bulk& block : call.keys)
+                           *keys += block.size() / sizeof(uint64_t);
+                         const v1::CallHeader& header = call.request.header();
+                         TESSERA_ASSIGN_OR_RETURN(
+                             auto shard, options_.jobs->Find(header.job_id(), header.generation()));
+                         TESSERA_RETURN_IF_ERROR(shard->Push(std::move(call)));
+                         PassFailpoint("ps.push.answer");
+                         *response = grpc::ByteBuffer(nullptr, 0);  // PushResponse has no fields
+                         return shard;
+                       });
 }
 
 grpc::ServerUnaryReactor* ParameterService::GetProgress(grpc::CallbackServerContext* context,
                                                         const v1::ProgressRequest* request,
                                                         v1::ProgressResponse* response) {
-  return RunAs(*options_.requests, *context, request->ByteSizeLong(), Refusals("GetProgress"),
-               [=, this]() -> absl::Status {
-                 TESSERA_ASSIGN_OR_RETURN(const auto shard,
-                                          options_.jobs->Find(request->header().job_id(),
-                                                              request->header().generation()));
-                 TESSERA_ASSIGN_OR_RETURN(*response, shard->GetProgress(*request));
-                 return absl::OkStatus();
-               });
+  // What is missing nobody pushes again: the follower must not lack it.
+  return RunReplicated(
+      *options_.requests, *context, request->ByteSizeLong(), Refusals("GetProgress"),
+      [=, this]() -> absl::StatusOr<std::shared_ptr<JobShard>> {
+        TESSERA_ASSIGN_OR_RETURN(auto shard, options_.jobs->Find(request->header().job_id(),
+                                                                 request->header().generation()));
+        TESSERA_ASSIGN_OR_RETURN(*response, shard->GetProgress(*request));
+        return shard;
+      });
 }
 
 grpc::ServerUnaryReactor* ParameterService::Assign(grpc::CallbackServerContext* context,
                                                    const v1::AssignRequest* request,
                                                    v1::AssignResponse*) {
-  return RunAs(*options_.requests, *context, request->ByteSizeLong(), Refusals("Assign"),
-               [=, this]() -> absl::Status {
-                 TESSERA_ASSIGN_OR_RETURN(const auto shard,
-                                          options_.jobs->Find(request->header().job_id(),
-                                                              request->header().generation()));
-                 return shard->Assign(*request);
-               });
+  return RunReplicated(*options_.requests, *context, request->ByteSizeLong(), Refusals("Assign"),
+                       [=, this]() -> absl::StatusOr<std::shared_ptr<JobShard>> {
+                         TESSERA_ASSIGN_OR_RETURN(
+                             auto shard, options_.jobs->Find(request->header().job_id(),
+                                                             request->header().generation()));
+                         TESSERA_RETURN_IF_ERROR(shard->Assign(*request));
+                         return shard;
+                       });
 }
 
 grpc::ServerUnaryReactor* ParameterService::OpenJob(grpc::CallbackServerContext* context,
@@ -215,6 +240,7 @@ grpc::ServerUnaryReactor* ParameterService::OpenJob(grpc::CallbackServerContext*
                                                     v1::OpenJobResponse* response) {
   return RunAs(*options_.administration, *context, request->ByteSizeLong(), Refusals("OpenJob"),
                [=, this]() -> absl::Status {
+                 if (!request->follow().empty()) return Follow(*request);
                  const auto keep_going = [context] { return CheckCancelled(*context); };
                  TESSERA_ASSIGN_OR_RETURN(const auto shard,
                                           options_.jobs->Open(*request, keep_going));
@@ -225,6 +251,50 @@ grpc::ServerUnaryReactor* ParameterService::OpenJob(grpc::CallbackServerContext*
                  }
                  return absl::OkStatus();
                });
+}
+
+absl::Status ParameterService::Follow(const v1::OpenJobRequest& request) {
+  TESSERA_ASSIGN_OR_RETURN(const bool is_new, options_.jobs->BeginFollowing(request));
+  if (!is_new) return absl::OkStatus();
+  absl::MutexLock lock(&mu_);
+  followers_.remove_if([](const LogFollower& follower) { return follower.ended(); });
+  followers_.emplace_back(options_.jobs, options_.channels, request);
+  return absl::OkStatus();
+}
+
+grpc::ServerUnaryReactor* ParameterService::SetFollower(grpc::CallbackServerContext* context,
+                                                        const v1::SetFollowerRequest* request,
+                                                        v1::SetFollowerResponse*) {
+  return RunAs(*options_.administration, *context, request->ByteSizeLong(), Refusals("SetFollower"),
+               [=, this]() -> absl::Status {
+                 TESSERA_ASSIGN_OR_RETURN(
+                     const auto shard,
+                     options_.jobs->Find(request->job_id(), request->generation()));
+                 return shard->SetFollower(request->pair(), request->nobody());
+               });
+}
+
+grpc::ServerUnaryReactor* ParameterService::ReadLog(grpc::CallbackServerContext* context,
+                                                    const v1::ReadLogRequest* request,
+                                                    v1::ReadLogResponse* response) {
+  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+  const auto refuse = [=, this](const absl::Status& status) {
+    options_.metrics->Answered("ReadLog", status);
+    reactor->Finish(ToGrpc(status));
+  };
+  const absl::Status queued = options_.requests->Submit(request->ByteSizeLong(), [=, this] {
+    auto shard = options_.jobs->Find(request->job_id(), request->generation());
+    if (!shard.ok()) return refuse(shard.status());
+    JobShard& job = **shard;
+    job.ReadLog(*request, options_.clock->Monotonic() + kLongestRead,
+                [=, keep = *std::move(shard)](absl::StatusOr<v1::ReadLogResponse> read) {
+                  if (!read.ok()) return refuse(read.status());
+                  *response = *std::move(read);
+                  reactor->Finish(grpc::Status::OK);
+                });
+  });
+  if (!queued.ok()) refuse(queued);
+  return reactor;
 }
 
 grpc::ServerUnaryReactor* ParameterService::CloseJob(grpc::CallbackServerContext* context,

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <list>
 #include <thread>
 
 #include "absl/base/thread_annotations.h"
@@ -12,6 +13,7 @@
 #include "ps/byte_budget.h"
 #include "ps/executor.h"
 #include "ps/jobs.h"
+#include "ps/log_follower.h"
 #include "ps/ps_metrics.h"
 #include "tessera/v1/parameter_service.grpc.pb.h"
 
@@ -28,7 +30,9 @@ using ParameterServiceBase = v1::ParameterService::WithRawCallbackMethod_Pull<
                             v1::ParameterService::WithCallbackMethod_GetProgress<
                                 v1::ParameterService::WithCallbackMethod_FetchPartitions<
                                     v1::ParameterService::WithCallbackMethod_ReadPartitions<
-                                        v1::ParameterService::Service>>>>>>>>>>;
+                                        v1::ParameterService::WithCallbackMethod_SetFollower<
+                                            v1::ParameterService::WithCallbackMethod_ReadLog<
+                                                v1::ParameterService::Service>>>>>>>>>>>>;
 
 // Puts Jobs on gRPC: every call becomes a task of an executor, and a pull that has to wait for a
 // step holds no thread. Owns one thread, which answers pulls whose deadline has come.
@@ -87,6 +91,12 @@ class ParameterService final : public ParameterServiceBase {
                                             v1::FetchPartitionsResponse* response) override;
   grpc::ServerWriteReactor<v1::RowChunk>* ReadPartitions(
       grpc::CallbackServerContext* context, const v1::ReadPartitionsRequest* request) override;
+  grpc::ServerUnaryReactor* SetFollower(grpc::CallbackServerContext* context,
+                                        const v1::SetFollowerRequest* request,
+                                        v1::SetFollowerResponse* response) override;
+  grpc::ServerUnaryReactor* ReadLog(grpc::CallbackServerContext* context,
+                                    const v1::ReadLogRequest* request,
+                                    v1::ReadLogResponse* response) override;
 
  private:
   class PullReactor;
@@ -97,6 +107,7 @@ class ParameterService final : public ParameterServiceBase {
   // Counts the errors of a call that is not measured otherwise.
   std::function<void(const absl::Status&)> Refusals(const char* call) const;
   void ExpireWaits() ABSL_LOCKS_EXCLUDED(mu_);
+  absl::Status Follow(const v1::OpenJobRequest& request) ABSL_LOCKS_EXCLUDED(mu_);
 
   void PullNow(const grpc::ByteBuffer& request, grpc::ByteBuffer* response, absl::Duration deadline,
                PullReactor* reactor);
@@ -105,6 +116,7 @@ class ParameterService final : public ParameterServiceBase {
   ByteBudget unsent_;
   absl::Mutex mu_;
   bool ending_ ABSL_GUARDED_BY(mu_) = false;
+  std::list<LogFollower> followers_ ABSL_GUARDED_BY(mu_);
   std::thread expirer_;  // constant after construction
 };
 

@@ -68,6 +68,7 @@ absl::StatusOr<std::unique_ptr<PushLog>> PushLog::Continue(Options options,
 absl::Status PushLog::Begin(const v1::PushLogHead& head) {
   Segment segment;
   segment.number = segments_.empty() ? 1 : segments_.back().number + 1;
+  segment.first = next_record_;
   if (head.has_cut()) segment.cut = head.cut();
   const std::string path =
       absl::StrCat(options_.folder, "/", push_log::SegmentName(segment.number));
@@ -176,13 +177,13 @@ absl::Status PushLog::Synced(const absl::Status& status) {
   return closed_;
 }
 
-void PushLog::Forget(absl::string_view cut) {
+void PushLog::Forget(absl::string_view cut, uint64_t keep_from) {
   absl::MutexLock lock(&mu_);
   const auto from = std::find_if(segments_.rbegin(), segments_.rend(),
                                  [cut](const Segment& segment) { return segment.cut == cut; });
   if (from == segments_.rend()) return;
   const uint64_t first_kept = from->number;
-  while (segments_.front().number < first_kept) {
+  while (segments_.front().number < first_kept && segments_[1].first <= keep_from) {
     PassFailpoint("ps.push_log.forget");
     const std::string path =
         absl::StrCat(options_.folder, "/", push_log::SegmentName(segments_.front().number));
@@ -203,6 +204,11 @@ uint64_t PushLog::TotalBytes() const {
   uint64_t bytes = 0;
   for (const Segment& segment : segments_) bytes += segment.bytes;
   return bytes;
+}
+
+PushLog::End PushLog::end() const {
+  absl::MutexLock lock(&mu_);
+  return {.segment = segments_.back().number, .next_record = next_record_};
 }
 
 uint64_t PushLog::bytes() const {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -32,6 +33,7 @@ class PushLog {
     uint64_t number = 0;
     std::optional<std::string> cut;
     uint64_t bytes = 0;
+    uint64_t first = 0;  // number of its head
   };
 
   // A new log, its first segment begun with `head`; whatever was in the folder goes.
@@ -52,12 +54,21 @@ class PushLog {
   absl::Status Sync() ABSL_LOCKS_EXCLUDED(mu_);
   // Begins a segment. After an error the log is as before.
   absl::Status Cut(const v1::PushLogHead& head) ABSL_LOCKS_EXCLUDED(mu_);
-  // Deletes the segments before the last one that begins at this cut; nothing if none does.
-  void Forget(absl::string_view cut) ABSL_LOCKS_EXCLUDED(mu_);
+  // Deletes the segments before the last one that begins at this cut; nothing if none does. Those
+  // with records from `keep_from` on stay.
+  void Forget(absl::string_view cut, uint64_t keep_from = std::numeric_limits<uint64_t>::max())
+      ABSL_LOCKS_EXCLUDED(mu_);
   // Append and Sync are refused with `reason` from here on.
   void Close(absl::Status reason) ABSL_LOCKS_EXCLUDED(mu_);
 
   uint64_t bytes() const ABSL_LOCKS_EXCLUDED(mu_);
+  // Where the next record goes: all before it are in the files.
+  struct End {
+    uint64_t segment = 0;
+    uint64_t next_record = 0;
+  };
+  End end() const ABSL_LOCKS_EXCLUDED(mu_);
+  const std::string& folder() const { return options_.folder; }
 
  private:
   explicit PushLog(Options options) : options_(std::move(options)) {}

@@ -71,19 +71,11 @@ absl::StatusOr<std::unique_ptr<PushLogReader>> PushLogReader::Open(FileSystem& f
   TESSERA_RETURN_IF_ERROR(names.status());
   std::optional<size_t> begin;
   for (const std::string& name : *names) {
-    PushLog::Segment segment;
-    absl::string_view digits = name;
-    if (!absl::ConsumeSuffix(&digits, push_log::kSuffix) ||
-        !absl::SimpleAtoi(digits, &segment.number)) {
-      continue;
-    }
-    const std::string path = reader->Path(segment);
-    TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<ReadableFile> file, files.Open(path));
-    TESSERA_ASSIGN_OR_RETURN(const std::optional<Record> first, ReadRecord(*file, 0));
-    v1::PushLogHead head;
-    const bool sound = first.has_value() && first->kind == push_log::Kind::kHead &&
-                       head.ParseFromString(first->text);
-    if (!sound) {
+    TESSERA_ASSIGN_OR_RETURN(std::optional<Begin> found, reader->ReadBegin(name));
+    if (!found.has_value()) continue;
+    if (!found->sound) {
+      const std::string path = reader->Path(found->segment);
+      TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<ReadableFile> file, files.Open(path));
       TESSERA_ASSIGN_OR_RETURN(const bool goes_on, GoesOn(*file, 1, 1));
       if (!goes_on && &name == &names->back()) {
         // It was being begun: nothing that counts is in it, and the next one takes its place.
@@ -93,14 +85,11 @@ absl::StatusOr<std::unique_ptr<PushLogReader>> PushLogReader::Open(FileSystem& f
       return absl::DataLossError(
           absl::StrCat(path, ": the head of this segment of a push log is damaged"));
     }
-    segment.bytes = file->Size();
-    if (head.has_cut()) segment.cut = head.cut();
-    if (segment.cut == cut) {
+    if (found->segment.cut == cut) {
       begin = reader->segments_.size();
-      reader->head_ = std::move(head);
+      reader->head_ = std::move(found->head);
     }
-    reader->segments_.push_back(std::move(segment));
-    reader->first_.push_back(first->number);
+    reader->segments_.push_back(std::move(found->segment));
   }
   if (!begin.has_value()) {
     return absl::FailedPreconditionError(absl::StrCat(
@@ -111,18 +100,38 @@ absl::StatusOr<std::unique_ptr<PushLogReader>> PushLogReader::Open(FileSystem& f
   return reader;
 }
 
+absl::StatusOr<std::optional<PushLogReader::Begin>> PushLogReader::ReadBegin(
+    const std::string& name) const {
+  Begin begin;
+  absl::string_view digits = name;
+  if (!absl::ConsumeSuffix(&digits, push_log::kSuffix) ||
+      !absl::SimpleAtoi(digits, &begin.segment.number)) {
+    return std::optional<Begin>();
+  }
+  TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<ReadableFile> file,
+                           files_->Open(Path(begin.segment)));
+  begin.segment.bytes = file->Size();
+  TESSERA_ASSIGN_OR_RETURN(const std::optional<Record> first, ReadRecord(*file, 0));
+  begin.sound = first.has_value() && first->kind == push_log::Kind::kHead &&
+                begin.head.ParseFromString(first->text);
+  if (!begin.sound) return std::optional<Begin>(std::move(begin));
+  begin.segment.first = first->number;
+  if (begin.head.has_cut()) begin.segment.cut = begin.head.cut();
+  return std::optional<Begin>(std::move(begin));
+}
+
 absl::Status PushLogReader::OpenSegment(size_t index) {
   index_ = index;
   TESSERA_ASSIGN_OR_RETURN(file_, files_->Open(Path(segments_[index])));
   offset_ = 0;
-  next_record_ = first_[index];
+  next_record_ = segments_[index].first;
   return absl::OkStatus();
 }
 
 absl::StatusOr<std::optional<PushLogReader::Record>> PushLogReader::Next() {
   while (!ended_) {
     const bool last = index_ + 1 == segments_.size();
-    if (!last && next_record_ == first_[index_ + 1]) {
+    if (!last && next_record_ == segments_[index_ + 1].first) {
       // What may stand behind this was not acknowledged.
       TESSERA_RETURN_IF_ERROR(OpenSegment(index_ + 1));
       continue;
@@ -141,6 +150,41 @@ absl::StatusOr<std::optional<PushLogReader::Record>> PushLogReader::Next() {
   return std::optional<Record>();
 }
 
+absl::StatusOr<PushLogReader::Record> PushLogReader::NextOf(const PushLog::End& end) {
+  // What an error has left at the end of a segment must not be taken for a record of the next.
+  if (segments_.back().number < end.segment) TESSERA_RETURN_IF_ERROR(LookAgain());
+  for (const bool again : {true, false}) {
+    while (index_ + 1 < segments_.size() && next_record_ == segments_[index_ + 1].first) {
+      TESSERA_RETURN_IF_ERROR(OpenSegment(index_ + 1));
+    }
+    TESSERA_ASSIGN_OR_RETURN(std::optional<Record> record, ReadRecord(*file_, offset_));
+    if (record.has_value() && record->number == next_record_) {
+      record->where = absl::StrCat(Path(segments_[index_]), ", record ", record->number);
+      offset_ += sizeof(RecordHeader) + Padded(record->text.size()) + record->bulk.size();
+      ++next_record_;
+      return *std::move(record);
+    }
+    if (again) TESSERA_RETURN_IF_ERROR(LookAgain());
+  }
+  return absl::DataLossError(absl::StrCat(Path(segments_[index_]), ": record ", next_record_,
+                                          ", at byte ", offset_, " of ", file_->Size(),
+                                          ", is damaged or missing, and the log goes on to record ",
+                                          end.next_record - 1));
+}
+
+absl::Status PushLogReader::LookAgain() {
+  TESSERA_ASSIGN_OR_RETURN(file_, files_->Open(Path(segments_[index_])));
+  TESSERA_ASSIGN_OR_RETURN(const std::vector<std::string> names, files_->List(folder_));
+  for (const std::string& name : names) {
+    if (name <= push_log::SegmentName(segments_.back().number)) continue;
+    TESSERA_ASSIGN_OR_RETURN(std::optional<Begin> found, ReadBegin(name));
+    if (!found.has_value()) continue;
+    if (!found->sound) break;  // it is being begun
+    segments_.push_back(std::move(found->segment));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status PushLogReader::AtUnreadable() {
   const std::string path = Path(segments_[index_]);
   const auto damaged = [&](absl::string_view after) {
@@ -149,7 +193,8 @@ absl::Status PushLogReader::AtUnreadable() {
                                             after));
   };
   if (index_ + 1 < segments_.size()) {
-    return damaged(absl::StrCat("the next segment begins with record ", first_[index_ + 1]));
+    return damaged(
+        absl::StrCat("the next segment begins with record ", segments_[index_ + 1].first));
   }
   TESSERA_ASSIGN_OR_RETURN(const bool goes_on, GoesOn(*file_, offset_ + 1, next_record_ + 1));
   if (goes_on) return damaged("there are sound ones behind it");

@@ -37,6 +37,9 @@ class PushLogReader {
   // process died is no part of the log. DATA_LOSS: a record that is damaged or missing, though the
   // log goes on after it. Throws std::bad_alloc.
   absl::StatusOr<std::optional<Record>> Next();
+  // Of a log that goes on meanwhile, `end` being its PushLog's: the next record, heads too. One is
+  // there: next_record() is below end.next_record.
+  absl::StatusOr<Record> NextOf(const PushLog::End& end);
 
   // For PushLog::Continue, once Next has given nullopt.
   std::vector<PushLog::Segment> segments() const { return segments_; }
@@ -58,6 +61,15 @@ class PushLogReader {
   static absl::StatusOr<std::optional<Record>> ReadRecord(const ReadableFile& file,
                                                           uint64_t offset);
   absl::Status OpenSegment(size_t index);
+  // Finds what has been written since: segments, and the length of the one it is at.
+  absl::Status LookAgain();
+  // Of a file of the folder; nullopt: it is no segment.
+  struct Begin {
+    PushLog::Segment segment;
+    bool sound = false;  // the head could be read
+    v1::PushLogHead head;
+  };
+  absl::StatusOr<std::optional<Begin>> ReadBegin(const std::string& name) const;
   // The record at offset_ cannot be read: the end of the log, or of its segment, or damage.
   absl::Status AtUnreadable();
   // Whether a sound header with a number of at least `least` lies behind `offset`.
@@ -67,7 +79,6 @@ class PushLogReader {
   const std::string folder_;
   v1::PushLogHead head_;
   std::vector<PushLog::Segment> segments_;  // from the first of the folder on
-  std::vector<uint64_t> first_;             // [segments] number of its head
   size_t index_ = 0;                        // in segments_
   std::unique_ptr<ReadableFile> file_;
   uint64_t offset_ = 0;

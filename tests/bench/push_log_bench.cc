@@ -1,14 +1,18 @@
-// What a push log costs the pushes of one ps in this process, and how fast it is read again.
+// What a push log costs the pushes of one ps in this process, and how fast it is read again; what
+// they cost with a second ps here that has a copy of the rows.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
+#include "absl/time/clock.h"
 #include "common/clock.h"
 #include "common/hash.h"
 #include "common/partition.h"
@@ -41,7 +45,7 @@ void Must(const absl::Status& status) {
 class Shard {
  public:
   Shard(const std::string& folder, v1::RecoverySpec::PushLog log, bool recover = false)
-      : shard_(Open(folder, log, recover)) {}
+      : shard_(Open(folder, log, recover, /*follow=*/false)) {}
 
   void Push(const std::vector<uint64_t>& keys) {
     const size_t key_bytes = keys.size() * sizeof(uint64_t);
@@ -61,6 +65,15 @@ class Shard {
     call.bytes = call.memory.size();
     Must(shard_->Push(std::move(call)));
   }
+  // Returns when a copy has all that was pushed.
+  void AwaitCopy() {
+    absl::Notification has;
+    shard_->AwaitFollower([&](absl::Status status) {
+      Must(status);
+      has.Notify();
+    });
+    has.WaitForNotification();
+  }
   uint64_t log_bytes() const { return shard_->Stats().log_bytes(); }
   // Begins a segment and gives up those before it.
   void ShortenLog() {
@@ -75,8 +88,9 @@ class Shard {
   }
 
  private:
+  friend class Copy;
   static std::shared_ptr<JobShard> Open(const std::string& folder, v1::RecoverySpec::PushLog log,
-                                        bool recover) {
+                                        bool recover, bool follow) {
     JobShard::Options options;
     options.clock = &SystemClock();
     options.files = &PosixFileSystem();
@@ -97,6 +111,10 @@ class Shard {
     table.set_consistency(v1::ASYNC);
     job.set_push_log(log);
     job.set_recover(recover);
+    if (follow) {
+      job.set_follow("the other one");
+      job.set_pair(1);
+    }
     auto shard = JobShard::Open(job, options);
     Must(shard.status());
     return *std::move(shard);
@@ -104,6 +122,41 @@ class Shard {
 
   const std::shared_ptr<JobShard> shard_;
   uint64_t sequence_ = 0;
+};
+
+// A second ps that follows the first one's push log, in a thread of its own.
+class Copy {
+ public:
+  Copy(Shard* of, const std::string& folder, v1::RecoverySpec::PushLog log)
+      : of_(of->shard_), shard_(Shard::Open(folder, log, /*recover=*/false, /*follow=*/true)) {
+    Must(of_->SetFollower(1));
+    thread_ = std::thread([this] { Follow(); });
+    while (of_->replica() == 0) absl::SleepFor(absl::Milliseconds(1));
+  }
+  ~Copy() {
+    Must(of_->SetFollower(2, /*nobody=*/true));
+    thread_.join();
+  }
+
+ private:
+  void Follow() {
+    while (true) {
+      absl::StatusOr<v1::ReadLogResponse> response;
+      absl::Notification answered;
+      of_->ReadLog(shard_->NextRead(), absl::InfiniteDuration(), [&](auto answer) {
+        response = std::move(answer);
+        answered.Notify();
+      });
+      answered.WaitForNotification();
+      if (absl::IsAborted(response.status())) return;
+      Must(response.status());
+      Must(shard_->Follow(*std::move(response)));
+    }
+  }
+
+  const std::shared_ptr<JobShard> of_;
+  const std::shared_ptr<JobShard> shard_;
+  std::thread thread_;
 };
 
 void PushLogBench(benchmark::State& state, const Sizes& sizes, const std::string& folder) {
@@ -137,6 +190,27 @@ void PushLogBench(benchmark::State& state, const Sizes& sizes, const std::string
         [&] { return rate(plain); });
     Report(state,
            {absl::StrCat("push, ", name), push.value, "M keys/s", "no log", push.limit, bar});
+  }
+  {
+    // Both do all the work, on the same processors.
+    Shard alone(folder + "/alone", v1::RecoverySpec::ASYNC);
+    Shard copied(folder + "/copied", v1::RecoverySpec::ASYNC);
+    const Copy copy(&copied, folder + "/copy", v1::RecoverySpec::ASYNC);
+    const Medians push = Interleave(
+        sizes.rounds,
+        [&] {
+          copied.ShortenLog();
+          const double seconds = Seconds([&] {
+            for (const std::vector<uint64_t>& batch : batches) copied.Push(batch);
+            copied.AwaitCopy();
+          });
+          return keys / seconds / 1e6;
+        },
+        [&] {
+          alone.ShortenLog();
+          return rate(alone);
+        });
+    Report(state, {"push, async, with a copy", push.value, "M keys/s", "without", push.limit});
   }
   uint64_t bytes = 0;
   const std::string folder2 = folder + "/replay";

@@ -1,0 +1,90 @@
+#include "ps/log_follower.h"
+
+#include <utility>
+
+#include "absl/time/clock.h"
+#include "common/backoff.h"
+#include "common/log.h"
+#include "common/rpc/status.h"
+#include "common/status_macros.h"
+#include "tessera/v1/parameter_service.grpc.pb.h"
+
+namespace tessera::ps {
+namespace {
+
+// An answer without records comes after a second.
+constexpr absl::Duration kCall = absl::Seconds(10);
+
+}  // namespace
+
+bool MayFollowAgain(const absl::Status& status) {
+  return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) ||
+         absl::IsResourceExhausted(status) || absl::IsCancelled(status);
+}
+
+LogFollower::LogFollower(Jobs* jobs, Channels* channels, v1::OpenJobRequest request)
+    : jobs_(jobs), channels_(channels), request_(std::move(request)) {
+  thread_ = std::thread([this] { Run(); });
+}
+
+LogFollower::~LogFollower() {
+  {
+    absl::MutexLock lock(&mu_);
+    stopped_ = true;
+    if (call_ != nullptr) call_->TryCancel();
+  }
+  thread_.join();
+}
+
+absl::Status LogFollower::Wanted() const {
+  {
+    absl::MutexLock lock(&mu_);
+    if (stopped_) return absl::CancelledError("the ps is stopping");
+  }
+  return jobs_->CheckFollowing(request_);
+}
+
+bool LogFollower::Pause(absl::Duration wait) {
+  absl::MutexLock lock(&mu_);
+  return !mu_.AwaitWithTimeout(absl::Condition(&stopped_), wait);
+}
+
+void LogFollower::Run() {
+  const absl::Status status = Follow();
+  // Where it is not wanted any more, nobody asks.
+  jobs_->FollowingFailed(request_, status);
+  SPDLOG_INFO("job {}: follows {} no more: {}", request_.job_id(), request_.follow(),
+              std::string(status.message()));
+  ended_ = true;
+}
+
+absl::Status LogFollower::Follow() {
+  TESSERA_ASSIGN_OR_RETURN(const std::shared_ptr<JobShard> shard,
+                           jobs_->OpenFollower(request_, [this] { return Wanted(); }));
+  const auto stub = v1::ParameterService::NewStub(channels_->Connect(request_.follow()));
+  Backoff backoff({.first = absl::Milliseconds(20), .longest = absl::Seconds(1)});
+  while (true) {
+    TESSERA_RETURN_IF_ERROR(Wanted());
+    grpc::ClientContext context;
+    context.set_deadline(absl::ToChronoTime(absl::Now() + kCall));
+    {
+      absl::MutexLock lock(&mu_);
+      call_ = &context;
+    }
+    v1::ReadLogResponse response;
+    absl::Status status = FromGrpc(stub->ReadLog(&context, shard->NextRead(), &response));
+    {
+      absl::MutexLock lock(&mu_);
+      call_ = nullptr;
+    }
+    if (status.ok()) status = shard->Follow(std::move(response));
+    if (status.ok()) {
+      backoff.Reset();
+      continue;
+    }
+    if (!MayFollowAgain(status)) return status;
+    if (!Pause(backoff.Next())) return absl::CancelledError("the ps is stopping");
+  }
+}
+
+}  // namespace tessera::ps

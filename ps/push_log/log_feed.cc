@@ -1,0 +1,214 @@
+#include "ps/push_log/log_feed.h"
+
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/checkpoint/checksum.h"
+#include "common/status_macros.h"
+
+namespace tessera::ps {
+namespace {
+
+// Of an answer; one record may be more.
+constexpr uint64_t kAnswerBytes = 1 << 20;
+
+}  // namespace
+
+absl::Status LogFeed::CheckPair(uint64_t pair) const {
+  TESSERA_RETURN_IF_ERROR(closed_);
+  if (pair == pair_) return absl::OkStatus();
+  const std::string what = absl::StrCat(options_.log->folder(), ": pair ", pair,
+                                        " is asked for, and pair ", pair_, " is current");
+  // Who is ahead has been told so before this ps.
+  return pair < pair_ ? absl::AbortedError(what) : absl::UnavailableError(what);
+}
+
+absl::Status LogFeed::SetPair(uint64_t pair, bool nobody) {
+  std::deque<Waiting> waiting;
+  std::optional<Poll> poll;
+  {
+    absl::MutexLock lock(&mu_);
+    TESSERA_RETURN_IF_ERROR(closed_);
+    if (pair == pair_) return absl::OkStatus();
+    if (pair < pair_) return CheckPair(pair);
+    pair_ = pair;
+    nobody_ = nobody;
+    has_below_ = 0;
+    in_sync_ = false;
+    waiting.swap(waiting_);
+    poll = std::exchange(poll_, std::nullopt);
+  }
+  for (Waiting& w : waiting) std::move(w.done)(absl::OkStatus());
+  if (poll.has_value()) {
+    std::move(poll->done)(absl::AbortedError(
+        absl::StrCat(options_.log->folder(), ": pair ", pair, " has been told")));
+  }
+  return absl::OkStatus();
+}
+
+std::vector<LogFeed::Waiting> LogFeed::Confirm(uint64_t below) {
+  std::vector<Waiting> ready;
+  if (below <= has_below_) return ready;
+  has_below_ = below;
+  // A push that looks for a follower after this has appended before it looked.
+  in_sync_ = in_sync_ || has_below_ >= options_.log->end().next_record;
+  while (!waiting_.empty() && waiting_.front().below <= has_below_) {
+    ready.push_back(std::move(waiting_.front()));
+    waiting_.pop_front();
+  }
+  return ready;
+}
+
+void LogFeed::Read(const v1::ReadLogRequest& request, absl::Duration deadline, ReadDone done) {
+  std::vector<Waiting> ready;
+  std::optional<Poll> before;
+  std::optional<Poll> now;
+  absl::Status refused;
+  {
+    absl::MutexLock lock(&mu_);
+    refused = CheckPair(request.pair());
+    if (refused.ok()) {
+      ready = Confirm(request.next_record());
+      before = std::exchange(
+          poll_, Poll{.request = request, .deadline = deadline, .done = std::move(done)});
+      now = TakePoll();
+    }
+  }
+  if (!refused.ok()) return std::move(done)(refused);
+  for (Waiting& w : ready) std::move(w.done)(absl::OkStatus());
+  // Its caller has asked again.
+  if (before.has_value()) std::move(before->done)(v1::ReadLogResponse());
+  if (now.has_value()) Answer(*std::move(now));
+}
+
+std::optional<LogFeed::Poll> LogFeed::TakePoll() {
+  if (!poll_.has_value()) return std::nullopt;
+  const bool grown = poll_->request.next_record() < options_.log->end().next_record;
+  const bool late = poll_->deadline <= options_.clock->Monotonic();
+  if (!grown && !late) return std::nullopt;
+  return std::exchange(poll_, std::nullopt);
+}
+
+void LogFeed::Appended() {
+  std::optional<Poll> poll;
+  {
+    absl::MutexLock lock(&mu_);
+    poll = TakePoll();
+  }
+  if (!poll.has_value()) return;
+  if (options_.run == nullptr) return Answer(*std::move(poll));
+  options_.run([this, poll = *std::move(poll)]() mutable { Answer(std::move(poll)); });
+}
+
+void LogFeed::Answer(Poll poll) {
+  absl::StatusOr<v1::ReadLogResponse> response = ReadFor(poll.request);
+  if (response.ok()) {
+    absl::MutexLock lock(&mu_);
+    if (committed_.has_value()) response->set_committed(*committed_);
+  }
+  std::move(poll.done)(std::move(response));
+}
+
+absl::StatusOr<v1::ReadLogResponse> LogFeed::ReadFor(const v1::ReadLogRequest& request) {
+  const PushLog::End end = options_.log->end();
+  absl::MutexLock lock(&reader_mu_);
+  const bool goes_on = reader_ != nullptr && reader_cut_ == request.cut() &&
+                       reader_->next_record() == request.next_record();
+  if (!goes_on) {
+    reader_ = nullptr;
+    TESSERA_ASSIGN_OR_RETURN(
+        reader_, PushLogReader::Open(*options_.files, options_.log->folder(), request.cut()));
+    reader_cut_ = request.cut();
+    while (request.next_record() > 0 && reader_->next_record() < request.next_record() &&
+           reader_->next_record() < end.next_record) {
+      TESSERA_RETURN_IF_ERROR(reader_->NextOf(end).status());
+    }
+    if (request.next_record() > 0 && reader_->next_record() != request.next_record()) {
+      return absl::FailedPreconditionError(
+          absl::StrCat(options_.log->folder(), ": record ", request.next_record(),
+                       " is asked for; from the cut of ", request.cut(), " on it has records ",
+                       reader_->next_record(), " to ", end.next_record - 1));
+    }
+  }
+  v1::ReadLogResponse response;
+  for (uint64_t bytes = 0; bytes < kAnswerBytes && reader_->next_record() < end.next_record;) {
+    absl::StatusOr<PushLogReader::Record> record = reader_->NextOf(end);
+    if (!record.ok()) {
+      reader_ = nullptr;
+      return record.status();
+    }
+    const absl::string_view bulk(record->bulk.data(), record->bulk.size());
+    bytes += record->text.size() + bulk.size();
+    v1::LogRecord& out = *response.add_records();
+    out.set_kind(static_cast<uint32_t>(record->kind));
+    out.set_number(record->number);
+    out.set_bulk(bulk.data(), bulk.size());
+    Checksum64 checksum;
+    checksum.Add(record->text);
+    checksum.Add(bulk);
+    out.set_checksum(checksum.Value());
+    out.set_text(std::move(record->text));
+  }
+  return response;
+}
+
+void LogFeed::Committed(const std::string& cut) {
+  absl::MutexLock lock(&mu_);
+  committed_ = cut;
+}
+
+void LogFeed::Await(Done done) {
+  absl::Status status;
+  {
+    absl::MutexLock lock(&mu_);
+    status = closed_;
+    const uint64_t below = options_.log->end().next_record;
+    if (status.ok() && in_sync_ && has_below_ < below) {
+      waiting_.push_back(
+          {.below = below, .since = options_.clock->Monotonic(), .done = std::move(done)});
+      return;
+    }
+  }
+  std::move(done)(status);
+}
+
+void LogFeed::Expire() {
+  std::optional<Poll> poll;
+  {
+    absl::MutexLock lock(&mu_);
+    poll = TakePoll();
+  }
+  if (poll.has_value()) Answer(*std::move(poll));
+}
+
+void LogFeed::Close(absl::Status reason) {
+  std::deque<Waiting> waiting;
+  std::optional<Poll> poll;
+  {
+    absl::MutexLock lock(&mu_);
+    if (closed_.ok()) closed_ = reason;
+    waiting.swap(waiting_);
+    poll = std::exchange(poll_, std::nullopt);
+  }
+  for (Waiting& w : waiting) std::move(w.done)(reason);
+  if (poll.has_value()) std::move(poll->done)(reason);
+}
+
+uint64_t LogFeed::needed_from() const {
+  absl::MutexLock lock(&mu_);
+  return nobody_ ? std::numeric_limits<uint64_t>::max() : has_below_;
+}
+
+uint64_t LogFeed::in_sync() const {
+  absl::MutexLock lock(&mu_);
+  return in_sync_ ? pair_ : 0;
+}
+
+absl::Duration LogFeed::oldest_wait() const {
+  absl::MutexLock lock(&mu_);
+  if (waiting_.empty()) return absl::ZeroDuration();
+  return options_.clock->Monotonic() - waiting_.front().since;
+}
+
+}  // namespace tessera::ps

@@ -1,0 +1,347 @@
+#include "ps/jobs.h"
+#include "ps/push_log/log_feed.h"
+#include "tests/ps/recovery_harness.h"
+
+// Two ps with the same rows: one that workers call, and one that follows its push log.
+namespace tessera::ps {
+namespace {
+
+using absl::StatusCode;
+
+class ReplicaTest : public testing::Test, protected RecoveryHarness {
+ protected:
+  // One that follows as `pair`, from a checkpoint on.
+  std::shared_ptr<JobShard> OpenFollower(v1::OpenJobRequest job, uint64_t pair,
+                                         const std::string& checkpoint = "", uint64_t step = 0) {
+    job.set_follow("ps-0");
+    job.set_pair(pair);
+    job.set_checkpoint(checkpoint);
+    job.set_first_step(step);
+    auto shard = Open(job, files_, OtherLogs);
+    EXPECT_OK(shard);
+    return *std::move(shard);
+  }
+  static void OtherLogs(JobShard::Options& options) { options.log_root = "other-logs"; }
+
+  // One answer of `from`; how many records it had.
+  absl::StatusOr<int> FeedOnce(JobShard& from, JobShard& to) {
+    absl::StatusOr<v1::ReadLogResponse> read = absl::UnknownError("not answered");
+    from.ReadLog(to.NextRead(), clock_.Monotonic(), [&](auto answer) { read = std::move(answer); });
+    if (!read.ok()) return read.status();
+    const int records = read->records_size();
+    if (const absl::Status taken = to.Follow(*std::move(read)); !taken.ok()) return taken;
+    return records;
+  }
+  // Until the follower has all.
+  void Feed(JobShard& from, JobShard& to) {
+    while (true) {
+      const absl::StatusOr<int> records = FeedOnce(from, to);
+      ASSERT_OK(records);
+      if (*records == 0) return;
+    }
+  }
+  // A call of workers whose answer waits for the follower.
+  struct Waiting {
+    explicit Waiting(JobShard& shard) {
+      // It may be answered when this is gone.
+      shard.AwaitFollower([state = state](absl::Status s) { *state = std::move(s); });
+    }
+    const std::shared_ptr<std::optional<absl::Status>> state =
+        std::make_shared<std::optional<absl::Status>>();
+    const std::optional<absl::Status>& status = *state;
+  };
+};
+
+TEST_F(ReplicaTest, WhatIsAcknowledgedIsWithTheFollower) {
+  const auto primary = *Open(AsyncJob(), files_);
+  for (uint32_t rank = 0; rank < kRanks; ++rank) ASSERT_OK(primary->Push(AsyncPush(rank, 0)));
+  EXPECT_TRUE(Waiting(*primary).status.has_value()) << "nobody follows";
+  ASSERT_OK(primary->SetFollower(7));
+  const auto follower = OpenFollower(AsyncJob(), 7);
+  EXPECT_TRUE(Waiting(*primary).status.has_value()) << "it has nothing yet";
+  EXPECT_EQ(primary->replica(), 0);
+  Feed(*primary, *follower);
+  EXPECT_EQ(primary->replica(), 7);
+  for (uint64_t s = 1; s < 10; ++s) {
+    for (uint32_t rank = 0; rank < kRanks; ++rank) {
+      ASSERT_OK(primary->Push(AsyncPush(rank, s)));
+      Waiting push(*primary);
+      EXPECT_FALSE(push.status.has_value());
+      clock_.Advance(absl::Milliseconds(3));
+      EXPECT_EQ(primary->replica_wait(), absl::Milliseconds(3));
+      ASSERT_OK(FeedOnce(*primary, *follower));
+      EXPECT_FALSE(push.status.has_value()) << "that it has it is said by its next call";
+      ASSERT_OK(FeedOnce(*primary, *follower));
+      ASSERT_TRUE(push.status.has_value());
+      EXPECT_OK(*push.status);
+    }
+  }
+  // One more push, that it does not have, and the ps dies.
+  ASSERT_OK(primary->Push(AsyncPush(0, 10)));
+  Waiting lost(*primary);
+  EXPECT_FALSE(lost.status.has_value());
+  ASSERT_OK(follower->StopFollowing());
+  EXPECT_EQ(Rows(*follower, files_, 0), AsyncTwin(10));
+  // Its worker pushes it again; what was acknowledged counts once.
+  EXPECT_EQ(*Confirm(*follower, 0, 0), 10u);
+  ASSERT_OK(follower->Push(AsyncPush(1, 9)));
+  EXPECT_EQ(Rows(*follower, files_, 0), AsyncTwin(10));
+}
+
+TEST_F(ReplicaTest, ASyncJobsFollowerEndsWithTheSameBits) {
+  const v1::OpenJobRequest job = SyncJob();
+  const auto primary = *Open(job, files_);
+  ASSERT_OK(primary->Assign(Dense()));
+  for (uint64_t step = 0; step < 4; ++step) SyncStep(*primary, step);
+  SyncPulls(*primary, 4);
+  Checkpoint(*primary, job, "cut-4", 4);
+  for (uint64_t step = 4; step < 6; ++step) SyncStep(*primary, step);
+  ASSERT_OK(primary->SetFollower(1));
+  const auto follower = OpenFollower(job, 1, "cut-4", 4);
+  Feed(*primary, *follower);
+  // Cuts, which drop rows that have expired, come to the follower in their place.
+  for (uint64_t step = 6; step < 9; ++step) SyncStep(*primary, step);
+  SyncPulls(*primary, 9);
+  Checkpoint(*primary, job, "cut-9", 9);
+  ASSERT_OK(Call(*primary, Request::COMMITTED, "cut-9", 9));
+  for (uint64_t step = 9; step < 12; ++step) SyncStep(*primary, step);
+  Feed(*primary, *follower);
+  ASSERT_OK(follower->StopFollowing());
+  // The last step is confirmed by the pulls of the next.
+  SyncPulls(*primary, 12);
+  SyncPulls(*follower, 12);
+  EXPECT_EQ(Rows(*follower, files_, 12), Rows(*primary, files_, 12));
+  // Both go on alike, and the follower's own log brings it back.
+  for (JobShard* shard : {primary.get(), follower.get()}) SyncStep(*shard, 12);
+  v1::OpenJobRequest again = job;
+  again.set_recover(true);
+  again.set_checkpoint("cut-9");
+  again.set_first_step(9);
+  auto back = Open(again, files_, OtherLogs);
+  ASSERT_OK(back);
+  SyncPulls(**back, 13);
+  SyncPulls(*primary, 13);
+  EXPECT_EQ(Rows(**back, files_, 13), Rows(*primary, files_, 13));
+}
+
+TEST_F(ReplicaTest, TheFollowersLogShrinksWithCommittedCheckpoints) {
+  const v1::OpenJobRequest job = AsyncJob();
+  const auto primary = *Open(job, files_);
+  ASSERT_OK(primary->SetFollower(1));
+  const auto follower = OpenFollower(job, 1);
+  const auto segments = [&] { return files_.List("other-logs/job-1/1")->size(); };
+  for (uint64_t s = 0; s < 8; ++s) {
+    ASSERT_OK(primary->Push(AsyncPush(0, s)));
+    const std::string folder = absl::StrCat("cut-", s);
+    Checkpoint(*primary, job, folder, s + 1);
+    ASSERT_OK(Call(*primary, Request::COMMITTED, folder, s + 1));
+    Feed(*primary, *follower);
+    Feed(*primary, *follower);
+  }
+  EXPECT_LE(segments(), 2u);
+}
+
+TEST_F(ReplicaTest, ALaterPairTakesThePlaceOfOneThatDoesNotAnswer) {
+  const auto primary = *Open(AsyncJob(), files_);
+  ASSERT_OK(primary->SetFollower(3));
+  const auto first = OpenFollower(AsyncJob(), 3);
+  Feed(*primary, *first);
+  ASSERT_OK(primary->Push(AsyncPush(0, 0)));
+  Waiting push(*primary);
+  EXPECT_FALSE(push.status.has_value());
+  ASSERT_OK(primary->SetFollower(3));
+  EXPECT_FALSE(push.status.has_value()) << "told again";
+  EXPECT_FAILS(primary->SetFollower(2), StatusCode::kAborted, "pair 3 is current");
+  ASSERT_OK(primary->SetFollower(4));
+  ASSERT_TRUE(push.status.has_value());
+  EXPECT_OK(*push.status);
+  EXPECT_EQ(primary->replica(), 0);
+  EXPECT_FAILS(FeedOnce(*primary, *first), StatusCode::kAborted, "pair 3 is asked for");
+  const auto second = OpenFollower(AsyncJob(), 4);
+  Feed(*primary, *second);
+  EXPECT_EQ(primary->replica(), 4);
+  ASSERT_OK(second->StopFollowing());
+  EXPECT_EQ(second->Stats().applied_steps(), 1u);
+}
+
+TEST_F(ReplicaTest, AnAnswerThatIsLostIsAskedForAgain) {
+  const auto primary = *Open(AsyncJob(), files_);
+  ASSERT_OK(primary->SetFollower(1));
+  const auto follower = OpenFollower(AsyncJob(), 1);
+  for (uint64_t s = 0; s < 6; ++s) {
+    ASSERT_OK(primary->Push(AsyncPush(0, s)));
+    primary->ReadLog(follower->NextRead(), clock_.Monotonic(),
+                     [](const auto& lost) { EXPECT_OK(lost); });
+    ASSERT_OK(FeedOnce(*primary, *follower));
+  }
+  Feed(*primary, *follower);
+  ASSERT_OK(follower->StopFollowing());
+  EXPECT_EQ(follower->Stats().applied_steps(), 6u);
+}
+
+TEST_F(ReplicaTest, AReadWaitsForWhatIsPushed) {
+  const auto primary = *Open(AsyncJob(), files_);
+  ASSERT_OK(primary->SetFollower(1));
+  const auto follower = OpenFollower(AsyncJob(), 1);
+  Feed(*primary, *follower);
+  std::vector<int> records;
+  const auto read = [&] {
+    primary->ReadLog(follower->NextRead(), clock_.Monotonic() + absl::Seconds(1),
+                     [&](const auto& answer) {
+                       if (answer.ok()) records.push_back(answer->records_size());
+                     });
+  };
+  read();
+  EXPECT_TRUE(records.empty());
+  ASSERT_OK(primary->Push(AsyncPush(0, 0)));
+  EXPECT_THAT(records, testing::ElementsAre(1));
+  ASSERT_OK(FeedOnce(*primary, *follower));
+  read();
+  clock_.Advance(absl::Seconds(2));
+  primary->Expire();
+  EXPECT_THAT(records, testing::ElementsAre(1, 0));
+  read();
+  read();  // the first one's caller has gone
+  EXPECT_THAT(records, testing::ElementsAre(1, 0, 0));
+  primary->Close(absl::AbortedError("closed"));
+}
+
+TEST_F(ReplicaTest, RecordsThatAFullDiskHasRefusedAreNotFed) {
+  const auto primary = *Open(AsyncJob(), files_);
+  ASSERT_OK(primary->SetFollower(1));
+  const auto follower = OpenFollower(AsyncJob(), 1);
+  for (uint64_t s = 0; s < 5; ++s) {
+    ASSERT_OK(primary->Push(AsyncPush(0, s)));
+    Feed(*primary, *follower);
+    files_.SetCapacity(files_.bytes() + 100);
+    EXPECT_FAILS(primary->Push(AsyncPush(0, s + 1)), StatusCode::kResourceExhausted, "");
+    files_.Repair();
+  }
+  ASSERT_OK(primary->Push(AsyncPush(0, 5)));
+  Feed(*primary, *follower);
+  ASSERT_OK(follower->StopFollowing());
+  EXPECT_EQ(follower->Stats().applied_steps(), 6u);
+  EXPECT_EQ(Rows(*follower, files_, 0), Rows(*primary, files_, 0));
+}
+
+TEST_F(ReplicaTest, WhatWasChangedOnItsWayIsRefused) {
+  const auto primary = *Open(AsyncJob(), files_);
+  ASSERT_OK(primary->SetFollower(1));
+  const auto follower = OpenFollower(AsyncJob(), 1);
+  ASSERT_OK(primary->Push(AsyncPush(0, 0)));
+  v1::ReadLogResponse response;
+  primary->ReadLog(follower->NextRead(), clock_.Monotonic(),
+                   [&](auto answer) { response = *std::move(answer); });
+  ASSERT_EQ(response.records_size(), 2);  // a head, and the push
+  v1::ReadLogResponse changed = response;
+  changed.mutable_records(1)->mutable_bulk()->back() ^= 1;
+  EXPECT_FAILS(follower->Follow(changed), StatusCode::kDataLoss, "was changed on its way");
+  v1::ReadLogResponse hole = response;
+  hole.mutable_records(1)->set_number(9);
+  EXPECT_FAILS(follower->Follow(hole), StatusCode::kDataLoss, "record 2 was expected");
+  response.mutable_records()->DeleteSubrange(0, 1);
+  EXPECT_OK(follower->Follow(response));
+}
+
+TEST_F(ReplicaTest, WhoHasFollowedNobodyTakesNobodysPlace) {
+  const auto follower = OpenFollower(AsyncJob(), 1);
+  EXPECT_FAILS(follower->StopFollowing(), StatusCode::kFailedPrecondition, "has followed nobody");
+  const auto unlogged = *Open(Whole(Job({SgdTable("a", 3, v1::ASYNC)}, kRanks)), files_);
+  EXPECT_FAILS(unlogged->SetFollower(1), StatusCode::kFailedPrecondition, "recovery.push_log");
+  EXPECT_TRUE(Waiting(*unlogged).status.has_value());
+}
+
+TEST_F(ReplicaTest, WhenThePsIsClosedNobodyWaits) {
+  const auto primary = *Open(AsyncJob(), files_);
+  ASSERT_OK(primary->SetFollower(1));
+  const auto follower = OpenFollower(AsyncJob(), 1);
+  Feed(*primary, *follower);
+  ASSERT_OK(primary->Push(AsyncPush(0, 0)));
+  Waiting push(*primary);
+  primary->Close(absl::AbortedError("the job was closed"));
+  ASSERT_TRUE(push.status.has_value());
+  EXPECT_FAILS(*push.status, StatusCode::kAborted, "the job was closed");
+  EXPECT_FAILS(FeedOnce(*primary, *follower), StatusCode::kAborted, "the job was closed");
+}
+
+class FollowingJobsTest : public testing::Test {
+ protected:
+  FollowingJobsTest() : jobs_(Options()) {}
+  JobShard::Options Options(const std::string& logs = "logs") {
+    JobShard::Options options;
+    options.clock = &clock_;
+    options.files = &files_;
+    options.checkpoint_root = "root";
+    options.log_root = logs;
+    return options;
+  }
+  static v1::OpenJobRequest Request(uint64_t generation, uint64_t pair) {
+    v1::OpenJobRequest job = Whole(Job({SgdTable("a", 1, v1::ASYNC)}));
+    job.set_push_log(v1::RecoverySpec::ASYNC);
+    job.set_generation(generation);
+    if (pair > 0) job.set_follow("ps-0");
+    job.set_pair(pair);
+    return job;
+  }
+
+  HandClock clock_;
+  FaultFileSystem files_;
+  Jobs jobs_;
+};
+
+TEST_F(FollowingJobsTest, OnlyTheLatestPairIsFollowed) {
+  EXPECT_TRUE(*jobs_.BeginFollowing(Request(2, 5)));
+  EXPECT_FALSE(*jobs_.BeginFollowing(Request(2, 5)));
+  EXPECT_FAILS(jobs_.BeginFollowing(Request(2, 4)), StatusCode::kAborted, "pair 4 is over");
+  EXPECT_FAILS(jobs_.BeginFollowing(Request(1, 9)), StatusCode::kAborted, "is over");
+  ASSERT_OK(jobs_.OpenFollower(Request(2, 5)));
+  EXPECT_TRUE(*jobs_.BeginFollowing(Request(2, 6)));
+  EXPECT_FAILS(jobs_.CheckFollowing(Request(2, 5)), StatusCode::kAborted, "not to be followed");
+  EXPECT_FAILS(jobs_.OpenFollower(Request(2, 5)), StatusCode::kAborted, "not to be followed");
+  jobs_.FollowingFailed(Request(2, 6), absl::DataLossError("a hole"));
+  ASSERT_EQ(jobs_.Followed().size(), 1u);
+  EXPECT_EQ(jobs_.Followed()[0].follows(), 6u);
+  EXPECT_EQ(jobs_.Followed()[0].follow_error(), "a hole");
+  EXPECT_FAILS(jobs_.Find("job-1", 2), StatusCode::kUnavailable, "not open");
+}
+
+TEST_F(FollowingJobsTest, OneThatHasFollowedTakesThePlaceAndOthersDoNot) {
+  v1::OpenJobRequest recover = Request(2, 0);
+  recover.set_recover(true);
+  EXPECT_TRUE(*jobs_.BeginFollowing(Request(2, 5)));
+  ASSERT_OK(jobs_.OpenFollower(Request(2, 5)));
+  EXPECT_FAILS(jobs_.Open(recover), StatusCode::kFailedPrecondition, "no segment that begins");
+  EXPECT_TRUE(jobs_.Followed().empty());
+  // From a ps of its own.
+  Jobs others(Options("other-logs"));
+  const auto primary = *others.Open(Request(2, 0));
+  EXPECT_TRUE(*jobs_.BeginFollowing(Request(2, 6)));
+  const auto follower = *jobs_.OpenFollower(Request(2, 6));
+  ASSERT_OK(primary->SetFollower(6));
+  primary->ReadLog(follower->NextRead(), clock_.Monotonic(),
+                   [&](auto read) { EXPECT_OK(follower->Follow(*std::move(read))); });
+  const auto opened = jobs_.Open(recover);
+  ASSERT_OK(opened);
+  EXPECT_EQ(*opened, follower);
+  EXPECT_EQ(*jobs_.Find("job-1", 2), follower);
+  EXPECT_EQ(*jobs_.Open(recover), follower) << "a repeat";
+  EXPECT_FAILS(follower->Follow({}), StatusCode::kAborted, "follows nobody");
+  EXPECT_FAILS(jobs_.BeginFollowing(Request(2, 7)), StatusCode::kAborted, "");
+}
+
+TEST_F(FollowingJobsTest, ItEndsWithTheJob) {
+  EXPECT_TRUE(*jobs_.BeginFollowing(Request(2, 5)));
+  ASSERT_OK(jobs_.OpenFollower(Request(2, 5)));
+  ASSERT_OK(jobs_.Close("job-1", 2));
+  EXPECT_TRUE(jobs_.Followed().empty());
+  EXPECT_FAILS(jobs_.BeginFollowing(Request(2, 6)), StatusCode::kAborted, "has ended");
+  EXPECT_TRUE(*jobs_.BeginFollowing(Request(3, 1)));
+  jobs_.CloseAll(absl::UnavailableError("given up"));
+  EXPECT_TRUE(jobs_.Followed().empty());
+  EXPECT_TRUE(*jobs_.BeginFollowing(Request(3, 2)));
+  ASSERT_OK(jobs_.Open(Request(4, 0)));
+  EXPECT_TRUE(jobs_.Followed().empty());
+}
+
+}  // namespace
+}  // namespace tessera::ps
