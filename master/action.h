@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <variant>
@@ -66,6 +67,13 @@ struct WriteCheckpoint {
   bool logged = false;  // the ps have push logs, and are told when it is committed
 };
 
+// SetFollower on the ps, then OpenJob on the one that is to follow it.
+struct TellFollower {
+  RunNode ps;
+  v1::SetFollowerRequest request;
+  std::optional<std::pair<RunNode, v1::OpenJobRequest>> follower;  // none: nobody is to follow
+};
+
 // FetchPartitions on every ps that is to own more.
 struct CopyPartitions {
   std::vector<std::pair<RunNode, v1::FetchPartitionsRequest>> calls;
@@ -83,15 +91,16 @@ struct ComputeMetrics {
 };
 
 using Work = std::variant<FindCheckpoint, OpenPs, ClosePs, CutCheckpoint, WriteCheckpoint,
-                          CopyPartitions, ComputeMetrics>;
+                          CopyPartitions, TellFollower, ComputeMetrics>;
 
 // A job's actions of a lane are done one after the other, and each lane goes on by itself.
 enum class Lane {
   kForeground,  // what a job waits for
   kBackground,  // WriteCheckpoint, CopyPartitions: the job trains meanwhile
+  kAside,       // TellFollower: whatever else goes on
 };
-inline constexpr int kLanes = 2;
-inline constexpr Lane kAllLanes[kLanes] = {Lane::kForeground, Lane::kBackground};
+inline constexpr int kLanes = 3;
+inline constexpr Lane kAllLanes[kLanes] = {Lane::kForeground, Lane::kBackground, Lane::kAside};
 
 struct Action {
   uint64_t id = 0;

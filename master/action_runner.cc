@@ -201,6 +201,22 @@ ActionResult ActionRunner::Do(const CopyPartitions& copy) {
   return result;
 }
 
+ActionResult ActionRunner::Do(const TellFollower& tell) {
+  ActionResult result;
+  result.status =
+      CallAll<v1::SetFollowerRequest, v1::SetFollowerResponse>(
+          {{tell.ps, tell.request}}, kShortCall, "change the follower", AfterError::kCancel,
+          [](Stub& stub, auto... arguments) { return stub.PrepareAsyncSetFollower(arguments...); })
+          .status();
+  if (!result.status.ok() || !tell.follower.has_value()) return result;
+  result.status =
+      CallAll<v1::OpenJobRequest, v1::OpenJobResponse>(
+          {*tell.follower}, kShortCall, "follow", AfterError::kCancel,
+          [](Stub& stub, auto... arguments) { return stub.PrepareAsyncOpenJob(arguments...); })
+          .status();
+  return result;
+}
+
 ActionResult ActionRunner::Do(const ComputeMetrics& compute) { return Measure(compute); }
 
 }  // namespace tessera::master

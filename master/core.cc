@@ -105,6 +105,7 @@ void MasterCore::Leave(uint64_t incarnation, const std::string& reason, const No
 void MasterCore::OnDeath(const Membership::Death& death, const Now& now) {
   for (JobRun* run : Runs()) {
     if (run->end().has_value()) continue;
+    run->GiveUpFollower(death.incarnation, absl::StrCat("is lost (", death.reason, ")"), now);
     if (run->MovesTo(death.incarnation)) {
       run->GiveUpScaling(absl::StrCat(death.name, " is lost (", death.reason, ")"), now);
     }
@@ -226,7 +227,7 @@ v1::NodeStatus MasterCore::StatusOf(const Node& node) const {
   status.set_rows(node.heartbeat.rows());
   status.set_pid(node.pid);
   for (const JobRun* run : Runs()) {
-    if (!run->Uses(node.incarnation)) continue;
+    if (!run->Uses(node.incarnation) && !run->Follows(node.incarnation)) continue;
     const std::string& job_id = run->record()->status().job_id();
     status.set_job_id(absl::StrCat(status.job_id(), status.job_id().empty() ? "" : ", ", job_id));
   }
@@ -349,6 +350,7 @@ void MasterCore::Tick(const Now& now) {
   for (const Membership::Death& death : membership_.Expire(now.monotonic)) OnDeath(death, now);
   ScaleWorkersOfRuns();
   for (JobRun* run : Runs()) run->Tick(now);
+  TickFollowers(now);
   ReleaseLeaving(now);
   ScaleRuns(now);
   EnforceQuotas(now);

@@ -171,6 +171,10 @@ class MasterCore {
   size_t WorkersToTake() const;
   void StartRun(v1::JobRecord* record, RunOptions options, const Now& now);
   void ClosePsOf(JobSlot& slot, const JobRun& run);
+  // Of ps that the run did not use otherwise.
+  void CloseCopies(JobSlot& slot, const JobRun& run);
+  // Copies of rows: hears what ps say of them, and chooses who is to have one.
+  void TickFollowers(const Now& now);
   // Those that live and stay, of few jobs first.
   std::vector<const Node*> PsByUse() const;
   std::vector<RunNode> Choose(const v1::JobRecord& record, v1::NodeKind kind, uint32_t count) const;

@@ -28,7 +28,7 @@ std::string RowsAbove(const v1::Quota& quota, uint64_t rows, uint64_t row_bytes)
 void MasterCore::AddRows(const std::string& job_id, v1::JobStatus& status) const {
   for (const Node* node : membership_.Alive(v1::PS)) {
     for (const v1::JobOnPs& job : node->heartbeat.jobs()) {
-      if (job.job_id() != job_id) continue;
+      if (job.job_id() != job_id || job.follows() > 0) continue;
       status.set_rows(status.rows() + job.rows());
       status.set_row_bytes(status.row_bytes() + job.row_bytes());
     }

@@ -21,10 +21,6 @@ absl::StatusOr<Message> Read(const std::map<std::string, std::string>& state,
   return message;
 }
 
-RunNode NodeOf(const v1::RunProcess& process) {
-  return {process.name(), process.address(), process.incarnation()};
-}
-
 }  // namespace
 
 absl::Status MasterCore::ResumeRuns(const std::map<std::string, std::string>& state,
@@ -63,6 +59,12 @@ absl::Status MasterCore::ResumeRun(const std::map<std::string, std::string>& sta
       membership_.Expect(kind, process.name(), process.address(), process.incarnation(),
                          now.monotonic, now.wall);
     }
+  }
+  for (const v1::RunFollower& follower : run.followers()) {
+    const v1::RunProcess& node = follower.node();
+    if (node.incarnation() == 0) continue;
+    membership_.Expect(v1::PS, node.name(), node.address(), node.incarnation(), now.monotonic,
+                       now.wall);
   }
   saved->ranks.resize(options.workers.size());
   for (uint32_t r = 0; r < saved->ranks.size(); ++r) {

@@ -40,6 +40,7 @@ void MasterCore::Schedule(const Now& now) {
 
 void MasterCore::SettleEnd(JobSlot& slot, const Now& now) {
   const std::unique_ptr<JobRun> run = slot.End();
+  CloseCopies(slot, *run);
   for (StateLog::Write& write : run->TakeWrites()) writes_.push_back(std::move(write));
   const RunEnd end = *run->end();
   v1::JobRecord* record = run->record();
@@ -129,6 +130,16 @@ void MasterCore::FillRanksOf(JobRun& run, const Now& now) {
 void MasterCore::ClosePsOf(JobSlot& slot, const JobRun& run) {
   ClosePs close;
   for (const RunNode& ps : run.options().ps) {
+    if (membership_.IsAlive(ps.incarnation)) close.ps.push_back(ps);
+  }
+  close.request.set_job_id(run.record()->status().job_id());
+  close.request.set_generation(run.generation());
+  if (!close.ps.empty()) slot.Close(std::move(close));
+}
+
+void MasterCore::CloseCopies(JobSlot& slot, const JobRun& run) {
+  ClosePs close;
+  for (const RunNode& ps : run.CopiedTo()) {
     if (membership_.IsAlive(ps.incarnation)) close.ps.push_back(ps);
   }
   close.request.set_job_id(run.record()->status().job_id());
@@ -276,7 +287,9 @@ std::vector<const Node*> MasterCore::PsByUse() const {
   std::vector<std::pair<size_t, const Node*>> ps;
   for (const Node* node : membership_.Staying(v1::PS)) {
     size_t jobs = 0;
-    for (const JobRun* run : Runs()) jobs += run->Uses(node->incarnation);
+    for (const JobRun* run : Runs()) {
+      jobs += run->Uses(node->incarnation) || run->Follows(node->incarnation);
+    }
     ps.emplace_back(jobs, node);
   }
   std::stable_sort(ps.begin(), ps.end(),
@@ -284,6 +297,26 @@ std::vector<const Node*> MasterCore::PsByUse() const {
   std::vector<const Node*> nodes;
   for (const auto& [jobs, node] : ps) nodes.push_back(node);
   return nodes;
+}
+
+void MasterCore::TickFollowers(const Now& now) {
+  const std::vector<const Node*> ps = membership_.Alive(v1::PS);
+  for (JobRun* run : Runs()) {
+    if (run->record()->status().spec().recovery().replicas() == 0) continue;
+    const std::string& job_id = run->record()->status().job_id();
+    for (const Node* node : ps) {
+      for (const v1::JobOnPs& job : node->heartbeat.jobs()) {
+        if (job.job_id() == job_id) run->HearPs(node->incarnation, job, now);
+      }
+    }
+    for (const uint32_t part : run->PartsToFollow(now.monotonic)) {
+      for (const Node* node : PsByUse()) {
+        if (run->Uses(node->incarnation) || run->Follows(node->incarnation)) continue;
+        run->LetFollow(part, {node->name, node->address, node->incarnation}, now);
+        break;
+      }
+    }
+  }
 }
 
 std::vector<RunNode> MasterCore::Choose(const v1::JobRecord& record, v1::NodeKind kind,

@@ -198,6 +198,7 @@ void MasterCore::ReleaseLeaving(const Now& now) {
       if (run->MovesTo(node->incarnation)) {
         run->GiveUpScaling(absl::StrCat(node->name, " is to stop"), now);
       }
+      run->GiveUpFollower(node->incarnation, "is to stop", now);
       held |= run->Uses(node->incarnation) && run->HoldLeaving(node->name, now);
     }
     if (!held) membership_.Release(node->incarnation);

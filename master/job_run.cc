@@ -59,6 +59,7 @@ bool JobRun::Uses(uint64_t incarnation) const {
 }
 
 std::optional<Work> JobRun::TakeAction(Lane lane) {
+  if (lane == Lane::kAside) return TakeTelling();
   if (lane == Lane::kForeground && !lost_.empty()) {
     if (std::optional<Work> recovery = TakeRecovery()) return recovery;
     // A checkpoint is cut when all ps are there.
@@ -76,6 +77,7 @@ std::optional<Work> JobRun::TakeAction(Lane lane) {
 
 void JobRun::ActionDone(Lane lane, ActionResult result, const Now& now) {
   if (end_.has_value()) return;
+  if (lane == Lane::kAside) return OnTold(*std::exchange(telling_, std::nullopt), result, now);
   if (lane == Lane::kBackground && copies_behind_) return OnCopied(lane, result, now);
   if (lane == Lane::kBackground) return OnWritten(result, now);
   if (recovering_.has_value()) return OnRecovered(*std::exchange(recovering_, {}), result, now);
@@ -173,6 +175,7 @@ void JobRun::Tick(const Now& now) {
   if (end_.has_value()) return;
   TickLost(now);
   if (end_.has_value()) return;
+  TickFollowers(now);
   if (Suspending()) Suspend(now);
   if (end_.has_value() || phase_ != Phase::kTraining) return;
   const float minutes = spec().checkpoint().every_minutes();
@@ -249,6 +252,12 @@ std::vector<std::string> JobRun::Waits(absl::Duration now) const {
   if (leaving_.has_value() && now - leaving_->since > kWorthSaying) {
     waits.push_back(absl::StrCat(leaving_->ps, " is to stop, and waits for the job's checkpoint ",
                                  For(now - leaving_->since)));
+  }
+  for (const auto& [part, follower] : followers_) {
+    if (follower.awaited <= kWorthSaying) continue;
+    waits.push_back(absl::StrCat("pushes to ", options_.ps[part].name, " wait for ",
+                                 follower.node.name, ", which has a copy of its rows, ",
+                                 For(follower.awaited)));
   }
   const bool barrier = phase_ != Phase::kTraining || plan_->BarrierDue();
   for (uint32_t r = 0; r < options_.workers.size() && opened_; ++r) {

@@ -50,6 +50,9 @@ std::string RunMapKey(uint64_t job_number);
 std::string RunPlanKey(uint64_t job_number);
 std::string RunRankKey(uint64_t job_number, uint32_t rank);
 
+v1::RunProcess ToProto(const RunNode& node);
+RunNode NodeOf(const v1::RunProcess& process);
+
 // What the master before this one had made durable of a run that trains.
 struct SavedRun {
   v1::RunState state;
@@ -152,6 +155,18 @@ class JobRun {
   std::optional<Work> TakeAction(Lane lane);
   void ActionDone(Lane lane, ActionResult result, const Now& now);
 
+  // Copies of ps's rows (recovery.replicas). Parts that have none and may have one.
+  std::vector<uint32_t> PartsToFollow(absl::Duration now) const;
+  // `node` lives, and the run does not use it: it is to have a copy of the part's rows.
+  void LetFollow(uint32_t part, const RunNode& node, const Now& now);
+  bool Follows(uint64_t incarnation) const;
+  // It is lost, or is to stop.
+  void GiveUpFollower(uint64_t incarnation, absl::string_view why, const Now& now);
+  // What a ps has last said of the job.
+  void HearPs(uint64_t incarnation, const v1::JobOnPs& job, const Now& now);
+  // Ps that may have copies, besides those that the run uses: they are to be closed with it.
+  std::vector<RunNode> CopiedTo() const;
+
   // The record's status says that the job is to have other ps, and nothing of that has begun. It
   // may where the job trains.
   bool AwaitsScaling() const;
@@ -161,7 +176,8 @@ class JobRun {
   // The copy under way in that lane is of no use any more, and may be cut short.
   bool CopyUnwanted(Lane lane) const {
     if (lane == Lane::kForeground) return copies_ahead_ && !move_.has_value();
-    return copies_behind_ && (!move_.has_value() || move_->stage != Move::kCopying);
+    return lane == Lane::kBackground && copies_behind_ &&
+           (!move_.has_value() || move_->stage != Move::kCopying);
   }
   // Whether it is a ps that the run does not use yet.
   bool MovesTo(uint64_t incarnation) const;
@@ -203,6 +219,7 @@ class JobRun {
   // Who waits for whom for longer than a second.
   std::vector<std::string> Waits(absl::Duration now) const;
   void SetUnanswered(Lane lane, std::vector<std::string> ps) {
+    if (lane == Lane::kAside) return;  // nobody waits for it
     (lane == Lane::kForeground ? unanswered_ : unwritten_) = std::move(ps);
   }
   // Brings the figures in the record up to date.
@@ -300,6 +317,38 @@ class JobRun {
   // False: that has been said for longer than `patience`.
   bool CutAgainLater(const std::string& why, absl::Duration patience, const Now& now);
 
+  // job_run_replicas.cc
+  struct Follower {
+    enum Stage {
+      kNone,       // and not before `next`
+      kToTell,     // the ps and the node, of each other
+      kFollowing,  // both have been told
+      kToEnd,      // the ps is to be told that nobody follows it
+    };
+    RunNode node;
+    uint64_t pair = 0;
+    Stage stage = kNone;
+    bool in_sync = false;
+    bool asks = false;    // an action is to be taken
+    absl::Duration next;  // not before
+    // For how long pushes have waited for it.
+    absl::Duration awaited = absl::ZeroDuration();
+  };
+  struct Telling {
+    uint32_t part = 0;
+    uint64_t pair = 0;
+  };
+  bool Replicates() const;
+  uint64_t NextPair();
+  void GiveUpFollower(uint32_t part, Follower& follower, absl::string_view why, const Now& now);
+  void TickFollowers(const Now& now);
+  std::optional<Work> TakeTelling();
+  void OnTold(const Telling& told, const ActionResult& result, const Now& now);
+  // The part's ps is lost: who has all that was acknowledged, and follows no more.
+  std::optional<RunNode> TakeReplica(uint32_t part);
+  void SaveFollowers(v1::RunState& state) const;
+  void RestoreFollowers(const v1::RunState& state, const Now& now);
+
   // job_run_workers.cc
   void Vacate(Rank rank, bool silent, const Now& now);
   void TickWorkers(const Now& now);
@@ -376,9 +425,15 @@ class JobRun {
     absl::Duration asks_from;  // it is told to recover, or told again
     bool asks = false;
     bool log_gone = false;  // it has said so
+    bool replaces = false;  // `back` had a copy, and takes the place of the one that is lost
+    RunNode returned;       // meanwhile; incarnation 0: it has not
   };
-  std::map<uint32_t, Lost> lost_;         // by part
-  std::optional<Recovering> recovering_;  // by the action under way
+  std::map<uint32_t, Lost> lost_;           // by part
+  std::optional<Recovering> recovering_;    // by the action under way
+  std::map<uint32_t, Follower> followers_;  // by part
+  uint64_t last_pair_ = 0;
+  std::optional<Telling> telling_;         // by the action under way
+  std::map<uint64_t, RunNode> copied_to_;  // by incarnation
   // A checkpoint failed at its barrier and is to be tried again: a ps was away, or it is the last
   // and the disk took it not.
   struct CutAgain {

@@ -40,15 +40,28 @@ bool JobRun::AwaitPs(uint64_t incarnation, const Now& now) {
   if (!ComesBackByLog() && (move_.has_value() || !PartialOrigin().has_value())) return false;
   for (auto& [part, lost] : lost_) {
     if (lost.back.incarnation != incarnation) continue;
-    lost.back = RunNode();
-    lost.asks = false;
+    lost.back = std::exchange(lost.returned, RunNode());
+    lost.asks = lost.back.incarnation != 0;
+    lost.asks_from = now.monotonic;
     lost.log_gone = false;
+    lost.replaces = false;
     lost.since = now.monotonic;
+    return true;
+  }
+  for (auto& [part, lost] : lost_) {
+    if (lost.returned.incarnation != incarnation) continue;
+    lost.returned = RunNode();
     return true;
   }
   for (uint32_t part = 0; part < options_.ps.size(); ++part) {
     if (options_.ps[part].incarnation != incarnation) continue;
-    lost_[part] = {.since = now.monotonic, .back = {}, .asks_from = {}};
+    Lost& lost = lost_[part];
+    lost = {.since = now.monotonic, .back = {}, .asks_from = {}, .returned = {}};
+    if (const std::optional<RunNode> replica = TakeReplica(part)) {
+      lost.back = *replica;
+      lost.asks = lost.replaces = true;
+      lost.asks_from = now.monotonic;
+    }
     leaving_.reset();
     if (writing_.has_value()) writing_->ps_lost = true;
     return true;
@@ -66,6 +79,10 @@ void JobRun::PsJoined(const RunNode& ps, const Now& now) {
   }
   for (auto& [part, lost] : lost_) {
     if (options_.ps[part].name != ps.name) continue;
+    if (lost.replaces) {
+      lost.returned = ps;
+      continue;
+    }
     lost.back = ps;
     lost.asks = true;
     lost.asks_from = now.monotonic;
@@ -121,6 +138,18 @@ void JobRun::OnRecovered(const Recovering& asked, const ActionResult& result, co
     lost.asks_from = now.monotonic + kBetweenTries;
     return;
   }
+  if (!result.status.ok() && lost.replaces) {
+    // Nobody has called it: who returns with its log has all that was acknowledged.
+    jobs_->AddEvent(
+        record_,
+        absl::StrCat(lost.back.name, " cannot take ", name, "'s place: ", result.status.message()),
+        now.wall);
+    lost.replaces = false;
+    lost.back = std::exchange(lost.returned, RunNode());
+    lost.asks = lost.back.incarnation != 0;
+    lost.asks_from = now.monotonic;
+    return;
+  }
   const bool no_log = absl::IsFailedPrecondition(result.status) || absl::IsDataLoss(result.status);
   if (no_log && !asked.alone.has_value() && PartialOrigin().has_value()) {
     jobs_->AddEvent(record_, absl::StrCat(name, ": ", result.status.message()), now.wall);
@@ -141,13 +170,19 @@ void JobRun::OnRecovered(const Recovering& asked, const ActionResult& result, co
     has = absl::StrCat("the rows of ", asked.alone->folder, "; what was pushed to it in ", steps,
                        " steps since is lost");
   }
+  const double seconds = absl::ToDoubleSeconds(now.monotonic - lost.since);
   jobs_->AddEvent(record_,
-                  absl::StrFormat("%s is back with %s, after %.1f s", name, has,
-                                  absl::ToDoubleSeconds(now.monotonic - lost.since)),
+                  lost.replaces
+                      ? absl::StrFormat("%s, which has a copy of its rows, takes %s's place, "
+                                        "after %.1f s",
+                                        lost.back.name, name, seconds)
+                      : absl::StrFormat("%s is back with %s, after %.1f s", name, has, seconds),
                   now.wall);
   options_.ps[part] = std::move(lost.back);
   for (v1::NodeStatus& node : *status().mutable_nodes()) {
     if (node.kind() == v1::PS && node.rank() == part) {
+      node.set_name(options_.ps[part].name);
+      node.set_address(options_.ps[part].address);
       node.set_incarnation(options_.ps[part].incarnation);
     }
   }

@@ -9,6 +9,12 @@
 namespace tessera::master {
 namespace {
 
+std::string RunKey(uint64_t job_number, absl::string_view what) {
+  return absl::StrCat(kRunPrefix, absl::Dec(job_number, absl::kZeroPad10), "/", what);
+}
+
+}  // namespace
+
 v1::RunProcess ToProto(const RunNode& node) {
   v1::RunProcess process;
   process.set_name(node.name);
@@ -17,11 +23,9 @@ v1::RunProcess ToProto(const RunNode& node) {
   return process;
 }
 
-std::string RunKey(uint64_t job_number, absl::string_view what) {
-  return absl::StrCat(kRunPrefix, absl::Dec(job_number, absl::kZeroPad10), "/", what);
+RunNode NodeOf(const v1::RunProcess& process) {
+  return {process.name(), process.address(), process.incarnation()};
 }
-
-}  // namespace
 
 v1::RunState JobRun::State() const {
   v1::RunState state;
@@ -48,6 +52,7 @@ v1::RunState JobRun::State() const {
   state.set_copies_begun(copies_begun_);
   state.set_evaluation_bad_records(evaluation_bad_records_);
   state.set_barrier_for_move(barrier_for_move_);
+  SaveFollowers(state);
   return state;
 }
 
@@ -110,6 +115,7 @@ void JobRun::Resume(const Now& now) {
   barrier_for_move_ = state.barrier_for_move();
   trains_since_ = now.monotonic;
   first_step_ = position_.step();
+  RestoreFollowers(state, now);
   Enter(Phase::kTraining, now);
   for (uint32_t r = 0; r < saved->ranks.size(); ++r) {
     desk_.Restore(Rank(r), saved->ranks[r], now.monotonic);

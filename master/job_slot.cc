@@ -20,9 +20,10 @@ std::optional<Work> JobSlot::TakeAction(Lane which, uint64_t id) {
     return work;
   }
   if (run_ == nullptr || run_->end().has_value()) return std::nullopt;
-  const UnderWay& other = lane(which == Lane::kForeground ? Lane::kBackground : Lane::kForeground);
   // An earlier run may still be writing the checkpoint that this one is about to look for.
-  if (other.id != 0 && !other.of_run && !other.close) return std::nullopt;
+  for (const UnderWay& other : under_way_) {
+    if (other.id != 0 && !other.of_run && !other.close) return std::nullopt;
+  }
   std::optional<Work> work = run_->TakeAction(which);
   if (work.has_value()) mine = {.id = id, .of_run = true, .close = false};
   return work;

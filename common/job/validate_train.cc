@@ -250,6 +250,14 @@ absl::Status RecoveryFields(const v1::JobSpec& spec) {
     return Wrong("recovery.set_aside_after", "found ", n, "; expected 2 to ", kMaxTries,
                  ", or 0 for never");
   }
+  if (const uint32_t n = recovery.replicas(); n > 1) {
+    return Wrong("recovery.replicas", "found ", n, "; expected 0 or 1");
+  }
+  if (recovery.replicas() > 0 && recovery.push_log() <= v1::RecoverySpec::OFF) {
+    return Wrong("recovery.replicas",
+                 "found 1 without a push log; expected recovery.push_log: async or fsync, which "
+                 "feeds the copy");
+  }
   return absl::OkStatus();
 }
 

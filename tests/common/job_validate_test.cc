@@ -229,6 +229,13 @@ TEST(ValidateJobSpec, NamesTheWrongFieldOfTheJob) {
            "recovery.mode", "sync steps cannot go on"},
           {[](auto& s) { s.mutable_recovery()->set_set_aside_after(1); },
            "recovery.set_aside_after", "found 1; expected 2 to 100"},
+          {[](auto& s) { s.mutable_recovery()->set_replicas(1); }, "recovery.replicas",
+           "found 1 without a push log; expected recovery.push_log"},
+          {[](auto& s) {
+             s.mutable_recovery()->set_push_log(v1::RecoverySpec::ASYNC);
+             s.mutable_recovery()->set_replicas(2);
+           },
+           "recovery.replicas", "found 2; expected 0 or 1"},
           {[](auto& s) { s.mutable_recovery()->set_set_aside_after(101); },
            "recovery.set_aside_after", "found 101"},
           {[](auto& s) { s.mutable_consistency()->set_max_lead(2); }, "consistency.max_lead",

@@ -166,6 +166,7 @@ class CoreHarness {
       busy = true;
     }
     busy = FinishWrite() || busy;
+    Tell();
     for (auto& [name, worker] : workers_) busy = Work(name, worker) || busy;
     Advance(absl::Milliseconds(100));
     return busy;
@@ -179,11 +180,20 @@ class CoreHarness {
       in_foreground_ = false;
       core_->ActionDone(action->id, std::move(result), now_);
     } else if (!FinishWrite()) {
+      Tell();
       for (auto& [name, worker] : workers_) {
         if (Work(name, worker)) break;
       }
     }
     Advance(absl::Milliseconds(100));
+  }
+  // Of pairs of ps.
+  void Tell() {
+    while (std::optional<Action> action = core_->TakeAction(Lane::kAside)) {
+      Persist();
+      core_->ActionDone(action->id, std::visit([this](auto& w) { return Do(w); }, action->work),
+                        now_);
+    }
   }
   // What the ps write while the job trains; not while hold_writes_.
   bool FinishWrite() {
@@ -246,6 +256,7 @@ class CoreHarness {
   std::function<absl::Status(const WriteCheckpoint&)> on_write_;
   std::function<absl::Status(const CutCheckpoint&)> on_cut_;
   std::function<ActionResult(const CopyPartitions&)> on_copy_;
+  std::function<absl::Status(const TellFollower&)> on_tell_;
   bool hold_writes_ = false;
   bool in_foreground_ = false;  // what a script is asked for
   bool own_disk_ = false;       // what on_cut_ and on_write_ say is of the master's own disk
@@ -260,6 +271,7 @@ class CoreHarness {
   std::vector<CutCheckpoint> cuts_;
   std::vector<WriteCheckpoint> writes_;
   std::vector<CopyPartitions> copies_;
+  std::vector<TellFollower> tells_;
   std::optional<Action> writing_;  // in the background
   std::vector<v1::Train> trained_;
   std::vector<std::string> outputs_;
@@ -400,6 +412,12 @@ class CoreHarness {
   ActionResult Do(const CopyPartitions& copy) {
     copies_.push_back(copy);
     return on_copy_ ? on_copy_(copy) : ActionResult();
+  }
+  ActionResult Do(const TellFollower& tell) {
+    tells_.push_back(tell);
+    ActionResult result;
+    if (on_tell_) result.status = on_tell_(tell);
+    return result;
   }
   ActionResult Do(const ComputeMetrics& compute) {
     ActionResult result;

@@ -64,7 +64,7 @@ void ClusterNode::Join() {
 
 void ClusterNode::SendHeartbeat(uint64_t session) {
   if (session != session_) return;
-  v1::Heartbeat heartbeat;
+  v1::Heartbeat heartbeat = callbacks_.heartbeat();
   heartbeat.set_leaving(leaving_);
   network_.SendInOrder(
       process_, master_.process(), last_sent_,

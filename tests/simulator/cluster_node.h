@@ -17,6 +17,7 @@ class MasterNode;
 class ClusterNode {
  public:
   struct Callbacks {
+    std::function<v1::Heartbeat()> heartbeat;
     std::function<void(uint64_t incarnation)> welcome;
     std::function<void(const v1::Assignment&)> assignment;
     std::function<void()> lost;

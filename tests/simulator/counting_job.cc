@@ -49,6 +49,7 @@ v1::JobSpec CountingJob::Spec() const {
   spec.mutable_consistency()->set_dense(options_.consistency);
   spec.mutable_consistency()->set_max_lead(options_.max_lead);
   spec.mutable_recovery()->set_push_log(options_.push_log);
+  spec.mutable_recovery()->set_replicas(options_.replicas);
   spec.mutable_checkpoint()->set_every_steps(options_.checkpoint_steps);
   spec.mutable_checkpoint()->set_keep_best(options_.keep_best && options_.validates);
   return spec;

@@ -36,6 +36,7 @@ class CountingJob {
     v1::Consistency consistency = v1::SYNC;
     uint32_t max_lead = 0;
     v1::RecoverySpec::PushLog push_log = v1::RecoverySpec::OFF;
+    uint32_t replicas = 0;
     uint32_t epochs = 3;
     uint64_t records = 480;
     uint32_t batch = 24;

@@ -353,6 +353,20 @@ void MasterNode::Run(uint64_t action, const master::CopyPartitions& copy, const 
       });
 }
 
+void MasterNode::Run(uint64_t action, const master::TellFollower& tell, const Done& done) {
+  using Calls = std::vector<std::pair<master::RunNode, v1::SetFollowerRequest>>;
+  CallAll<v1::SetFollowerRequest, v1::SetFollowerResponse>(
+      action, Calls{{tell.ps, tell.request}}, kShortCall, /*wait=*/false,
+      [this, action, tell, done](const auto& answers) {
+        if (answers.ok() && tell.follower.has_value()) {
+          return Run(action, master::OpenPs{.calls = {*tell.follower}}, done);
+        }
+        ActionResult result;
+        result.status = answers.status();
+        done(std::move(result));
+      });
+}
+
 void MasterNode::Run(uint64_t, const master::ComputeMetrics& compute, const Done& done) {
   done(master::Measure(compute));
 }

@@ -7,6 +7,7 @@
 #include "common/checkpoint/checksum.h"
 #include "common/status_macros.h"
 #include "ps/call_frames.h"
+#include "ps/log_follower.h"
 #include "tests/simulator/master_node.h"
 
 namespace tessera::simulator {
@@ -55,7 +56,8 @@ PsNode::PsNode(World* world, Network* network, MasterNode* master, FileSystem* d
       process_(world, std::move(name)),
       disk_(disk, &process_, options_.danger),
       node_(&process_, network, master, v1::PS,
-            {.welcome = [](uint64_t) {},
+            {.heartbeat = [this] { return Heartbeat(); },
+             .welcome = [](uint64_t) {},
              .assignment = [](const v1::Assignment&) {},
              .lost =
                  [this] { jobs_->CloseAll(absl::UnavailableError("this ps has lost the master")); },
@@ -99,6 +101,14 @@ void PsNode::ExpireWaits() {
 
 void PsNode::Serve(const v1::OpenJobRequest& request,
                    const Network::Reply<v1::OpenJobResponse>& reply) {
+  if (!request.follow().empty()) {
+    const absl::StatusOr<bool> is_new = jobs_->BeginFollowing(request);
+    world_.Tell(process_.name(), " is to follow ", request.follow(), " as pair ", request.pair(),
+                ": ", is_new.status().ToString());
+    if (!is_new.ok()) return reply(is_new.status());
+    if (*is_new) BeginFollowing(request);
+    return reply(v1::OpenJobResponse());
+  }
   const auto shard = jobs_->Open(request);
   world_.Tell(process_.name(), " opens generation ", request.generation(),
               request.recover() ? " from its log: " : ": ", shard.status().ToString());
@@ -140,21 +150,92 @@ void PsNode::Serve(const v1::PushRequest& request, const Network::Reply<v1::Push
   if (!shard.ok()) return reply(shard.status());
   absl::StatusOr<ps::PushCall> call = ps::ReadPush(Frame(request));
   const absl::Status pushed = call.ok() ? (*shard)->Push(*std::move(call)) : call.status();
-  pushed.ok() ? reply(v1::PushResponse()) : reply(pushed);
+  if (!pushed.ok()) return reply(pushed);
+  (*shard)->AwaitFollower([reply](const absl::Status& status) {
+    status.ok() ? reply(v1::PushResponse()) : reply(status);
+  });
 }
 
 void PsNode::Serve(const v1::AssignRequest& request,
                    const Network::Reply<v1::AssignResponse>& reply) {
   const auto shard = jobs_->Find(request.header().job_id(), request.header().generation());
   const absl::Status assigned = shard.ok() ? (*shard)->Assign(request) : shard.status();
-  assigned.ok() ? reply(v1::AssignResponse()) : reply(assigned);
+  if (!assigned.ok()) return reply(assigned);
+  (*shard)->AwaitFollower([reply](const absl::Status& status) {
+    status.ok() ? reply(v1::AssignResponse()) : reply(status);
+  });
 }
 
 void PsNode::Serve(const v1::ProgressRequest& request,
                    const Network::Reply<v1::ProgressResponse>& reply) {
   const auto shard = jobs_->Find(request.header().job_id(), request.header().generation());
   if (!shard.ok()) return reply(shard.status());
-  reply((*shard)->GetProgress(request));
+  const auto progress = (*shard)->GetProgress(request);
+  if (!progress.ok()) return reply(progress.status());
+  (*shard)->AwaitFollower([reply, progress](const absl::Status& status) {
+    status.ok() ? reply(*progress) : reply(status);
+  });
+}
+
+void PsNode::Serve(const v1::SetFollowerRequest& request,
+                   const Network::Reply<v1::SetFollowerResponse>& reply) {
+  const auto shard = jobs_->Find(request.job_id(), request.generation());
+  const absl::Status set =
+      shard.ok() ? (*shard)->SetFollower(request.pair(), request.nobody()) : shard.status();
+  set.ok() ? reply(v1::SetFollowerResponse()) : reply(set);
+}
+
+void PsNode::Serve(const v1::ReadLogRequest& request,
+                   const Network::Reply<v1::ReadLogResponse>& reply) {
+  const auto shard = jobs_->Find(request.job_id(), request.generation());
+  if (!shard.ok()) return reply(shard.status());
+  (*shard)->ReadLog(request, world_.Monotonic() + absl::Seconds(1),
+                    [reply, keep = *shard](const auto& read) { reply(read); });
+}
+
+void PsNode::BeginFollowing(const v1::OpenJobRequest& request) {
+  // It takes a while.
+  process_.After(world_.Between(absl::ZeroDuration(), absl::Milliseconds(500)), [this, request] {
+    const auto shard = jobs_->OpenFollower(request);
+    if (!shard.ok()) return jobs_->FollowingFailed(request, shard.status());
+    FollowNext(request, *shard);
+  });
+}
+
+void PsNode::FollowNext(const v1::OpenJobRequest& request,
+                        const std::shared_ptr<ps::JobShard>& shard) {
+  if (!jobs_->CheckFollowing(request).ok()) return;
+  PsNode* const peer = options_.find_ps(request.follow());
+  network_.Call<v1::ReadLogResponse>(
+      process_, peer->process(), absl::Seconds(10),
+      [peer, read = shard->NextRead()](const Network::Reply<v1::ReadLogResponse>& reply) {
+        peer->Serve(read, reply);
+      },
+      [this, request, shard](const absl::StatusOr<v1::ReadLogResponse>& read) {
+        const absl::Status status = read.ok() ? shard->Follow(*read) : read.status();
+        if (!status.ok() && !ps::MayFollowAgain(status)) {
+          world_.Tell(process_.name(), " follows no more: ", status.ToString());
+          return jobs_->FollowingFailed(request, status);
+        }
+        const absl::Duration wait = status.ok()
+                                        ? absl::ZeroDuration()
+                                        : world_.Between(absl::Milliseconds(20), absl::Seconds(1));
+        process_.After(wait, [this, request, shard] { FollowNext(request, shard); });
+      },
+      Network::Arrives::kOnceOrTwice);
+}
+
+v1::Heartbeat PsNode::Heartbeat() {
+  v1::Heartbeat heartbeat;
+  for (const auto& shard : jobs_->All()) {
+    v1::JobOnPs& job = *heartbeat.add_jobs();
+    job.set_job_id(shard->request().job_id());
+    job.set_replica(shard->replica());
+    job.set_replica_wait_ms(
+        static_cast<uint64_t>(absl::ToInt64Milliseconds(shard->replica_wait())));
+  }
+  for (v1::JobOnPs& followed : jobs_->Followed()) *heartbeat.add_jobs() = std::move(followed);
+  return heartbeat;
 }
 
 void PsNode::Serve(const v1::FetchPartitionsRequest& request,

@@ -38,6 +38,9 @@ class PsNode {
   void Serve(const v1::PushRequest& request, const Network::Reply<v1::PushResponse>& reply);
   void Serve(const v1::AssignRequest& request, const Network::Reply<v1::AssignResponse>& reply);
   void Serve(const v1::ProgressRequest& request, const Network::Reply<v1::ProgressResponse>& reply);
+  void Serve(const v1::SetFollowerRequest& request,
+             const Network::Reply<v1::SetFollowerResponse>& reply);
+  void Serve(const v1::ReadLogRequest& request, const Network::Reply<v1::ReadLogResponse>& reply);
 
  private:
   struct Fetch;
@@ -53,6 +56,10 @@ class PsNode {
 
   void End(absl::string_view why);
   void ExpireWaits();
+  v1::Heartbeat Heartbeat();
+  // As LogFollower: opens the shard, then asks for the log again and again.
+  void BeginFollowing(const v1::OpenJobRequest& request);
+  void FollowNext(const v1::OpenJobRequest& request, const std::shared_ptr<ps::JobShard>& shard);
   // Of a fetch: the next chunk from its source; of a source: one that was asked for.
   void FetchNext(const std::shared_ptr<Fetch>& fetch);
   absl::StatusOr<Taking> BeginRead(const v1::ReadPartitionsRequest& request);

@@ -398,6 +398,10 @@ Scenario Scenario::Of(uint64_t seed) {
   s.jobs = chance(0.4) ? 2 + static_cast<uint32_t>(below(2)) : 1;
   if (s.jobs > 1) s.all_workers += static_cast<uint32_t>(below(s.workers + 1));
   s.leaves = every(0.4, 1, 8);
+  if (s.job.push_log > v1::RecoverySpec::OFF && chance(0.5)) {
+    s.job.replicas = 1;
+    s.all_ps += static_cast<uint32_t>(below(s.ps + 1));
+  }
   return s;
 }
 
@@ -407,17 +411,19 @@ Scenario Scenario::Undisturbed() const {
   s.workers = s.all_workers = workers;
   s.job = job;
   s.job.push_log = v1::RecoverySpec::OFF;
+  s.job.replicas = 0;
   s.job.checkpoint_steps = 0;
   s.job.tests = false;
   return s;
 }
 
 std::string Scenario::ToString() const {
-  std::string text = absl::StrCat(
-      "seed ", seed, ": ", ps, " of ", all_ps, " ps, ", workers, " of ", all_workers, " workers, ",
-      jobs, " jobs, ", v1::Consistency_Name(job.consistency), ", push log ",
-      v1::RecoverySpec::PushLog_Name(job.push_log), ", a checkpoint every ", job.checkpoint_steps,
-      " steps; faults for ", absl::FormatDuration(until));
+  std::string text =
+      absl::StrCat("seed ", seed, ": ", ps, " of ", all_ps, " ps, ", workers, " of ", all_workers,
+                   " workers, ", jobs, " jobs, ", v1::Consistency_Name(job.consistency),
+                   ", push log ", v1::RecoverySpec::PushLog_Name(job.push_log), " with ",
+                   job.replicas, " replicas, a checkpoint every ", job.checkpoint_steps,
+                   " steps; faults for ", absl::FormatDuration(until));
   const std::pair<const char*, absl::Duration> kinds[] = {{"kills", kills},
                                                           {"stops", stops},
                                                           {"ps told to stop", leaves},

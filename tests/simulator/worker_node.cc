@@ -66,7 +66,8 @@ WorkerNode::WorkerNode(World* world, Network* network, MasterNode* master, std::
       options_(std::move(options)),
       process_(world, std::move(name)),
       node_(&process_, network, master, v1::WORKER,
-            {.welcome = [this](uint64_t incarnation) { incarnation_ = incarnation; },
+            {.heartbeat = [] { return v1::Heartbeat(); },
+             .welcome = [this](uint64_t incarnation) { incarnation_ = incarnation; },
              .assignment = [this](const v1::Assignment& a) { SetAssignment(a); },
              .lost = [this] { SetAssignment({}); },
              .released = [] {}}) {}

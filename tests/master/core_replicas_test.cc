@@ -1,0 +1,260 @@
+#include "master/core.h"
+
+#include "tests/master/core_harness.h"
+
+// Ps whose rows another one has, which takes their place.
+namespace tessera::master {
+namespace {
+
+using testing::Contains;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+using testing::SizeIs;
+
+class CoreReplicasTest : public testing::Test, protected CoreHarness {
+ protected:
+  static v1::JobSpec Replicated() {
+    v1::JobSpec spec = SmallJob();
+    spec.mutable_train()->set_epochs(20);
+    spec.mutable_checkpoint()->set_every_steps(30);
+    spec.mutable_recovery()->set_push_log(v1::RecoverySpec::ASYNC);
+    spec.mutable_recovery()->set_replicas(1);
+    return spec;
+  }
+  // As heartbeats say it.
+  void SaysInSync(const std::string& ps, const std::string& id, uint64_t pair) {
+    v1::Heartbeat& heartbeat = heartbeats_[ps];
+    heartbeat.clear_jobs();
+    heartbeat.add_jobs()->set_job_id(id);
+    heartbeat.mutable_jobs(0)->set_replica(pair);
+  }
+  void SaysFollows(const std::string& ps, const std::string& id, uint64_t pair,
+                   const std::string& error = "") {
+    v1::Heartbeat& heartbeat = heartbeats_[ps];
+    heartbeat.clear_jobs();
+    heartbeat.add_jobs()->set_job_id(id);
+    heartbeat.mutable_jobs(0)->set_follows(pair);
+    heartbeat.mutable_jobs(0)->set_follow_error(error);
+  }
+  // One of two ps, the second follows; both have been told.
+  std::string StartPair() {
+    JoinAll(2, 1);
+    const std::string id = Submit(Replicated(), 1, 1);
+    RunUntilStep(id, 10);
+    EXPECT_THAT(tells_, SizeIs(1));
+    return id;
+  }
+  void BeInSync(const std::string& id) {
+    SaysInSync("ps-0", id, tells_.back().request.pair());
+    SaysFollows("ps-1", id, tells_.back().request.pair());
+    Round();
+    EXPECT_THAT(Events(id), Contains("ps-1 has a copy of ps-0's rows"));
+  }
+  void ExpectEachStepOnce(uint64_t steps) {
+    std::vector<int> trained(steps, 0);
+    for (const v1::Train& unit : trained_) {
+      for (uint64_t i = 0; i < unit.batch_end() - unit.batch_begin(); ++i) {
+        ++trained.at(unit.first_step() + i);
+      }
+    }
+    EXPECT_THAT(trained, testing::Each(1));
+  }
+};
+
+TEST_F(CoreReplicasTest, WhoIsFreeFollowsAndTakesThePlace) {
+  const std::string id = StartPair();
+  const TellFollower& tell = tells_[0];
+  EXPECT_EQ(tell.ps.name, "ps-0");
+  ASSERT_TRUE(tell.follower.has_value());
+  EXPECT_EQ(tell.follower->first.name, "ps-1");
+  const v1::OpenJobRequest& open = tell.follower->second;
+  EXPECT_EQ(open.follow(), "ps-0:1");
+  EXPECT_EQ(open.pair(), tell.request.pair());
+  EXPECT_EQ(open.generation(), Job(id).generation());
+  EXPECT_FALSE(open.recover());
+  BeInSync(id);
+  const uint64_t generation = Job(id).generation();
+  Kill("ps-0");
+  heartbeats_.clear();
+  for (int i = 0; i < 3; ++i) Round();
+  EXPECT_EQ(opens_.back().calls[0].first.name, "ps-1");
+  EXPECT_TRUE(opens_.back().calls[0].second.recover());
+  EXPECT_THAT(Events(id), Contains(HasSubstr("ps-1, which has a copy of its rows, takes ps-0's")));
+  const v1::Assignment assignment = core_->AssignmentFor(alive_.at("worker-0"));
+  EXPECT_EQ(assignment.generation(), generation);
+  ASSERT_EQ(assignment.partitions().ps_size(), 1);
+  EXPECT_EQ(assignment.partitions().ps(0).address(), "ps-1:1");
+  // The one that was lost comes back, and follows in its turn.
+  Join(v1::PS, "ps-0");
+  for (int i = 0; i < 3; ++i) Round();
+  ASSERT_THAT(tells_, SizeIs(2));
+  EXPECT_EQ(tells_[1].ps.name, "ps-1");
+  EXPECT_EQ(tells_[1].follower->first.name, "ps-0");
+  EXPECT_GT(tells_[1].request.pair(), tells_[0].request.pair());
+  RunUntil(id, v1::SUCCEEDED);
+  EXPECT_EQ(Job(id).restarts(), 0u);
+  ExpectEachStepOnce(200);
+  // Its copy goes with the job.
+  for (int i = 0; i < 3; ++i) Round();
+  EXPECT_EQ(closes_, 2);
+}
+
+TEST_F(CoreReplicasTest, WhoDoesNotHaveAllWaitsForTheLogAsBefore) {
+  const std::string id = StartPair();
+  Kill("ps-0");
+  for (int i = 0; i < 5; ++i) Round();
+  EXPECT_THAT(opens_, SizeIs(1));
+  Join(v1::PS, "ps-0");
+  for (int i = 0; i < 5; ++i) Round();
+  EXPECT_EQ(opens_.back().calls[0].first.name, "ps-0");
+  EXPECT_THAT(Events(id), Contains(HasSubstr("ps-0 is back with all that was pushed")));
+  RunUntil(id, v1::SUCCEEDED);
+  ExpectEachStepOnce(200);
+}
+
+TEST_F(CoreReplicasTest, OneThatIsLostIsReplacedAndThePsToldFirst) {
+  const std::string id = StartPair();
+  BeInSync(id);
+  Kill("ps-1");
+  heartbeats_.erase("ps-1");
+  EXPECT_THAT(Events(id), Contains(HasSubstr("ps-0's rows have no copy any more: ps-1 is lost")));
+  Round();
+  // Nobody follows, and nobody waits.
+  ASSERT_THAT(tells_, SizeIs(2));
+  EXPECT_FALSE(tells_[1].follower.has_value());
+  EXPECT_GT(tells_[1].request.pair(), tells_[0].request.pair());
+  // What the ps said of the pair before counts no more.
+  Kill("ps-0");
+  heartbeats_.clear();
+  Join(v1::PS, "ps-2");
+  for (int i = 0; i < 5; ++i) Round();
+  EXPECT_THAT(opens_, SizeIs(1));
+  Join(v1::PS, "ps-0");
+  for (int i = 0; i < 80; ++i) Round();
+  ASSERT_THAT(tells_, SizeIs(3));
+  EXPECT_EQ(tells_[2].follower->first.name, "ps-2");
+  RunUntil(id, v1::SUCCEEDED);
+  ExpectEachStepOnce(200);
+}
+
+TEST_F(CoreReplicasTest, WhatAPsSaidBeforeItWasToldOfALaterPairDoesNotCount) {
+  const std::string id = StartPair();
+  BeInSync(id);
+  const uint64_t first = tells_[0].request.pair();
+  SaysFollows("ps-1", id, first, "a hole in its disk");
+  Round();
+  Round();
+  ASSERT_GE(tells_.size(), 2u);
+  // It says still that the first is in sync.
+  Kill("ps-0");
+  for (int i = 0; i < 5; ++i) Round();
+  EXPECT_THAT(opens_, SizeIs(1)) << "ps-1 has not all that was acknowledged";
+}
+
+TEST_F(CoreReplicasTest, OneThatKeepsPushesWaitingIsGivenUp) {
+  const std::string id = StartPair();
+  BeInSync(id);
+  heartbeats_["ps-0"].mutable_jobs(0)->set_replica_wait_ms(2000);
+  Round();
+  EXPECT_THAT(Job(id).waits(),
+              Contains("pushes to ps-0 wait for ps-1, which has a copy of its rows, for 2 s"));
+  heartbeats_["ps-0"].mutable_jobs(0)->set_replica_wait_ms(4000);
+  Round();
+  Round();
+  EXPECT_THAT(Events(id), Contains(HasSubstr("ps-1 does not take what is pushed")));
+  ASSERT_GE(tells_.size(), 2u);
+  EXPECT_FALSE(tells_[1].follower.has_value());
+}
+
+TEST_F(CoreReplicasTest, WhereItCannotTakeThePlaceTheLogIsWaitedFor) {
+  const std::string id = StartPair();
+  BeInSync(id);
+  on_open_ = [](const OpenPs& open) {
+    return open.calls[0].first.name == "ps-1" ? absl::FailedPreconditionError("has followed nobody")
+                                              : absl::OkStatus();
+  };
+  Kill("ps-0");
+  heartbeats_.clear();
+  Join(v1::PS, "ps-0");
+  for (int i = 0; i < 10; ++i) Round();
+  EXPECT_THAT(Events(id), Contains(HasSubstr("ps-1 cannot take ps-0's place")));
+  EXPECT_THAT(Events(id), Contains(HasSubstr("ps-0 is back with all that was pushed")));
+  RunUntil(id, v1::SUCCEEDED);
+  EXPECT_EQ(Job(id).restarts(), 0u);
+  ExpectEachStepOnce(200);
+}
+
+TEST_F(CoreReplicasTest, BothMayBeLostAtOnce) {
+  const std::string id = StartPair();
+  BeInSync(id);
+  Kill("ps-0");
+  Kill("ps-1");
+  heartbeats_.clear();
+  for (int i = 0; i < 5; ++i) Round();
+  EXPECT_EQ(Job(id).state(), v1::RUNNING);
+  Join(v1::PS, "ps-0");
+  RunUntil(id, v1::SUCCEEDED);
+  EXPECT_EQ(Job(id).restarts(), 0u);
+  ExpectEachStepOnce(200);
+}
+
+TEST_F(CoreReplicasTest, EveryPartHasOneAsFarAsPsGo) {
+  JoinAll(5, 1);
+  const std::string id = Submit(Replicated(), 1, 3);
+  RunUntilStep(id, 10);
+  ASSERT_THAT(tells_, SizeIs(2));
+  EXPECT_NE(tells_[0].follower->first.name, tells_[1].follower->first.name);
+  EXPECT_NE(tells_[0].ps.name, tells_[1].ps.name);
+  for (int i = 0; i < 100; ++i) Advance(absl::Seconds(1));
+  EXPECT_THAT(tells_, SizeIs(2));
+  Join(v1::PS, "ps-9");
+  Round();
+  Round();
+  ASSERT_THAT(tells_, SizeIs(3));
+  EXPECT_EQ(tells_[2].follower->first.name, "ps-9");
+}
+
+TEST_F(CoreReplicasTest, OneThatRefusesIsNotAskedAgainAtOnce) {
+  on_tell_ = [](const TellFollower& tell) {
+    return tell.follower.has_value() ? absl::InvalidArgumentError("no --data-dir")
+                                     : absl::OkStatus();
+  };
+  const std::string id = [&] {
+    JoinAll(2, 1);
+    const std::string submitted = Submit(Replicated(), 1, 1);
+    RunUntilStep(submitted, 10);
+    return submitted;
+  }();
+  const size_t tells = tells_.size();
+  for (int i = 0; i < 10; ++i) Advance(absl::Milliseconds(100));
+  EXPECT_LE(tells_.size(), tells + 2);
+  RunUntil(id, v1::SUCCEEDED);
+}
+
+TEST_F(CoreReplicasTest, AMasterThatRestartsKnowsThePairAndHearsAnew) {
+  const std::string id = StartPair();
+  BeInSync(id);
+  const uint64_t pair = tells_[0].request.pair();
+  RestartMasterAlone();
+  Round();
+  EXPECT_THAT(tells_, SizeIs(1)) << "they follow as they did";
+  SaysInSync("ps-0", id, pair);
+  Round();
+  Kill("ps-0");
+  heartbeats_.clear();
+  for (int i = 0; i < 3; ++i) Round();
+  EXPECT_THAT(Events(id), Contains(HasSubstr("ps-1, which has a copy of its rows, takes ps-0's")));
+}
+
+TEST_F(CoreReplicasTest, JobsWithoutPushLogsOrWishesHaveNone) {
+  JoinAll(2, 1);
+  v1::JobSpec spec = Replicated();
+  spec.mutable_recovery()->set_replicas(0);
+  const std::string id = Submit(spec, 1, 1);
+  RunUntil(id, v1::SUCCEEDED);
+  EXPECT_THAT(tells_, IsEmpty());
+}
+
+}  // namespace
+}  // namespace tessera::master
