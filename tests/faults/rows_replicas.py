@@ -1,0 +1,80 @@
+"""Row 2, with copies of rows: a ps is lost for good, with its disk, and another takes its place."""
+import re
+import shutil
+
+from cluster import Failure
+from harness import LOGGED, SYNCED, fault
+from schedules import random_kills
+
+REPLICATED = [*LOGGED, "recovery.replicas=1"]
+# From the loss, as its master sees it, to when workers go on.
+LONGEST = 3.0
+
+
+def lose(cluster, name):
+    """The process, and all that its machine had."""
+    cluster.kill(name)
+    shutil.rmtree(cluster.folder_of(name))
+
+
+def replaced(t, cluster, job_id, name):
+    """Waits until another has taken its place; in how many seconds it did."""
+    text = cluster.wait_for_event(job_id, f"takes {name}'s place")
+    seconds = float(re.search(r"after ([0-9.]+) s", text).group(1))
+    if seconds > LONGEST:
+        raise Failure(f"{text}: expected at most {LONGEST} s")
+    t.notes.append(text)
+
+
+def copied(cluster, job_id, times=1):
+    """The name of the ps whose rows another one has got last, once that has been said so many times."""
+    def found(status):
+        names = [name for e in status["events"] for name in re.findall(r"has a copy of (\S+)'s rows", e["message"])]
+        return names[-1] if len(names) >= times else None
+    return found(cluster.wait(job_id, found, 60, f"copies of ps's rows, {times} times"))
+
+
+def lose_at(t, step):
+    def disturb(cluster, job_id):
+        name = copied(cluster, job_id)
+        cluster.wait_for_step(job_id, step)
+        lose(cluster, name)
+        replaced(t, cluster, job_id, name)
+    return disturb
+
+
+@fault(2, "a ps is lost with its disk, and the one that has a copy of its rows takes its place", short=True, once=True)
+def lost_ps(t):
+    t.identical(lose_at(t, 450), sets=REPLICATED, ps=3, ask_ps=2, most_restarts=0)
+
+
+@fault(2, "a ps of an async job is lost with its disk, another takes its place, and every sample counts once", once=True)
+def lost_async_ps(t):
+    t.counted(lose_at(t, 2000), sets=REPLICATED, ps=3, ask_ps=2, most_restarts=0)
+
+
+@fault(2, "a ps whose log is synced is lost with its disk, and another takes its place", once=True)
+def lost_synced_ps(t):
+    t.identical(lose_at(t, 450), sets=[*SYNCED, "recovery.replicas=1"], ps=3, ask_ps=2, most_restarts=0)
+
+
+@fault(2, "one ps after the other is lost with its disk, and comes back as the one that has a copy", once=True)
+def lost_in_turn(t):
+    def disturb(cluster, job_id):
+        for turn in range(3):
+            name = copied(cluster, job_id, turn + 1)
+            cluster.watch(job_id, 1)
+            lose(cluster, name)
+            replaced(t, cluster, job_id, name)
+            cluster.start(name)
+    t.counted(disturb, sets=[*REPLICATED, "train.epochs=30"], ps=2 + 1, ask_ps=2, most_restarts=0)
+
+
+@fault(2, "ps with copies of each other's rows are killed at random")
+def random_replicated_ps(t):
+    t.identical(random_kills(t.draw, "ps"), sets=REPLICATED, ps=4, ask_ps=2, most_restarts=0)
+
+
+@fault(2, "ps of an async job with copies of their rows are killed at random, and every sample counts once")
+def random_replicated_async_ps(t):
+    t.counted(random_kills(t.draw, "ps"), sets=REPLICATED, ps=4, ask_ps=2, most_restarts=0)
