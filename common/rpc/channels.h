@@ -18,6 +18,10 @@ inline constexpr int kMaxMessageBytes = 64 << 20;
 // Of keys and gradients of one push to one ps, in all its messages.
 inline constexpr uint64_t kMaxPushBytes = 1 << 30;
 
+// A connection whose peer does not answer for so long after so long without a word is given up.
+inline constexpr int kKeepaliveTimeMs = 10000;
+inline constexpr int kKeepaliveTimeoutMs = 5000;
+
 // The seam between a client and the network: how an address becomes a channel. Thread-safe.
 class Channels {
  public:

@@ -43,36 +43,51 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
   builder.SetMaxReceiveMessageSize(kMaxMessageBytes);
   builder.SetMaxSendMessageSize(kMaxMessageBytes);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 5000);
-  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 10000);
-  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 5000);
-  // Two servers on one port would each get half of the calls.
-  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
-  int port = 0;
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveTimeMs);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
+  std::unique_ptr<Listener> listener;
+  std::unique_ptr<Acceptor> acceptor;
+  std::string address = options.listen;
   if (network) {
-    builder.AddListeningPort(options.listen, grpc::InsecureServerCredentials(), &port);
+    TESSERA_ASSIGN_OR_RETURN(listener, Listener::Bind(address));
+    address = listener->address();
+    acceptor = builder.experimental().AddExternalConnectionAcceptor(
+        grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
+        grpc::InsecureServerCredentials());
   }
   for (grpc::Service* service : services) builder.RegisterService(service);
   std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
-  if (server == nullptr || (network && port == 0)) {
-    return absl::UnavailableError(absl::StrCat(
-        "cannot listen on ", options.listen,
-        ": the port is in use or the address is not this machine's; choose another with --listen"));
+  if (server == nullptr) {
+    return absl::UnavailableError(absl::StrCat("cannot serve at ", address, ": see the log"));
   }
-  std::string address = options.listen;
-  if (network) address = absl::StrCat(address.substr(0, address.rfind(':')), ":", port);
   if (!network) options.in_process->Add(address, server.get());
-  return std::unique_ptr<RpcServer>(
-      new RpcServer(std::move(server), std::move(address), options.in_process));
+  if (network) {
+    listener->Start([acceptor = acceptor.get()](int listener_fd, int fd) {
+      Acceptor::NewConnectionParameters connection;
+      connection.listener_fd = listener_fd;
+      connection.fd = fd;
+      acceptor->HandleNewConnection(&connection);
+    });
+  }
+  return std::unique_ptr<RpcServer>(new RpcServer(std::move(server), std::move(acceptor),
+                                                  std::move(listener), std::move(address),
+                                                  options.in_process));
 }
 
-RpcServer::RpcServer(std::unique_ptr<grpc::Server> server, std::string address,
+RpcServer::RpcServer(std::unique_ptr<grpc::Server> server, std::unique_ptr<Acceptor> acceptor,
+                     std::unique_ptr<Listener> listener, std::string address,
                      InProcessChannels* in_process)
-    : server_(std::move(server)), address_(std::move(address)), in_process_(in_process) {}
+    : server_(std::move(server)),
+      acceptor_(std::move(acceptor)),
+      listener_(std::move(listener)),
+      address_(std::move(address)),
+      in_process_(in_process) {}
 
 RpcServer::~RpcServer() { Shutdown(absl::ZeroDuration()); }
 
 void RpcServer::Shutdown(absl::Duration grace) {
   if (in_process_ != nullptr) in_process_->Remove(address_);
+  if (listener_ != nullptr) listener_->Stop();
   server_->Shutdown(absl::ToChronoTime(absl::Now() + grace));
   server_->Wait();
 }

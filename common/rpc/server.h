@@ -7,7 +7,9 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/rpc/channels.h"
+#include "common/rpc/listener.h"
 #include "grpcpp/server.h"
+#include "grpcpp/server_builder.h"
 
 namespace tessera {
 
@@ -37,10 +39,13 @@ class RpcServer {
   void Shutdown(absl::Duration grace);
 
  private:
-  RpcServer(std::unique_ptr<grpc::Server> server, std::string address,
-            InProcessChannels* in_process);
+  using Acceptor = grpc::experimental::ExternalConnectionAcceptor;
+  RpcServer(std::unique_ptr<grpc::Server> server, std::unique_ptr<Acceptor> acceptor,
+            std::unique_ptr<Listener> listener, std::string address, InProcessChannels* in_process);
 
   const std::unique_ptr<grpc::Server> server_;
+  const std::unique_ptr<Acceptor> acceptor_;  // null, like listener_: it serves in this process
+  const std::unique_ptr<Listener> listener_;  // feeds acceptor_
   const std::string address_;
   InProcessChannels* const in_process_;
 };

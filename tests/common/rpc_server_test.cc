@@ -1,5 +1,18 @@
 #include "common/rpc/server.h"
 
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -17,6 +30,81 @@ TEST(RpcServer, AnAddressThatIsTakenIsAnErrorAndNoLineOfGrpc) {
               testing::AllOf(testing::HasSubstr((*first)->address()),
                              testing::HasSubstr("the port is in use")));
   EXPECT_EQ(errors, "");
+}
+
+// Whether a server of HTTP/2 has said something to this connection in time.
+bool Answers(int fd) {
+  pollfd polled = {.fd = fd, .events = POLLIN, .revents = 0};
+  char byte;
+  return ::poll(&polled, 1, 10'000) == 1 && ::recv(fd, &byte, 1, 0) == 1;
+}
+
+TEST(RpcServer, TakesTheConnectionsThatCameWhileItHadNoFileDescriptors) {
+  const auto server = RpcServer::Start({}, {});
+  ASSERT_TRUE(server.ok()) << server.status();
+  sockaddr_in to = {};
+  to.sin_family = AF_INET;
+  int port = 0;
+  const std::string& address = (*server)->address();
+  ASSERT_TRUE(absl::SimpleAtoi(address.substr(address.rfind(':') + 1), &port));
+  to.sin_port = htons(static_cast<uint16_t>(port));
+  to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  std::vector<int> clients;
+  for (int i = 0; i < 3; ++i) clients.push_back(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  // None above those that are open, and none left below.
+  rlimit before = {};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  rlimit none = before;
+  none.rlim_cur = static_cast<rlim_t>(clients.back()) + 1;
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+  std::vector<int> fillers;
+  for (int fd = ::dup(clients[0]); fd >= 0; fd = ::dup(clients[0])) fillers.push_back(fd);
+  for (const int fd : clients) {
+    EXPECT_EQ(::connect(fd, reinterpret_cast<const sockaddr*>(&to), sizeof(to)), 0);
+  }
+  pollfd first = {.fd = clients[0], .events = POLLIN, .revents = 0};
+  EXPECT_EQ(::poll(&first, 1, 300), 0) << "it had a file descriptor";
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  for (const int fd : fillers) ::close(fd);
+  for (const int fd : clients) {
+    EXPECT_TRUE(Answers(fd));
+    ::close(fd);
+  }
+}
+
+TEST(RpcServer, ListensOnAllAddressesOfAName) {
+  const auto server = RpcServer::Start({.listen = "localhost:0"}, {});
+  ASSERT_TRUE(server.ok()) << server.status();
+  EXPECT_THAT((*server)->address(), testing::MatchesRegex("localhost:[0-9]+"));
+  // By number: what gRPC looks names up with leaks.
+  const std::string port = (*server)->address().substr(std::string("localhost").size());
+  const auto channel = NewNetworkChannels()->Connect(absl::StrCat("127.0.0.1", port));
+  EXPECT_TRUE(
+      channel->WaitForConnected(std::chrono::system_clock::now() + std::chrono::seconds(10)));
+}
+
+TEST(RpcServer, SaysWhyItCannotListen) {
+  const auto error = [](const std::string& listen) {
+    return std::string(
+        RpcServer::Start({.listen = listen, .insecure = true}, {}).status().message());
+  };
+  // Of documentation, nobody's.
+  EXPECT_EQ(error("192.0.2.1:0"),
+            "cannot listen on 192.0.2.1:0: the address is not this machine's; choose another with "
+            "--listen");
+  EXPECT_EQ(error("127.0.0.1"), "cannot listen on 127.0.0.1: it has no port, expected host:port");
+  EXPECT_THAT(error("127.0.0.1:http"), testing::StartsWith("cannot listen on 127.0.0.1:http: "));
+  EXPECT_THAT(error("no-such-host.invalid:0"),
+              testing::StartsWith("cannot listen on no-such-host.invalid:0: "));
+}
+
+TEST(RpcServer, TakesNobodyOnceItIsShutDown) {
+  const auto server = RpcServer::Start({}, {});
+  ASSERT_TRUE(server.ok()) << server.status();
+  (*server)->Shutdown(absl::ZeroDuration());
+  // The port is free.
+  const auto next = RpcServer::Start({.listen = (*server)->address()}, {});
+  EXPECT_TRUE(next.ok()) << next.status();
 }
 
 TEST(RpcServer, KnowsAddressesThatNameNoMachine) {

@@ -130,8 +130,7 @@ def limit_files(pid, most):
 
 
 @fault(17, "a ps runs out of file descriptors at a checkpoint: the status says so, and it goes on when it has some",
-       once=True, known_failure="gRPC 1.51 takes no connection any more once an accept has failed for want of file descriptors: "
-                                "such a ps is deaf until somebody starts it again")
+       once=True)
 def files_of_ps(t):
     def disturb(cluster, job_id):
         cluster.wait_for_step(job_id, 150)
