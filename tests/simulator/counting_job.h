@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -37,6 +38,8 @@ class CountingJob {
     uint32_t max_lead = 0;
     v1::RecoverySpec::PushLog push_log = v1::RecoverySpec::OFF;
     uint32_t replicas = 0;
+    // Not with sync or a push log.
+    bool partial = false;
     uint32_t epochs = 3;
     uint64_t records = 480;
     uint32_t batch = 24;
@@ -44,10 +47,16 @@ class CountingJob {
     bool validates = true;
     bool tests = false;
     bool keep_best = false;  // the first evaluation's: all find the same
+    // No batch with this record can be trained: its worker dies of it, or its gradient is no
+    // number.
+    std::optional<uint64_t> poison;
+    bool poison_kills = false;
   };
   explicit CountingJob(const Options& options) : options_(options) {}
 
   bool sync() const { return options_.consistency == v1::SYNC; }
+  bool HasPoison(const std::vector<uint64_t>& records) const;
+  bool poison_kills() const { return options_.poison_kills; }
   v1::JobSpec Spec() const;
   // What counting the records of a pattern finds.
   v1::UnitResult Count(const v1::CountRecords& unit) const;
@@ -64,12 +73,14 @@ class CountingJob {
 
   struct Model {
     Rows rows;
-    uint64_t samples = 0;  // that it was trained with
+    uint64_t samples = 0;    // that it was trained with
+    uint64_t set_aside = 0;  // and those that it was not
   };
   // That in a folder of the checkpoint root.
   static absl::StatusOr<Model> ReadModel(FileSystem& files, const std::string& folder);
-  // Every count is right. The message names a row that is not.
-  absl::Status Check(const Model& model) const;
+  // Every count is right. The message names a row that is not. `lost_steps`: what was pushed to one
+  // ps in so many may be missing.
+  absl::Status Check(const Model& model, uint64_t lost_steps) const;
 
  private:
   const Options options_;

@@ -5,6 +5,7 @@
 
 #include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "common/log.h"
 #include "common/mutex_checks.h"
@@ -40,7 +41,7 @@ int main(int argc, char** argv) {
   using tessera::simulator::Outcome;
   using tessera::simulator::Scenario;
   std::vector<uint64_t> failed;
-  uint64_t events = 0, kills = 0, restarts = 0, done = 0;
+  uint64_t events = 0, kills = 0, restarts = 0, set_aside = 0, lost_steps = 0, done = 0;
   absl::Duration simulated;
   const absl::Time begin = absl::Now();
   absl::Time told = begin;
@@ -54,6 +55,8 @@ int main(int argc, char** argv) {
     events += outcome.events;
     kills += outcome.kills;
     restarts += outcome.restarts;
+    set_aside += outcome.set_aside;
+    lost_steps += outcome.lost_steps;
     simulated += outcome.took;
     if (!outcome.status.ok()) {
       failed.push_back(seed);
@@ -71,12 +74,13 @@ int main(int argc, char** argv) {
     if (minutes > 0 && now - begin > absl::Minutes(minutes)) break;
   }
   const double took = absl::ToDoubleMinutes(absl::Now() - begin);
-  std::printf(
-      "%llu seeds, %zu failed; %.1f hours of virtual time with %llu deaths, %llu returns to a "
-      "checkpoint and %llu events in %.1f s: %.0f seeds a minute\n",
-      static_cast<unsigned long long>(done), failed.size(), absl::ToDoubleHours(simulated),
-      static_cast<unsigned long long>(kills), static_cast<unsigned long long>(restarts),
-      static_cast<unsigned long long>(events), took * 60, static_cast<double>(done) / took);
+  absl::PrintF(
+      "%d seeds, %d failed; %.1f hours of virtual time with %d deaths, %d returns to a checkpoint, "
+      "%d samples set aside, %d steps lost by partial recovery and %d events in %.1f s: %.0f seeds "
+      "a "
+      "minute\n",
+      done, failed.size(), absl::ToDoubleHours(simulated), kills, restarts, set_aside, lost_steps,
+      events, took * 60, static_cast<double>(done) / took);
   for (const uint64_t seed : failed) {
     std::printf("again: tests/faults/simulate --seed %llu --verbose\n",
                 static_cast<unsigned long long>(seed));

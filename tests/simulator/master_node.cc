@@ -1,5 +1,6 @@
 #include "tests/simulator/master_node.h"
 
+#include <iterator>
 #include <utility>
 #include <variant>
 
@@ -201,7 +202,9 @@ void MasterNode::TakeActions() {
 }
 
 void MasterNode::Begin(const master::Action& action) {
-  constexpr const char* kNames[] = {"find", "open", "close", "cut", "write", "copy", "measure"};
+  constexpr const char* kNames[] = {
+      "find", "open", "close", "cut", "write", "copy", "tell ps of a follower", "measure"};
+  static_assert(std::size(kNames) == std::variant_size_v<master::Work>);
   const uint64_t id = action.id;
   world_.Tell("master begins to ", kNames[action.work.index()], " (action ", id, ")");
   works_[id] = {.cancelled = false, .cancel = nullptr};

@@ -79,7 +79,10 @@ class Simulation {
         danger_ = 0;
       });
     }
-    const absl::Duration end = World::kBegin + scenario_.until + scenario_.jobs * kPatience;
+    // Each try of a batch that kills takes a worker's start.
+    const int patience = scenario_.job.poison.has_value() ? 3 : 1;
+    const absl::Duration end =
+        World::kBegin + scenario_.until + scenario_.jobs * patience * kPatience;
     while (!Ended() && world_.Step(end)) StartDead();
     Outcome outcome;
     outcome.took = world_.Run();
@@ -196,13 +199,16 @@ class Simulation {
           "the job did not end: ", v1::JobState_Name(job.state()), " ", job.phase(), " at step ",
           job.step(), ", ", job.message(), "; waits: ", absl::StrJoin(job.waits(), "; ")));
     }
-    if (job.samples() != scenario_.job.epochs * scenario_.job.records) {
-      return absl::DataLossError(absl::StrCat("the job trained ", job.samples(), " samples"));
+    if (job.samples() + job.set_aside_records() != scenario_.job.epochs * scenario_.job.records) {
+      return absl::DataLossError(absl::StrCat("the job trained ", job.samples(), " samples, and ",
+                                              job.set_aside_records(), " were set aside"));
     }
+    outcome.set_aside += job.set_aside_records();
+    outcome.lost_steps += job.lost_steps();
     TESSERA_ASSIGN_OR_RETURN(CountingJob::Model model,
                              CountingJob::ReadModel(disk_, job.checkpoint()));
     outcome.models.push_back(std::move(model));
-    return job_.Check(outcome.models.back());
+    return job_.Check(outcome.models.back(), job.lost_steps());
   }
 
   // ---- faults
@@ -330,8 +336,9 @@ class Simulation {
 const Outcome& Undisturbed(const Scenario& scenario) {
   static std::map<std::string, Outcome>& known = *new std::map<std::string, Outcome>();
   const Scenario calm = scenario.Undisturbed();
-  const auto [it, is_new] = known.try_emplace(
-      absl::StrCat(calm.workers, " ", CountingJob(calm.job).Spec().SerializeAsString()));
+  const auto [it, is_new] =
+      known.try_emplace(absl::StrCat(calm.workers, " ", calm.job.poison.value_or(UINT64_MAX), " ",
+                                     CountingJob(calm.job).Spec().SerializeAsString()));
   if (is_new) it->second = Simulation(calm, nullptr).Run();
   return it->second;
 }
@@ -402,6 +409,12 @@ Scenario Scenario::Of(uint64_t seed) {
     s.job.replicas = 1;
     s.all_ps += static_cast<uint32_t>(below(s.ps + 1));
   }
+  if (chance(0.15)) {
+    s.job.poison = below(s.job.records);
+    s.job.poison_kills = chance(0.5);
+  }
+  s.job.partial =
+      s.job.consistency != v1::SYNC && s.job.push_log == v1::RecoverySpec::OFF && chance(0.5);
   return s;
 }
 
@@ -414,6 +427,7 @@ Scenario Scenario::Undisturbed() const {
   s.job.replicas = 0;
   s.job.checkpoint_steps = 0;
   s.job.tests = false;
+  s.job.poison_kills = false;
   return s;
 }
 
@@ -422,8 +436,12 @@ std::string Scenario::ToString() const {
       absl::StrCat("seed ", seed, ": ", ps, " of ", all_ps, " ps, ", workers, " of ", all_workers,
                    " workers, ", jobs, " jobs, ", v1::Consistency_Name(job.consistency),
                    ", push log ", v1::RecoverySpec::PushLog_Name(job.push_log), " with ",
-                   job.replicas, " replicas, a checkpoint every ", job.checkpoint_steps,
-                   " steps; faults for ", absl::FormatDuration(until));
+                   job.replicas, " replicas", job.partial ? ", partial recovery" : "",
+                   !job.poison.has_value() ? ""
+                   : job.poison_kills      ? ", a record that kills"
+                                           : ", a record without gradient",
+                   ", a checkpoint every ", job.checkpoint_steps, " steps; faults for ",
+                   absl::FormatDuration(until));
   const std::pair<const char*, absl::Duration> kinds[] = {{"kills", kills},
                                                           {"stops", stops},
                                                           {"ps told to stop", leaves},

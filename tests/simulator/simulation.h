@@ -54,13 +54,15 @@ struct Outcome {
   absl::Duration took;  // in virtual time
   uint64_t restarts = 0;
   uint64_t kills = 0;
+  uint64_t set_aside = 0;                  // samples
+  uint64_t lost_steps = 0;                 // of a ps, by partial recovery
   std::vector<CountingJob::Model> models;  // the jobs' results
 };
 
 // Runs it to its end. Not OK: a sample was lost or counted twice, a job failed, or they did not end
-// within three minutes a job after the last fault, or, in `sync`, the result differs in a bit from
-// the undisturbed run's. `told`: a line for everything of note; null: nobody listens. Not
-// thread-safe.
+// within three minutes a job (nine with poison) after the last fault, or, in `sync`, the result
+// differs in a bit from the undisturbed run's. `told`: a line for everything of note; null: nobody
+// listens. Not thread-safe.
 Outcome Simulate(const Scenario& scenario, std::function<void(const std::string&)> told = nullptr);
 
 }  // namespace tessera::simulator

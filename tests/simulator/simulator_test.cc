@@ -11,16 +11,22 @@ using testing::HasSubstr;
 TEST(SimulatorTest, EverySampleCountsOnceWhateverDies) {
   uint64_t kills = 0;
   uint64_t restarts = 0;
+  uint64_t set_aside = 0;
+  uint64_t lost_steps = 0;
   for (uint64_t seed = 1; seed <= 60; ++seed) {
     const Scenario scenario = Scenario::Of(seed);
     const Outcome outcome = Simulate(scenario);
     EXPECT_TRUE(outcome.status.ok()) << scenario.ToString() << "\n" << outcome.status;
     kills += outcome.kills;
     restarts += outcome.restarts;
+    set_aside += outcome.set_aside;
+    lost_steps += outcome.lost_steps;
   }
   // Something did happen.
   EXPECT_GT(kills, 60u);
   EXPECT_GT(restarts, 10u);
+  EXPECT_GT(set_aside, 0u);
+  EXPECT_GT(lost_steps, 0u);
 }
 
 TEST(SimulatorTest, ASeedAlwaysDoesTheSame) {

@@ -41,7 +41,10 @@ struct WorkerNode::Step {
   absl::Status pushed;
 
   uint64_t NumberOf(uint64_t b) const { return StepOf(unit, b); }
+  // None of a batch that is set aside.
   std::vector<uint64_t> RecordsOf(uint64_t b) const {
+    const auto& aside = unit.set_aside();
+    if (std::find(aside.begin(), aside.end(), NumberOf(b)) != aside.end()) return {};
     const uint64_t begin = std::min<uint64_t>(b * unit.batch_size(), records.size());
     const uint64_t end = std::min<uint64_t>(begin + unit.batch_size(), records.size());
     return {records.begin() + static_cast<std::ptrdiff_t>(begin),
@@ -119,6 +122,7 @@ void WorkerNode::AskForWork() {
   request.set_incarnation(running_as_);
   request.set_completed_unit(completed_);
   *request.mutable_result() = result_;
+  if (prepared_) request.set_next_push(next_push_);
   network_.Call<v1::NextWorkResponse>(
       process_, master_.process(), absl::Seconds(15),
       [this, request](const Network::Reply<v1::NextWorkResponse>& reply) {
@@ -134,7 +138,11 @@ void WorkerNode::AskForWork() {
         }
         if (unit->has_wait()) return AskForWork();
         world_.Tell(process_.name(), " gets unit ", unit->unit_id());
-        RunUnit(*unit);
+        if (!unit->has_train() || prepared_) return RunUnit(*unit);
+        // Somebody may have had it before: it may change by what the ps have of that.
+        unit_ = *unit;
+        Prepare(
+            [this](const absl::Status& status) { status.ok() ? AskForWork() : Report(status); });
       });
 }
 
@@ -229,9 +237,12 @@ void WorkerNode::Train(const v1::Train& unit) {
   const uint64_t known =
       std::clamp(next_push_, unit.first_step(), unit.first_step() + batches) - unit.first_step();
   step->batch = unit.batch_begin() + known;
-  // Tables that are not sync are pulled ahead.
-  if (!options_.job->sync() && step->batch < unit.batch_end()) Pull(step, step->batch);
+  if (PullsAhead(unit) && step->batch < unit.batch_end()) Pull(step, step->batch);
   TrainStep(step);
+}
+
+bool WorkerNode::PullsAhead(const v1::Train& unit) const {
+  return !options_.job->sync() && !unit.careful();
 }
 
 void WorkerNode::AwaitPush(const std::shared_ptr<Step>& step, Event then) {
@@ -244,7 +255,7 @@ void WorkerNode::AwaitPush(const std::shared_ptr<Step>& step, Event then) {
 
 void WorkerNode::TrainStep(const std::shared_ptr<Step>& step) {
   const bool over = step->batch == step->unit.batch_end();
-  if (over || options_.job->sync()) {
+  if (over || !PullsAhead(step->unit)) {
     return AwaitPush(step, [this, step, over] {
       if (!step->pushed.ok()) return Report(step->pushed);
       if (over) return EndTraining(step->unit);
@@ -269,12 +280,15 @@ void WorkerNode::Compute(const std::shared_ptr<Step>& step) {
   if (options_.mistake == Mistake::kStaleRows) {
     for (auto& [key, row] : rows) std::swap(row, seen_.try_emplace(key, row).first->second);
   }
-  if (!options_.job->sync() && step->batch + 1 < step->unit.batch_end()) {
+  if (PullsAhead(step->unit) && step->batch + 1 < step->unit.batch_end()) {
     Pull(step, step->batch + 1);
   }
   const auto computed = [this, step, rows] {
-    AwaitPush(step, [this, step, rows] {
+    const bool poison = options_.job->HasPoison(step->RecordsOf(step->batch));
+    if (poison && options_.job->poison_kills()) return process_.Die();
+    AwaitPush(step, [this, step, rows, poison] {
       if (!step->pushed.ok()) return Report(step->pushed);
+      if (poison) return Report(absl::InvalidArgumentError("the gradient is not a number"));
       Push(step, rows);
       ++step->batch;
       TrainStep(step);
@@ -384,7 +398,12 @@ void WorkerNode::Push(const std::shared_ptr<Step>& step, const CountingJob::Rows
 void WorkerNode::EndTraining(const v1::Train& unit) {
   v1::UnitResult result;
   const uint64_t records = CountRecords({unit.ranges().begin(), unit.ranges().end()});
-  result.set_samples(RecordsOfBatches(unit, unit.batch_begin(), unit.batch_end(), records));
+  uint64_t samples = RecordsOfBatches(unit, unit.batch_begin(), unit.batch_end(), records);
+  for (const uint64_t step : unit.set_aside()) {
+    const uint64_t batch = BatchOf(unit, step);
+    samples -= RecordsOfBatches(unit, batch, batch + 1, records);
+  }
+  result.set_samples(samples);
   result.set_loss_sum(0.5 * static_cast<double>(result.samples()));
   result.set_train_seconds(0.03 * static_cast<double>(unit.batch_end() - unit.batch_begin()));
   result.set_auc(0.5);

@@ -47,6 +47,8 @@ class WorkerNode {
   void Prepare(StatusDone done);
   void Report(absl::StatusOr<v1::UnitResult> result);
   void Train(const v1::Train& unit);
+  // Rows of the next batch are asked for before the one before is pushed.
+  bool PullsAhead(const v1::Train& unit) const;
   void TrainStep(const std::shared_ptr<Step>& step);
   void AwaitPush(const std::shared_ptr<Step>& step, Event then);
   void AwaitRows(const std::shared_ptr<Step>& step);
