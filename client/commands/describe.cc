@@ -22,6 +22,10 @@ std::string Moment(int64_t unix_ms) {
                           absl::LocalTimeZone());
 }
 
+std::string MiB(uint64_t bytes) {
+  return absl::StrFormat("%.1f MiB", static_cast<double>(bytes) / (1 << 20));
+}
+
 std::string JobText(const v1::JobStatus& job) {
   std::string text = SummaryText(job);
   absl::StrAppend(&text, "  now         ", ProgressLine(job), "\n");
@@ -49,13 +53,13 @@ std::string JobText(const v1::JobStatus& job) {
     absl::StrAppend(&text, "  team        ", job.spec().team(), "\n");
   }
   if (job.rows() > 0) {
-    absl::StrAppend(&text, "  rows        ", job.rows(), ", ", job.row_bytes() >> 20, " MiB\n");
+    absl::StrAppend(&text, "  rows        ", job.rows(), ", ", MiB(job.row_bytes()), "\n");
   }
   if (job.has_scaling()) {
     const v1::Scaling& scaling = job.scaling();
     absl::StrAppend(&text, "  moving      from ", scaling.from(), " to ", scaling.to(), " ps, ",
                     scaling.phase(), "; ", scaling.partitions(), " partitions, ", scaling.rows(),
-                    " rows, ", scaling.bytes() >> 20, " MiB copied so far\n");
+                    " rows, ", MiB(scaling.bytes()), " copied so far\n");
   }
   if (job.shares_size() > 0) {
     absl::StrAppend(&text, "  partitions  ",

@@ -99,7 +99,10 @@ std::vector<std::string> MetricsOf(const v1::JobSpec& spec) {
 std::string MonitorOf(const v1::JobSpec& spec) {
   if (!spec.evaluation().monitor().empty()) return spec.evaluation().monitor();
   const JobTask first = TasksOf(spec)[0];
-  return first.MetricName(DefaultMetrics(first.loss)[0]);
+  const std::string usual = first.MetricName(DefaultMetrics(first.loss)[0]);
+  const std::vector<std::string> metrics = MetricsOf(spec);
+  const bool measured = std::find(metrics.begin(), metrics.end(), usual) != metrics.end();
+  return measured ? usual : metrics.front();
 }
 
 Followed Follow(const std::string& metric, double value) {

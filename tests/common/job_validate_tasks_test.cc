@@ -172,6 +172,17 @@ TEST(MetricsOf, AreThoseOfEveryTask) {
   EXPECT_EQ(MonitorOf(Ranking(v1::LISTWISE_SOFTMAX)), "ndcg@10");
 }
 
+TEST(MonitorOf, IsTheUsualMetricWhereItIsMeasuredElseTheFirst) {
+  v1::JobSpec spec;
+  spec.mutable_evaluation()->add_metrics("binned_auc");
+  spec.mutable_evaluation()->add_metrics("logloss");
+  EXPECT_EQ(MonitorOf(spec), "binned_auc");
+  spec.mutable_evaluation()->add_metrics("auc");
+  EXPECT_EQ(MonitorOf(spec), "auc");
+  spec.mutable_evaluation()->set_monitor("logloss");
+  EXPECT_EQ(MonitorOf(spec), "logloss");
+}
+
 TEST(MetricsOf, OfRankingMayNameABinnedAuc) {
   v1::JobSpec spec = Ranking(v1::BAYESIAN_PERSONALIZED_RANKING);
   spec.mutable_evaluation()->add_metrics("binned_auc");
