@@ -98,7 +98,7 @@ void FanOut::Finish(size_t leg, absl::Status status) {
     absl::MutexLock lock(&mu_);
     State& state = states_[leg];
     state.phase = status.ok() ? Phase::kDone : Phase::kFailed;
-    if (!status.ok() && !IsRetryable(status)) stopping_ = true;
+    if (!status.ok() && !MayPass(status)) stopping_ = true;
     state.status = std::move(status);
     --queues_[peer].under_way;
     // Taken before this leg stops counting, so that there is always one until the last has ended.
@@ -106,6 +106,11 @@ void FanOut::Finish(size_t leg, absl::Status status) {
     --under_way_;
   }
   if (next.has_value()) Start(*next);
+}
+
+bool FanOut::MayPass(const absl::Status& status) const {
+  if (IsRetryable(status)) return true;
+  return !stopping_ && (absl::IsCancelled(status) || absl::IsUnknown(status));
 }
 
 void FanOut::Cancel() {
@@ -136,7 +141,7 @@ absl::Status FanOut::Wait() {
         const State& state = states_[leg];
         if (state.phase != Phase::kFailed) continue;
         const absl::Status described = Describe(leg, state.status);
-        if (!IsRetryable(state.status) || SystemClock().Monotonic() > give_up) return described;
+        if (!MayPass(state.status) || SystemClock().Monotonic() > give_up) return described;
         if (!passing.has_value()) passing = described;
       }
     }

@@ -21,6 +21,9 @@ constexpr absl::Duration kLongPoll = absl::Seconds(2);
 constexpr absl::Duration kCallTimeout = absl::Seconds(15);
 // Calls to the master that failed: 200 ms apart, so about 5 s.
 constexpr int kReconnectEvery = 25;
+// Refusals in a row that the master means: one may be gRPC's word for a master that stops
+// (CANCELLED), or a connection that broke in the middle (UNKNOWN, INTERNAL).
+constexpr int kRefusals = 3;
 constexpr size_t kScoreBytesPerChunk = 1 << 20;
 
 v1::UnitResult FailedResult(const absl::Status& status) {
@@ -69,6 +72,7 @@ absl::StatusOr<v1::NextWorkResponse> JobRunner::NextWork(uint64_t completed,
   *request.mutable_result() = result;
   if (trainer_ != nullptr) request.set_next_push(trainer_->next_push());
   int failures = 0;
+  int refusals = 0;
   while (true) {
     grpc::ClientContext context;
     context.set_deadline(absl::ToChronoTime(absl::Now() + kCallTimeout));
@@ -80,7 +84,8 @@ absl::StatusOr<v1::NextWorkResponse> JobRunner::NextWork(uint64_t completed,
     if (options_.cancellation->cancelled()) return CancelledStatus();
     if (absl::IsAborted(status) || absl::IsNotFound(status)) return WithContext(status, "master");
     // What the master cannot take must not keep it waiting: it learns that the unit failed.
-    if (!IsRetryable(status)) {
+    refusals = IsRetryable(status) ? 0 : refusals + 1;
+    if (refusals >= kRefusals) {
       *request.mutable_result() =
           FailedResult(WithContext(status, "the master did not take a result"));
     }

@@ -239,7 +239,7 @@ def clocks(t, steps, **options):
 @fault(11, "wall clocks jump hours back and ahead again while it trains", once=True)
 def clocks_jump(t):
     clocks(t, [(30, "master", -7200), (60, "worker", -10800), (90, "ps", -7200), (130, "master", 0), (160, "worker", 0),
-               (190, "ps", 0)], sets=["train.epochs=2"])
+               (190, "ps", 0)], sets=["train.epochs=12"])
 
 
 @fault(11, "the clock of every ps jumps an hour ahead of all others, and no lease is lost", once=True)

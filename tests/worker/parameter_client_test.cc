@@ -157,6 +157,15 @@ TEST_F(ParameterClientTest, ACallThatFailsAgainAndAgainIsOneWaitSinceItsFirstFai
   EXPECT_THAT(board.waits(), testing::IsEmpty());
 }
 
+TEST_F(ParameterClientTest, RepeatsACallThatBroke) {
+  for (const absl::Status& broken : {absl::CancelledError("the server is shutting down"),
+                                     absl::UnknownError("Stream removed")}) {
+    ps_[1].failure = broken;
+    ps_[1].failures = 1;
+    EXPECT_TRUE(Pull().ok());
+  }
+}
+
 TEST_F(ParameterClientTest, ReturnsALastingFailureWithTheNameOfThePs) {
   ps_[1].failures = 1;
   ps_[1].failure = absl::AbortedError("generation 4 is over");
