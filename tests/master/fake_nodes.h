@@ -122,6 +122,10 @@ class FakeWorker {
     thread_.join();
   }
 
+  // Held by calls to the master. Who ends the master holds it: gRPC's in-process transport (1.51)
+  // may crash where a call begins meanwhile.
+  absl::Mutex calls_;
+
  private:
   void Run() {
     std::string under_way;
@@ -152,6 +156,7 @@ class FakeWorker {
       request.set_completed_unit(completed);
       *request.mutable_result() = result;
       request.set_wait_ms(200);
+      absl::MutexLock calling(&calls_);
       auto stub = v1::WorkService::NewStub(channels_->Connect("master"));
       grpc::ClientContext context;
       v1::NextWorkResponse unit;

@@ -54,6 +54,12 @@ class MasterTest : public testing::Test {
     ASSERT_TRUE(master.ok()) << master.status();
     master_ = *std::move(master);
   }
+  // While no worker calls it.
+  void StopMaster() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    for (const auto& worker : workers_) worker->calls_.Lock();
+    master_.reset();
+    for (const auto& worker : workers_) worker->calls_.Unlock();
+  }
   void StartNodes(int ps, int workers) {
     for (int i = 0; i < ps; ++i) {
       ps_.push_back(
@@ -232,7 +238,7 @@ TEST_F(MasterTest, AMasterThatIsStartedAgainTakesUpTheRunningJob) {
   StartNodes(1, 2);
   const std::string id = Submit(spec, 2, 1);
   Watch(id, [](const v1::JobStatus& job) { return !job.checkpoint().empty(); });
-  master_.reset();
+  StopMaster();
   StartMaster();
   const v1::JobStatus job = Watch(id).back();
   EXPECT_EQ(v1::JobState_Name(job.state()), "SUCCEEDED") << job.message();
