@@ -98,4 +98,18 @@ uint64_t RecordsOfBatches(const v1::Train& unit, uint64_t begin, uint64_t end, u
   return std::min(end * unit.batch_size(), records) - std::min(begin * unit.batch_size(), records);
 }
 
+bool IsSetAside(const v1::Train& unit, uint64_t batch) {
+  return std::find(unit.set_aside().begin(), unit.set_aside().end(), StepOf(unit, batch)) !=
+         unit.set_aside().end();
+}
+
+uint64_t RecordsToTrain(const v1::Train& unit, uint64_t records) {
+  uint64_t trained = RecordsOfBatches(unit, unit.batch_begin(), unit.batch_end(), records);
+  for (const uint64_t step : unit.set_aside()) {
+    const uint64_t batch = BatchOf(unit, step);
+    trained -= RecordsOfBatches(unit, batch, batch + 1, records);
+  }
+  return trained;
+}
+
 }  // namespace tessera

@@ -54,5 +54,8 @@ uint64_t SyncStepSamples(uint64_t n, uint32_t batch_size, uint32_t ranks, uint64
 uint64_t StepOf(const v1::Train& unit, uint64_t batch);
 uint64_t BatchOf(const v1::Train& unit, uint64_t step);
 uint64_t RecordsOfBatches(const v1::Train& unit, uint64_t begin, uint64_t end, uint64_t records);
+// Whether a batch is set aside, and the records of the unit's batches that are not.
+bool IsSetAside(const v1::Train& unit, uint64_t batch);
+uint64_t RecordsToTrain(const v1::Train& unit, uint64_t records);
 
 }  // namespace tessera

@@ -118,12 +118,13 @@ absl::StatusOr<std::shared_ptr<JobShard>> Jobs::Open(const v1::OpenJobRequest& r
   return opened;
 }
 
-const Jobs::Following* Jobs::FindFollowing(const v1::OpenJobRequest& request) const {
+absl::StatusOr<Jobs::Following*> Jobs::FindFollowing(const v1::OpenJobRequest& request) {
   const auto it = following_.find(request.job_id());
-  const bool same = it != following_.end() &&
-                    it->second.request.generation() == request.generation() &&
-                    it->second.request.pair() == request.pair();
-  return same ? &it->second : nullptr;
+  if (it != following_.end() && it->second.request.generation() == request.generation() &&
+      it->second.request.pair() == request.pair()) {
+    return &it->second;
+  }
+  return absl::AbortedError(absl::StrCat("job ", request.job_id(), ": is not to be followed"));
 }
 
 absl::StatusOr<bool> Jobs::BeginFollowing(const v1::OpenJobRequest& request) {
@@ -137,7 +138,7 @@ absl::StatusOr<bool> Jobs::BeginFollowing(const v1::OpenJobRequest& request) {
     // Workers call it here, or will have called others by now.
     if (request.generation() <= current) return MovedOn(id, request.generation(), current);
   }
-  if (FindFollowing(request) != nullptr) return false;
+  if (FindFollowing(request).ok()) return false;
   Following& following = following_[id];
   const auto pair_of = [](const v1::OpenJobRequest& r) {
     return std::pair(r.generation(), r.pair());
@@ -156,28 +157,24 @@ absl::StatusOr<std::shared_ptr<JobShard>> Jobs::OpenFollower(const v1::OpenJobRe
   TESSERA_ASSIGN_OR_RETURN(std::shared_ptr<JobShard> shard,
                            JobShard::Open(request, options_, keep_going));
   absl::MutexLock lock(&mu_);
-  if (FindFollowing(request) == nullptr) {
-    return absl::AbortedError(absl::StrCat("job ", request.job_id(), ": is not to be followed"));
-  }
-  following_[request.job_id()].shard = shard;
+  TESSERA_ASSIGN_OR_RETURN(Following * following, FindFollowing(request));
+  following->shard = shard;
   return shard;
 }
 
-absl::Status Jobs::CheckFollowing(const v1::OpenJobRequest& request) const {
+absl::Status Jobs::CheckFollowing(const v1::OpenJobRequest& request) {
   absl::MutexLock lock(&mu_);
-  if (FindFollowing(request) != nullptr) return absl::OkStatus();
-  return absl::AbortedError(absl::StrCat("job ", request.job_id(), ": is not to be followed"));
+  return FindFollowing(request).status();
 }
 
 void Jobs::FollowingFailed(const v1::OpenJobRequest& request, const absl::Status& why) {
   std::shared_ptr<JobShard> shard;
   {
     absl::MutexLock lock(&mu_);
-    if (FindFollowing(request) == nullptr) return;
-    Following& following = following_[request.job_id()];
-    shard = std::move(following.shard);
-    following.shard = nullptr;
-    following.failed = why;
+    const absl::StatusOr<Following*> following = FindFollowing(request);
+    if (!following.ok()) return;
+    shard = std::exchange((*following)->shard, nullptr);
+    (*following)->failed = why;
   }
   if (shard != nullptr) shard->Close(why);
 }

@@ -50,7 +50,7 @@ class Jobs {
                                                          KeepGoing keep_going = absl::OkStatus)
       ABSL_LOCKS_EXCLUDED(mu_);
   // ABORTED: it is not to be followed any more.
-  absl::Status CheckFollowing(const v1::OpenJobRequest& request) const ABSL_LOCKS_EXCLUDED(mu_);
+  absl::Status CheckFollowing(const v1::OpenJobRequest& request) ABSL_LOCKS_EXCLUDED(mu_);
   // It ended with that; its rows are freed.
   void FollowingFailed(const v1::OpenJobRequest& request, const absl::Status& why)
       ABSL_LOCKS_EXCLUDED(mu_);
@@ -93,7 +93,8 @@ class Jobs {
   // Of that generation and those before; the shard of what is gone.
   std::shared_ptr<JobShard> DropFollowing(const std::string& job_id, uint64_t generation)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  const Following* FindFollowing(const v1::OpenJobRequest& request) const
+  // ABORTED: it is another pair that is followed, or none.
+  absl::StatusOr<Following*> FindFollowing(const v1::OpenJobRequest& request)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Out of jobs_, to be closed; null: it was not open.
   absl::Status Take(const std::string& job_id, uint64_t generation,

@@ -17,10 +17,7 @@ constexpr absl::Duration kCall = absl::Seconds(10);
 
 }  // namespace
 
-bool MayFollowAgain(const absl::Status& status) {
-  return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) ||
-         absl::IsResourceExhausted(status) || absl::IsCancelled(status);
-}
+bool MayFollowAgain(const absl::Status& status) { return IsRetryable(status) || IsBroken(status); }
 
 LogFollower::LogFollower(Jobs* jobs, Channels* channels, v1::OpenJobRequest request)
     : jobs_(jobs), channels_(channels), request_(std::move(request)) {

@@ -27,40 +27,43 @@ absl::Status CheckCancelled(const grpc::CallbackServerContext& context) {
   return context.IsCancelled() ? absl::CancelledError("the caller has hung up") : absl::OkStatus();
 }
 
-// Runs `work`, a function to absl::Status, as a task that finishes the call. `observe` is told the
-// status before the caller is.
+// Runs `work` as a task. It is handed a function from absl::Status that finishes the call, to be
+// called once, in this task or later. `observe` is told the status before the caller is.
 template <typename Work, typename Observe>
-grpc::ServerUnaryReactor* RunAs(Executor& executor, grpc::CallbackServerContext& context,
-                                uint64_t bytes, Observe observe, Work work) {
+grpc::ServerUnaryReactor* Run(Executor& executor, grpc::CallbackServerContext& context,
+                              uint64_t bytes, Observe observe, Work work) {
   grpc::ServerUnaryReactor* const reactor = context.DefaultReactor();
   const auto finish = [reactor, observe = std::move(observe)](const absl::Status& status) {
     observe(status);
     reactor->Finish(ToGrpc(status));
   };
   const absl::Status queued =
-      executor.Submit(bytes, [finish, work = std::move(work)]() mutable { finish(work()); });
+      executor.Submit(bytes, [finish, work = std::move(work)]() mutable { work(finish); });
   if (!queued.ok()) finish(queued);
   return reactor;
 }
 
-// The same of a call whose effect a follower is to have, too, before it is answered: `work` is a
-// function to the shard.
+// Of a `work` that is done when it returns, a function to absl::Status.
+template <typename Work, typename Observe>
+grpc::ServerUnaryReactor* RunAs(Executor& executor, grpc::CallbackServerContext& context,
+                                uint64_t bytes, Observe observe, Work work) {
+  return Run(executor, context, bytes, std::move(observe),
+             [work = std::move(work)](const auto& finish) mutable { finish(work()); });
+}
+
+// Of one whose effect a follower is to have, too, before the call is answered: a function to the
+// shard.
 template <typename Work, typename Observe>
 grpc::ServerUnaryReactor* RunReplicated(Executor& executor, grpc::CallbackServerContext& context,
                                         uint64_t bytes, Observe observe, Work work) {
-  grpc::ServerUnaryReactor* const reactor = context.DefaultReactor();
-  const auto finish = [reactor, observe = std::move(observe)](const absl::Status& status) {
-    observe(status);
-    reactor->Finish(ToGrpc(status));
-  };
-  const absl::Status queued = executor.Submit(bytes, [finish, work = std::move(work)]() mutable {
-    absl::StatusOr<std::shared_ptr<JobShard>> shard = work();
-    if (!shard.ok()) return finish(shard.status());
-    JobShard& job = **shard;
-    job.AwaitFollower([finish, keep = *std::move(shard)](const absl::Status& s) { finish(s); });
-  });
-  if (!queued.ok()) finish(queued);
-  return reactor;
+  return Run(
+      executor, context, bytes, std::move(observe),
+      [work = std::move(work)](const auto& finish) mutable {
+        absl::StatusOr<std::shared_ptr<JobShard>> shard = work();
+        if (!shard.ok()) return finish(shard.status());
+        JobShard& job = **shard;
+        job.AwaitFollower([finish, keep = *std::move(shard)](const absl::Status& s) { finish(s); });
+      });
 }
 
 // RESOURCE_EXHAUSTED: no memory for the call.
@@ -277,24 +280,17 @@ grpc::ServerUnaryReactor* ParameterService::SetFollower(grpc::CallbackServerCont
 grpc::ServerUnaryReactor* ParameterService::ReadLog(grpc::CallbackServerContext* context,
                                                     const v1::ReadLogRequest* request,
                                                     v1::ReadLogResponse* response) {
-  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
-  const auto refuse = [=, this](const absl::Status& status) {
-    options_.metrics->Answered("ReadLog", status);
-    reactor->Finish(ToGrpc(status));
-  };
-  const absl::Status queued = options_.requests->Submit(request->ByteSizeLong(), [=, this] {
-    auto shard = options_.jobs->Find(request->job_id(), request->generation());
-    if (!shard.ok()) return refuse(shard.status());
-    JobShard& job = **shard;
-    job.ReadLog(*request, options_.clock->Monotonic() + kLongestRead,
-                [=, keep = *std::move(shard)](absl::StatusOr<v1::ReadLogResponse> read) {
-                  if (!read.ok()) return refuse(read.status());
-                  *response = *std::move(read);
-                  reactor->Finish(grpc::Status::OK);
-                });
-  });
-  if (!queued.ok()) refuse(queued);
-  return reactor;
+  return Run(*options_.requests, *context, request->ByteSizeLong(), Refusals("ReadLog"),
+             [=, this](const auto& finish) {
+               auto shard = options_.jobs->Find(request->job_id(), request->generation());
+               if (!shard.ok()) return finish(shard.status());
+               JobShard& job = **shard;
+               job.ReadLog(*request, options_.clock->Monotonic() + kLongestRead,
+                           [=, keep = *std::move(shard)](absl::StatusOr<v1::ReadLogResponse> read) {
+                             if (read.ok()) *response = *std::move(read);
+                             finish(read.status());
+                           });
+             });
 }
 
 grpc::ServerUnaryReactor* ParameterService::CloseJob(grpc::CallbackServerContext* context,

@@ -109,8 +109,7 @@ void FanOut::Finish(size_t leg, absl::Status status) {
 }
 
 bool FanOut::MayPass(const absl::Status& status) const {
-  if (IsRetryable(status)) return true;
-  return !stopping_ && (absl::IsCancelled(status) || absl::IsUnknown(status));
+  return IsRetryable(status) || (IsBroken(status) && !stopping_);
 }
 
 void FanOut::Cancel() {

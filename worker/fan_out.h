@@ -63,8 +63,7 @@ class FanOut final : public PendingCall {
   void Finish(size_t leg, absl::Status status) ABSL_LOCKS_EXCLUDED(mu_);
   void Cancel() ABSL_LOCKS_EXCLUDED(mu_);
   void AwaitLegs() ABSL_LOCKS_EXCLUDED(mu_);
-  // Whether the call may be repeated: also what gRPC says where a ps stops, or its connection
-  // breaks in the middle, unless it was this side that ended it.
+  // Whether the call may be repeated.
   bool MayPass(const absl::Status& status) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status Describe(size_t leg, const absl::Status& status) const;
 

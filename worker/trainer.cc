@@ -18,15 +18,6 @@
 
 namespace tessera::worker {
 
-namespace {
-
-bool IsSetAside(const v1::Train& unit, uint64_t batch) {
-  return std::find(unit.set_aside().begin(), unit.set_aside().end(), StepOf(unit, batch)) !=
-         unit.set_aside().end();
-}
-
-}  // namespace
-
 Trainer::Trainer(JobContext* context, uint64_t next_push)
     : context_(context),
       windows_(context->source),
@@ -87,11 +78,7 @@ absl::StatusOr<v1::UnitResult> Trainer::Train(const v1::Train& unit) {
     confirming.AddTo(context_->metrics->push_seconds);
   }
 
-  uint64_t samples = RecordsOfBatches(unit, unit.batch_begin(), unit.batch_end(), records);
-  for (const uint64_t step : unit.set_aside()) {
-    const uint64_t batch = BatchOf(unit, step);
-    samples -= RecordsOfBatches(unit, batch, batch + 1, records);
-  }
+  const uint64_t samples = RecordsToTrain(unit, records);
   const uint64_t trained = RecordsOfBatches(unit, first_batch, unit.batch_end(), records);
   result.set_samples(samples);
   if (trained < samples) loss_sum *= static_cast<double>(samples) / static_cast<double>(trained);

@@ -60,8 +60,9 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
   if (server == nullptr) {
     return absl::UnavailableError(absl::StrCat("cannot serve at ", address, ": see the log"));
   }
-  if (!network) options.in_process->Add(address, server.get());
-  if (network) {
+  if (!network) {
+    options.in_process->Add(address, server.get());
+  } else {
     listener->Start([acceptor = acceptor.get()](int listener_fd, int fd) {
       Acceptor::NewConnectionParameters connection;
       connection.listener_fd = listener_fd;

@@ -17,4 +17,8 @@ bool IsRetryable(const absl::Status& status) {
          absl::IsDeadlineExceeded(status);
 }
 
+bool IsBroken(const absl::Status& status) {
+  return absl::IsCancelled(status) || absl::IsUnknown(status);
+}
+
 }  // namespace tessera

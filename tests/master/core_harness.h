@@ -232,6 +232,12 @@ class CoreHarness {
     return events;
   }
 
+  static std::vector<std::string> PsOf(const OpenPs& open) {
+    std::vector<std::string> names;
+    for (const auto& [ps, request] : open.calls) names.push_back(ps.name);
+    return names;
+  }
+
   // Every batch once, by all ranks together.
   void ExpectEachStepOnce(uint64_t steps, int ranks = 1) {
     std::vector<int> trained(steps, 0);

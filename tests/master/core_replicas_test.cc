@@ -51,15 +51,6 @@ class CoreReplicasTest : public testing::Test, protected CoreHarness {
     Round();
     EXPECT_THAT(Events(id), Contains("ps-1 has a copy of ps-0's rows"));
   }
-  void ExpectEachStepOnce(uint64_t steps) {
-    std::vector<int> trained(steps, 0);
-    for (const v1::Train& unit : trained_) {
-      for (uint64_t i = 0; i < unit.batch_end() - unit.batch_begin(); ++i) {
-        ++trained.at(unit.first_step() + i);
-      }
-    }
-    EXPECT_THAT(trained, testing::Each(1));
-  }
 };
 
 TEST_F(CoreReplicasTest, WhoIsFreeFollowsAndTakesThePlace) {

@@ -38,11 +38,6 @@ class CoreScaleHarness : public CoreHarness {
     ASSERT_FALSE(Job(id).has_scaling()) << Job(id).ShortDebugString();
     ASSERT_EQ(opens_.back().calls.size(), ps) << Job(id).ShortDebugString();
   }
-  std::vector<std::string> PsOf(const OpenPs& open) {
-    std::vector<std::string> names;
-    for (const auto& [ps, request] : open.calls) names.push_back(ps.name);
-    return names;
-  }
   void CannotCopy() {
     on_copy_ = [](const CopyPartitions&) {
       return Failed(absl::FailedPreconditionError("rows may lie on disk"));

@@ -40,11 +40,6 @@ class CoreSuspendTest : public testing::Test, protected CoreHarness {
   void Age() {
     for (int i = 0; i < 20; ++i) Advance(absl::Seconds(1));
   }
-  static std::vector<std::string> PsOf(const OpenPs& open) {
-    std::vector<std::string> names;
-    for (const auto& [ps, request] : open.calls) names.push_back(ps.name);
-    return names;
-  }
 };
 
 TEST_F(CoreSuspendTest, ARunningJobCutsACheckpointGivesUpItsProcessesAndGoesOnElsewhere) {

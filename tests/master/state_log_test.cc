@@ -19,14 +19,22 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Pair;
 
-std::string TestFolder() {
-  const auto* info = testing::UnitTest::GetInstance()->current_test_info();
-  std::string name = std::string(info->test_suite_name()) + "." + info->name();
-  for (char& c : name) c = c == '/' ? '_' : c;
-  std::string folder = testing::TempDir() + name + "." + std::to_string(getpid());
-  std::filesystem::remove_all(folder);
-  return folder;
-}
+// A folder of the running test, removed with all that is in it.
+class TestFolder {
+ public:
+  TestFolder() {
+    const auto* info = testing::UnitTest::GetInstance()->current_test_info();
+    std::string name = absl::StrCat(info->test_suite_name(), ".", info->name());
+    for (char& c : name) c = c == '/' ? '_' : c;
+    path_ = absl::StrCat(testing::TempDir(), name, ".", getpid());
+    std::filesystem::remove_all(path_);
+  }
+  ~TestFolder() { std::filesystem::remove_all(path_); }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
 
 // The contract, run on every implementation.
 enum class Kind { kMemory, kRocksDb, kEtcd };
@@ -39,7 +47,7 @@ class StateLogContract : public testing::TestWithParam<Kind> {
         log_ = NewMemoryStateLog();
         return;
       case Kind::kRocksDb:
-        return Take(OpenRocksDbStateLog(TestFolder()));
+        return Take(OpenRocksDbStateLog(folder_.path()));
       case Kind::kEtcd:
         if (!EtcdProcess::Installed()) GTEST_SKIP() << "no etcd on this machine (etcd-server)";
         return OpenEtcd();
@@ -66,6 +74,7 @@ class StateLogContract : public testing::TestWithParam<Kind> {
     Take(OpenEtcdStateLog(client_.get(), leadership_.get()));
   }
 
+  TestFolder folder_;
   std::unique_ptr<EtcdProcess> etcd_;
   std::unique_ptr<Channels> channels_;
   std::unique_ptr<EtcdClient> client_;
@@ -129,25 +138,25 @@ INSTANTIATE_TEST_SUITE_P(Implementations, StateLogContract,
                          });
 
 TEST(RocksDbStateLog, OutlivesItsProcess) {
-  const std::string folder = TestFolder();
+  const TestFolder folder;
   {
-    auto log = OpenRocksDbStateLog(folder);
+    auto log = OpenRocksDbStateLog(folder.path());
     ASSERT_TRUE(log.ok());
     ASSERT_TRUE((*log)->Apply({{"a", "1"}}).ok());
   }
-  auto log = OpenRocksDbStateLog(folder);
+  auto log = OpenRocksDbStateLog(folder.path());
   ASSERT_TRUE(log.ok());
   EXPECT_EQ((*log)->Get("a").value(), "1");
 }
 
 TEST(RocksDbStateLog, AFolderInUseIsNamed) {
-  const std::string folder = TestFolder();
-  auto first = OpenRocksDbStateLog(folder);
+  const TestFolder folder;
+  auto first = OpenRocksDbStateLog(folder.path());
   ASSERT_TRUE(first.ok());
-  const auto second = OpenRocksDbStateLog(folder);
+  const auto second = OpenRocksDbStateLog(folder.path());
   EXPECT_EQ(second.status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(second.status().message()),
-              HasSubstr("data folder " + folder + " in use by another process"));
+              HasSubstr("data folder " + folder.path() + " in use by another process"));
 }
 
 TEST(RocksDbStateLog, AFolderThatCannotBeMadeIsAnError) {

@@ -159,7 +159,8 @@ absl::Status CountingJob::Check(const Model& model, uint64_t lost_steps) const {
   };
   // Of batches that were set aside nobody knows here which records they had; there are as many as
   // were said, and the poison is among them.
-  double missing = options_.poison.has_value() ? 2.0 * static_cast<double>(epochs) : 0;
+  const double keys = static_cast<double>(KeysOf(0).size());
+  double missing = options_.poison.has_value() ? keys * static_cast<double>(epochs) : 0;
   uint64_t wrong = 0;
   std::string first;
   for (const auto& [key, count] : expected) {
@@ -175,7 +176,6 @@ absl::Status CountingJob::Check(const Model& model, uint64_t lost_steps) const {
     return absl::DataLossError(absl::StrCat(wrong, " of ", expected.size(), " rows are wrong, ",
                                             model.rows.size(), " are there; the first: ", first));
   }
-  const double keys = static_cast<double>(KeysOf(0).size());
   const double least = keys * static_cast<double>(model.set_aside);
   const double most = least + keys * static_cast<double>(lost_steps * options_.batch);
   if (missing < least || missing > most) {

@@ -43,8 +43,7 @@ struct WorkerNode::Step {
   uint64_t NumberOf(uint64_t b) const { return StepOf(unit, b); }
   // None of a batch that is set aside.
   std::vector<uint64_t> RecordsOf(uint64_t b) const {
-    const auto& aside = unit.set_aside();
-    if (std::find(aside.begin(), aside.end(), NumberOf(b)) != aside.end()) return {};
+    if (IsSetAside(unit, b)) return {};
     const uint64_t begin = std::min<uint64_t>(b * unit.batch_size(), records.size());
     const uint64_t end = std::min<uint64_t>(begin + unit.batch_size(), records.size());
     return {records.begin() + static_cast<std::ptrdiff_t>(begin),
@@ -398,12 +397,7 @@ void WorkerNode::Push(const std::shared_ptr<Step>& step, const CountingJob::Rows
 void WorkerNode::EndTraining(const v1::Train& unit) {
   v1::UnitResult result;
   const uint64_t records = CountRecords({unit.ranges().begin(), unit.ranges().end()});
-  uint64_t samples = RecordsOfBatches(unit, unit.batch_begin(), unit.batch_end(), records);
-  for (const uint64_t step : unit.set_aside()) {
-    const uint64_t batch = BatchOf(unit, step);
-    samples -= RecordsOfBatches(unit, batch, batch + 1, records);
-  }
-  result.set_samples(samples);
+  result.set_samples(RecordsToTrain(unit, records));
   result.set_loss_sum(0.5 * static_cast<double>(result.samples()));
   result.set_train_seconds(0.03 * static_cast<double>(unit.batch_end() - unit.batch_begin()));
   result.set_auc(0.5);
