@@ -74,6 +74,11 @@ struct TellFollower {
   std::optional<std::pair<RunNode, v1::OpenJobRequest>> follower;  // none: nobody is to follow
 };
 
+// WeighPartitions on every ps.
+struct WeighPartitions {
+  std::vector<std::pair<RunNode, v1::WeighPartitionsRequest>> calls;
+};
+
 // FetchPartitions on every ps that is to own more.
 struct CopyPartitions {
   std::vector<std::pair<RunNode, v1::FetchPartitionsRequest>> calls;
@@ -91,13 +96,13 @@ struct ComputeMetrics {
 };
 
 using Work = std::variant<FindCheckpoint, OpenPs, ClosePs, CutCheckpoint, WriteCheckpoint,
-                          CopyPartitions, TellFollower, ComputeMetrics>;
+                          CopyPartitions, TellFollower, WeighPartitions, ComputeMetrics>;
 
 // A job's actions of a lane are done one after the other, and each lane goes on by itself.
 enum class Lane {
   kForeground,  // what a job waits for
   kBackground,  // WriteCheckpoint, CopyPartitions: the job trains meanwhile
-  kAside,       // TellFollower: whatever else goes on
+  kAside,       // TellFollower, WeighPartitions: whatever else goes on
 };
 inline constexpr int kLanes = 3;
 inline constexpr Lane kAllLanes[kLanes] = {Lane::kForeground, Lane::kBackground, Lane::kAside};
@@ -118,6 +123,8 @@ struct ActionResult {
   // CopyPartitions.
   uint64_t rows = 0;
   uint64_t bytes = 0;
+  // WeighPartitions, as they were called.
+  std::vector<v1::WeighPartitionsResponse> weights;
   // ComputeMetrics.
   std::map<std::string, double> metrics;
   std::map<std::string, double> error_bounds;  // ScoreSums::ErrorBounds

@@ -20,6 +20,8 @@ using Stub = v1::ParameterService::Stub;
 // Reading or writing a ps's whole part of a checkpoint.
 constexpr absl::Duration kLongCall = absl::Minutes(30);
 constexpr absl::Duration kShortCall = absl::Seconds(5);
+// Of the order of 10 million rows a second.
+constexpr absl::Duration kWeighCall = absl::Seconds(30);
 
 }  // namespace
 
@@ -214,6 +216,16 @@ ActionResult ActionRunner::Do(const TellFollower& tell) {
           {*tell.follower}, kShortCall, "follow", AfterError::kCancel,
           [](Stub& stub, auto... arguments) { return stub.PrepareAsyncOpenJob(arguments...); })
           .status();
+  return result;
+}
+
+ActionResult ActionRunner::Do(const WeighPartitions& weigh) {
+  ActionResult result;
+  auto answers = CallAll<v1::WeighPartitionsRequest, v1::WeighPartitionsResponse>(
+      weigh.calls, kWeighCall, "weigh the partitions", AfterError::kCancel,
+      [](Stub& stub, auto... arguments) { return stub.PrepareAsyncWeighPartitions(arguments...); });
+  result.status = answers.status();
+  if (answers.ok()) result.weights = *std::move(answers);
   return result;
 }
 

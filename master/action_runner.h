@@ -41,6 +41,7 @@ class ActionRunner {
   ActionResult Do(const WriteCheckpoint& write);
   ActionResult Do(const CopyPartitions& copy);
   ActionResult Do(const TellFollower& tell);
+  ActionResult Do(const WeighPartitions& weigh);
   ActionResult Do(const ComputeMetrics& compute);
   using WriteCalls = std::vector<std::pair<RunNode, v1::WriteCheckpointRequest>>;
   absl::StatusOr<std::vector<v1::WriteCheckpointResponse>> CallWriteCheckpoint(

@@ -60,17 +60,20 @@ absl::StatusOr<uint32_t> MasterCore::Scale(const v1::ScaleRequest& request, cons
   if (status.generation() == 0) {
     status.set_ps(to);
     jobs_.AddEvent(record, absl::StrCat("to start with ", to, " ps"), now.wall);
-  } else if (to != from || !drain.empty()) {
+  } else if (to != from || !drain.empty() || request.balance()) {
     v1::Scaling& scaling = *status.mutable_scaling();
     scaling.set_from(from);
     scaling.set_to(to);
     for (const std::string& name : drain) scaling.add_drain(name);
     scaling.set_phase("waiting");
     scaling.set_since_unix_ms(absl::ToUnixMillis(now.wall));
-    jobs_.AddEvent(record,
-                   absl::StrCat("asked to go from ", from, " to ", to, " ps",
-                                drain.empty() ? "" : ", without ", absl::StrJoin(drain, ", ")),
-                   now.wall);
+    jobs_.AddEvent(
+        record,
+        to == from && drain.empty()
+            ? std::string("asked to balance its ps")
+            : absl::StrCat("asked to go from ", from, " to ", to, " ps",
+                           drain.empty() ? "" : ", without ", absl::StrJoin(drain, ", ")),
+        now.wall);
   }
   ScaleRuns(now);
   Schedule(now);

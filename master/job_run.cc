@@ -59,7 +59,10 @@ bool JobRun::Uses(uint64_t incarnation) const {
 }
 
 std::optional<Work> JobRun::TakeAction(Lane lane) {
-  if (lane == Lane::kAside) return TakeTelling();
+  if (lane == Lane::kAside) {
+    std::optional<Work> weigh = TakeWeighing();
+    return weigh.has_value() ? std::move(weigh) : TakeTelling();
+  }
   if (lane == Lane::kForeground && !lost_.empty()) {
     if (std::optional<Work> recovery = TakeRecovery()) return recovery;
     // A checkpoint is cut when all ps are there.
@@ -77,6 +80,7 @@ std::optional<Work> JobRun::TakeAction(Lane lane) {
 
 void JobRun::ActionDone(Lane lane, ActionResult result, const Now& now) {
   if (end_.has_value()) return;
+  if (lane == Lane::kAside && std::exchange(weighing_, false)) return OnWeighed(result, now);
   if (lane == Lane::kAside) return OnTold(*std::exchange(telling_, std::nullopt), result, now);
   if (lane == Lane::kBackground && copies_behind_) return OnCopied(lane, result, now);
   if (lane == Lane::kBackground) return OnWritten(result, now);

@@ -354,6 +354,8 @@ class JobRun {
   void TickWorkers(const Now& now);
 
   // job_run_scale.cc: other ps.
+  std::optional<Work> TakeWeighing();
+  void OnWeighed(const ActionResult& result, const Now& now);
   CopyPartitions CopyWork(bool changed) const;
   void BeginCopy(const Now& now);
   void TickMove(const Now& now);
@@ -479,14 +481,17 @@ class JobRun {
   // To other ps.
   struct Move {
     enum Stage {
+      kToWeigh,       // partitions, to know which are to move
       kToCopy,        // when no checkpoint is being written
       kCopying,       // a round of copies is under way
       kCopied,        // at the barrier: what is left goes over now
       kByCheckpoint,  // the ps cannot copy: the next barrier's checkpoint has the rows
     };
     std::vector<RunNode> ps;
-    std::vector<uint32_t> owner;  // [partition_count_]
-    Stage stage = kToCopy;
+    std::vector<std::optional<uint32_t>> stays;  // [options_.ps]: number in `ps`
+    std::vector<uint32_t> owner;                 // [partition_count_]; from kToCopy on
+    Stage stage = kToWeigh;
+    bool asked = false;  // for the weights
     uint32_t rounds = 0;
     uint64_t round_bytes = 0;  // of the last
     bool closing = false;      // the next barrier is for it
@@ -495,6 +500,7 @@ class JobRun {
   };
   std::optional<Move> move_;
   uint64_t copies_begun_ = 0;      // moves, or tries of one, that have begun to copy
+  bool weighing_ = false;          // the action aside does that
   bool copies_behind_ = false;     // the background's action is a copy
   bool copies_ahead_ = false;      // the foreground's is
   bool barrier_for_move_ = false;  // nothing else has asked for it

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "common/log.h"
 #include "master/job_run.h"
 #include "master/partition_moves.h"
@@ -40,14 +41,76 @@ void JobRun::Scale(std::vector<RunNode> ps, const Now& now) {
       if (options_.ps[from].incarnation == ps[to].incarnation) stays[from] = to;
     }
   }
-  PartitionMoves moves = PlanMoves(owner_, stays, static_cast<uint32_t>(ps.size()));
-  status().mutable_scaling()->set_partitions(moves.moved);
+  move_ = {.ps = std::move(ps), .stays = std::move(stays), .owner = {}, .since = now.monotonic};
+  status().mutable_scaling()->set_phase("planning");
+}
+
+std::optional<Work> JobRun::TakeWeighing() {
+  if (!move_.has_value() || move_->stage != Move::kToWeigh || move_->asked) return std::nullopt;
+  if (!lost_.empty()) return std::nullopt;
+  move_->asked = weighing_ = true;
+  WeighPartitions weigh;
+  for (const RunNode& ps : options_.ps) {
+    v1::WeighPartitionsRequest request;
+    request.set_job_id(record_->status().job_id());
+    request.set_generation(generation());
+    weigh.calls.emplace_back(ps, std::move(request));
+  }
+  return weigh;
+}
+
+void JobRun::OnWeighed(const ActionResult& result, const Now& now) {
+  // Of a move that was given up; the next one asks anew.
+  if (!move_.has_value() || !move_->asked) return;
+  std::vector<PartitionWeight> weights(partition_count_);
+  std::vector<int> next(options_.ps.size());
+  bool sound = result.status.ok() && result.weights.size() == options_.ps.size();
+  for (uint32_t p = 0; p < partition_count_ && sound; ++p) {
+    const v1::WeighPartitionsResponse& of = result.weights[owner_[p]];
+    const int i = next[owner_[p]]++;
+    sound = i < of.bytes_size() && i < of.updates_size();
+    if (sound) weights[p] = {.bytes = of.bytes(i), .updates = of.updates(i)};
+  }
+  // A ps that cannot be asked leaves them alike.
+  if (!sound) {
+    SPDLOG_WARN("job {}: partitions are shared out by their number: {}", status().job_id(),
+                result.status.ToString());
+    weights.clear();
+  }
+  PartitionMoves moves =
+      PlanMoves(owner_, move_->stays, static_cast<uint32_t>(move_->ps.size()), weights);
+  v1::Scaling& scaling = *status().mutable_scaling();
+  scaling.set_partitions(moves.moved);
+  std::string parts;
+  if (sound) {
+    PartitionWeight all;
+    PartitionWeight moved;
+    for (uint32_t p = 0; p < partition_count_; ++p) {
+      const bool moves_it = move_->stays[owner_[p]] != std::optional(moves.owner[p]);
+      for (PartitionWeight* const sum : {&all, moves_it ? &moved : nullptr}) {
+        if (sum == nullptr) continue;
+        sum->bytes += weights[p].bytes;
+        sum->updates += weights[p].updates;
+      }
+    }
+    const auto percent = [](uint64_t part, uint64_t whole) {
+      return whole == 0 ? 0 : 100 * static_cast<double>(part) / static_cast<double>(whole);
+    };
+    parts = absl::StrFormat(" with %.0f%% of the rows' bytes and %.0f%% of their updates",
+                            percent(moved.bytes, all.bytes), percent(moved.updates, all.updates));
+  }
+  if (moves.moved == 0 && move_->ps.size() == options_.ps.size()) {
+    jobs_->AddEvent(record_, "is balanced: no partition moves", now.wall);
+    status().clear_scaling();
+    return ForgetMove();
+  }
   jobs_->AddEvent(record_,
-                  absl::StrCat("moves from ", options_.ps.size(), " ps to ", ps.size(), ": ",
-                               moves.moved, " of ", partition_count_, " partitions"),
+                  absl::StrCat("moves from ", options_.ps.size(), " ps to ", move_->ps.size(), ": ",
+                               moves.moved, " of ", partition_count_, " partitions", parts),
                   now.wall);
-  move_ = {.ps = std::move(ps), .owner = std::move(moves.owner), .since = now.monotonic};
-  status().mutable_scaling()->set_phase("copying");
+  move_->owner = std::move(moves.owner);
+  move_->stage = Move::kToCopy;
+  scaling.set_phase("copying");
   TickMove(now);
 }
 
@@ -181,6 +244,7 @@ bool JobRun::MoveAtBarrier(bool checkpoint_due, const Now& now) {
     return false;
   }
   switch (move_->stage) {
+    case Move::kToWeigh:
     case Move::kToCopy:
       return false;
     case Move::kCopying:

@@ -118,7 +118,8 @@ grpc::Status JobServiceImpl::Scale(grpc::ServerContext*, const v1::ScaleRequest*
       const auto workers = core.ScaleWorkers(request->job_id(), request->workers(), now);
       if (!workers.ok()) return workers.status();
     }
-    if (request->workers() == 0 || request->ps() > 0 || request->drain_size() > 0) {
+    if (request->workers() == 0 || request->ps() > 0 || request->drain_size() > 0 ||
+        request->balance()) {
       const auto ps = core.Scale(*request, now);
       if (!ps.ok()) return ps.status();
       response->set_ps(*ps);

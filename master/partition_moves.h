@@ -14,12 +14,23 @@ struct PartitionMoves {
   uint32_t moved = 0;           // partitions whose rows have to travel
 };
 
-// No ps owns more than one partition more than another, and as few as that takes change their
-// owner. The same arguments give the same result.
+// What a partition asks of its ps.
+struct PartitionWeight {
+  uint64_t bytes = 0;    // of its rows
+  uint64_t updates = 0;  // of them, so far
+};
+
+// As few partitions as it takes change their owner. The same arguments give the same result.
+//
+// Without `weights` no ps owns more than one partition more than another. With them, a ps's load is
+// the mean of its shares of all bytes and of all updates: partitions go from the one with the most
+// to the one with the least, the heaviest first that bring them closer, until they are within two
+// hundredths of a fair share, or no partition brings them closer.
 PartitionMoves PlanMoves(
     absl::Span<const uint32_t> owner,                 // [partitions]: number in the old set
     absl::Span<const std::optional<uint32_t>> stays,  // [old set]: number in the new one; nullopt:
                                                       // it leaves
-    uint32_t ps);                                     // of the new set, at least 1
+    uint32_t ps,                                      // of the new set, at least 1
+    absl::Span<const PartitionWeight> weights = {});  // [partitions], or empty
 
 }  // namespace tessera::master

@@ -134,6 +134,8 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   void TakeOver(JobShard& from) ABSL_LOCKS_EXCLUDED(cut_mu_);
   // Of rows that were not taken over.
   void FreeDropped();
+  // See v1::ParameterService.WeighPartitions.
+  v1::WeighPartitionsResponse WeighPartitions() const;
 
   // Another ps that has the same rows (job_shard_follow.cc).
   //

@@ -150,6 +150,22 @@ void JobShard::TakeOver(JobShard& from) {
   }
 }
 
+v1::WeighPartitionsResponse JobShard::WeighPartitions() const {
+  v1::WeighPartitionsResponse response;
+  for (const PartitionId partition : partitions_.owned()) {
+    uint64_t bytes = 0;
+    uint64_t updates = 0;
+    for (const auto& table : tables_) {
+      const RowStore::Weight weight = table->store().Weigh(partition);
+      bytes += weight.rows * table->store().layout().block_bytes();
+      updates += weight.updates;
+    }
+    response.add_bytes(bytes);
+    response.add_updates(updates);
+  }
+  return response;
+}
+
 void JobShard::FreeDropped() {
   for (const auto& table : tables_) table->store().FreeDropped();
 }

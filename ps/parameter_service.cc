@@ -341,6 +341,19 @@ grpc::ServerUnaryReactor* ParameterService::GetStats(grpc::CallbackServerContext
                });
 }
 
+grpc::ServerUnaryReactor* ParameterService::WeighPartitions(
+    grpc::CallbackServerContext* context, const v1::WeighPartitionsRequest* request,
+    v1::WeighPartitionsResponse* response) {
+  return RunAs(*options_.administration, *context, request->ByteSizeLong(),
+               Refusals("WeighPartitions"), [=, this]() -> absl::Status {
+                 TESSERA_ASSIGN_OR_RETURN(
+                     const auto shard,
+                     options_.jobs->Find(request->job_id(), request->generation()));
+                 *response = shard->WeighPartitions();
+                 return absl::OkStatus();
+               });
+}
+
 grpc::ServerUnaryReactor* ParameterService::FetchPartitions(
     grpc::CallbackServerContext* context, const v1::FetchPartitionsRequest* request,
     v1::FetchPartitionsResponse* response) {

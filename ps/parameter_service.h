@@ -32,7 +32,9 @@ using ParameterServiceBase = v1::ParameterService::WithRawCallbackMethod_Pull<
                                     v1::ParameterService::WithCallbackMethod_ReadPartitions<
                                         v1::ParameterService::WithCallbackMethod_SetFollower<
                                             v1::ParameterService::WithCallbackMethod_ReadLog<
-                                                v1::ParameterService::Service>>>>>>>>>>>>;
+                                                v1::ParameterService::
+                                                    WithCallbackMethod_WeighPartitions<
+                                                        v1::ParameterService::Service>>>>>>>>>>>>>;
 
 // Puts Jobs on gRPC: every call becomes a task of an executor, and a pull that has to wait for a
 // step holds no thread. Owns one thread, which answers pulls whose deadline has come.
@@ -91,6 +93,9 @@ class ParameterService final : public ParameterServiceBase {
                                             v1::FetchPartitionsResponse* response) override;
   grpc::ServerWriteReactor<v1::RowChunk>* ReadPartitions(
       grpc::CallbackServerContext* context, const v1::ReadPartitionsRequest* request) override;
+  grpc::ServerUnaryReactor* WeighPartitions(grpc::CallbackServerContext* context,
+                                            const v1::WeighPartitionsRequest* request,
+                                            v1::WeighPartitionsResponse* response) override;
   grpc::ServerUnaryReactor* SetFollower(grpc::CallbackServerContext* context,
                                         const v1::SetFollowerRequest* request,
                                         v1::SetFollowerResponse* response) override;

@@ -372,6 +372,17 @@ void RowStore::VisitPartition(PartitionId partition,
   if (!rows.empty()) visit(rows);
 }
 
+RowStore::Weight RowStore::Weigh(PartitionId partition) const {
+  const uint32_t index = partitions_.IndexOf(partition);
+  const Stripe& stripe = *stripes_[KeyBatch::StripeOf(index)];
+  Weight weight;
+  absl::ReaderMutexLock lock(&stripe.mu);
+  const RowMap& map = stripe.maps[KeyBatch::MapOf(index)];
+  weight.rows = map.size();
+  map.ForEach([&](const Row* row) { weight.updates += row->frequency; });
+  return weight;
+}
+
 uint64_t RowStore::rows() const {
   uint64_t rows = 0;
   for (const auto& stripe : stripes_) {

@@ -187,6 +187,12 @@ class RowStore {
   void TakeOver(RowStore& from);
   void FreeDropped();
 
+  // Rows of an owned partition, and how often they were updated.
+  struct Weight {
+    uint64_t rows = 0;
+    uint64_t updates = 0;
+  };
+  Weight Weigh(PartitionId partition) const;
   uint64_t rows() const;
   // Of slabs and maps.
   uint64_t bytes() const;

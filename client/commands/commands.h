@@ -14,6 +14,7 @@ void AddSuspend(CLI::App& app, CommandContext& context);
 void AddResume(CLI::App& app, CommandContext& context);
 void AddScale(CLI::App& app, CommandContext& context);
 void AddDrain(CLI::App& app, CommandContext& context);
+void AddBalance(CLI::App& app, CommandContext& context);
 void AddCheckpoint(CLI::App& app, CommandContext& context);
 void AddMetrics(CLI::App& app, CommandContext& context);
 void AddData(CLI::App& app, CommandContext& context);

@@ -11,6 +11,7 @@ namespace {
 
 struct Scale {
   std::string job_id;
+  bool balance = false;
   uint32_t ps = 0;
   uint32_t workers = 0;
   std::vector<std::string> drain;
@@ -23,6 +24,7 @@ void Run(const Scale& scale, CommandContext& context) {
   request.set_job_id(scale.job_id);
   request.set_ps(scale.ps);
   request.set_workers(scale.workers);
+  request.set_balance(scale.balance);
   for (const std::string& name : scale.drain) request.add_drain(name);
   const absl::StatusOr<uint32_t> ps = scale.master.Client(context)->Scale(request);
   if (!ps.ok()) return context.Fail(ps.status());
@@ -31,6 +33,10 @@ void Run(const Scale& scale, CommandContext& context) {
     if (*ps > 0) answer["ps"] = *ps;
     if (scale.workers > 0) answer["workers"] = scale.workers;
     return context.Print(answer);
+  }
+  if (scale.balance) {
+    return context.Print(absl::StrCat(scale.job_id, " balances its ", *ps, " ps; tessera describe ",
+                                      scale.job_id, " says how far it is"));
   }
   std::vector<std::string> to;
   if (*ps > 0) to.push_back(absl::StrCat(*ps, " ps"));
@@ -90,6 +96,23 @@ void AddDrain(CLI::App& app, CommandContext& context) {
 Examples:
   tessera drain clicks-1 ps-2
   tessera drain clicks-1 ps-0 --ps 3)");
+  command->callback([scale, &context] { Run(*scale, context); });
+}
+
+void AddBalance(CLI::App& app, CommandContext& context) {
+  CLI::App* command =
+      app.add_subcommand("balance", "Give the ps of a running job equal shares of its rows");
+  const auto scale = std::make_shared<Scale>();
+  scale->balance = true;
+  command->add_option("JOB", scale->job_id, "the job's id, as `tessera list` shows it")->required();
+  scale->master.Add(*command);
+  scale->output.Add(*command);
+  command->footer(
+      R"(As `tessera scale`, with the ps that the job has: as few partitions as it takes move, so that each ps has
+the same share of the rows' bytes and of their updates. The job's events say how much moves.
+
+Example:
+  tessera balance clicks-1)");
   command->callback([scale, &context] { Run(*scale, context); });
 }
 

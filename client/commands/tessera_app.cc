@@ -55,6 +55,7 @@ std::unique_ptr<CLI::App> NewTesseraApp(
   AddResume(*app, context);
   AddScale(*app, context);
   AddDrain(*app, context);
+  AddBalance(*app, context);
   AddCheckpoint(*app, context);
   AddMetrics(*app, context);
   AddData(*app, context);

@@ -302,6 +302,16 @@ def logged_resized(t):
     t.identical(resize(0, (4, 3), kills=False), ps=4, ask_ps=1, sets=LOGGED, most_restarts=0)
 
 
+@fault(15, "the ps are balanced by the weight of partitions while it trains", once=True)
+def balanced(t):
+    def disturb(cluster, job_id):
+        cluster.wait_for_step(job_id, 300)
+        cluster.tessera("balance", job_id)
+        t.notes.append(cluster.wait_for_event(job_id, "of 4096 partitions"))
+        cluster.wait(job_id, lambda s: "scaling" not in s, what="the end of the move")
+    t.identical(disturb, most_restarts=0)
+
+
 @fault(15, "the ps are resized from 1 to 4 to 3 and processes killed", short=True)
 def resized_and_killed(t):
     t.identical(resize(t.seed, (4, 3), kills=True), ps=4, ask_ps=1)

@@ -263,6 +263,7 @@ class CoreHarness {
   std::function<absl::Status(const CutCheckpoint&)> on_cut_;
   std::function<ActionResult(const CopyPartitions&)> on_copy_;
   std::function<absl::Status(const TellFollower&)> on_tell_;
+  std::function<ActionResult(const WeighPartitions&)> on_weigh_;  // else all are alike
   bool hold_writes_ = false;
   bool in_foreground_ = false;  // what a script is asked for
   bool own_disk_ = false;       // what on_cut_ and on_write_ say is of the master's own disk
@@ -423,6 +424,12 @@ class CoreHarness {
     tells_.push_back(tell);
     ActionResult result;
     if (on_tell_) result.status = on_tell_(tell);
+    return result;
+  }
+  ActionResult Do(const WeighPartitions& weigh) {
+    if (on_weigh_) return on_weigh_(weigh);
+    ActionResult result;
+    result.status = absl::UnimplementedError("no ps weighs anything here");
     return result;
   }
   ActionResult Do(const ComputeMetrics& compute) {

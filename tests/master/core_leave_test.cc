@@ -133,7 +133,7 @@ TEST_F(CoreLeaveTest, AMoveThatIsUnderWayIsPutOff) {
   RunUntilStep(id, 10);
   hold_writes_ = true;  // the copy
   ASSERT_TRUE(Scale(id, 2).ok());
-  for (int i = 0; i < 3; ++i) Round();
+  for (int i = 0; i < 5 && !writing_.has_value(); ++i) Round();
   ASSERT_TRUE(writing_.has_value());
   Ask("ps-0");
   hold_writes_ = false;

@@ -46,7 +46,11 @@ TEST_F(CoreScaleLoggedTest, APsThatIsLostBeforeThatCheckpointSendsTheJobBack) {
   RunUntilStep(id, 20);
   ASSERT_EQ(writes_.size(), 1u);
   ASSERT_TRUE(Scale(id, 1).ok());
-  for (int i = 0; i < 3000 && opens_.size() < 2; ++i) Step();
+  for (int i = 0; i < 3000 && opens_.size() < 2; ++i) {
+    hold_writes_ = i % 2 == 1;  // round after round of copies: the worker has its turn, too
+    Step();
+  }
+  ASSERT_EQ(opens_.size(), 2u);
   const size_t writes = writes_.size();
   hold_writes_ = true;
   for (int i = 0; i < 5; ++i) Step();

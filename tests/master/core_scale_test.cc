@@ -78,6 +78,51 @@ TEST_F(CoreScaleTest, TheTopOnesLeaveAndAreClosedOnceTheOthersHaveTheRows) {
   ExpectEachStepOnce(200);
 }
 
+TEST_F(CoreScaleTest, PartitionsMoveByTheirWeight) {
+  JoinAll(2, 1);
+  const std::string id = Submit(Quiet(), 1, 2);
+  RunUntilStep(id, 20);
+  // All that is hot is on ps-0.
+  on_weigh_ = [](const WeighPartitions& weigh) {
+    ActionResult result;
+    for (const auto& [ps, request] : weigh.calls) {
+      v1::WeighPartitionsResponse& of = result.weights.emplace_back();
+      for (int i = 0; i < 2048; ++i) {
+        of.add_bytes(1000);
+        of.add_updates(ps.name == "ps-0" && i < 64 ? 1'000'000 : 0);
+      }
+    }
+    return result;
+  };
+  v1::ScaleRequest request;
+  request.set_job_id(id);
+  request.set_balance(true);
+  ASSERT_TRUE(core_->Scale(request, now_).ok());
+  RunUntilPs(id, 2);
+  EXPECT_THAT(Events(id), Contains("asked to balance its ps"));
+  EXPECT_THAT(Events(id),
+              Contains(HasSubstr("31 of 4096 partitions with 1% of the rows' bytes and 48%")));
+  // And again, where they are equal.
+  on_weigh_ = [](const WeighPartitions& weigh) {
+    ActionResult result;
+    for (size_t i = 0; i < weigh.calls.size(); ++i) {
+      v1::WeighPartitionsResponse& of = result.weights.emplace_back();
+      // The first 2000 of each have all there is.
+      for (int p = 0; p < 4096; ++p) {
+        of.add_bytes(p < 2000 ? 1 : 0);
+        of.add_updates(p < 2000 ? 1 : 0);
+      }
+    }
+    return result;
+  };
+  const size_t opens = opens_.size();
+  ASSERT_TRUE(core_->Scale(request, now_).ok());
+  for (int i = 0; i < 5; ++i) Round();
+  EXPECT_FALSE(Job(id).has_scaling());
+  EXPECT_EQ(opens_.size(), opens);
+  EXPECT_THAT(Events(id), Contains("is balanced: no partition moves"));
+}
+
 TEST_F(CoreScaleTest, ADrainedPsLeavesAndTheOthersShareWhatItHad) {
   JoinAll(3, 1);
   const std::string id = Submit(Quiet(), 1, 3);

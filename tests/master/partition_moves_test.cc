@@ -86,5 +86,83 @@ TEST(PartitionMovesTest, AnyChangeOfAnyMapIsBalancedMinimalAndAlwaysTheSame) {
   }
 }
 
+std::vector<double> LoadsOf(const PartitionMoves& moves, uint32_t ps,
+                            const std::vector<PartitionWeight>& weights) {
+  double bytes = 0;
+  double updates = 0;
+  for (const PartitionWeight& w : weights) {
+    bytes += static_cast<double>(w.bytes);
+    updates += static_cast<double>(w.updates);
+  }
+  std::vector<double> loads(ps);
+  for (size_t p = 0; p < weights.size(); ++p) {
+    loads[moves.owner[p]] += (static_cast<double>(weights[p].bytes) / bytes +
+                              static_cast<double>(weights[p].updates) / updates) /
+                             2;
+  }
+  return loads;
+}
+
+TEST(PartitionMovesTest, WhatIsUpdatedOftenIsSpreadThoughItIsSmall) {
+  // All that is hot lies on one of two.
+  const std::vector<uint32_t> before = Modulo(256, 2);
+  std::vector<PartitionWeight> weights(256, {.bytes = 1000, .updates = 10});
+  for (uint32_t p = 0; p < 32; p += 2) weights[p].updates = 1000;
+  const PartitionMoves moves = PlanMoves(before, Stays{0, 1}, 2, weights);
+  const std::vector<double> loads = LoadsOf(moves, 2, weights);
+  EXPECT_NEAR(loads[0], 0.5, 0.03);
+  EXPECT_LE(moves.moved, 10u) << "half of the hot ones are enough";
+  EXPECT_EQ(PlanMoves(moves.owner, Stays{0, 1}, 2, weights).moved, 0u);
+}
+
+TEST(PartitionMovesTest, OnePartitionThatWeighsMoreThanAShareStaysAlone) {
+  std::vector<PartitionWeight> weights(64, {.bytes = 1000, .updates = 1});
+  weights[5].updates = 100'000;
+  const PartitionMoves moves = PlanMoves(Modulo(64, 4), Stays{0, 1, 2, 3}, 4, weights);
+  EXPECT_EQ(moves.owner[5], 1u) << "it weighs as much elsewhere";
+  const std::vector<uint32_t> counts = Counts(moves, 4);
+  EXPECT_LE(counts[1], 2u);
+}
+
+TEST(PartitionMovesTest, AnyWeightsAreSpreadEvenlyAndAlwaysTheSame) {
+  std::mt19937_64 random(11);
+  for (int round = 0; round < 200; ++round) {
+    const uint32_t partitions = 200 + random() % 300;
+    const uint32_t old_ps = 1 + random() % 5;
+    const uint32_t ps = 1 + random() % 5;
+    std::vector<uint32_t> before(partitions);
+    for (uint32_t& owner : before) owner = random() % old_ps;
+    Stays stays(old_ps);
+    uint32_t number = 0;
+    for (auto& s : stays) {
+      if (number < ps && random() % 4 != 0) s = number++;
+    }
+    std::vector<PartitionWeight> weights(partitions);
+    for (PartitionWeight& w : weights) {
+      w = {.bytes = 100 + random() % 1000, .updates = 1 + random() % 5000};
+    }
+    const PartitionMoves moves = PlanMoves(before, stays, ps, weights);
+    const std::vector<double> loads = LoadsOf(moves, ps, weights);
+    const auto [least, most] = std::minmax_element(loads.begin(), loads.end());
+    EXPECT_LE(*most - *least, 0.05 / ps) << round;
+    EXPECT_EQ(PlanMoves(before, stays, ps, weights).owner, moves.owner);
+  }
+}
+
+TEST(PartitionMovesTest, AMillionPartitionsArePlannedAtOnce) {
+  const uint32_t partitions = 1 << 20;
+  std::vector<PartitionWeight> weights(partitions);
+  for (uint32_t p = 0; p < partitions; ++p) weights[p] = {.bytes = p % 977, .updates = p % 31};
+  const PartitionMoves moves = PlanMoves(Modulo(partitions, 3), Stays{0, 1, 2}, 4, weights);
+  EXPECT_LE(moves.moved, partitions / 4) << "the heaviest go first";
+  for (const double load : LoadsOf(moves, 4, weights)) EXPECT_NEAR(load, 0.25, 0.01);
+}
+
+TEST(PartitionMovesTest, WithoutRowsTheyAreSharedOutByNumber) {
+  const std::vector<PartitionWeight> weights(64);
+  EXPECT_EQ(Counts(PlanMoves(Modulo(64, 1), Stays{0}, 4, weights), 4),
+            std::vector<uint32_t>(4, 16));
+}
+
 }  // namespace
 }  // namespace tessera::master

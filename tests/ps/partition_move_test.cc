@@ -1,4 +1,5 @@
 // Rows that change their owner: marks of what is copied, what is taken over, what is refused.
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <random>
@@ -150,6 +151,32 @@ TEST_F(PartitionMoveTest, RowsThatAreCopiedWhileTheyChangeArriveAsTheyAreAtTheEn
   const std::map<uint64_t, std::string> now = Rows(*kept);
   for (const auto& [key, record] : rows_kept) EXPECT_EQ(now.at(key), record);
   EXPECT_LT(kept->Stats().tables(0).bytes(), bytes + (1 << 20));
+}
+
+TEST_F(PartitionMoveTest, APartitionWeighsWhatItsRowsTakeAndHowOftenTheyAreUpdated) {
+  ASSERT_OK(old_.Open(Request(1, {3, 70, 199})));
+  const auto shard = Find(old_, 1);
+  std::map<uint32_t, std::vector<uint64_t>> keys;  // of a partition: three
+  for (uint64_t key = 0; keys[3].size() < 3 || keys[199].size() < 3; ++key) {
+    std::vector<uint64_t>& of = keys[PartitionOf(key, kPartitions).value()];
+    if (of.size() < 3) of.push_back(key);
+  }
+  const auto push = [&](uint64_t step, const std::vector<uint64_t>& rows) {
+    std::vector<uint64_t> sorted = rows;
+    std::sort(sorted.begin(), sorted.end());
+    v1::PushRequest request =
+        PushOf(0, step, {{0, sorted, std::vector<float>(3 * sorted.size(), 1)}});
+    ASSERT_OK(PushAll(*shard, request));
+  };
+  push(0, {keys[3][0], keys[3][1], keys[3][2]});
+  push(1, {keys[3][0], keys[199][0]});
+  push(2, {keys[3][0]});
+  const v1::WeighPartitionsResponse weights = shard->WeighPartitions();
+  EXPECT_THAT(weights.updates(), testing::ElementsAre(5, 0, 1));
+  ASSERT_EQ(weights.bytes_size(), 3);
+  EXPECT_GE(weights.bytes(2), 4 * shard->FloatsOf(0));
+  EXPECT_EQ(weights.bytes(0), 3 * weights.bytes(2));
+  EXPECT_EQ(weights.bytes(1), 0u);
 }
 
 TEST_F(PartitionMoveTest, NobodyTakesRowsWithTheTicketOfAPsThatHasRestarted) {

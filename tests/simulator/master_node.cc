@@ -203,7 +203,7 @@ void MasterNode::TakeActions() {
 
 void MasterNode::Begin(const master::Action& action) {
   constexpr const char* kNames[] = {
-      "find", "open", "close", "cut", "write", "copy", "tell ps of a follower", "measure"};
+      "find", "open", "close", "cut", "write", "copy", "tell ps of a follower", "weigh", "measure"};
   static_assert(std::size(kNames) == std::variant_size_v<master::Work>);
   const uint64_t id = action.id;
   world_.Tell("master begins to ", kNames[action.work.index()], " (action ", id, ")");
@@ -352,6 +352,16 @@ void MasterNode::Run(uint64_t action, const master::CopyPartitions& copy, const 
             result.bytes += answer.bytes();
           }
         }
+        done(std::move(result));
+      });
+}
+
+void MasterNode::Run(uint64_t action, const master::WeighPartitions& weigh, const Done& done) {
+  CallAll<v1::WeighPartitionsRequest, v1::WeighPartitionsResponse>(
+      action, weigh.calls, absl::Seconds(30), /*wait=*/false, [done](const auto& answers) {
+        ActionResult result;
+        result.status = answers.status();
+        if (answers.ok()) result.weights = *answers;
         done(std::move(result));
       });
 }

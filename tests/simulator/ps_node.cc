@@ -177,6 +177,13 @@ void PsNode::Serve(const v1::ProgressRequest& request,
   });
 }
 
+void PsNode::Serve(const v1::WeighPartitionsRequest& request,
+                   const Network::Reply<v1::WeighPartitionsResponse>& reply) {
+  const auto shard = jobs_->Find(request.job_id(), request.generation());
+  if (!shard.ok()) return reply(shard.status());
+  reply((*shard)->WeighPartitions());
+}
+
 void PsNode::Serve(const v1::SetFollowerRequest& request,
                    const Network::Reply<v1::SetFollowerResponse>& reply) {
   const auto shard = jobs_->Find(request.job_id(), request.generation());

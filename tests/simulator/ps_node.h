@@ -38,6 +38,8 @@ class PsNode {
   void Serve(const v1::PushRequest& request, const Network::Reply<v1::PushResponse>& reply);
   void Serve(const v1::AssignRequest& request, const Network::Reply<v1::AssignResponse>& reply);
   void Serve(const v1::ProgressRequest& request, const Network::Reply<v1::ProgressResponse>& reply);
+  void Serve(const v1::WeighPartitionsRequest& request,
+             const Network::Reply<v1::WeighPartitionsResponse>& reply);
   void Serve(const v1::SetFollowerRequest& request,
              const Network::Reply<v1::SetFollowerResponse>& reply);
   void Serve(const v1::ReadLogRequest& request, const Network::Reply<v1::ReadLogResponse>& reply);

@@ -255,6 +255,7 @@ class Simulation {
     v1::ScaleRequest request;
     request.set_job_id(id);
     request.set_ps(1 + static_cast<uint32_t>(world_.Below(scenario_.all_ps)));
+    request.set_balance(world_.Chance(0.5));
     const auto scaled = master_.core()->Scale(request, master_.now());
     world_.Tell("scale ", id, " to ", request.ps(), ": ", scaled.status().ToString());
     master_.Settle();
