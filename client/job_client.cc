@@ -82,7 +82,8 @@ absl::Status JobClient::CallWithPatience(const Try& call) {
       return absl::UnavailableError(absl::StrCat(
           "no answer from the master at ", options_.master_address, " in ",
           absl::FormatDuration(absl::Ceil(waited, absl::Milliseconds(1))), ": ", status.message(),
-          "; is tessera-master running there? (--master HOST:PORT names another)"));
+          "; is tessera-master running there? (--master HOST:PORT names another, --tls-ca is for "
+          "one with TLS)"));
     }
     if (options_.on_wait && absl::Now() - said >= kSayEvery) {
       options_.on_wait(

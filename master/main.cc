@@ -13,6 +13,7 @@
 #include "common/mutex_checks.h"
 #include "common/process/file_descriptors.h"
 #include "common/process/stop_signal.h"
+#include "common/rpc/security_flags.h"
 #include "common/status_macros.h"
 #include "common/version.h"
 #include "master/etcd/etcd_client.h"
@@ -59,6 +60,8 @@ int ExitCode(const absl::Status& status) {
 
 // The state in etcd, and what entitles this process to it.
 struct SharedState {
+  std::unique_ptr<tessera::Security> security;  // null: no TLS
+  std::unique_ptr<tessera::Channels> channels;
   std::unique_ptr<tessera::master::EtcdClient> etcd;
   std::unique_ptr<tessera::master::Leadership> leadership;
   std::unique_ptr<tessera::master::StateLog> log;
@@ -67,6 +70,7 @@ struct SharedState {
 struct EtcdFlags {
   std::vector<std::string> members;
   std::string cluster = "default";
+  tessera::SecurityFiles security;
 };
 
 // Who leads, in the words of those who stand by.
@@ -81,10 +85,10 @@ absl::StatusOr<SharedState> Lead(const EtcdFlags& flags,
                                  const tessera::master::Master::Options& options,
                                  tessera::StopSignal* stop) {
   for (const std::string& member : flags.members) {
-    if (!tessera::IsLoopback(member) && !options.server.insecure) {
-      return absl::FailedPreconditionError(absl::StrCat(
-          "--etcd ", member, " is another machine, and this version has no TLS for it yet; accept ",
-          "that with --insecure"));
+    if (!tessera::IsLoopback(member) && flags.security.empty() && !options.server.insecure) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("--etcd ", member, " is another machine: give --etcd-ca, or accept with ",
+                       "--insecure that it is called without TLS"));
     }
   }
   // What would only come out when it is to take over.
@@ -92,7 +96,11 @@ absl::StatusOr<SharedState> Lead(const EtcdFlags& flags,
   TESSERA_RETURN_IF_ERROR(tessera::WithContext(options.files->CreateFolder(options.checkpoint_root),
                                                "checkpoint root"));
   SharedState state;
-  state.etcd = std::make_unique<tessera::master::EtcdClient>(flags.members, options.channels);
+  if (!flags.security.empty()) {
+    TESSERA_ASSIGN_OR_RETURN(state.security, tessera::Security::Load(flags.security));
+  }
+  state.channels = tessera::NewNetworkChannels(state.security.get());
+  state.etcd = std::make_unique<tessera::master::EtcdClient>(flags.members, state.channels.get());
   tessera::master::Leadership::Options leadership;
   leadership.etcd = state.etcd.get();
   leadership.cluster = flags.cluster;
@@ -139,11 +147,26 @@ int main(int argc, char** argv) {
   app.add_option("--cluster", etcd.cluster, "Name of the cluster in etcd: keys /tessera/NAME/...")
       ->capture_default_str()
       ->needs(members);
+  CLI::Option* const etcd_ca =
+      app.add_option("--etcd-ca", etcd.security.ca,
+                     "PEM file of the authority that has signed the certificates of etcd's "
+                     "members: etcd is called with TLS")
+          ->needs(members);
+  CLI::Option* const etcd_certificate =
+      app.add_option("--etcd-certificate", etcd.security.certificate,
+                     "PEM file of the certificate that this master shows etcd, where etcd asks for "
+                     "one (--client-cert-auth)")
+          ->needs(etcd_ca);
+  etcd_certificate->needs(
+      app.add_option("--etcd-key", etcd.security.key, "PEM file of that certificate's private key")
+          ->needs(etcd_certificate));
   app.add_option("--checkpoint-root", options.checkpoint_root,
                  "Folder of all checkpoints, the same for the master and all ps")
       ->capture_default_str();
   app.add_flag("--insecure", options.server.insecure,
                "Allow an address that other machines reach, or an etcd there, without TLS");
+  tessera::SecurityFlags security_flags;
+  security_flags.AddForServer(app);
   app.add_option("--lease-seconds", lease_seconds,
                  "A process that says nothing for so long is dead; so is a master that leads by "
                  "--etcd, in whole seconds")
@@ -185,7 +208,13 @@ int main(int argc, char** argv) {
     }
     options.quotas = *std::move(quotas);
   }
-  const std::unique_ptr<tessera::Channels> channels = tessera::NewNetworkChannels();
+  const auto security = security_flags.Load();
+  if (!security.ok()) {
+    SPDLOG_ERROR("{}", std::string(security.status().message()));
+    return 1;
+  }
+  options.server.security = security->get();
+  const std::unique_ptr<tessera::Channels> channels = tessera::NewNetworkChannels(security->get());
   options.channels = channels.get();
   options.lease = absl::Seconds(lease_seconds);
   options.heartbeat = options.lease / 5;

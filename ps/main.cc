@@ -11,6 +11,7 @@
 #include "common/mutex_checks.h"
 #include "common/process/file_descriptors.h"
 #include "common/process/stop_signal.h"
+#include "common/rpc/security_flags.h"
 #include "common/version.h"
 #include "ps/parameter_server.h"
 
@@ -114,6 +115,8 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(0.0, 86400.0));
   app.add_flag("--insecure", options.server.insecure,
                "allow an address that other machines can reach, without encryption");
+  tessera::SecurityFlags security_flags;
+  security_flags.AddForServer(app);
   app.add_option("--log-level", log_level, "trace, debug, info, warning, error or off")
       ->capture_default_str();
   app.footer(kFooter);
@@ -135,7 +138,13 @@ int main(int argc, char** argv) {
     SPDLOG_ERROR("{}", std::string(armed.message()));
     return 1;
   }
-  const std::unique_ptr<tessera::Channels> channels = tessera::NewNetworkChannels();
+  const auto security = security_flags.Load();
+  if (!security.ok()) {
+    SPDLOG_ERROR("{}", std::string(security.status().message()));
+    return 1;
+  }
+  options.server.security = security->get();
+  const std::unique_ptr<tessera::Channels> channels = tessera::NewNetworkChannels(security->get());
   options.channels = channels.get();
   options.files = &tessera::PosixFileSystem();
   options.clock = &tessera::SystemClock();

@@ -8,6 +8,7 @@
 #include "common/mutex_checks.h"
 #include "common/process/file_descriptors.h"
 #include "common/process/stop_signal.h"
+#include "common/rpc/security_flags.h"
 #include "common/version.h"
 #include "worker/worker.h"
 
@@ -63,6 +64,8 @@ int main(int argc, char** argv) {
       "host:port to serve health and metrics on; port 0 takes a free one; none if empty");
   app.add_flag("--insecure", insecure,
                "allow an address that other machines can reach, without encryption");
+  tessera::SecurityFlags security_flags;
+  security_flags.AddForServer(app);
   app.add_option("--log-level", log_level, "trace, debug, info, warning, error or off")
       ->capture_default_str();
   app.footer(kFooter);
@@ -83,9 +86,16 @@ int main(int argc, char** argv) {
     SPDLOG_ERROR("{}", std::string(armed.message()));
     return 1;
   }
-  const std::unique_ptr<tessera::Channels> channels = tessera::NewNetworkChannels();
+  const auto security = security_flags.Load();
+  if (!security.ok()) {
+    SPDLOG_ERROR("{}", std::string(security.status().message()));
+    return 1;
+  }
+  const std::unique_ptr<tessera::Channels> channels = tessera::NewNetworkChannels(security->get());
   options.channels = channels.get();
-  if (!listen.empty()) options.server = {.listen = listen, .insecure = insecure};
+  if (!listen.empty()) {
+    options.server = {.listen = listen, .security = security->get(), .insecure = insecure};
+  }
   auto worker = tessera::worker::Worker::Start(options);
   if (!worker.ok()) {
     SPDLOG_ERROR("{}", std::string(worker.status().message()));

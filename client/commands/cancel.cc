@@ -13,7 +13,7 @@ void AddCancel(CLI::App& app, CommandContext& context) {
   const auto cancel = std::make_shared<Cancel>();
   command->add_option("JOB", cancel->job_id, "the job's id, as `tessera list` shows it")
       ->required();
-  cancel->master.Add(*command);
+  cancel->master.Add(*command, context);
   cancel->output.Add(*command);
   command->footer(
       R"(The job ends soon after, as Failed with the reason Cancelled; its checkpoints stay, and another job can

@@ -66,7 +66,20 @@ void OutputOption::Add(CLI::App& command) {
       ->capture_default_str();
 }
 
-void MasterOption::Add(CLI::App& command) {
+void CommandContext::AddSecurity(CLI::App& command) {
+  security_flags.AddForClient(command);
+  command.parse_complete_callback([this] {
+    absl::StatusOr<std::unique_ptr<Security>> loaded = security_flags.Load();
+    if (!loaded.ok()) throw CLI::ValidationError(std::string(loaded.status().message()));
+    if (*loaded == nullptr) return;
+    security = *std::move(loaded);
+    secure_channels = NewNetworkChannels(security.get());
+    channels = secure_channels.get();
+  });
+}
+
+void MasterOption::Add(CLI::App& command, CommandContext& context) {
+  context.AddSecurity(command);
   command
       .add_option("--master", address,
                   "the master's HOST:PORT, or HOST:PORT,HOST:PORT of all that may lead")

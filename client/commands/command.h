@@ -15,6 +15,7 @@
 #include "client/progress.h"
 #include "common/config/yaml_job.h"
 #include "common/rpc/channels.h"
+#include "common/rpc/security_flags.h"
 #include "nlohmann/json.hpp"
 
 // What the commands of `tessera` share. Each command is one file with one function Add...(app,
@@ -49,13 +50,19 @@ class InterruptHandler {
 
 // Made in main; outlives the commands.
 struct CommandContext {
-  Channels* channels = nullptr;
+  Channels* channels = nullptr;  // those with TLS, once a command is told to use it
   InterruptHandler* interrupt = nullptr;
   FILE* out = stdout;
   FILE* err = stderr;
   // Set by the command that ran.
   int exit_code = kExitOk;
 
+  SecurityFlags security_flags;
+  std::unique_ptr<Security> security;
+  std::unique_ptr<Channels> secure_channels;
+
+  // For a command that calls the master or another process: --tls-ca and so on.
+  void AddSecurity(CLI::App& command);
   // Says what went wrong on `err` and sets the exit code.
   void Fail(const absl::Status& status);
   void Print(const std::string& text);
@@ -73,7 +80,7 @@ struct OutputOption {
 struct MasterOption {
   std::string address = "127.0.0.1:7070";
   double wait_seconds = 10;
-  void Add(CLI::App& command);
+  void Add(CLI::App& command, CommandContext& context);
   // A client that says on context.err whom it waits for.
   std::unique_ptr<JobClient> Client(const CommandContext& context) const;
 };

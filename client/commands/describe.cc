@@ -113,7 +113,7 @@ void AddDescribe(CLI::App& app, CommandContext& context) {
   const auto describe = std::make_shared<Describe>();
   command->add_option("JOB", describe->job_id, "the job's id, as `tessera list` shows it")
       ->required();
-  describe->master.Add(*command);
+  describe->master.Add(*command, context);
   describe->output.Add(*command);
   command->add_flag("--spec", describe->spec, "print the job as it was submitted, as YAML");
   command->footer(R"(Examples:

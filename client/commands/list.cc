@@ -73,7 +73,7 @@ void Run(const List& list, CommandContext& context) {
 void AddList(CLI::App& app, CommandContext& context) {
   CLI::App* command = app.add_subcommand("list", "List the jobs, newest first, or the processes");
   const auto list = std::make_shared<List>();
-  list->master.Add(*command);
+  list->master.Add(*command, context);
   list->output.Add(*command);
   command->add_flag("--nodes", list->nodes, "list the processes that the master knows instead");
   command->footer(R"(Examples:

@@ -43,6 +43,7 @@ void AddMetrics(CLI::App& app, CommandContext& context) {
   command->add_option("--wait", metrics->wait_seconds, "seconds to wait for the answer")
       ->check(CLI::Range(0.1, 1e6))
       ->capture_default_str();
+  context.AddSecurity(*command);
   command->footer(
       R"(The text is in Prometheus's exposition format 0.0.4; `tessera list --nodes` shows the addresses.
 

@@ -58,7 +58,7 @@ void AddScale(CLI::App& app, CommandContext& context) {
   number->add_option("--workers", scale->workers, "how many workers it is to have")
       ->check(CLI::Range(1u, 1024u));
   number->require_option(1, 2);
-  scale->master.Add(*command);
+  scale->master.Add(*command, context);
   scale->output.Add(*command);
   command->footer(
       R"(Ps: the rows move while the job trains, and nothing is trained again; a sync job ends with the same bits.
@@ -87,7 +87,7 @@ void AddDrain(CLI::App& app, CommandContext& context) {
                    "how many ps it is to have, if others are to take their place; else so many "
                    "fewer")
       ->check(CLI::Range(1u, 1024u));
-  scale->master.Add(*command);
+  scale->master.Add(*command, context);
   scale->output.Add(*command);
   command->footer(
       R"(As `tessera scale`: their rows move to the others while the job trains. They may be stopped when
@@ -105,7 +105,7 @@ void AddBalance(CLI::App& app, CommandContext& context) {
   const auto scale = std::make_shared<Scale>();
   scale->balance = true;
   command->add_option("JOB", scale->job_id, "the job's id, as `tessera list` shows it")->required();
-  scale->master.Add(*command);
+  scale->master.Add(*command, context);
   scale->output.Add(*command);
   command->footer(
       R"(As `tessera scale`, with the ps that the job has: as few partitions as it takes move, so that each ps has

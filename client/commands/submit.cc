@@ -59,7 +59,7 @@ void AddSubmit(CLI::App& app, CommandContext& context) {
   CLI::App* command = app.add_subcommand("submit", "Hand a job to the master");
   const auto submit = std::make_shared<Submit>();
   submit->job.Add(*command);
-  submit->master.Add(*command);
+  submit->master.Add(*command, context);
   submit->output.Add(*command);
   command->add_option("--workers", submit->workers,
                       "workers that the job needs; 0: as many as live when it starts");

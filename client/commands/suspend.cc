@@ -48,7 +48,7 @@ void AddSuspend(CLI::App& app, CommandContext& context) {
   command->add_option("JOB", suspend->job_id, "the job's id, as `tessera list` shows it")
       ->required();
   command->add_flag("--watch", suspend->watch, "return when it is suspended");
-  suspend->master.Add(*command);
+  suspend->master.Add(*command, context);
   suspend->output.Add(*command);
   command->footer(
       R"(The job trains to its next barrier, cuts a checkpoint, and when that is written gives up its ps and
@@ -67,7 +67,7 @@ void AddResume(CLI::App& app, CommandContext& context) {
   const auto resume = std::make_shared<Suspend>();
   command->add_option("JOB", resume->job_id, "the job's id, as `tessera list` shows it")
       ->required();
-  resume->master.Add(*command);
+  resume->master.Add(*command, context);
   resume->output.Add(*command);
   command->footer(
       R"(The job queues again and goes on from the checkpoint that suspending it cut, on whatever ps and workers are

@@ -37,7 +37,7 @@ void AddWatch(CLI::App& app, CommandContext& context) {
   CLI::App* command = app.add_subcommand("watch", "Show a job's progress until it has ended");
   const auto watch = std::make_shared<Watch>();
   command->add_option("JOB", watch->job_id, "the job's id, as `tessera list` shows it")->required();
-  watch->master.Add(*command);
+  watch->master.Add(*command, context);
   watch->output.Add(*command);
   command->footer(
       R"(Goes on over restarts of the master. Ctrl-C ends the watching, not the job. Exit code: the job's.

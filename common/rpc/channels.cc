@@ -13,6 +13,7 @@
 #include "absl/strings/strip.h"
 #include "common/log.h"
 #include "common/rpc/grpc_log.h"
+#include "common/rpc/security.h"
 #include "grpcpp/create_channel.h"
 #include "grpcpp/security/credentials.h"
 #include "grpcpp/support/channel_arguments.h"
@@ -105,17 +106,29 @@ std::string Target(const std::string& address) {
 
 class NetworkChannels final : public Channels {
  public:
-  std::shared_ptr<grpc::Channel> Connect(const std::string& address) override {
-    return grpc::CreateCustomChannel(Target(address), grpc::InsecureChannelCredentials(),
-                                     Arguments());
+  explicit NetworkChannels(const Security* security)
+      : credentials_(security == nullptr ? grpc::InsecureChannelCredentials()
+                                         : security->ForChannels()),
+        arguments_(Arguments()) {
+    if (security != nullptr && !security->server_name().empty()) {
+      arguments_.SetSslTargetNameOverride(security->server_name());
+    }
   }
+
+  std::shared_ptr<grpc::Channel> Connect(const std::string& address) override {
+    return grpc::CreateCustomChannel(Target(address), credentials_, arguments_);
+  }
+
+ private:
+  const std::shared_ptr<grpc::ChannelCredentials> credentials_;
+  grpc::ChannelArguments arguments_;
 };
 
 }  // namespace
 
-std::unique_ptr<Channels> NewNetworkChannels() {
+std::unique_ptr<Channels> NewNetworkChannels(const Security* security) {
   RouteGrpcLog();
-  return std::make_unique<NetworkChannels>();
+  return std::make_unique<NetworkChannels>(security);
 }
 
 std::shared_ptr<grpc::Channel> InProcessChannels::Connect(const std::string& address) {

@@ -33,9 +33,12 @@ class Channels {
   virtual std::shared_ptr<grpc::Channel> Connect(const std::string& address) = 0;
 };
 
-// TCP. The names of a list are looked up here, and not again by the channel; the name of a single
-// address is by each of its connections. May block for that lookup.
-std::unique_ptr<Channels> NewNetworkChannels();
+class Security;
+
+// TCP, with TLS and a token if `security` is given, which then outlives all channels. The names of
+// a list are looked up here, and not again by the channel; the name of a single address is by each
+// of its connections. May block for that lookup.
+std::unique_ptr<Channels> NewNetworkChannels(const Security* security = nullptr);
 
 // Servers and clients of one process, over gRPC's in-process transport: every message is really
 // serialised, no socket is opened. A server appears under the name that it was started with

@@ -23,13 +23,16 @@ bool IsWildcard(const std::string& address) {
 }
 
 absl::Status CheckListen(const ServerOptions& options) {
-  if (options.in_process != nullptr || IsLoopback(options.listen) || options.insecure) {
-    return absl::OkStatus();
+  if (options.in_process != nullptr) return absl::OkStatus();
+  if (options.security != nullptr) {
+    return WithContext(options.security->ForServers().status(),
+                       absl::StrCat("listen address ", options.listen));
   }
+  if (IsLoopback(options.listen) || options.insecure) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(
       "listen address ", options.listen,
-      " can be reached from other machines, and this version has no TLS yet; listen on "
-      "127.0.0.1, or accept that with --insecure"));
+      " can be reached from other machines: give --tls-ca, --tls-certificate, --tls-key and "
+      "--token-file, listen on 127.0.0.1, or accept with --insecure that anybody may call"));
 }
 
 absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
@@ -51,9 +54,12 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
   if (network) {
     TESSERA_ASSIGN_OR_RETURN(listener, Listener::Bind(address));
     address = listener->address();
+    std::shared_ptr<grpc::ServerCredentials> credentials = grpc::InsecureServerCredentials();
+    if (options.security != nullptr) {
+      TESSERA_ASSIGN_OR_RETURN(credentials, options.security->ForServers());
+    }
     acceptor = builder.experimental().AddExternalConnectionAcceptor(
-        grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
-        grpc::InsecureServerCredentials());
+        grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD, credentials);
   }
   for (grpc::Service* service : services) builder.RegisterService(service);
   std::unique_ptr<grpc::Server> server = builder.BuildAndStart();

@@ -8,14 +8,18 @@
 #include "absl/time/time.h"
 #include "common/rpc/channels.h"
 #include "common/rpc/listener.h"
+#include "common/rpc/security.h"
 #include "grpcpp/server.h"
 #include "grpcpp/server_builder.h"
 
 namespace tessera {
 
 struct ServerOptions {
-  // host:port; port 0 takes a free one. Anything but loopback needs `insecure`.
+  // host:port; port 0 takes a free one. Anything but loopback needs `security` or `insecure`.
   std::string listen = "127.0.0.1:0";
+  // TLS with a certificate, and a token that each call must bring. Null: neither. Borrowed;
+  // outlives the server.
+  const Security* security = nullptr;
   // Allows an address that others can reach, without TLS. An operator's explicit choice.
   bool insecure = false;
   // Set: serve in this process only, under the name `listen`. Borrowed; outlives the server.
@@ -26,7 +30,8 @@ struct ServerOptions {
 class RpcServer {
  public:
   // `services` are borrowed and outlive the server. FAILED_PRECONDITION: a reachable address
-  // without `insecure`; UNAVAILABLE: the address is taken or not this machine's.
+  // without `insecure` or `security`, or there is no certificate; UNAVAILABLE: the address is taken
+  // or not this machine's.
   static absl::StatusOr<std::unique_ptr<RpcServer>> Start(
       const ServerOptions& options, const std::vector<grpc::Service*>& services);
   // Stops at once if Shutdown has not been called.
@@ -50,7 +55,8 @@ class RpcServer {
   InProcessChannels* const in_process_;
 };
 
-// FAILED_PRECONDITION: others can reach the address, and `insecure` does not allow it.
+// FAILED_PRECONDITION: others can reach the address, and neither `insecure` nor `security` allows
+// it; `security` has no certificate.
 absl::Status CheckListen(const ServerOptions& options);
 // Whether host (of "host:port") is loopback: 127.0.0.0/8, ::1, localhost.
 bool IsLoopback(const std::string& address);

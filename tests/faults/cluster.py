@@ -5,6 +5,7 @@ import pathlib
 import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import time
 
@@ -30,14 +31,17 @@ class Cluster:
     """1 master, `ps` parameter servers, `workers` workers and `spares` that a job does not ask for; each can be killed and
     started again on its address and folder. By the name of a process, or of its kind ("ps"), may be given: `prefix`, the
     words before its command, `environment`, and `flags`. `network` gives each process a host of its own (network.py).
-    `standbys`: the state is in an etcd, and there are so many masters more."""
+    `standbys`: the state is in an etcd, and there are so many masters more. `tls`: all speak TLS and have a token."""
 
     def __init__(self, folder, data, ps=2, workers=2, spares=0, prefix=None, environment=None, flags=None, checkpoints=None,
-                 folders=None, network=None, standbys=None):
+                 folders=None, network=None, standbys=None, tls=False):
         self.folder = pathlib.Path(folder)
         self.folder.mkdir(parents=True)
         self.prefix, self.environment, self.flags = prefix or {}, environment or {}, flags or {}
         self.network = network
+        self.certificates = self.folder / "certificates" if tls else None
+        if tls:
+            self.make_certificates()
         self.checkpoints = pathlib.Path(checkpoints or self.folder / "checkpoints")
         self.data, self.folders = data, folders or {}
         names = [f"ps-{i}" for i in range(ps)] + [f"worker-{i}" for i in range(workers)] + [f"spare-{i}" for i in range(spares)]
@@ -46,17 +50,17 @@ class Cluster:
         if standbys is None:
             self.master = self.address("master")
             self.commands = {"master": [BIN / "tessera-master", "--listen", self.master, "--data-dir", self.folder_of("master"),
-                                        "--checkpoint-root", self.checkpoints, *self.insecure()]}
+                                        "--checkpoint-root", self.checkpoints, *self.insecure(), *self.security()]}
         else:
             self.add_masters(["master", *(f"standby-{i}" for i in range(standbys))])
         for name in names:
             if name.startswith("ps-"):
                 self.commands[name] = [BIN / "tessera-ps", "--listen", self.address(name), "--master", self.master, "--name",
                                        name, "--data-dir", self.folder_of(name), "--checkpoint-root", self.checkpoints,
-                                       *self.insecure()]
+                                       *self.insecure(), *self.security()]
             else:
                 self.commands[name] = [BIN / "tessera-worker", "--master", self.master, "--name", name, "--data-root", data,
-                                       "--scratch-dir", self.folder_of(name)]
+                                       "--scratch-dir", self.folder_of(name), *self.security(serves=False)]
         self.processes = {}
         self.faults = []  # (moment, what)
         self.seen = []    # (moment, steps) as describe() told them
@@ -93,6 +97,24 @@ class Cluster:
 
     def insecure(self):
         return ["--insecure"] if self.network else []
+
+    def make_certificates(self, *arguments):
+        done = subprocess.run([str(ROOT / "deploy" / "make-certificates"), str(self.certificates), *arguments],
+                              capture_output=True, text=True, timeout=60)
+        if done.returncode != 0:
+            raise Failure(f"make-certificates: {done.stderr.strip()}")
+
+    def security(self, serves=True):
+        if self.certificates is None:
+            return []
+        own = ["--tls-certificate", self.certificates / "server.crt", "--tls-key", self.certificates / "server.key"]
+        return ["--tls-ca", self.certificates / "ca.crt", "--token-file", self.certificates / "token", *(own if serves else ())]
+
+    def shown_certificate(self, name):
+        """What a server shows who connects to it now."""
+        command = [str(word) for word in self.commands[name]]
+        host, port = command[command.index("--listen") + 1].rsplit(":", 1)
+        return ssl.get_server_certificate((host, int(port)), timeout=10)
 
     def __enter__(self):
         for name in self.commands:
@@ -183,7 +205,12 @@ class Cluster:
         command = [str(BIN / "tessera"), *map(str, arguments)]
         if self.network is not None:
             command = self.network.command(None) + command
-        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, stdin=subprocess.DEVNULL)
+        environment = dict(os.environ)
+        if self.certificates is not None:
+            environment.update(TESSERA_TLS_CA=str(self.certificates / "ca.crt"),
+                               TESSERA_TOKEN_FILE=str(self.certificates / "token"))
+        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, stdin=subprocess.DEVNULL,
+                              env=environment)
         return done.returncode, done.stdout, done.stderr
 
     def tessera(self, *arguments, timeout=60):

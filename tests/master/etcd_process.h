@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -21,20 +22,25 @@
 #include "common/rpc/channels.h"
 #include "gtest/gtest.h"
 #include "master/etcd/etcd_client.h"
+#include "tests/common/certificates.h"
 
 namespace tessera::master {
 
-// A real etcd of one member on loopback, with a data folder of its own. Ends with this object, or
-// with the test's process. Not thread-safe.
+// A real etcd of one member on loopback, with a data folder of its own; with `certificates` it
+// speaks TLS and asks its clients for a certificate of the same authority. Ends with this object,
+// or with the test's process. Not thread-safe.
 class EtcdProcess {
  public:
   // Whether this machine has the program; tests without it are skipped.
   static bool Installed() { return !Program().empty(); }
 
-  EtcdProcess()
-      : folder_(absl::StrCat(testing::TempDir(), "etcd.", getpid(), ".", FreePort())),
+  explicit EtcdProcess(const Certificates* certificates = nullptr)
+      : certificates_(certificates),
+        folder_(absl::StrCat(testing::TempDir(), "etcd.", getpid(), ".", FreePort())),
         port_(FreePort()),
         peer_port_(FreePort()) {
+    if (certificates != nullptr) security_ = Security::Load(SecurityOf(*certificates)).value();
+    channels_ = NewNetworkChannels(security_.get());
     Start();
   }
   ~EtcdProcess() {
@@ -44,10 +50,17 @@ class EtcdProcess {
   }
 
   std::string address() const { return absl::StrCat("127.0.0.1:", port_); }
+  // What a client of one with certificates needs: no token, but a certificate.
+  static SecurityFiles SecurityOf(const Certificates& certificates) {
+    SecurityFiles files = certificates.ForServer();
+    files.token = "";
+    return files;
+  }
 
   // Returns when it answers.
   void Start() {
-    const std::string client = absl::StrCat("http://", address());
+    const std::string client =
+        absl::StrCat(certificates_ == nullptr ? "http://" : "https://", address());
     const std::string peer = absl::StrCat("http://127.0.0.1:", peer_port_);
     std::vector<std::string> words = {Program(), "--data-dir", folder_, "--listen-client-urls",
                                       client, "--advertise-client-urls", client,
@@ -56,6 +69,15 @@ class EtcdProcess {
                                       // Short, so that leases may be as short as a second.
                                       "--heartbeat-interval", "50", "--election-timeout", "500",
                                       "--logger", "zap", "--log-outputs", "/dev/null"};
+    if (certificates_ != nullptr) {
+      for (const auto& [flag, file] :
+           {std::pair("--cert-file", "server.crt"), std::pair("--key-file", "server.key"),
+            std::pair("--trusted-ca-file", "ca.crt")}) {
+        words.push_back(flag);
+        words.push_back(certificates_->Path(file));
+      }
+      words.push_back("--client-cert-auth");
+    }
     std::vector<char*> arguments;
     for (std::string& word : words) arguments.push_back(word.data());
     arguments.push_back(nullptr);
@@ -66,8 +88,7 @@ class EtcdProcess {
       ::execv(arguments[0], arguments.data());
       ::_exit(127);
     }
-    const auto channels = NewNetworkChannels();
-    EtcdClient client_of_etcd({address()}, channels.get());
+    EtcdClient client_of_etcd({address()}, channels_.get());
     etcdserverpb::RangeRequest request;
     request.set_key("/");
     absl::Status status;
@@ -109,6 +130,9 @@ class EtcdProcess {
     return ntohs(here.sin_port);
   }
 
+  const Certificates* const certificates_;
+  std::unique_ptr<Security> security_;
+  std::unique_ptr<Channels> channels_;
   const std::string folder_;
   const int port_;
   const int peer_port_;

@@ -430,6 +430,24 @@ TEST(EtcdClientTest, GoesToTheNextMemberAfterOneThatDoesNotAnswer) {
   EXPECT_TRUE(client.Range(request, absl::Seconds(5)).ok());
 }
 
+TEST(EtcdClientTest, SpeaksTlsAndShowsItsCertificate) {
+  if (!EtcdProcess::Installed()) GTEST_SKIP() << "no etcd on this machine (etcd-server)";
+  const Certificates certificates("etcd");
+  const EtcdProcess etcd(&certificates);
+  const auto get = [&](SecurityFiles files) {
+    const auto security = Security::Load(files).value();
+    const auto channels = NewNetworkChannels(security.get());
+    EtcdClient client({etcd.address()}, channels.get());
+    etcdserverpb::RangeRequest request;
+    request.set_key("a");
+    return client.Range(request, absl::Seconds(5)).status();
+  };
+  SecurityFiles files = EtcdProcess::SecurityOf(certificates);
+  EXPECT_TRUE(get(files).ok());
+  files.certificate = files.key = "";
+  EXPECT_EQ(get(files).code(), absl::StatusCode::kUnavailable) << "it asks for a certificate";
+}
+
 TEST(EtcdClientTest, TheEndOfAPrefixIsTheNextKeyWithoutIt) {
   EXPECT_EQ(EndOfPrefix("a/"), "a0");
   EXPECT_EQ(EndOfPrefix("a\xff\xff"), "b");
