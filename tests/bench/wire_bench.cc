@@ -47,27 +47,37 @@ double Now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
+// Calls one of the ps.
+struct Client {
+  std::unique_ptr<Channels> channels;
+  std::unique_ptr<worker::PsDirectory> directory;
+  std::unique_ptr<worker::ParameterClient> client;
+  uint64_t sequence = 0;
+};
+
 class WireBench {
  public:
   WireBench(const Sizes& sizes, std::unique_ptr<WireServers> servers)
       : options_(sizes), servers_(std::move(servers)) {}
 
   absl::Status Run(benchmark::State& state) {
-    TESSERA_RETURN_IF_ERROR(Open());
+    TESSERA_RETURN_IF_ERROR(Open(servers_->ps(), nullptr, plain_));
     echo_ = std::make_unique<EchoClient>(servers_->echo());
-    TESSERA_RETURN_IF_ERROR(CreateRows());
+    TESSERA_RETURN_IF_ERROR(CreateRows(plain_));
     MakeBatches();
     TESSERA_RETURN_IF_ERROR(Throughput(state));
+    TESSERA_RETURN_IF_ERROR(Encrypted(state));
     TESSERA_RETURN_IF_ERROR(Latency(state));
     TESSERA_RETURN_IF_ERROR(Overload(state));
     return Redis(state);
   }
 
  private:
-  absl::Status Open() {
+  absl::Status Open(const std::string& ps, const Security* security, Client& client) {
+    client.channels = NewNetworkChannels(security);
     v1::PsAddress address;
     address.set_name("ps-0");
-    address.set_address(servers_->ps());
+    address.set_address(ps);
     const v1::PartitionMap map = NewPartitionMap(1, kDefaultPartitions, {address});
     v1::OpenJobRequest job;
     job.set_job_id("wire");
@@ -84,7 +94,7 @@ class WireBench {
     table.mutable_spec()->mutable_initializer()->mutable_constant();
     table.mutable_spec()->mutable_optimizer()->set_learning_rate(0.01f);
     table.mutable_spec()->mutable_optimizer()->mutable_adagrad();
-    const auto stub = v1::ParameterService::NewStub(channels_->Connect(servers_->ps()));
+    const auto stub = v1::ParameterService::NewStub(client.channels->Connect(ps));
     grpc::ClientContext context;
     v1::OpenJobResponse response;
     TESSERA_RETURN_IF_ERROR(FromGrpc(stub->OpenJob(&context, job, &response)));
@@ -92,8 +102,9 @@ class WireBench {
     header.set_job_id("wire");
     header.set_generation(1);
     header.set_incarnation(1);
-    directory_ = std::make_unique<worker::PsDirectory>(map, channels_.get());
-    client_ = worker::NewGrpcParameterClient(header, directory_.get(), &board_, &cancellation_);
+    client.directory = std::make_unique<worker::PsDirectory>(map, client.channels.get());
+    client.client =
+        worker::NewGrpcParameterClient(header, client.directory.get(), &board_, &cancellation_);
     return absl::OkStatus();
   }
 
@@ -103,14 +114,14 @@ class WireBench {
     return {.keys = std::move(keys), .begin = {0, count}};
   }
 
-  absl::Status CreateRows() {
+  absl::Status CreateRows(Client& client) {
     constexpr uint64_t kAtOnce = 100'000;
     std::vector<float> rows(kAtOnce * options_.dim);
     for (uint64_t first = 0; first < options_.rows; first += kAtOnce) {
       std::vector<uint64_t> keys(std::min(kAtOnce, options_.rows - first));
       for (size_t i = 0; i < keys.size(); ++i) keys[i] = first + i;
       const worker::RoutedKeys routed = Routed(std::move(keys));
-      TESSERA_RETURN_IF_ERROR(Pull(routed, rows.data())->Wait());
+      TESSERA_RETURN_IF_ERROR(Pull(client, routed, rows.data())->Wait());
     }
     return absl::OkStatus();
   }
@@ -132,15 +143,17 @@ class WireBench {
     }
   }
 
-  std::unique_ptr<worker::PendingCall> Pull(const worker::RoutedKeys& keys, float* rows) {
+  std::unique_ptr<worker::PendingCall> Pull(Client& client, const worker::RoutedKeys& keys,
+                                            float* rows) {
     const worker::TableRows reads[] = {
         {.table = 0, .dim = options_.dim, .keys = &keys, .rows = rows}};
-    return client_->Pull(reads, {});
+    return client.client->Pull(reads, {});
   }
-  std::unique_ptr<worker::PendingCall> Push(const worker::RoutedKeys& keys, const float* values) {
+  std::unique_ptr<worker::PendingCall> Push(Client& client, const worker::RoutedKeys& keys,
+                                            const float* values) {
     const worker::TableGradients writes[] = {
         {.table = 0, .dim = options_.dim, .keys = &keys, .gradients = values}};
-    return client_->Push(writes, sequence_++, 1.0);
+    return client.client->Push(writes, client.sequence++, 1.0);
   }
 
   // Million distinct keys a second of options_.calls batches, `pending` of them under way.
@@ -172,16 +185,35 @@ class WireBench {
     return calls * per_call / (Now() - began) / 1e6;
   }
 
-  absl::Status Throughput(benchmark::State& state) {
-    const uint64_t row = options_.dim * sizeof(float);
-    std::vector<std::vector<float>> rows(options_.pending);
-    for (auto& block : rows) block.assign(options_.batch_keys * options_.dim, 1e-3f);
-    const auto buffer = [&](uint32_t c) { return rows[c % rows.size()].data(); };
-    absl::Status status;
-    const auto rate = [&status](absl::StatusOr<double> measured) {
+  // [options_.pending]
+  std::vector<std::vector<float>> Buffers() const {
+    return std::vector<std::vector<float>>(
+        options_.pending, std::vector<float>(options_.batch_keys * options_.dim, 1e-3f));
+  }
+  absl::StatusOr<double> PullRate(Client& client, std::vector<std::vector<float>>& rows) {
+    return Rate([&](const worker::RoutedKeys& batch, uint32_t c) {
+      return Pull(client, batch, rows[c % rows.size()].data());
+    });
+  }
+  absl::StatusOr<double> PushRate(Client& client, const std::vector<std::vector<float>>& values) {
+    return Rate([&](const worker::RoutedKeys& batch, uint32_t c) {
+      return Push(client, batch, values[c % values.size()].data());
+    });
+  }
+
+  // What Interleave takes; the first error goes to `status`.
+  static auto RatesTo(absl::Status& status) {
+    return [&status](absl::StatusOr<double> measured) {
       status.Update(measured.status());
       return measured.ok() ? *measured : 0;
     };
+  }
+
+  absl::Status Throughput(benchmark::State& state) {
+    const uint64_t row = options_.dim * sizeof(float);
+    std::vector<std::vector<float>> rows = Buffers();
+    absl::Status status;
+    const auto rate = RatesTo(status);
     const auto report = [&](const std::string& metric, const Medians& medians) {
       Report(state, {metric, medians.value, "M keys/s", kEcho, medians.limit, ">= 0.7"});
       const double gigabytes = static_cast<double>(8 + row) / 1e3;
@@ -189,23 +221,36 @@ class WireBench {
                      medians.limit * gigabytes});
     };
     const Medians pull = Interleave(
-        options_.rounds,
-        [&] {
-          return rate(Rate(
-              [&](const worker::RoutedKeys& batch, uint32_t c) { return Pull(batch, buffer(c)); }));
-        },
+        options_.rounds, [&] { return rate(PullRate(plain_, rows)); },
         [&] { return rate(EchoRate(8, row)); });
     const Medians push = Interleave(
-        options_.rounds,
-        [&] {
-          return rate(Rate(
-              [&](const worker::RoutedKeys& batch, uint32_t c) { return Push(batch, buffer(c)); }));
-        },
+        options_.rounds, [&] { return rate(PushRate(plain_, rows)); },
         [&] { return rate(EchoRate(8 + row, 0)); });
     TESSERA_RETURN_IF_ERROR(status);
     report("pull", pull);
     report("push", push);
     pull_rate_ = pull.value;
+    return absl::OkStatus();
+  }
+
+  // The same with TLS and a token, beside the ps without.
+  absl::Status Encrypted(benchmark::State& state) {
+    TESSERA_ASSIGN_OR_RETURN(const auto security, Security::Load(servers_->security()));
+    Client secured;
+    TESSERA_RETURN_IF_ERROR(Open(servers_->secured_ps(), security.get(), secured));
+    TESSERA_RETURN_IF_ERROR(CreateRows(secured));
+    std::vector<std::vector<float>> rows = Buffers();
+    absl::Status status;
+    const auto rate = RatesTo(status);
+    const Medians pull = Interleave(
+        options_.rounds, [&] { return rate(PullRate(secured, rows)); },
+        [&] { return rate(PullRate(plain_, rows)); });
+    const Medians push = Interleave(
+        options_.rounds, [&] { return rate(PushRate(secured, rows)); },
+        [&] { return rate(PushRate(plain_, rows)); });
+    TESSERA_RETURN_IF_ERROR(status);
+    Report(state, {"pull with TLS", pull.value, "M keys/s", "without", pull.limit});
+    Report(state, {"push with TLS", push.value, "M keys/s", "without", push.limit});
     return absl::OkStatus();
   }
 
@@ -225,7 +270,7 @@ class WireBench {
           echo_->Exchange(1, kKeys * 8, kKeys * options_.dim * sizeof(float), 1));
       echo.push_back(Now() - began);
       began = Now();
-      TESSERA_RETURN_IF_ERROR(Pull(few[i % few.size()], rows.data())->Wait());
+      TESSERA_RETURN_IF_ERROR(Pull(plain_, few[i % few.size()], rows.data())->Wait());
       pull.push_back(Now() - began);
     }
     Report(state, {"26 keys p50", Percentile(pull, 50) * 1e6, "us", kEcho,
@@ -244,7 +289,7 @@ class WireBench {
     uint64_t most[2] = {0, 0};  // of each half
     std::deque<std::unique_ptr<worker::PendingCall>> calls;
     for (uint32_t c = 0; c < 8 * pending; ++c) {
-      calls.push_back(Push(batches_[c % batches_.size()], values.data()));
+      calls.push_back(Push(plain_, batches_[c % batches_.size()], values.data()));
       if (calls.size() < pending) continue;
       TESSERA_RETURN_IF_ERROR(calls.front()->Wait());
       calls.pop_front();
@@ -279,16 +324,13 @@ class WireBench {
   }
 
   const Sizes options_;
-  const std::unique_ptr<Channels> channels_ = NewNetworkChannels();
   worker::StatusBoard board_{SystemClock()};
   worker::Cancellation cancellation_;
   const std::unique_ptr<WireServers> servers_;
   std::unique_ptr<EchoClient> echo_;
-  std::unique_ptr<worker::PsDirectory> directory_;
-  std::unique_ptr<worker::ParameterClient> client_;
+  Client plain_;
   std::vector<worker::RoutedKeys> batches_;
   uint64_t distinct_ = 0;  // keys of all batches
-  uint64_t sequence_ = 0;
   double pull_rate_ = 0;
 };
 

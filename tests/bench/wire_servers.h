@@ -5,11 +5,12 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "common/rpc/security.h"
 
 namespace tessera::bench {
 
-// A ps and an echo server in a process of their own, as they are in life: client and servers then
-// share nothing but the processors and loopback.
+// A ps, one with TLS and an echo server in a process of their own, as they are in life: client and
+// servers then share nothing but the processors and loopback.
 class WireServers {
  public:
   // Forks: call it before this process has threads.
@@ -18,7 +19,10 @@ class WireServers {
   ~WireServers();  // ends the process
 
   const std::string& ps() const { return ps_; }
+  const std::string& secured_ps() const { return secured_ps_; }
   const std::string& echo() const { return echo_; }
+  // What a client of secured_ps needs.
+  const SecurityFiles& security() const { return security_; }
   // Resident bytes of the servers' process.
   uint64_t ResidentBytes() const;
 
@@ -27,9 +31,12 @@ class WireServers {
 
   const int pid_;
   const int to_;    // it ends when this pipe is closed
-  const int from_;  // the two addresses come out of this one
+  const int from_;  // the addresses come out of this one
   std::string ps_;
+  std::string secured_ps_;
   std::string echo_;
+  std::string folder_;  // of certificates
+  SecurityFiles security_;
 };
 
 }  // namespace tessera::bench
