@@ -41,6 +41,7 @@ inline constexpr FailpointPlace kFailpoints[] = {
     {"master.checkpoint.prune", false, "before an old checkpoint is deleted"},
     {"master.state_log.apply", true, "before a write to the state log"},
     {"master.state_log.applied", false, "a write to the state log is on the disk"},
+    {"worker.device.work", true, "before a card computes a batch; error: the card is lost"},
     {"worker.push.send", false, "before a message of a push is sent"},
     {"worker.push.answered", true, "a ps has answered a push; error: the answer is lost"},
     {"worker.push.again", true, "error: a copy of the message follows, later than the next ones"},

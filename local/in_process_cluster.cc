@@ -67,6 +67,7 @@ class InProcessCluster final : public Cluster {
       worker.compute_threads = options_.compute_threads;
       worker.device = options_.device;
       worker.channels = &channels_;
+      worker.on_fatal = options_.on_failure;
       TESSERA_ASSIGN_OR_RETURN(auto started, worker::Worker::Start(worker));
       workers_.push_back(std::move(started));
     }

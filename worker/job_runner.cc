@@ -54,7 +54,7 @@ absl::Status JobRunner::Run() {
       options_.board->SetDoing(absl::StrCat("waiting: ", unit.wait().reason()));
       continue;
     }
-    result = RunUnit(unit);
+    TESSERA_ASSIGN_OR_RETURN(result, RunUnit(unit));
     if (options_.cancellation->cancelled()) return CancelledStatus();
     completed = unit.unit_id();
   }
@@ -98,7 +98,7 @@ absl::StatusOr<v1::NextWorkResponse> JobRunner::NextWork(uint64_t completed,
   }
 }
 
-v1::UnitResult JobRunner::RunUnit(const v1::NextWorkResponse& unit) {
+absl::StatusOr<v1::UnitResult> JobRunner::RunUnit(const v1::NextWorkResponse& unit) {
   absl::StatusOr<v1::UnitResult> result = absl::UnimplementedError(
       "the master asks for a kind of work that this worker does not know; versions differ");
   if (absl::Status status = Prepare(); !status.ok()) {
@@ -117,6 +117,9 @@ v1::UnitResult JobRunner::RunUnit(const v1::NextWorkResponse& unit) {
   }
   if (!result.ok() && !options_.cancellation->cancelled()) {
     SPDLOG_ERROR("{}", std::string(result.status().message()));
+  }
+  if (context_ != nullptr && absl::IsInternal(context_->executor->status())) {
+    return WithContext(context_->executor->status(), "the device is lost");
   }
   if (!result.ok()) return FailedResult(result.status());
   options_.metrics->bad_records.Increment(static_cast<double>(result->bad_records()));

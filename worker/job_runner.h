@@ -37,13 +37,15 @@ class JobRunner {
   JobRunner(v1::Assignment assignment, Options options);
 
   // Returns when the master says Finished, or when the assignment has ended (ABORTED, NOT_FOUND,
-  // CANCELLED). Failures of units go to the master, not to the caller.
+  // CANCELLED). Failures of units go to the master, not to the caller; but for INTERNAL: the card
+  // is lost, with it all that this process can compute, and the master is told nothing of the unit,
+  // which whoever takes the rank over has then.
   absl::Status Run();
 
  private:
   // The next unit, `completed` and its result being reported.
   absl::StatusOr<v1::NextWorkResponse> NextWork(uint64_t completed, const v1::UnitResult& result);
-  v1::UnitResult RunUnit(const v1::NextWorkResponse& unit);
+  absl::StatusOr<v1::UnitResult> RunUnit(const v1::NextWorkResponse& unit);
   // Builds the context on the first unit, so that its errors are reported as that unit's.
   absl::Status Prepare();
   absl::StatusOr<v1::UnitResult> Count(const v1::CountRecords& unit);

@@ -25,7 +25,8 @@ Exit codes:
   0    stopped by a signal
   1    refused for good: its name is taken, versions differ, it cannot listen, or the scratch folder is in use; do
        not retry
-  2    bad usage)";
+  2    bad usage
+  128  its card failed; start it again)";
 
 }  // namespace
 
@@ -104,7 +105,7 @@ int main(int argc, char** argv) {
   while (!stop.Wait(absl::Milliseconds(100))) {
     if (const absl::Status fatal = (*worker)->WaitForFatal(absl::ZeroDuration()); !fatal.ok()) {
       SPDLOG_ERROR("{}", std::string(fatal.message()));
-      return 1;
+      return absl::IsInternal(fatal) ? 128 : 1;
     }
   }
   SPDLOG_INFO("stopping");

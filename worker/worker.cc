@@ -125,8 +125,12 @@ class WorkerImpl final : public Worker {
   }
 
   void SetFatal(const absl::Status& status) {
-    absl::MutexLock lock(&mu_);
-    fatal_ = status;
+    {
+      absl::MutexLock lock(&mu_);
+      if (!fatal_.ok()) return;
+      fatal_ = status;
+    }
+    if (options_.on_fatal) options_.on_fatal(status);
   }
 
   void RunAssignments() {
@@ -172,6 +176,7 @@ class WorkerImpl final : public Worker {
       SPDLOG_INFO("{}: {}", assignment.job_id(),
                   status.ok() ? "finished" : "stopped: " + std::string(status.message()));
       board_.SetDoing("idle");
+      if (absl::IsInternal(status)) return SetFatal(status);
       absl::MutexLock lock(&mu_);
       cancellation_ = nullptr;
       running_.Clear();

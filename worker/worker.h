@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -36,6 +37,8 @@ class Worker {
     std::optional<ServerOptions> server;
     // Where it counts; null: in one of its own. Borrowed, outlives the worker.
     MetricsRegistry* metrics = nullptr;
+    // Told once, in a thread of the worker's, what WaitForFatal says. Does not call Stop.
+    std::function<void(const absl::Status&)> on_fatal;
   };
 
   // FAILED_PRECONDITION: the scratch folder is in use, the device cannot be had, or the server's
@@ -47,7 +50,8 @@ class Worker {
   virtual void Stop() = 0;
   // Where it serves; empty without a server.
   virtual std::string address() const = 0;
-  // Waits until the master has refused this worker for good, at most `limit`; OK: it has not.
+  // Waits, at most `limit`, until this worker cannot go on: the master has refused it for good, or
+  // (INTERNAL) its card is lost, and another process is to take its place. OK: it goes on.
   virtual absl::Status WaitForFatal(absl::Duration limit) = 0;
 };
 

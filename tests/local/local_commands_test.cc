@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "client/commands/tessera_app.h"
+#include "common/failpoint.h"
 #include "common/file_system.h"
 #include "cuda/devices.h"
 #include "cuda/stream.h"
@@ -135,6 +136,17 @@ TEST_F(LocalCommandsTest, AJobOnACardLearnsWhatItLearnsOnTheCpu) {
   const double expected = LastObject()["metrics"]["validation"]["logloss"];
   ASSERT_EQ(RunLocal("card", {"--output", "json", "--device", device}), 0) << err_;
   EXPECT_NEAR(LastObject()["metrics"]["validation"]["logloss"], expected, 1e-3);
+}
+
+TEST_F(LocalCommandsTest, ACardThatFailsEndsAJobInOneProcessAndSaysSo) {
+  const auto device = cuda::ListDevices().ok() ? "cuda" : "emulated";
+  if (!cuda::ListDevices().ok() && cuda::Stream::Emulated() == nullptr) {
+    GTEST_SKIP() << cuda::ListDevices().status();
+  }
+  ASSERT_TRUE(ArmFailpoints("worker.device.work=error@3").ok());
+  EXPECT_NE(RunLocal("run", {"--device", device}), 0);
+  EXPECT_THAT(err_, HasSubstr("the device is lost"));
+  ASSERT_TRUE(ArmFailpoints("").ok());
 }
 
 TEST_F(LocalCommandsTest, DevicesListsTheCardsOrSaysWhyThereIsNone) {

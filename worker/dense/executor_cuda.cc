@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "common/failpoint.h"
 #include "cuda/dense/accumulate.h"
 #include "worker/dense/executor.h"
 
@@ -58,6 +59,9 @@ void Executor::CopyParametersToCard(absl::Span<const float>* trained,
 }
 
 void Executor::RunForwardOnCard(bool training, Draws draws) {
+  if (const absl::Status injected = Failpoint("worker.device.work"); !injected.ok()) {
+    stream_->Fail(absl::InternalError(injected.message()));
+  }
   for (const int32_t tensor : model_.graph().inputs()) {
     stream_->CopyToDevice(HostValue(tensor).data(), Value(tensor).data(), Value(tensor).size());
   }
