@@ -62,8 +62,9 @@ absl::Status InParallel(size_t count, KeepGoing keep_going,
   absl::Mutex mu;
   absl::Status status;
   std::exception_ptr thrown;
-  const unsigned threads = std::clamp(std::thread::hardware_concurrency(), 1u, kMostThreads);
-  TaskPool pool(static_cast<int>(threads) - 1);
+  const size_t threads =
+      std::min<size_t>(count, std::clamp(std::thread::hardware_concurrency(), 1u, kMostThreads));
+  TaskPool pool(std::max(static_cast<int>(threads) - 1, 0));
   pool.RunAll(count, [&](size_t i) {
     {
       absl::MutexLock lock(&mu);

@@ -1,6 +1,9 @@
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
+#include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "CLI/CLI.hpp"
@@ -9,12 +12,13 @@
 #include "absl/time/clock.h"
 #include "common/log.h"
 #include "common/mutex_checks.h"
+#include "tests/simulator/seed_runner.h"
 #include "tests/simulator/simulation.h"
 
 // Runs of the simulator by seed. Exit code 0: all are right; 1: one is not.
 int main(int argc, char** argv) {
   CLI::App app(
-      "Simulates whole clusters in one thread and virtual time: the real master, ps and "
+      "Simulates whole clusters, each in one thread and virtual time: the real master, ps and "
       "checkpoints, under kills,\n"
       "lost and repeated messages, power cuts and moves of partitions. Every sample must count "
       "once, and in sync\n"
@@ -25,11 +29,15 @@ int main(int argc, char** argv) {
   uint64_t first = 1;
   uint64_t only = 0;
   double minutes = 0;
+  int processes = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   bool verbose = false;
-  app.add_option("--seeds", seeds, "How many, one after the other")->capture_default_str();
+  app.add_option("--seeds", seeds, "How many")->capture_default_str();
   app.add_option("--first", first, "The first of them")->capture_default_str();
   app.add_option("--seed", only, "This one alone");
   app.add_option("--minutes", minutes, "Ends after so long, whatever --seeds says");
+  app.add_option("--processes", processes, "that simulate at a time")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1024));
   app.add_flag("--verbose", verbose, "Prints what happens, with its virtual time in seconds");
   CLI11_PARSE(app, argc, argv);
   tessera::EndMutexChecks();
@@ -40,17 +48,18 @@ int main(int argc, char** argv) {
   }
   using tessera::simulator::Outcome;
   using tessera::simulator::Scenario;
+  using tessera::simulator::SeedRunner;
   std::vector<uint64_t> failed;
   uint64_t events = 0, kills = 0, restarts = 0, set_aside = 0, lost_steps = 0, done = 0;
   absl::Duration simulated;
   const absl::Time begin = absl::Now();
   absl::Time told = begin;
-  for (uint64_t seed = first; seed < first + seeds; ++seed) {
-    const Scenario scenario = Scenario::Of(seed);
-    if (verbose) std::printf("%s\n", scenario.ToString().c_str());
-    const Outcome outcome = tessera::simulator::Simulate(
-        scenario, verbose ? [](const std::string& line) { std::printf("%s\n", line.c_str()); }
-                          : std::function<void(const std::string&)>());
+  uint64_t seed = first;
+  const auto next = [&]() -> std::optional<uint64_t> {
+    const bool late = minutes > 0 && absl::Now() - begin > absl::Minutes(minutes);
+    return late || seed == first + seeds ? std::nullopt : std::optional(seed++);
+  };
+  const auto count = [&](uint64_t ended, const Outcome& outcome) {
     ++done;
     events += outcome.events;
     kills += outcome.kills;
@@ -59,8 +68,8 @@ int main(int argc, char** argv) {
     lost_steps += outcome.lost_steps;
     simulated += outcome.took;
     if (!outcome.status.ok()) {
-      failed.push_back(seed);
-      std::printf("FAILED %s\n  %s\n", scenario.ToString().c_str(),
+      failed.push_back(ended);
+      std::printf("FAILED %s\n  %s\n", Scenario::Of(ended).ToString().c_str(),
                   outcome.status.ToString().c_str());
       std::fflush(stdout);
     }
@@ -71,8 +80,21 @@ int main(int argc, char** argv) {
                    static_cast<unsigned long long>(done), failed.size(),
                    static_cast<double>(done) / absl::ToDoubleMinutes(now - begin));
     }
-    if (minutes > 0 && now - begin > absl::Minutes(minutes)) break;
+  };
+  if (verbose) {
+    while (const std::optional<uint64_t> one = next()) {
+      const Scenario scenario = Scenario::Of(*one);
+      std::printf("%s\n", scenario.ToString().c_str());
+      count(*one, tessera::simulator::Simulate(scenario, [](const std::string& line) {
+        std::printf("%s\n", line.c_str());
+      }));
+    }
+  } else {
+    SeedRunner(processes, [](uint64_t one) {
+      return tessera::simulator::Simulate(Scenario::Of(one));
+    }).Run(next, count);
   }
+  std::sort(failed.begin(), failed.end());
   const double took = absl::ToDoubleMinutes(absl::Now() - begin);
   absl::PrintF(
       "%d seeds, %d failed; %.1f hours of virtual time with %d deaths, %d returns to a checkpoint, "
