@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "common/partition.h"
 #include "master/action.h"
 #include "master/counts.h"
 #include "master/evaluation_round.h"
@@ -44,6 +45,8 @@ class MasterCore {
     absl::Duration longest_retry = absl::Seconds(10);
     // A job is not pre-empted before it has trained for so long since it was started, and a step.
     absl::Duration least_run = absl::Seconds(10);
+    // Of a job that does not go on from a checkpoint, which has its own.
+    uint32_t partitions = kDefaultPartitions;
     // Restarts in a row without progress that a job survives: about two minutes of them.
     uint32_t fruitless_restarts = 15;
     Quotas quotas;

@@ -371,6 +371,7 @@ void MasterCore::StartRun(v1::JobRecord* record, RunOptions options, const Now& 
   if (status.state() != v1::RUNNING) jobs_.Move(record, v1::RUNNING, "", "", now.wall);
   jobs_.Touch(record);
   options.counts = &counts_;
+  options.partitions = options_.partitions;
   JobSlot& slot = slots_.try_emplace(record->number(), record).first->second;
   slot.retry_at = absl::ZeroDuration();
   slot.Begin(std::make_unique<JobRun>(&jobs_, record, std::move(options), now));

@@ -41,7 +41,7 @@ JobRun::JobRun(JobTable* jobs, v1::JobRecord* record, RunOptions options, const 
       desk_(static_cast<uint32_t>(options_.workers.size())),
       asked_at_(options_.workers.size(), now.monotonic),
       progress_(record),
-      partition_count_(kDefaultPartitions),
+      partition_count_(options_.partitions),
       counted_by_(options_.workers.size()),
       last_checkpoint_at_(now.monotonic) {
   for (uint32_t r = 0; r < options_.workers.size(); ++r) {

@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/ids.h"
+#include "common/partition.h"
 #include "master/action.h"
 #include "master/counts.h"
 #include "master/evaluation_round.h"
@@ -65,6 +66,7 @@ struct RunOptions {
   std::vector<RunNode> workers;  // by rank; incarnation 0: the one of that name is lost
   // [partitions]: who owns what; empty: EvenOwners.
   std::vector<uint32_t> owner;
+  uint32_t partitions = kDefaultPartitions;  // of a run without owners and checkpoint
   std::optional<TakeUp> take_up;
   // The run goes on as the same generation, while its ps and workers do.
   std::shared_ptr<const SavedRun> saved;

@@ -164,11 +164,17 @@ void JobRun::OnRecovered(const Recovering& asked, const ActionResult& result, co
   ++options_.counts->ps_recoveries;
   std::string has = "all that was pushed";
   if (asked.alone.has_value()) {
-    UpdateStatus(now);
-    const uint64_t steps = status().step() - std::min(asked.alone->step, status().step());
+    // Nobody has said how far the units are that are under way: all of each, at most.
+    uint64_t pushed = plan_->position().step();
+    for (uint32_t r = 0; r < options_.workers.size(); ++r) {
+      const v1::NextWorkResponse& held = desk_.held(Rank(r));
+      if (!desk_.Busy(Rank(r)) || !held.has_train()) continue;
+      pushed += held.train().batch_end() - held.train().batch_begin();
+    }
+    const uint64_t steps = pushed - std::min(asked.alone->step, pushed);
     status().set_lost_steps(status().lost_steps() + steps);
-    has = absl::StrCat("the rows of ", asked.alone->folder, "; what was pushed to it in ", steps,
-                       " steps since is lost");
+    has = absl::StrCat("the rows of ", asked.alone->folder, "; what was pushed to it since, in ",
+                       steps, " steps at most, is lost");
   }
   const double seconds = absl::ToDoubleSeconds(now.monotonic - lost.since);
   jobs_->AddEvent(record_,

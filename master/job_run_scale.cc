@@ -153,7 +153,15 @@ CopyPartitions JobRun::CopyWork(bool changed) const {
 void JobRun::BeginCopy(const Now& now) {
   move_->stage = Move::kCopying;
   if (move_->rounds == 0) ++copies_begun_;
-  wanted_behind_ = CopyWork(/*changed=*/move_->rounds > 0);
+  CopyPartitions work = CopyWork(/*changed=*/move_->rounds > 0);
+  if (!work.calls.empty()) {
+    wanted_behind_ = std::move(work);
+    return;
+  }
+  // No partition changes its owner: only the barrier is awaited.
+  move_->stage = Move::kCopied;
+  move_->closing = true;
+  RequestMoveBarrier();
 }
 
 void JobRun::RequestMoveBarrier() {

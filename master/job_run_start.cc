@@ -78,7 +78,7 @@ void JobRun::OnFound(ActionResult result, const Now& now) {
   }
   start_folder_ = std::move(result.folder);
   start_ = std::move(result.manifest);
-  partition_count_ = start_.partition_count() > 0 ? start_.partition_count() : kDefaultPartitions;
+  partition_count_ = start_.partition_count() > 0 ? start_.partition_count() : options_.partitions;
   if (!warm_) {
     position_ = start_.position();
     evaluations_ = {start_.evaluations().begin(), start_.evaluations().end()};

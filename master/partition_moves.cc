@@ -71,24 +71,31 @@ class Planner {
   void Balance(double tolerance) {
     const double share =
         std::accumulate(has_.begin(), has_.end(), 0.0) / static_cast<double>(has_.size());
+    // Whose every partition is too heavy to go.
+    std::vector<bool> settled(has_.size(), false);
     // Each move brings two of them closer, so that it ends; the bound is against rounding alone.
     for (size_t moves = 0; moves < 4 * owner_.size(); ++moves) {
-      const uint32_t most = Most();
+      const uint32_t most = Most(settled);
+      if (most == kNobody) return;
       const uint32_t least = Least();
       const double gap = has_[most] - has_[least];
       if (gap <= tolerance * share) return;
       const uint32_t partition = Best(most, gap);
-      if (partition == kNobody) return;
-      Give(partition, least);
+      settled[most] = partition == kNobody;
+      if (partition != kNobody) Give(partition, least);
     }
   }
 
   const std::vector<uint32_t>& owner() const { return owner_; }
 
  private:
-  // The first of those alike.
-  uint32_t Most() const {
-    return static_cast<uint32_t>(std::max_element(has_.begin(), has_.end()) - has_.begin());
+  // The first of those alike that are not settled; kNobody: all are.
+  uint32_t Most(const std::vector<bool>& settled) const {
+    uint32_t most = kNobody;
+    for (uint32_t ps = 0; ps < has_.size(); ++ps) {
+      if (!settled[ps] && (most == kNobody || has_[ps] > has_[most])) most = ps;
+    }
+    return most;
   }
   uint32_t Least() const {
     return static_cast<uint32_t>(std::min_element(has_.begin(), has_.end()) - has_.begin());

@@ -75,7 +75,7 @@ std::string JobText(const v1::JobStatus& job) {
                     " records of batches that could not be trained\n");
   }
   if (job.lost_steps() > 0) {
-    absl::StrAppend(&text, "  lost        what ", job.lost_steps(),
+    absl::StrAppend(&text, "  lost        what at most ", job.lost_steps(),
                     " steps pushed to a ps that returned to a checkpoint alone\n");
   }
   if (job.evaluations_size() > 0) absl::StrAppend(&text, "evaluations\n");

@@ -123,6 +123,22 @@ TEST_F(CoreScaleTest, PartitionsMoveByTheirWeight) {
   EXPECT_THAT(Events(id), Contains("is balanced: no partition moves"));
 }
 
+TEST_F(CoreScaleTest, WhereNoPartitionChangesItsOwnerNothingIsCopied) {
+  options_.partitions = 1;
+  StartMaster();
+  JoinAll(2, 1);
+  const std::string id = Submit(Quiet(), 1, 1);
+  RunUntilStep(id, 20);
+  ASSERT_TRUE(Scale(id, 2).ok());
+  RunUntilPs(id, 2);
+  EXPECT_THAT(Events(id), Contains(HasSubstr("from 1 ps to 2: 0 of 1 partitions")));
+  for (const CopyPartitions& copy : copies_) EXPECT_TRUE(copy.calls.empty());
+  EXPECT_LE(copies_.size(), 1u);
+  RunUntil(id, v1::SUCCEEDED);
+  EXPECT_EQ(Job(id).restarts(), 0u);
+  ExpectEachStepOnce(200);
+}
+
 TEST_F(CoreScaleTest, ADrainedPsLeavesAndTheOthersShareWhatItHad) {
   JoinAll(3, 1);
   const std::string id = Submit(Quiet(), 1, 3);

@@ -124,6 +124,17 @@ TEST(PartitionMovesTest, OnePartitionThatWeighsMoreThanAShareStaysAlone) {
   EXPECT_LE(counts[1], 2u);
 }
 
+TEST(PartitionMovesTest, OneThatHasALonePartitionLeavesTheOthersToBeBalanced) {
+  std::vector<PartitionWeight> weights(64, {.bytes = 1000, .updates = 1});
+  weights[5].updates = 100'000;
+  std::vector<uint32_t> before(64, 1);
+  before[5] = 0;
+  const PartitionMoves moves = PlanMoves(before, Stays{0, 1}, 3, weights);
+  EXPECT_EQ(moves.owner[5], 0u);
+  const std::vector<uint32_t> counts = Counts(moves, 3);
+  EXPECT_NEAR(counts[1], counts[2], 1) << "the new one has half of what the second had";
+}
+
 TEST(PartitionMovesTest, AnyWeightsAreSpreadEvenlyAndAlwaysTheSame) {
   std::mt19937_64 random(11);
   for (int round = 0; round < 200; ++round) {

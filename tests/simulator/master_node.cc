@@ -43,6 +43,7 @@ void MasterNode::Start() {
   options.membership.lease = absl::Seconds(3);
   options.membership.heartbeat = heartbeat();
   options.least_run = absl::Seconds(1);
+  options.partitions = options_.partitions;
   core_ = *master::MasterCore::New(options, log_, now());
   (void)disk_.CreateFolder("root");
   process_.After(absl::ZeroDuration(), [this] {

@@ -24,6 +24,7 @@ class PsNode;
 class MasterNode {
  public:
   struct Options {
+    uint32_t partitions = kDefaultPartitions;
     const double* danger = nullptr;  // borrowed: how likely it dies at a call of its disk
     std::function<PsNode*(const std::string& address)> find_ps;
   };

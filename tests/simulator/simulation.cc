@@ -21,6 +21,8 @@ namespace {
 
 // Everybody is back by then, and no wait of a job's is as long. Of each job.
 constexpr absl::Duration kPatience = absl::Minutes(3);
+// A hundred times those of most.
+constexpr uint64_t kMostEvents = 1'000'000;
 
 class Simulation {
  public:
@@ -30,7 +32,9 @@ class Simulation {
         network_(&world_),
         job_(scenario.job),
         master_(&world_, &network_, &disk_,
-                {.danger = &danger_, .find_ps = [this](const auto& a) { return FindPs(a); }}) {
+                {.partitions = scenario.partitions,
+                 .danger = &danger_,
+                 .find_ps = [this](const auto& a) { return FindPs(a); }}) {
     for (uint32_t i = 0; i < scenario.all_ps; ++i) {
       ps_.push_back(std::make_unique<PsNode>(
           &world_, &network_, &master_, &disk_, absl::StrCat("ps-", i),
@@ -83,11 +87,16 @@ class Simulation {
     const int patience = scenario_.job.poison.has_value() ? 3 : 1;
     const absl::Duration end =
         World::kBegin + scenario_.until + scenario_.jobs * patience * kPatience;
-    while (!Ended() && world_.Step(end)) StartDead();
+    while (!Ended() && world_.events() < kMostEvents && world_.Step(end)) StartDead();
     Outcome outcome;
     outcome.took = world_.Run();
     outcome.kills = kills_;
     outcome.status = Judge(outcome);
+    if (world_.events() >= kMostEvents) {
+      outcome.status = absl::ResourceExhaustedError(
+          absl::StrCat(kMostEvents, " events by ", absl::FormatDuration(outcome.took),
+                       ", and no end: something goes round in circles"));
+    }
     outcome.events = world_.events();
     outcome.digest = world_.digest();
     return outcome;
@@ -416,6 +425,9 @@ Scenario Scenario::Of(uint64_t seed) {
   }
   s.job.partial =
       s.job.consistency != v1::SYNC && s.job.push_log == v1::RecoverySpec::OFF && chance(0.5);
+  // Each costs time at every restore and cut.
+  constexpr uint32_t kPartitions[] = {8, 64, 512};
+  s.partitions = chance(0.05) ? kDefaultPartitions : kPartitions[below(3)];
   return s;
 }
 
@@ -433,16 +445,16 @@ Scenario Scenario::Undisturbed() const {
 }
 
 std::string Scenario::ToString() const {
-  std::string text =
-      absl::StrCat("seed ", seed, ": ", ps, " of ", all_ps, " ps, ", workers, " of ", all_workers,
-                   " workers, ", jobs, " jobs, ", v1::Consistency_Name(job.consistency),
-                   ", push log ", v1::RecoverySpec::PushLog_Name(job.push_log), " with ",
-                   job.replicas, " replicas", job.partial ? ", partial recovery" : "",
-                   !job.poison.has_value() ? ""
-                   : job.poison_kills      ? ", a record that kills"
-                                           : ", a record without gradient",
-                   ", a checkpoint every ", job.checkpoint_steps, " steps; faults for ",
-                   absl::FormatDuration(until));
+  std::string text = absl::StrCat(
+      "seed ", seed, ": ", ps, " of ", all_ps, " ps, ", workers, " of ", all_workers, " workers, ",
+      jobs, " jobs, ", partitions, " partitions, ", v1::Consistency_Name(job.consistency),
+      ", push log ", v1::RecoverySpec::PushLog_Name(job.push_log), " with ", job.replicas,
+      " replicas", job.partial ? ", partial recovery" : "",
+      !job.poison.has_value() ? ""
+      : job.poison_kills      ? ", a record that kills"
+                              : ", a record without gradient",
+      ", a checkpoint every ", job.checkpoint_steps, " steps; faults for ",
+      absl::FormatDuration(until));
   const std::pair<const char*, absl::Duration> kinds[] = {{"kills", kills},
                                                           {"stops", stops},
                                                           {"ps told to stop", leaves},

@@ -20,6 +20,7 @@ struct Scenario {
   uint32_t workers = 1;  // of the job
   uint32_t all_workers = 1;
   uint32_t jobs = 1;  // all alike, but for their priorities
+  uint32_t partitions = 64;
   CountingJob::Options job;
 
   // Faults come until then, on average so far apart; zero: none of the kind.
