@@ -1,6 +1,10 @@
 #include "master/partition_moves.h"
 
 #include <algorithm>
+#include <array>
+#include <cmath>
+#include <iterator>
+#include <numbers>
 #include <numeric>
 #include <set>
 #include <utility>
@@ -15,9 +19,24 @@ constexpr double kTolerance = 0.02;
 // empty ones are spread, too, since they will have rows.
 constexpr double kEmpty = 0.05;
 
-// [partitions]; their mean is 1.
-std::vector<double> Loads(size_t partitions, absl::Span<const PartitionWeight> weights) {
-  std::vector<double> loads(partitions, 1);
+// What a partition is for its ps; the mean over all partitions is 1 in each.
+struct Load {
+  double bytes = 1;
+  double updates = 1;
+
+  double Of(int kind) const { return kind == 0 ? bytes : updates; }
+  double Times(const Load& other) const { return bytes * other.bytes + updates * other.updates; }
+  double Length() const { return std::sqrt(Times(*this)); }
+  void Add(const Load& other, int sign) {
+    bytes += sign * other.bytes;
+    updates += sign * other.updates;
+  }
+};
+constexpr int kKinds = 2;
+
+// [partitions]
+std::vector<Load> Loads(size_t partitions, absl::Span<const PartitionWeight> weights) {
+  std::vector<Load> loads(partitions);
   if (weights.empty()) return loads;
   double bytes = 0;
   double updates = 0;
@@ -26,99 +45,155 @@ std::vector<double> Loads(size_t partitions, absl::Span<const PartitionWeight> w
     updates += static_cast<double>(weight.updates);
   }
   const double n = static_cast<double>(partitions);
+  const auto share = [n](uint64_t part, double all) {
+    return all > 0 ? (1 - kEmpty) * static_cast<double>(part) / all * n + kEmpty : 1;
+  };
   for (size_t p = 0; p < partitions; ++p) {
-    const double of_bytes = bytes > 0 ? static_cast<double>(weights[p].bytes) / bytes * n : 1;
-    const double of_updates =
-        updates > 0 ? static_cast<double>(weights[p].updates) / updates * n : 1;
-    loads[p] = (1 - kEmpty) * (of_bytes + of_updates) / 2 + kEmpty;
+    loads[p] = {.bytes = share(weights[p].bytes, bytes),
+                .updates = share(weights[p].updates, updates)};
   }
   return loads;
 }
 
 class Planner {
  public:
-  Planner(std::vector<double> loads, uint32_t ps)
+  Planner(std::vector<Load> loads, uint32_t ps)
       : loads_(std::move(loads)),
-        by_load_(loads_.size()),
+        by_length_(loads_.size()),
         rank_(loads_.size()),
         owner_(loads_.size(), kNobody),
-        has_(ps),
+        has_(ps, Load{.bytes = 0, .updates = 0}),
         ranks_(ps) {
-    std::iota(by_load_.begin(), by_load_.end(), 0);
-    std::stable_sort(by_load_.begin(), by_load_.end(),
-                     [this](uint32_t a, uint32_t b) { return loads_[a] > loads_[b]; });
-    for (uint32_t r = 0; r < by_load_.size(); ++r) rank_[by_load_[r]] = r;
+    std::iota(by_length_.begin(), by_length_.end(), 0);
+    std::stable_sort(by_length_.begin(), by_length_.end(), [this](uint32_t a, uint32_t b) {
+      return loads_[a].Length() > loads_[b].Length();
+    });
+    for (uint32_t r = 0; r < by_length_.size(); ++r) rank_[by_length_[r]] = r;
   }
 
   void Give(uint32_t partition, uint32_t to) {
     uint32_t& owner = owner_[partition];
+    const Load& load = loads_[partition];
+    const int direction = DirectionOf(load);
     if (owner != kNobody) {
-      has_[owner] -= loads_[partition];
-      ranks_[owner].erase(rank_[partition]);
+      has_[owner].Add(load, -1);
+      ranks_[owner][direction].erase(rank_[partition]);
     }
     owner = to;
-    has_[to] += loads_[partition];
-    ranks_[to].insert(rank_[partition]);
+    has_[to].Add(load, 1);
+    ranks_[to][direction].insert(rank_[partition]);
   }
 
-  // Those that nobody has, the heaviest first, to whoever has the least.
+  // Those that nobody has, the heaviest first, to whoever has the least of what they are.
   void GiveAway() {
-    for (const uint32_t partition : by_load_) {
-      if (owner_[partition] == kNobody) Give(partition, Least());
+    for (const uint32_t partition : by_length_) {
+      if (owner_[partition] != kNobody) continue;
+      const Load& load = loads_[partition];
+      const auto least = std::min_element(
+          has_.begin(), has_.end(),
+          [&load](const Load& a, const Load& b) { return a.Times(load) < b.Times(load); });
+      Give(partition, static_cast<uint32_t>(least - has_.begin()));
     }
   }
 
+  // Each move makes the sum of the squares of what ps have smaller.
   void Balance(double tolerance) {
-    const double share =
-        std::accumulate(has_.begin(), has_.end(), 0.0) / static_cast<double>(has_.size());
-    // Whose every partition is too heavy to go.
-    std::vector<bool> settled(has_.size(), false);
-    // Each move brings two of them closer, so that it ends; the bound is against rounding alone.
-    for (size_t moves = 0; moves < 4 * owner_.size(); ++moves) {
-      const uint32_t most = Most(settled);
+    const double share = static_cast<double>(owner_.size()) / static_cast<double>(has_.size());
+    // From whom no partition is to go for the sake of one kind, as things are.
+    std::vector<std::array<bool, kKinds>> settled(has_.size());
+    // The bound is against rounding alone.
+    for (size_t moves = 0; moves < 4 * owner_.size();) {
+      const auto [most, kind] = Most(settled);
       if (most == kNobody) return;
-      const uint32_t least = Least();
-      const double gap = has_[most] - has_[least];
-      if (gap <= tolerance * share) return;
-      const uint32_t partition = Best(most, gap);
-      settled[most] = partition == kNobody;
-      if (partition != kNobody) Give(partition, least);
+      const uint32_t least = Least(kind);
+      Load gap = has_[most];
+      gap.Add(has_[least], -1);
+      const uint32_t partition = gap.Of(kind) > tolerance * share ? Best(most, gap) : kNobody;
+      if (partition == kNobody) {
+        settled[most][kind] = true;
+        continue;
+      }
+      Give(partition, least);
+      ++moves;
+      settled[most] = settled[least] = {};
     }
   }
 
   const std::vector<uint32_t>& owner() const { return owner_; }
 
  private:
-  // The first of those alike that are not settled; kNobody: all are.
-  uint32_t Most(const std::vector<bool>& settled) const {
-    uint32_t most = kNobody;
-    for (uint32_t ps = 0; ps < has_.size(); ++ps) {
-      if (!settled[ps] && (most == kNobody || has_[ps] > has_[most])) most = ps;
+  static constexpr int kDirections = 16;
+
+  // How bytes compare with updates, in steps from bytes alone to updates alone.
+  static int DirectionOf(const Load& load) {
+    const double part = std::atan2(load.updates, load.bytes) / (std::numbers::pi / 2);
+    return std::clamp(static_cast<int>(part * kDirections), 0, kDirections - 1);
+  }
+  static Load MiddleOf(int direction) {
+    const double angle = (direction + 0.5) / kDirections * std::numbers::pi / 2;
+    return {.bytes = std::cos(angle), .updates = std::sin(angle)};
+  }
+
+  // Who has the most of a kind beyond the least, of those not settled in it, and the kind; the
+  // first of those alike. kNobody: all are settled.
+  std::pair<uint32_t, int> Most(const std::vector<std::array<bool, kKinds>>& settled) const {
+    std::pair<uint32_t, int> most(kNobody, 0);
+    double furthest = 0;
+    for (int kind = 0; kind < kKinds; ++kind) {
+      const double least = has_[Least(kind)].Of(kind);
+      for (uint32_t ps = 0; ps < has_.size(); ++ps) {
+        const double beyond = has_[ps].Of(kind) - least;
+        if (settled[ps][kind] || (most.first != kNobody && beyond <= furthest)) continue;
+        most = {ps, kind};
+        furthest = beyond;
+      }
     }
     return most;
   }
-  uint32_t Least() const {
-    return static_cast<uint32_t>(std::min_element(has_.begin(), has_.end()) - has_.begin());
+  uint32_t Least(int kind) const {
+    return static_cast<uint32_t>(
+        std::min_element(has_.begin(), has_.end(),
+                         [kind](const Load& a, const Load& b) { return a.Of(kind) < b.Of(kind); }) -
+        has_.begin());
   }
-  // Of a ps's partitions the heaviest of at most half the gap, else the lightest if it is below the
-  // gap.
-  uint32_t Best(uint32_t of, double gap) const {
-    const auto light = std::partition_point(by_load_.begin(), by_load_.end(),
-                                            [&](uint32_t p) { return loads_[p] > gap / 2; });
-    const std::set<uint32_t>& ranks = ranks_[of];
-    if (ranks.empty()) return kNobody;
-    const auto found = ranks.lower_bound(static_cast<uint32_t>(light - by_load_.begin()));
-    if (found != ranks.end()) return by_load_[*found];
-    const uint32_t lightest = by_load_[*ranks.rbegin()];
-    return loads_[lightest] < gap ? lightest : kNobody;
+  // Of a ps's partitions the one that, given to somebody who has `gap` less, makes the squares'
+  // sum smallest; kNobody: none makes it smaller. Of those of one direction the longest of at most
+  // half the gap there is looked at; only if none of those does, the shortest of those beyond.
+  uint32_t Best(uint32_t of, const Load& gap) const {
+    uint32_t best = kNobody;
+    double gain = 1e-9;
+    const auto look = [&](uint32_t rank) {
+      const uint32_t partition = by_length_[rank];
+      const Load& load = loads_[partition];
+      const double gains = load.Times(gap) - load.Times(load);
+      if (gains <= gain) return;
+      gain = gains;
+      best = partition;
+    };
+    for (const bool beyond_half : {false, true}) {
+      if (best != kNobody) break;
+      for (int direction = 0; direction < kDirections; ++direction) {
+        const std::set<uint32_t>& ranks = ranks_[of][direction];
+        const double there = MiddleOf(direction).Times(gap);
+        if (ranks.empty() || there <= 0) continue;
+        const auto half =
+            std::partition_point(by_length_.begin(), by_length_.end(),
+                                 [&](uint32_t p) { return loads_[p].Length() > there / 2; });
+        const auto found = ranks.lower_bound(static_cast<uint32_t>(half - by_length_.begin()));
+        if (!beyond_half && found != ranks.end()) look(*found);
+        if (beyond_half && found != ranks.begin()) look(*std::prev(found));
+      }
+    }
+    return best;
   }
 
-  const std::vector<double> loads_;        // [partitions]
-  std::vector<uint32_t> by_load_;          // [partitions] the heaviest first
-  std::vector<uint32_t> rank_;             // [partitions] place in by_load_
-  std::vector<uint32_t> owner_;            // [partitions]
-  std::vector<double> has_;                // [ps] sum of loads
-  std::vector<std::set<uint32_t>> ranks_;  // [ps] of its partitions
+  const std::vector<Load> loads_;    // [partitions]
+  std::vector<uint32_t> by_length_;  // [partitions] the heaviest first
+  std::vector<uint32_t> rank_;       // [partitions] place in by_length_
+  std::vector<uint32_t> owner_;      // [partitions]
+  std::vector<Load> has_;            // [ps] sum of loads
+  // [ps] of its partitions, by direction.
+  std::vector<std::array<std::set<uint32_t>, kDirections>> ranks_;
 };
 
 }  // namespace

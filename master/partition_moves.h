@@ -22,10 +22,10 @@ struct PartitionWeight {
 
 // As few partitions as it takes change their owner. The same arguments give the same result.
 //
-// Without `weights` no ps owns more than one partition more than another. With them, a ps's load is
-// the mean of its shares of all bytes and of all updates: partitions go from the one with the most
-// to the one with the least, the heaviest first that bring them closer, until they are within two
-// hundredths of a fair share, or no partition brings them closer.
+// Without `weights` no ps owns more than one partition more than another. With them each ps has the
+// same share of all bytes, and of all updates, within two hundredths of a fair share, as far as
+// partitions allow: they go from who has the most of one to who has the least, those first that
+// bring both closer in both.
 PartitionMoves PlanMoves(
     absl::Span<const uint32_t> owner,                 // [partitions]: number in the old set
     absl::Span<const std::optional<uint32_t>> stays,  // [old set]: number in the new one; nullopt:

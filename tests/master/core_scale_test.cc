@@ -101,7 +101,7 @@ TEST_F(CoreScaleTest, PartitionsMoveByTheirWeight) {
   RunUntilPs(id, 2);
   EXPECT_THAT(Events(id), Contains("asked to balance its ps"));
   EXPECT_THAT(Events(id),
-              Contains(HasSubstr("31 of 4096 partitions with 1% of the rows' bytes and 48%")));
+              Contains(HasSubstr("44 of 4096 partitions with 1% of the rows' bytes and 50%")));
   // And again, where they are equal.
   on_weigh_ = [](const WeighPartitions& weigh) {
     ActionResult result;
