@@ -358,7 +358,8 @@ class JobRun {
   // job_run_scale.cc: other ps.
   std::optional<Work> TakeWeighing();
   void OnWeighed(const ActionResult& result, const Now& now);
-  CopyPartitions CopyWork(bool changed) const;
+  // `steps`: those that are to be in the rows, at a barrier; 0: no matter.
+  CopyPartitions CopyWork(bool changed, uint64_t steps = 0) const;
   void BeginCopy(const Now& now);
   void TickMove(const Now& now);
   void RequestMoveBarrier();

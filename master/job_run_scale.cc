@@ -114,7 +114,7 @@ void JobRun::OnWeighed(const ActionResult& result, const Now& now) {
   TickMove(now);
 }
 
-CopyPartitions JobRun::CopyWork(bool changed) const {
+CopyPartitions JobRun::CopyWork(bool changed, uint64_t steps) const {
   CopyPartitions copy;
   for (uint32_t to = 0; to < move_->ps.size(); ++to) {
     v1::FetchPartitionsRequest request;
@@ -133,6 +133,7 @@ CopyPartitions JobRun::CopyWork(bool changed) const {
     }
     if (request.sources_size() == 0) continue;
     request.set_changed(changed);
+    request.set_steps(steps);
     v1::OpenJobRequest& open = *request.mutable_open();
     open = OpenRequest(0);
     open.set_generation(generation() + 1);
@@ -269,7 +270,7 @@ bool JobRun::MoveAtBarrier(bool checkpoint_due, const Now& now) {
     case Move::kCopied:
       // The last of it, while nobody pushes.
       Enter(Phase::kMoving, now);
-      wanted_ = CopyWork(/*changed=*/true);
+      wanted_ = CopyWork(/*changed=*/true, position_.step());
       return true;
     case Move::kByCheckpoint:
       if (last_checkpoint_step_ != position_.step() || writing_.has_value()) return false;

@@ -127,6 +127,13 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
     return partition < partitions_.partition_count() &&
            partitions_.IndexOf(PartitionId(partition)) != PartitionSet::kNotOwned;
   }
+  // At a barrier, of a job with sync tables: every rank's pushes of the steps below are on all ps.
+  // Applies them; whoever pushed them may never come to say so, to a ps that was back from its log.
+  void ConfirmAll(uint64_t step) ABSL_LOCKS_EXCLUDED(mu_, cut_mu_);
+  // That, and returns when they are applied. DEADLINE_EXCEEDED: one has not come; the message says
+  // of whom. FAILED_PRECONDITION: more than those are applied.
+  absl::Status AwaitBarrier(uint64_t step, absl::Duration deadline)
+      ABSL_LOCKS_EXCLUDED(mu_, cut_mu_);
   // FAILED_PRECONDITION: of a job with sync tables, other steps than those below `steps` have been
   // applied.
   absl::Status CheckApplied(uint64_t steps) const ABSL_LOCKS_EXCLUDED(mu_);
@@ -214,8 +221,6 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   absl::StatusOr<GradientReducer::Verdict> CheckSequence(const v1::PushRequest& request,
                                                          uint64_t bytes) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Every rank's pushes of the steps below are on all ps; applies what is complete by that.
-  void ConfirmAll(uint64_t step) ABSL_LOCKS_EXCLUDED(mu_, cut_mu_);
   // Applies steps for as long as they are complete, and wakes the pulls that waited for them.
   void ApplyCompleteSteps() ABSL_LOCKS_EXCLUDED(mu_, cut_mu_);
   // Gradients by table: the one place where pushes reach rows. Those of the tables that are
@@ -253,8 +258,7 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   // job_shard_move.cc: rows that callers have begun to take are not taken any more. The marks of
   // changes are the checkpoint's from its cut on.
   void EndTakes() ABSL_LOCKS_EXCLUDED(take_mu_);
-  absl::Status AwaitStep(const v1::WriteCheckpointRequest& request, absl::Duration deadline) const
-      ABSL_LOCKS_EXCLUDED(mu_);
+  absl::Status AwaitApplied(uint64_t step, absl::Duration deadline) const ABSL_LOCKS_EXCLUDED(mu_);
   // CUT. `last`: what the cut may be based on.
   absl::StatusOr<PartCut> Cut(const v1::WriteCheckpointRequest& request, const std::string& folder,
                               std::optional<WrittenPart> last, KeepGoing keep_going)

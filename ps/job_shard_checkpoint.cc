@@ -34,24 +34,28 @@ class JobShard::Pace {
   uint64_t ended_ = 0;
 };
 
-absl::Status JobShard::AwaitStep(const v1::WriteCheckpointRequest& request,
-                                 absl::Duration deadline) const {
+absl::Status JobShard::AwaitBarrier(uint64_t step, absl::Duration deadline) {
+  ConfirmAll(step);
+  return AwaitApplied(step, deadline);
+}
+
+absl::Status JobShard::AwaitApplied(uint64_t step, absl::Duration deadline) const {
   absl::MutexLock lock(&mu_);
   // The last pushes may have been answered and not yet applied.
-  const auto applied = [this, &request]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    return !has_sync_ || !closed_.ok() || reducer_.next_step() >= request.step();
+  const auto applied = [this, step]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    return !has_sync_ || !closed_.ok() || reducer_.next_step() >= step;
   };
   mu_.AwaitWithTimeout(absl::Condition(&applied), deadline - options_.clock->Monotonic());
   TESSERA_RETURN_IF_ERROR(closed_);
-  if (!has_sync_ || reducer_.next_step() == request.step()) return absl::OkStatus();
-  if (reducer_.next_step() < request.step()) {
+  if (!has_sync_ || reducer_.next_step() == step) return absl::OkStatus();
+  if (reducer_.next_step() < step) {
     return absl::DeadlineExceededError(absl::StrCat(
-        "checkpoint of step ", request.step(), ": step ", reducer_.next_step(),
-        " is not applied yet; it waits for ", reducer_.Missing(options_.clock->Monotonic())));
+        "job ", request_.job_id(), ": step ", reducer_.next_step(), " is not applied yet, before ",
+        step, "; it waits for ", reducer_.Missing(options_.clock->Monotonic())));
   }
   return absl::FailedPreconditionError(
-      absl::StrCat("checkpoint of step ", request.step(), ": ", reducer_.next_step(),
-                   " steps are applied already; cut it while no worker pushes"));
+      absl::StrCat("job ", request_.job_id(), ": ", reducer_.next_step(),
+                   " steps are applied already, expected ", step, " and no worker that pushes"));
 }
 
 absl::StatusOr<v1::WriteCheckpointResponse> JobShard::WriteCheckpoint(
@@ -78,9 +82,8 @@ absl::StatusOr<v1::WriteCheckpointResponse> JobShard::WriteCheckpoint(
   TESSERA_ASSIGN_OR_RETURN(const std::string folder,
                            PathBelow(options_.checkpoint_root, request.folder()));
   if (cuts) {
-    // The master cuts at a barrier: all ps have acknowledged what came before it.
-    ConfirmAll(request.step());
-    TESSERA_RETURN_IF_ERROR(AwaitStep(request, deadline));
+    TESSERA_RETURN_IF_ERROR(WithContext(AwaitBarrier(request.step(), deadline),
+                                        absl::StrCat("checkpoint of step ", request.step())));
   }
   std::optional<PartCut> cut;
   std::optional<WrittenPart> last;
@@ -175,7 +178,8 @@ absl::StatusOr<PartCut> JobShard::Cut(const v1::WriteCheckpointRequest& request,
   // Alone: the rows of all tables and the step are those of one moment.
   absl::MutexLock alone(&cut_mu_);
   // A push may have come since the first look.
-  TESSERA_RETURN_IF_ERROR(AwaitStep(request, options_.clock->Monotonic()));
+  TESSERA_RETURN_IF_ERROR(WithContext(AwaitApplied(request.step(), options_.clock->Monotonic()),
+                                      absl::StrCat("checkpoint of step ", request.step())));
   if (log_ != nullptr) {
     // Whoever restores this checkpoint goes on with what is logged from here on.
     v1::PushLogHead head = LogHead();

@@ -235,7 +235,10 @@ absl::StatusOr<std::shared_ptr<JobShard>> Jobs::TakeOver(const v1::OpenJobReques
                      " are not here: no generation ", request.take_over(),
                      " that owns it is open, and none were brought over"));
   }
-  if (near != nullptr) TESSERA_RETURN_IF_ERROR(near->CheckApplied(request.first_step()));
+  if (near != nullptr) {
+    near->ConfirmAll(request.first_step());
+    TESSERA_RETURN_IF_ERROR(near->CheckApplied(request.first_step()));
+  }
   TESSERA_ASSIGN_OR_RETURN(std::shared_ptr<JobShard> shard,
                            JobShard::OpenEmpty(request, options_, near.get()));
   if (staged != nullptr) shard->TakeOver(*staged);

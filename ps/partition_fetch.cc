@@ -20,25 +20,20 @@ namespace {
 constexpr size_t kChunkBytes = 1 << 20;
 // The master gives the move up before, and then nobody waits for the source.
 constexpr absl::Duration kLongest = absl::Minutes(30);
+// For steps that all have pushed to be applied.
+constexpr absl::Duration kLongestBarrier = absl::Seconds(5);
 
 class RowSender final : public grpc::ServerWriteReactor<v1::RowChunk> {
  public:
   RowSender(const v1::ReadPartitionsRequest& request,
             absl::StatusOr<std::shared_ptr<JobShard>> shard, Executor* executor)
       : request_(request), executor_(executor) {
-    absl::Status status = shard.status();
-    if (shard.ok()) {
-      shard_ = *std::move(shard);
-      const absl::StatusOr<uint64_t> ticket =
-          shard_->BeginTake(request.partitions(), request.changed(), request.move());
-      status = ticket.status();
-      ticket_ = ticket.value_or(0);
+    if (!shard.ok()) {
+      Finish(ToGrpc(shard.status()));
+      return;
     }
-    if (status.ok()) {
-      executor_->Run([this] { SendNext(); });
-    } else {
-      Finish(ToGrpc(status));
-    }
+    shard_ = *std::move(shard);
+    executor_->Run([this] { Begin(); });
   }
 
  private:
@@ -47,6 +42,20 @@ class RowSender final : public grpc::ServerWriteReactor<v1::RowChunk> {
     executor_->Run([this] { SendNext(); });
   }
   void OnDone() override { delete this; }
+
+  void Begin() {
+    absl::Status status;
+    if (request_.steps() > 0) {
+      status = shard_->AwaitBarrier(request_.steps(), SystemClock().Monotonic() + kLongestBarrier);
+    }
+    if (status.ok()) {
+      const absl::StatusOr<uint64_t> ticket =
+          shard_->BeginTake(request_.partitions(), request_.changed(), request_.move());
+      status = ticket.status();
+      ticket_ = ticket.value_or(0);
+    }
+    status.ok() ? SendNext() : Finish(ToGrpc(status));
+  }
 
   void SendNext() {
     while (table_ < shard_->table_count()) {
@@ -108,6 +117,7 @@ absl::StatusOr<v1::FetchPartitionsResponse> FetchPartitionsInto(
     *read.mutable_partitions() = source.partitions();
     read.set_changed(request.changed());
     read.set_move(request.open().move());
+    read.set_steps(request.steps());
     const auto stub = v1::ParameterService::NewStub(channels.Connect(source.address()));
     const std::unique_ptr<grpc::ClientContext> context =
         grpc::ClientContext::FromCallbackServerContext(caller);

@@ -123,6 +123,18 @@ TEST_F(CoreScaleTest, PartitionsMoveByTheirWeight) {
   EXPECT_THAT(Events(id), Contains("is balanced: no partition moves"));
 }
 
+TEST_F(CoreScaleTest, TheLastCopyIsToHaveAllStepsBeforeTheBarrier) {
+  JoinAll(2, 1);
+  const std::string id = Submit(Quiet(), 1, 1);
+  RunUntilStep(id, 20);
+  copies_.clear();
+  ASSERT_TRUE(Scale(id, 2).ok());
+  RunUntilPs(id, 2);
+  ASSERT_GE(copies_.size(), 2u);
+  EXPECT_EQ(copies_.front().calls.at(0).second.steps(), 0u);
+  EXPECT_EQ(copies_.back().calls.at(0).second.steps(), opens_.back().calls[0].second.first_step());
+}
+
 TEST_F(CoreScaleTest, WhereNoPartitionChangesItsOwnerNothingIsCopied) {
   options_.partitions = 1;
   StartMaster();

@@ -270,6 +270,7 @@ void PsNode::FetchNext(const std::shared_ptr<Fetch>& fetch) {
   *read.mutable_partitions() = source.partitions();
   read.set_changed(fetch->request.changed());
   read.set_move(fetch->request.open().move());
+  read.set_steps(fetch->request.steps());
   if (!fetch->taking.has_value()) {
     network_.Call<Taking>(
         process_, peer->process(), absl::Minutes(30),
@@ -312,6 +313,9 @@ void PsNode::FetchNext(const std::shared_ptr<Fetch>& fetch) {
 absl::StatusOr<PsNode::Taking> PsNode::BeginRead(const v1::ReadPartitionsRequest& request) {
   Taking taking;
   TESSERA_ASSIGN_OR_RETURN(taking.shard, jobs_->Find(request.job_id(), request.generation()));
+  if (request.steps() > 0) {
+    TESSERA_RETURN_IF_ERROR(taking.shard->AwaitBarrier(request.steps(), world_.Monotonic()));
+  }
   TESSERA_ASSIGN_OR_RETURN(
       taking.ticket,
       taking.shard->BeginTake(request.partitions(), request.changed(), request.move()));
