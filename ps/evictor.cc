@@ -15,6 +15,8 @@ namespace {
 // Between looks at what the tier takes, and between tries while the disk refuses.
 constexpr absl::Duration kLook = absl::Milliseconds(200);
 constexpr uint64_t kLeastBytes = 4096;
+// Between tries while a checkpoint waits for all rows that there are.
+constexpr absl::Duration kAllAwaited = absl::Milliseconds(2);
 // Between times that memory which calls have freed is given back: malloc keeps megabytes of it for
 // each thread, which would count against a budget of memory.
 constexpr absl::Duration kTidy = absl::Seconds(1);
@@ -61,14 +63,16 @@ void Evictor::Work() {
       absl::MutexLock lock(&mu_);
       if (stopping_) return;
     }
-    if (pressed) Round();
+    if (!pressed) continue;
+    const bool rows_left = Round();
     absl::MutexLock lock(&mu_);
     const auto stopping = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return stopping_; };
-    if (!last_error_.ok()) mu_.AwaitWithTimeout(absl::Condition(&stopping), kLook);
+    if (rows_left && last_error_.ok()) continue;
+    mu_.AwaitWithTimeout(absl::Condition(&stopping), last_error_.ok() ? kAllAwaited : kLook);
   }
 }
 
-void Evictor::Round() {
+bool Evictor::Round() {
   std::vector<TableTier*> tables;
   uint64_t rows = 0;  // bytes of all
   {
@@ -78,6 +82,7 @@ void Evictor::Round() {
   }
   const uint64_t excess = budget_.Excess();
   uint64_t tier_bytes = 0;
+  uint64_t freed = 0;
   absl::Status error;
   for (size_t i = 0; i < tables.size(); ++i) {
     {
@@ -88,7 +93,11 @@ void Evictor::Round() {
     // Of what is too much, its share of the rows in memory; no less than a little.
     const double part = double(tables[i]->row_bytes()) / double(std::max<uint64_t>(rows, 1));
     const uint64_t share = uint64_t(double(excess) * part) + kLeastBytes;
-    if (budget_.Excess() > 0) error.Update(tables[i]->Evict(share).status());
+    if (budget_.Excess() > 0) {
+      const absl::StatusOr<uint64_t> of_table = tables[i]->Evict(share);
+      error.Update(of_table.status());
+      freed += of_table.value_or(0);
+    }
     tier_bytes += tables[i]->tier_bytes();
     absl::MutexLock lock(&mu_);
     busy_ = nullptr;
@@ -96,6 +105,7 @@ void Evictor::Round() {
   budget_.SetTier(tier_bytes);
   absl::MutexLock lock(&mu_);
   last_error_ = std::move(error);
+  return freed > 0;
 }
 
 }  // namespace tessera::ps

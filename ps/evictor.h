@@ -30,8 +30,8 @@ class Evictor {
 
  private:
   void Work() ABSL_LOCKS_EXCLUDED(mu_);
-  // One table after another, each a share of what is too much.
-  void Round() ABSL_LOCKS_EXCLUDED(mu_);
+  // One table after another, each a share of what is too much. False: no row could leave.
+  bool Round() ABSL_LOCKS_EXCLUDED(mu_);
 
   MemoryBudget& budget_;
   mutable absl::Mutex mu_;

@@ -1,5 +1,6 @@
 #include "ps/job_checkpoint.h"
 
+#include <algorithm>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -17,9 +18,32 @@ namespace {
 // Records that are made and written together: they stay in the cache.
 constexpr size_t kRecordsAtOnce = 256;
 
-// What the cut has of a partition; of a table that spills, all that it has now.
-absl::Status WritePartition(RowFileWriter& writer, TableIndex index, Table& table,
-                            PartitionId partition, uint64_t& spilled_rows) {
+// As records of a block that is open.
+absl::Status WriteRows(RowFileWriter& writer, const RowLayout& layout,
+                       absl::Span<const Row* const> rows) {
+  std::vector<char> records;
+  std::vector<float> room;
+  const size_t record_bytes = row_file::RecordBytes(layout.floats());
+  for (size_t begin = 0; begin < rows.size(); begin += kRecordsAtOnce) {
+    const absl::Span<const Row* const> some = rows.subspan(begin, kRecordsAtOnce);
+    records.resize(some.size() * record_bytes);
+    char* record = records.data();
+    for (const Row* row : some) {
+      row_file::StoreRecord(row->key, row->frequency, row->last_step, layout.Floats(row, room),
+                            record);
+      record += record_bytes;
+    }
+    TESSERA_RETURN_IF_ERROR(writer.AddRecords({records.data(), records.size()}));
+  }
+  return absl::OkStatus();
+}
+
+using WritePartition = absl::FunctionRef<absl::Status(RowFileWriter& writer, TableIndex index,
+                                                      Table& table, PartitionId partition)>;
+
+// What the cut has of a partition in memory.
+absl::Status WriteMemory(RowFileWriter& writer, TableIndex index, Table& table,
+                         PartitionId partition) {
   const RowLayout& layout = table.store().layout();
   const auto begin = [&](uint64_t rows, absl::Span<const uint64_t> gone) -> absl::Status {
     TESSERA_RETURN_IF_ERROR(writer.BeginBlock(index, partition, gone.size(), 0));
@@ -27,35 +51,45 @@ absl::Status WritePartition(RowFileWriter& writer, TableIndex index, Table& tabl
     TESSERA_RETURN_IF_ERROR(writer.EndBlock());
     return writer.BeginBlock(index, partition, rows, layout.floats());
   };
-  std::vector<char> records;
-  std::vector<float> room;
-  const size_t record_bytes = row_file::RecordBytes(layout.floats());
-  const auto write = [&](absl::Span<const Row* const> rows) -> absl::Status {
-    for (size_t begin = 0; begin < rows.size(); begin += kRecordsAtOnce) {
-      const absl::Span<const Row* const> some = rows.subspan(begin, kRecordsAtOnce);
-      records.resize(some.size() * record_bytes);
-      char* record = records.data();
-      for (const Row* row : some) {
-        row_file::StoreRecord(row->key, row->frequency, row->last_step, layout.Floats(row, room),
-                              record);
-        record += record_bytes;
-      }
-      TESSERA_RETURN_IF_ERROR(writer.AddRecords({records.data(), records.size()}));
-    }
-    return absl::OkStatus();
+  const auto write = [&](absl::Span<const Row* const> rows) {
+    return WriteRows(writer, layout, rows);
   };
-  if (!table.spills()) {
-    TESSERA_RETURN_IF_ERROR(table.store().VisitCut(partition, begin, write));
+  TESSERA_RETURN_IF_ERROR(table.store().VisitCut(partition, begin, write));
+  return writer.EndBlock();
+}
+
+// And on disk.
+absl::Status WriteBelow(RowFileWriter& writer, TableIndex index, Table& table,
+                        PartitionId partition) {
+  return table.VisitCutBelow(partition, [&](absl::Span<const Row* const> rows) -> absl::Status {
+    const RowLayout& layout = table.store().layout();
+    TESSERA_RETURN_IF_ERROR(writer.BeginBlock(index, partition, rows.size(), layout.floats()));
+    TESSERA_RETURN_IF_ERROR(WriteRows(writer, layout, rows));
     return writer.EndBlock();
+  });
+}
+
+absl::StatusOr<v1::CheckpointFile> WriteLayer(FileSystem& files, const PartCut& cut, size_t layer,
+                                              const PartitionSet& partitions, const Tables& tables,
+                                              KeepGoing keep_going, WritePartition write) {
+  TESSERA_RETURN_IF_ERROR(keep_going());
+  const std::string path =
+      absl::StrCat(cut.written.folder, "/", cut.name, layer == 0 ? "" : "-layer-",
+                   layer == 0 ? "" : absl::StrCat(layer));
+  // A name left by an earlier try may be a link: what it leads to must not be written over.
+  TESSERA_RETURN_IF_ERROR(files.Remove(path));
+  TESSERA_ASSIGN_OR_RETURN(
+      const std::unique_ptr<RowFileWriter> writer,
+      RowFileWriter::Create(files, path, partitions.partition_count(), tables.size()));
+  for (uint32_t t = 0; t < tables.size(); ++t) {
+    for (const PartitionId partition : partitions.owned()) {
+      TESSERA_RETURN_IF_ERROR(keep_going());
+      TESSERA_RETURN_IF_ERROR(write(*writer, TableIndex(t), *tables[t], partition));
+    }
   }
-  absl::Status status;
-  TESSERA_RETURN_IF_ERROR(table.VisitPartition(partition, [&](absl::Span<const Row* const> rows) {
-    spilled_rows += rows.size();
-    status = begin(rows.size(), {});
-    if (status.ok()) status = write(rows);
-    if (status.ok()) status = writer.EndBlock();
-  }));
-  return status;
+  TESSERA_ASSIGN_OR_RETURN(v1::CheckpointFile file, writer->Finish());
+  file.set_layer(static_cast<uint32_t>(layer));
+  return file;
 }
 
 // The files of `base` under their names in `folder` too.
@@ -73,15 +107,16 @@ bool IsIncrementWorth(const WrittenPart& base, const Tables& tables) {
   uint64_t whole = 0;
   uint64_t increments = 0;
   for (const auto& table : tables) {
-    if (table->spills()) return false;
+    if (!table->store().keeps_left()) return false;
     if (table->every_row() || table->dense()) {
       increments += table->store().rows() * table->store().layout().block_bytes();
     }
   }
-  for (const v1::CheckpointFile& file : base.files) {
-    (file.layer() == 0 ? whole : increments) += file.bytes();
+  for (size_t i = 0; i < base.files.size(); ++i) {
+    (i < base.first_files ? whole : increments) += base.files[i].bytes();
   }
-  return !base.files.empty() && base.files.size() <= kMaxLayers && increments < whole / 2;
+  return !base.files.empty() && base.files.size() < base.first_files + kMaxLayers &&
+         increments < whole / 2;
 }
 
 absl::StatusOr<PartCut> PrepareCut(FileSystem& files, const std::string& folder,
@@ -97,13 +132,13 @@ absl::StatusOr<PartCut> PrepareCut(FileSystem& files, const std::string& folder,
   TESSERA_RETURN_IF_ERROR(linked);
   cut.all = false;
   cut.written.files = base->files;
-  absl::StrAppend(&cut.name, "-layer-", base->files.size());
+  cut.written.first_files = base->first_files;
   return cut;
 }
 
 void CutTables(const Tables& tables, PartCut& cut) {
   for (const auto& table : tables) {
-    cut.written.rows.push_back(table->spills() ? 0 : table->store().BeginCut(cut.all));
+    cut.written.rows.push_back(table->BeginCut(cut.all));
   }
   PassFailpoint("ps.checkpoint.cut");
 }
@@ -111,35 +146,33 @@ void CutTables(const Tables& tables, PartCut& cut) {
 absl::StatusOr<WrittenPart> WriteCut(FileSystem& files, PartCut cut, const PartitionSet& partitions,
                                      const Tables& tables, KeepGoing keep_going) {
   WrittenPart& written = cut.written;
+  const bool spills =
+      std::any_of(tables.begin(), tables.end(), [](const auto& table) { return table->spills(); });
   const auto write = [&]() -> absl::Status {
-    TESSERA_RETURN_IF_ERROR(keep_going());
-    const std::string path = absl::StrCat(written.folder, "/", cut.name);
-    // A name left by an earlier try may be a link: what it leads to must not be written over.
-    TESSERA_RETURN_IF_ERROR(files.Remove(path));
+    const size_t lowest = written.files.size();
+    const size_t layers = spills ? 2 : 1;
     TESSERA_ASSIGN_OR_RETURN(
-        const std::unique_ptr<RowFileWriter> writer,
-        RowFileWriter::Create(files, path, partitions.partition_count(), tables.size()));
-    for (uint32_t t = 0; t < tables.size(); ++t) {
-      for (const PartitionId partition : partitions.owned()) {
-        TESSERA_RETURN_IF_ERROR(keep_going());
-        TESSERA_RETURN_IF_ERROR(
-            WritePartition(*writer, TableIndex(t), *tables[t], partition, written.rows[t]));
-      }
+        v1::CheckpointFile memory,
+        WriteLayer(files, cut, lowest + layers - 1, partitions, tables, keep_going, WriteMemory));
+    if (spills) {
+      TESSERA_ASSIGN_OR_RETURN(
+          v1::CheckpointFile below,
+          WriteLayer(files, cut, lowest, partitions, tables, keep_going, WriteBelow));
+      written.files.push_back(std::move(below));
     }
-    TESSERA_ASSIGN_OR_RETURN(v1::CheckpointFile file, writer->Finish());
+    written.files.push_back(std::move(memory));
+    if (cut.all) written.first_files = layers;
     PassFailpoint("ps.checkpoint.written");
-    file.set_layer(static_cast<uint32_t>(written.files.size()));
-    written.files.push_back(std::move(file));
     return absl::OkStatus();
   };
   const absl::Status status = write();
-  if (status.ok()) return std::move(written);
   DropCut(tables);
-  return status;
+  TESSERA_RETURN_IF_ERROR(status);
+  return std::move(written);
 }
 
 void DropCut(const Tables& tables) {
-  for (const auto& table : tables) table->store().DropCut();
+  for (const auto& table : tables) table->DropCut();
 }
 
 absl::StatusOr<WrittenPart> WriteTables(FileSystem& files, const std::string& folder,

@@ -13,8 +13,7 @@
 #include "tessera/v1/checkpoint.pb.h"
 
 // A ps's part of a checkpoint. The caller keeps pushes away while it is cut, for the moment that
-// this takes; rows may change while it is written. Tables that spill are written as they are then:
-// the caller keeps pushes away until that is done. And everybody, while tables are restored.
+// this takes; rows may change while it is written. And everybody, while tables are restored.
 namespace tessera::ps {
 
 // A ps's place among those that write a checkpoint; names the file.
@@ -29,10 +28,11 @@ struct CheckpointPart {
 struct WrittenPart {
   std::string folder;
   std::vector<v1::CheckpointFile> files;  // in the folder, lowest layer first
+  size_t first_files = 1;                 // of them, those that were written with all rows
   std::vector<uint64_t> rows;             // by table: all that there were, in whatever layer
 };
 
-// Layers over a first checkpoint; a restore reads them all.
+// Layers over those of a first checkpoint; a restore reads them all.
 inline constexpr size_t kMaxLayers = 32;
 // Whether what changed since `base` should be written as one more layer, rather than all rows anew:
 // while the layers over the first, and those of `tables` whose every row changes, are small beside
@@ -41,10 +41,9 @@ bool IsIncrementWorth(const WrittenPart& base, const Tables& tables);
 
 // A part on its way: what it will be when it is written.
 struct PartCut {
-  bool all = true;        // every row, or what changed since the last part
-  std::string name;       // of the file to be written
-  WrittenPart written;    // the files of lower layers; rows, once it is cut
-  bool finished = false;  // `written` is all there is to it
+  bool all = true;      // every row, or what changed since the last part
+  std::string name;     // of the files to be written, that of a layer over others continued
+  WrittenPart written;  // the files of lower layers; rows, once it is cut
 };
 
 // Makes the folder, and in it links to the files of `base`, unless null: what was written last, by
@@ -54,7 +53,9 @@ absl::StatusOr<PartCut> PrepareCut(FileSystem& files, const std::string& folder,
 // Marks the moment whose rows the part has.
 void CutTables(const Tables& tables, PartCut& cut);
 // Writes folder/rows-g<generation>-<part>-of-<parts> with all rows of all owned partitions, synced;
-// or, over a base, "...-layer-<n>" with what changed since.
+// or, over a base, "...-layer-<n>" with what changed since. Where tables spill it is two layers:
+// the upper one has the rows that memory has newer than the disk, or alone, and is written first,
+// since rows that change are copied until it is. The lower one has what was on disk at the cut.
 //
 // After an error the cut and the file are gone, and what the next part is based on must be null:
 // the marks of what changed are gone. RESOURCE_EXHAUSTED: the disk is full, or too much changed

@@ -128,8 +128,7 @@ absl::StatusOr<v1::WriteCheckpointResponse> JobShard::WriteCheckpoint(
   std::optional<WrittenPart> written;
   if (status.ok() && (phase == Request::WRITE || phase == Request::CUT_AND_WRITE)) {
     absl::StatusOr<WrittenPart> part =
-        cut->finished ? std::move(cut->written)
-                      : WriteCut(*options_.files, *std::move(cut), partitions_, tables_, open);
+        WriteCut(*options_.files, *std::move(cut), partitions_, tables_, open);
     cut_room_.Wake();
     status = part.status();
     if (part.ok()) written = *std::move(part);
@@ -187,13 +186,6 @@ absl::StatusOr<PartCut> JobShard::Cut(const v1::WriteCheckpointRequest& request,
     TESSERA_RETURN_IF_ERROR(LogError(log_->Cut(head)));
   }
   CutTables(tables_, cut);
-  bool spills = false;
-  for (const auto& table : tables_) spills |= table->spills();
-  if (!spills) return cut;
-  // Rows on disk are not copied before they change: no push until all is written.
-  TESSERA_ASSIGN_OR_RETURN(
-      cut.written, WriteCut(*options_.files, std::move(cut), partitions_, tables_, keep_going));
-  cut.finished = true;
   return cut;
 }
 

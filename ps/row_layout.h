@@ -17,11 +17,13 @@ namespace tessera::ps {
 inline constexpr uint32_t kRowMoved = 1;
 // Not as the last checkpoint that was cut has it.
 inline constexpr uint32_t kRowChanged = 2;
-// Of tables without a tier below: a row whose bit is not that of its stripe belongs to a cut and
-// has not been read for it yet (RowStore::BeginCut).
-inline constexpr uint32_t kRowCut = 8;
-// The rest is of tables with a tier below, where kRowChanged means: since it was read from there,
-// or never written.
+// A row whose bit is not that of its stripe belongs to a cut and has not been read for it yet
+// (RowStore::BeginCut).
+inline constexpr uint32_t kRowCut = 4;
+// The rest is of tables with a tier below; none of those is EVERY_ROW.
+// Not as the tier has it: changed since it was read from there, or never written. What is
+// kRowChanged is this, too.
+inline constexpr uint32_t kRowDirty = 1;
 // On its way out: written to the tier, or about to be. Any change takes it back.
 inline constexpr uint32_t kRowLeaving = 8;
 // How often it was used lately, 0 to kRowMaxUses: what the hand of the clock takes away.

@@ -21,7 +21,8 @@ void MarkChanged(absl::Span<Row* const> rows) {
   for (Row* const row : rows) {
     uint32_t uses = row->flags & kRowUses;
     if (!(row->flags & kRowFresh) && uses < kRowUses) uses += kRowUse;
-    row->flags = (row->flags & ~(kRowLeaving | kRowFresh | kRowUses)) | kRowChanged | uses;
+    row->flags =
+        (row->flags & ~(kRowLeaving | kRowFresh | kRowUses)) | kRowChanged | kRowDirty | uses;
   }
 }
 
@@ -46,7 +47,7 @@ RowStore::RowStore(RowTemplate row_template, const PartitionSet* partitions)
 }
 
 Row* RowStore::Add(Stripe& stripe, const KeyBatch::Item& item) {
-  const uint32_t flags = evicts_ ? kRowChanged | kRowFresh : kRowChanged | stripe.cut_bit;
+  const uint32_t flags = kRowChanged | stripe.cut_bit | (evicts_ ? kRowDirty | kRowFresh : 0);
   Row* row = new (stripe.slabs.Allocate())
       Row{.key = item.key, .last_step = 0, .frequency = 0, .flags = flags};
   stripe.maps[item.map].Insert(item.hash, row);

@@ -147,12 +147,14 @@ class RowStore {
 
   // A cut (row_store_cut.cc): the rows as they are at one moment, read while they go on changing.
   // A row that changes or goes before it was read is copied first, whole. One cut at a time, begun,
-  // visited and dropped by one thread at a time; not after PrepareToEvict.
+  // visited and dropped by one thread at a time. After PrepareToEvict a cut is of rows in memory
+  // that are not as the tier has them, and what it waits for does not leave; the rest of the moment
+  // is the tier's matter (TableTier).
   //
   // Marks the moment, which is one for all rows where nobody changes any meanwhile. Of the cut are
   // all rows, or (not `all`) those that have changed since the cut before; from here on they count
   // as not changed, and rows made are of no cut. Takes a time that depends on the number of
-  // partitions alone. Returns how many rows there are.
+  // partitions alone. Returns how many rows there are, in memory or not.
   uint64_t BeginCut(bool all);
   // What the cut has of an owned partition, once for each: first how many rows, and the keys gone
   // since the cut before (none with `all`), ascending; then the rows, ascending by key, in pieces
@@ -168,6 +170,15 @@ class RowStore {
   // For any thread: no row is copied any more and the copies are gone, so the cut is lost.
   void StopCopies();
   // Whether rows may have to be copied, and the bytes of those that are.
+  // After PrepareToEvict: of an owned partition, the keys of rows that left memory after they had
+  // changed, since this was asked last; in any order, some more than once. What a cut has to find
+  // below, asked while nothing leaves. Once they were
+  // too many to be kept none is, until a cut of all rows: the next one must be that.
+  std::vector<uint64_t> TakeLeft(PartitionId partition);
+  bool keeps_left() const { return keeps_left_.load(std::memory_order_relaxed); }
+  uint64_t left_bytes() const {
+    return left_keys_.load(std::memory_order_relaxed) * sizeof(uint64_t);
+  }
   bool copies_rows() const { return unread_maps_.load(std::memory_order_relaxed) > 0; }
   uint64_t copied_bytes() const { return copied_bytes_.load(std::memory_order_relaxed); }
 
@@ -208,11 +219,18 @@ class RowStore {
   };
   struct StripeCut {
     explicit StripeCut(size_t block_bytes) : slabs(block_bytes) {}
-    bool all = false;
+    // Flags of which a row has one if it is of the cut; 0: any row is.
+    uint32_t wanted = 0;
     bool stopped = false;  // see StopCopies
     uint32_t unread = 0;   // maps
     SlabPool slabs;        // of the copies
     std::vector<MapCut> maps;
+  };
+  // What is known of a map's rows that need not be in memory.
+  struct Below {
+    uint64_t made = 0;           // rows, in memory or not
+    std::vector<uint64_t> left;  // see TakeLeft
+    size_t sorted = 0;           // of them, ascending and none twice
   };
   struct Stripe {
     explicit Stripe(size_t block_bytes) : slabs(block_bytes) {}
@@ -229,6 +247,7 @@ class RowStore {
     // See AbsentRows::Question. [kErasedSlots] by hash, or empty.
     uint64_t erases ABSL_GUARDED_BY(mu) = 0;
     std::vector<uint32_t> erased_at ABSL_GUARDED_BY(mu);
+    std::vector<Below> below ABSL_GUARDED_BY(mu);  // by number within the stripe
   };
   static constexpr size_t kErasedSlots = 1 << 12;
   static size_t ErasedSlot(uint64_t hash) { return (hash >> 20) % kErasedSlots; }
@@ -248,6 +267,17 @@ class RowStore {
   void KeepForCut(Stripe& stripe, uint32_t map, Row* row) ABSL_EXCLUSIVE_LOCKS_REQUIRED(stripe.mu);
   // The same for a row that is about to be freed, whether or not there is a cut.
   void KeepErased(Stripe& stripe, uint32_t map, Row* row) ABSL_EXCLUSIVE_LOCKS_REQUIRED(stripe.mu);
+  // Whether a cut that is under way still has to read the row.
+  static bool IsAwaited(const Stripe& stripe, const Row* row)
+      ABSL_SHARED_LOCKS_REQUIRED(stripe.mu) {
+    return stripe.cut != nullptr && (row->flags & kRowCut) != stripe.cut_bit &&
+           IsWanted(*stripe.cut, row);
+  }
+  static bool IsWanted(const StripeCut& cut, const Row* row) {
+    return cut.wanted == 0 || (row->flags & cut.wanted) != 0;
+  }
+  // A row that has changed leaves memory.
+  void AddLeft(Below& below, uint64_t key);
   // A map of the stripe's cut needs no copies any more.
   void EndMapCut(Stripe& stripe, uint32_t map) ABSL_EXCLUSIVE_LOCKS_REQUIRED(stripe.mu);
   void FreeCopies(StripeCut& cut, MapCut& map);
@@ -259,6 +289,8 @@ class RowStore {
   std::vector<std::unique_ptr<Stripe>> stripes_;  // [KeyBatch::kStripes]
   std::atomic<uint32_t> unread_maps_ = 0;         // of the cut under way
   std::atomic<uint64_t> copied_bytes_ = 0;
+  std::atomic<uint64_t> left_keys_ = 0;
+  std::atomic<bool> keeps_left_ = true;
 };
 
 }  // namespace tessera::ps

@@ -68,17 +68,18 @@ void SortByKey(std::vector<Place>& places) {
 
 uint64_t RowStore::BeginCut(bool all) {
   uint64_t rows = 0;
+  if (all) keeps_left_ = true;
   for (const auto& stripe : stripes_) {
     absl::MutexLock lock(&stripe->mu);
     auto cut = std::make_unique<StripeCut>(layout().block_bytes());
-    cut->all = all;
+    cut->wanted = !all ? kRowChanged : evicts_ ? kRowDirty : 0;
     cut->slabs.LimitSlabs(kCopySlabBytes);
     cut->maps.resize(stripe->maps.size());
     cut->unread = static_cast<uint32_t>(stripe->maps.size());
     for (size_t m = 0; m < stripe->maps.size(); ++m) {
       std::vector<uint64_t> gone = std::exchange(stripe->gone[m], {});
       if (!all) cut->maps[m].gone = std::move(gone);
-      rows += stripe->maps[m].size();
+      rows += evicts_ ? stripe->below[m].made : stripe->maps[m].size();
     }
     if (cut->unread == 0) continue;
     unread_maps_.fetch_add(cut->unread, std::memory_order_relaxed);
@@ -91,7 +92,7 @@ uint64_t RowStore::BeginCut(bool all) {
 void RowStore::KeepForCut(Stripe& stripe, uint32_t map, Row* row) {
   StripeCut& cut = *stripe.cut;
   if ((row->flags & kRowCut) == stripe.cut_bit || cut.stopped) return;
-  if (cut.all || (row->flags & kRowChanged) != 0) {
+  if (IsWanted(cut, row)) {
     const size_t bytes = layout().block_bytes();
     void* const copy = cut.slabs.Allocate();
     std::memcpy(copy, static_cast<const void*>(row), bytes);
@@ -139,7 +140,7 @@ absl::Status RowStore::VisitCut(
       if (i + kAhead < rows.size()) __builtin_prefetch(rows[i + kAhead]);
       Row* const row = rows[i];
       if ((row->flags & kRowCut) == stripe.cut_bit) continue;
-      if (cut.all || (row->flags & kRowChanged) != 0) {
+      if (IsWanted(cut, row)) {
         places.push_back({row->key, row, false});
       } else {
         row->flags ^= kRowCut;

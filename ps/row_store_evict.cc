@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "common/hash.h"
 #include "ps/row_store.h"
@@ -10,6 +11,10 @@ namespace {
 
 // Rows whose heads are loaded ahead of the hand.
 constexpr size_t kAhead = 16;
+// Keys of changed rows that left are kept while they are no more than one in so many of the rows:
+// to find more of them one after another would take longer than to read all.
+constexpr uint64_t kRowsPerLeft = 8;
+constexpr uint64_t kLeastLeft = 64;
 
 }  // namespace
 
@@ -19,6 +24,7 @@ void RowStore::PrepareToEvict(size_t largest_slab_bytes) {
     absl::MutexLock lock(&stripe->mu);
     stripe->slabs.LimitSlabs(largest_slab_bytes);
     stripe->erased_at.assign(kErasedSlots, 0);
+    stripe->below.resize(stripe->maps.size());
   }
 }
 
@@ -36,9 +42,10 @@ Row* RowStore::AddAbsent(Stripe& stripe, const KeyBatch::Item& item, AbsentRows*
   *created = brought == nullptr;
   if (*created) {
     FillNew(row);
+    if (evicts_) ++stripe.below[item.map].made;
   } else {
     std::memcpy(static_cast<void*>(row), brought, layout().block_bytes());
-    row->flags = kRowFresh;
+    row->flags = kRowFresh | stripe.cut_bit;
   }
   return row;
 }
@@ -71,10 +78,10 @@ uint64_t RowStore::Sweep(PartitionId partition, uint64_t most, Clock& clock,
   for (size_t i = 0; i < rows.size() && left > 0; ++i) {
     if (i + kAhead < rows.size()) __builtin_prefetch(rows[i + kAhead]);
     Row* const row = rows[i];
-    if (row->flags & kRowLeaving) continue;
+    if ((row->flags & kRowLeaving) || IsAwaited(stripe, row)) continue;
     if (!Leaves(row, clock)) continue;
     --left;
-    if (row->flags & kRowChanged) {
+    if (row->flags & kRowDirty) {
       row->flags |= kRowLeaving;
       leave(*row);
     } else {
@@ -83,7 +90,33 @@ uint64_t RowStore::Sweep(PartitionId partition, uint64_t most, Clock& clock,
       ++erased;
     }
   }
+  if (stripe.cut != nullptr) stripe.cut->maps[KeyBatch::MapOf(index)].erases += erased;
   return erased;
+}
+
+void RowStore::AddLeft(Below& below, uint64_t key) {
+  if (!keeps_left_.load(std::memory_order_relaxed)) return;
+  below.left.push_back(key);
+  left_keys_.fetch_add(1, std::memory_order_relaxed);
+  const size_t most = std::max(kLeastLeft, below.made / kRowsPerLeft);
+  // Sorting out the repeats costs little where there is as much again to be sorted.
+  if (below.left.size() <= most || below.left.size() < 2 * below.sorted) return;
+  const size_t had = below.left.size();
+  std::sort(below.left.begin(), below.left.end());
+  below.left.erase(std::unique(below.left.begin(), below.left.end()), below.left.end());
+  below.sorted = below.left.size();
+  left_keys_.fetch_sub(had - below.sorted, std::memory_order_relaxed);
+  if (below.sorted > most) keeps_left_ = false;
+}
+
+std::vector<uint64_t> RowStore::TakeLeft(PartitionId partition) {
+  const uint32_t index = partitions_.IndexOf(partition);
+  Stripe& stripe = *stripes_[KeyBatch::StripeOf(index)];
+  absl::MutexLock lock(&stripe.mu);
+  Below& below = stripe.below[KeyBatch::MapOf(index)];
+  left_keys_.fetch_sub(below.left.size(), std::memory_order_relaxed);
+  below.sorted = 0;
+  return std::exchange(below.left, {});
 }
 
 uint64_t RowStore::EndLeaving(PartitionId partition, absl::Span<const uint64_t> keys, bool keep) {
@@ -102,15 +135,18 @@ uint64_t RowStore::EndLeaving(PartitionId partition, absl::Span<const uint64_t> 
     const uint64_t hash = Mix64(keys[i]);
     Row* const row = map.Find(hash, keys[i]);
     if (row == nullptr || (row->flags & kRowLeaving) == 0) continue;
-    if (keep) {
+    // What a cut waits for stays until it has it.
+    if (keep || IsAwaited(stripe, row)) {
       row->flags &= ~kRowLeaving;
       continue;
     }
+    if (row->flags & kRowChanged) AddLeft(stripe.below[KeyBatch::MapOf(index)], keys[i]);
     map.Erase(hash, keys[i]);
     stripe.slabs.Free(row);
     stripe.erased_at[ErasedSlot(hash)] = static_cast<uint32_t>(stripe.erases);
     ++erased;
   }
+  if (stripe.cut != nullptr) stripe.cut->maps[KeyBatch::MapOf(index)].erases += erased;
   return erased;
 }
 

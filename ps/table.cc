@@ -296,15 +296,6 @@ absl::Status Table::Restore(absl::Span<const RowRecord> rows) {
   return absl::OkStatus();
 }
 
-absl::Status Table::VisitPartition(
-    PartitionId partition, absl::FunctionRef<void(absl::Span<const Row* const>)> visit) const {
-  if (tier_ != nullptr) {
-    return FromTier(tier_->VisitPartition(partition, visit));
-  }
-  store_.VisitPartition(partition, visit);
-  return absl::OkStatus();
-}
-
 void Table::Expire(uint64_t applied_steps) {
   if (!expiry_.active()) return;
   uint64_t expired = 0;

@@ -84,10 +84,18 @@ class Table {
 
   absl::Status Assign(absl::Span<const uint64_t> keys, const float* values);  // [keys, dim]
   absl::Status Restore(absl::Span<const RowRecord> rows);
-  // All rows of an owned partition, ascending by key.
-  absl::Status VisitPartition(
+
+  // See RowStore and TableTier: a cut of all the table's rows. What the store's VisitCut does not
+  // have of it is on disk, and VisitCutBelow's; ABORTED as of Pull.
+  uint64_t BeginCut(bool all) {
+    return tier_ != nullptr ? tier_->BeginCut(all) : store_.BeginCut(all);
+  }
+  absl::Status VisitCutBelow(
       PartitionId partition,
-      absl::FunctionRef<void(absl::Span<const Row* const> rows)> visit) const;
+      absl::FunctionRef<absl::Status(absl::Span<const Row* const> rows)> visit) const {
+    return tier_ == nullptr ? absl::OkStatus() : FromTier(tier_->VisitCutBelow(partition, visit));
+  }
+  void DropCut() { tier_ != nullptr ? tier_->DropCut() : store_.DropCut(); }
 
   // At a cut after `applied_steps` steps: drops the rows that the table's expiry takes. A key that
   // comes again starts from its initial value.

@@ -55,14 +55,14 @@ struct Found {
 };
 
 absl::StatusOr<Found> ReadRows(ColdStore& cold, uint32_t table, size_t record_bytes,
-                               std::vector<ColdKey> keys) {
+                               std::vector<ColdKey> keys, const ColdSnapshot* at = nullptr) {
   Found out;
   std::sort(keys.begin(), keys.end());
   keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
   out.keys = std::move(keys);
   out.found.resize(out.keys.size());
   out.blocks = std::make_unique<Blocks>(out.keys.size(), record_bytes);
-  TESSERA_RETURN_IF_ERROR(cold.Read(table, out.keys, out.blocks->data(), out.found.data()));
+  TESSERA_RETURN_IF_ERROR(cold.Read(table, out.keys, out.blocks->data(), out.found.data(), at));
   return out;
 }
 
@@ -363,39 +363,57 @@ absl::Status TableTier::Insert(absl::Span<const RowRecord> records) {
   });
 }
 
-absl::Status TableTier::VisitPartition(
-    PartitionId partition, absl::FunctionRef<void(absl::Span<const Row* const>)> visit) const {
-  // No row may leave memory after the disk was read.
-  absl::ReaderMutexLock lock(&evict_mu_);
-  std::vector<char> bytes;
-  TESSERA_RETURN_IF_ERROR(
-      cold_.Scan(options_.cold_table, partition.value(), [&](uint64_t, const char* record) {
-        bytes.insert(bytes.end(), record, record + record_bytes_);
-        return absl::OkStatus();
-      }));
-  const size_t count = bytes.size() / record_bytes_;
-  bool visited = false;
-  const auto cold_row = [&](size_t i) {
+uint64_t TableTier::BeginCut(bool all) {
+  Cut cut = {.all = all, .disk = nullptr, .left = {}};
+  // No row leaves between the moment in memory and that on disk.
+  absl::MutexLock lock(&evict_mu_);
+  const uint64_t rows = store_.BeginCut(all);
+  for (const PartitionId partition : partitions_.owned()) {
+    cut.left.push_back(store_.TakeLeft(partition));
+  }
+  cut.disk = cold_.TakeSnapshot();
+  cut_ = std::move(cut);
+  return rows;
+}
+
+absl::Status TableTier::VisitCutBelow(
+    PartitionId partition,
+    absl::FunctionRef<absl::Status(absl::Span<const Row* const>)> visit) const {
+  std::vector<const Row*> rows;
+  if (cut_->all) {
+    std::vector<char> bytes;
+    TESSERA_RETURN_IF_ERROR(cold_.Scan(
+        options_.cold_table, partition.value(),
+        [&](uint64_t, const char* record) {
+          bytes.insert(bytes.end(), record, record + record_bytes_);
+          return absl::OkStatus();
+        },
+        cut_->disk.get()));
     // Allocated by operator new: aligned to 16 bytes, as records are.
-    return reinterpret_cast<const Row*>(bytes.data() + i * record_bytes_);
-  };
-  std::vector<const Row*> merged;
-  store_.VisitPartition(partition, [&](absl::Span<const Row* const> rows) {
-    visited = true;
-    merged.reserve(rows.size() + count);
-    size_t i = 0;
-    for (const Row* const row : rows) {
-      for (; i < count && cold_row(i)->key < row->key; ++i) merged.push_back(cold_row(i));
-      if (i < count && cold_row(i)->key == row->key) ++i;
-      merged.push_back(row);
+    for (size_t at = 0; at < bytes.size(); at += record_bytes_) {
+      rows.push_back(reinterpret_cast<const Row*>(bytes.data() + at));
     }
-    for (; i < count; ++i) merged.push_back(cold_row(i));
-    visit(merged);
-  });
-  if (visited || count == 0) return absl::OkStatus();
-  for (size_t i = 0; i < count; ++i) merged.push_back(cold_row(i));
-  visit(merged);
-  return absl::OkStatus();
+    return visit(rows);
+  }
+  std::vector<ColdKey> places;
+  for (const uint64_t key : cut_->left[partitions_.IndexOf(partition)]) {
+    places.push_back({.partition = partition.value(), .key = key});
+  }
+  TESSERA_ASSIGN_OR_RETURN(const Found read, ReadRows(cold_, options_.cold_table, record_bytes_,
+                                                      std::move(places), cut_->disk.get()));
+  for (size_t i = 0; i < read.keys.size(); ++i) {
+    if (!read.found[i]) {
+      return absl::InternalError(absl::StrCat("key ", read.keys[i].key, " of partition ",
+                                              partition.value(), " left memory, but not to disk"));
+    }
+    rows.push_back(read.blocks->row(i));
+  }
+  return visit(rows);
+}
+
+void TableTier::DropCut() {
+  store_.DropCut();
+  cut_.reset();
 }
 
 absl::StatusOr<uint64_t> TableTier::Evict(uint64_t bytes) {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -79,10 +81,16 @@ class TableTier {
           change);
   absl::StatusOr<RowCounts> InsertIfAbsent(absl::Span<const uint64_t> keys, const float* values);
   absl::Status Insert(absl::Span<const RowRecord> rows);
-  // Takes as much memory as the partition has cold rows.
-  absl::Status VisitPartition(
-      PartitionId partition, absl::FunctionRef<void(absl::Span<const Row* const> rows)> visit) const
-      ABSL_LOCKS_EXCLUDED(evict_mu_);
+  // A cut (RowStore::BeginCut) of all rows, or of what has changed since the one before, wherever
+  // they are. Begun, visited and dropped by one thread at a time. Returns how many rows there are.
+  uint64_t BeginCut(bool all) ABSL_LOCKS_EXCLUDED(evict_mu_);
+  // What the cut has on disk of an owned partition, ascending by key: rows that the store's
+  // VisitCut has, too, are newer there. Takes as much memory as they do.
+  absl::Status VisitCutBelow(
+      PartitionId partition,
+      absl::FunctionRef<absl::Status(absl::Span<const Row* const> rows)> visit) const;
+  // Ends a cut, visited or not; nothing if there is none.
+  void DropCut();
 
   // Moves the hand on, at most once round, until about `bytes` are free. Returns the bytes freed.
   absl::StatusOr<uint64_t> Evict(uint64_t bytes) ABSL_LOCKS_EXCLUDED(evict_mu_);
@@ -94,7 +102,9 @@ class TableTier {
            static_cast<uint64_t>(std::max<int64_t>(0, rows_.load(std::memory_order_relaxed)));
   }
   // What the tier takes in memory besides the rows.
-  uint64_t tier_bytes() const { return cold_.MemoryBytes(options_.cold_table); }
+  uint64_t tier_bytes() const {
+    return cold_.MemoryBytes(options_.cold_table) + store_.left_bytes();
+  }
 
  private:
   class Misses;
@@ -128,6 +138,14 @@ class TableTier {
   // Evict's alone.
   size_t hand_ = 0;  // of the owned partitions
   RowStore::Clock clock_;
+
+  // Of the cut that is open.
+  struct Cut {
+    bool all = false;
+    std::unique_ptr<ColdSnapshot> disk;
+    std::vector<std::vector<uint64_t>> left;  // by owned partition: keys to be read, unless all
+  };
+  std::optional<Cut> cut_;
 
   // Held shared by who needs rows to stay, alone while rows leave memory.
   mutable absl::Mutex evict_mu_;

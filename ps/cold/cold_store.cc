@@ -51,6 +51,24 @@ class Compactions final : public rocksdb::EventListener {
   uint64_t ended_ ABSL_GUARDED_BY(mu_) = 0;
 };
 
+class RocksDbSnapshot final : public ColdSnapshot {
+ public:
+  explicit RocksDbSnapshot(rocksdb::DB* db) : db_(*db), snapshot_(db->GetSnapshot()) {}
+  ~RocksDbSnapshot() override { db_.ReleaseSnapshot(snapshot_); }
+  // Of reads as of `at`, which may be null.
+  static rocksdb::ReadOptions Options(const ColdSnapshot* at) {
+    rocksdb::ReadOptions options;
+    if (at != nullptr) {
+      options.snapshot = static_cast<const RocksDbSnapshot*>(at)->snapshot_;
+    }
+    return options;
+  }
+
+ private:
+  rocksdb::DB& db_;
+  const rocksdb::Snapshot* const snapshot_;
+};
+
 struct TableState {
   ColdTable spec;
   rocksdb::ColumnFamilyHandle* family = nullptr;  // of the DB
@@ -107,8 +125,8 @@ class RocksDbColdStore final : public ColdStore {
     return tables_[table]->known.MayContain(keys, may);
   }
 
-  absl::Status Read(uint32_t table, absl::Span<const ColdKey> keys, char* records,
-                    uint8_t* found) override {
+  absl::Status Read(uint32_t table, absl::Span<const ColdKey> keys, char* records, uint8_t* found,
+                    const ColdSnapshot* at) override {
     absl::Mutex mu;
     absl::Status first;
     const auto read = [&](size_t task) {
@@ -116,7 +134,7 @@ class RocksDbColdStore final : public ColdStore {
       const size_t n = std::min(kReadTask, keys.size() - begin);
       const absl::Status status =
           ReadSome(table, keys.subspan(begin, n),
-                   records + begin * tables_[table]->spec.record_bytes, found + begin);
+                   records + begin * tables_[table]->spec.record_bytes, found + begin, at);
       if (status.ok()) return;
       absl::MutexLock lock(&mu);
       first.Update(status);
@@ -161,14 +179,15 @@ class RocksDbColdStore final : public ColdStore {
   }
 
   absl::Status Scan(uint32_t table, uint32_t partition,
-                    absl::FunctionRef<absl::Status(uint64_t, const char*)> visit) override {
+                    absl::FunctionRef<absl::Status(uint64_t, const char*)> visit,
+                    const ColdSnapshot* at) override {
     const TableState& state = *tables_[table];
     const std::string what = absl::StrCat("partition ", partition, " of");
     char first[cold_record::kKeyBytes];
     char last[cold_record::kKeyBytes];
     cold_record::EncodeKey({.partition = partition, .key = 0}, first);
     cold_record::EncodeKey({.partition = partition, .key = UINT64_MAX}, last);
-    rocksdb::ReadOptions options;
+    rocksdb::ReadOptions options = RocksDbSnapshot::Options(at);
     options.fill_cache = false;
     const std::unique_ptr<rocksdb::Iterator> it(db_->NewIterator(options, state.family));
     for (it->Seek({first, sizeof(first)}); it->Valid(); it->Next()) {
@@ -180,6 +199,10 @@ class RocksDbColdStore final : public ColdStore {
       TESSERA_RETURN_IF_ERROR(visit(key, record.data()));
     }
     return Translate(it->status(), absl::StrCat("read ", what), state.spec.name);
+  }
+
+  std::unique_ptr<ColdSnapshot> TakeSnapshot() override {
+    return std::make_unique<RocksDbSnapshot>(db_.get());
   }
 
   Stats stats() const override {
@@ -209,7 +232,7 @@ class RocksDbColdStore final : public ColdStore {
 
  private:
   absl::Status ReadSome(uint32_t table, absl::Span<const ColdKey> keys, char* records,
-                        uint8_t* found) {
+                        uint8_t* found, const ColdSnapshot* at) {
     const TableState& state = *tables_[table];
     std::array<std::array<char, cold_record::kKeyBytes>, kReadTask> encoded;
     std::array<rocksdb::Slice, kReadTask> slices;
@@ -219,8 +242,8 @@ class RocksDbColdStore final : public ColdStore {
       cold_record::EncodeKey(keys[i], encoded[i].data());
       slices[i] = {encoded[i].data(), encoded[i].size()};
     }
-    db_->MultiGet(rocksdb::ReadOptions(), state.family, keys.size(), slices.data(), values.data(),
-                  statuses.data(), /*sorted_input=*/true);
+    db_->MultiGet(RocksDbSnapshot::Options(at), state.family, keys.size(), slices.data(),
+                  values.data(), statuses.data(), /*sorted_input=*/true);
     uint64_t hits = 0;
     for (size_t i = 0; i < keys.size(); ++i) {
       found[i] = statuses[i].ok();

@@ -31,6 +31,13 @@ struct ColdRecord {
   const char* bytes = nullptr;  // [record_bytes]; borrowed for the call
 };
 
+// The records of all tables as they were when it was taken. What is replaced meanwhile stays on
+// disk for it. Ends before its store.
+class ColdSnapshot {
+ public:
+  virtual ~ColdSnapshot() = default;
+};
+
 // Rows on disk: the tier below the memory of one job on one ps. Records by (table, partition, key),
 // in RocksDB, a column family a table.
 //
@@ -76,19 +83,21 @@ class ColdStore {
   // found[i] = 1: records[i] is the newest record of keys[i]; 0: there is none, and records[i] is
   // untouched. After an error both hold anything.
   virtual absl::Status Read(uint32_t table,
-                            absl::Span<const ColdKey> keys,  // ascending
-                            char* records,                   // [keys, record_bytes]
-                            uint8_t* found) = 0;             // [keys]
+                            absl::Span<const ColdKey> keys,         // ascending
+                            char* records,                          // [keys, record_bytes]
+                            uint8_t* found,                         // [keys]
+                            const ColdSnapshot* at = nullptr) = 0;  // null: now
   // Replaces what there is, all of it or nothing. A batch is a file: large ones cost less, a row.
   virtual absl::Status Write(uint32_t table,
                              absl::Span<const ColdRecord> records) = 0;  // ascending, no key twice
   virtual absl::Status Erase(uint32_t table,
                              absl::Span<const ColdKey> keys) = 0;  // ascending, no key twice
-  // The partition's records as of the start of the call, ascending by key; ends with the first
-  // error of `visit`.
-  virtual absl::Status Scan(
-      uint32_t table, uint32_t partition,
-      absl::FunctionRef<absl::Status(uint64_t key, const char* record)> visit) = 0;
+  // The partition's records as of `at`, or the start of the call, ascending by key; ends with the
+  // first error of `visit`.
+  virtual absl::Status Scan(uint32_t table, uint32_t partition,
+                            absl::FunctionRef<absl::Status(uint64_t key, const char* record)> visit,
+                            const ColdSnapshot* at = nullptr) = 0;
+  virtual std::unique_ptr<ColdSnapshot> TakeSnapshot() = 0;
 
   virtual Stats stats() const = 0;
   // Of one table: its filters and indices.

@@ -14,6 +14,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "common/checkpoint/checkpoint_reader.h"
 #include "common/checkpoint/manifest.h"
 #include "common/checkpoint/row_file_reader.h"
 #include "common/clock.h"
@@ -323,6 +324,30 @@ inline SavedRows ReadRows(FileSystem& files, const std::string& path) {
   return rows;
 }
 
+// Of all tables of a checkpoint with its manifest, all layers laid over one another.
+inline SavedRows CheckpointRows(FileSystem& files, const std::string& folder) {
+  SavedRows rows;
+  auto manifest = ReadManifest(files, folder);
+  EXPECT_TRUE(manifest.ok()) << manifest.status();
+  if (!manifest.ok()) return rows;
+  const auto reader = CheckpointReader::Open(files, folder, *std::move(manifest));
+  EXPECT_TRUE(reader.ok()) << reader.status();
+  if (!reader.ok()) return rows;
+  for (int t = 0; t < (*reader)->manifest().tables_size(); ++t) {
+    for (uint32_t p = 0; p < (*reader)->partition_count(); ++p) {
+      const auto part = (*reader)->Read(TableIndex(t), PartitionId(p));
+      EXPECT_TRUE(part.ok()) << part.status();
+      for (uint64_t i = 0; part.ok() && i < part->rows(); ++i) {
+        const absl::Span<const float> floats = part->values(i);
+        rows[{t, part->key(i)}] = {.last_step = part->last_step(i),
+                                   .frequency = part->frequency(i),
+                                   .floats = {floats.begin(), floats.end()}};
+      }
+    }
+  }
+  return rows;
+}
+
 // One job spread over several ps, as the master and the workers use it.
 class ShardedJob {
  public:
@@ -413,12 +438,7 @@ class ShardedJob {
   // Every row and slot of all ps.
   SavedRows Rows(uint64_t step) {
     EXPECT_OK(Checkpoint(step, "look"));
-    SavedRows rows;
-    for (uint32_t i = 0; i < size(); ++i) {
-      char name[64];
-      std::snprintf(name, sizeof(name), "root/look/rows-g1-%05u-of-%05zu", i, size());
-      rows.merge(ReadRows(files_, name));
-    }
+    SavedRows rows = CheckpointRows(files_, "root/look");
     EXPECT_OK(files_.Remove("root/look"));
     return rows;
   }
