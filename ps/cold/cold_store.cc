@@ -14,6 +14,7 @@
 #include "ps/cold/known_filter.h"
 #include "ps/cold/rocksdb_options.h"
 #include "ps/cold/scratch_files.h"
+#include "ps/cold/uring_reads.h"
 #include "rocksdb/db.h"
 #include "rocksdb/listener.h"
 #include "rocksdb/snapshot.h"
@@ -81,7 +82,7 @@ class RocksDbColdStore final : public ColdStore {
       : options_(options),
         lock_(std::move(lock)),
         files_(std::make_shared<ScratchFiles>(
-            options.disk != nullptr ? options.disk : rocksdb::FileSystem::Default(),
+            options.disk != nullptr ? options.disk : UringReads(rocksdb::FileSystem::Default()),
             options.max_bytes)),
         env_(rocksdb::NewCompositeEnv(files_)),
         compactions_(std::make_shared<Compactions>()),

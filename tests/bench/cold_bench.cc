@@ -1,8 +1,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <cstdlib>
+#include <memory>
 #include <random>
 #include <string>
 #include <utility>
@@ -11,6 +13,9 @@
 #include "absl/strings/str_cat.h"
 #include "common/partition.h"
 #include "ps/cold/cold_store.h"
+#include "ps/cold/record_format.h"
+#include "ps/cold/rocksdb_options.h"
+#include "rocksdb/db.h"
 #include "tests/bench/bench.h"
 #include "tests/bench/raw_file.h"
 
@@ -25,6 +30,7 @@ using ps::ColdStore;
 
 constexpr size_t kBatchKeys = 16384;
 constexpr int kInFlight = 64;
+constexpr int kReaders = 16;                    // as a ps has them (Spill)
 constexpr uint32_t kRecordBytes = 16 + 4 * 32;  // dim 16 with Adagrad's slot
 
 // The work folder is missing or the disk is broken: there is nothing to measure.
@@ -52,7 +58,7 @@ class ColdRows {
   ColdRows(const std::string& folder, uint64_t rows, size_t write_rows)
       : rows_(rows),
         write_rows_(write_rows),
-        readers_(kInFlight),
+        readers_(kReaders),
         store_(Open(folder, &readers_)),
         bytes_(kRecordBytes, 'x'),
         records_(kBatchKeys * kRecordBytes),
@@ -128,8 +134,58 @@ class ColdRows {
   std::vector<uint8_t> found_;
 };
 
-void ReportReads(benchmark::State& state, const std::string& when, ColdRows& rows,
-                 const RawFile& raw, int rounds) {
+// The same files, read by one thread's MultiGet of RocksDB as it comes, 32 keys at a time.
+class PlainReader {
+ public:
+  PlainReader(const std::string& folder, uint64_t rows) : rows_(rows) {
+    const rocksdb::Options options = ps::ColdOptions(rocksdb::Env::Default());
+    const std::string db = folder + "/cold/db";
+    const std::vector<rocksdb::ColumnFamilyDescriptor> families = {
+        {rocksdb::kDefaultColumnFamilyName, options}, {"table-0", options}};
+    rocksdb::DB* opened = nullptr;
+    const rocksdb::Status status =
+        rocksdb::DB::OpenForReadOnly(options, db, families, &families_, &opened);
+    if (!status.ok()) Must(absl::UnavailableError(status.ToString()));
+    db_.reset(opened);
+  }
+  ~PlainReader() {
+    for (rocksdb::ColumnFamilyHandle* const family : families_) {
+      db_->DestroyColumnFamilyHandle(family).PermitUncheckedError();
+    }
+  }
+
+  // Rows a second.
+  double Read(size_t keys, uint64_t seed) {
+    constexpr size_t kBatch = 32;
+    const std::vector<ColdKey> all = RandomKeys(rows_, keys, seed);
+    std::vector<std::array<char, ps::cold_record::kKeyBytes>> encoded(all.size());
+    std::vector<rocksdb::Slice> slices;
+    for (size_t i = 0; i < all.size(); ++i) {
+      ps::cold_record::EncodeKey(all[i], encoded[i].data());
+      slices.emplace_back(encoded[i].data(), encoded[i].size());
+    }
+    return double(all.size()) / Seconds([&] {
+             for (size_t begin = 0; begin < all.size(); begin += kBatch) {
+               const size_t n = std::min(kBatch, all.size() - begin);
+               std::array<rocksdb::PinnableSlice, kBatch> values;
+               std::array<rocksdb::Status, kBatch> statuses;
+               db_->MultiGet(rocksdb::ReadOptions(), families_[1], n, &slices[begin], values.data(),
+                             statuses.data(), /*sorted_input=*/true);
+               for (size_t i = 0; i < n; ++i) {
+                 if (!statuses[i].ok()) Must(absl::DataLossError(statuses[i].ToString()));
+               }
+             }
+           });
+  }
+
+ private:
+  const uint64_t rows_;
+  std::vector<rocksdb::ColumnFamilyHandle*> families_;
+  std::unique_ptr<rocksdb::DB> db_;
+};
+
+void ReportReads(benchmark::State& state, const std::string& when, const std::string& folder,
+                 uint64_t count, ColdRows& rows, const RawFile& raw, int rounds) {
   uint64_t seed = 0;
   const Medians m = Interleave(
       rounds, [&] { return rows.Read(kBatchKeys, kBatchKeys, ++seed); },
@@ -140,10 +196,10 @@ void ReportReads(benchmark::State& state, const std::string& when, ColdRows& row
                  .limit_name = "device, 4 KB reads, 64 outstanding",
                  .limit = m.limit,
                  .bar = ">= 0.5"});
-  // Batches of 32 keys are one MultiGet in the calling thread.
+  PlainReader plain(folder, count);
   const Medians one = Interleave(
       rounds, [&] { return rows.Read(kBatchKeys, kBatchKeys, ++seed); },
-      [&] { return rows.Read(2048, 32, ++seed); });
+      [&] { return plain.Read(2048, ++seed); });
   Report(state, {.metric = when + "/batches of 16384 beside MultiGet",
                  .value = one.value,
                  .unit = "rows/s",
@@ -164,13 +220,13 @@ void Cold(benchmark::State& state, const std::string& folder, uint64_t count, si
                  .bar = ""});
   const RawFile raw(folder + "/raw", rows.store().stats().folder_bytes);
   ::sync();
-  ReportReads(state, "read", rows, raw, rounds);
+  ReportReads(state, "read", folder, count, rows, raw, rounds);
   Report(state, {.metric = "rewrite/device bytes",
                  .value = rows.Rewrite(3),
                  .unit = "times the records' bytes",
                  .limit_name = "",
                  .bar = ""});
-  ReportReads(state, "read after rewrite", rows, raw, rounds);
+  ReportReads(state, "read after rewrite", folder, count, rows, raw, rounds);
   const ColdStore::Stats stats = rows.store().stats();
   Report(state, {.metric = "folder",
                  .value = double(stats.folder_bytes) / 1e6,

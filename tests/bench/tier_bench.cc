@@ -62,7 +62,6 @@ class SpillingTable {
     ps::Spill::Options options;
     options.folder = folder;
     options.memory_bytes = memory_bytes;
-    options.reader_threads = kInFlight;
     options.room_limit = absl::Seconds(60);
     auto spill = ps::Spill::Open(options);
     Must(spill.status());
