@@ -92,7 +92,7 @@ class Table {
   }
   absl::Status VisitCutBelow(
       PartitionId partition,
-      absl::FunctionRef<absl::Status(absl::Span<const Row* const> rows)> visit) const {
+      absl::FunctionRef<absl::Status(absl::Span<const Row* const> rows)> visit) {
     return tier_ == nullptr ? absl::OkStatus() : FromTier(tier_->VisitCutBelow(partition, visit));
   }
   void DropCut() { tier_ != nullptr ? tier_->DropCut() : store_.DropCut(); }

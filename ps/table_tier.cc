@@ -364,7 +364,8 @@ absl::Status TableTier::Insert(absl::Span<const RowRecord> records) {
 }
 
 uint64_t TableTier::BeginCut(bool all) {
-  Cut cut = {.all = all, .disk = nullptr, .left = {}};
+  Cut cut;
+  cut.all = all;
   // No row leaves between the moment in memory and that on disk.
   absl::MutexLock lock(&evict_mu_);
   const uint64_t rows = store_.BeginCut(all);
@@ -372,23 +373,20 @@ uint64_t TableTier::BeginCut(bool all) {
     cut.left.push_back(store_.TakeLeft(partition));
   }
   cut.disk = cold_.TakeSnapshot();
+  if (all) cut.scan = cold_.Scan(options_.cold_table, cut.disk.get());
   cut_ = std::move(cut);
   return rows;
 }
 
 absl::Status TableTier::VisitCutBelow(
-    PartitionId partition,
-    absl::FunctionRef<absl::Status(absl::Span<const Row* const>)> visit) const {
+    PartitionId partition, absl::FunctionRef<absl::Status(absl::Span<const Row* const>)> visit) {
   std::vector<const Row*> rows;
   if (cut_->all) {
     std::vector<char> bytes;
-    TESSERA_RETURN_IF_ERROR(cold_.Scan(
-        options_.cold_table, partition.value(),
-        [&](uint64_t, const char* record) {
-          bytes.insert(bytes.end(), record, record + record_bytes_);
-          return absl::OkStatus();
-        },
-        cut_->disk.get()));
+    TESSERA_RETURN_IF_ERROR(cut_->scan->Visit(partition.value(), [&](uint64_t, const char* record) {
+      bytes.insert(bytes.end(), record, record + record_bytes_);
+      return absl::OkStatus();
+    }));
     // Allocated by operator new: aligned to 16 bytes, as records are.
     for (size_t at = 0; at < bytes.size(); at += record_bytes_) {
       rows.push_back(reinterpret_cast<const Row*>(bytes.data() + at));

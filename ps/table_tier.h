@@ -84,11 +84,11 @@ class TableTier {
   // A cut (RowStore::BeginCut) of all rows, or of what has changed since the one before, wherever
   // they are. Begun, visited and dropped by one thread at a time. Returns how many rows there are.
   uint64_t BeginCut(bool all) ABSL_LOCKS_EXCLUDED(evict_mu_);
-  // What the cut has on disk of an owned partition, ascending by key: rows that the store's
-  // VisitCut has, too, are newer there. Takes as much memory as they do.
+  // What the cut has on disk of an owned partition, one after another, ascending by key: rows that
+  // the store's VisitCut has, too, are newer there. Takes as much memory as they do.
   absl::Status VisitCutBelow(
       PartitionId partition,
-      absl::FunctionRef<absl::Status(absl::Span<const Row* const> rows)> visit) const;
+      absl::FunctionRef<absl::Status(absl::Span<const Row* const> rows)> visit);
   // Ends a cut, visited or not; nothing if there is none.
   void DropCut();
 
@@ -143,6 +143,7 @@ class TableTier {
   struct Cut {
     bool all = false;
     std::unique_ptr<ColdSnapshot> disk;
+    std::unique_ptr<ColdScan> scan;           // if all
     std::vector<std::vector<uint64_t>> left;  // by owned partition: keys to be read, unless all
   };
   std::optional<Cut> cut_;

@@ -25,6 +25,8 @@ namespace {
 
 // RocksDB's own largest batch within a MultiGet: its reads of one file are handed over together.
 constexpr size_t kReadTask = 32;
+// Of each file that a scan reads.
+constexpr size_t kScanReadahead = 512 << 10;
 // Ingested files that compaction may be behind with before writes wait for it, and how long.
 constexpr uint64_t kMaxRuns = 32;
 constexpr absl::Duration kMaxCompactionWait = absl::Seconds(10);
@@ -179,27 +181,8 @@ class RocksDbColdStore final : public ColdStore {
     });
   }
 
-  absl::Status Scan(uint32_t table, uint32_t partition,
-                    absl::FunctionRef<absl::Status(uint64_t, const char*)> visit,
-                    const ColdSnapshot* at) override {
-    const TableState& state = *tables_[table];
-    const std::string what = absl::StrCat("partition ", partition, " of");
-    char first[cold_record::kKeyBytes];
-    char last[cold_record::kKeyBytes];
-    cold_record::EncodeKey({.partition = partition, .key = 0}, first);
-    cold_record::EncodeKey({.partition = partition, .key = UINT64_MAX}, last);
-    rocksdb::ReadOptions options = RocksDbSnapshot::Options(at);
-    options.fill_cache = false;
-    const std::unique_ptr<rocksdb::Iterator> it(db_->NewIterator(options, state.family));
-    for (it->Seek({first, sizeof(first)}); it->Valid(); it->Next()) {
-      if (it->key().compare({last, sizeof(last)}) > 0) break;
-      const uint64_t key = cold_record::DecodeKey(it->key().data()).key;
-      const absl::string_view record = cold_record::Verify(
-          table, key, {it->value().data(), it->value().size()}, state.spec.record_bytes);
-      if (record.empty()) return Damaged(state, key);
-      TESSERA_RETURN_IF_ERROR(visit(key, record.data()));
-    }
-    return Translate(it->status(), absl::StrCat("read ", what), state.spec.name);
+  std::unique_ptr<ColdScan> Scan(uint32_t table, const ColdSnapshot* at) override {
+    return std::make_unique<Pass>(*this, table, at);
   }
 
   std::unique_ptr<ColdSnapshot> TakeSnapshot() override {
@@ -232,6 +215,48 @@ class RocksDbColdStore final : public ColdStore {
   }
 
  private:
+  // An iterator that only goes forward: what a snapshot does not see is passed once, not once for
+  // every partition before it.
+  class Pass final : public ColdScan {
+   public:
+    Pass(const RocksDbColdStore& store, uint32_t table, const ColdSnapshot* at)
+        : store_(store), table_(table) {
+      rocksdb::ReadOptions options = RocksDbSnapshot::Options(at);
+      options.fill_cache = false;
+      options.readahead_size = kScanReadahead;
+      rows_.reset(store.db_->NewIterator(options, store.tables_[table]->family));
+    }
+
+    absl::Status Visit(uint32_t partition,
+                       absl::FunctionRef<absl::Status(uint64_t, const char*)> visit) override {
+      const TableState& state = *store_.tables_[table_];
+      char first[cold_record::kKeyBytes];
+      char last[cold_record::kKeyBytes];
+      cold_record::EncodeKey({.partition = partition, .key = 0}, first);
+      cold_record::EncodeKey({.partition = partition, .key = UINT64_MAX}, last);
+      if (!begun_ || (rows_->Valid() && rows_->key().compare({first, sizeof(first)}) < 0)) {
+        rows_->Seek({first, sizeof(first)});
+        begun_ = true;
+      }
+      for (; rows_->Valid(); rows_->Next()) {
+        if (rows_->key().compare({last, sizeof(last)}) > 0) break;
+        const uint64_t key = cold_record::DecodeKey(rows_->key().data()).key;
+        const absl::string_view record = cold_record::Verify(
+            table_, key, {rows_->value().data(), rows_->value().size()}, state.spec.record_bytes);
+        if (record.empty()) return store_.Damaged(state, key);
+        TESSERA_RETURN_IF_ERROR(visit(key, record.data()));
+      }
+      return store_.Translate(rows_->status(), absl::StrCat("read partition ", partition, " of"),
+                              state.spec.name);
+    }
+
+   private:
+    const RocksDbColdStore& store_;
+    const uint32_t table_;
+    std::unique_ptr<rocksdb::Iterator> rows_;
+    bool begun_ = false;
+  };
+
   absl::Status ReadSome(uint32_t table, absl::Span<const ColdKey> keys, char* records,
                         uint8_t* found, const ColdSnapshot* at) {
     const TableState& state = *tables_[table];

@@ -38,6 +38,17 @@ class ColdSnapshot {
   virtual ~ColdSnapshot() = default;
 };
 
+// All of a table's records, in one pass over its files. Not thread-safe.
+class ColdScan {
+ public:
+  virtual ~ColdScan() = default;
+  // The partition's records, ascending by key; ends with the first error of `visit`. Partitions are
+  // asked for in ascending order.
+  virtual absl::Status Visit(
+      uint32_t partition,
+      absl::FunctionRef<absl::Status(uint64_t key, const char* record)> visit) = 0;
+};
+
 // Rows on disk: the tier below the memory of one job on one ps. Records by (table, partition, key),
 // in RocksDB, a column family a table.
 //
@@ -92,11 +103,8 @@ class ColdStore {
                              absl::Span<const ColdRecord> records) = 0;  // ascending, no key twice
   virtual absl::Status Erase(uint32_t table,
                              absl::Span<const ColdKey> keys) = 0;  // ascending, no key twice
-  // The partition's records as of `at`, or the start of the call, ascending by key; ends with the
-  // first error of `visit`.
-  virtual absl::Status Scan(uint32_t table, uint32_t partition,
-                            absl::FunctionRef<absl::Status(uint64_t key, const char* record)> visit,
-                            const ColdSnapshot* at = nullptr) = 0;
+  // As of `at`, or of now. Ends before the store, and before `at`.
+  virtual std::unique_ptr<ColdScan> Scan(uint32_t table, const ColdSnapshot* at = nullptr) = 0;
   virtual std::unique_ptr<ColdSnapshot> TakeSnapshot() = 0;
 
   virtual Stats stats() const = 0;

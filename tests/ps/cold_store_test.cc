@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
@@ -44,6 +45,39 @@ class FailingDisk final : public rocksdb::FileSystemWrapper {
  private:
   absl::Mutex mu_;
   rocksdb::IOStatus status_ ABSL_GUARDED_BY(mu_);
+};
+
+// Counts the bytes that are read.
+class CountingDisk final : public rocksdb::FileSystemWrapper {
+ public:
+  CountingDisk() : FileSystemWrapper(rocksdb::FileSystem::Default()) {}
+  const char* Name() const override { return "CountingDisk"; }
+  uint64_t bytes_read() const { return bytes_read_; }
+  rocksdb::IOStatus NewRandomAccessFile(const std::string& path,
+                                        const rocksdb::FileOptions& options,
+                                        std::unique_ptr<rocksdb::FSRandomAccessFile>* file,
+                                        rocksdb::IODebugContext* dbg) override {
+    rocksdb::IOStatus status = FileSystemWrapper::NewRandomAccessFile(path, options, file, dbg);
+    if (status.ok()) *file = std::make_unique<File>(std::move(*file), bytes_read_);
+    return status;
+  }
+
+ private:
+  class File final : public rocksdb::FSRandomAccessFileOwnerWrapper {
+   public:
+    File(std::unique_ptr<rocksdb::FSRandomAccessFile> file, std::atomic<uint64_t>& bytes)
+        : FSRandomAccessFileOwnerWrapper(std::move(file)), bytes_(bytes) {}
+    rocksdb::IOStatus Read(uint64_t offset, size_t n, const rocksdb::IOOptions& options,
+                           rocksdb::Slice* result, char* scratch,
+                           rocksdb::IODebugContext* dbg) const override {
+      bytes_ += n;
+      return FSRandomAccessFileOwnerWrapper::Read(offset, n, options, result, scratch, dbg);
+    }
+
+   private:
+    std::atomic<uint64_t>& bytes_;
+  };
+  std::atomic<uint64_t> bytes_read_ = 0;
 };
 
 class ColdStoreTest : public testing::Test {
@@ -103,11 +137,12 @@ class ColdStoreTest : public testing::Test {
     ASSERT_OK(read);
     EXPECT_TRUE(*read == rows);
   }
-  static Twin ScanAll(ColdStore& store, uint32_t table = 0) {
+  static Twin ScanAll(ColdStore& store, uint32_t table = 0, const ColdSnapshot* at = nullptr) {
+    const std::unique_ptr<ColdScan> scan = store.Scan(table, at);
     Twin rows;
     for (uint32_t p = 0; p < 64; ++p) {
       uint64_t last = 0;
-      EXPECT_OK(store.Scan(table, p, [&](uint64_t key, const char* record) {
+      EXPECT_OK(scan->Visit(p, [&](uint64_t key, const char* record) {
         EXPECT_TRUE(rows.empty() || last <= key);
         last = key;
         EXPECT_TRUE(
@@ -256,8 +291,9 @@ TEST_F(ColdStoreTest, AFlippedByteOfAFileIsDataLossThatNamesTableKeyAndFolder) {
   EXPECT_FAILS(read, absl::StatusCode::kDataLoss, "read key ");
   EXPECT_FAILS(read, absl::StatusCode::kDataLoss, options_.folder);
   absl::Status scan;
+  const std::unique_ptr<ColdScan> pass = store->Scan(0);
   for (uint32_t p = 0; p < 64; ++p) {
-    scan.Update(store->Scan(0, p, [](uint64_t, const char*) { return absl::OkStatus(); }));
+    scan.Update(pass->Visit(p, [](uint64_t, const char*) { return absl::OkStatus(); }));
   }
   EXPECT_FAILS(scan, absl::StatusCode::kDataLoss, "of table users");
 }
@@ -293,6 +329,34 @@ TEST_F(ColdStoreTest, AtItsCapAWriteIsRefusedAndNamesFolderCapAndUse) {
   EXPECT_FAILS(status, absl::StatusCode::kResourceExhausted, options_.folder);
   EXPECT_GT(written.size(), 10000);
   ExpectHolds(*store, written);
+}
+
+TEST_F(ColdStoreTest, ASnapshotStaysAsItWasAndIsScannedInOnePass) {
+  auto disk = std::make_shared<CountingDisk>();
+  options_.disk = disk;
+  auto store = Open();
+  const std::unique_ptr<ColdSnapshot> empty = store->TakeSnapshot();
+  const Twin first = Rows(0, 20000, 1);
+  ASSERT_OK(Write(*store, first));
+  const std::unique_ptr<ColdSnapshot> full = store->TakeSnapshot();
+  ASSERT_OK(Write(*store, Rows(10000, 30000, 2)));
+  EXPECT_TRUE(ScanAll(*store, 0, full.get()) == first);
+
+  std::vector<ColdKey> keys;
+  for (const auto& [key, record] : Rows(0, 30000, 1)) keys.push_back(key);
+  std::vector<char> records(keys.size() * kRecordBytes);
+  std::vector<uint8_t> found(keys.size());
+  ASSERT_OK(store->Read(0, keys, records.data(), found.data(), full.get()));
+  for (size_t i = 0; i < keys.size(); ++i) {
+    const auto it = first.find(keys[i]);
+    ASSERT_EQ(found[i] != 0, it != first.end());
+    if (!found[i]) continue;
+    ASSERT_EQ(std::string(&records[i * kRecordBytes], kRecordBytes), it->second);
+  }
+  // All rows are newer than this one: they are passed once, not once a partition.
+  const uint64_t before = disk->bytes_read();
+  EXPECT_TRUE(ScanAll(*store, 0, empty.get()).empty());
+  EXPECT_LT(disk->bytes_read() - before, 2 * store->stats().folder_bytes);
 }
 
 TEST_F(ColdStoreTest, AFullDiskIsAnErrorAndLeavesWhatWasThere) {

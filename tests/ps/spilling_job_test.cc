@@ -232,15 +232,19 @@ class DamagedColdStore final : public ColdStore {
   }
   absl::Status Write(uint32_t, absl::Span<const ColdRecord>) override { return Damaged(); }
   absl::Status Erase(uint32_t, absl::Span<const ColdKey>) override { return Damaged(); }
-  absl::Status Scan(uint32_t, uint32_t, absl::FunctionRef<absl::Status(uint64_t, const char*)>,
-                    const ColdSnapshot*) override {
-    return Damaged();
+  std::unique_ptr<ColdScan> Scan(uint32_t, const ColdSnapshot*) override {
+    return std::make_unique<DamagedScan>();
   }
   std::unique_ptr<ColdSnapshot> TakeSnapshot() override { return std::make_unique<ColdSnapshot>(); }
   Stats stats() const override { return {}; }
   uint64_t MemoryBytes(uint32_t) const override { return 0; }
 
  private:
+  class DamagedScan final : public ColdScan {
+    absl::Status Visit(uint32_t, absl::FunctionRef<absl::Status(uint64_t, const char*)>) override {
+      return Damaged();
+    }
+  };
   static absl::Status Damaged() { return absl::DataLossError("a record lost its checksum"); }
 };
 
