@@ -80,6 +80,10 @@ class RowStore {
                          AbsentRows* absent = nullptr);
   // The same, changing nothing: an absent key is answered with the embedding it would start from.
   RowCounts Find(absl::Span<const uint64_t> keys, float* values, uint8_t* statuses) const;
+  // What a row of `key` would start from: [dim].
+  void FillInitial(uint64_t key, absl::Span<float> embedding) const {
+    template_.Fill(key, embedding);
+  }
   // Position of the first key without a row; keys.size(): all have one.
   size_t FirstAbsent(absl::Span<const uint64_t> keys) const;
   // Appends those of `keys` that have no row, in no particular order but each as often as it comes.

@@ -1,5 +1,6 @@
 #include "ps/spill.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -10,6 +11,7 @@ namespace tessera::ps {
 namespace {
 
 constexpr char kPrefix[] = "job-";
+constexpr uint64_t kLeastEvictionBytes = 1 << 20;
 
 }  // namespace
 
@@ -55,6 +57,8 @@ absl::StatusOr<std::unique_ptr<ColdStore>> Spill::Attach(
   tier.budget = &budget_;
   tier.evictor = &evictor_;
   tier.room_limit = options_.room_limit;
+  // Small beside the memory that they make free.
+  tier.eviction_bytes = std::clamp(budget_.bytes() / 32, kLeastEvictionBytes, tier.eviction_bytes);
   for (const auto& table : tables) {
     if (!table->may_spill()) continue;
     table->Attach(tier);

@@ -94,23 +94,30 @@ uint64_t Table::rows() const {
 
 absl::Status Table::Pull(absl::Span<const uint64_t> keys, bool read_only, float* values,
                          uint8_t* statuses) {
-  const bool find_only = read_only || dense();
-  if (tier_ != nullptr) {
-    const auto found = find_only ? tier_->Find(keys, values, statuses)
-                                 : tier_->FindOrCreate(keys, values, statuses);
-    if (!found.ok()) return FromTier(found.status());
-    Count(*found);
-    return absl::OkStatus();
-  }
-  const RowCounts counts = find_only               ? store_.Find(keys, values, statuses)
-                           : admission_ != nullptr ? PullAdmitted(keys, values, statuses)
-                                                   : store_.FindOrCreate(keys, values, statuses);
-  Count(counts);
-  return dense() && counts.absent > 0 ? CheckAssigned(keys) : absl::OkStatus();
+  const auto pull = [&]() -> absl::StatusOr<RowCounts> {
+    if (read_only || dense()) {
+      if (tier_ != nullptr) return tier_->Find(keys, values, statuses);
+      return store_.Find(keys, values, statuses);
+    }
+    if (admission_ != nullptr) return PullAdmitted(keys, values, statuses);
+    if (tier_ != nullptr) return tier_->FindOrCreate(keys, values, statuses);
+    return store_.FindOrCreate(keys, values, statuses);
+  };
+  const absl::StatusOr<RowCounts> counts = pull();
+  if (!counts.ok()) return FromTier(counts.status());
+  Count(*counts);
+  return dense() && counts->absent > 0 ? CheckAssigned(keys) : absl::OkStatus();
 }
 
-RowCounts Table::PullAdmitted(absl::Span<const uint64_t> keys, float* values, uint8_t* statuses) {
-  RowCounts counts = store_.Find(keys, values, statuses);
+absl::StatusOr<RowCounts> Table::PullAdmitted(absl::Span<const uint64_t> keys, float* values,
+                                              uint8_t* statuses) {
+  RowCounts counts;
+  if (tier_ != nullptr) {
+    TESSERA_RETURN_IF_ERROR(tier_->WaitForRoom());
+    TESSERA_ASSIGN_OR_RETURN(counts, tier_->FindOrBring(keys, values, statuses));
+  } else {
+    counts = store_.Find(keys, values, statuses);
+  }
   if (counts.absent == 0) return counts;
   // Values of absent keys are those that their rows start from: only the rows are missing.
   std::vector<uint64_t> made;
@@ -123,25 +130,49 @@ RowCounts Table::PullAdmitted(absl::Span<const uint64_t> keys, float* values, ui
   not_admitted_.fetch_add(counts.absent - made.size(), std::memory_order_relaxed);
   counts.created = made.size();
   counts.absent = 0;
-  store_.Update(made, [](absl::Span<Row* const>, absl::Span<const uint32_t>) {});
+  TESSERA_RETURN_IF_ERROR(Make(made));
   return counts;
 }
 
-std::vector<Table::Gradients> Table::Admit(absl::Span<const Gradients> parts) {
+absl::Status Table::Make(absl::Span<const uint64_t> keys) {
+  const auto change_nothing = [](absl::Span<Row* const>, absl::Span<const uint32_t>) {};
+  if (tier_ != nullptr) return tier_->Update(keys, change_nothing);
+  store_.Update(keys, change_nothing);
+  return absl::OkStatus();
+}
+
+absl::Status Table::AppendAbsent(absl::Span<const uint64_t> keys, std::vector<uint64_t>& absent) {
+  if (tier_ == nullptr) {
+    store_.AppendAbsent(keys, absent);
+    return absl::OkStatus();
+  }
+  std::vector<uint64_t> not_in_memory;
+  store_.AppendAbsent(keys, not_in_memory);
+  // Whoever asks is about to change those that are on disk.
+  std::vector<float> values(not_in_memory.size() * dim());
+  std::vector<uint8_t> statuses(not_in_memory.size());
+  TESSERA_RETURN_IF_ERROR(
+      tier_->FindOrBring(not_in_memory, values.data(), statuses.data()).status());
+  for (size_t i = 0; i < not_in_memory.size(); ++i) {
+    if (statuses[i] == v1::ROW_ABSENT) absent.push_back(not_in_memory[i]);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<Table::Gradients>> Table::Admit(absl::Span<const Gradients> parts) {
   std::vector<uint64_t> absent;
-  for (const Gradients& part : parts) store_.AppendAbsent(part.keys, absent);
+  for (const Gradients& part : parts) TESSERA_RETURN_IF_ERROR(AppendAbsent(part.keys, absent));
   std::vector<Gradients> admitted(parts.begin(), parts.end());
   if (absent.empty()) return admitted;
   {
     // Another update may have made rows meanwhile.
     absl::MutexLock lock(&admission_->mu);
     std::vector<uint64_t> still_absent;
-    store_.AppendAbsent(absent, still_absent);
-    const std::vector<uint64_t> made = admission_->Sight(std::move(still_absent));
-    store_.Update(made, [](absl::Span<Row* const>, absl::Span<const uint32_t>) {});
+    TESSERA_RETURN_IF_ERROR(AppendAbsent(absent, still_absent));
+    TESSERA_RETURN_IF_ERROR(Make(admission_->Sight(std::move(still_absent))));
   }
   std::vector<uint64_t> left;
-  store_.AppendAbsent(absent, left);
+  TESSERA_RETURN_IF_ERROR(AppendAbsent(absent, left));
   if (left.empty()) return admitted;
   const absl::flat_hash_set<uint64_t> refused(left.begin(), left.end());
   admitted.clear();
@@ -179,7 +210,9 @@ absl::Status Table::Apply(absl::Span<const Gradients> parts, uint64_t step,
   const double scale = spec_.fixed_rate() ? 1 : learning_rate_scale;
   std::vector<Gradients> admitted;
   if (admission_ != nullptr) {
-    admitted = Admit(parts);
+    absl::StatusOr<std::vector<Gradients>> left = Admit(parts);
+    if (!left.ok()) return FromTier(left.status());
+    admitted = *std::move(left);
     parts = admitted;
   }
   if (!every_row()) return ApplyToRows(parts, step, scale);

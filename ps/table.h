@@ -52,10 +52,8 @@ class Table {
   uint64_t rows() const;
 
   // Rows may be on disk: not those of dense tables, nor where each step moves every row, nor where
-  // rows are admitted or expire.
-  bool may_spill() const {
-    return !dense() && !every_row() && admission_ == nullptr && !expiry_.active();
-  }
+  // rows expire.
+  bool may_spill() const { return !dense() && !every_row() && !expiry_.active(); }
   // Before the first row; once.
   void Attach(const TableTier::Options& options);
   bool spills() const { return tier_ != nullptr; }
@@ -114,10 +112,16 @@ class Table {
         std::unique_ptr<Admission> admission, Expiry expiry, RowTemplate row_template,
         const PartitionSet* partitions);
 
-  RowCounts PullAdmitted(absl::Span<const uint64_t> keys, float* values, uint8_t* statuses);
+  // The errors are those of a tier.
+  absl::StatusOr<RowCounts> PullAdmitted(absl::Span<const uint64_t> keys, float* values,
+                                         uint8_t* statuses);
   // What is left of `parts` when the keys that are not admitted are gone; makes rows for those that
   // are admitted now.
-  std::vector<Gradients> Admit(absl::Span<const Gradients> parts);
+  absl::StatusOr<std::vector<Gradients>> Admit(absl::Span<const Gradients> parts);
+  // Appends those of `keys` that have no row, each as often as it comes.
+  absl::Status AppendAbsent(absl::Span<const uint64_t> keys, std::vector<uint64_t>& absent);
+  // Rows for keys that are admitted.
+  absl::Status Make(absl::Span<const uint64_t> keys);
 
   // What the tier lost is no loss of a checkpoint's data: DATA_LOSS becomes ABORTED.
   absl::Status FromTier(const absl::Status& status) const;

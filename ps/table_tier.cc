@@ -71,7 +71,8 @@ absl::StatusOr<Found> ReadRows(ColdStore& cold, uint32_t table, size_t record_by
 // One call's answers about keys that are not in memory.
 class TableTier::Misses final : public AbsentRows {
  public:
-  explicit Misses(const TableTier& tier) : tier_(tier) {}
+  // See Rounds.
+  Misses(const TableTier& tier, std::vector<uint32_t>* absent) : tier_(tier), absent_(absent) {}
 
   Answer Ask(const Question& question, const Row** row) override {
     // A key of the first round has no answer yet; a later round's places are those in `left_`.
@@ -79,7 +80,7 @@ class TableTier::Misses final : public AbsentRows {
     if (first) {
       uint8_t may = 0;
       tier_.cold_.MayContain(tier_.options_.cold_table, {&question.key, 1}, &may);
-      if (may == 0) return New();
+      if (may == 0) return New(question.position);
       left_.push_back(question);
       return Answer::kSkip;
     }
@@ -91,7 +92,7 @@ class TableTier::Misses final : public AbsentRows {
       return Answer::kSkip;
     }
     const size_t place = places_[question.position];
-    if (!read_.found[place]) return New();
+    if (!read_.found[place]) return New(asked_[question.position].position);
     ++brought_;
     *row = read_.blocks->row(place);
     return Answer::kBring;
@@ -127,12 +128,18 @@ class TableTier::Misses final : public AbsentRows {
   }
 
  private:
-  Answer New() {
+  // `position`: in the call's batch.
+  Answer New(uint32_t position) {
+    if (absent_ != nullptr) {
+      absent_->push_back(position);
+      return Answer::kSkip;
+    }
     ++created_;
     return Answer::kNew;
   }
 
   const TableTier& tier_;
+  std::vector<uint32_t>* const absent_;
   std::vector<Question> left_;   // of this round; positions in the call's batch
   std::vector<Question> asked_;  // what this round is about, by position in it
   Found read_;
@@ -225,8 +232,9 @@ absl::Status TableTier::WaitForRoom() const {
 absl::Status TableTier::Rounds(
     absl::Span<const uint64_t> keys,
     absl::FunctionRef<void(absl::Span<const uint64_t>, absl::Span<const uint32_t>, AbsentRows*)>
-        pass) {
-  Misses misses(*this);
+        pass,
+    std::vector<uint32_t>* absent) {
+  Misses misses(*this, absent);
   std::vector<uint64_t> left_keys;
   std::vector<uint32_t> left_positions;
   const auto run = [&](absl::Span<const uint64_t> of_round) {
@@ -254,6 +262,26 @@ absl::Status TableTier::Rounds(
 absl::StatusOr<RowCounts> TableTier::FindOrCreate(absl::Span<const uint64_t> keys, float* values,
                                                   uint8_t* statuses) {
   TESSERA_RETURN_IF_ERROR(WaitForRoom());
+  return FindInMemory(keys, values, statuses, nullptr);
+}
+
+absl::StatusOr<RowCounts> TableTier::FindOrBring(absl::Span<const uint64_t> keys, float* values,
+                                                 uint8_t* statuses) {
+  std::vector<uint32_t> absent;
+  TESSERA_ASSIGN_OR_RETURN(RowCounts counts, FindInMemory(keys, values, statuses, &absent));
+  const uint32_t dim = store_.layout().dim();
+  for (const uint32_t p : absent) {
+    store_.FillInitial(keys[p], {values + size_t{p} * dim, dim});
+    statuses[p] = v1::ROW_ABSENT;
+  }
+  counts.absent = absent.size();
+  counts.hits -= absent.size();
+  return counts;
+}
+
+absl::StatusOr<RowCounts> TableTier::FindInMemory(absl::Span<const uint64_t> keys, float* values,
+                                                  uint8_t* statuses,
+                                                  std::vector<uint32_t>* absent) {
   const uint32_t dim = store_.layout().dim();
   RowCounts sum;
   std::vector<float> some_values;
@@ -275,7 +303,7 @@ absl::StatusOr<RowCounts> TableTier::FindOrCreate(absl::Span<const uint64_t> key
       statuses[positions[i]] = some_statuses[i];
     }
   };
-  TESSERA_RETURN_IF_ERROR(Rounds(keys, pass));
+  TESSERA_RETURN_IF_ERROR(Rounds(keys, pass, absent));
   // A key that had to be read was a hit of this table, though not of its memory.
   sum.hits = keys.size() - sum.created;
   return sum;
@@ -417,6 +445,7 @@ void TableTier::DropCut() {
 absl::StatusOr<uint64_t> TableTier::Evict(uint64_t bytes) {
   const absl::Span<const PartitionId> owned = partitions_.owned();
   Leaving leaving(record_bytes_);
+  leaving.bytes.reserve(options_.eviction_bytes + record_bytes_);
   uint64_t freed = 0;
   const uint64_t batch_rows = options_.eviction_bytes / record_bytes_ + 1;
   for (size_t visited = 0; visited < owned.size() && freed < bytes;) {

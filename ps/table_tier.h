@@ -66,12 +66,15 @@ class TableTier {
   ~TableTier();
 
   // Waits until the budget lets rows be added. RESOURCE_EXHAUSTED: it does not, and why; DATA_LOSS:
-  // rows cannot leave memory since the disk is damaged. The calls below that answer whether they
-  // worked wait by themselves; Update never does: a push that has begun goes on to its end.
+  // rows cannot leave memory since the disk is damaged. Of the calls below FindOrCreate,
+  // InsertIfAbsent and Insert wait by themselves; a push that has begun goes on to its end.
   absl::Status WaitForRoom() const;
 
   absl::StatusOr<RowCounts> FindOrCreate(absl::Span<const uint64_t> keys, float* values,
                                          uint8_t* statuses);
+  // As FindOrCreate where there is a row, and as Find where there is none; never waits for room.
+  absl::StatusOr<RowCounts> FindOrBring(absl::Span<const uint64_t> keys, float* values,
+                                        uint8_t* statuses);
   absl::StatusOr<RowCounts> Find(absl::Span<const uint64_t> keys, float* values,
                                  uint8_t* statuses) const;
   // As RowStore's, but a stripe may come more than once, with other keys.
@@ -111,12 +114,16 @@ class TableTier {
   struct Leaving;
 
   // Runs pass(keys, positions, misses) for all keys, then for those that were left out, until none
-  // is; `positions` of a later round are places in the first one's keys.
+  // is; `positions` of a later round are places in the first one's keys. Keys that have no row get
+  // one or, where `absent` is given, are left out for good, and their places appended to it.
   absl::Status Rounds(
       absl::Span<const uint64_t> keys,
       absl::FunctionRef<void(absl::Span<const uint64_t> keys, absl::Span<const uint32_t> positions,
                              AbsentRows* misses)>
-          pass) ABSL_LOCKS_EXCLUDED(evict_mu_);
+          pass,
+      std::vector<uint32_t>* absent = nullptr) ABSL_LOCKS_EXCLUDED(evict_mu_);
+  absl::StatusOr<RowCounts> FindInMemory(absl::Span<const uint64_t> keys, float* values,
+                                         uint8_t* statuses, std::vector<uint32_t>* absent);
   ColdKey PlaceOf(uint64_t key) const;
   void Added(uint64_t rows, uint64_t brought);
   void Erased(uint64_t rows);

@@ -1,8 +1,12 @@
+#include <unistd.h>
+
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <random>
 #include <set>
 
+#include "ps/spill.h"
 #include "tests/ps/ps_testing.h"
 
 // Every optimizer with every admission, expiry and update rule, in rows of both types.
@@ -95,14 +99,16 @@ std::vector<Block> Gradients(const v1::OpenJobRequest& job, uint32_t rank, uint6
 struct Outcome {
   SavedRows rows;
   std::vector<uint64_t> expired, dropped, not_admitted;  // by table
+  uint64_t spilled = 0;                                  // rows, again and again
 };
 
-// Cuts at step 4, which drops rows that come again later, and at the end.
-Outcome Train(uint32_t ps, uint64_t arrival_seed) {
+// Cuts at step 4, which drops rows that come again later, and at the end. With `spill` rows may
+// leave memory.
+Outcome Train(uint32_t ps, uint64_t arrival_seed, Spill* spill = nullptr) {
   const v1::OpenJobRequest job = EveryCombination();
   HandClock clock;
   FaultFileSystem files;
-  ShardedJob cluster(job, ps, files, clock);
+  ShardedJob cluster(job, ps, files, clock, spill);
   EXPECT_OK(cluster.status());
   std::mt19937_64 arrival(arrival_seed);
   for (uint64_t step = 0; step < kSteps; ++step) {
@@ -125,8 +131,8 @@ Outcome Train(uint32_t ps, uint64_t arrival_seed) {
     }
     for (uint32_t rank = 0; rank < kWorkers; ++rank) cluster.ConfirmAt(rank, step + 1);
   }
-  Outcome outcome = {
-      .rows = cluster.Rows(kSteps), .expired = {}, .dropped = {}, .not_admitted = {}};
+  Outcome outcome;
+  outcome.rows = cluster.Rows(kSteps);
   for (std::vector<uint64_t>* counts :
        {&outcome.expired, &outcome.dropped, &outcome.not_admitted}) {
     counts->resize(job.tables_size());
@@ -137,12 +143,13 @@ Outcome Train(uint32_t ps, uint64_t arrival_seed) {
       outcome.expired[t] += stats.tables(t).expired();
       outcome.dropped[t] += stats.tables(t).dropped_gradients();
       outcome.not_admitted[t] += stats.tables(t).not_admitted();
+      outcome.spilled += stats.tables(t).spilled_rows();
     }
   }
   return outcome;
 }
 
-TEST(Policies, ComposeAndGiveTheSameBitsOnOnePsAndOnThree) {
+TEST(Policies, ComposeAndGiveTheSameBitsOnOnePsOnThreeAndWithRowsOnDisk) {
   const v1::OpenJobRequest job = EveryCombination();
   const Outcome one = Train(1, 1);
   const Outcome three = Train(3, 2);
@@ -150,6 +157,22 @@ TEST(Policies, ComposeAndGiveTheSameBitsOnOnePsAndOnThree) {
   EXPECT_EQ(one.expired, three.expired);
   EXPECT_EQ(one.dropped, three.dropped);
   EXPECT_EQ(one.not_admitted, three.not_admitted);
+  {
+    // Memory for a few rows of each table that may spill.
+    const std::string folder = testing::TempDir() + "/policies-" + std::to_string(::getpid());
+    const auto spill = Spill::Open({.folder = folder,
+                                    .memory_bytes = 30'000,
+                                    .max_job_bytes = UINT64_MAX,
+                                    .reader_threads = 2});
+    ASSERT_OK(spill);
+    const Outcome spilled = Train(2, 3, spill->get());
+    EXPECT_EQ(one.rows, spilled.rows);
+    EXPECT_EQ(one.expired, spilled.expired);
+    EXPECT_EQ(one.dropped, spilled.dropped);
+    EXPECT_EQ(one.not_admitted, spilled.not_admitted);
+    EXPECT_GT(spilled.spilled, 5000);
+    std::filesystem::remove_all(folder);
+  }
 
   std::vector<std::set<uint64_t>> came(job.tables_size());
   for (uint64_t step = 0; step < kSteps; ++step) {

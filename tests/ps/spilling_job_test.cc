@@ -66,18 +66,22 @@ class SpillingJobTest : public testing::Test {
     adagrad.mutable_spec()->set_row_type(v1::BFLOAT16);
     v1::PsTable every_row = AdamTable("every_row", 2, v1::SYNC);
     every_row.mutable_spec()->set_update(v1::EVERY_ROW);
-    return Job({AdamTable("adam", 8, v1::SYNC), adagrad, every_row}, kWorkers);
+    v1::PsTable admitted = AdamTable("admitted", 4, v1::SYNC);
+    admitted.mutable_spec()->mutable_admission()->set_after_sightings(3);
+    admitted.mutable_spec()->mutable_admission()->set_probability(0.8f);
+    return Job({AdamTable("adam", 8, v1::SYNC), adagrad, every_row, admitted}, kWorkers);
   }
-  // Bytes of all rows of adam and adagrad.
+  // Bytes of all rows of tables that spill.
   static uint64_t AllRowBytes() {
-    return kKeys * ((16 + 4 * (3 * 8 + 1)) + (16 + 2 * 4 + 4 * 3) + 2 * 12);
+    return kKeys * ((16 + 4 * (3 * 8 + 1)) + (16 + 2 * 4 + 4 * 3) + 2 * 12) +
+           kKeys * 8 / 10 * (16 + 4 * (3 * 4 + 1) + 12);
   }
   static std::vector<Block> Gradients(uint32_t rank, uint64_t step) {
     std::mt19937_64 random(1000 * step + rank);
     std::normal_distribution<float> normal;
     std::vector<Block> blocks;
-    const uint32_t dims[] = {8, 3, 2};
-    for (uint32_t t = 0; t < 3; ++t) {
+    const uint32_t dims[] = {8, 3, 2, 4};
+    for (uint32_t t = 0; t < 4; ++t) {
       Block& block = blocks.emplace_back();
       block.table = t;
       for (uint64_t key = 0; key < (t == 2 ? 50 : kKeys); ++key) {
