@@ -163,6 +163,25 @@ def random_logged_ps(t):
     t.identical(random_kills(t.draw, "ps"), sets=LOGGED, most_restarts=0)
 
 
+def spilling(t):
+    """Flags of two ps whose rows are on disk for the most part."""
+    return {f"ps-{i}": ["--memory", "8MiB", "--spill-dir", t.folder / f"spill-{i}"] for i in (0, 1)}
+
+
+# Checkpoints of two layers each, so close to one another that kills meet them.
+SPILLED = [*SyncJob.wide, "checkpoint.every_steps=15"]
+
+
+@fault(2, "ps whose rows spill are killed at random, while they write checkpoints, too")
+def random_spilling_ps(t):
+    t.identical(random_kills(t.draw, "ps"), sets=SPILLED, flags=spilling(t), timeout=500)
+
+
+@fault(2, "ps whose rows spill are killed at random, and come back with their logs")
+def random_logged_spilling_ps(t):
+    t.identical(random_kills(t.draw, "ps"), sets=[*SPILLED, *LOGGED], flags=spilling(t), most_restarts=0, timeout=500)
+
+
 @fault((1, 2), "a worker and a ps with a push log are killed at once", once=True)
 def worker_and_ps(t):
     t.identical(kill_at(["worker-1", "ps-0"], 350), sets=LOGGED, most_restarts=0, takeovers=1)
