@@ -85,15 +85,17 @@ int main(int argc, char** argv) {
                      "folder of this process alone for rows that --memory has no room for; emptied "
                      "at the start. Without it all rows are in memory");
   CLI::Option* const memory =
-      app.add_option("--memory", options.memory_bytes,
-                     "for rows, over all jobs, e.g. 8GiB; dense parameters and tables whose every "
-                     "row moves at every step come on top")
+      app.add_option(
+             "--memory", options.memory_bytes,
+             "for rows, over all jobs, e.g. 8GiB; dense parameters, tables with an expiry and "
+             "those whose every row moves at every step come on top")
           ->transform(CLI::AsSizeValue(false))
           ->needs(spill);
   spill->needs(memory);
   app.add_option("--spill-bytes", options.max_spill_bytes,
                  "of a job's files in the spill folder, e.g. 500GiB; up to three times the rows' "
-                 "own bytes are needed. Without it, as much as the disk has")
+                 "own bytes are needed, four while a checkpoint is written. Without it, as much as "
+                 "the disk has")
       ->transform(CLI::AsSizeValue(false))
       ->needs(spill);
   app.add_option(
