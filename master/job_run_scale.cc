@@ -1,7 +1,7 @@
 // Other ps for a running job. The rows of the partitions that move are copied while training goes
 // on, then what has changed since, and the rest at a barrier, where no push is under way: there the
-// run ends, and the next one takes up with the new ps what they have in memory. Where the ps cannot
-// copy (rows on disk), the rows travel by a checkpoint of that barrier.
+// run ends, and the next one takes up with the new ps what they have. Where the ps cannot copy
+// (marks that checkpoints took again and again), the rows travel by a checkpoint of that barrier.
 #include <algorithm>
 #include <utility>
 

@@ -21,8 +21,15 @@ constexpr uint64_t kMaxMaps = 1 << 24;
 absl::StatusOr<std::shared_ptr<JobShard>> JobShard::Open(const v1::OpenJobRequest& request,
                                                          const Options& options,
                                                          KeepGoing keep_going) {
+  return OpenWith(request, options, keep_going, nullptr);
+}
+
+absl::StatusOr<std::shared_ptr<JobShard>> JobShard::OpenWith(const v1::OpenJobRequest& request,
+                                                             const Options& options,
+                                                             KeepGoing keep_going,
+                                                             std::shared_ptr<ColdStore> cold) {
   try {
-    return TryOpen(request, options, keep_going);
+    return TryOpen(request, options, keep_going, std::move(cold));
   } catch (const std::bad_alloc&) {
     return absl::ResourceExhaustedError(absl::StrCat(
         "job ", request.job_id(), ": no memory for ", request.tables_size(), " tables in ",
@@ -35,7 +42,8 @@ absl::StatusOr<std::shared_ptr<JobShard>> JobShard::Open(const v1::OpenJobReques
 
 absl::StatusOr<std::shared_ptr<JobShard>> JobShard::TryOpen(const v1::OpenJobRequest& request,
                                                             const Options& options,
-                                                            KeepGoing keep_going) {
+                                                            KeepGoing keep_going,
+                                                            std::shared_ptr<ColdStore> cold) {
   if (request.workers() == 0 || request.workers() > kMaxRanks) {
     return absl::InvalidArgumentError(absl::StrCat("job ", request.job_id(), ": workers is ",
                                                    request.workers(), ", expected 1 to ",
@@ -75,7 +83,7 @@ absl::StatusOr<std::shared_ptr<JobShard>> JobShard::TryOpen(const v1::OpenJobReq
   }
   if (request.pushed_size() > 0) TESSERA_RETURN_IF_ERROR(shard->TakePushed());
   if (options.spill != nullptr) {
-    TESSERA_ASSIGN_OR_RETURN(shard->cold_, options.spill->Attach(shard->tables_));
+    TESSERA_ASSIGN_OR_RETURN(shard->cold_, options.spill->Attach(shard->tables_, std::move(cold)));
   }
   if (!request.checkpoint().empty()) {
     TESSERA_ASSIGN_OR_RETURN(const std::string folder,
@@ -207,6 +215,8 @@ void JobShard::Close(absl::Status reason) {
   if (log_ != nullptr) log_->Close(reason);
   if (feed_ != nullptr) feed_->Close(reason);
   for (WaitingPull& pull : waiting) std::move(pull.done)(reason);
+  // Another shard may write where this one does.
+  for (const auto& table : tables_) table->StopEvicting();
 }
 
 }  // namespace tessera::ps

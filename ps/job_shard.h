@@ -103,7 +103,7 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   // Of the one who has the rows. Asked before rows are handed out, all or those that have changed
   // since; the ticket is for TakeRows, and ends the one before for these partitions.
   // FAILED_PRECONDITION: the marks of changes are of no use (a checkpoint was cut, or none were
-  // handed out), or rows lie on disk; INVALID_ARGUMENT: a partition that is not owned.
+  // handed out); INVALID_ARGUMENT: a partition that is not owned.
   // ABORTED: a later move has begun. `move`: v1::OpenJobRequest's.
   absl::StatusOr<uint64_t> BeginTake(absl::Span<const uint32_t> partitions, bool changed,
                                      uint64_t move) ABSL_LOCKS_EXCLUDED(mu_, take_mu_);
@@ -115,11 +115,11 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   // Of the one who is to have them, while nobody else calls. INVALID_ARGUMENT, DATA_LOSS: not what
   // this table's rows look like. Returns how many.
   absl::StatusOr<uint64_t> Receive(const v1::RowChunk& chunk);
-  // An empty shard with the partitions of `request`, for rows that are received and taken over;
-  // `near` (null: none) is the one that has some of them already.
+  // An empty shard with the partitions of `request`, for rows that are received and taken over from
+  // shards here: `near` (null: none) is the one that serves, `staged` what was received for it.
   static absl::StatusOr<std::shared_ptr<JobShard>> OpenEmpty(const v1::OpenJobRequest& request,
-                                                             const Options& options,
-                                                             JobShard* near);
+                                                             const Options& options, JobShard* near,
+                                                             JobShard* staged = nullptr);
   // Once it has taken over all that it is to have: from here on its push log is written, where the
   // job has one. Part of Open of all others.
   absl::Status OpenLog(KeepGoing keep_going = absl::OkStatus) ABSL_LOCKS_EXCLUDED(mu_, cut_mu_);
@@ -138,9 +138,10 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   // applied.
   absl::Status CheckApplied(uint64_t steps) const ABSL_LOCKS_EXCLUDED(mu_);
   // The rows of `from` that are this one's too. `from` is closed, or nobody calls it.
-  void TakeOver(JobShard& from) ABSL_LOCKS_EXCLUDED(cut_mu_);
-  // Of rows that were not taken over.
-  void FreeDropped();
+  void TakeOver(JobShard& from) ABSL_LOCKS_EXCLUDED(cut_mu_, free_mu_);
+  // Of rows that were not taken over, in memory and on disk; once, and not after another shard was
+  // opened empty beside this one.
+  void FreeDropped() ABSL_LOCKS_EXCLUDED(free_mu_);
   // See v1::ParameterService.WeighPartitions.
   v1::WeighPartitionsResponse WeighPartitions() const;
 
@@ -198,7 +199,14 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   absl::Status Closed() const ABSL_LOCKS_EXCLUDED(mu_);
   static absl::StatusOr<std::shared_ptr<JobShard>> TryOpen(const v1::OpenJobRequest& request,
                                                            const Options& options,
-                                                           KeepGoing keep_going);
+                                                           KeepGoing keep_going,
+                                                           std::shared_ptr<ColdStore> cold);
+  absl::Status FreeOthers();
+  // As Open, with the cold store of another shard if there is one.
+  static absl::StatusOr<std::shared_ptr<JobShard>> OpenWith(const v1::OpenJobRequest& request,
+                                                            const Options& options,
+                                                            KeepGoing keep_going,
+                                                            std::shared_ptr<ColdStore> cold);
   // Takes what the request says of its ranks' pushes.
   absl::Status TakePushed() ABSL_LOCKS_EXCLUDED(mu_);
   // RESOURCE_EXHAUSTED: no memory.
@@ -279,7 +287,8 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   const v1::OpenJobRequest request_;
   const Options options_;
   const PartitionSet partitions_;
-  std::unique_ptr<ColdStore> cold_;  // null: nothing spills
+  // Null: nothing spills. Shared with who takes over.
+  std::shared_ptr<ColdStore> cold_;
   Tables tables_;
   bool has_sync_ = false;
   std::vector<std::unique_ptr<RankState>> ranks_;  // [workers]
@@ -302,6 +311,9 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   absl::Mutex take_mu_;
   uint64_t last_ticket_ ABSL_GUARDED_BY(take_mu_) = 0;
   std::vector<uint64_t> tickets_ ABSL_GUARDED_BY(take_mu_);  // [partition_count], or empty
+
+  absl::Mutex free_mu_;
+  bool to_free_ ABSL_GUARDED_BY(free_mu_) = false;  // since rows were taken over
 
   // Held shared while rows change, alone while a checkpoint is cut.
   mutable absl::Mutex cut_mu_;

@@ -17,7 +17,6 @@ absl::StatusOr<uint64_t> JobShard::BeginTake(absl::Span<const uint32_t> partitio
   const auto refused = [this](const char* why) {
     return absl::FailedPreconditionError(absl::StrCat("job ", request_.job_id(), ": ", why));
   };
-  if (cold_ != nullptr) return refused("rows that may lie on disk (--spill-dir) are not copied");
   for (const uint32_t partition : partitions) {
     if (Owns(partition)) continue;
     return absl::InvalidArgumentError(
@@ -53,17 +52,10 @@ void JobShard::EndTakes() {
 
 absl::Status JobShard::TakeRows(uint64_t ticket, uint32_t table, uint32_t partition, bool changed,
                                 std::string& records) {
-  absl::MutexLock take_lock(&take_mu_);
-  if (partition >= tickets_.size() || tickets_[partition] != ticket) {
-    return absl::AbortedError(absl::StrCat("job ", request_.job_id(), ": the rows of partition ",
-                                           partition, " go to another caller now"));
-  }
-  TESSERA_RETURN_IF_ERROR(Closed());
-  RowStore& store = tables_[table]->store();
-  const RowLayout& layout = store.layout();
+  const RowLayout& layout = tables_[table]->store().layout();
   const size_t record_bytes = row_file::RecordBytes(layout.floats());
   std::vector<float> room;
-  store.TakeRows(PartitionId(partition), changed, [&](absl::Span<const Row* const> rows) {
+  const auto append = [&](absl::Span<const Row* const> rows) {
     const size_t before = records.size();
     records.resize(before + rows.size() * record_bytes);
     char* record = records.data() + before;
@@ -72,8 +64,18 @@ absl::Status JobShard::TakeRows(uint64_t ticket, uint32_t table, uint32_t partit
                             record);
       record += record_bytes;
     }
-  });
-  return absl::OkStatus();
+  };
+  TableTier::Taken taken;
+  {
+    absl::MutexLock take_lock(&take_mu_);
+    if (partition >= tickets_.size() || tickets_[partition] != ticket) {
+      return absl::AbortedError(absl::StrCat("job ", request_.job_id(), ": the rows of partition ",
+                                             partition, " go to another caller now"));
+    }
+    TESSERA_RETURN_IF_ERROR(Closed());
+    taken = tables_[table]->TakeRows(PartitionId(partition), changed, append);
+  }
+  return tables_[table]->ReadTaken(taken, append);
 }
 
 absl::StatusOr<uint64_t> JobShard::Receive(const v1::RowChunk& chunk) {
@@ -116,20 +118,35 @@ absl::StatusOr<uint64_t> JobShard::Receive(const v1::RowChunk& chunk) {
 
 absl::StatusOr<std::shared_ptr<JobShard>> JobShard::OpenEmpty(const v1::OpenJobRequest& request,
                                                               const Options& options,
-                                                              JobShard* near) {
+                                                              JobShard* near, JobShard* staged) {
   if (!request.checkpoint().empty()) {
     return absl::InvalidArgumentError(absl::StrCat(
         "job ", request.job_id(), ": take_over and a checkpoint, expected one of both"));
   }
-  TESSERA_ASSIGN_OR_RETURN(std::shared_ptr<JobShard> shard, Open(request, options));
-  if (shard->cold_ != nullptr) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "job ", request.job_id(), ": rows may lie on disk here (--spill-dir) and are not copied"));
-  }
-  if (near != nullptr && near->tables_.size() == shard->tables_.size()) {
-    for (size_t t = 0; t < near->tables_.size(); ++t) {
-      shard->tables_[t]->PrepareToTakeOver(*near->tables_[t]);
+  for (JobShard* const from : {near, staged}) {
+    if (from == nullptr) continue;
+    if (from->tables_.size() != static_cast<size_t>(request.tables_size())) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("job ", request.job_id(), ": has ", request.tables_size(),
+                       " tables, but those whose rows are here were ", from->tables_.size()));
     }
+  }
+  if (near != nullptr) {
+    near->FreeDropped();
+    // What an earlier move that was given up has left on disk is not to be found among what comes.
+    if (staged == nullptr) TESSERA_RETURN_IF_ERROR(near->FreeOthers());
+  }
+  if (near != nullptr && staged != nullptr && near->cold_ != staged->cold_) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "job ", request.job_id(), ": what was brought over was for another shard of this ps"));
+  }
+  JobShard* const first = near != nullptr ? near : staged;
+  TESSERA_ASSIGN_OR_RETURN(
+      std::shared_ptr<JobShard> shard,
+      OpenWith(request, options, absl::OkStatus, first != nullptr ? first->cold_ : nullptr));
+  if (near == nullptr) return shard;
+  for (size_t t = 0; t < near->tables_.size(); ++t) {
+    shard->tables_[t]->PrepareToTakeOver(*near->tables_[t]);
   }
   return shard;
 }
@@ -148,6 +165,8 @@ void JobShard::TakeOver(JobShard& from) {
   for (size_t t = 0; t < std::min(tables_.size(), from.tables_.size()); ++t) {
     tables_[t]->TakeOver(*from.tables_[t]);
   }
+  absl::MutexLock lock(&free_mu_);
+  to_free_ = true;
 }
 
 v1::WeighPartitionsResponse JobShard::WeighPartitions() const {
@@ -167,7 +186,14 @@ v1::WeighPartitionsResponse JobShard::WeighPartitions() const {
 }
 
 void JobShard::FreeDropped() {
-  for (const auto& table : tables_) table->store().FreeDropped();
+  absl::MutexLock lock(&free_mu_);
+  // What an error leaves on disk goes before rows are brought here again.
+  if (std::exchange(to_free_, false)) FreeOthers().IgnoreError();
+}
+
+absl::Status JobShard::FreeOthers() {
+  for (const auto& table : tables_) TESSERA_RETURN_IF_ERROR(table->FreeOthers());
+  return absl::OkStatus();
 }
 
 }  // namespace tessera::ps

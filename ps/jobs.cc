@@ -240,7 +240,7 @@ absl::StatusOr<std::shared_ptr<JobShard>> Jobs::TakeOver(const v1::OpenJobReques
     TESSERA_RETURN_IF_ERROR(near->CheckApplied(request.first_step()));
   }
   TESSERA_ASSIGN_OR_RETURN(std::shared_ptr<JobShard> shard,
-                           JobShard::OpenEmpty(request, options_, near.get()));
+                           JobShard::OpenEmpty(request, options_, near.get(), staged.get()));
   if (staged != nullptr) shard->TakeOver(*staged);
   if (near != nullptr) {
     near->Close(MovedOn(request.job_id(), request.take_over(), request.generation()));
@@ -276,27 +276,34 @@ absl::StatusOr<std::shared_ptr<JobShard>> Jobs::Stage(const v1::OpenJobRequest& 
         absl::StrCat("job ", id, ": no rows were brought over for generation ",
                      request.generation(), " to which changes could be made"));
   }
+  if (old != nullptr) old->Close(MoveIsOver(request, request.move()));
   TESSERA_ASSIGN_OR_RETURN(std::shared_ptr<JobShard> staged,
                            JobShard::OpenEmpty(request, options_, near.get()));
-  absl::MutexLock lock(&mu_);
-  TESSERA_RETURN_IF_ERROR(CheckWanted(request, close_alls_));
-  old = std::exchange(staged_[id], staged);
-  if (old != nullptr && MoveOf(old->request()) > MoveOf(request)) {
-    // It has come meanwhile.
-    const uint64_t move = old->request().move();
-    staged_[id].swap(old);
-    return MoveIsOver(request, move);
+  std::shared_ptr<JobShard> other = staged;
+  uint64_t latest = 0;
+  {
+    absl::MutexLock lock(&mu_);
+    TESSERA_RETURN_IF_ERROR(CheckWanted(request, close_alls_));
+    std::shared_ptr<JobShard>& current = staged_[id];
+    // A later one may have come meanwhile.
+    if (current == nullptr || MoveOf(current->request()) <= MoveOf(request)) current.swap(other);
+    latest = current->request().move();
   }
-  return staged;
+  if (other == nullptr) return staged;
+  const absl::Status over = MoveIsOver(other->request(), latest);
+  other->Close(over);
+  return other == staged ? absl::StatusOr<std::shared_ptr<JobShard>>(over) : staged;
 }
 
 void Jobs::DropStaged(const std::string& job_id, uint64_t generation, uint64_t move) {
-  std::shared_ptr<JobShard> staged;  // goes without the lock
-  absl::MutexLock lock(&mu_);
+  std::shared_ptr<JobShard> staged;
+  absl::ReleasableMutexLock lock(&mu_);
   const auto it = staged_.find(job_id);
   if (it == staged_.end() || MoveOf(it->second->request()) > std::pair(generation, move)) return;
   staged = std::move(it->second);
   staged_.erase(it);
+  lock.Release();
+  staged->Close(MoveIsOver(staged->request(), move));
 }
 
 absl::StatusOr<std::shared_ptr<JobShard>> Jobs::Find(const std::string& job_id,

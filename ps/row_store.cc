@@ -379,7 +379,7 @@ RowStore::Weight RowStore::Weigh(PartitionId partition) const {
   Weight weight;
   absl::ReaderMutexLock lock(&stripe.mu);
   const RowMap& map = stripe.maps[KeyBatch::MapOf(index)];
-  weight.rows = map.size();
+  weight.rows = evicts_ ? stripe.below[KeyBatch::MapOf(index)].made : map.size();
   map.ForEach([&](const Row* row) { weight.updates += row->frequency; });
   return weight;
 }

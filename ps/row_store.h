@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -174,19 +175,22 @@ class RowStore {
   // For any thread: no row is copied any more and the copies are gone, so the cut is lost.
   void StopCopies();
   // Whether rows may have to be copied, and the bytes of those that are.
-  // After PrepareToEvict: of an owned partition, the keys of rows that left memory after they had
-  // changed, since this was asked last; in any order, some more than once. What a cut has to find
-  // below, asked while nothing leaves. Once they were
-  // too many to be kept none is, until a cut of all rows: the next one must be that.
-  std::vector<uint64_t> TakeLeft(PartitionId partition);
-  bool keeps_left() const { return keeps_left_.load(std::memory_order_relaxed); }
-  uint64_t left_bytes() const {
-    return left_keys_.load(std::memory_order_relaxed) * sizeof(uint64_t);
-  }
   bool copies_rows() const { return unread_maps_.load(std::memory_order_relaxed) > 0; }
   uint64_t copied_bytes() const { return copied_bytes_.load(std::memory_order_relaxed); }
 
-  // Partitions that change their owner (row_store_move.cc); not after PrepareToEvict.
+  // After PrepareToEvict: of an owned partition, the keys of rows that left memory after they had
+  // changed, since this was asked last; in any order, some more than once. What has to be found
+  // below, asked while nothing leaves. nullopt: they were too many to be kept, and all rows below
+  // may be among them.
+  std::optional<std::vector<uint64_t>> TakeLeft(PartitionId partition);
+  // Of all partitions: a cut may be of what has changed.
+  bool keeps_left() const { return maps_without_left_.load(std::memory_order_relaxed) == 0; }
+  uint64_t left_bytes() const {
+    return left_keys_.load(std::memory_order_relaxed) * sizeof(uint64_t);
+  }
+
+  // Partitions that change their owner (row_store_move.cc). After PrepareToEvict `TakeRows` is of
+  // the rows in memory, asked while nothing leaves.
   //
   // All rows of an owned partition, or those that have changed since they were handed out here
   // last, in no order, with their stripe locked. The marks are those of cuts: one of what has
@@ -198,11 +202,16 @@ class RowStore {
   void PrepareToTakeOver(const RowStore& other);
   // The rows of all partitions that both own and this one has no rows of yet, without a copy, in a
   // time that depends on the number of partitions alone; `from` has no row afterwards. No cut is
-  // under way in either. The memory of rows that have no owner here is of use after FreeDropped.
-  void TakeOver(RowStore& from);
+  // under way in either, nothing leaves `from`, and the next cut must be of all rows. The memory of
+  // rows that have no owner here is of use after FreeDropped. Returns what came.
+  struct TakenOver {
+    uint64_t rows = 0;       // in memory
+    uint64_t rows_made = 0;  // in memory or not
+  };
+  TakenOver TakeOver(RowStore& from);
   void FreeDropped();
 
-  // Rows of an owned partition, and how often they were updated.
+  // Rows of an owned partition, in memory or not, and how often those in memory were updated.
   struct Weight {
     uint64_t rows = 0;
     uint64_t updates = 0;
@@ -235,6 +244,7 @@ class RowStore {
     uint64_t made = 0;           // rows, in memory or not
     std::vector<uint64_t> left;  // see TakeLeft
     size_t sorted = 0;           // of them, ascending and none twice
+    bool keeps_left = true;
   };
   struct Stripe {
     explicit Stripe(size_t block_bytes) : slabs(block_bytes) {}
@@ -294,7 +304,7 @@ class RowStore {
   std::atomic<uint32_t> unread_maps_ = 0;         // of the cut under way
   std::atomic<uint64_t> copied_bytes_ = 0;
   std::atomic<uint64_t> left_keys_ = 0;
-  std::atomic<bool> keeps_left_ = true;
+  std::atomic<uint32_t> maps_without_left_ = 0;  // see keeps_left
 };
 
 }  // namespace tessera::ps

@@ -68,7 +68,6 @@ void SortByKey(std::vector<Place>& places) {
 
 uint64_t RowStore::BeginCut(bool all) {
   uint64_t rows = 0;
-  if (all) keeps_left_ = true;
   for (const auto& stripe : stripes_) {
     absl::MutexLock lock(&stripe->mu);
     auto cut = std::make_unique<StripeCut>(layout().block_bytes());

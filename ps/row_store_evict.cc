@@ -95,7 +95,7 @@ uint64_t RowStore::Sweep(PartitionId partition, uint64_t most, Clock& clock,
 }
 
 void RowStore::AddLeft(Below& below, uint64_t key) {
-  if (!keeps_left_.load(std::memory_order_relaxed)) return;
+  if (!below.keeps_left) return;
   below.left.push_back(key);
   left_keys_.fetch_add(1, std::memory_order_relaxed);
   const size_t most = std::max(kLeastLeft, below.made / kRowsPerLeft);
@@ -106,14 +106,24 @@ void RowStore::AddLeft(Below& below, uint64_t key) {
   below.left.erase(std::unique(below.left.begin(), below.left.end()), below.left.end());
   below.sorted = below.left.size();
   left_keys_.fetch_sub(had - below.sorted, std::memory_order_relaxed);
-  if (below.sorted > most) keeps_left_ = false;
+  if (below.sorted <= most) return;
+  left_keys_.fetch_sub(below.sorted, std::memory_order_relaxed);
+  below.left = {};
+  below.sorted = 0;
+  below.keeps_left = false;
+  maps_without_left_.fetch_add(1, std::memory_order_relaxed);
 }
 
-std::vector<uint64_t> RowStore::TakeLeft(PartitionId partition) {
+std::optional<std::vector<uint64_t>> RowStore::TakeLeft(PartitionId partition) {
   const uint32_t index = partitions_.IndexOf(partition);
   Stripe& stripe = *stripes_[KeyBatch::StripeOf(index)];
   absl::MutexLock lock(&stripe.mu);
   Below& below = stripe.below[KeyBatch::MapOf(index)];
+  if (!below.keeps_left) {
+    below.keeps_left = true;
+    maps_without_left_.fetch_sub(1, std::memory_order_relaxed);
+    return std::nullopt;
+  }
   left_keys_.fetch_sub(below.left.size(), std::memory_order_relaxed);
   below.sorted = 0;
   return std::exchange(below.left, {});

@@ -40,10 +40,16 @@ void RowStore::PrepareToTakeOver(const RowStore& other) {
   }
 }
 
-void RowStore::TakeOver(RowStore& from) {
+RowStore::TakenOver RowStore::TakeOver(RowStore& from) {
+  struct Kept {
+    uint32_t index;  // in the set here
+    RowMap map;
+    uint64_t made;
+  };
+  TakenOver taken;
   for (uint32_t s = 0; s < KeyBatch::kStripes; ++s) {
     Stripe& old = *from.stripes_[s];
-    std::vector<std::pair<uint32_t, RowMap>> kept;  // by number in the set here
+    std::vector<Kept> kept;
     {
       // The one place where two stripes are locked: the older store's first.
       absl::MutexLock old_lock(&old.mu);
@@ -56,22 +62,27 @@ void RowStore::TakeOver(RowStore& from) {
         const PartitionId partition = from.partitions_.owned()[m * KeyBatch::kStripes + s];
         const uint32_t index = partitions_.IndexOf(partition);
         RowMap map(std::move(old.maps[m]));
-        if (map.size() == 0) continue;
+        const uint64_t made = from.evicts_ ? std::exchange(old.below[m].made, 0) : map.size();
+        if (made == 0) continue;
         // Bits of a cut, which none waits for, are to be those of the stripe.
         if (old.cut_bit != same.cut_bit) map.ForEach([](Row* row) { row->flags ^= kRowCut; });
         if (index == PartitionSet::kNotOwned) {
           same.dropped.push_back(std::move(map));
         } else {
-          kept.emplace_back(index, std::move(map));
+          kept.push_back({index, std::move(map), made});
         }
       }
     }
-    for (auto& [index, map] : kept) {
+    for (auto& [index, map, made] : kept) {
+      taken.rows += map.size();
+      taken.rows_made += made;
       Stripe& stripe = *stripes_[KeyBatch::StripeOf(index)];
       absl::MutexLock lock(&stripe.mu);
       stripe.maps[KeyBatch::MapOf(index)].Swap(map);
+      if (evicts_) stripe.below[KeyBatch::MapOf(index)].made = made;
     }
   }
+  return taken;
 }
 
 void RowStore::FreeDropped() {

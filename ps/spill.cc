@@ -37,8 +37,8 @@ std::string Spill::NewFolder() {
   return absl::StrCat(options_.folder, "/", kPrefix, folders_.fetch_add(1));
 }
 
-absl::StatusOr<std::unique_ptr<ColdStore>> Spill::Attach(
-    const std::vector<std::unique_ptr<Table>>& tables) {
+absl::StatusOr<std::shared_ptr<ColdStore>> Spill::Attach(
+    const std::vector<std::unique_ptr<Table>>& tables, std::shared_ptr<ColdStore> shared) {
   std::vector<ColdTable> specs;
   for (const auto& table : tables) {
     if (!table->may_spill()) continue;
@@ -46,13 +46,16 @@ absl::StatusOr<std::unique_ptr<ColdStore>> Spill::Attach(
         {.name = table->name(), .record_bytes = TableTier::RecordBytes(table->store().layout())});
   }
   if (specs.empty()) return nullptr;
-  ColdStore::Options options;
-  options.folder = NewFolder();
-  options.max_bytes = options_.max_job_bytes;
-  options.readers = &readers_;
-  TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<ColdStore> cold,
-                           ColdStore::Open(options, std::move(specs)));
   TableTier::Options tier;
+  tier.shares_cold = shared != nullptr;
+  std::shared_ptr<ColdStore> cold = std::move(shared);
+  if (cold == nullptr) {
+    ColdStore::Options options;
+    options.folder = NewFolder();
+    options.max_bytes = options_.max_job_bytes;
+    options.readers = &readers_;
+    TESSERA_ASSIGN_OR_RETURN(cold, ColdStore::Open(options, std::move(specs)));
+  }
   tier.cold = cold.get();
   tier.budget = &budget_;
   tier.evictor = &evictor_;

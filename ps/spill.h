@@ -39,9 +39,10 @@ class Spill {
   // A folder that no other job has, below that of the options.
   std::string NewFolder();
   // Gives those of a job's tables that may spill their place on disk; they go before it does.
-  // Null: none may.
-  absl::StatusOr<std::unique_ptr<ColdStore>> Attach(
-      const std::vector<std::unique_ptr<Table>>& tables);
+  // `shared` (null: none) is that of the same tables with other partitions. Null: none may.
+  absl::StatusOr<std::shared_ptr<ColdStore>> Attach(
+      const std::vector<std::unique_ptr<Table>>& tables,
+      std::shared_ptr<ColdStore> shared = nullptr);
 
  private:
   Spill(Options options, std::unique_ptr<FolderLock> lock);

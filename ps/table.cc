@@ -357,6 +357,27 @@ void Table::Count(const RowCounts& counts) {
   absent_.fetch_add(counts.absent, std::memory_order_relaxed);
 }
 
+TableTier::Taken Table::TakeRows(PartitionId partition, bool changed,
+                                 absl::FunctionRef<void(absl::Span<const Row* const>)> take) {
+  if (tier_ != nullptr) return tier_->TakeRows(partition, changed, take);
+  store_.TakeRows(partition, changed, take);
+  return {.partition = partition, .keys = {}};
+}
+
+absl::Status Table::ReadTaken(const TableTier::Taken& taken,
+                              absl::FunctionRef<void(absl::Span<const Row* const>)> take) {
+  return tier_ == nullptr ? absl::OkStatus() : FromTier(tier_->ReadTaken(taken, take));
+}
+
+void Table::TakeOver(Table& other) {
+  tier_ != nullptr ? tier_->TakeOver(*other.tier_) : void(store_.TakeOver(other.store_));
+}
+
+absl::Status Table::FreeOthers() {
+  store_.FreeDropped();
+  return tier_ == nullptr ? absl::OkStatus() : FromTier(tier_->EraseOthersBelow());
+}
+
 v1::TableStats Table::Stats() const {
   v1::TableStats stats;
   stats.set_name(name());

@@ -101,9 +101,21 @@ class Table {
   // How many rows that would drop.
   uint64_t CountExpirable(uint64_t applied_steps) const;
 
-  // See RowStore; `other` is the same table with other partitions.
+  // See RowStore and TableTier. First the rows in memory; `ReadTaken`, which needs no lock of the
+  // caller's, hands out what TakeRows has left on disk; ABORTED as of Pull.
+  TableTier::Taken TakeRows(PartitionId partition, bool changed,
+                            absl::FunctionRef<void(absl::Span<const Row* const> rows)> take);
+  absl::Status ReadTaken(const TableTier::Taken& taken,
+                         absl::FunctionRef<void(absl::Span<const Row* const> rows)> take);
+  // `other` is the same table with other partitions.
   void PrepareToTakeOver(const Table& other) { store_.PrepareToTakeOver(other.store_); }
-  void TakeOver(Table& other) { store_.TakeOver(other.store_); }
+  void TakeOver(Table& other);
+  // No row leaves memory any more.
+  void StopEvicting() {
+    if (tier_ != nullptr) tier_->StopEvicting();
+  }
+  // Of partitions that are not owned, what is still there of their rows.
+  absl::Status FreeOthers();
 
   v1::TableStats Stats() const;
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <memory>
 #include <utility>
 
@@ -19,6 +20,8 @@ namespace {
 constexpr uint64_t kEntryBytes = 12;
 // Rounds in which a batch's rows may come and go while they are read, before eviction waits for it.
 constexpr int kFreeRounds = 2;
+// Rows of a partition on disk that are handed out together.
+constexpr size_t kReadPiece = 4096;
 
 // Row blocks one after another, aligned as in memory.
 class Blocks {
@@ -64,6 +67,11 @@ absl::StatusOr<Found> ReadRows(ColdStore& cold, uint32_t table, size_t record_by
   out.blocks = std::make_unique<Blocks>(out.keys.size(), record_bytes);
   TESSERA_RETURN_IF_ERROR(cold.Read(table, out.keys, out.blocks->data(), out.found.data(), at));
   return out;
+}
+
+absl::Status LeftNowhere(const ColdKey& key) {
+  return absl::InternalError(absl::StrCat("key ", key.key, " of partition ", key.partition,
+                                          " left memory, but not to disk"));
 }
 
 }  // namespace
@@ -185,7 +193,8 @@ TableTier::TableTier(const Options& options, const PartitionSet* partitions, Row
       store_(*store),
       cold_(*options.cold),
       record_bytes_(RecordBytes(store->layout())),
-      row_bytes_(record_bytes_ + kEntryBytes) {
+      row_bytes_(record_bytes_ + kEntryBytes),
+      counts_cold_(!options.shares_cold) {
   // Small against a stripe's share, so that all stripes get theirs.
   store_.PrepareToEvict(options.budget->bytes() / KeyBatch::kStripes / 32);
   options_.evictor->Add(this);
@@ -398,7 +407,7 @@ uint64_t TableTier::BeginCut(bool all) {
   absl::MutexLock lock(&evict_mu_);
   const uint64_t rows = store_.BeginCut(all);
   for (const PartitionId partition : partitions_.owned()) {
-    cut.left.push_back(store_.TakeLeft(partition));
+    cut.left.push_back(store_.TakeLeft(partition).value_or(std::vector<uint64_t>()));
   }
   cut.disk = cold_.TakeSnapshot();
   if (all) cut.scan = cold_.Scan(options_.cold_table, cut.disk.get());
@@ -428,10 +437,7 @@ absl::Status TableTier::VisitCutBelow(
   TESSERA_ASSIGN_OR_RETURN(const Found read, ReadRows(cold_, options_.cold_table, record_bytes_,
                                                       std::move(places), cut_->disk.get()));
   for (size_t i = 0; i < read.keys.size(); ++i) {
-    if (!read.found[i]) {
-      return absl::InternalError(absl::StrCat("key ", read.keys[i].key, " of partition ",
-                                              partition.value(), " left memory, but not to disk"));
-    }
+    if (!read.found[i]) return LeftNowhere(read.keys[i]);
     rows.push_back(read.blocks->row(i));
   }
   return visit(rows);
@@ -442,13 +448,107 @@ void TableTier::DropCut() {
   cut_.reset();
 }
 
+TableTier::Taken TableTier::TakeRows(PartitionId partition, bool changed,
+                                     absl::FunctionRef<void(absl::Span<const Row* const>)> take) {
+  std::vector<uint64_t> handed_out;
+  std::optional<std::vector<uint64_t>> left;
+  {
+    // No row leaves between the two.
+    absl::ReaderMutexLock lock(&evict_mu_);
+    left = store_.TakeLeft(partition);
+    store_.TakeRows(partition, changed && left.has_value(), [&](absl::Span<const Row* const> rows) {
+      take(rows);
+      for (const Row* row : rows) handed_out.push_back(row->key);
+    });
+  }
+  std::sort(handed_out.begin(), handed_out.end());
+  if (!changed || !left.has_value()) {
+    return {.partition = partition, .all = true, .keys = std::move(handed_out)};
+  }
+  // What has left may be back, and newer.
+  std::sort(left->begin(), left->end());
+  left->erase(std::unique(left->begin(), left->end()), left->end());
+  Taken taken = {.partition = partition, .all = false, .keys = {}};
+  std::set_difference(left->begin(), left->end(), handed_out.begin(), handed_out.end(),
+                      std::back_inserter(taken.keys));
+  return taken;
+}
+
+absl::Status TableTier::ReadTaken(const Taken& taken,
+                                  absl::FunctionRef<void(absl::Span<const Row* const>)> take) {
+  std::vector<const Row*> rows;
+  if (!taken.all) {
+    std::vector<ColdKey> places;
+    for (const uint64_t key : taken.keys) {
+      places.push_back({.partition = taken.partition.value(), .key = key});
+    }
+    TESSERA_ASSIGN_OR_RETURN(
+        const Found read, ReadRows(cold_, options_.cold_table, record_bytes_, std::move(places)));
+    for (size_t i = 0; i < read.keys.size(); ++i) {
+      if (!read.found[i]) return LeftNowhere(read.keys[i]);
+      rows.push_back(read.blocks->row(i));
+    }
+    if (!rows.empty()) take(rows);
+    return absl::OkStatus();
+  }
+  Blocks blocks(kReadPiece, record_bytes_);
+  const auto hand_out = [&] {
+    if (!rows.empty()) take(rows);
+    rows.clear();
+  };
+  size_t next = 0;
+  TESSERA_RETURN_IF_ERROR(cold_.VisitPartition(
+      options_.cold_table, taken.partition.value(), [&](uint64_t key, const char* record) {
+        while (next < taken.keys.size() && taken.keys[next] < key) ++next;
+        if (next < taken.keys.size() && taken.keys[next] == key) return absl::OkStatus();
+        std::memcpy(blocks.at(rows.size()), record, record_bytes_);
+        rows.push_back(blocks.row(rows.size()));
+        if (rows.size() == kReadPiece) hand_out();
+        return absl::OkStatus();
+      }));
+  hand_out();
+  return absl::OkStatus();
+}
+
+void TableTier::TakeOver(TableTier& from) {
+  // A batch that is on its way to disk would come behind what this one writes there.
+  from.StopEvicting();
+  const uint64_t rows_there = from.row_bytes();
+  from.rows_ = 0;
+  from.cold_rows_ = 0;
+  options_.budget->Charge(-static_cast<int64_t>(rows_there));
+  const RowStore::TakenOver taken = store_.TakeOver(from.store_);
+  Added(taken.rows, 0);
+  cold_rows_.fetch_add(static_cast<int64_t>(taken.rows_made - taken.rows),
+                       std::memory_order_relaxed);
+  if (from.counts_cold_.exchange(false)) counts_cold_ = true;
+}
+
+void TableTier::StopEvicting() {
+  stopped_ = true;
+  options_.evictor->Remove(this);
+}
+
+absl::Status TableTier::EraseOthersBelow() {
+  std::vector<PartitionRange> others;
+  for (uint32_t p = 0; p < partitions_.partition_count(); ++p) {
+    if (partitions_.IndexOf(PartitionId(p)) != PartitionSet::kNotOwned) continue;
+    if (!others.empty() && others.back().last + 1 == p) {
+      others.back().last = p;
+    } else {
+      others.push_back({.first = p, .last = p});
+    }
+  }
+  return cold_.ErasePartitions(options_.cold_table, others);
+}
+
 absl::StatusOr<uint64_t> TableTier::Evict(uint64_t bytes) {
   const absl::Span<const PartitionId> owned = partitions_.owned();
   Leaving leaving(record_bytes_);
   leaving.bytes.reserve(options_.eviction_bytes + record_bytes_);
   uint64_t freed = 0;
   const uint64_t batch_rows = options_.eviction_bytes / record_bytes_ + 1;
-  for (size_t visited = 0; visited < owned.size() && freed < bytes;) {
+  for (size_t visited = 0; visited < owned.size() && freed < bytes && !stopped_;) {
     // Rows that are being written will be free.
     const uint64_t expected = freed + leaving.rows * row_bytes_;
     if (expected < bytes) {

@@ -43,6 +43,8 @@ class TableTier {
     uint32_t cold_table = 0;         // its number there
     MemoryBudget* budget = nullptr;  // borrowed, outlives the tier
     Evictor* evictor = nullptr;      // borrowed, outlives the tier
+    // Another tier counts what `cold` takes in memory, until this one takes over from it.
+    bool shares_cold = false;
     // Changed rows that are written together.
     uint64_t eviction_bytes = 16 << 20;
     // Without any row leaving while there is no place in memory; then the answer is push-back.
@@ -95,6 +97,28 @@ class TableTier {
   // Ends a cut, visited or not; nothing if there is none.
   void DropCut();
 
+  // Partitions that change their owner: see RowStore.
+  //
+  // Hands out the rows in memory; those that are on disk alone are left to ReadTaken.
+  struct Taken {
+    PartitionId partition;
+    bool all = false;
+    std::vector<uint64_t> keys;  // all: those handed out, ascending; else those to be read
+  };
+  Taken TakeRows(PartitionId partition, bool changed,
+                 absl::FunctionRef<void(absl::Span<const Row* const> rows)> take)
+      ABSL_LOCKS_EXCLUDED(evict_mu_);
+  // Rows as they are by now, in pieces, ascending by key. What has changed since TakeRows is of the
+  // next one, too.
+  absl::Status ReadTaken(const Taken& taken,
+                         absl::FunctionRef<void(absl::Span<const Row* const> rows)> take);
+  // `from` has the same cold store. Ends its eviction.
+  void TakeOver(TableTier& from);
+  // The records of partitions that are not owned.
+  absl::Status EraseOthersBelow();
+
+  // Returns when no row is on its way out; none leaves from here on.
+  void StopEvicting();
   // Moves the hand on, at most once round, until about `bytes` are free. Returns the bytes freed.
   absl::StatusOr<uint64_t> Evict(uint64_t bytes) ABSL_LOCKS_EXCLUDED(evict_mu_);
 
@@ -106,7 +130,7 @@ class TableTier {
   }
   // What the tier takes in memory besides the rows.
   uint64_t tier_bytes() const {
-    return cold_.MemoryBytes(options_.cold_table) + store_.left_bytes();
+    return (counts_cold_ ? cold_.MemoryBytes(options_.cold_table) : 0) + store_.left_bytes();
   }
 
  private:
@@ -142,6 +166,8 @@ class TableTier {
   std::atomic<uint64_t> evicted_ = 0;
   std::atomic<uint64_t> spilled_ = 0;
   std::atomic<uint64_t> repeated_ = 0;
+  std::atomic<bool> counts_cold_;
+  std::atomic<bool> stopped_ = false;  // StopEvicting was called
   // Evict's alone.
   size_t hand_ = 0;  // of the owned partitions
   RowStore::Clock clock_;

@@ -181,8 +181,30 @@ class RocksDbColdStore final : public ColdStore {
     });
   }
 
+  absl::Status ErasePartitions(uint32_t table, absl::Span<const PartitionRange> ranges) override {
+    if (ranges.empty()) return absl::OkStatus();
+    return WriteFile(*tables_[table], [&](rocksdb::SstFileWriter& file) {
+      char begin[cold_record::kKeyBytes];
+      char end[cold_record::kKeyBytes];
+      for (const PartitionRange& range : ranges) {
+        cold_record::EncodeKey({.partition = range.first, .key = 0}, begin);
+        cold_record::EncodeKey({.partition = range.last + 1, .key = 0}, end);
+        rocksdb::Status status = file.DeleteRange({begin, sizeof(begin)}, {end, sizeof(end)});
+        if (!status.ok()) return status;
+      }
+      return rocksdb::Status::OK();
+    });
+  }
+
+  absl::Status VisitPartition(
+      uint32_t table, uint32_t partition,
+      absl::FunctionRef<absl::Status(uint64_t, const char*)> visit) override {
+    // Of each file little may be of this partition: RocksDB reads ahead as it finds more.
+    return Pass(*this, table, nullptr, /*readahead=*/0).Visit(partition, visit);
+  }
+
   std::unique_ptr<ColdScan> Scan(uint32_t table, const ColdSnapshot* at) override {
-    return std::make_unique<Pass>(*this, table, at);
+    return std::make_unique<Pass>(*this, table, at, kScanReadahead);
   }
 
   std::unique_ptr<ColdSnapshot> TakeSnapshot() override {
@@ -219,11 +241,11 @@ class RocksDbColdStore final : public ColdStore {
   // every partition before it.
   class Pass final : public ColdScan {
    public:
-    Pass(const RocksDbColdStore& store, uint32_t table, const ColdSnapshot* at)
+    Pass(const RocksDbColdStore& store, uint32_t table, const ColdSnapshot* at, size_t readahead)
         : store_(store), table_(table) {
       rocksdb::ReadOptions options = RocksDbSnapshot::Options(at);
       options.fill_cache = false;
-      options.readahead_size = kScanReadahead;
+      options.readahead_size = readahead;
       rows_.reset(store.db_->NewIterator(options, store.tables_[table]->family));
     }
 

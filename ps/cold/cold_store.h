@@ -31,6 +31,12 @@ struct ColdRecord {
   const char* bytes = nullptr;  // [record_bytes]; borrowed for the call
 };
 
+// Partitions first to last, both included.
+struct PartitionRange {
+  uint32_t first = 0;
+  uint32_t last = 0;
+};
+
 // The records of all tables as they were when it was taken. What is replaced meanwhile stays on
 // disk for it. Ends before its store.
 class ColdSnapshot {
@@ -103,6 +109,14 @@ class ColdStore {
                              absl::Span<const ColdRecord> records) = 0;  // ascending, no key twice
   virtual absl::Status Erase(uint32_t table,
                              absl::Span<const ColdKey> keys) = 0;  // ascending, no key twice
+  // All records of whole partitions; the time depends on the number of ranges.
+  virtual absl::Status ErasePartitions(
+      uint32_t table, absl::Span<const PartitionRange> ranges) = 0;  // ascending, apart
+  // A partition's records, ascending by key, each as it was at a moment of the call; ends with the
+  // first error of `visit`.
+  virtual absl::Status VisitPartition(
+      uint32_t table, uint32_t partition,
+      absl::FunctionRef<absl::Status(uint64_t key, const char* record)> visit) = 0;
   // As of `at`, or of now. Ends before the store, and before `at`.
   virtual std::unique_ptr<ColdScan> Scan(uint32_t table, const ColdSnapshot* at = nullptr) = 0;
   virtual std::unique_ptr<ColdSnapshot> TakeSnapshot() = 0;

@@ -163,9 +163,9 @@ def random_logged_ps(t):
     t.identical(random_kills(t.draw, "ps"), sets=LOGGED, most_restarts=0)
 
 
-def spilling(t):
-    """Flags of two ps whose rows are on disk for the most part."""
-    return {f"ps-{i}": ["--memory", "8MiB", "--spill-dir", t.folder / f"spill-{i}"] for i in (0, 1)}
+def spilling(t, ps=2):
+    """Flags of ps whose rows are on disk for the most part."""
+    return {f"ps-{i}": ["--memory", "8MiB", "--spill-dir", t.folder / f"spill-{i}"] for i in range(ps)}
 
 
 # Checkpoints of two layers each, so close to one another that kills meet them.
@@ -321,6 +321,21 @@ def logged_resized(t):
     t.identical(resize(0, (4, 3), kills=False), ps=4, ask_ps=1, sets=LOGGED, most_restarts=0)
 
 
+@fault(15, "ps whose rows spill are resized from 1 to 4 to 3 while it trains", once=True)
+def spilling_resized(t):
+    def disturb(cluster, job_id):
+        cluster.wait_for_step(job_id, 50)
+        for ps in (4, 3):
+            cluster.tessera("scale", job_id, "--ps", ps)
+            cluster.wait(job_id, lambda s: "scaling" not in s, what="the end of the move")
+    outcome = t.identical(disturb, ps=4, ask_ps=1, sets=[*SyncJob.wide, "train.epochs=2", "checkpoint.every_steps=0"],
+                          most_restarts=0, flags=spilling(t, 4), timeout=500)
+    moved = [event["message"] for event in outcome.status["events"] if "partitions have moved" in event["message"]]
+    if len(moved) != 2 or any("by the checkpoint" in message for message in moved):
+        raise Failure(f"expected two moves of rows from ps to ps, found {moved}")
+    t.notes.extend(moved)
+
+
 @fault(15, "the ps are balanced by the weight of partitions while it trains", once=True)
 def balanced(t):
     def disturb(cluster, job_id):
@@ -339,6 +354,17 @@ def resized_and_killed(t):
 @fault(15, "the ps of an async job are resized from 1 to 4 to 3 and processes killed, and every sample counts once")
 def async_resized_and_killed(t):
     t.counted(resize(t.seed, (4, 3), kills=True, first=1000, every=1300), ps=4, ask_ps=1)
+
+
+@fault(15, "ps whose rows spill are resized from 1 to 4 to 3 and processes killed")
+def spilling_resized_and_killed(t):
+    t.identical(resize(t.seed, (4, 3), kills=True, first=50, every=60), ps=4, ask_ps=1, sets=SPILLED, flags=spilling(t, 4), timeout=500)
+
+
+@fault(15, "ps with push logs whose rows spill are resized from 1 to 4 to 3 and processes killed")
+def logged_spilling_resized_and_killed(t):
+    t.identical(resize(t.seed, (4, 3), kills=True, first=50, every=60), ps=4, ask_ps=1, sets=[*SPILLED, *LOGGED], flags=spilling(t, 4),
+                timeout=500)
 
 
 @fault(15, "ps with push logs are resized from 1 to 4 to 3 and processes killed")

@@ -192,10 +192,10 @@ TEST_F(ColdStoreTest, BehavesLikeAMapUnderRandomOperations) {
   auto store = Open();
   Twin twin;
   std::mt19937_64 random(7);
-  for (uint64_t step = 0; step < 120; ++step) {
+  for (uint64_t step = 0; step < 200; ++step) {
     const uint64_t begin = random() % 3000;
     const Twin rows = Rows(begin, begin + 1 + random() % 500, step);
-    switch (random() % 4) {
+    switch (random() % 6) {
       case 0:
       case 1:
         ASSERT_OK(Write(*store, rows));
@@ -206,6 +206,31 @@ TEST_F(ColdStoreTest, BehavesLikeAMapUnderRandomOperations) {
         for (const auto& [key, record] : rows) keys.push_back(key);
         ASSERT_OK(store->Erase(0, keys));
         for (const ColdKey& key : keys) twin.erase(key);
+        break;
+      }
+      case 3: {
+        std::vector<PartitionRange> ranges;
+        for (uint32_t p = random() % 40; p < 64; p += 2 + random() % 30) {
+          ranges.push_back({.first = p, .last = static_cast<uint32_t>(p + random() % 3)});
+          p = ranges.back().last;
+        }
+        ASSERT_OK(store->ErasePartitions(0, ranges));
+        for (const PartitionRange& range : ranges) {
+          twin.erase(twin.lower_bound({.partition = range.first, .key = 0}),
+                     twin.lower_bound({.partition = range.last + 1, .key = 0}));
+        }
+        break;
+      }
+      case 4: {
+        const uint32_t partition = random() % 64;
+        Twin visited;
+        ASSERT_OK(store->VisitPartition(0, partition, [&](uint64_t key, const char* record) {
+          visited.emplace(ColdKey{partition, key}, std::string(record, kRecordBytes));
+          return absl::OkStatus();
+        }));
+        const Twin expected(twin.lower_bound({.partition = partition, .key = 0}),
+                            twin.lower_bound({.partition = partition + 1, .key = 0}));
+        ASSERT_TRUE(visited == expected) << step;
         break;
       }
       default: {

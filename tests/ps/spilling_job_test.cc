@@ -236,6 +236,13 @@ class DamagedColdStore final : public ColdStore {
   }
   absl::Status Write(uint32_t, absl::Span<const ColdRecord>) override { return Damaged(); }
   absl::Status Erase(uint32_t, absl::Span<const ColdKey>) override { return Damaged(); }
+  absl::Status ErasePartitions(uint32_t, absl::Span<const PartitionRange>) override {
+    return Damaged();
+  }
+  absl::Status VisitPartition(uint32_t, uint32_t,
+                              absl::FunctionRef<absl::Status(uint64_t, const char*)>) override {
+    return Damaged();
+  }
   std::unique_ptr<ColdScan> Scan(uint32_t, const ColdSnapshot*) override {
     return std::make_unique<DamagedScan>();
   }
