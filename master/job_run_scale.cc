@@ -142,9 +142,13 @@ CopyPartitions JobRun::CopyWork(bool changed, uint64_t steps) const {
     open.set_move(copies_begun_);
     open.clear_checkpoint();
     open.clear_warm();
+    // Not what stays there: a ps that was lost meanwhile, and is back without, must not take it for
+    // brought over.
     open.clear_partitions();
     for (uint32_t p = 0; p < partition_count_; ++p) {
-      if (move_->owner[p] == to) open.add_partitions(p);
+      if (move_->owner[p] == to && options_.ps[owner_[p]].incarnation != move_->ps[to].incarnation) {
+        open.add_partitions(p);
+      }
     }
     copy.calls.emplace_back(move_->ps[to], std::move(request));
   }
