@@ -347,7 +347,7 @@ class JobRun {
   std::optional<Work> TakeTelling();
   void OnTold(const Telling& told, const ActionResult& result, const Now& now);
   // The part's ps is lost: who has all that was acknowledged, and follows no more.
-  std::optional<RunNode> TakeReplica(uint32_t part);
+  std::optional<RunNode> TakeReplica(uint32_t part, const Now& now);
   void SaveFollowers(v1::RunState& state) const;
   void RestoreFollowers(const v1::RunState& state, const Now& now);
 

@@ -168,13 +168,18 @@ void JobRun::OnTold(const Telling& told, const ActionResult& result, const Now& 
   follower.next = now.monotonic + kBetweenFollowers;
 }
 
-std::optional<RunNode> JobRun::TakeReplica(uint32_t part) {
+std::optional<RunNode> JobRun::TakeReplica(uint32_t part, const Now& now) {
   const auto found = followers_.find(part);
   if (found == followers_.end()) return std::nullopt;
-  const Follower follower = found->second;
-  followers_.erase(found);
-  if (!follower.in_sync) return std::nullopt;
-  return follower.node;
+  Follower& follower = found->second;
+  if (follower.in_sync) {
+    const RunNode node = follower.node;
+    followers_.erase(found);
+    return node;
+  }
+  // The ps may be back as the process that it was, and wait for this follower.
+  if (follower.stage != Follower::kNone) GiveUpFollower(part, follower, "is lost", now);
+  return std::nullopt;
 }
 
 void JobRun::SaveFollowers(v1::RunState& state) const {
