@@ -122,6 +122,7 @@ absl::Status JobShard::TakePushed() {
     const uint64_t below = request_.pushed(static_cast<int>(r));
     if (below > 0) applied_[r].AddRun(0, below - 1);
   }
+  alone_ = true;
   return absl::OkStatus();
 }
 

@@ -143,6 +143,7 @@ v1::PushLogHead JobShard::LogHead() const {
   *head.mutable_opened() = request_;
   absl::MutexLock lock(&mu_);
   head.set_next_step(AppliedSteps());
+  head.set_opened_alone(alone_);
   if (has_sync_) return head;
   for (const SequenceSet& pushes : applied_) {
     v1::RankPushes* rank = head.add_ranks();
@@ -170,6 +171,7 @@ absl::Status JobShard::TakeHead(const v1::PushLogHead& head) {
     return other("has ", head.ranks_size(), " ranks, expected ", applied_.size());
   }
   async_steps_ = head.next_step();
+  alone_ = head.opened_alone();
   for (size_t r = 0; r < applied_.size(); ++r) {
     applied_[r] = SequenceSet();
     for (const v1::RankPushes::Run& run : head.ranks(static_cast<int>(r)).runs()) {

@@ -163,7 +163,10 @@ absl::Status JobShard::PushLocked(const v1::PushRequest& request,
   if (!applied.ok()) return Fail(applied);
   if (!has_sync_) {
     absl::MutexLock lock(&mu_);
-    applied_[request.header().rank()].Add(request.sequence());
+    SequenceSet& applied_pushes = applied_[request.header().rank()];
+    // A rank sends a push when all ps have the one before: what is missing was lost with the ps.
+    if (alone_) applied_pushes.FillBelow(request.sequence());
+    applied_pushes.Add(request.sequence());
     if (lead_.has_value()) lead_->End(Rank(request.header().rank()), request.sequence());
     async_steps_ = std::max(async_steps_, request.sequence() + 1);
     return absl::OkStatus();

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
@@ -36,6 +37,19 @@ class SequenceSet {
   void AddRun(uint64_t first, uint64_t last) {
     runs_.emplace(first, last);
     size_ += last - first + 1;
+  }
+
+  // All numbers below n, in the set already or not.
+  void FillBelow(uint64_t n) {
+    if (n == 0 || FirstMissing() >= n) return;
+    uint64_t last = n - 1;
+    // A run that begins at n, or that goes on beyond it, becomes a part.
+    while (!runs_.empty() && runs_.begin()->first <= n) {
+      last = std::max(last, runs_.begin()->second);
+      size_ -= runs_.begin()->second - runs_.begin()->first + 1;
+      runs_.erase(runs_.begin());
+    }
+    AddRun(0, last);
   }
 
   uint64_t size() const { return size_; }

@@ -59,11 +59,22 @@ TEST_F(RecoveryTest, OneThatReturnsAloneGoesOnWhereTheRanksStand) {
   both(0, 5);
   both(0, 6);
   both(1, 7);  // its push 6 is lost for good
+  // Who takes over the rank does not stand at it for ever.
+  const auto next_of = [&](uint32_t rank) {
+    v1::ProgressRequest ask;
+    *ask.mutable_header() = AsyncPush(rank, 0).request.header();
+    const auto progress = (*shard)->GetProgress(ask);
+    EXPECT_OK(progress);
+    return progress.ok() ? progress->next_push() : 0;
+  };
+  EXPECT_EQ(next_of(0), 7u);
+  EXPECT_EQ(next_of(1), 8u);
   both(2, 7);
   EXPECT_EQ(Rows(**shard, files_, 16), Rows(**twin, other, 16));
   // Its new log begins there.
   shard = Recover(AsyncJob(), "cut", 12);
   ASSERT_OK(shard);
+  EXPECT_EQ(next_of(1), 8u);
   ASSERT_OK((*shard)->Push(AsyncPush(2, 7)));
   both(0, 7);
   EXPECT_EQ(Rows(**shard, files_, 17), Rows(**twin, other, 17));

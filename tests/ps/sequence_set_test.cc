@@ -45,6 +45,27 @@ TEST(SequenceSet, KnowsTheFirstNumberThatIsMissing) {
   EXPECT_EQ(set.FirstMissing(), 2u);
 }
 
+TEST(SequenceSet, FillsWhatIsMissingBelow) {
+  std::mt19937_64 random(5);
+  for (int trial = 0; trial < 200; ++trial) {
+    SequenceSet set;
+    std::set<uint64_t> twin;
+    for (int i = 0; i < 12; ++i) {
+      const uint64_t n = random() % 30;
+      if (twin.insert(n).second) set.Add(n);
+    }
+    const uint64_t below = random() % 31;
+    set.FillBelow(below);
+    for (uint64_t n = 0; n < below; ++n) twin.insert(n);
+    EXPECT_EQ(set.size(), twin.size());
+    for (uint64_t n = 0; n < 32; ++n) EXPECT_EQ(set.Contains(n), twin.contains(n)) << n;
+    const uint64_t next = set.FirstMissing();
+    EXPECT_FALSE(twin.contains(next));
+    set.Add(next);
+    EXPECT_GT(set.FirstMissing(), next);
+  }
+}
+
 TEST(SequenceSet, TakesTheLargestNumber) {
   SequenceSet set;
   set.Add(UINT64_MAX);
