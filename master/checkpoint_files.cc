@@ -57,6 +57,8 @@ ActionResult CheckpointFiles::Find(const FindCheckpoint& find, KeepGoing keep_go
     const std::string folder = absl::StrCat(find.job_folder, "/", name.name);
     if (std::count(find.damaged.begin(), find.damaged.end(), folder) > 0) continue;
     result.status = try_folder(folder);
+    // A master that died in its commit may have left a manifest that a power cut takes away again.
+    if (result.status.ok()) result.status = MakeDurable(absl::StrCat(*job_folder, "/", name.name));
     if (result.status.ok()) return result;
     if (absl::IsUnavailable(result.status)) {
       unreadable.Update(result.status);
@@ -70,6 +72,13 @@ ActionResult CheckpointFiles::Find(const FindCheckpoint& find, KeepGoing keep_go
                       : absl::NotFoundError(absl::StrCat("no sound checkpoint in ", find.job_folder,
                                                          " below ", root_));
   return result;
+}
+
+absl::Status CheckpointFiles::MakeDurable(const std::string& folder) const {
+  TESSERA_RETURN_IF_ERROR(files_.SyncFolder(folder));
+  TESSERA_RETURN_IF_ERROR(
+      files_.SyncFolder(std::filesystem::path(folder).parent_path().string()));
+  return files_.SyncFolder(root_);
 }
 
 absl::Status CheckpointFiles::Begin(const std::string& folder) const {

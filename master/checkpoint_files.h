@@ -18,6 +18,7 @@ class CheckpointFiles {
   // Borrowed, outliving this.
   CheckpointFiles(FileSystem* files, std::string root) : files_(*files), root_(std::move(root)) {}
 
+  // Of a job's own folder: the newest that is sound, which no power cut takes away any more.
   ActionResult Find(const FindCheckpoint& find, KeepGoing keep_going) const;
   // Makes the folder of a checkpoint, empty, in place of what an earlier try has left.
   absl::Status Begin(const std::string& folder) const;
@@ -30,6 +31,8 @@ class CheckpointFiles {
   void Drop(const std::string& folder) const;
 
  private:
+  // Names, up to the root.
+  absl::Status MakeDurable(const std::string& folder) const;
   absl::Status TryPrune(const WriteCheckpoint& write) const;
 
   FileSystem& files_;
