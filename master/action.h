@@ -32,6 +32,9 @@ struct RunNode {
 // whose disk does not answer; ask again.
 struct FindCheckpoint {
   std::string folder;
+  // `folder` is one that this job may have been about to commit: what is found is made durable, as
+  // it is in `job_folder`.
+  bool own = false;
   std::string job_folder;
   std::vector<std::string> damaged;
 };

@@ -31,7 +31,8 @@ ActionResult CheckpointFiles::Find(const FindCheckpoint& find, KeepGoing keep_go
     TESSERA_ASSIGN_OR_RETURN(const std::string path, PathBelow(root_, folder));
     TESSERA_ASSIGN_OR_RETURN(result.manifest, VerifyCheckpoint(files_, path, keep_going));
     result.folder = folder;
-    return absl::OkStatus();
+    // A master that died in its commit may have left a manifest that a power cut takes away again.
+    return find.own || find.folder.empty() ? MakeDurable(path) : absl::OkStatus();
   };
   if (!find.folder.empty()) {
     result.status = try_folder(find.folder);
@@ -57,8 +58,6 @@ ActionResult CheckpointFiles::Find(const FindCheckpoint& find, KeepGoing keep_go
     const std::string folder = absl::StrCat(find.job_folder, "/", name.name);
     if (std::count(find.damaged.begin(), find.damaged.end(), folder) > 0) continue;
     result.status = try_folder(folder);
-    // A master that died in its commit may have left a manifest that a power cut takes away again.
-    if (result.status.ok()) result.status = MakeDurable(absl::StrCat(*job_folder, "/", name.name));
     if (result.status.ok()) return result;
     if (absl::IsUnavailable(result.status)) {
       unreadable.Update(result.status);

@@ -25,10 +25,14 @@ bool JobRun::Logged() const {
 
 std::optional<JobRun::Origin> JobRun::PartialOrigin() const {
   if (spec().recovery().mode() != v1::RecoverySpec::PARTIAL || !Trains()) return std::nullopt;
-  if (!origin_.folder.empty()) return origin_;
-  // The rows were brought over from other ps.
-  if (!last_checkpoint_step_.has_value()) return std::nullopt;
-  return Origin{.folder = last_checkpoint_, .warm = false, .step = *last_checkpoint_step_};
+  Origin origin = origin_;
+  // Empty: the rows were brought over from other ps.
+  if (origin.folder.empty() && last_checkpoint_step_.has_value()) {
+    origin = {.folder = last_checkpoint_, .warm = false, .step = *last_checkpoint_step_};
+  }
+  // Before the first step nobody may have assigned the dense parameters.
+  if (origin.folder.empty() || (origin.step == 0 && !origin.warm)) return std::nullopt;
+  return origin;
 }
 
 bool JobRun::Unsaved() const {

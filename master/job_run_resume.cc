@@ -146,6 +146,7 @@ void JobRun::Resume(const Now& now) {
                 .sought = true};
     FindCheckpoint find;
     find.folder = writing_->folder;
+    find.own = true;
     wanted_behind_ = std::move(find);
   }
   if (!state.to_checkpoint()) return Advance(now);

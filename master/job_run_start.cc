@@ -30,6 +30,7 @@ void JobRun::FindOrOpen(const Now& now) {
   FindCheckpoint find;
   if (!options_.final_checkpoint.empty()) {
     find.folder = options_.final_checkpoint;
+    find.own = true;
   } else if (record_->has_run()) {
     find.job_folder = status().job_id();
     find.damaged = {record_->damaged().begin(), record_->damaged().end()};
