@@ -142,7 +142,11 @@ absl::Status CheckpointFiles::TryPrune(const WriteCheckpoint& write) const {
     absl::StatusOr<std::string> path = PathBelow(root_, folder);
     if (path.ok()) kept.insert(Plain(*path));
   }
-  for (size_t i = 0; i < committed.size() && i < write.keep; ++i) {
+  size_t steps = 0;
+  for (size_t i = 0; i < committed.size(); ++i) {
+    // Of one step the newest stands for all.
+    if (i > 0 && committed[i].step == committed[i - 1].step) continue;
+    if (++steps > write.keep) break;
     kept.insert(Plain(absl::StrCat(job_folder, "/", committed[i].name)));
   }
   kept.insert(Plain(absl::StrCat(root_, "/", write.folder)));

@@ -281,6 +281,8 @@ class JobRun {
   void TellErrors(const ActionResult& result, const Now& now);
   void FollowRules(const v1::Evaluation& evaluation, const Now& now);
   void CheckpointIfDue(const Now& now);
+  // One that leaves what the job may return to as it is.
+  std::string NewCheckpointFolder() const;
   void BeginCheckpoint(const Now& now);
   void OnCut(const ActionResult& result, const Now& now);
   void OnWritten(const ActionResult& result, const Now& now);

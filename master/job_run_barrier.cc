@@ -210,12 +210,23 @@ void JobRun::CheckpointIfDue(const Now& now) {
   Enter(Phase::kAwaitingWrite, now);
 }
 
+std::string JobRun::NewCheckpointFolder() const {
+  for (uint32_t number = 1;; ++number) {
+    const std::string folder =
+        absl::StrCat(record_->status().job_id(), "/", CheckpointFolderName(position_.step(), number));
+    if (folder != last_checkpoint_ && folder != origin_.folder &&
+        folder != position_.best_checkpoint()) {
+      return folder;
+    }
+  }
+}
+
 void JobRun::BeginCheckpoint(const Now& now) {
   Enter(Phase::kCheckpointing, now);
   CutCheckpoint cut;
   WriteCheckpoint write;
   write.job_folder = status().job_id();
-  write.folder = absl::StrCat(write.job_folder, "/", CheckpointFolderName(position_.step()));
+  write.folder = NewCheckpointFolder();
   const std::string best_before = position_.best_checkpoint();
   if (improved_ && spec().checkpoint().keep_best()) position_.set_best_checkpoint(write.folder);
   v1::CheckpointManifest& manifest = write.manifest;
@@ -240,7 +251,7 @@ void JobRun::BeginCheckpoint(const Now& now) {
     request.set_generation(generation());
     request.set_step(position_.step());
     request.set_folder(write.folder);
-    if (last_checkpoint_ != write.folder) request.set_base(last_checkpoint_);
+    request.set_base(last_checkpoint_);
     request.set_part(i);
     request.set_parts(parts);
     request.set_phase(v1::WriteCheckpointRequest::CUT);
@@ -388,8 +399,8 @@ void JobRun::SetResult(const std::string& checkpoint) {
   status().set_checkpoint(checkpoint);
   status().clear_final_metrics();
   for (const v1::Evaluation& evaluation : status().evaluations()) {
-    if (!absl::EndsWith(checkpoint, absl::StrCat("/", CheckpointFolderName(evaluation.step()))))
-      continue;
+    const auto name = ParseCheckpointFolder(checkpoint.substr(checkpoint.rfind('/') + 1));
+    if (!name.has_value() || name->step != evaluation.step()) continue;
     (*status().mutable_final_metrics())["validation"] = evaluation;
   }
 }

@@ -8,7 +8,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/strip.h"
+#include "absl/strings/str_split.h"
 #include "common/checkpoint/checksum.h"
 #include "common/failpoint.h"
 #include "common/status_macros.h"
@@ -79,16 +79,20 @@ absl::Status VerifyFile(FileSystem& fs, const std::string& folder,
 
 }  // namespace
 
-std::string CheckpointFolderName(uint64_t step) { return absl::StrFormat("step-%012d", step); }
+std::string CheckpointFolderName(uint64_t step, uint32_t number) {
+  const std::string name = absl::StrFormat("step-%012d", step);
+  return number == 1 ? name : absl::StrCat(name, "-", number);
+}
 
-std::optional<uint64_t> StepOfFolder(const std::string& name) {
-  absl::string_view digits = name;
-  uint64_t step = 0;
-  if (!absl::ConsumePrefix(&digits, "step-") || !absl::SimpleAtoi(digits, &step) ||
-      name != CheckpointFolderName(step)) {
+std::optional<CheckpointName> ParseCheckpointFolder(const std::string& name) {
+  CheckpointName checkpoint = {.name = name, .step = 0, .number = 1};
+  const std::vector<absl::string_view> parts = absl::StrSplit(name, '-');
+  if (parts.size() < 2 || parts.size() > 3 || !absl::SimpleAtoi(parts[1], &checkpoint.step)) {
     return std::nullopt;
   }
-  return step;
+  if (parts.size() == 3 && !absl::SimpleAtoi(parts[2], &checkpoint.number)) return std::nullopt;
+  if (name != CheckpointFolderName(checkpoint.step, checkpoint.number)) return std::nullopt;
+  return checkpoint;
 }
 
 absl::Status WriteManifest(FileSystem& fs, const std::string& folder,
@@ -164,14 +168,13 @@ absl::StatusOr<std::vector<CheckpointName>> ListCheckpoints(FileSystem& fs,
   if (absl::IsNotFound(names.status())) return checkpoints;
   TESSERA_RETURN_IF_ERROR(names.status());
   for (const std::string& name : *names) {
-    const std::optional<uint64_t> step = StepOfFolder(name);
-    if (!step.has_value()) continue;
+    const std::optional<CheckpointName> checkpoint = ParseCheckpointFolder(name);
+    if (!checkpoint.has_value()) continue;
     const absl::Status opened = fs.Open(ManifestPath(absl::StrCat(job_folder, "/", name))).status();
     if (absl::IsNotFound(opened)) continue;
-    checkpoints.push_back({.name = name, .step = *step});
+    checkpoints.push_back(*checkpoint);
   }
-  std::sort(checkpoints.begin(), checkpoints.end(),
-            [](const CheckpointName& a, const CheckpointName& b) { return a.step > b.step; });
+  std::sort(checkpoints.rbegin(), checkpoints.rend());
   return checkpoints;
 }
 

@@ -14,14 +14,25 @@
 namespace tessera {
 
 // A checkpoint is a folder "step-<12 digits>" in its job's folder: row files, and the manifest that
-// names them. It exists if and only if its manifest verifies. FORMAT.md has the bytes.
+// names them. It exists if and only if its manifest verifies. FORMAT.md has the bytes. Another one
+// of a step, cut while the first is still relied upon, is "step-<12 digits>-2", and so on.
 inline constexpr char kManifestName[] = "MANIFEST.json";
 // What is written. Version 1 has no layers, and is read too.
 inline constexpr uint32_t kManifestFormatVersion = 2;
 
-std::string CheckpointFolderName(uint64_t step);
+std::string CheckpointFolderName(uint64_t step, uint32_t number = 1);
+struct CheckpointName {
+  std::string name;  // of the folder in the job's folder
+  uint64_t step = 0;
+  uint32_t number = 1;  // of those of the step
+
+  // The order in which they were cut.
+  bool operator<(const CheckpointName& other) const {
+    return step != other.step ? step < other.step : number < other.number;
+  }
+};
 // nullopt: not the name of a checkpoint's folder.
-std::optional<uint64_t> StepOfFolder(const std::string& name);
+std::optional<CheckpointName> ParseCheckpointFolder(const std::string& name);
 
 // Commits: the row files must be written and synced before. Sets format_version and checksum; when
 // it returns OK the checkpoint is durable, before that there is none.
@@ -38,10 +49,6 @@ absl::StatusOr<v1::CheckpointManifest> ReadManifest(FileSystem& fs, const std::s
 absl::StatusOr<v1::CheckpointManifest> VerifyCheckpoint(FileSystem& fs, const std::string& folder,
                                                         KeepGoing keep_going = absl::OkStatus);
 
-struct CheckpointName {
-  std::string name;  // of the folder in the job's folder
-  uint64_t step = 0;
-};
 // Those that have a manifest, damaged or not, newest first. Empty where the job's folder is not
 // there.
 absl::StatusOr<std::vector<CheckpointName>> ListCheckpoints(FileSystem& fs,

@@ -58,25 +58,26 @@ absl::StatusOr<std::vector<PruneStep>> PlanPrune(FileSystem& fs, const std::stri
   if (options.keep == 0) {
     return absl::InvalidArgumentError("keep is 0, expected at least 1");
   }
-  TESSERA_ASSIGN_OR_RETURN(std::vector<std::string> names, fs.List(job_folder));
+  TESSERA_ASSIGN_OR_RETURN(const std::vector<std::string> names, fs.List(job_folder));
   TESSERA_ASSIGN_OR_RETURN(const std::vector<CheckpointName> checkpoints,
                            ListCheckpoints(fs, job_folder));
   TESSERA_ASSIGN_OR_RETURN(const Findings findings, Look(fs, job_folder, checkpoints, keep_going));
   std::vector<PruneStep> plan;
-  std::sort(names.begin(), names.end(), [](const std::string& a, const std::string& b) {
-    return StepOfFolder(a).value_or(0) > StepOfFolder(b).value_or(0);
-  });
+  std::vector<CheckpointName> folders;
   for (const std::string& name : names) {
-    const std::optional<uint64_t> number = StepOfFolder(name);
-    if (!number.has_value()) continue;
+    if (const auto folder = ParseCheckpointFolder(name)) folders.push_back(*folder);
+  }
+  std::sort(folders.rbegin(), folders.rend());
+  const std::optional<CheckpointName> sound = ParseCheckpointFolder(findings.newest_sound);
+  for (const CheckpointName& folder : folders) {
+    const std::string& name = folder.name;
     const auto committed = std::find_if(checkpoints.begin(), checkpoints.end(),
                                         [&](const CheckpointName& c) { return c.name == name; });
     PruneStep& step = plan.emplace_back();
     step.name = name;
     if (committed == checkpoints.end()) {
       // A job that went back behind a damaged checkpoint may be writing one below it.
-      const std::optional<uint64_t> sound = StepOfFolder(findings.newest_sound);
-      step.remove = options.job_stopped || (sound.has_value() && *number < *sound);
+      step.remove = options.job_stopped || (sound.has_value() && folder < *sound);
       step.reason = step.remove ? "half-written: it has no manifest"
                                 : "it has no manifest, and may be a checkpoint being written";
     } else if (static_cast<uint64_t>(committed - checkpoints.begin()) < options.keep) {

@@ -202,6 +202,14 @@ TEST(ListCheckpoints, NamesThoseWithAManifestNewestFirst) {
     ASSERT_TRUE(fs.CreateFolder(folder).ok());
     ASSERT_TRUE(WriteManifest(fs, folder, {}).ok());
   }
+  const std::string again = "job/" + CheckpointFolderName(20, 2);
+  EXPECT_EQ(again, "job/step-000000000020-2");
+  ASSERT_TRUE(fs.CreateFolder(again).ok());
+  ASSERT_TRUE(WriteManifest(fs, again, {}).ok());
+  for (const char* other : {"step-000000000020-1", "step-000000000020-02", "step-000000000020-2-3",
+                            "step-000000000020-", "step--2"}) {
+    EXPECT_FALSE(ParseCheckpointFolder(other).has_value()) << other;
+  }
   ASSERT_TRUE(fs.CreateFolder("job/step-000000000500").ok());  // not committed
   ASSERT_TRUE(fs.CreateFolder("job/step-7").ok());             // not ours
   fs.SetContent("job/step-7/MANIFEST.json", "{}");
@@ -211,9 +219,10 @@ TEST(ListCheckpoints, NamesThoseWithAManifestNewestFirst) {
   std::vector<uint64_t> steps;
   for (const CheckpointName& checkpoint : *list) {
     steps.push_back(checkpoint.step);
-    EXPECT_EQ(checkpoint.name, CheckpointFolderName(checkpoint.step));
+    EXPECT_EQ(checkpoint.name, CheckpointFolderName(checkpoint.step, checkpoint.number));
   }
-  EXPECT_THAT(steps, testing::ElementsAre(1000000000000, 100, 20, 9));
+  EXPECT_THAT(steps, testing::ElementsAre(1000000000000, 100, 20, 20, 9));
+  EXPECT_EQ((*list)[2].number, 2u);
 }
 
 }  // namespace

@@ -40,7 +40,7 @@ class PruneTest : public testing::Test {
     std::vector<uint64_t> left;
     const std::vector<std::string> names = *fs_.List("job");
     for (const std::string& name : names) {
-      if (const auto step = StepOfFolder(name)) left.push_back(*step);
+      if (const auto folder = ParseCheckpointFolder(name)) left.push_back(folder->step);
     }
     return left;
   }
