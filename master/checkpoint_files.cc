@@ -75,8 +75,7 @@ ActionResult CheckpointFiles::Find(const FindCheckpoint& find, KeepGoing keep_go
 
 absl::Status CheckpointFiles::MakeDurable(const std::string& folder) const {
   TESSERA_RETURN_IF_ERROR(files_.SyncFolder(folder));
-  TESSERA_RETURN_IF_ERROR(
-      files_.SyncFolder(std::filesystem::path(folder).parent_path().string()));
+  TESSERA_RETURN_IF_ERROR(files_.SyncFolder(std::filesystem::path(folder).parent_path().string()));
   return files_.SyncFolder(root_);
 }
 

@@ -212,8 +212,8 @@ void JobRun::CheckpointIfDue(const Now& now) {
 
 std::string JobRun::NewCheckpointFolder() const {
   for (uint32_t number = 1;; ++number) {
-    const std::string folder =
-        absl::StrCat(record_->status().job_id(), "/", CheckpointFolderName(position_.step(), number));
+    const std::string folder = absl::StrCat(record_->status().job_id(), "/",
+                                            CheckpointFolderName(position_.step(), number));
     if (folder != last_checkpoint_ && folder != origin_.folder &&
         folder != position_.best_checkpoint()) {
       return folder;

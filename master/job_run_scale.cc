@@ -146,7 +146,8 @@ CopyPartitions JobRun::CopyWork(bool changed, uint64_t steps) const {
     // brought over.
     open.clear_partitions();
     for (uint32_t p = 0; p < partition_count_; ++p) {
-      if (move_->owner[p] == to && options_.ps[owner_[p]].incarnation != move_->ps[to].incarnation) {
+      if (move_->owner[p] == to &&
+          options_.ps[owner_[p]].incarnation != move_->ps[to].incarnation) {
         open.add_partitions(p);
       }
     }

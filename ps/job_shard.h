@@ -323,7 +323,7 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   bool applying_ ABSL_GUARDED_BY(mu_) = false;
   // Jobs without sync tables: the pushes of each rank, and one more than their highest number.
   std::vector<SequenceSet> applied_ ABSL_GUARDED_BY(mu_);  // [workers]
-  bool alone_ ABSL_GUARDED_BY(mu_) = false;  // see PushLogHead.opened_alone
+  bool alone_ ABSL_GUARDED_BY(mu_) = false;                // see PushLogHead.opened_alone
   uint64_t async_steps_ ABSL_GUARDED_BY(mu_);
   std::optional<LeadGate> lead_ ABSL_GUARDED_BY(mu_);  // of jobs with max_lead
   uint64_t part_bytes_ ABSL_GUARDED_BY(mu_) = 0;  // announced by pushes of which parts are missing
