@@ -150,6 +150,23 @@ absl::StatusOr<v1::WriteCheckpointResponse> JobShard::WriteCheckpoint(
   return response;
 }
 
+absl::Status JobShard::EndCut(absl::Duration limit) {
+  std::optional<PartCut> cut;
+  {
+    absl::MutexLock lock(&mu_);
+    const auto idle = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return !cut_busy_; };
+    if (!mu_.AwaitWithTimeout(absl::Condition(&idle), limit)) {
+      return absl::DeadlineExceededError(
+          absl::StrCat("job ", request_.job_id(), ": a checkpoint is being written for more than ",
+                       absl::FormatDuration(limit), " after the end of generation ",
+                       request_.generation()));
+    }
+    cut = std::exchange(cut_, std::nullopt);
+  }
+  if (cut.has_value()) DropCut(tables_);
+  return absl::OkStatus();
+}
+
 absl::StatusOr<PartCut> JobShard::Cut(const v1::WriteCheckpointRequest& request,
                                       const std::string& folder, std::optional<WrittenPart> last,
                                       KeepGoing keep_going) {

@@ -15,6 +15,8 @@ namespace {
 
 constexpr size_t kMaxIdBytes = 256;
 constexpr size_t kMaxClosed = 1000;
+// Of a writer, to see that its shard is closed.
+constexpr absl::Duration kCutPatience = absl::Seconds(10);
 
 absl::Status CheckId(const std::string& id) {
   if (id.empty() || id.size() > kMaxIdBytes) {
@@ -244,6 +246,8 @@ absl::StatusOr<std::shared_ptr<JobShard>> Jobs::TakeOver(const v1::OpenJobReques
   if (staged != nullptr) shard->TakeOver(*staged);
   if (near != nullptr) {
     near->Close(MovedOn(request.job_id(), request.take_over(), request.generation()));
+    // One that was cut for a master that is gone.
+    TESSERA_RETURN_IF_ERROR(near->EndCut(kCutPatience));
     shard->TakeOver(*near);
   }
   TESSERA_RETURN_IF_ERROR(shard->OpenLog());

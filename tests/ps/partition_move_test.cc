@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "common/checkpoint/checksum.h"
+#include "common/checkpoint/row_file_reader.h"
 #include "ps/jobs.h"
 #include "ps/spill.h"
 #include "tests/ps/ps_testing.h"
@@ -448,6 +449,35 @@ TEST_F(PartitionMoveTest, APushLogLeadsBackFromTheFirstCheckpointAfterTheSwitchO
   next.mutable_header()->set_generation(2);
   ASSERT_OK(PendingPull(*Find(*jobs, 2), next).status());
   EXPECT_TRUE(Rows(*Find(*jobs, 2)) == last);
+}
+
+TEST_F(PartitionMoveTest, ACutThatNobodyWritesEndsWithItsGeneration) {
+  std::mt19937_64 random(6);
+  ASSERT_OK(old_.Open(Request(1, Partitions(0, kPartitions))));
+  uint64_t step = 0;
+  while (step < 5) Push(*Find(old_, 1), step++, 300, 3000, random);
+  v1::WriteCheckpointRequest request;
+  request.set_job_id("job-1");
+  request.set_generation(1);
+  request.set_step(step);
+  request.set_parts(1);
+  request.set_folder("nobody");
+  request.set_phase(v1::WriteCheckpointRequest::CUT);
+  ASSERT_OK(Find(old_, 1)->WriteCheckpoint(request, clock_.Monotonic()));
+  ASSERT_OK(old_.Open(TakeOver(1, Partitions(0, kPartitions), step)));
+  const auto shard = Find(old_, 2);
+  request.set_generation(2);
+  request.set_folder("next");
+  request.set_phase(v1::WriteCheckpointRequest::CUT_AND_WRITE);
+  const auto written = shard->WriteCheckpoint(request, clock_.Monotonic());
+  ASSERT_OK(written);
+  uint64_t rows = 0;
+  for (const v1::CheckpointFile& file : written->files()) {
+    const auto reader = RowFileReader::Open(files_, "root/next/" + file.name());
+    ASSERT_OK(reader);
+    for (const row_file::IndexEntry& block : (*reader)->blocks()) rows += block.rows;
+  }
+  EXPECT_EQ(rows, shard->rows());
 }
 
 TEST_F(PartitionMoveTest, AStepThatIsNotAppliedIsNotLeftBehind) {
