@@ -177,7 +177,8 @@ void JobRun::RequestMoveBarrier() {
 
 void JobRun::TickMove(const Now& now) {
   if (!move_.has_value()) return;
-  if (move_->stage == Move::kToCopy && !writing_.has_value() && !copies_behind_ && lost_.empty()) {
+  const bool checkpoint = writing_.has_value() || cut_again_.has_value();
+  if (move_->stage == Move::kToCopy && !checkpoint && !copies_behind_ && lost_.empty()) {
     BeginCopy(now);
   }
   // One that was asked for while another was held has passed with that.
@@ -233,6 +234,8 @@ void JobRun::OnCopied(Lane lane, const ActionResult& result, const Now& now) {
     move_->stage = Move::kCopied;
     return CheckpointIfDue(now);
   }
+  // One that was cut again has taken the marks, and is written in the lane of the copies.
+  if (writing_.has_value()) return CopyAnew();
   const bool shrinks = move_->rounds == 1 || result.bytes < before / 2;
   if (result.bytes <= kSmallRoundBytes || !shrinks) move_->closing = true;
   // Until the barrier is reached, so that little has changed by then.

@@ -201,7 +201,12 @@ std::shared_ptr<JobShard> Jobs::TakeFollower(const v1::OpenJobRequest& request) 
   {
     absl::MutexLock lock(&mu_);
     const auto it = following_.find(request.job_id());
-    if (it == following_.end() || it->second.request.generation() != request.generation()) {
+    if (it == following_.end()) return nullptr;
+    const v1::OpenJobRequest& followed = it->second.request;
+    // A master that does not know of it may mean another part, which this ps had before.
+    if (followed.generation() != request.generation() ||
+        !std::equal(followed.partitions().begin(), followed.partitions().end(),
+                    request.partitions().begin(), request.partitions().end())) {
       return nullptr;
     }
     shard = std::move(it->second.shard);
