@@ -54,8 +54,9 @@ bool JobRun::Uses(uint64_t incarnation) const {
   const auto is = [incarnation](const RunNode& node) { return node.incarnation == incarnation; };
   return std::any_of(options_.ps.begin(), options_.ps.end(), is) ||
          std::any_of(options_.workers.begin(), options_.workers.end(), is) ||
-         std::any_of(lost_.begin(), lost_.end(),
-                     [&is](const auto& lost) { return is(lost.second.back); });
+         std::any_of(lost_.begin(), lost_.end(), [&is](const auto& lost) {
+           return is(lost.second.back) || is(lost.second.returned);
+         });
 }
 
 std::optional<Work> JobRun::TakeAction(Lane lane) {
