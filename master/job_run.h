@@ -316,6 +316,8 @@ class JobRun {
   std::optional<Origin> PartialOrigin() const;
   std::optional<Work> TakeRecovery();
   void ReturnAlone(const Origin& origin, v1::OpenJobRequest& request) const;
+  // How many steps may have been pushed since, at most.
+  uint64_t StepsSince(const Origin& origin) const;
   void OnRecovered(const Recovering& asked, const ActionResult& result, const Now& now);
   void TickLost(const Now& now);
   // False: that has been said for longer than `patience`.
@@ -434,6 +436,8 @@ class JobRun {
     bool log_gone = false;  // it has said so
     bool replaces = false;  // `back` had a copy, and takes the place of the one that is lost
     RunNode returned;       // meanwhile; incarnation 0: it has not
+    // Counted as lost with what it had, since it was told to return alone.
+    std::optional<uint64_t> lost_steps = std::nullopt;
   };
   std::map<uint32_t, Lost> lost_;           // by part
   std::optional<Recovering> recovering_;    // by the action under way

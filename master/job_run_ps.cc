@@ -104,6 +104,12 @@ std::optional<Work> JobRun::TakeRecovery() {
     if (!ComesBackByLog() || lost.log_gone) recovering_->alone = PartialOrigin();
     if (recovering_->alone.has_value()) {
       ReturnAlone(*recovering_->alone, request);
+      // Before it is told: the next master might never hear of it.
+      if (!lost.lost_steps.has_value()) {
+        lost.lost_steps = StepsSince(*recovering_->alone);
+        status().set_lost_steps(status().lost_steps() + *lost.lost_steps);
+        jobs_->Touch(record_);
+      }
     } else {
       request.set_recover(true);
     }
@@ -112,6 +118,18 @@ std::optional<Work> JobRun::TakeRecovery() {
     return open;
   }
   return std::nullopt;
+}
+
+uint64_t JobRun::StepsSince(const Origin& origin) const {
+  if (plan_ == nullptr) return 0;
+  // Nobody has said how far the units are that are under way: all of each, at most.
+  uint64_t pushed = plan_->position().step();
+  for (uint32_t r = 0; r < options_.workers.size(); ++r) {
+    const v1::NextWorkResponse& held = desk_.held(Rank(r));
+    if (!desk_.Busy(Rank(r)) || !held.has_train()) continue;
+    pushed += held.train().batch_end() - held.train().batch_begin();
+  }
+  return pushed - std::min(origin.step, pushed);
 }
 
 void JobRun::ReturnAlone(const Origin& origin, v1::OpenJobRequest& request) const {
@@ -162,23 +180,16 @@ void JobRun::OnRecovered(const Recovering& asked, const ActionResult& result, co
     return;
   }
   if (!result.status.ok()) {
+    // All go back, and nothing is lost.
+    status().set_lost_steps(status().lost_steps() - lost.lost_steps.value_or(0));
     return Restart("PsFailed",
                    absl::StrCat(name, " cannot take up the job: ", result.status.message()), now);
   }
   ++options_.counts->ps_recoveries;
   std::string has = "all that was pushed";
   if (asked.alone.has_value()) {
-    // Nobody has said how far the units are that are under way: all of each, at most.
-    uint64_t pushed = plan_->position().step();
-    for (uint32_t r = 0; r < options_.workers.size(); ++r) {
-      const v1::NextWorkResponse& held = desk_.held(Rank(r));
-      if (!desk_.Busy(Rank(r)) || !held.has_train()) continue;
-      pushed += held.train().batch_end() - held.train().batch_begin();
-    }
-    const uint64_t steps = pushed - std::min(asked.alone->step, pushed);
-    status().set_lost_steps(status().lost_steps() + steps);
     has = absl::StrCat("the rows of ", asked.alone->folder, "; what was pushed to it since, in ",
-                       steps, " steps at most, is lost");
+                       lost.lost_steps.value_or(0), " steps at most, is lost");
   }
   const double seconds = absl::ToDoubleSeconds(now.monotonic - lost.since);
   jobs_->AddEvent(record_,
