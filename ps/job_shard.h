@@ -137,10 +137,11 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   // FAILED_PRECONDITION: of a job with sync tables, other steps than those below `steps` have been
   // applied.
   absl::Status CheckApplied(uint64_t steps) const ABSL_LOCKS_EXCLUDED(mu_);
-  // Of a shard that is closed: nothing of a checkpoint is under way any more. DEADLINE_EXCEEDED: one
-  // is still being written, by a disk that does not answer.
+  // Of a shard that is closed: nothing of a checkpoint is under way any more. DEADLINE_EXCEEDED:
+  // one is still being written, by a disk that does not answer.
   absl::Status EndCut(absl::Duration limit) ABSL_LOCKS_EXCLUDED(mu_);
-  // The rows of `from` that are this one's too. `from` is closed and has no cut, or nobody calls it.
+  // The rows of `from` that are this one's too. `from` is closed and has no cut, or nobody calls
+  // it.
   void TakeOver(JobShard& from) ABSL_LOCKS_EXCLUDED(cut_mu_, free_mu_);
   // Of rows that were not taken over, in memory and on disk; once, and not after another shard was
   // opened empty beside this one.

@@ -156,10 +156,9 @@ absl::Status JobShard::EndCut(absl::Duration limit) {
     absl::MutexLock lock(&mu_);
     const auto idle = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return !cut_busy_; };
     if (!mu_.AwaitWithTimeout(absl::Condition(&idle), limit)) {
-      return absl::DeadlineExceededError(
-          absl::StrCat("job ", request_.job_id(), ": a checkpoint is being written for more than ",
-                       absl::FormatDuration(limit), " after the end of generation ",
-                       request_.generation()));
+      return absl::DeadlineExceededError(absl::StrCat(
+          "job ", request_.job_id(), ": a checkpoint is being written for more than ",
+          absl::FormatDuration(limit), " after the end of generation ", request_.generation()));
     }
     cut = std::exchange(cut_, std::nullopt);
   }

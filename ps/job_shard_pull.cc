@@ -85,7 +85,7 @@ void JobShard::AnswerWaiting() {
 
 bool JobShard::ConfirmBy(const v1::PullRequest& pull) {
   if (!has_sync_ || pull.step() == 0) return false;
-  if (pull.read_only()) {
+  if (pull.read_only() || pull.all_confirmed()) {
     reducer_.ConfirmAll(pull.step());
   } else if (pull.header().rank() < ranks_.size()) {
     reducer_.Confirm(Rank(pull.header().rank()), pull.step());

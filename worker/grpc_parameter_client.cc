@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <utility>
 #include <vector>
@@ -36,8 +37,10 @@ class PullLeg {
   PullLeg(const v1::PullRequest& request, const TableRows* tables, KeyChunk chunk, std::string ps)
       : request_(request), tables_(tables), chunk_(std::move(chunk)), ps_(std::move(ps)) {}
 
-  grpc::ByteBuffer Message() const {
-    wire::BulkWriter writer(wire::kPullRequest, request_);
+  grpc::ByteBuffer Message(bool all_confirmed) const {
+    v1::PullRequest request = request_;
+    request.set_all_confirmed(all_confirmed);
+    wire::BulkWriter writer(wire::kPullRequest, request);
     for (const KeyRange& range : chunk_) {
       v1::KeyBlock block;
       block.set_table(tables_[range.table].table);
@@ -131,6 +134,7 @@ class GrpcParameterClient final : public ParameterClient {
   std::unique_ptr<PendingCall> Pull(absl::Span<const TableRows> tables,
                                     const PullOptions& options) override {
     const auto kept = std::make_shared<const std::vector<TableRows>>(tables.begin(), tables.end());
+    const auto answered = std::make_shared<std::atomic<bool>>(false);  // by a ps
     v1::PullRequest request;
     *request.mutable_header() = header_;
     request.set_step(options.step);
@@ -143,8 +147,14 @@ class GrpcParameterClient final : public ParameterClient {
                                                          ps_.At(p)->address.name());
         legs.push_back(
             {.peer = p,
-             .message = [leg] { return leg->Message(); },
-             .take = [leg, kept](const grpc::ByteBuffer& answer) { return leg->Take(answer); }});
+             .message = [leg, answered,
+                         waits =
+                             options.step > 0] { return leg->Message(waits && answered->load()); },
+             .take = [leg, kept, answered](const grpc::ByteBuffer& answer) -> absl::Status {
+               TESSERA_RETURN_IF_ERROR(leg->Take(answer));
+               answered->store(true);
+               return absl::OkStatus();
+             }});
       }
     }
     return NewCall(

@@ -476,6 +476,10 @@ void WorkerNode::CallSome(const std::shared_ptr<FanOut>& state,
     state->backoff = std::min(state->backoff * 2, kMaxBackoff);
   };
   for (size_t p = 0; p < requests->size(); ++p) state->under_way += !state->done[p];
+  if constexpr (std::is_same_v<Request, v1::PullRequest>) {
+    const bool answered = state->under_way < requests->size();
+    for (Request& request : *requests) request.set_all_confirmed(answered && request.step() > 0);
+  }
   for (size_t p = 0; p < requests->size(); ++p) {
     if (state->done[p]) continue;
     PsNode* const ps = options_.find_ps(assignment_.partitions().ps(static_cast<int>(p)).address());
