@@ -203,10 +203,14 @@ void JobRun::CheckpointIfDue(const Now& now) {
       due_.checkpoint || best || stopping_ || EndsHere() || (due_.requested && !barrier_for_move_);
   if (MoveAtBarrier(due && last_checkpoint_step_ != position_.step(), now)) return;
   const bool moves = move_.has_value() && move_->stage == Move::kByCheckpoint;
-  if (!(due || moves) || last_checkpoint_step_ == position_.step()) return LeaveBarrier(now);
+  // A second one of this step, when it is committed, may take the place of the first.
+  const bool ends = (stopping_ || EndsHere()) && writing_.has_value();
+  if (!(due || moves) || (last_checkpoint_step_ == position_.step() && !ends)) {
+    return LeaveBarrier(now);
+  }
   if (!writing_.has_value()) return BeginCheckpoint(now);
-  SPDLOG_INFO("job {}: the checkpoint of step {} waits until that of step {} is written",
-              status().job_id(), position_.step(), writing_->step);
+  SPDLOG_INFO("job {}: step {} waits until the checkpoint of step {} is written", status().job_id(),
+              position_.step(), writing_->step);
   Enter(Phase::kAwaitingWrite, now);
 }
 
