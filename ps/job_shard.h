@@ -83,6 +83,8 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   // Expire finds the deadline (of Clock::Monotonic) passed. It may be what completes a step.
   void Pull(PullCall call, absl::Duration deadline, PullDone done)
       ABSL_LOCKS_EXCLUDED(mu_, cut_mu_);
+  // Of a pull that will come: see v1::ParameterService.LookAhead.
+  absl::Status LookAhead(const PullCall& call) ABSL_LOCKS_EXCLUDED(mu_);
   // All of it or, with an error, nothing of it. A part of a push is kept until all parts are there;
   // the call that brings the last one applies them. Of a job with a push log, it is in the log when
   // this returns.

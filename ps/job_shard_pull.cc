@@ -1,4 +1,5 @@
 // JobShard: pulls, at once or when their step has come.
+#include <algorithm>
 #include <new>
 #include <utility>
 
@@ -61,6 +62,20 @@ void JobShard::Pull(PullCall call, absl::Duration deadline, PullDone done) {
   std::move(done)(PullNow(call, keys));
 }
 
+absl::Status JobShard::LookAhead(const PullCall& call) {
+  TESSERA_RETURN_IF_ERROR(CheckHeader(call.request.header()));
+  TESSERA_ASSIGN_OR_RETURN(const PullKeys keys, CheckPull(tables_, call, UINT64_MAX));
+  {
+    absl::MutexLock lock(&mu_);
+    TESSERA_RETURN_IF_ERROR(closed_);
+  }
+  for (size_t b = 0; b < keys.size(); ++b) {
+    Table& table = *tables_[call.request.tables(static_cast<int>(b)).table()];
+    TESSERA_RETURN_IF_ERROR(table.LookAhead(keys[b]));
+  }
+  return absl::OkStatus();
+}
+
 bool JobShard::MayAnswer(const v1::PullRequest& pull) {
   if (has_sync_) return pull.step() <= reducer_.next_step();
   const uint32_t rank = pull.header().rank();
@@ -101,6 +116,9 @@ absl::StatusOr<PullAnswer> JobShard::PullNow(const PullCall& call, const PullKey
       const uint32_t table = call.request.tables(static_cast<int>(done)).table();
       TESSERA_RETURN_IF_ERROR(PullTable(call, table, keys[done], answer));
     }
+    answer.response.set_has_cold_rows(
+        std::any_of(tables_.begin(), tables_.end(),
+                    [](const std::unique_ptr<Table>& table) { return table->has_cold_rows(); }));
     return answer;
   } catch (const std::bad_alloc&) {
     const Table& table = *tables_[call.request.tables(static_cast<int>(done)).table()];

@@ -23,6 +23,9 @@ namespace tessera::ps {
 namespace {
 
 // A job has at most two long calls under way: loading, or a checkpoint and a copy of partitions.
+// Their reads are shared among the threads of Spill.
+constexpr int kAheadThreads = 2;
+constexpr uint64_t kMaxAheadBytes = 64 << 20;
 constexpr int kAdministrationThreads = 16;
 constexpr uint64_t kMaxAdministrationBytes = 64 << 20;
 
@@ -40,6 +43,7 @@ class ParameterServerImpl final : public ParameterServer {
         registry_(options.metrics == nullptr ? *own_registry_ : *options.metrics),
         metrics_(&registry_),
         requests_("requests", Threads(options), options.max_queued_bytes),
+        ahead_("requests that look ahead", kAheadThreads, kMaxAheadBytes),
         administration_("administration", kAdministrationThreads, kMaxAdministrationBytes),
         jobs_({.clock = options.clock,
                .files = options.files,
@@ -54,6 +58,7 @@ class ParameterServerImpl final : public ParameterServer {
                .run = [this](Executor::Task task) { requests_.Run(std::move(task)); }}),
         service_({.jobs = &jobs_,
                   .requests = &requests_,
+                  .ahead = &ahead_,
                   .administration = &administration_,
                   .clock = options.clock,
                   .metrics = &metrics_,
@@ -181,6 +186,7 @@ class ParameterServerImpl final : public ParameterServer {
 
   // After Stop no call is left; then each goes before what it uses.
   Executor requests_;
+  Executor ahead_;
   Executor administration_;
   Jobs jobs_;
   ParameterService service_;

@@ -188,6 +188,21 @@ grpc::ServerUnaryReactor* ParameterService::Pull(grpc::CallbackServerContext* co
   return reactor;
 }
 
+grpc::ServerUnaryReactor* ParameterService::LookAhead(grpc::CallbackServerContext* context,
+                                                      const grpc::ByteBuffer* request,
+                                                      grpc::ByteBuffer* response) {
+  return RunAs(*options_.ahead, *context, request->Length(), Refusals("LookAhead"),
+               [=, this]() -> absl::Status {
+                 *response = grpc::ByteBuffer(nullptr, 0);  // LookAheadResponse has no fields
+                 TESSERA_RETURN_IF_ERROR(CheckCancelled(*context));
+                 TESSERA_ASSIGN_OR_RETURN(const PullCall call, Read(*request, ReadPull));
+                 const v1::CallHeader& header = call.request.header();
+                 TESSERA_ASSIGN_OR_RETURN(
+                     const auto shard, options_.jobs->Find(header.job_id(), header.generation()));
+                 return shard->LookAhead(call);
+               });
+}
+
 grpc::ServerUnaryReactor* ParameterService::Push(grpc::CallbackServerContext* context,
                                                  const grpc::ByteBuffer* request,
                                                  grpc::ByteBuffer* response) {

@@ -19,22 +19,24 @@
 
 namespace tessera::ps {
 
-// Pull and Push get and give bytes as gRPC has them, the others messages.
+// Pull, LookAhead and Push get and give bytes as gRPC has them, the others messages.
 using ParameterServiceBase = v1::ParameterService::WithRawCallbackMethod_Pull<
-    v1::ParameterService::WithRawCallbackMethod_Push<
-        v1::ParameterService::WithCallbackMethod_Assign<
-            v1::ParameterService::WithCallbackMethod_OpenJob<
-                v1::ParameterService::WithCallbackMethod_CloseJob<
-                    v1::ParameterService::WithCallbackMethod_WriteCheckpoint<
-                        v1::ParameterService::WithCallbackMethod_GetStats<
-                            v1::ParameterService::WithCallbackMethod_GetProgress<
-                                v1::ParameterService::WithCallbackMethod_FetchPartitions<
-                                    v1::ParameterService::WithCallbackMethod_ReadPartitions<
-                                        v1::ParameterService::WithCallbackMethod_SetFollower<
-                                            v1::ParameterService::WithCallbackMethod_ReadLog<
-                                                v1::ParameterService::
-                                                    WithCallbackMethod_WeighPartitions<
-                                                        v1::ParameterService::Service>>>>>>>>>>>>>;
+    v1::ParameterService::WithRawCallbackMethod_LookAhead<
+        v1::ParameterService::WithRawCallbackMethod_Push<
+            v1::ParameterService::WithCallbackMethod_Assign<
+                v1::ParameterService::WithCallbackMethod_OpenJob<
+                    v1::ParameterService::WithCallbackMethod_CloseJob<
+                        v1::ParameterService::WithCallbackMethod_WriteCheckpoint<
+                            v1::ParameterService::WithCallbackMethod_GetStats<
+                                v1::ParameterService::WithCallbackMethod_GetProgress<
+                                    v1::ParameterService::WithCallbackMethod_FetchPartitions<
+                                        v1::ParameterService::WithCallbackMethod_ReadPartitions<
+                                            v1::ParameterService::WithCallbackMethod_SetFollower<
+                                                v1::ParameterService::WithCallbackMethod_ReadLog<
+                                                    v1::ParameterService::
+                                                        WithCallbackMethod_WeighPartitions<
+                                                            v1::ParameterService::
+                                                                Service>>>>>>>>>>>>>>;
 
 // Puts Jobs on gRPC: every call becomes a task of an executor, and a pull that has to wait for a
 // step holds no thread. Owns one thread, which answers pulls whose deadline has come.
@@ -46,6 +48,7 @@ class ParameterService final : public ParameterServiceBase {
     // All borrowed; they outlive the service.
     Jobs* jobs = nullptr;
     Executor* requests = nullptr;        // of workers
+    Executor* ahead = nullptr;           // of theirs, those that nobody waits for
     Executor* administration = nullptr;  // of the master; those may take minutes
     const Clock* clock = nullptr;
     PsMetrics* metrics = nullptr;
@@ -67,6 +70,9 @@ class ParameterService final : public ParameterServiceBase {
   grpc::ServerUnaryReactor* Pull(grpc::CallbackServerContext* context,
                                  const grpc::ByteBuffer* request,
                                  grpc::ByteBuffer* response) override;
+  grpc::ServerUnaryReactor* LookAhead(grpc::CallbackServerContext* context,
+                                      const grpc::ByteBuffer* request,
+                                      grpc::ByteBuffer* response) override;
   grpc::ServerUnaryReactor* Push(grpc::CallbackServerContext* context,
                                  const grpc::ByteBuffer* request,
                                  grpc::ByteBuffer* response) override;

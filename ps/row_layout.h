@@ -30,7 +30,8 @@ inline constexpr uint32_t kRowLeaving = 8;
 inline constexpr uint32_t kRowUse = 16;
 inline constexpr uint32_t kRowMaxUses = 7;
 inline constexpr uint32_t kRowUses = kRowUse * kRowMaxUses;
-// Came into memory and was not changed since: its first change is what it came for, and no use.
+// Came into memory and was not changed since. Its first change is what it came for, and no use; so
+// that it is there for it, it came with one use, which that change takes away.
 inline constexpr uint32_t kRowFresh = 128;
 
 // The head of a row's block; its numbers follow at once:

@@ -20,7 +20,11 @@ constexpr size_t kAhead = 16;
 void MarkChanged(absl::Span<Row* const> rows) {
   for (Row* const row : rows) {
     uint32_t uses = row->flags & kRowUses;
-    if (!(row->flags & kRowFresh) && uses < kRowUses) uses += kRowUse;
+    if (row->flags & kRowFresh) {
+      uses = 0;
+    } else if (uses < kRowUses) {
+      uses += kRowUse;
+    }
     row->flags =
         (row->flags & ~(kRowLeaving | kRowFresh | kRowUses)) | kRowChanged | kRowDirty | uses;
   }
@@ -47,7 +51,8 @@ RowStore::RowStore(RowTemplate row_template, const PartitionSet* partitions)
 }
 
 Row* RowStore::Add(Stripe& stripe, const KeyBatch::Item& item) {
-  const uint32_t flags = kRowChanged | stripe.cut_bit | (evicts_ ? kRowDirty | kRowFresh : 0);
+  const uint32_t flags =
+      kRowChanged | stripe.cut_bit | (evicts_ ? kRowDirty | kRowFresh | kRowUse : 0);
   Row* row = new (stripe.slabs.Allocate())
       Row{.key = item.key, .last_step = 0, .frequency = 0, .flags = flags};
   stripe.maps[item.map].Insert(item.hash, row);

@@ -45,7 +45,7 @@ Row* RowStore::AddAbsent(Stripe& stripe, const KeyBatch::Item& item, AbsentRows*
     if (evicts_) ++stripe.below[item.map].made;
   } else {
     std::memcpy(static_cast<void*>(row), brought, layout().block_bytes());
-    row->flags = kRowFresh | stripe.cut_bit;
+    row->flags = kRowFresh | kRowUse | stripe.cut_bit;
   }
   return row;
 }

@@ -146,17 +146,15 @@ absl::Status Table::AppendAbsent(absl::Span<const uint64_t> keys, std::vector<ui
     store_.AppendAbsent(keys, absent);
     return absl::OkStatus();
   }
-  std::vector<uint64_t> not_in_memory;
-  store_.AppendAbsent(keys, not_in_memory);
   // Whoever asks is about to change those that are on disk.
-  std::vector<float> values(not_in_memory.size() * dim());
-  std::vector<uint8_t> statuses(not_in_memory.size());
-  TESSERA_RETURN_IF_ERROR(
-      tier_->FindOrBring(not_in_memory, values.data(), statuses.data()).status());
-  for (size_t i = 0; i < not_in_memory.size(); ++i) {
-    if (statuses[i] == v1::ROW_ABSENT) absent.push_back(not_in_memory[i]);
-  }
-  return absl::OkStatus();
+  return tier_->Bring(keys, absent);
+}
+
+absl::Status Table::LookAhead(absl::Span<const uint64_t> keys) {
+  if (!has_cold_rows()) return absl::OkStatus();
+  TESSERA_RETURN_IF_ERROR(WaitForRoom());
+  std::vector<uint64_t> absent;
+  return FromTier(tier_->Bring(keys, absent));
 }
 
 absl::StatusOr<std::vector<Table::Gradients>> Table::Admit(absl::Span<const Gradients> parts) {

@@ -57,6 +57,7 @@ class Table {
   // Before the first row; once.
   void Attach(const TableTier::Options& options);
   bool spills() const { return tier_ != nullptr; }
+  bool has_cold_rows() const { return tier_ != nullptr && tier_->stats().cold_rows > 0; }
   const RowOptimizer& optimizer() const { return *optimizer_; }
 
   // ABORTED: a key of a partition that this ps does not own.
@@ -70,6 +71,8 @@ class Table {
   absl::Status Pull(absl::Span<const uint64_t> keys, bool read_only,
                     float* values,       // [keys, dim]
                     uint8_t* statuses);  // [keys]
+  // Brings rows that are on disk to memory, for a pull that will come; waits for room there.
+  absl::Status LookAhead(absl::Span<const uint64_t> keys);
 
   // RESOURCE_EXHAUSTED: no memory for more rows. Asked before a step is applied, which then goes on
   // to its end.

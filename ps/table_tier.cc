@@ -353,6 +353,18 @@ absl::StatusOr<RowCounts> TableTier::Find(absl::Span<const uint64_t> keys, float
   return counts;
 }
 
+absl::Status TableTier::Bring(absl::Span<const uint64_t> keys, std::vector<uint64_t>& absent) {
+  std::vector<uint64_t> cold;
+  store_.AppendAbsent(keys, cold);
+  if (cold.empty()) return absl::OkStatus();
+  std::vector<float> values(cold.size() * store_.layout().dim());
+  std::vector<uint8_t> statuses(cold.size());
+  std::vector<uint32_t> nowhere;
+  TESSERA_RETURN_IF_ERROR(FindInMemory(cold, values.data(), statuses.data(), &nowhere).status());
+  for (const uint32_t p : nowhere) absent.push_back(cold[p]);
+  return absl::OkStatus();
+}
+
 absl::Status TableTier::Update(
     absl::Span<const uint64_t> keys,
     absl::FunctionRef<void(absl::Span<Row* const>, absl::Span<const uint32_t>)> change) {

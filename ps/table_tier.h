@@ -79,6 +79,8 @@ class TableTier {
                                         uint8_t* statuses);
   absl::StatusOr<RowCounts> Find(absl::Span<const uint64_t> keys, float* values,
                                  uint8_t* statuses) const;
+  // Brings rows that are on disk; appends the keys that have no row. Never waits for room.
+  absl::Status Bring(absl::Span<const uint64_t> keys, std::vector<uint64_t>& absent);
   // As RowStore's, but a stripe may come more than once, with other keys.
   absl::Status Update(
       absl::Span<const uint64_t> keys,

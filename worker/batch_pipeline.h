@@ -11,6 +11,7 @@
 #include "absl/synchronization/mutex.h"
 #include "worker/data/batch.h"
 #include "worker/embedding.h"
+#include "worker/parameter_client.h"
 
 namespace tessera::worker {
 
@@ -20,6 +21,8 @@ struct PreparedBatch {
   Batch batch;
   std::vector<BatchKeys> keys;           // by key set
   std::vector<std::vector<float>> rows;  // by lookup: [keys, dim], filled by the pull
+  // What goes ahead of the pull, if anything does; reads `keys`.
+  std::unique_ptr<PendingCall> ahead;
 };
 
 // Prepares batches [begin, end) in a thread of its own, at most kDepth ahead, so that gathering and

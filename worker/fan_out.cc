@@ -21,11 +21,12 @@ constexpr absl::Duration kMaxBackoff = absl::Seconds(2);
 }  // namespace
 
 FanOut::FanOut(std::string what, std::string method, const PsDirectory* ps, std::vector<Leg> legs,
-               StatusBoard* board, Cancellation* cancellation)
+               StatusBoard* board, Cancellation* cancellation, Retry retry)
     : what_(std::move(what)),
       method_(std::move(method)),
       ps_(ps),
       legs_(std::move(legs)),
+      retry_(retry),
       board_(board),
       cancellation_(cancellation),
       queues_(ps->size()),
@@ -120,6 +121,13 @@ void FanOut::Cancel() {
   }
 }
 
+bool FanOut::Done() const {
+  absl::MutexLock lock(&mu_);
+  return Idle() && (retry_ == Retry::kNot ||
+                    std::all_of(states_.begin(), states_.end(),
+                                [](const State& s) { return s.phase == Phase::kDone; }));
+}
+
 absl::Status FanOut::Wait() {
   const absl::Duration give_up = SystemClock().Monotonic() + kRetryBudget;
   absl::Duration backoff = kFirstBackoff;
@@ -140,7 +148,10 @@ absl::Status FanOut::Wait() {
         const State& state = states_[leg];
         if (state.phase != Phase::kFailed) continue;
         const absl::Status described = Describe(leg, state.status);
-        if (!MayPass(state.status) || SystemClock().Monotonic() > give_up) return described;
+        if (!MayPass(state.status) || retry_ == Retry::kNot ||
+            SystemClock().Monotonic() > give_up) {
+          return described;
+        }
         if (!passing.has_value()) passing = described;
       }
     }

@@ -32,12 +32,15 @@ class FanOut final : public PendingCall {
     std::function<grpc::ByteBuffer()> message;
     std::function<absl::Status(const grpc::ByteBuffer&)> take;
   };
+  // What Wait does about a failure that may pass.
+  enum class Retry { kForTenMinutes, kNot };
   // `what` is for messages: "pull of step 4". `method` is a full name: "/package.Service/Method".
   FanOut(std::string what, std::string method, const PsDirectory* ps, std::vector<Leg> legs,
-         StatusBoard* board, Cancellation* cancellation);
+         StatusBoard* board, Cancellation* cancellation, Retry retry = Retry::kForTenMinutes);
   ~FanOut() override;
 
   absl::Status Wait() override ABSL_LOCKS_EXCLUDED(mu_);
+  bool Done() const override ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
   enum class Phase { kReady, kUnderWay, kDone, kFailed };
@@ -71,11 +74,12 @@ class FanOut final : public PendingCall {
   const std::string method_;
   const PsDirectory* const ps_;
   const std::vector<Leg> legs_;
+  const Retry retry_;
   StatusBoard* const board_;
   Cancellation* const cancellation_;
   std::optional<Cancellation::Registration> registration_;
 
-  absl::Mutex mu_;
+  mutable absl::Mutex mu_;
   int under_way_ ABSL_GUARDED_BY(mu_) = 0;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;      // nothing more is sent
   std::vector<Queue> queues_ ABSL_GUARDED_BY(mu_);  // [ps]

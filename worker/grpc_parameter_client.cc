@@ -19,6 +19,7 @@ namespace tessera::worker {
 namespace {
 
 constexpr char kPull[] = "/tessera.v1.ParameterService/Pull";
+constexpr char kLookAhead[] = "/tessera.v1.ParameterService/LookAhead";
 constexpr char kPush[] = "/tessera.v1.ParameterService/Push";
 constexpr char kAssign[] = "/tessera.v1.ParameterService/Assign";
 constexpr char kGetProgress[] = "/tessera.v1.ParameterService/GetProgress";
@@ -31,6 +32,19 @@ absl::Span<const char> AsBytes(const T* data, size_t count) {
   return {reinterpret_cast<const char*>(data), count * sizeof(T)};
 }
 
+grpc::ByteBuffer PullMessage(const v1::PullRequest& request, const TableRows* tables,
+                             const KeyChunk& chunk) {
+  wire::BulkWriter writer(wire::kPullRequest, request);
+  for (const KeyRange& range : chunk) {
+    v1::KeyBlock block;
+    block.set_table(tables[range.table].table);
+    const absl::Span<const char> keys[] = {
+        AsBytes(tables[range.table].keys->keys.data() + range.first, range.count)};
+    writer.AddBlock(block, keys);
+  }
+  return writer.Finish();
+}
+
 // What an answer must have, and where it goes. The keys and rows are the caller's.
 class PullLeg {
  public:
@@ -40,20 +54,12 @@ class PullLeg {
   grpc::ByteBuffer Message(bool all_confirmed) const {
     v1::PullRequest request = request_;
     request.set_all_confirmed(all_confirmed);
-    wire::BulkWriter writer(wire::kPullRequest, request);
-    for (const KeyRange& range : chunk_) {
-      v1::KeyBlock block;
-      block.set_table(tables_[range.table].table);
-      const absl::Span<const char> keys[] = {
-          AsBytes(tables_[range.table].keys->keys.data() + range.first, range.count)};
-      writer.AddBlock(block, keys);
-    }
-    return writer.Finish();
+    return PullMessage(request, tables_, chunk_);
   }
 
   // Copies the rows to their keys. Blocks are matched by table, and a block of another size than
-  // asked for is an error: rows never land on the wrong keys.
-  absl::Status Take(const grpc::ByteBuffer& answer) const {
+  // asked for is an error: rows never land on the wrong keys. `has_cold_rows`: the answer's.
+  absl::Status Take(const grpc::ByteBuffer& answer, std::atomic<bool>& has_cold_rows) const {
     v1::PullResponse response;
     const absl::StatusOr<wire::BulkReader> reader =
         wire::BulkReader::Read(answer, wire::kPullResponse, &response);
@@ -79,6 +85,7 @@ class PullLeg {
       }
       reader->Copy(b, 0, table.rows + chunk_[b].first * table.dim);
     }
+    has_cold_rows.store(response.has_cold_rows(), std::memory_order_relaxed);
     return absl::OkStatus();
   }
 
@@ -127,7 +134,11 @@ class GrpcParameterClient final : public ParameterClient {
  public:
   GrpcParameterClient(const v1::CallHeader& header, const PsDirectory* ps, StatusBoard* board,
                       Cancellation* cancellation)
-      : header_(header), ps_(*ps), board_(board), cancellation_(cancellation) {
+      : header_(header),
+        ps_(*ps),
+        board_(board),
+        cancellation_(cancellation),
+        has_cold_rows_(ps->size()) {
     header_.set_map_version(ps->map_version());
   }
 
@@ -145,21 +156,45 @@ class GrpcParameterClient final : public ParameterClient {
       for (KeyChunk& chunk : Chunks(tables, p)) {
         const auto leg = std::make_shared<const PullLeg>(request, kept->data(), std::move(chunk),
                                                          ps_.At(p)->address.name());
-        legs.push_back(
-            {.peer = p,
-             .message = [leg, answered,
-                         waits =
-                             options.step > 0] { return leg->Message(waits && answered->load()); },
-             .take = [leg, kept, answered](const grpc::ByteBuffer& answer) -> absl::Status {
-               TESSERA_RETURN_IF_ERROR(leg->Take(answer));
-               answered->store(true);
-               return absl::OkStatus();
-             }});
+        legs.push_back({.peer = p,
+                        .message = [leg, answered,
+                                    waits = options.step >
+                                            0] { return leg->Message(waits && answered->load()); },
+                        .take = [this, p, leg, kept,
+                                 answered](const grpc::ByteBuffer& answer) -> absl::Status {
+                          TESSERA_RETURN_IF_ERROR(leg->Take(answer, has_cold_rows_[p]));
+                          answered->store(true);
+                          return absl::OkStatus();
+                        }});
       }
     }
     return NewCall(
         absl::StrCat("pull of step ", options.begins > 0 ? options.begins - 1 : options.step),
         kPull, std::move(legs));
+  }
+
+  std::unique_ptr<PendingCall> LookAhead(absl::Span<const TableRows> tables) override {
+    const auto kept = std::make_shared<const std::vector<TableRows>>(tables.begin(), tables.end());
+    v1::PullRequest request;
+    *request.mutable_header() = header_;
+    std::vector<TableKeys> keys;
+    for (const TableRows& table : tables) {
+      keys.push_back({.keys = table.keys, .bytes_per_key = sizeof(uint64_t)});
+    }
+    std::vector<FanOut::Leg> legs;
+    for (size_t p = 0; p < ps_.size(); ++p) {
+      if (!has_cold_rows_[p].load(std::memory_order_relaxed)) continue;
+      for (KeyChunk& chunk : ChunkKeys(keys, p, kChunkBytes)) {
+        legs.push_back({.peer = p,
+                        .message =
+                            [request, kept, chunk = std::move(chunk)] {
+                              return PullMessage(request, kept->data(), chunk);
+                            },
+                        .take = [](const grpc::ByteBuffer&) { return absl::OkStatus(); }});
+      }
+    }
+    if (legs.empty()) return nullptr;
+    return NewCall("look-ahead", kLookAhead, std::move(legs), FanOut::Retry::kNot);
   }
 
   std::unique_ptr<PendingCall> Push(absl::Span<const TableGradients> tables, uint64_t sequence,
@@ -256,15 +291,17 @@ class GrpcParameterClient final : public ParameterClient {
   }
 
   std::unique_ptr<PendingCall> NewCall(std::string what, std::string method,
-                                       std::vector<FanOut::Leg> legs) {
+                                       std::vector<FanOut::Leg> legs,
+                                       FanOut::Retry retry = FanOut::Retry::kForTenMinutes) {
     return std::make_unique<FanOut>(std::move(what), std::move(method), &ps_, std::move(legs),
-                                    board_, cancellation_);
+                                    board_, cancellation_, retry);
   }
 
   v1::CallHeader header_;
   const PsDirectory& ps_;
   StatusBoard* const board_;
   Cancellation* const cancellation_;
+  std::vector<std::atomic<bool>> has_cold_rows_;  // [ps], as their last pulls said
   LatePushes late_pushes_{kPush};
 };
 

@@ -45,6 +45,8 @@ class PendingCall {
   // Waits for all ps; calls that failed for a passing reason are repeated with backoff for up to
   // ten minutes. Once OK, the rows of a pull are in place.
   virtual absl::Status Wait() = 0;
+  // Wait would return without waiting for a ps.
+  virtual bool Done() const = 0;
 };
 
 // The data plane as a worker sees it: one call to each ps, all tables in it. Thread-safe.
@@ -62,6 +64,10 @@ class ParameterClient {
   // says that all ps have what it pushed of the steps before.
   virtual std::unique_ptr<PendingCall> Pull(absl::Span<const TableRows> tables,
                                             const PullOptions& options) = 0;
+  // Says what a pull will ask for soon, to the ps whose answers said that some of their rows are on
+  // disk: the pull then finds them in memory. Makes and changes no row, and is tried once: an error
+  // says that the pull may have to wait for the disk. Null: no ps is to be told.
+  virtual std::unique_ptr<PendingCall> LookAhead(absl::Span<const TableRows> tables) = 0;
   // Every ps is called, also for no keys: a rank without samples takes part in the step all the
   // same.
   virtual std::unique_ptr<PendingCall> Push(absl::Span<const TableGradients> tables,

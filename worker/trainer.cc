@@ -126,6 +126,9 @@ absl::StatusOr<double> Trainer::TrainBatches(const v1::Train& unit, const Batch&
     const uint64_t last = std::min<uint64_t>(first + unit.batch_size(), order.size());
     GatherRows(records, absl::MakeConstSpan(order).subspan(first, last - first), &batch->batch);
     PrepareLookups(*context_, &preparer_, batch);
+    if (!unit.careful()) {
+      batch->ahead = context_->parameters->LookAhead(EmbeddingReads(*context_, batch));
+    }
   });
   double loss_sum = 0;
   // A call reads and writes the buffers of its batch until it is gone: calls are declared after
@@ -146,12 +149,12 @@ absl::StatusOr<double> Trainer::TrainBatches(const v1::Train& unit, const Batch&
   std::unique_ptr<PreparedBatch> batch = pipeline.Next();
   std::unique_ptr<PreparedBatch> next;
   watch.AddTo(metrics.read_seconds);
-  std::unique_ptr<PendingCall> ahead =
-      batch == nullptr ? nullptr
-                       : StartPull(batch.get(), /*sync=*/false, StepOf(unit, batch->index));
+  std::unique_ptr<PendingCall> ahead;
+  bool pulled_ahead = false;
   while (batch != nullptr) {
     const uint64_t step = StepOf(unit, batch->index);
     context_->board->SetDoing(absl::StrCat("training epoch ", unit.epoch() + 1, ", step ", step));
+    if (!pulled_ahead) ahead = StartPull(batch.get(), /*sync=*/false, step);
     if (ahead != nullptr) TESSERA_RETURN_IF_ERROR(ahead->Wait());
     if (context_->sync()) {
       watch.AddTo(metrics.pull_seconds);
@@ -165,7 +168,9 @@ absl::StatusOr<double> Trainer::TrainBatches(const v1::Train& unit, const Batch&
     watch.AddTo(metrics.pull_seconds);
     next = pipeline.Next();
     watch.AddTo(metrics.read_seconds);
-    ahead = next == nullptr ? nullptr : StartPull(next.get(), /*sync=*/false, step + 1);
+    // Rows that are still on their way from a disk would be read twice.
+    pulled_ahead = next != nullptr && (next->ahead == nullptr || next->ahead->Done());
+    ahead = pulled_ahead ? StartPull(next.get(), /*sync=*/false, step + 1) : nullptr;
     watch.AddTo(metrics.pull_seconds);
 
     double loss = 0;
@@ -233,7 +238,11 @@ const std::vector<uint32_t>& Trainer::Order(const v1::Train& unit, uint32_t reco
 
 std::unique_ptr<PendingCall> Trainer::StartPull(PreparedBatch* batch, bool sync, uint64_t step) {
   std::vector<TableRows> reads;
-  if (context_->sync_sparse == sync) reads = EmbeddingReads(*context_, batch);
+  if (context_->sync_sparse == sync) {
+    if (batch->ahead != nullptr) batch->ahead->Wait().IgnoreError();  // the pull says what is wrong
+    batch->ahead.reset();
+    reads = EmbeddingReads(*context_, batch);
+  }
   if (context_->sync_dense == sync) {
     reads.push_back(context_->trained_blocks->Read());
     reads.push_back(context_->statistics_blocks->Read());

@@ -12,9 +12,9 @@
 namespace tessera::worker {
 
 // Runs Train units: for each batch pull, forward, backward, push. While a batch computes, the next
-// one is gathered and its keys are prepared, and rows of tables in async mode are pulled ahead (one
-// batch of staleness). Tables in sync mode are pulled when the step before has been applied. Not
-// thread-safe.
+// one is gathered and its keys are prepared, ps with rows on disk are told what it will ask for,
+// and rows of tables in async mode are pulled ahead (one batch of staleness). Tables in sync mode
+// are pulled when the step before has been applied. Not thread-safe.
 class Trainer {
  public:
   // Borrowed, outliving the trainer. All ps have the rank's pushes below `next_push`

@@ -14,11 +14,13 @@
 #include "absl/strings/str_replace.h"
 #include "absl/time/clock.h"
 #include "common/config/yaml_job.h"
+#include "common/job/optimizer.h"
 #include "common/log.h"
 #include "common/status_macros.h"
 #include "local/child_process.h"
 #include "local/run_job.h"
 #include "nlohmann/json.hpp"
+#include "ps/row_layout.h"
 #include "tests/bench/bench.h"
 #include "tests/bench/train_data.h"
 #include "tests/paths.h"
@@ -162,8 +164,8 @@ class TrainBench {
     std::map<std::string, std::vector<double>> torch;
     bool has_torch = true;
     for (int round = 0; round < workload_.rounds; ++round) {
-      TESSERA_RETURN_IF_ERROR(Train(true, v1::TrainSpec::FLOAT32, &in_process));
-      TESSERA_RETURN_IF_ERROR(Train(false, v1::TrainSpec::FLOAT32, &service));
+      TESSERA_RETURN_IF_ERROR(Train({.in_process = true}, &in_process));
+      TESSERA_RETURN_IF_ERROR(Train({}, &service));
       if (!has_torch) continue;
       const absl::Status status = Torch(&torch);
       has_torch = !absl::IsNotFound(status);
@@ -193,23 +195,47 @@ class TrainBench {
   absl::Status Bfloat16BesideFloat32(benchmark::State& state) {
     std::vector<double> bfloat16, float32;
     for (int round = 0; round < workload_.rounds; ++round) {
-      TESSERA_RETURN_IF_ERROR(Train(false, v1::TrainSpec::BFLOAT16, &bfloat16));
-      TESSERA_RETURN_IF_ERROR(Train(false, v1::TrainSpec::FLOAT32, &float32));
+      TESSERA_RETURN_IF_ERROR(Train({.precision = v1::TrainSpec::BFLOAT16}, &bfloat16));
+      TESSERA_RETURN_IF_ERROR(Train({}, &float32));
     }
     Report(state, {"service", Median(bfloat16), "samples/s", "float32, through the service",
                    Median(float32), ">= 2"});
     return absl::OkStatus();
   }
 
+  // Of the memory that the rows of all ids would take; the tier's own filters and indices count
+  // against it, too.
+  absl::Status ATenthOfMemory(benchmark::State& state) {
+    TESSERA_ASSIGN_OR_RETURN(const LoadedJob job, ParseJobYaml(Fill(workload_), "train_bench"));
+    const v1::TableSpec& table = job.spec.tables(0);
+    const OptimizerSlots slots = SlotsOf(table.optimizer());
+    const ps::RowLayout layout(table.dim(), slots.per_float, slots.per_row);
+    const uint64_t memory = workload_.data.rows * layout.block_bytes() / 10;
+    std::vector<double> tenth, whole;
+    for (int round = 0; round < workload_.rounds; ++round) {
+      TESSERA_RETURN_IF_ERROR(Train({.in_process = true, .ps_memory_bytes = memory}, &tenth));
+      TESSERA_RETURN_IF_ERROR(Train({.in_process = true}, &whole));
+    }
+    Report(state, {"in-process", Median(tenth), "samples/s", "all rows in memory", Median(whole),
+                   ">= 0.8"});
+    return absl::OkStatus();
+  }
+
  private:
-  absl::Status Train(bool in_process, v1::TrainSpec::Precision precision,
-                     std::vector<double>* rates) const {
+  struct Form {
+    bool in_process = false;
+    v1::TrainSpec::Precision precision = v1::TrainSpec::FLOAT32;
+    uint64_t ps_memory_bytes = 0;  // for rows; 0: as much as they take
+  };
+
+  absl::Status Train(const Form& form, std::vector<double>* rates) const {
     TESSERA_ASSIGN_OR_RETURN(const LoadedJob job, ParseJobYaml(Fill(workload_), "train_bench"));
     const std::string run_folder = folder_ + "/run";
     fs::create_directories(run_folder);
     SteadyRate rate(workload_.data.samples);
     local::JobRun::Options options;
-    options.in_process = in_process;
+    options.in_process = form.in_process;
+    options.cluster.ps_memory_bytes = form.ps_memory_bytes;
     options.cluster.work_folder = run_folder;
     options.cluster.data_root = folder_;
     options.cluster.checkpoint_root = run_folder + "/checkpoints";
@@ -223,7 +249,7 @@ class TrainBench {
     };
     options.on_status = [&rate](const v1::JobStatus& status) { rate.See(status); };
     *options.request.mutable_spec() = job.spec;
-    options.request.mutable_spec()->mutable_train()->set_precision(precision);
+    options.request.mutable_spec()->mutable_train()->set_precision(form.precision);
     options.request.set_workers(static_cast<uint32_t>(workload_.workers));
     options.request.set_ps(1);
     options.request.set_task(v1::TRAIN);
@@ -240,9 +266,10 @@ class TrainBench {
                                               ", expected ", expected, " and a finite one"));
     }
     rates->push_back(rate.rate());
-    std::fprintf(stderr, "train: %s%s %s: %.0f samples/s\n", workload_.model.c_str(),
-                 precision == v1::TrainSpec::BFLOAT16 ? " bfloat16" : "",
-                 in_process ? "in-process" : "service", rates->back());
+    std::fprintf(stderr, "train: %s%s %s%s: %.0f samples/s\n", workload_.model.c_str(),
+                 form.precision == v1::TrainSpec::BFLOAT16 ? " bfloat16" : "",
+                 form.in_process ? "in-process" : "service",
+                 form.ps_memory_bytes > 0 ? ", rows on disk" : "", rates->back());
     return absl::OkStatus();
   }
 
@@ -355,6 +382,7 @@ void RegisterBenchmarks(const Options& options) {
   };
   add("dlrm", dlrm, &TrainBench::BesidePyTorch);
   add("deepfm", deepfm, &TrainBench::BesidePyTorch);
+  add("dlrm-tenth-of-memory", dlrm, &TrainBench::ATenthOfMemory);
   if (worker::HasBfloat16Products()) {
     add("dlrm-bfloat16", dlrm, &TrainBench::Bfloat16BesideFloat32);
   } else {

@@ -301,7 +301,7 @@ TEST_F(ParameterServiceTest, DamagedMessagesGetATypedErrorAndTheServerGoesOn) {
           bytes[random() % bytes.size()] ^= static_cast<char>(1u << random() % 8);
         }
     }
-    const absl::Status status = call(push ? "Push" : "Pull", bytes);
+    const absl::Status status = call(push ? "Push" : i % 4 == 0 ? "Pull" : "LookAhead", bytes);
     if (status.ok()) continue;  // still a legal message
     ++refused;
     ASSERT_THAT(status.code(),

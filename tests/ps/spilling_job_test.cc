@@ -92,16 +92,24 @@ class SpillingJobTest : public testing::Test {
     }
     return blocks;
   }
+  static std::vector<std::pair<uint32_t, std::vector<uint64_t>>> KeysOf(
+      const std::vector<Block>& blocks) {
+    std::vector<std::pair<uint32_t, std::vector<uint64_t>>> keys;
+    for (const Block& block : blocks) keys.push_back({block.table, block.keys});
+    return keys;
+  }
   static void Step(ShardedJob& cluster, uint64_t step) {
     std::vector<std::thread> ranks;
     for (uint32_t rank = 0; rank < kWorkers; ++rank) {
       ranks.emplace_back([&cluster, rank, step] {
         const std::vector<Block> gradients = Gradients(rank, step);
+        const std::vector<Block> next = Gradients(rank, step + 1);
         for (size_t i = 0; i < cluster.size(); ++i) {
-          std::vector<std::pair<uint32_t, std::vector<uint64_t>>> keys;
           const std::vector<Block> part = cluster.PartFor(i, gradients);
-          for (const Block& block : part) keys.push_back({block.table, block.keys});
-          PendingPull pull(cluster.shard(i), PullOf(rank, step, keys));
+          PendingPull pull(cluster.shard(i), PullOf(rank, step, KeysOf(part)));
+          // Of two ranks, so that what comes is partly new, and its order by chance.
+          const v1::PullRequest to_come = PullOf(rank, step + 1, KeysOf(cluster.PartFor(i, next)));
+          if (rank > 0) EXPECT_OK(cluster.shard(i).LookAhead(CallOf(to_come)));
           EXPECT_OK(cluster.shard(i).Push(CallOf(PushOf(rank, step, part))));
           EXPECT_TRUE(pull.answered());
           EXPECT_OK(pull.status());
@@ -284,6 +292,46 @@ TEST(DamagedSpillDisk, SendsTheJobBackToItsCheckpointAndCondemnsNone) {
   expect_aborted(table->VisitCutBelow(
       PartitionId(0), [](absl::Span<const Row* const>) { return absl::OkStatus(); }));
   table->DropCut();
+}
+
+TEST_F(SpillingJobTest, APullFindsInMemoryWhatThePsWasToldAhead) {
+  FaultFileSystem files;
+  const std::unique_ptr<Spill> spill = OpenSpill(AllRowBytes() / 10);
+  ShardedJob cluster(TestJob(), 1, files, clock_, spill.get());
+  ASSERT_OK(cluster.status());
+  JobShard& shard = cluster.shard(0);
+  std::vector<uint64_t> first;
+  for (uint64_t key = 0; key < 100; ++key) first.push_back(key);
+  const auto pull = [&](uint64_t step) { return PullOf(0, step, {{0, first}}); };
+  {
+    PendingPull before(shard, pull(0));
+    ASSERT_OK(before.status());
+    EXPECT_FALSE(before.response().has_cold_rows());
+  }
+  ASSERT_OK(shard.LookAhead(CallOf(pull(0))));  // all is in memory
+  const auto reads = [&shard] { return shard.Stats().tables(0).cold_reads(); };
+  EXPECT_EQ(reads(), 0);
+  // Others, so many that these leave.
+  for (uint64_t step = 0; step < kSteps; ++step) Step(cluster, step);
+  const auto begin = reads();
+  ASSERT_OK(shard.LookAhead(CallOf(pull(kSteps))));
+  EXPECT_GT(reads(), begin);
+  const auto rows = shard.rows();
+  const auto after = reads();
+  PendingPull told(shard, pull(kSteps));
+  ASSERT_OK(told.status());
+  EXPECT_EQ(reads(), after);
+  EXPECT_TRUE(told.response().has_cold_rows());
+
+  v1::PullRequest unseen = PullOf(0, 0, {{0, {1'000'000}}});
+  ASSERT_OK(shard.LookAhead(CallOf(unseen)));
+  EXPECT_EQ(shard.rows(), rows) << "no row is made";
+  unseen.mutable_header()->set_map_version(77);
+  EXPECT_FAILS(shard.LookAhead(CallOf(unseen)), absl::StatusCode::kAborted, "map");
+  EXPECT_FAILS(shard.LookAhead(CallOf(PullOf(0, 0, {{9, {1}}}))),
+               absl::StatusCode::kInvalidArgument, "table 9 does not exist");
+  shard.Close(absl::AbortedError("gone"));
+  EXPECT_FAILS(shard.LookAhead(CallOf(pull(0))), absl::StatusCode::kAborted, "gone");
 }
 
 TEST_F(SpillingJobTest, AJobThatEndsGivesItsMemoryAndItsFolderBack) {

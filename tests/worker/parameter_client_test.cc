@@ -41,6 +41,14 @@ class FakePs final : public v1::ParameterService::Service {
       }
       if (shorten) rows->mutable_values()->pop_back();
     }
+    response->set_has_cold_rows(has_cold_rows);
+    return grpc::Status::OK;
+  }
+  grpc::Status LookAhead(grpc::ServerContext*, const v1::PullRequest* request,
+                         v1::LookAheadResponse*) override {
+    if (failures.fetch_sub(1) > 0) return ToGrpc(failure);
+    absl::MutexLock lock(&mu);
+    for (const v1::KeyBlock& block : request->tables()) told += block.keys();
     return grpc::Status::OK;
   }
   grpc::Status Push(grpc::ServerContext*, const v1::PushRequest* request,
@@ -66,7 +74,9 @@ class FakePs final : public v1::ParameterService::Service {
   absl::Status failure = absl::UnavailableError("restarting");
   std::atomic<bool> hang = false;
   bool shorten = false;
-  std::atomic<size_t> largest = 0;  // message
+  bool has_cold_rows = false;
+  std::string told ABSL_GUARDED_BY(mu);  // keys, ahead of a pull
+  std::atomic<size_t> largest = 0;       // message
   absl::Mutex mu;
   std::map<uint32_t, v1::PushRequest> parts ABSL_GUARDED_BY(mu);  // by number
 };
@@ -117,6 +127,35 @@ TEST_F(ParameterClientTest, PutsEveryRowWithItsKey) {
     EXPECT_EQ(rows_[2 * i], static_cast<float>(keys_.keys[i]));
     EXPECT_EQ(rows_[2 * i + 1], static_cast<float>(keys_.keys[i]));
   }
+}
+
+TEST_F(ParameterClientTest, LooksAheadAtPsThatHaveRowsOnDiskAndTriesOnce) {
+  const TableRows reads[] = {{.table = 3, .dim = 2, .keys = &keys_, .rows = rows_.data()}};
+  EXPECT_EQ(client_->LookAhead(reads), nullptr) << "no ps has said anything";
+  ps_[1].has_cold_rows = true;
+  ASSERT_TRUE(Pull().ok());
+  const std::unique_ptr<PendingCall> ahead = client_->LookAhead(reads);
+  ASSERT_NE(ahead, nullptr);
+  EXPECT_TRUE(ahead->Wait().ok());
+  EXPECT_TRUE(ahead->Done());
+  {
+    absl::MutexLock lock(&ps_[1].mu);
+    const size_t begin = keys_.begin[1], end = keys_.begin[2];
+    EXPECT_EQ(ps_[1].told, std::string(reinterpret_cast<const char*>(keys_.keys.data() + begin),
+                                       (end - begin) * sizeof(uint64_t)));
+  }
+  {
+    absl::MutexLock lock(&ps_[0].mu);
+    EXPECT_EQ(ps_[0].told, "");
+  }
+  ps_[1].failures = 1;
+  const std::unique_ptr<PendingCall> refused = client_->LookAhead(reads);
+  EXPECT_EQ(refused->Wait().code(), absl::StatusCode::kUnavailable);
+  EXPECT_TRUE(refused->Done());
+  ps_[1].failures = 0;
+  ps_[1].has_cold_rows = false;
+  ASSERT_TRUE(Pull().ok());
+  EXPECT_EQ(client_->LookAhead(reads), nullptr);
 }
 
 TEST_F(ParameterClientTest, RepeatsOnlyTheCallThatFailedForAPassingReason) {

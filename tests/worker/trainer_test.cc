@@ -46,6 +46,12 @@ class ScriptedPs final : public ParameterClient {
                    }
                  });
   }
+  std::unique_ptr<PendingCall> LookAhead(absl::Span<const TableRows> tables) override {
+    if (!has_cold_rows) return nullptr;
+    absl::MutexLock lock(&mu);
+    told.push_back(tables[0].keys->keys);
+    return std::make_unique<AheadCall>(this);
+  }
   std::unique_ptr<PendingCall> Push(absl::Span<const TableGradients> tables, uint64_t sequence,
                                     double learning_rate_scale) override {
     for (const TableGradients& table : tables) {
@@ -75,8 +81,24 @@ class ScriptedPs final : public ParameterClient {
   std::vector<double> scales;
   std::vector<size_t> tables_pushed;
   std::optional<uint64_t> poison;  // the rows of that step are no numbers
+  bool has_cold_rows = false;
+  bool reads_at_once = true;  // from its disk, what it is told ahead
+  absl::Mutex mu;
+  std::vector<std::vector<uint64_t>> told ABSL_GUARDED_BY(mu);  // keys of the first table
 
  private:
+  class AheadCall final : public PendingCall {
+   public:
+    explicit AheadCall(ScriptedPs* ps) : ps_(ps) {}
+    absl::Status Wait() override {
+      ps_->events.push_back("looked ahead");
+      return absl::UnavailableError("nobody minds");
+    }
+    bool Done() const override { return ps_->reads_at_once; }
+
+   private:
+    ScriptedPs* const ps_;
+  };
   class Call final : public PendingCall {
    public:
     Call(ScriptedPs* ps, std::string name, std::function<void()> end)
@@ -86,6 +108,7 @@ class ScriptedPs final : public ParameterClient {
       ps_->events.push_back(name_ + " done");
       return absl::OkStatus();
     }
+    bool Done() const override { return false; }
 
    private:
     ScriptedPs* const ps_;
@@ -317,6 +340,47 @@ TEST_F(TrainerTest, AsyncPushesHaveTheNumbersOfTheUnit) {
   ASSERT_TRUE(trainer_->Train(unit).ok());
   for (const char* push : {"push 7", "push 8", "push 9"}) PlaceOf(push);
   EXPECT_EQ(trainer_->next_step(), 0u) << "nothing waits for a step";
+}
+
+TEST_F(TrainerTest, APullWaitsForWhatWentAheadOfIt) {
+  for (const v1::Consistency mode : {v1::SYNC, v1::ASYNC}) {
+    SCOPED_TRACE(v1::Consistency_Name(mode));
+    Prepare(mode);
+    ps_->has_cold_rows = true;
+    ASSERT_TRUE(trainer_->Train(Unit(0, 2)).ok());
+    {
+      absl::MutexLock lock(&ps_->mu);
+      ASSERT_EQ(ps_->told.size(), 2u) << "each batch once";
+      std::set<uint64_t> keys;
+      for (const auto& batch : ps_->told) keys.insert(batch.begin(), batch.end());
+      for (const auto& [key, gradient] : ps_->gradient) EXPECT_TRUE(keys.contains(key)) << key;
+      EXPECT_EQ(keys.size(), 8u) << "two batches of four records, each with an id of its own";
+    }
+    for (const int step : {0, 1}) {
+      const std::string pull = absl::StrCat("pull ", mode == v1::SYNC ? step : 0);
+      EXPECT_EQ(ps_->events[PlaceOf(pull) - 1], "looked ahead");
+    }
+  }
+}
+
+TEST_F(TrainerTest, NothingIsPulledAheadThatIsStillBeingReadFromDisk) {
+  Prepare(v1::ASYNC);
+  ps_->has_cold_rows = true;
+  ps_->reads_at_once = false;
+  ASSERT_TRUE(trainer_->Train(Unit(0, 2)).ok());
+  EXPECT_THAT(ps_->events,
+              ElementsAre("looked ahead", "pull 0", "pull 0 done", "push 0", "looked ahead",
+                          "pull 0", "pull 0 done", "push 0 done", "push 1", "push 1 done"));
+}
+
+TEST_F(TrainerTest, ACarefulUnitLooksAtNoBatchAhead) {
+  Prepare(v1::SYNC);
+  ps_->has_cold_rows = true;
+  v1::Train unit = Unit(0, 2);
+  unit.set_careful(true);
+  ASSERT_TRUE(trainer_->Train(unit).ok());
+  absl::MutexLock lock(&ps_->mu);
+  EXPECT_TRUE(ps_->told.empty());
 }
 
 TEST_F(TrainerTest, AsyncPullsTheNextBatchBeforeItPushesThisOne) {
