@@ -61,11 +61,12 @@ absl::Status WriteCase(const OnnxCase& test, const std::string& root) {
   };
   const int32_t dense = (*model)->dense_tensor();
   for (const ModelInputs::DenseColumn& column : offered.dense_columns) {
-    if (!(*model)->graph().IsUsed(dense)) continue;
+    if (!(*model)->graph().IsUsedByOutputs(dense)) continue;
     add(column.name, session.executor.dense(), offered.dense_width, column.offset, column.width);
   }
   for (size_t i = 0; i < (*model)->inputs().size(); ++i) {
     const Model::Input& input = (*model)->inputs()[i];
+    if (!(*model)->graph().IsUsedByOutputs(input.tensor)) continue;
     const absl::Span<const float> rows = session.executor.pooled(i);
     const size_t sample = input.fields * input.dim;
     if (!input.sequence.empty()) {
@@ -81,6 +82,7 @@ absl::Status WriteCase(const OnnxCase& test, const std::string& root) {
   for (size_t i = 0; i < (*model)->lengths().size(); ++i) {
     for (const ModelInputs::Sequence& sequence : offered.sequences) {
       if (sequence.sparse_index != (*model)->lengths()[i].sparse_index) continue;
+      if (!(*model)->graph().IsUsedByOutputs((*model)->lengths()[i].tensor)) continue;
       add(LengthInput(sequence.column), session.executor.length(i), 1, 0, 1);
     }
   }

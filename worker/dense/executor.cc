@@ -164,11 +164,13 @@ void Executor::RunForward(absl::Span<const float> trained, absl::Span<const floa
   if (stream_ != nullptr) CopyParametersToCard(&trained, &statistics);
   for (Step& step : steps_) BindParameters(step, trained, statistics);
   if (stream_ != nullptr) return RunForwardOnCard(training, draws);
+  const auto runs = [training](const Step& step) { return training || !step.training_only; };
   for (size_t begin = 0, end = 0; begin < steps_.size(); begin = end) {
+    end = begin + 1;
+    if (!runs(steps_[begin])) continue;
     const Op& op = *steps_[begin].op;
     const ForwardPass whole = NewForwardPass(steps_[begin], steps_[begin].whole, training, draws);
     if (training && op.Prepares()) op.PrepareForward(whole);
-    end = begin + 1;
     if (!op.BySample()) {
       op.Forward(whole);
       continue;
@@ -179,6 +181,7 @@ void Executor::RunForward(absl::Span<const float> trained, absl::Span<const floa
     }
     const auto run = [&](size_t part) {
       for (size_t s = begin; s < end; ++s) {
+        if (!runs(steps_[s])) continue;
         steps_[s].op->Forward(NewForwardPass(steps_[s], steps_[s].parts[part], training, draws));
       }
     };
@@ -270,6 +273,10 @@ Executor::StepResult Executor::ForwardBackward(absl::Span<const float> trained,
     result.loss_sum +=
         model_.losses()[task].Evaluate(HostValue(outputs[task]), width, targets, group_order_,
                                        loss_scale, HostGradient(outputs[task]));
+  }
+  for (const GraphLoss& loss : model_.graph().losses()) {
+    result.loss_sum += AddedLoss(HostValue(loss.tensor), loss.weight, targets, loss_scale,
+                                 HostGradient(loss.tensor));
   }
   RunBackward(draws);
   if (stream_ != nullptr) CopyGradientsFromCard(trained_gradient, statistics_gradient);

@@ -51,7 +51,7 @@ class Executor {
   absl::Span<const float> output(size_t task) const;
 
   struct StepResult {
-    double loss_sum = 0;  // of the samples' losses, weighted, not scaled
+    double loss_sum = 0;  // of the samples' losses, the graph's among them, weighted, not scaled
     // [batch, width] of the first task, made with batch statistics and dropout.
     absl::Span<const float> logits;
   };
@@ -99,6 +99,7 @@ class Executor {
     int32_t node = -1;
     const Op* op = nullptr;
     bool backward = true;  // false: nothing trained lies behind its outputs
+    bool training_only = false;
     size_t kept_at = 0;
     size_t shared_at = 0;
     std::vector<Addition> additions;

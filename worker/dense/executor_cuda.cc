@@ -25,7 +25,7 @@ void Executor::PlaceOnCard(size_t arena_floats, uint32_t capacity) {
     at += Buffer::RoundUp(floats);
     return begin;
   };
-  for (const std::vector<int32_t>& tensors : {graph.inputs(), graph.outputs()}) {
+  for (const std::vector<int32_t>& tensors : {graph.inputs(), graph.Ends()}) {
     for (const int32_t tensor : tensors) {
       Storage& storage = storages_[storage_of_[tensor]];
       storage.staged = true;
@@ -66,15 +66,16 @@ void Executor::RunForwardOnCard(bool training, Draws draws) {
     stream_->CopyToDevice(HostValue(tensor).data(), Value(tensor).data(), Value(tensor).size());
   }
   for (const Step& step : steps_) {
+    if (step.training_only && !training) continue;
     step.op->CudaForward(*stream_, NewForwardPass(step, step.whole, training, draws));
   }
-  for (const int32_t tensor : model_.graph().outputs()) {
+  for (const int32_t tensor : training ? model_.graph().Ends() : model_.graph().outputs()) {
     stream_->CopyToHost(Value(tensor).data(), HostValue(tensor).data(), Value(tensor).size());
   }
 }
 
 void Executor::RunBackwardOnCard(Draws draws) {
-  for (const int32_t tensor : model_.graph().outputs()) {
+  for (const int32_t tensor : model_.graph().Ends()) {
     const absl::Span<float> gradient = Gradient(storage_of_[tensor]);
     stream_->CopyToDevice(HostGradient(tensor).data(), gradient.data(), gradient.size());
   }

@@ -34,7 +34,7 @@ void Executor::PlanInPlace() {
   const Graph& graph = model_.graph();
   std::vector<int> readers(storages_.size(), 0);
   std::vector<const Op*> writer(storages_.size(), nullptr);
-  for (const int32_t output : graph.outputs()) ++readers[storage_of_[output]];
+  for (const int32_t end : graph.Ends()) ++readers[storage_of_[end]];
   for (const GraphNode& node : graph.nodes()) {
     if (node.op->IsView()) continue;
     for (const int32_t tensor : node.inputs) ++readers[storage_of_[tensor]];
@@ -60,11 +60,12 @@ void Executor::PlanSteps() {
     Step& step = steps_.emplace_back();
     step.node = static_cast<int32_t>(n);
     step.op = graph.nodes()[n].op.get();
+    step.training_only = graph.nodes()[n].training_only;
     op_scratch_floats_ = std::max(op_scratch_floats_, graph.nodes()[n].op->ScratchFloats());
   }
   std::vector<bool> written(storages_.size(), false);
   // By the losses.
-  for (const int32_t output : graph.outputs()) written[storage_of_[output]] = true;
+  for (const int32_t end : graph.Ends()) written[storage_of_[end]] = true;
   for (auto step = steps_.rbegin(); step != steps_.rend(); ++step) {
     const GraphNode& node = graph.nodes()[step->node];
     step->backward = graph.tensors()[node.outputs[0]].needs_gradient;

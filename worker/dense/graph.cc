@@ -1,6 +1,7 @@
 #include "worker/dense/graph.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -17,11 +18,26 @@ constexpr size_t kMostFloats = size_t{1} << 30;
 }  // namespace
 
 bool Graph::IsUsed(int32_t tensor) const {
-  if (std::find(outputs_.begin(), outputs_.end(), tensor) != outputs_.end()) return true;
+  const std::vector<int32_t> ends = Ends();
+  if (std::find(ends.begin(), ends.end(), tensor) != ends.end()) return true;
   for (const GraphNode& node : nodes_) {
     if (std::find(node.inputs.begin(), node.inputs.end(), tensor) != node.inputs.end()) return true;
   }
   return false;
+}
+
+bool Graph::IsUsedByOutputs(int32_t tensor) const {
+  if (std::find(outputs_.begin(), outputs_.end(), tensor) != outputs_.end()) return true;
+  return std::any_of(nodes_.begin(), nodes_.end(), [tensor](const GraphNode& node) {
+    return !node.training_only &&
+           std::find(node.inputs.begin(), node.inputs.end(), tensor) != node.inputs.end();
+  });
+}
+
+std::vector<int32_t> Graph::Ends() const {
+  std::vector<int32_t> ends = outputs_;
+  for (const GraphLoss& loss : losses_) ends.push_back(loss.tensor);
+  return ends;
 }
 
 int32_t GraphBuilder::NewTensor(const std::string& name, const Shape& shape, int32_t producer,
@@ -141,6 +157,15 @@ absl::Status GraphBuilder::TryAdd(const std::string& name, absl::string_view op,
   return absl::OkStatus();
 }
 
+void GraphBuilder::AddLoss(Tensor tensor, float weight) {
+  if (!status_.ok()) return;
+  if (!std::isfinite(weight) || weight <= 0) {
+    return Fail(absl::InvalidArgumentError(
+        absl::StrCat("a loss has the weight ", weight, ", expected a number above 0")));
+  }
+  graph_->losses_.push_back({tensor.index, weight});
+}
+
 Tensor GraphBuilder::Find(absl::string_view name) const {
   const auto it = by_name_.find(std::string(name));
   return {it == by_name_.end() ? -1 : it->second};
@@ -196,23 +221,41 @@ int32_t GraphBuilder::Viewed(int32_t tensor) const {
   return tensor;
 }
 
+void GraphBuilder::MarkTrainingOnly() {
+  std::vector<bool> needed(graph_->tensors_.size(), false);
+  for (const int32_t output : graph_->outputs_) needed[output] = true;
+  for (auto node = graph_->nodes_.rbegin(); node != graph_->nodes_.rend(); ++node) {
+    node->training_only = std::none_of(node->outputs.begin(), node->outputs.end(),
+                                       [&](int32_t tensor) { return needed[tensor]; });
+    if (node->training_only) continue;
+    for (const int32_t input : node->inputs) needed[input] = true;
+  }
+}
+
 absl::StatusOr<std::unique_ptr<const Graph>> GraphBuilder::Build(
     const std::vector<Output>& outputs) {
   TESSERA_RETURN_IF_ERROR(status_);
   std::vector<std::string> names;
   std::vector<int32_t> viewed;
-  for (const Output& output : outputs) {
-    TESSERA_RETURN_IF_ERROR(CheckOutput(output));
-    const int32_t tensor = output.tensor.index;
-    graph_->outputs_.push_back(tensor);
-    names.push_back(absl::StrCat("\"", graph_->tensors_[tensor].name, "\""));
-    const int32_t memory = Viewed(tensor);
+  // Each end has its gradient written by one loss.
+  const auto check = [&](const Output& end) -> absl::Status {
+    TESSERA_RETURN_IF_ERROR(CheckOutput(end));
+    const int32_t memory = Viewed(end.tensor.index);
     if (std::find(viewed.begin(), viewed.end(), memory) != viewed.end()) {
       return absl::InvalidArgumentError(
-          absl::StrCat(output.owner, "'s output ", names.back(),
-                       " is that of an earlier task too; each needs one of its own"));
+          absl::StrCat(end.owner, "'s output \"", graph_->tensors_[end.tensor.index].name,
+                       "\" is that of an earlier task too; each needs one of its own"));
     }
     viewed.push_back(memory);
+    return absl::OkStatus();
+  };
+  for (const Output& output : outputs) {
+    TESSERA_RETURN_IF_ERROR(check(output));
+    graph_->outputs_.push_back(output.tensor.index);
+    names.push_back(absl::StrCat("\"", graph_->tensors_[output.tensor.index].name, "\""));
+  }
+  for (const GraphLoss& loss : graph_->losses_) {
+    TESSERA_RETURN_IF_ERROR(check({{loss.tensor}, false, "an auxiliary loss"}));
   }
   for (const GraphNode& node : graph_->nodes_) {
     if (std::none_of(node.outputs.begin(), node.outputs.end(),
@@ -223,6 +266,7 @@ absl::StatusOr<std::unique_ptr<const Graph>> GraphBuilder::Build(
           "): remove it, or connect it"));
     }
   }
+  MarkTrainingOnly();
   return std::unique_ptr<const Graph>(std::move(graph_));
 }
 

@@ -43,6 +43,14 @@ struct GraphNode {
   std::vector<int32_t> inputs;       // tensors
   std::vector<int32_t> outputs;      // tensors
   std::vector<int32_t> parameters;
+  bool training_only = false;  // only losses of the graph lie behind it, no output
+};
+
+// A tensor [batch, 1] that is a loss of each sample by itself: training adds `weight` times it to
+// the losses of the tasks. Nothing else knows of it.
+struct GraphLoss {
+  int32_t tensor = -1;
+  float weight = 1;
 };
 
 // A checked graph of named ops, in an order in which every node follows its inputs. Immutable and
@@ -58,10 +66,15 @@ class Graph {
   const std::vector<int32_t>& outputs() const { return outputs_; }
   // The first of them.
   int32_t output() const { return outputs_[0]; }
+  const std::vector<GraphLoss>& losses() const { return losses_; }
+  // What a training pass is for: the outputs and the tensors of the losses.
+  std::vector<int32_t> Ends() const;
   uint64_t trained_floats() const { return trained_floats_; }
   uint64_t statistics_floats() const { return statistics_floats_; }
-  // Whether a node reads the tensor, or it is an output.
+  // Whether a node reads the tensor, or it is an output or a loss.
   bool IsUsed(int32_t tensor) const;
+  // Whether an output depends on it.
+  bool IsUsedByOutputs(int32_t tensor) const;
 
   // A table for people: node, op, output shape, parameters; totals at the end.
   std::string Summary() const;
@@ -73,6 +86,7 @@ class Graph {
   std::vector<GraphParameter> parameters_;
   std::vector<int32_t> inputs_;
   std::vector<int32_t> outputs_;
+  std::vector<GraphLoss> losses_;
   uint64_t trained_floats_ = 0;
   uint64_t statistics_floats_ = 0;
 };
@@ -91,6 +105,8 @@ class GraphBuilder {
                                const std::vector<Tensor>& inputs,
                                const google::protobuf::Struct& options,
                                const std::vector<std::string>& outputs);
+  // Adds the tensor, [batch, 1], to the loss (GraphLoss); a weight above 0.
+  void AddLoss(Tensor tensor, float weight);
   // The tensor of that name, or index -1.
   Tensor Find(absl::string_view name) const;
   const Shape& shape(Tensor tensor) const;
@@ -109,7 +125,8 @@ class GraphBuilder {
     std::string owner = "the model";  // whose output it is, for messages
   };
   // The graph with these outputs, one or more; the builder is spent. INVALID_ARGUMENT: the first
-  // error; an output of another shape, or the same as an earlier one; a node that nothing reads.
+  // error; an output or a loss of another shape, or the same as an earlier one; a node that nothing
+  // reads.
   absl::StatusOr<std::unique_ptr<const Graph>> Build(const std::vector<Output>& outputs);
   // One output, [batch, 1].
   absl::StatusOr<std::unique_ptr<const Graph>> Build(Tensor output) {
@@ -123,6 +140,7 @@ class GraphBuilder {
                       const std::vector<Tensor>& inputs, const google::protobuf::Struct& options,
                       const std::vector<std::string>& outputs);
   absl::Status CheckOutput(const Output& output) const;
+  void MarkTrainingOnly();
   // The tensor whose memory it is a view of, or itself.
   int32_t Viewed(int32_t tensor) const;
 

@@ -99,4 +99,15 @@ double LossFunction::Evaluate(absl::Span<const float> outputs, size_t width, con
       }));
 }
 
+double AddedLoss(absl::Span<const float> values, float weight, const Targets& targets, float scale,
+                 absl::Span<float> gradient) {
+  double sum = 0;
+  for (size_t i = 0; i < values.size(); ++i) {
+    const float of_sample = targets.weights.empty() ? 1.0f : targets.weights[i];
+    sum += static_cast<double>(of_sample) * values[i];
+    gradient[i] = scale * weight * of_sample;
+  }
+  return weight * sum;
+}
+
 }  // namespace tessera::worker

@@ -49,4 +49,10 @@ struct LossFunction {
                   absl::Span<float> gradient) const;  // [n, width]
 };
 
+// A loss that the graph computes itself (GraphLoss), of n samples: `weight` times the sum of what
+// they have, each by the sample's weight; gradient[i] = scale * weight * the sample's.
+double AddedLoss(absl::Span<const float> values,  // [n]
+                 float weight, const Targets& targets, float scale,
+                 absl::Span<float> gradient);  // [n]
+
 }  // namespace tessera::worker

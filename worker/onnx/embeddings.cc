@@ -197,10 +197,28 @@ bool Reads(const Model::Input& input, const v1::ColumnSpec& column) {
          std::find(names.begin(), names.end(), input.table) != names.end();
 }
 
+// What the outputs depend on; the rest is for losses of training.
+std::vector<Model::Input> InputsOfOutputs(const Model& model) {
+  std::vector<Model::Input> inputs(model.inputs().begin(), model.inputs().end());
+  std::erase_if(inputs, [&](const Model::Input& input) {
+    return !model.graph().IsUsedByOutputs(input.tensor);
+  });
+  return inputs;
+}
+
+std::vector<Model::Length> LengthsOfOutputs(const Model& model) {
+  std::vector<Model::Length> lengths(model.lengths().begin(), model.lengths().end());
+  std::erase_if(lengths, [&](const Model::Length& length) {
+    return !model.graph().IsUsedByOutputs(length.tensor);
+  });
+  return lengths;
+}
+
 // Whether the column's ids are an input of the file.
 bool ById(const Model& model, const v1::ColumnSpec& column,
           const std::map<std::string, InlineTable>& tables) {
-  return std::any_of(model.inputs().begin(), model.inputs().end(), [&](const auto& input) {
+  const std::vector<Model::Input> inputs = InputsOfOutputs(model);
+  return std::any_of(inputs.begin(), inputs.end(), [&](const auto& input) {
     return Reads(input, column) && tables.count(input.table) > 0;
   });
 }
@@ -208,7 +226,7 @@ bool ById(const Model& model, const v1::ColumnSpec& column,
 void DeclareSparse(const v1::JobSpec& spec, const Model& model, const v1::ColumnSpec& column,
                    const std::map<std::string, InlineTable>& tables, OnnxWriter& onnx) {
   const int64_t places = column.max_length();
-  for (const Model::Input& input : model.inputs()) {
+  for (const Model::Input& input : InputsOfOutputs(model)) {
     if (!Reads(input, column) || tables.count(input.table) > 0) continue;
     std::vector<int64_t> dims = {input.dim};
     if (IsSequence(column)) dims.insert(dims.begin(), places);
@@ -222,7 +240,7 @@ void DeclareSparse(const v1::JobSpec& spec, const Model& model, const v1::Column
     }
     return;
   }
-  for (const Model::Length& length : model.lengths()) {
+  for (const Model::Length& length : LengthsOfOutputs(model)) {
     if (SparseAt(spec, length.sparse_index).name() != column.name()) continue;
     onnx.Input(LengthInput(column.name()), onnx::TensorProto::FLOAT, {1});
   }
@@ -233,7 +251,8 @@ void DeclareSparse(const v1::JobSpec& spec, const Model& model, const v1::Column
 absl::StatusOr<std::map<int32_t, std::string>> WriteInputs(
     const v1::JobSpec& spec, const Model& model, const std::map<std::string, InlineTable>& tables,
     OnnxWriter& onnx) {
-  const bool dense = model.dense_tensor() >= 0 && model.graph().IsUsed(model.dense_tensor());
+  const bool dense =
+      model.dense_tensor() >= 0 && model.graph().IsUsedByOutputs(model.dense_tensor());
   for (const v1::ColumnSpec& column : spec.data().columns()) {
     if (column.role() == v1::DENSE && dense) {
       const bool libsvm = spec.data().format() == v1::LIBSVM;
@@ -246,7 +265,7 @@ absl::StatusOr<std::map<int32_t, std::string>> WriteInputs(
   std::map<int32_t, std::string> names;
   if (dense) names[model.dense_tensor()] = Dense(spec, onnx);
   std::map<std::string, Inlined> inlined;
-  for (const Model::Input& input : model.inputs()) {
+  for (const Model::Input& input : InputsOfOutputs(model)) {
     const v1::TableSpec& table = spec.tables(static_cast<int>(input.table_index));
     const auto rows = tables.find(input.table);
     if (rows != tables.end()) inlined.try_emplace(input.table, table, rows->second, onnx);
@@ -265,7 +284,7 @@ absl::StatusOr<std::map<int32_t, std::string>> WriteInputs(
     }
     names[input.tensor] = name;
   }
-  for (const Model::Length& length : model.lengths()) {
+  for (const Model::Length& length : LengthsOfOutputs(model)) {
     const v1::ColumnSpec& column = SparseAt(spec, length.sparse_index);
     names[length.tensor] =
         ById(model, column, tables) ? Count(column, onnx) : LengthInput(column.name());

@@ -33,7 +33,7 @@ void WriteOutputs(const JobTask& task, const std::string& raw, int64_t width,
 absl::Status CheckOps(const Graph& graph) {
   std::vector<std::string> missing;
   for (const GraphNode& node : graph.nodes()) {
-    if (FindEmitter(node.op_name) == nullptr) {
+    if (!node.training_only && FindEmitter(node.op_name) == nullptr) {
       missing.push_back(absl::StrCat(node.op_name, " (layer \"", node.name, "\")"));
     }
   }
@@ -71,6 +71,7 @@ absl::StatusOr<onnx::ModelProto> ExportModel(const v1::JobSpec& spec, const Mode
         logits ? onnx.Unique(tasks[i].MetricName("logit")) : predictions.back();
   }
   for (const GraphNode& node : graph.nodes()) {
+    if (node.training_only) continue;
     Emission e{graph,      node, OptionReader(node.options, "options"), {}, {}, trained,
                statistics, onnx};
     for (const int32_t tensor : node.inputs) e.in.push_back(names.at(tensor));
