@@ -71,6 +71,14 @@ def slice_(case, inputs, trained):
     return out
 
 
+def roll_batch(case, inputs, trained):
+    n = case["batch"]
+    samples = rows(inputs[0], product(case["inputs"][0]))
+    if n == 1:
+        return [0.0 for _ in samples[0]]
+    return sum((samples[(i + n // 2) % n] for i in range(n)), [])
+
+
 def expand(case, inputs, trained):
     dims = [case["batch"]] + case["inputs"][0]
     return [element(inputs[0], dims, i) for i in indices([dims[0]] + case["options"]["shape"][1:])]

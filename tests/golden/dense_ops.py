@@ -20,7 +20,17 @@ differences of sum(output * output_gradient), of fourth order, in double precisi
 import math
 import os
 
-from dense_layout_ops import concat, constant, expand, gather, parameter, slice_, split, transpose
+from dense_layout_ops import (
+    concat,
+    constant,
+    expand,
+    gather,
+    parameter,
+    roll_batch,
+    slice_,
+    split,
+    transpose,
+)
 from dense_norm_ops import batch_normalization, dice, layer_normalization, moments, p_relu, softmax
 from dense_product_ops import (
     bias,
@@ -77,6 +87,7 @@ OPS = {
     "ReduceMean": reduce(lambda v: sum(v) / len(v)),
     "ReduceSum": reduce(sum),
     "Relu": elementwise(lambda x, o: max(x, 0.0)),
+    "RollBatch": roll_batch,
     "Selu": elementwise(
         lambda x, o: o.get("gamma", 1.0507009873554805)
         * (x if x > 0 else o.get("alpha", 1.6732632423543772) * math.expm1(x))
@@ -201,6 +212,9 @@ CASES = [
     ("AUGRU", 5, [[3, 2], [3, 1], [1]], [18, 27, 18], [3], {"units": 3, "sequence": False}),
     ("Constant", 3, [], [], [2, 2], {"shape": [2, 2], "value": [0.5, -1.25, 3.0, 0.0]}),
     ("Constant", 2, [], [], [3], {"shape": [3], "value": 0.75}),
+    ("RollBatch", 5, [[2, 3]], [], [2, 3], {}),
+    ("RollBatch", 4, [[3]], [], [3], {}),
+    ("RollBatch", 1, [[2]], [], [2], {}),
 ]
 
 

@@ -102,6 +102,7 @@ std::vector<Case> OtherCases(int64_t n) {
           {"Parameter", {}, Options().Set("shape", Ints{n})},
           {"Parameter", {}, Options().Set("shape", Ints{2, n, 3})},
           {"PRelu", {{n}}},
+          {"RollBatch", {{2, n}}},
           {"PRelu", {{2, 3, n}}},
           {"SequenceMask", {{1}}, Options().Set("size", static_cast<double>(n))},
           {"SequenceMask",

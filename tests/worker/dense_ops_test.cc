@@ -50,6 +50,7 @@ std::vector<SizedCase> CasesOfWidth(int64_t n) {
       {"Dropout", {{n}}, {}},
       {"Expand", {{1, n}}, Options().Set("shape", std::vector<int64_t>{0, 3, n})},
       {"Expand", {{n, 1}}, Options().Set("shape", std::vector<int64_t>{0, n, 3})},
+      {"RollBatch", {{n}}, {}},
       {"GRU", {{3, n}}, Options().Set("units", 5.0)},
       {"GRU", {{std::min<int64_t>(n, 20), 2}}, Options().Set("units", 3.0).Set("sequence", false)},
       {"AUGRU",

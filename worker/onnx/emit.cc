@@ -268,6 +268,7 @@ const Entry kEmitters[] = {
     {"ReduceSum", &Reduce},
     {"Relu", &Same},
     {"Reshape", &Reshape},
+    {"RollBatch", &EmitRollBatch},
     {"Selu", &Selu},
     {"SequenceMask", &EmitSequenceMask},
     {"Sigmoid", &Same},

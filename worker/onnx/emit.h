@@ -56,6 +56,7 @@ void EmitFieldPairs(Emission& e);
 void EmitFm(Emission& e);
 void EmitGelu(Emission& e);
 void EmitParameter(Emission& e);
+void EmitRollBatch(Emission& e);
 void EmitSilu(Emission& e);
 
 // Sequences (emit_sequences.cc).

@@ -164,6 +164,18 @@ void EmitConstant(Emission& e) {
   ForAll(e, e.onnx.Constant(absl::StrCat(e.node.name, "/value"), OfOneSample(e), value));
 }
 
+// Whoever runs a batch of one gets zeros here too.
+void EmitRollBatch(Emission& e) {
+  const std::string batch = e.onnx.Batch(), axis = e.Ints("axis", {0});
+  const std::string half = e.Value("Div", {batch, e.Ints("two", {2})});
+  const std::string tail = e.Value("Slice", {e.in[0], half, batch, axis});
+  const std::string head = e.Value("Slice", {e.in[0], e.Ints("first", {0}), half, axis});
+  const std::string rolled = e.Value("Concat", {tail, head}, {{"axis", int64_t{0}}});
+  const std::string others = e.Value("Cast", {e.Value("Greater", {batch, e.Ints("one", {1})})},
+                                     {{"to", int64_t{onnx::TensorProto::FLOAT}}});
+  e.Last("Mul", {rolled, others});
+}
+
 void EmitSilu(Emission& e) { e.Last("Mul", {e.in[0], e.Value("Sigmoid", {e.in[0]})}); }
 
 }  // namespace tessera::worker

@@ -44,6 +44,7 @@ const OpEntry kOps[] = {
     {"ReduceSum", "reduce_sum", &NewReduceSum},
     {"Relu", "relu", &NewRelu},
     {"Reshape", "reshape", &NewReshape},
+    {"RollBatch", "roll_batch", &NewRollBatch},
     {"Selu", "selu", &NewSelu},
     {"SequenceMask", "sequence_mask", &NewSequenceMask},
     {"Sigmoid", "sigmoid", &NewSigmoid},

@@ -64,6 +64,7 @@ absl::StatusOr<std::unique_ptr<Op>> NewReduceMean(absl::Span<const Shape>, Optio
 absl::StatusOr<std::unique_ptr<Op>> NewReduceSum(absl::Span<const Shape>, OptionReader&);
 absl::StatusOr<std::unique_ptr<Op>> NewRelu(absl::Span<const Shape>, OptionReader&);
 absl::StatusOr<std::unique_ptr<Op>> NewReshape(absl::Span<const Shape>, OptionReader&);
+absl::StatusOr<std::unique_ptr<Op>> NewRollBatch(absl::Span<const Shape>, OptionReader&);
 absl::StatusOr<std::unique_ptr<Op>> NewSelu(absl::Span<const Shape>, OptionReader&);
 absl::StatusOr<std::unique_ptr<Op>> NewSequenceMask(absl::Span<const Shape>, OptionReader&);
 absl::StatusOr<std::unique_ptr<Op>> NewSigmoid(absl::Span<const Shape>, OptionReader&);
