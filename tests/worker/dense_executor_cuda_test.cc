@@ -33,9 +33,19 @@ class ExecutorOnCuda : public ::testing::Test {
   }
 };
 
+// Every model, and one with a loss of its graph's.
+std::vector<v1::JobSpec> ZooJobs() {
+  std::vector<v1::JobSpec> jobs;
+  for (const std::string& name : ZooModelNames()) jobs.push_back(TinyJob(name));
+  jobs.push_back(TinyJob("dien"));
+  jobs.back().mutable_model()->mutable_options()->MergeFrom(Options().Set("auxiliary", 0.5));
+  return jobs;
+}
+
 TEST_F(ExecutorOnCuda, AgreesWithTheCpuOnEveryModelOfTheZoo) {
-  for (const std::string& name : ZooModelNames()) {
-    const std::unique_ptr<Model> model = MakeModel(TinyJob(name));
+  for (const v1::JobSpec& spec : ZooJobs()) {
+    const std::string& name = spec.model().name();
+    const std::unique_ptr<Model> model = MakeModel(spec);
     ASSERT_NE(model, nullptr);
     ASSERT_TRUE(CheckRunsOnCuda(*model).ok()) << name << ": " << CheckRunsOnCuda(*model);
     Session cpu(*model), card(*model, nullptr, Stream());

@@ -192,6 +192,24 @@ Tensor ModelParts::Column(const std::string& column, const ModelInputs::Table& t
                                 Options().Set("axis", 1.0).Set("start", i).Set("end", i + 1))});
 }
 
+const ModelInputs::Sequence* ModelParts::FindSequence(const std::string& option,
+                                                      const std::string& column, int64_t places) {
+  const ModelInputs::Sequence* found = inputs_.FindSequence(column);
+  if (found == nullptr) {
+    std::vector<std::string> known;
+    for (const ModelInputs::Sequence& other : inputs_.sequences) known.push_back(other.column);
+    Fail(absl::StrCat("model.options.", option, ": no column \"", column,
+                      "\" has the pooling sequence", KnownNames(column, known)));
+    return nullptr;
+  }
+  if (places != 0 && found->max_length != places) {
+    Fail(absl::StrCat("sequences that stand side by side need one max_length; that of \"", column,
+                      "\" is ", found->max_length, ", expected ", places));
+    return nullptr;
+  }
+  return found;
+}
+
 ModelParts::Behaviour ModelParts::ReadBehaviour() {
   LinearTable();  // Its option is read whatever goes wrong here.
   const std::vector<std::string> sequences = options_.Texts("sequence");
@@ -206,20 +224,8 @@ ModelParts::Behaviour ModelParts::ReadBehaviour() {
   }
   std::vector<Tensor> target, sequence;
   for (size_t i = 0; i < sequences.size(); ++i) {
-    const ModelInputs::Sequence* found = inputs_.FindSequence(sequences[i]);
-    if (found == nullptr) {
-      std::vector<std::string> known;
-      for (const ModelInputs::Sequence& other : inputs_.sequences) known.push_back(other.column);
-      Fail(absl::StrCat("model.options.sequence: no column \"", sequences[i],
-                        "\" has the pooling sequence", KnownNames(sequences[i], known)));
-      return out;
-    }
-    if (out.places != 0 && found->max_length != out.places) {
-      Fail(absl::StrCat("sequences that stand side by side need one max_length; that of \"",
-                        sequences[0], "\" is ", out.places, " and that of \"", sequences[i],
-                        "\" is ", found->max_length));
-      return out;
-    }
+    const ModelInputs::Sequence* found = FindSequence("sequence", sequences[i], out.places);
+    if (found == nullptr) return out;
     out.places = found->max_length;
     bool shared = false;
     for (const ModelInputs::Table& of : found->tables) {
@@ -230,6 +236,7 @@ ModelParts::Behaviour ModelParts::ReadBehaviour() {
         continue;
       }
       shared = true;
+      out.tables.push_back(of.name);
       target.push_back(Column(targets[i], *table));
       sequence.push_back(graph_.Find(SequenceInput(sequences[i], of.name)));
     }
@@ -243,6 +250,31 @@ ModelParts::Behaviour ModelParts::ReadBehaviour() {
   out.target = Concat("behaviour/target", target);
   out.sequence = Concat("behaviour/sequence", sequence);
   out.length = graph_.Find(LengthInput(sequences[0]));
+  return out;
+}
+
+ModelParts::Behaviour ModelParts::ReadNegatives(const Behaviour& of) {
+  const std::vector<std::string> columns = options_.Texts("negative");
+  Behaviour out;
+  out.places = of.places;
+  if (columns.empty() || of.length.index < 0) return out;
+  if (columns.size() != of.tables.size()) {
+    Fail(absl::StrCat("model.options.negative: needs as many columns as model.options.sequence, ",
+                      of.tables.size(), ", found ", columns.size()));
+    return out;
+  }
+  std::vector<Tensor> sequence;
+  for (size_t i = 0; i < columns.size(); ++i) {
+    if (FindSequence("negative", columns[i], of.places) == nullptr) return out;
+    sequence.push_back(graph_.Find(SequenceInput(columns[i], of.tables[i])));
+    if (sequence.back().index < 0) {
+      Fail(absl::StrCat("model.options.negative: \"", columns[i], "\" does not read the table \"",
+                        of.tables[i], "\", as the sequence in its place does"));
+      return out;
+    }
+  }
+  out.sequence = Concat("negative/sequence", sequence);
+  out.length = graph_.Find(LengthInput(columns[0]));
   return out;
 }
 

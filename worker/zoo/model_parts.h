@@ -78,12 +78,16 @@ class ModelParts {
   // with, in the same table. Several are put side by side; they have one max_length, and places of
   // one sample belong together, so that the first one's length is that of all.
   struct Behaviour {
-    Tensor target;       // [batch, d]
-    Tensor sequence;     // [batch, T, d]
-    Tensor length;       // [batch, 1]
-    int64_t places = 0;  // T
+    Tensor target;                         // [batch, d]
+    Tensor sequence;                       // [batch, T, d]
+    Tensor length;                         // [batch, 1]
+    int64_t places = 0;                    // T
+    std::vector<std::string> tables = {};  // of each sequence
   };
   Behaviour ReadBehaviour();
+  // What did not happen, place by place: sequence and length alone. Option: negative, as many
+  // columns as `sequence`, alike in all and in the same tables; none: length.index is -1.
+  Behaviour ReadNegatives(const Behaviour& of);
   // `valid` in the places of the sequence, `padding` behind them: [batch, T, 1].
   Tensor Mask(const std::string& name, const Behaviour& of, double valid, double padding);
 
@@ -100,6 +104,10 @@ class ModelParts {
  private:
   const std::string& LinearTable();
   std::vector<const ModelInputs::Table*> EmbeddingTables();
+  // The column that the option names, whose pooling must be sequence and max_length `places` (0:
+  // any); else nullptr and an error.
+  const ModelInputs::Sequence* FindSequence(const std::string& option, const std::string& column,
+                                            int64_t places);
   // The rows of a pooled column in a table, [batch, dim].
   Tensor Column(const std::string& column, const ModelInputs::Table& table);
 
