@@ -79,6 +79,18 @@ TEST_F(SequencesTest, DienLearnsAndGivesTheSameBitsOnAnyNumberOfPs) {
   EXPECT_EQ(Digest(one), Digest(RunHere("three", spec, 3)));
 }
 
+TEST_F(SequencesTest, DienLearnsWithItsAuxiliaryLossToTheSameBitsOnAnyNumberOfPs) {
+  const auto with = [](const std::string& options) {
+    return Spec({"model.name=dien", absl::StrCat("model.options={sequence: history, target: item, "
+                                                 "hidden: [32, 16], ",
+                                                 options, "}")});
+  };
+  const v1::JobStatus one = RunHere("one", with("auxiliary: 1"), 1);
+  EXPECT_GT(TestAuc(one), 0.65);
+  EXPECT_EQ(Digest(one), Digest(RunHere("three", with("auxiliary: 1"), 3)));
+  EXPECT_NE(Digest(one), Digest(RunHere("off", with("auxiliary: 0"), 1)));
+}
+
 TEST_F(SequencesTest, PoolingByTheLargestLearns) {
   const v1::JobSpec spec =
       Spec({"model.name=dnn", "model.options={hidden: [32, 16]}",
