@@ -6,14 +6,17 @@
 #include <memory>
 #include <utility>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "common/checkpoint/checkpoint_reader.h"
 #include "common/checkpoint/manifest.h"
 #include "common/file_system.h"
+#include "common/job/dense_layout.h"
 #include "common/job/job_tables.h"
 #include "common/status_macros.h"
 #include "worker/dense/model.h"
 #include "worker/dense/model_inputs.h"
+#include "worker/dense_blocks.h"
 #include "worker/onnx/export.h"
 #include "worker/onnx/safetensors.h"
 
@@ -35,26 +38,29 @@ absl::Status ForEachRow(const CheckpointReader& reader, TableIndex table, KeepGo
   return absl::OkStatus();
 }
 
-// The dense parameters, flat, from their blocks (common/job/job_tables.h).
+// The dense parameters, flat, from their blocks.
 absl::StatusOr<std::vector<float>> ReadDense(const CheckpointReader& reader, const char* name,
-                                             uint64_t floats, KeepGoing keep_going) {
-  std::vector<float> flat(floats);
-  if (floats == 0) return flat;
+                                             const DenseLayout& layout, KeepGoing keep_going) {
+  std::vector<float> flat(layout.floats());
+  if (flat.empty()) return flat;
   TESSERA_ASSIGN_OR_RETURN(const TableIndex table, reader.FindTable(name));
+  absl::flat_hash_map<uint64_t, const DenseLayout::Block*> missing;
+  for (const DenseLayout::Block& block : layout.blocks()) missing[block.key] = &block;
   uint64_t found = 0;
-  const uint64_t blocks = (floats + kDenseBlockFloats - 1) / kDenseBlockFloats;
   TESSERA_RETURN_IF_ERROR(
-      ForEachRow(reader, table, keep_going, [&](uint64_t key, absl::Span<const float> block) {
+      ForEachRow(reader, table, keep_going, [&](uint64_t key, absl::Span<const float> values) {
         ++found;
-        if (key >= blocks || block.size() != kDenseBlockFloats) return absl::OkStatus();
-        const uint64_t begin = key * kDenseBlockFloats;
-        std::copy_n(block.begin(), std::min<uint64_t>(kDenseBlockFloats, floats - begin),
-                    flat.begin() + static_cast<int64_t>(begin));
+        const auto block = missing.find(key);
+        if (block == missing.end() || values.size() != kDenseBlockFloats) return absl::OkStatus();
+        std::copy_n(values.begin(), block->second->floats,
+                    flat.begin() + static_cast<int64_t>(block->second->begin));
+        missing.erase(block);
         return absl::OkStatus();
       }));
-  if (found != blocks) {
+  if (found != layout.blocks().size() || !missing.empty()) {
     return absl::FailedPreconditionError(absl::StrCat(
-        "table \"", name, "\": found ", found, " blocks, expected ", blocks, " for the ", floats,
+        "table \"", name, "\": found ", found, " blocks, ", layout.blocks().size() - missing.size(),
+        " of the ", layout.blocks().size(), " that are expected for the ", flat.size(),
         " floats of this model; was it built from another file, or by another version?"));
   }
   return flat;
@@ -71,16 +77,20 @@ absl::StatusOr<DenseParameters> ReadParameters(const CheckpointReader& reader,
   const uint64_t trained = model.trained_floats(), statistics = model.statistics_floats();
   DenseParameters dense;
   if (!(spec.ema_decay() > 0)) {
-    TESSERA_ASSIGN_OR_RETURN(dense.served, ReadDense(reader, kDenseTable, trained, keep_going));
-    TESSERA_ASSIGN_OR_RETURN(dense.statistics,
-                             ReadDense(reader, kDenseStatisticsTable, statistics, keep_going));
+    TESSERA_ASSIGN_OR_RETURN(
+        dense.served,
+        ReadDense(reader, kDenseTable, worker::TrainedLayout(spec, model), keep_going));
+    TESSERA_ASSIGN_OR_RETURN(
+        dense.statistics,
+        ReadDense(reader, kDenseStatisticsTable, DenseLayout::Flat(statistics), keep_going));
     return dense;
   }
   // It begins with the first block behind the statistics (worker/job_context.h).
   const uint64_t begin =
       (statistics + kDenseBlockFloats - 1) / kDenseBlockFloats * kDenseBlockFloats;
-  TESSERA_ASSIGN_OR_RETURN(dense.statistics,
-                           ReadDense(reader, kDenseStatisticsTable, begin + trained, keep_going));
+  TESSERA_ASSIGN_OR_RETURN(
+      dense.statistics,
+      ReadDense(reader, kDenseStatisticsTable, DenseLayout::Flat(begin + trained), keep_going));
   dense.served.assign(dense.statistics.begin() + static_cast<int64_t>(begin),
                       dense.statistics.end());
   dense.statistics.resize(statistics);

@@ -101,7 +101,53 @@ class Optimizer final : public RowOptimizer {
     }
   }
 
+  bool StepsByWhole() const override { return kByWhole; }
+
+  void Measure(absl::Span<Row* const> rows, absl::Span<const float* const> gradients,
+               absl::Span<Squares> squares) const override {
+    if constexpr (kByWhole) {
+      float w[RowLayout::kMaxDim], direction[RowLayout::kMaxDim], clipped[RowLayout::kMaxDim];
+      for (size_t i = 0; i < rows.size(); ++i) {
+        layout_.ReadEmbedding(rows[i], w);
+        const float* gradient = gradients[i];
+        if (options_.clip_value > 0 || options_.clip_norm > 0) {
+          Clip(gradient, clipped);
+          gradient = clipped;
+        }
+        squares[i] =
+            Directions(params_, Formula::BeginRow(params_, layout_.RowSlots(rows[i])), gradient, w,
+                       layout_.Slot(rows[i], 0), layout_.Slot(rows[i], 1), direction);
+      }
+    }
+  }
+
+  void Move(absl::Span<Row* const> rows, absl::Span<const Squares> wholes,
+            double learning_rate_scale, uint64_t step) const override {
+    if constexpr (kByWhole) {
+      float w[RowLayout::kMaxDim];
+      for (size_t i = 0; i < rows.size(); ++i) {
+        layout_.ReadEmbedding(rows[i], w);
+        const typename Formula::Row shared = Formula::SameRow(params_, layout_.RowSlots(rows[i]));
+        const float* const m = layout_.Slot(rows[i], 0);
+        const float* const v = layout_.Slot(rows[i], 1);
+        const float rate = static_cast<float>(params_.rate * learning_rate_scale) *
+                           Formula::Trust(wholes[i].weights, wholes[i].direction);
+        for (uint32_t d = 0; d < layout_.dim(); ++d) {
+          w[d] -= rate *
+                  Formula::SameDirection(params_, shared, options_.weight_decay, w[d], m[d], v[d]);
+        }
+        if (layout_.bfloat16()) {
+          Round(w, step, rows[i]);
+        } else {
+          layout_.WriteEmbedding(w, rows[i]);
+        }
+      }
+    }
+  }
+
  private:
+  static constexpr bool kByWhole = std::is_same_v<Formula, math::Lamb>;
+
   // Both [dim].
   void Clip(const float* __restrict gradient, float* __restrict clipped) const {
     const uint32_t dim = layout_.dim();
@@ -119,7 +165,7 @@ class Optimizer final : public RowOptimizer {
   void Step(const Params& params, Row* row, const float* gradient, float* w,
             std::index_sequence<k...>) const {
     const typename Formula::Row shared = BeginRow(params, row, gradient, w);
-    if constexpr (std::is_same_v<Formula, math::Lamb>) {
+    if constexpr (kByWhole) {
       MoveByTrust(params, shared, gradient, w, layout_.Slot(row, k)...);
     } else {
       MoveElements(params, shared, gradient, w, layout_.Slot(row, k)...);
@@ -174,22 +220,28 @@ class Optimizer final : public RowOptimizer {
     }
   }
 
-  // The direction of every element is there before any moves. Pointers as above.
-  void MoveByTrust(const Params& params, const typename Formula::Row& shared,
-                   const float* __restrict gradient, float* __restrict w, float* __restrict m,
-                   float* __restrict v) const {
+  // Moves m and v. Pointers as above.
+  Squares Directions(const Params& params, const typename Formula::Row& shared,
+                     const float* __restrict gradient, const float* __restrict w,
+                     float* __restrict m, float* __restrict v, float* __restrict direction) const {
     const uint32_t dim = layout_.dim();
     const float l2 = options_.l2;
     const float decay = options_.weight_decay;
-    float direction[RowLayout::kMaxDim];
     for (uint32_t i = 0; i < dim; ++i) {
       direction[i] =
           Formula::Direction(params, shared, decay, gradient[i] + l2 * w[i], w[i], m[i], v[i]);
     }
-    const float rate =
-        params.rate * Formula::Trust(SumOfSquares(dim, [w](uint32_t i) { return w[i]; }),
-                                     SumOfSquares(dim, [&](uint32_t i) { return direction[i]; }));
-    for (uint32_t i = 0; i < dim; ++i) w[i] -= rate * direction[i];
+    return {SumOfSquares(dim, [w](uint32_t i) { return w[i]; }),
+            SumOfSquares(dim, [direction](uint32_t i) { return direction[i]; })};
+  }
+
+  // The direction of every element is there before any moves.
+  void MoveByTrust(const Params& params, const typename Formula::Row& shared, const float* gradient,
+                   float* __restrict w, float* m, float* v) const {
+    float direction[RowLayout::kMaxDim];
+    const Squares squares = Directions(params, shared, gradient, w, m, v, direction);
+    const float rate = params.rate * Formula::Trust(squares.weights, squares.direction);
+    for (uint32_t i = 0; i < layout_.dim(); ++i) w[i] -= rate * direction[i];
   }
 
   const Params params_;

@@ -28,6 +28,20 @@ class RowOptimizer {
   virtual void Apply(absl::Span<Row* const> rows,
                      absl::Span<const float* const> gradients,  // each [dim]; null: zeros
                      double learning_rate_scale, uint64_t step) const = 0;
+
+  // The same step in two passes, where the length of a row's is that of all the rows that make a
+  // whole with it (LAMB). The first moves the slots and says what the row adds to the whole; the
+  // second moves the embeddings, by the sums over the whole.
+  struct Squares {
+    double weights = 0;    // the sum of w^2
+    double direction = 0;  // and of its direction's squares
+  };
+  virtual bool StepsByWhole() const { return false; }
+  virtual void Measure(absl::Span<Row* const> rows, absl::Span<const float* const> gradients,
+                       absl::Span<Squares> squares) const {}  // [rows]
+  virtual void Move(absl::Span<Row* const> rows,
+                    absl::Span<const Squares> wholes,  // [rows]
+                    double learning_rate_scale, uint64_t step) const {}
 };
 
 // Of the spec's optimizer, dim and row type. INVALID_ARGUMENT names table and field: no optimizer

@@ -4,11 +4,13 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
+#include "common/job/dense_layout.h"
 #include "common/partition.h"
 #include "common/status_macros.h"
 #include "ps/key_groups.h"
@@ -213,10 +215,10 @@ absl::Status Table::Apply(absl::Span<const Gradients> parts, uint64_t step,
     admitted = *std::move(left);
     parts = admitted;
   }
-  if (!every_row()) return ApplyToRows(parts, step, scale);
-  absl::MutexLock lock(&every_row_mu_);
+  if (!every_row() && !by_tensor()) return ApplyToRows(parts, step, scale);
+  absl::MutexLock lock(&step_mu_);
   TESSERA_RETURN_IF_ERROR(ApplyToRows(parts, step, scale));
-  MoveOtherRows(step, scale);
+  if (every_row()) MoveOtherRows(step, scale);
   return absl::OkStatus();
 }
 
@@ -225,9 +227,12 @@ struct Table::ApplyScratch {
   std::vector<uint64_t> keys;           // of all parts, if several
   std::vector<const float*> gradients;  // by place in `keys`, if several
   KeyGroups groups;
-  std::vector<float> sums;  // [RowStore::Block::kMost, dim]
+  std::vector<float> sums;                     // [RowStore::Block::kMost, dim]
+  std::vector<RowOptimizer::Squares> squares;  // by_tensor: of groups.keys()
 
-  size_t bytes() const { return 16 * keys.capacity() + groups.bytes() + 4 * sums.capacity(); }
+  size_t bytes() const {
+    return 16 * keys.capacity() + groups.bytes() + 4 * sums.capacity() + 16 * squares.capacity();
+  }
 };
 
 absl::Status Table::ApplyToRows(absl::Span<const Gradients> parts, uint64_t step, double scale) {
@@ -281,9 +286,15 @@ absl::Status Table::ApplyToRows(absl::Span<const Gradients> parts, uint64_t step
       }
       sum += dim();
     }
-    optimizer_->Apply(block.rows, absl::MakeConstSpan(of_rows).first(block.rows.size()), scale,
-                      step);
+    const auto changes = absl::MakeConstSpan(of_rows).first(block.rows.size());
+    if (!by_tensor()) return optimizer_->Apply(block.rows, changes, scale, step);
+    std::array<RowOptimizer::Squares, RowStore::Block::kMost> squares;
+    optimizer_->Measure(block.rows, changes, absl::MakeSpan(squares).first(block.rows.size()));
+    for (size_t i = 0; i < block.rows.size(); ++i) {
+      scratch->squares[block.positions[i]] = squares[i];
+    }
   };
+  if (by_tensor()) scratch->squares.assign(groups.keys().size(), {});
   if (tier_ != nullptr) {
     return FromTier(tier_->Update(
         groups.keys(), [&](absl::Span<Row* const> rows, absl::Span<const uint32_t> positions) {
@@ -291,7 +302,35 @@ absl::Status Table::ApplyToRows(absl::Span<const Gradients> parts, uint64_t step
         }));
   }
   store_.UpdateBlocks(groups.keys(), change);
+  if (by_tensor()) MoveTensors(groups.keys(), absl::MakeSpan(scratch->squares), step, scale);
   return absl::OkStatus();
+}
+
+void Table::MoveTensors(absl::Span<const uint64_t> keys, absl::Span<RowOptimizer::Squares> squares,
+                        uint64_t step, double scale) {
+  // Sums over a tensor have one order, that of its blocks.
+  std::vector<uint32_t> order(keys.size());
+  std::iota(order.begin(), order.end(), 0u);
+  std::sort(order.begin(), order.end(),
+            [&](uint32_t a, uint32_t b) { return Mix64(keys[a]) < Mix64(keys[b]); });
+  for (size_t begin = 0, end = 0; begin < order.size(); begin = end) {
+    RowOptimizer::Squares whole;
+    const uint64_t tensor = DenseLayout::TensorOf(keys[order[begin]]);
+    for (; end < order.size() && DenseLayout::TensorOf(keys[order[end]]) == tensor; ++end) {
+      whole.weights += squares[order[end]].weights;
+      whole.direction += squares[order[end]].direction;
+    }
+    for (size_t i = begin; i < end; ++i) squares[order[i]] = whole;
+  }
+  store_.UpdateBlocks(keys, [&](const RowStore::Block& block) {
+    std::array<RowOptimizer::Squares, RowStore::Block::kMost> wholes;
+    for (size_t i = 0; i < block.rows.size(); ++i) {
+      // Somebody may have copied the row since it was touched.
+      block.rows[i]->flags |= kRowChanged;
+      wholes[i] = squares[block.positions[i]];
+    }
+    optimizer_->Move(block.rows, absl::MakeConstSpan(wholes).first(block.rows.size()), scale, step);
+  });
 }
 
 void Table::MoveOtherRows(uint64_t step, double scale) {
@@ -319,7 +358,20 @@ absl::Status Table::Assign(absl::Span<const uint64_t> keys, const float* values)
   return absl::OkStatus();
 }
 
+absl::Status Table::CheckCut(absl::Span<const RowRecord> rows) const {
+  for (const RowRecord& row : rows) {
+    if (DenseLayout::IsOfTensor(row.key) == by_tensor()) continue;
+    return absl::FailedPreconditionError(absl::StrCat(
+        "table ", name(), ": block ", row.key, " of the dense parameters was cut ",
+        by_tensor() ? "without regard to tensors, and lamb needs them" : "by tensors, for lamb",
+        "; model.optimizer may not change to lamb or from it, nor a version from before tensors "
+        "had a ratio be followed by this one"));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Table::Restore(absl::Span<const RowRecord> rows) {
+  if (dense()) TESSERA_RETURN_IF_ERROR(CheckCut(rows));
   if (tier_ != nullptr) {
     return FromTier(tier_->Insert(rows));
   }

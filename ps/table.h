@@ -45,6 +45,8 @@ class Table {
   bool sync() const { return IsSync(spec_.consistency()); }
   // Each step moves every row.
   bool every_row() const { return spec_.spec().update() == v1::EVERY_ROW; }
+  // A step is as long as the tensor says that its blocks make (common/job/dense_layout.h).
+  bool by_tensor() const { return dense() && optimizer_->StepsByWhole(); }
   // The rows in memory.
   RowStore& store() { return store_; }
   const RowStore& store() const { return store_; }
@@ -142,8 +144,14 @@ class Table {
   absl::Status FromTier(const absl::Status& status) const;
   struct ApplyScratch;
   absl::Status ApplyToRows(absl::Span<const Gradients> parts, uint64_t step, double scale);
-  void MoveOtherRows(uint64_t step, double scale) ABSL_EXCLUSIVE_LOCKS_REQUIRED(every_row_mu_);
+  void MoveOtherRows(uint64_t step, double scale) ABSL_EXCLUSIVE_LOCKS_REQUIRED(step_mu_);
+  // Of what RowOptimizer::Measure has given for each block; distinct keys.
+  void MoveTensors(absl::Span<const uint64_t> keys, absl::Span<RowOptimizer::Squares> squares,
+                   uint64_t step, double scale);
   void Count(const RowCounts& counts);
+  // Of a dense table: FAILED_PRECONDITION names a block that is cut in another way than this
+  // table's optimizer needs (common/job/dense_layout.h).
+  absl::Status CheckCut(absl::Span<const RowRecord> rows) const;
 
   const v1::PsTable spec_;
   const std::unique_ptr<const RowOptimizer> optimizer_;
@@ -159,8 +167,9 @@ class Table {
   std::atomic<uint64_t> not_admitted_ = 0;
   std::atomic<uint64_t> dropped_gradients_ = 0;
   std::atomic<uint64_t> expired_ = 0;
-  // One step of an EVERY_ROW table at a time: kRowMoved marks belong to it.
-  absl::Mutex every_row_mu_;
+  // One step at a time where it passes over rows twice: kRowMoved marks belong to it, or what the
+  // first pass has measured.
+  absl::Mutex step_mu_;
 };
 
 }  // namespace tessera::ps

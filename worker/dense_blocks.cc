@@ -1,19 +1,28 @@
 #include "worker/dense_blocks.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "common/job/job_tables.h"
 
 namespace tessera::worker {
 
-DenseBlocks::DenseBlocks(uint32_t table, uint64_t floats, const KeyRouter& router)
-    : table_(table), floats_(floats) {
-  std::vector<uint64_t> blocks((floats + kDenseBlockFloats - 1) / kDenseBlockFloats);
-  std::iota(blocks.begin(), blocks.end(), 0);
+DenseLayout TrainedLayout(const v1::ModelSpec& spec, const Model& model) {
+  if (!spec.optimizer().has_lamb()) return DenseLayout::Flat(model.trained_floats());
+  std::vector<uint64_t> tensors;
+  for (const GraphParameter& parameter : model.graph().parameters()) {
+    if (parameter.spec.trained) tensors.push_back(parameter.floats);
+  }
+  return DenseLayout::ByTensor(tensors);
+}
+
+DenseBlocks::DenseBlocks(uint32_t table, const DenseLayout& layout, const KeyRouter& router)
+    : table_(table), blocks_(layout.blocks().size()) {
+  std::vector<uint64_t> keys;
+  for (const DenseLayout::Block& block : layout.blocks()) keys.push_back(block.key);
   std::vector<uint32_t> position;
-  router.Route(blocks, &keys_, &position);
-  pulled_.assign(blocks.size() * kDenseBlockFloats, 0.0f);
+  router.Route(keys, &keys_, &position);
+  for (size_t i = 0; i < keys.size(); ++i) blocks_[position[i]] = layout.blocks()[i];
+  pulled_.assign(keys.size() * kDenseBlockFloats, 0.0f);
   pushed_ = pulled_;
 }
 
@@ -24,18 +33,16 @@ TableGradients DenseBlocks::Write() const {
 }
 
 void DenseBlocks::CopyOut(absl::Span<float> flat) const {
-  for (size_t i = 0; i < keys_.keys.size(); ++i) {
-    const uint64_t begin = keys_.keys[i] * kDenseBlockFloats;
-    const uint64_t n = std::min<uint64_t>(kDenseBlockFloats, floats_ - begin);
-    std::copy_n(pulled_.data() + i * kDenseBlockFloats, n, flat.data() + begin);
+  for (size_t i = 0; i < blocks_.size(); ++i) {
+    std::copy_n(pulled_.data() + i * kDenseBlockFloats, blocks_[i].floats,
+                flat.data() + blocks_[i].begin);
   }
 }
 
 void DenseBlocks::CopyIn(absl::Span<const float> flat) {
-  for (size_t i = 0; i < keys_.keys.size(); ++i) {
-    const uint64_t begin = keys_.keys[i] * kDenseBlockFloats;
-    const uint64_t n = std::min<uint64_t>(kDenseBlockFloats, floats_ - begin);
-    std::copy_n(flat.data() + begin, n, pushed_.data() + i * kDenseBlockFloats);
+  for (size_t i = 0; i < blocks_.size(); ++i) {
+    std::copy_n(flat.data() + blocks_[i].begin, blocks_[i].floats,
+                pushed_.data() + i * kDenseBlockFloats);
   }
 }
 

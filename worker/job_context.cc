@@ -63,9 +63,9 @@ absl::StatusOr<std::unique_ptr<JobContext>> NewJobContext(const v1::Assignment& 
   context->statistics.resize(
       context->averages() ? context->ema_at + context->model->trained_floats() : statistics);
   context->trained_blocks = std::make_unique<DenseBlocks>(
-      dense_table, context->model->trained_floats(), *context->router);
-  context->statistics_blocks =
-      std::make_unique<DenseBlocks>(dense_table + 1, context->statistics.size(), *context->router);
+      dense_table, TrainedLayout(spec.model(), *context->model), *context->router);
+  context->statistics_blocks = std::make_unique<DenseBlocks>(
+      dense_table + 1, DenseLayout::Flat(context->statistics.size()), *context->router);
 
   v1::CallHeader header;
   header.set_job_id(assignment.job_id());

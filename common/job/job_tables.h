@@ -9,8 +9,7 @@
 namespace tessera {
 
 // The dense parameters are tables too: the concatenation of all trained tensors (all statistics) in
-// graph order is cut into blocks of this many floats, the last one padded with zeros; block b is
-// the row with key b.
+// graph order is cut into rows of this many floats (dense_layout.h).
 inline constexpr uint32_t kDenseBlockFloats = 1024;
 inline constexpr char kDenseTable[] = "dense";  // trained, by model.optimizer
 inline constexpr char kDenseStatisticsTable[] =

@@ -1,6 +1,17 @@
 // Models of behaviour sequences, and pooling by the largest, on a cluster in this process.
+#include <algorithm>
+#include <cstring>
+#include <fstream>
+#include <map>
+
 #include "client/behaviour_data.h"
+#include "common/checkpoint/checkpoint_reader.h"
+#include "common/checkpoint/manifest.h"
+#include "common/job/job_tables.h"
+#include "local/export_model.h"
 #include "tests/cluster/training_testing.h"
+#include "worker/dense_blocks.h"
+#include "worker/onnx/onnx_proto.h"
 
 namespace tessera {
 namespace {
@@ -58,6 +69,55 @@ class SequencesTest : public TrainingTest {
     return status.final_metrics().at("test").metrics().at("auc");
   }
 
+  // An ONNX file of the checkpoint has the vectors that the rows have: each is the start of a row.
+  void ExpectBiasesInFile(const v1::JobSpec& spec, const std::string& checkpoint) {
+    const std::string path = folder_ + "/model.onnx";
+    local::ExportOptions options;
+    options.checkpoint = checkpoint;
+    options.output = path;
+    const auto report = local::ExportCheckpoint(options);
+    ASSERT_TRUE(report.ok()) << report.status();
+    onnx::ModelProto file;
+    std::ifstream stream(path, std::ios::binary);
+    ASSERT_TRUE(file.ParseFromIstream(&stream));
+    std::map<std::string, std::vector<float>> vectors;
+    for (const auto& tensor : file.graph().initializer()) {
+      if (tensor.dims_size() != 1) continue;
+      std::vector<float>& values = vectors[tensor.name()];
+      values.resize(tensor.raw_data().size() / sizeof(float));
+      std::memcpy(values.data(), tensor.raw_data().data(), tensor.raw_data().size());
+    }
+    auto manifest = ReadManifest(PosixFileSystem(), checkpoint);
+    ASSERT_TRUE(manifest.ok()) << manifest.status();
+    const auto reader = CheckpointReader::Open(PosixFileSystem(), checkpoint, *manifest);
+    ASSERT_TRUE(reader.ok()) << reader.status();
+    std::map<uint64_t, std::vector<float>> rows;
+    for (uint32_t p = 0; p < (*reader)->partition_count(); ++p) {
+      const auto part = (*reader)->Read(*(*reader)->FindTable(kDenseTable), PartitionId(p));
+      ASSERT_TRUE(part.ok()) << part.status();
+      for (uint64_t i = 0; i < part->rows(); ++i) {
+        rows[part->key(i)].assign(part->values(i).begin(),
+                                  part->values(i).begin() + kDenseBlockFloats);
+      }
+    }
+    const auto model = worker::Model::New(spec, 0);
+    ASSERT_TRUE(model.ok()) << model.status();
+    const DenseLayout layout = worker::TrainedLayout(spec.model(), **model);
+    int found = 0;
+    for (const worker::GraphParameter& parameter : (*model)->graph().parameters()) {
+      if (!vectors.contains(parameter.name) || !parameter.spec.trained) continue;
+      const auto block =
+          std::find_if(layout.blocks().begin(), layout.blocks().end(),
+                       [&](const DenseLayout::Block& b) { return b.begin == parameter.offset; });
+      ASSERT_NE(block, layout.blocks().end()) << parameter.name;
+      std::vector<float>& row = rows.at(block->key);
+      row.resize(parameter.floats);
+      EXPECT_EQ(vectors.at(parameter.name), row) << parameter.name;
+      ++found;
+    }
+    EXPECT_GT(found, 2);
+  }
+
   std::string folder_;
 };
 
@@ -89,6 +149,14 @@ TEST_F(SequencesTest, DienLearnsWithItsAuxiliaryLossToTheSameBitsOnAnyNumberOfPs
   EXPECT_GT(TestAuc(one), 0.65);
   EXPECT_EQ(Digest(one), Digest(RunHere("three", with("auxiliary: 1"), 3)));
   EXPECT_NE(Digest(one), Digest(RunHere("off", with("auxiliary: 0"), 1)));
+}
+
+TEST_F(SequencesTest, LambMovesDenseTensorsToTheSameBitsOnAnyNumberOfPs) {
+  const v1::JobSpec spec = Spec({"model.optimizer={learning_rate: 0.02, lamb: {}}"});
+  const v1::JobStatus one = RunHere("one", spec, 1);
+  EXPECT_GT(TestAuc(one), 0.65);
+  EXPECT_EQ(Digest(one), Digest(RunHere("three", spec, 3)));
+  ExpectBiasesInFile(spec, one.checkpoint());
 }
 
 TEST_F(SequencesTest, PoolingByTheLargestLearns) {

@@ -1,10 +1,12 @@
 #include "worker/dense_blocks.h"
 
+#include <algorithm>
 #include <numeric>
 
 #include "common/job/job_tables.h"
 #include "common/partition.h"
 #include "gtest/gtest.h"
+#include "tests/worker/dense_job_testing.h"
 
 namespace tessera::worker {
 namespace {
@@ -37,7 +39,7 @@ TEST(DenseBlocks, ReturnWhatWasPutInForAnySizeAndNumberOfPs) {
     for (int ps : {1, 2, 5}) {
       std::vector<float> in(floats), out(floats, -1);
       std::iota(in.begin(), in.end(), 1.0f);
-      DenseBlocks blocks(7, floats, RouterOver(ps));
+      DenseBlocks blocks(7, DenseLayout::Flat(floats), RouterOver(ps));
       blocks.CopyIn(in);
       // A ps that gives back what it was given.
       const TableGradients pushed = blocks.Write();
@@ -55,7 +57,7 @@ TEST(DenseBlocks, ReturnWhatWasPutInForAnySizeAndNumberOfPs) {
 }
 
 TEST(DenseBlocks, PadTheLastBlockWithZeros) {
-  DenseBlocks blocks(0, kDenseBlockFloats + 2, RouterOver(1));
+  DenseBlocks blocks(0, DenseLayout::Flat(kDenseBlockFloats + 2), RouterOver(1));
   blocks.CopyIn(std::vector<float>(kDenseBlockFloats + 2, 5.0f));
   const TableGradients write = blocks.Write();
   ASSERT_EQ(write.keys->keys.size(), 2u);
@@ -63,6 +65,54 @@ TEST(DenseBlocks, PadTheLastBlockWithZeros) {
   const float* row = write.gradients + last * kDenseBlockFloats;
   EXPECT_EQ(row[1], 5.0f);
   for (size_t i = 2; i < kDenseBlockFloats; ++i) ASSERT_EQ(row[i], 0.0f);
+}
+
+TEST(DenseBlocks, OfTensorsReturnWhatWasPutInAndPadEachWithZeros) {
+  const std::vector<uint64_t> tensors = {3, 0, 2 * kDenseBlockFloats + 1, kDenseBlockFloats, 1};
+  uint64_t floats = 0;
+  for (const uint64_t size : tensors) floats += size;
+  for (int ps : {1, 2, 5}) {
+    const DenseLayout layout = DenseLayout::ByTensor(tensors);
+    DenseBlocks blocks(7, layout, RouterOver(ps));
+    std::vector<float> in(floats), out(floats, -1);
+    std::iota(in.begin(), in.end(), 1.0f);
+    blocks.CopyIn(in);
+    const TableGradients pushed = blocks.Write();
+    ASSERT_EQ(pushed.keys->keys.size(), 6u);
+    // A block's floats are those of the one with its key; behind them are zeros.
+    for (size_t i = 0; i < pushed.keys->keys.size(); ++i) {
+      const auto block =
+          std::find_if(layout.blocks().begin(), layout.blocks().end(),
+                       [&](const DenseLayout::Block& b) { return b.key == pushed.keys->keys[i]; });
+      ASSERT_NE(block, layout.blocks().end());
+      for (size_t j = 0; j < kDenseBlockFloats; ++j) {
+        ASSERT_EQ(pushed.gradients[i * kDenseBlockFloats + j],
+                  j < block->floats ? in[block->begin + j] : 0.0f);
+      }
+    }
+    std::copy_n(pushed.gradients, pushed.keys->keys.size() * kDenseBlockFloats, blocks.Read().rows);
+    blocks.CopyOut(absl::MakeSpan(out));
+    EXPECT_EQ(in, out);
+  }
+}
+
+TEST(TrainedLayout, IsByTensorForLambAlone) {
+  v1::JobSpec spec = testing::Job("dnn", 2, 1);
+  testing::SetOptions(spec, testing::SmallMlp());
+  spec.mutable_model()->mutable_optimizer()->mutable_adam();
+  const std::unique_ptr<Model> model = testing::MakeModel(spec);
+  EXPECT_EQ(TrainedLayout(spec.model(), *model).blocks().size(), 1u);
+  spec.mutable_model()->mutable_optimizer()->mutable_lamb();
+  const DenseLayout layout = TrainedLayout(spec.model(), *model);
+  EXPECT_EQ(layout.floats(), model->trained_floats());
+  size_t i = 0;
+  for (const GraphParameter& parameter : model->graph().parameters()) {
+    if (!parameter.spec.trained) continue;
+    ASSERT_LT(i, layout.blocks().size());
+    EXPECT_EQ(layout.blocks()[i].begin, parameter.offset) << parameter.name;
+    EXPECT_EQ(layout.blocks()[i++].floats, parameter.floats) << parameter.name;
+  }
+  EXPECT_EQ(i, layout.blocks().size());
 }
 
 }  // namespace

@@ -27,7 +27,11 @@ struct Adam {
   TESSERA_HOST_DEVICE static float InitialSlot(const Params&, int) { return 0; }
   TESSERA_HOST_DEVICE static float InitialRowSlot(const Params&, int) { return 0; }
   TESSERA_HOST_DEVICE static Row BeginRow(const Params& p, float* row_slots) {
-    const float t = (row_slots[0] += 1);
+    row_slots[0] += 1;
+    return RowAt(p, row_slots[0]);
+  }
+  // At update t of the row.
+  TESSERA_HOST_DEVICE static Row RowAt(const Params& p, float t) {
     // Powers in double: 1 - b2^t is small for the first steps.
     const double c1 = 1 - std::pow(static_cast<double>(p.beta1), static_cast<double>(t));
     const double c2 = 1 - std::pow(static_cast<double>(p.beta2), static_cast<double>(t));

@@ -9,10 +9,11 @@ namespace tessera::math {
 
 // LAMB (You et al. 2020, "Large batch optimization for deep learning: training BERT in 76 minutes",
 // arXiv:1904.00962, algorithm 2, with phi the identity): Adam's direction at the length of the
-// weights that it moves. Theirs are a layer's; here they are a row's. t is counted per row.
+// weights that it moves. Theirs are a layer's, and so are those of dense parameters, tensor by
+// tensor; of an embedding they are a row's. t is counted per row.
 //   t <- t + 1;  m <- b1 m + (1 - b1) g;  v <- b2 v + (1 - b2) g^2
 //   r = (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + eps) + decay w
-//   w <- w - rate * trust * r;  trust = |w| / |r|, of the row; 1 where either is 0
+//   w <- w - rate * trust * r;  trust = |w| / |r|, of the whole; 1 where either is 0
 struct Lamb {
   static constexpr int kSlots = 2;     // m, v
   static constexpr int kRowSlots = 1;  // t, exact up to 2^24
@@ -24,14 +25,23 @@ struct Lamb {
   TESSERA_HOST_DEVICE static Row BeginRow(const Params& p, float* row_slots) {
     return Adam::BeginRow({1, p.beta1, p.beta2, p.epsilon}, row_slots);
   }
+  // What BeginRow gave, until it is called again.
+  TESSERA_HOST_DEVICE static Row SameRow(const Params& p, const float* row_slots) {
+    return Adam::RowAt({1, p.beta1, p.beta2, p.epsilon}, row_slots[0]);
+  }
   // r, of one element.
   TESSERA_HOST_DEVICE static float Direction(const Params& p, const Row& row, float decay, float g,
                                              float w, float& m, float& v) {
     m = p.beta1 * m + (1 - p.beta1) * g;
     v = p.beta2 * v + (1 - p.beta2) * g * g;
+    return SameDirection(p, row, decay, w, m, v);
+  }
+  // The same, of the m and v that it left.
+  TESSERA_HOST_DEVICE static float SameDirection(const Params& p, const Row& row, float decay,
+                                                 float w, float m, float v) {
     return row.rate * m / (std::sqrt(v) * row.inverse_root_v + p.epsilon) + decay * w;
   }
-  // From the row's sums of w^2 and r^2.
+  // From the sums of w^2 and r^2.
   TESSERA_HOST_DEVICE static float Trust(double squared_w, double squared_r) {
     return squared_w > 0 && squared_r > 0 ? static_cast<float>(std::sqrt(squared_w / squared_r))
                                           : 1.0f;
