@@ -11,6 +11,8 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/paths.h"
+#include "worker/dense/graph.h"
+#include "worker/dense/options.h"
 
 namespace tessera::worker {
 namespace {
@@ -197,6 +199,71 @@ TEST(LossFunction, OfRankingIsZeroWhereNothingCanBeCompared) {
     EXPECT_EQ(Evaluate(Named(kind), {1, 2}, Targets(labels, 1, {}, groups), 1, gradient), 0);
     EXPECT_THAT(gradient, testing::ElementsAre(0, 0));
   }
+}
+
+TEST(AddedLoss, IsTheWeightedSumAndItsGradientTheWeights) {
+  const Floats values = {1, 2, 4};
+  Floats gradient(3, 5);
+  const Floats labels(3);
+  EXPECT_EQ(AddedLoss(values, 0.5f, Targets(labels), 0.25f, absl::MakeSpan(gradient)), 3.5);
+  EXPECT_THAT(gradient, testing::Each(0.125f));
+  const Floats weights = {0, 1, 2};
+  const Targets weighted(labels, 1, weights, {});
+  EXPECT_EQ(AddedLoss(values, 0.5f, weighted, 0.25f, absl::MakeSpan(gradient)), 5);
+  EXPECT_THAT(gradient, testing::ElementsAre(0, 0.125f, 0.25f));
+}
+
+// A layer and its output, and a second layer over the same input.
+struct TwoHeads {
+  TwoHeads() {
+    x = builder.Input("x", {3}, true);
+    aside = builder.Input("aside", {3}, true);
+    shared = builder.Add("shared", "Gemm", {x}, Options().Set("units", 3.0));
+    output = builder.Add("output", "Gemm", {shared}, Options().Set("units", 1.0));
+    both = builder.Add("both", "Add", {shared, aside});
+  }
+  Tensor Head(const std::string& name, double units) {
+    return builder.Add(name, "Gemm", {both}, Options().Set("units", units));
+  }
+  std::string Error() {
+    const absl::Status status = builder.Build(output).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    return std::string(status.message());
+  }
+  GraphBuilder builder;
+  Tensor x, aside, shared, output, both;
+};
+
+TEST(GraphLoss, LeavesToTrainingWhatNoOutputNeeds) {
+  TwoHeads heads;
+  heads.builder.AddLoss(heads.Head("loss", 1), 0.5f);
+  const auto graph = heads.builder.Build(heads.output);
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  ASSERT_EQ((*graph)->losses().size(), 1u);
+  EXPECT_EQ((*graph)->losses()[0].weight, 0.5f);
+  std::vector<std::string> names;
+  for (const GraphNode& node : (*graph)->nodes()) {
+    if (node.training_only) names.push_back(node.name);
+  }
+  EXPECT_THAT(names, testing::ElementsAre("both", "loss"));
+  EXPECT_TRUE((*graph)->IsUsedByOutputs(heads.x.index));
+  EXPECT_TRUE((*graph)->IsUsedByOutputs(heads.shared.index));
+  EXPECT_TRUE((*graph)->IsUsed(heads.aside.index));
+  EXPECT_FALSE((*graph)->IsUsedByOutputs(heads.aside.index));
+}
+
+TEST(GraphLoss, IsRefusedWhereItIsNone) {
+  using testing::HasSubstr;
+  TwoHeads wide;
+  wide.builder.AddLoss(wide.Head("wide", 2), 1);
+  EXPECT_THAT(wide.Error(), HasSubstr("an auxiliary loss's output \"wide\" has the shape"));
+  TwoHeads same;
+  same.builder.AddLoss(same.output, 1);
+  EXPECT_THAT(same.Error(),
+              HasSubstr("an auxiliary loss's output \"output\" is that of an earlier"));
+  TwoHeads nothing;
+  nothing.builder.AddLoss(nothing.Head("nothing", 1), 0);
+  EXPECT_THAT(nothing.Error(), HasSubstr("a loss has the weight 0, expected a number above 0"));
 }
 
 }  // namespace

@@ -25,7 +25,7 @@ void Executor::PlaceOnCard(size_t arena_floats, uint32_t capacity) {
     at += Buffer::RoundUp(floats);
     return begin;
   };
-  for (const std::vector<int32_t>& tensors : {graph.inputs(), graph.Ends()}) {
+  for (const std::vector<int32_t>& tensors : {graph.inputs(), graph.ends()}) {
     for (const int32_t tensor : tensors) {
       Storage& storage = storages_[storage_of_[tensor]];
       storage.staged = true;
@@ -69,13 +69,14 @@ void Executor::RunForwardOnCard(bool training, Draws draws) {
     if (step.training_only && !training) continue;
     step.op->CudaForward(*stream_, NewForwardPass(step, step.whole, training, draws));
   }
-  for (const int32_t tensor : training ? model_.graph().Ends() : model_.graph().outputs()) {
+  const Graph& graph = model_.graph();
+  for (const int32_t tensor : training ? graph.ends() : graph.outputs()) {
     stream_->CopyToHost(Value(tensor).data(), HostValue(tensor).data(), Value(tensor).size());
   }
 }
 
 void Executor::RunBackwardOnCard(Draws draws) {
-  for (const int32_t tensor : model_.graph().Ends()) {
+  for (const int32_t tensor : model_.graph().ends()) {
     const absl::Span<float> gradient = Gradient(storage_of_[tensor]);
     stream_->CopyToDevice(HostGradient(tensor).data(), gradient.data(), gradient.size());
   }

@@ -34,7 +34,7 @@ void Executor::PlanInPlace() {
   const Graph& graph = model_.graph();
   std::vector<int> readers(storages_.size(), 0);
   std::vector<const Op*> writer(storages_.size(), nullptr);
-  for (const int32_t end : graph.Ends()) ++readers[storage_of_[end]];
+  for (const int32_t end : graph.ends()) ++readers[storage_of_[end]];
   for (const GraphNode& node : graph.nodes()) {
     if (node.op->IsView()) continue;
     for (const int32_t tensor : node.inputs) ++readers[storage_of_[tensor]];
@@ -65,7 +65,7 @@ void Executor::PlanSteps() {
   }
   std::vector<bool> written(storages_.size(), false);
   // By the losses.
-  for (const int32_t end : graph.Ends()) written[storage_of_[end]] = true;
+  for (const int32_t end : graph.ends()) written[storage_of_[end]] = true;
   for (auto step = steps_.rbegin(); step != steps_.rend(); ++step) {
     const GraphNode& node = graph.nodes()[step->node];
     step->backward = graph.tensors()[node.outputs[0]].needs_gradient;

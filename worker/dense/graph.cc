@@ -18,8 +18,7 @@ constexpr size_t kMostFloats = size_t{1} << 30;
 }  // namespace
 
 bool Graph::IsUsed(int32_t tensor) const {
-  const std::vector<int32_t> ends = Ends();
-  if (std::find(ends.begin(), ends.end(), tensor) != ends.end()) return true;
+  if (std::find(ends_.begin(), ends_.end(), tensor) != ends_.end()) return true;
   for (const GraphNode& node : nodes_) {
     if (std::find(node.inputs.begin(), node.inputs.end(), tensor) != node.inputs.end()) return true;
   }
@@ -32,12 +31,6 @@ bool Graph::IsUsedByOutputs(int32_t tensor) const {
     return !node.training_only &&
            std::find(node.inputs.begin(), node.inputs.end(), tensor) != node.inputs.end();
   });
-}
-
-std::vector<int32_t> Graph::Ends() const {
-  std::vector<int32_t> ends = outputs_;
-  for (const GraphLoss& loss : losses_) ends.push_back(loss.tensor);
-  return ends;
 }
 
 int32_t GraphBuilder::NewTensor(const std::string& name, const Shape& shape, int32_t producer,
@@ -247,6 +240,7 @@ absl::StatusOr<std::unique_ptr<const Graph>> GraphBuilder::Build(
                        "\" is that of an earlier task too; each needs one of its own"));
     }
     viewed.push_back(memory);
+    graph_->ends_.push_back(end.tensor.index);
     return absl::OkStatus();
   };
   for (const Output& output : outputs) {

@@ -68,7 +68,7 @@ class Graph {
   int32_t output() const { return outputs_[0]; }
   const std::vector<GraphLoss>& losses() const { return losses_; }
   // What a training pass is for: the outputs and the tensors of the losses.
-  std::vector<int32_t> Ends() const;
+  const std::vector<int32_t>& ends() const { return ends_; }
   uint64_t trained_floats() const { return trained_floats_; }
   uint64_t statistics_floats() const { return statistics_floats_; }
   // Whether a node reads the tensor, or it is an output or a loss.
@@ -87,6 +87,7 @@ class Graph {
   std::vector<int32_t> inputs_;
   std::vector<int32_t> outputs_;
   std::vector<GraphLoss> losses_;
+  std::vector<int32_t> ends_;
   uint64_t trained_floats_ = 0;
   uint64_t statistics_floats_ = 0;
 };
