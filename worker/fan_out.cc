@@ -20,16 +20,16 @@ constexpr absl::Duration kMaxBackoff = absl::Seconds(2);
 
 }  // namespace
 
-FanOut::FanOut(std::string what, std::string method, const PsDirectory* ps, std::vector<Leg> legs,
-               StatusBoard* board, Cancellation* cancellation, Retry retry)
+FanOut::FanOut(std::string what, std::string method, const PeerDirectory* peers,
+               std::vector<Leg> legs, StatusBoard* board, Cancellation* cancellation, Retry retry)
     : what_(std::move(what)),
       method_(std::move(method)),
-      ps_(ps),
+      peers_(peers),
       legs_(std::move(legs)),
       retry_(retry),
       board_(board),
       cancellation_(cancellation),
-      queues_(ps->size()),
+      queues_(peers->size()),
       states_(legs_.size()) {
   for (size_t leg = 0; leg < legs_.size(); ++leg) queues_[legs_[leg].peer].legs.push_back(leg);
   StartAll();
@@ -54,7 +54,7 @@ std::optional<size_t> FanOut::Next(size_t peer) {
 }
 
 void FanOut::StartAll() {
-  for (size_t peer = 0; peer < ps_->size(); ++peer) {
+  for (size_t peer = 0; peer < peers_->size(); ++peer) {
     while (true) {
       std::optional<size_t> leg;
       {
@@ -72,7 +72,7 @@ void FanOut::Start(size_t leg) {
   auto context = std::make_unique<grpc::ClientContext>();
   context->set_deadline(absl::ToChronoTime(absl::Now() + kAttemptTimeout));
   State* state = nullptr;
-  const std::shared_ptr<PsPeer> peer = ps_->At(legs_[leg].peer);
+  const std::shared_ptr<Peer> peer = peers_->At(legs_[leg].peer);
   grpc::ClientContext* const borrowed = context.get();
   {
     absl::MutexLock lock(&mu_);
@@ -181,8 +181,8 @@ void FanOut::AwaitLegs() {
     absl::MutexLock lock(&mu_);
     if (mu_.AwaitWithTimeout(absl::Condition(this, &FanOut::Idle), absl::Seconds(1))) return;
   }
-  // Long enough to be worth telling: name every ps that has not answered.
-  std::vector<bool> named(ps_->size(), false);
+  // Long enough to be worth telling: name every peer that has not answered.
+  std::vector<bool> named(peers_->size(), false);
   std::string waiting;
   {
     absl::MutexLock lock(&mu_);
@@ -190,7 +190,7 @@ void FanOut::AwaitLegs() {
       const size_t peer = legs_[leg].peer;
       if (states_[leg].phase == Phase::kDone || named[peer]) continue;
       named[peer] = true;
-      absl::StrAppend(&waiting, waiting.empty() ? "" : ", ", ps_->At(peer)->address.name());
+      absl::StrAppend(&waiting, waiting.empty() ? "" : ", ", peers_->At(peer)->where.name);
     }
   }
   const StatusBoard::Wait wait(board_, absl::StrCat(waiting, ": ", what_));
@@ -199,10 +199,8 @@ void FanOut::AwaitLegs() {
 }
 
 absl::Status FanOut::Describe(size_t leg, const absl::Status& status) const {
-  const std::shared_ptr<PsPeer> peer = ps_->At(legs_[leg].peer);
-  const v1::PsAddress& ps = peer->address;
-  return absl::Status(status.code(), absl::StrCat(ps.name(), " (", ps.address(), "): ", what_, ": ",
-                                                  status.message()));
+  const std::string& peer = peers_->At(legs_[leg].peer)->where.label;
+  return absl::Status(status.code(), absl::StrCat(peer, ": ", what_, ": ", status.message()));
 }
 
 }  // namespace tessera::worker

@@ -11,17 +11,17 @@
 #include "absl/synchronization/mutex.h"
 #include "grpcpp/client_context.h"
 #include "grpcpp/support/byte_buffer.h"
-#include "tessera/v1/cluster.pb.h"
 #include "worker/cancellation.h"
 #include "worker/parameter_client.h"
-#include "worker/ps_directory.h"
+#include "worker/peer_directory.h"
 #include "worker/status_board.h"
 
 namespace tessera::worker {
 
-// One method called on every ps, in one or more messages each: a leg is one message and its answer.
-// At most kInFlight legs a ps are under way, so what a call holds in messages stays small however
-// large it is. A leg that failed for a passing reason is repeated by Wait, with backoff.
+// One method called on several peers (every ps, or a neighbour in a ring), in one or more messages
+// each: a leg is one message and its answer. At most kInFlight legs a peer are under way, so what a
+// call holds in messages stays small however large it is. A leg that failed for a passing reason is
+// repeated by Wait, with backoff.
 class FanOut final : public PendingCall {
  public:
   static constexpr int kInFlight = 8;
@@ -35,7 +35,7 @@ class FanOut final : public PendingCall {
   // What Wait does about a failure that may pass.
   enum class Retry { kForTenMinutes, kNot };
   // `what` is for messages: "pull of step 4". `method` is a full name: "/package.Service/Method".
-  FanOut(std::string what, std::string method, const PsDirectory* ps, std::vector<Leg> legs,
+  FanOut(std::string what, std::string method, const PeerDirectory* peers, std::vector<Leg> legs,
          StatusBoard* board, Cancellation* cancellation, Retry retry = Retry::kForTenMinutes);
   ~FanOut() override;
 
@@ -50,16 +50,16 @@ class FanOut final : public PendingCall {
     grpc::ByteBuffer request;
     grpc::ByteBuffer answer;
     std::unique_ptr<grpc::ClientContext> context;
-    std::shared_ptr<PsPeer> peer;  // of the last attempt
+    std::shared_ptr<Peer> peer;  // of the last attempt
   };
   struct Queue {
-    std::vector<size_t> legs;  // of one ps, in the order to be sent
+    std::vector<size_t> legs;  // of one peer, in the order to be sent
     size_t next = 0;
     int under_way = 0;
   };
 
   bool Idle() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return under_way_ == 0; }
-  // The next leg of a ps, which counts as under way from here on; none if there is no room.
+  // The next leg of a peer, which counts as under way from here on; none if there is no room.
   std::optional<size_t> Next(size_t peer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void StartAll() ABSL_LOCKS_EXCLUDED(mu_);
   void Start(size_t leg) ABSL_LOCKS_EXCLUDED(mu_);
@@ -72,7 +72,7 @@ class FanOut final : public PendingCall {
 
   const std::string what_;
   const std::string method_;
-  const PsDirectory* const ps_;
+  const PeerDirectory* const peers_;
   const std::vector<Leg> legs_;
   const Retry retry_;
   StatusBoard* const board_;
@@ -82,7 +82,7 @@ class FanOut final : public PendingCall {
   mutable absl::Mutex mu_;
   int under_way_ ABSL_GUARDED_BY(mu_) = 0;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;      // nothing more is sent
-  std::vector<Queue> queues_ ABSL_GUARDED_BY(mu_);  // [ps]
+  std::vector<Queue> queues_ ABSL_GUARDED_BY(mu_);  // [peers]
   // A state's messages belong to gRPC while its leg is under way.
   std::vector<State> states_ ABSL_GUARDED_BY(mu_);  // [legs]
 };

@@ -9,6 +9,7 @@
 #include "common/status_macros.h"
 #include "common/wire/bulk_reader.h"
 #include "common/wire/bulk_writer.h"
+#include "common/wire/message_bytes.h"
 #include "tessera/v1/parameter_service.pb.h"
 #include "worker/fan_out.h"
 #include "worker/key_chunks.h"
@@ -113,18 +114,9 @@ grpc::ByteBuffer GradientMessage(const wire::BulkLayout& layout, const Request& 
   return writer.Finish();
 }
 
-grpc::ByteBuffer Serialized(const v1::ProgressRequest& request) {
-  const grpc::Slice slice(request.SerializeAsString());
-  return grpc::ByteBuffer(&slice, 1);
-}
-
 absl::StatusOr<uint64_t> ReadNextPush(const grpc::ByteBuffer& answer) {
-  std::vector<grpc::Slice> slices;
-  std::string bytes;
   v1::ProgressResponse response;
-  const bool dumped = answer.Dump(&slices).ok();
-  for (const grpc::Slice& slice : slices) bytes.append(slice.begin(), slice.end());
-  if (!dumped || !response.ParseFromString(bytes)) {
+  if (!wire::FromBytes(answer, &response)) {
     return absl::InternalError("answered GetProgress with what is no ProgressResponse");
   }
   return response.next_push();
@@ -155,7 +147,7 @@ class GrpcParameterClient final : public ParameterClient {
     for (size_t p = 0; p < ps_.size(); ++p) {
       for (KeyChunk& chunk : Chunks(tables, p)) {
         const auto leg = std::make_shared<const PullLeg>(request, kept->data(), std::move(chunk),
-                                                         ps_.At(p)->address.name());
+                                                         ps_.At(p)->where.name);
         legs.push_back({.peer = p,
                         .message = [leg, answered,
                                     waits = options.step >
@@ -238,7 +230,7 @@ class GrpcParameterClient final : public ParameterClient {
     std::vector<FanOut::Leg> legs;
     for (size_t p = 0; p < ps_.size(); ++p) {
       legs.push_back({.peer = p,
-                      .message = [&request] { return Serialized(request); },
+                      .message = [&request] { return wire::ToBytes(request); },
                       .take = [&next, p](const grpc::ByteBuffer& answer) -> absl::Status {
                         TESSERA_ASSIGN_OR_RETURN(next[p], ReadNextPush(answer));
                         return absl::OkStatus();

@@ -16,7 +16,7 @@ constexpr absl::Duration kTimeout = absl::Seconds(10);
 
 // A call on its own. Lives until it is answered.
 struct Call {
-  std::shared_ptr<PsPeer> peer;
+  std::shared_ptr<Peer> peer;
   grpc::ByteBuffer request;
   grpc::ByteBuffer answer;
   grpc::ClientContext context;
@@ -24,7 +24,7 @@ struct Call {
 
 }  // namespace
 
-void LatePushes::Sending(const std::shared_ptr<PsPeer>& peer, const grpc::ByteBuffer& message) {
+void LatePushes::Sending(const std::shared_ptr<Peer>& peer, const grpc::ByteBuffer& message) {
   const bool again = !Failpoint("worker.push.again").ok();
   std::vector<Copy> due;
   {
@@ -41,7 +41,7 @@ void LatePushes::Sending(const std::shared_ptr<PsPeer>& peer, const grpc::ByteBu
 
 void LatePushes::Send(Copy copy) const {
   SPDLOG_WARN("failpoint worker.push.again: a message of {} bytes goes to {} once more",
-              copy.message.Length(), copy.peer->address.name());
+              copy.message.Length(), copy.peer->where.name);
   auto* const call = new Call{std::move(copy.peer), std::move(copy.message), {}, {}};
   call->context.set_deadline(absl::ToChronoTime(absl::Now() + kTimeout));
   call->peer->stub.UnaryCall(&call->context, method_, grpc::StubOptions(), &call->request,

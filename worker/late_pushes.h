@@ -7,7 +7,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "grpcpp/support/byte_buffer.h"
-#include "worker/ps_directory.h"
+#include "worker/peer_directory.h"
 
 namespace tessera::worker {
 
@@ -19,12 +19,12 @@ class LatePushes {
  public:
   explicit LatePushes(std::string method) : method_(std::move(method)) {}
   // `message` is about to be sent to `peer`.
-  void Sending(const std::shared_ptr<PsPeer>& peer, const grpc::ByteBuffer& message)
+  void Sending(const std::shared_ptr<Peer>& peer, const grpc::ByteBuffer& message)
       ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
   struct Copy {
-    std::shared_ptr<PsPeer> peer;
+    std::shared_ptr<Peer> peer;
     grpc::ByteBuffer message;
     int messages_ahead = 0;  // that are still to be sent before it
   };

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "common/rpc/channels.h"
+#include "grpcpp/generic/generic_stub.h"
+
+namespace tessera::worker {
+
+// Another process that this one calls.
+struct PeerAddress {
+  std::string name;   // in the status: whom this worker waits for
+  std::string label;  // in errors: its address, too
+  std::string address;
+  uint64_t incarnation = 0;
+};
+
+// One of them and the way to it.
+struct Peer {
+  Peer(PeerAddress where, Channels& channels)
+      : where(std::move(where)), stub(channels.Connect(this->where.address)) {}
+
+  const PeerAddress where;
+  grpc::GenericStub stub;  // thread-safe
+};
+
+// Peers of one kind, by their numbers. One may turn up at another address, or another process take
+// its place; calls that are repeated then go there. Thread-safe.
+class PeerDirectory {
+ public:
+  // `channels` is borrowed and outlives the directory.
+  PeerDirectory(std::vector<PeerAddress> peers, Channels* channels);
+
+  size_t size() const { return size_; }
+  std::shared_ptr<Peer> At(size_t peer) const ABSL_LOCKS_EXCLUDED(mu_);
+  // Takes those whose incarnation is another one than before.
+  void Update(std::vector<PeerAddress> peers) ABSL_LOCKS_EXCLUDED(mu_);
+
+ private:
+  Channels* const channels_;
+  const size_t size_;
+  mutable absl::Mutex mu_;
+  std::vector<std::shared_ptr<Peer>> peers_ ABSL_GUARDED_BY(mu_);  // [size]
+};
+
+}  // namespace tessera::worker
