@@ -55,7 +55,8 @@ MemoryEstimate Estimate(const v1::JobSpec& spec, const worker::Model& model,
       kProcessBytes + (options.keys * row_bytes + dense_bytes) / static_cast<uint64_t>(options.ps);
 
   // A worker: two windows of records, the values and gradients of one batch, the dense parameters
-  // with their gradients, and the rows of two batches with theirs.
+  // with their gradients, and the rows of two batches with theirs. Of gradients that are
+  // all-reduced it also keeps the sums and what its neighbour has taken.
   uint64_t sparse_columns = 0;
   for (const v1::ColumnSpec& column : spec.data().columns()) {
     sparse_columns += column.role() == v1::SPARSE;
@@ -69,9 +70,11 @@ MemoryEstimate Estimate(const v1::JobSpec& spec, const worker::Model& model,
   const uint64_t batch = IsSync(spec.consistency().dense())
                              ? (spec.train().batch_size() + options.workers - 1) / options.workers
                              : spec.train().batch_size();
+  const uint64_t dense_copies = AllReduces(spec.train()) ? 5 : 3;
   memory.worker_bytes = kProcessBytes + 2 * ShuffleWindowRecords(spec.data()) * record_bytes +
                         2 * batch * sample_floats * sizeof(float) +
-                        3 * memory.dense_floats * sizeof(float) + 4 * memory.batch_message_bytes;
+                        dense_copies * memory.dense_floats * sizeof(float) +
+                        4 * memory.batch_message_bytes;
   return memory;
 }
 

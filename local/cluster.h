@@ -23,6 +23,8 @@ struct ClusterOptions {
   std::string output_root;  // of predictions
   int ps = 1;
   int workers = 1;
+  // Workers have servers, too, which jobs need whose workers call each other.
+  bool workers_serve = false;
   // In one process: of each ps, for rows; what has no room is on disk. 0: all rows are in memory.
   uint64_t ps_memory_bytes = 0;
   // In one process: see Master::Options.

@@ -67,6 +67,7 @@ class InProcessCluster final : public Cluster {
       worker.compute_threads = options_.compute_threads;
       worker.device = options_.device;
       worker.channels = &channels_;
+      if (options_.workers_serve) worker.server = server(name);
       worker.on_fatal = options_.on_failure;
       TESSERA_ASSIGN_OR_RETURN(auto started, worker::Worker::Start(worker));
       workers_.push_back(std::move(started));
@@ -79,9 +80,11 @@ class InProcessCluster final : public Cluster {
   // In the order in which nobody misses anybody.
   void Stop() override {
     if (stopped_.exchange(true)) return;
-    for (auto& worker : workers_) worker->Stop();
     // A server goes when nobody calls it any more: gRPC 1.51's in-process transport can crash when
-    // a call starts while its server shuts down. ps call the master, then the master calls the ps.
+    // a call starts while its server shuts down. Workers call each other, ps call the master, then
+    // the master calls the ps.
+    for (auto& worker : workers_) worker->Leave();
+    for (auto& worker : workers_) worker->Stop();
     for (auto& ps : ps_) ps->Leave();
     if (master_ != nullptr) master_->Stop(kGrace);
     for (auto& ps : ps_) ps->Stop(kGrace);

@@ -192,10 +192,15 @@ absl::StatusOr<std::unique_ptr<Cluster>> StartProcessCluster(ClusterOptions opti
   }
   for (int i = 0; i < options.workers; ++i) {
     const std::string name = absl::StrCat("worker-", i);
-    add(name, "tessera-worker",
-        {"--master", master, "--name", name, "--data-root", options.data_root, "--scratch-dir",
-         folder(name), "--output-root", options.output_root, "--threads",
-         absl::StrCat(options.compute_threads), "--device", options.device});
+    std::vector<std::string> flags = {"--master",      master,
+                                      "--name",        name,
+                                      "--data-root",   options.data_root,
+                                      "--scratch-dir", folder(name),
+                                      "--output-root", options.output_root,
+                                      "--threads",     absl::StrCat(options.compute_threads),
+                                      "--device",      options.device};
+    if (options.workers_serve) flags.insert(flags.end(), {"--listen", "127.0.0.1:0"});
+    add(name, "tessera-worker", std::move(flags));
   }
   for (const Member& member : members) {
     if (access(member.command[0].c_str(), X_OK) != 0) {

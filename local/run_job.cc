@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/job/defaults.h"
 #include "common/status_macros.h"
 
 namespace tessera::local {
@@ -46,6 +47,8 @@ client::JobClient::Options JobRun::ClientOptions(Cluster& cluster) const {
 
 absl::StatusOr<v1::JobStatus> JobRun::Run() {
   ClusterOptions cluster_options = options_.cluster;
+  // Of a job that is resumed only the cluster knows what it is.
+  cluster_options.workers_serve |= options_.resume || AllReduces(options_.request.spec().train());
   cluster_options.on_failure = [this](const absl::Status& status) { Fail(status); };
   TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<Cluster> cluster,
                            options_.in_process ? StartInProcessCluster(std::move(cluster_options))

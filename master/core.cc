@@ -6,6 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "common/job/defaults.h"
 #include "common/job/validate.h"
 #include "common/status_macros.h"
 #include "common/version.h"
@@ -156,6 +157,17 @@ std::vector<const Node*> MasterCore::FreeWorkers() const {
   return free;
 }
 
+bool MasterCore::MayServe(const v1::JobRecord& record, bool has_address) {
+  return has_address || !WorkersCallEachOther(record.status().spec(), record.status().task());
+}
+
+std::vector<const Node*> MasterCore::Serving(const v1::JobRecord& record,
+                                             std::vector<const Node*> workers) {
+  std::erase_if(workers,
+                [&](const Node* node) { return !MayServe(record, !node->address.empty()); });
+  return workers;
+}
+
 std::string MasterCore::AssignmentKey(uint64_t incarnation) const {
   const std::optional<Seat> seat = SeatOf(incarnation);
   if (!seat.has_value() || !seat->run->opened()) return "";
@@ -163,6 +175,10 @@ std::string MasterCore::AssignmentKey(uint64_t incarnation) const {
                                  seat->run->generation(), ":", seat->rank.value());
   // One that comes back may have another address.
   for (const RunNode& ps : seat->run->options().ps) absl::StrAppend(&key, ":", ps.incarnation);
+  if (!seat->run->WorkersCall()) return key;
+  for (const RunNode& worker : seat->run->options().workers) {
+    absl::StrAppend(&key, ":", worker.incarnation);
+  }
   return key;
 }
 

@@ -133,6 +133,12 @@ class MasterCore {
   std::optional<Seat> SeatOf(uint64_t incarnation) const;
   // By their names; in no run.
   std::vector<const Node*> FreeWorkers() const;
+  // Whether the worker may have a rank of the job: where workers call each other, it has an
+  // address.
+  static bool MayServe(const v1::JobRecord& record, bool has_address);
+  // Those of `workers` that may.
+  static std::vector<const Node*> Serving(const v1::JobRecord& record,
+                                          std::vector<const Node*> workers);
   v1::JobStatus StatusOf(v1::JobRecord* record, const Now& now);
   void OnDeath(const Membership::Death& death, const Now& now);
   void ReserveIncarnations();
@@ -170,8 +176,10 @@ class MasterCore {
     uint32_t workers = 0;
   };
   Needs NeedsOf(const v1::JobRecord& record) const;
-  // Workers that are free, and not promised to a run that is to have more.
-  size_t WorkersToTake() const;
+  // To runs that are to have more workers.
+  size_t WorkersPromised() const;
+  // Workers that are free, may serve the job, and are not promised to a run that is to have more.
+  size_t WorkersToTake(const v1::JobRecord& record) const;
   void StartRun(v1::JobRecord* record, RunOptions options, const Now& now);
   void ClosePsOf(JobSlot& slot, const JobRun& run);
   // Of ps that the run did not use otherwise.

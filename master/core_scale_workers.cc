@@ -70,7 +70,7 @@ absl::StatusOr<uint32_t> MasterCore::ScaleWorkers(const std::string& job_id, uin
     scaling.set_from(from);
     scaling.set_to(workers);
     scaling.set_since_unix_ms(absl::ToUnixMillis(now.wall));
-    const size_t here = from + WorkersToTake();
+    const size_t here = from + WorkersToTake(*record);
     jobs_.AddEvent(
         record,
         absl::StrCat("asked to go from ", from, " to ", workers, " workers",
@@ -92,7 +92,9 @@ void MasterCore::ScaleWorkersOfRuns() {
     const size_t has = run->options().workers.size() - run->VacantRanks().size();
     const size_t more = to - std::min(to, has);
     run->ScaleWorkers(false);  // so that what it was promised is not counted twice
-    const bool are_here = more <= free && more <= WorkersLeft(run->record()->status().spec());
+    const size_t serving = Serving(*run->record(), FreeWorkers()).size();
+    const bool are_here =
+        more <= std::min(free, serving) && more <= WorkersLeft(run->record()->status().spec());
     run->ScaleWorkers(are_here);
     if (are_here) free -= more;
   }

@@ -18,6 +18,15 @@ std::string Names(const std::vector<const Node*>& nodes) {
                        [](std::string* out, const Node* node) { out->append(node->name); });
 }
 
+// For workers that others call; `silent` of those that are here have no address.
+std::string AddressAdvice(size_t silent) {
+  std::string advice =
+      " --listen HOST:PORT (no wildcard): by train.dense_gradients: all_reduce its workers call "
+      "each other";
+  if (silent > 0) absl::StrAppend(&advice, ", and ", silent, " of those here have no address");
+  return advice;
+}
+
 }  // namespace
 
 void MasterCore::Schedule(const Now& now) {
@@ -108,7 +117,7 @@ void MasterCore::FillRanksOf(JobRun& run, const Now& now) {
   // Who comes back under its name has its rank again; then whoever is free.
   for (const bool own : {true, false}) {
     for (const Rank rank : run.VacantRanks()) {
-      for (const Node* node : FreeWorkers()) {
+      for (const Node* node : Serving(*run.record(), FreeWorkers())) {
         if (run.GaveUpOn(node->incarnation) || node->incarnation < run.LostOf(rank)) continue;
         if (own && node->name != run.options().workers[rank.value()].name) continue;
         run.TakeOver(rank, {node->name, node->address, node->incarnation}, now);
@@ -118,7 +127,7 @@ void MasterCore::FillRanksOf(JobRun& run, const Now& now) {
   }
   // Who joined before the one that is lost joins once more.
   for (size_t left = run.VacantRanks().size(); left > 0; --left) {
-    for (const Node* node : FreeWorkers()) {
+    for (const Node* node : Serving(*run.record(), FreeWorkers())) {
       if (run.GaveUpOn(node->incarnation)) continue;
       SPDLOG_INFO("{} is to take over a rank, and joins again for that", node->name);
       membership_.Leave(node->incarnation, "it is to join again", now.monotonic);
@@ -180,10 +189,10 @@ void MasterCore::StartWaiting(const Now& now) {
     holds_new |= start == Start::kLacksLive || start == Start::kLacksFree;
     holds_suspended |= start == Start::kLacksFree;
     if (start != Start::kLacksFree) continue;
-    ExplainWait(
-        record, i + 1, waiting[0],
-        absl::StrCat("it needs ", std::max(NeedsOf(*record).workers, 1u), " workers, and ",
-                     WorkersToTake(), " of ", membership_.Alive(v1::WORKER).size(), " are free"));
+    ExplainWait(record, i + 1, waiting[0],
+                absl::StrCat("it needs ", std::max(NeedsOf(*record).workers, 1u), " workers, and ",
+                             WorkersToTake(*record), " of ",
+                             Serving(*record, membership_.Alive(v1::WORKER)).size(), " are free"));
   }
 }
 
@@ -207,10 +216,15 @@ MasterCore::Needs MasterCore::NeedsOf(const v1::JobRecord& record) const {
           .workers = record.ranks() > 0 ? record.ranks() : status.workers()};
 }
 
-size_t MasterCore::WorkersToTake() const {
-  size_t free = FreeWorkers().size();
-  for (const JobRun* run : Runs()) free -= std::min<size_t>(free, run->WorkersToCome());
-  return free;
+size_t MasterCore::WorkersPromised() const {
+  size_t promised = 0;
+  for (const JobRun* run : Runs()) promised += run->WorkersToCome();
+  return promised;
+}
+
+size_t MasterCore::WorkersToTake(const v1::JobRecord& record) const {
+  const size_t free = Serving(record, FreeWorkers()).size();
+  return free - std::min(free, WorkersPromised());
 }
 
 MasterCore::Start MasterCore::TryStart(v1::JobRecord* record, const Now& now) {
@@ -219,24 +233,27 @@ MasterCore::Start MasterCore::TryStart(v1::JobRecord* record, const Now& now) {
   const bool waits = slot != slots_.end() && now.monotonic < slot->second.retry_at;
   if (status.state() == v1::RESTARTING && waits) return Start::kWaits;
   const std::vector<const Node*> ps = membership_.Staying(v1::PS);
-  const std::vector<const Node*> workers = membership_.Alive(v1::WORKER);
-  const size_t free = WorkersToTake();
+  const std::vector<const Node*> live = membership_.Alive(v1::WORKER);
+  const std::vector<const Node*> workers = Serving(*record, live);
+  const size_t free = WorkersToTake(*record);
   std::optional<std::vector<RunNode>> scaled;
   if (status.has_scaling()) scaled = ChooseScaled(*record);
   Needs needs = NeedsOf(*record);
   if (scaled.has_value()) needs.ps = static_cast<uint32_t>(scaled->size());
   const auto explain = [&](const char* what, const char* binary, uint32_t needed,
-                           const std::vector<const Node*>& here) {
+                           const std::vector<const Node*>& here, absl::string_view besides = "") {
     jobs_.Explain(record, absl::StrCat("WaitingFor", what[0] == 'p' ? "Ps" : "Workers"),
                   absl::StrCat(here.size(), " of ", needed, " ", what, " are here (", Names(here),
-                               "); start ", binary, " --master ", options_.address));
+                               "); start ", binary, " --master ", options_.address, besides));
     return Start::kLacksLive;
   };
   if (ps.size() < std::max(needs.ps, 1u)) {
     return explain("ps", "tessera-ps", std::max(needs.ps, 1u), ps);
   }
   if (workers.size() < std::max(needs.workers, 1u)) {
-    return explain("workers", "tessera-worker", std::max(needs.workers, 1u), workers);
+    const std::string besides =
+        MayServe(*record, /*has_address=*/false) ? "" : AddressAdvice(live.size() - workers.size());
+    return explain("workers", "tessera-worker", std::max(needs.workers, 1u), workers, besides);
   }
   if (const std::string above = AboveQuota(*record, needs.workers); !above.empty()) {
     jobs_.Explain(record, "AboveQuota", above);
@@ -273,10 +290,10 @@ MasterCore::Start MasterCore::TryStart(v1::JobRecord* record, const Now& now) {
 }
 
 void MasterCore::SuspendDisplaced(const v1::JobRecord* started, const Now& now) {
-  const size_t live = membership_.Alive(v1::WORKER).size();
   for (v1::JobRecord* other : Waiting()) {
     const uint32_t needs = std::max(NeedsOf(*other).workers, 1u);
-    const bool lacks = needs > WorkersToTake() && needs <= live;
+    const size_t live = Serving(*other, membership_.Alive(v1::WORKER)).size();
+    const bool lacks = needs > WorkersToTake(*other) && needs <= live;
     if (other->status().state() != v1::RESTARTING || !lacks) continue;
     other->mutable_status()->mutable_suspending()->set_preempted_by(started->status().job_id());
     SetSuspended(other, "while it waited to go on", now);
@@ -325,7 +342,8 @@ std::vector<RunNode> MasterCore::Choose(const v1::JobRecord& record, v1::NodeKin
   // with ps of fewer jobs.
   std::vector<RunNode> chosen(count);
   std::set<uint64_t> taken;
-  const std::vector<const Node*> alive = kind == v1::PS ? PsByUse() : FreeWorkers();
+  const std::vector<const Node*> alive =
+      kind == v1::PS ? PsByUse() : Serving(record, FreeWorkers());
   const auto put = [&](uint32_t rank, const Node* node) {
     chosen[rank] = {node->name, node->address, node->incarnation};
     taken.insert(node->incarnation);

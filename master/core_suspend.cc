@@ -112,7 +112,8 @@ void MasterCore::SuspendInterrupted(const Now& now) {
 std::map<const JobRun*, const v1::JobRecord*> MasterCore::ToPreempt() {
   // Those of low priority first, of them those that go already, and the youngest.
   std::vector<const JobRun*> runs;
-  size_t free = WorkersToTake();
+  size_t free = FreeWorkers().size();
+  free -= std::min(free, WorkersPromised());
   for (const JobRun* run : Runs()) {
     const v1::JobStatus& status = run->record()->status();
     if (run->end().has_value()) continue;
@@ -141,17 +142,24 @@ std::map<const JobRun*, const v1::JobRecord*> MasterCore::ToPreempt() {
     if (!may_start || membership_.Staying(v1::PS).size() < std::max(needs.ps, 1u)) continue;
     const size_t workers = std::max(needs.workers, 1u);
     std::vector<const JobRun*> chosen;
-    size_t comes = free;
+    const auto serves = [record](const RunNode& node) {
+      return MayServe(*record, !node.address.empty());
+    };
+    // Of those that are free, some may be of no use to it.
+    const size_t useless =
+        std::min(free, FreeWorkers().size() - Serving(*record, FreeWorkers()).size());
+    size_t comes = free - useless;
     for (const JobRun* run : runs) {
       if (comes >= workers) break;
       const bool lower =
           run->record()->status().spec().priority() < record->status().spec().priority();
       if (!lower || preempted.contains(run)) continue;
       chosen.push_back(run);
-      comes += run->options().workers.size();
+      const std::vector<RunNode>& of_run = run->options().workers;
+      comes += static_cast<size_t>(std::count_if(of_run.begin(), of_run.end(), serves));
     }
     if (comes < workers) continue;
-    free = comes - workers;
+    free = comes - workers + useless;
     for (const JobRun* run : chosen) preempted[run] = record;
   }
   return preempted;

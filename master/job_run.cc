@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "common/job/defaults.h"
 #include "common/partition.h"
 
 namespace tessera::master {
@@ -171,7 +172,18 @@ std::optional<v1::Assignment> JobRun::AssignmentOf(Rank rank) const {
   *partitions.mutable_owner() = {owner_.begin(), owner_.end()};
   assignment.set_task(record_->status().task());
   assignment.set_output(record_->status().output());
+  if (!WorkersCall()) return assignment;
+  for (const RunNode& worker : options_.workers) {
+    v1::RankAddress& address = *assignment.add_ranks();
+    address.set_name(worker.name);
+    address.set_address(worker.address);
+    address.set_incarnation(worker.incarnation);
+  }
   return assignment;
+}
+
+bool JobRun::WorkersCall() const {
+  return options_.workers.size() > 1 && WorkersCallEachOther(spec(), record_->status().task());
 }
 
 void JobRun::Tick(const Now& now) {

@@ -204,6 +204,8 @@ class JobRun {
   // More than it has, which are here and free: nobody else is to take them.
   uint32_t WorkersToCome() const;
 
+  // Its workers sum their dense gradients among themselves.
+  bool WorkersCall() const;
   // What a rank is to do; nullopt until the ps have their tables.
   std::optional<v1::Assignment> AssignmentOf(Rank rank) const;
   // nullopt: nothing for now; ask again after the next change. The caller has checked job and

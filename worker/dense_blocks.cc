@@ -15,13 +15,14 @@ DenseLayout TrainedLayout(const v1::ModelSpec& spec, const Model& model) {
   return DenseLayout::ByTensor(tensors);
 }
 
-DenseBlocks::DenseBlocks(uint32_t table, const DenseLayout& layout, const KeyRouter& router)
-    : table_(table), blocks_(layout.blocks().size()) {
+DenseBlocks::DenseBlocks(uint32_t table, absl::Span<const DenseLayout::Block> blocks,
+                         const KeyRouter& router)
+    : table_(table), blocks_(blocks.size()) {
   std::vector<uint64_t> keys;
-  for (const DenseLayout::Block& block : layout.blocks()) keys.push_back(block.key);
+  for (const DenseLayout::Block& block : blocks) keys.push_back(block.key);
   std::vector<uint32_t> position;
   router.Route(keys, &keys_, &position);
-  for (size_t i = 0; i < keys.size(); ++i) blocks_[position[i]] = layout.blocks()[i];
+  for (size_t i = 0; i < keys.size(); ++i) blocks_[position[i]] = blocks[i];
   pulled_.assign(keys.size() * kDenseBlockFloats, 0.0f);
   pushed_ = pulled_;
 }

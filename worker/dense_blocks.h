@@ -15,11 +15,14 @@ namespace tessera::worker {
 // it.
 DenseLayout TrainedLayout(const v1::ModelSpec& spec, const Model& model);
 
-// A flat vector of dense parameters as rows of a table. The routing is fixed for an assignment. Not
-// thread-safe.
+// A flat vector of dense parameters, or some blocks of one, as rows of a table. The routing is
+// fixed for an assignment. Not thread-safe.
 class DenseBlocks {
  public:
-  DenseBlocks(uint32_t table, const DenseLayout& layout, const KeyRouter& router);
+  DenseBlocks(uint32_t table, const DenseLayout& layout, const KeyRouter& router)
+      : DenseBlocks(table, layout.blocks(), router) {}
+  // Some; floats of others are neither read nor written.
+  DenseBlocks(uint32_t table, absl::Span<const DenseLayout::Block> blocks, const KeyRouter& router);
 
   // Blocks are kept in the order of their owners; these say what a pull fills and what a push
   // sends. The two have buffers of their own: both calls may be under way at once.

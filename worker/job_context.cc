@@ -14,6 +14,45 @@
 
 namespace tessera::worker {
 
+namespace {
+
+bool HasRing(const v1::Assignment& assignment) {
+  return WorkersCallEachOther(assignment.spec(), assignment.task()) && assignment.workers() > 1;
+}
+
+// Null for a model without dense parameters.
+absl::StatusOr<std::unique_ptr<DenseReduction>> NewReduction(const JobContext& context,
+                                                             const v1::CallHeader& header,
+                                                             const JobContextOptions& options) {
+  const uint32_t trained_table = static_cast<uint32_t>(context.spec().tables_size());
+  DenseReduction::Shape shape = {.trained_table = trained_table,
+                                 .trained = TrainedLayout(context.spec().model(), *context.model),
+                                 .statistics_table = trained_table + 1,
+                                 .statistics = DenseLayout::Flat(context.statistics.size())};
+  if (shape.blocks() == 0) return nullptr;
+  const size_t addresses = options.ranks == nullptr ? 0 : options.ranks->size();
+  if (addresses != context.assignment.workers()) {
+    return absl::InternalError(
+        absl::StrCat("train.dense_gradients is all_reduce, and the master names the addresses of ",
+                     addresses, " workers, expected ", context.assignment.workers()));
+  }
+  v1::RingHeader caller;
+  caller.set_job_id(header.job_id());
+  caller.set_generation(header.generation());
+  caller.set_rank(header.rank());
+  caller.set_incarnation(header.incarnation());
+  return std::make_unique<DenseReduction>(
+      std::move(shape),
+      GradientRing::Options{.header = caller,
+                            .ranks = options.ranks,
+                            .partials = options.partials,
+                            .board = options.board,
+                            .cancellation = options.cancellation},
+      *context.router);
+}
+
+}  // namespace
+
 absl::StatusOr<std::unique_ptr<JobContext>> NewJobContext(const v1::Assignment& assignment,
                                                           const JobContextOptions& options) {
   auto context = std::make_unique<JobContext>();
@@ -74,6 +113,9 @@ absl::StatusOr<std::unique_ptr<JobContext>> NewJobContext(const v1::Assignment& 
   header.set_incarnation(options.incarnation);
   context->parameters =
       NewGrpcParameterClient(header, options.ps, options.board, options.cancellation);
+  if (HasRing(assignment)) {
+    TESSERA_ASSIGN_OR_RETURN(context->reduction, NewReduction(*context, header, options));
+  }
   return context;
 }
 

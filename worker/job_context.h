@@ -15,6 +15,7 @@
 #include "worker/dense/executor.h"
 #include "worker/dense/model.h"
 #include "worker/dense_blocks.h"
+#include "worker/dense_reduction.h"
 #include "worker/embedding.h"
 #include "worker/parameter_client.h"
 #include "worker/status_board.h"
@@ -50,6 +51,8 @@ struct JobContext {
   int32_t evaluation_group_column = -1;
   std::unique_ptr<DenseBlocks> trained_blocks;
   std::unique_ptr<DenseBlocks> statistics_blocks;
+  // Null: every rank pushes its own dense gradients, whole.
+  std::unique_ptr<DenseReduction> reduction;
   // The dense parameters of the last pull, flat.
   std::vector<float> trained;
   // The model's statistics and, from ema_at on, the average of `trained` that model.ema_decay
@@ -80,6 +83,9 @@ struct JobContextOptions {
   uint64_t incarnation = 0;
   KeptSource* kept_source = nullptr;  // outlives the context
   const PsDirectory* ps = nullptr;    // outlives the context
+  // Of a job whose workers call each other. Outlive the context.
+  const RankDirectory* ranks = nullptr;
+  RingPartials* partials = nullptr;
   StatusBoard* board = nullptr;
   WorkerMetrics* metrics = nullptr;
   Cancellation* cancellation = nullptr;

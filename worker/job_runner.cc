@@ -136,6 +136,8 @@ absl::Status JobRunner::Prepare() {
                                                          .incarnation = options_.incarnation,
                                                          .kept_source = options_.kept_source,
                                                          .ps = options_.ps,
+                                                         .ranks = options_.ranks,
+                                                         .partials = options_.partials,
                                                          .board = options_.board,
                                                          .metrics = options_.metrics,
                                                          .cancellation = options_.cancellation}));
@@ -144,6 +146,7 @@ absl::Status JobRunner::Prepare() {
   if (trainer_ == nullptr) {
     // Another worker may have had this rank.
     TESSERA_ASSIGN_OR_RETURN(const uint64_t next_push, context_->parameters->GetProgress(0));
+    if (options_.partials != nullptr) options_.partials->ResumeAt(next_push);
     trainer_ = std::make_unique<Trainer>(context_.get(), next_push);
   }
   if (!dense_assigned_) {

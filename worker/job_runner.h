@@ -29,6 +29,8 @@ class JobRunner {
     // A new channel to the master.
     std::function<std::shared_ptr<grpc::Channel>()> connect_master;
     const PsDirectory* ps = nullptr;       // borrowed
+    const RankDirectory* ranks = nullptr;  // borrowed
+    RingPartials* partials = nullptr;      // borrowed
     StatusBoard* board = nullptr;          // borrowed
     WorkerMetrics* metrics = nullptr;      // borrowed
     Cancellation* cancellation = nullptr;  // borrowed; ends Run early

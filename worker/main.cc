@@ -62,7 +62,8 @@ int main(int argc, char** argv) {
   bool insecure = false;
   app.add_option(
       "--listen", listen,
-      "host:port to serve health and metrics on; port 0 takes a free one; none if empty");
+      "host:port to serve health, metrics and, for jobs with train.dense_gradients all_reduce, "
+      "other workers on; port 0 takes a free one; none if empty");
   app.add_flag("--insecure", insecure,
                "allow an address that other machines can reach, without encryption");
   tessera::SecurityFlags security_flags;

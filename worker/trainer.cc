@@ -103,8 +103,11 @@ absl::Status Trainer::PushNothing(const v1::Train& unit, uint64_t batch) {
   if (context_->sync()) {
     TESSERA_RETURN_IF_ERROR(context_->parameters->Pull({}, {.step = step, .begins = 0})->Wait());
   }
+  TESSERA_RETURN_IF_ERROR(ReduceDense(step, /*has_samples=*/false));
+  std::vector<TableGradients> writes;
+  if (context_->reduction != nullptr) context_->reduction->AddWrites(&writes);
   TESSERA_RETURN_IF_ERROR(
-      context_->parameters->Push({}, step, LearningRateScale(unit, batch))->Wait());
+      context_->parameters->Push(writes, step, LearningRateScale(unit, batch))->Wait());
   next_push_ = step + 1;
   return absl::OkStatus();
 }
@@ -188,6 +191,8 @@ absl::StatusOr<double> Trainer::TrainBatches(const v1::Train& unit, const Batch&
       TESSERA_RETURN_IF_ERROR(CheckFinite(step, loss));
     }
     watch.AddTo(metrics.compute_seconds);
+    TESSERA_RETURN_IF_ERROR(ReduceDense(step, batch->batch.size > 0));
+    watch.AddTo(metrics.reduce_seconds);
     push.call = StartPush(*batch, step, LearningRateScale(unit, batch->index));
     push.number = step;
     watch.AddTo(metrics.push_seconds);
@@ -311,6 +316,7 @@ void Trainer::CollectGradients(const PreparedBatch& batch) {
         absl::MakeSpan(embedding_gradients_[l]));
   }
   Clip(batch);
+  if (context_->reduction != nullptr) return;
   context_->trained_blocks->CopyIn(trained_gradient_);
   context_->statistics_blocks->CopyIn(statistics_gradient_);
 }
@@ -354,6 +360,12 @@ double Trainer::SquaredNorm(const PreparedBatch& batch) const {
   return sum;
 }
 
+absl::Status Trainer::ReduceDense(uint64_t step, bool has_samples) {
+  if (context_->reduction == nullptr) return absl::OkStatus();
+  if (!has_samples) return context_->reduction->Reduce(step, {}, {});
+  return context_->reduction->Reduce(step, trained_gradient_, statistics_gradient_);
+}
+
 std::unique_ptr<PendingCall> Trainer::StartPush(const PreparedBatch& batch, uint64_t sequence,
                                                 double learning_rate_scale) {
   std::vector<TableGradients> writes;
@@ -363,6 +375,10 @@ std::unique_ptr<PendingCall> Trainer::StartPush(const PreparedBatch& batch, uint
       writes.push_back({lookups[l].table, lookups[l].dim, &batch.keys[lookups[l].key_set].routed,
                         embedding_gradients_[l].data()});
     }
+  }
+  if (context_->reduction != nullptr) {
+    context_->reduction->AddWrites(&writes);
+  } else if (batch.batch.size > 0) {
     writes.push_back(context_->trained_blocks->Write());
     writes.push_back(context_->statistics_blocks->Write());
   }

@@ -49,11 +49,14 @@ class Trainer {
   absl::StatusOr<double> Compute(const PreparedBatch& batch, const v1::Train& unit, uint64_t step);
   // What the outputs were before the update, for the unit's result.
   void KeepScores(const Batch& batch);
-  // What Compute found, into embedding_gradients_ and the dense blocks, where a push reads it.
+  // What Compute found, into embedding_gradients_ and, unless they are all-reduced, the dense
+  // blocks, where a push reads it.
   void CollectGradients(const PreparedBatch& batch);
   absl::Status CheckFinite(uint64_t step, double loss) const;
   void Clip(const PreparedBatch& batch);
   double SquaredNorm(const PreparedBatch& batch) const;
+  // With a reduction: takes part in the step, with this rank's dense gradients or with nothing.
+  absl::Status ReduceDense(uint64_t step, bool has_samples);
   std::unique_ptr<PendingCall> StartPush(const PreparedBatch& batch, uint64_t sequence,
                                          double learning_rate_scale);
   // The window's records in the order in which they are trained.

@@ -24,6 +24,7 @@
 #include "worker/cancellation.h"
 #include "worker/device.h"
 #include "worker/job_runner.h"
+#include "worker/ring_service.h"
 #include "worker/status_board.h"
 #include "worker/worker_metrics.h"
 
@@ -41,6 +42,7 @@ class WorkerImpl final : public Worker {
         metrics_(registry_),
         process_collector_(AddProcessMetrics(registry_, "worker", SystemClock())),
         metrics_service_(&registry_),
+        ring_service_(&partials_),
         board_(SystemClock()),
         pool_(options_.compute_threads - 1),
         thread_([this] { RunAssignments(); }) {}
@@ -48,7 +50,8 @@ class WorkerImpl final : public Worker {
   absl::Status Begin() {
     ClusterNode::Options node;
     if (options_.server.has_value()) {
-      TESSERA_ASSIGN_OR_RETURN(server_, RpcServer::Start(*options_.server, {&metrics_service_}));
+      TESSERA_ASSIGN_OR_RETURN(
+          server_, RpcServer::Start(*options_.server, {&metrics_service_, &ring_service_}));
       SPDLOG_INFO("listening on {}", server_->address());
       if (!IsWildcard(server_->address())) node.hello.set_address(server_->address());
     }
@@ -71,6 +74,11 @@ class WorkerImpl final : public Worker {
   }
 
   void Stop() override {
+    Leave();
+    if (server_ != nullptr) server_->Shutdown(absl::ZeroDuration());
+  }
+
+  void Leave() override {
     if (node_ != nullptr) node_->Stop();
     {
       absl::MutexLock lock(&mu_);
@@ -78,7 +86,6 @@ class WorkerImpl final : public Worker {
       if (cancellation_ != nullptr) cancellation_->Cancel();
     }
     if (thread_.joinable()) thread_.join();
-    if (server_ != nullptr) server_->Shutdown(absl::ZeroDuration());
   }
 
   std::string address() const override { return server_ == nullptr ? "" : server_->address(); }
@@ -107,8 +114,8 @@ class WorkerImpl final : public Worker {
     incarnation_ = welcome.incarnation();
   }
 
-  // Replaces what is under way, unless it is the same and only a ps is elsewhere; an empty
-  // assignment ends it.
+  // Replaces what is under way, unless it is the same and only a ps or another rank is elsewhere;
+  // an empty assignment ends it.
   void SetAssignment(const v1::Assignment& assignment) {
     absl::MutexLock lock(&mu_);
     if (cancellation_ != nullptr) {
@@ -116,6 +123,7 @@ class WorkerImpl final : public Worker {
           running_.generation() == assignment.generation() &&
           running_.rank() == assignment.rank() && running_as_ == incarnation_) {
         ps_->Update(assignment.partitions());
+        ranks_->Update(assignment);
         return;
       }
       cancellation_->Cancel();
@@ -153,6 +161,8 @@ class WorkerImpl final : public Worker {
         cancellation_ = std::move(cancellation);
         ps_ = std::make_unique<PsDirectory>(assignment.partitions(), options_.channels);
         run.ps = ps_.get();
+        ranks_ = std::make_unique<RankDirectory>(assignment, options_.channels);
+        run.ranks = ranks_.get();
       }
       run.data_root = options_.data_root;
       run.pool = &pool_;
@@ -162,15 +172,21 @@ class WorkerImpl final : public Worker {
       run.connect_master = [this] { return options_.channels->Connect(options_.master_address); };
       run.kept_source = &kept_source;
       run.board = &board_;
+      run.partials = &partials_;
       run.metrics = &metrics_;
       SPDLOG_INFO("{}: rank {} of {}, generation {}", assignment.job_id(), assignment.rank(),
                   assignment.workers(), assignment.generation());
+      partials_.Begin({.job_id = assignment.job_id(),
+                       .generation = assignment.generation(),
+                       .rank = assignment.rank(),
+                       .ranks = assignment.workers()});
       files.Resume();
       absl::Status status;
       {
         const Cancellation::Registration registration(run.cancellation, [&files] { files.Stop(); });
         status = JobRunner(assignment, std::move(run)).Run();
       }
+      partials_.End();
       // Only a job that restarts comes back to its data.
       if (status.ok() || absl::IsNotFound(status)) kept_source.source.reset();
       SPDLOG_INFO("{}: {}", assignment.job_id(),
@@ -192,6 +208,8 @@ class WorkerImpl final : public Worker {
   WorkerMetrics metrics_;
   const std::unique_ptr<MetricsRegistry::Registration> process_collector_;
   MetricsService metrics_service_;
+  RingPartials partials_;
+  RingService ring_service_;
   std::unique_ptr<RpcServer> server_;  // constant after Begin; null: none
 
   StatusBoard board_;
@@ -206,6 +224,7 @@ class WorkerImpl final : public Worker {
   uint64_t running_as_ ABSL_GUARDED_BY(mu_) = 0;                     // incarnation, likewise
   std::unique_ptr<Cancellation> cancellation_ ABSL_GUARDED_BY(mu_);  // of what is under way
   std::unique_ptr<PsDirectory> ps_ ABSL_GUARDED_BY(mu_);             // of the last that was
+  std::unique_ptr<RankDirectory> ranks_ ABSL_GUARDED_BY(mu_);        // likewise
   absl::Status fatal_ ABSL_GUARDED_BY(mu_);
 
   std::thread thread_;

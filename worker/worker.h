@@ -33,7 +33,8 @@ class Worker {
     // "auto", "cpu", "cuda", "cuda:N": what jobs that say "auto" get.
     std::string device = "auto";
     Channels* channels = nullptr;  // borrowed, outlives the worker
-    // Set: serve health, reflection and metrics there; a worker needs no server for its work.
+    // Set: serve health, reflection, metrics and, to other workers of its job, partial sums of
+    // dense gradients there; only jobs with train.dense_gradients ALL_REDUCE need that.
     std::optional<ServerOptions> server;
     // Where it counts; null: in one of its own. Borrowed, outlives the worker.
     MetricsRegistry* metrics = nullptr;
@@ -48,6 +49,9 @@ class Worker {
   // Stops, giving up what is under way.
   virtual ~Worker() = default;
   virtual void Stop() = 0;
+  // The first half of Stop: gives up what is under way, calls nobody any more, and still answers
+  // calls.
+  virtual void Leave() = 0;
   // Where it serves; empty without a server.
   virtual std::string address() const = 0;
   // Waits, at most `limit`, until this worker cannot go on: the master has refused it for good, or

@@ -20,6 +20,7 @@ WorkerMetrics::WorkerMetrics(MetricsRegistry& registry)
       read_seconds(TrainSeconds(registry, "read_wait")),
       pull_seconds(TrainSeconds(registry, "pull_wait")),
       compute_seconds(TrainSeconds(registry, "compute")),
+      reduce_seconds(TrainSeconds(registry, "reduce")),
       push_seconds(TrainSeconds(registry, "push")) {}
 
 }  // namespace tessera::worker

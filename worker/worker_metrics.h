@@ -18,6 +18,7 @@ struct WorkerMetrics {
   Counter& read_seconds;     // waiting for records, or for a batch of them to be prepared
   Counter& pull_seconds;     // making pulls and waiting for their rows
   Counter& compute_seconds;  // forward and backward
+  Counter& reduce_seconds;   // summing dense gradients with other workers
   Counter& push_seconds;     // making a push and waiting for the one before
 };
 

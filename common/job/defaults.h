@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "tessera/v1/job.pb.h"
+#include "tessera/v1/job_service.pb.h"
 
 namespace tessera {
 
@@ -37,6 +38,13 @@ inline uint32_t PlateauPatience(const v1::PlateauSpec& plateau) {
 }
 inline std::string DeviceOf(const v1::TrainSpec& train) {
   return train.device().empty() ? "auto" : train.device();
+}
+inline bool AllReduces(const v1::TrainSpec& train) {
+  return train.dense_gradients() == v1::TrainSpec::ALL_REDUCE;
+}
+// Whether its workers need addresses, whatever their number.
+inline bool WorkersCallEachOther(const v1::JobSpec& spec, v1::Task task) {
+  return AllReduces(spec.train()) && task != v1::PREDICT;
 }
 inline v1::Consistency ModeOf(v1::Consistency mode) {
   return mode == v1::CONSISTENCY_UNSPECIFIED ? v1::SYNC : mode;

@@ -234,6 +234,14 @@ absl::Status ConsistencyFields(const v1::ConsistencySpec& consistency) {
   return absl::OkStatus();
 }
 
+absl::Status DenseGradients(const v1::JobSpec& spec) {
+  if (!AllReduces(spec.train()) || IsSync(spec.consistency().dense())) return absl::OkStatus();
+  return Wrong("train.dense_gradients", "found all_reduce with consistency.dense: ",
+               absl::AsciiStrToLower(v1::Consistency_Name(spec.consistency().dense())),
+               "; expected consistency.dense: sync, since workers that sum their gradients take "
+               "each step together (or dense_gradients: ps)");
+}
+
 constexpr uint32_t kMaxTries = 100;
 
 absl::Status RecoveryFields(const v1::JobSpec& spec) {
@@ -266,6 +274,7 @@ absl::Status RecoveryFields(const v1::JobSpec& spec) {
 absl::Status Training(const v1::JobSpec& spec) {
   TESSERA_RETURN_IF_ERROR(Train(spec.train()));
   TESSERA_RETURN_IF_ERROR(ConsistencyFields(spec.consistency()));
+  TESSERA_RETURN_IF_ERROR(DenseGradients(spec));
   TESSERA_RETURN_IF_ERROR(RecoveryFields(spec));
   TESSERA_RETURN_IF_ERROR(EvaluationFields(spec));
   TESSERA_RETURN_IF_ERROR(NeedsValidation(spec));

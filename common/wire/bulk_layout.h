@@ -7,7 +7,7 @@ namespace tessera::wire {
 
 // Which fields of a message are its bulk: the number of the repeated field that holds its blocks,
 // and the numbers of the `bytes` fields of a block. They are the wire format of
-// proto/tessera/v1/parameter_service.proto and change with it; tests compare them.
+// proto/tessera/v1/parameter_service.proto and ring.proto and change with it; tests compare them.
 inline constexpr size_t kMaxBulks = 2;
 // In one message; more are refused.
 inline constexpr size_t kMaxBlocks = 1 << 16;
@@ -20,5 +20,6 @@ inline constexpr BulkLayout kPullRequest = {.blocks = 4, .bulks = {2, 0}};    //
 inline constexpr BulkLayout kPullResponse = {.blocks = 1, .bulks = {2, 0}};   // values
 inline constexpr BulkLayout kPushRequest = {.blocks = 4, .bulks = {2, 3}};    // keys, gradients
 inline constexpr BulkLayout kAssignRequest = {.blocks = 2, .bulks = {2, 3}};  // keys, values
+inline constexpr BulkLayout kTakePartialResponse = {.blocks = 1, .bulks = {1, 0}};  // sums
 
 }  // namespace tessera::wire

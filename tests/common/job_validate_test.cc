@@ -238,6 +238,12 @@ TEST(ValidateJobSpec, NamesTheWrongFieldOfTheJob) {
            "recovery.replicas", "found 2; expected 0 or 1"},
           {[](auto& s) { s.mutable_recovery()->set_set_aside_after(101); },
            "recovery.set_aside_after", "found 101"},
+          {[](auto& s) {
+             s.mutable_train()->set_dense_gradients(v1::TrainSpec::ALL_REDUCE);
+             s.mutable_consistency()->set_dense(v1::ASYNC);
+           },
+           "train.dense_gradients",
+           "found all_reduce with consistency.dense: async; expected consistency.dense: sync"},
           {[](auto& s) { s.mutable_consistency()->set_max_lead(2); }, "consistency.max_lead",
            "is for bounded"},
           {[](auto& s) {

@@ -10,6 +10,7 @@
 #include "google/protobuf/descriptor.h"
 #include "gtest/gtest.h"
 #include "tessera/v1/parameter_service.pb.h"
+#include "tessera/v1/ring.pb.h"
 
 namespace tessera::wire {
 namespace {
@@ -58,10 +59,10 @@ std::string Whole(const BulkReader& reader, v1::PushRequest rest) {
 }
 
 void ExpectBulk(const google::protobuf::Descriptor& message, const BulkLayout& layout,
-                std::vector<std::string> names) {
+                std::vector<std::string> names, const char* field_of_blocks = "tables") {
   const auto* blocks = message.FindFieldByNumber(layout.blocks);
   ASSERT_NE(blocks, nullptr);
-  EXPECT_EQ(blocks->name(), "tables");
+  EXPECT_EQ(blocks->name(), field_of_blocks);
   for (size_t i = 0; i < names.size(); ++i) {
     const auto* field = blocks->message_type()->FindFieldByNumber(layout.bulks[i]);
     ASSERT_NE(field, nullptr);
@@ -75,6 +76,7 @@ TEST(WireBulk, LayoutsNameTheBulkFieldsOfTheProtos) {
   ExpectBulk(*v1::PullResponse::descriptor(), kPullResponse, {"values"});
   ExpectBulk(*v1::PushRequest::descriptor(), kPushRequest, {"keys", "gradients"});
   ExpectBulk(*v1::AssignRequest::descriptor(), kAssignRequest, {"keys", "gradients"});
+  ExpectBulk(*v1::TakePartialResponse::descriptor(), kTakePartialResponse, {"sums"}, "partial");
 }
 
 TEST(WireBulk, ReadsWhatProtobufWritesHoweverItIsCut) {

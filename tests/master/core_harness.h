@@ -105,7 +105,7 @@ class CoreHarness {
     v1::Hello hello;
     hello.set_kind(kind);
     hello.set_name(name);
-    hello.set_address(name + ":1");
+    if (!without_address_.contains(name)) hello.set_address(name + ":1");
     hello.set_protocol(kProtocolVersion);
     hello.set_process(++processes_);
     return hello;
@@ -258,6 +258,7 @@ class CoreHarness {
   std::set<std::string> damaged_;  // folders
   // Scripts.
   std::map<std::string, v1::Heartbeat> heartbeats_;  // by name
+  std::set<std::string> without_address_;            // workers that serve nothing
   std::function<absl::Status(const OpenPs&)> on_open_;
   std::function<absl::Status(const WriteCheckpoint&)> on_write_;
   std::function<absl::Status(const CutCheckpoint&)> on_cut_;

@@ -272,5 +272,77 @@ TEST_F(CoreWorkerRecoveryTest, TheLastMeasureOfTheBestModelFindsAWorkerToo) {
   EXPECT_EQ(Job(id).checkpoint(), writes_[0].folder);
 }
 
+// Jobs whose workers sum their dense gradients among themselves.
+class CoreRingTest : public testing::Test, protected CoreHarness {
+ protected:
+  static v1::JobSpec RingJob() {
+    v1::JobSpec spec = SmallJob();
+    spec.mutable_train()->set_dense_gradients(v1::TrainSpec::ALL_REDUCE);
+    return spec;
+  }
+  std::vector<std::string> RanksOf(const std::string& worker) {
+    std::vector<std::string> ranks;
+    const v1::Assignment assignment = core_->AssignmentFor(alive_.at(worker));
+    for (const v1::RankAddress& rank : assignment.ranks()) {
+      ranks.push_back(absl::StrCat(rank.name(), " ", rank.address(), " ", rank.incarnation()));
+    }
+    return ranks;
+  }
+  std::string Who(const std::string& worker, uint64_t incarnation) {
+    return absl::StrCat(worker, " ", worker, ":1 ", incarnation);
+  }
+};
+
+TEST_F(CoreRingTest, EveryRankIsToldWhereTheOthersAreAndWhoTakesOneOver) {
+  JoinAll(1, 3);
+  const std::string id = Submit(RingJob(), 2, 1);
+  RunUntilStep(id, 12);
+  const uint64_t first = alive_.at("worker-0"), second = alive_.at("worker-1");
+  for (const char* worker : {"worker-0", "worker-1"}) {
+    EXPECT_THAT(RanksOf(worker),
+                testing::ElementsAre(Who("worker-0", first), Who("worker-1", second)));
+  }
+  const std::string before = core_->AssignmentKey(first);
+  without_address_ = {"worker-7"};
+  Join(v1::WORKER, "worker-7");
+  Kill("worker-2");
+  Kill("worker-1");
+  EXPECT_THAT(RanksOf("worker-0"), testing::ElementsAre(Who("worker-0", first), Who("worker-1", 0)))
+      << "worker-7 is free, and nobody can call it";
+  const uint64_t third = Join(v1::WORKER, "worker-3");
+  EXPECT_NE(core_->AssignmentKey(first), before) << "it is sent again";
+  EXPECT_THAT(RanksOf("worker-0"),
+              testing::ElementsAre(Who("worker-0", first), Who("worker-3", third)));
+  EXPECT_EQ(RanksOf("worker-3"), RanksOf("worker-0"));
+  RunUntil(id, v1::SUCCEEDED);
+  EXPECT_EQ(Job(id).restarts(), 0u);
+}
+
+TEST_F(CoreRingTest, OtherJobsTellNobody) {
+  JoinAll(1, 2);
+  const std::string id = Submit(SmallJob(), 2, 1);
+  RunUntilStep(id, 12);
+  EXPECT_TRUE(RanksOf("worker-0").empty());
+  const std::string before = core_->AssignmentKey(alive_.at("worker-0"));
+  Kill("worker-1");
+  Join(v1::WORKER, "worker-3");
+  EXPECT_EQ(core_->AssignmentKey(alive_.at("worker-0")), before);
+}
+
+TEST_F(CoreRingTest, AWorkerWithoutAnAddressIsNotTakenAndTheStatusSaysWhatToDo) {
+  without_address_ = {"worker-0", "worker-1"};
+  JoinAll(1, 3);
+  const std::string id = Submit(RingJob(), 2, 1);
+  Round();
+  EXPECT_EQ(Job(id).state(), v1::CREATED);
+  EXPECT_EQ(Job(id).reason(), "WaitingForWorkers");
+  EXPECT_THAT(Job(id).message(),
+              testing::AllOf(HasSubstr("1 of 2 workers are here (worker-2); start tessera-worker"),
+                             HasSubstr("--listen HOST:PORT"),
+                             HasSubstr("2 of those here have no address")));
+  Join(v1::WORKER, "worker-3");
+  RunUntil(id, v1::SUCCEEDED);
+}
+
 }  // namespace
 }  // namespace tessera::master

@@ -73,6 +73,27 @@ TEST_F(CoreWorkersTest, MoreThanLiveAreWaitedForWhileTheJobTrains) {
   EXPECT_EQ(Job(id).samples(), 20 * kTrain);
 }
 
+TEST_F(CoreWorkersTest, AJobWhoseWorkersCallEachOtherGetsNoneWithoutAnAddress) {
+  JoinAll(1, 1);
+  without_address_ = {"worker-7"};
+  Join(v1::WORKER, "worker-7");
+  v1::JobSpec spec = Quiet();
+  spec.mutable_train()->set_dense_gradients(v1::TrainSpec::ALL_REDUCE);
+  const std::string id = Submit(spec, 1, 1);
+  RunUntilStep(id, 20);
+  EXPECT_TRUE(core_->AssignmentFor(alive_.at("worker-0")).ranks().empty()) << "it is alone";
+  ASSERT_TRUE(Scale(id, 2).ok());
+  EXPECT_THAT(Events(id), Contains(HasSubstr("it waits until so many are here and free, 1 are")));
+  RunUntilStep(id, 40);
+  EXPECT_EQ(Job(id).generation(), 1u);
+  Join(v1::WORKER, "worker-8");
+  RunUntilWorkers(id, 2);
+  Round();
+  EXPECT_EQ(core_->AssignmentKey(alive_.at("worker-7")), "");
+  EXPECT_EQ(core_->AssignmentFor(alive_.at("worker-0")).ranks_size(), 2);
+  RunUntil(id, v1::SUCCEEDED);
+}
+
 TEST_F(CoreWorkersTest, TheWorkersThatStayAreThoseThatLive) {
   JoinAll(1, 3);
   const std::string id = Submit(Quiet(v1::ASYNC), 3, 1);

@@ -5,6 +5,7 @@
 
 #include "common/job/job_tables.h"
 #include "common/partition.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/worker/dense_job_testing.h"
 
@@ -54,6 +55,24 @@ TEST(DenseBlocks, ReturnWhatWasPutInForAnySizeAndNumberOfPs) {
                 (floats + kDenseBlockFloats - 1) / kDenseBlockFloats);
     }
   }
+}
+
+TEST(DenseBlocks, SomeBlocksLeaveTheOthersAlone) {
+  const uint64_t floats = 5 * kDenseBlockFloats + 3;
+  std::vector<float> in(floats), out(floats, -1);
+  std::iota(in.begin(), in.end(), 1.0f);
+  const DenseLayout layout = DenseLayout::Flat(floats);
+  DenseBlocks blocks(7, absl::MakeSpan(layout.blocks()).subspan(2, 2), RouterOver(3));
+  blocks.CopyIn(in);
+  const TableGradients pushed = blocks.Write();
+  EXPECT_THAT(pushed.keys->keys, testing::UnorderedElementsAre(2u, 3u));
+  std::copy_n(pushed.gradients, 2 * kDenseBlockFloats, blocks.Read().rows);
+  blocks.CopyOut(absl::MakeSpan(out));
+  for (uint64_t i = 0; i < floats; ++i) {
+    const uint64_t block = i / kDenseBlockFloats;
+    ASSERT_EQ(out[i], block == 2 || block == 3 ? in[i] : -1) << i;
+  }
+  EXPECT_TRUE(DenseBlocks(7, DenseLayout(), RouterOver(3)).Write().keys->keys.empty());
 }
 
 TEST(DenseBlocks, PadTheLastBlockWithZeros) {

@@ -11,14 +11,17 @@
 #include <numeric>
 #include <optional>
 #include <set>
+#include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "common/clock.h"
 #include "common/file_system.h"
 #include "common/job/job_tables.h"
 #include "common/partition.h"
+#include "common/rpc/server.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "worker/ring_service.h"
 #include "worker/scorer.h"
 
 namespace tessera::worker {
@@ -170,6 +173,8 @@ class TrainerTest : public testing::Test {
                                                .device = "cpu",
                                                .kept_source = &kept_,
                                                .ps = directory_.get(),
+                                               .ranks = ranks_.get(),
+                                               .partials = &partials_,
                                                .board = &board_,
                                                .metrics = &metrics_,
                                                .cancellation = &cancellation_});
@@ -213,6 +218,8 @@ class TrainerTest : public testing::Test {
   StoppableFileSystem files_;
   KeptSource kept_;
   std::unique_ptr<PsDirectory> directory_;
+  RingPartials partials_;
+  std::unique_ptr<RankDirectory> ranks_;  // null: no ring
   std::unique_ptr<JobContext> context_;
   ScriptedPs* ps_ = nullptr;
   std::unique_ptr<Trainer> trainer_;
@@ -319,6 +326,66 @@ TEST_F(TrainerTest, ABatchThatIsSetAsideIsPushedEmptyBeforeAnythingIsRead) {
   ASSERT_TRUE(result.ok()) << result.status();
   EXPECT_THAT(ps_->events, ElementsAre("push 2", "push 2 done"));
   EXPECT_EQ(result->samples(), kRecords - 2);
+}
+
+TEST_F(TrainerTest, ARankTakesPartInTheSumsOfEveryStepAlsoOfABatchThatIsSetAside) {
+  // Rank 1 of 2 trains; its share is the one block of dense parameters. Rank 0 is played here.
+  assignment_.set_job_id("job-1");
+  assignment_.set_workers(2);
+  assignment_.set_rank(1);
+  assignment_.mutable_spec()->mutable_train()->set_dense_gradients(v1::TrainSpec::ALL_REDUCE);
+  RingPartials other;
+  RingPartials* const all[] = {&other, &partials_};
+  RingService services[] = {RingService(&other), RingService(&partials_)};
+  std::unique_ptr<RpcServer> servers[2];
+  for (uint32_t r = 0; r < 2; ++r) {
+    servers[r] = *RpcServer::Start({}, {&services[r]});
+    assignment_.add_ranks()->set_address(servers[r]->address());
+  }
+  const auto network = NewNetworkChannels();
+  ranks_ = std::make_unique<RankDirectory>(assignment_, network.get());
+  v1::RingHeader header;
+  header.set_job_id("job-1");
+  GradientRing ring({.header = header,
+                     .blocks = 1,
+                     .ranks = ranks_.get(),
+                     .partials = &other,
+                     .board = &board_,
+                     .cancellation = &cancellation_});
+  const auto begin = [&] {
+    for (uint32_t r = 0; r < 2; ++r) {
+      all[r]->Begin({.job_id = "job-1", .generation = 0, .rank = r, .ranks = 2});
+    }
+    Prepare(v1::SYNC);
+  };
+  const auto train = [&](const v1::Train& unit, uint64_t step, bool contributes) {
+    std::vector<float> values(kDenseBlockFloats, 7);
+    std::thread rank_0(
+        [&] { EXPECT_TRUE(ring.Reduce(step, contributes, absl::MakeSpan(values)).ok()); });
+    const auto result = trainer_->Train(unit);
+    EXPECT_TRUE(result.ok()) << result.status();
+    rank_0.join();
+    std::vector<TableGradients> writes;
+    context_->reduction->AddWrites(&writes);
+    return writes.empty() ? 0 : writes[0].gradients[0];
+  };
+
+  begin();
+  const float alone = train(Unit(0, 1), 0, /*contributes=*/false);
+  EXPECT_NE(alone, 0) << "the gradient of the bias";
+  EXPECT_EQ(ps_->tables_pushed[0], 3u);
+  begin();
+  EXPECT_EQ(train(Unit(0, 1), 0, true), 7 + alone);
+  v1::Train aside = Unit(1, 2);
+  aside.set_careful(true);
+  aside.add_set_aside(1);
+  EXPECT_EQ(train(aside, 1, true), 7) << "only the other's";
+  EXPECT_EQ(ps_->tables_pushed[1], 2u) << "no rows";
+  aside = Unit(2, 3);
+  aside.set_careful(true);
+  aside.add_set_aside(2);
+  train(aside, 2, false);
+  EXPECT_EQ(ps_->tables_pushed[2], 0u) << "nobody has samples: nothing is pushed";
 }
 
 TEST_F(TrainerTest, AGradientThatIsNotFiniteReachesNoPsWhereBatchesMayBeSetAside) {

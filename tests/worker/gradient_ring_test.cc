@@ -1,0 +1,301 @@
+#include "worker/gradient_ring.h"
+
+#include <memory>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/clock.h"
+#include "common/job/job_tables.h"
+#include "common/random.h"
+#include "common/rpc/server.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "worker/ring_service.h"
+
+namespace tessera::worker {
+namespace {
+
+using testing::AllOf;
+using testing::Contains;
+using testing::HasSubstr;
+
+// More than a piece a share, and not a multiple of anything.
+constexpr uint64_t kBlocks = 4 * RingShares::kPieceBlocks + 37;
+constexpr uint64_t kFloats = kBlocks * kDenseBlockFloats;
+
+// What stands for one worker: its server, what it keeps, and its side of the ring.
+struct Member {
+  Member() { server = *RpcServer::Start({}, {&service}); }
+  ~Member() { partials.End(); }
+
+  // It has this rank.
+  void Begin(const v1::Assignment& assignment, uint32_t rank, Channels* channels) {
+    partials.Begin({.job_id = assignment.job_id(),
+                    .generation = assignment.generation(),
+                    .rank = rank,
+                    .ranks = assignment.workers()});
+    directory.emplace(assignment, channels);
+    v1::RingHeader header;
+    header.set_job_id(assignment.job_id());
+    header.set_generation(assignment.generation());
+    header.set_rank(rank);
+    header.set_incarnation(assignment.ranks(static_cast<int>(rank)).incarnation());
+    ring.emplace(GradientRing::Options{.header = header,
+                                       .blocks = kBlocks,
+                                       .ranks = &*directory,
+                                       .partials = &partials,
+                                       .board = &board,
+                                       .cancellation = &cancellation});
+  }
+
+  RingPartials partials;
+  RingService service{&partials};
+  std::unique_ptr<RpcServer> server;
+  StatusBoard board{SystemClock()};
+  Cancellation cancellation;
+  std::optional<RankDirectory> directory;
+  std::optional<GradientRing> ring;
+};
+
+// A rank's gradients of a step.
+std::vector<float> Gradients(uint32_t rank, uint64_t step) {
+  const uint64_t key = StreamKey(RandomFor::kRecordOrder, rank, step);
+  std::vector<float> values(kFloats);
+  for (uint64_t i = 0; i < kFloats; ++i) {
+    values[i] = static_cast<float>(RandomUniformDouble(key, i) - 0.5) * (i % 7 == 0 ? 1e4f : 1);
+  }
+  return values;
+}
+
+class GradientRingTest : public testing::Test {
+ protected:
+  void StartRanks(uint32_t ranks) {
+    shares_ = std::make_unique<RingShares>(kBlocks, ranks);
+    assignment_.set_job_id("job-1");
+    assignment_.set_generation(4);
+    assignment_.set_workers(ranks);
+    assignment_.clear_ranks();
+    members_.clear();
+    for (uint32_t r = 0; r < ranks; ++r) {
+      members_.push_back(std::make_unique<Member>());
+      assignment_.add_ranks()->set_name(absl::StrCat("worker-", r));
+      SetAddress(r);
+    }
+    for (uint32_t r = 0; r < ranks; ++r) members_[r]->Begin(assignment_, r, channels_.get());
+  }
+  void SetAddress(uint32_t rank) {
+    v1::RankAddress* const address = assignment_.mutable_ranks(static_cast<int>(rank));
+    address->set_address(members_[rank]->server->address());
+    address->set_incarnation(++last_incarnation_);
+  }
+  // "rank 1 (worker-1, 127.0.0.1:4711)"
+  std::string NameOf(uint32_t rank) const {
+    return absl::StrCat("rank ", rank, " (worker-", rank, ", ", members_[rank]->server->address(),
+                        ")");
+  }
+  // Another worker has its rank, without anything that it had, and the others hear of it.
+  void Replace(uint32_t rank) {
+    members_[rank] = std::make_unique<Member>();
+    SetAddress(rank);
+    members_[rank]->Begin(assignment_, rank, channels_.get());
+    for (const auto& member : members_) member->directory->Update(assignment_);
+  }
+
+  struct Result {
+    absl::StatusOr<bool> summed = absl::UnknownError("not called");
+    std::vector<float> values;
+  };
+  Result Reduce(uint32_t rank, uint64_t step, bool contributes = true) {
+    Result result;
+    result.values = Gradients(rank, step);
+    result.summed = members_[rank]->ring->Reduce(step, contributes, absl::MakeSpan(result.values));
+    return result;
+  }
+  // All ranks at once; `contributes` by rank, empty: all do.
+  std::vector<Result> ReduceAll(uint64_t step, const std::vector<bool>& contributes = {}) {
+    std::vector<Result> results(members_.size());
+    std::vector<std::thread> threads;
+    for (uint32_t r = 0; r < members_.size(); ++r) {
+      threads.emplace_back(
+          [&, r] { results[r] = Reduce(r, step, contributes.empty() || contributes[r]); });
+    }
+    for (std::thread& thread : threads) thread.join();
+    return results;
+  }
+
+  // In the order of the ring, in float.
+  float Sum(const std::vector<std::vector<float>>& gradients, uint32_t share, uint64_t i,
+            const std::vector<bool>& contributes) const {
+    const uint32_t ranks = shares_->ranks();
+    std::optional<float> sum;
+    for (uint32_t hop = 1; hop <= ranks; ++hop) {
+      const uint32_t rank = (share + hop) % ranks;
+      if (!contributes.empty() && !contributes[rank]) continue;
+      sum = sum.has_value() ? *sum + gradients[rank][i] : gradients[rank][i];
+    }
+    return sum.value_or(0);
+  }
+  void ExpectSums(uint64_t step, const std::vector<Result>& results,
+                  const std::vector<bool>& contributes = {}) const {
+    std::vector<std::vector<float>> gradients;
+    for (uint32_t r = 0; r < results.size(); ++r) gradients.push_back(Gradients(r, step));
+    for (uint32_t r = 0; r < results.size(); ++r) {
+      ASSERT_TRUE(results[r].summed.ok()) << results[r].summed.status();
+      EXPECT_TRUE(*results[r].summed);
+      const RingShares::Blocks share = members_[r]->ring->share();
+      for (uint64_t i = 0; i < kFloats; ++i) {
+        const bool own = i >= share.begin * kDenseBlockFloats && i < share.end * kDenseBlockFloats;
+        const float expected = own ? Sum(gradients, r, i, contributes) : gradients[r][i];
+        ASSERT_EQ(results[r].values[i], expected) << "rank " << r << ", float " << i;
+      }
+    }
+  }
+
+  const std::unique_ptr<Channels> channels_ = NewNetworkChannels();
+  uint64_t last_incarnation_ = 0;
+  v1::Assignment assignment_;
+  std::unique_ptr<RingShares> shares_;
+  std::vector<std::unique_ptr<Member>> members_;
+};
+
+TEST_F(GradientRingTest, EveryRankEndsWithTheSumOfItsShareInTheOrderOfTheRing) {
+  for (const uint32_t ranks : {2u, 3u, 4u}) {
+    SCOPED_TRACE(ranks);
+    StartRanks(ranks);
+    for (const uint64_t step : {7u, 8u}) ExpectSums(step, ReduceAll(step));
+  }
+}
+
+TEST_F(GradientRingTest, ARankWithoutSamplesPassesOnWhatItTakes) {
+  StartRanks(3);
+  for (const std::vector<bool>& contributes :
+       std::vector<std::vector<bool>>{{true, false, true}, {false, false, true}}) {
+    ExpectSums(3, ReduceAll(3, contributes), contributes);
+    StartRanks(3);
+  }
+  for (const Result& result : ReduceAll(4, {false, false, false})) {
+    ASSERT_TRUE(result.summed.ok()) << result.summed.status();
+    EXPECT_FALSE(*result.summed) << "nothing is pushed of a step in which nobody has samples";
+  }
+}
+
+TEST_F(GradientRingTest, WhoTakesOverARankInTheMiddleOfAStepGetsTheSameBits) {
+  StartRanks(3);
+  for (const uint32_t lost : {0u, 1u, 2u}) {
+    SCOPED_TRACE(lost);
+    const uint64_t step = 10 + lost;
+    std::vector<Result> results(3);
+    std::vector<std::thread> threads;
+    for (uint32_t r = 0; r < 3; ++r) {
+      if (r == lost) continue;
+      threads.emplace_back([&, r] { results[r] = Reduce(r, step); });
+    }
+    // It takes part until its neighbour has some of its partial sums, and is gone.
+    std::thread partly([&, member = members_[lost].get()] {
+      std::vector<float> values = Gradients(lost, step);
+      member->ring->Reduce(step, true, absl::MakeSpan(values)).IgnoreError();
+    });
+    absl::SleepFor(absl::Milliseconds(5));
+    members_[lost]->cancellation.Cancel();
+    partly.join();
+    Replace(lost);
+    results[lost] = Reduce(lost, step);
+    for (std::thread& thread : threads) thread.join();
+    ExpectSums(step, results);
+  }
+}
+
+TEST_F(GradientRingTest, WhoTakesOverAfterAllHadTheSumsFindsThemStill) {
+  StartRanks(3);
+  const std::vector<Result> first = ReduceAll(5);
+  Replace(1);
+  // The others wait for the ps, and call nobody.
+  const Result again = Reduce(1, 5);
+  ASSERT_TRUE(again.summed.ok()) << again.summed.status();
+  EXPECT_TRUE(again.values == first[1].values);
+}
+
+TEST_F(GradientRingTest, PartialSumsThatNobodyMakesAgainSendTheJobToItsCheckpoint) {
+  StartRanks(2);
+  members_[0]->partials.ResumeAt(6);
+  const Result result = Reduce(1, 5);
+  EXPECT_EQ(result.summed.status().code(), absl::StatusCode::kAborted);
+  EXPECT_THAT(
+      std::string(result.summed.status().message()),
+      AllOf(HasSubstr(NameOf(0) + ": partial sums of step 5"), HasSubstr("rank 0 is at step 6")));
+}
+
+TEST_F(GradientRingTest, ARankOfAnOlderGenerationIsRefused) {
+  StartRanks(2);
+  members_[0]->partials.Begin({.job_id = "job-1", .generation = 5, .rank = 0, .ranks = 2});
+  const Result result = Reduce(1, 5);
+  EXPECT_EQ(result.summed.status().code(), absl::StatusCode::kAborted);
+  EXPECT_THAT(std::string(result.summed.status().message()),
+              HasSubstr("generation 4 of job job-1"));
+}
+
+TEST_F(GradientRingTest, WhomItWaitsForIsNamedAndCancellationEndsTheWait) {
+  StartRanks(2);
+  absl::Status status;
+  std::thread waiting([&] { status = Reduce(1, 17).summed.status(); });
+  while (members_[1]->board.waits().empty()) absl::SleepFor(absl::Milliseconds(20));
+  EXPECT_THAT(members_[1]->board.waits(),
+              Contains(HasSubstr(
+                  absl::StrCat("waits for ", NameOf(0), ": partial sums of step 17, since"))));
+  members_[1]->cancellation.Cancel();
+  waiting.join();
+  EXPECT_EQ(status.code(), absl::StatusCode::kCancelled);
+}
+
+TEST_F(GradientRingTest, ARankThatNobodyHasYetIsWaitedFor) {
+  StartRanks(3);
+  v1::Assignment vacant = assignment_;
+  vacant.mutable_ranks(2)->set_name("nobody");
+  vacant.mutable_ranks(2)->clear_address();
+  vacant.mutable_ranks(2)->clear_incarnation();
+  for (uint32_t r : {0u, 1u}) members_[r]->Begin(vacant, r, channels_.get());
+  std::vector<Result> results(3);
+  std::vector<std::thread> threads;
+  for (uint32_t r : {0u, 1u}) {
+    threads.emplace_back([&, r] { results[r] = Reduce(r, 1); });
+  }
+  while (members_[0]->board.waits().empty()) absl::SleepFor(absl::Milliseconds(20));
+  EXPECT_THAT(members_[0]->board.waits(), Contains(HasSubstr("rank 2 (nobody")));
+  for (uint32_t r : {0u, 1u}) members_[r]->directory->Update(assignment_);
+  members_[0]->directory->Update(vacant);  // one that is lost again stays where it was
+  results[2] = Reduce(2, 1);
+  for (std::thread& thread : threads) thread.join();
+  ExpectSums(1, results);
+}
+
+TEST_F(GradientRingTest, ARankDoesNotPushBeforeItsPartialSumsAreTaken) {
+  StartRanks(2);
+  // Rank 0 has all that it needs, and rank 1 has taken nothing.
+  members_[1]->partials.BeginStep(9);
+  const std::vector<float> own = Gradients(1, 9);
+  std::optional<absl::StatusOr<bool>> summed;
+  std::vector<float> values = Gradients(0, 9);
+  for (uint32_t piece = 0; piece < shares_->Pieces(0); ++piece) {
+    const RingShares::Blocks blocks = shares_->Piece(0, piece);
+    v1::TakePartialResponse answer;
+    answer.add_partial()->set_sums(
+        reinterpret_cast<const char*>(own.data() + blocks.begin * kDenseBlockFloats),
+        blocks.size() * kDenseBlockFloats * sizeof(float));
+    const grpc::Slice slice(answer.SerializeAsString());
+    members_[1]->partials.Offer(0, piece, grpc::ByteBuffer(&slice, 1));
+  }
+  std::thread reducing(
+      [&] { summed = members_[0]->ring->Reduce(9, true, absl::MakeSpan(values)); });
+  while (members_[0]->board.waits().empty()) absl::SleepFor(absl::Milliseconds(20));
+  EXPECT_THAT(members_[0]->board.waits(),
+              Contains(HasSubstr(NameOf(1) + ": to take the partial sums of step 9")));
+  members_[1]->partials.SetTaken();
+  reducing.join();
+  EXPECT_TRUE(summed->ok()) << summed->status();
+}
+
+}  // namespace
+}  // namespace tessera::worker

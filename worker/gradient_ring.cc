@@ -1,0 +1,164 @@
+#include "worker/gradient_ring.h"
+
+#include <algorithm>
+#include <atomic>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/job/job_tables.h"
+#include "common/status_macros.h"
+#include "common/wire/bulk_reader.h"
+#include "common/wire/bulk_writer.h"
+#include "common/wire/message_bytes.h"
+#include "worker/fan_out.h"
+
+namespace tessera::worker {
+namespace {
+
+constexpr char kTakePartial[] = "/tessera.v1.RingService/TakePartial";
+constexpr char kAwaitTaken[] = "/tessera.v1.RingService/AwaitTaken";
+
+// No sums: nobody contributed.
+grpc::ByteBuffer AnswerOf(std::optional<wire::Buffer> sums) {
+  wire::BulkWriter writer(wire::kTakePartialResponse, v1::TakePartialResponse());
+  if (sums.has_value()) writer.AddBlock(v1::PartialSums(), *std::move(sums));
+  return writer.Finish();
+}
+
+float* FloatsOf(const wire::Buffer& buffer) { return reinterpret_cast<float*>(buffer.data()); }
+
+wire::Buffer CopyOf(absl::Span<const float> values) {
+  wire::Buffer copy(values.size() * sizeof(float));
+  std::copy(values.begin(), values.end(), FloatsOf(copy));
+  return copy;
+}
+
+// The sums of an answer; nullopt: nobody contributed.
+absl::StatusOr<std::optional<wire::Buffer>> SumsOf(const grpc::ByteBuffer& answer, size_t bytes) {
+  v1::TakePartialResponse response;
+  const absl::StatusOr<wire::BulkReader> reader =
+      wire::BulkReader::Read(answer, wire::kTakePartialResponse, &response);
+  if (!reader.ok()) return absl::InternalError(reader.status().message());
+  if (reader->blocks() == 0) return std::nullopt;
+  if (reader->blocks() > 1 || reader->Size(0, 0) != bytes) {
+    return absl::InternalError(absl::StrCat("answered with ", reader->blocks(), " blocks of ",
+                                            reader->Size(0, 0), " bytes, expected one of ", bytes));
+  }
+  wire::Buffer sums(bytes);
+  reader->Copy(0, 0, sums.data());
+  return sums;
+}
+
+}  // namespace
+
+struct GradientRing::Step {
+  uint64_t number = 0;
+  bool contributes = false;
+  absl::Span<float> values;
+  std::atomic<bool> summed = false;  // somebody contributed to this rank's share
+
+  absl::Span<float> Floats(const RingShares::Blocks& blocks) const {
+    return values.subspan(blocks.begin * kDenseBlockFloats, blocks.size() * kDenseBlockFloats);
+  }
+};
+
+GradientRing::GradientRing(const Options& options)
+    : options_(options), shares_(options.blocks, static_cast<uint32_t>(options.ranks->size())) {}
+
+v1::RingHeader GradientRing::HeaderTo(uint32_t rank) const {
+  v1::RingHeader header = options_.header;
+  header.set_to_rank(rank);
+  return header;
+}
+
+absl::StatusOr<bool> GradientRing::Reduce(uint64_t number, bool contributes,
+                                          absl::Span<float> values) {
+  Step step;
+  step.number = number;
+  step.contributes = contributes;
+  step.values = values;
+  options_.partials->BeginStep(number);
+  OfferOwn(step);
+
+  const uint32_t behind = shares_.Behind(options_.header.rank());
+  v1::AwaitTakenRequest request;
+  *request.mutable_header() = HeaderTo(behind);
+  request.set_step(number);
+  FanOut taken(absl::StrCat("to take the partial sums of step ", number), kAwaitTaken,
+               options_.ranks,
+               {{.peer = behind,
+                 .message = [request] { return wire::ToBytes(request); },
+                 .take = [](const grpc::ByteBuffer&) { return absl::OkStatus(); }}},
+               options_.board, options_.cancellation);
+  absl::Status status = TakeAll(step);
+  if (status.ok()) {
+    options_.partials->SetTaken();
+    status = taken.Wait();
+  }
+  // What only a new generation mends is no reason for an operator to act.
+  if (absl::IsFailedPrecondition(status)) return absl::AbortedError(status.message());
+  TESSERA_RETURN_IF_ERROR(status);
+  return step.summed.load();
+}
+
+void GradientRing::OfferOwn(const Step& step) {
+  const uint32_t share = shares_.Begun(options_.header.rank());
+  for (uint32_t piece = 0; piece < shares_.Pieces(share); ++piece) {
+    std::optional<wire::Buffer> sums;
+    if (step.contributes) sums = CopyOf(step.Floats(shares_.Piece(share, piece)));
+    options_.partials->Offer(share, piece, AnswerOf(std::move(sums)));
+  }
+}
+
+absl::Status GradientRing::TakeAll(Step& step) {
+  const uint32_t rank = options_.header.rank();
+  const uint32_t before = shares_.Before(rank);
+  std::vector<FanOut::Leg> legs;
+  for (const uint32_t share : shares_.Taken(rank)) {
+    for (uint32_t piece = 0; piece < shares_.Pieces(share); ++piece) {
+      v1::TakePartialRequest request;
+      *request.mutable_header() = HeaderTo(before);
+      request.set_step(step.number);
+      request.set_share(share);
+      request.set_piece(piece);
+      legs.push_back({.peer = before,
+                      .message = [request] { return wire::ToBytes(request); },
+                      .take =
+                          [this, &step, share, piece](const grpc::ByteBuffer& answer) {
+                            return TakePiece(step, share, piece, answer);
+                          }});
+    }
+  }
+  return FanOut(absl::StrCat("partial sums of step ", step.number), kTakePartial, options_.ranks,
+                std::move(legs), options_.board, options_.cancellation)
+      .Wait();
+}
+
+absl::Status GradientRing::TakePiece(Step& step, uint32_t share, uint32_t piece,
+                                     const grpc::ByteBuffer& answer) {
+  const absl::Span<float> own = step.Floats(shares_.Piece(share, piece));
+  TESSERA_ASSIGN_OR_RETURN(std::optional<wire::Buffer> sums,
+                           SumsOf(answer, own.size() * sizeof(float)));
+  if (step.contributes && sums.has_value()) {
+    float* const to = FloatsOf(*sums);
+    for (size_t i = 0; i < own.size(); ++i) to[i] += own[i];
+  } else if (step.contributes) {
+    sums = CopyOf(own);
+  }
+  if (share != options_.header.rank()) {
+    options_.partials->Offer(share, piece, AnswerOf(std::move(sums)));
+    return absl::OkStatus();
+  }
+  if (sums.has_value()) {
+    std::copy_n(FloatsOf(*sums), own.size(), own.begin());
+    step.summed.store(true);
+  } else {
+    std::fill(own.begin(), own.end(), 0.0f);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace tessera::worker
