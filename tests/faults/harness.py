@@ -13,6 +13,9 @@ from oracle import check_counts
 TESTS = []
 LOGGED = ["recovery.push_log=async"]
 SYNCED = ["recovery.push_log=fsync"]
+# Workers call each other, so they need servers.
+ALL_REDUCE = ["train.dense_gradients=all_reduce"]
+SERVING = {"worker": ["--listen", "127.0.0.1:0"], "spare": ["--listen", "127.0.0.1:0"]}
 
 
 class FaultTest:
@@ -119,8 +122,9 @@ class Run:
         return int(given[-1]) if given else CountingJob.epochs
 
     def undisturbed(self, sets=(), job=SyncJob):
-        """The outcome of the job that nobody disturbs, on two ps. Recovery and checkpoints do not change its model."""
-        relevant = tuple(s for s in sets if not s.startswith(("recovery.", "checkpoint.")))
+        """The outcome of the job that nobody disturbs, on two ps. Recovery and checkpoints do not change its model, nor, with
+        two workers, who sums the dense gradients: a + b is b + a."""
+        relevant = tuple(s for s in sets if not s.startswith(("recovery.", "checkpoint.", "train.dense_gradients=")))
 
         def train():
             folder = self.shared.folder / f"undisturbed-{len(self.shared.made)}"

@@ -2,7 +2,7 @@
 import time
 
 from cluster import Failure
-from harness import LOGGED, SYNCED, Outcome, fault
+from harness import ALL_REDUCE, LOGGED, SERVING, SYNCED, Outcome, fault
 from jobs import CountingJob, SyncJob
 from oracle import missing_counts
 from schedules import kill_at, nothing, pause_at, random_kills, resize
@@ -48,6 +48,21 @@ def random_async_workers(t):
 @fault(1, "a worker hangs beyond its lease, and comes back when a spare has its rank", once=True)
 def zombie_worker(t):
     t.identical(pause_at("worker-0", 300, 13), spares=1, most_restarts=0, takeovers=1)
+
+
+@fault(1, "a worker of a job that all-reduces its dense gradients is killed", short=True, once=True)
+def all_reduce_worker(t):
+    t.identical(kill_at(["worker-1"], 250), sets=ALL_REDUCE, flags=SERVING, most_restarts=0, takeovers=1)
+
+
+@fault(1, "a worker of a job that all-reduces its dense gradients hangs beyond its lease", once=True)
+def all_reduce_zombie(t):
+    t.identical(pause_at("worker-0", 300, 13), sets=ALL_REDUCE, flags=SERVING, spares=1, most_restarts=0, takeovers=1)
+
+
+@fault([1, 2, 3], "any process of a job that all-reduces its dense gradients is killed at random")
+def all_reduce_random(t):
+    t.identical(random_kills(t.draw), sets=LOGGED + ALL_REDUCE, flags=SERVING)
 
 
 @fault(1, "a worker dies, and one that joined before it has its rank", once=True)
