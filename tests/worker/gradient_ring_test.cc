@@ -1,11 +1,13 @@
 #include "worker/gradient_ring.h"
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "common/clock.h"
 #include "common/job/job_tables.h"
@@ -295,6 +297,95 @@ TEST_F(GradientRingTest, ARankDoesNotPushBeforeItsPartialSumsAreTaken) {
   members_[1]->partials.SetTaken();
   reducing.join();
   EXPECT_TRUE(summed->ok()) << summed->status();
+}
+
+// The ps, as far as a ring knows them: a step is applied when all ranks have pushed it.
+class Pushes {
+ public:
+  explicit Pushes(uint32_t ranks) : next_(ranks), shares_(ranks) {}
+
+  uint64_t Next(uint32_t rank) const {
+    absl::MutexLock lock(&mu_);
+    return next_[rank];
+  }
+  void Push(uint32_t rank, uint64_t step, std::vector<float> share) {
+    absl::MutexLock lock(&mu_);
+    EXPECT_EQ(next_[rank], step);
+    next_[rank] = step + 1;
+    shares_[rank].push_back(std::move(share));
+  }
+  // Steps below are applied.
+  uint64_t Applied() const {
+    absl::MutexLock lock(&mu_);
+    return *std::min_element(next_.begin(), next_.end());
+  }
+  const std::vector<float>& Share(uint32_t rank, uint64_t step) const {
+    return shares_[rank][step];
+  }
+
+ private:
+  mutable absl::Mutex mu_;
+  std::vector<uint64_t> next_;                           // [ranks]
+  std::vector<std::vector<std::vector<float>>> shares_;  // [ranks, steps]
+};
+
+TEST_F(GradientRingTest, ASingleDeathAtAnyMomentCostsNoBitAndNoStep) {
+  constexpr uint32_t kRanks = 3;
+  constexpr uint64_t kSteps = 60;
+  StartRanks(kRanks);
+  Pushes pushes(kRanks);
+  std::vector<std::vector<float>> base;
+  for (uint32_t r = 0; r < kRanks; ++r) base.push_back(Gradients(r, 0));
+  const auto train = [&](Member* member, uint32_t rank) {
+    member->partials.ResumeAt(pushes.Next(rank));
+    for (uint64_t step = pushes.Next(rank); step < kSteps; ++step) {
+      while (pushes.Applied() < step) {
+        if (!member->cancellation.SleepFor(absl::Milliseconds(1))) return;
+      }
+      std::vector<float> values = base[rank];
+      values[member->ring->share().begin * kDenseBlockFloats] += static_cast<float>(step);
+      const auto summed = member->ring->Reduce(step, true, absl::MakeSpan(values));
+      if (member->cancellation.cancelled()) return;
+      ASSERT_TRUE(summed.ok()) << summed.status();
+      const RingShares::Blocks share = member->ring->share();
+      pushes.Push(rank, step,
+                  {values.begin() + static_cast<ptrdiff_t>(share.begin * kDenseBlockFloats),
+                   values.begin() + static_cast<ptrdiff_t>(share.end * kDenseBlockFloats)});
+    }
+  };
+  std::vector<std::thread> threads;
+  for (uint32_t r = 0; r < kRanks; ++r) threads.emplace_back(train, members_[r].get(), r);
+  const uint64_t key = StreamKey(RandomFor::kBackoff, 5);
+  for (uint64_t draw = 0; pushes.Applied() + 2 < kSteps && !HasFailure(); draw += 2) {
+    absl::SleepFor(absl::Milliseconds(30) * RandomUniformDouble(key, draw));
+    const auto rank = static_cast<uint32_t>(kRanks * RandomUniformDouble(key, draw + 1));
+    members_[rank]->cancellation.Cancel();
+    threads[rank].join();
+    Replace(rank);
+    threads[rank] = std::thread(train, members_[rank].get(), rank);
+    // One at a time: until all have come past it.
+    const uint64_t step = pushes.Next(rank);
+    while (pushes.Applied() <= std::min(step, kSteps - 1) && !HasFailure()) {
+      absl::SleepFor(absl::Milliseconds(1));
+    }
+  }
+  for (const auto& member : members_) {
+    if (HasFailure()) member->cancellation.Cancel();
+  }
+  for (std::thread& thread : threads) thread.join();
+  ASSERT_FALSE(HasFailure());
+  for (uint32_t r = 0; r < kRanks; ++r) {
+    const uint64_t begin = members_[r]->ring->share().begin * kDenseBlockFloats;
+    for (uint64_t step = 0; step < kSteps; ++step) {
+      std::vector<std::vector<float>> gradients = base;
+      gradients[r][begin] += static_cast<float>(step);
+      const std::vector<float>& share = pushes.Share(r, step);
+      for (uint64_t i = 0; i < share.size(); i += 97) {
+        ASSERT_EQ(share[i], Sum(gradients, r, begin + i, {}))
+            << "rank " << r << ", step " << step << ", float " << i;
+      }
+    }
+  }
 }
 
 }  // namespace
