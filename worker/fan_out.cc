@@ -82,10 +82,12 @@ void FanOut::Start(size_t leg) {
     state->peer = peer;
     if (stopping_) borrowed->TryCancel();
   }
+  state->replaced.emplace(&peer->replaced, [borrowed] { borrowed->TryCancel(); });
   peer->stub.UnaryCall(borrowed, method_, grpc::StubOptions(), &state->request, &state->answer,
                        [this, leg, state](grpc::Status status) {
                          absl::Status result = FromGrpc(status);
                          if (result.ok()) result = legs_[leg].take(state->answer);
+                         state->replaced.reset();
                          state->request.Clear();
                          state->answer.Clear();
                          Finish(leg, std::move(result));

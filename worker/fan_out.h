@@ -50,7 +50,8 @@ class FanOut final : public PendingCall {
     grpc::ByteBuffer request;
     grpc::ByteBuffer answer;
     std::unique_ptr<grpc::ClientContext> context;
-    std::shared_ptr<Peer> peer;  // of the last attempt
+    std::shared_ptr<Peer> peer;                          // of the last attempt
+    std::optional<Cancellation::Registration> replaced;  // of `peer`, while the leg is under way
   };
   struct Queue {
     std::vector<size_t> legs;  // of one peer, in the order to be sent

@@ -25,8 +25,11 @@ void PeerDirectory::Update(std::vector<PeerAddress> peers) {
     if (At(p)->where.incarnation == peers[p].incarnation) continue;
     SPDLOG_INFO("from here on calls go to {}", peers[p].label);
     auto peer = std::make_shared<Peer>(std::move(peers[p]), *channels_);
-    absl::MutexLock lock(&mu_);
-    peers_[p] = std::move(peer);
+    {
+      absl::MutexLock lock(&mu_);
+      std::swap(peers_[p], peer);
+    }
+    peer->replaced.Cancel();
   }
 }
 

@@ -9,6 +9,7 @@
 #include "absl/synchronization/mutex.h"
 #include "common/rpc/channels.h"
 #include "grpcpp/generic/generic_stub.h"
+#include "worker/cancellation.h"
 
 namespace tessera::worker {
 
@@ -27,10 +28,12 @@ struct Peer {
 
   const PeerAddress where;
   grpc::GenericStub stub;  // thread-safe
+  // Cancelled when calls are to go elsewhere: this one may hang, and answer none.
+  Cancellation replaced;
 };
 
 // Peers of one kind, by their numbers. One may turn up at another address, or another process take
-// its place; calls that are repeated then go there. Thread-safe.
+// its place; calls under way are cancelled then, and those that are repeated go there. Thread-safe.
 class PeerDirectory {
  public:
   // `channels` is borrowed and outlives the directory.

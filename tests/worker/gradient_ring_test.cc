@@ -210,6 +210,20 @@ TEST_F(GradientRingTest, WhoTakesOverARankInTheMiddleOfAStepGetsTheSameBits) {
   }
 }
 
+TEST_F(GradientRingTest, WhoWaitsForARankThatHangsAsksTheOneThatTakesItOverAtOnce) {
+  StartRanks(2);
+  std::optional<Result> result;
+  std::thread waiting([&] { result = Reduce(1, 4); });
+  while (members_[1]->board.waits().empty()) absl::SleepFor(absl::Milliseconds(20));
+  const std::unique_ptr<Member> hangs = std::move(members_[0]);
+  const absl::Time start = absl::Now();
+  Replace(0);
+  Reduce(0, 4);
+  waiting.join();
+  ASSERT_TRUE(result->summed.ok()) << result->summed.status();
+  EXPECT_LT(absl::Now() - start, absl::Seconds(10)) << "an attempt may wait for 20 s";
+}
+
 TEST_F(GradientRingTest, WhoTakesOverAfterAllHadTheSumsFindsThemStill) {
   StartRanks(3);
   const std::vector<Result> first = ReduceAll(5);
