@@ -60,7 +60,8 @@ class Cluster:
                                        *self.insecure(), *self.security()]
             else:
                 self.commands[name] = [BIN / "tessera-worker", "--master", self.master, "--name", name, "--data-root", data,
-                                       "--scratch-dir", self.folder_of(name), *self.security(serves=False)]
+                                       "--scratch-dir", self.folder_of(name),
+                                       *self.security(serves="--listen" in (self.of(self.flags, name) or []))]
         self.processes = {}
         self.faults = []  # (moment, what)
         self.seen = []    # (moment, steps) as describe() told them

@@ -55,6 +55,11 @@ def all_reduce_worker(t):
     t.identical(kill_at(["worker-1"], 250), sets=ALL_REDUCE, flags=SERVING, most_restarts=0, takeovers=1)
 
 
+@fault(1, "workers that call each other do so by TLS and a token, and one is killed", once=True)
+def all_reduce_tls(t):
+    t.identical(kill_at(["worker-0"], 250), sets=ALL_REDUCE, flags=SERVING, tls=True, most_restarts=0, takeovers=1)
+
+
 @fault(1, "a worker of a job that all-reduces its dense gradients hangs beyond its lease", once=True)
 def all_reduce_zombie(t):
     t.identical(pause_at("worker-0", 300, 13), sets=ALL_REDUCE, flags=SERVING, spares=1, most_restarts=0, takeovers=1)
