@@ -55,6 +55,12 @@ def all_reduce_worker(t):
     t.identical(kill_at(["worker-1"], 250), sets=ALL_REDUCE, flags=SERVING, most_restarts=0, takeovers=1)
 
 
+@fault(1, "all workers of a job that all-reduces its dense gradients are killed at once")
+def all_reduce_workers(t):
+    # Of partial sums that two neighbours took along the job may have to go back to its last checkpoint.
+    t.identical(kill_at(["worker-0", "worker-1"], t.draw.randint(200, 600)), sets=ALL_REDUCE, flags=SERVING, takeovers=1)
+
+
 @fault(1, "workers that call each other do so by TLS and a token, and one is killed", once=True)
 def all_reduce_tls(t):
     t.identical(kill_at(["worker-0"], 250), sets=ALL_REDUCE, flags=SERVING, tls=True, most_restarts=0, takeovers=1)
