@@ -65,7 +65,7 @@ TEST(DenseBlocks, SomeBlocksLeaveTheOthersAlone) {
   DenseBlocks blocks(7, absl::MakeSpan(layout.blocks()).subspan(2, 2), RouterOver(3));
   blocks.CopyIn(in);
   const TableGradients pushed = blocks.Write();
-  EXPECT_THAT(pushed.keys->keys, testing::UnorderedElementsAre(2u, 3u));
+  EXPECT_THAT(pushed.keys->keys, ::testing::UnorderedElementsAre(2u, 3u));
   std::copy_n(pushed.gradients, 2 * kDenseBlockFloats, blocks.Read().rows);
   blocks.CopyOut(absl::MakeSpan(out));
   for (uint64_t i = 0; i < floats; ++i) {
