@@ -251,7 +251,10 @@ void Eviction(benchmark::State& state, const std::string& folder, uint64_t rows)
   SpillingTable table(folder + "/evict", kPlenty);
   table.Load(rows);
   const double cpu = CpuSeconds();
-  const double seconds = Seconds([&] { Must(table.tier().Evict(kPlenty).status()); });
+  // The first visit of the hand finds rows that just came and lets them be; the second takes them.
+  const double seconds = Seconds([&] {
+    for (int visit = 0; visit < 2; ++visit) Must(table.tier().Evict(kPlenty).status());
+  });
   const double cpu_used = CpuSeconds() - cpu;
   if (table.store().rows() != 0) Must(absl::InternalError("rows did not leave"));
   Report(state, {.metric = "changed rows",
