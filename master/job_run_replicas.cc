@@ -114,6 +114,14 @@ void JobRun::HearPs(uint64_t incarnation, const v1::JobOnPs& job, const Now& now
       GiveUpFollower(part, follower, job.follow_error(), now);
     }
   }
+  if (job.replica() == 0 || job.follows() != 0 || !Replicates()) return;
+  // A copy that was to take the place of its ps, which is here after all, and the master before this
+  // one, or the copy, is not: the ps waits for it.
+  for (uint32_t part = 0; part < options_.ps.size(); ++part) {
+    if (options_.ps[part].incarnation != incarnation) continue;
+    if (followers_.contains(part) || lost_.contains(part)) continue;
+    GiveUpFollower(part, followers_[part], "", now);
+  }
 }
 
 void JobRun::TickFollowers(const Now& now) {

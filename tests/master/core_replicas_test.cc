@@ -238,6 +238,30 @@ TEST_F(CoreReplicasTest, AMasterThatRestartsKnowsThePairAndHearsAnew) {
   EXPECT_THAT(Events(id), Contains(HasSubstr("ps-1, which has a copy of its rows, takes ps-0's")));
 }
 
+TEST_F(CoreReplicasTest, APsThatIsBackIsToldThatNobodyFollowsIt) {
+  const std::string id = StartPair();
+  BeInSync(id);
+  on_open_ = [](const OpenPs&) { return absl::UnavailableError("ps-1: no route"); };
+  const uint64_t incarnation = alive_.at("ps-0");
+  Kill("ps-0");
+  Round();
+  // The copy has not taken the place yet, and the next master finds the ps as it was.
+  alive_["ps-0"] = incarnation;
+  RestartMasterAlone();
+  SaysInSync("ps-0", id, tells_[0].request.pair());
+  SaysFollows("ps-1", id, tells_[0].request.pair());
+  Round();
+  Round();
+  ASSERT_THAT(tells_, SizeIs(2));
+  EXPECT_EQ(tells_[1].ps.name, "ps-0");
+  EXPECT_TRUE(tells_[1].request.nobody());
+  EXPECT_GT(tells_[1].request.pair(), tells_[0].request.pair());
+  heartbeats_.clear();
+  RunUntil(id, v1::SUCCEEDED);
+  EXPECT_EQ(Job(id).restarts(), 0u);
+  ExpectEachStepOnce(200);
+}
+
 TEST_F(CoreReplicasTest, JobsWithoutPushLogsOrWishesHaveNone) {
   JoinAll(2, 1);
   v1::JobSpec spec = Replicated();

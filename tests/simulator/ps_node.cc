@@ -240,6 +240,7 @@ v1::Heartbeat PsNode::Heartbeat() {
     job.set_replica(shard->replica());
     job.set_replica_wait_ms(
         static_cast<uint64_t>(absl::ToInt64Milliseconds(shard->replica_wait())));
+    for (std::string& wait : shard->Waits()) job.add_waits(std::move(wait));
   }
   for (v1::JobOnPs& followed : jobs_->Followed()) *heartbeat.add_jobs() = std::move(followed);
   return heartbeat;

@@ -96,7 +96,10 @@ class Process {
   void After(absl::Duration wait, Event event);
   // For a later call of this life's that hears of its end; `over` says when it need not any more.
   void OnDeath(std::function<bool()> over, Event event);
-  void StandStill(absl::Duration how_long) { stands_until_ = world_.Monotonic() + how_long; }
+  // Where it stands still already, until the later end: what waits for it stays in its order.
+  void StandStill(absl::Duration how_long) {
+    stands_until_ = std::max(stands_until_, world_.Monotonic() + how_long);
+  }
 
   void Start() {
     alive_ = true;
