@@ -25,6 +25,7 @@ struct RunNode {
   std::string name;
   std::string address;
   uint64_t incarnation = 0;
+  uint64_t process = 0;  // Hello.process; 0: not known
 };
 
 // Reads the manifest of `folder`; or, where that is empty, of the newest sound checkpoint in

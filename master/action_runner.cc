@@ -38,7 +38,11 @@ absl::StatusOr<std::vector<Response>> ActionRunner::CallAll(
   };
   grpc::CompletionQueue queue;
   std::vector<std::unique_ptr<Call>> all;
-  for (const auto& [ps, request] : calls) {
+  for (auto [ps, request] : calls) {
+    // A job may be closed by whoever is there: its push log goes, too.
+    if constexpr (requires { request.set_ps_process(ps.process); }) {
+      request.set_ps_process(ps.process);
+    }
     Call& call = *all.emplace_back(std::make_unique<Call>());
     call.stub = v1::ParameterService::NewStub(channels_->Connect(ps.address));
     call.context.set_deadline(absl::ToChronoTime(absl::Now() + limit));

@@ -78,10 +78,7 @@ absl::StatusOr<v1::Welcome> MasterCore::Join(const v1::Hello& hello, const Now& 
   if (joined.replaced.has_value()) OnDeath(*joined.replaced, now);
   for (JobRun* run : Runs()) {
     if (hello.kind() != v1::PS) break;
-    run->PsJoined({.name = joined.welcome.name(),
-                   .address = hello.address(),
-                   .incarnation = joined.welcome.incarnation()},
-                  now);
+    run->PsJoined(NodeOf(*membership_.Find(joined.welcome.incarnation())), now);
   }
   for (v1::JobRecord* record : jobs_.Queue()) {
     if (record->status().state() == v1::RUNNING || record->status().state() == v1::RESTARTING) {

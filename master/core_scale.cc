@@ -89,7 +89,7 @@ std::optional<std::vector<RunNode>> MasterCore::ChooseScaled(const v1::JobRecord
   const auto take = [&](const Node& node) {
     if (chosen.size() == scaling.to() || drained.contains(node.name)) return;
     if (!taken.insert(node.incarnation).second) return;
-    chosen.push_back({node.name, node.address, node.incarnation});
+    chosen.push_back(NodeOf(node));
   };
   const std::vector<const Node*> alive = membership_.Staying(v1::PS);
   for (const v1::NodeStatus& before : status.nodes()) {

@@ -120,7 +120,7 @@ void MasterCore::FillRanksOf(JobRun& run, const Now& now) {
       for (const Node* node : Serving(*run.record(), FreeWorkers())) {
         if (run.GaveUpOn(node->incarnation) || node->incarnation < run.LostOf(rank)) continue;
         if (own && node->name != run.options().workers[rank.value()].name) continue;
-        run.TakeOver(rank, {node->name, node->address, node->incarnation}, now);
+        run.TakeOver(rank, NodeOf(*node), now);
         break;
       }
     }
@@ -329,7 +329,7 @@ void MasterCore::TickFollowers(const Now& now) {
     for (const uint32_t part : run->PartsToFollow(now.monotonic)) {
       for (const Node* node : PsByUse()) {
         if (run->Uses(node->incarnation) || run->Follows(node->incarnation)) continue;
-        run->LetFollow(part, {node->name, node->address, node->incarnation}, now);
+        run->LetFollow(part, NodeOf(*node), now);
         break;
       }
     }
@@ -345,7 +345,7 @@ std::vector<RunNode> MasterCore::Choose(const v1::JobRecord& record, v1::NodeKin
   const std::vector<const Node*> alive =
       kind == v1::PS ? PsByUse() : Serving(record, FreeWorkers());
   const auto put = [&](uint32_t rank, const Node* node) {
-    chosen[rank] = {node->name, node->address, node->incarnation};
+    chosen[rank] = NodeOf(*node);
     taken.insert(node->incarnation);
   };
   for (const v1::NodeStatus& before : record.status().nodes()) {
@@ -369,7 +369,7 @@ void MasterCore::StartRun(v1::JobRecord* record, RunOptions options, const Now& 
   for (RunNode& ps : options.ps) {
     // Who was chosen for a run that goes on may have come back since.
     for (const Node* node : membership_.Alive(v1::PS)) {
-      if (node->name == ps.name) ps = {node->name, node->address, node->incarnation};
+      if (node->name == ps.name) ps = NodeOf(*node);
     }
   }
   v1::JobStatus& status = *record->mutable_status();

@@ -16,6 +16,7 @@
 #include "master/counts.h"
 #include "master/evaluation_round.h"
 #include "master/job_table.h"
+#include "master/membership.h"
 #include "master/progress.h"
 #include "master/state_log.h"
 #include "master/training_plan.h"
@@ -53,6 +54,7 @@ std::string RunRankKey(uint64_t job_number, uint32_t rank);
 
 v1::RunProcess ToProto(const RunNode& node);
 RunNode NodeOf(const v1::RunProcess& process);
+RunNode NodeOf(const Node& node);
 
 // What the master before this one had made durable of a run that trains.
 struct SavedRun {

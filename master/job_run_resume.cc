@@ -20,11 +20,16 @@ v1::RunProcess ToProto(const RunNode& node) {
   process.set_name(node.name);
   process.set_address(node.address);
   process.set_incarnation(node.incarnation);
+  process.set_process(node.process);
   return process;
 }
 
 RunNode NodeOf(const v1::RunProcess& process) {
-  return {process.name(), process.address(), process.incarnation()};
+  return {process.name(), process.address(), process.incarnation(), process.process()};
+}
+
+RunNode NodeOf(const Node& node) {
+  return {node.name, node.address, node.incarnation, node.process};
 }
 
 v1::RunState JobRun::State() const {

@@ -129,6 +129,7 @@ CopyPartitions JobRun::CopyWork(bool changed, uint64_t steps) const {
       if (sources[from].partitions_size() == 0) continue;
       sources[from].set_name(options_.ps[from].name);
       sources[from].set_address(options_.ps[from].address);
+      sources[from].set_ps_process(options_.ps[from].process);
       *request.add_sources() = std::move(sources[from]);
     }
     if (request.sources_size() == 0) continue;

@@ -61,6 +61,12 @@ absl::Status Jobs::CheckWanted(const v1::OpenJobRequest& request, uint64_t close
       "job ", id, ": all jobs were closed while it was opened; wait for a new assignment"));
 }
 
+absl::Status Jobs::CheckMeant(uint64_t ps_process) const {
+  if (ps_process == 0 || ps_process == process_) return absl::OkStatus();
+  return absl::UnavailableError(
+      "this ps is another process than the one that is called, which was here before it");
+}
+
 absl::StatusOr<std::shared_ptr<JobShard>> Jobs::Open(const v1::OpenJobRequest& request,
                                                      KeepGoing keep_going) {
   const std::string& id = request.job_id();

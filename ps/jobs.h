@@ -20,10 +20,14 @@ namespace tessera::ps {
 // map and by the calls that are in it, which may outlive its closing.
 class Jobs {
  public:
-  explicit Jobs(JobShard::Options options) : options_(std::move(options)) {}
+  // `process` is this one's, as the master knows it (Hello.process).
+  explicit Jobs(JobShard::Options options, uint64_t process = 0)
+      : options_(std::move(options)), process_(process) {}
   // All jobs must be closed, or no calls be left.
   ~Jobs() = default;
 
+  // UNAVAILABLE: a call with this `ps_process` is meant for one that was at this address before.
+  absl::Status CheckMeant(uint64_t ps_process) const;
   // One at a time. The same generation again is OK and changes nothing; an older one is ABORTED. A
   // newer one replaces the older, and only when it is open: an error leaves what there was. A load
   // ends with an error of `keep_going`, or when the job is closed meanwhile.
@@ -104,6 +108,7 @@ class Jobs {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const JobShard::Options options_;
+  const uint64_t process_;
 
   mutable absl::Mutex mu_;
   std::set<std::string> opening_ ABSL_GUARDED_BY(mu_);  // jobs, one call of Open at a time each

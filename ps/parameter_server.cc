@@ -45,17 +45,18 @@ class ParameterServerImpl final : public ParameterServer {
         requests_("requests", Threads(options), options.max_queued_bytes),
         ahead_("requests that look ahead", kAheadThreads, kMaxAheadBytes),
         administration_("administration", kAdministrationThreads, kMaxAdministrationBytes),
-        jobs_({.clock = options.clock,
-               .files = options.files,
-               .checkpoint_root = options.checkpoint_root,
-               .max_copied_bytes = options.max_copied_bytes,
-               .writer_share = options.writer_share,
-               .log_root = options.data_folder.empty()
-                               ? ""
-                               : absl::StrCat(options.data_folder, "/push_log"),
-               .max_log_bytes = options.max_log_bytes,
-               .spill = spill_.get(),
-               .run = [this](Executor::Task task) { requests_.Run(std::move(task)); }}),
+        jobs_(
+            {.clock = options.clock,
+             .files = options.files,
+             .checkpoint_root = options.checkpoint_root,
+             .max_copied_bytes = options.max_copied_bytes,
+             .writer_share = options.writer_share,
+             .log_root =
+                 options.data_folder.empty() ? "" : absl::StrCat(options.data_folder, "/push_log"),
+             .max_log_bytes = options.max_log_bytes,
+             .spill = spill_.get(),
+             .run = [this](Executor::Task task) { requests_.Run(std::move(task)); }},
+            process_),
         service_({.jobs = &jobs_,
                   .requests = &requests_,
                   .ahead = &ahead_,
@@ -77,6 +78,7 @@ class ParameterServerImpl final : public ParameterServer {
     ClusterNode::Options node;
     node.master_address = options.master_address;
     node.hello.set_kind(v1::PS);
+    node.hello.set_process(process_);
     node.hello.set_name(options.name);
     node.hello.set_address(AdvertisedAddress(server_->address(), options.advertise_host));
     if (IsWildcard(node.hello.address())) {
@@ -188,6 +190,7 @@ class ParameterServerImpl final : public ParameterServer {
   Executor requests_;
   Executor ahead_;
   Executor administration_;
+  const uint64_t process_ = ClusterNode::DrawProcess();
   Jobs jobs_;
   ParameterService service_;
   MetricsService metrics_service_;

@@ -51,6 +51,18 @@ grpc::ServerUnaryReactor* RunAs(Executor& executor, grpc::CallbackServerContext&
              [work = std::move(work)](const auto& finish) mutable { finish(work()); });
 }
 
+// The same, of a call with a `ps_process`.
+template <typename Request, typename Work, typename Observe>
+grpc::ServerUnaryReactor* RunMeant(const ParameterService::Options& options,
+                                   grpc::CallbackServerContext& context, const Request* request,
+                                   Observe observe, Work work) {
+  return RunAs(*options.administration, context, request->ByteSizeLong(), std::move(observe),
+               [jobs = options.jobs, request, work = std::move(work)]() mutable -> absl::Status {
+                 TESSERA_RETURN_IF_ERROR(jobs->CheckMeant(request->ps_process()));
+                 return work();
+               });
+}
+
 // Of one whose effect a follower is to have, too, before the call is answered: a function to the
 // shard.
 template <typename Work, typename Observe>
@@ -256,19 +268,17 @@ grpc::ServerUnaryReactor* ParameterService::Assign(grpc::CallbackServerContext* 
 grpc::ServerUnaryReactor* ParameterService::OpenJob(grpc::CallbackServerContext* context,
                                                     const v1::OpenJobRequest* request,
                                                     v1::OpenJobResponse* response) {
-  return RunAs(*options_.administration, *context, request->ByteSizeLong(), Refusals("OpenJob"),
-               [=, this]() -> absl::Status {
-                 if (!request->follow().empty()) return Follow(*request);
-                 const auto keep_going = [context] { return CheckCancelled(*context); };
-                 TESSERA_ASSIGN_OR_RETURN(const auto shard,
-                                          options_.jobs->Open(*request, keep_going));
-                 response->set_rows(shard->rows());
-                 if (request->take_over() > 0) {
-                   // Takes time, which nobody is to wait for.
-                   options_.administration->Run([shard] { shard->FreeDropped(); });
-                 }
-                 return absl::OkStatus();
-               });
+  return RunMeant(options_, *context, request, Refusals("OpenJob"), [=, this]() -> absl::Status {
+    if (!request->follow().empty()) return Follow(*request);
+    const auto keep_going = [context] { return CheckCancelled(*context); };
+    TESSERA_ASSIGN_OR_RETURN(const auto shard, options_.jobs->Open(*request, keep_going));
+    response->set_rows(shard->rows());
+    if (request->take_over() > 0) {
+      // Takes time, which nobody is to wait for.
+      options_.administration->Run([shard] { shard->FreeDropped(); });
+    }
+    return absl::OkStatus();
+  });
 }
 
 absl::Status ParameterService::Follow(const v1::OpenJobRequest& request) {
@@ -283,13 +293,12 @@ absl::Status ParameterService::Follow(const v1::OpenJobRequest& request) {
 grpc::ServerUnaryReactor* ParameterService::SetFollower(grpc::CallbackServerContext* context,
                                                         const v1::SetFollowerRequest* request,
                                                         v1::SetFollowerResponse*) {
-  return RunAs(*options_.administration, *context, request->ByteSizeLong(), Refusals("SetFollower"),
-               [=, this]() -> absl::Status {
-                 TESSERA_ASSIGN_OR_RETURN(
-                     const auto shard,
-                     options_.jobs->Find(request->job_id(), request->generation()));
-                 return shard->SetFollower(request->pair(), request->nobody());
-               });
+  return RunMeant(
+      options_, *context, request, Refusals("SetFollower"), [=, this]() -> absl::Status {
+        TESSERA_ASSIGN_OR_RETURN(const auto shard,
+                                 options_.jobs->Find(request->job_id(), request->generation()));
+        return shard->SetFollower(request->pair(), request->nobody());
+      });
 }
 
 grpc::ServerUnaryReactor* ParameterService::ReadLog(grpc::CallbackServerContext* context,
@@ -334,15 +343,13 @@ grpc::ServerUnaryReactor* ParameterService::WriteCheckpoint(
         return options_.metrics->Answered("WriteCheckpoint", status);
     }
   };
-  return RunAs(
-      *options_.administration, *context, request->ByteSizeLong(), observe,
-      [=, this]() -> absl::Status {
-        TESSERA_ASSIGN_OR_RETURN(const auto shard,
-                                 options_.jobs->Find(request->job_id(), request->generation()));
-        const auto keep_going = [context] { return CheckCancelled(*context); };
-        TESSERA_ASSIGN_OR_RETURN(*response, shard->WriteCheckpoint(*request, deadline, keep_going));
-        return absl::OkStatus();
-      });
+  return RunMeant(options_, *context, request, observe, [=, this]() -> absl::Status {
+    TESSERA_ASSIGN_OR_RETURN(const auto shard,
+                             options_.jobs->Find(request->job_id(), request->generation()));
+    const auto keep_going = [context] { return CheckCancelled(*context); };
+    TESSERA_ASSIGN_OR_RETURN(*response, shard->WriteCheckpoint(*request, deadline, keep_going));
+    return absl::OkStatus();
+  });
 }
 
 grpc::ServerUnaryReactor* ParameterService::GetStats(grpc::CallbackServerContext* context,
@@ -359,22 +366,20 @@ grpc::ServerUnaryReactor* ParameterService::GetStats(grpc::CallbackServerContext
 grpc::ServerUnaryReactor* ParameterService::WeighPartitions(
     grpc::CallbackServerContext* context, const v1::WeighPartitionsRequest* request,
     v1::WeighPartitionsResponse* response) {
-  return RunAs(*options_.administration, *context, request->ByteSizeLong(),
-               Refusals("WeighPartitions"), [=, this]() -> absl::Status {
-                 TESSERA_ASSIGN_OR_RETURN(
-                     const auto shard,
-                     options_.jobs->Find(request->job_id(), request->generation()));
-                 *response = shard->WeighPartitions();
-                 return absl::OkStatus();
-               });
+  return RunMeant(
+      options_, *context, request, Refusals("WeighPartitions"), [=, this]() -> absl::Status {
+        TESSERA_ASSIGN_OR_RETURN(const auto shard,
+                                 options_.jobs->Find(request->job_id(), request->generation()));
+        *response = shard->WeighPartitions();
+        return absl::OkStatus();
+      });
 }
 
 grpc::ServerUnaryReactor* ParameterService::FetchPartitions(
     grpc::CallbackServerContext* context, const v1::FetchPartitionsRequest* request,
     v1::FetchPartitionsResponse* response) {
-  return RunAs(
-      *options_.administration, *context, request->ByteSizeLong(), Refusals("FetchPartitions"),
-      [=, this]() -> absl::Status {
+  return RunMeant(
+      options_, *context, request, Refusals("FetchPartitions"), [=, this]() -> absl::Status {
         const v1::OpenJobRequest& open = request->open();
         if (request->drop()) {
           options_.jobs->DropStaged(open.job_id(), open.generation(), open.move());
@@ -390,7 +395,10 @@ grpc::ServerUnaryReactor* ParameterService::FetchPartitions(
 
 grpc::ServerWriteReactor<v1::RowChunk>* ParameterService::ReadPartitions(
     grpc::CallbackServerContext*, const v1::ReadPartitionsRequest* request) {
-  return NewRowSender(*request, options_.jobs->Find(request->job_id(), request->generation()),
+  const absl::Status meant = options_.jobs->CheckMeant(request->ps_process());
+  return NewRowSender(*request,
+                      meant.ok() ? options_.jobs->Find(request->job_id(), request->generation())
+                                 : absl::StatusOr<std::shared_ptr<JobShard>>(meant),
                       options_.requests);
 }
 

@@ -118,6 +118,7 @@ absl::StatusOr<v1::FetchPartitionsResponse> FetchPartitionsInto(
     read.set_changed(request.changed());
     read.set_move(request.open().move());
     read.set_steps(request.steps());
+    read.set_ps_process(source.ps_process());
     const auto stub = v1::ParameterService::NewStub(channels.Connect(source.address()));
     const std::unique_ptr<grpc::ClientContext> context =
         grpc::ClientContext::FromCallbackServerContext(caller);

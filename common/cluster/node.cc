@@ -329,12 +329,16 @@ class Node final : public ClusterNode {
 
 }  // namespace
 
-std::unique_ptr<ClusterNode> ClusterNode::Start(Options options, Callbacks callbacks) {
+uint64_t ClusterNode::DrawProcess() {
   std::random_device random;
+  return (uint64_t{random()} << 32 | random()) | 1;
+}
+
+std::unique_ptr<ClusterNode> ClusterNode::Start(Options options, Callbacks callbacks) {
   options.hello.set_version(kVersion);
   options.hello.set_protocol(kProtocolVersion);
   options.hello.set_pid(getpid());
-  options.hello.set_process((uint64_t{random()} << 32) | random());
+  if (options.hello.process() == 0) options.hello.set_process(DrawProcess());
   if (options.backoff.seed == 0) options.backoff.seed = options.hello.process();
   return std::make_unique<Node>(std::move(options), std::move(callbacks));
 }

@@ -48,6 +48,8 @@ class ClusterNode {
     std::function<void(const absl::Status&)> fatal;
   };
 
+  // A number for Hello.process, which is not 0. Start draws one where the Hello has none.
+  static uint64_t DrawProcess();
   // Returns at once. Callbacks that are null are not called.
   static std::unique_ptr<ClusterNode> Start(Options options, Callbacks callbacks);
 

@@ -180,6 +180,60 @@ TEST_F(ParameterServerTest, JoinsTheMasterAndTellsItsRows) {
   (*server)->Stop(absl::Seconds(1));
 }
 
+TEST_F(ParameterServerTest, RefusesWhatIsMeantForTheProcessBeforeIt) {
+  FakeMaster master;
+  const auto master_server = StartMaster(master);
+  const auto server = ParameterServer::Start(Options());
+  ASSERT_OK(server);
+  master.Await([](const auto& h, int) { return !h.doing().empty(); });
+  const auto stub = v1::ParameterService::NewStub(channels_.Connect((*server)->address()));
+  const auto call = [&](auto method, const auto& request, auto response) {
+    grpc::ClientContext context;
+    context.set_deadline(absl::ToChronoTime(absl::Now() + absl::Seconds(30)));
+    return FromGrpc((stub.get()->*method)(&context, request, &response));
+  };
+  using Stub = v1::ParameterService::Stub;
+  v1::OpenJobRequest open = Whole(Job({SgdTable("t", 1, v1::ASYNC)}));
+  const uint64_t own = master.hello().process();
+  ASSERT_NE(own, 0u);
+  const auto refuses = [](const absl::Status& status) {
+    EXPECT_FAILS(status, StatusCode::kUnavailable, "another process than the one that is called");
+  };
+  open.set_ps_process(own + 1);
+  refuses(call(&Stub::OpenJob, open, v1::OpenJobResponse()));
+  open.set_ps_process(own);
+  ASSERT_OK(call(&Stub::OpenJob, open, v1::OpenJobResponse()));
+
+  const auto refused_from = [&](auto method, auto request, auto response) {
+    if constexpr (requires { request.set_job_id(open.job_id()); }) {
+      request.set_job_id(open.job_id());
+      request.set_generation(open.generation());
+    }
+    request.set_ps_process(own + 1);
+    refuses(call(method, request, response));
+  };
+  refused_from(&Stub::WriteCheckpoint, v1::WriteCheckpointRequest(), v1::WriteCheckpointResponse());
+  refused_from(&Stub::WeighPartitions, v1::WeighPartitionsRequest(), v1::WeighPartitionsResponse());
+  refused_from(&Stub::SetFollower, v1::SetFollowerRequest(), v1::SetFollowerResponse());
+  refused_from(&Stub::FetchPartitions, v1::FetchPartitionsRequest(), v1::FetchPartitionsResponse());
+  v1::ReadPartitionsRequest read;
+  read.set_job_id(open.job_id());
+  read.set_generation(open.generation());
+  read.set_ps_process(own + 1);
+  grpc::ClientContext context;
+  const auto rows = stub->ReadPartitions(&context, read);
+  v1::RowChunk chunk;
+  EXPECT_FALSE(rows->Read(&chunk));
+  refuses(FromGrpc(rows->Finish()));
+
+  v1::WeighPartitionsRequest weigh;
+  weigh.set_job_id(open.job_id());
+  weigh.set_generation(open.generation());
+  weigh.set_ps_process(own);
+  EXPECT_OK(call(&Stub::WeighPartitions, weigh, v1::WeighPartitionsResponse()));
+  (*server)->Stop(absl::Seconds(1));
+}
+
 TEST_F(ParameterServerTest, TellsWhenTheMasterRefusesItForGood) {
   FakeMaster master(absl::FailedPreconditionError("version 0.0.9 is not 0.1.0"));
   const auto master_server = StartMaster(master);

@@ -6,6 +6,10 @@
 
 namespace tessera::simulator {
 
+uint64_t ClusterNode::ProcessOf(const Process& process) {
+  return process.life() + NameHash(process.name());
+}
+
 void ClusterNode::Begin() {
   incarnation_ = 0;
   had_ = 0;
@@ -29,7 +33,7 @@ void ClusterNode::Join() {
   if (kind_ == v1::PS) hello.set_address(process_.name() + ":1");
   hello.set_version(kVersion);
   hello.set_protocol(kProtocolVersion);
-  hello.set_process(process_.life() + NameHash(process_.name()));
+  hello.set_process(ProcessOf(process_));
   hello.set_incarnation(had_);
   network_.Call<v1::Welcome>(
       process_, master_.process(), absl::Seconds(5),

@@ -32,6 +32,8 @@ class ClusterNode {
         kind_(kind),
         callbacks_(std::move(callbacks)) {}
 
+  // Hello.process of this life's.
+  static uint64_t ProcessOf(const Process& process);
   // The process has started.
   void Begin();
   void AskForLeave();

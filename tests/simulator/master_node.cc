@@ -256,9 +256,8 @@ void MasterNode::CallAll(uint64_t action,
     PsNode* const ps = options_.find_ps(calls[i].first.address);
     network_.Call<Response>(
         process_, ps->process(), limit,
-        [ps, request = calls[i].second](const Network::Reply<Response>& reply) {
-          ps->Serve(request, reply);
-        },
+        [ps, request = calls[i].second, meant = calls[i].first.process](
+            const Network::Reply<Response>& reply) { ps->Answer(request, meant, reply); },
         [state, finish, wait, i, name = calls[i].first.name](absl::StatusOr<Response> answer) {
           if (state->over) return;
           --state->left;

@@ -77,7 +77,7 @@ void PsNode::Start() {
   options.files = &disk_;
   options.checkpoint_root = "root";
   options.log_root = absl::StrCat("logs/", process_.name());
-  jobs_ = std::make_unique<ps::Jobs>(options);
+  jobs_ = std::make_unique<ps::Jobs>(options, ClusterNode::ProcessOf(process_));
   process_.After(absl::ZeroDuration(), [this] { node_.Begin(); });
   process_.After(kExpireEvery, [this] { ExpireWaits(); });
 }
@@ -272,6 +272,7 @@ void PsNode::FetchNext(const std::shared_ptr<Fetch>& fetch) {
   read.set_changed(fetch->request.changed());
   read.set_move(fetch->request.open().move());
   read.set_steps(fetch->request.steps());
+  read.set_ps_process(source.ps_process());
   if (!fetch->taking.has_value()) {
     network_.Call<Taking>(
         process_, peer->process(), absl::Minutes(30),
@@ -312,6 +313,7 @@ void PsNode::FetchNext(const std::shared_ptr<Fetch>& fetch) {
 }
 
 absl::StatusOr<PsNode::Taking> PsNode::BeginRead(const v1::ReadPartitionsRequest& request) {
+  TESSERA_RETURN_IF_ERROR(jobs_->CheckMeant(request.ps_process()));
   Taking taking;
   TESSERA_ASSIGN_OR_RETURN(taking.shard, jobs_->Find(request.job_id(), request.generation()));
   if (request.steps() > 0) {

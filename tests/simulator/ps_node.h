@@ -28,6 +28,16 @@ class PsNode {
   void Stop();
 
   // ---- calls, as they arrive
+  // Of the master.
+  template <typename Request, typename Response>
+  void Answer(Request request, uint64_t process, const Network::Reply<Response>& reply) {
+    if constexpr (requires { request.set_ps_process(process); }) {
+      request.set_ps_process(process);
+      const absl::Status meant = jobs_->CheckMeant(request.ps_process());
+      if (!meant.ok()) return reply(meant);
+    }
+    Serve(request, reply);
+  }
   void Serve(const v1::OpenJobRequest& request, const Network::Reply<v1::OpenJobResponse>& reply);
   void Serve(const v1::CloseJobRequest& request, const Network::Reply<v1::CloseJobResponse>& reply);
   void Serve(const v1::WriteCheckpointRequest& request,
