@@ -47,6 +47,13 @@ TEST_F(AllReduceTest, TwoWorkersGiveTheBitsOfSumsOnThePs) {
             Digest(Run("ps", Spec(false), {.ps = 1})));
 }
 
+TEST_F(AllReduceTest, TensorsThatFillNoRowsAreSummedToTheSameBits) {
+  // lamb lays each tensor in rows of its own, the last of which is filled up.
+  const std::vector<std::string> lamb = {"model.optimizer={learning_rate: 0.01, lamb: {}}"};
+  EXPECT_EQ(Digest(Run("all-reduce", Spec(true, lamb), {.ps = 2})),
+            Digest(Run("ps", Spec(false, lamb), {.ps = 1})));
+}
+
 TEST_F(AllReduceTest, ThreeWorkersGiveTheSameBitsEachTime) {
   // Batches of 250 are not even, and of the last in a window a rank may have nothing.
   const v1::JobSpec spec =
