@@ -25,6 +25,7 @@ std::string Identity(v1::OpenJobRequest request) {
   request.clear_move();
   request.clear_follow();
   request.clear_pair();
+  request.clear_ps_process();
   return request.SerializeAsString();
 }
 

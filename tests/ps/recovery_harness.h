@@ -64,6 +64,7 @@ class RecoveryHarness {
                                                     const std::string& checkpoint = "",
                                                     uint64_t step = 0) {
     job.set_recover(true);
+    job.set_ps_process(job.ps_process() + 1);
     job.set_checkpoint(checkpoint);
     job.set_first_step(step);
     return Open(job, files_);

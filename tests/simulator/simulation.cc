@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -190,6 +191,13 @@ class Simulation {
     return first;
   }
 
+  // What is in a push log comes back: no disk fails, and none forgets.
+  bool LogsLast() const {
+    const absl::Duration never = absl::ZeroDuration();
+    return scenario_.job.push_log > v1::RecoverySpec::OFF && scenario_.power == never &&
+           scenario_.full == never && scenario_.broken == never && scenario_.danger == 0;
+  }
+
   absl::Status JudgeJob(const std::string& id, Outcome& outcome) {
     const v1::JobStatus job = *master_.core()->GetJob(id, master_.now());
     outcome.restarts += job.restarts();
@@ -198,6 +206,15 @@ class Simulation {
       world_.Tell(absl::FormatTime("%H:%M:%E3S", absl::FromUnixMillis(event.unix_ms()),
                                    absl::UTCTimeZone()),
                   " event of ", id, ": ", event.message());
+    }
+    for (const v1::Event& event : job.events()) {
+      // From a switch to other ps to the first checkpoint after it the log leads back to nothing.
+      if (!LogsLast() || !absl::StrContains(event.message(), "cannot take up the job") ||
+          absl::StrContains(event.message(), "has no segment")) {
+        continue;
+      }
+      return absl::DataLossError(
+          absl::StrCat("with push logs, no disk at fault: ", event.message()));
     }
     if (job.state() == v1::FAILED) {
       return absl::InternalError(
