@@ -28,8 +28,6 @@ using ps::TableTier;
 constexpr uint32_t kDim = 16;
 constexpr uint32_t kBatch = 16384;
 constexpr int kInFlight = 64;
-// Of a row on disk in the tier's memory, as `cold` measures it.
-constexpr uint64_t kTierBytesARow = 7;
 constexpr uint64_t kPlenty = uint64_t{1} << 40;
 
 void Must(const absl::Status& status) {
@@ -100,6 +98,11 @@ class SpillingTable {
                          }
                        }));
   }
+  // The first visit of the hand finds rows that just came and lets them be; the second takes them.
+  void EvictAll() {
+    for (int visit = 0; visit < 2; ++visit) Must(tier_->Evict(kPlenty).status());
+    if (store_.rows() != 0) Must(absl::InternalError("rows did not leave"));
+  }
   void Load(uint64_t rows) {
     std::vector<uint32_t> items;
     for (uint64_t i = 0; i < rows; i += items.size()) {
@@ -138,6 +141,14 @@ class SpillingTable {
   std::unique_ptr<TableTier> tier_;
 };
 
+// What the tier keeps in memory of so many rows on disk.
+uint64_t TierBytes(const std::string& folder, uint64_t rows) {
+  SpillingTable table(folder + "/sizes", kPlenty);
+  table.Load(rows);
+  table.EvictAll();
+  return table.cold().stats().memory_bytes;
+}
+
 // is[i]: item i is among the `most` most frequent.
 std::vector<bool> MostFrequent(uint64_t items, uint64_t most, uint32_t batches) {
   std::vector<uint32_t> counts(items);
@@ -159,7 +170,8 @@ void ZipfTraining(benchmark::State& state, const std::string& folder, uint64_t r
   const auto frequent = MostFrequent(rows, tenth, warm_batches * 8);
   const auto warm = Draw(rows, warm_batches, true, 5);
   const auto measured = Draw(rows, batches, true, 6);
-  SpillingTable table(folder + "/zipf", tenth * SpillingTable::RowBytes() + rows * kTierBytesARow);
+  SpillingTable table(folder + "/zipf",
+                      tenth * SpillingTable::RowBytes() + TierBytes(folder, rows));
   table.Load(rows);
   for (const auto& batch : warm) {
     table.Pull(batch);
@@ -251,12 +263,8 @@ void Eviction(benchmark::State& state, const std::string& folder, uint64_t rows)
   SpillingTable table(folder + "/evict", kPlenty);
   table.Load(rows);
   const double cpu = CpuSeconds();
-  // The first visit of the hand finds rows that just came and lets them be; the second takes them.
-  const double seconds = Seconds([&] {
-    for (int visit = 0; visit < 2; ++visit) Must(table.tier().Evict(kPlenty).status());
-  });
+  const double seconds = Seconds([&] { table.EvictAll(); });
   const double cpu_used = CpuSeconds() - cpu;
-  if (table.store().rows() != 0) Must(absl::InternalError("rows did not leave"));
   Report(state, {.metric = "changed rows",
                  .value = double(rows) / cpu_used / 1e6,
                  .unit = "million rows/s of a core",
