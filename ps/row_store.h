@@ -134,7 +134,7 @@ class RowStore {
     static constexpr double kVisitsPerRow = 4;
     static constexpr double kGain = 1e-3;
     // One in so many rows leaves however often it was once updated: what was in use long ago goes.
-    static constexpr uint64_t kAnyway = 64;
+    static constexpr uint64_t kAnyway = 256;
   };
   // Eviction, after PrepareToEvict. One visit of the clock's hand to an owned partition: a row that
   // was used lately loses one use; of the others, those below the clock's frequency leave: what has
