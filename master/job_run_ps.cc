@@ -104,12 +104,12 @@ std::optional<Work> JobRun::TakeRecovery() {
     if (!ComesBackByLog() || lost.log_gone) recovering_->alone = PartialOrigin();
     if (recovering_->alone.has_value()) {
       ReturnAlone(*recovering_->alone, request);
-      // Before it is told: the next master might never hear of it.
-      if (!lost.lost_steps.has_value()) {
-        lost.lost_steps = StepsSince(*recovering_->alone);
-        status().set_lost_steps(status().lost_steps() + *lost.lost_steps);
-        jobs_->Touch(record_);
-      }
+      // Before it is told: the next master might never hear of it. Whoever was told before may have
+      // been pushed to, and have died with that.
+      const uint64_t counted = lost.lost_steps.value_or(0);
+      lost.lost_steps = std::max(counted, StepsSince(*recovering_->alone));
+      status().set_lost_steps(status().lost_steps() + *lost.lost_steps - counted);
+      jobs_->Touch(record_);
     } else {
       request.set_recover(true);
     }

@@ -296,6 +296,34 @@ TEST_F(CorePsRecoveryTest, WithPartialRecoveryAPsReturnsAlone) {
   EXPECT_EQ(Job(id).generation(), generation);
 }
 
+TEST_F(CorePsRecoveryTest, WhatIsPushedToAPsThatDiesBeforeItAnswersIsCountedAsLostToo) {
+  JoinAll(2, 2);
+  v1::JobSpec spec = PartialJob();
+  spec.mutable_train()->set_epochs(20);
+  spec.mutable_checkpoint()->set_every_steps(40);
+  const std::string id = Submit(spec, 2, 2);
+  RunUntilStep(id, 43);
+  const uint64_t saved = writes_.back().manifest.step();
+  // It has opened the job, and the answer goes astray.
+  on_open_ = [](const OpenPs&) { return absl::UnavailableError("ps-1: connection reset"); };
+  Kill("ps-1");
+  Join(v1::PS, "ps-1");
+  Rounds(1);
+  const uint64_t first = Job(id).lost_steps();
+  EXPECT_GT(first, 0u);
+  RunUntilStep(id, saved + first + 3);
+  ASSERT_EQ(writes_.back().manifest.step(), saved);
+  const uint64_t step = Job(id).step();
+  Kill("ps-1");
+  on_open_ = nullptr;
+  Join(v1::PS, "ps-1");
+  Rounds(3);
+  EXPECT_GE(Job(id).lost_steps(), step - saved);
+  EXPECT_GT(Job(id).lost_steps(), first);
+  RunUntil(id, v1::SUCCEEDED);
+  EXPECT_EQ(Job(id).restarts(), 0u);
+}
+
 TEST_F(CorePsRecoveryTest, BeforeTheFirstCheckpointPartialRecoveryIsExact) {
   JoinAll(1, 1);
   const std::string id = Submit(PartialJob(), 1, 1);
