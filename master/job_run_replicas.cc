@@ -115,8 +115,8 @@ void JobRun::HearPs(uint64_t incarnation, const v1::JobOnPs& job, const Now& now
     }
   }
   if (job.replica() == 0 || job.follows() != 0 || !Replicates()) return;
-  // A copy that was to take the place of its ps, which is here after all, and the master before this
-  // one, or the copy, is not: the ps waits for it.
+  // A copy that was to take the place of its ps, which is here after all, and the master before
+  // this one, or the copy, is not: the ps waits for it.
   for (uint32_t part = 0; part < options_.ps.size(); ++part) {
     if (options_.ps[part].incarnation != incarnation) continue;
     if (followers_.contains(part) || lost_.contains(part)) continue;
