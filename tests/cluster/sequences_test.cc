@@ -50,7 +50,10 @@ class SequencesTest : public TrainingTest {
     options.test = 3000;
     ASSERT_TRUE(client::GenerateBehaviourData(options, PosixFileSystem()).ok());
   }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
+  void TearDown() override {
+    std::filesystem::remove_all(folder_);
+    TrainingTest::TearDown();
+  }
 
   static v1::JobSpec Spec(const std::vector<std::string>& overrides) {
     auto job = ParseJobYaml(kJob, "job.yaml");

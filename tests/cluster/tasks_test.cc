@@ -45,7 +45,10 @@ class TasksTest : public TrainingTest {
     options.test = 2000;
     ASSERT_TRUE(client::GenerateBehaviourData(options, PosixFileSystem()).ok());
   }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
+  void TearDown() override {
+    std::filesystem::remove_all(folder_);
+    TrainingTest::TearDown();
+  }
 
   static v1::JobSpec Behaviour(const std::vector<std::string>& overrides) {
     auto job = LoadJob(kJob);

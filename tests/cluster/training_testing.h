@@ -41,12 +41,20 @@ class TrainingTest : public testing::Test {
     delete data_folder_;
   }
 
-  static std::string PathOf(const std::string& name) {
-    return testing::TempDir() + "/tessera-training-" +
-           testing::UnitTest::GetInstance()->current_test_info()->name() + "-" + name;
+  // What a test that failed has written stays.
+  void TearDown() override {
+    if (!HasFailure()) std::filesystem::remove_all(TestFolder());
   }
+
+  static std::string TestFolder() {
+    return absl::StrCat(testing::TempDir(), "/tessera-training-",
+                        testing::UnitTest::GetInstance()->current_test_info()->name(), "-",
+                        ::getpid());
+  }
+  static std::string PathOf(const std::string& name) { return TestFolder() + "/" + name; }
   // A folder that does not exist yet.
   static std::string RunFolder(const std::string& name) {
+    std::filesystem::create_directories(TestFolder());
     std::filesystem::remove_all(PathOf(name));
     return PathOf(name);
   }

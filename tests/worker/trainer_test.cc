@@ -162,6 +162,7 @@ class TrainerTest : public testing::Test {
     *assignment_.mutable_partitions() = NewPartitionMap(1, 8, std::vector<v1::PsAddress>(1));
     kept_.files = &files_;
   }
+  ~TrainerTest() override { std::filesystem::remove_all(folder_); }
 
   // `next_push`: all ps have those below from whoever had the rank before.
   void Prepare(v1::Consistency mode, uint64_t next_push = 0) {
