@@ -38,7 +38,9 @@ absl::StatusOr<std::vector<Response>> ActionRunner::CallAll(
   };
   grpc::CompletionQueue queue;
   std::vector<std::unique_ptr<Call>> all;
-  for (auto [ps, request] : calls) {
+  for (const auto& what_to_whom : calls) {
+    const RunNode& ps = what_to_whom.first;
+    Request request = what_to_whom.second;
     // A job may be closed by whoever is there: its push log goes, too.
     if constexpr (requires { request.set_ps_process(ps.process); }) {
       request.set_ps_process(ps.process);
