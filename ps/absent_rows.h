@@ -11,9 +11,10 @@ namespace tessera::ps {
 class AbsentRows {
  public:
   enum class Answer {
-    kNew,    // no row anywhere: make one
-    kBring,  // *row is the whole row: take a copy into memory
-    kSkip,   // not known yet: leave this place of the batch out
+    kNew,      // no row anywhere: make one
+    kReplace,  // a row that has expired, and is still counted: make one in its place
+    kBring,    // *row is the whole row: take a copy into memory
+    kSkip,     // not known yet: leave this place of the batch out
   };
   struct Question {
     uint64_t key = 0;

@@ -38,6 +38,14 @@ absl::Status WriteRows(RowFileWriter& writer, const RowLayout& layout,
   return absl::OkStatus();
 }
 
+// As a block of keys without numbers.
+absl::Status WriteGone(RowFileWriter& writer, TableIndex index, PartitionId partition,
+                       absl::Span<const uint64_t> gone) {
+  TESSERA_RETURN_IF_ERROR(writer.BeginBlock(index, partition, gone.size(), 0));
+  for (const uint64_t key : gone) TESSERA_RETURN_IF_ERROR(writer.AddRow(key, 0, 0, {}));
+  return writer.EndBlock();
+}
+
 using WritePartition = absl::FunctionRef<absl::Status(RowFileWriter& writer, TableIndex index,
                                                       Table& table, PartitionId partition)>;
 
@@ -46,9 +54,7 @@ absl::Status WriteMemory(RowFileWriter& writer, TableIndex index, Table& table,
                          PartitionId partition) {
   const RowLayout& layout = table.store().layout();
   const auto begin = [&](uint64_t rows, absl::Span<const uint64_t> gone) -> absl::Status {
-    TESSERA_RETURN_IF_ERROR(writer.BeginBlock(index, partition, gone.size(), 0));
-    for (const uint64_t key : gone) TESSERA_RETURN_IF_ERROR(writer.AddRow(key, 0, 0, {}));
-    TESSERA_RETURN_IF_ERROR(writer.EndBlock());
+    TESSERA_RETURN_IF_ERROR(WriteGone(writer, index, partition, gone));
     return writer.BeginBlock(index, partition, rows, layout.floats());
   };
   const auto write = [&](absl::Span<const Row* const> rows) {
@@ -61,12 +67,15 @@ absl::Status WriteMemory(RowFileWriter& writer, TableIndex index, Table& table,
 // And on disk.
 absl::Status WriteBelow(RowFileWriter& writer, TableIndex index, Table& table,
                         PartitionId partition) {
-  return table.VisitCutBelow(partition, [&](absl::Span<const Row* const> rows) -> absl::Status {
+  const auto write = [&](absl::Span<const uint64_t> gone,
+                         absl::Span<const Row* const> rows) -> absl::Status {
+    TESSERA_RETURN_IF_ERROR(WriteGone(writer, index, partition, gone));
     const RowLayout& layout = table.store().layout();
     TESSERA_RETURN_IF_ERROR(writer.BeginBlock(index, partition, rows.size(), layout.floats()));
     TESSERA_RETURN_IF_ERROR(WriteRows(writer, layout, rows));
     return writer.EndBlock();
-  });
+  };
+  return table.VisitCutBelow(partition, write);
 }
 
 absl::StatusOr<v1::CheckpointFile> WriteLayer(FileSystem& files, const PartCut& cut, size_t layer,
@@ -125,7 +134,8 @@ absl::StatusOr<PartCut> PrepareCut(FileSystem& files, const std::string& folder,
   PartCut cut = {
       .all = true,
       .name = absl::StrFormat("rows-g%d-%05d-of-%05d", part.generation, part.part, part.parts),
-      .written = {.folder = folder, .files = {}, .rows = {}}};
+      .written = {.folder = folder, .files = {}, .rows = {}},
+      .unused = {}};
   if (base == nullptr) return cut;
   const absl::Status linked = LinkFiles(files, *base, folder);
   if (absl::IsUnimplemented(linked)) return cut;
@@ -137,8 +147,20 @@ absl::StatusOr<PartCut> PrepareCut(FileSystem& files, const std::string& folder,
 }
 
 void CutTables(const Tables& tables, PartCut& cut) {
-  for (const auto& table : tables) {
-    cut.written.rows.push_back(table->BeginCut(cut.all));
+  const auto begin = [&] {
+    cut.written.rows.clear();
+    for (const auto& table : tables) {
+      const std::optional<uint64_t> rows = table->BeginCut(cut.all);
+      if (!rows.has_value()) return false;
+      cut.written.rows.push_back(*rows);
+    }
+    return true;
+  };
+  if (!begin()) {
+    DropCut(tables);
+    cut.all = true;
+    cut.unused = std::exchange(cut.written.files, {});
+    begin();
   }
   PassFailpoint("ps.checkpoint.cut");
 }
@@ -149,6 +171,9 @@ absl::StatusOr<WrittenPart> WriteCut(FileSystem& files, PartCut cut, const Parti
   const bool spills =
       std::any_of(tables.begin(), tables.end(), [](const auto& table) { return table->spills(); });
   const auto write = [&]() -> absl::Status {
+    for (const v1::CheckpointFile& file : cut.unused) {
+      TESSERA_RETURN_IF_ERROR(files.Remove(absl::StrCat(written.folder, "/", file.name())));
+    }
     const size_t lowest = written.files.size();
     const size_t layers = spills ? 2 : 1;
     TESSERA_ASSIGN_OR_RETURN(
@@ -161,6 +186,7 @@ absl::StatusOr<WrittenPart> WriteCut(FileSystem& files, PartCut cut, const Parti
       written.files.push_back(std::move(below));
     }
     written.files.push_back(std::move(memory));
+    for (size_t t = 0; t < tables.size(); ++t) written.rows[t] -= tables[t]->cut_gone();
     if (cut.all) written.first_files = layers;
     PassFailpoint("ps.checkpoint.written");
     return absl::OkStatus();

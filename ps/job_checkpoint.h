@@ -44,13 +44,15 @@ struct PartCut {
   bool all = true;      // every row, or what changed since the last part
   std::string name;     // of the files to be written, that of a layer over others continued
   WrittenPart written;  // the files of lower layers; rows, once it is cut
+  std::vector<v1::CheckpointFile> unused;  // in the folder, and of no use
 };
 
 // Makes the folder, and in it links to the files of `base`, unless null: what was written last, by
 // these tables. All rows are to be written where that is null or the disk has no links.
 absl::StatusOr<PartCut> PrepareCut(FileSystem& files, const std::string& folder,
                                    const CheckpointPart& part, const WrittenPart* base);
-// Marks the moment whose rows the part has.
+// Marks the moment whose rows the part has; of all rows also where that was not prepared, and what
+// has changed is not known any more.
 void CutTables(const Tables& tables, PartCut& cut);
 // Writes folder/rows-g<generation>-<part>-of-<parts> with all rows of all owned partitions, synced;
 // or, over a base, "...-layer-<n>" with what changed since. Where tables spill it is two layers:

@@ -173,18 +173,22 @@ absl::Status JobShard::Fail(const absl::Status& cause) {
 
 uint64_t JobShard::AppliedSteps() const { return has_sync_ ? reducer_.next_step() : async_steps_; }
 
-v1::StatsResponse JobShard::Stats(bool expiry_dry_run) const {
-  v1::StatsResponse stats;
+absl::Status JobShard::CountExpirable(v1::StatsResponse& stats) const {
   uint64_t applied_steps = 0;
   {
     absl::MutexLock lock(&mu_);
     applied_steps = AppliedSteps();
   }
-  for (const auto& table : tables_) {
-    v1::TableStats& of_table = *stats.add_tables();
-    of_table = table->Stats();
-    if (expiry_dry_run) of_table.set_would_expire(table->CountExpirable(applied_steps));
+  for (size_t t = 0; t < tables_.size(); ++t) {
+    TESSERA_ASSIGN_OR_RETURN(const uint64_t rows, tables_[t]->CountExpirable(applied_steps));
+    stats.mutable_tables(static_cast<int>(t))->set_would_expire(rows);
   }
+  return absl::OkStatus();
+}
+
+v1::StatsResponse JobShard::Stats() const {
+  v1::StatsResponse stats;
+  for (const auto& table : tables_) *stats.add_tables() = table->Stats();
   for (std::string& wait : Waits()) stats.add_waits(std::move(wait));
   if (log_ != nullptr) stats.set_log_bytes(log_->bytes());
   absl::MutexLock lock(&mu_);

@@ -167,8 +167,9 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   // From here on workers call it. FAILED_PRECONDITION: nothing has come.
   absl::Status StopFollowing() ABSL_LOCKS_EXCLUDED(follow_mu_);
 
-  // `expiry_dry_run` fills TableStats.would_expire.
-  v1::StatsResponse Stats(bool expiry_dry_run = false) const ABSL_LOCKS_EXCLUDED(mu_);
+  v1::StatsResponse Stats() const ABSL_LOCKS_EXCLUDED(mu_);
+  // TableStats.would_expire; reads the rows on disk of tables whose rows expire.
+  absl::Status CountExpirable(v1::StatsResponse& stats) const ABSL_LOCKS_EXCLUDED(mu_);
   uint64_t rows() const;
   // In memory and on disk: rows times the bytes of one, copies and maps not counted.
   uint64_t row_bytes() const;

@@ -189,7 +189,9 @@ absl::StatusOr<PartCut> JobShard::Cut(const v1::WriteCheckpointRequest& request,
   TESSERA_RETURN_IF_ERROR(LogMessage(push_log::Kind::kExpiry, expiry));
   // One stripe at a time. In sync mode nobody pushes now; in async mode the age of a row is about
   // right at any moment.
-  for (const auto& table : tables_) table->Expire(applied_steps);
+  for (const auto& table : tables_) {
+    if (const absl::Status status = table->Expire(applied_steps); !status.ok()) return Fail(status);
+  }
   // Alone: the rows of all tables and the step are those of one moment.
   absl::MutexLock alone(&cut_mu_);
   // A push may have come since the first look.

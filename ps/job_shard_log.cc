@@ -198,7 +198,9 @@ absl::Status JobShard::Replay(PushLogReader::Record record) {
       if (!expiry.ParseFromString(record.text)) return absl::DataLossError("is no expiry");
       // It was at a barrier: that the ranks had confirmed what came before is not in the log.
       ConfirmAll(expiry.applied_steps());
-      for (const auto& table : tables_) table->Expire(expiry.applied_steps());
+      for (const auto& table : tables_) {
+        TESSERA_RETURN_IF_ERROR(table->Expire(expiry.applied_steps()));
+      }
       return absl::OkStatus();
     }
     case push_log::Kind::kHead:

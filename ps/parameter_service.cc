@@ -355,11 +355,13 @@ grpc::ServerUnaryReactor* ParameterService::WriteCheckpoint(
 grpc::ServerUnaryReactor* ParameterService::GetStats(grpc::CallbackServerContext* context,
                                                      const v1::GetStatsRequest* request,
                                                      v1::StatsResponse* response) {
-  return RunAs(*options_.requests, *context, request->ByteSizeLong(), Refusals("GetStats"),
+  Executor& executor = request->expiry_dry_run() ? *options_.administration : *options_.requests;
+  return RunAs(executor, *context, request->ByteSizeLong(), Refusals("GetStats"),
                [=, this]() -> absl::Status {
                  TESSERA_ASSIGN_OR_RETURN(const auto shard, options_.jobs->Find(request->job_id()));
-                 *response = shard->Stats(request->expiry_dry_run());
-                 return absl::OkStatus();
+                 *response = shard->Stats();
+                 return request->expiry_dry_run() ? shard->CountExpirable(*response)
+                                                  : absl::OkStatus();
                });
 }
 

@@ -362,6 +362,7 @@ uint64_t RowStore::EraseIf(PartitionId partition, absl::FunctionRef<bool(const R
     KeepErased(stripe, KeyBatch::MapOf(index), row);
     stripe.slabs.Free(row);
   }
+  if (evicts_) stripe.below[KeyBatch::MapOf(index)].made -= picked.size();
   return picked.size();
 }
 

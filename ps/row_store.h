@@ -138,10 +138,10 @@ class RowStore {
   };
   // Eviction, after PrepareToEvict. One visit of the clock's hand to an owned partition: a row that
   // was used lately loses one use; of the others, those below the clock's frequency leave: what has
-  // not changed is erased, what has is marked as leaving and handed to `leave`, with the stripe
-  // locked; `most` in all. Returns how many were erased.
+  // not changed is erased, what has is handed to `leave`, with the stripe locked, and marked as
+  // leaving unless that says false; `most` in all. Returns how many were erased.
   uint64_t Sweep(PartitionId partition, uint64_t most, Clock& clock,
-                 absl::FunctionRef<void(const Row& row)> leave);
+                 absl::FunctionRef<bool(const Row& row)> leave);
   // Ends what Sweep began with rows of one partition: erases those that nobody has changed since.
   // `keep`: erases none, they are no longer leaving. Returns how many were erased.
   uint64_t EndLeaving(PartitionId partition, absl::Span<const uint64_t> keys, bool keep);
@@ -183,6 +183,19 @@ class RowStore {
   // below, asked while nothing leaves. nullopt: they were too many to be kept, and all rows below
   // may be among them.
   std::optional<std::vector<uint64_t>> TakeLeft(PartitionId partition);
+  // Of the cut that has begun, in place of VisitCut: the keys gone since the cut before, in no
+  // order.
+  std::vector<uint64_t> TakeGone(PartitionId partition);
+
+  // After PrepareToEvict: rows below that are there no more. `ForgetBelow` takes the keys of an
+  // owned partition out of what is counted and appends them to `forgotten`, but for those that have
+  // a row in memory.
+  void ForgetBelow(PartitionId partition, absl::Span<const uint64_t> keys,
+                   std::vector<uint64_t>& forgotten);
+  // From here on, and anew from each cut on, whether keys are noted whose row was made in the place
+  // of one below (AbsentRows::Answer::kReplace), and which those are; in no order.
+  void NoteReplaced(bool note) { notes_replaced_ = note; }
+  std::vector<uint64_t> Replaced(PartitionId partition) const;
   // Of all partitions: a cut may be of what has changed.
   bool keeps_left() const { return maps_without_left_.load(std::memory_order_relaxed) == 0; }
   uint64_t left_bytes() const {
@@ -245,6 +258,7 @@ class RowStore {
     std::vector<uint64_t> left;  // see TakeLeft
     size_t sorted = 0;           // of them, ascending and none twice
     bool keeps_left = true;
+    std::vector<uint64_t> replaced;  // see NoteReplaced
   };
   struct Stripe {
     explicit Stripe(size_t block_bytes) : slabs(block_bytes) {}
@@ -298,8 +312,9 @@ class RowStore {
 
   const RowTemplate template_;
   const PartitionSet& partitions_;
-  std::shared_ptr<MapMemory> map_memory_;         // constant after PrepareToTakeOver
-  bool evicts_ = false;                           // constant after PrepareToEvict
+  std::shared_ptr<MapMemory> map_memory_;  // constant after PrepareToTakeOver
+  bool evicts_ = false;                    // constant after PrepareToEvict
+  std::atomic<bool> notes_replaced_ = false;
   std::vector<std::unique_ptr<Stripe>> stripes_;  // [KeyBatch::kStripes]
   std::atomic<uint32_t> unread_maps_ = 0;         // of the cut under way
   std::atomic<uint64_t> copied_bytes_ = 0;

@@ -79,6 +79,7 @@ uint64_t RowStore::BeginCut(bool all) {
       std::vector<uint64_t> gone = std::exchange(stripe->gone[m], {});
       if (!all) cut->maps[m].gone = std::move(gone);
       rows += evicts_ ? stripe->below[m].made : stripe->maps[m].size();
+      if (evicts_) stripe->below[m].replaced = {};
     }
     if (cut->unread == 0) continue;
     unread_maps_.fetch_add(cut->unread, std::memory_order_relaxed);
@@ -86,6 +87,13 @@ uint64_t RowStore::BeginCut(bool all) {
     stripe->cut = std::move(cut);
   }
   return rows;
+}
+
+std::vector<uint64_t> RowStore::TakeGone(PartitionId partition) {
+  const uint32_t index = partitions_.IndexOf(partition);
+  Stripe& stripe = *stripes_[KeyBatch::StripeOf(index)];
+  absl::MutexLock lock(&stripe.mu);
+  return std::exchange(stripe.cut->maps[KeyBatch::MapOf(index)].gone, {});
 }
 
 void RowStore::KeepForCut(Stripe& stripe, uint32_t map, Row* row) {

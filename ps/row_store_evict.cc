@@ -31,18 +31,24 @@ void RowStore::PrepareToEvict(size_t largest_slab_bytes) {
 Row* RowStore::AddAbsent(Stripe& stripe, const KeyBatch::Item& item, AbsentRows* absent,
                          bool* created) {
   const Row* brought = nullptr;
+  AbsentRows::Answer answer = AbsentRows::Answer::kNew;
   if (absent != nullptr) {
     const AbsentRows::Question question = {.key = item.key,
                                            .position = item.position,
                                            .erases = stripe.erases,
                                            .erased_at = stripe.erased_at[ErasedSlot(item.hash)]};
-    if (absent->Ask(question, &brought) == AbsentRows::Answer::kSkip) return nullptr;
+    answer = absent->Ask(question, &brought);
+    if (answer == AbsentRows::Answer::kSkip) return nullptr;
   }
   Row* const row = Add(stripe, item);
   *created = brought == nullptr;
   if (*created) {
     FillNew(row);
-    if (evicts_) ++stripe.below[item.map].made;
+    if (answer == AbsentRows::Answer::kReplace) {
+      if (notes_replaced_) stripe.below[item.map].replaced.push_back(item.key);
+    } else if (evicts_) {
+      ++stripe.below[item.map].made;
+    }
   } else {
     std::memcpy(static_cast<void*>(row), brought, layout().block_bytes());
     row->flags = kRowFresh | kRowUse | stripe.cut_bit;
@@ -65,7 +71,7 @@ bool RowStore::Leaves(Row* row, Clock& clock) {
 }
 
 uint64_t RowStore::Sweep(PartitionId partition, uint64_t most, Clock& clock,
-                         absl::FunctionRef<void(const Row&)> leave) {
+                         absl::FunctionRef<bool(const Row&)> leave) {
   const uint32_t index = partitions_.IndexOf(partition);
   Stripe& stripe = *stripes_[KeyBatch::StripeOf(index)];
   std::vector<Row*> rows;
@@ -80,11 +86,12 @@ uint64_t RowStore::Sweep(PartitionId partition, uint64_t most, Clock& clock,
     Row* const row = rows[i];
     if ((row->flags & kRowLeaving) || IsAwaited(stripe, row)) continue;
     if (!Leaves(row, clock)) continue;
-    --left;
     if (row->flags & kRowDirty) {
+      if (!leave(*row)) continue;
       row->flags |= kRowLeaving;
-      leave(*row);
+      --left;
     } else {
+      --left;
       map.Erase(Mix64(row->key), row->key);
       stripe.slabs.Free(row);
       ++erased;
@@ -127,6 +134,26 @@ std::optional<std::vector<uint64_t>> RowStore::TakeLeft(PartitionId partition) {
   left_keys_.fetch_sub(below.left.size(), std::memory_order_relaxed);
   below.sorted = 0;
   return std::exchange(below.left, {});
+}
+
+void RowStore::ForgetBelow(PartitionId partition, absl::Span<const uint64_t> keys,
+                           std::vector<uint64_t>& forgotten) {
+  const uint32_t index = partitions_.IndexOf(partition);
+  Stripe& stripe = *stripes_[KeyBatch::StripeOf(index)];
+  absl::MutexLock lock(&stripe.mu);
+  const RowMap& map = stripe.maps[KeyBatch::MapOf(index)];
+  for (const uint64_t key : keys) {
+    if (map.Find(Mix64(key), key) != nullptr) continue;
+    --stripe.below[KeyBatch::MapOf(index)].made;
+    forgotten.push_back(key);
+  }
+}
+
+std::vector<uint64_t> RowStore::Replaced(PartitionId partition) const {
+  const uint32_t index = partitions_.IndexOf(partition);
+  const Stripe& stripe = *stripes_[KeyBatch::StripeOf(index)];
+  absl::ReaderMutexLock lock(&stripe.mu);
+  return stripe.below[KeyBatch::MapOf(index)].replaced;
 }
 
 uint64_t RowStore::EndLeaving(PartitionId partition, absl::Span<const uint64_t> keys, bool keep) {

@@ -86,8 +86,9 @@ absl::Status Table::CheckFinite(const Gradients& gradients) const {
   return absl::OkStatus();
 }
 
-void Table::Attach(const TableTier::Options& options) {
-  tier_ = std::make_unique<TableTier>(options, &partitions_, &store_);
+TableTier* Table::Attach(const TableTier::Options& options) {
+  tier_ = std::make_unique<TableTier>(options, &partitions_, expiry_, &store_);
+  return tier_.get();
 }
 
 uint64_t Table::rows() const {
@@ -164,17 +165,18 @@ absl::StatusOr<std::vector<Table::Gradients>> Table::Admit(absl::Span<const Grad
   for (const Gradients& part : parts) TESSERA_RETURN_IF_ERROR(AppendAbsent(part.keys, absent));
   std::vector<Gradients> admitted(parts.begin(), parts.end());
   if (absent.empty()) return admitted;
+  absl::flat_hash_set<uint64_t> refused;
   {
     // Another update may have made rows meanwhile.
     absl::MutexLock lock(&admission_->mu);
     std::vector<uint64_t> still_absent;
     TESSERA_RETURN_IF_ERROR(AppendAbsent(absent, still_absent));
-    TESSERA_RETURN_IF_ERROR(Make(admission_->Sight(std::move(still_absent))));
+    refused.insert(still_absent.begin(), still_absent.end());
+    const std::vector<uint64_t> made = admission_->Sight(std::move(still_absent));
+    TESSERA_RETURN_IF_ERROR(Make(made));
+    for (const uint64_t key : made) refused.erase(key);
   }
-  std::vector<uint64_t> left;
-  TESSERA_RETURN_IF_ERROR(AppendAbsent(absent, left));
-  if (left.empty()) return admitted;
-  const absl::flat_hash_set<uint64_t> refused(left.begin(), left.end());
+  if (refused.empty()) return admitted;
   admitted.clear();
   uint64_t dropped = 0;
   for (const Gradients& part : parts) {
@@ -379,8 +381,14 @@ absl::Status Table::Restore(absl::Span<const RowRecord> rows) {
   return absl::OkStatus();
 }
 
-void Table::Expire(uint64_t applied_steps) {
-  if (!expiry_.active()) return;
+absl::Status Table::Expire(uint64_t applied_steps) {
+  if (!expiry_.active()) return absl::OkStatus();
+  if (tier_ != nullptr) {
+    const absl::StatusOr<uint64_t> in_memory = tier_->Expire(applied_steps);
+    if (!in_memory.ok()) return FromTier(in_memory.status());
+    expired_.fetch_add(*in_memory, std::memory_order_relaxed);
+    return absl::OkStatus();
+  }
   uint64_t expired = 0;
   for (const PartitionId partition : partitions_.owned()) {
     expired += store_.EraseIf(partition, [&](const Row& row) {
@@ -388,11 +396,17 @@ void Table::Expire(uint64_t applied_steps) {
     });
   }
   expired_.fetch_add(expired, std::memory_order_relaxed);
+  return absl::OkStatus();
 }
 
-uint64_t Table::CountExpirable(uint64_t applied_steps) const {
+absl::StatusOr<uint64_t> Table::CountExpirable(uint64_t applied_steps) const {
   if (!expiry_.active()) return 0;
   uint64_t rows = 0;
+  if (tier_ != nullptr) {
+    const absl::StatusOr<uint64_t> on_disk = tier_->CountExpirable(applied_steps);
+    if (!on_disk.ok()) return FromTier(on_disk.status());
+    rows = *on_disk;
+  }
   for (const PartitionId partition : partitions_.owned()) {
     store_.VisitPartition(partition, [&](absl::Span<const Row* const> all) {
       for (const Row* row : all) rows += expiry_.Takes(*row, store_.layout(), applied_steps);
@@ -417,6 +431,11 @@ TableTier::Taken Table::TakeRows(PartitionId partition, bool changed,
 absl::Status Table::ReadTaken(const TableTier::Taken& taken,
                               absl::FunctionRef<void(absl::Span<const Row* const>)> take) {
   return tier_ == nullptr ? absl::OkStatus() : FromTier(tier_->ReadTaken(taken, take));
+}
+
+void Table::PrepareToTakeOver(const Table& other) {
+  store_.PrepareToTakeOver(other.store_);
+  if (tier_ != nullptr) tier_->GoOnFrom(*other.tier_);
 }
 
 void Table::TakeOver(Table& other) {
@@ -447,6 +466,7 @@ v1::TableStats Table::Stats() const {
   stats.set_cold_reads(tier.cold_reads);
   stats.set_evicted_rows(tier.evicted_rows);
   stats.set_spilled_rows(tier.spilled_rows);
+  stats.set_expired(stats.expired() + tier.expired_on_disk);
   return stats;
 }
 

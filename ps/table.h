@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -53,11 +54,10 @@ class Table {
   // Of all rows, in memory or not.
   uint64_t rows() const;
 
-  // Rows may be on disk: not those of dense tables, nor where each step moves every row, nor where
-  // rows expire.
-  bool may_spill() const { return !dense() && !every_row() && !expiry_.active(); }
-  // Before the first row; once.
-  void Attach(const TableTier::Options& options);
+  // Rows may be on disk: not those of dense tables, nor where each step moves every row.
+  bool may_spill() const { return !dense() && !every_row(); }
+  // Before the first row; once. Returns the tier, which is the table's.
+  TableTier* Attach(const TableTier::Options& options);
   bool spills() const { return tier_ != nullptr; }
   bool has_cold_rows() const { return tier_ != nullptr && tier_->stats().cold_rows > 0; }
   const RowOptimizer& optimizer() const { return *optimizer_; }
@@ -90,21 +90,22 @@ class Table {
 
   // See RowStore and TableTier: a cut of all the table's rows. What the store's VisitCut does not
   // have of it is on disk, and VisitCutBelow's; ABORTED as of Pull.
-  uint64_t BeginCut(bool all) {
+  std::optional<uint64_t> BeginCut(bool all) {
     return tier_ != nullptr ? tier_->BeginCut(all) : store_.BeginCut(all);
   }
-  absl::Status VisitCutBelow(
-      PartitionId partition,
-      absl::FunctionRef<absl::Status(absl::Span<const Row* const> rows)> visit) {
+  absl::Status VisitCutBelow(PartitionId partition, TableTier::VisitBelow visit) {
     return tier_ == nullptr ? absl::OkStatus() : FromTier(tier_->VisitCutBelow(partition, visit));
   }
+  // Of the rows that BeginCut counted, those that VisitCutBelow has found to have expired.
+  uint64_t cut_gone() const { return tier_ == nullptr ? 0 : tier_->cut_gone(); }
   void DropCut() { tier_ != nullptr ? tier_->DropCut() : store_.DropCut(); }
 
   // At a cut after `applied_steps` steps: drops the rows that the table's expiry takes. A key that
-  // comes again starts from its initial value.
-  void Expire(uint64_t applied_steps);
-  // How many rows that would drop.
-  uint64_t CountExpirable(uint64_t applied_steps) const;
+  // comes again starts from its initial value. Fails only where rows are on disk; then the table is
+  // of no use any more.
+  absl::Status Expire(uint64_t applied_steps);
+  // How many rows that would drop. Reads those that are on disk.
+  absl::StatusOr<uint64_t> CountExpirable(uint64_t applied_steps) const;
 
   // See RowStore and TableTier. First the rows in memory; `ReadTaken`, which needs no lock of the
   // caller's, hands out what TakeRows has left on disk; ABORTED as of Pull.
@@ -113,7 +114,7 @@ class Table {
   absl::Status ReadTaken(const TableTier::Taken& taken,
                          absl::FunctionRef<void(absl::Span<const Row* const> rows)> take);
   // `other` is the same table with other partitions.
-  void PrepareToTakeOver(const Table& other) { store_.PrepareToTakeOver(other.store_); }
+  void PrepareToTakeOver(const Table& other);
   void TakeOver(Table& other);
   // No row leaves memory any more.
   void StopEvicting() {

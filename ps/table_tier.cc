@@ -1,15 +1,14 @@
 #include "ps/table_tier.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
-#include <iterator>
 #include <memory>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/partition.h"
 #include "common/status_macros.h"
+#include "ps/cold_rows.h"
 #include "ps/evictor.h"
 #include "tessera/v1/parameter_service.pb.h"
 
@@ -20,59 +19,6 @@ namespace {
 constexpr uint64_t kEntryBytes = 12;
 // Rounds in which a batch's rows may come and go while they are read, before eviction waits for it.
 constexpr int kFreeRounds = 2;
-// Rows of a partition on disk that are handed out together.
-constexpr size_t kReadPiece = 4096;
-
-// Row blocks one after another, aligned as in memory.
-class Blocks {
- public:
-  Blocks(size_t count, size_t block_bytes)
-      : block_bytes_(block_bytes),
-        bytes_(static_cast<char*>(
-            std::aligned_alloc(RowLayout::kAlignment, std::max<size_t>(count, 1) * block_bytes))) {
-    if (bytes_ == nullptr) throw std::bad_alloc();
-  }
-  char* data() { return bytes_.get(); }
-  char* at(size_t i) { return bytes_.get() + i * block_bytes_; }
-  const Row* row(size_t i) const {
-    return reinterpret_cast<const Row*>(bytes_.get() + i * block_bytes_);
-  }
-
- private:
-  struct Free {
-    void operator()(char* bytes) const { std::free(bytes); }
-  };
-  const size_t block_bytes_;
-  const std::unique_ptr<char, Free> bytes_;
-};
-
-// Rows read from disk.
-struct Found {
-  std::vector<ColdKey> keys;  // ascending, no key twice
-  std::vector<uint8_t> found;
-  std::unique_ptr<Blocks> blocks;
-
-  size_t PlaceOf(const ColdKey& key) const {
-    return std::lower_bound(keys.begin(), keys.end(), key) - keys.begin();
-  }
-};
-
-absl::StatusOr<Found> ReadRows(ColdStore& cold, uint32_t table, size_t record_bytes,
-                               std::vector<ColdKey> keys, const ColdSnapshot* at = nullptr) {
-  Found out;
-  std::sort(keys.begin(), keys.end());
-  keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
-  out.keys = std::move(keys);
-  out.found.resize(out.keys.size());
-  out.blocks = std::make_unique<Blocks>(out.keys.size(), record_bytes);
-  TESSERA_RETURN_IF_ERROR(cold.Read(table, out.keys, out.blocks->data(), out.found.data(), at));
-  return out;
-}
-
-absl::Status LeftNowhere(const ColdKey& key) {
-  return absl::InternalError(absl::StrCat("key ", key.key, " of partition ", key.partition,
-                                          " left memory, but not to disk"));
-}
 
 }  // namespace
 
@@ -101,7 +47,14 @@ class TableTier::Misses final : public AbsentRows {
     }
     const size_t place = places_[question.position];
     if (!read_.found[place]) return New(asked_[question.position].position);
-    ++brought_;
+    if (tier_.HasExpired(*read_.blocks->row(place))) {
+      const Answer answer = New(asked_[question.position].position);
+      if (answer == Answer::kSkip) return answer;
+      --created_;
+      ++from_disk_;
+      return Answer::kReplace;
+    }
+    ++from_disk_;
     *row = read_.blocks->row(place);
     return Answer::kBring;
   }
@@ -120,8 +73,8 @@ class TableTier::Misses final : public AbsentRows {
       positions.push_back(question.position);
       places.push_back(tier_.PlaceOf(question.key));
     }
-    TESSERA_ASSIGN_OR_RETURN(read_, ReadRows(tier_.cold_, tier_.options_.cold_table,
-                                             tier_.record_bytes_, std::move(places)));
+    TESSERA_ASSIGN_OR_RETURN(read_, ReadColdRows(tier_.cold_, tier_.options_.cold_table,
+                                                 tier_.record_bytes_, std::move(places)));
     tier_.cold_reads_.fetch_add(read_.keys.size(), std::memory_order_relaxed);
     places_.clear();
     for (const uint64_t key : keys) places_.push_back(read_.PlaceOf(tier_.PlaceOf(key)));
@@ -129,9 +82,9 @@ class TableTier::Misses final : public AbsentRows {
   }
 
   // Since the last call of it.
-  void TakeCounts(uint64_t& created, uint64_t& brought, uint64_t& repeated) {
+  void TakeCounts(uint64_t& created, uint64_t& from_disk, uint64_t& repeated) {
     created = std::exchange(created_, 0);
-    brought = std::exchange(brought_, 0);
+    from_disk = std::exchange(from_disk_, 0);
     repeated = std::exchange(repeated_, 0);
   }
 
@@ -150,10 +103,10 @@ class TableTier::Misses final : public AbsentRows {
   std::vector<uint32_t>* const absent_;
   std::vector<Question> left_;   // of this round; positions in the call's batch
   std::vector<Question> asked_;  // what this round is about, by position in it
-  Found read_;
+  ColdRows read_;
   std::vector<size_t> places_;  // in read_, of asked_
-  uint64_t created_ = 0;
-  uint64_t brought_ = 0;
+  uint64_t created_ = 0;        // of keys that the disk does not have
+  uint64_t from_disk_ = 0;      // brought, or made in the place of one that has expired there
   uint64_t repeated_ = 0;
 };
 
@@ -187,9 +140,11 @@ struct TableTier::Leaving {
   }
 };
 
-TableTier::TableTier(const Options& options, const PartitionSet* partitions, RowStore* store)
+TableTier::TableTier(const Options& options, const PartitionSet* partitions, const Expiry& expiry,
+                     RowStore* store)
     : options_(options),
       partitions_(*partitions),
+      expiry_(expiry),
       store_(*store),
       cold_(*options.cold),
       record_bytes_(RecordBytes(store->layout())),
@@ -209,17 +164,21 @@ ColdKey TableTier::PlaceOf(uint64_t key) const {
   return {.partition = PartitionOf(key, partitions_.partition_count()).value(), .key = key};
 }
 
-void TableTier::Added(uint64_t rows, uint64_t brought) {
+void TableTier::Added(uint64_t rows, uint64_t from_disk) {
   rows_.fetch_add(static_cast<int64_t>(rows), std::memory_order_relaxed);
-  cold_rows_.fetch_sub(static_cast<int64_t>(brought), std::memory_order_relaxed);
+  cold_rows_.fetch_sub(static_cast<int64_t>(from_disk), std::memory_order_relaxed);
   options_.budget->Charge(static_cast<int64_t>(rows * row_bytes_));
 }
 
-void TableTier::Erased(uint64_t rows) {
+void TableTier::Gone(uint64_t rows) {
   rows_.fetch_sub(static_cast<int64_t>(rows), std::memory_order_relaxed);
+  options_.budget->Charge(-static_cast<int64_t>(rows * row_bytes_));
+}
+
+void TableTier::Left(uint64_t rows) {
+  Gone(rows);
   cold_rows_.fetch_add(static_cast<int64_t>(rows), std::memory_order_relaxed);
   evicted_.fetch_add(rows, std::memory_order_relaxed);
-  options_.budget->Charge(-static_cast<int64_t>(rows * row_bytes_));
 }
 
 absl::Status TableTier::WaitForRoom() const {
@@ -248,12 +207,14 @@ absl::Status TableTier::Rounds(
   std::vector<uint32_t> left_positions;
   const auto run = [&](absl::Span<const uint64_t> of_round) {
     pass(of_round, left_positions, &misses);
-    uint64_t created = 0, brought = 0, repeated = 0;
-    misses.TakeCounts(created, brought, repeated);
+    uint64_t created = 0, from_disk = 0, repeated = 0;
+    misses.TakeCounts(created, from_disk, repeated);
     repeated_.fetch_add(repeated, std::memory_order_relaxed);
-    if (created + brought > 0) Added(created + brought, brought);
+    if (created + from_disk > 0) Added(created + from_disk, from_disk);
   };
   run(keys);
+  if (misses.done()) return absl::OkStatus();
+  absl::ReaderMutexLock not_erased(&erase_mu_);
   for (int round = 1; !misses.done() && round <= kFreeRounds; ++round) {
     TESSERA_RETURN_IF_ERROR(misses.Read(left_keys, left_positions));
     run(left_keys);
@@ -337,14 +298,14 @@ absl::StatusOr<RowCounts> TableTier::Find(absl::Span<const uint64_t> keys, float
   for (size_t i = 0; i < absent.size(); ++i) {
     if (may[i]) places.push_back(PlaceOf(absent[i]));
   }
-  TESSERA_ASSIGN_OR_RETURN(const Found read,
-                           ReadRows(cold_, options_.cold_table, record_bytes_, std::move(places)));
+  TESSERA_ASSIGN_OR_RETURN(const ColdRows read, ReadColdRows(cold_, options_.cold_table,
+                                                             record_bytes_, std::move(places)));
   cold_reads_.fetch_add(read.keys.size(), std::memory_order_relaxed);
   const uint32_t dim = store_.layout().dim();
   for (size_t i = 0; i < absent.size(); ++i) {
     if (!may[i]) continue;
     const size_t place = read.PlaceOf(PlaceOf(absent[i]));
-    if (!read.found[place]) continue;
+    if (!read.found[place] || HasExpired(*read.blocks->row(place))) continue;
     store_.layout().ReadEmbedding(read.blocks->row(place), values + size_t{positions[i]} * dim);
     statuses[positions[i]] = v1::ROW_HIT;
     --counts.absent;
@@ -412,146 +373,9 @@ absl::Status TableTier::Insert(absl::Span<const RowRecord> records) {
   });
 }
 
-uint64_t TableTier::BeginCut(bool all) {
-  Cut cut;
-  cut.all = all;
-  // No row leaves between the moment in memory and that on disk.
-  absl::MutexLock lock(&evict_mu_);
-  const uint64_t rows = store_.BeginCut(all);
-  for (const PartitionId partition : partitions_.owned()) {
-    cut.left.push_back(store_.TakeLeft(partition).value_or(std::vector<uint64_t>()));
-  }
-  cut.disk = cold_.TakeSnapshot();
-  if (all) cut.scan = cold_.Scan(options_.cold_table, cut.disk.get());
-  cut_ = std::move(cut);
-  return rows;
-}
-
-absl::Status TableTier::VisitCutBelow(
-    PartitionId partition, absl::FunctionRef<absl::Status(absl::Span<const Row* const>)> visit) {
-  std::vector<const Row*> rows;
-  if (cut_->all) {
-    std::vector<char> bytes;
-    TESSERA_RETURN_IF_ERROR(cut_->scan->Visit(partition.value(), [&](uint64_t, const char* record) {
-      bytes.insert(bytes.end(), record, record + record_bytes_);
-      return absl::OkStatus();
-    }));
-    // Allocated by operator new: aligned to 16 bytes, as records are.
-    for (size_t at = 0; at < bytes.size(); at += record_bytes_) {
-      rows.push_back(reinterpret_cast<const Row*>(bytes.data() + at));
-    }
-    return visit(rows);
-  }
-  std::vector<ColdKey> places;
-  for (const uint64_t key : cut_->left[partitions_.IndexOf(partition)]) {
-    places.push_back({.partition = partition.value(), .key = key});
-  }
-  TESSERA_ASSIGN_OR_RETURN(const Found read, ReadRows(cold_, options_.cold_table, record_bytes_,
-                                                      std::move(places), cut_->disk.get()));
-  for (size_t i = 0; i < read.keys.size(); ++i) {
-    if (!read.found[i]) return LeftNowhere(read.keys[i]);
-    rows.push_back(read.blocks->row(i));
-  }
-  return visit(rows);
-}
-
-void TableTier::DropCut() {
-  store_.DropCut();
-  cut_.reset();
-}
-
-TableTier::Taken TableTier::TakeRows(PartitionId partition, bool changed,
-                                     absl::FunctionRef<void(absl::Span<const Row* const>)> take) {
-  std::vector<uint64_t> handed_out;
-  std::optional<std::vector<uint64_t>> left;
-  {
-    // No row leaves between the two.
-    absl::ReaderMutexLock lock(&evict_mu_);
-    left = store_.TakeLeft(partition);
-    store_.TakeRows(partition, changed && left.has_value(), [&](absl::Span<const Row* const> rows) {
-      take(rows);
-      for (const Row* row : rows) handed_out.push_back(row->key);
-    });
-  }
-  std::sort(handed_out.begin(), handed_out.end());
-  if (!changed || !left.has_value()) {
-    return {.partition = partition, .all = true, .keys = std::move(handed_out)};
-  }
-  // What has left may be back, and newer.
-  std::sort(left->begin(), left->end());
-  left->erase(std::unique(left->begin(), left->end()), left->end());
-  Taken taken = {.partition = partition, .all = false, .keys = {}};
-  std::set_difference(left->begin(), left->end(), handed_out.begin(), handed_out.end(),
-                      std::back_inserter(taken.keys));
-  return taken;
-}
-
-absl::Status TableTier::ReadTaken(const Taken& taken,
-                                  absl::FunctionRef<void(absl::Span<const Row* const>)> take) {
-  std::vector<const Row*> rows;
-  if (!taken.all) {
-    std::vector<ColdKey> places;
-    for (const uint64_t key : taken.keys) {
-      places.push_back({.partition = taken.partition.value(), .key = key});
-    }
-    TESSERA_ASSIGN_OR_RETURN(
-        const Found read, ReadRows(cold_, options_.cold_table, record_bytes_, std::move(places)));
-    for (size_t i = 0; i < read.keys.size(); ++i) {
-      if (!read.found[i]) return LeftNowhere(read.keys[i]);
-      rows.push_back(read.blocks->row(i));
-    }
-    if (!rows.empty()) take(rows);
-    return absl::OkStatus();
-  }
-  Blocks blocks(kReadPiece, record_bytes_);
-  const auto hand_out = [&] {
-    if (!rows.empty()) take(rows);
-    rows.clear();
-  };
-  size_t next = 0;
-  TESSERA_RETURN_IF_ERROR(cold_.VisitPartition(
-      options_.cold_table, taken.partition.value(), [&](uint64_t key, const char* record) {
-        while (next < taken.keys.size() && taken.keys[next] < key) ++next;
-        if (next < taken.keys.size() && taken.keys[next] == key) return absl::OkStatus();
-        std::memcpy(blocks.at(rows.size()), record, record_bytes_);
-        rows.push_back(blocks.row(rows.size()));
-        if (rows.size() == kReadPiece) hand_out();
-        return absl::OkStatus();
-      }));
-  hand_out();
-  return absl::OkStatus();
-}
-
-void TableTier::TakeOver(TableTier& from) {
-  // A batch that is on its way to disk would come behind what this one writes there.
-  from.StopEvicting();
-  const uint64_t rows_there = from.row_bytes();
-  from.rows_ = 0;
-  from.cold_rows_ = 0;
-  options_.budget->Charge(-static_cast<int64_t>(rows_there));
-  const RowStore::TakenOver taken = store_.TakeOver(from.store_);
-  Added(taken.rows, 0);
-  cold_rows_.fetch_add(static_cast<int64_t>(taken.rows_made - taken.rows),
-                       std::memory_order_relaxed);
-  if (from.counts_cold_.exchange(false)) counts_cold_ = true;
-}
-
 void TableTier::StopEvicting() {
   stopped_ = true;
   options_.evictor->Remove(this);
-}
-
-absl::Status TableTier::EraseOthersBelow() {
-  std::vector<PartitionRange> others;
-  for (uint32_t p = 0; p < partitions_.partition_count(); ++p) {
-    if (partitions_.IndexOf(PartitionId(p)) != PartitionSet::kNotOwned) continue;
-    if (!others.empty() && others.back().last + 1 == p) {
-      others.back().last = p;
-    } else {
-      others.push_back({.first = p, .last = p});
-    }
-  }
-  return cold_.ErasePartitions(options_.cold_table, others);
 }
 
 absl::StatusOr<uint64_t> TableTier::Evict(uint64_t bytes) {
@@ -561,29 +385,32 @@ absl::StatusOr<uint64_t> TableTier::Evict(uint64_t bytes) {
   uint64_t freed = 0;
   const uint64_t batch_rows = options_.eviction_bytes / record_bytes_ + 1;
   for (size_t visited = 0; visited < owned.size() && freed < bytes && !stopped_;) {
-    // Rows that are being written will be free.
-    const uint64_t expected = freed + leaving.rows * row_bytes_;
-    if (expected < bytes) {
+    absl::MutexLock batch(&leaving_mu_);
+    // A partition is visited once in a batch: none of its rows is in it twice.
+    do {
       const PartitionId partition = owned[hand_];
       hand_ = hand_ + 1 == owned.size() ? 0 : hand_ + 1;
       ++visited;
+      const uint64_t expected = freed + leaving.rows * row_bytes_;
       const uint64_t most = std::min((bytes - expected) / row_bytes_ + 1, batch_rows);
       leaving.partitions.push_back({.partition = partition, .keys = {}});
       absl::MutexLock lock(&evict_mu_);
-      const uint64_t erased =
-          store_.Sweep(partition, most, clock_, [&](const Row& row) { leaving.Add(row); });
-      Erased(erased);
-      freed += erased * row_bytes_;
-    }
-    // A partition is visited once in a batch: none of its rows is in it twice.
-    const bool last = visited == owned.size() || hand_ == 0;
-    if (expected >= bytes || last || leaving.bytes.size() >= options_.eviction_bytes) {
-      TESSERA_ASSIGN_OR_RETURN(const uint64_t written, WriteLeaving(leaving));
-      freed += written;
-    }
+      const uint64_t left = store_.Sweep(partition, most, clock_, [&](const Row& row) {
+        // On disk it would be taken for one that was there when it expired. One that was never
+        // updated loses nothing by that.
+        if (row.frequency > 0 && HasExpired(row)) return false;
+        leaving.Add(row);
+        return true;
+      });
+      Left(left);
+      freed += left * row_bytes_;
+      // Rows that are being written will be free.
+    } while (freed + leaving.rows * row_bytes_ < bytes && visited < owned.size() && hand_ != 0 &&
+             leaving.bytes.size() < options_.eviction_bytes && !stopped_);
+    TESSERA_ASSIGN_OR_RETURN(const uint64_t written, WriteLeaving(leaving));
+    freed += written;
   }
-  TESSERA_ASSIGN_OR_RETURN(const uint64_t written, WriteLeaving(leaving));
-  return freed + written;
+  return freed;
 }
 
 absl::StatusOr<uint64_t> TableTier::WriteLeaving(Leaving& leaving) {
@@ -611,7 +438,7 @@ absl::StatusOr<uint64_t> TableTier::WriteLeaving(Leaving& leaving) {
     }
   }
   spilled_.fetch_add(leaving.rows, std::memory_order_relaxed);
-  Erased(erased);
+  Left(erased);
   leaving.Clear();
   TESSERA_RETURN_IF_ERROR(status);
   return erased * row_bytes_;
@@ -623,7 +450,8 @@ TableTier::Stats TableTier::stats() const {
           .cold_reads = cold_reads_.load(std::memory_order_relaxed),
           .evicted_rows = evicted_.load(std::memory_order_relaxed),
           .spilled_rows = spilled_.load(std::memory_order_relaxed),
-          .repeated_reads = repeated_.load(std::memory_order_relaxed)};
+          .repeated_reads = repeated_.load(std::memory_order_relaxed),
+          .expired_on_disk = expired_on_disk_.load(std::memory_order_relaxed)};
 }
 
 }  // namespace tessera::ps

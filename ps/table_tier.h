@@ -14,6 +14,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/types/span.h"
 #include "ps/cold/cold_store.h"
+#include "ps/expiry.h"
 #include "ps/memory_budget.h"
 #include "ps/partition_set.h"
 #include "ps/row_store.h"
@@ -35,7 +36,11 @@ class Evictor;
 // RowStore tells (AbsentRows::Question), and then it is read again; from the third time on with
 // eviction held back.
 //
-// Thread-safe; Evict is for the Evictor alone. Locks: evict_mu_, then those of the store.
+// Rows that have expired on disk are as if they were not there; until they are erased, while the
+// next cut is read, they count among the rows.
+//
+// Thread-safe; Evict is for the Evictor alone. Locks: leaving_mu_, erase_mu_, evict_mu_, then those
+// of the store.
 class TableTier {
  public:
   struct Options {
@@ -56,6 +61,7 @@ class TableTier {
     uint64_t evicted_rows = 0;    // left memory
     uint64_t spilled_rows = 0;    // were written to do so
     uint64_t repeated_reads = 0;  // because the row came and went meanwhile
+    uint64_t expired_on_disk = 0;
   };
 
   // Bytes of a row on disk; RowStore's block as it is.
@@ -64,7 +70,8 @@ class TableTier {
   }
 
   // `store` is empty, borrowed, and outlives the tier, as does `partitions`.
-  TableTier(const Options& options, const PartitionSet* partitions, RowStore* store);
+  TableTier(const Options& options, const PartitionSet* partitions, const Expiry& expiry,
+            RowStore* store);
   ~TableTier();
 
   // Waits until the budget lets rows be added. RESOURCE_EXHAUSTED: it does not, and why; DATA_LOSS:
@@ -89,15 +96,32 @@ class TableTier {
   absl::StatusOr<RowCounts> InsertIfAbsent(absl::Span<const uint64_t> keys, const float* values);
   absl::Status Insert(absl::Span<const RowRecord> rows);
   // A cut (RowStore::BeginCut) of all rows, or of what has changed since the one before, wherever
-  // they are. Begun, visited and dropped by one thread at a time. Returns how many rows there are.
-  uint64_t BeginCut(bool all) ABSL_LOCKS_EXCLUDED(evict_mu_);
+  // they are. Begun, visited and dropped by one thread at a time. Returns how many rows there are;
+  // nullopt: what has changed is not known (RowStore::keeps_left), and nothing was begun.
+  std::optional<uint64_t> BeginCut(bool all) ABSL_LOCKS_EXCLUDED(evict_mu_);
   // What the cut has on disk of an owned partition, one after another, ascending by key: rows that
-  // the store's VisitCut has, too, are newer there. Takes as much memory as they do.
-  absl::Status VisitCutBelow(
-      PartitionId partition,
-      absl::FunctionRef<absl::Status(absl::Span<const Row* const> rows)> visit);
+  // the store's VisitCut has, too, are newer there. `gone`: keys of rows that are gone since the
+  // cut before, ascending (none in a cut of all rows); some may have come again, and be among the
+  // rows here or there. Takes as much memory as they do.
+  using VisitBelow = absl::FunctionRef<absl::Status(absl::Span<const uint64_t> gone,
+                                                    absl::Span<const Row* const> rows)>;
+  absl::Status VisitCutBelow(PartitionId partition, VisitBelow visit)
+      ABSL_LOCKS_EXCLUDED(leaving_mu_, erase_mu_);
+  // Of the rows that BeginCut counted, those that were found to have expired on disk.
+  uint64_t cut_gone() const { return cut_.has_value() ? cut_->gone_from_disk : 0; }
   // Ends a cut, visited or not; nothing if there is none.
   void DropCut();
+
+  // Of the thread that cuts, before BeginCut. All rows that the expiry takes after `applied_steps`
+  // steps are gone from here on; returns how many were in memory. After an error the table is of no
+  // use any more.
+  absl::StatusOr<uint64_t> Expire(uint64_t applied_steps)
+      ABSL_LOCKS_EXCLUDED(leaving_mu_, erase_mu_);
+  // How many rows on disk, and not in memory, that would take. Reads all of them.
+  absl::StatusOr<uint64_t> CountExpirable(uint64_t applied_steps) const;
+  // Before the first row: what has expired on the disk that is shared with `other`, or was another
+  // ps's before, has expired here.
+  void GoOnFrom(const TableTier& other);
 
   // Partitions that change their owner: see RowStore.
   //
@@ -122,7 +146,7 @@ class TableTier {
   // Returns when no row is on its way out; none leaves from here on.
   void StopEvicting();
   // Moves the hand on, at most once round, until about `bytes` are free. Returns the bytes freed.
-  absl::StatusOr<uint64_t> Evict(uint64_t bytes) ABSL_LOCKS_EXCLUDED(evict_mu_);
+  absl::StatusOr<uint64_t> Evict(uint64_t bytes) ABSL_LOCKS_EXCLUDED(leaving_mu_, evict_mu_);
 
   Stats stats() const;
   // Of the rows in memory, as the budget counts them.
@@ -147,16 +171,36 @@ class TableTier {
       absl::FunctionRef<void(absl::Span<const uint64_t> keys, absl::Span<const uint32_t> positions,
                              AbsentRows* misses)>
           pass,
-      std::vector<uint32_t>* absent = nullptr) ABSL_LOCKS_EXCLUDED(evict_mu_);
+      std::vector<uint32_t>* absent = nullptr) ABSL_LOCKS_EXCLUDED(erase_mu_, evict_mu_);
   absl::StatusOr<RowCounts> FindInMemory(absl::Span<const uint64_t> keys, float* values,
                                          uint8_t* statuses, std::vector<uint32_t>* absent);
   ColdKey PlaceOf(uint64_t key) const;
-  void Added(uint64_t rows, uint64_t brought);
-  void Erased(uint64_t rows);
-  absl::StatusOr<uint64_t> WriteLeaving(Leaving& leaving) ABSL_LOCKS_EXCLUDED(evict_mu_);
+  // `from_disk` of them were counted there.
+  void Added(uint64_t rows, uint64_t from_disk);
+  // Are in memory no more.
+  void Gone(uint64_t rows);
+  // The same, and are on disk.
+  void Left(uint64_t rows);
+  absl::StatusOr<uint64_t> WriteLeaving(Leaving& leaving) ABSL_EXCLUSIVE_LOCKS_REQUIRED(leaving_mu_)
+      ABSL_LOCKS_EXCLUDED(evict_mu_);
+  static absl::Status LeftNowhere(const ColdKey& key);
+
+  // Of a row on disk.
+  bool HasExpired(const Row& row) const {
+    return expiry_.active() && expiry_.Takes(row, store_.layout(), expired_at_);
+  }
+  // The records of `keys`, as far as there are any.
+  absl::Status EraseBelow(absl::Span<const uint64_t> keys)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(leaving_mu_, erase_mu_);
+  // Of an owned partition, keys that have expired on the disk of the cut: erases what is still
+  // there of them, and returns those that memory had no newer row of at the cut, ascending.
+  absl::StatusOr<std::vector<uint64_t>> EraseExpired(PartitionId partition,
+                                                     absl::Span<const uint64_t> expired)
+      ABSL_LOCKS_EXCLUDED(leaving_mu_, erase_mu_);
 
   const Options options_;
   const PartitionSet& partitions_;
+  const Expiry expiry_;
   RowStore& store_;
   ColdStore& cold_;
   const size_t record_bytes_;
@@ -168,6 +212,8 @@ class TableTier {
   std::atomic<uint64_t> evicted_ = 0;
   std::atomic<uint64_t> spilled_ = 0;
   std::atomic<uint64_t> repeated_ = 0;
+  std::atomic<uint64_t> expired_on_disk_ = 0;
+  std::atomic<uint64_t> expired_at_ = 0;  // the step of the last Expire
   std::atomic<bool> counts_cold_;
   std::atomic<bool> stopped_ = false;  // StopEvicting was called
   // Evict's alone.
@@ -178,11 +224,18 @@ class TableTier {
   struct Cut {
     bool all = false;
     std::unique_ptr<ColdSnapshot> disk;
-    std::unique_ptr<ColdScan> scan;           // if all
-    std::vector<std::vector<uint64_t>> left;  // by owned partition: keys to be read, unless all
+    std::unique_ptr<ColdScan> scan;  // if all are to be read, or rows expire
+    // By owned partition, unless all: keys to be read, and of rows that memory had and are gone.
+    std::vector<std::vector<uint64_t>> left;
+    std::vector<std::vector<uint64_t>> gone;
+    uint64_t gone_from_disk = 0;
   };
   std::optional<Cut> cut_;
 
+  // Held while rows are on their way to disk, and by who erases records.
+  absl::Mutex leaving_mu_;
+  // Held shared from a read of the disk until its rows are in memory, alone while records go.
+  mutable absl::Mutex erase_mu_;
   // Held shared by who needs rows to stay, alone while rows leave memory.
   mutable absl::Mutex evict_mu_;
 };

@@ -78,8 +78,10 @@ TEST(ExpiringShard, DropsRowsAtTheCutAfterADryRunThatOnlyCounts) {
   job.Push(0, 1, {{0, {2}, {1}}});
   job.Push(0, 2, {{0, {3}, {1}}});
   JobShard& shard = job.shard(0);
-  EXPECT_EQ(shard.Stats(true).tables(0).would_expire(), 1u);
-  EXPECT_EQ(shard.Stats(true).tables(1).would_expire(), 0u);
+  v1::StatsResponse stats = shard.Stats();
+  ASSERT_OK(shard.CountExpirable(stats));
+  EXPECT_EQ(stats.tables(0).would_expire(), 1u);
+  EXPECT_EQ(stats.tables(1).would_expire(), 0u);
   EXPECT_EQ(shard.rows(), 4u) << "nothing goes but at a cut";
   const SavedRows rows = job.Rows(3);
   EXPECT_EQ(rows.size(), 3u);
@@ -128,7 +130,9 @@ TEST(ExpiringShard, CountsTheAgeOfAsyncRowsInPushes) {
   *table.mutable_spec()->mutable_expiry() = Spec(2, 0, 0);
   ShardedJob job(Job({table}), 1, files, clock);
   for (uint64_t push = 0; push < 4; ++push) job.Push(0, push, {{0, {push}, {1}}});
-  EXPECT_EQ(job.shard(0).Stats(true).tables(0).would_expire(), 2u);
+  v1::StatsResponse stats = job.shard(0).Stats();
+  ASSERT_OK(job.shard(0).CountExpirable(stats));
+  EXPECT_EQ(stats.tables(0).would_expire(), 2u);
   EXPECT_EQ(job.Rows(4).size(), 2u);
 }
 

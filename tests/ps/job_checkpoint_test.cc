@@ -1,9 +1,16 @@
 #include "ps/job_checkpoint.h"
 
+#include <unistd.h>
+
+#include <filesystem>
 #include <random>
 #include <set>
 
+#include "absl/strings/str_cat.h"
 #include "common/checkpoint/checkpoint_reader.h"
+#include "common/task_pool.h"
+#include "ps/evictor.h"
+#include "ps/memory_budget.h"
 #include "tests/ps/ps_testing.h"
 
 namespace tessera::ps {
@@ -128,6 +135,60 @@ TEST_F(CheckpointTest, AnIncrementTakesErasedRowsAway) {
     for (uint64_t i = 0; i < rows->rows(); ++i) found.insert(rows->key(i));
   }
   EXPECT_EQ(found, (std::set<uint64_t>{1, 3, 4, 5, 1 << 20}));
+}
+
+TEST_F(CheckpointTest, AllRowsAreWrittenWhereTooManyHaveLeftSinceItWasPrepared) {
+  const PartitionSet all = *PartitionSet::New(1, {0});
+  Tables tables;
+  for (const char* name : {"stays", "leaves"}) {
+    tables.push_back(*Table::New(SgdTable(name, 1, v1::ASYNC), 1, &all));
+  }
+  const std::string folder = absl::StrCat(testing::TempDir(), "/checkpoint-", ::getpid(), "-left");
+  TaskPool readers(1);
+  auto cold = *ColdStore::Open({.folder = folder, .readers = &readers},
+                               {{"leaves", TableTier::RecordBytes(tables[1]->store().layout())}});
+  MemoryBudget budget(1 << 30);
+  Evictor evictor(&budget);
+  TableTier* tier = tables[1]->Attach(
+      {.cold = cold.get(), .cold_table = 0, .budget = &budget, .evictor = &evictor});
+  std::vector<uint64_t> keys;
+  for (uint64_t key = 0; key < 1000; ++key) keys.push_back(key);
+  const std::vector<float> ones(keys.size(), 1);
+  const auto push = [&](uint64_t step) {
+    const Table::Gradients gradients[] = {{.keys = keys, .values = ones.data()}};
+    for (const auto& table : tables) ASSERT_OK(table->Apply(gradients, step, 1));
+  };
+  const auto open = [] { return absl::OkStatus(); };
+  push(0);
+  auto whole = WriteTables(files_, "root/a", {.generation = 1}, nullptr, all, tables, open);
+  ASSERT_OK(whole.status());
+  ASSERT_TRUE(IsIncrementWorth(*whole, tables));
+  auto cut = PrepareCut(files_, "root/b", {.generation = 1}, &*whole);
+  ASSERT_OK(cut.status());
+  EXPECT_FALSE(cut->all);
+  push(1);
+  for (int i = 0; i < 100 && tables[1]->store().rows() > 0; ++i) ASSERT_OK(tier->Evict(1 << 30));
+  EXPECT_FALSE(tables[1]->store().keeps_left());
+  CutTables(tables, *cut);
+  auto written = WriteCut(files_, *std::move(cut), all, tables, open);
+  ASSERT_OK(written.status());
+  EXPECT_EQ(written->rows, (std::vector<uint64_t>{1000, 1000}));
+  EXPECT_EQ(written->files.size(), 2u);
+  EXPECT_EQ(written->first_files, 2u);
+  v1::CheckpointManifest manifest;
+  manifest.set_partition_count(1);
+  for (const auto& table : tables) *manifest.add_tables()->mutable_spec() = table->spec().spec();
+  for (const v1::CheckpointFile& file : written->files) *manifest.add_files() = file;
+  const auto reader = CheckpointReader::Open(files_, "root/b", manifest);
+  ASSERT_OK(reader.status());
+  for (uint32_t t = 0; t < 2; ++t) {
+    const auto rows = (*reader)->Read(TableIndex(t), PartitionId(0));
+    ASSERT_OK(rows.status());
+    EXPECT_EQ(rows->rows(), 1000u);
+  }
+  tables.clear();
+  cold = nullptr;
+  std::filesystem::remove_all(folder);
 }
 
 TEST_F(CheckpointTest, AllRowsAreWrittenWhereTheBaseIsNotWhatThisPsWroteLast) {

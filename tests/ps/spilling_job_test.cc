@@ -119,11 +119,32 @@ class SpillingJobTest : public testing::Test {
     }
     for (std::thread& rank : ranks) rank.join();
   }
-  SavedRows Train(uint32_t ps, Spill* spill, FileSystem& files) {
-    ShardedJob cluster(TestJob(), ps, files, clock_, spill);
+  // Rows that are seldom used go, and may come again.
+  static v1::OpenJobRequest ExpiringJob() {
+    v1::OpenJobRequest job = TestJob();
+    v1::ExpirySpec by_age;
+    by_age.set_after_steps(2);
+    *job.mutable_tables(0)->mutable_spec()->mutable_expiry() = by_age;
+    v1::ExpirySpec by_use = by_age;
+    by_use.set_min_frequency(3);
+    by_use.set_min_norm(1);
+    *job.mutable_tables(3)->mutable_spec()->mutable_expiry() = by_use;
+    return job;
+  }
+  // With a checkpoint after each third step and the last, in "saved".
+  SavedRows Train(const v1::OpenJobRequest& job, uint32_t ps, Spill* spill, FileSystem& files) {
+    ShardedJob cluster(job, ps, files, clock_, spill);
     EXPECT_OK(cluster.status());
-    for (uint64_t step = 0; step < kSteps; ++step) Step(cluster, step);
-    EXPECT_OK(cluster.Checkpoint(kSteps, "saved"));
+    std::string last;
+    for (uint64_t step = 0; step < kSteps; ++step) {
+      Step(cluster, step);
+      const std::string folder = step + 1 < kSteps ? absl::StrCat("step-", step + 1) : "saved";
+      if (step % 3 != 2) continue;
+      EXPECT_OK(cluster.Checkpoint(step + 1, folder, last));
+      // The manifest counts rows wherever they are.
+      if (spill != nullptr) EXPECT_OK(DigestCheckpoint(files, "root/" + folder).status());
+      last = folder;
+    }
     uint64_t evicted = 0;
     for (size_t i = 0; i < cluster.size(); ++i) {
       const v1::StatsResponse stats = cluster.shard(i).Stats();
@@ -137,19 +158,43 @@ class SpillingJobTest : public testing::Test {
     return cluster.Rows(kSteps);
   }
 
+  // A disk with nothing on it.
+  FileSystem& Files() {
+    files_ = std::make_unique<FaultFileSystem>();
+    return *files_;
+  }
+
   const std::string folder_;
   HandClock clock_;
+  std::unique_ptr<FaultFileSystem> files_;
 };
 
 TEST_F(SpillingJobTest, InSyncATenthOfTheMemoryGivesTheSameBits) {
-  FaultFileSystem files;
-  const SavedRows in_memory = Train(1, nullptr, files);
+  const SavedRows in_memory = Train(TestJob(), 1, nullptr, Files());
   EXPECT_GT(in_memory.size(), 2 * kKeys - 100);
   const std::unique_ptr<Spill> spill = OpenSpill(AllRowBytes() / 10);
-  EXPECT_TRUE(SameRows(Train(1, spill.get(), files), in_memory));
-  // The manifest counts rows wherever they are.
-  EXPECT_OK(DigestCheckpoint(files, "root/saved").status());
-  EXPECT_TRUE(SameRows(Train(3, spill.get(), files), in_memory));
+  EXPECT_TRUE(SameRows(Train(TestJob(), 1, spill.get(), Files()), in_memory));
+  EXPECT_TRUE(SameRows(Train(TestJob(), 3, spill.get(), Files()), in_memory));
+}
+
+TEST_F(SpillingJobTest, RowsExpireWhereverTheyAre) {
+  const SavedRows in_memory = Train(ExpiringJob(), 1, nullptr, Files());
+  const auto rows_of = [](const SavedRows& rows, uint32_t table) {
+    return std::count_if(rows.begin(), rows.end(),
+                         [table](const auto& row) { return row.first.first == table; });
+  };
+  EXPECT_LT(rows_of(in_memory, 0), kKeys - 500);
+  EXPECT_GT(rows_of(in_memory, 0), 500);
+  EXPECT_GT(rows_of(in_memory, 3), 500);
+  const std::unique_ptr<Spill> spill = OpenSpill(AllRowBytes() / 10);
+  EXPECT_TRUE(SameRows(Train(ExpiringJob(), 2, spill.get(), Files()), in_memory));
+  // What the last checkpoint has, layers over others, is what there is.
+  v1::OpenJobRequest job = ExpiringJob();
+  job.set_checkpoint("saved");
+  job.set_first_step(kSteps);
+  ShardedJob restored(job, 2, *files_, clock_);
+  ASSERT_OK(restored.status());
+  EXPECT_TRUE(SameRows(restored.Rows(kSteps), in_memory));
 }
 
 TEST_F(SpillingJobTest, CheckpointsThatWriteWhatChangedHaveTheSameRows) {
@@ -215,7 +260,7 @@ TEST_F(SpillingJobTest, CheckpointsThatWriteWhatChangedHaveTheSameRows) {
 
 TEST_F(SpillingJobTest, ACheckpointIsRestoredIntoLessMemoryThanItsRows) {
   FaultFileSystem files;
-  const SavedRows rows = Train(1, nullptr, files);
+  const SavedRows rows = Train(TestJob(), 1, nullptr, files);
   const std::unique_ptr<Spill> spill = OpenSpill(AllRowBytes() / 10);
   v1::OpenJobRequest job = TestJob();
   job.set_checkpoint("saved");
@@ -290,7 +335,8 @@ TEST(DamagedSpillDisk, SendsTheJobBackToItsCheckpointAndCondemnsNone) {
       table->Restore({RowRecord{.key = 1, .floats = absl::MakeConstSpan(values).first(1)}}));
   table->BeginCut(/*all=*/true);
   expect_aborted(table->VisitCutBelow(
-      PartitionId(0), [](absl::Span<const Row* const>) { return absl::OkStatus(); }));
+      PartitionId(0),
+      [](absl::Span<const uint64_t>, absl::Span<const Row* const>) { return absl::OkStatus(); }));
   table->DropCut();
 }
 
@@ -338,7 +384,7 @@ TEST_F(SpillingJobTest, APullFindsInMemoryWhatThePsWasToldAhead) {
 TEST_F(SpillingJobTest, AJobThatEndsGivesItsMemoryAndItsFolderBack) {
   FaultFileSystem files;
   const std::unique_ptr<Spill> spill = OpenSpill(AllRowBytes() / 10);
-  Train(2, spill.get(), files);
+  Train(TestJob(), 2, spill.get(), files);
   EXPECT_EQ(spill->budget().Excess(), 0);
   size_t left = 0;
   for (const auto& entry : std::filesystem::directory_iterator(folder_)) {

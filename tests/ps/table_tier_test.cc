@@ -58,7 +58,7 @@ class TableTierTest : public testing::Test {
     options.budget = budget_.get();
     options.evictor = evictor_.get();
     options.room_limit = room_limit_;
-    tier_ = std::make_unique<TableTier>(options, &partitions_, &store_);
+    tier_ = std::make_unique<TableTier>(options, &partitions_, expiry_, &store_);
   }
   // Lets every row leave that can.
   void EvictAll() {
@@ -114,12 +114,14 @@ class TableTierTest : public testing::Test {
   void ReadCut(SavedRows& rows, absl::FunctionRef<void()> meanwhile) {
     SavedRows below;
     SavedRows memory;
+    std::vector<uint64_t> gone_below;
+    std::vector<uint64_t> gone_from_memory;
     for (const PartitionId p : partitions_.owned()) {
       uint64_t left = 0;
       EXPECT_OK(store_.VisitCut(
           p,
           [&](uint64_t count, absl::Span<const uint64_t> gone) {
-            EXPECT_TRUE(gone.empty());
+            gone_from_memory.insert(gone_from_memory.end(), gone.begin(), gone.end());
             left = count;
             meanwhile();
             return absl::OkStatus();
@@ -132,22 +134,29 @@ class TableTierTest : public testing::Test {
       EXPECT_EQ(left, 0);
     }
     for (const PartitionId p : partitions_.owned()) {
-      EXPECT_OK(tier_->VisitCutBelow(p, [&](absl::Span<const Row* const> all) {
-        Collect(all, below);
-        return absl::OkStatus();
-      }));
+      EXPECT_OK(tier_->VisitCutBelow(
+          p, [&](absl::Span<const uint64_t> gone, absl::Span<const Row* const> all) {
+            EXPECT_TRUE(std::is_sorted(gone.begin(), gone.end()));
+            gone_below.insert(gone_below.end(), gone.begin(), gone.end());
+            Collect(all, below);
+            return absl::OkStatus();
+          }));
       meanwhile();
     }
+    EXPECT_TRUE(expiry_.active() || (gone_below.empty() && gone_from_memory.empty()));
+    last_cut_gone_ = tier_->cut_gone();
     tier_->DropCut();
     last_cut_ = below.size() + memory.size();
+    for (const uint64_t key : gone_below) rows.erase({0, key});
     for (auto& [key, row] : below) rows[key] = std::move(row);
+    for (const uint64_t key : gone_from_memory) rows.erase({0, key});
     for (auto& [key, row] : memory) rows[key] = std::move(row);
   }
   SavedRows Everything() {
     SavedRows rows;
-    const uint64_t count = tier_->BeginCut(/*all=*/true);
+    const std::optional<uint64_t> count = tier_->BeginCut(/*all=*/true);
     ReadCut(rows, [] {});
-    EXPECT_EQ(count, rows.size());
+    EXPECT_EQ(count, rows.size() + last_cut_gone_);
     return rows;
   }
   SavedRows TwinEverything() const {
@@ -166,7 +175,24 @@ class TableTierTest : public testing::Test {
             .slots = {0.1f, 0.2f, 0.3f, 7.0f}};
   }
 
-  uint64_t last_cut_ = 0;  // rows, each as often as the cut had it
+  // Numbers get small.
+  static void Shrink(absl::Span<Row* const> rows, const RowLayout& layout, uint64_t step) {
+    for (Row* const row : rows) {
+      row->Touch(step);
+      for (float& x : FloatsOf(layout, row)) x /= 1024;
+    }
+  }
+  void ExpireBoth(uint64_t applied_steps) {
+    ASSERT_OK(tier_->Expire(applied_steps));
+    for (const PartitionId p : partitions_.owned()) {
+      twin_.EraseIf(
+          p, [&](const Row& row) { return expiry_.Takes(row, twin_.layout(), applied_steps); });
+    }
+  }
+
+  uint64_t last_cut_ = 0;       // rows, each as often as the cut had it
+  uint64_t last_cut_gone_ = 0;  // TableTier::cut_gone
+  Expiry expiry_ = *Expiry::New({}, "t");
   absl::Duration room_limit_ = absl::Seconds(10);
   std::string folder_;
   const PartitionSet partitions_;
@@ -336,7 +362,7 @@ TEST_F(TableTierTest, ARowThatIsChangedOnItsWayOutStays) {
   size_t leaving = 0;
   const auto sweep = [&] {
     for (const PartitionId p : {p7, p8}) {
-      EXPECT_EQ(store_.Sweep(p, 10, clock_, [&](const Row&) { ++leaving; }), 0);
+      EXPECT_EQ(store_.Sweep(p, 10, clock_, [&](const Row&) { return ++leaving > 0; }), 0);
     }
     return leaving;
   };
@@ -369,8 +395,8 @@ TEST_F(TableTierTest, ARowThatCameAndWentSinceItWasReadIsAskedForAgain) {
   EXPECT_LE(asker.last.erased_at, before.erases);
   store_.FindOrCreate(Keys(7, 8), values, &status, nullptr);
   const PartitionId p = PartitionOf(7, kPartitions);
-  store_.Sweep(p, 10, clock_, [](const Row&) {});
-  store_.Sweep(p, 10, clock_, [](const Row&) {});
+  store_.Sweep(p, 10, clock_, [](const Row&) { return true; });
+  store_.Sweep(p, 10, clock_, [](const Row&) { return true; });
   ASSERT_EQ(store_.EndLeaving(p, Keys(7, 8), false), 1);
   store_.FindOrCreate(Keys(7, 8), values, &status, &asker);
   EXPECT_GT(asker.last.erased_at, before.erases);
@@ -550,9 +576,189 @@ TEST_F(TableTierTest, TooManyRowsThatLeftMakeTheNextCutOneOfAll) {
   ASSERT_OK(Push(Keys(0, 40000), 50));
   EvictAll();
   EXPECT_FALSE(store_.keeps_left());
+  EXPECT_EQ(tier_->BeginCut(/*all=*/false), std::nullopt);
   Everything();
   EXPECT_TRUE(store_.keeps_left());
   EXPECT_EQ(store_.left_bytes(), 0);
+}
+
+TEST_F(TableTierTest, RowsExpireAsIfAllWereInMemory) {
+  v1::ExpirySpec spec;
+  spec.set_after_steps(40);
+  spec.set_min_frequency(2);
+  spec.set_min_norm(1);
+  spec.set_grace_steps(8);
+  expiry_ = *Expiry::New(spec, "t");
+  Open(kPlenty);
+  std::mt19937_64 random(7);
+  uint64_t step = 0;
+  const auto some_keys = [&](uint64_t most) {
+    std::vector<uint64_t> keys;
+    const uint64_t first = random() % 4000;
+    const uint64_t stride = 1 + random() % 7;
+    for (uint64_t k = first; keys.size() < most && k < 4000; k += stride) keys.push_back(k);
+    return keys;
+  };
+  const auto live = [&] {
+    const std::vector<uint64_t> keys = some_keys(200);
+    // Of an async job, in which a rank may be far behind.
+    const uint64_t at = ++step - std::min<uint64_t>(step, random() % 4 == 0 ? 30 : 0);
+    switch (random() % 8) {
+      case 0:
+        ExpectSame(Pull(keys), TwinPull(keys));
+        ASSERT_OK(Push(keys, at));
+        TwinPush(keys, at);
+        break;
+      case 1:
+        ExpectSame(Look(keys), TwinLook(keys));
+        break;
+      case 2: {
+        std::vector<uint64_t> absent, twins_absent;
+        ASSERT_OK(tier_->Bring(keys, absent));
+        twin_.AppendAbsent(keys, twins_absent);
+        std::sort(absent.begin(), absent.end());
+        std::sort(twins_absent.begin(), twins_absent.end());
+        EXPECT_EQ(absent, twins_absent);
+        break;
+      }
+      case 3:
+        ASSERT_OK(tier_->Update(keys, [&](absl::Span<Row* const> rows, absl::Span<const uint32_t>) {
+          Shrink(rows, store_.layout(), at);
+        }));
+        twin_.Update(keys, [&](absl::Span<Row* const> rows, absl::Span<const uint32_t>) {
+          Shrink(rows, twin_.layout(), at);
+        });
+        break;
+      case 4:
+        ASSERT_OK(Push(keys, at));
+        TwinPush(keys, at);
+        break;
+      default:
+        ASSERT_OK(tier_->Evict(40000));
+    }
+  };
+  SavedRows image;
+  uint64_t increments = 0, replaced = 0, gone = 0;
+  for (int n = 0; n < 40; ++n) {
+    for (int i = 0; i < 8; ++i) live();
+    const auto on_disk = tier_->CountExpirable(step);
+    ASSERT_OK(on_disk);
+    const uint64_t rows_before = twin_.rows();
+    uint64_t in_memory = 0;
+    for (const PartitionId p : partitions_.owned()) {
+      store_.VisitPartition(p, [&](absl::Span<const Row* const> rows) {
+        for (const Row* row : rows) in_memory += expiry_.Takes(*row, store_.layout(), step);
+      });
+    }
+    ExpireBoth(step);
+    EXPECT_EQ(*on_disk + in_memory, rows_before - twin_.rows());
+    for (int i = 0; i < 2; ++i) live();  // an async job does not wait
+    const bool all = n % 8 == 0 || !store_.keeps_left();
+    const SavedRows moment = TwinEverything();
+    const uint64_t counted = *tier_->BeginCut(all);
+    if (n % 11 == 10) {
+      live();
+      tier_->DropCut();
+      n += 7 - n % 8;  // what comes next is a cut of all rows
+      continue;
+    }
+    if (all) image.clear();
+    ReadCut(image, [&] {
+      if (random() % 16 == 0) live();
+      for (const PartitionId p : partitions_.owned()) replaced += store_.Replaced(p).size();
+    });
+    ASSERT_TRUE(image == moment) << "cut " << n << (all ? " of all" : " of what changed");
+    EXPECT_EQ(counted - last_cut_gone_, moment.size());
+    EXPECT_EQ(store_.rows() + tier_->stats().cold_rows, twin_.rows());
+    ASSERT_FALSE(HasFailure()) << "cut " << n;
+    increments += !all;
+    gone += last_cut_gone_;
+  }
+  EXPECT_TRUE(Everything() == TwinEverything());
+  EXPECT_GT(increments, 15);
+  EXPECT_GT(replaced, 0);
+  EXPECT_GT(gone, 1000);
+  EXPECT_EQ(tier_->stats().expired_on_disk, gone + last_cut_gone_);
+}
+
+TEST_F(TableTierTest, RowsThatHaveExpiredOnDiskMoveNowhere) {
+  v1::ExpirySpec spec;
+  spec.set_after_steps(5);
+  expiry_ = *Expiry::New(spec, "t");
+  Open(kPlenty);
+  ASSERT_OK(Push(Keys(0, 1000), 1));
+  ASSERT_OK(Push(Keys(0, 300), 9));
+  EvictAll();
+  ASSERT_OK(tier_->Expire(10));
+  EXPECT_EQ(Look(Keys(0, 1000)).counts.hits, 300);
+  // One of those that are gone comes again.
+  ASSERT_OK(Push({500}, 10));
+  const auto expect_taken = [&](TableTier& tier) {
+    std::set<uint64_t> taken;
+    const auto take = [&](absl::Span<const Row* const> rows) {
+      for (const Row* row : rows) EXPECT_TRUE(taken.insert(row->key).second);
+    };
+    for (const PartitionId p : partitions_.owned()) {
+      ASSERT_OK(tier.ReadTaken(tier.TakeRows(p, /*changed=*/false, take), take));
+    }
+    EXPECT_EQ(taken.size(), 301);
+    EXPECT_TRUE(taken.contains(500));
+  };
+  expect_taken(*tier_);
+  // Who takes over the disk knows it, too.
+  RowStore next_store(Template(), &partitions_);
+  next_store.PrepareToTakeOver(store_);
+  TableTier next({.cold = cold_.get(),
+                  .budget = budget_.get(),
+                  .evictor = evictor_.get(),
+                  .shares_cold = true},
+                 &partitions_, expiry_, &next_store);
+  next.TakeOver(*tier_);
+  expect_taken(next);
+}
+
+TEST_F(TableTierTest, RowsExpireWhileTheyComeAndGo) {
+  // Rows for a tenth of the keys, three threads that use them, one that expires and reads all.
+  v1::ExpirySpec spec;
+  spec.set_after_steps(3);
+  expiry_ = *Expiry::New(spec, "t");
+  Open(80'000);
+  constexpr uint64_t kKeys = 8000;
+  std::atomic<uint64_t> step = 1;
+  std::atomic<bool> done = false;
+  std::vector<std::thread> threads;
+  for (uint64_t t = 0; t < 3; ++t) {
+    threads.emplace_back([&, t] {
+      std::mt19937_64 random(t);
+      while (!done) {
+        const uint64_t first = random() % kKeys;
+        const std::vector<uint64_t> keys = Keys(first, std::min(first + 500, kKeys));
+        if (random() % 2 == 0) Pull(keys);
+        EXPECT_OK(tier_->Update(keys, [&](absl::Span<Row* const> rows, absl::Span<const uint32_t>) {
+          for (Row* const row : rows) row->Touch(step);
+        }));
+        ++step;
+      }
+    });
+  }
+  for (int n = 0; n < 8; ++n) {
+    const uint64_t now = step;
+    EXPECT_OK(tier_->Expire(now));
+    const uint64_t counted = *tier_->BeginCut(/*all=*/true);
+    SavedRows rows;
+    ReadCut(rows, [] {});
+    // Each was counted once, wherever it was.
+    EXPECT_EQ(rows.size(), counted - last_cut_gone_);
+    for (const auto& [key, row] : rows) EXPECT_GE(row.last_step + 3, now - 1) << key.second;
+  }
+  done = true;
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_GT(tier_->stats().expired_on_disk, 100);
+  ASSERT_OK(tier_->Expire(step));
+  EXPECT_EQ(tier_->BeginCut(/*all=*/true), store_.rows() + tier_->stats().cold_rows);
+  SavedRows rows;
+  ReadCut(rows, [] {});
+  EXPECT_EQ(rows.size(), store_.rows() + tier_->stats().cold_rows);
 }
 
 TEST_F(TableTierTest, NoChangeIsLostWhileRowsComeAndGo) {

@@ -1,0 +1,131 @@
+#include <algorithm>
+#include <cstring>
+#include <iterator>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/time/clock.h"
+#include "common/status_macros.h"
+#include "ps/cold_rows.h"
+#include "ps/table_tier.h"
+
+// Of TableTier: rows that expire. Those in memory go at once, those on disk count for nothing from
+// the same moment on (HasExpired) and are erased by whoever reads the cut, in their own time. What
+// is on disk and has expired was there when it did, or was never updated: another row that would
+// be taken for such a one does not leave memory.
+namespace tessera::ps {
+namespace {
+
+// Keys whose records are erased together, while no row is brought: some milliseconds.
+constexpr size_t kErasedAtOnce = 1024;
+// While rows in memory are looked through, no row is brought for so long: records that go are
+// written together.
+constexpr absl::Duration kLooked = absl::Milliseconds(10);
+
+}  // namespace
+
+absl::Status TableTier::EraseBelow(absl::Span<const uint64_t> keys) {
+  std::vector<uint8_t> may(keys.size());
+  if (cold_.MayContain(options_.cold_table, keys, may.data()) == 0) return absl::OkStatus();
+  std::vector<ColdKey> places;
+  for (size_t i = 0; i < keys.size(); ++i) {
+    if (may[i]) places.push_back(PlaceOf(keys[i]));
+  }
+  std::sort(places.begin(), places.end());
+  return cold_.Erase(options_.cold_table, places);
+}
+
+absl::StatusOr<uint64_t> TableTier::Expire(uint64_t applied_steps) {
+  // Nothing is on its way to disk.
+  absl::MutexLock none_leaves(&leaving_mu_);
+  {
+    absl::MutexLock none_comes(&erase_mu_);
+    expired_at_ = std::max<uint64_t>(expired_at_, applied_steps);
+  }
+  uint64_t expired = 0;
+  std::vector<uint64_t> keys;
+  for (auto partition = partitions_.owned().begin(); partition != partitions_.owned().end();) {
+    absl::MutexLock none_comes(&erase_mu_);
+    const absl::Time begin = absl::Now();
+    keys.clear();
+    do {
+      const uint64_t erased = store_.EraseIf(*partition, [&](const Row& row) {
+        if (!HasExpired(row)) return false;
+        keys.push_back(row.key);
+        return true;
+      });
+      Gone(erased);
+      expired += erased;
+    } while (++partition != partitions_.owned().end() && absl::Now() - begin < kLooked);
+    // What the disk has of these rows is older, and may look as if it had not expired.
+    TESSERA_RETURN_IF_ERROR(EraseBelow(keys));
+  }
+  return expired;
+}
+
+absl::StatusOr<uint64_t> TableTier::CountExpirable(uint64_t applied_steps) const {
+  uint64_t rows = 0;
+  std::vector<uint64_t> keys;
+  std::vector<uint64_t> absent;
+  RowBlocks block(1, record_bytes_);
+  for (const PartitionId partition : partitions_.owned()) {
+    keys.clear();
+    absent.clear();
+    TESSERA_RETURN_IF_ERROR(cold_.VisitPartition(
+        options_.cold_table, partition.value(), [&](uint64_t key, const char* record) {
+          std::memcpy(block.data(), record, record_bytes_);
+          const Row& row = *block.row(0);
+          if (!HasExpired(row) && expiry_.Takes(row, store_.layout(), applied_steps)) {
+            keys.push_back(key);
+          }
+          return absl::OkStatus();
+        }));
+    // What memory has is newer.
+    store_.AppendAbsent(keys, absent);
+    rows += absent.size();
+  }
+  return rows;
+}
+
+absl::StatusOr<std::vector<uint64_t>> TableTier::EraseExpired(PartitionId partition,
+                                                              absl::Span<const uint64_t> expired) {
+  std::vector<uint64_t> gone;
+  for (size_t begin = 0; begin < expired.size(); begin += kErasedAtOnce) {
+    const absl::Span<const uint64_t> piece = expired.subspan(begin, kErasedAtOnce);
+    std::vector<ColdKey> places;
+    for (const uint64_t key : piece) places.push_back({partition.value(), key});
+    // The disk stays as it is: a row that was made anew since may have left, and have replaced it.
+    absl::MutexLock none_leaves(&leaving_mu_);
+    TESSERA_ASSIGN_OR_RETURN(const ColdRows read,
+                             ReadColdRows(cold_, options_.cold_table, record_bytes_, places));
+    std::vector<ColdKey> still;
+    std::vector<uint64_t> still_keys;
+    for (size_t i = 0; i < read.keys.size(); ++i) {
+      if (!read.found[i] || !HasExpired(*read.blocks->row(i))) continue;
+      still.push_back(read.keys[i]);
+      still_keys.push_back(read.keys[i].key);
+    }
+    absl::MutexLock none_comes(&erase_mu_);
+    TESSERA_RETURN_IF_ERROR(cold_.Erase(options_.cold_table, still));
+    const size_t before = gone.size();
+    store_.ForgetBelow(partition, still_keys, gone);
+    const size_t forgotten = gone.size() - before;
+    cold_rows_.fetch_sub(static_cast<int64_t>(forgotten), std::memory_order_relaxed);
+    // Of the others memory had newer rows already at the cut, unless they were made since.
+    const std::vector<uint64_t> replaced = store_.Replaced(partition);
+    if (replaced.empty()) continue;
+    const absl::flat_hash_set<uint64_t> since(replaced.begin(), replaced.end());
+    std::copy_if(piece.begin(), piece.end(), std::back_inserter(gone),
+                 [&](uint64_t key) { return since.contains(key); });
+  }
+  std::sort(gone.begin(), gone.end());
+  // What was made anew may have left again without an update, and have been forgotten.
+  gone.erase(std::unique(gone.begin(), gone.end()), gone.end());
+  expired_on_disk_.fetch_add(gone.size(), std::memory_order_relaxed);
+  return gone;
+}
+
+void TableTier::GoOnFrom(const TableTier& other) {
+  expired_at_ = std::max<uint64_t>(expired_at_, other.expired_at_);
+}
+
+}  // namespace tessera::ps
