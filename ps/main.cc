@@ -84,13 +84,12 @@ int main(int argc, char** argv) {
       app.add_option("--spill-dir", options.spill_folder,
                      "folder of this process alone for rows that --memory has no room for; emptied "
                      "at the start. Without it all rows are in memory");
-  CLI::Option* const memory =
-      app.add_option(
-             "--memory", options.memory_bytes,
-             "for rows, over all jobs, e.g. 8GiB; dense parameters, tables with an expiry and "
-             "those whose every row moves at every step come on top")
-          ->transform(CLI::AsSizeValue(false))
-          ->needs(spill);
+  CLI::Option* const memory = app.add_option("--memory", options.memory_bytes,
+                                             "for rows, over all jobs, e.g. 8GiB; dense "
+                                             "parameters, and tables whose every row moves "
+                                             "at every step, come on top")
+                                  ->transform(CLI::AsSizeValue(false))
+                                  ->needs(spill);
   spill->needs(memory);
   app.add_option("--spill-bytes", options.max_spill_bytes,
                  "of a job's files in the spill folder, e.g. 500GiB; up to three times the rows' "
