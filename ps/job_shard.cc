@@ -91,8 +91,10 @@ absl::StatusOr<std::shared_ptr<JobShard>> JobShard::TryOpen(const v1::OpenJobReq
     TESSERA_RETURN_IF_ERROR(RestoreTables(*options.files, folder, request.warm(),
                                           shard->partitions_, shard->tables_, keep_going));
   }
-  // Who takes over has its log when it has its rows.
-  if (request.take_over() == 0) TESSERA_RETURN_IF_ERROR(shard->OpenLog(keep_going));
+  // Who takes over has its log when it has its rows, who follows when it is sure to be wanted.
+  if (request.take_over() == 0 && request.follow().empty()) {
+    TESSERA_RETURN_IF_ERROR(shard->OpenLog(keep_going));
+  }
   return shard;
 }
 

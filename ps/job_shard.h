@@ -122,8 +122,9 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   static absl::StatusOr<std::shared_ptr<JobShard>> OpenEmpty(const v1::OpenJobRequest& request,
                                                              const Options& options, JobShard* near,
                                                              JobShard* staged = nullptr);
-  // Once it has taken over all that it is to have: from here on its push log is written, where the
-  // job has one. Part of Open of all others.
+  // Once it has taken over all that it is to have, or is to follow another: from here on its push
+  // log is written, where the job has one, and those of before are gone. Part of Open of all
+  // others.
   absl::Status OpenLog(KeepGoing keep_going = absl::OkStatus) ABSL_LOCKS_EXCLUDED(mu_, cut_mu_);
   bool Owns(uint32_t partition) const {
     return partition < partitions_.partition_count() &&

@@ -72,19 +72,8 @@ absl::StatusOr<std::shared_ptr<JobShard>> Jobs::Open(const v1::OpenJobRequest& r
   const std::string& id = request.job_id();
   TESSERA_RETURN_IF_ERROR(CheckId(id));
   uint64_t close_alls = 0;
-  {
-    absl::MutexLock lock(&mu_);
-    const auto free = [this, &id]()
-                          ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return !opening_.contains(id); };
-    while (!mu_.AwaitWithTimeout(absl::Condition(&free), absl::Seconds(1))) {
-      TESSERA_RETURN_IF_ERROR(keep_going());
-    }
-    opening_.insert(id);
-  }
-  const auto opened_mark = absl::MakeCleanup([this, &id] {
-    absl::MutexLock lock(&mu_);
-    opening_.erase(id);
-  });
+  TESSERA_RETURN_IF_ERROR(AwaitOpening(id, keep_going));
+  const auto opened = absl::MakeCleanup([this, &id] { EndOpening(id); });
   {
     absl::MutexLock lock(&mu_);
     close_alls = close_alls_;
@@ -101,13 +90,13 @@ absl::StatusOr<std::shared_ptr<JobShard>> Jobs::Open(const v1::OpenJobRequest& r
     absl::MutexLock lock(&mu_);
     return CheckWanted(request, close_alls);
   };
-  std::shared_ptr<JobShard> opened = request.recover() ? TakeFollower(request) : nullptr;
-  if (opened == nullptr) {
-    TESSERA_ASSIGN_OR_RETURN(opened, request.take_over() > 0
-                                         ? TakeOver(request)
-                                         : JobShard::Open(request, options_, wanted));
+  std::shared_ptr<JobShard> shard = request.recover() ? TakeFollower(request) : nullptr;
+  if (shard == nullptr) {
+    TESSERA_ASSIGN_OR_RETURN(shard, request.take_over() > 0
+                                        ? TakeOver(request)
+                                        : JobShard::Open(request, options_, wanted));
   }
-  std::shared_ptr<JobShard> old = opened;
+  std::shared_ptr<JobShard> old = shard;
   std::shared_ptr<JobShard> staged;  // is of no use any more
   std::shared_ptr<JobShard> followed;
   {
@@ -123,7 +112,22 @@ absl::StatusOr<std::shared_ptr<JobShard>> Jobs::Open(const v1::OpenJobRequest& r
   if (old != nullptr) {
     old->Close(MovedOn(id, old->request().generation(), request.generation()));
   }
-  return opened;
+  return shard;
+}
+
+absl::Status Jobs::AwaitOpening(const std::string& job_id, KeepGoing keep_going) {
+  absl::MutexLock lock(&mu_);
+  const auto free = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return !opening_.contains(job_id); };
+  while (!mu_.AwaitWithTimeout(absl::Condition(&free), absl::Seconds(1))) {
+    TESSERA_RETURN_IF_ERROR(keep_going());
+  }
+  opening_.insert(job_id);
+  return absl::OkStatus();
+}
+
+void Jobs::EndOpening(const std::string& job_id) {
+  absl::MutexLock lock(&mu_);
+  opening_.erase(job_id);
 }
 
 absl::StatusOr<Jobs::Following*> Jobs::FindFollowing(const v1::OpenJobRequest& request) {
@@ -162,8 +166,15 @@ absl::StatusOr<bool> Jobs::BeginFollowing(const v1::OpenJobRequest& request) {
 
 absl::StatusOr<std::shared_ptr<JobShard>> Jobs::OpenFollower(const v1::OpenJobRequest& request,
                                                              KeepGoing keep_going) {
+  TESSERA_RETURN_IF_ERROR(CheckFollowing(request));
   TESSERA_ASSIGN_OR_RETURN(std::shared_ptr<JobShard> shard,
                            JobShard::Open(request, options_, keep_going));
+  // Its log takes the place of those of before. Whoever follows no more must not touch them: they
+  // may be of a later generation, or of one that has followed and is called by workers now.
+  TESSERA_RETURN_IF_ERROR(AwaitOpening(request.job_id(), keep_going));
+  const auto opened = absl::MakeCleanup([&] { EndOpening(request.job_id()); });
+  TESSERA_RETURN_IF_ERROR(CheckFollowing(request));
+  TESSERA_RETURN_IF_ERROR(shard->OpenLog());
   absl::MutexLock lock(&mu_);
   TESSERA_ASSIGN_OR_RETURN(Following * following, FindFollowing(request));
   following->shard = shard;

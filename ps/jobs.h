@@ -89,6 +89,10 @@ class Jobs {
     absl::Status failed;
   };
 
+  // One at a time opens a job's shard, or begins its log. The error is keep_going's.
+  absl::Status AwaitOpening(const std::string& job_id, KeepGoing keep_going)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  void EndOpening(const std::string& job_id) ABSL_LOCKS_EXCLUDED(mu_);
   absl::StatusOr<std::shared_ptr<JobShard>> TakeOver(const v1::OpenJobRequest& request)
       ABSL_LOCKS_EXCLUDED(mu_);
   // Out of following_, to be called by workers; null: there is none of that generation.

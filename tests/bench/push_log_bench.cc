@@ -117,6 +117,7 @@ class Shard {
     }
     auto shard = JobShard::Open(job, options);
     Must(shard.status());
+    if (follow) Must((*shard)->OpenLog());
     return *std::move(shard);
   }
 

@@ -19,6 +19,7 @@ class ReplicaTest : public testing::Test, protected RecoveryHarness {
     job.set_first_step(step);
     auto shard = Open(job, files_, OtherLogs);
     EXPECT_OK(shard);
+    EXPECT_OK((*shard)->OpenLog());
     return *std::move(shard);
   }
   static void OtherLogs(JobShard::Options& options) { options.log_root = "other-logs"; }
@@ -327,6 +328,28 @@ TEST_F(FollowingJobsTest, OneThatHasFollowedTakesThePlaceAndOthersDoNot) {
   EXPECT_EQ(*jobs_.Open(recover), follower) << "a repeat";
   EXPECT_FAILS(follower->Follow({}), StatusCode::kAborted, "follows nobody");
   EXPECT_FAILS(jobs_.BeginFollowing(Request(2, 7)), StatusCode::kAborted, "");
+}
+
+TEST_F(FollowingJobsTest, OneThatOpensLateTouchesNoLogOfALaterGeneration) {
+  ShardedJob before(Job({SgdTable("a", 1, v1::ASYNC)}), 1, files_, clock_);
+  before.Push(0, 0, {{0, {1, 2, 3}, {1, 1, 1}}});
+  ASSERT_OK(before.Checkpoint(0, "cut"));
+  v1::OpenJobRequest follow = Request(1, 5);
+  follow.set_checkpoint("cut");
+  EXPECT_TRUE(*jobs_.BeginFollowing(follow));
+  // While it reads the checkpoint another generation is opened.
+  bool opened = false;
+  const auto meanwhile = [&] {
+    if (!std::exchange(opened, true)) EXPECT_OK(jobs_.Open(Request(2, 0)));
+    return absl::OkStatus();
+  };
+  EXPECT_FAILS(jobs_.OpenFollower(follow, meanwhile), StatusCode::kAborted, "not to be followed");
+  ASSERT_TRUE(opened);
+  EXPECT_FAILS(jobs_.OpenFollower(follow), StatusCode::kAborted, "not to be followed");
+  jobs_.CloseAll(absl::UnavailableError("as if killed"));
+  v1::OpenJobRequest recover = Request(2, 0);
+  recover.set_recover(true);
+  EXPECT_OK(jobs_.Open(recover));
 }
 
 TEST_F(FollowingJobsTest, ItEndsWithTheJob) {
