@@ -76,7 +76,7 @@ class SpillingTable {
     tier.budget = &spill_->budget();
     tier.evictor = &spill_->evictor();
     tier.room_limit = options.room_limit;
-    tier_ = std::make_unique<TableTier>(tier, &partitions_, &store_);
+    tier_ = std::make_unique<TableTier>(tier, &partitions_, *ps::Expiry::New({}, "rows"), &store_);
   }
 
   static uint64_t RecordBytes() { return TableTier::RecordBytes(Template().layout); }
