@@ -29,6 +29,8 @@ struct ClusterOptions {
   uint64_t ps_memory_bytes = 0;
   // In one process: see Master::Options.
   absl::Duration least_run = absl::Seconds(10);
+  // Separate processes: workers and ps share memory.
+  bool share_memory = true;
   // Of each worker's dense products.
   int compute_threads = 1;
   std::string device = "auto";

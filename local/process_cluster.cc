@@ -184,11 +184,13 @@ absl::StatusOr<std::unique_ptr<Cluster>> StartProcessCluster(ClusterOptions opti
   add("master", "tessera-master",
       {"--listen", master, "--data-dir", folder("master"), "--checkpoint-root",
        options.checkpoint_root});
+  const std::string share_memory =
+      absl::StrCat("--shared-memory=", options.share_memory ? "true" : "false");
   for (int i = 0; i < options.ps; ++i) {
     const std::string name = absl::StrCat("ps-", i);
     add(name, "tessera-ps",
         {"--listen", "127.0.0.1:0", "--master", master, "--name", name, "--data-dir", folder(name),
-         "--checkpoint-root", options.checkpoint_root});
+         "--checkpoint-root", options.checkpoint_root, share_memory});
   }
   for (int i = 0; i < options.workers; ++i) {
     const std::string name = absl::StrCat("worker-", i);
@@ -198,7 +200,8 @@ absl::StatusOr<std::unique_ptr<Cluster>> StartProcessCluster(ClusterOptions opti
                                       "--scratch-dir", folder(name),
                                       "--output-root", options.output_root,
                                       "--threads",     absl::StrCat(options.compute_threads),
-                                      "--device",      options.device};
+                                      "--device",      options.device,
+                                      share_memory};
     if (options.workers_serve) flags.insert(flags.end(), {"--listen", "127.0.0.1:0"});
     add(name, "tessera-worker", std::move(flags));
   }

@@ -1,12 +1,14 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "absl/functional/any_invocable.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "common/wire/buffer.h"
+#include "ps/shared_regions.h"
 #include "ps/table.h"
 #include "tessera/v1/parameter_service.pb.h"
 
@@ -22,11 +24,14 @@ struct PullCall {
   std::vector<Bulk> keys;   // [request.tables]
   wire::Buffer memory;      // where they lie
   uint64_t bytes = 0;       // of the whole message
+  // Where the rows are to be written; none: in memory of the answer's.
+  std::optional<SlotUse> slot;
+  std::vector<absl::Span<char>> room;  // [request.tables], in the slot
 };
 
 struct PullAnswer {
   v1::PullResponse response;         // blocks without values
-  std::vector<wire::Buffer> values;  // [response.tables]
+  std::vector<wire::Buffer> values;  // [response.tables]; empty: they are in the call's slot
   RowCounts counts;                  // of all keys
 };
 using PullDone = absl::AnyInvocable<void(absl::StatusOr<PullAnswer>) &&>;
@@ -36,7 +41,7 @@ struct PushCall {
   std::vector<Bulk> keys;       // [request.tables]
   std::vector<Bulk> gradients;  // [request.tables]
   // Where they lie: all keys, then all gradients, each begun at a multiple of 8, with zeros
-  // between.
+  // between; unless some of it is shared with the caller.
   wire::Buffer memory;
   uint64_t bytes = 0;  // of the whole message
 };

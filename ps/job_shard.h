@@ -78,6 +78,8 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   ~JobShard();
 
   const v1::OpenJobRequest& request() const { return request_; }
+  // What is pushed is written to one: all keys and gradients lie in memory of the call's own.
+  bool has_push_log() const { return log_ != nullptr; }
 
   // Answers by `done`, once: at once, or when the steps below the request's are applied, or when
   // Expire finds the deadline (of Clock::Monotonic) passed. It may be what completes a step.
@@ -219,8 +221,9 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   absl::Status TakePushed() ABSL_LOCKS_EXCLUDED(mu_);
   // RESOURCE_EXHAUSTED: no memory.
   absl::StatusOr<PullAnswer> PullNow(const PullCall& call, const PullKeys& keys);
-  absl::Status PullTable(const PullCall& call, uint32_t index, absl::Span<const uint64_t> keys,
-                         PullAnswer& answer);
+  // Block `number` of the call, of table `index`.
+  absl::Status PullTable(const PullCall& call, size_t number, uint32_t index,
+                         absl::Span<const uint64_t> keys, PullAnswer& answer);
   // Keeps one part of a push; the last one pushes all.
   absl::Status PushPart(PushCall call, std::vector<GradientBlock> blocks, RankState& rank)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(rank.mu) ABSL_LOCKS_EXCLUDED(mu_, cut_mu_);

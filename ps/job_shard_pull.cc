@@ -114,8 +114,9 @@ absl::StatusOr<PullAnswer> JobShard::PullNow(const PullCall& call, const PullKey
   try {
     for (; done < keys.size(); ++done) {
       const uint32_t table = call.request.tables(static_cast<int>(done)).table();
-      TESSERA_RETURN_IF_ERROR(PullTable(call, table, keys[done], answer));
+      TESSERA_RETURN_IF_ERROR(PullTable(call, done, table, keys[done], answer));
     }
+    answer.response.set_shared(call.slot.has_value());
     answer.response.set_has_cold_rows(
         std::any_of(tables_.begin(), tables_.end(),
                     [](const std::unique_ptr<Table>& table) { return table->has_cold_rows(); }));
@@ -129,13 +130,15 @@ absl::StatusOr<PullAnswer> JobShard::PullNow(const PullCall& call, const PullKey
   }
 }
 
-absl::Status JobShard::PullTable(const PullCall& call, uint32_t index,
+absl::Status JobShard::PullTable(const PullCall& call, size_t number, uint32_t index,
                                  absl::Span<const uint64_t> keys, PullAnswer& answer) {
   Table& table = *tables_[index];
-  wire::Buffer values(keys.size() * table.dim() * sizeof(float));
+  const bool shared = call.slot.has_value();
+  wire::Buffer values(shared ? 0 : keys.size() * table.dim() * sizeof(float));
+  char* const to = shared ? call.room[number].data() : values.data();
   std::vector<uint8_t> statuses(keys.size());
-  TESSERA_RETURN_IF_ERROR(table.Pull(keys, call.request.read_only(),
-                                     reinterpret_cast<float*>(values.data()), statuses.data()));
+  TESSERA_RETURN_IF_ERROR(
+      table.Pull(keys, call.request.read_only(), reinterpret_cast<float*>(to), statuses.data()));
   v1::RowBlock& block = *answer.response.add_tables();
   block.set_table(index);
   AddStatuses(statuses, &block, &answer.counts);

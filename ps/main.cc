@@ -109,6 +109,12 @@ int main(int argc, char** argv) {
   app.add_option("--threads", options.threads, "that work on requests; 0: one per processor")
       ->capture_default_str()
       ->check(CLI::Range(0, 1024));
+  bool share_memory = true;
+  app.add_flag("--shared-memory,!--no-shared-memory", share_memory,
+               "workers on this machine, of the same user, may hand over rows and gradients in "
+               "shared memory instead of through the network; 1 GiB in all, on top of what rows "
+               "take")
+      ->capture_default_str();
   app.add_option("--leave-within", leave_within,
                  "seconds for which a ps that is to stop waits for jobs to cut a checkpoint; less "
                  "than whoever stops it waits until it kills it. 0: none")
@@ -127,6 +133,7 @@ int main(int argc, char** argv) {
     return app.exit(error) == 0 ? 0 : 2;
   }
 
+  if (!share_memory) options.max_shared_bytes = 0;
   if (options.memory_bytes > 0) KeepFreedMemoryWithin(options.memory_bytes);
   tessera::EndMutexChecks();
   tessera::InitLog(options.name.empty() ? "ps" : options.name, log_level);

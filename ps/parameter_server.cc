@@ -17,6 +17,7 @@
 #include "ps/jobs.h"
 #include "ps/parameter_service.h"
 #include "ps/ps_metrics.h"
+#include "ps/shared_regions.h"
 #include "ps/spill.h"
 
 namespace tessera::ps {
@@ -57,6 +58,7 @@ class ParameterServerImpl final : public ParameterServer {
              .spill = spill_.get(),
              .run = [this](Executor::Task task) { requests_.Run(std::move(task)); }},
             process_),
+        regions_(options.max_shared_bytes),
         service_({.jobs = &jobs_,
                   .requests = &requests_,
                   .ahead = &ahead_,
@@ -64,11 +66,12 @@ class ParameterServerImpl final : public ParameterServer {
                   .clock = options.clock,
                   .metrics = &metrics_,
                   .channels = options.channels,
+                  .regions = &regions_,
                   .pulls_may_block = spill_ != nullptr,
                   .max_unsent_bytes = options.max_unsent_bytes}),
         metrics_service_(&registry_),
         process_collector_(AddProcessMetrics(registry_, "ps", *options.clock)),
-        collector_(AddPsCollector(registry_, jobs_, requests_)) {}
+        collector_(AddPsCollector(registry_, jobs_, requests_, regions_)) {}
 
   ~ParameterServerImpl() override { Stop(absl::ZeroDuration()); }
 
@@ -192,6 +195,7 @@ class ParameterServerImpl final : public ParameterServer {
   Executor administration_;
   const uint64_t process_ = ClusterNode::DrawProcess();
   Jobs jobs_;
+  SharedRegions regions_;
   ParameterService service_;
   MetricsService metrics_service_;
   const std::unique_ptr<MetricsRegistry::Registration> process_collector_;

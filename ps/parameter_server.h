@@ -48,6 +48,9 @@ class ParameterServer {
     uint64_t max_queued_bytes = 512 << 20;
     // Of answers that workers have not taken yet; above it, pulls are refused the same way.
     uint64_t max_unsent_bytes = 256 << 20;
+    // Of memory that workers of this machine share, so that rows and gradients need not go through
+    // the network; what does not fit goes there. 0: none is shared.
+    uint64_t max_shared_bytes = 1 << 30;
     // Where it counts; null: in one of its own. Served either way. Borrowed, outlives the server.
     MetricsRegistry* metrics = nullptr;
     Channels* channels = nullptr;  // borrowed, outlives the server

@@ -14,11 +14,13 @@
 #include "ps/call_frames.h"
 #include "ps/inline_pull.h"
 #include "ps/partition_fetch.h"
+#include "ps/shared_calls.h"
 
 namespace tessera::ps {
 namespace {
 
 constexpr absl::Duration kExpireEvery = absl::Milliseconds(20);
+constexpr absl::Duration kDropRegionsEvery = absl::Seconds(1);
 constexpr absl::Duration kLongestMargin = absl::Milliseconds(200);
 // Of ReadLog, where nothing comes.
 constexpr absl::Duration kLongestRead = absl::Seconds(1);
@@ -90,10 +92,23 @@ absl::StatusOr<Call> Read(const grpc::ByteBuffer& message,
   }
 }
 
+// The same of what it has in shared memory, which is taken and counted.
+absl::Status ReadShared(absl::FunctionRef<absl::StatusOr<uint64_t>()> take, const char* call,
+                        PsMetrics& metrics) {
+  try {
+    TESSERA_ASSIGN_OR_RETURN(const uint64_t bytes, take());
+    if (bytes > 0) metrics.Shared(call, bytes);
+    return absl::OkStatus();
+  } catch (const std::bad_alloc&) {
+    return absl::ResourceExhaustedError(
+        "no memory for a call with its bulk in shared memory; use machines with more memory");
+  }
+}
+
 }  // namespace
 
 ParameterService::ParameterService(const Options& options)
-    : options_(options), unsent_(options.max_unsent_bytes), expirer_([this] { ExpireWaits(); }) {}
+    : options_(options), unsent_(options.max_unsent_bytes), expirer_([this] { RunExpirer(); }) {}
 
 ParameterService::~ParameterService() {
   {
@@ -103,13 +118,18 @@ ParameterService::~ParameterService() {
   expirer_.join();
 }
 
-void ParameterService::ExpireWaits() {
+void ParameterService::RunExpirer() {
+  absl::Duration dropped = options_.clock->Monotonic();
   while (true) {
     {
       absl::MutexLock lock(&mu_);
       if (mu_.AwaitWithTimeout(absl::Condition(&ending_), kExpireEvery)) return;
     }
     for (const auto& shard : options_.jobs->All()) shard->Expire();
+    const absl::Duration now = options_.clock->Monotonic();
+    if (now - dropped < kDropRegionsEvery) continue;
+    dropped = now;
+    options_.regions->DropAbandoned();
   }
 }
 
@@ -155,21 +175,19 @@ class ParameterService::PullReactor final : public grpc::ServerUnaryReactor {
   uint64_t bytes_ = 0;
 };
 
-void ParameterService::PullNow(const grpc::ByteBuffer& request, grpc::ByteBuffer* response,
-                               absl::Duration deadline, PullReactor* reactor) {
-  absl::StatusOr<PullCall> call = Read(request, ReadPull);
-  if (!call.ok()) {
-    reactor->Answer(call.status());
-    return;
-  }
-  const v1::CallHeader& header = call->request.header();
+void ParameterService::PullNow(PullCall call, grpc::ByteBuffer* response, absl::Duration deadline,
+                               PullReactor* reactor) {
+  const absl::Status shared =
+      ReadShared([&] { return TakeShared(*options_.regions, call); }, "Pull", *options_.metrics);
+  if (!shared.ok()) return reactor->Answer(shared);
+  const v1::CallHeader& header = call.request.header();
   auto shard = options_.jobs->Find(header.job_id(), header.generation());
   if (!shard.ok()) {
     reactor->Answer(shard.status());
     return;
   }
   JobShard& job = **shard;
-  job.Pull(*std::move(call), deadline,
+  job.Pull(std::move(call), deadline,
            [reactor, response, keep = *std::move(shard)](absl::StatusOr<PullAnswer> answer) {
              if (!answer.ok()) return reactor->Answer(answer.status());
              const RowCounts counts = answer->counts;
@@ -190,12 +208,25 @@ grpc::ServerUnaryReactor* ParameterService::Pull(grpc::CallbackServerContext* co
     return reactor;
   }
   const absl::Duration deadline = Deadline(*context);
+  const auto read_and_pull = [=, this](bool here) {
+    absl::StatusOr<PullCall> call = Read(*request, ReadPull);
+    if (!call.ok()) return reactor->Answer(call.status());
+    // What is small only because its keys are elsewhere takes as long as any other.
+    if (!here || !call->request.has_shared()) {
+      return PullNow(*std::move(call), response, deadline, reactor);
+    }
+    const absl::Status queued =
+        options_.requests->Submit(bytes, [=, this, call = *std::move(call)]() mutable {
+          PullNow(std::move(call), response, deadline, reactor);
+        });
+    if (!queued.ok()) reactor->Answer(queued);
+  };
   if (bytes <= kInlinePullBytes && !options_.pulls_may_block) {
-    PullNow(*request, response, deadline, reactor);
+    read_and_pull(/*here=*/true);
     return reactor;
   }
-  const absl::Status queued = options_.requests->Submit(
-      bytes, [=, this] { PullNow(*request, response, deadline, reactor); });
+  const absl::Status queued =
+      options_.requests->Submit(bytes, [read_and_pull] { read_and_pull(/*here=*/false); });
   if (!queued.ok()) reactor->Answer(queued);
   return reactor;
 }
@@ -226,11 +257,15 @@ grpc::ServerUnaryReactor* ParameterService::Push(grpc::CallbackServerContext* co
   return RunReplicated(*options_.requests, *context, request->Length(), observe,
                        [=, this]() -> absl::StatusOr<std::shared_ptr<JobShard>> {
                          TESSERA_ASSIGN_OR_RETURN(PushCall call, Read(*request, ReadPush));
-                         for (const Bulk& block : call.keys)
-                           *keys += block.size() / sizeof(uint64_t);
                          const v1::CallHeader& header = call.request.header();
                          TESSERA_ASSIGN_OR_RETURN(
                              auto shard, options_.jobs->Find(header.job_id(), header.generation()));
+                         const auto take = [&] {
+                           return TakeShared(*options_.regions, shard->has_push_log(), call);
+                         };
+                         TESSERA_RETURN_IF_ERROR(ReadShared(take, "Push", *options_.metrics));
+                         for (const Bulk& block : call.keys)
+                           *keys += block.size() / sizeof(uint64_t);
                          TESSERA_RETURN_IF_ERROR(shard->Push(std::move(call)));
                          PassFailpoint("ps.push.answer");
                          *response = grpc::ByteBuffer(nullptr, 0);  // PushResponse has no fields
@@ -250,6 +285,18 @@ grpc::ServerUnaryReactor* ParameterService::GetProgress(grpc::CallbackServerCont
         TESSERA_ASSIGN_OR_RETURN(*response, shard->GetProgress(*request));
         return shard;
       });
+}
+
+grpc::ServerUnaryReactor* ParameterService::ShareMemory(grpc::CallbackServerContext* context,
+                                                        const v1::ShareMemoryRequest* request,
+                                                        v1::ShareMemoryResponse* response) {
+  return RunAs(*options_.administration, *context, request->ByteSizeLong(), Refusals("ShareMemory"),
+               [=, this]() -> absl::Status {
+                 TESSERA_ASSIGN_OR_RETURN(const uint64_t region,
+                                          options_.regions->Accept(*request));
+                 response->set_region(region);
+                 return absl::OkStatus();
+               });
 }
 
 grpc::ServerUnaryReactor* ParameterService::Assign(grpc::CallbackServerContext* context,

@@ -15,6 +15,7 @@
 #include "ps/jobs.h"
 #include "ps/log_follower.h"
 #include "ps/ps_metrics.h"
+#include "ps/shared_regions.h"
 #include "tessera/v1/parameter_service.grpc.pb.h"
 
 namespace tessera::ps {
@@ -36,10 +37,13 @@ using ParameterServiceBase = v1::ParameterService::WithRawCallbackMethod_Pull<
                                                     v1::ParameterService::
                                                         WithCallbackMethod_WeighPartitions<
                                                             v1::ParameterService::
-                                                                Service>>>>>>>>>>>>>>;
+                                                                WithCallbackMethod_ShareMemory<
+                                                                    v1::ParameterService::
+                                                                        Service>>>>>>>>>>>>>>>;
 
 // Puts Jobs on gRPC: every call becomes a task of an executor, and a pull that has to wait for a
-// step holds no thread. Owns one thread, which answers pulls whose deadline has come.
+// step holds no thread. Owns one thread, which answers pulls whose deadline has come and gives up
+// memory shared by workers that have gone.
 //
 // Thread-safe. Destroyed after the server that serves it has shut down.
 class ParameterService final : public ParameterServiceBase {
@@ -53,6 +57,7 @@ class ParameterService final : public ParameterServiceBase {
     const Clock* clock = nullptr;
     PsMetrics* metrics = nullptr;
     Channels* channels = nullptr;  // to other ps
+    SharedRegions* regions = nullptr;
     // While rows are brought over from other ps, all of them: the share of the time that this
     // takes.
     double fetch_share = 0.1;
@@ -79,6 +84,9 @@ class ParameterService final : public ParameterServiceBase {
   grpc::ServerUnaryReactor* GetProgress(grpc::CallbackServerContext* context,
                                         const v1::ProgressRequest* request,
                                         v1::ProgressResponse* response) override;
+  grpc::ServerUnaryReactor* ShareMemory(grpc::CallbackServerContext* context,
+                                        const v1::ShareMemoryRequest* request,
+                                        v1::ShareMemoryResponse* response) override;
   grpc::ServerUnaryReactor* Assign(grpc::CallbackServerContext* context,
                                    const v1::AssignRequest* request,
                                    v1::AssignResponse* response) override;
@@ -117,10 +125,10 @@ class ParameterService final : public ParameterServiceBase {
   absl::Duration Deadline(const grpc::CallbackServerContext& context) const;
   // Counts the errors of a call that is not measured otherwise.
   std::function<void(const absl::Status&)> Refusals(const char* call) const;
-  void ExpireWaits() ABSL_LOCKS_EXCLUDED(mu_);
+  void RunExpirer() ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status Follow(const v1::OpenJobRequest& request) ABSL_LOCKS_EXCLUDED(mu_);
 
-  void PullNow(const grpc::ByteBuffer& request, grpc::ByteBuffer* response, absl::Duration deadline,
+  void PullNow(PullCall call, grpc::ByteBuffer* response, absl::Duration deadline,
                PullReactor* reactor);
 
   const Options options_;

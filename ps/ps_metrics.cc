@@ -7,6 +7,10 @@ constexpr char kPulledKeys[] = "tessera_ps_pulled_keys_total";
 constexpr char kPulledKeysHelp[] = "Keys of answered pulls, by what was found.";
 constexpr char kReceived[] = "tessera_ps_received_bytes_total";
 constexpr char kReceivedHelp[] = "Bytes of the requests of answered calls.";
+constexpr char kShared[] = "tessera_ps_shared_bytes_total";
+constexpr char kSharedHelp[] =
+    "Bytes of keys, rows and gradients that lay in memory shared with a worker of this machine and "
+    "not in messages.";
 
 }  // namespace
 
@@ -21,6 +25,8 @@ PsMetrics::PsMetrics(MetricsRegistry* registry)
       pulled_out_bytes_(registry->AddCounter("tessera_ps_sent_bytes_total", "Bytes of answers.",
                                              {{"call", "Pull"}})),
       pushed_in_bytes_(registry->AddCounter(kReceived, kReceivedHelp, {{"call", "Push"}})),
+      pull_shared_bytes_(registry->AddCounter(kShared, kSharedHelp, {{"call", "Pull"}})),
+      push_shared_bytes_(registry->AddCounter(kShared, kSharedHelp, {{"call", "Push"}})),
       pull_seconds_(registry->AddSecondsHistogram(
           "tessera_ps_pull_seconds",
           "From a pull's arrival to its answer, waiting for its step included.")),
@@ -68,6 +74,10 @@ void PsMetrics::WroteCheckpoint(const v1::WriteCheckpointResponse& response,
   checkpoint_seconds_.Observe(absl::ToDoubleSeconds(took));
 }
 
+void PsMetrics::Shared(const std::string& call, uint64_t bytes) {
+  (call == "Pull" ? pull_shared_bytes_ : push_shared_bytes_).Increment(static_cast<double>(bytes));
+}
+
 void PsMetrics::Answered(const std::string& call, const absl::Status& status) {
   if (status.ok()) return;
   registry_
@@ -78,10 +88,14 @@ void PsMetrics::Answered(const std::string& call, const absl::Status& status) {
 
 std::unique_ptr<MetricsRegistry::Registration> AddPsCollector(MetricsRegistry& registry,
                                                               const Jobs& jobs,
-                                                              const Executor& requests) {
-  return registry.AddCollector([&jobs, &requests](MetricSamples& samples) {
+                                                              const Executor& requests,
+                                                              const SharedRegions& regions) {
+  return registry.AddCollector([&jobs, &requests, &regions](MetricSamples& samples) {
     samples.AddGauge("tessera_ps_queued_bytes", "Bytes of requests that wait for a thread.", {},
                      static_cast<double>(requests.queued_bytes()));
+    samples.AddGauge("tessera_ps_shared_memory_bytes",
+                     "Memory that workers of this machine share with this ps.", {},
+                     static_cast<double>(regions.bytes()));
     for (const auto& shard : jobs.All()) {
       const v1::StatsResponse stats = shard->Stats();
       for (const v1::TableStats& table : stats.tables()) {

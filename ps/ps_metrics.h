@@ -8,6 +8,7 @@
 #include "ps/executor.h"
 #include "ps/jobs.h"
 #include "ps/row_store.h"
+#include "ps/shared_regions.h"
 #include "tessera/v1/parameter_service.pb.h"
 
 namespace tessera::ps {
@@ -27,6 +28,8 @@ class PsMetrics {
   void CutCheckpoint(const absl::Status& status, absl::Duration took);
   void WroteCheckpoint(const v1::WriteCheckpointResponse& response, const absl::Status& status,
                        absl::Duration took);
+  // Bulk of a "Pull" or "Push" that lies in shared memory.
+  void Shared(const std::string& call, uint64_t bytes);
   // A call of another kind; `call` is its name.
   void Answered(const std::string& call, const absl::Status& status);
 
@@ -39,6 +42,8 @@ class PsMetrics {
   Counter& pulled_in_bytes_;
   Counter& pulled_out_bytes_;
   Counter& pushed_in_bytes_;
+  Counter& pull_shared_bytes_;
+  Counter& push_shared_bytes_;
   Histogram& pull_seconds_;
   Histogram& push_seconds_;
   Histogram& cut_seconds_;
@@ -47,8 +52,9 @@ class PsMetrics {
 };
 
 // What is known already and said when asked: rows and bytes by job and table, the bytes that wait
-// for a thread. All borrowed; they outlive the result.
+// for a thread, the memory that is shared with workers. All borrowed; they outlive the result.
 [[nodiscard]] std::unique_ptr<MetricsRegistry::Registration> AddPsCollector(
-    MetricsRegistry& registry, const Jobs& jobs, const Executor& requests);
+    MetricsRegistry& registry, const Jobs& jobs, const Executor& requests,
+    const SharedRegions& regions);
 
 }  // namespace tessera::ps

@@ -42,8 +42,14 @@ absl::StatusOr<PullKeys> CheckPull(const Tables& tables, const PullCall& call, u
                              TableOf(tables, call.request.tables(static_cast<int>(b)).table()));
     TESSERA_ASSIGN_OR_RETURN(const absl::Span<const uint64_t> of_block,
                              CheckKeyBytes(*table, call.keys[b]));
+    const uint64_t values = sizeof(float) * table->dim() * of_block.size();
+    if (call.slot.has_value() && call.room[b].size() != values) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "table ", table->name(), ": room for rows has ", call.room[b].size(), " bytes, expected ",
+          values, " (", of_block.size(), " keys of dim ", table->dim(), ")"));
+    }
     keys.push_back(of_block);
-    bytes += of_block.size() * (sizeof(float) * table->dim() + 1) + 64;
+    bytes += values + of_block.size() + 64;
   }
   if (bytes <= max_bytes) return keys;
   return absl::InvalidArgumentError(absl::StrCat("the answer to this pull has ", bytes,

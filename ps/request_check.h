@@ -16,8 +16,8 @@ namespace tessera::ps {
 using Tables = std::vector<std::unique_ptr<Table>>;
 
 // The keys of every block of a pull, in their order; the spans lie in the call.
-// INVALID_ARGUMENT: no such table, a length that is not a multiple of 8, or an answer that would be
-// larger than max_bytes; ABORTED: a partition that is another's.
+// INVALID_ARGUMENT: no such table, a length that is not a multiple of 8, room for another number of
+// rows, or an answer that would be larger than max_bytes; ABORTED: a partition that is another's.
 using PullKeys = std::vector<absl::Span<const uint64_t>>;
 absl::StatusOr<PullKeys> CheckPull(const Tables& tables, const PullCall& call, uint64_t max_bytes);
 

@@ -86,7 +86,11 @@ void FanOut::Start(size_t leg) {
   peer->stub.UnaryCall(borrowed, method_, grpc::StubOptions(), &state->request, &state->answer,
                        [this, leg, state](grpc::Status status) {
                          absl::Status result = FromGrpc(status);
-                         if (result.ok()) result = legs_[leg].take(state->answer);
+                         if (result.ok()) {
+                           result = legs_[leg].take(state->answer);
+                         } else if (legs_[leg].failed) {
+                           legs_[leg].failed(result);
+                         }
                          state->replaced.reset();
                          state->request.Clear();
                          state->answer.Clear();

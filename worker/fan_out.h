@@ -31,6 +31,8 @@ class FanOut final : public PendingCall {
     // Called each time that it is sent, and with its answer; both in any thread, one at a time.
     std::function<grpc::ByteBuffer()> message;
     std::function<absl::Status(const grpc::ByteBuffer&)> take;
+    // Called with the error of an attempt, in its place; null: nobody is to know.
+    std::function<void(const absl::Status&)> failed = nullptr;
   };
   // What Wait does about a failure that may pass.
   enum class Retry { kForTenMinutes, kNot };

@@ -83,6 +83,7 @@ struct JobContextOptions {
   uint64_t incarnation = 0;
   KeptSource* kept_source = nullptr;  // outlives the context
   const PsDirectory* ps = nullptr;    // outlives the context
+  bool share_memory = true;           // with those ps that run on this machine and agree
   // Of a job whose workers call each other. Outlive the context.
   const RankDirectory* ranks = nullptr;
   RingPartials* partials = nullptr;

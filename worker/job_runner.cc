@@ -136,6 +136,7 @@ absl::Status JobRunner::Prepare() {
                                                          .incarnation = options_.incarnation,
                                                          .kept_source = options_.kept_source,
                                                          .ps = options_.ps,
+                                                         .share_memory = options_.share_memory,
                                                          .ranks = options_.ranks,
                                                          .partials = options_.partials,
                                                          .board = options_.board,

@@ -29,6 +29,7 @@ class JobRunner {
     // A new channel to the master.
     std::function<std::shared_ptr<grpc::Channel>()> connect_master;
     const PsDirectory* ps = nullptr;       // borrowed
+    bool share_memory = true;              // with ps on this machine
     const RankDirectory* ranks = nullptr;  // borrowed
     RingPartials* partials = nullptr;      // borrowed
     StatusBoard* board = nullptr;          // borrowed

@@ -58,6 +58,10 @@ int main(int argc, char** argv) {
   app.add_option("--device", options.device,
                  "auto, cpu, cuda or cuda:N, for jobs that leave it open")
       ->capture_default_str();
+  app.add_flag("--shared-memory,!--no-shared-memory", options.share_memory,
+               "rows and gradients go through shared memory to and from those ps that run on this "
+               "machine as the same user and agree; through the network to all others")
+      ->capture_default_str();
   std::string listen;
   bool insecure = false;
   app.add_option(

@@ -80,10 +80,12 @@ class ParameterClient {
 };
 
 // The gRPC form, for one assignment. `header` goes with every call. `ps`, `board` and
-// `cancellation` are borrowed and outlive it.
+// `cancellation` are borrowed and outlive it. `share_memory`: keys, rows and gradients go through
+// memory that is shared with those ps that run on this machine and agree (shared_memory.h).
 std::unique_ptr<ParameterClient> NewGrpcParameterClient(const v1::CallHeader& header,
                                                         const PsDirectory* ps, StatusBoard* board,
-                                                        Cancellation* cancellation);
+                                                        Cancellation* cancellation,
+                                                        bool share_memory);
 
 // Orders `keys` by owner. position[i] is where keys[i] went in the result.
 class KeyRouter {

@@ -169,6 +169,7 @@ class WorkerImpl final : public Worker {
       run.scratch_folder = scratch_;
       run.output_root = options_.output_root;
       run.device = options_.device;
+      run.share_memory = options_.share_memory;
       run.connect_master = [this] { return options_.channels->Connect(options_.master_address); };
       run.kept_source = &kept_source;
       run.board = &board_;

@@ -32,6 +32,8 @@ class Worker {
     int compute_threads = 1;
     // "auto", "cpu", "cuda", "cuda:N": what jobs that say "auto" get.
     std::string device = "auto";
+    // With ps on this machine that agree: rows and gradients then go through it, past the network.
+    bool share_memory = true;
     Channels* channels = nullptr;  // borrowed, outlives the worker
     // Set: serve health, reflection, metrics and, to other workers of its job, partial sums of
     // dense gradients there; only jobs with train.dense_gradients ALL_REDUCE need that.

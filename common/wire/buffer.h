@@ -2,12 +2,14 @@
 
 #include <cstddef>
 #include <cstdlib>
+#include <memory>
 #include <new>
 #include <utility>
 
 namespace tessera::wire {
 
-// Memory for blocks that cross the wire: aligned for any of them, and not set to zero first.
+// Memory for blocks that cross the wire: aligned for any of them, and not set to zero first. It is
+// its own, or another's that it keeps for as long as it lives.
 class Buffer {
  public:
   static constexpr size_t kAlignment = 64;
@@ -19,18 +21,26 @@ class Buffer {
     data_ = std::aligned_alloc(kAlignment, (bytes + kAlignment - 1) / kAlignment * kAlignment);
     if (data_ == nullptr) throw std::bad_alloc();
   }
-  ~Buffer() { std::free(data_); }
+  // `data` is valid while `owner` lives.
+  Buffer(char* data, size_t size, std::shared_ptr<void> owner)
+      : data_(data), size_(size), owner_(std::move(owner)) {}
+  ~Buffer() {
+    if (owner_ == nullptr) std::free(data_);
+  }
   Buffer(Buffer&& other) noexcept
-      : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+      : data_(std::exchange(other.data_, nullptr)),
+        size_(std::exchange(other.size_, 0)),
+        owner_(std::move(other.owner_)) {}
   Buffer& operator=(Buffer&& other) noexcept {
     std::swap(data_, other.data_);
     std::swap(size_, other.size_);
+    std::swap(owner_, other.owner_);
     return *this;
   }
 
   char* data() const { return static_cast<char*>(data_); }
   size_t size() const { return size_; }
-  // The memory becomes the caller's, who ends it with std::free.
+  // The memory, which must be its own, becomes the caller's, who ends it with std::free.
   void* Release() {
     size_ = 0;
     return std::exchange(data_, nullptr);
@@ -39,6 +49,7 @@ class Buffer {
  private:
   void* data_ = nullptr;
   size_t size_ = 0;
+  std::shared_ptr<void> owner_;  // null: the memory is its own
 };
 
 }  // namespace tessera::wire

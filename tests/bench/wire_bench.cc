@@ -1,5 +1,6 @@
 // What one worker pulls from and pushes to one ps over loopback, beside what a bare gRPC echo of
-// the same bytes carries in the same run, and beside Redis where it is installed.
+// the same bytes carries in the same run, and beside Redis where it is installed; through shared
+// memory beside that.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -49,6 +50,11 @@ double Now() {
 
 // Calls one of the ps.
 struct Client {
+  explicit Client(uint32_t rank = 0, bool share_memory = false)
+      : rank(rank), share_memory(share_memory) {}
+
+  const uint32_t rank;
+  const bool share_memory;
   std::unique_ptr<Channels> channels;
   std::unique_ptr<worker::PsDirectory> directory;
   std::unique_ptr<worker::ParameterClient> client;
@@ -62,10 +68,12 @@ class WireBench {
 
   absl::Status Run(benchmark::State& state) {
     TESSERA_RETURN_IF_ERROR(Open(servers_->ps(), nullptr, plain_));
+    TESSERA_RETURN_IF_ERROR(Open(servers_->ps(), nullptr, shared_));
     echo_ = std::make_unique<EchoClient>(servers_->echo());
     TESSERA_RETURN_IF_ERROR(CreateRows(plain_));
     MakeBatches();
     TESSERA_RETURN_IF_ERROR(Throughput(state));
+    TESSERA_RETURN_IF_ERROR(SharedMemory(state));
     TESSERA_RETURN_IF_ERROR(Encrypted(state));
     TESSERA_RETURN_IF_ERROR(Latency(state));
     TESSERA_RETURN_IF_ERROR(Overload(state));
@@ -83,7 +91,7 @@ class WireBench {
     job.set_job_id("wire");
     job.set_generation(1);
     job.set_seed(1);
-    job.set_workers(1);
+    job.set_workers(2);
     job.set_map_version(1);
     job.set_partition_count(kDefaultPartitions);
     for (uint32_t p = 0; p < kDefaultPartitions; ++p) job.add_partitions(p);
@@ -101,10 +109,11 @@ class WireBench {
     v1::CallHeader header;
     header.set_job_id("wire");
     header.set_generation(1);
+    header.set_rank(client.rank);
     header.set_incarnation(1);
     client.directory = std::make_unique<worker::PsDirectory>(map, client.channels.get());
-    client.client =
-        worker::NewGrpcParameterClient(header, client.directory.get(), &board_, &cancellation_);
+    client.client = worker::NewGrpcParameterClient(header, client.directory.get(), &board_,
+                                                   &cancellation_, client.share_memory);
     return absl::OkStatus();
   }
 
@@ -233,6 +242,23 @@ class WireBench {
     return absl::OkStatus();
   }
 
+  // The same with the bulk in shared memory, beside the same calls without.
+  absl::Status SharedMemory(benchmark::State& state) {
+    std::vector<std::vector<float>> rows = Buffers();
+    absl::Status status;
+    const auto rate = RatesTo(status);
+    const Medians pull = Interleave(
+        options_.rounds, [&] { return rate(PullRate(shared_, rows)); },
+        [&] { return rate(PullRate(plain_, rows)); });
+    const Medians push = Interleave(
+        options_.rounds, [&] { return rate(PushRate(shared_, rows)); },
+        [&] { return rate(PushRate(plain_, rows)); });
+    TESSERA_RETURN_IF_ERROR(status);
+    Report(state, {"pull by shared memory", pull.value, "M keys/s", "gRPC", pull.limit, ">= 1.2"});
+    Report(state, {"push by shared memory", push.value, "M keys/s", "gRPC", push.limit, ">= 1.2"});
+    return absl::OkStatus();
+  }
+
   // The same with TLS and a token, beside the ps without.
   absl::Status Encrypted(benchmark::State& state) {
     TESSERA_ASSIGN_OR_RETURN(const auto security, Security::Load(servers_->security()));
@@ -329,6 +355,7 @@ class WireBench {
   const std::unique_ptr<WireServers> servers_;
   std::unique_ptr<EchoClient> echo_;
   Client plain_;
+  Client shared_{/*rank=*/1, /*share_memory=*/true};
   std::vector<worker::RoutedKeys> batches_;
   uint64_t distinct_ = 0;  // keys of all batches
   double pull_rate_ = 0;

@@ -91,7 +91,7 @@ def budget(t):
 @fault(13, "a ps with a budget is smaller than one without by most of its rows", once=True)
 def resident_memory(t):
     """Small batches: what is on its way between processes is of the size of batches, whatever the budget of rows."""
-    sets = [*SyncJob.wide, "train.batch_size=32"]
+    sets = [*SyncJob.wide, "tables.embedding.dim=2048", "train.batch_size=32"]
 
     def disturb(cluster, job_id):
         cluster.fault("rows of each ps have 8 MiB")

@@ -149,6 +149,31 @@ TEST_F(JobRunTest, TrainsOnSeparateProcessesAndInThisOneToTheSameModel) {
   EXPECT_TRUE(Children("tessera-").empty());
 }
 
+TEST_F(JobRunTest, TrainsThroughSharedMemoryAndThroughTheNetworkToTheSameModel) {
+  std::vector<std::string> digests;
+  for (const bool share_memory : {false, true}) {
+    const std::string work = share_memory ? "shared" : "network";
+    JobRun::Options options = Options(work, /*in_process=*/false);
+    options.cluster.share_memory = share_memory;
+    // Sync, and with a log of what is pushed. Large enough rows to be worth sharing.
+    v1::JobSpec& spec = *options.request.mutable_spec();
+    spec.mutable_tables(1)->set_dim(64);
+    spec.mutable_recovery()->set_push_log(v1::RecoverySpec::ASYNC);
+    const auto status = JobRun(std::move(options)).Run();
+    ASSERT_TRUE(status.ok()) << status.status();
+    ASSERT_EQ(status->state(), v1::SUCCEEDED) << status->message();
+    const auto digest = DigestCheckpoint(PosixFileSystem(), status->checkpoint());
+    ASSERT_TRUE(digest.ok()) << digest.status();
+    digests.push_back(*digest);
+    for (const char* worker : {"worker-0", "worker-1"}) {
+      std::ifstream log(folder_ / work / "logs" / (std::string(worker) + ".log"));
+      const std::string text((std::istreambuf_iterator<char>(log)), {});
+      EXPECT_EQ(text.find("bytes of memory with it") != std::string::npos, share_memory) << text;
+    }
+  }
+  EXPECT_EQ(digests[0], digests[1]);
+}
+
 TEST_F(JobRunTest, MeasuresEveryMetricThatTheJobNames) {
   JobRun::Options options = Options("metrics", true);
   v1::EvaluationSpec& evaluation = *options.request.mutable_spec()->mutable_evaluation();

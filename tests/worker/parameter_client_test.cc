@@ -61,6 +61,11 @@ class FakePs final : public v1::ParameterService::Service {
     parts[request->part()] = *request;
     return grpc::Status::OK;
   }
+  grpc::Status ShareMemory(grpc::ServerContext*, const v1::ShareMemoryRequest*,
+                           v1::ShareMemoryResponse*) override {
+    ++offers;
+    return agrees ? grpc::Status::OK : grpc::Status(grpc::StatusCode::UNIMPLEMENTED, "");
+  }
   void NoteSize(size_t bytes) {
     size_t seen = largest;
     while (seen < bytes && !largest.compare_exchange_weak(seen, bytes)) {
@@ -73,6 +78,8 @@ class FakePs final : public v1::ParameterService::Service {
   std::atomic<int> failures = 0;
   absl::Status failure = absl::UnavailableError("restarting");
   std::atomic<bool> hang = false;
+  std::atomic<int> offers = 0;
+  bool agrees = false;  // to share memory, of which it makes no use
   bool shorten = false;
   bool has_cold_rows = false;
   std::string told ABSL_GUARDED_BY(mu);  // keys, ahead of a pull
@@ -93,7 +100,8 @@ class ParameterClientTest : public testing::Test {
     }
     const v1::PartitionMap map = NewPartitionMap(1, 16, addresses);
     directory_ = std::make_unique<PsDirectory>(map, &channels_);
-    client_ = NewGrpcParameterClient({}, directory_.get(), &board_, &cancellation_);
+    client_ = NewGrpcParameterClient({}, directory_.get(), &board_, &cancellation_,
+                                     /*share_memory=*/true);
     std::vector<uint64_t> keys(100);
     for (size_t i = 0; i < keys.size(); ++i) keys[i] = i;
     KeyRouter(map).Route(keys, &keys_, &position_);
@@ -176,7 +184,8 @@ class SteppedClock final : public Clock {
 TEST_F(ParameterClientTest, ACallThatFailsAgainAndAgainIsOneWaitSinceItsFirstFailure) {
   SteppedClock clock;
   StatusBoard board(clock);
-  const auto client = NewGrpcParameterClient({}, directory_.get(), &board, &cancellation_);
+  const auto client = NewGrpcParameterClient({}, directory_.get(), &board, &cancellation_,
+                                             /*share_memory=*/true);
   ps_[1].failures = std::numeric_limits<int>::max();
   const TableRows reads[] = {{.table = 3, .dim = 2, .keys = &keys_, .rows = rows_.data()}};
   absl::Status status;
@@ -302,6 +311,62 @@ TEST_F(ParameterClientTest, CancellationEndsAWaitForAHangingPs) {
   EXPECT_EQ(Pull().code(), absl::StatusCode::kCancelled);
   canceller.join();
   ps_[0].hang = false;
+}
+
+// A FakePs on loopback: as far as a client can tell it may have the same memory.
+class LoopbackTest : public testing::Test {
+ protected:
+  LoopbackTest() : channels_(NewNetworkChannels()), board_(SystemClock()) {
+    keys_.keys.resize(10'000);
+    for (size_t i = 0; i < keys_.keys.size(); ++i) keys_.keys[i] = i;
+    keys_.begin = {0, 10'000};
+    rows_.resize(2 * keys_.keys.size());
+    v1::PsAddress address;
+    address.set_name("ps-0");
+    address.set_address(server_->address());
+    directory_ = std::make_unique<PsDirectory>(NewPartitionMap(1, 16, {address}), channels_.get());
+    client_ = NewGrpcParameterClient({}, directory_.get(), &board_, &cancellation_,
+                                     /*share_memory=*/true);
+  }
+  absl::Status Pull() {
+    const TableRows reads[] = {{.table = 3, .dim = 2, .keys = &keys_, .rows = rows_.data()}};
+    return client_->Pull(reads, {})->Wait();
+  }
+
+  FakePs ps_;
+  const std::unique_ptr<RpcServer> server_ = *RpcServer::Start({.listen = "127.0.0.1:0"}, {&ps_});
+  const std::unique_ptr<Channels> channels_;
+  StatusBoard board_;
+  Cancellation cancellation_;
+  std::unique_ptr<PsDirectory> directory_;
+  std::unique_ptr<ParameterClient> client_;
+  RoutedKeys keys_;
+  std::vector<float> rows_;
+};
+
+TEST_F(LoopbackTest, APsThatKnowsNothingOfSharedMemoryIsAskedOnceAndCalledAsEver) {
+  for (int i = 0; i < 20; ++i) {
+    rows_.assign(rows_.size(), -1);
+    ASSERT_TRUE(Pull().ok());
+    EXPECT_EQ(rows_[2 * 7777], 7777);
+  }
+  EXPECT_EQ(ps_.offers, 1);
+}
+
+TEST_F(LoopbackTest, AnAnswerThatLeavesTheRowsOutOfTheMemoryAgreedOnIsAnError) {
+  ps_.agrees = true;
+  absl::Status status;
+  // Until the agreement is there calls carry their keys.
+  while (status.ok()) status = Pull();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("where they were not asked for"));
+}
+
+TEST_F(LoopbackTest, SmallCallsAreNotWorthSharing) {
+  keys_.keys.resize(100);
+  keys_.begin = {0, 100};
+  ASSERT_TRUE(Pull().ok());
+  EXPECT_EQ(ps_.offers, 0);
 }
 
 }  // namespace

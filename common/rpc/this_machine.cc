@@ -1,0 +1,65 @@
+#include "common/rpc/this_machine.h"
+
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <netinet/in.h>
+#include <unistd.h>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/match.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
+#include "common/rpc/server.h"
+
+namespace tessera {
+namespace {
+
+// In the form that inet_ntop gives it; empty: not a numeric address.
+std::string Numeric(const std::string& host) {
+  for (const int family : {AF_INET, AF_INET6}) {
+    unsigned char bytes[sizeof(in6_addr)];
+    char text[INET6_ADDRSTRLEN];
+    if (::inet_pton(family, host.c_str(), bytes) == 1) {
+      return ::inet_ntop(family, bytes, text, sizeof(text));
+    }
+  }
+  return "";
+}
+
+bool IsAnInterface(const std::string& numeric) {
+  ifaddrs* interfaces = nullptr;
+  if (::getifaddrs(&interfaces) != 0) return false;
+  const absl::Cleanup free_interfaces = [interfaces] { ::freeifaddrs(interfaces); };
+  for (const ifaddrs* i = interfaces; i != nullptr; i = i->ifa_next) {
+    if (i->ifa_addr == nullptr) continue;
+    char text[INET6_ADDRSTRLEN] = {};
+    if (i->ifa_addr->sa_family == AF_INET) {
+      const auto* const in = reinterpret_cast<const sockaddr_in*>(i->ifa_addr);
+      ::inet_ntop(AF_INET, &in->sin_addr, text, sizeof(text));
+    } else if (i->ifa_addr->sa_family == AF_INET6) {
+      const auto* const in = reinterpret_cast<const sockaddr_in6*>(i->ifa_addr);
+      ::inet_ntop(AF_INET6, &in->sin6_addr, text, sizeof(text));
+    }
+    if (numeric == text) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+bool IsThisMachine(const std::string& address) {
+  const size_t colon = address.rfind(':');
+  if (colon == std::string::npos) return false;
+  if (IsLoopback(address)) return true;
+  absl::string_view name = absl::string_view(address).substr(0, colon);
+  if (absl::ConsumePrefix(&name, "[")) absl::ConsumeSuffix(&name, "]");
+  const std::string host(name);
+  if (const std::string numeric = Numeric(host); !numeric.empty()) return IsAnInterface(numeric);
+  char own[256] = {};
+  if (::gethostname(own, sizeof(own) - 1) != 0 || host.empty()) return false;
+  // With its domain, or without.
+  return host == own || absl::StartsWith(host, std::string(own) + ".") ||
+         absl::StartsWith(own, host + ".");
+}
+
+}  // namespace tessera

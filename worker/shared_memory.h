@@ -1,0 +1,74 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "grpcpp/client_context.h"
+#include "worker/ps_directory.h"
+#include "worker/slot_pool.h"
+
+namespace tessera::worker {
+
+// Memory that a worker shares with those ps of an assignment that run on its own machine. A region
+// is offered to a ps (v1::ParameterService.ShareMemory) when a call first has use for it, and anew
+// when another process may have taken the place of that ps; until it agrees, and for good if it
+// does not, calls carry their bulk themselves. Thread-safe.
+class SharedMemory {
+ public:
+  // Slots of a region, and what each holds: a message of the client's, and what alignment adds.
+  static constexpr uint32_t kSlots = 64;
+  static constexpr uint32_t kSlotBytes = 576 << 10;
+
+  // `ps` is borrowed and outlives it. `enabled`: false: nothing is ever shared.
+  SharedMemory(const PsDirectory* ps, bool enabled);
+  ~SharedMemory();  // waits for offers that are under way, which are given up
+
+  struct Taken {
+    Slot slot;
+    uint64_t region = 0;  // its number at the ps
+  };
+  // A slot for the bulk of a call to a ps, by its number; none: the call is to carry it.
+  std::optional<Taken> Take(size_t ps, uint64_t bytes) ABSL_LOCKS_EXCLUDED(mu_);
+  // A call with bulk in a slot of `region` has failed so. After UNAVAILABLE another one is offered:
+  // the process at that address may be another.
+  void Failed(size_t ps, uint64_t region, const absl::Status& status) ABSL_LOCKS_EXCLUDED(mu_);
+
+ private:
+  enum class State { kNotOffered, kOffered, kAgreed, kRefused };
+  // What there is with one ps.
+  struct Link {
+    Link() = default;
+    explicit Link(std::shared_ptr<Peer> process) : peer(std::move(process)) {}
+
+    std::shared_ptr<Peer> peer;  // the process; null: none yet
+    State state = State::kNotOffered;
+    absl::Time not_before = absl::InfinitePast();  // of the next offer
+    bool refused_once = false;                     // and the log says so
+    std::shared_ptr<SlotPool> pool;                // once offered
+    uint64_t region = 0;                           // once agreed
+  };
+  struct Offer;
+
+  // The link is at kOffered; the offer's end makes it something else.
+  void Begin(size_t ps, std::shared_ptr<Peer> peer) ABSL_LOCKS_EXCLUDED(mu_);
+  void End(Offer* offer, absl::Status status) ABSL_LOCKS_EXCLUDED(mu_);
+  void Refuse(const Peer& peer, Link& link, const absl::Status& why)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool NoOffers() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return offers_.empty(); }
+
+  const PsDirectory& ps_;
+  const bool enabled_;
+  absl::Mutex mu_;
+  bool ending_ ABSL_GUARDED_BY(mu_) = false;
+  std::vector<Link> links_ ABSL_GUARDED_BY(mu_);     // [ps]
+  std::vector<Offer*> offers_ ABSL_GUARDED_BY(mu_);  // under way; each deletes itself
+};
+
+}  // namespace tessera::worker
