@@ -425,6 +425,8 @@ TEST_F(TableTierTest, TheBudgetIsKeptWhileRowsPourIn) {
     // A batch may come on top.
     EXPECT_LE(tier_->row_bytes(), kBudget + 500 * 76);
   }
+  // A row that is leaving is counted nowhere for a moment.
+  tier_->StopEvicting();
   EXPECT_EQ(store_.rows() + tier_->stats().cold_rows, 60000);
   EXPECT_TRUE(Everything() == TwinEverything());
 }
@@ -749,11 +751,16 @@ TEST_F(TableTierTest, RowsExpireWhileTheyComeAndGo) {
     ReadCut(rows, [] {});
     // Each was counted once, wherever it was.
     EXPECT_EQ(rows.size(), counted - last_cut_gone_);
-    for (const auto& [key, row] : rows) EXPECT_GE(row.last_step + 3, now - 1) << key.second;
+    for (const auto& [key, row] : rows) {
+      // Made since, and not updated yet.
+      if (row.frequency == 0) continue;
+      EXPECT_GE(row.last_step + 3, now - 1) << key.second;
+    }
   }
   done = true;
   for (std::thread& thread : threads) thread.join();
   EXPECT_GT(tier_->stats().expired_on_disk, 100);
+  tier_->StopEvicting();
   ASSERT_OK(tier_->Expire(step));
   EXPECT_EQ(tier_->BeginCut(/*all=*/true), store_.rows() + tier_->stats().cold_rows);
   SavedRows rows;
@@ -799,6 +806,7 @@ TEST_F(TableTierTest, NoChangeIsLostWhileRowsComeAndGo) {
   ASSERT_EQ(rows.size(), kKeys);
   for (const auto& [key, row] : rows) ASSERT_EQ(row.frequency, kSteps) << key.second;
   EXPECT_GT(tier_->stats().evicted_rows, kKeys);
+  tier_->StopEvicting();
   EXPECT_EQ(store_.rows() + tier_->stats().cold_rows, kKeys);
 }
 
