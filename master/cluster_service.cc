@@ -31,6 +31,9 @@ grpc::Status ClusterServiceImpl::Join(grpc::ServerContext* context, Stream* stre
     return ToGrpc(absl::InvalidArgumentError("the first message of Join must be Hello"));
   }
   const v1::Hello hello = in.hello();
+  // Whoever comes back to a master that has just ended its stream goes on at the next one: for this
+  // one it is alive, and its number taken.
+  if (host_->stopped()) return ToGrpc(absl::UnavailableError("the master stops"));
   absl::StatusOr<v1::Welcome> welcome = host_->With(
       [&](MasterCore& core, const MasterCore::Now& now) { return core.Join(hello, now); });
   if (!welcome.ok()) return ToGrpc(welcome.status());
