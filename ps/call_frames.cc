@@ -1,38 +1,31 @@
 #include "ps/call_frames.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "common/status_macros.h"
 #include "common/wire/bulk_reader.h"
 #include "common/wire/bulk_writer.h"
+#include "ps/bulk_memory.h"
 
 namespace tessera::ps {
 namespace {
-
-constexpr size_t kAlign = alignof(uint64_t);
-
-constexpr size_t Padded(size_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; }
 
 // Copies the bulk fields of all blocks, field by field: bulks[f][b] is field f of block b.
 wire::Buffer Gather(const wire::BulkReader& reader, absl::Span<std::vector<Bulk>* const> bulks) {
   size_t bytes = 0;
   for (size_t f = 0; f < bulks.size(); ++f) {
-    for (size_t b = 0; b < reader.blocks(); ++b) bytes += Padded(reader.Size(b, f));
+    for (size_t b = 0; b < reader.blocks(); ++b) bytes += BulkMemory::Padded(reader.Size(b, f));
   }
-  wire::Buffer memory(bytes);
-  char* at = memory.data();
+  BulkMemory memory(bytes);
   for (size_t f = 0; f < bulks.size(); ++f) {
     bulks[f]->reserve(reader.blocks());
     for (size_t b = 0; b < reader.blocks(); ++b) {
-      reader.Copy(b, f, at);
-      const size_t size = reader.Size(b, f);
-      bulks[f]->push_back(Bulk(at, size));
-      std::fill(at + size, at + Padded(size), '\0');
-      at += Padded(size);
+      const absl::Span<char> field = memory.Add(reader.Size(b, f));
+      reader.Copy(b, f, field.data());
+      bulks[f]->push_back(field);
     }
   }
-  return memory;
+  return std::move(memory).Finish();
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <new>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 
 namespace tessera::ps {
@@ -24,6 +25,11 @@ absl::StatusOr<ColdRows> ReadColdRows(ColdStore& cold, uint32_t table, size_t re
   out.blocks = std::make_unique<RowBlocks>(out.keys.size(), record_bytes);
   TESSERA_RETURN_IF_ERROR(cold.Read(table, out.keys, out.blocks->data(), out.found.data(), at));
   return out;
+}
+
+absl::Status LeftNowhere(const ColdKey& key) {
+  return absl::InternalError(absl::StrCat("key ", key.key, " of partition ", key.partition,
+                                          " left memory, but not to disk"));
 }
 
 }  // namespace tessera::ps

@@ -47,4 +47,7 @@ struct ColdRows {
 absl::StatusOr<ColdRows> ReadColdRows(ColdStore& cold, uint32_t table, size_t record_bytes,
                                       std::vector<ColdKey> keys, const ColdSnapshot* at = nullptr);
 
+// INTERNAL: `key` has left memory, and is not on disk.
+absl::Status LeftNowhere(const ColdKey& key);
+
 }  // namespace tessera::ps

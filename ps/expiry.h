@@ -20,7 +20,8 @@ class Expiry {
   bool active() const { return after_steps_ > 0 || min_frequency_ > 0 || min_norm_ > 0; }
   // `applied_steps`: of the cut; a row that step s updated has gone applied_steps - 1 - s steps
   // without an update. A row that no update has reached counts as of step 0: it holds nothing but
-  // its initial value.
+  // its initial value. A row that goes at one step goes at every later one, as long as nothing
+  // changes it: rows on disk are taken long after the cut that they expired at.
   bool Takes(const Row& row, const RowLayout& layout, uint64_t applied_steps) const;
 
  private:

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/log.h"
 #include "common/status_macros.h"
+#include "ps/bulk_memory.h"
 #include "ps/job_shard.h"
 
 namespace tessera::ps {
@@ -39,7 +40,7 @@ absl::StatusOr<PushCall> ReadCall(const std::string& text, wire::Buffer bulk) {
   for (auto [sizes, spans] : {std::pair(&logged.key_bytes(), &call.keys),
                               std::pair(&logged.gradient_bytes(), &call.gradients)}) {
     for (const uint64_t bytes : *sizes) {
-      const uint64_t padded = push_log::Padded(bytes);
+      const uint64_t padded = BulkMemory::Padded(bytes);
       if (padded < bytes || padded > left) return absl::DataLossError("has too small a bulk");
       spans->push_back(Bulk(at, bytes));
       at += padded;

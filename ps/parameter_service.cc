@@ -92,13 +92,10 @@ absl::StatusOr<Call> Read(const grpc::ByteBuffer& message,
   }
 }
 
-// The same of what it has in shared memory, which is taken and counted.
-absl::Status ReadShared(absl::FunctionRef<absl::StatusOr<uint64_t>()> take, const char* call,
-                        PsMetrics& metrics) {
+// The same of what it has in shared memory: `take` is TakeShared.
+absl::StatusOr<uint64_t> ReadShared(absl::FunctionRef<absl::StatusOr<uint64_t>()> take) {
   try {
-    TESSERA_ASSIGN_OR_RETURN(const uint64_t bytes, take());
-    if (bytes > 0) metrics.Shared(call, bytes);
-    return absl::OkStatus();
+    return take();
   } catch (const std::bad_alloc&) {
     return absl::ResourceExhaustedError(
         "no memory for a call with its bulk in shared memory; use machines with more memory");
@@ -177,9 +174,10 @@ class ParameterService::PullReactor final : public grpc::ServerUnaryReactor {
 
 void ParameterService::PullNow(PullCall call, grpc::ByteBuffer* response, absl::Duration deadline,
                                PullReactor* reactor) {
-  const absl::Status shared =
-      ReadShared([&] { return TakeShared(*options_.regions, call); }, "Pull", *options_.metrics);
-  if (!shared.ok()) return reactor->Answer(shared);
+  const absl::StatusOr<uint64_t> shared =
+      ReadShared([&] { return TakeShared(*options_.regions, call); });
+  if (!shared.ok()) return reactor->Answer(shared.status());
+  options_.metrics->PulledShared(*shared);
   const v1::CallHeader& header = call.request.header();
   auto shard = options_.jobs->Find(header.job_id(), header.generation());
   if (!shard.ok()) {
@@ -263,9 +261,11 @@ grpc::ServerUnaryReactor* ParameterService::Push(grpc::CallbackServerContext* co
                          const auto take = [&] {
                            return TakeShared(*options_.regions, shard->has_push_log(), call);
                          };
-                         TESSERA_RETURN_IF_ERROR(ReadShared(take, "Push", *options_.metrics));
-                         for (const Bulk& block : call.keys)
+                         TESSERA_ASSIGN_OR_RETURN(const uint64_t shared, ReadShared(take));
+                         options_.metrics->PushedShared(shared);
+                         for (const Bulk& block : call.keys) {
                            *keys += block.size() / sizeof(uint64_t);
+                         }
                          TESSERA_RETURN_IF_ERROR(shard->Push(std::move(call)));
                          PassFailpoint("ps.push.answer");
                          *response = grpc::ByteBuffer(nullptr, 0);  // PushResponse has no fields

@@ -74,8 +74,12 @@ void PsMetrics::WroteCheckpoint(const v1::WriteCheckpointResponse& response,
   checkpoint_seconds_.Observe(absl::ToDoubleSeconds(took));
 }
 
-void PsMetrics::Shared(const std::string& call, uint64_t bytes) {
-  (call == "Pull" ? pull_shared_bytes_ : push_shared_bytes_).Increment(static_cast<double>(bytes));
+void PsMetrics::PulledShared(uint64_t bytes) {
+  pull_shared_bytes_.Increment(static_cast<double>(bytes));
+}
+
+void PsMetrics::PushedShared(uint64_t bytes) {
+  push_shared_bytes_.Increment(static_cast<double>(bytes));
 }
 
 void PsMetrics::Answered(const std::string& call, const absl::Status& status) {

@@ -28,8 +28,9 @@ class PsMetrics {
   void CutCheckpoint(const absl::Status& status, absl::Duration took);
   void WroteCheckpoint(const v1::WriteCheckpointResponse& response, const absl::Status& status,
                        absl::Duration took);
-  // Bulk of a "Pull" or "Push" that lies in shared memory.
-  void Shared(const std::string& call, uint64_t bytes);
+  // Bulk that lies in shared memory.
+  void PulledShared(uint64_t bytes);
+  void PushedShared(uint64_t bytes);
   // A call of another kind; `call` is its name.
   void Answered(const std::string& call, const absl::Status& status);
 

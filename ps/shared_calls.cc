@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/shared_memory/region_format.h"
 #include "common/status_macros.h"
+#include "ps/bulk_memory.h"
 
 namespace tessera::ps {
 namespace {
@@ -62,32 +63,21 @@ uint64_t BytesOf(absl::Span<const absl::Span<char>> fields) {
                          [](uint64_t sum, absl::Span<char> field) { return sum + field.size(); });
 }
 
-// A copy of the fields, each begun at a multiple of 8 with zeros between: `spans` says where.
-class Copier {
- public:
-  explicit Copier(uint64_t padded_bytes) : memory_(padded_bytes), at_(memory_.data()) {}
-  static uint64_t PaddedBytes(absl::Span<const absl::Span<char>> fields) {
-    uint64_t bytes = 0;
-    for (const absl::Span<char> field : fields) bytes += Padded(field.size());
-    return bytes;
-  }
-  void Copy(absl::Span<const absl::Span<char>> fields, std::vector<Bulk>* spans) {
-    spans->clear();
-    for (const absl::Span<char> field : fields) {
-      std::copy(field.begin(), field.end(), at_);
-      std::fill(at_ + field.size(), at_ + Padded(field.size()), '\0');
-      spans->push_back(Bulk(at_, field.size()));
-      at_ += Padded(field.size());
-    }
-  }
-  wire::Buffer Finish() { return std::move(memory_); }
+uint64_t PaddedBytesOf(absl::Span<const absl::Span<char>> fields) {
+  uint64_t bytes = 0;
+  for (const absl::Span<char> field : fields) bytes += BulkMemory::Padded(field.size());
+  return bytes;
+}
 
- private:
-  static uint64_t Padded(uint64_t bytes) { return shared_memory::RoundUp(bytes, 8); }
-
-  wire::Buffer memory_;
-  char* at_;
-};
+// `spans` says where the copies lie.
+void Copy(absl::Span<const absl::Span<char>> fields, BulkMemory& memory, std::vector<Bulk>* spans) {
+  spans->clear();
+  for (const absl::Span<char> field : fields) {
+    const absl::Span<char> copy = memory.Add(field.size());
+    std::copy(field.begin(), field.end(), copy.begin());
+    spans->push_back(copy);
+  }
+}
 
 }  // namespace
 
@@ -96,9 +86,9 @@ absl::StatusOr<uint64_t> TakeShared(SharedRegions& regions, PullCall& call) {
   TESSERA_RETURN_IF_ERROR(CheckNoBulk(call.keys));
   TESSERA_ASSIGN_OR_RETURN(TakenSlot slot,
                            TakeSlot(regions, call.request.shared(), call.keys.size()));
-  Copier keys(Copier::PaddedBytes(slot.keys));
-  keys.Copy(slot.keys, &call.keys);
-  call.memory = keys.Finish();
+  BulkMemory keys(PaddedBytesOf(slot.keys));
+  Copy(slot.keys, keys, &call.keys);
+  call.memory = std::move(keys).Finish();
   const uint64_t bytes = BytesOf(slot.keys) + BytesOf(slot.values);
   call.bytes += BytesOf(slot.keys);
   call.room = std::move(slot.values);
@@ -115,19 +105,19 @@ absl::StatusOr<uint64_t> TakeShared(SharedRegions& regions, bool copy, PushCall&
                            TakeSlot(regions, call.request.shared(), call.keys.size()));
   const uint64_t bytes = BytesOf(slot.keys) + BytesOf(slot.values);
   call.bytes += bytes;
-  Copier copied(Copier::PaddedBytes(slot.keys) + (copy ? Copier::PaddedBytes(slot.values) : 0));
-  copied.Copy(slot.keys, &call.keys);
+  BulkMemory copied(PaddedBytesOf(slot.keys) + (copy ? PaddedBytesOf(slot.values) : 0));
+  Copy(slot.keys, copied, &call.keys);
   if (copy) {
-    copied.Copy(slot.values, &call.gradients);
-    call.memory = copied.Finish();
+    Copy(slot.values, copied, &call.gradients);
+    call.memory = std::move(copied).Finish();
   } else {
     call.gradients.assign(slot.values.begin(), slot.values.end());
     struct Owner {
       SlotUse slot;
       wire::Buffer keys;
     };
-    const auto owner =
-        std::make_shared<Owner>(Owner{.slot = std::move(slot.use), .keys = copied.Finish()});
+    const auto owner = std::make_shared<Owner>(
+        Owner{.slot = std::move(slot.use), .keys = std::move(copied).Finish()});
     call.memory = wire::Buffer(owner->slot.memory().data(), owner->slot.memory().size(), owner);
   }
   call.request.clear_shared();

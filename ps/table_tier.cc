@@ -46,15 +46,14 @@ class TableTier::Misses final : public AbsentRows {
       return Answer::kSkip;
     }
     const size_t place = places_[question.position];
-    if (!read_.found[place]) return New(asked_[question.position].position);
-    if (tier_.HasExpired(*read_.blocks->row(place))) {
-      const Answer answer = New(asked_[question.position].position);
-      if (answer == Answer::kSkip) return answer;
-      --created_;
-      ++from_disk_;
-      return Answer::kReplace;
+    const bool found = read_.found[place];
+    const bool expired = found && tier_.HasExpired(*read_.blocks->row(place));
+    // One that has expired is none, for who wants no new rows.
+    if (!found || (expired && absent_ != nullptr)) {
+      return New(asked_[question.position].position);
     }
     ++from_disk_;
+    if (expired) return Answer::kReplace;
     *row = read_.blocks->row(place);
     return Answer::kBring;
   }

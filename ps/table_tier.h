@@ -119,8 +119,8 @@ class TableTier {
       ABSL_LOCKS_EXCLUDED(leaving_mu_, erase_mu_);
   // How many rows on disk, and not in memory, that would take. Reads all of them.
   absl::StatusOr<uint64_t> CountExpirable(uint64_t applied_steps) const;
-  // Before the first row: what has expired on the disk that is shared with `other`, or was another
-  // ps's before, has expired here.
+  // What has expired for `other` has expired here from now on. To be called before this finds rows
+  // on a disk where `other` has left some.
   void GoOnFrom(const TableTier& other);
 
   // Partitions that change their owner: see RowStore.
@@ -183,7 +183,6 @@ class TableTier {
   void Left(uint64_t rows);
   absl::StatusOr<uint64_t> WriteLeaving(Leaving& leaving) ABSL_EXCLUSIVE_LOCKS_REQUIRED(leaving_mu_)
       ABSL_LOCKS_EXCLUDED(evict_mu_);
-  static absl::Status LeftNowhere(const ColdKey& key);
 
   // Of a row on disk.
   bool HasExpired(const Row& row) const {

@@ -2,18 +2,12 @@
 #include <cstring>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "ps/cold_rows.h"
 #include "ps/table_tier.h"
 
 // Of TableTier: the rows of one moment, in memory and on disk.
 namespace tessera::ps {
-
-absl::Status TableTier::LeftNowhere(const ColdKey& key) {
-  return absl::InternalError(absl::StrCat("key ", key.key, " of partition ", key.partition,
-                                          " left memory, but not to disk"));
-}
 
 std::optional<uint64_t> TableTier::BeginCut(bool all) {
   Cut cut;
@@ -48,7 +42,7 @@ absl::Status TableTier::VisitCutBelow(PartitionId partition, VisitBelow visit) {
       if (!read.found[i]) return LeftNowhere(read.keys[i]);
       rows.push_back(read.blocks->row(i));
     }
-    return visit({}, rows);
+    return visit({}, rows);  // no row goes where none expires
   }
   std::sort(left.begin(), left.end());
   auto next_left = left.begin();

@@ -203,11 +203,10 @@ class GrpcParameterClient final : public ParameterClient {
     return ChunkKeys(keys, p, kChunkBytes);
   }
 
-  // The attempt of a leg has failed so.
-  template <typename Leg>
-  void End(Leg& leg, size_t p, const absl::Status& status) {
-    if (leg.region().has_value()) memory_.Failed(p, *leg.region(), status);
-    leg.End();
+  // It has failed so.
+  void End(SharedAttempt& attempt, size_t p, const absl::Status& status) {
+    if (attempt.region().has_value()) memory_.Failed(p, *attempt.region(), status);
+    attempt.End();
   }
 
   // Of keys and gradients for one ps.

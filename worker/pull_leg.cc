@@ -33,14 +33,13 @@ grpc::ByteBuffer PullMessage(const v1::PullRequest& request, const TableRows* ta
   return writer.Finish();
 }
 
-grpc::ByteBuffer PullLeg::Message(bool all_confirmed, std::optional<SharedBulk> shared) {
-  shared_.reset();
+grpc::ByteBuffer PullLeg::Message(bool all_confirmed, std::optional<SharedBulk> bulk) {
+  Begin(std::move(bulk));
   v1::PullRequest request = request_;
   request.set_all_confirmed(all_confirmed);
-  if (!shared.has_value()) return PullMessage(request, tables_, chunk_);
-  shared_.emplace(*std::move(shared));
+  if (!shared().has_value()) return PullMessage(request, tables_, chunk_);
   for (const KeyRange& range : chunk_) request.add_tables()->set_table(tables_[range.table].table);
-  *request.mutable_shared() = shared_->description();
+  *request.mutable_shared() = shared()->description();
   return wire::ToBytes(request);
 }
 
@@ -61,7 +60,7 @@ absl::Status PullLeg::Take(const grpc::ByteBuffer& answer, std::atomic<bool>& ha
   if (!reader.ok()) {
     return absl::InternalError(absl::StrCat(ps_, ": ", reader.status().message()));
   }
-  if (response.shared() != shared_.has_value()) {
+  if (response.shared() != shared().has_value()) {
     return absl::InternalError(
         absl::StrCat(ps_, ": answered that the rows are ",
                      response.shared() ? "in shared memory" : "in the answer",
@@ -71,7 +70,7 @@ absl::Status PullLeg::Take(const grpc::ByteBuffer& answer, std::atomic<bool>& ha
     const TableRows& table = tables_[chunk_[b].table];
     const size_t bytes = RowBytes(table, chunk_[b]);
     // Room in shared memory has the size that was asked for, or the ps would have refused it.
-    const size_t expected = shared_.has_value() ? 0 : bytes;
+    const size_t expected = shared().has_value() ? 0 : bytes;
     const v1::RowBlock* const block =
         b < reader->blocks() ? &response.tables(static_cast<int>(b)) : nullptr;
     if (block == nullptr || block->table() != table.table || reader->Size(b, 0) != expected) {
@@ -87,8 +86,8 @@ absl::Status PullLeg::Take(const grpc::ByteBuffer& answer, std::atomic<bool>& ha
                                               ", which has no values"));
     }
     float* const rows = table.rows + chunk_[b].first * table.dim;
-    if (shared_.has_value()) {
-      std::copy_n(shared_->values(b), bytes, reinterpret_cast<char*>(rows));
+    if (shared().has_value()) {
+      std::copy_n(shared()->values(b), bytes, reinterpret_cast<char*>(rows));
     } else {
       reader->Copy(b, 0, rows);
     }

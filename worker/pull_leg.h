@@ -19,33 +19,25 @@ grpc::ByteBuffer PullMessage(const v1::PullRequest& request, const TableRows* ta
 
 // One message of a pull: what it asks for, what its answer must have, and where that goes. The keys
 // and rows are the caller's. Used by one thread at a time.
-class PullLeg {
+class PullLeg final : public SharedAttempt {
  public:
   // `ps` is its name; `request` is without blocks.
   PullLeg(const v1::PullRequest& request, const TableRows* tables, KeyChunk chunk, std::string ps)
       : request_(request), tables_(tables), chunk_(std::move(chunk)), ps_(std::move(ps)) {}
 
-  // Of an attempt, which ends the one before; its bulk lies in `shared`, or without one in itself.
-  grpc::ByteBuffer Message(bool all_confirmed, std::optional<SharedBulk> shared);
-  // What `Message` may be given as shared.
+  // Of an attempt, which ends the one before; its bulk lies in `bulk`, or without one in itself.
+  grpc::ByteBuffer Message(bool all_confirmed, std::optional<SharedBulk> bulk);
+  // What `Message` may be given in shared memory.
   std::vector<BulkBlock> Bulk() const;
-  // The region where the bulk of the attempt lies; none: it is in the message.
-  std::optional<uint64_t> region() const {
-    return shared_.has_value() ? std::optional(shared_->description().region()) : std::nullopt;
-  }
-  // Copies the rows to their keys. Blocks are matched by table, and a block
-  // of another size than asked for is an error: rows never land on the wrong keys. `has_cold_rows`:
-  // the answer's.
+  // Copies the rows to their keys. Blocks are matched by table, and a block of another size than
+  // asked for is an error: rows never land on the wrong keys. `has_cold_rows`: the answer's.
   absl::Status Take(const grpc::ByteBuffer& answer, std::atomic<bool>& has_cold_rows);
-  // Ends the attempt, if there is one.
-  void End() { shared_.reset(); }
 
  private:
   const v1::PullRequest request_;
   const TableRows* const tables_;
   const KeyChunk chunk_;
   const std::string ps_;
-  std::optional<SharedBulk> shared_;  // of the attempt
 };
 
 }  // namespace tessera::worker

@@ -34,13 +34,12 @@ grpc::ByteBuffer GradientMessage(const wire::BulkLayout& layout,
   return writer.Finish();
 }
 
-grpc::ByteBuffer PushLeg::Message(std::optional<SharedBulk> shared) {
-  shared_.reset();
-  if (!shared.has_value()) return GradientMessage(wire::kPushRequest, request_, tables_, chunk_);
-  shared_.emplace(*std::move(shared));
+grpc::ByteBuffer PushLeg::Message(std::optional<SharedBulk> bulk) {
+  Begin(std::move(bulk));
+  if (!shared().has_value()) return GradientMessage(wire::kPushRequest, request_, tables_, chunk_);
   v1::PushRequest request = request_;
   for (const KeyRange& range : chunk_) request.add_tables()->set_table(tables_[range.table].table);
-  *request.mutable_shared() = shared_->description();
+  *request.mutable_shared() = shared()->description();
   return wire::ToBytes(request);
 }
 

@@ -19,28 +19,21 @@ grpc::ByteBuffer GradientMessage(const wire::BulkLayout& layout,
                                  const TableGradients* tables, const KeyChunk& chunk);
 
 // One message of a push. The keys and gradients are the caller's. Used by one thread at a time.
-class PushLeg {
+class PushLeg final : public SharedAttempt {
  public:
   // `request` is without blocks.
   PushLeg(const v1::PushRequest& request, const TableGradients* tables, KeyChunk chunk)
       : request_(request), tables_(tables), chunk_(std::move(chunk)) {}
 
-  // Of an attempt, which ends the one before; its bulk lies in `shared`, or without one in itself.
-  grpc::ByteBuffer Message(std::optional<SharedBulk> shared);
-  // What `Message` may be given as shared.
+  // Of an attempt, which ends the one before; its bulk lies in `bulk`, or without one in itself.
+  grpc::ByteBuffer Message(std::optional<SharedBulk> bulk);
+  // What `Message` may be given in shared memory.
   std::vector<BulkBlock> Bulk() const;
-  // The region where the bulk of the attempt lies; none: it is in the message.
-  std::optional<uint64_t> region() const {
-    return shared_.has_value() ? std::optional(shared_->description().region()) : std::nullopt;
-  }
-  // Ends the attempt, if there is one.
-  void End() { shared_.reset(); }
 
  private:
   const v1::PushRequest request_;
   const TableGradients* const tables_;
   const KeyChunk chunk_;
-  std::optional<SharedBulk> shared_;  // of the attempt
 };
 
 }  // namespace tessera::worker

@@ -39,4 +39,28 @@ class SharedBulk {
   std::vector<const char*> values_;  // [blocks]
 };
 
+// The attempts of one call's message, one after another. Used by one thread at a time.
+class SharedAttempt {
+ public:
+  // The region where the bulk of the attempt lies; none: it is in the message, or there is no
+  // attempt.
+  std::optional<uint64_t> region() const {
+    return shared_.has_value() ? std::optional(shared_->description().region()) : std::nullopt;
+  }
+  // Ends the attempt, if there is one.
+  void End() { shared_.reset(); }
+
+ protected:
+  // Ends the one before.
+  void Begin(std::optional<SharedBulk> shared) {
+    shared_.reset();
+    if (shared.has_value()) shared_.emplace(*std::move(shared));
+  }
+  // None: as region().
+  const std::optional<SharedBulk>& shared() const { return shared_; }
+
+ private:
+  std::optional<SharedBulk> shared_;
+};
+
 }  // namespace tessera::worker

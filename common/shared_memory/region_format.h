@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <optional>
 
+#include "common/round_up.h"
+
 // What a worker and a ps agree on of memory that both have. A region is a file in memory of fixed
 // size: its head, the state of every slot, and the slots, which hold the bulk of a message each
 // (v1::SharedBulk). Numbers are those of the machine, which is one.
@@ -45,7 +47,6 @@ struct alignas(kSlotAlignment) SlotWord {
 static_assert(std::atomic<uint64_t>::is_always_lock_free);
 static_assert(sizeof(SlotWord) == kSlotAlignment);
 
-constexpr uint64_t RoundUp(uint64_t bytes, uint64_t to) { return (bytes + to - 1) / to * to; }
 constexpr uint64_t WordsOffset() { return RoundUp(sizeof(RegionHead), kSlotAlignment); }
 constexpr uint64_t SlotsOffset(uint32_t slots) {
   return RoundUp(WordsOffset() + slots * sizeof(SlotWord), kPageBytes);

@@ -9,6 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/string_view.h"
 #include "common/checkpoint/checksum.h"
+#include "common/round_up.h"
 
 namespace tessera::ps::push_log {
 
@@ -40,7 +41,7 @@ inline constexpr uint64_t kMagic = 0x31474F4C52535354;  // "TSSRLOG1": 1 is the 
 inline constexpr uint32_t kMaxTextBytes = 64 << 20;
 inline constexpr uint64_t kMaxBulkBytes = 1ull << 31;
 
-constexpr uint64_t Padded(uint64_t bytes) { return (bytes + 7) / 8 * 8; }
+constexpr uint64_t Padded(uint64_t bytes) { return RoundUp(bytes, sizeof(uint64_t)); }
 
 inline uint64_t HeaderChecksum(const RecordHeader& header) {
   return Checksum64Of(absl::string_view(reinterpret_cast<const char*>(&header),

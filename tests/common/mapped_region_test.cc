@@ -107,11 +107,11 @@ TEST(MappedRegionTest, NothingButARegionIsOpened) {
   ExpectRefused(MappedRegion::Open(::getpid(), pipe[0], 0, ""), "is no region");
   ::close(pipe[0]);
   ::close(pipe[1]);
-  char path[] = "/tmp/tessera-region-XXXXXX";
-  const int file = ::mkstemp(path);
+  std::string path = ::testing::TempDir() + "/tessera-region-XXXXXX";
+  const int file = ::mkstemp(path.data());
   ExpectRefused(MappedRegion::Open(::getpid(), file, 0, ""), "is no region");
   ::close(file);
-  ::unlink(path);
+  ::unlink(path.c_str());
   ExpectRefused(OwnFile(kPageBytes, kAllSeals, "other").Open(), "is no region");
 }
 

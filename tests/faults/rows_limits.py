@@ -90,7 +90,8 @@ def budget(t):
 
 @fault(13, "a ps with a budget is smaller than one without by most of its rows", once=True)
 def resident_memory(t):
-    """Small batches: what is on its way between processes is of the size of batches, whatever the budget of rows."""
+    """Small batches: what is on its way between processes is of the size of batches, whatever the budget of rows. A ps has 80 MiB
+    of rows; what it needs to bring and write them varies."""
     sets = [*SyncJob.wide, "tables.embedding.dim=2048", "train.batch_size=32"]
 
     def disturb(cluster, job_id):
@@ -101,7 +102,7 @@ def resident_memory(t):
                           flags={f"ps-{i}": ["--memory", "8MiB", "--spill-dir", t.folder / f"spill-{i}"] for i in (0, 1)})
     found = outcome.resident["ps"]
     t.notes.append(f"resident size of a ps {found // MIB} MiB, without a budget {without // MIB} MiB")
-    if found > without - 25 * MIB:
+    if found > without - 45 * MIB:
         raise Failure(f"a ps with 8 MiB for its rows took {found // MIB} MiB, without a budget {without // MIB} MiB")
 
 

@@ -1,5 +1,7 @@
 #include "ps/expiry.h"
 
+#include <random>
+
 #include "common/checkpoint/manifest.h"
 #include "tests/ps/ps_testing.h"
 
@@ -16,12 +18,17 @@ v1::ExpirySpec Spec(uint64_t after_steps, uint32_t min_frequency, float min_norm
   return spec;
 }
 
+// As it lies in a slab.
+struct alignas(16) RowOfTwo {
+  RowOfTwo(uint32_t last_step, uint32_t frequency, float first)
+      : row{.key = 1, .last_step = last_step, .frequency = frequency, .flags = 0}, w{first, 0} {}
+  Row row;
+  float w[2];
+};
+
 // Whether a row of two floats goes at a cut after ten steps.
 bool Takes(const v1::ExpirySpec& spec, uint32_t last_step, uint32_t frequency, float w = 1) {
-  struct alignas(16) {
-    Row row;
-    float w[2];
-  } block = {{.key = 1, .last_step = last_step, .frequency = frequency, .flags = 0}, {w, 0}};
+  const RowOfTwo block(last_step, frequency, w);
   return Expiry::New(spec, "t")->Takes(block.row, RowLayout(2, 0, 0), 10);
 }
 
@@ -56,6 +63,28 @@ TEST(Expiry, TakesWhatAnyOfItsRulesNames) {
   EXPECT_TRUE(Takes(all, 7, 4, 1)) << "rare alone";
   EXPECT_TRUE(Takes(all, 7, 9, 0.1f)) << "small alone";
   EXPECT_FALSE(Takes(all, 8, 4, 0.1f)) << "rare and small, within its grace";
+}
+
+TEST(Expiry, TakesAtEveryLaterStepWhatItTakesAtOne) {
+  std::mt19937_64 random(11);
+  const auto up_to = [&](uint32_t most) { return static_cast<uint32_t>(random() % (most + 1)); };
+  int taken = 0;
+  for (int n = 0; n < 2000; ++n) {
+    const auto expiry = Expiry::New(
+        Spec(up_to(20), up_to(4), static_cast<float>(up_to(2)), /*grace_steps=*/up_to(12)), "t");
+    ASSERT_OK(expiry);
+    const RowOfTwo row(/*last_step=*/up_to(30), /*frequency=*/up_to(5),
+                       static_cast<float>(up_to(3)));
+    bool before = false;
+    for (uint64_t step = 0; step < 80; ++step) {
+      const bool takes = expiry->Takes(row.row, RowLayout(2, 0, 0), step);
+      ASSERT_TRUE(takes || !before) << "step " << step << " of row " << n;
+      before = takes;
+    }
+    taken += before;
+  }
+  EXPECT_GT(taken, 500);
+  EXPECT_LT(taken, 1990);
 }
 
 TEST(Expiry, TakesNothingWithoutARuleAndNamesWhatIsWrong) {

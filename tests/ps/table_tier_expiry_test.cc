@@ -1,0 +1,189 @@
+#include <atomic>
+#include <random>
+#include <set>
+#include <thread>
+
+#include "tests/ps/table_tier_testing.h"
+
+namespace tessera::ps {
+namespace {
+
+TEST_F(TableTierTest, RowsExpireAsIfAllWereInMemory) {
+  v1::ExpirySpec spec;
+  spec.set_after_steps(40);
+  spec.set_min_frequency(2);
+  spec.set_min_norm(1);
+  spec.set_grace_steps(8);
+  expiry_ = *Expiry::New(spec, "t");
+  Open(kPlenty);
+  std::mt19937_64 random(7);
+  uint64_t step = 0;
+  const auto live = [&] {
+    const std::vector<uint64_t> keys = SomeKeys(random, 200);
+    // Of an async job, in which a rank may be far behind.
+    const uint64_t at = ++step - std::min<uint64_t>(step, random() % 4 == 0 ? 30 : 0);
+    switch (random() % 8) {
+      case 0:
+        ExpectSame(Pull(keys), TwinPull(keys));
+        ASSERT_OK(Push(keys, at));
+        TwinPush(keys, at);
+        break;
+      case 1:
+        ExpectSame(Look(keys), TwinLook(keys));
+        break;
+      case 2: {
+        std::vector<uint64_t> absent, twins_absent;
+        ASSERT_OK(tier_->Bring(keys, absent));
+        twin_.AppendAbsent(keys, twins_absent);
+        std::sort(absent.begin(), absent.end());
+        std::sort(twins_absent.begin(), twins_absent.end());
+        EXPECT_EQ(absent, twins_absent);
+        break;
+      }
+      case 3:
+        ASSERT_OK(tier_->Update(keys, [&](absl::Span<Row* const> rows, absl::Span<const uint32_t>) {
+          Shrink(rows, store_.layout(), at);
+        }));
+        twin_.Update(keys, [&](absl::Span<Row* const> rows, absl::Span<const uint32_t>) {
+          Shrink(rows, twin_.layout(), at);
+        });
+        break;
+      case 4:
+        ASSERT_OK(Push(keys, at));
+        TwinPush(keys, at);
+        break;
+      default:
+        ASSERT_OK(tier_->Evict(40000));
+    }
+  };
+  SavedRows image;
+  uint64_t increments = 0, replaced = 0, gone = 0;
+  for (int n = 0; n < 40; ++n) {
+    for (int i = 0; i < 8; ++i) live();
+    const auto on_disk = tier_->CountExpirable(step);
+    ASSERT_OK(on_disk);
+    const uint64_t rows_before = twin_.rows();
+    uint64_t in_memory = 0;
+    for (const PartitionId p : partitions_.owned()) {
+      store_.VisitPartition(p, [&](absl::Span<const Row* const> rows) {
+        for (const Row* row : rows) in_memory += expiry_.Takes(*row, store_.layout(), step);
+      });
+    }
+    ExpireBoth(step);
+    EXPECT_EQ(*on_disk + in_memory, rows_before - twin_.rows());
+    for (int i = 0; i < 2; ++i) live();  // an async job does not wait
+    const bool all = n % 8 == 0 || !store_.keeps_left();
+    const SavedRows moment = TwinEverything();
+    const uint64_t counted = *tier_->BeginCut(all);
+    if (n % 11 == 10) {
+      live();
+      tier_->DropCut();
+      n += 7 - n % 8;  // what comes next is a cut of all rows
+      continue;
+    }
+    if (all) image.clear();
+    ReadCut(image, [&] {
+      if (random() % 16 == 0) live();
+      for (const PartitionId p : partitions_.owned()) replaced += store_.Replaced(p).size();
+    });
+    ASSERT_TRUE(image == moment) << "cut " << n << (all ? " of all" : " of what changed");
+    EXPECT_EQ(counted - last_cut_gone_, moment.size());
+    EXPECT_EQ(store_.rows() + tier_->stats().cold_rows, twin_.rows());
+    ASSERT_FALSE(HasFailure()) << "cut " << n;
+    increments += !all;
+    gone += last_cut_gone_;
+  }
+  EXPECT_TRUE(Everything() == TwinEverything());
+  EXPECT_GT(increments, 15);
+  EXPECT_GT(replaced, 0);
+  EXPECT_GT(gone, 1000);
+  EXPECT_EQ(tier_->stats().expired_on_disk, gone + last_cut_gone_);
+}
+
+TEST_F(TableTierTest, RowsThatHaveExpiredOnDiskMoveNowhere) {
+  v1::ExpirySpec spec;
+  spec.set_after_steps(5);
+  expiry_ = *Expiry::New(spec, "t");
+  Open(kPlenty);
+  ASSERT_OK(Push(Keys(0, 1000), 1));
+  ASSERT_OK(Push(Keys(0, 300), 9));
+  EvictAll();
+  ASSERT_OK(tier_->Expire(10));
+  EXPECT_EQ(Look(Keys(0, 1000)).counts.hits, 300);
+  // One of those that are gone comes again.
+  ASSERT_OK(Push({500}, 10));
+  const auto expect_taken = [&](TableTier& tier) {
+    std::set<uint64_t> taken;
+    const auto take = [&](absl::Span<const Row* const> rows) {
+      for (const Row* row : rows) EXPECT_TRUE(taken.insert(row->key).second);
+    };
+    for (const PartitionId p : partitions_.owned()) {
+      ASSERT_OK(tier.ReadTaken(tier.TakeRows(p, /*changed=*/false, take), take));
+    }
+    EXPECT_EQ(taken.size(), 301);
+    EXPECT_TRUE(taken.contains(500));
+  };
+  expect_taken(*tier_);
+  // Who takes over the disk knows it, too.
+  RowStore next_store(Template(), &partitions_);
+  next_store.PrepareToTakeOver(store_);
+  TableTier next({.cold = cold_.get(),
+                  .budget = budget_.get(),
+                  .evictor = evictor_.get(),
+                  .shares_cold = true},
+                 &partitions_, expiry_, &next_store);
+  next.TakeOver(*tier_);
+  expect_taken(next);
+}
+
+TEST_F(TableTierTest, RowsExpireWhileTheyComeAndGo) {
+  // Rows for a tenth of the keys, three threads that use them, one that expires and reads all.
+  v1::ExpirySpec spec;
+  spec.set_after_steps(3);
+  expiry_ = *Expiry::New(spec, "t");
+  Open(80'000);
+  constexpr uint64_t kKeys = 8000;
+  std::atomic<uint64_t> step = 1;
+  std::atomic<bool> done = false;
+  std::vector<std::thread> threads;
+  for (uint64_t t = 0; t < 3; ++t) {
+    threads.emplace_back([&, t] {
+      std::mt19937_64 random(t);
+      while (!done) {
+        const uint64_t first = random() % kKeys;
+        const std::vector<uint64_t> keys = Keys(first, std::min(first + 500, kKeys));
+        if (random() % 2 == 0) Pull(keys);
+        EXPECT_OK(tier_->Update(keys, [&](absl::Span<Row* const> rows, absl::Span<const uint32_t>) {
+          for (Row* const row : rows) row->Touch(step);
+        }));
+        ++step;
+      }
+    });
+  }
+  for (int n = 0; n < 8; ++n) {
+    const uint64_t now = step;
+    EXPECT_OK(tier_->Expire(now));
+    const uint64_t counted = *tier_->BeginCut(/*all=*/true);
+    SavedRows rows;
+    ReadCut(rows, [] {});
+    // Each was counted once, wherever it was.
+    EXPECT_EQ(rows.size(), counted - last_cut_gone_);
+    for (const auto& [key, row] : rows) {
+      // Made since, and not updated yet.
+      if (row.frequency == 0) continue;
+      EXPECT_GE(row.last_step + 3, now - 1) << key.second;
+    }
+  }
+  done = true;
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_GT(tier_->stats().expired_on_disk, 100);
+  tier_->StopEvicting();
+  ASSERT_OK(tier_->Expire(step));
+  EXPECT_EQ(tier_->BeginCut(/*all=*/true), store_.rows() + tier_->stats().cold_rows);
+  SavedRows rows;
+  ReadCut(rows, [] {});
+  EXPECT_EQ(rows.size(), store_.rows() + tier_->stats().cold_rows);
+}
+
+}  // namespace
+}  // namespace tessera::ps
