@@ -16,6 +16,8 @@ struct Options {
   bool short_run = false;
   // Exists, is empty at first, and is removed by whoever started the program.
   std::string work_folder;
+  // Runs what is written in Python, with PyTorch if that is to be a limit.
+  std::string python = "/usr/bin/python3";
 };
 
 // Defined by each program.

@@ -4,7 +4,7 @@
 #include "common/mutex_checks.h"
 #include "tests/bench/bench.h"
 
-// Usage: [--short] [--work_folder=FOLDER] [any option of Google Benchmark]
+// Usage: [--short] [--work_folder=FOLDER] [--python=PROGRAM] [any option of Google Benchmark]
 int main(int argc, char** argv) {
   tessera::EndMutexChecks();
   tessera::bench::Options options;
@@ -15,6 +15,8 @@ int main(int argc, char** argv) {
       options.short_run = true;
     } else if (absl::ConsumePrefix(&argument, "--work_folder=")) {
       options.work_folder = std::string(argument);
+    } else if (absl::ConsumePrefix(&argument, "--python=")) {
+      options.python = std::string(argument);
     } else {
       argv[kept++] = argv[i];
     }

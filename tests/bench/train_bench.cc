@@ -150,8 +150,8 @@ class SteadyRate {
 
 class TrainBench {
  public:
-  TrainBench(Workload workload, std::string folder)
-      : workload_(std::move(workload)), folder_(std::move(folder)) {}
+  TrainBench(Workload workload, std::string python, std::string folder)
+      : workload_(std::move(workload)), python_(std::move(python)), folder_(std::move(folder)) {}
   ~TrainBench() { fs::remove_all(folder_); }
 
   absl::Status Prepare() {
@@ -161,28 +161,13 @@ class TrainBench {
 
   absl::Status BesidePyTorch(benchmark::State& state) {
     std::vector<double> in_process, service;
-    std::map<std::string, std::vector<double>> torch;
-    bool has_torch = true;
+    TorchRates torch;
     for (int round = 0; round < workload_.rounds; ++round) {
       TESSERA_RETURN_IF_ERROR(Train({.in_process = true}, &in_process));
       TESSERA_RETURN_IF_ERROR(Train({}, &service));
-      if (!has_torch) continue;
-      const absl::Status status = Torch(&torch);
-      has_torch = !absl::IsNotFound(status);
-      if (has_torch) TESSERA_RETURN_IF_ERROR(status);
+      TESSERA_RETURN_IF_ERROR(Torch(v1::TrainSpec::FLOAT32, &torch));
     }
-    double limit = 0;
-    std::string limit_name;
-    for (const auto& [threads, rates] : torch) {
-      const double median = Median(rates);
-      if (median <= limit) continue;
-      limit = median;
-      limit_name = absl::StrCat("PyTorch, ", threads, " threads");
-    }
-    if (!has_torch) {
-      std::fprintf(stderr, "train: no PyTorch beside it: /usr/bin/python3 has no torch\n");
-      state.SetLabel("no PyTorch beside it");
-    }
+    const auto [limit, limit_name] = BestOf(torch, state);
     const auto report = [&](const std::string& metric, const std::vector<double>& rates,
                             const std::string& bar) {
       Report(state, {metric, Median(rates), "samples/s", limit_name, limit, bar});
@@ -193,13 +178,19 @@ class TrainBench {
   }
 
   absl::Status Bfloat16BesideFloat32(benchmark::State& state) {
-    std::vector<double> bfloat16, float32;
+    std::vector<double> bfloat16, in_process, float32;
+    TorchRates torch;
     for (int round = 0; round < workload_.rounds; ++round) {
       TESSERA_RETURN_IF_ERROR(Train({.precision = v1::TrainSpec::BFLOAT16}, &bfloat16));
       TESSERA_RETURN_IF_ERROR(Train({}, &float32));
+      TESSERA_RETURN_IF_ERROR(
+          Train({.in_process = true, .precision = v1::TrainSpec::BFLOAT16}, &in_process));
+      TESSERA_RETURN_IF_ERROR(Torch(v1::TrainSpec::BFLOAT16, &torch));
     }
     Report(state, {"service", Median(bfloat16), "samples/s", "float32, through the service",
                    Median(float32), ">= 2"});
+    const auto [limit, limit_name] = BestOf(torch, state);
+    Report(state, {"in-process", Median(in_process), "samples/s", limit_name, limit, ""});
     return absl::OkStatus();
   }
 
@@ -273,24 +264,45 @@ class TrainBench {
     return absl::OkStatus();
   }
 
-  // Adds a rate for each thread count. NOT_FOUND: PyTorch is not installed.
-  absl::Status Torch(std::map<std::string, std::vector<double>>* rates) const {
+  struct TorchRates {
+    bool installed = true;
+    std::string version;
+    std::map<std::string, std::vector<double>> by_threads;
+  };
+
+  // Rate and name of the limit.
+  std::pair<double, std::string> BestOf(const TorchRates& torch, benchmark::State& state) const {
+    if (!torch.installed) {
+      std::fprintf(stderr, "train: no PyTorch beside it: %s has no torch (see --python)\n",
+                   python_.c_str());
+      state.SetLabel("no PyTorch beside it");
+    }
+    double limit = 0;
+    std::string threads;
+    for (const auto& [of, rates] : torch.by_threads) {
+      const double median = Median(rates);
+      if (median <= limit) continue;
+      limit = median;
+      threads = of;
+    }
+    return {limit, absl::StrCat("PyTorch ", torch.version, ", ", threads, " threads")};
+  }
+
+  // Adds a rate for each thread count, unless PyTorch is not installed.
+  absl::Status Torch(v1::TrainSpec::Precision precision, TorchRates* rates) const {
+    if (!rates->installed) return absl::OkStatus();
     constexpr int kNotInstalled = 3;
     constexpr absl::Duration kLimit = absl::Minutes(5);
     const Workload& w = workload_;
     const std::string out = folder_ + "/torch.json", log = folder_ + "/torch.log";
-    std::vector<std::string> command = {"/usr/bin/python3",
-                                        SourcePath("tests/bench/train_torch.py"),
-                                        "--model",
-                                        w.model,
-                                        "--raw",
-                                        folder_ + "/train.raw",
-                                        "--bottom",
-                                        absl::StrJoin(w.bottom, ","),
-                                        "--hidden",
-                                        absl::StrJoin(w.hidden, ","),
-                                        "--out",
-                                        out};
+    std::vector<std::string> command = {
+        python_,       SourcePath("tests/bench/train_torch.py"),
+        "--model",     w.model,
+        "--precision", precision == v1::TrainSpec::BFLOAT16 ? "bfloat16" : "float32",
+        "--raw",       folder_ + "/train.raw",
+        "--bottom",    absl::StrJoin(w.bottom, ","),
+        "--hidden",    absl::StrJoin(w.hidden, ","),
+        "--out",       out};
     const std::pair<const char*, uint64_t> numbers[] = {{"--samples", w.data.samples},
                                                         {"--dense", w.data.dense},
                                                         {"--fields", w.data.fields},
@@ -310,7 +322,8 @@ class TrainBench {
       absl::SleepFor(absl::Milliseconds(20));
     }
     if (death->signal == 0 && death->code == kNotInstalled) {
-      return absl::NotFoundError("PyTorch is not installed");
+      rates->installed = false;
+      return absl::OkStatus();
     }
     if (death->signal != 0 || death->code != 0) {
       return absl::InternalError(absl::StrCat("train_torch.py ", death->ToString(),
@@ -318,15 +331,17 @@ class TrainBench {
     }
     const auto json = nlohmann::json::parse(std::ifstream(out), nullptr, false);
     if (!json.is_object()) return absl::InternalError("train_torch.py wrote no JSON");
-    for (const auto& [threads, rate] : json.items()) {
-      (*rates)[threads].push_back(rate.get<double>());
+    rates->version = json.at("version").get<std::string>();
+    for (const auto& [threads, rate] : json.at("rates").items()) {
+      rates->by_threads[threads].push_back(rate.get<double>());
       std::fprintf(stderr, "train: %s PyTorch, %s threads: %.0f samples/s\n", w.model.c_str(),
-                   threads.c_str(), rates->at(threads).back());
+                   threads.c_str(), rate.get<double>());
     }
     return absl::OkStatus();
   }
 
   const Workload workload_;
+  const std::string python_;
   const std::string folder_;  // of this benchmark alone
 };
 
@@ -372,9 +387,9 @@ void RegisterBenchmarks(const Options& options) {
   const auto add = [&options](const std::string& name, const Workload& workload,
                               absl::Status (TrainBench::*measure)(benchmark::State&)) {
     const std::string folder = absl::StrCat(options.work_folder, "/", name);
-    Register(absl::StrCat("train/", name), [workload, measure, folder](benchmark::State& state) {
+    Register(absl::StrCat("train/", name), [=, python = options.python](benchmark::State& state) {
       spdlog::set_level(spdlog::level::err);
-      TrainBench bench(workload, folder);
+      TrainBench bench(workload, python, folder);
       absl::Status status = bench.Prepare();
       if (status.ok()) status = (bench.*measure)(state);
       if (!status.ok()) state.SkipWithError(status.ToString().c_str());
