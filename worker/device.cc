@@ -9,7 +9,7 @@
 #include "common/log.h"
 #include "common/status_macros.h"
 #include "cuda/devices.h"
-#include "worker/dense/bfloat16_product.h"
+#include "worker/dense/prepared_product.h"
 #include "worker/dense/executor.h"
 
 namespace tessera::worker {

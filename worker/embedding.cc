@@ -32,7 +32,8 @@ struct Occurrence {
   size_t at() const { return sample * field->sample_floats + field->at; }
 };
 
-// Calls visit for every column and sample, columns one after another.
+// Calls visit for every column and sample, columns one after another: the rows of one column stay
+// in the cache, those of all do not.
 template <typename Visit>
 void ForEachOccurrence(const Batch& batch, const EmbeddingPlan::KeySet& key_set,
                        const EmbeddingPlan::Lookup& lookup, const BatchKeys& keys, Visit visit) {
@@ -49,6 +50,16 @@ void ForEachOccurrence(const Batch& batch, const EmbeddingPlan::KeySet& key_set,
       row += n;
     }
   }
+}
+
+// to[d] += factor * from[d], a few vectors without a call: rows are short.
+void AddScaled(float factor, const float* __restrict from, size_t dim, float* __restrict to) {
+  constexpr size_t kVector = 8;
+  size_t d = 0;
+  for (; d + kVector <= dim; d += kVector) {
+    for (size_t i = d; i < d + kVector; ++i) to[i] += factor * from[i];
+  }
+  for (; d < dim; ++d) to[d] += factor * from[d];
 }
 
 // By element the key whose row is the largest: visit(d, k).
@@ -146,8 +157,7 @@ void PoolRows(const Batch& batch, const EmbeddingPlan::KeySet& key_set,
     float* place = values + of.at();
     for (size_t k = 0; k < of.rows.size(); ++k, place += places.stride) {
       const float factor = of.weights == nullptr ? places.scale : places.scale * of.weights[k];
-      const float* const from = rows.data() + of.rows[k] * dim;
-      for (size_t d = 0; d < dim; ++d) place[d] += factor * from[d];
+      AddScaled(factor, rows.data() + of.rows[k] * dim, dim, place);
     }
   });
 }
@@ -174,8 +184,7 @@ void UnpoolGradients(const Batch& batch, const EmbeddingPlan::KeySet& key_set,
     const float* place = slopes + of.at();
     for (size_t k = 0; k < of.rows.size(); ++k, place += places.stride) {
       const float factor = of.weights == nullptr ? places.scale : places.scale * of.weights[k];
-      float* const to = gradients.data() + of.rows[k] * dim;
-      for (size_t d = 0; d < dim; ++d) to[d] += factor * place[d];
+      AddScaled(factor, place, dim, gradients.data() + of.rows[k] * dim);
     }
   });
 }

@@ -11,8 +11,8 @@
 #include "common/task_pool.h"
 #include "tests/bench/bench.h"
 #include "tests/bench/dense_models.h"
-#include "worker/dense/bfloat16_product.h"
 #include "worker/dense/gemm.h"
+#include "worker/dense/prepared_product.h"
 
 namespace tessera::bench {
 namespace {
@@ -43,14 +43,14 @@ class Products {
   void Run() {
     for (Layer& layer : layers_) {
       worker::Gemm(pool_, precision_, batch_, layer.out, layer.in, {layer.x.data()},
-                   {layer.w.data(), true}, layer.y.data(), false);
+                   {layer.w.data(), true}, layer.y.data());
     }
     for (auto layer = layers_.rbegin(); layer != layers_.rend(); ++layer) {
       worker::Gemm(pool_, precision_, layer->out, layer->in, batch_, {layer->y.data(), true},
-                   {layer->x.data()}, layer->dw.data(), false);
+                   {layer->x.data()}, layer->dw.data());
       if (!layer->input_gradient) continue;
       worker::Gemm(pool_, precision_, batch_, layer->in, layer->out, {layer->y.data()},
-                   {layer->w.data()}, layer->dx.data(), false);
+                   {layer->w.data()}, layer->dx.data());
     }
   }
 

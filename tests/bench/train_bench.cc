@@ -24,7 +24,7 @@
 #include "tests/bench/bench.h"
 #include "tests/bench/train_data.h"
 #include "tests/paths.h"
-#include "worker/dense/bfloat16_product.h"
+#include "worker/dense/prepared_product.h"
 
 namespace tessera::bench {
 namespace {

@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "tests/worker/dense_job_testing.h"
-#include "worker/dense/bfloat16_product.h"
+#include "worker/dense/prepared_product.h"
 
 namespace tessera::worker::testing {
 namespace {
@@ -72,10 +72,30 @@ TEST_P(GemmTest, IsTheProductOfItsOperands) {
       const Matrix a = {x.data(), (options & 1) != 0}, b = {y.data(), (options & 2) != 0};
       const bool add = (options & 4) != 0;
       std::vector<float> c(static_cast<size_t>(m * n), 0.5f);
-      Gemm(nullptr, GetParam(), m, n, k, a, b, c.data(), add);
+      Gemm(nullptr, GetParam(), m, n, k, a, b, c.data(), {.add = add});
       const std::vector<double> expected = Product(m, n, k, a, b, round);
       for (size_t i = 0; i < c.size(); ++i) {
         ASSERT_NEAR(c[i], expected[i] + (add ? 0.5 : 0), 1e-4) << m << " " << n << " " << options;
+      }
+    }
+  }
+}
+
+TEST_P(GemmTest, AddsABiasToEveryRow) {
+  for (const auto& [m, n, k] :
+       {std::tuple(33, 40, 37), std::tuple(300, 64, 129), std::tuple(48, 700, 65),
+        std::tuple(300, 1, 40), std::tuple(1, 300, 40), std::tuple(100, 9, 3),
+        std::tuple(5, 9, 0)}) {
+    const std::vector<float> x = Normals(1, static_cast<size_t>(m * k));
+    const std::vector<float> y = Normals(2, static_cast<size_t>(k * n));
+    const std::vector<float> bias = Normals(3, static_cast<size_t>(n));
+    for (const bool transposed : {false, true}) {
+      std::vector<float> c(static_cast<size_t>(m * n), 7), alone(c.size());
+      Gemm(nullptr, GetParam(), m, n, k, {x.data()}, {y.data(), transposed}, c.data(),
+           {.bias = bias.data()});
+      Gemm(nullptr, GetParam(), m, n, k, {x.data()}, {y.data(), transposed}, alone.data());
+      for (size_t i = 0; i < c.size(); ++i) {
+        ASSERT_NEAR(c[i], alone[i] + bias[i % bias.size()], 1e-4) << m << " " << n << " " << k;
       }
     }
   }
@@ -85,18 +105,23 @@ TEST_P(GemmTest, GivesTheSameBitsWithAnyNumberOfThreads) {
   constexpr int64_t kM = 2000, kN = 300, kK = 200;
   const std::vector<float> x = Normals(1, kM * kK), y = Normals(2, kK * kN);
   std::vector<float> alone(kM * kN), shared(kM * kN);
-  Gemm(nullptr, GetParam(), kM, kN, kK, {x.data()}, {y.data()}, alone.data(), false);
+  Gemm(nullptr, GetParam(), kM, kN, kK, {x.data()}, {y.data()}, alone.data());
+  std::vector<float> with_bias(kM * kN);
+  Gemm(nullptr, GetParam(), kM, kN, kK, {x.data()}, {y.data()}, with_bias.data(),
+       {.bias = x.data()});
   for (const int threads : {1, 2, 3}) {
     TaskPool pool(threads);
-    Gemm(&pool, GetParam(), kM, kN, kK, {x.data()}, {y.data()}, shared.data(), false);
+    Gemm(&pool, GetParam(), kM, kN, kK, {x.data()}, {y.data()}, shared.data());
     EXPECT_EQ(shared, alone) << threads;
+    Gemm(&pool, GetParam(), kM, kN, kK, {x.data()}, {y.data()}, shared.data(), {.bias = x.data()});
+    EXPECT_EQ(shared, with_bias) << threads;
   }
 }
 
 TEST_P(GemmTest, AThinProductIsFloat32) {
   const std::vector<float> x = Normals(1, 500 * 13), y = Normals(2, 13 * 100);
   std::vector<float> c(500 * 100);
-  Gemm(nullptr, GetParam(), 500, 100, 13, {x.data()}, {y.data()}, c.data(), false);
+  Gemm(nullptr, GetParam(), 500, 100, 13, {x.data()}, {y.data()}, c.data());
   const std::vector<double> expected =
       Product(500, 100, 13, {x.data()}, {y.data()}, [](float value) { return value; });
   for (size_t i = 0; i < c.size(); ++i) ASSERT_NEAR(c[i], expected[i], 1e-5);

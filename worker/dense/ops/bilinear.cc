@@ -44,12 +44,9 @@ class Bilinear final : public Op {
     for (size_t begin = 0; begin < rows; begin += chunk_) {
       const size_t count = std::min(chunk_, rows - begin);
       OuterProducts(pass.inputs, begin, count, z);
-      float* y = pass.outputs[0].data() + begin * units_;
-      for (size_t i = 0; bias_ && i < count; ++i) {
-        std::copy(pass.trained[1].begin(), pass.trained[1].end(), y + i * units_);
-      }
       Gemm(pass.pool, pass.precision, Signed(count), Signed(units_), Signed(m_ * n_), {z},
-           {pass.trained[0].data(), true}, y, bias_);
+           {pass.trained[0].data(), true}, pass.outputs[0].data() + begin * units_,
+           {.bias = bias_ ? pass.trained[1].data() : nullptr});
     }
   }
 
@@ -66,10 +63,10 @@ class Bilinear final : public Op {
       const float* dy = all.data() + begin * units_;
       OuterProducts(pass.inputs, begin, count, z);
       Gemm(pass.pool, pass.precision, Signed(units_), Signed(m_ * n_), Signed(count), {dy, true},
-           {z}, dw.data(), begin > 0);
+           {z}, dw.data(), {.add = begin > 0});
       if (!inputs) continue;
       Gemm(pass.pool, pass.precision, Signed(count), Signed(m_ * n_), Signed(units_), {dy},
-           {pass.trained[0].data()}, z, false);
+           {pass.trained[0].data()}, z);
       InputGradients(pass, begin, count, z);
     }
   }

@@ -25,14 +25,14 @@ class DotInteraction final : public Op {
 
   bool BySample() const override { return true; }
 
-  // Eight fields at a time are turned into columns; another field's products with them are then one
-  // vector, and no sum goes across it.
+  // Vectors are turned into columns; another one's products with eight of them are then one
+  // register, and no sum goes across it.
   void Forward(const ForwardPass& pass) const override {
     const size_t pairs = RowBegin(fields_);
     for (size_t b = 0; b < pass.batch; ++b) {
       const float* v = pass.inputs[0].data() + b * fields_ * dim_;
       float* y = pass.outputs[0].data() + b * pairs;
-      for (size_t first = 0; first + 1 - self_ < fields_; first += kLanes) {
+      for (size_t first = 0; first + 1 - self_ < fields_; first += kColumns) {
         for (size_t begin = 0; begin < dim_; begin += kDims) Products(v, first, begin, y);
       }
     }
@@ -45,9 +45,17 @@ class DotInteraction final : public Op {
       const float* v = pass.inputs[0].data() + b * fields_ * dim_;
       const float* dy = pass.output_gradients[0].data() + b * pairs;
       float* dv = pass.input_gradients[0].data() + b * fields_ * dim_;
-      for (size_t begin = 0; begin < dim_; begin += kLanes) {
+      size_t begin = 0;
+      for (; begin + 2 * kLanes <= dim_; begin += 2 * kLanes) {
+        for (size_t top = 0; top < fields_; top += kRows) {
+          Gradients<2>(v, dy, top, begin, 2 * kLanes, dv);
+        }
+      }
+      for (; begin < dim_; begin += kLanes) {
         const size_t count = std::min(kLanes, dim_ - begin);
-        for (size_t top = 0; top < fields_; top += kRows) Gradients(v, dy, top, begin, count, dv);
+        for (size_t top = 0; top < fields_; top += kRows) {
+          Gradients<1>(v, dy, top, begin, count, dv);
+        }
       }
     }
   }
@@ -67,68 +75,118 @@ class DotInteraction final : public Op {
   }
 
  private:
-  static constexpr size_t kDims = 256;
+  static constexpr size_t kColumns = 32;
+  static constexpr size_t kDims = 64;
   static constexpr size_t kRows = 4;  // sums that go on side by side
 
-  // What floats `begin` and the next kDims of the vectors add to the products with the eight fields
-  // from `first` on. Only those pairs are written that belong to the triangle.
+  // What floats `begin` and the next kDims of the vectors add to the products with the kColumns
+  // vectors from `first` on. Only those pairs are written that belong to the triangle.
   void Products(const float* __restrict v, size_t first, size_t begin, float* __restrict y) const {
     const size_t dims = std::min(kDims, dim_ - begin);
-    float columns[kDims * kLanes];
-    for (size_t j = 0; j < kLanes; ++j) {
-      const float* from = v + std::min(first + j, fields_ - 1) * dim_ + begin;
-      for (size_t d = 0; d < dims; ++d) columns[d * kLanes + j] = from[d];
-    }
-    for (size_t top = first + 1 - self_; top < fields_; top += kRows) {
-      const float* row[kRows];
-      for (size_t r = 0; r < kRows; ++r) row[r] = v + std::min(top + r, fields_ - 1) * dim_ + begin;
-      Lanes sum[kRows] = {};
-      for (size_t d = 0; d < dims; ++d) {
-        const Lanes column = LoadLanes(columns + d * kLanes);
-        for (size_t r = 0; r < kRows; ++r) sum[r] += row[r][d] * column;
+    const size_t fields = std::min(kColumns, fields_ - first);
+    float columns[kDims * kColumns];
+    // Beyond the last vector stands the last again: those products are not used.
+    for (size_t j = 0; j < fields; j += kLanes) {
+      const float* from[kLanes];
+      for (size_t l = 0; l < kLanes; ++l) {
+        from[l] = v + std::min(first + j + l, fields_ - 1) * dim_ + begin;
       }
-      for (size_t i = top; i < std::min(top + kRows, fields_); ++i) {
-        const size_t count = std::min(kLanes, i + self_ - first);
-        float* to = y + RowBegin(i) + first;
-        for (size_t j = 0; j < count; ++j) to[j] = (begin == 0 ? 0 : to[j]) + sum[i - top][j];
+      size_t d = 0;
+      for (; d + kLanes <= dims; d += kLanes) {
+        Lanes square[kLanes];
+        for (size_t l = 0; l < kLanes; ++l) square[l] = LoadLanes(from[l] + d);
+        TransposeLanes(square);
+        for (size_t l = 0; l < kLanes; ++l) StoreLanes(square[l], columns + (d + l) * kColumns + j);
+      }
+      for (; d < dims; ++d) {
+        for (size_t l = 0; l < kLanes; ++l) columns[d * kColumns + j + l] = from[l][d];
+      }
+    }
+    for (size_t i = first + 1 - self_; i < fields_; ++i) {
+      const float* row = v + i * dim_ + begin;
+      const size_t count = std::min(i + self_ - first, fields);
+      float* to = y + RowBegin(i) + first;
+      // All of a register may be written where the rest is of pairs that come later.
+      const bool add = begin > 0;
+      const size_t room = first > 0 ? count : RowBegin(fields_) - RowBegin(i);
+      switch ((count + kLanes - 1) / kLanes) {
+        case 1:
+          ProductsOfRow<1>(row, columns, dims, count, room, add, to);
+          break;
+        case 2:
+          ProductsOfRow<2>(row, columns, dims, count, room, add, to);
+          break;
+        case 3:
+          ProductsOfRow<3>(row, columns, dims, count, room, add, to);
+          break;
+        default:
+          ProductsOfRow<4>(row, columns, dims, count, room, add, to);
       }
     }
   }
 
-  // Floats [begin, begin + count) of dv of fields `top` and the next.
+  // to[j] = (to[j] where `add` +) row . column j, j < count; what follows it, up to `room`, may be
+  // written too.
+  template <size_t kRegisters>
+  static void ProductsOfRow(const float* __restrict row, const float* __restrict columns,
+                            size_t dims, size_t count, size_t room, bool add,
+                            float* __restrict to) {
+    Lanes sum[kRegisters] = {};
+    for (size_t d = 0; d < dims; ++d) {
+      for (size_t r = 0; r < kRegisters; ++r) {
+        sum[r] += row[d] * LoadLanes(columns + d * kColumns + r * kLanes);
+      }
+    }
+    if (!add && room >= kRegisters * kLanes) {
+      for (size_t r = 0; r < kRegisters; ++r) StoreLanes(sum[r], to + r * kLanes);
+      return;
+    }
+    for (size_t j = 0; j < count; ++j) to[j] = (add ? to[j] : 0) + sum[j / kLanes][j % kLanes];
+  }
+  static_assert(kColumns == 4 * kLanes);
+
+  // Floats [begin, begin + count) of dv of fields `top` and the next: kRegisters full ones, or one
+  // that need not be.
+  template <size_t kRegisters>
   void Gradients(const float* __restrict v, const float* __restrict dy, size_t top, size_t begin,
                  size_t count, float* __restrict dv) const {
-    const auto load = [&](size_t j) {
-      const float* from = v + j * dim_ + begin;
-      if (count == kLanes) return LoadLanes(from);
-      Lanes part = {};
-      std::memcpy(&part, from, count * sizeof(float));
-      return part;
-    };
     const size_t rows = std::min(kRows, fields_ - top);
-    Lanes sum[kRows] = {};
+    Lanes sum[kRows][kRegisters] = {};
+    // Adds vector j, times factor(r), to every row r. Loops of fixed length leave the sums in
+    // registers.
+    const auto add = [&](size_t j, const auto& factor) __attribute__((always_inline)) {
+      Lanes from[kRegisters] = {};
+      if constexpr (kRegisters > 1) {
+        for (size_t l = 0; l < kRegisters; ++l) {
+          from[l] = LoadLanes(v + j * dim_ + begin + l * kLanes);
+        }
+      } else {
+        std::memcpy(from, v + j * dim_ + begin, count * sizeof(float));
+      }
+      for (size_t r = 0; r < kRows; ++r) {
+        const float f = factor(r);
+        for (size_t l = 0; l < kRegisters; ++l) sum[r][l] += f * from[l];
+      }
+    };
     // The fields before them all, those among them, those after them all.
     const float* before[kRows];
     for (size_t r = 0; r < kRows; ++r) before[r] = dy + RowBegin(std::min(top + r, fields_ - 1));
     for (size_t j = 0; j < top; ++j) {
-      const Lanes from = load(j);
-      for (size_t r = 0; r < kRows; ++r) sum[r] += before[r][j] * from;
+      add(j, [&](size_t r) { return before[r][j]; });
     }
     for (size_t j = top; j < top + rows; ++j) {
-      const Lanes from = load(j);
-      for (size_t r = 0; r < rows; ++r) {
-        const size_t i = top + r;
-        if (i == j && self_ == 0) continue;
-        sum[r] += (i == j ? 2 : 1) * dy[RowBegin(std::max(i, j)) + std::min(i, j)] * from;
-      }
+      add(j, [&](size_t r) {
+        const size_t i = std::min(top + r, fields_ - 1);
+        if (i == j) return self_ == 0 ? 0 : 2 * dy[RowBegin(i) + i];
+        return dy[RowBegin(std::max(i, j)) + std::min(i, j)];
+      });
     }
     for (size_t j = top + kRows; j < fields_; ++j) {
-      const Lanes from = load(j);
       const float* after = dy + RowBegin(j) + top;
-      for (size_t r = 0; r < kRows; ++r) sum[r] += after[r] * from;
+      add(j, [&](size_t r) { return after[r]; });
     }
     for (size_t r = 0; r < rows; ++r) {
-      std::memcpy(dv + (top + r) * dim_ + begin, &sum[r], count * sizeof(float));
+      std::memcpy(dv + (top + r) * dim_ + begin, sum[r], count * sizeof(float));
     }
   }
 

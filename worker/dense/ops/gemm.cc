@@ -34,28 +34,22 @@ class GemmOp final : public Op {
 
   void Forward(const ForwardPass& pass) const override {
     const absl::Span<float> y = pass.outputs[0];
-    const int64_t rows = Rows(y);
-    if (bias_) {
-      const absl::Span<const float> bias = pass.trained[1];
-      for (int64_t i = 0; i < rows; ++i) {
-        std::copy(bias.begin(), bias.end(), y.begin() + i * out_);
-      }
-    }
-    Gemm(pass.pool, pass.precision, rows, out_, in_, {pass.inputs[0].data()},
-         {pass.trained[0].data(), true}, y.data(), bias_);
+    Gemm(pass.pool, pass.precision, Rows(y), out_, in_, {pass.inputs[0].data()},
+         {pass.trained[0].data(), true}, y.data(),
+         {.bias = bias_ ? pass.trained[1].data() : nullptr});
   }
 
   void Backward(const BackwardPass& pass) const override {
     if (pass.input_gradients[0].empty()) return;
     const absl::Span<const float> dy = pass.output_gradients[0];
     Gemm(pass.pool, pass.precision, Rows(dy), in_, out_, {dy.data()}, {pass.trained[0].data()},
-         pass.input_gradients[0].data(), false);
+         pass.input_gradients[0].data());
   }
 
   void ParameterGradients(const BackwardPass& pass) const override {
     const absl::Span<const float> dy = pass.output_gradients[0];
     Gemm(pass.pool, pass.precision, out_, in_, Rows(dy), {dy.data(), true}, {pass.inputs[0].data()},
-         pass.trained_gradients[0].data(), false);
+         pass.trained_gradients[0].data());
     if (bias_) BiasGradient(pass.pool, dy, pass.trained_gradients[1]);
   }
 

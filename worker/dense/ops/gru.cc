@@ -57,7 +57,7 @@ class GruOp final : public Op {
     float* const planes = pass.room.data();
     for (size_t g = 0; g < 3; ++g) {
       Gemm(pass.pool, pass.precision, Rows(pass.batch), Units(), In(), {pass.inputs[0].data()},
-           {pass.trained[0].data() + g * units_ * in_, true}, planes + g * plane, false);
+           {pass.trained[0].data() + g * units_ * in_, true}, planes + g * plane);
     }
     ForRows(pass.pool, pass.batch, places_ * units_ * units_ * 3, [&](size_t begin, size_t end) {
       for (size_t b = begin; b < end; ++b) ForwardSample(pass, plane, b);
@@ -76,7 +76,7 @@ class GruOp final : public Op {
     for (size_t g = 0; g < 3 && !pass.input_gradients[0].empty(); ++g) {
       Gemm(pass.pool, pass.precision, Rows(pass.batch), In(), Units(),
            {pass.kept.data() + g * plane}, {pass.trained[0].data() + g * units_ * in_},
-           pass.input_gradients[0].data(), g > 0);
+           pass.input_gradients[0].data(), {.add = g > 0});
     }
   }
 
@@ -87,9 +87,9 @@ class GruOp final : public Op {
       const float* const of_x = planes + g * plane;
       const float* const of_u = g == 2 ? planes + 3 * plane : of_x;
       Gemm(pass.pool, pass.precision, Units(), In(), Rows(pass.batch), {of_x, true},
-           {pass.inputs[0].data()}, pass.trained_gradients[0].data() + g * units_ * in_, false);
+           {pass.inputs[0].data()}, pass.trained_gradients[0].data() + g * units_ * in_);
       Gemm(pass.pool, pass.precision, Units(), Units(), Rows(pass.batch), {of_u, true},
-           {planes + 4 * plane}, pass.trained_gradients[1].data() + g * units_ * units_, false);
+           {planes + 4 * plane}, pass.trained_gradients[1].data() + g * units_ * units_);
       BiasGradient(pass.pool, {of_x, plane}, pass.trained_gradients[2].subspan(g * units_, units_));
       BiasGradient(pass.pool, {of_u, plane},
                    pass.trained_gradients[2].subspan((3 + g) * units_, units_));

@@ -46,7 +46,7 @@ void Product(TaskPool* pool, Precision precision, size_t m, size_t n, size_t k, 
   constexpr size_t kSmall = 64 * 64 * 64;
   if (m * n * k <= kSmall) return SmallProduct(m, n, k, a, b, scale, c);
   Gemm(pool, precision, static_cast<int64_t>(m), static_cast<int64_t>(n), static_cast<int64_t>(k),
-       a, b, c, false);
+       a, b, c);
   for (size_t i = 0; scale != 1 && i < m * n; ++i) c[i] *= scale;
 }
 

@@ -1,4 +1,4 @@
-#include "worker/dense/bfloat16_product.h"
+#include "worker/dense/prepared_product.h"
 
 #include <cstddef>
 #include <cstdlib>
@@ -17,8 +17,7 @@ namespace {
 // A failure of oneDNN's: sizes are right, so this is out of memory or our own bug.
 void Must(dnnl_status_t status, const char* what) {
   if (status == dnnl_success) return;
-  spdlog::critical("oneDNN failed to {} of bfloat16 numbers, with status {}", what,
-                   static_cast<int>(status));
+  spdlog::critical("oneDNN failed to {}, with status {}", what, static_cast<int>(status));
   std::abort();
 }
 
@@ -34,17 +33,19 @@ dnnl_engine_t Engine() {
 // What oneDNN prepares for one shape, and the operands' places in it. Used by one thread.
 class Product {
  public:
-  // m, n, k; strides of A, of B; row stride of C; add.
-  using Key =
-      std::tuple<int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, bool>;
+  // Of the operands; m, n, k; strides of A, of B; row stride of C; whether C and a bias are added.
+  using Key = std::tuple<dnnl_data_type_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t,
+                         int64_t, int64_t, bool, bool>;
 
   explicit Product(const Key& key) {
-    const auto& [m, n, k, a_row, a_column, b_row, b_column, c_row, add] = key;
-    const dnnl_memory_desc_t a = Describe(m, k, dnnl_bf16, a_row, a_column);
-    const dnnl_memory_desc_t b = Describe(k, n, dnnl_bf16, b_row, b_column);
+    const auto& [numbers, m, n, k, a_row, a_column, b_row, b_column, c_row, add, has_bias] = key;
+    const dnnl_memory_desc_t a = Describe(m, k, numbers, a_row, a_column);
+    const dnnl_memory_desc_t b = Describe(k, n, numbers, b_row, b_column);
     const dnnl_memory_desc_t c = Describe(m, n, dnnl_f32, c_row, 1);
+    const dnnl_memory_desc_t bias = Describe(1, n, dnnl_f32, n, 1);
     dnnl_matmul_desc_t operation;
-    Must(dnnl_matmul_desc_init(&operation, &a, &b, nullptr, &c), "describe a product");
+    Must(dnnl_matmul_desc_init(&operation, &a, &b, has_bias ? &bias : nullptr, &c),
+         "describe a product");
     dnnl_primitive_attr_t attributes;
     dnnl_post_ops_t after;
     Must(dnnl_primitive_attr_create(&attributes), "describe a product");
@@ -62,22 +63,29 @@ class Product {
     Must(dnnl_memory_create(&a_, &a, Engine(), DNNL_MEMORY_NONE), "describe an operand");
     Must(dnnl_memory_create(&b_, &b, Engine(), DNNL_MEMORY_NONE), "describe an operand");
     Must(dnnl_memory_create(&c_, &c, Engine(), DNNL_MEMORY_NONE), "describe a result");
+    if (has_bias) {
+      Must(dnnl_memory_create(&bias_, &bias, Engine(), DNNL_MEMORY_NONE), "describe a bias");
+    }
   }
   ~Product() {
-    for (const dnnl_memory_t memory : {a_, b_, c_}) dnnl_memory_destroy(memory);
+    for (const dnnl_memory_t memory : {a_, b_, c_, bias_}) dnnl_memory_destroy(memory);
     dnnl_stream_destroy(stream_);
     dnnl_primitive_destroy(primitive_);
   }
   Product(const Product&) = delete;
   Product& operator=(const Product&) = delete;
 
-  void Run(const uint16_t* a, const uint16_t* b, float* c) {
-    Must(dnnl_memory_set_data_handle(a_, const_cast<uint16_t*>(a)), "take an operand");
-    Must(dnnl_memory_set_data_handle(b_, const_cast<uint16_t*>(b)), "take an operand");
+  void Run(const void* a, const void* b, const float* bias, float* c) {
+    Must(dnnl_memory_set_data_handle(a_, const_cast<void*>(a)), "take an operand");
+    Must(dnnl_memory_set_data_handle(b_, const_cast<void*>(b)), "take an operand");
     Must(dnnl_memory_set_data_handle(c_, c), "take a result");
+    if (bias_ != nullptr) {
+      Must(dnnl_memory_set_data_handle(bias_, const_cast<float*>(bias)), "take a bias");
+    }
     const dnnl_exec_arg_t arguments[] = {
-        {DNNL_ARG_SRC, a_}, {DNNL_ARG_WEIGHTS, b_}, {DNNL_ARG_DST, c_}};
-    Must(dnnl_primitive_execute(primitive_, stream_, 3, arguments), "multiply matrices");
+        {DNNL_ARG_SRC, a_}, {DNNL_ARG_WEIGHTS, b_}, {DNNL_ARG_DST, c_}, {DNNL_ARG_BIAS, bias_}};
+    const int count = bias_ == nullptr ? 3 : 4;
+    Must(dnnl_primitive_execute(primitive_, stream_, count, arguments), "multiply matrices");
     Must(dnnl_stream_wait(stream_), "multiply matrices");
   }
 
@@ -95,7 +103,24 @@ class Product {
   dnnl_primitive_t primitive_ = nullptr;
   dnnl_stream_t stream_ = nullptr;
   dnnl_memory_t a_ = nullptr, b_ = nullptr, c_ = nullptr;
+  dnnl_memory_t bias_ = nullptr;  // null: none
 };
+
+template <dnnl_data_type_t kNumbers, typename Number>
+void MultiplyPrepared(int64_t m, int64_t n, int64_t k, Operand<Number> a, Operand<Number> b,
+                      float* c, int64_t c_stride, Sum sum) {
+  // A graph has few shapes; those of batches that came once are forgotten with all others.
+  constexpr size_t kMostProducts = 512;
+  thread_local std::map<Product::Key, std::unique_ptr<Product>> products;
+  const Product::Key key(kNumbers, m, n, k, a.row_stride, a.column_stride, b.row_stride,
+                         b.column_stride, c_stride, sum.add, sum.bias != nullptr);
+  auto found = products.find(key);
+  if (found == products.end()) {
+    if (products.size() >= kMostProducts) products.clear();
+    found = products.emplace(key, std::make_unique<Product>(key)).first;
+  }
+  found->second->Run(a.data, b.data, sum.bias, c);
+}
 
 }  // namespace
 
@@ -111,19 +136,14 @@ void RoundToBfloat16(TaskPool* pool, absl::Span<const float> from, uint16_t* to)
   });
 }
 
-void MultiplyBfloat16(int64_t m, int64_t n, int64_t k, Bfloat16Matrix a, Bfloat16Matrix b, float* c,
-                      int64_t c_stride, bool add) {
-  // A graph has few shapes; those of batches that came once are forgotten with all others.
-  constexpr size_t kMostProducts = 512;
-  thread_local std::map<Product::Key, std::unique_ptr<Product>> products;
-  const Product::Key key(m, n, k, a.row_stride, a.column_stride, b.row_stride, b.column_stride,
-                         c_stride, add);
-  auto found = products.find(key);
-  if (found == products.end()) {
-    if (products.size() >= kMostProducts) products.clear();
-    found = products.emplace(key, std::make_unique<Product>(key)).first;
-  }
-  found->second->Run(a.data, b.data, c);
+void Multiply(int64_t m, int64_t n, int64_t k, Operand<float> a, Operand<float> b, float* c,
+              int64_t c_stride, Sum sum) {
+  MultiplyPrepared<dnnl_f32>(m, n, k, a, b, c, c_stride, sum);
+}
+
+void Multiply(int64_t m, int64_t n, int64_t k, Operand<uint16_t> a, Operand<uint16_t> b, float* c,
+              int64_t c_stride, Sum sum) {
+  MultiplyPrepared<dnnl_bf16>(m, n, k, a, b, c, c_stride, sum);
 }
 
 }  // namespace tessera::worker
