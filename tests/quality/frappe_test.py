@@ -40,6 +40,12 @@ class Row(unittest.TestCase):
         self.assertAlmostEqual(bar({**FIGURES, "five_runs": 0.979})[0], 0.9785)
         self.assertTrue(row("m", [run(0.979, 0.15)], {**FIGURES, "five_runs": 0.979})["passed"])
 
+    def test_a_model_may_have_to_reach_the_figure_itself(self):
+        strict = {**FIGURES, "slack": 0}
+        self.assertEqual(bar(strict)[0], 0.98)
+        self.assertTrue(row("m", [run(0.98, 0.15)], strict)["passed"])
+        self.assertFalse(row("m", [run(0.97999, 0.15)], strict)["passed"])
+
     def test_a_failed_run_fails_the_model_whatever_the_others_reach(self):
         r = row("m", [run(0.99, 0.1), {"seed": 2, "seconds": 1, "error": "no ps"}], FIGURES)
         self.assertEqual((r["passed"], r["error"]), (False, "no ps"))

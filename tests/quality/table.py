@@ -4,6 +4,7 @@ import math
 
 # BARS-CTR leaderboard (recipes of FuxiCTR): AUC and log loss on the test split, single runs; `five_runs` is the mean AUC of
 # five runs where the benchmark's logs have them, and then what a mean is judged against; it may lie on either side of the single run.
+# `slack`: how far below a mean may lie (AUC_SLACK).
 # None: the benchmark has no figure.
 PUBLISHED = {
     "lr": {"auc": 0.9356, "logloss": 0.3076},
@@ -25,6 +26,8 @@ PUBLISHED = {
     "edcn": {"auc": 0.9850, "logloss": 0.1547},
     "finalmlp": {"auc": 0.9861, "logloss": 0.1484},
     "finalnet": {"auc": 0.9857, "logloss": 0.1311},
+    # Not of the benchmark: it is to beat the best of its table.
+    "finalmlp-wide": {"auc": 0.9861, "logloss": 0.1484, "slack": 0},
 }
 AUC_SLACK = 0.0005
 LOGLOSS_FACTOR = 1.03
@@ -44,7 +47,8 @@ def deviation(values):
 
 def bar(published):
     """(least AUC, greatest log loss) that pass."""
-    return published.get("five_runs", published["auc"]) - AUC_SLACK, published["logloss"] * LOGLOSS_FACTOR
+    least_auc = published.get("five_runs", published["auc"]) - published.get("slack", AUC_SLACK)
+    return least_auc, published["logloss"] * LOGLOSS_FACTOR
 
 
 def row(model, runs, published):
