@@ -9,8 +9,8 @@
 #include "common/log.h"
 #include "common/status_macros.h"
 #include "cuda/devices.h"
-#include "worker/dense/prepared_product.h"
 #include "worker/dense/executor.h"
+#include "worker/dense/prepared_product.h"
 
 namespace tessera::worker {
 
