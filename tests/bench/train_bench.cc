@@ -167,10 +167,10 @@ class TrainBench {
       TESSERA_RETURN_IF_ERROR(Train({}, &service));
       TESSERA_RETURN_IF_ERROR(Torch(v1::TrainSpec::FLOAT32, &torch));
     }
-    const auto [limit, limit_name] = BestOf(torch, state);
+    const Limit limit = BestOf(torch, state);
     const auto report = [&](const std::string& metric, const std::vector<double>& rates,
                             const std::string& bar) {
-      Report(state, {metric, Median(rates), "samples/s", limit_name, limit, bar});
+      Report(state, {metric, Median(rates), "samples/s", limit.name, limit.rate, bar});
     };
     report("in-process", in_process, workload_.bars.in_process);
     report("service", service, workload_.bars.service);
@@ -189,8 +189,8 @@ class TrainBench {
     }
     Report(state, {"service", Median(bfloat16), "samples/s", "float32, through the service",
                    Median(float32), ">= 2"});
-    const auto [limit, limit_name] = BestOf(torch, state);
-    Report(state, {"in-process", Median(in_process), "samples/s", limit_name, limit, ""});
+    const Limit limit = BestOf(torch, state);
+    Report(state, {"in-process", Median(in_process), "samples/s", limit.name, limit.rate, ""});
     return absl::OkStatus();
   }
 
@@ -270,12 +270,18 @@ class TrainBench {
     std::map<std::string, std::vector<double>> by_threads;
   };
 
-  // Rate and name of the limit.
-  std::pair<double, std::string> BestOf(const TorchRates& torch, benchmark::State& state) const {
+  struct Limit {
+    double rate = 0;  // 0: there is none
+    std::string name;
+  };
+
+  // Of the thread counts.
+  Limit BestOf(const TorchRates& torch, benchmark::State& state) const {
     if (!torch.installed) {
       std::fprintf(stderr, "train: no PyTorch beside it: %s has no torch (see --python)\n",
                    python_.c_str());
       state.SetLabel("no PyTorch beside it");
+      return {};
     }
     double limit = 0;
     std::string threads;
