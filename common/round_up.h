@@ -4,8 +4,8 @@
 
 namespace tessera {
 
-// The least multiple of `to`, which is not 0, that is not below `bytes`; 0 where none is in 64
-// bits.
-constexpr uint64_t RoundUp(uint64_t bytes, uint64_t to) { return (bytes + to - 1) / to * to; }
+// The least multiple of `to`, which is not 0, that is not below `value`; 0 where value + to
+// is above 2^64.
+constexpr uint64_t RoundUp(uint64_t value, uint64_t to) { return (value + to - 1) / to * to; }
 
 }  // namespace tessera

@@ -13,6 +13,7 @@
 #include "common/file_system.h"
 #include "common/job/dense_layout.h"
 #include "common/job/job_tables.h"
+#include "common/round_up.h"
 #include "common/status_macros.h"
 #include "worker/dense/model.h"
 #include "worker/dense/model_inputs.h"
@@ -86,8 +87,7 @@ absl::StatusOr<DenseParameters> ReadParameters(const CheckpointReader& reader,
     return dense;
   }
   // It begins with the first block behind the statistics (worker/job_context.h).
-  const uint64_t begin =
-      (statistics + kDenseBlockFloats - 1) / kDenseBlockFloats * kDenseBlockFloats;
+  const uint64_t begin = RoundUp(statistics, kDenseBlockFloats);
   TESSERA_ASSIGN_OR_RETURN(
       dense.statistics,
       ReadDense(reader, kDenseStatisticsTable, DenseLayout::Flat(begin + trained), keep_going));

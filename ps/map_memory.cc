@@ -7,6 +7,8 @@
 #include <iterator>
 #include <new>
 
+#include "common/round_up.h"
+
 namespace tessera::ps {
 namespace {
 
@@ -54,7 +56,7 @@ size_t MapMemory::free_bytes() const {
 void* MapMemory::Take(size_t bytes) {
   auto fit = by_size_.lower_bound({bytes, nullptr});
   if (fit == by_size_.end()) {
-    const size_t chunk_bytes = (bytes + kHugePage - 1) / kHugePage * kHugePage;
+    const size_t chunk_bytes = RoundUp(bytes, kHugePage);
     void* const chunk = AlignedAlloc(kHugePage, chunk_bytes);
     // A wish: without huge pages the same memory is only slower.
     ::madvise(chunk, chunk_bytes, MADV_HUGEPAGE);

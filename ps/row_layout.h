@@ -9,6 +9,7 @@
 
 #include "absl/types/span.h"
 #include "common/math/bfloat16.h"
+#include "common/round_up.h"
 
 namespace tessera::ps {
 
@@ -119,7 +120,7 @@ class RowLayout {
   }
   // Of the head and the numbers.
   size_t bytes() const { return sizeof(Row) + embedding_bytes() + sizeof(float) * slot_floats(); }
-  size_t block_bytes() const { return (bytes() + kAlignment - 1) / kAlignment * kAlignment; }
+  size_t block_bytes() const { return RoundUp(bytes(), kAlignment); }
 
   // Slot k of every element: [dim].
   float* Slot(Row* row, uint32_t k) const { return Slots(row) + size_t{k} * dim_; }

@@ -7,6 +7,8 @@
 #include <new>
 #include <tuple>
 
+#include "common/round_up.h"
+
 namespace tessera::ps {
 namespace {
 
@@ -54,7 +56,7 @@ void SlabPool::Grow() {
   }
   const bool huge = slab_bytes_ >= kLargestSlabBytes;
   const size_t alignment = huge ? kLargestSlabBytes : 64;
-  const size_t bytes = (slab_bytes_ + alignment - 1) / alignment * alignment;
+  const size_t bytes = RoundUp(slab_bytes_, alignment);
   void* slab = std::aligned_alloc(alignment, bytes);
   if (slab == nullptr) throw std::bad_alloc();
   // A wish: without huge pages the same memory is only slower.

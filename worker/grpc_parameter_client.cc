@@ -203,7 +203,7 @@ class GrpcParameterClient final : public ParameterClient {
     return ChunkKeys(keys, p, kChunkBytes);
   }
 
-  // It has failed so.
+  // Ends an attempt that failed with `status`.
   void End(SharedAttempt& attempt, size_t p, const absl::Status& status) {
     if (attempt.region().has_value()) memory_.Failed(p, *attempt.region(), status);
     attempt.End();

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/job/defaults.h"
 #include "common/job/job_tables.h"
+#include "common/round_up.h"
 #include "common/status_macros.h"
 #include "worker/dense/model_inputs.h"
 #include "worker/device.h"
@@ -98,7 +99,7 @@ absl::StatusOr<std::unique_ptr<JobContext>> NewJobContext(const v1::Assignment& 
   const uint32_t dense_table = static_cast<uint32_t>(spec.tables_size());
   context->trained.resize(context->model->trained_floats());
   const uint64_t statistics = context->model->statistics_floats();
-  context->ema_at = (statistics + kDenseBlockFloats - 1) / kDenseBlockFloats * kDenseBlockFloats;
+  context->ema_at = RoundUp(statistics, kDenseBlockFloats);
   context->statistics.resize(
       context->averages() ? context->ema_at + context->model->trained_floats() : statistics);
   context->trained_blocks = std::make_unique<DenseBlocks>(

@@ -6,6 +6,8 @@
 #include <new>
 #include <utility>
 
+#include "common/round_up.h"
+
 namespace tessera::wire {
 
 // Memory for blocks that cross the wire: aligned for any of them, and not set to zero first. It is
@@ -18,7 +20,7 @@ class Buffer {
   // Throws std::bad_alloc.
   explicit Buffer(size_t bytes) : size_(bytes) {
     if (bytes == 0) return;
-    data_ = std::aligned_alloc(kAlignment, (bytes + kAlignment - 1) / kAlignment * kAlignment);
+    data_ = std::aligned_alloc(kAlignment, RoundUp(bytes, kAlignment));
     if (data_ == nullptr) throw std::bad_alloc();
   }
   // `data` is valid while `owner` lives.

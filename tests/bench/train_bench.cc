@@ -278,7 +278,8 @@ class TrainBench {
   // Of the thread counts.
   Limit BestOf(const TorchRates& torch, benchmark::State& state) const {
     if (!torch.installed) {
-      std::fprintf(stderr, "train: no PyTorch beside it: %s has no torch (see --python)\n",
+      std::fprintf(stderr,
+                   "train: no PyTorch beside it: %s is missing or has no torch (see --python)\n",
                    python_.c_str());
       state.SetLabel("no PyTorch beside it");
       return {};
@@ -320,10 +321,15 @@ class TrainBench {
     for (const auto& [name, number] : numbers) {
       command.insert(command.end(), {name, absl::StrCat(number)});
     }
-    TESSERA_ASSIGN_OR_RETURN(local::ChildProcess process, local::ChildProcess::Start(command, log));
+    absl::StatusOr<local::ChildProcess> process = local::ChildProcess::Start(command, log);
+    if (absl::IsNotFound(process.status())) {
+      rates->installed = false;
+      return absl::OkStatus();
+    }
+    TESSERA_RETURN_IF_ERROR(process.status());
     const absl::Time give_up = absl::Now() + kLimit;
     std::optional<local::Death> death;
-    while (!(death = process.Poll()).has_value()) {
+    while (!(death = process->Poll()).has_value()) {
       if (absl::Now() > give_up) return absl::DeadlineExceededError("PyTorch does not end");
       absl::SleepFor(absl::Milliseconds(20));
     }

@@ -1,8 +1,7 @@
 // Rows that change their owner: marks of what is copied, what is taken over, what is refused.
-#include <unistd.h>
+#include "tests/ps/partition_move_testing.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <map>
 #include <optional>
 #include <random>
@@ -10,112 +9,20 @@
 #include <string>
 #include <vector>
 
-#include "common/checkpoint/checksum.h"
 #include "common/checkpoint/row_file_reader.h"
-#include "ps/jobs.h"
-#include "ps/spill.h"
-#include "tests/ps/ps_testing.h"
 
 namespace tessera::ps {
 namespace {
 
 using absl::StatusCode;
 
-constexpr uint32_t kPartitions = 200;  // stripes have several
-
-class PartitionMoveTest : public testing::Test {
- protected:
-  PartitionMoveTest()
-      : old_({.clock = &clock_, .files = &files_, .checkpoint_root = "root"}),
-        other_({.clock = &clock_, .files = &files_, .checkpoint_root = "root"}) {}
-
-  static v1::OpenJobRequest Request(uint64_t generation, const std::vector<uint32_t>& partitions) {
-    v1::OpenJobRequest job = Job({AdamTable("t", 3, v1::SYNC)}, 1, kPartitions);
-    job.set_generation(generation);
-    job.set_map_version(1);
-    for (const uint32_t p : partitions) job.add_partitions(p);
-    return job;
-  }
-  static v1::OpenJobRequest TakeOver(uint64_t from, const std::vector<uint32_t>& partitions,
-                                     uint64_t first_step = 0) {
-    v1::OpenJobRequest job = Request(from + 1, partitions);
-    job.set_take_over(from);
-    job.set_first_step(first_step);
-    return job;
-  }
-  static std::vector<uint32_t> Partitions(uint32_t begin, uint32_t end) {
-    std::vector<uint32_t> all;
-    for (uint32_t p = begin; p < end; ++p) all.push_back(p);
-    return all;
-  }
-  std::shared_ptr<JobShard> Find(Jobs& jobs, uint64_t generation) {
-    auto shard = jobs.Find("job-1", generation);
-    EXPECT_OK(shard);
-    return shard.ok() ? *shard : nullptr;
-  }
-  // One step over random keys below `most`.
-  void Push(JobShard& shard, uint64_t step, int keys, uint64_t most, std::mt19937_64& random) {
-    std::set<uint64_t> distinct;
-    for (int i = 0; i < keys; ++i) {
-      const uint64_t key = random() % most;
-      if (shard.Owns(PartitionOf(key, kPartitions).value())) distinct.insert(key);
-    }
-    Block block = {0, {distinct.begin(), distinct.end()}, {}};
-    for (size_t i = 0; i < block.keys.size() * 3; ++i) {
-      block.values.push_back(static_cast<float>(random() % 100) / 50 - 1);
-    }
-    v1::PushRequest push = PushOf(0, step, {block});
-    push.mutable_header()->set_generation(shard.request().generation());
-    ASSERT_OK(PushAll(shard, push));
-  }
-  // Records by key, of all partitions.
-  static std::map<uint64_t, std::string> Rows(JobShard& shard) {
-    std::map<uint64_t, std::string> rows;
-    const auto ticket = shard.BeginTake(shard.request().partitions(), /*changed=*/false, 0);
-    EXPECT_OK(ticket);
-    for (const uint32_t p : shard.request().partitions()) {
-      std::string records;
-      EXPECT_OK(shard.TakeRows(*ticket, 0, p, /*changed=*/false, records));
-      const size_t bytes = 20 + 4 * shard.FloatsOf(0);
-      for (size_t at = 0; at < records.size(); at += bytes) {
-        uint64_t key;
-        std::memcpy(&key, records.data() + at, sizeof(key));
-        EXPECT_TRUE(rows.emplace(key, records.substr(at, bytes)).second) << key;
-      }
-    }
-    return rows;
-  }
-  // What ParameterService's two calls do, without the network.
-  absl::Status Copy(JobShard& from, JobShard& to, const std::vector<uint32_t>& partitions,
-                    bool changed, uint64_t* rows = nullptr) {
-    const auto ticket = from.BeginTake(partitions, changed, 0);
-    if (!ticket.ok()) return ticket.status();
-    for (const uint32_t p : partitions) {
-      v1::RowChunk chunk;
-      const absl::Status status = from.TakeRows(*ticket, 0, p, changed, *chunk.mutable_records());
-      if (!status.ok()) return status;
-      chunk.set_floats_per_row(from.FloatsOf(0));
-      chunk.set_checksum(Checksum64Of(chunk.records()));
-      auto received = to.Receive(chunk);
-      if (!received.ok()) return received.status();
-      if (rows != nullptr) *rows += *received;
-    }
-    return absl::OkStatus();
-  }
-
-  HandClock clock_;
-  FaultFileSystem files_;
-  Jobs old_;
-  Jobs other_;
-};
-
 TEST_F(PartitionMoveTest, RowsThatAreCopiedWhileTheyChangeArriveAsTheyAreAtTheEnd) {
   std::mt19937_64 random(3);
-  ASSERT_OK(old_.Open(Request(1, Partitions(0, kPartitions))));
+  ASSERT_OK(old_.Open(Request(1, Partitions(0, kMovePartitions))));
   const auto all = Find(old_, 1);
   uint64_t step = 0;
   while (step < 20) Push(*all, step++, 300, 5000, random);
-  const std::vector<uint32_t> moving = Partitions(150, kPartitions);
+  const std::vector<uint32_t> moving = Partitions(150, kMovePartitions);
   auto staged = *other_.Stage(TakeOver(1, moving), /*changed=*/false);
   ASSERT_OK(Copy(*all, *staged, moving, /*changed=*/false));
   while (step < 25) Push(*all, step++, 300, 6000, random);
@@ -148,7 +55,7 @@ TEST_F(PartitionMoveTest, RowsThatAreCopiedWhileTheyChangeArriveAsTheyAreAtTheEn
   const std::map<uint64_t, std::string> rows_kept = Rows(*kept);
   std::vector<uint64_t> keys;
   for (uint64_t key = 100000; keys.size() < moved->rows() / 2; ++key) {
-    if (kept->Owns(PartitionOf(key, kPartitions).value())) keys.push_back(key);
+    if (kept->Owns(PartitionOf(key, kMovePartitions).value())) keys.push_back(key);
   }
   v1::PullRequest pull = PullOf(0, step, {{0, keys}});
   pull.mutable_header()->set_generation(2);
@@ -158,167 +65,12 @@ TEST_F(PartitionMoveTest, RowsThatAreCopiedWhileTheyChangeArriveAsTheyAreAtTheEn
   EXPECT_LT(kept->Stats().tables(0).bytes(), bytes + (1 << 20));
 }
 
-// The same with memory for a part of the rows.
-class SpilledMoveTest : public PartitionMoveTest {
- protected:
-  static constexpr uint64_t kKeys = 40000;
-  static constexpr uint64_t kMemory = 1 << 20;  // of some 4 MiB of rows
-
-  SpilledMoveTest()
-      : folder_(absl::StrCat(testing::TempDir(), "/move-", ::getpid(), "-",
-                             testing::UnitTest::GetInstance()->current_test_info()->name())) {
-    for (int i = 0; i < 2; ++i) {
-      Spill::Options options;
-      options.folder = absl::StrCat(folder_, "/", i);
-      options.memory_bytes = kMemory;
-      options.reader_threads = 4;
-      auto spill = Spill::Open(options);
-      EXPECT_OK(spill);
-      spill_.push_back(*std::move(spill));
-      ps_.push_back(std::make_unique<Jobs>(JobShard::Options{
-          .clock = &clock_, .files = &files_, .checkpoint_root = "root", .spill = &*spill_[i]}));
-    }
-  }
-  ~SpilledMoveTest() override {
-    ps_.clear();
-    spill_.clear();
-    std::filesystem::remove_all(folder_);
-  }
-
-  // What the step has of the shard's partitions: the same keys and gradients, however they are
-  // shared out.
-  static void PushStep(JobShard& shard, uint64_t step) {
-    std::mt19937_64 random(step);
-    std::set<uint64_t> keys;
-    for (int i = 0; i < 4000; ++i) {
-      const uint64_t key = random() % kKeys;
-      if (shard.Owns(PartitionOf(key, kPartitions).value())) keys.insert(key);
-    }
-    Block block = {0, {keys.begin(), keys.end()}, {}};
-    for (const uint64_t key : keys) {
-      for (uint64_t d = 0; d < 3; ++d) {
-        block.values.push_back(static_cast<float>(MixPair(key, 3 * step + d) % 100) / 50 - 1);
-      }
-    }
-    v1::PushRequest push = PushOf(0, step, {block});
-    push.mutable_header()->set_generation(shard.request().generation());
-    ASSERT_OK(PushAll(shard, push));
-  }
-  // On the ps that are to be moved, and on one that has all rows in memory.
-  void Train(uint64_t generation, uint64_t step) {
-    for (const auto& ps : ps_) {
-      const auto shard = ps->Find("job-1", generation);
-      if (shard.ok()) PushStep(**shard, step);
-    }
-    PushStep(*Find(old_, 1), step);
-  }
-
-  // Copies, with a step between the rounds, and switches. [ps][] of partitions.
-  void Move(uint64_t generation, uint64_t& step, const std::vector<uint32_t> (&to)[2]) {
-    std::shared_ptr<JobShard> before[2];
-    for (int i = 0; i < 2; ++i) {
-      auto shard = ps_[i]->Find("job-1", generation);
-      if (shard.ok()) before[i] = *shard;
-    }
-    std::vector<uint32_t> moving[2];  // to which ps
-    std::shared_ptr<JobShard> staged[2];
-    for (int i = 0; i < 2; ++i) {
-      for (const uint32_t p : to[i]) {
-        if (before[i] == nullptr || !before[i]->Owns(p)) moving[i].push_back(p);
-      }
-      if (moving[i].empty()) continue;
-      auto stage = ps_[i]->Stage(TakeOver(generation, to[i]), /*changed=*/false);
-      ASSERT_OK(stage);
-      staged[i] = *stage;
-    }
-    for (int round = 0; round < 4; ++round) {
-      // Rows leave, and come back to change once more.
-      for (int i = 0; i < round; ++i) Train(generation, step++);
-      for (int i = 0; i < 2; ++i) {
-        if (staged[i] == nullptr) continue;
-        ASSERT_OK(Copy(*before[1 - i], *staged[i], moving[i], /*changed=*/round > 0));
-      }
-    }
-    for (int i = 0; i < 2; ++i) {
-      if (to[i].empty()) {
-        ASSERT_OK(ps_[i]->Close("job-1", generation));
-      } else {
-        ASSERT_OK(ps_[i]->Open(TakeOver(generation, to[i], step)));
-        Find(*ps_[i], generation + 1)->FreeDropped();
-      }
-    }
-  }
-
-  const std::string folder_;
-  std::vector<std::unique_ptr<Spill>> spill_;
-  std::vector<std::unique_ptr<Jobs>> ps_;
-};
-
-TEST_F(SpilledMoveTest, RowsOnDiskMoveToAndFroWhileTheyChange) {
-  ASSERT_OK(old_.Open(Request(1, Partitions(0, kPartitions))));
-  const auto still = Find(old_, 1);
-  ASSERT_OK(ps_[0]->Open(Request(1, Partitions(0, kPartitions))));
-  uint64_t step = 0;
-  while (step < 30) Train(1, step++);
-  EXPECT_GT(Find(*ps_[0], 1)->Stats().tables(0).cold_rows(), kKeys / 4);
-  // Others' partitions leave a ps, and come back with other rows than those it once had.
-  const std::vector<uint32_t> splits[][2] = {
-      {Partitions(0, 150), Partitions(150, kPartitions)},
-      {Partitions(0, 40), Partitions(40, kPartitions)},
-      {Partitions(100, kPartitions), Partitions(0, 100)},
-      {{}, Partitions(0, kPartitions)},
-      {Partitions(0, 70), Partitions(70, kPartitions)},
-  };
-  uint64_t generation = 1;
-  for (const auto& split : splits) {
-    Move(generation++, step, split);
-    std::map<uint64_t, std::string> rows;
-    uint64_t cold = 0;
-    uint64_t count = 0;
-    for (const auto& ps : ps_) {
-      const auto shard = ps->Find("job-1", generation);
-      if (!shard.ok()) continue;
-      EXPECT_FALSE(*shard == nullptr);
-      count += (*shard)->rows();
-      cold += (*shard)->Stats().tables(0).cold_rows();
-      rows.merge(Rows(**shard));
-    }
-    EXPECT_TRUE(rows == Rows(*still)) << "generation " << generation;
-    EXPECT_EQ(count, rows.size());
-    EXPECT_GT(cold, kKeys / 8);
-  }
-  EXPECT_LE(spill_[0]->budget().used(), 2 * kMemory);
-  EXPECT_LE(spill_[1]->budget().used(), 2 * kMemory);
-}
-
-TEST_F(SpilledMoveTest, AMoveThatIsGivenUpLeavesNothingForTheNext) {
-  ASSERT_OK(old_.Open(Request(1, Partitions(0, kPartitions))));
-  const auto still = Find(old_, 1);
-  const std::vector<uint32_t> first = Partitions(0, 100);
-  const std::vector<uint32_t> second = Partitions(100, kPartitions);
-  ASSERT_OK(ps_[0]->Open(Request(1, first)));
-  ASSERT_OK(ps_[1]->Open(Request(1, second)));
-  uint64_t step = 0;
-  while (step < 30) Train(1, step++);
-  // Rows come, some go to disk, and the move ends there.
-  auto staged = *ps_[0]->Stage(TakeOver(1, Partitions(0, kPartitions)), /*changed=*/false);
-  ASSERT_OK(Copy(*Find(*ps_[1], 1), *staged, second, /*changed=*/false));
-  EXPECT_GT(staged->Stats().tables(0).evicted_rows(), 0u);
-  ps_[0]->DropStaged("job-1", 2, 0);
-  // Who still has it brings nothing more to disk.
-  staged.reset();
-  const std::vector<uint32_t> all[2] = {Partitions(0, kPartitions), {}};
-  Move(1, step, all);
-  EXPECT_TRUE(Rows(*Find(*ps_[0], 2)) == Rows(*still));
-  EXPECT_EQ(Find(*ps_[0], 2)->rows(), still->rows());
-}
-
 TEST_F(PartitionMoveTest, APartitionWeighsWhatItsRowsTakeAndHowOftenTheyAreUpdated) {
   ASSERT_OK(old_.Open(Request(1, {3, 70, 199})));
   const auto shard = Find(old_, 1);
   std::map<uint32_t, std::vector<uint64_t>> keys;  // of a partition: three
   for (uint64_t key = 0; keys[3].size() < 3 || keys[199].size() < 3; ++key) {
-    std::vector<uint64_t>& of = keys[PartitionOf(key, kPartitions).value()];
+    std::vector<uint64_t>& of = keys[PartitionOf(key, kMovePartitions).value()];
     if (of.size() < 3) of.push_back(key);
   }
   const auto push = [&](uint64_t step, const std::vector<uint64_t>& rows) {
@@ -340,7 +92,7 @@ TEST_F(PartitionMoveTest, APartitionWeighsWhatItsRowsTakeAndHowOftenTheyAreUpdat
 }
 
 TEST_F(PartitionMoveTest, NobodyTakesRowsWithTheTicketOfAPsThatHasRestarted) {
-  ASSERT_OK(old_.Open(Request(1, Partitions(0, kPartitions))));
+  ASSERT_OK(old_.Open(Request(1, Partitions(0, kMovePartitions))));
   std::string records;
   EXPECT_FAILS(Find(old_, 1)->TakeRows(1, 0, 0, /*changed=*/false, records), StatusCode::kAborted,
                "go to another caller");
@@ -351,8 +103,8 @@ TEST_F(PartitionMoveTest, WhatIsTakenOverIsTrainedAndCheckpointedLikeAnyOther) {
   std::mt19937_64 random(5);
   std::mt19937_64 same(5);
   Jobs still({.clock = &clock_, .files = &files_, .checkpoint_root = "root"});
-  ASSERT_OK(still.Open(Request(1, Partitions(0, kPartitions))));
-  ASSERT_OK(old_.Open(Request(1, Partitions(0, kPartitions))));
+  ASSERT_OK(still.Open(Request(1, Partitions(0, kMovePartitions))));
+  ASSERT_OK(old_.Open(Request(1, Partitions(0, kMovePartitions))));
   uint64_t step = 0;
   const auto checkpoint = [&](JobShard& shard, const std::string& folder) {
     v1::WriteCheckpointRequest request;
@@ -376,7 +128,7 @@ TEST_F(PartitionMoveTest, WhatIsTakenOverIsTrainedAndCheckpointedLikeAnyOther) {
       const std::string folder = absl::StrCat("a-", generation);
       EXPECT_EQ(checkpoint(*shard, folder), checkpoint(*Find(still, 1), absl::StrCat(folder, "s")));
     }
-    ASSERT_OK(old_.Open(TakeOver(generation, Partitions(0, kPartitions), step)));
+    ASSERT_OK(old_.Open(TakeOver(generation, Partitions(0, kMovePartitions), step)));
   }
   EXPECT_EQ(checkpoint(*Find(old_, 5), "last"), Find(still, 1)->rows());
   EXPECT_EQ(Rows(*Find(old_, 5)), Rows(*Find(still, 1)));
@@ -397,7 +149,7 @@ TEST_F(PartitionMoveTest, APushLogLeadsBackFromTheFirstCheckpointAfterTheSwitchO
     return job;
   };
   std::mt19937_64 random(9);
-  const std::vector<uint32_t> all = Partitions(0, kPartitions);
+  const std::vector<uint32_t> all = Partitions(0, kMovePartitions);
   const std::vector<uint32_t> stay = Partitions(0, 120);
   std::optional<Jobs> jobs(std::in_place, options);
   ASSERT_OK(jobs->Open(logged(Request(1, all))));
@@ -431,7 +183,7 @@ TEST_F(PartitionMoveTest, APushLogLeadsBackFromTheFirstCheckpointAfterTheSwitchO
   v1::CheckpointManifest manifest;
   manifest.set_job_id("job-1");
   manifest.set_step(step);
-  manifest.set_partition_count(kPartitions);
+  manifest.set_partition_count(kMovePartitions);
   *manifest.add_tables()->mutable_spec() = second.tables(0).spec();
   manifest.mutable_tables(0)->set_slot_floats(written->slot_floats(0));
   for (const v1::CheckpointFile& file : written->files()) *manifest.add_files() = file;
@@ -453,7 +205,7 @@ TEST_F(PartitionMoveTest, APushLogLeadsBackFromTheFirstCheckpointAfterTheSwitchO
 
 TEST_F(PartitionMoveTest, ACutThatNobodyWritesEndsWithItsGeneration) {
   std::mt19937_64 random(6);
-  ASSERT_OK(old_.Open(Request(1, Partitions(0, kPartitions))));
+  ASSERT_OK(old_.Open(Request(1, Partitions(0, kMovePartitions))));
   uint64_t step = 0;
   while (step < 5) Push(*Find(old_, 1), step++, 300, 3000, random);
   v1::WriteCheckpointRequest request;
@@ -464,7 +216,7 @@ TEST_F(PartitionMoveTest, ACutThatNobodyWritesEndsWithItsGeneration) {
   request.set_folder("nobody");
   request.set_phase(v1::WriteCheckpointRequest::CUT);
   ASSERT_OK(Find(old_, 1)->WriteCheckpoint(request, clock_.Monotonic()));
-  ASSERT_OK(old_.Open(TakeOver(1, Partitions(0, kPartitions), step)));
+  ASSERT_OK(old_.Open(TakeOver(1, Partitions(0, kMovePartitions), step)));
   const auto shard = Find(old_, 2);
   request.set_generation(2);
   request.set_folder("next");
@@ -481,19 +233,19 @@ TEST_F(PartitionMoveTest, ACutThatNobodyWritesEndsWithItsGeneration) {
 }
 
 TEST_F(PartitionMoveTest, AStepThatIsNotAppliedIsNotLeftBehind) {
-  ASSERT_OK(old_.Open(Request(1, Partitions(0, kPartitions))));
-  EXPECT_FAILS(old_.Open(TakeOver(1, Partitions(0, kPartitions), 1)),
+  ASSERT_OK(old_.Open(Request(1, Partitions(0, kMovePartitions))));
+  EXPECT_FAILS(old_.Open(TakeOver(1, Partitions(0, kMovePartitions), 1)),
                StatusCode::kFailedPrecondition, "0 steps have been applied here, expected 1");
   // Acknowledged, and nobody says any more that it is so everywhere: the barrier does.
   ASSERT_OK(Find(old_, 1)->Push(CallOf(PushOf(0, 0, {{0, {5}, {1, 2, 3}}}))));
-  EXPECT_OK(old_.Open(TakeOver(1, Partitions(0, kPartitions), 1)));
+  EXPECT_OK(old_.Open(TakeOver(1, Partitions(0, kMovePartitions), 1)));
   EXPECT_EQ(Rows(*Find(old_, 2)).size(), 1u);
 }
 
 TEST_F(PartitionMoveTest, TheLastCopyHasEveryStepBeforeTheBarrier) {
-  ASSERT_OK(old_.Open(Request(1, Partitions(0, kPartitions))));
+  ASSERT_OK(old_.Open(Request(1, Partitions(0, kMovePartitions))));
   const auto all = Find(old_, 1);
-  const std::vector<uint32_t> moving = Partitions(0, kPartitions);
+  const std::vector<uint32_t> moving = Partitions(0, kMovePartitions);
   auto staged = *other_.Stage(TakeOver(1, moving), /*changed=*/false);
   ASSERT_OK(Copy(*all, *staged, moving, /*changed=*/false));
   ASSERT_OK(all->Push(CallOf(PushOf(0, 0, {{0, {5}, {1, 2, 3}}}))));
@@ -507,7 +259,7 @@ TEST_F(PartitionMoveTest, TheLastCopyHasEveryStepBeforeTheBarrier) {
 }
 
 TEST_F(PartitionMoveTest, ACutOfACheckpointEndsTheMarksOfWhatWasCopied) {
-  ASSERT_OK(old_.Open(Request(1, Partitions(0, kPartitions))));
+  ASSERT_OK(old_.Open(Request(1, Partitions(0, kMovePartitions))));
   const auto shard = Find(old_, 1);
   EXPECT_FAILS(shard->BeginTake({1}, true, 0), StatusCode::kFailedPrecondition,
                "a checkpoint was cut");
@@ -606,7 +358,7 @@ TEST_F(PartitionMoveTest, RowsThatAreNotWhatTheTableHoldsAreRefused) {
   EXPECT_FAILS(staged->Receive(chunk), StatusCode::kInvalidArgument, "bytes of rows");
   std::string foreign(20 + 4 * staged->FloatsOf(0), '\0');
   for (uint64_t key = 0;; ++key) {
-    if (staged->Owns(PartitionOf(key, kPartitions).value())) continue;
+    if (staged->Owns(PartitionOf(key, kMovePartitions).value())) continue;
     std::memcpy(foreign.data(), &key, sizeof(key));
     break;
   }

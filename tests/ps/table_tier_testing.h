@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <optional>
 #include <random>
 
 #include "ps/evictor.h"
@@ -148,6 +149,33 @@ class TableTierTest : public testing::Test {
     for (auto& [key, row] : below) rows[key] = std::move(row);
     for (const uint64_t key : gone_from_memory) rows.erase({0, key});
     for (auto& [key, row] : memory) rows[key] = std::move(row);
+  }
+  // The n-th of a series of cuts, of which every eighth is of all rows and every eleventh is given
+  // up; `n` moves on to what comes next. Lays it over `image` and compares that with what the twin
+  // had when it began. Calls `live` now and then, and `see` with every block of it. Returns whether
+  // it was read and was one of what changed; absent where it was given up.
+  std::optional<bool> CutAndCompare(int& n, SavedRows& image, std::mt19937_64& random,
+                                    absl::FunctionRef<void()> live, absl::FunctionRef<void()> see) {
+    const bool all = n % 8 == 0 || !store_.keeps_left();
+    const SavedRows moment = TwinEverything();
+    const std::optional<uint64_t> counted = tier_->BeginCut(all);
+    if (!expiry_.active()) {
+      EXPECT_EQ(counted, moment.size());
+    }
+    if (n % 11 == 10) {
+      live();
+      tier_->DropCut();
+      n += 7 - n % 8;  // what comes next is a cut of all rows
+      return std::nullopt;
+    }
+    if (all) image.clear();
+    ReadCut(image, [&] {
+      if (random() % 16 == 0) live();
+      see();
+    });
+    EXPECT_TRUE(image == moment) << "cut " << n << (all ? " of all" : " of what changed");
+    EXPECT_EQ(counted, moment.size() + last_cut_gone_);
+    return !all;
   }
   SavedRows Everything() {
     SavedRows rows;

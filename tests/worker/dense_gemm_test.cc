@@ -72,7 +72,7 @@ TEST_P(GemmTest, IsTheProductOfItsOperands) {
       const Matrix a = {x.data(), (options & 1) != 0}, b = {y.data(), (options & 2) != 0};
       const bool add = (options & 4) != 0;
       std::vector<float> c(static_cast<size_t>(m * n), 0.5f);
-      Gemm(nullptr, GetParam(), m, n, k, a, b, c.data(), {.add = add});
+      Gemm(nullptr, GetParam(), m, n, k, a, b, c.data(), {.c = add});
       const std::vector<double> expected = Product(m, n, k, a, b, round);
       for (size_t i = 0; i < c.size(); ++i) {
         ASSERT_NEAR(c[i], expected[i] + (add ? 0.5 : 0), 1e-4) << m << " " << n << " " << options;
@@ -90,12 +90,17 @@ TEST_P(GemmTest, AddsABiasToEveryRow) {
     const std::vector<float> y = Normals(2, static_cast<size_t>(k * n));
     const std::vector<float> bias = Normals(3, static_cast<size_t>(n));
     for (const bool transposed : {false, true}) {
-      std::vector<float> c(static_cast<size_t>(m * n), 7), alone(c.size());
-      Gemm(nullptr, GetParam(), m, n, k, {x.data()}, {y.data(), transposed}, c.data(),
-           {.bias = bias.data()});
+      std::vector<float> alone(static_cast<size_t>(m * n));
       Gemm(nullptr, GetParam(), m, n, k, {x.data()}, {y.data(), transposed}, alone.data());
-      for (size_t i = 0; i < c.size(); ++i) {
-        ASSERT_NEAR(c[i], alone[i] + bias[i % bias.size()], 1e-4) << m << " " << n << " " << k;
+      for (const bool add : {false, true}) {
+        const std::vector<float> before = Normals(4, alone.size());
+        std::vector<float> c = before;
+        Gemm(nullptr, GetParam(), m, n, k, {x.data()}, {y.data(), transposed}, c.data(),
+             {.c = add, .bias = bias.data()});
+        for (size_t i = 0; i < c.size(); ++i) {
+          ASSERT_NEAR(c[i], alone[i] + bias[i % bias.size()] + (add ? before[i] : 0), 1e-4)
+              << m << " " << n << " " << k;
+        }
       }
     }
   }

@@ -5,6 +5,8 @@
 #include <memory>
 #include <new>
 
+#include "common/round_up.h"
+
 namespace tessera::worker {
 
 // Floats of fixed number, zero at first, aligned for vectors. Movable.
@@ -23,9 +25,7 @@ class Buffer {
   size_t size() const { return size_; }
 
   // The next multiple of the alignment.
-  static constexpr size_t RoundUp(size_t floats) {
-    return (floats + kAlignFloats - 1) / kAlignFloats * kAlignFloats;
-  }
+  static constexpr size_t RoundUp(size_t floats) { return tessera::RoundUp(floats, kAlignFloats); }
 
  private:
   struct Free {

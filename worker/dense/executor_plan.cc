@@ -1,6 +1,7 @@
 // The executor's plan: which tensors share memory, who adds to a gradient, where everything lies.
 #include <algorithm>
 
+#include "common/round_up.h"
 #include "worker/dense/executor.h"
 
 namespace tessera::worker {
@@ -10,8 +11,8 @@ namespace {
 // layer's rows stay in the cache; smaller batches are worth fewer threads.
 uint32_t PartSize(uint32_t batch) {
   constexpr uint32_t kSmallest = 128, kLargest = 256, kParts = 16, kMultiple = 8;
-  const uint32_t even = (batch + kParts - 1) / kParts;
-  return std::clamp((even + kMultiple - 1) / kMultiple * kMultiple, kSmallest, kLargest);
+  const uint64_t even = (uint64_t{batch} + kParts - 1) / kParts;
+  return static_cast<uint32_t>(std::clamp<uint64_t>(RoundUp(even, kMultiple), kSmallest, kLargest));
 }
 
 }  // namespace

@@ -15,16 +15,15 @@ struct Matrix {
   bool transposed = false;
 };
 
-// C [m, n] = A [m, k] * B [k, n] (+ C, or + a row to every row: Sum), float32, row-major. A
-// transposed operand lies in memory as its transpose. Every large product of the worker goes
-// through here, to oneDNN. Zero sizes are legal (k = 0 gives a product of zeros). With kBfloat16
-// the operands are rounded to bfloat16, but in products so thin that it would not pay: a function
-// of the sizes alone.
+// C [m, n] = A [m, k] * B [k, n] + addends, float32, row-major. A transposed operand lies in memory
+// as its transpose. Every large product of the worker goes through here, to oneDNN. Zero sizes are
+// legal (k = 0 gives a product of zeros). With kBfloat16 the operands are rounded to bfloat16, but
+// in products so thin that it would not pay: a function of the sizes alone.
 //
 // C is cut into blocks of rows or columns by its sizes alone, and a block is the work of one
 // thread, of the pool or the caller (null: the caller's alone). So the same call gives the same
 // bits whatever the number of threads: oneDNN's own threads would cut the sums.
 void Gemm(TaskPool* pool, Precision precision, int64_t m, int64_t n, int64_t k, Matrix a, Matrix b,
-          float* c, Sum sum = {});
+          float* c, Addends addends = {});
 
 }  // namespace tessera::worker

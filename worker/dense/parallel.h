@@ -4,6 +4,7 @@
 #include <cstddef>
 
 #include "absl/functional/function_ref.h"
+#include "common/round_up.h"
 #include "common/task_pool.h"
 
 namespace tessera::worker {
@@ -18,7 +19,7 @@ inline void ParallelFor(TaskPool* pool, size_t count, size_t smallest, size_t mu
   const size_t blocks = std::clamp<size_t>(count / std::max<size_t>(smallest, 1), 1, kMostBlocks);
   if (blocks == 1) return body(0, count);
   const size_t even = (count + blocks - 1) / blocks;
-  const size_t size = (even + multiple - 1) / multiple * multiple;
+  const size_t size = RoundUp(even, multiple);
   const auto run = [&](size_t block) { body(block * size, std::min(count, (block + 1) * size)); };
   const size_t needed = (count + size - 1) / size;
   if (pool != nullptr) return pool->RunAll(needed, run);

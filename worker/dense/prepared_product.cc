@@ -108,18 +108,18 @@ class Product {
 
 template <dnnl_data_type_t kNumbers, typename Number>
 void MultiplyPrepared(int64_t m, int64_t n, int64_t k, Operand<Number> a, Operand<Number> b,
-                      float* c, int64_t c_stride, Sum sum) {
+                      float* c, int64_t c_stride, Addends addends) {
   // A graph has few shapes; those of batches that came once are forgotten with all others.
   constexpr size_t kMostProducts = 512;
   thread_local std::map<Product::Key, std::unique_ptr<Product>> products;
   const Product::Key key(kNumbers, m, n, k, a.row_stride, a.column_stride, b.row_stride,
-                         b.column_stride, c_stride, sum.add, sum.bias != nullptr);
+                         b.column_stride, c_stride, addends.c, addends.bias != nullptr);
   auto found = products.find(key);
   if (found == products.end()) {
     if (products.size() >= kMostProducts) products.clear();
     found = products.emplace(key, std::make_unique<Product>(key)).first;
   }
-  found->second->Run(a.data, b.data, sum.bias, c);
+  found->second->Run(a.data, b.data, addends.bias, c);
 }
 
 }  // namespace
@@ -137,13 +137,13 @@ void RoundToBfloat16(TaskPool* pool, absl::Span<const float> from, uint16_t* to)
 }
 
 void Multiply(int64_t m, int64_t n, int64_t k, Operand<float> a, Operand<float> b, float* c,
-              int64_t c_stride, Sum sum) {
-  MultiplyPrepared<dnnl_f32>(m, n, k, a, b, c, c_stride, sum);
+              int64_t c_stride, Addends addends) {
+  MultiplyPrepared<dnnl_f32>(m, n, k, a, b, c, c_stride, addends);
 }
 
 void Multiply(int64_t m, int64_t n, int64_t k, Operand<uint16_t> a, Operand<uint16_t> b, float* c,
-              int64_t c_stride, Sum sum) {
-  MultiplyPrepared<dnnl_bf16>(m, n, k, a, b, c, c_stride, sum);
+              int64_t c_stride, Addends addends) {
+  MultiplyPrepared<dnnl_bf16>(m, n, k, a, b, c, c_stride, addends);
 }
 
 }  // namespace tessera::worker

@@ -25,18 +25,18 @@ struct Operand {
   int64_t column_stride = 0;
 };
 
-// What a product becomes a part of.
-struct Sum {
-  bool add = false;             // what is in C
-  const float* bias = nullptr;  // [n], for every row of C; null: none
+// What is added to a product.
+struct Addends {
+  bool c = false;               // what is in C
+  const float* bias = nullptr;  // [n], to every row of C; null: none
 };
 
-// C [m, n] = A [m, k] * B [k, n] + what is said to be added, summed in float32; rows of C lie
+// C [m, n] = A [m, k] * B [k, n] + addends, summed in float32; rows of C lie
 // `c_stride` apart. In the caller's thread alone. Sizes above 0. Thread-safe.
 void Multiply(int64_t m, int64_t n, int64_t k, Operand<float> a, Operand<float> b, float* c,
-              int64_t c_stride, Sum sum);
+              int64_t c_stride, Addends addends);
 // Needs HasBfloat16Products().
 void Multiply(int64_t m, int64_t n, int64_t k, Operand<uint16_t> a, Operand<uint16_t> b, float* c,
-              int64_t c_stride, Sum sum);
+              int64_t c_stride, Addends addends);
 
 }  // namespace tessera::worker

@@ -63,7 +63,7 @@ class Bilinear final : public Op {
       const float* dy = all.data() + begin * units_;
       OuterProducts(pass.inputs, begin, count, z);
       Gemm(pass.pool, pass.precision, Signed(units_), Signed(m_ * n_), Signed(count), {dy, true},
-           {z}, dw.data(), {.add = begin > 0});
+           {z}, dw.data(), {.c = begin > 0});
       if (!inputs) continue;
       Gemm(pass.pool, pass.precision, Signed(count), Signed(m_ * n_), Signed(units_), {dy},
            {pass.trained[0].data()}, z);

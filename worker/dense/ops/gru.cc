@@ -76,7 +76,7 @@ class GruOp final : public Op {
     for (size_t g = 0; g < 3 && !pass.input_gradients[0].empty(); ++g) {
       Gemm(pass.pool, pass.precision, Rows(pass.batch), In(), Units(),
            {pass.kept.data() + g * plane}, {pass.trained[0].data() + g * units_ * in_},
-           pass.input_gradients[0].data(), {.add = g > 0});
+           pass.input_gradients[0].data(), {.c = g > 0});
     }
   }
 

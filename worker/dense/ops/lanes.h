@@ -15,6 +15,8 @@ inline Lanes LoadLanes(const float* from) {
   std::memcpy(&lanes, from, sizeof(lanes));
   return lanes;
 }
+inline void StoreLanes(const Lanes& lanes, float* to) { std::memcpy(to, &lanes, sizeof(lanes)); }
+
 // Eight rows become eight columns.
 inline void TransposeLanes(Lanes (&rows)[kLanes]) {
   Lanes pairs[kLanes], fours[kLanes];
@@ -34,7 +36,5 @@ inline void TransposeLanes(Lanes (&rows)[kLanes]) {
     rows[i + 4] = __builtin_shufflevector(fours[i], fours[i + 4], 4, 5, 6, 7, 12, 13, 14, 15);
   }
 }
-
-inline void StoreLanes(const Lanes& lanes, float* to) { std::memcpy(to, &lanes, sizeof(lanes)); }
 
 }  // namespace tessera::worker

@@ -1,0 +1,184 @@
+#include "tests/master/core_suspend_testing.h"
+
+// The order of the queue, and running jobs that make room for others of higher priority.
+namespace tessera::master {
+namespace {
+
+using testing::Contains;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+using CorePrioritiesTest = CoreSuspendTest;
+
+TEST_F(CorePrioritiesTest, TheQueueIsOrderedByPriorityThenByNumber) {
+  JoinAll(1, 1);
+  v1::JobSpec keeps = Quiet(1);
+  keeps.set_preemptible(false);
+  const std::string first = Submit(keeps, 1, 1);
+  std::vector<std::string> ids;
+  for (const int32_t priority : {-1, 0, 5, 0, 5}) ids.push_back(Submit(Urgent(priority), 1, 1));
+  std::vector<std::string> order;
+  for (int i = 0; i < 3000 && order.size() < ids.size(); ++i) {
+    Round();
+    for (const std::string& id : ids) {
+      const bool seen = std::count(order.begin(), order.end(), id) > 0;
+      if (!seen && Job(id).state() == v1::RUNNING) order.push_back(id);
+    }
+  }
+  EXPECT_THAT(order, ElementsAre(ids[2], ids[4], ids[1], ids[3], ids[0]));
+}
+
+TEST_F(CorePrioritiesTest, AJobOfHigherPriorityPreemptsTheRunningOneWhichGoesOnByItself) {
+  JoinAll(1, 1);
+  const std::string low = Submit(Quiet(40), 1, 1);
+  RunUntilStep(low, 20);
+  const std::string same = Submit(Urgent(0), 1, 1);
+  Age();
+  for (int i = 0; i < 3; ++i) Round();
+  EXPECT_EQ(Job(low).state(), v1::RUNNING);
+  EXPECT_FALSE(Job(low).has_suspending());
+  const std::string high = Submit(Urgent(5), 1, 1);
+  EXPECT_THAT(Events(low), Contains(HasSubstr("to be pre-empted by " + high + ", of priority 5")));
+  RunUntil(high, v1::RUNNING);
+  EXPECT_EQ(Job(low).state(), v1::SUSPENDED);
+  EXPECT_EQ(Job(low).reason(), "Preempted");
+  EXPECT_THAT(Job(low).message(), HasSubstr("by " + high));
+  EXPECT_THAT(std::string(Resume(low).message()), HasSubstr("goes on by itself"));
+  RunUntil(high, v1::SUCCEEDED);
+  // It is older than the one of its priority.
+  RunUntil(low, v1::RUNNING);
+  EXPECT_EQ(Job(same).state(), v1::CREATED);
+  RunUntil(low, v1::SUCCEEDED);
+  EXPECT_EQ(Job(low).samples(), 40 * kTrain);
+  EXPECT_EQ(Job(low).restarts(), 0u);
+  RunUntil(same, v1::SUCCEEDED);
+}
+
+TEST_F(CorePrioritiesTest, AJobIsNotPreemptedBeforeItHasTrainedForAWhile) {
+  JoinAll(1, 1);
+  const std::string low = Submit(Quiet(200), 1, 1);
+  const std::string high = Submit(Urgent(5), 1, 1);
+  // It had not begun when the other came, but has its processes.
+  EXPECT_EQ(Job(low).state(), v1::RUNNING);
+  for (int i = 0; i < 5; ++i) Round();
+  EXPECT_FALSE(Job(low).has_suspending());
+  const absl::Duration begun = now_.monotonic;
+  RunUntil(high, v1::RUNNING);
+  EXPECT_GE(now_.monotonic - begun, absl::Seconds(9));
+  EXPECT_GT(Job(low).step(), 0u);
+  const uint64_t step = Job(low).step();
+  // Each time it is its turn, it gets further.
+  RunUntil(low, v1::RUNNING);
+  const std::string again = Submit(Urgent(5), 1, 1);
+  RunUntil(again, v1::RUNNING);
+  EXPECT_GT(Job(low).step(), step);
+}
+
+TEST_F(CorePrioritiesTest, AJobThatSaysSoIsNotPreempted) {
+  JoinAll(1, 1);
+  v1::JobSpec spec = Quiet();
+  spec.set_preemptible(false);
+  const std::string low = Submit(spec, 1, 1);
+  RunUntilStep(low, 20);
+  const std::string high = Submit(Urgent(5), 1, 1);
+  Age();
+  RunUntil(low, v1::SUCCEEDED);
+  EXPECT_EQ(Job(low).generation(), 1u);
+  RunUntil(high, v1::SUCCEEDED);
+}
+
+TEST_F(CorePrioritiesTest, AJobThatCouldNotRunPreemptsNobody) {
+  JoinAll(1, 1);
+  const std::string low = Submit(Quiet(), 1, 1);
+  RunUntilStep(low, 20);
+  const std::string high = Submit(Urgent(5), /*workers=*/2, 1);
+  Age();
+  for (int i = 0; i < 5; ++i) Round();
+  EXPECT_EQ(Job(low).state(), v1::RUNNING);
+  EXPECT_FALSE(Job(low).has_suspending());
+  // Nor does it keep one that has begun from going on.
+  Kill("ps-0");
+  Join(v1::PS, "ps-0");
+  EXPECT_EQ(Job(low).state(), v1::RESTARTING);
+  RunUntil(low, v1::RUNNING);
+  RunUntilStep(low, 40);
+  Age();
+  Join(v1::WORKER, "worker-1");
+  RunUntil(high, v1::RUNNING);
+  RunUntil(low, v1::SUCCEEDED);
+  EXPECT_EQ(Job(high).state(), v1::SUCCEEDED);
+}
+
+TEST_F(CorePrioritiesTest, APreemptionIsCalledOffWhenItsCauseIsGone) {
+  JoinAll(1, 1);
+  const std::string low = Submit(Quiet(), 1, 1);
+  RunUntilStep(low, 20);
+  Age();
+  hold_writes_ = true;
+  const std::string high = Submit(Urgent(5), 1, 1);
+  for (int i = 0; i < 5; ++i) Round();
+  EXPECT_EQ(Job(low).suspending().preempted_by(), high);
+  ASSERT_TRUE(core_->Cancel(high, now_).ok());
+  EXPECT_FALSE(Job(low).has_suspending());
+  hold_writes_ = false;
+  RunUntil(low, v1::SUCCEEDED);
+  EXPECT_THAT(Events(low), Contains(HasSubstr("does not wait for its place any more")));
+  ExpectEachStepOnce(200);
+}
+
+TEST_F(CorePrioritiesTest, APreemptedJobCanBeSuspendedByAUser) {
+  JoinAll(1, 1);
+  const std::string low = Submit(Quiet(), 1, 1);
+  RunUntilStep(low, 20);
+  Age();
+  const std::string high = Submit(Urgent(5), 1, 1);
+  RunUntil(high, v1::RUNNING);
+  ASSERT_TRUE(Suspend(low).ok());
+  EXPECT_EQ(Job(low).reason(), "Suspended");
+  RunUntil(high, v1::SUCCEEDED);
+  for (int i = 0; i < 10; ++i) Round();
+  EXPECT_EQ(Job(low).state(), v1::SUSPENDED);
+  ASSERT_TRUE(Resume(low).ok());
+  RunUntil(low, v1::SUCCEEDED);
+}
+
+TEST_F(CorePrioritiesTest, ARestartedMasterLetsAPreemptedJobGoOnByItself) {
+  JoinAll(1, 1);
+  const std::string low = Submit(Quiet(), 1, 1);
+  RunUntilStep(low, 20);
+  Age();
+  const std::string high = Submit(Urgent(5), 1, 1);
+  RunUntil(high, v1::RUNNING);
+  RestartMaster();
+  JoinAll(1, 1);
+  EXPECT_EQ(Job(low).state(), v1::SUSPENDED);
+  RunUntil(high, v1::SUCCEEDED);
+  RunUntil(low, v1::SUCCEEDED);
+  EXPECT_EQ(Job(low).samples(), 20 * kTrain);
+}
+
+TEST_F(CorePrioritiesTest, AnInterruptedJobLetsOneOfHigherPriorityGoFirst) {
+  JoinAll(1, 1);
+  const std::string low = Submit(Quiet(), 1, 1);
+  RunUntilStep(low, 20);
+  Kill("ps-0");
+  EXPECT_EQ(Job(low).state(), v1::RESTARTING);
+  const std::string high = Submit(Urgent(5), 1, 1);
+  Join(v1::PS, "ps-0");
+  RunUntil(high, v1::RUNNING);
+  EXPECT_EQ(Job(low).state(), v1::SUSPENDED);
+  EXPECT_EQ(Job(low).reason(), "Preempted");
+  RunUntil(low, v1::SUCCEEDED);
+  EXPECT_EQ(Job(low).samples(), 20 * kTrain);
+}
+
+TEST_F(CorePrioritiesTest, PrioritiesHaveBounds) {
+  v1::SubmitRequest request;
+  *request.mutable_spec() = Urgent(1001);
+  const absl::Status status = core_->Submit(request, now_).status();
+  EXPECT_TRUE(absl::IsInvalidArgument(status));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("priority: found 1001"));
+}
+
+}  // namespace
+}  // namespace tessera::master
