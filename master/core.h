@@ -147,7 +147,8 @@ class MasterCore {
   // core_resume.cc: the runs that an earlier master had.
   absl::Status ResumeRuns(const std::map<std::string, std::string>& state, const Now& now);
   absl::Status ResumeRun(const std::map<std::string, std::string>& state, const v1::RunState& run,
-                         v1::JobRecord* record, const Now& now);
+                         v1::JobRecord* record, std::vector<Membership::Death>& deaths,
+                         const Now& now);
 
   // core_schedule.cc
   void Schedule(const Now& now);

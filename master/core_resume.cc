@@ -29,6 +29,9 @@ absl::Status MasterCore::ResumeRuns(const std::map<std::string, std::string>& st
     // What is written anew takes their place.
     if (absl::StartsWith(key, kRunPrefix)) writes_.push_back({key, std::nullopt});
   }
+  // Of processes that a run had when it was saved last, and another run that was saved later knows
+  // to have been replaced.
+  std::vector<Membership::Death> deaths;
   for (v1::JobRecord* record : jobs_.Unfinished()) {
     const std::string key = RunStateKey(record->number());
     if (!state.contains(key)) continue;
@@ -37,13 +40,21 @@ absl::Status MasterCore::ResumeRuns(const std::map<std::string, std::string>& st
         record->status().generation() != run.generation()) {
       continue;
     }
-    TESSERA_RETURN_IF_ERROR(ResumeRun(state, run, record, now));
+    TESSERA_RETURN_IF_ERROR(ResumeRun(state, run, record, deaths, now));
   }
+  for (const Membership::Death& death : deaths) OnDeath(death, now);
   return absl::OkStatus();
 }
 
 absl::Status MasterCore::ResumeRun(const std::map<std::string, std::string>& state,
-                                   const v1::RunState& run, v1::JobRecord* record, const Now& now) {
+                                   const v1::RunState& run, v1::JobRecord* record,
+                                   std::vector<Membership::Death>& deaths, const Now& now) {
+  const auto expect = [&](v1::NodeKind kind, const v1::RunProcess& process) {
+    if (process.incarnation() == 0) return;
+    const auto death = membership_.Expect(kind, process.name(), process.address(),
+                                          process.incarnation(), now.monotonic, now.wall);
+    if (death.has_value()) deaths.push_back(*death);
+  };
   const uint64_t number = record->number();
   const auto saved = std::make_shared<SavedRun>();
   saved->state = run;
@@ -55,17 +66,10 @@ absl::Status MasterCore::ResumeRun(const std::map<std::string, std::string>& sta
         std::tuple(v1::WORKER, &run.workers(), &options.workers)}) {
     for (const v1::RunProcess& process : *processes) {
       nodes->push_back(NodeOf(process));
-      if (process.incarnation() == 0) continue;
-      membership_.Expect(kind, process.name(), process.address(), process.incarnation(),
-                         now.monotonic, now.wall);
+      expect(kind, process);
     }
   }
-  for (const v1::RunFollower& follower : run.followers()) {
-    const v1::RunProcess& node = follower.node();
-    if (node.incarnation() == 0) continue;
-    membership_.Expect(v1::PS, node.name(), node.address(), node.incarnation(), now.monotonic,
-                       now.wall);
-  }
+  for (const v1::RunFollower& follower : run.followers()) expect(v1::PS, follower.node());
   saved->ranks.resize(options.workers.size());
   for (uint32_t r = 0; r < saved->ranks.size(); ++r) {
     const std::string key = RunRankKey(number, r);

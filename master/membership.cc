@@ -113,9 +113,16 @@ absl::StatusOr<Membership::Joined> Membership::Join(const v1::Hello& hello, absl
   return welcome(node);
 }
 
-void Membership::Expect(v1::NodeKind kind, const std::string& name, const std::string& address,
-                        uint64_t incarnation, absl::Duration now, absl::Time wall) {
+std::optional<Membership::Death> Membership::Expect(v1::NodeKind kind, const std::string& name,
+                                                    const std::string& address,
+                                                    uint64_t incarnation, absl::Duration now,
+                                                    absl::Time wall) {
   Node& node = nodes_[name];
+  std::optional<Death> death;
+  if (node.expected && node.incarnation != incarnation) {
+    death = {std::min(node.incarnation, incarnation), name, "another process has its name"};
+    if (node.incarnation > incarnation) return death;
+  }
   node = Node();
   node.kind = kind;
   node.name = name;
@@ -125,6 +132,7 @@ void Membership::Expect(v1::NodeKind kind, const std::string& name, const std::s
   node.expected = true;
   node.last_seen = now;
   node.last_seen_wall = wall;
+  return death;
 }
 
 bool Membership::Heartbeat(uint64_t incarnation, const v1::Heartbeat& heartbeat, absl::Duration now,

@@ -62,9 +62,11 @@ class Membership {
   absl::StatusOr<Joined> Join(const v1::Hello& hello, absl::Duration now, absl::Time wall);
   // A process that an earlier master had accepted under this incarnation: alive, and waited for to
   // join with it (Hello.incarnation). A process that joins under its name without has taken its
-  // place.
-  void Expect(v1::NodeKind kind, const std::string& name, const std::string& address,
-              uint64_t incarnation, absl::Duration now, absl::Time wall);
+  // place. Where two are expected under one name, the one that joined first is dead: that is
+  // returned.
+  std::optional<Death> Expect(v1::NodeKind kind, const std::string& name,
+                              const std::string& address, uint64_t incarnation, absl::Duration now,
+                              absl::Time wall);
   // False: this incarnation is dead, and its stream must end.
   bool Heartbeat(uint64_t incarnation, const v1::Heartbeat& heartbeat, absl::Duration now,
                  absl::Time wall);

@@ -238,6 +238,35 @@ TEST_F(CoreReplicasTest, AMasterThatRestartsKnowsThePairAndHearsAnew) {
   EXPECT_THAT(Events(id), Contains(HasSubstr("ps-1, which has a copy of its rows, takes ps-0's")));
 }
 
+TEST_F(CoreReplicasTest, AMasterThatRestartsTakesNoTwoProcessesOfANameForOne) {
+  JoinAll(2, 2);
+  v1::JobSpec spec = Replicated();
+  spec.mutable_train()->set_epochs(1000);
+  const std::string follows = Submit(spec, 1, 1);
+  RunUntilStep(follows, 10);
+  ASSERT_THAT(tells_, SizeIs(1));
+  ASSERT_EQ(tells_[0].follower->first.name, "ps-1");
+  spec.mutable_recovery()->set_replicas(0);
+  spec.set_name("other");
+  const std::string uses = Submit(spec, 1, 2);
+  RunUntilStep(uses, 10);
+  // One job is told of the process that comes back, the other is not before the master is gone.
+  on_open_ = [](const OpenPs&) { return absl::UnavailableError("ps-1: no route"); };
+  Kill("ps-1");
+  Join(v1::PS, "ps-1");
+  for (int i = 0; i < 80; ++i) Round();
+  EXPECT_EQ(tells_.back().follower->first.incarnation, alive_.at("ps-1"));
+  on_open_ = nullptr;
+  RestartMaster();
+  for (const char* name : {"ps-0", "worker-0", "worker-1"}) ASSERT_TRUE(Rejoin(name).ok());
+  // It has not heard what it was.
+  Join(v1::PS, "ps-1");
+  for (int i = 0; i < 80; ++i) Round();
+  EXPECT_EQ(tells_.back().follower->first.incarnation, alive_.at("ps-1"));
+  EXPECT_EQ(opens_.back().calls[0].first.incarnation, alive_.at("ps-1"));
+  EXPECT_EQ(Job(uses).generation(), 1u);
+}
+
 TEST_F(CoreReplicasTest, APsThatIsBackIsToldThatNobodyFollowsIt) {
   const std::string id = StartPair();
   BeInSync(id);

@@ -64,6 +64,19 @@ TEST_F(MembershipTest, WhoIsExpectedJoinsAsTheIncarnationThatItWas) {
             absl::StatusCode::kAborted);
 }
 
+TEST_F(MembershipTest, OfTwoThatAreExpectedUnderOneNameTheFirstIsDead) {
+  const auto expect = [&](uint64_t incarnation) {
+    return members_.Expect(v1::PS, "ps-0", "ps-0:1", incarnation, now_, absl::UnixEpoch());
+  };
+  EXPECT_FALSE(expect(7).has_value());
+  EXPECT_FALSE(expect(7).has_value());
+  EXPECT_EQ(expect(9)->incarnation, 7u);
+  EXPECT_EQ(expect(8)->incarnation, 8u);
+  EXPECT_TRUE(members_.IsAlive(9));
+  EXPECT_FALSE(members_.IsAlive(7));
+  EXPECT_FALSE(members_.IsAlive(8));
+}
+
 TEST_F(MembershipTest, WhoIsExpectedIsNotWaitedForLongAndGivesWayToAnotherOfItsName) {
   members_.Expect(v1::WORKER, "worker-0", "", 7, now_, absl::UnixEpoch());
   members_.Expect(v1::WORKER, "worker-1", "", 8, now_, absl::UnixEpoch());

@@ -32,10 +32,10 @@ TEST(SimulatorTest, EverySampleCountsOnceWhateverDies) {
 // Each has shown a mistake once.
 TEST(SimulatorTest, SeedsThatFailedOnceDoNotAgain) {
   for (const uint64_t seed :
-       {30174,  502282, 503337, 503752, 504364,  506770,  509379, 509882, 515542,
-        518093, 520131, 521430, 521445, 524954,  525979,  526248, 529249, 532742,
-        539404, 543204, 557057, 571654, 579216,  590965,  608738, 615579, 619128,
-        627110, 811247, 859196, 966597, 1007551, 1314865, 1507270}) {
+       {30174,  502282, 503337, 503752, 504364,  506770,  509379,  509882, 515542,
+        518093, 520131, 521430, 521445, 524954,  525979,  526248,  529249, 532742,
+        539404, 543204, 557057, 571654, 579216,  590965,  608738,  615579, 619128,
+        627110, 811247, 859196, 966597, 1007551, 1314865, 1507270, 1574921}) {
     const Scenario scenario = Scenario::Of(seed);
     const Outcome outcome = Simulate(scenario);
     EXPECT_TRUE(outcome.status.ok()) << scenario.ToString() << "\n" << outcome.status;
