@@ -97,6 +97,7 @@ absl::Status CheckpointFiles::Commit(const WriteCheckpoint& write,
       v1::CheckpointTable* table = manifest.mutable_tables(t);
       table->set_rows(table->rows() + part.rows(t));
     }
+    if (part.has_sightings()) *manifest.add_sightings() = part.sightings();
     for (const v1::CheckpointFile& file : part.files()) {
       *manifest.add_files() = file;
       // Slots as they were written; also shows that the master sees the files of the ps.

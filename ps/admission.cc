@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/hash.h"
@@ -12,6 +13,12 @@ namespace tessera::ps {
 namespace {
 
 uint32_t FingerprintOf(uint64_t key) { return static_cast<uint32_t>(Mix64(key)); }
+
+// For one to be changed: where a cut has it, it keeps what it is.
+SightingFilter& Unshared(std::shared_ptr<SightingFilter>& filter) {
+  if (filter.use_count() > 1) filter = std::make_shared<SightingFilter>(*filter);
+  return *filter;
+}
 
 uint32_t MaxSlots(uint32_t partition_count) {
   const uint64_t slots = Admission::kMaxBytes / SightingFilter::kSlotBytes / partition_count;
@@ -47,8 +54,11 @@ Admission::Admission(const v1::AdmissionSpec& spec, uint64_t seed, absl::string_
       table_hash_(NameHash(table)),
       partitions_(*partitions) {
   if (sightings_ <= 1) return;
-  filters_.assign(partitions_.owned().size(),
-                  SightingFilter(MaxSlots(partitions_.partition_count())));
+  for (size_t i = 0; i < partitions_.owned().size(); ++i) filters_.push_back(NewFilter());
+}
+
+std::shared_ptr<SightingFilter> Admission::NewFilter() const {
+  return std::make_shared<SightingFilter>(MaxSlots(partitions_.partition_count()));
 }
 
 bool Admission::IsChosen(uint64_t key) const {
@@ -57,7 +67,7 @@ bool Admission::IsChosen(uint64_t key) const {
 }
 
 SightingFilter& Admission::FilterOf(uint64_t key) {
-  return filters_[partitions_.IndexOf(PartitionOf(key, partitions_.partition_count()))];
+  return Unshared(filters_[partitions_.IndexOf(PartitionOf(key, partitions_.partition_count()))]);
 }
 
 std::vector<uint64_t> Admission::Sight(std::vector<uint64_t> keys) {
@@ -80,8 +90,78 @@ std::vector<uint64_t> Admission::Sight(std::vector<uint64_t> keys) {
 uint64_t Admission::bytes() const {
   absl::MutexLock lock(&mu);
   uint64_t bytes = filters_.size() * sizeof(SightingFilter);
-  for (const SightingFilter& filter : filters_) bytes += filter.bytes();
+  for (const auto& filter : filters_) bytes += filter->bytes();
+  for (const auto& filter : cut_) {
+    if (filter != nullptr && filter.use_count() == 1) bytes += filter->bytes();
+  }
   return bytes;
+}
+
+std::vector<Sighting> Admission::Sightings(PartitionId partition) const {
+  std::shared_ptr<const SightingFilter> filter;
+  {
+    absl::MutexLock lock(&mu);
+    filter = filters_[partitions_.IndexOf(partition)];
+  }
+  std::vector<Sighting> all = filter->All();
+  absl::MutexLock lock(&mu);
+  filter.reset();
+  return all;
+}
+
+void Admission::SetSightings(PartitionId partition, absl::Span<const Sighting> sightings) {
+  const uint32_t index = partitions_.IndexOf(partition);
+  if (index == PartitionSet::kNotOwned) return;
+  {
+    absl::MutexLock lock(&mu);
+    filters_[index] = NewFilter();
+  }
+  AddSightings(partition, sightings);
+}
+
+void Admission::AddSightings(PartitionId partition, absl::Span<const Sighting> sightings) {
+  const uint32_t index = partitions_.IndexOf(partition);
+  if (index == PartitionSet::kNotOwned) return;
+  absl::MutexLock lock(&mu);
+  SightingFilter& filter = Unshared(filters_[index]);
+  for (const Sighting& sighting : sightings) filter.Put(sighting);
+}
+
+void Admission::TakeOver(Admission& other) {
+  for (const PartitionId partition : partitions_.owned()) {
+    const uint32_t from = other.partitions_.IndexOf(partition);
+    if (from == PartitionSet::kNotOwned) continue;
+    std::shared_ptr<SightingFilter> filter = other.NewFilter();
+    {
+      absl::MutexLock lock(&other.mu);
+      if (other.filters_[from]->size() == 0) continue;
+      std::swap(filter, other.filters_[from]);
+    }
+    absl::MutexLock lock(&mu);
+    filters_[partitions_.IndexOf(partition)] = std::move(filter);
+  }
+}
+
+void Admission::BeginCut() {
+  absl::MutexLock lock(&mu);
+  cut_.assign(filters_.begin(), filters_.end());
+}
+
+std::vector<Sighting> Admission::TakeCut(PartitionId partition) {
+  std::shared_ptr<const SightingFilter> filter;
+  {
+    absl::MutexLock lock(&mu);
+    filter = std::move(cut_[partitions_.IndexOf(partition)]);
+  }
+  std::vector<Sighting> all = filter->All();
+  absl::MutexLock lock(&mu);
+  filter.reset();
+  return all;
+}
+
+void Admission::DropCut() {
+  absl::MutexLock lock(&mu);
+  cut_.clear();
 }
 
 }  // namespace tessera::ps

@@ -11,6 +11,7 @@
 #include "common/checkpoint/row_file_writer.h"
 #include "common/failpoint.h"
 #include "common/status_macros.h"
+#include "ps/sightings_file.h"
 
 namespace tessera::ps {
 namespace {
@@ -83,7 +84,7 @@ absl::StatusOr<v1::CheckpointFile> WriteLayer(FileSystem& files, const PartCut& 
                                               KeepGoing keep_going, WritePartition write) {
   TESSERA_RETURN_IF_ERROR(keep_going());
   const std::string path =
-      absl::StrCat(cut.written.folder, "/", cut.name, layer == 0 ? "" : "-layer-",
+      absl::StrCat(cut.written.folder, "/rows-", cut.name, layer == 0 ? "" : "-layer-",
                    layer == 0 ? "" : absl::StrCat(layer));
   // A name left by an earlier try may be a link: what it leads to must not be written over.
   TESSERA_RETURN_IF_ERROR(files.Remove(path));
@@ -133,8 +134,8 @@ absl::StatusOr<PartCut> PrepareCut(FileSystem& files, const std::string& folder,
   TESSERA_RETURN_IF_ERROR(files.CreateFolder(folder));
   PartCut cut = {
       .all = true,
-      .name = absl::StrFormat("rows-g%d-%05d-of-%05d", part.generation, part.part, part.parts),
-      .written = {.folder = folder, .files = {}, .rows = {}},
+      .name = absl::StrFormat("g%d-%05d-of-%05d", part.generation, part.part, part.parts),
+      .written = {.folder = folder, .files = {}, .rows = {}, .sightings = {}},
       .unused = {}};
   if (base == nullptr) return cut;
   const absl::Status linked = LinkFiles(files, *base, folder);
@@ -186,6 +187,9 @@ absl::StatusOr<WrittenPart> WriteCut(FileSystem& files, PartCut cut, const Parti
       written.files.push_back(std::move(below));
     }
     written.files.push_back(std::move(memory));
+    TESSERA_ASSIGN_OR_RETURN(written.sightings, WriteSightings(files, written.folder,
+                                                               absl::StrCat("sightings-", cut.name),
+                                                               partitions, tables, keep_going));
     for (size_t t = 0; t < tables.size(); ++t) written.rows[t] -= tables[t]->cut_gone();
     if (cut.all) written.first_files = layers;
     PassFailpoint("ps.checkpoint.written");

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,9 +28,10 @@ struct CheckpointPart {
 // What a ps wrote for a checkpoint.
 struct WrittenPart {
   std::string folder;
-  std::vector<v1::CheckpointFile> files;  // in the folder, lowest layer first
-  size_t first_files = 1;                 // of them, those that were written with all rows
-  std::vector<uint64_t> rows;             // by table: all that there were, in whatever layer
+  std::vector<v1::CheckpointFile> files;        // in the folder, lowest layer first
+  size_t first_files = 1;                       // of them, those that were written with all rows
+  std::vector<uint64_t> rows;                   // by table: all that there were, in whatever layer
+  std::optional<v1::CheckpointFile> sightings;  // whole, whatever the layers
 };
 
 // Layers over those of a first checkpoint; a restore reads them all.
@@ -42,7 +44,8 @@ bool IsIncrementWorth(const WrittenPart& base, const Tables& tables);
 // A part on its way: what it will be when it is written.
 struct PartCut {
   bool all = true;      // every row, or what changed since the last part
-  std::string name;     // of the files to be written, that of a layer over others continued
+  std::string name;     // of the files to be written: behind "rows-", that of a layer over others
+                        // continued, or "sightings-"
   WrittenPart written;  // the files of lower layers; rows, once it is cut
   std::vector<v1::CheckpointFile> unused;  // in the folder, and of no use
 };
@@ -58,6 +61,7 @@ void CutTables(const Tables& tables, PartCut& cut);
 // or, over a base, "...-layer-<n>" with what changed since. Where tables spill it is two layers:
 // the upper one has the rows that memory has newer than the disk, or alone, and is written first,
 // since rows that change are copied until it is. The lower one has what was on disk at the cut.
+// Beside them "sightings-g...", where tables count any.
 //
 // After an error the cut and the file are gone, and what the next part is based on must be null:
 // the marks of what changed are gone. RESOURCE_EXHAUSTED: the disk is full, or too much changed
@@ -74,7 +78,8 @@ absl::StatusOr<WrittenPart> WriteTables(FileSystem& files, const std::string& fo
 
 // Reads the owned partitions out of a checkpoint, however many ps wrote it and however many
 // partitions it has, into tables that are empty; tables are matched by name. `warm`: embeddings
-// only, and a table that the checkpoint lacks stays empty.
+// only, and a table that the checkpoint lacks stays empty. Sightings of another number of
+// partitions are left out.
 //
 // NOT_FOUND: no checkpoint there; DATA_LOSS names the damaged file; FAILED_PRECONDITION: a table is
 // missing or has another shape. After an error the tables hold anything. `keep_going` is asked

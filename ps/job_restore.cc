@@ -16,6 +16,7 @@
 #include "common/status_macros.h"
 #include "common/task_pool.h"
 #include "ps/job_checkpoint.h"
+#include "ps/sightings_file.h"
 
 namespace tessera::ps {
 namespace {
@@ -131,14 +132,20 @@ absl::Status RestoreTables(FileSystem& files, const std::string& folder, bool wa
       pieces.push_back({t, p});
     }
   }
-  return InParallel(pieces.size(), keep_going, [&](size_t i) -> absl::Status {
+  TESSERA_RETURN_IF_ERROR(InParallel(pieces.size(), keep_going, [&](size_t i) -> absl::Status {
     Table& table = *match[pieces[i].table];
     const PartitionId partition(pieces[i].partition);
     TESSERA_ASSIGN_OR_RETURN(const PartitionRows rows,
                              reader->Read(TableIndex(pieces[i].table), partition));
     if (same_partitions && !table.spills()) table.store().Reserve(partition, rows.rows());
     return RestoreRows(rows, warm, same_partitions, partitions, table);
-  });
+  }));
+  if (warm) return absl::OkStatus();
+  for (const v1::CheckpointFile& file : reader->manifest().sightings()) {
+    TESSERA_RETURN_IF_ERROR(ReadSightings(files, absl::StrCat(folder, "/", file.name()), partitions,
+                                          match, keep_going));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace tessera::ps

@@ -115,9 +115,14 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   // Appends records (row_file_format.h). ABORTED: the ticket has ended.
   absl::Status TakeRows(uint64_t ticket, uint32_t table, uint32_t partition, bool changed,
                         std::string& records) ABSL_LOCKS_EXCLUDED(mu_, take_mu_);
+  bool CountsSightings(uint32_t table) const { return tables_[table]->counts_sightings(); }
+  // Appends them (sightings_file.h); they do not change afterwards where rows do not. Errors as
+  // TakeRows'.
+  absl::Status TakeSightings(uint64_t ticket, uint32_t table, uint32_t partition,
+                             std::string& sightings) ABSL_LOCKS_EXCLUDED(mu_, take_mu_);
   uint32_t FloatsOf(uint32_t table) const { return tables_[table]->store().layout().floats(); }
   // Of the one who is to have them, while nobody else calls. INVALID_ARGUMENT, DATA_LOSS: not what
-  // this table's rows look like. Returns how many.
+  // this table's rows, or sightings, look like. Returns how many rows.
   absl::StatusOr<uint64_t> Receive(const v1::RowChunk& chunk);
   // An empty shard with the partitions of `request`, for rows that are received and taken over from
   // shards here: `near` (null: none) is the one that serves, `staged` what was received for it.
@@ -194,6 +199,11 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   };
 
   JobShard(const v1::OpenJobRequest& request, const Options& options, PartitionSet partitions);
+
+  // ABORTED: it has ended.
+  absl::Status CheckTicket(uint64_t ticket, uint32_t partition) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(take_mu_) ABSL_LOCKS_EXCLUDED(mu_);
+  absl::Status ReceiveSightings(const v1::RowChunk& chunk);
 
   // ABORTED: another partition map, or an incarnation that a later one has replaced.
   absl::Status CheckHeader(const v1::CallHeader& header) const;

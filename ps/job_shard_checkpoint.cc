@@ -137,6 +137,7 @@ absl::StatusOr<v1::WriteCheckpointResponse> JobShard::WriteCheckpoint(
   v1::WriteCheckpointResponse response;
   if (written.has_value()) {
     for (const v1::CheckpointFile& file : written->files) *response.add_files() = file;
+    if (written->sightings.has_value()) *response.mutable_sightings() = *written->sightings;
     for (const auto& table : tables_) {
       response.add_slot_floats(table->store().layout().slot_floats());
     }

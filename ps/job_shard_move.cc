@@ -9,6 +9,7 @@
 #include "common/checkpoint/row_file_format.h"
 #include "common/status_macros.h"
 #include "ps/job_shard.h"
+#include "ps/sightings_file.h"
 
 namespace tessera::ps {
 
@@ -68,14 +69,26 @@ absl::Status JobShard::TakeRows(uint64_t ticket, uint32_t table, uint32_t partit
   TableTier::Taken taken;
   {
     absl::MutexLock take_lock(&take_mu_);
-    if (partition >= tickets_.size() || tickets_[partition] != ticket) {
-      return absl::AbortedError(absl::StrCat("job ", request_.job_id(), ": the rows of partition ",
-                                             partition, " go to another caller now"));
-    }
-    TESSERA_RETURN_IF_ERROR(Closed());
+    TESSERA_RETURN_IF_ERROR(CheckTicket(ticket, partition));
     taken = tables_[table]->TakeRows(PartitionId(partition), changed, append);
   }
   return tables_[table]->ReadTaken(taken, append);
+}
+
+absl::Status JobShard::CheckTicket(uint64_t ticket, uint32_t partition) const {
+  if (partition >= tickets_.size() || tickets_[partition] != ticket) {
+    return absl::AbortedError(absl::StrCat("job ", request_.job_id(), ": the rows of partition ",
+                                           partition, " go to another caller now"));
+  }
+  return Closed();
+}
+
+absl::Status JobShard::TakeSightings(uint64_t ticket, uint32_t table, uint32_t partition,
+                                     std::string& sightings) {
+  absl::MutexLock take_lock(&take_mu_);
+  TESSERA_RETURN_IF_ERROR(CheckTicket(ticket, partition));
+  AppendSightings(tables_[table]->Sightings(PartitionId(partition)), sightings);
+  return absl::OkStatus();
 }
 
 absl::StatusOr<uint64_t> JobShard::Receive(const v1::RowChunk& chunk) {
@@ -83,6 +96,10 @@ absl::StatusOr<uint64_t> JobShard::Receive(const v1::RowChunk& chunk) {
   if (Checksum64Of(records) != chunk.checksum()) {
     return absl::DataLossError(
         absl::StrCat("job ", request_.job_id(), ": rows were damaged on their way"));
+  }
+  if (chunk.has_sightings_of()) {
+    TESSERA_RETURN_IF_ERROR(ReceiveSightings(chunk));
+    return 0;
   }
   const size_t record_bytes = row_file::RecordBytes(chunk.floats_per_row());
   if (chunk.table() >= tables_.size() || chunk.floats_per_row() != FloatsOf(chunk.table()) ||
@@ -114,6 +131,24 @@ absl::StatusOr<uint64_t> JobShard::Receive(const v1::RowChunk& chunk) {
                                                      table.name(), " that were to come here"));
   }
   return rows.size();
+}
+
+absl::Status JobShard::ReceiveSightings(const v1::RowChunk& chunk) {
+  const auto with_job = [this](const absl::Status& status) {
+    return WithContext(status, absl::StrCat("job ", request_.job_id()));
+  };
+  if (chunk.table() >= tables_.size() || !Owns(chunk.sightings_of())) {
+    return with_job(absl::InvalidArgumentError(
+        absl::StrCat("sightings of partition ", chunk.sightings_of(), " of table ", chunk.table(),
+                     ", which is not one of here")));
+  }
+  absl::StatusOr<std::vector<Sighting>> sightings = ParseSightings(chunk.records());
+  TESSERA_RETURN_IF_ERROR(with_job(sightings.status()));
+  Table& table = *tables_[chunk.table()];
+  const PartitionId partition(chunk.sightings_of());
+  chunk.first() ? table.SetSightings(partition, *sightings)
+                : table.AddSightings(partition, *sightings);
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::shared_ptr<JobShard>> JobShard::OpenEmpty(const v1::OpenJobRequest& request,

@@ -12,6 +12,7 @@
 #include "common/rpc/status.h"
 #include "common/status_macros.h"
 #include "grpcpp/client_context.h"
+#include "ps/sightings_file.h"
 #include "tessera/v1/parameter_service.grpc.pb.h"
 
 namespace tessera::ps {
@@ -58,37 +59,57 @@ class RowSender final : public grpc::ServerWriteReactor<v1::RowChunk> {
   }
 
   void SendNext() {
-    while (table_ < shard_->table_count()) {
-      // Partitions of one table, until a message is full.
-      while (records_.size() < kChunkBytes && partition_ < request_.partitions_size()) {
-        const absl::Status taken = shard_->TakeRows(
-            ticket_, table_, request_.partitions(partition_++), request_.changed(), records_);
-        if (!taken.ok()) return Finish(ToGrpc(taken));
-      }
-      if (sent_ < records_.size()) return Send();
-      records_.clear();
-      sent_ = 0;
-      if (partition_ < request_.partitions_size()) continue;
-      partition_ = 0;
-      ++table_;
-    }
-    Finish(grpc::Status::OK);
-  }
-
-  void Send() {
-    const uint32_t floats = shard_->FloatsOf(table_);
-    const size_t record_bytes = row_file::RecordBytes(floats);
-    const size_t most = std::max<size_t>(1, kChunkBytes / record_bytes) * record_bytes;
-    const size_t bytes = std::min(most, records_.size() - sent_);
-    chunk_.set_table(table_);
-    chunk_.set_floats_per_row(floats);
-    chunk_.set_records(records_.data() + sent_, bytes);
-    chunk_.set_checksum(Checksum64Of(chunk_.records()));
-    sent_ += bytes;
     if (sent_ == records_.size()) {
       records_.clear();
       sent_ = 0;
+      const absl::StatusOr<bool> more = TakeMore();
+      if (!more.ok() || !*more) return Finish(ToGrpc(more.status()));
     }
+    Send();
+  }
+
+  // Until there is something to be sent; false: all is.
+  absl::StatusOr<bool> TakeMore() {
+    while (table_ < shard_->table_count()) {
+      if (partition_ == request_.partitions_size()) {
+        partition_ = 0;
+        // Sightings that are not of the last copy would be of no use.
+        sightings_ = !sightings_ && request_.changed() && shard_->CountsSightings(table_);
+        if (!sightings_) ++table_;
+        continue;
+      }
+      if (sightings_) {
+        // Also where there are none: those that were sent before are over.
+        TESSERA_RETURN_IF_ERROR(
+            shard_->TakeSightings(ticket_, table_, request_.partitions(partition_++), records_));
+        return true;
+      }
+      // Rows of several partitions, until a message is full.
+      while (records_.size() < kChunkBytes && partition_ < request_.partitions_size()) {
+        TESSERA_RETURN_IF_ERROR(shard_->TakeRows(ticket_, table_, request_.partitions(partition_++),
+                                                 request_.changed(), records_));
+      }
+      if (!records_.empty()) return true;
+    }
+    return false;
+  }
+
+  void Send() {
+    chunk_.Clear();
+    chunk_.set_table(table_);
+    size_t unit = kSightingBytes;
+    if (sightings_) {
+      chunk_.set_sightings_of(request_.partitions(partition_ - 1));
+      chunk_.set_first(sent_ == 0);
+    } else {
+      chunk_.set_floats_per_row(shard_->FloatsOf(table_));
+      unit = row_file::RecordBytes(chunk_.floats_per_row());
+    }
+    const size_t most = std::max<size_t>(1, kChunkBytes / unit) * unit;
+    const size_t bytes = std::min(most, records_.size() - sent_);
+    chunk_.set_records(records_.data() + sent_, bytes);
+    chunk_.set_checksum(Checksum64Of(chunk_.records()));
+    sent_ += bytes;
     StartWrite(&chunk_);
   }
 
@@ -98,9 +119,10 @@ class RowSender final : public grpc::ServerWriteReactor<v1::RowChunk> {
   uint64_t ticket_ = 0;
   // Where it is. One task at a time looks at this.
   uint32_t table_ = 0;
-  int partition_ = 0;  // in the request: the next to be taken
-  std::string records_;
-  size_t sent_ = 0;  // bytes of `records_`
+  int partition_ = 0;       // in the request: the next to be taken
+  bool sightings_ = false;  // of the table; its rows have gone
+  std::string records_;     // of rows of `table_`, or sightings of the partition before
+  size_t sent_ = 0;         // bytes of `records_`
   v1::RowChunk chunk_;
 };
 

@@ -19,12 +19,31 @@ void SightingFilter::Add(uint32_t fingerprint) {
       return;
     }
   }
-  if (IsFull()) return;
+  if (uint8_t* const count = CountOfNew(fingerprint)) *count = 1;
+}
+
+uint8_t* SightingFilter::CountOfNew(uint32_t fingerprint) {
+  if (IsFull()) return nullptr;
   if (size_ >= slots() / 8 * 7) Grow();
   const uint32_t slot = SlotOf(fingerprint);
   fingerprints_[slot] = fingerprint;
-  counts_[slot] = 1;
   ++size_;
+  return &counts_[slot];
+}
+
+std::vector<Sighting> SightingFilter::All() const {
+  std::vector<Sighting> all;
+  all.reserve(size_);
+  for (uint32_t slot = 0; slot < slots(); ++slot) {
+    if (counts_[slot] != 0) all.push_back({fingerprints_[slot], counts_[slot]});
+  }
+  std::sort(all.begin(), all.end(),
+            [](const Sighting& a, const Sighting& b) { return a.fingerprint < b.fingerprint; });
+  return all;
+}
+
+void SightingFilter::Put(const Sighting& sighting) {
+  if (uint8_t* const count = CountOfNew(sighting.fingerprint)) *count = sighting.count;
 }
 
 uint32_t SightingFilter::Count(uint32_t fingerprint) const {

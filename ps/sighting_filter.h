@@ -6,6 +6,14 @@
 
 namespace tessera::ps {
 
+// How often the keys of one fingerprint have been seen.
+struct Sighting {
+  uint32_t fingerprint = 0;
+  uint8_t count = 0;  // at least 1, at most SightingFilter::kMost
+
+  bool operator==(const Sighting&) const = default;
+};
+
 // How often the keys of one partition have been seen, for those that have no row yet: a counting
 // filter of 32-bit fingerprints with 8-bit counters that stop at kMost. 5 bytes a slot; it doubles
 // when 7/8 of the slots are taken, up to `max_slots`.
@@ -28,6 +36,11 @@ class SightingFilter {
   uint32_t Count(uint32_t fingerprint) const;
   void Forget(uint32_t fingerprint);
 
+  // All that are counted, ascending.
+  std::vector<Sighting> All() const;
+  // One of another filter, which this one does not have. Nothing where it is full.
+  void Put(const Sighting& sighting);
+
   uint32_t size() const { return size_; }
   size_t bytes() const { return kSlotBytes * counts_.size(); }
 
@@ -42,6 +55,8 @@ class SightingFilter {
   bool IsFull() const { return size_ >= max_slots_ / 8 * 7; }
   // That of the fingerprint, or the free one where it belongs. Requires slots() > 0.
   uint32_t SlotOf(uint32_t fingerprint) const;
+  // Of one that is not there: its slot, for the caller to fill; null where the filter is full.
+  uint8_t* CountOfNew(uint32_t fingerprint);
   void Grow();
 
   uint32_t max_slots_;

@@ -439,6 +439,7 @@ void Table::PrepareToTakeOver(const Table& other) {
 }
 
 void Table::TakeOver(Table& other) {
+  if (counts_sightings()) admission_->TakeOver(*other.admission_);
   tier_ != nullptr ? tier_->TakeOver(*other.tier_) : void(store_.TakeOver(other.store_));
 }
 

@@ -88,9 +88,10 @@ class Table {
   absl::Status Assign(absl::Span<const uint64_t> keys, const float* values);  // [keys, dim]
   absl::Status Restore(absl::Span<const RowRecord> rows);
 
-  // See RowStore and TableTier: a cut of all the table's rows. What the store's VisitCut does not
-  // have of it is on disk, and VisitCutBelow's; ABORTED as of Pull.
+  // See RowStore and TableTier: a cut of all the table's rows, and of its sightings. What the
+  // store's VisitCut does not have of it is on disk, and VisitCutBelow's; ABORTED as of Pull.
   std::optional<uint64_t> BeginCut(bool all) {
+    if (counts_sightings()) admission_->BeginCut();
     return tier_ != nullptr ? tier_->BeginCut(all) : store_.BeginCut(all);
   }
   absl::Status VisitCutBelow(PartitionId partition, TableTier::VisitBelow visit) {
@@ -98,7 +99,26 @@ class Table {
   }
   // Of the rows that BeginCut counted, those that VisitCutBelow has found to have expired.
   uint64_t cut_gone() const { return tier_ == nullptr ? 0 : tier_->cut_gone(); }
-  void DropCut() { tier_ != nullptr ? tier_->DropCut() : store_.DropCut(); }
+  void DropCut() {
+    if (counts_sightings()) admission_->DropCut();
+    tier_ != nullptr ? tier_->DropCut() : store_.DropCut();
+  }
+
+  // Whether keys wait for their row until they have been seen often. See Admission for the rest,
+  // which where they do not has and does nothing.
+  bool counts_sightings() const { return admission_ != nullptr && admission_->counts(); }
+  std::vector<Sighting> Sightings(PartitionId partition) const {
+    return counts_sightings() ? admission_->Sightings(partition) : std::vector<Sighting>();
+  }
+  std::vector<Sighting> TakeCutSightings(PartitionId partition) {
+    return counts_sightings() ? admission_->TakeCut(partition) : std::vector<Sighting>();
+  }
+  void SetSightings(PartitionId partition, absl::Span<const Sighting> sightings) {
+    if (counts_sightings()) admission_->SetSightings(partition, sightings);
+  }
+  void AddSightings(PartitionId partition, absl::Span<const Sighting> sightings) {
+    if (counts_sightings()) admission_->AddSightings(partition, sightings);
+  }
 
   // At a cut after `applied_steps` steps: drops the rows that the table's expiry takes. A key that
   // comes again starts from its initial value. Fails only where rows are on disk; then the table is

@@ -58,7 +58,7 @@ absl::StatusOr<std::vector<Listed>> ListFolder(const std::string& folder) {
 
 uint64_t Bytes(const v1::CheckpointManifest& manifest) {
   uint64_t bytes = 0;
-  for (const v1::CheckpointFile& file : manifest.files()) bytes += file.bytes();
+  for (const v1::CheckpointFile* file : FilesOf(manifest)) bytes += file->bytes();
   return bytes;
 }
 

@@ -30,9 +30,9 @@ json ManifestJson(const v1::CheckpointManifest& manifest) {
                       {"dense", table.dense()}});
   }
   json files = json::array();
-  for (const v1::CheckpointFile& file : manifest.files()) {
+  for (const v1::CheckpointFile* file : FilesOf(manifest)) {
     files.push_back(
-        {{"name", file.name()}, {"bytes", file.bytes()}, {"checksum", file.checksum()}});
+        {{"name", file->name()}, {"bytes", file->bytes()}, {"checksum", file->checksum()}});
   }
   json evaluations = json::array();
   for (const v1::Evaluation& evaluation : manifest.evaluations()) {
@@ -70,9 +70,9 @@ std::string ManifestText(const v1::CheckpointManifest& manifest) {
                                     table.slot_floats()));
   }
   absl::StrAppend(&text, "files\n");
-  for (const v1::CheckpointFile& file : manifest.files()) {
-    absl::StrAppend(&text, absl::StrFormat("  %-24s %12d bytes  %s\n", file.name(), file.bytes(),
-                                           file.checksum()));
+  for (const v1::CheckpointFile* file : FilesOf(manifest)) {
+    absl::StrAppend(&text, absl::StrFormat("  %-24s %12d bytes  %s\n", file->name(), file->bytes(),
+                                           file->checksum()));
   }
   if (manifest.evaluations_size() > 0) {
     const v1::Evaluation& last = manifest.evaluations(manifest.evaluations_size() - 1);

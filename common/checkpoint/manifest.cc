@@ -97,7 +97,7 @@ std::optional<CheckpointName> ParseCheckpointFolder(const std::string& name) {
 
 absl::Status WriteManifest(FileSystem& fs, const std::string& folder,
                            v1::CheckpointManifest manifest) {
-  manifest.set_format_version(kManifestFormatVersion);
+  manifest.set_format_version(manifest.sightings().empty() ? 2 : kManifestFormatVersion);
   manifest.clear_checksum();
   google::protobuf::util::JsonPrintOptions options;
   options.add_whitespace = true;
@@ -152,11 +152,19 @@ absl::StatusOr<v1::CheckpointManifest> ReadManifest(FileSystem& fs, const std::s
   return manifest;
 }
 
+std::vector<const v1::CheckpointFile*> FilesOf(const v1::CheckpointManifest& manifest) {
+  std::vector<const v1::CheckpointFile*> files;
+  for (const auto* some : {&manifest.files(), &manifest.sightings()}) {
+    for (const v1::CheckpointFile& file : *some) files.push_back(&file);
+  }
+  return files;
+}
+
 absl::StatusOr<v1::CheckpointManifest> VerifyCheckpoint(FileSystem& fs, const std::string& folder,
                                                         KeepGoing keep_going) {
   TESSERA_ASSIGN_OR_RETURN(v1::CheckpointManifest manifest, ReadManifest(fs, folder));
-  for (const v1::CheckpointFile& file : manifest.files()) {
-    TESSERA_RETURN_IF_ERROR(VerifyFile(fs, folder, file, keep_going));
+  for (const v1::CheckpointFile* file : FilesOf(manifest)) {
+    TESSERA_RETURN_IF_ERROR(VerifyFile(fs, folder, *file, keep_going));
   }
   return manifest;
 }

@@ -17,8 +17,9 @@ namespace tessera {
 // names them. It exists if and only if its manifest verifies. FORMAT.md has the bytes. Another one
 // of a step, cut while the first is still relied upon, is "step-<12 digits>-2", and so on.
 inline constexpr char kManifestName[] = "MANIFEST.json";
-// What is written. Version 1 has no layers, and is read too.
-inline constexpr uint32_t kManifestFormatVersion = 2;
+// The newest that is written, and read; a manifest says the oldest that has all it says. Version 1
+// has no layers, 2 no sightings.
+inline constexpr uint32_t kManifestFormatVersion = 3;
 
 std::string CheckpointFolderName(uint64_t step, uint32_t number = 1);
 struct CheckpointName {
@@ -33,6 +34,9 @@ struct CheckpointName {
 };
 // nullopt: not the name of a checkpoint's folder.
 std::optional<CheckpointName> ParseCheckpointFolder(const std::string& name);
+
+// All that the manifest names, of rows and of sightings. They live as long as it.
+std::vector<const v1::CheckpointFile*> FilesOf(const v1::CheckpointManifest& manifest);
 
 // Commits: the row files must be written and synced before. Sets format_version and checksum; when
 // it returns OK the checkpoint is durable, before that there is none.

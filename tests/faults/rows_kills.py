@@ -208,6 +208,20 @@ def random_logged_spilling_ps(t):
     t.identical(random_kills(t.draw, "ps"), sets=[*SPILLED, *LOGGED], flags=spilling(t), most_restarts=0, timeout=500)
 
 
+# Many keys have been seen and have no row yet, at any moment.
+WAITING = ["tables.embedding.admission.after_sightings=20"]
+
+
+@fault(2, "a ps whose keys wait for their rows is killed, and all return to the checkpoint", once=True)
+def waiting_ps(t):
+    t.identical(kill_at(["ps-0"], 450), sets=WAITING, least_restarts=1)
+
+
+@fault(2, "a ps with a push log whose keys wait for their rows is killed", once=True)
+def waiting_logged_ps(t):
+    t.identical(kill_at(["ps-1"], 450), sets=[*WAITING, *LOGGED], most_restarts=0)
+
+
 @fault((1, 2), "a worker and a ps with a push log are killed at once", once=True)
 def worker_and_ps(t):
     t.identical(kill_at(["worker-1", "ps-0"], 350), sets=LOGGED, most_restarts=0, takeovers=1)
@@ -345,6 +359,11 @@ def resized(t):
 @fault(15, "ps with push logs are resized from 1 to 4 to 3 while it trains", once=True)
 def logged_resized(t):
     t.identical(resize(0, (4, 3), kills=False), ps=4, ask_ps=1, sets=LOGGED, most_restarts=0)
+
+
+@fault(15, "ps whose keys wait for their rows are resized from 1 to 4 to 3 while it trains", once=True)
+def waiting_resized(t):
+    t.identical(resize(0, (4, 3), kills=False), ps=4, ask_ps=1, sets=WAITING, most_restarts=0)
 
 
 @fault(15, "ps whose rows spill are resized from 1 to 4 to 3 while it trains", once=True)

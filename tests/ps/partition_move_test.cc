@@ -186,7 +186,7 @@ TEST_F(PartitionMoveTest, APushLogLeadsBackFromTheFirstCheckpointAfterTheSwitchO
   manifest.set_partition_count(kMovePartitions);
   *manifest.add_tables()->mutable_spec() = second.tables(0).spec();
   manifest.mutable_tables(0)->set_slot_floats(written->slot_floats(0));
-  for (const v1::CheckpointFile& file : written->files()) *manifest.add_files() = file;
+  AddFiles(*written, manifest);
   ASSERT_OK(WriteManifest(files_, "root/cut", manifest));
   // What of the log is not needed any more goes when nobody waits for it.
   EXPECT_OK(files_.Open("logs/job-1/1/00000001.log"));

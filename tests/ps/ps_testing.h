@@ -324,6 +324,12 @@ inline SavedRows ReadRows(FileSystem& files, const std::string& path) {
   return rows;
 }
 
+// What a ps has written, to the manifest that names it.
+inline void AddFiles(const v1::WriteCheckpointResponse& written, v1::CheckpointManifest& manifest) {
+  for (const v1::CheckpointFile& file : written.files()) *manifest.add_files() = file;
+  if (written.has_sightings()) *manifest.add_sightings() = written.sightings();
+}
+
 // Of all tables of a checkpoint with its manifest, all layers laid over one another.
 inline SavedRows CheckpointRows(FileSystem& files, const std::string& folder) {
   SavedRows rows;
@@ -426,7 +432,7 @@ class ShardedJob {
       request.set_base(base);
       const auto written = shards_[i]->WriteCheckpoint(request, absl::InfiniteDuration());
       if (!written.ok()) return written.status();
-      for (const v1::CheckpointFile& file : written->files()) *manifest.add_files() = file;
+      AddFiles(*written, manifest);
       for (int t = 0; t < manifest.tables_size(); ++t) {
         v1::CheckpointTable& table = *manifest.mutable_tables(t);
         table.set_rows(table.rows() + written->rows(t));

@@ -45,8 +45,10 @@ class RecoveryHarness {
     v1::PsTable expiring = AdamTable("expiring", 1, v1::SYNC);
     expiring.mutable_spec()->mutable_expiry()->set_after_steps(2);
     v1::PsTable mixed = SgdTable("async", 1, v1::ASYNC);
+    v1::PsTable waiting = AdamTable("waiting", 1, v1::SYNC);
+    waiting.mutable_spec()->mutable_admission()->set_after_sightings(4);
     return Logged(Job({AdamTable("adam", 4, v1::SYNC), every_row, expiring, mixed,
-                       DenseTable("dense", 3, v1::SYNC)},
+                       DenseTable("dense", 3, v1::SYNC), waiting},
                       kRanks));
   }
   absl::StatusOr<std::shared_ptr<JobShard>> Open(
@@ -83,6 +85,7 @@ class RecoveryHarness {
     }
     blocks.push_back(
         {.table = 4, .keys = {0, 1}, .values = {1, float(step), 2, 3, float(rank), 4}});
+    blocks.push_back(Random(5, 1, ~seed, 60, false));
     return CallOf(PushOf(rank, step, blocks));
   }
   // A whole step of all ranks, pulls included.
@@ -96,7 +99,7 @@ class RecoveryHarness {
     for (uint32_t rank = 0; rank < kRanks; ++rank) {
       const PushCall push = SyncPush(rank, step);
       std::vector<std::pair<uint32_t, std::vector<uint64_t>>> keys;
-      for (uint32_t t = 0; t < 4; ++t) {
+      for (const uint32_t t : {0, 1, 2, 3, 5}) {
         const auto* data = reinterpret_cast<const uint64_t*>(push.keys[t].data());
         keys.push_back({t, {data, data + push.keys[t].size() / 8}});
       }
@@ -132,7 +135,7 @@ class RecoveryHarness {
       table.set_dense(job.tables(t).dense());
       table.set_slot_floats(written->slot_floats(t));
     }
-    for (const v1::CheckpointFile& file : written->files()) *manifest.add_files() = file;
+    AddFiles(*written, manifest);
     ASSERT_OK(WriteManifest(files_, "root/" + folder, manifest));
   }
   SavedRows Rows(JobShard& shard, FileSystem& files, uint64_t step) {
