@@ -402,10 +402,12 @@ class JobRun {
   absl::Status IsOver() const;
   // The unit that failed may be the fault of one of its batches.
   bool MayTryAgain(Rank rank, const v1::NextWorkRequest& request) const;
-  // The unit of training that the rank holds has been tried in vain, and all ps have its pushes
-  // below `next_push`; `what` goes on from "rank 1". The batch of that push is set aside where
-  // that was one time too many.
-  void OnTry(Rank rank, uint64_t next_push, const std::string& what, const Now& now);
+  // The unit of training that the rank holds has been tried in vain, and how far it is the request
+  // says; `what` goes on from "rank 1". The batch of its next push is set aside where that was one
+  // time too many; not where some ps has that push: then nothing is wrong with the batch, and the
+  // others are to get it, too.
+  void OnTry(Rank rank, const v1::NextWorkRequest& request, const std::string& what,
+             const Now& now);
   void CountBadRecords(const v1::UnitResult& result, const Now& now);
 
   JobTable* const jobs_;

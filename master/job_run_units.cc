@@ -63,7 +63,7 @@ absl::StatusOr<std::optional<v1::NextWorkResponse>> JobRun::NextWork(
   if (!call.ok()) return call.status();
   if (*call == UnitDesk::Call::kRepeat) {
     if (desk_.AwaitsWord(rank) && request.has_next_push()) {
-      OnTry(rank, request.next_push(),
+      OnTry(rank, request,
             absl::StrCat("lost its worker; now it is ", options_.workers[rank.value()].name), now);
     }
     if (end_.has_value()) return IsOver();
@@ -71,7 +71,7 @@ absl::StatusOr<std::optional<v1::NextWorkResponse>> JobRun::NextWork(
   }
   if (*call == UnitDesk::Call::kCompletes && MayTryAgain(rank, request)) {
     desk_.HandOutAgain(rank, now.monotonic);
-    OnTry(rank, request.next_push(),
+    OnTry(rank, request,
           absl::StrCat("failed: ", options_.workers[rank.value()].name, ": ",
                        request.result().message()),
           now);
@@ -192,15 +192,16 @@ bool JobRun::MayTryAgain(Rank rank, const v1::NextWorkRequest& request) const {
   }
 }
 
-void JobRun::OnTry(Rank rank, uint64_t next_push, const std::string& what, const Now& now) {
+void JobRun::OnTry(Rank rank, const v1::NextWorkRequest& request, const std::string& what,
+                   const Now& now) {
   v1::Train& train = desk_.MutableTrain(rank);
   const uint64_t batches = train.batch_end() - train.batch_begin();
-  const uint64_t step = std::max(next_push, train.first_step());
+  const uint64_t step = std::max(request.next_push(), train.first_step());
   const uint32_t tries = desk_.CountTry(rank, step);
   if (step >= train.first_step() + batches) return;  // only the word that it is done was lost
   const uint32_t most = spec().recovery().set_aside_after();
   if (most > 0 || tries > 1) train.set_careful(true);
-  const bool sets_aside = most > 0 && tries >= most;
+  const bool sets_aside = most > 0 && tries >= most && request.end_push() <= step;
   if (!sets_aside && tries != kWorthNaming) return;
   const std::string where = absl::StrCat(BatchName(train, step), " at step ", step);
   if (!sets_aside) {

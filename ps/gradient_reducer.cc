@@ -79,6 +79,14 @@ uint64_t GradientReducer::NextPush(Rank rank) const {
   return step;
 }
 
+uint64_t GradientReducer::EndPush(Rank rank) const {
+  uint64_t end = next_step_;
+  for (size_t i = 0; i < collecting_.size(); ++i) {
+    if (collecting_[i].pushed[rank.value()]) end = next_step_ + i + 1;
+  }
+  return end;
+}
+
 std::vector<GradientReducer::Push> GradientReducer::Take() {
   std::vector<Push> pushes;
   for (std::optional<Push>& push : collecting_.front().pushes) {

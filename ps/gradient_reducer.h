@@ -54,6 +54,8 @@ class GradientReducer {
   }
   // The first step that the rank has not pushed.
   uint64_t NextPush(Rank rank) const;
+  // One more than the last step that it has.
+  uint64_t EndPush(Rank rank) const;
   // All pushes of next_step(), by rank. Complete(), and once a step; then Applied().
   std::vector<Push> Take();
   void Applied();

@@ -260,8 +260,10 @@ absl::StatusOr<v1::ProgressResponse> JobShard::GetProgress(const v1::ProgressReq
     if (has_sync_) {
       reducer_.Confirm(number, request.confirmed());
       response.set_next_push(reducer_.NextPush(number));
+      response.set_end_push(reducer_.EndPush(number));
     } else {
       response.set_next_push(applied_[number.value()].FirstMissing());
+      response.set_end_push(applied_[number.value()].End());
       // What its rank had begun before, it begins anew.
       if (lead_.has_value()) lead_->Forget(number);
     }

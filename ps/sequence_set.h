@@ -57,6 +57,8 @@ class SequenceSet {
   uint64_t FirstMissing() const {
     return runs_.empty() || runs_.begin()->first > 0 ? 0 : runs_.begin()->second + 1;
   }
+  // One more than the largest; 0: the set is empty.
+  uint64_t End() const { return runs_.empty() ? 0 : runs_.rbegin()->second + 1; }
   // First and last number of each, ascending.
   const std::map<uint64_t, uint64_t>& runs() const { return runs_; }
 

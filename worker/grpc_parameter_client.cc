@@ -30,12 +30,12 @@ constexpr char kGetProgress[] = "/tessera.v1.ParameterService/GetProgress";
 // and applying overlap.
 constexpr uint64_t kChunkBytes = 512 << 10;
 
-absl::StatusOr<uint64_t> ReadNextPush(const grpc::ByteBuffer& answer) {
+absl::StatusOr<v1::ProgressResponse> ReadProgress(const grpc::ByteBuffer& answer) {
   v1::ProgressResponse response;
   if (!wire::FromBytes(answer, &response)) {
     return absl::InternalError("answered GetProgress with what is no ProgressResponse");
   }
-  return response.next_push();
+  return response;
 }
 
 class GrpcParameterClient final : public ParameterClient {
@@ -172,24 +172,29 @@ class GrpcParameterClient final : public ParameterClient {
     return NewCall("assignment of initial dense parameters", kAssign, std::move(legs));
   }
 
-  absl::StatusOr<uint64_t> GetProgress(uint64_t confirmed) override {
+  absl::StatusOr<PushProgress> GetProgress(uint64_t confirmed) override {
     v1::ProgressRequest request;
     *request.mutable_header() = header_;
     request.set_confirmed(confirmed);
-    std::vector<uint64_t> next(ps_.size());
+    std::vector<v1::ProgressResponse> answers(ps_.size());
     std::vector<FanOut::Leg> legs;
     for (size_t p = 0; p < ps_.size(); ++p) {
       legs.push_back({.peer = p,
                       .message = [&request] { return wire::ToBytes(request); },
-                      .take = [&next, p](const grpc::ByteBuffer& answer) -> absl::Status {
-                        TESSERA_ASSIGN_OR_RETURN(next[p], ReadNextPush(answer));
+                      .take = [&answers, p](const grpc::ByteBuffer& answer) -> absl::Status {
+                        TESSERA_ASSIGN_OR_RETURN(answers[p], ReadProgress(answer));
                         return absl::OkStatus();
                       }});
     }
     const std::unique_ptr<PendingCall> call =
         NewCall("how far the rank is", kGetProgress, std::move(legs));
     TESSERA_RETURN_IF_ERROR(call->Wait());
-    return *std::min_element(next.begin(), next.end());
+    PushProgress progress = {.next = answers[0].next_push(), .end = 0};
+    for (const v1::ProgressResponse& answer : answers) {
+      progress.next = std::min(progress.next, answer.next_push());
+      progress.end = std::max({progress.end, answer.next_push(), answer.end_push()});
+    }
+    return progress;
   }
 
  private:

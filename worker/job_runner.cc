@@ -70,7 +70,10 @@ absl::StatusOr<v1::NextWorkResponse> JobRunner::NextWork(uint64_t completed,
   request.set_wait_ms(static_cast<uint32_t>(absl::ToInt64Milliseconds(kLongPoll)));
   request.set_completed_unit(completed);
   *request.mutable_result() = result;
-  if (trainer_ != nullptr) request.set_next_push(trainer_->next_push());
+  if (trainer_ != nullptr) {
+    request.set_next_push(trainer_->progress().next);
+    request.set_end_push(trainer_->progress().end);
+  }
   int failures = 0;
   int refusals = 0;
   while (true) {
@@ -146,9 +149,9 @@ absl::Status JobRunner::Prepare() {
   }
   if (trainer_ == nullptr) {
     // Another worker may have had this rank.
-    TESSERA_ASSIGN_OR_RETURN(const uint64_t next_push, context_->parameters->GetProgress(0));
-    if (options_.partials != nullptr) options_.partials->ResumeAt(next_push);
-    trainer_ = std::make_unique<Trainer>(context_.get(), next_push);
+    TESSERA_ASSIGN_OR_RETURN(const PushProgress progress, context_->parameters->GetProgress(0));
+    if (options_.partials != nullptr) options_.partials->ResumeAt(progress.next);
+    trainer_ = std::make_unique<Trainer>(context_.get(), progress);
   }
   if (!dense_assigned_) {
     // Every rank offers the same initial values; the first to arrive are kept, and so are restored

@@ -49,6 +49,12 @@ class PendingCall {
   virtual bool Done() const = 0;
 };
 
+// Which of a rank's pushes are there, by their numbers.
+struct PushProgress {
+  uint64_t next = 0;  // all ps have those below, and some lacks this one
+  uint64_t end = 0;   // no ps has this one or one above; what lies between, some have
+};
+
 // The data plane as a worker sees it: one call to each ps, all tables in it. Thread-safe.
 // Everything that is passed in by pointer (keys, rows) must outlive the PendingCall.
 class ParameterClient {
@@ -73,10 +79,10 @@ class ParameterClient {
   virtual std::unique_ptr<PendingCall> Push(absl::Span<const TableGradients> tables,
                                             uint64_t sequence, double learning_rate_scale) = 0;
   virtual std::unique_ptr<PendingCall> Assign(absl::Span<const TableGradients> values) = 0;
-  // Asks every ps, and waits for it: the number of the rank's first push that some ps lacks. From
-  // then on no ps takes a call of whoever had the rank before. `confirmed`: every ps has
-  // acknowledged the rank's pushes of the steps below (v1::ProgressRequest).
-  virtual absl::StatusOr<uint64_t> GetProgress(uint64_t confirmed) = 0;
+  // Asks every ps, and waits for it. From then on no ps takes a call of whoever had the rank
+  // before. `confirmed`: every ps has acknowledged the rank's pushes of the steps below
+  // (v1::ProgressRequest).
+  virtual absl::StatusOr<PushProgress> GetProgress(uint64_t confirmed) = 0;
 };
 
 // The gRPC form, for one assignment. `header` goes with every call. `ps`, `board` and

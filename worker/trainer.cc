@@ -18,11 +18,11 @@
 
 namespace tessera::worker {
 
-Trainer::Trainer(JobContext* context, uint64_t next_push)
+Trainer::Trainer(JobContext* context, const PushProgress& progress)
     : context_(context),
       windows_(context->source),
       preparer_(context->plan.get(), context->router.get()),
-      next_push_(next_push),
+      progress_(progress),
       embedding_gradients_(context->plan->lookups().size()),
       trained_gradient_(context->model->trained_floats()),
       statistics_gradient_(context->statistics.size()) {}
@@ -31,7 +31,8 @@ absl::StatusOr<v1::UnitResult> Trainer::Train(const v1::Train& unit) {
   const absl::Duration start = SystemClock().Monotonic();
   const uint64_t batches = unit.batch_end() - unit.batch_begin();
   const uint64_t known =
-      std::clamp(next_push_, unit.first_step(), unit.first_step() + batches) - unit.first_step();
+      std::clamp(progress_.next, unit.first_step(), unit.first_step() + batches) -
+      unit.first_step();
   uint64_t first_batch = unit.batch_begin() + known;
   if (known > 0) {
     SPDLOG_INFO("all ps have {} of {} steps of this unit: going on at step {}", known, batches,
@@ -74,7 +75,7 @@ absl::StatusOr<v1::UnitResult> Trainer::Train(const v1::Train& unit) {
   // Said now, so that the other ranks need not wait until this one begins its next unit.
   if (context_->sync()) {
     Stopwatch confirming;
-    TESSERA_RETURN_IF_ERROR(context_->parameters->GetProgress(next_push_).status());
+    TESSERA_RETURN_IF_ERROR(context_->parameters->GetProgress(progress_.next).status());
     confirming.AddTo(context_->metrics->push_seconds);
   }
 
@@ -106,9 +107,10 @@ absl::Status Trainer::PushNothing(const v1::Train& unit, uint64_t batch) {
   TESSERA_RETURN_IF_ERROR(ReduceDense(step, /*has_samples=*/false));
   std::vector<TableGradients> writes;
   if (context_->reduction != nullptr) context_->reduction->AddWrites(&writes);
+  BeginPush(step);
   TESSERA_RETURN_IF_ERROR(
       context_->parameters->Push(writes, step, LearningRateScale(unit, batch))->Wait());
-  next_push_ = step + 1;
+  progress_.next = step + 1;
   return absl::OkStatus();
 }
 
@@ -146,7 +148,7 @@ absl::StatusOr<double> Trainer::TrainBatches(const v1::Train& unit, const Batch&
     const absl::Status pushed = push.call->Wait();
     push.call.reset();
     pipeline.Recycle(std::move(push.batch));
-    if (pushed.ok()) next_push_ = push.number + 1;
+    if (pushed.ok()) progress_.next = push.number + 1;
     return pushed;
   };
   std::unique_ptr<PreparedBatch> batch = pipeline.Next();
@@ -382,6 +384,7 @@ std::unique_ptr<PendingCall> Trainer::StartPush(const PreparedBatch& batch, uint
     writes.push_back(context_->trained_blocks->Write());
     writes.push_back(context_->statistics_blocks->Write());
   }
+  BeginPush(sequence);
   return context_->parameters->Push(writes, sequence, learning_rate_scale);
 }
 

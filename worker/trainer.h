@@ -17,9 +17,9 @@ namespace tessera::worker {
 // are pulled when the step before has been applied. Not thread-safe.
 class Trainer {
  public:
-  // Borrowed, outliving the trainer. All ps have the rank's pushes below `next_push`
-  // (ParameterClient::GetProgress): made by whoever had the rank before.
-  Trainer(JobContext* context, uint64_t next_push);
+  // Borrowed, outliving the trainer. `progress` (ParameterClient::GetProgress) is of whoever had
+  // the rank before.
+  Trainer(JobContext* context, const PushProgress& progress);
 
   // Begins where pushes that all ps have end, be that within the unit or behind it. The result is
   // that of the whole unit: its samples are all there are; loss and time, measured on the batches
@@ -28,12 +28,12 @@ class Trainer {
   // with recovery.set_aside_after, also where a gradient is not finite, before any ps has it.
   absl::StatusOr<v1::UnitResult> Train(const v1::Train& unit);
 
-  // All ps have acknowledged the rank's pushes below it.
-  uint64_t next_push() const { return next_push_; }
+  // `next`: all ps have acknowledged the rank's pushes below it.
+  const PushProgress& progress() const { return progress_; }
 
   // sync: steps below it have been pushed by this rank, and are applied once every rank has. async:
   // 0.
-  uint64_t next_step() const { return context_->sync() ? next_push_ : 0; }
+  uint64_t next_step() const { return context_->sync() ? progress_.next : 0; }
 
  private:
   // Batches [begin, end) of the window, one after another; the sum of their samples' losses.
@@ -59,6 +59,8 @@ class Trainer {
   absl::Status ReduceDense(uint64_t step, bool has_samples);
   std::unique_ptr<PendingCall> StartPush(const PreparedBatch& batch, uint64_t sequence,
                                          double learning_rate_scale);
+  // From now on some ps may have that push.
+  void BeginPush(uint64_t sequence) { progress_.end = std::max(progress_.end, sequence + 1); }
   // The window's records in the order in which they are trained.
   const std::vector<uint32_t>& Order(const v1::Train& unit, uint32_t records);
 
@@ -67,7 +69,7 @@ class Trainer {
   KeyPreparer preparer_;  // used by the pipeline's thread only
   uint64_t order_key_ = 0;
   std::vector<uint32_t> order_;
-  uint64_t next_push_;
+  PushProgress progress_;
   std::vector<std::vector<float>> embedding_gradients_;  // by lookup: [keys, dim]
   std::vector<float> trained_gradient_;
   std::vector<float> statistics_gradient_;

@@ -291,7 +291,9 @@ class CoreHarness {
     std::string assignment;  // job and generation
     uint64_t completed = 0;
     v1::UnitResult result;
-    std::optional<uint64_t> next_push;  // what it says with its next calls
+    // What it says with its next calls.
+    std::optional<uint64_t> next_push;
+    uint64_t end_push = 0;
   };
   std::map<std::string, Worker> workers_;
   std::map<std::string, uint64_t> alive_;  // incarnations by name
@@ -306,6 +308,7 @@ class CoreHarness {
     request.set_completed_unit(worker.completed);
     *request.mutable_result() = worker.result;
     if (worker.next_push.has_value()) request.set_next_push(*worker.next_push);
+    request.set_end_push(worker.end_push);
     return request;
   }
 

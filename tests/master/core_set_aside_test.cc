@@ -59,8 +59,10 @@ class CoreSetAsideTest : public testing::Test, protected CoreHarness {
     Kill("worker-0");
     Join(v1::WORKER, "worker-0");
     workers_.at("worker-0").next_push = next_push;
+    workers_.at("worker-0").end_push = end_push_;
   }
 
+  uint64_t end_push_ = 0;  // what some ps has of them
   std::vector<v1::Train> tried_;
 };
 
@@ -114,6 +116,18 @@ TEST_F(CoreSetAsideTest, ABatchThatItsWorkersDieOfIsSetAside) {
   RunUntil(id, v1::SUCCEEDED);
   EXPECT_EQ(Job(id).set_aside_records(), 100u);
   EXPECT_EQ(Job(id).restarts(), 0u);
+}
+
+TEST_F(CoreSetAsideTest, ABatchThatSomePsHasIsNotSetAside) {
+  JoinAll(1, 1);
+  const std::string id = Submit(TolerantJob(3, 100), 1, 1);
+  end_push_ = kPoison + 1;
+  DieAt(id, {kPoison, kPoison, kPoison, kPoison, kPoison});
+  EXPECT_EQ(Job(id).set_aside_records(), 0u);
+  EXPECT_THAT(Events(id), Contains(HasSubstr("has stood 3 times in a row at a batch")));
+  EXPECT_TRUE(trained_.back().careful());
+  RunUntil(id, v1::SUCCEEDED);
+  EXPECT_EQ(Job(id).set_aside_records(), 0u);
 }
 
 TEST_F(CoreSetAsideTest, DeathsAtDifferentBatchesAreNobodysFault) {

@@ -57,11 +57,14 @@ TEST(GradientReducer, HoldsAStepUntilEveryRankHasConfirmedThatAllPsHaveIt) {
   EXPECT_TRUE(reducer.Complete());
 }
 
-TEST(GradientReducer, KnowsARanksFirstPushThatIsNotHere) {
+TEST(GradientReducer, KnowsARanksFirstPushThatIsNotHereAndTheLastThatIs) {
   GradientReducer reducer(2, 5, 1000, kStart);
   EXPECT_EQ(reducer.NextPush(Rank(0)), 5u);
+  EXPECT_EQ(reducer.EndPush(Rank(0)), 5u);
   reducer.Add(Rank(0), 6, PushFrom(0), 10, kStart);
   EXPECT_EQ(reducer.NextPush(Rank(0)), 5u);
+  EXPECT_EQ(reducer.EndPush(Rank(0)), 7u);
+  EXPECT_EQ(reducer.EndPush(Rank(1)), 5u);
   reducer.Add(Rank(0), 5, PushFrom(0), 10, kStart);
   EXPECT_EQ(reducer.NextPush(Rank(0)), 7u);
   EXPECT_EQ(reducer.NextPush(Rank(1)), 5u);

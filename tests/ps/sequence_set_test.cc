@@ -34,15 +34,19 @@ TEST(SequenceSet, StaysSmallWhenNumbersComeNearlyInOrder) {
   EXPECT_TRUE(set.Contains(1000));
 }
 
-TEST(SequenceSet, KnowsTheFirstNumberThatIsMissing) {
+TEST(SequenceSet, KnowsTheFirstNumberThatIsMissingAndWhereItEnds) {
   SequenceSet set;
   EXPECT_EQ(set.FirstMissing(), 0u);
+  EXPECT_EQ(set.End(), 0u);
   set.Add(1);
   EXPECT_EQ(set.FirstMissing(), 0u);
+  EXPECT_EQ(set.End(), 2u);
   set.Add(0);
   EXPECT_EQ(set.FirstMissing(), 2u);
+  EXPECT_EQ(set.End(), 2u);
   set.Add(4);
   EXPECT_EQ(set.FirstMissing(), 2u);
+  EXPECT_EQ(set.End(), 5u);
 }
 
 TEST(SequenceSet, FillsWhatIsMissingBelow) {

@@ -31,6 +31,7 @@ int main(int argc, char** argv) {
   double minutes = 0;
   int processes = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   bool verbose = false;
+  bool harsh = false;
   app.add_option("--seeds", seeds, "How many")->capture_default_str();
   app.add_option("--first", first, "The first of them")->capture_default_str();
   app.add_option("--seed", only, "This one alone");
@@ -39,6 +40,8 @@ int main(int argc, char** argv) {
       ->capture_default_str()
       ->check(CLI::Range(1, 1024));
   app.add_flag("--verbose", verbose, "Prints what happens, with its virtual time in seconds");
+  app.add_flag("--harsh", harsh,
+               "Several jobs, copies of their rows, and every kind of fault in each, more often");
   CLI11_PARSE(app, argc, argv);
   tessera::EndMutexChecks();
   tessera::InitLog("simulate", "off");
@@ -49,6 +52,9 @@ int main(int argc, char** argv) {
   using tessera::simulator::Outcome;
   using tessera::simulator::Scenario;
   using tessera::simulator::SeedRunner;
+  const auto scenario_of = [&](uint64_t of) {
+    return harsh ? Scenario::Harsh(of) : Scenario::Of(of);
+  };
   std::vector<uint64_t> failed;
   uint64_t events = 0, kills = 0, restarts = 0, set_aside = 0, lost_steps = 0, done = 0;
   absl::Duration simulated;
@@ -69,7 +75,7 @@ int main(int argc, char** argv) {
     simulated += outcome.took;
     if (!outcome.status.ok()) {
       failed.push_back(ended);
-      std::printf("FAILED %s\n  %s\n", Scenario::Of(ended).ToString().c_str(),
+      std::printf("FAILED %s\n  %s\n", scenario_of(ended).ToString().c_str(),
                   outcome.status.ToString().c_str());
       std::fflush(stdout);
     }
@@ -83,15 +89,15 @@ int main(int argc, char** argv) {
   };
   if (verbose) {
     while (const std::optional<uint64_t> one = next()) {
-      const Scenario scenario = Scenario::Of(*one);
+      const Scenario scenario = scenario_of(*one);
       std::printf("%s\n", scenario.ToString().c_str());
       count(*one, tessera::simulator::Simulate(scenario, [](const std::string& line) {
         std::printf("%s\n", line.c_str());
       }));
     }
   } else {
-    SeedRunner(processes, [](uint64_t one) {
-      return tessera::simulator::Simulate(Scenario::Of(one));
+    SeedRunner(processes, [&](uint64_t one) {
+      return tessera::simulator::Simulate(scenario_of(one));
     }).Run(next, count);
   }
   std::sort(failed.begin(), failed.end());
@@ -104,8 +110,8 @@ int main(int argc, char** argv) {
       done, failed.size(), absl::ToDoubleHours(simulated), kills, restarts, set_aside, lost_steps,
       events, took * 60, static_cast<double>(done) / took);
   for (const uint64_t seed : failed) {
-    std::printf("again: tests/faults/simulate --seed %llu --verbose\n",
-                static_cast<unsigned long long>(seed));
+    std::printf("again: tests/faults/simulate --seed %llu%s --verbose\n",
+                static_cast<unsigned long long>(seed), harsh ? " --harsh" : "");
   }
   return failed.empty() ? 0 : 1;
 }

@@ -448,6 +448,28 @@ Scenario Scenario::Of(uint64_t seed) {
   return s;
 }
 
+Scenario Scenario::Harsh(uint64_t seed) {
+  Scenario s = Of(seed);
+  const uint64_t key = StreamKey(RandomFor::kGenerator, seed, NameHash("harsh"));
+  uint64_t draws = 0;
+  for (absl::Duration* const every : {&s.kills, &s.stops, &s.leaves, &s.cuts, &s.scales,
+                                      &s.suspends, &s.full, &s.broken, &s.jumps, &s.power}) {
+    const absl::Duration drawn = absl::Seconds(1 + 7 * RandomUniformDouble(key, draws++));
+    *every = *every > absl::ZeroDuration() ? *every / 2 : drawn;
+  }
+  if (s.job.consistency != v1::SYNC && s.rescales == absl::ZeroDuration()) {
+    s.rescales = absl::Seconds(3);
+  }
+  for (double* const share : {&s.lost, &s.repeated, &s.slow}) *share = std::max(*share, 0.01);
+  s.danger = std::max(s.danger, 0.002);
+  s.until *= 2;
+  s.jobs = std::max(s.jobs, 2u);
+  s.all_workers = std::max(s.all_workers, s.workers + 1);
+  if (s.job.push_log > v1::RecoverySpec::OFF) s.job.replicas = 1;
+  s.all_ps = std::max(s.all_ps, s.ps + 1 + s.job.replicas);
+  return s;
+}
+
 Scenario Scenario::Undisturbed() const {
   Scenario s;
   s.seed = job.seed;

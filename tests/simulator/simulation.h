@@ -43,6 +43,9 @@ struct Scenario {
   double danger = 0;                 // that a process dies at a call of its disk
 
   static Scenario Of(uint64_t seed);
+  // That of the seed with several jobs, with copies where it has push logs, and with every kind of
+  // fault, twice as often and for twice as long.
+  static Scenario Harsh(uint64_t seed);
   // The same job without faults, on one ps.
   Scenario Undisturbed() const;
   std::string ToString() const;

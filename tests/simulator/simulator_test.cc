@@ -42,6 +42,14 @@ TEST(SimulatorTest, SeedsThatFailedOnceDoNotAgain) {
   }
 }
 
+TEST(SimulatorTest, HarshSeedsThatFailedOnceDoNotAgain) {
+  for (const uint64_t seed : {3854, 15767}) {
+    const Scenario scenario = Scenario::Harsh(seed);
+    const Outcome outcome = Simulate(scenario);
+    EXPECT_TRUE(outcome.status.ok()) << scenario.ToString() << "\n" << outcome.status;
+  }
+}
+
 TEST(SimulatorTest, ASeedAlwaysDoesTheSame) {
   for (uint64_t seed = 101; seed <= 106; ++seed) {
     const Outcome once = Simulate(Scenario::Of(seed));

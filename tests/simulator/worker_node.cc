@@ -109,7 +109,7 @@ void WorkerNode::SetAssignment(const v1::Assignment& assignment) {
   completed_ = 0;
   result_.Clear();
   prepared_ = assigned_ = false;
-  next_push_ = 0;
+  progress_ = {};
   AskForWork();
 }
 
@@ -121,7 +121,10 @@ void WorkerNode::AskForWork() {
   request.set_incarnation(running_as_);
   request.set_completed_unit(completed_);
   *request.mutable_result() = result_;
-  if (prepared_) request.set_next_push(next_push_);
+  if (prepared_) {
+    request.set_next_push(progress_.next);
+    request.set_end_push(progress_.end);
+  }
   network_.Call<v1::NextWorkResponse>(
       process_, master_.process(), absl::Seconds(15),
       [this, request](const Network::Reply<v1::NextWorkResponse>& reply) {
@@ -171,9 +174,9 @@ void WorkerNode::RunUnit(const v1::NextWorkResponse& unit) {
 
 void WorkerNode::Prepare(StatusDone done) {
   if (!prepared_) {
-    return GetProgress(0, [this, done = std::move(done)](const absl::StatusOr<uint64_t>& next) {
-      if (!next.ok()) return done(next.status());
-      next_push_ = *next;
+    return GetProgress(0, [this, done = std::move(done)](const auto& progress) {
+      if (!progress.ok()) return done(progress.status());
+      progress_ = *progress;
       prepared_ = true;
       Prepare(done);
     });
@@ -211,7 +214,7 @@ uint32_t WorkerNode::OwnerOf(uint64_t key) const {
 }
 
 void WorkerNode::GetProgress(uint64_t confirmed,
-                             std::function<void(absl::StatusOr<uint64_t>)> done) {
+                             std::function<void(absl::StatusOr<worker::PushProgress>)> done) {
   v1::ProgressRequest request;
   *request.mutable_header() = Header();
   request.set_confirmed(confirmed);
@@ -219,11 +222,12 @@ void WorkerNode::GetProgress(uint64_t confirmed,
       std::vector<v1::ProgressRequest>(assignment_.partitions().ps_size(), request),
       [done = std::move(done)](const auto& answers) {
         if (!answers.ok()) return done(answers.status());
-        uint64_t next = UINT64_MAX;
+        worker::PushProgress progress = {.next = UINT64_MAX, .end = 0};
         for (const v1::ProgressResponse& answer : *answers) {
-          next = std::min(next, answer.next_push());
+          progress.next = std::min(progress.next, answer.next_push());
+          progress.end = std::max({progress.end, answer.next_push(), answer.end_push()});
         }
-        done(next);
+        done(progress);
       });
 }
 
@@ -234,7 +238,8 @@ void WorkerNode::Train(const v1::Train& unit) {
   step->records = CountingJob::RecordsOf(unit.ranges());
   const uint64_t batches = unit.batch_end() - unit.batch_begin();
   const uint64_t known =
-      std::clamp(next_push_, unit.first_step(), unit.first_step() + batches) - unit.first_step();
+      std::clamp(progress_.next, unit.first_step(), unit.first_step() + batches) -
+      unit.first_step();
   step->batch = unit.batch_begin() + known;
   if (PullsAhead(unit) && step->batch < unit.batch_end()) Pull(step, step->batch);
   TrainStep(step);
@@ -384,11 +389,12 @@ void WorkerNode::Push(const std::shared_ptr<Step>& step, const CountingJob::Rows
     block.set_gradients(Bytes(CountingJob::DenseGradient(records)));
   }
   step->pushing = true;
+  progress_.end = std::max(progress_.end, number + 1);
   CallAll<v1::PushRequest, v1::PushResponse>(std::move(requests),
                                              [this, step, number](const auto& answers) {
                                                step->pushing = false;
                                                step->pushed = answers.status();
-                                               if (answers.ok()) next_push_ = number + 1;
+                                               if (answers.ok()) progress_.next = number + 1;
                                                if (training_ == step.get() && on_pushed_)
                                                  std::exchange(on_pushed_, nullptr)();
                                              });
@@ -402,8 +408,8 @@ void WorkerNode::EndTraining(const v1::Train& unit) {
   result.set_train_seconds(0.03 * static_cast<double>(unit.batch_end() - unit.batch_begin()));
   result.set_auc(0.5);
   if (!options_.job->sync()) return Report(result);
-  GetProgress(next_push_, [this, result](const absl::StatusOr<uint64_t>& next) {
-    next.ok() ? Report(result) : Report(next.status());
+  GetProgress(progress_.next, [this, result](const auto& progress) {
+    progress.ok() ? Report(result) : Report(progress.status());
   });
 }
 
@@ -414,7 +420,7 @@ void WorkerNode::Evaluate(uint64_t unit_id, const v1::Evaluate& unit) {
   std::vector<v1::PullRequest> requests(keys.size());
   for (size_t p = 0; p < keys.size(); ++p) {
     *requests[p].mutable_header() = Header();
-    requests[p].set_step(options_.job->sync() ? next_push_ : 0);
+    requests[p].set_step(options_.job->sync() ? progress_.next : 0);
     requests[p].set_read_only(true);
     AddKeys(keys[p], requests[p]);
   }

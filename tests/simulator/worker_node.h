@@ -13,6 +13,7 @@
 #include "tests/simulator/cluster_node.h"
 #include "tests/simulator/counting_job.h"
 #include "tests/simulator/world.h"
+#include "worker/parameter_client.h"
 
 namespace tessera::simulator {
 
@@ -73,7 +74,8 @@ class WorkerNode {
                 const std::shared_ptr<std::vector<Request>>& requests,
                 const std::shared_ptr<std::vector<Response>>& answers,
                 std::function<void(absl::StatusOr<std::vector<Response>>)> done);
-  void GetProgress(uint64_t confirmed, std::function<void(absl::StatusOr<uint64_t>)> done);
+  void GetProgress(uint64_t confirmed,
+                   std::function<void(absl::StatusOr<worker::PushProgress>)> done);
 
   World& world_;
   Network& network_;
@@ -95,7 +97,7 @@ class WorkerNode {
   Event on_pushed_;
   bool prepared_ = false;
   bool assigned_ = false;
-  uint64_t next_push_ = 0;
+  worker::PushProgress progress_;
   // By mistake.
   uint32_t times_ = 1;      // that the next push counts
   CountingJob::Rows seen_;  // when they were pulled last

@@ -74,9 +74,9 @@ class ScriptedPs final : public ParameterClient {
     return Start("assign", [] {});
   }
 
-  absl::StatusOr<uint64_t> GetProgress(uint64_t confirmed) override {
+  absl::StatusOr<PushProgress> GetProgress(uint64_t confirmed) override {
     events.push_back(absl::StrCat("confirm ", confirmed));
-    return confirmed;
+    return PushProgress{confirmed, confirmed};
   }
 
   std::vector<std::string> events;
@@ -184,7 +184,7 @@ class TrainerTest : public testing::Test {
     auto ps = std::make_unique<ScriptedPs>();
     ps_ = ps.get();
     context_->parameters = std::move(ps);
-    trainer_ = std::make_unique<Trainer>(context_.get(), next_push);
+    trainer_ = std::make_unique<Trainer>(context_.get(), PushProgress{next_push, next_push});
   }
 
   v1::Train Unit(uint64_t batch_begin, uint64_t batch_end) {
@@ -316,7 +316,8 @@ TEST_F(TrainerTest, ABatchThatIsSetAsideIsPushedEmptyBeforeAnythingIsRead) {
   EXPECT_GT(ps_->tables_pushed[1], 0u);
   EXPECT_EQ(ps_->gradient.size(), 2u) << "only the last batch, of two records";
   EXPECT_EQ(result->samples(), kRecords - 4);
-  EXPECT_EQ(trainer_->next_push(), 3u);
+  EXPECT_EQ(trainer_->progress().next, 3u);
+  EXPECT_EQ(trainer_->progress().end, 3u);
 
   // Where it is the last one, its file may be what nobody can read.
   Prepare(v1::ASYNC, /*next_push=*/2);
@@ -398,7 +399,8 @@ TEST_F(TrainerTest, AGradientThatIsNotFiniteReachesNoPsWhereBatchesMayBeSetAside
   EXPECT_THAT(std::string(result.status().message()),
               AllOf(HasSubstr("step 1: the gradient of table linear"), HasSubstr("loss is nan")));
   EXPECT_EQ(std::count(ps_->events.begin(), ps_->events.end(), "push 1"), 0);
-  EXPECT_EQ(trainer_->next_push(), 1u);
+  EXPECT_EQ(trainer_->progress().next, 1u);
+  EXPECT_EQ(trainer_->progress().end, 1u) << "no ps has it";
 }
 
 TEST_F(TrainerTest, AsyncPushesHaveTheNumbersOfTheUnit) {
