@@ -73,7 +73,7 @@ class RowSender final : public grpc::ServerWriteReactor<v1::RowChunk> {
     while (table_ < shard_->table_count()) {
       if (partition_ == request_.partitions_size()) {
         partition_ = 0;
-        // Sightings that are not of the last copy would be of no use.
+        // Those of the last copy count, which is one of what has changed.
         sightings_ = !sightings_ && request_.changed() && shard_->CountsSightings(table_);
         if (!sightings_) ++table_;
         continue;

@@ -189,12 +189,7 @@ class GrpcParameterClient final : public ParameterClient {
     const std::unique_ptr<PendingCall> call =
         NewCall("how far the rank is", kGetProgress, std::move(legs));
     TESSERA_RETURN_IF_ERROR(call->Wait());
-    PushProgress progress = {.next = answers[0].next_push(), .end = 0};
-    for (const v1::ProgressResponse& answer : answers) {
-      progress.next = std::min(progress.next, answer.next_push());
-      progress.end = std::max({progress.end, answer.next_push(), answer.end_push()});
-    }
-    return progress;
+    return PushProgress::Of(answers);
   }
 
  private:

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -53,6 +54,16 @@ class PendingCall {
 struct PushProgress {
   uint64_t next = 0;  // all ps have those below, and some lacks this one
   uint64_t end = 0;   // no ps has this one or one above; what lies between, some have
+
+  // Of what every ps has answered, at least one.
+  static PushProgress Of(absl::Span<const v1::ProgressResponse> answers) {
+    PushProgress progress = {.next = answers[0].next_push(), .end = answers[0].end_push()};
+    for (const v1::ProgressResponse& answer : answers) {
+      progress.next = std::min(progress.next, answer.next_push());
+      progress.end = std::max(progress.end, answer.end_push());
+    }
+    return progress;
+  }
 };
 
 // The data plane as a worker sees it: one call to each ps, all tables in it. Thread-safe.

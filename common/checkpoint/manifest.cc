@@ -17,6 +17,8 @@
 namespace tessera {
 namespace {
 
+// The format version that has all but sightings.
+constexpr uint32_t kWithoutSightings = 2;
 // No manifest comes near; a file that claims more is not one.
 constexpr uint64_t kMaxManifestBytes = uint64_t{256} << 20;
 
@@ -97,7 +99,8 @@ std::optional<CheckpointName> ParseCheckpointFolder(const std::string& name) {
 
 absl::Status WriteManifest(FileSystem& fs, const std::string& folder,
                            v1::CheckpointManifest manifest) {
-  manifest.set_format_version(manifest.sightings().empty() ? 2 : kManifestFormatVersion);
+  manifest.set_format_version(manifest.sightings().empty() ? kWithoutSightings
+                                                           : kManifestFormatVersion);
   manifest.clear_checksum();
   google::protobuf::util::JsonPrintOptions options;
   options.add_whitespace = true;

@@ -1,3 +1,6 @@
+#include <string>
+#include <utility>
+
 #include "tests/master/core_suspend_testing.h"
 
 // The order of the queue, and running jobs that make room for others of higher priority.
@@ -8,7 +11,23 @@ using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-using CorePrioritiesTest = CoreSuspendTest;
+class CorePrioritiesTest : public CoreSuspendTest {
+ protected:
+  // Long enough that the running job may be pre-empted, while its workers are at a unit.
+  void Age() {
+    for (int i = 0; i < 20; ++i) Advance(absl::Seconds(1));
+  }
+  // Two jobs: the first was pre-empted by the second, which runs.
+  std::pair<std::string, std::string> Preempted() {
+    JoinAll(1, 1);
+    const std::string low = Submit(Quiet(), 1, 1);
+    RunUntilStep(low, 20);
+    Age();
+    const std::string high = Submit(Urgent(5), 1, 1);
+    RunUntil(high, v1::RUNNING);
+    return {low, high};
+  }
+};
 
 TEST_F(CorePrioritiesTest, TheQueueIsOrderedByPriorityThenByNumber) {
   JoinAll(1, 1);
@@ -127,12 +146,7 @@ TEST_F(CorePrioritiesTest, APreemptionIsCalledOffWhenItsCauseIsGone) {
 }
 
 TEST_F(CorePrioritiesTest, APreemptedJobCanBeSuspendedByAUser) {
-  JoinAll(1, 1);
-  const std::string low = Submit(Quiet(), 1, 1);
-  RunUntilStep(low, 20);
-  Age();
-  const std::string high = Submit(Urgent(5), 1, 1);
-  RunUntil(high, v1::RUNNING);
+  const auto [low, high] = Preempted();
   ASSERT_TRUE(Suspend(low).ok());
   EXPECT_EQ(Job(low).reason(), "Suspended");
   RunUntil(high, v1::SUCCEEDED);
@@ -143,12 +157,7 @@ TEST_F(CorePrioritiesTest, APreemptedJobCanBeSuspendedByAUser) {
 }
 
 TEST_F(CorePrioritiesTest, ARestartedMasterLetsAPreemptedJobGoOnByItself) {
-  JoinAll(1, 1);
-  const std::string low = Submit(Quiet(), 1, 1);
-  RunUntilStep(low, 20);
-  Age();
-  const std::string high = Submit(Urgent(5), 1, 1);
-  RunUntil(high, v1::RUNNING);
+  const auto [low, high] = Preempted();
   RestartMaster();
   JoinAll(1, 1);
   EXPECT_EQ(Job(low).state(), v1::SUSPENDED);

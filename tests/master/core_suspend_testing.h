@@ -30,10 +30,6 @@ class CoreSuspendTest : public testing::Test, protected CoreHarness {
     Advance(absl::ZeroDuration());
     return status;
   }
-  // Long enough that the running job may be pre-empted, while its workers are at a unit.
-  void Age() {
-    for (int i = 0; i < 20; ++i) Advance(absl::Seconds(1));
-  }
 };
 
 }  // namespace tessera::master

@@ -222,12 +222,7 @@ void WorkerNode::GetProgress(uint64_t confirmed,
       std::vector<v1::ProgressRequest>(assignment_.partitions().ps_size(), request),
       [done = std::move(done)](const auto& answers) {
         if (!answers.ok()) return done(answers.status());
-        worker::PushProgress progress = {.next = UINT64_MAX, .end = 0};
-        for (const v1::ProgressResponse& answer : *answers) {
-          progress.next = std::min(progress.next, answer.next_push());
-          progress.end = std::max({progress.end, answer.next_push(), answer.end_push()});
-        }
-        done(progress);
+        done(worker::PushProgress::Of(*answers));
       });
 }
 
