@@ -75,7 +75,7 @@ TEST(Sightings, ACutHasThoseOfItsMomentAndCopiesOnlyPartitionsThatCountOn) {
 TEST(Sightings, ACutThatIsReadWhileOthersCountHasAllOfAnUpdateOrNothing) {
   const PartitionSet partitions = *PartitionSet::New(4, {0, 1, 2, 3});
   const auto admission = *Admission::New(After(255), 1, "t", &partitions);
-  std::vector<uint64_t> keys(500);
+  std::vector<uint64_t> keys(20'000);
   std::iota(keys.begin(), keys.end(), 0);
   std::thread counts([&] {
     for (int i = 0; i < 250; ++i) {
