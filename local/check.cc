@@ -48,7 +48,8 @@ MemoryEstimate Estimate(const v1::JobSpec& spec, const worker::Model& model,
   }
   memory.dense_floats = model.trained_floats() + model.statistics_floats() +
                         (spec.model().ema_decay() > 0 ? model.trained_floats() : 0);
-  memory.batch_message_bytes = BatchRowBytes(spec);
+  const BatchRowBytes batch_rows = BatchRowBytesOf(spec);
+  memory.batch_message_bytes = batch_rows.on_wire;
   const uint64_t dense_bytes =
       memory.dense_floats * sizeof(float) * (1 + SlotsOf(spec.model().optimizer()).Floats(1));
   memory.ps_bytes =
@@ -74,7 +75,7 @@ MemoryEstimate Estimate(const v1::JobSpec& spec, const worker::Model& model,
   memory.worker_bytes = kProcessBytes + 2 * ShuffleWindowRecords(spec.data()) * record_bytes +
                         2 * batch * sample_floats * sizeof(float) +
                         dense_copies * memory.dense_floats * sizeof(float) +
-                        4 * memory.batch_message_bytes;
+                        4 * batch_rows.in_memory;
   return memory;
 }
 

@@ -134,11 +134,10 @@ absl::Status JobShard::PullTable(const PullCall& call, size_t number, uint32_t i
                                  absl::Span<const uint64_t> keys, PullAnswer& answer) {
   Table& table = *tables_[index];
   const bool shared = call.slot.has_value();
-  wire::Buffer values(shared ? 0 : keys.size() * table.dim() * sizeof(float));
-  char* const to = shared ? call.room[number].data() : values.data();
+  wire::Buffer values(shared ? 0 : keys.size() * table.wire_row_bytes());
+  void* const to = shared ? call.room[number].data() : values.data();
   std::vector<uint8_t> statuses(keys.size());
-  TESSERA_RETURN_IF_ERROR(
-      table.Pull(keys, call.request.read_only(), reinterpret_cast<float*>(to), statuses.data()));
+  TESSERA_RETURN_IF_ERROR(table.Pull(keys, call.request.read_only(), to, statuses.data()));
   v1::RowBlock& block = *answer.response.add_tables();
   block.set_table(index);
   AddStatuses(statuses, &block, &answer.counts);

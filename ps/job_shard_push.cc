@@ -288,8 +288,7 @@ absl::Status JobShard::Assign(const v1::AssignRequest& request) {
     absl::ReaderMutexLock cut(&cut_mu_);
     TESSERA_RETURN_IF_ERROR(LogMessage(push_log::Kind::kAssign, request));
     for (const GradientBlock& block : blocks) {
-      TESSERA_RETURN_IF_ERROR(
-          tables_[block.table]->Assign(block.gradients.keys, block.gradients.values));
+      TESSERA_RETURN_IF_ERROR(tables_[block.table]->Assign(block.gradients));
     }
   }
   return SyncLog();

@@ -2,6 +2,7 @@
 
 #include <bit>
 #include <cmath>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -17,6 +18,10 @@ absl::StatusOr<const Table*> TableOf(const Tables& tables, uint32_t index) {
   if (index < tables.size()) return tables[index].get();
   return absl::InvalidArgumentError(absl::StrCat("table ", index, " does not exist; the job has ",
                                                  tables.size(), ", numbered from 0"));
+}
+
+std::string OfRow(const Table& table) {
+  return absl::StrCat("dim ", table.dim(), table.wire_bfloat16() ? ", bfloat16" : "");
 }
 
 absl::StatusOr<absl::Span<const uint64_t>> CheckKeyBytes(const Table& table, Bulk bytes) {
@@ -42,11 +47,11 @@ absl::StatusOr<PullKeys> CheckPull(const Tables& tables, const PullCall& call, u
                              TableOf(tables, call.request.tables(static_cast<int>(b)).table()));
     TESSERA_ASSIGN_OR_RETURN(const absl::Span<const uint64_t> of_block,
                              CheckKeyBytes(*table, call.keys[b]));
-    const uint64_t values = sizeof(float) * table->dim() * of_block.size();
+    const uint64_t values = table->wire_row_bytes() * of_block.size();
     if (call.slot.has_value() && call.room[b].size() != values) {
       return absl::InvalidArgumentError(absl::StrCat(
           "table ", table->name(), ": room for rows has ", call.room[b].size(), " bytes, expected ",
-          values, " (", of_block.size(), " keys of dim ", table->dim(), ")"));
+          values, " (", of_block.size(), " keys of ", OfRow(*table), ")"));
     }
     keys.push_back(of_block);
     bytes += values + of_block.size() + 64;
@@ -61,14 +66,13 @@ absl::StatusOr<GradientBlock> CheckGradients(const Tables& tables, uint32_t inde
                                              Bulk values) {
   TESSERA_ASSIGN_OR_RETURN(const Table* table, TableOf(tables, index));
   TESSERA_ASSIGN_OR_RETURN(const absl::Span<const uint64_t> keys, CheckKeyBytes(*table, key_bytes));
-  const uint64_t expected = uint64_t{keys.size()} * table->dim() * sizeof(float);
+  const uint64_t expected = uint64_t{keys.size()} * table->wire_row_bytes();
   if (values.size() != expected) {
     return absl::InvalidArgumentError(absl::StrCat(
         "table ", table->name(), ": block of values has ", values.size(), " bytes, expected ",
-        expected, " (", keys.size(), " keys of dim ", table->dim(), ")"));
+        expected, " (", keys.size(), " keys of ", OfRow(*table), ")"));
   }
-  const Table::Gradients gradients = {.keys = keys,
-                                      .values = reinterpret_cast<const float*>(values.data())};
+  const Table::Gradients gradients = {.keys = keys, .values = values.data()};
   TESSERA_RETURN_IF_ERROR(table->CheckFinite(gradients));
   return GradientBlock{.table = index, .gradients = gradients};
 }

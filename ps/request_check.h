@@ -21,7 +21,7 @@ using Tables = std::vector<std::unique_ptr<Table>>;
 using PullKeys = std::vector<absl::Span<const uint64_t>>;
 absl::StatusOr<PullKeys> CheckPull(const Tables& tables, const PullCall& call, uint64_t max_bytes);
 
-// The gradients (or values) of one block: besides, as many floats as keys * dim, all finite. The
+// The gradients (or values) of one block: besides, as many numbers as keys * dim, all finite. The
 // result lies in `keys` and `values`, which are aligned for numbers of 64 bits.
 absl::StatusOr<GradientBlock> CheckGradients(const Tables& tables, uint32_t table, Bulk keys,
                                              Bulk values);

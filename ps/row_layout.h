@@ -77,8 +77,9 @@ inline void CopyFloats(const float* from, uint32_t n, float* to) {
 
 inline constexpr size_t kCacheLine = 64;
 
-inline void PrefetchFloats(const float* floats, uint32_t n) {
-  for (uint32_t i = 0; i < n; i += kCacheLine / sizeof(float)) __builtin_prefetch(floats + i);
+template <typename T>
+inline void PrefetchNumbers(const T* numbers, uint32_t n) {
+  for (uint32_t i = 0; i < n; i += kCacheLine / sizeof(T)) __builtin_prefetch(numbers + i);
 }
 // Cache lines to load of the first `bytes` of a row, wherever it begins. Of a long one the first:
 // then the processor runs ahead by itself.
@@ -133,14 +134,13 @@ class RowLayout {
   // The embedding: [dim].
   void ReadEmbedding(const Row* row, float* to) const {
     if (!bfloat16()) return CopyFloats(Embedding(row), dim_, to);
-    const uint16_t* const halves = Halves(row);
-    for (uint32_t i = 0; i < dim_; ++i) to[i] = math::FromBfloat16(halves[i]);
+    math::WidenBfloat16(Halves(row), dim_, to);
   }
   // Rounded to the nearest where it must be.
   void WriteEmbedding(const float* from, Row* row) const {
     if (!bfloat16()) return CopyFloats(from, dim_, Embedding(row));
     uint16_t* const halves = Halves(row);
-    for (uint32_t i = 0; i < dim_; ++i) halves[i] = math::NearestBfloat16(from[i]);
+    math::RoundToBfloat16(from, dim_, halves);
     // Rows are compared and checked as bytes.
     if (dim_ % 2 == 1) halves[dim_] = 0;
   }

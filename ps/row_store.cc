@@ -85,7 +85,7 @@ RowCounts RowStore::FindOrCreate(absl::Span<const uint64_t> keys, float* values,
       for (size_t i = 0; i < items.size();) {
         if (dim > kCacheLine / sizeof(float)) {
           for (const KeyBatch::Item& item : search.coming()) {
-            PrefetchFloats(values + size_t{item.position} * dim, dim);
+            PrefetchNumbers(values + size_t{item.position} * dim, dim);
           }
         }
         for (const Row* const row : search.Next()) {

@@ -5,18 +5,49 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "common/job/dense_layout.h"
+#include "common/math/bfloat16.h"
 #include "common/partition.h"
 #include "common/status_macros.h"
 #include "ps/key_groups.h"
 #include "ps/scratch.h"
 
 namespace tessera::ps {
+namespace {
+
+// Numbers of both types that cross the wire: float32, and bfloat16 as its bits.
+float AsFloat(float x) { return x; }
+float AsFloat(uint16_t half) { return math::FromBfloat16(half); }
+
+bool IsFinite(float x) { return std::fabs(x) <= std::numeric_limits<float>::max(); }
+bool IsFinite(uint16_t half) {
+  constexpr uint16_t kExponent = 0x7f80;
+  return (half & kExponent) != kExponent;
+}
+
+// `count`: all are.
+template <typename Number>
+size_t FirstNotFinite(const Number* numbers, size_t count) {
+  // Counted first, which vectorises; found after.
+  uint32_t bad = 0;
+  for (size_t i = 0; i < count; ++i) bad += !IsFinite(numbers[i]);
+  if (bad == 0) return count;
+  return std::find_if_not(numbers, numbers + count, [](Number x) { return IsFinite(x); }) - numbers;
+}
+
+struct Floats {
+  std::vector<float> numbers;
+  size_t bytes() const { return 4 * numbers.capacity(); }
+};
+
+}  // namespace
+
 absl::StatusOr<std::unique_ptr<Table>> Table::New(const v1::PsTable& spec, uint64_t seed,
                                                   const PartitionSet* partitions) {
   const v1::TableSpec& table = spec.spec();
@@ -69,21 +100,15 @@ absl::Status Table::CheckAssigned(absl::Span<const uint64_t> keys) const {
 
 absl::Status Table::CheckFinite(const Gradients& gradients) const {
   const size_t n = gradients.keys.size() * dim();
-  // Counted first, which vectorises; found after.
-  uint32_t bad = 0;
-  for (size_t i = 0; i < n; ++i) {
-    bad += !(std::fabs(gradients.values[i]) <= std::numeric_limits<float>::max());
-  }
-  if (bad == 0) return absl::OkStatus();
-  for (size_t i = 0; i < n; ++i) {
-    if (std::isfinite(gradients.values[i])) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("table ", name(), ": key ", gradients.keys[i / dim()], ", element ", i % dim(),
-                     ": value is ", gradients.values[i],
-                     ", expected a finite number; nothing of this call was applied; if the "
-                     "training diverges, lower the learning rate or set train.clip"));
-  }
-  return absl::OkStatus();
+  const auto* const halves = static_cast<const uint16_t*>(gradients.values);
+  const auto* const floats = static_cast<const float*>(gradients.values);
+  const size_t i = wire_bfloat16() ? FirstNotFinite(halves, n) : FirstNotFinite(floats, n);
+  if (i == n) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("table ", name(), ": key ", gradients.keys[i / dim()], ", element ", i % dim(),
+                   ": value is ", wire_bfloat16() ? AsFloat(halves[i]) : floats[i],
+                   ", expected a finite number; nothing of this call was applied; if the "
+                   "training diverges, lower the learning rate or set train.clip"));
 }
 
 TableTier* Table::Attach(const TableTier::Options& options) {
@@ -95,21 +120,32 @@ uint64_t Table::rows() const {
   return store_.rows() + (tier_ != nullptr ? tier_->stats().cold_rows : 0);
 }
 
-absl::Status Table::Pull(absl::Span<const uint64_t> keys, bool read_only, float* values,
+absl::Status Table::Pull(absl::Span<const uint64_t> keys, bool read_only, void* values,
                          uint8_t* statuses) {
-  const auto pull = [&]() -> absl::StatusOr<RowCounts> {
-    if (read_only || dense()) {
-      if (tier_ != nullptr) return tier_->Find(keys, values, statuses);
-      return store_.Find(keys, values, statuses);
-    }
-    if (admission_ != nullptr) return PullAdmitted(keys, values, statuses);
-    if (tier_ != nullptr) return tier_->FindOrCreate(keys, values, statuses);
-    return store_.FindOrCreate(keys, values, statuses);
-  };
-  const absl::StatusOr<RowCounts> counts = pull();
+  const Scratch<Floats> wide;
+  auto* floats = static_cast<float*>(values);
+  if (wire_bfloat16()) {
+    wide->numbers.resize(keys.size() * dim());
+    floats = wide->numbers.data();
+  }
+  const absl::StatusOr<RowCounts> counts = PullFloats(keys, read_only, floats, statuses);
   if (!counts.ok()) return FromTier(counts.status());
+  if (wire_bfloat16()) {
+    math::RoundToBfloat16(floats, keys.size() * dim(), static_cast<uint16_t*>(values));
+  }
   Count(*counts);
   return dense() && counts->absent > 0 ? CheckAssigned(keys) : absl::OkStatus();
+}
+
+absl::StatusOr<RowCounts> Table::PullFloats(absl::Span<const uint64_t> keys, bool read_only,
+                                            float* values, uint8_t* statuses) {
+  if (read_only || dense()) {
+    if (tier_ != nullptr) return tier_->Find(keys, values, statuses);
+    return store_.Find(keys, values, statuses);
+  }
+  if (admission_ != nullptr) return PullAdmitted(keys, values, statuses);
+  if (tier_ != nullptr) return tier_->FindOrCreate(keys, values, statuses);
+  return store_.FindOrCreate(keys, values, statuses);
 }
 
 absl::StatusOr<RowCounts> Table::PullAdmitted(absl::Span<const uint64_t> keys, float* values,
@@ -186,7 +222,8 @@ absl::StatusOr<std::vector<Table::Gradients>> Table::Admit(absl::Span<const Grad
       if (i < part.keys.size() && !refused.contains(part.keys[i])) continue;
       if (i > begin) {
         admitted.push_back(
-            {.keys = part.keys.subspan(begin, i - begin), .values = part.values + begin * dim()});
+            {.keys = part.keys.subspan(begin, i - begin),
+             .values = static_cast<const char*>(part.values) + begin * wire_row_bytes()});
       }
       begin = i + 1;
       dropped += i < part.keys.size();
@@ -226,8 +263,8 @@ absl::Status Table::Apply(absl::Span<const Gradients> parts, uint64_t step,
 
 // What ApplyToRows works with. Not thread-safe.
 struct Table::ApplyScratch {
-  std::vector<uint64_t> keys;           // of all parts, if several
-  std::vector<const float*> gradients;  // by place in `keys`, if several
+  std::vector<uint64_t> keys;          // of all parts, if several
+  std::vector<const void*> gradients;  // by place in `keys`, if several
   KeyGroups groups;
   std::vector<float> sums;                     // [RowStore::Block::kMost, dim]
   std::vector<RowOptimizer::Squares> squares;  // by_tensor: of groups.keys()
@@ -238,9 +275,16 @@ struct Table::ApplyScratch {
 };
 
 absl::Status Table::ApplyToRows(absl::Span<const Gradients> parts, uint64_t step, double scale) {
+  return wire_bfloat16() ? ApplyNumbers<uint16_t>(parts, step, scale)
+                         : ApplyNumbers<float>(parts, step, scale);
+}
+
+template <typename Number>
+absl::Status Table::ApplyNumbers(absl::Span<const Gradients> parts, uint64_t step, double scale) {
+  constexpr bool kFloats = std::is_same_v<Number, float>;
   const Scratch<ApplyScratch> scratch;
   absl::Span<const uint64_t> keys;
-  std::vector<const float*>& gradients = scratch->gradients;
+  std::vector<const void*>& gradients = scratch->gradients;
   gradients.clear();
   if (parts.size() == 1) {
     keys = parts[0].keys;
@@ -248,13 +292,16 @@ absl::Status Table::ApplyToRows(absl::Span<const Gradients> parts, uint64_t step
     scratch->keys.clear();
     for (const Gradients& part : parts) {
       scratch->keys.insert(scratch->keys.end(), part.keys.begin(), part.keys.end());
-      for (size_t i = 0; i < part.keys.size(); ++i) gradients.push_back(part.values + i * dim());
+      const auto* const of_part = static_cast<const Number*>(part.values);
+      for (size_t i = 0; i < part.keys.size(); ++i) gradients.push_back(of_part + i * dim());
     }
     keys = scratch->keys;
   }
-  const float* const of_one = parts.size() == 1 ? parts[0].values : nullptr;
+  const auto* const of_one =
+      static_cast<const Number*>(parts.size() == 1 ? parts[0].values : nullptr);
   const auto gradient_of = [&](uint32_t place) {
-    return of_one != nullptr ? of_one + size_t{place} * dim() : gradients[place];
+    return of_one != nullptr ? of_one + size_t{place} * dim()
+                             : static_cast<const Number*>(gradients[place]);
   };
   KeyGroups& groups = scratch->groups;
   groups.Build(keys);
@@ -265,26 +312,31 @@ absl::Status Table::ApplyToRows(absl::Span<const Gradients> parts, uint64_t step
   const auto change = [&](const RowStore::Block& block) {
     for (const KeyBatch::Item& item : block.coming) {
       const uint32_t first = groups.First(item.position);
-      PrefetchFloats(gradient_of(first), dim());
+      PrefetchNumbers(gradient_of(first), dim());
       const uint32_t second = repeats ? groups.Next(first) : KeyGroups::kEnd;
-      if (second != KeyGroups::kEnd) PrefetchFloats(gradient_of(second), dim());
+      if (second != KeyGroups::kEnd) PrefetchNumbers(gradient_of(second), dim());
     }
+    // Where it lies, if it is one of float32; else in float32, added up.
     std::array<const float*, RowStore::Block::kMost> of_rows;
+    float* sum = scratch->sums.data();
     for (size_t i = 0; i < block.rows.size(); ++i) {
       block.rows[i]->Touch(step, flag);
-      of_rows[i] = gradient_of(groups.First(block.positions[i]));
-    }
-    float* sum = scratch->sums.data();
-    for (size_t i = 0; repeats && i < block.rows.size(); ++i) {
-      uint32_t place = groups.Next(groups.First(block.positions[i]));
-      if (place == KeyGroups::kEnd) continue;
-      CopyFloats(of_rows[i], dim(), sum);
+      const uint32_t first = groups.First(block.positions[i]);
+      const Number* const gradient = gradient_of(first);
+      uint32_t place = repeats ? groups.Next(first) : KeyGroups::kEnd;
+      if constexpr (kFloats) {
+        of_rows[i] = gradient;
+        if (place == KeyGroups::kEnd) continue;
+        CopyFloats(gradient, dim(), sum);
+      } else {
+        math::WidenBfloat16(gradient, dim(), sum);
+      }
       of_rows[i] = sum;
       while (place != KeyGroups::kEnd) {
-        const float* const more = gradient_of(place);
+        const Number* const more = gradient_of(place);
         place = groups.Next(place);
-        if (place != KeyGroups::kEnd) PrefetchFloats(gradient_of(place), dim());
-        for (uint32_t d = 0; d < dim(); ++d) sum[d] += more[d];
+        if (place != KeyGroups::kEnd) PrefetchNumbers(gradient_of(place), dim());
+        for (uint32_t d = 0; d < dim(); ++d) sum[d] += AsFloat(more[d]);
       }
       sum += dim();
     }
@@ -349,12 +401,19 @@ void Table::MoveOtherRows(uint64_t step, double scale) {
   });
 }
 
-absl::Status Table::Assign(absl::Span<const uint64_t> keys, const float* values) {
+absl::Status Table::Assign(const Gradients& values) {
+  const auto* floats = static_cast<const float*>(values.values);
+  std::vector<float> wide;
+  if (wire_bfloat16()) {
+    wide.resize(values.keys.size() * dim());
+    math::WidenBfloat16(static_cast<const uint16_t*>(values.values), wide.size(), wide.data());
+    floats = wide.data();
+  }
   if (tier_ == nullptr) {
-    Count(store_.InsertIfAbsent(keys, values));
+    Count(store_.InsertIfAbsent(values.keys, floats));
     return absl::OkStatus();
   }
-  const auto counts = tier_->InsertIfAbsent(keys, values);
+  const auto counts = tier_->InsertIfAbsent(values.keys, floats);
   if (!counts.ok()) return FromTier(counts.status());
   Count(*counts);
   return absl::OkStatus();

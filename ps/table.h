@@ -14,6 +14,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/types/span.h"
 #include "common/job/defaults.h"
+#include "common/job/job_tables.h"
 #include "ps/admission.h"
 #include "ps/expiry.h"
 #include "ps/partition_set.h"
@@ -32,7 +33,7 @@ class Table {
   // Gradients of one sender; borrowed.
   struct Gradients {
     absl::Span<const uint64_t> keys;
-    const float* values;  // [keys, dim]
+    const void* values;  // [keys, dim] of wire_type
   };
 
   // INVALID_ARGUMENT names table and field. `partitions` is borrowed and outlives the table.
@@ -44,6 +45,9 @@ class Table {
   uint32_t dim() const { return spec_.spec().dim(); }
   bool dense() const { return spec_.dense(); }
   bool sync() const { return IsSync(spec_.consistency()); }
+  // Of a row's embedding, or a gradient, on its way to or from a worker (TableSpec.wire_type).
+  bool wire_bfloat16() const { return spec_.spec().wire_type() == v1::BFLOAT16; }
+  size_t wire_row_bytes() const { return WireRowBytes(spec_.spec()); }
   // Each step moves every row.
   bool every_row() const { return spec_.spec().update() == v1::EVERY_ROW; }
   // A step is as long as the tensor says that its blocks make (common/job/dense_layout.h).
@@ -71,7 +75,7 @@ class Table {
 
   // Keys are checked. A dense table never creates rows: its absent ones are an error.
   absl::Status Pull(absl::Span<const uint64_t> keys, bool read_only,
-                    float* values,       // [keys, dim]
+                    void* values,        // [keys, dim] of wire_type
                     uint8_t* statuses);  // [keys]
   // Brings rows that are on disk to memory, for a pull that will come; waits for room there.
   absl::Status LookAhead(absl::Span<const uint64_t> keys);
@@ -85,7 +89,7 @@ class Table {
   // read; then the table is of no use any more.
   absl::Status Apply(absl::Span<const Gradients> parts, uint64_t step, double learning_rate_scale);
 
-  absl::Status Assign(absl::Span<const uint64_t> keys, const float* values);  // [keys, dim]
+  absl::Status Assign(const Gradients& values);
   absl::Status Restore(absl::Span<const RowRecord> rows);
 
   // See RowStore and TableTier: a cut of all the table's rows, and of its sightings. What the
@@ -151,6 +155,8 @@ class Table {
         const PartitionSet* partitions);
 
   // The errors are those of a tier.
+  absl::StatusOr<RowCounts> PullFloats(absl::Span<const uint64_t> keys, bool read_only,
+                                       float* values, uint8_t* statuses);
   absl::StatusOr<RowCounts> PullAdmitted(absl::Span<const uint64_t> keys, float* values,
                                          uint8_t* statuses);
   // What is left of `parts` when the keys that are not admitted are gone; makes rows for those that
@@ -165,6 +171,9 @@ class Table {
   absl::Status FromTier(const absl::Status& status) const;
   struct ApplyScratch;
   absl::Status ApplyToRows(absl::Span<const Gradients> parts, uint64_t step, double scale);
+  // `Number`: of wire_type.
+  template <typename Number>
+  absl::Status ApplyNumbers(absl::Span<const Gradients> parts, uint64_t step, double scale);
   void MoveOtherRows(uint64_t step, double scale) ABSL_EXCLUSIVE_LOCKS_REQUIRED(step_mu_);
   // Of what RowOptimizer::Measure has given for each block; distinct keys.
   void MoveTensors(absl::Span<const uint64_t> keys, absl::Span<RowOptimizer::Squares> squares,

@@ -98,6 +98,8 @@ EmbeddingPlan::EmbeddingPlan(const v1::JobSpec& spec, absl::Span<const Model::In
     Lookup& lookup = lookups_.emplace_back();
     lookup.table = first.table_index;
     lookup.dim = first.dim;
+    lookup.wire_bfloat16 =
+        spec.tables(static_cast<int>(first.table_index)).wire_type() == v1::BFLOAT16;
     KeySet key_set;
     std::map<size_t, size_t> fields;  // of each input, so far
     for (uint32_t c = 0; c < sparse.size(); ++c) {

@@ -31,6 +31,7 @@ class EmbeddingPlan {
   struct Lookup {
     uint32_t table = 0;  // in JobTables(spec)
     uint32_t dim = 0;
+    bool wire_bfloat16 = false;
     size_t key_set = 0;
     std::vector<Field> fields;  // by column of the key set
   };

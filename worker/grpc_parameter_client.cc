@@ -160,12 +160,10 @@ class GrpcParameterClient final : public ParameterClient {
     std::vector<FanOut::Leg> legs;
     for (size_t p = 0; p < ps_.size(); ++p) {
       for (KeyChunk& chunk : Chunks(values, p)) {
+        const auto bulk = std::make_shared<GradientBulk>(kept->data(), std::move(chunk));
         legs.push_back({.peer = p,
-                        .message =
-                            [request, kept, chunk = std::move(chunk)] {
-                              return GradientMessage(wire::kAssignRequest, request, kept->data(),
-                                                     chunk);
-                            },
+                        .message = [request, kept,
+                                    bulk] { return bulk->Message(wire::kAssignRequest, request); },
                         .take = [](const grpc::ByteBuffer&) { return absl::OkStatus(); }});
       }
     }
@@ -197,8 +195,7 @@ class GrpcParameterClient final : public ParameterClient {
   static std::vector<KeyChunk> Chunks(const Tables& tables, size_t p) {
     std::vector<TableKeys> keys;
     for (const auto& table : tables) {
-      keys.push_back(
-          {.keys = table.keys, .bytes_per_key = sizeof(uint64_t) + table.dim * sizeof(float)});
+      keys.push_back({.keys = table.keys, .bytes_per_key = sizeof(uint64_t) + WireRowBytes(table)});
     }
     return ChunkKeys(keys, p, kChunkBytes);
   }
@@ -214,7 +211,7 @@ class GrpcParameterClient final : public ParameterClient {
     uint64_t bytes = 0;
     for (const TableGradients& table : tables) {
       bytes += (table.keys->begin[p + 1] - table.keys->begin[p]) *
-               (sizeof(uint64_t) + table.dim * sizeof(float));
+               (sizeof(uint64_t) + WireRowBytes(table));
     }
     return bytes;
   }

@@ -147,8 +147,12 @@ std::vector<TableRows> EmbeddingReads(const JobContext& context, PreparedBatch* 
   std::vector<TableRows> reads;
   const auto lookups = context.plan->lookups();
   for (size_t l = 0; l < lookups.size(); ++l) {
-    reads.push_back({lookups[l].table, lookups[l].dim, &batch->keys[lookups[l].key_set].routed,
-                     batch->rows[l].data()});
+    const EmbeddingPlan::Lookup& lookup = lookups[l];
+    reads.push_back({.table = lookup.table,
+                     .dim = lookup.dim,
+                     .keys = &batch->keys[lookup.key_set].routed,
+                     .rows = batch->rows[l].data(),
+                     .bfloat16 = lookup.wire_bfloat16});
   }
   return reads;
 }

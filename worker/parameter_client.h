@@ -29,6 +29,7 @@ struct TableRows {
   uint32_t dim = 0;
   const RoutedKeys* keys = nullptr;
   float* rows = nullptr;  // [keys, dim], row-major
+  bool bfloat16 = false;  // they come as such: the table's wire_type
 };
 
 // Gradients (or values, for Assign) of one table.
@@ -37,7 +38,14 @@ struct TableGradients {
   uint32_t dim = 0;
   const RoutedKeys* keys = nullptr;
   const float* gradients = nullptr;  // [keys, dim], row-major
+  bool bfloat16 = false;  // they go as such, rounded to the nearest: the table's wire_type
 };
+
+// What a row or a gradient of TableRows or TableGradients takes on the wire.
+template <typename Table>
+size_t WireRowBytes(const Table& table) {
+  return table.dim * (table.bfloat16 ? sizeof(uint16_t) : sizeof(float));
+}
 
 // One call to every ps, under way. Not thread-safe. Destroying it cancels what has not finished.
 class PendingCall {

@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/math/bfloat16.h"
+#include "common/wire/buffer.h"
 #include "common/wire/bulk_reader.h"
 #include "common/wire/bulk_writer.h"
 #include "common/wire/message_bytes.h"
@@ -16,7 +18,7 @@ absl::Span<const char> KeysOf(const TableRows& table, const KeyRange& range) {
           range.count * sizeof(uint64_t)};
 }
 size_t RowBytes(const TableRows& table, const KeyRange& range) {
-  return range.count * table.dim * sizeof(float);
+  return range.count * WireRowBytes(table);
 }
 
 }  // namespace
@@ -86,8 +88,15 @@ absl::Status PullLeg::Take(const grpc::ByteBuffer& answer, std::atomic<bool>& ha
                                               ", which has no values"));
     }
     float* const rows = table.rows + chunk_[b].first * table.dim;
-    if (shared().has_value()) {
-      std::copy_n(shared()->values(b), bytes, reinterpret_cast<char*>(rows));
+    const char* const in_slot = shared().has_value() ? shared()->values(b) : nullptr;
+    if (table.bfloat16) {
+      wire::Buffer room(expected);
+      if (in_slot == nullptr) reader->Copy(b, 0, room.data());
+      const char* const halves = in_slot == nullptr ? room.data() : in_slot;
+      math::WidenBfloat16(reinterpret_cast<const uint16_t*>(halves), chunk_[b].count * table.dim,
+                          rows);
+    } else if (in_slot != nullptr) {
+      std::copy_n(in_slot, bytes, reinterpret_cast<char*>(rows));
     } else {
       reader->Copy(b, 0, rows);
     }

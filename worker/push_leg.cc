@@ -1,34 +1,39 @@
 #include "worker/push_leg.h"
 
+#include "common/math/bfloat16.h"
 #include "common/wire/bulk_writer.h"
 #include "common/wire/message_bytes.h"
 
 namespace tessera::worker {
-namespace {
 
-template <typename T>
-absl::Span<const char> AsBytes(const T* data, size_t count) {
-  return {reinterpret_cast<const char*>(data), count * sizeof(T)};
+absl::Span<const BulkBlock> GradientBulk::Blocks() {
+  if (!blocks_.empty()) return blocks_;
+  for (const KeyRange& range : chunk_) {
+    const TableGradients& table = tables_[range.table];
+    const auto* const keys = reinterpret_cast<const char*>(table.keys->keys.data() + range.first);
+    const float* const gradients = table.gradients + range.first * table.dim;
+    BulkBlock& block = blocks_.emplace_back();
+    block.keys = {keys, range.count * sizeof(uint64_t)};
+    block.values = reinterpret_cast<const char*>(gradients);
+    block.value_bytes = range.count * WireRowBytes(table);
+    if (!table.bfloat16) continue;
+    wire::Buffer& rounded = rounded_.emplace_back(block.value_bytes);
+    math::RoundToBfloat16(gradients, range.count * table.dim,
+                          reinterpret_cast<uint16_t*>(rounded.data()));
+    block.values = rounded.data();
+  }
+  return blocks_;
 }
 
-absl::Span<const char> KeysOf(const TableGradients& table, const KeyRange& range) {
-  return AsBytes(table.keys->keys.data() + range.first, range.count);
-}
-absl::Span<const char> ValuesOf(const TableGradients& table, const KeyRange& range) {
-  return AsBytes(table.gradients + range.first * table.dim, range.count * table.dim);
-}
-
-}  // namespace
-
-grpc::ByteBuffer GradientMessage(const wire::BulkLayout& layout,
-                                 const google::protobuf::MessageLite& request,
-                                 const TableGradients* tables, const KeyChunk& chunk) {
+grpc::ByteBuffer GradientBulk::Message(const wire::BulkLayout& layout,
+                                       const google::protobuf::MessageLite& request) {
   wire::BulkWriter writer(layout, request);
-  for (const KeyRange& range : chunk) {
-    const TableGradients& table = tables[range.table];
+  const absl::Span<const BulkBlock> blocks = Blocks();
+  for (size_t b = 0; b < blocks.size(); ++b) {
     v1::GradientBlock block;
-    block.set_table(table.table);
-    const absl::Span<const char> bulks[] = {KeysOf(table, range), ValuesOf(table, range)};
+    block.set_table(table(chunk_[b]));
+    const absl::Span<const char> bulks[] = {blocks[b].keys,
+                                            {blocks[b].values, blocks[b].value_bytes}};
     writer.AddBlock(block, bulks);
   }
   return writer.Finish();
@@ -36,22 +41,11 @@ grpc::ByteBuffer GradientMessage(const wire::BulkLayout& layout,
 
 grpc::ByteBuffer PushLeg::Message(std::optional<SharedBulk> bulk) {
   Begin(std::move(bulk));
-  if (!shared().has_value()) return GradientMessage(wire::kPushRequest, request_, tables_, chunk_);
+  if (!shared().has_value()) return bulk_.Message(wire::kPushRequest, request_);
   v1::PushRequest request = request_;
-  for (const KeyRange& range : chunk_) request.add_tables()->set_table(tables_[range.table].table);
+  for (const KeyRange& range : bulk_.chunk()) request.add_tables()->set_table(bulk_.table(range));
   *request.mutable_shared() = shared()->description();
   return wire::ToBytes(request);
-}
-
-std::vector<BulkBlock> PushLeg::Bulk() const {
-  std::vector<BulkBlock> blocks;
-  for (const KeyRange& range : chunk_) {
-    const absl::Span<const char> values = ValuesOf(tables_[range.table], range);
-    blocks.push_back({.keys = KeysOf(tables_[range.table], range),
-                      .values = values.data(),
-                      .value_bytes = values.size()});
-  }
-  return blocks;
 }
 
 }  // namespace tessera::worker

@@ -3,6 +3,7 @@
 #include <optional>
 #include <vector>
 
+#include "common/wire/buffer.h"
 #include "common/wire/bulk_layout.h"
 #include "google/protobuf/message_lite.h"
 #include "grpcpp/support/byte_buffer.h"
@@ -13,27 +14,43 @@
 
 namespace tessera::worker {
 
-// `request` without blocks, with the keys and gradients (or values) of a chunk.
-grpc::ByteBuffer GradientMessage(const wire::BulkLayout& layout,
-                                 const google::protobuf::MessageLite& request,
-                                 const TableGradients* tables, const KeyChunk& chunk);
+// Keys and gradients (or values) of a chunk as they go on the wire. The keys and gradients are the
+// caller's. Used by one thread at a time.
+class GradientBulk {
+ public:
+  GradientBulk(const TableGradients* tables, KeyChunk chunk)
+      : tables_(tables), chunk_(std::move(chunk)) {}
 
-// One message of a push. The keys and gradients are the caller's. Used by one thread at a time.
+  const KeyChunk& chunk() const { return chunk_; }
+  uint32_t table(const KeyRange& range) const { return tables_[range.table].table; }
+  // [chunk]. What goes as bfloat16 is rounded once, and kept here.
+  absl::Span<const BulkBlock> Blocks();
+  // `request` is without blocks.
+  grpc::ByteBuffer Message(const wire::BulkLayout& layout,
+                           const google::protobuf::MessageLite& request);
+
+ private:
+  const TableGradients* const tables_;
+  const KeyChunk chunk_;
+  std::vector<BulkBlock> blocks_;      // [chunk], or none yet
+  std::vector<wire::Buffer> rounded_;  // what they lie in that is not the caller's
+};
+
+// One message of a push. Used by one thread at a time.
 class PushLeg final : public SharedAttempt {
  public:
   // `request` is without blocks.
   PushLeg(const v1::PushRequest& request, const TableGradients* tables, KeyChunk chunk)
-      : request_(request), tables_(tables), chunk_(std::move(chunk)) {}
+      : request_(request), bulk_(tables, std::move(chunk)) {}
 
   // Of an attempt, which ends the one before; its bulk lies in `bulk`, or without one in itself.
   grpc::ByteBuffer Message(std::optional<SharedBulk> bulk);
   // What `Message` may be given in shared memory.
-  std::vector<BulkBlock> Bulk() const;
+  absl::Span<const BulkBlock> Bulk() { return bulk_.Blocks(); }
 
  private:
   const v1::PushRequest request_;
-  const TableGradients* const tables_;
-  const KeyChunk chunk_;
+  GradientBulk bulk_;
 };
 
 }  // namespace tessera::worker

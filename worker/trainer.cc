@@ -374,8 +374,12 @@ std::unique_ptr<PendingCall> Trainer::StartPush(const PreparedBatch& batch, uint
   if (batch.batch.size > 0) {
     const auto lookups = context_->plan->lookups();
     for (size_t l = 0; l < lookups.size(); ++l) {
-      writes.push_back({lookups[l].table, lookups[l].dim, &batch.keys[lookups[l].key_set].routed,
-                        embedding_gradients_[l].data()});
+      const EmbeddingPlan::Lookup& lookup = lookups[l];
+      writes.push_back({.table = lookup.table,
+                        .dim = lookup.dim,
+                        .keys = &batch.keys[lookup.key_set].routed,
+                        .gradients = embedding_gradients_[l].data(),
+                        .bfloat16 = lookup.wire_bfloat16});
     }
   }
   if (context_->reduction != nullptr) {

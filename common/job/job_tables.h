@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -19,5 +20,11 @@ inline constexpr char kDenseStatisticsTable[] =
 // The tables of a job as every ps holds them: the spec's, in its order, then kDenseTable, then
 // kDenseStatisticsTable. A table's index here is its index in pulls, pushes and checkpoints.
 std::vector<v1::PsTable> JobTables(const v1::JobSpec& spec);
+
+// What a row's embedding, or a gradient, takes on its way between ps and workers (wire_type).
+inline size_t WireRowBytes(const v1::TableSpec& table) {
+  return size_t{table.dim()} *
+         (table.wire_type() == v1::BFLOAT16 ? sizeof(uint16_t) : sizeof(float));
+}
 
 }  // namespace tessera

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "common/job/job_tables.h"
 #include "common/job/validate_parts.h"
 #include "common/rpc/channels.h"
 #include "common/status_macros.h"
@@ -38,7 +39,7 @@ absl::Status Priority(int32_t priority) {
 }
 
 absl::Status PushSize(const v1::JobSpec& spec) {
-  const uint64_t bytes = BatchRowBytes(spec);
+  const uint64_t bytes = BatchRowBytesOf(spec).on_wire;
   // Blocks of the dense parameters fit the sixteenth that is left free.
   constexpr uint64_t kRoom = kMaxPushBytes - kMaxPushBytes / 16;
   if (bytes <= kRoom) return absl::OkStatus();
@@ -51,19 +52,22 @@ absl::Status PushSize(const v1::JobSpec& spec) {
 
 }  // namespace
 
-uint64_t BatchRowBytes(const v1::JobSpec& spec) {
-  std::map<std::string, uint64_t> dims;
-  for (const v1::TableSpec& table : spec.tables()) dims[table.name()] = table.dim();
-  uint64_t bytes = 0;
+BatchRowBytes BatchRowBytesOf(const v1::JobSpec& spec) {
+  std::map<std::string, const v1::TableSpec*> tables;
+  for (const v1::TableSpec& table : spec.tables()) tables[table.name()] = &table;
+  BatchRowBytes bytes;
   for (const v1::ColumnSpec& column : spec.data().columns()) {
-    for (const std::string& table : column.table()) {
-      const auto found = dims.find(table);
-      if (found == dims.end()) continue;
-      const uint64_t rows = column.pooling() == v1::SEQUENCE ? column.max_length() : 1;
-      bytes += rows * (found->second * sizeof(float) + sizeof(uint64_t));
+    for (const std::string& name : column.table()) {
+      const auto found = tables.find(name);
+      if (found == tables.end()) continue;
+      const v1::TableSpec& table = *found->second;
+      const uint64_t rows = (column.pooling() == v1::SEQUENCE ? column.max_length() : 1) *
+                            uint64_t{spec.train().batch_size()};
+      bytes.in_memory += rows * (sizeof(uint64_t) + table.dim() * sizeof(float));
+      bytes.on_wire += rows * (sizeof(uint64_t) + WireRowBytes(table));
     }
   }
-  return bytes * spec.train().batch_size();
+  return bytes;
 }
 
 absl::Status ValidateJobSpec(const v1::JobSpec& spec) {

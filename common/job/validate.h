@@ -16,8 +16,12 @@ absl::Status ValidateJobSpec(const v1::JobSpec& spec);
 // files. What is wrong with the request itself is named by the request's field ("workers: ...").
 absl::Status ValidateSubmit(const v1::SubmitRequest& request);
 
-// An upper bound of the bytes of rows that one batch pulls from, or pushes to, one ps; columns with
+// An upper bound of the keys and rows that one batch pulls from, or pushes to, one ps; columns with
 // several ids a field count as one, those of sequences as max_length.
-uint64_t BatchRowBytes(const v1::JobSpec& spec);
+struct BatchRowBytes {
+  uint64_t in_memory = 0;  // of a worker
+  uint64_t on_wire = 0;
+};
+BatchRowBytes BatchRowBytesOf(const v1::JobSpec& spec);
 
 }  // namespace tessera

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 
@@ -36,6 +37,14 @@ TESSERA_HOST_DEVICE inline uint16_t StochasticBfloat16(float x, uint16_t draw) {
   const uint32_t rounded = bits + draw;
   const bool infinite = (rounded & 0x7f800000) == 0x7f800000;
   return static_cast<uint16_t>((infinite ? bits : rounded) >> 16);
+}
+
+// `count` of them. The places lie apart.
+inline void WidenBfloat16(const uint16_t* from, size_t count, float* to) {
+  for (size_t i = 0; i < count; ++i) to[i] = FromBfloat16(from[i]);
+}
+inline void RoundToBfloat16(const float* from, size_t count, uint16_t* to) {
+  for (size_t i = 0; i < count; ++i) to[i] = NearestBfloat16(from[i]);
 }
 
 }  // namespace tessera::math

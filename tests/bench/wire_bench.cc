@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_set.h"
+#include "absl/strings/str_cat.h"
 #include "common/clock.h"
 #include "common/log.h"
 #include "common/partition.h"
@@ -29,6 +30,8 @@ namespace tessera::bench {
 namespace {
 
 constexpr char kEcho[] = "gRPC echo, same bytes";
+// The tables, by what crosses the wire.
+constexpr uint32_t kFloat32 = 0, kBfloat16 = 1;
 
 struct Sizes {
   uint64_t rows = 10'000'000;
@@ -74,6 +77,7 @@ class WireBench {
     MakeBatches();
     TESSERA_RETURN_IF_ERROR(Throughput(state));
     TESSERA_RETURN_IF_ERROR(SharedMemory(state));
+    TESSERA_RETURN_IF_ERROR(Bfloat16(state));
     TESSERA_RETURN_IF_ERROR(Encrypted(state));
     TESSERA_RETURN_IF_ERROR(Latency(state));
     TESSERA_RETURN_IF_ERROR(Overload(state));
@@ -95,13 +99,16 @@ class WireBench {
     job.set_map_version(1);
     job.set_partition_count(kDefaultPartitions);
     for (uint32_t p = 0; p < kDefaultPartitions; ++p) job.add_partitions(p);
-    v1::PsTable& table = *job.add_tables();
-    table.set_consistency(v1::ASYNC);
-    table.mutable_spec()->set_name("t");
-    table.mutable_spec()->set_dim(options_.dim);
-    table.mutable_spec()->mutable_initializer()->mutable_constant();
-    table.mutable_spec()->mutable_optimizer()->set_learning_rate(0.01f);
-    table.mutable_spec()->mutable_optimizer()->mutable_adagrad();
+    for (const v1::FloatType wire_type : {v1::FLOAT32, v1::BFLOAT16}) {
+      v1::PsTable& table = *job.add_tables();
+      table.set_consistency(v1::ASYNC);
+      table.mutable_spec()->set_name(v1::FloatType_Name(wire_type));
+      table.mutable_spec()->set_dim(options_.dim);
+      table.mutable_spec()->set_wire_type(wire_type);
+      table.mutable_spec()->mutable_initializer()->mutable_constant();
+      table.mutable_spec()->mutable_optimizer()->set_learning_rate(0.01f);
+      table.mutable_spec()->mutable_optimizer()->mutable_adagrad();
+    }
     const auto stub = v1::ParameterService::NewStub(client.channels->Connect(ps));
     grpc::ClientContext context;
     v1::OpenJobResponse response;
@@ -123,14 +130,14 @@ class WireBench {
     return {.keys = std::move(keys), .begin = {0, count}};
   }
 
-  absl::Status CreateRows(Client& client) {
+  absl::Status CreateRows(Client& client, uint32_t table = kFloat32) {
     constexpr uint64_t kAtOnce = 100'000;
     std::vector<float> rows(kAtOnce * options_.dim);
     for (uint64_t first = 0; first < options_.rows; first += kAtOnce) {
       std::vector<uint64_t> keys(std::min(kAtOnce, options_.rows - first));
       for (size_t i = 0; i < keys.size(); ++i) keys[i] = first + i;
       const worker::RoutedKeys routed = Routed(std::move(keys));
-      TESSERA_RETURN_IF_ERROR(Pull(client, routed, rows.data())->Wait());
+      TESSERA_RETURN_IF_ERROR(Pull(client, routed, rows.data(), table)->Wait());
     }
     return absl::OkStatus();
   }
@@ -153,15 +160,21 @@ class WireBench {
   }
 
   std::unique_ptr<worker::PendingCall> Pull(Client& client, const worker::RoutedKeys& keys,
-                                            float* rows) {
-    const worker::TableRows reads[] = {
-        {.table = 0, .dim = options_.dim, .keys = &keys, .rows = rows}};
+                                            float* rows, uint32_t table = kFloat32) {
+    const worker::TableRows reads[] = {{.table = table,
+                                        .dim = options_.dim,
+                                        .keys = &keys,
+                                        .rows = rows,
+                                        .bfloat16 = table == kBfloat16}};
     return client.client->Pull(reads, {});
   }
   std::unique_ptr<worker::PendingCall> Push(Client& client, const worker::RoutedKeys& keys,
-                                            const float* values) {
-    const worker::TableGradients writes[] = {
-        {.table = 0, .dim = options_.dim, .keys = &keys, .gradients = values}};
+                                            const float* values, uint32_t table = kFloat32) {
+    const worker::TableGradients writes[] = {{.table = table,
+                                              .dim = options_.dim,
+                                              .keys = &keys,
+                                              .gradients = values,
+                                              .bfloat16 = table == kBfloat16}};
     return client.client->Push(writes, client.sequence++, 1.0);
   }
 
@@ -199,14 +212,16 @@ class WireBench {
     return std::vector<std::vector<float>>(
         options_.pending, std::vector<float>(options_.batch_keys * options_.dim, 1e-3f));
   }
-  absl::StatusOr<double> PullRate(Client& client, std::vector<std::vector<float>>& rows) {
+  absl::StatusOr<double> PullRate(Client& client, std::vector<std::vector<float>>& rows,
+                                  uint32_t table = kFloat32) {
     return Rate([&](const worker::RoutedKeys& batch, uint32_t c) {
-      return Pull(client, batch, rows[c % rows.size()].data());
+      return Pull(client, batch, rows[c % rows.size()].data(), table);
     });
   }
-  absl::StatusOr<double> PushRate(Client& client, const std::vector<std::vector<float>>& values) {
+  absl::StatusOr<double> PushRate(Client& client, const std::vector<std::vector<float>>& values,
+                                  uint32_t table = kFloat32) {
     return Rate([&](const worker::RoutedKeys& batch, uint32_t c) {
-      return Push(client, batch, values[c % values.size()].data());
+      return Push(client, batch, values[c % values.size()].data(), table);
     });
   }
 
@@ -256,6 +271,28 @@ class WireBench {
     TESSERA_RETURN_IF_ERROR(status);
     Report(state, {"pull by shared memory", pull.value, "M keys/s", "gRPC", pull.limit, ">= 1.2"});
     Report(state, {"push by shared memory", push.value, "M keys/s", "gRPC", push.limit, ">= 1.2"});
+    return absl::OkStatus();
+  }
+
+  // A table whose rows and gradients cross the wire as bfloat16, beside one of float32.
+  absl::Status Bfloat16(benchmark::State& state) {
+    TESSERA_RETURN_IF_ERROR(CreateRows(plain_, kBfloat16));
+    std::vector<std::vector<float>> rows = Buffers();
+    absl::Status status;
+    const auto rate = RatesTo(status);
+    for (Client* const client : {&plain_, &shared_}) {
+      const Medians pull = Interleave(
+          options_.rounds, [&] { return rate(PullRate(*client, rows, kBfloat16)); },
+          [&] { return rate(PullRate(*client, rows)); });
+      const Medians push = Interleave(
+          options_.rounds, [&] { return rate(PushRate(*client, rows, kBfloat16)); },
+          [&] { return rate(PushRate(*client, rows)); });
+      TESSERA_RETURN_IF_ERROR(status);
+      const std::string as =
+          absl::StrCat(" as bfloat16", client->share_memory ? " by shared memory" : "");
+      Report(state, {"pull" + as, pull.value, "M keys/s", "float32", pull.limit});
+      Report(state, {"push" + as, push.value, "M keys/s", "float32", push.limit});
+    }
     return absl::OkStatus();
   }
 

@@ -28,6 +28,13 @@ TEST_F(TrainingTest, SyncGivesTheSameBitsOnOneAndThreePs) {
   EXPECT_NE(one, Digest(Run("seed", Job({"train.clip.norm=0.05", "seed=2"}), {.ps = 1})));
 }
 
+TEST_F(TrainingTest, SyncGivesTheSameBitsWithRowsAndGradientsAsBfloat16OnTheWire) {
+  const v1::JobSpec spec = Job({"tables.embedding.wire_type=bfloat16", "train.epochs=1"});
+  const std::string one = Digest(Run("one", spec, {.ps = 1}));
+  EXPECT_EQ(one, Digest(Run("three", spec, {.ps = 3})));
+  EXPECT_NE(one, Digest(Run("wide", Job({"train.epochs=1"}), {.ps = 1})));
+}
+
 TEST_F(TrainingTest, SyncGivesTheSameBitsOnThreeWorkersEachTime) {
   const v1::JobSpec spec = Job({"train.epochs=1", "train.batch_size=250"});
   EXPECT_EQ(Digest(Run("first", spec, {.ps = 1, .workers = 3})),

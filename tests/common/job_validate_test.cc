@@ -432,7 +432,7 @@ TEST(ValidateJobSpec, RefusesBatchesWhoseRowsDoNotFitAPush) {
   v1::JobSpec spec = GoodSpec();
   spec.mutable_tables(1)->set_dim(4096);
   spec.mutable_train()->set_batch_size(30000);
-  EXPECT_EQ(BatchRowBytes(spec), 30000u * (2 * (4096 * 4 + 8) + 1 * 4 + 8));
+  EXPECT_EQ(BatchRowBytesOf(spec).on_wire, 30000u * (2 * (4096 * 4 + 8) + 1 * 4 + 8));
   EXPECT_EQ(ValidateJobSpec(spec), absl::OkStatus());
   spec.mutable_train()->set_batch_size(65536);
   EXPECT_THAT(std::string(ValidateJobSpec(spec).message()),

@@ -1,8 +1,10 @@
 #include "common/math/bfloat16.h"
 
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <random>
+#include <vector>
 
 #include "gtest/gtest.h"
 
@@ -58,6 +60,25 @@ TEST(Bfloat16, DrawsTheFurtherOneAsOftenAsTheNumberIsOnItsWayThere) {
       further += drawn != half;
     }
     EXPECT_EQ(further, part) << x;
+  }
+}
+
+TEST(Bfloat16, OfManyIsThatOfEach) {
+  std::mt19937 random(3);
+  for (const size_t count : {0, 1, 7, 8, 33}) {
+    std::vector<float> from(count + 1, 1), wide(count + 1, 1);
+    std::vector<uint16_t> to(count + 1, 1);
+    for (size_t i = 0; i < count; ++i) {
+      from[i] = std::bit_cast<float>(static_cast<uint32_t>(random()));
+    }
+    RoundToBfloat16(from.data(), count, to.data());
+    WidenBfloat16(to.data(), count, wide.data());
+    for (size_t i = 0; i < count; ++i) {
+      EXPECT_EQ(to[i], NearestBfloat16(from[i]));
+      EXPECT_EQ(std::bit_cast<uint32_t>(wide[i]), std::bit_cast<uint32_t>(FromBfloat16(to[i])));
+    }
+    EXPECT_EQ(to[count], 1);
+    EXPECT_EQ(wide[count], 1);
   }
 }
 

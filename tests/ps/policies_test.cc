@@ -9,7 +9,8 @@
 #include "ps/spill.h"
 #include "tests/ps/ps_testing.h"
 
-// Every optimizer with every admission, expiry and update rule, in rows of both types.
+// Every optimizer with every admission, expiry and update rule, in rows of both types, by wires of
+// both.
 namespace tessera::ps {
 namespace {
 
@@ -70,6 +71,7 @@ v1::OpenJobRequest EveryCombination() {
           *table.mutable_spec()->mutable_expiry() = expiry;
           table.mutable_spec()->set_update(update);
           table.mutable_spec()->set_row_type(tables.size() % 3 == 0 ? v1::BFLOAT16 : v1::FLOAT32);
+          table.mutable_spec()->set_wire_type(tables.size() % 5 < 2 ? v1::BFLOAT16 : v1::FLOAT32);
         }
       }
     }
@@ -84,6 +86,7 @@ std::vector<Block> Gradients(const v1::OpenJobRequest& job, uint32_t rank, uint6
   for (uint32_t t = 0; t < static_cast<uint32_t>(job.tables_size()); ++t) {
     Block& block = blocks.emplace_back();
     block.table = t;
+    block.wire_type = job.tables(t).spec().wire_type();
     for (uint64_t key = 0; key < kKeys; ++key) {
       // Some keys come at every step, some once in a while.
       if (random() % kKeys < key) continue;

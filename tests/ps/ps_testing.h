@@ -18,6 +18,7 @@
 #include "common/checkpoint/manifest.h"
 #include "common/checkpoint/row_file_reader.h"
 #include "common/clock.h"
+#include "common/math/bfloat16.h"
 #include "common/partition.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -165,7 +166,23 @@ struct Block {
   uint32_t table = 0;
   std::vector<uint64_t> keys;
   std::vector<float> values;
+  v1::FloatType wire_type = v1::FLOAT32;  // the table's
 };
+
+// As they cross the wire.
+inline std::string WireBytes(const std::vector<float>& values, v1::FloatType type) {
+  if (type != v1::BFLOAT16) return Bytes(values);
+  std::vector<uint16_t> halves(values.size());
+  math::RoundToBfloat16(values.data(), values.size(), halves.data());
+  return Bytes(halves);
+}
+inline std::vector<float> WireValues(const std::string& bytes, v1::FloatType type) {
+  if (type != v1::BFLOAT16) return Values<float>(bytes);
+  const std::vector<uint16_t> halves = Values<uint16_t>(bytes);
+  std::vector<float> values(halves.size());
+  math::WidenBfloat16(halves.data(), halves.size(), values.data());
+  return values;
+}
 
 inline v1::CallHeader Header(uint32_t rank, uint64_t incarnation = 1) {
   v1::CallHeader header;
@@ -180,7 +197,7 @@ inline v1::GradientBlock ToGradients(const Block& block) {
   v1::GradientBlock out;
   out.set_table(block.table);
   out.set_keys(Bytes(block.keys));
-  out.set_gradients(Bytes(block.values));
+  out.set_gradients(WireBytes(block.values, block.wire_type));
   return out;
 }
 inline v1::PushRequest PushOf(uint32_t rank, uint64_t sequence, const std::vector<Block>& blocks) {
@@ -260,8 +277,8 @@ class PendingPull {
   bool answered() const { return answered_; }
   const absl::Status& status() const { return status_; }
   const v1::PullResponse& response() const { return response_; }
-  std::vector<float> values(int block = 0) const {
-    return Values<float>(response_.tables(block).values());
+  std::vector<float> values(int block = 0, v1::FloatType wire_type = v1::FLOAT32) const {
+    return WireValues(response_.tables(block).values(), wire_type);
   }
   // Of the first block.
   std::vector<uint8_t> statuses() const { return StatusesOf(response_.tables(0), keys_); }
@@ -389,6 +406,7 @@ class ShardedJob {
       const size_t dim = job_.tables(block.table).spec().dim();
       Block& out = part.emplace_back();
       out.table = block.table;
+      out.wire_type = block.wire_type;
       for (size_t i = 0; i < block.keys.size(); ++i) {
         if (OwnerOf(block.keys[i]) != ps) continue;
         out.keys.push_back(block.keys[i]);

@@ -47,6 +47,7 @@ class RecoveryHarness {
     v1::PsTable mixed = SgdTable("async", 1, v1::ASYNC);
     v1::PsTable waiting = AdamTable("waiting", 1, v1::SYNC);
     waiting.mutable_spec()->mutable_admission()->set_after_sightings(4);
+    waiting.mutable_spec()->set_wire_type(v1::BFLOAT16);
     return Logged(Job({AdamTable("adam", 4, v1::SYNC), every_row, expiring, mixed,
                        DenseTable("dense", 3, v1::SYNC), waiting},
                       kRanks));
@@ -86,6 +87,7 @@ class RecoveryHarness {
     blocks.push_back(
         {.table = 4, .keys = {0, 1}, .values = {1, float(step), 2, 3, float(rank), 4}});
     blocks.push_back(Random(5, 1, ~seed, 60, false));
+    blocks.back().wire_type = v1::BFLOAT16;
     return CallOf(PushOf(rank, step, blocks));
   }
   // A whole step of all ranks, pulls included.

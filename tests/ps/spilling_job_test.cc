@@ -64,6 +64,7 @@ class SpillingJobTest : public testing::Test {
     v1::PsTable adagrad = AdamTable("adagrad", 3, v1::SYNC);
     adagrad.mutable_spec()->mutable_optimizer()->mutable_adagrad();
     adagrad.mutable_spec()->set_row_type(v1::BFLOAT16);
+    adagrad.mutable_spec()->set_wire_type(v1::BFLOAT16);
     v1::PsTable every_row = AdamTable("every_row", 2, v1::SYNC);
     every_row.mutable_spec()->set_update(v1::EVERY_ROW);
     v1::PsTable admitted = AdamTable("admitted", 4, v1::SYNC);
@@ -84,6 +85,7 @@ class SpillingJobTest : public testing::Test {
     for (uint32_t t = 0; t < 4; ++t) {
       Block& block = blocks.emplace_back();
       block.table = t;
+      block.wire_type = t == 1 ? v1::BFLOAT16 : v1::FLOAT32;
       for (uint64_t key = 0; key < (t == 2 ? 50 : kKeys); ++key) {
         if (random() % 8 == 0) block.keys.push_back(key);
       }
@@ -220,6 +222,7 @@ TEST_F(SpillingJobTest, CheckpointsThatWriteWhatChangedHaveTheSameRows) {
     std::vector<Block> few(2);
     for (uint32_t t = 0; t < 2; ++t) {
       few[t].table = t;
+      few[t].wire_type = all[t].wire_type;
       const size_t dim = all[t].values.size() / all[t].keys.size();
       few[t].keys.assign(all[t].keys.begin(), all[t].keys.begin() + 20);
       few[t].values.assign(all[t].values.begin(), all[t].values.begin() + 20 * dim);
@@ -330,7 +333,7 @@ TEST(DamagedSpillDisk, SendsTheJobBackToItsCheckpointAndCondemnsNone) {
   expect_aborted(table->Pull(keys, /*read_only=*/false, pulled.data(), statuses.data()));
   const Table::Gradients gradients[] = {{.keys = keys, .values = values.data()}};
   expect_aborted(table->Apply(gradients, 0, 1));
-  expect_aborted(table->Assign(keys, values.data()));
+  expect_aborted(table->Assign(gradients[0]));
   expect_aborted(
       table->Restore({RowRecord{.key = 1, .floats = absl::MakeConstSpan(values).first(1)}}));
   table->BeginCut(/*all=*/true);

@@ -20,7 +20,10 @@ v1::OpenJobRequest TestJob() {
   v1::PsTable dense = DenseTable("dense", 7, v1::SYNC);
   v1::PsTable bfloat16 = AdamTable("bfloat16", 5, v1::SYNC);
   bfloat16.mutable_spec()->set_row_type(v1::BFLOAT16);
-  return Job({AdamTable("adam", 8, v1::SYNC), every_row, adagrad, ftrl, dense, bfloat16}, kWorkers);
+  v1::PsTable half_wire = AdamTable("half_wire", 3, v1::SYNC);
+  half_wire.mutable_spec()->set_wire_type(v1::BFLOAT16);
+  return Job({AdamTable("adam", 8, v1::SYNC), every_row, adagrad, ftrl, dense, bfloat16, half_wire},
+             kWorkers);
 }
 
 // What a rank pushes in a step: numbers of very different sizes, so that the order of a sum shows.
@@ -31,6 +34,7 @@ std::vector<Block> Gradients(const v1::OpenJobRequest& job, uint32_t rank, uint6
   for (uint32_t t = 0; t < static_cast<uint32_t>(job.tables_size()); ++t) {
     Block& block = blocks.emplace_back();
     block.table = t;
+    block.wire_type = job.tables(t).spec().wire_type();
     for (uint64_t key = 0; key < 40; ++key) {
       if (!job.tables(t).dense() && random() % 2 == 0) continue;
       block.keys.push_back(job.tables(t).dense() ? key : key * 0x123456789ABCDull);
@@ -71,7 +75,7 @@ SavedRows Train(uint32_t ps, uint64_t arrival_seed) {
 
 TEST(SyncTraining, GivesTheSameBitsOnOnePsAndOnThreeAndInAnyOrderOfArrival) {
   const SavedRows one = Train(1, 1);
-  EXPECT_EQ(one.size(), 6u * 40);
+  EXPECT_EQ(one.size(), 7u * 40);
   EXPECT_EQ(Train(3, 2), one);
   EXPECT_EQ(Train(1, 3), one);
   EXPECT_EQ(Train(7, 4), one);

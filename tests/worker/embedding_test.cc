@@ -25,6 +25,11 @@ struct World {
         column->set_pooling(pooling);
       }
     }
+    for (const auto& [name, dim] : {std::pair("emb", 3), std::pair("wide", 1)}) {
+      v1::TableSpec* table = spec.add_tables();
+      table->set_name(name);
+      table->set_dim(dim);
+    }
     inputs = {{.table = "wide", .table_index = 1, .fields = 1, .dim = 1},
               {.table = "emb", .table_index = 0, .fields = 2, .dim = 3}};
     batch.size = 3;
@@ -199,6 +204,16 @@ TEST(PoolRows, ByMaxTakesTheLargestOfEachElementAndGivesItTheGradient) {
   for (size_t i = 0; i < gradients.size(); ++i) {
     const uint64_t key = keys[0].routed.keys[i];
     EXPECT_EQ(gradients[i], key == 5 ? 30 : key == 7 ? 0 : 10);
+  }
+}
+
+TEST(EmbeddingPlan, KnowsWhichTablesCrossTheWireAsBfloat16) {
+  World world(v1::SUM);
+  world.spec.mutable_tables(0)->set_wire_type(v1::BFLOAT16);
+  const EmbeddingPlan plan(world.spec, world.inputs);
+  ASSERT_EQ(plan.lookups().size(), 2u);
+  for (const EmbeddingPlan::Lookup& lookup : plan.lookups()) {
+    EXPECT_EQ(lookup.wire_bfloat16, lookup.table == 0);
   }
 }
 

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "common/clock.h"
+#include "common/math/bfloat16.h"
 #include "common/partition.h"
 #include "common/rpc/server.h"
 #include "common/rpc/status.h"
@@ -18,6 +19,14 @@ namespace tessera::worker {
 namespace {
 
 using ::testing::HasSubstr;
+
+constexpr uint32_t kHalfTable = 6;  // the one whose wire_type is bfloat16
+
+std::string HalfBytes(absl::Span<const float> values) {
+  std::vector<uint16_t> halves(values.size());
+  math::RoundToBfloat16(values.data(), values.size(), halves.data());
+  return {reinterpret_cast<const char*>(halves.data()), halves.size() * sizeof(uint16_t)};
+}
 
 // Answers a pull with rows that hold the key in every float; can fail, lie or hang.
 class FakePs final : public v1::ParameterService::Service {
@@ -35,9 +44,10 @@ class FakePs final : public v1::ParameterService::Service {
         uint64_t key;
         std::memcpy(&key, block.keys().data() + 8 * i, 8);
         const float value = static_cast<float>(key);
-        for (int d = 0; d < 2; ++d) {
-          rows->mutable_values()->append(reinterpret_cast<const char*>(&value), 4);
-        }
+        const float row[] = {value, value};
+        *rows->mutable_values() += block.table() == kHalfTable
+                                       ? HalfBytes(row)
+                                       : std::string(reinterpret_cast<const char*>(row), 8);
       }
       if (shorten) rows->mutable_values()->pop_back();
     }
@@ -280,6 +290,41 @@ TEST_F(ParameterClientTest, ALargePushIsCutIntoNumberedPartsOfOnePush) {
     EXPECT_EQ(std::memcmp(keys.data(), &many_.keys[first], keys.size()), 0);
     ASSERT_EQ(values.size(), count * 8);
     EXPECT_EQ(std::memcmp(values.data(), &gradients[2 * first], values.size()), 0);
+  }
+}
+
+TEST_F(ParameterClientTest, RowsAndGradientsOfATableCrossTheWireAsBfloat16) {
+  std::vector<float> halves(2 * many_.keys.size(), -1), wide = halves;
+  const TableRows reads[] = {
+      {.table = 3, .dim = 2, .keys = &many_, .rows = wide.data()},
+      {.table = kHalfTable, .dim = 2, .keys = &many_, .rows = halves.data(), .bfloat16 = true}};
+  ASSERT_TRUE(client_->Pull(reads, {})->Wait().ok());
+  for (size_t i = 0; i < halves.size(); ++i) {
+    ASSERT_EQ(wide[i], static_cast<float>(many_.keys[i / 2]));
+    ASSERT_EQ(halves[i], math::FromBfloat16(math::NearestBfloat16(wide[i])));
+  }
+  std::vector<float> gradients(wide.size());
+  for (size_t i = 0; i < gradients.size(); ++i) gradients[i] = 1 + 0.001f * static_cast<float>(i);
+  const TableGradients writes[] = {{.table = 3, .dim = 2, .keys = &many_, .gradients = wide.data()},
+                                   {.table = kHalfTable,
+                                    .dim = 2,
+                                    .keys = &many_,
+                                    .gradients = gradients.data(),
+                                    .bfloat16 = true}};
+  ps_[0].failures = 2;  // a message is the same when it is sent again
+  ASSERT_TRUE(client_->Push(writes, 7, 0.5)->Wait().ok());
+  for (size_t p = 0; p < 2; ++p) {
+    const size_t first = many_.begin[p], count = many_.begin[p + 1] - first;
+    absl::MutexLock lock(&ps_[p].mu);
+    std::map<uint32_t, std::string> values;  // by table
+    for (const auto& [number, part] : ps_[p].parts) {
+      EXPECT_EQ(part.bulk_bytes(), count * (8 + 2 * 4 + 8 + 2 * 2));
+      for (const v1::GradientBlock& block : part.tables())
+        values[block.table()] += block.gradients();
+    }
+    EXPECT_EQ(values[3], std::string(reinterpret_cast<const char*>(&wide[2 * first]), count * 8));
+    EXPECT_EQ(values[kHalfTable],
+              HalfBytes(absl::MakeConstSpan(gradients).subspan(2 * first, 2 * count)));
   }
 }
 

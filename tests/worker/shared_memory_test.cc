@@ -4,6 +4,7 @@
 #include <random>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -52,7 +53,7 @@ class Ps {
   const std::string& address() const { return server_->address(); }
 
   // One table, "t", of two ranks.
-  void Open(v1::Consistency consistency) {
+  void Open(v1::Consistency consistency, v1::FloatType wire_type = v1::FLOAT32) {
     v1::OpenJobRequest job;
     job.set_job_id("job");
     job.set_generation(1);
@@ -65,6 +66,7 @@ class Ps {
     table.set_consistency(consistency);
     table.mutable_spec()->set_name("t");
     table.mutable_spec()->set_dim(kDim);
+    table.mutable_spec()->set_wire_type(wire_type);
     table.mutable_spec()->mutable_initializer()->mutable_normal()->set_stddev(1);
     table.mutable_spec()->mutable_optimizer()->set_learning_rate(0.1f);
     table.mutable_spec()->mutable_optimizer()->mutable_adagrad();
@@ -97,8 +99,11 @@ class Ps {
 // What a worker has for one assignment.
 class Client {
  public:
-  Client(const std::string& ps, uint32_t rank, bool share_memory)
-      : channels_(NewNetworkChannels()), board_(SystemClock()) {
+  Client(const std::string& ps, uint32_t rank, bool share_memory,
+         v1::FloatType wire_type = v1::FLOAT32)
+      : bfloat16_(wire_type == v1::BFLOAT16),
+        channels_(NewNetworkChannels()),
+        board_(SystemClock()) {
     v1::PsAddress address;
     address.set_name("ps-0");
     address.set_address(ps);
@@ -117,7 +122,7 @@ class Client {
                                                  std::vector<float>* rows, uint64_t step = 0) {
     rows->assign(keys.keys.size() * kDim, -1);
     const worker::TableRows reads[] = {
-        {.table = 0, .dim = kDim, .keys = &keys, .rows = rows->data()}};
+        {.table = 0, .dim = kDim, .keys = &keys, .rows = rows->data(), .bfloat16 = bfloat16_}};
     worker::ParameterClient::PullOptions options;
     options.step = step;
     return client_->Pull(reads, options);
@@ -133,13 +138,17 @@ class Client {
     for (size_t i = 0; i < gradients.size(); ++i) {
       gradients[i] = static_cast<float>((i * 7 + sequence * 13) % 101) / 50 - 1;
     }
-    const worker::TableGradients writes[] = {
-        {.table = 0, .dim = kDim, .keys = &keys, .gradients = gradients.data()}};
+    const worker::TableGradients writes[] = {{.table = 0,
+                                              .dim = kDim,
+                                              .keys = &keys,
+                                              .gradients = gradients.data(),
+                                              .bfloat16 = bfloat16_}};
     const absl::Status pushed = client_->Push(writes, sequence, 1)->Wait();
     EXPECT_TRUE(pushed.ok()) << pushed;
   }
 
  private:
+  const bool bfloat16_;
   const std::unique_ptr<Channels> channels_;
   worker::StatusBoard board_;
   worker::Cancellation cancellation_;
@@ -181,13 +190,16 @@ class SharedMemoryTest : public testing::Test {
 };
 
 TEST_F(SharedMemoryTest, RowsAndGradientsHaveTheBitsOfThoseThroughTheNetwork) {
-  for (const v1::Consistency consistency : {v1::ASYNC, v1::SYNC}) {
-    SCOPED_TRACE(consistency);
+  for (const auto& [consistency, wire_type] :
+       {std::pair(v1::ASYNC, v1::FLOAT32), {v1::SYNC, v1::FLOAT32}, {v1::SYNC, v1::BFLOAT16}}) {
+    SCOPED_TRACE(v1::FloatType_Name(wire_type));
+    const int number_bytes = wire_type == v1::BFLOAT16 ? 2 : 4;
     Ps ps[2] = {Ps(kMaxBytes), Ps(kMaxBytes)};
     std::vector<float> rows[2];
     for (const bool share : {false, true}) {
-      ps[share].Open(consistency);
-      Client first(ps[share].address(), 0, share), second(ps[share].address(), 1, share);
+      ps[share].Open(consistency, wire_type);
+      Client first(ps[share].address(), 0, share, wire_type);
+      Client second(ps[share].address(), 1, share, wire_type);
       if (share) {
         AwaitSharing(ps[share], first);
         AwaitSharing(ps[share], second);
@@ -210,8 +222,8 @@ TEST_F(SharedMemoryTest, RowsAndGradientsHaveTheBitsOfThoseThroughTheNetwork) {
     EXPECT_EQ(std::memcmp(rows[0].data(), rows[1].data(), rows[0].size() * sizeof(float)), 0);
     EXPECT_EQ(ps[0].SharedBytes("Pull") + ps[0].SharedBytes("Push") + ps[0].MappedBytes(), 0);
     // Keys, rows and gradients, but for the few; the text rounds.
-    EXPECT_GE(ps[1].SharedBytes("Push"), 0.99 * 10 * kKeys * (8 + kDim * 4));
-    EXPECT_GE(ps[1].SharedBytes("Pull"), 0.99 * 5 * 3 * kKeys * (8 + kDim * 4));
+    EXPECT_GE(ps[1].SharedBytes("Push"), 0.99 * 10 * kKeys * (8 + kDim * number_bytes));
+    EXPECT_GE(ps[1].SharedBytes("Pull"), 0.99 * 5 * 3 * kKeys * (8 + kDim * number_bytes));
     EXPECT_LT(ps[1].Metric("tessera_ps_received_bytes_total{call=\"Push\"}"), 100'000);
   }
 }

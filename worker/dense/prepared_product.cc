@@ -132,7 +132,7 @@ bool HasBfloat16Products() {
 void RoundToBfloat16(TaskPool* pool, absl::Span<const float> from, uint16_t* to) {
   const float* const in = from.data();
   ForElements(pool, from.size(), [in, to](size_t begin, size_t end) {
-    for (size_t i = begin; i < end; ++i) to[i] = math::NearestBfloat16(in[i]);
+    math::RoundToBfloat16(in + begin, end - begin, to + begin);
   });
 }
 
