@@ -55,7 +55,19 @@ class PosixWritableFile final : public WritableFile {
       if (n < 0 && errno == EINTR) continue;
       if (n < 0) return ErrnoStatus(errno, "write to", path_);
       bytes.remove_prefix(static_cast<size_t>(n));
+      size_ += static_cast<uint64_t>(n);
     }
+    return absl::OkStatus();
+  }
+  absl::Status Drain(uint64_t behind) override {
+    TESSERA_RETURN_IF_ERROR(SyncRange(begun_, size_, SYNC_FILE_RANGE_WRITE));
+    begun_ = size_;
+    const uint64_t end = size_ - std::min(size_, behind);
+    if (end <= drained_) return absl::OkStatus();
+    constexpr unsigned kWait =
+        SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER;
+    TESSERA_RETURN_IF_ERROR(SyncRange(drained_, end, kWait));
+    drained_ = end;
     return absl::OkStatus();
   }
   absl::Status Sync() override {
@@ -68,8 +80,20 @@ class PosixWritableFile final : public WritableFile {
   }
 
  private:
+  absl::Status SyncRange(uint64_t begin, uint64_t end, unsigned flags) {
+    if (begin == end) return absl::OkStatus();
+    const auto from = static_cast<off64_t>(begin), bytes = static_cast<off64_t>(end - begin);
+    if (::sync_file_range(fd_, from, bytes, flags) == 0) return absl::OkStatus();
+    // Pipes and some file systems have no such call.
+    if (errno == ESPIPE || errno == EINVAL || errno == ENOSYS) return absl::OkStatus();
+    return ErrnoStatus(errno, "sync_file_range", path_);
+  }
+
   int fd_;
   const std::string path_;
+  uint64_t size_ = 0;     // of what was appended
+  uint64_t begun_ = 0;    // the disk has been told of the bytes before
+  uint64_t drained_ = 0;  // and has had these
 };
 
 class PosixReadableFile final : public ReadableFile {

@@ -58,7 +58,7 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
     uint64_t max_copied_bytes = 1 << 30;
     absl::Duration copy_room_limit = absl::Seconds(10);
     // While pushes come, a checkpoint is written for this share of the time (WriterRest).
-    double writer_share = 0.25;
+    double writer_share = 0.1;
     // Folder of push logs; empty: this ps keeps none.
     std::string log_root = {};
     uint64_t max_log_bytes = 0;  // of a job's; 0: as much as the disk has

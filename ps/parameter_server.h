@@ -39,7 +39,7 @@ class ParameterServer {
     uint64_t max_spill_bytes = UINT64_MAX;
     // JobShard::Options has them.
     uint64_t max_copied_bytes = 1 << 30;
-    double writer_share = 0.25;
+    double writer_share = 0.1;
     // Checkpoints lie below; the same folder as the master's.
     std::string checkpoint_root = ".";
     // Threads that work on requests. 0: one per processor.

@@ -209,11 +209,14 @@ void RowStore::UpdateBlocks(absl::Span<const uint64_t> keys, ChangeBlock change,
       n = 0;
     };
     absl::MutexLock lock(&stripe.mu);
+    const bool cut = stripe.cut != nullptr;
+    const uint32_t cut_bit = stripe.cut_bit;
     RowSearch search(stripe.maps.data(), items, layout().block_bytes());
     for (size_t i = 0; i < items.size();) {
       for (Row* const row : search.Next()) {
         if (row != nullptr) [[likely]] {
-          if (stripe.cut != nullptr) KeepForCut(stripe, items[i].map, row);
+          // As KeepForCut does: a call for every row costs a twentieth of a push.
+          if (cut && (row->flags & kRowCut) != cut_bit) KeepForCut(stripe, items[i].map, row);
           rows[n] = row;
           positions[n++] = items[i].position;
         } else {

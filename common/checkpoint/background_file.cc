@@ -87,10 +87,10 @@ absl::Status BackgroundFile::Write(const std::string& bytes) {
   checksum_.Add(bytes);
   TESSERA_RETURN_IF_ERROR(Failpoint("checkpoint.rows.append"));
   TESSERA_RETURN_IF_ERROR(file_->Append(bytes));
-  unsynced_ += bytes.size();
-  if (unsynced_ < kSyncEveryBytes) return absl::OkStatus();
-  unsynced_ = 0;
-  return file_->Sync();
+  undrained_ += bytes.size();
+  if (undrained_ < kDrainEveryBytes) return absl::OkStatus();
+  undrained_ = 0;
+  return file_->Drain(kMaxUnwrittenBytes - kDrainEveryBytes);
 }
 
 }  // namespace tessera

@@ -15,12 +15,13 @@
 namespace tessera {
 
 // A file that a thread of its own writes, so that who makes the bytes does not wait for the disk
-// unless it falls behind by kMaxQueuedBytes. Now and then it syncs what it has written, so that
-// little is left to be synced at the end. Used by one thread.
+// unless it falls behind by kMaxQueuedBytes. The disk has no more than kMaxUnwrittenBytes of it
+// still to write, so that little is left to be synced at the end. Used by one thread.
 class BackgroundFile {
  public:
   static constexpr uint64_t kMaxQueuedBytes = 4 << 20;
-  static constexpr uint64_t kSyncEveryBytes = 64 << 20;
+  static constexpr uint64_t kDrainEveryBytes = 8 << 20;
+  static constexpr uint64_t kMaxUnwrittenBytes = 64 << 20;
 
   explicit BackgroundFile(std::unique_ptr<WritableFile> file);
   ~BackgroundFile();
@@ -44,7 +45,7 @@ class BackgroundFile {
   const std::unique_ptr<WritableFile> file_;
   // The thread's until it has ended.
   Checksum64 checksum_;
-  uint64_t unsynced_ = 0;
+  uint64_t undrained_ = 0;
 
   absl::Mutex mu_;
   std::deque<std::string> queue_ ABSL_GUARDED_BY(mu_);  // the first is being written

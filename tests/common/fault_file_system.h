@@ -203,6 +203,12 @@ class FaultFileSystem final : public FileSystem {
       file_->synced = file_->bytes.size();
       return absl::OkStatus();
     }
+    // Nothing of it lasts.
+    absl::Status Drain(uint64_t behind) override {
+      absl::MutexLock lock(&fs_.mu_);
+      if (Take(fs_.syncs_left_)) return absl::OkStatus();
+      return absl::UnavailableError(absl::StrCat("sync_file_range ", path_));
+    }
     absl::Status Close() override { return absl::OkStatus(); }
 
    private:

@@ -36,6 +36,31 @@ TEST_F(PosixFileSystemTest, ListsWhatIsThereSorted) {
   EXPECT_EQ(fs_.List(folder_ + "/absent").status().code(), StatusCode::kNotFound);
 }
 
+TEST_F(PosixFileSystemTest, DrainingChangesNoByte) {
+  const std::string path = folder_ + "/drained";
+  std::string expected;
+  const auto file = *fs_.Create(path);
+  for (const size_t behind : {0, 100'000, 5'000, 0}) {
+    const std::string bytes(30'000, static_cast<char>('a' + expected.size() % 7));
+    ASSERT_TRUE(file->Append(bytes).ok());
+    expected += bytes;
+    const absl::Status drained = file->Drain(behind);
+    EXPECT_TRUE(drained.ok()) << drained;
+    EXPECT_TRUE(file->Drain(behind).ok()) << "there is nothing more to drain";
+  }
+  ASSERT_TRUE(file->Sync().ok());
+  ASSERT_TRUE(file->Close().ok());
+  std::string found(expected.size(), '\0');
+  const auto read = *fs_.Open(path);
+  EXPECT_EQ(read->Size(), expected.size());
+  ASSERT_TRUE(read->Read(0, absl::MakeSpan(found)).ok());
+  EXPECT_EQ(found, expected);
+  // What is no file of a disk has nothing to drain.
+  const auto null = *fs_.Create("/dev/null");
+  ASSERT_TRUE(null->Append("bytes").ok());
+  EXPECT_TRUE(null->Drain(0).ok());
+}
+
 TEST_F(PosixFileSystemTest, ErrorsSayWhetherToTryAgain) {
   // A file where a folder should be: what is asked for does not exist.
   EXPECT_EQ(fs_.List(folder_ + "/file").status().code(), StatusCode::kNotFound);
