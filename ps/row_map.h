@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "absl/functional/function_ref.h"
-#include "ps/map_memory.h"
+#include "ps/huge_page_memory.h"
 #include "ps/row_layout.h"
 
 namespace tessera::ps {
@@ -26,7 +26,7 @@ namespace tessera::ps {
 // and the tag those between. Rows are borrowed. Not thread-safe; const methods may run in parallel.
 class RowMap {
  public:
-  explicit RowMap(std::shared_ptr<MapMemory> memory) : memory_(std::move(memory)) {}
+  explicit RowMap(std::shared_ptr<HugePageMemory> memory) : memory_(std::move(memory)) {}
   RowMap(RowMap&& other) noexcept;
   RowMap& operator=(RowMap&&) = delete;
   void Swap(RowMap& other) noexcept {
@@ -114,7 +114,7 @@ class RowMap {
   Bucket* buckets_ = const_cast<Bucket*>(&kNoRows);
   uint32_t bucket_count_ = 0;
   uint32_t size_ = 0;
-  std::shared_ptr<MapMemory> memory_;
+  std::shared_ptr<HugePageMemory> memory_;
 };
 
 inline uint32_t RowMap::Matches(const Bucket& bucket, uint64_t tag) {

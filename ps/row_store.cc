@@ -35,10 +35,11 @@ void MarkChanged(absl::Span<Row* const> rows) {
 RowStore::RowStore(RowTemplate row_template, const PartitionSet* partitions)
     : template_(std::move(row_template)),
       partitions_(*partitions),
-      map_memory_(std::make_shared<MapMemory>()) {
+      map_memory_(std::make_shared<HugePageMemory>()),
+      slab_memory_(std::make_shared<HugePageMemory>()) {
   const uint32_t owned = static_cast<uint32_t>(partitions_.owned().size());
   for (uint32_t s = 0; s < KeyBatch::kStripes; ++s) {
-    auto stripe = std::make_unique<Stripe>(layout().block_bytes());
+    auto stripe = std::make_unique<Stripe>(layout().block_bytes(), slab_memory_);
     if (s < owned) {
       absl::MutexLock lock(&stripe->mu);
       const uint32_t maps = KeyBatch::MapOf(owned - 1 - s) + 1;
@@ -403,7 +404,7 @@ uint64_t RowStore::rows() const {
 }
 
 uint64_t RowStore::bytes() const {
-  uint64_t bytes = map_bytes();
+  uint64_t bytes = map_bytes() + slab_memory_->free_bytes();
   for (const auto& stripe : stripes_) {
     absl::ReaderMutexLock lock(&stripe->mu);
     bytes += stripe->slabs.bytes();

@@ -261,7 +261,8 @@ class RowStore {
     std::vector<uint64_t> replaced;  // see NoteReplaced
   };
   struct Stripe {
-    explicit Stripe(size_t block_bytes) : slabs(block_bytes) {}
+    Stripe(size_t block_bytes, std::shared_ptr<HugePageMemory> memory)
+        : slabs(block_bytes, std::move(memory)) {}
     mutable absl::Mutex mu;
     std::vector<RowMap> maps ABSL_GUARDED_BY(mu);  // by number within the stripe
     SlabPool slabs ABSL_GUARDED_BY(mu);
@@ -312,8 +313,11 @@ class RowStore {
 
   const RowTemplate template_;
   const PartitionSet& partitions_;
-  std::shared_ptr<MapMemory> map_memory_;  // constant after PrepareToTakeOver
-  bool evicts_ = false;                    // constant after PrepareToEvict
+  // Apart, or slabs, which stay, would keep what maps leave behind as they grow from being joined.
+  // Constant after PrepareToTakeOver.
+  std::shared_ptr<HugePageMemory> map_memory_;
+  std::shared_ptr<HugePageMemory> slab_memory_;
+  bool evicts_ = false;                     // constant after PrepareToEvict
   std::atomic<bool> notes_replaced_ = false;
   std::vector<std::unique_ptr<Stripe>> stripes_;  // [KeyBatch::kStripes]
   std::atomic<uint32_t> unread_maps_ = 0;         // of the cut under way

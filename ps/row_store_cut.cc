@@ -21,8 +21,6 @@ constexpr size_t kAhead = 16;
 constexpr size_t kLineBytes = 64;
 // Copied with the stripe locked, at once: some 30 microseconds.
 constexpr size_t kPieceBytes = 128 << 10;
-// A cut of many stripes has copies in each.
-constexpr size_t kCopySlabBytes = 256 << 10;
 
 void PrefetchBlock(const void* block, size_t bytes) {
   const char* const at = static_cast<const char*>(block);
@@ -72,7 +70,6 @@ uint64_t RowStore::BeginCut(bool all) {
     absl::MutexLock lock(&stripe->mu);
     auto cut = std::make_unique<StripeCut>(layout().block_bytes());
     cut->wanted = !all ? kRowChanged : evicts_ ? kRowDirty : 0;
-    cut->slabs.LimitSlabs(kCopySlabBytes);
     cut->maps.resize(stripe->maps.size());
     cut->unread = static_cast<uint32_t>(stripe->maps.size());
     for (size_t m = 0; m < stripe->maps.size(); ++m) {

@@ -24,6 +24,7 @@ void RowStore::TakeRows(PartitionId partition, bool changed,
 
 void RowStore::PrepareToTakeOver(const RowStore& other) {
   map_memory_ = other.map_memory_;
+  slab_memory_ = other.slab_memory_;
   for (size_t s = 0; s < stripes_.size(); ++s) {
     uint32_t bit = 0;
     {
@@ -33,6 +34,7 @@ void RowStore::PrepareToTakeOver(const RowStore& other) {
     }
     absl::MutexLock lock(&stripes_[s]->mu);
     stripes_[s]->cut_bit = bit;
+    stripes_[s]->slabs.UseMemory(slab_memory_);
     for (RowMap& map : stripes_[s]->maps) {
       RowMap empty(map_memory_);
       map.Swap(empty);

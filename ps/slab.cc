@@ -1,7 +1,5 @@
 #include "ps/slab.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <cstdlib>
 #include <new>
@@ -13,21 +11,32 @@ namespace tessera::ps {
 namespace {
 
 constexpr size_t kFirstSlabBytes = 16 << 10;
-constexpr size_t kLargestSlabBytes = 2 << 20;
+constexpr size_t kFullSlabBytes = 64 << 10;
+constexpr size_t kFullSlabBlocks = 64;  // what is left at a slab's end is less than one of them
+constexpr size_t kAlignment = 64;
 
 }  // namespace
 
-SlabPool::SlabPool(size_t block_bytes)
+SlabPool::SlabPool(size_t block_bytes, std::shared_ptr<HugePageMemory> memory)
     : block_bytes_(block_bytes),
+      full_slab_bytes_(
+          RoundUp(std::max(kFullSlabBytes, kFullSlabBlocks * block_bytes), kAlignment)),
+      memory_(std::move(memory)),
       slab_bytes_(std::max(kFirstSlabBytes, block_bytes)),
-      largest_slab_bytes_(kLargestSlabBytes) {}
+      largest_slab_bytes_(full_slab_bytes_) {}
 
 void SlabPool::LimitSlabs(size_t bytes) {
-  largest_slab_bytes_ = std::clamp(bytes, kFirstSlabBytes, kLargestSlabBytes);
+  largest_slab_bytes_ = std::clamp(bytes, kFirstSlabBytes, full_slab_bytes_);
 }
 
 SlabPool::~SlabPool() {
-  for (void* slab : slabs_) std::free(slab);
+  for (const Slab& slab : slabs_) {
+    if (slab.memory != nullptr) {
+      slab.memory->Free(slab.begin, slab.bytes);
+    } else {
+      std::free(slab.begin);
+    }
+  }
 }
 
 void SlabPool::Adopt(SlabPool& other) {
@@ -54,17 +63,15 @@ void SlabPool::Grow() {
     }
     return;
   }
-  const bool huge = slab_bytes_ >= kLargestSlabBytes;
-  const size_t alignment = huge ? kLargestSlabBytes : 64;
-  const size_t bytes = RoundUp(slab_bytes_, alignment);
-  void* slab = std::aligned_alloc(alignment, bytes);
-  if (slab == nullptr) throw std::bad_alloc();
-  // A wish: without huge pages the same memory is only slower.
-  if (huge) ::madvise(slab, bytes, MADV_HUGEPAGE);
-  slabs_.push_back(slab);
-  bytes_ += bytes;
-  next_ = static_cast<std::byte*>(slab);
-  end_ = next_ + bytes / block_bytes_ * block_bytes_;
+  Slab slab = {.begin = nullptr, .bytes = RoundUp(slab_bytes_, kAlignment), .memory = nullptr};
+  if (slab.bytes >= full_slab_bytes_) slab.memory = memory_;
+  slab.begin = slab.memory != nullptr ? slab.memory->Allocate(slab.bytes)
+                                      : std::aligned_alloc(kAlignment, slab.bytes);
+  if (slab.begin == nullptr) throw std::bad_alloc();
+  bytes_ += slab.bytes;
+  next_ = static_cast<std::byte*>(slab.begin);
+  end_ = next_ + slab.bytes / block_bytes_ * block_bytes_;
+  slabs_.push_back(std::move(slab));
   slab_bytes_ = std::max(block_bytes_, std::min(slab_bytes_ * 2, largest_slab_bytes_));
 }
 

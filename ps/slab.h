@@ -1,18 +1,23 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <utility>
 #include <vector>
 
+#include "ps/huge_page_memory.h"
+
 namespace tessera::ps {
 
-// Blocks of one size, at least 8 bytes, cut from slabs that grow from 16 KiB to 2 MiB; those of
-// 2 MiB ask for huge pages. Blocks are aligned to 16 bytes, uninitialised, and used again once they
-// are freed; slabs live as long as the pool.
+// Blocks of one size, at least 8 bytes, cut from slabs that grow from 16 KiB to 64, or to as many
+// blocks: of a pool that has not filled its last one, little lies idle. Blocks are aligned to 16
+// bytes, uninitialised, and used again once they are freed; slabs live as long as the pool.
 // Not thread-safe.
 class SlabPool {
  public:
-  explicit SlabPool(size_t block_bytes);
+  // Slabs that grow no more come from `memory`, which pools may share; those before, and all where
+  // it is null, from the heap.
+  explicit SlabPool(size_t block_bytes, std::shared_ptr<HugePageMemory> memory = nullptr);
   ~SlabPool();
   SlabPool(const SlabPool&) = delete;
   SlabPool& operator=(const SlabPool&) = delete;
@@ -32,22 +37,32 @@ class SlabPool {
   // All slabs of another pool of blocks of this size, which has none afterwards: its blocks, in use
   // or free, are this one's.
   void Adopt(SlabPool& other);
-  // Slabs grow to 2 MiB at most as it is. Before the first block.
+  // Before the first block: slabs grow to so many bytes at most, and those smaller than they were
+  // to grow come from the heap;
   void LimitSlabs(size_t bytes);
+  // the memory is another.
+  void UseMemory(std::shared_ptr<HugePageMemory> memory) { memory_ = std::move(memory); }
   // Of all slabs, free blocks included.
   size_t bytes() const { return bytes_; }
 
  private:
+  struct Slab {
+    void* begin = nullptr;
+    size_t bytes = 0;
+    std::shared_ptr<HugePageMemory> memory;  // null: the heap
+  };
   void Grow();
 
   const size_t block_bytes_;
+  const size_t full_slab_bytes_;
+  std::shared_ptr<HugePageMemory> memory_;
   size_t slab_bytes_;
-  size_t largest_slab_bytes_;
+  size_t largest_slab_bytes_;  // at most full_slab_bytes_
   size_t bytes_ = 0;
   std::byte* next_ = nullptr;
   std::byte* end_ = nullptr;
   void* free_ = nullptr;  // each free block begins with the address of the next
-  std::vector<void*> slabs_;
+  std::vector<Slab> slabs_;
   // Of adopted pools: ends of slabs, and lists of free blocks (the end is null). Used before
   // another slab is cut.
   std::vector<std::pair<std::byte*, std::byte*>> rest_;

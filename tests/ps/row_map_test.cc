@@ -20,7 +20,7 @@ class RowMapTest : public testing::Test {
   }
 
   std::deque<Row> rows_;
-  RowMap map_{std::make_shared<MapMemory>()};
+  RowMap map_{std::make_shared<HugePageMemory>()};
 };
 
 TEST_F(RowMapTest, FindsEveryOtherKeyWhateverIsErased) {

@@ -311,14 +311,14 @@ TEST(RowStoreTakeOver, CountsTheMemoryOfItsMapsAndGivesItToNewOnes) {
   std::vector<uint8_t> statuses(keys.size());
   std::unique_ptr<RowStore> store = make();
   store->FindOrCreate(keys, values.data(), statuses.data());
-  const uint64_t bytes = store->map_bytes();
+  const uint64_t bytes = store->bytes();
   EXPECT_GE(bytes, uint64_t{2} << 20);
   for (int generation = 0; generation < 3; ++generation) {
     std::unique_ptr<RowStore> next = make();
     next->PrepareToTakeOver(*store);
     next->TakeOver(*store);
     store = std::move(next);
-    EXPECT_EQ(store->map_bytes(), bytes) << generation;
+    EXPECT_EQ(store->bytes(), bytes) << generation;
   }
   EXPECT_EQ(store->Find(keys, values.data(), statuses.data()).hits, keys.size());
 }

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <set>
 #include <vector>
 
@@ -26,7 +27,50 @@ TEST(SlabPool, HandsOutAlignedBlocksThatDoNotOverlap) {
   }
   EXPECT_EQ(blocks.size(), 100000u);
   EXPECT_GE(pool.bytes(), 100000u * 144);
-  EXPECT_LE(pool.bytes(), 100000u * 144 + (4u << 20));
+  EXPECT_LE(pool.bytes(), 100000u * 144 * 101 / 100 + (64u << 10));
+}
+
+TEST(SlabPool, SharesHugePagesWithOthersAndGivesThemBack) {
+  const auto memory = std::make_shared<HugePageMemory>();
+  constexpr size_t kPage = 2 << 20;
+  {
+    std::vector<std::unique_ptr<SlabPool>> pools;
+    std::set<void*> blocks;
+    for (int p = 0; p < 16; ++p) {
+      pools.push_back(std::make_unique<SlabPool>(128, memory));
+      // 16, 32 and 64 KiB, of which the last is the first that is as large as they get.
+      for (int i = 0; i < (16 + 32 + 64) * 8; ++i) {
+        void* const block = pools.back()->Allocate();
+        std::memset(block, p, 128);
+        EXPECT_TRUE(blocks.insert(block).second);
+      }
+      EXPECT_EQ(pools.back()->bytes(), size_t{112} << 10);
+    }
+    EXPECT_EQ(memory->free_bytes(), kPage - 16 * (64 << 10)) << "of one page";
+    pools[0]->Adopt(*pools[1]);
+    pools[1].reset();
+    EXPECT_EQ(memory->free_bytes(), kPage - 16 * (64 << 10));
+    pools[0].reset();
+    EXPECT_EQ(memory->free_bytes(), kPage - 14 * (64 << 10));
+  }
+  EXPECT_EQ(memory->free_bytes(), kPage);
+}
+
+TEST(SlabPool, OfLargeBlocksWastesLittle) {
+  const auto memory = std::make_shared<HugePageMemory>();
+  constexpr size_t kBlock = 65552;  // 4,096 floats, three slots each
+  SlabPool pool(kBlock, memory);
+  for (int i = 0; i < 1000; ++i) pool.Allocate();
+  EXPECT_LE(pool.bytes(), 1000 * kBlock + 64 * kBlock + (64 << 10));
+}
+
+TEST(SlabPool, WithALimitTakesNoHugePage) {
+  const auto memory = std::make_shared<HugePageMemory>();
+  SlabPool pool(128, memory);
+  pool.LimitSlabs(20 << 10);
+  for (int i = 0; i < 100'000; ++i) pool.Allocate();
+  EXPECT_EQ(memory->free_bytes(), 0u);
+  EXPECT_LE(pool.bytes(), 100'000u * 128 + (20u << 10));
 }
 
 TEST(SlabPool, HandsOutTheLastFreedBlockFirstAndGrowsOnlyWhenNoneIsFree) {

@@ -11,27 +11,27 @@
 
 namespace tessera::ps {
 
-// Memory for the buckets of a store's maps: blocks of any size on pages of 2 MiB, where a search
-// finds its bucket without a walk through the tables of pages. Small blocks come from the heap:
-// maps that are small stay in the caches, and many small tables shall not hold 2 MiB each. Blocks
+// Memory for the rows of a store and the buckets of its maps: blocks of any size on pages of 2 MiB,
+// where either is found without a walk through the tables of pages. Small blocks come from the
+// heap: what is small stays in the caches, and many small tables shall not hold 2 MiB each. Blocks
 // begin at a cache line. What is freed serves later blocks, whole with what lies free beside it;
 // pages live as long as this does.
 //
 // Thread-safe; takes microseconds, so it is for what grows rarely.
-class MapMemory {
+class HugePageMemory {
  public:
   static constexpr size_t kSmall = 4 << 10;
 
-  MapMemory() = default;
-  ~MapMemory();
-  MapMemory(const MapMemory&) = delete;
-  MapMemory& operator=(const MapMemory&) = delete;
+  HugePageMemory() = default;
+  ~HugePageMemory();
+  HugePageMemory(const HugePageMemory&) = delete;
+  HugePageMemory& operator=(const HugePageMemory&) = delete;
 
-  // Zeros. `bytes`: a multiple of 64.
+  // Uninitialised. `bytes`: a multiple of 64.
   void* Allocate(size_t bytes);
   void Free(void* block, size_t bytes);  // as allocated
 
-  // Free ranges of the pages, which no map has.
+  // Free ranges of the pages, which nobody has.
   size_t free_bytes() const;
 
  private:

@@ -1,9 +1,8 @@
-#include "ps/map_memory.h"
+#include "ps/huge_page_memory.h"
 
 #include <sys/mman.h>
 
 #include <cstdlib>
-#include <cstring>
 #include <iterator>
 #include <new>
 
@@ -23,23 +22,17 @@ void* AlignedAlloc(size_t alignment, size_t bytes) {
 
 }  // namespace
 
-MapMemory::~MapMemory() {
+HugePageMemory::~HugePageMemory() {
   for (void* const chunk : chunks_) std::free(chunk);
 }
 
-void* MapMemory::Allocate(size_t bytes) {
-  void* block;
-  if (bytes < kSmall) {
-    block = AlignedAlloc(kLine, bytes);
-  } else {
-    absl::MutexLock lock(&mu_);
-    block = Take(bytes);
-  }
-  std::memset(block, 0, bytes);
-  return block;
+void* HugePageMemory::Allocate(size_t bytes) {
+  if (bytes < kSmall) return AlignedAlloc(kLine, bytes);
+  absl::MutexLock lock(&mu_);
+  return Take(bytes);
 }
 
-void MapMemory::Free(void* block, size_t bytes) {
+void HugePageMemory::Free(void* block, size_t bytes) {
   if (bytes < kSmall) {
     std::free(block);
     return;
@@ -48,12 +41,12 @@ void MapMemory::Free(void* block, size_t bytes) {
   Put(static_cast<char*>(block), bytes);
 }
 
-size_t MapMemory::free_bytes() const {
+size_t HugePageMemory::free_bytes() const {
   absl::ReaderMutexLock lock(&mu_);
   return free_bytes_;
 }
 
-void* MapMemory::Take(size_t bytes) {
+void* HugePageMemory::Take(size_t bytes) {
   auto fit = by_size_.lower_bound({bytes, nullptr});
   if (fit == by_size_.end()) {
     const size_t chunk_bytes = RoundUp(bytes, kHugePage);
@@ -72,7 +65,7 @@ void* MapMemory::Take(size_t bytes) {
   return begin;
 }
 
-void MapMemory::Put(char* begin, size_t bytes) {
+void HugePageMemory::Put(char* begin, size_t bytes) {
   free_bytes_ += bytes;
   auto after = by_address_.lower_bound(begin);
   if (after != by_address_.begin()) {
