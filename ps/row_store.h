@@ -317,7 +317,7 @@ class RowStore {
   // Constant after PrepareToTakeOver.
   std::shared_ptr<HugePageMemory> map_memory_;
   std::shared_ptr<HugePageMemory> slab_memory_;
-  bool evicts_ = false;                     // constant after PrepareToEvict
+  bool evicts_ = false;  // constant after PrepareToEvict
   std::atomic<bool> notes_replaced_ = false;
   std::vector<std::unique_ptr<Stripe>> stripes_;  // [KeyBatch::kStripes]
   std::atomic<uint32_t> unread_maps_ = 0;         // of the cut under way
