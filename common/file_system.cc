@@ -64,6 +64,11 @@ class PosixWritableFile final : public WritableFile {
     begun_ = size_;
     const uint64_t end = size_ - std::min(size_, behind);
     if (end <= drained_) return absl::OkStatus();
+    if (syncs_whole_) {
+      TESSERA_RETURN_IF_ERROR(Sync());
+      drained_ = size_;
+      return absl::OkStatus();
+    }
     constexpr unsigned kWait =
         SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER;
     TESSERA_RETURN_IF_ERROR(SyncRange(drained_, end, kWait));
@@ -84,16 +89,18 @@ class PosixWritableFile final : public WritableFile {
     if (begin == end) return absl::OkStatus();
     const auto from = static_cast<off64_t>(begin), bytes = static_cast<off64_t>(end - begin);
     if (::sync_file_range(fd_, from, bytes, flags) == 0) return absl::OkStatus();
-    // Pipes and some file systems have no such call.
-    if (errno == ESPIPE || errno == EINVAL || errno == ENOSYS) return absl::OkStatus();
-    return ErrnoStatus(errno, "sync_file_range", path_);
+    if (errno == ESPIPE) return absl::OkStatus();  // a pipe, which is on no disk
+    if (errno != EINVAL && errno != ENOSYS) return ErrnoStatus(errno, "sync_file_range", path_);
+    syncs_whole_ = true;
+    return absl::OkStatus();
   }
 
   int fd_;
   const std::string path_;
-  uint64_t size_ = 0;     // of what was appended
-  uint64_t begun_ = 0;    // the disk has been told of the bytes before
-  uint64_t drained_ = 0;  // and has had these
+  uint64_t size_ = 0;         // of what was appended
+  uint64_t begun_ = 0;        // the disk has been told of the bytes before
+  uint64_t drained_ = 0;      // and has had these
+  bool syncs_whole_ = false;  // there is no sync_file_range for it here
 };
 
 class PosixReadableFile final : public ReadableFile {

@@ -21,9 +21,8 @@ class WritableFile {
   // Durable when it returns. After an error the data must be taken for lost: never call again.
   virtual absl::Status Sync() = 0;
   // Has the disk begin with what was appended, and waits until it has all but the last `behind`
-  // bytes: less is left for Sync, which alone makes them last. Does nothing where a disk cannot.
-  // After an error as after one of Sync.
-  virtual absl::Status Drain(uint64_t behind) { return absl::OkStatus(); }
+  // bytes: less is left for Sync, which alone makes them last. After an error as after one of Sync.
+  virtual absl::Status Drain(uint64_t behind) = 0;
   virtual absl::Status Close() = 0;
 };
 

@@ -13,13 +13,16 @@ namespace tessera::ps {
 
 class JobShard::Pace {
  public:
-  explicit Pace(const JobShard& shard) : shard_(shard), since_(Now()) {}
+  // In the second half of its time the writer does not rest: who asked does not wait for ever.
+  Pace(const JobShard& shard, absl::Duration deadline)
+      : shard_(shard), since_(Now()), late_(since_ + (deadline - since_) / 2) {}
 
   void Rest() {
     const uint64_t ended = shard_.updates_ended_.load(std::memory_order_relaxed);
     const bool busy =
         ended != ended_ || shard_.updates_begun_.load(std::memory_order_relaxed) != ended;
     ended_ = ended;
+    if (Now() > late_) return;
     const Options& options = shard_.options_;
     absl::SleepFor(WriterRest(Now() - since_, busy, options.writer_share, shard_.CopiedBytes(),
                               options.max_copied_bytes));
@@ -31,6 +34,7 @@ class JobShard::Pace {
 
   const JobShard& shard_;
   absl::Duration since_;
+  const absl::Duration late_;
   uint64_t ended_ = 0;
 };
 
@@ -112,7 +116,7 @@ absl::StatusOr<v1::WriteCheckpointResponse> JobShard::WriteCheckpoint(
     cut_room_.Wake();
     cut.reset();
   }
-  Pace pace(*this);
+  Pace pace(*this, deadline);
   const auto open = [&]() -> absl::Status {
     cut_room_.Wake();
     if (!cuts) pace.Rest();

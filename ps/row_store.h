@@ -69,7 +69,7 @@ class RowStore {
   const RowLayout& layout() const { return template_.layout; }
 
   // Before the first row: rows can be evicted (Sweep) to a tier below, and their marks are kept.
-  // `largest_slab_bytes`: what a stripe grows by.
+  // `largest_slab_bytes`: what a stripe grows by at most (SlabPool::LimitSlabs).
   void PrepareToEvict(size_t largest_slab_bytes);
 
   // Where `absent` is given, it is asked about every key without a row, before one is made.
@@ -210,8 +210,8 @@ class RowStore {
   // changed is of no use afterwards.
   void TakeRows(PartitionId partition, bool changed,
                 absl::FunctionRef<void(absl::Span<const Row* const> rows)> take);
-  // Before the first row of a store that is to take over `other`: their maps share their memory
-  // from here on, and no row needs to be touched then.
+  // Before the first row of a store that is to take over `other`: their maps and slabs share
+  // their memory from here on, and no row needs to be touched then.
   void PrepareToTakeOver(const RowStore& other);
   // The rows of all partitions that both own and this one has no rows of yet, without a copy, in a
   // time that depends on the number of partitions alone; `from` has no row afterwards. No cut is

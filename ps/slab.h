@@ -9,14 +9,15 @@
 
 namespace tessera::ps {
 
-// Blocks of one size, at least 8 bytes, cut from slabs that grow from 16 KiB to 64, or to as many
-// blocks: of a pool that has not filled its last one, little lies idle. Blocks are aligned to 16
-// bytes, uninitialised, and used again once they are freed; slabs live as long as the pool.
+// Blocks of one size, at least 8 bytes, cut from slabs that grow from 16 to 64 KiB, or to 32 to 64
+// blocks where that is more: of a pool that has not filled its last one little lies idle, and what
+// is left at a slab's end is little of it. Blocks are aligned to 16 bytes, uninitialised, and used
+// again once they are freed; slabs live as long as the pool.
 // Not thread-safe.
 class SlabPool {
  public:
-  // Slabs that grow no more come from `memory`, which pools may share; those before, and all where
-  // it is null, from the heap.
+  // Slabs that grow no more come from `memory`, which pools may share, and fill its pages; those
+  // before, and all where it is null (these grow to 256 KiB), from the heap.
   explicit SlabPool(size_t block_bytes, std::shared_ptr<HugePageMemory> memory = nullptr);
   ~SlabPool();
   SlabPool(const SlabPool&) = delete;
@@ -49,8 +50,9 @@ class SlabPool {
   struct Slab {
     void* begin = nullptr;
     size_t bytes = 0;
-    std::shared_ptr<HugePageMemory> memory;  // null: the heap
+    HugePageMemory* memory = nullptr;  // one of memories_; null: the heap
   };
+  void Keep(std::shared_ptr<HugePageMemory> memory);
   void Grow();
 
   const size_t block_bytes_;
@@ -63,6 +65,7 @@ class SlabPool {
   std::byte* end_ = nullptr;
   void* free_ = nullptr;  // each free block begins with the address of the next
   std::vector<Slab> slabs_;
+  std::vector<std::shared_ptr<HugePageMemory>> memories_;  // of the slabs, each once
   // Of adopted pools: ends of slabs, and lists of free blocks (the end is null). Used before
   // another slab is cut.
   std::vector<std::pair<std::byte*, std::byte*>> rest_;

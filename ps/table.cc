@@ -45,6 +45,9 @@ struct Floats {
   std::vector<float> numbers;
   size_t bytes() const { return 4 * numbers.capacity(); }
 };
+// Keys whose rows are taken from float32 to bfloat16, or back, at a time: a MiB of floats, or a
+// row.
+size_t WidePiece(uint32_t dim) { return std::max<size_t>(1, (256 << 10) / dim); }
 
 }  // namespace
 
@@ -122,22 +125,30 @@ uint64_t Table::rows() const {
 
 absl::Status Table::Pull(absl::Span<const uint64_t> keys, bool read_only, void* values,
                          uint8_t* statuses) {
+  if (!wire_bfloat16()) return PullFloats(keys, read_only, static_cast<float*>(values), statuses);
+  auto* halves = static_cast<uint16_t*>(values);
   const Scratch<Floats> wide;
-  auto* floats = static_cast<float*>(values);
-  if (wire_bfloat16()) {
-    wide->numbers.resize(keys.size() * dim());
-    floats = wide->numbers.data();
+  while (!keys.empty()) {
+    const absl::Span<const uint64_t> piece = keys.first(std::min(keys.size(), WidePiece(dim())));
+    wide->numbers.resize(piece.size() * dim());
+    TESSERA_RETURN_IF_ERROR(PullFloats(piece, read_only, wide->numbers.data(), statuses));
+    math::RoundToBfloat16(wide->numbers.data(), wide->numbers.size(), halves);
+    keys.remove_prefix(piece.size());
+    statuses += piece.size();
+    halves += wide->numbers.size();
   }
-  const absl::StatusOr<RowCounts> counts = PullFloats(keys, read_only, floats, statuses);
+  return absl::OkStatus();
+}
+
+absl::Status Table::PullFloats(absl::Span<const uint64_t> keys, bool read_only, float* values,
+                               uint8_t* statuses) {
+  const absl::StatusOr<RowCounts> counts = FindOrMake(keys, read_only, values, statuses);
   if (!counts.ok()) return FromTier(counts.status());
-  if (wire_bfloat16()) {
-    math::RoundToBfloat16(floats, keys.size() * dim(), static_cast<uint16_t*>(values));
-  }
   Count(*counts);
   return dense() && counts->absent > 0 ? CheckAssigned(keys) : absl::OkStatus();
 }
 
-absl::StatusOr<RowCounts> Table::PullFloats(absl::Span<const uint64_t> keys, bool read_only,
+absl::StatusOr<RowCounts> Table::FindOrMake(absl::Span<const uint64_t> keys, bool read_only,
                                             float* values, uint8_t* statuses) {
   if (read_only || dense()) {
     if (tier_ != nullptr) return tier_->Find(keys, values, statuses);
@@ -402,18 +413,26 @@ void Table::MoveOtherRows(uint64_t step, double scale) {
 }
 
 absl::Status Table::Assign(const Gradients& values) {
-  const auto* floats = static_cast<const float*>(values.values);
+  if (!wire_bfloat16()) return AssignFloats(values.keys, static_cast<const float*>(values.values));
+  const auto* halves = static_cast<const uint16_t*>(values.values);
   std::vector<float> wide;
-  if (wire_bfloat16()) {
-    wide.resize(values.keys.size() * dim());
-    math::WidenBfloat16(static_cast<const uint16_t*>(values.values), wide.size(), wide.data());
-    floats = wide.data();
+  for (absl::Span<const uint64_t> keys = values.keys; !keys.empty();) {
+    const absl::Span<const uint64_t> piece = keys.first(std::min(keys.size(), WidePiece(dim())));
+    wide.resize(piece.size() * dim());
+    math::WidenBfloat16(halves, wide.size(), wide.data());
+    TESSERA_RETURN_IF_ERROR(AssignFloats(piece, wide.data()));
+    keys.remove_prefix(piece.size());
+    halves += wide.size();
   }
+  return absl::OkStatus();
+}
+
+absl::Status Table::AssignFloats(absl::Span<const uint64_t> keys, const float* values) {
   if (tier_ == nullptr) {
-    Count(store_.InsertIfAbsent(values.keys, floats));
+    Count(store_.InsertIfAbsent(keys, values));
     return absl::OkStatus();
   }
-  const auto counts = tier_->InsertIfAbsent(values.keys, floats);
+  const auto counts = tier_->InsertIfAbsent(keys, values);
   if (!counts.ok()) return FromTier(counts.status());
   Count(*counts);
   return absl::OkStatus();

@@ -155,7 +155,7 @@ class Table {
         const PartitionSet* partitions);
 
   // The errors are those of a tier.
-  absl::StatusOr<RowCounts> PullFloats(absl::Span<const uint64_t> keys, bool read_only,
+  absl::StatusOr<RowCounts> FindOrMake(absl::Span<const uint64_t> keys, bool read_only,
                                        float* values, uint8_t* statuses);
   absl::StatusOr<RowCounts> PullAdmitted(absl::Span<const uint64_t> keys, float* values,
                                          uint8_t* statuses);
@@ -166,6 +166,11 @@ class Table {
   absl::Status AppendAbsent(absl::Span<const uint64_t> keys, std::vector<uint64_t>& absent);
   // Rows for keys that are admitted.
   absl::Status Make(absl::Span<const uint64_t> keys);
+
+  // Pull and Assign of float32.
+  absl::Status PullFloats(absl::Span<const uint64_t> keys, bool read_only, float* values,
+                          uint8_t* statuses);
+  absl::Status AssignFloats(absl::Span<const uint64_t> keys, const float* values);
 
   // What the tier lost is no loss of a checkpoint's data: DATA_LOSS becomes ABORTED.
   absl::Status FromTier(const absl::Status& status) const;

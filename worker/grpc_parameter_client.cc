@@ -143,7 +143,7 @@ class GrpcParameterClient final : public ParameterClient {
                  },
              .take =
                  [leg](const grpc::ByteBuffer&) {
-                   leg->End();
+                   leg->Answered();
                    return Failpoint("worker.push.answered");
                  },
              .failed = [this, p, leg](const absl::Status& status) { End(*leg, p, status); }});

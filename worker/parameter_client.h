@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "common/job/job_tables.h"
 #include "tessera/v1/cluster.pb.h"
 #include "tessera/v1/parameter_service.pb.h"
 #include "worker/cancellation.h"
@@ -44,7 +45,7 @@ struct TableGradients {
 // What a row or a gradient of TableRows or TableGradients takes on the wire.
 template <typename Table>
 size_t WireRowBytes(const Table& table) {
-  return table.dim * (table.bfloat16 ? sizeof(uint16_t) : sizeof(float));
+  return tessera::WireRowBytes(table.dim, table.bfloat16);
 }
 
 // One call to every ps, under way. Not thread-safe. Destroying it cancels what has not finished.

@@ -8,20 +8,24 @@ namespace tessera::worker {
 
 absl::Span<const BulkBlock> GradientBulk::Blocks() {
   if (!blocks_.empty()) return blocks_;
+  std::vector<BulkBlock> blocks;
+  std::vector<wire::Buffer> all_rounded;
   for (const KeyRange& range : chunk_) {
     const TableGradients& table = tables_[range.table];
     const auto* const keys = reinterpret_cast<const char*>(table.keys->keys.data() + range.first);
     const float* const gradients = table.gradients + range.first * table.dim;
-    BulkBlock& block = blocks_.emplace_back();
+    BulkBlock& block = blocks.emplace_back();
     block.keys = {keys, range.count * sizeof(uint64_t)};
     block.values = reinterpret_cast<const char*>(gradients);
     block.value_bytes = range.count * WireRowBytes(table);
     if (!table.bfloat16) continue;
-    wire::Buffer& rounded = rounded_.emplace_back(block.value_bytes);
+    wire::Buffer& rounded = all_rounded.emplace_back(block.value_bytes);
     math::RoundToBfloat16(gradients, range.count * table.dim,
                           reinterpret_cast<uint16_t*>(rounded.data()));
     block.values = rounded.data();
   }
+  blocks_ = std::move(blocks);
+  rounded_ = std::move(all_rounded);
   return blocks_;
 }
 

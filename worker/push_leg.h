@@ -23,8 +23,12 @@ class GradientBulk {
 
   const KeyChunk& chunk() const { return chunk_; }
   uint32_t table(const KeyRange& range) const { return tables_[range.table].table; }
-  // [chunk]. What goes as bfloat16 is rounded once, and kept here.
+  // [chunk]. What goes as bfloat16 is rounded once, and kept here until Drop.
   absl::Span<const BulkBlock> Blocks();
+  void Drop() {
+    blocks_.clear();
+    rounded_.clear();
+  }
   // `request` is without blocks.
   grpc::ByteBuffer Message(const wire::BulkLayout& layout,
                            const google::protobuf::MessageLite& request);
@@ -47,6 +51,11 @@ class PushLeg final : public SharedAttempt {
   grpc::ByteBuffer Message(std::optional<SharedBulk> bulk);
   // What `Message` may be given in shared memory.
   absl::Span<const BulkBlock> Bulk() { return bulk_.Blocks(); }
+  // The ps has it: no attempt follows.
+  void Answered() {
+    End();
+    bulk_.Drop();
+  }
 
  private:
   const v1::PushRequest request_;

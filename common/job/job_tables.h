@@ -22,9 +22,11 @@ inline constexpr char kDenseStatisticsTable[] =
 std::vector<v1::PsTable> JobTables(const v1::JobSpec& spec);
 
 // What a row's embedding, or a gradient, takes on its way between ps and workers (wire_type).
+inline size_t WireRowBytes(uint32_t dim, bool bfloat16) {
+  return size_t{dim} * (bfloat16 ? sizeof(uint16_t) : sizeof(float));
+}
 inline size_t WireRowBytes(const v1::TableSpec& table) {
-  return size_t{table.dim()} *
-         (table.wire_type() == v1::BFLOAT16 ? sizeof(uint16_t) : sizeof(float));
+  return WireRowBytes(table.dim(), table.wire_type() == v1::BFLOAT16);
 }
 
 }  // namespace tessera

@@ -4,10 +4,15 @@
 
 #include <fstream>
 
+#include "absl/strings/str_cat.h"
+
 namespace tessera {
 
-uint64_t ResidentBytes() {
-  std::ifstream statm("/proc/self/statm");  // pages: total, resident, ... (proc(5))
+uint64_t ResidentBytes() { return ResidentBytes(::getpid()); }
+
+uint64_t ResidentBytes(int pid) {
+  std::ifstream statm(
+      absl::StrCat("/proc/", pid, "/statm"));  // pages: total, resident, ... (proc(5))
   uint64_t total = 0;
   uint64_t resident = 0;
   if (!(statm >> total >> resident)) return 0;

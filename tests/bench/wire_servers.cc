@@ -6,7 +6,6 @@
 
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -14,6 +13,7 @@
 #include "common/clock.h"
 #include "common/file_system.h"
 #include "common/log.h"
+#include "common/process/resident.h"
 #include "common/rpc/channels.h"
 #include "ps/parameter_server.h"
 #include "tests/bench/wire_echo.h"
@@ -96,11 +96,6 @@ WireServers::~WireServers() {
   std::filesystem::remove_all(folder_);
 }
 
-uint64_t WireServers::ResidentBytes() const {
-  std::ifstream file(absl::StrCat("/proc/", pid_, "/statm"));
-  uint64_t size = 0, resident = 0;
-  file >> size >> resident;
-  return resident * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
-}
+uint64_t WireServers::ResidentBytes() const { return tessera::ResidentBytes(pid_); }
 
 }  // namespace tessera::bench

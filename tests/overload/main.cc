@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <csignal>
 #include <cstdio>
 #include <filesystem>
 #include <string>
@@ -38,6 +39,10 @@ struct Plan {
 // come, to the last. Shorter runs have no such second fifth.
 constexpr double kMostGrowth = 1.05;
 constexpr double kLeastMinutes = 5;
+
+// What a ps takes beside its rows and the requests in hand: libraries, threads, the disk's tier,
+// memory that it shares with the ranks, an allocator's slack.
+constexpr uint64_t kBesideBytes = 128 << 20;
 
 uint64_t MedianOf(std::vector<uint64_t> samples) {
   if (samples.empty()) return 0;
@@ -129,6 +134,12 @@ absl::Status Soak(const Plan& plan) {
       load.pushed_keys() / 1'000'000, refused, early >> 20, late >> 20, most >> 20);
   std::fflush(stdout);
   if (refused == 0) return absl::FailedPreconditionError("the ps was never overloaded");
+  // Requests in hand and answers that nobody has taken are bounded apart.
+  const uint64_t allowed = plan.memory_bytes + 2 * plan.max_queued_bytes + kBesideBytes;
+  if (most > allowed) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("the ps had ", most, " bytes in memory, expected at most ", allowed));
+  }
   const bool grew = static_cast<double>(late) > kMostGrowth * static_cast<double>(early);
   if (grew && plan.minutes >= kLeastMinutes) {
     return absl::ResourceExhaustedError(absl::StrCat("the ps grew from ", early, " to ", late,
@@ -172,6 +183,7 @@ int main(int argc, char** argv) {
   app.add_option("--seed", plan.seed, "Of the batches")->capture_default_str();
   CLI11_PARSE(app, argc, argv);
   tessera::EndMutexChecks();
+  std::signal(SIGPIPE, SIG_IGN);  // of a ps that has died: the status says so
   tessera::InitLog("soak", "error");
   const absl::Status status = tessera::overload::Soak(plan);
   if (status.ok()) return 0;

@@ -4,19 +4,23 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <fstream>
+#include <csignal>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "common/clock.h"
 #include "common/file_system.h"
 #include "common/log.h"
 #include "common/metrics/metrics.h"
+#include "common/process/resident.h"
 #include "common/rpc/channels.h"
 #include "ps/parameter_server.h"
 
 namespace tessera::overload {
 namespace {
+
+constexpr absl::Duration kPatience = absl::Seconds(60);
 
 bool WriteAll(int fd, const void* data, size_t bytes) {
   const char* at = static_cast<const char*>(data);
@@ -106,15 +110,17 @@ absl::StatusOr<std::unique_ptr<PsProcess>> PsProcess::Start(const Options& optio
 PsProcess::~PsProcess() {
   ::close(to_);
   ::close(from_);
-  ::waitpid(pid_, nullptr, 0);
+  for (const absl::Time begin = absl::Now(); ::waitpid(pid_, nullptr, WNOHANG) == 0;) {
+    absl::SleepFor(absl::Milliseconds(10));
+    if (absl::Now() - begin < kPatience) continue;
+    SPDLOG_ERROR("the ps has not ended within {}", absl::FormatDuration(kPatience));
+    ::kill(pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+    return;
+  }
 }
 
-uint64_t PsProcess::ResidentBytes() const {
-  std::ifstream file(absl::StrCat("/proc/", pid_, "/statm"));
-  uint64_t size = 0, resident = 0;
-  file >> size >> resident;
-  return resident * static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
-}
+uint64_t PsProcess::ResidentBytes() const { return tessera::ResidentBytes(pid_); }
 
 absl::StatusOr<std::string> PsProcess::Metrics() const {
   const char c = 'm';

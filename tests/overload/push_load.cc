@@ -19,7 +19,8 @@ namespace {
 constexpr char kJob[] = "soak";
 constexpr int kPushesForAPull = 8;
 
-// A whole number that tells keys and elements apart; few enough pushes of it add up exactly.
+// A whole number that tells keys and elements apart; so many pushes of it add up exactly.
+constexpr uint32_t kMostPushes = (1 << 24) / 3;
 float GradientOf(uint64_t key, uint32_t element) {
   return static_cast<float>(1 + (key + element) % 3);
 }
@@ -116,7 +117,11 @@ absl::Status PushLoad::Run(uint32_t rank, const std::atomic<bool>& stop) {
   std::vector<uint32_t> acknowledged;
   for (uint64_t sequence = 0; !stop; ++sequence) {
     const Batch& batch = batches_[(sequence * options_.ranks + rank) % batches_.size()];
-    for (const uint64_t key : batch.keys.keys) begun_[key].fetch_add(1);
+    for (const uint64_t key : batch.keys.keys) {
+      if (begun_[key].fetch_add(1) < kMostPushes) continue;
+      return absl::OutOfRangeError(absl::StrCat("row ", key, " has had ", kMostPushes,
+                                                " pushes; more do not add up exactly"));
+    }
     const worker::TableGradients writes[] = {
         {.table = 0, .dim = kDim, .keys = &batch.keys, .gradients = batch.gradients.data()}};
     const uint64_t bytes = batch.keys.keys.size() * (sizeof(uint64_t) + kDim * sizeof(float));

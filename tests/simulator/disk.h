@@ -62,6 +62,9 @@ class ProcessDisk final : public FileSystem {
       return Gone();
     }
     absl::Status Sync() override { return disk_.Dead() ? Gone() : file_->Sync(); }
+    absl::Status Drain(uint64_t behind) override {
+      return disk_.Dead() ? Gone() : file_->Drain(behind);
+    }
     absl::Status Close() override { return disk_.Dead() ? Gone() : file_->Close(); }
 
    private:

@@ -65,6 +65,7 @@ class SwitchedFileSystem final : public FileSystem {
       return absl::ResourceExhaustedError("no space left on device");
     }
     absl::Status Sync() override { return absl::OkStatus(); }
+    absl::Status Drain(uint64_t) override { return absl::OkStatus(); }
     absl::Status Close() override { return absl::OkStatus(); }
   };
 };
