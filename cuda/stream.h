@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <utility>
 
@@ -39,6 +40,9 @@ class Stream {
 
   // Floats; `host` of a large copy should be HostMemory, and holds until the next Synchronize.
   void CopyToDevice(const float* host, float* device, size_t floats);
+  void CopyToDevice(const uint32_t* host, uint32_t* device, size_t words) {
+    CopyToDevice(reinterpret_cast<const float*>(host), reinterpret_cast<float*>(device), words);
+  }
   // Waits for it and for all before it.
   void CopyToHost(const float* device, float* host, size_t floats);
   // Nothing where both are the same.
@@ -87,6 +91,8 @@ class Memory {
   Memory& operator=(Memory&& other) noexcept;
 
   float* data() const { return data_; }
+  // The same, for numbers that are none.
+  uint32_t* words() const { return reinterpret_cast<uint32_t*>(data_); }
   size_t size() const { return size_; }
 
  private:

@@ -9,6 +9,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
+#include "worker/card_batch.h"
 #include "worker/data/batch.h"
 #include "worker/embedding.h"
 #include "worker/parameter_client.h"
@@ -19,11 +20,21 @@ namespace tessera::worker {
 struct PreparedBatch {
   uint64_t index = 0;  // of the batch within its window or unit
   Batch batch;
-  std::vector<BatchKeys> keys;           // by key set
-  std::vector<std::vector<float>> rows;  // by lookup: [keys, dim], filled by the pull
+  std::vector<BatchKeys> keys;  // by key set
+  // By lookup: [keys, dim], of those keys that are pulled (PulledKeys), filled by the pull.
+  std::vector<std::vector<float>> rows;
+  CardBatch card;  // where rows are pooled on a card
   // What goes ahead of the pull, if anything does; reads `keys`.
   std::unique_ptr<PendingCall> ahead;
 };
+
+// Those whose rows a pull brings: all, or those that a card has not kept.
+inline const RoutedKeys& PulledKeys(const PreparedBatch& batch, size_t key_set) {
+  if (batch.card.rows().empty() || batch.card.rows()[key_set].asks_for_all) {
+    return batch.keys[key_set].routed;
+  }
+  return batch.card.rows()[key_set].asked;
+}
 
 // Prepares batches [begin, end) in a thread of its own, at most kDepth ahead, so that gathering and
 // key work overlap with the network and the dense compute. The consumer is one thread.

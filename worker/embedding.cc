@@ -9,17 +9,6 @@
 namespace tessera::worker {
 namespace {
 
-float PoolingScale(v1::Pooling pooling, uint32_t n) {
-  switch (pooling) {
-    case v1::MEAN:
-      return n == 0 ? 0.0f : 1.0f / static_cast<float>(n);
-    case v1::SQRTN:
-      return n == 0 ? 0.0f : 1.0f / std::sqrt(static_cast<float>(n));
-    default:
-      return 1.0f;
-  }
-}
-
 // The keys of one column in one sample.
 struct Occurrence {
   uint32_t sample;
@@ -85,6 +74,17 @@ struct Places {
 };
 
 }  // namespace
+
+float PoolingScale(v1::Pooling pooling, uint32_t n) {
+  switch (pooling) {
+    case v1::MEAN:
+      return n == 0 ? 0.0f : 1.0f / static_cast<float>(n);
+    case v1::SQRTN:
+      return n == 0 ? 0.0f : 1.0f / std::sqrt(static_cast<float>(n));
+    default:
+      return 1.0f;
+  }
+}
 
 EmbeddingPlan::EmbeddingPlan(const v1::JobSpec& spec, absl::Span<const Model::Input> inputs) {
   std::vector<const v1::ColumnSpec*> sparse;

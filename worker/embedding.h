@@ -92,6 +92,9 @@ void UnpoolGradients(const Batch& batch, const EmbeddingPlan::KeySet& key_set,
                      InputGradients inputs,
                      absl::Span<float> gradients);  // [keys, dim], overwritten
 
+// What PoolRows multiplies a sum of n rows by: 1, 1/n or 1/sqrt(n).
+float PoolingScale(v1::Pooling pooling, uint32_t n);
+
 // lengths[b] = ids of the column in sample b.
 void SequenceLengths(const SparseColumn& column, absl::Span<float> lengths);
 

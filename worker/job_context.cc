@@ -94,6 +94,13 @@ absl::StatusOr<std::unique_ptr<JobContext>> NewJobContext(const v1::Assignment& 
   TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<cuda::Stream> stream, OpenDevice(wish, *context->model));
   if (stream == nullptr) TESSERA_RETURN_IF_ERROR(CheckPrecision(spec.train().precision()));
   context->executor = std::make_unique<Executor>(*context->model, options.pool, std::move(stream));
+  if (context->executor->stream() != nullptr) {
+    context->card = std::make_unique<CardPooling>(
+        context->plan.get(), context->executor.get(),
+        CardPooling::Options{.cache_bytes = spec.train().row_cache().bytes(),
+                             .metrics = options.metrics});
+    TESSERA_RETURN_IF_ERROR(WithContext(context->executor->status(), "train.row_cache"));
+  }
 
   context->router = std::make_unique<KeyRouter>(assignment.partitions());
   const uint32_t dense_table = static_cast<uint32_t>(spec.tables_size());
@@ -136,10 +143,11 @@ std::vector<LabelForm> LabelFormsOf(const v1::JobSpec& spec, const Model& model)
 
 void PrepareLookups(const JobContext& context, KeyPreparer* preparer, PreparedBatch* batch) {
   preparer->Prepare(batch->batch, &batch->keys);
+  if (context.card != nullptr) context.card->Prepare(batch);
   const auto lookups = context.plan->lookups();
   batch->rows.resize(lookups.size());
   for (size_t l = 0; l < lookups.size(); ++l) {
-    batch->rows[l].resize(batch->keys[lookups[l].key_set].routed.keys.size() * lookups[l].dim);
+    batch->rows[l].resize(PulledKeys(*batch, lookups[l].key_set).keys.size() * lookups[l].dim);
   }
 }
 
@@ -150,7 +158,7 @@ std::vector<TableRows> EmbeddingReads(const JobContext& context, PreparedBatch* 
     const EmbeddingPlan::Lookup& lookup = lookups[l];
     reads.push_back({.table = lookup.table,
                      .dim = lookup.dim,
-                     .keys = &batch->keys[lookup.key_set].routed,
+                     .keys = &PulledKeys(*batch, lookup.key_set),
                      .rows = batch->rows[l].data(),
                      .bfloat16 = lookup.wire_bfloat16});
   }
@@ -163,7 +171,8 @@ absl::Status FillInputs(JobContext* context, const PreparedBatch& batch) {
   TESSERA_RETURN_IF_ERROR(executor.status());
   std::copy(batch.batch.dense.begin(), batch.batch.dense.end(), executor.dense().begin());
   const auto lookups = context->plan->lookups();
-  for (size_t l = 0; l < lookups.size(); ++l) {
+  if (context->card != nullptr) context->card->Pool(batch);
+  for (size_t l = 0; context->card == nullptr && l < lookups.size(); ++l) {
     PoolRows(batch.batch, context->plan->key_sets()[lookups[l].key_set], lookups[l],
              batch.keys[lookups[l].key_set], batch.rows[l],
              [&executor](size_t input) { return executor.pooled(input); });

@@ -10,6 +10,7 @@
 #include "tessera/v1/cluster.pb.h"
 #include "worker/batch_pipeline.h"
 #include "worker/cancellation.h"
+#include "worker/card_pooling.h"
 #include "worker/data/data_source.h"
 #include "worker/data/stoppable_file_system.h"
 #include "worker/dense/executor.h"
@@ -46,6 +47,7 @@ struct JobContext {
   std::unique_ptr<KeyRouter> router;    // immutable
   std::unique_ptr<ParameterClient> parameters;
   std::unique_ptr<Executor> executor;
+  std::unique_ptr<CardPooling> card;  // null: rows are pooled on the CPU
   // Of Batch::sparse: whose ids say which samples losses of ranking and metrics compare; -1: none.
   int32_t group_column = -1;
   int32_t evaluation_group_column = -1;

@@ -126,6 +126,9 @@ absl::StatusOr<double> Trainer::TrainBatches(const v1::Train& unit, const Batch&
   WorkerMetrics& metrics = *context_->metrics;
   Stopwatch watch;
   const std::vector<uint32_t>& order = Order(unit, records.size);
+  if (context_->card != nullptr) {
+    context_->card->Begin(CardRowAgeOf(context_->spec()), /*afresh=*/false);
+  }
   BatchPipeline pipeline(begin, end, [&](uint64_t i, PreparedBatch* batch) {
     const uint64_t first = std::min<uint64_t>(i * unit.batch_size(), order.size());
     const uint64_t last = std::min<uint64_t>(first + unit.batch_size(), order.size());
@@ -189,7 +192,7 @@ absl::StatusOr<double> Trainer::TrainBatches(const v1::Train& unit, const Batch&
     TESSERA_RETURN_IF_ERROR(finish_push());
     watch.AddTo(metrics.push_seconds);
     if (batch->batch.size > 0) {
-      CollectGradients(*batch);
+      TESSERA_RETURN_IF_ERROR(CollectGradients(*batch));
       TESSERA_RETURN_IF_ERROR(CheckFinite(step, loss));
     }
     watch.AddTo(metrics.compute_seconds);
@@ -307,20 +310,27 @@ void Trainer::KeepScores(const Batch& batch) {
   }
 }
 
-void Trainer::CollectGradients(const PreparedBatch& batch) {
+absl::Status Trainer::CollectGradients(const PreparedBatch& batch) {
   const auto lookups = context_->plan->lookups();
   for (size_t l = 0; l < lookups.size(); ++l) {
-    embedding_gradients_[l].resize(batch.rows[l].size());
+    embedding_gradients_[l].resize(batch.keys[lookups[l].key_set].routed.keys.size() *
+                                   lookups[l].dim);
+    if (context_->card != nullptr) continue;
     UnpoolGradients(
         batch.batch, context_->plan->key_sets()[lookups[l].key_set], lookups[l],
         batch.keys[lookups[l].key_set], batch.rows[l],
         [this](size_t input) { return context_->executor->pooled_gradient(input); },
         absl::MakeSpan(embedding_gradients_[l]));
   }
+  if (context_->card != nullptr) {
+    context_->card->Unpool(batch, absl::MakeSpan(embedding_gradients_));
+    TESSERA_RETURN_IF_ERROR(context_->executor->status());
+  }
   Clip(batch);
-  if (context_->reduction != nullptr) return;
+  if (context_->reduction != nullptr) return absl::OkStatus();
   context_->trained_blocks->CopyIn(trained_gradient_);
   context_->statistics_blocks->CopyIn(statistics_gradient_);
+  return absl::OkStatus();
 }
 
 void Trainer::Clip(const PreparedBatch& batch) {

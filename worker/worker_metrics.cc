@@ -9,6 +9,13 @@ Counter& TrainSeconds(MetricsRegistry& registry, const char* part) {
                              {{"part", part}});
 }
 
+Counter& CardRows(MetricsRegistry& registry, const char* where) {
+  return registry.AddCounter("tessera_worker_card_rows_total",
+                             "Distinct rows of batches where a card keeps rows: those that it had, "
+                             "and those that were pulled.",
+                             {{"from", where}});
+}
+
 }  // namespace
 
 WorkerMetrics::WorkerMetrics(MetricsRegistry& registry)
@@ -17,6 +24,8 @@ WorkerMetrics::WorkerMetrics(MetricsRegistry& registry)
                                   "Samples trained, repeats of later epochs included.")),
       bad_records(registry.AddCounter("tessera_worker_bad_records_total",
                                       "Records that could not be read.")),
+      card_rows_kept(CardRows(registry, "kept")),
+      card_rows_pulled(CardRows(registry, "pulled")),
       read_seconds(TrainSeconds(registry, "read_wait")),
       pull_seconds(TrainSeconds(registry, "pull_wait")),
       compute_seconds(TrainSeconds(registry, "compute")),

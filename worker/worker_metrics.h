@@ -14,7 +14,10 @@ struct WorkerMetrics {
 
   Counter& steps;
   Counter& samples;
-  Counter& bad_records;      // of every kind of unit
+  Counter& bad_records;  // of every kind of unit
+  // Distinct rows of batches, where a card keeps rows (train.row_cache): those it had, and others.
+  Counter& card_rows_kept;
+  Counter& card_rows_pulled;
   Counter& read_seconds;     // waiting for records, or for a batch of them to be prepared
   Counter& pull_seconds;     // making pulls and waiting for their rows
   Counter& compute_seconds;  // forward and backward

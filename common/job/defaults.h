@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -56,6 +58,13 @@ inline constexpr uint32_t kMaxLead = 1000;
 inline uint32_t MaxLeadOf(const v1::ConsistencySpec& consistency) {
   if (consistency.sparse() != v1::BOUNDED && consistency.dense() != v1::BOUNDED) return 0;
   return consistency.max_lead() == 0 ? 4 : consistency.max_lead();
+}
+// Further batches that a row is used in which a worker's card keeps (row_cache.max_age).
+inline uint32_t CardRowAgeOf(const v1::JobSpec& spec) {
+  if (IsSync(spec.consistency().sparse())) return 0;
+  if (spec.train().row_cache().max_age() > 0) return spec.train().row_cache().max_age();
+  const bool bounded = spec.consistency().sparse() == v1::BOUNDED;
+  return bounded ? std::min<uint32_t>(8, MaxLeadOf(spec.consistency())) : 8;
 }
 
 }  // namespace tessera

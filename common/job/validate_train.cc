@@ -242,6 +242,28 @@ absl::Status DenseGradients(const v1::JobSpec& spec) {
                "each step together (or dense_gradients: ps)");
 }
 
+absl::Status RowCacheFields(const v1::JobSpec& spec) {
+  constexpr uint32_t kMostAge = 1000;
+  const v1::RowCacheSpec& cache = spec.train().row_cache();
+  const v1::ConsistencySpec& consistency = spec.consistency();
+  const uint32_t age = cache.max_age();
+  if (age == 0) return absl::OkStatus();
+  if (cache.bytes() == 0) {
+    return Wrong("train.row_cache.max_age",
+                 "is of rows that a card keeps, and train.row_cache.bytes is 0");
+  }
+  if (IsSync(consistency.sparse())) {
+    return Wrong("train.row_cache.max_age", "found ", age,
+                 " with consistency.sparse: sync, where each batch has the rows of its own step; "
+                 "leave it out, or use async or bounded");
+  }
+  const bool bounded = consistency.sparse() == v1::BOUNDED;
+  const uint32_t most = bounded ? MaxLeadOf(consistency) : kMostAge;
+  if (age <= most) return absl::OkStatus();
+  return Wrong("train.row_cache.max_age", "found ", age, "; expected 0 to ", most,
+               bounded ? ", consistency.max_lead" : "");
+}
+
 constexpr uint32_t kMaxTries = 100;
 
 absl::Status RecoveryFields(const v1::JobSpec& spec) {
@@ -275,6 +297,7 @@ absl::Status Training(const v1::JobSpec& spec) {
   TESSERA_RETURN_IF_ERROR(Train(spec.train()));
   TESSERA_RETURN_IF_ERROR(ConsistencyFields(spec.consistency()));
   TESSERA_RETURN_IF_ERROR(DenseGradients(spec));
+  TESSERA_RETURN_IF_ERROR(RowCacheFields(spec));
   TESSERA_RETURN_IF_ERROR(RecoveryFields(spec));
   TESSERA_RETURN_IF_ERROR(EvaluationFields(spec));
   TESSERA_RETURN_IF_ERROR(NeedsValidation(spec));

@@ -1,23 +1,29 @@
 // The dense graph on a card: kernels beside a large copy on it, a model's step beside its products
-// alone. Without a card it says so and reports nothing.
+// alone. Without a card it says so and reports the worker's part only, the index of kept rows.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/math/activation/relu.h"
+#include "common/partition.h"
 #include "cuda/dense/accumulate.h"
 #include "cuda/dense/activation.h"
 #include "cuda/dense/bias.h"
 #include "cuda/dense/products.h"
 #include "cuda/devices.h"
+#include "cuda/rows/pooling.h"
 #include "cuda/stream.h"
 #include "tests/bench/bench.h"
 #include "tests/bench/dense_models.h"
+#include "tests/bench/zipf.h"
+#include "worker/card_batch.h"
+#include "worker/row_slots.h"
 
 namespace tessera::bench {
 namespace {
@@ -104,6 +110,136 @@ void MeasureKernel(benchmark::State& state, const Kernel& kernel, bool short_run
                  .bar = ">= 0.7"});
 }
 
+// A batch of Criteo's shape, one id a column by Zipf's law, and what a card is told of it.
+class PooledBatch {
+ public:
+  PooledBatch(uint32_t samples, uint32_t dim) {
+    constexpr uint32_t kColumns = 26;
+    v1::JobSpec spec;
+    spec.add_tables()->set_name("rows");
+    spec.mutable_tables(0)->set_dim(dim);
+    worker::Batch batch;
+    batch.size = samples;
+    const auto draws = DrawZipf(
+        {.items = 10'000'000, .batches = kColumns, .batch = samples, .unique = false, .seed = 5});
+    for (const std::vector<uint32_t>& column_draws : draws) {
+      v1::ColumnSpec* const column = spec.mutable_data()->add_columns();
+      column->set_name(absl::StrCat("c", spec.data().columns_size()));
+      column->set_role(v1::SPARSE);
+      column->add_table("rows");
+      worker::SparseColumn& ids = batch.sparse.emplace_back();
+      ids.keys.assign(column_draws.begin(), column_draws.end());
+      ids.offsets.resize(samples + 1);
+      std::iota(ids.offsets.begin(), ids.offsets.end(), 0u);
+    }
+    const std::vector<worker::Model::Input> inputs = {
+        {.table = "rows", .table_index = 0, .fields = kColumns, .dim = dim}};
+    const worker::EmbeddingPlan plan(spec, inputs);
+    const worker::KeyRouter router(NewPartitionMap(1, 8, std::vector<v1::PsAddress>(1)));
+    std::vector<worker::BatchKeys> keys;
+    worker::KeyPreparer(&plan, &router).Prepare(batch, &keys);
+    card.AddEntries(batch, plan, worker::PoolingGroups(plan)[0], keys[0]);
+    distinct = keys[0].routed.keys.size();
+    std::vector<uint32_t> at(distinct);
+    std::iota(at.begin(), at.end(), 0u);
+    card.AddRows(at);
+    places = size_t{samples} * kColumns;
+  }
+
+  worker::CardBatch card;
+  size_t distinct = 0, places = 0;
+};
+
+// Bytes that must move at least: rows or gradients of places read or written, and those of distinct
+// keys; what says which is which besides.
+enum class Pooling { kForward, kBackward };
+
+void MeasurePooling(benchmark::State& state, Pooling pass, uint32_t dim, bool short_run) {
+  const std::unique_ptr<Stream> stream = OpenCard(state);
+  if (stream == nullptr) return;
+  const PooledBatch batch(short_run ? 256 : 16384, dim);
+  const absl::Span<const uint32_t> words = batch.card.words();
+  Memory told(*stream, Memory::Where::kDevice, words.size()),
+      rows(*stream, Memory::Where::kDevice, batch.distinct * dim),
+      places(*stream, Memory::Where::kDevice, batch.places * dim),
+      copy(*stream, Memory::Where::kDevice, batch.places * dim);
+  stream->CopyToDevice(words.data(), told.words(), words.size());
+  const cuda::PooledEntries entries = batch.card.Entries(0, told.words());
+  const cuda::BatchRows at = {
+      .fresh = rows.data(), .at = told.words() + batch.card.rows()[0].at, .dim = dim};
+  const auto run = [&] {
+    if (pass == Pooling::kForward) return cuda::PoolSums(*stream, at, entries, places.data());
+    cuda::UnpoolSums(*stream, entries, dim, places.data(), rows.data(), false);
+  };
+  const double bytes = static_cast<double>(batch.places + batch.distinct) * dim * sizeof(float) +
+                       static_cast<double>(batch.places) * 3 * sizeof(uint32_t);
+  const double copied = static_cast<double>(batch.places) * dim * sizeof(float) * 2;
+  const int repeats = short_run ? 2 : 50;
+  const Medians medians = Interleave(
+      short_run ? 2 : 10, [&] { return bytes / 1e9 / SecondsOf(*stream, repeats, run); },
+      [&] {
+        return copied / 1e9 / SecondsOf(*stream, repeats, [&] {
+                 stream->Copy(places.data(), copy.data(), batch.places * dim);
+               });
+      });
+  if (!stream->status().ok()) return state.SkipWithError(stream->status().ToString().c_str());
+  Report(state, {.metric = "memory",
+                 .value = medians.value,
+                 .unit = "GB/s",
+                 .limit_name = "a copy of the pooled rows on the card",
+                 .limit = medians.limit,
+                 .bar = ">= 0.5"});
+}
+
+// The worker's index of what the card keeps: a machine's work, with or without a card.
+void MeasureRowSlots(benchmark::State& state, bool short_run) {
+  const uint32_t kSlots = short_run ? 10'000 : 1'000'000;
+  const auto draws = DrawZipf({.items = 10 * kSlots,
+                               .batches = short_run ? 40u : 160u,
+                               .batch = kSlots / 10,
+                               .unique = true,
+                               .seed = 6});
+  std::vector<std::vector<uint64_t>> keys;
+  for (const std::vector<uint32_t>& batch : draws) keys.emplace_back(batch.begin(), batch.end());
+  std::vector<worker::RowSlots::Place> places;
+  worker::RowSlots full(kSlots);
+  for (const std::vector<uint64_t>& batch : keys) full.Find(batch, UINT32_MAX, &places);
+  uint64_t looked_up = 0, kept = 0;
+  const auto rate = [&](worker::RowSlots& slots, size_t begin, size_t end) {
+    size_t found = 0;
+    const double seconds = Seconds([&] {
+      for (size_t b = begin; b < end; ++b) {
+        slots.Find(keys[b], UINT32_MAX, &places);
+        found += keys[b].size();
+      }
+    });
+    return static_cast<double>(found) / 1e6 / seconds;
+  };
+  const Medians medians = Interleave(
+      short_run ? 2 : 5, [&] { return rate(full, 0, keys.size() / 2); },
+      [&] {
+        // Half full after five batches of a tenth of the slots, and no key has to leave.
+        worker::RowSlots half(kSlots);
+        return rate(half, 0, 5);
+      });
+  for (const std::vector<uint64_t>& batch : keys) {
+    full.Find(batch, UINT32_MAX, &places);
+    for (const worker::RowSlots::Place& place : places) kept += place.kept;
+    looked_up += batch.size();
+  }
+  Report(state, {.metric = "find or insert",
+                 .value = medians.value,
+                 .unit = "M keys/s",
+                 .limit_name = "while less than half is full",
+                 .limit = medians.limit,
+                 .bar = ">= 0.6"});
+  Report(state, {.metric = "kept",
+                 .value = static_cast<double>(kept) / static_cast<double>(looked_up),
+                 .unit = "of distinct keys",
+                 .limit_name = "",
+                 .limit = 0});
+}
+
 // The products of a step, as dense_bench.cc has them on the CPU.
 void RunProducts(Stream& stream, cuda::Products products, int64_t batch,
                  const std::vector<DenseLayer>& layers, float* x, float* y, float* w) {
@@ -165,6 +301,17 @@ void RegisterBenchmarks(const Options& options) {
       MeasureKernel(state, kernel, short_run);
     });
   }
+  for (const uint32_t dim : {16u, 64u}) {
+    Register(absl::StrCat("cuda/pooling/dim-", dim), [dim, short_run](benchmark::State& state) {
+      MeasurePooling(state, Pooling::kForward, dim, short_run);
+    });
+    Register(absl::StrCat("cuda/pooling-gradient/dim-", dim),
+             [dim, short_run](benchmark::State& state) {
+               MeasurePooling(state, Pooling::kBackward, dim, short_run);
+             });
+  }
+  Register("cuda/row-slots",
+           [short_run](benchmark::State& state) { MeasureRowSlots(state, short_run); });
   DenseShape bfloat16 = DlrmShape();
   bfloat16.precision = worker::Precision::kBfloat16;
   for (const auto& [name, shape] :

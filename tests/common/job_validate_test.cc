@@ -247,6 +247,23 @@ TEST(ValidateJobSpec, NamesTheWrongFieldOfTheJob) {
           {[](auto& s) { s.mutable_consistency()->set_max_lead(2); }, "consistency.max_lead",
            "is for bounded"},
           {[](auto& s) {
+             s.mutable_consistency()->set_sparse(v1::ASYNC);
+             s.mutable_train()->mutable_row_cache()->set_max_age(3);
+           },
+           "train.row_cache.max_age", "train.row_cache.bytes is 0"},
+          {[](auto& s) {
+             s.mutable_train()->mutable_row_cache()->set_bytes(1 << 20);
+             s.mutable_train()->mutable_row_cache()->set_max_age(3);
+           },
+           "train.row_cache.max_age", "found 3 with consistency.sparse: sync"},
+          {[](auto& s) {
+             s.mutable_train()->mutable_row_cache()->set_bytes(1 << 20);
+             s.mutable_train()->mutable_row_cache()->set_max_age(5);
+             s.mutable_consistency()->set_sparse(v1::BOUNDED);
+             s.mutable_consistency()->set_dense(v1::ASYNC);
+           },
+           "train.row_cache.max_age", "found 5; expected 0 to 4, consistency.max_lead"},
+          {[](auto& s) {
              s.mutable_consistency()->set_sparse(v1::BOUNDED);
              s.mutable_consistency()->set_dense(v1::ASYNC);
              s.mutable_consistency()->set_max_lead(1001);

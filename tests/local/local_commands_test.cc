@@ -138,6 +138,30 @@ TEST_F(LocalCommandsTest, AJobOnACardLearnsWhatItLearnsOnTheCpu) {
   EXPECT_NEAR(LastObject()["metrics"]["validation"]["logloss"], expected, 1e-3);
 }
 
+TEST_F(LocalCommandsTest, ACardThatKeepsRowsLearnsAsWell) {
+  const auto device = cuda::ListDevices().ok() ? "cuda" : "emulated";
+  if (!cuda::ListDevices().ok() && cuda::Stream::Emulated() == nullptr) {
+    GTEST_SKIP() << cuda::ListDevices().status();
+  }
+  const std::vector<std::string> async = {"--output", "json",  "--device",
+                                          device,     "--set", "consistency.sparse=async"};
+  ASSERT_EQ(RunLocal("none", async), 0) << err_;
+  const double expected = LastObject()["metrics"]["validation"]["logloss"];
+  std::vector<std::string> keeping = async;
+  keeping.insert(keeping.end(),
+                 {"--set", "train.row_cache.bytes=1000000", "--set", "train.row_cache.max_age=4"});
+  ASSERT_EQ(RunLocal("kept", keeping), 0) << err_;
+  EXPECT_NEAR(LastObject()["metrics"]["validation"]["logloss"], expected, 0.02);
+  // In sync none is, however many are kept.
+  ASSERT_EQ(RunLocal("sync", {"--output", "json", "--device", device}), 0) << err_;
+  const double sync = LastObject()["metrics"]["validation"]["logloss"];
+  ASSERT_EQ(RunLocal("sync-kept", {"--output", "json", "--device", device, "--set",
+                                   "train.row_cache.bytes=1000000"}),
+            0)
+      << err_;
+  EXPECT_EQ(LastObject()["metrics"]["validation"]["logloss"], sync);
+}
+
 TEST_F(LocalCommandsTest, ACardThatFailsEndsAJobInOneProcessAndSaysSo) {
   const auto device = cuda::ListDevices().ok() ? "cuda" : "emulated";
   if (!cuda::ListDevices().ok() && cuda::Stream::Emulated() == nullptr) {

@@ -19,6 +19,7 @@
 #include "common/job/job_tables.h"
 #include "common/partition.h"
 #include "common/rpc/server.h"
+#include "cuda/devices.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "worker/ring_service.h"
@@ -171,7 +172,7 @@ class TrainerTest : public testing::Test {
     directory_ = std::make_unique<PsDirectory>(assignment_.partitions(), &channels_);
     auto context = NewJobContext(assignment_, {.data_root = folder_,
                                                .scratch_folder = folder_,
-                                               .device = "cpu",
+                                               .device = device_,
                                                .kept_source = &kept_,
                                                .ps = directory_.get(),
                                                .ranks = ranks_.get(),
@@ -210,6 +211,7 @@ class TrainerTest : public testing::Test {
   }
 
   std::string folder_;
+  std::string device_ = "cpu";
   v1::Assignment assignment_;
   InProcessChannels channels_;
   StatusBoard board_;
@@ -563,6 +565,29 @@ TEST_F(TrainerTest, ARegressionTakesAnyLabelsAndHasNoAuc) {
   ASSERT_FALSE(ps_->gradient.empty());
   for (const auto& [key, gradient] : ps_->gradient) {
     EXPECT_FLOAT_EQ(gradient, 2 * 2.7f / 4) << key;
+  }
+}
+
+TEST_F(TrainerTest, RowsThatTheCardKeepsAreNotPulledAgainWhereTheyMayBeOld) {
+  device_ = cuda::ListDevices().ok() ? "cuda" : "emulated";
+  if (!cuda::ListDevices().ok() && cuda::Stream::Emulated() == nullptr) {
+    GTEST_SKIP() << cuda::ListDevices().status();
+  }
+  assignment_.mutable_spec()->mutable_train()->mutable_row_cache()->set_bytes(4096);
+  for (const v1::Consistency mode : {v1::ASYNC, v1::BOUNDED, v1::SYNC}) {
+    SCOPED_TRACE(v1::Consistency_Name(mode));
+    const double kept = metrics_.card_rows_kept.Value();
+    Prepare(mode);
+    for (uint64_t unit = 0; unit < 2; ++unit) {
+      ps_->gradient.clear();
+      v1::Train again = Unit(0, 3);
+      again.set_first_step(3 * unit);
+      const absl::Status status = trainer_->Train(again).status();
+      ASSERT_TRUE(status.ok()) << status;
+      EXPECT_EQ(ps_->gradient.size(), kRecords) << "gradients are pushed as ever";
+    }
+    // Each batch is of other records, and the second unit has those of the first again.
+    EXPECT_EQ(metrics_.card_rows_kept.Value() - kept, mode == v1::SYNC ? 0 : kRecords);
   }
 }
 

@@ -36,7 +36,10 @@ void RunParts(TaskPool* pool, size_t parts, absl::FunctionRef<void(size_t)> run)
 }  // namespace
 
 Executor::Executor(const Model& model, TaskPool* pool, std::unique_ptr<cuda::Stream> stream)
-    : model_(model), pool_(pool), stream_(std::move(stream)) {
+    : model_(model),
+      pool_(pool),
+      stream_(std::move(stream)),
+      staged_inputs_(model.graph().inputs()) {
   PlanStorages();
   PlanInPlace();
   PlanSteps();
@@ -78,6 +81,13 @@ absl::Span<float> Executor::pooled(size_t input) {
 absl::Span<float> Executor::length(size_t i) { return HostValue(model_.lengths()[i].tensor); }
 absl::Span<const float> Executor::pooled_gradient(size_t input) const {
   return HostGradient(model_.inputs()[input].tensor);
+}
+
+absl::Span<float> Executor::card_pooled(size_t input) {
+  return Value(model_.inputs()[input].tensor);
+}
+absl::Span<const float> Executor::card_pooled_gradient(size_t input) {
+  return Gradient(storage_of_[model_.inputs()[input].tensor]);
 }
 
 void Executor::BindParameters(Step& step, absl::Span<const float> trained,

@@ -42,6 +42,13 @@ class Executor {
   absl::Span<float> pooled(size_t input);  // [batch, fields, dim] of model.inputs()[input]
   absl::Span<float> length(size_t i);      // [batch] of model.lengths()[i]
 
+  // On a card alone: from now on, and before the first Resize, the caller fills and reads pooled
+  // inputs there, in the stream's order, and `pooled` and `pooled_gradient` must not be called.
+  void PoolOnCard();
+  cuda::Stream* stream() const { return stream_.get(); }       // null: on the CPU
+  absl::Span<float> card_pooled(size_t input);                 // as pooled
+  absl::Span<const float> card_pooled_gradient(size_t input);  // as pooled_gradient
+
   // Outputs (logits, or values of a regression) [batch, width] of the first task, valid until the
   // next call: running statistics, no dropout.
   absl::Span<const float> Forward(absl::Span<const float> trained,
@@ -76,7 +83,6 @@ class Executor {
     size_t value_at = 0;  // in the arena
     size_t gradient_at = 0;
     // Of a card's tensors that the caller or the losses touch: where their copies lie in host_.
-    bool staged = false;
     size_t staged_value_at = 0;
     size_t staged_gradient_at = 0;
   };
@@ -148,7 +154,8 @@ class Executor {
   const Model& model_;
   TaskPool* const pool_;
   const std::unique_ptr<cuda::Stream> stream_;
-  std::vector<int32_t> storage_of_;  // by tensor
+  std::vector<int32_t> staged_inputs_;  // that travel: all but those that are pooled on the card
+  std::vector<int32_t> storage_of_;     // by tensor
   std::vector<Storage> storages_;
   std::vector<Step> steps_;    // without views
   size_t scratch_floats_ = 0;  // of a sample, for gradients that are added

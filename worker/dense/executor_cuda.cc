@@ -17,6 +17,13 @@ absl::Status CheckRunsOnCuda(const Model& model) {
   return absl::OkStatus();
 }
 
+void Executor::PoolOnCard() {
+  for (const Model::Input& input : model_.inputs()) {
+    staged_inputs_.erase(std::remove(staged_inputs_.begin(), staged_inputs_.end(), input.tensor),
+                         staged_inputs_.end());
+  }
+}
+
 void Executor::PlaceOnCard(size_t arena_floats, uint32_t capacity) {
   const Graph& graph = model_.graph();
   size_t at = 0;
@@ -25,10 +32,9 @@ void Executor::PlaceOnCard(size_t arena_floats, uint32_t capacity) {
     at += Buffer::RoundUp(floats);
     return begin;
   };
-  for (const std::vector<int32_t>& tensors : {graph.inputs(), graph.ends()}) {
+  for (const std::vector<int32_t>& tensors : {staged_inputs_, graph.ends()}) {
     for (const int32_t tensor : tensors) {
       Storage& storage = storages_[storage_of_[tensor]];
-      storage.staged = true;
       storage.staged_value_at = take(capacity * storage.floats);
       if (storage.needs_gradient) storage.staged_gradient_at = take(capacity * storage.floats);
     }
@@ -62,7 +68,7 @@ void Executor::RunForwardOnCard(bool training, Draws draws) {
   if (const absl::Status injected = Failpoint("worker.device.work"); !injected.ok()) {
     stream_->Fail(absl::InternalError(injected.message()));
   }
-  for (const int32_t tensor : model_.graph().inputs()) {
+  for (const int32_t tensor : staged_inputs_) {
     stream_->CopyToDevice(HostValue(tensor).data(), Value(tensor).data(), Value(tensor).size());
   }
   for (const Step& step : steps_) {

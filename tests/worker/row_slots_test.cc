@@ -1,0 +1,123 @@
+#include "worker/row_slots.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <numeric>
+#include <set>
+
+#include "common/random.h"
+#include "gtest/gtest.h"
+
+namespace tessera::worker {
+namespace {
+
+using Place = RowSlots::Place;
+
+// Distinct keys, the r-th most frequent of `items` with a weight near 1/r.
+std::vector<uint64_t> ZipfKeys(uint64_t seed, size_t draws, double items) {
+  std::set<uint64_t> keys;
+  for (size_t i = 0; i < draws; ++i) {
+    keys.insert(static_cast<uint64_t>(std::exp(RandomUniform(seed, i) * std::log(items))));
+  }
+  return {keys.begin(), keys.end()};
+}
+
+TEST(RowSlots, FindsARowWhereItWasPutUntilAnotherKeyHasItsSlot) {
+  RowSlots slots(200);
+  ASSERT_EQ(slots.slots(), 208u);
+  std::map<uint32_t, uint64_t> held;  // by slot
+  std::vector<Place> places;
+  size_t found = 0, put = 0, without = 0;
+  for (uint64_t batch = 0; batch < 300; ++batch) {
+    const std::vector<uint64_t> keys = ZipfKeys(batch, 150, 2000);
+    slots.Find(keys, 1000, &places);
+    ASSERT_EQ(places.size(), keys.size());
+    std::set<uint32_t> of_batch;
+    for (size_t i = 0; i < keys.size(); ++i) {
+      if (places[i].slot == RowSlots::kNoSlot) {
+        EXPECT_FALSE(places[i].kept);
+        ++without;
+        continue;
+      }
+      ASSERT_LT(places[i].slot, slots.slots());
+      EXPECT_TRUE(of_batch.insert(places[i].slot).second);
+      if (places[i].kept) {
+        ASSERT_EQ(held.at(places[i].slot), keys[i]);
+        ++found;
+      }
+    }
+    // Only now: none is found in a slot that the same batch gives away.
+    for (size_t i = 0; i < keys.size(); ++i) {
+      if (places[i].slot == RowSlots::kNoSlot || places[i].kept) continue;
+      held[places[i].slot] = keys[i];
+      ++put;
+    }
+  }
+  EXPECT_GT(found, 1000u);
+  EXPECT_GT(put, slots.slots() * 2);
+  EXPECT_GT(without, 100u);
+}
+
+TEST(RowSlots, ARowOfACertainAgeIsPutAnew) {
+  RowSlots slots(64);
+  std::vector<Place> places;
+  std::vector<bool> kept;
+  uint32_t slot = 0;
+  for (int batch = 0; batch < 9; ++batch) {
+    slots.Find({7}, 3, &places);
+    kept.push_back(places[0].kept);
+    if (batch == 0) slot = places[0].slot;
+    EXPECT_EQ(places[0].slot, slot);
+  }
+  EXPECT_EQ(kept, (std::vector<bool>{false, true, true, true, false, true, true, true, false}));
+  slots.Forget();
+  slots.Find({7}, 3, &places);
+  EXPECT_FALSE(places[0].kept);
+}
+
+TEST(RowSlots, ABatchThatIsLargerThanAllSlotsLeavesSomeWithout) {
+  RowSlots slots(16);
+  std::vector<uint64_t> keys(1000);
+  std::iota(keys.begin(), keys.end(), 5);
+  std::vector<Place> places;
+  for (int batch = 0; batch < 3; ++batch) {
+    slots.Find(keys, 1000, &places);
+    const auto with = std::count_if(places.begin(), places.end(),
+                                    [](const Place& p) { return p.slot != RowSlots::kNoSlot; });
+    EXPECT_LE(with, 16);
+    EXPECT_GT(with, 8);
+  }
+}
+
+// The best choice is made in hindsight.
+TEST(RowSlots, FindsNearlyAsManyAsTheBestChoiceOfKeysWould) {
+  constexpr size_t kSlots = 10000;
+  RowSlots slots(kSlots);
+  std::map<uint64_t, uint64_t> batches_of;
+  std::vector<Place> places;
+  uint64_t looked_up = 0, kept = 0;
+  constexpr uint64_t kBatches = 400, kWarm = 200;
+  for (uint64_t batch = 0; batch < kBatches; ++batch) {
+    const std::vector<uint64_t> keys = ZipfKeys(batch, 4000, 100000);
+    slots.Find(keys, UINT32_MAX, &places);
+    if (batch < kWarm) continue;
+    for (size_t i = 0; i < keys.size(); ++i) {
+      ++batches_of[keys[i]];
+      ++looked_up;
+      kept += places[i].kept;
+    }
+  }
+  std::vector<uint64_t> counts;
+  for (const auto& [key, count] : batches_of) counts.push_back(count);
+  std::sort(counts.rbegin(), counts.rend());
+  const uint64_t best = std::accumulate(counts.begin(), counts.begin() + kSlots, uint64_t{0});
+  const double rate = static_cast<double>(kept) / static_cast<double>(looked_up);
+  const double best_rate = static_cast<double>(best) / static_cast<double>(looked_up);
+  RecordProperty("kept", std::to_string(rate));
+  RecordProperty("best", std::to_string(best_rate));
+  EXPECT_GT(rate, best_rate - 0.06) << "the best " << best_rate;
+}
+
+}  // namespace
+}  // namespace tessera::worker

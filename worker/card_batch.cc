@@ -1,0 +1,167 @@
+#include "worker/card_batch.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace tessera::worker {
+namespace {
+
+// Entries of a row that one thread of a card adds up.
+constexpr uint32_t kChunkEntries = 64;
+
+}  // namespace
+
+std::vector<PoolingGroup> PoolingGroups(const EmbeddingPlan& plan) {
+  std::vector<PoolingGroup> groups;
+  const auto group_of = [&](size_t lookup, const EmbeddingPlan::Field& field, bool largest) {
+    for (size_t g = 0; g < groups.size(); ++g) {
+      const PoolingGroup& group = groups[g];
+      if (group.lookup == lookup && group.input == field.input && group.largest == largest) {
+        return g;
+      }
+    }
+    groups.push_back({.lookup = lookup,
+                      .input = field.input,
+                      .sample_floats = field.sample_floats,
+                      .largest = largest,
+                      .has_factors = false,
+                      .fields = {}});
+    return groups.size() - 1;
+  };
+  for (size_t l = 0; l < plan.lookups().size(); ++l) {
+    const std::vector<EmbeddingPlan::Field>& fields = plan.lookups()[l].fields;
+    for (const bool largest : {false, true}) {
+      for (size_t f = 0; f < fields.size(); ++f) {
+        const v1::Pooling pooling = fields[f].pooling;
+        const size_t sums = group_of(l, fields[f], false);
+        if ((pooling == v1::MAX) != largest) continue;
+        PoolingGroup& group = groups[largest ? group_of(l, fields[f], true) : sums];
+        group.fields.push_back(f);
+        group.has_factors |= pooling == v1::MEAN || pooling == v1::SQRTN;
+      }
+    }
+  }
+  return groups;
+}
+
+void CardBatch::Clear() {
+  words_.clear();
+  lists_.clear();
+  rows_.clear();
+}
+
+template <typename T>
+size_t CardBatch::Append(const std::vector<T>& numbers) {
+  static_assert(sizeof(T) == sizeof(uint32_t));
+  const size_t at = words_.size();
+  words_.resize(at + numbers.size());
+  if (!numbers.empty()) std::memcpy(&words_[at], numbers.data(), numbers.size() * sizeof(T));
+  return at;
+}
+
+void CardBatch::AddEntries(const Batch& batch, const EmbeddingPlan& plan, const PoolingGroup& group,
+                           const BatchKeys& keys) {
+  const EmbeddingPlan::Lookup& lookup = plan.lookups()[group.lookup];
+  const std::vector<uint32_t>& columns = plan.key_sets()[lookup.key_set].columns;
+  std::vector<size_t> first_of;  // by field: of `keys.row`
+  for (size_t f = 0, first = 0; f < columns.size(); ++f) {
+    first_of.push_back(first);
+    first += batch.sparse[columns[f]].offsets[batch.size] - batch.sparse[columns[f]].offsets[0];
+  }
+  List& list = lists_.emplace_back();
+  list.has_factors = group.has_factors;
+  for (const size_t f : group.fields) {
+    list.has_factors |= !batch.sparse[columns[f]].weights.empty();
+  }
+  list.places = static_cast<int64_t>(batch.size * group.sample_floats / lookup.dim);
+  begins_.clear();
+  rows_of_.clear();
+  place_of_.clear();
+  factors_.clear();
+  // Places come in their order, some without entries.
+  const auto begin_place = [this](size_t place) {
+    begins_.resize(place + 1, static_cast<uint32_t>(rows_of_.size()));
+  };
+  for (uint32_t b = 0; b < batch.size; ++b) {
+    for (const size_t f : group.fields) {
+      const EmbeddingPlan::Field& field = lookup.fields[f];
+      const SparseColumn& column = batch.sparse[columns[f]];
+      const uint32_t begin = column.offsets[b], n = column.offsets[b + 1] - begin;
+      const uint32_t* const row = keys.row.data() + first_of[f] + (begin - column.offsets[0]);
+      const float scale = PoolingScale(field.pooling, n);
+      const size_t first_place = (b * field.sample_floats + field.at) / lookup.dim;
+      for (uint32_t k = 0; k < n; ++k) {
+        const size_t place = first_place + (field.pooling == v1::SEQUENCE ? k : 0);
+        begin_place(place);
+        rows_of_.push_back(row[k]);
+        place_of_.push_back(static_cast<uint32_t>(place));
+        if (!list.has_factors) continue;
+        factors_.push_back(column.weights.empty() ? scale : scale * column.weights[begin + k]);
+      }
+    }
+  }
+  begin_place(static_cast<size_t>(list.places));
+  list.begins = Append(begins_);
+  list.rows = Append(rows_of_);
+  list.factors = Append(factors_);
+  list.place_of = Append(place_of_);
+  AddByRow(keys.routed.keys.size(), &list);
+}
+
+void CardBatch::AddByRow(size_t batch_rows, List* list) {
+  next_.assign(batch_rows + 1, 0);
+  for (const uint32_t row : rows_of_) ++next_[row];
+  row_begins_.clear();
+  chunk_begins_.clear();
+  uint32_t at = 0;
+  for (size_t row = 0; row < batch_rows; ++row) {
+    row_begins_.push_back(static_cast<uint32_t>(chunk_begins_.size()));
+    const uint32_t end = at + next_[row];
+    next_[row] = at;
+    for (; at < end; at = std::min(end, at + kChunkEntries)) chunk_begins_.push_back(at);
+  }
+  row_begins_.push_back(static_cast<uint32_t>(chunk_begins_.size()));
+  list->chunks = static_cast<int64_t>(chunk_begins_.size());
+  chunk_begins_.push_back(at);
+  order_.resize(rows_of_.size());
+  for (uint32_t entry = 0; entry < rows_of_.size(); ++entry) {
+    order_[next_[rows_of_[entry]]++] = entry;
+  }
+  list->batch_rows = static_cast<int64_t>(batch_rows);
+  list->row_begins = Append(row_begins_);
+  list->chunk_begins = Append(chunk_begins_);
+  list->order = Append(order_);
+}
+
+CardBatch::Rows& CardBatch::AddRows(absl::Span<const uint32_t> at) {
+  Rows& rows = rows_.emplace_back();
+  rows.at = words_.size();
+  words_.insert(words_.end(), at.begin(), at.end());
+  return rows;
+}
+
+void CardBatch::AddKept(absl::Span<const uint32_t> from, absl::Span<const uint32_t> slots,
+                        Rows* rows) {
+  rows->kept = static_cast<uint32_t>(from.size());
+  rows->from = words_.size();
+  words_.insert(words_.end(), from.begin(), from.end());
+  rows->slots = words_.size();
+  words_.insert(words_.end(), slots.begin(), slots.end());
+}
+
+cuda::PooledEntries CardBatch::Entries(size_t group, const uint32_t* words) const {
+  const List& list = lists_[group];
+  return {
+      .places = list.places,
+      .begins = words + list.begins,
+      .rows = words + list.rows,
+      .factors = list.has_factors ? reinterpret_cast<const float*>(words + list.factors) : nullptr,
+      .place_of = words + list.place_of,
+      .batch_rows = list.batch_rows,
+      .chunks = list.chunks,
+      .row_begins = words + list.row_begins,
+      .chunk_begins = words + list.chunk_begins,
+      .order = words + list.order};
+}
+
+}  // namespace tessera::worker

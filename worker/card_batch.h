@@ -1,0 +1,72 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "cuda/rows/pooling.h"
+#include "worker/data/batch.h"
+#include "worker/embedding.h"
+#include "worker/parameter_client.h"
+
+namespace tessera::worker {
+
+// What of one lookup is pooled into one input: as sums, or by the largest.
+struct PoolingGroup {
+  size_t lookup = 0;
+  size_t input = 0;
+  size_t sample_floats = 0;  // of the input
+  bool largest = false;
+  bool has_factors = false;    // that are not all 1, but for weights
+  std::vector<size_t> fields;  // of the lookup, by their place in the input
+};
+// Of a lookup one after another; of an input first its sums, which may be of no field and write all
+// of it.
+std::vector<PoolingGroup> PoolingGroups(const EmbeddingPlan& plan);
+
+// What a card needs to know of a batch to pool its rows: numbers that travel in one copy.
+class CardBatch {
+ public:
+  // Of a key set: where the card finds each row, and which of those that come it keeps.
+  struct Rows {
+    // What is to be pulled, if not all keys are.
+    RoutedKeys asked;
+    bool asks_for_all = true;
+    uint32_t kept = 0;  // of those that come
+    size_t at = 0, from = 0, slots = 0;
+  };
+
+  void Clear();
+  // In the order of PoolingGroups.
+  void AddEntries(const Batch& batch, const EmbeddingPlan& plan, const PoolingGroup& group,
+                  const BatchKeys& keys);
+  // In the order of the key sets. [asked.keys] each pulled row's slot, kNoSlot for none; `at` as
+  // cuda::BatchRows has it.
+  Rows& AddRows(absl::Span<const uint32_t> at);
+  void AddKept(absl::Span<const uint32_t> from, absl::Span<const uint32_t> slots, Rows* rows);
+
+  absl::Span<const uint32_t> words() const { return words_; }
+  const std::vector<Rows>& rows() const { return rows_; }
+  // With `words` where the card has them.
+  cuda::PooledEntries Entries(size_t group, const uint32_t* words) const;
+
+ private:
+  struct List {
+    int64_t places = 0, batch_rows = 0, chunks = 0;
+    bool has_factors = false;
+    size_t begins = 0, rows = 0, factors = 0, place_of = 0;
+    size_t row_begins = 0, chunk_begins = 0, order = 0;
+  };
+  void AddByRow(size_t batch_rows, List* list);
+  template <typename T>
+  size_t Append(const std::vector<T>& numbers);
+
+  std::vector<uint32_t> words_;
+  std::vector<List> lists_;
+  std::vector<Rows> rows_;
+  // Of one list, while it is made.
+  std::vector<uint32_t> begins_, rows_of_, place_of_, row_begins_, chunk_begins_, order_, next_;
+  std::vector<float> factors_;
+};
+
+}  // namespace tessera::worker

@@ -1,0 +1,79 @@
+#include "worker/row_slots.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/hash.h"
+
+namespace tessera::worker {
+
+RowSlots::RowSlots(uint32_t slots)
+    : sets_(std::max<size_t>(1, (size_t{slots} + kWays - 1) / kWays)) {}
+
+size_t RowSlots::SetOf(uint64_t key) const {
+  // The upper half of the product: a uniform number below the number of sets.
+  return static_cast<size_t>((static_cast<unsigned __int128>(Mix64(key)) * sets_.size()) >> 64);
+}
+
+void RowSlots::Find(absl::Span<const uint64_t> keys, uint32_t max_age, std::vector<Place>* places) {
+  constexpr size_t kAhead = 16;
+  if (batch_ == UINT32_MAX) Forget();
+  ++batch_;
+  places->resize(keys.size());
+  std::array<size_t, kAhead> sets;
+  const auto prefetch = [&](size_t i) {
+    const size_t set = sets[i % kAhead] = SetOf(keys[i]);
+    __builtin_prefetch(&sets_[set].keys[0], 1);
+    __builtin_prefetch(&sets_[set].keys[kWays / 2], 1);
+    __builtin_prefetch(&sets_[set].put, 1);
+    __builtin_prefetch(&sets_[set].used, 1);
+  };
+  for (size_t i = 0; i < std::min(kAhead, keys.size()); ++i) prefetch(i);
+  for (size_t i = 0; i < keys.size(); ++i) {
+    const size_t set = sets[i % kAhead];
+    if (i + kAhead < keys.size()) prefetch(i + kAhead);
+    (*places)[i] = FindIn(sets_[set], static_cast<uint32_t>(set * kWays), keys[i], max_age);
+  }
+}
+
+RowSlots::Place RowSlots::FindIn(Set& set, uint32_t first_slot, uint64_t key, uint32_t max_age) {
+  for (uint32_t way = 0; way < kWays; ++way) {
+    if (set.keys[way] != key || set.put[way] == 0) continue;
+    const bool kept = batch_ - set.put[way] <= max_age;
+    if (!kept) set.put[way] = batch_;
+    set.used[way] = batch_;
+    set.uses[way] = std::min<uint8_t>(kMostUses, set.uses[way] + 1);
+    return {.slot = first_slot + way, .kept = kept};
+  }
+  const size_t way = WayForNew(set, batch_);
+  if (way == kWays) return {};
+  set.keys[way] = key;
+  set.put[way] = set.used[way] = batch_;
+  set.uses[way] = 1;
+  return {.slot = first_slot + static_cast<uint32_t>(way), .kept = false};
+}
+
+size_t RowSlots::WayForNew(Set& set, uint32_t batch) {
+  if (++set.new_keys == kNewKeysToHalve) {
+    set.new_keys = 0;
+    for (uint8_t& uses : set.uses) uses /= 2;
+  }
+  size_t least = kWays;
+  for (size_t way = 0; way < kWays; ++way) {
+    if (set.put[way] == 0) return way;
+    if (set.used[way] == batch) continue;
+    const auto rank = [&](size_t w) { return std::pair(set.uses[w], set.used[w]); };
+    if (least == kWays || rank(way) < rank(least)) least = way;
+  }
+  if (least == kWays || set.uses[least] == 0) return least;
+  // One more chance: a key that does not come again goes before one that did.
+  --set.uses[least];
+  return kWays;
+}
+
+void RowSlots::Forget() {
+  std::fill(sets_.begin(), sets_.end(), Set());
+  batch_ = 0;
+}
+
+}  // namespace tessera::worker

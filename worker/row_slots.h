@@ -1,0 +1,53 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "absl/types/span.h"
+
+namespace tessera::worker {
+
+// Which keys have their rows in which of a fixed number of slots: a set-associative index, which
+// the worker has where its card has the rows. A key that comes to a full set takes the place of one
+// that is used least; often used keys outlast those that come once. The same batches give the same
+// slots. Not thread-safe.
+class RowSlots {
+ public:
+  // Rounded up to whole sets, and to one at least.
+  explicit RowSlots(uint32_t slots);
+  uint32_t slots() const { return static_cast<uint32_t>(sets_.size() * kWays); }
+  static constexpr uint32_t kNoSlot = UINT32_MAX;
+
+  struct Place {
+    uint32_t slot = kNoSlot;
+    bool kept = false;  // the slot has the row; else it is to be put there, where there is a slot
+  };
+  // Of a batch's distinct keys, places [keys]: no slot occurs twice, and none is that of a row
+  // which another key of the batch finds kept. A row that was put into its slot more than `max_age`
+  // batches before this one is to be put there anew.
+  void Find(absl::Span<const uint64_t> keys, uint32_t max_age, std::vector<Place>* places);
+  void Forget();
+
+ private:
+  static constexpr size_t kWays = 16;
+  // After so many new keys a set's uses count half.
+  static constexpr uint8_t kNewKeysToHalve = 128;
+  static constexpr uint8_t kMostUses = 15;
+  struct alignas(64) Set {
+    std::array<uint64_t, kWays> keys = {};
+    std::array<uint32_t, kWays> put = {};   // the batch in which the row was; 0: an empty slot
+    std::array<uint32_t, kWays> used = {};  // the last batch that had the key
+    std::array<uint8_t, kWays> uses = {};   // batches that had it, up to kMostUses
+    uint8_t new_keys = 0;
+  };
+  size_t SetOf(uint64_t key) const;
+  Place FindIn(Set& set, uint32_t first_slot, uint64_t key, uint32_t max_age);
+  // A way for a new key; kWays: all are better kept.
+  static size_t WayForNew(Set& set, uint32_t batch);
+
+  std::vector<Set> sets_;
+  uint32_t batch_ = 0;  // counts Finds
+};
+
+}  // namespace tessera::worker
