@@ -62,6 +62,7 @@ function(tessera_library name)
   add_library(${name} STATIC ${ARG_SOURCES})
   target_link_libraries(${name} PUBLIC tessera_options ${ARG_DEPS})
   tessera_precompile(${name} "${ARG_SOURCES}" ${TESSERA_PRECOMPILED})
+  set_target_properties(${name} PROPERTIES UNITY_BUILD ${TESSERA_UNITY} UNITY_BUILD_BATCH_SIZE 8)
 endfunction()
 
 # tessera_binary(NAME SOURCES ... DEPS ...): a thin main.cc over rooms.

@@ -9,12 +9,6 @@
 #include "master/job_run.h"
 
 namespace tessera::master {
-namespace {
-
-constexpr absl::Duration kBetweenTries = absl::Seconds(1);
-
-}  // namespace
-
 bool JobRun::Trains() const {
   return record_->status().task() != v1::PREDICT && options_.final_checkpoint.empty();
 }

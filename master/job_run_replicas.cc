@@ -15,7 +15,6 @@
 namespace tessera::master {
 namespace {
 
-constexpr absl::Duration kBetweenTries = absl::Seconds(1);
 // For a part whose follower was given up.
 constexpr absl::Duration kBetweenFollowers = absl::Seconds(5);
 // Pushes wait for a follower no longer than this and a heartbeat.

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::array kStates = {v1::CREATED,    v1::RUNNING,   v1::SUSPENDED,
                                 v1::RESTARTING, v1::SUCCEEDED, v1::FAILED};
-constexpr std::array kKinds = {v1::PS, v1::WORKER};
+constexpr std::array kNodeKinds = {v1::PS, v1::WORKER};
 
 struct View {
   std::map<v1::JobState, int> jobs;
@@ -23,7 +23,7 @@ struct View {
 View Look(MasterCore& core, const MasterCore::Now&) {
   View view;
   view.jobs = core.JobsByState();
-  for (const v1::NodeKind kind : kKinds) view.nodes[kind] = core.LiveNodes(kind);
+  for (const v1::NodeKind kind : kNodeKinds) view.nodes[kind] = core.LiveNodes(kind);
   view.counts = core.counts();
   return view;
 }
@@ -40,7 +40,7 @@ std::unique_ptr<MetricsRegistry::Registration> AddMasterCollector(MetricsRegistr
                        {{"state", absl::AsciiStrToLower(v1::JobState_Name(state))}},
                        view.jobs[state]);
     }
-    for (const v1::NodeKind kind : kKinds) {
+    for (const v1::NodeKind kind : kNodeKinds) {
       samples.AddGauge("tessera_master_live_nodes", "Live processes by kind.",
                        {{"kind", absl::AsciiStrToLower(v1::NodeKind_Name(kind))}},
                        static_cast<double>(view.nodes[kind]));

@@ -14,9 +14,6 @@
 namespace tessera::ps {
 namespace {
 
-// Keys whose buckets are on their way from memory at once.
-constexpr size_t kAhead = 16;
-
 void MarkChanged(absl::Span<Row* const> rows) {
   for (Row* const row : rows) {
     uint32_t uses = row->flags & kRowUses;

@@ -236,6 +236,9 @@ class RowStore {
   uint64_t map_bytes() const;
 
  private:
+  // Rows, or buckets of keys, that are on their way from memory while those before are looked at.
+  static constexpr size_t kAhead = 16;
+
   // What a cut still has to read in a stripe.
   struct MapCut {
     bool unread = true;

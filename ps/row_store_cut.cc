@@ -16,8 +16,6 @@
 namespace tessera::ps {
 namespace {
 
-// Rows whose heads, and rows whose blocks, are loaded ahead.
-constexpr size_t kAhead = 16;
 constexpr size_t kLineBytes = 64;
 // Copied with the stripe locked, at once: some 30 microseconds.
 constexpr size_t kPieceBytes = 128 << 10;

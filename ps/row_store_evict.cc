@@ -9,8 +9,6 @@
 namespace tessera::ps {
 namespace {
 
-// Rows whose heads are loaded ahead of the hand.
-constexpr size_t kAhead = 16;
 // Keys of changed rows that left are kept while they are no more than one in so many of the rows:
 // to find more of them one after another would take longer than to read all.
 constexpr uint64_t kRowsPerLeft = 8;

@@ -35,7 +35,7 @@ static_assert(kScanPage * (kMaxEtcdValueBytes + 4096) < kMaxMessageBytes);
 // left.
 constexpr absl::Duration kLimit = absl::Seconds(5);
 constexpr absl::Duration kTryLimit = absl::Seconds(2);
-constexpr absl::Duration kRetryEvery = absl::Milliseconds(50);
+constexpr absl::Duration kWriteAgainEvery = absl::Milliseconds(50);
 
 void CompareCreated(TxnRequest& txn, const std::string& key, int64_t revision) {
   Compare* const compare = txn.add_compare();
@@ -269,8 +269,8 @@ class EtcdStateLog final : public StateLog {
       const absl::Duration left =
           std::min(until - SystemClock().Monotonic(), leadership_->Remaining());
       absl::StatusOr<TxnResponse> response = etcd_->Txn(txn, std::min(left, kTryLimit));
-      if (!absl::IsUnavailable(response.status()) || left <= kRetryEvery) return response;
-      absl::SleepFor(kRetryEvery);
+      if (!absl::IsUnavailable(response.status()) || left <= kWriteAgainEvery) return response;
+      absl::SleepFor(kWriteAgainEvery);
     }
   }
 

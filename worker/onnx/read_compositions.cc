@@ -19,7 +19,7 @@ Tensor Number(OnnxNodeReader& r, Tensor x, double value) {
 
 // Sets what `make` does of the input, elementwise; what is [batch] stays so.
 template <typename Make>
-absl::Status Elementwise(OnnxNodeReader& r, const Make& make) {
+absl::Status SetElementwise(OnnxNodeReader& r, const Make& make) {
   if (!r.Has(0) || r.in(0).kind != Kind::kTensor) return r.TensorIn(0).status();
   OnnxValue y = r.in(0);
   y.tensor = make(y.tensor);
@@ -30,16 +30,16 @@ absl::Status Elementwise(OnnxNodeReader& r, const Make& make) {
 }  // namespace
 
 absl::Status ReadNeg(OnnxNodeReader& r) {
-  return Elementwise(r, [&](Tensor x) { return r.Layer("Mul", {x, Number(r, x, -1)}); });
+  return SetElementwise(r, [&](Tensor x) { return r.Layer("Mul", {x, Number(r, x, -1)}); });
 }
 
 absl::Status ReadReciprocal(OnnxNodeReader& r) {
-  return Elementwise(r, [&](Tensor x) { return r.Layer("Div", {Number(r, x, 1), x}); });
+  return SetElementwise(r, [&](Tensor x) { return r.Layer("Div", {Number(r, x, 1), x}); });
 }
 
 // x / (1 + |x|)
 absl::Status ReadSoftsign(OnnxNodeReader& r) {
-  return Elementwise(r, [&](Tensor x) {
+  return SetElementwise(r, [&](Tensor x) {
     const Tensor one = Number(r, x, 1);
     return r.Layer("Div", {x, r.Layer("Add", {r.Layer("Abs", {x}), one})});
   });
@@ -47,7 +47,7 @@ absl::Status ReadSoftsign(OnnxNodeReader& r) {
 
 // x HardSigmoid(x), of slope 1/6
 absl::Status ReadHardSwish(OnnxNodeReader& r) {
-  return Elementwise(r, [&](Tensor x) {
+  return SetElementwise(r, [&](Tensor x) {
     const Tensor gate = r.Layer("HardSigmoid", {x}, Options().Set("alpha", 1.0 / 6));
     return r.Layer("Mul", {x, gate});
   });
@@ -56,7 +56,7 @@ absl::Status ReadHardSwish(OnnxNodeReader& r) {
 // With alpha 1 it is Elu.
 absl::Status ReadCelu(OnnxNodeReader& r) {
   if (r.Float("alpha", 1) != 1) return absl::UnimplementedError("alpha other than 1");
-  return Elementwise(r, [&](Tensor x) { return r.Layer("Elu", {x}); });
+  return SetElementwise(r, [&](Tensor x) { return r.Layer("Elu", {x}); });
 }
 
 // Squares and roots.
@@ -67,7 +67,7 @@ absl::Status ReadPow(OnnxNodeReader& r) {
   if (exponent != 2 && exponent != 0.5) {
     return absl::UnimplementedError("expected the constant exponent 2 or 0.5");
   }
-  return Elementwise(r, [&](Tensor x) {
+  return SetElementwise(r, [&](Tensor x) {
     return exponent == 2 ? r.Layer("Mul", {x, x}) : r.Layer("Sqrt", {x});
   });
 }
