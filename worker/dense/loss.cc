@@ -99,6 +99,22 @@ double LossFunction::Evaluate(absl::Span<const float> outputs, size_t width, con
       }));
 }
 
+void LossFunction::CudaEvaluate(cuda::Stream& stream, const float* outputs, int64_t width,
+                                cuda::LossSamples samples, float* gradient, double* sums) const {
+  samples.factor = task_weight;
+  switch (kind) {
+    case v1::MEAN_SQUARED_ERROR:
+      return cuda::SquaredErrorLoss(stream, samples, outputs, gradient, sums);
+    case v1::HUBER:
+      return cuda::HuberLoss(stream, samples, outputs, huber_delta, gradient, sums);
+    case v1::SOFTMAX_CROSS_ENTROPY:
+      return cuda::SoftmaxCrossEntropyLoss(stream, samples, outputs, width, gradient, sums);
+    default:
+      return cuda::SigmoidCrossEntropyLoss(stream, samples, outputs, positive_weight, gradient,
+                                           sums);
+  }
+}
+
 double AddedLoss(absl::Span<const float> values, float weight, const Targets& targets, float scale,
                  absl::Span<float> gradient) {
   double sum = 0;
