@@ -192,7 +192,7 @@ absl::StatusOr<double> Trainer::TrainBatches(const v1::Train& unit, const Batch&
     TESSERA_RETURN_IF_ERROR(finish_push());
     watch.AddTo(metrics.push_seconds);
     if (batch->batch.size > 0) {
-      TESSERA_RETURN_IF_ERROR(CollectGradients(*batch));
+      CollectGradients(*batch);
       TESSERA_RETURN_IF_ERROR(CheckFinite(step, loss));
     }
     watch.AddTo(metrics.compute_seconds);
@@ -274,13 +274,15 @@ absl::StatusOr<double> Trainer::Compute(const PreparedBatch& batch, const v1::Tr
                        : batch.batch.size;
   TESSERA_RETURN_IF_ERROR(FillInputs(context_, batch));
   FindGroups(batch.batch, context_->group_column, &groups_);
-  const Executor::StepResult step_result = context_->executor->ForwardBackward(
+  context_->executor->StartStep(
       context_->trained, context_->model_statistics(),
       Targets(batch.batch.labels, static_cast<uint32_t>(batch.batch.label_width()),
               batch.batch.weights, groups_),
       static_cast<float>(1 / all_samples), step, assignment.rank(),
       absl::MakeSpan(trained_gradient_),
       absl::MakeSpan(statistics_gradient_).subspan(0, context_->model->statistics_floats()));
+  if (context_->card != nullptr) context_->card->Unpool(batch);
+  const Executor::StepResult step_result = context_->executor->FinishStep();
   TESSERA_RETURN_IF_ERROR(context_->executor->status());
   // Subtracted, it moves the average towards the parameters as this step found them.
   const float forgets = 1 - context_->spec().model().ema_decay();
@@ -310,7 +312,7 @@ void Trainer::KeepScores(const Batch& batch) {
   }
 }
 
-absl::Status Trainer::CollectGradients(const PreparedBatch& batch) {
+void Trainer::CollectGradients(const PreparedBatch& batch) {
   const auto lookups = context_->plan->lookups();
   for (size_t l = 0; l < lookups.size(); ++l) {
     embedding_gradients_[l].resize(batch.keys[lookups[l].key_set].routed.keys.size() *
@@ -323,14 +325,12 @@ absl::Status Trainer::CollectGradients(const PreparedBatch& batch) {
         absl::MakeSpan(embedding_gradients_[l]));
   }
   if (context_->card != nullptr) {
-    context_->card->Unpool(batch, absl::MakeSpan(embedding_gradients_));
-    TESSERA_RETURN_IF_ERROR(context_->executor->status());
+    context_->card->CopyGradients(absl::MakeSpan(embedding_gradients_));
   }
   Clip(batch);
-  if (context_->reduction != nullptr) return absl::OkStatus();
+  if (context_->reduction != nullptr) return;
   context_->trained_blocks->CopyIn(trained_gradient_);
   context_->statistics_blocks->CopyIn(statistics_gradient_);
-  return absl::OkStatus();
 }
 
 void Trainer::Clip(const PreparedBatch& batch) {

@@ -50,8 +50,8 @@ class Trainer {
   // What the outputs were before the update, for the unit's result.
   void KeepScores(const Batch& batch);
   // What Compute found, into embedding_gradients_ and, unless they are all-reduced, the dense
-  // blocks, where a push reads it. An error is the executor's.
-  absl::Status CollectGradients(const PreparedBatch& batch);
+  // blocks, where a push reads it.
+  void CollectGradients(const PreparedBatch& batch);
   absl::Status CheckFinite(uint64_t step, double loss) const;
   void Clip(const PreparedBatch& batch);
   double SquaredNorm(const PreparedBatch& batch) const;

@@ -9,13 +9,14 @@
 #include "common/task_pool.h"
 #include "cuda/stream.h"
 #include "worker/dense/buffer.h"
+#include "worker/dense/card_step.h"
 #include "worker/dense/model.h"
 
 namespace tessera::worker {
 
 // Runs a model forward and backward, on the CPU or on a card. All memory is taken in Resize and
 // kept; a step allocates nothing. What the caller fills and reads is the machine's memory in either
-// case; losses are computed on the CPU. The same inputs give the same bits, whatever ran before and
+// case. The same inputs give the same bits, whatever ran before and
 // whatever the number of threads. Not thread-safe: one per thread. `model` and `pool` are borrowed
 // and outlive it.
 class Executor {
@@ -70,6 +71,13 @@ class Executor {
                              absl::Span<float> trained_gradient,
                              // momentum * (running - batch statistic), to be subtracted
                              absl::Span<float> statistics_gradient);
+  // The same in two calls. A card is given all work of the step by the first, and work that its
+  // stream is given in between follows; the second waits for all of it. (Losses of ranking are
+  // computed on the CPU, for which the first waits.) Gradients are there after the second.
+  void StartStep(absl::Span<const float> trained, absl::Span<const float> statistics,
+                 const Targets& targets, float loss_scale, uint64_t dropout_step, uint32_t rank,
+                 absl::Span<float> trained_gradient, absl::Span<float> statistics_gradient);
+  StepResult FinishStep();
   // [batch, fields, dim], valid until the next call.
   absl::Span<const float> pooled_gradient(size_t input) const;
 
@@ -143,13 +151,17 @@ class Executor {
   void RunBackward(Draws draws);
   void Backward(const Step& step, const Part& part, Draws draws);
   uint64_t RandomKey(int32_t node, Draws draws) const;
+  double EvaluateLosses(const Targets& targets, float loss_scale);
+  bool LossesOnCard() const { return stream_ != nullptr && !model_.ranks(); }
 
   // executor_cuda.cc
   void PlaceOnCard(size_t arena_floats, uint32_t capacity);
   void CopyParametersToCard(absl::Span<const float>* trained, absl::Span<const float>* statistics);
   void RunForwardOnCard(bool training, Draws draws);
+  void RunLossesOnCard();
+  void CopyEndGradientsToCard();
   void RunBackwardOnCard(Draws draws);
-  void CopyGradientsFromCard(absl::Span<float> trained, absl::Span<float> statistics);
+  void StartGradientsFromCard();
 
   const Model& model_;
   TaskPool* const pool_;
@@ -168,9 +180,13 @@ class Executor {
   size_t parts_ = 1;                   // that the batch is cut into
   std::vector<uint32_t> group_order_;  // of losses of ranking
   Buffer arena_;
-  // On a card: the arena, the parameters and their gradients, and what host_ stages.
-  cuda::Memory device_arena_, trained_, statistics_, trained_gradient_, statistics_gradient_;
+  // Between StartStep and FinishStep.
+  StepResult result_;
+  absl::Span<float> trained_gradient_, statistics_gradient_;
+  // On a card: the arena, the parameters, what host_ stages, and what travels besides.
+  cuda::Memory device_arena_, trained_, statistics_;
   cuda::Memory host_;
+  std::unique_ptr<CardStep> card_step_;
 };
 
 // FAILED_PRECONDITION names the first node whose op does not run on a card.
