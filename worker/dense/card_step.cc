@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "cuda/dense/loss_scaling.h"
 #include "worker/dense/buffer.h"
 
 namespace tessera::worker {
@@ -11,7 +12,8 @@ namespace {
 using cuda::Memory;
 
 constexpr size_t kSumFloats = cuda::kLossSums * sizeof(double) / sizeof(float);
-// What the card is told: the scale of the losses, then columns of RoundUp(batch).
+// What the card is told: numbers, then columns of RoundUp(batch).
+constexpr size_t kLossScaleAt = 0, kScaleBackAt = 1;
 constexpr size_t kColumnsAt = Buffer::kAlignFloats;
 
 }  // namespace
@@ -22,7 +24,7 @@ CardStep::CardStep(const Model& model, cuda::Stream& stream)
       losses_(model.losses().size() + model.graph().losses().size()),
       trained_(model.trained_floats()),
       statistics_(model.statistics_floats()),
-      trained_at_(losses_ * kSumFloats),
+      trained_at_(losses_ * kSumFloats + Buffer::kAlignFloats),
       statistics_at_(trained_at_ + Buffer::RoundUp(trained_)) {
   stream_.MakeCurrent();
   const size_t floats = statistics_at_ + statistics_;
@@ -41,13 +43,15 @@ void CardStep::Reserve(uint32_t capacity) {
   told_host_ = Memory(stream_, Memory::Where::kHost, floats);
 }
 
-void CardStep::Tell(uint32_t batch, const Targets& targets, float loss_scale) {
+void CardStep::Tell(uint32_t batch, const Targets& targets, float loss_scale,
+                    float gradient_scale) {
   batch_ = batch;
   weighted_ = !targets.weights.empty();
   stream_.MakeCurrent();
   if (!stream_.status().ok()) return;
   float* to = told_host_.data();
-  to[0] = loss_scale;
+  to[kLossScaleAt] = loss_scale * gradient_scale;
+  to[kScaleBackAt] = 1 / gradient_scale;
   to += kColumnsAt;
   for (const LossFunction& loss : model_.losses()) {
     for (uint32_t i = 0; i < batch; ++i) {
@@ -66,7 +70,7 @@ cuda::LossSamples CardStep::Samples() const {
   return {.n = batch_,
           .labels = columns,
           .weights = weighted_ ? columns + weights_at : nullptr,
-          .scale = told_.data(),
+          .scale = told_.data() + kLossScaleAt,
           .factor = 1};
 }
 
@@ -89,6 +93,19 @@ void CardStep::GraphLoss(size_t loss, const float* values, float* gradient) {
   cuda::GivenLoss(stream_, samples, values, gradient, Sums(model_.losses().size() + loss));
 }
 
+void CardStep::ScaleBack(absl::Span<const absl::Span<float>> input_gradients) {
+  if (!stream_.status().ok()) return;
+  float* const found = given_memory_.data() + losses_ * kSumFloats;
+  stream_.Zero(found, 1);
+  const auto scale_back = [&](absl::Span<float> gradient) {
+    const auto n = static_cast<int64_t>(gradient.size());
+    cuda::AddNonFinite(stream_, gradient.data(), n, found);
+    cuda::Multiply(stream_, told_.data() + kScaleBackAt, gradient.data(), n);
+  };
+  scale_back(trained_gradient());
+  for (const absl::Span<float> gradient : input_gradients) scale_back(gradient);
+}
+
 void CardStep::StartBack() {
   stream_.StartCopyToHost(given_memory_.data(), given_host_.data(), given_.size());
 }
@@ -109,6 +126,8 @@ double CardStep::LossSum() const {
   }
   return all;
 }
+
+bool CardStep::finite() const { return given_host_.data()[losses_ * kSumFloats] == 0; }
 
 void CardStep::CopyGradients(absl::Span<float> trained, absl::Span<float> statistics) const {
   std::copy_n(given_host_.data() + trained_at_, trained_, trained.begin());

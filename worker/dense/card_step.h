@@ -21,8 +21,9 @@ class CardStep {
   // Takes memory for batches up to so many samples.
   void Reserve(uint32_t capacity);
 
-  // Before the passes; the step before has been waited for.
-  void Tell(uint32_t batch, const Targets& targets, float loss_scale);
+  // Before the passes; the step before has been waited for. Gradients of the losses are multiplied
+  // by both scales; what ScaleBack gets is divided by the second, a power of two.
+  void Tell(uint32_t batch, const Targets& targets, float loss_scale, float gradient_scale);
   // Of losses that are not of ranking, after the forward pass: their gradients. Values and
   // gradients are the card's.
   void TaskLoss(size_t task, const float* outputs, float* gradient);
@@ -33,10 +34,16 @@ class CardStep {
     return given_.subspan(statistics_at_, statistics_);
   }
 
+  // After the backward pass, where the gradient scale is not 1: the gradients above and those of
+  // inputs, which are the card's.
+  void ScaleBack(absl::Span<const absl::Span<float>> input_gradients);
+
   // Brings what the step gives; it is there after the stream's next Synchronize.
   void StartBack();
   // Of the losses above, weighted.
   double LossSum() const;
+  // Whether all gradients that ScaleBack got are finite; where it got none, true.
+  bool finite() const;
   void CopyGradients(absl::Span<float> trained, absl::Span<float> statistics) const;
 
  private:
@@ -45,7 +52,7 @@ class CardStep {
 
   const Model& model_;
   cuda::Stream& stream_;
-  // Of what the card gives: sums of losses, and gradients.
+  // Of what the card gives: sums of losses, what AddNonFinite finds, and gradients.
   const size_t losses_;
   const size_t trained_, statistics_, trained_at_, statistics_at_;
   cuda::Memory given_memory_, given_host_;

@@ -273,7 +273,7 @@ void Executor::StartStep(absl::Span<const float> trained, absl::Span<const float
   trained_gradient_ = trained_gradient;
   statistics_gradient_ = statistics_gradient;
   const Draws draws = {dropout_step, rank};
-  if (LossesOnCard()) card_step_->Tell(batch_, targets, loss_scale);
+  if (stream_ != nullptr) card_step_->Tell(batch_, targets, loss_scale, gradient_scale_);
   RunForward(trained, statistics, true, draws);
   for (Step& step : steps_) {
     if (stream_ == nullptr) {
@@ -288,11 +288,14 @@ void Executor::StartStep(absl::Span<const float> trained, absl::Span<const float
   if (LossesOnCard()) {
     RunLossesOnCard();
   } else {
-    result_.loss_sum = EvaluateLosses(targets, loss_scale);
+    const float scale = stream_ == nullptr ? loss_scale : loss_scale * gradient_scale_;
+    result_.loss_sum = EvaluateLosses(targets, scale);
     if (stream_ != nullptr) CopyEndGradientsToCard();
   }
   RunBackward(draws);
-  if (stream_ != nullptr) StartGradientsFromCard();
+  if (stream_ == nullptr) return;
+  if (gradient_scale_ != 1) ScaleGradientsBack();
+  StartGradientsFromCard();
 }
 
 double Executor::EvaluateLosses(const Targets& targets, float loss_scale) {
@@ -317,6 +320,7 @@ double Executor::EvaluateLosses(const Targets& targets, float loss_scale) {
 Executor::StepResult Executor::FinishStep() {
   if (stream_ == nullptr || !stream_->Synchronize().ok()) return result_;
   if (LossesOnCard()) result_.loss_sum = card_step_->LossSum();
+  result_.finite = gradient_scale_ == 1 || card_step_->finite();
   card_step_->CopyGradients(trained_gradient_, statistics_gradient_);
   return result_;
 }

@@ -58,10 +58,17 @@ class Executor {
   // Outputs of the last pass, [batch, width] of the model's task.
   absl::Span<const float> output(size_t task) const;
 
+  // On a card, from now on: gradients are this times as large while they are computed, a power of
+  // two (at first 1), so that those of small losses do not vanish in float16. What steps give is
+  // the same but for that.
+  void ScaleGradients(float scale) { gradient_scale_ = scale; }
+
   struct StepResult {
     double loss_sum = 0;  // of the samples' losses, the graph's among them, weighted, not scaled
     // [batch, width] of the first task, made with batch statistics and dropout.
     absl::Span<const float> logits;
+    // Where gradients are scaled: whether all of them, of parameters and inputs, are finite.
+    bool finite = true;
   };
   // The gradient of loss_scale * (sum of the samples' losses). Both gradients are written whole.
   // `dropout_step` and `rank` name the draws of dropout, with the model's seed.
@@ -161,6 +168,7 @@ class Executor {
   void RunLossesOnCard();
   void CopyEndGradientsToCard();
   void RunBackwardOnCard(Draws draws);
+  void ScaleGradientsBack();
   void StartGradientsFromCard();
 
   const Model& model_;
@@ -175,6 +183,7 @@ class Executor {
   size_t op_scratch_floats_ = 0;  // the most that an op asks for
   size_t op_scratch_at_ = 0;
 
+  float gradient_scale_ = 1;
   uint32_t batch_ = UINT32_MAX;  // none yet
   uint32_t capacity_ = 0;
   size_t parts_ = 1;                   // that the batch is cut into

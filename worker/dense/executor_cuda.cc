@@ -119,6 +119,15 @@ void Executor::RunBackwardOnCard(Draws draws) {
   }
 }
 
+void Executor::ScaleGradientsBack() {
+  std::vector<absl::Span<float>> input_gradients;
+  for (const int32_t tensor : model_.graph().inputs()) {
+    const int32_t storage = storage_of_[tensor];
+    if (storages_[storage].needs_gradient) input_gradients.push_back(Gradient(storage));
+  }
+  card_step_->ScaleBack(input_gradients);
+}
+
 void Executor::StartGradientsFromCard() {
   // Those that are pooled on the card are unpooled there.
   for (const int32_t tensor : staged_inputs_) {
