@@ -98,6 +98,33 @@ TEST_F(ExecutorOnCuda, WeighsSamplesAsTheCpuDoes) {
   }
 }
 
+TEST_F(ExecutorOnCuda, HoldsEachTaskAgainstItsOwnLabels) {
+  v1::JobSpec spec = TinyJob("mmoe");
+  v1::ColumnSpec* const other = spec.mutable_data()->add_columns();
+  other->set_name("other");
+  other->set_role(v1::LABEL);
+  spec.mutable_model()->mutable_tasks(1)->set_label("other");
+  const std::unique_ptr<Model> model = MakeModel(spec);
+  Session cpu(*model), card(*model, nullptr, Stream());
+  for (const uint32_t batch : {0u, 21u}) {
+    std::vector<float> labels;
+    for (uint32_t i = 0; i < 2 * batch; ++i) labels.push_back(i % 6 == 1 ? 1 : 0);
+    double loss[2] = {};
+    size_t s = 0;
+    for (Session* session : {&cpu, &card}) {
+      session->Fill(batch, 3);
+      loss[s++] =
+          session->executor
+              .ForwardBackward(session->trained, session->statistics, Targets(labels, 2, {}, {}),
+                               0.1f, 5, 0, absl::MakeSpan(session->trained_gradient),
+                               absl::MakeSpan(session->statistics_gradient))
+              .loss_sum;
+    }
+    EXPECT_NEAR(loss[1], loss[0], 1e-4 * std::max(1.0, loss[0]));
+    ExpectNear(card.trained_gradient, cpu.trained_gradient, "gradient of parameters");
+  }
+}
+
 // An emulated stream shows it: what is copied from it arrives when it is waited for, no sooner.
 TEST_F(ExecutorOnCuda, WaitsForTheCardOnlyWhereAStepEnds) {
   if (cuda::Stream::Emulated() == nullptr) GTEST_SKIP() << "on a card it is a race";
