@@ -19,14 +19,25 @@ void Stream::MakeCurrent() {}
 
 void Stream::Check(absl::string_view, int) {}
 
-const absl::Status& Stream::Synchronize() { return status_; }
+const absl::Status& Stream::Synchronize() {
+  for (const Arrival& arrival : arrivals_) {
+    if (status_.ok()) std::copy(arrival.floats.begin(), arrival.floats.end(), arrival.host);
+  }
+  arrivals_.clear();
+  return status_;
+}
 
 void Stream::CopyToDevice(const float* host, float* device, size_t floats) {
   Copy(host, device, floats);
 }
 
 void Stream::CopyToHost(const float* device, float* host, size_t floats) {
+  Synchronize();
   Copy(device, host, floats);
+}
+
+void Stream::StartCopyToHost(const float* device, float* host, size_t floats) {
+  if (status_.ok() && floats > 0) arrivals_.push_back({host, {device, device + floats}});
 }
 
 void Stream::Copy(const float* from, float* to, size_t floats) {

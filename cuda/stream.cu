@@ -82,10 +82,14 @@ void Stream::CopyToDevice(const float* host, float* device, size_t floats) {
 }
 
 void Stream::CopyToHost(const float* device, float* host, size_t floats) {
+  StartCopyToHost(device, host, floats);
+  if (floats > 0) Synchronize();
+}
+
+void Stream::StartCopyToHost(const float* device, float* host, size_t floats) {
   if (!status_.ok() || floats == 0) return;
   Check("a copy from it", cudaMemcpyAsync(host, device, floats * sizeof(float),
                                           cudaMemcpyDeviceToHost, Native(*this)));
-  Synchronize();
 }
 
 void Stream::Copy(const float* from, float* to, size_t floats) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -17,8 +18,8 @@ namespace tessera::cuda {
 // runs of the same work give the same bits.
 //
 // In a build without CUDA there are emulated streams, for tests: kernels are compiled for the CPU
-// and run at once in loops, the card's memory is the machine's. What they cannot show is how
-// threads of a card meet.
+// and run at once in loops, the card's memory is the machine's, and what StartCopyToHost copies
+// arrives with Synchronize, no sooner. What they cannot show is how threads of a card meet.
 class Stream {
  public:
   // FAILED_PRECONDITION: built without CUDA, no driver, no such card; RESOURCE_EXHAUSTED: no room
@@ -45,6 +46,9 @@ class Stream {
   }
   // Waits for it and for all before it.
   void CopyToHost(const float* device, float* host, size_t floats);
+  // Does not wait: the floats, as they are when the work before is done, are there after the next
+  // Synchronize, and until then `host`, which is Memory of the machine, is left alone.
+  void StartCopyToHost(const float* device, float* host, size_t floats);
   // Nothing where both are the same.
   void Copy(const float* from, float* to, size_t floats);
   // `rows` runs of `width` floats, which lie `from_stride` and `to_stride` floats apart.
@@ -74,6 +78,12 @@ class Stream {
   [[maybe_unused]] float* blas_workspace_ = nullptr;
   float* scratch_ = nullptr;
   [[maybe_unused]] size_t scratch_floats_ = 0;
+  // Emulated: copies that have been started.
+  struct Arrival {
+    float* host;
+    std::vector<float> floats;
+  };
+  std::vector<Arrival> arrivals_;
 };
 
 // Floats of a card, or of the machine where copies to a card are fast (pinned). Holds zeros at

@@ -26,7 +26,8 @@ CardPooling::CardPooling(const EmbeddingPlan* plan, Executor* executor, const Op
       stream_(*executor->stream()),
       groups_(PoolingGroups(*plan)),
       metrics_(options.metrics),
-      fresh_at_(plan->lookups().size()) {
+      fresh_at_(plan->lookups().size()),
+      gradient_at_(plan->lookups().size()) {
   executor_.PoolOnCard();
   size_t slot_bytes = 0;  // the same number of slots for every key set
   for (const EmbeddingPlan::Lookup& lookup : plan_.lookups()) {
@@ -142,14 +143,21 @@ void CardPooling::Pool(const PreparedBatch& batch) {
   }
 }
 
-void CardPooling::Unpool(const PreparedBatch& batch, absl::Span<std::vector<float>> gradients) {
+void CardPooling::Unpool(const PreparedBatch& batch) {
+  size_t floats = 0;
+  for (size_t l = 0; l < gradient_at_.size(); ++l) {
+    const EmbeddingPlan::Lookup& lookup = plan_.lookups()[l];
+    gradient_at_[l] = floats;
+    floats += batch.keys[lookup.key_set].routed.keys.size() * lookup.dim;
+  }
   stream_.MakeCurrent();
+  float* const host = Room(stream_, Memory::Where::kHost, floats, &gradients_host_);
+  float* const device = Room(stream_, Memory::Where::kDevice, floats, &gradients_);
+  if (!stream_.status().ok()) return;
   for (size_t g = 0; g < groups_.size(); ++g) {
     const size_t lookup = groups_[g].lookup;
     const bool first = g == 0 || groups_[g - 1].lookup != lookup;
-    const bool last = g + 1 == groups_.size() || groups_[g + 1].lookup != lookup;
-    std::vector<float>& to = gradients[lookup];
-    float* const sums = Room(stream_, Memory::Where::kDevice, to.size(), &gradients_);
+    float* const sums = device + gradient_at_[lookup];
     const cuda::PooledEntries entries = batch.card.Entries(g, device_.words());
     const float* const dy = executor_.card_pooled_gradient(groups_[g].input).data();
     if (groups_[g].largest) {
@@ -157,7 +165,15 @@ void CardPooling::Unpool(const PreparedBatch& batch, absl::Span<std::vector<floa
     } else {
       cuda::UnpoolSums(stream_, entries, plan_.lookups()[lookup].dim, dy, sums, !first);
     }
-    if (last) stream_.CopyToHost(sums, to.data(), to.size());
+  }
+  stream_.StartCopyToHost(device, host, floats);
+}
+
+void CardPooling::CopyGradients(absl::Span<std::vector<float>> gradients) const {
+  if (!stream_.status().ok()) return;
+  for (size_t l = 0; l < gradients.size(); ++l) {
+    std::copy_n(gradients_host_.data() + gradient_at_[l], gradients[l].size(),
+                gradients[l].begin());
   }
 }
 

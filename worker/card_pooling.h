@@ -41,9 +41,11 @@ class CardPooling {
 
   // In the thread that computes, after Executor::Resize: fills its pooled inputs.
   void Pool(const PreparedBatch& batch);
-  // After the backward pass of the batch that was pooled last: gradients[lookup] [keys, dim], which
-  // are so large already.
-  void Unpool(const PreparedBatch& batch, absl::Span<std::vector<float>> gradients);
+  // After the backward pass of the batch that was pooled last has been given to the card: gradients
+  // of its distinct rows, which are there after the stream's next Synchronize.
+  void Unpool(const PreparedBatch& batch);
+  // Then: gradients[lookup] [keys, dim], which are so large already.
+  void CopyGradients(absl::Span<std::vector<float>> gradients) const;
 
  private:
   void FindRows(size_t key_set, PreparedBatch* batch);
@@ -67,7 +69,8 @@ class CardPooling {
   std::vector<cuda::Memory> kept_;  // by lookup: [slots, dim]
   cuda::Memory host_, device_;      // the batch's words, then each lookup's fresh rows
   std::vector<size_t> fresh_at_;    // by lookup, in both
-  cuda::Memory gradients_;          // of one lookup
+  cuda::Memory gradients_, gradients_host_;
+  std::vector<size_t> gradient_at_;  // by lookup, in both
 };
 
 }  // namespace tessera::worker

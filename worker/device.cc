@@ -67,6 +67,12 @@ absl::StatusOr<std::unique_ptr<cuda::Stream>> OpenDevice(absl::string_view wish,
 }
 
 absl::Status CheckPrecision(v1::TrainSpec::Precision wish) {
+  if (wish == v1::TrainSpec::TF32 || wish == v1::TrainSpec::FLOAT16) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "train.precision: ", wish == v1::TrainSpec::TF32 ? "tf32" : "float16",
+        " is of a card's products, and this worker computes on the CPU; set it to float32, or "
+        "train.device to cuda"));
+  }
   if (wish != v1::TrainSpec::BFLOAT16 || HasBfloat16Products()) return absl::OkStatus();
   return absl::FailedPreconditionError(
       "train.precision: bfloat16: this processor has no products of bfloat16 numbers (AVX-512 BF16 "

@@ -22,7 +22,8 @@ absl::Status CheckDevice(absl::string_view wish);
 absl::StatusOr<std::unique_ptr<cuda::Stream>> OpenDevice(absl::string_view wish,
                                                          const Model& model);
 
-// FAILED_PRECONDITION: this machine's processor cannot compute so, and why.
+// Of a worker that computes on the CPU. FAILED_PRECONDITION: the processor cannot compute so, and
+// why.
 absl::Status CheckPrecision(v1::TrainSpec::Precision wish);
 
 }  // namespace tessera::worker

@@ -104,7 +104,7 @@ absl::Status Trainer::PushNothing(const v1::Train& unit, uint64_t batch) {
   if (context_->sync()) {
     TESSERA_RETURN_IF_ERROR(context_->parameters->Pull({}, {.step = step, .begins = 0})->Wait());
   }
-  TESSERA_RETURN_IF_ERROR(ReduceDense(step, /*has_samples=*/false));
+  TESSERA_RETURN_IF_ERROR(ReduceDense(step, /*has_gradients=*/false));
   std::vector<TableGradients> writes;
   if (context_->reduction != nullptr) context_->reduction->AddWrites(&writes);
   BeginPush(step);
@@ -181,24 +181,24 @@ absl::StatusOr<double> Trainer::TrainBatches(const v1::Train& unit, const Batch&
     ahead = pulled_ahead ? StartPull(next.get(), /*sync=*/false, step + 1) : nullptr;
     watch.AddTo(metrics.pull_seconds);
 
-    double loss = 0;
+    Computed computed = {.loss = 0, .counts = false};
     if (batch->batch.size > 0) {
-      TESSERA_ASSIGN_OR_RETURN(loss, Compute(*batch, unit, step));
-      loss_sum += loss;
+      TESSERA_ASSIGN_OR_RETURN(computed, Compute(*batch, unit, step));
+      loss_sum += computed.loss;
     }
     watch.AddTo(metrics.compute_seconds);
 
     // The push before reads what the gradients are about to be collected in.
     TESSERA_RETURN_IF_ERROR(finish_push());
     watch.AddTo(metrics.push_seconds);
-    if (batch->batch.size > 0) {
-      TESSERA_RETURN_IF_ERROR(CollectGradients(*batch));
-      TESSERA_RETURN_IF_ERROR(CheckFinite(step, loss));
+    if (computed.counts) {
+      CollectGradients(*batch);
+      TESSERA_RETURN_IF_ERROR(CheckFinite(step, computed.loss));
     }
     watch.AddTo(metrics.compute_seconds);
-    TESSERA_RETURN_IF_ERROR(ReduceDense(step, batch->batch.size > 0));
+    TESSERA_RETURN_IF_ERROR(ReduceDense(step, computed.counts));
     watch.AddTo(metrics.reduce_seconds);
-    push.call = StartPush(*batch, step, LearningRateScale(unit, batch->index));
+    push.call = StartPush(*batch, step, LearningRateScale(unit, batch->index), computed.counts);
     push.number = step;
     watch.AddTo(metrics.push_seconds);
     metrics.steps.Increment();
@@ -264,8 +264,8 @@ std::unique_ptr<PendingCall> Trainer::StartPull(PreparedBatch* batch, bool sync,
               .begins = MaxLeadOf(context_->spec().consistency()) > 0 ? step + 1 : 0});
 }
 
-absl::StatusOr<double> Trainer::Compute(const PreparedBatch& batch, const v1::Train& unit,
-                                        uint64_t step) {
+absl::StatusOr<Trainer::Computed> Trainer::Compute(const PreparedBatch& batch,
+                                                   const v1::Train& unit, uint64_t step) {
   const v1::Assignment& assignment = context_->assignment;
   const double all_samples =
       context_->sync() ? static_cast<double>(SyncStepSamples(unit.window_records(),
@@ -274,13 +274,17 @@ absl::StatusOr<double> Trainer::Compute(const PreparedBatch& batch, const v1::Tr
                        : batch.batch.size;
   TESSERA_RETURN_IF_ERROR(FillInputs(context_, batch));
   FindGroups(batch.batch, context_->group_column, &groups_);
-  const Executor::StepResult step_result = context_->executor->ForwardBackward(
+  const bool float16 = context_->model->precision() == Precision::kFloat16;
+  if (float16) context_->executor->ScaleGradients(loss_scale_.value());
+  context_->executor->StartStep(
       context_->trained, context_->model_statistics(),
       Targets(batch.batch.labels, static_cast<uint32_t>(batch.batch.label_width()),
               batch.batch.weights, groups_),
       static_cast<float>(1 / all_samples), step, assignment.rank(),
       absl::MakeSpan(trained_gradient_),
       absl::MakeSpan(statistics_gradient_).subspan(0, context_->model->statistics_floats()));
+  if (context_->card != nullptr) context_->card->Unpool(batch);
+  const Executor::StepResult step_result = context_->executor->FinishStep();
   TESSERA_RETURN_IF_ERROR(context_->executor->status());
   // Subtracted, it moves the average towards the parameters as this step found them.
   const float forgets = 1 - context_->spec().model().ema_decay();
@@ -292,7 +296,14 @@ absl::StatusOr<double> Trainer::Compute(const PreparedBatch& batch, const v1::Tr
   const float share = static_cast<float>(batch.batch.size / all_samples);
   for (float& g : statistics_gradient_) g *= share;
   KeepScores(batch.batch);
-  return step_result.loss_sum;
+  Computed computed = {.loss = step_result.loss_sum};
+  if (const float scale = loss_scale_.value(); float16 && !loss_scale_.Update(step_result.finite)) {
+    SPDLOG_INFO("step {}: gradients beyond float16 with a loss scale of {}; it is left out", step,
+                scale);
+    context_->metrics->skipped_steps.Increment();
+    computed.counts = false;
+  }
+  return computed;
 }
 
 void Trainer::KeepScores(const Batch& batch) {
@@ -310,7 +321,7 @@ void Trainer::KeepScores(const Batch& batch) {
   }
 }
 
-absl::Status Trainer::CollectGradients(const PreparedBatch& batch) {
+void Trainer::CollectGradients(const PreparedBatch& batch) {
   const auto lookups = context_->plan->lookups();
   for (size_t l = 0; l < lookups.size(); ++l) {
     embedding_gradients_[l].resize(batch.keys[lookups[l].key_set].routed.keys.size() *
@@ -323,14 +334,12 @@ absl::Status Trainer::CollectGradients(const PreparedBatch& batch) {
         absl::MakeSpan(embedding_gradients_[l]));
   }
   if (context_->card != nullptr) {
-    context_->card->Unpool(batch, absl::MakeSpan(embedding_gradients_));
-    TESSERA_RETURN_IF_ERROR(context_->executor->status());
+    context_->card->CopyGradients(absl::MakeSpan(embedding_gradients_));
   }
   Clip(batch);
-  if (context_->reduction != nullptr) return absl::OkStatus();
+  if (context_->reduction != nullptr) return;
   context_->trained_blocks->CopyIn(trained_gradient_);
   context_->statistics_blocks->CopyIn(statistics_gradient_);
-  return absl::OkStatus();
 }
 
 void Trainer::Clip(const PreparedBatch& batch) {
@@ -372,16 +381,16 @@ double Trainer::SquaredNorm(const PreparedBatch& batch) const {
   return sum;
 }
 
-absl::Status Trainer::ReduceDense(uint64_t step, bool has_samples) {
+absl::Status Trainer::ReduceDense(uint64_t step, bool has_gradients) {
   if (context_->reduction == nullptr) return absl::OkStatus();
-  if (!has_samples) return context_->reduction->Reduce(step, {}, {});
+  if (!has_gradients) return context_->reduction->Reduce(step, {}, {});
   return context_->reduction->Reduce(step, trained_gradient_, statistics_gradient_);
 }
 
 std::unique_ptr<PendingCall> Trainer::StartPush(const PreparedBatch& batch, uint64_t sequence,
-                                                double learning_rate_scale) {
+                                                double learning_rate_scale, bool has_gradients) {
   std::vector<TableGradients> writes;
-  if (batch.batch.size > 0) {
+  if (has_gradients) {
     const auto lookups = context_->plan->lookups();
     for (size_t l = 0; l < lookups.size(); ++l) {
       const EmbeddingPlan::Lookup& lookup = lookups[l];
@@ -394,7 +403,7 @@ std::unique_ptr<PendingCall> Trainer::StartPush(const PreparedBatch& batch, uint
   }
   if (context_->reduction != nullptr) {
     context_->reduction->AddWrites(&writes);
-  } else if (batch.batch.size > 0) {
+  } else if (has_gradients) {
     writes.push_back(context_->trained_blocks->Write());
     writes.push_back(context_->statistics_blocks->Write());
   }

@@ -6,6 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "tessera/v1/work.pb.h"
+#include "worker/dense/loss_scale.h"
 #include "worker/job_context.h"
 #include "worker/window_reader.h"
 
@@ -45,20 +46,26 @@ class Trainer {
   // Rows and dense parameters for `batch` of the tables whose mode is `sync`; null when there are
   // none.
   std::unique_ptr<PendingCall> StartPull(PreparedBatch* batch, bool sync, uint64_t step);
-  // Forward and backward; returns the sum of the samples' losses. An error is the executor's.
-  absl::StatusOr<double> Compute(const PreparedBatch& batch, const v1::Train& unit, uint64_t step);
+  struct Computed {
+    double loss = 0;     // the sum of the samples'
+    bool counts = true;  // false: the step is left out, its gradients being beyond float16
+  };
+  // Forward and backward. An error is the executor's.
+  absl::StatusOr<Computed> Compute(const PreparedBatch& batch, const v1::Train& unit,
+                                   uint64_t step);
   // What the outputs were before the update, for the unit's result.
   void KeepScores(const Batch& batch);
   // What Compute found, into embedding_gradients_ and, unless they are all-reduced, the dense
-  // blocks, where a push reads it. An error is the executor's.
-  absl::Status CollectGradients(const PreparedBatch& batch);
+  // blocks, where a push reads it.
+  void CollectGradients(const PreparedBatch& batch);
   absl::Status CheckFinite(uint64_t step, double loss) const;
   void Clip(const PreparedBatch& batch);
   double SquaredNorm(const PreparedBatch& batch) const;
   // With a reduction: takes part in the step, with this rank's dense gradients or with nothing.
-  absl::Status ReduceDense(uint64_t step, bool has_samples);
+  absl::Status ReduceDense(uint64_t step, bool has_gradients);
+  // Without gradients: of a batch without samples, or that is left out.
   std::unique_ptr<PendingCall> StartPush(const PreparedBatch& batch, uint64_t sequence,
-                                         double learning_rate_scale);
+                                         double learning_rate_scale, bool has_gradients);
   // From now on some ps may have that push.
   void BeginPush(uint64_t sequence) { progress_.end = std::max(progress_.end, sequence + 1); }
   // The window's records in the order in which they are trained.
@@ -70,6 +77,7 @@ class Trainer {
   uint64_t order_key_ = 0;
   std::vector<uint32_t> order_;
   PushProgress progress_;
+  LossScale loss_scale_;                                 // of a job in float16
   std::vector<std::vector<float>> embedding_gradients_;  // by lookup: [keys, dim]
   std::vector<float> trained_gradient_;
   std::vector<float> statistics_gradient_;

@@ -22,6 +22,9 @@ WorkerMetrics::WorkerMetrics(MetricsRegistry& registry)
     : steps(registry.AddCounter("tessera_worker_steps_total", "Batches trained.")),
       samples(registry.AddCounter("tessera_worker_samples_total",
                                   "Samples trained, repeats of later epochs included.")),
+      skipped_steps(
+          registry.AddCounter("tessera_worker_skipped_steps_total",
+                              "Batches whose gradients were left out, being beyond float16.")),
       bad_records(registry.AddCounter("tessera_worker_bad_records_total",
                                       "Records that could not be read.")),
       card_rows_kept(CardRows(registry, "kept")),

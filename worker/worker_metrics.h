@@ -14,7 +14,8 @@ struct WorkerMetrics {
 
   Counter& steps;
   Counter& samples;
-  Counter& bad_records;  // of every kind of unit
+  Counter& skipped_steps;  // whose gradients were beyond float16
+  Counter& bad_records;    // of every kind of unit
   // Distinct rows of batches, where a card keeps rows (train.row_cache): those it had, and others.
   Counter& card_rows_kept;
   Counter& card_rows_pulled;

@@ -116,6 +116,14 @@ absl::Status Train(const v1::TrainSpec& train) {
   if (!(train.clip().norm() >= 0)) {
     return Wrong("train.clip.norm", "found ", train.clip().norm(), "; expected 0 or more");
   }
+  const v1::TrainSpec::Precision precision = train.precision();
+  const bool of_cards = precision == v1::TrainSpec::TF32 || precision == v1::TrainSpec::FLOAT16;
+  if (of_cards && train.device() == "cpu") {
+    return Wrong(
+        "train.precision", "found ",
+        absl::AsciiStrToLower(v1::TrainSpec::Precision_Name(precision)),
+        " with train.device: cpu; it is of a card's products (or use float32 or bfloat16)");
+  }
   return Device(train.device());
 }
 

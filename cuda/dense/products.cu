@@ -6,6 +6,9 @@
 #include <cublas_v2.h>
 
 #include "absl/strings/str_cat.h"
+#else
+#include "common/math/bfloat16.h"
+#include "common/math/rounded.h"
 #endif
 
 namespace tessera::cuda {
@@ -20,6 +23,8 @@ cublasComputeType_t ComputeType(Products products) {
       return CUBLAS_COMPUTE_32F_FAST_TF32;
     case Products::kBfloat16:
       return CUBLAS_COMPUTE_32F_FAST_16BF;
+    case Products::kFloat16:
+      return CUBLAS_COMPUTE_32F_FAST_16F;
     default:
       return CUBLAS_COMPUTE_32F;
   }
@@ -54,16 +59,34 @@ void Gemm(Stream& stream, Products products, int64_t m, int64_t n, int64_t k, Ma
 
 #else
 
-void Gemm(Stream& stream, Products, int64_t m, int64_t n, int64_t k, Matrices a, Matrices b,
-          float* c, bool add, int64_t count, int64_t c_stride, float alpha) {
+namespace {
+
+// What cuBLAS may make of an operand: to the nearest.
+float Rounded(Products products, float x) {
+  switch (products) {
+    case Products::kTf32:
+      return math::RoundedToTensorFloat32(x);
+    case Products::kBfloat16:
+      return math::FromBfloat16(math::NearestBfloat16(x));
+    case Products::kFloat16:
+      return math::RoundedToFloat16(x);
+    default:
+      return x;
+  }
+}
+
+}  // namespace
+
+void Gemm(Stream& stream, Products products, int64_t m, int64_t n, int64_t k, Matrices a,
+          Matrices b, float* c, bool add, int64_t count, int64_t c_stride, float alpha) {
   ForEach(stream, "product", count * m * n, [=](int64_t i) {
     const int64_t product = i / (m * n), row = i / n % m, column = i % n;
     const float* const p = a.data + product * a.stride;
     const float* const q = b.data + product * b.stride;
     float sum = 0;
     for (int64_t j = 0; j < k; ++j) {
-      sum += (a.transposed ? p[j * m + row] : p[row * k + j]) *
-             (b.transposed ? q[column * k + j] : q[j * n + column]);
+      sum += Rounded(products, a.transposed ? p[j * m + row] : p[row * k + j]) *
+             Rounded(products, b.transposed ? q[column * k + j] : q[j * n + column]);
     }
     float& to = c[product * c_stride + row * n + column];
     to = alpha * sum + (add ? to : 0);

@@ -6,8 +6,9 @@
 
 namespace tessera::cuda {
 
-// How products are computed from float32 operands; sums are float32.
-enum class Products { kFloat32, kTf32, kBfloat16 };
+// What the float32 operands of products may be rounded to; sums are float32. With kFloat16 an
+// operand beyond that type's range is infinite.
+enum class Products { kFloat32, kTf32, kBfloat16, kFloat16 };
 
 // Row-major matrices as a product reads them, `count` of them `stride` floats apart (0: the same
 // one for all).

@@ -23,6 +23,7 @@
 #include "tests/bench/dense_models.h"
 #include "tests/bench/zipf.h"
 #include "worker/card_batch.h"
+#include "worker/dense/cuda_products.h"
 #include "worker/row_slots.h"
 
 namespace tessera::bench {
@@ -269,9 +270,7 @@ void MeasureStep(benchmark::State& state, DenseShape shape, uint32_t batch) {
   Memory x(*products_stream, Memory::Where::kDevice, floats),
       y(*products_stream, Memory::Where::kDevice, floats),
       w(*products_stream, Memory::Where::kDevice, static_cast<size_t>(weights));
-  const cuda::Products products = shape.precision == worker::Precision::kBfloat16
-                                      ? cuda::Products::kBfloat16
-                                      : cuda::Products::kFloat32;
+  const cuda::Products products = worker::CudaProducts(shape.precision);
   double loss = 0;
   const Medians medians = Interleave(
       10, [&] { return batch / Seconds([&] { loss += step.Run(); }); },
@@ -312,10 +311,15 @@ void RegisterBenchmarks(const Options& options) {
   }
   Register("cuda/row-slots",
            [short_run](benchmark::State& state) { MeasureRowSlots(state, short_run); });
-  DenseShape bfloat16 = DlrmShape();
-  bfloat16.precision = worker::Precision::kBfloat16;
+  const auto dlrm_in = [](worker::Precision precision) {
+    DenseShape shape = DlrmShape();
+    shape.precision = precision;
+    return shape;
+  };
   for (const auto& [name, shape] :
-       {std::pair("dlrm", DlrmShape()), std::pair("dlrm-bfloat16", bfloat16),
+       {std::pair("dlrm", DlrmShape()), std::pair("dlrm-tf32", dlrm_in(worker::Precision::kTf32)),
+        std::pair("dlrm-bfloat16", dlrm_in(worker::Precision::kBfloat16)),
+        std::pair("dlrm-float16", dlrm_in(worker::Precision::kFloat16)),
         std::pair("deepfm", DeepFmShape())}) {
     for (const uint32_t batch : {16384u, 65536u}) {
       Register(absl::StrCat("cuda/", name, "/batch-", batch),

@@ -18,6 +18,20 @@ google::protobuf::Value ListOf(const std::vector<int64_t>& numbers) {
   return value;
 }
 
+v1::TrainSpec::Precision PrecisionOf(worker::Precision precision) {
+  switch (precision) {
+    case worker::Precision::kBfloat16:
+      return v1::TrainSpec::BFLOAT16;
+    case worker::Precision::kTf32:
+      return v1::TrainSpec::TF32;
+    case worker::Precision::kFloat16:
+      return v1::TrainSpec::FLOAT16;
+    case worker::Precision::kFloat32:
+      break;
+  }
+  return v1::TrainSpec::FLOAT32;
+}
+
 v1::JobSpec JobOf(const DenseShape& shape) {
   v1::JobSpec spec;
   spec.set_seed(1);
@@ -49,9 +63,7 @@ v1::JobSpec JobOf(const DenseShape& shape) {
   };
   if (shape.linear) add_table("linear", 1);
   add_table("embedding", shape.dim);
-  if (shape.precision == worker::Precision::kBfloat16) {
-    spec.mutable_train()->set_precision(v1::TrainSpec::BFLOAT16);
-  }
+  spec.mutable_train()->set_precision(PrecisionOf(shape.precision));
   return spec;
 }
 

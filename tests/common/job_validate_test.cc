@@ -116,6 +116,11 @@ TEST(ValidateJobSpec, NamesTheWrongFieldOfTheJob) {
           {[](auto& s) { s.mutable_train()->set_epochs(0); }, "train.epochs", "never end"},
           {[](auto& s) { s.mutable_train()->set_device("gpu"); }, "train.device", "found 'gpu'"},
           {[](auto& s) { s.mutable_train()->set_device("cuda:x"); }, "train.device", "cuda"},
+          {[](auto& s) {
+             s.mutable_train()->set_device("cpu");
+             s.mutable_train()->set_precision(v1::TrainSpec::FLOAT16);
+           },
+           "train.precision", "found float16 with train.device: cpu"},
           {[](auto& s) { s.mutable_train()->mutable_clip()->set_norm(-1); }, "train.clip.norm",
            "found -1"},
           {[=](auto& s) { s.mutable_train()->mutable_clip()->set_value(kInfinity); },

@@ -138,6 +138,24 @@ TEST_F(LocalCommandsTest, AJobOnACardLearnsWhatItLearnsOnTheCpu) {
   EXPECT_NEAR(LastObject()["metrics"]["validation"]["logloss"], expected, 1e-3);
 }
 
+TEST_F(LocalCommandsTest, ACardLearnsInEveryPrecision) {
+  const auto device = cuda::ListDevices().ok() ? "cuda" : "emulated";
+  if (!cuda::ListDevices().ok() && cuda::Stream::Emulated() == nullptr) {
+    GTEST_SKIP() << cuda::ListDevices().status();
+  }
+  std::vector<double> losses;
+  for (const std::string precision : {"float32", "tf32", "bfloat16", "float16"}) {
+    ASSERT_EQ(RunLocal(precision, {"--output", "json", "--device", device, "--set",
+                                   "train.precision=" + precision}),
+              0)
+        << err_;
+    losses.push_back(LastObject()["metrics"]["validation"]["logloss"]);
+    EXPECT_NEAR(losses.back(), losses[0], 0.01) << precision;
+  }
+  if (cuda::ListDevices().ok()) return;
+  for (size_t i = 1; i < losses.size(); ++i) EXPECT_NE(losses[i], losses[0]) << "nothing rounds";
+}
+
 TEST_F(LocalCommandsTest, ACardThatKeepsRowsLearnsAsWell) {
   const auto device = cuda::ListDevices().ok() ? "cuda" : "emulated";
   if (!cuda::ListDevices().ok() && cuda::Stream::Emulated() == nullptr) {
@@ -188,6 +206,11 @@ TEST_F(LocalCommandsTest, AJobThatAsksForACardWhereThereIsNoneEndsAndSaysWhy) {
   if (cuda::ListDevices().ok()) GTEST_SKIP() << "there is a card";
   EXPECT_NE(RunLocal("run", {"--set", "train.device=cuda"}), 0);
   EXPECT_THAT(err_, HasSubstr("train.device: cuda"));
+}
+
+TEST_F(LocalCommandsTest, APrecisionOfCardsOnTheCpuEndsAJobAndSaysWhy) {
+  EXPECT_NE(RunLocal("run", {"--device", "cpu", "--set", "train.precision=float16"}), 0);
+  EXPECT_THAT(err_, HasSubstr("train.precision: float16 is of a card's products"));
 }
 
 TEST_F(LocalCommandsTest, LocalShowsProgressAndWhatToDoNext) {

@@ -33,12 +33,22 @@ class ExecutorOnCuda : public ::testing::Test {
   }
 };
 
-// Every model, and one with a loss of its graph's.
+// Every model, one with a loss of its graph's, and the losses that are not of clicks.
 std::vector<v1::JobSpec> ZooJobs() {
   std::vector<v1::JobSpec> jobs;
   for (const std::string& name : ZooModelNames()) jobs.push_back(TinyJob(name));
   jobs.push_back(TinyJob("dien"));
   jobs.back().mutable_model()->mutable_options()->MergeFrom(Options().Set("auxiliary", 0.5));
+  for (const v1::Loss loss : {v1::MEAN_SQUARED_ERROR, v1::HUBER, v1::BAYESIAN_PERSONALIZED_RANKING,
+                              v1::LISTWISE_SOFTMAX}) {
+    jobs.push_back(TinyJob("deepfm"));
+    jobs.back().mutable_model()->set_loss(loss);
+    if (IsRanking(loss)) jobs.back().mutable_model()->set_group_by("c0");
+  }
+  jobs.push_back(TinyJob("mmoe"));
+  jobs.back().mutable_model()->mutable_tasks(0)->set_positive_weight(3);
+  jobs.back().mutable_model()->mutable_tasks(1)->set_loss(v1::MEAN_SQUARED_ERROR);
+  jobs.back().mutable_model()->mutable_tasks(1)->set_weight(0.25f);
   return jobs;
 }
 
@@ -66,6 +76,72 @@ TEST_F(ExecutorOnCuda, AgreesWithTheCpuOnEveryModelOfTheZoo) {
       ExpectNear(card.Forward(), cpu.Forward(), "logits of evaluation");
     }
   }
+}
+
+TEST_F(ExecutorOnCuda, WeighsSamplesAsTheCpuDoes) {
+  const std::unique_ptr<Model> model = MakeModel(TinyJob("deepfm"));
+  Session cpu(*model), card(*model, nullptr, Stream());
+  for (const uint32_t batch : {40u, 9u}) {
+    for (Session* session : {&cpu, &card}) {
+      session->Fill(batch, 3);
+      session->weights = Normals(8, batch);
+      for (float& weight : session->weights) weight = std::max(weight, 0.0f);
+    }
+    const Executor::StepResult a = cpu.Step(0.5f), b = card.Step(0.5f);
+    EXPECT_NEAR(b.loss_sum, a.loss_sum, 1e-4 * std::max(1.0, std::fabs(a.loss_sum)));
+    ExpectNear(card.trained_gradient, cpu.trained_gradient, "gradient of parameters");
+    const double weighted = a.loss_sum;
+    for (Session* session : {&cpu, &card}) session->weights.clear();
+    EXPECT_GT(cpu.Step(0.5f).loss_sum, 1.2 * weighted);
+    card.Step(0.5f);
+    ExpectNear(card.trained_gradient, cpu.trained_gradient, "gradient without weights");
+  }
+}
+
+TEST_F(ExecutorOnCuda, HoldsEachTaskAgainstItsOwnLabels) {
+  v1::JobSpec spec = TinyJob("mmoe");
+  v1::ColumnSpec* const other = spec.mutable_data()->add_columns();
+  other->set_name("other");
+  other->set_role(v1::LABEL);
+  spec.mutable_model()->mutable_tasks(1)->set_label("other");
+  const std::unique_ptr<Model> model = MakeModel(spec);
+  Session cpu(*model), card(*model, nullptr, Stream());
+  for (const uint32_t batch : {0u, 21u}) {
+    std::vector<float> labels;
+    for (uint32_t i = 0; i < 2 * batch; ++i) labels.push_back(i % 6 == 1 ? 1 : 0);
+    double loss[2] = {};
+    size_t s = 0;
+    for (Session* session : {&cpu, &card}) {
+      session->Fill(batch, 3);
+      loss[s++] =
+          session->executor
+              .ForwardBackward(session->trained, session->statistics, Targets(labels, 2, {}, {}),
+                               0.1f, 5, 0, absl::MakeSpan(session->trained_gradient),
+                               absl::MakeSpan(session->statistics_gradient))
+              .loss_sum;
+    }
+    EXPECT_NEAR(loss[1], loss[0], 1e-4 * std::max(1.0, loss[0]));
+    ExpectNear(card.trained_gradient, cpu.trained_gradient, "gradient of parameters");
+  }
+}
+
+// An emulated stream shows it: what is copied from it arrives when it is waited for, no sooner.
+TEST_F(ExecutorOnCuda, WaitsForTheCardOnlyWhereAStepEnds) {
+  if (cuda::Stream::Emulated() == nullptr) GTEST_SKIP() << "on a card it is a race";
+  const std::unique_ptr<Model> model = MakeModel(TinyJob("deepfm"));
+  Session card(*model, nullptr, Stream());
+  card.Fill(20, 1);
+  std::fill(card.trained_gradient.begin(), card.trained_gradient.end(), 7.0f);
+  const std::vector<float> before(card.executor.output(0).begin(), card.executor.output(0).end());
+  card.executor.StartStep(card.trained, card.statistics, card.labels, 1, 5, 0,
+                          absl::MakeSpan(card.trained_gradient),
+                          absl::MakeSpan(card.statistics_gradient));
+  EXPECT_THAT(card.trained_gradient, ::testing::Each(7.0f));
+  EXPECT_EQ(card.executor.output(0), absl::MakeConstSpan(before));
+  const Executor::StepResult result = card.executor.FinishStep();
+  EXPECT_GT(result.loss_sum, 0);
+  EXPECT_NE(result.logits, absl::MakeConstSpan(before));
+  EXPECT_THAT(card.trained_gradient, ::testing::Not(::testing::Contains(7.0f)));
 }
 
 TEST_F(ExecutorOnCuda, GivesTheSameBitsEveryTime) {

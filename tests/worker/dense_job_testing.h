@@ -92,8 +92,10 @@ struct Session {
   }
 
   Executor::StepResult Step(float scale = 1, uint64_t step = 5, uint32_t rank = 0) {
-    return executor.ForwardBackward(trained, statistics, labels, scale, step, rank,
-                                    absl::MakeSpan(trained_gradient),
+    std::vector<uint64_t> groups;
+    for (size_t i = 0; i < labels.size(); ++i) groups.push_back(i / 5);
+    return executor.ForwardBackward(trained, statistics, Targets(labels, 1, weights, groups), scale,
+                                    step, rank, absl::MakeSpan(trained_gradient),
                                     absl::MakeSpan(statistics_gradient));
   }
   std::vector<float> Forward() {
@@ -104,6 +106,7 @@ struct Session {
   const Model& model;
   Executor executor;
   std::vector<float> trained, statistics, trained_gradient, statistics_gradient, labels;
+  std::vector<float> weights;  // empty: all 1
 };
 
 inline google::protobuf::Struct SmallMlp() {

@@ -30,6 +30,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::ElementsAre;
+using ::testing::Gt;
 using ::testing::HasSubstr;
 
 // One ps in memory that writes down who was called when. Rows are 0.1 everywhere; nothing is
@@ -588,6 +589,59 @@ TEST_F(TrainerTest, RowsThatTheCardKeepsAreNotPulledAgainWhereTheyMayBeOld) {
     }
     // Each batch is of other records, and the second unit has those of the first again.
     EXPECT_EQ(metrics_.card_rows_kept.Value() - kept, mode == v1::SYNC ? 0 : kRecords);
+  }
+}
+
+TEST_F(TrainerTest, StepsWhoseGradientsAreBeyondFloat16ArePushedWithoutThem) {
+  if (cuda::Stream::Emulated() == nullptr) GTEST_SKIP() << "a card need not round";
+  device_ = "emulated";
+  v1::JobSpec& spec = *assignment_.mutable_spec();
+  spec.mutable_train()->set_precision(v1::TrainSpec::FLOAT16);
+  spec.mutable_model()->set_name("layers");
+  v1::LayerSpec* flat = spec.mutable_model()->add_layers();
+  flat->set_name("flat");
+  flat->set_op("flatten");
+  flat->add_inputs("linear");
+  v1::LayerSpec* product = spec.mutable_model()->add_layers();
+  product->set_name("product");
+  product->set_op("linear");
+  product->add_inputs("flat");
+  (*product->mutable_options()->mutable_fields())["units"].set_number_value(1);
+  spec.mutable_model()->set_loss(v1::MEAN_SQUARED_ERROR);
+  // 2^16 * 2 * 3 / 4 is above 65504, and half of that is not.
+  std::ofstream csv(folder_ + "/train.csv");
+  for (uint64_t i = 0; i < kRecords; ++i) csv << 3.1 << "," << i << "\n";
+  csv.close();
+  for (const v1::Consistency mode : {v1::SYNC, v1::ASYNC}) {
+    SCOPED_TRACE(v1::Consistency_Name(mode));
+    const double skipped = metrics_.skipped_steps.Value();
+    Prepare(mode);
+    const auto result = trainer_->Train(Unit(0, 2));
+    ASSERT_TRUE(result.ok()) << result.status();
+    EXPECT_TRUE(std::isfinite(result->loss_sum()));
+    EXPECT_THAT(ps_->tables_pushed, ElementsAre(0, Gt(0))) << "a push a step, whatever it has";
+    EXPECT_EQ(trainer_->progress().next, 2u);
+    EXPECT_EQ(metrics_.skipped_steps.Value() - skipped, 1);
+    EXPECT_EQ(ps_->gradient.size(), 4u) << "the records of the last batch";
+    for (const auto& [key, gradient] : ps_->gradient) EXPECT_TRUE(std::isfinite(gradient));
+  }
+}
+
+TEST_F(TrainerTest, APrecisionOfCardsIsRefusedOnTheCpu) {
+  assignment_.mutable_spec()->mutable_train()->set_precision(v1::TrainSpec::TF32);
+  for (const std::string device : {"cpu", "auto"}) {
+    if (device == "auto" && cuda::ListDevices().ok()) continue;
+    directory_ = std::make_unique<PsDirectory>(assignment_.partitions(), &channels_);
+    const auto context = NewJobContext(assignment_, {.data_root = folder_,
+                                                     .scratch_folder = folder_,
+                                                     .device = device,
+                                                     .kept_source = &kept_,
+                                                     .ps = directory_.get(),
+                                                     .board = &board_,
+                                                     .metrics = &metrics_,
+                                                     .cancellation = &cancellation_});
+    EXPECT_EQ(context.status().code(), absl::StatusCode::kFailedPrecondition) << device;
+    EXPECT_THAT(std::string(context.status().message()), HasSubstr("train.precision: tf32"));
   }
 }
 

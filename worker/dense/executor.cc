@@ -43,6 +43,7 @@ Executor::Executor(const Model& model, TaskPool* pool, std::unique_ptr<cuda::Str
   PlanStorages();
   PlanInPlace();
   PlanSteps();
+  if (stream_ != nullptr) card_step_ = std::make_unique<CardStep>(model_, *stream_);
   Place(0);
   Resize(0);
 }
@@ -256,41 +257,72 @@ Executor::StepResult Executor::ForwardBackward(absl::Span<const float> trained,
                                                uint64_t dropout_step, uint32_t rank,
                                                absl::Span<float> trained_gradient,
                                                absl::Span<float> statistics_gradient) {
+  StartStep(trained, statistics, targets, loss_scale, dropout_step, rank, trained_gradient,
+            statistics_gradient);
+  return FinishStep();
+}
+
+void Executor::StartStep(absl::Span<const float> trained, absl::Span<const float> statistics,
+                         const Targets& targets, float loss_scale, uint64_t dropout_step,
+                         uint32_t rank, absl::Span<float> trained_gradient,
+                         absl::Span<float> statistics_gradient) {
   RequireSize(targets.labels.size(), batch_ * targets.label_width, "labels");
   if (!targets.weights.empty()) RequireSize(targets.weights.size(), batch_, "weights");
   RequireSize(trained_gradient.size(), model_.trained_floats(), "trained_gradient");
   RequireSize(statistics_gradient.size(), model_.statistics_floats(), "statistics_gradient");
+  trained_gradient_ = trained_gradient;
+  statistics_gradient_ = statistics_gradient;
   const Draws draws = {dropout_step, rank};
+  if (stream_ != nullptr) card_step_->Tell(batch_, targets, loss_scale, gradient_scale_);
   RunForward(trained, statistics, true, draws);
   for (Step& step : steps_) {
     if (stream_ == nullptr) {
       BindGradients(step, trained_gradient, statistics_gradient);
     } else {
-      BindGradients(step, {trained_gradient_.data(), trained_gradient.size()},
-                    {statistics_gradient_.data(), statistics_gradient.size()});
+      BindGradients(step, card_step_->trained_gradient(), card_step_->statistics_gradient());
     }
   }
 
+  result_ = StepResult();
+  result_.logits = HostValue(model_.graph().output());
+  if (LossesOnCard()) {
+    RunLossesOnCard();
+  } else {
+    const float scale = stream_ == nullptr ? loss_scale : loss_scale * gradient_scale_;
+    result_.loss_sum = EvaluateLosses(targets, scale);
+    if (stream_ != nullptr) CopyEndGradientsToCard();
+  }
+  RunBackward(draws);
+  if (stream_ == nullptr) return;
+  if (gradient_scale_ != 1) ScaleGradientsBack();
+  StartGradientsFromCard();
+}
+
+double Executor::EvaluateLosses(const Targets& targets, float loss_scale) {
   if (model_.ranks()) {
     RequireSize(targets.groups.size(), batch_, "groups");
     SortByGroup(targets.groups, &group_order_);
   }
-  StepResult result;
+  double sum = 0;
   const std::vector<int32_t>& outputs = model_.graph().outputs();
-  result.logits = HostValue(outputs[0]);
   for (size_t task = 0; task < outputs.size(); ++task) {
-    const size_t width = model_.graph().tensors()[outputs[task]].shape.floats();
-    result.loss_sum +=
-        model_.losses()[task].Evaluate(HostValue(outputs[task]), width, targets, group_order_,
-                                       loss_scale, HostGradient(outputs[task]));
+    sum +=
+        model_.losses()[task].Evaluate(HostValue(outputs[task]), model_.OutputWidth(task), targets,
+                                       group_order_, loss_scale, HostGradient(outputs[task]));
   }
   for (const GraphLoss& loss : model_.graph().losses()) {
-    result.loss_sum += AddedLoss(HostValue(loss.tensor), loss.weight, targets, loss_scale,
-                                 HostGradient(loss.tensor));
+    sum += AddedLoss(HostValue(loss.tensor), loss.weight, targets, loss_scale,
+                     HostGradient(loss.tensor));
   }
-  RunBackward(draws);
-  if (stream_ != nullptr) CopyGradientsFromCard(trained_gradient, statistics_gradient);
-  return result;
+  return sum;
+}
+
+Executor::StepResult Executor::FinishStep() {
+  if (stream_ == nullptr || !stream_->Synchronize().ok()) return result_;
+  if (LossesOnCard()) result_.loss_sum = card_step_->LossSum();
+  result_.finite = gradient_scale_ == 1 || card_step_->finite();
+  card_step_->CopyGradients(trained_gradient_, statistics_gradient_);
+  return result_;
 }
 
 }  // namespace tessera::worker

@@ -9,13 +9,14 @@
 #include "common/task_pool.h"
 #include "cuda/stream.h"
 #include "worker/dense/buffer.h"
+#include "worker/dense/card_step.h"
 #include "worker/dense/model.h"
 
 namespace tessera::worker {
 
 // Runs a model forward and backward, on the CPU or on a card. All memory is taken in Resize and
 // kept; a step allocates nothing. What the caller fills and reads is the machine's memory in either
-// case; losses are computed on the CPU. The same inputs give the same bits, whatever ran before and
+// case. The same inputs give the same bits, whatever ran before and
 // whatever the number of threads. Not thread-safe: one per thread. `model` and `pool` are borrowed
 // and outlive it.
 class Executor {
@@ -57,10 +58,17 @@ class Executor {
   // Outputs of the last pass, [batch, width] of the model's task.
   absl::Span<const float> output(size_t task) const;
 
+  // On a card, from now on: gradients are this times as large while they are computed, a power of
+  // two (at first 1), so that those of small losses do not vanish in float16. What steps give is
+  // the same but for that.
+  void ScaleGradients(float scale) { gradient_scale_ = scale; }
+
   struct StepResult {
     double loss_sum = 0;  // of the samples' losses, the graph's among them, weighted, not scaled
     // [batch, width] of the first task, made with batch statistics and dropout.
     absl::Span<const float> logits;
+    // Where gradients are scaled: whether all of them, of parameters and inputs, are finite.
+    bool finite = true;
   };
   // The gradient of loss_scale * (sum of the samples' losses). Both gradients are written whole.
   // `dropout_step` and `rank` name the draws of dropout, with the model's seed.
@@ -70,6 +78,13 @@ class Executor {
                              absl::Span<float> trained_gradient,
                              // momentum * (running - batch statistic), to be subtracted
                              absl::Span<float> statistics_gradient);
+  // The same in two calls. A card is given all work of the step by the first, and work that its
+  // stream is given in between follows; the second waits for all of it. (Losses of ranking are
+  // computed on the CPU, for which the first waits.) Gradients are there after the second.
+  void StartStep(absl::Span<const float> trained, absl::Span<const float> statistics,
+                 const Targets& targets, float loss_scale, uint64_t dropout_step, uint32_t rank,
+                 absl::Span<float> trained_gradient, absl::Span<float> statistics_gradient);
+  StepResult FinishStep();
   // [batch, fields, dim], valid until the next call.
   absl::Span<const float> pooled_gradient(size_t input) const;
 
@@ -143,13 +158,18 @@ class Executor {
   void RunBackward(Draws draws);
   void Backward(const Step& step, const Part& part, Draws draws);
   uint64_t RandomKey(int32_t node, Draws draws) const;
+  double EvaluateLosses(const Targets& targets, float loss_scale);
+  bool LossesOnCard() const { return stream_ != nullptr && !model_.ranks(); }
 
   // executor_cuda.cc
   void PlaceOnCard(size_t arena_floats, uint32_t capacity);
   void CopyParametersToCard(absl::Span<const float>* trained, absl::Span<const float>* statistics);
   void RunForwardOnCard(bool training, Draws draws);
+  void RunLossesOnCard();
+  void CopyEndGradientsToCard();
   void RunBackwardOnCard(Draws draws);
-  void CopyGradientsFromCard(absl::Span<float> trained, absl::Span<float> statistics);
+  void ScaleGradientsBack();
+  void StartGradientsFromCard();
 
   const Model& model_;
   TaskPool* const pool_;
@@ -163,14 +183,19 @@ class Executor {
   size_t op_scratch_floats_ = 0;  // the most that an op asks for
   size_t op_scratch_at_ = 0;
 
+  float gradient_scale_ = 1;
   uint32_t batch_ = UINT32_MAX;  // none yet
   uint32_t capacity_ = 0;
   size_t parts_ = 1;                   // that the batch is cut into
   std::vector<uint32_t> group_order_;  // of losses of ranking
   Buffer arena_;
-  // On a card: the arena, the parameters and their gradients, and what host_ stages.
-  cuda::Memory device_arena_, trained_, statistics_, trained_gradient_, statistics_gradient_;
+  // Between StartStep and FinishStep.
+  StepResult result_;
+  absl::Span<float> trained_gradient_, statistics_gradient_;
+  // On a card: the arena, the parameters, what host_ stages, and what travels besides.
+  cuda::Memory device_arena_, trained_, statistics_;
   cuda::Memory host_;
+  std::unique_ptr<CardStep> card_step_;
 };
 
 // FAILED_PRECONDITION names the first node whose op does not run on a card.

@@ -46,11 +46,10 @@ void Executor::PlaceOnCard(size_t arena_floats, uint32_t capacity) {
   host_ = Memory();
   device_arena_ = Memory(*stream_, Memory::Where::kDevice, arena_floats);
   host_ = Memory(*stream_, Memory::Where::kHost, at);
+  card_step_->Reserve(capacity);
   if (trained_.data() != nullptr) return;
   trained_ = Memory(*stream_, Memory::Where::kDevice, model_.trained_floats());
-  trained_gradient_ = Memory(*stream_, Memory::Where::kDevice, model_.trained_floats());
   statistics_ = Memory(*stream_, Memory::Where::kDevice, model_.statistics_floats());
-  statistics_gradient_ = Memory(*stream_, Memory::Where::kDevice, model_.statistics_floats());
 }
 
 void Executor::CopyParametersToCard(absl::Span<const float>* trained,
@@ -76,16 +75,34 @@ void Executor::RunForwardOnCard(bool training, Draws draws) {
     step.op->CudaForward(*stream_, NewForwardPass(step, step.whole, training, draws));
   }
   const Graph& graph = model_.graph();
-  for (const int32_t tensor : training ? graph.ends() : graph.outputs()) {
-    stream_->CopyToHost(Value(tensor).data(), HostValue(tensor).data(), Value(tensor).size());
+  const bool losses_on_cpu = training && !LossesOnCard();
+  for (const int32_t tensor : losses_on_cpu ? graph.ends() : graph.outputs()) {
+    stream_->StartCopyToHost(Value(tensor).data(), HostValue(tensor).data(), Value(tensor).size());
+  }
+  if (losses_on_cpu || !training) stream_->Synchronize();
+}
+
+void Executor::RunLossesOnCard() {
+  const Graph& graph = model_.graph();
+  const auto gradient = [this](int32_t tensor) { return Gradient(storage_of_[tensor]).data(); };
+  for (size_t task = 0; task < graph.outputs().size(); ++task) {
+    const int32_t output = graph.outputs()[task];
+    card_step_->TaskLoss(task, Value(output).data(), gradient(output));
+  }
+  for (size_t loss = 0; loss < graph.losses().size(); ++loss) {
+    const int32_t tensor = graph.losses()[loss].tensor;
+    card_step_->GraphLoss(loss, Value(tensor).data(), gradient(tensor));
   }
 }
 
-void Executor::RunBackwardOnCard(Draws draws) {
+void Executor::CopyEndGradientsToCard() {
   for (const int32_t tensor : model_.graph().ends()) {
     const absl::Span<float> gradient = Gradient(storage_of_[tensor]);
     stream_->CopyToDevice(HostGradient(tensor).data(), gradient.data(), gradient.size());
   }
+}
+
+void Executor::RunBackwardOnCard(Draws draws) {
   for (const Step& step : steps_) {
     if (!step.backward) continue;
     for (const int32_t storage : step.unread) {
@@ -102,15 +119,24 @@ void Executor::RunBackwardOnCard(Draws draws) {
   }
 }
 
-void Executor::CopyGradientsFromCard(absl::Span<float> trained, absl::Span<float> statistics) {
+void Executor::ScaleGradientsBack() {
+  std::vector<absl::Span<float>> input_gradients;
   for (const int32_t tensor : model_.graph().inputs()) {
     const int32_t storage = storage_of_[tensor];
-    if (!storages_[storage].needs_gradient) continue;
-    stream_->CopyToHost(Gradient(storage).data(), HostGradient(tensor).data(),
-                        Gradient(storage).size());
+    if (storages_[storage].needs_gradient) input_gradients.push_back(Gradient(storage));
   }
-  stream_->CopyToHost(trained_gradient_.data(), trained.data(), trained.size());
-  stream_->CopyToHost(statistics_gradient_.data(), statistics.data(), statistics.size());
+  card_step_->ScaleBack(input_gradients);
+}
+
+void Executor::StartGradientsFromCard() {
+  // Those that are pooled on the card are unpooled there.
+  for (const int32_t tensor : staged_inputs_) {
+    const int32_t storage = storage_of_[tensor];
+    if (!storages_[storage].needs_gradient) continue;
+    stream_->StartCopyToHost(Gradient(storage).data(), HostGradient(tensor).data(),
+                             Gradient(storage).size());
+  }
+  card_step_->StartBack();
 }
 
 }  // namespace tessera::worker

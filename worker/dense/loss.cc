@@ -16,12 +16,13 @@ namespace {
 template <typename Value, typename Derivative>
 double Loop(absl::Span<const float> outputs, const LossFunction& loss, const Targets& targets,
             float scale, absl::Span<float> gradient, Value value, Derivative derivative) {
-  const float* const labels = targets.labels.data() + loss.label;
-  const size_t stride = targets.label_width;
+  const auto label = [&targets, &loss](size_t i) {
+    return targets.labels[i * targets.label_width + loss.label];
+  };
   double sum = 0;
   for (size_t i = 0; i < outputs.size(); ++i) {
-    sum += value(outputs[i], labels[i * stride]);
-    gradient[i] = scale * derivative(outputs[i], labels[i * stride]);
+    sum += value(outputs[i], label(i));
+    gradient[i] = scale * derivative(outputs[i], label(i));
   }
   return sum;
 }
@@ -33,13 +34,14 @@ double WeightedLoop(absl::Span<const float> outputs, const LossFunction& loss,
   if (targets.weights.empty()) {
     return Loop(outputs, loss, targets, scale, gradient, value, derivative);
   }
-  const float* const labels = targets.labels.data() + loss.label;
-  const size_t stride = targets.label_width;
+  const auto label = [&targets, &loss](size_t i) {
+    return targets.labels[i * targets.label_width + loss.label];
+  };
   double sum = 0;
   for (size_t i = 0; i < outputs.size(); ++i) {
     const float weight = targets.weights[i];
-    sum += weight * value(outputs[i], labels[i * stride]);
-    gradient[i] = scale * weight * derivative(outputs[i], labels[i * stride]);
+    sum += weight * value(outputs[i], label(i));
+    gradient[i] = scale * weight * derivative(outputs[i], label(i));
   }
   return sum;
 }
@@ -97,6 +99,22 @@ double LossFunction::Evaluate(absl::Span<const float> outputs, size_t width, con
       [&](float x, float y) {
         return class_weight(y) * math::SigmoidCrossEntropy::Gradient<float>(x, y);
       }));
+}
+
+void LossFunction::CudaEvaluate(cuda::Stream& stream, const float* outputs, int64_t width,
+                                cuda::LossSamples samples, float* gradient, double* sums) const {
+  samples.factor = task_weight;
+  switch (kind) {
+    case v1::MEAN_SQUARED_ERROR:
+      return cuda::SquaredErrorLoss(stream, samples, outputs, gradient, sums);
+    case v1::HUBER:
+      return cuda::HuberLoss(stream, samples, outputs, huber_delta, gradient, sums);
+    case v1::SOFTMAX_CROSS_ENTROPY:
+      return cuda::SoftmaxCrossEntropyLoss(stream, samples, outputs, width, gradient, sums);
+    default:
+      return cuda::SigmoidCrossEntropyLoss(stream, samples, outputs, positive_weight, gradient,
+                                           sums);
+  }
 }
 
 double AddedLoss(absl::Span<const float> values, float weight, const Targets& targets, float scale,

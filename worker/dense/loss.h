@@ -6,6 +6,7 @@
 
 #include "absl/types/span.h"
 #include "common/job/tasks.h"
+#include "cuda/dense/losses.h"
 #include "tessera/v1/job.pb.h"
 
 namespace tessera::worker {
@@ -47,6 +48,12 @@ struct LossFunction {
                   absl::Span<const uint32_t> order,  // SortByGroup; of ranking losses
                   float scale,
                   absl::Span<float> gradient) const;  // [n, width]
+
+  // The same on a card, which has the numbers, of a loss that is not of ranking: the sum, without
+  // the task's weight, comes in parts. The factor of `samples` is filled in.
+  void CudaEvaluate(cuda::Stream& stream, const float* outputs, int64_t width,
+                    cuda::LossSamples samples, float* gradient,
+                    double* sums) const;  // [cuda::kLossSums]
 };
 
 // A loss that the graph computes itself (GraphLoss), of n samples: `weight` times the sum of what

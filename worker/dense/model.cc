@@ -45,6 +45,19 @@ void Fill(const GraphParameter& parameter, uint64_t seed, absl::Span<float> valu
   for (size_t i = 0; i < values.size(); ++i) values[i] = deviation * RandomNormal(key, i);
 }
 
+Precision PrecisionOf(v1::TrainSpec::Precision precision) {
+  switch (precision) {
+    case v1::TrainSpec::BFLOAT16:
+      return Precision::kBfloat16;
+    case v1::TrainSpec::TF32:
+      return Precision::kTf32;
+    case v1::TrainSpec::FLOAT16:
+      return Precision::kFloat16;
+    default:
+      return Precision::kFloat32;
+  }
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Model>> Model::New(const v1::JobSpec& spec, uint32_t dense_width,
@@ -59,9 +72,7 @@ absl::StatusOr<std::unique_ptr<Model>> Model::New(const v1::JobSpec& spec, uint3
   GraphBuilder builder;
   std::unique_ptr<Model> model(new Model);
   model->seed_ = spec.seed();
-  if (spec.train().precision() == v1::TrainSpec::BFLOAT16) {
-    model->precision_ = Precision::kBfloat16;
-  }
+  model->precision_ = PrecisionOf(spec.train().precision());
   model->dense_width_ = dense_width;
   if (dense_width > 0) {
     model->dense_tensor_ = builder.Input(kDenseInput, {dense_width}, false).index;

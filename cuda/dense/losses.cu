@@ -1,0 +1,112 @@
+#include "cuda/dense/losses.h"
+
+#include "common/math/loss/huber.h"
+#include "common/math/loss/sigmoid_cross_entropy.h"
+#include "common/math/loss/softmax_cross_entropy.h"
+#include "common/math/loss/squared_error.h"
+#include "common/math/normalization/softmax.h"
+#include "cuda/launch.h"
+
+namespace tessera::cuda {
+namespace {
+
+TESSERA_HOST_DEVICE inline float Weight(const LossSamples& samples, int64_t i) {
+  return samples.weights == nullptr ? 1.0f : samples.weights[i];
+}
+
+TESSERA_HOST_DEVICE inline float Factor(const LossSamples& samples, int64_t i) {
+  return *samples.scale * samples.factor * Weight(samples, i);
+}
+
+TESSERA_HOST_DEVICE inline float ClassWeight(float label, float positive_weight) {
+  return label > 0.5f ? positive_weight : 1.0f;
+}
+
+// `value(i)` of a sample is in double.
+template <typename Value>
+void SumLosses(Stream& stream, const char* what, const LossSamples& samples, double* sums,
+               Value value) {
+  ForEach(stream, what, kLossSums, [=] TESSERA_HOST_DEVICE(int64_t s) {
+    double sum = 0;
+    for (int64_t i = s; i < samples.n; i += kLossSums) sum += Weight(samples, i) * value(i);
+    sums[s] = sum;
+  });
+}
+
+}  // namespace
+
+void SigmoidCrossEntropyLoss(Stream& stream, const LossSamples& samples, const float* x,
+                             float positive_weight, float* gradient, double* sums) {
+  const char* const what = "binary cross entropy";
+  ForEach(stream, what, samples.n, [=] TESSERA_HOST_DEVICE(int64_t i) {
+    const float y = samples.labels[i];
+    gradient[i] = Factor(samples, i) * (ClassWeight(y, positive_weight) *
+                                        math::SigmoidCrossEntropy::Gradient<float>(x[i], y));
+  });
+  SumLosses(stream, what, samples, sums, [=] TESSERA_HOST_DEVICE(int64_t i) {
+    const float y = samples.labels[i];
+    return ClassWeight(y, positive_weight) * math::SigmoidCrossEntropy::Value<double>(x[i], y);
+  });
+}
+
+void SquaredErrorLoss(Stream& stream, const LossSamples& samples, const float* x, float* gradient,
+                      double* sums) {
+  const char* const what = "squared error";
+  ForEach(stream, what, samples.n, [=] TESSERA_HOST_DEVICE(int64_t i) {
+    gradient[i] = Factor(samples, i) * math::SquaredError::Gradient<float>(x[i], samples.labels[i]);
+  });
+  SumLosses(stream, what, samples, sums, [=] TESSERA_HOST_DEVICE(int64_t i) {
+    return math::SquaredError::Value<double>(x[i], samples.labels[i]);
+  });
+}
+
+void HuberLoss(Stream& stream, const LossSamples& samples, const float* x, float delta,
+               float* gradient, double* sums) {
+  const char* const what = "Huber's loss";
+  ForEach(stream, what, samples.n, [=] TESSERA_HOST_DEVICE(int64_t i) {
+    gradient[i] = Factor(samples, i) * math::Huber::Gradient<float>(x[i], samples.labels[i], delta);
+  });
+  SumLosses(stream, what, samples, sums, [=] TESSERA_HOST_DEVICE(int64_t i) {
+    return math::Huber::Value<double>(x[i], samples.labels[i], delta);
+  });
+}
+
+void SoftmaxCrossEntropyLoss(Stream& stream, const LossSamples& samples, const float* x,
+                             int64_t classes, float* gradient, double* sums) {
+  const char* const what = "cross entropy of classes";
+  float* const largest = stream.Scratch(static_cast<size_t>(2 * samples.n));
+  float* const sum = largest + samples.n;
+  ReduceRows(
+      stream, what, samples.n, classes, -INFINITY,
+      [=] TESSERA_HOST_DEVICE(int64_t i, int64_t k) { return x[i * classes + k]; },
+      [] TESSERA_HOST_DEVICE(float a, float b) { return a < b ? b : a; },
+      [=] TESSERA_HOST_DEVICE(int64_t i, float value) { largest[i] = value; });
+  SumRows(
+      stream, what, samples.n, classes,
+      [=] TESSERA_HOST_DEVICE(int64_t i, int64_t k) {
+        return math::Softmax::Numerator(x[i * classes + k], largest[i]);
+      },
+      [=] TESSERA_HOST_DEVICE(int64_t i, float value) { sum[i] = value; });
+  ForEach(stream, what, samples.n * classes, [=] TESSERA_HOST_DEVICE(int64_t at) {
+    const int64_t i = at / classes;
+    const bool is_label = at % classes == static_cast<int64_t>(samples.labels[i]);
+    gradient[at] = Factor(samples, i) *
+                   math::SoftmaxCrossEntropy::Gradient<float>(x[at], largest[i], sum[i], is_label);
+  });
+  SumLosses(stream, what, samples, sums, [=] TESSERA_HOST_DEVICE(int64_t i) {
+    const auto label = static_cast<int64_t>(samples.labels[i]);
+    return -math::SoftmaxCrossEntropy::LogProbability<double>(x[i * classes + label], largest[i],
+                                                              sum[i]);
+  });
+}
+
+void GivenLoss(Stream& stream, const LossSamples& samples, const float* x, float* gradient,
+               double* sums) {
+  const char* const what = "a loss of the graph's";
+  ForEach(stream, what, samples.n,
+          [=] TESSERA_HOST_DEVICE(int64_t i) { gradient[i] = Factor(samples, i); });
+  SumLosses(stream, what, samples, sums,
+            [=] TESSERA_HOST_DEVICE(int64_t i) { return static_cast<double>(x[i]); });
+}
+
+}  // namespace tessera::cuda

@@ -1,0 +1,66 @@
+#pragma once
+
+#include <cstdint>
+
+#include "absl/types/span.h"
+#include "cuda/dense/losses.h"
+#include "cuda/stream.h"
+#include "worker/dense/loss.h"
+#include "worker/dense/model.h"
+
+namespace tessera::worker {
+
+// What a step on a card is told besides its inputs, and what it gives: each is one block of the
+// card's memory that travels in one copy, from or to pinned memory. Losses of samples are computed
+// there. Not thread-safe; errors are the stream's.
+class CardStep {
+ public:
+  // Borrowed, outliving it.
+  CardStep(const Model& model, cuda::Stream& stream);
+
+  // Takes memory for batches up to so many samples.
+  void Reserve(uint32_t capacity);
+
+  // Before the passes; the step before has been waited for. Gradients of the losses are multiplied
+  // by both scales; what ScaleBack gets is divided by the second, a power of two.
+  void Tell(uint32_t batch, const Targets& targets, float loss_scale, float gradient_scale);
+  // Of losses that are not of ranking, after the forward pass: their gradients. Values and
+  // gradients are the card's.
+  void TaskLoss(size_t task, const float* outputs, float* gradient);
+  void GraphLoss(size_t loss, const float* values, float* gradient);
+  // The card's, to be written by the passes.
+  absl::Span<float> trained_gradient() const { return given_.subspan(trained_at_, trained_); }
+  absl::Span<float> statistics_gradient() const {
+    return given_.subspan(statistics_at_, statistics_);
+  }
+
+  // After the backward pass, where the gradient scale is not 1: the gradients above and those of
+  // inputs, which are the card's.
+  void ScaleBack(absl::Span<const absl::Span<float>> input_gradients);
+
+  // Brings what the step gives; it is there after the stream's next Synchronize.
+  void StartBack();
+  // Of the losses above, weighted.
+  double LossSum() const;
+  // Whether all gradients that ScaleBack got are finite; where it got none, true.
+  bool finite() const;
+  void CopyGradients(absl::Span<float> trained, absl::Span<float> statistics) const;
+
+ private:
+  cuda::LossSamples Samples() const;
+  double* Sums(size_t loss) const;
+
+  const Model& model_;
+  cuda::Stream& stream_;
+  // Of what the card gives: sums of losses, what AddNonFinite finds, and gradients.
+  const size_t losses_;
+  const size_t trained_, statistics_, trained_at_, statistics_at_;
+  cuda::Memory given_memory_, given_host_;
+  absl::Span<float> given_;
+  // What it is told: numbers, labels of each task, weights.
+  cuda::Memory told_, told_host_;
+  uint32_t batch_ = 0;
+  bool weighted_ = false;
+};
+
+}  // namespace tessera::worker
