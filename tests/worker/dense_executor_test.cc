@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "tests/worker/dense_job_testing.h"
 #include "tests/worker/zoo_testing.h"
+#include "worker/dense/prepared_product.h"
 #include "worker/zoo/zoo.h"
 
 namespace tessera::worker::testing {
@@ -170,25 +171,34 @@ TEST(Executor, GivesTheSameBitsWithAnyNumberOfThreads) {
   }
 }
 
-// Layers wide enough that products and sums over the batch are shared, too.
+// Layers wide enough that products and sums over the batch are shared, too: of a batch of one part
+// all products, of one of several those of parameters' gradients.
 TEST(Executor, GivesTheSameBitsWithAnyNumberOfThreadsForWideLayers) {
   v1::JobSpec spec = Job("deepfm", 20, 5);
   SetOptions(spec, Options()
                        .Set("hidden", std::vector<int64_t>{250, 400, 201})
                        .Set("batch_norm", true)
                        .Set("dropout", 0.25));
-  const std::unique_ptr<Model> model = MakeModel(spec);
-  Session alone(*model);
-  alone.Fill(1500, 5);
-  alone.Step();
-  for (const int threads : {1, 2}) {
-    TaskPool pool(threads);
-    Session shared(*model, &pool);
-    shared.Fill(1500, 5);
-    for (int repeat = 0; repeat < 5; ++repeat) {
-      shared.Step();
-      ASSERT_EQ(shared.trained_gradient, alone.trained_gradient);
-      ASSERT_EQ(shared.statistics_gradient, alone.statistics_gradient);
+  for (const v1::TrainSpec::Precision precision :
+       {v1::TrainSpec::FLOAT32, v1::TrainSpec::BFLOAT16}) {
+    if (precision == v1::TrainSpec::BFLOAT16 && !HasBfloat16Products()) continue;
+    spec.mutable_train()->set_precision(precision);
+    const std::unique_ptr<Model> model = MakeModel(spec);
+    for (const uint32_t batch : {120, 1500}) {
+      SCOPED_TRACE(absl::StrCat(v1::TrainSpec::Precision_Name(precision), ", batch ", batch));
+      Session alone(*model);
+      alone.Fill(batch, 5);
+      alone.Step();
+      for (const int threads : {1, 2}) {
+        TaskPool pool(threads);
+        Session shared(*model, &pool);
+        shared.Fill(batch, 5);
+        for (int repeat = 0; repeat < 5; ++repeat) {
+          shared.Step();
+          ASSERT_EQ(shared.trained_gradient, alone.trained_gradient);
+          ASSERT_EQ(shared.statistics_gradient, alone.statistics_gradient);
+        }
+      }
     }
   }
 }

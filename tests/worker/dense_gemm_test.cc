@@ -77,6 +77,11 @@ TEST_P(GemmTest, IsTheProductOfItsOperands) {
       for (size_t i = 0; i < c.size(); ++i) {
         ASSERT_NEAR(c[i], expected[i] + (add ? 0.5 : 0), 1e-4) << m << " " << n << " " << options;
       }
+      std::vector<float> in_one_piece(static_cast<size_t>(m * n), 0.5f);
+      GemmInOnePiece(GetParam(), m, n, k, a, b, in_one_piece.data(), {.c = add});
+      for (size_t i = 0; i < c.size(); ++i) {
+        ASSERT_NEAR(in_one_piece[i], c[i], 1e-4) << m << " " << n << " " << options;
+      }
     }
   }
 }
@@ -97,9 +102,13 @@ TEST_P(GemmTest, AddsABiasToEveryRow) {
         std::vector<float> c = before;
         Gemm(nullptr, GetParam(), m, n, k, {x.data()}, {y.data(), transposed}, c.data(),
              {.c = add, .bias = bias.data()});
+        std::vector<float> in_one_piece = before;
+        GemmInOnePiece(GetParam(), m, n, k, {x.data()}, {y.data(), transposed}, in_one_piece.data(),
+                       {.c = add, .bias = bias.data()});
         for (size_t i = 0; i < c.size(); ++i) {
-          ASSERT_NEAR(c[i], alone[i] + bias[i % bias.size()] + (add ? before[i] : 0), 1e-4)
-              << m << " " << n << " " << k;
+          const float expected = alone[i] + bias[i % bias.size()] + (add ? before[i] : 0);
+          ASSERT_NEAR(c[i], expected, 1e-4) << m << " " << n << " " << k;
+          ASSERT_NEAR(in_one_piece[i], expected, 1e-4) << m << " " << n << " " << k;
         }
       }
     }

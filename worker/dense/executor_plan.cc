@@ -7,12 +7,14 @@
 namespace tessera::worker {
 namespace {
 
-// Samples of a part, by the batch alone. At 128 rows a product is as fast as in one piece and a
-// layer's rows stay in the cache; smaller batches are worth fewer threads.
-uint32_t PartSize(uint32_t batch) {
-  constexpr uint32_t kSmallest = 128, kLargest = 256, kParts = 16, kMultiple = 8;
+// Samples of a part, by the batch and the precision alone. At 128 rows a product is as fast as in
+// one piece and a layer's rows stay in the cache; smaller batches are worth fewer threads. In
+// bfloat16 each part rounds the weights anew, so that larger ones pay.
+uint32_t PartSize(uint32_t batch, Precision precision) {
+  constexpr uint32_t kLargest = 256, kParts = 16, kMultiple = 8;
+  const uint32_t smallest = precision == Precision::kBfloat16 ? 256 : 128;
   const uint64_t even = (uint64_t{batch} + kParts - 1) / kParts;
-  return static_cast<uint32_t>(std::clamp<uint64_t>(RoundUp(even, kMultiple), kSmallest, kLargest));
+  return static_cast<uint32_t>(std::clamp<uint64_t>(RoundUp(even, kMultiple), smallest, kLargest));
 }
 
 }  // namespace
@@ -152,7 +154,8 @@ void Executor::Resize(uint32_t batch) {
   batch_ = batch;
   if (batch > capacity_) Place(batch);
   // A card takes the batch whole.
-  const uint32_t size = stream_ == nullptr ? PartSize(batch) : std::max(batch, 1u);
+  const uint32_t size =
+      stream_ == nullptr ? PartSize(batch, model_.precision()) : std::max(batch, 1u);
   parts_ = std::max<size_t>(1, (batch + size - 1) / size);
   for (Step& step : steps_) {
     step.whole = Bind(step, 0, batch);

@@ -89,10 +89,9 @@ void AddRow(absl::Span<const float> row, int64_t rows, bool to_what_is_there, fl
   }
 }
 
-}  // namespace
-
-void Gemm(TaskPool* pool, Precision precision, int64_t m, int64_t n, int64_t k, Matrix a, Matrix b,
-          float* c, Addends addends) {
+// Both of the front door's functions. C is cut along its larger side.
+void MultiplyInBlocks(bool one_block, TaskPool* pool, Precision precision, int64_t m, int64_t n,
+                      int64_t k, Matrix a, Matrix b, float* c, Addends addends) {
   if (m == 0 || n == 0) return;
   const bool bfloat16 = precision == Precision::kBfloat16 && std::min({m, n, k}) >= kThin;
   const bool prepared = bfloat16 || (addends.bias != nullptr && std::min(n, k) >= kThinForBias);
@@ -110,7 +109,8 @@ void Gemm(TaskPool* pool, Precision precision, int64_t m, int64_t n, int64_t k, 
   const bool by_rows = m >= n;
   // The operand that blocks share is packed anew for each.
   const int64_t larger = bfloat16 ? 4 : 1;
-  const int64_t smallest = larger * std::max(kSmallestBlock, kSmallestWork / (k * std::min(m, n)));
+  const int64_t worth = larger * std::max(kSmallestBlock, kSmallestWork / (k * std::min(m, n)));
+  const int64_t smallest = one_block ? std::max(m, n) : worth;
   ParallelFor(pool, static_cast<size_t>(std::max(m, n)), static_cast<size_t>(smallest),
               kBlockMultiple, [&](size_t begin, size_t end) {
                 // OpenMP keeps a number for every calling thread; one that was never told uses
@@ -129,6 +129,18 @@ void Gemm(TaskPool* pool, Precision precision, int64_t m, int64_t n, int64_t k, 
                 if (prepared) return multiply(whole.At(part));
                 MultiplyUnprepared(part, m, n, k, a, b, to, addends.c);
               });
+}
+
+}  // namespace
+
+void Gemm(TaskPool* pool, Precision precision, int64_t m, int64_t n, int64_t k, Matrix a, Matrix b,
+          float* c, Addends addends) {
+  MultiplyInBlocks(false, pool, precision, m, n, k, a, b, c, addends);
+}
+
+void GemmInOnePiece(Precision precision, int64_t m, int64_t n, int64_t k, Matrix a, Matrix b,
+                    float* c, Addends addends) {
+  MultiplyInBlocks(true, nullptr, precision, m, n, k, a, b, c, addends);
 }
 
 }  // namespace tessera::worker

@@ -26,4 +26,10 @@ struct Matrix {
 void Gemm(TaskPool* pool, Precision precision, int64_t m, int64_t n, int64_t k, Matrix a, Matrix b,
           float* c, Addends addends = {});
 
+// The same in one piece, by the caller alone: for work that runs beside other such work already.
+// Blocks would then cost what they need not: an operand is packed anew for each. Bits may differ
+// from Gemm's, so that which of the two runs must not depend on the threads either.
+void GemmInOnePiece(Precision precision, int64_t m, int64_t n, int64_t k, Matrix a, Matrix b,
+                    float* c, Addends addends = {});
+
 }  // namespace tessera::worker

@@ -34,16 +34,15 @@ class GemmOp final : public Op {
 
   void Forward(const ForwardPass& pass) const override {
     const absl::Span<float> y = pass.outputs[0];
-    Gemm(pass.pool, pass.precision, Rows(y), out_, in_, {pass.inputs[0].data()},
-         {pass.trained[0].data(), true}, y.data(),
-         {.bias = bias_ ? pass.trained[1].data() : nullptr});
+    OfSamples(pass, Rows(y), out_, in_, {pass.inputs[0].data()}, {pass.trained[0].data(), true},
+              y.data(), {.bias = bias_ ? pass.trained[1].data() : nullptr});
   }
 
   void Backward(const BackwardPass& pass) const override {
     if (pass.input_gradients[0].empty()) return;
     const absl::Span<const float> dy = pass.output_gradients[0];
-    Gemm(pass.pool, pass.precision, Rows(dy), in_, out_, {dy.data()}, {pass.trained[0].data()},
-         pass.input_gradients[0].data());
+    OfSamples(pass, Rows(dy), in_, out_, {dy.data()}, {pass.trained[0].data()},
+              pass.input_gradients[0].data(), {});
   }
 
   void ParameterGradients(const BackwardPass& pass) const override {
@@ -76,6 +75,17 @@ class GemmOp final : public Op {
   }
 
  private:
+  // A product with a row for each sample's: parts of a batch run beside each other, a batch that is
+  // one part is shared.
+  template <typename Pass>
+  static void OfSamples(const Pass& pass, int64_t m, int64_t n, int64_t k, Matrix a, Matrix b,
+                        float* c, Addends addends) {
+    if (pass.batch < pass.whole_batch) {
+      return GemmInOnePiece(pass.precision, m, n, k, a, b, c, addends);
+    }
+    Gemm(pass.pool, pass.precision, m, n, k, a, b, c, addends);
+  }
+
   int64_t Rows(absl::Span<const float> outputs) const {
     return static_cast<int64_t>(outputs.size()) / out_;
   }
