@@ -9,6 +9,7 @@
 #include "master/job_run.h"
 
 namespace tessera::master {
+
 bool JobRun::Trains() const {
   return record_->status().task() != v1::PREDICT && options_.final_checkpoint.empty();
 }

@@ -40,9 +40,9 @@ class CardBatch {
   // In the order of PoolingGroups.
   void AddEntries(const Batch& batch, const EmbeddingPlan& plan, const PoolingGroup& group,
                   const BatchKeys& keys);
-  // In the order of the key sets. [asked.keys] each pulled row's slot, kNoSlot for none; `at` as
-  // cuda::BatchRows has it.
+  // In the order of the key sets; `at` as cuda::BatchRows has it. Valid until the next AddRows.
   Rows& AddRows(absl::Span<const uint32_t> at);
+  // Of those that come the ones that the card keeps, as cuda::KeepRows has them.
   void AddKept(absl::Span<const uint32_t> from, absl::Span<const uint32_t> slots, Rows* rows);
 
   absl::Span<const uint32_t> words() const { return words_; }

@@ -34,13 +34,15 @@ CardPooling::CardPooling(const EmbeddingPlan* plan, Executor* executor, const Op
     slot_bytes += lookup.dim * sizeof(float);
   }
   if (options.cache_bytes == 0 || slot_bytes == 0) return;
-  const uint64_t slots = std::min<uint64_t>(options.cache_bytes / slot_bytes, 1u << 31);
-  slots_.assign(plan_.key_sets().size(), RowSlots(static_cast<uint32_t>(slots)));
+  constexpr uint64_t kMostSlots = 1u << 31;
+  const uint32_t slots = RowSlots::RoundedUp(
+      static_cast<uint32_t>(std::min(options.cache_bytes / slot_bytes, kMostSlots)));
   stream_.MakeCurrent();
   for (const EmbeddingPlan::Lookup& lookup : plan_.lookups()) {
-    kept_.emplace_back(stream_, Memory::Where::kDevice,
-                       size_t{slots_[lookup.key_set].slots()} * lookup.dim);
+    kept_.emplace_back(stream_, Memory::Where::kDevice, size_t{slots} * lookup.dim);
   }
+  // What a card has no room for costs the machine nothing.
+  if (stream_.status().ok()) slots_.assign(plan_.key_sets().size(), RowSlots(slots));
 }
 
 void CardPooling::Begin(uint32_t max_age, bool afresh) {

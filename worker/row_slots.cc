@@ -7,8 +7,7 @@
 
 namespace tessera::worker {
 
-RowSlots::RowSlots(uint32_t slots)
-    : sets_(std::max<size_t>(1, (size_t{slots} + kWays - 1) / kWays)) {}
+RowSlots::RowSlots(uint32_t slots) : sets_(RoundedUp(slots) / kWays) {}
 
 size_t RowSlots::SetOf(uint64_t key) const {
   // The upper half of the product: a uniform number below the number of sets.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <vector>
@@ -14,8 +15,11 @@ namespace tessera::worker {
 // slots. Not thread-safe.
 class RowSlots {
  public:
-  // Rounded up to whole sets, and to one at least.
+  // Rounded up to whole sets, and to one at least. 20 bytes of the machine's memory a slot.
   explicit RowSlots(uint32_t slots);
+  static constexpr uint32_t RoundedUp(uint32_t slots) {
+    return std::max<uint32_t>(1, (slots + kWays - 1) / kWays) * kWays;
+  }
   uint32_t slots() const { return static_cast<uint32_t>(sets_.size() * kWays); }
   static constexpr uint32_t kNoSlot = UINT32_MAX;
 
