@@ -54,9 +54,7 @@ void CardStep::Tell(uint32_t batch, const Targets& targets, float loss_scale,
   to[kScaleBackAt] = 1 / gradient_scale;
   to += kColumnsAt;
   for (const LossFunction& loss : model_.losses()) {
-    for (uint32_t i = 0; i < batch; ++i) {
-      to[i] = targets.labels[i * targets.label_width + loss.label];
-    }
+    for (uint32_t i = 0; i < batch; ++i) to[i] = targets.Label(i, loss.label);
     to += Buffer::RoundUp(batch);
   }
   to = std::copy(targets.weights.begin(), targets.weights.end(), to);

@@ -20,7 +20,7 @@ void ForEachGroup(const Targets& targets, absl::Span<const uint32_t> order, cons
 }
 
 float Label(const Targets& targets, size_t sample, uint32_t label) {
-  return targets.labels[sample * targets.label_width + label];
+  return targets.Label(sample, label);
 }
 
 }  // namespace

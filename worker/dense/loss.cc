@@ -16,13 +16,10 @@ namespace {
 template <typename Value, typename Derivative>
 double Loop(absl::Span<const float> outputs, const LossFunction& loss, const Targets& targets,
             float scale, absl::Span<float> gradient, Value value, Derivative derivative) {
-  const auto label = [&targets, &loss](size_t i) {
-    return targets.labels[i * targets.label_width + loss.label];
-  };
   double sum = 0;
   for (size_t i = 0; i < outputs.size(); ++i) {
-    sum += value(outputs[i], label(i));
-    gradient[i] = scale * derivative(outputs[i], label(i));
+    sum += value(outputs[i], targets.Label(i, loss.label));
+    gradient[i] = scale * derivative(outputs[i], targets.Label(i, loss.label));
   }
   return sum;
 }
@@ -34,14 +31,11 @@ double WeightedLoop(absl::Span<const float> outputs, const LossFunction& loss,
   if (targets.weights.empty()) {
     return Loop(outputs, loss, targets, scale, gradient, value, derivative);
   }
-  const auto label = [&targets, &loss](size_t i) {
-    return targets.labels[i * targets.label_width + loss.label];
-  };
   double sum = 0;
   for (size_t i = 0; i < outputs.size(); ++i) {
     const float weight = targets.weights[i];
-    sum += weight * value(outputs[i], label(i));
-    gradient[i] = scale * weight * derivative(outputs[i], label(i));
+    sum += weight * value(outputs[i], targets.Label(i, loss.label));
+    gradient[i] = scale * weight * derivative(outputs[i], targets.Label(i, loss.label));
   }
   return sum;
 }

@@ -19,6 +19,10 @@ struct Targets {
           absl::Span<const uint64_t> groups)
       : labels(labels), label_width(label_width), weights(weights), groups(groups) {}
 
+  float Label(size_t sample, uint32_t column) const {
+    return labels[sample * label_width + column];
+  }
+
   absl::Span<const float> labels;  // [n, label_width], row-major
   uint32_t label_width = 1;
   absl::Span<const float> weights;    // [n], 0 or more; empty: all 1
