@@ -14,19 +14,19 @@ namespace {
 
 // One attempt of one leg; a pull may wait for other ranks that long.
 constexpr absl::Duration kAttemptTimeout = absl::Seconds(20);
-constexpr absl::Duration kRetryBudget = absl::Minutes(10);
 constexpr absl::Duration kFirstBackoff = absl::Milliseconds(50);
 constexpr absl::Duration kMaxBackoff = absl::Seconds(2);
 
 }  // namespace
 
 FanOut::FanOut(std::string what, std::string method, const PeerDirectory* peers,
-               std::vector<Leg> legs, StatusBoard* board, Cancellation* cancellation, Retry retry)
+               std::vector<Leg> legs, StatusBoard* board, Cancellation* cancellation,
+               absl::Duration retry_for)
     : what_(std::move(what)),
       method_(std::move(method)),
       peers_(peers),
       legs_(std::move(legs)),
-      retry_(retry),
+      retry_for_(retry_for),
       board_(board),
       cancellation_(cancellation),
       queues_(peers->size()),
@@ -129,13 +129,13 @@ void FanOut::Cancel() {
 
 bool FanOut::Done() const {
   absl::MutexLock lock(&mu_);
-  return Idle() && (retry_ == Retry::kNot ||
+  return Idle() && (retry_for_ == absl::ZeroDuration() ||
                     std::all_of(states_.begin(), states_.end(),
                                 [](const State& s) { return s.phase == Phase::kDone; }));
 }
 
 absl::Status FanOut::Wait() {
-  const absl::Duration give_up = SystemClock().Monotonic() + kRetryBudget;
+  const absl::Duration give_up = SystemClock().Monotonic() + retry_for_;
   absl::Duration backoff = kFirstBackoff;
   // Over all tries: the status says since when the call has failed, however often it is repeated.
   std::optional<StatusBoard::Wait> failing;
@@ -154,8 +154,7 @@ absl::Status FanOut::Wait() {
         const State& state = states_[leg];
         if (state.phase != Phase::kFailed) continue;
         const absl::Status described = Describe(leg, state.status);
-        if (!MayPass(state.status) || retry_ == Retry::kNot ||
-            SystemClock().Monotonic() > give_up) {
+        if (!MayPass(state.status) || SystemClock().Monotonic() >= give_up) {
           return described;
         }
         if (!passing.has_value()) passing = described;

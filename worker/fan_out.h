@@ -9,6 +9,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
 #include "grpcpp/client_context.h"
 #include "grpcpp/support/byte_buffer.h"
 #include "worker/cancellation.h"
@@ -25,6 +26,7 @@ namespace tessera::worker {
 class FanOut final : public PendingCall {
  public:
   static constexpr int kInFlight = 8;
+  static constexpr absl::Duration kTenMinutes = absl::Minutes(10);
 
   struct Leg {
     size_t peer = 0;  // in the directory
@@ -34,11 +36,10 @@ class FanOut final : public PendingCall {
     // Called with the error of an attempt, in its place; null: nobody is to know.
     std::function<void(const absl::Status&)> failed = nullptr;
   };
-  // What Wait does about a failure that may pass.
-  enum class Retry { kForTenMinutes, kNot };
   // `what` is for messages: "pull of step 4". `method` is a full name: "/package.Service/Method".
+  // `retry_for`: for so long Wait repeats what failed for a passing reason; 0: it does not.
   FanOut(std::string what, std::string method, const PeerDirectory* peers, std::vector<Leg> legs,
-         StatusBoard* board, Cancellation* cancellation, Retry retry = Retry::kForTenMinutes);
+         StatusBoard* board, Cancellation* cancellation, absl::Duration retry_for = kTenMinutes);
   ~FanOut() override;
 
   absl::Status Wait() override ABSL_LOCKS_EXCLUDED(mu_);
@@ -77,7 +78,7 @@ class FanOut final : public PendingCall {
   const std::string method_;
   const PeerDirectory* const peers_;
   const std::vector<Leg> legs_;
-  const Retry retry_;
+  const absl::Duration retry_for_;
   StatusBoard* const board_;
   Cancellation* const cancellation_;
   std::optional<Cancellation::Registration> registration_;

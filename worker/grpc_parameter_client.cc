@@ -109,7 +109,7 @@ class GrpcParameterClient final : public ParameterClient {
       }
     }
     if (legs.empty()) return nullptr;
-    return NewCall("look-ahead", kLookAhead, std::move(legs), FanOut::Retry::kNot);
+    return NewCall("look-ahead", kLookAhead, std::move(legs), absl::ZeroDuration());
   }
 
   std::unique_ptr<PendingCall> Push(absl::Span<const TableGradients> tables, uint64_t sequence,
@@ -218,9 +218,9 @@ class GrpcParameterClient final : public ParameterClient {
 
   std::unique_ptr<PendingCall> NewCall(std::string what, std::string method,
                                        std::vector<FanOut::Leg> legs,
-                                       FanOut::Retry retry = FanOut::Retry::kForTenMinutes) {
+                                       absl::Duration retry_for = FanOut::kTenMinutes) {
     return std::make_unique<FanOut>(std::move(what), std::move(method), &ps_, std::move(legs),
-                                    board_, cancellation_, retry);
+                                    board_, cancellation_, retry_for);
   }
 
   v1::CallHeader header_;
