@@ -36,6 +36,10 @@ class DenseReduction {
   // Valid until the next Reduce.
   void AddWrites(std::vector<TableGradients>* writes) const;
 
+  // As those of GradientRing.
+  void Resume(const PushProgress& progress) { ring_.Resume(progress); }
+  absl::StatusOr<bool> Trace(uint64_t step) { return ring_.Trace(step); }
+
  private:
   const Shape shape_;
   GradientRing ring_;

@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "common/clock.h"
 #include "common/job/job_tables.h"
 #include "common/status_macros.h"
 #include "common/wire/bulk_reader.h"
@@ -20,10 +22,16 @@ namespace {
 
 constexpr char kTakePartial[] = "/tessera.v1.RingService/TakePartial";
 constexpr char kAwaitTaken[] = "/tessera.v1.RingService/AwaitTaken";
+constexpr char kTraceGradients[] = "/tessera.v1.RingService/TraceGradients";
+
+// For all ranks together. A rank that is lost is taken over meanwhile, if it has a spare.
+constexpr absl::Duration kTraceFor = absl::Seconds(15);
 
 // No sums: nobody contributed.
-grpc::ByteBuffer AnswerOf(std::optional<wire::Buffer> sums) {
-  wire::BulkWriter writer(wire::kTakePartialResponse, v1::TakePartialResponse());
+grpc::ByteBuffer AnswerOf(uint64_t incarnation, std::optional<wire::Buffer> sums) {
+  v1::TakePartialResponse response;
+  response.set_incarnation(incarnation);
+  wire::BulkWriter writer(wire::kTakePartialResponse, response);
   if (sums.has_value()) writer.AddBlock(v1::PartialSums(), *std::move(sums));
   return writer.Finish();
 }
@@ -36,20 +44,24 @@ wire::Buffer CopyOf(absl::Span<const float> values) {
   return copy;
 }
 
-// The sums of an answer; nullopt: nobody contributed.
-absl::StatusOr<std::optional<wire::Buffer>> SumsOf(const grpc::ByteBuffer& answer, size_t bytes) {
+struct Partial {
+  uint64_t incarnation = 0;          // whose they are
+  std::optional<wire::Buffer> sums;  // nullopt: nobody contributed
+};
+absl::StatusOr<Partial> PartialOf(const grpc::ByteBuffer& answer, size_t bytes) {
   v1::TakePartialResponse response;
   const absl::StatusOr<wire::BulkReader> reader =
       wire::BulkReader::Read(answer, wire::kTakePartialResponse, &response);
   if (!reader.ok()) return absl::InternalError(reader.status().message());
-  if (reader->blocks() == 0) return std::nullopt;
+  Partial partial = {.incarnation = response.incarnation(), .sums = std::nullopt};
+  if (reader->blocks() == 0) return partial;
   if (reader->blocks() > 1 || reader->Size(0, 0) != bytes) {
     return absl::InternalError(absl::StrCat("answered with ", reader->blocks(), " blocks of ",
                                             reader->Size(0, 0), " bytes, expected one of ", bytes));
   }
-  wire::Buffer sums(bytes);
-  reader->Copy(0, 0, sums.data());
-  return sums;
+  partial.sums.emplace(bytes);
+  reader->Copy(0, 0, partial.sums->data());
+  return partial;
 }
 
 }  // namespace
@@ -109,7 +121,8 @@ void GradientRing::OfferOwn(const Step& step) {
   for (uint32_t piece = 0; piece < shares_.Pieces(share); ++piece) {
     std::optional<wire::Buffer> sums;
     if (step.contributes) sums = CopyOf(step.Floats(shares_.Piece(share, piece)));
-    options_.partials->Offer(share, piece, AnswerOf(std::move(sums)));
+    options_.partials->Offer(share, piece,
+                             AnswerOf(options_.header.incarnation(), std::move(sums)));
   }
 }
 
@@ -140,8 +153,10 @@ absl::Status GradientRing::TakeAll(Step& step) {
 absl::Status GradientRing::TakePiece(Step& step, uint32_t share, uint32_t piece,
                                      const grpc::ByteBuffer& answer) {
   const absl::Span<float> own = step.Floats(shares_.Piece(share, piece));
-  TESSERA_ASSIGN_OR_RETURN(std::optional<wire::Buffer> sums,
-                           SumsOf(answer, own.size() * sizeof(float)));
+  TESSERA_ASSIGN_OR_RETURN(Partial partial, PartialOf(answer, own.size() * sizeof(float)));
+  std::optional<wire::Buffer> sums = std::move(partial.sums);
+  const uint32_t summed = sums.has_value() ? shares_.Summed(options_.header.rank(), share) : 0;
+  TESSERA_RETURN_IF_ERROR(options_.partials->MarkTaken(summed, partial.incarnation));
   if (step.contributes && sums.has_value()) {
     float* const to = FloatsOf(*sums);
     for (size_t i = 0; i < own.size(); ++i) to[i] += own[i];
@@ -149,7 +164,8 @@ absl::Status GradientRing::TakePiece(Step& step, uint32_t share, uint32_t piece,
     sums = CopyOf(own);
   }
   if (share != options_.header.rank()) {
-    options_.partials->Offer(share, piece, AnswerOf(std::move(sums)));
+    options_.partials->Offer(share, piece,
+                             AnswerOf(options_.header.incarnation(), std::move(sums)));
     return absl::OkStatus();
   }
   if (sums.has_value()) {
@@ -159,6 +175,40 @@ absl::Status GradientRing::TakePiece(Step& step, uint32_t share, uint32_t piece,
     std::fill(own.begin(), own.end(), 0.0f);
   }
   return absl::OkStatus();
+}
+
+void GradientRing::Resume(const PushProgress& progress) {
+  // Where the rank's share is empty its pushes have no sums.
+  options_.partials->ResumeAt(progress.next, share().size() > 0 ? progress.end : 0);
+}
+
+absl::StatusOr<bool> GradientRing::Trace(uint64_t step) {
+  const uint32_t own = options_.header.rank();
+  const absl::Duration give_up = SystemClock().Monotonic() + kTraceFor;
+  uint64_t before = options_.header.incarnation();
+  for (uint32_t rank = shares_.Behind(own); rank != own; rank = shares_.Behind(rank)) {
+    v1::TraceGradientsRequest request;
+    *request.mutable_header() = HeaderTo(rank);
+    request.set_step(step);
+    request.set_incarnation_before(before);
+    v1::TraceGradientsResponse response;
+    FanOut call(absl::StrCat("whether it has gradients of step ", step), kTraceGradients,
+                options_.ranks,
+                {{.peer = rank,
+                  .message = [request] { return wire::ToBytes(request); },
+                  .take =
+                      [&response](const grpc::ByteBuffer& answer) {
+                        return wire::FromBytes(answer, &response)
+                                   ? absl::OkStatus()
+                                   : absl::InternalError("expected a TraceGradientsResponse");
+                      }}},
+                options_.board, options_.cancellation,
+                std::max(give_up - SystemClock().Monotonic(), absl::ZeroDuration()));
+    TESSERA_RETURN_IF_ERROR(call.Wait());
+    if (response.taken()) return true;
+    before = response.incarnation();
+  }
+  return false;
 }
 
 }  // namespace tessera::worker

@@ -6,6 +6,7 @@
 #include "absl/types/span.h"
 #include "tessera/v1/ring.pb.h"
 #include "worker/cancellation.h"
+#include "worker/parameter_client.h"
 #include "worker/rank_directory.h"
 #include "worker/ring_partials.h"
 #include "worker/ring_share.h"
@@ -40,6 +41,13 @@ class GradientRing {
   // minutes, with repeats; errors name the rank that was waited for.
   // ABORTED: a step can only be summed again from a checkpoint.
   absl::StatusOr<bool> Reduce(uint64_t step, bool contributes, absl::Span<float> values);
+
+  // For whoever has taken the rank. With what GetProgress said: others may ask from here on.
+  void Resume(const PushProgress& progress);
+  // Asks the other ranks whether gradients of the step that another worker of this rank had may be
+  // in their sums; if not, they never get there. Not where this worker has taken part in the step.
+  // Gives up after 15 s, or 35, with an error that names the rank that has not answered.
+  absl::StatusOr<bool> Trace(uint64_t step);
 
  private:
   struct Step;

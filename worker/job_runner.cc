@@ -150,7 +150,7 @@ absl::Status JobRunner::Prepare() {
   if (trainer_ == nullptr) {
     // Another worker may have had this rank.
     TESSERA_ASSIGN_OR_RETURN(const PushProgress progress, context_->parameters->GetProgress(0));
-    if (options_.partials != nullptr) options_.partials->ResumeAt(progress.next);
+    if (context_->reduction != nullptr) context_->reduction->Resume(progress);
     trainer_ = std::make_unique<Trainer>(context_.get(), progress);
   }
   if (!dense_assigned_) {

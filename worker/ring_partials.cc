@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+#include "common/wire/message_bytes.h"
 
 namespace tessera::worker {
 
@@ -22,15 +24,20 @@ void RingPartials::End() {
     first_step_ = taken_below_ = 0;
     step_.reset();
     offered_.clear();
+    resumed_ = false;
+    pushed_end_ = incarnation_before_ = 0;
+    most_summed_ = 0;
     due = TakeAll(absl::UnavailableError("this worker's assignment has ended"));
   }
   Give(std::move(due));
 }
 
-void RingPartials::ResumeAt(uint64_t step) {
+void RingPartials::ResumeAt(uint64_t step, uint64_t pushed_end) {
   Due due;
   {
     absl::MutexLock lock(&mu_);
+    resumed_ = true;
+    pushed_end_ = std::max(pushed_end_, pushed_end);
     first_step_ = std::max(first_step_, step);
     taken_below_ = std::max(taken_below_, step);
     due = TakeDue();
@@ -44,11 +51,23 @@ void RingPartials::BeginStep(uint64_t step) {
     absl::MutexLock lock(&mu_);
     if (step_ == step) return;
     offered_.clear();
+    most_summed_ = 0;
     step_ = first_step_ = step;
     taken_below_ = std::max(taken_below_, step);
     due = TakeDue();
   }
   Give(std::move(due));
+}
+
+absl::Status RingPartials::MarkTaken(uint32_t summed, uint64_t incarnation) {
+  absl::MutexLock lock(&mu_);
+  if (incarnation < incarnation_before_) {
+    return absl::UnavailableError(absl::StrCat("partial sums of incarnation ", incarnation,
+                                               ", whose rank is that of ", incarnation_before_,
+                                               " now"));
+  }
+  most_summed_ = std::max(most_summed_, summed);
+  return absl::OkStatus();
 }
 
 void RingPartials::Offer(uint32_t share, uint32_t piece, grpc::ByteBuffer sums) {
@@ -71,24 +90,44 @@ void RingPartials::SetTaken() {
   Give(std::move(due));
 }
 
-uint64_t RingPartials::Take(const v1::TakePartialRequest& request, Answer answer) {
-  return Call(request.header(), {.step = request.step(),
-                                 .place = Place(request.share(), request.piece()),
-                                 .answer = std::move(answer)});
+uint64_t RingPartials::TakePartial(const v1::TakePartialRequest& request, Answer answer) {
+  Waiting call;
+  call.method = Method::kTakePartial;
+  call.step = request.step();
+  call.place = Place(request.share(), request.piece());
+  call.answer = std::move(answer);
+  return Call(request.header(), std::move(call));
 }
 
 uint64_t RingPartials::AwaitTaken(const v1::AwaitTakenRequest& request, Answer answer) {
-  return Call(request.header(),
-              {.step = request.step(), .place = std::nullopt, .answer = std::move(answer)});
+  Waiting call;
+  call.method = Method::kAwaitTaken;
+  call.step = request.step();
+  call.answer = std::move(answer);
+  return Call(request.header(), std::move(call));
+}
+
+uint64_t RingPartials::TraceGradients(const v1::TraceGradientsRequest& request, Answer answer) {
+  Waiting call;
+  call.method = Method::kTraceGradients;
+  call.step = request.step();
+  call.rank = request.header().rank();
+  call.incarnation_before = request.incarnation_before();
+  call.answer = std::move(answer);
+  return Call(request.header(), std::move(call));
 }
 
 uint64_t RingPartials::Call(const v1::RingHeader& header, Waiting call) {
   std::optional<absl::StatusOr<grpc::ByteBuffer>> found;
   {
     absl::MutexLock lock(&mu_);
-    if (absl::Status wrong = Check(header, call.place.has_value()); !wrong.ok()) {
+    if (absl::Status wrong = Check(header, call.method); !wrong.ok()) {
       found = std::move(wrong);
-    } else if (found = Find(call.step, call.place); !found.has_value()) {
+    } else {
+      incarnation_before_ = std::max(incarnation_before_, call.incarnation_before);
+      found = Find(call);
+    }
+    if (!found.has_value()) {
       if (waiting_.size() < kMaxWaiting) {
         waiting_.emplace(++last_call_, std::move(call));
         return last_call_;
@@ -114,7 +153,7 @@ void RingPartials::Withdraw(uint64_t call) {
   Give(std::move(due));
 }
 
-absl::Status RingPartials::Check(const v1::RingHeader& header, bool from_behind) {
+absl::Status RingPartials::Check(const v1::RingHeader& header, Method method) {
   if (!seat_.has_value() || seat_->job_id != header.job_id()) {
     return absl::UnavailableError(
         absl::StrCat("this worker has no rank of job ", header.job_id(), " now"));
@@ -133,12 +172,7 @@ absl::Status RingPartials::Check(const v1::RingHeader& header, bool from_behind)
     return absl::UnavailableError(
         absl::StrCat("this worker has rank ", seat_->rank, " now, expected ", header.to_rank()));
   }
-  const uint32_t neighbour = (seat_->rank + (from_behind ? 1 : seat_->ranks - 1)) % seat_->ranks;
-  if (header.rank() != neighbour) {
-    return absl::InvalidArgumentError(absl::StrCat("rank ", header.rank(), " calls rank ",
-                                                   seat_->rank, " of ", seat_->ranks,
-                                                   ", expected rank ", neighbour));
-  }
+  TESSERA_RETURN_IF_ERROR(CheckCaller(header.rank(), method));
   uint64_t& last = callers_[header.rank()];
   if (header.incarnation() < last) {
     return absl::AbortedError(absl::StrCat("rank ", header.rank(),
@@ -149,28 +183,56 @@ absl::Status RingPartials::Check(const v1::RingHeader& header, bool from_behind)
   return absl::OkStatus();
 }
 
-std::optional<absl::StatusOr<grpc::ByteBuffer>> RingPartials::Find(
-    uint64_t step, const std::optional<Place>& place) const {
-  if (!place.has_value()) {
-    if (step >= taken_below_) return std::nullopt;
+absl::Status RingPartials::CheckCaller(uint32_t rank, Method method) const {
+  std::string expected = "another rank";
+  if (method == Method::kTraceGradients) {
+    if (rank != seat_->rank && rank < seat_->ranks) return absl::OkStatus();
+  } else {
+    const bool from_behind = method == Method::kTakePartial;
+    const uint32_t neighbour = (seat_->rank + (from_behind ? 1 : seat_->ranks - 1)) % seat_->ranks;
+    if (rank == neighbour) return absl::OkStatus();
+    expected = absl::StrCat("rank ", neighbour);
+  }
+  return absl::InvalidArgumentError(absl::StrCat("rank ", rank, " calls rank ", seat_->rank, " of ",
+                                                 seat_->ranks, ", expected ", expected));
+}
+
+std::optional<absl::StatusOr<grpc::ByteBuffer>> RingPartials::Find(const Waiting& call) const {
+  if (call.method == Method::kAwaitTaken) {
+    if (call.step >= taken_below_) return std::nullopt;
     return grpc::ByteBuffer();
   }
-  if (step < first_step_) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "rank ", seat_->rank, " is at step ", first_step_, ", and the partial sums of step ", step,
-        " went with the worker that had the rank before"));
+  if (call.method == Method::kTraceGradients) {
+    if (!resumed_) return std::nullopt;
+    v1::TraceGradientsResponse response;
+    response.set_taken(MayHave(call.rank, call.step));
+    response.set_incarnation(seat_->incarnation);
+    return wire::ToBytes(response);
   }
-  if (step_ != step) return std::nullopt;
-  const auto found = offered_.find(*place);
+  if (call.step < first_step_) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "rank ", seat_->rank, " is at step ", first_step_, ", and the partial sums of step ",
+        call.step, " went with the worker that had the rank before"));
+  }
+  if (step_ != call.step) return std::nullopt;
+  const auto found = offered_.find(call.place);
   if (found == offered_.end()) return std::nullopt;
   return found->second;
+}
+
+bool RingPartials::MayHave(uint32_t rank, uint64_t step) const {
+  if (step < pushed_end_) return true;
+  if (!step_.has_value() || *step_ < step) return false;
+  // Of an earlier step than its own it does not know any more.
+  const uint32_t hops = (seat_->rank + seat_->ranks - rank) % seat_->ranks;
+  return *step_ > step || most_summed_ >= hops;
 }
 
 RingPartials::Due RingPartials::TakeDue() {
   Due due;
   if (!seat_.has_value()) return due;
   for (auto it = waiting_.begin(); it != waiting_.end();) {
-    std::optional<absl::StatusOr<grpc::ByteBuffer>> found = Find(it->second.step, it->second.place);
+    std::optional<absl::StatusOr<grpc::ByteBuffer>> found = Find(it->second);
     if (!found.has_value()) {
       ++it;
       continue;

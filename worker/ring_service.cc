@@ -1,5 +1,6 @@
 #include "worker/ring_service.h"
 
+#include "absl/strings/str_cat.h"
 #include "common/rpc/status.h"
 #include "common/wire/message_bytes.h"
 #include "grpcpp/server_context.h"
@@ -23,22 +24,39 @@ class HeldCall final : public grpc::ServerUnaryReactor {
   uint64_t call_ = 0;
 };
 
+// A call whose answer is bytes.
+template <typename Request>
+grpc::ServerUnaryReactor* Hold(RingPartials* partials,
+                               uint64_t (RingPartials::*method)(const Request&,
+                                                                RingPartials::Answer),
+                               const grpc::ByteBuffer& request, grpc::ByteBuffer* response) {
+  auto* const call = new HeldCall(partials);
+  Request message;
+  if (!wire::FromBytes(request, &message)) {
+    call->Finish(ToGrpc(
+        absl::InvalidArgumentError(absl::StrCat("expected a ", Request::descriptor()->name()))));
+    return call;
+  }
+  call->SetNumber(
+      (partials->*method)(message, [call, response](absl::StatusOr<grpc::ByteBuffer> answer) {
+        if (answer.ok()) *response = *std::move(answer);
+        call->Finish(ToGrpc(answer.status()));
+      }));
+  return call;
+}
+
 }  // namespace
 
 grpc::ServerUnaryReactor* RingService::TakePartial(grpc::CallbackServerContext*,
                                                    const grpc::ByteBuffer* request,
                                                    grpc::ByteBuffer* response) {
-  auto* const call = new HeldCall(&partials_);
-  v1::TakePartialRequest message;
-  if (!wire::FromBytes(*request, &message)) {
-    call->Finish(ToGrpc(absl::InvalidArgumentError("expected a TakePartialRequest")));
-    return call;
-  }
-  call->SetNumber(partials_.Take(message, [call, response](absl::StatusOr<grpc::ByteBuffer> sums) {
-    if (sums.ok()) *response = *std::move(sums);
-    call->Finish(ToGrpc(sums.status()));
-  }));
-  return call;
+  return Hold(&partials_, &RingPartials::TakePartial, *request, response);
+}
+
+grpc::ServerUnaryReactor* RingService::TraceGradients(grpc::CallbackServerContext*,
+                                                      const grpc::ByteBuffer* request,
+                                                      grpc::ByteBuffer* response) {
+  return Hold(&partials_, &RingPartials::TraceGradients, *request, response);
 }
 
 grpc::ServerUnaryReactor* RingService::AwaitTaken(grpc::CallbackServerContext*,

@@ -5,9 +5,10 @@
 
 namespace tessera::worker {
 
-// Partial sums are given as the bytes that are kept, the other method as messages.
+// Answers are given as the bytes that RingPartials has, but for the one that is empty.
 using RingServiceBase = v1::RingService::WithRawCallbackMethod_TakePartial<
-    v1::RingService::WithCallbackMethod_AwaitTaken<v1::RingService::Service>>;
+    v1::RingService::WithRawCallbackMethod_TraceGradients<
+        v1::RingService::WithCallbackMethod_AwaitTaken<v1::RingService::Service>>>;
 
 // Puts RingPartials on gRPC. A call that waits holds no thread. Thread-safe. Destroyed after the
 // server that serves it has shut down.
@@ -22,6 +23,9 @@ class RingService final : public RingServiceBase {
   grpc::ServerUnaryReactor* AwaitTaken(grpc::CallbackServerContext* context,
                                        const v1::AwaitTakenRequest* request,
                                        v1::AwaitTakenResponse* response) override;
+  grpc::ServerUnaryReactor* TraceGradients(grpc::CallbackServerContext* context,
+                                           const grpc::ByteBuffer* request,
+                                           grpc::ByteBuffer* response) override;
 
  private:
   RingPartials& partials_;

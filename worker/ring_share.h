@@ -39,6 +39,11 @@ class RingShares {
   // Those that `rank` takes from Before(rank), in the order in which they can be there: its own is
   // the last.
   std::vector<uint32_t> Taken(uint32_t rank) const;
+  // Of how many ranks gradients are in what `rank` takes of a share: of so many before it, without
+  // gaps.
+  uint32_t Summed(uint32_t rank, uint32_t share) const {
+    return (rank + 2 * ranks_ - 1 - share) % ranks_;
+  }
 
  private:
   const uint64_t blocks_;

@@ -175,12 +175,14 @@ class WorkerImpl final : public Worker {
       run.board = &board_;
       run.partials = &partials_;
       run.metrics = &metrics_;
+      const uint64_t incarnation = run.incarnation;
       SPDLOG_INFO("{}: rank {} of {}, generation {}", assignment.job_id(), assignment.rank(),
                   assignment.workers(), assignment.generation());
       partials_.Begin({.job_id = assignment.job_id(),
                        .generation = assignment.generation(),
                        .rank = assignment.rank(),
-                       .ranks = assignment.workers()});
+                       .ranks = assignment.workers(),
+                       .incarnation = incarnation});
       files.Resume();
       absl::Status status;
       {

@@ -13,6 +13,7 @@
 #include "common/job/job_tables.h"
 #include "common/random.h"
 #include "common/rpc/server.h"
+#include "common/wire/message_bytes.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "worker/ring_service.h"
@@ -38,7 +39,8 @@ struct Member {
     partials.Begin({.job_id = assignment.job_id(),
                     .generation = assignment.generation(),
                     .rank = rank,
-                    .ranks = assignment.workers()});
+                    .ranks = assignment.workers(),
+                    .incarnation = assignment.ranks(static_cast<int>(rank)).incarnation()});
     directory.emplace(assignment, channels);
     v1::RingHeader header;
     header.set_job_id(assignment.job_id());
@@ -126,6 +128,33 @@ class GradientRingTest : public testing::Test {
     }
     for (std::thread& thread : threads) thread.join();
     return results;
+  }
+
+  // All ps have the rank's pushes of the steps below, and none has another.
+  void ResumeAt(uint32_t rank, uint64_t step) {
+    members_[rank]->ring->Resume({.next = step, .end = step});
+  }
+  // Returns when `rank` has taken sums with gradients of `of`.
+  void AwaitTaken(uint32_t rank, uint32_t of, uint64_t step) {
+    v1::TraceGradientsRequest request;
+    v1::RingHeader* const header = request.mutable_header();
+    header->set_job_id(assignment_.job_id());
+    header->set_generation(assignment_.generation());
+    header->set_rank(of);
+    header->set_incarnation(assignment_.ranks(static_cast<int>(of)).incarnation());
+    header->set_to_rank(rank);
+    request.set_step(step);
+    bool taken = false;
+    while (!taken) {
+      members_[rank]->partials.TraceGradients(request,
+                                              [&taken](absl::StatusOr<grpc::ByteBuffer> answer) {
+                                                v1::TraceGradientsResponse response;
+                                                ASSERT_TRUE(answer.ok()) << answer.status();
+                                                ASSERT_TRUE(wire::FromBytes(*answer, &response));
+                                                taken = response.taken();
+                                              });
+      if (!taken) absl::SleepFor(absl::Milliseconds(2));
+    }
   }
 
   // In the order of the ring, in float.
@@ -236,7 +265,7 @@ TEST_F(GradientRingTest, WhoTakesOverAfterAllHadTheSumsFindsThemStill) {
 
 TEST_F(GradientRingTest, PartialSumsThatNobodyMakesAgainSendTheJobToItsCheckpoint) {
   StartRanks(2);
-  members_[0]->partials.ResumeAt(6);
+  members_[0]->partials.ResumeAt(6, 6);
   const Result result = Reduce(1, 5);
   EXPECT_EQ(result.summed.status().code(), absl::StatusCode::kAborted);
   EXPECT_THAT(
@@ -313,6 +342,105 @@ TEST_F(GradientRingTest, ARankDoesNotPushBeforeItsPartialSumsAreTaken) {
   EXPECT_TRUE(summed->ok()) << summed->status();
 }
 
+TEST_F(GradientRingTest, GradientsThatNobodyHasTakenAreFoundNowhere) {
+  StartRanks(3);
+  for (uint32_t r = 0; r < 3; ++r) ResumeAt(r, 5);
+  // Of rank 0 a batch that its workers die of before its gradients leave.
+  std::vector<Result> results(3);
+  std::vector<std::thread> threads;
+  for (uint32_t r : {1u, 2u}) {
+    threads.emplace_back([&, r] { results[r] = Reduce(r, 5); });
+  }
+  AwaitTaken(2, /*of=*/1, 5);
+  Replace(0);
+  ResumeAt(0, 5);
+  const absl::StatusOr<bool> found = members_[0]->ring->Trace(5);
+  ASSERT_TRUE(found.ok()) << found.status();
+  EXPECT_FALSE(*found) << "rank 2 has partial sums of rank 1 alone";
+  results[0] = Reduce(0, 5, /*contributes=*/false);
+  for (std::thread& thread : threads) thread.join();
+  ExpectSums(5, results, {false, true, true});
+}
+
+TEST_F(GradientRingTest, GradientsAreFoundFurtherRoundThoughNextToThemNobodyHasThem) {
+  StartRanks(4);
+  for (uint32_t r = 0; r < 4; ++r) ResumeAt(r, 5);
+  std::vector<std::thread> threads;
+  for (uint32_t r : {0u, 1u, 2u}) {
+    threads.emplace_back([&, r] { Reduce(r, 5); });
+  }
+  AwaitTaken(2, /*of=*/0, 5);
+  for (uint32_t r : {0u, 1u}) members_[r]->cancellation.Cancel();
+  for (uint32_t r : {0u, 1u}) threads[r].join();
+  // They ask each other, and neither waits for the other's answer before it gives its own.
+  for (uint32_t r : {0u, 1u}) Replace(r);
+  absl::StatusOr<bool> found[2];
+  for (uint32_t r : {0u, 1u}) {
+    ResumeAt(r, 5);
+    threads[r] = std::thread([&, r] { found[r] = members_[r]->ring->Trace(5); });
+  }
+  for (uint32_t r : {0u, 1u}) threads[r].join();
+  for (const absl::StatusOr<bool>& taken : found) {
+    ASSERT_TRUE(taken.ok()) << taken.status();
+    EXPECT_TRUE(*taken);
+  }
+  members_[2]->cancellation.Cancel();
+  threads[2].join();
+}
+
+TEST_F(GradientRingTest, GradientsThatSomePsHasInItsSumsAreFound) {
+  StartRanks(2);
+  members_[1]->ring->Resume({.next = 5, .end = 6});
+  ResumeAt(0, 5);
+  EXPECT_TRUE(*members_[0]->ring->Trace(5));
+  EXPECT_FALSE(*members_[0]->ring->Trace(6));
+}
+
+TEST_F(GradientRingTest, WhatIsOnItsWayFromAWorkerThatHasLostItsRankIsNotUsed) {
+  StartRanks(3);
+  for (uint32_t r = 0; r < 3; ++r) ResumeAt(r, 5);
+  std::thread lost([&, member = members_[0].get()] {
+    std::vector<float> values = Gradients(0, 5);
+    member->ring->Reduce(5, true, absl::MakeSpan(values)).IgnoreError();
+  });
+  while (members_[0]->board.waits().empty()) absl::SleepFor(absl::Milliseconds(20));
+  // Another has its rank, and rank 1 has not heard where: it asks the one that it knows.
+  std::unique_ptr<Member> hangs = std::move(members_[0]);
+  members_[0] = std::make_unique<Member>();
+  SetAddress(0);
+  members_[0]->Begin(assignment_, 0, channels_.get());
+  ResumeAt(0, 5);
+  EXPECT_FALSE(*members_[0]->ring->Trace(5));
+  std::vector<Result> results(3);
+  std::vector<std::thread> threads;
+  for (uint32_t r : {1u, 2u}) {
+    threads.emplace_back([&, r] { results[r] = Reduce(r, 5); });
+  }
+  while (members_[1]->board.waits().empty()) absl::SleepFor(absl::Milliseconds(20));
+  EXPECT_FALSE(*members_[0]->ring->Trace(5));
+  for (uint32_t r : {1u, 2u}) members_[r]->directory->Update(assignment_);
+  results[0] = Reduce(0, 5, /*contributes=*/false);
+  for (std::thread& thread : threads) thread.join();
+  ExpectSums(5, results, {false, true, true});
+  hangs->cancellation.Cancel();
+  lost.join();
+}
+
+TEST_F(GradientRingTest, WhoAsksForGradientsWaitsForARankThatIsBeingTakenOver) {
+  StartRanks(2);
+  ResumeAt(0, 5);
+  absl::StatusOr<bool> found = absl::UnknownError("not called");
+  std::thread asking([&] { found = members_[0]->ring->Trace(5); });
+  while (members_[0]->board.waits().empty()) absl::SleepFor(absl::Milliseconds(20));
+  EXPECT_THAT(members_[0]->board.waits(),
+              Contains(HasSubstr("whether it has gradients of step 5")));
+  Replace(1);
+  ResumeAt(1, 5);
+  asking.join();
+  ASSERT_TRUE(found.ok()) << found.status();
+  EXPECT_FALSE(*found);
+}
+
 // The ps, as far as a ring knows them: a step is applied when all ranks have pushed it.
 class Pushes {
  public:
@@ -351,7 +479,7 @@ TEST_F(GradientRingTest, ASingleDeathAtAnyMomentCostsNoBitAndNoStep) {
   std::vector<std::vector<float>> base;
   for (uint32_t r = 0; r < kRanks; ++r) base.push_back(Gradients(r, 0));
   const auto train = [&](Member* member, uint32_t rank) {
-    member->partials.ResumeAt(pushes.Next(rank));
+    member->partials.ResumeAt(pushes.Next(rank), pushes.Next(rank));
     for (uint64_t step = pushes.Next(rank); step < kSteps; ++step) {
       while (pushes.Applied() < step) {
         if (!member->cancellation.SleepFor(absl::Milliseconds(1))) return;

@@ -19,13 +19,14 @@ grpc::ByteBuffer Bytes(const std::string& text) {
   return grpc::ByteBuffer(&slice, 1);
 }
 
-// Rank 1 of 3, generation 4.
+// Rank 1 of 3, generation 4, incarnation 5.
 class RingPartialsTest : public testing::Test {
  protected:
   RingPartialsTest() { Begin(4); }
 
   void Begin(uint64_t generation) {
-    partials_.Begin({.job_id = "job-1", .generation = generation, .rank = 1, .ranks = 3});
+    partials_.Begin(
+        {.job_id = "job-1", .generation = generation, .rank = 1, .ranks = 3, .incarnation = 5});
   }
 
   // Of rank 2, unless a test changes it.
@@ -59,7 +60,7 @@ class RingPartialsTest : public testing::Test {
   }
   Outcome Take(const v1::TakePartialRequest& request, uint64_t* call = nullptr) {
     auto outcome = std::make_shared<std::optional<absl::StatusOr<std::string>>>();
-    const uint64_t number = partials_.Take(request, Into(outcome));
+    const uint64_t number = partials_.TakePartial(request, Into(outcome));
     if (call != nullptr) *call = number;
     return outcome;
   }
@@ -72,6 +73,26 @@ class RingPartialsTest : public testing::Test {
     request.set_step(step);
     partials_.AwaitTaken(request, Into(outcome));
     return outcome;
+  }
+  // By a worker that has taken over rank 0 or 2; worker `before` has rank 0.
+  Outcome Trace(uint32_t rank, uint64_t step, uint64_t incarnation, uint64_t before) {
+    auto outcome = std::make_shared<std::optional<absl::StatusOr<std::string>>>();
+    v1::TraceGradientsRequest request;
+    *request.mutable_header() = Request(step).header();
+    request.mutable_header()->set_rank(rank);
+    request.mutable_header()->set_incarnation(incarnation);
+    request.set_step(step);
+    request.set_incarnation_before(before);
+    partials_.TraceGradients(request, Into(outcome));
+    return outcome;
+  }
+  // What is answered to a call of Trace.
+  static bool Taken(const Outcome& outcome) {
+    v1::TraceGradientsResponse response;
+    EXPECT_TRUE(StatusOf(outcome).ok()) << StatusOf(outcome);
+    EXPECT_TRUE(response.ParseFromString(TextOf(outcome)));
+    EXPECT_EQ(response.incarnation(), 5u);
+    return response.taken();
   }
   // "": it waits, or failed.
   static std::string TextOf(const Outcome& outcome) {
@@ -113,7 +134,7 @@ TEST_F(RingPartialsTest, WhoTookARankOverSaysWhatItWillNotMakeAgain) {
   const Outcome waits = Take(Request(5));
   const Outcome before = AwaitTaken(5);
   const Outcome ahead = AwaitTaken(6);
-  partials_.ResumeAt(6);
+  partials_.ResumeAt(6, 6);
   ASSERT_TRUE(waits->has_value());
   EXPECT_EQ(StatusOf(waits).code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_TRUE(StatusOf(before).ok()) << "the worker before it had pushed, so it had taken all";
@@ -129,6 +150,66 @@ TEST_F(RingPartialsTest, TheRankBeforeHearsWhenAllIsTaken) {
   EXPECT_TRUE(StatusOf(of_5).ok());
   EXPECT_TRUE(StatusOf(AwaitTaken(5)).ok());
   EXPECT_FALSE(AwaitTaken(6)->has_value());
+}
+
+TEST_F(RingPartialsTest, WhoseGradientsAreInWhatWasTakenIsKnownByRankAndStep) {
+  partials_.ResumeAt(5, 5);
+  EXPECT_FALSE(Taken(Trace(0, 5, 7, 7)));
+  partials_.BeginStep(5);
+  EXPECT_FALSE(Taken(Trace(0, 5, 7, 7)));
+  EXPECT_TRUE(partials_.MarkTaken(0, 7).ok()) << "nobody has samples so far";
+  EXPECT_FALSE(Taken(Trace(0, 5, 7, 7)));
+  EXPECT_TRUE(partials_.MarkTaken(1, 7).ok());
+  EXPECT_TRUE(Taken(Trace(0, 5, 7, 7)));
+  EXPECT_FALSE(Taken(Trace(2, 5, 7, 7))) << "of the rank before alone";
+  EXPECT_TRUE(partials_.MarkTaken(2, 7).ok());
+  EXPECT_TRUE(partials_.MarkTaken(1, 7).ok());
+  EXPECT_TRUE(Taken(Trace(2, 5, 7, 7)));
+  EXPECT_FALSE(Taken(Trace(2, 6, 7, 7))) << "of a step to come";
+  partials_.BeginStep(5);
+  EXPECT_TRUE(Taken(Trace(2, 5, 7, 7))) << "a step that is begun again keeps what it has";
+  partials_.BeginStep(6);
+  EXPECT_FALSE(Taken(Trace(2, 6, 7, 7)));
+  Begin(4);
+  partials_.ResumeAt(6, 6);
+  EXPECT_FALSE(Taken(Trace(0, 6, 7, 7)));
+}
+
+TEST_F(RingPartialsTest, FromAWorkerThatHasLostItsRankNothingIsTakenOnceThatIsSaid) {
+  partials_.ResumeAt(5, 5);
+  partials_.BeginStep(5);
+  EXPECT_FALSE(Taken(Trace(0, 5, /*incarnation=*/8, /*before=*/8)));
+  EXPECT_EQ(partials_.MarkTaken(1, 7).code(), absl::StatusCode::kUnavailable);
+  EXPECT_FALSE(Taken(Trace(0, 5, 8, 8)));
+  // A call that is late takes nothing back.
+  EXPECT_FALSE(Taken(Trace(2, 5, 9, /*before=*/6)));
+  EXPECT_EQ(partials_.MarkTaken(1, 7).code(), absl::StatusCode::kUnavailable);
+  EXPECT_TRUE(partials_.MarkTaken(1, 8).ok());
+  EXPECT_TRUE(Taken(Trace(0, 5, 8, 8)));
+}
+
+TEST_F(RingPartialsTest, WhoTookARankOverAnswersWhenItKnowsWhatThatHasPushed) {
+  const Outcome of_5 = Trace(2, 5, 7, 7);
+  const Outcome of_6 = Trace(2, 6, 7, 7);
+  EXPECT_EQ(partials_.MarkTaken(1, 6).code(), absl::StatusCode::kUnavailable);
+  EXPECT_FALSE(of_5->has_value());
+  partials_.ResumeAt(5, /*pushed_end=*/6);
+  EXPECT_TRUE(Taken(of_5)) << "some ps have it";
+  EXPECT_FALSE(Taken(of_6));
+  const Outcome held = Trace(2, 5, 7, 7);
+  Begin(4);
+  const Outcome again = Trace(2, 5, 7, 7);
+  EXPECT_FALSE(again->has_value());
+  partials_.End();
+  EXPECT_EQ(StatusOf(again).code(), absl::StatusCode::kUnavailable);
+}
+
+TEST_F(RingPartialsTest, WhoTracesGradientsHasAnotherRankAndHasItStill) {
+  partials_.ResumeAt(5, 5);
+  EXPECT_EQ(StatusOf(Trace(1, 5, 7, 7)).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(StatusOf(Trace(3, 5, 7, 7)).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_TRUE(StatusOf(Trace(2, 5, 9, 7)).ok());
+  EXPECT_EQ(StatusOf(Trace(2, 5, 8, 7)).code(), absl::StatusCode::kAborted);
 }
 
 TEST_F(RingPartialsTest, OfAnotherGenerationNothingIsAnswered) {

@@ -50,6 +50,7 @@ TEST(RingShares, EveryShareGoesThroughAllRanksAndEndsWithItsOwn) {
         const uint32_t next = shares.Behind(rank);
         EXPECT_EQ(shares.Before(next), rank);
         EXPECT_EQ(shares.Taken(next)[hop - 1], share) << "it is there after " << hop << " hops";
+        EXPECT_EQ(shares.Summed(next, share), hop);
         rank = next;
       }
       EXPECT_EQ(rank, share);
