@@ -42,6 +42,8 @@ inline constexpr FailpointPlace kFailpoints[] = {
     {"master.state_log.apply", true, "before a write to the state log"},
     {"master.state_log.applied", false, "a write to the state log is on the disk"},
     {"worker.device.work", true, "before a card computes a batch; error: the card is lost"},
+    {"worker.ring.sum", false, "before a rank's dense gradients go to the others"},
+    {"worker.ring.summed", false, "the ranks' dense gradients are summed, nothing is pushed"},
     {"worker.push.send", false, "before a message of a push is sent"},
     {"worker.push.answered", true, "a ps has answered a push; error: the answer is lost"},
     {"worker.push.again", true, "error: a copy of the message follows, later than the next ones"},

@@ -200,8 +200,10 @@ void JobRun::OnTry(Rank rank, const v1::NextWorkRequest& request, const std::str
   const uint32_t tries = desk_.CountTry(rank, step);
   if (step >= train.first_step() + batches) return;  // only the word that it is done was lost
   const uint32_t most = spec().recovery().set_aside_after();
+  // Of a unit that is not careful the worker has not asked the other ranks for its gradients.
+  const bool sets_aside =
+      most > 0 && tries >= most && train.careful() && request.end_push() <= step;
   if (most > 0 || tries > 1) train.set_careful(true);
-  const bool sets_aside = most > 0 && tries >= most && request.end_push() <= step;
   if (!sets_aside && tries != kWorthNaming) return;
   const std::string where = absl::StrCat(BatchName(train, step), " at step ", step);
   if (!sets_aside) {

@@ -48,6 +48,7 @@ absl::Status JobRunner::Run() {
     // Somebody may have had it before: the master hears what the ps have of that, and may change
     // it.
     if (unit.has_train() && trainer_ == nullptr && Prepare().ok()) {
+      TraceGradients(unit.train());
       TESSERA_ASSIGN_OR_RETURN(unit, NextWork(completed, result));
     }
     if (unit.has_wait()) {
@@ -56,6 +57,7 @@ absl::Status JobRunner::Run() {
     }
     TESSERA_ASSIGN_OR_RETURN(result, RunUnit(unit));
     if (options_.cancellation->cancelled()) return CancelledStatus();
+    if (result.code() != 0 && unit.has_train()) TraceGradients(unit.train());
     completed = unit.unit_id();
   }
 }
@@ -72,7 +74,7 @@ absl::StatusOr<v1::NextWorkResponse> JobRunner::NextWork(uint64_t completed,
   *request.mutable_result() = result;
   if (trainer_ != nullptr) {
     request.set_next_push(trainer_->progress().next);
-    request.set_end_push(trainer_->progress().end);
+    request.set_end_push(std::max(trainer_->progress().end, gradients_end_));
   }
   int failures = 0;
   int refusals = 0;
@@ -99,6 +101,24 @@ absl::StatusOr<v1::NextWorkResponse> JobRunner::NextWork(uint64_t completed,
     }
     if (!options_.cancellation->SleepFor(absl::Milliseconds(200))) return CancelledStatus();
   }
+}
+
+void JobRunner::TraceGradients(const v1::Train& unit) {
+  // Of others the master sets no batch aside.
+  if (!unit.careful() || trainer_ == nullptr || context_->reduction == nullptr) return;
+  if (assignment_.spec().recovery().set_aside_after() == 0) return;
+  const PushProgress& progress = trainer_->progress();
+  const uint64_t step = std::max(progress.next, unit.first_step());
+  if (step >= unit.first_step() + unit.batch_end() - unit.batch_begin()) return;
+  if (progress.end > step || traced_ == step) return;
+  options_.board->SetDoing(absl::StrCat("asking who has gradients of step ", step));
+  const absl::StatusOr<bool> taken = context_->reduction->Trace(step);
+  if (taken.ok()) traced_ = step;
+  gradients_end_ = taken.value_or(true) ? step + 1 : 0;
+  if (gradients_end_ == 0) return;
+  SPDLOG_INFO("the batch of step {} cannot be set aside: {}", step,
+              taken.ok() ? "its gradients are in other ranks' sums"
+                         : std::string(taken.status().message()));
 }
 
 absl::StatusOr<v1::UnitResult> JobRunner::RunUnit(const v1::NextWorkResponse& unit) {

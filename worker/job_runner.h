@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -48,6 +49,9 @@ class JobRunner {
  private:
   // The next unit, `completed` and its result being reported.
   absl::StatusOr<v1::NextWorkResponse> NextWork(uint64_t completed, const v1::UnitResult& result);
+  // Where dense gradients are all-reduced: whether other ranks have those of the batch at which
+  // this rank stands. For the master's ear, before it hears of a try of the batch.
+  void TraceGradients(const v1::Train& unit);
   absl::StatusOr<v1::UnitResult> RunUnit(const v1::NextWorkResponse& unit);
   // Builds the context on the first unit, so that its errors are reported as that unit's.
   absl::Status Prepare();
@@ -62,6 +66,10 @@ class JobRunner {
   std::unique_ptr<Trainer> trainer_;
   std::unique_ptr<Scorer> scorer_;
   bool dense_assigned_ = false;
+  std::optional<uint64_t> traced_;  // the last step of which all ranks have answered
+  // Of the step below it other ranks may have gradients that another worker of this rank had; 0:
+  // of none.
+  uint64_t gradients_end_ = 0;
 };
 
 }  // namespace tessera::worker

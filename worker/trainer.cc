@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/clock.h"
+#include "common/failpoint.h"
 #include "common/job/defaults.h"
 #include "common/job/job_tables.h"
 #include "common/log.h"
@@ -384,7 +385,12 @@ double Trainer::SquaredNorm(const PreparedBatch& batch) const {
 absl::Status Trainer::ReduceDense(uint64_t step, bool has_gradients) {
   if (context_->reduction == nullptr) return absl::OkStatus();
   if (!has_gradients) return context_->reduction->Reduce(step, {}, {});
-  return context_->reduction->Reduce(step, trained_gradient_, statistics_gradient_);
+  PassFailpoint("worker.ring.sum");
+  BeginPush(step);
+  TESSERA_RETURN_IF_ERROR(
+      context_->reduction->Reduce(step, trained_gradient_, statistics_gradient_));
+  PassFailpoint("worker.ring.summed");
+  return absl::OkStatus();
 }
 
 std::unique_ptr<PendingCall> Trainer::StartPush(const PreparedBatch& batch, uint64_t sequence,

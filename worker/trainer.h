@@ -29,7 +29,8 @@ class Trainer {
   // with recovery.set_aside_after, also where a gradient is not finite, before any ps has it.
   absl::StatusOr<v1::UnitResult> Train(const v1::Train& unit);
 
-  // `next`: all ps have acknowledged the rank's pushes below it.
+  // `next`: all ps have acknowledged the rank's pushes below it. `end`: no ps has any of those from
+  // it on, and nothing of them has left this worker.
   const PushProgress& progress() const { return progress_; }
 
   // sync: steps below it have been pushed by this rank, and are applied once every rank has. async:
@@ -66,7 +67,7 @@ class Trainer {
   // Without gradients: of a batch without samples, or that is left out.
   std::unique_ptr<PendingCall> StartPush(const PreparedBatch& batch, uint64_t sequence,
                                          double learning_rate_scale, bool has_gradients);
-  // From now on some ps may have that push.
+  // From now on some ps may have that push, or another rank its gradients.
   void BeginPush(uint64_t sequence) { progress_.end = std::max(progress_.end, sequence + 1); }
   // The window's records in the order in which they are trained.
   const std::vector<uint32_t>& Order(const v1::Train& unit, uint32_t records);

@@ -122,9 +122,10 @@ class Run:
         return int(given[-1]) if given else CountingJob.epochs
 
     def undisturbed(self, sets=(), job=SyncJob):
-        """The outcome of the job that nobody disturbs, on two ps. Recovery and checkpoints do not change its model, nor, with
-        two workers, who sums the dense gradients: a + b is b + a."""
-        relevant = tuple(s for s in sets if not s.startswith(("recovery.", "checkpoint.", "train.dense_gradients=")))
+        """The outcome of the job that nobody disturbs, on two ps. Recovery, checkpoints and how many bad records there may be do
+        not change its model, nor, with two workers, who sums the dense gradients: a + b is b + a."""
+        others = ("recovery.", "checkpoint.", "data.max_bad_records=", "train.dense_gradients=")
+        relevant = tuple(s for s in sets if not s.startswith(others))
 
         def train():
             folder = self.shared.folder / f"undisturbed-{len(self.shared.made)}"

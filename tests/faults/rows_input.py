@@ -3,8 +3,8 @@ import shutil
 
 import grpc_call
 from cluster import ROOT, Failure
-from harness import fault
-from jobs import CountingJob
+from harness import ALL_REDUCE, SERVING, fault
+from jobs import CountingJob, SyncJob
 from oracle import check_counts, missing_counts
 
 GOLDEN = ROOT / "tests" / "golden" / "checkpoints"
@@ -181,18 +181,23 @@ def poison_batch(t):
         alive(cluster)
 
 
+def die_in_a_row(cluster, rules):
+    """worker-0 has failpoints and ends by them; so do those that come after it, but for the last one, which has none."""
+    for points in (*rules, ""):
+        if cluster.await_death("worker-0") is None:
+            raise Failure("the worker has not died")
+        cluster.environment["worker-0"] = {"TESSERA_FAILPOINTS": points}
+        cluster.start("worker-0")
+
+
 @fault((1, 16), "a batch that its workers die of is set aside after three of them", once=True)
 def deadly_batch(t):
     """One worker and one ps: the batch is nowhere, or whole."""
-    deaths = ["worker.push.send=crash@700", "worker.push.send=crash@1", "worker.push.send=crash@1"]
-    with t.cluster(CountingJob, ps=1, workers=1, environment={"worker": {"TESSERA_FAILPOINTS": deaths[0]}}) as cluster:
+    first = {"TESSERA_FAILPOINTS": "worker.push.send=crash@700"}
+    with t.cluster(CountingJob, ps=1, workers=1, environment={"worker-0": first}) as cluster:
         job_id = cluster.submit(t.spec(CountingJob), "recovery.set_aside_after=3",
                                 f"data.max_bad_records={CountingJob.batch}")
-        for points in (*deaths[1:], ""):
-            if cluster.await_death("worker-0") is None:
-                raise Failure("the worker has not died")
-            cluster.environment["worker"] = {"TESSERA_FAILPOINTS": points}
-            cluster.start("worker-0")
+        die_in_a_row(cluster, ["worker.push.send=crash@1"] * 2)
         status = cluster.wait_for_end(job_id)
         found = status["progress"]["set_aside_records"]
         if found != CountingJob.batch or status["restarts"] != 0:
@@ -201,6 +206,35 @@ def deadly_batch(t):
                                  CountingJob.epochs)
         if not CountingJob.batch <= missing <= CountingJob.most_keys * CountingJob.batch:
             raise Failure(f"{missing} counts are missing, expected those of {CountingJob.batch} samples")
+
+
+@fault(1, "a batch whose dense gradients are in the sums of others is not set aside, however many die before they push it")
+def summed_batch(t):
+    hit = t.draw.randint(50, 600)
+    t.notes.append(f"hit {hit}")
+
+    def disturb(cluster, job_id):
+        die_in_a_row(cluster, ["worker.ring.summed=crash@1"] * 2)
+        aside = cluster.wait_for_end(job_id)["progress"]["set_aside_records"]
+        if aside != 0:
+            raise Failure(f"{aside} records were set aside")
+    t.identical(disturb, sets=[*ALL_REDUCE, "recovery.set_aside_after=2", "data.max_bad_records=256"], flags=SERVING,
+                most_restarts=0, takeovers=3, environment={"worker-0": {"TESSERA_FAILPOINTS": f"worker.ring.summed=crash@{hit}"}})
+
+
+@fault((1, 16), "a batch that its workers die of before its dense gradients leave them is set aside", once=True)
+def deadly_reduced_batch(t):
+    """Of three workers, so that the others have partial sums of each other when they are asked."""
+    first = {"TESSERA_FAILPOINTS": "worker.ring.sum=crash@150"}
+    with t.cluster(SyncJob, workers=3, flags=SERVING, environment={"worker-0": first}) as cluster:
+        job_id = cluster.submit(SyncJob.spec, *SyncJob.sets, *ALL_REDUCE, "recovery.set_aside_after=2",
+                                "data.max_bad_records=256")
+        die_in_a_row(cluster, ["worker.ring.sum=crash@1"])
+        status = cluster.wait_for_end(job_id)
+        found = status["progress"]["set_aside_records"]
+        # Each rank has its part of a batch.
+        if found not in (85, 86) or status["restarts"] != 0:
+            raise Failure(f"{found} records were set aside in {status['restarts']} restarts, expected 85 or 86 in 0")
 
 
 def alive(cluster):

@@ -40,13 +40,13 @@ class CoreSetAsideTest : public testing::Test, protected CoreHarness {
       workers_.at(name).next_push = kPoison;
     };
   }
-  // The worker is killed as often as that while it has a unit with the poison; another, of its
-  // name, finds all of its pushes below `reached` on the ps.
-  void DieAt(const std::string& id, const std::vector<uint64_t>& reached) {
+  // The worker is killed as often as that while it has a unit with the step; another, of its name,
+  // finds all of its pushes below `reached` on the ps.
+  void DieAt(const std::string& id, const std::vector<uint64_t>& reached, uint64_t at = kPoison) {
     for (const uint64_t next_push : reached) {
       bool holds = false;
-      on_unit_ = [&holds](const std::string&, const v1::NextWorkResponse& unit, v1::UnitResult*) {
-        holds = holds || (unit.has_train() && Holds(unit.train(), kPoison));
+      on_unit_ = [&](const std::string&, const v1::NextWorkResponse& unit, v1::UnitResult*) {
+        holds = holds || (unit.has_train() && Holds(unit.train(), at));
       };
       for (int i = 0; i < 300 && !holds; ++i) Round();
       on_unit_ = nullptr;
@@ -136,6 +136,17 @@ TEST_F(CoreSetAsideTest, DeathsAtDifferentBatchesAreNobodysFault) {
   DieAt(id, {kPoison - 1, kPoison - 1, kPoison, kPoison});
   RunUntil(id, v1::SUCCEEDED);
   EXPECT_EQ(Job(id).set_aside_records(), 0u);
+}
+
+TEST_F(CoreSetAsideTest, ABatchIsOnlySetAsideInAUnitThatWasCareful) {
+  // Whoever had it else has not asked the other ranks for its gradients.
+  JoinAll(1, 1);
+  const std::string id = Submit(TolerantJob(2, 100), 1, 1);
+  DieAt(id, {4}, /*at=*/3);  // with the unit done, and the master does not know
+  DieAt(id, {4, 4}, /*at=*/4);
+  EXPECT_THAT(trained_.back().set_aside(), ElementsAre(4u));
+  EXPECT_EQ(Job(id).set_aside_records(), 100u);
+  EXPECT_THAT(Events(id), Contains(HasSubstr("at step 4 is set aside after 3 tries")));
 }
 
 TEST_F(CoreSetAsideTest, ATryCountsOnceHoweverOftenTheWorkerAsks) {

@@ -391,6 +391,13 @@ TEST_F(TrainerTest, ARankTakesPartInTheSumsOfEveryStepAlsoOfABatchThatIsSetAside
   aside.add_set_aside(2);
   train(aside, 2, false);
   EXPECT_EQ(ps_->tables_pushed[2], 0u) << "nobody has samples: nothing is pushed";
+
+  // Its gradients may have left though the step failed.
+  begin();
+  other.Begin({.job_id = "job-1", .generation = 1, .rank = 0, .ranks = 2});
+  EXPECT_EQ(trainer_->Train(Unit(0, 1)).status().code(), absl::StatusCode::kAborted);
+  EXPECT_EQ(trainer_->progress().next, 0u);
+  EXPECT_EQ(trainer_->progress().end, 1u);
 }
 
 TEST_F(TrainerTest, AGradientThatIsNotFiniteReachesNoPsWhereBatchesMayBeSetAside) {
