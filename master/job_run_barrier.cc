@@ -2,6 +2,7 @@
 // the end.
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -336,14 +337,23 @@ void JobRun::OnCheckpointFailed(const ActionResult& result, const Now& now) {
     return Restart("PsFailed", absl::StrCat("checkpoint at step ", failed.step, ": ", message),
                    now);
   }
-  if (position_.best_checkpoint() == failed.folder) {
-    position_.set_best_checkpoint(failed.best_before);
-  }
+  const bool was_best = position_.best_checkpoint() == failed.folder;
+  if (was_best) position_.set_best_checkpoint(failed.best_before);
   const std::string why = absl::StrCat("checkpoint at step ", failed.step, ": ", message);
-  if ((dropped || not_reached) &&
-      (phase_ == Phase::kCheckpointing || phase_ == Phase::kAwaitingWrite)) {
-    if (!CutAgainLater(why, options_.ps_patience, now)) Restart("PsFailed", why, now);
-    return;
+  const bool at_its_barrier =
+      (phase_ == Phase::kCheckpointing || phase_ == Phase::kAwaitingWrite) &&
+      failed.step == position_.step();
+  if (dropped || not_reached) {
+    // The ps come back with later rows: it is trained once more, as in OnSought.
+    if (was_best && !at_its_barrier && Logged()) {
+      return Restart("CheckpointLost",
+                     absl::StrCat("the best model so far was being written, and is lost: ", why),
+                     now);
+    }
+    if (phase_ == Phase::kCheckpointing || phase_ == Phase::kAwaitingWrite) {
+      if (!CutAgainLater(why, options_.ps_patience, now)) Restart("PsFailed", why, now);
+      return;
+    }
   }
   if (stopping_ && failed.step == position_.step()) {
     // All that was trained is in the ps: somebody may make room, or mend the disk.
@@ -367,8 +377,7 @@ void JobRun::OnCheckpointFailed(const ActionResult& result, const Now& now) {
                   absl::StrCat("checkpoint at step ", failed.step,
                                " failed, training goes on without it: ", message),
                   now.wall);
-  const bool awaited = phase_ == Phase::kCheckpointing || phase_ == Phase::kAwaitingWrite;
-  if (awaited && failed.step == position_.step()) OnLastCheckpointFailed(why, now);
+  if (at_its_barrier) OnLastCheckpointFailed(why, now);
   if (move_.has_value() && move_->stage == Move::kByCheckpoint) {
     GiveUpScaling("its rows would have travelled by that checkpoint", now);
   }
@@ -410,12 +419,16 @@ void JobRun::SetResult(const std::string& checkpoint) {
 }
 
 void JobRun::Succeed(const Now& now) {
-  std::string message;
+  // The order of protobuf's maps is anything.
+  std::map<std::string, double> metrics;
   for (const auto& [split, evaluation] : status().final_metrics()) {
     for (const auto& [name, value] : evaluation.metrics()) {
-      absl::StrAppendFormat(&message, "%s%s %s %.6f", message.empty() ? "" : ", ", split, name,
-                            value);
+      metrics[absl::StrCat(split, " ", name)] = value;
     }
+  }
+  std::string message;
+  for (const auto& [name, value] : metrics) {
+    absl::StrAppendFormat(&message, "%s%s %.6f", message.empty() ? "" : ", ", name, value);
   }
   if (const uint64_t aside = status().set_aside_records(); aside > 0) {
     absl::StrAppend(&message, message.empty() ? "" : "; ", aside,

@@ -13,6 +13,8 @@ from oracle import check_counts
 TESTS = []
 LOGGED = ["recovery.push_log=async"]
 SYNCED = ["recovery.push_log=fsync"]
+# The job leaves its best model, which is written while training goes on.
+BEST = ["evaluation.every_steps=60", "checkpoint.keep_best=true"]
 # Workers call each other, so they need servers.
 ALL_REDUCE = ["train.dense_gradients=all_reduce"]
 SERVING = {"worker": ["--listen", "127.0.0.1:0"], "spare": ["--listen", "127.0.0.1:0"]}
@@ -122,9 +124,9 @@ class Run:
         return int(given[-1]) if given else CountingJob.epochs
 
     def undisturbed(self, sets=(), job=SyncJob):
-        """The outcome of the job that nobody disturbs, on two ps. Recovery, checkpoints and how many bad records there may be do
-        not change its model, nor, with two workers, who sums the dense gradients: a + b is b + a."""
-        others = ("recovery.", "checkpoint.", "data.max_bad_records=", "train.dense_gradients=")
+        """The outcome of the job that nobody disturbs, on two ps. Recovery, when checkpoints are cut and how many bad records
+        there may be do not change its model, nor, with two workers, who sums the dense gradients: a + b is b + a."""
+        others = ("recovery.", "checkpoint.every_", "checkpoint.keep=", "data.max_bad_records=", "train.dense_gradients=")
         relevant = tuple(s for s in sets if not s.startswith(others))
 
         def train():

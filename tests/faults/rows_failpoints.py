@@ -3,7 +3,7 @@ has the bits of the undisturbed run's."""
 import subprocess
 
 from cluster import BIN, Failure
-from harness import LOGGED, SYNCED, fault
+from harness import BEST, LOGGED, SYNCED, fault
 from schedules import random_kills
 
 # place: (process, job settings, hits to draw from). What a hit is differs: a push, a block of a file, a checkpoint.
@@ -77,6 +77,11 @@ def register(row, places):
     for place, (process, sets, hits) in places.items():
         name = f"{process} ends at {place}, and the model is the same"
         fault(row, name, short=place in SHORT)(lambda t, p=place, w=process, s=sets, h=hits: crash_at(t, p, w, s, h))
+
+
+@fault((2, 10), "ps-0 has written its rows of what may be the best model, and ends; the job leaves the same model")
+def best_model(t):
+    crash_at(t, "ps.checkpoint.written", "ps-0", LOGGED + BEST, (2, 12))
 
 
 register(1, WORKER)

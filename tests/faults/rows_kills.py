@@ -2,7 +2,7 @@
 import time
 
 from cluster import Failure
-from harness import ALL_REDUCE, LOGGED, SERVING, SYNCED, Outcome, fault
+from harness import ALL_REDUCE, BEST, LOGGED, SERVING, SYNCED, Outcome, fault
 from jobs import CountingJob, SyncJob
 from oracle import missing_counts
 from schedules import kill_at, nothing, pause_at, random_kills, resize
@@ -74,6 +74,11 @@ def all_reduce_zombie(t):
 @fault([1, 2, 3], "any process of a job that all-reduces its dense gradients is killed at random")
 def all_reduce_random(t):
     t.identical(random_kills(t.draw), sets=LOGGED + ALL_REDUCE, flags=SERVING)
+
+
+@fault([1, 2, 3], "any process of a job that leaves its best model is killed at random")
+def best_model_random(t):
+    t.identical(random_kills(t.draw), sets=LOGGED + BEST)
 
 
 @fault(1, "a worker dies, and one that joined before it has its rank", once=True)

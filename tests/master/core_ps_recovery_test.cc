@@ -239,6 +239,33 @@ TEST_F(CorePsRecoveryTest, TheLastCheckpointIsMadeAgainWhereAPsWasLostInIt) {
   EXPECT_THAT(Events(id), Contains(HasSubstr("there is no such cut; it is cut again")));
 }
 
+TEST_F(CorePsRecoveryTest, TheBestModelThatWasLostWithItsPsIsTrainedAgain) {
+  JoinAll(1, 1);
+  v1::JobSpec spec = LoggedJob(0);
+  spec.mutable_checkpoint()->set_keep_best(true);
+  spec.mutable_data()->clear_test();
+  aucs_ = {0.6, 0.9, 0.5};
+  const std::string id = Submit(spec, 1, 1);
+  RunUntilStep(id, 15);
+  hold_writes_ = true;
+  for (int i = 0; i < 1000 && !writing_.has_value(); ++i) Round();
+  RunUntilStep(id, 23);
+  Kill("ps-0");
+  Join(v1::PS, "ps-0");
+  Rounds(2);
+  on_write_ = [&, tries = 0](const WriteCheckpoint&) mutable {
+    return ++tries == 1 ? absl::FailedPreconditionError("ps-0: there is no such cut")
+                        : absl::OkStatus();
+  };
+  hold_writes_ = false;
+  FinishWrite();
+  aucs_ = {0.9, 0.5};
+  RunUntil(id, v1::SUCCEEDED);
+  EXPECT_EQ(Job(id).restarts(), 1u);
+  EXPECT_EQ(Job(id).reason(), "");
+  EXPECT_THAT(Job(id).checkpoint(), HasSubstr("step-000000000020"));
+}
+
 TEST_F(CorePsRecoveryTest, AWorkerThatIsLostAtTheSameTimeIsReplacedAndNothingIsRolledBack) {
   JoinAll(2, 2);
   const std::string id = Submit(LoggedJob(), 2, 2);
