@@ -274,7 +274,7 @@ v1::JobStatus MasterCore::StatusOf(v1::JobRecord* record, const Now& now) {
     }
   }
   if (run != nullptr) {
-    AddRows(status.job_id(), status);
+    AddRows(status);
     for (std::string& wait : run->Waits(now.monotonic)) status.add_waits(std::move(wait));
   }
   return status;

@@ -200,8 +200,9 @@ class MasterCore {
   };
   // Of the jobs that run.
   TeamUse UseOf(const std::string& team) const;
-  // What its ps have last said.
-  void AddRows(const std::string& job_id, v1::JobStatus& status) const;
+  // What its ps have last said, of its present generation: where partitions have moved, what a ps
+  // said before counts no row twice.
+  void AddRows(v1::JobStatus& status) const;
   // Workers that the job's team may have besides.
   uint32_t WorkersLeft(const v1::JobSpec& spec) const;
   // Why the job cannot begin with so many workers; empty: it may.

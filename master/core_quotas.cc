@@ -25,10 +25,11 @@ std::string RowsAbove(const v1::Quota& quota, uint64_t rows, uint64_t row_bytes)
 
 }  // namespace
 
-void MasterCore::AddRows(const std::string& job_id, v1::JobStatus& status) const {
+void MasterCore::AddRows(v1::JobStatus& status) const {
   for (const Node* node : membership_.Alive(v1::PS)) {
     for (const v1::JobOnPs& job : node->heartbeat.jobs()) {
-      if (job.job_id() != job_id || job.follows() > 0) continue;
+      if (job.job_id() != status.job_id() || job.generation() != status.generation()) continue;
+      if (job.follows() > 0) continue;
       status.set_rows(status.rows() + job.rows());
       status.set_row_bytes(status.row_bytes() + job.row_bytes());
     }
@@ -43,7 +44,9 @@ MasterCore::TeamUse MasterCore::UseOf(const std::string& team) const {
     use.workers += static_cast<uint32_t>(run->options().workers.size()) + run->WorkersToCome();
     use.jobs.push_back(status.job_id());
     v1::JobStatus rows;
-    AddRows(status.job_id(), rows);
+    rows.set_job_id(status.job_id());
+    rows.set_generation(status.generation());
+    AddRows(rows);
     use.rows += rows.rows();
     use.row_bytes += rows.row_bytes();
   }
@@ -108,11 +111,12 @@ void MasterCore::EnforceQuotas(const Now& now) {
     }
     if (goes || last == nullptr) continue;
     v1::JobRecord* const record = last->record();
-    record->mutable_status()->mutable_suspending()->set_since_unix_ms(absl::ToUnixMillis(now.wall));
-    jobs_.AddEvent(record,
-                   absl::StrCat("team ", team, " has ", above,
-                                " (tessera-master --quotas): to be suspended at its next barrier"),
-                   now.wall);
+    const std::string why =
+        absl::StrCat("team ", team, " has ", above, " (tessera-master --quotas)");
+    v1::Suspension& suspending = *record->mutable_status()->mutable_suspending();
+    suspending.set_since_unix_ms(absl::ToUnixMillis(now.wall));
+    suspending.set_why(why);
+    jobs_.AddEvent(record, absl::StrCat(why, ": to be suspended at its next barrier"), now.wall);
     last->Suspend(now);
   }
 }

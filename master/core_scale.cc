@@ -47,6 +47,11 @@ absl::StatusOr<uint32_t> MasterCore::Scale(const v1::ScaleRequest& request, cons
     to = base - std::min(base, static_cast<uint32_t>(drain.size()));
     drain.insert(status.scaling().drain().begin(), status.scaling().drain().end());
   }
+  if (to == 0 && !drain.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("job ", request.job_id(), ": without ", absl::StrJoin(drain, ", "),
+                     " it would have no ps; give it others first, with tessera scale"));
+  }
   if (to == 0 || to > kMaxPs) {
     return absl::InvalidArgumentError(
         absl::StrCat("job ", request.job_id(), ": ", to, " ps, expected 1 to ", kMaxPs));

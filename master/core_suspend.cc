@@ -80,6 +80,7 @@ absl::Status MasterCore::Resume(const std::string& job_id, const Now& now) {
 void MasterCore::SetSuspended(v1::JobRecord* record, absl::string_view where, const Now& now) {
   v1::JobStatus& status = *record->mutable_status();
   const std::string by = status.suspending().preempted_by();
+  const std::string why = status.suspending().why();
   status.clear_suspending();
   status.clear_nodes();
   status.clear_shares();
@@ -96,9 +97,9 @@ void MasterCore::SetSuspended(v1::JobRecord* record, absl::string_view where, co
                               by.empty() ? "" : absl::StrCat(", by ", by)),
                  now.wall);
   jobs_.Move(record, v1::SUSPENDED, by.empty() ? "Suspended" : "Preempted",
-             by.empty()
-                 ? absl::StrCat(where, "; `tessera resume ", status.job_id(), "` queues it again")
-                 : absl::StrCat("by ", by, "; goes on by itself when its turn comes"),
+             by.empty() ? absl::StrCat(where, why.empty() ? "" : "; ", why, "; `tessera resume ",
+                                       status.job_id(), "` queues it again")
+                        : absl::StrCat("by ", by, "; goes on by itself when its turn comes"),
              now.wall);
 }
 

@@ -140,6 +140,7 @@ class ParameterServerImpl final : public ParameterServer {
     for (const auto& shard : jobs_.All()) {
       v1::JobOnPs& job = *heartbeat.add_jobs();
       job.set_job_id(shard->request().job_id());
+      job.set_generation(shard->request().generation());
       job.set_rows(shard->rows());
       job.set_row_bytes(shard->row_bytes());
       for (std::string& wait : shard->Waits()) job.add_waits(std::move(wait));

@@ -15,14 +15,12 @@ struct Suspend {
 void RunSuspend(const Suspend& suspend, CommandContext& context) {
   const std::unique_ptr<JobClient> client = suspend.master.Client(context);
   const auto interrupt = context.interrupt->Set([&] { client->Interrupt(); });
-  absl::Status status = client->Suspend(suspend.job_id);
+  const absl::Status status = client->Suspend(suspend.job_id);
   if (!status.ok()) return context.Fail(status);
-  bool suspended = false;
-  if (suspend.watch) {
-    const absl::StatusOr<v1::JobStatus> job = client->AwaitSuspended(suspend.job_id);
-    if (!job.ok()) return context.Fail(job.status());
-    suspended = true;
-  }
+  const absl::StatusOr<v1::JobStatus> job =
+      suspend.watch ? client->AwaitSuspended(suspend.job_id) : client->Get(suspend.job_id);
+  if (!job.ok()) return context.Fail(job.status());
+  const bool suspended = job->state() == v1::SUSPENDED;  // at once, out of the queue
   if (suspend.output.json()) {
     return context.Print(nlohmann::json{{"job_id", suspend.job_id}, {"suspended", suspended}});
   }

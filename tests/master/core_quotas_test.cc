@@ -33,8 +33,12 @@ class CoreQuotasTest : public testing::Test, protected CoreHarness {
     return quota;
   }
   void SetRows(const std::string& id, uint64_t rows) {
-    v1::JobOnPs& job = *heartbeats_["ps-0"].add_jobs();
+    SetRows("ps-0", id, Job(id).generation(), rows);
+  }
+  void SetRows(const std::string& ps, const std::string& id, uint64_t generation, uint64_t rows) {
+    v1::JobOnPs& job = *heartbeats_[ps].add_jobs();
     job.set_job_id(id);
+    job.set_generation(generation);
     job.set_rows(rows);
     job.set_row_bytes(rows * 100);
   }
@@ -103,6 +107,7 @@ TEST_F(CoreQuotasTest, ATeamAboveItsRowsHasItsYoungestJobSuspendedWithoutLoss) {
   for (const std::string& id : {other, old, young}) SetRows(id, 501);
   RunUntil(young, v1::SUSPENDED);
   EXPECT_THAT(Events(young), Contains(HasSubstr("team ads has 1002 rows, and may have 1000")));
+  EXPECT_THAT(Job(young).message(), HasSubstr("; team ads has 1002 rows, and may have 1000 ("));
   EXPECT_EQ(Job(old).rows(), 501u);
   EXPECT_EQ(Job(old).row_bytes(), 50100u);
   const uint64_t step = Job(young).step();
@@ -114,6 +119,22 @@ TEST_F(CoreQuotasTest, ATeamAboveItsRowsHasItsYoungestJobSuspendedWithoutLoss) {
   RunUntil(young, v1::SUCCEEDED);
   EXPECT_THAT(Events(young), Contains(HasSubstr(absl::StrCat("goes on from step ", step))));
   EXPECT_EQ(Job(young).samples(), 30 * kTrain);
+}
+
+TEST_F(CoreQuotasTest, RowsThatHaveMovedAreCountedOnce) {
+  v1::Quota rows;
+  rows.set_name("ads");
+  rows.set_rows(1000);
+  Start({rows});
+  JoinAll(2, 1);
+  const std::string id = Submit(Of("ads", "a", 30), 1, 2);
+  RunUntilStep(id, 5);
+  // ps-0 has not said anything since it gave rows away.
+  SetRows("ps-0", id, Job(id).generation() - 1, 900);
+  SetRows("ps-1", id, Job(id).generation(), 450);
+  for (int i = 0; i < 5; ++i) Round();
+  EXPECT_EQ(Job(id).rows(), 450u);
+  RunUntil(id, v1::SUCCEEDED);
 }
 
 TEST_F(CoreQuotasTest, ATeamAboveItsBytesBeginsNothing) {
