@@ -56,8 +56,9 @@ bool JobRun::AwaitPs(uint64_t incarnation, const Now& now) {
     if (options_.ps[part].incarnation != incarnation) continue;
     Lost& lost = lost_[part];
     lost = {.since = now.monotonic, .back = {}, .asks_from = {}, .returned = {}};
-    if (const std::optional<RunNode> replica = TakeReplica(part, now)) {
-      lost.back = *replica;
+    if (const std::optional<Follower> replica = TakeReplica(part, now)) {
+      lost.back = replica->node;
+      lost.pair = replica->pair;
       lost.asks = lost.replaces = true;
       lost.asks_from = now.monotonic;
     }
