@@ -195,6 +195,14 @@ void JobRun::OnRecovered(const Recovering& asked, const ActionResult& result, co
                                         lost.back.name, name, seconds)
                       : absl::StrFormat("%s is back with %s, after %.1f s", name, has, seconds),
                   now.wall);
+  if (move_.has_value()) {
+    // What was to be copied from it, or was copied to it, is gone with the one before.
+    jobs_->AddEvent(
+        record_,
+        absl::StrCat("the move to ", move_->ps.size(), " ps begins anew, with ", lost.back.name),
+        now.wall);
+    PutMoveOff();
+  }
   options_.ps[part] = std::move(lost.back);
   for (v1::NodeStatus& node : *status().mutable_nodes()) {
     if (node.kind() == v1::PS && node.rank() == part) {
