@@ -437,7 +437,8 @@ class JobRun {
   uint32_t partition_count_;
   std::vector<uint32_t> owner_;  // [partition_count_], from Open on
   bool opened_ = false;
-  Origin origin_;  // of the rows of all ps
+  Origin origin_;             // of the rows of all ps
+  bool from_memory_ = false;  // they were other ps' at the run's start
 
   struct Lost {
     absl::Duration since;

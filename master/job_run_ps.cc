@@ -30,9 +30,7 @@ std::optional<JobRun::Origin> JobRun::PartialOrigin() const {
   return origin;
 }
 
-bool JobRun::Unsaved() const {
-  return options_.take_up.has_value() && options_.take_up->generation > 0 && origin_.folder.empty();
-}
+bool JobRun::Unsaved() const { return from_memory_ && origin_.folder.empty(); }
 
 bool JobRun::AwaitPs(uint64_t incarnation, const Now& now) {
   if (end_.has_value() || !opened_) return false;
