@@ -361,6 +361,7 @@ absl::Status MasterCore::AddSums(const v1::ScoresChunk& header, std::unique_ptr<
 
 void MasterCore::Tick(const Now& now) {
   for (const Membership::Death& death : membership_.Expire(now.monotonic)) OnDeath(death, now);
+  ReplaceMissing(now);
   ScaleWorkersOfRuns();
   for (JobRun* run : Runs()) run->Tick(now);
   TickFollowers(now);

@@ -187,6 +187,8 @@ class MasterCore {
   void CloseCopies(JobSlot& slot, const JobRun& run);
   // Copies of rows: hears what ps say of them, and chooses who is to have one.
   void TickFollowers(const Now& now);
+  // Ps that do not find this master, where those that have copies of their rows do.
+  void ReplaceMissing(const Now& now);
   // Those that live and stay, of few jobs first.
   std::vector<const Node*> PsByUse() const;
   std::vector<RunNode> Choose(const v1::JobRecord& record, v1::NodeKind kind, uint32_t count) const;

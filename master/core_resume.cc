@@ -30,7 +30,7 @@ absl::Status MasterCore::ResumeRuns(const std::map<std::string, std::string>& st
     if (absl::StartsWith(key, kRunPrefix)) writes_.push_back({key, std::nullopt});
   }
   // Of processes that a run had when it was saved last, and another run that was saved later knows
-  // to have been replaced.
+  // to have been replaced; and of ps whose places are being taken.
   std::vector<Membership::Death> deaths;
   for (v1::JobRecord* record : jobs_.Unfinished()) {
     const std::string key = RunStateKey(record->number());
@@ -42,7 +42,10 @@ absl::Status MasterCore::ResumeRuns(const std::map<std::string, std::string>& st
     }
     TESSERA_RETURN_IF_ERROR(ResumeRun(state, run, record, deaths, now));
   }
-  for (const Membership::Death& death : deaths) OnDeath(death, now);
+  for (const Membership::Death& death : deaths) {
+    membership_.Leave(death.incarnation, death.reason, now.monotonic);
+    OnDeath(death, now);
+  }
   return absl::OkStatus();
 }
 
@@ -69,7 +72,12 @@ absl::Status MasterCore::ResumeRun(const std::map<std::string, std::string>& sta
       expect(kind, process);
     }
   }
-  for (const v1::RunFollower& follower : run.followers()) expect(v1::PS, follower.node());
+  for (const v1::RunFollower& follower : run.followers()) {
+    expect(v1::PS, follower.node());
+    if (!follower.replaces()) continue;
+    const v1::RunProcess& lost = run.ps(static_cast<int>(follower.part()));
+    deaths.push_back({lost.incarnation(), lost.name(), "before the master was"});
+  }
   saved->ranks.resize(options.workers.size());
   for (uint32_t r = 0; r < saved->ranks.size(); ++r) {
     const std::string key = RunRankKey(number, r);

@@ -12,6 +12,10 @@
 namespace tessera::master {
 namespace {
 
+// A process that lives finds a master that has restarted within this: it tries every two seconds,
+// and so does its channel.
+constexpr absl::Duration kFindsMaster = absl::Seconds(5);
+
 std::string Names(const std::vector<const Node*>& nodes) {
   if (nodes.empty()) return "none";
   return absl::StrJoin(nodes, ", ",
@@ -332,6 +336,22 @@ void MasterCore::TickFollowers(const Now& now) {
         run->LetFollow(part, NodeOf(*node), now);
         break;
       }
+    }
+  }
+}
+
+void MasterCore::ReplaceMissing(const Now& now) {
+  for (JobRun* run : Runs()) {
+    for (const auto& [ps, copy] : run->Copies()) {
+      const Node* const missing = membership_.Find(ps);
+      const Node* const has = membership_.Find(copy);
+      if (missing == nullptr || !missing->alive || !missing->expected) continue;
+      if (has == nullptr || !has->alive || has->expected) continue;
+      if (now.monotonic - missing->last_seen < kFindsMaster) continue;
+      const auto death = membership_.Leave(
+          ps, absl::StrCat("it has not joined in ", absl::FormatDuration(kFindsMaster)),
+          now.monotonic);
+      if (death.has_value()) OnDeath(*death, now);
     }
   }
 }

@@ -168,6 +168,8 @@ class JobRun {
   void GiveUpFollower(uint64_t incarnation, absl::string_view why, const Now& now);
   // What a ps has last said of the job.
   void HearPs(uint64_t incarnation, const v1::JobOnPs& job, const Now& now);
+  // Incarnations of ps, and of those that may take their places.
+  std::vector<std::pair<uint64_t, uint64_t>> Copies() const;
   // Ps that may have copies, besides those that the run uses: they are to be closed with it.
   std::vector<RunNode> CopiedTo() const;
 
@@ -357,8 +359,8 @@ class JobRun {
   void TickFollowers(const Now& now);
   std::optional<Work> TakeTelling();
   void OnTold(const Telling& told, const ActionResult& result, const Now& now);
-  // The part's ps is lost: who has all that was acknowledged, and follows no more.
-  std::optional<RunNode> TakeReplica(uint32_t part, const Now& now);
+  // The part's ps is lost: who has all that was acknowledged, and is no follower any more.
+  std::optional<Follower> TakeReplica(uint32_t part, const Now& now);
   void SaveFollowers(v1::RunState& state) const;
   void RestoreFollowers(const v1::RunState& state, const Now& now);
 
@@ -435,7 +437,8 @@ class JobRun {
   uint32_t partition_count_;
   std::vector<uint32_t> owner_;  // [partition_count_], from Open on
   bool opened_ = false;
-  Origin origin_;  // of the rows of all ps
+  Origin origin_;             // of the rows of all ps
+  bool from_memory_ = false;  // they were other ps' at the run's start
 
   struct Lost {
     absl::Duration since;
@@ -444,6 +447,7 @@ class JobRun {
     bool asks = false;
     bool log_gone = false;  // it has said so
     bool replaces = false;  // `back` had a copy, and takes the place of the one that is lost
+    uint64_t pair = 0;      // of theirs
     RunNode returned;       // meanwhile; incarnation 0: it has not
     // Counted as lost with what it had, since it was told to return alone.
     std::optional<uint64_t> lost_steps = std::nullopt;

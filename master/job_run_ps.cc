@@ -30,9 +30,7 @@ std::optional<JobRun::Origin> JobRun::PartialOrigin() const {
   return origin;
 }
 
-bool JobRun::Unsaved() const {
-  return options_.take_up.has_value() && options_.take_up->generation > 0 && origin_.folder.empty();
-}
+bool JobRun::Unsaved() const { return from_memory_ && origin_.folder.empty(); }
 
 bool JobRun::AwaitPs(uint64_t incarnation, const Now& now) {
   if (end_.has_value() || !opened_) return false;
@@ -56,8 +54,9 @@ bool JobRun::AwaitPs(uint64_t incarnation, const Now& now) {
     if (options_.ps[part].incarnation != incarnation) continue;
     Lost& lost = lost_[part];
     lost = {.since = now.monotonic, .back = {}, .asks_from = {}, .returned = {}};
-    if (const std::optional<RunNode> replica = TakeReplica(part, now)) {
-      lost.back = *replica;
+    if (const std::optional<Follower> replica = TakeReplica(part, now)) {
+      lost.back = replica->node;
+      lost.pair = replica->pair;
       lost.asks = lost.replaces = true;
       lost.asks_from = now.monotonic;
     }
@@ -194,6 +193,14 @@ void JobRun::OnRecovered(const Recovering& asked, const ActionResult& result, co
                                         lost.back.name, name, seconds)
                       : absl::StrFormat("%s is back with %s, after %.1f s", name, has, seconds),
                   now.wall);
+  if (move_.has_value()) {
+    // What was to be copied from it, or was copied to it, is gone with the one before.
+    jobs_->AddEvent(
+        record_,
+        absl::StrCat("the move to ", move_->ps.size(), " ps begins anew, with ", lost.back.name),
+        now.wall);
+    PutMoveOff();
+  }
   options_.ps[part] = std::move(lost.back);
   for (v1::NodeStatus& node : *status().mutable_nodes()) {
     if (node.kind() == v1::PS && node.rank() == part) {

@@ -5,7 +5,8 @@
 // heartbeat when the follower has all that was acknowledged, and from then on acknowledges nothing
 // that the follower lacks, until it is told of a later pair. So a follower that was said to be in
 // sync may take the place of its ps, unless this master, or one before it, was about to tell of
-// another pair: that is durable before it is told.
+// another pair. What the ps said is durable, for the next master, which may find that ps lost; so
+// is another pair, before it is told; and so is who takes whose place.
 #include <algorithm>
 #include <utility>
 
@@ -60,6 +61,15 @@ bool JobRun::Follows(uint64_t incarnation) const {
     return follower.second.stage != Follower::kNone &&
            follower.second.node.incarnation == incarnation;
   });
+}
+
+std::vector<std::pair<uint64_t, uint64_t>> JobRun::Copies() const {
+  std::vector<std::pair<uint64_t, uint64_t>> copies;
+  for (const auto& [part, follower] : followers_) {
+    if (!follower.in_sync) continue;
+    copies.emplace_back(options_.ps[part].incarnation, follower.node.incarnation);
+  }
+  return copies;
 }
 
 std::vector<RunNode> JobRun::CopiedTo() const {
@@ -175,14 +185,14 @@ void JobRun::OnTold(const Telling& told, const ActionResult& result, const Now& 
   follower.next = now.monotonic + kBetweenFollowers;
 }
 
-std::optional<RunNode> JobRun::TakeReplica(uint32_t part, const Now& now) {
+std::optional<JobRun::Follower> JobRun::TakeReplica(uint32_t part, const Now& now) {
   const auto found = followers_.find(part);
   if (found == followers_.end()) return std::nullopt;
   Follower& follower = found->second;
   if (follower.in_sync) {
-    const RunNode node = follower.node;
+    Follower replica = std::move(follower);
     followers_.erase(found);
-    return node;
+    return replica;
   }
   // The ps may be back as the process that it was, and wait for this follower.
   if (follower.stage != Follower::kNone) GiveUpFollower(part, follower, "is lost", now);
@@ -191,13 +201,25 @@ std::optional<RunNode> JobRun::TakeReplica(uint32_t part, const Now& now) {
 
 void JobRun::SaveFollowers(v1::RunState& state) const {
   state.set_last_pair(last_pair_);
+  const auto save = [&state](uint32_t part, const RunNode& node, uint64_t pair) {
+    v1::RunFollower* const out = state.add_followers();
+    out->set_part(part);
+    *out->mutable_node() = ToProto(node);
+    out->set_pair(pair);
+    return out;
+  };
   for (const auto& [part, follower] : followers_) {
     if (follower.stage == Follower::kNone) continue;
-    v1::RunFollower& out = *state.add_followers();
-    out.set_part(part);
-    *out.mutable_node() = ToProto(follower.node);
-    out.set_pair(follower.pair);
-    out.set_told(follower.stage == Follower::kFollowing);
+    v1::RunFollower* const out = save(part, follower.node, follower.pair);
+    out->set_told(follower.stage == Follower::kFollowing);
+    out->set_in_sync(follower.in_sync);
+  }
+  for (const auto& [part, lost] : lost_) {
+    if (!lost.replaces) continue;
+    v1::RunFollower* const out = save(part, lost.back, lost.pair);
+    out->set_told(true);
+    out->set_in_sync(true);
+    out->set_replaces(true);
   }
 }
 
@@ -210,6 +232,7 @@ void JobRun::RestoreFollowers(const v1::RunState& state, const Now& now) {
     follower.stage = follower.node.incarnation == 0 ? Follower::kToEnd
                      : saved.told()                 ? Follower::kFollowing
                                                     : Follower::kToTell;
+    follower.in_sync = saved.in_sync();
     follower.next = now.monotonic;
     if (follower.node.incarnation != 0) copied_to_[follower.node.incarnation] = follower.node;
   }

@@ -58,6 +58,7 @@ v1::RunState JobRun::State() const {
   state.set_evaluation_bad_records(evaluation_bad_records_);
   state.set_barrier_for_move(barrier_for_move_);
   SaveFollowers(state);
+  state.set_unsaved(Unsaved());
   return state;
 }
 
@@ -105,6 +106,7 @@ void JobRun::Resume(const Now& now) {
   owner_ = options_.owner;
   ShowShares();
   origin_ = {.folder = state.origin(), .warm = state.warm(), .step = state.first_step()};
+  from_memory_ = state.unsaved();
   opened_ = true;
   position_ = state.position();
   // It is measured anew.

@@ -283,6 +283,10 @@ bool JobRun::MoveAtBarrier(bool checkpoint_due, const Now& now) {
       return true;
     case Move::kByCheckpoint:
       if (last_checkpoint_step_ != position_.step() || writing_.has_value()) return false;
+      if (!lost_.empty()) {
+        PutMoveOff();  // until all are back: nobody else opens the job in the place of one
+        return false;
+      }
       SwitchPs(/*checkpoint_due=*/false, now);
       return true;
   }

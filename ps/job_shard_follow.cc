@@ -120,11 +120,11 @@ absl::Status JobShard::FollowHead(const v1::PushLogHead& head) {
 
 absl::Status JobShard::StopFollowing() {
   absl::MutexLock lock(&follow_mu_);
+  following_ = false;
   if (next_followed_ == 0) {
     return absl::FailedPreconditionError(
         absl::StrCat("job ", request_.job_id(), ": this ps has followed nobody yet"));
   }
-  following_ = false;
   replaying_ = false;
   return absl::OkStatus();
 }

@@ -143,7 +143,7 @@ absl::StatusOr<bool> Jobs::BeginFollowing(const v1::OpenJobRequest& request) {
   const std::string& id = request.job_id();
   TESSERA_RETURN_IF_ERROR(CheckId(id));
   std::shared_ptr<JobShard> before;
-  absl::MutexLock lock(&mu_);
+  absl::ReleasableMutexLock lock(&mu_);
   TESSERA_RETURN_IF_ERROR(CheckWanted(request, close_alls_));
   if (const auto it = jobs_.find(id); it != jobs_.end()) {
     const uint64_t current = it->second->request().generation();
@@ -161,6 +161,9 @@ absl::StatusOr<bool> Jobs::BeginFollowing(const v1::OpenJobRequest& request) {
   }
   before =
       std::exchange(following, Following{.request = request, .shard = nullptr, .failed = {}}).shard;
+  lock.Release();
+  // An answer may be on its way to it, and its log lies where that of the next one will.
+  if (before != nullptr) before->StopFollowing().IgnoreError();
   return true;
 }
 

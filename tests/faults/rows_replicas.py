@@ -1,6 +1,7 @@
 """Row 2, with copies of rows: a ps is lost for good, with its disk, and another takes its place."""
 import re
 import shutil
+import time
 
 from cluster import Failure
 from harness import LOGGED, SYNCED, fault
@@ -9,6 +10,8 @@ from schedules import random_kills
 REPLICATED = [*LOGGED, "recovery.replicas=1"]
 # From the loss, as its master sees it, to when workers go on.
 LONGEST = 3.0
+# With the master, from its start on: it gives the ps 5 s to find it.
+LONGEST_WITH_MASTER = 10.0
 
 
 def lose(cluster, name):
@@ -43,6 +46,22 @@ def lose_at(t, step):
     return disturb
 
 
+def lose_with_master_at(t, step):
+    def disturb(cluster, job_id):
+        name = copied(cluster, job_id)
+        cluster.wait_for_step(job_id, step)
+        cluster.kill("master")
+        lose(cluster, name)
+        start = time.monotonic()
+        cluster.start("master")
+        replaced(t, cluster, job_id, name)
+        seconds = time.monotonic() - start
+        if seconds > LONGEST_WITH_MASTER:
+            raise Failure(f"{seconds:.1f} s after the master's start: expected at most {LONGEST_WITH_MASTER} s")
+        t.notes.append(f"{seconds:.1f} s after the master's start")
+    return disturb
+
+
 @fault(2, "a ps is lost with its disk, and the one that has a copy of its rows takes its place", short=True, once=True)
 def lost_ps(t):
     t.identical(lose_at(t, 450), sets=REPLICATED, ps=3, ask_ps=2, most_restarts=0)
@@ -56,6 +75,16 @@ def lost_async_ps(t):
 @fault(2, "a ps whose log is synced is lost with its disk, and another takes its place", once=True)
 def lost_synced_ps(t):
     t.identical(lose_at(t, 450), sets=[*SYNCED, "recovery.replicas=1"], ps=3, ask_ps=2, most_restarts=0)
+
+
+@fault((2, 3), "the master is killed, a ps is lost with its disk, and the next master puts the copy in its place", once=True)
+def lost_ps_and_master(t):
+    t.identical(lose_with_master_at(t, 450), sets=REPLICATED, ps=3, ask_ps=2, most_restarts=0)
+
+
+@fault((2, 3), "the same of an async job, and every sample counts once", once=True)
+def lost_async_ps_and_master(t):
+    t.counted(lose_with_master_at(t, 2000), sets=REPLICATED, ps=3, ask_ps=2, most_restarts=0)
 
 
 @fault(2, "one ps after the other is lost with its disk, and comes back as the one that has a copy", once=True)

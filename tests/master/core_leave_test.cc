@@ -111,6 +111,32 @@ TEST_F(CoreLeaveTest, WhatComesBackByItsPushLogIsNotWaitedFor) {
   ExpectEachStepOnce(200);
 }
 
+TEST_F(CoreLeaveTest, RowsThatHaveMovedWaitForTheirCheckpointWhereTheMasterIsLostToo) {
+  JoinAll(2, 1);
+  const std::string id = Submit(LoggedJob(), 1, 2);
+  RunUntilStep(id, 20);
+  ASSERT_TRUE(Scale(id, 1).ok());
+  for (int i = 0; i < 3000 && opens_.size() < 2; ++i) {
+    hold_writes_ = i % 2 == 1;
+    Step();
+  }
+  ASSERT_EQ(opens_.size(), 2u);
+  hold_writes_ = true;
+  for (int i = 0; i < 5; ++i) Step();
+  ASSERT_THAT(writes_, IsEmpty());
+  RestartMasterAlone();
+  Ask("ps-0");
+  for (int i = 0; i < 30; ++i) Round();
+  EXPECT_FALSE(MayLeave("ps-0")) << "no log leads back to rows that came from memory";
+  hold_writes_ = false;
+  RunUntilMayLeave("ps-0");
+  EXPECT_THAT(writes_, Not(IsEmpty()));
+  Stop("ps-0");
+  Join(v1::PS, "ps-0");
+  RunUntil(id, v1::SUCCEEDED);
+  ExpectEachStepOnce(200);
+}
+
 TEST_F(CoreLeaveTest, WithoutRoomForACheckpointItStopsWithoutAndTrainingIsLost) {
   JoinAll(1, 1);
   const std::string id = Submit(Quiet(), 1, 1);

@@ -267,18 +267,91 @@ TEST_F(CoreReplicasTest, AMasterThatRestartsTakesNoTwoProcessesOfANameForOne) {
   EXPECT_EQ(Job(uses).generation(), 1u);
 }
 
-TEST_F(CoreReplicasTest, APsThatIsBackIsToldThatNobodyFollowsIt) {
+TEST_F(CoreReplicasTest, AMasterAndAPsThatAreLostAtOnceLeaveTheCopy) {
+  const std::string id = StartPair();
+  BeInSync(id);
+  const uint64_t generation = Job(id).generation();
+  RestartMasterAlone({"ps-0"});
+  heartbeats_.erase("ps-0");
+  // It may only be slow to find the master.
+  for (int i = 0; i < 40; ++i) Round();
+  EXPECT_THAT(opens_, SizeIs(1));
+  for (int i = 0; i < 20; ++i) Round();
+  ASSERT_THAT(opens_, SizeIs(2));
+  EXPECT_EQ(opens_.back().calls[0].first.name, "ps-1");
+  EXPECT_TRUE(opens_.back().calls[0].second.recover());
+  EXPECT_THAT(Events(id), Contains(HasSubstr("ps-1, which has a copy of its rows, takes ps-0's")));
+  EXPECT_EQ(Job(id).generation(), generation);
+  RunUntil(id, v1::SUCCEEDED);
+  EXPECT_EQ(Job(id).restarts(), 0u);
+  ExpectEachStepOnce(200);
+}
+
+TEST_F(CoreReplicasTest, AMasterAndAPsThatAreLostAtOnceLeaveNoCopyThatWasNotInSync) {
+  const std::string id = StartPair();
+  SaysFollows("ps-1", id, tells_.back().request.pair());
+  RestartMasterAlone({"ps-0"});
+  for (int i = 0; i < 300; ++i) Round();
+  EXPECT_THAT(opens_, SizeIs(1)) << "ps-1 may lack what was acknowledged";
+  Join(v1::PS, "ps-0");
+  RunUntil(id, v1::SUCCEEDED);
+  EXPECT_EQ(Job(id).restarts(), 0u);
+  ExpectEachStepOnce(200);
+}
+
+TEST_F(CoreReplicasTest, OneThatWasGivenUpBeforeTheMasterWasLostIsNoCopy) {
+  const std::string id = StartPair();
+  BeInSync(id);
+  const uint64_t first = tells_[0].request.pair();
+  // The ps may have been told of the later pair: who told it does not know.
+  on_tell_ = [](const TellFollower&) { return absl::DeadlineExceededError("no answer"); };
+  SaysFollows("ps-1", id, first, "a hole in its disk");
+  Round();
+  Round();
+  ASSERT_GE(tells_.size(), 2u);
+  RestartMasterAlone({"ps-0"});
+  heartbeats_.clear();
+  for (int i = 0; i < 300; ++i) Round();
+  EXPECT_THAT(opens_, SizeIs(1)) << "ps-1 has not all that was acknowledged";
+}
+
+TEST_F(CoreReplicasTest, TheNextMasterEndsWhatACopyHadBegun) {
   const std::string id = StartPair();
   BeInSync(id);
   on_open_ = [](const OpenPs&) { return absl::UnavailableError("ps-1: no route"); };
   const uint64_t incarnation = alive_.at("ps-0");
   Kill("ps-0");
   Round();
-  // The copy has not taken the place yet, and the next master finds the ps as it was.
+  // It lives after all, and has not heard that it counts no more.
   alive_["ps-0"] = incarnation;
+  on_open_ = nullptr;
   RestartMasterAlone();
-  SaysInSync("ps-0", id, tells_[0].request.pair());
   SaysFollows("ps-1", id, tells_[0].request.pair());
+  EXPECT_NE(alive_["ps-0"], incarnation);
+  heartbeats_.erase("ps-0");
+  for (int i = 0; i < 3; ++i) Round();
+  EXPECT_EQ(opens_.back().calls[0].first.name, "ps-1");
+  EXPECT_THAT(Events(id), Contains(HasSubstr("ps-1, which has a copy of its rows, takes ps-0's")));
+  RunUntil(id, v1::SUCCEEDED);
+  EXPECT_EQ(Job(id).restarts(), 0u);
+  ExpectEachStepOnce(200);
+}
+
+TEST_F(CoreReplicasTest, APsThatIsBackWithoutItsCopyIsToldThatNobodyFollowsIt) {
+  const std::string id = StartPair();
+  BeInSync(id);
+  on_open_ = [](const OpenPs&) { return absl::UnavailableError("ps-1: no route"); };
+  const uint64_t incarnation = alive_.at("ps-0");
+  Kill("ps-0");
+  Round();
+  // The copy is lost before it takes the place, and the next master finds the ps as it was.
+  Kill("ps-1");
+  Round();
+  alive_["ps-0"] = incarnation;
+  on_open_ = nullptr;
+  RestartMasterAlone();
+  heartbeats_.clear();
+  SaysInSync("ps-0", id, tells_[0].request.pair());
   Round();
   Round();
   ASSERT_THAT(tells_, SizeIs(2));

@@ -43,6 +43,23 @@ class CoreScaleHarness : public CoreHarness {
       return Failed(absl::FailedPreconditionError("rows may lie on disk"));
     };
   }
+  // Who is lost does not answer.
+  void LostAreNotReached() {
+    on_open_ = [this](const OpenPs& open) { return Reach(open.calls); };
+    on_cut_ = [this](const CutCheckpoint& cut) { return Reach(cut.calls); };
+    on_write_ = [this](const WriteCheckpoint& write) { return Reach(write.calls); };
+    on_copy_ = [this](const CopyPartitions& copy) { return Failed(Reach(copy.calls)); };
+  }
+  template <typename Calls>
+  absl::Status Reach(const Calls& calls) const {
+    for (const auto& [ps, request] : calls) {
+      const auto found = alive_.find(ps.name);
+      if (found == alive_.end() || found->second != ps.incarnation) {
+        return absl::UnavailableError(ps.name + ": Connection refused");
+      }
+    }
+    return absl::OkStatus();
+  }
   static ActionResult Failed(absl::Status status) {
     ActionResult result;
     result.status = std::move(status);

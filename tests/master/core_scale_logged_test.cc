@@ -88,6 +88,63 @@ TEST_F(CoreScaleLoggedTest, APsThatIsLostWhileRowsAreCopiedComesBackAndTheyAreCo
   ExpectEachStepOnce(200);
 }
 
+TEST_F(CoreScaleLoggedTest, APsThatStaysAndComesBackIsTheOneThatTheJobMovesTo) {
+  JoinAll(2, 1);
+  const std::string id = Submit(LoggedJob(), 1, 2);
+  LostAreNotReached();
+  RunUntilStep(id, 20);
+  hold_writes_ = true;
+  ASSERT_TRUE(Scale(id, 1).ok());
+  for (int i = 0; i < 20 && !writing_.has_value(); ++i) Round();
+  ASSERT_TRUE(writing_.has_value());
+  ASSERT_TRUE(std::holds_alternative<CopyPartitions>(writing_->work));
+  Kill("ps-0");
+  Join(v1::PS, "ps-0");
+  for (int i = 0; i < 3; ++i) Round();
+  EXPECT_THAT(Events(id), Contains(HasSubstr("ps-0 is back with all that was pushed")));
+  EXPECT_THAT(Events(id), Contains(HasSubstr("the move to 1 ps begins anew")));
+  hold_writes_ = false;
+  RunUntilPs(id, 1);
+  EXPECT_EQ(opens_.back().calls[0].first.incarnation, alive_.at("ps-0"));
+  EXPECT_GT(opens_.back().calls[0].second.take_over(), 0u) << "not by the checkpoint";
+  RunUntil(id, v1::SUCCEEDED);
+  EXPECT_EQ(Job(id).restarts(), 0u);
+  ExpectEachStepOnce(200);
+}
+
+TEST_F(CoreScaleLoggedTest, APsWhoseCopyTakesItsPlaceIsNotMovedTo) {
+  JoinAll(3, 1);
+  v1::JobSpec spec = LoggedJob();
+  spec.mutable_recovery()->set_replicas(1);
+  const std::string id = Submit(spec, 1, 2);
+  LostAreNotReached();
+  RunUntilStep(id, 20);
+  ASSERT_EQ(tells_.size(), 1u);
+  ASSERT_EQ(tells_[0].ps.name, "ps-0");
+  v1::JobOnPs& says = *heartbeats_["ps-0"].add_jobs();
+  says.set_job_id(id);
+  says.set_replica(tells_[0].request.pair());
+  hold_writes_ = true;
+  // The copy is to have a part of the rows besides.
+  ASSERT_TRUE(Scale(id, 3).ok());
+  for (int i = 0; i < 20 && !writing_.has_value(); ++i) Round();
+  ASSERT_TRUE(writing_.has_value());
+  Kill("ps-0");
+  heartbeats_.clear();
+  for (int i = 0; i < 3; ++i) Round();
+  EXPECT_THAT(Events(id), Contains(HasSubstr("ps-2, which has a copy of its rows, takes ps-0's")));
+  hold_writes_ = false;
+  for (int i = 0; i < 20; ++i) Round();
+  EXPECT_EQ(opens_.back().calls.size(), 1u) << "too few are here";
+  Join(v1::PS, "ps-3");
+  RunUntilPs(id, 3);
+  EXPECT_THAT(PsOf(opens_.back()), testing::ElementsAre("ps-2", "ps-1", "ps-3"));
+  EXPECT_GT(opens_.back().calls[0].second.take_over(), 0u) << "not by the checkpoint";
+  RunUntil(id, v1::SUCCEEDED);
+  EXPECT_EQ(Job(id).restarts(), 0u);
+  ExpectEachStepOnce(200);
+}
+
 TEST_F(CoreScaleLoggedTest, APsThatComesBackBeforeTheSwitchIsMissedWhenItIsLostAgain) {
   JoinAll(2, 1);
   const std::string id = Submit(LoggedJob(), 1, 2);
@@ -120,7 +177,7 @@ TEST_F(CoreScaleLoggedTest, APsThatComesBackBeforeTheSwitchIsMissedWhenItIsLostA
   ExpectEachStepOnce(200);
 }
 
-TEST_F(CoreScaleLoggedTest, APsThatIsLostBeforeTheSwitchIsMissedWhenItComesBack) {
+TEST_F(CoreScaleLoggedTest, APsThatIsLostBeforeTheSwitchIsWaitedFor) {
   JoinAll(2, 1);
   const std::string id = Submit(LoggedJob(), 1, 2);
   CannotCopy();
@@ -133,15 +190,19 @@ TEST_F(CoreScaleLoggedTest, APsThatIsLostBeforeTheSwitchIsMissedWhenItComesBack)
   ASSERT_TRUE(std::holds_alternative<WriteCheckpoint>(writing_->work));
   Kill("ps-0");
   hold_writes_ = false;
-  RunUntilPs(id, 1);
-  for (int i = 0; i < 5; ++i) Round();
   const size_t opens = opens_.size();
+  for (int i = 0; i < 20; ++i) Round();
+  EXPECT_EQ(opens_.size(), opens) << "to nobody who is lost";
+  EXPECT_TRUE(Job(id).has_scaling());
   Join(v1::PS, "ps-0");
   for (int i = 0; i < 5; ++i) Round();
   ASSERT_GT(opens_.size(), opens);
-  EXPECT_TRUE(opens_.back().calls[0].second.recover());
+  EXPECT_TRUE(opens_[opens].calls[0].second.recover());
+  EXPECT_EQ(opens_[opens].calls[0].first.incarnation, alive_.at("ps-0"));
+  RunUntilPs(id, 1);
   EXPECT_EQ(opens_.back().calls[0].first.incarnation, alive_.at("ps-0"));
   RunUntil(id, v1::SUCCEEDED);
+  EXPECT_EQ(Job(id).restarts(), 0u);
   ExpectEachStepOnce(200);
 }
 

@@ -306,6 +306,21 @@ TEST_F(FollowingJobsTest, OnlyTheLatestPairIsFollowed) {
   EXPECT_FAILS(jobs_.Find("job-1", 2), StatusCode::kUnavailable, "not open");
 }
 
+TEST_F(FollowingJobsTest, WhatComesLateForAnEarlierPairIsNotLogged) {
+  Jobs others(Options("other-logs"));
+  const auto primary = *others.Open(Request(2, 0));
+  ASSERT_OK(primary->SetFollower(5));
+  EXPECT_TRUE(*jobs_.BeginFollowing(Request(2, 5)));
+  const auto before = *jobs_.OpenFollower(Request(2, 5));
+  absl::StatusOr<v1::ReadLogResponse> late = absl::UnknownError("not answered");
+  primary->ReadLog(before->NextRead(), clock_.Monotonic(), [&](auto read) { late = read; });
+  ASSERT_OK(late);
+  EXPECT_TRUE(*jobs_.BeginFollowing(Request(2, 6)));
+  const auto follower = *jobs_.OpenFollower(Request(2, 6));
+  // Its log would lie in the folder of the other.
+  EXPECT_FAILS(before->Follow(*std::move(late)), StatusCode::kAborted, "follows nobody");
+}
+
 TEST_F(FollowingJobsTest, OneThatHasFollowedTakesThePlaceAndOthersDoNot) {
   v1::OpenJobRequest recover = Request(2, 0);
   recover.set_recover(true);
