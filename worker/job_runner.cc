@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/file_system.h"
+#include "common/job/defaults.h"
 #include "common/job/evaluation.h"
 #include "common/log.h"
 #include "common/rpc/status.h"
@@ -52,6 +53,7 @@ absl::Status JobRunner::Run() {
       TESSERA_ASSIGN_OR_RETURN(unit, NextWork(completed, result));
     }
     if (unit.has_wait()) {
+      ResumeRing();
       options_.board->SetDoing(absl::StrCat("waiting: ", unit.wait().reason()));
       continue;
     }
@@ -149,7 +151,7 @@ absl::StatusOr<v1::UnitResult> JobRunner::RunUnit(const v1::NextWorkResponse& un
   return *std::move(result);
 }
 
-absl::Status JobRunner::Prepare() {
+absl::Status JobRunner::Open() {
   if (context_ == nullptr) {
     TESSERA_ASSIGN_OR_RETURN(context_,
                              NewJobContext(assignment_, {.data_root = options_.data_root,
@@ -167,10 +169,25 @@ absl::Status JobRunner::Prepare() {
                                                          .cancellation = options_.cancellation}));
     scorer_ = std::make_unique<Scorer>(context_.get());
   }
+  return absl::OkStatus();
+}
+
+void JobRunner::ResumeRing() {
+  if (ring_resumed_ || !AllReduces(assignment_.spec().train()) || !Open().ok()) return;
+  if (context_->reduction == nullptr) return;
+  const absl::StatusOr<PushProgress> progress = context_->parameters->GetProgress(0);
+  if (!progress.ok()) return;
+  context_->reduction->Resume(*progress);
+  ring_resumed_ = true;
+}
+
+absl::Status JobRunner::Prepare() {
+  TESSERA_RETURN_IF_ERROR(Open());
   if (trainer_ == nullptr) {
     // Another worker may have had this rank.
     TESSERA_ASSIGN_OR_RETURN(const PushProgress progress, context_->parameters->GetProgress(0));
     if (context_->reduction != nullptr) context_->reduction->Resume(progress);
+    ring_resumed_ = true;
     trainer_ = std::make_unique<Trainer>(context_.get(), progress);
   }
   if (!dense_assigned_) {

@@ -53,8 +53,13 @@ class JobRunner {
   // this rank stands. For the master's ear, before it hears of a try of the batch.
   void TraceGradients(const v1::Train& unit);
   absl::StatusOr<v1::UnitResult> RunUnit(const v1::NextWorkResponse& unit);
-  // Builds the context on the first unit, so that its errors are reported as that unit's.
+  // Builds the context.
+  absl::Status Open();
+  // On the first unit, so that errors are reported as that unit's.
   absl::Status Prepare();
+  // Of a rank that waits: whoever had it before may have been at a barrier first, and its
+  // neighbours in the ring ask for what it is to know. Errors are for Prepare to find.
+  void ResumeRing();
   absl::StatusOr<v1::UnitResult> Count(const v1::CountRecords& unit);
   absl::StatusOr<v1::UnitResult> Evaluate(uint64_t unit_id, const v1::Evaluate& unit);
   absl::StatusOr<v1::UnitResult> Predict(uint64_t unit_id, const v1::Predict& unit);
@@ -65,6 +70,7 @@ class JobRunner {
   std::unique_ptr<JobContext> context_;
   std::unique_ptr<Trainer> trainer_;
   std::unique_ptr<Scorer> scorer_;
+  bool ring_resumed_ = false;
   bool dense_assigned_ = false;
   std::optional<uint64_t> traced_;  // the last step of which all ranks have answered
   // Of the step below it other ranks may have gradients that another worker of this rank had; 0:

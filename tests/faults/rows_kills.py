@@ -71,6 +71,25 @@ def all_reduce_zombie(t):
     t.identical(pause_at("worker-0", 300, 13), sets=ALL_REDUCE, flags=SERVING, spares=1, most_restarts=0, takeovers=1)
 
 
+@fault(1, "a rank of a job that all-reduces is taken over at a barrier, before its neighbour has been there")
+def all_reduce_barrier(t):
+    """What worker-1 had for it went with worker-1: all return to the last checkpoint, at once."""
+    hit = 100 * t.draw.randint(2, 4)  # the last step before a checkpoint
+    t.notes.append(f"hit {hit}")
+
+    def disturb(cluster, job_id):
+        if cluster.await_death("worker-0") is None:
+            raise Failure("worker-0 has not died")
+        time.sleep(0.5)  # worker-1 gets to the barrier
+        cluster.kill("worker-1")
+        cluster.environment = {}
+        cluster.start("worker-1")
+        cluster.wait_for_event(job_id, "worker-1 takes over")
+        cluster.start("worker-0")
+    t.identical(disturb, sets=ALL_REDUCE, flags=SERVING, takeovers=2, timeout=60,
+                environment={"worker-0": {"TESSERA_FAILPOINTS": f"worker.ring.summed=crash@{hit}"}})
+
+
 @fault([1, 2, 3], "any process of a job that all-reduces its dense gradients is killed at random")
 def all_reduce_random(t):
     t.identical(random_kills(t.draw), sets=LOGGED + ALL_REDUCE, flags=SERVING)
