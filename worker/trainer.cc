@@ -48,16 +48,17 @@ absl::StatusOr<v1::UnitResult> Trainer::Train(const v1::Train& unit) {
   v1::UnitResult result;
   const std::vector<v1::RecordRange> ranges(unit.ranges().begin(), unit.ranges().end());
   uint64_t records = CountRecords(ranges);
-  const Batch* window_records = nullptr;
-  if (first_batch < unit.batch_end() || unit.set_aside().empty()) {
-    TESSERA_ASSIGN_OR_RETURN(const WindowReader::Window* window, windows_.Get(ranges));
-    window_records = &window->records.batch;
-    records = window_records->size;
-    if (window->is_new && unit.epoch() == 0) {
-      result.set_bad_records(window->records.bad_records);
-      result.set_bad_record_message(window->records.first_bad);
-    }
+  const DataSource::Records* window = windows_.Held(ranges);
+  // Whoever trained one of the batches has read them.
+  if (static_cast<uint64_t>(unit.set_aside_size()) < batches) {
+    TESSERA_ASSIGN_OR_RETURN(window, windows_.Get(ranges));
     watch.AddTo(context_->metrics->read_seconds);
+  }
+  if (window != nullptr) records = window->batch.size;
+  // However often the unit is tried, it is done once.
+  if (window != nullptr && unit.epoch() == 0 && unit.batch_begin() == 0) {
+    result.set_bad_records(window->bad_records);
+    result.set_bad_record_message(window->first_bad);
   }
   if (!unit.careful()) {
     windows_.ReadAhead({unit.next_ranges().begin(), unit.next_ranges().end()});
@@ -70,7 +71,7 @@ absl::StatusOr<v1::UnitResult> Trainer::Train(const v1::Train& unit) {
   for (uint64_t i = first_batch; i < unit.batch_end(); i += at_once) {
     TESSERA_ASSIGN_OR_RETURN(
         const double loss,
-        TrainBatches(unit, *window_records, i, std::min(i + at_once, unit.batch_end())));
+        TrainBatches(unit, window->batch, i, std::min(i + at_once, unit.batch_end())));
     loss_sum += loss;
   }
   // Said now, so that the other ranks need not wait until this one begins its next unit.

@@ -22,13 +22,14 @@ WindowReader::~WindowReader() {
   if (ahead_.valid()) ahead_.wait();
 }
 
-absl::StatusOr<const WindowReader::Window*> WindowReader::Get(
+const DataSource::Records* WindowReader::Held(const std::vector<v1::RecordRange>& ranges) const {
+  return current_ != nullptr && KeyOf(ranges) == current_key_ ? current_.get() : nullptr;
+}
+
+absl::StatusOr<const DataSource::Records*> WindowReader::Get(
     const std::vector<v1::RecordRange>& ranges) {
   std::string key = KeyOf(ranges);
-  if (current_ != nullptr && key == current_key_) {
-    current_->is_new = false;
-    return current_.get();
-  }
+  if (current_ != nullptr && key == current_key_) return current_.get();
   current_.reset();  // before the next one is in memory
   Result result = absl::UnknownError("not read");
   if (ahead_.valid() && key == ahead_key_) {
@@ -37,7 +38,7 @@ absl::StatusOr<const WindowReader::Window*> WindowReader::Get(
     result = source_->Read(ranges);
   }
   TESSERA_RETURN_IF_ERROR(result.status());
-  current_ = std::make_unique<Window>(Window{*std::move(result), true});
+  current_ = std::make_unique<DataSource::Records>(*std::move(result));
   current_key_ = std::move(key);
   return current_.get();
 }

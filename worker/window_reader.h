@@ -21,13 +21,10 @@ class WindowReader {
   // Waits for a read that is under way.
   ~WindowReader();
 
-  struct Window {
-    DataSource::Records records;
-    // `records` have just been read for this window: their bad records are news.
-    bool is_new = false;
-  };
   // The records of `ranges`, in order, unpermuted. Valid until the next call.
-  absl::StatusOr<const Window*> Get(const std::vector<v1::RecordRange>& ranges);
+  absl::StatusOr<const DataSource::Records*> Get(const std::vector<v1::RecordRange>& ranges);
+  // The same without reading: null where they are not held.
+  const DataSource::Records* Held(const std::vector<v1::RecordRange>& ranges) const;
   // Starts reading `ranges` unless they are being read or held. Waits for another read under way.
   void ReadAhead(std::vector<v1::RecordRange> ranges);
 
@@ -36,7 +33,7 @@ class WindowReader {
 
   DataSource* const source_;
   std::string current_key_;
-  std::unique_ptr<Window> current_;
+  std::unique_ptr<DataSource::Records> current_;
   std::string ahead_key_;
   std::future<Result> ahead_;
 };

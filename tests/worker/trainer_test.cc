@@ -322,15 +322,55 @@ TEST_F(TrainerTest, ABatchThatIsSetAsideIsPushedEmptyBeforeAnythingIsRead) {
   EXPECT_EQ(trainer_->progress().next, 3u);
   EXPECT_EQ(trainer_->progress().end, 3u);
 
-  // Where it is the last one, its file may be what nobody can read.
+  // Where nobody has trained another of the unit, its file may be what nobody can read.
   Prepare(v1::ASYNC, /*next_push=*/2);
-  unit.clear_set_aside();
+  unit = Unit(2, 3);
+  unit.set_careful(true);
   unit.add_set_aside(2);
   unit.mutable_ranges(0)->set_path("gone.csv");
   result = trainer_->Train(unit);
   ASSERT_TRUE(result.ok()) << result.status();
   EXPECT_THAT(ps_->events, ElementsAre("push 2", "push 2 done"));
-  EXPECT_EQ(result->samples(), kRecords - 2);
+  EXPECT_EQ(result->samples(), 0u);
+}
+
+TEST_F(TrainerTest, TheBadRecordsOfAWindowAreSaidWithItsFirstUnitHoweverOftenThatIsTried) {
+  assignment_.mutable_spec()->mutable_recovery()->set_set_aside_after(2);
+  std::ofstream(folder_ + "/train.csv", std::ios::app) << "neither,3\n";
+  const auto unit = [this](uint64_t begin, uint64_t end, bool careful, uint64_t aside = 9) {
+    v1::Train unit = Unit(begin, end);
+    unit.mutable_ranges(0)->set_end(kRecords + 1);
+    unit.set_careful(careful);
+    if (aside != 9) unit.add_set_aside(aside);
+    return unit;
+  };
+  const auto bad_records = [this](const v1::Train& unit) -> int {
+    const auto result = trainer_->Train(unit);
+    EXPECT_TRUE(result.ok()) << result.status();
+    if (!result.ok()) return -1;
+    EXPECT_EQ(result->bad_record_message().empty(), result->bad_records() == 0);
+    return static_cast<int>(result->bad_records());
+  };
+  Prepare(v1::SYNC);
+  ps_->poison = 1;
+  EXPECT_FALSE(trainer_->Train(unit(0, 2, false)).ok());
+  EXPECT_FALSE(trainer_->Train(unit(0, 2, true)).ok());
+  EXPECT_EQ(bad_records(unit(0, 2, true, /*aside=*/1)), 1);
+  EXPECT_EQ(bad_records(unit(2, 3, false)), 0) << "they have been said";
+  // By a worker that takes the unit over.
+  Prepare(v1::SYNC, /*next_push=*/1);
+  EXPECT_EQ(bad_records(unit(0, 2, true, /*aside=*/1)), 1);
+  Prepare(v1::SYNC, /*next_push=*/3);
+  EXPECT_EQ(bad_records(unit(0, 3, false)), 1);
+  // All of the unit is set aside, by a worker that has read it.
+  Prepare(v1::SYNC);
+  ps_->poison = 0;
+  EXPECT_FALSE(trainer_->Train(unit(0, 1, true)).ok());
+  EXPECT_EQ(bad_records(unit(0, 1, true, /*aside=*/0)), 1);
+  v1::Train again = unit(0, 3, false);
+  again.set_epoch(1);
+  again.set_first_step(3);
+  EXPECT_EQ(bad_records(again), 0) << "each record counts once";
 }
 
 TEST_F(TrainerTest, ARankTakesPartInTheSumsOfEveryStepAlsoOfABatchThatIsSetAside) {
