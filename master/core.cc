@@ -90,7 +90,17 @@ absl::StatusOr<v1::Welcome> MasterCore::Join(const v1::Hello& hello, const Now& 
 }
 
 bool MasterCore::Heartbeat(uint64_t incarnation, const v1::Heartbeat& heartbeat, const Now& now) {
-  return membership_.Heartbeat(incarnation, heartbeat, now.monotonic, now.wall);
+  if (!membership_.Heartbeat(incarnation, heartbeat, now.monotonic, now.wall)) return false;
+  for (JobRun* run : Runs()) run->Heard(incarnation, heartbeat.pace(), now);
+  return true;
+}
+
+std::map<std::string, std::vector<SlowProcesses::Process>> MasterCore::Paces(const Now& now) const {
+  std::map<std::string, std::vector<SlowProcesses::Process>> paces;
+  for (const JobRun* run : Runs()) {
+    paces[run->record()->status().job_id()] = run->Paces(now.monotonic);
+  }
+  return paces;
 }
 
 void MasterCore::Leave(uint64_t incarnation, const std::string& reason, const Now& now) {

@@ -91,6 +91,8 @@ class MasterCore {
   const Counts& counts() const { return counts_; }
   // Those that are remembered; a state that none is in may be missing.
   std::map<v1::JobState, int> JobsByState();
+  // By job: how fast its ps and workers are.
+  std::map<std::string, std::vector<SlowProcesses::Process>> Paces(const Now& now) const;
   size_t LiveNodes(v1::NodeKind kind) const { return membership_.Alive(kind).size(); }
 
   // ---- work

@@ -205,6 +205,18 @@ void JobRun::Tick(const Now& now) {
   Advance(now);
 }
 
+void JobRun::Heard(uint64_t incarnation, const v1::Pace& pace, const Now& now) {
+  if (end_.has_value() || phase_ != Phase::kTraining) return;
+  for (const RunNode& worker : options_.workers) {
+    if (worker.incarnation == incarnation) slow_.Heard(worker.name, pace, now.monotonic);
+  }
+}
+
+std::vector<SlowProcesses::Process> JobRun::Paces(absl::Duration now) const {
+  if (end_.has_value() || phase_ != Phase::kTraining) return {};
+  return slow_.All(now);
+}
+
 std::vector<std::string> JobRun::Waits(absl::Duration now) const {
   std::vector<std::string> waits;
   if (end_.has_value()) return waits;
@@ -275,6 +287,9 @@ std::vector<std::string> JobRun::Waits(absl::Duration now) const {
     waits.push_back(absl::StrCat("pushes to ", options_.ps[part].name, " wait for ",
                                  follower.node.name, ", which has a copy of its rows, ",
                                  For(follower.awaited)));
+  }
+  if (phase_ == Phase::kTraining) {
+    for (std::string& line : slow_.Lines(now)) waits.push_back(std::move(line));
   }
   const bool barrier = phase_ != Phase::kTraining || plan_->BarrierDue();
   for (uint32_t r = 0; r < options_.workers.size() && opened_; ++r) {

@@ -18,6 +18,7 @@
 #include "master/job_table.h"
 #include "master/membership.h"
 #include "master/progress.h"
+#include "master/slow_processes.h"
 #include "master/state_log.h"
 #include "master/training_plan.h"
 #include "master/unit_desk.h"
@@ -224,7 +225,11 @@ class JobRun {
   void Tick(const Now& now);
   // A process of the run is gone, or it must end for another reason. Nothing if it has ended.
   void End(RunEnd end, const Now& now);
-  // Who waits for whom for longer than a second.
+  // A worker's heartbeat; nothing if it has no rank, or nothing is trained.
+  void Heard(uint64_t incarnation, const v1::Pace& pace, const Now& now);
+  // Of training alone.
+  std::vector<SlowProcesses::Process> Paces(absl::Duration now) const;
+  // Who waits for whom for longer than a second, and who is slow.
   std::vector<std::string> Waits(absl::Duration now) const;
   void SetUnanswered(Lane lane, std::vector<std::string> ps) {
     if (lane == Lane::kAside) return;  // nobody waits for it
@@ -429,6 +434,7 @@ class JobRun {
   std::vector<std::string> unwritten_;    // of the one in the background
   std::vector<absl::Duration> asked_at_;  // by rank: the last call of NextWork
   Progress progress_;
+  SlowProcesses slow_;
 
   // Where the run starts from.
   std::string start_folder_;

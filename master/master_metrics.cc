@@ -18,13 +18,15 @@ struct View {
   std::map<v1::JobState, int> jobs;
   std::map<v1::NodeKind, size_t> nodes;
   Counts counts;
+  std::map<std::string, std::vector<SlowProcesses::Process>> paces;
 };
 
-View Look(MasterCore& core, const MasterCore::Now&) {
+View Look(MasterCore& core, const MasterCore::Now& now) {
   View view;
   view.jobs = core.JobsByState();
   for (const v1::NodeKind kind : kNodeKinds) view.nodes[kind] = core.LiveNodes(kind);
   view.counts = core.counts();
+  view.paces = core.Paces(now);
   return view;
 }
 
@@ -44,6 +46,18 @@ std::unique_ptr<MetricsRegistry::Registration> AddMasterCollector(MetricsRegistr
       samples.AddGauge("tessera_master_live_nodes", "Live processes by kind.",
                        {{"kind", absl::AsciiStrToLower(v1::NodeKind_Name(kind))}},
                        static_cast<double>(view.nodes[kind]));
+    }
+    for (const auto& [job, processes] : view.paces) {
+      for (const SlowProcesses::Process& process : processes) {
+        const MetricLabels labels = {{"job", job}, {"process", process.name}};
+        samples.AddGauge("tessera_master_process_seconds",
+                         "Of a job that trains: a call to a ps, a worker's own part of a step, in "
+                         "the mean.",
+                         labels, process.seconds);
+        samples.AddGauge("tessera_master_process_slow",
+                         "1: it has been much slower than the job's others for some seconds.",
+                         labels, process.slow ? 1 : 0);
+      }
     }
     const auto count = [&](const char* name, const char* help, uint64_t value) {
       samples.AddCounter(name, help, {}, static_cast<double>(value));

@@ -80,12 +80,16 @@ void FanOut::Start(size_t leg) {
     state->request = std::move(message);
     state->context = std::move(context);
     state->peer = peer;
+    state->sent = SystemClock().Monotonic();
     if (stopping_) borrowed->TryCancel();
   }
   state->replaced.emplace(&peer->replaced, [borrowed] { borrowed->TryCancel(); });
   peer->stub.UnaryCall(borrowed, method_, grpc::StubOptions(), &state->request, &state->answer,
                        [this, leg, state](grpc::Status status) {
                          absl::Status result = FromGrpc(status);
+                         if (result.ok() && legs_[leg].took) {
+                           legs_[leg].took(SystemClock().Monotonic() - state->sent);
+                         }
                          if (result.ok()) {
                            result = legs_[leg].take(state->answer);
                          } else if (legs_[leg].failed) {

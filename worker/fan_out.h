@@ -35,6 +35,8 @@ class FanOut final : public PendingCall {
     std::function<absl::Status(const grpc::ByteBuffer&)> take;
     // Called with the error of an attempt, in its place; null: nobody is to know.
     std::function<void(const absl::Status&)> failed = nullptr;
+    // Called with the time from sending to the answer; null: nobody is to know.
+    std::function<void(absl::Duration)> took = nullptr;
   };
   // `what` is for messages: "pull of step 4". `method` is a full name: "/package.Service/Method".
   // `retry_for`: for so long Wait repeats what failed for a passing reason; 0: it does not.
@@ -52,6 +54,7 @@ class FanOut final : public PendingCall {
     absl::Status status;
     grpc::ByteBuffer request;
     grpc::ByteBuffer answer;
+    absl::Duration sent;
     std::unique_ptr<grpc::ClientContext> context;
     std::shared_ptr<Peer> peer;                          // of the last attempt
     std::optional<Cancellation::Registration> replaced;  // of `peer`, while the leg is under way

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <atomic>
+#include <functional>
 #include <utility>
 #include <vector>
 
@@ -60,6 +61,7 @@ class GrpcParameterClient final : public ParameterClient {
     request.set_step(options.step);
     request.set_read_only(options.read_only);
     request.set_begins(options.begins);
+    const bool waits = options.step > 0 || options.begins > 0;  // for other ranks
     std::vector<FanOut::Leg> legs;
     for (size_t p = 0; p < ps_.size(); ++p) {
       for (KeyChunk& chunk : Chunks(tables, p)) {
@@ -80,7 +82,8 @@ class GrpcParameterClient final : public ParameterClient {
                answered->store(true);
                return absl::OkStatus();
              },
-             .failed = [this, p, leg](const absl::Status& status) { End(*leg, p, status); }});
+             .failed = [this, p, leg](const absl::Status& status) { End(*leg, p, status); },
+             .took = waits || options.read_only ? nullptr : Took(p)});
       }
     }
     return NewCall(
@@ -146,7 +149,8 @@ class GrpcParameterClient final : public ParameterClient {
                    leg->Answered();
                    return Failpoint("worker.push.answered");
                  },
-             .failed = [this, p, leg](const absl::Status& status) { End(*leg, p, status); }});
+             .failed = [this, p, leg](const absl::Status& status) { End(*leg, p, status); },
+             .took = Took(p)});
       }
     }
     return NewCall(absl::StrCat("push of step ", sequence), kPush, std::move(legs));
@@ -198,6 +202,11 @@ class GrpcParameterClient final : public ParameterClient {
       keys.push_back({.keys = table.keys, .bytes_per_key = sizeof(uint64_t) + WireRowBytes(table)});
     }
     return ChunkKeys(keys, p, kChunkBytes);
+  }
+
+  // Keeps the times of calls to a ps.
+  std::function<void(absl::Duration)> Took(size_t p) {
+    return [this, p](absl::Duration time) { board_->AddCall(ps_.At(p)->where.name, time); };
   }
 
   // Ends an attempt that failed with `status`.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <string>
 #include <utility>
@@ -12,7 +13,8 @@
 
 namespace tessera::worker {
 
-// What the worker is doing and whom it waits for, for heartbeats and so for `tessera describe`.
+// What the worker is doing, whom it waits for and how long its calls take, for heartbeats and so
+// for `tessera describe`.
 // Thread-safe.
 class StatusBoard {
  public:
@@ -65,6 +67,22 @@ class StatusBoard {
     return lines;
   }
 
+  struct Calls {
+    uint64_t calls = 0;
+    absl::Duration time;
+  };
+  void AddCall(const std::string& ps, absl::Duration time) ABSL_LOCKS_EXCLUDED(mu_) {
+    absl::MutexLock lock(&mu_);
+    Calls& calls = calls_[ps];
+    calls.calls += 1;
+    calls.time += time;
+  }
+  // By ps, since the last time.
+  std::map<std::string, Calls> TakeCalls() ABSL_LOCKS_EXCLUDED(mu_) {
+    absl::MutexLock lock(&mu_);
+    return std::exchange(calls_, {});
+  }
+
  private:
   struct Entry {
     std::string what;
@@ -76,6 +94,7 @@ class StatusBoard {
   mutable absl::Mutex mu_;
   std::string doing_ ABSL_GUARDED_BY(mu_) = "idle";
   std::map<const Wait*, Entry> waits_ ABSL_GUARDED_BY(mu_);
+  std::map<std::string, Calls> calls_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace tessera::worker

@@ -105,7 +105,31 @@ class WorkerImpl final : public Worker {
     heartbeat.set_doing(board_.doing());
     heartbeat.set_resident_bytes(ResidentBytes());
     for (std::string& wait : board_.waits()) heartbeat.add_waits(std::move(wait));
+    *heartbeat.mutable_pace() = TakePace();
     return heartbeat;
+  }
+
+  v1::Pace TakePace() {
+    v1::Pace all;
+    const double push = metrics_.push_seconds.Value();
+    all.set_steps(static_cast<uint64_t>(metrics_.steps.Value()));
+    all.set_own_seconds(metrics_.read_seconds.Value() + metrics_.compute_seconds.Value() + push);
+    all.set_ps_seconds(metrics_.pull_seconds.Value() + push);
+    all.set_seconds(all.own_seconds() + metrics_.pull_seconds.Value() +
+                    metrics_.reduce_seconds.Value());
+    v1::Pace pace;
+    pace.set_steps(all.steps() - said_.steps());
+    pace.set_seconds(all.seconds() - said_.seconds());
+    pace.set_own_seconds(all.own_seconds() - said_.own_seconds());
+    pace.set_ps_seconds(all.ps_seconds() - said_.ps_seconds());
+    said_ = all;
+    for (const auto& [ps, calls] : board_.TakeCalls()) {
+      v1::PsCalls* const out = pace.add_calls();
+      out->set_ps(ps);
+      out->set_calls(calls.calls);
+      out->set_seconds(absl::ToDoubleSeconds(calls.time));
+    }
+    return pace;
   }
 
   void SetIncarnation(const v1::Welcome& welcome) {
@@ -216,6 +240,7 @@ class WorkerImpl final : public Worker {
   std::unique_ptr<RpcServer> server_;  // constant after Begin; null: none
 
   StatusBoard board_;
+  v1::Pace said_;  // in all, by heartbeats, whose thread uses it
   TaskPool pool_;  // of the dense graph, besides thread_
 
   absl::Mutex mu_;

@@ -176,6 +176,28 @@ def slow_ps(t):
     t.identical(disturb, most_restarts=0, environment={"ps-0": {"TESSERA_FAILPOINTS": "ps.push.answer=delay:3s@200+400"}})
 
 
+def named_while_slow(t, who):
+    """Of many waits that are too short to be said one by one."""
+    def disturb(cluster, job_id):
+        cluster.wait_for_step(job_id, 100)
+        seconds, line = waits_for(cluster, job_id, f"{who} is slow: ", 10)
+        t.notes.append(f"after {seconds:.1f} s: \"{line}\"")
+        cluster.wait(job_id, lambda s: not any("is slow" in w for w in s["waits"]), 60, f"{who} to be quick again")
+    return disturb
+
+
+@fault(6, "a ps takes 300 ms for each push: it is named within 10 s, and no longer than that lasts", short=True, once=True)
+def slow_pushes(t):
+    t.identical(named_while_slow(t, "ps-0"), most_restarts=0,
+                environment={"ps-0": {"TESSERA_FAILPOINTS": "ps.push.answer=delay:300ms@200-280"}})
+
+
+@fault(6, "a worker takes 300 ms for each push: it is named within 10 s, and no longer than that lasts", once=True)
+def slow_worker(t):
+    t.identical(named_while_slow(t, "worker-0"), most_restarts=0,
+                environment={"worker-0": {"TESSERA_FAILPOINTS": "worker.push.send=delay:300ms@200-280"}})
+
+
 @fault(6, "a ps's disk stalls: it is named in the status, and nothing is lost", once=True)
 def stalled_disk(t):
     def disturb(cluster, job_id):
