@@ -139,6 +139,7 @@ TEST_F(CommandsTest, ListDescribeAndCancelSpeakToTheMaster) {
 }
 
 TEST_F(CommandsTest, SuspendResumeAndScaleSpeakToTheMaster) {
+  master_.service.SetJobs({Job(v1::RUNNING)});
   EXPECT_EQ(Run({"suspend", "clicks-1", "--master", "master"}), 0);
   EXPECT_THAT(out_, StartsWith("clicks-1 is suspended at its next barrier"));
   master_.service.SetJobs({Job(v1::SUSPENDED)});
