@@ -340,17 +340,16 @@ void JobRun::OnCheckpointFailed(const ActionResult& result, const Now& now) {
   const bool was_best = position_.best_checkpoint() == failed.folder;
   if (was_best) position_.set_best_checkpoint(failed.best_before);
   const std::string why = absl::StrCat("checkpoint at step ", failed.step, ": ", message);
-  const bool at_its_barrier =
-      (phase_ == Phase::kCheckpointing || phase_ == Phase::kAwaitingWrite) &&
-      failed.step == position_.step();
+  const bool awaited = phase_ == Phase::kCheckpointing || phase_ == Phase::kAwaitingWrite;
+  const bool at_its_barrier = awaited && failed.step == position_.step();
   if (dropped || not_reached) {
-    // The ps come back with later rows: it is trained once more, as in OnSought.
-    if (was_best && !at_its_barrier && Logged()) {
+    // The ps go on with later rows: it is trained once more, as in OnSought.
+    if (was_best && !at_its_barrier && !PartialOrigin().has_value()) {
       return Restart("CheckpointLost",
                      absl::StrCat("the best model so far was being written, and is lost: ", why),
                      now);
     }
-    if (phase_ == Phase::kCheckpointing || phase_ == Phase::kAwaitingWrite) {
+    if (awaited) {
       if (!CutAgainLater(why, options_.ps_patience, now)) Restart("PsFailed", why, now);
       return;
     }

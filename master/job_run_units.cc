@@ -160,8 +160,7 @@ void JobRun::OnUnitDone(Rank rank, const v1::UnitResult& result, const Now& now)
           std::max(0.001, since_submission - result.train_seconds() * (1 - 1 / batches)));
       jobs_->Touch(record_);
     }
-    // A window that goes on after a restart had them counted with its first unit.
-    if (held.train().batch_begin() == 0) CountBadRecords(result, now);
+    CountBadRecords(result, now);
   }
   if (held.has_evaluate()) {
     const bool first = std::none_of(

@@ -16,13 +16,6 @@ constexpr double kLeastSeconds = 0.05;
 constexpr double kLeastSecondsAlone = 0.1;
 constexpr double kLeastShareAlone = 0.8;
 
-double Median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  const auto middle = values.begin() + static_cast<ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
 std::string Ms(double seconds) {
   const double ms = 1000 * seconds;
   return ms < 10 ? absl::StrFormat("%.1f ms", ms) : absl::StrFormat("%.0f ms", ms);
@@ -61,12 +54,18 @@ void SlowProcesses::Compare(Group& group) {
     }
     figures.mean = samples == 0 ? 0 : sum / samples;
   }
+  std::vector<double> means;
+  for (const auto& [name, figures] : group) {
+    if (figures.mean > 0) means.push_back(figures.mean);
+  }
+  std::sort(means.begin(), means.end());
   for (auto& [name, figures] : group) {
-    std::vector<double> others;
-    for (const auto& [other, theirs] : group) {
-      if (other != name && theirs.mean > 0) others.push_back(theirs.mean);
-    }
-    figures.others = Median(std::move(others));
+    // The middle one of those that are left without its own.
+    const size_t own = static_cast<size_t>(
+        std::lower_bound(means.begin(), means.end(), figures.mean) - means.begin());
+    const size_t others = means.size() - (figures.mean > 0 ? 1 : 0);
+    const bool skips = figures.mean > 0 && own <= others / 2;
+    figures.others = others == 0 ? 0 : means[others / 2 + (skips ? 1 : 0)];
   }
 }
 
@@ -83,12 +82,13 @@ void SlowProcesses::Heard(const std::string& worker, const v1::Pace& pace, absl:
     Add(ps_[calls.ps()], {now, calls.calls(), calls.seconds()});
   }
   Add(workers_[worker], {now, pace.steps(), pace.own_seconds()});
-  training_.push_back({now, 0, pace.seconds()});
-  waiting_.push_back({now, 0, pace.ps_seconds()});
-  double share[] = {0, 0};
-  for (std::deque<Sample>* of : {&training_, &waiting_}) {
-    while (now - of->front().at >= kWindow) of->pop_front();
-    for (const Sample& sample : *of) share[of == &waiting_] += sample.seconds;
+  training_.push_back({now, pace.seconds(), pace.ps_seconds()});
+  while (now - training_.front().at >= kWindow) training_.pop_front();
+  double seconds = 0;
+  double ps_seconds = 0;
+  for (const Training& training : training_) {
+    seconds += training.seconds;
+    ps_seconds += training.ps_seconds;
   }
   for (Group* group : {&ps_, &workers_}) {
     Compare(*group);
@@ -97,7 +97,7 @@ void SlowProcesses::Heard(const std::string& worker, const v1::Pace& pace, absl:
                                  figures.mean >= kTimes * figures.others;
       const bool alone = group == &ps_ && group->size() == 1 &&
                          figures.mean >= kLeastSecondsAlone &&
-                         share[1] >= kLeastShareAlone * share[0];
+                         ps_seconds >= kLeastShareAlone * seconds;
       SetSlow(figures, beside_others || alone, now);
     }
   }

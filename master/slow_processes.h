@@ -58,9 +58,13 @@ class SlowProcesses {
 
   Group ps_;
   Group workers_;
-  // Of all workers, without counts: seconds of their training, and those that ps took of them.
-  std::deque<Sample> training_;
-  std::deque<Sample> waiting_;
+  // Of all workers.
+  struct Training {
+    absl::Duration at;
+    double seconds = 0;
+    double ps_seconds = 0;  // of them, pulling and pushing
+  };
+  std::deque<Training> training_;
   absl::Duration heard_;
 };
 

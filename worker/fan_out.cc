@@ -87,10 +87,10 @@ void FanOut::Start(size_t leg) {
   peer->stub.UnaryCall(borrowed, method_, grpc::StubOptions(), &state->request, &state->answer,
                        [this, leg, state](grpc::Status status) {
                          absl::Status result = FromGrpc(status);
-                         if (result.ok() && legs_[leg].took) {
-                           legs_[leg].took(SystemClock().Monotonic() - state->sent);
-                         }
                          if (result.ok()) {
+                           if (legs_[leg].took) {
+                             legs_[leg].took(SystemClock().Monotonic() - state->sent);
+                           }
                            result = legs_[leg].take(state->answer);
                          } else if (legs_[leg].failed) {
                            legs_[leg].failed(result);

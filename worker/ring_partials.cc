@@ -91,30 +91,23 @@ void RingPartials::SetTaken() {
 }
 
 uint64_t RingPartials::TakePartial(const v1::TakePartialRequest& request, Answer answer) {
-  Waiting call;
-  call.method = Method::kTakePartial;
-  call.step = request.step();
-  call.place = Place(request.share(), request.piece());
-  call.answer = std::move(answer);
-  return Call(request.header(), std::move(call));
+  return Call(request.header(), {.method = Method::kTakePartial,
+                                 .step = request.step(),
+                                 .place = Place(request.share(), request.piece()),
+                                 .answer = std::move(answer)});
 }
 
 uint64_t RingPartials::AwaitTaken(const v1::AwaitTakenRequest& request, Answer answer) {
-  Waiting call;
-  call.method = Method::kAwaitTaken;
-  call.step = request.step();
-  call.answer = std::move(answer);
-  return Call(request.header(), std::move(call));
+  return Call(request.header(),
+              {.method = Method::kAwaitTaken, .step = request.step(), .answer = std::move(answer)});
 }
 
 uint64_t RingPartials::TraceGradients(const v1::TraceGradientsRequest& request, Answer answer) {
-  Waiting call;
-  call.method = Method::kTraceGradients;
-  call.step = request.step();
-  call.rank = request.header().rank();
-  call.incarnation_before = request.incarnation_before();
-  call.answer = std::move(answer);
-  return Call(request.header(), std::move(call));
+  return Call(request.header(), {.method = Method::kTraceGradients,
+                                 .step = request.step(),
+                                 .rank = request.header().rank(),
+                                 .incarnation_before = request.incarnation_before(),
+                                 .answer = std::move(answer)});
 }
 
 uint64_t RingPartials::Call(const v1::RingHeader& header, Waiting call) {

@@ -74,7 +74,7 @@ class RingPartials {
   struct Waiting {
     Method method = Method::kTakePartial;
     uint64_t step = 0;
-    Place place;                      // TakePartial
+    Place place = {};                 // TakePartial
     uint32_t rank = 0;                // TraceGradients: the caller's
     uint64_t incarnation_before = 0;  // likewise
     Answer answer;

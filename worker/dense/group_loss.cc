@@ -19,10 +19,6 @@ void ForEachGroup(const Targets& targets, absl::Span<const uint32_t> order, cons
   }
 }
 
-float Label(const Targets& targets, size_t sample, uint32_t label) {
-  return targets.Label(sample, label);
-}
-
 }  // namespace
 
 double ClassLoss(absl::Span<const float> outputs, size_t classes, uint32_t label,
@@ -30,7 +26,7 @@ double ClassLoss(absl::Span<const float> outputs, size_t classes, uint32_t label
   double loss = 0;
   for (size_t i = 0; i * classes < outputs.size(); ++i) {
     const float* const x = outputs.data() + i * classes;
-    const auto y = static_cast<size_t>(Label(targets, i, label));
+    const auto y = static_cast<size_t>(targets.Label(i, label));
     const float weight = targets.weights.empty() ? 1.0f : targets.weights[i];
     const float largest = *std::max_element(x, x + classes);
     double sum = 0;
@@ -47,7 +43,7 @@ double ClassLoss(absl::Span<const float> outputs, size_t classes, uint32_t label
 
 double PairLoss(absl::Span<const float> outputs, uint32_t label, const Targets& targets,
                 absl::Span<const uint32_t> order, float scale, absl::Span<float> gradient) {
-  const auto is_positive = [&](uint32_t i) { return Label(targets, i, label) > 0.5f; };
+  const auto is_positive = [&](uint32_t i) { return targets.Label(i, label) > 0.5f; };
   double pairs = 0;
   ForEachGroup(targets, order, [&](absl::Span<const uint32_t> group) {
     const auto positives = std::count_if(group.begin(), group.end(), is_positive);
@@ -84,12 +80,12 @@ double ListLoss(absl::Span<const float> outputs, uint32_t label, const Targets& 
     double labels = 0, sum = 0;
     for (const uint32_t i : group) {
       largest = std::max(largest, outputs[i]);
-      labels += Label(targets, i, label);
+      labels += targets.Label(i, label);
     }
     if (!(labels > 0)) return;
     for (const uint32_t i : group) sum += std::exp(static_cast<double>(outputs[i]) - largest);
     for (const uint32_t i : group) {
-      const double share = Label(targets, i, label) / labels;
+      const double share = targets.Label(i, label) / labels;
       loss += math::ListwiseSoftmax::Term<double>(outputs[i], share, largest, sum);
       gradient[i] = static_cast<float>(
           math::ListwiseSoftmax::Gradient<double>(outputs[i], share, largest, sum));
