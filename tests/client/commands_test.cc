@@ -142,15 +142,18 @@ TEST_F(CommandsTest, SuspendResumeAndScaleSpeakToTheMaster) {
   master_.service.SetJobs({Job(v1::RUNNING)});
   EXPECT_EQ(Run({"suspend", "clicks-1", "--master", "master"}), 0);
   EXPECT_THAT(out_, StartsWith("clicks-1 is suspended at its next barrier"));
+  // With --watch when it is, and at once where it waited in the queue.
   master_.service.SetJobs({Job(v1::SUSPENDED)});
-  EXPECT_EQ(Run({"suspend", "clicks-1", "--master", "master", "--watch"}), 0);
-  EXPECT_THAT(out_, StartsWith("clicks-1 is suspended; `tessera resume clicks-1`"));
+  for (const char* more : {"--watch", "--output=text"}) {
+    EXPECT_EQ(Run({"suspend", "clicks-1", "--master", "master", more}), 0);
+    EXPECT_THAT(out_, StartsWith("clicks-1 is suspended; `tessera resume clicks-1`"));
+  }
   EXPECT_EQ(Run({"list", "--master", "master"}), 0);
   EXPECT_THAT(out_, HasSubstr("clicks-1  Suspended"));
   EXPECT_EQ(Run({"resume", "clicks-1", "--master", "master", "--output", "json"}), 0);
   EXPECT_EQ(nlohmann::json::parse(out_)["resumed"], true);
-  EXPECT_THAT(master_.service.asked(),
-              testing::ElementsAre("suspend clicks-1", "suspend clicks-1", "resume clicks-1"));
+  EXPECT_THAT(master_.service.asked(), testing::ElementsAre("suspend clicks-1", "suspend clicks-1",
+                                                            "suspend clicks-1", "resume clicks-1"));
   EXPECT_EQ(Run({"scale", "clicks-1", "--workers", "3", "--master", "master"}), 0) << err_;
   EXPECT_THAT(out_, StartsWith("clicks-1 goes to 3 workers;"));
   ASSERT_EQ(master_.service.scaled().size(), 1u);
