@@ -103,6 +103,9 @@ TEST_F(CoreCheckpointTest, TheLastOneIsAwaitedBeforeTheJobHasItsResult) {
   RunUntil(id, v1::SUCCEEDED);
   EXPECT_EQ(Job(id).checkpoint(), writes_.back().folder);
   EXPECT_EQ(Job(id).final_metrics().count("test"), 1u);
+  EXPECT_EQ(Job(id).message(),
+            "test auc 0.500000, test logloss 0.700000, validation auc 0.500000, validation logloss "
+            "0.700000");
   EXPECT_EQ(cuts_.size(), 1u);
 }
 

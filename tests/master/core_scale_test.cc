@@ -156,6 +156,8 @@ TEST_F(CoreScaleTest, ADrainedPsLeavesAndTheOthersShareWhatItHad) {
   const std::string id = Submit(Quiet(), 1, 3);
   RunUntilStep(id, 20);
   EXPECT_TRUE(absl::IsInvalidArgument(Scale(id, 0, {"ps-7"}).status()));
+  EXPECT_THAT(std::string(Scale(id, 0, {"ps-0", "ps-1", "ps-2"}).status().message()),
+              HasSubstr("without ps-0, ps-1, ps-2 it would have no ps; give it others first"));
   ASSERT_EQ(Scale(id, 0, {"ps-1"}).value(), 2u);
   RunUntilPs(id, 2);
   EXPECT_THAT(PsOf(opens_.back()), testing::ElementsAre("ps-0", "ps-2"));
