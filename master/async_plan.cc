@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <cmath>
+#include <tuple>
 #include <utility>
 
 #include "master/plan_parts.h"
@@ -11,14 +14,13 @@ class AsyncPlan final : public TrainingPlan {
             const WindowShapes& shapes, const v1::Position& start, const v1::PlanState* state)
       : options_(options),
         cache_(std::move(files), shapes),
-        size_(options),
-        ranks_(options.workers),
+        ranks_(options.workers, Ranked(options)),
         epoch_(start.epoch()),
         next_window_(start.next_window()),
         handed_out_(start.step()),
         step_(start.step()),
         samples_(start.samples()) {
-    for (const v1::OpenWindow& open : start.open()) lost_.push_back(OpenOf(open));
+    for (const v1::OpenWindow& open : start.open()) free_.push_back(PartOf(open));
     total_steps_ = TotalSteps();
     EndEpochIfDone();
     due_ = Due();
@@ -29,10 +31,9 @@ class AsyncPlan final : public TrainingPlan {
   std::optional<v1::Train> Next(Rank rank) override {
     if (IsAny(due_)) return std::nullopt;
     Ranked& r = ranks_[rank.value()];
-    if (!r.window.has_value() && !Take(r)) return std::nullopt;
+    if (!r.part.has_value() && !Take(r)) return std::nullopt;
     const uint64_t to_barrier = NextBarrierStep(options_, handed_out_) - handed_out_;
-    r.batches =
-        std::min({size_.batches(), Batches(r.window->window) - r.window->next_batch, to_barrier});
+    r.batches = std::min({r.size.batches(), r.part->end - r.part->next, to_barrier});
     v1::Train unit = Unit(r);
     r.pushes += r.batches;
     handed_out_ += r.batches;
@@ -44,10 +45,15 @@ class AsyncPlan final : public TrainingPlan {
     Ranked& r = ranks_[rank.value()];
     step_ += r.batches;
     samples_ += result.samples();
-    size_.Measured(r.batches, result.train_seconds());
-    r.window->next_batch += std::exchange(r.batches, 0);
-    if (r.window->next_batch == Batches(r.window->window)) r.window.reset();
+    r.size.Measured(r.batches, result.train_seconds());
+    r.part->next += std::exchange(r.batches, 0);
+    if (r.part->next == r.part->end) r.part.reset();
     EndEpochIfDone();
+  }
+
+  void Yield(Rank rank) override {
+    Ranked& r = ranks_[rank.value()];
+    if (Rest(r) > 0) free_.push_back(Cut(r, Rest(r)));
   }
 
   void RequestBarrier() override { due_.requested = true; }
@@ -69,10 +75,10 @@ class AsyncPlan final : public TrainingPlan {
     async.set_epoch(epoch_);
     async.set_next_window(next_window_);
     async.set_handed_out(handed_out_);
-    for (const Open& window : lost_) *async.add_lost() = SavedOpen(window);
+    for (const Part& part : free_) *async.add_lost() = Saved(part);
     for (const Ranked& r : ranks_) {
       v1::AsyncPlanRank& out = *async.add_ranks();
-      if (r.window.has_value()) *out.mutable_window() = SavedOpen(*r.window);
+      if (r.part.has_value()) *out.mutable_window() = Saved(*r.part);
       out.set_batches(r.batches);
       out.set_pushes(r.pushes);
     }
@@ -83,13 +89,11 @@ class AsyncPlan final : public TrainingPlan {
     v1::Position position;
     position.set_epoch(static_cast<uint32_t>(epoch_));
     position.set_next_window(next_window_);
-    std::vector<Open> open = lost_;
+    std::vector<Part> open = free_;
     for (const Ranked& r : ranks_) {
-      if (r.window.has_value()) open.push_back(*r.window);
+      if (r.part.has_value()) open.push_back(*r.part);
     }
-    std::sort(open.begin(), open.end(),
-              [](const Open& a, const Open& b) { return a.window < b.window; });
-    for (const Open& window : open) *position.add_open() = SavedOpen(window);
+    for (const Part& part : Joined(std::move(open))) *position.add_open() = Saved(part);
     position.set_step(step_);
     position.set_samples(samples_);
     cache_.shapes().Describe(epoch_, position);
@@ -97,24 +101,48 @@ class AsyncPlan final : public TrainingPlan {
   }
 
  private:
-  struct Open {
+  // What is left of a window, or of a part of one: batches next to end - 1.
+  struct Part {
     uint64_t window = 0;
-    uint64_t next_batch = 0;  // done below
+    uint64_t next = 0;
+    uint64_t end = 0;
+    uint64_t batches = 0;  // of the whole window
   };
   struct Ranked {
-    std::optional<Open> window;
-    uint64_t batches = 0;  // of the unit that it has; 0: none
+    explicit Ranked(const PlanOptions& options) : size(options) {}
+
+    std::optional<Part> part;
+    uint64_t batches = 0;  // of the unit that it has, the first ones of its part; 0: none
     uint64_t pushes = 0;   // of this generation
+    UnitSize size;         // by its own speed
   };
 
-  static Open OpenOf(const v1::OpenWindow& window) {
-    return {window.window(), window.next_batch()};
+  // Of the epoch under way.
+  Part PartOf(const v1::OpenWindow& open) {
+    Part part = WholeWindow(open.window());
+    part.next = open.next_batch();
+    if (open.end_batch() > 0) part.end = open.end_batch();
+    return part;
   }
-  static v1::OpenWindow SavedOpen(const Open& window) {
+  static v1::OpenWindow Saved(const Part& part) {
     v1::OpenWindow out;
-    out.set_window(window.window);
-    out.set_next_batch(window.next_batch);
+    out.set_window(part.window);
+    out.set_next_batch(part.next);
+    if (part.end < part.batches) out.set_end_batch(part.end);
     return out;
+  }
+  // In the order of the epoch; parts that follow upon each other are one.
+  static std::vector<Part> Joined(std::vector<Part> parts) {
+    std::sort(parts.begin(), parts.end(), [](const Part& a, const Part& b) {
+      return std::tie(a.window, a.next) < std::tie(b.window, b.next);
+    });
+    std::vector<Part> joined;
+    for (const Part& part : parts) {
+      const bool follows =
+          !joined.empty() && joined.back().window == part.window && joined.back().end == part.next;
+      follows ? void(joined.back().end = part.end) : joined.push_back(part);
+    }
+    return joined;
   }
 
   void Restore(const v1::PlanState& state) {
@@ -125,12 +153,12 @@ class AsyncPlan final : public TrainingPlan {
     epoch_ = async.epoch();
     next_window_ = async.next_window();
     handed_out_ = async.handed_out();
-    lost_.clear();
-    for (const v1::OpenWindow& open : async.lost()) lost_.push_back(OpenOf(open));
+    free_.clear();
+    for (const v1::OpenWindow& open : async.lost()) free_.push_back(PartOf(open));
     for (int r = 0; r < async.ranks_size(); ++r) {
       const v1::AsyncPlanRank& in = async.ranks(r);
       Ranked& out = ranks_[static_cast<size_t>(r)];
-      if (in.has_window()) out.window = OpenOf(in.window());
+      if (in.has_window()) out.part = PartOf(in.window());
       out.batches = in.batches();
       out.pushes = in.pushes();
     }
@@ -139,6 +167,11 @@ class AsyncPlan final : public TrainingPlan {
   uint64_t Batches(uint64_t window) {
     const uint64_t records = CountRecords(cache_.Of(epoch_)[window]);
     return (records + options_.batch_size - 1) / options_.batch_size;
+  }
+
+  Part WholeWindow(uint64_t window) {
+    const uint64_t batches = Batches(window);
+    return {.window = window, .next = 0, .end = batches, .batches = batches};
   }
 
   uint64_t TotalSteps() {
@@ -151,28 +184,56 @@ class AsyncPlan final : public TrainingPlan {
       for (uint64_t w = 0; w < next_window_ && w < cache_.Of(epoch_).size(); ++w) {
         steps -= Batches(w);
       }
-      for (const Open& open : lost_) steps += Batches(open.window) - open.next_batch;
+      for (const Part& part : free_) steps += part.end - part.next;
     }
     steps += step_;
     return options_.steps > 0 ? std::min(steps, options_.steps) : steps;
   }
 
-  // A window for a rank without one: those that a position left open first.
+  // Batches of the rank's part that it has not been handed.
+  static uint64_t Rest(const Ranked& r) {
+    return r.part.has_value() ? r.part->end - r.part->next - r.batches : 0;
+  }
+
+  // Takes the last `batches` of its rest from the rank.
+  static Part Cut(Ranked& r, uint64_t batches) {
+    Part cut = *r.part;
+    cut.next = r.part->end -= batches;
+    if (r.part->next == r.part->end) r.part.reset();
+    return cut;
+  }
+
+  // Work for a rank that has none: what nobody has of an open window, the next window, and at the
+  // end of the epoch some of what another rank would still be long at.
   bool Take(Ranked& r) {
-    if (!lost_.empty()) {
-      r.window = lost_.front();
-      lost_.erase(lost_.begin());
+    if (!free_.empty()) {
+      r.part = free_.front();
+      free_.erase(free_.begin());
       return true;
     }
-    if (next_window_ >= cache_.Of(epoch_).size()) return false;
-    r.window = Open{next_window_++, 0};
+    if (next_window_ < cache_.Of(epoch_).size()) {
+      r.part = WholeWindow(next_window_++);
+      return true;
+    }
+    const auto longest =
+        std::max_element(ranks_.begin(), ranks_.end(), [](const Ranked& a, const Ranked& b) {
+          return a.size.Units(Rest(a)) < b.size.Units(Rest(b));
+        });
+    // Whoever takes it reads the window once more, so what is done in a moment stays where it is.
+    const uint64_t rest = Rest(*longest);
+    if (rest == 0 || longest->size.Units(rest) <= 1) return false;
+    // So that both end together.
+    const double own = r.size.Units(1);
+    const double others = longest->size.Units(1);
+    const double share = std::ceil(static_cast<double>(rest) * others / (own + others));
+    r.part = Cut(*longest, std::clamp<uint64_t>(static_cast<uint64_t>(share), 1, rest));
     return true;
   }
 
   void EndEpochIfDone() {
     const bool open = std::any_of(ranks_.begin(), ranks_.end(),
-                                  [](const Ranked& r) { return r.window.has_value(); });
-    if (open || !lost_.empty() || next_window_ < cache_.Of(epoch_).size()) return;
+                                  [](const Ranked& r) { return r.part.has_value(); });
+    if (open || !free_.empty() || next_window_ < cache_.Of(epoch_).size()) return;
     epoch_ += 1;
     next_window_ = 0;
     due_ = due_ | DueAtEpochEnd(options_, epoch_);
@@ -182,10 +243,10 @@ class AsyncPlan final : public TrainingPlan {
     const Windows& windows = cache_.Of(epoch_);
     v1::Train unit;
     unit.set_epoch(static_cast<uint32_t>(epoch_));
-    unit.set_window(r.window->window);
-    for (const v1::RecordRange& range : windows[r.window->window]) *unit.add_ranges() = range;
-    unit.set_batch_begin(r.window->next_batch);
-    unit.set_batch_end(r.window->next_batch + r.batches);
+    unit.set_window(r.part->window);
+    for (const v1::RecordRange& range : windows[r.part->window]) *unit.add_ranges() = range;
+    unit.set_batch_begin(r.part->next);
+    unit.set_batch_end(r.part->next + r.batches);
     unit.set_batch_size(options_.batch_size);
     unit.set_first_step(r.pushes);
     unit.set_schedule_step(handed_out_);
@@ -197,10 +258,9 @@ class AsyncPlan final : public TrainingPlan {
 
   const PlanOptions options_;
   EpochWindowCache cache_;
-  UnitSize size_;
   uint64_t total_steps_ = 0;
   std::vector<Ranked> ranks_;
-  std::vector<Open> lost_;
+  std::vector<Part> free_;  // that no rank has, of windows that are open
   uint64_t epoch_;
   uint64_t next_window_;
   uint64_t handed_out_;  // steps

@@ -42,6 +42,8 @@ JobRun::JobRun(JobTable* jobs, v1::JobRecord* record, RunOptions options, const 
       desk_(static_cast<uint32_t>(options_.workers.size())),
       asked_at_(options_.workers.size(), now.monotonic),
       progress_(record),
+      rest_(static_cast<uint32_t>(options_.workers.size()),
+            MaxLeadOf(record->status().spec().consistency())),
       partition_count_(options_.partitions),
       counted_by_(options_.workers.size()),
       last_checkpoint_at_(now.monotonic) {
@@ -207,8 +209,11 @@ void JobRun::Tick(const Now& now) {
 
 void JobRun::Heard(uint64_t incarnation, const v1::Pace& pace, const Now& now) {
   if (end_.has_value() || phase_ != Phase::kTraining) return;
-  for (const RunNode& worker : options_.workers) {
-    if (worker.incarnation == incarnation) slow_.Heard(worker.name, pace, now.monotonic);
+  for (uint32_t r = 0; r < options_.workers.size(); ++r) {
+    const RunNode& worker = options_.workers[r];
+    if (worker.incarnation != incarnation) continue;
+    slow_.Heard(worker.name, pace, now.monotonic);
+    if (pace.steps() > 0) RestIfTooSlow(Rank(r), now);
   }
 }
 
@@ -290,6 +295,13 @@ std::vector<std::string> JobRun::Waits(absl::Duration now) const {
   }
   if (phase_ == Phase::kTraining) {
     for (std::string& line : slow_.Lines(now)) waits.push_back(std::move(line));
+    for (uint32_t r = 0; r < options_.workers.size(); ++r) {
+      if (!Rests(Rank(r), now)) continue;
+      waits.push_back(absl::StrCat(
+          options_.workers[r].name, " rests, since the others are faster without it; it is tried ",
+          "again in ",
+          absl::FormatDuration(absl::Trunc(rest_.Left(Rank(r), now), absl::Seconds(1)))));
+    }
   }
   const bool barrier = phase_ != Phase::kTraining || plan_->BarrierDue();
   for (uint32_t r = 0; r < options_.workers.size() && opened_; ++r) {

@@ -20,6 +20,7 @@
 #include "master/progress.h"
 #include "master/slow_processes.h"
 #include "master/state_log.h"
+#include "master/straggler_rest.h"
 #include "master/training_plan.h"
 #include "master/unit_desk.h"
 #include "tessera/v1/cluster.pb.h"
@@ -372,6 +373,9 @@ class JobRun {
   // job_run_workers.cc
   void Vacate(Rank rank, bool silent, const Now& now);
   void TickWorkers(const Now& now);
+  void RestIfTooSlow(Rank rank, const Now& now);
+  // The rank gets no training for now (StragglerRest).
+  bool Rests(Rank rank, absl::Duration now) const;
 
   // job_run_scale.cc: other ps.
   std::optional<Work> TakeWeighing();
@@ -406,7 +410,7 @@ class JobRun {
   bool ReturnsToFormerWorkers(const Now& now);
 
   // job_run_units.cc: what a worker gets, and what it brings back.
-  std::optional<v1::NextWorkResponse> NextUnit(Rank rank);
+  std::optional<v1::NextWorkResponse> NextUnit(Rank rank, absl::Duration now);
   void OnUnitDone(Rank rank, const v1::UnitResult& result, const Now& now);
   void OnUnitFailed(Rank rank, const v1::UnitResult& result, const Now& now);
   absl::Status IsOver() const;
@@ -435,6 +439,7 @@ class JobRun {
   std::vector<absl::Duration> asked_at_;  // by rank: the last call of NextWork
   Progress progress_;
   SlowProcesses slow_;
+  StragglerRest rest_;
 
   // Where the run starts from.
   std::string start_folder_;

@@ -87,7 +87,7 @@ absl::StatusOr<std::optional<v1::NextWorkResponse>> JobRun::NextWork(
     OnUnitDone(rank, request.result(), now);
   }
   if (end_.has_value()) return IsOver();
-  std::optional<v1::NextWorkResponse> unit = NextUnit(rank);
+  std::optional<v1::NextWorkResponse> unit = NextUnit(rank, now.monotonic);
   if (!unit.has_value()) return std::optional<v1::NextWorkResponse>();
   const v1::NextWorkResponse& held = desk_.HandOut(rank, *std::move(unit), now.monotonic);
   if (held.has_evaluate()) round_->HandedOut(held.unit_id());
@@ -95,12 +95,13 @@ absl::StatusOr<std::optional<v1::NextWorkResponse>> JobRun::NextWork(
   return held;
 }
 
-std::optional<v1::NextWorkResponse> JobRun::NextUnit(Rank rank) {
+std::optional<v1::NextWorkResponse> JobRun::NextUnit(Rank rank, absl::Duration now) {
   v1::NextWorkResponse unit;
   switch (phase_) {
     case Phase::kCounting:
       return NextCount(rank);
     case Phase::kTraining: {
+      if (Rests(rank, now)) return std::nullopt;
       std::optional<v1::Train> train = plan_->Next(rank);
       if (!train.has_value()) return std::nullopt;
       *unit.mutable_train() = *std::move(train);

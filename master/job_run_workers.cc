@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/job/defaults.h"
 #include "master/job_run.h"
 
 namespace tessera::master {
@@ -29,6 +30,34 @@ bool JobRun::WorkerLost(uint64_t incarnation, const Now& now) {
 void JobRun::Vacate(Rank rank, bool silent, const Now& now) {
   const uint64_t lost = std::exchange(options_.workers[rank.value()].incarnation, 0);
   vacant_[rank.value()] = {.since = now.monotonic, .silent = silent, .lost = lost};
+  rest_.Forget(rank);
+  if (plan_ != nullptr) plan_->Yield(rank);
+}
+
+void JobRun::RestIfTooSlow(Rank rank, const Now& now) {
+  const RunNode& worker = options_.workers[rank.value()];
+  const double times = slow_.TimesTheOthers(worker.name);
+  if (times == 0 || !rest_.Measured(rank, times, now.monotonic) || !Rests(rank, now.monotonic)) {
+    return;
+  }
+  plan_->Yield(rank);
+  jobs_->AddEvent(
+      record_,
+      absl::StrFormat("%s rests for %s: its own part of a step takes %.1f times as long as that of "
+                      "the others, who with max_lead %d are faster without it",
+                      worker.name, absl::FormatDuration(rest_.Left(rank, now.monotonic)), times,
+                      MaxLeadOf(spec().consistency())),
+      now.wall);
+}
+
+bool JobRun::Rests(Rank rank, absl::Duration now) const {
+  if (rest_.Left(rank, now) == absl::ZeroDuration()) return false;
+  for (uint32_t r = 0; r < options_.workers.size(); ++r) {
+    const bool works =
+        options_.workers[r].incarnation != 0 && rest_.Left(Rank(r), now) == absl::ZeroDuration();
+    if (r != rank.value() && works) return true;
+  }
+  return false;  // somebody must work
 }
 
 std::vector<Rank> JobRun::VacantRanks() const {

@@ -70,6 +70,13 @@ class UnitSize {
   explicit UnitSize(const PlanOptions& options)
       : unit_seconds_(options.unit_seconds), batches_(options.first_unit_batches) {}
   uint64_t batches() const { return batches_; }
+  // How many units of unit_seconds so many batches make; of the first size, as long as no time is
+  // known.
+  double Units(uint64_t batches) const {
+    const double one =
+        batch_seconds_ > 0 ? batch_seconds_ / unit_seconds_ : 1 / static_cast<double>(batches_);
+    return one * static_cast<double>(batches);
+  }
   void Measured(uint64_t batches, double seconds) {
     if (batches == 0 || !(seconds > 0)) return;
     const double one = seconds / static_cast<double>(batches);

@@ -103,6 +103,12 @@ void SlowProcesses::Heard(const std::string& worker, const v1::Pace& pace, absl:
   }
 }
 
+double SlowProcesses::TimesTheOthers(const std::string& worker) const {
+  const auto found = workers_.find(worker);
+  if (found == workers_.end() || found->second.others == 0) return 0;
+  return found->second.mean / found->second.others;
+}
+
 bool SlowProcesses::IsNamed(const Figures& figures, absl::Duration now) const {
   return figures.is_slow && now - figures.since >= kNamedAfter && now - heard_ < 2 * kWindow;
 }

@@ -31,6 +31,9 @@ class SlowProcesses {
   void Heard(const std::string& worker, const v1::Pace& pace, absl::Duration now);
   // A line for each that is slow.
   std::vector<std::string> Lines(absl::Duration now) const;
+  // How many times as long as the others' (median) the worker's own part of a step takes; 0: not
+  // known.
+  double TimesTheOthers(const std::string& worker) const;
   // Those of which there are figures; ps first.
   std::vector<Process> All(absl::Duration now) const;
 

@@ -139,10 +139,13 @@ absl::StatusOr<std::unique_ptr<TrainingPlan>> NewTrainingPlan(const PlanOptions&
       at.set_next_window(0);
     }
   }
-  if (options.sync && start.open_size() > 1) {
+  const bool in_parts =
+      start.open_size() > 1 || (start.open_size() == 1 && start.open(0).end_batch() > 0);
+  if (options.sync && in_parts) {
     return absl::InvalidArgumentError(
         absl::StrCat("start.checkpoint: it was cut in async mode with ", start.open_size(),
-                     " windows under way, and sync mode has one; set start.warm"));
+                     " parts of windows under way, and sync mode has one window, whole to its end; "
+                     "set start.warm"));
   }
   if (state != nullptr) {
     const size_t ranks =

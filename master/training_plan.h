@@ -53,7 +53,8 @@ Due FromProto(const v1::PlanDue& due);
 //
 // Two forms. Sync: one window at a time, divided evenly; a unit's boundaries are fixed by the first
 // rank that asks, and ranks run ahead of each other as long as no barrier is between them. Async: a
-// window belongs to one rank until it is done; an epoch ends when all of them are.
+// rank takes a window, and trains it in units of its own speed; when none is left of the epoch, who
+// has nothing takes a part of what another would be long at. The epoch ends when all are done.
 //
 // At a barrier all that was handed out gets done and Next gives nothing more until Pass. Units
 // never reach across a barrier. Not thread-safe.
@@ -64,6 +65,9 @@ class TrainingPlan {
   // nothing until others are done or the barrier has passed.
   virtual std::optional<v1::Train> Next(Rank rank) = 0;
   virtual void Done(Rank rank, const v1::UnitResult& result) = 0;
+  // The rank may not ask for long: others get what it has not been handed yet. Sync: nothing, it is
+  // waited for.
+  virtual void Yield(Rank) {}
   // A barrier as soon as possible.
   virtual void RequestBarrier() = 0;
   // A barrier where no window is open, as soon as there is one; it counts as requested. Async:

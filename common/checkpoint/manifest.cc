@@ -17,8 +17,14 @@
 namespace tessera {
 namespace {
 
-// The format version that has all but sightings.
-constexpr uint32_t kWithoutSightings = 2;
+// The oldest format version that has all of the manifest.
+uint32_t FormatVersionOf(const v1::CheckpointManifest& manifest) {
+  for (const v1::OpenWindow& open : manifest.position().open()) {
+    if (open.end_batch() > 0) return 4;
+  }
+  return manifest.sightings().empty() ? 2 : 3;
+}
+
 // No manifest comes near; a file that claims more is not one.
 constexpr uint64_t kMaxManifestBytes = uint64_t{256} << 20;
 
@@ -99,8 +105,7 @@ std::optional<CheckpointName> ParseCheckpointFolder(const std::string& name) {
 
 absl::Status WriteManifest(FileSystem& fs, const std::string& folder,
                            v1::CheckpointManifest manifest) {
-  manifest.set_format_version(manifest.sightings().empty() ? kWithoutSightings
-                                                           : kManifestFormatVersion);
+  manifest.set_format_version(FormatVersionOf(manifest));
   manifest.clear_checksum();
   google::protobuf::util::JsonPrintOptions options;
   options.add_whitespace = true;

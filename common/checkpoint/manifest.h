@@ -18,8 +18,8 @@ namespace tessera {
 // of a step, cut while the first is still relied upon, is "step-<12 digits>-2", and so on.
 inline constexpr char kManifestName[] = "MANIFEST.json";
 // The newest that is written, and read; a manifest says the oldest that has all it says. Version 1
-// has no layers, 2 no sightings.
-inline constexpr uint32_t kManifestFormatVersion = 3;
+// has no layers, 2 no sightings, 3 no windows that are open in parts.
+inline constexpr uint32_t kManifestFormatVersion = 4;
 
 std::string CheckpointFolderName(uint64_t step, uint32_t number = 1);
 struct CheckpointName {

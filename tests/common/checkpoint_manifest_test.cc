@@ -35,6 +35,7 @@ v1::CheckpointManifest FullManifest() {
   table.set_rows(uint64_t{1} << 40);
   m.mutable_position()->set_best(0.1);
   m.mutable_position()->set_has_best(true);
+  m.mutable_position()->add_open()->set_end_batch(7);
   m.add_sightings()->set_name("sightings-g1-00000-of-00001");
   v1::Evaluation& evaluation = *m.add_evaluations();
   (*evaluation.mutable_metrics())["auc"] = 0.98123456789012345;
@@ -92,19 +93,22 @@ TEST_F(Manifest, OfAFutureFormatIsRefusedByName) {
   // As a later build would write it: another version, a field unknown to this one, a new seal.
   std::string body = fs_.Content(kManifest);
   body.resize(body.rfind(",\n \"checksum\""));
-  const std::string version = "\"format_version\": 3";
+  const std::string version = "\"format_version\": 4";
   const size_t at = body.find(version);
   ASSERT_NE(at, std::string::npos);
-  body.replace(at, version.size(), "\"format_version\": 4,\n \"shape\": \"new\"");
+  body.replace(at, version.size(), "\"format_version\": 5,\n \"shape\": \"new\"");
   fs_.SetContent(kManifest,
                  body + ",\n \"checksum\": \"" + ChecksumText(Checksum64Of(body)) + "\"\n}\n");
   const absl::Status status = ReadManifest(fs_, kFolder).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
-  EXPECT_THAT(std::string(status.message()), HasSubstr("format 4"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("format 5"));
 }
 
 TEST_F(Manifest, OfPreviousFormatsIsRead) {
   v1::CheckpointManifest manifest = FullManifest();
+  manifest.mutable_position()->clear_open();
+  ASSERT_TRUE(WriteManifest(fs_, kFolder, manifest).ok());
+  EXPECT_EQ(ReadManifest(fs_, kFolder)->format_version(), 3u) << "it has sightings";
   manifest.clear_sightings();
   ASSERT_TRUE(WriteManifest(fs_, kFolder, manifest).ok());
   std::string body = fs_.Content(kManifest);

@@ -122,6 +122,7 @@ Trained Train(PlanOptions options, uint64_t seed, bool deaths, bool scales = fal
       result.set_train_seconds(0.001 * static_cast<double>(random() % 1000));
       plan->Done(rank, result);
       unit.reset();
+      if (random() % 20 == 0) plan->Yield(Rank(random() % options.workers));
       if (random() % 50 == 0) plan->RequestBarrier();
       if (scales && random() % 20 == 0) plan->RequestBarrierBetweenWindows();
       died = deaths && random() % 60 == 0;
@@ -249,6 +250,108 @@ TEST(TrainingPlan, AsyncGivesAnOpenWindowOfALostPositionFirst) {
   EXPECT_EQ(again.batch_begin(), first.batch_end());
   EXPECT_EQ(again.first_step(), 0u);
   EXPECT_EQ(plan->Next(Rank(0))->window(), first.window() + 1);
+}
+
+// Done in so many seconds a batch.
+void Do(TrainingPlan& plan, Rank rank, const v1::Train& unit, double seconds) {
+  v1::UnitResult result;
+  result.set_train_seconds(seconds * static_cast<double>(unit.batch_end() - unit.batch_begin()));
+  plan.Done(rank, result);
+}
+
+TEST(TrainingPlan, AsyncUnitsAreOfEachRanksOwnSpeed) {
+  PlanOptions options = Options(false, 2);
+  options.shuffle_window_records = 1 << 20;
+  options.shard_records = 1 << 20;
+  options.batch_size = 1;
+  std::unique_ptr<TrainingPlan> plan = Plan(options);
+  std::vector<uint64_t> sizes;
+  for (int i = 0; i < 4; ++i) {
+    for (uint32_t r = 0; r < 2; ++r) {
+      const v1::Train unit = *plan->Next(Rank(r));
+      if (i == 3) sizes.push_back(unit.batch_end() - unit.batch_begin());
+      Do(*plan, Rank(r), unit, r == 0 ? 0.05 : 0.5);
+    }
+  }
+  EXPECT_THAT(sizes, ElementsAre(20, 2));
+}
+
+TEST(TrainingPlan, AtTheEndOfAnEpochWhoIsDoneTakesWhatASlowerRankWouldBeLongAt) {
+  PlanOptions options = Options(false, 2);
+  options.batch_size = 1;
+  options.epochs = 1;
+  std::unique_ptr<TrainingPlan> plan = Plan(options);
+  const double seconds[] = {0.05, 0.5};
+  double at[] = {0, 0};                                  // when each rank is free
+  std::map<std::pair<uint64_t, uint64_t>, int> trained;  // by window and batch
+  uint64_t done[] = {0, 0};
+  std::vector<bool> ended(2, false);
+  while (!plan->AtBarrier()) {
+    // A rank's unit is done as soon as it is handed out here, and its time goes by: the other asks
+    // in between if it is free earlier.
+    const uint32_t r = ended[0] || (!ended[1] && at[1] < at[0]) ? 1 : 0;
+    const std::optional<v1::Train> unit = plan->Next(Rank(r));
+    if (!unit.has_value()) {
+      ASSERT_FALSE(ended[0] && ended[1]);
+      ended[r] = true;
+      continue;
+    }
+    for (uint64_t b = unit->batch_begin(); b < unit->batch_end(); ++b) {
+      trained[{unit->window(), b}] += 1;
+    }
+    const uint64_t batches = unit->batch_end() - unit->batch_begin();
+    done[r] += batches;
+    at[r] += seconds[r] * static_cast<double>(batches);
+    Do(*plan, Rank(r), *unit, seconds[r]);
+  }
+  EXPECT_EQ(trained.size(), kRecords);
+  for (const auto& [batch, times] : trained) EXPECT_EQ(times, 1);
+  // By speed, 10 to 1; and nobody waits for long.
+  EXPECT_NEAR(static_cast<double>(done[0]) / static_cast<double>(done[1]), 10, 1);
+  EXPECT_NEAR(at[0], at[1], 2);
+}
+
+TEST(TrainingPlan, WhatARankYieldsOthersGetAndNotTheUnitThatItHas) {
+  PlanOptions options = Options(false, 2);
+  options.batch_size = 4;
+  std::unique_ptr<TrainingPlan> plan = Plan(options);
+  const v1::Train lost = *plan->Next(Rank(0));
+  plan->Yield(Rank(0));
+  plan->Yield(Rank(0));  // there is nothing more
+  const v1::Train unit = *plan->Next(Rank(1));
+  EXPECT_EQ(unit.window(), lost.window());
+  EXPECT_EQ(unit.batch_begin(), lost.batch_end());
+  // The position has what is left of both, and another plan goes on from there.
+  plan->Done(Rank(0), {});
+  plan->RequestBarrier();
+  plan->Done(Rank(1), {});
+  ASSERT_TRUE(plan->AtBarrier());
+  const v1::Position position = plan->position();
+  ASSERT_EQ(position.open_size(), 1);
+  EXPECT_EQ(position.open(0).next_batch(), unit.batch_end());
+  EXPECT_EQ(position.open(0).end_batch(), 0u) << "to the window's end";
+}
+
+TEST(TrainingPlan, APartOfAWindowIsSavedWithItsEndAndSyncRefusesIt) {
+  PlanOptions options = Options(false, 2);
+  options.batch_size = 4;
+  std::unique_ptr<TrainingPlan> plan = Plan(options);
+  const v1::Train lost = *plan->Next(Rank(0));
+  plan->Yield(Rank(0));
+  ASSERT_TRUE(plan->Next(Rank(1)).has_value());
+  plan->Done(Rank(1), {});
+  plan->RequestBarrier();
+  ASSERT_FALSE(plan->AtBarrier());
+  v1::Position position = plan->position();
+  ASSERT_EQ(position.open_size(), 2);
+  EXPECT_EQ(position.open(0).next_batch(), lost.batch_begin());
+  EXPECT_EQ(position.open(0).end_batch(), lost.batch_end());
+  const auto sync = NewTrainingPlan(Options(true, 2), Files(), position);
+  EXPECT_FALSE(sync.ok());
+  plan = Plan(options, position);
+  const v1::Train again = *plan->Next(Rank(1));
+  EXPECT_EQ(again.batch_begin(), lost.batch_begin());
+  EXPECT_EQ(again.batch_end(), lost.batch_end());
 }
 
 TEST(TrainingPlan, AsyncStopsAtTheExactStep) {

@@ -138,5 +138,29 @@ TEST_F(CoreSlowTest, AJobThatTrainsSaysWhichPsIsSlowAndOneThatEvaluatesDoesNot) 
   EXPECT_TRUE(core_->Paces(now_).at(id).empty());
 }
 
+TEST_F(CoreSlowTest, ARankOfABoundedJobThatHoldsTheOthersBackRests) {
+  JoinAll(2, 3);
+  v1::JobSpec spec = SmallJob();
+  spec.mutable_train()->set_epochs(1000);
+  spec.mutable_consistency()->set_sparse(v1::BOUNDED);
+  spec.mutable_consistency()->set_dense(v1::BOUNDED);
+  const std::string id = Submit(spec, 3, 2);
+  for (int i = 0; i < 100 && Job(id).phase() != "training"; ++i) Round();
+  ASSERT_EQ(Job(id).phase(), "training") << Job(id).DebugString();
+  for (const std::string worker : {"worker-0", "worker-1", "worker-2"}) {
+    *heartbeats_[worker].mutable_pace() = PaceOf({}, worker == "worker-1" ? 0.04 : 0.002);
+  }
+  for (int i = 0; i < 70; ++i) Advance(absl::Milliseconds(100));
+  EXPECT_THAT(Waits(id), Contains(HasSubstr("worker-1 rests, since the others are faster")));
+  EXPECT_THAT(Waits(id), Not(Contains(HasSubstr("worker-0 rests"))));
+  const uint64_t units = core_->counts().units_handed_out;
+  for (int i = 0; i < 20; ++i) Round();
+  EXPECT_GT(core_->counts().units_handed_out, units);
+  // After its rest it works again.
+  *heartbeats_["worker-1"].mutable_pace() = PaceOf({}, 0.002);
+  for (int i = 0; i < 310; ++i) Advance(absl::Milliseconds(100));
+  EXPECT_THAT(Waits(id), Not(Contains(HasSubstr("rests"))));
+}
+
 }  // namespace
 }  // namespace tessera::master
