@@ -5,7 +5,7 @@ from cluster import Failure
 from harness import ALL_REDUCE, BEST, LOGGED, SERVING, SYNCED, Outcome, fault
 from jobs import CountingJob, SyncJob
 from oracle import missing_counts
-from schedules import kill_at, nothing, pause_at, random_kills, resize
+from schedules import kill_at, kills_while, nothing, pause_at, random_kills, resize
 
 
 @fault(4, "nobody is disturbed: three ps give the model of two", once=True)
@@ -371,6 +371,26 @@ def random_any(t):
 @fault((1, 2, 3, 4), "any processes of an async job are killed at random, and every sample counts once")
 def random_any_async(t):
     t.counted(random_kills(t.draw), sets=LOGGED)
+
+
+@fault((1, 2, 3), "any processes are killed while a job starts")
+def random_at_start(t):
+    t.identical(kills_while(t.draw, ends=False))
+
+
+@fault((1, 2, 3), "any processes of an async job with push logs are killed while it starts, and every sample counts once")
+def random_at_start_async(t):
+    t.counted(kills_while(t.draw, ends=False), sets=LOGGED)
+
+
+@fault((1, 2, 3), "any processes are killed while a job ends")
+def random_at_end(t):
+    t.identical(kills_while(t.draw, ends=True), sets=BEST)
+
+
+@fault((1, 2, 3), "any processes of an async job with push logs are killed while it ends, and every sample counts once")
+def random_at_end_async(t):
+    t.counted(kills_while(t.draw, ends=True), sets=LOGGED)
 
 
 # ---- row 15: other numbers of ps ------------------------------------------------------------------------------------------

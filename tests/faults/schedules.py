@@ -47,6 +47,23 @@ def random_kills(draw, prefix=""):
     return disturb
 
 
+def kills_while(draw, ends, prefix=""):
+    """Three kills of any process close to each other: while the job starts, or (ends) from about its last steps on, while its last
+    checkpoint is written and it is closed."""
+    schedule = [(draw.uniform(0, 0.5), draw.random(), draw.uniform(0, 0.3)) for _ in range(3)]
+    share = draw.uniform(0.93, 1)
+
+    def disturb(cluster, job_id):
+        names = [n for n in cluster.commands if n.startswith(prefix)]
+        if ends:
+            cluster.wait(job_id, lambda s: s["state"] == "Succeeded" or s["steps"] > max(0, share * s["progress"]["total_steps"] - 1),
+                         what=f"{share:.3f} of its steps", every=0.02)
+        for before, which, down in schedule:
+            time.sleep(before)
+            down_for(cluster, names[int(which * len(names))], down)
+    return disturb
+
+
 def kills_every(draw, mean_seconds, prefix=""):
     """A Poisson process of kills until the job ends; the victim is back after a second, as under a supervisor."""
     def disturb(cluster, job_id):
