@@ -292,6 +292,7 @@ std::vector<std::string> JobRun::Waits(absl::Duration now) const {
     for (std::string& line : slow_.Lines(now)) waits.push_back(std::move(line));
   }
   const bool barrier = phase_ != Phase::kTraining || plan_->BarrierDue();
+  const bool hands_out = phase_ == Phase::kTraining || phase_ == Phase::kEvaluating;
   for (uint32_t r = 0; r < options_.workers.size() && opened_; ++r) {
     const std::string& name = options_.workers[r].name;
     if (vacant_.count(r) > 0) continue;  // said above
@@ -303,7 +304,7 @@ std::vector<std::string> JobRun::Waits(absl::Duration now) const {
                                      WorkName(desk_.held(Rank(r))), " (unit ",
                                      desk_.held(Rank(r)).unit_id(), ") ", For(held)));
       }
-    } else if (now - asked_at_[r] > kAsksWithin) {
+    } else if (now - asked_at_[r] > kAsksWithin && (!desk_.AtDropped(Rank(r)) || hands_out)) {
       waits.push_back(
           absl::StrCat("the job waits for ", name, " to ask for work ", For(now - asked_at_[r])));
     }

@@ -289,7 +289,11 @@ class JobRun {
   // job_run_barrier.cc: what happens between units of training.
   void BeginTraining(const Now& now);
   void Advance(const Now& now);
+  // That of the validation split is to be made at this barrier, and has not been.
+  bool EvaluationDue() const;
   void BeginEvaluation(absl::string_view split, Wanted wanted, const Now& now);
+  // It is left to whoever leaves the barrier; EndAtBarrier follows.
+  void GiveUpEvaluation(const Now& now);
   void OnMeasured(const ActionResult& result, const Now& now);
   // How far metrics may be from those that they stand for, to people.
   void TellErrors(const ActionResult& result, const Now& now);
@@ -395,8 +399,10 @@ class JobRun {
   bool Measures() const;
   // What was asked for stays in the record, and begins again with the next run.
   void PutMoveOff();
-  // If the run trains; EndAtBarrier follows.
+  // If the run trains, or stands at a barrier to evaluate; EndAtBarrier follows.
   void GoToBarrier(const Now& now);
+  // The run is to end at its next barrier, and nobody waits for what is due there.
+  bool EndsSoon() const { return Suspending() || leaving_.has_value(); }
   // Training is to end at this barrier, once its checkpoint is committed.
   bool EndsHere() const;
   // False: training goes on.

@@ -74,7 +74,7 @@ void JobRun::TakeOver(Rank rank, const RunNode& worker, const Now& now) {
 void JobRun::TickWorkers(const Now& now) {
   for (uint32_t r = 0; r < options_.workers.size() && opened_; ++r) {
     const RunNode& worker = options_.workers[r];
-    if (worker.incarnation == 0 || desk_.Busy(Rank(r))) continue;
+    if (worker.incarnation == 0 || desk_.Busy(Rank(r)) || desk_.AtDropped(Rank(r))) continue;
     if (now.monotonic - asked_at_[r] < kGivenUpAfter) continue;
     jobs_->AddEvent(record_,
                     absl::StrCat(worker.name, " has not asked for work for ",
