@@ -310,6 +310,13 @@ class JobRun {
   void SetResult(const std::string& checkpoint);
   void Succeed(const Now& now);
 
+  // job_run_best.cc
+  struct Writing;
+  // Of the validation split; null: there is none.
+  v1::Evaluation* EvaluationOf(uint64_t step);
+  // The best model was in that checkpoint alone.
+  void LoseBest(const Writing& lost, absl::string_view why, const Now& now);
+
   // job_run_ps.cc: ps that are lost and come back.
   // What rows come from, beside what was pushed since.
   struct Origin {

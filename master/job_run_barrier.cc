@@ -394,6 +394,7 @@ void JobRun::OnCheckpointFailed(const ActionResult& result, const Now& now) {
     const bool may_pass =
         absl::IsResourceExhausted(result.status) || absl::IsUnavailable(result.status);
     if (may_pass && CutAgainLater(why, options_.disk_patience, now)) return;
+    if (was_best) LoseBest(failed, message, now);
     return Fail(
         "CheckpointFailed",
         absl::StrCat("training is done, and its last checkpoint, at step ", failed.step,
@@ -411,6 +412,10 @@ void JobRun::OnCheckpointFailed(const ActionResult& result, const Now& now) {
                   absl::StrCat("checkpoint at step ", failed.step,
                                " failed, training goes on without it: ", message),
                   now.wall);
+  // Who waited for it at its barrier cuts it again; else its model is in no ps any more.
+  if (was_best && !(phase_ == Phase::kAwaitingWrite && at_its_barrier)) {
+    LoseBest(failed, message, now);
+  }
   if (at_its_barrier) OnLastCheckpointFailed(why, now);
   if (move_.has_value() && move_->stage == Move::kByCheckpoint) {
     GiveUpScaling("its rows would have travelled by that checkpoint", now);
