@@ -287,7 +287,7 @@ v1::JobStatus MasterCore::StatusOf(v1::JobRecord* record, const Now& now) {
   }
   if (run != nullptr) {
     AddRows(status);
-    for (std::string& wait : run->Waits(now.monotonic)) status.add_waits(std::move(wait));
+    for (std::string& wait : run->Waits(now)) status.add_waits(std::move(wait));
   }
   return status;
 }

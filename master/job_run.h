@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -230,10 +231,9 @@ class JobRun {
   // Of training alone.
   std::vector<SlowProcesses::Process> Paces(absl::Duration now) const;
   // Who waits for whom for longer than a second, and who is slow.
-  std::vector<std::string> Waits(absl::Duration now) const;
+  std::vector<std::string> Waits(const Now& now) const;
   void SetUnanswered(Lane lane, std::vector<std::string> ps) {
-    if (lane == Lane::kAside) return;  // nobody waits for it
-    (lane == Lane::kForeground ? unanswered_ : unwritten_) = std::move(ps);
+    unanswered_[static_cast<size_t>(lane)] = std::move(ps);
   }
   // Brings the figures in the record up to date.
   void UpdateStatus(const Now& now);
@@ -260,6 +260,8 @@ class JobRun {
   enum class Wanted { kBarrier, kFinalTest };
 
   const v1::JobSpec& spec() const { return record_->status().spec(); }
+  // That have not answered in the lane, with commas; `otherwise` where none is known.
+  std::string Unanswered(Lane lane, absl::string_view otherwise) const;
   v1::JobStatus& status() { return *record_->mutable_status(); }
   std::vector<v1::FileRecords> FilesOf(absl::string_view split) const;
   bool HasSplit(absl::string_view split) const;
@@ -393,11 +395,13 @@ class JobRun {
   void TickMove(const Now& now);
   void RequestMoveBarrier();
   // From the first round on, by a checkpoint where that was tried too often.
-  void CopyAnew();
+  void CopyAnew(const Now& now);
   void OnCopied(Lane lane, const ActionResult& result, const Now& now);
   bool MoveAtBarrier(bool checkpoint_due, const Now& now);
   void SwitchPs(bool checkpoint_due, const Now& now);
   void ForgetMove();
+  // Whom the move waits for, and what for; empty: for nobody but what Waits says anyway.
+  std::string MoveAwaits() const;
   void ShowShares();
 
   // job_run_suspend.cc
@@ -443,9 +447,8 @@ class JobRun {
   std::optional<Work> wanted_;
   std::optional<Work> wanted_behind_;  // of the background
   UnitDesk desk_;
-  std::vector<std::string> unanswered_;   // ps, of the action under way
-  std::vector<std::string> unwritten_;    // of the one in the background
-  std::vector<absl::Duration> asked_at_;  // by rank: the last call of NextWork
+  std::array<std::vector<std::string>, kLanes> unanswered_;  // ps, of the actions under way
+  std::vector<absl::Duration> asked_at_;                     // by rank: the last call of NextWork
   Progress progress_;
   SlowProcesses slow_;
 
@@ -538,6 +541,7 @@ class JobRun {
     bool closing = false;      // the next barrier is for it
     uint32_t tries = 0;        // ended by a checkpoint that fell due
     absl::Duration since;
+    absl::Duration stage_since;  // of copies, the round's
   };
   std::optional<Move> move_;
   uint64_t copies_begun_ = 0;      // moves, or tries of one, that have begun to copy
