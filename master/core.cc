@@ -91,9 +91,7 @@ absl::StatusOr<v1::Welcome> MasterCore::Join(const v1::Hello& hello, const Now& 
 
 bool MasterCore::Heartbeat(uint64_t incarnation, const v1::Heartbeat& heartbeat, const Now& now) {
   if (!membership_.Heartbeat(incarnation, heartbeat, now.monotonic, now.wall)) return false;
-  if (heartbeat.has_pace()) {
-    for (JobRun* run : Runs()) run->Heard(incarnation, heartbeat.pace(), now);
-  }
+  for (JobRun* run : Runs()) run->Heard(incarnation, heartbeat, now);
   return true;
 }
 

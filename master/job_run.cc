@@ -43,12 +43,13 @@ JobRun::JobRun(JobTable* jobs, v1::JobRecord* record, RunOptions options, const 
       options_(std::move(options)),
       desk_(static_cast<uint32_t>(options_.workers.size())),
       asked_at_(options_.workers.size(), now.monotonic),
+      moved_at_(options_.workers.size(), now.monotonic),
       progress_(record),
       partition_count_(options_.partitions),
       counted_by_(options_.workers.size()),
       last_checkpoint_at_(now.monotonic) {
   for (uint32_t r = 0; r < options_.workers.size(); ++r) {
-    if (options_.workers[r].incarnation == 0) Vacate(Rank(r), /*silent=*/false, now);
+    if (options_.workers[r].incarnation == 0) Vacate(Rank(r), "", now);
   }
   options_.saved != nullptr ? Resume(now) : FindOrOpen(now);
 }
@@ -207,10 +208,14 @@ void JobRun::Tick(const Now& now) {
   Advance(now);
 }
 
-void JobRun::Heard(uint64_t incarnation, const v1::Pace& pace, const Now& now) {
-  if (end_.has_value() || phase_ != Phase::kTraining) return;
-  for (const RunNode& worker : options_.workers) {
-    if (worker.incarnation == incarnation) slow_.Heard(worker.name, pace, now.monotonic);
+void JobRun::Heard(uint64_t incarnation, const v1::Heartbeat& heartbeat, const Now& now) {
+  if (end_.has_value()) return;
+  for (uint32_t r = 0; r < options_.workers.size(); ++r) {
+    const RunNode& worker = options_.workers[r];
+    if (worker.incarnation != incarnation) continue;
+    const v1::Pace& pace = heartbeat.pace();
+    if (pace.steps() > 0 || heartbeat.waits_size() > 0) moved_at_[r] = now.monotonic;
+    if (phase_ == Phase::kTraining) slow_.Heard(worker.name, pace, now.monotonic);
   }
 }
 
@@ -324,11 +329,15 @@ std::vector<std::string> JobRun::Waits(const Now& at) const {
     if (vacant_.count(r) > 0) continue;  // said above
     if (desk_.Busy(Rank(r))) {
       const absl::Duration held = now - desk_.since(Rank(r));
+      const bool stuck = IsStuck(Rank(r), options_.stuck_after, now);
       const bool others_wait = barrier && options_.workers.size() > 1;
       if (held > (others_wait ? kWorthSaying : absl::Seconds(10))) {
         waits.push_back(absl::StrCat("the job waits for ", name, " to ",
                                      WorkName(desk_.held(Rank(r))), " (unit ",
-                                     desk_.held(Rank(r)).unit_id(), ") ", For(held)));
+                                     desk_.held(Rank(r)).unit_id(), ") ", For(held),
+                                     stuck ? "; it makes no step, and waits for nobody: start "
+                                             "tessera-worker, under any --name, to take its place"
+                                           : ""));
       }
     } else if (now - asked_at_[r] > kAsksWithin && (!desk_.AtDropped(Rank(r)) || hands_out)) {
       waits.push_back(

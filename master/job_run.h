@@ -88,6 +88,10 @@ struct RunOptions {
   absl::Duration disk_patience = absl::Minutes(10);
   // How long a rank may have no worker before the job goes back likewise.
   absl::Duration worker_patience = absl::Minutes(2);
+  // How long a worker that lives, and waits for nobody by its own word, may make no step of its
+  // unit. A step takes seconds at most; before a unit's first its records are read, from slow disks
+  // for minutes.
+  absl::Duration stuck_after = absl::Minutes(10);
 };
 
 // How a run ended.
@@ -152,7 +156,11 @@ class JobRun {
   // `worker` lives, has no rank of the run, and a larger incarnation than LostOf: it gets this
   // one, and the run goes on where it was.
   void TakeOver(Rank rank, const RunNode& worker, const Now& now);
-  // It held a rank of this run, lives, and did not ask for work: it gets none again.
+  // Of workers that are stuck for RunOptions::stuck_after. Ascending.
+  std::vector<Rank> StuckRanks(absl::Duration now) const;
+  // Its worker is stuck: the rank is vacant.
+  void GiveUpStuck(Rank rank, bool another_is_free, const Now& now);
+  // It held a rank of this run, lives, and did not do its work: it gets none again.
   bool GaveUpOn(uint64_t incarnation) const { return silent_.count(incarnation) > 0; }
   // The ps have their tables, and workers may begin.
   bool opened() const { return opened_ && !end_.has_value(); }
@@ -226,8 +234,8 @@ class JobRun {
   void Tick(const Now& now);
   // A process of the run is gone, or it must end for another reason. Nothing if it has ended.
   void End(RunEnd end, const Now& now);
-  // A worker's heartbeat; nothing if it has no rank, or nothing is trained.
-  void Heard(uint64_t incarnation, const v1::Pace& pace, const Now& now);
+  // A worker's; nothing if it has no rank.
+  void Heard(uint64_t incarnation, const v1::Heartbeat& heartbeat, const Now& now);
   // Of training alone.
   std::vector<SlowProcesses::Process> Paces(absl::Duration now) const;
   // Who waits for whom for longer than a second, and who is slow.
@@ -383,7 +391,8 @@ class JobRun {
   void RestoreFollowers(const v1::RunState& state, const Now& now);
 
   // job_run_workers.cc
-  void Vacate(Rank rank, bool silent, const Now& now);
+  void Vacate(Rank rank, absl::string_view does_not, const Now& now);
+  bool IsStuck(Rank rank, absl::Duration patience, absl::Duration now) const;
   void TickWorkers(const Now& now);
 
   // job_run_scale.cc: other ps.
@@ -449,6 +458,8 @@ class JobRun {
   UnitDesk desk_;
   std::array<std::vector<std::string>, kLanes> unanswered_;  // ps, of the actions under way
   std::vector<absl::Duration> asked_at_;                     // by rank: the last call of NextWork
+  // By rank: when its worker last said that it had made a step, or waited for somebody.
+  std::vector<absl::Duration> moved_at_;
   Progress progress_;
   SlowProcesses slow_;
 
@@ -490,7 +501,8 @@ class JobRun {
   std::optional<CutAgain> cut_again_;
   struct Vacant {
     absl::Duration since;
-    bool silent = false;  // who had it lives, and did not ask for work
+    // Why it is another's though who had it lives, where nobody was free; else empty.
+    std::string does_not;
     // The incarnation of who had it; 0: lost before this master began, and so before any worker
     // joined that is free.
     uint64_t lost = 0;
