@@ -91,9 +91,7 @@ absl::StatusOr<v1::Welcome> MasterCore::Join(const v1::Hello& hello, const Now& 
 
 bool MasterCore::Heartbeat(uint64_t incarnation, const v1::Heartbeat& heartbeat, const Now& now) {
   if (!membership_.Heartbeat(incarnation, heartbeat, now.monotonic, now.wall)) return false;
-  if (heartbeat.has_pace()) {
-    for (JobRun* run : Runs()) run->Heard(incarnation, heartbeat.pace(), now);
-  }
+  for (JobRun* run : Runs()) run->Heard(incarnation, heartbeat, now);
   return true;
 }
 
@@ -287,7 +285,7 @@ v1::JobStatus MasterCore::StatusOf(v1::JobRecord* record, const Now& now) {
   }
   if (run != nullptr) {
     AddRows(status);
-    for (std::string& wait : run->Waits(now.monotonic)) status.add_waits(std::move(wait));
+    for (std::string& wait : run->Waits(now)) status.add_waits(std::move(wait));
   }
   return status;
 }

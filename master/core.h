@@ -45,6 +45,7 @@ class MasterCore {
     absl::Duration longest_retry = absl::Seconds(10);
     // A job is not pre-empted before it has trained for so long since it was started, and a step.
     absl::Duration least_run = absl::Seconds(10);
+    absl::Duration stuck_after = absl::Minutes(10);  // see RunOptions
     // Of a job that does not go on from a checkpoint, which has its own.
     uint32_t partitions = kDefaultPartitions;
     // Restarts in a row without progress that a job survives: about two minutes of them.

@@ -118,6 +118,14 @@ void MasterCore::FillRanks(const Now& now) {
 }
 
 void MasterCore::FillRanksOf(JobRun& run, const Now& now) {
+  for (const Rank rank : run.StuckRanks(now.monotonic)) {
+    const std::vector<const Node*> free = Serving(*run.record(), FreeWorkers());
+    const auto may_have_it = std::count_if(free.begin(), free.end(), [&run](const Node* node) {
+      return !run.GaveUpOn(node->incarnation);
+    });
+    if (static_cast<size_t>(may_have_it) <= run.VacantRanks().size()) break;
+    run.GiveUpStuck(rank, /*another_is_free=*/true, now);
+  }
   // Who comes back under its name has its rank again; then whoever is free.
   for (const bool own : {true, false}) {
     for (const Rank rank : run.VacantRanks()) {
@@ -410,6 +418,7 @@ void MasterCore::StartRun(v1::JobRecord* record, RunOptions options, const Now& 
   jobs_.Touch(record);
   options.counts = &counts_;
   options.partitions = options_.partitions;
+  options.stuck_after = options_.stuck_after;
   JobSlot& slot = slots_.try_emplace(record->number(), record).first->second;
   slot.retry_at = absl::ZeroDuration();
   slot.Begin(std::make_unique<JobRun>(&jobs_, record, std::move(options), now));

@@ -13,6 +13,8 @@ namespace tessera::master {
 namespace {
 
 constexpr absl::Duration kWorthSaying = absl::Seconds(1);
+// Of what nobody but a move waits for.
+constexpr absl::Duration kBehindWorthSaying = absl::Seconds(5);
 // A worker without work asks again within this (the service holds a call for 10 s at most).
 constexpr absl::Duration kAsksWithin = absl::Seconds(15);
 
@@ -41,6 +43,7 @@ JobRun::JobRun(JobTable* jobs, v1::JobRecord* record, RunOptions options, const 
       options_(std::move(options)),
       desk_(static_cast<uint32_t>(options_.workers.size())),
       asked_at_(options_.workers.size(), now.monotonic),
+      moved_at_(options_.workers.size(), now.monotonic),
       progress_(record),
       rest_(static_cast<uint32_t>(options_.workers.size()),
             MaxLeadOf(record->status().spec().consistency())),
@@ -48,7 +51,7 @@ JobRun::JobRun(JobTable* jobs, v1::JobRecord* record, RunOptions options, const 
       counted_by_(options_.workers.size()),
       last_checkpoint_at_(now.monotonic) {
   for (uint32_t r = 0; r < options_.workers.size(); ++r) {
-    if (options_.workers[r].incarnation == 0) Vacate(Rank(r), /*silent=*/false, now);
+    if (options_.workers[r].incarnation == 0) Vacate(Rank(r), "", now);
   }
   options_.saved != nullptr ? Resume(now) : FindOrOpen(now);
 }
@@ -207,11 +210,14 @@ void JobRun::Tick(const Now& now) {
   Advance(now);
 }
 
-void JobRun::Heard(uint64_t incarnation, const v1::Pace& pace, const Now& now) {
-  if (end_.has_value() || phase_ != Phase::kTraining) return;
+void JobRun::Heard(uint64_t incarnation, const v1::Heartbeat& heartbeat, const Now& now) {
+  if (end_.has_value()) return;
   for (uint32_t r = 0; r < options_.workers.size(); ++r) {
     const RunNode& worker = options_.workers[r];
     if (worker.incarnation != incarnation) continue;
+    const v1::Pace& pace = heartbeat.pace();
+    if (pace.steps() > 0 || heartbeat.waits_size() > 0) moved_at_[r] = now.monotonic;
+    if (phase_ != Phase::kTraining) continue;
     slow_.Heard(worker.name, pace, now.monotonic);
     if (pace.steps() > 0) RestIfTooSlow(Rank(r), now);
   }
@@ -222,9 +228,19 @@ std::vector<SlowProcesses::Process> JobRun::Paces(absl::Duration now) const {
   return slow_.All(now);
 }
 
-std::vector<std::string> JobRun::Waits(absl::Duration now) const {
+std::string JobRun::Unanswered(Lane lane, absl::string_view otherwise) const {
+  const std::vector<std::string>& ps = unanswered_[static_cast<size_t>(lane)];
+  return ps.empty() ? std::string(otherwise) : absl::StrJoin(ps, ", ");
+}
+
+std::vector<std::string> JobRun::Waits(const Now& at) const {
   std::vector<std::string> waits;
   if (end_.has_value()) return waits;
+  const absl::Duration now = at.monotonic;
+  // Of what a user asked for, which a run before this one, or another master, may have begun.
+  const auto for_since = [&at](int64_t unix_ms) {
+    return For(at.wall - absl::FromUnixMillis(unix_ms));
+  };
   const std::string& phase = record_->status().phase();
   const absl::Duration here = now - phase_since_;
   for (const auto& [part, lost] : lost_) {
@@ -253,8 +269,11 @@ std::vector<std::string> JobRun::Waits(absl::Duration now) const {
   if (acting && here > kWorthSaying) {
     const bool of_ps =
         phase_ == Phase::kLoading || phase_ == Phase::kCheckpointing || phase_ == Phase::kMoving;
+    // The last round before the move's barrier may still be under way there.
+    const bool behind = phase_ == Phase::kMoving && copies_behind_ && !copies_ahead_;
     const std::string whom =
-        of_ps && !unanswered_.empty() ? absl::StrJoin(unanswered_, ", ") : "the master itself";
+        of_ps ? Unanswered(behind ? Lane::kBackground : Lane::kForeground, "the master itself")
+              : "the master itself";
     waits.push_back(absl::StrCat("workers wait for ", whom, " (", phase, ") ", For(here)));
   }
   if (writing_.has_value() && phase_ != Phase::kCheckpointing) {
@@ -264,24 +283,35 @@ std::vector<std::string> JobRun::Waits(absl::Duration now) const {
       waits.push_back(absl::StrCat(
           awaited ? "workers wait for " : "training goes on; ", "the checkpoint of step ",
           writing_->step, awaited ? " to be written by " : " is being written by ",
-          unwritten_.empty() ? "the master itself" : absl::StrJoin(unwritten_, ", "), " ",
-          For(written_for)));
+          Unanswered(Lane::kBackground, "the master itself"), " ", For(written_for)));
     }
   }
-  if (record_->status().has_scaling() && !move_.has_value() && phase_ == Phase::kTraining) {
-    waits.push_back(absl::StrCat("training goes on; the move to ", record_->status().scaling().to(),
-                                 " ps waits until so many are here (start tessera-ps)"));
+  const char* const goes_on = phase_ == Phase::kTraining ? "training goes on; " : "";
+  if (record_->status().has_scaling() && !move_.has_value() && plan_ != nullptr) {
+    const v1::Scaling& scaling = record_->status().scaling();
+    waits.push_back(absl::StrCat(
+        goes_on, "the move to ", scaling.to(), " ps waits ",
+        AwaitsScaling() ? "until so many are here (start tessera-ps) " : "until the job trains on ",
+        for_since(scaling.since_unix_ms())));
+  }
+  const bool moves = move_.has_value() && phase_ != Phase::kMoving;  // else workers wait
+  if (moves && now - move_->stage_since > kBehindWorthSaying) {
+    if (const std::string awaits = MoveAwaits(); !awaits.empty()) {
+      waits.push_back(absl::StrCat(goes_on, "the move to ", move_->ps.size(), " ps waits for ",
+                                   awaits, " ", For(now - move_->stage_since)));
+    }
   }
   if (record_->status().has_worker_scaling() && plan_ != nullptr) {
-    const uint32_t to = record_->status().worker_scaling().to();
+    const v1::WorkerScaling& scaling = record_->status().worker_scaling();
     waits.push_back(absl::StrCat(
-        "training goes on; it goes on with ", to, " workers ",
-        workers_are_here_ ? "at its next barrier between shuffle windows"
-                          : "when so many are here (start tessera-worker, under any --name)"));
+        goes_on, "the change to ", scaling.to(), " workers waits ",
+        workers_are_here_ ? "for the next barrier between shuffle windows "
+                          : "until so many are here (start tessera-worker, under any --name) ",
+        for_since(scaling.since_unix_ms())));
   }
-  if (Suspending() && here > kWorthSaying && phase_ == Phase::kTraining) {
-    waits.push_back(
-        absl::StrCat("the job is to be suspended, and goes to its next barrier ", For(here)));
+  if (Suspending() && phase_ == Phase::kTraining) {
+    waits.push_back(absl::StrCat("the job is to be suspended, and goes to its next barrier ",
+                                 for_since(record_->status().suspending().since_unix_ms())));
   }
   if (leaving_.has_value() && now - leaving_->since > kWorthSaying) {
     waits.push_back(absl::StrCat(leaving_->ps, " is to stop, and waits for the job's checkpoint ",
@@ -304,18 +334,23 @@ std::vector<std::string> JobRun::Waits(absl::Duration now) const {
     }
   }
   const bool barrier = phase_ != Phase::kTraining || plan_->BarrierDue();
+  const bool hands_out = phase_ == Phase::kTraining || phase_ == Phase::kEvaluating;
   for (uint32_t r = 0; r < options_.workers.size() && opened_; ++r) {
     const std::string& name = options_.workers[r].name;
     if (vacant_.count(r) > 0) continue;  // said above
     if (desk_.Busy(Rank(r))) {
       const absl::Duration held = now - desk_.since(Rank(r));
+      const bool stuck = IsStuck(Rank(r), options_.stuck_after, now);
       const bool others_wait = barrier && options_.workers.size() > 1;
       if (held > (others_wait ? kWorthSaying : absl::Seconds(10))) {
         waits.push_back(absl::StrCat("the job waits for ", name, " to ",
                                      WorkName(desk_.held(Rank(r))), " (unit ",
-                                     desk_.held(Rank(r)).unit_id(), ") ", For(held)));
+                                     desk_.held(Rank(r)).unit_id(), ") ", For(held),
+                                     stuck ? "; it makes no step, and waits for nobody: start "
+                                             "tessera-worker, under any --name, to take its place"
+                                           : ""));
       }
-    } else if (now - asked_at_[r] > kAsksWithin) {
+    } else if (now - asked_at_[r] > kAsksWithin && (!desk_.AtDropped(Rank(r)) || hands_out)) {
       waits.push_back(
           absl::StrCat("the job waits for ", name, " to ask for work ", For(now - asked_at_[r])));
     }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -88,6 +89,10 @@ struct RunOptions {
   absl::Duration disk_patience = absl::Minutes(10);
   // How long a rank may have no worker before the job goes back likewise.
   absl::Duration worker_patience = absl::Minutes(2);
+  // How long a worker that lives, and waits for nobody by its own word, may make no step of its
+  // unit. A step takes seconds at most; before a unit's first its records are read, from slow disks
+  // for minutes.
+  absl::Duration stuck_after = absl::Minutes(10);
 };
 
 // How a run ended.
@@ -152,7 +157,11 @@ class JobRun {
   // `worker` lives, has no rank of the run, and a larger incarnation than LostOf: it gets this
   // one, and the run goes on where it was.
   void TakeOver(Rank rank, const RunNode& worker, const Now& now);
-  // It held a rank of this run, lives, and did not ask for work: it gets none again.
+  // Of workers that are stuck for RunOptions::stuck_after. Ascending.
+  std::vector<Rank> StuckRanks(absl::Duration now) const;
+  // Its worker is stuck: the rank is vacant.
+  void GiveUpStuck(Rank rank, bool another_is_free, const Now& now);
+  // It held a rank of this run, lives, and did not do its work: it gets none again.
   bool GaveUpOn(uint64_t incarnation) const { return silent_.count(incarnation) > 0; }
   // The ps have their tables, and workers may begin.
   bool opened() const { return opened_ && !end_.has_value(); }
@@ -226,15 +235,14 @@ class JobRun {
   void Tick(const Now& now);
   // A process of the run is gone, or it must end for another reason. Nothing if it has ended.
   void End(RunEnd end, const Now& now);
-  // A worker's heartbeat; nothing if it has no rank, or nothing is trained.
-  void Heard(uint64_t incarnation, const v1::Pace& pace, const Now& now);
+  // A worker's; nothing if it has no rank.
+  void Heard(uint64_t incarnation, const v1::Heartbeat& heartbeat, const Now& now);
   // Of training alone.
   std::vector<SlowProcesses::Process> Paces(absl::Duration now) const;
   // Who waits for whom for longer than a second, and who is slow.
-  std::vector<std::string> Waits(absl::Duration now) const;
+  std::vector<std::string> Waits(const Now& now) const;
   void SetUnanswered(Lane lane, std::vector<std::string> ps) {
-    if (lane == Lane::kAside) return;  // nobody waits for it
-    (lane == Lane::kForeground ? unanswered_ : unwritten_) = std::move(ps);
+    unanswered_[static_cast<size_t>(lane)] = std::move(ps);
   }
   // Brings the figures in the record up to date.
   void UpdateStatus(const Now& now);
@@ -261,6 +269,8 @@ class JobRun {
   enum class Wanted { kBarrier, kFinalTest };
 
   const v1::JobSpec& spec() const { return record_->status().spec(); }
+  // That have not answered in the lane, with commas; `otherwise` where none is known.
+  std::string Unanswered(Lane lane, absl::string_view otherwise) const;
   v1::JobStatus& status() { return *record_->mutable_status(); }
   std::vector<v1::FileRecords> FilesOf(absl::string_view split) const;
   bool HasSplit(absl::string_view split) const;
@@ -290,7 +300,11 @@ class JobRun {
   // job_run_barrier.cc: what happens between units of training.
   void BeginTraining(const Now& now);
   void Advance(const Now& now);
+  // That of the validation split is to be made at this barrier, and has not been.
+  bool EvaluationDue() const;
   void BeginEvaluation(absl::string_view split, Wanted wanted, const Now& now);
+  // It is left to whoever leaves the barrier; EndAtBarrier follows.
+  void GiveUpEvaluation(const Now& now);
   void OnMeasured(const ActionResult& result, const Now& now);
   // How far metrics may be from those that they stand for, to people.
   void TellErrors(const ActionResult& result, const Now& now);
@@ -306,6 +320,13 @@ class JobRun {
   void Conclude(const Now& now);
   void SetResult(const std::string& checkpoint);
   void Succeed(const Now& now);
+
+  // job_run_best.cc
+  struct Writing;
+  // Of the validation split; null: there is none.
+  v1::Evaluation* EvaluationOf(uint64_t step);
+  // The best model was in that checkpoint alone.
+  void LoseBest(const Writing& lost, absl::string_view why, const Now& now);
 
   // job_run_ps.cc: ps that are lost and come back.
   // What rows come from, beside what was pushed since.
@@ -371,7 +392,8 @@ class JobRun {
   void RestoreFollowers(const v1::RunState& state, const Now& now);
 
   // job_run_workers.cc
-  void Vacate(Rank rank, bool silent, const Now& now);
+  void Vacate(Rank rank, absl::string_view does_not, const Now& now);
+  bool IsStuck(Rank rank, absl::Duration patience, absl::Duration now) const;
   void TickWorkers(const Now& now);
   void RestIfTooSlow(Rank rank, const Now& now);
   // The rank gets no training for now (StragglerRest).
@@ -386,11 +408,13 @@ class JobRun {
   void TickMove(const Now& now);
   void RequestMoveBarrier();
   // From the first round on, by a checkpoint where that was tried too often.
-  void CopyAnew();
+  void CopyAnew(const Now& now);
   void OnCopied(Lane lane, const ActionResult& result, const Now& now);
   bool MoveAtBarrier(bool checkpoint_due, const Now& now);
   void SwitchPs(bool checkpoint_due, const Now& now);
   void ForgetMove();
+  // Whom the move waits for, and what for; empty: for nobody but what Waits says anyway.
+  std::string MoveAwaits() const;
   void ShowShares();
 
   // job_run_suspend.cc
@@ -399,8 +423,10 @@ class JobRun {
   bool Measures() const;
   // What was asked for stays in the record, and begins again with the next run.
   void PutMoveOff();
-  // If the run trains; EndAtBarrier follows.
+  // If the run trains, or stands at a barrier to evaluate; EndAtBarrier follows.
   void GoToBarrier(const Now& now);
+  // The run is to end at its next barrier, and nobody waits for what is due there.
+  bool EndsSoon() const { return Suspending() || leaving_.has_value(); }
   // Training is to end at this barrier, once its checkpoint is committed.
   bool EndsHere() const;
   // False: training goes on.
@@ -434,9 +460,10 @@ class JobRun {
   std::optional<Work> wanted_;
   std::optional<Work> wanted_behind_;  // of the background
   UnitDesk desk_;
-  std::vector<std::string> unanswered_;   // ps, of the action under way
-  std::vector<std::string> unwritten_;    // of the one in the background
-  std::vector<absl::Duration> asked_at_;  // by rank: the last call of NextWork
+  std::array<std::vector<std::string>, kLanes> unanswered_;  // ps, of the actions under way
+  std::vector<absl::Duration> asked_at_;                     // by rank: the last call of NextWork
+  // By rank: when its worker last said that it had made a step, or waited for somebody.
+  std::vector<absl::Duration> moved_at_;
   Progress progress_;
   SlowProcesses slow_;
   StragglerRest rest_;
@@ -479,7 +506,8 @@ class JobRun {
   std::optional<CutAgain> cut_again_;
   struct Vacant {
     absl::Duration since;
-    bool silent = false;  // who had it lives, and did not ask for work
+    // Why it is another's though who had it lives, where nobody was free; else empty.
+    std::string does_not;
     // The incarnation of who had it; 0: lost before this master began, and so before any worker
     // joined that is free.
     uint64_t lost = 0;
@@ -530,6 +558,7 @@ class JobRun {
     bool closing = false;      // the next barrier is for it
     uint32_t tries = 0;        // ended by a checkpoint that fell due
     absl::Duration since;
+    absl::Duration stage_since;  // of copies, the round's
   };
   std::optional<Move> move_;
   uint64_t copies_begun_ = 0;      // moves, or tries of one, that have begun to copy

@@ -16,6 +16,7 @@
 #include "common/schedule.h"
 #include "common/version.h"
 #include "master/job_run.h"
+#include "master/plan_parts.h"
 
 namespace tessera::master {
 
@@ -45,6 +46,11 @@ void JobRun::BeginTraining(const Now& now) {
     stopping_ = true;  // early stopping had ended the training before the restart
     plan_->RequestBarrier();
   }
+  // Nothing is due where a job begins, unless it ends there.
+  if (!last_checkpoint_step_.has_value() && !plan_->due().finished) {
+    position_.set_evaluated_step(position_.step());
+  }
+  if (EvaluationDue()) plan_->RequestBarrier();  // a run before this one had no time for it
   UpdateStatus(now);
   if (Suspending()) return Suspend(now);
   Advance(now);
@@ -70,8 +76,7 @@ void JobRun::Advance(const Now& now) {
       position_.set_window_workers(at.window_workers());
       position_.set_epoch_begin(at.epoch_begin());
       position_.set_epoch_shard_records(at.epoch_shard_records());
-      const bool evaluated = !evaluations_.empty() && position_.evaluated_step() == at.step();
-      if (HasSplit("validation") && (due_.evaluate || stopping_) && !evaluated) {
+      if (EvaluationDue() && !EndsSoon()) {
         return BeginEvaluation("validation", Wanted::kBarrier, now);
       }
       return CheckpointIfDue(now);
@@ -103,6 +108,17 @@ void JobRun::Advance(const Now& now) {
   }
 }
 
+bool JobRun::EvaluationDue() const {
+  if (!HasSplit("validation") || position_.evaluated_step() == position_.step()) return false;
+  if (stopping_) return true;
+  // As the plan said when it came here, which may have been in a run before this one.
+  const PlanOptions plan = PlanOptionsOf(spec(), static_cast<uint32_t>(options_.workers.size()));
+  const bool epoch_begins =
+      position_.next_window() == 0 && position_.open_size() == 0 && position_.epoch_begin() == 0;
+  return DueAtStep(plan, position_.step()).evaluate ||
+         (epoch_begins && DueAtEpochEnd(plan, position_.epoch()).evaluate);
+}
+
 void JobRun::BeginEvaluation(absl::string_view split, Wanted wanted, const Now& now) {
   Enter(Phase::kEvaluating, now);
   evaluation_for_ = wanted;
@@ -117,6 +133,21 @@ void JobRun::BeginEvaluation(absl::string_view split, Wanted wanted, const Now& 
       next_evaluation_++, std::string(split), files, std::max<uint64_t>(unit, 1),
       ScoreLayout::Of(spec()),
       MeasuresInParts(spec()) ? MetricsOf(spec()) : std::vector<std::string>());
+}
+
+void JobRun::GiveUpEvaluation(const Now& now) {
+  for (uint32_t r = 0; r < options_.workers.size(); ++r) {
+    if (desk_.Busy(Rank(r))) desk_.Drop(Rank(r));
+  }
+  round_.reset();
+  // They are counted when it is made.
+  position_.set_bad_records(position_.bad_records() - std::exchange(evaluation_bad_records_, 0));
+  status().set_bad_records(position_.bad_records());
+  jobs_->AddEvent(record_,
+                  absl::StrCat("the evaluation of step ", position_.step(),
+                               " is given up, and made when the job goes on"),
+                  now.wall);
+  CheckpointIfDue(now);
 }
 
 void JobRun::OnMeasured(const ActionResult& result, const Now& now) {
@@ -200,6 +231,10 @@ void JobRun::FollowRules(const v1::Evaluation& measured, const Now& now) {
 
 void JobRun::CheckpointIfDue(const Now& now) {
   const bool best = improved_ && spec().checkpoint().keep_best();
+  // Cut before it was measured.
+  if (best && last_checkpoint_step_ == position_.step()) {
+    position_.set_best_checkpoint(last_checkpoint_);
+  }
   const bool due =
       due_.checkpoint || best || stopping_ || EndsHere() || (due_.requested && !barrier_for_move_);
   if (MoveAtBarrier(due && last_checkpoint_step_ != position_.step(), now)) return;
@@ -359,6 +394,7 @@ void JobRun::OnCheckpointFailed(const ActionResult& result, const Now& now) {
     const bool may_pass =
         absl::IsResourceExhausted(result.status) || absl::IsUnavailable(result.status);
     if (may_pass && CutAgainLater(why, options_.disk_patience, now)) return;
+    if (was_best) LoseBest(failed, message, now);
     return Fail(
         "CheckpointFailed",
         absl::StrCat("training is done, and its last checkpoint, at step ", failed.step,
@@ -376,6 +412,10 @@ void JobRun::OnCheckpointFailed(const ActionResult& result, const Now& now) {
                   absl::StrCat("checkpoint at step ", failed.step,
                                " failed, training goes on without it: ", message),
                   now.wall);
+  // Who waited for it at its barrier cuts it again; else its model is in no ps any more.
+  if (was_best && !(phase_ == Phase::kAwaitingWrite && at_its_barrier)) {
+    LoseBest(failed, message, now);
+  }
   if (at_its_barrier) OnLastCheckpointFailed(why, now);
   if (move_.has_value() && move_->stage == Move::kByCheckpoint) {
     GiveUpScaling("its rows would have travelled by that checkpoint", now);
@@ -384,6 +424,8 @@ void JobRun::OnCheckpointFailed(const ActionResult& result, const Now& now) {
 
 void JobRun::LeaveBarrier(const Now& now) {
   if (EndAtBarrier(now)) return;
+  // It was given up for an end that has not come.
+  if (EvaluationDue()) return BeginEvaluation("validation", Wanted::kBarrier, now);
   if (stopping_) return Conclude(now);
   barrier_for_move_ = false;
   plan_->Pass();

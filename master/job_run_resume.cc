@@ -44,8 +44,9 @@ v1::RunState JobRun::State() const {
   state.set_last_checkpoint(last_checkpoint_);
   if (last_checkpoint_step_.has_value()) state.set_last_checkpoint_step(*last_checkpoint_step_);
   state.set_stopping(stopping_);
-  state.set_to_checkpoint(phase_ == Phase::kCheckpointing || phase_ == Phase::kAwaitingWrite ||
-                          phase_ == Phase::kMoving);
+  const bool to_checkpoint = phase_ == Phase::kCheckpointing || phase_ == Phase::kAwaitingWrite ||
+                             phase_ == Phase::kMoving;
+  state.set_to_checkpoint(to_checkpoint && !EvaluationDue());
   *state.mutable_due() = master::ToProto(due_);
   state.set_improved(improved_);
   if (writing_.has_value()) {

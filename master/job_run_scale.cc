@@ -41,7 +41,11 @@ void JobRun::Scale(std::vector<RunNode> ps, const Now& now) {
       if (options_.ps[from].incarnation == ps[to].incarnation) stays[from] = to;
     }
   }
-  move_ = {.ps = std::move(ps), .stays = std::move(stays), .owner = {}, .since = now.monotonic};
+  move_ = {.ps = std::move(ps),
+           .stays = std::move(stays),
+           .owner = {},
+           .since = now.monotonic,
+           .stage_since = now.monotonic};
   status().mutable_scaling()->set_phase("planning");
 }
 
@@ -110,6 +114,7 @@ void JobRun::OnWeighed(const ActionResult& result, const Now& now) {
                   now.wall);
   move_->owner = std::move(moves.owner);
   move_->stage = Move::kToCopy;
+  move_->stage_since = now.monotonic;
   scaling.set_phase("copying");
   TickMove(now);
 }
@@ -159,6 +164,7 @@ CopyPartitions JobRun::CopyWork(bool changed, uint64_t steps) const {
 
 void JobRun::BeginCopy(const Now& now) {
   move_->stage = Move::kCopying;
+  move_->stage_since = now.monotonic;
   if (move_->rounds == 0) ++copies_begun_;
   CopyPartitions work = CopyWork(/*changed=*/move_->rounds > 0);
   if (!work.calls.empty()) {
@@ -211,7 +217,7 @@ void JobRun::OnCopied(Lane lane, const ActionResult& result, const Now& now) {
   }
   if (!result.status.ok()) {
     if (Logged()) {
-      CopyAnew();  // the ps that failed may come back with its rows
+      CopyAnew(now);  // the ps that failed may come back with its rows
     } else {
       GiveUpScaling(result.status.message(), now);
     }
@@ -222,7 +228,7 @@ void JobRun::OnCopied(Lane lane, const ActionResult& result, const Now& now) {
   scaling.set_rows(scaling.rows() + result.rows);
   scaling.set_bytes(scaling.bytes() + result.bytes);
   if (lane == Lane::kForeground && !lost_.empty()) {
-    CopyAnew();
+    CopyAnew(now);
     return CheckpointIfDue(now);
   }
   if (lane == Lane::kForeground) {
@@ -236,7 +242,7 @@ void JobRun::OnCopied(Lane lane, const ActionResult& result, const Now& now) {
     return CheckpointIfDue(now);
   }
   // One that was cut again has taken the marks, and is written in the lane of the copies.
-  if (writing_.has_value()) return CopyAnew();
+  if (writing_.has_value()) return CopyAnew(now);
   const bool shrinks = move_->rounds == 1 || result.bytes < before / 2;
   if (result.bytes <= kSmallRoundBytes || !shrinks) move_->closing = true;
   // Until the barrier is reached, so that little has changed by then.
@@ -247,8 +253,9 @@ void JobRun::OnCopied(Lane lane, const ActionResult& result, const Now& now) {
   Advance(now);
 }
 
-void JobRun::CopyAnew() {
+void JobRun::CopyAnew(const Now& now) {
   move_->rounds = 0;
+  move_->stage_since = now.monotonic;
   move_->closing = false;
   move_->stage = ++move_->tries < kMaxTries ? Move::kToCopy : Move::kByCheckpoint;
   status().mutable_scaling()->set_phase(move_->stage == Move::kToCopy ? "copying" : "switching");
@@ -274,7 +281,7 @@ bool JobRun::MoveAtBarrier(bool checkpoint_due, const Now& now) {
       }
       if (!checkpoint_due) return false;
       wanted_behind_.reset();
-      CopyAnew();
+      CopyAnew(now);
       return false;
     case Move::kCopied:
       // The last of it, while nobody pushes.
@@ -351,6 +358,32 @@ void JobRun::ForgetMove() {
     }
   }
   move_.reset();
+}
+
+std::string JobRun::MoveAwaits() const {
+  switch (move_->stage) {
+    case Move::kToWeigh:
+      if (!lost_.empty()) return "";
+      return absl::StrCat(
+          Unanswered(Lane::kAside, "its ps"),
+          weighing_ ? " to weigh their partitions" : " to be told whose rows they copy");
+    case Move::kToCopy:
+      if (!lost_.empty() || cut_again_.has_value()) return "";
+      if (writing_.has_value()) {
+        return absl::StrCat(Unanswered(Lane::kBackground, "the master itself"),
+                            " to write the checkpoint of step ", writing_->step);
+      }
+      if (!copies_behind_) return "";
+      return absl::StrCat(Unanswered(Lane::kBackground, "its ps"),
+                          " to end a copy that is given up");
+    case Move::kCopying:
+      return absl::StrCat(Unanswered(Lane::kBackground, "its ps"), " to copy rows, in round ",
+                          move_->rounds + 1);
+    case Move::kCopied:
+    case Move::kByCheckpoint:
+      return "";  // the barrier
+  }
+  return "";
 }
 
 void JobRun::ShowShares() {

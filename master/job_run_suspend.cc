@@ -31,6 +31,9 @@ void JobRun::PutMoveOff() {
 }
 
 void JobRun::GoToBarrier(const Now& now) {
+  if (phase_ == Phase::kEvaluating && evaluation_for_ == Wanted::kBarrier) {
+    return GiveUpEvaluation(now);
+  }
   if (phase_ != Phase::kTraining) return;
   if (!plan_->BarrierDue()) RequestMoveBarrier();
   Advance(now);
@@ -68,7 +71,7 @@ uint32_t JobRun::WorkersToCome() const {
 }
 
 bool JobRun::EndsHere() const {
-  if (Suspending() || leaving_.has_value()) return true;
+  if (EndsSoon()) return true;
   const bool sync = IsSync(spec().consistency().sparse()) || IsSync(spec().consistency().dense());
   return workers_are_here_ && AwaitsWorkers() && (!sync || position_.open_size() == 0);
 }

@@ -78,10 +78,9 @@ absl::StatusOr<std::optional<v1::NextWorkResponse>> JobRun::NextWork(
     if (end_.has_value()) return IsOver();
     return desk_.held(rank);
   }
+  if (*call != UnitDesk::Call::kCompletes) desk_.Acknowledge(rank, request.completed_unit());
   // A worker that cannot even begin says so without a unit.
-  if (*call == UnitDesk::Call::kDropped) {
-    desk_.Acknowledge(rank);
-  } else if (request.result().code() != 0) {
+  if (*call != UnitDesk::Call::kDropped && request.result().code() != 0) {
     OnUnitFailed(rank, request.result(), now);
   } else if (*call == UnitDesk::Call::kCompletes) {
     OnUnitDone(rank, request.result(), now);

@@ -128,6 +128,7 @@ int main(int argc, char** argv) {
   options.checkpoint_root = "./tessera-checkpoints";
   double lease_seconds = 10;
   double least_run_seconds = 10;
+  double stuck_after_seconds = 600;
   std::string quotas_file;
   std::string log_level = "info";
   app.add_option("--listen", options.server.listen, "Where to serve, host:port; port 0: a free one")
@@ -176,6 +177,11 @@ int main(int argc, char** argv) {
                  "A job that has trained for less since it was started is not pre-empted")
       ->capture_default_str()
       ->check(CLI::Range(0.0, 86400.0));
+  app.add_option("--stuck-after-seconds", stuck_after_seconds,
+                 "A worker that lives, makes no step of its training for so long and waits for "
+                 "nobody is taken for lost, and another gets its rank")
+      ->capture_default_str()
+      ->check(CLI::Range(1.0, 86400.0));
   app.add_option("--quotas", quotas_file,
                  "YAML file of what teams (team in a job) may use together: {teams: [{name: ads,\n"
                  "workers: 4, rows: 1000000, row_bytes: 1000000000}, {name: \"*\", workers: 1}]}");
@@ -219,6 +225,7 @@ int main(int argc, char** argv) {
   options.lease = absl::Seconds(lease_seconds);
   options.heartbeat = options.lease / 5;
   options.least_run = absl::Seconds(least_run_seconds);
+  options.stuck_after = absl::Seconds(stuck_after_seconds);
   SharedState shared;
   if (!etcd.members.empty()) {
     absl::StatusOr<SharedState> state = Lead(etcd, options, &stop);

@@ -39,6 +39,8 @@ class Master {
     absl::Duration settle = absl::Seconds(1);
     // A job that has trained for less since it was started is not pre-empted.
     absl::Duration least_run = absl::Seconds(10);
+    // A worker that lives, makes no step and waits for nobody is replaced after this.
+    absl::Duration stuck_after = absl::Minutes(10);
     Quotas quotas;
   };
 

@@ -69,9 +69,18 @@ void UnitDesk::Complete(Rank rank) {
   r.held.Clear();
 }
 
-void UnitDesk::Acknowledge(Rank rank) {
+void UnitDesk::Drop(Rank rank) {
   Ranked& r = Change(rank);
-  r.completed = std::exchange(r.dropped, 0);
+  r.dropped = r.held.unit_id();
+  r.busy = false;
+  r.held.Clear();
+}
+
+void UnitDesk::Acknowledge(Rank rank, uint64_t completed_unit) {
+  if (!AtDropped(rank)) return;  // nothing changes
+  Ranked& r = Change(rank);
+  r.completed = completed_unit;
+  r.dropped = 0;
 }
 
 v1::RankState UnitDesk::StateOf(Rank rank) const {

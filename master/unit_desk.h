@@ -23,8 +23,8 @@ class UnitDesk {
   enum class Call {
     kRepeat,     // answer with held()
     kCompletes,  // the result is news: process it, then Complete()
-    kAsks,       // holds nothing
-    kDropped,    // the result is of no use: Acknowledge(), then as kAsks
+    kAsks,       // holds nothing: Acknowledge()
+    kDropped,    // the result is of no use: as kAsks
   };
   // INVALID_ARGUMENT: reports a unit that is not the rank's.
   absl::StatusOr<Call> Classify(Rank rank, uint64_t completed_unit) const;
@@ -32,7 +32,13 @@ class UnitDesk {
   // Numbers the unit and remembers it.
   const v1::NextWorkResponse& HandOut(Rank rank, v1::NextWorkResponse unit, absl::Duration now);
   void Complete(Rank rank);
-  void Acknowledge(Rank rank);
+  // What the rank holds is of no use any more: whoever reports it, or never got it, asks for
+  // another unit.
+  void Drop(Rank rank);
+  // The rank asks for work, and has done so after `completed_unit`: it is at no dropped unit.
+  void Acknowledge(Rank rank, uint64_t completed_unit);
+  // It may be at one.
+  bool AtDropped(Rank rank) const { return ranks_[rank.value()].dropped != 0; }
   // The rank is another process's, which has reported nothing: what the rank holds is handed out to
   // it under a new number. Returns the old one; 0: the rank holds nothing.
   uint64_t TakeOver(Rank rank, absl::Duration now);
@@ -58,8 +64,7 @@ class UnitDesk {
   // Ranks whose state has changed since the last call, ascending. At first none has.
   std::set<uint32_t> TakeChanged() { return std::exchange(changed_, {}); }
   v1::RankState StateOf(Rank rank) const;
-  // Before anything else, of every rank. Units of training go on; others are dropped: whoever
-  // reports one, or never got it, asks for another.
+  // Before anything else, of every rank. Units of training go on; others are dropped.
   void Restore(Rank rank, const v1::RankState& state, absl::Duration now);
 
  private:

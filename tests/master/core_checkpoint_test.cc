@@ -40,6 +40,15 @@ class CoreCheckpointTest : public testing::Test, protected CoreHarness {
       return cuts_.size() == number ? why : absl::OkStatus();
     };
   }
+  // Steps of the evaluations that are marked.
+  std::vector<uint64_t> BestOf(const std::string& id) {
+    std::vector<uint64_t> steps;
+    const v1::JobStatus job = Job(id);
+    for (const v1::Evaluation& evaluation : job.evaluations()) {
+      if (evaluation.best()) steps.push_back(evaluation.step());
+    }
+    return steps;
+  }
   void Release() {
     hold_writes_ = false;
     EXPECT_TRUE(FinishWrite());
@@ -280,6 +289,64 @@ TEST_F(CoreCheckpointTest, TheBestModelIsOneThatWasWritten) {
   EXPECT_EQ(writes_[1].manifest.position().best_checkpoint(), writes_[1].folder);
   EXPECT_EQ(Job(id).checkpoint(), writes_[0].folder);
   EXPECT_THAT(writes_[2].keep_besides, Contains(writes_[0].folder));
+  EXPECT_THAT(BestOf(id), ElementsAre(10));
+  EXPECT_THAT(Events(id), Contains("the best model so far, of step 20, auc 0.700000, is lost: disk "
+                                   "full; the best that is left is of step 10, auc 0.600000"));
+}
+
+TEST_F(CoreCheckpointTest, OneThatIsBetterThanTheBestThatWasWrittenIsTheBestThen) {
+  for (const bool cut : {false, true}) {
+    SCOPED_TRACE(cut);
+    JoinAll(1, 1);
+    v1::JobSpec spec = SmallJob();
+    spec.mutable_checkpoint()->set_keep_best(true);
+    aucs_ = {0.6, 0.8, 0.7};
+    writes_.clear();
+    cuts_.clear();
+    cut ? FailCut(2, absl::FailedPreconditionError("already cut"))
+        : FailWrite(2, absl::ResourceExhaustedError("disk full"));
+    const std::string id = Submit(spec, 1, 1);
+    RunUntil(id, v1::SUCCEEDED);
+    EXPECT_THAT(Job(id).checkpoint(), HasSubstr("step-000000000030"));
+    EXPECT_THAT(BestOf(id), ElementsAre(30));
+    EXPECT_EQ(writes_.back().manifest.position().best(), 0.7);
+    on_cut_ = nullptr;
+    on_write_ = nullptr;
+    RestartMaster();
+  }
+}
+
+TEST_F(CoreCheckpointTest, WhatWasMeasuredWhileTheBestModelWasWrittenTakesItsPlaceAtItsBarrier) {
+  JoinAll(1, 1);
+  v1::JobSpec spec = EverySteps(20);
+  spec.mutable_checkpoint()->set_keep_best(true);
+  aucs_ = {0.8, 0.7, 0.5};
+  const std::string id = SubmitAndHold(spec);
+  RunUntilStep(id, 20);
+  Rounds(10);
+  ASSERT_EQ(Job(id).evaluations_size(), 2);
+  EXPECT_THAT(BestOf(id), ElementsAre(10));
+  FailWrite(1, absl::ResourceExhaustedError("disk full"));
+  Release();
+  EXPECT_THAT(BestOf(id), ElementsAre(20));
+  EXPECT_THAT(Events(id), Contains(HasSubstr("the best that is left is of step 20")));
+  RunUntil(id, v1::SUCCEEDED);
+  EXPECT_THAT(Job(id).checkpoint(), HasSubstr("step-000000000020"));
+  EXPECT_THAT(BestOf(id), ElementsAre(20));
+}
+
+TEST_F(CoreCheckpointTest, WhereTheOnlyBestModelIsLostNoneIsMarked) {
+  JoinAll(1, 1);
+  v1::JobSpec spec = SmallJob();
+  spec.mutable_checkpoint()->set_keep_best(true);
+  spec.mutable_evaluation()->set_every_steps(8);
+  FailWrite(1, absl::ResourceExhaustedError("disk full"));
+  const std::string id = Submit(spec, 1, 1);
+  RunUntilStep(id, 10);
+  EXPECT_THAT(BestOf(id), IsEmpty());
+  EXPECT_THAT(Events(id), Contains(HasSubstr("is lost: disk full; none is left")));
+  RunUntil(id, v1::SUCCEEDED);
+  EXPECT_THAT(BestOf(id), ElementsAre(16));
 }
 
 TEST_F(CoreCheckpointTest, EarlyStoppingWaitsForTheWriteOfTheBestModel) {

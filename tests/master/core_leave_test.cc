@@ -186,6 +186,149 @@ TEST_F(CoreLeaveTest, AMoveToOneThatIsToStopIsGivenUp) {
   EXPECT_EQ(Job(id).restarts(), 0u);
 }
 
+// Ps that are told to stop while a job evaluates.
+class CoreLeaveEvaluationTest : public CoreLeaveTest {
+ protected:
+  static constexpr uint64_t kSteps = 60;
+  static v1::JobSpec Evaluated(v1::Consistency mode = v1::SYNC, uint64_t every_steps = 15) {
+    v1::JobSpec spec = Quiet();
+    spec.mutable_consistency()->set_sparse(mode);
+    spec.mutable_consistency()->set_dense(mode);
+    spec.mutable_train()->set_epochs(6);
+    spec.mutable_evaluation()->set_every_steps(every_steps);
+    spec.mutable_checkpoint()->set_keep_best(true);
+    return spec;
+  }
+  std::string SubmitMeasured(const v1::JobSpec& spec) {
+    trained_.clear();
+    aucs_ = {0.6, 0.8, 0.7, 0.75, 0.9, 0.5};
+    return Submit(spec, 2, 2);
+  }
+  // The job's evaluations, and of which step its result is.
+  std::vector<std::string> Measured(const std::string& id) {
+    std::vector<std::string> measured;
+    const v1::JobStatus job = Job(id);
+    for (const v1::Evaluation& evaluation : job.evaluations()) {
+      measured.push_back(absl::StrCat(
+          evaluation.split(), " of step ", evaluation.step(), ", epoch ", evaluation.epoch(), ": ",
+          evaluation.metrics().at("auc"), evaluation.best() ? ", best" : ""));
+    }
+    measured.push_back(job.checkpoint().substr(job.checkpoint().rfind('/')));
+    return measured;
+  }
+  std::vector<std::string> Undisturbed(const v1::JobSpec& spec) {
+    const std::string id = SubmitMeasured(spec);
+    RunUntil(id, v1::SUCCEEDED);
+    return Measured(id);
+  }
+  void RunUntilEvaluating(const std::string& id, int evaluations_before) {
+    for (int i = 0; i < 3000; ++i) {
+      const v1::JobStatus job = Job(id);
+      if (job.evaluations_size() == evaluations_before && job.phase() == "evaluating") return;
+      Round();
+    }
+    FAIL() << Job(id).ShortDebugString();
+  }
+};
+
+TEST_F(CoreLeaveEvaluationTest, TheEvaluationIsNotWaitedForAndTheNextRunMakesIt) {
+  JoinAll(2, 2);
+  const std::vector<std::string> undisturbed = Undisturbed(Evaluated());
+  const std::string id = SubmitMeasured(Evaluated());
+  RunUntilEvaluating(id, 1);
+  const auto workers = std::exchange(workers_, {});  // it takes them hours
+  Ask("ps-1");
+  RunUntilMayLeave("ps-1");
+  EXPECT_THAT(Events(id), Contains("the evaluation of step 30 is given up, and made when the job "
+                                   "goes on"));
+  EXPECT_EQ(writes_.back().manifest.step(), 30u);
+  Stop("ps-1");
+  Join(v1::PS, "ps-1");
+  workers_ = workers;
+  RunUntil(id, v1::SUCCEEDED);
+  EXPECT_EQ(Job(id).restarts(), 1u);
+  EXPECT_EQ(Measured(id), undisturbed);
+  ExpectEachStepOnce(kSteps, 2);
+}
+
+TEST_F(CoreLeaveEvaluationTest, WhoseCheckpointFailsIsMadeAfterAll) {
+  JoinAll(2, 2);
+  const std::vector<std::string> undisturbed = Undisturbed(Evaluated());
+  const std::string id = SubmitMeasured(Evaluated());
+  RunUntilEvaluating(id, 2);
+  on_write_ = [](const WriteCheckpoint&) { return absl::ResourceExhaustedError("disk full"); };
+  Ask("ps-1");
+  RunUntilMayLeave("ps-1");
+  on_write_ = nullptr;
+  RunUntil(id, v1::SUCCEEDED);
+  EXPECT_EQ(Job(id).restarts(), 0u);
+  EXPECT_EQ(Measured(id), undisturbed);
+}
+
+TEST_F(CoreLeaveEvaluationTest, WorkersAreNotSilentWhileTheyEndWhatWasGivenUp) {
+  JoinAll(2, 2);
+  const std::string id = SubmitMeasured(Evaluated());
+  RunUntilEvaluating(id, 1);
+  ASSERT_EQ(workers_.erase("worker-1"), 1u);  // it holds a unit, and does it for hours
+  hold_writes_ = true;
+  Ask("ps-1");
+  for (int i = 0; i < 900; ++i) Round();  // one and a half minutes
+  EXPECT_EQ(Job(id).state(), v1::RUNNING);
+  EXPECT_THAT(Waits(id), Not(Contains(HasSubstr("to ask for work"))));
+  hold_writes_ = false;
+  RunUntilMayLeave("ps-1");
+  EXPECT_EQ(Job(id).restarts(), 1u);
+  EXPECT_THAT(Events(id), Contains(HasSubstr("has all that was trained")));
+}
+
+TEST_F(CoreLeaveEvaluationTest, TheLastTestKeepsNobody) {
+  for (const double last : {0.7, 0.9}) {  // of the best model, and of the last
+    SCOPED_TRACE(last);
+    JoinAll(2, 2);
+    const std::string id = SubmitMeasured(Evaluated());
+    aucs_[3] = last;
+    for (int i = 0; i < 3000; ++i) {
+      if (Job(id).evaluations_size() == 4 && Job(id).phase() == "evaluating") break;
+      Round();
+    }
+    Ask("ps-1");
+    EXPECT_TRUE(MayLeave("ps-1"));
+    Stop("ps-1");
+    Join(v1::PS, "ps-1");
+    RunUntil(id, v1::SUCCEEDED);
+    EXPECT_EQ(Job(id).final_metrics().count("test"), 1u);
+    EXPECT_EQ(Job(id).evaluations_size(), 4);
+    RestartMaster();
+  }
+}
+
+TEST_F(CoreLeaveEvaluationTest, AtEveryInstantTheEvaluationsAreThoseOfAnUndisturbedRun) {
+  for (const auto& [mode, every_steps] : {std::pair(v1::SYNC, 15), std::pair(v1::SYNC, 0),
+                                          std::pair(v1::ASYNC, 15), std::pair(v1::ASYNC, 0)}) {
+    const v1::JobSpec spec = Evaluated(mode, static_cast<uint64_t>(every_steps));
+    JoinAll(2, 2);
+    const std::vector<std::string> undisturbed = Undisturbed(spec);
+    RestartMaster();
+    for (int at = 0; at < 150; at += 2) {
+      SCOPED_TRACE(absl::StrCat(v1::Consistency_Name(mode), " ", every_steps, ": ", at));
+      JoinAll(2, 2);
+      const std::string id = SubmitMeasured(spec);
+      for (int i = 0; i < at; ++i) Step();
+      Ask("ps-1");
+      if (at % 3 == 0) {  // the master is lost on the way
+        for (int i = 0; i < at % 5; ++i) Step();
+        RestartMasterAlone();
+      }
+      RunUntilMayLeave("ps-1");
+      Stop("ps-1");
+      Join(v1::PS, "ps-1");
+      RunUntil(id, v1::SUCCEEDED);
+      EXPECT_EQ(Measured(id), undisturbed);
+      RestartMaster();
+    }
+  }
+}
+
 TEST_F(CoreLeaveTest, AtEveryInstantNothingIsTrainedTwice) {
   for (int at = 0; at < 150; at += 3) {
     SCOPED_TRACE(at);

@@ -190,8 +190,45 @@ TEST_F(CoreScaleTest, AMoveWaitsForPsThatAreNotHereAndTrainingGoesOn) {
   for (int i = 0; i < 5 || Job(id).phase() != "training"; ++i) Round();
   EXPECT_GT(Job(id).step(), step);
   EXPECT_EQ(Job(id).scaling().phase(), "waiting");
-  EXPECT_THAT(Job(id).waits(), Contains(HasSubstr("waits until so many are here")));
+  Advance(absl::Seconds(2));
+  EXPECT_THAT(Job(id).waits(), Contains(testing::MatchesRegex(
+                                   "training goes on; the move to 2 ps waits until so many are "
+                                   "here .start tessera-ps. for [1-9] s")));
   Join(v1::PS, "ps-1");
+  RunUntilPs(id, 2);
+}
+
+TEST_F(CoreScaleTest, AMoveSaysWhichPsItWaitsFor) {
+  JoinAll(2, 1);
+  v1::JobSpec spec = Quiet();
+  spec.mutable_evaluation()->set_every_epochs(1000);
+  const std::string id = Submit(spec, 1, 1);
+  RunUntilStep(id, 20);
+  ASSERT_TRUE(Scale(id, 2).ok());
+  const std::optional<Action> weigh = core_->TakeAction(Lane::kAside);
+  ASSERT_TRUE(weigh.has_value());
+  core_->SetUnanswered(weigh->id, {"ps-0"});
+  Advance(absl::Seconds(6));
+  EXPECT_THAT(Waits(id), Contains("training goes on; the move to 2 ps waits for ps-0 to weigh "
+                                  "their partitions for 6 s"));
+  core_->ActionDone(weigh->id, Failed(absl::UnimplementedError("no weights")), now_);
+  // Two rounds, of which the second is still under way at the barrier.
+  for (const bool last : {false, true}) {
+    hold_writes_ = true;
+    for (int i = 0; i < 20 && !writing_.has_value(); ++i) Round();
+    ASSERT_TRUE(writing_.has_value());
+    core_->SetUnanswered(writing_->id, {"ps-1"});
+    if (last) break;
+    Advance(absl::Seconds(6));
+    EXPECT_THAT(Waits(id), Contains(HasSubstr("the move to 2 ps waits for ps-1 to copy rows, in "
+                                              "round 1 for 6 s")));
+    hold_writes_ = false;
+    ASSERT_TRUE(FinishWrite());
+  }
+  for (int i = 0; i < 20 && Job(id).phase() != "moving"; ++i) Round();
+  Advance(absl::Seconds(2));
+  EXPECT_THAT(Waits(id), Contains(HasSubstr("workers wait for ps-1 (moving) for 2 s")));
+  hold_writes_ = false;
   RunUntilPs(id, 2);
 }
 

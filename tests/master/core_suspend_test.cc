@@ -77,6 +77,61 @@ TEST_F(CoreSuspendTest, NothingIsTrainedTwiceHoweverOftenAJobIsSuspended) {
   }
 }
 
+TEST_F(CoreSuspendTest, AnEvaluationIsNotWaitedForAndMadeWhenTheJobGoesOn) {
+  JoinAll(1, 1);
+  v1::JobSpec spec = Quiet(3);
+  spec.mutable_checkpoint()->set_keep_best(true);
+  aucs_ = {0.6, 0.8, 0.7};
+  const std::string id = Submit(spec, 1, 1);
+  RunUntilStep(id, 20);
+  for (int i = 0; i < 100 && Job(id).phase() != "evaluating"; ++i) Round();
+  ASSERT_EQ(Job(id).evaluations_size(), 1);
+  const auto workers = std::exchange(workers_, {});
+  ASSERT_TRUE(Suspend(id).ok());
+  RunUntil(id, v1::SUSPENDED, 100);
+  EXPECT_EQ(Job(id).step(), 20u);
+  workers_ = workers;
+  ASSERT_TRUE(Resume(id).ok());
+  // Again, before it has been made.
+  for (int i = 0; i < 100 && Job(id).phase() != "evaluating"; ++i) Round();
+  ASSERT_TRUE(Suspend(id).ok());
+  RunUntil(id, v1::SUSPENDED, 100);
+  ASSERT_TRUE(Resume(id).ok());
+  RunUntil(id, v1::SUCCEEDED);
+  const v1::JobStatus job = Job(id);
+  ASSERT_EQ(job.evaluations_size(), 3);
+  EXPECT_EQ(job.evaluations(1).step(), 20u);
+  EXPECT_TRUE(job.evaluations(1).best());
+  EXPECT_THAT(job.checkpoint(), HasSubstr("step-000000000020"));
+  ExpectEachStepOnce(30);
+}
+
+TEST_F(CoreSuspendTest, WhereAJobBeginsNothingIsEvaluated) {
+  JoinAll(1, 1);
+  v1::JobSpec spec = Quiet(2);
+  spec.mutable_evaluation()->set_every_steps(13);
+  spec.mutable_checkpoint()->set_every_steps(10);
+  RunUntil(Submit(spec, 1, 1), v1::SUCCEEDED);
+  ASSERT_EQ(writes_[0].manifest.step(), 10u);
+  spec.mutable_evaluation()->set_every_steps(5);
+  spec.mutable_start()->set_checkpoint(writes_[0].folder);
+  const std::string id = Submit(spec, 1, 1);
+  RunUntilStep(id, 11);
+  // It begins there once more, and is to go before anything is trained.
+  Kill("ps-0");
+  Join(v1::PS, "ps-0");
+  for (int i = 0; i < 100 && !(Job(id).generation() == 2 && Job(id).phase() == "training"); ++i) {
+    Step();
+  }
+  ASSERT_TRUE(Suspend(id).ok());
+  RunUntil(id, v1::SUSPENDED);
+  EXPECT_EQ(Job(id).step(), 10u);
+  ASSERT_TRUE(Resume(id).ok());
+  RunUntil(id, v1::SUCCEEDED);
+  ASSERT_EQ(Job(id).evaluations_size(), 2);
+  EXPECT_EQ(Job(id).evaluations(0).step(), 15u);
+}
+
 TEST_F(CoreSuspendTest, InEachPhaseAJobCanBeSuspendedAndGoesOn) {
   JoinAll(1, 2);
   v1::JobSpec spec = Quiet(6);

@@ -254,6 +254,103 @@ TEST_F(CoreWorkerRecoveryTest, OneThatLivesAndAsksForNoWorkGetsANewStartWhereNob
   RunUntil(id, v1::SUCCEEDED);
 }
 
+// Workers that live, hold a unit and get nowhere.
+class CoreStuckWorkerTest : public CoreWorkerRecoveryTest {
+ protected:
+  CoreStuckWorkerTest() {
+    options_.stuck_after = absl::Seconds(20);
+    RestartMaster();
+  }
+  // From now on the worker heartbeats, and that is all.
+  void Stick(const std::string& id, const std::string& worker) {
+    HoldUnit(id, worker,
+             [](const auto& unit) { return unit.has_train() && unit.train().first_step() > 4; });
+    stuck_ = workers_.at(worker);
+    workers_.erase(worker);
+  }
+  void Seconds(int seconds) {
+    for (int i = 0; i < 10 * seconds; ++i) Round();
+  }
+
+  Worker stuck_;
+};
+
+TEST_F(CoreStuckWorkerTest, AFreeOneTakesOverAndLateCallsAreRefused) {
+  JoinAll(1, 3);
+  const std::string id = Submit(SmallJob(), 2, 1);
+  Stick(id, "worker-1");
+  const v1::NextWorkRequest late = Request(stuck_);
+  Seconds(19);
+  EXPECT_EQ(core_->AssignmentKey(alive_.at("worker-2")), "");
+  Seconds(2);
+  EXPECT_THAT(Events(id), Contains("worker-1 has made no step for 20 s, and waits for nobody: it "
+                                   "is taken for lost"));
+  EXPECT_THAT(Events(id), Contains(HasSubstr("worker-2 takes over rank 1")));
+  EXPECT_EQ(core_->NextWork(late, now_).status().code(), absl::StatusCode::kAborted);
+  EXPECT_EQ(core_->AssignmentKey(alive_.at("worker-1")), "");
+  RunUntil(id, v1::SUCCEEDED);
+  EXPECT_EQ(Job(id).restarts(), 0u);
+  EXPECT_EQ(Job(id).samples(), 3 * kTrain);
+}
+
+TEST_F(CoreStuckWorkerTest, OneThatJoinedEarlierJoinsAgainAndTakesOver) {
+  Join(v1::PS, "ps-0");
+  for (const char* worker : {"worker-2", "worker-0", "worker-1"}) Join(v1::WORKER, worker);
+  const std::string id = Submit(SmallJob(), 2, 1);
+  Stick(id, "worker-1");
+  Seconds(21);
+  EXPECT_FALSE(core_->IsAlive(alive_.at("worker-2")));
+  Seconds(5);
+  Join(v1::WORKER, "worker-2");
+  EXPECT_THAT(Events(id), Contains(HasSubstr("worker-2 takes over rank 1")));
+  RunUntil(id, v1::SUCCEEDED);
+  EXPECT_EQ(Job(id).restarts(), 0u);
+}
+
+TEST_F(CoreStuckWorkerTest, WhoWaitsForSomebodyOrMakesStepsIsNotStuck) {
+  JoinAll(1, 3);
+  const std::string id = Submit(SmallJob(), 2, 1);
+  Stick(id, "worker-1");
+  heartbeats_["worker-1"].add_waits("waits for ps-0 (ps-0:1): pull of step 7, since 40 s");
+  Seconds(50);
+  heartbeats_["worker-1"].clear_waits();
+  heartbeats_["worker-1"].mutable_pace()->set_steps(1);
+  Seconds(50);
+  EXPECT_THAT(Events(id), Not(Contains(HasSubstr("has made no step"))));
+  heartbeats_["worker-1"].clear_pace();
+  Seconds(21);
+  EXPECT_THAT(Events(id), Contains(HasSubstr("worker-2 takes over rank 1")));
+}
+
+TEST_F(CoreStuckWorkerTest, WhereNobodyIsFreeItIsNamedAndReplacedByWhoJoins) {
+  JoinAll(1, 2);
+  const std::string id = Submit(SmallJob(), 2, 1);
+  Stick(id, "worker-1");
+  Seconds(60);
+  EXPECT_THAT(Waits(id), Contains(HasSubstr("; it makes no step, and waits for nobody: start "
+                                            "tessera-worker, under any --name, to take its "
+                                            "place")));
+  EXPECT_EQ(Job(id).state(), v1::RUNNING);
+  Join(v1::WORKER, "another");
+  EXPECT_THAT(Events(id), Contains(HasSubstr("another takes over rank 1")));
+  RunUntil(id, v1::SUCCEEDED);
+  EXPECT_EQ(Job(id).restarts(), 0u);
+}
+
+TEST_F(CoreStuckWorkerTest, WhereNobodyComesTheJobReturnsToItsCheckpoint) {
+  JoinAll(1, 2);
+  const std::string id = Submit(SmallJob(), 2, 1);
+  Stick(id, "worker-1");
+  Seconds(135);
+  EXPECT_EQ(Job(id).restarts(), 0u);
+  for (int i = 0; i < 200 && Job(id).restarts() == 0; ++i) Round();
+  EXPECT_EQ(Job(id).restarts(), 1u);
+  EXPECT_THAT(Job(id).message(), HasSubstr("rank 1, which worker-1 had, makes no step, and no "
+                                           "other worker is free"));
+  workers_["worker-1"] = stuck_;
+  RunUntil(id, v1::SUCCEEDED);
+}
+
 TEST_F(CoreWorkerRecoveryTest, TheLastMeasureOfTheBestModelFindsAWorkerToo) {
   JoinAll(1, 2);
   v1::JobSpec spec = SmallJob();

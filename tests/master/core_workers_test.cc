@@ -64,7 +64,9 @@ TEST_F(CoreWorkersTest, MoreThanLiveAreWaitedForWhileTheJobTrains) {
   RunUntilStep(id, 20);
   ASSERT_TRUE(Scale(id, 2).ok());
   EXPECT_THAT(Events(id), Contains(HasSubstr("it waits until so many are here and free, 1 are")));
-  EXPECT_THAT(Waits(id), Contains(HasSubstr("when so many are here")));
+  Advance(absl::Seconds(4));
+  EXPECT_THAT(Waits(id), Contains("the change to 2 workers waits until so many are here (start "
+                                  "tessera-worker, under any --name) for 4 s"));
   RunUntilStep(id, 40);
   EXPECT_EQ(Job(id).generation(), 1u);
   Join(v1::WORKER, "worker-7");
