@@ -163,7 +163,8 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   //
   // Of the one that workers call: see LogFeed. FAILED_PRECONDITION: it has no push log.
   absl::Status SetFollower(uint64_t pair, bool nobody = false);
-  void ReadLog(const v1::ReadLogRequest& request, absl::Duration deadline, LogFeed::ReadDone done);
+  void ReadLog(const v1::ReadLogRequest& request, std::string follower, absl::Duration deadline,
+               LogFeed::ReadDone done);
   // Push, Assign and GetProgress are not answered before: with a follower, it has what they say.
   void AwaitFollower(LogFeed::Done done);
   uint64_t replica() const;  // LogFeed::in_sync
@@ -183,7 +184,8 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   uint64_t row_bytes() const;
   // Waits of more than a second: who waits for whom, for what, since when.
   std::vector<std::string> Waits() const ABSL_LOCKS_EXCLUDED(mu_);
-  // Answers pulls whose deadline has passed with DEADLINE_EXCEEDED, naming the ranks.
+  // Answers pulls whose deadline has passed with DEADLINE_EXCEEDED, naming the ranks, and those who
+  // have waited too long for a follower (LogFeed::Await).
   void Expire() ABSL_LOCKS_EXCLUDED(mu_);
   // Ends the shard: waiting pulls and all calls from now on are answered with `reason`.
   void Close(absl::Status reason) ABSL_LOCKS_EXCLUDED(mu_);

@@ -20,11 +20,11 @@ absl::Status JobShard::SetFollower(uint64_t pair, bool nobody) {
   return feed->SetPair(pair, nobody);
 }
 
-void JobShard::ReadLog(const v1::ReadLogRequest& request, absl::Duration deadline,
-                       LogFeed::ReadDone done) {
+void JobShard::ReadLog(const v1::ReadLogRequest& request, std::string follower,
+                       absl::Duration deadline, LogFeed::ReadDone done) {
   const absl::StatusOr<LogFeed*> feed = Feed();
   if (!feed.ok()) return std::move(done)(feed.status());
-  (*feed)->Read(request, deadline, std::move(done));
+  (*feed)->Read(request, std::move(follower), deadline, std::move(done));
 }
 
 void JobShard::AwaitFollower(LogFeed::Done done) {

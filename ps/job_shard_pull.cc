@@ -12,6 +12,8 @@
 namespace tessera::ps {
 namespace {
 
+constexpr absl::Duration kWorthTelling = absl::Seconds(1);
+
 std::string Ago(absl::Duration duration) {
   return absl::FormatDuration(absl::Trunc(duration, absl::Milliseconds(1)));
 }
@@ -176,9 +178,13 @@ std::string JobShard::DescribeWait(const WaitingPull& pull, absl::Duration now) 
 std::vector<std::string> JobShard::Waits() const {
   const absl::Duration now = options_.clock->Monotonic();
   std::vector<std::string> waits;
+  if (replica_wait() > kWorthTelling) {
+    waits.push_back(
+        absl::StrCat("job ", request_.job_id(), ": pushes wait: ", feed_->DescribeWait()));
+  }
   absl::MutexLock lock(&mu_);
   for (const WaitingPull& pull : waiting_.all()) {
-    if (now - pull.since > absl::Seconds(1)) waits.push_back(DescribeWait(pull, now));
+    if (now - pull.since > kWorthTelling) waits.push_back(DescribeWait(pull, now));
   }
   return waits;
 }

@@ -356,7 +356,7 @@ grpc::ServerUnaryReactor* ParameterService::ReadLog(grpc::CallbackServerContext*
                auto shard = options_.jobs->Find(request->job_id(), request->generation());
                if (!shard.ok()) return finish(shard.status());
                JobShard& job = **shard;
-               job.ReadLog(*request, options_.clock->Monotonic() + kLongestRead,
+               job.ReadLog(*request, context->peer(), options_.clock->Monotonic() + kLongestRead,
                            [=, keep = *std::move(shard)](absl::StatusOr<v1::ReadLogResponse> read) {
                              if (read.ok()) *response = *std::move(read);
                              finish(read.status());

@@ -47,7 +47,8 @@ absl::StatusOr<v1::UnitResult> Trainer::Train(const v1::Train& unit) {
   Stopwatch watch;
   v1::UnitResult result;
   const std::vector<v1::RecordRange> ranges(unit.ranges().begin(), unit.ranges().end());
-  uint64_t records = CountRecords(ranges);
+  const uint64_t all_records = CountRecords(ranges);
+  uint64_t records = all_records;
   const DataSource::Records* window = windows_.Held(ranges);
   // Whoever trained one of the batches has read them.
   if (static_cast<uint64_t>(unit.set_aside_size()) < batches) {
@@ -56,8 +57,9 @@ absl::StatusOr<v1::UnitResult> Trainer::Train(const v1::Train& unit) {
   }
   if (window != nullptr) records = window->batch.size;
   // However often the unit is tried, it is done once.
-  if (window != nullptr && unit.epoch() == 0 && unit.batch_begin() == 0) {
-    result.set_bad_records(window->bad_records);
+  const uint64_t missing = RecordsToTrain(unit, all_records) - RecordsToTrain(unit, records);
+  if (unit.epoch() == 0 && missing > 0) {
+    result.set_bad_records(missing);
     result.set_bad_record_message(window->first_bad);
   }
   if (!unit.careful()) {

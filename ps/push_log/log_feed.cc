@@ -36,6 +36,7 @@ absl::Status LogFeed::SetPair(uint64_t pair, bool nobody) {
     nobody_ = nobody;
     has_below_ = 0;
     in_sync_ = false;
+    late_.reset();
     waiting.swap(waiting_);
     poll = std::exchange(poll_, std::nullopt);
   }
@@ -53,14 +54,39 @@ std::vector<LogFeed::Waiting> LogFeed::Confirm(uint64_t below) {
   has_below_ = below;
   // A push that looks for a follower after this has appended before it looked.
   in_sync_ = in_sync_ || has_below_ >= options_.log->end().next_record;
-  while (!waiting_.empty() && waiting_.front().below <= has_below_) {
+  if (late_.has_value() && late_->below <= has_below_) late_.reset();
+  while (!waiting_.empty() && waiting_.front().wait.below <= has_below_) {
     ready.push_back(std::move(waiting_.front()));
     waiting_.pop_front();
   }
   return ready;
 }
 
-void LogFeed::Read(const v1::ReadLogRequest& request, absl::Duration deadline, ReadDone done) {
+std::vector<LogFeed::Waiting> LogFeed::TakeLate() {
+  const absl::Duration now = options_.clock->Monotonic();
+  std::vector<Waiting> late;
+  while (!waiting_.empty() && now - waiting_.front().wait.since >= kLongestWait) {
+    if (!late_.has_value()) late_ = waiting_.front().wait;
+    late.push_back(std::move(waiting_.front()));
+    waiting_.pop_front();
+  }
+  return late;
+}
+
+const LogFeed::Wait* LogFeed::Oldest() const {
+  if (late_.has_value()) return &*late_;
+  return waiting_.empty() ? nullptr : &waiting_.front().wait;
+}
+
+std::string LogFeed::Describe(const Wait& wait) const {
+  const absl::Duration waited = options_.clock->Monotonic() - wait.since;
+  return absl::StrCat("the ps at ", follower_, ", which has a copy of the rows, lacks record ",
+                      wait.below - 1, " of the push log since ",
+                      absl::FormatDuration(absl::Trunc(waited, absl::Milliseconds(1))));
+}
+
+void LogFeed::Read(const v1::ReadLogRequest& request, std::string follower, absl::Duration deadline,
+                   ReadDone done) {
   std::vector<Waiting> ready;
   std::optional<Poll> before;
   std::optional<Poll> now;
@@ -69,6 +95,7 @@ void LogFeed::Read(const v1::ReadLogRequest& request, absl::Duration deadline, R
     absl::MutexLock lock(&mu_);
     refused = CheckPair(request.pair());
     if (refused.ok()) {
+      follower_ = std::move(follower);
       ready = Confirm(request.next_record());
       before = std::exchange(
           poll_, Poll{.request = request, .deadline = deadline, .done = std::move(done)});
@@ -165,8 +192,8 @@ void LogFeed::Await(Done done) {
     status = closed_;
     const uint64_t below = options_.log->end().next_record;
     if (status.ok() && in_sync_ && has_below_ < below) {
-      waiting_.push_back(
-          {.below = below, .since = options_.clock->Monotonic(), .done = std::move(done)});
+      waiting_.push_back({.wait = {.below = below, .since = options_.clock->Monotonic()},
+                          .done = std::move(done)});
       return;
     }
   }
@@ -175,11 +202,18 @@ void LogFeed::Await(Done done) {
 
 void LogFeed::Expire() {
   std::optional<Poll> poll;
+  std::vector<Waiting> late;
+  std::string why;
   {
     absl::MutexLock lock(&mu_);
     poll = TakePoll();
+    late = TakeLate();
+    if (!late.empty()) why = Describe(*late_);
   }
   if (poll.has_value()) Answer(*std::move(poll));
+  for (Waiting& w : late) {
+    std::move(w.done)(absl::UnavailableError(absl::StrCat(options_.log->folder(), ": ", why)));
+  }
 }
 
 void LogFeed::Close(absl::Status reason) {
@@ -188,6 +222,7 @@ void LogFeed::Close(absl::Status reason) {
   {
     absl::MutexLock lock(&mu_);
     if (closed_.ok()) closed_ = reason;
+    late_.reset();
     waiting.swap(waiting_);
     poll = std::exchange(poll_, std::nullopt);
   }
@@ -207,8 +242,14 @@ uint64_t LogFeed::in_sync() const {
 
 absl::Duration LogFeed::oldest_wait() const {
   absl::MutexLock lock(&mu_);
-  if (waiting_.empty()) return absl::ZeroDuration();
-  return options_.clock->Monotonic() - waiting_.front().since;
+  const Wait* const oldest = Oldest();
+  return oldest == nullptr ? absl::ZeroDuration() : options_.clock->Monotonic() - oldest->since;
+}
+
+std::string LogFeed::DescribeWait() const {
+  absl::MutexLock lock(&mu_);
+  const Wait* const oldest = Oldest();
+  return oldest == nullptr ? "" : Describe(*oldest);
 }
 
 }  // namespace tessera::ps

@@ -144,7 +144,7 @@ class Copy {
     while (true) {
       absl::StatusOr<v1::ReadLogResponse> response;
       absl::Notification answered;
-      of_->ReadLog(shard_->NextRead(), absl::InfiniteDuration(), [&](auto answer) {
+      of_->ReadLog(shard_->NextRead(), "a copy", absl::InfiniteDuration(), [&](auto answer) {
         response = std::move(answer);
         answered.Notify();
       });

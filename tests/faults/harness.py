@@ -88,8 +88,9 @@ class Run:
         CountingJob.write_spec(path)
         return path
 
-    def train(self, disturb, job=SyncJob, sets=(), ask_ps=None, timeout=300, undisturbed=None, **options):
-        """Trains while disturb(cluster, job_id) does its worst; returns the outcome once `check` has seen the model."""
+    def train(self, disturb, job=SyncJob, sets=(), ask_ps=None, timeout=300, undisturbed=None, expected=None, **options):
+        """Trains while disturb(cluster, job_id) does its worst; returns the outcome once `check` has seen the model. `expected`:
+        the digest of the sync job's, where another run of it is at hand."""
         with self.cluster(job, **options) as cluster:
             job_id = cluster.submit(self.spec(job), *(job.sets if job is SyncJob else ()), *sets, ps=ask_ps)
             try:
@@ -104,13 +105,13 @@ class Run:
             if cluster.faults and undisturbed and 0 < outcome.seconds < 3000:
                 self.goodput = round(undisturbed.seconds / outcome.seconds, 3)
                 self.share = round(outcome.training_share / undisturbed.training_share, 3)
-            self.check(job, outcome, sets)
+            self.check(job, outcome, sets, expected)
             return outcome
 
-    def check(self, job, outcome, sets):
+    def check(self, job, outcome, sets, expected=None):
         if job is SyncJob:
             found = digest(outcome.checkpoint)
-            expected = self.undisturbed(sets).digest
+            expected = expected or self.undisturbed(sets).digest
             if found != expected:
                 raise Failure(f"the model differs from the undisturbed run's: digest {found}, expected {expected}")
         else:
@@ -128,17 +129,18 @@ class Run:
         there may be do not change its model, nor, with two workers, who sums the dense gradients: a + b is b + a."""
         others = ("recovery.", "checkpoint.every_", "checkpoint.keep=", "data.max_bad_records=", "train.dense_gradients=")
         relevant = tuple(s for s in sets if not s.startswith(others))
+        return self.shared.once((job, relevant), lambda: self.train_undisturbed(relevant, job))
 
-        def train():
-            folder = self.shared.folder / f"undisturbed-{len(self.shared.made)}"
-            with Cluster(folder, self.shared.data(job)) as cluster:
-                own = job.sets if job is SyncJob else ()
-                job_id = cluster.submit(self.spec(job), *own, *relevant)
-                outcome = Outcome(cluster, cluster.wait_for_end(job_id, 3600))
-                outcome.digest = digest(outcome.checkpoint)
-            shutil.rmtree(folder)
-            return outcome
-        return self.shared.once((job, relevant), train)
+    def train_undisturbed(self, sets, job=SyncJob):
+        """Trains it, whether it was trained before or not."""
+        folder = self.shared.folder / f"undisturbed-{len(self.shared.made)}"
+        with Cluster(folder, self.shared.data(job)) as cluster:
+            own = job.sets if job is SyncJob else ()
+            job_id = cluster.submit(self.spec(job), *own, *sets)
+            outcome = Outcome(cluster, cluster.wait_for_end(job_id, 3600))
+            outcome.digest = digest(outcome.checkpoint)
+        shutil.rmtree(folder)
+        return outcome
 
     def identical(self, disturb, sets=(), most_restarts=None, least_restarts=0, takeovers=0, **options):
         """The sync job, whose model must have the bits of the undisturbed one. takeovers: of ranks, at least so many."""

@@ -12,6 +12,8 @@ REPLICATED = [*LOGGED, "recovery.replicas=1"]
 LONGEST = 3.0
 # With the master, from its start on: it gives the ps 5 s to find it.
 LONGEST_WITH_MASTER = 10.0
+# Until a worker's log says which ps has not taken what it pushed.
+WAIT_NAMED = 10.0
 
 
 def lose(cluster, name):
@@ -62,6 +64,30 @@ def lose_with_master_at(t, step):
     return disturb
 
 
+def hang_without_master_at(t, step):
+    """Who has a copy hangs, and nobody is there to give it up."""
+    def disturb(cluster, job_id):
+        copied(cluster, job_id)
+        events = [e["message"] for e in cluster.wait_for_step(job_id, step)["events"]]
+        follower = next(m.split()[0] for m in events if "has a copy of" in m)
+        cluster.kill("master")
+        cluster.pause(follower)
+        wait_for_logs(cluster, ("worker-0", "worker-1"), "which has a copy of the rows, lacks record", WAIT_NAMED)
+        cluster.start("master")
+        cluster.wait_for_event(job_id, "no copy any more")
+        cluster.go_on(follower)
+    return disturb
+
+
+def wait_for_logs(cluster, names, text, seconds):
+    """Until one of them has the text in its log."""
+    start = time.monotonic()
+    while not any(text in cluster.log(name) for name in names):
+        if time.monotonic() > start + seconds:
+            raise Failure(f"none of {names} has logged \"{text}\" within {seconds} s")
+        time.sleep(0.1)
+
+
 @fault(2, "a ps is lost with its disk, and the one that has a copy of its rows takes its place", short=True, once=True)
 def lost_ps(t):
     t.identical(lose_at(t, 450), sets=REPLICATED, ps=3, ask_ps=2, most_restarts=0)
@@ -85,6 +111,11 @@ def lost_ps_and_master(t):
 @fault((2, 3), "the same of an async job, and every sample counts once", once=True)
 def lost_async_ps_and_master(t):
     t.counted(lose_with_master_at(t, 2000), sets=REPLICATED, ps=3, ask_ps=2, most_restarts=0)
+
+
+@fault((2, 3, 18), "the master is away and who has a copy hangs: within 10 s workers are told so, and every sample counts once", once=True)
+def hanging_copy_without_master(t):
+    t.counted(hang_without_master_at(t, 2000), sets=[*REPLICATED, "train.epochs=60"], ps=3, ask_ps=2, most_restarts=0)
 
 
 @fault(2, "one ps after the other is lost with its disk, and comes back as the one that has a copy", once=True)

@@ -27,7 +27,8 @@ class ReplicaTest : public testing::Test, protected RecoveryHarness {
   // One answer of `from`; how many records it had.
   absl::StatusOr<int> FeedOnce(JobShard& from, JobShard& to) {
     absl::StatusOr<v1::ReadLogResponse> read = absl::UnknownError("not answered");
-    from.ReadLog(to.NextRead(), clock_.Monotonic(), [&](auto answer) { read = std::move(answer); });
+    from.ReadLog(to.NextRead(), "ps-1", clock_.Monotonic(),
+                 [&](auto answer) { read = std::move(answer); });
     if (!read.ok()) return read.status();
     const int records = read->records_size();
     if (const absl::Status taken = to.Follow(*std::move(read)); !taken.ok()) return taken;
@@ -142,6 +143,41 @@ TEST_F(ReplicaTest, TheFollowersLogShrinksWithCommittedCheckpoints) {
   EXPECT_LE(segments(), 2u);
 }
 
+// As while no master is there to give the follower up.
+TEST_F(ReplicaTest, WhoWaitsTooLongForTheFollowerIsToldAndComesAgain) {
+  const auto primary = *Open(AsyncJob(), files_);
+  ASSERT_OK(primary->SetFollower(1));
+  const auto follower = OpenFollower(AsyncJob(), 1);
+  Feed(*primary, *follower);
+  for (int time = 1; time <= 3; ++time) {
+    ASSERT_OK(primary->Push(AsyncPush(0, 0)));  // a repeat from the second time on
+    Waiting push(*primary);
+    clock_.Advance(LogFeed::kLongestWait - absl::Milliseconds(1));
+    primary->Expire();
+    EXPECT_FALSE(push.status.has_value());
+    clock_.Advance(absl::Milliseconds(1));
+    primary->Expire();
+    ASSERT_TRUE(push.status.has_value());
+    const std::string why = absl::StrCat("the ps at ps-1, which has a copy of the rows, ",
+                                         "lacks record 2 of the push log since ", 5 * time, "s");
+    EXPECT_FAILS(*push.status, StatusCode::kUnavailable, why);
+    // For the master, who gives such a follower up, and for who asks: since the first of them.
+    EXPECT_EQ(primary->replica_wait(), time * LogFeed::kLongestWait);
+    EXPECT_THAT(primary->Waits(), testing::ElementsAre("job job-1: pushes wait: " + why));
+  }
+  // The follower is back, and has it once.
+  ASSERT_OK(primary->Push(AsyncPush(0, 0)));
+  Waiting push(*primary);
+  Feed(*primary, *follower);
+  ASSERT_TRUE(push.status.has_value());
+  EXPECT_OK(*push.status);
+  EXPECT_EQ(primary->replica_wait(), absl::ZeroDuration());
+  EXPECT_TRUE(primary->Waits().empty());
+  ASSERT_OK(follower->StopFollowing());
+  EXPECT_EQ(Rows(*follower, files_, 0), Rows(*primary, files_, 0));
+  EXPECT_EQ(follower->Stats().applied_steps(), 1u);
+}
+
 TEST_F(ReplicaTest, ALaterPairTakesThePlaceOfOneThatDoesNotAnswer) {
   const auto primary = *Open(AsyncJob(), files_);
   ASSERT_OK(primary->SetFollower(3));
@@ -171,7 +207,7 @@ TEST_F(ReplicaTest, AnAnswerThatIsLostIsAskedForAgain) {
   const auto follower = OpenFollower(AsyncJob(), 1);
   for (uint64_t s = 0; s < 6; ++s) {
     ASSERT_OK(primary->Push(AsyncPush(0, s)));
-    primary->ReadLog(follower->NextRead(), clock_.Monotonic(),
+    primary->ReadLog(follower->NextRead(), "ps-1", clock_.Monotonic(),
                      [](const auto& lost) { EXPECT_OK(lost); });
     ASSERT_OK(FeedOnce(*primary, *follower));
   }
@@ -187,7 +223,7 @@ TEST_F(ReplicaTest, AReadWaitsForWhatIsPushed) {
   Feed(*primary, *follower);
   std::vector<int> records;
   const auto read = [&] {
-    primary->ReadLog(follower->NextRead(), clock_.Monotonic() + absl::Seconds(1),
+    primary->ReadLog(follower->NextRead(), "ps-1", clock_.Monotonic() + absl::Seconds(1),
                      [&](const auto& answer) {
                        if (answer.ok()) records.push_back(answer->records_size());
                      });
@@ -231,7 +267,7 @@ TEST_F(ReplicaTest, WhatWasChangedOnItsWayIsRefused) {
   const auto follower = OpenFollower(AsyncJob(), 1);
   ASSERT_OK(primary->Push(AsyncPush(0, 0)));
   v1::ReadLogResponse response;
-  primary->ReadLog(follower->NextRead(), clock_.Monotonic(),
+  primary->ReadLog(follower->NextRead(), "ps-1", clock_.Monotonic(),
                    [&](auto answer) { response = *std::move(answer); });
   ASSERT_EQ(response.records_size(), 2);  // a head, and the push
   v1::ReadLogResponse changed = response;
@@ -313,7 +349,7 @@ TEST_F(FollowingJobsTest, WhatComesLateForAnEarlierPairIsNotLogged) {
   EXPECT_TRUE(*jobs_.BeginFollowing(Request(2, 5)));
   const auto before = *jobs_.OpenFollower(Request(2, 5));
   absl::StatusOr<v1::ReadLogResponse> late = absl::UnknownError("not answered");
-  primary->ReadLog(before->NextRead(), clock_.Monotonic(), [&](auto read) { late = read; });
+  primary->ReadLog(before->NextRead(), "ps-1", clock_.Monotonic(), [&](auto read) { late = read; });
   ASSERT_OK(late);
   EXPECT_TRUE(*jobs_.BeginFollowing(Request(2, 6)));
   const auto follower = *jobs_.OpenFollower(Request(2, 6));
@@ -334,7 +370,7 @@ TEST_F(FollowingJobsTest, OneThatHasFollowedTakesThePlaceAndOthersDoNot) {
   EXPECT_TRUE(*jobs_.BeginFollowing(Request(2, 6)));
   const auto follower = *jobs_.OpenFollower(Request(2, 6));
   ASSERT_OK(primary->SetFollower(6));
-  primary->ReadLog(follower->NextRead(), clock_.Monotonic(),
+  primary->ReadLog(follower->NextRead(), "ps-1", clock_.Monotonic(),
                    [&](auto read) { EXPECT_OK(follower->Follow(*std::move(read))); });
   const auto opened = jobs_.Open(recover);
   ASSERT_OK(opened);

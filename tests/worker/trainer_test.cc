@@ -32,6 +32,7 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::Gt;
 using ::testing::HasSubstr;
+using ::testing::Pair;
 
 // One ps in memory that writes down who was called when. Rows are 0.1 everywhere; nothing is
 // applied. As late as a call may be: rows come when the pull is waited for, and by then a push must
@@ -334,7 +335,7 @@ TEST_F(TrainerTest, ABatchThatIsSetAsideIsPushedEmptyBeforeAnythingIsRead) {
   EXPECT_EQ(result->samples(), 0u);
 }
 
-TEST_F(TrainerTest, TheBadRecordsOfAWindowAreSaidWithItsFirstUnitHoweverOftenThatIsTried) {
+TEST_F(TrainerTest, EachRecordIsTrainedOrBadOrSetAsideHoweverOftenItsUnitIsTried) {
   assignment_.mutable_spec()->mutable_recovery()->set_set_aside_after(2);
   std::ofstream(folder_ + "/train.csv", std::ios::app) << "neither,3\n";
   const auto unit = [this](uint64_t begin, uint64_t end, bool careful, uint64_t aside = 9) {
@@ -344,33 +345,39 @@ TEST_F(TrainerTest, TheBadRecordsOfAWindowAreSaidWithItsFirstUnitHoweverOftenTha
     if (aside != 9) unit.add_set_aside(aside);
     return unit;
   };
-  const auto bad_records = [this](const v1::Train& unit) -> int {
+  const auto trained_and_bad = [this](const v1::Train& unit) -> std::pair<int, int> {
     const auto result = trainer_->Train(unit);
     EXPECT_TRUE(result.ok()) << result.status();
-    if (!result.ok()) return -1;
+    if (!result.ok()) return {-1, -1};
     EXPECT_EQ(result->bad_record_message().empty(), result->bad_records() == 0);
-    return static_cast<int>(result->bad_records());
+    return {static_cast<int>(result->samples()), static_cast<int>(result->bad_records())};
   };
+  // Batches of 4, 4 and 3 records, of which the last one lacks one.
   Prepare(v1::SYNC);
   ps_->poison = 1;
   EXPECT_FALSE(trainer_->Train(unit(0, 2, false)).ok());
   EXPECT_FALSE(trainer_->Train(unit(0, 2, true)).ok());
-  EXPECT_EQ(bad_records(unit(0, 2, true, /*aside=*/1)), 1);
-  EXPECT_EQ(bad_records(unit(2, 3, false)), 0) << "they have been said";
+  EXPECT_THAT(trained_and_bad(unit(0, 2, true, /*aside=*/1)), Pair(4, 0));
+  EXPECT_THAT(trained_and_bad(unit(2, 3, false)), Pair(2, 1));
   // By a worker that takes the unit over.
   Prepare(v1::SYNC, /*next_push=*/1);
-  EXPECT_EQ(bad_records(unit(0, 2, true, /*aside=*/1)), 1);
+  EXPECT_THAT(trained_and_bad(unit(0, 3, true, /*aside=*/1)), Pair(6, 1));
   Prepare(v1::SYNC, /*next_push=*/3);
-  EXPECT_EQ(bad_records(unit(0, 3, false)), 1);
-  // All of the unit is set aside, by a worker that has read it.
+  EXPECT_THAT(trained_and_bad(unit(0, 3, false)), Pair(10, 1));
+  // All of the first unit is set aside, by a worker that has not read it.
   Prepare(v1::SYNC);
-  ps_->poison = 0;
-  EXPECT_FALSE(trainer_->Train(unit(0, 1, true)).ok());
-  EXPECT_EQ(bad_records(unit(0, 1, true, /*aside=*/0)), 1);
+  EXPECT_THAT(trained_and_bad(unit(0, 1, true, /*aside=*/0)), Pair(0, 0));
+  EXPECT_THAT(trained_and_bad(unit(1, 3, false)), Pair(6, 1));
+  // The batch that lacks one is set aside, by a worker that has read it.
+  Prepare(v1::SYNC);
+  EXPECT_THAT(trained_and_bad(unit(0, 2, false)), Pair(8, 0));
+  ps_->poison = 2;
+  EXPECT_FALSE(trainer_->Train(unit(2, 3, true)).ok());
+  EXPECT_THAT(trained_and_bad(unit(2, 3, true, /*aside=*/2)), Pair(0, 0));
   v1::Train again = unit(0, 3, false);
   again.set_epoch(1);
   again.set_first_step(3);
-  EXPECT_EQ(bad_records(again), 0) << "each record counts once";
+  EXPECT_THAT(trained_and_bad(again), Pair(10, 0)) << "each record counts once";
 }
 
 TEST_F(TrainerTest, ARankTakesPartInTheSumsOfEveryStepAlsoOfABatchThatIsSetAside) {
