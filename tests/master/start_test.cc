@@ -178,15 +178,21 @@ TEST_F(StartTest, AJobWhoseCheckpointsAreAllGoneFailsInsteadOfBeginningAgain) {
 TEST_F(StartTest, TheOlderBestModelStaysWhenTheNewOneCannotBeWritten) {
   v1::JobSpec spec = SmallJob();
   spec.mutable_checkpoint()->set_keep_best(true);
-  aucs_ = {0.6, 0.8, 0.7, 0.61};
-  int writes = 0;
-  on_write_ = [&](const WriteCheckpoint&) {
-    return ++writes == 2 ? absl::ResourceExhaustedError("disk full") : absl::OkStatus();
-  };
-  const std::string id = Submit(spec, 1, 1);
-  RunUntil(id, v1::SUCCEEDED);
-  EXPECT_EQ(Job(id).checkpoint(), writes_[0].folder);
-  EXPECT_DOUBLE_EQ(Job(id).final_metrics().at("validation").metrics().at("auc"), 0.6);
+  // Later ones are held against the one that is left.
+  for (const double third : {0.5, 0.7}) {
+    aucs_ = {0.6, 0.8, third, 0.55};
+    writes_.clear();
+    int writes = 0;
+    on_write_ = [&](const WriteCheckpoint&) {
+      return ++writes == 2 ? absl::ResourceExhaustedError("disk full") : absl::OkStatus();
+    };
+    const std::string id = Submit(spec, 1, 1);
+    RunUntil(id, v1::SUCCEEDED);
+    EXPECT_THAT(Events(id), Contains(HasSubstr("is lost: disk full; the best that is left is")));
+    EXPECT_EQ(Job(id).checkpoint(), writes_[third > 0.6 ? 2 : 0].folder);
+    EXPECT_DOUBLE_EQ(Job(id).final_metrics().at("validation").metrics().at("auc"),
+                     std::max(0.6, third));
+  }
 }
 
 TEST_F(StartTest, AFolderThatIsWrittenAnewIsNoLongerDamaged) {
