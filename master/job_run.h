@@ -181,7 +181,8 @@ class JobRun {
   void HearPs(uint64_t incarnation, const v1::JobOnPs& job, const Now& now);
   // Incarnations of ps, and of those that may take their places.
   std::vector<std::pair<uint64_t, uint64_t>> Copies() const;
-  // Ps that may have copies, besides those that the run uses: they are to be closed with it.
+  // Ps that may have copies, besides those that the run, or the one after it, uses: they are to be
+  // closed with it.
   std::vector<RunNode> CopiedTo() const;
 
   // The record's status says that the job is to have other ps, and nothing of that has begun. It
@@ -227,8 +228,8 @@ class JobRun {
   // generation. ABORTED: the run has ended or the incarnation is not the rank's.
   absl::StatusOr<std::optional<v1::NextWorkResponse>> NextWork(const v1::NextWorkRequest& request,
                                                                const Now& now);
-  // What may come of an Evaluate unit; no bytes where there is no such unit.
-  ScoresExpected ScoresOf(uint64_t unit_id) const;
+  // What may come of an Evaluate unit. ABORTED: nobody is at such a unit.
+  absl::StatusOr<ScoresExpected> ScoresOf(uint64_t unit_id) const;
   // The evaluation's, for its scores. ABORTED: it is not under way.
   absl::StatusOr<EvaluationRound*> Round(uint64_t evaluation_id);
   // For what time alone makes due.

@@ -73,9 +73,18 @@ std::vector<std::pair<uint64_t, uint64_t>> JobRun::Copies() const {
 }
 
 std::vector<RunNode> JobRun::CopiedTo() const {
+  // The next run opens the job on its ps, with rows that were brought there: that ends the copy,
+  // and to close the job would drop those rows.
+  const auto is_next = [this](uint64_t incarnation) {
+    if (!end_.has_value() || !end_->next.has_value()) return false;
+    const std::vector<RunNode>& ps = end_->next->ps;
+    return std::any_of(ps.begin(), ps.end(), [incarnation](const RunNode& node) {
+      return node.incarnation == incarnation;
+    });
+  };
   std::vector<RunNode> nodes;
   for (const auto& [incarnation, node] : copied_to_) {
-    if (!Uses(incarnation)) nodes.push_back(node);
+    if (!Uses(incarnation) && !is_next(incarnation)) nodes.push_back(node);
   }
   return nodes;
 }
@@ -150,8 +159,8 @@ std::optional<Work> JobRun::TakeTelling() {
     tell.request.set_job_id(record_->status().job_id());
     tell.request.set_generation(generation());
     tell.request.set_pair(follower.pair);
-    tell.request.set_nobody(follower.stage == Follower::kToEnd);
     if (follower.stage == Follower::kToTell) {
+      tell.request.set_follower(follower.node.name);
       v1::OpenJobRequest open = OpenRequest(part);
       open.clear_take_over();
       open.clear_move();

@@ -79,8 +79,10 @@ absl::StatusOr<std::optional<v1::NextWorkResponse>> JobRun::NextWork(
     return desk_.held(rank);
   }
   if (*call != UnitDesk::Call::kCompletes) desk_.Acknowledge(rank, request.completed_unit());
-  // A worker that cannot even begin says so without a unit.
-  if (*call != UnitDesk::Call::kDropped && request.result().code() != 0) {
+  // A worker that cannot even begin says so without a unit. Else it asks once more, with a result
+  // that was heard, or dropped, before.
+  const bool cannot_begin = *call == UnitDesk::Call::kAsks && request.completed_unit() == 0;
+  if ((*call == UnitDesk::Call::kCompletes || cannot_begin) && request.result().code() != 0) {
     OnUnitFailed(rank, request.result(), now);
   } else if (*call == UnitDesk::Call::kCompletes) {
     OnUnitDone(rank, request.result(), now);
@@ -266,17 +268,18 @@ void JobRun::OnUnitFailed(Rank rank, const v1::UnitResult& result, const Now& no
   }
 }
 
-ScoresExpected JobRun::ScoresOf(uint64_t unit_id) const {
+absl::StatusOr<ScoresExpected> JobRun::ScoresOf(uint64_t unit_id) const {
   for (uint32_t r = 0; r < options_.workers.size(); ++r) {
     const v1::NextWorkResponse& held = desk_.held(Rank(r));
     if (!desk_.Busy(Rank(r)) || held.unit_id() != unit_id || !held.has_evaluate()) continue;
     const uint64_t records =
         CountRecords({held.evaluate().ranges().begin(), held.evaluate().ranges().end()});
-    return {.bytes = records * round_->layout().sample_bytes(),
-            .layout = round_->layout(),
-            .folded = round_->folded()};
+    return ScoresExpected{.bytes = records * round_->layout().sample_bytes(),
+                          .layout = round_->layout(),
+                          .folded = round_->folded()};
   }
-  return {};
+  return absl::AbortedError(
+      absl::StrCat("unit ", unit_id, " is of no evaluation that is under way"));
 }
 
 absl::StatusOr<EvaluationRound*> JobRun::Round(uint64_t evaluation_id) {

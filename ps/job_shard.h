@@ -161,10 +161,10 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
 
   // Another ps that has the same rows (job_shard_follow.cc).
   //
-  // Of the one that workers call: see LogFeed. FAILED_PRECONDITION: it has no push log.
-  absl::Status SetFollower(uint64_t pair, bool nobody = false);
-  void ReadLog(const v1::ReadLogRequest& request, std::string follower, absl::Duration deadline,
-               LogFeed::ReadDone done);
+  // Of the one that workers call: see LogFeed (`follower` empty: nobody). FAILED_PRECONDITION: it
+  // has no push log.
+  absl::Status SetFollower(uint64_t pair, std::string follower);
+  void ReadLog(const v1::ReadLogRequest& request, absl::Duration deadline, LogFeed::ReadDone done);
   // Push, Assign and GetProgress are not answered before: with a follower, it has what they say.
   void AwaitFollower(LogFeed::Done done);
   uint64_t replica() const;  // LogFeed::in_sync

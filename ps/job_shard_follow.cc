@@ -15,16 +15,16 @@ absl::StatusOr<LogFeed*> JobShard::Feed() const {
       "job ", request_.job_id(), ": has no push log to be followed; set recovery.push_log"));
 }
 
-absl::Status JobShard::SetFollower(uint64_t pair, bool nobody) {
+absl::Status JobShard::SetFollower(uint64_t pair, std::string follower) {
   TESSERA_ASSIGN_OR_RETURN(LogFeed * feed, Feed());
-  return feed->SetPair(pair, nobody);
+  return feed->SetPair(pair, std::move(follower));
 }
 
-void JobShard::ReadLog(const v1::ReadLogRequest& request, std::string follower,
-                       absl::Duration deadline, LogFeed::ReadDone done) {
+void JobShard::ReadLog(const v1::ReadLogRequest& request, absl::Duration deadline,
+                       LogFeed::ReadDone done) {
   const absl::StatusOr<LogFeed*> feed = Feed();
   if (!feed.ok()) return std::move(done)(feed.status());
-  (*feed)->Read(request, std::move(follower), deadline, std::move(done));
+  (*feed)->Read(request, deadline, std::move(done));
 }
 
 void JobShard::AwaitFollower(LogFeed::Done done) {

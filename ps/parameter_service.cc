@@ -344,7 +344,7 @@ grpc::ServerUnaryReactor* ParameterService::SetFollower(grpc::CallbackServerCont
       options_, *context, request, Refusals("SetFollower"), [=, this]() -> absl::Status {
         TESSERA_ASSIGN_OR_RETURN(const auto shard,
                                  options_.jobs->Find(request->job_id(), request->generation()));
-        return shard->SetFollower(request->pair(), request->nobody());
+        return shard->SetFollower(request->pair(), request->follower());
       });
 }
 
@@ -356,7 +356,7 @@ grpc::ServerUnaryReactor* ParameterService::ReadLog(grpc::CallbackServerContext*
                auto shard = options_.jobs->Find(request->job_id(), request->generation());
                if (!shard.ok()) return finish(shard.status());
                JobShard& job = **shard;
-               job.ReadLog(*request, context->peer(), options_.clock->Monotonic() + kLongestRead,
+               job.ReadLog(*request, options_.clock->Monotonic() + kLongestRead,
                            [=, keep = *std::move(shard)](absl::StatusOr<v1::ReadLogResponse> read) {
                              if (read.ok()) *response = *std::move(read);
                              finish(read.status());

@@ -141,7 +141,10 @@ absl::StatusOr<v1::UnitResult> JobRunner::RunUnit(const v1::NextWorkResponse& un
     result = Predict(unit.unit_id(), unit.predict());
   }
   if (!result.ok() && !options_.cancellation->cancelled()) {
-    SPDLOG_ERROR("{}", std::string(result.status().message()));
+    // ABORTED: somebody else goes on with it, or nobody needs it any more.
+    const bool wanted = !absl::IsAborted(result.status());
+    spdlog::log(wanted ? spdlog::level::err : spdlog::level::info, "{}",
+                std::string(result.status().message()));
   }
   if (context_ != nullptr && absl::IsInternal(context_->executor->status())) {
     return WithContext(context_->executor->status(), "the device is lost");

@@ -24,7 +24,7 @@ absl::Status LogFeed::CheckPair(uint64_t pair) const {
   return pair < pair_ ? absl::AbortedError(what) : absl::UnavailableError(what);
 }
 
-absl::Status LogFeed::SetPair(uint64_t pair, bool nobody) {
+absl::Status LogFeed::SetPair(uint64_t pair, std::string follower) {
   std::deque<Waiting> waiting;
   std::optional<Poll> poll;
   {
@@ -33,7 +33,7 @@ absl::Status LogFeed::SetPair(uint64_t pair, bool nobody) {
     if (pair == pair_) return absl::OkStatus();
     if (pair < pair_) return CheckPair(pair);
     pair_ = pair;
-    nobody_ = nobody;
+    follower_ = std::move(follower);
     has_below_ = 0;
     in_sync_ = false;
     late_.reset();
@@ -80,13 +80,12 @@ const LogFeed::Wait* LogFeed::Oldest() const {
 
 std::string LogFeed::Describe(const Wait& wait) const {
   const absl::Duration waited = options_.clock->Monotonic() - wait.since;
-  return absl::StrCat("the ps at ", follower_, ", which has a copy of the rows, lacks record ",
-                      wait.below - 1, " of the push log since ",
+  return absl::StrCat(follower_, ", which has a copy of the rows, lacks record ", wait.below - 1,
+                      " of the push log since ",
                       absl::FormatDuration(absl::Trunc(waited, absl::Milliseconds(1))));
 }
 
-void LogFeed::Read(const v1::ReadLogRequest& request, std::string follower, absl::Duration deadline,
-                   ReadDone done) {
+void LogFeed::Read(const v1::ReadLogRequest& request, absl::Duration deadline, ReadDone done) {
   std::vector<Waiting> ready;
   std::optional<Poll> before;
   std::optional<Poll> now;
@@ -95,7 +94,6 @@ void LogFeed::Read(const v1::ReadLogRequest& request, std::string follower, absl
     absl::MutexLock lock(&mu_);
     refused = CheckPair(request.pair());
     if (refused.ok()) {
-      follower_ = std::move(follower);
       ready = Confirm(request.next_record());
       before = std::exchange(
           poll_, Poll{.request = request, .deadline = deadline, .done = std::move(done)});
@@ -232,7 +230,7 @@ void LogFeed::Close(absl::Status reason) {
 
 uint64_t LogFeed::needed_from() const {
   absl::MutexLock lock(&mu_);
-  return nobody_ ? std::numeric_limits<uint64_t>::max() : has_below_;
+  return follower_.empty() ? std::numeric_limits<uint64_t>::max() : has_below_;
 }
 
 uint64_t LogFeed::in_sync() const {

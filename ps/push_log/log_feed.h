@@ -46,12 +46,13 @@ class LogFeed {
   };
   explicit LogFeed(Options options) : options_(std::move(options)) {}
 
-  // See v1::ParameterService.SetFollower. ABORTED: a later one has been told.
-  absl::Status SetPair(uint64_t pair, bool nobody) ABSL_LOCKS_EXCLUDED(mu_);
+  // See v1::ParameterService.SetFollower; without a name nobody follows. ABORTED: a later one has
+  // been told.
+  absl::Status SetPair(uint64_t pair, std::string follower) ABSL_LOCKS_EXCLUDED(mu_);
   // See v1::ParameterService.ReadLog; at the deadline (of Clock::Monotonic) it is answered without
-  // records. `follower`: who asks, for messages.
-  void Read(const v1::ReadLogRequest& request, std::string follower, absl::Duration deadline,
-            ReadDone done) ABSL_LOCKS_EXCLUDED(mu_);
+  // records.
+  void Read(const v1::ReadLogRequest& request, absl::Duration deadline, ReadDone done)
+      ABSL_LOCKS_EXCLUDED(mu_);
   // The log has grown.
   void Appended() ABSL_LOCKS_EXCLUDED(mu_);
   // The checkpoint of this cut is committed.
@@ -111,10 +112,9 @@ class LogFeed {
   mutable absl::Mutex mu_;
   absl::Status closed_ ABSL_GUARDED_BY(mu_);
   uint64_t pair_ ABSL_GUARDED_BY(mu_) = 0;
-  bool nobody_ ABSL_GUARDED_BY(mu_) = true;      // follows
+  std::string follower_ ABSL_GUARDED_BY(mu_);    // its name; empty: nobody follows
   uint64_t has_below_ ABSL_GUARDED_BY(mu_) = 0;  // the follower
   bool in_sync_ ABSL_GUARDED_BY(mu_) = false;
-  std::string follower_ ABSL_GUARDED_BY(mu_);  // who asked last
   std::optional<Poll> poll_ ABSL_GUARDED_BY(mu_);
   std::deque<Waiting> waiting_ ABSL_GUARDED_BY(mu_);
   // The first that was told to come again, until the follower has what it waited for.

@@ -130,12 +130,12 @@ class Copy {
  public:
   Copy(Shard* of, const std::string& folder, v1::RecoverySpec::PushLog log)
       : of_(of->shard_), shard_(Shard::Open(folder, log, /*recover=*/false, /*follow=*/true)) {
-    Must(of_->SetFollower(1));
+    Must(of_->SetFollower(1, "ps-1"));
     thread_ = std::thread([this] { Follow(); });
     while (of_->replica() == 0) absl::SleepFor(absl::Milliseconds(1));
   }
   ~Copy() {
-    Must(of_->SetFollower(2, /*nobody=*/true));
+    Must(of_->SetFollower(2, /*follower=*/""));
     thread_.join();
   }
 
@@ -144,7 +144,7 @@ class Copy {
     while (true) {
       absl::StatusOr<v1::ReadLogResponse> response;
       absl::Notification answered;
-      of_->ReadLog(shard_->NextRead(), "a copy", absl::InfiniteDuration(), [&](auto answer) {
+      of_->ReadLog(shard_->NextRead(), absl::InfiniteDuration(), [&](auto answer) {
         response = std::move(answer);
         answered.Notify();
       });

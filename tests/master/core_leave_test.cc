@@ -281,6 +281,40 @@ TEST_F(CoreLeaveEvaluationTest, WorkersAreNotSilentWhileTheyEndWhatWasGivenUp) {
   EXPECT_THAT(Events(id), Contains(HasSubstr("has all that was trained")));
 }
 
+TEST_F(CoreLeaveEvaluationTest, WhoSendsScoresOfWhatWasGivenUpHasNotFailed) {
+  JoinAll(2, 2);
+  const std::string id = SubmitMeasured(Evaluated());
+  RunUntilEvaluating(id, 1);
+  // One of the two gets a unit of it.
+  Worker worker;
+  v1::NextWorkResponse unit;
+  for (const auto& [name, each] : std::exchange(workers_, {})) {
+    const auto answer = core_->NextWork(Request(each), now_);
+    ASSERT_TRUE(answer.ok()) << answer.status();
+    if (!answer->has_value() || !(*answer)->has_evaluate()) continue;
+    worker = each;
+    unit = **answer;
+  }
+  ASSERT_TRUE(unit.has_evaluate());
+  v1::ScoresChunk scores;
+  scores.set_job_id(id);
+  scores.set_generation(Job(id).generation());
+  scores.set_unit_id(unit.unit_id());
+  EXPECT_TRUE(core_->MayScore(scores).ok());
+  hold_writes_ = true;
+  Ask("ps-1");
+  Round();
+  const absl::Status refused = core_->MayScore(scores).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kAborted) << refused;
+  worker.completed = scores.unit_id();
+  worker.result.set_code(static_cast<int>(refused.code()));
+  worker.result.set_message(std::string(refused.message()));
+  // A call that waits for work says it again and again.
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(core_->NextWork(Request(worker), now_).ok());
+  EXPECT_EQ(Job(id).state(), v1::RUNNING);
+  EXPECT_EQ(Job(id).restarts(), 0u);
+}
+
 TEST_F(CoreLeaveEvaluationTest, TheLastTestKeepsNobody) {
   for (const double last : {0.7, 0.9}) {  // of the best model, and of the last
     SCOPED_TRACE(last);

@@ -91,6 +91,24 @@ TEST_F(CoreReplicasTest, WhoIsFreeFollowsAndTakesThePlace) {
   EXPECT_EQ(closes_, 2);
 }
 
+TEST_F(CoreReplicasTest, WhoFollowsAndGetsRowsOfItsOwnKeepsThem) {
+  const std::string id = StartPair();
+  BeInSync(id);
+  heartbeats_.clear();
+  v1::ScaleRequest request;
+  request.set_job_id(id);
+  request.set_ps(2);
+  ASSERT_TRUE(core_->Scale(request, now_).ok());
+  for (int i = 0; i < 100 && Job(id).shares_size() < 2; ++i) Round();
+  ASSERT_EQ(Job(id).shares_size(), 2);
+  ASSERT_FALSE(copies_.empty());
+  EXPECT_EQ(copies_.back().calls[0].first.name, "ps-1");
+  EXPECT_EQ(closes_, 0) << "to close the job would drop what was brought to ps-1";
+  RunUntil(id, v1::SUCCEEDED);
+  EXPECT_EQ(Job(id).restarts(), 0u);
+  ExpectEachStepOnce(200);
+}
+
 TEST_F(CoreReplicasTest, WhoDoesNotHaveAllWaitsForTheLogAsBefore) {
   const std::string id = StartPair();
   Kill("ps-0");
@@ -356,7 +374,7 @@ TEST_F(CoreReplicasTest, APsThatIsBackWithoutItsCopyIsToldThatNobodyFollowsIt) {
   Round();
   ASSERT_THAT(tells_, SizeIs(2));
   EXPECT_EQ(tells_[1].ps.name, "ps-0");
-  EXPECT_TRUE(tells_[1].request.nobody());
+  EXPECT_EQ(tells_[1].request.follower(), "");
   EXPECT_GT(tells_[1].request.pair(), tells_[0].request.pair());
   heartbeats_.clear();
   RunUntil(id, v1::SUCCEEDED);

@@ -144,7 +144,7 @@ TEST_F(CoreWorkerRecoveryTest, ScoresThatTheLostOneSentAreReplacedAndLateOnesRef
   // Half of them, of one that does not know that it is lost.
   EXPECT_EQ(core_->AddScores(late, {{0.5f}, {0.5f}, {}}).code(),
             absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(core_->MayScore(late)->bytes, 0u);
+  EXPECT_EQ(core_->MayScore(late).status().code(), absl::StatusCode::kAborted);
   RunUntil(id, v1::SUCCEEDED);
   EXPECT_EQ(Job(id).restarts(), 0u);
   for (const ComputeMetrics& measured : measured_) {

@@ -27,8 +27,7 @@ class ReplicaTest : public testing::Test, protected RecoveryHarness {
   // One answer of `from`; how many records it had.
   absl::StatusOr<int> FeedOnce(JobShard& from, JobShard& to) {
     absl::StatusOr<v1::ReadLogResponse> read = absl::UnknownError("not answered");
-    from.ReadLog(to.NextRead(), "ps-1", clock_.Monotonic(),
-                 [&](auto answer) { read = std::move(answer); });
+    from.ReadLog(to.NextRead(), clock_.Monotonic(), [&](auto answer) { read = std::move(answer); });
     if (!read.ok()) return read.status();
     const int records = read->records_size();
     if (const absl::Status taken = to.Follow(*std::move(read)); !taken.ok()) return taken;
@@ -58,7 +57,7 @@ TEST_F(ReplicaTest, WhatIsAcknowledgedIsWithTheFollower) {
   const auto primary = *Open(AsyncJob(), files_);
   for (uint32_t rank = 0; rank < kRanks; ++rank) ASSERT_OK(primary->Push(AsyncPush(rank, 0)));
   EXPECT_TRUE(Waiting(*primary).status.has_value()) << "nobody follows";
-  ASSERT_OK(primary->SetFollower(7));
+  ASSERT_OK(primary->SetFollower(7, "ps-1"));
   const auto follower = OpenFollower(AsyncJob(), 7);
   EXPECT_TRUE(Waiting(*primary).status.has_value()) << "it has nothing yet";
   EXPECT_EQ(primary->replica(), 0);
@@ -98,7 +97,7 @@ TEST_F(ReplicaTest, ASyncJobsFollowerEndsWithTheSameBits) {
   SyncPulls(*primary, 4);
   Checkpoint(*primary, job, "cut-4", 4);
   for (uint64_t step = 4; step < 6; ++step) SyncStep(*primary, step);
-  ASSERT_OK(primary->SetFollower(1));
+  ASSERT_OK(primary->SetFollower(1, "ps-1"));
   const auto follower = OpenFollower(job, 1, "cut-4", 4);
   Feed(*primary, *follower);
   // Cuts, which drop rows that have expired, come to the follower in their place.
@@ -129,7 +128,7 @@ TEST_F(ReplicaTest, ASyncJobsFollowerEndsWithTheSameBits) {
 TEST_F(ReplicaTest, TheFollowersLogShrinksWithCommittedCheckpoints) {
   const v1::OpenJobRequest job = AsyncJob();
   const auto primary = *Open(job, files_);
-  ASSERT_OK(primary->SetFollower(1));
+  ASSERT_OK(primary->SetFollower(1, "ps-1"));
   const auto follower = OpenFollower(job, 1);
   const auto segments = [&] { return files_.List("other-logs/job-1/1")->size(); };
   for (uint64_t s = 0; s < 8; ++s) {
@@ -146,7 +145,7 @@ TEST_F(ReplicaTest, TheFollowersLogShrinksWithCommittedCheckpoints) {
 // As while no master is there to give the follower up.
 TEST_F(ReplicaTest, WhoWaitsTooLongForTheFollowerIsToldAndComesAgain) {
   const auto primary = *Open(AsyncJob(), files_);
-  ASSERT_OK(primary->SetFollower(1));
+  ASSERT_OK(primary->SetFollower(1, "ps-1"));
   const auto follower = OpenFollower(AsyncJob(), 1);
   Feed(*primary, *follower);
   for (int time = 1; time <= 3; ++time) {
@@ -158,7 +157,7 @@ TEST_F(ReplicaTest, WhoWaitsTooLongForTheFollowerIsToldAndComesAgain) {
     clock_.Advance(absl::Milliseconds(1));
     primary->Expire();
     ASSERT_TRUE(push.status.has_value());
-    const std::string why = absl::StrCat("the ps at ps-1, which has a copy of the rows, ",
+    const std::string why = absl::StrCat("ps-1, which has a copy of the rows, ",
                                          "lacks record 2 of the push log since ", 5 * time, "s");
     EXPECT_FAILS(*push.status, StatusCode::kUnavailable, why);
     // For the master, who gives such a follower up, and for who asks: since the first of them.
@@ -180,16 +179,16 @@ TEST_F(ReplicaTest, WhoWaitsTooLongForTheFollowerIsToldAndComesAgain) {
 
 TEST_F(ReplicaTest, ALaterPairTakesThePlaceOfOneThatDoesNotAnswer) {
   const auto primary = *Open(AsyncJob(), files_);
-  ASSERT_OK(primary->SetFollower(3));
+  ASSERT_OK(primary->SetFollower(3, "ps-1"));
   const auto first = OpenFollower(AsyncJob(), 3);
   Feed(*primary, *first);
   ASSERT_OK(primary->Push(AsyncPush(0, 0)));
   Waiting push(*primary);
   EXPECT_FALSE(push.status.has_value());
-  ASSERT_OK(primary->SetFollower(3));
+  ASSERT_OK(primary->SetFollower(3, "ps-1"));
   EXPECT_FALSE(push.status.has_value()) << "told again";
-  EXPECT_FAILS(primary->SetFollower(2), StatusCode::kAborted, "pair 3 is current");
-  ASSERT_OK(primary->SetFollower(4));
+  EXPECT_FAILS(primary->SetFollower(2, "ps-1"), StatusCode::kAborted, "pair 3 is current");
+  ASSERT_OK(primary->SetFollower(4, "ps-1"));
   ASSERT_TRUE(push.status.has_value());
   EXPECT_OK(*push.status);
   EXPECT_EQ(primary->replica(), 0);
@@ -203,11 +202,11 @@ TEST_F(ReplicaTest, ALaterPairTakesThePlaceOfOneThatDoesNotAnswer) {
 
 TEST_F(ReplicaTest, AnAnswerThatIsLostIsAskedForAgain) {
   const auto primary = *Open(AsyncJob(), files_);
-  ASSERT_OK(primary->SetFollower(1));
+  ASSERT_OK(primary->SetFollower(1, "ps-1"));
   const auto follower = OpenFollower(AsyncJob(), 1);
   for (uint64_t s = 0; s < 6; ++s) {
     ASSERT_OK(primary->Push(AsyncPush(0, s)));
-    primary->ReadLog(follower->NextRead(), "ps-1", clock_.Monotonic(),
+    primary->ReadLog(follower->NextRead(), clock_.Monotonic(),
                      [](const auto& lost) { EXPECT_OK(lost); });
     ASSERT_OK(FeedOnce(*primary, *follower));
   }
@@ -218,12 +217,12 @@ TEST_F(ReplicaTest, AnAnswerThatIsLostIsAskedForAgain) {
 
 TEST_F(ReplicaTest, AReadWaitsForWhatIsPushed) {
   const auto primary = *Open(AsyncJob(), files_);
-  ASSERT_OK(primary->SetFollower(1));
+  ASSERT_OK(primary->SetFollower(1, "ps-1"));
   const auto follower = OpenFollower(AsyncJob(), 1);
   Feed(*primary, *follower);
   std::vector<int> records;
   const auto read = [&] {
-    primary->ReadLog(follower->NextRead(), "ps-1", clock_.Monotonic() + absl::Seconds(1),
+    primary->ReadLog(follower->NextRead(), clock_.Monotonic() + absl::Seconds(1),
                      [&](const auto& answer) {
                        if (answer.ok()) records.push_back(answer->records_size());
                      });
@@ -245,7 +244,7 @@ TEST_F(ReplicaTest, AReadWaitsForWhatIsPushed) {
 
 TEST_F(ReplicaTest, RecordsThatAFullDiskHasRefusedAreNotFed) {
   const auto primary = *Open(AsyncJob(), files_);
-  ASSERT_OK(primary->SetFollower(1));
+  ASSERT_OK(primary->SetFollower(1, "ps-1"));
   const auto follower = OpenFollower(AsyncJob(), 1);
   for (uint64_t s = 0; s < 5; ++s) {
     ASSERT_OK(primary->Push(AsyncPush(0, s)));
@@ -263,11 +262,11 @@ TEST_F(ReplicaTest, RecordsThatAFullDiskHasRefusedAreNotFed) {
 
 TEST_F(ReplicaTest, WhatWasChangedOnItsWayIsRefused) {
   const auto primary = *Open(AsyncJob(), files_);
-  ASSERT_OK(primary->SetFollower(1));
+  ASSERT_OK(primary->SetFollower(1, "ps-1"));
   const auto follower = OpenFollower(AsyncJob(), 1);
   ASSERT_OK(primary->Push(AsyncPush(0, 0)));
   v1::ReadLogResponse response;
-  primary->ReadLog(follower->NextRead(), "ps-1", clock_.Monotonic(),
+  primary->ReadLog(follower->NextRead(), clock_.Monotonic(),
                    [&](auto answer) { response = *std::move(answer); });
   ASSERT_EQ(response.records_size(), 2);  // a head, and the push
   v1::ReadLogResponse changed = response;
@@ -284,13 +283,14 @@ TEST_F(ReplicaTest, WhoHasFollowedNobodyTakesNobodysPlace) {
   const auto follower = OpenFollower(AsyncJob(), 1);
   EXPECT_FAILS(follower->StopFollowing(), StatusCode::kFailedPrecondition, "has followed nobody");
   const auto unlogged = *Open(Whole(Job({SgdTable("a", 3, v1::ASYNC)}, kRanks)), files_);
-  EXPECT_FAILS(unlogged->SetFollower(1), StatusCode::kFailedPrecondition, "recovery.push_log");
+  EXPECT_FAILS(unlogged->SetFollower(1, "ps-1"), StatusCode::kFailedPrecondition,
+               "recovery.push_log");
   EXPECT_TRUE(Waiting(*unlogged).status.has_value());
 }
 
 TEST_F(ReplicaTest, WhenThePsIsClosedNobodyWaits) {
   const auto primary = *Open(AsyncJob(), files_);
-  ASSERT_OK(primary->SetFollower(1));
+  ASSERT_OK(primary->SetFollower(1, "ps-1"));
   const auto follower = OpenFollower(AsyncJob(), 1);
   Feed(*primary, *follower);
   ASSERT_OK(primary->Push(AsyncPush(0, 0)));
@@ -345,11 +345,11 @@ TEST_F(FollowingJobsTest, OnlyTheLatestPairIsFollowed) {
 TEST_F(FollowingJobsTest, WhatComesLateForAnEarlierPairIsNotLogged) {
   Jobs others(Options("other-logs"));
   const auto primary = *others.Open(Request(2, 0));
-  ASSERT_OK(primary->SetFollower(5));
+  ASSERT_OK(primary->SetFollower(5, "ps-1"));
   EXPECT_TRUE(*jobs_.BeginFollowing(Request(2, 5)));
   const auto before = *jobs_.OpenFollower(Request(2, 5));
   absl::StatusOr<v1::ReadLogResponse> late = absl::UnknownError("not answered");
-  primary->ReadLog(before->NextRead(), "ps-1", clock_.Monotonic(), [&](auto read) { late = read; });
+  primary->ReadLog(before->NextRead(), clock_.Monotonic(), [&](auto read) { late = read; });
   ASSERT_OK(late);
   EXPECT_TRUE(*jobs_.BeginFollowing(Request(2, 6)));
   const auto follower = *jobs_.OpenFollower(Request(2, 6));
@@ -369,8 +369,8 @@ TEST_F(FollowingJobsTest, OneThatHasFollowedTakesThePlaceAndOthersDoNot) {
   const auto primary = *others.Open(Request(2, 0));
   EXPECT_TRUE(*jobs_.BeginFollowing(Request(2, 6)));
   const auto follower = *jobs_.OpenFollower(Request(2, 6));
-  ASSERT_OK(primary->SetFollower(6));
-  primary->ReadLog(follower->NextRead(), "ps-1", clock_.Monotonic(),
+  ASSERT_OK(primary->SetFollower(6, "ps-1"));
+  primary->ReadLog(follower->NextRead(), clock_.Monotonic(),
                    [&](auto read) { EXPECT_OK(follower->Follow(*std::move(read))); });
   const auto opened = jobs_.Open(recover);
   ASSERT_OK(opened);

@@ -32,6 +32,7 @@ int main(int argc, char** argv) {
   int processes = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   bool verbose = false;
   bool harsh = false;
+  bool calm = false;
   app.add_option("--seeds", seeds, "How many")->capture_default_str();
   app.add_option("--first", first, "The first of them")->capture_default_str();
   app.add_option("--seed", only, "This one alone");
@@ -42,6 +43,9 @@ int main(int argc, char** argv) {
   app.add_flag("--verbose", verbose, "Prints what happens, with its virtual time in seconds");
   app.add_flag("--harsh", harsh,
                "Several jobs, copies of their rows, and every kind of fault in each, more often");
+  app.add_flag("--calm", calm,
+               "Nothing fails, and jobs are scaled and suspended: none may return to a checkpoint")
+      ->excludes("--harsh");
   CLI11_PARSE(app, argc, argv);
   tessera::EndMutexChecks();
   tessera::InitLog("simulate", "off");
@@ -53,7 +57,7 @@ int main(int argc, char** argv) {
   using tessera::simulator::Scenario;
   using tessera::simulator::SeedRunner;
   const auto scenario_of = [&](uint64_t of) {
-    return harsh ? Scenario::Harsh(of) : Scenario::Of(of);
+    return harsh ? Scenario::Harsh(of) : calm ? Scenario::Calm(of) : Scenario::Of(of);
   };
   std::vector<uint64_t> failed;
   uint64_t events = 0, kills = 0, restarts = 0, set_aside = 0, lost_steps = 0, done = 0;
@@ -111,7 +115,10 @@ int main(int argc, char** argv) {
       events, took * 60, static_cast<double>(done) / took);
   for (const uint64_t seed : failed) {
     std::printf("again: tests/faults/simulate --seed %llu%s --verbose\n",
-                static_cast<unsigned long long>(seed), harsh ? " --harsh" : "");
+                static_cast<unsigned long long>(seed),
+                harsh  ? " --harsh"
+                : calm ? " --calm"
+                       : "");
   }
   return failed.empty() ? 0 : 1;
 }

@@ -188,7 +188,7 @@ void PsNode::Serve(const v1::SetFollowerRequest& request,
                    const Network::Reply<v1::SetFollowerResponse>& reply) {
   const auto shard = jobs_->Find(request.job_id(), request.generation());
   const absl::Status set =
-      shard.ok() ? (*shard)->SetFollower(request.pair(), request.nobody()) : shard.status();
+      shard.ok() ? (*shard)->SetFollower(request.pair(), request.follower()) : shard.status();
   set.ok() ? reply(v1::SetFollowerResponse()) : reply(set);
 }
 
@@ -196,7 +196,7 @@ void PsNode::Serve(const v1::ReadLogRequest& request,
                    const Network::Reply<v1::ReadLogResponse>& reply) {
   const auto shard = jobs_->Find(request.job_id(), request.generation());
   if (!shard.ok()) return reply(shard.status());
-  (*shard)->ReadLog(request, "a copy", world_.Monotonic() + absl::Seconds(1),
+  (*shard)->ReadLog(request, world_.Monotonic() + absl::Seconds(1),
                     [reply, keep = *shard](const auto& read) { reply(read); });
 }
 

@@ -94,6 +94,33 @@ Scenario Scenario::Harsh(uint64_t seed) {
   return s;
 }
 
+Scenario Scenario::Calm(uint64_t seed) {
+  Scenario s = Of(seed);
+  const uint64_t key = StreamKey(RandomFor::kGenerator, seed, NameHash("calm"));
+  uint64_t draws = 0;
+  for (absl::Duration* const never : {&s.kills, &s.stops, &s.leaves, &s.cuts, &s.full, &s.broken,
+                                      &s.jumps, &s.power, &s.rescales}) {
+    *never = absl::ZeroDuration();
+  }
+  for (double* const never : {&s.lost, &s.repeated, &s.slow, &s.danger}) *never = 0;
+  s.job.poison.reset();
+  const auto drawn = [&] { return absl::Seconds(0.2 + 3 * RandomUniformDouble(key, draws++)); };
+  s.scales = drawn();
+  s.suspends = drawn();
+  if (s.job.consistency != v1::SYNC) s.rescales = drawn();
+  s.all_workers = std::max(s.all_workers, s.workers + 1);
+  if (s.job.push_log > v1::RecoverySpec::OFF) s.job.replicas = 1;
+  s.all_ps = std::max(s.all_ps, s.ps + 1 + s.job.replicas);
+  return s;
+}
+
+bool Scenario::NothingFails() const {
+  const auto never = [](absl::Duration every) { return every == absl::ZeroDuration(); };
+  return never(kills) && never(stops) && never(leaves) && never(cuts) && never(full) &&
+         never(broken) && never(jumps) && never(power) && lost + repeated + slow + danger == 0 &&
+         !job.poison.has_value();
+}
+
 Scenario Scenario::Undisturbed() const {
   Scenario s;
   s.seed = job.seed;

@@ -43,6 +43,11 @@ struct Scenario {
   // That of the seed with several jobs, with copies where it has push logs, and with every kind of
   // fault, twice as often and for twice as long.
   static Scenario Harsh(uint64_t seed);
+  // The jobs of the seed, with copies where they have push logs: nothing fails, and they are scaled
+  // and suspended all the time.
+  static Scenario Calm(uint64_t seed);
+  // So no job has a reason to return to a checkpoint.
+  bool NothingFails() const;
   // The same job without faults, on one ps.
   Scenario Undisturbed() const;
   std::string ToString() const;

@@ -225,6 +225,10 @@ class Simulation {
           "the job did not end: ", v1::JobState_Name(job.state()), " ", job.phase(), " at step ",
           job.step(), ", ", job.message(), "; waits: ", absl::StrJoin(job.waits(), "; ")));
     }
+    if (scenario_.NothingFails() && job.restarts() > 0) {
+      return absl::InternalError(absl::StrCat("the job returned to a checkpoint ", job.restarts(),
+                                              " times, and nothing had failed"));
+    }
     if (job.samples() + job.set_aside_records() != scenario_.job.epochs * scenario_.job.records) {
       return absl::DataLossError(absl::StrCat("the job trained ", job.samples(), " samples, and ",
                                               job.set_aside_records(), " were set aside"));

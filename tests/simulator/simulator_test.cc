@@ -50,6 +50,15 @@ TEST(SimulatorTest, HarshSeedsThatFailedOnceDoNotAgain) {
   }
 }
 
+TEST(SimulatorTest, WhereNothingFailsNoJobReturnsToACheckpoint) {
+  for (uint64_t seed = 1; seed <= 40; ++seed) {
+    const Scenario scenario = Scenario::Calm(seed);
+    ASSERT_TRUE(scenario.NothingFails());
+    const Outcome outcome = Simulate(scenario);
+    EXPECT_TRUE(outcome.status.ok()) << scenario.ToString() << "\n" << outcome.status;
+  }
+}
+
 TEST(SimulatorTest, ASeedAlwaysDoesTheSame) {
   for (uint64_t seed = 101; seed <= 106; ++seed) {
     const Outcome once = Simulate(Scenario::Of(seed));
