@@ -54,6 +54,7 @@ absl::StatusOr<v1::UnitResult> Trainer::Train(const v1::Train& unit) {
   if (static_cast<uint64_t>(unit.set_aside_size()) < batches) {
     TESSERA_ASSIGN_OR_RETURN(window, windows_.Get(ranges));
     watch.AddTo(context_->metrics->read_seconds);
+    TESSERA_RETURN_IF_ERROR(CheckBadRecords(*window, all_records));
   }
   if (window != nullptr) records = window->batch.size;
   // However often the unit is tried, it is done once.
@@ -99,6 +100,16 @@ absl::StatusOr<v1::UnitResult> Trainer::Train(const v1::Train& unit) {
     result.set_train_seconds(absl::ToDoubleSeconds(SystemClock().Monotonic() - start) / part);
   }
   return result;
+}
+
+absl::Status Trainer::CheckBadRecords(const DataSource::Records& window, uint64_t records) const {
+  const uint64_t allowed = context_->spec().data().max_bad_records();
+  const uint64_t bad = records - window.batch.size;
+  if (bad <= allowed) return absl::OkStatus();
+  return absl::DataLossError(absl::StrCat(
+      bad, " bad records among ", records, " that are shuffled together, and data.max_bad_records ",
+      "allows ", allowed, "; the first: ", window.first_bad,
+      "; mend the data, or raise data.max_bad_records to leave such records out"));
 }
 
 absl::Status Trainer::PushNothing(const v1::Train& unit, uint64_t batch) {

@@ -26,7 +26,8 @@ class Trainer {
   // that of the whole unit: its samples are all there are; loss and time, measured on the batches
   // that were trained here, are scaled to all of them, and unknown (NaN, 0) where none were.
   // With `careful` each batch is done before anything of the next one is touched. INVALID_ARGUMENT:
-  // with recovery.set_aside_after, also where a gradient is not finite, before any ps has it.
+  // with recovery.set_aside_after, also where a gradient is not finite, before any ps has it;
+  // DATA_LOSS: more bad records than the job may have, before any of their window is trained.
   absl::StatusOr<v1::UnitResult> Train(const v1::Train& unit);
 
   // `next`: all ps have acknowledged the rank's pushes below it. `end`: no ps has any of those from
@@ -42,6 +43,8 @@ class Trainer {
   absl::StatusOr<double> TrainBatches(const v1::Train& unit, const Batch& records, uint64_t begin,
                                       uint64_t end);
   double LearningRateScale(const v1::Train& unit, uint64_t batch) const;
+  // Of the `records` of a window: DATA_LOSS where more of them are bad than the whole job may have.
+  absl::Status CheckBadRecords(const DataSource::Records& window, uint64_t records) const;
   // The push of a batch that is set aside.
   absl::Status PushNothing(const v1::Train& unit, uint64_t batch);
   // Rows and dense parameters for `batch` of the tables whose mode is `sync`; null when there are

@@ -337,6 +337,7 @@ TEST_F(TrainerTest, ABatchThatIsSetAsideIsPushedEmptyBeforeAnythingIsRead) {
 
 TEST_F(TrainerTest, EachRecordIsTrainedOrBadOrSetAsideHoweverOftenItsUnitIsTried) {
   assignment_.mutable_spec()->mutable_recovery()->set_set_aside_after(2);
+  assignment_.mutable_spec()->mutable_data()->set_max_bad_records(1);
   std::ofstream(folder_ + "/train.csv", std::ios::app) << "neither,3\n";
   const auto unit = [this](uint64_t begin, uint64_t end, bool careful, uint64_t aside = 9) {
     v1::Train unit = Unit(begin, end);
@@ -378,6 +379,24 @@ TEST_F(TrainerTest, EachRecordIsTrainedOrBadOrSetAsideHoweverOftenItsUnitIsTried
   again.set_epoch(1);
   again.set_first_step(3);
   EXPECT_THAT(trained_and_bad(again), Pair(10, 0)) << "each record counts once";
+}
+
+TEST_F(TrainerTest, MoreBadRecordsThanTheJobMayHaveEndItBeforeAnyOfTheirWindowIsTrained) {
+  std::ofstream(folder_ + "/train.csv", std::ios::app) << "neither,3\nnor,4\n";
+  v1::Train unit = Unit(0, 1);
+  unit.mutable_ranges(0)->set_end(kRecords + 2);
+  for (const uint64_t allowed : {2, 1}) {
+    assignment_.mutable_spec()->mutable_data()->set_max_bad_records(allowed);
+    Prepare(v1::ASYNC);
+    const auto result = trainer_->Train(unit);
+    EXPECT_EQ(result.ok(), allowed == 2);
+    if (result.ok()) continue;
+    EXPECT_EQ(result.status().code(), absl::StatusCode::kDataLoss);
+    EXPECT_THAT(std::string(result.status().message()),
+                AllOf(HasSubstr("2 bad records among 12"), HasSubstr("train.csv:"),
+                      HasSubstr("data.max_bad_records allows 1")));
+    EXPECT_THAT(ps_->events, testing::IsEmpty());
+  }
 }
 
 TEST_F(TrainerTest, ARankTakesPartInTheSumsOfEveryStepAlsoOfABatchThatIsSetAside) {
