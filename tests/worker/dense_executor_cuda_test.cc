@@ -128,20 +128,24 @@ TEST_F(ExecutorOnCuda, HoldsEachTaskAgainstItsOwnLabels) {
 // An emulated stream shows it: what is copied from it arrives when it is waited for, no sooner.
 TEST_F(ExecutorOnCuda, WaitsForTheCardOnlyWhereAStepEnds) {
   if (cuda::Stream::Emulated() == nullptr) GTEST_SKIP() << "on a card it is a race";
-  const std::unique_ptr<Model> model = MakeModel(TinyJob("deepfm"));
-  Session card(*model, nullptr, Stream());
-  card.Fill(20, 1);
-  std::fill(card.trained_gradient.begin(), card.trained_gradient.end(), 7.0f);
-  const std::vector<float> before(card.executor.output(0).begin(), card.executor.output(0).end());
-  card.executor.StartStep(card.trained, card.statistics, card.labels, 1, 5, 0,
-                          absl::MakeSpan(card.trained_gradient),
-                          absl::MakeSpan(card.statistics_gradient));
-  EXPECT_THAT(card.trained_gradient, ::testing::Each(7.0f));
-  EXPECT_EQ(card.executor.output(0), absl::MakeConstSpan(before));
-  const Executor::StepResult result = card.executor.FinishStep();
-  EXPECT_GT(result.loss_sum, 0);
-  EXPECT_NE(result.logits, absl::MakeConstSpan(before));
-  EXPECT_THAT(card.trained_gradient, ::testing::Not(::testing::Contains(7.0f)));
+  for (const v1::JobSpec& spec : ZooJobs()) {
+    SCOPED_TRACE(absl::StrCat(spec.model().name(), ", ", v1::Loss_Name(spec.model().loss())));
+    const std::unique_ptr<Model> model = MakeModel(spec);
+    Session card(*model, nullptr, Stream());
+    card.Fill(20, 1);
+    std::fill(card.trained_gradient.begin(), card.trained_gradient.end(), 7.0f);
+    const std::vector<float> before(card.executor.output(0).begin(), card.executor.output(0).end());
+    const std::vector<uint64_t> groups(20, 1);
+    card.executor.StartStep(card.trained, card.statistics, Targets(card.labels, 1, {}, groups), 1,
+                            5, 0, absl::MakeSpan(card.trained_gradient),
+                            absl::MakeSpan(card.statistics_gradient));
+    EXPECT_THAT(card.trained_gradient, ::testing::Each(7.0f));
+    EXPECT_EQ(card.executor.output(0), absl::MakeConstSpan(before));
+    const Executor::StepResult result = card.executor.FinishStep();
+    EXPECT_GT(result.loss_sum, 0);
+    EXPECT_NE(result.logits, absl::MakeConstSpan(before));
+    EXPECT_THAT(card.trained_gradient, ::testing::Not(::testing::Contains(7.0f)));
+  }
 }
 
 TEST_F(ExecutorOnCuda, GivesTheSameBitsEveryTime) {

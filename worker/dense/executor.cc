@@ -268,6 +268,7 @@ void Executor::StartStep(absl::Span<const float> trained, absl::Span<const float
                          absl::Span<float> statistics_gradient) {
   RequireSize(targets.labels.size(), batch_ * targets.label_width, "labels");
   if (!targets.weights.empty()) RequireSize(targets.weights.size(), batch_, "weights");
+  if (model_.ranks()) RequireSize(targets.groups.size(), batch_, "groups");
   RequireSize(trained_gradient.size(), model_.trained_floats(), "trained_gradient");
   RequireSize(statistics_gradient.size(), model_.statistics_floats(), "statistics_gradient");
   trained_gradient_ = trained_gradient;
@@ -285,12 +286,10 @@ void Executor::StartStep(absl::Span<const float> trained, absl::Span<const float
 
   result_ = StepResult();
   result_.logits = HostValue(model_.graph().output());
-  if (LossesOnCard()) {
-    RunLossesOnCard();
+  if (stream_ == nullptr) {
+    result_.loss_sum = EvaluateLosses(targets, loss_scale);
   } else {
-    const float scale = stream_ == nullptr ? loss_scale : loss_scale * gradient_scale_;
-    result_.loss_sum = EvaluateLosses(targets, scale);
-    if (stream_ != nullptr) CopyEndGradientsToCard();
+    RunLossesOnCard();
   }
   RunBackward(draws);
   if (stream_ == nullptr) return;
@@ -299,10 +298,7 @@ void Executor::StartStep(absl::Span<const float> trained, absl::Span<const float
 }
 
 double Executor::EvaluateLosses(const Targets& targets, float loss_scale) {
-  if (model_.ranks()) {
-    RequireSize(targets.groups.size(), batch_, "groups");
-    SortByGroup(targets.groups, &group_order_);
-  }
+  if (model_.ranks()) SortByGroup(targets.groups, &group_order_);
   double sum = 0;
   const std::vector<int32_t>& outputs = model_.graph().outputs();
   for (size_t task = 0; task < outputs.size(); ++task) {
@@ -319,7 +315,7 @@ double Executor::EvaluateLosses(const Targets& targets, float loss_scale) {
 
 Executor::StepResult Executor::FinishStep() {
   if (stream_ == nullptr || !stream_->Synchronize().ok()) return result_;
-  if (LossesOnCard()) result_.loss_sum = card_step_->LossSum();
+  result_.loss_sum = card_step_->LossSum();
   result_.finite = gradient_scale_ == 1 || card_step_->finite();
   card_step_->CopyGradients(trained_gradient_, statistics_gradient_);
   return result_;

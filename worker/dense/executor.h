@@ -79,8 +79,8 @@ class Executor {
                              // momentum * (running - batch statistic), to be subtracted
                              absl::Span<float> statistics_gradient);
   // The same in two calls. A card is given all work of the step by the first, and work that its
-  // stream is given in between follows; the second waits for all of it. (Losses of ranking are
-  // computed on the CPU, for which the first waits.) Gradients are there after the second.
+  // stream is given in between follows; the second waits for all of it. Gradients are there after
+  // the second.
   void StartStep(absl::Span<const float> trained, absl::Span<const float> statistics,
                  const Targets& targets, float loss_scale, uint64_t dropout_step, uint32_t rank,
                  absl::Span<float> trained_gradient, absl::Span<float> statistics_gradient);
@@ -97,7 +97,7 @@ class Executor {
     int32_t gradient_of = -1;
     size_t value_at = 0;  // in the arena
     size_t gradient_at = 0;
-    // Of a card's tensors that the caller or the losses touch: where their copies lie in host_.
+    // Of a card's tensors that the caller touches: where their copies lie in host_.
     size_t staged_value_at = 0;
     size_t staged_gradient_at = 0;
   };
@@ -148,7 +148,7 @@ class Executor {
   // Where the op runs.
   absl::Span<float> Value(int32_t tensor);
   absl::Span<float> Gradient(int32_t storage);
-  // Where the caller and the losses read and write: the same on the CPU.
+  // Where the caller reads and writes: the same on the CPU.
   absl::Span<float> HostValue(int32_t tensor) const;
   absl::Span<float> HostGradient(int32_t tensor) const;
   ForwardPass NewForwardPass(const Step& step, const Part& part, bool training, Draws draws) const;
@@ -159,14 +159,12 @@ class Executor {
   void Backward(const Step& step, const Part& part, Draws draws);
   uint64_t RandomKey(int32_t node, Draws draws) const;
   double EvaluateLosses(const Targets& targets, float loss_scale);
-  bool LossesOnCard() const { return stream_ != nullptr && !model_.ranks(); }
 
   // executor_cuda.cc
   void PlaceOnCard(size_t arena_floats, uint32_t capacity);
   void CopyParametersToCard(absl::Span<const float>* trained, absl::Span<const float>* statistics);
   void RunForwardOnCard(bool training, Draws draws);
   void RunLossesOnCard();
-  void CopyEndGradientsToCard();
   void RunBackwardOnCard(Draws draws);
   void ScaleGradientsBack();
   void StartGradientsFromCard();

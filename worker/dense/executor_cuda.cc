@@ -32,12 +32,14 @@ void Executor::PlaceOnCard(size_t arena_floats, uint32_t capacity) {
     at += Buffer::RoundUp(floats);
     return begin;
   };
-  for (const std::vector<int32_t>& tensors : {staged_inputs_, graph.ends()}) {
-    for (const int32_t tensor : tensors) {
-      Storage& storage = storages_[storage_of_[tensor]];
-      storage.staged_value_at = take(capacity * storage.floats);
-      if (storage.needs_gradient) storage.staged_gradient_at = take(capacity * storage.floats);
-    }
+  for (const int32_t tensor : graph.outputs()) {
+    Storage& storage = storages_[storage_of_[tensor]];
+    storage.staged_value_at = take(capacity * storage.floats);
+  }
+  for (const int32_t tensor : staged_inputs_) {
+    Storage& storage = storages_[storage_of_[tensor]];
+    storage.staged_value_at = take(capacity * storage.floats);
+    if (storage.needs_gradient) storage.staged_gradient_at = take(capacity * storage.floats);
   }
   using cuda::Memory;
   stream_->MakeCurrent();
@@ -74,12 +76,10 @@ void Executor::RunForwardOnCard(bool training, Draws draws) {
     if (step.training_only && !training) continue;
     step.op->CudaForward(*stream_, NewForwardPass(step, step.whole, training, draws));
   }
-  const Graph& graph = model_.graph();
-  const bool losses_on_cpu = training && !LossesOnCard();
-  for (const int32_t tensor : losses_on_cpu ? graph.ends() : graph.outputs()) {
+  for (const int32_t tensor : model_.graph().outputs()) {
     stream_->StartCopyToHost(Value(tensor).data(), HostValue(tensor).data(), Value(tensor).size());
   }
-  if (losses_on_cpu || !training) stream_->Synchronize();
+  if (!training) stream_->Synchronize();
 }
 
 void Executor::RunLossesOnCard() {
@@ -92,13 +92,6 @@ void Executor::RunLossesOnCard() {
   for (size_t loss = 0; loss < graph.losses().size(); ++loss) {
     const int32_t tensor = graph.losses()[loss].tensor;
     card_step_->GraphLoss(loss, Value(tensor).data(), gradient(tensor));
-  }
-}
-
-void Executor::CopyEndGradientsToCard() {
-  for (const int32_t tensor : model_.graph().ends()) {
-    const absl::Span<float> gradient = Gradient(storage_of_[tensor]);
-    stream_->CopyToDevice(HostGradient(tensor).data(), gradient.data(), gradient.size());
   }
 }
 
