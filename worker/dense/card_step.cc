@@ -13,6 +13,7 @@ namespace {
 using cuda::Memory;
 
 constexpr size_t kSumFloats = cuda::kLossSums * sizeof(double) / sizeof(float);
+constexpr size_t kKeyFloats = sizeof(uint64_t) / sizeof(float);
 // Of the numbers that the card is told; behind them are the scales of the tasks' losses.
 constexpr size_t kScaleBackAt = 0, kLossScaleAt = 1, kTaskScalesAt = 2;
 // Of the columns that it is told: where groups are, then labels of each task, then weights.
@@ -28,7 +29,8 @@ CardStep::CardStep(const Model& model, cuda::Stream& stream)
       statistics_(model.statistics_floats()),
       trained_at_(losses_ * kSumFloats + Buffer::kAlignFloats),
       statistics_at_(trained_at_ + Buffer::RoundUp(trained_)),
-      columns_at_(Buffer::RoundUp(kTaskScalesAt + model.losses().size())),
+      keys_at_(Buffer::RoundUp(kTaskScalesAt + model.losses().size())),
+      columns_at_(keys_at_ + Buffer::RoundUp(kKeyFloats * model.graph().nodes().size())),
       group_columns_(model.ranks() ? kGroupColumns : 0),
       mean_factors_(model.losses().size(), 1) {
   stream_.MakeCurrent();
@@ -48,13 +50,15 @@ void CardStep::Reserve(uint32_t capacity) {
   told_host_ = Memory(stream_, Memory::Where::kHost, floats);
 }
 
-void CardStep::Tell(uint32_t batch, const Targets& targets, float loss_scale,
-                    float gradient_scale) {
+void CardStep::Tell(uint32_t batch, const Targets& targets, float loss_scale, float gradient_scale,
+                    absl::Span<const uint64_t> random_keys) {
   batch_ = batch;
   weighted_ = !targets.weights.empty();
   stream_.MakeCurrent();
   if (!stream_.status().ok()) return;
   if (group_columns_ > 0) TellGroups(targets);
+  std::memcpy(told_host_.data() + keys_at_, random_keys.data(),
+              random_keys.size() * sizeof(uint64_t));
   float* const numbers = told_host_.data();
   numbers[kScaleBackAt] = 1 / gradient_scale;
   numbers[kLossScaleAt] = loss_scale * gradient_scale;
@@ -79,6 +83,10 @@ void CardStep::TellGroups(const Targets& targets) {
     std::fill_n(told_host_.words() + ColumnAt(kBegins) + begin, size, begin);
     std::fill_n(told_host_.words() + ColumnAt(kEnds) + begin, size, begin + size);
   });
+}
+
+const uint64_t* CardStep::random_key(int32_t node) const {
+  return reinterpret_cast<const uint64_t*>(told_.data() + keys_at_) + node;
 }
 
 size_t CardStep::ColumnAt(size_t column) const {

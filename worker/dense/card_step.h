@@ -24,7 +24,10 @@ class CardStep {
 
   // Before the passes; the step before has been waited for. Gradients of the losses are multiplied
   // by both scales; what ScaleBack gets is divided by the second, a power of two.
-  void Tell(uint32_t batch, const Targets& targets, float loss_scale, float gradient_scale);
+  void Tell(uint32_t batch, const Targets& targets, float loss_scale, float gradient_scale,
+            absl::Span<const uint64_t> random_keys);  // by node of the graph
+  // The card's.
+  const uint64_t* random_key(int32_t node) const;
   // After the forward pass: the losses and their gradients. Values and gradients are the card's.
   void TaskLoss(size_t task, const float* outputs, float* gradient);
   void GraphLoss(size_t loss, const float* values, float* gradient);
@@ -59,8 +62,8 @@ class CardStep {
   const size_t trained_, statistics_, trained_at_, statistics_at_;
   cuda::Memory given_memory_, given_host_;
   absl::Span<float> given_;
-  // What it is told: numbers, then columns of RoundUp(batch).
-  const size_t columns_at_;
+  // What it is told: numbers, random keys, then columns of RoundUp(batch).
+  const size_t keys_at_, columns_at_;
   const size_t group_columns_;  // 0: no loss is of ranking
   cuda::Memory told_, told_host_;
   std::vector<uint32_t> group_order_;  // of losses of ranking

@@ -2,11 +2,14 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "common/task_pool.h"
+#include "cuda/capture_cache.h"
 #include "cuda/stream.h"
 #include "worker/dense/buffer.h"
 #include "worker/dense/card_step.h"
@@ -35,6 +38,11 @@ class Executor {
   uint32_t batch() const { return batch_; }
   // Bytes held, on the card where it is there.
   uint64_t bytes() const { return (arena_.size() + device_arena_.size()) * sizeof(float); }
+  // On a card, from now on: whether the passes of a batch size that came before are captured and
+  // replayed (at first they are). The bits are the same.
+  void CapturePasses(bool capture) { capture_passes_ = capture; }
+  // How many were replayed.
+  uint64_t replays() const { return captures_.has_value() ? captures_->replays() : 0; }
   // What failed first on the card; always OK on the CPU. Once it is not, results mean nothing.
   absl::Status status() const { return stream_ == nullptr ? absl::OkStatus() : stream_->status(); }
 
@@ -140,9 +148,8 @@ class Executor {
   void PlanInPlace();
   void PlanSteps();
   void Place(uint32_t capacity);
-  void BindParameters(Step& step, absl::Span<const float> trained,
-                      absl::Span<const float> statistics);
-  void BindGradients(Step& step, absl::Span<float> trained, absl::Span<float> statistics);
+  void BindParameters(absl::Span<const float> trained, absl::Span<const float> statistics);
+  void BindGradients(absl::Span<float> trained, absl::Span<float> statistics);
   Part Bind(const Step& step, uint32_t first, uint32_t batch);
   float* arena() const { return stream_ == nullptr ? arena_.data() : device_arena_.data(); }
   // Where the op runs.
@@ -162,16 +169,21 @@ class Executor {
 
   // executor_cuda.cc
   void PlaceOnCard(size_t arena_floats, uint32_t capacity);
-  void CopyParametersToCard(absl::Span<const float>* trained, absl::Span<const float>* statistics);
-  void RunForwardOnCard(bool training, Draws draws);
+  void ForwardOnCard(absl::Span<const float> trained, absl::Span<const float> statistics);
+  void StartStepOnCard(absl::Span<const float> trained, absl::Span<const float> statistics,
+                       const Targets& targets, float loss_scale, Draws draws);
+  void CopyParametersToCard(absl::Span<const float> trained, absl::Span<const float> statistics);
+  void GiveToCard(uint64_t form, absl::FunctionRef<void()> give);
+  void RunForwardOnCard(bool training);
   void RunLossesOnCard();
-  void RunBackwardOnCard(Draws draws);
+  void RunBackwardOnCard();
   void ScaleGradientsBack();
   void StartGradientsFromCard();
 
   const Model& model_;
   TaskPool* const pool_;
   const std::unique_ptr<cuda::Stream> stream_;
+  std::optional<cuda::CaptureCache> captures_;  // of the stream
   std::vector<int32_t> staged_inputs_;  // that travel: all but those that are pooled on the card
   std::vector<int32_t> storage_of_;     // by tensor
   std::vector<Storage> storages_;
@@ -181,6 +193,7 @@ class Executor {
   size_t op_scratch_floats_ = 0;  // the most that an op asks for
   size_t op_scratch_at_ = 0;
 
+  bool capture_passes_ = true;
   float gradient_scale_ = 1;
   uint32_t batch_ = UINT32_MAX;  // none yet
   uint32_t capacity_ = 0;
@@ -194,6 +207,7 @@ class Executor {
   cuda::Memory device_arena_, trained_, statistics_;
   cuda::Memory host_;
   std::unique_ptr<CardStep> card_step_;
+  std::vector<uint64_t> random_keys_;  // of a step on a card, by node
 };
 
 // FAILED_PRECONDITION names the first node whose op does not run on a card.

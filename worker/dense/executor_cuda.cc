@@ -3,10 +3,17 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/failpoint.h"
+#include "common/log.h"
 #include "cuda/dense/accumulate.h"
 #include "worker/dense/executor.h"
 
 namespace tessera::worker {
+namespace {
+
+// Of a batch's work on a card, what its kernels depend on besides its size.
+constexpr uint64_t kForward = 0, kStep = 1, kWeighted = 2, kScaled = 4, kForms = 8;
+
+}  // namespace
 
 absl::Status CheckRunsOnCuda(const Model& model) {
   for (const GraphNode& node : model.graph().nodes()) {
@@ -43,6 +50,7 @@ void Executor::PlaceOnCard(size_t arena_floats, uint32_t capacity) {
   }
   using cuda::Memory;
   stream_->MakeCurrent();
+  captures_->Forget();
   // Frees before it takes.
   device_arena_ = Memory();
   host_ = Memory();
@@ -54,32 +62,63 @@ void Executor::PlaceOnCard(size_t arena_floats, uint32_t capacity) {
   statistics_ = Memory(*stream_, Memory::Where::kDevice, model_.statistics_floats());
 }
 
-void Executor::CopyParametersToCard(absl::Span<const float>* trained,
-                                    absl::Span<const float>* statistics) {
+void Executor::CopyParametersToCard(absl::Span<const float> trained,
+                                    absl::Span<const float> statistics) {
   stream_->MakeCurrent();
-  const auto copy = [this](absl::Span<const float>* host, const cuda::Memory& device) {
-    stream_->CopyToDevice(host->data(), device.data(), host->size());
-    *host = {device.data(), host->size()};
-  };
-  copy(trained, trained_);
-  copy(statistics, statistics_);
+  BindParameters({trained_.data(), trained.size()}, {statistics_.data(), statistics.size()});
+  stream_->CopyToDevice(trained.data(), trained_.data(), trained.size());
+  stream_->CopyToDevice(statistics.data(), statistics_.data(), statistics.size());
 }
 
-void Executor::RunForwardOnCard(bool training, Draws draws) {
+void Executor::ForwardOnCard(absl::Span<const float> trained, absl::Span<const float> statistics) {
+  CopyParametersToCard(trained, statistics);
+  GiveToCard(kForward, [this] { RunForwardOnCard(false); });
+  stream_->Synchronize();
+}
+
+void Executor::StartStepOnCard(absl::Span<const float> trained, absl::Span<const float> statistics,
+                               const Targets& targets, float loss_scale, Draws draws) {
+  random_keys_.clear();
+  for (size_t node = 0; node < model_.graph().nodes().size(); ++node) {
+    random_keys_.push_back(RandomKey(static_cast<int32_t>(node), draws));
+  }
+  card_step_->Tell(batch_, targets, loss_scale, gradient_scale_, random_keys_);
+  CopyParametersToCard(trained, statistics);
+  BindGradients(card_step_->trained_gradient(), card_step_->statistics_gradient());
+  const bool scaled = gradient_scale_ != 1;
+  const uint64_t form = kStep | (targets.weights.empty() ? 0 : kWeighted) | (scaled ? kScaled : 0);
+  GiveToCard(form, [this, scaled] {
+    RunForwardOnCard(true);
+    RunLossesOnCard();
+    RunBackwardOnCard();
+    if (scaled) ScaleGradientsBack();
+    StartGradientsFromCard();
+  });
+}
+
+// What `give` does depends on the batch's size and the form alone.
+void Executor::GiveToCard(uint64_t form, absl::FunctionRef<void()> give) {
   if (const absl::Status injected = Failpoint("worker.device.work"); !injected.ok()) {
     stream_->Fail(absl::InternalError(injected.message()));
   }
+  if (!capture_passes_) return give();
+  const absl::Status refused = captures_->Run(batch_ * kForms + form, give);
+  if (!refused.ok()) {
+    SPDLOG_WARN("passes on the card are given kernel by kernel: {}", refused.ToString());
+  }
+}
+
+void Executor::RunForwardOnCard(bool training) {
   for (const int32_t tensor : staged_inputs_) {
     stream_->CopyToDevice(HostValue(tensor).data(), Value(tensor).data(), Value(tensor).size());
   }
   for (const Step& step : steps_) {
     if (step.training_only && !training) continue;
-    step.op->CudaForward(*stream_, NewForwardPass(step, step.whole, training, draws));
+    step.op->CudaForward(*stream_, NewForwardPass(step, step.whole, training, {}));
   }
   for (const int32_t tensor : model_.graph().outputs()) {
     stream_->StartCopyToHost(Value(tensor).data(), HostValue(tensor).data(), Value(tensor).size());
   }
-  if (!training) stream_->Synchronize();
 }
 
 void Executor::RunLossesOnCard() {
@@ -95,7 +134,7 @@ void Executor::RunLossesOnCard() {
   }
 }
 
-void Executor::RunBackwardOnCard(Draws draws) {
+void Executor::RunBackwardOnCard() {
   for (const Step& step : steps_) {
     if (!step.backward) continue;
     for (const int32_t storage : step.unread) {
@@ -104,7 +143,7 @@ void Executor::RunBackwardOnCard(Draws draws) {
   }
   for (auto step = steps_.rbegin(); step != steps_.rend(); ++step) {
     if (!step->backward) continue;
-    step->op->CudaBackward(*stream_, NewBackwardPass(*step, step->whole, draws));
+    step->op->CudaBackward(*stream_, NewBackwardPass(*step, step->whole, {}));
     for (const Addition& addition : step->additions) {
       const absl::Span<const float> from = step->whole.input_gradients[addition.slot];
       cuda::Accumulate(*stream_, from.data(), Gradient(addition.storage).data(), from.size());
