@@ -172,7 +172,7 @@ class Executor {
   void ForwardOnCard(absl::Span<const float> trained, absl::Span<const float> statistics);
   void StartStepOnCard(absl::Span<const float> trained, absl::Span<const float> statistics,
                        const Targets& targets, float loss_scale, Draws draws);
-  void CopyParametersToCard(absl::Span<const float> trained, absl::Span<const float> statistics);
+  void StageParameters(absl::Span<const float> trained, absl::Span<const float> statistics);
   void GiveToCard(uint64_t form, absl::FunctionRef<void()> give);
   void RunForwardOnCard(bool training);
   void RunLossesOnCard();
@@ -203,9 +203,9 @@ class Executor {
   // Between StartStep and FinishStep.
   StepResult result_;
   absl::Span<float> trained_gradient_, statistics_gradient_;
-  // On a card: the arena, the parameters, what host_ stages, and what travels besides.
-  cuda::Memory device_arena_, trained_, statistics_;
-  cuda::Memory host_;
+  // On a card: the arena, what host_ stages, the parameters, and what travels besides.
+  cuda::Memory device_arena_, host_;
+  cuda::Memory parameters_, parameters_host_;  // trained, then statistics
   std::unique_ptr<CardStep> card_step_;
   std::vector<uint64_t> random_keys_;  // of a step on a card, by node
 };

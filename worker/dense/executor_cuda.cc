@@ -57,21 +57,26 @@ void Executor::PlaceOnCard(size_t arena_floats, uint32_t capacity) {
   device_arena_ = Memory(*stream_, Memory::Where::kDevice, arena_floats);
   host_ = Memory(*stream_, Memory::Where::kHost, at);
   card_step_->Reserve(capacity);
-  if (trained_.data() != nullptr) return;
-  trained_ = Memory(*stream_, Memory::Where::kDevice, model_.trained_floats());
-  statistics_ = Memory(*stream_, Memory::Where::kDevice, model_.statistics_floats());
+  if (parameters_.data() != nullptr) return;
+  const size_t parameters = Buffer::RoundUp(model_.trained_floats()) + model_.statistics_floats();
+  parameters_ = Memory(*stream_, Memory::Where::kDevice, parameters);
+  parameters_host_ = Memory(*stream_, Memory::Where::kHost, parameters);
 }
 
-void Executor::CopyParametersToCard(absl::Span<const float> trained,
-                                    absl::Span<const float> statistics) {
+// Into pinned memory, from where the passes copy them.
+void Executor::StageParameters(absl::Span<const float> trained,
+                               absl::Span<const float> statistics) {
   stream_->MakeCurrent();
-  BindParameters({trained_.data(), trained.size()}, {statistics_.data(), statistics.size()});
-  stream_->CopyToDevice(trained.data(), trained_.data(), trained.size());
-  stream_->CopyToDevice(statistics.data(), statistics_.data(), statistics.size());
+  const size_t statistics_at = Buffer::RoundUp(trained.size());
+  BindParameters({parameters_.data(), trained.size()},
+                 {parameters_.data() + statistics_at, statistics.size()});
+  if (!stream_->status().ok()) return;
+  std::copy(trained.begin(), trained.end(), parameters_host_.data());
+  std::copy(statistics.begin(), statistics.end(), parameters_host_.data() + statistics_at);
 }
 
 void Executor::ForwardOnCard(absl::Span<const float> trained, absl::Span<const float> statistics) {
-  CopyParametersToCard(trained, statistics);
+  StageParameters(trained, statistics);
   GiveToCard(kForward, [this] { RunForwardOnCard(false); });
   stream_->Synchronize();
 }
@@ -83,7 +88,7 @@ void Executor::StartStepOnCard(absl::Span<const float> trained, absl::Span<const
     random_keys_.push_back(RandomKey(static_cast<int32_t>(node), draws));
   }
   card_step_->Tell(batch_, targets, loss_scale, gradient_scale_, random_keys_);
-  CopyParametersToCard(trained, statistics);
+  StageParameters(trained, statistics);
   BindGradients(card_step_->trained_gradient(), card_step_->statistics_gradient());
   const bool scaled = gradient_scale_ != 1;
   const uint64_t form = kStep | (targets.weights.empty() ? 0 : kWeighted) | (scaled ? kScaled : 0);
@@ -109,6 +114,7 @@ void Executor::GiveToCard(uint64_t form, absl::FunctionRef<void()> give) {
 }
 
 void Executor::RunForwardOnCard(bool training) {
+  stream_->CopyToDevice(parameters_host_.data(), parameters_.data(), parameters_.size());
   for (const int32_t tensor : staged_inputs_) {
     stream_->CopyToDevice(HostValue(tensor).data(), Value(tensor).data(), Value(tensor).size());
   }
