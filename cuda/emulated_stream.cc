@@ -1,10 +1,18 @@
 // Streams of a build without CUDA: emulated ones, for tests.
 #include <algorithm>
 #include <cstring>
+#include <functional>
+#include <memory>
+#include <utility>
 
 #include "cuda/stream.h"
 
 namespace tessera::cuda {
+
+struct EmulatedCapture {
+  std::vector<std::function<void()>> work;
+  std::vector<std::unique_ptr<float[]>> scratch;  // of the work
+};
 
 absl::StatusOr<std::unique_ptr<Stream>> Stream::New(int) {
   return absl::FailedPreconditionError(
@@ -19,7 +27,17 @@ void Stream::MakeCurrent() {}
 
 void Stream::Check(absl::string_view, int) {}
 
+void Stream::Emulate(std::function<void()> work) {
+  if (!status_.ok()) return;
+  if (capturing_) {
+    capture_->work.push_back(std::move(work));
+  } else {
+    work();
+  }
+}
+
 const absl::Status& Stream::Synchronize() {
+  if (capturing_) Fail(absl::FailedPreconditionError("it waits"));
   for (const Arrival& arrival : arrivals_) {
     if (status_.ok()) std::copy(arrival.floats.begin(), arrival.floats.end(), arrival.host);
   }
@@ -37,29 +55,61 @@ void Stream::CopyToHost(const float* device, float* host, size_t floats) {
 }
 
 void Stream::StartCopyToHost(const float* device, float* host, size_t floats) {
-  if (status_.ok() && floats > 0) arrivals_.push_back({host, {device, device + floats}});
+  if (floats == 0) return;
+  Emulate([=, this] { arrivals_.push_back({host, {device, device + floats}}); });
 }
 
 void Stream::Copy(const float* from, float* to, size_t floats) {
-  if (!status_.ok() || floats == 0 || from == to) return;
-  std::memcpy(to, from, floats * sizeof(float));
+  if (floats == 0 || from == to) return;
+  Emulate([=] { std::memcpy(to, from, floats * sizeof(float)); });
 }
 
 void Stream::CopyRows(const float* from, size_t from_stride, float* to, size_t to_stride,
                       size_t rows, size_t width) {
-  for (size_t i = 0; i < rows; ++i) Copy(from + i * from_stride, to + i * to_stride, width);
+  if (width == 0) return;
+  Emulate([=] {
+    for (size_t i = 0; i < rows; ++i) {
+      std::memcpy(to + i * to_stride, from + i * from_stride, width * sizeof(float));
+    }
+  });
 }
 
 void Stream::Zero(float* to, size_t floats) {
-  if (status_.ok()) std::fill(to, to + floats, 0.0f);
+  Emulate([=] { std::fill(to, to + floats, 0.0f); });
 }
 
+// A block of its own for each call, exactly as large, so that AddressSanitizer sees what is
+// written beside it.
 float* Stream::Scratch(size_t floats) {
-  // A block of its own for each call, exactly as large, so that AddressSanitizer sees what is
-  // written beside it.
+  if (floats > scratch_floats_) {
+    if (capturing_) Fail(absl::FailedPreconditionError("it takes scratch"));
+    scratch_floats_ = floats;
+    ++scratch_taken_;
+  }
+  if (capturing_) {
+    return capture_->scratch.emplace_back(std::make_unique<float[]>(floats)).get();
+  }
   delete[] scratch_;
   scratch_ = new float[floats];
   return scratch_;
+}
+
+absl::StatusOr<CapturedWork> Stream::Capture(absl::FunctionRef<void()> give) {
+  auto capture = std::make_unique<EmulatedCapture>();
+  capture_ = capture.get();
+  capturing_ = true;
+  give();
+  capturing_ = false;
+  capture_ = nullptr;
+  if (const absl::Status refused = std::exchange(refused_, {}); !refused.ok()) return refused;
+  return CapturedWork(capture.release(),
+                      [](void* work) { delete static_cast<EmulatedCapture*>(work); });
+}
+
+void Stream::Replay(const CapturedWork& work) {
+  for (const std::function<void()>& one : static_cast<EmulatedCapture*>(work.get())->work) {
+    if (status_.ok()) one();
+  }
 }
 
 Memory::Memory(Stream& stream, Where where, size_t floats) : where_(where) {

@@ -163,30 +163,35 @@ void SumColumns(Stream& stream, const char* what, int64_t rows, int64_t columns,
 
 template <typename F>
 void ForEach(Stream& stream, const char*, int64_t n, F f) {
-  if (!stream.status().ok()) return;
-  for (int64_t i = 0; i < n; ++i) f(i);
+  stream.Emulate([=] {
+    for (int64_t i = 0; i < n; ++i) f(i);
+  });
 }
 
 template <typename Load, typename Combine, typename Store>
 void ReduceRows(Stream& stream, const char*, int64_t rows, int64_t columns, float identity,
                 Load load, Combine combine, Store store) {
-  if (!stream.status().ok()) return;
-  for (int64_t row = 0; row < rows; ++row) {
-    float value = identity;
-    for (int64_t column = 0; column < columns; ++column) value = combine(value, load(row, column));
-    store(row, value);
-  }
+  stream.Emulate([=] {
+    for (int64_t row = 0; row < rows; ++row) {
+      float value = identity;
+      for (int64_t column = 0; column < columns; ++column) {
+        value = combine(value, load(row, column));
+      }
+      store(row, value);
+    }
+  });
 }
 
 template <typename Load, typename Store>
 void SumColumns(Stream& stream, const char*, int64_t rows, int64_t columns, Load load,
                 Store store) {
-  if (!stream.status().ok()) return;
-  for (int64_t column = 0; column < columns; ++column) {
-    float sum = 0;
-    for (int64_t row = 0; row < rows; ++row) sum += load(row, column);
-    store(column, sum);
-  }
+  stream.Emulate([=] {
+    for (int64_t column = 0; column < columns; ++column) {
+      float sum = 0;
+      for (int64_t row = 0; row < rows; ++row) sum += load(row, column);
+      store(column, sum);
+    }
+  });
 }
 
 #endif

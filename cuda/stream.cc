@@ -6,7 +6,7 @@
 
 namespace tessera::cuda {
 
-void Stream::Fail(absl::Status status) { status_.Update(status); }
+void Stream::Fail(absl::Status status) { (capturing_ ? refused_ : status_).Update(status); }
 
 Memory& Memory::operator=(Memory&& other) noexcept {
   std::swap(where_, other.where_);

@@ -113,6 +113,10 @@ void Stream::Zero(float* to, size_t floats) {
 
 float* Stream::Scratch(size_t floats) {
   if (!status_.ok() || floats <= scratch_floats_) return scratch_;
+  if (capturing_) {
+    Fail(absl::FailedPreconditionError("it takes scratch"));
+    return scratch_;
+  }
   cudaSetDevice(device_);
   // Waits for the kernels that use it.
   cudaFree(std::exchange(scratch_, nullptr));
@@ -123,7 +127,33 @@ float* Stream::Scratch(size_t floats) {
   if (!status_.ok()) return nullptr;
   scratch_ = static_cast<float*>(data);
   scratch_floats_ = floats;
+  ++scratch_taken_;
   return scratch_;
+}
+
+absl::StatusOr<CapturedWork> Stream::Capture(absl::FunctionRef<void()> give) {
+  capturing_ = true;
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t ready = nullptr;
+  // Other threads may take memory meanwhile.
+  Check("the begin of a capture",
+        cudaStreamBeginCapture(Native(*this), cudaStreamCaptureModeThreadLocal));
+  if (refused_.ok()) {
+    give();
+    Check("the end of a capture", cudaStreamEndCapture(Native(*this), &graph));
+  }
+  if (refused_.ok()) Check("a graph of captured work", cudaGraphInstantiate(&ready, graph, 0));
+  if (graph != nullptr) cudaGraphDestroy(graph);
+  cudaGetLastError();  // what was refused is no error of later work
+  capturing_ = false;
+  if (const absl::Status refused = std::exchange(refused_, {}); !refused.ok()) return refused;
+  return CapturedWork(ready,
+                      [](void* work) { cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(work)); });
+}
+
+void Stream::Replay(const CapturedWork& work) {
+  if (!status_.ok()) return;
+  Check("captured work", cudaGraphLaunch(static_cast<cudaGraphExec_t>(work.get()), Native(*this)));
 }
 
 Memory::Memory(Stream& stream, Where where, size_t floats) : where_(where) {
@@ -140,7 +170,7 @@ Memory::Memory(Stream& stream, Where where, size_t floats) : where_(where) {
     stream.Check(absl::StrCat(bytes, " bytes of pinned memory of the machine"),
                  cudaMallocHost(&data, bytes));
   }
-  if (!stream.status().ok()) return;
+  if (data == nullptr) return;
   data_ = static_cast<float*>(data);
   size_ = floats;
   if (where == Where::kDevice) {

@@ -2,15 +2,22 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
 namespace tessera::cuda {
+
+// Work that a stream has captured; on a card a CUDA graph that is ready to be launched.
+using CapturedWork = std::unique_ptr<void, void (*)(void*)>;
+
+struct EmulatedCapture;
 
 // Work for one card, done in the order in which it is given. Calls return before the work is done;
 // only Synchronize and CopyToHost wait. The first thing that fails is kept, names what it was, and
@@ -19,7 +26,8 @@ namespace tessera::cuda {
 //
 // In a build without CUDA there are emulated streams, for tests: kernels are compiled for the CPU
 // and run at once in loops, the card's memory is the machine's, and what StartCopyToHost copies
-// arrives with Synchronize, no sooner. What they cannot show is how threads of a card meet.
+// arrives with Synchronize, no sooner. They capture by keeping the loops. What they cannot show is
+// how threads of a card meet.
 class Stream {
  public:
   // FAILED_PRECONDITION: built without CUDA, no driver, no such card; RESOURCE_EXHAUSTED: no room
@@ -60,11 +68,24 @@ class Stream {
   // for. Takes memory where more is asked for than ever before.
   float* Scratch(size_t floats);
 
+  // What `give` gives the stream is not done but captured. Not OK: why it was refused, because it
+  // waits, takes memory, or could not be given; nothing has been done, and the stream is as before.
+  absl::StatusOr<CapturedWork> Capture(absl::FunctionRef<void()> give);
+  // Does the work, over what memory holds by now: the same kernels, with the same sizes and
+  // addresses, scratch among them.
+  void Replay(const CapturedWork& work);
+  // How often Scratch took memory. Work that was captured before the last time is not to be
+  // replayed: its scratch is gone.
+  uint64_t scratch_taken() const { return scratch_taken_; }
+
   // For launch.h and products.cu: the CUDA stream and the handle of cuBLAS; null where it is
   // emulated.
   void* native() const { return native_; }
   void* blas() const { return blas_; }
-  // Keeps the first error. `code` is a cudaError_t; 0 is none.
+  // The same, where it is emulated: does `work`, or captures it.
+  void Emulate(std::function<void()> work);
+  // Keeps the first error; of work that is being captured, until that is refused. `code` is a
+  // cudaError_t; 0 is none.
   void Check(absl::string_view what, int code);
   void Fail(absl::Status status);
 
@@ -73,12 +94,16 @@ class Stream {
 
   [[maybe_unused]] const int device_;
   absl::Status status_;
+  bool capturing_ = false;
+  absl::Status refused_;  // of what is being captured
   void* native_ = nullptr;
   void* blas_ = nullptr;
   [[maybe_unused]] float* blas_workspace_ = nullptr;
   float* scratch_ = nullptr;
-  [[maybe_unused]] size_t scratch_floats_ = 0;
-  // Emulated: copies that have been started.
+  size_t scratch_floats_ = 0;
+  uint64_t scratch_taken_ = 0;
+  // Emulated: what is being captured, and copies that have been started.
+  EmulatedCapture* capture_ = nullptr;
   struct Arrival {
     float* host;
     std::vector<float> floats;

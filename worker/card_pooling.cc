@@ -76,9 +76,12 @@ void CardPooling::FindRows(size_t key_set, PreparedBatch* batch) {
   from_.clear();
   to_.clear();
   asked.begin.push_back(0);
+  uint64_t evicted = 0, ages = 0;
   for (size_t p = 0; p + 1 < routed.begin.size(); ++p) {
     for (size_t i = routed.begin[p]; i < routed.begin[p + 1]; ++i) {
       const RowSlots::Place& place = places_[i];
+      evicted += place.evicts;
+      ages += place.age;
       if (place.kept) {
         at_[i] = place.slot;
         continue;
@@ -94,6 +97,8 @@ void CardPooling::FindRows(size_t key_set, PreparedBatch* batch) {
   }
   metrics_->card_rows_kept.Increment(routed.keys.size() - asked.keys.size());
   metrics_->card_rows_pulled.Increment(asked.keys.size());
+  metrics_->card_rows_evicted.Increment(static_cast<double>(evicted));
+  metrics_->card_row_ages.Increment(static_cast<double>(ages));
   CardBatch::Rows& rows = batch->card.AddRows(at_);
   rows.asks_for_all = false;
   rows.asked = std::move(asked);

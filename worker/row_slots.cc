@@ -38,18 +38,20 @@ void RowSlots::Find(absl::Span<const uint64_t> keys, uint32_t max_age, std::vect
 RowSlots::Place RowSlots::FindIn(Set& set, uint32_t first_slot, uint64_t key, uint32_t max_age) {
   for (uint32_t way = 0; way < kWays; ++way) {
     if (set.keys[way] != key || set.put[way] == 0) continue;
-    const bool kept = batch_ - set.put[way] <= max_age;
+    const uint32_t age = batch_ - set.put[way];
+    const bool kept = age <= max_age;
     if (!kept) set.put[way] = batch_;
     set.used[way] = batch_;
     set.uses[way] = std::min<uint8_t>(kMostUses, set.uses[way] + 1);
-    return {.slot = first_slot + way, .kept = kept};
+    return {.slot = first_slot + way, .kept = kept, .age = kept ? age : 0};
   }
   const size_t way = WayForNew(set, batch_);
   if (way == kWays) return {};
+  const bool evicts = set.put[way] != 0;
   set.keys[way] = key;
   set.put[way] = set.used[way] = batch_;
   set.uses[way] = 1;
-  return {.slot = first_slot + static_cast<uint32_t>(way), .kept = false};
+  return {.slot = first_slot + static_cast<uint32_t>(way), .evicts = evicts};
 }
 
 size_t RowSlots::WayForNew(Set& set, uint32_t batch) {

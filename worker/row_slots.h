@@ -25,7 +25,9 @@ class RowSlots {
 
   struct Place {
     uint32_t slot = kNoSlot;
-    bool kept = false;  // the slot has the row; else it is to be put there, where there is a slot
+    bool kept = false;    // the slot has the row; else it is to be put there, where there is a slot
+    bool evicts = false;  // another key had the slot until now
+    uint32_t age = 0;     // of a row that is kept: batches since the one that put it there
   };
   // Of a batch's distinct keys, places [keys]: no slot occurs twice, and none is that of a row
   // which another key of the batch finds kept. A row that was put into its slot more than `max_age`

@@ -29,6 +29,12 @@ WorkerMetrics::WorkerMetrics(MetricsRegistry& registry)
                                       "Records that could not be read.")),
       card_rows_kept(CardRows(registry, "kept")),
       card_rows_pulled(CardRows(registry, "pulled")),
+      card_rows_evicted(
+          registry.AddCounter("tessera_worker_card_rows_evicted_total",
+                              "Rows that a card kept until another had their place.")),
+      card_row_ages(registry.AddCounter("tessera_worker_card_row_age_batches_total",
+                                        "Of the rows of batches that a card had: how many batches "
+                                        "ago each was pulled.")),
       read_seconds(TrainSeconds(registry, "read_wait")),
       pull_seconds(TrainSeconds(registry, "pull_wait")),
       compute_seconds(TrainSeconds(registry, "compute")),

@@ -19,11 +19,13 @@ struct WorkerMetrics {
   // Distinct rows of batches, where a card keeps rows (train.row_cache): those it had, and others.
   Counter& card_rows_kept;
   Counter& card_rows_pulled;
-  Counter& read_seconds;     // waiting for records, or for a batch of them to be prepared
-  Counter& pull_seconds;     // making pulls and waiting for their rows
-  Counter& compute_seconds;  // forward and backward
-  Counter& reduce_seconds;   // summing dense gradients with other workers
-  Counter& push_seconds;     // making a push and waiting for the one before
+  Counter& card_rows_evicted;  // that gave their place to others
+  Counter& card_row_ages;      // of those it had, in batches; by their number: the mean staleness
+  Counter& read_seconds;       // waiting for records, or for a batch of them to be prepared
+  Counter& pull_seconds;       // making pulls and waiting for their rows
+  Counter& compute_seconds;    // forward and backward
+  Counter& reduce_seconds;     // summing dense gradients with other workers
+  Counter& push_seconds;       // making a push and waiting for the one before
 };
 
 // Divides the time of one thread among counters. Not thread-safe.

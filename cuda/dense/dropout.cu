@@ -6,10 +6,10 @@
 namespace tessera::cuda {
 
 // Each element makes its own draw, in both passes: that takes no longer than to read a mask.
-void Dropout(Stream& stream, uint64_t key, uint16_t threshold, float scale, const float* x,
+void Dropout(Stream& stream, const uint64_t* key, uint16_t threshold, float scale, const float* x,
              float* y, int64_t n) {
   ForEach(stream, "dropout", n, [=] TESSERA_HOST_DEVICE(int64_t i) {
-    const bool stays = RandomBits16(key, static_cast<uint64_t>(i)) >= threshold;
+    const bool stays = RandomBits16(*key, static_cast<uint64_t>(i)) >= threshold;
     y[i] = stays ? x[i] * scale : 0.0f;
   });
 }

@@ -1,6 +1,10 @@
 #include "cuda/dense/losses.h"
 
+#include <cmath>
+
+#include "common/math/loss/bayesian_personalized_ranking.h"
 #include "common/math/loss/huber.h"
+#include "common/math/loss/listwise_softmax.h"
 #include "common/math/loss/sigmoid_cross_entropy.h"
 #include "common/math/loss/softmax_cross_entropy.h"
 #include "common/math/loss/squared_error.h"
@@ -31,6 +35,27 @@ void SumLosses(Stream& stream, const char* what, const LossSamples& samples, dou
     for (int64_t i = s; i < samples.n; i += kLossSums) sum += Weight(samples, i) * value(i);
     sums[s] = sum;
   });
+}
+
+// What one sample has of a loss of ranking.
+struct Compared {
+  float gradient;  // without Factor
+  double loss;
+};
+
+// compare(place): of the sample order[place].
+template <typename Compare>
+void RankingLoss(Stream& stream, const char* what, const LossSamples& samples,
+                 const LossGroups& groups, float* gradient, double* sums, Compare compare) {
+  auto* const losses = reinterpret_cast<double*>(
+      stream.Scratch(static_cast<size_t>(samples.n) * sizeof(double) / sizeof(float)));
+  ForEach(stream, what, samples.n, [=] TESSERA_HOST_DEVICE(int64_t place) {
+    const uint32_t i = groups.order[place];
+    const Compared of_sample = compare(place);
+    gradient[i] = Factor(samples, i) * of_sample.gradient;
+    losses[i] = of_sample.loss;
+  });
+  SumLosses(stream, what, samples, sums, [=] TESSERA_HOST_DEVICE(int64_t i) { return losses[i]; });
 }
 
 }  // namespace
@@ -107,6 +132,54 @@ void GivenLoss(Stream& stream, const LossSamples& samples, const float* x, float
           [=] TESSERA_HOST_DEVICE(int64_t i) { gradient[i] = Factor(samples, i); });
   SumLosses(stream, what, samples, sums,
             [=] TESSERA_HOST_DEVICE(int64_t i) { return static_cast<double>(x[i]); });
+}
+
+// A pair's loss is counted as its positive sample's.
+void PairwiseLoss(Stream& stream, const LossSamples& samples, const LossGroups& groups,
+                  const float* x, float* gradient, double* sums) {
+  using Pair = math::BayesianPersonalizedRanking;
+  RankingLoss(stream, "loss of pairs", samples, groups, gradient, sums,
+              [=] TESSERA_HOST_DEVICE(int64_t place) {
+                const uint32_t i = groups.order[place];
+                const bool positive = samples.labels[i] > 0.5f;
+                Compared found = {0, 0};
+                for (uint32_t at = groups.begins[place]; at < groups.ends[place]; ++at) {
+                  const uint32_t j = groups.order[at];
+                  if ((samples.labels[j] > 0.5f) == positive) continue;
+                  if (positive) {
+                    found.loss += Pair::Value<double>(x[i], x[j]);
+                    found.gradient -= Pair::Gradient<float>(x[i], x[j]);
+                  } else {
+                    found.gradient += Pair::Gradient<float>(x[j], x[i]);
+                  }
+                }
+                return found;
+              });
+}
+
+void ListwiseLoss(Stream& stream, const LossSamples& samples, const LossGroups& groups,
+                  const float* x, float* gradient, double* sums) {
+  using List = math::ListwiseSoftmax;
+  RankingLoss(stream, "loss of lists", samples, groups, gradient, sums,
+              [=] TESSERA_HOST_DEVICE(int64_t place) {
+                const uint32_t i = groups.order[place];
+                const uint32_t begin = groups.begins[place], end = groups.ends[place];
+                float largest = x[i];
+                double labels = 0, sum = 0;
+                for (uint32_t at = begin; at < end; ++at) {
+                  const float other = x[groups.order[at]];
+                  largest = largest < other ? other : largest;
+                  labels += samples.labels[groups.order[at]];
+                }
+                if (!(labels > 0)) return Compared{0, 0};
+                for (uint32_t at = begin; at < end; ++at) {
+                  sum += std::exp(static_cast<double>(x[groups.order[at]]) - largest);
+                }
+                const double share = samples.labels[i] / labels;
+                return Compared{
+                    static_cast<float>(List::Gradient<double>(x[i], share, largest, sum)),
+                    List::Term<double>(x[i], share, largest, sum)};
+              });
 }
 
 }  // namespace tessera::cuda

@@ -260,6 +260,8 @@ void MeasureStep(benchmark::State& state, DenseShape shape, uint32_t batch) {
   const std::unique_ptr<Stream> products_stream = stream == nullptr ? nullptr : OpenCard(state);
   if (products_stream == nullptr) return;
   DenseStep step(shape, nullptr, std::move(stream));
+  DenseStep given(shape, nullptr, OpenCard(state));
+  given.Capture(false);
   const std::vector<DenseLayer> layers = DenseLayers(shape);
   int64_t widest = 0, weights = 0;
   for (const DenseLayer& layer : layers) {
@@ -272,15 +274,18 @@ void MeasureStep(benchmark::State& state, DenseShape shape, uint32_t batch) {
       w(*products_stream, Memory::Where::kDevice, static_cast<size_t>(weights));
   const cuda::Products products = worker::CudaProducts(shape.precision);
   double loss = 0;
+  const auto speed = [&](DenseStep& of) { return batch / Seconds([&] { loss += of.Run(); }); };
   const Medians medians = Interleave(
-      10, [&] { return batch / Seconds([&] { loss += step.Run(); }); },
+      10, [&] { return speed(step); },
       [&] {
         return batch / SecondsOf(*products_stream, 4, [&] {
                  RunProducts(*products_stream, products, batch, layers, x.data(), y.data(),
                              w.data());
                });
       });
-  for (const absl::Status& status : {step.status(), products_stream->status()}) {
+  const Medians captured = Interleave(
+      10, [&] { return speed(step); }, [&] { return speed(given); });
+  for (const absl::Status& status : {step.status(), given.status(), products_stream->status()}) {
     if (!status.ok()) return state.SkipWithError(status.ToString().c_str());
   }
   if (!std::isfinite(loss)) return state.SkipWithError("the loss is not a number");
@@ -289,6 +294,11 @@ void MeasureStep(benchmark::State& state, DenseShape shape, uint32_t batch) {
                  .unit = "samples/s",
                  .limit_name = "its products alone on the card",
                  .limit = medians.limit});
+  Report(state, {.metric = "replayed step",
+                 .value = captured.value,
+                 .unit = "samples/s",
+                 .limit_name = "the step given kernel by kernel",
+                 .limit = captured.limit});
 }
 
 }  // namespace

@@ -36,6 +36,8 @@ class DenseStep {
   DenseStep(const DenseShape& shape, TaskPool* pool,
             std::unique_ptr<cuda::Stream> stream = nullptr);
 
+  // On a card: whether steps are captured and replayed; at first they are.
+  void Capture(bool capture) { executor_.CapturePasses(capture); }
   // Forward and backward; the sum of the losses.
   double Run();
   absl::Status status() const { return executor_.status(); }

@@ -171,6 +171,9 @@ TEST_F(PoolingOnCuda, UsesARowThatItKeptForSoManyBatches) {
   for (const uint64_t cache_bytes : {100u, 4000u, 1u << 20}) {
     SCOPED_TRACE(absl::StrCat(cache_bytes, " bytes"));
     const double kept_before = metrics_.card_rows_kept.Value();
+    const double evicted_before = metrics_.card_rows_evicted.Value();
+    const double ages_before = metrics_.card_row_ages.Value();
+    double ages = 0;
     Open(cache_bytes);
     constexpr uint32_t kAge = 3;
     card_->Begin(kAge, /*afresh=*/false);
@@ -185,12 +188,15 @@ TEST_F(PoolingOnCuda, UsesARowThatItKeptForSoManyBatches) {
       for (size_t s = 0; s < plan_->key_sets().size(); ++s) {
         for (const uint64_t key : batches[i]->keys[s].routed.keys) {
           ASSERT_LE(i - version_.at({s, key}), kAge);
+          ages += static_cast<double>(i - version_.at({s, key}));
         }
       }
       ExpectPooled(*batches[i]);
     }
     const double kept = metrics_.card_rows_kept.Value() - kept_before;
     EXPECT_GT(kept, cache_bytes > 100 ? 500 : 0);
+    EXPECT_EQ(metrics_.card_row_ages.Value() - ages_before, ages);
+    EXPECT_EQ(metrics_.card_rows_evicted.Value() > evicted_before, cache_bytes < 1u << 20);
   }
 }
 

@@ -128,20 +128,24 @@ TEST_F(ExecutorOnCuda, HoldsEachTaskAgainstItsOwnLabels) {
 // An emulated stream shows it: what is copied from it arrives when it is waited for, no sooner.
 TEST_F(ExecutorOnCuda, WaitsForTheCardOnlyWhereAStepEnds) {
   if (cuda::Stream::Emulated() == nullptr) GTEST_SKIP() << "on a card it is a race";
-  const std::unique_ptr<Model> model = MakeModel(TinyJob("deepfm"));
-  Session card(*model, nullptr, Stream());
-  card.Fill(20, 1);
-  std::fill(card.trained_gradient.begin(), card.trained_gradient.end(), 7.0f);
-  const std::vector<float> before(card.executor.output(0).begin(), card.executor.output(0).end());
-  card.executor.StartStep(card.trained, card.statistics, card.labels, 1, 5, 0,
-                          absl::MakeSpan(card.trained_gradient),
-                          absl::MakeSpan(card.statistics_gradient));
-  EXPECT_THAT(card.trained_gradient, ::testing::Each(7.0f));
-  EXPECT_EQ(card.executor.output(0), absl::MakeConstSpan(before));
-  const Executor::StepResult result = card.executor.FinishStep();
-  EXPECT_GT(result.loss_sum, 0);
-  EXPECT_NE(result.logits, absl::MakeConstSpan(before));
-  EXPECT_THAT(card.trained_gradient, ::testing::Not(::testing::Contains(7.0f)));
+  for (const v1::JobSpec& spec : ZooJobs()) {
+    SCOPED_TRACE(absl::StrCat(spec.model().name(), ", ", v1::Loss_Name(spec.model().loss())));
+    const std::unique_ptr<Model> model = MakeModel(spec);
+    Session card(*model, nullptr, Stream());
+    card.Fill(20, 1);
+    std::fill(card.trained_gradient.begin(), card.trained_gradient.end(), 7.0f);
+    const std::vector<float> before(card.executor.output(0).begin(), card.executor.output(0).end());
+    const std::vector<uint64_t> groups(20, 1);
+    card.executor.StartStep(card.trained, card.statistics, Targets(card.labels, 1, {}, groups), 1,
+                            5, 0, absl::MakeSpan(card.trained_gradient),
+                            absl::MakeSpan(card.statistics_gradient));
+    EXPECT_THAT(card.trained_gradient, ::testing::Each(7.0f));
+    EXPECT_EQ(card.executor.output(0), absl::MakeConstSpan(before));
+    const Executor::StepResult result = card.executor.FinishStep();
+    EXPECT_GT(result.loss_sum, 0);
+    EXPECT_NE(result.logits, absl::MakeConstSpan(before));
+    EXPECT_THAT(card.trained_gradient, ::testing::Not(::testing::Contains(7.0f)));
+  }
 }
 
 TEST_F(ExecutorOnCuda, GivesTheSameBitsEveryTime) {
@@ -155,6 +159,59 @@ TEST_F(ExecutorOnCuda, GivesTheSameBitsEveryTime) {
   }
   EXPECT_EQ(a.trained_gradient, b.trained_gradient);
   EXPECT_EQ(a.Forward(), b.Forward());
+}
+
+// The step of a session that captured others before against one that is given kernel by kernel.
+void ExpectTheBitsOfAGivenStep(Session& card, Session& given, uint32_t batch, uint64_t seed) {
+  Executor::StepResult results[2];
+  for (Session* session : {&card, &given}) {
+    session->Fill(batch, seed);
+    session->trained = Normals(seed, session->trained.size(), 0.3f);
+    results[session == &given] = session->Step(1.0f / static_cast<float>(seed + 2), seed, 1);
+    ASSERT_TRUE(session->executor.status().ok()) << session->executor.status();
+  }
+  EXPECT_EQ(results[0].loss_sum, results[1].loss_sum);
+  EXPECT_EQ(results[0].logits, results[1].logits);
+  EXPECT_EQ(results[0].finite, results[1].finite);
+  EXPECT_EQ(card.trained_gradient, given.trained_gradient);
+  EXPECT_EQ(card.statistics_gradient, given.statistics_gradient);
+  for (size_t i = 0; i < card.model.inputs().size(); ++i) {
+    EXPECT_EQ(card.executor.pooled_gradient(i), given.executor.pooled_gradient(i));
+  }
+}
+
+TEST_F(ExecutorOnCuda, ReplaysTheStepsOfABatchSizeWithTheBitsOfStepsThatAreGiven) {
+  for (const v1::JobSpec& spec : ZooJobs()) {
+    const std::unique_ptr<Model> model = MakeModel(spec);
+    Session card(*model, nullptr, Stream()), given(*model, nullptr, Stream());
+    given.executor.CapturePasses(false);
+    uint64_t seed = 0;
+    // The largest batch takes memory anew; of those of 33 and of 12 one step each is replayed
+    // before it, and one after.
+    for (const uint32_t batch : {33u, 12u, 33u, 12u, 33u, 12u, 70u, 33u, 33u, 33u}) {
+      SCOPED_TRACE(absl::StrCat(spec.model().name(), ", ", v1::Loss_Name(spec.model().loss()),
+                                ", step ", seed, ", batch ", batch));
+      ExpectTheBitsOfAGivenStep(card, given, batch, seed++);
+      EXPECT_EQ(card.Forward(), given.Forward());
+    }
+    EXPECT_EQ(given.executor.replays(), 0);
+    EXPECT_EQ(card.executor.replays(), 2 * 3) << "of a step and an evaluation each";
+  }
+}
+
+TEST_F(ExecutorOnCuda, ReplaysStepsWithWeightsAndScaledOnesForWhatTheyAre) {
+  const std::unique_ptr<Model> model = MakeModel(TinyJob("deepfm"));
+  Session card(*model, nullptr, Stream()), given(*model, nullptr, Stream());
+  given.executor.CapturePasses(false);
+  for (uint64_t seed = 0; seed < 12; ++seed) {
+    SCOPED_TRACE(seed);
+    for (Session* session : {&card, &given}) {
+      session->weights = Normals(seed, seed % 2 == 0 ? 0 : 20);
+      session->executor.ScaleGradients(seed % 4 < 2 ? 1 : static_cast<float>(2 << seed));
+    }
+    ExpectTheBitsOfAGivenStep(card, given, 20, seed);
+  }
+  EXPECT_EQ(card.executor.replays(), 4);
 }
 
 TEST_F(ExecutorOnCuda, KeepsTheFirstErrorAndSaysIt) {

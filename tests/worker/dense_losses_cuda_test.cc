@@ -81,7 +81,7 @@ class LossesOnCuda : public ::testing::Test {
     const Evaluated found =
         OnCard(Guarded(outputs), labels, weights, kScale, width,
                [&](const cuda::LossSamples& samples, const float* x, float* dx, double* sums) {
-                 loss.CudaEvaluate(*stream_, x, static_cast<int64_t>(width), samples, dx, sums);
+                 loss.CudaEvaluate(*stream_, x, static_cast<int64_t>(width), samples, {}, dx, sums);
                });
     const bool classes = loss.kind == v1::SOFTMAX_CROSS_ENTROPY;
     EXPECT_NEAR(loss.task_weight * found.sum, expected,
@@ -98,6 +98,58 @@ class LossesOnCuda : public ::testing::Test {
     for (const size_t n : {0, 1, 7, 33, 1024, 9001}) {
       for (const bool weighted : {false, true}) ExpectTheCpusLoss(loss, n, width, weighted);
     }
+  }
+
+  // Of n samples whose groups have up to `most` of them, in the batch far from each other.
+  void ExpectTheCpusRankingLoss(const LossFunction& loss, size_t n, size_t most, float spread) {
+    SCOPED_TRACE(absl::StrCat(v1::Loss_Name(loss.kind), " of ", n, " samples in groups of ", most,
+                              ", outputs about ", spread));
+    constexpr float kScale = 0.125f;
+    const std::vector<float> outputs = Normals(n + 1, n, spread);
+    const size_t groups_count = (n + most - 1) / most;
+    std::vector<float> labels(n);
+    std::vector<uint64_t> groups(n);
+    for (size_t i = 0; i < n; ++i) {
+      groups[i] = 1000 - i % groups_count;
+      // Some groups have nothing to be compared.
+      const bool none = groups[i] % 3 == 0;
+      labels[i] = none ? 0 : std::floor(3 * RandomUniform(n + 2, i));
+    }
+    const Targets targets(labels, 1, {}, groups);
+    std::vector<uint32_t> order;
+    SortByGroup(groups, &order);
+    std::vector<float> gradient(n);
+    const double expected =
+        loss.Evaluate(outputs, 1, targets, order, kScale, absl::MakeSpan(gradient));
+
+    Guarded places(3 * n);  // words: order, begins, ends
+    auto* const words = reinterpret_cast<uint32_t*>(places.span().data());
+    for (size_t at = 0; at < n; ++at) {
+      const auto group_of = [&](size_t place) { return groups[order[place]]; };
+      size_t begin = at, end = at + 1;
+      while (begin > 0 && group_of(begin - 1) == group_of(at)) --begin;
+      while (end < n && group_of(end) == group_of(at)) ++end;
+      words[at] = order[at];
+      words[n + at] = static_cast<uint32_t>(begin);
+      words[2 * n + at] = static_cast<uint32_t>(end);
+    }
+    places.CopyToDevice(*stream_);
+    const auto* const on_card = reinterpret_cast<const uint32_t*>(places.on_device().data());
+    const double mean = loss.MeanFactor(targets, order);
+    const Evaluated found =
+        OnCard(Guarded(outputs), labels, {}, kScale * static_cast<float>(mean), 1,
+               [&](const cuda::LossSamples& samples, const float* x, float* dx, double* sums) {
+                 loss.CudaEvaluate(
+                     *stream_, x, 1, samples,
+                     {.order = on_card, .begins = on_card + n, .ends = on_card + 2 * n}, dx, sums);
+               });
+    EXPECT_NEAR(loss.task_weight * mean * found.sum, expected, 1e-12 * std::fabs(expected));
+    for (size_t i = 0; i < n; ++i) {
+      ASSERT_NEAR(found.gradient.view()[i], gradient[i],
+                  2e-6f * std::max(std::fabs(gradient[i]), 0.01f))
+          << i;
+    }
+    EXPECT_TRUE(n < 33 || expected > 0) << "compares nothing";
   }
 
   static LossFunction Named(v1::Loss kind) {
@@ -133,6 +185,21 @@ TEST_F(LossesOnCuda, OfClassesAreTheCpus) {
   }
 }
 
+TEST_F(LossesOnCuda, OfRankingAreTheCpus) {
+  for (const v1::Loss kind : {v1::BAYESIAN_PERSONALIZED_RANKING, v1::LISTWISE_SOFTMAX}) {
+    // One number of samples is above that of the sums.
+    for (const size_t n : {0, 1, 7, 33, 1024, 9001}) {
+      for (const size_t most : {1, 2, 5, 257}) {
+        if (n >= 33 && most == 1) continue;
+        // Exponentials of the larger outputs are beyond double.
+        for (const float spread : {3.0f, 1000.0f}) {
+          ExpectTheCpusRankingLoss(Named(kind), n, most, spread);
+        }
+      }
+    }
+  }
+}
+
 TEST_F(LossesOnCuda, FarFromZeroNeitherOverflowNorVanish) {
   const std::vector<float> outputs = {1000, -1000, 90, -90}, labels = {1, 1, 0, 0};
   std::vector<float> gradient(4);
@@ -142,7 +209,7 @@ TEST_F(LossesOnCuda, FarFromZeroNeitherOverflowNorVanish) {
   const Evaluated found =
       OnCard(Guarded(outputs), labels, {}, 1, 1,
              [&](const cuda::LossSamples& samples, const float* x, float* dx, double* sums) {
-               loss.CudaEvaluate(*stream_, x, 1, samples, dx, sums);
+               loss.CudaEvaluate(*stream_, x, 1, samples, {}, dx, sums);
              });
   EXPECT_NEAR(found.sum, expected, 1e-9);
   EXPECT_EQ(found.gradient.view()[0], 0);

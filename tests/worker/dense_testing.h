@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cmath>
+#include <cstring>
 #include <map>
 #include <memory>
 #include <string>
@@ -237,6 +238,15 @@ class OpRunner {
     EXPECT_TRUE(stream->Synchronize().ok()) << stream->status();
   }
 
+  const uint64_t* OnCard(uint64_t random_key) {
+    std::vector<float> words(2);
+    std::memcpy(words.data(), &random_key, sizeof(random_key));
+    random_key_ = Guarded(words);
+    random_key_.CopyToDevice(*stream);
+    stream->Synchronize();
+    return reinterpret_cast<const uint64_t*>(random_key_.on_device().data());
+  }
+
   void CudaForward(bool training, uint64_t random_key) {
     OnDevice([&] {
       const auto in = DeviceSpans(inputs);
@@ -247,7 +257,7 @@ class OpRunner {
       ForwardPass pass;
       pass.batch = pass.whole_batch = batch_;
       pass.training = training;
-      pass.random_key = random_key;
+      pass.card_random_key = OnCard(random_key);
       pass.inputs = const_in;
       pass.outputs = out;
       pass.trained = w;
@@ -274,7 +284,7 @@ class OpRunner {
       const auto dw = DeviceSpans(trained_gradients), ds = DeviceSpans(statistics_gradients);
       BackwardPass pass;
       pass.batch = pass.whole_batch = batch_;
-      pass.random_key = random_key;
+      pass.card_random_key = OnCard(random_key);
       pass.inputs = in;
       pass.outputs = out;
       pass.output_gradients = const_dy;
@@ -332,6 +342,7 @@ class OpRunner {
   }
 
   size_t batch_;
+  Guarded random_key_ = Guarded(2);
 };
 
 }  // namespace tessera::worker::testing

@@ -41,6 +41,8 @@ TEST(RowSlots, FindsARowWhereItWasPutUntilAnotherKeyHasItsSlot) {
         continue;
       }
       ASSERT_LT(places[i].slot, slots.slots());
+      ASSERT_EQ(places[i].evicts, !places[i].kept && held.contains(places[i].slot) &&
+                                      held.at(places[i].slot) != keys[i]);
       EXPECT_TRUE(of_batch.insert(places[i].slot).second);
       if (places[i].kept) {
         ASSERT_EQ(held.at(places[i].slot), keys[i]);
@@ -63,14 +65,17 @@ TEST(RowSlots, ARowOfACertainAgeIsPutAnew) {
   RowSlots slots(64);
   std::vector<Place> places;
   std::vector<bool> kept;
+  std::vector<uint32_t> ages;
   uint32_t slot = 0;
   for (int batch = 0; batch < 9; ++batch) {
     slots.Find({7}, 3, &places);
     kept.push_back(places[0].kept);
+    ages.push_back(places[0].age);
     if (batch == 0) slot = places[0].slot;
     EXPECT_EQ(places[0].slot, slot);
   }
   EXPECT_EQ(kept, (std::vector<bool>{false, true, true, true, false, true, true, true, false}));
+  EXPECT_EQ(ages, (std::vector<uint32_t>{0, 1, 2, 3, 0, 1, 2, 3, 0}));
   slots.Forget();
   slots.Find({7}, 3, &places);
   EXPECT_FALSE(places[0].kept);

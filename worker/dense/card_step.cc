@@ -5,6 +5,7 @@
 
 #include "cuda/dense/loss_scaling.h"
 #include "worker/dense/buffer.h"
+#include "worker/dense/group_loss.h"
 
 namespace tessera::worker {
 namespace {
@@ -12,9 +13,11 @@ namespace {
 using cuda::Memory;
 
 constexpr size_t kSumFloats = cuda::kLossSums * sizeof(double) / sizeof(float);
-// What the card is told: numbers, then columns of RoundUp(batch).
-constexpr size_t kLossScaleAt = 0, kScaleBackAt = 1;
-constexpr size_t kColumnsAt = Buffer::kAlignFloats;
+constexpr size_t kKeyFloats = sizeof(uint64_t) / sizeof(float);
+// Of the numbers that the card is told; behind them are the scales of the tasks' losses.
+constexpr size_t kScaleBackAt = 0, kLossScaleAt = 1, kTaskScalesAt = 2;
+// Of the columns that it is told: where groups are, then labels of each task, then weights.
+constexpr size_t kOrder = 0, kBegins = 1, kEnds = 2, kGroupColumns = 3;
 
 }  // namespace
 
@@ -25,7 +28,11 @@ CardStep::CardStep(const Model& model, cuda::Stream& stream)
       trained_(model.trained_floats()),
       statistics_(model.statistics_floats()),
       trained_at_(losses_ * kSumFloats + Buffer::kAlignFloats),
-      statistics_at_(trained_at_ + Buffer::RoundUp(trained_)) {
+      statistics_at_(trained_at_ + Buffer::RoundUp(trained_)),
+      keys_at_(Buffer::RoundUp(kTaskScalesAt + model.losses().size())),
+      columns_at_(keys_at_ + Buffer::RoundUp(kKeyFloats * model.graph().nodes().size())),
+      group_columns_(model.ranks() ? kGroupColumns : 0),
+      mean_factors_(model.losses().size(), 1) {
   stream_.MakeCurrent();
   const size_t floats = statistics_at_ + statistics_;
   given_memory_ = Memory(stream_, Memory::Where::kDevice, floats);
@@ -34,8 +41,8 @@ CardStep::CardStep(const Model& model, cuda::Stream& stream)
 }
 
 void CardStep::Reserve(uint32_t capacity) {
-  const size_t columns = model_.losses().size() + 1;
-  const size_t floats = kColumnsAt + columns * Buffer::RoundUp(capacity);
+  const size_t columns = group_columns_ + model_.losses().size() + 1;
+  const size_t floats = columns_at_ + columns * Buffer::RoundUp(capacity);
   // Frees before it takes.
   told_ = Memory();
   told_host_ = Memory();
@@ -43,32 +50,54 @@ void CardStep::Reserve(uint32_t capacity) {
   told_host_ = Memory(stream_, Memory::Where::kHost, floats);
 }
 
-void CardStep::Tell(uint32_t batch, const Targets& targets, float loss_scale,
-                    float gradient_scale) {
+void CardStep::Tell(uint32_t batch, const Targets& targets, float loss_scale, float gradient_scale,
+                    absl::Span<const uint64_t> random_keys) {
   batch_ = batch;
   weighted_ = !targets.weights.empty();
   stream_.MakeCurrent();
   if (!stream_.status().ok()) return;
-  float* to = told_host_.data();
-  to[kLossScaleAt] = loss_scale * gradient_scale;
-  to[kScaleBackAt] = 1 / gradient_scale;
-  to += kColumnsAt;
-  for (const LossFunction& loss : model_.losses()) {
-    for (uint32_t i = 0; i < batch; ++i) to[i] = targets.Label(i, loss.label);
-    to += Buffer::RoundUp(batch);
+  if (group_columns_ > 0) TellGroups(targets);
+  std::memcpy(told_host_.data() + keys_at_, random_keys.data(),
+              random_keys.size() * sizeof(uint64_t));
+  float* const numbers = told_host_.data();
+  numbers[kScaleBackAt] = 1 / gradient_scale;
+  numbers[kLossScaleAt] = loss_scale * gradient_scale;
+  for (size_t task = 0; task < model_.losses().size(); ++task) {
+    const LossFunction& loss = model_.losses()[task];
+    mean_factors_[task] = loss.MeanFactor(targets, group_order_);
+    numbers[kTaskScalesAt + task] = numbers[kLossScaleAt] * static_cast<float>(mean_factors_[task]);
+    float* const labels = told_host_.data() + ColumnAt(group_columns_ + task);
+    for (uint32_t i = 0; i < batch; ++i) labels[i] = targets.Label(i, loss.label);
   }
-  to = std::copy(targets.weights.begin(), targets.weights.end(), to);
-  stream_.CopyToDevice(told_host_.data(), told_.data(),
-                       static_cast<size_t>(to - told_host_.data()));
+  const size_t weights_at = ColumnAt(group_columns_ + model_.losses().size());
+  std::copy(targets.weights.begin(), targets.weights.end(), told_host_.data() + weights_at);
+  stream_.CopyToDevice(told_host_.data(), told_.data(), weights_at + targets.weights.size());
 }
 
-cuda::LossSamples CardStep::Samples() const {
-  const float* const columns = told_.data() + kColumnsAt;
-  const size_t weights_at = model_.losses().size() * Buffer::RoundUp(batch_);
+void CardStep::TellGroups(const Targets& targets) {
+  SortByGroup(targets.groups, &group_order_);
+  std::copy(group_order_.begin(), group_order_.end(), told_host_.words() + ColumnAt(kOrder));
+  ForEachGroup(targets.groups, group_order_, [this](absl::Span<const uint32_t> group) {
+    const auto begin = static_cast<uint32_t>(group.data() - group_order_.data());
+    const auto size = static_cast<uint32_t>(group.size());
+    std::fill_n(told_host_.words() + ColumnAt(kBegins) + begin, size, begin);
+    std::fill_n(told_host_.words() + ColumnAt(kEnds) + begin, size, begin + size);
+  });
+}
+
+const uint64_t* CardStep::random_key(int32_t node) const {
+  return reinterpret_cast<const uint64_t*>(told_.data() + keys_at_) + node;
+}
+
+size_t CardStep::ColumnAt(size_t column) const {
+  return columns_at_ + column * Buffer::RoundUp(batch_);
+}
+
+cuda::LossSamples CardStep::Samples(size_t scale_at) const {
+  const float* const weights = told_.data() + ColumnAt(group_columns_ + model_.losses().size());
   return {.n = batch_,
-          .labels = columns,
-          .weights = weighted_ ? columns + weights_at : nullptr,
-          .scale = told_.data() + kLossScaleAt,
+          .weights = weighted_ ? weights : nullptr,
+          .scale = told_.data() + scale_at,
           .factor = 1};
 }
 
@@ -78,15 +107,18 @@ double* CardStep::Sums(size_t loss) const {
 
 void CardStep::TaskLoss(size_t task, const float* outputs, float* gradient) {
   if (!stream_.status().ok()) return;
-  cuda::LossSamples samples = Samples();
-  samples.labels += task * Buffer::RoundUp(batch_);
-  model_.losses()[task].CudaEvaluate(stream_, outputs, model_.OutputWidth(task), samples, gradient,
-                                     Sums(task));
+  cuda::LossSamples samples = Samples(kTaskScalesAt + task);
+  samples.labels = told_.data() + ColumnAt(group_columns_ + task);
+  const cuda::LossGroups groups = {.order = told_.words() + ColumnAt(kOrder),
+                                   .begins = told_.words() + ColumnAt(kBegins),
+                                   .ends = told_.words() + ColumnAt(kEnds)};
+  model_.losses()[task].CudaEvaluate(stream_, outputs, model_.OutputWidth(task), samples, groups,
+                                     gradient, Sums(task));
 }
 
 void CardStep::GraphLoss(size_t loss, const float* values, float* gradient) {
   if (!stream_.status().ok()) return;
-  cuda::LossSamples samples = Samples();
+  cuda::LossSamples samples = Samples(kLossScaleAt);
   samples.factor = model_.graph().losses()[loss].weight;
   cuda::GivenLoss(stream_, samples, values, gradient, Sums(model_.losses().size() + loss));
 }
@@ -118,9 +150,8 @@ double CardStep::LossSum() const {
       sum += part;
     }
     const size_t tasks = model_.losses().size();
-    const float weight =
-        l < tasks ? model_.losses()[l].task_weight : model_.graph().losses()[l - tasks].weight;
-    all += weight * sum;
+    all += l < tasks ? model_.losses()[l].task_weight * mean_factors_[l] * sum
+                     : model_.graph().losses()[l - tasks].weight * sum;
   }
   return all;
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "absl/types/span.h"
 #include "cuda/dense/losses.h"
@@ -11,8 +12,8 @@
 namespace tessera::worker {
 
 // What a step on a card is told besides its inputs, and what it gives: each is one block of the
-// card's memory that travels in one copy, from or to pinned memory. Losses of samples are computed
-// there. Not thread-safe; errors are the stream's.
+// card's memory that travels in one copy, from or to pinned memory. Losses are computed there. Not
+// thread-safe; errors are the stream's.
 class CardStep {
  public:
   // Borrowed, outliving it.
@@ -23,9 +24,11 @@ class CardStep {
 
   // Before the passes; the step before has been waited for. Gradients of the losses are multiplied
   // by both scales; what ScaleBack gets is divided by the second, a power of two.
-  void Tell(uint32_t batch, const Targets& targets, float loss_scale, float gradient_scale);
-  // Of losses that are not of ranking, after the forward pass: their gradients. Values and
-  // gradients are the card's.
+  void Tell(uint32_t batch, const Targets& targets, float loss_scale, float gradient_scale,
+            absl::Span<const uint64_t> random_keys);  // by node of the graph
+  // The card's.
+  const uint64_t* random_key(int32_t node) const;
+  // After the forward pass: the losses and their gradients. Values and gradients are the card's.
   void TaskLoss(size_t task, const float* outputs, float* gradient);
   void GraphLoss(size_t loss, const float* values, float* gradient);
   // The card's, to be written by the passes.
@@ -47,7 +50,9 @@ class CardStep {
   void CopyGradients(absl::Span<float> trained, absl::Span<float> statistics) const;
 
  private:
-  cuda::LossSamples Samples() const;
+  void TellGroups(const Targets& targets);
+  size_t ColumnAt(size_t column) const;  // in what it is told
+  cuda::LossSamples Samples(size_t scale_at) const;
   double* Sums(size_t loss) const;
 
   const Model& model_;
@@ -57,8 +62,12 @@ class CardStep {
   const size_t trained_, statistics_, trained_at_, statistics_at_;
   cuda::Memory given_memory_, given_host_;
   absl::Span<float> given_;
-  // What it is told: numbers, labels of each task, weights.
+  // What it is told: numbers, random keys, then columns of RoundUp(batch).
+  const size_t keys_at_, columns_at_;
+  const size_t group_columns_;  // 0: no loss is of ranking
   cuda::Memory told_, told_host_;
+  std::vector<uint32_t> group_order_;  // of losses of ranking
+  std::vector<double> mean_factors_;   // by task
   uint32_t batch_ = 0;
   bool weighted_ = false;
 };

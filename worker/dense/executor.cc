@@ -19,6 +19,12 @@ void RequireSize(size_t found, size_t expected, const char* what) {
   std::abort();
 }
 
+void RequireSizes(const Model& model, absl::Span<const float> trained,
+                  absl::Span<const float> statistics) {
+  RequireSize(trained.size(), model.trained_floats(), "trained");
+  RequireSize(statistics.size(), model.statistics_floats(), "statistics");
+}
+
 void AddTo(TaskPool* pool, absl::Span<const float> from, absl::Span<float> to) {
   const float* __restrict in = from.data();
   float* __restrict out = to.data();
@@ -43,7 +49,10 @@ Executor::Executor(const Model& model, TaskPool* pool, std::unique_ptr<cuda::Str
   PlanStorages();
   PlanInPlace();
   PlanSteps();
-  if (stream_ != nullptr) card_step_ = std::make_unique<CardStep>(model_, *stream_);
+  if (stream_ != nullptr) {
+    card_step_ = std::make_unique<CardStep>(model_, *stream_);
+    captures_.emplace(*stream_);
+  }
   Place(0);
   Resize(0);
 }
@@ -91,28 +100,31 @@ absl::Span<const float> Executor::card_pooled_gradient(size_t input) {
   return Gradient(storage_of_[model_.inputs()[input].tensor]);
 }
 
-void Executor::BindParameters(Step& step, absl::Span<const float> trained,
-                              absl::Span<const float> statistics) {
-  step.trained.clear();
-  step.statistics.clear();
+void Executor::BindParameters(absl::Span<const float> trained, absl::Span<const float> statistics) {
   const Graph& graph = model_.graph();
-  for (const int32_t p : graph.nodes()[step.node].parameters) {
-    const GraphParameter& parameter = graph.parameters()[p];
-    (parameter.spec.trained ? step.trained : step.statistics)
-        .push_back((parameter.spec.trained ? trained : statistics)
-                       .subspan(parameter.offset, parameter.floats));
+  for (Step& step : steps_) {
+    step.trained.clear();
+    step.statistics.clear();
+    for (const int32_t p : graph.nodes()[step.node].parameters) {
+      const GraphParameter& parameter = graph.parameters()[p];
+      (parameter.spec.trained ? step.trained : step.statistics)
+          .push_back((parameter.spec.trained ? trained : statistics)
+                         .subspan(parameter.offset, parameter.floats));
+    }
   }
 }
 
-void Executor::BindGradients(Step& step, absl::Span<float> trained, absl::Span<float> statistics) {
-  step.trained_gradients.clear();
-  step.statistics_gradients.clear();
+void Executor::BindGradients(absl::Span<float> trained, absl::Span<float> statistics) {
   const Graph& graph = model_.graph();
-  for (const int32_t p : graph.nodes()[step.node].parameters) {
-    const GraphParameter& parameter = graph.parameters()[p];
-    (parameter.spec.trained ? step.trained_gradients : step.statistics_gradients)
-        .push_back((parameter.spec.trained ? trained : statistics)
-                       .subspan(parameter.offset, parameter.floats));
+  for (Step& step : steps_) {
+    step.trained_gradients.clear();
+    step.statistics_gradients.clear();
+    for (const int32_t p : graph.nodes()[step.node].parameters) {
+      const GraphParameter& parameter = graph.parameters()[p];
+      (parameter.spec.trained ? step.trained_gradients : step.statistics_gradients)
+          .push_back((parameter.spec.trained ? trained : statistics)
+                         .subspan(parameter.offset, parameter.floats));
+    }
   }
 }
 
@@ -128,7 +140,11 @@ ForwardPass Executor::NewForwardPass(const Step& step, const Part& part, bool tr
   pass.first_sample = part.first;
   pass.whole_batch = batch_;
   pass.training = training;
-  if (training) pass.random_key = RandomKey(step.node, draws);
+  if (stream_ != nullptr) {
+    pass.card_random_key = card_step_->random_key(step.node);
+  } else if (training) {
+    pass.random_key = RandomKey(step.node, draws);
+  }
   pass.inputs = part.inputs;
   pass.outputs = absl::MakeConstSpan(part.outputs);
   pass.trained = step.trained;
@@ -148,7 +164,11 @@ BackwardPass Executor::NewBackwardPass(const Step& step, const Part& part, Draws
   pass.batch = part.batch;
   pass.first_sample = part.first;
   pass.whole_batch = batch_;
-  pass.random_key = RandomKey(step.node, draws);
+  if (stream_ != nullptr) {
+    pass.card_random_key = card_step_->random_key(step.node);
+  } else {
+    pass.random_key = RandomKey(step.node, draws);
+  }
   pass.inputs = part.inputs;
   pass.outputs = part.output_values;
   pass.output_gradients = part.output_gradients;
@@ -170,11 +190,7 @@ BackwardPass Executor::NewBackwardPass(const Step& step, const Part& part, Draws
 // finds in the cache what the one before it wrote, and threads meet once in a chain.
 void Executor::RunForward(absl::Span<const float> trained, absl::Span<const float> statistics,
                           bool training, Draws draws) {
-  RequireSize(trained.size(), model_.trained_floats(), "trained");
-  RequireSize(statistics.size(), model_.statistics_floats(), "statistics");
-  if (stream_ != nullptr) CopyParametersToCard(&trained, &statistics);
-  for (Step& step : steps_) BindParameters(step, trained, statistics);
-  if (stream_ != nullptr) return RunForwardOnCard(training, draws);
+  BindParameters(trained, statistics);
   const auto runs = [training](const Step& step) { return training || !step.training_only; };
   for (size_t begin = 0, end = 0; begin < steps_.size(); begin = end) {
     end = begin + 1;
@@ -212,7 +228,6 @@ void Executor::Backward(const Step& step, const Part& part, Draws draws) {
 }
 
 void Executor::RunBackward(Draws draws) {
-  if (stream_ != nullptr) return RunBackwardOnCard(draws);
   for (const Step& step : steps_) {
     if (!step.backward) continue;
     for (const int32_t storage : step.unread) {
@@ -247,7 +262,12 @@ void Executor::RunBackward(Draws draws) {
 
 absl::Span<const float> Executor::Forward(absl::Span<const float> trained,
                                           absl::Span<const float> statistics) {
-  RunForward(trained, statistics, false, {});
+  RequireSizes(model_, trained, statistics);
+  if (stream_ == nullptr) {
+    RunForward(trained, statistics, false, {});
+  } else {
+    ForwardOnCard(trained, statistics);
+  }
   return HostValue(model_.graph().output());
 }
 
@@ -266,43 +286,25 @@ void Executor::StartStep(absl::Span<const float> trained, absl::Span<const float
                          const Targets& targets, float loss_scale, uint64_t dropout_step,
                          uint32_t rank, absl::Span<float> trained_gradient,
                          absl::Span<float> statistics_gradient) {
+  RequireSizes(model_, trained, statistics);
+  RequireSizes(model_, trained_gradient, statistics_gradient);
   RequireSize(targets.labels.size(), batch_ * targets.label_width, "labels");
   if (!targets.weights.empty()) RequireSize(targets.weights.size(), batch_, "weights");
-  RequireSize(trained_gradient.size(), model_.trained_floats(), "trained_gradient");
-  RequireSize(statistics_gradient.size(), model_.statistics_floats(), "statistics_gradient");
+  if (model_.ranks()) RequireSize(targets.groups.size(), batch_, "groups");
   trained_gradient_ = trained_gradient;
   statistics_gradient_ = statistics_gradient;
-  const Draws draws = {dropout_step, rank};
-  if (stream_ != nullptr) card_step_->Tell(batch_, targets, loss_scale, gradient_scale_);
-  RunForward(trained, statistics, true, draws);
-  for (Step& step : steps_) {
-    if (stream_ == nullptr) {
-      BindGradients(step, trained_gradient, statistics_gradient);
-    } else {
-      BindGradients(step, card_step_->trained_gradient(), card_step_->statistics_gradient());
-    }
-  }
-
   result_ = StepResult();
   result_.logits = HostValue(model_.graph().output());
-  if (LossesOnCard()) {
-    RunLossesOnCard();
-  } else {
-    const float scale = stream_ == nullptr ? loss_scale : loss_scale * gradient_scale_;
-    result_.loss_sum = EvaluateLosses(targets, scale);
-    if (stream_ != nullptr) CopyEndGradientsToCard();
-  }
+  const Draws draws = {dropout_step, rank};
+  if (stream_ != nullptr) return StartStepOnCard(trained, statistics, targets, loss_scale, draws);
+  BindGradients(trained_gradient, statistics_gradient);
+  RunForward(trained, statistics, true, draws);
+  result_.loss_sum = EvaluateLosses(targets, loss_scale);
   RunBackward(draws);
-  if (stream_ == nullptr) return;
-  if (gradient_scale_ != 1) ScaleGradientsBack();
-  StartGradientsFromCard();
 }
 
 double Executor::EvaluateLosses(const Targets& targets, float loss_scale) {
-  if (model_.ranks()) {
-    RequireSize(targets.groups.size(), batch_, "groups");
-    SortByGroup(targets.groups, &group_order_);
-  }
+  if (model_.ranks()) SortByGroup(targets.groups, &group_order_);
   double sum = 0;
   const std::vector<int32_t>& outputs = model_.graph().outputs();
   for (size_t task = 0; task < outputs.size(); ++task) {
@@ -319,7 +321,7 @@ double Executor::EvaluateLosses(const Targets& targets, float loss_scale) {
 
 Executor::StepResult Executor::FinishStep() {
   if (stream_ == nullptr || !stream_->Synchronize().ok()) return result_;
-  if (LossesOnCard()) result_.loss_sum = card_step_->LossSum();
+  result_.loss_sum = card_step_->LossSum();
   result_.finite = gradient_scale_ == 1 || card_step_->finite();
   card_step_->CopyGradients(trained_gradient_, statistics_gradient_);
   return result_;

@@ -2,11 +2,14 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "common/task_pool.h"
+#include "cuda/capture_cache.h"
 #include "cuda/stream.h"
 #include "worker/dense/buffer.h"
 #include "worker/dense/card_step.h"
@@ -35,6 +38,11 @@ class Executor {
   uint32_t batch() const { return batch_; }
   // Bytes held, on the card where it is there.
   uint64_t bytes() const { return (arena_.size() + device_arena_.size()) * sizeof(float); }
+  // On a card, from now on: whether the passes of a batch size that came before are captured and
+  // replayed (at first they are). The bits are the same.
+  void CapturePasses(bool capture) { capture_passes_ = capture; }
+  // How many were replayed.
+  uint64_t replays() const { return captures_.has_value() ? captures_->replays() : 0; }
   // What failed first on the card; always OK on the CPU. Once it is not, results mean nothing.
   absl::Status status() const { return stream_ == nullptr ? absl::OkStatus() : stream_->status(); }
 
@@ -79,8 +87,8 @@ class Executor {
                              // momentum * (running - batch statistic), to be subtracted
                              absl::Span<float> statistics_gradient);
   // The same in two calls. A card is given all work of the step by the first, and work that its
-  // stream is given in between follows; the second waits for all of it. (Losses of ranking are
-  // computed on the CPU, for which the first waits.) Gradients are there after the second.
+  // stream is given in between follows; the second waits for all of it. Gradients are there after
+  // the second.
   void StartStep(absl::Span<const float> trained, absl::Span<const float> statistics,
                  const Targets& targets, float loss_scale, uint64_t dropout_step, uint32_t rank,
                  absl::Span<float> trained_gradient, absl::Span<float> statistics_gradient);
@@ -97,7 +105,7 @@ class Executor {
     int32_t gradient_of = -1;
     size_t value_at = 0;  // in the arena
     size_t gradient_at = 0;
-    // Of a card's tensors that the caller or the losses touch: where their copies lie in host_.
+    // Of a card's tensors that the caller touches: where their copies lie in host_.
     size_t staged_value_at = 0;
     size_t staged_gradient_at = 0;
   };
@@ -140,15 +148,14 @@ class Executor {
   void PlanInPlace();
   void PlanSteps();
   void Place(uint32_t capacity);
-  void BindParameters(Step& step, absl::Span<const float> trained,
-                      absl::Span<const float> statistics);
-  void BindGradients(Step& step, absl::Span<float> trained, absl::Span<float> statistics);
+  void BindParameters(absl::Span<const float> trained, absl::Span<const float> statistics);
+  void BindGradients(absl::Span<float> trained, absl::Span<float> statistics);
   Part Bind(const Step& step, uint32_t first, uint32_t batch);
   float* arena() const { return stream_ == nullptr ? arena_.data() : device_arena_.data(); }
   // Where the op runs.
   absl::Span<float> Value(int32_t tensor);
   absl::Span<float> Gradient(int32_t storage);
-  // Where the caller and the losses read and write: the same on the CPU.
+  // Where the caller reads and writes: the same on the CPU.
   absl::Span<float> HostValue(int32_t tensor) const;
   absl::Span<float> HostGradient(int32_t tensor) const;
   ForwardPass NewForwardPass(const Step& step, const Part& part, bool training, Draws draws) const;
@@ -159,21 +166,24 @@ class Executor {
   void Backward(const Step& step, const Part& part, Draws draws);
   uint64_t RandomKey(int32_t node, Draws draws) const;
   double EvaluateLosses(const Targets& targets, float loss_scale);
-  bool LossesOnCard() const { return stream_ != nullptr && !model_.ranks(); }
 
   // executor_cuda.cc
   void PlaceOnCard(size_t arena_floats, uint32_t capacity);
-  void CopyParametersToCard(absl::Span<const float>* trained, absl::Span<const float>* statistics);
-  void RunForwardOnCard(bool training, Draws draws);
+  void ForwardOnCard(absl::Span<const float> trained, absl::Span<const float> statistics);
+  void StartStepOnCard(absl::Span<const float> trained, absl::Span<const float> statistics,
+                       const Targets& targets, float loss_scale, Draws draws);
+  void StageParameters(absl::Span<const float> trained, absl::Span<const float> statistics);
+  void GiveToCard(uint64_t form, absl::FunctionRef<void()> give);
+  void RunForwardOnCard(bool training);
   void RunLossesOnCard();
-  void CopyEndGradientsToCard();
-  void RunBackwardOnCard(Draws draws);
+  void RunBackwardOnCard();
   void ScaleGradientsBack();
   void StartGradientsFromCard();
 
   const Model& model_;
   TaskPool* const pool_;
   const std::unique_ptr<cuda::Stream> stream_;
+  std::optional<cuda::CaptureCache> captures_;  // of the stream
   std::vector<int32_t> staged_inputs_;  // that travel: all but those that are pooled on the card
   std::vector<int32_t> storage_of_;     // by tensor
   std::vector<Storage> storages_;
@@ -183,6 +193,7 @@ class Executor {
   size_t op_scratch_floats_ = 0;  // the most that an op asks for
   size_t op_scratch_at_ = 0;
 
+  bool capture_passes_ = true;
   float gradient_scale_ = 1;
   uint32_t batch_ = UINT32_MAX;  // none yet
   uint32_t capacity_ = 0;
@@ -192,10 +203,11 @@ class Executor {
   // Between StartStep and FinishStep.
   StepResult result_;
   absl::Span<float> trained_gradient_, statistics_gradient_;
-  // On a card: the arena, the parameters, what host_ stages, and what travels besides.
-  cuda::Memory device_arena_, trained_, statistics_;
-  cuda::Memory host_;
+  // On a card: the arena, what host_ stages, the parameters, and what travels besides.
+  cuda::Memory device_arena_, host_;
+  cuda::Memory parameters_, parameters_host_;  // trained, then statistics
   std::unique_ptr<CardStep> card_step_;
+  std::vector<uint64_t> random_keys_;  // of a step on a card, by node
 };
 
 // FAILED_PRECONDITION names the first node whose op does not run on a card.

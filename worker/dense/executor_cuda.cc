@@ -3,10 +3,17 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/failpoint.h"
+#include "common/log.h"
 #include "cuda/dense/accumulate.h"
 #include "worker/dense/executor.h"
 
 namespace tessera::worker {
+namespace {
+
+// Of a batch's work on a card, what its kernels depend on besides its size.
+constexpr uint64_t kForward = 0, kStep = 1, kWeighted = 2, kScaled = 4, kForms = 8;
+
+}  // namespace
 
 absl::Status CheckRunsOnCuda(const Model& model) {
   for (const GraphNode& node : model.graph().nodes()) {
@@ -32,54 +39,92 @@ void Executor::PlaceOnCard(size_t arena_floats, uint32_t capacity) {
     at += Buffer::RoundUp(floats);
     return begin;
   };
-  for (const std::vector<int32_t>& tensors : {staged_inputs_, graph.ends()}) {
-    for (const int32_t tensor : tensors) {
-      Storage& storage = storages_[storage_of_[tensor]];
-      storage.staged_value_at = take(capacity * storage.floats);
-      if (storage.needs_gradient) storage.staged_gradient_at = take(capacity * storage.floats);
-    }
+  for (const int32_t tensor : graph.outputs()) {
+    Storage& storage = storages_[storage_of_[tensor]];
+    storage.staged_value_at = take(capacity * storage.floats);
+  }
+  for (const int32_t tensor : staged_inputs_) {
+    Storage& storage = storages_[storage_of_[tensor]];
+    storage.staged_value_at = take(capacity * storage.floats);
+    if (storage.needs_gradient) storage.staged_gradient_at = take(capacity * storage.floats);
   }
   using cuda::Memory;
   stream_->MakeCurrent();
+  captures_->Forget();
   // Frees before it takes.
   device_arena_ = Memory();
   host_ = Memory();
   device_arena_ = Memory(*stream_, Memory::Where::kDevice, arena_floats);
   host_ = Memory(*stream_, Memory::Where::kHost, at);
   card_step_->Reserve(capacity);
-  if (trained_.data() != nullptr) return;
-  trained_ = Memory(*stream_, Memory::Where::kDevice, model_.trained_floats());
-  statistics_ = Memory(*stream_, Memory::Where::kDevice, model_.statistics_floats());
+  if (parameters_.data() != nullptr) return;
+  const size_t parameters = Buffer::RoundUp(model_.trained_floats()) + model_.statistics_floats();
+  parameters_ = Memory(*stream_, Memory::Where::kDevice, parameters);
+  parameters_host_ = Memory(*stream_, Memory::Where::kHost, parameters);
 }
 
-void Executor::CopyParametersToCard(absl::Span<const float>* trained,
-                                    absl::Span<const float>* statistics) {
+// Into pinned memory, from where the passes copy them.
+void Executor::StageParameters(absl::Span<const float> trained,
+                               absl::Span<const float> statistics) {
   stream_->MakeCurrent();
-  const auto copy = [this](absl::Span<const float>* host, const cuda::Memory& device) {
-    stream_->CopyToDevice(host->data(), device.data(), host->size());
-    *host = {device.data(), host->size()};
-  };
-  copy(trained, trained_);
-  copy(statistics, statistics_);
+  const size_t statistics_at = Buffer::RoundUp(trained.size());
+  BindParameters({parameters_.data(), trained.size()},
+                 {parameters_.data() + statistics_at, statistics.size()});
+  if (!stream_->status().ok()) return;
+  std::copy(trained.begin(), trained.end(), parameters_host_.data());
+  std::copy(statistics.begin(), statistics.end(), parameters_host_.data() + statistics_at);
 }
 
-void Executor::RunForwardOnCard(bool training, Draws draws) {
+void Executor::ForwardOnCard(absl::Span<const float> trained, absl::Span<const float> statistics) {
+  StageParameters(trained, statistics);
+  GiveToCard(kForward, [this] { RunForwardOnCard(false); });
+  stream_->Synchronize();
+}
+
+void Executor::StartStepOnCard(absl::Span<const float> trained, absl::Span<const float> statistics,
+                               const Targets& targets, float loss_scale, Draws draws) {
+  random_keys_.clear();
+  for (size_t node = 0; node < model_.graph().nodes().size(); ++node) {
+    random_keys_.push_back(RandomKey(static_cast<int32_t>(node), draws));
+  }
+  card_step_->Tell(batch_, targets, loss_scale, gradient_scale_, random_keys_);
+  StageParameters(trained, statistics);
+  BindGradients(card_step_->trained_gradient(), card_step_->statistics_gradient());
+  const bool scaled = gradient_scale_ != 1;
+  const uint64_t form = kStep | (targets.weights.empty() ? 0 : kWeighted) | (scaled ? kScaled : 0);
+  GiveToCard(form, [this, scaled] {
+    RunForwardOnCard(true);
+    RunLossesOnCard();
+    RunBackwardOnCard();
+    if (scaled) ScaleGradientsBack();
+    StartGradientsFromCard();
+  });
+}
+
+// What `give` does depends on the batch's size and the form alone.
+void Executor::GiveToCard(uint64_t form, absl::FunctionRef<void()> give) {
   if (const absl::Status injected = Failpoint("worker.device.work"); !injected.ok()) {
     stream_->Fail(absl::InternalError(injected.message()));
   }
+  if (!capture_passes_) return give();
+  const absl::Status refused = captures_->Run(batch_ * kForms + form, give);
+  if (!refused.ok()) {
+    SPDLOG_WARN("passes on the card are given kernel by kernel: {}", refused.ToString());
+  }
+}
+
+void Executor::RunForwardOnCard(bool training) {
+  stream_->CopyToDevice(parameters_host_.data(), parameters_.data(), parameters_.size());
   for (const int32_t tensor : staged_inputs_) {
     stream_->CopyToDevice(HostValue(tensor).data(), Value(tensor).data(), Value(tensor).size());
   }
   for (const Step& step : steps_) {
     if (step.training_only && !training) continue;
-    step.op->CudaForward(*stream_, NewForwardPass(step, step.whole, training, draws));
+    step.op->CudaForward(*stream_, NewForwardPass(step, step.whole, training, {}));
   }
-  const Graph& graph = model_.graph();
-  const bool losses_on_cpu = training && !LossesOnCard();
-  for (const int32_t tensor : losses_on_cpu ? graph.ends() : graph.outputs()) {
+  for (const int32_t tensor : model_.graph().outputs()) {
     stream_->StartCopyToHost(Value(tensor).data(), HostValue(tensor).data(), Value(tensor).size());
   }
-  if (losses_on_cpu || !training) stream_->Synchronize();
 }
 
 void Executor::RunLossesOnCard() {
@@ -95,14 +140,7 @@ void Executor::RunLossesOnCard() {
   }
 }
 
-void Executor::CopyEndGradientsToCard() {
-  for (const int32_t tensor : model_.graph().ends()) {
-    const absl::Span<float> gradient = Gradient(storage_of_[tensor]);
-    stream_->CopyToDevice(HostGradient(tensor).data(), gradient.data(), gradient.size());
-  }
-}
-
-void Executor::RunBackwardOnCard(Draws draws) {
+void Executor::RunBackwardOnCard() {
   for (const Step& step : steps_) {
     if (!step.backward) continue;
     for (const int32_t storage : step.unread) {
@@ -111,7 +149,7 @@ void Executor::RunBackwardOnCard(Draws draws) {
   }
   for (auto step = steps_.rbegin(); step != steps_.rend(); ++step) {
     if (!step->backward) continue;
-    step->op->CudaBackward(*stream_, NewBackwardPass(*step, step->whole, draws));
+    step->op->CudaBackward(*stream_, NewBackwardPass(*step, step->whole, {}));
     for (const Addition& addition : step->additions) {
       const absl::Span<const float> from = step->whole.input_gradients[addition.slot];
       cuda::Accumulate(*stream_, from.data(), Gradient(addition.storage).data(), from.size());

@@ -10,13 +10,19 @@
 namespace tessera::worker {
 namespace {
 
-// body(the samples of one group), group after group.
-template <typename Body>
-void ForEachGroup(const Targets& targets, absl::Span<const uint32_t> order, const Body& body) {
-  for (size_t begin = 0, end = 0; begin < order.size(); begin = end) {
-    while (end < order.size() && targets.groups[order[end]] == targets.groups[order[begin]]) ++end;
-    body(order.subspan(begin, end - begin));
-  }
+// n by how many of them there are.
+double Factor(const Targets& targets, double count) {
+  return count == 0 ? 0 : static_cast<double>(targets.groups.size()) / count;
+}
+
+bool IsPositive(const Targets& targets, uint32_t label, uint32_t i) {
+  return targets.Label(i, label) > 0.5f;
+}
+
+double LabelSum(const Targets& targets, uint32_t label, absl::Span<const uint32_t> group) {
+  double sum = 0;
+  for (const uint32_t i : group) sum += targets.Label(i, label);
+  return sum;
 }
 
 }  // namespace
@@ -41,24 +47,26 @@ double ClassLoss(absl::Span<const float> outputs, size_t classes, uint32_t label
   return loss;
 }
 
-double PairLoss(absl::Span<const float> outputs, uint32_t label, const Targets& targets,
-                absl::Span<const uint32_t> order, float scale, absl::Span<float> gradient) {
-  const auto is_positive = [&](uint32_t i) { return targets.Label(i, label) > 0.5f; };
+double PairFactor(uint32_t label, const Targets& targets, absl::Span<const uint32_t> order) {
   double pairs = 0;
-  ForEachGroup(targets, order, [&](absl::Span<const uint32_t> group) {
-    const auto positives = std::count_if(group.begin(), group.end(), is_positive);
+  ForEachGroup(targets.groups, order, [&](absl::Span<const uint32_t> group) {
+    const auto positives = std::count_if(group.begin(), group.end(),
+                                         [&](uint32_t i) { return IsPositive(targets, label, i); });
     pairs += static_cast<double>(positives) *
              static_cast<double>(static_cast<int64_t>(group.size()) - positives);
   });
+  return Factor(targets, pairs);
+}
+
+double PairLoss(absl::Span<const float> outputs, uint32_t label, const Targets& targets,
+                absl::Span<const uint32_t> order, float scale, absl::Span<float> gradient) {
   std::fill(gradient.begin(), gradient.end(), 0.0f);
-  if (pairs == 0) return 0;
-  const double per_pair = static_cast<double>(outputs.size()) / pairs;
   double loss = 0;
-  ForEachGroup(targets, order, [&](absl::Span<const uint32_t> group) {
+  ForEachGroup(targets.groups, order, [&](absl::Span<const uint32_t> group) {
     for (const uint32_t p : group) {
-      if (!is_positive(p)) continue;
+      if (!IsPositive(targets, label, p)) continue;
       for (const uint32_t n : group) {
-        if (is_positive(n)) continue;
+        if (IsPositive(targets, label, n)) continue;
         loss += math::BayesianPersonalizedRanking::Value<double>(outputs[p], outputs[n]);
         const float g = math::BayesianPersonalizedRanking::Gradient<float>(outputs[p], outputs[n]);
         gradient[n] += g;
@@ -66,23 +74,30 @@ double PairLoss(absl::Span<const float> outputs, uint32_t label, const Targets& 
       }
     }
   });
+  const double per_pair = PairFactor(label, targets, order);
   const float factor = scale * static_cast<float>(per_pair);
   for (float& g : gradient) g *= factor;
   return loss * per_pair;
 }
 
+double ListFactor(uint32_t label, const Targets& targets, absl::Span<const uint32_t> order) {
+  double lists = 0;
+  ForEachGroup(targets.groups, order, [&](absl::Span<const uint32_t> group) {
+    if (LabelSum(targets, label, group) > 0) lists += 1;
+  });
+  return Factor(targets, lists);
+}
+
 double ListLoss(absl::Span<const float> outputs, uint32_t label, const Targets& targets,
                 absl::Span<const uint32_t> order, float scale, absl::Span<float> gradient) {
   std::fill(gradient.begin(), gradient.end(), 0.0f);
-  double loss = 0, groups = 0;
-  ForEachGroup(targets, order, [&](absl::Span<const uint32_t> group) {
-    float largest = outputs[group[0]];
-    double labels = 0, sum = 0;
-    for (const uint32_t i : group) {
-      largest = std::max(largest, outputs[i]);
-      labels += targets.Label(i, label);
-    }
+  double loss = 0;
+  ForEachGroup(targets.groups, order, [&](absl::Span<const uint32_t> group) {
+    const double labels = LabelSum(targets, label, group);
     if (!(labels > 0)) return;
+    float largest = outputs[group[0]];
+    double sum = 0;
+    for (const uint32_t i : group) largest = std::max(largest, outputs[i]);
     for (const uint32_t i : group) sum += std::exp(static_cast<double>(outputs[i]) - largest);
     for (const uint32_t i : group) {
       const double share = targets.Label(i, label) / labels;
@@ -90,13 +105,11 @@ double ListLoss(absl::Span<const float> outputs, uint32_t label, const Targets& 
       gradient[i] = static_cast<float>(
           math::ListwiseSoftmax::Gradient<double>(outputs[i], share, largest, sum));
     }
-    groups += 1;
   });
-  if (groups == 0) return 0;
-  const double per_group = static_cast<double>(outputs.size()) / groups;
-  const float factor = scale * static_cast<float>(per_group);
+  const double per_list = ListFactor(label, targets, order);
+  const float factor = scale * static_cast<float>(per_list);
   for (float& g : gradient) g *= factor;
-  return loss * per_group;
+  return loss * per_list;
 }
 
 }  // namespace tessera::worker

@@ -8,6 +8,21 @@
 
 namespace tessera::worker {
 
+// body(the samples of one group, a part of `order`), group after group; `order` is SortByGroup's.
+template <typename Body>
+void ForEachGroup(absl::Span<const uint64_t> groups, absl::Span<const uint32_t> order,
+                  const Body& body) {
+  for (size_t begin = 0, end = 0; begin < order.size(); begin = end) {
+    while (end < order.size() && groups[order[end]] == groups[order[begin]]) ++end;
+    body(order.subspan(begin, end - begin));
+  }
+}
+
+// What makes of a sum over all pairs, or over all lists, n times their mean: n by how many there
+// are; 0 where there is none.
+double PairFactor(uint32_t label, const Targets& targets, absl::Span<const uint32_t> order);
+double ListFactor(uint32_t label, const Targets& targets, absl::Span<const uint32_t> order);
+
 // The losses that look at several numbers at once, for LossFunction::Evaluate, whose contract is
 // theirs; `label` is the column of targets.labels.
 

@@ -95,8 +95,20 @@ double LossFunction::Evaluate(absl::Span<const float> outputs, size_t width, con
       }));
 }
 
+double LossFunction::MeanFactor(const Targets& targets, absl::Span<const uint32_t> order) const {
+  switch (kind) {
+    case v1::BAYESIAN_PERSONALIZED_RANKING:
+      return PairFactor(label, targets, order);
+    case v1::LISTWISE_SOFTMAX:
+      return ListFactor(label, targets, order);
+    default:
+      return 1;
+  }
+}
+
 void LossFunction::CudaEvaluate(cuda::Stream& stream, const float* outputs, int64_t width,
-                                cuda::LossSamples samples, float* gradient, double* sums) const {
+                                cuda::LossSamples samples, const cuda::LossGroups& groups,
+                                float* gradient, double* sums) const {
   samples.factor = task_weight;
   switch (kind) {
     case v1::MEAN_SQUARED_ERROR:
@@ -105,6 +117,10 @@ void LossFunction::CudaEvaluate(cuda::Stream& stream, const float* outputs, int6
       return cuda::HuberLoss(stream, samples, outputs, huber_delta, gradient, sums);
     case v1::SOFTMAX_CROSS_ENTROPY:
       return cuda::SoftmaxCrossEntropyLoss(stream, samples, outputs, width, gradient, sums);
+    case v1::BAYESIAN_PERSONALIZED_RANKING:
+      return cuda::PairwiseLoss(stream, samples, groups, outputs, gradient, sums);
+    case v1::LISTWISE_SOFTMAX:
+      return cuda::ListwiseLoss(stream, samples, groups, outputs, gradient, sums);
     default:
       return cuda::SigmoidCrossEntropyLoss(stream, samples, outputs, positive_weight, gradient,
                                            sums);

@@ -53,10 +53,18 @@ struct LossFunction {
                   float scale,
                   absl::Span<float> gradient) const;  // [n, width]
 
-  // The same on a card, which has the numbers, of a loss that is not of ranking: the sum, without
-  // the task's weight, comes in parts. The factor of `samples` is filled in.
+  // Of a loss of ranking what makes of its sum over all pairs or groups n times their mean, 0 where
+  // nothing can be compared; 1 of other losses.
+  double MeanFactor(const Targets& targets,
+                    absl::Span<const uint32_t> order) const;  // SortByGroup
+
+  // The same as Evaluate on a card, which has the numbers: the sum comes in parts, and without the
+  // factors of the task and of MeanFactor. The scale of `samples` has the latter in it, the factor
+  // is filled in.
   void CudaEvaluate(cuda::Stream& stream, const float* outputs, int64_t width,
-                    cuda::LossSamples samples, float* gradient,
+                    cuda::LossSamples samples,
+                    const cuda::LossGroups& groups,  // of ranking losses
+                    float* gradient,
                     double* sums) const;  // [cuda::kLossSums]
 };
 

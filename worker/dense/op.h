@@ -46,6 +46,7 @@ struct ForwardPass {
   bool training = false;
   // Of this node in this step: RandomBits(random_key, i) are its draws. Training only.
   uint64_t random_key = 0;
+  const uint64_t* card_random_key = nullptr;  // the same on a card, in its memory
   absl::Span<const absl::Span<const float>> inputs;
   absl::Span<const absl::Span<float>> outputs;
   // In the order of Op::parameters(), those of each kind.
@@ -68,6 +69,7 @@ struct BackwardPass {
   size_t first_sample = 0;
   size_t whole_batch = 0;
   uint64_t random_key = 0;
+  const uint64_t* card_random_key = nullptr;
   absl::Span<const absl::Span<const float>> inputs;
   absl::Span<const absl::Span<const float>> outputs;
   absl::Span<const absl::Span<const float>> output_gradients;
@@ -129,6 +131,8 @@ class Op {
   // The same on a card, where an op has it: all spans are of the card's memory, which only cuda/
   // touches, the batch is whole, and one call does the work of all the calls above,
   // ParameterGradients before what may write over the output's gradient. Errors are the stream's.
+  // Both give the stream work that is captured and replayed in later steps (cuda::Stream::Capture):
+  // what changes from step to step is read in the card's memory.
   virtual bool RunsOnCuda() const { return false; }
   virtual void CudaForward(cuda::Stream& stream, const ForwardPass& pass) const {}
   virtual void CudaBackward(cuda::Stream& stream, const BackwardPass& pass) const {}

@@ -61,8 +61,8 @@ class Dropout final : public Op {
   void CudaForward(cuda::Stream& stream, const ForwardPass& pass) const override {
     const absl::Span<const float> x = pass.inputs[0];
     if (pass.training) {
-      cuda::Dropout(stream, pass.random_key, threshold_, scale_, x.data(), pass.outputs[0].data(),
-                    static_cast<int64_t>(x.size()));
+      cuda::Dropout(stream, pass.card_random_key, threshold_, scale_, x.data(),
+                    pass.outputs[0].data(), static_cast<int64_t>(x.size()));
     } else {
       stream.Copy(x.data(), pass.outputs[0].data(), x.size());
     }
@@ -72,7 +72,7 @@ class Dropout final : public Op {
   void CudaBackward(cuda::Stream& stream, const BackwardPass& pass) const override {
     const absl::Span<float> dx = pass.input_gradients[0];
     if (dx.empty()) return;
-    cuda::Dropout(stream, pass.random_key, threshold_, scale_, pass.output_gradients[0].data(),
+    cuda::Dropout(stream, pass.card_random_key, threshold_, scale_, pass.output_gradients[0].data(),
                   dx.data(), static_cast<int64_t>(dx.size()));
   }
 
