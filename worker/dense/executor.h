@@ -18,10 +18,10 @@
 namespace tessera::worker {
 
 // Runs a model forward and backward, on the CPU or on a card. All memory is taken in Resize and
-// kept; a step allocates nothing. What the caller fills and reads is the machine's memory in either
-// case. The same inputs give the same bits, whatever ran before and
-// whatever the number of threads. Not thread-safe: one per thread. `model` and `pool` are borrowed
-// and outlive it.
+// kept; a step allocates nothing but what a card's driver takes for captured passes. What the
+// caller fills and reads is the machine's memory in either case. The same inputs give the same
+// bits, whatever ran before and whatever the number of threads. Not thread-safe: one per thread.
+// `model` and `pool` are borrowed and outlive it.
 class Executor {
  public:
   // The caller's thread and those of the pool compute; null: the caller's alone.
@@ -38,11 +38,6 @@ class Executor {
   uint32_t batch() const { return batch_; }
   // Bytes held, on the card where it is there.
   uint64_t bytes() const { return (arena_.size() + device_arena_.size()) * sizeof(float); }
-  // On a card, from now on: whether the passes of a batch size that came before are captured and
-  // replayed (at first they are). The bits are the same.
-  void CapturePasses(bool capture) { capture_passes_ = capture; }
-  // How many were replayed.
-  uint64_t replays() const { return captures_.has_value() ? captures_->replays() : 0; }
   // What failed first on the card; always OK on the CPU. Once it is not, results mean nothing.
   absl::Status status() const { return stream_ == nullptr ? absl::OkStatus() : stream_->status(); }
 
@@ -70,6 +65,11 @@ class Executor {
   // two (at first 1), so that those of small losses do not vanish in float16. What steps give is
   // the same but for that.
   void ScaleGradients(float scale) { gradient_scale_ = scale; }
+  // On a card, from now on: whether the passes of a batch size that came before are captured and
+  // replayed (at first they are). The bits are the same.
+  void CapturePasses(bool capture) { capture_passes_ = capture; }
+  // How many were replayed.
+  uint64_t replays() const { return captures_.has_value() ? captures_->replays() : 0; }
 
   struct StepResult {
     double loss_sum = 0;  // of the samples' losses, the graph's among them, weighted, not scaled
