@@ -14,6 +14,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/failpoint.h"
+#include "common/round_up.h"
 #include "common/status_macros.h"
 
 namespace tessera {
@@ -45,7 +46,9 @@ absl::Status ErrnoStatus(int error, absl::string_view what, const std::string& p
 
 class PosixWritableFile final : public WritableFile {
  public:
-  PosixWritableFile(int fd, std::string path) : fd_(fd), path_(std::move(path)) {}
+  // `old_bytes`: of the file, which it is written over.
+  PosixWritableFile(int fd, std::string path, uint64_t old_bytes = 0)
+      : fd_(fd), path_(std::move(path)), old_bytes_(old_bytes) {}
   ~PosixWritableFile() override {
     if (fd_ >= 0) ::close(fd_);
   }
@@ -57,7 +60,7 @@ class PosixWritableFile final : public WritableFile {
       bytes.remove_prefix(static_cast<size_t>(n));
       size_ += static_cast<uint64_t>(n);
     }
-    return absl::OkStatus();
+    return size_ < old_bytes_ ? FillBlock() : absl::OkStatus();
   }
   absl::Status Drain(uint64_t behind) override {
     TESSERA_RETURN_IF_ERROR(SyncRange(begun_, size_, SYNC_FILE_RANGE_WRITE));
@@ -76,7 +79,7 @@ class PosixWritableFile final : public WritableFile {
     return absl::OkStatus();
   }
   absl::Status Sync() override {
-    return ::fsync(fd_) == 0 ? absl::OkStatus() : ErrnoStatus(errno, "fsync", path_);
+    return ::fdatasync(fd_) == 0 ? absl::OkStatus() : ErrnoStatus(errno, "fdatasync", path_);
   }
   absl::Status Close() override {
     const int fd = fd_;
@@ -85,6 +88,19 @@ class PosixWritableFile final : public WritableFile {
   }
 
  private:
+  // Writes zeros behind the last byte, to the end of its block: a block of which a part is new is
+  // read from the disk first where it has left the page cache.
+  absl::Status FillBlock() {
+    static constexpr char kZeros[kBlock] = {};
+    const uint64_t end = std::min(old_bytes_, RoundUp(size_, kBlock));
+    for (uint64_t at = size_; at < end;) {
+      const ssize_t n = ::pwrite(fd_, kZeros, end - at, static_cast<off_t>(at));
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0) return ErrnoStatus(errno, "write to", path_);
+      at += static_cast<uint64_t>(n);
+    }
+    return absl::OkStatus();
+  }
   absl::Status SyncRange(uint64_t begin, uint64_t end, unsigned flags) {
     if (begin == end) return absl::OkStatus();
     const auto from = static_cast<off64_t>(begin), bytes = static_cast<off64_t>(end - begin);
@@ -95,8 +111,11 @@ class PosixWritableFile final : public WritableFile {
     return absl::OkStatus();
   }
 
+  static constexpr uint64_t kBlock = 4096;
+
   int fd_;
   const std::string path_;
+  const uint64_t old_bytes_;
   uint64_t size_ = 0;         // of what was appended
   uint64_t begun_ = 0;        // the disk has been told of the bytes before
   uint64_t drained_ = 0;      // and has had these
@@ -137,6 +156,17 @@ class Posix final : public FileSystem {
     const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
     if (fd < 0) return ErrnoStatus(errno, "create", path);
     return std::make_unique<PosixWritableFile>(fd, path);
+  }
+  absl::StatusOr<std::unique_ptr<WritableFile>> Overwrite(const std::string& path) override {
+    const int fd = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
+    if (fd < 0) return ErrnoStatus(errno, "open", path);
+    struct stat info;
+    if (::fstat(fd, &info) != 0) {
+      const int error = errno;
+      ::close(fd);
+      return ErrnoStatus(error, "stat", path);
+    }
+    return std::make_unique<PosixWritableFile>(fd, path, static_cast<uint64_t>(info.st_size));
   }
   absl::StatusOr<std::unique_ptr<ReadableFile>> Open(const std::string& path) override {
     const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);

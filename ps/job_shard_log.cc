@@ -110,9 +110,9 @@ absl::Status JobShard::OpenLog(KeepGoing keep_going) {
     ++records;
   }
   replaying_ = false;
-  SPDLOG_INFO("{}: {} records of the push log replayed in {}; {} bytes at its end were torn", job,
+  SPDLOG_INFO("{}: {} records of the push log replayed in {}; {} bytes behind them are none", job,
               records, absl::FormatDuration(options_.clock->Monotonic() - start),
-              reader->torn_bytes());
+              reader->bytes_behind());
   TESSERA_ASSIGN_OR_RETURN(log_, PushLog::Continue(std::move(options), reader->segments(),
                                                    reader->next_record(), LogHead()));
   BeginFeed();

@@ -59,6 +59,7 @@ absl::StatusOr<std::unique_ptr<PushLog>> PushLog::Continue(Options options,
   }
   std::unique_ptr<PushLog> log(new PushLog(std::move(options)));
   absl::MutexLock lock(&log->mu_);
+  TESSERA_RETURN_IF_ERROR(log->RemoveSpare());
   log->segments_ = std::move(segments);
   log->next_record_ = next_record;
   TESSERA_RETURN_IF_ERROR(log->Begin(head));
@@ -69,11 +70,19 @@ absl::Status PushLog::Begin(const v1::PushLogHead& head) {
   Segment segment;
   segment.number = segments_.empty() ? 1 : segments_.back().number + 1;
   segment.first = next_record_;
+  segment.ours = true;
+  segment.old_bytes = std::exchange(spare_bytes_, 0);
   if (head.has_cut()) segment.cut = head.cut();
-  const std::string path =
-      absl::StrCat(options_.folder, "/", push_log::SegmentName(segment.number));
+  const std::string path = PathOf(segment.number);
   const auto begin = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) -> absl::Status {
-    TESSERA_ASSIGN_OR_RETURN(std::shared_ptr<WritableFile> file, options_.files->Create(path));
+    const bool over_spare = segment.old_bytes > 0;
+    // It must not come back under its old name with what is written now.
+    if (over_spare && options_.fsync) {
+      TESSERA_RETURN_IF_ERROR(options_.files->SyncFolder(options_.folder));
+    }
+    TESSERA_ASSIGN_OR_RETURN(
+        std::shared_ptr<WritableFile> file,
+        over_spare ? options_.files->Overwrite(SparePath()) : options_.files->Create(path));
     TESSERA_RETURN_IF_ERROR(Failpoint("ps.push_log.segment"));
     const std::string text = head.SerializeAsString();
     TESSERA_RETURN_IF_ERROR(Write(*file, HeaderOf(Kind::kHead, text, ""), text, "", segment));
@@ -81,6 +90,10 @@ absl::Status PushLog::Begin(const v1::PushLogHead& head) {
       // The segment before it ends here: what it holds must not come after what follows.
       if (file_ != nullptr) TESSERA_RETURN_IF_ERROR(Synced(file_->Sync()));
       TESSERA_RETURN_IF_ERROR(file->Sync());
+    }
+    // A name of a segment is never that of a file without its head.
+    if (over_spare) TESSERA_RETURN_IF_ERROR(options_.files->Rename(SparePath(), path));
+    if (options_.fsync) {
       TESSERA_RETURN_IF_ERROR(options_.files->SyncFolder(options_.folder));
       synced_ = next_record_;
     }
@@ -90,6 +103,7 @@ absl::Status PushLog::Begin(const v1::PushLogHead& head) {
   };
   if (const absl::Status begun = begin(); !begun.ok()) {
     options_.files->Remove(path).IgnoreError();
+    options_.files->Remove(SparePath()).IgnoreError();
     return begun;
   }
   ++next_record_;
@@ -117,10 +131,13 @@ absl::Status PushLog::Append(Kind kind, absl::string_view text, absl::string_vie
   const RecordHeader header = HeaderOf(kind, text, bulk);
   absl::MutexLock lock(&mu_);
   TESSERA_RETURN_IF_ERROR(closed_);
-  const uint64_t bytes = TotalBytes();
-  if (options_.max_bytes > 0 && bytes + RecordBytes(text, bulk) > options_.max_bytes) {
+  const auto fits = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    return options_.max_bytes == 0 || FileBytes() + RecordBytes(text, bulk) <= options_.max_bytes;
+  };
+  if (!fits() && spare_bytes_ > 0) TESSERA_RETURN_IF_ERROR(RemoveSpare());
+  if (!fits()) {
     return absl::ResourceExhaustedError(absl::StrCat(
-        options_.folder, ": the push log takes ", bytes, " of ", options_.max_bytes,
+        options_.folder, ": the push log takes ", FileBytes(), " of ", options_.max_bytes,
         " bytes; it shrinks with every checkpoint: cut them more often (checkpoint.every_steps, "
         "every_minutes), or allow more with --log-bytes"));
   }
@@ -185,10 +202,8 @@ void PushLog::Forget(absl::string_view cut, uint64_t keep_from) {
   const uint64_t first_kept = from->number;
   while (segments_.front().number < first_kept && segments_[1].first <= keep_from) {
     PassFailpoint("ps.push_log.forget");
-    const std::string path =
-        absl::StrCat(options_.folder, "/", push_log::SegmentName(segments_.front().number));
-    if (const absl::Status removed = options_.files->Remove(path); !removed.ok()) {
-      SPDLOG_WARN("a segment of a push log stays behind: {}", std::string(removed.message()));
+    if (const absl::Status retired = Retire(segments_.front()); !retired.ok()) {
+      SPDLOG_WARN("a segment of a push log stays behind: {}", std::string(retired.message()));
       return;
     }
     segments_.erase(segments_.begin());
@@ -200,9 +215,30 @@ void PushLog::Close(absl::Status reason) {
   if (closed_.ok()) closed_ = std::move(reason);
 }
 
-uint64_t PushLog::TotalBytes() const {
-  uint64_t bytes = 0;
-  for (const Segment& segment : segments_) bytes += segment.bytes;
+std::string PushLog::PathOf(uint64_t segment) const {
+  return absl::StrCat(options_.folder, "/", push_log::SegmentName(segment));
+}
+
+absl::Status PushLog::Retire(const Segment& segment) {
+  // Of a log that was recovered the records behind a torn one are not known: their numbers may be
+  // given once more.
+  const bool safe = segment.ours;
+  const bool used = segment.old_bytes <= 2 * segment.bytes;
+  const bool has_room = options_.max_bytes == 0 || 2 * FileBytes() <= options_.max_bytes;
+  if (!safe || !used || !has_room) return options_.files->Remove(PathOf(segment.number));
+  TESSERA_RETURN_IF_ERROR(options_.files->Rename(PathOf(segment.number), SparePath()));
+  spare_bytes_ = std::max(segment.bytes, segment.old_bytes);
+  return absl::OkStatus();
+}
+
+absl::Status PushLog::RemoveSpare() {
+  spare_bytes_ = 0;
+  return options_.files->Remove(SparePath());
+}
+
+uint64_t PushLog::FileBytes() const {
+  uint64_t bytes = spare_bytes_;
+  for (const Segment& segment : segments_) bytes += std::max(segment.bytes, segment.old_bytes);
   return bytes;
 }
 
@@ -213,7 +249,9 @@ PushLog::End PushLog::end() const {
 
 uint64_t PushLog::bytes() const {
   absl::MutexLock lock(&mu_);
-  return TotalBytes();
+  uint64_t bytes = 0;
+  for (const Segment& segment : segments_) bytes += segment.bytes;
+  return bytes;
 }
 
 }  // namespace tessera::ps

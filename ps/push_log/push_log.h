@@ -20,20 +20,23 @@ namespace tessera::ps {
 
 // The log of one job on one ps: what changes its rows, written before it is acknowledged. Segments
 // are files of a folder; one begins at every cut of a checkpoint, so that those before the cut can
-// go when the checkpoint is committed. Thread-safe.
+// go when the checkpoint is committed. The file of one that goes is kept, and the next is written
+// over it: a page that the file has costs half of a new one. Thread-safe.
 class PushLog {
  public:
   struct Options {
     FileSystem* files = nullptr;  // borrowed
     std::string folder;
     bool fsync = false;      // Sync makes durable
-    uint64_t max_bytes = 0;  // of all segments; 0: as much as the disk has
+    uint64_t max_bytes = 0;  // of all files; 0: as much as the disk has
   };
   struct Segment {
     uint64_t number = 0;
     std::optional<std::string> cut;
     uint64_t bytes = 0;
-    uint64_t first = 0;  // number of its head
+    uint64_t first = 0;      // number of its head
+    uint64_t old_bytes = 0;  // of the file that it is written over
+    bool ours = false;       // this log has begun it
   };
 
   // A new log, its first segment begun with `head`; whatever was in the folder goes.
@@ -61,6 +64,7 @@ class PushLog {
   // Append and Sync are refused with `reason` from here on.
   void Close(absl::Status reason) ABSL_LOCKS_EXCLUDED(mu_);
 
+  // Of all records.
   uint64_t bytes() const ABSL_LOCKS_EXCLUDED(mu_);
   // Where the next record goes: all before it are in the files.
   struct End {
@@ -75,9 +79,15 @@ class PushLog {
   absl::Status Begin(const v1::PushLogHead& head) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status Write(WritableFile& file, push_log::RecordHeader header, absl::string_view text,
                      absl::string_view bulk, Segment& segment) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  std::string PathOf(uint64_t segment) const;
+  std::string SparePath() const { return absl::StrCat(options_.folder, "/", push_log::kSpare); }
+  // Keeps the file of a segment for the next one, or removes it.
+  absl::Status Retire(const Segment& segment) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status RemoveSpare() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Hands the status on; an error breaks the log.
   absl::Status Synced(const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  uint64_t TotalBytes() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Of all files.
+  uint64_t FileBytes() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const Options options_;
 
@@ -86,6 +96,7 @@ class PushLog {
   std::shared_ptr<WritableFile> file_ ABSL_GUARDED_BY(mu_);
   bool spoilt_ ABSL_GUARDED_BY(mu_) = false;            // file_ ends with part of a record
   std::vector<Segment> segments_ ABSL_GUARDED_BY(mu_);  // the last one is being written
+  uint64_t spare_bytes_ ABSL_GUARDED_BY(mu_) = 0;       // 0: there is no spare file
   // Of a segment that follows a spoilt one. Its watermarks are those of an earlier moment: who
   // reads begins at a cut.
   v1::PushLogHead head_ ABSL_GUARDED_BY(mu_);

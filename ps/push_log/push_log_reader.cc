@@ -79,7 +79,7 @@ absl::StatusOr<std::unique_ptr<PushLogReader>> PushLogReader::Open(FileSystem& f
       TESSERA_ASSIGN_OR_RETURN(const bool goes_on, GoesOn(*file, 1, 1));
       if (!goes_on && &name == &names->back()) {
         // It was being begun: nothing that counts is in it, and the next one takes its place.
-        reader->torn_bytes_ = file->Size();
+        reader->bytes_behind_ = file->Size();
         break;
       }
       return absl::DataLossError(
@@ -198,7 +198,7 @@ absl::Status PushLogReader::AtUnreadable() {
   }
   TESSERA_ASSIGN_OR_RETURN(const bool goes_on, GoesOn(*file_, offset_ + 1, next_record_ + 1));
   if (goes_on) return damaged("there are sound ones behind it");
-  torn_bytes_ = file_->Size() - offset_;
+  bytes_behind_ = file_->Size() - offset_;
   ended_ = true;
   return absl::OkStatus();
 }

@@ -44,8 +44,9 @@ class PushLogReader {
   // For PushLog::Continue, once Next has given nullopt.
   std::vector<PushLog::Segment> segments() const { return segments_; }
   uint64_t next_record() const { return next_record_; }
-  // Of the record that was being written; 0: none was.
-  uint64_t torn_bytes() const { return torn_bytes_; }
+  // That the last file has behind the last record: of one that was being written, and of what was
+  // in the file before.
+  uint64_t bytes_behind() const { return bytes_behind_; }
 
  private:
   PushLogReader(FileSystem* files, std::string folder)
@@ -83,7 +84,7 @@ class PushLogReader {
   std::unique_ptr<ReadableFile> file_;
   uint64_t offset_ = 0;
   uint64_t next_record_ = 0;
-  uint64_t torn_bytes_ = 0;
+  uint64_t bytes_behind_ = 0;
   bool ended_ = false;
 };
 

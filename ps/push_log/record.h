@@ -49,6 +49,8 @@ inline uint64_t HeaderChecksum(const RecordHeader& header) {
 }
 
 inline constexpr char kSuffix[] = ".log";
+// A file of the folder that was a segment, and will be one.
+inline constexpr char kSpare[] = "spare";
 inline std::string SegmentName(uint64_t number) { return absl::StrFormat("%08d.log", number); }
 
 // The folder of a job's log at one generation, below a ps's folder of logs.

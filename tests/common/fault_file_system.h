@@ -55,7 +55,8 @@ class FaultFileSystem final : public FileSystem {
     files_ = durable_;
     for (auto& [path, file] : files_) {
       absl::MutexLock file_lock(&file->mu);
-      file->bytes.resize(file->synced);
+      file->bytes = file->old = file->Durable();
+      file->synced = 0;
     }
   }
 
@@ -79,8 +80,7 @@ class FaultFileSystem final : public FileSystem {
     auto file = std::make_shared<File>();
     {
       absl::MutexLock lock(&file->mu);
-      file->synced = bytes.size();
-      file->bytes = std::move(bytes);
+      file->bytes = file->old = std::move(bytes);
     }
     absl::MutexLock lock(&mu_);
     files_[path] = durable_[path] = std::move(file);
@@ -101,6 +101,16 @@ class FaultFileSystem final : public FileSystem {
     }
     files_[path] = std::make_shared<File>();
     return std::make_unique<Writable>(*this, path, files_[path]);
+  }
+  absl::StatusOr<std::unique_ptr<WritableFile>> Overwrite(const std::string& path) override {
+    std::shared_ptr<File> file = Lookup(path);
+    if (file == nullptr) return absl::NotFoundError(absl::StrCat("open ", path, ": no such file"));
+    {
+      absl::MutexLock lock(&file->mu);
+      file->old = file->Durable();
+      file->synced = 0;
+    }
+    return std::make_unique<Writable>(*this, path, std::move(file));
   }
   absl::StatusOr<std::unique_ptr<ReadableFile>> Open(const std::string& path) override {
     std::shared_ptr<File> file = Lookup(path);
@@ -178,7 +188,11 @@ class FaultFileSystem final : public FileSystem {
   struct File {
     mutable absl::Mutex mu;  // taken after FaultFileSystem::mu_
     std::string bytes ABSL_GUARDED_BY(mu);
-    size_t synced ABSL_GUARDED_BY(mu) = 0;
+    std::string old ABSL_GUARDED_BY(mu);    // what the disk had when it was opened to be written
+    size_t synced ABSL_GUARDED_BY(mu) = 0;  // of what was written since
+    std::string Durable() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
+      return bytes.substr(0, synced) + old.substr(std::min(synced, old.size()));
+    }
   };
 
   class Writable final : public WritableFile {
@@ -188,10 +202,14 @@ class FaultFileSystem final : public FileSystem {
     absl::Status Append(absl::string_view bytes) override {
       absl::MutexLock lock(&fs_.mu_);
       const uint64_t used = fs_.capacity_ == kNever ? 0 : fs_.UsedBytes();
-      const uint64_t fits =
-          std::min<uint64_t>(bytes.size(), fs_.capacity_ - std::min(fs_.capacity_, used));
       absl::MutexLock file_lock(&file_->mu);
-      file_->bytes.append(bytes.data(), fits);
+      size_ = std::min(size_, file_->bytes.size());  // a crash may have come between
+      const uint64_t over = std::min(bytes.size(), file_->bytes.size() - size_);
+      const uint64_t fits =
+          over +
+          std::min<uint64_t>(bytes.size() - over, fs_.capacity_ - std::min(fs_.capacity_, used));
+      file_->bytes.replace(size_, fits, bytes.data(), fits);
+      size_ += fits;
       if (fits == bytes.size()) return absl::OkStatus();
       return absl::ResourceExhaustedError(
           absl::StrCat("write to ", path_, ": no space left on device"));
@@ -200,7 +218,7 @@ class FaultFileSystem final : public FileSystem {
       absl::MutexLock lock(&fs_.mu_);
       if (!Take(fs_.syncs_left_)) return absl::UnavailableError(absl::StrCat("fsync ", path_));
       absl::MutexLock file_lock(&file_->mu);
-      file_->synced = file_->bytes.size();
+      file_->synced = std::min(size_, file_->bytes.size());
       return absl::OkStatus();
     }
     // Nothing of it lasts.
@@ -215,6 +233,7 @@ class FaultFileSystem final : public FileSystem {
     FaultFileSystem& fs_;
     const std::string path_;
     const std::shared_ptr<File> file_;
+    size_t size_ = 0;  // of what was appended
   };
 
   class Readable final : public ReadableFile {

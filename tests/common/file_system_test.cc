@@ -36,6 +36,27 @@ TEST_F(PosixFileSystemTest, ListsWhatIsThereSorted) {
   EXPECT_EQ(fs_.List(folder_ + "/absent").status().code(), StatusCode::kNotFound);
 }
 
+TEST_F(PosixFileSystemTest, OverwritesAFileFromItsStart) {
+  constexpr size_t kBlock = 4096;
+  const std::string path = folder_ + "/overwritten", old(3 * kBlock, 'o');
+  EXPECT_EQ(fs_.Overwrite(path).status().code(), StatusCode::kNotFound);
+  ASSERT_TRUE(WriteFileAtomically(fs_, path, old).ok());
+  const auto file = *fs_.Overwrite(path);
+  std::string begin;
+  for (const size_t bytes : {size_t{1}, kBlock - 1, size_t{10}, kBlock, kBlock, kBlock}) {
+    begin.append(bytes, static_cast<char>('a' + begin.size() % 7));
+    ASSERT_TRUE(file->Append(begin.substr(begin.size() - bytes)).ok());
+    const std::string content = *ReadWholeFile(fs_, path);
+    ASSERT_EQ(content.size(), std::max(begin.size(), old.size()));
+    EXPECT_EQ(content.substr(0, begin.size()), begin);
+    const size_t block_end =
+        std::min(content.size(), (begin.size() + kBlock - 1) / kBlock * kBlock);
+    EXPECT_EQ(content.substr(begin.size(), block_end - begin.size()),
+              std::string(block_end - begin.size(), '\0'));
+    EXPECT_EQ(content.substr(block_end), std::string(content.size() - block_end, 'o'));
+  }
+}
+
 TEST_F(PosixFileSystemTest, DrainingChangesNoByte) {
   const std::string path = folder_ + "/drained";
   std::string expected;

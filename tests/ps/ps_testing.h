@@ -85,6 +85,10 @@ class WatchedFiles final : public FileSystem {
     on_create(path);
     return disk_.Create(path);
   }
+  absl::StatusOr<std::unique_ptr<WritableFile>> Overwrite(const std::string& path) override {
+    on_create(path);
+    return disk_.Overwrite(path);
+  }
   absl::StatusOr<std::unique_ptr<ReadableFile>> Open(const std::string& path) override {
     on_open(path);
     return disk_.Open(path);

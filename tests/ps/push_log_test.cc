@@ -59,6 +59,8 @@ class PushLogTest : public testing::Test {
     return absl::StrCat(kFolder, "/", push_log::SegmentName(segment));
   }
 
+  static std::string Spare() { return absl::StrCat(kFolder, "/", push_log::kSpare); }
+
   uint64_t UsedBytes() const {
     uint64_t bytes = 0;
     for (const std::string& path : files_.Files()) bytes += files_.Content(path).size();
@@ -83,7 +85,7 @@ TEST_F(PushLogTest, GivesBackWhatWasAppended) {
               std::string(8 * (n % 5), char('a' + n % 26)));
   }
   EXPECT_FALSE((*reader)->Next()->has_value());
-  EXPECT_EQ((*reader)->torn_bytes(), 0);
+  EXPECT_EQ((*reader)->bytes_behind(), 0);
   EXPECT_EQ(log->bytes(), files_.Content(Path(1)).size());
 }
 
@@ -260,6 +262,116 @@ TEST_F(PushLogTest, WhatCannotBeWrittenIsNoCut) {
   ASSERT_OK(Append(*log, 1));
   EXPECT_EQ(*Read(), Texts(0, 2));
   EXPECT_FAILS(Read("step-1"), StatusCode::kFailedPrecondition, "the cut of checkpoint step-1");
+}
+
+// What a segment is written over are records of the same sizes, at the same places.
+TEST_F(PushLogTest, WritesASegmentOverTheFileOfOneThatWent) {
+  const auto log = Create();
+  for (int n = 0; n < 9; ++n) ASSERT_OK(Append(*log, n));
+  const std::string old = files_.Content(Path(1));
+  ASSERT_OK(log->Cut(Head("step-1")));
+  log->Forget("step-1");
+  EXPECT_EQ(files_.Content(Spare()), old);
+  ASSERT_OK(log->Cut(Head("step-2")));
+  EXPECT_FALSE(files_.Exists(Spare()));
+  for (int n = 0; n < 9; ++n) {
+    EXPECT_EQ(files_.Content(Path(3)).size(), old.size());
+    EXPECT_EQ(*Read("step-1"), Texts(0, n));
+    EXPECT_EQ(*Read("step-2"), Texts(0, n));
+    ASSERT_OK(Append(*log, n));
+  }
+  for (int n = 9; n < 12; ++n) ASSERT_OK(Append(*log, n));
+  EXPECT_GT(files_.Content(Path(3)).size(), old.size());
+  EXPECT_EQ(*Read("step-2"), Texts(0, 12));
+}
+
+TEST_F(PushLogTest, FindsDamageInASegmentThatIsWrittenOverAnother) {
+  const auto log = Create();
+  for (int n = 0; n < 9; ++n) ASSERT_OK(Append(*log, n));
+  ASSERT_OK(log->Cut(Head("step-1")));
+  log->Forget("step-1");
+  ASSERT_OK(log->Cut(Head("step-2")));
+  ASSERT_OK(Append(*log, 0));
+  const uint64_t first_end = log->bytes() - files_.Content(Path(2)).size();
+  ASSERT_OK(Append(*log, 1));
+  std::string bytes = files_.Content(Path(3));
+  bytes[first_end - 1] ^= 1;
+  files_.SetContent(Path(3), bytes);
+  EXPECT_FAILS(Read("step-2"), StatusCode::kDataLoss, "there are sound ones behind it");
+}
+
+TEST_F(PushLogTest, APowerCutWhileASegmentIsWrittenOverAnotherCostsNothing) {
+  for (int syncs = 0;; ++syncs) {
+    SCOPED_TRACE(syncs);
+    const auto log = Create(/*fsync=*/true);
+    for (int n = 0; n < 3; ++n) ASSERT_OK(Append(*log, n));
+    ASSERT_OK(log->Cut(Head("step-1")));
+    for (int n = 3; n < 6; ++n) ASSERT_OK(Append(*log, n));
+    ASSERT_OK(log->Sync());
+    log->Forget("step-1");
+    files_.FailSyncsAfter(syncs);
+    const absl::Status cut = log->Cut(Head("step-2"));
+    files_.Crash();
+    files_.Repair();
+    EXPECT_EQ(*Read("step-1"), Texts(3, 6));
+    if (!cut.ok()) continue;
+    EXPECT_EQ(*Read("step-2"), Texts(0, 0));
+    EXPECT_GT(syncs, 2);
+    break;
+  }
+}
+
+TEST_F(PushLogTest, WritesOverNoFileFromBeforeARecovery) {
+  {
+    const auto log = Create();
+    ASSERT_OK(Append(*log, 0));
+    ASSERT_OK(log->Cut(Head("step-1")));
+    log->Forget("step-1");
+    EXPECT_TRUE(files_.Exists(Spare()));
+  }
+  const auto reader = PushLogReader::Open(files_, kFolder, "step-1");
+  ASSERT_OK(reader);
+  EXPECT_FALSE((*reader)->Next()->has_value());
+  const auto log =
+      PushLog::Continue(Options(), (*reader)->segments(), (*reader)->next_record(), Head(nullptr));
+  ASSERT_OK(log);
+  EXPECT_FALSE(files_.Exists(Spare()));
+  ASSERT_OK(Append(**log, 1));
+  ASSERT_OK((*log)->Cut(Head("step-2")));
+  const std::string begun = files_.Content(Path(3)), before = files_.Content(Path(2));
+  ASSERT_NE(begun, before);
+  (*log)->Forget("step-2");
+  // It is that of the segment which this log began.
+  EXPECT_EQ(files_.Content(Spare()), begun);
+}
+
+TEST_F(PushLogTest, KeepsNoFileThatWasHardlyUsed) {
+  const auto log = Create();
+  for (int n = 0; n < 20; ++n) ASSERT_OK(Append(*log, n));
+  ASSERT_OK(log->Cut(Head("step-1")));
+  log->Forget("step-1");
+  const size_t large = files_.Content(Spare()).size();
+  ASSERT_OK(log->Cut(Head("step-2")));
+  ASSERT_EQ(files_.Content(Path(3)).size(), large);
+  ASSERT_OK(log->Cut(Head("step-3")));
+  log->Forget("step-3");
+  EXPECT_FALSE(files_.Exists(Path(3)));
+  EXPECT_LT(files_.Content(Spare()).size(), large);
+}
+
+TEST_F(PushLogTest, KeepsNoFileWhereItsBoundIsNear) {
+  const auto log = Create(/*fsync=*/false, /*max_bytes=*/1000);
+  for (int n = 0; n < 4; ++n) ASSERT_OK(Append(*log, 0));
+  ASSERT_OK(log->Cut(Head("step-1")));
+  log->Forget("step-1");
+  EXPECT_TRUE(files_.Exists(Spare()));
+  while (Append(*log, 0).ok()) {
+    EXPECT_LE(UsedBytes(), 1000);
+  }
+  EXPECT_FALSE(files_.Exists(Spare()));
+  ASSERT_OK(log->Cut(Head("step-2")));
+  log->Forget("step-2");
+  EXPECT_FALSE(files_.Exists(Spare()));
 }
 
 TEST_F(PushLogTest, RefusesEverythingOnceItIsClosed) {

@@ -21,9 +21,11 @@ class ProcessDisk final : public FileSystem {
 
   absl::StatusOr<std::unique_ptr<WritableFile>> Create(const std::string& path) override {
     if (Dead()) return Gone();
-    absl::StatusOr<std::unique_ptr<WritableFile>> file = disk_.Create(path);
-    if (!file.ok()) return file;
-    return std::make_unique<File>(this, *std::move(file));
+    return Mine(disk_.Create(path));
+  }
+  absl::StatusOr<std::unique_ptr<WritableFile>> Overwrite(const std::string& path) override {
+    if (Dead()) return Gone();
+    return Mine(disk_.Overwrite(path));
   }
   absl::StatusOr<std::unique_ptr<ReadableFile>> Open(const std::string& path) override {
     return disk_.Open(path);
@@ -72,6 +74,11 @@ class ProcessDisk final : public FileSystem {
     const std::unique_ptr<WritableFile> file_;
   };
 
+  absl::StatusOr<std::unique_ptr<WritableFile>> Mine(
+      absl::StatusOr<std::unique_ptr<WritableFile>> file) {
+    if (!file.ok()) return file;
+    return std::make_unique<File>(this, *std::move(file));
+  }
   static absl::Status Gone() { return absl::UnavailableError("the process is dying"); }
   bool Dead() {
     if (!process_.dying() && process_.alive() && danger_ > 0 && process_.world().Chance(danger_)) {

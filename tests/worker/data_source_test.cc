@@ -34,6 +34,9 @@ class SwitchedFileSystem final : public FileSystem {
     if (!file.ok() || !full) return file;
     return std::make_unique<FullFile>();
   }
+  absl::StatusOr<std::unique_ptr<WritableFile>> Overwrite(const std::string& path) override {
+    return PosixFileSystem().Overwrite(path);
+  }
   absl::StatusOr<std::unique_ptr<ReadableFile>> Open(const std::string& path) override {
     ++opened;
     return PosixFileSystem().Open(path);

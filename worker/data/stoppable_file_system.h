@@ -23,6 +23,9 @@ class StoppableFileSystem final : public FileSystem {
   absl::StatusOr<std::unique_ptr<WritableFile>> Create(const std::string& path) override {
     return base_.Create(path);
   }
+  absl::StatusOr<std::unique_ptr<WritableFile>> Overwrite(const std::string& path) override {
+    return base_.Overwrite(path);
+  }
   absl::StatusOr<std::unique_ptr<ReadableFile>> Open(const std::string& path) override {
     absl::StatusOr<std::unique_ptr<ReadableFile>> file = base_.Open(path);
     if (!file.ok()) return file;
