@@ -1,5 +1,6 @@
 #include "ps/executor.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -7,7 +8,7 @@
 namespace tessera::ps {
 
 Executor::Executor(std::string name, int threads, uint64_t max_bytes)
-    : name_(std::move(name)), max_bytes_(max_bytes) {
+    : name_(std::move(name)), max_bytes_(max_bytes), most_waiting_(std::max(1, threads - 1)) {
   for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { Work(); });
 }
 
@@ -19,7 +20,20 @@ Executor::~Executor() {
   for (std::thread& thread : threads_) thread.join();
 }
 
-absl::Status Executor::Submit(uint64_t bytes, Task task) {
+void Executor::Add(uint64_t bytes, Task task, bool waits) {
+  (waits ? waiting_queue_ : queue_)
+      .push_back(
+          {.number = next_number_++, .bytes = bytes, .waits = waits, .task = std::move(task)});
+}
+
+std::deque<Executor::Entry>* Executor::Next() {
+  const bool may_wait = !waiting_queue_.empty() && waiting_ < most_waiting_;
+  if (queue_.empty()) return may_wait ? &waiting_queue_ : nullptr;
+  return may_wait && waiting_queue_.front().number < queue_.front().number ? &waiting_queue_
+                                                                           : &queue_;
+}
+
+absl::Status Executor::Submit(uint64_t bytes, Task task, MayWait waits) {
   absl::MutexLock lock(&mu_);
   if (bytes_ > 0 && bytes_ + bytes > max_bytes_) {
     return absl::ResourceExhaustedError(absl::StrCat("this ps has ", bytes_, " of ", max_bytes_,
@@ -28,13 +42,13 @@ absl::Status Executor::Submit(uint64_t bytes, Task task) {
   }
   bytes_ += bytes;
   queued_bytes_ += bytes;
-  queue_.push_back({.bytes = bytes, .task = std::move(task)});
+  Add(bytes, std::move(task), waits == MayWait::kForDisk);
   return absl::OkStatus();
 }
 
 void Executor::Run(Task task) {
   absl::MutexLock lock(&mu_);
-  queue_.push_back({.bytes = 0, .task = std::move(task)});
+  Add(0, std::move(task), /*waits=*/false);
 }
 
 uint64_t Executor::queued_bytes() const {
@@ -43,23 +57,26 @@ uint64_t Executor::queued_bytes() const {
 }
 
 void Executor::Work() {
-  const auto ready = [this]()
-                         ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return ending_ || !queue_.empty(); };
+  const auto ready = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    return ending_ || Next() != nullptr;
+  };
   while (true) {
-    Task task;
-    uint64_t bytes = 0;
+    Entry entry;
     {
       absl::MutexLock lock(&mu_);
       mu_.Await(absl::Condition(&ready));
-      if (queue_.empty()) return;
-      bytes = queue_.front().bytes;
-      queued_bytes_ -= bytes;
-      task = std::move(queue_.front().task);
-      queue_.pop_front();
+      std::deque<Entry>* const next = Next();
+      // At the end, what is left is for those that run tasks that wait.
+      if (next == nullptr) return;
+      entry = std::move(next->front());
+      next->pop_front();
+      queued_bytes_ -= entry.bytes;
+      waiting_ += entry.waits ? 1 : 0;
     }
-    std::move(task)();
+    std::move(entry.task)();
     absl::MutexLock lock(&mu_);
-    bytes_ -= bytes;
+    bytes_ -= entry.bytes;
+    waiting_ -= entry.waits ? 1 : 0;
   }
 }
 

@@ -14,11 +14,13 @@
 namespace tessera::ps {
 
 // A few threads that run tasks in the order in which they came, so that gRPC's own threads stay
-// free. What waits and what runs is bounded in bytes. Thread-safe; the destructor runs what is
-// queued.
+// free. Tasks that may wait for a disk leave one thread to the others, which overtake them when
+// they have the rest. What waits and what runs is bounded in bytes. Thread-safe; the destructor
+// runs what is queued.
 class Executor {
  public:
   using Task = absl::AnyInvocable<void() &&>;
+  enum class MayWait { kNo, kForDisk };
 
   // `name` is for messages: "requests".
   Executor(std::string name, int threads, uint64_t max_bytes);
@@ -28,7 +30,8 @@ class Executor {
 
   // RESOURCE_EXHAUSTED, and the task does not run: with it, what waits and runs would exceed the
   // bound. One task is always taken.
-  absl::Status Submit(uint64_t bytes, Task task) ABSL_LOCKS_EXCLUDED(mu_);
+  absl::Status Submit(uint64_t bytes, Task task, MayWait waits = MayWait::kNo)
+      ABSL_LOCKS_EXCLUDED(mu_);
   // For work whose bytes are bounded elsewhere.
   void Run(Task task) ABSL_LOCKS_EXCLUDED(mu_);
   // Of what waits now.
@@ -36,15 +39,24 @@ class Executor {
 
  private:
   struct Entry {
+    uint64_t number;  // in the order in which they came
     uint64_t bytes;
+    bool waits;
     Task task;
   };
   void Work() ABSL_LOCKS_EXCLUDED(mu_);
+  void Add(uint64_t bytes, Task task, bool waits) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // That of the next task to run; null: there is none, or it would be the last thread's.
+  std::deque<Entry>* Next() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const std::string name_;
   const uint64_t max_bytes_;
+  const int most_waiting_;  // tasks at once that may wait for a disk
   mutable absl::Mutex mu_;
   std::deque<Entry> queue_ ABSL_GUARDED_BY(mu_);
+  std::deque<Entry> waiting_queue_ ABSL_GUARDED_BY(mu_);  // those that may wait for a disk
+  int waiting_ ABSL_GUARDED_BY(mu_) = 0;                  // of these, run
+  uint64_t next_number_ ABSL_GUARDED_BY(mu_) = 0;
   uint64_t queued_bytes_ ABSL_GUARDED_BY(mu_) = 0;
   uint64_t bytes_ ABSL_GUARDED_BY(mu_) = 0;  // of what waits and what runs
   bool ending_ ABSL_GUARDED_BY(mu_) = false;

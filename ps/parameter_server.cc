@@ -126,7 +126,7 @@ class ParameterServerImpl final : public ParameterServer {
  private:
   static int Threads(const Options& options) {
     return options.threads > 0 ? options.threads
-                               : std::max(2u, std::thread::hardware_concurrency());
+                               : std::max(2u, std::thread::hardware_concurrency()) + 1;
   }
   static void LogWelcome(const v1::Welcome& welcome) {
     SPDLOG_INFO("joined as {} (incarnation {})", welcome.name(), welcome.incarnation());

@@ -33,14 +33,15 @@ absl::Status CheckCancelled(const grpc::CallbackServerContext& context) {
 // called once, in this task or later. `observe` is told the status before the caller is.
 template <typename Work, typename Observe>
 grpc::ServerUnaryReactor* Run(Executor& executor, grpc::CallbackServerContext& context,
-                              uint64_t bytes, Observe observe, Work work) {
+                              uint64_t bytes, Observe observe, Work work,
+                              Executor::MayWait waits = Executor::MayWait::kNo) {
   grpc::ServerUnaryReactor* const reactor = context.DefaultReactor();
   const auto finish = [reactor, observe = std::move(observe)](const absl::Status& status) {
     observe(status);
     reactor->Finish(ToGrpc(status));
   };
-  const absl::Status queued =
-      executor.Submit(bytes, [finish, work = std::move(work)]() mutable { work(finish); });
+  const absl::Status queued = executor.Submit(
+      bytes, [finish, work = std::move(work)]() mutable { work(finish); }, waits);
   if (!queued.ok()) finish(queued);
   return reactor;
 }
@@ -65,8 +66,8 @@ grpc::ServerUnaryReactor* RunMeant(const ParameterService::Options& options,
                });
 }
 
-// Of one whose effect a follower is to have, too, before the call is answered: a function to the
-// shard.
+// Of one whose effect a push log is to have, and a follower, before the call is answered: a
+// function to the shard.
 template <typename Work, typename Observe>
 grpc::ServerUnaryReactor* RunReplicated(Executor& executor, grpc::CallbackServerContext& context,
                                         uint64_t bytes, Observe observe, Work work) {
@@ -77,7 +78,8 @@ grpc::ServerUnaryReactor* RunReplicated(Executor& executor, grpc::CallbackServer
         if (!shard.ok()) return finish(shard.status());
         JobShard& job = **shard;
         job.AwaitFollower([finish, keep = *std::move(shard)](const absl::Status& s) { finish(s); });
-      });
+      },
+      Executor::MayWait::kForDisk);
 }
 
 // RESOURCE_EXHAUSTED: no memory for the call.

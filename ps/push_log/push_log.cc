@@ -195,19 +195,35 @@ absl::Status PushLog::Synced(const absl::Status& status) {
 }
 
 void PushLog::Forget(absl::string_view cut, uint64_t keep_from) {
-  absl::MutexLock lock(&mu_);
-  const auto from = std::find_if(segments_.rbegin(), segments_.rend(),
-                                 [cut](const Segment& segment) { return segment.cut == cut; });
-  if (from == segments_.rend()) return;
-  const uint64_t first_kept = from->number;
-  while (segments_.front().number < first_kept && segments_[1].first <= keep_from) {
-    PassFailpoint("ps.push_log.forget");
-    if (const absl::Status retired = Retire(segments_.front()); !retired.ok()) {
-      SPDLOG_WARN("a segment of a push log stays behind: {}", std::string(retired.message()));
-      return;
+  absl::MutexLock forgetting(&forget_mu_);
+  absl::Status gone;
+  while (gone.ok()) {
+    // A file is removed without mu_: it takes the longer the larger it is, and nothing can be
+    // appended meanwhile.
+    std::string path;
+    {
+      absl::MutexLock lock(&mu_);
+      const auto from = std::find_if(segments_.rbegin(), segments_.rend(),
+                                     [cut](const Segment& segment) { return segment.cut == cut; });
+      if (from == segments_.rend() || segments_.front().number >= from->number ||
+          segments_[1].first > keep_from) {
+        return;
+      }
+      PassFailpoint("ps.push_log.forget");
+      if (!MayServe(segments_.front())) {
+        path = PathOf(segments_.front().number);
+      } else if (std::exchange(spare_bytes_, 0) > 0) {
+        path = SparePath();  // before another one has its name
+      } else {
+        gone = KeepAsSpare();
+        continue;
+      }
     }
-    segments_.erase(segments_.begin());
+    gone = options_.files->Remove(path);
+    absl::MutexLock lock(&mu_);
+    if (gone.ok() && path != SparePath()) segments_.erase(segments_.begin());
   }
+  SPDLOG_WARN("a segment of a push log stays behind: {}", std::string(gone.message()));
 }
 
 void PushLog::Close(absl::Status reason) {
@@ -219,15 +235,20 @@ std::string PushLog::PathOf(uint64_t segment) const {
   return absl::StrCat(options_.folder, "/", push_log::SegmentName(segment));
 }
 
-absl::Status PushLog::Retire(const Segment& segment) {
+bool PushLog::MayServe(const Segment& segment) const {
   // Of a log that was recovered the records behind a torn one are not known: their numbers may be
   // given once more.
   const bool safe = segment.ours;
   const bool used = segment.old_bytes <= 2 * segment.bytes;
   const bool has_room = options_.max_bytes == 0 || 2 * FileBytes() <= options_.max_bytes;
-  if (!safe || !used || !has_room) return options_.files->Remove(PathOf(segment.number));
+  return safe && used && has_room;
+}
+
+absl::Status PushLog::KeepAsSpare() {
+  const Segment& segment = segments_.front();
   TESSERA_RETURN_IF_ERROR(options_.files->Rename(PathOf(segment.number), SparePath()));
   spare_bytes_ = std::max(segment.bytes, segment.old_bytes);
+  segments_.erase(segments_.begin());
   return absl::OkStatus();
 }
 

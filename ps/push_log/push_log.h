@@ -60,7 +60,7 @@ class PushLog {
   // Deletes the segments before the last one that begins at this cut; nothing if none does. Those
   // with records from `keep_from` on stay.
   void Forget(absl::string_view cut, uint64_t keep_from = std::numeric_limits<uint64_t>::max())
-      ABSL_LOCKS_EXCLUDED(mu_);
+      ABSL_LOCKS_EXCLUDED(forget_mu_, mu_);
   // Append and Sync are refused with `reason` from here on.
   void Close(absl::Status reason) ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -81,8 +81,10 @@ class PushLog {
                      absl::string_view bulk, Segment& segment) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   std::string PathOf(uint64_t segment) const;
   std::string SparePath() const { return absl::StrCat(options_.folder, "/", push_log::kSpare); }
-  // Keeps the file of a segment for the next one, or removes it.
-  absl::Status Retire(const Segment& segment) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // The file of a segment that goes, for the next one.
+  bool MayServe(const Segment& segment) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // The first segment goes, and its file waits for the next one.
+  absl::Status KeepAsSpare() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status RemoveSpare() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Hands the status on; an error breaks the log.
   absl::Status Synced(const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -91,6 +93,7 @@ class PushLog {
 
   const Options options_;
 
+  absl::Mutex forget_mu_ ABSL_ACQUIRED_BEFORE(mu_);  // nobody else shortens segments_
   mutable absl::Mutex mu_;
   absl::Status closed_ ABSL_GUARDED_BY(mu_);
   std::shared_ptr<WritableFile> file_ ABSL_GUARDED_BY(mu_);

@@ -33,5 +33,44 @@ TEST(Executor, PushesBackWhenTooMuchWaits) {
   EXPECT_EQ(ran, 11);
 }
 
+TEST(Executor, TasksThatWaitForADiskLeaveAThreadToOthers) {
+  constexpr int kThreads = 3;
+  Executor executor("requests", kThreads, 1000);
+  absl::Notification disk;
+  std::atomic<int> waiting = 0, written = 0;
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_OK(executor.Submit(
+        10,
+        [&] {
+          ++waiting;
+          disk.WaitForNotification();
+          ++written;
+        },
+        Executor::MayWait::kForDisk));
+  }
+  while (waiting < kThreads - 1) std::this_thread::yield();
+  for (int i = 0; i < 5; ++i) {
+    absl::Notification done;
+    EXPECT_OK(executor.Submit(10, [&] { done.Notify(); }));
+    done.WaitForNotification();
+  }
+  EXPECT_EQ(waiting, kThreads - 1);
+  EXPECT_EQ(executor.queued_bytes(), 30);
+  disk.Notify();
+  while (written < 5) std::this_thread::yield();
+}
+
+TEST(Executor, RunsAllThatIsQueuedBeforeItEnds) {
+  std::atomic<int> ran = 0;
+  {
+    Executor executor("requests", 2, 1000);
+    for (int i = 0; i < 50; ++i) {
+      EXPECT_OK(executor.Submit(
+          1, [&] { ++ran; }, Executor::MayWait(i % 2)));
+    }
+  }
+  EXPECT_EQ(ran, 50);
+}
+
 }  // namespace
 }  // namespace tessera::ps

@@ -72,14 +72,15 @@ class HandClock final : public Clock {
   std::atomic<int64_t> now_ms_ = 1000000;
 };
 
-// A disk that tells before it opens or creates a file: the moment to let something happen in the
-// middle of long work. Thread-safe once the functions are set.
+// A disk that tells before it opens, creates or removes a file: the moment to let something happen
+// in the middle of long work. Thread-safe once the functions are set.
 class WatchedFiles final : public FileSystem {
  public:
   explicit WatchedFiles(FileSystem& disk) : disk_(disk) {}
 
   std::function<void(const std::string& path)> on_open = [](const std::string&) {};
   std::function<void(const std::string& path)> on_create = [](const std::string&) {};
+  std::function<void(const std::string& path)> on_remove = [](const std::string&) {};
 
   absl::StatusOr<std::unique_ptr<WritableFile>> Create(const std::string& path) override {
     on_create(path);
@@ -101,7 +102,10 @@ class WatchedFiles final : public FileSystem {
   absl::Status Link(const std::string& from, const std::string& to) override {
     return disk_.Link(from, to);
   }
-  absl::Status Remove(const std::string& path) override { return disk_.Remove(path); }
+  absl::Status Remove(const std::string& path) override {
+    on_remove(path);
+    return disk_.Remove(path);
+  }
   absl::StatusOr<std::vector<std::string>> List(const std::string& folder) override {
     return disk_.List(folder);
   }

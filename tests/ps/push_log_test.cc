@@ -2,6 +2,7 @@
 
 #include <thread>
 
+#include "absl/synchronization/notification.h"
 #include "ps/push_log/push_log_reader.h"
 #include "tests/ps/ps_testing.h"
 
@@ -357,6 +358,34 @@ TEST_F(PushLogTest, KeepsNoFileThatWasHardlyUsed) {
   log->Forget("step-3");
   EXPECT_FALSE(files_.Exists(Path(3)));
   EXPECT_LT(files_.Content(Spare()).size(), large);
+}
+
+// To remove a large file takes seconds.
+TEST_F(PushLogTest, AppendsWhileFilesAreRemoved) {
+  WatchedFiles disk(files_);
+  PushLog::Options options = Options();
+  options.files = &disk;
+  const auto log = *PushLog::Create(options, Head(""));
+  int number = 0;
+  for (int cut = 1; cut <= 3; ++cut) {
+    for (int n = 0; n < 4; ++n) ASSERT_OK(Append(*log, number++));
+    ASSERT_OK(log->Cut(Head(absl::StrCat("step-", cut).c_str())));
+  }
+  int removed = 0;
+  disk.on_remove = [&](const std::string&) {
+    absl::Notification appended;
+    std::thread pusher([&] {
+      EXPECT_OK(Append(*log, number++));
+      appended.Notify();
+    });
+    EXPECT_TRUE(appended.WaitForNotificationWithTimeout(absl::Seconds(30)));
+    pusher.join();
+    ++removed;
+  };
+  log->Forget("step-3");
+  EXPECT_EQ(removed, 2);
+  EXPECT_TRUE(files_.Exists(Spare()));
+  EXPECT_EQ(*Read("step-3"), Texts(12, 14));
 }
 
 TEST_F(PushLogTest, KeepsNoFileWhereItsBoundIsNear) {
