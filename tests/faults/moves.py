@@ -6,7 +6,7 @@ import time
 from cluster import Failure
 from harness import LOGGED, FaultTest
 from jobs import CountingJob
-from reader import KeyReader
+from reader import KeyReader, MachineWatch
 
 DIM = 1024
 BATCH = 256
@@ -51,15 +51,17 @@ def start_readers(cluster, job_id, keys):
         if name.startswith("ps-"):
             addresses.append(command[command.index("--listen") + 1])
     generation = cluster.describe(job_id)["generation"]
-    readers = [KeyReader(addresses, job_id, generation, keys * i // READERS) for i in range(READERS)]
-    for reader in readers:
-        reader.start()
+    watch = MachineWatch()
+    readers = [KeyReader(addresses, job_id, generation, keys * i // READERS, watch) for i in range(READERS)]
+    for thread in (watch, *readers):
+        thread.start()
     return readers
 
 
 def longest_of(readers):
-    """Milliseconds without an answer, of the key that had to wait longest."""
-    return max(round(1000 * reader.take_longest()) for reader in readers)
+    """Milliseconds without an answer, of the key that had to wait longest; of the machine, and of no key, while it stood still."""
+    key = max(round(1000 * reader.take_longest()) for reader in readers)
+    return key, round(1000 * readers[0].watch.take_longest())
 
 
 class Move:
@@ -87,21 +89,21 @@ def moves_of(t, cluster, job_id, what, readers):
         return rate(cluster, job_id, lambda s, seconds: seconds > 15)[0]
     moves = []
     longest_of(readers)
-    before, usual_key_pause = usual_rate(), longest_of(readers)
+    before, (usual_key_pause, _) = usual_rate(), longest_of(readers)
     t.notes.append(f"{what}: {before:.0f} steps a second, a key is answered within {usual_key_pause} ms while nothing moves")
     for ps in (3, 2):
         said = len(events_of(cluster.describe(job_id), "training stood for"))
         cluster.tessera("scale", job_id, "--ps", ps)
         moving, seconds = rate(cluster, job_id, lambda s, _: len(events_of(s, "training stood for")) > said)
-        key_pause = longest_of(readers)
+        key_pause, stood = longest_of(readers)
         status = cluster.describe(job_id)
         pause = int(re.search(r"stood for (\d+) ms", events_of(status, "training stood for")[-1])[1])
         after = usual_rate()
         usual, before = (before + after) / 2, after
         moves.append(Move(f"{what}, to {ps} ps", pause, key_pause, usual_key_pause, moving / usual, seconds))
-        usual_key_pause = longest_of(readers)
+        usual_key_pause, _ = longest_of(readers)
         judged = "" if seconds >= LEAST_SECONDS else " (too short to be judged)"
-        t.notes.append(f"{what}, to {ps} ps: training stood for {pause} ms, a key for {key_pause} ms; {moving / usual:.2f} of the "
+        t.notes.append(f"{what}, to {ps} ps: training stood for {pause} ms, a key for {key_pause} ms (the machine for {stood} more); {moving / usual:.2f} of the "
                        f"usual {usual:.0f} steps a second over {seconds:.1f} s{judged}; "
                        f"{events_of(status, 'partitions have moved')[-1]}")
     return moves
@@ -122,9 +124,9 @@ def moves_test(mebibytes):
                 readers = start_readers(cluster, job_id, keys)
                 missed += [m for move in moves_of(t, cluster, job_id, what, readers) for m in move.missed()]
                 moved = sum(len(reader.owners) > 1 for reader in readers)
-                for reader in readers:
-                    reader.ends = True
-                    reader.join()
+                for thread in (*readers, readers[0].watch):
+                    thread.ends = True
+                    thread.join()
                 t.notes.append(f"{what}: of {READERS} keys that were read {moved} moved")
                 cluster.tessera("cancel", job_id)
         if missed:

@@ -8,6 +8,8 @@ from grpc_call import fields, number, text, unary
 
 # Between two reads: each is a connection of its own, and costs more than what it measures.
 REST = 0.04
+# Who only sleeps, and is woken later than this, was on a machine that stood still.
+LATE = 0.02
 # No worker's, so that no incarnation of it is looked for.
 NO_RANK = 1 << 20
 
@@ -18,11 +20,44 @@ def read_request(job_id, generation, key):
     return text(1, header) + number(3, 1) + text(4, text(2, struct.pack("<Q", key)))
 
 
+class MachineWatch(threading.Thread):
+    """When the whole machine stood still, as while it frees gigabytes of a disk: nobody can answer then."""
+    REST = 0.005
+
+    def __init__(self):
+        super().__init__(daemon=True)
+        self.woken = time.monotonic()
+        self.gaps = []  # (begin, end)
+        self.ends = False
+
+    def run(self):
+        while not self.ends:
+            time.sleep(self.REST)
+            now = time.monotonic()
+            if now - self.woken - self.REST > LATE:
+                self.gaps.append((self.woken + self.REST, now))
+            self.woken = now
+
+    def stood(self, begin, end):
+        """Seconds between two moments."""
+        gaps = [*self.gaps]
+        if end - self.woken - self.REST > LATE:  # it has not been woken yet
+            gaps.append((self.woken + self.REST, end))
+        return sum(max(0.0, min(end, b) - max(begin, a)) for a, b in gaps)
+
+    def take_longest(self):
+        """Of the gaps since the last call, in seconds."""
+        longest = max((b - a for a, b in self.gaps), default=0.0)
+        self.gaps = []
+        return longest
+
+
 class KeyReader(threading.Thread):
     """Reads `key` from whichever ps has it, also when another one has it with the next generation."""
 
-    def __init__(self, addresses, job_id, generation, key):
+    def __init__(self, addresses, job_id, generation, key, watch):
         super().__init__(daemon=True)
+        self.watch = watch
         self.addresses, self.job_id, self.generation, self.key = list(addresses), job_id, generation, key
         self.owners = []     # addresses, in the order in which they had it
         self.answered = None  # when the last answer came
@@ -51,13 +86,17 @@ class KeyReader(threading.Thread):
     def note(self, address, generation):
         now = time.monotonic()
         if self.answered is not None:
-            self.longest = max(self.longest, now - self.answered)
+            self.longest = max(self.longest, self.waited(now))
         self.answered, self.generation = now, generation
         if self.owners[-1:] != [address]:
             self.owners.append(address)
 
+    def waited(self, now):
+        """Since the last answer, without the time in which the machine stood still."""
+        return now - self.answered - self.watch.stood(self.answered, now)
+
     def take_longest(self):
         """The longest time between two answers since the last call, in seconds, that without one now included."""
-        since = 0.0 if self.answered is None else time.monotonic() - self.answered
+        since = 0.0 if self.answered is None else self.waited(time.monotonic())
         longest, self.longest = max(self.longest, since), 0.0
         return longest
