@@ -106,7 +106,8 @@ int main(int argc, char** argv) {
                  "of the time that a checkpoint is written for while pushes come")
       ->capture_default_str()
       ->check(CLI::Range(0.01, 1.0));
-  app.add_option("--threads", options.threads, "that work on requests; 0: one per processor, and one more")
+  app.add_option("--threads", options.threads,
+                 "that work on requests; 0: one per processor, and one more")
       ->capture_default_str()
       ->check(CLI::Range(0, 1024));
   bool share_memory = true;
