@@ -70,8 +70,9 @@ def hang_without_master_at(t, step):
         copied(cluster, job_id)
         events = [e["message"] for e in cluster.wait_for_step(job_id, step)["events"]]
         follower = next(m.split()[0] for m in events if "has a copy of" in m)
-        cluster.kill("master")
+        # In this order, so that the workers do not end their units in between, and have nothing to push.
         cluster.pause(follower)
+        cluster.kill("master")
         wait_for_logs(cluster, ("worker-0", "worker-1"), "which has a copy of the rows, lacks record", WAIT_NAMED)
         cluster.start("master")
         cluster.wait_for_event(job_id, "no copy any more")
@@ -127,7 +128,7 @@ def lost_in_turn(t):
             lose(cluster, name)
             replaced(t, cluster, job_id, name)
             cluster.start(name)
-    t.counted(disturb, sets=[*REPLICATED, "train.epochs=30"], ps=2 + 1, ask_ps=2, most_restarts=0)
+    t.counted(disturb, sets=[*REPLICATED, "train.epochs=90"], ps=2 + 1, ask_ps=2, most_restarts=0)
 
 
 @fault(2, "ps with copies of each other's rows are killed at random")
