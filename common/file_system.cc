@@ -150,6 +150,16 @@ class PosixReadableFile final : public ReadableFile {
   const std::string path_;
 };
 
+// The descriptor of a file, and what it is.
+absl::StatusOr<int> OpenThatIsThere(const std::string& path, int flags, struct stat& info) {
+  const int fd = ::open(path.c_str(), flags | O_CLOEXEC);
+  if (fd < 0) return ErrnoStatus(errno, "open", path);
+  if (::fstat(fd, &info) == 0) return fd;
+  const int error = errno;
+  ::close(fd);
+  return ErrnoStatus(error, "stat", path);
+}
+
 class Posix final : public FileSystem {
  public:
   absl::StatusOr<std::unique_ptr<WritableFile>> Create(const std::string& path) override {
@@ -158,25 +168,13 @@ class Posix final : public FileSystem {
     return std::make_unique<PosixWritableFile>(fd, path);
   }
   absl::StatusOr<std::unique_ptr<WritableFile>> Overwrite(const std::string& path) override {
-    const int fd = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
-    if (fd < 0) return ErrnoStatus(errno, "open", path);
     struct stat info;
-    if (::fstat(fd, &info) != 0) {
-      const int error = errno;
-      ::close(fd);
-      return ErrnoStatus(error, "stat", path);
-    }
+    TESSERA_ASSIGN_OR_RETURN(const int fd, OpenThatIsThere(path, O_WRONLY, info));
     return std::make_unique<PosixWritableFile>(fd, path, static_cast<uint64_t>(info.st_size));
   }
   absl::StatusOr<std::unique_ptr<ReadableFile>> Open(const std::string& path) override {
-    const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return ErrnoStatus(errno, "open", path);
     struct stat info;
-    if (::fstat(fd, &info) != 0) {
-      const int error = errno;
-      ::close(fd);
-      return ErrnoStatus(error, "stat", path);
-    }
+    TESSERA_ASSIGN_OR_RETURN(const int fd, OpenThatIsThere(path, O_RDONLY, info));
     if (S_ISDIR(info.st_mode)) {
       ::close(fd);
       return absl::InvalidArgumentError(absl::StrCat(path, ": is a folder, expected a file"));

@@ -1,6 +1,14 @@
 #include "master/action.h"
 
+#include <algorithm>
+
 namespace tessera::master {
+
+bool Among(const std::vector<RunNode>& nodes, uint64_t incarnation) {
+  return std::any_of(nodes.begin(), nodes.end(), [incarnation](const RunNode& node) {
+    return node.incarnation == incarnation;
+  });
+}
 
 ActionResult Measure(const ComputeMetrics& compute) {
   ActionResult result;

@@ -28,6 +28,8 @@ struct RunNode {
   uint64_t process = 0;  // Hello.process; 0: not known
 };
 
+bool Among(const std::vector<RunNode>& nodes, uint64_t incarnation);
+
 // Reads the manifest of `folder`; or, where that is empty, of the newest sound checkpoint in
 // `job_folder` that is not among `damaged`. NOT_FOUND: there is none. UNAVAILABLE: there is one
 // whose disk does not answer; ask again.

@@ -57,11 +57,10 @@ JobRun::JobRun(JobTable* jobs, v1::JobRecord* record, RunOptions options, const 
 }
 
 bool JobRun::Uses(uint64_t incarnation) const {
-  const auto is = [incarnation](const RunNode& node) { return node.incarnation == incarnation; };
-  return std::any_of(options_.ps.begin(), options_.ps.end(), is) ||
-         std::any_of(options_.workers.begin(), options_.workers.end(), is) ||
-         std::any_of(lost_.begin(), lost_.end(), [&is](const auto& lost) {
-           return is(lost.second.back) || is(lost.second.returned);
+  return Among(options_.ps, incarnation) || Among(options_.workers, incarnation) ||
+         std::any_of(lost_.begin(), lost_.end(), [incarnation](const auto& lost) {
+           return lost.second.back.incarnation == incarnation ||
+                  lost.second.returned.incarnation == incarnation;
          });
 }
 

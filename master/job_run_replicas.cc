@@ -75,16 +75,11 @@ std::vector<std::pair<uint64_t, uint64_t>> JobRun::Copies() const {
 std::vector<RunNode> JobRun::CopiedTo() const {
   // The next run opens the job on its ps, with rows that were brought there: that ends the copy,
   // and to close the job would drop those rows.
-  const auto is_next = [this](uint64_t incarnation) {
-    if (!end_.has_value() || !end_->next.has_value()) return false;
-    const std::vector<RunNode>& ps = end_->next->ps;
-    return std::any_of(ps.begin(), ps.end(), [incarnation](const RunNode& node) {
-      return node.incarnation == incarnation;
-    });
-  };
+  const bool goes_on = end_.has_value() && end_->next.has_value();
   std::vector<RunNode> nodes;
   for (const auto& [incarnation, node] : copied_to_) {
-    if (!Uses(incarnation) && !is_next(incarnation)) nodes.push_back(node);
+    const bool is_next = goes_on && Among(end_->next->ps, incarnation);
+    if (!Uses(incarnation) && !is_next) nodes.push_back(node);
   }
   return nodes;
 }

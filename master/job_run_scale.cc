@@ -29,9 +29,7 @@ bool JobRun::AwaitsScaling() const {
 }
 
 bool JobRun::MovesTo(uint64_t incarnation) const {
-  return move_.has_value() && !Uses(incarnation) &&
-         std::any_of(move_->ps.begin(), move_->ps.end(),
-                     [incarnation](const RunNode& ps) { return ps.incarnation == incarnation; });
+  return move_.has_value() && !Uses(incarnation) && Among(move_->ps, incarnation);
 }
 
 void JobRun::Scale(std::vector<RunNode> ps, const Now& now) {

@@ -20,12 +20,6 @@ Executor::~Executor() {
   for (std::thread& thread : threads_) thread.join();
 }
 
-void Executor::Add(uint64_t bytes, Task task, bool waits) {
-  (waits ? waiting_queue_ : queue_)
-      .push_back(
-          {.number = next_number_++, .bytes = bytes, .waits = waits, .task = std::move(task)});
-}
-
 std::deque<Executor::Entry>* Executor::Next() {
   const bool may_wait = !waiting_queue_.empty() && waiting_ < most_waiting_;
   if (queue_.empty()) return may_wait ? &waiting_queue_ : nullptr;
@@ -42,13 +36,14 @@ absl::Status Executor::Submit(uint64_t bytes, Task task, MayWait waits) {
   }
   bytes_ += bytes;
   queued_bytes_ += bytes;
-  Add(bytes, std::move(task), waits == MayWait::kForDisk);
+  (waits == MayWait::kForDisk ? waiting_queue_ : queue_)
+      .push_back({.number = next_number_++, .bytes = bytes, .task = std::move(task)});
   return absl::OkStatus();
 }
 
 void Executor::Run(Task task) {
   absl::MutexLock lock(&mu_);
-  Add(0, std::move(task), /*waits=*/false);
+  queue_.push_back({.number = next_number_++, .bytes = 0, .task = std::move(task)});
 }
 
 uint64_t Executor::queued_bytes() const {
@@ -62,6 +57,7 @@ void Executor::Work() {
   };
   while (true) {
     Entry entry;
+    int waits = 0;
     {
       absl::MutexLock lock(&mu_);
       mu_.Await(absl::Condition(&ready));
@@ -71,12 +67,13 @@ void Executor::Work() {
       entry = std::move(next->front());
       next->pop_front();
       queued_bytes_ -= entry.bytes;
-      waiting_ += entry.waits ? 1 : 0;
+      waits = next == &waiting_queue_ ? 1 : 0;
+      waiting_ += waits;
     }
     std::move(entry.task)();
     absl::MutexLock lock(&mu_);
     bytes_ -= entry.bytes;
-    waiting_ -= entry.waits ? 1 : 0;
+    waiting_ -= waits;
   }
 }
 

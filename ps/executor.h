@@ -14,9 +14,9 @@
 namespace tessera::ps {
 
 // A few threads that run tasks in the order in which they came, so that gRPC's own threads stay
-// free. Tasks that may wait for a disk leave one thread to the others, which overtake them when
-// they have the rest. What waits and what runs is bounded in bytes. Thread-safe; the destructor
-// runs what is queued.
+// free. Tasks that may wait for a disk leave one thread, where there are several, to the others,
+// which overtake them when they have the rest. What waits and what runs is bounded in bytes.
+// Thread-safe; the destructor runs what is queued.
 class Executor {
  public:
   using Task = absl::AnyInvocable<void() &&>;
@@ -41,11 +41,9 @@ class Executor {
   struct Entry {
     uint64_t number;  // in the order in which they came
     uint64_t bytes;
-    bool waits;
     Task task;
   };
   void Work() ABSL_LOCKS_EXCLUDED(mu_);
-  void Add(uint64_t bytes, Task task, bool waits) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // That of the next task to run; null: there is none, or it would be the last thread's.
   std::deque<Entry>* Next() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 

@@ -42,7 +42,7 @@ class ParameterServer {
     double writer_share = 0.1;
     // Checkpoints lie below; the same folder as the master's.
     std::string checkpoint_root = ".";
-    // Threads that work on requests. 0: one per processor.
+    // Threads that work on requests. 0: one per processor, and one more (Executor says why).
     int threads = 0;
     // Of requests that wait for a thread or have one; more are refused with RESOURCE_EXHAUSTED.
     uint64_t max_queued_bytes = 512 << 20;

@@ -93,48 +93,47 @@ def resize(seed, numbers, kills, first=150, every=300):
 
 
 def ask(cluster, *words):
-    """`tessera` with these words, until the master has heard them. It may refuse what the job does not allow now, but not crash or hang."""
+    """`tessera` with these words, until the master has heard them. True: it does so. It may refuse what the job does not allow now, but
+    not crash or hang."""
     deadline = time.monotonic() + 60
     while True:
         code, _, error = cluster.run(*words, "--master", cluster.master)
         if code in (0, 1, 2):
-            return
+            return code == 0
         if code != 128 or time.monotonic() > deadline:
             raise Failure(f"tessera {' '.join(map(str, words))}: exit {code}: {error.strip()}")
 
 
-def operations(draw, kinds, kills, most_ps, most_workers=None):
+def operations(draw, kinds, kills, most_ps, most_workers=1):
     """Six times something is asked of the job, of these kinds: "scale", "workers", "drain", "balance", "suspend"; with kills, of any
-    process shortly after each. What was suspended is resumed."""
+    process shortly after each. What was suspended is resumed. Something of it must have been done."""
     schedule = [(draw.uniform(0.3, 2), draw.choice(kinds), draw.random(), draw.uniform(0, 0.8), draw.random(), draw.uniform(0, 0.5))
                 for _ in range(6)]
 
-    def one(kind, share, cluster, job_id):
-        if kind == "scale":
-            ask(cluster, "scale", job_id, "--ps", 1 + int(share * most_ps))
-        elif kind == "workers":
-            ask(cluster, "scale", job_id, "--workers", 1 + int(share * most_workers))
-        elif kind == "drain":
-            ask(cluster, "drain", job_id, f"ps-{int(share * most_ps)}")
-        elif kind == "balance":
-            ask(cluster, "balance", job_id)
-        else:
-            ask(cluster, "suspend", job_id)
+    def words_of(kind, share, job_id):
+        return {"scale": ("scale", job_id, "--ps", 1 + int(share * most_ps)),
+                "workers": ("scale", job_id, "--workers", 1 + int(share * most_workers)),
+                "drain": ("drain", job_id, f"ps-{int(share * most_ps)}"),
+                "balance": ("balance", job_id),
+                "suspend": ("suspend", job_id)}[kind]
 
     def disturb(cluster, job_id):
-        names = [n for n in cluster.commands if kills]
+        names = list(cluster.commands)
+        done = 0
         for before, kind, share, until_kill, which, down in schedule:
             if cluster.watch(job_id, before):
-                return
+                break
             cluster.fault(kind)
-            one(kind, share, cluster, job_id)
-            if names:
+            done += ask(cluster, *words_of(kind, share, job_id))
+            if kills:
                 time.sleep(until_kill)
                 down_for(cluster, names[int(which * len(names))], down)
             if kind == "suspend":
                 cluster.watch(job_id, share)
                 ask(cluster, "resume", job_id)
-        # One that had not been suspended yet when it was resumed runs on; so does one whose kill came between.
+        if done == 0:
+            raise Failure("nothing that was asked of the job was done")
+        # A master that is killed between the two may know of the suspend alone.
         while not cluster.watch(job_id, 0.5):
             ask(cluster, "resume", job_id)
     return disturb

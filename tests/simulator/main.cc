@@ -56,6 +56,7 @@ int main(int argc, char** argv) {
   using tessera::simulator::Outcome;
   using tessera::simulator::Scenario;
   using tessera::simulator::SeedRunner;
+  const char* const kind = harsh ? " --harsh" : calm ? " --calm" : "";
   const auto scenario_of = [&](uint64_t of) {
     return harsh ? Scenario::Harsh(of) : calm ? Scenario::Calm(of) : Scenario::Of(of);
   };
@@ -115,10 +116,7 @@ int main(int argc, char** argv) {
       events, took * 60, static_cast<double>(done) / took);
   for (const uint64_t seed : failed) {
     std::printf("again: tests/faults/simulate --seed %llu%s --verbose\n",
-                static_cast<unsigned long long>(seed),
-                harsh  ? " --harsh"
-                : calm ? " --calm"
-                       : "");
+                static_cast<unsigned long long>(seed), kind);
   }
   return failed.empty() ? 0 : 1;
 }

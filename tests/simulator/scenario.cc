@@ -1,6 +1,7 @@
 #include "tests/simulator/scenario.h"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -9,6 +10,23 @@
 #include "common/random.h"
 
 namespace tessera::simulator {
+
+namespace {
+
+// When something fails.
+template <typename Of>
+auto FaultsOf(Of& s) {
+  return std::array{&s.kills, &s.stops, &s.leaves, &s.cuts, &s.full, &s.broken, &s.jumps, &s.power};
+}
+
+// Copies of rows where there are push logs, and somebody who is free.
+void AddCopiesAndSpares(Scenario& s) {
+  if (s.job.push_log > v1::RecoverySpec::OFF) s.job.replicas = 1;
+  s.all_workers = std::max(s.all_workers, s.workers + 1);
+  s.all_ps = std::max(s.all_ps, s.ps + 1 + s.job.replicas);
+}
+
+}  // namespace
 
 Scenario Scenario::Of(uint64_t seed) {
   const uint64_t key = StreamKey(RandomFor::kGenerator, seed, NameHash("scenario"));
@@ -88,9 +106,7 @@ Scenario Scenario::Harsh(uint64_t seed) {
   s.danger = std::max(s.danger, 0.002);
   s.until *= 2;
   s.jobs = std::max(s.jobs, 2u);
-  s.all_workers = std::max(s.all_workers, s.workers + 1);
-  if (s.job.push_log > v1::RecoverySpec::OFF) s.job.replicas = 1;
-  s.all_ps = std::max(s.all_ps, s.ps + 1 + s.job.replicas);
+  AddCopiesAndSpares(s);
   return s;
 }
 
@@ -98,27 +114,23 @@ Scenario Scenario::Calm(uint64_t seed) {
   Scenario s = Of(seed);
   const uint64_t key = StreamKey(RandomFor::kGenerator, seed, NameHash("calm"));
   uint64_t draws = 0;
-  for (absl::Duration* const never : {&s.kills, &s.stops, &s.leaves, &s.cuts, &s.full, &s.broken,
-                                      &s.jumps, &s.power, &s.rescales}) {
-    *never = absl::ZeroDuration();
-  }
+  for (absl::Duration* const never : FaultsOf(s)) *never = absl::ZeroDuration();
   for (double* const never : {&s.lost, &s.repeated, &s.slow, &s.danger}) *never = 0;
   s.job.poison.reset();
   const auto drawn = [&] { return absl::Seconds(0.2 + 3 * RandomUniformDouble(key, draws++)); };
   s.scales = drawn();
   s.suspends = drawn();
-  if (s.job.consistency != v1::SYNC) s.rescales = drawn();
-  s.all_workers = std::max(s.all_workers, s.workers + 1);
-  if (s.job.push_log > v1::RecoverySpec::OFF) s.job.replicas = 1;
-  s.all_ps = std::max(s.all_ps, s.ps + 1 + s.job.replicas);
+  s.rescales = s.job.consistency == v1::SYNC ? absl::ZeroDuration() : drawn();
+  AddCopiesAndSpares(s);
   return s;
 }
 
 bool Scenario::NothingFails() const {
-  const auto never = [](absl::Duration every) { return every == absl::ZeroDuration(); };
-  return never(kills) && never(stops) && never(leaves) && never(cuts) && never(full) &&
-         never(broken) && never(jumps) && never(power) && lost + repeated + slow + danger == 0 &&
-         !job.poison.has_value();
+  const auto faults = FaultsOf(*this);
+  const bool never = std::all_of(faults.begin(), faults.end(), [](const absl::Duration* every) {
+    return *every == absl::ZeroDuration();
+  });
+  return never && lost + repeated + slow + danger == 0 && !job.poison.has_value();
 }
 
 Scenario Scenario::Undisturbed() const {

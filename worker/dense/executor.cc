@@ -287,7 +287,8 @@ void Executor::StartStep(absl::Span<const float> trained, absl::Span<const float
                          uint32_t rank, absl::Span<float> trained_gradient,
                          absl::Span<float> statistics_gradient) {
   RequireSizes(model_, trained, statistics);
-  RequireSizes(model_, trained_gradient, statistics_gradient);
+  RequireSize(trained_gradient.size(), model_.trained_floats(), "trained_gradient");
+  RequireSize(statistics_gradient.size(), model_.statistics_floats(), "statistics_gradient");
   RequireSize(targets.labels.size(), batch_ * targets.label_width, "labels");
   if (!targets.weights.empty()) RequireSize(targets.weights.size(), batch_, "weights");
   if (model_.ranks()) RequireSize(targets.groups.size(), batch_, "groups");
