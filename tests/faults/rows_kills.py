@@ -461,6 +461,35 @@ def logged_resized_and_killed(t):
     t.identical(resize(t.seed, (4, 3), kills=True), ps=4, ask_ps=1, sets=LOGGED)
 
 
+def killed_unsaved(cluster, job_id):
+    """Rows move from 1 ps to 2, and both are killed before a checkpoint has them where they are now."""
+    cluster.wait_for_step(job_id, 150)
+    cluster.tessera("scale", job_id, "--ps", 2)
+    cluster.wait_for_event(job_id, "partitions have moved")
+    for ps in ("ps-1", "ps-0"):
+        cluster.kill(ps)
+        cluster.start(ps)
+        cluster.wait_for_event(job_id, f"{ps} is back with all that was pushed")
+    if (checkpoint := cluster.describe(job_id)["checkpoint"]):
+        raise Failure(f"{checkpoint} is there already: the fault came too late")
+
+
+# To write it takes so long that all of that happens before.
+UNSAVED = {"sets": [*LOGGED, "checkpoint.every_steps=0"], "environment": {"ps": {"TESSERA_FAILPOINTS": "ps.checkpoint.written=delay:3s@1"}},
+           "ps": 2, "ask_ps": 1, "most_restarts": 0}
+
+
+@fault(15, "ps with push logs are killed before a checkpoint has the rows that came to them, and the model is the same", once=True)
+def unsaved_killed(t):
+    t.identical(killed_unsaved, **UNSAVED)
+
+
+@fault(15, "ps with push logs of an async job are killed before a checkpoint has the rows that came to them, and every sample counts once",
+       once=True)
+def async_unsaved_killed(t):
+    t.counted(killed_unsaved, **UNSAVED)
+
+
 @fault(15, "ps with push logs of an async job are resized from 1 to 4 to 3 and processes killed, and every sample counts once")
 def async_logged_resized_and_killed(t):
     t.counted(resize(t.seed, (4, 3), kills=True, first=1000, every=1300), ps=4, ask_ps=1, sets=LOGGED)

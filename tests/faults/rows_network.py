@@ -205,7 +205,7 @@ def stalled_disk(t):
         _, line = waits_for(cluster, job_id, "ps-0", 60)
         t.notes.append(f"\"{line}\"")
     t.identical(disturb, sets=SYNCED, most_restarts=0,
-                prefix={"ps-0": traced(t, "fsync:delay_enter=3000000:when=200+400")})
+                prefix={"ps-0": traced(t, "fdatasync:delay_enter=3000000:when=100+400")})
 
 
 @fault(6, "the way between a worker and the master is slow", once=True)
