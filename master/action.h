@@ -70,7 +70,12 @@ struct WriteCheckpoint {
   std::string job_folder;
   uint32_t keep = 1;
   std::vector<std::string> keep_besides;
-  bool logged = false;  // the ps have push logs, and are told when it is committed
+};
+
+// The ps of a job with push logs hear that a checkpoint is committed. Not before the state log has
+// it: they forget what leads back to the one before.
+struct TellCommitted {
+  std::vector<std::pair<RunNode, v1::WriteCheckpointRequest>> calls;
 };
 
 // SetFollower on the ps, then OpenJob on the one that is to follow it.
@@ -101,13 +106,14 @@ struct ComputeMetrics {
   std::shared_ptr<const ScoreSums> sums;
 };
 
-using Work = std::variant<FindCheckpoint, OpenPs, ClosePs, CutCheckpoint, WriteCheckpoint,
-                          CopyPartitions, TellFollower, WeighPartitions, ComputeMetrics>;
+using Work =
+    std::variant<FindCheckpoint, OpenPs, ClosePs, CutCheckpoint, WriteCheckpoint, TellCommitted,
+                 CopyPartitions, TellFollower, WeighPartitions, ComputeMetrics>;
 
 // A job's actions of a lane are done one after the other, and each lane goes on by itself.
 enum class Lane {
   kForeground,  // what a job waits for
-  kBackground,  // WriteCheckpoint, CopyPartitions: the job trains meanwhile
+  kBackground,  // WriteCheckpoint, TellCommitted, CopyPartitions: the job trains meanwhile
   kAside,       // TellFollower, WeighPartitions: whatever else goes on
 };
 inline constexpr int kLanes = 3;

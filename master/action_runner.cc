@@ -183,14 +183,15 @@ ActionResult ActionRunner::Do(const WriteCheckpoint& write) {
     return result;
   }
   disk_.Prune(write);
-  if (!write.logged) return result;
-  WriteCalls commits = write.calls;
-  for (auto& [ps, request] : commits) request.set_phase(v1::WriteCheckpointRequest::COMMITTED);
+  return result;
+}
+
+ActionResult ActionRunner::Do(const TellCommitted& tell) {
+  ActionResult result;
   // Who does not hear of it keeps a longer log until the next one.
-  const absl::Status told =
-      CallWriteCheckpoint(commits, kShortCall, "tell of the checkpoint").status();
-  if (!told.ok()) {
-    SPDLOG_DEBUG("{}", std::string(told.message()));
+  result.status = CallWriteCheckpoint(tell.calls, kShortCall, "tell of the checkpoint").status();
+  if (!result.status.ok()) {
+    SPDLOG_DEBUG("{}", std::string(result.status.message()));
   }
   return result;
 }

@@ -39,6 +39,7 @@ class ActionRunner {
   ActionResult Do(const ClosePs& close);
   ActionResult Do(const CutCheckpoint& cut);
   ActionResult Do(const WriteCheckpoint& write);
+  ActionResult Do(const TellCommitted& tell);
   ActionResult Do(const CopyPartitions& copy);
   ActionResult Do(const TellFollower& tell);
   ActionResult Do(const WeighPartitions& weigh);

@@ -74,6 +74,10 @@ std::optional<Work> JobRun::TakeAction(Lane lane) {
     // A checkpoint is cut when all ps are there.
     if (wanted_.has_value() && std::holds_alternative<CutCheckpoint>(*wanted_)) return std::nullopt;
   }
+  if (lane == Lane::kBackground && committed_.has_value()) {
+    tells_committed_ = true;
+    return std::exchange(committed_, std::nullopt);
+  }
   if (lane == Lane::kBackground && wanted_behind_.has_value()) {
     copies_behind_ = std::holds_alternative<CopyPartitions>(*wanted_behind_);
     if (auto* const write = std::get_if<WriteCheckpoint>(&*wanted_behind_)) KeepForQueue(*write);
@@ -88,6 +92,7 @@ void JobRun::ActionDone(Lane lane, ActionResult result, const Now& now) {
   if (end_.has_value()) return;
   if (lane == Lane::kAside && std::exchange(weighing_, false)) return OnWeighed(result, now);
   if (lane == Lane::kAside) return OnTold(*std::exchange(telling_, std::nullopt), result, now);
+  if (lane == Lane::kBackground && std::exchange(tells_committed_, false)) return;
   if (lane == Lane::kBackground && copies_behind_) return OnCopied(lane, result, now);
   if (lane == Lane::kBackground) return OnWritten(result, now);
   if (recovering_.has_value()) return OnRecovered(*std::exchange(recovering_, {}), result, now);
@@ -133,6 +138,7 @@ void JobRun::End(RunEnd end, const Now& now) {
   progress_.Pause(now.monotonic);
   wanted_.reset();
   wanted_behind_.reset();
+  committed_.reset();
   end_ = std::move(end);
 }
 

@@ -42,6 +42,8 @@ struct TakeUp {
   std::string last_checkpoint;
   std::optional<uint64_t> last_checkpoint_step;
   absl::Duration last_checkpoint_at;
+  // Where the push logs of the generations before begin; nullopt: there are none.
+  std::optional<std::string> log_origin = std::nullopt;
   // Was due at the barrier and is to be cut now; the model was the best so far.
   bool cut = false;
   bool improved = false;
@@ -316,6 +318,8 @@ class JobRun {
   void BeginCheckpoint(const Now& now);
   void OnCut(const ActionResult& result, const Now& now);
   void OnWritten(const ActionResult& result, const Now& now);
+  // Once what it is told is in the state log, which every action waits for.
+  void TellOfCheckpoint();
   void OnCheckpointFailed(const ActionResult& result, const Now& now);
   void LeaveBarrier(const Now& now);
   void Conclude(const Now& now);
@@ -347,7 +351,7 @@ class JobRun {
   // The rows came from other ps' memory, and no checkpoint has them yet.
   bool Unsaved() const;
   // What was pushed to a ps that is lost comes back with its log.
-  bool ComesBackByLog() const { return Logged() && !Unsaved(); }
+  bool ComesBackByLog() const { return Logged() && (!Unsaved() || log_origin_.has_value()); }
   // recovery.mode is partial: the checkpoint that a lost ps returns to alone, where no push log
   // brings it back. nullopt: it is exact, or there is none yet.
   std::optional<Origin> PartialOrigin() const;
@@ -460,6 +464,9 @@ class JobRun {
   std::optional<RunEnd> end_;
   std::optional<Work> wanted_;
   std::optional<Work> wanted_behind_;  // of the background
+  // Before that, and whether the action of the background does it.
+  std::optional<TellCommitted> committed_;
+  bool tells_committed_ = false;
   UnitDesk desk_;
   std::array<std::vector<std::string>, kLanes> unanswered_;  // ps, of the actions under way
   std::vector<absl::Duration> asked_at_;                     // by rank: the last call of NextWork
@@ -478,6 +485,9 @@ class JobRun {
   bool opened_ = false;
   Origin origin_;             // of the rows of all ps
   bool from_memory_ = false;  // they were other ps' at the run's start
+  // While Unsaved, of a job with push logs: the checkpoint that the logs of the generations before
+  // begin at (empty: none).
+  std::optional<std::string> log_origin_;
 
   struct Lost {
     absl::Duration since;

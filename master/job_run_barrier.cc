@@ -299,7 +299,6 @@ void JobRun::BeginCheckpoint(const Now& now) {
     request.set_phase(v1::WriteCheckpointRequest::WRITE);
     write.calls.emplace_back(options_.ps[i], std::move(request));
   }
-  write.logged = Logged();
   write.keep = KeptCheckpoints(spec().checkpoint());
   if (!position_.best_checkpoint().empty()) {
     write.keep_besides.push_back(position_.best_checkpoint());
@@ -339,6 +338,7 @@ void JobRun::OnWritten(const ActionResult& result, const Now& now) {
     last_checkpoint_ = writing_->folder;
     last_checkpoint_step_ = writing_->step;
     origin_ = {.folder = writing_->folder, .warm = false, .step = writing_->step};
+    log_origin_.reset();
     status().set_checkpoint(last_checkpoint_);
     // A folder that was damaged has been written anew.
     auto* damaged = record_->mutable_damaged();
@@ -348,9 +348,22 @@ void JobRun::OnWritten(const ActionResult& result, const Now& now) {
     jobs_->Touch(record_);
     SPDLOG_INFO("job {}: checkpoint {}", status().job_id(), last_checkpoint_);
     writing_.reset();
+    if (Logged()) TellOfCheckpoint();
   }
   // Who waited has one of its own to cut, or the job is at its end.
   if (phase_ == Phase::kAwaitingWrite) CheckpointIfDue(now);
+}
+
+void JobRun::TellOfCheckpoint() {
+  committed_.emplace();
+  for (const RunNode& ps : options_.ps) {
+    v1::WriteCheckpointRequest request;
+    request.set_job_id(status().job_id());
+    request.set_generation(generation());
+    request.set_folder(last_checkpoint_);
+    request.set_phase(v1::WriteCheckpointRequest::COMMITTED);
+    committed_->calls.emplace_back(ps, std::move(request));
+  }
 }
 
 void JobRun::OnCheckpointFailed(const ActionResult& result, const Now& now) {

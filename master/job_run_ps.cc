@@ -106,6 +106,7 @@ std::optional<Work> JobRun::TakeRecovery() {
       jobs_->Touch(record_);
     } else {
       request.set_recover(true);
+      if (Unsaved()) request.set_checkpoint(*log_origin_);
     }
     OpenPs open;
     open.calls.emplace_back(lost.back, std::move(request));

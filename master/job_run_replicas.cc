@@ -24,7 +24,8 @@ constexpr absl::Duration kLongestWait = absl::Seconds(3);
 }  // namespace
 
 bool JobRun::Replicates() const {
-  return spec().recovery().replicas() > 0 && ComesBackByLog() && plan_ != nullptr &&
+  // A copy is made from a checkpoint and one log.
+  return spec().recovery().replicas() > 0 && Logged() && !Unsaved() && plan_ != nullptr &&
          !end_.has_value();
 }
 

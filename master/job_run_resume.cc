@@ -60,6 +60,7 @@ v1::RunState JobRun::State() const {
   state.set_barrier_for_move(barrier_for_move_);
   SaveFollowers(state);
   state.set_unsaved(Unsaved());
+  if (Unsaved() && log_origin_.has_value()) state.set_log_origin(*log_origin_);
   return state;
 }
 
@@ -108,6 +109,7 @@ void JobRun::Resume(const Now& now) {
   ShowShares();
   origin_ = {.folder = state.origin(), .warm = state.warm(), .step = state.first_step()};
   from_memory_ = state.unsaved();
+  if (state.has_log_origin()) log_origin_ = state.log_origin();
   opened_ = true;
   position_ = state.position();
   // It is measured anew.

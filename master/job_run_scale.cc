@@ -308,10 +308,13 @@ void JobRun::SwitchPs(bool checkpoint_due, const Now& now) {
                     .last_checkpoint = last_checkpoint_,
                     .last_checkpoint_step = last_checkpoint_step_,
                     .last_checkpoint_at = last_checkpoint_at_,
-                    // Push logs lead back to a checkpoint, and to none of other ps' rows.
+                    // Else a ps that is lost would have to read the logs of two generations.
                     .cut = checkpoint_due || (!by_checkpoint && Logged()),
                     .improved = improved_,
                     .since = barrier_since_};
+  if (!by_checkpoint && ComesBackByLog()) {
+    take_up.log_origin = Unsaved() ? log_origin_ : std::optional(origin_.folder);
+  }
   const v1::Scaling& scaling = status().scaling();
   const std::string how =
       by_checkpoint ? absl::StrCat("by the checkpoint of step ", position_.step())

@@ -22,6 +22,7 @@ void JobRun::FindOrOpen(const Now& now) {
     evaluations_ = take_up.evaluations;
     start_folder_ = take_up.folder;
     from_memory_ = take_up.generation > 0;
+    log_origin_ = take_up.log_origin;
     start_.set_step(position_.step());
     last_checkpoint_ = take_up.last_checkpoint;
     last_checkpoint_step_ = take_up.last_checkpoint_step;

@@ -62,6 +62,9 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
     // Folder of push logs; empty: this ps keeps none.
     std::string log_root = {};
     uint64_t max_log_bytes = 0;  // of a job's; 0: as much as the disk has
+    // Of a shard that recovers to be taken over: its log is read up to the record with this number,
+    // which it must reach, and not written. 0: all of it, and it goes on.
+    uint64_t read_log_until = 0;
     // Rows may leave memory for its folder; null: they may not. Borrowed, outlives the shard.
     Spill* spill = nullptr;
     // Where pulls that have waited are answered, and steps applied that a pull has completed; null:
@@ -123,16 +126,49 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   uint32_t FloatsOf(uint32_t table) const { return tables_[table]->store().layout().floats(); }
   // Of the one who is to have them, while nobody else calls. INVALID_ARGUMENT, DATA_LOSS: not what
   // this table's rows, or sightings, look like. Returns how many rows.
-  absl::StatusOr<uint64_t> Receive(const v1::RowChunk& chunk);
+  absl::StatusOr<uint64_t> Receive(const v1::RowChunk& chunk) ABSL_LOCKS_EXCLUDED(received_mu_);
   // An empty shard with the partitions of `request`, for rows that are received and taken over from
   // shards here: `near` (null: none) is the one that serves, `staged` what was received for it.
   static absl::StatusOr<std::shared_ptr<JobShard>> OpenEmpty(const v1::OpenJobRequest& request,
                                                              const Options& options, JobShard* near,
                                                              JobShard* staged = nullptr);
   // Once it has taken over all that it is to have, or is to follow another: from here on its push
-  // log is written, where the job has one, and those of before are gone. Part of Open of all
+  // log is written, where the job has one, and those of before are gone. Of rows that were taken
+  // over they stay until a checkpoint has them, and `took_over` says how far they lead; nullopt:
+  // not to those rows. With `recover` what the log has is taken again first. Part of Open of all
   // others.
-  absl::Status OpenLog(KeepGoing keep_going = absl::OkStatus) ABSL_LOCKS_EXCLUDED(mu_, cut_mu_);
+  absl::Status OpenLog(KeepGoing keep_going = absl::OkStatus,
+                       const std::optional<v1::TookOver>& took_over = std::nullopt)
+      ABSL_LOCKS_EXCLUDED(mu_, cut_mu_);
+  // Number of the record that comes next in its push log; 0: it has none.
+  uint64_t LogEnd() const { return log_ != nullptr ? log_->end().next_record : 0; }
+
+  // A shard that receives rows, of a job with push logs, writes them to one
+  // (job_shard_received.cc).
+  //
+  // Before the first row. A disk that does not take them is no error of the move.
+  void LogReceived() ABSL_LOCKS_EXCLUDED(received_mu_);
+  // What was received is where the log is to have it; the number of the record behind it. nullopt:
+  // not all is logged.
+  std::optional<uint64_t> SyncReceived() ABSL_LOCKS_EXCLUDED(received_mu_);
+  void ForgetReceived() ABSL_LOCKS_EXCLUDED(received_mu_);
+  // As it was, from its log up to the record with number `end`; for a shard beside `near` (null:
+  // none). FAILED_PRECONDITION, DATA_LOSS: that is not there.
+  static absl::StatusOr<std::shared_ptr<JobShard>> OpenReceived(const std::string& job_id,
+                                                                uint64_t generation, uint64_t end,
+                                                                const Options& options,
+                                                                JobShard* near,
+                                                                KeepGoing keep_going);
+  // Of a request to recover, the log of whose generation does not lead back to its checkpoint but
+  // to rows that were in memory: the begin of that log. nullopt: it is not so.
+  static absl::StatusOr<std::optional<v1::PushLogHead>> FindTookOver(
+      const v1::OpenJobRequest& request, const Options& options);
+  // How a shard was opened that has left a log here, as a request to recover it with the logs that
+  // lead back to `checkpoint`. FAILED_PRECONDITION: there is none.
+  static absl::StatusOr<v1::OpenJobRequest> ReadOpened(const std::string& job_id,
+                                                       uint64_t generation,
+                                                       const std::string& checkpoint,
+                                                       const Options& options);
   bool Owns(uint32_t partition) const {
     return partition < partitions_.partition_count() &&
            partitions_.IndexOf(PartitionId(partition)) != PartitionSet::kNotOwned;
@@ -205,7 +241,13 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   // ABORTED: it has ended.
   absl::Status CheckTicket(uint64_t ticket, uint32_t partition) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(take_mu_) ABSL_LOCKS_EXCLUDED(mu_);
+  absl::StatusOr<uint64_t> ReceiveChunk(const v1::RowChunk& chunk);
   absl::Status ReceiveSightings(const v1::RowChunk& chunk);
+  void ReceivedNotLogged(const absl::Status& why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(received_mu_);
+  void RemoveReceived() ABSL_EXCLUSIVE_LOCKS_REQUIRED(received_mu_);
+  // DATA_LOSS: the log ends before.
+  static absl::Status CheckEnd(const PushLogReader& reader, uint64_t end,
+                               const std::string& folder);
 
   // ABORTED: another partition map, or an incarnation that a later one has replaced.
   absl::Status CheckHeader(const v1::CallHeader& header) const;
@@ -268,7 +310,6 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
 
   // job_shard_log.cc: nothing where the job has no push log.
   PushLog::Options LogOptions() const;
-  void RemoveEarlierLogs();
   // The state that a segment begins with.
   v1::PushLogHead LogHead() const ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status TakeHead(const v1::PushLogHead& head) ABSL_LOCKS_EXCLUDED(mu_);
@@ -334,6 +375,10 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   absl::Mutex take_mu_;
   uint64_t last_ticket_ ABSL_GUARDED_BY(take_mu_) = 0;
   std::vector<uint64_t> tickets_ ABSL_GUARDED_BY(take_mu_);  // [partition_count], or empty
+
+  mutable absl::Mutex received_mu_;
+  // Null: nothing is received, or not all of it is in a log.
+  std::unique_ptr<PushLog> received_ ABSL_GUARDED_BY(received_mu_);
 
   absl::Mutex free_mu_;
   bool to_free_ ABSL_GUARDED_BY(free_mu_) = false;  // since rows were taken over

@@ -7,6 +7,7 @@
 #include "common/log.h"
 #include "common/status_macros.h"
 #include "ps/job_shard.h"
+#include "ps/push_log/folders.h"
 #include "ps/writer_rest.h"
 
 namespace tessera::ps {
@@ -70,7 +71,8 @@ absl::StatusOr<v1::WriteCheckpointResponse> JobShard::WriteCheckpoint(
     if (log_ != nullptr) {
       log_->Forget(request.folder(), feed_->needed_from());
       feed_->Committed(request.folder());
-      RemoveEarlierLogs();
+      push_log::RemoveLogsBefore(*options_.files, options_.log_root, request_.job_id(),
+                                 request_.generation());
     }
     return v1::WriteCheckpointResponse();
   }

@@ -4,18 +4,18 @@
 #include <cstring>
 #include <utility>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/log.h"
 #include "common/status_macros.h"
 #include "ps/bulk_memory.h"
 #include "ps/job_shard.h"
+#include "ps/push_log/folders.h"
 
 namespace tessera::ps {
 namespace {
 
 // What a shard is, whatever it was opened from.
-std::string Identity(v1::OpenJobRequest request) {
+v1::OpenJobRequest Identity(v1::OpenJobRequest request) {
   request.clear_checkpoint();
   request.clear_warm();
   request.clear_first_step();
@@ -27,7 +27,7 @@ std::string Identity(v1::OpenJobRequest request) {
   request.clear_follow();
   request.clear_pair();
   request.clear_ps_process();
-  return request.SerializeAsString();
+  return request;
 }
 
 // A push as it was before it was logged. The sizes come from a record whose checksum is right.
@@ -58,7 +58,7 @@ absl::StatusOr<PushCall> ReadCall(const std::string& text, wire::Buffer bulk) {
 
 }  // namespace
 
-absl::Status JobShard::OpenLog(KeepGoing keep_going) {
+absl::Status JobShard::OpenLog(KeepGoing keep_going, const std::optional<v1::TookOver>& took_over) {
   const std::string job = absl::StrCat("job ", request_.job_id());
   if (request_.push_log() <= v1::RecoverySpec::OFF) {
     if (!request_.recover()) return absl::OkStatus();
@@ -74,31 +74,36 @@ absl::Status JobShard::OpenLog(KeepGoing keep_going) {
   PushLog::Options options = LogOptions();
   if (!request_.recover()) {
     v1::PushLogHead head = LogHead();
-    // Nobody comes back to the logs of earlier generations. Where training stands for this call
-    // they wait for the next checkpoint: to remove many GiB takes seconds. Nor does anybody to the
-    // begin of this one then: rows that came from memory are in no checkpoint.
-    if (request_.take_over() == 0) {
+    // Rows that came from memory are in no checkpoint, and logs of earlier generations lead back to
+    // them. Nobody comes back to those of others.
+    if (!request_.follow().empty()) {
+      // What is received meanwhile is for a later one.
+      push_log::RemoveLogsBefore(*options_.files, options_.log_root, request_.job_id(),
+                                 request_.generation());
+      // Its cut comes with what is fed.
+      absl::MutexLock lock(&follow_mu_);
+      following_ = replaying_ = true;
+    } else if (request_.take_over() == 0) {
       TESSERA_RETURN_IF_ERROR(
           options_.files->Remove(push_log::JobFolder(options_.log_root, request_.job_id())));
       head.set_cut(request_.checkpoint());
-    }
-    if (!request_.follow().empty()) {
-      head.clear_cut();  // it comes with what is fed
-      absl::MutexLock lock(&follow_mu_);
-      following_ = replaying_ = true;
+    } else if (took_over.has_value()) {
+      *head.mutable_took_over() = *took_over;
     }
     TESSERA_ASSIGN_OR_RETURN(log_, PushLog::Create(std::move(options), head));
     BeginFeed();
     return absl::OkStatus();
   }
   const absl::Duration start = options_.clock->Monotonic();
-  TESSERA_ASSIGN_OR_RETURN(
-      const std::unique_ptr<PushLogReader> reader,
-      PushLogReader::Open(*options_.files, options.folder, request_.checkpoint()));
+  std::optional<absl::string_view> cut;
+  if (request_.take_over() == 0) cut = request_.checkpoint();
+  TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<PushLogReader> reader,
+                           PushLogReader::Open(*options_.files, options.folder, cut));
   TESSERA_RETURN_IF_ERROR(TakeHead(reader->head()));
   replaying_ = true;
   uint64_t records = 0;
-  while (true) {
+  const uint64_t until = options_.read_log_until;
+  while (until == 0 || reader->next_record() < until) {
     TESSERA_RETURN_IF_ERROR(keep_going());
     TESSERA_ASSIGN_OR_RETURN(std::optional<PushLogReader::Record> record, reader->Next());
     if (!record.has_value()) break;
@@ -113,10 +118,56 @@ absl::Status JobShard::OpenLog(KeepGoing keep_going) {
   SPDLOG_INFO("{}: {} records of the push log replayed in {}; {} bytes behind them are none", job,
               records, absl::FormatDuration(options_.clock->Monotonic() - start),
               reader->bytes_behind());
+  if (until > 0) return CheckEnd(*reader, until, options.folder);
   TESSERA_ASSIGN_OR_RETURN(log_, PushLog::Continue(std::move(options), reader->segments(),
                                                    reader->next_record(), LogHead()));
   BeginFeed();
   return absl::OkStatus();
+}
+
+absl::Status JobShard::CheckEnd(const PushLogReader& reader, uint64_t end,
+                                const std::string& folder) {
+  if (reader.next_record() == end) return absl::OkStatus();
+  return absl::DataLossError(absl::StrCat(folder, ": the log goes to record ",
+                                          reader.next_record() - 1, ", expected record ", end - 1));
+}
+
+absl::StatusOr<std::optional<v1::PushLogHead>> JobShard::FindTookOver(
+    const v1::OpenJobRequest& request, const Options& options) {
+  if (options.log_root.empty()) return std::optional<v1::PushLogHead>();
+  const std::string folder =
+      push_log::GenerationFolder(options.log_root, request.job_id(), request.generation());
+  const auto from_checkpoint = PushLogReader::Open(*options.files, folder, request.checkpoint());
+  // Who opens it says what else is wrong.
+  if (!absl::IsFailedPrecondition(from_checkpoint.status())) {
+    return std::optional<v1::PushLogHead>();
+  }
+  const auto from_memory = PushLogReader::Open(*options.files, folder, std::nullopt);
+  if (!from_memory.ok() || !(*from_memory)->head().has_took_over()) {
+    return std::optional<v1::PushLogHead>();
+  }
+  return std::optional<v1::PushLogHead>((*from_memory)->head());
+}
+
+absl::StatusOr<v1::OpenJobRequest> JobShard::ReadOpened(const std::string& job_id,
+                                                        uint64_t generation,
+                                                        const std::string& checkpoint,
+                                                        const Options& options) {
+  const std::string folder = push_log::GenerationFolder(options.log_root, job_id, generation);
+  auto reader = PushLogReader::Open(*options.files, folder, checkpoint);
+  const bool from_checkpoint = reader.ok();
+  if (absl::IsFailedPrecondition(reader.status())) {
+    reader = PushLogReader::Open(*options.files, folder, std::nullopt);
+  }
+  TESSERA_RETURN_IF_ERROR(reader.status());
+  const v1::PushLogHead& head = (*reader)->head();
+  const v1::OpenJobRequest& opened = head.opened();
+  v1::OpenJobRequest request = Identity(opened);
+  request.set_recover(true);
+  request.set_checkpoint(checkpoint);
+  request.set_warm(from_checkpoint && opened.warm() && opened.checkpoint() == checkpoint);
+  request.set_first_step(head.next_step());
+  return request;
 }
 
 PushLog::Options JobShard::LogOptions() const {
@@ -127,17 +178,6 @@ PushLog::Options JobShard::LogOptions() const {
   options.fsync = request_.push_log() == v1::RecoverySpec::FSYNC;
   options.max_bytes = options_.max_log_bytes;
   return options;
-}
-
-void JobShard::RemoveEarlierLogs() {
-  const std::string folder = push_log::JobFolder(options_.log_root, request_.job_id());
-  const auto names = options_.files->List(folder);
-  if (!names.ok()) return;
-  for (const std::string& name : *names) {
-    uint64_t generation = 0;
-    if (!absl::SimpleAtoi(name, &generation) || generation >= request_.generation()) continue;
-    options_.files->Remove(absl::StrCat(folder, "/", name)).IgnoreError();
-  }
 }
 
 v1::PushLogHead JobShard::LogHead() const {
@@ -163,7 +203,8 @@ absl::Status JobShard::TakeHead(const v1::PushLogHead& head) {
     return absl::FailedPreconditionError(
         absl::StrCat("the push log of job ", request_.job_id(), " here ", what...));
   };
-  if (Identity(head.opened()) != Identity(request_)) return other("is one of other tables or ps");
+  if (Identity(head.opened()).SerializeAsString() != Identity(request_).SerializeAsString())
+    return other("is one of other tables or ps");
   absl::MutexLock lock(&mu_);
   if (has_sync_) {
     if (head.next_step() == request_.first_step()) return absl::OkStatus();
@@ -205,6 +246,7 @@ absl::Status JobShard::Replay(PushLogReader::Record record) {
       return absl::OkStatus();
     }
     case push_log::Kind::kHead:
+    case push_log::Kind::kRows:  // in a log of their own
       break;
   }
   return absl::UnimplementedError(

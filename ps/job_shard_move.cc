@@ -91,7 +91,7 @@ absl::Status JobShard::TakeSightings(uint64_t ticket, uint32_t table, uint32_t p
   return absl::OkStatus();
 }
 
-absl::StatusOr<uint64_t> JobShard::Receive(const v1::RowChunk& chunk) {
+absl::StatusOr<uint64_t> JobShard::ReceiveChunk(const v1::RowChunk& chunk) {
   const std::string& records = chunk.records();
   if (Checksum64Of(records) != chunk.checksum()) {
     return absl::DataLossError(

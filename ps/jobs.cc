@@ -8,7 +8,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
-#include "ps/push_log/record.h"
+#include "ps/push_log/folders.h"
 
 namespace tessera::ps {
 namespace {
@@ -92,7 +92,8 @@ absl::StatusOr<std::shared_ptr<JobShard>> Jobs::Open(const v1::OpenJobRequest& r
   };
   std::shared_ptr<JobShard> shard = request.recover() ? TakeFollower(request) : nullptr;
   if (shard == nullptr) {
-    TESSERA_ASSIGN_OR_RETURN(shard, request.take_over() > 0
+    TESSERA_ASSIGN_OR_RETURN(shard, request.recover() ? Recover(request, options_, wanted)
+                                    : request.take_over() > 0
                                         ? TakeOver(request)
                                         : JobShard::Open(request, options_, wanted));
   }
@@ -254,6 +255,13 @@ absl::StatusOr<std::shared_ptr<JobShard>> Jobs::TakeOver(const v1::OpenJobReques
   }
   if (near != nullptr && near->request().generation() != request.take_over()) near = nullptr;
   if (staged != nullptr && MoveOf(staged->request()) != MoveOf(request)) staged = nullptr;
+  return Join(request, options_, near.get(), staged.get(), absl::OkStatus);
+}
+
+absl::StatusOr<std::shared_ptr<JobShard>> Jobs::Join(const v1::OpenJobRequest& request,
+                                                     const JobShard::Options& options,
+                                                     JobShard* near, JobShard* staged,
+                                                     KeepGoing keep_going) {
   for (const uint32_t partition : request.partitions()) {
     if (near != nullptr && near->Owns(partition)) continue;
     if (staged != nullptr && staged->Owns(partition)) continue;
@@ -267,15 +275,55 @@ absl::StatusOr<std::shared_ptr<JobShard>> Jobs::TakeOver(const v1::OpenJobReques
     TESSERA_RETURN_IF_ERROR(near->CheckApplied(request.first_step()));
   }
   TESSERA_ASSIGN_OR_RETURN(std::shared_ptr<JobShard> shard,
-                           JobShard::OpenEmpty(request, options_, near.get(), staged.get()));
-  if (staged != nullptr) shard->TakeOver(*staged);
+                           JobShard::OpenEmpty(request, options, near, staged));
+  std::optional<v1::TookOver> took_over(std::in_place);
+  if (staged != nullptr) {
+    const std::optional<uint64_t> end = staged->SyncReceived();
+    end.has_value() ? took_over->set_received_end(*end) : took_over.reset();
+    shard->TakeOver(*staged);
+  }
   if (near != nullptr) {
     near->Close(MovedOn(request.job_id(), request.take_over(), request.generation()));
     // One that was cut for a master that is gone.
     TESSERA_RETURN_IF_ERROR(near->EndCut(kCutPatience));
     shard->TakeOver(*near);
+    if (took_over.has_value()) took_over->set_log_end(near->LogEnd());
   }
-  TESSERA_RETURN_IF_ERROR(shard->OpenLog());
+  TESSERA_RETURN_IF_ERROR(shard->OpenLog(keep_going, took_over));
+  return shard;
+}
+
+absl::StatusOr<std::shared_ptr<JobShard>> Jobs::Recover(const v1::OpenJobRequest& request,
+                                                        const JobShard::Options& options,
+                                                        KeepGoing keep_going) {
+  TESSERA_ASSIGN_OR_RETURN(const std::optional<v1::PushLogHead> head,
+                           JobShard::FindTookOver(request, options));
+  if (!head.has_value()) return JobShard::Open(request, options, keep_going);
+  const v1::TookOver& took_over = head->took_over();
+  const std::string& id = request.job_id();
+  const uint64_t before = head->opened().take_over();
+  std::shared_ptr<JobShard> near;
+  std::shared_ptr<JobShard> staged;
+  if (took_over.log_end() > 0) {
+    TESSERA_ASSIGN_OR_RETURN(const v1::OpenJobRequest opened,
+                             JobShard::ReadOpened(id, before, request.checkpoint(), options));
+    JobShard::Options up_to = options;
+    up_to.read_log_until = took_over.log_end();
+    TESSERA_ASSIGN_OR_RETURN(near, Recover(opened, up_to, keep_going));
+  }
+  if (took_over.received_end() > 0) {
+    TESSERA_ASSIGN_OR_RETURN(
+        staged, JobShard::OpenReceived(id, request.generation(), took_over.received_end(), options,
+                                       near.get(), keep_going));
+  }
+  v1::OpenJobRequest join = request;
+  join.set_take_over(before);
+  join.set_move(head->opened().move());
+  join.clear_checkpoint();
+  join.clear_warm();
+  TESSERA_ASSIGN_OR_RETURN(std::shared_ptr<JobShard> shard,
+                           Join(join, options, near.get(), staged.get(), keep_going));
+  shard->FreeDropped();
   return shard;
 }
 
@@ -283,6 +331,9 @@ absl::StatusOr<std::shared_ptr<JobShard>> Jobs::Stage(const v1::OpenJobRequest& 
                                                       bool changed) {
   const std::string& id = request.job_id();
   TESSERA_RETURN_IF_ERROR(CheckId(id));
+  // Nobody else begins the log of what is received.
+  TESSERA_RETURN_IF_ERROR(AwaitOpening(id, absl::OkStatus));
+  const auto opened = absl::MakeCleanup([this, &id] { EndOpening(id); });
   std::shared_ptr<JobShard> near;
   std::shared_ptr<JobShard> old;
   {
@@ -305,23 +356,19 @@ absl::StatusOr<std::shared_ptr<JobShard>> Jobs::Stage(const v1::OpenJobRequest& 
         absl::StrCat("job ", id, ": no rows were brought over for generation ",
                      request.generation(), " to which changes could be made"));
   }
-  if (old != nullptr) old->Close(MoveIsOver(request, request.move()));
+  if (old != nullptr) {
+    old->Close(MoveIsOver(request, request.move()));
+    old->ForgetReceived();
+  }
   TESSERA_ASSIGN_OR_RETURN(std::shared_ptr<JobShard> staged,
                            JobShard::OpenEmpty(request, options_, near.get()));
-  std::shared_ptr<JobShard> other = staged;
-  uint64_t latest = 0;
   {
     absl::MutexLock lock(&mu_);
     TESSERA_RETURN_IF_ERROR(CheckWanted(request, close_alls_));
-    std::shared_ptr<JobShard>& current = staged_[id];
-    // A later one may have come meanwhile.
-    if (current == nullptr || MoveOf(current->request()) <= MoveOf(request)) current.swap(other);
-    latest = current->request().move();
+    staged_[id] = staged;
   }
-  if (other == nullptr) return staged;
-  const absl::Status over = MoveIsOver(other->request(), latest);
-  other->Close(over);
-  return other == staged ? absl::StatusOr<std::shared_ptr<JobShard>>(over) : staged;
+  staged->LogReceived();
+  return staged;
 }
 
 void Jobs::DropStaged(const std::string& job_id, uint64_t generation, uint64_t move) {
@@ -333,6 +380,7 @@ void Jobs::DropStaged(const std::string& job_id, uint64_t generation, uint64_t m
   staged_.erase(it);
   lock.Release();
   staged->Close(MoveIsOver(staged->request(), move));
+  staged->ForgetReceived();
 }
 
 absl::StatusOr<std::shared_ptr<JobShard>> Jobs::Find(const std::string& job_id,
@@ -372,7 +420,8 @@ absl::Status Jobs::Close(const std::string& job_id, uint64_t generation) {
   if (shard != nullptr)
     shard->Close(absl::AbortedError(absl::StrCat("job ", job_id, " was closed")));
   if (options_.log_root.empty()) return absl::OkStatus();
-  return options_.files->Remove(push_log::GenerationFolder(options_.log_root, job_id, generation));
+  push_log::RemoveLogsBefore(*options_.files, options_.log_root, job_id, generation + 1);
+  return absl::OkStatus();
 }
 
 absl::Status Jobs::Take(const std::string& job_id, uint64_t generation,

@@ -163,6 +163,8 @@ absl::StatusOr<v1::FetchPartitionsResponse> FetchPartitionsInto(
     if (status.ok()) status = finished;
     TESSERA_RETURN_IF_ERROR(WithContext(status, absl::StrCat("rows of ", source.name())));
   }
+  // Now, so that little of it is left to do at the barrier.
+  staged.SyncReceived();
   return response;
 }
 

@@ -60,9 +60,8 @@ absl::StatusOr<std::optional<PushLogReader::Record>> PushLogReader::ReadRecord(
   return ReadPayload(file, offset, *header);
 }
 
-absl::StatusOr<std::unique_ptr<PushLogReader>> PushLogReader::Open(FileSystem& files,
-                                                                   const std::string& folder,
-                                                                   absl::string_view cut) {
+absl::StatusOr<std::unique_ptr<PushLogReader>> PushLogReader::Open(
+    FileSystem& files, const std::string& folder, std::optional<absl::string_view> cut) {
   std::unique_ptr<PushLogReader> reader(new PushLogReader(&files, folder));
   absl::StatusOr<std::vector<std::string>> names = files.List(folder);
   if (absl::IsNotFound(names.status())) {
@@ -85,16 +84,19 @@ absl::StatusOr<std::unique_ptr<PushLogReader>> PushLogReader::Open(FileSystem& f
       return absl::DataLossError(
           absl::StrCat(path, ": the head of this segment of a push log is damaged"));
     }
-    if (found->segment.cut == cut) {
+    const bool is_first = found->segment.first == 1 && !found->segment.cut.has_value();
+    if (cut.has_value() ? found->segment.cut == cut : is_first) {
       begin = reader->segments_.size();
       reader->head_ = std::move(found->head);
     }
     reader->segments_.push_back(std::move(found->segment));
   }
   if (!begin.has_value()) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        folder, ": the push log has no segment that begins at ",
-        cut.empty() ? "the start of the job" : absl::StrCat("the cut of checkpoint ", cut)));
+    return absl::FailedPreconditionError(
+        absl::StrCat(folder, ": the push log has no segment that begins ",
+                     !cut.has_value() ? "with rows from memory"
+                     : cut->empty()   ? "at the start of the job"
+                                      : absl::StrCat("at the cut of checkpoint ", *cut)));
   }
   TESSERA_RETURN_IF_ERROR(reader->OpenSegment(*begin));
   return reader;

@@ -26,11 +26,12 @@ class PushLogReader {
     std::string where;  // "FILE, record N", for messages
   };
 
-  // Begins at the last segment with this cut. FAILED_PRECONDITION: there is no such segment, no
-  // log, or one of another version. DATA_LOSS: damage before the end, the file named.
+  // Begins at the last segment with this cut; nullopt: at the first of all, which has none, of a
+  // log of rows that were in no checkpoint. FAILED_PRECONDITION: there is no such segment, no log,
+  // or one of another version. DATA_LOSS: damage before the end, the file named.
   static absl::StatusOr<std::unique_ptr<PushLogReader>> Open(FileSystem& files,
                                                              const std::string& folder,
-                                                             absl::string_view cut);
+                                                             std::optional<absl::string_view> cut);
 
   const v1::PushLogHead& head() const { return head_; }
   // The next record that is no head; nullopt at the end. A record that was being written when its

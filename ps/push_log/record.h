@@ -23,6 +23,7 @@ enum class Kind : uint32_t {
   kPush = 2,    // v1::LoggedPush, and its bulk
   kAssign = 3,  // v1::AssignRequest
   kExpiry = 4,  // v1::LoggedExpiry
+  kRows = 5,    // v1::RowChunk, of what was received from another ps
 };
 
 // Before every record: `text_bytes` of a protobuf message, zeros up to a multiple of 8, then
@@ -52,14 +53,5 @@ inline constexpr char kSuffix[] = ".log";
 // A file of the folder that was a segment, and will be one.
 inline constexpr char kSpare[] = "spare";
 inline std::string SegmentName(uint64_t number) { return absl::StrFormat("%08d.log", number); }
-
-// The folder of a job's log at one generation, below a ps's folder of logs.
-inline std::string JobFolder(absl::string_view root, absl::string_view job_id) {
-  return absl::StrCat(root, "/", job_id);
-}
-inline std::string GenerationFolder(absl::string_view root, absl::string_view job_id,
-                                    uint64_t generation) {
-  return absl::StrCat(JobFolder(root, job_id), "/", generation);
-}
 
 }  // namespace tessera::ps::push_log

@@ -278,6 +278,7 @@ class CoreHarness {
   std::vector<OpenPs> opens_;
   std::vector<CutCheckpoint> cuts_;
   std::vector<WriteCheckpoint> writes_;
+  std::vector<TellCommitted> committed_;
   std::vector<CopyPartitions> copies_;
   std::vector<TellFollower> tells_;
   std::optional<Action> writing_;  // in the background
@@ -419,6 +420,10 @@ class CoreHarness {
     result.own_disk = own_disk_;
     if (result.status.ok()) disk_[write.folder] = write.manifest;
     return result;
+  }
+  ActionResult Do(const TellCommitted& tell) {
+    committed_.push_back(tell);
+    return {};
   }
   ActionResult Do(const CopyPartitions& copy) {
     copies_.push_back(copy);

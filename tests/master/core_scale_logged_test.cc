@@ -38,27 +38,65 @@ TEST_F(CoreScaleLoggedTest, AJobWithPushLogsHasACheckpointRightAfterItsRowsHaveM
   ExpectEachStepOnce(200);
 }
 
-TEST_F(CoreScaleLoggedTest, APsThatIsLostBeforeThatCheckpointSendsTheJobBack) {
-  JoinAll(2, 1);
-  v1::JobSpec spec = LoggedJob();
-  spec.mutable_checkpoint()->set_every_steps(15);
-  const std::string id = Submit(spec, 1, 2);
-  RunUntilStep(id, 20);
-  ASSERT_EQ(writes_.size(), 1u);
-  ASSERT_TRUE(Scale(id, 1).ok());
-  for (int i = 0; i < 3000 && opens_.size() < 2; ++i) {
-    hold_writes_ = i % 2 == 1;  // round after round of copies: the worker has its turn, too
-    Step();
+// To lose ps before the first checkpoint after the switch is committed.
+class CoreUnsavedRowsTest : public CoreScaleLoggedTest {
+ protected:
+  // A job that has one checkpoint, and has moved to ps-0 since.
+  std::string MovedJob() {
+    JoinAll(2, 1);
+    v1::JobSpec spec = LoggedJob();
+    spec.mutable_checkpoint()->set_every_steps(15);
+    const std::string id = Submit(spec, 1, 2);
+    RunUntilStep(id, 20);
+    EXPECT_EQ(writes_.size(), 1u);
+    EXPECT_TRUE(Scale(id, 1).ok());
+    for (int i = 0; i < 3000 && opens_.size() < 2; ++i) {
+      hold_writes_ = i % 2 == 1;  // round after round of copies: the worker has its turn, too
+      Step();
+    }
+    EXPECT_EQ(opens_.size(), 2u);
+    hold_writes_ = true;
+    for (int i = 0; i < 5; ++i) Step();
+    EXPECT_EQ(writes_.size(), 1u);
+    return id;
   }
-  ASSERT_EQ(opens_.size(), 2u);
-  const size_t writes = writes_.size();
-  hold_writes_ = true;
-  for (int i = 0; i < 5; ++i) Step();
-  ASSERT_EQ(writes_.size(), writes);
-  Kill("ps-0");
-  EXPECT_EQ(Job(id).state(), v1::RESTARTING);
+};
+
+TEST_F(CoreUnsavedRowsTest, TheLogsOfBothGenerationsBringThemBack) {
+  const std::string id = MovedJob();
+  const v1::OpenJobRequest opened = opens_.back().calls[0].second;
+  EXPECT_TRUE(opened.checkpoint().empty());
+  for (const bool with_master : {false, true}) {
+    Kill("ps-0");
+    EXPECT_EQ(Job(id).state(), v1::RUNNING);
+    if (with_master) RestartMasterAlone();
+    const uint64_t back = Join(v1::PS, "ps-0");
+    for (int i = 0; i < 5; ++i) Round();
+    const auto& [node, request] = opens_.back().calls[0];
+    EXPECT_EQ(node.incarnation, back);
+    EXPECT_TRUE(request.recover());
+    EXPECT_EQ(request.checkpoint(), writes_[0].folder) << "where the logs before the switch begin";
+    EXPECT_EQ(request.first_step(), opened.first_step());
+    EXPECT_EQ(request.take_over(), 0u);
+  }
   hold_writes_ = false;
+  RunUntil(id, v1::SUCCEEDED);
+  EXPECT_EQ(Job(id).restarts(), 0u);
+  EXPECT_GT(writes_[1].manifest.step(), opened.first_step() - 1);
+  ExpectEachStepOnce(200);
+}
+
+TEST_F(CoreUnsavedRowsTest, WithoutThoseLogsAllReturnToTheCheckpoint) {
+  const std::string id = MovedJob();
+  on_open_ = [](const OpenPs& open) {
+    return open.calls[0].second.recover() ? absl::DataLossError("the log goes to record 7")
+                                          : absl::OkStatus();
+  };
+  Kill("ps-0");
   Join(v1::PS, "ps-0");
+  for (int i = 0; i < 3; ++i) Round();
+  hold_writes_ = false;
+  EXPECT_THAT(Events(id), Contains(HasSubstr("the log goes to record 7")));
   RunUntil(id, v1::SUCCEEDED);
   EXPECT_EQ(Job(id).restarts(), 1u);
 }

@@ -170,8 +170,6 @@ TEST_F(PartitionMoveTest, APushLogLeadsBackFromTheFirstCheckpointAfterTheSwitchO
   v1::OpenJobRequest second = logged(TakeOver(1, stay, step));
   ASSERT_OK(jobs->Open(second));
   while (step < 10) Push(*Find(*jobs, 2), step++, 200, 3000, random);
-  Jobs too_early(options);
-  EXPECT_FAILS(too_early.Open(recover(second, "", 8)), StatusCode::kFailedPrecondition, "push log");
   v1::WriteCheckpointRequest request;
   request.set_job_id("job-1");
   request.set_generation(2);
@@ -201,6 +199,164 @@ TEST_F(PartitionMoveTest, APushLogLeadsBackFromTheFirstCheckpointAfterTheSwitchO
   next.mutable_header()->set_generation(2);
   ASSERT_OK(PendingPull(*Find(*jobs, 2), next).status());
   EXPECT_TRUE(Rows(*Find(*jobs, 2)) == last);
+}
+
+// Two ps with push logs, between which partitions go to and fro before any checkpoint has their
+// rows.
+class LoggedMoveTest : public PartitionMoveTest {
+ protected:
+  static constexpr size_t kPs = 2;
+
+  LoggedMoveTest() { Restart(); }
+
+  // What is not on disk is gone.
+  void Restart() {
+    files_.Crash();
+    for (size_t i = 0; i < kPs; ++i) {
+      ps_[i].emplace(JobShard::Options{.clock = &clock_,
+                                       .files = &files_,
+                                       .checkpoint_root = "root",
+                                       .log_root = absl::StrCat("logs-", i)});
+    }
+  }
+  static v1::OpenJobRequest Logged(v1::OpenJobRequest job) {
+    job.set_push_log(v1::RecoverySpec::FSYNC);
+    return job;
+  }
+  std::shared_ptr<JobShard> Shard(size_t ps) { return Find(*ps_[ps], generation_); }
+  void PushBoth(uint64_t steps) {
+    for (const uint64_t end = step_ + steps; step_ < end; ++step_) {
+      for (size_t i = 0; i < kPs; ++i) Push(*Shard(i), step_, 200, 4000, random_);
+    }
+  }
+  void Begin() {
+    owned_ = {Partitions(0, 120), Partitions(120, kMovePartitions)};
+    for (size_t i = 0; i < kPs; ++i) ASSERT_OK(ps_[i]->Open(Logged(Request(1, owned_[i]))));
+    PushBoth(5);
+  }
+  // From then on the ps have these.
+  void Move(const std::vector<std::vector<uint32_t>>& owned) {
+    std::vector<std::vector<uint32_t>> come(kPs);
+    for (size_t i = 0; i < kPs; ++i) {
+      for (const uint32_t p : owned[i]) {
+        if (!Shard(i)->Owns(p)) come[i].push_back(p);
+      }
+    }
+    for (const bool changed : {false, true}) {
+      for (size_t i = 0; i < kPs; ++i) {
+        const auto staged = ps_[i]->Stage(Logged(TakeOver(generation_, come[i])), changed);
+        ASSERT_OK(staged);
+        ASSERT_OK(Copy(*Shard(1 - i), **staged, come[i], changed));
+      }
+      if (!changed) PushBoth(3);
+    }
+    for (size_t i = 0; i < kPs; ++i) {
+      ASSERT_OK(ps_[i]->Open(Logged(TakeOver(generation_, owned[i], step_))));
+    }
+    ++generation_;
+    switched_ = step_;
+    owned_ = owned;
+    PushBoth(4);
+  }
+  absl::Status Recover(size_t ps) {
+    v1::OpenJobRequest request = Logged(Request(generation_, owned_[ps]));
+    request.set_first_step(switched_);
+    request.set_recover(true);
+    return ps_[ps]->Open(request).status();
+  }
+  // The last step is applied when its rank says that all ps have it.
+  std::map<uint64_t, std::string> AllRows(size_t ps) {
+    v1::PullRequest next = PullOf(0, step_, {});
+    next.mutable_header()->set_generation(generation_);
+    EXPECT_OK(PendingPull(*Shard(ps), next).status());
+    return Rows(*Shard(ps));
+  }
+  void ExpectBackAsTheyWere() {
+    std::vector<std::map<uint64_t, std::string>> before;
+    for (size_t i = 0; i < kPs; ++i) before.push_back(AllRows(i));
+    Restart();
+    for (size_t i = 0; i < kPs; ++i) {
+      ASSERT_OK(Recover(i));
+      EXPECT_TRUE(AllRows(i) == before[i]) << "ps " << i;
+      EXPECT_FALSE(before[i].empty());
+    }
+  }
+
+  std::optional<Jobs> ps_[kPs];
+  std::mt19937_64 random_{12};
+  uint64_t generation_ = 1;
+  uint64_t step_ = 0;
+  uint64_t switched_ = 0;
+  std::vector<std::vector<uint32_t>> owned_;
+};
+
+TEST_F(LoggedMoveTest, LogsLeadBackToRowsThatNoCheckpointHas) {
+  Begin();
+  std::vector<uint32_t> of_both = Partitions(0, 60);
+  for (const uint32_t p : Partitions(150, kMovePartitions)) of_both.push_back(p);
+  Move({of_both, Partitions(60, 150)});
+  ExpectBackAsTheyWere();
+  PushBoth(3);
+  ExpectBackAsTheyWere();
+  // All that one has was in the other's memory, or its own, two generations ago.
+  std::vector<uint32_t> others = Partitions(0, 60);
+  for (const uint32_t p : Partitions(110, kMovePartitions)) others.push_back(p);
+  Move({Partitions(60, 110), others});
+  ExpectBackAsTheyWere();
+  PushBoth(2);
+  ExpectBackAsTheyWere();
+
+  v1::WriteCheckpointRequest request;
+  request.set_job_id("job-1");
+  request.set_generation(generation_);
+  request.set_step(step_);
+  request.set_parts(1);
+  request.set_folder("cut");
+  ASSERT_OK(Shard(0)->WriteCheckpoint(request, clock_.Monotonic()));
+  EXPECT_EQ(*files_.List("logs-0/job-1"),
+            (std::vector<std::string>{"1", "2", "2.received", "3", "3.received"}));
+  request.set_phase(v1::WriteCheckpointRequest::COMMITTED);
+  ASSERT_OK(Shard(0)->WriteCheckpoint(request, clock_.Monotonic()));
+  EXPECT_EQ(*files_.List("logs-0/job-1"), std::vector<std::string>{"3"});
+}
+
+TEST_F(LoggedMoveTest, WithoutAllOfThoseLogsNobodyComesBack) {
+  Begin();
+  Move({Partitions(0, 150), Partitions(150, kMovePartitions)});
+  const auto damage = [&](const std::string& path, uint64_t left, StatusCode code,
+                          const std::string& why) {
+    const std::string whole = files_.Content(path);
+    files_.SetContent(path, whole.substr(0, left));
+    Restart();
+    // Nor at the second try.
+    for (int i = 0; i < 2; ++i) EXPECT_FAILS(Recover(0), code, why);
+    files_.SetContent(path, whole);
+  };
+  for (const std::string log : {"logs-0/job-1/1", "logs-0/job-1/2.received"}) {
+    const std::string path = log + "/00000001.log";
+    const uint64_t size = files_.Content(path).size();
+    damage(path, size - 10, StatusCode::kDataLoss, log + ": the log goes to record");
+    damage(path, 20, StatusCode::kFailedPrecondition, log + ": the push log has no segment");
+  }
+  Restart();
+  EXPECT_OK(Recover(0));
+}
+
+TEST_F(LoggedMoveTest, ADiskThatTakesNoRowsIsNoErrorOfAMove) {
+  Begin();
+  files_.SetCapacity(files_.bytes());
+  const std::vector<uint32_t> come = Partitions(120, kMovePartitions);
+  const auto staged = ps_[0]->Stage(Logged(TakeOver(1, come)), /*changed=*/false);
+  ASSERT_OK(staged);
+  ASSERT_OK(Copy(*Shard(1), **staged, come, /*changed=*/false));
+  files_.Repair();
+  ASSERT_OK(ps_[0]->Open(Logged(TakeOver(1, Partitions(0, kMovePartitions), step_))));
+  EXPECT_EQ(*files_.List("logs-0/job-1"), (std::vector<std::string>{"1", "2"}));
+  generation_ = 2;
+  switched_ = step_;
+  owned_ = {Partitions(0, kMovePartitions), {}};
+  Restart();
+  EXPECT_FAILS(Recover(0), StatusCode::kFailedPrecondition, "no segment that begins at the start");
 }
 
 TEST_F(PartitionMoveTest, ACutThatNobodyWritesEndsWithItsGeneration) {

@@ -203,8 +203,11 @@ void MasterNode::TakeActions() {
 }
 
 void MasterNode::Begin(const master::Action& action) {
-  constexpr const char* kNames[] = {
-      "find", "open", "close", "cut", "write", "copy", "tell ps of a follower", "weigh", "measure"};
+  constexpr const char* kNames[] = {"find",  "open",
+                                    "close", "cut",
+                                    "write", "tell of the checkpoint",
+                                    "copy",  "tell ps of a follower",
+                                    "weigh", "measure"};
   static_assert(std::size(kNames) == std::variant_size_v<master::Work>);
   const uint64_t id = action.id;
   world_.Tell("master begins to ", kNames[action.work.index()], " (action ", id, ")");
@@ -332,13 +335,16 @@ void MasterNode::Run(uint64_t action, const master::WriteCheckpoint& write, cons
         }
         world_.Tell("checkpoint ", write.folder);
         checkpoints_.Prune(write);
-        if (!write.logged) return done(std::move(result));
-        WriteCalls commits = write.calls;
-        for (auto& [ps, request] : commits)
-          request.set_phase(v1::WriteCheckpointRequest::COMMITTED);
-        CallWriteCheckpoint(action, commits, kShortCall,
-                            [done, result](const auto&) { done(result); });
+        done(std::move(result));
       });
+}
+
+void MasterNode::Run(uint64_t action, const master::TellCommitted& tell, const Done& done) {
+  CallWriteCheckpoint(action, tell.calls, kShortCall, [done](const auto& told) {
+    ActionResult result;
+    result.status = told.status();
+    done(result);
+  });
 }
 
 void MasterNode::Run(uint64_t action, const master::CopyPartitions& copy, const Done& done) {

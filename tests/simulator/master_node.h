@@ -79,6 +79,7 @@ class MasterNode {
   void Run(uint64_t action, const master::ClosePs& close, const Done& done);
   void Run(uint64_t action, const master::CutCheckpoint& cut, const Done& done);
   void Run(uint64_t action, const master::WriteCheckpoint& write, const Done& done);
+  void Run(uint64_t action, const master::TellCommitted& tell, const Done& done);
   void Run(uint64_t action, const master::CopyPartitions& copy, const Done& done);
   void Run(uint64_t action, const master::TellFollower& tell, const Done& done);
   void Run(uint64_t action, const master::WeighPartitions& weigh, const Done& done);

@@ -208,11 +208,7 @@ class Simulation {
                   " event of ", id, ": ", event.message());
     }
     for (const v1::Event& event : job.events()) {
-      // From a switch to other ps to the first checkpoint after it the log leads back to nothing.
-      if (!LogsLast() || !absl::StrContains(event.message(), "cannot take up the job") ||
-          absl::StrContains(event.message(), "has no segment")) {
-        continue;
-      }
+      if (!LogsLast() || !absl::StrContains(event.message(), "cannot take up the job")) continue;
       return absl::DataLossError(
           absl::StrCat("with push logs, no disk at fault: ", event.message()));
     }
