@@ -126,7 +126,8 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   uint32_t FloatsOf(uint32_t table) const { return tables_[table]->store().layout().floats(); }
   // Of the one who is to have them, while nobody else calls. INVALID_ARGUMENT, DATA_LOSS: not what
   // this table's rows, or sightings, look like. Returns how many rows.
-  absl::StatusOr<uint64_t> Receive(const v1::RowChunk& chunk) ABSL_LOCKS_EXCLUDED(received_mu_);
+  absl::StatusOr<uint64_t> Receive(const v1::RowChunk& chunk, bool training_stands = false)
+      ABSL_LOCKS_EXCLUDED(received_mu_);
   // An empty shard with the partitions of `request`, for rows that are received and taken over from
   // shards here: `near` (null: none) is the one that serves, `staged` what was received for it.
   static absl::StatusOr<std::shared_ptr<JobShard>> OpenEmpty(const v1::OpenJobRequest& request,
@@ -146,12 +147,17 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   // A shard that receives rows, of a job with push logs, writes them to one
   // (job_shard_received.cc).
   //
-  // Before the first row. A disk that does not take them is no error of the move.
+  // Before the first row. A disk that does not take them is no error of the move. Nor does training
+  // wait for one: what is received while it stands is written by EndReceived, unless the job's logs
+  // are synced. Until then, for some milliseconds, that log leads back to nothing.
   void LogReceived() ABSL_LOCKS_EXCLUDED(received_mu_);
   // What was received is where the log is to have it; the number of the record behind it. nullopt:
   // not all is logged.
   std::optional<uint64_t> SyncReceived() ABSL_LOCKS_EXCLUDED(received_mu_);
   void ForgetReceived() ABSL_LOCKS_EXCLUDED(received_mu_);
+  // Of the shard that has taken over: writes what `from` has not written.
+  void TakeReceived(JobShard& from) ABSL_LOCKS_EXCLUDED(received_mu_);
+  void EndReceived() ABSL_LOCKS_EXCLUDED(received_mu_);
   // As it was, from its log up to the record with number `end`; for a shard beside `near` (null:
   // none). FAILED_PRECONDITION, DATA_LOSS: that is not there.
   static absl::StatusOr<std::shared_ptr<JobShard>> OpenReceived(const std::string& job_id,
@@ -189,9 +195,10 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   // The rows of `from` that are this one's too. `from` is closed and has no cut, or nobody calls
   // it.
   void TakeOver(JobShard& from) ABSL_LOCKS_EXCLUDED(cut_mu_, free_mu_);
-  // Of rows that were not taken over, in memory and on disk; once, and not after another shard was
-  // opened empty beside this one.
-  void FreeDropped() ABSL_LOCKS_EXCLUDED(free_mu_);
+  // What is left to do then, for which nobody is to wait: frees the rows that were not taken over,
+  // in memory and on disk, and EndReceived. Once, and not after another shard was opened empty
+  // beside this one.
+  void FinishTakeOver() ABSL_LOCKS_EXCLUDED(free_mu_, received_mu_);
   // See v1::ParameterService.WeighPartitions.
   v1::WeighPartitionsResponse WeighPartitions() const;
 
@@ -245,6 +252,8 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   absl::Status ReceiveSightings(const v1::RowChunk& chunk);
   void ReceivedNotLogged(const absl::Status& why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(received_mu_);
   void RemoveReceived() ABSL_EXCLUSIVE_LOCKS_REQUIRED(received_mu_);
+  void AppendReceived(const std::string& record) ABSL_EXCLUSIVE_LOCKS_REQUIRED(received_mu_);
+  void WriteUnwritten() ABSL_EXCLUSIVE_LOCKS_REQUIRED(received_mu_);
   // DATA_LOSS: the log ends before.
   static absl::Status CheckEnd(const PushLogReader& reader, uint64_t end,
                                const std::string& folder);
@@ -379,6 +388,8 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   mutable absl::Mutex received_mu_;
   // Null: nothing is received, or not all of it is in a log.
   std::unique_ptr<PushLog> received_ ABSL_GUARDED_BY(received_mu_);
+  std::vector<std::string> unwritten_ ABSL_GUARDED_BY(received_mu_);  // records of it to come
+  uint64_t unwritten_bytes_ ABSL_GUARDED_BY(received_mu_) = 0;
 
   absl::Mutex free_mu_;
   bool to_free_ ABSL_GUARDED_BY(free_mu_) = false;  // since rows were taken over

@@ -167,7 +167,7 @@ absl::StatusOr<std::shared_ptr<JobShard>> JobShard::OpenEmpty(const v1::OpenJobR
     }
   }
   if (near != nullptr) {
-    near->FreeDropped();
+    near->FinishTakeOver();
     // What an earlier move that was given up has left on disk is not to be found among what comes.
     if (staged == nullptr) TESSERA_RETURN_IF_ERROR(near->FreeOthers());
   }
@@ -220,7 +220,8 @@ v1::WeighPartitionsResponse JobShard::WeighPartitions() const {
   return response;
 }
 
-void JobShard::FreeDropped() {
+void JobShard::FinishTakeOver() {
+  EndReceived();
   absl::MutexLock lock(&free_mu_);
   // What an error leaves on disk goes before rows are brought here again.
   if (std::exchange(to_free_, false)) FreeOthers().IgnoreError();

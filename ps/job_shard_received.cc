@@ -10,12 +10,19 @@
 #include "ps/push_log/folders.h"
 
 namespace tessera::ps {
+namespace {
+
+constexpr uint64_t kDrainBytes = 32 << 20;
+constexpr uint64_t kMaxUnwrittenBytes = 128 << 20;
+
+}  // namespace
 
 void JobShard::LogReceived() {
   if (request_.push_log() <= v1::RecoverySpec::OFF || options_.log_root.empty()) return;
   PushLog::Options options = LogOptions();
   options.folder =
       push_log::ReceivedFolder(options_.log_root, request_.job_id(), request_.generation());
+  options.drain_bytes = kDrainBytes;
   v1::PushLogHead head;
   *head.mutable_opened() = request_;
   absl::MutexLock lock(&received_mu_);
@@ -24,14 +31,33 @@ void JobShard::LogReceived() {
   received_ = *std::move(log);
 }
 
-absl::StatusOr<uint64_t> JobShard::Receive(const v1::RowChunk& chunk) {
+absl::StatusOr<uint64_t> JobShard::Receive(const v1::RowChunk& chunk, bool training_stands) {
   TESSERA_ASSIGN_OR_RETURN(const uint64_t rows, ReceiveChunk(chunk));
   absl::MutexLock lock(&received_mu_);
   if (received_ == nullptr) return rows;
-  const absl::Status logged =
-      received_->Append(push_log::Kind::kRows, chunk.SerializeAsString(), "");
-  if (!logged.ok()) ReceivedNotLogged(logged);
+  std::string record = chunk.SerializeAsString();
+  const bool waits = training_stands && request_.push_log() == v1::RecoverySpec::ASYNC &&
+                     unwritten_bytes_ + record.size() <= kMaxUnwrittenBytes;
+  if (waits || !unwritten_.empty()) {
+    unwritten_bytes_ += record.size();
+    unwritten_.push_back(std::move(record));
+    if (!waits) WriteUnwritten();
+    return rows;
+  }
+  AppendReceived(record);
   return rows;
+}
+
+void JobShard::AppendReceived(const std::string& record) {
+  const absl::Status logged = received_->Append(push_log::Kind::kRows, record, "");
+  if (!logged.ok()) ReceivedNotLogged(logged);
+}
+
+void JobShard::WriteUnwritten() {
+  for (const std::string& record : std::exchange(unwritten_, {})) {
+    if (received_ != nullptr) AppendReceived(record);
+  }
+  unwritten_bytes_ = 0;
 }
 
 std::optional<uint64_t> JobShard::SyncReceived() {
@@ -41,7 +67,22 @@ std::optional<uint64_t> JobShard::SyncReceived() {
     ReceivedNotLogged(synced);
     return std::nullopt;
   }
-  return received_->end().next_record;
+  return received_->end().next_record + unwritten_.size();
+}
+
+void JobShard::TakeReceived(JobShard& from) {
+  absl::MutexLock from_lock(&from.received_mu_);
+  absl::MutexLock lock(&received_mu_);
+  received_ = std::move(from.received_);
+  unwritten_ = std::exchange(from.unwritten_, {});
+  unwritten_bytes_ = std::exchange(from.unwritten_bytes_, 0);
+}
+
+void JobShard::EndReceived() {
+  absl::MutexLock lock(&received_mu_);
+  if (received_ == nullptr) return;
+  WriteUnwritten();
+  received_ = nullptr;
 }
 
 void JobShard::ReceivedNotLogged(const absl::Status& why) {
@@ -59,6 +100,7 @@ void JobShard::ForgetReceived() {
 
 void JobShard::RemoveReceived() {
   received_ = nullptr;
+  unwritten_.clear();
   options_.files
       ->Remove(
           push_log::ReceivedFolder(options_.log_root, request_.job_id(), request_.generation()))

@@ -281,6 +281,7 @@ absl::StatusOr<std::shared_ptr<JobShard>> Jobs::Join(const v1::OpenJobRequest& r
     const std::optional<uint64_t> end = staged->SyncReceived();
     end.has_value() ? took_over->set_received_end(*end) : took_over.reset();
     shard->TakeOver(*staged);
+    shard->TakeReceived(*staged);
   }
   if (near != nullptr) {
     near->Close(MovedOn(request.job_id(), request.take_over(), request.generation()));
@@ -323,7 +324,7 @@ absl::StatusOr<std::shared_ptr<JobShard>> Jobs::Recover(const v1::OpenJobRequest
   join.clear_warm();
   TESSERA_ASSIGN_OR_RETURN(std::shared_ptr<JobShard> shard,
                            Join(join, options, near.get(), staged.get(), keep_going));
-  shard->FreeDropped();
+  shard->FinishTakeOver();
   return shard;
 }
 

@@ -324,7 +324,7 @@ grpc::ServerUnaryReactor* ParameterService::OpenJob(grpc::CallbackServerContext*
     response->set_rows(shard->rows());
     if (request->take_over() > 0) {
       // Takes time, which nobody is to wait for.
-      options_.administration->Run([shard] { shard->FreeDropped(); });
+      options_.administration->Run([shard] { shard->FinishTakeOver(); });
     }
     return absl::OkStatus();
   });

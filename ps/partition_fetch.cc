@@ -150,7 +150,8 @@ absl::StatusOr<v1::FetchPartitionsResponse> FetchPartitionsInto(
     v1::RowChunk chunk;
     absl::Duration begin = SystemClock().Monotonic();
     while (status.ok() && stream->Read(&chunk)) {
-      const absl::StatusOr<uint64_t> rows = staged.Receive(chunk);
+      const absl::StatusOr<uint64_t> rows =
+          staged.Receive(chunk, /*training_stands=*/request.steps() > 0);
       status = rows.status();
       response.set_rows(response.rows() + rows.value_or(0));
       response.set_bytes(response.bytes() + chunk.records().size());

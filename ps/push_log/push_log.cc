@@ -151,7 +151,10 @@ absl::Status PushLog::Append(Kind kind, absl::string_view text, absl::string_vie
   }
   PassFailpoint("ps.push_log.appended");
   ++next_record_;
-  return absl::OkStatus();
+  undrained_ += RecordBytes(text, bulk);
+  if (options_.drain_bytes == 0 || undrained_ < options_.drain_bytes) return absl::OkStatus();
+  undrained_ = 0;
+  return file_->Drain(options_.drain_bytes);
 }
 
 absl::Status PushLog::Sync() {

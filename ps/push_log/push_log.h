@@ -29,6 +29,9 @@ class PushLog {
     std::string folder;
     bool fsync = false;      // Sync makes durable
     uint64_t max_bytes = 0;  // of all files; 0: as much as the disk has
+    // After so many bytes Append waits until those before them are on the disk, so that the system
+    // has no cause to hold anybody up later. 0: they go when the system likes.
+    uint64_t drain_bytes = 0;
   };
   struct Segment {
     uint64_t number = 0;
@@ -98,6 +101,7 @@ class PushLog {
   absl::Status closed_ ABSL_GUARDED_BY(mu_);
   std::shared_ptr<WritableFile> file_ ABSL_GUARDED_BY(mu_);
   bool spoilt_ ABSL_GUARDED_BY(mu_) = false;            // file_ ends with part of a record
+  uint64_t undrained_ ABSL_GUARDED_BY(mu_) = 0;         // bytes, if they are drained
   std::vector<Segment> segments_ ABSL_GUARDED_BY(mu_);  // the last one is being written
   uint64_t spare_bytes_ ABSL_GUARDED_BY(mu_) = 0;       // 0: there is no spare file
   // Of a segment that follows a spoilt one. Its watermarks are those of an earlier moment: who

@@ -51,7 +51,7 @@ TEST_F(PartitionMoveTest, RowsThatAreCopiedWhileTheyChangeArriveAsTheyAreAtTheEn
   EXPECT_EQ(after, before);
   // The memory of rows that went serves new ones, and neither harms the others.
   const uint64_t bytes = kept->Stats().tables(0).bytes();
-  kept->FreeDropped();
+  kept->FinishTakeOver();
   const std::map<uint64_t, std::string> rows_kept = Rows(*kept);
   std::vector<uint64_t> keys;
   for (uint64_t key = 100000; keys.size() < moved->rows() / 2; ++key) {
@@ -211,7 +211,7 @@ class LoggedMoveTest : public PartitionMoveTest {
 
   // What is not on disk is gone.
   void Restart() {
-    files_.Crash();
+    if (push_log_ == v1::RecoverySpec::FSYNC) files_.Crash();
     for (size_t i = 0; i < kPs; ++i) {
       ps_[i].emplace(JobShard::Options{.clock = &clock_,
                                        .files = &files_,
@@ -219,8 +219,8 @@ class LoggedMoveTest : public PartitionMoveTest {
                                        .log_root = absl::StrCat("logs-", i)});
     }
   }
-  static v1::OpenJobRequest Logged(v1::OpenJobRequest job) {
-    job.set_push_log(v1::RecoverySpec::FSYNC);
+  v1::OpenJobRequest Logged(v1::OpenJobRequest job) const {
+    job.set_push_log(push_log_);
     return job;
   }
   std::shared_ptr<JobShard> Shard(size_t ps) { return Find(*ps_[ps], generation_); }
@@ -246,7 +246,8 @@ class LoggedMoveTest : public PartitionMoveTest {
       for (size_t i = 0; i < kPs; ++i) {
         const auto staged = ps_[i]->Stage(Logged(TakeOver(generation_, come[i])), changed);
         ASSERT_OK(staged);
-        ASSERT_OK(Copy(*Shard(1 - i), **staged, come[i], changed));
+        ASSERT_OK(Copy(*Shard(1 - i), **staged, come[i], changed, nullptr,
+                       /*training_stands=*/changed));
       }
       if (!changed) PushBoth(3);
     }
@@ -282,6 +283,7 @@ class LoggedMoveTest : public PartitionMoveTest {
     }
   }
 
+  v1::RecoverySpec::PushLog push_log_ = v1::RecoverySpec::FSYNC;
   std::optional<Jobs> ps_[kPs];
   std::mt19937_64 random_{12};
   uint64_t generation_ = 1;
@@ -339,6 +341,17 @@ TEST_F(LoggedMoveTest, WithoutAllOfThoseLogsNobodyComesBack) {
     damage(path, 20, StatusCode::kFailedPrecondition, log + ": the push log has no segment");
   }
   Restart();
+  EXPECT_OK(Recover(0));
+}
+
+TEST_F(LoggedMoveTest, WhatComesWhileTrainingStandsIsLoggedAfterwards) {
+  push_log_ = v1::RecoverySpec::ASYNC;
+  Begin();
+  Move({Partitions(0, 150), Partitions(150, kMovePartitions)});
+  const auto here = Shard(0);
+  Restart();
+  EXPECT_FAILS(Recover(0), StatusCode::kDataLoss, "2.received: the log goes to record");
+  here->FinishTakeOver();
   EXPECT_OK(Recover(0));
 }
 

@@ -81,7 +81,7 @@ class PartitionMoveTest : public testing::Test {
   }
   // What ParameterService's two calls do, without the network.
   absl::Status Copy(JobShard& from, JobShard& to, const std::vector<uint32_t>& partitions,
-                    bool changed, uint64_t* rows = nullptr) {
+                    bool changed, uint64_t* rows = nullptr, bool training_stands = false) {
     const auto ticket = from.BeginTake(partitions, changed, 0);
     if (!ticket.ok()) return ticket.status();
     for (const uint32_t p : partitions) {
@@ -90,7 +90,7 @@ class PartitionMoveTest : public testing::Test {
       if (!status.ok()) return status;
       chunk.set_floats_per_row(from.FloatsOf(0));
       chunk.set_checksum(Checksum64Of(chunk.records()));
-      auto received = to.Receive(chunk);
+      auto received = to.Receive(chunk, training_stands);
       if (!received.ok()) return received.status();
       if (rows != nullptr) *rows += *received;
     }

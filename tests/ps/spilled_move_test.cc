@@ -100,7 +100,7 @@ class SpilledMoveTest : public PartitionMoveTest {
         ASSERT_OK(ps_[i]->Close("job-1", generation));
       } else {
         ASSERT_OK(ps_[i]->Open(TakeOver(generation, to[i], step)));
-        Find(*ps_[i], generation + 1)->FreeDropped();
+        Find(*ps_[i], generation + 1)->FinishTakeOver();
       }
     }
   }

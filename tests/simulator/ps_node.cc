@@ -113,7 +113,7 @@ void PsNode::Serve(const v1::OpenJobRequest& request,
   world_.Tell(process_.name(), " opens generation ", request.generation(),
               request.recover() ? " from its log: " : ": ", shard.status().ToString());
   if (!shard.ok()) return reply(shard.status());
-  if (request.take_over() > 0) (*shard)->FreeDropped();
+  if (request.take_over() > 0) (*shard)->FinishTakeOver();
   v1::OpenJobResponse response;
   response.set_rows((*shard)->rows());
   reply(response);
