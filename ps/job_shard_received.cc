@@ -12,7 +12,9 @@
 namespace tessera::ps {
 namespace {
 
+// The disk is kept up with, so that it is not busy with this when training stands.
 constexpr uint64_t kDrainBytes = 32 << 20;
+// Of what waits for the end of the barrier.
 constexpr uint64_t kMaxUnwrittenBytes = 128 << 20;
 
 }  // namespace
