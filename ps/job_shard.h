@@ -27,6 +27,7 @@
 #include "ps/push_log/log_feed.h"
 #include "ps/push_log/push_log.h"
 #include "ps/push_log/push_log_reader.h"
+#include "ps/push_log/received_log.h"
 #include "ps/push_parts.h"
 #include "ps/request_check.h"
 #include "ps/sequence_set.h"
@@ -126,8 +127,7 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   uint32_t FloatsOf(uint32_t table) const { return tables_[table]->store().layout().floats(); }
   // Of the one who is to have them, while nobody else calls. INVALID_ARGUMENT, DATA_LOSS: not what
   // this table's rows, or sightings, look like. Returns how many rows.
-  absl::StatusOr<uint64_t> Receive(const v1::RowChunk& chunk, bool training_stands = false)
-      ABSL_LOCKS_EXCLUDED(received_mu_);
+  absl::StatusOr<uint64_t> Receive(const v1::RowChunk& chunk, bool training_stands = false);
   // An empty shard with the partitions of `request`, for rows that are received and taken over from
   // shards here: `near` (null: none) is the one that serves, `staged` what was received for it.
   static absl::StatusOr<std::shared_ptr<JobShard>> OpenEmpty(const v1::OpenJobRequest& request,
@@ -144,37 +144,27 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   // Number of the record that comes next in its push log; 0: it has none.
   uint64_t LogEnd() const { return log_ != nullptr ? log_->end().next_record : 0; }
 
-  // A shard that receives rows, of a job with push logs, writes them to one
-  // (job_shard_received.cc).
-  //
-  // Before the first row. A disk that does not take them is no error of the move. Nor does training
-  // wait for one: what is received while it stands is written by EndReceived, unless the job's logs
-  // are synced. Until then, for some milliseconds, that log leads back to nothing.
-  void LogReceived() ABSL_LOCKS_EXCLUDED(received_mu_);
-  // What was received is where the log is to have it; the number of the record behind it. nullopt:
-  // not all is logged.
-  std::optional<uint64_t> SyncReceived() ABSL_LOCKS_EXCLUDED(received_mu_);
-  void ForgetReceived() ABSL_LOCKS_EXCLUDED(received_mu_);
-  // Of the shard that has taken over: writes what `from` has not written.
-  void TakeReceived(JobShard& from) ABSL_LOCKS_EXCLUDED(received_mu_);
-  void EndReceived() ABSL_LOCKS_EXCLUDED(received_mu_);
-  // As it was, from its log up to the record with number `end`; for a shard beside `near` (null:
-  // none). FAILED_PRECONDITION, DATA_LOSS: that is not there.
+  // Where the job has push logs, what this shard receives from here on is written to one.
+  void LogReceived();
+  // Begun by LogReceived, or taken over. Of rows that came while training stood it leads back to
+  // nothing, for some milliseconds, until FinishTakeOver; where logs are synced it has them at
+  // once.
+  ReceivedLog& received_log() { return received_log_; }
+  // What has received as much as such a log says, up to the record with number `end`; for a shard
+  // beside `near` (null: none). FAILED_PRECONDITION, DATA_LOSS: that is not there.
   static absl::StatusOr<std::shared_ptr<JobShard>> OpenReceived(const std::string& job_id,
                                                                 uint64_t generation, uint64_t end,
                                                                 const Options& options,
                                                                 JobShard* near,
                                                                 KeepGoing keep_going);
-  // Of a request to recover, the log of whose generation does not lead back to its checkpoint but
-  // to rows that were in memory: the begin of that log. nullopt: it is not so.
-  static absl::StatusOr<std::optional<v1::PushLogHead>> FindTookOver(
-      const v1::OpenJobRequest& request, const Options& options);
-  // How a shard was opened that has left a log here, as a request to recover it with the logs that
-  // lead back to `checkpoint`. FAILED_PRECONDITION: there is none.
-  static absl::StatusOr<v1::OpenJobRequest> ReadOpened(const std::string& job_id,
-                                                       uint64_t generation,
-                                                       const std::string& checkpoint,
-                                                       const Options& options);
+  // Head of the last segment of a generation's log here that begins at this checkpoint. There is
+  // none where its rows came from memory and no checkpoint had them: the head of the first, then,
+  // which has took_over or leads back to nothing. FAILED_PRECONDITION, DATA_LOSS: no such log.
+  static absl::StatusOr<v1::PushLogHead> FindLog(const std::string& job_id, uint64_t generation,
+                                                 const std::string& checkpoint,
+                                                 const Options& options);
+  // The request to recover the shard whose log has that head.
+  static v1::OpenJobRequest ToRecover(const v1::PushLogHead& head, const std::string& checkpoint);
   bool Owns(uint32_t partition) const {
     return partition < partitions_.partition_count() &&
            partitions_.IndexOf(PartitionId(partition)) != PartitionSet::kNotOwned;
@@ -196,9 +186,9 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   // it.
   void TakeOver(JobShard& from) ABSL_LOCKS_EXCLUDED(cut_mu_, free_mu_);
   // What is left to do then, for which nobody is to wait: frees the rows that were not taken over,
-  // in memory and on disk, and EndReceived. Once, and not after another shard was opened empty
-  // beside this one.
-  void FinishTakeOver() ABSL_LOCKS_EXCLUDED(free_mu_, received_mu_);
+  // in memory and on disk, and writes what received_log() has not written. Once, and not after
+  // another shard was opened empty beside this one.
+  void FinishTakeOver() ABSL_LOCKS_EXCLUDED(free_mu_);
   // See v1::ParameterService.WeighPartitions.
   v1::WeighPartitionsResponse WeighPartitions() const;
 
@@ -250,10 +240,6 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(take_mu_) ABSL_LOCKS_EXCLUDED(mu_);
   absl::StatusOr<uint64_t> ReceiveChunk(const v1::RowChunk& chunk);
   absl::Status ReceiveSightings(const v1::RowChunk& chunk);
-  void ReceivedNotLogged(const absl::Status& why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(received_mu_);
-  void RemoveReceived() ABSL_EXCLUSIVE_LOCKS_REQUIRED(received_mu_);
-  void AppendReceived(const std::string& record) ABSL_EXCLUSIVE_LOCKS_REQUIRED(received_mu_);
-  void WriteUnwritten() ABSL_EXCLUSIVE_LOCKS_REQUIRED(received_mu_);
   // DATA_LOSS: the log ends before.
   static absl::Status CheckEnd(const PushLogReader& reader, uint64_t end,
                                const std::string& folder);
@@ -385,11 +371,7 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   uint64_t last_ticket_ ABSL_GUARDED_BY(take_mu_) = 0;
   std::vector<uint64_t> tickets_ ABSL_GUARDED_BY(take_mu_);  // [partition_count], or empty
 
-  mutable absl::Mutex received_mu_;
-  // Null: nothing is received, or not all of it is in a log.
-  std::unique_ptr<PushLog> received_ ABSL_GUARDED_BY(received_mu_);
-  std::vector<std::string> unwritten_ ABSL_GUARDED_BY(received_mu_);  // records of it to come
-  uint64_t unwritten_bytes_ ABSL_GUARDED_BY(received_mu_) = 0;
+  ReceivedLog received_log_;
 
   absl::Mutex free_mu_;
   bool to_free_ ABSL_GUARDED_BY(free_mu_) = false;  // since rows were taken over

@@ -72,7 +72,8 @@ absl::StatusOr<v1::WriteCheckpointResponse> JobShard::WriteCheckpoint(
       log_->Forget(request.folder(), feed_->needed_from());
       feed_->Committed(request.folder());
       push_log::RemoveLogsBefore(*options_.files, options_.log_root, request_.job_id(),
-                                 request_.generation());
+                                 request_.generation())
+          .IgnoreError();  // the next commit tries again
     }
     return v1::WriteCheckpointResponse();
   }

@@ -78,8 +78,8 @@ absl::Status JobShard::OpenLog(KeepGoing keep_going, const std::optional<v1::Too
     // them. Nobody comes back to those of others.
     if (!request_.follow().empty()) {
       // What is received meanwhile is for a later one.
-      push_log::RemoveLogsBefore(*options_.files, options_.log_root, request_.job_id(),
-                                 request_.generation());
+      TESSERA_RETURN_IF_ERROR(push_log::RemoveLogsBefore(*options_.files, options_.log_root,
+                                                         request_.job_id(), request_.generation()));
       // Its cut comes with what is fed.
       absl::MutexLock lock(&follow_mu_);
       following_ = replaying_ = true;
@@ -132,42 +132,58 @@ absl::Status JobShard::CheckEnd(const PushLogReader& reader, uint64_t end,
                                           reader.next_record() - 1, ", expected record ", end - 1));
 }
 
-absl::StatusOr<std::optional<v1::PushLogHead>> JobShard::FindTookOver(
-    const v1::OpenJobRequest& request, const Options& options) {
-  if (options.log_root.empty()) return std::optional<v1::PushLogHead>();
-  const std::string folder =
-      push_log::GenerationFolder(options.log_root, request.job_id(), request.generation());
-  const auto from_checkpoint = PushLogReader::Open(*options.files, folder, request.checkpoint());
-  // Who opens it says what else is wrong.
-  if (!absl::IsFailedPrecondition(from_checkpoint.status())) {
-    return std::optional<v1::PushLogHead>();
-  }
-  const auto from_memory = PushLogReader::Open(*options.files, folder, std::nullopt);
-  if (!from_memory.ok() || !(*from_memory)->head().has_took_over()) {
-    return std::optional<v1::PushLogHead>();
-  }
-  return std::optional<v1::PushLogHead>((*from_memory)->head());
-}
-
-absl::StatusOr<v1::OpenJobRequest> JobShard::ReadOpened(const std::string& job_id,
-                                                        uint64_t generation,
-                                                        const std::string& checkpoint,
-                                                        const Options& options) {
+absl::StatusOr<v1::PushLogHead> JobShard::FindLog(const std::string& job_id, uint64_t generation,
+                                                  const std::string& checkpoint,
+                                                  const Options& options) {
   const std::string folder = push_log::GenerationFolder(options.log_root, job_id, generation);
   auto reader = PushLogReader::Open(*options.files, folder, checkpoint);
-  const bool from_checkpoint = reader.ok();
   if (absl::IsFailedPrecondition(reader.status())) {
     reader = PushLogReader::Open(*options.files, folder, std::nullopt);
   }
   TESSERA_RETURN_IF_ERROR(reader.status());
-  const v1::PushLogHead& head = (*reader)->head();
+  return (*reader)->head();
+}
+
+v1::OpenJobRequest JobShard::ToRecover(const v1::PushLogHead& head, const std::string& checkpoint) {
   const v1::OpenJobRequest& opened = head.opened();
   v1::OpenJobRequest request = Identity(opened);
   request.set_recover(true);
   request.set_checkpoint(checkpoint);
-  request.set_warm(from_checkpoint && opened.warm() && opened.checkpoint() == checkpoint);
+  request.set_warm(head.has_cut() && opened.warm() && opened.checkpoint() == checkpoint);
   request.set_first_step(head.next_step());
   return request;
+}
+
+void JobShard::LogReceived() {
+  if (request_.push_log() <= v1::RecoverySpec::OFF || options_.log_root.empty()) return;
+  PushLog::Options options = LogOptions();
+  options.folder =
+      push_log::ReceivedFolder(options_.log_root, request_.job_id(), request_.generation());
+  received_log_.Begin(std::move(options), request_);
+}
+
+absl::StatusOr<std::shared_ptr<JobShard>> JobShard::OpenReceived(const std::string& job_id,
+                                                                 uint64_t generation, uint64_t end,
+                                                                 const Options& options,
+                                                                 JobShard* near,
+                                                                 KeepGoing keep_going) {
+  const std::string folder = push_log::ReceivedFolder(options.log_root, job_id, generation);
+  TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<PushLogReader> reader,
+                           PushLogReader::Open(*options.files, folder, std::nullopt));
+  TESSERA_ASSIGN_OR_RETURN(std::shared_ptr<JobShard> shard,
+                           OpenEmpty(reader->head().opened(), options, near));
+  while (reader->next_record() < end) {
+    TESSERA_RETURN_IF_ERROR(keep_going());
+    TESSERA_ASSIGN_OR_RETURN(const std::optional<PushLogReader::Record> record, reader->Next());
+    if (!record.has_value()) break;
+    v1::RowChunk chunk;
+    if (record->kind != push_log::Kind::kRows || !chunk.ParseFromString(record->text)) {
+      return absl::DataLossError(absl::StrCat(record->where, ": are no rows"));
+    }
+    TESSERA_RETURN_IF_ERROR(WithContext(shard->Receive(chunk).status(), record->where));
+  }
+  TESSERA_RETURN_IF_ERROR(CheckEnd(*reader, end, folder));
+  return shard;
 }
 
 PushLog::Options JobShard::LogOptions() const {
@@ -203,8 +219,9 @@ absl::Status JobShard::TakeHead(const v1::PushLogHead& head) {
     return absl::FailedPreconditionError(
         absl::StrCat("the push log of job ", request_.job_id(), " here ", what...));
   };
-  if (Identity(head.opened()).SerializeAsString() != Identity(request_).SerializeAsString())
+  if (Identity(head.opened()).SerializeAsString() != Identity(request_).SerializeAsString()) {
     return other("is one of other tables or ps");
+  }
   absl::MutexLock lock(&mu_);
   if (has_sync_) {
     if (head.next_step() == request_.first_step()) return absl::OkStatus();

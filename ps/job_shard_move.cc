@@ -91,6 +91,12 @@ absl::Status JobShard::TakeSightings(uint64_t ticket, uint32_t table, uint32_t p
   return absl::OkStatus();
 }
 
+absl::StatusOr<uint64_t> JobShard::Receive(const v1::RowChunk& chunk, bool training_stands) {
+  TESSERA_ASSIGN_OR_RETURN(const uint64_t rows, ReceiveChunk(chunk));
+  received_log_.Add(chunk, training_stands && request_.push_log() != v1::RecoverySpec::FSYNC);
+  return rows;
+}
+
 absl::StatusOr<uint64_t> JobShard::ReceiveChunk(const v1::RowChunk& chunk) {
   const std::string& records = chunk.records();
   if (Checksum64Of(records) != chunk.checksum()) {
@@ -221,7 +227,7 @@ v1::WeighPartitionsResponse JobShard::WeighPartitions() const {
 }
 
 void JobShard::FinishTakeOver() {
-  EndReceived();
+  received_log_.Finish();
   absl::MutexLock lock(&free_mu_);
   // What an error leaves on disk goes before rows are brought here again.
   if (std::exchange(to_free_, false)) FreeOthers().IgnoreError();

@@ -278,10 +278,10 @@ absl::StatusOr<std::shared_ptr<JobShard>> Jobs::Join(const v1::OpenJobRequest& r
                            JobShard::OpenEmpty(request, options, near, staged));
   std::optional<v1::TookOver> took_over(std::in_place);
   if (staged != nullptr) {
-    const std::optional<uint64_t> end = staged->SyncReceived();
+    const std::optional<uint64_t> end = staged->received_log().Sync();
     end.has_value() ? took_over->set_received_end(*end) : took_over.reset();
     shard->TakeOver(*staged);
-    shard->TakeReceived(*staged);
+    shard->received_log().TakeOver(staged->received_log());
   }
   if (near != nullptr) {
     near->Close(MovedOn(request.job_id(), request.take_over(), request.generation()));
@@ -297,20 +297,22 @@ absl::StatusOr<std::shared_ptr<JobShard>> Jobs::Join(const v1::OpenJobRequest& r
 absl::StatusOr<std::shared_ptr<JobShard>> Jobs::Recover(const v1::OpenJobRequest& request,
                                                         const JobShard::Options& options,
                                                         KeepGoing keep_going) {
-  TESSERA_ASSIGN_OR_RETURN(const std::optional<v1::PushLogHead> head,
-                           JobShard::FindTookOver(request, options));
-  if (!head.has_value()) return JobShard::Open(request, options, keep_going);
-  const v1::TookOver& took_over = head->took_over();
   const std::string& id = request.job_id();
+  const absl::StatusOr<v1::PushLogHead> head =
+      JobShard::FindLog(id, request.generation(), request.checkpoint(), options);
+  // Without a log, or with a damaged one, it says so.
+  if (!head.ok() || !head->has_took_over()) return JobShard::Open(request, options, keep_going);
+  const v1::TookOver& took_over = head->took_over();
   const uint64_t before = head->opened().take_over();
   std::shared_ptr<JobShard> near;
   std::shared_ptr<JobShard> staged;
   if (took_over.log_end() > 0) {
-    TESSERA_ASSIGN_OR_RETURN(const v1::OpenJobRequest opened,
-                             JobShard::ReadOpened(id, before, request.checkpoint(), options));
+    TESSERA_ASSIGN_OR_RETURN(const v1::PushLogHead log,
+                             JobShard::FindLog(id, before, request.checkpoint(), options));
     JobShard::Options up_to = options;
     up_to.read_log_until = took_over.log_end();
-    TESSERA_ASSIGN_OR_RETURN(near, Recover(opened, up_to, keep_going));
+    TESSERA_ASSIGN_OR_RETURN(
+        near, Recover(JobShard::ToRecover(log, request.checkpoint()), up_to, keep_going));
   }
   if (took_over.received_end() > 0) {
     TESSERA_ASSIGN_OR_RETURN(
@@ -359,7 +361,7 @@ absl::StatusOr<std::shared_ptr<JobShard>> Jobs::Stage(const v1::OpenJobRequest& 
   }
   if (old != nullptr) {
     old->Close(MoveIsOver(request, request.move()));
-    old->ForgetReceived();
+    old->received_log().Remove();
   }
   TESSERA_ASSIGN_OR_RETURN(std::shared_ptr<JobShard> staged,
                            JobShard::OpenEmpty(request, options_, near.get()));
@@ -381,7 +383,7 @@ void Jobs::DropStaged(const std::string& job_id, uint64_t generation, uint64_t m
   staged_.erase(it);
   lock.Release();
   staged->Close(MoveIsOver(staged->request(), move));
-  staged->ForgetReceived();
+  staged->received_log().Remove();
 }
 
 absl::StatusOr<std::shared_ptr<JobShard>> Jobs::Find(const std::string& job_id,
@@ -421,8 +423,7 @@ absl::Status Jobs::Close(const std::string& job_id, uint64_t generation) {
   if (shard != nullptr)
     shard->Close(absl::AbortedError(absl::StrCat("job ", job_id, " was closed")));
   if (options_.log_root.empty()) return absl::OkStatus();
-  push_log::RemoveLogsBefore(*options_.files, options_.log_root, job_id, generation + 1);
-  return absl::OkStatus();
+  return push_log::RemoveLogsBefore(*options_.files, options_.log_root, job_id, generation + 1);
 }
 
 absl::Status Jobs::Take(const std::string& job_id, uint64_t generation,

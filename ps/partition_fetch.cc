@@ -165,7 +165,7 @@ absl::StatusOr<v1::FetchPartitionsResponse> FetchPartitionsInto(
     TESSERA_RETURN_IF_ERROR(WithContext(status, absl::StrCat("rows of ", source.name())));
   }
   // Now, so that little of it is left to do at the barrier.
-  staged.SyncReceived();
+  staged.received_log().Sync();
   return response;
 }
 

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "common/file_system.h"
@@ -25,9 +26,9 @@ inline std::string ReceivedFolder(absl::string_view root, absl::string_view job_
   return absl::StrCat(GenerationFolder(root, job_id, generation), kReceived);
 }
 
-// Removes the logs of generations before that one, and of what was received for it and before. What
-// cannot be removed stays behind.
-void RemoveLogsBefore(FileSystem& files, absl::string_view root, absl::string_view job_id,
-                      uint64_t generation);
+// Removes the logs of generations before that one, and of what was received for it and before. The
+// error is that of the first that stays behind.
+absl::Status RemoveLogsBefore(FileSystem& files, absl::string_view root, absl::string_view job_id,
+                              uint64_t generation);
 
 }  // namespace tessera::ps::push_log

@@ -151,10 +151,13 @@ absl::Status PushLog::Append(Kind kind, absl::string_view text, absl::string_vie
   }
   PassFailpoint("ps.push_log.appended");
   ++next_record_;
-  undrained_ += RecordBytes(text, bulk);
-  if (options_.drain_bytes == 0 || undrained_ < options_.drain_bytes) return absl::OkStatus();
-  undrained_ = 0;
-  return file_->Drain(options_.drain_bytes);
+  return absl::OkStatus();
+}
+
+absl::Status PushLog::Drain(uint64_t behind) {
+  absl::MutexLock lock(&mu_);
+  TESSERA_RETURN_IF_ERROR(closed_);
+  return Synced(file_->Drain(behind));
 }
 
 absl::Status PushLog::Sync() {

@@ -29,9 +29,6 @@ class PushLog {
     std::string folder;
     bool fsync = false;      // Sync makes durable
     uint64_t max_bytes = 0;  // of all files; 0: as much as the disk has
-    // After so many bytes Append waits until those before them are on the disk, so that the system
-    // has no cause to hold anybody up later. 0: they go when the system likes.
-    uint64_t drain_bytes = 0;
   };
   struct Segment {
     uint64_t number = 0;
@@ -58,6 +55,9 @@ class PushLog {
   // All that was appended before is on the disk when it returns, where the options ask for it.
   // UNAVAILABLE: nobody knows what is on the disk; the log is broken and says so from then on.
   absl::Status Sync() ABSL_LOCKS_EXCLUDED(mu_);
+  // Waits until the disk has all but the last `behind` bytes of the segment (WritableFile::Drain),
+  // so that the system has no cause to hold anybody up later. Errors as Sync's.
+  absl::Status Drain(uint64_t behind) ABSL_LOCKS_EXCLUDED(mu_);
   // Begins a segment. After an error the log is as before.
   absl::Status Cut(const v1::PushLogHead& head) ABSL_LOCKS_EXCLUDED(mu_);
   // Deletes the segments before the last one that begins at this cut; nothing if none does. Those
@@ -101,7 +101,6 @@ class PushLog {
   absl::Status closed_ ABSL_GUARDED_BY(mu_);
   std::shared_ptr<WritableFile> file_ ABSL_GUARDED_BY(mu_);
   bool spoilt_ ABSL_GUARDED_BY(mu_) = false;            // file_ ends with part of a record
-  uint64_t undrained_ ABSL_GUARDED_BY(mu_) = 0;         // bytes, if they are drained
   std::vector<Segment> segments_ ABSL_GUARDED_BY(mu_);  // the last one is being written
   uint64_t spare_bytes_ ABSL_GUARDED_BY(mu_) = 0;       // 0: there is no spare file
   // Of a segment that follows a spoilt one. Its watermarks are those of an earlier moment: who

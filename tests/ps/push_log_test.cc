@@ -254,6 +254,16 @@ TEST_F(PushLogTest, IsBrokenForGoodOnceASyncHasFailed) {
   EXPECT_FAILS(log->Cut(Head("step-1")), StatusCode::kUnavailable, "the push log is broken");
 }
 
+TEST_F(PushLogTest, IsBrokenForGoodOnceADrainHasFailed) {
+  const auto log = Create();
+  ASSERT_OK(Append(*log, 0));
+  ASSERT_OK(log->Drain(0));
+  files_.FailSyncsAfter(0);
+  EXPECT_FAILS(log->Drain(0), StatusCode::kUnavailable, "broken");
+  files_.Repair();
+  EXPECT_FAILS(Append(*log, 1), StatusCode::kUnavailable, "broken");
+}
+
 TEST_F(PushLogTest, WhatCannotBeWrittenIsNoCut) {
   const auto log = Create();
   ASSERT_OK(Append(*log, 0));
