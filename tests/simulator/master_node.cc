@@ -324,19 +324,18 @@ void MasterNode::Run(uint64_t action, const master::CutCheckpoint& cut, const Do
 }
 
 void MasterNode::Run(uint64_t action, const master::WriteCheckpoint& write, const Done& done) {
-  CallWriteCheckpoint(
-      action, write.calls, kLongCall, [this, action, write, done](const auto& parts) {
-        ActionResult result;
-        result.own_disk = parts.ok();
-        result.status = parts.ok() ? checkpoints_.Commit(write, *parts) : parts.status();
-        if (!result.status.ok()) {
-          checkpoints_.Drop(write.folder);
-          return done(std::move(result));
-        }
-        world_.Tell("checkpoint ", write.folder);
-        checkpoints_.Prune(write);
-        done(std::move(result));
-      });
+  CallWriteCheckpoint(action, write.calls, kLongCall, [this, write, done](const auto& parts) {
+    ActionResult result;
+    result.own_disk = parts.ok();
+    result.status = parts.ok() ? checkpoints_.Commit(write, *parts) : parts.status();
+    if (!result.status.ok()) {
+      checkpoints_.Drop(write.folder);
+      return done(std::move(result));
+    }
+    world_.Tell("checkpoint ", write.folder);
+    checkpoints_.Prune(write);
+    done(std::move(result));
+  });
 }
 
 void MasterNode::Run(uint64_t action, const master::TellCommitted& tell, const Done& done) {
