@@ -27,6 +27,7 @@ struct ClusterOptions {
   bool workers_serve = false;
   // In one process: of each ps, for rows; what has no room is on disk. 0: all rows are in memory.
   uint64_t ps_memory_bytes = 0;
+  bool ps_page_cache = false;  // ParameterServer::Options::spill_page_cache
   // In one process: see Master::Options.
   absl::Duration least_run = absl::Seconds(10);
   // Separate processes: workers and ps share memory.

@@ -49,6 +49,7 @@ class InProcessCluster final : public Cluster {
       ps.data_folder = folder(name);
       ps.checkpoint_root = options_.checkpoint_root;
       ps.memory_bytes = options_.ps_memory_bytes;
+      ps.spill_page_cache = options_.ps_page_cache;
       if (ps.memory_bytes > 0) ps.spill_folder = absl::StrCat(folder(name), "/spill");
       ps.channels = &channels_;
       ps.files = &files;

@@ -97,6 +97,15 @@ int main(int argc, char** argv) {
                  "the disk has")
       ->transform(CLI::AsSizeValue(false))
       ->needs(spill);
+  std::string spill_reads = "direct";
+  app.add_option(
+         "--spill-reads", spill_reads,
+         "cached: rows in the spill folder are read through the kernel's page cache, on top "
+         "of --memory, which is faster where the machine has memory to spare; direct: past "
+         "it")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"direct", "cached"}))
+      ->needs(spill);
   app.add_option(
          "--checkpoint-copies", options.max_copied_bytes,
          "of a job's rows that change while a checkpoint is written that has them, e.g. 1GiB")
@@ -135,6 +144,7 @@ int main(int argc, char** argv) {
   }
 
   if (!share_memory) options.max_shared_bytes = 0;
+  options.spill_page_cache = spill_reads == "cached";
   if (options.memory_bytes > 0) KeepFreedMemoryWithin(options.memory_bytes);
   tessera::EndMutexChecks();
   tessera::InitLog(options.name.empty() ? "ps" : options.name, log_level);

@@ -219,6 +219,7 @@ absl::StatusOr<std::unique_ptr<ParameterServer>> ParameterServer::Start(Options 
     spilled.folder = options.spill_folder;
     spilled.memory_bytes = options.memory_bytes;
     spilled.max_job_bytes = options.max_spill_bytes;
+    spilled.page_cache = options.spill_page_cache;
     TESSERA_ASSIGN_OR_RETURN(spill, Spill::Open(std::move(spilled)));
   }
   auto server = std::make_unique<ParameterServerImpl>(options, std::move(folder), std::move(spill));

@@ -37,6 +37,8 @@ class ParameterServer {
     uint64_t memory_bytes = 0;
     // Of a job's files in the spill folder.
     uint64_t max_spill_bytes = UINT64_MAX;
+    // Rows in it are read through the kernel's page cache (ColdStore::Options).
+    bool spill_page_cache = false;
     // JobShard::Options has them.
     uint64_t max_copied_bytes = 1 << 30;
     double writer_share = 0.1;

@@ -53,6 +53,7 @@ absl::StatusOr<std::shared_ptr<ColdStore>> Spill::Attach(
     ColdStore::Options options;
     options.folder = NewFolder();
     options.max_bytes = options_.max_job_bytes;
+    options.page_cache = options_.page_cache;
     options.readers = &readers_;
     TESSERA_ASSIGN_OR_RETURN(cold, ColdStore::Open(options, std::move(specs)));
   }

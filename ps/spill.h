@@ -24,6 +24,7 @@ class Spill {
     std::string folder;         // of this process alone: locked, and wiped of what an earlier left
     uint64_t memory_bytes = 0;  // for rows and what their tier takes in memory
     uint64_t max_job_bytes = UINT64_MAX;  // of files of one job
+    bool page_cache = false;              // as ColdStore's
     // Each has as many reads in flight as a MultiGet finds in one file (UringReads), or one.
     int reader_threads = 16;
     absl::Duration room_limit = absl::Seconds(10);  // as TableTier's

@@ -88,7 +88,7 @@ class RocksDbColdStore final : public ColdStore {
             options.max_bytes)),
         env_(rocksdb::NewCompositeEnv(files_)),
         compactions_(std::make_shared<Compactions>()),
-        rocksdb_options_(ColdOptions(env_.get())) {
+        rocksdb_options_(ColdOptions(env_.get(), options.page_cache)) {
     rocksdb_options_.listeners.push_back(compactions_);
   }
 

@@ -62,7 +62,7 @@ class ColdScan {
 // synced. What must outlive the process is in checkpoints.
 //
 // Every record is verified when it is read, against RocksDB's checksum of its block and against its
-// own (record_format.h). Reads go past the page cache: memory belongs to rows, not to blocks.
+// own (record_format.h).
 //
 // Thread-safe. A call sees what calls that have returned before it wrote; a batch is not atomic for
 // readers. Errors: DATA_LOSS names table, key (or partition) and folder; RESOURCE_EXHAUSTED names
@@ -73,6 +73,9 @@ class ColdStore {
     std::string folder;  // of this store alone; created
     // Of all files in the folder, compactions under way included.
     uint64_t max_bytes = UINT64_MAX;
+    // Reads go through the kernel's page cache: faster where it has room for the files, and memory
+    // that the kernel takes back. Else past it: memory belongs to rows, not to blocks.
+    bool page_cache = false;
     TaskPool* readers = nullptr;  // borrowed, outlives the store
     // Null: the machine's own. Tests put faults in it.
     std::shared_ptr<rocksdb::FileSystem> disk = nullptr;

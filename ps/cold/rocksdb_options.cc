@@ -19,7 +19,7 @@ class NoLog final : public rocksdb::Logger {
 
 }  // namespace
 
-rocksdb::Options ColdOptions(rocksdb::Env* env) {
+rocksdb::Options ColdOptions(rocksdb::Env* env, bool page_cache) {
   rocksdb::Options options;
   options.env = env;
   options.create_if_missing = true;
@@ -27,7 +27,7 @@ rocksdb::Options ColdOptions(rocksdb::Env* env) {
   options.stats_dump_period_sec = 0;
   options.stats_persist_period_sec = 0;
   options.max_open_files = -1;
-  options.use_direct_reads = true;
+  options.use_direct_reads = !page_cache;
   options.max_background_jobs = 2;
   options.compression = rocksdb::kNoCompression;
 

@@ -202,13 +202,20 @@ class TrainBench {
     const OptimizerSlots slots = SlotsOf(table.optimizer());
     const ps::RowLayout layout(table.dim(), slots.per_float, slots.per_row);
     const uint64_t memory = workload_.data.rows * layout.block_bytes() / 10;
-    std::vector<double> tenth, whole;
+    std::vector<double> tenth, cached, whole;
     for (int round = 0; round < workload_.rounds; ++round) {
       TESSERA_RETURN_IF_ERROR(Train({.in_process = true, .ps_memory_bytes = memory}, &tenth));
       TESSERA_RETURN_IF_ERROR(Train({.in_process = true}, &whole));
+      TESSERA_RETURN_IF_ERROR(
+          Train({.in_process = true, .ps_memory_bytes = memory, .ps_page_cache = true}, &cached));
     }
-    Report(state, {"in-process", Median(tenth), "samples/s", "all rows in memory", Median(whole),
-                   ">= 0.8"});
+    const auto report = [&](const std::string& metric, const std::vector<double>& rates) {
+      Report(state,
+             {metric, Median(rates), "samples/s", "all rows in memory", Median(whole), ">= 0.8"});
+    };
+    report("in-process", tenth);
+    // The machine has room for the files: the disk itself is hardly read.
+    report("in-process through the page cache", cached);
     return absl::OkStatus();
   }
 
@@ -217,6 +224,7 @@ class TrainBench {
     bool in_process = false;
     v1::TrainSpec::Precision precision = v1::TrainSpec::FLOAT32;
     uint64_t ps_memory_bytes = 0;  // for rows; 0: as much as they take
+    bool ps_page_cache = false;
   };
 
   absl::Status Train(const Form& form, std::vector<double>* rates) const {
@@ -227,6 +235,7 @@ class TrainBench {
     local::JobRun::Options options;
     options.in_process = form.in_process;
     options.cluster.ps_memory_bytes = form.ps_memory_bytes;
+    options.cluster.ps_page_cache = form.ps_page_cache;
     options.cluster.work_folder = run_folder;
     options.cluster.data_root = folder_;
     options.cluster.checkpoint_root = run_folder + "/checkpoints";
@@ -260,7 +269,10 @@ class TrainBench {
     std::fprintf(stderr, "train: %s%s %s%s: %.0f samples/s\n", workload_.model.c_str(),
                  form.precision == v1::TrainSpec::BFLOAT16 ? " bfloat16" : "",
                  form.in_process ? "in-process" : "service",
-                 form.ps_memory_bytes > 0 ? ", rows on disk" : "", rates->back());
+                 form.ps_page_cache         ? ", rows on disk and in the page cache"
+                 : form.ps_memory_bytes > 0 ? ", rows on disk"
+                                            : "",
+                 rates->back());
     return absl::OkStatus();
   }
 

@@ -47,17 +47,19 @@ class FailingDisk final : public rocksdb::FileSystemWrapper {
   rocksdb::IOStatus status_ ABSL_GUARDED_BY(mu_);
 };
 
-// Counts the bytes that are read.
+// Counts the bytes that are read, and the files that are opened to be read past the page cache.
 class CountingDisk final : public rocksdb::FileSystemWrapper {
  public:
   CountingDisk() : FileSystemWrapper(rocksdb::FileSystem::Default()) {}
   const char* Name() const override { return "CountingDisk"; }
   uint64_t bytes_read() const { return bytes_read_; }
+  uint64_t direct_files() const { return direct_files_; }
   rocksdb::IOStatus NewRandomAccessFile(const std::string& path,
                                         const rocksdb::FileOptions& options,
                                         std::unique_ptr<rocksdb::FSRandomAccessFile>* file,
                                         rocksdb::IODebugContext* dbg) override {
     rocksdb::IOStatus status = FileSystemWrapper::NewRandomAccessFile(path, options, file, dbg);
+    if (options.use_direct_reads) ++direct_files_;
     if (status.ok()) *file = std::make_unique<File>(std::move(*file), bytes_read_);
     return status;
   }
@@ -78,6 +80,7 @@ class CountingDisk final : public rocksdb::FileSystemWrapper {
     std::atomic<uint64_t>& bytes_;
   };
   std::atomic<uint64_t> bytes_read_ = 0;
+  std::atomic<uint64_t> direct_files_ = 0;
 };
 
 class ColdStoreTest : public testing::Test {
@@ -354,6 +357,21 @@ TEST_F(ColdStoreTest, AtItsCapAWriteIsRefusedAndNamesFolderCapAndUse) {
   EXPECT_FAILS(status, absl::StatusCode::kResourceExhausted, options_.folder);
   EXPECT_GT(written.size(), 10000);
   ExpectHolds(*store, written);
+}
+
+TEST_F(ColdStoreTest, ReadsThroughThePageCacheWhereItIsToldTo) {
+  for (const bool page_cache : {false, true}) {
+    SCOPED_TRACE(page_cache);
+    auto disk = std::make_shared<CountingDisk>();
+    options_.disk = disk;
+    options_.page_cache = page_cache;
+    auto store = Open();
+    const Twin rows = Rows(0, 20000, 1);
+    ASSERT_OK(Write(*store, rows));
+    ExpectHolds(*store, rows);
+    EXPECT_GT(disk->bytes_read(), 0);
+    EXPECT_EQ(disk->direct_files() == 0, page_cache);
+  }
 }
 
 TEST_F(ColdStoreTest, ASnapshotStaysAsItWasAndIsScannedInOnePass) {
