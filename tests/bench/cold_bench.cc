@@ -138,7 +138,7 @@ class ColdRows {
 class PlainReader {
  public:
   PlainReader(const std::string& folder, uint64_t rows) : rows_(rows) {
-    const rocksdb::Options options = ps::ColdOptions(rocksdb::Env::Default());
+    const rocksdb::Options options = ps::ColdOptions(rocksdb::Env::Default(), /*page_cache=*/false);
     const std::string db = folder + "/cold/db";
     const std::vector<rocksdb::ColumnFamilyDescriptor> families = {
         {rocksdb::kDefaultColumnFamilyName, options}, {"table-0", options}};
