@@ -57,22 +57,26 @@ std::vector<v1::ExpirySpec> Expiries() {
   return all;
 }
 
-v1::OpenJobRequest EveryCombination() {
+// The optimizer's number is that of Optimizers().
+v1::OpenJobRequest EveryCombination(size_t optimizer) {
+  const std::vector<v1::AdmissionSpec> admissions = Admissions();
+  const std::vector<v1::ExpirySpec> expiries = Expiries();
+  // Differs from optimizer to optimizer, so that each meets other dims and types.
+  size_t number = optimizer * admissions.size() * expiries.size() * 2;
   std::vector<v1::PsTable> tables;
-  for (const v1::OptimizerSpec& optimizer : Optimizers()) {
-    for (const v1::AdmissionSpec& admission : Admissions()) {
-      for (const v1::ExpirySpec& expiry : Expiries()) {
-        for (const v1::RowUpdate update : {v1::TOUCHED_ROWS, v1::EVERY_ROW}) {
-          const uint32_t dim = 1 + tables.size() % 9;
-          v1::PsTable& table =
-              tables.emplace_back(AdamTable(absl::StrCat("t", tables.size()), dim, v1::SYNC));
-          *table.mutable_spec()->mutable_optimizer() = optimizer;
-          *table.mutable_spec()->mutable_admission() = admission;
-          *table.mutable_spec()->mutable_expiry() = expiry;
-          table.mutable_spec()->set_update(update);
-          table.mutable_spec()->set_row_type(tables.size() % 3 == 0 ? v1::BFLOAT16 : v1::FLOAT32);
-          table.mutable_spec()->set_wire_type(tables.size() % 5 < 2 ? v1::BFLOAT16 : v1::FLOAT32);
-        }
+  for (const v1::AdmissionSpec& admission : admissions) {
+    for (const v1::ExpirySpec& expiry : expiries) {
+      for (const v1::RowUpdate update : {v1::TOUCHED_ROWS, v1::EVERY_ROW}) {
+        const uint32_t dim = 1 + number % 9;
+        v1::PsTable& table =
+            tables.emplace_back(AdamTable(absl::StrCat("t", number), dim, v1::SYNC));
+        ++number;
+        *table.mutable_spec()->mutable_optimizer() = Optimizers()[optimizer];
+        *table.mutable_spec()->mutable_admission() = admission;
+        *table.mutable_spec()->mutable_expiry() = expiry;
+        table.mutable_spec()->set_update(update);
+        table.mutable_spec()->set_row_type(number % 3 == 0 ? v1::BFLOAT16 : v1::FLOAT32);
+        table.mutable_spec()->set_wire_type(number % 5 < 2 ? v1::BFLOAT16 : v1::FLOAT32);
       }
     }
   }
@@ -107,8 +111,8 @@ struct Outcome {
 
 // Cuts at step 4, which drops rows that come again later, and at the end. With `spill` rows may
 // leave memory.
-Outcome Train(uint32_t ps, uint64_t arrival_seed, Spill* spill = nullptr) {
-  const v1::OpenJobRequest job = EveryCombination();
+Outcome Train(const v1::OpenJobRequest& job, uint32_t ps, uint64_t arrival_seed,
+              Spill* spill = nullptr) {
   HandClock clock;
   FaultFileSystem files;
   ShardedJob cluster(job, ps, files, clock, spill);
@@ -152,10 +156,12 @@ Outcome Train(uint32_t ps, uint64_t arrival_seed, Spill* spill = nullptr) {
   return outcome;
 }
 
-TEST(Policies, ComposeAndGiveTheSameBitsOnOnePsOnThreeAndWithRowsOnDisk) {
-  const v1::OpenJobRequest job = EveryCombination();
-  const Outcome one = Train(1, 1);
-  const Outcome three = Train(3, 2);
+class Policies : public testing::TestWithParam<size_t> {};
+
+TEST_P(Policies, ComposeAndGiveTheSameBitsOnOnePsOnThreeAndWithRowsOnDisk) {
+  const v1::OpenJobRequest job = EveryCombination(GetParam());
+  const Outcome one = Train(job, 1, 1);
+  const Outcome three = Train(job, 3, 2);
   EXPECT_EQ(one.rows, three.rows);
   EXPECT_EQ(one.expired, three.expired);
   EXPECT_EQ(one.dropped, three.dropped);
@@ -164,16 +170,16 @@ TEST(Policies, ComposeAndGiveTheSameBitsOnOnePsOnThreeAndWithRowsOnDisk) {
     // Memory for a few rows of each table that may spill.
     const std::string folder = testing::TempDir() + "/policies-" + std::to_string(::getpid());
     const auto spill = Spill::Open({.folder = folder,
-                                    .memory_bytes = 30'000,
+                                    .memory_bytes = 3'000,
                                     .max_job_bytes = UINT64_MAX,
                                     .reader_threads = 2});
     ASSERT_OK(spill);
-    const Outcome spilled = Train(2, 3, spill->get());
+    const Outcome spilled = Train(job, 2, 3, spill->get());
     EXPECT_EQ(one.rows, spilled.rows);
     EXPECT_EQ(one.expired, spilled.expired);
     EXPECT_EQ(one.dropped, spilled.dropped);
     EXPECT_EQ(one.not_admitted, spilled.not_admitted);
-    EXPECT_GT(spilled.spilled, 5000);
+    EXPECT_GT(spilled.spilled, 500);
     std::filesystem::remove_all(folder);
   }
 
@@ -209,12 +215,18 @@ TEST(Policies, ComposeAndGiveTheSameBitsOnOnePsOnThreeAndWithRowsOnDisk) {
       EXPECT_LT(rows[t], 28u) << spec.ShortDebugString();
     }
   }
-  // Optimizers, admissions and updates: 10 * 4 * 2 tables a rule.
   EXPECT_EQ(expired_by_rule[0], 0u);
   for (size_t rule = 1; rule < expired_by_rule.size(); ++rule) {
-    EXPECT_GT(expired_by_rule[rule], 80u) << "rule " << rule;
+    EXPECT_GT(expired_by_rule[rule], 0u) << "rule " << rule;
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(EveryOptimizer, Policies, testing::Range<size_t>(0, Optimizers().size()),
+                         [](const auto& info) {
+                           return v1::OptimizerSpec::descriptor()
+                               ->FindFieldByNumber(Optimizers()[info.param].kind_case())
+                               ->name();
+                         });
 
 }  // namespace
 }  // namespace tessera::ps
