@@ -101,10 +101,16 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
 
   // The phases of v1::WriteCheckpointRequest. The cut, in sync mode, waits until `step` is applied,
   // at most until the deadline (of Clock::Monotonic), and then keeps pushes away for a moment; they
-  // go on while it is written. Ends with an error of `keep_going`, or when the shard is closed.
+  // go on while it is written. Ends with an error of `keep_going`, or when the shard is closed. Of
+  // a phase that writes the caller is answered after AwaitFollower: what is written may be
+  // committed.
   absl::StatusOr<v1::WriteCheckpointResponse> WriteCheckpoint(
       const v1::WriteCheckpointRequest& request, absl::Duration deadline,
       KeepGoing keep_going = absl::OkStatus) ABSL_LOCKS_EXCLUDED(mu_, cut_mu_);
+  static bool Writes(v1::WriteCheckpointRequest::Phase phase) {
+    return phase == v1::WriteCheckpointRequest::WRITE ||
+           phase == v1::WriteCheckpointRequest::CUT_AND_WRITE;
+  }
 
   // Partitions that change their owner (job_shard_move.cc).
   //

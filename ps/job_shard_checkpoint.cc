@@ -133,7 +133,7 @@ absl::StatusOr<v1::WriteCheckpointResponse> JobShard::WriteCheckpoint(
     if (made.ok()) cut = *std::move(made);
   }
   std::optional<WrittenPart> written;
-  if (status.ok() && (phase == Request::WRITE || phase == Request::CUT_AND_WRITE)) {
+  if (status.ok() && Writes(phase)) {
     absl::StatusOr<WrittenPart> part =
         WriteCut(*options_.files, *std::move(cut), partitions_, tables_, open);
     cut_room_.Wake();

@@ -142,6 +142,32 @@ TEST_F(ReplicaTest, TheFollowersLogShrinksWithCommittedCheckpoints) {
   EXPECT_LE(segments(), 2u);
 }
 
+TEST_F(ReplicaTest, ACheckpointThatMayBeCommittedIsOneThatTheFollowersLogGoesOnFrom) {
+  const v1::OpenJobRequest job = AsyncJob();
+  const auto primary = *Open(job, files_);
+  ASSERT_OK(primary->SetFollower(1, "ps-1"));
+  const auto follower = OpenFollower(job, 1);
+  Feed(*primary, *follower);
+  ASSERT_OK(primary->Push(AsyncPush(0, 0)));
+  Feed(*primary, *follower);
+  Checkpoint(*primary, job, "cut-1", 1);
+  // What the ps answers with.
+  Waiting written(*primary);
+  EXPECT_FALSE(written.status.has_value()) << "the follower does not know of the cut";
+  Feed(*primary, *follower);
+  ASSERT_TRUE(written.status.has_value());
+  EXPECT_OK(*written.status);
+  // The ps dies, then the follower, which has taken its place.
+  ASSERT_OK(follower->StopFollowing());
+  ASSERT_OK(follower->Push(AsyncPush(1, 0)));
+  v1::OpenJobRequest again = job;
+  again.set_recover(true);
+  again.set_checkpoint("cut-1");
+  auto back = Open(again, files_, OtherLogs);
+  ASSERT_OK(back);
+  EXPECT_EQ(Rows(**back, files_, 0), Rows(*follower, files_, 0));
+}
+
 // As while no master is there to give the follower up.
 TEST_F(ReplicaTest, WhoWaitsTooLongForTheFollowerIsToldAndComesAgain) {
   const auto primary = *Open(AsyncJob(), files_);

@@ -129,7 +129,11 @@ void PsNode::Serve(const v1::WriteCheckpointRequest& request,
                    const Network::Reply<v1::WriteCheckpointResponse>& reply) {
   const auto shard = jobs_->Find(request.job_id(), request.generation());
   if (!shard.ok()) return reply(shard.status());
-  reply((*shard)->WriteCheckpoint(request, world_.Monotonic()));
+  const absl::StatusOr<v1::WriteCheckpointResponse> done =
+      (*shard)->WriteCheckpoint(request, world_.Monotonic());
+  if (!done.ok() || !ps::JobShard::Writes(request.phase())) return reply(done);
+  (*shard)->AwaitFollower(
+      [reply, done](const absl::Status& status) { status.ok() ? reply(*done) : reply(status); });
 }
 
 void PsNode::Serve(const v1::PullRequest& request, const Network::Reply<v1::PullResponse>& reply) {
