@@ -1,6 +1,7 @@
 #include "ps/spill.h"
 
 #include <algorithm>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -12,6 +13,13 @@ namespace {
 
 constexpr char kPrefix[] = "job-";
 constexpr uint64_t kLeastEvictionBytes = 1 << 20;
+constexpr int kDiskReaders = 16;
+
+int Readers(const Spill::Options& options) {
+  if (options.reader_threads > 0) return options.reader_threads;
+  if (!options.page_cache) return kDiskReaders;
+  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+}
 
 }  // namespace
 
@@ -31,7 +39,7 @@ Spill::Spill(Options options, std::unique_ptr<FolderLock> lock)
       lock_(std::move(lock)),
       budget_(options_.memory_bytes),
       evictor_(&budget_),
-      readers_(options_.reader_threads) {}
+      readers_(Readers(options_)) {}
 
 std::string Spill::NewFolder() {
   return absl::StrCat(options_.folder, "/", kPrefix, folders_.fetch_add(1));

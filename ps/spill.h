@@ -25,8 +25,9 @@ class Spill {
     uint64_t memory_bytes = 0;  // for rows and what their tier takes in memory
     uint64_t max_job_bytes = UINT64_MAX;  // of files of one job
     bool page_cache = false;              // as ColdStore's
-    // Each has as many reads in flight as a MultiGet finds in one file (UringReads), or one.
-    int reader_threads = 16;
+    // Each has as many reads in flight as a MultiGet finds in one file (UringReads), or one. 0: 16
+    // that wait for the disk, or one a processor where most reads are of the page cache.
+    int reader_threads = 0;
     absl::Duration room_limit = absl::Seconds(10);  // as TableTier's
   };
 
