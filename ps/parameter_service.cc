@@ -66,8 +66,15 @@ grpc::ServerUnaryReactor* RunMeant(const ParameterService::Options& options,
                });
 }
 
+// Finishes a call when a follower, too, has what the shard's push log has by now.
+template <typename Finish>
+void FinishReplicated(std::shared_ptr<JobShard> shard, const Finish& finish) {
+  JobShard& job = *shard;
+  job.AwaitFollower([finish, keep = std::move(shard)](const absl::Status& s) { finish(s); });
+}
+
 // Of one whose effect a push log is to have, and a follower, before the call is answered: a
-// function to the shard, or to null where there is nothing that a follower needs.
+// function to the shard.
 template <typename Work, typename Observe>
 grpc::ServerUnaryReactor* RunReplicated(Executor& executor, grpc::CallbackServerContext& context,
                                         uint64_t bytes, Observe observe, Work work) {
@@ -75,9 +82,8 @@ grpc::ServerUnaryReactor* RunReplicated(Executor& executor, grpc::CallbackServer
       executor, context, bytes, std::move(observe),
       [work = std::move(work)](const auto& finish) mutable {
         absl::StatusOr<std::shared_ptr<JobShard>> shard = work();
-        if (!shard.ok() || *shard == nullptr) return finish(shard.status());
-        JobShard& job = **shard;
-        job.AwaitFollower([finish, keep = *std::move(shard)](const absl::Status& s) { finish(s); });
+        if (!shard.ok()) return finish(shard.status());
+        FinishReplicated(*std::move(shard), finish);
       },
       Executor::MayWait::kForDisk);
 }
@@ -392,17 +398,21 @@ grpc::ServerUnaryReactor* ParameterService::WriteCheckpoint(
         return options_.metrics->Answered("WriteCheckpoint", status);
     }
   };
-  return RunReplicated(
-      *options_.administration, *context, request->ByteSizeLong(), observe,
-      [=, this]() -> absl::StatusOr<std::shared_ptr<JobShard>> {
-        TESSERA_RETURN_IF_ERROR(options_.jobs->CheckMeant(request->ps_process()));
-        TESSERA_ASSIGN_OR_RETURN(auto shard,
-                                 options_.jobs->Find(request->job_id(), request->generation()));
-        const auto keep_going = [context] { return CheckCancelled(*context); };
-        TESSERA_ASSIGN_OR_RETURN(*response, shard->WriteCheckpoint(*request, deadline, keep_going));
-        // Once it is committed, a follower's log is asked for what came after this cut.
-        return JobShard::Writes(phase) ? shard : nullptr;
-      });
+  const auto work = [=, this]() -> absl::StatusOr<std::shared_ptr<JobShard>> {
+    TESSERA_RETURN_IF_ERROR(options_.jobs->CheckMeant(request->ps_process()));
+    TESSERA_ASSIGN_OR_RETURN(auto shard,
+                             options_.jobs->Find(request->job_id(), request->generation()));
+    const auto keep_going = [context] { return CheckCancelled(*context); };
+    TESSERA_ASSIGN_OR_RETURN(*response, shard->WriteCheckpoint(*request, deadline, keep_going));
+    return shard;
+  };
+  return Run(*options_.administration, *context, request->ByteSizeLong(), observe,
+             [=](const auto& finish) {
+               absl::StatusOr<std::shared_ptr<JobShard>> shard = work();
+               if (!shard.ok() || !JobShard::Writes(phase)) return finish(shard.status());
+               // Once it is committed, a follower's log is asked for what came after this cut.
+               FinishReplicated(*std::move(shard), finish);
+             });
 }
 
 grpc::ServerUnaryReactor* ParameterService::GetStats(grpc::CallbackServerContext* context,

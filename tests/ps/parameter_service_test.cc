@@ -1,6 +1,10 @@
 #include "ps/parameter_service.h"
 
+#include <unistd.h>
+
+#include <chrono>
 #include <cmath>
+#include <filesystem>
 #include <future>
 #include <random>
 
@@ -25,8 +29,11 @@ using testing::ElementsAre;
 // A whole server without a master, over the in-process transport.
 class ParameterServiceTest : public testing::Test {
  protected:
-  void SetUp() override {
-    auto server = ParameterServer::Start(Options());
+  void SetUp() override { Start(Options()); }
+  // In the place of the one before.
+  void Start(const ParameterServer::Options& options) {
+    server_ = nullptr;
+    auto server = ParameterServer::Start(options);
     ASSERT_OK(server);
     server_ = *std::move(server);
     stub_ = v1::ParameterService::NewStub(channels_.Connect(server_->address()));
@@ -199,6 +206,60 @@ TEST_F(ParameterServiceTest, AFullDiskAtACheckpointIsAnAnswerNotADeath) {
   files_.Repair();
   EXPECT_OK(Call(&v1::ParameterService::Stub::WriteCheckpoint, write, &written));
   EXPECT_OK(Push(PushOf(0, 1, {{0, {1}, {1}}})));
+}
+
+// This test is the follower.
+TEST_F(ParameterServiceTest, ACheckpointIsWrittenWhenTheFollowerHasItsCut) {
+  using Stub = v1::ParameterService::Stub;
+  ParameterServer::Options options = Options();
+  options.data_folder = testing::TempDir() + "/cut-" + std::to_string(::getpid());
+  Start(options);
+  v1::OpenJobRequest job = Job({SgdTable("t", 1, v1::ASYNC)}, 1);
+  job.set_push_log(v1::RecoverySpec::ASYNC);
+  ASSERT_OK(Open(job));
+  v1::SetFollowerRequest pair;
+  pair.set_job_id("job-1");
+  pair.set_generation(1);
+  pair.set_pair(1);
+  pair.set_follower("ps-1");
+  v1::SetFollowerResponse told;
+  ASSERT_OK(Call(&Stub::SetFollower, pair, &told));
+  v1::ReadLogRequest next;
+  next.set_job_id("job-1");
+  next.set_generation(1);
+  next.set_pair(1);
+  // Says what it has, and waits for a second where there is no more.
+  const auto read = [&] {
+    v1::ReadLogResponse answer;
+    EXPECT_OK(Call(&Stub::ReadLog, next, &answer));
+    for (const v1::LogRecord& record : answer.records()) next.set_next_record(record.number() + 1);
+    return answer.records_size();
+  };
+  while (read() > 0) {
+  }
+
+  v1::WriteCheckpointRequest checkpoint;
+  checkpoint.set_job_id("job-1");
+  checkpoint.set_generation(1);
+  checkpoint.set_folder("step-0");
+  checkpoint.set_parts(1);
+  checkpoint.set_phase(v1::WriteCheckpointRequest::CUT);
+  v1::WriteCheckpointResponse cut;
+  // Training, which stands for the cut, does not wait for a follower.
+  EXPECT_OK(Call(&Stub::WriteCheckpoint, checkpoint, &cut));
+  checkpoint.set_phase(v1::WriteCheckpointRequest::WRITE);
+  v1::WriteCheckpointResponse files;
+  auto written = std::async(std::launch::async,
+                            [&] { return Call(&Stub::WriteCheckpoint, checkpoint, &files); });
+  EXPECT_EQ(written.wait_for(std::chrono::milliseconds(300)), std::future_status::timeout);
+  EXPECT_GT(read(), 0);
+  EXPECT_EQ(written.wait_for(std::chrono::milliseconds(300)), std::future_status::timeout)
+      << "that it has it is said by its next call";
+  read();
+  EXPECT_OK(written.get());
+  EXPECT_EQ(files.files_size(), 1);
+  server_ = nullptr;
+  std::filesystem::remove_all(options.data_folder);
 }
 
 TEST_F(ParameterServiceTest, WhatAServerPrintsIsWhatWasDone) {

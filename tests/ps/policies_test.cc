@@ -156,6 +156,13 @@ Outcome Train(const v1::OpenJobRequest& job, uint32_t ps, uint64_t arrival_seed,
   return outcome;
 }
 
+std::vector<uint64_t> ExpiredByRule(const Outcome& outcome) {
+  std::vector<uint64_t> rows(Expiries().size());
+  for (size_t t = 0; t < outcome.expired.size(); ++t)
+    rows[t / 2 % rows.size()] += outcome.expired[t];
+  return rows;
+}
+
 class Policies : public testing::TestWithParam<size_t> {};
 
 TEST_P(Policies, ComposeAndGiveTheSameBitsOnOnePsOnThreeAndWithRowsOnDisk) {
@@ -196,13 +203,12 @@ TEST_P(Policies, ComposeAndGiveTheSameBitsOnOnePsOnThreeAndWithRowsOnDisk) {
     ++rows[place.first];
     for (const float x : row.floats) EXPECT_TRUE(std::isfinite(x)) << place.first;
   }
-  std::vector<uint64_t> expired_by_rule(Expiries().size());
+  const std::vector<uint64_t> expired_by_rule = ExpiredByRule(one);
   for (int t = 0; t < job.tables_size(); ++t) {
     const v1::TableSpec& spec = job.tables(t).spec();
     const bool admits_all =
         spec.admission().after_sightings() == 0 && !spec.admission().has_probability();
     const size_t rule = static_cast<size_t>(t) / 2 % Expiries().size();
-    expired_by_rule[rule] += one.expired[t];
     EXPECT_EQ(one.dropped[t] == 0, admits_all) << spec.ShortDebugString();
     EXPECT_EQ(one.not_admitted[t] == 0, admits_all) << spec.ShortDebugString();
     EXPECT_GT(rows[t], 0u) << spec.ShortDebugString();
@@ -218,6 +224,20 @@ TEST_P(Policies, ComposeAndGiveTheSameBitsOnOnePsOnThreeAndWithRowsOnDisk) {
   EXPECT_EQ(expired_by_rule[0], 0u);
   for (size_t rule = 1; rule < expired_by_rule.size(); ++rule) {
     EXPECT_GT(expired_by_rule[rule], 0u) << "rule " << rule;
+  }
+}
+
+// How many the norm takes depends on how far an optimizer moves rows.
+TEST(PoliciesOfAllOptimizers, EveryExpiryTakesItsShareOfRows) {
+  std::vector<uint64_t> expired(Expiries().size());
+  for (size_t optimizer = 0; optimizer < Optimizers().size(); ++optimizer) {
+    const std::vector<uint64_t> rows = ExpiredByRule(Train(EveryCombination(optimizer), 1, 1));
+    for (size_t rule = 0; rule < rows.size(); ++rule) expired[rule] += rows[rule];
+  }
+  // Optimizers, admissions and updates: 10 * 4 * 2 tables a rule.
+  EXPECT_EQ(expired[0], 0u);
+  for (size_t rule = 1; rule < expired.size(); ++rule) {
+    EXPECT_GT(expired[rule], 80u) << "rule " << rule;
   }
 }
 
