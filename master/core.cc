@@ -10,6 +10,7 @@
 #include "common/job/validate.h"
 #include "common/status_macros.h"
 #include "common/version.h"
+#include "master/run_state.h"
 
 namespace tessera::master {
 namespace {

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "master/core.h"
+#include "master/run_state.h"
 
 namespace tessera::master {
 namespace {

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "master/core.h"
+#include "master/run_state.h"
 
 namespace tessera::master {
 namespace {

@@ -8,6 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "common/log.h"
 #include "master/core.h"
+#include "master/run_state.h"
 
 namespace tessera::master {
 namespace {

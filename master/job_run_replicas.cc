@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "master/job_run.h"
+#include "master/run_state.h"
 
 namespace tessera::master {
 namespace {

@@ -2,6 +2,7 @@
 #include <random>
 #include <tuple>
 
+#include "master/run_state.h"
 #include "tests/master/core_harness.h"
 
 namespace tessera::master {
