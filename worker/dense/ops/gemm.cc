@@ -53,11 +53,12 @@ class GemmOp final : public Op {
   }
 
   bool RunsOnCuda() const override { return true; }
+  bool EndsInRelu() const override { return true; }
 
   void CudaForward(cuda::Stream& stream, const ForwardPass& pass) const override {
     cuda::Gemm(stream, CudaProducts(pass.precision), Rows(pass.outputs[0]), out_, in_,
                {pass.inputs[0].data()}, {pass.trained[0].data(), true}, pass.outputs[0].data(),
-               {.bias = bias_ ? pass.trained[1].data() : nullptr});
+               {.bias = bias_ ? pass.trained[1].data() : nullptr, .relu = pass.relu});
   }
 
   void CudaBackward(cuda::Stream& stream, const BackwardPass& pass) const override {
