@@ -1,7 +1,6 @@
 // Streams and memory of a card.
 #include "cuda/stream.h"
 
-#include <cublas_v2.h>
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
@@ -9,15 +8,12 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "cuda/dense/product_plans.h"
 
 namespace tessera::cuda {
 namespace {
 
 cudaStream_t Native(const Stream& stream) { return static_cast<cudaStream_t>(stream.native()); }
-
-// Large enough for every product; given once, so that the choice of kernels and their bits do not
-// depend on what ran before.
-constexpr size_t kBlasWorkspaceFloats = 8 << 20;
 
 }  // namespace
 
@@ -30,18 +26,8 @@ absl::StatusOr<std::unique_ptr<Stream>> Stream::New(int device) {
   cudaStream_t native = nullptr;
   stream->Check("a stream", cudaStreamCreateWithFlags(&native, cudaStreamNonBlocking));
   stream->native_ = native;
-  cublasHandle_t blas = nullptr;
-  if (stream->status().ok() && cublasCreate(&blas) != CUBLAS_STATUS_SUCCESS) {
-    stream->Fail(absl::InternalError("cuBLAS did not start"));
-  }
-  stream->blas_ = blas;
   if (!stream->status().ok()) return stream->status();
-  cublasSetStream(blas, native);
-  float* const workspace = stream->Scratch(kBlasWorkspaceFloats);
-  // The products' own; scratch is taken anew below.
-  cublasSetWorkspace(blas, workspace, kBlasWorkspaceFloats * sizeof(float));
-  stream->blas_workspace_ = std::exchange(stream->scratch_, nullptr);
-  stream->scratch_floats_ = 0;
+  stream->product_plans_ = {new ProductPlans(*stream), [](ProductPlans* plans) { delete plans; }};
   if (!stream->status().ok()) return stream->status();
   return stream;
 }
@@ -52,8 +38,7 @@ Stream::~Stream() {
   cudaSetDevice(device_);
   if (native_ != nullptr) cudaStreamSynchronize(Native(*this));
   cudaFree(scratch_);
-  if (blas_ != nullptr) cublasDestroy(static_cast<cublasHandle_t>(blas_));
-  cudaFree(blas_workspace_);
+  product_plans_.reset();
   if (native_ != nullptr) cudaStreamDestroy(Native(*this));
 }
 

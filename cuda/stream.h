@@ -18,6 +18,7 @@ namespace tessera::cuda {
 using CapturedWork = std::unique_ptr<void, void (*)(void*)>;
 
 struct EmulatedCapture;
+class ProductPlans;
 
 // Work for one card, done in the order in which it is given. Calls return before the work is done;
 // only Synchronize and CopyToHost wait. The first thing that fails is kept, names what it was, and
@@ -78,10 +79,18 @@ class Stream {
   // replayed: its scratch is gone.
   uint64_t scratch_taken() const { return scratch_taken_; }
 
-  // For launch.h and products.cu: the CUDA stream and the handle of cuBLAS; null where it is
+  // From now on (at first not): of the algorithms that cuBLAS proposes for a product, up to 16, the
+  // one is taken that is fastest here. It is measured when the sizes first come, which takes some
+  // milliseconds, and memory for one more C; in a capture, where nothing can be, cuBLAS chooses as
+  // without. Another stream may find another, with other bits. Does nothing where it is emulated.
+  void SearchProducts(bool search) { searches_products_ = search; }
+  bool searches_products() const { return searches_products_; }
+
+  // For launch.h and products.cu: the CUDA stream, and how it does products; null where it is
   // emulated.
   void* native() const { return native_; }
-  void* blas() const { return blas_; }
+  ProductPlans* product_plans() const { return product_plans_.get(); }
+  bool capturing() const { return capturing_; }
   // The same, where it is emulated: does `work`, or captures it.
   void Emulate(std::function<void()> work);
   // Keeps the first error; of work that is being captured, until that is refused. `code` is a
@@ -97,8 +106,8 @@ class Stream {
   bool capturing_ = false;
   absl::Status refused_;  // of what is being captured
   void* native_ = nullptr;
-  void* blas_ = nullptr;
-  [[maybe_unused]] float* blas_workspace_ = nullptr;
+  std::unique_ptr<ProductPlans, void (*)(ProductPlans*)> product_plans_ = {nullptr, nullptr};
+  bool searches_products_ = false;
   float* scratch_ = nullptr;
   size_t scratch_floats_ = 0;
   uint64_t scratch_taken_ = 0;

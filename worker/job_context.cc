@@ -93,6 +93,7 @@ absl::StatusOr<std::unique_ptr<JobContext>> NewJobContext(const v1::Assignment& 
   context->plan = std::make_unique<EmbeddingPlan>(spec, context->model->inputs());
   TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<cuda::Stream> stream, OpenDevice(wish, *context->model));
   if (stream == nullptr) TESSERA_RETURN_IF_ERROR(CheckPrecision(spec.train().precision()));
+  if (stream != nullptr) stream->SearchProducts(spec.train().search_products());
   context->executor = std::make_unique<Executor>(*context->model, options.pool, std::move(stream));
   if (context->executor->stream() != nullptr) {
     context->card = std::make_unique<CardPooling>(

@@ -98,7 +98,7 @@ void Gru(Stream& stream, const GruSequences& sequences, const float* recurrence,
   float* const u = h + floats;
   stream.Zero(h, floats);
   for (int64_t place = 0; place < sequences.places; ++place) {
-    Gemm(stream, Products::kFloat32, batch, 3 * units, units, {h}, {recurrence, true}, u, false);
+    Gemm(stream, Products::kFloat32, batch, 3 * units, units, {h}, {recurrence, true}, u);
     Step(stream, sequences, place, u, bias, planes, h, y);
   }
   if (!sequences.all_states) stream.Copy(h, y, floats);
@@ -129,7 +129,8 @@ void GruBackward(Stream& stream, const GruSequences& sequences, const float* rec
           });
     }
     if (place == 0) break;  // Nobody needs the gradient of h = 0.
-    Gemm(stream, Products::kFloat32, batch, units, 3 * units, {du}, {recurrence}, slope, true);
+    Gemm(stream, Products::kFloat32, batch, units, 3 * units, {du}, {recurrence}, slope,
+         {.add = true});
   }
 }
 

@@ -1,59 +1,57 @@
 #include "cuda/dense/products.h"
 
+#include <algorithm>
+
+#include "common/math/activation/relu.h"
 #include "cuda/launch.h"
 
 #ifdef __CUDACC__
-#include <cublas_v2.h>
-
-#include "absl/strings/str_cat.h"
+#include "cuda/dense/product_plans.h"
 #else
 #include "common/math/bfloat16.h"
 #include "common/math/rounded.h"
 #endif
 
 namespace tessera::cuda {
+namespace {
+
+// What is written of a number of column `column`, with all but its bias and rectifier.
+TESSERA_HOST_DEVICE inline float Finished(const Epilogue& epilogue, int64_t column, float value) {
+  if (epilogue.bias != nullptr) value += epilogue.bias[column];
+  return epilogue.relu ? math::Relu::Value({}, value) : value;
+}
+
+}  // namespace
 
 #ifdef __CUDACC__
 
 namespace {
 
-cublasComputeType_t ComputeType(Products products) {
-  switch (products) {
-    case Products::kTf32:
-      return CUBLAS_COMPUTE_32F_FAST_TF32;
-    case Products::kBfloat16:
-      return CUBLAS_COMPUTE_32F_FAST_16BF;
-    case Products::kFloat16:
-      return CUBLAS_COMPUTE_32F_FAST_16F;
-    default:
-      return CUBLAS_COMPUTE_32F;
-  }
+// The biases and rectifiers of products whose sums, or zeros unless `written`, C has.
+void Finish(Stream& stream, int64_t m, int64_t n, float* c, Epilogue epilogue, ProductBatch batch,
+            bool written) {
+  ForEach(stream, "end of a product", batch.count * m * n, [=] TESSERA_HOST_DEVICE(int64_t i) {
+    float& to = c[i / (m * n) * batch.c_stride + i % (m * n)];
+    to = Finished(epilogue, i % n, written ? to : 0);
+  });
 }
 
 }  // namespace
 
 void Gemm(Stream& stream, Products products, int64_t m, int64_t n, int64_t k, Matrices a,
-          Matrices b, float* c, bool add, int64_t count, int64_t c_stride, float alpha) {
-  if (!stream.status().ok() || m == 0 || n == 0 || count == 0) return;
-  if (k == 0) {
-    if (!add) {
-      for (int64_t i = 0; i < count; ++i) stream.Zero(c + i * c_stride, m * n);
-    }
-    return;
-  }
-  // cuBLAS reads columns first: what it takes for the transposes is C^T = B^T A^T.
-  const float beta = add ? 1 : 0;
-  const auto operation = [](const Matrices& x) { return x.transposed ? CUBLAS_OP_T : CUBLAS_OP_N; };
-  const cublasStatus_t status = cublasGemmStridedBatchedEx(
-      static_cast<cublasHandle_t>(stream.blas()), operation(b), operation(a), static_cast<int>(n),
-      static_cast<int>(m), static_cast<int>(k), &alpha, b.data, CUDA_R_32F,
-      static_cast<int>(b.transposed ? k : n), b.stride, a.data, CUDA_R_32F,
-      static_cast<int>(a.transposed ? m : k), a.stride, &beta, c, CUDA_R_32F, static_cast<int>(n),
-      c_stride, static_cast<int>(count), ComputeType(products), CUBLAS_GEMM_DEFAULT);
-  if (status != CUBLAS_STATUS_SUCCESS) {
-    stream.Fail(
-        absl::InternalError(absl::StrCat("cuBLAS: a product of ", m, " x ", k, " and ", k, " x ", n,
-                                         ", ", count, " times: ", cublasGetStatusString(status))));
+          Matrices b, float* c, Epilogue epilogue, ProductBatch batch) {
+  if (!stream.status().ok() || m == 0 || n == 0) return;
+  if (k == 0) return Finish(stream, m, n, c, epilogue, batch, epilogue.add);
+  // Some kernels have a product of a batch in a dimension of the grid that ends at 65535.
+  constexpr int64_t kMostAtOnce = 1 << 15;
+  for (int64_t begin = 0; begin < batch.count; begin += kMostAtOnce) {
+    const ProductBatch some = {std::min(kMostAtOnce, batch.count - begin), batch.c_stride};
+    float* const to = c + begin * batch.c_stride;
+    const bool finished =
+        stream.product_plans()->Run({products, m, n, k, a, b, to, epilogue, some});
+    if (!finished) Finish(stream, m, n, to, epilogue, some, true);
+    a.data += some.count * a.stride;
+    b.data += some.count * b.stride;
   }
 }
 
@@ -78,8 +76,8 @@ float Rounded(Products products, float x) {
 }  // namespace
 
 void Gemm(Stream& stream, Products products, int64_t m, int64_t n, int64_t k, Matrices a,
-          Matrices b, float* c, bool add, int64_t count, int64_t c_stride, float alpha) {
-  ForEach(stream, "product", count * m * n, [=](int64_t i) {
+          Matrices b, float* c, Epilogue epilogue, ProductBatch batch) {
+  ForEach(stream, "product", batch.count * m * n, [=](int64_t i) {
     const int64_t product = i / (m * n), row = i / n % m, column = i % n;
     const float* const p = a.data + product * a.stride;
     const float* const q = b.data + product * b.stride;
@@ -88,8 +86,8 @@ void Gemm(Stream& stream, Products products, int64_t m, int64_t n, int64_t k, Ma
       sum += Rounded(products, a.transposed ? p[j * m + row] : p[row * k + j]) *
              Rounded(products, b.transposed ? q[column * k + j] : q[j * n + column]);
     }
-    float& to = c[product * c_stride + row * n + column];
-    to = alpha * sum + (add ? to : 0);
+    float& to = c[product * batch.c_stride + row * n + column];
+    to = Finished(epilogue, column, epilogue.alpha * sum + (epilogue.add ? to : 0));
   });
 }
 

@@ -1,12 +1,8 @@
-// The dense graph on a card: kernels beside a large copy on it, a model's step beside its products
-// alone. Without a card it says so and reports the worker's part only, the index of kept rows.
-#include <algorithm>
-#include <cmath>
-#include <cstdio>
+// The dense graph on a card: kernels beside a large copy on it, and cuda_steps.h. Without a card it
+// says so and reports the worker's part only, the index of kept rows.
 #include <memory>
 #include <numeric>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -15,15 +11,13 @@
 #include "cuda/dense/accumulate.h"
 #include "cuda/dense/activation.h"
 #include "cuda/dense/bias.h"
-#include "cuda/dense/products.h"
-#include "cuda/devices.h"
 #include "cuda/rows/pooling.h"
 #include "cuda/stream.h"
 #include "tests/bench/bench.h"
-#include "tests/bench/dense_models.h"
+#include "tests/bench/cuda_card.h"
+#include "tests/bench/cuda_steps.h"
 #include "tests/bench/zipf.h"
 #include "worker/card_batch.h"
-#include "worker/dense/cuda_products.h"
 #include "worker/row_slots.h"
 
 namespace tessera::bench {
@@ -31,25 +25,6 @@ namespace {
 
 using cuda::Memory;
 using cuda::Stream;
-
-// Null, and said: there is no card.
-std::unique_ptr<Stream> OpenCard(benchmark::State& state) {
-  absl::StatusOr<std::unique_ptr<Stream>> stream = Stream::New(0);
-  if (stream.ok()) return *std::move(stream);
-  std::fprintf(stderr, "cuda: %s\n", std::string(stream.status().message()).c_str());
-  state.SetLabel(std::string(stream.status().message()));
-  return nullptr;
-}
-
-// Seconds of one of `repeats` that follow each other.
-double SecondsOf(Stream& stream, int repeats, absl::FunctionRef<void()> once) {
-  stream.Synchronize();
-  const double seconds = Seconds([&] {
-    for (int i = 0; i < repeats; ++i) once();
-    stream.Synchronize();
-  });
-  return seconds / repeats;
-}
 
 // Of x and y [rows, width] and what belongs to them; bytes are those that must move at least.
 struct Kernel {
@@ -241,66 +216,6 @@ void MeasureRowSlots(benchmark::State& state, bool short_run) {
                  .limit = 0});
 }
 
-// The products of a step, as dense_bench.cc has them on the CPU.
-void RunProducts(Stream& stream, cuda::Products products, int64_t batch,
-                 const std::vector<DenseLayer>& layers, float* x, float* y, float* w) {
-  for (const DenseLayer& layer : layers) {
-    cuda::Gemm(stream, products, batch, layer.out, layer.in, {x}, {w, true}, y, false);
-  }
-  for (auto layer = layers.rbegin(); layer != layers.rend(); ++layer) {
-    cuda::Gemm(stream, products, layer->out, layer->in, batch, {y, true}, {x}, w, false);
-    if (!layer->input_gradient) continue;
-    cuda::Gemm(stream, products, batch, layer->in, layer->out, {y}, {w}, x, false);
-  }
-}
-
-void MeasureStep(benchmark::State& state, DenseShape shape, uint32_t batch) {
-  shape.batch = batch;
-  std::unique_ptr<Stream> stream = OpenCard(state);
-  const std::unique_ptr<Stream> products_stream = stream == nullptr ? nullptr : OpenCard(state);
-  if (products_stream == nullptr) return;
-  DenseStep step(shape, nullptr, std::move(stream));
-  DenseStep given(shape, nullptr, OpenCard(state));
-  given.Capture(false);
-  const std::vector<DenseLayer> layers = DenseLayers(shape);
-  int64_t widest = 0, weights = 0;
-  for (const DenseLayer& layer : layers) {
-    widest = std::max({widest, layer.in, layer.out});
-    weights = std::max(weights, layer.in * layer.out);
-  }
-  const auto floats = static_cast<size_t>(batch * widest);
-  Memory x(*products_stream, Memory::Where::kDevice, floats),
-      y(*products_stream, Memory::Where::kDevice, floats),
-      w(*products_stream, Memory::Where::kDevice, static_cast<size_t>(weights));
-  const cuda::Products products = worker::CudaProducts(shape.precision);
-  double loss = 0;
-  const auto speed = [&](DenseStep& of) { return batch / Seconds([&] { loss += of.Run(); }); };
-  const Medians medians = Interleave(
-      10, [&] { return speed(step); },
-      [&] {
-        return batch / SecondsOf(*products_stream, 4, [&] {
-                 RunProducts(*products_stream, products, batch, layers, x.data(), y.data(),
-                             w.data());
-               });
-      });
-  const Medians captured = Interleave(
-      10, [&] { return speed(step); }, [&] { return speed(given); });
-  for (const absl::Status& status : {step.status(), given.status(), products_stream->status()}) {
-    if (!status.ok()) return state.SkipWithError(status.ToString().c_str());
-  }
-  if (!std::isfinite(loss)) return state.SkipWithError("the loss is not a number");
-  Report(state, {.metric = "step",
-                 .value = medians.value,
-                 .unit = "samples/s",
-                 .limit_name = "its products alone on the card",
-                 .limit = medians.limit});
-  Report(state, {.metric = "replayed step",
-                 .value = captured.value,
-                 .unit = "samples/s",
-                 .limit_name = "the step given kernel by kernel",
-                 .limit = captured.limit});
-}
-
 }  // namespace
 
 void RegisterBenchmarks(const Options& options) {
@@ -321,23 +236,7 @@ void RegisterBenchmarks(const Options& options) {
   }
   Register("cuda/row-slots",
            [short_run](benchmark::State& state) { MeasureRowSlots(state, short_run); });
-  const auto dlrm_in = [](worker::Precision precision) {
-    DenseShape shape = DlrmShape();
-    shape.precision = precision;
-    return shape;
-  };
-  for (const auto& [name, shape] :
-       {std::pair("dlrm", DlrmShape()), std::pair("dlrm-tf32", dlrm_in(worker::Precision::kTf32)),
-        std::pair("dlrm-bfloat16", dlrm_in(worker::Precision::kBfloat16)),
-        std::pair("dlrm-float16", dlrm_in(worker::Precision::kFloat16)),
-        std::pair("deepfm", DeepFmShape())}) {
-    for (const uint32_t batch : {16384u, 65536u}) {
-      Register(absl::StrCat("cuda/", name, "/batch-", batch),
-               [shape = shape, batch, short_run](benchmark::State& state) {
-                 MeasureStep(state, shape, short_run ? 64 : batch);
-               });
-    }
-  }
+  RegisterStepsOnCard(options);
 }
 
 }  // namespace tessera::bench

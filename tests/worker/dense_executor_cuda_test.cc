@@ -10,17 +10,6 @@
 namespace tessera::worker::testing {
 namespace {
 
-// Sums have another order, and a card's functions other last bits.
-void ExpectNear(absl::Span<const float> found, absl::Span<const float> expected,
-                const std::string& what) {
-  ASSERT_EQ(found.size(), expected.size()) << what;
-  float largest = 1e-3f;
-  for (const float value : expected) largest = std::max(largest, std::fabs(value));
-  for (size_t i = 0; i < found.size(); ++i) {
-    ASSERT_NEAR(found[i], expected[i], 2e-4f * largest) << what << ", element " << i;
-  }
-}
-
 class ExecutorOnCuda : public ::testing::Test {
  protected:
   void SetUp() override {

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -108,6 +110,18 @@ struct Session {
   std::vector<float> trained, statistics, trained_gradient, statistics_gradient, labels;
   std::vector<float> weights;  // empty: all 1
 };
+
+// What a card computed, and what the CPU did: sums have another order, and a card's functions other
+// last bits.
+inline void ExpectNear(absl::Span<const float> found, absl::Span<const float> expected,
+                       const std::string& what) {
+  ASSERT_EQ(found.size(), expected.size()) << what;
+  float largest = 1e-3f;
+  for (const float value : expected) largest = std::max(largest, std::fabs(value));
+  for (size_t i = 0; i < found.size(); ++i) {
+    ASSERT_NEAR(found[i], expected[i], 2e-4f * largest) << what << ", element " << i;
+  }
+}
 
 inline google::protobuf::Struct SmallMlp() {
   return Options()

@@ -6,7 +6,6 @@
 #include "common/math/bfloat16.h"
 #include "common/math/rounded.h"
 #include "cuda/dense/loss_scaling.h"
-#include "cuda/dense/products.h"
 #include "tests/worker/dense_job_testing.h"
 #include "worker/device.h"
 
@@ -44,52 +43,6 @@ class PrecisionOnCuda : public ::testing::Test {
     return std::sqrt(error / size);
   }
 };
-
-// What an operand loses at most, of its size; a product of two may lose twice that, whatever way
-// the card rounds.
-double LossOf(cuda::Products products) {
-  switch (products) {
-    case cuda::Products::kTf32:
-    case cuda::Products::kFloat16:
-      return 0x1p-11;
-    case cuda::Products::kBfloat16:
-      return 0x1p-8;
-    default:
-      return 0;
-  }
-}
-
-TEST_F(PrecisionOnCuda, OfProductsKeepsItsBound) {
-  using cuda::Products;
-  const std::unique_ptr<cuda::Stream> stream = Stream();
-  constexpr int64_t kM = 33, kN = 40, kK = 65;
-  for (const Products products :
-       {Products::kFloat32, Products::kTf32, Products::kBfloat16, Products::kFloat16}) {
-    SCOPED_TRACE(static_cast<int>(products));
-    Guarded a(Normals(1, kM * kK)), b(Normals(2, kK * kN)), c(kM * kN);
-    for (Guarded* matrix : {&a, &b, &c}) matrix->CopyToDevice(*stream);
-    cuda::Gemm(*stream, products, kM, kN, kK, {a.on_device().data()}, {b.on_device().data()},
-               c.on_device().data(), false);
-    c.CopyToHost(*stream);
-    ASSERT_TRUE(stream->status().ok()) << stream->status();
-    EXPECT_TRUE(c.Intact());
-    bool exact = true;
-    for (int64_t i = 0; i < kM * kN; ++i) {
-      double sum = 0, sizes = 0;
-      for (int64_t k = 0; k < kK; ++k) {
-        const double term =
-            static_cast<double>(a.view()[i / kN * kK + k]) * b.view()[k * kN + i % kN];
-        sum += term;
-        sizes += std::fabs(term);
-      }
-      ASSERT_NEAR(c.view()[i], sum, (2.5 * LossOf(products) + 1e-6) * sizes) << i;
-      exact &= std::fabs(c.view()[i] - sum) <= 1e-6 * sizes;
-    }
-    // A card need not round.
-    if (cuda::Stream::Emulated() == nullptr) continue;
-    EXPECT_EQ(exact, products == Products::kFloat32);
-  }
-}
 
 TEST_F(PrecisionOnCuda, OfANetworkStaysNearFloat32) {
   const std::unique_ptr<Model> exact = Network(v1::TrainSpec::FLOAT32);

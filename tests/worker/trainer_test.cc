@@ -700,6 +700,22 @@ TEST_F(TrainerTest, StepsWhoseGradientsAreBeyondFloat16ArePushedWithoutThem) {
   }
 }
 
+TEST_F(TrainerTest, ACardSearchesProductsWhereTheJobSaysSoAndTheCpuTakesNoNotice) {
+  device_ = cuda::ListDevices().ok() ? "cuda" : "emulated";
+  if (!cuda::ListDevices().ok() && cuda::Stream::Emulated() == nullptr) {
+    GTEST_SKIP() << cuda::ListDevices().status();
+  }
+  for (const bool search : {false, true}) {
+    assignment_.mutable_spec()->mutable_train()->set_search_products(search);
+    Prepare(v1::SYNC);
+    ASSERT_TRUE(trainer_->Train(Unit(0, 3)).ok());
+    EXPECT_EQ(context_->executor->stream()->searches_products(), search);
+  }
+  device_ = "cpu";
+  Prepare(v1::SYNC);
+  EXPECT_TRUE(trainer_->Train(Unit(0, 3)).ok());
+}
+
 TEST_F(TrainerTest, APrecisionOfCardsIsRefusedOnTheCpu) {
   assignment_.mutable_spec()->mutable_train()->set_precision(v1::TrainSpec::TF32);
   for (const std::string device : {"cpu", "auto"}) {

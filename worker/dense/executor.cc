@@ -50,6 +50,7 @@ Executor::Executor(const Model& model, TaskPool* pool, std::unique_ptr<cuda::Str
   PlanInPlace();
   PlanSteps();
   if (stream_ != nullptr) {
+    PlanRelus();
     card_step_ = std::make_unique<CardStep>(model_, *stream_);
     captures_.emplace(*stream_);
   }
@@ -156,6 +157,7 @@ ForwardPass Executor::NewForwardPass(const Step& step, const Part& part, bool tr
   // Parts run at once already.
   pass.pool = part.batch == batch_ ? pool_ : nullptr;
   pass.precision = model_.precision();
+  pass.relu = step.relu;
   return pass;
 }
 

@@ -70,6 +70,9 @@ class Executor {
   void CapturePasses(bool capture) { capture_passes_ = capture; }
   // How many were replayed.
   uint64_t replays() const { return captures_.has_value() ? captures_->replays() : 0; }
+  // How many rectifiers of the model are no kernels of their own forward, but the last thing that
+  // the product before them does; none on the CPU.
+  size_t relus_in_products() const;
 
   struct StepResult {
     double loss_sum = 0;  // of the samples' losses, the graph's among them, weighted, not scaled
@@ -129,6 +132,10 @@ class Executor {
     const Op* op = nullptr;
     bool backward = true;  // false: nothing trained lies behind its outputs
     bool training_only = false;
+    // On a card (PlanRelus): whether it rectifies its output, or has nothing to do forward because
+    // the product before it does.
+    bool relu = false;
+    bool forward = true;
     size_t kept_at = 0;
     size_t shared_at = 0;
     std::vector<Addition> additions;
@@ -147,6 +154,7 @@ class Executor {
   void PlanStorages();
   void PlanInPlace();
   void PlanSteps();
+  void PlanRelus();
   void Place(uint32_t capacity);
   void BindParameters(absl::Span<const float> trained, absl::Span<const float> statistics);
   void BindGradients(absl::Span<float> trained, absl::Span<float> statistics);

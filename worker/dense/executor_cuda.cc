@@ -119,7 +119,7 @@ void Executor::RunForwardOnCard(bool training) {
     stream_->CopyToDevice(HostValue(tensor).data(), Value(tensor).data(), Value(tensor).size());
   }
   for (const Step& step : steps_) {
-    if (step.training_only && !training) continue;
+    if (!step.forward || (step.training_only && !training)) continue;
     step.op->CudaForward(*stream_, NewForwardPass(step, step.whole, training, {}));
   }
   for (const int32_t tensor : model_.graph().outputs()) {

@@ -90,6 +90,27 @@ void Executor::PlanSteps() {
   }
 }
 
+// A product whose output only a rectifier reads, which writes over it (PlanInPlace), rectifies what
+// it writes. Both run in the same passes: what reads the one reads the other.
+void Executor::PlanRelus() {
+  const Graph& graph = model_.graph();
+  std::vector<Step*> writer(storages_.size(), nullptr);
+  for (Step& step : steps_) {
+    const GraphNode& node = graph.nodes()[step.node];
+    const int32_t input = storages_[storage_of_[node.outputs[0]]].value_of;
+    if (step.op->IsRelu() && input >= 0 && writer[input]->op->EndsInRelu()) {
+      writer[input]->relu = true;
+      step.forward = false;
+    }
+    for (const int32_t tensor : node.outputs) writer[storage_of_[tensor]] = &step;
+  }
+}
+
+size_t Executor::relus_in_products() const {
+  return static_cast<size_t>(
+      std::count_if(steps_.begin(), steps_.end(), [](const Step& step) { return !step.forward; }));
+}
+
 // Lays out the arena for batches up to `capacity`.
 void Executor::Place(uint32_t capacity) {
   capacity_ = capacity;

@@ -60,6 +60,8 @@ struct ForwardPass {
   // on it.
   TaskPool* pool = nullptr;
   Precision precision = Precision::kFloat32;  // of products
+  // On a card, of an op that EndsInRelu: where a number of the output would be below 0, it is 0.
+  bool relu = false;
 };
 
 // The same, backward. Gradients are those of the loss. Every gradient span that is not empty is
@@ -134,6 +136,11 @@ class Op {
   // Both give the stream work that is captured and replayed in later steps (cuda::Stream::Capture):
   // what changes from step to step is read in the card's memory.
   virtual bool RunsOnCuda() const { return false; }
+  // CudaForward can rectify the output as it writes it (ForwardPass::relu), and neither pass reads
+  // it. The executor then leaves out an op that IsRelu and is all that reads it.
+  virtual bool EndsInRelu() const { return false; }
+  // The output is max(input, 0), and CudaBackward reads the output alone, not the input.
+  virtual bool IsRelu() const { return false; }
   virtual void CudaForward(cuda::Stream& stream, const ForwardPass& pass) const {}
   virtual void CudaBackward(cuda::Stream& stream, const BackwardPass& pass) const {}
 

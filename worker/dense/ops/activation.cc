@@ -62,6 +62,7 @@ class Activation final : public Op {
   }
 
   bool RunsOnCuda() const override { return true; }
+  bool IsRelu() const override { return std::is_same_v<Formula, math::Relu>; }
 
   void CudaForward(cuda::Stream& stream, const ForwardPass& pass) const override {
     cuda::Activate<Formula>(stream, params_, pass.inputs[0].data(), pass.outputs[0].data(),

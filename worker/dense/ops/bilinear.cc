@@ -83,9 +83,9 @@ class Bilinear final : public Op {
       cuda::OuterProducts(stream, pass.inputs[0].data() + begin * m_,
                           pass.inputs[1].data() + begin * n_, z, count, m_, n_);
       cuda::Gemm(stream, CudaProducts(pass.precision), count, units_, m_ * n_, {z},
-                 {pass.trained[0].data(), true}, y + begin * units_, false);
+                 {pass.trained[0].data(), true}, y + begin * units_,
+                 {.bias = bias_ ? pass.trained[1].data() : nullptr});
     }
-    if (bias_) cuda::AddBias(stream, y, pass.trained[1].data(), y, rows, units_);
   }
 
   void CudaBackward(cuda::Stream& stream, const BackwardPass& pass) const override {
@@ -106,10 +106,10 @@ class Bilinear final : public Op {
       const float* const b = pass.inputs[1].data() + begin * n_;
       const float* const dy = pass.output_gradients[0].data() + begin * units_;
       cuda::OuterProducts(stream, a, b, z, count, m_, n_);
-      cuda::Gemm(stream, products, units_, m_ * n_, count, {dy, true}, {z}, dw.data(), begin > 0);
+      cuda::Gemm(stream, products, units_, m_ * n_, count, {dy, true}, {z}, dw.data(),
+                 {.add = begin > 0});
       if (da.empty() && db.empty()) continue;
-      cuda::Gemm(stream, products, count, m_ * n_, units_, {dy}, {pass.trained[0].data()}, z,
-                 false);
+      cuda::Gemm(stream, products, count, m_ * n_, units_, {dy}, {pass.trained[0].data()}, z);
       cuda::OuterProductsBackward(stream, a, b, z, da.empty() ? nullptr : da.data() + begin * m_,
                                   db.empty() ? nullptr : db.data() + begin * n_, count, m_, n_);
     }

@@ -53,13 +53,12 @@ class GemmOp final : public Op {
   }
 
   bool RunsOnCuda() const override { return true; }
+  bool EndsInRelu() const override { return true; }
 
   void CudaForward(cuda::Stream& stream, const ForwardPass& pass) const override {
-    float* const y = pass.outputs[0].data();
-    const int64_t rows = Rows(pass.outputs[0]);
-    cuda::Gemm(stream, CudaProducts(pass.precision), rows, out_, in_, {pass.inputs[0].data()},
-               {pass.trained[0].data(), true}, y, false);
-    if (bias_) cuda::AddBias(stream, y, pass.trained[1].data(), y, rows, out_);
+    cuda::Gemm(stream, CudaProducts(pass.precision), Rows(pass.outputs[0]), out_, in_,
+               {pass.inputs[0].data()}, {pass.trained[0].data(), true}, pass.outputs[0].data(),
+               {.bias = bias_ ? pass.trained[1].data() : nullptr, .relu = pass.relu});
   }
 
   void CudaBackward(cuda::Stream& stream, const BackwardPass& pass) const override {
@@ -67,11 +66,11 @@ class GemmOp final : public Op {
     const int64_t rows = Rows(pass.output_gradients[0]);
     const cuda::Products products = CudaProducts(pass.precision);
     cuda::Gemm(stream, products, out_, in_, rows, {dy, true}, {pass.inputs[0].data()},
-               pass.trained_gradients[0].data(), false);
+               pass.trained_gradients[0].data());
     if (bias_) cuda::BiasGradient(stream, dy, pass.trained_gradients[1].data(), rows, out_);
     if (pass.input_gradients[0].empty()) return;
     cuda::Gemm(stream, products, rows, in_, out_, {dy}, {pass.trained[0].data()},
-               pass.input_gradients[0].data(), false);
+               pass.input_gradients[0].data());
   }
 
  private:

@@ -101,8 +101,8 @@ class GruOp final : public Op {
   void CudaForward(cuda::Stream& stream, const ForwardPass& pass) const override {
     float* const planes = pass.room.data();
     cuda::Gemm(stream, CudaProducts(pass.precision), Rows(pass.batch), Units(), In(),
-               {pass.inputs[0].data()}, {pass.trained[0].data(), true, Units() * In()}, planes,
-               false, 3, Rows(pass.batch) * Units());
+               {pass.inputs[0].data()}, {pass.trained[0].data(), true, Units() * In()}, planes, {},
+               {3, Rows(pass.batch) * Units()});
     cuda::Gru(stream, CudaSequences(pass.inputs, pass.batch), pass.trained[1].data(),
               pass.trained[2].data(), planes, pass.outputs[0].data());
   }
@@ -128,15 +128,15 @@ class GruOp final : public Op {
       const float* const of_u = g == 2 ? planes + 3 * plane : of_x;
       float* const dbias = pass.trained_gradients[2].data() + g * Units();
       cuda::Gemm(stream, products, Units(), In(), rows, {of_x, true}, {pass.inputs[0].data()},
-                 pass.trained_gradients[0].data() + g * Units() * In(), false);
+                 pass.trained_gradients[0].data() + g * Units() * In());
       cuda::Gemm(stream, products, Units(), Units(), rows, {of_u, true}, {planes + 4 * plane},
-                 pass.trained_gradients[1].data() + g * Units() * Units(), false);
+                 pass.trained_gradients[1].data() + g * Units() * Units());
       cuda::BiasGradient(stream, of_x, dbias, rows, Units());
       cuda::BiasGradient(stream, of_u, dbias + 3 * Units(), rows, Units());
       if (pass.input_gradients[0].empty()) continue;
       cuda::Gemm(stream, products, rows, In(), Units(), {of_x},
                  {pass.trained[0].data() + g * Units() * In()}, pass.input_gradients[0].data(),
-                 g > 0);
+                 {.add = g > 0});
     }
   }
 

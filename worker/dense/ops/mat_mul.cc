@@ -139,8 +139,8 @@ class MatMul final : public Op {
                    size_t k, cuda::Matrices a, cuda::Matrices b, float* c) const {
     a.stride = static_cast<int64_t>(m * k);
     b.stride = static_cast<int64_t>(k * n);
-    cuda::Gemm(stream, CudaProducts(precision), m, n, k, a, b, c, false, batch * matrices_, m * n,
-               alpha_);
+    cuda::Gemm(stream, CudaProducts(precision), m, n, k, a, b, c, {.alpha = alpha_},
+               {static_cast<int64_t>(batch * matrices_), static_cast<int64_t>(m * n)});
   }
 
   const bool transpose_a_;
