@@ -30,6 +30,9 @@ absl::StatusOr<std::unique_ptr<Stream>> Stream::New(int device) {
   cudaStream_t native = nullptr;
   stream->Check("a stream", cudaStreamCreateWithFlags(&native, cudaStreamNonBlocking));
   stream->native_ = native;
+  cudaStream_t copies = nullptr;
+  stream->Check("a stream of copies", cudaStreamCreateWithFlags(&copies, cudaStreamNonBlocking));
+  stream->native_copies_ = copies;
   cublasHandle_t blas = nullptr;
   if (stream->status().ok() && cublasCreate(&blas) != CUBLAS_STATUS_SUCCESS) {
     stream->Fail(absl::InternalError("cuBLAS did not start"));
@@ -54,6 +57,7 @@ Stream::~Stream() {
   cudaFree(scratch_);
   if (blas_ != nullptr) cublasDestroy(static_cast<cublasHandle_t>(blas_));
   cudaFree(blas_workspace_);
+  if (native_copies_ != nullptr) cudaStreamDestroy(static_cast<cudaStream_t>(native_copies_));
   if (native_ != nullptr) cudaStreamDestroy(Native(*this));
 }
 
@@ -73,6 +77,17 @@ void Stream::Check(absl::string_view what, int code) {
 const absl::Status& Stream::Synchronize() {
   if (status_.ok()) Check("waiting for its work", cudaStreamSynchronize(Native(*this)));
   return status_;
+}
+
+bool Stream::Busy() {
+  if (!status_.ok()) return false;
+  const cudaError_t error = cudaStreamQuery(Native(*this));
+  if (error != cudaErrorNotReady) {
+    Check("its work", error);
+    return false;
+  }
+  cudaGetLastError();  // an answer, and no error of later work
+  return true;
 }
 
 void Stream::CopyToDevice(const float* host, float* device, size_t floats) {
