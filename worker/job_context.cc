@@ -97,8 +97,7 @@ absl::StatusOr<std::unique_ptr<JobContext>> NewJobContext(const v1::Assignment& 
   if (context->executor->stream() != nullptr) {
     context->card = std::make_unique<CardPooling>(
         context->plan.get(), context->executor.get(),
-        CardPooling::Options{.cache_bytes = spec.train().row_cache().bytes(),
-                             .metrics = options.metrics});
+        KeptRows::Options{.bytes = spec.train().row_cache().bytes(), .metrics = options.metrics});
     TESSERA_RETURN_IF_ERROR(WithContext(context->executor->status(), "train.row_cache"));
   }
 

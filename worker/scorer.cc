@@ -117,7 +117,11 @@ absl::Status Scorer::ScoreRecords(const Batch& records, uint64_t step, const Sin
     next = pipeline.Next();
     pending = pull(next.get());
     TESSERA_RETURN_IF_ERROR(FillInputs(context_, *batch));
-    context_->executor->Forward(context_->served(), context_->model_statistics());
+    context_->executor->StartForward(context_->served(), context_->model_statistics());
+    if (context_->card != nullptr && next != nullptr) {
+      context_->card->StageAhead(*next, pending.get());
+    }
+    context_->executor->FinishForward();
     TESSERA_RETURN_IF_ERROR(context_->executor->status());
     CollectScores(batch->batch);
     TESSERA_RETURN_IF_ERROR(sink({outputs_, labels_, groups_}));
