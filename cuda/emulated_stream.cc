@@ -45,6 +45,8 @@ const absl::Status& Stream::Synchronize() {
   return status_;
 }
 
+bool Stream::Busy() { return false; }
+
 void Stream::CopyToDevice(const float* host, float* device, size_t floats) {
   Copy(host, device, floats);
 }

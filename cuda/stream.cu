@@ -26,6 +26,9 @@ absl::StatusOr<std::unique_ptr<Stream>> Stream::New(int device) {
   cudaStream_t native = nullptr;
   stream->Check("a stream", cudaStreamCreateWithFlags(&native, cudaStreamNonBlocking));
   stream->native_ = native;
+  cudaStream_t copies = nullptr;
+  stream->Check("a stream of copies", cudaStreamCreateWithFlags(&copies, cudaStreamNonBlocking));
+  stream->native_copies_ = copies;
   if (!stream->status().ok()) return stream->status();
   stream->product_plans_ = {new ProductPlans(*stream), [](ProductPlans* plans) { delete plans; }};
   if (!stream->status().ok()) return stream->status();
@@ -39,6 +42,7 @@ Stream::~Stream() {
   if (native_ != nullptr) cudaStreamSynchronize(Native(*this));
   cudaFree(scratch_);
   product_plans_.reset();
+  if (native_copies_ != nullptr) cudaStreamDestroy(static_cast<cudaStream_t>(native_copies_));
   if (native_ != nullptr) cudaStreamDestroy(Native(*this));
 }
 
@@ -58,6 +62,17 @@ void Stream::Check(absl::string_view what, int code) {
 const absl::Status& Stream::Synchronize() {
   if (status_.ok()) Check("waiting for its work", cudaStreamSynchronize(Native(*this)));
   return status_;
+}
+
+bool Stream::Busy() {
+  if (!status_.ok()) return false;
+  const cudaError_t error = cudaStreamQuery(Native(*this));
+  if (error != cudaErrorNotReady) {
+    Check("its work", error);
+    return false;
+  }
+  cudaGetLastError();  // an answer, and no error of later work
+  return true;
 }
 
 void Stream::CopyToDevice(const float* host, float* device, size_t floats) {

@@ -21,9 +21,9 @@ struct EmulatedCapture;
 class ProductPlans;
 
 // Work for one card, done in the order in which it is given. Calls return before the work is done;
-// only Synchronize and CopyToHost wait. The first thing that fails is kept, names what it was, and
-// makes all later work do nothing: look at status() where a result is used. Not thread-safe. Two
-// runs of the same work give the same bits.
+// only Synchronize and CopyToHost wait. What may go on beside it stands in staging_buffer.h. The
+// first thing that fails is kept, names what it was, and makes all later work do nothing: look at
+// status() where a result is used. Not thread-safe. Two runs of the same work give the same bits.
 //
 // In a build without CUDA there are emulated streams, for tests: kernels are compiled for the CPU
 // and run at once in loops, the card's memory is the machine's, and what StartCopyToHost copies
@@ -47,6 +47,8 @@ class Stream {
   const absl::Status& status() const { return status_; }
   // Waits for all work given so far.
   const absl::Status& Synchronize();
+  // Whether some of it is still being done; does not wait. An emulated stream is never busy.
+  bool Busy();
 
   // Floats; `host` of a large copy should be HostMemory, and holds until the next Synchronize.
   void CopyToDevice(const float* host, float* device, size_t floats);
@@ -86,12 +88,14 @@ class Stream {
   void SearchProducts(bool search) { searches_products_ = search; }
   bool searches_products() const { return searches_products_; }
 
-  // For launch.h and products.cu: the CUDA stream, and how it does products; null where it is
-  // emulated.
+  // For launch.h, products.cu and staging_buffer.cu: the CUDA stream, how it does products, and the
+  // CUDA stream of copies beside it; null where it is emulated.
   void* native() const { return native_; }
   ProductPlans* product_plans() const { return product_plans_.get(); }
+  void* native_copies() const { return native_copies_; }
+  // Whether what it is given is being captured.
   bool capturing() const { return capturing_; }
-  // The same, where it is emulated: does `work`, or captures it.
+  // For launch.h, where it is emulated: does `work`, or captures it.
   void Emulate(std::function<void()> work);
   // Keeps the first error; of work that is being captured, until that is refused. `code` is a
   // cudaError_t; 0 is none.
@@ -106,6 +110,7 @@ class Stream {
   bool capturing_ = false;
   absl::Status refused_;  // of what is being captured
   void* native_ = nullptr;
+  void* native_copies_ = nullptr;
   std::unique_ptr<ProductPlans, void (*)(ProductPlans*)> product_plans_ = {nullptr, nullptr};
   bool searches_products_ = false;
   float* scratch_ = nullptr;

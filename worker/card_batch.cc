@@ -44,7 +44,8 @@ std::vector<PoolingGroup> PoolingGroups(const EmbeddingPlan& plan) {
   return groups;
 }
 
-void CardBatch::Clear() {
+void CardBatch::Clear(uint64_t number) {
+  number_ = number;
   words_.clear();
   lists_.clear();
   rows_.clear();

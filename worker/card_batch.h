@@ -36,7 +36,9 @@ class CardBatch {
     size_t at = 0, from = 0, slots = 0;
   };
 
-  void Clear();
+  // Begins a batch; `number` is one that no other batch of its card has.
+  void Clear(uint64_t number);
+  uint64_t number() const { return number_; }
   // In the order of PoolingGroups.
   void AddEntries(const Batch& batch, const EmbeddingPlan& plan, const PoolingGroup& group,
                   const BatchKeys& keys);
@@ -61,6 +63,7 @@ class CardBatch {
   template <typename T>
   size_t Append(const std::vector<T>& numbers);
 
+  uint64_t number_ = 0;
   std::vector<uint32_t> words_;
   std::vector<List> lists_;
   std::vector<Rows> rows_;

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cstring>
-#include <numeric>
+#include <utility>
+
+#include "absl/time/clock.h"
 
 namespace tessera::worker {
 namespace {
@@ -20,127 +22,105 @@ float* Room(cuda::Stream& stream, Memory::Where where, size_t floats, Memory* me
 
 }  // namespace
 
-CardPooling::CardPooling(const EmbeddingPlan* plan, Executor* executor, const Options& options)
+CardPooling::CardPooling(const EmbeddingPlan* plan, Executor* executor,
+                         const KeptRows::Options& options)
     : plan_(*plan),
       executor_(*executor),
       stream_(*executor->stream()),
       groups_(PoolingGroups(*plan)),
-      metrics_(options.metrics),
-      fresh_at_(plan->lookups().size()),
+      kept_(plan, executor->stream(), options),
+      staged_{Staged(stream_), Staged(stream_)},
       gradient_at_(plan->lookups().size()) {
   executor_.PoolOnCard();
-  size_t slot_bytes = 0;  // the same number of slots for every key set
-  for (const EmbeddingPlan::Lookup& lookup : plan_.lookups()) {
-    slot_bytes += lookup.dim * sizeof(float);
-  }
-  if (options.cache_bytes == 0 || slot_bytes == 0) return;
-  constexpr uint64_t kMostSlots = 1u << 31;
-  const uint32_t slots = RowSlots::RoundedUp(
-      static_cast<uint32_t>(std::min(options.cache_bytes / slot_bytes, kMostSlots)));
-  stream_.MakeCurrent();
-  for (const EmbeddingPlan::Lookup& lookup : plan_.lookups()) {
-    kept_.emplace_back(stream_, Memory::Where::kDevice, size_t{slots} * lookup.dim);
-  }
-  // What a card has no room for costs the machine nothing.
-  if (stream_.status().ok()) slots_.assign(plan_.key_sets().size(), RowSlots(slots));
 }
 
 void CardPooling::Begin(uint32_t max_age, bool afresh) {
-  max_age_ = max_age;
+  kept_.Begin(max_age);
   if (!afresh && prepared_ == pooled_) return;
-  for (RowSlots& slots : slots_) slots.Forget();
-  prepared_ = pooled_ = 0;
+  kept_.Forget();
+  pooled_ = prepared_;
 }
 
 void CardPooling::Prepare(PreparedBatch* batch) {
-  ++prepared_;
-  batch->card.Clear();
+  batch->card.Clear(++prepared_);
   for (const PoolingGroup& group : groups_) {
     batch->card.AddEntries(batch->batch, plan_, group,
                            batch->keys[plan_.lookups()[group.lookup].key_set]);
   }
-  for (size_t s = 0; s < plan_.key_sets().size(); ++s) FindRows(s, batch);
+  for (size_t s = 0; s < plan_.key_sets().size(); ++s) kept_.Find(s, batch);
 }
 
-void CardPooling::FindRows(size_t key_set, PreparedBatch* batch) {
-  const RoutedKeys& routed = batch->keys[key_set].routed;
-  at_.resize(routed.keys.size());
-  if (slots_.empty() || max_age_ == 0) {
-    std::iota(at_.begin(), at_.end(), slots_.empty() ? 0u : slots_[key_set].slots());
-    batch->card.AddRows(at_);
-    return;
-  }
-  RowSlots& slots = slots_[key_set];
-  slots.Find(routed.keys, max_age_, &places_);
-  RoutedKeys asked;
-  from_.clear();
-  to_.clear();
-  asked.begin.push_back(0);
-  uint64_t evicted = 0, ages = 0;
-  for (size_t p = 0; p + 1 < routed.begin.size(); ++p) {
-    for (size_t i = routed.begin[p]; i < routed.begin[p + 1]; ++i) {
-      const RowSlots::Place& place = places_[i];
-      evicted += place.evicts;
-      ages += place.age;
-      if (place.kept) {
-        at_[i] = place.slot;
-        continue;
-      }
-      const auto fresh = static_cast<uint32_t>(asked.keys.size());
-      at_[i] = slots.slots() + fresh;
-      asked.keys.push_back(routed.keys[i]);
-      if (place.slot == RowSlots::kNoSlot) continue;
-      from_.push_back(fresh);
-      to_.push_back(place.slot);
-    }
-    asked.begin.push_back(static_cast<uint32_t>(asked.keys.size()));
-  }
-  metrics_->card_rows_kept.Increment(routed.keys.size() - asked.keys.size());
-  metrics_->card_rows_pulled.Increment(asked.keys.size());
-  metrics_->card_rows_evicted.Increment(static_cast<double>(evicted));
-  metrics_->card_row_ages.Increment(static_cast<double>(ages));
-  CardBatch::Rows& rows = batch->card.AddRows(at_);
-  rows.asks_for_all = false;
-  rows.asked = std::move(asked);
-  batch->card.AddKept(from_, to_, &rows);
+void CardPooling::StageAhead(const PreparedBatch& next, PendingCall* rows) {
+  StartWords(next);
+  if (rows == nullptr) return;
+  // Two are waited for: a look now and then costs the card less than its rows would.
+  constexpr absl::Duration kLook = absl::Microseconds(50);
+  while (!rows->Done() && stream_.Busy()) absl::SleepFor(kLook);
+  // A pull that failed is its caller's.
+  if (rows->Done() && rows->Wait().ok()) StartRows(next);
 }
 
-cuda::BatchRows CardPooling::RowsOf(size_t lookup, const PreparedBatch& batch) const {
+void CardPooling::StartWords(const PreparedBatch& batch) {
+  Staged& staged = StagedOf(batch);
+  if (staged.batch == batch.card.number()) return;
+  staged.batch = batch.card.number();
+  staged.has_rows = false;
+  staged.fresh_at.clear();
+  const absl::Span<const uint32_t> words = batch.card.words();
+  size_t floats = words.size();
+  for (const std::vector<float>& rows : batch.rows) {
+    staged.fresh_at.push_back(floats);
+    floats += rows.size();
+  }
+  stream_.MakeCurrent();
+  float* const host = staged.buffer.Fill(floats);
+  if (host == nullptr) return;
+  std::memcpy(host, words.data(), words.size() * sizeof(uint32_t));
+  staged.buffer.StartCopy(0, words.size());
+}
+
+void CardPooling::StartRows(const PreparedBatch& batch) {
+  Staged& staged = StagedOf(batch);
+  if (!stream_.status().ok() || std::exchange(staged.has_rows, true)) return;
+  const size_t begin = batch.card.words().size();
+  size_t end = begin;
+  for (const std::vector<float>& rows : batch.rows) {
+    std::copy(rows.begin(), rows.end(), staged.buffer.host() + end);
+    end += rows.size();
+  }
+  staged.buffer.StartCopy(begin, end);
+}
+
+cuda::BatchRows CardPooling::RowsOf(size_t lookup, const PreparedBatch& batch) {
   const EmbeddingPlan::Lookup& of = plan_.lookups()[lookup];
-  return {.kept = kept_.empty() ? nullptr : kept_[lookup].data(),
-          .slots = slots_.empty() ? 0 : slots_[of.key_set].slots(),
-          .fresh = device_.data() + fresh_at_[lookup],
-          .at = device_.words() + batch.card.rows()[of.key_set].at,
+  const Staged& staged = StagedOf(batch);
+  return {.kept = kept_.rows(lookup),
+          .slots = kept_.slots(of.key_set),
+          .fresh = staged.buffer.data() + staged.fresh_at[lookup],
+          .at = staged.buffer.words() + batch.card.rows()[of.key_set].at,
           .dim = of.dim};
 }
 
 void CardPooling::Pool(const PreparedBatch& batch) {
   ++pooled_;
-  const absl::Span<const uint32_t> words = batch.card.words();
-  size_t floats = words.size();
-  for (size_t l = 0; l < fresh_at_.size(); ++l) {
-    fresh_at_[l] = floats;
-    floats += batch.rows[l].size();
-  }
   stream_.MakeCurrent();
-  float* const host = Room(stream_, Memory::Where::kHost, floats, &host_);
-  float* const device = Room(stream_, Memory::Where::kDevice, floats, &device_);
-  if (!stream_.status().ok() || floats == 0) return;
-  std::memcpy(host, words.data(), words.size() * sizeof(uint32_t));
-  for (size_t l = 0; l < fresh_at_.size(); ++l) {
-    std::copy(batch.rows[l].begin(), batch.rows[l].end(), host + fresh_at_[l]);
-  }
-  stream_.CopyToDevice(host, device, floats);
-  for (size_t l = 0; l < fresh_at_.size(); ++l) {
+  // The work of the batch before has been given.
+  for (Staged& staged : staged_) staged.buffer.Release();
+  StartWords(batch);
+  StartRows(batch);
+  Staged& staged = StagedOf(batch);
+  staged.buffer.Await();
+  if (!stream_.status().ok()) return;
+  const uint32_t* const words = staged.buffer.words();
+  for (size_t l = 0; l < plan_.lookups().size(); ++l) {
     const CardBatch::Rows& rows = batch.card.rows()[plan_.lookups()[l].key_set];
     if (rows.kept == 0) continue;
-    cuda::KeepRows(stream_, device + fresh_at_[l], device_.words() + rows.from,
-                   device_.words() + rows.slots, rows.kept, plan_.lookups()[l].dim,
-                   kept_[l].data());
+    cuda::KeepRows(stream_, staged.buffer.data() + staged.fresh_at[l], words + rows.from,
+                   words + rows.slots, rows.kept, plan_.lookups()[l].dim, kept_.rows(l));
   }
   for (size_t g = 0; g < groups_.size(); ++g) {
     const cuda::BatchRows rows = RowsOf(groups_[g].lookup, batch);
-    const cuda::PooledEntries entries = batch.card.Entries(g, device_.words());
+    const cuda::PooledEntries entries = batch.card.Entries(g, words);
     float* const y = executor_.card_pooled(groups_[g].input).data();
     if (groups_[g].largest) {
       cuda::PoolLargest(stream_, rows, entries, y);
@@ -165,7 +145,7 @@ void CardPooling::Unpool(const PreparedBatch& batch) {
     const size_t lookup = groups_[g].lookup;
     const bool first = g == 0 || groups_[g - 1].lookup != lookup;
     float* const sums = device + gradient_at_[lookup];
-    const cuda::PooledEntries entries = batch.card.Entries(g, device_.words());
+    const cuda::PooledEntries entries = batch.card.Entries(g, StagedOf(batch).buffer.words());
     const float* const dy = executor_.card_pooled_gradient(groups_[g].input).data();
     if (groups_[g].largest) {
       cuda::UnpoolLargest(stream_, RowsOf(lookup, batch), entries, dy, sums, !first);

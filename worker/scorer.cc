@@ -48,7 +48,7 @@ absl::StatusOr<Scorer::Summary> Scorer::Score(const std::vector<v1::RecordRange>
   context_->statistics_blocks->CopyOut(absl::MakeSpan(context_->statistics));
 
   // The rows of one call are those of one time, as nearly as the ps have them.
-  if (context_->card != nullptr) context_->card->Begin(CardPooling::kAnyAge, /*afresh=*/true);
+  TESSERA_RETURN_IF_ERROR(BeginPooling(context_, CardPooling::kAnyAge, /*afresh=*/true));
   Summary summary;
   const uint64_t total = CountRecords(ranges);
   for (uint64_t begin = 0; begin < total; begin += kChunkRecords) {
@@ -117,7 +117,11 @@ absl::Status Scorer::ScoreRecords(const Batch& records, uint64_t step, const Sin
     next = pipeline.Next();
     pending = pull(next.get());
     TESSERA_RETURN_IF_ERROR(FillInputs(context_, *batch));
-    context_->executor->Forward(context_->served(), context_->model_statistics());
+    context_->executor->StartForward(context_->served(), context_->model_statistics());
+    if (context_->card != nullptr && next != nullptr) {
+      context_->card->StageAhead(*next, pending.get());
+    }
+    context_->executor->FinishForward();
     TESSERA_RETURN_IF_ERROR(context_->executor->status());
     CollectScores(batch->batch);
     TESSERA_RETURN_IF_ERROR(sink({outputs_, labels_, groups_}));

@@ -141,9 +141,7 @@ absl::StatusOr<double> Trainer::TrainBatches(const v1::Train& unit, const Batch&
   WorkerMetrics& metrics = *context_->metrics;
   Stopwatch watch;
   const std::vector<uint32_t>& order = Order(unit, records.size);
-  if (context_->card != nullptr) {
-    context_->card->Begin(CardRowAgeOf(context_->spec()), /*afresh=*/false);
-  }
+  TESSERA_RETURN_IF_ERROR(BeginPooling(context_, CardRowAgeOf(context_->spec()), /*afresh=*/false));
   BatchPipeline pipeline(begin, end, [&](uint64_t i, PreparedBatch* batch) {
     const uint64_t first = std::min<uint64_t>(i * unit.batch_size(), order.size());
     const uint64_t last = std::min<uint64_t>(first + unit.batch_size(), order.size());
@@ -196,9 +194,14 @@ absl::StatusOr<double> Trainer::TrainBatches(const v1::Train& unit, const Batch&
     ahead = pulled_ahead ? StartPull(next.get(), /*sync=*/false, step + 1) : nullptr;
     watch.AddTo(metrics.pull_seconds);
 
+    // In sync the rows of the next batch come after this one's push.
+    const auto stage_next = [&] {
+      if (context_->card == nullptr || next == nullptr) return;
+      context_->card->StageAhead(*next, context_->sync_sparse ? nullptr : ahead.get());
+    };
     Computed computed = {.loss = 0, .counts = false};
     if (batch->batch.size > 0) {
-      TESSERA_ASSIGN_OR_RETURN(computed, Compute(*batch, unit, step));
+      TESSERA_ASSIGN_OR_RETURN(computed, Compute(*batch, unit, step, stage_next));
       loss_sum += computed.loss;
     }
     watch.AddTo(metrics.compute_seconds);
@@ -280,7 +283,8 @@ std::unique_ptr<PendingCall> Trainer::StartPull(PreparedBatch* batch, bool sync,
 }
 
 absl::StatusOr<Trainer::Computed> Trainer::Compute(const PreparedBatch& batch,
-                                                   const v1::Train& unit, uint64_t step) {
+                                                   const v1::Train& unit, uint64_t step,
+                                                   absl::FunctionRef<void()> meanwhile) {
   const v1::Assignment& assignment = context_->assignment;
   const double all_samples =
       context_->sync() ? static_cast<double>(SyncStepSamples(unit.window_records(),
@@ -299,6 +303,7 @@ absl::StatusOr<Trainer::Computed> Trainer::Compute(const PreparedBatch& batch,
       absl::MakeSpan(trained_gradient_),
       absl::MakeSpan(statistics_gradient_).subspan(0, context_->model->statistics_floats()));
   if (context_->card != nullptr) context_->card->Unpool(batch);
+  meanwhile();
   const Executor::StepResult step_result = context_->executor->FinishStep();
   TESSERA_RETURN_IF_ERROR(context_->executor->status());
   // Subtracted, it moves the average towards the parameters as this step found them.

@@ -4,6 +4,7 @@
 #include <memory>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "tessera/v1/work.pb.h"
 #include "worker/dense/loss_scale.h"
@@ -54,9 +55,10 @@ class Trainer {
     double loss = 0;     // the sum of the samples'
     bool counts = true;  // false: the step is left out, its gradients being beyond float16
   };
-  // Forward and backward. An error is the executor's.
-  absl::StatusOr<Computed> Compute(const PreparedBatch& batch, const v1::Train& unit,
-                                   uint64_t step);
+  // Forward and backward. `meanwhile` is called once all of it has been given to the device. An
+  // error is the executor's.
+  absl::StatusOr<Computed> Compute(const PreparedBatch& batch, const v1::Train& unit, uint64_t step,
+                                   absl::FunctionRef<void()> meanwhile);
   // What the outputs were before the update, for the unit's result.
   void KeepScores(const Batch& batch);
   // What Compute found, into embedding_gradients_ and, unless they are all-reduced, the dense

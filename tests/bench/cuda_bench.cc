@@ -12,6 +12,7 @@
 #include "cuda/dense/activation.h"
 #include "cuda/dense/bias.h"
 #include "cuda/rows/pooling.h"
+#include "cuda/staging_buffer.h"
 #include "cuda/stream.h"
 #include "tests/bench/bench.h"
 #include "tests/bench/cuda_card.h"
@@ -84,6 +85,51 @@ void MeasureKernel(benchmark::State& state, const Kernel& kernel, bool short_run
                  .limit_name = "a large copy on the card",
                  .limit = medians.limit,
                  .bar = ">= 0.7"});
+}
+
+// A copy to the card and kernels that do not need it, given together again and again; the limit is
+// what takes longer of the two.
+void MeasureOverlap(benchmark::State& state, bool short_run) {
+  const std::unique_ptr<Stream> stream = OpenCard(state);
+  if (stream == nullptr) return;
+  // Some milliseconds each where a copy moves 25 to 50 GB/s and the card's memory 2 to 4 TB/s.
+  const size_t copied = short_run ? 1 << 16 : 32 << 20, floats = short_run ? 1 << 16 : 64 << 20;
+  constexpr int kKernels = 10;
+  Memory x(*stream, Memory::Where::kDevice, floats), y(*stream, Memory::Where::kDevice, floats);
+  cuda::StagingBuffer buffer(*stream);
+  if (buffer.Fill(copied) == nullptr) {
+    return state.SkipWithError(stream->status().ToString().c_str());
+  }
+  const auto run = [&](bool copies, bool kernels) {
+    return SecondsOf(*stream, short_run ? 2 : 20, [&] {
+      if (copies) buffer.StartCopy(0, copied);
+      for (int i = 0; kernels && i < kKernels; ++i) {
+        cuda::Accumulate(*stream, x.data(), y.data(), static_cast<int64_t>(floats));
+      }
+      if (!copies) return;
+      buffer.Await();
+      buffer.Release();
+    });
+  };
+  double copy = 0;
+  const Medians medians = Interleave(
+      short_run ? 2 : 10, [&] { return 1 / run(true, true); },
+      [&] {
+        copy = run(true, false);
+        return 1 / std::max(copy, run(false, true));
+      });
+  if (!stream->status().ok()) return state.SkipWithError(stream->status().ToString().c_str());
+  Report(state, {.metric = "copy alone",
+                 .value = static_cast<double>(copied * sizeof(float)) / 1e9 / copy,
+                 .unit = "GB/s",
+                 .limit_name = "",
+                 .limit = 0});
+  Report(state, {.metric = "together",
+                 .value = medians.value,
+                 .unit = "1/s",
+                 .limit_name = "the longer of the two alone",
+                 .limit = medians.limit,
+                 .bar = ">= 0.9"});
 }
 
 // A batch of Criteo's shape, one id a column by Zipf's law, and what a card is told of it.
@@ -225,6 +271,8 @@ void RegisterBenchmarks(const Options& options) {
       MeasureKernel(state, kernel, short_run);
     });
   }
+  Register("cuda/copy-beside-kernels",
+           [short_run](benchmark::State& state) { MeasureOverlap(state, short_run); });
   for (const uint32_t dim : {16u, 64u}) {
     Register(absl::StrCat("cuda/pooling/dim-", dim), [dim, short_run](benchmark::State& state) {
       MeasurePooling(state, Pooling::kForward, dim, short_run);

@@ -44,6 +44,22 @@ Batch RandomBatch(uint32_t size, uint64_t seed, uint64_t ids) {
   return batch;
 }
 
+// A pull of a batch's rows.
+class FakePull final : public PendingCall {
+ public:
+  explicit FakePull(bool done, absl::Status status = absl::OkStatus())
+      : done_(done), status_(std::move(status)) {}
+  absl::Status Wait() override {
+    EXPECT_TRUE(done_) << "the card's next work would wait for a ps";
+    return status_;
+  }
+  bool Done() const override { return done_; }
+
+ private:
+  const bool done_;
+  const absl::Status status_;
+};
+
 class PoolingOnCuda : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -62,7 +78,7 @@ class PoolingOnCuda : public ::testing::Test {
   void Open(uint64_t cache_bytes) {
     card_ = std::make_unique<CardPooling>(
         plan_.get(), executor_.get(),
-        CardPooling::Options{.cache_bytes = cache_bytes, .metrics = &metrics_});
+        KeptRows::Options{.bytes = cache_bytes, .metrics = &metrics_});
   }
 
   std::unique_ptr<PreparedBatch> Prepare(Batch batch) {
@@ -97,7 +113,9 @@ class PoolingOnCuda : public ::testing::Test {
   }
 
   // Pools and unpools on the card, and expects what the CPU makes of the rows as they were pulled.
-  void ExpectPooled(const PreparedBatch& batch) {
+  // `meanwhile`: when all work of the batch has been given.
+  void ExpectPooled(
+      const PreparedBatch& batch, absl::FunctionRef<void()> meanwhile = [] {}) {
     executor_->Resize(batch.batch.size);
     card_->Pool(batch);
     std::vector<std::vector<float>> pooled, slopes;
@@ -135,6 +153,7 @@ class PoolingOnCuda : public ::testing::Test {
           absl::MakeSpan(expected[l]));
     }
     card_->Unpool(batch);
+    meanwhile();
     ASSERT_TRUE(stream_->Synchronize().ok()) << stream_->status();
     card_->CopyGradients(absl::MakeSpan(found));
     for (size_t l = 0; l < rows.size(); ++l) {
@@ -234,6 +253,74 @@ TEST_F(PoolingOnCuda, KeepsNoRowWhereEachBatchHasItsOwn) {
     EXPECT_EQ(PulledKeys(*batch, 0).keys, batch->keys[0].routed.keys);
     Pull(i, batch.get());
     ExpectPooled(*batch);
+  }
+}
+
+TEST_F(PoolingOnCuda, WhatTheNextBatchNeedsTravelsBesideTheWorkOfTheOneBefore) {
+  Open(4000);
+  constexpr uint32_t kSizes[] = {60, 10, 300, 0, 299, 60, 400, 60};
+  constexpr size_t kBatches = std::size(kSizes);
+  card_->Begin(3, /*afresh=*/false);
+  std::unique_ptr<PreparedBatch> batch = Prepare(RandomBatch(kSizes[0], 0, 300));
+  Pull(0, batch.get());
+  for (size_t i = 0; i < kBatches; ++i) {
+    SCOPED_TRACE(absl::StrCat("batch ", i));
+    std::unique_ptr<PreparedBatch> next;
+    if (i + 1 < kBatches) next = Prepare(RandomBatch(kSizes[i + 1], i + 1, 300));
+    const auto spoil = [&next] {
+      for (std::vector<float>& rows : next->rows) std::fill(rows.begin(), rows.end(), NAN);
+    };
+    std::vector<std::vector<float>> rows;
+    ExpectPooled(*batch, [&] {
+      if (next == nullptr) return;
+      Pull(i + 1, next.get());
+      rows = next->rows;
+      FakePull ended(true), under_way(false), failed(true, absl::UnavailableError("gone"));
+      PendingCall* const pulls[] = {&ended, nullptr, &under_way, &failed};
+      if (i % 4 != 0) spoil();  // they are not there yet
+      card_->StageAhead(*next, pulls[i % 4]);
+      if (i % 4 == 0) spoil();  // they have gone
+    });
+    if (next != nullptr && i % 4 != 0) next->rows = rows;
+    batch = std::move(next);
+  }
+}
+
+TEST_F(PoolingOnCuda, ABatchThatTravelledAheadAndNeverCameIsNotTakenForAnother) {
+  Open(1 << 20);
+  FakePull ended(true);
+  for (uint64_t round = 0; round < 3; ++round) {
+    card_->Begin(8, /*afresh=*/false);
+    const auto batch = Prepare(RandomBatch(60, round, 300));
+    std::vector<std::unique_ptr<PreparedBatch>> lost;
+    Pull(round, batch.get());
+    ExpectPooled(*batch, [&] {
+      const auto version = version_;
+      // So that the one after them has the place of either.
+      for (uint64_t i = 0; i <= round; ++i) {
+        lost.push_back(Prepare(RandomBatch(60, 50 + i, 300)));
+      }
+      Pull(100, lost[0].get());
+      card_->StageAhead(*lost[0], &ended);
+      version_ = version;
+    });
+  }
+}
+
+TEST_F(PoolingOnCuda, KeepsAShareOfTheRowsThatTablesHave) {
+  card_ = std::make_unique<CardPooling>(plan_.get(), executor_.get(),
+                                        KeptRows::Options{.share = 1, .metrics = &metrics_});
+  const std::vector<uint64_t> none(EveryPooling().tables_size(), 0);
+  const std::vector<uint64_t> rows(EveryPooling().tables_size(), 1000);
+  for (const auto& [now, kept] : {std::pair(none, false), std::pair(rows, true)}) {
+    card_->SizeKeptRows(now);
+    card_->Begin(8, /*afresh=*/false);
+    for (uint64_t i = 0; i < 2; ++i) {
+      const auto batch = Prepare(RandomBatch(60, 5, 300));
+      EXPECT_EQ(PulledKeys(*batch, 0).keys.empty(), kept && i == 1);
+      Pull(i, batch.get());
+      ExpectPooled(*batch);
+    }
   }
 }
 

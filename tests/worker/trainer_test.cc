@@ -82,7 +82,14 @@ class ScriptedPs final : public ParameterClient {
     return PushProgress{confirmed, confirmed};
   }
 
+  absl::StatusOr<std::vector<uint64_t>> CountRows() override {
+    events.push_back("count rows");
+    return std::vector<uint64_t>{kRows, 0, 0};
+  }
+
+  static constexpr uint64_t kRows = 10;
   std::vector<std::string> events;
+  bool answers_at_once = false;  // else as late as may be
   std::map<uint64_t, float> gradient;
   std::vector<double> scales;
   std::vector<size_t> tables_pushed;
@@ -114,7 +121,7 @@ class ScriptedPs final : public ParameterClient {
       ps_->events.push_back(name_ + " done");
       return absl::OkStatus();
     }
-    bool Done() const override { return false; }
+    bool Done() const override { return ps_->answers_at_once; }
 
    private:
     ScriptedPs* const ps_;
@@ -662,6 +669,111 @@ TEST_F(TrainerTest, RowsThatTheCardKeepsAreNotPulledAgainWhereTheyMayBeOld) {
     }
     // Each batch is of other records, and the second unit has those of the first again.
     EXPECT_EQ(metrics_.card_rows_kept.Value() - kept, mode == v1::SYNC ? 0 : kRecords);
+  }
+}
+
+TEST_F(TrainerTest, AKeptRowIsUsedInAsManyFurtherBatchesAsTheJobSays) {
+  device_ = cuda::ListDevices().ok() ? "cuda" : "emulated";
+  if (!cuda::ListDevices().ok() && cuda::Stream::Emulated() == nullptr) {
+    GTEST_SKIP() << cuda::ListDevices().status();
+  }
+  // All records have one id: each of 12 batches asks for its row or has it.
+  std::ofstream csv(folder_ + "/train.csv");
+  for (uint64_t i = 0; i < kRecords; ++i) csv << i % 2 << ",7\n";
+  csv.close();
+  struct Case {
+    v1::Consistency mode;
+    uint32_t max_lead, max_age;  // of the job
+    uint32_t age;
+  };
+  for (const Case& of :
+       {Case{v1::ASYNC, 0, 0, 8}, Case{v1::ASYNC, 0, 2, 2}, Case{v1::BOUNDED, 0, 0, 4},
+        Case{v1::BOUNDED, 20, 0, 8}, Case{v1::BOUNDED, 3, 2, 2}, Case{v1::SYNC, 0, 0, 0}}) {
+    SCOPED_TRACE(absl::StrCat(v1::Consistency_Name(of.mode), " ", of.max_lead, " ", of.max_age));
+    v1::RowCacheSpec* const cache =
+        assignment_.mutable_spec()->mutable_train()->mutable_row_cache();
+    cache->set_bytes(4096);
+    cache->set_max_age(of.max_age);
+    assignment_.mutable_spec()->mutable_consistency()->set_max_lead(of.max_lead);
+    const double pulled_before = metrics_.card_rows_pulled.Value();
+    const double kept_before = metrics_.card_rows_kept.Value();
+    const double ages_before = metrics_.card_row_ages.Value();
+    Prepare(of.mode);
+    constexpr uint32_t kBatches = 12;
+    for (uint64_t unit = 0; unit < kBatches / 3; ++unit) {
+      v1::Train again = Unit(0, 3);
+      again.set_first_step(3 * unit);
+      ASSERT_TRUE(trainer_->Train(again).ok());
+    }
+    // It is pulled in batches 0, age + 1, 2 * (age + 1) and so on; in sync in all, which count not.
+    uint32_t pulled = 0, ages = 0;
+    for (uint32_t batch = 0; batch < kBatches; ++batch) {
+      pulled += batch % (of.age + 1) == 0;
+      ages += batch % (of.age + 1);
+    }
+    const bool counts = of.mode != v1::SYNC;
+    EXPECT_EQ(metrics_.card_rows_pulled.Value() - pulled_before, counts ? pulled : 0);
+    EXPECT_EQ(metrics_.card_rows_kept.Value() - kept_before, kBatches - pulled);
+    EXPECT_EQ(metrics_.card_row_ages.Value() - ages_before, ages);
+  }
+}
+
+TEST_F(TrainerTest, RowsThatAreThereInTimeGoToTheCardBeforeTheBatchBeforeIsPushed) {
+  device_ = cuda::ListDevices().ok() ? "cuda" : "emulated";
+  if (!cuda::ListDevices().ok() && cuda::Stream::Emulated() == nullptr) {
+    GTEST_SKIP() << cuda::ListDevices().status();
+  }
+  for (const v1::Consistency mode : {v1::ASYNC, v1::BOUNDED, v1::SYNC}) {
+    SCOPED_TRACE(v1::Consistency_Name(mode));
+    std::map<uint64_t, float> gradient;
+    for (const bool at_once : {false, true}) {
+      Prepare(mode);
+      ps_->answers_at_once = at_once;
+      const auto result = trainer_->Train(Unit(0, 3));
+      ASSERT_TRUE(result.ok()) << result.status();
+      const std::string second = mode == v1::SYNC      ? "pull 1 done"
+                                 : mode == v1::BOUNDED ? "pull 0 to begin 1 done"
+                                                       : "pull 0 done";
+      const auto push = ps_->events.begin() + static_cast<ptrdiff_t>(PlaceOf("push 0"));
+      // In async the first one is that of the first batch.
+      EXPECT_EQ(std::count(ps_->events.begin(), push, second),
+                (mode == v1::ASYNC) + (at_once && mode != v1::SYNC));
+      EXPECT_EQ(ps_->gradient.size(), kRecords);
+      if (!gradient.empty()) {
+        EXPECT_EQ(ps_->gradient, gradient) << "the same bits";
+      }
+      gradient = ps_->gradient;
+    }
+  }
+}
+
+TEST_F(TrainerTest, ACardThatKeepsAShareOfTheRowsIsToldHowManyThereAre) {
+  device_ = cuda::ListDevices().ok() ? "cuda" : "emulated";
+  if (!cuda::ListDevices().ok() && cuda::Stream::Emulated() == nullptr) {
+    GTEST_SKIP() << cuda::ListDevices().status();
+  }
+  assignment_.mutable_spec()->mutable_train()->mutable_row_cache()->set_share(1);
+  const auto counts = [this] {
+    return std::count(ps_->events.begin(), ps_->events.end(), "count rows");
+  };
+  for (const v1::Consistency mode : {v1::ASYNC, v1::BOUNDED, v1::SYNC}) {
+    SCOPED_TRACE(v1::Consistency_Name(mode));
+    const double kept = metrics_.card_rows_kept.Value();
+    Prepare(mode);
+    EXPECT_THAT(ps_->events, testing::IsEmpty());
+    for (uint64_t unit = 0; unit < 2; ++unit) {
+      v1::Train again = Unit(0, 3);
+      again.set_first_step(3 * unit);
+      ASSERT_TRUE(trainer_->Train(again).ok());
+    }
+    EXPECT_EQ(metrics_.card_rows_kept.Value() - kept, mode == v1::SYNC ? 0 : kRecords);
+    EXPECT_EQ(counts(), mode == v1::SYNC ? 0 : 2) << "once a unit that keeps some";
+    Scorer scorer(context_.get());
+    ASSERT_TRUE(scorer
+                    .Score({Unit(0, 1).ranges(0)}, trainer_->next_step(),
+                           [](const auto&) { return absl::OkStatus(); })
+                    .ok());
+    EXPECT_EQ(counts(), mode == v1::SYNC ? 1 : 3);
   }
 }
 

@@ -264,12 +264,18 @@ void Executor::RunBackward(Draws draws) {
 
 absl::Span<const float> Executor::Forward(absl::Span<const float> trained,
                                           absl::Span<const float> statistics) {
+  StartForward(trained, statistics);
+  return FinishForward();
+}
+
+void Executor::StartForward(absl::Span<const float> trained, absl::Span<const float> statistics) {
   RequireSizes(model_, trained, statistics);
-  if (stream_ == nullptr) {
-    RunForward(trained, statistics, false, {});
-  } else {
-    ForwardOnCard(trained, statistics);
-  }
+  if (stream_ != nullptr) return StartForwardOnCard(trained, statistics);
+  RunForward(trained, statistics, false, {});
+}
+
+absl::Span<const float> Executor::FinishForward() {
+  if (stream_ != nullptr) stream_->Synchronize();
   return HostValue(model_.graph().output());
 }
 

@@ -58,6 +58,10 @@ class Executor {
   absl::Span<const float> Forward(absl::Span<const float> trained,
                                   absl::Span<const float> statistics);
 
+  // The same in two calls, as StartStep and FinishStep are.
+  void StartForward(absl::Span<const float> trained, absl::Span<const float> statistics);
+  absl::Span<const float> FinishForward();
+
   // Outputs of the last pass, [batch, width] of the model's task.
   absl::Span<const float> output(size_t task) const;
 
@@ -177,7 +181,7 @@ class Executor {
 
   // executor_cuda.cc
   void PlaceOnCard(size_t arena_floats, uint32_t capacity);
-  void ForwardOnCard(absl::Span<const float> trained, absl::Span<const float> statistics);
+  void StartForwardOnCard(absl::Span<const float> trained, absl::Span<const float> statistics);
   void StartStepOnCard(absl::Span<const float> trained, absl::Span<const float> statistics,
                        const Targets& targets, float loss_scale, Draws draws);
   void StageParameters(absl::Span<const float> trained, absl::Span<const float> statistics);

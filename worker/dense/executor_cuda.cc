@@ -75,10 +75,10 @@ void Executor::StageParameters(absl::Span<const float> trained,
   std::copy(statistics.begin(), statistics.end(), parameters_host_.data() + statistics_at);
 }
 
-void Executor::ForwardOnCard(absl::Span<const float> trained, absl::Span<const float> statistics) {
+void Executor::StartForwardOnCard(absl::Span<const float> trained,
+                                  absl::Span<const float> statistics) {
   StageParameters(trained, statistics);
   GiveToCard(kForward, [this] { RunForwardOnCard(false); });
-  stream_->Synchronize();
 }
 
 void Executor::StartStepOnCard(absl::Span<const float> trained, absl::Span<const float> statistics,
