@@ -5,6 +5,7 @@
 #include <memory>
 #include <utility>
 
+#include "cuda/memory.h"
 #include "cuda/stream.h"
 
 namespace tessera::cuda {

@@ -3,6 +3,7 @@
 #include "cuda/staging_buffer.h"
 
 #include "absl/strings/str_cat.h"
+#include "cuda/memory.h"
 
 namespace tessera::cuda {
 

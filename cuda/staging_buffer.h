@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
+#include "cuda/memory.h"
 #include "cuda/stream.h"
 
 namespace tessera::cuda {

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "cuda/dense/product_plans.h"
+#include "cuda/memory.h"
 
 namespace tessera::cuda {
 namespace {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "cuda/memory.h"
 #include "cuda/staging_buffer.h"
 #include "cuda/stream.h"
 #include "worker/batch_pipeline.h"

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "cuda/memory.h"
 #include "cuda/stream.h"
 #include "worker/batch_pipeline.h"
 #include "worker/embedding.h"

@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "cuda/memory.h"
 
 namespace tessera::cuda {
 namespace {

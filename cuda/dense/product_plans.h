@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "cuda/dense/products.h"
+#include "cuda/memory.h"
 #include "cuda/stream.h"
 
 namespace tessera::cuda {

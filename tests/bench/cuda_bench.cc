@@ -11,6 +11,7 @@
 #include "cuda/dense/accumulate.h"
 #include "cuda/dense/activation.h"
 #include "cuda/dense/bias.h"
+#include "cuda/memory.h"
 #include "cuda/rows/pooling.h"
 #include "cuda/staging_buffer.h"
 #include "cuda/stream.h"

@@ -11,6 +11,7 @@
 #include "cuda/dense/activation.h"
 #include "cuda/dense/bias.h"
 #include "cuda/dense/products.h"
+#include "cuda/memory.h"
 #include "tests/bench/cuda_card.h"
 #include "tests/bench/dense_models.h"
 #include "worker/dense/cuda_products.h"

@@ -2,6 +2,7 @@
 #include "cuda/capture_cache.h"
 
 #include "cuda/dense/loss_scaling.h"
+#include "cuda/memory.h"
 #include "tests/worker/dense_testing.h"
 
 namespace tessera::worker::testing {

@@ -9,6 +9,7 @@
 
 #include "common/random.h"
 #include "cuda/devices.h"
+#include "cuda/memory.h"
 #include "cuda/stream.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

@@ -7,6 +7,7 @@
 
 #include "cuda/capture_cache.h"
 #include "cuda/dense/accumulate.h"
+#include "cuda/memory.h"
 #include "tests/worker/dense_testing.h"
 
 namespace tessera::worker::testing {

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "cuda/dense/loss_scaling.h"
+#include "cuda/memory.h"
 #include "worker/dense/buffer.h"
 #include "worker/dense/group_loss.h"
 

@@ -5,6 +5,7 @@
 
 #include "absl/types/span.h"
 #include "cuda/dense/losses.h"
+#include "cuda/memory.h"
 #include "cuda/stream.h"
 #include "worker/dense/loss.h"
 #include "worker/dense/model.h"

@@ -10,6 +10,7 @@
 #include "absl/types/span.h"
 #include "common/task_pool.h"
 #include "cuda/capture_cache.h"
+#include "cuda/memory.h"
 #include "cuda/stream.h"
 #include "worker/dense/buffer.h"
 #include "worker/dense/card_step.h"

@@ -5,6 +5,7 @@
 #include "common/failpoint.h"
 #include "common/log.h"
 #include "cuda/dense/accumulate.h"
+#include "cuda/memory.h"
 #include "worker/dense/executor.h"
 
 namespace tessera::worker {
