@@ -421,7 +421,11 @@ grpc::ServerUnaryReactor* ParameterService::GetStats(grpc::CallbackServerContext
   Executor& executor = request->expiry_dry_run() ? *options_.administration : *options_.requests;
   return RunAs(executor, *context, request->ByteSizeLong(), Refusals("GetStats"),
                [=, this]() -> absl::Status {
-                 TESSERA_ASSIGN_OR_RETURN(const auto shard, options_.jobs->Find(request->job_id()));
+                 const Jobs& jobs = *options_.jobs;
+                 TESSERA_ASSIGN_OR_RETURN(const auto shard,
+                                          request->has_generation()
+                                              ? jobs.Find(request->job_id(), request->generation())
+                                              : jobs.Find(request->job_id()));
                  *response = shard->Stats();
                  return request->expiry_dry_run() ? shard->CountExpirable(*response)
                                                   : absl::OkStatus();

@@ -27,14 +27,17 @@ constexpr char kLookAhead[] = "/tessera.v1.ParameterService/LookAhead";
 constexpr char kPush[] = "/tessera.v1.ParameterService/Push";
 constexpr char kAssign[] = "/tessera.v1.ParameterService/Assign";
 constexpr char kGetProgress[] = "/tessera.v1.ParameterService/GetProgress";
+constexpr char kGetStats[] = "/tessera.v1.ParameterService/GetStats";
 // Keys and rows of one message and its answer: a batch should be several, so that reading, sending
 // and applying overlap.
 constexpr uint64_t kChunkBytes = 512 << 10;
 
-absl::StatusOr<v1::ProgressResponse> ReadProgress(const grpc::ByteBuffer& answer) {
-  v1::ProgressResponse response;
+template <typename Response>
+absl::StatusOr<Response> ReadAnswer(const grpc::ByteBuffer& answer, absl::string_view method) {
+  Response response;
   if (!wire::FromBytes(answer, &response)) {
-    return absl::InternalError("answered GetProgress with what is no ProgressResponse");
+    return absl::InternalError(
+        absl::StrCat("answered ", method, " with what is no ", response.GetTypeName()));
   }
   return response;
 }
@@ -178,23 +181,47 @@ class GrpcParameterClient final : public ParameterClient {
     v1::ProgressRequest request;
     *request.mutable_header() = header_;
     request.set_confirmed(confirmed);
-    std::vector<v1::ProgressResponse> answers(ps_.size());
-    std::vector<FanOut::Leg> legs;
-    for (size_t p = 0; p < ps_.size(); ++p) {
-      legs.push_back({.peer = p,
-                      .message = [&request] { return wire::ToBytes(request); },
-                      .take = [&answers, p](const grpc::ByteBuffer& answer) -> absl::Status {
-                        TESSERA_ASSIGN_OR_RETURN(answers[p], ReadProgress(answer));
-                        return absl::OkStatus();
-                      }});
-    }
-    const std::unique_ptr<PendingCall> call =
-        NewCall("how far the rank is", kGetProgress, std::move(legs));
-    TESSERA_RETURN_IF_ERROR(call->Wait());
+    TESSERA_ASSIGN_OR_RETURN(
+        const std::vector<v1::ProgressResponse> answers,
+        AskAll<v1::ProgressResponse>("how far the rank is", kGetProgress, request));
     return PushProgress::Of(answers);
   }
 
+  absl::StatusOr<std::vector<uint64_t>> CountRows() override {
+    v1::GetStatsRequest request;
+    request.set_job_id(header_.job_id());
+    request.set_generation(header_.generation());
+    TESSERA_ASSIGN_OR_RETURN(
+        const std::vector<v1::StatsResponse> answers,
+        AskAll<v1::StatsResponse>("how many rows there are", kGetStats, request));
+    std::vector<uint64_t> rows;
+    for (const v1::StatsResponse& answer : answers) {
+      rows.resize(std::max<size_t>(rows.size(), answer.tables_size()));
+      for (int t = 0; t < answer.tables_size(); ++t) rows[t] += answer.tables(t).rows();
+    }
+    return rows;
+  }
+
  private:
+  // What every ps answers to the same small message; waits for it.
+  template <typename Response, typename Request>
+  absl::StatusOr<std::vector<Response>> AskAll(const std::string& what, const char* method,
+                                               const Request& request) {
+    std::vector<Response> answers(ps_.size());
+    std::vector<FanOut::Leg> legs;
+    for (size_t p = 0; p < ps_.size(); ++p) {
+      legs.push_back(
+          {.peer = p,
+           .message = [&request] { return wire::ToBytes(request); },
+           .take = [&answers, method, p](const grpc::ByteBuffer& answer) -> absl::Status {
+             TESSERA_ASSIGN_OR_RETURN(answers[p], ReadAnswer<Response>(answer, method));
+             return absl::OkStatus();
+           }});
+    }
+    TESSERA_RETURN_IF_ERROR(NewCall(what, method, std::move(legs))->Wait());
+    return answers;
+  }
+
   template <typename Tables>
   static std::vector<KeyChunk> Chunks(const Tables& tables, size_t p) {
     std::vector<TableKeys> keys;

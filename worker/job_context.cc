@@ -95,9 +95,11 @@ absl::StatusOr<std::unique_ptr<JobContext>> NewJobContext(const v1::Assignment& 
   if (stream == nullptr) TESSERA_RETURN_IF_ERROR(CheckPrecision(spec.train().precision()));
   context->executor = std::make_unique<Executor>(*context->model, options.pool, std::move(stream));
   if (context->executor->stream() != nullptr) {
-    context->card = std::make_unique<CardPooling>(
-        context->plan.get(), context->executor.get(),
-        KeptRows::Options{.bytes = spec.train().row_cache().bytes(), .metrics = options.metrics});
+    context->card =
+        std::make_unique<CardPooling>(context->plan.get(), context->executor.get(),
+                                      KeptRows::Options{.bytes = spec.train().row_cache().bytes(),
+                                                        .share = spec.train().row_cache().share(),
+                                                        .metrics = options.metrics});
     TESSERA_RETURN_IF_ERROR(WithContext(context->executor->status(), "train.row_cache"));
   }
 
@@ -148,6 +150,22 @@ void PrepareLookups(const JobContext& context, KeyPreparer* preparer, PreparedBa
   for (size_t l = 0; l < lookups.size(); ++l) {
     batch->rows[l].resize(PulledKeys(*batch, lookups[l].key_set).keys.size() * lookups[l].dim);
   }
+}
+
+absl::Status BeginPooling(JobContext* context, uint32_t max_age, bool afresh) {
+  if (context->card == nullptr) return absl::OkStatus();
+  if (context->spec().train().row_cache().share() > 0 && max_age > 0) {
+    TESSERA_ASSIGN_OR_RETURN(const std::vector<uint64_t> rows, context->parameters->CountRows());
+    if (rows.size() < static_cast<size_t>(context->spec().tables_size())) {
+      return absl::InternalError(absl::StrCat("the ps have rows of ", rows.size(),
+                                              " tables, expected ", context->spec().tables_size(),
+                                              " and more"));
+    }
+    context->card->SizeKeptRows(rows);
+    TESSERA_RETURN_IF_ERROR(WithContext(context->executor->status(), "train.row_cache.share"));
+  }
+  context->card->Begin(max_age, afresh);
+  return absl::OkStatus();
 }
 
 std::vector<TableRows> EmbeddingReads(const JobContext& context, PreparedBatch* batch) {

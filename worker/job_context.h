@@ -109,6 +109,11 @@ void PrepareLookups(const JobContext& context, KeyPreparer* preparer, PreparedBa
 // What to pull for `batch`: the rows of the embedding tables.
 std::vector<TableRows> EmbeddingReads(const JobContext& context, PreparedBatch* batch);
 
+// What CardPooling::Begin does, where rows are pooled on a card, and before it: where the rows that
+// it keeps are a share of the tables', the ps are asked how many these have. In a thread that runs
+// units, before the first batch of a pipeline. An error is the executor's, or that of the ps.
+absl::Status BeginPooling(JobContext* context, uint32_t max_age, bool afresh);
+
 // Sizes the executor and fills its inputs from the batch and its pulled rows. An error is the
 // executor's.
 absl::Status FillInputs(JobContext* context, const PreparedBatch& batch);

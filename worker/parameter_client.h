@@ -103,6 +103,8 @@ class ParameterClient {
   // before. `confirmed`: every ps has acknowledged the rank's pushes of the steps below
   // (v1::ProgressRequest).
   virtual absl::StatusOr<PushProgress> GetProgress(uint64_t confirmed) = 0;
+  // Asks every ps, and waits for it: how many rows all of them have, by table (JobTables).
+  virtual absl::StatusOr<std::vector<uint64_t>> CountRows() = 0;
 };
 
 // The gRPC form, for one assignment. `header` goes with every call. `ps`, `board` and

@@ -141,9 +141,7 @@ absl::StatusOr<double> Trainer::TrainBatches(const v1::Train& unit, const Batch&
   WorkerMetrics& metrics = *context_->metrics;
   Stopwatch watch;
   const std::vector<uint32_t>& order = Order(unit, records.size);
-  if (context_->card != nullptr) {
-    context_->card->Begin(CardRowAgeOf(context_->spec()), /*afresh=*/false);
-  }
+  TESSERA_RETURN_IF_ERROR(BeginPooling(context_, CardRowAgeOf(context_->spec()), /*afresh=*/false));
   BatchPipeline pipeline(begin, end, [&](uint64_t i, PreparedBatch* batch) {
     const uint64_t first = std::min<uint64_t>(i * unit.batch_size(), order.size());
     const uint64_t last = std::min<uint64_t>(first + unit.batch_size(), order.size());

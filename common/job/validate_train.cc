@@ -255,10 +255,19 @@ absl::Status RowCacheFields(const v1::JobSpec& spec) {
   const v1::RowCacheSpec& cache = spec.train().row_cache();
   const v1::ConsistencySpec& consistency = spec.consistency();
   const uint32_t age = cache.max_age();
+  if (!(cache.share() >= 0 && cache.share() <= 1)) {
+    return Wrong("train.row_cache.share", "found ", cache.share(),
+                 "; expected above 0 and at most 1, or 0 for no share");
+  }
+  if (cache.share() > 0 && cache.bytes() > 0) {
+    return Wrong("train.row_cache.share", "found ", cache.share(),
+                 " beside train.row_cache.bytes: ", cache.bytes(), "; expected one of the two");
+  }
   if (age == 0) return absl::OkStatus();
-  if (cache.bytes() == 0) {
+  if (cache.bytes() == 0 && cache.share() == 0) {
     return Wrong("train.row_cache.max_age",
-                 "is of rows that a card keeps, and train.row_cache.bytes is 0");
+                 "is of rows that a card keeps, and neither train.row_cache.bytes nor "
+                 "train.row_cache.share is above 0");
   }
   if (IsSync(consistency.sparse())) {
     return Wrong("train.row_cache.max_age", "found ", age,

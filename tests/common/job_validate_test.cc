@@ -255,7 +255,19 @@ TEST(ValidateJobSpec, NamesTheWrongFieldOfTheJob) {
              s.mutable_consistency()->set_sparse(v1::ASYNC);
              s.mutable_train()->mutable_row_cache()->set_max_age(3);
            },
-           "train.row_cache.max_age", "train.row_cache.bytes is 0"},
+           "train.row_cache.max_age",
+           "neither train.row_cache.bytes nor train.row_cache.share is above 0"},
+          {[](auto& s) {
+             s.mutable_train()->mutable_row_cache()->set_bytes(1 << 20);
+             s.mutable_train()->mutable_row_cache()->set_share(0.25f);
+           },
+           "train.row_cache.share", "found 0.25 beside train.row_cache.bytes: 1048576"},
+          {[](auto& s) { s.mutable_train()->mutable_row_cache()->set_share(1.5f); },
+           "train.row_cache.share", "found 1.5; expected above 0 and at most 1"},
+          {[](auto& s) { s.mutable_train()->mutable_row_cache()->set_share(-0.5f); },
+           "train.row_cache.share", "found -0.5; expected above 0 and at most 1"},
+          {[](auto& s) { s.mutable_train()->mutable_row_cache()->set_share(std::nanf("")); },
+           "train.row_cache.share", "found nan"},
           {[](auto& s) {
              s.mutable_train()->mutable_row_cache()->set_bytes(1 << 20);
              s.mutable_train()->mutable_row_cache()->set_max_age(3);

@@ -170,6 +170,10 @@ TEST_F(LocalCommandsTest, ACardThatKeepsRowsLearnsAsWell) {
                  {"--set", "train.row_cache.bytes=1000000", "--set", "train.row_cache.max_age=4"});
   ASSERT_EQ(RunLocal("kept", keeping), 0) << err_;
   EXPECT_NEAR(LastObject()["metrics"]["validation"]["logloss"], expected, 0.02);
+  keeping = async;
+  keeping.insert(keeping.end(), {"--set", "train.row_cache.share=0.5"});
+  ASSERT_EQ(RunLocal("share", keeping), 0) << err_;
+  EXPECT_NEAR(LastObject()["metrics"]["validation"]["logloss"], expected, 0.02);
   // In sync none is, however many are kept.
   ASSERT_EQ(RunLocal("sync", {"--output", "json", "--device", device}), 0) << err_;
   const double sync = LastObject()["metrics"]["validation"]["logloss"];

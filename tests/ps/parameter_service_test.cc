@@ -313,6 +313,25 @@ TEST_F(ParameterServiceTest, WhatAServerPrintsIsWhatWasDone) {
   EXPECT_THAT(Scrape("tessera_ps_table_bytes"), testing::SizeIs(2));
 }
 
+TEST_F(ParameterServiceTest, StatsOfAGenerationAreRefusedAsItsPullsWouldBe) {
+  ASSERT_OK(Open(Job({SgdTable("t", 1, v1::ASYNC)})));
+  ASSERT_OK(Pull(PullOf(0, 0, {{0, {1, 2, 3}}})));
+  v1::GetStatsRequest ask;
+  ask.set_job_id("job-1");
+  ask.set_generation(1);
+  v1::StatsResponse stats;
+  ASSERT_OK(Call(&v1::ParameterService::Stub::GetStats, ask, &stats));
+  EXPECT_EQ(stats.tables(0).rows(), 3u);
+  for (const uint64_t other : {0, 2}) {
+    ask.set_generation(other);
+    EXPECT_FAILS(Call(&v1::ParameterService::Stub::GetStats, ask, &stats), StatusCode::kAborted,
+                 "generation");
+  }
+  ask.set_job_id("job-2");
+  EXPECT_FAILS(Call(&v1::ParameterService::Stub::GetStats, ask, &stats), StatusCode::kUnavailable,
+               "is not open on this ps");
+}
+
 TEST_F(ParameterServiceTest, AStopAnswersTheCallsThatWait) {
   ASSERT_OK(Open(Job({SgdTable("t", 1, v1::SYNC)}, 2)));
   auto pull = std::async(std::launch::async, [this] { return Pull(PullOf(0, 1, {{0, {1}}})); });

@@ -76,6 +76,13 @@ class FakePs final : public v1::ParameterService::Service {
     ++offers;
     return agrees ? grpc::Status::OK : grpc::Status(grpc::StatusCode::UNIMPLEMENTED, "");
   }
+  grpc::Status GetStats(grpc::ServerContext*, const v1::GetStatsRequest* request,
+                        v1::StatsResponse* response) override {
+    if (failures.fetch_sub(1) > 0) return ToGrpc(failure);
+    if (request->generation() != 7) return ToGrpc(absl::AbortedError("it has generation 7"));
+    for (const uint64_t rows : table_rows) response->add_tables()->set_rows(rows);
+    return grpc::Status::OK;
+  }
   void NoteSize(size_t bytes) {
     size_t seen = largest;
     while (seen < bytes && !largest.compare_exchange_weak(seen, bytes)) {
@@ -94,6 +101,7 @@ class FakePs final : public v1::ParameterService::Service {
   bool has_cold_rows = false;
   std::string told ABSL_GUARDED_BY(mu);  // keys, ahead of a pull
   std::atomic<size_t> largest = 0;       // message
+  std::vector<uint64_t> table_rows;
   absl::Mutex mu;
   std::map<uint32_t, v1::PushRequest> parts ABSL_GUARDED_BY(mu);  // by number
 };
@@ -213,6 +221,18 @@ TEST_F(ParameterClientTest, ACallThatFailsAgainAndAgainIsOneWaitSinceItsFirstFai
   caller.join();
   EXPECT_TRUE(status.ok()) << status;
   EXPECT_THAT(board.waits(), testing::IsEmpty());
+}
+
+TEST_F(ParameterClientTest, CountsTheRowsOfEveryTableOnAllPs) {
+  ps_[0].table_rows = {3, 0, 5};
+  ps_[1].table_rows = {4, 0, 1};
+  ps_[1].failures = 1;
+  v1::CallHeader header;
+  header.set_generation(7);
+  client_ = NewGrpcParameterClient(header, directory_.get(), &board_, &cancellation_, false);
+  EXPECT_EQ(client_->CountRows().value(), (std::vector<uint64_t>{7, 0, 6}));
+  client_ = NewGrpcParameterClient({}, directory_.get(), &board_, &cancellation_, false);
+  EXPECT_EQ(client_->CountRows().status().code(), absl::StatusCode::kAborted);
 }
 
 TEST_F(ParameterClientTest, RepeatsACallThatBroke) {

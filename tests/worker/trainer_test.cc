@@ -82,6 +82,12 @@ class ScriptedPs final : public ParameterClient {
     return PushProgress{confirmed, confirmed};
   }
 
+  absl::StatusOr<std::vector<uint64_t>> CountRows() override {
+    events.push_back("count rows");
+    return std::vector<uint64_t>{kRows, 0, 0};
+  }
+
+  static constexpr uint64_t kRows = 10;
   std::vector<std::string> events;
   bool answers_at_once = false;  // else as late as may be
   std::map<uint64_t, float> gradient;
@@ -738,6 +744,36 @@ TEST_F(TrainerTest, RowsThatAreThereInTimeGoToTheCardBeforeTheBatchBeforeIsPushe
       }
       gradient = ps_->gradient;
     }
+  }
+}
+
+TEST_F(TrainerTest, ACardThatKeepsAShareOfTheRowsIsToldHowManyThereAre) {
+  device_ = cuda::ListDevices().ok() ? "cuda" : "emulated";
+  if (!cuda::ListDevices().ok() && cuda::Stream::Emulated() == nullptr) {
+    GTEST_SKIP() << cuda::ListDevices().status();
+  }
+  assignment_.mutable_spec()->mutable_train()->mutable_row_cache()->set_share(1);
+  const auto counts = [this] {
+    return std::count(ps_->events.begin(), ps_->events.end(), "count rows");
+  };
+  for (const v1::Consistency mode : {v1::ASYNC, v1::BOUNDED, v1::SYNC}) {
+    SCOPED_TRACE(v1::Consistency_Name(mode));
+    const double kept = metrics_.card_rows_kept.Value();
+    Prepare(mode);
+    EXPECT_THAT(ps_->events, testing::IsEmpty());
+    for (uint64_t unit = 0; unit < 2; ++unit) {
+      v1::Train again = Unit(0, 3);
+      again.set_first_step(3 * unit);
+      ASSERT_TRUE(trainer_->Train(again).ok());
+    }
+    EXPECT_EQ(metrics_.card_rows_kept.Value() - kept, mode == v1::SYNC ? 0 : kRecords);
+    EXPECT_EQ(counts(), mode == v1::SYNC ? 0 : 2) << "once a unit that keeps some";
+    Scorer scorer(context_.get());
+    ASSERT_TRUE(scorer
+                    .Score({Unit(0, 1).ranges(0)}, trainer_->next_step(),
+                           [](const auto&) { return absl::OkStatus(); })
+                    .ok());
+    EXPECT_EQ(counts(), mode == v1::SYNC ? 1 : 3);
   }
 }
 
