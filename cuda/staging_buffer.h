@@ -66,8 +66,8 @@ class StagingBuffer {
   size_t filled_ = 0;     // floats of this use
   bool awaited_ = false;  // from Await to Release
   // The last copies, and the last work that reads what they overwrite: events of CUDA.
-  void* copied_ = nullptr;
-  void* read_ = nullptr;
+  [[maybe_unused]] void* copied_ = nullptr;
+  [[maybe_unused]] void* read_ = nullptr;
   // Emulated: what has been started.
   std::vector<std::pair<size_t, size_t>> parts_;
 };
