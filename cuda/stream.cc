@@ -1,9 +1,10 @@
 // What streams and memory are with and without CUDA; the rest is in stream.cu or
 // emulated_stream.cc.
 #include "cuda/stream.h"
-#include "cuda/memory.h"
 
 #include <utility>
+
+#include "cuda/memory.h"
 
 namespace tessera::cuda {
 

@@ -1,8 +1,8 @@
 // Several jobs at once: what they share, what they have for themselves, and who waits for whom.
 #include "master/core.h"
-#include "master/run_state.h"
 
 #include "absl/strings/match.h"
+#include "master/run_state.h"
 #include "tests/master/core_harness.h"
 
 namespace tessera::master {

@@ -10,17 +10,7 @@
 namespace tessera::worker::testing {
 namespace {
 
-class ExecutorOnCuda : public ::testing::Test {
- protected:
-  void SetUp() override {
-    std::string why;
-    if (NewStream(&why) == nullptr) GTEST_SKIP() << why;
-  }
-  static std::unique_ptr<cuda::Stream> Stream() {
-    std::string why;
-    return NewStream(&why);
-  }
-};
+class ExecutorOnCuda : public CardTest {};
 
 // Every model, one with a loss of its graph's, and the losses that are not of clicks.
 std::vector<v1::JobSpec> ZooJobs() {

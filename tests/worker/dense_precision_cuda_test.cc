@@ -15,16 +15,8 @@ namespace {
 constexpr v1::TrainSpec::Precision kPrecisions[] = {
     v1::TrainSpec::FLOAT32, v1::TrainSpec::TF32, v1::TrainSpec::BFLOAT16, v1::TrainSpec::FLOAT16};
 
-class PrecisionOnCuda : public ::testing::Test {
+class PrecisionOnCuda : public CardTest {
  protected:
-  void SetUp() override {
-    std::string why;
-    if (NewStream(&why) == nullptr) GTEST_SKIP() << why;
-  }
-  static std::unique_ptr<cuda::Stream> Stream() {
-    std::string why;
-    return NewStream(&why);
-  }
   // Without a kink, which rounding may step over.
   static std::unique_ptr<Model> Network(v1::TrainSpec::Precision precision) {
     v1::JobSpec spec = Job("dnn", 20, 5);

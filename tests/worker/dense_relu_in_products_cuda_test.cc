@@ -38,17 +38,8 @@ class Network {
   v1::JobSpec spec_ = Job("layers", 2, 5);
 };
 
-class ReluInProductsOnCuda : public ::testing::Test {
+class ReluInProductsOnCuda : public CardTest {
  protected:
-  void SetUp() override {
-    std::string why;
-    if (NewStream(&why) == nullptr) GTEST_SKIP() << why;
-  }
-  static std::unique_ptr<cuda::Stream> Stream() {
-    std::string why;
-    return NewStream(&why);
-  }
-
   // So many rectifiers are in products, and all that a step gives is what the CPU gives.
   static void ExpectTheCpusResults(const Network& network, size_t in_products) {
     const std::unique_ptr<Model> model = MakeModel(network.spec());

@@ -26,6 +26,19 @@ inline std::unique_ptr<cuda::Stream> NewStream(std::string* why) {
   return stream.ok() ? *std::move(stream) : nullptr;
 }
 
+// Tests of a card, or an emulated one; where there is none they are skipped, and say why.
+class CardTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string why;
+    if (NewStream(&why) == nullptr) GTEST_SKIP() << why;
+  }
+  static std::unique_ptr<cuda::Stream> Stream() {
+    std::string why;
+    return NewStream(&why);
+  }
+};
+
 // Floats between two guard zones; Intact says whether nobody wrote beside them.
 class Guarded {
  public:
