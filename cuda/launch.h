@@ -8,7 +8,9 @@
 // All sums have an order that depends on the sizes alone.
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
+#include <vector>
 
 #include "common/math/host_device.h"
 #include "cuda/stream.h"
@@ -18,6 +20,15 @@
 #endif
 
 namespace tessera::cuda {
+
+// f(group, i, shared) for every i below n; see ForEachGroup.
+template <typename F>
+struct Phase {
+  int64_t n;
+  F f;
+};
+template <typename F>
+Phase(int64_t, F) -> Phase<F>;
 
 #ifdef __CUDACC__
 
@@ -37,6 +48,52 @@ __global__ void ForEachKernel(int64_t n, F f) {
   for (int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < n;
        i += stride) {
     f(i);
+  }
+}
+
+// A block has blockDim.y rows of blockDim.x columns.
+template <typename F>
+__global__ void ForEachInRowsKernel(int64_t rows, int64_t columns, F f) {
+  const int64_t row_stride = static_cast<int64_t>(gridDim.x) * blockDim.y;
+  const int64_t column_stride = static_cast<int64_t>(gridDim.y) * blockDim.x;
+  for (int64_t row = static_cast<int64_t>(blockIdx.x) * blockDim.y + threadIdx.y; row < rows;
+       row += row_stride) {
+    for (int64_t column = static_cast<int64_t>(blockIdx.y) * blockDim.x + threadIdx.x;
+         column < columns; column += column_stride) {
+      f(row, column);
+    }
+  }
+}
+
+// A group's part of a phase, where its floats are in scratch.
+template <typename F>
+struct GroupInScratch {
+  F f;
+  int64_t first, floats;
+  float* scratch;
+
+  __device__ void operator()(int64_t group, int64_t i) const {
+    f(first + group, i, scratch + group * floats);
+  }
+};
+
+// A block has blockDim.y groups, each `floats` of its shared memory.
+template <typename... Phases>
+__global__ void ForEachGroupKernel(int64_t groups, int64_t floats, Phases... phases) {
+  extern __shared__ __align__(16) float of_block[];
+  float* const shared = of_block + threadIdx.y * floats;
+  const int64_t stride = static_cast<int64_t>(gridDim.x) * blockDim.y;
+  // All threads of a block go through the same rounds.
+  for (int64_t first = static_cast<int64_t>(blockIdx.x) * blockDim.y; first < groups;
+       first += stride) {
+    const int64_t group = first + threadIdx.y;
+    const auto run = [&](const auto& phase) {
+      for (int64_t i = threadIdx.x; group < groups && i < phase.n; i += blockDim.x) {
+        phase.f(group, i, shared);
+      }
+      __syncthreads();
+    };
+    (run(phases), ...);
   }
 }
 
@@ -85,10 +142,10 @@ __global__ void ReduceRowsByBlock(int64_t rows, int64_t columns, float identity,
   }
 }
 
-// partial [chunks, columns]: the sums of each chunk of rows. A block has 32 columns of one chunk.
-template <typename Load>
+// store(chunk, column, the sum of a chunk of rows). A block has 32 columns of one chunk.
+template <typename Load, typename Store>
 __global__ void SumColumnChunks(int64_t rows, int64_t columns, int64_t chunk_rows, Load load,
-                                float* partial) {
+                                Store store) {
   __shared__ float slices[kSlices][kWarp + 1];
   const int lane = threadIdx.x % kWarp, slice = threadIdx.x / kWarp;
   const int64_t column = static_cast<int64_t>(blockIdx.x) * kWarp + lane;
@@ -96,17 +153,26 @@ __global__ void SumColumnChunks(int64_t rows, int64_t columns, int64_t chunk_row
   const int64_t end = begin + chunk_rows < rows ? begin + chunk_rows : rows;
   float sum = 0;
   if (column < columns) {
+    // Loads of several rows are under way at once.
+#pragma unroll 8
     for (int64_t row = begin + slice; row < end; row += kSlices) sum += load(row, column);
   }
   slices[slice][lane] = sum;
   __syncthreads();
   if (slice != 0 || column >= columns) return;
   for (int s = 1; s < kSlices; ++s) sum += slices[s][lane];
-  partial[blockIdx.y * columns + column] = sum;
+  store(static_cast<int64_t>(blockIdx.y), column, sum);
 }
 
 inline unsigned Blocks(int64_t wanted) {
   return static_cast<unsigned>(std::min<int64_t>(wanted, 1 << 16));
+}
+
+// Threads for so many columns: as few as have them all, in whole powers of two.
+inline unsigned ColumnThreads(int64_t columns) {
+  unsigned threads = 1;
+  while (threads < columns && threads < kThreads) threads *= 2;
+  return threads;
 }
 
 }  // namespace internal
@@ -118,6 +184,53 @@ void ForEach(Stream& stream, const char* what, int64_t n, F f) {
   using namespace internal;  // NOLINT
   ForEachKernel<<<Blocks((n + kThreads - 1) / kThreads), kThreads, 0, Native(stream)>>>(n, f);
   stream.Check(what, cudaGetLastError());
+}
+
+// f(row, column) for every column of every row, in any order and at once: as ForEach over their
+// product, without its divisions.
+template <typename F>
+void ForEachInRows(Stream& stream, const char* what, int64_t rows, int64_t columns, F f) {
+  if (rows <= 0 || columns <= 0 || !stream.status().ok()) return;
+  using namespace internal;  // NOLINT
+  const unsigned threads = ColumnThreads(columns);
+  const dim3 block(threads, kThreads / threads);
+  const dim3 grid(Blocks((rows + block.y - 1) / block.y),
+                  static_cast<unsigned>(std::min<int64_t>((columns + threads - 1) / threads, 256)));
+  ForEachInRowsKernel<<<grid, block, 0, Native(stream)>>>(rows, columns, f);
+  stream.Check(what, cudaGetLastError());
+}
+
+// The phases of every group: one begins when all i of the one before have been. `shared` are
+// `floats` floats of the group, aligned to 16 bytes, which hold anything at first: a block's own
+// memory, or where it has no room for so many the stream's scratch, which f must not use then.
+template <typename... Phases>
+void ForEachGroup(Stream& stream, const char* what, int64_t groups, int64_t floats,
+                  Phases... phases) {
+  if (groups <= 0 || !stream.status().ok()) return;
+  using namespace internal;  // NOLINT
+  floats = (floats + 3) / 4 * 4;
+  constexpr int64_t kGroupThreads = 64, kMostGroups = kThreads / kGroupThreads;
+  // What a block has without asking for more.
+  constexpr int64_t kSharedFloats = 48 * 1024 / sizeof(float);
+  const int64_t at_once = std::min(kMostGroups, kSharedFloats / std::max<int64_t>(floats, 1));
+  if (at_once > 0) {
+    const dim3 block(static_cast<unsigned>(kThreads / at_once), static_cast<unsigned>(at_once));
+    ForEachGroupKernel<<<Blocks((groups + at_once - 1) / at_once), block,
+                         at_once * floats * sizeof(float), Native(stream)>>>(groups, floats,
+                                                                             phases...);
+    stream.Check(what, cudaGetLastError());
+    return;
+  }
+  constexpr int64_t kMostScratch = 16 << 20;
+  const int64_t some = std::clamp<int64_t>(kMostScratch / floats, 1, groups);
+  float* const scratch = stream.Scratch(static_cast<size_t>(some * floats));
+  for (int64_t first = 0; first < groups; first += some) {
+    const auto run = [&](const auto& phase) {
+      ForEachInRows(stream, what, std::min(some, groups - first), phase.n,
+                    GroupInScratch<decltype(phase.f)>{phase.f, first, floats, scratch});
+    };
+    (run(phases), ...);
+  }
 }
 
 // store(row, combine of load(row, column) over the columns, and of `identity`) for every row.
@@ -146,17 +259,25 @@ void SumColumns(Stream& stream, const char* what, int64_t rows, int64_t columns,
   constexpr int64_t kChunkRows = 256, kMostChunks = 512;
   int64_t chunks = std::clamp<int64_t>((rows + kChunkRows - 1) / kChunkRows, 1, kMostChunks);
   const int64_t chunk_rows = (rows + chunks - 1) / chunks;
+  const auto blocks = static_cast<unsigned>((columns + kWarp - 1) / kWarp);
+  const auto store_sum = [=] __device__(int64_t, int64_t column, float sum) { store(column, sum); };
+  if (chunks == 1) {
+    SumColumnChunks<<<blocks, kThreads, 0, Native(stream)>>>(rows, columns, chunk_rows, load,
+                                                             store_sum);
+    return stream.Check(what, cudaGetLastError());
+  }
   float* const partial = stream.Scratch(chunks * columns);
   if (!stream.status().ok()) return;
-  const dim3 grid(static_cast<unsigned>((columns + kWarp - 1) / kWarp),
-                  static_cast<unsigned>(chunks));
-  SumColumnChunks<<<grid, kThreads, 0, Native(stream)>>>(rows, columns, chunk_rows, load, partial);
+  SumColumnChunks<<<dim3(blocks, static_cast<unsigned>(chunks)), kThreads, 0, Native(stream)>>>(
+      rows, columns, chunk_rows, load, [=] __device__(int64_t chunk, int64_t column, float sum) {
+        partial[chunk * columns + column] = sum;
+      });
   stream.Check(what, cudaGetLastError());
-  ForEach(stream, what, columns, [=] TESSERA_HOST_DEVICE(int64_t column) {
-    float sum = 0;
-    for (int64_t chunk = 0; chunk < chunks; ++chunk) sum += partial[chunk * columns + column];
-    store(column, sum);
-  });
+  SumColumnChunks<<<blocks, kThreads, 0, Native(stream)>>>(
+      chunks, columns, chunks,
+      [=] __device__(int64_t chunk, int64_t column) { return partial[chunk * columns + column]; },
+      store_sum);
+  stream.Check(what, cudaGetLastError());
 }
 
 #else
@@ -165,6 +286,30 @@ template <typename F>
 void ForEach(Stream& stream, const char*, int64_t n, F f) {
   stream.Emulate([=] {
     for (int64_t i = 0; i < n; ++i) f(i);
+  });
+}
+
+template <typename F>
+void ForEachInRows(Stream& stream, const char*, int64_t rows, int64_t columns, F f) {
+  stream.Emulate([=] {
+    for (int64_t row = 0; row < rows; ++row) {
+      for (int64_t column = 0; column < columns; ++column) f(row, column);
+    }
+  });
+}
+
+template <typename... Phases>
+void ForEachGroup(Stream& stream, const char*, int64_t groups, int64_t floats, Phases... phases) {
+  stream.Emulate([=] {
+    std::vector<float> shared(static_cast<size_t>(floats));
+    const auto run = [&shared](int64_t group, const auto& phase) {
+      // Not in their order, which nothing may depend on.
+      for (int64_t i = phase.n; i-- > 0;) phase.f(group, i, shared.data());
+    };
+    for (int64_t group = 0; group < groups; ++group) {
+      std::fill(shared.begin(), shared.end(), NAN);
+      (run(group, phases), ...);
+    }
   });
 }
 

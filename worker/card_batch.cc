@@ -4,12 +4,6 @@
 #include <cstring>
 
 namespace tessera::worker {
-namespace {
-
-// Entries of a row that one thread of a card adds up.
-constexpr uint32_t kChunkEntries = 64;
-
-}  // namespace
 
 std::vector<PoolingGroup> PoolingGroups(const EmbeddingPlan& plan) {
   std::vector<PoolingGroup> groups;
@@ -43,6 +37,17 @@ std::vector<PoolingGroup> PoolingGroups(const EmbeddingPlan& plan) {
   }
   return groups;
 }
+
+namespace {
+
+bool IsOwnIndex(const std::vector<uint32_t>& numbers) {
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    if (numbers[i] != i) return false;
+  }
+  return true;
+}
+
+}  // namespace
 
 void CardBatch::Clear(uint64_t number) {
   number_ = number;
@@ -102,36 +107,48 @@ void CardBatch::AddEntries(const Batch& batch, const EmbeddingPlan& plan, const 
     }
   }
   begin_place(static_cast<size_t>(list.places));
-  list.begins = Append(begins_);
+  list.one_a_place = IsOwnIndex(place_of_) && rows_of_.size() == static_cast<size_t>(list.places);
+  if (!list.one_a_place) {
+    list.begins = Append(begins_);
+    list.place_of = Append(place_of_);
+  }
   list.rows = Append(rows_of_);
   list.factors = Append(factors_);
-  list.place_of = Append(place_of_);
   AddByRow(keys.routed.keys.size(), &list);
 }
 
 void CardBatch::AddByRow(size_t batch_rows, List* list) {
-  next_.assign(batch_rows + 1, 0);
-  for (const uint32_t row : rows_of_) ++next_[row];
-  row_begins_.clear();
-  chunk_begins_.clear();
-  uint32_t at = 0;
-  for (size_t row = 0; row < batch_rows; ++row) {
-    row_begins_.push_back(static_cast<uint32_t>(chunk_begins_.size()));
-    const uint32_t end = at + next_[row];
-    next_[row] = at;
-    for (; at < end; at = std::min(end, at + kChunkEntries)) chunk_begins_.push_back(at);
-  }
-  row_begins_.push_back(static_cast<uint32_t>(chunk_begins_.size()));
-  list->chunks = static_cast<int64_t>(chunk_begins_.size());
-  chunk_begins_.push_back(at);
+  row_begins_.assign(batch_rows + 1, 0);
+  for (const uint32_t row : rows_of_) ++row_begins_[row + 1];
+  for (size_t row = 0; row < batch_rows; ++row) row_begins_[row + 1] += row_begins_[row];
+  next_ = row_begins_;
   order_.resize(rows_of_.size());
   for (uint32_t entry = 0; entry < rows_of_.size(); ++entry) {
     order_[next_[rows_of_[entry]]++] = entry;
   }
   list->batch_rows = static_cast<int64_t>(batch_rows);
   list->row_begins = Append(row_begins_);
-  list->chunk_begins = Append(chunk_begins_);
   list->order = Append(order_);
+  AddLongRows(list);
+}
+
+void CardBatch::AddLongRows(List* list) {
+  long_row_.clear();
+  long_of_.clear();
+  long_begins_.assign(1, 0);
+  for (uint32_t row = 0; row + 1 < row_begins_.size(); ++row) {
+    const uint32_t entries = row_begins_[row + 1] - row_begins_[row];
+    if (entries <= cuda::kChunkEntries) continue;
+    const uint32_t chunks = (entries + cuda::kChunkEntries - 1) / cuda::kChunkEntries;
+    long_of_.insert(long_of_.end(), chunks, static_cast<uint32_t>(long_row_.size()));
+    long_row_.push_back(row);
+    long_begins_.push_back(static_cast<uint32_t>(long_of_.size()));
+  }
+  list->long_rows = static_cast<int64_t>(long_row_.size());
+  list->chunks = static_cast<int64_t>(long_of_.size());
+  list->long_row = Append(long_row_);
+  list->long_begins = Append(long_begins_);
+  list->long_of = Append(long_of_);
 }
 
 CardBatch::Rows& CardBatch::AddRows(absl::Span<const uint32_t> at) {
@@ -154,15 +171,18 @@ cuda::PooledEntries CardBatch::Entries(size_t group, const uint32_t* words) cons
   const List& list = lists_[group];
   return {
       .places = list.places,
-      .begins = words + list.begins,
+      .begins = list.one_a_place ? nullptr : words + list.begins,
       .rows = words + list.rows,
       .factors = list.has_factors ? reinterpret_cast<const float*>(words + list.factors) : nullptr,
-      .place_of = words + list.place_of,
+      .place_of = list.one_a_place ? nullptr : words + list.place_of,
       .batch_rows = list.batch_rows,
-      .chunks = list.chunks,
       .row_begins = words + list.row_begins,
-      .chunk_begins = words + list.chunk_begins,
-      .order = words + list.order};
+      .order = words + list.order,
+      .long_rows = list.long_rows,
+      .chunks = list.chunks,
+      .long_row = words + list.long_row,
+      .long_begins = words + list.long_begins,
+      .long_of = words + list.long_of};
 }
 
 }  // namespace tessera::worker

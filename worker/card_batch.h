@@ -54,12 +54,14 @@ class CardBatch {
 
  private:
   struct List {
-    int64_t places = 0, batch_rows = 0, chunks = 0;
+    int64_t places = 0, batch_rows = 0, long_rows = 0, chunks = 0;
     bool has_factors = false;
+    bool one_a_place = false;
     size_t begins = 0, rows = 0, factors = 0, place_of = 0;
-    size_t row_begins = 0, chunk_begins = 0, order = 0;
+    size_t row_begins = 0, order = 0, long_row = 0, long_begins = 0, long_of = 0;
   };
   void AddByRow(size_t batch_rows, List* list);
+  void AddLongRows(List* list);
   template <typename T>
   size_t Append(const std::vector<T>& numbers);
 
@@ -68,7 +70,8 @@ class CardBatch {
   std::vector<List> lists_;
   std::vector<Rows> rows_;
   // Of one list, while it is made.
-  std::vector<uint32_t> begins_, rows_of_, place_of_, row_begins_, chunk_begins_, order_, next_;
+  std::vector<uint32_t> begins_, rows_of_, place_of_, row_begins_, order_, next_, long_row_,
+      long_begins_, long_of_;
   std::vector<float> factors_;
 };
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/time/clock.h"
+#include "worker/dense/buffer.h"
 
 namespace tessera::worker {
 namespace {
@@ -69,6 +70,7 @@ void CardPooling::StartWords(const PreparedBatch& batch) {
   const absl::Span<const uint32_t> words = batch.card.words();
   size_t floats = words.size();
   for (const std::vector<float>& rows : batch.rows) {
+    floats = Buffer::RoundUp(floats);
     staged.fresh_at.push_back(floats);
     floats += rows.size();
   }
@@ -84,9 +86,10 @@ void CardPooling::StartRows(const PreparedBatch& batch) {
   if (!stream_.status().ok() || std::exchange(staged.has_rows, true)) return;
   const size_t begin = batch.card.words().size();
   size_t end = begin;
-  for (const std::vector<float>& rows : batch.rows) {
-    std::copy(rows.begin(), rows.end(), staged.buffer.host() + end);
-    end += rows.size();
+  for (size_t l = 0; l < batch.rows.size(); ++l) {
+    const size_t at = staged.fresh_at[l];
+    std::copy(batch.rows[l].begin(), batch.rows[l].end(), staged.buffer.host() + at);
+    end = at + batch.rows[l].size();
   }
   staged.buffer.StartCopy(begin, end);
 }
@@ -134,6 +137,7 @@ void CardPooling::Unpool(const PreparedBatch& batch) {
   size_t floats = 0;
   for (size_t l = 0; l < gradient_at_.size(); ++l) {
     const EmbeddingPlan::Lookup& lookup = plan_.lookups()[l];
+    floats = Buffer::RoundUp(floats);
     gradient_at_[l] = floats;
     floats += batch.keys[lookup.key_set].routed.keys.size() * lookup.dim;
   }

@@ -212,6 +212,7 @@ class WorkerImpl final : public Worker {
       {
         const Cancellation::Registration registration(run.cancellation, [&files] { files.Stop(); });
         status = JobRunner(assignment, std::move(run)).Run();
+        SPDLOG_INFO("the training thread since the worker began: {}", metrics_.TimeByPart());
       }
       partials_.End();
       // Only a job that restarts comes back to its data.

@@ -1,5 +1,7 @@
 #include "worker/worker_metrics.h"
 
+#include "absl/strings/str_format.h"
+
 namespace tessera::worker {
 namespace {
 
@@ -40,5 +42,13 @@ WorkerMetrics::WorkerMetrics(MetricsRegistry& registry)
       compute_seconds(TrainSeconds(registry, "compute")),
       reduce_seconds(TrainSeconds(registry, "reduce")),
       push_seconds(TrainSeconds(registry, "push")) {}
+
+std::string WorkerMetrics::TimeByPart() const {
+  return absl::StrFormat(
+      "%.1f s waiting for batches to be read, %.1f s for pulls, computing for %.1f s, summing "
+      "gradients for %.1f s, pushing for %.1f s",
+      read_seconds.Value(), pull_seconds.Value(), compute_seconds.Value(), reduce_seconds.Value(),
+      push_seconds.Value());
+}
 
 }  // namespace tessera::worker

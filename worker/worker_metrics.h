@@ -1,5 +1,7 @@
 #pragma once
 
+#include <string>
+
 #include "absl/time/time.h"
 #include "common/clock.h"
 #include "common/metrics/metrics.h"
@@ -26,6 +28,9 @@ struct WorkerMetrics {
   Counter& compute_seconds;    // forward and backward
   Counter& reduce_seconds;     // summing dense gradients with other workers
   Counter& push_seconds;       // making a push and waiting for the one before
+
+  // The seconds so far, for people.
+  std::string TimeByPart() const;
 };
 
 // Divides the time of one thread among counters. Not thread-safe.

@@ -1,11 +1,13 @@
 #include "cuda/dense/accumulate.h"
 
-#include "cuda/launch.h"
+#include "cuda/pack.h"
 
 namespace tessera::cuda {
 
 void Accumulate(Stream& stream, const float* from, float* to, int64_t n) {
-  ForEach(stream, "sum of gradients", n, [=] TESSERA_HOST_DEVICE(int64_t i) { to[i] += from[i]; });
+  Map(
+      stream, "sum of gradients", n,
+      [] TESSERA_HOST_DEVICE(int64_t, float sum, float more) { return sum + more; }, to, to, from);
 }
 
 }  // namespace tessera::cuda

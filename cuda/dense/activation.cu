@@ -16,23 +16,27 @@
 #include "common/math/activation/softplus.h"
 #include "common/math/activation/sqrt.h"
 #include "common/math/activation/tanh.h"
-#include "cuda/launch.h"
+#include "cuda/pack.h"
 
 namespace tessera::cuda {
 
 template <typename Formula>
 void Activate(Stream& stream, const typename Formula::Params& params, const float* x, float* y,
               int64_t n) {
-  ForEach(stream, "activation", n,
-          [=] TESSERA_HOST_DEVICE(int64_t i) { y[i] = Formula::Value(params, x[i]); });
+  Map(
+      stream, "activation", n,
+      [=] TESSERA_HOST_DEVICE(int64_t, float of) { return Formula::Value(params, of); }, y, x);
 }
 
 template <typename Formula>
 void ActivateBackward(Stream& stream, const typename Formula::Params& params, const float* x,
                       const float* y, const float* dy, float* dx, int64_t n) {
-  ForEach(stream, "activation's gradient", n, [=] TESSERA_HOST_DEVICE(int64_t i) {
-    dx[i] = dy[i] * Formula::Derivative(params, x[i], y[i]);
-  });
+  Map(
+      stream, "activation's gradient", n,
+      [=] TESSERA_HOST_DEVICE(int64_t, float of, float value, float slope) {
+        return slope * Formula::Derivative(params, of, value);
+      },
+      dx, x, y, dy);
 }
 
 #define TESSERA_ACTIVATION(Formula)                                                                \

@@ -10,10 +10,11 @@ using math::Standardization;
 void BatchNormalization(Stream& stream, const float* x, int64_t rows, int64_t width,
                         const float* mean, const float* inverse, const float* weight,
                         const float* bias, float* y) {
-  ForEach(stream, "batch normalisation", rows * width, [=] TESSERA_HOST_DEVICE(int64_t at) {
-    const int64_t j = at % width;
-    y[at] = Standardization::Value(x[at], mean[j], weight[j] * inverse[j]) + bias[j];
-  });
+  ForEachInRows(stream, "batch normalisation", rows, width,
+                [=] TESSERA_HOST_DEVICE(int64_t row, int64_t j) {
+                  const int64_t at = row * width + j;
+                  y[at] = Standardization::Value(x[at], mean[j], weight[j] * inverse[j]) + bias[j];
+                });
 }
 
 void BatchNormalizationParameterGradients(Stream& stream, const float* x, int64_t rows,
@@ -38,12 +39,12 @@ void BatchNormalizationBackward(Stream& stream, const float* x, int64_t rows, in
                                 const float* dweight, const float* dbias, const float* dy,
                                 float* dx) {
   const float n = static_cast<float>(rows);
-  ForEach(stream, "batch normalisation's gradient", rows * width,
-          [=] TESSERA_HOST_DEVICE(int64_t at) {
-            const int64_t j = at % width;
-            dx[at] = Standardization::Gradient(weight[j] * inverse[j], dy[at], dbias[j] / n,
-                                               x[at] - mean[j], dweight[j] * inverse[j] / n);
-          });
+  ForEachInRows(stream, "batch normalisation's gradient", rows, width,
+                [=] TESSERA_HOST_DEVICE(int64_t row, int64_t j) {
+                  const int64_t at = row * width + j;
+                  dx[at] = Standardization::Gradient(weight[j] * inverse[j], dy[at], dbias[j] / n,
+                                                     x[at] - mean[j], dweight[j] * inverse[j] / n);
+                });
 }
 
 }  // namespace tessera::cuda

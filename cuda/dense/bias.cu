@@ -1,13 +1,29 @@
 #include "cuda/dense/bias.h"
 
-#include "cuda/launch.h"
+#include "cuda/pack.h"
 
 namespace tessera::cuda {
 
+namespace {
+
+template <int kFloats>
+void AddBiasIn(Stream& stream, const float* x, const float* bias, float* y, int64_t rows,
+               int64_t width) {
+  ForEachInRows(stream, "bias", rows, width / kFloats,
+                [=] TESSERA_HOST_DEVICE(int64_t row, int64_t pack) {
+                  const int64_t column = pack * kFloats, at = row * width + column;
+                  Pack<kFloats> sum = Pack<kFloats>::At(x + at);
+                  sum.Add(1, bias + column);
+                  sum.Store(y + at);
+                });
+}
+
+}  // namespace
+
 void AddBias(Stream& stream, const float* x, const float* bias, float* y, int64_t rows,
              int64_t width) {
-  ForEach(stream, "bias", rows * width,
-          [=] TESSERA_HOST_DEVICE(int64_t i) { y[i] = x[i] + bias[i % width]; });
+  if (InPacks(width, x, bias, y)) return AddBiasIn<kPackFloats>(stream, x, bias, y, rows, width);
+  AddBiasIn<1>(stream, x, bias, y, rows, width);
 }
 
 void BiasGradient(Stream& stream, const float* dy, float* sum, int64_t rows, int64_t width) {

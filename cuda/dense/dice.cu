@@ -10,8 +10,8 @@ using math::Standardization;
 
 void Dice(Stream& stream, const float* x, int64_t rows, int64_t width, const float* mean,
           const float* inverse, const float* alpha, float* y, float* p) {
-  ForEach(stream, "Dice", rows * width, [=] TESSERA_HOST_DEVICE(int64_t at) {
-    const int64_t j = at % width;
+  ForEachInRows(stream, "Dice", rows, width, [=] TESSERA_HOST_DEVICE(int64_t row, int64_t j) {
+    const int64_t at = row * width + j;
     const float share = math::Dice::Share(Standardization::Value(x[at], mean[j], inverse[j]));
     if (p != nullptr) p[at] = share;
     y[at] = math::Dice::Value(share, alpha[j], x[at]);
@@ -51,8 +51,8 @@ void DiceBackward(Stream& stream, const float* x, int64_t rows, int64_t width, c
       [=] TESSERA_HOST_DEVICE(int64_t j, float sum) {
         g_slope[j] = sum / n * inverse[j] * inverse[j];
       });
-  ForEach(stream, what, rows * width, [=] TESSERA_HOST_DEVICE(int64_t at) {
-    const int64_t j = at % width;
+  ForEachInRows(stream, what, rows, width, [=] TESSERA_HOST_DEVICE(int64_t row, int64_t j) {
+    const int64_t at = row * width + j;
     const float g = math::Dice::StandardGradient(p[at], alpha[j], x[at], dy[at]);
     dx[at] = dy[at] * math::Dice::Slope(p[at], alpha[j]) +
              Standardization::Gradient(inverse[j], g, g_mean[j], x[at] - mean[j], g_slope[j]);

@@ -1,17 +1,20 @@
 #include "cuda/dense/dropout.h"
 
 #include "common/random.h"
-#include "cuda/launch.h"
+#include "cuda/pack.h"
 
 namespace tessera::cuda {
 
 // Each element makes its own draw, in both passes: that takes no longer than to read a mask.
 void Dropout(Stream& stream, const uint64_t* key, uint16_t threshold, float scale, const float* x,
              float* y, int64_t n) {
-  ForEach(stream, "dropout", n, [=] TESSERA_HOST_DEVICE(int64_t i) {
-    const bool stays = RandomBits16(*key, static_cast<uint64_t>(i)) >= threshold;
-    y[i] = stays ? x[i] * scale : 0.0f;
-  });
+  Map(
+      stream, "dropout", n,
+      [=] TESSERA_HOST_DEVICE(int64_t i, float of) {
+        const bool stays = RandomBits16(*key, static_cast<uint64_t>(i)) >= threshold;
+        return stays ? of * scale : 0.0f;
+      },
+      y, x);
 }
 
 }  // namespace tessera::cuda

@@ -42,12 +42,12 @@ void FactorizationMachine(Stream& stream, const float* v, float* y, float* sums,
 void FactorizationMachineBackward(Stream& stream, const float* v, const float* sums,
                                   const float* dy, float* dv, int64_t batch, int64_t fields,
                                   int64_t dim, bool over_dim) {
-  ForEach(stream, "factorization machine's gradient", batch * fields * dim,
-          [=] TESSERA_HOST_DEVICE(int64_t at) {
-            const int64_t d = at % dim, sample = at / dim / fields;
-            dv[at] = dy[over_dim ? sample : sample * dim + d] *
-                     math::FactorizationMachine::Derivative(sums[sample * dim + d], v[at]);
-          });
+  ForEachInRows(stream, "factorization machine's gradient", batch * fields, dim,
+                [=] TESSERA_HOST_DEVICE(int64_t vector, int64_t d) {
+                  const int64_t at = vector * dim + d, sample = vector / fields;
+                  dv[at] = dy[over_dim ? sample : sample * dim + d] *
+                           math::FactorizationMachine::Derivative(sums[sample * dim + d], v[at]);
+                });
 }
 
 }  // namespace tessera::cuda

@@ -28,8 +28,8 @@ void LayerNormalization(Stream& stream, const LayerNormalizationShape& shape, fl
       [=] TESSERA_HOST_DEVICE(int64_t row, float sum) {
         inverses[row] = Standardization::Inverse(sum / n, epsilon);
       });
-  ForEach(stream, what, shape.rows * width, [=] TESSERA_HOST_DEVICE(int64_t at) {
-    const int64_t row = at / width, parameter = at % period;
+  ForEachInRows(stream, what, shape.rows, width, [=] TESSERA_HOST_DEVICE(int64_t row, int64_t j) {
+    const int64_t at = row * width + j, parameter = at % period;
     const float value = Standardization::Value(x[at], mean[row], inverses[row]);
     if (xhat != nullptr) xhat[at] = value;
     y[at] = value * weight[parameter] + bias[parameter];
@@ -76,8 +76,8 @@ void LayerNormalizationBackward(Stream& stream, const LayerNormalizationShape& s
         return dy[at] * weight[at % period] * xhat[at];
       },
       [=] TESSERA_HOST_DEVICE(int64_t row, float sum) { slope[row] = sum / n; });
-  ForEach(stream, what, shape.rows * width, [=] TESSERA_HOST_DEVICE(int64_t at) {
-    const int64_t row = at / width;
+  ForEachInRows(stream, what, shape.rows, width, [=] TESSERA_HOST_DEVICE(int64_t row, int64_t j) {
+    const int64_t at = row * width + j;
     dx[at] = Standardization::Gradient(inverse[row], dy[at] * weight[at % period], mean[row],
                                        xhat[at], slope[row]);
   });

@@ -1,6 +1,6 @@
 #include "cuda/dense/loss_scaling.h"
 
-#include "cuda/launch.h"
+#include "cuda/pack.h"
 
 namespace tessera::cuda {
 
@@ -22,8 +22,9 @@ void AddNonFinite(Stream& stream, const float* x, int64_t n, float* sum) {
 }
 
 void Multiply(Stream& stream, const float* factor, float* x, int64_t n) {
-  ForEach(stream, "scaling of gradients", n,
-          [=] TESSERA_HOST_DEVICE(int64_t i) { x[i] *= *factor; });
+  Map(
+      stream, "scaling of gradients", n,
+      [=] TESSERA_HOST_DEVICE(int64_t, float of) { return of * *factor; }, x, x);
 }
 
 }  // namespace tessera::cuda

@@ -6,8 +6,9 @@ namespace tessera::cuda {
 
 void OuterProducts(Stream& stream, const float* a, const float* b, float* z, int64_t rows,
                    int64_t m, int64_t n) {
-  ForEach(stream, "outer products", rows * m * n,
-          [=] TESSERA_HOST_DEVICE(int64_t at) { z[at] = a[at / n] * b[at / n / m * n + at % n]; });
+  ForEachInRows(
+      stream, "outer products", rows * m, n,
+      [=] TESSERA_HOST_DEVICE(int64_t i, int64_t j) { z[i * n + j] = a[i] * b[i / m * n + j]; });
 }
 
 void OuterProductsBackward(Stream& stream, const float* a, const float* b, const float* dz,

@@ -7,16 +7,19 @@ namespace tessera::cuda {
 
 void PRelu(Stream& stream, const float* x, const float* slope, float* y, int64_t rows,
            int64_t width) {
-  ForEach(stream, "PRelu", rows * width, [=] TESSERA_HOST_DEVICE(int64_t i) {
-    y[i] = math::PRelu::Value(slope[i % width], x[i]);
+  ForEachInRows(stream, "PRelu", rows, width, [=] TESSERA_HOST_DEVICE(int64_t row, int64_t column) {
+    const int64_t i = row * width + column;
+    y[i] = math::PRelu::Value(slope[column], x[i]);
   });
 }
 
 void PReluGradient(Stream& stream, const float* x, const float* slope, const float* dy, float* dx,
                    int64_t rows, int64_t width) {
-  ForEach(stream, "PRelu's gradient", rows * width, [=] TESSERA_HOST_DEVICE(int64_t i) {
-    dx[i] = math::PRelu::Gradient(slope[i % width], x[i], dy[i]);
-  });
+  ForEachInRows(stream, "PRelu's gradient", rows, width,
+                [=] TESSERA_HOST_DEVICE(int64_t row, int64_t column) {
+                  const int64_t i = row * width + column;
+                  dx[i] = math::PRelu::Gradient(slope[column], x[i], dy[i]);
+                });
 }
 
 void PReluSlopeGradient(Stream& stream, const float* x, const float* dy, float* dslope,

@@ -30,10 +30,11 @@ namespace {
 // The biases and rectifiers of products whose sums, or zeros unless `written`, C has.
 void Finish(Stream& stream, int64_t m, int64_t n, float* c, Epilogue epilogue, ProductBatch batch,
             bool written) {
-  ForEach(stream, "end of a product", batch.count * m * n, [=] TESSERA_HOST_DEVICE(int64_t i) {
-    float& to = c[i / (m * n) * batch.c_stride + i % (m * n)];
-    to = Finished(epilogue, i % n, written ? to : 0);
-  });
+  ForEachInRows(stream, "end of a product", batch.count * m, n,
+                [=] TESSERA_HOST_DEVICE(int64_t row, int64_t column) {
+                  float& to = c[row / m * batch.c_stride + row % m * n + column];
+                  to = Finished(epilogue, column, written ? to : 0);
+                });
 }
 
 }  // namespace

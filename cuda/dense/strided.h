@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "common/math/host_device.h"
+#include "cuda/quotient.h"
 #include "cuda/stream.h"
 
 namespace tessera::cuda {
@@ -48,13 +49,6 @@ struct StridedAxes {
       i = outer;
     }
     return at;
-  }
-
- private:
-  // A card divides 32 bits several times as fast as 64.
-  TESSERA_HOST_DEVICE static int64_t Quotient(int64_t a, int64_t b) {
-    if (((a | b) >> 32) == 0) return static_cast<uint32_t>(a) / static_cast<uint32_t>(b);
-    return a / b;
   }
 };
 

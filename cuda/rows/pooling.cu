@@ -1,6 +1,9 @@
 #include "cuda/rows/pooling.h"
 
-#include "cuda/launch.h"
+#include <algorithm>
+
+#include "cuda/pack.h"
+#include "cuda/quotient.h"
 
 namespace tessera::cuda {
 namespace {
@@ -19,12 +22,28 @@ TESSERA_HOST_DEVICE inline float Value(const BatchRows& rows, const PooledEntrie
   return Factor(entries, entry) * RowOf(rows, entries.rows[entry])[d];
 }
 
+// Entries [begin, end).
+struct Range {
+  uint32_t begin, end;
+};
+
+TESSERA_HOST_DEVICE inline Range EntriesOf(const PooledEntries& entries, int64_t place) {
+  const auto at = static_cast<uint32_t>(place);
+  if (entries.begins == nullptr) return {at, at + 1};
+  return {entries.begins[at], entries.begins[at + 1]};
+}
+
+TESSERA_HOST_DEVICE inline int64_t PlaceOf(const PooledEntries& entries, uint32_t entry) {
+  return entries.place_of == nullptr ? entry : entries.place_of[entry];
+}
+
 // Of a place that has entries: the first of those whose value is the largest.
 TESSERA_HOST_DEVICE inline uint32_t Largest(const BatchRows& rows, const PooledEntries& entries,
                                             int64_t place, int64_t d) {
-  uint32_t largest = entries.begins[place];
+  const Range of = EntriesOf(entries, place);
+  uint32_t largest = of.begin;
   float value = Value(rows, entries, largest, d);
-  for (uint32_t entry = largest + 1; entry < entries.begins[place + 1]; ++entry) {
+  for (uint32_t entry = largest + 1; entry < of.end; ++entry) {
     const float other = Value(rows, entries, entry, d);
     if (!(other > value)) continue;
     largest = entry;
@@ -33,77 +52,139 @@ TESSERA_HOST_DEVICE inline uint32_t Largest(const BatchRows& rows, const PooledE
   return largest;
 }
 
-// `gradient(entry, d)` is what an entry adds to its row's.
-template <typename Gradient>
+// `gradient(entry, d, sum)` adds to the pack *sum what an entry does to elements d and on of its
+// row's.
+template <int kFloats, typename Gradient>
 void SumByRow(Stream& stream, const PooledEntries& entries, int64_t dim, float* gradients, bool add,
               Gradient gradient) {
+  using Sum = Pack<kFloats>;
+  const char* const what = "gradients of rows";
+  const int64_t packs = dim / kFloats;
+  const auto sum_of = [=] TESSERA_HOST_DEVICE(uint32_t begin, uint32_t end, int64_t d, Sum sum) {
+    for (uint32_t at = begin; at < end; ++at) gradient(entries.order[at], d, &sum);
+    return sum;
+  };
+  ForEachInRows(stream, what, entries.batch_rows, packs,
+                [=] TESSERA_HOST_DEVICE(int64_t row, int64_t pack) {
+                  const uint32_t begin = entries.row_begins[row], end = entries.row_begins[row + 1];
+                  if (end - begin > kChunkEntries) return;
+                  const int64_t d = pack * kFloats;
+                  float* const to = gradients + row * dim + d;
+                  sum_of(begin, end, d, add ? Sum::At(to) : Sum()).Store(to);
+                });
+  if (entries.long_rows == 0) return;
   float* const of_chunks = stream.Scratch(static_cast<size_t>(entries.chunks * dim));
-  ForEach(stream, "gradients of rows", entries.chunks * dim, [=] TESSERA_HOST_DEVICE(int64_t i) {
-    const int64_t chunk = i / dim, d = i % dim;
-    float sum = 0;
-    for (uint32_t at = entries.chunk_begins[chunk]; at < entries.chunk_begins[chunk + 1]; ++at) {
-      sum += gradient(entries.order[at], d);
-    }
-    of_chunks[i] = sum;
-  });
-  ForEach(stream, "sums of gradients of rows", entries.batch_rows * dim,
-          [=] TESSERA_HOST_DEVICE(int64_t i) {
-            const int64_t row = i / dim, d = i % dim;
-            float sum = add ? gradients[i] : 0.0f;
-            for (int64_t chunk = entries.row_begins[row]; chunk < entries.row_begins[row + 1];
-                 ++chunk) {
-              sum += of_chunks[chunk * dim + d];
-            }
-            gradients[i] = sum;
-          });
+  ForEachInRows(
+      stream, what, entries.chunks, packs, [=] TESSERA_HOST_DEVICE(int64_t chunk, int64_t pack) {
+        const uint32_t of = entries.long_of[chunk], row = entries.long_row[of];
+        const auto nth = static_cast<uint32_t>(chunk) - entries.long_begins[of];
+        const uint32_t begin = entries.row_begins[row] + nth * kChunkEntries;
+        const uint32_t row_end = entries.row_begins[row + 1];
+        const uint32_t end = begin + kChunkEntries < row_end ? begin + kChunkEntries : row_end;
+        const int64_t d = pack * kFloats;
+        sum_of(begin, end, d, Sum()).Store(of_chunks + chunk * dim + d);
+      });
+  // So few floats that a group never needs scratch, which has the chunks.
+  const int64_t slices = std::clamp<int64_t>(8192 / dim, 1, 16);
+  ForEachGroup(stream, what, entries.long_rows, slices * dim,
+               Phase{slices * packs,
+                     [=] TESSERA_HOST_DEVICE(int64_t of, int64_t at, float* shared) {
+                       const int64_t slice = Quotient(at, packs),
+                                     d = (at - slice * packs) * kFloats;
+                       Sum sum;
+                       for (int64_t chunk = entries.long_begins[of] + slice;
+                            chunk < entries.long_begins[of + 1]; chunk += slices) {
+                         sum.Add(1, of_chunks + chunk * dim + d);
+                       }
+                       sum.Store(shared + slice * dim + d);
+                     }},
+               Phase{packs, [=] TESSERA_HOST_DEVICE(int64_t of, int64_t pack, float* shared) {
+                       const int64_t d = pack * kFloats;
+                       float* const to = gradients + entries.long_row[of] * dim + d;
+                       Sum sum = add ? Sum::At(to) : Sum();
+                       for (int64_t slice = 0; slice < slices; ++slice)
+                         sum.Add(1, shared + slice * dim + d);
+                       sum.Store(to);
+                     }});
+}
+
+template <int kFloats>
+void SumPlaces(Stream& stream, const BatchRows& rows, const PooledEntries& entries, float* y) {
+  ForEachInRows(stream, "sums of rows", entries.places, rows.dim / kFloats,
+                [=] TESSERA_HOST_DEVICE(int64_t place, int64_t pack) {
+                  const int64_t d = pack * kFloats;
+                  const Range of = EntriesOf(entries, place);
+                  Pack<kFloats> sum;
+                  for (uint32_t entry = of.begin; entry < of.end; ++entry) {
+                    sum.Add(Factor(entries, entry), RowOf(rows, entries.rows[entry]) + d);
+                  }
+                  sum.Store(y + place * rows.dim + d);
+                });
+}
+
+template <int kFloats>
+void SumGradients(Stream& stream, const PooledEntries& entries, int64_t dim, const float* dy,
+                  float* gradients, bool add) {
+  SumByRow<kFloats>(stream, entries, dim, gradients, add,
+                    [=] TESSERA_HOST_DEVICE(uint32_t entry, int64_t d, Pack<kFloats> * sum) {
+                      sum->Add(Factor(entries, entry), dy + PlaceOf(entries, entry) * dim + d);
+                    });
+}
+
+template <int kFloats>
+void Keep(Stream& stream, const float* fresh, const uint32_t* from, const uint32_t* slots,
+          int64_t count, int64_t dim, float* kept) {
+  ForEachInRows(stream, "rows that are kept", count, dim / kFloats,
+                [=] TESSERA_HOST_DEVICE(int64_t row, int64_t pack) {
+                  const int64_t d = pack * kFloats;
+                  Pack<kFloats>::At(fresh + from[row] * dim + d).Store(kept + slots[row] * dim + d);
+                });
 }
 
 }  // namespace
 
 void PoolSums(Stream& stream, const BatchRows& rows, const PooledEntries& entries, float* y) {
-  ForEach(stream, "sums of rows", entries.places * rows.dim, [=] TESSERA_HOST_DEVICE(int64_t i) {
-    const int64_t place = i / rows.dim, d = i % rows.dim;
-    float sum = 0;
-    for (uint32_t entry = entries.begins[place]; entry < entries.begins[place + 1]; ++entry) {
-      sum += Value(rows, entries, entry, d);
-    }
-    y[i] = sum;
-  });
+  if (InPacks(rows.dim, rows.kept, rows.fresh, y)) {
+    return SumPlaces<kPackFloats>(stream, rows, entries, y);
+  }
+  SumPlaces<1>(stream, rows, entries, y);
 }
 
 void PoolLargest(Stream& stream, const BatchRows& rows, const PooledEntries& entries, float* y) {
-  ForEach(stream, "largest of rows", entries.places * rows.dim, [=] TESSERA_HOST_DEVICE(int64_t i) {
-    const int64_t place = i / rows.dim, d = i % rows.dim;
-    if (entries.begins[place] == entries.begins[place + 1]) return;
-    y[i] = Value(rows, entries, Largest(rows, entries, place, d), d);
-  });
+  ForEachInRows(stream, "largest of rows", entries.places, rows.dim,
+                [=] TESSERA_HOST_DEVICE(int64_t place, int64_t d) {
+                  const Range of = EntriesOf(entries, place);
+                  if (of.begin == of.end) return;
+                  y[place * rows.dim + d] =
+                      Value(rows, entries, Largest(rows, entries, place, d), d);
+                });
 }
 
 void UnpoolSums(Stream& stream, const PooledEntries& entries, int64_t dim, const float* dy,
                 float* gradients, bool add) {
-  SumByRow(stream, entries, dim, gradients, add,
-           [=] TESSERA_HOST_DEVICE(uint32_t entry, int64_t d) {
-             return Factor(entries, entry) * dy[entries.place_of[entry] * dim + d];
-           });
+  if (InPacks(dim, dy, gradients)) {
+    return SumGradients<kPackFloats>(stream, entries, dim, dy, gradients, add);
+  }
+  SumGradients<1>(stream, entries, dim, dy, gradients, add);
 }
 
 void UnpoolLargest(Stream& stream, const BatchRows& rows, const PooledEntries& entries,
                    const float* dy, float* gradients, bool add) {
   const int64_t dim = rows.dim;
-  SumByRow(stream, entries, dim, gradients, add,
-           [=] TESSERA_HOST_DEVICE(uint32_t entry, int64_t d) {
-             const uint32_t place = entries.place_of[entry];
-             if (Largest(rows, entries, place, d) != entry) return 0.0f;
-             return Factor(entries, entry) * dy[place * dim + d];
-           });
+  SumByRow<1>(stream, entries, dim, gradients, add,
+              [=] TESSERA_HOST_DEVICE(uint32_t entry, int64_t d, Pack<1> * sum) {
+                const int64_t place = PlaceOf(entries, entry);
+                if (Largest(rows, entries, place, d) != entry) return;
+                sum->Add(Factor(entries, entry), dy + place * dim + d);
+              });
 }
 
 void KeepRows(Stream& stream, const float* fresh, const uint32_t* from, const uint32_t* slots,
               int64_t count, int64_t dim, float* kept) {
-  ForEach(stream, "rows that are kept", count * dim, [=] TESSERA_HOST_DEVICE(int64_t i) {
-    const int64_t row = i / dim, d = i % dim;
-    kept[slots[row] * dim + d] = fresh[from[row] * dim + d];
-  });
+  if (InPacks(dim, fresh, kept)) {
+    return Keep<kPackFloats>(stream, fresh, from, slots, count, dim, kept);
+  }
+  Keep<1>(stream, fresh, from, slots, count, dim, kept);
 }
 
 }  // namespace tessera::cuda

@@ -11,6 +11,7 @@
 #include "cuda/dense/accumulate.h"
 #include "cuda/dense/activation.h"
 #include "cuda/dense/bias.h"
+#include "cuda/dense/dot_interaction.h"
 #include "cuda/memory.h"
 #include "cuda/rows/pooling.h"
 #include "cuda/staging_buffer.h"
@@ -84,6 +85,45 @@ void MeasureKernel(benchmark::State& state, const Kernel& kernel, bool short_run
                  .value = medians.value,
                  .unit = "GB/s",
                  .limit_name = "a large copy on the card",
+                 .limit = medians.limit,
+                 .bar = ">= 0.7"});
+}
+
+// DLRM's interaction, with the bytes that must move at least: vectors and products or slopes, each
+// once.
+void MeasureDotInteraction(benchmark::State& state, bool backward, bool short_run) {
+  const std::unique_ptr<Stream> stream = OpenCard(state);
+  if (stream == nullptr) return;
+  const int64_t batch = short_run ? 64 : 65536, fields = 27, dim = 16;
+  const int64_t vectors = batch * fields * dim, pairs = batch * fields * (fields - 1) / 2;
+  const auto take = [&](int64_t floats) {
+    return Memory(*stream, Memory::Where::kDevice, static_cast<size_t>(floats));
+  };
+  const Memory v = take(vectors), dv = take(vectors), y = take(pairs);
+  const double bytes = static_cast<double>(pairs + (backward ? 2 : 1) * vectors) * sizeof(float);
+  const int repeats = short_run ? 2 : 50;
+  const Medians medians = Interleave(
+      short_run ? 2 : 10,
+      [&] {
+        return bytes / 1e9 / SecondsOf(*stream, repeats, [&] {
+                 if (backward) {
+                   cuda::DotInteractionBackward(*stream, v.data(), y.data(), dv.data(), batch,
+                                                fields, dim, false);
+                 } else {
+                   cuda::DotInteraction(*stream, v.data(), y.data(), batch, fields, dim, false);
+                 }
+               });
+      },
+      [&] {
+        return static_cast<double>(vectors) * 8 / 1e9 / SecondsOf(*stream, repeats, [&] {
+                 stream->Copy(v.data(), dv.data(), static_cast<size_t>(vectors));
+               });
+      });
+  if (!stream->status().ok()) return state.SkipWithError(stream->status().ToString().c_str());
+  Report(state, {.metric = "memory",
+                 .value = medians.value,
+                 .unit = "GB/s",
+                 .limit_name = "a copy of the vectors on the card",
                  .limit = medians.limit,
                  .bar = ">= 0.7"});
 }
@@ -174,7 +214,7 @@ class PooledBatch {
 };
 
 // Bytes that must move at least: rows or gradients of places read or written, and those of distinct
-// keys; what says which is which besides.
+// keys, and for each a word that says which is which.
 enum class Pooling { kForward, kBackward };
 
 void MeasurePooling(benchmark::State& state, Pooling pass, uint32_t dim, bool short_run) {
@@ -194,8 +234,8 @@ void MeasurePooling(benchmark::State& state, Pooling pass, uint32_t dim, bool sh
     if (pass == Pooling::kForward) return cuda::PoolSums(*stream, at, entries, places.data());
     cuda::UnpoolSums(*stream, entries, dim, places.data(), rows.data(), false);
   };
-  const double bytes = static_cast<double>(batch.places + batch.distinct) * dim * sizeof(float) +
-                       static_cast<double>(batch.places) * 3 * sizeof(uint32_t);
+  const double bytes =
+      static_cast<double>(batch.places + batch.distinct) * (dim * sizeof(float) + sizeof(uint32_t));
   const double copied = static_cast<double>(batch.places) * dim * sizeof(float) * 2;
   const int repeats = short_run ? 2 : 50;
   const Medians medians = Interleave(
@@ -271,6 +311,12 @@ void RegisterBenchmarks(const Options& options) {
     Register(absl::StrCat("cuda/", kernel.name), [kernel, short_run](benchmark::State& state) {
       MeasureKernel(state, kernel, short_run);
     });
+  }
+  for (const bool backward : {false, true}) {
+    Register(absl::StrCat("cuda/dot-interaction", backward ? "-gradient" : ""),
+             [backward, short_run](benchmark::State& state) {
+               MeasureDotInteraction(state, backward, short_run);
+             });
   }
   Register("cuda/copy-beside-kernels",
            [short_run](benchmark::State& state) { MeasureOverlap(state, short_run); });

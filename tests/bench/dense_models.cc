@@ -108,12 +108,22 @@ DenseStep::DenseStep(const DenseShape& shape, TaskPool* pool, std::unique_ptr<cu
       trained_gradient_(trained_.size()),
       statistics_gradient_(statistics_.size()),
       labels_(shape.batch) {
+  if (executor_.stream() != nullptr) executor_.PoolOnCard();
   model_->InitialParameters(absl::MakeSpan(trained_), absl::MakeSpan(statistics_));
   executor_.Resize(shape.batch);
   if (!executor_.status().ok()) return;
   FillNormal(1, executor_.dense());
-  for (size_t i = 0; i < model_->inputs().size(); ++i) FillNormal(2 + i, executor_.pooled(i));
+  for (size_t i = 0; i < model_->inputs().size(); ++i) FillInput(i);
   for (size_t i = 0; i < labels_.size(); ++i) labels_[i] = i % 3 == 0 ? 1 : 0;
+}
+
+void DenseStep::FillInput(size_t input) {
+  if (executor_.stream() == nullptr) return FillNormal(2 + input, executor_.pooled(input));
+  const absl::Span<float> on_card = executor_.card_pooled(input);
+  std::vector<float> values(on_card.size());
+  FillNormal(2 + input, absl::MakeSpan(values));
+  executor_.stream()->CopyToDevice(values.data(), on_card.data(), values.size());
+  executor_.stream()->Synchronize();
 }
 
 double DenseStep::Run() {

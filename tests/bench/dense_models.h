@@ -32,7 +32,7 @@ DenseShape DlrmShape();    // Criteo's
 // A model with all that a step needs.
 class DenseStep {
  public:
-  // On the stream's card; null: on the CPU.
+  // On the stream's card, which has the pooled inputs already; null: on the CPU.
   DenseStep(const DenseShape& shape, TaskPool* pool,
             std::unique_ptr<cuda::Stream> stream = nullptr);
 
@@ -43,6 +43,8 @@ class DenseStep {
   absl::Status status() const { return executor_.status(); }
 
  private:
+  void FillInput(size_t input);
+
   const std::unique_ptr<worker::Model> model_;
   worker::Executor executor_;
   std::vector<float> trained_, statistics_, trained_gradient_, statistics_gradient_, labels_;

@@ -12,9 +12,17 @@
 namespace tessera::worker::testing {
 namespace {
 
+v1::JobSpec TinyJobOfDim(const std::string& model, uint32_t dim) {
+  v1::JobSpec spec = TinyJob(model);
+  for (v1::TableSpec& table : *spec.mutable_tables()) {
+    if (table.dim() > 1) table.set_dim(dim);
+  }
+  return spec;
+}
+
 // Every kind of pooling, two inputs of one table, two tables of the same columns.
-v1::JobSpec EveryPooling() {
-  v1::JobSpec spec = TinyJob("din");
+v1::JobSpec EveryPooling(uint32_t dim = 3) {
+  v1::JobSpec spec = TinyJobOfDim("din", dim);
   int sparse = 0;
   for (v1::ColumnSpec& column : *spec.mutable_data()->mutable_columns()) {
     if (column.role() != v1::SPARSE || column.pooling() == v1::SEQUENCE) continue;
@@ -64,12 +72,19 @@ class PoolingOnCuda : public ::testing::Test {
  protected:
   void SetUp() override {
     std::string why;
+    if (NewStream(&why) == nullptr) GTEST_SKIP() << why;
+    MakeFor(EveryPooling());
+  }
+
+  void MakeFor(const v1::JobSpec& spec) {
+    std::string why;
     std::unique_ptr<cuda::Stream> stream = NewStream(&why);
-    if (stream == nullptr) GTEST_SKIP() << why;
     stream_ = stream.get();
-    model_ = MakeModel(EveryPooling());
+    card_ = nullptr;
+    executor_ = nullptr;
+    model_ = MakeModel(spec);
     ASSERT_NE(model_, nullptr);
-    plan_ = std::make_unique<EmbeddingPlan>(EveryPooling(), model_->inputs());
+    plan_ = std::make_unique<EmbeddingPlan>(spec, model_->inputs());
     router_ = std::make_unique<KeyRouter>(NewPartitionMap(1, 16, std::vector<v1::PsAddress>(3)));
     preparer_ = std::make_unique<KeyPreparer>(plan_.get(), router_.get());
     executor_ = std::make_unique<Executor>(*model_, nullptr, std::move(stream));
@@ -174,15 +189,46 @@ class PoolingOnCuda : public ::testing::Test {
   std::map<std::pair<size_t, uint64_t>, uint64_t> version_;  // of the last pull, by key set and key
 };
 
+// Rows of whole packs and others.
 TEST_F(PoolingOnCuda, PoolsAndUnpoolsAsTheCpuDoes) {
-  Open(0);
-  for (const uint32_t size : {200u, 33u, 1u, 0u, 300u}) {
-    SCOPED_TRACE(absl::StrCat("batch ", size));
-    const auto batch = Prepare(RandomBatch(size, size, 50));
-    Pull(size, batch.get());
-    ExpectPooled(*batch);
+  for (const uint32_t dim : {3u, 8u}) {
+    MakeFor(EveryPooling(dim));
+    Open(0);
+    for (const uint32_t size : {200u, 33u, 1u, 0u, 300u}) {
+      SCOPED_TRACE(absl::StrCat("dim ", dim, ", batch ", size));
+      const auto batch = Prepare(RandomBatch(size, size, 50));
+      Pull(size, batch.get());
+      ExpectPooled(*batch);
+    }
   }
   EXPECT_EQ(metrics_.card_rows_kept.Value(), 0);
+}
+
+// Where each place has one entry the card is not told which. Of one id there are more than of any
+// other, and in the largest batch more chunks than are added up at once.
+TEST_F(PoolingOnCuda, PoolsAndUnpoolsOneIdAColumn) {
+  for (const uint32_t dim : {3u, 8u}) {
+    MakeFor(TinyJobOfDim("fm", dim));
+    Open(0);
+    for (const uint32_t size : {20u, 1u, 0u, 1000u}) {
+      SCOPED_TRACE(absl::StrCat("dim ", dim, ", batch ", size));
+      Batch one;
+      one.size = size;
+      one.sparse.resize(5);
+      for (size_t c = 0; c < one.sparse.size(); ++c) {
+        for (uint32_t b = 0; b < size; ++b) {
+          const float u = RandomUniform(c, b);
+          one.sparse[c].keys.push_back(u < 0.5f ? 7 : static_cast<uint64_t>(u * 100));
+          one.sparse[c].offsets.push_back(b + 1);
+        }
+      }
+      const auto batch = Prepare(std::move(one));
+      EXPECT_EQ(batch->card.Entries(0, batch->card.words().data()).begins, nullptr);
+      EXPECT_EQ(batch->card.Entries(0, batch->card.words().data()).long_rows > 0, size > 16);
+      Pull(size, batch.get());
+      ExpectPooled(*batch);
+    }
+  }
 }
 
 // Two batches are prepared ahead of the one that computes, as in a BatchPipeline.

@@ -61,7 +61,7 @@ class DenseInteractionsOnCuda : public ::testing::Test {
   template <typename Test>
   void ForEachCase(const Test& test) {
     for (const int64_t fields : {1, 3, 5}) {
-      for (const int64_t dim : {1, 3, 17}) {
+      for (const int64_t dim : {1, 3, 8, 17}) {
         for (const CudaCase& c : CasesOf(fields, dim)) {
           for (const size_t batch : {0, 1, 7, 33}) {
             SCOPED_TRACE(absl::StrCat(c.op, " ", c.options.ShortDebugString(), ", ", fields,
@@ -142,6 +142,19 @@ TEST_F(DenseInteractionsOnCuda, TrainAsOnTheCpu) {
     ExpectSameParameterGradients(actual, expected);
     EXPECT_TRUE(actual.Intact());
   });
+}
+
+// More floats of a sample than a block has shared memory for.
+TEST_F(DenseInteractionsOnCuda, OfManyLongVectorsTrainAsOnTheCpu) {
+  const CudaCase c = {"DotInteraction", {{70, 260}}, {}};
+  OpRunner expected = NewRunner(c, 3), actual = NewCudaRunner(c, 3);
+  for (OpRunner* runner : {&expected, &actual}) {
+    runner->Forward(true);
+    runner->Backward();
+  }
+  ExpectNear(actual.outputs, expected.outputs, "output");
+  ExpectNear(actual.input_gradients, expected.input_gradients, "gradient of input");
+  EXPECT_TRUE(actual.Intact());
 }
 
 TEST_F(DenseInteractionsOnCuda, WriteTheGradientOverTheOutputs) {
