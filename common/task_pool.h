@@ -22,6 +22,8 @@ class TaskPool {
   TaskPool(const TaskPool&) = delete;
   TaskPool& operator=(const TaskPool&) = delete;
 
+  int threads() const { return static_cast<int>(threads_.size()); }
+
   // task(0) to task(tasks - 1), each once, in the pool and in the caller, begun in this order;
   // returns when all have ended. Calls of several threads share the pool. A task may call RunAll.
   void RunAll(size_t tasks, absl::FunctionRef<void(size_t)> task) ABSL_LOCKS_EXCLUDED(mu_);
@@ -45,7 +47,7 @@ class TaskPool {
   absl::CondVar ended_;  // a batch
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   std::deque<Batch*> queue_ ABSL_GUARDED_BY(mu_);
-  std::vector<std::thread> threads_;
+  std::vector<std::thread> threads_;  // constant once made
 };
 
 }  // namespace tessera

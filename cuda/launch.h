@@ -17,6 +17,10 @@
 
 #ifdef __CUDACC__
 #include <cuda_runtime.h>
+// Before a loop without stores: the loads of four rounds are under way at once.
+#define TESSERA_UNROLL _Pragma("unroll 4")
+#else
+#define TESSERA_UNROLL
 #endif
 
 namespace tessera::cuda {
@@ -153,7 +157,6 @@ __global__ void SumColumnChunks(int64_t rows, int64_t columns, int64_t chunk_row
   const int64_t end = begin + chunk_rows < rows ? begin + chunk_rows : rows;
   float sum = 0;
   if (column < columns) {
-    // Loads of several rows are under way at once.
 #pragma unroll 8
     for (int64_t row = begin + slice; row < end; row += kSlices) sum += load(row, column);
   }
@@ -209,12 +212,14 @@ void ForEachGroup(Stream& stream, const char* what, int64_t groups, int64_t floa
   if (groups <= 0 || !stream.status().ok()) return;
   using namespace internal;  // NOLINT
   floats = (floats + 3) / 4 * 4;
-  constexpr int64_t kGroupThreads = 64, kMostGroups = kThreads / kGroupThreads;
+  constexpr int64_t kMostGroups = kThreads / kWarp;
   // What a block has without asking for more.
   constexpr int64_t kSharedFloats = 48 * 1024 / sizeof(float);
   const int64_t at_once = std::min(kMostGroups, kSharedFloats / std::max<int64_t>(floats, 1));
   if (at_once > 0) {
-    const dim3 block(static_cast<unsigned>(kThreads / at_once), static_cast<unsigned>(at_once));
+    // Whole warps for each.
+    const dim3 block(static_cast<unsigned>(kMostGroups / at_once * kWarp),
+                     static_cast<unsigned>(at_once));
     ForEachGroupKernel<<<Blocks((groups + at_once - 1) / at_once), block,
                          at_once * floats * sizeof(float), Native(stream)>>>(groups, floats,
                                                                              phases...);

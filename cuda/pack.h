@@ -3,6 +3,7 @@
 // Floats that are loaded and stored at once: a card moves 16 bytes of a thread about as fast as 4.
 // For .cu files only.
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <utility>
@@ -21,10 +22,10 @@ struct alignas(kFloats * sizeof(float)) Pack {
     return *reinterpret_cast<const Pack*>(from);
   }
   TESSERA_HOST_DEVICE void Store(float* to) const { *reinterpret_cast<Pack*>(to) = *this; }
-  // += factor * what lies at `from`.
+  // += factor * what lies at `from`, rounded once.
   TESSERA_HOST_DEVICE void Add(float factor, const float* from) {
     const Pack more = At(from);
-    for (int k = 0; k < kFloats; ++k) of[k] += factor * more.of[k];
+    for (int k = 0; k < kFloats; ++k) of[k] = std::fma(factor, more.of[k], of[k]);
   }
 };
 

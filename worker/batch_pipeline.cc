@@ -1,26 +1,37 @@
 #include "worker/batch_pipeline.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace tessera::worker {
 
-BatchPipeline::BatchPipeline(uint64_t begin, uint64_t end, Fill fill)
-    : fill_(std::move(fill)), thread_([this, begin, end] { Run(begin, end); }) {}
+BatchPipeline::BatchPipeline(uint64_t begin, uint64_t end, size_t threads, Steps steps)
+    : end_(std::max(begin, end)),
+      ahead_(kDepth + threads - 1),
+      steps_(std::move(steps)),
+      begun_(begin),
+      placed_(begin),
+      taken_(begin) {
+  for (size_t t = 0; t < std::min<uint64_t>(threads, end_ - begin); ++t) {
+    threads_.emplace_back([this, t] { Run(t); });
+  }
+}
 
 BatchPipeline::~BatchPipeline() {
   {
     absl::MutexLock lock(&mu_);
     stopping_ = true;
   }
-  thread_.join();
+  for (std::thread& thread : threads_) thread.join();
 }
 
 std::unique_ptr<PreparedBatch> BatchPipeline::Next() {
   absl::MutexLock lock(&mu_);
-  mu_.Await(absl::Condition(this, &BatchPipeline::HasNext));  // our own thread, no peer
+  mu_.Await(absl::Condition(this, &BatchPipeline::HasNext));  // our own threads, no peer
   if (ready_.empty()) return nullptr;
   std::unique_ptr<PreparedBatch> batch = std::move(ready_.front());
   ready_.pop_front();
+  ++taken_;
   return batch;
 }
 
@@ -29,26 +40,39 @@ void BatchPipeline::Recycle(std::unique_ptr<PreparedBatch> batch) {
   spare_.push_back(std::move(batch));
 }
 
-void BatchPipeline::Run(uint64_t begin, uint64_t end) {
-  for (uint64_t i = begin; i < end; ++i) {
-    std::unique_ptr<PreparedBatch> batch;
-    {
-      absl::MutexLock lock(&mu_);
-      mu_.Await(absl::Condition(this, &BatchPipeline::HasRoom));
-      if (stopping_) break;
-      if (!spare_.empty()) {
-        batch = std::move(spare_.back());
-        spare_.pop_back();
-      }
-    }
-    if (batch == nullptr) batch = std::make_unique<PreparedBatch>();
-    batch->index = i;
-    fill_(i, batch.get());
+std::unique_ptr<PreparedBatch> BatchPipeline::Begin() {
+  absl::MutexLock lock(&mu_);
+  mu_.Await(absl::Condition(this, &BatchPipeline::HasRoom));  // the consumer, no peer
+  if (stopping_ || begun_ == end_) return nullptr;
+  std::unique_ptr<PreparedBatch> batch;
+  if (spare_.empty()) {
+    batch = std::make_unique<PreparedBatch>();
+  } else {
+    batch = std::move(spare_.back());
+    spare_.pop_back();
+  }
+  batch->index = begun_++;
+  return batch;
+}
+
+bool BatchPipeline::AwaitTurn(uint64_t index) {
+  absl::MutexLock lock(&mu_);
+  const auto is_due = [this, index]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    return stopping_ || placed_ == index;
+  };
+  mu_.Await(absl::Condition(&is_due));  // another thread of ours
+  return !stopping_;
+}
+
+void BatchPipeline::Run(size_t thread) {
+  while (std::unique_ptr<PreparedBatch> batch = Begin()) {
+    steps_.fill(thread, batch->index, batch.get());
+    if (!AwaitTurn(batch->index)) return;
+    if (steps_.place) steps_.place(batch.get());
     absl::MutexLock lock(&mu_);
+    ++placed_;
     ready_.push_back(std::move(batch));
   }
-  absl::MutexLock lock(&mu_);
-  finished_ = true;
 }
 
 }  // namespace tessera::worker

@@ -36,16 +36,21 @@ inline const RoutedKeys& PulledKeys(const PreparedBatch& batch, size_t key_set) 
   return batch.card.rows()[key_set].asked;
 }
 
-// Prepares batches [begin, end) in a thread of its own, at most kDepth ahead, so that gathering and
-// key work overlap with the network and the dense compute. The consumer is one thread.
+// Prepares batches [begin, end) in threads of its own, with one thread at most kDepth ahead and
+// with more so many more, so that gathering and key work overlap with the network and the dense
+// compute. The consumer is one thread.
 class BatchPipeline {
  public:
   static constexpr size_t kDepth = 2;
-  // Fills batch, keys and the sizes of rows for batch `index`; runs on the pipeline's thread. What
-  // it uses outlives the pipeline.
-  using Fill = std::function<void(uint64_t index, PreparedBatch* batch)>;
+  // What the functions use outlives the pipeline.
+  struct Steps {
+    // Fills a batch as far as its index tells; in thread number `thread`, beside the others.
+    std::function<void(size_t thread, uint64_t index, PreparedBatch* batch)> fill;
+    // Then, of one batch after another in their order: the rest. Null: none.
+    std::function<void(PreparedBatch* batch)> place = nullptr;
+  };
 
-  BatchPipeline(uint64_t begin, uint64_t end, Fill fill);
+  BatchPipeline(uint64_t begin, uint64_t end, size_t threads, Steps steps);
   ~BatchPipeline();
 
   // The next batch in order; null after the last.
@@ -54,20 +59,31 @@ class BatchPipeline {
   void Recycle(std::unique_ptr<PreparedBatch> batch) ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
-  void Run(uint64_t begin, uint64_t end) ABSL_LOCKS_EXCLUDED(mu_);
+  void Run(size_t thread) ABSL_LOCKS_EXCLUDED(mu_);
+  // Null: there is nothing more to begin.
+  std::unique_ptr<PreparedBatch> Begin() ABSL_LOCKS_EXCLUDED(mu_);
+  // When all batches before it are ready; false: they are no longer wanted.
+  bool AwaitTurn(uint64_t index) ABSL_LOCKS_EXCLUDED(mu_);
   bool HasRoom() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    return stopping_ || ready_.size() < kDepth;
+    return stopping_ || begun_ == end_ || begun_ - taken_ < ahead_;
   }
-  bool HasNext() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return finished_ || !ready_.empty(); }
+  bool HasNext() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    return taken_ == end_ || !ready_.empty();
+  }
 
-  const Fill fill_;
+  const uint64_t end_;
+  const uint64_t ahead_;  // batches that may be begun and not yet taken
+  const Steps steps_;
 
   absl::Mutex mu_;
+  // All batches below these are so far.
+  uint64_t begun_ ABSL_GUARDED_BY(mu_);
+  uint64_t placed_ ABSL_GUARDED_BY(mu_);
+  uint64_t taken_ ABSL_GUARDED_BY(mu_);
   std::deque<std::unique_ptr<PreparedBatch>> ready_ ABSL_GUARDED_BY(mu_);
   std::vector<std::unique_ptr<PreparedBatch>> spare_ ABSL_GUARDED_BY(mu_);
-  bool finished_ ABSL_GUARDED_BY(mu_) = false;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
-  std::thread thread_;
+  std::vector<std::thread> threads_;
 };
 
 }  // namespace tessera::worker

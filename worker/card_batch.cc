@@ -38,19 +38,7 @@ std::vector<PoolingGroup> PoolingGroups(const EmbeddingPlan& plan) {
   return groups;
 }
 
-namespace {
-
-bool IsOwnIndex(const std::vector<uint32_t>& numbers) {
-  for (size_t i = 0; i < numbers.size(); ++i) {
-    if (numbers[i] != i) return false;
-  }
-  return true;
-}
-
-}  // namespace
-
-void CardBatch::Clear(uint64_t number) {
-  number_ = number;
+void CardBatch::Clear() {
   words_.clear();
   lists_.clear();
   rows_.clear();
@@ -69,21 +57,71 @@ void CardBatch::AddEntries(const Batch& batch, const EmbeddingPlan& plan, const 
                            const BatchKeys& keys) {
   const EmbeddingPlan::Lookup& lookup = plan.lookups()[group.lookup];
   const std::vector<uint32_t>& columns = plan.key_sets()[lookup.key_set].columns;
-  std::vector<size_t> first_of;  // by field: of `keys.row`
+  first_of_.clear();
   for (size_t f = 0, first = 0; f < columns.size(); ++f) {
-    first_of.push_back(first);
+    first_of_.push_back(first);
     first += batch.sparse[columns[f]].offsets[batch.size] - batch.sparse[columns[f]].offsets[0];
   }
   List& list = lists_.emplace_back();
-  list.has_factors = group.has_factors;
-  for (const size_t f : group.fields) {
-    list.has_factors |= !batch.sparse[columns[f]].weights.empty();
-  }
   list.places = static_cast<int64_t>(batch.size * group.sample_floats / lookup.dim);
+  factors_.clear();
+  list.one_a_place = HasOneKeyAPlace(batch, group, lookup, columns);
+  if (list.one_a_place) {
+    AddOneKeyAPlace(batch, group, columns, keys, &list);
+  } else {
+    AddPlaces(batch, group, lookup, columns, keys, &list);
+    list.begins = Append(begins_);
+    list.place_of = Append(place_of_);
+  }
+  list.rows = Append(rows_of_);
+  list.factors = Append(factors_);
+  AddByRow(keys.routed.keys.size(), &list);
+}
+
+bool CardBatch::HasOneKeyAPlace(const Batch& batch, const PoolingGroup& group,
+                                const EmbeddingPlan::Lookup& lookup,
+                                absl::Span<const uint32_t> columns) const {
+  if (group.fields.size() * lookup.dim != group.sample_floats) return false;
+  for (const size_t f : group.fields) {
+    if (lookup.fields[f].pooling == v1::SEQUENCE) return false;
+    const std::vector<uint32_t>& offsets = batch.sparse[columns[f]].offsets;
+    for (uint32_t b = 0; b < batch.size; ++b) {
+      if (offsets[b + 1] - offsets[b] != 1) return false;
+    }
+  }
+  return true;
+}
+
+// Of a mean of one, or its root, the factor is 1.
+void CardBatch::AddOneKeyAPlace(const Batch& batch, const PoolingGroup& group,
+                                absl::Span<const uint32_t> columns, const BatchKeys& keys,
+                                List* list) {
+  const size_t fields = group.fields.size();
+  for (const size_t f : group.fields) {
+    list->has_factors |= !batch.sparse[columns[f]].weights.empty();
+  }
+  rows_of_.resize(batch.size * fields);
+  if (list->has_factors) factors_.assign(rows_of_.size(), 1.0f);
+  for (size_t i = 0; i < fields; ++i) {
+    const SparseColumn& column = batch.sparse[columns[group.fields[i]]];
+    const uint32_t* const rows = keys.row.data() + first_of_[group.fields[i]];
+    for (uint32_t b = 0; b < batch.size; ++b) rows_of_[b * fields + i] = rows[b];
+    if (column.weights.empty()) continue;
+    const float* const weights = column.weights.data() + column.offsets[0];
+    for (uint32_t b = 0; b < batch.size; ++b) factors_[b * fields + i] = weights[b];
+  }
+}
+
+void CardBatch::AddPlaces(const Batch& batch, const PoolingGroup& group,
+                          const EmbeddingPlan::Lookup& lookup, absl::Span<const uint32_t> columns,
+                          const BatchKeys& keys, List* list) {
+  list->has_factors = group.has_factors;
+  for (const size_t f : group.fields) {
+    list->has_factors |= !batch.sparse[columns[f]].weights.empty();
+  }
   begins_.clear();
   rows_of_.clear();
   place_of_.clear();
-  factors_.clear();
   // Places come in their order, some without entries.
   const auto begin_place = [this](size_t place) {
     begins_.resize(place + 1, static_cast<uint32_t>(rows_of_.size()));
@@ -93,7 +131,7 @@ void CardBatch::AddEntries(const Batch& batch, const EmbeddingPlan& plan, const 
       const EmbeddingPlan::Field& field = lookup.fields[f];
       const SparseColumn& column = batch.sparse[columns[f]];
       const uint32_t begin = column.offsets[b], n = column.offsets[b + 1] - begin;
-      const uint32_t* const row = keys.row.data() + first_of[f] + (begin - column.offsets[0]);
+      const uint32_t* const row = keys.row.data() + first_of_[f] + (begin - column.offsets[0]);
       const float scale = PoolingScale(field.pooling, n);
       const size_t first_place = (b * field.sample_floats + field.at) / lookup.dim;
       for (uint32_t k = 0; k < n; ++k) {
@@ -101,20 +139,12 @@ void CardBatch::AddEntries(const Batch& batch, const EmbeddingPlan& plan, const 
         begin_place(place);
         rows_of_.push_back(row[k]);
         place_of_.push_back(static_cast<uint32_t>(place));
-        if (!list.has_factors) continue;
+        if (!list->has_factors) continue;
         factors_.push_back(column.weights.empty() ? scale : scale * column.weights[begin + k]);
       }
     }
   }
-  begin_place(static_cast<size_t>(list.places));
-  list.one_a_place = IsOwnIndex(place_of_) && rows_of_.size() == static_cast<size_t>(list.places);
-  if (!list.one_a_place) {
-    list.begins = Append(begins_);
-    list.place_of = Append(place_of_);
-  }
-  list.rows = Append(rows_of_);
-  list.factors = Append(factors_);
-  AddByRow(keys.routed.keys.size(), &list);
+  begin_place(static_cast<size_t>(list->places));
 }
 
 void CardBatch::AddByRow(size_t batch_rows, List* list) {

@@ -36,8 +36,10 @@ class CardBatch {
     size_t at = 0, from = 0, slots = 0;
   };
 
-  // Begins a batch; `number` is one that no other batch of its card has.
-  void Clear(uint64_t number);
+  // Begins a batch.
+  void Clear();
+  // One that no other batch of its card has.
+  void SetNumber(uint64_t number) { number_ = number; }
   uint64_t number() const { return number_; }
   // In the order of PoolingGroups.
   void AddEntries(const Batch& batch, const EmbeddingPlan& plan, const PoolingGroup& group,
@@ -60,6 +62,14 @@ class CardBatch {
     size_t begins = 0, rows = 0, factors = 0, place_of = 0;
     size_t row_begins = 0, order = 0, long_row = 0, long_begins = 0, long_of = 0;
   };
+  // Where every column of the group has one key a sample, and its places are those of the input.
+  bool HasOneKeyAPlace(const Batch& batch, const PoolingGroup& group,
+                       const EmbeddingPlan::Lookup& lookup,
+                       absl::Span<const uint32_t> columns) const;
+  void AddPlaces(const Batch& batch, const PoolingGroup& group, const EmbeddingPlan::Lookup& lookup,
+                 absl::Span<const uint32_t> columns, const BatchKeys& keys, List* list);
+  void AddOneKeyAPlace(const Batch& batch, const PoolingGroup& group,
+                       absl::Span<const uint32_t> columns, const BatchKeys& keys, List* list);
   void AddByRow(size_t batch_rows, List* list);
   void AddLongRows(List* list);
   template <typename T>
@@ -70,6 +80,7 @@ class CardBatch {
   std::vector<List> lists_;
   std::vector<Rows> rows_;
   // Of one list, while it is made.
+  std::vector<size_t> first_of_;  // by field: of BatchKeys::row
   std::vector<uint32_t> begins_, rows_of_, place_of_, row_begins_, order_, next_, long_row_,
       long_begins_, long_of_;
   std::vector<float> factors_;

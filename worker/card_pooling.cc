@@ -37,17 +37,21 @@ CardPooling::CardPooling(const EmbeddingPlan* plan, Executor* executor,
 
 void CardPooling::Begin(uint32_t max_age, bool afresh) {
   kept_.Begin(max_age);
-  if (!afresh && prepared_ == pooled_) return;
+  if (!afresh && placed_ == pooled_) return;
   kept_.Forget();
-  pooled_ = prepared_;
+  pooled_ = placed_;
 }
 
-void CardPooling::Prepare(PreparedBatch* batch) {
-  batch->card.Clear(++prepared_);
+void CardPooling::Prepare(PreparedBatch* batch) const {
+  batch->card.Clear();
   for (const PoolingGroup& group : groups_) {
     batch->card.AddEntries(batch->batch, plan_, group,
                            batch->keys[plan_.lookups()[group.lookup].key_set]);
   }
+}
+
+void CardPooling::Place(PreparedBatch* batch) {
+  batch->card.SetNumber(++placed_);
   for (size_t s = 0; s < plan_.key_sets().size(); ++s) kept_.Find(s, batch);
 }
 

@@ -38,9 +38,12 @@ class CardPooling {
   // where `afresh`, or where batches were prepared and not pooled.
   void Begin(uint32_t max_age, bool afresh);
 
-  // The rest is for batches in one order. In the thread that prepares them, once their keys are
-  // known: what is to be pulled for the batch, and where its rows will be.
-  void Prepare(PreparedBatch* batch);
+  // Once the batch's keys are known: what the card is to be told of them. Thread-safe.
+  void Prepare(PreparedBatch* batch) const;
+
+  // The rest is for batches in one order. Between Prepare and the batch's pull, by one thread at a
+  // time: what is to be pulled, and where its rows will be.
+  void Place(PreparedBatch* batch);
 
   // In the thread that computes, after Executor::Resize: fills its pooled inputs.
   void Pool(const PreparedBatch& batch);
@@ -77,8 +80,8 @@ class CardPooling {
   KeptRows kept_;
 
   // Batches, which are numbered from 1 on.
-  uint64_t prepared_ = 0;  // of the thread that prepares
-  uint64_t pooled_ = 0;    // of the thread that computes, as is the rest
+  uint64_t placed_ = 0;  // of the thread that places
+  uint64_t pooled_ = 0;  // of the thread that computes, as is the rest
   std::array<Staged, 2> staged_;
   cuda::Memory gradients_, gradients_host_;
   std::vector<size_t> gradient_at_;  // by lookup, in both

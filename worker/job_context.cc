@@ -95,6 +95,7 @@ absl::StatusOr<std::unique_ptr<JobContext>> NewJobContext(const v1::Assignment& 
   if (stream == nullptr) TESSERA_RETURN_IF_ERROR(CheckPrecision(spec.train().precision()));
   if (stream != nullptr) stream->SearchProducts(spec.train().search_products());
   context->executor = std::make_unique<Executor>(*context->model, options.pool, std::move(stream));
+  context->pool_threads = options.pool == nullptr ? 0 : options.pool->threads();
   if (context->executor->stream() != nullptr) {
     context->card =
         std::make_unique<CardPooling>(context->plan.get(), context->executor.get(),
@@ -143,9 +144,19 @@ std::vector<LabelForm> LabelFormsOf(const v1::JobSpec& spec, const Model& model)
   return forms;
 }
 
+size_t PrepareThreads(const JobContext& context) {
+  constexpr int kMost = 8;
+  if (context.card == nullptr) return 1;
+  return static_cast<size_t>(std::clamp((context.pool_threads + 1) / 2, 1, kMost));
+}
+
 void PrepareLookups(const JobContext& context, KeyPreparer* preparer, PreparedBatch* batch) {
   preparer->Prepare(batch->batch, &batch->keys);
   if (context.card != nullptr) context.card->Prepare(batch);
+}
+
+void PlaceLookups(const JobContext& context, PreparedBatch* batch) {
+  if (context.card != nullptr) context.card->Place(batch);
   const auto lookups = context.plan->lookups();
   batch->rows.resize(lookups.size());
   for (size_t l = 0; l < lookups.size(); ++l) {

@@ -47,6 +47,7 @@ struct JobContext {
   std::unique_ptr<KeyRouter> router;    // immutable
   std::unique_ptr<ParameterClient> parameters;
   std::unique_ptr<Executor> executor;
+  int pool_threads = 0;               // of the executor, besides its own
   std::unique_ptr<CardPooling> card;  // null: rows are pooled on the CPU
   // Of Batch::sparse: whose ids say which samples losses of ranking and metrics compare; -1: none.
   int32_t group_column = -1;
@@ -102,9 +103,13 @@ absl::StatusOr<std::unique_ptr<JobContext>> NewJobContext(const v1::Assignment& 
 // What the labels of the job's data may be, by LABEL column.
 std::vector<LabelForm> LabelFormsOf(const v1::JobSpec& spec, const Model& model);
 
-// Removes duplicates and routes keys, and sizes the row buffers: the second half of every
-// BatchPipeline::Fill.
+// How many threads prepare batches: with a card, which leaves the others little to do, half of
+// those of the dense graph, up to 8; else 1.
+size_t PrepareThreads(const JobContext& context);
+// Removes duplicates and routes keys: the second half of every BatchPipeline's `fill`.
 void PrepareLookups(const JobContext& context, KeyPreparer* preparer, PreparedBatch* batch);
+// Says where rows will be, and sizes their buffers: the first half of every `place`.
+void PlaceLookups(const JobContext& context, PreparedBatch* batch);
 
 // What to pull for `batch`: the rows of the embedding tables.
 std::vector<TableRows> EmbeddingReads(const JobContext& context, PreparedBatch* batch);

@@ -34,7 +34,7 @@ class KeptRows {
   void Begin(uint32_t max_age) { max_age_ = max_age; }
   void Forget();
 
-  // In the thread that prepares batches, in their order, and between those calls: what is to be
+  // Of batches in their order, by one thread at a time, and between those calls: what is to be
   // pulled for a key set of the batch, and where its rows will be.
   void Find(size_t key_set, PreparedBatch* batch);
 
@@ -52,7 +52,7 @@ class KeptRows {
   uint32_t max_age_ = 0;
   std::vector<cuda::Memory> kept_;  // by lookup: [slots, dim]; empty: none are kept
   std::vector<RowSlots> slots_;     // by key set; empty, too
-  // Scratch of the thread that prepares.
+  // Scratch of Find.
   std::vector<RowSlots::Place> places_;
   std::vector<uint32_t> at_, from_, to_;
 };

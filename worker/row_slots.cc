@@ -1,7 +1,7 @@
 #include "worker/row_slots.h"
 
 #include <algorithm>
-#include <utility>
+#include <bit>
 
 #include "common/hash.h"
 
@@ -36,8 +36,13 @@ void RowSlots::Find(absl::Span<const uint64_t> keys, uint32_t max_age, std::vect
 }
 
 RowSlots::Place RowSlots::FindIn(Set& set, uint32_t first_slot, uint64_t key, uint32_t max_age) {
+  // All ways at once, as vectors have them.
+  uint32_t ways = 0;
   for (uint32_t way = 0; way < kWays; ++way) {
-    if (set.keys[way] != key || set.put[way] == 0) continue;
+    ways |= static_cast<uint32_t>((set.keys[way] == key) & (set.put[way] != 0)) << way;
+  }
+  if (ways != 0) {
+    const auto way = static_cast<uint32_t>(std::countr_zero(ways));
     const uint32_t age = batch_ - set.put[way];
     const bool kept = age <= max_age;
     if (!kept) set.put[way] = batch_;
@@ -59,14 +64,18 @@ size_t RowSlots::WayForNew(Set& set, uint32_t batch) {
     set.new_keys = 0;
     for (uint8_t& uses : set.uses) uses /= 2;
   }
-  size_t least = kWays;
-  for (size_t way = 0; way < kWays; ++way) {
-    if (set.put[way] == 0) return way;
-    if (set.used[way] == batch) continue;
-    const auto rank = [&](size_t w) { return std::pair(set.uses[w], set.used[w]); };
-    if (least == kWays || rank(way) < rank(least)) least = way;
+  // By uses, then by the batch that used it last, then the way itself; an empty one has 0 of both.
+  constexpr uint64_t kNone = UINT64_MAX;
+  constexpr int kWayBits = std::bit_width(kWays - 1), kBatchBits = 32;
+  uint64_t least_rank = kNone;
+  for (uint64_t way = 0; way < kWays; ++way) {
+    const uint64_t rank = uint64_t{set.uses[way]} << (kBatchBits + kWayBits) |
+                          uint64_t{set.used[way]} << kWayBits | way;
+    least_rank = std::min(least_rank, set.used[way] == batch ? kNone : rank);
   }
-  if (least == kWays || set.uses[least] == 0) return least;
+  if (least_rank == kNone) return kWays;
+  const size_t least = least_rank % kWays;
+  if (set.uses[least] == 0) return least;
   // One more chance: a key that does not come again goes before one that did.
   --set.uses[least];
   return kWays;

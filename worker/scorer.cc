@@ -36,7 +36,7 @@ void ScoreClasses(absl::Span<const float> logits, size_t label, float* scores) {
 
 Scorer::Scorer(JobContext* context)
     : context_(context),
-      preparer_(context->plan.get(), context->router.get()),
+      preparers_(PrepareThreads(*context), KeyPreparer(context->plan.get(), context->router.get())),
       layout_(ScoreLayout::Of(context->spec())) {}
 
 absl::StatusOr<Scorer::Summary> Scorer::Score(const std::vector<v1::RecordRange>& ranges,
@@ -97,12 +97,14 @@ absl::Status Scorer::ScoreRecords(const Batch& records, uint64_t step, const Sin
       kBatchRecords, std::max<uint32_t>(context_->spec().train().batch_size(), 1));
   std::vector<uint32_t> rows(records.size);
   std::iota(rows.begin(), rows.end(), 0u);
+  const auto fill = [&](size_t thread, uint64_t i, PreparedBatch* batch) {
+    GatherRows(records, absl::MakeConstSpan(rows).subspan(i * batch_records, batch_records),
+               &batch->batch);
+    PrepareLookups(*context_, &preparers_[thread], batch);
+  };
   BatchPipeline pipeline(
-      0, (records.size + batch_records - 1) / batch_records, [&](uint64_t i, PreparedBatch* batch) {
-        GatherRows(records, absl::MakeConstSpan(rows).subspan(i * batch_records, batch_records),
-                   &batch->batch);
-        PrepareLookups(*context_, &preparer_, batch);
-      });
+      0, (records.size + batch_records - 1) / batch_records, preparers_.size(),
+      {.fill = fill, .place = [this](PreparedBatch* batch) { PlaceLookups(*context_, batch); }});
   const auto pull = [this, step](PreparedBatch* batch) {
     return batch == nullptr ? nullptr
                             : context_->parameters->Pull(EmbeddingReads(*context_, batch),

@@ -43,7 +43,7 @@ class Scorer {
   void CollectScores(const Batch& batch);  // into the three below
 
   JobContext* const context_;
-  KeyPreparer preparer_;  // used by the pipeline's thread only
+  std::vector<KeyPreparer> preparers_;  // one for each thread of the pipeline
   const ScoreLayout layout_;
   std::vector<float> outputs_;
   std::vector<float> labels_;

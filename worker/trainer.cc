@@ -22,7 +22,7 @@ namespace tessera::worker {
 Trainer::Trainer(JobContext* context, const PushProgress& progress)
     : context_(context),
       windows_(context->source),
-      preparer_(context->plan.get(), context->router.get()),
+      preparers_(PrepareThreads(*context), KeyPreparer(context->plan.get(), context->router.get())),
       progress_(progress),
       embedding_gradients_(context->plan->lookups().size()),
       trained_gradient_(context->model->trained_floats()),
@@ -142,15 +142,19 @@ absl::StatusOr<double> Trainer::TrainBatches(const v1::Train& unit, const Batch&
   Stopwatch watch;
   const std::vector<uint32_t>& order = Order(unit, records.size);
   TESSERA_RETURN_IF_ERROR(BeginPooling(context_, CardRowAgeOf(context_->spec()), /*afresh=*/false));
-  BatchPipeline pipeline(begin, end, [&](uint64_t i, PreparedBatch* batch) {
+  const auto fill = [&](size_t thread, uint64_t i, PreparedBatch* batch) {
     const uint64_t first = std::min<uint64_t>(i * unit.batch_size(), order.size());
     const uint64_t last = std::min<uint64_t>(first + unit.batch_size(), order.size());
     GatherRows(records, absl::MakeConstSpan(order).subspan(first, last - first), &batch->batch);
-    PrepareLookups(*context_, &preparer_, batch);
+    PrepareLookups(*context_, &preparers_[thread], batch);
+  };
+  const auto place = [&](PreparedBatch* batch) {
+    PlaceLookups(*context_, batch);
     if (!unit.careful()) {
       batch->ahead = context_->parameters->LookAhead(EmbeddingReads(*context_, batch));
     }
-  });
+  };
+  BatchPipeline pipeline(begin, end, preparers_.size(), {.fill = fill, .place = place});
   double loss_sum = 0;
   // A call reads and writes the buffers of its batch until it is gone: calls are declared after
   // their batches.

@@ -79,7 +79,7 @@ class Trainer {
 
   JobContext* const context_;
   WindowReader windows_;
-  KeyPreparer preparer_;  // used by the pipeline's thread only
+  std::vector<KeyPreparer> preparers_;  // one for each thread of the pipeline
   uint64_t order_key_ = 0;
   std::vector<uint32_t> order_;
   PushProgress progress_;

@@ -61,6 +61,7 @@ void SumByRow(Stream& stream, const PooledEntries& entries, int64_t dim, float* 
   const char* const what = "gradients of rows";
   const int64_t packs = dim / kFloats;
   const auto sum_of = [=] TESSERA_HOST_DEVICE(uint32_t begin, uint32_t end, int64_t d, Sum sum) {
+    TESSERA_UNROLL
     for (uint32_t at = begin; at < end; ++at) gradient(entries.order[at], d, &sum);
     return sum;
   };
@@ -85,13 +86,14 @@ void SumByRow(Stream& stream, const PooledEntries& entries, int64_t dim, float* 
         sum_of(begin, end, d, Sum()).Store(of_chunks + chunk * dim + d);
       });
   // So few floats that a group never needs scratch, which has the chunks.
-  const int64_t slices = std::clamp<int64_t>(8192 / dim, 1, 16);
+  const int64_t slices = std::clamp<int64_t>(8192 / dim, 1, 64);
   ForEachGroup(stream, what, entries.long_rows, slices * dim,
                Phase{slices * packs,
                      [=] TESSERA_HOST_DEVICE(int64_t of, int64_t at, float* shared) {
                        const int64_t slice = Quotient(at, packs),
                                      d = (at - slice * packs) * kFloats;
                        Sum sum;
+                       TESSERA_UNROLL
                        for (int64_t chunk = entries.long_begins[of] + slice;
                             chunk < entries.long_begins[of + 1]; chunk += slices) {
                          sum.Add(1, of_chunks + chunk * dim + d);
@@ -115,6 +117,7 @@ void SumPlaces(Stream& stream, const BatchRows& rows, const PooledEntries& entri
                   const int64_t d = pack * kFloats;
                   const Range of = EntriesOf(entries, place);
                   Pack<kFloats> sum;
+                  TESSERA_UNROLL
                   for (uint32_t entry = of.begin; entry < of.end; ++entry) {
                     sum.Add(Factor(entries, entry), RowOf(rows, entries.rows[entry]) + d);
                   }

@@ -176,13 +176,11 @@ void MeasureOverlap(benchmark::State& state, bool short_run) {
 // A batch of Criteo's shape, one id a column by Zipf's law, and what a card is told of it.
 class PooledBatch {
  public:
-  PooledBatch(uint32_t samples, uint32_t dim) {
-    constexpr uint32_t kColumns = 26;
+  PooledBatch(uint32_t samples, uint32_t dim) : places(size_t{samples} * kColumns) {
     v1::JobSpec spec;
     spec.add_tables()->set_name("rows");
     spec.mutable_tables(0)->set_dim(dim);
-    worker::Batch batch;
-    batch.size = samples;
+    batch_.size = samples;
     const auto draws = DrawZipf(
         {.items = 10'000'000, .batches = kColumns, .batch = samples, .unique = false, .seed = 5});
     for (const std::vector<uint32_t>& column_draws : draws) {
@@ -190,27 +188,40 @@ class PooledBatch {
       column->set_name(absl::StrCat("c", spec.data().columns_size()));
       column->set_role(v1::SPARSE);
       column->add_table("rows");
-      worker::SparseColumn& ids = batch.sparse.emplace_back();
+      worker::SparseColumn& ids = batch_.sparse.emplace_back();
       ids.keys.assign(column_draws.begin(), column_draws.end());
       ids.offsets.resize(samples + 1);
       std::iota(ids.offsets.begin(), ids.offsets.end(), 0u);
     }
     const std::vector<worker::Model::Input> inputs = {
         {.table = "rows", .table_index = 0, .fields = kColumns, .dim = dim}};
-    const worker::EmbeddingPlan plan(spec, inputs);
-    const worker::KeyRouter router(NewPartitionMap(1, 8, std::vector<v1::PsAddress>(1)));
-    std::vector<worker::BatchKeys> keys;
-    worker::KeyPreparer(&plan, &router).Prepare(batch, &keys);
-    card.AddEntries(batch, plan, worker::PoolingGroups(plan)[0], keys[0]);
-    distinct = keys[0].routed.keys.size();
+    plan_ = std::make_unique<worker::EmbeddingPlan>(spec, inputs);
+    preparer_ = std::make_unique<worker::KeyPreparer>(plan_.get(), &router_);
+    Prepare();
+    AddEntries();
+    distinct = keys_[0].routed.keys.size();
     std::vector<uint32_t> at(distinct);
     std::iota(at.begin(), at.end(), 0u);
     card.AddRows(at);
-    places = size_t{samples} * kColumns;
+  }
+
+  void Prepare() { preparer_->Prepare(batch_, &keys_); }
+  void AddEntries() {
+    card.Clear();
+    card.AddEntries(batch_, *plan_, worker::PoolingGroups(*plan_)[0], keys_[0]);
   }
 
   worker::CardBatch card;
-  size_t distinct = 0, places = 0;
+  const size_t places;
+  size_t distinct = 0;
+
+ private:
+  static constexpr uint32_t kColumns = 26;
+  worker::Batch batch_;
+  std::unique_ptr<worker::EmbeddingPlan> plan_;
+  const worker::KeyRouter router_{NewPartitionMap(1, 8, std::vector<v1::PsAddress>(1))};
+  std::unique_ptr<worker::KeyPreparer> preparer_;
+  std::vector<worker::BatchKeys> keys_;
 };
 
 // Bytes that must move at least: rows or gradients of places read or written, and those of distinct
@@ -252,6 +263,32 @@ void MeasurePooling(benchmark::State& state, Pooling pass, uint32_t dim, bool sh
                  .limit_name = "a copy of the pooled rows on the card",
                  .limit = medians.limit,
                  .bar = ">= 0.5"});
+}
+
+// What the worker makes of a batch for its card, in one thread: distinct keys and lists.
+void MeasurePreparing(benchmark::State& state, bool short_run) {
+  PooledBatch batch(short_run ? 256 : 16384, 16);
+  const auto rate = [&](auto once) {
+    constexpr int kTimes = 5;
+    const double seconds = Seconds([&] {
+      for (int i = 0; i < kTimes; ++i) once();
+    });
+    return static_cast<double>(kTimes * batch.places) / 1e6 / seconds;
+  };
+  const Medians medians = Interleave(
+      short_run ? 2 : 10,
+      [&] {
+        return rate([&] {
+          batch.Prepare();
+          batch.AddEntries();
+        });
+      },
+      [&] { return rate([&] { batch.Prepare(); }); });
+  Report(state, {.metric = "prepared",
+                 .value = medians.value,
+                 .unit = "M keys/s",
+                 .limit_name = "finding distinct keys alone",
+                 .limit = medians.limit});
 }
 
 // The worker's index of what the card keeps: a machine's work, with or without a card.
@@ -329,6 +366,8 @@ void RegisterBenchmarks(const Options& options) {
                MeasurePooling(state, Pooling::kBackward, dim, short_run);
              });
   }
+  Register("cuda/prepare",
+           [short_run](benchmark::State& state) { MeasurePreparing(state, short_run); });
   Register("cuda/row-slots",
            [short_run](benchmark::State& state) { MeasureRowSlots(state, short_run); });
   RegisterStepsOnCard(options);

@@ -1,16 +1,21 @@
 #include "worker/batch_pipeline.h"
 
 #include <atomic>
+#include <numeric>
+#include <set>
 #include <vector>
 
+#include "absl/synchronization/mutex.h"
+#include "absl/time/clock.h"
 #include "gtest/gtest.h"
 
 namespace tessera::worker {
 namespace {
 
 TEST(BatchPipeline, GivesBatchesInOrderThenNull) {
-  BatchPipeline pipeline(3, 8,
-                         [](uint64_t i, PreparedBatch* batch) { batch->batch.size = i * 10; });
+  BatchPipeline pipeline(3, 8, 1, {.fill = [](size_t, uint64_t i, PreparedBatch* batch) {
+                           batch->batch.size = i * 10;
+                         }});
   for (uint64_t i = 3; i < 8; ++i) {
     auto batch = pipeline.Next();
     ASSERT_NE(batch, nullptr);
@@ -23,22 +28,60 @@ TEST(BatchPipeline, GivesBatchesInOrderThenNull) {
 }
 
 TEST(BatchPipeline, GivesNothingForAnEmptyRange) {
-  BatchPipeline pipeline(4, 4, [](uint64_t, PreparedBatch*) { FAIL(); });
+  BatchPipeline pipeline(4, 4, 3, {.fill = [](size_t, uint64_t, PreparedBatch*) { FAIL(); }});
   EXPECT_EQ(pipeline.Next(), nullptr);
 }
 
 TEST(BatchPipeline, PreparesAtMostItsDepthAhead) {
   std::atomic<uint64_t> filled = 0;
   std::vector<uint64_t> seen;
-  BatchPipeline pipeline(0, 100, [&](uint64_t, PreparedBatch*) { ++filled; });
+  BatchPipeline pipeline(0, 100, 1, {.fill = [&](size_t, uint64_t, PreparedBatch*) { ++filled; }});
   for (uint64_t taken = 1; taken <= 100; ++taken) {
     ASSERT_NE(pipeline.Next(), nullptr);
     EXPECT_LE(filled.load(), taken + BatchPipeline::kDepth + 1);  // one more may be in the making
   }
 }
 
+// Threads overtake each other in filling; what is placed is in order, one at a time.
+TEST(BatchPipeline, PlacesInOrderWhatSeveralThreadsFill) {
+  constexpr size_t kThreads = 4;
+  std::atomic<uint64_t> filled = 0, placing = 0;
+  std::vector<uint64_t> placed;
+  std::set<size_t> threads;
+  absl::Mutex mu;
+  BatchPipeline pipeline(10, 110, kThreads,
+                         {.fill =
+                              [&](size_t thread, uint64_t i, PreparedBatch* batch) {
+                                ++filled;
+                                batch->batch.size = i;
+                                // The later of two neighbours is ready first.
+                                if (i % 2 == 0) absl::SleepFor(absl::Milliseconds(2));
+                                absl::MutexLock lock(&mu);
+                                threads.insert(thread);
+                              },
+                          .place =
+                              [&](PreparedBatch* batch) {
+                                EXPECT_EQ(++placing, 1u);
+                                placed.push_back(batch->index);
+                                --placing;
+                              }});
+  for (uint64_t i = 10; i < 110; ++i) {
+    auto batch = pipeline.Next();
+    ASSERT_NE(batch, nullptr);
+    EXPECT_EQ(batch->index, i);
+    EXPECT_EQ(batch->batch.size, i);
+    EXPECT_LE(filled.load(), i - 10 + 1 + BatchPipeline::kDepth + kThreads - 1);
+    pipeline.Recycle(std::move(batch));
+  }
+  EXPECT_EQ(pipeline.Next(), nullptr);
+  std::vector<uint64_t> expected(100);
+  std::iota(expected.begin(), expected.end(), 10u);
+  EXPECT_EQ(placed, expected);
+  EXPECT_GT(threads.size(), 1u);
+}
+
 TEST(BatchPipeline, CanBeDroppedHalfWay) {
-  BatchPipeline pipeline(0, 1000, [](uint64_t, PreparedBatch*) {});
+  BatchPipeline pipeline(0, 1000, 2, {.fill = [](size_t, uint64_t, PreparedBatch*) {}});
   EXPECT_NE(pipeline.Next(), nullptr);
 }
 

@@ -101,6 +101,7 @@ class PoolingOnCuda : public ::testing::Test {
     prepared->batch = std::move(batch);
     preparer_->Prepare(prepared->batch, &prepared->keys);
     card_->Prepare(prepared.get());
+    card_->Place(prepared.get());
     return prepared;
   }
 
