@@ -25,14 +25,21 @@
 
 namespace tessera::cuda {
 
-// f(group, i, shared) for every i below n; see ForEachGroup.
+// f(group, i, shared) for every i below n; see ForEachGroup. 32 bits: a card calculates with them
+// several times as fast as with 64.
 template <typename F>
 struct Phase {
-  int64_t n;
+  int n;
   F f;
 };
 template <typename F>
-Phase(int64_t, F) -> Phase<F>;
+Phase(int, F) -> Phase<F>;
+
+// What a group has.
+struct GroupShape {
+  int floats;   // of shared memory
+  int threads;  // that it is worth at once, 32 to 256
+};
 
 #ifdef __CUDACC__
 
@@ -77,13 +84,13 @@ struct GroupInScratch {
   float* scratch;
 
   __device__ void operator()(int64_t group, int64_t i) const {
-    f(first + group, i, scratch + group * floats);
+    f(first + group, static_cast<int>(i), scratch + group * floats);
   }
 };
 
 // A block has blockDim.y groups, each `floats` of its shared memory.
 template <typename... Phases>
-__global__ void ForEachGroupKernel(int64_t groups, int64_t floats, Phases... phases) {
+__global__ void ForEachGroupKernel(int64_t groups, int floats, Phases... phases) {
   extern __shared__ __align__(16) float of_block[];
   float* const shared = of_block + threadIdx.y * floats;
   const int64_t stride = static_cast<int64_t>(gridDim.x) * blockDim.y;
@@ -92,7 +99,7 @@ __global__ void ForEachGroupKernel(int64_t groups, int64_t floats, Phases... pha
        first += stride) {
     const int64_t group = first + threadIdx.y;
     const auto run = [&](const auto& phase) {
-      for (int64_t i = threadIdx.x; group < groups && i < phase.n; i += blockDim.x) {
+      for (int i = threadIdx.x; group < groups && i < phase.n; i += blockDim.x) {
         phase.f(group, i, shared);
       }
       __syncthreads();
@@ -203,22 +210,21 @@ void ForEachInRows(Stream& stream, const char* what, int64_t rows, int64_t colum
   stream.Check(what, cudaGetLastError());
 }
 
-// The phases of every group: one begins when all i of the one before have been. `shared` are
-// `floats` floats of the group, aligned to 16 bytes, which hold anything at first: a block's own
-// memory, or where it has no room for so many the stream's scratch, which f must not use then.
+// The phases of every group: one begins when all i of the one before have been. `shared` are floats
+// of the group, aligned to 16 bytes, which hold anything at first: a block's own memory, or where
+// it has no room for so many the stream's scratch, which f must not use then.
 template <typename... Phases>
-void ForEachGroup(Stream& stream, const char* what, int64_t groups, int64_t floats,
+void ForEachGroup(Stream& stream, const char* what, int64_t groups, GroupShape shape,
                   Phases... phases) {
   if (groups <= 0 || !stream.status().ok()) return;
   using namespace internal;  // NOLINT
-  floats = (floats + 3) / 4 * 4;
-  constexpr int64_t kMostGroups = kThreads / kWarp;
+  const int floats = (std::max(shape.floats, 1) + 3) / 4 * 4;
   // What a block has without asking for more.
-  constexpr int64_t kSharedFloats = 48 * 1024 / sizeof(float);
-  const int64_t at_once = std::min(kMostGroups, kSharedFloats / std::max<int64_t>(floats, 1));
+  constexpr int kSharedFloats = 48 * 1024 / sizeof(float);
+  const int at_once = std::min(kThreads / shape.threads, kSharedFloats / floats);
   if (at_once > 0) {
     // Whole warps for each.
-    const dim3 block(static_cast<unsigned>(kMostGroups / at_once * kWarp),
+    const dim3 block(static_cast<unsigned>(kThreads / at_once / kWarp * kWarp),
                      static_cast<unsigned>(at_once));
     ForEachGroupKernel<<<Blocks((groups + at_once - 1) / at_once), block,
                          at_once * floats * sizeof(float), Native(stream)>>>(groups, floats,
@@ -304,12 +310,12 @@ void ForEachInRows(Stream& stream, const char*, int64_t rows, int64_t columns, F
 }
 
 template <typename... Phases>
-void ForEachGroup(Stream& stream, const char*, int64_t groups, int64_t floats, Phases... phases) {
+void ForEachGroup(Stream& stream, const char*, int64_t groups, GroupShape shape, Phases... phases) {
   stream.Emulate([=] {
-    std::vector<float> shared(static_cast<size_t>(floats));
+    std::vector<float> shared(static_cast<size_t>(shape.floats));
     const auto run = [&shared](int64_t group, const auto& phase) {
       // Not in their order, which nothing may depend on.
-      for (int64_t i = phase.n; i-- > 0;) phase.f(group, i, shared.data());
+      for (int i = phase.n; i-- > 0;) phase.f(group, i, shared.data());
     };
     for (int64_t group = 0; group < groups; ++group) {
       std::fill(shared.begin(), shared.end(), NAN);

@@ -22,6 +22,9 @@ struct alignas(kFloats * sizeof(float)) Pack {
     return *reinterpret_cast<const Pack*>(from);
   }
   TESSERA_HOST_DEVICE void Store(float* to) const { *reinterpret_cast<Pack*>(to) = *this; }
+  TESSERA_HOST_DEVICE void Add(const Pack& more) {
+    for (int k = 0; k < kFloats; ++k) of[k] += more.of[k];
+  }
   // += factor * what lies at `from`, rounded once.
   TESSERA_HOST_DEVICE void Add(float factor, const float* from) {
     const Pack more = At(from);

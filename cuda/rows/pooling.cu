@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "cuda/pack.h"
-#include "cuda/quotient.h"
 
 namespace tessera::cuda {
 namespace {
@@ -37,6 +36,15 @@ TESSERA_HOST_DEVICE inline int64_t PlaceOf(const PooledEntries& entries, uint32_
   return entries.place_of == nullptr ? entry : entries.place_of[entry];
 }
 
+// Where a chunk's entries lie in `order`.
+TESSERA_HOST_DEVICE inline Range ChunkOf(const PooledEntries& entries, uint32_t chunk) {
+  const uint32_t of = entries.long_of[chunk], row = entries.long_row[of];
+  const uint32_t begin =
+      entries.row_begins[row] + (chunk - entries.long_begins[of]) * kChunkEntries;
+  const uint32_t end = entries.row_begins[row + 1];
+  return {begin, begin + kChunkEntries < end ? begin + kChunkEntries : end};
+}
+
 // Of a place that has entries: the first of those whose value is the largest.
 TESSERA_HOST_DEVICE inline uint32_t Largest(const BatchRows& rows, const PooledEntries& entries,
                                             int64_t place, int64_t d) {
@@ -52,60 +60,64 @@ TESSERA_HOST_DEVICE inline uint32_t Largest(const BatchRows& rows, const PooledE
   return largest;
 }
 
-// `gradient(entry, d, sum)` adds to the pack *sum what an entry does to elements d and on of its
-// row's.
+// `gradient(entry, d)` is the pack that an entry adds to its row's, from element d on.
 template <int kFloats, typename Gradient>
 void SumByRow(Stream& stream, const PooledEntries& entries, int64_t dim, float* gradients, bool add,
               Gradient gradient) {
   using Sum = Pack<kFloats>;
   const char* const what = "gradients of rows";
   const int64_t packs = dim / kFloats;
+  // Of entries [begin, end) of `order`, in order; several are looked up at once.
   const auto sum_of = [=] TESSERA_HOST_DEVICE(uint32_t begin, uint32_t end, int64_t d, Sum sum) {
-    TESSERA_UNROLL
-    for (uint32_t at = begin; at < end; ++at) gradient(entries.order[at], d, &sum);
+    constexpr uint32_t kAtOnce = 4;
+    for (uint32_t first = begin; first < end; first += kAtOnce) {
+      Sum some[kAtOnce];
+      for (uint32_t k = 0; k < kAtOnce; ++k) {
+        some[k] = gradient(entries.order[first + k < end ? first + k : end - 1], d);
+      }
+      for (uint32_t k = 0; k < kAtOnce; ++k) {
+        if (first + k < end) sum.Add(some[k]);
+      }
+    }
     return sum;
   };
-  ForEachInRows(stream, what, entries.batch_rows, packs,
-                [=] TESSERA_HOST_DEVICE(int64_t row, int64_t pack) {
-                  const uint32_t begin = entries.row_begins[row], end = entries.row_begins[row + 1];
-                  if (end - begin > kChunkEntries) return;
-                  const int64_t d = pack * kFloats;
-                  float* const to = gradients + row * dim + d;
-                  sum_of(begin, end, d, add ? Sum::At(to) : Sum()).Store(to);
-                });
-  if (entries.long_rows == 0) return;
   float* const of_chunks = stream.Scratch(static_cast<size_t>(entries.chunks * dim));
-  ForEachInRows(
-      stream, what, entries.chunks, packs, [=] TESSERA_HOST_DEVICE(int64_t chunk, int64_t pack) {
-        const uint32_t of = entries.long_of[chunk], row = entries.long_row[of];
-        const auto nth = static_cast<uint32_t>(chunk) - entries.long_begins[of];
-        const uint32_t begin = entries.row_begins[row] + nth * kChunkEntries;
-        const uint32_t row_end = entries.row_begins[row + 1];
-        const uint32_t end = begin + kChunkEntries < row_end ? begin + kChunkEntries : row_end;
-        const int64_t d = pack * kFloats;
-        sum_of(begin, end, d, Sum()).Store(of_chunks + chunk * dim + d);
-      });
+  ForEachInRows(stream, what, entries.batch_rows + entries.chunks, packs,
+                [=] TESSERA_HOST_DEVICE(int64_t i, int64_t pack) {
+                  const int64_t d = pack * kFloats;
+                  if (i < entries.batch_rows) {
+                    const Range of = {entries.row_begins[i], entries.row_begins[i + 1]};
+                    if (of.end - of.begin > kChunkEntries) return;
+                    float* const to = gradients + i * dim + d;
+                    sum_of(of.begin, of.end, d, add ? Sum::At(to) : Sum()).Store(to);
+                  } else {
+                    const int64_t chunk = i - entries.batch_rows;
+                    const Range of = ChunkOf(entries, static_cast<uint32_t>(chunk));
+                    sum_of(of.begin, of.end, d, Sum()).Store(of_chunks + chunk * dim + d);
+                  }
+                });
   // So few floats that a group never needs scratch, which has the chunks.
-  const int64_t slices = std::clamp<int64_t>(8192 / dim, 1, 64);
-  ForEachGroup(stream, what, entries.long_rows, slices * dim,
-               Phase{slices * packs,
-                     [=] TESSERA_HOST_DEVICE(int64_t of, int64_t at, float* shared) {
-                       const int64_t slice = Quotient(at, packs),
-                                     d = (at - slice * packs) * kFloats;
+  const int slices = static_cast<int>(std::clamp<int64_t>(8192 / dim, 1, 64));
+  const int of_dim = static_cast<int>(dim), of_packs = of_dim / kFloats;
+  ForEachGroup(stream, what, entries.long_rows, {slices * of_dim, 256},
+               Phase{slices * of_packs,
+                     [=] TESSERA_HOST_DEVICE(int64_t of, int at, float* shared) {
+                       const int slice = at / of_packs, d = at % of_packs * kFloats;
                        Sum sum;
                        TESSERA_UNROLL
-                       for (int64_t chunk = entries.long_begins[of] + slice;
+                       for (uint32_t chunk = entries.long_begins[of] + slice;
                             chunk < entries.long_begins[of + 1]; chunk += slices) {
-                         sum.Add(1, of_chunks + chunk * dim + d);
+                         sum.Add(Sum::At(of_chunks + chunk * dim + d));
                        }
-                       sum.Store(shared + slice * dim + d);
+                       sum.Store(shared + slice * of_dim + d);
                      }},
-               Phase{packs, [=] TESSERA_HOST_DEVICE(int64_t of, int64_t pack, float* shared) {
-                       const int64_t d = pack * kFloats;
+               Phase{of_packs, [=] TESSERA_HOST_DEVICE(int64_t of, int pack, float* shared) {
+                       const int d = pack * kFloats;
                        float* const to = gradients + entries.long_row[of] * dim + d;
                        Sum sum = add ? Sum::At(to) : Sum();
-                       for (int64_t slice = 0; slice < slices; ++slice)
-                         sum.Add(1, shared + slice * dim + d);
+                       for (int slice = 0; slice < slices; ++slice) {
+                         sum.Add(Sum::At(shared + slice * of_dim + d));
+                       }
                        sum.Store(to);
                      }});
 }
@@ -129,8 +141,10 @@ template <int kFloats>
 void SumGradients(Stream& stream, const PooledEntries& entries, int64_t dim, const float* dy,
                   float* gradients, bool add) {
   SumByRow<kFloats>(stream, entries, dim, gradients, add,
-                    [=] TESSERA_HOST_DEVICE(uint32_t entry, int64_t d, Pack<kFloats> * sum) {
-                      sum->Add(Factor(entries, entry), dy + PlaceOf(entries, entry) * dim + d);
+                    [=] TESSERA_HOST_DEVICE(uint32_t entry, int64_t d) {
+                      Pack<kFloats> sum;
+                      sum.Add(Factor(entries, entry), dy + PlaceOf(entries, entry) * dim + d);
+                      return sum;
                     });
 }
 
@@ -175,10 +189,12 @@ void UnpoolLargest(Stream& stream, const BatchRows& rows, const PooledEntries& e
                    const float* dy, float* gradients, bool add) {
   const int64_t dim = rows.dim;
   SumByRow<1>(stream, entries, dim, gradients, add,
-              [=] TESSERA_HOST_DEVICE(uint32_t entry, int64_t d, Pack<1> * sum) {
+              [=] TESSERA_HOST_DEVICE(uint32_t entry, int64_t d) {
+                Pack<1> sum;
                 const int64_t place = PlaceOf(entries, entry);
-                if (Largest(rows, entries, place, d) != entry) return;
-                sum->Add(Factor(entries, entry), dy + place * dim + d);
+                if (Largest(rows, entries, place, d) != entry) return sum;
+                sum.Add(Factor(entries, entry), dy + place * dim + d);
+                return sum;
               });
 }
 

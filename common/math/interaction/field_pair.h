@@ -9,24 +9,28 @@ namespace tessera::math {
 
 // Pairs of fields (i, j), j < i, or with itself also j = i, row by row of the lower triangle:
 // (1, 0), (2, 0), (2, 1), ... or (0, 0), (1, 0), (1, 1), ...
-struct FieldPair {
-  int64_t i, j;
+// Int: large enough for the number of pairs.
+template <typename Int>
+struct FieldPairOf {
+  Int i, j;
 
   // Which pair field i's first one is: i (i - 1) / 2, with itself i (i + 1) / 2.
-  TESSERA_HOST_DEVICE static int64_t RowBegin(int64_t i, bool self) {
+  TESSERA_HOST_DEVICE static Int RowBegin(Int i, bool self) {
     return i * (i - 1 + (self ? 2 : 0)) / 2;
   }
   // Which pair that of two fields is, whichever comes first.
-  TESSERA_HOST_DEVICE static int64_t IndexOf(int64_t i, int64_t j, bool self) {
+  TESSERA_HOST_DEVICE static Int IndexOf(Int i, Int j, bool self) {
     return i > j ? RowBegin(i, self) + j : RowBegin(j, self) + i;
   }
-  TESSERA_HOST_DEVICE static FieldPair At(int64_t index, bool self) {
+  TESSERA_HOST_DEVICE static FieldPairOf At(Int index, bool self) {
     // Near the root of RowBegin(i) = index; rounding may leave it beside.
-    int64_t i = static_cast<int64_t>(std::sqrt(2 * static_cast<float>(index))) + (self ? 0 : 1);
+    Int i = static_cast<Int>(std::sqrt(2 * static_cast<float>(index))) + (self ? 0 : 1);
     while (RowBegin(i, self) > index) --i;
     while (RowBegin(i + 1, self) <= index) ++i;
     return {i, index - RowBegin(i, self)};
   }
 };
+
+using FieldPair = FieldPairOf<int64_t>;
 
 }  // namespace tessera::math
