@@ -26,8 +26,8 @@ namespace tessera::worker {
 // more. Errors are the stream's.
 class CardPooling {
  public:
-  // `plan`, `executor` (which is on a card, and pools there from now on) and metrics are borrowed
-  // and outlive it.
+  // `plan`, `executor` (which is on a card, and pools there from now on), metrics and pool, which
+  // shares copies too, are borrowed and outlive it.
   CardPooling(const EmbeddingPlan* plan, Executor* executor, const KeptRows::Options& options);
 
   static constexpr uint32_t kAnyAge = UINT32_MAX;
@@ -73,10 +73,13 @@ class CardPooling {
   void StartRows(const PreparedBatch& batch);
   cuda::BatchRows RowsOf(size_t lookup, const PreparedBatch& batch);
 
+  void CopyFloats(const float* from, size_t n, float* to) const;
+
   const EmbeddingPlan& plan_;
   Executor& executor_;
   cuda::Stream& stream_;
   const std::vector<PoolingGroup> groups_;
+  TaskPool* const pool_;
   KeptRows kept_;
 
   // Batches, which are numbered from 1 on.

@@ -101,7 +101,8 @@ absl::StatusOr<std::unique_ptr<JobContext>> NewJobContext(const v1::Assignment& 
         std::make_unique<CardPooling>(context->plan.get(), context->executor.get(),
                                       KeptRows::Options{.bytes = spec.train().row_cache().bytes(),
                                                         .share = spec.train().row_cache().share(),
-                                                        .metrics = options.metrics});
+                                                        .metrics = options.metrics,
+                                                        .pool = options.pool});
     TESSERA_RETURN_IF_ERROR(WithContext(context->executor->status(), "train.row_cache"));
   }
 

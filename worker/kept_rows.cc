@@ -22,7 +22,11 @@ bool IsNear(uint64_t slots, uint64_t wanted) {
 }  // namespace
 
 KeptRows::KeptRows(const EmbeddingPlan* plan, cuda::Stream* stream, const Options& options)
-    : plan_(*plan), stream_(*stream), share_(options.share), metrics_(options.metrics) {
+    : plan_(*plan),
+      stream_(*stream),
+      share_(options.share),
+      metrics_(options.metrics),
+      pool_(options.pool) {
   uint64_t slot_bytes = 0;
   for (const EmbeddingPlan::Lookup& lookup : plan_.lookups()) {
     slot_bytes += lookup.dim * sizeof(float);
@@ -72,7 +76,7 @@ void KeptRows::Find(size_t key_set, PreparedBatch* batch) {
     return;
   }
   RowSlots& slots = slots_[key_set];
-  slots.Find(routed.keys, max_age_, &places_);
+  slots.Find(routed.keys, max_age_, &places_, pool_);
   RoutedKeys asked;
   from_.clear();
   to_.clear();

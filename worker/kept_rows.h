@@ -22,8 +22,9 @@ class KeptRows {
     uint64_t bytes = 0;  // of the card, for as many slots of every key set; or:
     double share = 0;    // of the rows that each table has, by SizeTo; both 0: none are kept
     WorkerMetrics* metrics = nullptr;
+    TaskPool* pool = nullptr;  // shares large batches; may be null
   };
-  // `plan`, `stream` and metrics are borrowed and outlive it.
+  // `plan`, `stream`, metrics and pool are borrowed and outlive it.
   KeptRows(const EmbeddingPlan* plan, cuda::Stream* stream, const Options& options);
 
   // To the share of so many rows, by table of the job. Memory is taken anew, and what was kept
@@ -49,6 +50,7 @@ class KeptRows {
   cuda::Stream& stream_;
   const double share_;
   WorkerMetrics* const metrics_;
+  TaskPool* const pool_;
   uint32_t max_age_ = 0;
   std::vector<cuda::Memory> kept_;  // by lookup: [slots, dim]; empty: none are kept
   std::vector<RowSlots> slots_;     // by key set; empty, too

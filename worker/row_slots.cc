@@ -9,30 +9,58 @@ namespace tessera::worker {
 
 RowSlots::RowSlots(uint32_t slots) : sets_(RoundedUp(slots) / kWays) {}
 
-size_t RowSlots::SetOf(uint64_t key) const {
+uint32_t RowSlots::SetOf(uint64_t key) const {
   // The upper half of the product: a uniform number below the number of sets.
-  return static_cast<size_t>((static_cast<unsigned __int128>(Mix64(key)) * sets_.size()) >> 64);
+  return static_cast<uint32_t>((static_cast<unsigned __int128>(Mix64(key)) * sets_.size()) >> 64);
 }
 
-void RowSlots::Find(absl::Span<const uint64_t> keys, uint32_t max_age, std::vector<Place>* places) {
-  constexpr size_t kAhead = 16;
+void RowSlots::Find(absl::Span<const uint64_t> keys, uint32_t max_age, std::vector<Place>* places,
+                    TaskPool* pool) {
+  // So many keys are worth a thread.
+  constexpr size_t kTaskKeys = 1 << 14;
   if (batch_ == UINT32_MAX) Forget();
   ++batch_;
   places->resize(keys.size());
-  std::array<size_t, kAhead> sets;
-  const auto prefetch = [&](size_t i) {
-    const size_t set = sets[i % kAhead] = SetOf(keys[i]);
+  set_of_.resize(keys.size());
+  const size_t threads = pool == nullptr ? 1 : static_cast<size_t>(pool->threads()) + 1;
+  const size_t tasks = std::clamp<size_t>(keys.size() / kTaskKeys, 1, threads);
+  const auto run = [&](auto task) {
+    if (tasks == 1) return task(size_t{0});
+    pool->RunAll(tasks, task);
+  };
+  run([&](size_t task) {
+    const size_t end = (task + 1) * keys.size() / tasks;
+    for (size_t i = task * keys.size() / tasks; i < end; ++i) set_of_[i] = SetOf(keys[i]);
+  });
+  // A set is one task's, which goes through its keys in their order.
+  run([&](size_t task) {
+    FindInSets(keys, static_cast<uint32_t>(task * sets_.size() / tasks),
+               static_cast<uint32_t>((task + 1) * sets_.size() / tasks), max_age,
+               absl::MakeSpan(*places));
+  });
+}
+
+void RowSlots::FindInSets(absl::Span<const uint64_t> keys, uint32_t begin, uint32_t end,
+                          uint32_t max_age, absl::Span<Place> places) {
+  constexpr size_t kAhead = 16;
+  std::array<size_t, kAhead> ahead;  // keys whose sets are on their way from memory, in a ring
+  size_t found = 0, done = 0;
+  const auto find = [&] {
+    const size_t i = ahead[done++ % kAhead];
+    const uint32_t set = set_of_[i];
+    places[i] = FindIn(sets_[set], set * static_cast<uint32_t>(kWays), keys[i], max_age);
+  };
+  for (size_t i = 0; i < keys.size(); ++i) {
+    const uint32_t set = set_of_[i];
+    if (set - begin >= end - begin) continue;
     __builtin_prefetch(&sets_[set].keys[0], 1);
     __builtin_prefetch(&sets_[set].keys[kWays / 2], 1);
     __builtin_prefetch(&sets_[set].put, 1);
     __builtin_prefetch(&sets_[set].used, 1);
-  };
-  for (size_t i = 0; i < std::min(kAhead, keys.size()); ++i) prefetch(i);
-  for (size_t i = 0; i < keys.size(); ++i) {
-    const size_t set = sets[i % kAhead];
-    if (i + kAhead < keys.size()) prefetch(i + kAhead);
-    (*places)[i] = FindIn(sets_[set], static_cast<uint32_t>(set * kWays), keys[i], max_age);
+    if (found - done == kAhead) find();
+    ahead[found++ % kAhead] = i;
   }
+  while (done < found) find();
 }
 
 RowSlots::Place RowSlots::FindIn(Set& set, uint32_t first_slot, uint64_t key, uint32_t max_age) {

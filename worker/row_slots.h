@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "common/task_pool.h"
 
 namespace tessera::worker {
 
@@ -32,7 +33,9 @@ class RowSlots {
   // Of a batch's distinct keys, places [keys]: no slot occurs twice, and none is that of a row
   // which another key of the batch finds kept. A row that was put into its slot more than `max_age`
   // batches before this one is to be put there anew.
-  void Find(absl::Span<const uint64_t> keys, uint32_t max_age, std::vector<Place>* places);
+  // Shared with `pool`, if there is one: the places are the same.
+  void Find(absl::Span<const uint64_t> keys, uint32_t max_age, std::vector<Place>* places,
+            TaskPool* pool = nullptr);
   void Forget();
 
  private:
@@ -47,13 +50,17 @@ class RowSlots {
     std::array<uint8_t, kWays> uses = {};   // batches that had it, up to kMostUses
     uint8_t new_keys = 0;
   };
-  size_t SetOf(uint64_t key) const;
+  uint32_t SetOf(uint64_t key) const;
+  // Of the keys whose sets are [begin, end).
+  void FindInSets(absl::Span<const uint64_t> keys, uint32_t begin, uint32_t end, uint32_t max_age,
+                  absl::Span<Place> places);
   Place FindIn(Set& set, uint32_t first_slot, uint64_t key, uint32_t max_age);
   // A way for a new key; kWays: all are better kept.
   static size_t WayForNew(Set& set, uint32_t batch);
 
   std::vector<Set> sets_;
-  uint32_t batch_ = 0;  // counts Finds
+  std::vector<uint32_t> set_of_;  // by key of the batch
+  uint32_t batch_ = 0;            // counts Finds
 };
 
 }  // namespace tessera::worker

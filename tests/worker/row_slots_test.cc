@@ -81,6 +81,30 @@ TEST(RowSlots, ARowOfACertainAgeIsPutAnew) {
   EXPECT_FALSE(places[0].kept);
 }
 
+TEST(RowSlots, AnyNumberOfThreadsGivesTheSamePlaces) {
+  constexpr size_t kKeys = 100'000;  // of a batch; worth several threads
+  TaskPool pool(3);
+  RowSlots alone(50'000), shared(50'000);
+  std::vector<Place> expected, found;
+  for (uint64_t batch = 0; batch < 4; ++batch) {
+    std::vector<uint64_t> keys(kKeys);
+    for (size_t i = 0; i < kKeys; ++i) keys[i] = i * (batch % 2 + 1);
+    alone.Find(keys, UINT32_MAX, &expected);
+    shared.Find(keys, UINT32_MAX, &found, &pool);
+    ASSERT_EQ(found.size(), expected.size());
+    size_t kept = 0, evicts = 0;
+    for (size_t i = 0; i < kKeys; ++i) {
+      ASSERT_EQ(found[i].slot, expected[i].slot) << "key " << keys[i];
+      ASSERT_EQ(found[i].kept, expected[i].kept);
+      ASSERT_EQ(found[i].evicts, expected[i].evicts);
+      ASSERT_EQ(found[i].age, expected[i].age);
+      kept += found[i].kept;
+      evicts += found[i].evicts;
+    }
+    EXPECT_EQ(kept > 0 && evicts > 0, batch > 0);
+  }
+}
+
 TEST(RowSlots, ABatchThatIsLargerThanAllSlotsLeavesSomeWithout) {
   RowSlots slots(16);
   std::vector<uint64_t> keys(1000);
