@@ -109,8 +109,8 @@ inline bool IsFinished(const PlanOptions& options, uint64_t epochs_done, uint64_
          (options.steps > 0 && step >= options.steps);
 }
 
-// Records in a window: sync, of all ranks; async, small enough that every worker gets about 16 an
-// epoch, and a multiple of the batch.
+// Records in a window: sync, of all ranks; async, a multiple of the batch, and small enough that
+// each of several workers gets about 16 an epoch, so that they end it together.
 uint64_t WindowRecords(const PlanOptions& options, uint64_t records);
 
 // `state`: null, or of a plan of the same form with as many ranks.

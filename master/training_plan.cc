@@ -77,8 +77,9 @@ Due DueAtEpochEnd(const PlanOptions& options, uint64_t epochs_done) {
 
 uint64_t WindowRecords(const PlanOptions& options, uint64_t records) {
   if (options.sync) return options.shuffle_window_records * options.workers;
-  const uint64_t wanted =
-      std::min(options.shuffle_window_records, records / (16 * uint64_t{options.workers}));
+  const uint64_t of_worker =
+      options.workers == 1 ? records : records / (16 * uint64_t{options.workers});
+  const uint64_t wanted = std::min(options.shuffle_window_records, of_worker);
   const uint64_t batch = options.batch_size;
   return std::max<uint64_t>(1, (wanted + batch - 1) / batch) * batch;
 }
