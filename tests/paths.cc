@@ -14,6 +14,10 @@ std::string SourcePath(absl::string_view below) {
   return absl::StrCat(TESSERA_SOURCE_FOLDER "/", below);
 }
 
-std::string ProgramFolder() { return TESSERA_PROGRAM_FOLDER; }
+std::string ProgramFolder() {
+  // Likewise.
+  if (const char* const folder = std::getenv("TESSERA_PROGRAM_FOLDER")) return folder;
+  return TESSERA_PROGRAM_FOLDER;
+}
 
 }  // namespace tessera

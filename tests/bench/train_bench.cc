@@ -1,56 +1,18 @@
-// Whole jobs beside PyTorch: the same model, batch and samples on the same cores.
-#include <cmath>
+// Whole jobs beside PyTorch: the same model, batch and samples on the same cores, or on a card.
 #include <cstdio>
-#include <filesystem>
-#include <fstream>
-#include <map>
-#include <memory>
+#include <functional>
 #include <string>
-#include <utility>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
-#include "absl/strings/str_replace.h"
-#include "absl/time/clock.h"
-#include "common/config/yaml_job.h"
-#include "common/job/optimizer.h"
 #include "common/log.h"
 #include "common/status_macros.h"
-#include "local/child_process.h"
-#include "local/run_job.h"
-#include "nlohmann/json.hpp"
-#include "ps/row_layout.h"
+#include "cuda/devices.h"
 #include "tests/bench/bench.h"
-#include "tests/bench/train_data.h"
-#include "tests/paths.h"
+#include "tests/bench/training.h"
 #include "worker/dense/prepared_product.h"
 
 namespace tessera::bench {
 namespace {
-
-namespace fs = std::filesystem;
-
-struct Bars {
-  std::string in_process, service;
-};
-
-struct Workload {
-  std::string model;
-  std::string job;  // YAML; see Fill
-  TrainData data;
-  uint32_t dim = 0;
-  std::vector<int> bottom, hidden;
-  uint32_t batch = 0;
-  uint32_t window = 0;       // records
-  uint32_t epochs = 0;       // the first is not counted
-  uint32_t torch_steps = 0;  // counted ones, of each thread count
-  Bars bars;
-  int rounds = 3;
-  // Of ours: the two cores as so many workers of so many threads each.
-  int workers = 2;
-  int threads = 1;
-};
 
 constexpr char kDlrmJob[] = R"(name: dlrm
 seed: 1
@@ -72,7 +34,31 @@ model:
   name: dlrm
   options: {bottom: [BOTTOM], hidden: [HIDDEN]}
   optimizer: {learning_rate: 0.01, adagrad: {}}
-train: {batch_size: BATCH, epochs: EPOCHS, device: cpu}
+train: {batch_size: BATCH, epochs: EPOCHS, ON_DEVICE}
+consistency: {sparse: async, dense: async}
+)";
+
+constexpr char kDcnV2Job[] = R"(name: dcn-v2
+seed: 1
+data:
+  format: csv
+  header: true
+  columns:
+    - {name: label, role: label}
+    - {name: [DENSE], role: dense}
+    - {name: [SPARSE], role: sparse, table: embedding}
+  train: {files: train.csv}
+  shuffle_window_records: WINDOW
+tables:
+  - name: embedding
+    dim: DIM
+    initializer: {normal: {stddev: 0.01}}
+    optimizer: {learning_rate: 0.01, adagrad: {}}
+model:
+  name: dcn_v2
+  options: {hidden: [HIDDEN]}
+  optimizer: {learning_rate: 0.01, adagrad: {}}
+train: {batch_size: BATCH, epochs: EPOCHS, ON_DEVICE}
 consistency: {sparse: async, dense: async}
 )";
 
@@ -99,275 +85,9 @@ model:
   name: deepfm
   options: {hidden: [HIDDEN]}
   optimizer: {learning_rate: 0.001, adam: {}}
-train: {batch_size: BATCH, epochs: EPOCHS, device: cpu}
+train: {batch_size: BATCH, epochs: EPOCHS, ON_DEVICE}
 consistency: {sparse: async, dense: async}
 )";
-
-std::string Names(char letter, uint32_t count) {
-  std::vector<std::string> names;
-  for (uint32_t i = 0; i < count; ++i) names.push_back(absl::StrCat(std::string(1, letter), i));
-  return absl::StrJoin(names, ", ");
-}
-
-std::string Fill(const Workload& w) {
-  return absl::StrReplaceAll(w.job, {{"DENSE", Names('d', w.data.dense)},
-                                     {"SPARSE", Names('c', w.data.fields)},
-                                     {"WINDOW", absl::StrCat(w.window)},
-                                     {"DIM", absl::StrCat(w.dim)},
-                                     {"BOTTOM", absl::StrJoin(w.bottom, ", ")},
-                                     {"HIDDEN", absl::StrJoin(w.hidden, ", ")},
-                                     {"BATCH", absl::StrCat(w.batch)},
-                                     {"EPOCHS", absl::StrCat(w.epochs)}});
-}
-
-// Samples a second of a job from the end of its first epoch on: that one parses the text, which
-// later ones find in the workers' caches, and creates the rows. Master's own clock, at two reports.
-class SteadyRate {
- public:
-  explicit SteadyRate(uint64_t first_epoch) : first_epoch_(first_epoch) {}
-
-  void See(const v1::JobStatus& status) {
-    if (status.mean_samples_per_second() <= 0) return;
-    const Point now = {static_cast<double>(status.samples()),
-                       static_cast<double>(status.samples()) / status.mean_samples_per_second()};
-    if (begin_.seconds == 0 && status.samples() >= first_epoch_) begin_ = now;
-    end_ = now;
-  }
-  // In a short run the first report may be the last: then all of it counts.
-  double rate() const {
-    const Point begin = end_.samples > begin_.samples ? begin_ : Point();
-    return end_.seconds > 0 ? (end_.samples - begin.samples) / (end_.seconds - begin.seconds) : 0;
-  }
-
- private:
-  struct Point {
-    double samples = 0;
-    double seconds = 0;
-  };
-  const uint64_t first_epoch_;
-  Point begin_, end_;
-};
-
-class TrainBench {
- public:
-  TrainBench(Workload workload, std::string python, std::string folder)
-      : workload_(std::move(workload)), python_(std::move(python)), folder_(std::move(folder)) {}
-  ~TrainBench() { fs::remove_all(folder_); }
-
-  absl::Status Prepare() {
-    fs::create_directories(folder_);
-    return WriteTrainData(workload_.data, folder_ + "/train.csv", folder_ + "/train.raw");
-  }
-
-  absl::Status BesidePyTorch(benchmark::State& state) {
-    std::vector<double> in_process, service;
-    TorchRates torch;
-    for (int round = 0; round < workload_.rounds; ++round) {
-      TESSERA_RETURN_IF_ERROR(Train({.in_process = true}, &in_process));
-      TESSERA_RETURN_IF_ERROR(Train({}, &service));
-      TESSERA_RETURN_IF_ERROR(Torch(v1::TrainSpec::FLOAT32, &torch));
-    }
-    const Limit limit = BestOf(torch, state);
-    const auto report = [&](const std::string& metric, const std::vector<double>& rates,
-                            const std::string& bar) {
-      Report(state, {metric, Median(rates), "samples/s", limit.name, limit.rate, bar});
-    };
-    report("in-process", in_process, workload_.bars.in_process);
-    report("service", service, workload_.bars.service);
-    return absl::OkStatus();
-  }
-
-  absl::Status Bfloat16BesideFloat32(benchmark::State& state) {
-    std::vector<double> bfloat16, in_process, float32;
-    TorchRates torch;
-    for (int round = 0; round < workload_.rounds; ++round) {
-      TESSERA_RETURN_IF_ERROR(Train({.precision = v1::TrainSpec::BFLOAT16}, &bfloat16));
-      TESSERA_RETURN_IF_ERROR(Train({}, &float32));
-      TESSERA_RETURN_IF_ERROR(
-          Train({.in_process = true, .precision = v1::TrainSpec::BFLOAT16}, &in_process));
-      TESSERA_RETURN_IF_ERROR(Torch(v1::TrainSpec::BFLOAT16, &torch));
-    }
-    Report(state, {"service", Median(bfloat16), "samples/s", "float32, through the service",
-                   Median(float32), ">= 2"});
-    const Limit limit = BestOf(torch, state);
-    Report(state, {"in-process", Median(in_process), "samples/s", limit.name, limit.rate, ""});
-    return absl::OkStatus();
-  }
-
-  // Of the memory that the rows of all ids would take; the tier's own filters and indices count
-  // against it, too.
-  absl::Status ATenthOfMemory(benchmark::State& state) {
-    TESSERA_ASSIGN_OR_RETURN(const LoadedJob job, ParseJobYaml(Fill(workload_), "train_bench"));
-    const v1::TableSpec& table = job.spec.tables(0);
-    const OptimizerSlots slots = SlotsOf(table.optimizer());
-    const ps::RowLayout layout(table.dim(), slots.per_float, slots.per_row);
-    const uint64_t memory = workload_.data.rows * layout.block_bytes() / 10;
-    std::vector<double> tenth, cached, whole;
-    for (int round = 0; round < workload_.rounds; ++round) {
-      TESSERA_RETURN_IF_ERROR(Train({.in_process = true, .ps_memory_bytes = memory}, &tenth));
-      TESSERA_RETURN_IF_ERROR(Train({.in_process = true}, &whole));
-      TESSERA_RETURN_IF_ERROR(
-          Train({.in_process = true, .ps_memory_bytes = memory, .ps_page_cache = true}, &cached));
-    }
-    const auto report = [&](const std::string& metric, const std::vector<double>& rates) {
-      Report(state,
-             {metric, Median(rates), "samples/s", "all rows in memory", Median(whole), ">= 0.8"});
-    };
-    report("in-process", tenth);
-    // The machine has room for the files: the disk itself is hardly read.
-    report("in-process through the page cache", cached);
-    return absl::OkStatus();
-  }
-
- private:
-  struct Form {
-    bool in_process = false;
-    v1::TrainSpec::Precision precision = v1::TrainSpec::FLOAT32;
-    uint64_t ps_memory_bytes = 0;  // for rows; 0: as much as they take
-    bool ps_page_cache = false;
-  };
-
-  absl::Status Train(const Form& form, std::vector<double>* rates) const {
-    TESSERA_ASSIGN_OR_RETURN(const LoadedJob job, ParseJobYaml(Fill(workload_), "train_bench"));
-    const std::string run_folder = folder_ + "/run";
-    fs::create_directories(run_folder);
-    SteadyRate rate(workload_.data.samples);
-    local::JobRun::Options options;
-    options.in_process = form.in_process;
-    options.cluster.ps_memory_bytes = form.ps_memory_bytes;
-    options.cluster.ps_page_cache = form.ps_page_cache;
-    options.cluster.work_folder = run_folder;
-    options.cluster.data_root = folder_;
-    options.cluster.checkpoint_root = run_folder + "/checkpoints";
-    options.cluster.output_root = run_folder + "/output";
-    options.cluster.workers = workload_.workers;
-    options.cluster.compute_threads = workload_.threads;
-    options.cluster.device = "cpu";
-    options.cluster.program_folder = ProgramFolder();
-    options.cluster.say = [](const std::string& text) {
-      std::fprintf(stderr, "train: %s\n", text.c_str());
-    };
-    options.on_status = [&rate](const v1::JobStatus& status) { rate.See(status); };
-    *options.request.mutable_spec() = job.spec;
-    options.request.mutable_spec()->mutable_train()->set_precision(form.precision);
-    options.request.set_workers(static_cast<uint32_t>(workload_.workers));
-    options.request.set_ps(1);
-    options.request.set_task(v1::TRAIN);
-    const absl::StatusOr<v1::JobStatus> status = local::JobRun(std::move(options)).Run();
-    fs::remove_all(run_folder);
-    TESSERA_RETURN_IF_ERROR(status.status());
-    if (status->state() != v1::SUCCEEDED) {
-      return absl::InternalError(absl::StrCat("the job failed: ", status->message()));
-    }
-    const uint64_t expected = workload_.epochs * workload_.data.samples;
-    if (status->samples() != expected || !std::isfinite(status->loss()) || rate.rate() <= 0) {
-      return absl::InternalError(absl::StrCat("the job trained ", status->samples(),
-                                              " samples to the loss ", status->loss(),
-                                              ", expected ", expected, " and a finite one"));
-    }
-    rates->push_back(rate.rate());
-    std::fprintf(stderr, "train: %s%s %s%s: %.0f samples/s\n", workload_.model.c_str(),
-                 form.precision == v1::TrainSpec::BFLOAT16 ? " bfloat16" : "",
-                 form.in_process ? "in-process" : "service",
-                 form.ps_page_cache         ? ", rows on disk and in the page cache"
-                 : form.ps_memory_bytes > 0 ? ", rows on disk"
-                                            : "",
-                 rates->back());
-    return absl::OkStatus();
-  }
-
-  struct TorchRates {
-    bool installed = true;
-    std::string version;
-    std::map<std::string, std::vector<double>> by_threads;
-  };
-
-  struct Limit {
-    double rate = 0;  // 0: there is none
-    std::string name;
-  };
-
-  // Of the thread counts.
-  Limit BestOf(const TorchRates& torch, benchmark::State& state) const {
-    if (!torch.installed) {
-      std::fprintf(stderr,
-                   "train: no PyTorch beside it: %s is missing or has no torch (see --python)\n",
-                   python_.c_str());
-      state.SetLabel("no PyTorch beside it");
-      return {};
-    }
-    double limit = 0;
-    std::string threads;
-    for (const auto& [of, rates] : torch.by_threads) {
-      const double median = Median(rates);
-      if (median <= limit) continue;
-      limit = median;
-      threads = of;
-    }
-    return {limit, absl::StrCat("PyTorch ", torch.version, ", ", threads, " threads")};
-  }
-
-  // Adds a rate for each thread count, unless PyTorch is not installed.
-  absl::Status Torch(v1::TrainSpec::Precision precision, TorchRates* rates) const {
-    if (!rates->installed) return absl::OkStatus();
-    constexpr int kNotInstalled = 3;
-    constexpr absl::Duration kLimit = absl::Minutes(5);
-    const Workload& w = workload_;
-    const std::string out = folder_ + "/torch.json", log = folder_ + "/torch.log";
-    std::vector<std::string> command = {
-        python_,       SourcePath("tests/bench/train_torch.py"),
-        "--model",     w.model,
-        "--precision", precision == v1::TrainSpec::BFLOAT16 ? "bfloat16" : "float32",
-        "--raw",       folder_ + "/train.raw",
-        "--bottom",    absl::StrJoin(w.bottom, ","),
-        "--hidden",    absl::StrJoin(w.hidden, ","),
-        "--out",       out};
-    const std::pair<const char*, uint64_t> numbers[] = {{"--samples", w.data.samples},
-                                                        {"--dense", w.data.dense},
-                                                        {"--fields", w.data.fields},
-                                                        {"--rows", w.data.rows},
-                                                        {"--dim", w.dim},
-                                                        {"--batch", w.batch},
-                                                        {"--steps", w.torch_steps},
-                                                        {"--warm", w.torch_steps / 4}};
-    for (const auto& [name, number] : numbers) {
-      command.insert(command.end(), {name, absl::StrCat(number)});
-    }
-    absl::StatusOr<local::ChildProcess> process = local::ChildProcess::Start(command, log);
-    if (absl::IsNotFound(process.status())) {
-      rates->installed = false;
-      return absl::OkStatus();
-    }
-    TESSERA_RETURN_IF_ERROR(process.status());
-    const absl::Time give_up = absl::Now() + kLimit;
-    std::optional<local::Death> death;
-    while (!(death = process->Poll()).has_value()) {
-      if (absl::Now() > give_up) return absl::DeadlineExceededError("PyTorch does not end");
-      absl::SleepFor(absl::Milliseconds(20));
-    }
-    if (death->signal == 0 && death->code == kNotInstalled) {
-      rates->installed = false;
-      return absl::OkStatus();
-    }
-    if (death->signal != 0 || death->code != 0) {
-      return absl::InternalError(absl::StrCat("train_torch.py ", death->ToString(),
-                                              "; it ends with: ", local::Tail(log, 0, 3)));
-    }
-    const auto json = nlohmann::json::parse(std::ifstream(out), nullptr, false);
-    if (!json.is_object()) return absl::InternalError("train_torch.py wrote no JSON");
-    rates->version = json.at("version").get<std::string>();
-    for (const auto& [threads, rate] : json.at("rates").items()) {
-      rates->by_threads[threads].push_back(rate.get<double>());
-      std::fprintf(stderr, "train: %s PyTorch, %s threads: %.0f samples/s\n", w.model.c_str(),
-                   threads.c_str(), rate.get<double>());
-    }
-    return absl::OkStatus();
-  }
-
-  const Workload workload_;
-  const std::string python_;
-  const std::string folder_;  // of this benchmark alone
-};
 
 void Shorten(Workload& w) {
   w.data.samples = 8192;
@@ -377,6 +97,21 @@ void Shorten(Workload& w) {
   w.epochs = 2;
   w.torch_steps = 4;
   w.rounds = 1;
+}
+
+// Several jobs over the same samples, which take longer to write than to train.
+absl::Status MeasureOnCard(Workload workload, TrainBench& bench, benchmark::State& state) {
+  const bool short_run = workload.batch < 1024;
+  for (const auto& [model, job] : {std::pair("dlrm", kDlrmJob), std::pair("dcn_v2", kDcnV2Job)}) {
+    workload.model = model;
+    workload.job = job;
+    for (const uint32_t batch : {16384u, 65536u}) {
+      if (!short_run) workload.batch = batch;
+      bench.Use(workload);
+      TESSERA_RETURN_IF_ERROR(bench.OnACard(absl::StrCat(model, ", batches of ", batch), state));
+    }
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -408,20 +143,36 @@ void RegisterBenchmarks(const Options& options) {
     Shorten(dlrm);
     Shorten(deepfm);
   }
+  Workload on_card = dlrm;
+  on_card.device = "cuda";
+  on_card.data.samples = options.short_run ? 8192 : 1'048'576;
+  on_card.window = static_cast<uint32_t>(on_card.data.samples / 2);
+  on_card.workers = 1;
+  on_card.threads = 0;
+  on_card.ps = options.short_run ? 2 : 8;
+  on_card.rounds = 1;
   const auto add = [&options](const std::string& name, const Workload& workload,
-                              absl::Status (TrainBench::*measure)(benchmark::State&)) {
+                              std::function<absl::Status(TrainBench&, benchmark::State&)> measure) {
     const std::string folder = absl::StrCat(options.work_folder, "/", name);
     Register(absl::StrCat("train/", name), [=, python = options.python](benchmark::State& state) {
       spdlog::set_level(spdlog::level::err);
       TrainBench bench(workload, python, folder);
       absl::Status status = bench.Prepare();
-      if (status.ok()) status = (bench.*measure)(state);
+      if (status.ok()) status = measure(bench, state);
       if (!status.ok()) state.SkipWithError(status.ToString().c_str());
     });
   };
   add("dlrm", dlrm, &TrainBench::BesidePyTorch);
   add("deepfm", deepfm, &TrainBench::BesidePyTorch);
   add("dlrm-tenth-of-memory", dlrm, &TrainBench::ATenthOfMemory);
+  if (const absl::Status card = cuda::ListDevices().status(); card.ok()) {
+    const auto measure = [on_card](TrainBench& bench, benchmark::State& state) {
+      return MeasureOnCard(on_card, bench, state);
+    };
+    add("card", on_card, measure);
+  } else {
+    std::fprintf(stderr, "train: no jobs on a card: %s\n", std::string(card.message()).c_str());
+  }
   if (worker::HasBfloat16Products()) {
     add("dlrm-bfloat16", dlrm, &TrainBench::Bfloat16BesideFloat32);
   } else {
