@@ -17,8 +17,8 @@
 
 #ifdef __CUDACC__
 #include <cuda_runtime.h>
-// Before a loop without stores: the loads of four rounds are under way at once.
-#define TESSERA_UNROLL _Pragma("unroll 4")
+// Before a loop without stores: the loads of eight rounds are under way at once.
+#define TESSERA_UNROLL _Pragma("unroll 8")
 #else
 #define TESSERA_UNROLL
 #endif
@@ -31,15 +31,20 @@ template <typename F>
 struct Phase {
   int n;
   F f;
+  static constexpr int kUnrolled = 1;
 };
 template <typename F>
 Phase(int, F) -> Phase<F>;
 
-// What a group has.
-struct GroupShape {
-  int floats;   // of shared memory
-  int threads;  // that it is worth at once, 32 to 256
+// One of so little work that several i of a thread are better under way at once.
+template <typename F>
+struct LightPhase {
+  int n;
+  F f;
+  static constexpr int kUnrolled = 4;
 };
+template <typename F>
+LightPhase(int, F) -> LightPhase<F>;
 
 #ifdef __CUDACC__
 
@@ -88,8 +93,14 @@ struct GroupInScratch {
   }
 };
 
+template <int kGroupThreads, typename SomePhase>
+__device__ void RunPhase(const SomePhase& phase, int64_t group, int n, float* shared) {
+#pragma unroll SomePhase::kUnrolled
+  for (int i = threadIdx.x; i < n; i += kGroupThreads) phase.f(group, i, shared);
+}
+
 // A block has blockDim.y groups, each `floats` of its shared memory.
-template <typename... Phases>
+template <int kGroupThreads, typename... Phases>
 __global__ void ForEachGroupKernel(int64_t groups, int floats, Phases... phases) {
   extern __shared__ __align__(16) float of_block[];
   float* const shared = of_block + threadIdx.y * floats;
@@ -99,9 +110,7 @@ __global__ void ForEachGroupKernel(int64_t groups, int floats, Phases... phases)
        first += stride) {
     const int64_t group = first + threadIdx.y;
     const auto run = [&](const auto& phase) {
-      for (int i = threadIdx.x; group < groups && i < phase.n; i += blockDim.x) {
-        phase.f(group, i, shared);
-      }
+      RunPhase<kGroupThreads>(phase, group, group < groups ? phase.n : 0, shared);
       __syncthreads();
     };
     (run(phases), ...);
@@ -212,23 +221,21 @@ void ForEachInRows(Stream& stream, const char* what, int64_t rows, int64_t colum
 
 // The phases of every group: one begins when all i of the one before have been. `shared` are floats
 // of the group, aligned to 16 bytes, which hold anything at first: a block's own memory, or where
-// it has no room for so many the stream's scratch, which f must not use then.
-template <typename... Phases>
-void ForEachGroup(Stream& stream, const char* what, int64_t groups, GroupShape shape,
-                  Phases... phases) {
+// it has no room for so many the stream's scratch, which f must not use then. kGroupThreads: whole
+// warps, which a group has of a block.
+template <int kGroupThreads, typename... Phases>
+void ForEachGroup(Stream& stream, const char* what, int64_t groups, int floats, Phases... phases) {
   if (groups <= 0 || !stream.status().ok()) return;
   using namespace internal;  // NOLINT
-  const int floats = (std::max(shape.floats, 1) + 3) / 4 * 4;
+  floats = (std::max(floats, 1) + 3) / 4 * 4;
   // What a block has without asking for more.
   constexpr int kSharedFloats = 48 * 1024 / sizeof(float);
-  const int at_once = std::min(kThreads / shape.threads, kSharedFloats / floats);
+  const int at_once = std::min(kThreads / kGroupThreads, kSharedFloats / floats);
   if (at_once > 0) {
-    // Whole warps for each.
-    const dim3 block(static_cast<unsigned>(kThreads / at_once / kWarp * kWarp),
-                     static_cast<unsigned>(at_once));
-    ForEachGroupKernel<<<Blocks((groups + at_once - 1) / at_once), block,
-                         at_once * floats * sizeof(float), Native(stream)>>>(groups, floats,
-                                                                             phases...);
+    const dim3 block(kGroupThreads, static_cast<unsigned>(at_once));
+    ForEachGroupKernel<kGroupThreads>
+        <<<Blocks((groups + at_once - 1) / at_once), block, at_once * floats * sizeof(float),
+           Native(stream)>>>(groups, floats, phases...);
     stream.Check(what, cudaGetLastError());
     return;
   }
@@ -309,10 +316,10 @@ void ForEachInRows(Stream& stream, const char*, int64_t rows, int64_t columns, F
   });
 }
 
-template <typename... Phases>
-void ForEachGroup(Stream& stream, const char*, int64_t groups, GroupShape shape, Phases... phases) {
+template <int kGroupThreads, typename... Phases>
+void ForEachGroup(Stream& stream, const char*, int64_t groups, int floats, Phases... phases) {
   stream.Emulate([=] {
-    std::vector<float> shared(static_cast<size_t>(shape.floats));
+    std::vector<float> shared(static_cast<size_t>(floats));
     const auto run = [&shared](int64_t group, const auto& phase) {
       // Not in their order, which nothing may depend on.
       for (int i = phase.n; i-- > 0;) phase.f(group, i, shared.data());

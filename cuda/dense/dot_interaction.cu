@@ -32,14 +32,14 @@ void Products(Stream& stream, const float* v, float* y, int64_t batch, int field
   const int pairs = FieldPair::RowBegin(fields, self), field_packs = Packs(fields);
   const int packs = dim / kFloats, stride = field_packs * kPackFloats;
   const int products_at = dim * stride;
-  ForEachGroup(
-      stream, "dot products of fields", batch, {products_at + pairs, 32},
-      Phase{fields * packs,
-            [=] TESSERA_HOST_DEVICE(int64_t sample, int at, float* shared) {
-              const int field = at / packs, d = at % packs * kFloats;
-              const auto some = Pack<kFloats>::At(v + sample * (fields * dim) + at * kFloats);
-              for (int k = 0; k < kFloats; ++k) shared[(d + k) * stride + field] = some.of[k];
-            }},
+  ForEachGroup<32>(
+      stream, "dot products of fields", batch, products_at + pairs,
+      LightPhase{fields * packs,
+                 [=] TESSERA_HOST_DEVICE(int64_t sample, int at, float* shared) {
+                   const int field = at / packs, d = at % packs * kFloats;
+                   const auto some = Pack<kFloats>::At(v + sample * (fields * dim) + at * kFloats);
+                   for (int k = 0; k < kFloats; ++k) shared[(d + k) * stride + field] = some.of[k];
+                 }},
       Phase{FieldPair::RowBegin(field_packs, true),
             [=] TESSERA_HOST_DEVICE(int64_t, int at, float* shared) {
               const FieldPair tile = FieldPair::At(at, true);
@@ -57,9 +57,9 @@ void Products(Stream& stream, const float* v, float* y, int64_t batch, int field
                 to += i + self;  // to the next row of pairs
               }
             }},
-      Phase{pairs, [=] TESSERA_HOST_DEVICE(int64_t sample, int at, float* shared) {
-              y[sample * pairs + at] = shared[products_at + at];
-            }});
+      LightPhase{pairs, [=] TESSERA_HOST_DEVICE(int64_t sample, int at, float* shared) {
+                   y[sample * pairs + at] = shared[products_at + at];
+                 }});
 }
 
 // The slopes of a sample lie in shared memory as a symmetric matrix, whose diagonal counts twice or
@@ -72,25 +72,27 @@ void Gradients(Stream& stream, const float* v, const float* dy, float* dv, int64
   const int packs = dim / kFloats, stride = field_packs * kPackFloats;
   const int matrix_at = Packs(fields * dim) * kPackFloats;
   const int slopes_at = matrix_at + fields * stride;
-  ForEachGroup(
-      stream, "dot products' gradients", batch, {slopes_at + pairs, 32},
-      Phase{fields * packs,
-            [=] TESSERA_HOST_DEVICE(int64_t sample, int at, float* shared) {
-              Some::At(v + sample * (fields * dim) + at * kFloats).Store(shared + at * kFloats);
-            }},
-      Phase{pairs,
-            [=] TESSERA_HOST_DEVICE(int64_t sample, int at, float* shared) {
-              shared[slopes_at + at] = dy[sample * pairs + at];
-            }},
+  ForEachGroup<32>(
+      stream, "dot products' gradients", batch, slopes_at + pairs,
+      LightPhase{
+          fields * packs,
+          [=] TESSERA_HOST_DEVICE(int64_t sample, int at, float* shared) {
+            Some::At(v + sample * (fields * dim) + at * kFloats).Store(shared + at * kFloats);
+          }},
+      LightPhase{pairs,
+                 [=] TESSERA_HOST_DEVICE(int64_t sample, int at, float* shared) {
+                   shared[slopes_at + at] = dy[sample * pairs + at];
+                 }},
       Phase{fields,
             [=] TESSERA_HOST_DEVICE(int64_t, int i, float* shared) {
-              const float* const slopes = shared + slopes_at + FieldPair::RowBegin(i, self);
-              float* const matrix = shared + matrix_at;
-              for (int j = 0; j < i; ++j) {
-                matrix[i * stride + j] = slopes[j];
-                matrix[j * stride + i] = slopes[j];
-              }
-              matrix[i * stride + i] = self ? 2 * slopes[i] : 0;
+              // Its column, so that threads write side by side.
+              const float* const slopes = shared + slopes_at;
+              const int row_begin = FieldPair::RowBegin(i, self);
+              float* const column = shared + matrix_at + i;
+              for (int j = 0; j < i; ++j) column[j * stride] = slopes[row_begin + j];
+              column[i * stride] = self ? 2 * slopes[row_begin + i] : 0;
+              int at = FieldPair::IndexOf(i, i + 1, self);
+              for (int j = i + 1; j < fields; at += j + self, ++j) column[j * stride] = slopes[at];
             }},
       Phase{field_packs * packs, [=] TESSERA_HOST_DEVICE(int64_t sample, int at, float* shared) {
               const int first = at / packs * kPackFloats, d = at % packs * kFloats;
