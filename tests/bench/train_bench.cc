@@ -145,12 +145,13 @@ void RegisterBenchmarks(const Options& options) {
   }
   Workload on_card = dlrm;
   on_card.device = "cuda";
-  on_card.data.samples = options.short_run ? 8192 : 1'048'576;
+  on_card.data.samples = options.short_run ? 8192 : 524'288;
   on_card.window = static_cast<uint32_t>(on_card.data.samples / 2);
   on_card.workers = 1;
   on_card.threads = 0;
   on_card.ps = options.short_run ? 2 : 8;
   on_card.rounds = 1;
+  on_card.epochs = options.short_run ? 2 : 8;
   const auto add = [&options](const std::string& name, const Workload& workload,
                               std::function<absl::Status(TrainBench&, benchmark::State&)> measure) {
     const std::string folder = absl::StrCat(options.work_folder, "/", name);

@@ -131,15 +131,50 @@ absl::Status TrainBench::Bfloat16BesideFloat32(benchmark::State& state) {
   return absl::OkStatus();
 }
 
+namespace {
+
+// How much of the time a card has work, as its driver sees it several times a second.
+class CardWatch {
+ public:
+  explicit CardWatch(const std::string& log)
+      : log_(log),
+        process_(local::ChildProcess::Start({"nvidia-smi", "--query-gpu=utilization.gpu",
+                                             "--format=csv,noheader,nounits", "-lms", "200"},
+                                            log)) {}
+  // Of the later half of the time so far, which is beyond the first epoch; 0: nobody says.
+  double BusyShare() const {
+    std::ifstream lines(log_);
+    std::vector<double> percents;
+    for (double percent; lines >> percent;) percents.push_back(percent);
+    const size_t begin = percents.size() / 2;
+    double sum = 0;
+    for (size_t i = begin; i < percents.size(); ++i) sum += percents[i];
+    return percents.empty() ? 0 : sum / static_cast<double>(percents.size() - begin) / 100;
+  }
+
+ private:
+  const std::string log_;
+  const absl::StatusOr<local::ChildProcess> process_;
+};
+
+}  // namespace
+
 absl::Status TrainBench::OnACard(const std::string& metric, benchmark::State& state) {
-  std::vector<double> service;
+  std::vector<double> service, busy;
   TorchRates torch;
   for (int round = 0; round < workload_.rounds; ++round) {
-    TESSERA_RETURN_IF_ERROR(Train({.precision = v1::TrainSpec::TF32}, &service));
+    const std::string log = folder_ + "/card.log";
+    fs::remove(log);
+    {
+      const CardWatch watch(log);
+      TESSERA_RETURN_IF_ERROR(Train({.precision = v1::TrainSpec::TF32}, &service));
+      busy.push_back(watch.BusyShare());
+    }
     TESSERA_RETURN_IF_ERROR(Torch(v1::TrainSpec::TF32, &torch));
   }
   const Limit limit = BestOf(torch, state);
   Report(state, {metric, Median(service), "samples/s", limit.name, limit.rate, ">= 1.5"});
+  Report(state, {metric + ", card busy", Median(busy), "", "all the time", 1, ">= 0.8"});
   return absl::OkStatus();
 }
 
@@ -179,6 +214,7 @@ absl::Status TrainBench::Train(const Form& form, std::vector<double>* rates) con
   options.cluster.data_root = folder_;
   options.cluster.checkpoint_root = run_folder + "/checkpoints";
   options.cluster.output_root = run_folder + "/output";
+  options.cluster.ps = static_cast<int>(workload_.ps);
   options.cluster.workers = workload_.workers;
   options.cluster.compute_threads = workload_.threads;
   options.cluster.device = workload_.device;
