@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/math/activation/relu.h"
 #include "common/partition.h"
+#include "common/random.h"
 #include "cuda/dense/accumulate.h"
 #include "cuda/dense/activation.h"
 #include "cuda/dense/bias.h"
@@ -265,6 +266,89 @@ void MeasurePooling(benchmark::State& state, Pooling pass, uint32_t dim, bool sh
                  .bar = ">= 0.5"});
 }
 
+// Rows of which the card has kept most and keeps the rest, pooled; beside a table that lies whole
+// in the card's memory, where a row's place is its id.
+void MeasureKeptRows(benchmark::State& state, bool short_run) {
+  const std::unique_ptr<Stream> stream = OpenCard(state);
+  if (stream == nullptr) return;
+  constexpr uint32_t kDim = 64;
+  const uint32_t slots = short_run ? 4096 : 1 << 20, ids = 10 * slots;
+  const PooledBatch batch(short_run ? 256 : 16384, kDim);
+  // As many as come of Zipf's law with memory for a tenth.
+  constexpr uint32_t kFreshOfTen = 3;
+  std::vector<uint32_t> cached, all, from, to;
+  for (uint32_t row = 0; row < batch.distinct; ++row) {
+    const auto place = static_cast<uint32_t>(RandomBelow(9, row, ids));
+    all.push_back(place);
+    if (row % 10 < kFreshOfTen) {
+      to.push_back((row * 7919) % slots);
+      cached.push_back(slots + static_cast<uint32_t>(from.size()));
+      from.push_back(static_cast<uint32_t>(from.size()));
+    } else {
+      cached.push_back(place % slots);
+    }
+  }
+  const auto to_card = [&](absl::Span<const uint32_t> words) {
+    Memory memory(*stream, Memory::Where::kDevice, words.size());
+    stream->CopyToDevice(words.data(), memory.words(), words.size());
+    return memory;
+  };
+  const auto take = [&](size_t rows) {
+    return Memory(*stream, Memory::Where::kDevice, rows * kDim);
+  };
+  const Memory told = to_card(batch.card.words()), cached_at = to_card(cached),
+               all_at = to_card(all), from_at = to_card(from), to_at = to_card(to);
+  const Memory kept = take(slots), table = take(ids), fresh = take(from.size()),
+               places = take(batch.places), copy = take(batch.places);
+  const cuda::PooledEntries entries = batch.card.Entries(0, told.words());
+  const double bytes =
+      static_cast<double>(batch.places + batch.distinct + 2 * from.size()) * kDim * sizeof(float);
+  const int repeats = short_run ? 2 : 50, rounds = short_run ? 2 : 10;
+  const auto pool_kept = [&] {
+    return 1 / SecondsOf(*stream, repeats, [&] {
+             cuda::KeepRows(*stream, fresh.data(), from_at.words(), to_at.words(),
+                            static_cast<int64_t>(from.size()), kDim, kept.data());
+             cuda::PoolSums(*stream,
+                            {.kept = kept.data(),
+                             .slots = slots,
+                             .fresh = fresh.data(),
+                             .at = cached_at.words(),
+                             .dim = kDim},
+                            entries, places.data());
+           });
+  };
+  const Medians found = Interleave(
+      rounds, [&] { return bytes / 1e9 * pool_kept(); },
+      [&] {
+        return static_cast<double>(batch.places) * kDim * 2 * sizeof(float) / 1e9 /
+               SecondsOf(*stream, repeats,
+                         [&] { stream->Copy(places.data(), copy.data(), batch.places * kDim); });
+      });
+  const Medians beside = Interleave(rounds, pool_kept, [&] {
+    return 1 / SecondsOf(*stream, repeats, [&] {
+             cuda::PoolSums(*stream,
+                            {.kept = table.data(),
+                             .slots = ids,
+                             .fresh = nullptr,
+                             .at = all_at.words(),
+                             .dim = kDim},
+                            entries, places.data());
+           });
+  });
+  if (!stream->status().ok()) return state.SkipWithError(stream->status().ToString().c_str());
+  Report(state, {.metric = "memory",
+                 .value = found.value,
+                 .unit = "GB/s",
+                 .limit_name = "a copy of the pooled rows on the card",
+                 .limit = found.limit,
+                 .bar = ">= 0.5"});
+  Report(state, {.metric = "pooled",
+                 .value = beside.value,
+                 .unit = "batches/s",
+                 .limit_name = "from a table whole on the card",
+                 .limit = beside.limit});
+}
+
 // What the worker makes of a batch for its card, in one thread: distinct keys and lists.
 void MeasurePreparing(benchmark::State& state, bool short_run) {
   PooledBatch batch(short_run ? 256 : 16384, 16);
@@ -366,6 +450,8 @@ void RegisterBenchmarks(const Options& options) {
                MeasurePooling(state, Pooling::kBackward, dim, short_run);
              });
   }
+  Register("cuda/kept-rows",
+           [short_run](benchmark::State& state) { MeasureKeptRows(state, short_run); });
   Register("cuda/prepare",
            [short_run](benchmark::State& state) { MeasurePreparing(state, short_run); });
   Register("cuda/row-slots",
