@@ -17,8 +17,8 @@
 
 #ifdef __CUDACC__
 #include <cuda_runtime.h>
-// Before a loop without stores: the loads of eight rounds are under way at once.
-#define TESSERA_UNROLL _Pragma("unroll 8")
+// Before a loop without stores: the loads of four rounds are under way at once.
+#define TESSERA_UNROLL _Pragma("unroll 4")
 #else
 #define TESSERA_UNROLL
 #endif

@@ -69,7 +69,7 @@ void SumByRow(Stream& stream, const PooledEntries& entries, int64_t dim, float* 
   const int64_t packs = dim / kFloats;
   // Of entries [begin, end) of `order`, in order; several are looked up at once.
   const auto sum_of = [=] TESSERA_HOST_DEVICE(uint32_t begin, uint32_t end, int64_t d, Sum sum) {
-    constexpr uint32_t kAtOnce = 8;
+    constexpr uint32_t kAtOnce = 4;
     for (uint32_t first = begin; first < end; first += kAtOnce) {
       Sum some[kAtOnce];
       for (uint32_t k = 0; k < kAtOnce; ++k) {
@@ -99,7 +99,7 @@ void SumByRow(Stream& stream, const PooledEntries& entries, int64_t dim, float* 
   // So few floats that a group never needs scratch, which has the chunks.
   const int slices = static_cast<int>(std::clamp<int64_t>(8192 / dim, 1, 64));
   const int of_dim = static_cast<int>(dim), of_packs = of_dim / kFloats;
-  ForEachGroup<128>(stream, what, entries.long_rows, slices * of_dim,
+  ForEachGroup<256>(stream, what, entries.long_rows, slices * of_dim,
                     Phase{slices * of_packs,
                           [=] TESSERA_HOST_DEVICE(int64_t of, int at, float* shared) {
                             const int slice = at / of_packs, d = at % of_packs * kFloats;

@@ -23,7 +23,7 @@ struct BatchRows {
 // The entries of all places, place after place, and once more row after row. Those of a row that
 // has more than kChunkEntries are cut into chunks, so that one that many places have is not the
 // work of one thread.
-constexpr uint32_t kChunkEntries = 16;
+constexpr uint32_t kChunkEntries = 32;
 struct PooledEntries {
   int64_t places = 0;
   const uint32_t* begins = nullptr;    // [places + 1] the first entry of each, and the end

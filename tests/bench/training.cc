@@ -1,6 +1,7 @@
 #include "tests/bench/training.h"
 
 #include <cmath>
+#include <csignal>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -141,8 +142,15 @@ class CardWatch {
         process_(local::ChildProcess::Start({"nvidia-smi", "--query-gpu=utilization.gpu",
                                              "--format=csv,noheader,nounits", "-lms", "200"},
                                             log)) {}
-  // Of the later half of the time so far, which is beyond the first epoch; 0: nobody says.
-  double BusyShare() const {
+  // Of the later half of the time so far, which is beyond the first epoch; 0: nobody says. Ends the
+  // watch: what it has seen is written then.
+  double BusyShare() {
+    if (!process_.ok()) return 0;
+    process_->Send(SIGTERM);
+    const absl::Time give_up = absl::Now() + absl::Seconds(5);
+    while (!process_->Poll().has_value() && absl::Now() < give_up) {
+      absl::SleepFor(absl::Milliseconds(10));
+    }
     std::ifstream lines(log_);
     std::vector<double> percents;
     for (double percent; lines >> percent;) percents.push_back(percent);
@@ -154,7 +162,7 @@ class CardWatch {
 
  private:
   const std::string log_;
-  const absl::StatusOr<local::ChildProcess> process_;
+  absl::StatusOr<local::ChildProcess> process_;
 };
 
 }  // namespace
@@ -166,7 +174,7 @@ absl::Status TrainBench::OnACard(const std::string& metric, benchmark::State& st
     const std::string log = folder_ + "/card.log";
     fs::remove(log);
     {
-      const CardWatch watch(log);
+      CardWatch watch(log);
       TESSERA_RETURN_IF_ERROR(Train({.precision = v1::TrainSpec::TF32}, &service));
       busy.push_back(watch.BusyShare());
     }
