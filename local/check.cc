@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <set>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/file_system.h"
 #include "common/job/defaults.h"
@@ -12,6 +13,7 @@
 #include "common/job/validate.h"
 #include "common/rpc/channels.h"
 #include "common/status_macros.h"
+#include "worker/batch_pipeline.h"
 #include "worker/data/data_source.h"
 #include "worker/data/glob.h"
 #include "worker/dense/model.h"
@@ -56,8 +58,9 @@ MemoryEstimate Estimate(const v1::JobSpec& spec, const worker::Model& model,
       kProcessBytes + (options.keys * row_bytes + dense_bytes) / static_cast<uint64_t>(options.ps);
 
   // A worker: two windows of records, the values and gradients of one batch, the dense parameters
-  // with their gradients, and the rows of two batches with theirs. Of gradients that are
-  // all-reduced it also keeps the sums and what its neighbour has taken.
+  // with their gradients, and the rows of two batches with theirs; with a card those of batches
+  // that more threads prepare. Of gradients that are all-reduced it also keeps the sums and what
+  // its neighbour has taken.
   uint64_t sparse_columns = 0;
   for (const v1::ColumnSpec& column : spec.data().columns()) {
     sparse_columns += column.role() == v1::SPARSE;
@@ -71,11 +74,13 @@ MemoryEstimate Estimate(const v1::JobSpec& spec, const worker::Model& model,
   const uint64_t batch = IsSync(spec.consistency().dense())
                              ? (spec.train().batch_size() + options.workers - 1) / options.workers
                              : spec.train().batch_size();
+  const bool on_card = absl::StartsWith(spec.train().device(), "cuda");
+  const uint64_t more_batches = on_card ? worker::BatchPipeline::kMostThreads - 1 : 0;
   const uint64_t dense_copies = AllReduces(spec.train()) ? 5 : 3;
   memory.worker_bytes = kProcessBytes + 2 * ShuffleWindowRecords(spec.data()) * record_bytes +
                         2 * batch * sample_floats * sizeof(float) +
                         dense_copies * memory.dense_floats * sizeof(float) +
-                        4 * batch_rows.in_memory;
+                        (4 + more_batches) * batch_rows.in_memory;
   return memory;
 }
 

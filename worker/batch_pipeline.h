@@ -42,6 +42,8 @@ inline const RoutedKeys& PulledKeys(const PreparedBatch& batch, size_t key_set) 
 class BatchPipeline {
  public:
   static constexpr size_t kDepth = 2;
+  // More threads than these find no use; each is one more batch in memory.
+  static constexpr int kMostThreads = 8;
   // What the functions use outlives the pipeline.
   struct Steps {
     // Fills a batch as far as its index tells; in thread number `thread`, beside the others.

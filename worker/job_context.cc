@@ -146,9 +146,9 @@ std::vector<LabelForm> LabelFormsOf(const v1::JobSpec& spec, const Model& model)
 }
 
 size_t PrepareThreads(const JobContext& context) {
-  constexpr int kMost = 8;
   if (context.card == nullptr) return 1;
-  return static_cast<size_t>(std::clamp((context.pool_threads + 1) / 2, 1, kMost));
+  return static_cast<size_t>(
+      std::clamp((context.pool_threads + 1) / 2, 1, BatchPipeline::kMostThreads));
 }
 
 void PrepareLookups(const JobContext& context, KeyPreparer* preparer, PreparedBatch* batch) {

@@ -104,7 +104,7 @@ absl::StatusOr<std::unique_ptr<JobContext>> NewJobContext(const v1::Assignment& 
 std::vector<LabelForm> LabelFormsOf(const v1::JobSpec& spec, const Model& model);
 
 // How many threads prepare batches: with a card, which leaves the others little to do, half of
-// those of the dense graph, up to 8; else 1.
+// those of the dense graph, up to BatchPipeline::kMostThreads; else 1.
 size_t PrepareThreads(const JobContext& context);
 // Removes duplicates and routes keys: the second half of every BatchPipeline's `fill`.
 void PrepareLookups(const JobContext& context, KeyPreparer* preparer, PreparedBatch* batch);

@@ -67,7 +67,8 @@ RowSlots::Place RowSlots::FindIn(Set& set, uint32_t first_slot, uint64_t key, ui
   // All ways at once, as vectors have them.
   uint32_t ways = 0;
   for (uint32_t way = 0; way < kWays; ++way) {
-    ways |= static_cast<uint32_t>((set.keys[way] == key) & (set.put[way] != 0)) << way;
+    const uint32_t has_key = set.keys[way] == key, in_use = set.put[way] != 0;
+    ways |= (has_key & in_use) << way;
   }
   if (ways != 0) {
     const auto way = static_cast<uint32_t>(std::countr_zero(ways));
