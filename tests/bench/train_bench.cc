@@ -4,6 +4,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "common/log.h"
 #include "common/status_macros.h"
 #include "cuda/devices.h"
@@ -14,7 +15,8 @@
 namespace tessera::bench {
 namespace {
 
-constexpr char kDlrmJob[] = R"(name: dlrm
+// Of Criteo's shape; see CriteoJob.
+constexpr char kCriteoJob[] = R"(name: criteo
 seed: 1
 data:
   format: csv
@@ -31,36 +33,18 @@ tables:
     initializer: {normal: {stddev: 0.01}}
     optimizer: {learning_rate: 0.01, adagrad: {}}
 model:
-  name: dlrm
-  options: {bottom: [BOTTOM], hidden: [HIDDEN]}
+  name: MODEL
+  options: {OPTIONS}
   optimizer: {learning_rate: 0.01, adagrad: {}}
 train: {batch_size: BATCH, epochs: EPOCHS, ON_DEVICE}
 consistency: {sparse: async, dense: async}
 )";
 
-constexpr char kDcnV2Job[] = R"(name: dcn-v2
-seed: 1
-data:
-  format: csv
-  header: true
-  columns:
-    - {name: label, role: label}
-    - {name: [DENSE], role: dense}
-    - {name: [SPARSE], role: sparse, table: embedding}
-  train: {files: train.csv}
-  shuffle_window_records: WINDOW
-tables:
-  - name: embedding
-    dim: DIM
-    initializer: {normal: {stddev: 0.01}}
-    optimizer: {learning_rate: 0.01, adagrad: {}}
-model:
-  name: dcn_v2
-  options: {hidden: [HIDDEN]}
-  optimizer: {learning_rate: 0.01, adagrad: {}}
-train: {batch_size: BATCH, epochs: EPOCHS, ON_DEVICE}
-consistency: {sparse: async, dense: async}
-)";
+std::string CriteoJob(const std::string& model, const std::string& options) {
+  return absl::StrReplaceAll(kCriteoJob, {{"MODEL", model}, {"OPTIONS", options}});
+}
+std::string DlrmJob() { return CriteoJob("dlrm", "bottom: [BOTTOM], hidden: [HIDDEN]"); }
+std::string DcnV2Job() { return CriteoJob("dcn_v2", "hidden: [HIDDEN]"); }
 
 constexpr char kDeepFmJob[] = R"(name: deepfm
 seed: 1
@@ -102,7 +86,7 @@ void Shorten(Workload& w) {
 // Several jobs over the same samples, which take longer to write than to train.
 absl::Status MeasureOnCard(Workload workload, TrainBench& bench, benchmark::State& state) {
   const bool short_run = workload.batch < 1024;
-  for (const auto& [model, job] : {std::pair("dlrm", kDlrmJob), std::pair("dcn_v2", kDcnV2Job)}) {
+  for (const auto& [model, job] : {std::pair("dlrm", DlrmJob()), std::pair("dcn_v2", DcnV2Job())}) {
     workload.model = model;
     workload.job = job;
     for (const uint32_t batch : {16384u, 65536u}) {
@@ -118,7 +102,7 @@ absl::Status MeasureOnCard(Workload workload, TrainBench& bench, benchmark::Stat
 
 void RegisterBenchmarks(const Options& options) {
   Workload dlrm = {.model = "dlrm",
-                   .job = kDlrmJob,
+                   .job = DlrmJob(),
                    .data = {.samples = 262'144, .dense = 13, .fields = 26, .rows = 10'000'000},
                    .dim = 16,
                    .bottom = {512, 256},
