@@ -21,12 +21,12 @@ constexpr absl::Duration kMaxBackoff = absl::Seconds(2);
 
 FanOut::FanOut(std::string what, std::string method, const PeerDirectory* peers,
                std::vector<Leg> legs, StatusBoard* board, Cancellation* cancellation,
-               absl::Duration retry_for)
+               const Options& options)
     : what_(std::move(what)),
       method_(std::move(method)),
       peers_(peers),
       legs_(std::move(legs)),
-      retry_for_(retry_for),
+      options_(options),
       board_(board),
       cancellation_(cancellation),
       queues_(peers->size()),
@@ -54,16 +54,22 @@ std::optional<size_t> FanOut::Next(size_t peer) {
 }
 
 void FanOut::StartAll() {
-  for (size_t peer = 0; peer < peers_->size(); ++peer) {
-    while (true) {
-      std::optional<size_t> leg;
-      {
-        absl::MutexLock lock(&mu_);
-        leg = Next(peer);
-      }
-      if (!leg.has_value()) break;
-      Start(*leg);
+  if (options_.pool != nullptr) {
+    options_.pool->RunAll(peers_->size(), [this](size_t peer) { StartPeer(peer); });
+    return;
+  }
+  for (size_t peer = 0; peer < peers_->size(); ++peer) StartPeer(peer);
+}
+
+void FanOut::StartPeer(size_t peer) {
+  while (true) {
+    std::optional<size_t> leg;
+    {
+      absl::MutexLock lock(&mu_);
+      leg = Next(peer);
     }
+    if (!leg.has_value()) break;
+    Start(*leg);
   }
 }
 
@@ -133,13 +139,13 @@ void FanOut::Cancel() {
 
 bool FanOut::Done() const {
   absl::MutexLock lock(&mu_);
-  return Idle() && (retry_for_ == absl::ZeroDuration() ||
+  return Idle() && (options_.retry_for == absl::ZeroDuration() ||
                     std::all_of(states_.begin(), states_.end(),
                                 [](const State& s) { return s.phase == Phase::kDone; }));
 }
 
 absl::Status FanOut::Wait() {
-  const absl::Duration give_up = SystemClock().Monotonic() + retry_for_;
+  const absl::Duration give_up = SystemClock().Monotonic() + options_.retry_for;
   absl::Duration backoff = kFirstBackoff;
   // Over all tries: the status says since when the call has failed, however often it is repeated.
   std::optional<StatusBoard::Wait> failing;

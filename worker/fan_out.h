@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "common/task_pool.h"
 #include "grpcpp/client_context.h"
 #include "grpcpp/support/byte_buffer.h"
 #include "worker/cancellation.h"
@@ -38,10 +39,15 @@ class FanOut final : public PendingCall {
     // Called with the time from sending to the answer; null: nobody is to know.
     std::function<void(absl::Duration)> took = nullptr;
   };
+  struct Options {
+    // For so long Wait repeats what failed for a passing reason; 0: it does not.
+    absl::Duration retry_for = kTenMinutes;
+    // Shares the making of first messages, peer by peer; null: the caller makes them all.
+    TaskPool* pool = nullptr;
+  };
   // `what` is for messages: "pull of step 4". `method` is a full name: "/package.Service/Method".
-  // `retry_for`: for so long Wait repeats what failed for a passing reason; 0: it does not.
   FanOut(std::string what, std::string method, const PeerDirectory* peers, std::vector<Leg> legs,
-         StatusBoard* board, Cancellation* cancellation, absl::Duration retry_for = kTenMinutes);
+         StatusBoard* board, Cancellation* cancellation, const Options& options);
   ~FanOut() override;
 
   absl::Status Wait() override ABSL_LOCKS_EXCLUDED(mu_);
@@ -69,6 +75,7 @@ class FanOut final : public PendingCall {
   // The next leg of a peer, which counts as under way from here on; none if there is no room.
   std::optional<size_t> Next(size_t peer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void StartAll() ABSL_LOCKS_EXCLUDED(mu_);
+  void StartPeer(size_t peer) ABSL_LOCKS_EXCLUDED(mu_);
   void Start(size_t leg) ABSL_LOCKS_EXCLUDED(mu_);
   void Finish(size_t leg, absl::Status status) ABSL_LOCKS_EXCLUDED(mu_);
   void Cancel() ABSL_LOCKS_EXCLUDED(mu_);
@@ -81,7 +88,7 @@ class FanOut final : public PendingCall {
   const std::string method_;
   const PeerDirectory* const peers_;
   const std::vector<Leg> legs_;
-  const absl::Duration retry_for_;
+  const Options options_;
   StatusBoard* const board_;
   Cancellation* const cancellation_;
   std::optional<Cancellation::Registration> registration_;

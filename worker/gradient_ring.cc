@@ -104,7 +104,7 @@ absl::StatusOr<bool> GradientRing::Reduce(uint64_t number, bool contributes,
                {{.peer = behind,
                  .message = [request] { return wire::ToBytes(request); },
                  .take = [](const grpc::ByteBuffer&) { return absl::OkStatus(); }}},
-               options_.board, options_.cancellation);
+               options_.board, options_.cancellation, FanOut::Options());
   absl::Status status = TakeAll(step);
   if (status.ok()) {
     options_.partials->SetTaken();
@@ -146,7 +146,7 @@ absl::Status GradientRing::TakeAll(Step& step) {
     }
   }
   return FanOut(absl::StrCat("partial sums of step ", step.number), kTakePartial, options_.ranks,
-                std::move(legs), options_.board, options_.cancellation)
+                std::move(legs), options_.board, options_.cancellation, FanOut::Options())
       .Wait();
 }
 
@@ -203,7 +203,7 @@ absl::StatusOr<bool> GradientRing::Trace(uint64_t step) {
                                    : absl::InternalError("expected a TraceGradientsResponse");
                       }}},
                 options_.board, options_.cancellation,
-                std::max(give_up - SystemClock().Monotonic(), absl::ZeroDuration()));
+                {.retry_for = std::max(give_up - SystemClock().Monotonic(), absl::ZeroDuration())});
     TESSERA_RETURN_IF_ERROR(call.Wait());
     if (response.taken()) return true;
     before = response.incarnation();

@@ -45,11 +45,12 @@ absl::StatusOr<Response> ReadAnswer(const grpc::ByteBuffer& answer, absl::string
 class GrpcParameterClient final : public ParameterClient {
  public:
   GrpcParameterClient(const v1::CallHeader& header, const PsDirectory* ps, StatusBoard* board,
-                      Cancellation* cancellation, bool share_memory)
+                      Cancellation* cancellation, bool share_memory, TaskPool* pool)
       : header_(header),
         ps_(*ps),
         board_(board),
         cancellation_(cancellation),
+        pool_(pool),
         has_cold_rows_(ps->size()),
         memory_(ps, share_memory) {
     header_.set_map_version(ps->map_version());
@@ -255,14 +256,18 @@ class GrpcParameterClient final : public ParameterClient {
   std::unique_ptr<PendingCall> NewCall(std::string what, std::string method,
                                        std::vector<FanOut::Leg> legs,
                                        absl::Duration retry_for = FanOut::kTenMinutes) {
+    // Where a ps gets several messages they are large: worth more than one thread.
+    const FanOut::Options options = {.retry_for = retry_for,
+                                     .pool = legs.size() > ps_.size() ? pool_ : nullptr};
     return std::make_unique<FanOut>(std::move(what), std::move(method), &ps_, std::move(legs),
-                                    board_, cancellation_, retry_for);
+                                    board_, cancellation_, options);
   }
 
   v1::CallHeader header_;
   const PsDirectory& ps_;
   StatusBoard* const board_;
   Cancellation* const cancellation_;
+  TaskPool* const pool_;
   std::vector<std::atomic<bool>> has_cold_rows_;  // [ps], as their last pulls said
   LatePushes late_pushes_{kPush};
   SharedMemory memory_;
@@ -273,8 +278,8 @@ class GrpcParameterClient final : public ParameterClient {
 std::unique_ptr<ParameterClient> NewGrpcParameterClient(const v1::CallHeader& header,
                                                         const PsDirectory* ps, StatusBoard* board,
                                                         Cancellation* cancellation,
-                                                        bool share_memory) {
-  return std::make_unique<GrpcParameterClient>(header, ps, board, cancellation, share_memory);
+                                                        bool share_memory, TaskPool* pool) {
+  return std::make_unique<GrpcParameterClient>(header, ps, board, cancellation, share_memory, pool);
 }
 
 }  // namespace tessera::worker

@@ -123,8 +123,8 @@ absl::StatusOr<std::unique_ptr<JobContext>> NewJobContext(const v1::Assignment& 
   header.set_generation(assignment.generation());
   header.set_rank(assignment.rank());
   header.set_incarnation(options.incarnation);
-  context->parameters = NewGrpcParameterClient(header, options.ps, options.board,
-                                               options.cancellation, options.share_memory);
+  context->parameters = NewGrpcParameterClient(
+      header, options.ps, options.board, options.cancellation, options.share_memory, options.pool);
   if (HasRing(assignment)) {
     TESSERA_ASSIGN_OR_RETURN(context->reduction, NewReduction(*context, header, options));
   }

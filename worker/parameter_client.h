@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "common/job/job_tables.h"
+#include "common/task_pool.h"
 #include "tessera/v1/cluster.pb.h"
 #include "tessera/v1/parameter_service.pb.h"
 #include "worker/cancellation.h"
@@ -109,11 +110,13 @@ class ParameterClient {
 
 // The gRPC form, for one assignment. `header` goes with every call. `ps`, `board` and
 // `cancellation` are borrowed and outlive it. `share_memory`: keys, rows and gradients go through
-// memory that is shared with those ps that run on this machine and agree (shared_memory.h).
+// memory that is shared with those ps that run on this machine and agree (shared_memory.h). `pool`,
+// borrowed likewise, shares the making of large messages, ps by ps; null: the caller makes them.
 std::unique_ptr<ParameterClient> NewGrpcParameterClient(const v1::CallHeader& header,
                                                         const PsDirectory* ps, StatusBoard* board,
                                                         Cancellation* cancellation,
-                                                        bool share_memory);
+                                                        bool share_memory,
+                                                        TaskPool* pool = nullptr);
 
 // Orders `keys` by owner. position[i] is where keys[i] went in the result.
 class KeyRouter {

@@ -119,7 +119,7 @@ class ParameterClientTest : public testing::Test {
     const v1::PartitionMap map = NewPartitionMap(1, 16, addresses);
     directory_ = std::make_unique<PsDirectory>(map, &channels_);
     client_ = NewGrpcParameterClient({}, directory_.get(), &board_, &cancellation_,
-                                     /*share_memory=*/true);
+                                     /*share_memory=*/true, &pool_);
     std::vector<uint64_t> keys(100);
     for (size_t i = 0; i < keys.size(); ++i) keys[i] = i;
     KeyRouter(map).Route(keys, &keys_, &position_);
@@ -137,6 +137,7 @@ class ParameterClientTest : public testing::Test {
   InProcessChannels channels_;
   FakePs ps_[2];
   std::unique_ptr<RpcServer> servers_[2];
+  TaskPool pool_{2};
   StatusBoard board_;
   Cancellation cancellation_;
   std::unique_ptr<PsDirectory> directory_;
