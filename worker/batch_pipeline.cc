@@ -10,7 +10,6 @@ BatchPipeline::BatchPipeline(uint64_t begin, uint64_t end, size_t threads, Steps
       ahead_(kDepth + threads - 1),
       steps_(std::move(steps)),
       begun_(begin),
-      placed_(begin),
       taken_(begin) {
   for (size_t t = 0; t < std::min<uint64_t>(threads, end_ - begin); ++t) {
     threads_.emplace_back([this, t] { Run(t); });
@@ -58,7 +57,7 @@ std::unique_ptr<PreparedBatch> BatchPipeline::Begin() {
 bool BatchPipeline::AwaitTurn(uint64_t index) {
   absl::MutexLock lock(&mu_);
   const auto is_due = [this, index]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    return stopping_ || placed_ == index;
+    return stopping_ || taken_ + ready_.size() == index;
   };
   mu_.Await(absl::Condition(&is_due));  // another thread of ours
   return !stopping_;
@@ -66,11 +65,10 @@ bool BatchPipeline::AwaitTurn(uint64_t index) {
 
 void BatchPipeline::Run(size_t thread) {
   while (std::unique_ptr<PreparedBatch> batch = Begin()) {
-    steps_.fill(thread, batch->index, batch.get());
+    steps_.fill(thread, batch.get());
     if (!AwaitTurn(batch->index)) return;
     if (steps_.place) steps_.place(batch.get());
     absl::MutexLock lock(&mu_);
-    ++placed_;
     ready_.push_back(std::move(batch));
   }
 }

@@ -46,8 +46,9 @@ class BatchPipeline {
   static constexpr int kMostThreads = 8;
   // What the functions use outlives the pipeline.
   struct Steps {
-    // Fills a batch as far as its index tells; in thread number `thread`, beside the others.
-    std::function<void(size_t thread, uint64_t index, PreparedBatch* batch)> fill;
+    // Fills a batch, whose index is set, as far as that tells; in thread number `thread`, beside
+    // the others.
+    std::function<void(size_t thread, PreparedBatch* batch)> fill;
     // Then, of one batch after another in their order: the rest. Null: none.
     std::function<void(PreparedBatch* batch)> place = nullptr;
   };
@@ -80,7 +81,6 @@ class BatchPipeline {
   absl::Mutex mu_;
   // All batches below these are so far.
   uint64_t begun_ ABSL_GUARDED_BY(mu_);
-  uint64_t placed_ ABSL_GUARDED_BY(mu_);
   uint64_t taken_ ABSL_GUARDED_BY(mu_);
   std::deque<std::unique_ptr<PreparedBatch>> ready_ ABSL_GUARDED_BY(mu_);
   std::vector<std::unique_ptr<PreparedBatch>> spare_ ABSL_GUARDED_BY(mu_);

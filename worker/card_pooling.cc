@@ -43,6 +43,11 @@ void CardPooling::Begin(uint32_t max_age, bool afresh) {
   pooled_ = placed_;
 }
 
+size_t CardPooling::PrepareThreads() const {
+  const int threads = 1 + (pool_ == nullptr ? 0 : pool_->threads());
+  return static_cast<size_t>(std::clamp(threads / 2, 1, BatchPipeline::kMostThreads));
+}
+
 void CardPooling::Prepare(PreparedBatch* batch) const {
   batch->card.Clear();
   for (const PoolingGroup& group : groups_) {

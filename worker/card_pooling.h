@@ -38,6 +38,9 @@ class CardPooling {
   // where `afresh`, or where batches were prepared and not pooled.
   void Begin(uint32_t max_age, bool afresh);
 
+  // So many threads are to prepare batches: half of those of the dense graph, to whom a card leaves
+  // little to do, up to BatchPipeline::kMostThreads.
+  size_t PrepareThreads() const;
   // Once the batch's keys are known: what the card is to be told of them. Thread-safe.
   void Prepare(PreparedBatch* batch) const;
 

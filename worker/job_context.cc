@@ -95,7 +95,6 @@ absl::StatusOr<std::unique_ptr<JobContext>> NewJobContext(const v1::Assignment& 
   if (stream == nullptr) TESSERA_RETURN_IF_ERROR(CheckPrecision(spec.train().precision()));
   if (stream != nullptr) stream->SearchProducts(spec.train().search_products());
   context->executor = std::make_unique<Executor>(*context->model, options.pool, std::move(stream));
-  context->pool_threads = options.pool == nullptr ? 0 : options.pool->threads();
   if (context->executor->stream() != nullptr) {
     context->card =
         std::make_unique<CardPooling>(context->plan.get(), context->executor.get(),
@@ -146,9 +145,7 @@ std::vector<LabelForm> LabelFormsOf(const v1::JobSpec& spec, const Model& model)
 }
 
 size_t PrepareThreads(const JobContext& context) {
-  if (context.card == nullptr) return 1;
-  return static_cast<size_t>(
-      std::clamp((context.pool_threads + 1) / 2, 1, BatchPipeline::kMostThreads));
+  return context.card == nullptr ? 1 : context.card->PrepareThreads();
 }
 
 void PrepareLookups(const JobContext& context, KeyPreparer* preparer, PreparedBatch* batch) {

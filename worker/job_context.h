@@ -47,7 +47,6 @@ struct JobContext {
   std::unique_ptr<KeyRouter> router;    // immutable
   std::unique_ptr<ParameterClient> parameters;
   std::unique_ptr<Executor> executor;
-  int pool_threads = 0;               // of the executor, besides its own
   std::unique_ptr<CardPooling> card;  // null: rows are pooled on the CPU
   // Of Batch::sparse: whose ids say which samples losses of ranking and metrics compare; -1: none.
   int32_t group_column = -1;
@@ -103,8 +102,7 @@ absl::StatusOr<std::unique_ptr<JobContext>> NewJobContext(const v1::Assignment& 
 // What the labels of the job's data may be, by LABEL column.
 std::vector<LabelForm> LabelFormsOf(const v1::JobSpec& spec, const Model& model);
 
-// How many threads prepare batches: with a card, which leaves the others little to do, half of
-// those of the dense graph, up to BatchPipeline::kMostThreads; else 1.
+// How many threads prepare batches: with a card what CardPooling says, else 1.
 size_t PrepareThreads(const JobContext& context);
 // Removes duplicates and routes keys: the second half of every BatchPipeline's `fill`.
 void PrepareLookups(const JobContext& context, KeyPreparer* preparer, PreparedBatch* batch);

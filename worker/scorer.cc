@@ -97,8 +97,9 @@ absl::Status Scorer::ScoreRecords(const Batch& records, uint64_t step, const Sin
       kBatchRecords, std::max<uint32_t>(context_->spec().train().batch_size(), 1));
   std::vector<uint32_t> rows(records.size);
   std::iota(rows.begin(), rows.end(), 0u);
-  const auto fill = [&](size_t thread, uint64_t i, PreparedBatch* batch) {
-    GatherRows(records, absl::MakeConstSpan(rows).subspan(i * batch_records, batch_records),
+  const auto fill = [&](size_t thread, PreparedBatch* batch) {
+    GatherRows(records,
+               absl::MakeConstSpan(rows).subspan(batch->index * batch_records, batch_records),
                &batch->batch);
     PrepareLookups(*context_, &preparers_[thread], batch);
   };

@@ -142,8 +142,8 @@ absl::StatusOr<double> Trainer::TrainBatches(const v1::Train& unit, const Batch&
   Stopwatch watch;
   const std::vector<uint32_t>& order = Order(unit, records.size);
   TESSERA_RETURN_IF_ERROR(BeginPooling(context_, CardRowAgeOf(context_->spec()), /*afresh=*/false));
-  const auto fill = [&](size_t thread, uint64_t i, PreparedBatch* batch) {
-    const uint64_t first = std::min<uint64_t>(i * unit.batch_size(), order.size());
+  const auto fill = [&](size_t thread, PreparedBatch* batch) {
+    const uint64_t first = std::min<uint64_t>(batch->index * unit.batch_size(), order.size());
     const uint64_t last = std::min<uint64_t>(first + unit.batch_size(), order.size());
     GatherRows(records, absl::MakeConstSpan(order).subspan(first, last - first), &batch->batch);
     PrepareLookups(*context_, &preparers_[thread], batch);

@@ -59,27 +59,15 @@ void MeasureKernel(benchmark::State& state, const Kernel& kernel, bool short_run
   const auto floats = static_cast<size_t>(rows * width);
   Memory x(*stream, Memory::Where::kDevice, floats), y(*stream, Memory::Where::kDevice, floats),
       dy(*stream, Memory::Where::kDevice, floats);
-  const int repeats = short_run ? 2 : 50;
-  const double bytes = static_cast<double>(floats) * kernel.bytes_per_element;
-  const double copied = static_cast<double>(floats) * 8;
-  const Medians medians = Interleave(
-      short_run ? 2 : 10,
-      [&] {
-        return bytes / 1e9 / SecondsOf(*stream, repeats, [&] {
-                 kernel.run(*stream, x.data(), y.data(), dy.data(), rows, width);
-               });
-      },
-      [&] {
-        return copied / 1e9 /
-               SecondsOf(*stream, repeats, [&] { stream->Copy(x.data(), y.data(), floats); });
-      });
-  if (!stream->status().ok()) return state.SkipWithError(stream->status().ToString().c_str());
-  Report(state, {.metric = "memory",
-                 .value = medians.value,
-                 .unit = "GB/s",
-                 .limit_name = "a large copy on the card",
-                 .limit = medians.limit,
-                 .bar = ">= 0.7"});
+  ReportMemory(state, *stream,
+               {.bytes = static_cast<double>(floats) * kernel.bytes_per_element,
+                .from = x.data(),
+                .to = y.data(),
+                .floats = floats,
+                .limit_name = "a large copy on the card",
+                .bar = ">= 0.7",
+                .short_run = short_run},
+               [&] { kernel.run(*stream, x.data(), y.data(), dy.data(), rows, width); });
 }
 
 // DLRM's interaction, with the bytes that must move at least: vectors and products or slopes, each
@@ -94,31 +82,23 @@ void MeasureDotInteraction(benchmark::State& state, bool backward, bool short_ru
   };
   const Memory v = take(vectors), dv = take(vectors), y = take(pairs);
   const double bytes = static_cast<double>(pairs + (backward ? 2 : 1) * vectors) * sizeof(float);
-  const int repeats = short_run ? 2 : 50;
-  const Medians medians = Interleave(
-      short_run ? 2 : 10,
-      [&] {
-        return bytes / 1e9 / SecondsOf(*stream, repeats, [&] {
-                 if (backward) {
-                   cuda::DotInteractionBackward(*stream, v.data(), y.data(), dv.data(), batch,
-                                                fields, dim, false);
-                 } else {
-                   cuda::DotInteraction(*stream, v.data(), y.data(), batch, fields, dim, false);
-                 }
-               });
-      },
-      [&] {
-        return static_cast<double>(vectors) * 8 / 1e9 / SecondsOf(*stream, repeats, [&] {
-                 stream->Copy(v.data(), dv.data(), static_cast<size_t>(vectors));
-               });
-      });
-  if (!stream->status().ok()) return state.SkipWithError(stream->status().ToString().c_str());
-  Report(state, {.metric = "memory",
-                 .value = medians.value,
-                 .unit = "GB/s",
-                 .limit_name = "a copy of the vectors on the card",
-                 .limit = medians.limit,
-                 .bar = ">= 0.7"});
+  const auto run = [&] {
+    if (backward) {
+      cuda::DotInteractionBackward(*stream, v.data(), y.data(), dv.data(), batch, fields, dim,
+                                   false);
+    } else {
+      cuda::DotInteraction(*stream, v.data(), y.data(), batch, fields, dim, false);
+    }
+  };
+  ReportMemory(state, *stream,
+               {.bytes = bytes,
+                .from = v.data(),
+                .to = dv.data(),
+                .floats = static_cast<size_t>(vectors),
+                .limit_name = "a copy of the vectors on the card",
+                .bar = ">= 0.7",
+                .short_run = short_run},
+               run);
 }
 
 // A copy to the card and kernels that do not need it, given together again and again; the limit is

@@ -32,4 +32,34 @@ inline double SecondsOf(cuda::Stream& stream, int repeats, absl::FunctionRef<voi
   return seconds / repeats;
 }
 
+// Work that must move at least so many bytes, and a copy on the card that is its limit.
+struct BesideCopy {
+  double bytes = 0;
+  const float* from = nullptr;
+  float* to = nullptr;
+  size_t floats = 0;
+  const char* limit_name = nullptr;
+  const char* bar = nullptr;
+  bool short_run = false;
+};
+
+// Reports it as memory/GB/s, or what failed on the stream.
+inline void ReportMemory(benchmark::State& state, cuda::Stream& stream, const BesideCopy& of,
+                         absl::FunctionRef<void()> once) {
+  const int repeats = of.short_run ? 2 : 50;
+  const Medians medians = Interleave(
+      of.short_run ? 2 : 10, [&] { return of.bytes / 1e9 / SecondsOf(stream, repeats, once); },
+      [&] {
+        return static_cast<double>(of.floats) * 2 * sizeof(float) / 1e9 /
+               SecondsOf(stream, repeats, [&] { stream.Copy(of.from, of.to, of.floats); });
+      });
+  if (!stream.status().ok()) return state.SkipWithError(stream.status().ToString().c_str());
+  Report(state, {.metric = "memory",
+                 .value = medians.value,
+                 .unit = "GB/s",
+                 .limit_name = of.limit_name,
+                 .limit = medians.limit,
+                 .bar = of.bar});
+}
+
 }  // namespace tessera::bench

@@ -95,22 +95,15 @@ void MeasurePooling(benchmark::State& state, Pooling pass, uint32_t dim, bool sh
   };
   const double bytes =
       static_cast<double>(batch.places + batch.distinct) * (dim * sizeof(float) + sizeof(uint32_t));
-  const double copied = static_cast<double>(batch.places) * dim * sizeof(float) * 2;
-  const int repeats = short_run ? 2 : 50;
-  const Medians medians = Interleave(
-      short_run ? 2 : 10, [&] { return bytes / 1e9 / SecondsOf(*stream, repeats, run); },
-      [&] {
-        return copied / 1e9 / SecondsOf(*stream, repeats, [&] {
-                 stream->Copy(places.data(), copy.data(), batch.places * dim);
-               });
-      });
-  if (!stream->status().ok()) return state.SkipWithError(stream->status().ToString().c_str());
-  Report(state, {.metric = "memory",
-                 .value = medians.value,
-                 .unit = "GB/s",
-                 .limit_name = "a copy of the pooled rows on the card",
-                 .limit = medians.limit,
-                 .bar = ">= 0.5"});
+  ReportMemory(state, *stream,
+               {.bytes = bytes,
+                .from = places.data(),
+                .to = copy.data(),
+                .floats = batch.places * dim,
+                .limit_name = "a copy of the pooled rows on the card",
+                .bar = ">= 0.5",
+                .short_run = short_run},
+               run);
 }
 
 // Rows of which the card has kept most and keeps the rest, pooled; beside a table that lies whole
@@ -150,45 +143,34 @@ void MeasureKeptRows(benchmark::State& state, bool short_run) {
   const cuda::PooledEntries entries = batch.card.Entries(0, told.words());
   const double bytes =
       static_cast<double>(batch.places + batch.distinct + 2 * from.size()) * kDim * sizeof(float);
-  const int repeats = short_run ? 2 : 50, rounds = short_run ? 2 : 10;
   const auto pool_kept = [&] {
-    return 1 / SecondsOf(*stream, repeats, [&] {
-             cuda::KeepRows(*stream, fresh.data(), from_at.words(), to_at.words(),
-                            static_cast<int64_t>(from.size()), kDim, kept.data());
-             cuda::PoolSums(*stream,
-                            {.kept = kept.data(),
-                             .slots = slots,
-                             .fresh = fresh.data(),
-                             .at = cached_at.words(),
-                             .dim = kDim},
-                            entries, places.data());
-           });
+    cuda::KeepRows(*stream, fresh.data(), from_at.words(), to_at.words(),
+                   static_cast<int64_t>(from.size()), kDim, kept.data());
+    const cuda::BatchRows rows = {.kept = kept.data(),
+                                  .slots = slots,
+                                  .fresh = fresh.data(),
+                                  .at = cached_at.words(),
+                                  .dim = kDim};
+    cuda::PoolSums(*stream, rows, entries, places.data());
   };
-  const Medians found = Interleave(
-      rounds, [&] { return bytes / 1e9 * pool_kept(); },
-      [&] {
-        return static_cast<double>(batch.places) * kDim * 2 * sizeof(float) / 1e9 /
-               SecondsOf(*stream, repeats,
-                         [&] { stream->Copy(places.data(), copy.data(), batch.places * kDim); });
-      });
-  const Medians beside = Interleave(rounds, pool_kept, [&] {
-    return 1 / SecondsOf(*stream, repeats, [&] {
-             cuda::PoolSums(*stream,
-                            {.kept = table.data(),
-                             .slots = ids,
-                             .fresh = nullptr,
-                             .at = all_at.words(),
-                             .dim = kDim},
-                            entries, places.data());
-           });
-  });
+  const auto pool_table = [&] {
+    const cuda::BatchRows rows = {
+        .kept = table.data(), .slots = ids, .fresh = nullptr, .at = all_at.words(), .dim = kDim};
+    cuda::PoolSums(*stream, rows, entries, places.data());
+  };
+  ReportMemory(state, *stream,
+               {.bytes = bytes,
+                .from = places.data(),
+                .to = copy.data(),
+                .floats = batch.places * kDim,
+                .limit_name = "a copy of the pooled rows on the card",
+                .bar = ">= 0.5",
+                .short_run = short_run},
+               pool_kept);
+  const auto batches = [&](auto& pool) { return 1 / SecondsOf(*stream, short_run ? 2 : 50, pool); };
+  const Medians beside = Interleave(
+      short_run ? 2 : 10, [&] { return batches(pool_kept); }, [&] { return batches(pool_table); });
   if (!stream->status().ok()) return state.SkipWithError(stream->status().ToString().c_str());
-  Report(state, {.metric = "memory",
-                 .value = found.value,
-                 .unit = "GB/s",
-                 .limit_name = "a copy of the pooled rows on the card",
-                 .limit = found.limit,
-                 .bar = ">= 0.5"});
   Report(state, {.metric = "pooled",
                  .value = beside.value,
                  .unit = "batches/s",

@@ -259,6 +259,17 @@ void Do(TrainingPlan& plan, Rank rank, const v1::Train& unit, double seconds) {
   plan.Done(rank, result);
 }
 
+TEST(TrainingPlan, AsyncWindowsAreAsLargeAsAskedForUnlessWorkersShareTheEpoch) {
+  for (const auto& [workers, records] : {std::pair(1u, 320u), std::pair(2u, 64u)}) {
+    SCOPED_TRACE(workers);
+    const v1::Train unit = *Plan(Options(false, workers))->Next(Rank(0));
+    uint64_t found = 0;
+    for (const v1::RecordRange& range : unit.ranges()) found += range.end() - range.begin();
+    // Whole batches, and of two workers a sixteenth of half of the records.
+    EXPECT_EQ(found, records);
+  }
+}
+
 TEST(TrainingPlan, AsyncUnitsAreOfEachRanksOwnSpeed) {
   PlanOptions options = Options(false, 2);
   options.shuffle_window_records = 1 << 20;

@@ -13,8 +13,8 @@ namespace tessera::worker {
 namespace {
 
 TEST(BatchPipeline, GivesBatchesInOrderThenNull) {
-  BatchPipeline pipeline(3, 8, 1, {.fill = [](size_t, uint64_t i, PreparedBatch* batch) {
-                           batch->batch.size = i * 10;
+  BatchPipeline pipeline(3, 8, 1, {.fill = [](size_t, PreparedBatch* batch) {
+                           batch->batch.size = batch->index * 10;
                          }});
   for (uint64_t i = 3; i < 8; ++i) {
     auto batch = pipeline.Next();
@@ -28,14 +28,14 @@ TEST(BatchPipeline, GivesBatchesInOrderThenNull) {
 }
 
 TEST(BatchPipeline, GivesNothingForAnEmptyRange) {
-  BatchPipeline pipeline(4, 4, 3, {.fill = [](size_t, uint64_t, PreparedBatch*) { FAIL(); }});
+  BatchPipeline pipeline(4, 4, 3, {.fill = [](size_t, PreparedBatch*) { FAIL(); }});
   EXPECT_EQ(pipeline.Next(), nullptr);
 }
 
 TEST(BatchPipeline, PreparesAtMostItsDepthAhead) {
   std::atomic<uint64_t> filled = 0;
   std::vector<uint64_t> seen;
-  BatchPipeline pipeline(0, 100, 1, {.fill = [&](size_t, uint64_t, PreparedBatch*) { ++filled; }});
+  BatchPipeline pipeline(0, 100, 1, {.fill = [&](size_t, PreparedBatch*) { ++filled; }});
   for (uint64_t taken = 1; taken <= 100; ++taken) {
     ASSERT_NE(pipeline.Next(), nullptr);
     EXPECT_LE(filled.load(), taken + BatchPipeline::kDepth + 1);  // one more may be in the making
@@ -51,11 +51,11 @@ TEST(BatchPipeline, PlacesInOrderWhatSeveralThreadsFill) {
   absl::Mutex mu;
   BatchPipeline pipeline(10, 110, kThreads,
                          {.fill =
-                              [&](size_t thread, uint64_t i, PreparedBatch* batch) {
+                              [&](size_t thread, PreparedBatch* batch) {
                                 ++filled;
-                                batch->batch.size = i;
+                                batch->batch.size = batch->index;
                                 // The later of two neighbours is ready first.
-                                if (i % 2 == 0) absl::SleepFor(absl::Milliseconds(2));
+                                if (batch->index % 2 == 0) absl::SleepFor(absl::Milliseconds(2));
                                 absl::MutexLock lock(&mu);
                                 threads.insert(thread);
                               },
@@ -81,7 +81,7 @@ TEST(BatchPipeline, PlacesInOrderWhatSeveralThreadsFill) {
 }
 
 TEST(BatchPipeline, CanBeDroppedHalfWay) {
-  BatchPipeline pipeline(0, 1000, 2, {.fill = [](size_t, uint64_t, PreparedBatch*) {}});
+  BatchPipeline pipeline(0, 1000, 2, {.fill = [](size_t, PreparedBatch*) {}});
   EXPECT_NE(pipeline.Next(), nullptr);
 }
 
