@@ -100,6 +100,7 @@ OPS = {
     "Softplus": elementwise(lambda x, o: math.log1p(math.exp(x))),
     "Split": split,
     "Sqrt": elementwise(lambda x, o: math.sqrt(x)),
+    "StopGradient": elementwise(lambda x, o: x),
     "Sub": broadcast(lambda v: v[0] - v[1]),
     "Tanh": elementwise(lambda x, o: math.tanh(x)),
     "Transpose": transpose,
@@ -215,6 +216,7 @@ CASES = [
     ("RollBatch", 5, [[2, 3]], [], [2, 3], {}),
     ("RollBatch", 4, [[3]], [], [3], {}),
     ("RollBatch", 1, [[2]], [], [2], {}),
+    ("StopGradient", 3, [[2, 3]], [], [2, 3], {}),
 ]
 
 
@@ -293,6 +295,8 @@ def write(out, seed, op, batch, input_dims, trained_sizes, output_dims, options)
     for values in part_weights:
         print("output_gradient", text(values), file=out)
     for values in gradients(loss, inputs):
+        if op == "StopGradient":
+            values = [0] * len(values)
         print("input_gradient", text(values), file=out)
     for values in gradients(loss, trained):
         print("trained_gradient", text(values), file=out)

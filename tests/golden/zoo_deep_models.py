@@ -94,8 +94,8 @@ def masknet(n):
 
 def edcn(n):
     """Chen et al. 2021: before each layer both sides take the shared vector through gates of their
-    own, a softmax over fields (the regulation module, with batch normalisation where the deep
-    layers have it); a cross and a deep layer; their bridge is shared with the next. The logit reads
+    own, a softmax over fields of g / temperature (the regulation module, with batch normalisation
+    behind it where gate_batch_norm says so, or else where the deep layers have it); a cross and a deep layer; their bridge is shared with the next. The logit reads
     the last cross, deep and bridge."""
     fields = n.all_vectors()
     count, dim = fields.shape[1:]
@@ -104,9 +104,11 @@ def edcn(n):
     def regulated(name, x):
         if not n.option("regulation", True):
             return x
-        gates = softmax(n.trained(name + "/gates/value", count, 1)[:, 0], axis=0)
+        gates = n.trained(name + "/gates/value", count, 1)[:, 0] / n.option("temperature", 1)
+        gates = softmax(gates, axis=0)
         x = x * np.repeat(gates, dim)
-        return n.batch_norm(name + "/batch_norm", x) if n.option("batch_norm", False) else x
+        norm = n.option("gate_batch_norm", n.option("batch_norm", False))
+        return n.batch_norm(name + "/batch_norm", x) if norm else x
 
     x0 = None
     for k in range(1, n.option("cross_layers", 3) + 1):

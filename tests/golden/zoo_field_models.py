@@ -157,7 +157,8 @@ def dlrm(n):
 
 
 def finalnet(n):
-    """Zhu et al. 2023: a layer is h1 + h1 * h2 of the halves of W x + b; block 1 reads the fields
+    """Zhu et al. 2023: a layer is h1 + h1 * h2 of the halves of W x + b, or both terms side by
+    side of half as many units (residual: concat); block 1 reads the fields
     and, behind them, the fields times gates, which are linear in the fields, place by place; block
     2 reads the fields; the logits' mean."""
     fields = n.all_vectors()
@@ -175,22 +176,29 @@ def finalnet(n):
             continue
         h = flat(x)
         for k, units in enumerate(n.options[name], 1):
-            both = n.linear(f"{name}/{k}/linear", h, 2 * units)
-            first, second = both[:, :units], both[:, units:]
-            h = n.after(f"{name}/{k}", first + first * second)
+            concat = n.option("residual", "sum") == "concat"
+            both = n.linear(f"{name}/{k}/linear", h, units if concat else 2 * units)
+            first, second = np.split(both, 2, axis=1)
+            terms = [first, first * second]
+            h = n.after(f"{name}/{k}", np.concatenate(terms, axis=1) if concat else sum(terms))
         logits.append(n.linear(name + "/logit", h, 1))
     return sum(logits) / len(logits)
 
 
 def finalmlp(n):
     """Mao et al. 2023, equations 1 to 6: x_k = 2 sigmoid(gate_k(context_k)) * x; o_k = MLP_k(x_k);
+    a context is a trained vector or the rows of a table of its own;
     b1 + w1 . o1 + b2 + w2 . o2 + the sum over heads of o1_h W_h o2_h."""
     x = n.features()
     out = []
     for k in ("1", "2"):
         selected = x
         if n.option("gate_hidden", []):
-            gate = np.tile(n.trained(f"gate{k}/context/value", 10), (len(x), 1))
+            table = n.option(f"gate{k}_table", None)
+            if table:
+                gate = flat(n.table(table))
+            else:
+                gate = np.tile(n.trained(f"gate{k}/context/value", 10), (len(x), 1))
             for i, units in enumerate(n.options["gate_hidden"], 1):
                 name = f"gate{k}/{i}"
                 gate = n.linear(name + "/linear", gate, units)

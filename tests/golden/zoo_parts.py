@@ -74,9 +74,11 @@ class Network:
         return rows
 
     def tables(self):
-        """All but the one that AFN+ has for its deep network."""
-        deep = "deep" if self.option("ensemble", False) else None
-        return [self.table(name) for name in self.dims if name != deep]
+        """All but the one that AFN+ has for its deep network and those that steer gates."""
+        taken = {self.option("gate1_table", None), self.option("gate2_table", None)}
+        if self.option("ensemble", False):
+            taken.add("deep")
+        return [self.table(name) for name in self.dims if name not in taken]
 
     def vectors(self):
         """Of the fields, table after table."""

@@ -104,6 +104,7 @@ std::vector<Case> OtherCases(int64_t n) {
           {"PRelu", {{n}}},
           {"RollBatch", {{2, n}}},
           {"PRelu", {{2, 3, n}}},
+          {"StopGradient", {{2, n}}},
           {"SequenceMask", {{1}}, Options().Set("size", static_cast<double>(n))},
           {"SequenceMask",
            {{1}},

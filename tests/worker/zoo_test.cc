@@ -113,11 +113,23 @@ TEST(Zoo, BuildsTheOtherFormsOfModels) {
                                   .Set("block2", std::vector<int64_t>{})
                                   .Set("field_gate", false)),
             12u + 32 * 12 + 12 + 7);
+  EXPECT_EQ(built("finalnet", Options()
+                                  .Set("block1", std::vector<int64_t>{6})
+                                  .Set("block2", std::vector<int64_t>{4})
+                                  .Set("residual", std::string("concat"))
+                                  .Set("field_gate", false)),
+            12u + 32 * 6 + 6 + 7 + 32 * 4 + 4 + 5);
   EXPECT_EQ(built("edcn", Options()
                               .Set("cross_layers", 1.0)
                               .Set("regulation", false)
                               .Set("bridge", std::string("add"))),
             12u + 64 + 32 * 32 + 32 + 97);
+  // Gates and their BatchNormalization, and none in the deep layer.
+  EXPECT_EQ(
+      built(
+          "edcn",
+          Options().Set("cross_layers", 1.0).Set("gate_batch_norm", true).Set("temperature", 5.0)),
+      12u + 2 * (8 + 64) + 64 + 32 * 32 + 32 + 97);
   EXPECT_EQ(built("autoint",
                   hidden({}).Set("attention", 4.0).Set("attention_layers", 1.0).Set("wide", true)),
             12u + 3 * 16 + 33 + 4);
@@ -141,6 +153,75 @@ TEST(Zoo, GivesAfnPlusEmbeddingsOfItsOwnForTheDeepNetwork) {
   EXPECT_EQ(model->trained_floats(), alone + 10 * 17 + 17 + 2 * 17 + 17 * 9 + 9 + 2 * 9 + 10 + 3);
 }
 
+void Merge(v1::JobSpec& spec, const google::protobuf::Struct& options) {
+  spec.mutable_model()->mutable_options()->MergeFrom(options);
+}
+
+TEST(Zoo, SteersTheGatesOfFinalMlpByTablesOfTheirOwn) {
+  v1::JobSpec spec = TinyJob("finalmlp");
+  const uint64_t alone = MakeModel(spec)->trained_floats();
+  Merge(spec, Options().Set("gate1_table", std::string("gate")));
+  EXPECT_THAT(ErrorOf(spec), AllOf(HasSubstr("needs a table \"gate\", found linear, embedding"),
+                                   HasSubstr("model.options.gate1_table")));
+  auto* table = spec.add_tables();
+  table->set_name("gate");
+  table->set_dim(2);
+  auto& columns = *spec.mutable_data()->mutable_columns();
+  std::find_if(columns.begin(), columns.end(), [](const v1::ColumnSpec& column) {
+    return column.role() == v1::SPARSE;
+  })->add_table("gate");
+  // The gate's network reads the row of one column in place of a trained vector of 10; the rest
+  // knows nothing of it.
+  EXPECT_EQ(MakeModel(spec)->trained_floats(), alone - 10 - 10 * 5 + 2 * 5);
+  Merge(spec, Options().Set("gate2_table", std::string("gate")));
+  EXPECT_EQ(MakeModel(spec)->trained_floats(), alone - 2 * (10 + 10 * 5 - 2 * 5));
+}
+
+// Each block's loss against the prediction of both, which stands still: the losses' values, and
+// what the biases of the blocks' logits learn.
+TEST(Zoo, BlocksOfFinalNetLearnFromThePredictionOfBoth) {
+  constexpr double kWeight = 0.75;
+  v1::JobSpec spec = TinyJob("finalnet");
+  Merge(spec, Options().Set("batch_norm", false).Set("dropout", 0.0));
+  const std::unique_ptr<Model> without = MakeModel(spec);
+  Merge(spec, Options().Set("mutual", kWeight));
+  const std::unique_ptr<Model> with = MakeModel(spec);
+  Merge(spec, Options().Set("mutual", 0.0).Set("block2", std::vector<int64_t>{}));
+  const std::unique_ptr<Model> first = MakeModel(spec);
+  const auto offset = [](const Model& model, const std::string& name) {
+    for (const GraphParameter& parameter : model.graph().parameters()) {
+      if (parameter.name == name) return parameter.offset;
+    }
+    ADD_FAILURE() << "no parameter " << name;
+    return size_t{0};
+  };
+  Session a(*without), b(*with), one(*first);
+  for (Session* session : {&a, &b, &one}) session->Fill(64, 3);
+  ASSERT_EQ(a.trained.size(), b.trained.size());
+  a.trained = Normals(9, a.trained.size(), 0.3f);
+  b.trained = a.trained;
+  for (const GraphParameter& parameter : first->graph().parameters()) {
+    std::copy_n(a.trained.begin() + static_cast<int64_t>(offset(*without, parameter.name)),
+                parameter.floats, one.trained.begin() + static_cast<int64_t>(parameter.offset));
+  }
+  const std::vector<float> logits = a.Forward(), of_first = one.Forward();
+  EXPECT_EQ(b.Forward(), logits);
+  double loss = a.Step().loss_sum, bias[2] = {0, 0};
+  for (size_t i = 0; i < logits.size(); ++i) {
+    const double z = logits[i], p = 1 / (1 + std::exp(-z));
+    const double block[2] = {of_first[i], 2 * z - of_first[i]};
+    for (int k = 0; k < 2; ++k) {
+      loss += kWeight * (std::log1p(std::exp(block[k])) - p * block[k]);
+      bias[k] += kWeight * (1 / (1 + std::exp(-block[k])) - p);
+    }
+  }
+  EXPECT_NEAR(b.Step().loss_sum, loss, 1e-4 * loss);
+  for (int k = 0; k < 2; ++k) {
+    const size_t at = offset(*with, absl::StrCat("block", k + 1, "/logit/bias"));
+    EXPECT_NEAR(b.trained_gradient[at] - a.trained_gradient[at], bias[k], 1e-3);
+  }
+}
+
 TEST(Zoo, RefusesShapesThatDoNotFit) {
   const auto error = [](const char* name, google::protobuf::Struct options, int fields = 5) {
     v1::JobSpec spec = Job(name, fields, 0);
@@ -151,10 +232,18 @@ TEST(Zoo, RefusesShapesThatDoNotFit) {
               StartsWith("model.options.heads: must divide `attention`"));
   EXPECT_THAT(error("finalmlp", Options().Set("mlp2", std::vector<int64_t>{7}).Set("heads", 2.0)),
               StartsWith("model.options.mlp2: its last width must be a multiple of heads, 2"));
+  EXPECT_THAT(error("finalmlp", Options().Set("gate1_table", std::string("c1"))),
+              StartsWith("model.options.gate1_table: needs gate_hidden"));
   EXPECT_THAT(error("edcn", Options().Set("hidden", std::vector<int64_t>{7})),
               StartsWith("model.options.hidden: the deep layers are as wide as all fields"));
   EXPECT_THAT(error("finalnet", Options().Set("hidden", 7.0)),
               StartsWith("model.options.hidden: set block1 and block2 instead"));
+  EXPECT_THAT(error("finalnet", Options()
+                                    .Set("residual", std::string("concat"))
+                                    .Set("block2", std::vector<int64_t>{6, 7})),
+              StartsWith("model.options.block2: its widths must be even"));
+  EXPECT_THAT(error("finalnet", Options().Set("mutual", 1.0).Set("block2", std::vector<int64_t>{})),
+              StartsWith("model.options.mutual: needs block2"));
   EXPECT_THAT(error("ffm", {}, 4), HasSubstr("[batch, 2 or more fields, (fields - 1) k]"));
   EXPECT_THAT(error("dlrm", {}, 1), HasSubstr("2 or more fields"));
 }

@@ -171,6 +171,8 @@ void Dropout(Emission& e) {
 
 void Flatten(Emission& e) { e.Last("Flatten", e.in, {{"axis", int64_t{1}}}); }
 
+void StopGradient(Emission& e) { e.Last("Identity", e.in); }
+
 void Gather(Emission& e) {
   const std::vector<int64_t> indices = e.options.Ints("indices", {}, 0, INT32_MAX);
   e.Last("Gather", {e.in[0], e.Ints("indices", indices)},
@@ -278,6 +280,7 @@ const Entry kEmitters[] = {
     {"Softplus", &Same},
     {"Split", &Split},
     {"Sqrt", &Same},
+    {"StopGradient", &StopGradient},
     {"Sub", &Same},
     {"Tanh", &Same},
     {"Transpose", &Transpose},

@@ -6,14 +6,30 @@
 namespace tessera::worker {
 namespace {
 
-// Feature selection (equations 4 and 5 of the paper) without context features: the gate's input is
-// a trained vector.
-Tensor SelectFeatures(ModelParts& parts, const std::string& name, Tensor features,
+// What steers the gates (equations 4 and 5 of the paper): the rows of the tables that gate1_table
+// and gate2_table name, of the columns that have them, else trained vectors.
+std::vector<Tensor> ReadContexts(ModelParts& parts, bool gates) {
+  std::vector<Tensor> contexts;
+  for (const std::string name : {"gate1", "gate2"}) {
+    const std::string option = name + "_table";
+    const std::string table = parts.options().Text(option, "");
+    if (!gates) {
+      if (!table.empty()) parts.options().Fail(option, "needs gate_hidden, the gates' layers");
+    } else if (!table.empty()) {
+      contexts.push_back(parts.TakeTable(option, table));
+    } else {
+      contexts.push_back(
+          parts.graph().Add(name + "/context", "Parameter", {},
+                            Options().Set("shape", std::vector<int64_t>{10}).Set("stddev", 0.1)));
+    }
+  }
+  return contexts;
+}
+
+// Feature selection: twice a sigmoid of a network over the context weighs the features.
+Tensor SelectFeatures(ModelParts& parts, const std::string& name, Tensor context, Tensor features,
                       const ModelParts::MlpShape& gate) {
   GraphBuilder& graph = parts.graph();
-  const Tensor context =
-      graph.Add(name + "/context", "Parameter", {},
-                Options().Set("shape", std::vector<int64_t>{10}).Set("stddev", 0.1));
   const Tensor x = parts.Hidden(name, context, gate);
   const Tensor weight = graph.Add(name + "/gate", "Sigmoid",
                                   {parts.Linear(name + "/linear", x, parts.Size(features, 0))});
@@ -28,7 +44,8 @@ Tensor SelectFeatures(ModelParts& parts, const std::string& name, Tensor feature
 // through its own feature selection, fused by a bilinear form in several heads. Options: mlp1,
 // mlp2, their layers ([400], [400]); dropout1, dropout2 (each dropout, 0), activation, batch_norm
 // (false); heads (1), which divide the last widths; gate_hidden, the layers of the feature gates
-// ([]: no feature selection); linear_table names a table that is left out.
+// ([]: no feature selection), whose contexts are the rows of gate1_table and gate2_table (a trained
+// vector); linear_table names a table that is left out.
 Tensor BuildFinalMlp(ModelParts& parts) {
   OptionReader& options = parts.options();
   GraphBuilder& graph = parts.graph();
@@ -36,6 +53,7 @@ Tensor BuildFinalMlp(ModelParts& parts) {
   if (!common.hidden.empty()) options.Fail("hidden", "set mlp1 and mlp2 instead");
   const std::vector<int64_t> gate_hidden = parts.Widths("gate_hidden", {});
   const int64_t heads = options.Int("heads", 1, 1, 1 << 10);
+  const std::vector<Tensor> contexts = ReadContexts(parts, !gate_hidden.empty());
   const Tensor features = parts.Features();
   std::vector<Tensor> streams;
   for (const std::string number : {"1", "2"}) {
@@ -49,7 +67,8 @@ Tensor BuildFinalMlp(ModelParts& parts) {
     }
     Tensor x = features;
     if (!gate_hidden.empty())
-      x = SelectFeatures(parts, "gate" + number, x, {gate_hidden, common.activation, false, 0});
+      x = SelectFeatures(parts, "gate" + number, contexts[streams.size()], x,
+                         {gate_hidden, common.activation, false, 0});
     streams.push_back(parts.Hidden("mlp" + number, x, mlp));
   }
   // x_h^T W_h y_h in every head: the heads' x_h^T W_h side by side, times y.

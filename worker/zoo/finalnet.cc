@@ -4,19 +4,22 @@
 namespace tessera::worker {
 namespace {
 
-// A block of factorized interaction layers (equation 4 of the paper): the two halves of a linear
-// map, h1 + h1 * h2.
+// A block of factorized interaction layers (equation 4 of the paper): of the two halves of a linear
+// map, h1 + h1 * h2 or, where `concat` is set, h1 and h1 * h2 side by side, each half as wide.
 Tensor Block(ModelParts& parts, const std::string& name, Tensor x,
-             const ModelParts::MlpShape& shape) {
+             const ModelParts::MlpShape& shape, bool concat) {
   GraphBuilder& graph = parts.graph();
   for (size_t i = 0; i < shape.hidden.size(); ++i) {
     const std::string layer = absl::StrCat(name, "/", i + 1);
-    const Tensor both = parts.Linear(layer + "/linear", x, 2 * shape.hidden[i]);
+    const Tensor both =
+        parts.Linear(layer + "/linear", x, concat ? shape.hidden[i] : 2 * shape.hidden[i]);
     const std::vector<Tensor> halves =
         graph.AddNamed(layer + "/halves", "Split", {both}, Options().Set("num_outputs", 2.0),
                        {layer + "/first", layer + "/second"});
     const Tensor product = graph.Add(layer + "/product", "Mul", halves);
-    x = parts.Activate(layer, graph.Add(layer + "/sum", "Add", {halves[0], product}), shape);
+    const Tensor joined = concat ? parts.Concat(layer + "/both", {halves[0], product})
+                                 : graph.Add(layer + "/sum", "Add", {halves[0], product});
+    x = parts.Activate(layer, joined, shape);
   }
   return x;
 }
@@ -36,14 +39,31 @@ Tensor GateFields(ModelParts& parts, Tensor fields) {
   return graph.Add("gate/fields", "Concat", {fields, gated}, Options().Set("axis", 1.0));
 }
 
+// Section 3.3 of the paper: each block also learns the prediction of both, p, as if it were the
+// label, and p learns nothing from it. With a block's logit z, its share of a sample's loss is
+//   -p log sigmoid(z) - (1 - p) log(1 - sigmoid(z)) = softplus(z) - p z.
+void AddMutualLoss(ModelParts& parts, Tensor logit, const std::vector<Tensor>& blocks,
+                   double weight) {
+  GraphBuilder& graph = parts.graph();
+  const Tensor target = graph.Add("mutual/target", "StopGradient",
+                                  {graph.Add("mutual/prediction", "Sigmoid", {logit})});
+  for (size_t i = 0; i < blocks.size(); ++i) {
+    const std::string name = absl::StrCat("mutual/", i + 1);
+    const Tensor agreed = graph.Add(name + "/agreed", "Mul", {target, blocks[i]});
+    const Tensor softplus = graph.Add(name + "/softplus", "Softplus", {blocks[i]});
+    graph.AddLoss(graph.Add(name + "/loss", "Sub", {softplus, agreed}), static_cast<float>(weight));
+  }
+}
+
 }  // namespace
 
 // FinalNet (Zhu et al. 2023, "FINAL: Factorized Interaction Layer for CTR Prediction", SIGIR):
 // blocks of factorized interaction layers, each of which squares the order of the interactions; the
-// logits of two blocks are averaged. The paper's loss of each block against the other's prediction
-// is not part of it. Options: block1, block2, their layers ([400, 400], [400]; block2: [] leaves it
-// out); field_gate, before block 1 (true); activation, batch_norm (false), dropout (0);
-// linear_table names a table that is left out.
+// logits of two blocks are averaged. Options: block1, block2, their layers ([400, 400], [400];
+// block2: [] leaves it out); residual, how a layer joins h1 and h1 * h2 (sum; concat); field_gate,
+// before block 1 (true); mutual, the weight of each block's loss against the prediction of both (0:
+// off; the paper has 1); activation, batch_norm (false), dropout (0); linear_table names a table
+// that is left out.
 Tensor BuildFinalNet(ModelParts& parts) {
   OptionReader& options = parts.options();
   GraphBuilder& graph = parts.graph();
@@ -52,16 +72,31 @@ Tensor BuildFinalNet(ModelParts& parts) {
   const std::vector<int64_t> block1 = parts.Widths("block1", {400, 400});
   const std::vector<int64_t> block2 = parts.Widths("block2", {400});
   const bool field_gate = options.Bool("field_gate", true);
+  const double mutual = options.Number("mutual", 0, 0, 1e6);
+  if (mutual > 0 && block2.empty()) options.Fail("mutual", "needs block2, found none");
+  const bool concat = options.Choice("residual", "sum", {"concat", "sum"}) == "concat";
+  for (const auto& [name, widths] : {std::pair("block1", block1), std::pair("block2", block2)}) {
+    for (const int64_t width : widths) {
+      if (concat && width % 2 != 0)
+        options.Fail(
+            name, absl::StrCat("its widths must be even where residual is concat, found ", width));
+    }
+  }
   const Tensor fields = parts.AllFieldVectors();
   shape.hidden = block1;
   const Tensor gated = field_gate ? GateFields(parts, fields) : fields;
-  const Tensor x = Block(parts, "block1", graph.Add("block1/flat", "Flatten", {gated}), shape);
+  const Tensor x =
+      Block(parts, "block1", graph.Add("block1/flat", "Flatten", {gated}), shape, concat);
   if (block2.empty()) return parts.Linear("block1/logit", x, 1);
   shape.hidden = block2;
-  const Tensor y = Block(parts, "block2", graph.Add("block2/flat", "Flatten", {fields}), shape);
-  const Tensor both = parts.Concat(
-      "model/logits", {parts.Linear("block1/logit", x, 1), parts.Linear("block2/logit", y, 1)});
-  return graph.Add("model/logit", "ReduceMean", {both});
+  const Tensor y =
+      Block(parts, "block2", graph.Add("block2/flat", "Flatten", {fields}), shape, concat);
+  const std::vector<Tensor> logits = {parts.Linear("block1/logit", x, 1),
+                                      parts.Linear("block2/logit", y, 1)};
+  const Tensor logit =
+      graph.Add("model/logit", "ReduceMean", {parts.Concat("model/logits", logits)});
+  if (mutual > 0) AddMutualLoss(parts, logit, logits, mutual);
+  return logit;
 }
 
 }  // namespace tessera::worker

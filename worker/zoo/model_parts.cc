@@ -23,7 +23,8 @@ const std::string& ModelParts::LinearTable() {
 std::vector<const ModelInputs::Table*> ModelParts::EmbeddingTables() {
   std::vector<const ModelInputs::Table*> tables;
   for (const ModelInputs::Table& table : inputs_.tables) {
-    if (table.name != LinearTable() && table.name != taken_table_) tables.push_back(&table);
+    if (table.name != LinearTable() && !taken_tables_.contains(table.name))
+      tables.push_back(&table);
   }
   return tables;
 }
@@ -132,8 +133,9 @@ Tensor ModelParts::TakeTable(const std::string& option, const std::string& by_de
                       option));
     return {};
   }
-  taken_table_ = name;
-  return graph_.Add(absl::StrCat("deep/", name), "Flatten", {graph_.Find(name)});
+  const std::string flat = absl::StrCat("deep/", name);
+  if (!taken_tables_.insert(name).second) return graph_.Find(flat);
+  return graph_.Add(flat, "Flatten", {graph_.Find(name)});
 }
 
 std::vector<int64_t> ModelParts::Widths(const std::string& name,

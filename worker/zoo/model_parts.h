@@ -1,6 +1,7 @@
 #pragma once
 
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -35,7 +36,7 @@ class ModelParts {
   // features: [batch, n].
   Tensor Features();
   // Leaves a table out of the three above from here on and returns its rows, flattened. It must be
-  // there; `option` names it in the options.
+  // there; `option` names it in the options. May be asked for again.
   Tensor TakeTable(const std::string& option, const std::string& by_default);
 
   struct MlpShape {
@@ -116,7 +117,7 @@ class ModelParts {
   OptionReader& options_;
   GraphBuilder& graph_;
   std::optional<std::string> linear_table_;
-  std::string taken_table_;
+  std::set<std::string> taken_tables_;
 };
 
 }  // namespace tessera::worker

@@ -54,6 +54,7 @@ const OpEntry kOps[] = {
     {"Softplus", "softplus", &NewSoftplus},
     {"Split", "split", &NewSplit},
     {"Sqrt", "sqrt", &NewSqrt},
+    {"StopGradient", "stop_gradient", &NewStopGradient},
     {"Sub", "subtract", &NewSub},
     {"Tanh", "tanh", &NewTanh},
     {"Transpose", "transpose", &NewTranspose},

@@ -74,6 +74,7 @@ absl::StatusOr<std::unique_ptr<Op>> NewSoftmax(absl::Span<const Shape>, OptionRe
 absl::StatusOr<std::unique_ptr<Op>> NewSoftplus(absl::Span<const Shape>, OptionReader&);
 absl::StatusOr<std::unique_ptr<Op>> NewSplit(absl::Span<const Shape>, OptionReader&);
 absl::StatusOr<std::unique_ptr<Op>> NewSqrt(absl::Span<const Shape>, OptionReader&);
+absl::StatusOr<std::unique_ptr<Op>> NewStopGradient(absl::Span<const Shape>, OptionReader&);
 absl::StatusOr<std::unique_ptr<Op>> NewSub(absl::Span<const Shape>, OptionReader&);
 absl::StatusOr<std::unique_ptr<Op>> NewTanh(absl::Span<const Shape>, OptionReader&);
 absl::StatusOr<std::unique_ptr<Op>> NewTranspose(absl::Span<const Shape>, OptionReader&);
