@@ -10,7 +10,7 @@ struct GateShape {
   bool batch_norm = false;
 };
 
-// The regulation module of the paper (equation 8): every field is weighted by a trained gate, the
+// The regulation module of the paper: every field is weighted by a trained gate, the
 // softmax of a vector over the temperature; x [batch, fields * dim].
 Tensor Regulate(ModelParts& parts, const std::string& name, Tensor x, const GateShape& shape) {
   GraphBuilder& graph = parts.graph();

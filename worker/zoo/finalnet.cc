@@ -39,8 +39,8 @@ Tensor GateFields(ModelParts& parts, Tensor fields) {
   return graph.Add("gate/fields", "Concat", {fields, gated}, Options().Set("axis", 1.0));
 }
 
-// Section 3.3 of the paper: each block also learns the prediction of both, p, as if it were the
-// label, and p learns nothing from it. With a block's logit z, its share of a sample's loss is
+// The paper's self-distillation: each block also learns the prediction of both, p, as if it were
+// the label, and p learns nothing from it. With a block's logit z, its share of a sample's loss is
 //   -p log sigmoid(z) - (1 - p) log(1 - sigmoid(z)) = softplus(z) - p z.
 void AddMutualLoss(ModelParts& parts, Tensor logit, const std::vector<Tensor>& blocks,
                    double weight) {
@@ -62,8 +62,8 @@ void AddMutualLoss(ModelParts& parts, Tensor logit, const std::vector<Tensor>& b
 // logits of two blocks are averaged. Options: block1, block2, their layers ([400, 400], [400];
 // block2: [] leaves it out); residual, how a layer joins h1 and h1 * h2 (sum; concat); field_gate,
 // before block 1 (true); mutual, the weight of each block's loss against the prediction of both (0:
-// off; the paper has 1); activation, batch_norm (false), dropout (0); linear_table names a table
-// that is left out.
+// off; the authors' code has 1); activation, batch_norm (false), dropout (0); linear_table names a
+// table that is left out.
 Tensor BuildFinalNet(ModelParts& parts) {
   OptionReader& options = parts.options();
   GraphBuilder& graph = parts.graph();
