@@ -86,7 +86,11 @@ CASES = [
     (fields.finalmlp, {}, {}),
     (fields.finalmlp, {"heads": 1, "gate_hidden": [], "mlp2": [6, 5]}, {}),
     (fields.finalmlp, {"gate_hidden": [5, 4], "activation": "tanh"}, {}),
-    (fields.finalmlp, {"gate1_table": "one", "gate2_table": "two"}, {"tables": {"one": 3, "two": 2}}),
+    (
+        fields.finalmlp,
+        {"gate1_table": "one", "gate2_table": "two"},
+        {"tables": {"one": 3, "two": 2}},
+    ),
     (fields.finalmlp, {"gate2_table": "one"}, {"tables": {"one": 3}}),
     (deep.dnn, {}, {}),
     (deep.dnn, {"activation": "prelu", "batch_norm": False}, {"tables": {"other": 2}}),

@@ -95,8 +95,9 @@ def masknet(n):
 def edcn(n):
     """Chen et al. 2021: before each layer both sides take the shared vector through gates of their
     own, a softmax over fields of g / temperature (the regulation module, with batch normalisation
-    behind it where gate_batch_norm says so, or else where the deep layers have it); a cross and a deep layer; their bridge is shared with the next. The logit reads
-    the last cross, deep and bridge."""
+    behind it where gate_batch_norm says so, or else where the deep layers have it); a cross and a
+    deep layer; their bridge is shared with the next. The logit reads the last cross, deep and
+    bridge."""
     fields = n.all_vectors()
     count, dim = fields.shape[1:]
     shared = flat(fields)

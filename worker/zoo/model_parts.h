@@ -36,7 +36,7 @@ class ModelParts {
   // features: [batch, n].
   Tensor Features();
   // Leaves a table out of the three above from here on and returns its rows, flattened. It must be
-  // there; `option` names it in the options. May be asked for again.
+  // there; `option` names it in the options. May be taken again.
   Tensor TakeTable(const std::string& option, const std::string& by_default);
 
   struct MlpShape {
