@@ -18,6 +18,7 @@
 #include "worker/data/glob.h"
 #include "worker/dense/model.h"
 #include "worker/job_context.h"
+#include "worker/onnx/onnx_file.h"
 
 namespace tessera::local {
 namespace {

@@ -19,6 +19,7 @@
 #include "worker/dense/model_inputs.h"
 #include "worker/dense_blocks.h"
 #include "worker/onnx/export.h"
+#include "worker/onnx/onnx_file.h"
 #include "worker/onnx/safetensors.h"
 
 namespace tessera::local {

@@ -11,6 +11,7 @@
 #include "common/status_macros.h"
 #include "worker/dense/model_inputs.h"
 #include "worker/device.h"
+#include "worker/onnx/onnx_file.h"
 #include "worker/sample_groups.h"
 
 namespace tessera::worker {

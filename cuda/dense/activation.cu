@@ -2,6 +2,7 @@
 
 #include "common/math/activation/abs.h"
 #include "common/math/activation/clip.h"
+#include "common/math/activation/cos.h"
 #include "common/math/activation/elu.h"
 #include "common/math/activation/erf.h"
 #include "common/math/activation/exp.h"
@@ -9,12 +10,15 @@
 #include "common/math/activation/hard_sigmoid.h"
 #include "common/math/activation/leaky_relu.h"
 #include "common/math/activation/log.h"
+#include "common/math/activation/pow.h"
 #include "common/math/activation/relu.h"
 #include "common/math/activation/selu.h"
 #include "common/math/activation/sigmoid.h"
 #include "common/math/activation/silu.h"
+#include "common/math/activation/sin.h"
 #include "common/math/activation/softplus.h"
 #include "common/math/activation/sqrt.h"
+#include "common/math/activation/step.h"
 #include "common/math/activation/tanh.h"
 #include "cuda/pack.h"
 
@@ -46,6 +50,7 @@ void ActivateBackward(Stream& stream, const typename Formula::Params& params, co
 
 TESSERA_ACTIVATION(math::Abs)
 TESSERA_ACTIVATION(math::Clip)
+TESSERA_ACTIVATION(math::Cos)
 TESSERA_ACTIVATION(math::Elu)
 TESSERA_ACTIVATION(math::Erf)
 TESSERA_ACTIVATION(math::Exp)
@@ -53,12 +58,15 @@ TESSERA_ACTIVATION(math::Gelu)
 TESSERA_ACTIVATION(math::HardSigmoid)
 TESSERA_ACTIVATION(math::LeakyRelu)
 TESSERA_ACTIVATION(math::Log)
+TESSERA_ACTIVATION(math::Pow)
 TESSERA_ACTIVATION(math::Relu)
 TESSERA_ACTIVATION(math::Selu)
 TESSERA_ACTIVATION(math::Sigmoid)
 TESSERA_ACTIVATION(math::Silu)
+TESSERA_ACTIVATION(math::Sin)
 TESSERA_ACTIVATION(math::Softplus)
 TESSERA_ACTIVATION(math::Sqrt)
+TESSERA_ACTIVATION(math::Step)
 TESSERA_ACTIVATION(math::Tanh)
 
 }  // namespace tessera::cuda

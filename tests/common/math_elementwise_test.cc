@@ -6,17 +6,21 @@
 
 #include "common/math/activation/abs.h"
 #include "common/math/activation/clip.h"
+#include "common/math/activation/cos.h"
 #include "common/math/activation/elu.h"
 #include "common/math/activation/exp.h"
 #include "common/math/activation/gelu.h"
 #include "common/math/activation/hard_sigmoid.h"
 #include "common/math/activation/leaky_relu.h"
 #include "common/math/activation/log.h"
+#include "common/math/activation/pow.h"
 #include "common/math/activation/relu.h"
 #include "common/math/activation/selu.h"
 #include "common/math/activation/sigmoid.h"
 #include "common/math/activation/silu.h"
+#include "common/math/activation/sin.h"
 #include "common/math/activation/softplus.h"
+#include "common/math/activation/step.h"
 #include "common/math/activation/tanh.h"
 #include "common/math/loss/huber.h"
 #include "common/math/loss/sigmoid_cross_entropy.h"
@@ -82,13 +86,21 @@ TEST(Activations, HaveTheReferenceValuesAndDerivatives) {
       Check<Clip>({-p, p}, fx, y, dy);
     } else if (name == "selu") {
       Check<Selu>({}, fx, y, dy);
+    } else if (name == "sin") {
+      Check<Sin>({}, fx, y, dy);
+    } else if (name == "cos") {
+      Check<Cos>({}, fx, y, dy);
+    } else if (name == "step") {
+      Check<Step>({}, fx, y, dy);
+    } else if (name == "pow") {
+      Check<Pow>({p}, fx, y, dy);
     } else if (name == "hard_sigmoid") {
       Check<HardSigmoid>({p, 0.5f}, fx, y, dy);
     } else {
       FAIL() << "unknown activation " << name;
     }
   }
-  EXPECT_EQ(count, 412);
+  EXPECT_EQ(count, 523);
 }
 
 TEST(SigmoidCrossEntropy, HasTheReferenceValuesAndGradients) {

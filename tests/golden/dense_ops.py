@@ -59,6 +59,7 @@ OPS = {
     "Clip": elementwise(lambda x, o: min(max(x, o.get("min", -1e30)), o.get("max", 1e30))),
     "Concat": concat,
     "Constant": constant,
+    "Cos": elementwise(lambda x, o: math.cos(x)),
     "Dice": dice,
     "Div": broadcast(lambda v: v[0] / v[1]),
     "DotInteraction": dot_interaction,
@@ -82,6 +83,7 @@ OPS = {
     "MatMul": mat_mul,
     "Mul": broadcast(math.prod),
     "Parameter": parameter,
+    "Pow": elementwise(lambda x, o: x ** o["exponent"]),
     "PRelu": p_relu,
     "ReduceMax": reduce(max),
     "ReduceMean": reduce(lambda v: sum(v) / len(v)),
@@ -95,11 +97,13 @@ OPS = {
     "SequenceMask": sequence_mask,
     "Sigmoid": elementwise(lambda x, o: logistic(x)),
     "Silu": elementwise(lambda x, o: x * logistic(x)),
+    "Sin": elementwise(lambda x, o: math.sin(x)),
     "Slice": slice_,
     "Softmax": softmax,
     "Softplus": elementwise(lambda x, o: math.log1p(math.exp(x))),
     "Split": split,
     "Sqrt": elementwise(lambda x, o: math.sqrt(x)),
+    "Step": elementwise(lambda x, o: 1.0 if x > 0 else 0.0),
     "StopGradient": elementwise(lambda x, o: x),
     "Sub": broadcast(lambda v: v[0] - v[1]),
     "Tanh": elementwise(lambda x, o: math.tanh(x)),
@@ -217,6 +221,11 @@ CASES = [
     ("RollBatch", 4, [[3]], [], [3], {}),
     ("RollBatch", 1, [[2]], [], [2], {}),
     ("StopGradient", 3, [[2, 3]], [], [2, 3], {}),
+    ("Cos", 3, [[4]], [], [4], {}),
+    ("Sin", 3, [[4]], [], [4], {}),
+    ("Step", 3, [[4]], [], [4], {}),
+    ("Pow", 3, [[4]], [], [4], {"exponent": 3}),
+    ("Pow", 3, [[4]], [], [4], {"exponent": -1.5}),
 ]
 
 
@@ -250,7 +259,7 @@ def write(out, seed, op, batch, input_dims, trained_sizes, output_dims, options)
     inputs = [
         away_from_zero(numbers(seed + k, batch * product(d))) for k, d in enumerate(input_dims)
     ]
-    if op in ("Log", "Sqrt"):  # of what has one
+    if op in ("Log", "Sqrt", "Pow"):  # of what has one
         inputs = [[abs(x) for x in inputs[0]]]
     if op == "Div":  # by what is not near zero
         inputs[1] = [x + math.copysign(0.5, x) for x in inputs[1]]

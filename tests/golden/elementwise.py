@@ -58,6 +58,10 @@ ACTIVATIONS = {
     "abs": (lambda x, a: abs(x), lambda x, a: (x > 0) - (x < 0)),
     "exp": (lambda x, a: exp(x), lambda x, a: exp(x)),
     "log": (lambda x, a: Decimal(x).ln(), lambda x, a: 1 / Decimal(x)),
+    "sin": (lambda x, a: math.sin(x), lambda x, a: math.cos(x)),
+    "cos": (lambda x, a: math.cos(x), lambda x, a: -math.sin(x)),
+    "step": (lambda x, a: 1.0 if x > 0 else 0.0, lambda x, a: 0.0),
+    "pow": (lambda x, a: Decimal(x) ** Decimal(a), lambda x, a: Decimal(a) * Decimal(x) ** (Decimal(a) - 1)),
     # kept within [-a, a]
     "clip": (lambda x, a: min(max(x, -a), a), lambda x, a: 1.0 if abs(x) <= a else 0.0),
     "selu": (lambda x, a: GAMMA * (Decimal(x) if x > 0 else ALPHA * (exp(x) - 1)),
@@ -68,7 +72,7 @@ ACTIVATIONS = {
     "silu": (lambda x, a: Decimal(x) * sigmoid(x),
              lambda x, a: sigmoid(x) * (1 + Decimal(x) * sigmoid(-x))),
 }
-PARAMS = {"leaky_relu": [0.01, 0.2], "elu": [1.0, 0.5], "clip": [1.5], "hard_sigmoid": [0.2, 0.05]}
+PARAMS = {"pow": [3.0, -1.5, 0.25], "leaky_relu": [0.01, 0.2], "elu": [1.0, 0.5], "clip": [1.5], "hard_sigmoid": [0.2, 0.05]}
 # Klambauer et al. 2017, arXiv:1706.02515: with these SELU keeps mean 0 and variance 1.
 ALPHA, GAMMA = Decimal("1.6732632423543772848170429916717"), Decimal("1.0507009873554804934193349852946")
 
@@ -80,7 +84,7 @@ def main():
     for name, (value, derivative) in ACTIVATIONS.items():
         for param in PARAMS.get(name, [0.0]):
             param = f32(param)
-            for x in points if name != "log" else [x for x in points if x > 0]:
+            for x in [x for x in points if x > 0 or name not in ("log", "pow")]:
                 lines.append("activation %s %.17g %.17g %.17g %.17g"
                              % (name, param, x, value(x, param), derivative(x, param)))
     for label in (0.0, 1.0, 0.25):

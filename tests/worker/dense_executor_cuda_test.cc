@@ -12,7 +12,8 @@ namespace {
 
 class ExecutorOnCuda : public CardTest {};
 
-// Every model, one with a loss of its graph's, and the losses that are not of clicks.
+// Every model, one with a loss of its graph's, the losses that are not of clicks, and layers that
+// share parameters.
 std::vector<v1::JobSpec> ZooJobs() {
   std::vector<v1::JobSpec> jobs;
   for (const std::string& name : ZooModelNames()) jobs.push_back(TinyJob(name));
@@ -24,6 +25,7 @@ std::vector<v1::JobSpec> ZooJobs() {
     jobs.back().mutable_model()->set_loss(loss);
     if (IsRanking(loss)) jobs.back().mutable_model()->set_group_by("c0");
   }
+  jobs.push_back(TwoTowers(/*shared=*/true));
   jobs.push_back(TinyJob("mmoe"));
   jobs.back().mutable_model()->mutable_tasks(0)->set_positive_weight(3);
   jobs.back().mutable_model()->mutable_tasks(1)->set_loss(v1::MEAN_SQUARED_ERROR);

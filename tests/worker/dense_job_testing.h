@@ -123,6 +123,35 @@ inline void ExpectNear(absl::Span<const float> found, absl::Span<const float> ex
   }
 }
 
+// Two towers of one linear layer and a normalisation, over a column each: two layers of their own,
+// or one pair of layers whose parameters both use.
+inline v1::JobSpec TwoTowers(bool shared) {
+  v1::JobSpec spec = Job("layers", 2, 1);
+  const auto add = [&](const std::string& name, const std::string& op,
+                       const std::vector<std::string>& inputs,
+                       const google::protobuf::Struct& options = {}) {
+    v1::LayerSpec* layer = spec.mutable_model()->add_layers();
+    layer->set_name(name);
+    layer->set_op(op);
+    for (const std::string& input : inputs) layer->add_inputs(input);
+    *layer->mutable_options() = options;
+    return layer;
+  };
+  for (const std::string tower : {"0", "1"}) {
+    v1::LayerSpec* linear =
+        add("linear" + tower, "Gemm", {"c" + tower + ".embedding"}, Options().Set("units", 3.0));
+    v1::LayerSpec* norm = add("norm" + tower, "BatchNormalization", {"linear" + tower});
+    if (shared && tower == "1") {
+      linear->set_parameters_of("linear0");
+      norm->set_parameters_of("norm0");
+    }
+    add("out" + tower, "Tanh", {"norm" + tower});
+  }
+  add("product", "Mul", {"out0", "out1"});
+  add("logit", "ReduceSum", {"product"});
+  return spec;
+}
+
 inline google::protobuf::Struct SmallMlp() {
   return Options()
       .Set("hidden", std::vector<int64_t>{17, 9})

@@ -122,6 +122,49 @@ TEST(Layers, AddTheGradientsOfATensorWithSeveralReaders) {
   EXPECT_NEAR(session.trained_gradient[0], slope * (2 * x + 2), 1e-5);
 }
 
+// The gradient is the sum of what layers of their own would have.
+TEST(Layers, ShareParametersAndAddTheirGradients) {
+  const std::unique_ptr<Model> one = MakeModel(TwoTowers(true)), two = MakeModel(TwoTowers(false));
+  ASSERT_TRUE(one != nullptr && two != nullptr);
+  EXPECT_EQ(one->trained_floats(), 4u * 3 + 3 + 3 + 3);
+  EXPECT_EQ(one->statistics_floats(), 6u);
+  EXPECT_EQ(two->trained_floats(), 2 * one->trained_floats());
+  Session shared(*one), apart(*two);
+  const std::vector<float> values = Normals(3, one->trained_floats());
+  for (size_t i = 0; i < apart.trained.size(); ++i) {
+    if (i < values.size()) shared.trained[i] = values[i];
+    apart.trained[i] = values[i % values.size()];
+  }
+  for (const uint32_t batch : {300u, 7u}) {
+    shared.Fill(batch, 5);
+    apart.Fill(batch, 5);
+    EXPECT_EQ(shared.Step().loss_sum, apart.Step().loss_sum);
+    const auto sum = [](const std::vector<float>& both, size_t half) {
+      std::vector<float> sums;
+      for (size_t i = 0; i < half; ++i) sums.push_back(both[i] + both[half + i]);
+      return sums;
+    };
+    EXPECT_EQ(shared.trained_gradient, sum(apart.trained_gradient, one->trained_floats()));
+    EXPECT_EQ(shared.statistics_gradient, sum(apart.statistics_gradient, one->statistics_floats()));
+    EXPECT_NE(shared.trained_gradient[0], apart.trained_gradient[0]);
+  }
+  EXPECT_THAT(one->graph().Summary(), HasSubstr("total: 21 trained parameters, 6 running"));
+}
+
+TEST(Layers, ShareNoParametersOfAnotherShape) {
+  v1::JobSpec spec = TwoTowers(true);
+  spec.mutable_model()->mutable_layers(3)->set_parameters_of("norm0");
+  EXPECT_THAT(ErrorOf(spec), AllOf(StartsWith("model.layers[3]: layer \"linear1\", Gemm("),
+                                   HasSubstr("parameters_of: \"norm0\" has the parameters weight "
+                                             "[3], bias [3], running_mean [3], running_var [3]; "
+                                             "expected weight [3, 4], bias [3]")));
+  spec.mutable_model()->mutable_layers(3)->set_parameters_of("out0");
+  EXPECT_THAT(ErrorOf(spec), HasSubstr("\"out0\" has the parameters none"));
+  spec.mutable_model()->mutable_layers(3)->set_parameters_of("liner0");
+  EXPECT_THAT(ErrorOf(spec), AllOf(HasSubstr("parameters_of: no earlier layer \"liner0\""),
+                                   HasSubstr("did you mean \"linear0\"?")));
+}
+
 TEST(Layers, NameTheOutput) {
   const std::string two = R"pb(
     layers { name: "a" op: "Bias" inputs: "d0" outputs: "y" }

@@ -72,7 +72,7 @@ inline OnnxCase CaseOfOp(const std::string& op, const std::vector<std::vector<in
       add("length", "Mul", {"size", "factor"});
       names.back() = "length";
     }
-    if (op != "Log" && op != "Sqrt") continue;
+    if (op != "Log" && op != "Sqrt" && op != "Pow") continue;
     add("positive", "Abs", {names.back()});
     names.back() = "positive";
   }

@@ -120,11 +120,20 @@ void Executor::BindGradients(absl::Span<float> trained, absl::Span<float> statis
   for (Step& step : steps_) {
     step.trained_gradients.clear();
     step.statistics_gradients.clear();
-    for (const int32_t p : graph.nodes()[step.node].parameters) {
+    step.trained_sums.clear();
+    step.statistics_sums.clear();
+    const GraphNode& node = graph.nodes()[step.node];
+    float* shared = arena() + step.shared_gradients_at;
+    for (const int32_t p : node.parameters) {
       const GraphParameter& parameter = graph.parameters()[p];
-      (parameter.spec.trained ? step.trained_gradients : step.statistics_gradients)
-          .push_back((parameter.spec.trained ? trained : statistics)
-                         .subspan(parameter.offset, parameter.floats));
+      const bool is_trained = parameter.spec.trained;
+      const absl::Span<float> sum =
+          (is_trained ? trained : statistics).subspan(parameter.offset, parameter.floats);
+      auto& gradients = is_trained ? step.trained_gradients : step.statistics_gradients;
+      gradients.push_back(node.shares ? absl::Span<float>(shared, sum.size()) : sum);
+      if (!node.shares) continue;
+      (is_trained ? step.trained_sums : step.statistics_sums).push_back(sum);
+      shared += Buffer::RoundUp(sum.size());
     }
   }
 }
@@ -259,6 +268,18 @@ void Executor::RunBackward(Draws draws) {
   }
   for (const Step& step : steps_) {
     if (step.backward) step.op->ParameterGradients(NewBackwardPass(step, step.whole, draws));
+  }
+  AddShared();
+}
+
+void Executor::AddShared() {
+  for (const Step& step : steps_) {
+    for (size_t i = 0; i < step.trained_sums.size(); ++i) {
+      AddTo(pool_, step.trained_gradients[i], step.trained_sums[i]);
+    }
+    for (size_t i = 0; i < step.statistics_sums.size(); ++i) {
+      AddTo(pool_, step.statistics_gradients[i], step.statistics_sums[i]);
+    }
   }
 }
 

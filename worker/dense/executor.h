@@ -149,6 +149,10 @@ class Executor {
     std::vector<Part> parts;  // of ops that are BySample: together the batch
     std::vector<absl::Span<const float>> trained, statistics;
     std::vector<absl::Span<float>> trained_gradients, statistics_gradients;
+    // Of a node that shares its parameters: where in the arena it writes their gradients, and where
+    // these are added (AddShared).
+    size_t shared_gradients_at = 0;
+    std::vector<absl::Span<float>> trained_sums, statistics_sums;
   };
   // What names the draws of dropout.
   struct Draws {
@@ -176,6 +180,8 @@ class Executor {
   void RunForward(absl::Span<const float> trained, absl::Span<const float> statistics,
                   bool training, Draws draws);
   void RunBackward(Draws draws);
+  // Adds what nodes that share parameters wrote to the gradients of those that have them.
+  void AddShared();
   void Backward(const Step& step, const Part& part, Draws draws);
   uint64_t RandomKey(int32_t node, Draws draws) const;
   double EvaluateLosses(const Targets& targets, float loss_scale);
@@ -190,6 +196,7 @@ class Executor {
   void RunForwardOnCard(bool training);
   void RunLossesOnCard();
   void RunBackwardOnCard();
+  void AddSharedOnCard();
   void ScaleGradientsBack();
   void StartGradientsFromCard();
 

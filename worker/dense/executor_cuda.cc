@@ -156,6 +156,21 @@ void Executor::RunBackwardOnCard() {
       cuda::Accumulate(*stream_, from.data(), Gradient(addition.storage).data(), from.size());
     }
   }
+  AddSharedOnCard();
+}
+
+void Executor::AddSharedOnCard() {
+  const auto add = [this](absl::Span<float> from, absl::Span<float> to) {
+    cuda::Accumulate(*stream_, from.data(), to.data(), from.size());
+  };
+  for (const Step& step : steps_) {
+    for (size_t i = 0; i < step.trained_sums.size(); ++i) {
+      add(step.trained_gradients[i], step.trained_sums[i]);
+    }
+    for (size_t i = 0; i < step.statistics_sums.size(); ++i) {
+      add(step.statistics_gradients[i], step.statistics_sums[i]);
+    }
+  }
 }
 
 void Executor::ScaleGradientsBack() {

@@ -130,6 +130,11 @@ void Executor::Place(uint32_t capacity) {
   for (Step& step : steps_) {
     step.kept_at = take(step.op->KeptFloats(capacity));
     step.shared_at = take(step.op->SharedFloats());
+    const GraphNode& node = model_.graph().nodes()[step.node];
+    step.shared_gradients_at = at;
+    for (const int32_t p : node.parameters) {
+      if (node.shares) take(model_.graph().parameters()[p].floats);
+    }
   }
   scratch_at_ = take(capacity * scratch_floats_);
   op_scratch_at_ = take(op_scratch_floats_);

@@ -53,18 +53,19 @@ Tensor GraphBuilder::Input(const std::string& name, const Shape& shape, bool nee
 }
 
 Tensor GraphBuilder::Add(const std::string& name, absl::string_view op,
-                         const std::vector<Tensor>& inputs,
-                         const google::protobuf::Struct& options) {
-  return AddNamed(name, op, inputs, options, {name})[0];
+                         const std::vector<Tensor>& inputs, const google::protobuf::Struct& options,
+                         const std::string& parameters_of) {
+  return AddNamed(name, op, inputs, options, {name}, parameters_of)[0];
 }
 
 std::vector<Tensor> GraphBuilder::AddNamed(const std::string& name, absl::string_view op,
                                            const std::vector<Tensor>& inputs,
                                            const google::protobuf::Struct& options,
-                                           const std::vector<std::string>& outputs) {
+                                           const std::vector<std::string>& outputs,
+                                           const std::string& parameters_of) {
   std::vector<Tensor> tensors(outputs.size());
   if (!status_.ok()) return tensors;
-  Fail(TryAdd(name, op, inputs, options, outputs));
+  Fail(TryAdd(name, op, inputs, options, outputs, parameters_of));
   if (!status_.ok()) return tensors;
   const GraphNode& node = graph_->nodes_.back();
   for (size_t i = 0; i < tensors.size(); ++i) tensors[i] = {node.outputs[i]};
@@ -74,7 +75,8 @@ std::vector<Tensor> GraphBuilder::AddNamed(const std::string& name, absl::string
 absl::Status GraphBuilder::TryAdd(const std::string& name, absl::string_view op,
                                   const std::vector<Tensor>& inputs,
                                   const google::protobuf::Struct& options,
-                                  const std::vector<std::string>& outputs) {
+                                  const std::vector<std::string>& outputs,
+                                  const std::string& parameters_of) {
   const std::string label = absl::StrCat("layer \"", name, "\"");
   const OpEntry* entry = FindOp(op);
   if (entry == nullptr) {
@@ -127,6 +129,9 @@ absl::Status GraphBuilder::TryAdd(const std::string& name, absl::string_view op,
     for (const int64_t dim : spec.shape) shape.Append(dim);
     if (shape.floats() > kMostFloats) return too_large(spec.name, shape);
   }
+  if (!parameters_of.empty()) {
+    TESSERA_RETURN_IF_ERROR(WithContext(ShareParameters(parameters_of, node), call));
+  }
   const auto producer = static_cast<int32_t>(graph_->nodes_.size());
   bool needs_gradient = std::any_of(node.op->parameters().begin(), node.op->parameters().end(),
                                     [](const ParameterSpec& spec) { return spec.trained; });
@@ -137,6 +142,7 @@ absl::Status GraphBuilder::TryAdd(const std::string& name, absl::string_view op,
     node.outputs.push_back(NewTensor(outputs[i], node.op->outputs()[i], producer, needs_gradient));
   }
   for (const ParameterSpec& spec : node.op->parameters()) {
+    if (node.shares) break;
     GraphParameter parameter{absl::StrCat(name, "/", spec.name), spec};
     parameter.floats = 1;
     for (const int64_t dim : spec.shape) parameter.floats *= static_cast<uint64_t>(dim);
@@ -148,6 +154,31 @@ absl::Status GraphBuilder::TryAdd(const std::string& name, absl::string_view op,
   }
   graph_->nodes_.push_back(std::move(node));
   return absl::OkStatus();
+}
+
+absl::Status GraphBuilder::ShareParameters(const std::string& of, GraphNode& node) const {
+  const auto text = [](const Op& op) {
+    std::vector<std::string> specs;
+    for (const ParameterSpec& spec : op.parameters()) {
+      specs.push_back(absl::StrCat(spec.name, " [", absl::StrJoin(spec.shape, ", "), "]"));
+    }
+    return specs.empty() ? std::string("none") : absl::StrJoin(specs, ", ");
+  };
+  for (const GraphNode& other : graph_->nodes_) {
+    if (other.name != of) continue;
+    if (text(*other.op) != text(*node.op) || other.parameters.empty()) {
+      return absl::InvalidArgumentError(absl::StrCat("parameters_of: \"", of,
+                                                     "\" has the parameters ", text(*other.op),
+                                                     "; expected ", text(*node.op)));
+    }
+    node.parameters = other.parameters;
+    node.shares = true;
+    return absl::OkStatus();
+  }
+  std::vector<std::string> names;
+  for (const GraphNode& other : graph_->nodes_) names.push_back(other.name);
+  return absl::InvalidArgumentError(
+      absl::StrCat("parameters_of: no earlier layer \"", of, "\"", KnownNames(of, names)));
 }
 
 void GraphBuilder::AddLoss(Tensor tensor, float weight) {

@@ -43,6 +43,7 @@ struct GraphNode {
   std::vector<int32_t> inputs;       // tensors
   std::vector<int32_t> outputs;      // tensors
   std::vector<int32_t> parameters;
+  bool shares = false;         // `parameters` are those of an earlier node
   bool training_only = false;  // only losses of the graph lie behind it, no output
 };
 
@@ -100,12 +101,14 @@ class GraphBuilder {
   Tensor Input(const std::string& name, const Shape& shape, bool needs_gradient);
   // A node with one output, which has the node's name.
   Tensor Add(const std::string& name, absl::string_view op, const std::vector<Tensor>& inputs,
-             const google::protobuf::Struct& options = {});
-  // A node with these outputs.
+             const google::protobuf::Struct& options = {}, const std::string& parameters_of = "");
+  // A node with these outputs. Its parameters are its own, or those of the earlier node
+  // `parameters_of`, which has as many of the same names and shapes.
   std::vector<Tensor> AddNamed(const std::string& name, absl::string_view op,
                                const std::vector<Tensor>& inputs,
                                const google::protobuf::Struct& options,
-                               const std::vector<std::string>& outputs);
+                               const std::vector<std::string>& outputs,
+                               const std::string& parameters_of = "");
   // Adds the tensor, [batch, 1], to the loss (GraphLoss); a weight above 0.
   void AddLoss(Tensor tensor, float weight);
   // The tensor of that name, or index -1.
@@ -139,7 +142,9 @@ class GraphBuilder {
                     bool needs_gradient);
   absl::Status TryAdd(const std::string& name, absl::string_view op,
                       const std::vector<Tensor>& inputs, const google::protobuf::Struct& options,
-                      const std::vector<std::string>& outputs);
+                      const std::vector<std::string>& outputs, const std::string& parameters_of);
+  // Gives the node those of the earlier one. Errors do not name the node.
+  absl::Status ShareParameters(const std::string& of, GraphNode& node) const;
   absl::Status CheckOutput(const Output& output) const;
   void MarkTrainingOnly();
   // The tensor whose memory it is a view of, or itself.

@@ -77,7 +77,7 @@ absl::Status AddLayer(const v1::LayerSpec& layer, InputNames& names, GraphBuilde
   }
   std::vector<std::string> outputs(layer.outputs().begin(), layer.outputs().end());
   if (outputs.empty()) outputs.push_back(layer.name());
-  graph.AddNamed(layer.name(), layer.op(), inputs, layer.options(), outputs);
+  graph.AddNamed(layer.name(), layer.op(), inputs, layer.options(), outputs, layer.parameters_of());
   return graph.status();
 }
 

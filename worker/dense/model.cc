@@ -15,7 +15,6 @@ namespace tessera::worker {
 namespace {
 
 constexpr char kLayersModel[] = "layers";
-constexpr char kOnnxModel[] = "onnx";
 
 absl::Status CheckFields(const v1::ModelSpec& model) {
   const auto misplaced = [&](absl::string_view field, absl::string_view owner) {
@@ -149,24 +148,6 @@ void Model::InitialParameters(absl::Span<float> trained, absl::Span<float> stati
                   values.begin());
     }
   }
-}
-
-absl::StatusOr<std::string> ReadOnnxFile(const v1::JobSpec& spec, FileSystem& fs,
-                                         const std::string& data_root) {
-  if (spec.model().name() != kOnnxModel) return std::string();
-  const auto read = [&]() -> absl::StatusOr<std::string> {
-    TESSERA_ASSIGN_OR_RETURN(const std::string path,
-                             PathBelow(data_root, spec.model().onnx_file()));
-    TESSERA_ASSIGN_OR_RETURN(const auto file, fs.Open(path));
-    if (file->Size() > INT32_MAX) {
-      return absl::ResourceExhaustedError(
-          absl::StrCat(path, " has ", file->Size(), " bytes, more than the 2 GB of an ONNX file"));
-    }
-    return ReadWholeFile(fs, path);
-  };
-  absl::StatusOr<std::string> content = read();
-  if (!content.ok()) return WithContext(content.status(), "model.onnx_file");
-  return content;
 }
 
 }  // namespace tessera::worker

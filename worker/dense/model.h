@@ -23,7 +23,7 @@ class Model {
  public:
   // The zoo model, the layers or the ONNX file that spec.model names. `dense_width` is that of the
   // reader's batches, the sum of the dense columns' widths; `onnx_file` is the content of
-  // spec.model.onnx_file (ReadOnnxFile) and empty for other models. INVALID_ARGUMENT and
+  // spec.model.onnx_file (worker/onnx/onnx_file.h) and empty for other models. INVALID_ARGUMENT and
   // UNIMPLEMENTED name the field that is wrong.
   static absl::StatusOr<std::unique_ptr<Model>> New(const v1::JobSpec& spec, uint32_t dense_width,
                                                     absl::string_view onnx_file = "");
@@ -81,10 +81,5 @@ class Model {
   std::vector<Length> lengths_;
   std::unique_ptr<const Graph> graph_;
 };
-
-// The file of spec.model.onnx_file below `data_root`, read whole; empty where the model is none of
-// a file. INVALID_ARGUMENT, NOT_FOUND and RESOURCE_EXHAUSTED (above 2 GB) name the field.
-absl::StatusOr<std::string> ReadOnnxFile(const v1::JobSpec& spec, FileSystem& fs,
-                                         const std::string& data_root);
 
 }  // namespace tessera::worker

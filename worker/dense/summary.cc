@@ -28,9 +28,9 @@ std::string Graph::Summary() const {
     std::vector<std::string> inputs, shapes;
     for (const int32_t t : node.inputs) inputs.push_back(tensors_[t].name);
     for (const int32_t t : node.outputs) shapes.push_back(tensors_[t].shape.ToString());
-    uint64_t floats = 0;
+    uint64_t floats = 0;  // its own
     for (const int32_t p : node.parameters) {
-      if (parameters_[p].spec.trained) floats += parameters_[p].floats;
+      if (parameters_[p].spec.trained && !node.shares) floats += parameters_[p].floats;
     }
     rows.push_back({node.name, node.op_name, absl::StrJoin(inputs, ", "),
                     absl::StrJoin(shapes, ", "), Grouped(floats)});

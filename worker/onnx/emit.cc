@@ -24,9 +24,15 @@ absl::Span<const float> Emission::values(absl::string_view name) const {
   return {};
 }
 
+std::string Emission::ParameterName(absl::string_view name) const {
+  for (const int32_t p : node.parameters) {
+    if (name == graph.parameters()[p].spec.name) return graph.parameters()[p].name;
+  }
+  return "";
+}
+
 std::string Emission::Weight(absl::string_view name) {
-  return onnx.Floats(absl::StrCat(node.name, "/", std::string(name)), spec(name)->shape,
-                     values(name));
+  return onnx.Floats(ParameterName(name), spec(name)->shape, values(name));
 }
 
 std::string Emission::Value(const std::string& op, const std::vector<std::string>& inputs,
@@ -82,6 +88,11 @@ void Clip(Emission& e) {
   e.Last("Clip", {e.in[0], min, max});
 }
 
+void Pow(Emission& e) {
+  const auto exponent = static_cast<float>(e.options.Number("exponent", 1, -1e3, 1e3));
+  e.Last("Pow", {e.in[0], e.Scalar("exponent", exponent)});
+}
+
 void Add(Emission& e) { e.Last(e.in.size() == 2 ? "Add" : "Sum", e.in); }
 
 void Bias(Emission& e) { e.Last("Add", {e.in[0], e.Weight("bias")}); }
@@ -100,8 +111,7 @@ void Gemm(Emission& e) {
   for (int64_t i = 0; i < dims[0]; ++i) {
     for (int64_t j = 0; j < dims[1]; ++j) turned[j * dims[0] + i] = weight[i * dims[1] + j];
   }
-  const std::string matrix =
-      e.onnx.Floats(absl::StrCat(e.node.name, "/weight"), {dims[1], dims[0]}, turned);
+  const std::string matrix = e.onnx.Floats(e.ParameterName("weight"), {dims[1], dims[0]}, turned);
   if (!bias) return e.Last("MatMul", {e.in[0], matrix});
   e.Last("Add", {e.Value("MatMul", {e.in[0], matrix}), e.Weight("bias")});
 }
@@ -241,6 +251,7 @@ const Entry kEmitters[] = {
     {"Clip", &Clip},
     {"Concat", &Concat},
     {"Constant", &EmitConstant},
+    {"Cos", &Same},
     {"Dice", &EmitDice},
     {"Div", &Same},
     {"DotInteraction", &EmitDotInteraction},
@@ -264,6 +275,7 @@ const Entry kEmitters[] = {
     {"MatMul", &MatMul},
     {"Mul", &Same},
     {"Parameter", &EmitParameter},
+    {"Pow", &Pow},
     {"PRelu", &PRelu},
     {"ReduceMax", &Reduce},
     {"ReduceMean", &Reduce},
@@ -275,11 +287,13 @@ const Entry kEmitters[] = {
     {"SequenceMask", &EmitSequenceMask},
     {"Sigmoid", &Same},
     {"Silu", &EmitSilu},
+    {"Sin", &Same},
     {"Slice", &Slice},
     {"Softmax", &Softmax},
     {"Softplus", &Same},
     {"Split", &Split},
     {"Sqrt", &Same},
+    {"Step", &EmitStep},
     {"StopGradient", &StopGradient},
     {"Sub", &Same},
     {"Tanh", &Same},

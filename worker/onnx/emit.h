@@ -27,7 +27,8 @@ struct Emission {
   // Parameter `name` of the op.
   absl::Span<const float> values(absl::string_view name) const;
   const ParameterSpec* spec(absl::string_view name) const;  // nullptr: the node has none
-  // The parameter as an initializer of its own shape.
+  std::string ParameterName(absl::string_view name) const;
+  // The parameter as an initializer of its own shape; nodes that share it name the same one.
   std::string Weight(absl::string_view name);
   // Intermediate values, constants: named below the node.
   std::string Value(const std::string& op, const std::vector<std::string>& inputs,
@@ -58,6 +59,7 @@ void EmitGelu(Emission& e);
 void EmitParameter(Emission& e);
 void EmitRollBatch(Emission& e);
 void EmitSilu(Emission& e);
+void EmitStep(Emission& e);
 
 // Sequences (emit_sequences.cc).
 void EmitAugru(Emission& e);

@@ -178,4 +178,9 @@ void EmitRollBatch(Emission& e) {
 
 void EmitSilu(Emission& e) { e.Last("Mul", {e.in[0], e.Value("Sigmoid", {e.in[0]})}); }
 
+void EmitStep(Emission& e) {
+  e.Last("Cast", {e.Value("Greater", {e.in[0], e.Scalar("zero", 0)})},
+         {{"to", int64_t{onnx::TensorProto::FLOAT}}});
+}
+
 }  // namespace tessera::worker

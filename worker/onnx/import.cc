@@ -1,7 +1,9 @@
 #include "worker/onnx/import.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -150,7 +152,11 @@ absl::Status ReadInputs(const v1::ModelSpec& model, const ModelInputs& offered,
   for (const onnx::TensorProto& tensor : file.initializer()) {
     if (read.count(tensor.name()) == 0) continue;
     TESSERA_ASSIGN_OR_RETURN(OnnxValue value, ValueOfTensor(tensor));
-    value.trained = value.kind == OnnxValue::Kind::kFloats && !value.dims.empty();
+    // Nobody trains a mask of infinities.
+    value.trained = value.kind == OnnxValue::Kind::kFloats && !value.dims.empty() &&
+                    std::all_of(value.floats.begin(), value.floats.end(),
+                                [](float number) { return std::isfinite(number); });
+    value.source = tensor.name();
     (*values)[tensor.name()] = std::move(value);
   }
   for (const onnx::ValueInfoProto& input : file.input()) {
@@ -167,23 +173,40 @@ absl::Status ReadInputs(const v1::ModelSpec& model, const ModelInputs& offered,
                        "; model.options.inputs may give the file's inputs other names"));
     }
     TESSERA_RETURN_IF_ERROR(CheckInput(input, graph.shape(tensor)));
-    (*values)[input.name()] = OnnxValue::Of(tensor);
+    (*values)[input.name()] = OnnxValue::Of(tensor, graph.shape(tensor).rank());
   }
   return absl::OkStatus();
 }
 
-absl::Status ReadNode(const onnx::NodeProto& node, int64_t opset, GraphBuilder& graph,
-                      Values* values, ParameterStarts* starts) {
+absl::Status ReadNode(const onnx::NodeProto& node, int64_t opset,
+                      const std::set<std::string>& wanted, GraphBuilder& graph, Values* values,
+                      ParameterStarts* starts) {
   for (const std::string& input : node.input()) {
     if (!input.empty() && values->count(input) == 0) {
       return absl::InvalidArgumentError(
           absl::StrCat("reads \"", input, "\", which nothing before it makes"));
     }
   }
-  OnnxNodeReader reader(node, opset, *values, *starts, graph);
-  const absl::Status read = FindOnnxRead(node.op_type())(reader);
+  OnnxNodeReader reader(node, opset, wanted, *values, *starts, graph);
+  const std::optional<absl::Status> known = ReadKnown(reader);
+  const absl::Status read = known.has_value() ? *known : FindOnnxRead(node.op_type())(reader);
   // What the graph found wrong comes first.
   return graph.status().ok() ? read : graph.status();
+}
+
+// What the file calls [batch], [batch, 1] or [batch, classes].
+absl::StatusOr<Tensor> OutputOf(const OnnxValue& made, OnnxNodeReader reader) {
+  if (made.kind != OnnxValue::Kind::kTensor) return absl::InvalidArgumentError("is a constant");
+  OnnxValue::Axes all;
+  for (const OnnxValue::Axes& group : made.axes) all.insert(all.end(), group.begin(), group.end());
+  const std::vector<int64_t> dims = reader.DimsOf(made);
+  const auto sizes = std::count_if(dims.begin(), dims.end(), [](int64_t dim) { return dim != 1; });
+  if (sizes > 2 || dims[made.batch_axis()] != BatchTimes(1)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "is ", DimsText(dims), "; expected one number, or one for each class, a sample"));
+  }
+  std::erase(all, 0);
+  return reader.Arranged(made, {all});
 }
 
 absl::StatusOr<std::vector<Tensor>> Build(const v1::ModelSpec& model, const ModelInputs& inputs,
@@ -204,8 +227,13 @@ absl::StatusOr<std::vector<Tensor>> Build(const v1::ModelSpec& model, const Mode
   TESSERA_RETURN_IF_ERROR(CheckOps(nodes));
   Values values;
   TESSERA_RETURN_IF_ERROR(ReadInputs(model, inputs, file.graph(), nodes, graph, &values));
+  std::set<std::string> wanted;
+  for (const Target& target : targets) wanted.insert(target.name);
   for (const onnx::NodeProto* node : nodes) {
-    const absl::Status read = ReadNode(*node, opset, graph, &values, starts);
+    wanted.insert(node->input().begin(), node->input().end());
+  }
+  for (const onnx::NodeProto* node : nodes) {
+    const absl::Status read = ReadNode(*node, opset, wanted, graph, &values, starts);
     if (!read.ok()) return WithContext(read, NameOf(*node));
   }
   for (const onnx::NodeProto* node : nodes) {
@@ -221,12 +249,15 @@ absl::StatusOr<std::vector<Tensor>> Build(const v1::ModelSpec& model, const Mode
   }
   std::vector<Tensor> outputs;
   for (const Target& target : targets) {
-    const OnnxValue& made = values.at(target.name);
-    if (made.kind != OnnxValue::Kind::kTensor) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("the output \"", target.name, "\" is a constant"));
+    const auto maker = std::find_if(nodes.begin(), nodes.end(), [&](const onnx::NodeProto* node) {
+      return std::count(node->output().begin(), node->output().end(), target.name) > 0;
+    });
+    const absl::StatusOr<Tensor> output = OutputOf(
+        values.at(target.name), OnnxNodeReader(**maker, opset, wanted, values, *starts, graph));
+    if (!output.ok()) {
+      return WithContext(output.status(), absl::StrCat("the output \"", target.name, "\""));
     }
-    outputs.push_back(made.tensor);
+    outputs.push_back(*output);
   }
   return outputs;
 }

@@ -1,5 +1,6 @@
 #include "worker/onnx/onnx_value.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
@@ -26,10 +27,10 @@ void Take(const onnx::TensorProto& tensor, const Field& field, std::vector<Out>*
 
 }  // namespace
 
-OnnxValue OnnxValue::Of(Tensor tensor, bool flat) {
+OnnxValue OnnxValue::Of(Tensor tensor, size_t rank) {
   OnnxValue value;
   value.tensor = tensor;
-  value.flat = flat;
+  for (size_t k = 0; k <= rank; ++k) value.axes.push_back({static_cast<int>(k)});
   return value;
 }
 
@@ -41,11 +42,30 @@ OnnxValue OnnxValue::OfInts(std::vector<int64_t> ints) {
   return value;
 }
 
+size_t OnnxValue::batch_axis() const {
+  const auto group = std::find_if(axes.begin(), axes.end(), [](const Axes& axis) {
+    return std::count(axis.begin(), axis.end(), 0) > 0;
+  });
+  return static_cast<size_t>(group - axes.begin());
+}
+
+bool OnnxValue::HasBatch() const {
+  return kind == Kind::kFloats && std::any_of(dims.begin(), dims.end(), IsBatch);
+}
+
+std::string DimsText(const std::vector<int64_t>& dims) {
+  const auto append = [](std::string* out, int64_t dim) {
+    if (!IsBatch(dim)) return absl::StrAppend(out, dim);
+    absl::StrAppend(out, "batch");
+    if (BatchFactor(dim) != 1) absl::StrAppend(out, " * ", BatchFactor(dim));
+  };
+  return absl::StrCat("[", absl::StrJoin(dims, ", ", append), "]");
+}
+
 absl::StatusOr<OnnxValue> ValueOfTensor(const onnx::TensorProto& tensor) {
   if (tensor.data_location() == onnx::TensorProto::EXTERNAL) {
-    return absl::UnimplementedError(
-        absl::StrCat("tensor \"", tensor.name(),
-                     "\" lies outside of the file; save the model with its weights inside"));
+    return absl::UnimplementedError(absl::StrCat(
+        "tensor \"", tensor.name(), "\" lies outside of the file, where it is not looked for"));
   }
   OnnxValue value;
   value.dims.assign(tensor.dims().begin(), tensor.dims().end());
@@ -65,12 +85,15 @@ absl::StatusOr<OnnxValue> ValueOfTensor(const onnx::TensorProto& tensor) {
     case onnx::TensorProto::INT32:
       Take<int32_t>(tensor, tensor.int32_data(), &value.ints);
       break;
+    case onnx::TensorProto::BOOL:
+      Take<uint8_t>(tensor, tensor.int32_data(), &value.ints);
+      break;
     default:
       return absl::UnimplementedError(
           absl::StrCat("tensor \"", tensor.name(), "\" has elements of type ",
                        onnx::TensorProto::DataType_Name(
                            static_cast<onnx::TensorProto::DataType>(tensor.data_type())),
-                       "; expected float32, double, int32 or int64"));
+                       "; expected float32, double, int32, int64 or bool"));
   }
   uint64_t elements = 1;
   constexpr uint64_t kMost = uint64_t{1} << 31;

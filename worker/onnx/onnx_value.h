@@ -17,29 +17,54 @@ struct OnnxValue {
     kFloats,  // known numbers, without the batch
     kInts,    // known whole numbers: shapes, axes, indices
   };
-  // In place of a dimension: the batch, whose size is not known.
-  static constexpr int64_t kBatch = INT64_MIN;
+  // Axes of a tensor of the dense graph, outermost first; 0 is the batch.
+  using Axes = std::vector<int>;
 
   Kind kind = Kind::kTensor;
   Tensor tensor;
-  // The tensor is [batch, 1] and stands for [batch], which the dense graph has not.
-  bool flat = false;
-  // The tensor stands for one with the axes of a sample first and the batch last.
-  bool batch_last = false;
-  std::vector<int64_t> dims;  // of kFloats and kInts; empty: one number
+  // kTensor: for each axis of ONNX the axes of `tensor` that it stands for; none: its size is 1.
+  // Each axis of `tensor` is there once. So what a file transposes, splits and merges moves nothing
+  // until an op needs it in a certain form, and the batch may be anywhere.
+  std::vector<Axes> axes;
+  // Of kFloats and kInts; empty: one number. Floats may have the batch among them, the same numbers
+  // for every sample.
+  std::vector<int64_t> dims;
   std::vector<float> floats;
-  std::vector<int64_t> ints;
-  // kFloats: an initializer, to be trained, and its name; else a number that stays.
+  std::vector<int64_t> ints;  // the batch's size among them: BatchTimes
+  // kFloats: an initializer, to be trained; else a number that stays.
   bool trained = false;
-  std::string initializer;
+  // kFloats: the name that has the numbers as they are in the file, and how they were moved since.
+  std::string source;
+  std::string form;
+  // kFloats, of a source: the layer that trains it, and as what; empty: none does yet. Where that
+  // is a Parameter, `tensor` is its.
+  std::string trained_by;
+  std::string trained_as;
 
-  static OnnxValue Of(Tensor tensor, bool flat = false);
+  // [batch, ...], as the dense graph has it; `rank` is the tensor's, without the batch.
+  static OnnxValue Of(Tensor tensor, size_t rank);
   static OnnxValue OfInts(std::vector<int64_t> ints);  // [n]
+
+  // Which axis of ONNX has the batch; of kTensor.
+  size_t batch_axis() const;
+  // Whether its dimensions have the batch; of kFloats.
+  bool HasBatch() const;
 };
 
-// The numbers of a tensor in the file. UNIMPLEMENTED: another element type than the floats and
-// whole numbers that networks have, or data outside of the file. INVALID_ARGUMENT: dims and data
-// disagree.
+// The size of the batch is not known when a file is read: `factor` times it, as a number among
+// known ones. `factor` is from 1 to 2^31.
+constexpr int64_t BatchTimes(int64_t factor) { return INT64_MIN + factor; }
+constexpr bool IsBatch(int64_t size) { return size < INT64_MIN / 2; }
+// 1 of a number that is known.
+constexpr int64_t BatchFactor(int64_t size) { return IsBatch(size) ? size - INT64_MIN : 1; }
+// Of a constant's axis, whose numbers the batch repeats.
+constexpr int64_t KnownSize(int64_t size) { return IsBatch(size) ? 1 : size; }
+// "[batch, 3, 4]", with what is no size as it stands.
+std::string DimsText(const std::vector<int64_t>& dims);
+
+// The numbers of a tensor in the file. UNIMPLEMENTED: another element type than the floats, whole
+// numbers and truth values that networks have, or data outside of the file. INVALID_ARGUMENT: dims
+// and data disagree.
 absl::StatusOr<OnnxValue> ValueOfTensor(const onnx::TensorProto& tensor);
 
 }  // namespace tessera::worker

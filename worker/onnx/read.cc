@@ -1,5 +1,6 @@
 #include "worker/onnx/read.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -12,20 +13,17 @@ const OnnxValue& OnnxNodeReader::in(size_t i) const {
   return Has(i) ? values_.at(node_.input(static_cast<int>(i))) : none;
 }
 
-absl::StatusOr<Tensor> OnnxNodeReader::TensorIn(size_t i) {
+absl::StatusOr<OnnxValue> OnnxNodeReader::TensorIn(size_t i) {
   if (!Has(i)) return absl::InvalidArgumentError(absl::StrCat("input ", i, " is missing"));
-  const OnnxValue& value = in(i);
-  const char* wrong = nullptr;
-  if (value.kind != OnnxValue::Kind::kTensor) {
-    wrong = "is a constant; expected a tensor of the network";
-  } else if (value.flat) {
-    wrong = "is [batch], and only elementwise ops read that; expected [batch, ...]";
-  } else if (value.batch_last) {
-    wrong = "has its batch as the last axis; expected it as the first";
+  if (IsTensor(i)) return in(i);
+  if (in(i).HasBatch()) {
+    TESSERA_ASSIGN_OR_RETURN(OnnxValue repeated, Repeated(i, in(i).dims));
+    // From here on it is one.
+    return values_[node_.input(static_cast<int>(i))] = std::move(repeated);
   }
-  if (wrong == nullptr) return value.tensor;
   return absl::UnimplementedError(
-      absl::StrCat("input \"", node_.input(static_cast<int>(i)), "\" ", wrong));
+      absl::StrCat("input \"", node_.input(static_cast<int>(i)),
+                   "\" is a constant; expected a tensor of the network"));
 }
 
 absl::StatusOr<std::vector<int64_t>> OnnxNodeReader::IntsIn(size_t i) const {
@@ -35,22 +33,12 @@ absl::StatusOr<std::vector<int64_t>> OnnxNodeReader::IntsIn(size_t i) const {
                                                "\" is no constant of whole numbers"));
 }
 
-absl::StatusOr<std::vector<float>> OnnxNodeReader::WeightIn(size_t i) {
+absl::StatusOr<std::vector<float>> OnnxNodeReader::FloatsIn(size_t i) const {
   if (!Has(i)) return absl::InvalidArgumentError(absl::StrCat("input ", i, " is missing"));
-  const std::string& name = node_.input(static_cast<int>(i));
-  OnnxValue& value = values_.at(name);
-  if (value.kind != OnnxValue::Kind::kFloats) {
-    return absl::UnimplementedError(
-        absl::StrCat("input \"", name, "\" is computed; expected an initializer or a constant"));
-  }
-  if (value.initializer == node_.output(0)) return value.floats;
-  if (!value.initializer.empty()) {
-    return absl::UnimplementedError(absl::StrCat("\"", name, "\" is trained by node \"",
-                                                 value.initializer,
-                                                 "\" already: parameters cannot be shared"));
-  }
-  value.initializer = node_.output(0);
-  return value.floats;
+  if (in(i).kind == OnnxValue::Kind::kFloats) return in(i).floats;
+  return absl::UnimplementedError(absl::StrCat("input \"", node_.input(static_cast<int>(i)),
+                                               "\" is computed; expected an initializer or a "
+                                               "constant"));
 }
 
 const onnx::AttributeProto* OnnxNodeReader::Attribute(absl::string_view name) const {
@@ -78,9 +66,10 @@ absl::StatusOr<std::vector<int64_t>> OnnxNodeReader::IntsOf(absl::string_view na
   return std::vector<int64_t>(attribute->ints().begin(), attribute->ints().end());
 }
 
-absl::StatusOr<int64_t> OnnxNodeReader::Axis(int64_t axis, const Shape& shape) const {
-  TESSERA_ASSIGN_OR_RETURN(const size_t index, shape.SampleAxis(axis));
-  return static_cast<int64_t>(index) + 1;
+void OnnxNodeReader::Set(OnnxValue value, int output) {
+  const std::string& name = node_.output(output);
+  if (value.source.empty()) value.source = name;
+  values_[name] = std::move(value);
 }
 
 std::string OnnxNodeReader::NewName() const {
@@ -91,51 +80,58 @@ std::string OnnxNodeReader::NewName() const {
 
 Tensor OnnxNodeReader::Layer(absl::string_view op, const std::vector<Tensor>& inputs,
                              google::protobuf::Struct options) {
-  last_layer_ = NewName();
-  return graph_.Add(last_layer_, op, inputs, options);
+  return graph_.Add(NewName(), op, inputs, options);
 }
 
 std::vector<Tensor> OnnxNodeReader::Layers(absl::string_view op, const std::vector<Tensor>& inputs,
                                            google::protobuf::Struct options, size_t outputs) {
-  last_layer_ = NewName();
+  const std::string name = NewName();
   std::vector<std::string> names;
-  for (size_t k = 0; k < outputs; ++k) names.push_back(absl::StrCat(last_layer_, "/", k));
-  return graph_.AddNamed(last_layer_, op, inputs, options, names);
+  for (size_t k = 0; k < outputs; ++k) names.push_back(absl::StrCat(name, "/", k));
+  return graph_.AddNamed(name, op, inputs, options, names);
 }
 
-void OnnxNodeReader::Start(absl::string_view name, std::vector<float> values) {
-  starts_[absl::StrCat(last_layer_, "/", name)] = std::move(values);
-}
-
-absl::StatusOr<Tensor> OnnxNodeReader::Materialize(size_t i, size_t rank) {
-  OnnxValue& value = values_.at(node_.input(static_cast<int>(i)));
-  std::vector<int64_t> dims = value.dims;
-  if (dims.size() == rank + 1 && dims[0] == 1) dims.erase(dims.begin());
-  if (dims.size() > rank) {
-    return absl::UnimplementedError("a constant has more dimensions than what it meets");
+absl::StatusOr<Tensor> OnnxNodeReader::TrainedLayer(absl::string_view op,
+                                                    const std::vector<Tensor>& inputs,
+                                                    const google::protobuf::Struct& options,
+                                                    std::vector<Weight> weights) {
+  const std::string name = NewName();
+  std::string owner;
+  size_t telling = 0, shared = 0;
+  for (const Weight& weight : weights) {
+    TESSERA_ASSIGN_OR_RETURN(const std::vector<float> numbers, FloatsIn(weight.input));
+    const OnnxValue& value = in(weight.input);
+    OnnxValue& source = values_.at(value.source);
+    const bool all_alike = std::all_of(numbers.begin(), numbers.end(),
+                                       [&](float number) { return number == numbers[0]; });
+    // Exporters merge what is equal, such as ones and zeros that layers begin with.
+    if (all_alike && op != "Parameter") continue;
+    ++telling;
+    const std::string as = absl::StrCat(op, " ", options.ShortDebugString(), weight.parameter, " ",
+                                        weight.form, value.form);
+    if (source.trained_by.empty()) {
+      source.trained_by = name;
+      source.trained_as = as;
+      continue;
+    }
+    if (source.trained_as != as || (shared > 0 && source.trained_by != owner)) {
+      return absl::UnimplementedError(
+          absl::StrCat("\"", value.source, "\" is trained by layer \"", source.trained_by,
+                       "\" already, in another form; only nodes of one op that have all weights in "
+                       "common share them"));
+    }
+    owner = source.trained_by;
+    ++shared;
   }
-  dims.insert(dims.begin(), rank - dims.size(), 1);
-  if (value.trained) {
-    // One that several elementwise nodes read is one Parameter.
-    if (value.tensor.index >= 0 && shape(value.tensor).rank() == rank) return value.tensor;
-    TESSERA_ASSIGN_OR_RETURN(std::vector<float> numbers, WeightIn(i));
-    value.tensor = Layer("Parameter", {}, Options().Set("shape", dims));
-    Start("value", std::move(numbers));
-    return value.tensor;
+  if (shared > 0 && shared != telling) {
+    return absl::UnimplementedError(
+        absl::StrCat("has some of its weights in common with layer \"", owner, "\" and not all"));
   }
-  std::vector<float> numbers = value.floats;
-  if (value.kind == OnnxValue::Kind::kInts) numbers.assign(value.ints.begin(), value.ints.end());
-  google::protobuf::Struct options = Options().Set("shape", dims);
-  auto* list = (*options.mutable_fields())["value"].mutable_list_value();
-  for (const float number : numbers) list->add_values()->set_number_value(number);
-  return Layer("Constant", {}, std::move(options));
-}
-
-Tensor OnnxNodeReader::Reshaped(Tensor tensor, const Shape& to) {
-  if (shape(tensor) == to) return tensor;
-  std::vector<int64_t> dims = {0};
-  for (size_t i = 0; i < to.rank(); ++i) dims.push_back(to.dim(i));
-  return Layer("Reshape", {tensor}, Options().Set("shape", dims));
+  const Tensor made = graph_.Add(name, op, inputs, options, owner);
+  for (Weight& weight : weights) {
+    if (shared == 0) starts_[absl::StrCat(name, "/", weight.parameter)] = std::move(weight.start);
+  }
+  return made;
 }
 
 }  // namespace tessera::worker

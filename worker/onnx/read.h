@@ -1,12 +1,15 @@
 #pragma once
 
 #include <map>
+#include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "absl/types/span.h"
+#include "common/status_macros.h"
 #include "worker/dense/graph.h"
 #include "worker/dense/options.h"
 #include "worker/onnx/onnx_value.h"
@@ -19,10 +22,15 @@ using ParameterStarts = std::map<std::string, std::vector<float>>;
 // One node of an ONNX file on its way into the dense graph. Borrows everything.
 class OnnxNodeReader {
  public:
-  OnnxNodeReader(const onnx::NodeProto& node, int64_t opset,
+  OnnxNodeReader(const onnx::NodeProto& node, int64_t opset, const std::set<std::string>& wanted,
                  std::map<std::string, OnnxValue>& values, ParameterStarts& starts,
                  GraphBuilder& graph)
-      : node_(node), opset_(opset), values_(values), starts_(starts), graph_(graph) {}
+      : node_(node),
+        opset_(opset),
+        wanted_(wanted),
+        values_(values),
+        starts_(starts),
+        graph_(graph) {}
 
   const onnx::NodeProto& node() const { return node_; }
   int64_t opset() const { return opset_; }
@@ -32,11 +40,12 @@ class OnnxNodeReader {
   bool Has(size_t i) const { return i < inputs() && !node_.input(static_cast<int>(i)).empty(); }
   // No numbers where the input is missing.
   const OnnxValue& in(size_t i) const;
-  // INVALID_ARGUMENT where the input is none of that kind.
-  absl::StatusOr<Tensor> TensorIn(size_t i);
+  bool IsTensor(size_t i) const { return Has(i) && in(i).kind == OnnxValue::Kind::kTensor; }
+  // INVALID_ARGUMENT, UNIMPLEMENTED where the input is none of that kind. A constant that is
+  // repeated for the batch becomes a tensor.
+  absl::StatusOr<OnnxValue> TensorIn(size_t i);
   absl::StatusOr<std::vector<int64_t>> IntsIn(size_t i) const;
-  // Numbers that one layer trains: UNIMPLEMENTED where another node trains the same initializer.
-  absl::StatusOr<std::vector<float>> WeightIn(size_t i);
+  absl::StatusOr<std::vector<float>> FloatsIn(size_t i) const;
   const Shape& shape(Tensor tensor) const { return graph_.shape(tensor); }
 
   // Attributes.
@@ -45,35 +54,86 @@ class OnnxNodeReader {
   float Float(absl::string_view name, float by_default) const;
   // Axes and the like: an attribute in older opsets, input `i` in newer ones; empty: neither.
   absl::StatusOr<std::vector<int64_t>> IntsOf(absl::string_view name, size_t i) const;
-  // An axis with the batch as 0, of a tensor of this shape. INVALID_ARGUMENT: the batch's.
-  absl::StatusOr<int64_t> Axis(int64_t axis, const Shape& shape) const;
+
+  // Forms of a tensor (read_layout.cc, read_align.cc). What adds layers changes the value, not what
+  // it stands for.
+  //
+  // Sizes, the batch's as BatchTimes.
+  std::vector<int64_t> DimsOf(const OnnxValue& value) const;
+  int64_t SizeOf(const OnnxValue& value, const OnnxValue::Axes& axes) const;
+  // An axis of ONNX, counted from the end where negative. INVALID_ARGUMENT: there is none such;
+  // UNIMPLEMENTED: the batch's.
+  absl::StatusOr<size_t> SampleAxis(int64_t axis, const OnnxValue& value) const;
+  // Has each of `parts`, axes of the tensor without the batch, as one axis after the batch, in this
+  // order.
+  Tensor Arranged(const OnnxValue& value, const std::vector<OnnxValue::Axes>& parts);
+  // An axis that is not the batch's as one axis of the tensor, whose number it returns.
+  int OneAxis(OnnxValue& value, size_t axis);
+  // All axes from `axis` on, none of them the batch's, as the last axis of the tensor.
+  void LastAxis(OnnxValue& value, size_t axis);
+  // The last axis of the tensor, as LastAxis made it, under these sizes, an axis of ONNX for each.
+  void SplitLast(OnnxValue& value, size_t axis, const std::vector<int64_t>& sizes);
+  // Values that meet element by element, in one order of axes: tensors of one rank, of which axis 1
+  // + k is one of `places`.
+  struct Aligned {
+    std::vector<Tensor> tensors;  // one an input; index -1 where a constant is
+    std::vector<int> places;  // axis of ONNX; that of the batch where it has more than the batch
+    std::vector<OnnxValue::Axes> axes;  // of what is made of them
+    size_t batch_axis = 0;
+  };
+  // `free`: an axis along which they may differ, counted as those of the longest; -1: none.
+  absl::StatusOr<Aligned> Align(int64_t free = -1);
+  // Input i, known numbers, as a tensor that meets the others: a Parameter where it is trained,
+  // else a Constant.
+  absl::StatusOr<Tensor> Materialize(size_t i, const Aligned& others);
+  // The same under these dimensions, whose product is that of the numbers.
+  absl::StatusOr<Tensor> Materialize(size_t i, const std::vector<int64_t>& dims);
+  // Input i, known numbers, as a tensor of these dimensions, which have the batch.
+  absl::StatusOr<OnnxValue> Repeated(size_t i, const std::vector<int64_t>& dims);
+  // The tensor under another sample shape.
+  Tensor Reshaped(Tensor tensor, const Shape& to);
 
   // A layer named after the node's output; the first error stays in the graph.
   Tensor Layer(absl::string_view op, const std::vector<Tensor>& inputs,
                google::protobuf::Struct options = {});
   std::vector<Tensor> Layers(absl::string_view op, const std::vector<Tensor>& inputs,
                              google::protobuf::Struct options, size_t outputs);
-  // Where parameter `name` of the layer that was added last begins.
-  void Start(absl::string_view name, std::vector<float> values);
-  // Input i, known numbers, as a tensor of `rank` sample dimensions: a Parameter where it is
-  // trained, else a Constant.
-  absl::StatusOr<Tensor> Materialize(size_t i, size_t rank);
-  // The tensor under another sample shape.
-  Tensor Reshaped(Tensor tensor, const Shape& to);
+  // A parameter of a layer: its name there, the input of the node that it is made of, where it
+  // begins, and how that was made of the input.
+  struct Weight {
+    std::string parameter;
+    size_t input = 0;
+    std::vector<float> start;
+    std::string form = {};
+  };
+  // A layer with these parameters. Where another node trains the same inputs as the same, they
+  // share them; UNIMPLEMENTED where one trains them as something else. Inputs whose numbers are all
+  // equal say nothing of that, and are each layer's own where no others do.
+  absl::StatusOr<Tensor> TrainedLayer(absl::string_view op, const std::vector<Tensor>& inputs,
+                                      const google::protobuf::Struct& options,
+                                      std::vector<Weight> weights);
 
-  void Set(OnnxValue value, int output = 0) { values_[node_.output(output)] = std::move(value); }
+  void Set(OnnxValue value, int output = 0);
+  // `tensor` in the place of that of `form`.
+  void Set(OnnxValue form, Tensor tensor) {
+    form.tensor = tensor;
+    Set(std::move(form));
+  }
   const OnnxValue& out() const { return values_.at(node_.output(0)); }  // as set
-  void Set(Tensor tensor) { Set(OnnxValue::Of(tensor)); }
+  // Whether somebody reads it.
+  bool HasOutput(int i) const {
+    return i < node_.output_size() && wanted_.contains(node_.output(i));
+  }
 
  private:
   std::string NewName() const;
 
   const onnx::NodeProto& node_;
   const int64_t opset_;
+  const std::set<std::string>& wanted_;  // names that nodes read, and outputs
   std::map<std::string, OnnxValue>& values_;
   ParameterStarts& starts_;
   GraphBuilder& graph_;
-  std::string last_layer_;
 };
 
 // Adds the layers that compute the node and sets its outputs. Errors say what is wrong with this
@@ -84,40 +144,83 @@ using OnnxRead = absl::Status (*)(OnnxNodeReader& r);
 OnnxRead FindOnnxRead(absl::string_view op_type);
 std::vector<std::string> ReadableOnnxOps();
 
-// ReduceSum and its like of x, along the node's axes.
-absl::Status ReadReduction(OnnxNodeReader& r, absl::string_view op, Tensor x);
+// Sets what `make`, of one tensor, gives for the input, element by element.
+template <typename Make>
+absl::Status SetElementwise(OnnxNodeReader& r, const Make& make) {
+  TESSERA_ASSIGN_OR_RETURN(OnnxValue value, r.TensorIn(0));
+  const Tensor made = make(value.tensor);
+  r.Set(std::move(value), made);
+  return absl::OkStatus();
+}
+
+// Sets what `make` gives for the inputs, which meet element by element: tensors of one rank whose
+// sizes are equal or 1.
+using MakeOfAligned = absl::FunctionRef<Tensor(const std::vector<Tensor>&)>;
+absl::Status SetBroadcast(OnnxNodeReader& r, MakeOfAligned make);
+
+// One number beside x.
+Tensor NumberBeside(OnnxNodeReader& r, Tensor x, double value);
+
+// Arithmetic of numbers that are known and stay so (read_known.cc). nullopt: it is none.
+std::optional<absl::Status> ReadKnown(OnnxNodeReader& r);
+// Those places of an axis of known numbers.
+OnnxValue TakenOfKnown(const OnnxValue& value, size_t axis, const std::vector<int64_t>& places);
+
+// Products (read_products.cc, read_einsum.cc).
+absl::Status ReadConv(OnnxNodeReader& r);
+absl::Status ReadEinsum(OnnxNodeReader& r);
+absl::Status ReadGemm(OnnxNodeReader& r);
+absl::Status ReadMatMul(OnnxNodeReader& r);
+
+// Sequences (read_sequences.cc).
+absl::Status ReadCumSum(OnnxNodeReader& r);
+absl::Status ReadGru(OnnxNodeReader& r);
+
+// Over whole axes (read_reductions.cc).
+absl::Status ReadGlobalPool(OnnxNodeReader& r);
+absl::Status ReadInstanceNormalization(OnnxNodeReader& r);
+absl::Status ReadLogSoftmax(OnnxNodeReader& r);
+absl::Status ReadReduce(OnnxNodeReader& r);
+absl::Status ReadReduceComposed(OnnxNodeReader& r);
+absl::Status ReadSoftmax(OnnxNodeReader& r);
 
 // Arithmetic of known whole numbers, as exporters write it about shapes (read_ints.cc).
 bool AllInts(const OnnxNodeReader& r);
 absl::Status ReadConstantOfShape(OnnxNodeReader& r);
 absl::Status ReadIntArithmetic(OnnxNodeReader& r);
-absl::Status ReadWhere(OnnxNodeReader& r);
+absl::Status ReadRange(OnnxNodeReader& r);
 
 // What is written with several of our ops (read_compositions.cc).
 absl::Status ReadCelu(OnnxNodeReader& r);
-absl::Status ReadConv(OnnxNodeReader& r);
-absl::Status ReadEinsum(OnnxNodeReader& r);  // read_einsum.cc
+absl::Status ReadCompare(OnnxNodeReader& r);
+absl::Status ReadGelu(OnnxNodeReader& r);
 absl::Status ReadHardSwish(OnnxNodeReader& r);
+absl::Status ReadLogic(OnnxNodeReader& r);
 absl::Status ReadMaxMin(OnnxNodeReader& r);
+absl::Status ReadMish(OnnxNodeReader& r);
 absl::Status ReadNeg(OnnxNodeReader& r);
+absl::Status ReadNot(OnnxNodeReader& r);
 absl::Status ReadPow(OnnxNodeReader& r);
 absl::Status ReadReciprocal(OnnxNodeReader& r);
-absl::Status ReadReduceSquares(OnnxNodeReader& r);
+absl::Status ReadSign(OnnxNodeReader& r);
 absl::Status ReadSoftsign(OnnxNodeReader& r);
+absl::Status ReadWhere(OnnxNodeReader& r);
 
-// What only moves numbers or computes shapes (read_shapes.cc); the rest stands in read_ops.cc.
+// What only moves numbers or computes shapes (read_shapes.cc, read_gathers.cc).
 absl::Status ReadCast(OnnxNodeReader& r);
 absl::Status ReadConcat(OnnxNodeReader& r);
 absl::Status ReadConstant(OnnxNodeReader& r);
 absl::Status ReadExpand(OnnxNodeReader& r);
 absl::Status ReadFlatten(OnnxNodeReader& r);
 absl::Status ReadGather(OnnxNodeReader& r);
+absl::Status ReadGatherNd(OnnxNodeReader& r);
 absl::Status ReadIdentity(OnnxNodeReader& r);
 absl::Status ReadReshape(OnnxNodeReader& r);
 absl::Status ReadShape(OnnxNodeReader& r);
 absl::Status ReadSlice(OnnxNodeReader& r);
 absl::Status ReadSplit(OnnxNodeReader& r);
 absl::Status ReadSqueeze(OnnxNodeReader& r);
+absl::Status ReadTile(OnnxNodeReader& r);
 absl::Status ReadTranspose(OnnxNodeReader& r);
 absl::Status ReadUnsqueeze(OnnxNodeReader& r);
 

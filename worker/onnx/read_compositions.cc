@@ -1,5 +1,6 @@
-// Ops of ONNX that are written with several of ours.
+// Ops of ONNX that are written with several of ours, element by element. Truth values are 0 and 1.
 #include <algorithm>
+#include <cmath>
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
@@ -10,37 +11,38 @@ namespace {
 
 using Kind = OnnxValue::Kind;
 
-// One number beside x.
-Tensor Number(OnnxNodeReader& r, Tensor x, double value) {
-  const std::vector<int64_t> dims(r.shape(x).rank(), 1);
-  google::protobuf::Struct options = Options().Set("shape", dims).Set("value", value);
-  return r.Layer("Constant", {}, std::move(options));
+Tensor Scaled(OnnxNodeReader& r, Tensor x, double factor) {
+  return r.Layer("Mul", {x, NumberBeside(r, x, factor)});
 }
 
-// Sets what `make` does of the input, elementwise; what is [batch] stays so.
-template <typename Make>
-absl::Status SetElementwise(OnnxNodeReader& r, const Make& make) {
-  if (!r.Has(0) || r.in(0).kind != Kind::kTensor) return r.TensorIn(0).status();
-  OnnxValue y = r.in(0);
-  y.tensor = make(y.tensor);
-  r.Set(std::move(y));
-  return absl::OkStatus();
+// 1 - x
+Tensor Inverse(OnnxNodeReader& r, Tensor x) { return r.Layer("Sub", {NumberBeside(r, x, 1), x}); }
+
+// Whether a > b.
+Tensor IsAbove(OnnxNodeReader& r, Tensor a, Tensor b) {
+  return r.Layer("Step", {r.Layer("Sub", {a, b})});
 }
 
 }  // namespace
 
+Tensor NumberBeside(OnnxNodeReader& r, Tensor x, double value) {
+  const std::vector<int64_t> dims(r.shape(x).rank(), 1);
+  return r.Layer("Constant", {}, Options().Set("shape", dims).Set("value", value));
+}
+
 absl::Status ReadNeg(OnnxNodeReader& r) {
-  return SetElementwise(r, [&](Tensor x) { return r.Layer("Mul", {x, Number(r, x, -1)}); });
+  if (AllInts(r)) return ReadIntArithmetic(r);
+  return SetElementwise(r, [&](Tensor x) { return Scaled(r, x, -1); });
 }
 
 absl::Status ReadReciprocal(OnnxNodeReader& r) {
-  return SetElementwise(r, [&](Tensor x) { return r.Layer("Div", {Number(r, x, 1), x}); });
+  return SetElementwise(r, [&](Tensor x) { return r.Layer("Div", {NumberBeside(r, x, 1), x}); });
 }
 
 // x / (1 + |x|)
 absl::Status ReadSoftsign(OnnxNodeReader& r) {
   return SetElementwise(r, [&](Tensor x) {
-    const Tensor one = Number(r, x, 1);
+    const Tensor one = NumberBeside(r, x, 1);
     return r.Layer("Div", {x, r.Layer("Add", {r.Layer("Abs", {x}), one})});
   });
 }
@@ -53,100 +55,119 @@ absl::Status ReadHardSwish(OnnxNodeReader& r) {
   });
 }
 
-// With alpha 1 it is Elu.
-absl::Status ReadCelu(OnnxNodeReader& r) {
-  if (r.Float("alpha", 1) != 1) return absl::UnimplementedError("alpha other than 1");
-  return SetElementwise(r, [&](Tensor x) { return r.Layer("Elu", {x}); });
+// x tanh(softplus(x))
+absl::Status ReadMish(OnnxNodeReader& r) {
+  return SetElementwise(r, [&](Tensor x) {
+    return r.Layer("Mul", {x, r.Layer("Tanh", {r.Layer("Softplus", {x})})});
+  });
 }
 
-// Squares and roots.
-absl::Status ReadPow(OnnxNodeReader& r) {
-  double exponent = 0;
-  if (r.in(1).floats.size() == 1) exponent = static_cast<double>(r.in(1).floats[0]);
-  if (r.in(1).ints.size() == 1) exponent = static_cast<double>(r.in(1).ints[0]);
-  if (exponent != 2 && exponent != 0.5) {
-    return absl::UnimplementedError("expected the constant exponent 2 or 0.5");
+// max(x, 0) + min(alpha (exp(x / alpha) - 1), 0) = alpha Elu(x / alpha)
+absl::Status ReadCelu(OnnxNodeReader& r) {
+  const double alpha = static_cast<double>(r.Float("alpha", 1));
+  if (alpha == 0) return absl::InvalidArgumentError("alpha is 0");
+  return SetElementwise(r, [&](Tensor x) {
+    if (alpha == 1) return r.Layer("Elu", {x});
+    return Scaled(r, r.Layer("Elu", {Scaled(r, x, 1 / alpha)}), alpha);
+  });
+}
+
+// Exact, or x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2.
+absl::Status ReadGelu(OnnxNodeReader& r) {
+  const onnx::AttributeProto* form = r.Attribute("approximate");
+  const std::string name = form == nullptr ? "none" : form->s();
+  if (name != "none" && name != "tanh") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("approximate \"", name, "\"; expected \"none\" or \"tanh\""));
   }
   return SetElementwise(r, [&](Tensor x) {
-    return exponent == 2 ? r.Layer("Mul", {x, x}) : r.Layer("Sqrt", {x});
+    if (name == "none") return r.Layer("Gelu", {x});
+    const double factor = std::sqrt(2 / M_PI);
+    const Tensor square = r.Layer("Mul", {x, x}), one = NumberBeside(r, x, 1);
+    const Tensor slope =
+        r.Layer("Add", {Scaled(r, square, 0.044715 * factor), NumberBeside(r, x, factor)});
+    const Tensor gate = r.Layer("Tanh", {r.Layer("Mul", {x, slope})});
+    return r.Layer("Mul", {Scaled(r, x, 0.5), r.Layer("Add", {gate, one})});
+  });
+}
+
+absl::Status ReadPow(OnnxNodeReader& r) {
+  double exponent = 0;
+  if (r.in(1).floats.size() == 1) {
+    exponent = static_cast<double>(r.in(1).floats[0]);
+  } else if (r.in(1).ints.size() == 1 && !r.IsTensor(1)) {
+    exponent = static_cast<double>(r.in(1).ints[0]);
+  } else {
+    return absl::UnimplementedError("expected one constant number as its exponent");
+  }
+  return SetElementwise(r, [&](Tensor x) {
+    if (exponent == 2) return r.Layer("Mul", {x, x});
+    if (exponent == 0.5) return r.Layer("Sqrt", {x});
+    return r.Layer("Pow", {x}, Options().Set("exponent", exponent));
   });
 }
 
 // max(a, b) = a + relu(b - a), min(a, b) = a - relu(a - b)
 absl::Status ReadMaxMin(OnnxNodeReader& r) {
-  size_t rank = 0;
-  for (size_t i = 0; i < r.inputs(); ++i) {
-    if (r.in(i).kind != Kind::kTensor) continue;
-    TESSERA_ASSIGN_OR_RETURN(const Tensor x, r.TensorIn(i));
-    rank = std::max(rank, r.shape(x).rank());
-  }
-  if (rank == 0) return absl::UnimplementedError("all its inputs are constants");
-  Tensor result;
-  for (size_t i = 0; i < r.inputs(); ++i) {
-    Tensor next = r.in(i).tensor;
-    if (r.in(i).kind != Kind::kTensor) {
-      TESSERA_ASSIGN_OR_RETURN(next, r.Materialize(i, rank));
+  const bool max = r.node().op_type() == "Max";
+  return SetBroadcast(r, [&](const std::vector<Tensor>& operands) {
+    Tensor result = operands[0];
+    for (size_t i = 1; i < operands.size(); ++i) {
+      const Tensor next = operands[i];
+      const Tensor more = r.Layer("Sub", {max ? next : result, max ? result : next});
+      result = r.Layer(max ? "Add" : "Sub", {result, r.Layer("Relu", {more})});
     }
-    if (i == 0) {
-      result = next;
-    } else if (r.node().op_type() == "Max") {
-      result = r.Layer("Add", {result, r.Layer("Relu", {r.Layer("Sub", {next, result})})});
-    } else {
-      result = r.Layer("Sub", {result, r.Layer("Relu", {r.Layer("Sub", {result, next})})});
-    }
-  }
-  r.Set(result);
-  return absl::OkStatus();
+    return result;
+  });
 }
 
-// ReduceSumSquare, and ReduceL2, its root.
-absl::Status ReadReduceSquares(OnnxNodeReader& r) {
-  TESSERA_ASSIGN_OR_RETURN(const Tensor x, r.TensorIn(0));
-  TESSERA_RETURN_IF_ERROR(ReadReduction(r, "ReduceSum", r.Layer("Mul", {x, x})));
-  if (r.node().op_type() == "ReduceSumSquare") return absl::OkStatus();
-  OnnxValue y = r.out();
-  y.tensor = r.Layer("Sqrt", {y.tensor});
-  r.Set(std::move(y));
-  return absl::OkStatus();
+absl::Status ReadSign(OnnxNodeReader& r) {
+  return SetElementwise(r, [&](Tensor x) {
+    return r.Layer("Sub", {r.Layer("Step", {x}), r.Layer("Step", {Scaled(r, x, -1)})});
+  });
 }
 
-// Of a kernel of one element: a linear layer over axis 1, as the compressed interactions of xDeepFM
-// are written.
-absl::Status ReadConv(OnnxNodeReader& r) {
-  TESSERA_ASSIGN_OR_RETURN(const Tensor x, r.TensorIn(0));
-  const std::vector<int64_t> dims = r.in(1).dims;
-  const auto list_is = [&](absl::string_view name, int64_t expected) {
-    const onnx::AttributeProto* list = r.Attribute(name);
-    return list == nullptr || std::all_of(list->ints().begin(), list->ints().end(),
-                                          [&](int64_t v) { return v == expected; });
-  };
-  if (r.shape(x).rank() != 2 || dims.size() != 3 || dims[2] != 1 || r.Int("group", 1) != 1 ||
-      !list_is("strides", 1) || !list_is("pads", 0)) {
-    return absl::UnimplementedError(
-        "expected an input [batch, channels, n], a kernel of 1 element, one group, no padding");
-  }
-  if (dims[1] != r.shape(x).dim(0)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("its kernel has ", dims[1], " channels, the input ", r.shape(x).dim(0)));
-  }
-  TESSERA_ASSIGN_OR_RETURN(std::vector<float> weight, r.WeightIn(1));
-  std::vector<float> bias;
-  if (r.Has(2)) {
-    TESSERA_ASSIGN_OR_RETURN(bias, r.WeightIn(2));
-    if (static_cast<int64_t>(bias.size()) != dims[0]) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("its bias has ", bias.size(), " numbers, expected ", dims[0]));
-    }
-  }
-  const google::protobuf::Struct perm = Options().Set("perm", std::vector<int64_t>{0, 2, 1});
-  const Tensor turned = r.Layer("Transpose", {x}, perm);
-  const Tensor y =
-      r.Layer("Gemm", {turned},
-              Options().Set("units", static_cast<double>(dims[0])).Set("bias", !bias.empty()));
-  r.Start("weight", std::move(weight));
-  if (!bias.empty()) r.Start("bias", std::move(bias));
-  r.Set(r.Layer("Transpose", {y}, perm));
-  return absl::OkStatus();
+// Without a gradient.
+absl::Status ReadCompare(OnnxNodeReader& r) {
+  if (AllInts(r)) return ReadIntArithmetic(r);
+  const std::string& op = r.node().op_type();
+  if (r.inputs() != 2) return absl::InvalidArgumentError("expected two inputs");
+  return SetBroadcast(r, [&](const std::vector<Tensor>& operands) {
+    const Tensor a = operands[0], b = operands[1];
+    if (op == "Greater") return IsAbove(r, a, b);
+    if (op == "Less") return IsAbove(r, b, a);
+    if (op == "GreaterOrEqual") return Inverse(r, IsAbove(r, b, a));
+    if (op == "LessOrEqual") return Inverse(r, IsAbove(r, a, b));
+    const Tensor apart = r.Layer("Abs", {r.Layer("Sub", {a, b})});
+    return Inverse(r, r.Layer("Step", {apart}));
+  });
+}
+
+absl::Status ReadNot(OnnxNodeReader& r) {
+  if (AllInts(r)) return ReadIntArithmetic(r);
+  return SetElementwise(r, [&](Tensor x) { return Inverse(r, x); });
+}
+
+// a and b: a b; a or b: a + b - a b
+absl::Status ReadLogic(OnnxNodeReader& r) {
+  if (AllInts(r)) return ReadIntArithmetic(r);
+  if (r.inputs() != 2) return absl::InvalidArgumentError("expected two inputs");
+  return SetBroadcast(r, [&](const std::vector<Tensor>& operands) {
+    const Tensor both = r.Layer("Mul", operands);
+    if (r.node().op_type() == "And") return both;
+    return r.Layer("Sub", {r.Layer("Add", operands), both});
+  });
+}
+
+// c a + (1 - c) b
+absl::Status ReadWhere(OnnxNodeReader& r) {
+  if (AllInts(r)) return ReadIntArithmetic(r);
+  if (r.inputs() != 3) return absl::InvalidArgumentError("expected three inputs");
+  return SetBroadcast(r, [&](const std::vector<Tensor>& operands) {
+    const Tensor first = r.Layer("Mul", {operands[0], operands[1]});
+    const Tensor second = r.Layer("Mul", {Inverse(r, operands[0]), operands[2]});
+    return r.Layer("Add", {first, second});
+  });
 }
 
 }  // namespace tessera::worker

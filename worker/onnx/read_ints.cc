@@ -1,3 +1,4 @@
+// Whole numbers that are known when a file is read: the arithmetic of shapes that exporters leave.
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
@@ -30,6 +31,37 @@ absl::StatusOr<OnnxValue> Broadcast(const OnnxNodeReader& r) {
   return result;
 }
 
+absl::StatusOr<int64_t> Of(absl::string_view op, int64_t x, int64_t y) {
+  if (op == "Equal") return x == y ? 1 : 0;
+  if (op == "And") return x != 0 && y != 0 ? 1 : 0;
+  if (op == "Or") return x != 0 || y != 0 ? 1 : 0;
+  // The batch, times and by known numbers.
+  const int64_t times = BatchFactor(x), by = BatchFactor(y);
+  if (op == "Mul" && IsBatch(x) != IsBatch(y)) {
+    const int64_t factor = IsBatch(x) ? y : x, of = IsBatch(x) ? times : by;
+    if (factor >= 1 && factor <= kMost && of * factor <= kMost) return BatchTimes(of * factor);
+  }
+  if (op == "Div" && IsBatch(x)) {
+    if (IsBatch(y) && times % by == 0) return times / by;
+    if (!IsBatch(y) && y >= 1 && times % y == 0) return BatchTimes(times / y);
+  }
+  if (op == "Mod" && IsBatch(x) && !IsBatch(y) && y >= 1 && times % y == 0) return 0;
+  const bool known = std::min(x, y) >= -kMost && std::max(x, y) <= kMost;
+  if (!known || (y == 0 && (op == "Div" || op == "Mod"))) {
+    return absl::UnimplementedError("arithmetic with the batch's size, or with huge numbers");
+  }
+  if (op == "Add") return x + y;
+  if (op == "Sub") return x - y;
+  if (op == "Mul") return x * y;
+  if (op == "Div") return x / y;
+  if (op == "Mod") return ((x % y) + y) % y;
+  if (op == "Greater") return x > y ? 1 : 0;
+  if (op == "GreaterOrEqual") return x >= y ? 1 : 0;
+  if (op == "Less") return x < y ? 1 : 0;
+  if (op == "LessOrEqual") return x <= y ? 1 : 0;
+  return absl::UnimplementedError("of whole numbers");
+}
+
 }  // namespace
 
 bool AllInts(const OnnxNodeReader& r) {
@@ -41,8 +73,9 @@ bool AllInts(const OnnxNodeReader& r) {
 
 absl::Status ReadConstantOfShape(OnnxNodeReader& r) {
   TESSERA_ASSIGN_OR_RETURN(const std::vector<int64_t> dims, r.IntsIn(0));
-  int64_t count = 1;
+  int64_t count = 1;  // for a sample, where the batch is among them
   for (const int64_t dim : dims) {
+    if (IsBatch(dim)) continue;
     if (dim < 0 || dim > 1 << 20 || count > 1 << 20) {
       return absl::UnimplementedError("its shape is not known, or above 2^20 numbers");
     }
@@ -58,6 +91,9 @@ absl::Status ReadConstantOfShape(OnnxNodeReader& r) {
     return absl::UnimplementedError("expected one number, at most 2^20 times");
   }
   one.dims = dims;
+  if (one.kind == OnnxValue::Kind::kInts && std::any_of(dims.begin(), dims.end(), IsBatch)) {
+    return absl::UnimplementedError("whole numbers for the batch");
+  }
   if (one.kind == OnnxValue::Kind::kInts) one.ints.assign(static_cast<size_t>(count), one.ints[0]);
   if (one.kind == OnnxValue::Kind::kFloats) {
     one.floats.assign(static_cast<size_t>(count), one.floats[0]);
@@ -66,40 +102,44 @@ absl::Status ReadConstantOfShape(OnnxNodeReader& r) {
   return absl::OkStatus();
 }
 
-// Add, Sub, Mul, Div and Equal.
-absl::Status ReadIntArithmetic(OnnxNodeReader& r) {
-  if (!AllInts(r) || r.inputs() != 2) {
-    return absl::UnimplementedError("expected two lists of known whole numbers");
-  }
-  TESSERA_ASSIGN_OR_RETURN(OnnxValue result, Broadcast(r));
-  const std::string& op = r.node().op_type();
-  const OnnxValue a = r.in(0), b = r.in(1);
-  for (size_t i = 0; i < result.ints.size(); ++i) {
-    const int64_t x = At(a, i), y = At(b, i);
-    if (op == "Equal") {
-      result.ints[i] = x == y ? 1 : 0;
-      continue;
+absl::Status ReadRange(OnnxNodeReader& r) {
+  int64_t limits[3] = {};
+  for (size_t i = 0; i < 3; ++i) {
+    TESSERA_ASSIGN_OR_RETURN(const std::vector<int64_t> number, r.IntsIn(i));
+    if (number.size() != 1 || std::abs(std::max(number[0], -kMost - 1)) > kMost) {
+      return absl::UnimplementedError("expected three known numbers");
     }
-    if (std::min(x, y) < -kMost || std::max(x, y) > kMost || (op == "Div" && y == 0)) {
-      return absl::UnimplementedError("arithmetic with the batch's size, or with huge numbers");
-    }
-    if (op == "Add") result.ints[i] = x + y;
-    if (op == "Sub") result.ints[i] = x - y;
-    if (op == "Mul") result.ints[i] = x * y;
-    if (op == "Div") result.ints[i] = x / y;
+    limits[i] = number[0];
   }
-  r.Set(std::move(result));
+  const auto [begin, end, step] = limits;
+  if (step == 0 || (end - begin) / step > 1 << 20) {
+    return absl::UnimplementedError("expected at most 2^20 numbers");
+  }
+  std::vector<int64_t> numbers;
+  for (int64_t at = begin; step > 0 ? at < end : at > end; at += step) numbers.push_back(at);
+  r.Set(OnnxValue::OfInts(std::move(numbers)));
   return absl::OkStatus();
 }
 
-absl::Status ReadWhere(OnnxNodeReader& r) {
-  if (!AllInts(r) || r.inputs() != 3) {
-    return absl::UnimplementedError("expected three lists of known whole numbers");
+// What ONNX's arithmetic, comparisons and logic, and Where, make of whole numbers.
+absl::Status ReadIntArithmetic(OnnxNodeReader& r) {
+  const std::string& op = r.node().op_type();
+  const size_t operands = op == "Where" ? 3 : op == "Neg" || op == "Not" ? 1 : 2;
+  if (!AllInts(r) || r.inputs() != operands) {
+    return absl::UnimplementedError("expected lists of known whole numbers");
   }
   TESSERA_ASSIGN_OR_RETURN(OnnxValue result, Broadcast(r));
-  const OnnxValue which = r.in(0), a = r.in(1), b = r.in(2);
+  const OnnxValue a = r.in(0), b = r.in(operands > 1 ? 1 : 0), c = r.in(operands - 1);
   for (size_t i = 0; i < result.ints.size(); ++i) {
-    result.ints[i] = At(which, i) != 0 ? At(a, i) : At(b, i);
+    if (op == "Where") {
+      result.ints[i] = At(a, i) != 0 ? At(b, i) : At(c, i);
+    } else if (op == "Not") {
+      result.ints[i] = At(a, i) == 0 ? 1 : 0;
+    } else if (op == "Neg") {
+      TESSERA_ASSIGN_OR_RETURN(result.ints[i], Of("Sub", 0, At(a, i)));
+    } else {
+      TESSERA_ASSIGN_OR_RETURN(result.ints[i], Of(op, At(a, i), At(b, i)));
+    }
   }
   r.Set(std::move(result));
   return absl::OkStatus();

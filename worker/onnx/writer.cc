@@ -61,11 +61,17 @@ void OnnxWriter::Output(const std::string& name, absl::Span<const int64_t> dims)
 
 std::string OnnxWriter::Floats(const std::string& name, absl::Span<const int64_t> dims,
                                absl::Span<const float> values) {
+  const absl::string_view bytes(reinterpret_cast<const char*>(values.data()),
+                                values.size() * sizeof(float));
+  for (const onnx::TensorProto& there : graph_.initializer()) {
+    if (there.name() != name) continue;
+    if (absl::MakeConstSpan(there.dims()) == dims && there.raw_data() == bytes) return name;
+  }
   onnx::TensorProto* tensor = graph_.add_initializer();
   tensor->set_name(Unique(name));
   tensor->set_data_type(onnx::TensorProto::FLOAT);
   tensor->mutable_dims()->Add(dims.begin(), dims.end());
-  tensor->set_raw_data(values.data(), values.size() * sizeof(float));
+  tensor->set_raw_data(bytes.data(), bytes.size());
   return tensor->name();
 }
 

@@ -39,7 +39,8 @@ class OnnxWriter {
              absl::Span<const int64_t> dims);
   void Output(const std::string& name, absl::Span<const int64_t> dims);
 
-  // Constants; the names that are returned are new ones like `name`.
+  // Constants; the names that are returned are new ones like `name`. Floats that are there under
+  // `name` already are named once more.
   std::string Floats(const std::string& name, absl::Span<const int64_t> dims,
                      absl::Span<const float> values);
   std::string Ints(const std::string& name, absl::Span<const int64_t> values);  // [n]

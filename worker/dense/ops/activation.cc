@@ -3,6 +3,7 @@
 
 #include "common/math/activation/abs.h"
 #include "common/math/activation/clip.h"
+#include "common/math/activation/cos.h"
 #include "common/math/activation/elu.h"
 #include "common/math/activation/erf.h"
 #include "common/math/activation/exp.h"
@@ -10,12 +11,15 @@
 #include "common/math/activation/hard_sigmoid.h"
 #include "common/math/activation/leaky_relu.h"
 #include "common/math/activation/log.h"
+#include "common/math/activation/pow.h"
 #include "common/math/activation/relu.h"
 #include "common/math/activation/selu.h"
 #include "common/math/activation/sigmoid.h"
 #include "common/math/activation/silu.h"
+#include "common/math/activation/sin.h"
 #include "common/math/activation/softplus.h"
 #include "common/math/activation/sqrt.h"
+#include "common/math/activation/step.h"
 #include "common/math/activation/tanh.h"
 #include "common/status_macros.h"
 #include "cuda/dense/activation.h"
@@ -102,6 +106,24 @@ absl::StatusOr<std::unique_ptr<Op>> NewClip(absl::Span<const Shape> inputs, Opti
   params.min = static_cast<float>(options.Number("min", params.min, params.min, params.max));
   params.max = static_cast<float>(options.Number("max", params.max, params.min, params.max));
   return New<math::Clip>(inputs, options, params);
+}
+
+absl::StatusOr<std::unique_ptr<Op>> NewCos(absl::Span<const Shape> inputs, OptionReader& options) {
+  return New<math::Cos>(inputs, options, {});
+}
+absl::StatusOr<std::unique_ptr<Op>> NewSin(absl::Span<const Shape> inputs, OptionReader& options) {
+  return New<math::Sin>(inputs, options, {});
+}
+absl::StatusOr<std::unique_ptr<Op>> NewStep(absl::Span<const Shape> inputs, OptionReader& options) {
+  return New<math::Step>(inputs, options, {});
+}
+
+// Options: exponent, a number (required).
+absl::StatusOr<std::unique_ptr<Op>> NewPow(absl::Span<const Shape> inputs, OptionReader& options) {
+  if (!options.Has("exponent")) options.Fail("exponent", "must be set: a number, such as 3");
+  math::Pow::Params params;
+  params.exponent = static_cast<float>(options.Number("exponent", 1, -1e3, 1e3));
+  return New<math::Pow>(inputs, options, params);
 }
 
 // Options: alpha, minus the limit at minus infinity (1).

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <cmath>
+
+#include "common/math/host_device.h"
+
+namespace tessera::math {
+
+// x to a constant power p: NaN below 0 unless p is a whole number. Derivative p x^(p - 1), which is
+// infinite at 0 for p < 1.
+struct Pow {
+  struct Params {
+    float exponent = 1;
+  };
+
+  TESSERA_HOST_DEVICE static float Value(const Params& params, float x) {
+    return std::pow(x, params.exponent);
+  }
+  TESSERA_HOST_DEVICE static float Derivative(const Params& params, float x, float) {
+    return params.exponent * std::pow(x, params.exponent - 1);
+  }
+};
+
+}  // namespace tessera::math

@@ -1,0 +1,73 @@
+// Reads networks from ONNX files and runs them: `onnx_read DIR`. tests/onnx/read_test.py writes the
+// files and compares.
+//
+//   DIR/CASE/model.onnx  whose inputs are "dense" [batch, 3] and "vectors" [batch, 4, 8], or one of
+//   them DIR/CASE/inputs      float32: all of "dense", then all of "vectors" DIR/CASE/found float32
+//   [batch], written DIR/CASE/error       why there is none, written
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+
+#include "common/file_system.h"
+#include "common/status_macros.h"
+#include "tests/worker/dense_job_testing.h"
+#include "worker/dense/model_inputs.h"
+#include "worker/onnx/onnx_file.h"
+
+namespace tessera::worker::testing {
+namespace {
+
+constexpr uint32_t kDense = 3, kFields = 4, kDim = 8;
+
+v1::JobSpec ReadingJob() {
+  v1::JobSpec spec = Job("onnx", kFields, kDense);
+  v1::ModelSpec& model = *spec.mutable_model();
+  model.set_onnx_file("model.onnx");
+  model.set_loss(v1::MEAN_SQUARED_ERROR);
+  spec.mutable_tables(0)->set_dim(kDim);
+  auto& names = (*model.mutable_options()->mutable_fields())["inputs"];
+  (*names.mutable_struct_value()->mutable_fields())["vectors"].set_string_value(
+      spec.tables(0).name());
+  return spec;
+}
+
+absl::Status RunCase(const std::filesystem::path& folder) {
+  const v1::JobSpec spec = ReadingJob();
+  TESSERA_ASSIGN_OR_RETURN(const std::string file,
+                           ReadOnnxFile(spec, PosixFileSystem(), folder.string()));
+  TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<Model> model, Model::New(spec, kDense, file));
+  TESSERA_ASSIGN_OR_RETURN(const std::string bytes,
+                           ReadWholeFile(PosixFileSystem(), (folder / "inputs").string()));
+  const size_t sample = kDense + kFields * kDim;
+  const absl::Span<const float> inputs(reinterpret_cast<const float*>(bytes.data()),
+                                       bytes.size() / sizeof(float));
+  const auto batch = static_cast<uint32_t>(inputs.size() / sample);
+  Session session(*model);
+  session.executor.Resize(batch);
+  const absl::Span<float> dense = session.executor.dense();
+  std::copy_n(inputs.begin(), dense.size(), dense.begin());
+  for (size_t i = 0; i < model->inputs().size(); ++i) {
+    const absl::Span<float> rows = session.executor.pooled(i);
+    std::copy_n(inputs.begin() + batch * kDense, rows.size(), rows.begin());
+  }
+  const std::vector<float> found = session.Forward();
+  std::ofstream(folder / "found", std::ios::binary)
+      .write(reinterpret_cast<const char*>(found.data()),
+             static_cast<std::streamsize>(found.size() * sizeof(float)));
+  return absl::OkStatus();
+}
+
+}  // namespace
+}  // namespace tessera::worker::testing
+
+int main(int argc, char** argv) {
+  if (argc != 2) {
+    std::fprintf(stderr, "usage: onnx_read DIR\n");
+    return 2;
+  }
+  for (const auto& folder : std::filesystem::directory_iterator(argv[1])) {
+    const absl::Status ran = tessera::worker::testing::RunCase(folder.path());
+    if (!ran.ok()) std::ofstream(folder.path() / "error") << ran.message();
+  }
+  return 0;
+}

@@ -1,0 +1,344 @@
+// Ops that take parts of tensors, join them or repeat them.
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+#include "worker/onnx/read.h"
+
+namespace tessera::worker {
+namespace {
+
+using Axes = OnnxValue::Axes;
+using Kind = OnnxValue::Kind;
+
+int64_t Within(int64_t index, int64_t low, int64_t size, int64_t high) {
+  if (index < 0) index = index < -size ? low : index + size;
+  return std::clamp(index, low, high);
+}
+
+// Which of `size` a slice takes.
+struct Range {
+  int64_t begin = 0, end = 0, step = 1;
+  Range(int64_t start, int64_t stop, int64_t by, int64_t size) : step(by) {
+    begin = by > 0 ? Within(start, 0, size, size) : Within(start, -1, size, size - 1);
+    end = by > 0 ? Within(stop, 0, size, size) : Within(stop, -1, size, size - 1);
+  }
+  std::vector<int64_t> Indices() const {
+    std::vector<int64_t> indices;
+    for (int64_t at = begin; step > 0 ? at < end : at > end; at += step) indices.push_back(at);
+    return indices;
+  }
+};
+
+// `indices` of a list of this size, counted from its end where negative.
+absl::StatusOr<std::vector<int64_t>> Checked(std::vector<int64_t> indices, int64_t size) {
+  for (int64_t& index : indices) {
+    if (index < -size || index >= size) {
+      return absl::InvalidArgumentError(absl::StrCat("index ", index, " of ", size));
+    }
+    if (index < 0) index += size;
+  }
+  return indices;
+}
+
+// Numbers that are known and stay so.
+bool IsKnown(const OnnxNodeReader& r) {
+  return r.Has(0) && r.in(0).kind == Kind::kFloats && !r.in(0).trained;
+}
+
+// Those places of an axis of ONNX.
+void Take(OnnxNodeReader& r, OnnxValue& x, size_t axis, const std::vector<int64_t>& indices) {
+  const int at = r.OneAxis(x, axis);
+  x.tensor = r.Layer("Gather", {x.tensor},
+                     Options().Set("indices", indices).Set("axis", static_cast<double>(at)));
+}
+
+// The axis under these sizes, whose product is its own, an axis of ONNX for each.
+void SplitAxis(OnnxNodeReader& r, OnnxValue& x, size_t axis, const std::vector<int64_t>& sizes) {
+  // As the last, where it may be anything.
+  std::rotate(x.axes.begin() + static_cast<int64_t>(axis),
+              x.axes.begin() + static_cast<int64_t>(axis) + 1, x.axes.end());
+  const size_t last = x.axes.size() - 1;
+  r.LastAxis(x, last);
+  r.SplitLast(x, last, sizes);
+  std::rotate(x.axes.begin() + static_cast<int64_t>(axis),
+              x.axes.begin() + static_cast<int64_t>(last), x.axes.end());
+}
+
+// Axes of size 1 repeated to `dims`; in dims, -1 and 1 leave an axis as it is.
+absl::Status SetRepeated(OnnxNodeReader& r, OnnxValue x, const std::vector<int64_t>& dims) {
+  const std::vector<int64_t> from = r.DimsOf(x);
+  std::vector<std::pair<size_t, int64_t>> more;
+  for (size_t k = 0; k < dims.size(); ++k) {
+    if (dims[k] == from[k] || dims[k] == 1 || dims[k] == -1) continue;
+    if (from[k] != 1 || dims[k] < 1 || dims[k] > 1 << 20) {
+      return absl::UnimplementedError("to " + DimsText(dims) + " from " + DimsText(from));
+    }
+    more.emplace_back(k, dims[k]);
+    (void)r.OneAxis(x, k);
+  }
+  if (!more.empty()) {
+    std::vector<int64_t> shape = {0};
+    for (size_t i = 0; i < r.shape(x.tensor).rank(); ++i) shape.push_back(r.shape(x.tensor).dim(i));
+    for (const auto& [k, size] : more) shape[static_cast<size_t>(x.axes[k][0])] = size;
+    x.tensor = r.Layer("Expand", {x.tensor}, Options().Set("shape", shape));
+  }
+  r.Set(std::move(x));
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status ReadConcat(OnnxNodeReader& r) {
+  size_t tensors = 0, ints = 0;
+  for (size_t i = 0; i < r.inputs(); ++i) {
+    tensors += r.IsTensor(i) || r.in(i).HasBatch();
+    ints += r.in(i).kind == Kind::kInts;
+  }
+  if (ints == r.inputs()) {
+    std::vector<int64_t> all;
+    for (size_t i = 0; i < r.inputs(); ++i) {
+      all.insert(all.end(), r.in(i).ints.begin(), r.in(i).ints.end());
+    }
+    r.Set(OnnxValue::OfInts(std::move(all)));
+    return absl::OkStatus();
+  }
+  if (tensors != r.inputs()) {
+    return absl::UnimplementedError("expected tensors of the network alone");
+  }
+  for (size_t i = 1; i < r.inputs(); ++i) TESSERA_RETURN_IF_ERROR(r.TensorIn(i).status());
+  TESSERA_ASSIGN_OR_RETURN(const OnnxValue first, r.TensorIn(0));
+  TESSERA_ASSIGN_OR_RETURN(const size_t axis, r.SampleAxis(r.Int("axis", 0), first));
+  for (size_t i = 1; i < r.inputs(); ++i) {
+    if (r.DimsOf(r.in(i)).size() != first.axes.size()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(DimsText(r.DimsOf(first)), " beside ", DimsText(r.DimsOf(r.in(i)))));
+    }
+  }
+  TESSERA_ASSIGN_OR_RETURN(const OnnxNodeReader::Aligned parts,
+                           r.Align(static_cast<int64_t>(axis)));
+  OnnxValue value;
+  value.axes = parts.axes;
+  value.tensor = r.Layer("Concat", parts.tensors,
+                         Options().Set("axis", static_cast<double>(value.axes[axis][0])));
+  r.Set(std::move(value));
+  return absl::OkStatus();
+}
+
+absl::Status ReadGather(OnnxNodeReader& r) {
+  TESSERA_ASSIGN_OR_RETURN(std::vector<int64_t> indices, r.IntsIn(1));
+  const std::vector<int64_t> dims = r.in(1).dims;
+  if (r.Has(0) && r.in(0).kind == Kind::kInts) {
+    const std::vector<int64_t>& all = r.in(0).ints;
+    TESSERA_ASSIGN_OR_RETURN(indices, Checked(indices, static_cast<int64_t>(all.size())));
+    for (int64_t& index : indices) index = all[static_cast<size_t>(index)];
+    OnnxValue value = OnnxValue::OfInts(std::move(indices));
+    value.dims = dims;
+    r.Set(std::move(value));
+    return absl::OkStatus();
+  }
+  if (IsKnown(r)) {
+    OnnxValue known = r.in(0);
+    const auto rank = static_cast<int64_t>(known.dims.size());
+    const int64_t named = r.Int("axis", 0), at = named < 0 ? named + rank : named;
+    if (at < 0 || at >= rank || IsBatch(known.dims[static_cast<size_t>(at)]) || dims.size() > 1) {
+      return absl::UnimplementedError(
+          absl::StrCat("axis ", named, " of the constant ", DimsText(known.dims)));
+    }
+    const auto axis = static_cast<size_t>(at);
+    TESSERA_ASSIGN_OR_RETURN(indices, Checked(std::move(indices), known.dims[axis]));
+    known = TakenOfKnown(known, axis, indices);
+    if (dims.empty()) known.dims.erase(known.dims.begin() + at);
+    r.Set(std::move(known));
+    return absl::OkStatus();
+  }
+  TESSERA_ASSIGN_OR_RETURN(OnnxValue x, r.TensorIn(0));
+  TESSERA_ASSIGN_OR_RETURN(const size_t axis, r.SampleAxis(r.Int("axis", 0), x));
+  TESSERA_ASSIGN_OR_RETURN(indices, Checked(std::move(indices), r.DimsOf(x)[axis]));
+  Take(r, x, axis, indices);
+  if (dims.size() != 1) SplitAxis(r, x, axis, dims);
+  r.Set(std::move(x));
+  return absl::OkStatus();
+}
+
+// Known places of the first axes, as PyTorch's x[:, i, j] is exported.
+absl::Status ReadGatherNd(OnnxNodeReader& r) {
+  TESSERA_ASSIGN_OR_RETURN(OnnxValue x, r.TensorIn(0));
+  TESSERA_ASSIGN_OR_RETURN(const std::vector<int64_t> indices, r.IntsIn(1));
+  const std::vector<int64_t> dims = r.in(1).dims, from = r.DimsOf(x);
+  const auto named = dims.empty() ? size_t{0} : static_cast<size_t>(dims.back());
+  if (r.Int("batch_dims", 0) != 0 || named < 1 || named > from.size() || x.batch_axis() < named) {
+    return absl::UnimplementedError(
+        absl::StrCat("indices ", DimsText(dims), " of ", DimsText(from),
+                     "; expected them to name axes before the batch's"));
+  }
+  std::vector<int64_t> places;
+  for (size_t i = 0; i < indices.size(); i += named) {
+    int64_t place = 0;
+    for (size_t k = 0; k < named; ++k) {
+      TESSERA_ASSIGN_OR_RETURN(const std::vector<int64_t> index,
+                               Checked({indices[i + k]}, from[k]));
+      place = place * from[k] + index[0];
+    }
+    places.push_back(place);
+  }
+  // The axes that they name as one.
+  Axes merged;
+  for (size_t k = 0; k < named; ++k)
+    merged.insert(merged.end(), x.axes[k].begin(), x.axes[k].end());
+  x.axes.erase(x.axes.begin() + 1, x.axes.begin() + static_cast<int64_t>(named));
+  x.axes[0] = std::move(merged);
+  Take(r, x, 0, places);
+  if (dims.size() != 2) SplitAxis(r, x, 0, {dims.begin(), dims.end() - 1});
+  r.Set(std::move(x));
+  return absl::OkStatus();
+}
+
+absl::Status ReadSlice(OnnxNodeReader& r) {
+  TESSERA_ASSIGN_OR_RETURN(const std::vector<int64_t> starts, r.IntsOf("starts", 1));
+  TESSERA_ASSIGN_OR_RETURN(const std::vector<int64_t> ends, r.IntsOf("ends", 2));
+  TESSERA_ASSIGN_OR_RETURN(std::vector<int64_t> axes, r.IntsOf("axes", 3));
+  TESSERA_ASSIGN_OR_RETURN(std::vector<int64_t> steps, r.IntsOf("steps", 4));
+  if (starts.empty() || starts.size() != ends.size()) {
+    return absl::InvalidArgumentError("starts and ends differ in number, or are missing");
+  }
+  for (size_t i = axes.size(); i < starts.size(); ++i) axes.push_back(static_cast<int64_t>(i));
+  steps.resize(std::max(steps.size(), starts.size()), 1);
+  if (std::count(steps.begin(), steps.end(), 0) > 0) {
+    return absl::InvalidArgumentError("a step of 0");
+  }
+  if (r.Has(0) && r.in(0).kind == Kind::kInts) {
+    const std::vector<int64_t>& all = r.in(0).ints;
+    std::vector<int64_t> taken;
+    const Range range(starts[0], ends[0], steps[0], static_cast<int64_t>(all.size()));
+    for (const int64_t at : range.Indices()) taken.push_back(all[static_cast<size_t>(at)]);
+    r.Set(OnnxValue::OfInts(std::move(taken)));
+    return absl::OkStatus();
+  }
+  if (IsKnown(r)) {
+    OnnxValue known = r.in(0);
+    const auto rank = static_cast<int64_t>(known.dims.size());
+    for (size_t i = 0; i < starts.size(); ++i) {
+      const int64_t at = axes[i] < 0 ? axes[i] + rank : axes[i];
+      if (at < 0 || at >= rank || IsBatch(known.dims[static_cast<size_t>(at)])) {
+        return absl::UnimplementedError(
+            absl::StrCat("axis ", axes[i], " of the constant ", DimsText(known.dims)));
+      }
+      const auto axis = static_cast<size_t>(at);
+      known = TakenOfKnown(known, axis,
+                           Range(starts[i], ends[i], steps[i], known.dims[axis]).Indices());
+    }
+    r.Set(std::move(known));
+    return absl::OkStatus();
+  }
+  TESSERA_ASSIGN_OR_RETURN(OnnxValue x, r.TensorIn(0));
+  const auto rank = static_cast<int64_t>(x.axes.size());
+  for (size_t i = 0; i < starts.size(); ++i) {
+    // All of the batch is no cut.
+    const bool of_batch =
+        (axes[i] < 0 ? axes[i] + rank : axes[i]) == static_cast<int64_t>(x.batch_axis());
+    if (of_batch && steps[i] == 1 && starts[i] == 0 && (ends[i] >= INT32_MAX || IsBatch(ends[i]))) {
+      continue;
+    }
+    TESSERA_ASSIGN_OR_RETURN(const size_t axis, r.SampleAxis(axes[i], x));
+    const int64_t size = r.DimsOf(x)[axis];
+    const Range range(starts[i], ends[i], steps[i], size);
+    if (range.step != 1) {
+      Take(r, x, axis, range.Indices());
+    } else if (range.begin != 0 || range.end != size) {
+      const int at = r.OneAxis(x, axis);
+      x.tensor = r.Layer("Slice", {x.tensor},
+                         Options()
+                             .Set("axis", static_cast<double>(at))
+                             .Set("start", static_cast<double>(range.begin))
+                             .Set("end", static_cast<double>(range.end)));
+    }
+  }
+  r.Set(std::move(x));
+  return absl::OkStatus();
+}
+
+absl::Status ReadSplit(OnnxNodeReader& r) {
+  TESSERA_ASSIGN_OR_RETURN(OnnxValue x, r.TensorIn(0));
+  TESSERA_ASSIGN_OR_RETURN(std::vector<int64_t> sizes, r.IntsOf("split", 1));
+  TESSERA_ASSIGN_OR_RETURN(const size_t axis, r.SampleAxis(r.Int("axis", 0), x));
+  const auto count = static_cast<int64_t>(r.node().output_size());
+  // Parts of one size, the last one what is left.
+  const int64_t size = r.DimsOf(x)[axis], each = (size + count - 1) / count;
+  for (int64_t k = 0, left = size; sizes.size() < static_cast<size_t>(count); ++k) {
+    sizes.push_back(std::min(each, left));
+    left -= sizes.back();
+  }
+  const int at = r.OneAxis(x, axis);
+  const std::vector<Tensor> parts = r.Layers(
+      "Split", {x.tensor}, Options().Set("split", sizes).Set("axis", static_cast<double>(at)),
+      static_cast<size_t>(count));
+  for (size_t k = 0; k < parts.size(); ++k) {
+    OnnxValue part = x;
+    part.tensor = parts[k];
+    if (r.HasOutput(static_cast<int>(k))) r.Set(std::move(part), static_cast<int>(k));
+  }
+  return absl::OkStatus();
+}
+
+// Axes of 1 are repeated; those of a constant to the batch, too.
+absl::Status ReadExpand(OnnxNodeReader& r) {
+  TESSERA_ASSIGN_OR_RETURN(std::vector<int64_t> dims, r.IntsIn(1));
+  if (!r.Has(0)) return absl::InvalidArgumentError("input 0 is missing");
+  OnnxValue x = r.in(0);
+  const size_t found = r.DimsOf(x).size(), rank = std::max(dims.size(), found);
+  dims.insert(dims.begin(), rank - dims.size(), 1);
+  if (r.IsTensor(0)) {
+    x.axes.insert(x.axes.begin(), static_cast<int64_t>(rank - found), Axes());
+    return SetRepeated(r, std::move(x), dims);
+  }
+  if (x.kind != Kind::kFloats) return absl::UnimplementedError("of whole numbers");
+  x.dims.insert(x.dims.begin(), static_cast<int64_t>(rank - found), 1);
+  for (size_t k = 0; k < rank; ++k) {
+    if (dims[k] == x.dims[k] || dims[k] == 1 || dims[k] == -1) continue;
+    if (x.dims[k] != 1 || (!IsBatch(dims[k]) && (dims[k] < 1 || dims[k] > 1 << 20))) {
+      return absl::UnimplementedError("to " + DimsText(dims) + " from " + DimsText(x.dims));
+    }
+    if (IsBatch(dims[k])) {
+      x.dims[k] = dims[k];
+    } else if (x.trained) {
+      return absl::UnimplementedError("of what is trained, along other axes than the batch's");
+    } else {
+      if (x.floats.size() * static_cast<size_t>(dims[k]) > 1 << 20) {
+        return absl::UnimplementedError("to more than 2^20 numbers");
+      }
+      x = TakenOfKnown(x, k, std::vector<int64_t>(static_cast<size_t>(dims[k]), 0));
+    }
+  }
+  if (x.trained && x.HasBatch()) {
+    TESSERA_ASSIGN_OR_RETURN(x, r.Repeated(0, x.dims));
+  }
+  r.Set(std::move(x));
+  return absl::OkStatus();
+}
+
+// Axes one time after another.
+absl::Status ReadTile(OnnxNodeReader& r) {
+  TESSERA_ASSIGN_OR_RETURN(OnnxValue x, r.TensorIn(0));
+  TESSERA_ASSIGN_OR_RETURN(const std::vector<int64_t> times, r.IntsIn(1));
+  if (times.size() != x.axes.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(times.size(), " repeats for ", x.axes.size(), " axes"));
+  }
+  for (size_t k = 0; k < times.size(); ++k) {
+    if (times[k] == 1) continue;
+    TESSERA_ASSIGN_OR_RETURN(const size_t axis, r.SampleAxis(static_cast<int64_t>(k), x));
+    const int64_t size = r.DimsOf(x)[axis];
+    if (times[k] < 1 || times[k] > (1 << 20) / size) {
+      return absl::UnimplementedError(absl::StrCat(times[k], " times ", size));
+    }
+    std::vector<int64_t> indices;
+    for (int64_t i = 0; i < times[k] * size; ++i) indices.push_back(i % size);
+    Take(r, x, axis, indices);
+  }
+  r.Set(std::move(x));
+  return absl::OkStatus();
+}
+
+}  // namespace tessera::worker

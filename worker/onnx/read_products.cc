@@ -1,0 +1,300 @@
+// Products: with weights a linear layer, else MatMul over tensors of the network.
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+#include "worker/onnx/read.h"
+
+namespace tessera::worker {
+namespace {
+
+using Kind = OnnxValue::Kind;
+
+// w [in, units] as our [units, in].
+std::vector<float> Turned(const std::vector<float>& w, int64_t in, int64_t units, float factor,
+                          bool turned) {
+  std::vector<float> out(w.size());
+  for (int64_t i = 0; i < in; ++i) {
+    for (int64_t k = 0; k < units; ++k) {
+      out[k * in + i] = factor * (turned ? w[k * in + i] : w[i * units + k]);
+    }
+  }
+  return out;
+}
+
+struct LinearForm {
+  size_t weights = 1;   // the input that has them, a matrix
+  bool turned = false;  // [units, in] instead of [in, units]
+  bool bias = false;    // input 2
+  float alpha = 1;
+  float beta = 1;
+};
+
+// x W (+ b) over the last axis of ONNX, which is then the last of the tensor: a layer with the
+// weights that the file has.
+absl::StatusOr<OnnxValue> Linear(OnnxNodeReader& r, OnnxValue x, const LinearForm& form) {
+  const size_t axis = x.axes.size() - 1;
+  TESSERA_RETURN_IF_ERROR(r.SampleAxis(static_cast<int64_t>(axis), x).status());
+  TESSERA_ASSIGN_OR_RETURN(const std::vector<float> weights, r.FloatsIn(form.weights));
+  const std::vector<int64_t>& dims = r.in(form.weights).dims;
+  if (dims.size() != 2) {
+    return absl::UnimplementedError(
+        absl::StrCat("its weights have ", dims.size(), " dimensions; expected a matrix"));
+  }
+  const int64_t in = dims[form.turned ? 1 : 0], units = dims[form.turned ? 0 : 1];
+  const std::vector<int64_t> found = r.DimsOf(x);
+  if (in != found.back() || units < 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("its weights ", DimsText(dims), " do not fit the input ", DimsText(found)));
+  }
+  std::vector<OnnxNodeReader::Weight> trained;
+  trained.push_back({"weight", form.weights, Turned(weights, in, units, form.alpha, form.turned),
+                     absl::StrCat(form.turned ? "turned" : "", form.alpha)});
+  if (form.bias) {
+    TESSERA_ASSIGN_OR_RETURN(std::vector<float> start, r.FloatsIn(2));
+    if (start.size() == 1) start.assign(static_cast<size_t>(units), start[0]);
+    if (start.size() != static_cast<size_t>(units)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("its bias has ", start.size(), " numbers, expected ", units));
+    }
+    for (float& b : start) b *= form.beta;
+    trained.push_back({"bias", 2, std::move(start), absl::StrCat(form.beta)});
+  }
+  r.LastAxis(x, axis);
+  TESSERA_ASSIGN_OR_RETURN(
+      x.tensor,
+      r.TrainedLayer("Gemm", {x.tensor},
+                     Options().Set("units", static_cast<double>(units)).Set("bias", form.bias),
+                     std::move(trained)));
+  return x;
+}
+
+// An operand of MatMul: the axes of its tensor before the matrices' two, those beside the batch
+// apart from it, then the two.
+struct Stack {
+  std::vector<OnnxValue::Axes> parts;
+  std::vector<OnnxValue::Axes> axes;  // what the first of them make of ONNX's
+};
+
+Stack StackOf(const OnnxNodeReader& r, const OnnxValue& value, size_t rank) {
+  Stack stack;
+  stack.axes.resize(rank - value.axes.size());
+  OnnxValue::Axes ones;
+  for (size_t k = 0; k + 2 < value.axes.size(); ++k) {
+    OnnxValue::Axes& to = stack.axes.emplace_back();
+    bool begins = true;
+    for (const int axis : value.axes[k]) {
+      if (axis == 0) {
+        to.push_back(0);
+        begins = true;
+      } else if (r.SizeOf(value, {axis}) == 1) {
+        ones.push_back(axis);
+      } else {
+        if (begins) stack.parts.emplace_back();
+        if (begins) to.push_back(static_cast<int>(stack.parts.size()));
+        stack.parts.back().push_back(axis);
+        begins = false;
+      }
+    }
+  }
+  stack.parts.insert(stack.parts.end(), value.axes.end() - 2, value.axes.end());
+  OnnxValue::Axes& rows = stack.parts[stack.parts.size() - 2];
+  rows.insert(rows.end(), ones.begin(), ones.end());
+  return stack;
+}
+
+// Trained matrices, of which every sample meets the same, beside `stack`.
+absl::StatusOr<Tensor> TrainedStack(OnnxNodeReader& r, const Stack& stack, size_t rank,
+                                    const Shape& other) {
+  const std::vector<int64_t>& dims = r.in(1).dims;
+  std::vector<int64_t> to(stack.parts.size() - 2, 1);
+  bool fits = true;
+  for (size_t k = 0; k + 2 < dims.size(); ++k) {
+    const OnnxValue::Axes& axes = stack.axes[k + rank - dims.size()];
+    const bool one = axes.size() == 1 && axes[0] > 0;
+    if (one) to[static_cast<size_t>(axes[0]) - 1] = dims[k];
+    fits &= one || dims[k] == 1;
+  }
+  for (size_t p = 0; p < to.size(); ++p) fits &= to[p] == other.dim(p);
+  if (!fits) {
+    return absl::UnimplementedError(absl::StrCat("the matrices ", DimsText(dims), " beside ",
+                                                 other.ToString(), "; expected as many of each"));
+  }
+  to.insert(to.end(), dims.end() - 2, dims.end());
+  return r.Materialize(1, to);
+}
+
+// Both are tensors of the network, or b is a stack of trained matrices.
+absl::Status MatMulOfTensors(OnnxNodeReader& r) {
+  TESSERA_ASSIGN_OR_RETURN(OnnxValue a, r.TensorIn(0));
+  if (!r.Has(1)) return r.TensorIn(1).status();
+  const OnnxValue& b = r.in(1);
+  const bool trained = !r.IsTensor(1);
+  // [fields, batch, k] times [fields, k, n]: each sample has a row, with a matrix for each field.
+  const bool rows = trained && a.axes.size() >= 3 && b.dims.size() <= a.axes.size() &&
+                    a.axes[a.axes.size() - 2] == OnnxValue::Axes{0};
+  if (rows) {
+    a.axes.insert(a.axes.begin(), OnnxValue::Axes{0});
+    a.axes[a.axes.size() - 2].clear();
+  }
+  const std::vector<int64_t> dims_a = r.DimsOf(a), dims_b = r.DimsOf(b);
+  const size_t rank = std::max(dims_a.size(), dims_b.size());
+  const std::string what = absl::StrCat(DimsText(dims_a), " times ", DimsText(dims_b));
+  if (std::min(dims_a.size(), dims_b.size()) < 2) {
+    return absl::UnimplementedError(absl::StrCat(what, "; expected two axes or more"));
+  }
+  const auto batch_of = [rank](const OnnxValue& x) {
+    return x.batch_axis() + rank - x.axes.size();
+  };
+  if (batch_of(a) + 2 >= rank || (!trained && batch_of(b) != batch_of(a))) {
+    return absl::UnimplementedError(absl::StrCat(what, ": that would mix samples"));
+  }
+  const Stack stack = StackOf(r, a, rank);
+  const Tensor left = r.Arranged(a, stack.parts);
+  Tensor right;
+  if (trained) {
+    TESSERA_ASSIGN_OR_RETURN(right, TrainedStack(r, stack, rank, r.shape(left)));
+  } else {
+    const Stack other = StackOf(r, b, rank);
+    if (other.axes != stack.axes) {
+      return absl::UnimplementedError(
+          absl::StrCat(what, "; expected the same sizes before the last two axes"));
+    }
+    right = r.Arranged(b, other.parts);
+  }
+  OnnxValue result;
+  result.axes = stack.axes;
+  const auto last = static_cast<int>(stack.parts.size());
+  result.axes.push_back({last - 1});
+  result.axes.push_back({last});
+  result.tensor = r.Layer("MatMul", {left, right});
+  if (rows) {
+    OnnxValue::Axes batch = {0};
+    batch.push_back(last - 1);  // of size 1
+    result.axes[result.axes.size() - 2] = std::move(batch);
+    result.axes.erase(result.axes.begin());
+  }
+  r.Set(std::move(result));
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status ReadGemm(OnnxNodeReader& r) {
+  TESSERA_ASSIGN_OR_RETURN(OnnxValue x, r.TensorIn(0));
+  if (x.axes.size() != 2 || !r.Has(1) || r.in(1).kind != Kind::kFloats) {
+    return absl::UnimplementedError("expected an input of two axes and constant weights");
+  }
+  if (r.Int("transA", 0) != 0) std::swap(x.axes[0], x.axes[1]);
+  TESSERA_ASSIGN_OR_RETURN(x, Linear(r, std::move(x),
+                                     {.turned = r.Int("transB", 0) != 0,
+                                      .bias = r.Has(2),
+                                      .alpha = r.Float("alpha", 1),
+                                      .beta = r.Float("beta", 1)}));
+  r.Set(std::move(x));
+  return absl::OkStatus();
+}
+
+absl::Status ReadMatMul(OnnxNodeReader& r) {
+  if (r.IsTensor(0) && r.Has(1) && r.in(1).kind == Kind::kFloats && r.in(1).dims.size() == 2) {
+    TESSERA_ASSIGN_OR_RETURN(OnnxValue x, Linear(r, r.in(0), {}));
+    r.Set(std::move(x));
+    return absl::OkStatus();
+  }
+  // W x is x^T W^T, turned.
+  if (r.Has(0) && r.in(0).kind == Kind::kFloats && r.IsTensor(1) && r.in(0).dims.size() == 2 &&
+      r.in(1).axes.size() >= 2) {
+    OnnxValue x = r.in(1);
+    const size_t last = x.axes.size() - 1;
+    std::swap(x.axes[last - 1], x.axes[last]);
+    TESSERA_ASSIGN_OR_RETURN(x, Linear(r, std::move(x), {.weights = 0, .turned = true}));
+    std::swap(x.axes[last - 1], x.axes[last]);
+    r.Set(std::move(x));
+    return absl::OkStatus();
+  }
+  return MatMulOfTensors(r);
+}
+
+// Over one axis after the channels, with steps of 1: the input's windows side by side, times the
+// kernel.
+absl::Status ReadConv(OnnxNodeReader& r) {
+  TESSERA_ASSIGN_OR_RETURN(OnnxValue x, r.TensorIn(0));
+  TESSERA_ASSIGN_OR_RETURN(const std::vector<float> kernel, r.FloatsIn(1));
+  const std::vector<int64_t> dims = r.in(1).dims;
+  const auto all_one = [&](absl::string_view name) {
+    const onnx::AttributeProto* list = r.Attribute(name);
+    return list == nullptr ||
+           std::all_of(list->ints().begin(), list->ints().end(), [](int64_t v) { return v == 1; });
+  };
+  const onnx::AttributeProto* padding = r.Attribute("auto_pad");
+  if (x.axes.size() != 3 || dims.size() != 3 || x.batch_axis() != 0 || r.Int("group", 1) != 1 ||
+      !all_one("strides") || !all_one("dilations") ||
+      (padding != nullptr && padding->s() != "NOTSET")) {
+    return absl::UnimplementedError(
+        "expected an input [batch, channels, n], one group, steps and dilations of 1");
+  }
+  const int64_t units = dims[0], channels = dims[1], width = dims[2];
+  std::vector<int64_t> pads = {0, 0};
+  if (const auto* list = r.Attribute("pads"); list != nullptr) {
+    pads.assign(list->ints().begin(), list->ints().end());
+  }
+  const std::vector<int64_t> found = r.DimsOf(x);
+  if (channels != found[1] || width < 1 || pads.size() != 2 || pads[0] < 0 || pads[1] < 0 ||
+      std::max(pads[0], pads[1]) > width || found[2] + pads[0] + pads[1] < width) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "its kernel ", DimsText(dims), " and pads do not fit the input ", DimsText(found)));
+  }
+  // [batch, n, channels]
+  Tensor rows = r.Arranged(x, {x.axes[2], x.axes[1]});
+  std::vector<Tensor> padded = {rows};
+  for (const size_t end : {0, 1}) {
+    if (pads[end] == 0) continue;
+    const std::vector<int64_t> shape = {pads[end], channels};
+    const Tensor zeros = r.Layer("Constant", {}, Options().Set("shape", shape).Set("value", 0.0));
+    padded.insert(end == 0 ? padded.begin() : padded.end(), zeros);
+  }
+  if (padded.size() > 1) rows = r.Layer("Concat", padded, Options().Set("axis", 1.0));
+  const int64_t places = found[2] + pads[0] + pads[1] - width + 1;
+  std::vector<Tensor> windows;
+  for (int64_t k = 0; k < width; ++k) {
+    windows.push_back(width == 1 ? rows
+                                 : r.Layer("Slice", {rows},
+                                           Options()
+                                               .Set("axis", 1.0)
+                                               .Set("start", static_cast<double>(k))
+                                               .Set("end", static_cast<double>(k + places))));
+  }
+  const Tensor wide =
+      width == 1 ? windows[0] : r.Layer("Concat", windows, Options().Set("axis", 2.0));
+  // [units, width, channels] of [units, channels, width]
+  std::vector<float> turned(kernel.size());
+  for (int64_t u = 0; u < units; ++u) {
+    for (int64_t c = 0; c < channels; ++c) {
+      for (int64_t k = 0; k < width; ++k) {
+        turned[(u * width + k) * channels + c] = kernel[(u * channels + c) * width + k];
+      }
+    }
+  }
+  std::vector<OnnxNodeReader::Weight> weights;
+  weights.push_back({"weight", 1, std::move(turned)});
+  if (r.Has(2)) {
+    TESSERA_ASSIGN_OR_RETURN(std::vector<float> bias, r.FloatsIn(2));
+    if (static_cast<int64_t>(bias.size()) != units) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("its bias has ", bias.size(), " numbers, expected ", units));
+    }
+    weights.push_back({"bias", 2, std::move(bias)});
+  }
+  OnnxValue result;
+  result.axes = {{0}, {2}, {1}};
+  TESSERA_ASSIGN_OR_RETURN(
+      result.tensor,
+      r.TrainedLayer("Gemm", {wide},
+                     Options().Set("units", static_cast<double>(units)).Set("bias", r.Has(2)),
+                     std::move(weights)));
+  r.Set(std::move(result));
+  return absl::OkStatus();
+}
+
+}  // namespace tessera::worker

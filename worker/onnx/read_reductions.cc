@@ -1,0 +1,300 @@
+// What goes over whole axes: reductions, pooling, softmax.
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+#include "worker/onnx/read.h"
+
+namespace tessera::worker {
+namespace {
+
+using Axes = OnnxValue::Axes;
+
+// The axes of ONNX that the node names, of x; each once.
+absl::StatusOr<std::vector<size_t>> ReducedAxes(const OnnxNodeReader& r, const OnnxValue& x) {
+  TESSERA_ASSIGN_OR_RETURN(const std::vector<int64_t> named, r.IntsOf("axes", 1));
+  if (named.empty()) {
+    return absl::UnimplementedError("it has no axes, so it would reduce over the batch too");
+  }
+  std::vector<size_t> axes;
+  for (const int64_t axis : named) {
+    TESSERA_ASSIGN_OR_RETURN(axes.emplace_back(), r.SampleAxis(axis, x));
+  }
+  std::sort(axes.begin(), axes.end());
+  axes.erase(std::unique(axes.begin(), axes.end()), axes.end());
+  return axes;
+}
+
+// The axes of the tensor that `over` stands for, as neighbours, which is how our ops reduce them:
+// those that are not move to the end. Empty where all sizes are 1.
+std::vector<int64_t> Neighbours(OnnxNodeReader& r, OnnxValue& x, const std::vector<size_t>& over) {
+  std::vector<int64_t> axes;
+  for (const size_t k : over) axes.insert(axes.end(), x.axes[k].begin(), x.axes[k].end());
+  std::sort(axes.begin(), axes.end());
+  if (axes.empty() || axes.back() - axes.front() + 1 == static_cast<int64_t>(axes.size())) {
+    return axes;
+  }
+  std::vector<int64_t> perm = {0};
+  const auto rank = static_cast<int64_t>(r.shape(x.tensor).rank());
+  for (int64_t a = 1; a <= rank; ++a) {
+    if (std::count(axes.begin(), axes.end(), a) == 0) perm.push_back(a);
+  }
+  const auto first = static_cast<int64_t>(perm.size());
+  perm.insert(perm.end(), axes.begin(), axes.end());
+  x.tensor = r.Layer("Transpose", {x.tensor}, Options().Set("perm", perm));
+  for (Axes& group : x.axes) {
+    for (int& axis : group) {
+      axis = static_cast<int>(std::find(perm.begin(), perm.end(), axis) - perm.begin());
+    }
+  }
+  std::iota(axes.begin(), axes.end(), first);
+  return axes;
+}
+
+// These axes of the tensor, of size 1 by now, go; and those of ONNX that `over` names unless they
+// are kept.
+void Drop(OnnxNodeReader& r, OnnxValue& x, const std::vector<int64_t>& axes,
+          const std::vector<size_t>& over, bool keep) {
+  const Shape& from = r.shape(x.tensor);
+  const auto is_gone = [&](int axis) {
+    return !axes.empty() && axis >= axes.front() && axis <= axes.back();
+  };
+  Shape to;
+  for (size_t i = 0; i < from.rank(); ++i) {
+    if (!is_gone(static_cast<int>(i) + 1)) to.Append(from.dim(i));
+  }
+  for (Axes& group : x.axes) {
+    std::erase_if(group, is_gone);
+    for (int& axis : group) {
+      if (!axes.empty() && axis > axes.back()) axis -= static_cast<int>(axes.size());
+    }
+  }
+  if (to.rank() == 0) {  // a tensor has an axis besides the batch
+    to.Append(1);
+    x.axes[x.batch_axis()].push_back(1);
+  }
+  x.tensor = r.Reshaped(x.tensor, to);
+  for (auto k = over.rbegin(); !keep && k != over.rend(); ++k) {
+    x.axes.erase(x.axes.begin() + static_cast<int64_t>(*k));
+  }
+}
+
+google::protobuf::Struct Over(const std::vector<int64_t>& axes) {
+  return Options().Set("axes", axes).Set("keepdims", true);
+}
+
+// One of ReduceSum, ReduceMean and ReduceMax of x.
+OnnxValue Reduced(OnnxNodeReader& r, absl::string_view op, OnnxValue x,
+                  const std::vector<size_t>& over, bool keep) {
+  const std::vector<int64_t> axes = Neighbours(r, x, over);
+  if (!axes.empty()) x.tensor = r.Layer(op, {x.tensor}, Over(axes));
+  Drop(r, x, axes, over, keep);
+  return x;
+}
+
+// log sum exp(x) = m + log sum exp(z), z = x - m, m the maximum, whose gradients cancel.
+class LogSumExp {
+ public:
+  LogSumExp(OnnxNodeReader& r, Tensor x, const std::vector<int64_t>& axes)
+      : r_(r),
+        most_(r.Layer("StopGradient", {r.Layer("ReduceMax", {x}, Over(axes))})),
+        z_(r.Layer("Sub", {x, most_})),
+        log_(r.Layer("Log", {r.Layer("ReduceSum", {r.Layer("Exp", {z_})}, Over(axes))})) {}
+  Tensor Sum() const { return r_.Layer("Add", {most_, log_}); }
+  // x less the sum: the logarithm of a softmax, which would lose what rounds to 0.
+  Tensor LogSoftmax() const { return r_.Layer("Sub", {z_, log_}); }
+
+ private:
+  OnnxNodeReader& r_;
+  const Tensor most_, z_, log_;
+};
+
+absl::Status SetReduced(OnnxNodeReader& r, absl::string_view op, OnnxValue x) {
+  TESSERA_ASSIGN_OR_RETURN(const std::vector<size_t> over, ReducedAxes(r, x));
+  r.Set(Reduced(r, op, std::move(x), over, r.Int("keepdims", 1) != 0));
+  return absl::OkStatus();
+}
+
+// The axes that a softmax goes over become the last one: one, or before opset 13 all from it on.
+// Returns their sizes.
+absl::StatusOr<std::vector<int64_t>> SoftmaxAxis(OnnxNodeReader& r, OnnxValue& x, size_t* axis) {
+  TESSERA_ASSIGN_OR_RETURN(*axis, r.SampleAxis(r.Int("axis", r.opset() < 13 ? 1 : -1), x));
+  const std::vector<int64_t> dims = r.DimsOf(x);
+  if (r.opset() >= 13) {
+    (void)r.OneAxis(x, *axis);
+    return std::vector<int64_t>{dims[*axis]};
+  }
+  if (x.batch_axis() > *axis) {
+    return absl::UnimplementedError("over the batch too; save with opset 13 or later");
+  }
+  r.LastAxis(x, *axis);
+  return std::vector<int64_t>(dims.begin() + static_cast<int64_t>(*axis), dims.end());
+}
+
+// What a softmax of `sizes` gave, with ONNX's axes back.
+void Back(OnnxNodeReader& r, OnnxValue& x, size_t axis, const std::vector<int64_t>& sizes) {
+  if (r.opset() < 13) r.SplitLast(x, axis, sizes);
+}
+
+}  // namespace
+
+absl::Status ReadReduce(OnnxNodeReader& r) {
+  TESSERA_ASSIGN_OR_RETURN(OnnxValue x, r.TensorIn(0));
+  return SetReduced(r, r.node().op_type(), std::move(x));
+}
+
+// Of known whole numbers, or factor by factor.
+absl::Status ReadReduceProd(OnnxNodeReader& r) {
+  if (AllInts(r)) {
+    int64_t product = 1;
+    for (const int64_t factor : r.in(0).ints) {
+      if (IsBatch(factor) || factor < 0 || factor > 1 << 20 || product > 1 << 20) {
+        return absl::UnimplementedError("of the batch's size, or of huge numbers");
+      }
+      product *= factor;
+    }
+    OnnxValue one = OnnxValue::OfInts({product});
+    if (r.Int("keepdims", 1) == 0) one.dims.clear();
+    r.Set(std::move(one));
+    return absl::OkStatus();
+  }
+  TESSERA_ASSIGN_OR_RETURN(OnnxValue x, r.TensorIn(0));
+  TESSERA_ASSIGN_OR_RETURN(const std::vector<size_t> over, ReducedAxes(r, x));
+  if (over.size() != 1) return absl::UnimplementedError("over several axes");
+  const int axis = r.OneAxis(x, over[0]);
+  const int64_t size = r.DimsOf(x)[over[0]];
+  if (size > 64) return absl::UnimplementedError(absl::StrCat("of ", size, " factors, above 64"));
+  Tensor product;
+  for (int64_t i = 0; i < size; ++i) {
+    const Tensor factor = r.Layer("Slice", {x.tensor},
+                                  Options()
+                                      .Set("axis", static_cast<double>(axis))
+                                      .Set("start", static_cast<double>(i))
+                                      .Set("end", static_cast<double>(i + 1)));
+    product = i == 0 ? factor : r.Layer("Mul", {product, factor});
+  }
+  x.tensor = product;
+  Drop(r, x, {axis}, over, r.Int("keepdims", 1) != 0);
+  r.Set(std::move(x));
+  return absl::OkStatus();
+}
+
+// Those that are a sum or a maximum of something.
+absl::Status ReadReduceComposed(OnnxNodeReader& r) {
+  if (r.node().op_type() == "ReduceProd") return ReadReduceProd(r);
+  TESSERA_ASSIGN_OR_RETURN(OnnxValue x, r.TensorIn(0));
+  const std::string& op = r.node().op_type();
+  const auto negative = [&](Tensor t) { return r.Layer("Mul", {t, NumberBeside(r, t, -1)}); };
+  const auto after = [&](const auto& make) {
+    OnnxValue y = r.out();
+    y.tensor = make(y.tensor);
+    r.Set(std::move(y));
+    return absl::OkStatus();
+  };
+  if (op == "ReduceMin") {
+    x.tensor = negative(x.tensor);
+    TESSERA_RETURN_IF_ERROR(SetReduced(r, "ReduceMax", std::move(x)));
+    return after(negative);
+  }
+  if (op == "ReduceLogSumExp") {
+    TESSERA_ASSIGN_OR_RETURN(const std::vector<size_t> over, ReducedAxes(r, x));
+    const std::vector<int64_t> axes = Neighbours(r, x, over);
+    if (!axes.empty()) x.tensor = LogSumExp(r, x.tensor, axes).Sum();
+    Drop(r, x, axes, over, r.Int("keepdims", 1) != 0);
+    r.Set(std::move(x));
+    return absl::OkStatus();
+  }
+  if (op == "ReduceL1") x.tensor = r.Layer("Abs", {x.tensor});
+  if (op == "ReduceL2" || op == "ReduceSumSquare") x.tensor = r.Layer("Mul", {x.tensor, x.tensor});
+  TESSERA_RETURN_IF_ERROR(SetReduced(r, "ReduceSum", std::move(x)));
+  if (op == "ReduceL2") return after([&](Tensor t) { return r.Layer("Sqrt", {t}); });
+  if (op == "ReduceLogSum") return after([&](Tensor t) { return r.Layer("Log", {t}); });
+  return absl::OkStatus();
+}
+
+// Over all axes after the channels: a window that is as large as they are, too.
+absl::Status ReadGlobalPool(OnnxNodeReader& r) {
+  TESSERA_ASSIGN_OR_RETURN(OnnxValue x, r.TensorIn(0));
+  std::vector<size_t> over;
+  if (const onnx::AttributeProto* window = r.Attribute("kernel_shape"); window != nullptr) {
+    const std::vector<int64_t> dims = r.DimsOf(x);
+    const onnx::AttributeProto* pads = r.Attribute("pads");
+    const bool whole = dims.size() == static_cast<size_t>(window->ints_size()) + 2 &&
+                       std::equal(window->ints().begin(), window->ints().end(), dims.begin() + 2) &&
+                       (pads == nullptr || std::all_of(pads->ints().begin(), pads->ints().end(),
+                                                       [](int64_t pad) { return pad == 0; }));
+    if (!whole) {
+      return absl::UnimplementedError(absl::StrCat("windows that are not all of ", DimsText(dims)));
+    }
+  }
+  for (size_t k = 2; k < x.axes.size(); ++k) {
+    TESSERA_ASSIGN_OR_RETURN(over.emplace_back(), r.SampleAxis(static_cast<int64_t>(k), x));
+  }
+  const bool max = r.node().op_type() == "GlobalMaxPool" || r.node().op_type() == "MaxPool";
+  const char* const op = max ? "ReduceMax" : "ReduceMean";
+  r.Set(Reduced(r, op, std::move(x), over, /*keep=*/true));
+  return absl::OkStatus();
+}
+
+// Over all axes after the channels, each of which has a factor and a summand.
+absl::Status ReadInstanceNormalization(OnnxNodeReader& r) {
+  TESSERA_ASSIGN_OR_RETURN(OnnxValue x, r.TensorIn(0));
+  std::vector<size_t> over;
+  for (size_t k = 2; k < x.axes.size(); ++k) {
+    TESSERA_ASSIGN_OR_RETURN(over.emplace_back(), r.SampleAxis(static_cast<int64_t>(k), x));
+  }
+  TESSERA_RETURN_IF_ERROR(r.SampleAxis(1, x).status());
+  const std::vector<int64_t> dims = r.DimsOf(x);
+  // [batch, channels, all the rest]
+  OnnxValue::Axes rest;
+  for (const size_t k : over) rest.insert(rest.end(), x.axes[k].begin(), x.axes[k].end());
+  if (x.axes.size() < 3 || x.axes[0] != OnnxValue::Axes{0}) {
+    return absl::UnimplementedError(absl::StrCat("of ", DimsText(dims)));
+  }
+  const Tensor rows = r.Arranged(x, {x.axes[1], rest});
+  const google::protobuf::Struct last = Over({2});
+  const Tensor apart = r.Layer("Sub", {rows, r.Layer("ReduceMean", {rows}, last)});
+  const Tensor variance = r.Layer("ReduceMean", {r.Layer("Mul", {apart, apart})}, last);
+  const Tensor epsilon = NumberBeside(r, variance, static_cast<double>(r.Float("epsilon", 1e-5f)));
+  Tensor y = r.Layer("Div", {apart, r.Layer("Sqrt", {r.Layer("Add", {variance, epsilon})})});
+  for (const size_t i : {1, 2}) {
+    TESSERA_ASSIGN_OR_RETURN(const std::vector<float> numbers, r.FloatsIn(i));
+    if (static_cast<int64_t>(numbers.size()) != dims[1]) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("input ", i, " has ", numbers.size(), " numbers, expected ", dims[1]));
+    }
+    TESSERA_ASSIGN_OR_RETURN(const Tensor channels, r.Materialize(i, {dims[1], 1}));
+    y = r.Layer(i == 1 ? "Mul" : "Add", {y, channels});
+  }
+  OnnxValue result;
+  result.tensor = y;
+  result.axes = {{0}, {1}, {2}};
+  r.SplitLast(result, 2, {dims.begin() + 2, dims.end()});
+  r.Set(std::move(result));
+  return absl::OkStatus();
+}
+
+absl::Status ReadSoftmax(OnnxNodeReader& r) {
+  TESSERA_ASSIGN_OR_RETURN(OnnxValue x, r.TensorIn(0));
+  size_t axis = 0;
+  TESSERA_ASSIGN_OR_RETURN(const std::vector<int64_t> sizes, SoftmaxAxis(r, x, &axis));
+  x.tensor =
+      r.Layer("Softmax", {x.tensor}, Options().Set("axis", static_cast<double>(x.axes[axis][0])));
+  Back(r, x, axis, sizes);
+  r.Set(std::move(x));
+  return absl::OkStatus();
+}
+
+absl::Status ReadLogSoftmax(OnnxNodeReader& r) {
+  TESSERA_ASSIGN_OR_RETURN(OnnxValue x, r.TensorIn(0));
+  size_t axis = 0;
+  TESSERA_ASSIGN_OR_RETURN(const std::vector<int64_t> sizes, SoftmaxAxis(r, x, &axis));
+  x.tensor = LogSumExp(r, x.tensor, {x.axes[axis][0]}).LogSoftmax();
+  Back(r, x, axis, sizes);
+  r.Set(std::move(x));
+  return absl::OkStatus();
+}
+
+}  // namespace tessera::worker
