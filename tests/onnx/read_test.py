@@ -230,8 +230,25 @@ def arithmetic_of_constants(n):
 
 
 @case()
+def tables_of_constants(n):
+    pads = n.Reshape(n.numbers(numpy.array([2, 0, 0, 1, 0, 0], dtype=numpy.int64)), n.ints(-1, 2))
+    turned = n.Transpose(n.Slice(pads, n.ints(-1), n.ints(-(2**63)), n.ints(0), n.ints(-1)), perm=[1, 0])
+    padded = n.Pad(n.vectors, n.Cast(n.Reshape(turned, n.ints(-1)), to=TensorProto.INT64), n.float(0))
+    below = n.Trilu(n.Expand(n.float(1), n.ints(FIELDS, FIELDS)), upper=0)
+    size = n.Max(n.Gather(n.Shape(n.vectors), n.int(1)), n.int(1))
+    return n.Concat(n.Flatten(padded), n.Flatten(n.MatMul(n.vectors, n.Transpose(n.Mul(n.vectors, n.Gather(below, n.ints(0), axis=1)), perm=[0, 2, 1]))),
+                    n.Flatten(n.Reshape(n.vectors, n.Concat(n.ints(-1), n.Unsqueeze(size, n.ints(0)), n.ints(DIM), axis=0))), axis=1)
+
+
+@case()
 def running_sums(n):
     return n.CumSum(n.vectors, n.int(1))
+
+
+@case(18)
+def padded(n):
+    first = n.Pad(n.vectors, n.ints(0, 1, 0, 0, 0, 2), n.float(0.5))
+    return n.Concat(n.Flatten(first), n.Flatten(n.Pad(n.vectors, n.ints(1, 1), "", n.ints(2))), axis=1)
 
 
 # Over whole axes.
@@ -305,6 +322,12 @@ def a_matrix_a_head(n):
 
 
 @case()
+def a_constant_for_the_batch_times_a_matrix(n):
+    ones = n.ConstantOfShape(n.Concat(n.batch(), n.ints(2), axis=0), value=helper.make_tensor("v", TensorProto.FLOAT, [1], [1.0]))
+    return n.Mul(n.MatMul(ones, n.drawn(2, DENSE)), n.dense)
+
+
+@case()
 def a_matrix_a_field(n):
     x = n.Add(n.MatMul(n.Transpose(n.vectors, perm=[1, 0, 2]), n.drawn(FIELDS, DIM, 3)), n.drawn(FIELDS, 1, 3))
     return n.Transpose(x, perm=[1, 0, 2])
@@ -322,7 +345,10 @@ def convolutions(n):
     x = n.Conv(n.vectors, n.drawn(5, FIELDS, 3), n.drawn(5), pads=[1, 1])
     y = n.Conv(n.vectors, n.drawn(2, FIELDS, 2), pads=[1, 0])
     z = n.Conv(n.vectors, n.drawn(3, FIELDS, 1))
-    return n.Concat(*[n.Flatten(t) for t in (x, y, z)], axis=1)
+    image = n.Unsqueeze(n.vectors, n.ints(2))
+    upper = n.Conv(image, n.drawn(2, FIELDS, 1, 4), auto_pad="SAME_UPPER")
+    lower = n.Conv(n.Transpose(image, perm=[0, 1, 3, 2]), n.drawn(2, FIELDS, 4, 1), auto_pad="SAME_LOWER")
+    return n.Concat(*[n.Flatten(t) for t in (x, y, z, upper, lower)], axis=1)
 
 
 @case()
@@ -344,6 +370,23 @@ def recurrence(n):
     (end,) = [n.GRU(first, n.drawn(1, 18, DIM), n.drawn(1, 18, 6), outputs=2, hidden_size=6, linear_before_reset=1)[1]]
     states = n.Transpose(n.Squeeze(all_, n.ints(1)), perm=[1, 0, 2])
     return n.Concat(n.Flatten(states), n.Squeeze(last, n.ints(0)), n.Squeeze(end, n.ints(0)), axis=1)
+
+
+@case()
+def recurrence_with_a_memory(n):
+    first = n.Transpose(n.vectors, perm=[1, 0, 2])
+    start = n.ConstantOfShape(n.Concat(n.ints(1), n.batch(), n.ints(6), axis=0))
+    all_, last, memory = n.LSTM(first, n.drawn(1, 24, DIM), n.drawn(1, 24, 6), n.drawn(1, 48), "", start, start, outputs=3, hidden_size=6)
+    end = n.LSTM(first, n.drawn(1, 24, DIM), n.drawn(1, 24, 6), outputs=3, hidden_size=6, activations=["Sigmoid", "Tanh", "Tanh"])[1]
+    states = n.Transpose(n.Squeeze(all_, n.ints(1)), perm=[1, 0, 2])
+    return n.Concat(n.Flatten(states), *[n.Squeeze(t, n.ints(0)) for t in (last, memory, end)], axis=1)
+
+
+@case()
+def sizes_multiplied(n):
+    rows = n.Reshape(n.ReduceProd(n.Slice(n.Shape(n.vectors), n.ints(0), n.ints(2)), keepdims=0), n.ints(-1))
+    x = n.MatMul(n.Reshape(n.vectors, n.Concat(rows, n.ints(DIM), axis=0)), n.drawn(DIM, 3))
+    return n.Reshape(x, n.ints(-1, FIELDS, 3))
 
 
 # Element by element.

@@ -21,8 +21,8 @@ inline constexpr char kOnnxModel[] = "onnx";
 // The file's inputs are named like those of `layers`; model.options.inputs names them otherwise:
 //   options: {inputs: {numeric: dense, user_vector: user.embedding}}
 // Initializers become parameters, of several layers where these train them alike; what a Constant
-// node or an initializer without dimensions holds stays a number. Weights of matrices, normalisations and slopes are parameters wherever they
-// stand.
+// node or an initializer without dimensions holds stays a number. Weights of matrices,
+// normalisations and slopes are parameters wherever they stand.
 //
 // Errors go to the builder and begin with "model.onnx_file". UNIMPLEMENTED names every op that
 // cannot be read.

@@ -163,10 +163,11 @@ Tensor NumberBeside(OnnxNodeReader& r, Tensor x, double value);
 
 // Arithmetic of numbers that are known and stay so (read_known.cc). nullopt: it is none.
 std::optional<absl::Status> ReadKnown(OnnxNodeReader& r);
+absl::Status ReadTrilu(OnnxNodeReader& r);
 // Those places of an axis of known numbers.
 OnnxValue TakenOfKnown(const OnnxValue& value, size_t axis, const std::vector<int64_t>& places);
 
-// Products (read_products.cc, read_einsum.cc).
+// Products (read_products.cc, read_convolution.cc, read_einsum.cc).
 absl::Status ReadConv(OnnxNodeReader& r);
 absl::Status ReadEinsum(OnnxNodeReader& r);
 absl::Status ReadGemm(OnnxNodeReader& r);
@@ -175,6 +176,7 @@ absl::Status ReadMatMul(OnnxNodeReader& r);
 // Sequences (read_sequences.cc).
 absl::Status ReadCumSum(OnnxNodeReader& r);
 absl::Status ReadGru(OnnxNodeReader& r);
+absl::Status ReadLstm(OnnxNodeReader& r);
 
 // Over whole axes (read_reductions.cc).
 absl::Status ReadGlobalPool(OnnxNodeReader& r);
@@ -188,6 +190,7 @@ absl::Status ReadSoftmax(OnnxNodeReader& r);
 bool AllInts(const OnnxNodeReader& r);
 absl::Status ReadConstantOfShape(OnnxNodeReader& r);
 absl::Status ReadIntArithmetic(OnnxNodeReader& r);
+absl::StatusOr<int64_t> IntProduct(int64_t a, int64_t b);
 absl::Status ReadRange(OnnxNodeReader& r);
 
 // What is written with several of our ops (read_compositions.cc).
@@ -215,6 +218,7 @@ absl::Status ReadFlatten(OnnxNodeReader& r);
 absl::Status ReadGather(OnnxNodeReader& r);
 absl::Status ReadGatherNd(OnnxNodeReader& r);
 absl::Status ReadIdentity(OnnxNodeReader& r);
+absl::Status ReadPad(OnnxNodeReader& r);
 absl::Status ReadReshape(OnnxNodeReader& r);
 absl::Status ReadShape(OnnxNodeReader& r);
 absl::Status ReadSlice(OnnxNodeReader& r);

@@ -109,6 +109,7 @@ absl::Status ReadPow(OnnxNodeReader& r) {
 
 // max(a, b) = a + relu(b - a), min(a, b) = a - relu(a - b)
 absl::Status ReadMaxMin(OnnxNodeReader& r) {
+  if (AllInts(r)) return ReadIntArithmetic(r);
   const bool max = r.node().op_type() == "Max";
   return SetBroadcast(r, [&](const std::vector<Tensor>& operands) {
     Tensor result = operands[0];

@@ -1,5 +1,6 @@
 // Ops that take parts of tensors, join them or repeat them.
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -208,15 +209,7 @@ absl::Status ReadSlice(OnnxNodeReader& r) {
   if (std::count(steps.begin(), steps.end(), 0) > 0) {
     return absl::InvalidArgumentError("a step of 0");
   }
-  if (r.Has(0) && r.in(0).kind == Kind::kInts) {
-    const std::vector<int64_t>& all = r.in(0).ints;
-    std::vector<int64_t> taken;
-    const Range range(starts[0], ends[0], steps[0], static_cast<int64_t>(all.size()));
-    for (const int64_t at : range.Indices()) taken.push_back(all[static_cast<size_t>(at)]);
-    r.Set(OnnxValue::OfInts(std::move(taken)));
-    return absl::OkStatus();
-  }
-  if (IsKnown(r)) {
+  if (IsKnown(r) || r.in(0).kind == Kind::kInts) {
     OnnxValue known = r.in(0);
     const auto rank = static_cast<int64_t>(known.dims.size());
     for (size_t i = 0; i < starts.size(); ++i) {
@@ -313,6 +306,53 @@ absl::Status ReadExpand(OnnxNodeReader& r) {
   }
   if (x.trained && x.HasBatch()) {
     TESSERA_ASSIGN_OR_RETURN(x, r.Repeated(0, x.dims));
+  }
+  r.Set(std::move(x));
+  return absl::OkStatus();
+}
+
+// One number before and behind.
+absl::Status ReadPad(OnnxNodeReader& r) {
+  TESSERA_ASSIGN_OR_RETURN(OnnxValue x, r.TensorIn(0));
+  TESSERA_ASSIGN_OR_RETURN(const std::vector<int64_t> pads, r.IntsOf("pads", 1));
+  TESSERA_ASSIGN_OR_RETURN(std::vector<int64_t> axes, r.IntsOf("axes", 3));
+  const onnx::AttributeProto* mode = r.Attribute("mode");
+  if (mode != nullptr && mode->s() != "constant") {
+    return absl::UnimplementedError(absl::StrCat("mode \"", mode->s(), "\"; expected constant"));
+  }
+  double value = static_cast<double>(r.Float("value", 0));
+  if (r.Has(2)) {
+    TESSERA_ASSIGN_OR_RETURN(const std::vector<float> number, r.FloatsIn(2));
+    if (number.size() != 1) return absl::InvalidArgumentError("its value is not one number");
+    value = static_cast<double>(number[0]);
+  }
+  if (!r.Has(3)) {
+    axes.resize(x.axes.size());
+    std::iota(axes.begin(), axes.end(), 0);
+  }
+  if (pads.size() != 2 * axes.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(pads.size(), " pads for ", axes.size(), " axes"));
+  }
+  for (size_t i = 0; i < axes.size(); ++i) {
+    const int64_t before = pads[i], after = pads[axes.size() + i];
+    if (before == 0 && after == 0) continue;
+    TESSERA_ASSIGN_OR_RETURN(const size_t axis, r.SampleAxis(axes[i], x));
+    if (std::min(before, after) < 0 || std::max(before, after) > 1 << 20) {
+      return absl::UnimplementedError(absl::StrCat(before, " and ", after, " numbers more"));
+    }
+    const auto at = static_cast<size_t>(r.OneAxis(x, axis));
+    const auto filled = [&](int64_t size) {
+      std::vector<int64_t> shape;
+      for (size_t a = 0; a < r.shape(x.tensor).rank(); ++a) {
+        shape.push_back(a + 1 == at ? size : r.shape(x.tensor).dim(a));
+      }
+      return r.Layer("Constant", {}, Options().Set("shape", shape).Set("value", value));
+    };
+    std::vector<Tensor> parts = {x.tensor};
+    if (before > 0) parts.insert(parts.begin(), filled(before));
+    if (after > 0) parts.push_back(filled(after));
+    x.tensor = r.Layer("Concat", parts, Options().Set("axis", static_cast<double>(at)));
   }
   r.Set(std::move(x));
   return absl::OkStatus();

@@ -46,6 +46,12 @@ absl::StatusOr<int64_t> Of(absl::string_view op, int64_t x, int64_t y) {
     if (!IsBatch(y) && y >= 1 && times % y == 0) return BatchTimes(times / y);
   }
   if (op == "Mod" && IsBatch(x) && !IsBatch(y) && y >= 1 && times % y == 0) return 0;
+  if (op == "Max" || op == "Min") {
+    if (x == y) return x;
+    // A batch has one sample or more.
+    const bool one = !(IsBatch(x) && IsBatch(y)) && (IsBatch(x) ? y : x) <= 1;
+    if (one && (IsBatch(x) || IsBatch(y))) return (op == "Max") == IsBatch(x) ? x : y;
+  }
   const bool known = std::min(x, y) >= -kMost && std::max(x, y) <= kMost;
   if (!known || (y == 0 && (op == "Div" || op == "Mod"))) {
     return absl::UnimplementedError("arithmetic with the batch's size, or with huge numbers");
@@ -55,6 +61,8 @@ absl::StatusOr<int64_t> Of(absl::string_view op, int64_t x, int64_t y) {
   if (op == "Mul") return x * y;
   if (op == "Div") return x / y;
   if (op == "Mod") return ((x % y) + y) % y;
+  if (op == "Max") return std::max(x, y);
+  if (op == "Min") return std::min(x, y);
   if (op == "Greater") return x > y ? 1 : 0;
   if (op == "GreaterOrEqual") return x >= y ? 1 : 0;
   if (op == "Less") return x < y ? 1 : 0;
@@ -70,6 +78,8 @@ bool AllInts(const OnnxNodeReader& r) {
   }
   return r.inputs() > 0;
 }
+
+absl::StatusOr<int64_t> IntProduct(int64_t a, int64_t b) { return Of("Mul", a, b); }
 
 absl::Status ReadConstantOfShape(OnnxNodeReader& r) {
   TESSERA_ASSIGN_OR_RETURN(const std::vector<int64_t> dims, r.IntsIn(0));

@@ -102,10 +102,35 @@ std::optional<absl::Status> ReadKnown(OnnxNodeReader& r) {
   return Fold(r, formula->second.second);
 }
 
+// Zeros below the diagonal, or above it.
+absl::Status ReadTrilu(OnnxNodeReader& r) {
+  if (!r.Has(0) || r.in(0).kind != Kind::kFloats || r.in(0).trained || r.in(0).dims.size() < 2) {
+    return absl::UnimplementedError("expected a matrix of constants");
+  }
+  int64_t diagonal = 0;
+  if (r.Has(1)) {
+    TESSERA_ASSIGN_OR_RETURN(const std::vector<int64_t> number, r.IntsIn(1));
+    if (number.size() != 1) return absl::InvalidArgumentError("its diagonal is not one number");
+    diagonal = number[0];
+  }
+  OnnxValue x = r.in(0);
+  const int64_t columns = KnownSize(x.dims.back()), rows = KnownSize(x.dims[x.dims.size() - 2]);
+  const bool upper = r.Int("upper", 1) != 0;
+  for (size_t i = 0; i < x.floats.size(); ++i) {
+    const int64_t row = static_cast<int64_t>(i) / columns % rows;
+    const int64_t beyond = static_cast<int64_t>(i) % columns - row - diagonal;
+    if (upper ? beyond < 0 : beyond > 0) x.floats[i] = 0;
+  }
+  x.source.clear();
+  r.Set(std::move(x));
+  return absl::OkStatus();
+}
+
 OnnxValue TakenOfKnown(const OnnxValue& value, size_t axis, const std::vector<int64_t>& places) {
   OnnxValue taken = value;
   taken.source.clear();
   taken.floats.clear();
+  taken.ints.clear();
   size_t before = 1, after = 1;
   for (size_t k = 0; k < value.dims.size(); ++k) {
     if (k < axis) before *= static_cast<size_t>(KnownSize(value.dims[k]));
@@ -114,9 +139,13 @@ OnnxValue TakenOfKnown(const OnnxValue& value, size_t axis, const std::vector<in
   const auto size = static_cast<size_t>(value.dims[axis]);
   for (size_t i = 0; i < before; ++i) {
     for (const int64_t place : places) {
-      const auto from = value.floats.begin() +
-                        static_cast<int64_t>((i * size + static_cast<size_t>(place)) * after);
-      taken.floats.insert(taken.floats.end(), from, from + static_cast<int64_t>(after));
+      const auto from = static_cast<int64_t>((i * size + static_cast<size_t>(place)) * after);
+      const int64_t to = from + static_cast<int64_t>(after);
+      const auto copy = [&](const auto& numbers, auto& out) {
+        if (!numbers.empty()) out.insert(out.end(), numbers.begin() + from, numbers.begin() + to);
+      };
+      copy(value.floats, taken.floats);
+      copy(value.ints, taken.ints);
     }
   }
   taken.dims[axis] = static_cast<int64_t>(places.size());

@@ -228,6 +228,7 @@ const Entry kReads[] = {
     {"HardSwish", &ReadHardSwish},
     {"Identity", &ReadIdentity},
     {"InstanceNormalization", &ReadInstanceNormalization},
+    {"LSTM", &ReadLstm},
     {"LayerNormalization", &LayerNormalization},
     {"LeakyRelu", &WithAlpha<1>},
     {"Less", &ReadCompare},
@@ -245,6 +246,7 @@ const Entry kReads[] = {
     {"Not", &ReadNot},
     {"Or", &ReadLogic},
     {"PRelu", &PRelu},
+    {"Pad", &ReadPad},
     {"Pow", &ReadPow},
     {"Range", &ReadRange},
     {"Reciprocal", &ReadReciprocal},
@@ -277,6 +279,7 @@ const Entry kReads[] = {
     {"Tanh", &Same},
     {"Tile", &ReadTile},
     {"Transpose", &ReadTranspose},
+    {"Trilu", &ReadTrilu},
     {"Unsqueeze", &ReadUnsqueeze},
     {"Where", &ReadWhere},
 };

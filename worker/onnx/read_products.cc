@@ -197,6 +197,7 @@ absl::Status ReadGemm(OnnxNodeReader& r) {
 }
 
 absl::Status ReadMatMul(OnnxNodeReader& r) {
+  if (r.in(0).HasBatch()) TESSERA_RETURN_IF_ERROR(r.TensorIn(0).status());
   if (r.IsTensor(0) && r.Has(1) && r.in(1).kind == Kind::kFloats && r.in(1).dims.size() == 2) {
     TESSERA_ASSIGN_OR_RETURN(OnnxValue x, Linear(r, r.in(0), {}));
     r.Set(std::move(x));
@@ -214,87 +215,6 @@ absl::Status ReadMatMul(OnnxNodeReader& r) {
     return absl::OkStatus();
   }
   return MatMulOfTensors(r);
-}
-
-// Over one axis after the channels, with steps of 1: the input's windows side by side, times the
-// kernel.
-absl::Status ReadConv(OnnxNodeReader& r) {
-  TESSERA_ASSIGN_OR_RETURN(OnnxValue x, r.TensorIn(0));
-  TESSERA_ASSIGN_OR_RETURN(const std::vector<float> kernel, r.FloatsIn(1));
-  const std::vector<int64_t> dims = r.in(1).dims;
-  const auto all_one = [&](absl::string_view name) {
-    const onnx::AttributeProto* list = r.Attribute(name);
-    return list == nullptr ||
-           std::all_of(list->ints().begin(), list->ints().end(), [](int64_t v) { return v == 1; });
-  };
-  const onnx::AttributeProto* padding = r.Attribute("auto_pad");
-  if (x.axes.size() != 3 || dims.size() != 3 || x.batch_axis() != 0 || r.Int("group", 1) != 1 ||
-      !all_one("strides") || !all_one("dilations") ||
-      (padding != nullptr && padding->s() != "NOTSET")) {
-    return absl::UnimplementedError(
-        "expected an input [batch, channels, n], one group, steps and dilations of 1");
-  }
-  const int64_t units = dims[0], channels = dims[1], width = dims[2];
-  std::vector<int64_t> pads = {0, 0};
-  if (const auto* list = r.Attribute("pads"); list != nullptr) {
-    pads.assign(list->ints().begin(), list->ints().end());
-  }
-  const std::vector<int64_t> found = r.DimsOf(x);
-  if (channels != found[1] || width < 1 || pads.size() != 2 || pads[0] < 0 || pads[1] < 0 ||
-      std::max(pads[0], pads[1]) > width || found[2] + pads[0] + pads[1] < width) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "its kernel ", DimsText(dims), " and pads do not fit the input ", DimsText(found)));
-  }
-  // [batch, n, channels]
-  Tensor rows = r.Arranged(x, {x.axes[2], x.axes[1]});
-  std::vector<Tensor> padded = {rows};
-  for (const size_t end : {0, 1}) {
-    if (pads[end] == 0) continue;
-    const std::vector<int64_t> shape = {pads[end], channels};
-    const Tensor zeros = r.Layer("Constant", {}, Options().Set("shape", shape).Set("value", 0.0));
-    padded.insert(end == 0 ? padded.begin() : padded.end(), zeros);
-  }
-  if (padded.size() > 1) rows = r.Layer("Concat", padded, Options().Set("axis", 1.0));
-  const int64_t places = found[2] + pads[0] + pads[1] - width + 1;
-  std::vector<Tensor> windows;
-  for (int64_t k = 0; k < width; ++k) {
-    windows.push_back(width == 1 ? rows
-                                 : r.Layer("Slice", {rows},
-                                           Options()
-                                               .Set("axis", 1.0)
-                                               .Set("start", static_cast<double>(k))
-                                               .Set("end", static_cast<double>(k + places))));
-  }
-  const Tensor wide =
-      width == 1 ? windows[0] : r.Layer("Concat", windows, Options().Set("axis", 2.0));
-  // [units, width, channels] of [units, channels, width]
-  std::vector<float> turned(kernel.size());
-  for (int64_t u = 0; u < units; ++u) {
-    for (int64_t c = 0; c < channels; ++c) {
-      for (int64_t k = 0; k < width; ++k) {
-        turned[(u * width + k) * channels + c] = kernel[(u * channels + c) * width + k];
-      }
-    }
-  }
-  std::vector<OnnxNodeReader::Weight> weights;
-  weights.push_back({"weight", 1, std::move(turned)});
-  if (r.Has(2)) {
-    TESSERA_ASSIGN_OR_RETURN(std::vector<float> bias, r.FloatsIn(2));
-    if (static_cast<int64_t>(bias.size()) != units) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("its bias has ", bias.size(), " numbers, expected ", units));
-    }
-    weights.push_back({"bias", 2, std::move(bias)});
-  }
-  OnnxValue result;
-  result.axes = {{0}, {2}, {1}};
-  TESSERA_ASSIGN_OR_RETURN(
-      result.tensor,
-      r.TrainedLayer("Gemm", {wide},
-                     Options().Set("units", static_cast<double>(units)).Set("bias", r.Has(2)),
-                     std::move(weights)));
-  r.Set(std::move(result));
-  return absl::OkStatus();
 }
 
 }  // namespace tessera::worker

@@ -150,10 +150,7 @@ absl::Status ReadReduceProd(OnnxNodeReader& r) {
   if (AllInts(r)) {
     int64_t product = 1;
     for (const int64_t factor : r.in(0).ints) {
-      if (IsBatch(factor) || factor < 0 || factor > 1 << 20 || product > 1 << 20) {
-        return absl::UnimplementedError("of the batch's size, or of huge numbers");
-      }
-      product *= factor;
+      TESSERA_ASSIGN_OR_RETURN(product, IntProduct(product, factor));
     }
     OnnxValue one = OnnxValue::OfInts({product});
     if (r.Int("keepdims", 1) == 0) one.dims.clear();
