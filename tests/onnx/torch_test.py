@@ -1,9 +1,14 @@
 #!/usr/bin/env python3
 """Networks that PyTorch exports are read, and predict what they predict there.
 
-Usage: tests/onnx/torch_test.py TESSERA_PROGRAM
-Exits with 77, which ctest calls skipped, where PyTorch is not installed (Debian: python3-torch).
+Usage: tests/onnx/torch_test.py TESSERA_PROGRAM READ_PROGRAM
+Exits with 77, which ctest calls skipped, where PyTorch is not installed (Debian: python3-torch). A release that has the
+exporter of torch.export is tested with that too, as it is called by default: its weights lie beside the file.
 """
+import contextlib
+import importlib.util
+import inspect
+import io
 import json
 import pathlib
 import random
@@ -20,9 +25,10 @@ except ImportError as missing:
     print(f"skipped: {missing}")
     sys.exit(77)
 
-TESSERA = sys.argv.pop(1)
+from torch_modules import DENSE, DIM, FIELDS, MODULES
+
+TESSERA, READ = sys.argv.pop(1), sys.argv.pop(1)
 TOLERANCE = 1e-5
-DENSE, FIELDS, DIM = 3, 4, 8
 
 # Nothing moves: one step at rates too small to change a float. Rows are as they start, by key.
 JOB = """
@@ -186,6 +192,18 @@ class Interactions(nn.Module):
         return self.out(torch.cat([compressed, form, dots], 1))
 
 
+def export_by_tracing(network, example, path, opset):
+    axes = {name: {0: "n"} for name in ("dense", "vectors", "y")}
+    more = {"dynamo": False} if "dynamo" in inspect.signature(torch.onnx.export).parameters else {}
+    torch.onnx.export(network, example, str(path), input_names=["dense", "vectors"], output_names=["y"], dynamic_axes=axes,
+                      opset_version=opset, **more)
+
+
+def export_by_default(network, example, path):
+    torch.onnx.export(network, example, str(path), input_names=["dense", "vectors"], output_names=["y"], dynamo=True,
+                      dynamic_shapes=({0: "n"}, {0: "n"}))
+
+
 class Torch(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -220,9 +238,7 @@ class Torch(unittest.TestCase):
     def compare(self, kind, opset):
         torch.manual_seed(3)
         network = kind().eval()
-        torch.onnx.export(network, (torch.randn(5, DENSE), torch.randn(5, FIELDS, DIM)), str(self.folder / "network.onnx"),
-                          input_names=["dense", "vectors"], output_names=["y"], opset_version=opset,
-                          dynamic_axes={"dense": {0: "n"}, "vectors": {0: "n"}, "y": {0: "n"}})
+        export_by_tracing(network, (torch.randn(5, DENSE), torch.randn(5, FIELDS, DIM)), self.folder / "network.onnx", opset)
         work = self.folder / f"{kind.__name__}-{opset}"
         self.tessera("local", "job.yaml", "--data", self.folder, "--in-process", "--work-dir", work)
         (checkpoint,) = (work / "checkpoints").glob("*/step-*")
@@ -235,6 +251,50 @@ class Torch(unittest.TestCase):
             expected = network(dense, vectors).reshape(-1)
         self.assertGreater(float(expected.std()), 0.01)
         self.assertLessEqual(float(((found - expected).abs() / expected.abs().clamp(min=1)).max()), TOLERANCE)
+
+
+class Read(unittest.TestCase):
+    """Without a service: the network alone, of many modules and forms."""
+
+    def forms(self):
+        forms = {"opset 16": lambda *arguments: export_by_tracing(*arguments, 16)}
+        if importlib.util.find_spec("onnxscript") is not None:
+            forms["torch.export"] = export_by_default
+        return forms
+
+    def test_modules_predict_what_they_do_in_torch(self):
+        warnings.filterwarnings("ignore")
+        for form, export in self.forms().items():
+            with tempfile.TemporaryDirectory() as folder:
+                self.compare(form, export, pathlib.Path(folder))
+
+    def compare(self, form, export, root):
+        torch.manual_seed(1)
+        dense, vectors = torch.randn(5, DENSE), torch.randn(5, FIELDS, DIM)
+        expected = {}
+        for kind in MODULES:
+            folder = root / kind.__name__
+            folder.mkdir()
+            torch.manual_seed(3)
+            network = kind().eval()
+            with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+                try:
+                    export(network, (torch.randn(3, DENSE), torch.randn(3, FIELDS, DIM)), folder / "model.onnx")
+                except Exception as refused:  # an exporter has not every op
+                    print(f"{form}: {kind.__name__} is not exported: {str(refused).splitlines()[0][:100]}", file=sys.__stderr__)
+                    continue
+            (folder / "inputs").write_bytes(dense.numpy().tobytes() + vectors.numpy().tobytes())
+            with torch.no_grad():
+                expected[kind.__name__] = network(dense, vectors).reshape(-1)
+        self.assertGreater(len(expected), len(MODULES) // 2)
+        subprocess.run([READ, root], check=True, timeout=120)
+        for name, values in expected.items():
+            with self.subTest(name, form=form):
+                folder = root / name
+                self.assertFalse((folder / "error").exists(), (folder / "error").read_text() if (folder / "error").exists() else "")
+                found = torch.frombuffer(bytearray((folder / "found").read_bytes()), dtype=torch.float32)
+                self.assertGreater(float(values.std()), 0.01)
+                self.assertLessEqual(float(((found - values).abs() / values.abs().clamp(min=1)).max()), TOLERANCE)
 
 
 if __name__ == "__main__":
