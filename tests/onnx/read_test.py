@@ -136,6 +136,18 @@ def heads_within_the_batch_axis(n):
 
 
 @case()
+def merged_batches_meet(n):
+    turned = n.Transpose(n.MatMul(n.Transpose(n.vectors, perm=[0, 2, 1]), n.drawn(FIELDS, FIELDS)), perm=[0, 2, 1])
+    behind = n.Mul(n.Reshape(n.vectors, n.ints(-1, DIM)), n.Reshape(turned, n.ints(-1, DIM)))
+    before = n.Add(n.Reshape(n.Transpose(n.vectors, perm=[1, 0, 2]), n.ints(-1, DIM)),
+                   n.Mul(n.Reshape(n.Transpose(turned, perm=[1, 0, 2]), n.ints(-1, DIM)), n.drawn(DIM)))
+    second = n.Transpose(n.Reshape(before, n.ints(FIELDS, -1, DIM)), perm=[1, 0, 2])
+    halves = lambda x: n.Reshape(n.Transpose(n.Reshape(x, n.ints(0, FIELDS, 2, 4)), perm=[1, 0, 2, 3]), n.ints(-1, 4))
+    around = n.Reshape(n.Sub(halves(n.vectors), halves(n.Exp(turned))), n.ints(FIELDS, -1, DIM))
+    return n.Concat(n.Reshape(behind, n.ints(-1, FIELDS, DIM)), second, n.Transpose(around, perm=[1, 0, 2]), axis=1)
+
+
+@case()
 def cuts_that_do_not_divide(n):
     x = n.Relu(n.Transpose(n.Reshape(n.flat(), n.ints(-1, 5, 7)), perm=[0, 2, 1]))
     return n.Mul(n.Reshape(x, n.ints(0, 5, 7)), n.drawn(5, 7))
