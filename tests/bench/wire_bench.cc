@@ -58,7 +58,10 @@ struct Client {
 
   const uint32_t rank;
   const bool share_memory;
+  std::string job = "wire";
+  v1::RecoverySpec::PushLog push_log = v1::RecoverySpec::OFF;
   std::unique_ptr<Channels> channels;
+  std::unique_ptr<v1::ParameterService::Stub> stub;
   std::unique_ptr<worker::PsDirectory> directory;
   std::unique_ptr<worker::ParameterClient> client;
   uint64_t sequence = 0;
@@ -77,6 +80,7 @@ class WireBench {
     MakeBatches();
     TESSERA_RETURN_IF_ERROR(Throughput(state));
     TESSERA_RETURN_IF_ERROR(SharedMemory(state));
+    TESSERA_RETURN_IF_ERROR(Logged(state));
     TESSERA_RETURN_IF_ERROR(Bfloat16(state));
     TESSERA_RETURN_IF_ERROR(Encrypted(state));
     TESSERA_RETURN_IF_ERROR(Latency(state));
@@ -92,8 +96,9 @@ class WireBench {
     address.set_address(ps);
     const v1::PartitionMap map = NewPartitionMap(1, kDefaultPartitions, {address});
     v1::OpenJobRequest job;
-    job.set_job_id("wire");
+    job.set_job_id(client.job);
     job.set_generation(1);
+    job.set_push_log(client.push_log);
     job.set_seed(1);
     job.set_workers(2);
     job.set_map_version(1);
@@ -109,12 +114,12 @@ class WireBench {
       table.mutable_spec()->mutable_optimizer()->set_learning_rate(0.01f);
       table.mutable_spec()->mutable_optimizer()->mutable_adagrad();
     }
-    const auto stub = v1::ParameterService::NewStub(client.channels->Connect(ps));
+    client.stub = v1::ParameterService::NewStub(client.channels->Connect(ps));
     grpc::ClientContext context;
     v1::OpenJobResponse response;
-    TESSERA_RETURN_IF_ERROR(FromGrpc(stub->OpenJob(&context, job, &response)));
+    TESSERA_RETURN_IF_ERROR(FromGrpc(client.stub->OpenJob(&context, job, &response)));
     v1::CallHeader header;
-    header.set_job_id("wire");
+    header.set_job_id(client.job);
     header.set_generation(1);
     header.set_rank(client.rank);
     header.set_incarnation(1);
@@ -271,6 +276,45 @@ class WireBench {
     TESSERA_RETURN_IF_ERROR(status);
     Report(state, {"pull by shared memory", pull.value, "M keys/s", "gRPC", pull.limit, ">= 1.2"});
     Report(state, {"push by shared memory", push.value, "M keys/s", "gRPC", push.limit, ">= 1.2"});
+    return absl::OkStatus();
+  }
+
+  // Pushes that are logged before they are acknowledged, beside those that are not.
+  absl::Status Logged(benchmark::State& state) {
+    Client logged;
+    logged.job = "logged";
+    logged.push_log = v1::RecoverySpec::ASYNC;
+    TESSERA_RETURN_IF_ERROR(Open(servers_->ps(), nullptr, logged));
+    TESSERA_RETURN_IF_ERROR(CreateRows(logged));
+    std::vector<std::vector<float>> rows = Buffers();
+    absl::Status status;
+    const auto rate = RatesTo(status);
+    const Medians push = Interleave(
+        options_.rounds,
+        [&] {
+          status.Update(ShortenLog(logged));
+          return rate(PushRate(logged, rows));
+        },
+        [&] { return rate(PushRate(plain_, rows)); });
+    TESSERA_RETURN_IF_ERROR(status);
+    Report(state, {"push, log async", push.value, "M keys/s", "no log", push.limit, ">= 0.85"});
+    return absl::OkStatus();
+  }
+
+  // As a checkpoint does: what the log holds goes, and its file is written over.
+  absl::Status ShortenLog(Client& client) {
+    v1::WriteCheckpointRequest request;
+    request.set_job_id(client.job);
+    request.set_generation(1);
+    request.set_parts(1);
+    request.set_folder(absl::StrCat("cut-", client.sequence));
+    for (const auto phase : {v1::WriteCheckpointRequest::CUT, v1::WriteCheckpointRequest::DROP,
+                             v1::WriteCheckpointRequest::COMMITTED}) {
+      request.set_phase(phase);
+      grpc::ClientContext context;
+      v1::WriteCheckpointResponse response;
+      TESSERA_RETURN_IF_ERROR(FromGrpc(client.stub->WriteCheckpoint(&context, request, &response)));
+    }
     return absl::OkStatus();
   }
 

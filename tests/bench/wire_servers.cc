@@ -39,7 +39,10 @@ int Serve(uint64_t max_bytes, SecurityFiles files, const std::string& folder, in
   options.clock = &SystemClock();
   options.max_queued_bytes = max_bytes;
   options.max_unsent_bytes = max_bytes;
+  options.data_folder = folder + "/data";
+  options.checkpoint_root = folder;
   const auto ps = ps::ParameterServer::Start(options);
+  options.data_folder.clear();
   options.server.security = security->get();
   const auto secured = ps::ParameterServer::Start(options);
   const auto echo = EchoServer::Start();

@@ -18,6 +18,7 @@ class WireServers {
   static absl::StatusOr<std::unique_ptr<WireServers>> Start(uint64_t max_bytes);
   ~WireServers();  // ends the process
 
+  // It has a data folder, for push logs.
   const std::string& ps() const { return ps_; }
   const std::string& secured_ps() const { return secured_ps_; }
   const std::string& echo() const { return echo_; }
@@ -35,7 +36,7 @@ class WireServers {
   std::string ps_;
   std::string secured_ps_;
   std::string echo_;
-  std::string folder_;  // of certificates
+  std::string folder_;  // of certificates and logs
   SecurityFiles security_;
 };
 

@@ -521,6 +521,22 @@ class Reads(unittest.TestCase):
         self.read()
         self.assertIn("lies outside", (folder / "error").read_text())
 
+    def test_damaged_files_are_errors(self):
+        random = numpy.random.default_rng(3)
+        for name, opset, build in CASES:
+            network = Network(opset)
+            whole = network.model(build(network)).SerializeToString()
+            for k in range(20):
+                damaged = bytearray(whole)
+                for at in random.integers(0, len(damaged), 3):
+                    damaged[at] = random.integers(0, 256) if k % 2 else (damaged[at] + random.choice([-1, 1])) % 256
+                (self.folder(f"{name}-{k}") / "model.onnx").write_bytes(bytes(damaged))
+        self.read()
+        said = [f.read_text() for f in self.root.glob("*/error")]
+        self.assertGreater(len(said), len(CASES))
+        for words in said:
+            self.assertTrue(words.startswith("model.onnx_file") or "output" in words or "loss" in words, words)
+
     def test_what_cannot_be_read_says_why(self):
         for number, (why, build) in enumerate(REFUSED.items()):
             network = Network(17)

@@ -269,8 +269,8 @@ std::vector<Tensor> BuildOnnx(const v1::ModelSpec& model, const ModelInputs& inp
                               ParameterStarts* starts) {
   absl::StatusOr<std::vector<Tensor>> output = Build(model, inputs, file, graph, starts);
   if (output.ok()) return *std::move(output);
-  graph.Replace(
-      WithContext(output.status(), absl::StrCat("model.onnx_file (", model.onnx_file(), ")")));
+  graph.Replace(WithContext(Printable(output.status()),
+                            absl::StrCat("model.onnx_file (", model.onnx_file(), ")")));
   return {};
 }
 

@@ -1,5 +1,6 @@
 #include "worker/onnx/onnx_file.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <map>
@@ -115,7 +116,7 @@ absl::StatusOr<std::string> ReadOnnxFile(const v1::JobSpec& spec, FileSystem& fs
                                          const std::string& data_root) {
   if (spec.model().name() != kOnnxModel) return std::string();
   absl::StatusOr<std::string> content = Read(spec.model().onnx_file(), fs, data_root);
-  if (!content.ok()) return WithContext(content.status(), "model.onnx_file");
+  if (!content.ok()) return WithContext(Printable(content.status()), "model.onnx_file");
   return content;
 }
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
@@ -95,6 +97,7 @@ absl::StatusOr<OnnxValue> ValueOfTensor(const onnx::TensorProto& tensor) {
                            static_cast<onnx::TensorProto::DataType>(tensor.data_type())),
                        "; expected float32, double, int32, int64 or bool"));
   }
+  for (int64_t& number : value.ints) number = NumberOfFile(number);
   uint64_t elements = 1;
   constexpr uint64_t kMost = uint64_t{1} << 31;
   for (const int64_t dim : value.dims) {
@@ -107,6 +110,12 @@ absl::StatusOr<OnnxValue> ValueOfTensor(const onnx::TensorProto& tensor) {
                                                    " numbers"));
   }
   return value;
+}
+
+absl::Status Printable(const absl::Status& status) {
+  const absl::string_view text = status.message();
+  if (std::all_of(text.begin(), text.end(), absl::ascii_isprint)) return status;
+  return absl::Status(status.code(), absl::CHexEscape(text));
 }
 
 }  // namespace tessera::worker

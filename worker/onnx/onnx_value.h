@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "worker/dense/graph.h"
 #include "worker/onnx/onnx_proto.h"
@@ -57,6 +58,9 @@ constexpr int64_t BatchTimes(int64_t factor) { return INT64_MIN + factor; }
 constexpr bool IsBatch(int64_t size) { return size < INT64_MIN / 2; }
 // 1 of a number that is known.
 constexpr int64_t BatchFactor(int64_t size) { return IsBatch(size) ? size - INT64_MIN : 1; }
+// A number of a file, which knows nothing of that: those that are far below 0 mean "as far as it
+// goes".
+constexpr int64_t NumberOfFile(int64_t number) { return IsBatch(number) ? INT64_MIN / 2 : number; }
 // Of a constant's axis, whose numbers the batch repeats.
 constexpr int64_t KnownSize(int64_t size) { return IsBatch(size) ? 1 : size; }
 // "[batch, 3, 4]", with what is no size as it stands.
@@ -66,5 +70,9 @@ std::string DimsText(const std::vector<int64_t>& dims);
 // numbers and truth values that networks have, or data outside of the file. INVALID_ARGUMENT: dims
 // and data disagree.
 absl::StatusOr<OnnxValue> ValueOfTensor(const onnx::TensorProto& tensor);
+
+// The same with what is no printable ASCII escaped: messages travel as UTF-8, and names in a
+// damaged file need not be that.
+absl::Status Printable(const absl::Status& status);
 
 }  // namespace tessera::worker

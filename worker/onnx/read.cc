@@ -63,7 +63,18 @@ absl::StatusOr<std::vector<int64_t>> OnnxNodeReader::IntsOf(absl::string_view na
   if (Has(i)) return IntsIn(i);
   const onnx::AttributeProto* attribute = Attribute(name);
   if (attribute == nullptr) return std::vector<int64_t>();
-  return std::vector<int64_t>(attribute->ints().begin(), attribute->ints().end());
+  std::vector<int64_t> ints;
+  for (const int64_t number : attribute->ints()) ints.push_back(NumberOfFile(number));
+  return ints;
+}
+
+const Shape& OnnxNodeReader::shape(Tensor tensor) const {
+  static const auto* const none = [] {
+    auto* const shape = new Shape;
+    for (int i = 0; i < 64; ++i) shape->Append(1);  // more than a tensor has
+    return shape;
+  }();
+  return tensor.index < 0 ? *none : graph_.shape(tensor);
 }
 
 void OnnxNodeReader::Set(OnnxValue value, int output) {

@@ -46,7 +46,8 @@ class OnnxNodeReader {
   absl::StatusOr<OnnxValue> TensorIn(size_t i);
   absl::StatusOr<std::vector<int64_t>> IntsIn(size_t i) const;
   absl::StatusOr<std::vector<float>> FloatsIn(size_t i) const;
-  const Shape& shape(Tensor tensor) const { return graph_.shape(tensor); }
+  // Of a layer that could not be made, whose error the graph keeps: axes of size 1.
+  const Shape& shape(Tensor tensor) const;
 
   // Attributes.
   const onnx::AttributeProto* Attribute(absl::string_view name) const;

@@ -45,7 +45,9 @@ int64_t OnnxNodeReader::SizeOf(const OnnxValue& value, const Axes& axes) const {
     if (axis == 0) {
       batch = true;
     } else {
-      size *= shape(value.tensor).dim(static_cast<size_t>(axis) - 1);
+      const Shape& sizes = shape(value.tensor);
+      const size_t at = static_cast<size_t>(axis) - 1;
+      if (at < sizes.rank()) size *= sizes.dim(at);
     }
   }
   return batch ? BatchTimes(size) : size;

@@ -109,7 +109,7 @@ std::optional<OnnxValue> Regrouped(OnnxNodeReader& r, const OnnxValue& value,
       if (wanted % size == 0) {
         take(size);
         wanted /= size;
-      } else if (size % wanted == 0) {
+      } else if (wanted > 1 && size % wanted == 0) {
         take(std::exchange(wanted, 1));
       } else {
         return std::nullopt;
@@ -211,8 +211,9 @@ absl::Status ReadConstant(OnnxNodeReader& r) {
     known.dims = {static_cast<int64_t>(known.floats.size())};
   } else if (const auto* ints = r.Attribute("value_ints"); ints != nullptr) {
     known = OnnxValue::OfInts({ints->ints().begin(), ints->ints().end()});
+    for (int64_t& number : known.ints) number = NumberOfFile(number);
   } else if (const auto* one = r.Attribute("value_int"); one != nullptr) {
-    known = OnnxValue::OfInts({one->i()});
+    known = OnnxValue::OfInts({NumberOfFile(one->i())});
     known.dims.clear();
   } else {
     return absl::UnimplementedError("expected a tensor or numbers as its value");
