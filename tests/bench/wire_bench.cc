@@ -80,11 +80,11 @@ class WireBench {
     MakeBatches();
     TESSERA_RETURN_IF_ERROR(Throughput(state));
     TESSERA_RETURN_IF_ERROR(SharedMemory(state));
-    TESSERA_RETURN_IF_ERROR(Logged(state));
     TESSERA_RETURN_IF_ERROR(Bfloat16(state));
     TESSERA_RETURN_IF_ERROR(Encrypted(state));
     TESSERA_RETURN_IF_ERROR(Latency(state));
     TESSERA_RETURN_IF_ERROR(Overload(state));
+    TESSERA_RETURN_IF_ERROR(Logged(state));
     return Redis(state);
   }
 
@@ -279,45 +279,6 @@ class WireBench {
     return absl::OkStatus();
   }
 
-  // Pushes that are logged before they are acknowledged, beside those that are not.
-  absl::Status Logged(benchmark::State& state) {
-    Client logged;
-    logged.job = "logged";
-    logged.push_log = v1::RecoverySpec::ASYNC;
-    TESSERA_RETURN_IF_ERROR(Open(servers_->ps(), nullptr, logged));
-    TESSERA_RETURN_IF_ERROR(CreateRows(logged));
-    std::vector<std::vector<float>> rows = Buffers();
-    absl::Status status;
-    const auto rate = RatesTo(status);
-    const Medians push = Interleave(
-        options_.rounds,
-        [&] {
-          status.Update(ShortenLog(logged));
-          return rate(PushRate(logged, rows));
-        },
-        [&] { return rate(PushRate(plain_, rows)); });
-    TESSERA_RETURN_IF_ERROR(status);
-    Report(state, {"push, log async", push.value, "M keys/s", "no log", push.limit, ">= 0.85"});
-    return absl::OkStatus();
-  }
-
-  // As a checkpoint does: what the log holds goes, and its file is written over.
-  absl::Status ShortenLog(Client& client) {
-    v1::WriteCheckpointRequest request;
-    request.set_job_id(client.job);
-    request.set_generation(1);
-    request.set_parts(1);
-    request.set_folder(absl::StrCat("cut-", client.sequence));
-    for (const auto phase : {v1::WriteCheckpointRequest::CUT, v1::WriteCheckpointRequest::DROP,
-                             v1::WriteCheckpointRequest::COMMITTED}) {
-      request.set_phase(phase);
-      grpc::ClientContext context;
-      v1::WriteCheckpointResponse response;
-      TESSERA_RETURN_IF_ERROR(FromGrpc(client.stub->WriteCheckpoint(&context, request, &response)));
-    }
-    return absl::OkStatus();
-  }
-
   // A table whose rows and gradients cross the wire as bfloat16, beside one of float32.
   absl::Status Bfloat16(benchmark::State& state) {
     TESSERA_RETURN_IF_ERROR(CreateRows(plain_, kBfloat16));
@@ -406,6 +367,45 @@ class WireBench {
     for (auto& call : calls) TESSERA_RETURN_IF_ERROR(call->Wait());
     Report(state, {"overload, memory at most", static_cast<double>(most[1]) / 1e6, "MB",
                    "in its first half", static_cast<double>(most[0]) / 1e6, "<= 1.05"});
+    return absl::OkStatus();
+  }
+
+  // Pushes that are logged before they are acknowledged, beside those that are not.
+  absl::Status Logged(benchmark::State& state) {
+    Client logged;
+    logged.job = "logged";
+    logged.push_log = v1::RecoverySpec::ASYNC;
+    TESSERA_RETURN_IF_ERROR(Open(servers_->ps(), nullptr, logged));
+    TESSERA_RETURN_IF_ERROR(CreateRows(logged));
+    std::vector<std::vector<float>> rows = Buffers();
+    absl::Status status;
+    const auto rate = RatesTo(status);
+    const Medians push = Interleave(
+        options_.rounds,
+        [&] {
+          status.Update(ShortenLog(logged));
+          return rate(PushRate(logged, rows));
+        },
+        [&] { return rate(PushRate(plain_, rows)); });
+    TESSERA_RETURN_IF_ERROR(status);
+    Report(state, {"push, log async", push.value, "M keys/s", "no log", push.limit, ">= 0.85"});
+    return absl::OkStatus();
+  }
+
+  // As a checkpoint does: what the log holds goes, and its file is written over.
+  absl::Status ShortenLog(Client& client) {
+    v1::WriteCheckpointRequest request;
+    request.set_job_id(client.job);
+    request.set_generation(1);
+    request.set_parts(1);
+    request.set_folder(absl::StrCat("cut-", client.sequence));
+    for (const auto phase : {v1::WriteCheckpointRequest::CUT, v1::WriteCheckpointRequest::DROP,
+                             v1::WriteCheckpointRequest::COMMITTED}) {
+      request.set_phase(phase);
+      grpc::ClientContext context;
+      v1::WriteCheckpointResponse response;
+      TESSERA_RETURN_IF_ERROR(FromGrpc(client.stub->WriteCheckpoint(&context, request, &response)));
+    }
     return absl::OkStatus();
   }
 
