@@ -148,7 +148,9 @@ TEST(Layers, ShareParametersAndAddTheirGradients) {
     EXPECT_EQ(shared.statistics_gradient, sum(apart.statistics_gradient, one->statistics_floats()));
     EXPECT_NE(shared.trained_gradient[0], apart.trained_gradient[0]);
   }
-  EXPECT_THAT(one->graph().Summary(), HasSubstr("total: 21 trained parameters, 6 running"));
+  EXPECT_THAT(one->graph().Summary(),
+              AllOf(HasSubstr("of linear0\n"), HasSubstr("total: 21 trained "
+                                                         "parameters, 6 running")));
 }
 
 TEST(Layers, ShareNoParametersOfAnotherShape) {

@@ -130,8 +130,11 @@ void Executor::BindGradients(absl::Span<float> trained, absl::Span<float> statis
       const absl::Span<float> sum =
           (is_trained ? trained : statistics).subspan(parameter.offset, parameter.floats);
       auto& gradients = is_trained ? step.trained_gradients : step.statistics_gradients;
-      gradients.push_back(node.shares ? absl::Span<float>(shared, sum.size()) : sum);
-      if (!node.shares) continue;
+      if (node.parameters_of.empty()) {
+        gradients.push_back(sum);
+        continue;
+      }
+      gradients.push_back({shared, sum.size()});
       (is_trained ? step.trained_sums : step.statistics_sums).push_back(sum);
       shared += Buffer::RoundUp(sum.size());
     }

@@ -133,7 +133,7 @@ void Executor::Place(uint32_t capacity) {
     const GraphNode& node = model_.graph().nodes()[step.node];
     step.shared_gradients_at = at;
     for (const int32_t p : node.parameters) {
-      if (node.shares) take(model_.graph().parameters()[p].floats);
+      if (!node.parameters_of.empty()) take(model_.graph().parameters()[p].floats);
     }
   }
   scratch_at_ = take(capacity * scratch_floats_);

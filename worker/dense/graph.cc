@@ -142,7 +142,7 @@ absl::Status GraphBuilder::TryAdd(const std::string& name, absl::string_view op,
     node.outputs.push_back(NewTensor(outputs[i], node.op->outputs()[i], producer, needs_gradient));
   }
   for (const ParameterSpec& spec : node.op->parameters()) {
-    if (node.shares) break;
+    if (!node.parameters_of.empty()) break;
     GraphParameter parameter{absl::StrCat(name, "/", spec.name), spec};
     parameter.floats = 1;
     for (const int64_t dim : spec.shape) parameter.floats *= static_cast<uint64_t>(dim);
@@ -172,7 +172,7 @@ absl::Status GraphBuilder::ShareParameters(const std::string& of, GraphNode& nod
                                                      "; expected ", text(*node.op)));
     }
     node.parameters = other.parameters;
-    node.shares = true;
+    node.parameters_of = of;
     return absl::OkStatus();
   }
   std::vector<std::string> names;

@@ -43,7 +43,7 @@ struct GraphNode {
   std::vector<int32_t> inputs;       // tensors
   std::vector<int32_t> outputs;      // tensors
   std::vector<int32_t> parameters;
-  bool shares = false;         // `parameters` are those of an earlier node
+  std::string parameters_of;   // the earlier node whose `parameters` are; empty: its own
   bool training_only = false;  // only losses of the graph lie behind it, no output
 };
 

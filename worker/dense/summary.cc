@@ -28,12 +28,13 @@ std::string Graph::Summary() const {
     std::vector<std::string> inputs, shapes;
     for (const int32_t t : node.inputs) inputs.push_back(tensors_[t].name);
     for (const int32_t t : node.outputs) shapes.push_back(tensors_[t].shape.ToString());
-    uint64_t floats = 0;  // its own
+    uint64_t floats = 0;
     for (const int32_t p : node.parameters) {
-      if (parameters_[p].spec.trained && !node.shares) floats += parameters_[p].floats;
+      if (parameters_[p].spec.trained) floats += parameters_[p].floats;
     }
-    rows.push_back({node.name, node.op_name, absl::StrJoin(inputs, ", "),
-                    absl::StrJoin(shapes, ", "), Grouped(floats)});
+    rows.push_back(
+        {node.name, node.op_name, absl::StrJoin(inputs, ", "), absl::StrJoin(shapes, ", "),
+         node.parameters_of.empty() ? Grouped(floats) : absl::StrCat("of ", node.parameters_of)});
   }
   std::vector<size_t> widths(rows[0].size(), 0);
   for (const auto& row : rows) {
