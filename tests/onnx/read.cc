@@ -1,9 +1,13 @@
 // Reads networks from ONNX files and runs them: `onnx_read DIR`. tests/onnx/read_test.py writes the
 // files and compares.
 //
-//   DIR/CASE/model.onnx  whose inputs are "dense" [batch, 3] and "vectors" [batch, 4, 8], or one of
-//   them DIR/CASE/inputs      float32: all of "dense", then all of "vectors" DIR/CASE/found float32
-//   [batch], written DIR/CASE/error       why there is none, written
+//   DIR/CASE/model.onnx  of inputs "dense" [batch, 3] and "vectors" [batch, 4, 8], or one of them
+//   DIR/CASE/inputs      float32: all of "dense", then all of "vectors"
+//   DIR/CASE/found       float32 [batch], written
+//   DIR/CASE/slope       float32 [3], written: of the squared errors' sum along a random direction
+//                        of the parameters, as the gradient has it and as differences have it; and
+//                        the sum of what the former adds up, without signs
+//   DIR/CASE/error       why there is none, written
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -31,6 +35,33 @@ v1::JobSpec ReadingJob() {
   return spec;
 }
 
+void Write(const std::filesystem::path& path, const std::vector<float>& values) {
+  std::ofstream(path, std::ios::binary)
+      .write(reinterpret_cast<const char*>(values.data()),
+             static_cast<std::streamsize>(values.size() * sizeof(float)));
+}
+
+std::vector<float> Slope(Session& session) {
+  session.labels.assign(session.executor.batch(), 0);
+  session.Step();
+  const std::vector<float> gradient = session.trained_gradient, before = session.trained;
+  const std::vector<float> direction = Normals(5, before.size());
+  double analytic = 0, size = 0;
+  for (size_t i = 0; i < before.size(); ++i) {
+    analytic += static_cast<double>(direction[i] * gradient[i]);
+    size += static_cast<double>(std::fabs(direction[i] * gradient[i]));
+  }
+  const auto loss = [&](float t) {
+    for (size_t i = 0; i < before.size(); ++i) session.trained[i] = before[i] + t * direction[i];
+    return session.Step().loss_sum;
+  };
+  constexpr float kStep = 2e-3f;
+  const double numeric = (loss(-2 * kStep) - 8 * loss(-kStep) + 8 * loss(kStep) - loss(2 * kStep)) /
+                         (12 * static_cast<double>(kStep));
+  session.trained = before;
+  return {static_cast<float>(analytic), static_cast<float>(numeric), static_cast<float>(size)};
+}
+
 absl::Status RunCase(const std::filesystem::path& folder) {
   const v1::JobSpec spec = ReadingJob();
   TESSERA_ASSIGN_OR_RETURN(const std::string file,
@@ -50,10 +81,8 @@ absl::Status RunCase(const std::filesystem::path& folder) {
     const absl::Span<float> rows = session.executor.pooled(i);
     std::copy_n(inputs.begin() + batch * kDense, rows.size(), rows.begin());
   }
-  const std::vector<float> found = session.Forward();
-  std::ofstream(folder / "found", std::ios::binary)
-      .write(reinterpret_cast<const char*>(found.data()),
-             static_cast<std::streamsize>(found.size() * sizeof(float)));
+  Write(folder / "found", session.Forward());
+  Write(folder / "slope", Slope(session));
   return absl::OkStatus();
 }
 
