@@ -479,7 +479,7 @@ class Reads(unittest.TestCase):
         return model, self.run_here(model)[0][:, 0]
 
     def read(self):
-        subprocess.run([READ, self.root], check=True, timeout=120)
+        subprocess.run([READ, self.root.name], check=True, timeout=120, cwd=self.root.parent)
 
     def expect(self, folder, expected):
         self.assertFalse((folder / "error").exists(), (folder / "error").read_text() if (folder / "error").exists() else "")

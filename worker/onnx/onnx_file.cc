@@ -27,7 +27,7 @@ absl::Status TooLarge(const std::string& path, uint64_t bytes) {
 // Puts numbers into a model that lie in files beside it.
 class ExternalData {
  public:
-  // `folder`: of the model, below `root`.
+  // `folder`: of the model, as the job names it below `root`.
   ExternalData(FileSystem& fs, std::string root, std::string folder, uint64_t bytes)
       : fs_(fs), root_(std::move(root)), folder_(std::move(folder)), bytes_(bytes) {}
 
@@ -95,7 +95,7 @@ absl::StatusOr<std::string> Read(const std::string& name, FileSystem& fs,
   TESSERA_ASSIGN_OR_RETURN(std::string content, ReadWholeFile(fs, path));
   onnx::ModelProto model;
   if (!model.ParseFromString(content)) return content;  // who reads it will say so
-  ExternalData data(fs, data_root, std::filesystem::path(path).parent_path().string(),
+  ExternalData data(fs, data_root, std::filesystem::path(name).parent_path().string(),
                     content.size());
   for (onnx::TensorProto& tensor : *model.mutable_graph()->mutable_initializer()) {
     TESSERA_RETURN_IF_ERROR(WithContext(data.Take(tensor), path));

@@ -182,7 +182,6 @@ absl::Status ReadLstm(OnnxNodeReader& r);
 // Over whole axes (read_reductions.cc).
 absl::Status ReadGlobalPool(OnnxNodeReader& r);
 absl::Status ReadInstanceNormalization(OnnxNodeReader& r);
-absl::Status ReadLogSoftmax(OnnxNodeReader& r);
 absl::Status ReadReduce(OnnxNodeReader& r);
 absl::Status ReadReduceComposed(OnnxNodeReader& r);
 absl::Status ReadSoftmax(OnnxNodeReader& r);

@@ -48,6 +48,17 @@ bool IsKnown(const OnnxNodeReader& r) {
   return r.Has(0) && r.in(0).kind == Kind::kFloats && !r.in(0).trained;
 }
 
+// An axis of known numbers that is not the batch's, counted from the end where negative.
+absl::StatusOr<size_t> KnownAxis(int64_t axis, const OnnxValue& known) {
+  const auto rank = static_cast<int64_t>(known.dims.size());
+  const int64_t at = axis < 0 ? axis + rank : axis;
+  if (at >= 0 && at < rank && !IsBatch(known.dims[static_cast<size_t>(at)])) {
+    return static_cast<size_t>(at);
+  }
+  return absl::UnimplementedError(
+      absl::StrCat("axis ", axis, " of the constant ", DimsText(known.dims)));
+}
+
 // Those places of an axis of ONNX.
 void Take(OnnxNodeReader& r, OnnxValue& x, size_t axis, const std::vector<int64_t>& indices) {
   const int at = r.OneAxis(x, axis);
@@ -141,16 +152,11 @@ absl::Status ReadGather(OnnxNodeReader& r) {
   }
   if (IsKnown(r)) {
     OnnxValue known = r.in(0);
-    const auto rank = static_cast<int64_t>(known.dims.size());
-    const int64_t named = r.Int("axis", 0), at = named < 0 ? named + rank : named;
-    if (at < 0 || at >= rank || IsBatch(known.dims[static_cast<size_t>(at)]) || dims.size() > 1) {
-      return absl::UnimplementedError(
-          absl::StrCat("axis ", named, " of the constant ", DimsText(known.dims)));
-    }
-    const auto axis = static_cast<size_t>(at);
+    if (dims.size() > 1) return absl::UnimplementedError("a table of indices into constants");
+    TESSERA_ASSIGN_OR_RETURN(const size_t axis, KnownAxis(r.Int("axis", 0), known));
     TESSERA_ASSIGN_OR_RETURN(indices, Checked(std::move(indices), known.dims[axis]));
     known = TakenOfKnown(known, axis, indices);
-    if (dims.empty()) known.dims.erase(known.dims.begin() + at);
+    if (dims.empty()) known.dims.erase(known.dims.begin() + static_cast<int64_t>(axis));
     r.Set(std::move(known));
     return absl::OkStatus();
   }
@@ -211,14 +217,8 @@ absl::Status ReadSlice(OnnxNodeReader& r) {
   }
   if (IsKnown(r) || r.in(0).kind == Kind::kInts) {
     OnnxValue known = r.in(0);
-    const auto rank = static_cast<int64_t>(known.dims.size());
     for (size_t i = 0; i < starts.size(); ++i) {
-      const int64_t at = axes[i] < 0 ? axes[i] + rank : axes[i];
-      if (at < 0 || at >= rank || IsBatch(known.dims[static_cast<size_t>(at)])) {
-        return absl::UnimplementedError(
-            absl::StrCat("axis ", axes[i], " of the constant ", DimsText(known.dims)));
-      }
-      const auto axis = static_cast<size_t>(at);
+      TESSERA_ASSIGN_OR_RETURN(const size_t axis, KnownAxis(axes[i], known));
       known = TakenOfKnown(known, axis,
                            Range(starts[i], ends[i], steps[i], known.dims[axis]).Indices());
     }

@@ -234,7 +234,7 @@ const Entry kReads[] = {
     {"Less", &ReadCompare},
     {"LessOrEqual", &ReadCompare},
     {"Log", &Same},
-    {"LogSoftmax", &ReadLogSoftmax},
+    {"LogSoftmax", &ReadSoftmax},
     {"MatMul", &ReadMatMul},
     {"Max", &ReadMaxMin},
     {"MaxPool", &ReadGlobalPool},

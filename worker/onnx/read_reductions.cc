@@ -133,11 +133,6 @@ absl::StatusOr<std::vector<int64_t>> SoftmaxAxis(OnnxNodeReader& r, OnnxValue& x
   return std::vector<int64_t>(dims.begin() + static_cast<int64_t>(*axis), dims.end());
 }
 
-// What a softmax of `sizes` gave, with ONNX's axes back.
-void Back(OnnxNodeReader& r, OnnxValue& x, size_t axis, const std::vector<int64_t>& sizes) {
-  if (r.opset() < 13) r.SplitLast(x, axis, sizes);
-}
-
 }  // namespace
 
 absl::Status ReadReduce(OnnxNodeReader& r) {
@@ -273,23 +268,16 @@ absl::Status ReadInstanceNormalization(OnnxNodeReader& r) {
   return absl::OkStatus();
 }
 
+// Softmax and LogSoftmax.
 absl::Status ReadSoftmax(OnnxNodeReader& r) {
   TESSERA_ASSIGN_OR_RETURN(OnnxValue x, r.TensorIn(0));
   size_t axis = 0;
   TESSERA_ASSIGN_OR_RETURN(const std::vector<int64_t> sizes, SoftmaxAxis(r, x, &axis));
-  x.tensor =
-      r.Layer("Softmax", {x.tensor}, Options().Set("axis", static_cast<double>(x.axes[axis][0])));
-  Back(r, x, axis, sizes);
-  r.Set(std::move(x));
-  return absl::OkStatus();
-}
-
-absl::Status ReadLogSoftmax(OnnxNodeReader& r) {
-  TESSERA_ASSIGN_OR_RETURN(OnnxValue x, r.TensorIn(0));
-  size_t axis = 0;
-  TESSERA_ASSIGN_OR_RETURN(const std::vector<int64_t> sizes, SoftmaxAxis(r, x, &axis));
-  x.tensor = LogSumExp(r, x.tensor, {x.axes[axis][0]}).LogSoftmax();
-  Back(r, x, axis, sizes);
+  const int at = x.axes[axis][0];
+  x.tensor = r.node().op_type() == "LogSoftmax"
+                 ? LogSumExp(r, x.tensor, {at}).LogSoftmax()
+                 : r.Layer("Softmax", {x.tensor}, Options().Set("axis", static_cast<double>(at)));
+  if (r.opset() < 13) r.SplitLast(x, axis, sizes);
   r.Set(std::move(x));
   return absl::OkStatus();
 }
