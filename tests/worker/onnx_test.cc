@@ -169,9 +169,11 @@ TEST(OnnxFile, StartsFromItsNumbersAndTrainsInitializersAlone) {
   file.Floats("w", {1, 1}, {3});
   file.Floats("b", {1}, {0.5f});
   file.Floats("half", {}, {0.5f});  // a number, as it has no dimensions
+  file.Floats("val_3", {1}, {1});   // nor is what PyTorch's exporter names so
   file.Node("MatMul", {"d0", "w"}, "product");
   file.Node("Add", {"product", "b"}, "sum");
-  file.Node("Mul", {"sum", "half"}, "y");
+  file.Node("Mul", {"sum", "val_3"}, "same");
+  file.Node("Mul", {"same", "half"}, "y");
   v1::JobSpec spec = FromFile(Job("lr", 0, 1));
   spec.mutable_model()->clear_output();
   const auto model = Import(spec, file.model.SerializeAsString());

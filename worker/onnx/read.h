@@ -72,6 +72,9 @@ class OnnxNodeReader {
   int OneAxis(OnnxValue& value, size_t axis);
   // All axes from `axis` on, none of them the batch's, as the last axis of the tensor.
   void LastAxis(OnnxValue& value, size_t axis);
+  // Without these axes of the tensor, which are of size 1; one stays beside the batch where there
+  // is no other.
+  void DropOnes(OnnxValue& value, const OnnxValue::Axes& ones);
   // The last axis of the tensor, as LastAxis made it, under these sizes, an axis of ONNX for each.
   void SplitLast(OnnxValue& value, size_t axis, const std::vector<int64_t>& sizes);
   // Values that meet element by element, in one order of axes: tensors of one rank, of which axis 1

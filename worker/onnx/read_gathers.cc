@@ -68,6 +68,11 @@ void Take(OnnxNodeReader& r, OnnxValue& x, size_t axis, const std::vector<int64_
 
 // The axis under these sizes, whose product is its own, an axis of ONNX for each.
 void SplitAxis(OnnxNodeReader& r, OnnxValue& x, size_t axis, const std::vector<int64_t>& sizes) {
+  if (sizes.empty()) {
+    r.DropOnes(x, OnnxValue::Axes(x.axes[axis]));
+    x.axes.erase(x.axes.begin() + static_cast<int64_t>(axis));
+    return;
+  }
   // As the last, where it may be anything.
   std::rotate(x.axes.begin() + static_cast<int64_t>(axis),
               x.axes.begin() + static_cast<int64_t>(axis) + 1, x.axes.end());

@@ -115,14 +115,33 @@ void OnnxNodeReader::LastAxis(OnnxValue& value, size_t axis) {
   value.axes[axis] = {static_cast<int>(parts.size())};
 }
 
+void OnnxNodeReader::DropOnes(OnnxValue& value, const Axes& ones) {
+  const Shape from = shape(value.tensor);
+  Shape to;
+  std::vector<int> renumbered = {0};  // by the axis that was
+  for (size_t i = 0; i < from.rank(); ++i) {
+    const bool gone = std::count(ones.begin(), ones.end(), static_cast<int>(i) + 1) > 0;
+    if (!gone) to.Append(from.dim(i));
+    renumbered.push_back(gone ? -1 : static_cast<int>(to.rank()));
+  }
+  for (Axes& group : value.axes) {
+    for (int& axis : group) {
+      const auto at = static_cast<size_t>(axis);
+      axis = at < renumbered.size() ? renumbered[at] : -1;
+    }
+    std::erase(group, -1);
+  }
+  if (to.rank() == 0) {  // a tensor has an axis besides the batch
+    to.Append(1);
+    value.axes[value.batch_axis()].push_back(1);
+  }
+  value.tensor = Reshaped(value.tensor, to);
+}
+
 void OnnxNodeReader::SplitLast(OnnxValue& value, size_t axis, const std::vector<int64_t>& sizes) {
   const Shape& from = shape(value.tensor);
   const size_t kept = from.rank() - 1;
   value.axes.resize(axis);
-  if (sizes.empty()) {
-    value.axes[value.batch_axis()].push_back(static_cast<int>(kept) + 1);
-    return;
-  }
   Shape to;
   for (size_t i = 0; i < kept; ++i) to.Append(from.dim(i));
   for (size_t i = 0; i < sizes.size(); ++i) {

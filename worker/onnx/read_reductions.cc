@@ -57,25 +57,7 @@ std::vector<int64_t> Neighbours(OnnxNodeReader& r, OnnxValue& x, const std::vect
 // are kept.
 void Drop(OnnxNodeReader& r, OnnxValue& x, const std::vector<int64_t>& axes,
           const std::vector<size_t>& over, bool keep) {
-  const Shape& from = r.shape(x.tensor);
-  const auto is_gone = [&](int axis) {
-    return !axes.empty() && axis >= axes.front() && axis <= axes.back();
-  };
-  Shape to;
-  for (size_t i = 0; i < from.rank(); ++i) {
-    if (!is_gone(static_cast<int>(i) + 1)) to.Append(from.dim(i));
-  }
-  for (Axes& group : x.axes) {
-    std::erase_if(group, is_gone);
-    for (int& axis : group) {
-      if (!axes.empty() && axis > axes.back()) axis -= static_cast<int>(axes.size());
-    }
-  }
-  if (to.rank() == 0) {  // a tensor has an axis besides the batch
-    to.Append(1);
-    x.axes[x.batch_axis()].push_back(1);
-  }
-  x.tensor = r.Reshaped(x.tensor, to);
+  r.DropOnes(x, {axes.begin(), axes.end()});
   for (auto k = over.rbegin(); !keep && k != over.rend(); ++k) {
     x.axes.erase(x.axes.begin() + static_cast<int64_t>(*k));
   }

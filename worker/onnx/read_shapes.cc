@@ -337,6 +337,8 @@ absl::Status ReadSqueeze(OnnxNodeReader& r) {
   TESSERA_ASSIGN_OR_RETURN(const std::vector<int64_t> named, r.IntsOf("axes", 1));
   const std::vector<int64_t> dims = r.DimsOf(x);
   TESSERA_ASSIGN_OR_RETURN(const std::vector<size_t> axes, Counted(named, dims.size()));
+  Axes ones;
+  std::vector<size_t> gone;  // the last first
   for (size_t k = dims.size(); k-- > 0;) {
     if (!(axes.empty() ? dims[k] == 1 : Has(axes, k))) continue;
     if (dims[k] != 1) {
@@ -348,11 +350,11 @@ absl::Status ReadSqueeze(OnnxNodeReader& r) {
       x.dims.erase(x.dims.begin() + at);
       continue;
     }
-    const Axes ones = x.axes[k];
-    Axes& batch = x.axes[x.batch_axis()];
-    batch.insert(batch.end(), ones.begin(), ones.end());
-    x.axes.erase(x.axes.begin() + at);
+    ones.insert(ones.end(), x.axes[k].begin(), x.axes[k].end());
+    gone.push_back(k);
   }
+  if (!ones.empty()) r.DropOnes(x, ones);
+  for (const size_t k : gone) x.axes.erase(x.axes.begin() + static_cast<int64_t>(k));
   r.Set(std::move(x));
   return absl::OkStatus();
 }
