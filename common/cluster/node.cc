@@ -177,12 +177,10 @@ class Node final : public ClusterNode {
       stop_ = true;
       s.goodbye = true;
       s.next = Now() + kGoodbye;
-      // Half-closing tells the master that the node leaves of its own will.
-      if (s.welcomed && !s.writing && !s.finishing) {
-        s.pending += 1;
-        s.stream->WritesDone(ToPointer(Tag::kWritesDone));
-      } else {
+      if (!s.welcomed || s.finishing) {
         s.context.TryCancel();
+      } else if (!s.writing) {
+        SayGoodbye(s);
       }
       return;
     }
@@ -202,6 +200,7 @@ class Node final : public ClusterNode {
         return Read(s);
       case Tag::kWrite:
         s.writing = false;
+        if (ok && s.goodbye && s.welcomed && !s.finishing) SayGoodbye(s);
         return;
       default:
         return;
@@ -262,6 +261,12 @@ class Node final : public ClusterNode {
     v1::NodeMessage message;
     *message.mutable_hello() = options_.hello;
     return message;
+  }
+
+  // Half-closing tells the master that the node leaves of its own will.
+  void SayGoodbye(Session& s) {
+    s.pending += 1;
+    s.stream->WritesDone(ToPointer(Tag::kWritesDone));
   }
 
   // Whether to join again after a stream that ended so; says who is waited for.

@@ -200,6 +200,17 @@ TEST_F(ClusterNodeTest, SaysHelloAndDeliversWelcomeAndAssignmentAndHeartbeats) {
   EXPECT_TRUE(master_.left());
 }
 
+// Its last heartbeat has not been taken yet when it is told to stop.
+TEST_F(ClusterNodeTest, LeavesOfItsOwnWillWithAHeartbeatUnderWay) {
+  master_.BeDeaf(absl::Milliseconds(250), absl::Seconds(30));
+  StartMaster();
+  StartNode();
+  said_.Await(2);
+  absl::SleepFor(absl::Milliseconds(50));  // a heartbeat is due every 10
+  node_->Stop();
+  EXPECT_TRUE(master_.left());
+}
+
 TEST_F(ClusterNodeTest, MayStartBeforeTheMaster) {
   StartNode();
   StartMaster();
