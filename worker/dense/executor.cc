@@ -120,8 +120,7 @@ void Executor::BindGradients(absl::Span<float> trained, absl::Span<float> statis
   for (Step& step : steps_) {
     step.trained_gradients.clear();
     step.statistics_gradients.clear();
-    step.trained_sums.clear();
-    step.statistics_sums.clear();
+    step.shared_gradients.clear();
     const GraphNode& node = graph.nodes()[step.node];
     float* shared = arena() + step.shared_gradients_at;
     for (const int32_t p : node.parameters) {
@@ -135,7 +134,7 @@ void Executor::BindGradients(absl::Span<float> trained, absl::Span<float> statis
         continue;
       }
       gradients.push_back({shared, sum.size()});
-      (is_trained ? step.trained_sums : step.statistics_sums).push_back(sum);
+      step.shared_gradients.push_back({gradients.back(), sum});
       shared += Buffer::RoundUp(sum.size());
     }
   }
@@ -277,12 +276,7 @@ void Executor::RunBackward(Draws draws) {
 
 void Executor::AddShared() {
   for (const Step& step : steps_) {
-    for (size_t i = 0; i < step.trained_sums.size(); ++i) {
-      AddTo(pool_, step.trained_gradients[i], step.trained_sums[i]);
-    }
-    for (size_t i = 0; i < step.statistics_sums.size(); ++i) {
-      AddTo(pool_, step.statistics_gradients[i], step.statistics_sums[i]);
-    }
+    for (const SharedGradient& shared : step.shared_gradients) AddTo(pool_, shared.from, shared.to);
   }
 }
 

@@ -131,6 +131,10 @@ class Executor {
     std::vector<absl::Span<float>> outputs, input_gradients;
     absl::Span<float> kept;
   };
+  struct SharedGradient {
+    absl::Span<const float> from;
+    absl::Span<float> to;
+  };
   // A node's part of the plan, and the spans that its op gets, bound in Resize and in each pass.
   struct Step {
     int32_t node = -1;
@@ -149,10 +153,10 @@ class Executor {
     std::vector<Part> parts;  // of ops that are BySample: together the batch
     std::vector<absl::Span<const float>> trained, statistics;
     std::vector<absl::Span<float>> trained_gradients, statistics_gradients;
-    // Of a node that shares its parameters: where in the arena it writes their gradients, and where
-    // these are added (AddShared).
+    // Of a node that shares its parameters: where in the arena it writes their gradients, and what
+    // is then added to those of the node that has them.
     size_t shared_gradients_at = 0;
-    std::vector<absl::Span<float>> trained_sums, statistics_sums;
+    std::vector<SharedGradient> shared_gradients;
   };
   // What names the draws of dropout.
   struct Draws {

@@ -160,15 +160,9 @@ void Executor::RunBackwardOnCard() {
 }
 
 void Executor::AddSharedOnCard() {
-  const auto add = [this](absl::Span<float> from, absl::Span<float> to) {
-    cuda::Accumulate(*stream_, from.data(), to.data(), from.size());
-  };
   for (const Step& step : steps_) {
-    for (size_t i = 0; i < step.trained_sums.size(); ++i) {
-      add(step.trained_gradients[i], step.trained_sums[i]);
-    }
-    for (size_t i = 0; i < step.statistics_sums.size(); ++i) {
-      add(step.statistics_gradients[i], step.statistics_sums[i]);
+    for (const SharedGradient& shared : step.shared_gradients) {
+      cuda::Accumulate(*stream_, shared.from.data(), shared.to.data(), shared.from.size());
     }
   }
 }

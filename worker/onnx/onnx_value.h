@@ -56,8 +56,8 @@ struct OnnxValue {
 // known ones. `factor` is from 1 to 2^31.
 constexpr int64_t BatchTimes(int64_t factor) { return INT64_MIN + factor; }
 constexpr bool IsBatch(int64_t size) { return size < INT64_MIN / 2; }
-// 1 of a number that is known.
-constexpr int64_t BatchFactor(int64_t size) { return IsBatch(size) ? size - INT64_MIN : 1; }
+// A number that is known is its own.
+constexpr int64_t BatchFactor(int64_t size) { return IsBatch(size) ? size - INT64_MIN : size; }
 // A number of a file, which knows nothing of that: those that are far below 0 mean "as far as it
 // goes".
 constexpr int64_t NumberOfFile(int64_t number) { return IsBatch(number) ? INT64_MIN / 2 : number; }

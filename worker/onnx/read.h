@@ -83,7 +83,6 @@ class OnnxNodeReader {
     std::vector<Tensor> tensors;  // one an input; index -1 where a constant is
     std::vector<int> places;  // axis of ONNX; that of the batch where it has more than the batch
     std::vector<OnnxValue::Axes> axes;  // of what is made of them
-    size_t batch_axis = 0;
   };
   // `free`: an axis along which they may differ, counted as those of the longest; -1: none.
   absl::StatusOr<Aligned> Align(int64_t free = -1);
@@ -164,6 +163,10 @@ absl::Status SetBroadcast(OnnxNodeReader& r, MakeOfAligned make);
 
 // One number beside x.
 Tensor NumberBeside(OnnxNodeReader& r, Tensor x, double value);
+// Places `begin` to `end` of an axis of the tensor.
+Tensor Sliced(OnnxNodeReader& r, Tensor x, int axis, int64_t begin, int64_t end);
+// An axis of the tensor with so many places more, which hold `value`.
+Tensor Padded(OnnxNodeReader& r, Tensor x, int axis, int64_t before, int64_t after, double value);
 
 // Arithmetic of numbers that are known and stay so (read_known.cc). nullopt: it is none.
 std::optional<absl::Status> ReadKnown(OnnxNodeReader& r);
@@ -187,6 +190,7 @@ absl::Status ReadGlobalPool(OnnxNodeReader& r);
 absl::Status ReadInstanceNormalization(OnnxNodeReader& r);
 absl::Status ReadReduce(OnnxNodeReader& r);
 absl::Status ReadReduceComposed(OnnxNodeReader& r);
+absl::Status ReadReduceProd(OnnxNodeReader& r);
 absl::Status ReadSoftmax(OnnxNodeReader& r);
 
 // Arithmetic of known whole numbers, as exporters write it about shapes (read_ints.cc).

@@ -48,7 +48,7 @@ class Alignment {
       if (first_ == nullptr && r_.IsTensor(i)) first_ = &r_.in(i);
     }
     if (first_ == nullptr) return absl::UnimplementedError("all its inputs are constants");
-    aligned_.batch_axis = first_->batch_axis() + rank_ - first_->axes.size();
+    batch_axis_ = first_->batch_axis() + rank_ - first_->axes.size();
     return absl::OkStatus();
   }
 
@@ -58,13 +58,13 @@ class Alignment {
     for (size_t i = 0; i < r_.inputs(); ++i) {
       const OnnxValue& value = r_.in(i);
       if (!r_.IsTensor(i)) {
-        const int64_t size = SizeOfConstant(i, aligned_.batch_axis);
+        const int64_t size = SizeOfConstant(i, batch_axis_);
         if (size == 1 || size == BatchTimes(1)) continue;
         return absl::UnimplementedError(
             absl::StrCat("the batch meets a constant of ", size, " numbers: it has any size"));
       }
       const Beside other(value);
-      if (value.batch_axis() + rank_ - value.axes.size() != aligned_.batch_axis ||
+      if (value.batch_axis() + rank_ - value.axes.size() != batch_axis_ ||
           r_.SizeOf(value, other.before) != r_.SizeOf(*first_, beside.before) ||
           r_.SizeOf(value, other.after) != r_.SizeOf(*first_, beside.after)) {
         return absl::UnimplementedError(absl::StrCat(DimsText(r_.DimsOf(*first_)), " meets ",
@@ -113,7 +113,7 @@ class Alignment {
         aligned_.places.push_back(static_cast<int>(k));
         group.push_back(static_cast<int>(aligned_.places.size()));
       };
-      const bool has_batch = k == aligned_.batch_axis;
+      const bool has_batch = k == batch_axis_;
       if (!has_batch || before) place();
       if (has_batch) group.push_back(0);
       // A tensor has an axis besides the batch.
@@ -130,7 +130,7 @@ class Alignment {
     for (const int place : aligned_.places) {
       const auto k = static_cast<size_t>(place);
       Axes& part = parts.emplace_back();
-      if (k == aligned_.batch_axis) {
+      if (k == batch_axis_) {
         part = std::exchange(before, false) ? beside.before : beside.after;
       } else if (k >= missing) {
         part = value.axes[k - missing];
@@ -179,6 +179,7 @@ class Alignment {
   OnnxNodeReader& r_;
   const int64_t free_;
   size_t rank_ = 0;  // of ONNX, the largest
+  size_t batch_axis_ = 0;
   const OnnxValue* first_ = nullptr;
   Aligned aligned_;
 };

@@ -76,33 +76,20 @@ absl::Status ReadConv(OnnxNodeReader& r) {
     return absl::UnimplementedError(absl::StrCat("of ", DimsText(found)));
   }
   const int64_t units = dims[0], channels = dims[1], width = window.width;
-  const int64_t pads[] = {window.before, window.after};
   // [batch, n, channels]
   OnnxValue::Axes places = x.axes[window.axis];
   for (size_t k = 2; k < x.axes.size(); ++k) {
     if (k != window.axis) places.insert(places.end(), x.axes[k].begin(), x.axes[k].end());
   }
-  Tensor rows = r.Arranged(x, {places, x.axes[1]});
-  std::vector<Tensor> padded = {rows};
-  for (const size_t end : {0, 1}) {
-    if (pads[end] == 0) continue;
-    const std::vector<int64_t> shape = {pads[end], channels};
-    const Tensor zeros = r.Layer("Constant", {}, Options().Set("shape", shape).Set("value", 0.0));
-    padded.insert(end == 0 ? padded.begin() : padded.end(), zeros);
+  const Tensor rows =
+      Padded(r, r.Arranged(x, {places, x.axes[1]}), 1, window.before, window.after, 0);
+  const int64_t count = r.shape(rows).dim(0) - width + 1;
+  Tensor wide = rows;
+  if (width > 1) {
+    std::vector<Tensor> windows;
+    for (int64_t k = 0; k < width; ++k) windows.push_back(Sliced(r, rows, 1, k, k + count));
+    wide = r.Layer("Concat", windows, Options().Set("axis", 2.0));
   }
-  if (padded.size() > 1) rows = r.Layer("Concat", padded, Options().Set("axis", 1.0));
-  const int64_t count = found[window.axis] + pads[0] + pads[1] - width + 1;
-  std::vector<Tensor> windows;
-  for (int64_t k = 0; k < width; ++k) {
-    windows.push_back(width == 1 ? rows
-                                 : r.Layer("Slice", {rows},
-                                           Options()
-                                               .Set("axis", 1.0)
-                                               .Set("start", static_cast<double>(k))
-                                               .Set("end", static_cast<double>(k + count))));
-  }
-  const Tensor wide =
-      width == 1 ? windows[0] : r.Layer("Concat", windows, Options().Set("axis", 2.0));
   // [units, width, channels] of [units, channels, width]
   std::vector<float> turned(kernel.size());
   for (int64_t u = 0; u < units; ++u) {

@@ -86,10 +86,10 @@ class Einsum {
   // The operand's sum over the letters that `kept` has not.
   Operand Summed(Operand operand, const std::string& kept) {
     for (const char c : Without(operand.labels, kept)) {
-      const auto at = static_cast<double>(operand.labels.find(c) + 1);
+      const auto at = static_cast<int64_t>(operand.labels.find(c)) + 1;
       operand.tensor = r_.Layer("ReduceSum", {operand.tensor},
                                 Options()
-                                    .Set("axes", std::vector<int64_t>{static_cast<int64_t>(at)})
+                                    .Set("axes", std::vector<int64_t>{at})
                                     .Set("keepdims", operand.labels.size() == 1));
       operand.labels.erase(operand.labels.find(c), 1);
     }

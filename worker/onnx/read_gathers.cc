@@ -44,9 +44,7 @@ absl::StatusOr<std::vector<int64_t>> Checked(std::vector<int64_t> indices, int64
 }
 
 // Numbers that are known and stay so.
-bool IsKnown(const OnnxNodeReader& r) {
-  return r.Has(0) && r.in(0).kind == Kind::kFloats && !r.in(0).trained;
-}
+bool IsKnown(const OnnxNodeReader& r) { return r.Has(0) && !r.IsTensor(0) && !r.in(0).trained; }
 
 // An axis of known numbers that is not the batch's, counted from the end where negative.
 absl::StatusOr<size_t> KnownAxis(int64_t axis, const OnnxValue& known) {
@@ -107,6 +105,28 @@ absl::Status SetRepeated(OnnxNodeReader& r, OnnxValue x, const std::vector<int64
 
 }  // namespace
 
+Tensor Sliced(OnnxNodeReader& r, Tensor x, int axis, int64_t begin, int64_t end) {
+  return r.Layer("Slice", {x},
+                 Options()
+                     .Set("axis", static_cast<double>(axis))
+                     .Set("start", static_cast<double>(begin))
+                     .Set("end", static_cast<double>(end)));
+}
+
+Tensor Padded(OnnxNodeReader& r, Tensor x, int axis, int64_t before, int64_t after, double value) {
+  const auto filled = [&](int64_t size) {
+    std::vector<int64_t> shape;
+    for (size_t a = 0; a < r.shape(x).rank(); ++a) shape.push_back(r.shape(x).dim(a));
+    shape[static_cast<size_t>(axis) - 1] = size;
+    return r.Layer("Constant", {}, Options().Set("shape", shape).Set("value", value));
+  };
+  std::vector<Tensor> parts = {x};
+  if (before > 0) parts.insert(parts.begin(), filled(before));
+  if (after > 0) parts.push_back(filled(after));
+  if (parts.size() == 1) return x;
+  return r.Layer("Concat", parts, Options().Set("axis", static_cast<double>(axis)));
+}
+
 absl::Status ReadConcat(OnnxNodeReader& r) {
   size_t tensors = 0, ints = 0;
   for (size_t i = 0; i < r.inputs(); ++i) {
@@ -116,6 +136,7 @@ absl::Status ReadConcat(OnnxNodeReader& r) {
   if (ints == r.inputs()) {
     std::vector<int64_t> all;
     for (size_t i = 0; i < r.inputs(); ++i) {
+      if (r.in(i).dims.size() > 1) return absl::UnimplementedError("of tables of whole numbers");
       all.insert(all.end(), r.in(i).ints.begin(), r.in(i).ints.end());
     }
     r.Set(OnnxValue::OfInts(std::move(all)));
@@ -146,22 +167,13 @@ absl::Status ReadConcat(OnnxNodeReader& r) {
 absl::Status ReadGather(OnnxNodeReader& r) {
   TESSERA_ASSIGN_OR_RETURN(std::vector<int64_t> indices, r.IntsIn(1));
   const std::vector<int64_t> dims = r.in(1).dims;
-  if (r.Has(0) && r.in(0).kind == Kind::kInts) {
-    const std::vector<int64_t>& all = r.in(0).ints;
-    TESSERA_ASSIGN_OR_RETURN(indices, Checked(indices, static_cast<int64_t>(all.size())));
-    for (int64_t& index : indices) index = all[static_cast<size_t>(index)];
-    OnnxValue value = OnnxValue::OfInts(std::move(indices));
-    value.dims = dims;
-    r.Set(std::move(value));
-    return absl::OkStatus();
-  }
   if (IsKnown(r)) {
     OnnxValue known = r.in(0);
-    if (dims.size() > 1) return absl::UnimplementedError("a table of indices into constants");
     TESSERA_ASSIGN_OR_RETURN(const size_t axis, KnownAxis(r.Int("axis", 0), known));
     TESSERA_ASSIGN_OR_RETURN(indices, Checked(std::move(indices), known.dims[axis]));
     known = TakenOfKnown(known, axis, indices);
-    if (dims.empty()) known.dims.erase(known.dims.begin() + static_cast<int64_t>(axis));
+    const auto at = known.dims.erase(known.dims.begin() + static_cast<int64_t>(axis));
+    known.dims.insert(at, dims.begin(), dims.end());
     r.Set(std::move(known));
     return absl::OkStatus();
   }
@@ -220,7 +232,7 @@ absl::Status ReadSlice(OnnxNodeReader& r) {
   if (std::count(steps.begin(), steps.end(), 0) > 0) {
     return absl::InvalidArgumentError("a step of 0");
   }
-  if (IsKnown(r) || r.in(0).kind == Kind::kInts) {
+  if (IsKnown(r)) {
     OnnxValue known = r.in(0);
     for (size_t i = 0; i < starts.size(); ++i) {
       TESSERA_ASSIGN_OR_RETURN(const size_t axis, KnownAxis(axes[i], known));
@@ -246,11 +258,7 @@ absl::Status ReadSlice(OnnxNodeReader& r) {
       Take(r, x, axis, range.Indices());
     } else if (range.begin != 0 || range.end != size) {
       const int at = r.OneAxis(x, axis);
-      x.tensor = r.Layer("Slice", {x.tensor},
-                         Options()
-                             .Set("axis", static_cast<double>(at))
-                             .Set("start", static_cast<double>(range.begin))
-                             .Set("end", static_cast<double>(range.end)));
+      x.tensor = Sliced(r, x.tensor, at, range.begin, range.end);
     }
   }
   r.Set(std::move(x));
@@ -346,18 +354,8 @@ absl::Status ReadPad(OnnxNodeReader& r) {
     if (std::min(before, after) < 0 || std::max(before, after) > 1 << 20) {
       return absl::UnimplementedError(absl::StrCat(before, " and ", after, " numbers more"));
     }
-    const auto at = static_cast<size_t>(r.OneAxis(x, axis));
-    const auto filled = [&](int64_t size) {
-      std::vector<int64_t> shape;
-      for (size_t a = 0; a < r.shape(x.tensor).rank(); ++a) {
-        shape.push_back(a + 1 == at ? size : r.shape(x.tensor).dim(a));
-      }
-      return r.Layer("Constant", {}, Options().Set("shape", shape).Set("value", value));
-    };
-    std::vector<Tensor> parts = {x.tensor};
-    if (before > 0) parts.insert(parts.begin(), filled(before));
-    if (after > 0) parts.push_back(filled(after));
-    x.tensor = r.Layer("Concat", parts, Options().Set("axis", static_cast<double>(at)));
+    const int at = r.OneAxis(x, axis);
+    x.tensor = Padded(r, x.tensor, at, before, after, value);
   }
   r.Set(std::move(x));
   return absl::OkStatus();

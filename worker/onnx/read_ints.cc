@@ -26,6 +26,10 @@ absl::StatusOr<OnnxValue> Broadcast(const OnnxNodeReader& r) {
     if (grows && result.ints.size() > 1) {
       return absl::UnimplementedError("its lists of whole numbers differ in size");
     }
+    if (!grows && value.ints.size() > 1 && value.dims != result.dims) {
+      return absl::UnimplementedError(absl::StrCat("its whole numbers ", DimsText(result.dims),
+                                                   " meet ", DimsText(value.dims)));
+    }
     if (grows || value.dims.size() > result.dims.size()) result = value;
   }
   return result;
@@ -116,7 +120,7 @@ absl::Status ReadRange(OnnxNodeReader& r) {
   int64_t limits[3] = {};
   for (size_t i = 0; i < 3; ++i) {
     TESSERA_ASSIGN_OR_RETURN(const std::vector<int64_t> number, r.IntsIn(i));
-    if (number.size() != 1 || std::abs(std::max(number[0], -kMost - 1)) > kMost) {
+    if (number.size() != 1 || number[0] < -kMost || number[0] > kMost) {
       return absl::UnimplementedError("expected three known numbers");
     }
     limits[i] = number[0];

@@ -141,7 +141,7 @@ absl::Status LayerNormalization(OnnxNodeReader& r) {
   const auto width = static_cast<size_t>(r.shape(x.tensor).last());
   std::vector<OnnxNodeReader::Weight> weights;
   for (const auto& [name, i] : {std::pair("weight", size_t{1}), std::pair("bias", size_t{2})}) {
-    if (i == 2 && !r.Has(i)) continue;  // it stays at 0 where it begins
+    if (i == 2 && !r.Has(i)) continue;  // it begins at 0
     TESSERA_ASSIGN_OR_RETURN(std::vector<float> start, r.FloatsIn(i));
     if (start.size() == 1) start.assign(width, start[0]);
     if (start.size() != width) {
@@ -218,23 +218,23 @@ const Entry kReads[] = {
     {"Gather", &ReadGather},
     {"GatherND", &ReadGatherNd},
     {"Gelu", &ReadGelu},
-    {"GRU", &ReadGru},
     {"Gemm", &ReadGemm},
     {"GlobalAveragePool", &ReadGlobalPool},
     {"GlobalMaxPool", &ReadGlobalPool},
     {"Greater", &ReadCompare},
     {"GreaterOrEqual", &ReadCompare},
+    {"GRU", &ReadGru},
     {"HardSigmoid", &HardSigmoid},
     {"HardSwish", &ReadHardSwish},
     {"Identity", &ReadIdentity},
     {"InstanceNormalization", &ReadInstanceNormalization},
-    {"LSTM", &ReadLstm},
     {"LayerNormalization", &LayerNormalization},
     {"LeakyRelu", &WithAlpha<1>},
     {"Less", &ReadCompare},
     {"LessOrEqual", &ReadCompare},
     {"Log", &Same},
     {"LogSoftmax", &ReadSoftmax},
+    {"LSTM", &ReadLstm},
     {"MatMul", &ReadMatMul},
     {"Max", &ReadMaxMin},
     {"MaxPool", &ReadGlobalPool},
@@ -245,9 +245,9 @@ const Entry kReads[] = {
     {"Neg", &ReadNeg},
     {"Not", &ReadNot},
     {"Or", &ReadLogic},
-    {"PRelu", &PRelu},
     {"Pad", &ReadPad},
     {"Pow", &ReadPow},
+    {"PRelu", &PRelu},
     {"Range", &ReadRange},
     {"Reciprocal", &ReadReciprocal},
     {"ReduceL1", &ReadReduceComposed},
@@ -257,7 +257,7 @@ const Entry kReads[] = {
     {"ReduceMax", &ReadReduce},
     {"ReduceMean", &ReadReduce},
     {"ReduceMin", &ReadReduceComposed},
-    {"ReduceProd", &ReadReduceComposed},
+    {"ReduceProd", &ReadReduceProd},
     {"ReduceSum", &ReadReduce},
     {"ReduceSumSquare", &ReadReduceComposed},
     {"Relu", &Same},

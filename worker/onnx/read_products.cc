@@ -104,9 +104,9 @@ Stack StackOf(const OnnxNodeReader& r, const OnnxValue& value, size_t rank) {
   return stack;
 }
 
-// Trained matrices, of which every sample meets the same, beside `stack`.
-absl::StatusOr<Tensor> TrainedStack(OnnxNodeReader& r, const Stack& stack, size_t rank,
-                                    const Shape& other) {
+// Constant matrices, of which every sample meets the same, beside `stack`.
+absl::StatusOr<Tensor> ConstantStack(OnnxNodeReader& r, const Stack& stack, size_t rank,
+                                     const Shape& other) {
   const std::vector<int64_t>& dims = r.in(1).dims;
   std::vector<int64_t> to(stack.parts.size() - 2, 1);
   bool fits = true;
@@ -125,14 +125,14 @@ absl::StatusOr<Tensor> TrainedStack(OnnxNodeReader& r, const Stack& stack, size_
   return r.Materialize(1, to);
 }
 
-// Both are tensors of the network, or b is a stack of trained matrices.
+// Both are tensors of the network, or b is a stack of constant matrices.
 absl::Status MatMulOfTensors(OnnxNodeReader& r) {
   TESSERA_ASSIGN_OR_RETURN(OnnxValue a, r.TensorIn(0));
   if (!r.Has(1)) return r.TensorIn(1).status();
   const OnnxValue& b = r.in(1);
-  const bool trained = !r.IsTensor(1);
+  const bool constant = !r.IsTensor(1);
   // [fields, batch, k] times [fields, k, n]: each sample has a row, with a matrix for each field.
-  const bool rows = trained && a.axes.size() >= 3 && b.dims.size() <= a.axes.size() &&
+  const bool rows = constant && a.axes.size() >= 3 && b.dims.size() <= a.axes.size() &&
                     a.axes[a.axes.size() - 2] == OnnxValue::Axes{0};
   if (rows) {
     a.axes.insert(a.axes.begin(), OnnxValue::Axes{0});
@@ -147,14 +147,14 @@ absl::Status MatMulOfTensors(OnnxNodeReader& r) {
   const auto batch_of = [rank](const OnnxValue& x) {
     return x.batch_axis() + rank - x.axes.size();
   };
-  if (batch_of(a) + 2 >= rank || (!trained && batch_of(b) != batch_of(a))) {
+  if (batch_of(a) + 2 >= rank || (!constant && batch_of(b) != batch_of(a))) {
     return absl::UnimplementedError(absl::StrCat(what, ": that would mix samples"));
   }
   const Stack stack = StackOf(r, a, rank);
   const Tensor left = r.Arranged(a, stack.parts);
   Tensor right;
-  if (trained) {
-    TESSERA_ASSIGN_OR_RETURN(right, TrainedStack(r, stack, rank, r.shape(left)));
+  if (constant) {
+    TESSERA_ASSIGN_OR_RETURN(right, ConstantStack(r, stack, rank, r.shape(left)));
   } else {
     const Stack other = StackOf(r, b, rank);
     if (other.axes != stack.axes) {
@@ -170,9 +170,7 @@ absl::Status MatMulOfTensors(OnnxNodeReader& r) {
   result.axes.push_back({last});
   result.tensor = r.Layer("MatMul", {left, right});
   if (rows) {
-    OnnxValue::Axes batch = {0};
-    batch.push_back(last - 1);  // of size 1
-    result.axes[result.axes.size() - 2] = std::move(batch);
+    result.axes[result.axes.size() - 2] = {0, last - 1};  // which is of size 1
     result.axes.erase(result.axes.begin());
   }
   r.Set(std::move(result));
@@ -197,7 +195,9 @@ absl::Status ReadGemm(OnnxNodeReader& r) {
 }
 
 absl::Status ReadMatMul(OnnxNodeReader& r) {
-  if (r.in(0).HasBatch()) TESSERA_RETURN_IF_ERROR(r.TensorIn(0).status());
+  for (const size_t i : {0, 1}) {
+    if (r.in(i).HasBatch()) TESSERA_RETURN_IF_ERROR(r.TensorIn(i).status());
+  }
   if (r.IsTensor(0) && r.Has(1) && r.in(1).kind == Kind::kFloats && r.in(1).dims.size() == 2) {
     TESSERA_ASSIGN_OR_RETURN(OnnxValue x, Linear(r, r.in(0), {}));
     r.Set(std::move(x));

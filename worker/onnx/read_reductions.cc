@@ -3,6 +3,7 @@
 #include <numeric>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "worker/onnx/read.h"
@@ -142,11 +143,7 @@ absl::Status ReadReduceProd(OnnxNodeReader& r) {
   if (size > 64) return absl::UnimplementedError(absl::StrCat("of ", size, " factors, above 64"));
   Tensor product;
   for (int64_t i = 0; i < size; ++i) {
-    const Tensor factor = r.Layer("Slice", {x.tensor},
-                                  Options()
-                                      .Set("axis", static_cast<double>(axis))
-                                      .Set("start", static_cast<double>(i))
-                                      .Set("end", static_cast<double>(i + 1)));
+    const Tensor factor = Sliced(r, x.tensor, axis, i, i + 1);
     product = i == 0 ? factor : r.Layer("Mul", {product, factor});
   }
   x.tensor = product;
@@ -157,7 +154,6 @@ absl::Status ReadReduceProd(OnnxNodeReader& r) {
 
 // Those that are a sum or a maximum of something.
 absl::Status ReadReduceComposed(OnnxNodeReader& r) {
-  if (r.node().op_type() == "ReduceProd") return ReadReduceProd(r);
   TESSERA_ASSIGN_OR_RETURN(OnnxValue x, r.TensorIn(0));
   const std::string& op = r.node().op_type();
   const auto negative = [&](Tensor t) { return r.Layer("Mul", {t, NumberBeside(r, t, -1)}); };
@@ -194,9 +190,11 @@ absl::Status ReadGlobalPool(OnnxNodeReader& r) {
   std::vector<size_t> over;
   if (const onnx::AttributeProto* window = r.Attribute("kernel_shape"); window != nullptr) {
     const std::vector<int64_t> dims = r.DimsOf(x);
-    const onnx::AttributeProto* pads = r.Attribute("pads");
+    const onnx::AttributeProto* const pads = r.Attribute("pads");
+    const onnx::AttributeProto* const padding = r.Attribute("auto_pad");
     const bool whole = dims.size() == static_cast<size_t>(window->ints_size()) + 2 &&
                        std::equal(window->ints().begin(), window->ints().end(), dims.begin() + 2) &&
+                       (padding == nullptr || !absl::StartsWith(padding->s(), "SAME")) &&
                        (pads == nullptr || std::all_of(pads->ints().begin(), pads->ints().end(),
                                                        [](int64_t pad) { return pad == 0; }));
     if (!whole) {

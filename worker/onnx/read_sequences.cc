@@ -71,11 +71,7 @@ class Recurrence {
   }
   // One place of states [batch, places, n], as [batch, n].
   Tensor Place(Tensor states, int64_t place) const {
-    const Tensor one = r_.Layer("Slice", {states},
-                                Options()
-                                    .Set("axis", 1.0)
-                                    .Set("start", static_cast<double>(place))
-                                    .Set("end", static_cast<double>(place + 1)));
+    const Tensor one = Sliced(r_, states, 1, place, place + 1);
     return r_.Reshaped(one, Shape{r_.shape(states).last()});
   }
   // ONNX's output 0, of states [batch, places, units].

@@ -36,7 +36,7 @@ absl::StatusOr<std::vector<int64_t>> FillIn(std::vector<int64_t> dims,
   int64_t total = 1, known = 1;
   size_t batches = 0, expected_batches = 0, open = dims.size();
   for (const int64_t size : from) {
-    total *= IsBatch(size) ? BatchFactor(size) : size;
+    total *= BatchFactor(size);
     expected_batches += IsBatch(size);
   }
   for (size_t i = 0; i < dims.size(); ++i) {
@@ -46,7 +46,7 @@ absl::StatusOr<std::vector<int64_t>> FillIn(std::vector<int64_t> dims,
       continue;
     }
     if (dims[i] < 1 && !IsBatch(dims[i])) return wrong("it has no such sizes");
-    const int64_t factor = IsBatch(dims[i]) ? BatchFactor(dims[i]) : dims[i];
+    const int64_t factor = BatchFactor(dims[i]);
     batches += IsBatch(dims[i]);
     if (factor > total) return wrong("it has other numbers of numbers");
     known *= factor;
@@ -95,7 +95,7 @@ std::optional<OnnxValue> Regrouped(OnnxNodeReader& r, const OnnxValue& value,
   };
   for (const int64_t dim : dims) {
     groups.emplace_back();
-    int64_t wanted = IsBatch(dim) ? BatchFactor(dim) : dim;
+    int64_t wanted = BatchFactor(dim);
     bool batch = IsBatch(dim);
     while (wanted > 1 || batch) {
       if (next == order.size()) return std::nullopt;
@@ -117,7 +117,7 @@ std::optional<OnnxValue> Regrouped(OnnxNodeReader& r, const OnnxValue& value,
     }
   }
   // What is left has size 1.
-  for (; next < order.size();) {
+  while (next < order.size()) {
     if (groups.empty() || order[next] == 0 || size_of_next() != 1) return std::nullopt;
     take(1);
   }

@@ -1,0 +1,436 @@
+"""Networks of onnx.helper in the forms that exporters write, old and new, of dense [batch, 3] and vectors [batch, 4, 8].
+
+CASES are read and give what onnxruntime gives, REFUSED are not and say why; tests/onnx/read_test.py holds both.
+"""
+import numpy
+from onnx import TensorProto, helper, numpy_helper
+
+BATCH, DENSE, FIELDS, DIM = 5, 3, 4, 8
+CASES = []
+
+
+class Network:
+    """Nodes one after another; a method named like an op adds one and returns the name of its output."""
+
+    def __init__(self, opset):
+        self.opset, self.nodes, self.constants, self.count = opset, [], [], 0
+        self.random = numpy.random.default_rng(1)
+        self.dense, self.vectors = "dense", "vectors"
+
+    def name(self):
+        self.count += 1
+        return f"t{self.count}"
+
+    def __getattr__(self, op):
+        def add(*inputs, outputs=1, **attributes):
+            names = [self.name() for _ in range(outputs)]
+            self.nodes.append(helper.make_node(op, list(inputs), names, **attributes))
+            return names[0] if outputs == 1 else names
+
+        return add
+
+    def numbers(self, values):
+        name = self.name()
+        self.constants.append(numpy_helper.from_array(values, name))
+        return name
+
+    def ints(self, *values):
+        return self.numbers(numpy.array(values, dtype=numpy.int64))
+
+    def int(self, value):
+        return self.numbers(numpy.array(value, dtype=numpy.int64))
+
+    def float(self, value):
+        return self.numbers(numpy.array(value, dtype=numpy.float32))
+
+    def drawn(self, *dims, scale=0.5):
+        return self.numbers((self.random.standard_normal(dims) * scale).astype(numpy.float32))
+
+    def batch(self):
+        return self.Shape(self.vectors, start=0, end=1)
+
+    def flat(self):  # [batch, 35]
+        return self.Concat(self.dense, self.Flatten(self.vectors), axis=1)
+
+    def model(self, output):
+        value = lambda name, *dims: helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", *dims])
+        graph = helper.make_graph(self.nodes, "case", [value("dense", DENSE), value("vectors", FIELDS, DIM)],
+                                  [helper.make_tensor_value_info(output, TensorProto.FLOAT, None)], self.constants)
+        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", self.opset)], ir_version=9)
+
+
+def case(opset=17):
+    def register(build):
+        CASES.append((build.__name__, opset, build))
+        return build
+
+    return register
+
+
+# Where the batch is, and what shares an axis with it.
+
+
+@case()
+def batch_last(n):
+    last = n.Transpose(n.vectors, perm=[1, 2, 0])
+    moved = n.Mul(n.Add(last, n.drawn(DIM, 1)), n.drawn(FIELDS, 1, 1))
+    return n.Transpose(moved, perm=[2, 0, 1])
+
+
+@case()
+def batch_with_fields(n):
+    rows = n.Reshape(n.vectors, n.ints(-1, DIM))
+    wide = n.Tanh(n.Add(n.MatMul(rows, n.drawn(DIM, 6)), n.drawn(6)))
+    return n.Reshape(wide, n.ints(-1, FIELDS, 6))
+
+
+@case()
+def batch_times_fields_as_a_number(n):
+    rows = n.Concat(n.Mul(n.batch(), n.ints(FIELDS)), n.ints(DIM), axis=0)
+    x = n.Gemm(n.Reshape(n.vectors, rows), n.drawn(6, DIM), n.drawn(6), transB=1, alpha=0.5, beta=2.0)
+    return n.Reshape(x, n.Concat(n.Div(n.Mul(n.batch(), n.ints(FIELDS)), n.ints(FIELDS)), n.ints(FIELDS, 6), axis=0))
+
+
+@case()
+def fields_first(n):
+    x = n.MatMul(n.Transpose(n.vectors, perm=[1, 0, 2]), n.drawn(DIM, 6))
+    return n.Transpose(n.Softmax(x, axis=0), perm=[1, 2, 0])
+
+
+@case(20)
+def heads_beside_the_batch(n):
+    first = n.Transpose(n.vectors, perm=[1, 0, 2])
+    three = n.Reshape(n.Add(n.MatMul(first, n.drawn(DIM, 3 * DIM)), n.drawn(3 * DIM)), n.ints(FIELDS, -1, 3, DIM))
+    apart = n.Squeeze(n.Transpose(n.Unsqueeze(three, n.ints(0)), perm=[3, 1, 2, 0, 4]), n.ints(-2))
+    heads = [n.Transpose(n.Reshape(n.Gather(apart, n.int(k), axis=0), n.ints(FIELDS, -1, 4)), perm=[1, 0, 2]) for k in range(3)]
+    q, k, v = (n.Reshape(x, n.ints(-1, 2, FIELDS, 4)) for x in heads)
+    weights = n.Softmax(n.MatMul(n.Mul(q, n.float(0.5)), n.Transpose(k, perm=[0, 1, 3, 2])), axis=-1)
+    joined = n.Reshape(n.Transpose(n.MatMul(weights, v), perm=[2, 0, 1, 3]), n.ints(-1, DIM))
+    out = n.Reshape(n.Gemm(joined, n.drawn(DIM, DIM), n.drawn(DIM), transB=1), n.ints(FIELDS, -1, DIM))
+    return n.Transpose(out, perm=[1, 0, 2])
+
+
+@case()
+def heads_within_the_batch_axis(n):
+    heads = n.Transpose(n.Reshape(n.vectors, n.ints(0, FIELDS, 2, 4)), perm=[0, 2, 1, 3])
+    folded = n.Reshape(heads, n.ints(-1, FIELDS, 4))
+    scores = n.Softmax(n.MatMul(folded, n.Transpose(folded, perm=[0, 2, 1])), axis=2)
+    return n.Reshape(n.MatMul(scores, folded), n.ints(-1, 2, FIELDS, 4))
+
+
+@case()
+def merged_batches_meet(n):
+    turned = n.Transpose(n.MatMul(n.Transpose(n.vectors, perm=[0, 2, 1]), n.drawn(FIELDS, FIELDS)), perm=[0, 2, 1])
+    behind = n.Mul(n.Reshape(n.vectors, n.ints(-1, DIM)), n.Reshape(turned, n.ints(-1, DIM)))
+    before = n.Add(n.Reshape(n.Transpose(n.vectors, perm=[1, 0, 2]), n.ints(-1, DIM)),
+                   n.Mul(n.Reshape(n.Transpose(turned, perm=[1, 0, 2]), n.ints(-1, DIM)), n.drawn(DIM)))
+    second = n.Transpose(n.Reshape(before, n.ints(FIELDS, -1, DIM)), perm=[1, 0, 2])
+    halves = lambda x: n.Reshape(n.Transpose(n.Reshape(x, n.ints(0, FIELDS, 2, 4)), perm=[1, 0, 2, 3]), n.ints(-1, 4))
+    around = n.Reshape(n.Sub(halves(n.vectors), halves(n.Exp(turned))), n.ints(FIELDS, -1, DIM))
+    return n.Concat(n.Reshape(behind, n.ints(-1, FIELDS, DIM)), second, n.Transpose(around, perm=[1, 0, 2]), axis=1)
+
+
+@case()
+def cuts_that_do_not_divide(n):
+    x = n.Relu(n.Transpose(n.Reshape(n.flat(), n.ints(-1, 5, 7)), perm=[0, 2, 1]))
+    return n.Mul(n.Reshape(x, n.ints(0, 5, 7)), n.drawn(5, 7))
+
+
+@case()
+def axes_of_one(n):
+    x = n.Unsqueeze(n.Unsqueeze(n.dense, n.ints(-1)), n.ints(1))
+    x = n.Mul(x, n.drawn(1, 1, DENSE, 2))
+    return n.Squeeze(n.ReduceSum(x, n.ints(3), keepdims=1), n.ints(1, -1))
+
+
+@case()
+def squeezed_without_axes(n):
+    return n.Squeeze(n.Unsqueeze(n.Unsqueeze(n.dense, n.ints(2)), n.ints(1)))
+
+
+@case()
+def flattened_behind_the_fields(n):
+    x = n.MatMul(n.Flatten(n.vectors, axis=2), n.drawn(DIM, 3))
+    return n.Reshape(x, n.ints(-1, FIELDS, 3))
+
+
+@case()
+def one_number_a_sample(n):
+    first = n.ReduceSum(n.vectors, n.ints(1, 2), keepdims=0)
+    second = n.Reshape(n.MatMul(n.dense, n.drawn(DENSE, 1)), n.ints(-1))
+    return n.Unsqueeze(n.Mul(n.Add(first, second), n.float(1.5)), n.ints(1))
+
+
+@case()
+def meets_of_other_ranks(n):
+    x = n.Add(n.Unsqueeze(n.dense, n.ints(2)), n.drawn(1, DENSE, 5))
+    y = n.Sub(n.Unsqueeze(n.vectors, n.ints(1)), n.drawn(3, 1, DIM))
+    return n.Concat(n.Flatten(x), n.Flatten(n.Div(y, n.float(3))), axis=1)
+
+
+# Parts and repeats.
+
+
+@case()
+def gathers(n):
+    one = n.Gather(n.vectors, n.int(-1), axis=1)
+    some = n.Gather(n.vectors, n.ints(3, 0, 0), axis=2)
+    table = n.Gather(n.vectors, n.numbers(numpy.array([[0, 1], [3, 2]], dtype=numpy.int64)), axis=1)
+    return n.Concat(one, n.Flatten(some), n.Flatten(table), axis=1)
+
+
+@case()
+def gathers_of_pairs(n):
+    i, j = numpy.triu_indices(FIELDS, 1)
+    products = n.MatMul(n.vectors, n.Transpose(n.vectors, perm=[0, 2, 1]))
+    pairs = n.GatherND(n.Transpose(products, perm=[1, 2, 0]), n.numbers(numpy.stack([i, j], 1)))
+    return n.Transpose(pairs, perm=[1, 0])
+
+
+@case()
+def slices(n):
+    step = n.Slice(n.vectors, n.ints(1), n.ints(2**31 - 1), n.ints(2), n.ints(3))
+    back = n.Slice(n.vectors, n.ints(-1), n.ints(-(2**63)), n.ints(1), n.ints(-1))
+    part = n.Slice(n.vectors, n.ints(0, 1, -3), n.ints(2**63 - 1, 3, -1), n.ints(0, 1, 2))
+    return n.Concat(*[n.Flatten(x) for x in (step, back, part)], axis=1)
+
+
+@case(18)
+def uneven_split(n):
+    first, second, third = n.Split(n.vectors, outputs=3, axis=2, num_outputs=3)
+    return n.Concat(n.Flatten(n.Mul(first, second)), n.Flatten(third), axis=1)
+
+
+@case()
+def repeats(n):
+    tiled = n.Tile(n.vectors, n.ints(1, 2, 1))
+    wide = n.Expand(n.Unsqueeze(n.dense, n.ints(1)), n.ints(1, FIELDS, DENSE))
+    return n.Concat(n.Flatten(tiled), n.Flatten(wide), axis=1)
+
+
+@case()
+def constants_for_the_batch(n):
+    zeros = n.ConstantOfShape(n.Concat(n.batch(), n.ints(2), axis=0), value=helper.make_tensor("v", TensorProto.FLOAT, [1], [0.25]))
+    token = n.Expand(n.drawn(1, 1, DIM), n.Concat(n.batch(), n.ints(1, DIM), axis=0))
+    rows = n.MatMul(n.Concat(token, n.vectors, axis=1), n.drawn(DIM, 3))
+    return n.Concat(zeros, n.Flatten(rows), n.dense, axis=1)
+
+
+@case()
+def arithmetic_of_constants(n):
+    width = n.Cast(n.Gather(n.Shape(n.vectors), n.int(2)), to=TensorProto.FLOAT)
+    half = n.Constant(value_floats=[0.5, 2.0, 1.0])
+    scale = n.Div(half, n.Sqrt(n.Add(width, n.float(1))))
+    return n.Mul(n.dense, n.Reciprocal(n.Exp(n.Neg(scale))))
+
+
+@case()
+def tables_of_constants(n):
+    pads = n.Reshape(n.numbers(numpy.array([2, 0, 0, 1, 0, 0], dtype=numpy.int64)), n.ints(-1, 2))
+    turned = n.Transpose(n.Slice(pads, n.ints(-1), n.ints(-(2**63)), n.ints(0), n.ints(-1)), perm=[1, 0])
+    padded = n.Pad(n.vectors, n.Cast(n.Reshape(turned, n.ints(-1)), to=TensorProto.INT64), n.float(0))
+    below = n.Trilu(n.Expand(n.float(1), n.ints(FIELDS, FIELDS)), upper=0)
+    row = n.Gather(n.numbers(numpy.array([[3, 3], [2, 1]], dtype=numpy.int64)), n.int(1), axis=0)
+    size = n.Max(n.Gather(n.Shape(n.vectors), n.int(1)), n.int(1))
+    return n.Concat(n.Gather(n.dense, row, axis=1), n.Flatten(padded), n.Flatten(n.MatMul(n.vectors, n.Transpose(n.Mul(n.vectors, n.Gather(below, n.ints(0), axis=1)), perm=[0, 2, 1]))),
+                    n.Flatten(n.Reshape(n.vectors, n.Concat(n.ints(-1), n.Unsqueeze(size, n.ints(0)), n.ints(DIM), axis=0))), axis=1)
+
+
+@case()
+def running_sums(n):
+    return n.CumSum(n.vectors, n.int(1))
+
+
+@case(18)
+def padded(n):
+    first = n.Pad(n.vectors, n.ints(0, 1, 0, 0, 0, 2), n.float(0.5))
+    return n.Concat(n.Flatten(first), n.Flatten(n.Pad(n.vectors, n.ints(1, 1), "", n.ints(2))), axis=1)
+
+
+# Over whole axes.
+
+
+def reductions(op):
+    @case(17)
+    def each(n):
+        axes = lambda *a: {"axes": list(a)} if op != "ReduceSum" else {}
+        over = lambda x, keep, *a: getattr(n, op)(x, *([n.ints(*a)] if op == "ReduceSum" else []), keepdims=keep, **axes(*a))
+        x = n.Abs(n.vectors) if op == "ReduceLogSum" else n.vectors
+        four = n.Reshape(x, n.ints(0, FIELDS, 2, 4))
+        parts = [over(x, 0, 1), over(x, 1, -1), over(four, 0, 1, 3) if op != "ReduceProd" else over(four, 0, 2),
+                 over(n.Transpose(x, perm=[2, 0, 1]), 0, 0)]
+        return n.Concat(*[n.Flatten(p) for p in parts], axis=1)
+
+    CASES[-1] = (op, 17, each)
+
+
+for reduction in ("ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd",
+                  "ReduceSum", "ReduceSumSquare"):
+    reductions(reduction)
+
+
+@case()
+def softmaxes(n):
+    far = n.Mul(n.vectors, n.float(200))
+    return n.Concat(n.Flatten(n.Softmax(n.vectors, axis=1)), n.Flatten(n.Mul(n.LogSoftmax(far, axis=-1), n.float(0.01))), axis=1)
+
+
+@case(12)
+def softmax_over_all_that_follows(n):
+    return n.Concat(n.Flatten(n.Softmax(n.vectors, axis=1)), n.Flatten(n.LogSoftmax(n.vectors, axis=2)), axis=1)
+
+
+@case()
+def normalizations(n):
+    deviation = n.numbers(numpy.linspace(0.5, 2, FIELDS).astype(numpy.float32))
+    batch = n.BatchNormalization(n.vectors, n.drawn(FIELDS), n.drawn(FIELDS), n.drawn(FIELDS), deviation)
+    layer = n.LayerNormalization(n.vectors, n.drawn(FIELDS, DIM), n.drawn(FIELDS, DIM), axis=1)
+    last = n.LayerNormalization(n.Transpose(n.vectors, perm=[1, 0, 2]), n.drawn(DIM), axis=-1)
+    instance = n.InstanceNormalization(n.vectors, n.drawn(FIELDS), n.drawn(FIELDS))
+    return n.Concat(*[n.Flatten(x) for x in (batch, layer, n.Transpose(last, perm=[1, 0, 2]), instance)], axis=1)
+
+
+@case()
+def weights_that_are_alike(n):  # as exporters merge them, which makes nobody share them
+    ones, zeros = n.numbers(numpy.ones(DIM, numpy.float32)), n.numbers(numpy.zeros(DIM, numpy.float32))
+    last = n.Transpose(n.vectors, perm=[0, 2, 1])
+    return n.LayerNormalization(n.Transpose(n.BatchNormalization(last, ones, zeros, zeros, ones), perm=[0, 2, 1]), ones, zeros)
+
+
+@case()
+def pools(n):
+    return n.Concat(n.Flatten(n.GlobalMaxPool(n.vectors)), n.Flatten(n.GlobalAveragePool(n.vectors)),
+                    n.Flatten(n.MaxPool(n.vectors, kernel_shape=[DIM])), n.Flatten(n.AveragePool(n.vectors, kernel_shape=[DIM])), axis=1)
+
+
+# Products.
+
+
+@case()
+def matrices_before_vectors(n):
+    return n.MatMul(n.drawn(5, FIELDS), n.vectors)
+
+
+@case()
+def a_matrix_a_head(n):
+    heads = n.Unsqueeze(n.Reshape(n.flat(), n.ints(-1, 5, 7)), n.ints(2))
+    return n.MatMul(heads, n.drawn(5, 7, 3))
+
+
+@case()
+def a_constant_for_the_batch_times_a_matrix(n):
+    ones = n.ConstantOfShape(n.Concat(n.batch(), n.ints(2), axis=0), value=helper.make_tensor("v", TensorProto.FLOAT, [1], [1.0]))
+    return n.Mul(n.MatMul(ones, n.drawn(2, DENSE)), n.dense)
+
+
+@case()
+def a_matrix_a_field(n):
+    x = n.Add(n.MatMul(n.Transpose(n.vectors, perm=[1, 0, 2]), n.drawn(FIELDS, DIM, 3)), n.drawn(FIELDS, 1, 3))
+    return n.Transpose(x, perm=[1, 0, 2])
+
+
+@case()
+def shared_weights(n):
+    weights, bias = n.drawn(6, DIM), n.drawn(6)
+    towers = [n.Relu(n.Gemm(n.Gather(n.vectors, n.int(k), axis=1), weights, bias, transB=1)) for k in range(2)]
+    return n.Mul(*towers)
+
+
+@case()
+def convolutions(n):
+    x = n.Conv(n.vectors, n.drawn(5, FIELDS, 3), n.drawn(5), pads=[1, 1])
+    y = n.Conv(n.vectors, n.drawn(2, FIELDS, 2), pads=[1, 0])
+    z = n.Conv(n.vectors, n.drawn(3, FIELDS, 1))
+    image = n.Unsqueeze(n.vectors, n.ints(2))
+    upper = n.Conv(image, n.drawn(2, FIELDS, 1, 4), auto_pad="SAME_UPPER")
+    lower = n.Conv(n.Transpose(image, perm=[0, 1, 3, 2]), n.drawn(2, FIELDS, 4, 1), auto_pad="SAME_LOWER")
+    return n.Concat(*[n.Flatten(t) for t in (x, y, z, upper, lower)], axis=1)
+
+
+@case()
+def einsums(n):
+    fields = n.Transpose(n.vectors, perm=[1, 0, 2])
+    parts = [n.Einsum("dense", n.drawn(2, DENSE, 4), equation="bi,eio->beo"), n.Einsum(n.vectors, equation="bfd->bdf"),
+             n.Einsum(n.vectors, equation="bfd->bd"), n.Einsum(fields, n.drawn(FIELDS, DIM, 2), equation="fbd,fde->bfe"),
+             n.Einsum(fields, fields, equation="fbd,gbd->bfg"), n.Unsqueeze(n.Einsum("dense", "dense", equation="bi,bi->b"), n.ints(1)),
+             n.Einsum(n.vectors, "dense", equation="bfd,bi->bi"), n.Einsum("dense", "dense", equation="bi,bj->bij")]
+    return n.Concat(*[n.Flatten(p) for p in parts], axis=1)
+
+
+@case()
+def recurrence(n):
+    first = n.Transpose(n.vectors, perm=[1, 0, 2])
+    start = n.ConstantOfShape(n.Concat(n.ints(1), n.batch(), n.ints(6), axis=0))
+    weights = [n.drawn(1, 18, DIM), n.drawn(1, 18, 6)]
+    all_, last = n.GRU(first, *weights, n.drawn(1, 36), "", start, outputs=2, hidden_size=6, linear_before_reset=1)
+    (end,) = [n.GRU(first, n.drawn(1, 18, DIM), n.drawn(1, 18, 6), outputs=2, hidden_size=6, linear_before_reset=1)[1]]
+    states = n.Transpose(n.Squeeze(all_, n.ints(1)), perm=[1, 0, 2])
+    return n.Concat(n.Flatten(states), n.Squeeze(last, n.ints(0)), n.Squeeze(end, n.ints(0)), axis=1)
+
+
+@case()
+def recurrence_with_a_memory(n):
+    first = n.Transpose(n.vectors, perm=[1, 0, 2])
+    start = n.ConstantOfShape(n.Concat(n.ints(1), n.batch(), n.ints(6), axis=0))
+    all_, last, memory = n.LSTM(first, n.drawn(1, 24, DIM), n.drawn(1, 24, 6), n.drawn(1, 48), "", start, start, outputs=3, hidden_size=6)
+    end = n.LSTM(first, n.drawn(1, 24, DIM), n.drawn(1, 24, 6), outputs=3, hidden_size=6, activations=["Sigmoid", "Tanh", "Tanh"])[1]
+    states = n.Transpose(n.Squeeze(all_, n.ints(1)), perm=[1, 0, 2])
+    return n.Concat(n.Flatten(states), *[n.Squeeze(t, n.ints(0)) for t in (last, memory, end)], axis=1)
+
+
+@case()
+def sizes_multiplied(n):
+    rows = n.Reshape(n.ReduceProd(n.Slice(n.Shape(n.vectors), n.ints(0), n.ints(2)), keepdims=0), n.ints(-1))
+    x = n.MatMul(n.Reshape(n.vectors, n.Concat(rows, n.ints(DIM), axis=0)), n.drawn(DIM, 3))
+    return n.Reshape(x, n.ints(-1, FIELDS, 3))
+
+
+# Element by element.
+
+
+@case(20)
+def functions(n):
+    x, positive = n.flat(), n.Add(n.Abs(n.flat()), n.float(0.5))
+    parts = [n.Sin(x), n.Cos(x), n.Pow(x, n.float(3)), n.Pow(positive, n.float(-1.5)), n.Pow(x, n.int(2)), n.Mish(x), n.Sign(x),
+             n.Celu(x, alpha=0.7), n.Gelu(x, approximate="tanh"), n.Gelu(x), n.HardSwish(x), n.Softsign(x), n.Reciprocal(positive),
+             n.Neg(x), n.Max(x, n.float(0.1), n.Neg(x)), n.Min(x, n.drawn(35))]
+    return n.Concat(*parts, axis=1)
+
+
+@case()
+def comparisons(n):
+    x, y = n.Slice(n.flat(), n.ints(0), n.ints(17), n.ints(1)), n.Slice(n.flat(), n.ints(17), n.ints(34), n.ints(1))
+    number = lambda t: n.Cast(t, to=TensorProto.FLOAT)
+    above, below = n.Greater(x, y), n.Less(x, n.float(-0.5))
+    parts = [above, below, n.GreaterOrEqual(x, x), n.LessOrEqual(x, y), n.Equal(n.Relu(x), x), n.And(above, n.Not(below)),
+             n.Or(above, below), n.Cast(n.Relu(x), to=TensorProto.BOOL)]
+    return n.Concat(*[number(p) for p in parts], n.Where(above, x, n.Mul(y, n.float(3))), axis=1)
+
+
+@case()
+def masks_of_infinities(n):
+    scores = n.MatMul(n.vectors, n.Transpose(n.vectors, perm=[0, 2, 1]))
+    triangle = n.numbers(numpy.triu(numpy.full((FIELDS, FIELDS), -numpy.inf, numpy.float32), 1))
+    masked = n.Where(n.numbers(numpy.tri(FIELDS, dtype=bool)), scores, n.float(-numpy.inf))
+    return n.Concat(n.Flatten(n.Softmax(n.Add(scores, triangle))), n.Flatten(n.Softmax(masked)), axis=1)
+
+
+@case()
+def slopes_of_an_axis(n):
+    return n.PRelu(n.PRelu(n.vectors, n.drawn(FIELDS, 1)), n.drawn(DIM))
+
+
+# What cannot be read says why.
+REFUSED = {
+    "that would mix samples": lambda n: n.Add(n.ReduceSum(n.dense, n.ints(1), keepdims=0), n.ReduceSum(n.dense, n.ints(1))),
+    "export with the batch as dynamic axis": lambda n: n.Reshape(n.vectors, n.ints(BATCH, FIELDS * DIM)),
+    "is the batch's": lambda n: n.Softmax(n.vectors, axis=0),
+    "in another form": lambda n: (lambda w: n.MatMul(n.MatMul(n.dense, w), n.Transpose(w, perm=[1, 0])))(n.drawn(DENSE, 2)),
+    "the batch meets a constant of 5 numbers": lambda n: n.Add(n.vectors, n.drawn(BATCH, FIELDS, DIM)),
+    "[batch, 3] times [3, batch]: that would mix samples": lambda n: n.MatMul(n.dense, n.Transpose(n.dense, perm=[1, 0])),
+    "first state is not 0": lambda n: n.GRU(n.Transpose(n.vectors, perm=[1, 0, 2]), n.drawn(1, 18, DIM), n.drawn(1, 18, 6), "", "",
+                                            n.drawn(1, 1, 6), outputs=2, hidden_size=6, linear_before_reset=1)[1],
+    "windows that are not all of": lambda n: n.MaxPool(n.vectors, kernel_shape=[DIM], auto_pad="SAME_UPPER"),
+    "its whole numbers [1, 2] meet [2, 1]": lambda n: n.Reshape(n.vectors, n.Add(*(
+        n.numbers(numpy.ones(dims, dtype=numpy.int64)) for dims in ((1, 2), (2, 1))))),
+}
