@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "common/math/exponential.h"
 #include "common/math/host_device.h"
 
 namespace tessera::math {
@@ -15,7 +16,7 @@ struct Erf {
   // Requires y = Value(params, x).
   TESSERA_HOST_DEVICE static float Derivative(const Params&, float x, float) {
     constexpr float kTwoByRootPi = 1.12837916709551257f;
-    return kTwoByRootPi * std::exp(-x * x);
+    return kTwoByRootPi * Exponential(-x * x);
   }
 };
 

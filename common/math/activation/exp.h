@@ -1,7 +1,6 @@
 #pragma once
 
-#include <cmath>
-
+#include "common/math/exponential.h"
 #include "common/math/host_device.h"
 
 namespace tessera::math {
@@ -10,7 +9,7 @@ namespace tessera::math {
 struct Exp {
   struct Params {};
 
-  TESSERA_HOST_DEVICE static float Value(const Params&, float x) { return std::exp(x); }
+  TESSERA_HOST_DEVICE static float Value(const Params&, float x) { return Exponential(x); }
   // Requires y = Value(params, x).
   TESSERA_HOST_DEVICE static float Derivative(const Params&, float, float y) { return y; }
 };

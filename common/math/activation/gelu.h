@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "common/math/exponential.h"
 #include "common/math/host_device.h"
 
 namespace tessera::math {
@@ -15,7 +16,7 @@ struct Gelu {
   // Requires y = Value(params, x).
   TESSERA_HOST_DEVICE static float Derivative(const Params&, float x, float) {
     constexpr float kInverseRootTwoPi = 0.398942280401432678f;
-    return Distribution(x) + x * kInverseRootTwoPi * std::exp(-0.5f * x * x);
+    return Distribution(x) + x * kInverseRootTwoPi * Exponential(-0.5f * x * x);
   }
 
  private:

@@ -1,7 +1,6 @@
 #pragma once
 
-#include <cmath>
-
+#include "common/math/exponential.h"
 #include "common/math/host_device.h"
 
 namespace tessera::math {
@@ -15,7 +14,7 @@ struct Selu {
   };
 
   TESSERA_HOST_DEVICE static float Value(const Params& p, float x) {
-    return p.gamma * (x > 0 ? x : p.alpha * std::expm1(x));
+    return p.gamma * (x > 0 ? x : p.alpha * ExpMinusOne(x));
   }
   // Requires y = Value(params, x).
   TESSERA_HOST_DEVICE static float Derivative(const Params& p, float x, float y) {

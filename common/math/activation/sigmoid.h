@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "common/math/exponential.h"
 #include "common/math/host_device.h"
 
 namespace tessera::math {
@@ -11,7 +12,7 @@ struct Sigmoid {
   struct Params {};
 
   TESSERA_HOST_DEVICE static float Value(float x) {
-    const float e = std::exp(-std::fabs(x));
+    const float e = Exponential(-std::fabs(x));
     return (x >= 0 ? 1 : e) / (1 + e);
   }
   TESSERA_HOST_DEVICE static float Value(const Params&, float x) { return Value(x); }

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "common/math/activation/sigmoid.h"
+#include "common/math/exponential.h"
 #include "common/math/host_device.h"
 
 namespace tessera::math {
@@ -13,7 +14,7 @@ struct Softplus {
   struct Params {};
 
   TESSERA_HOST_DEVICE static float Value(const Params&, float x) {
-    return std::fmax(x, 0.0f) + std::log1p(std::exp(-std::fabs(x)));
+    return std::fmax(x, 0.0f) + std::log1p(Exponential(-std::fabs(x)));
   }
   // Requires y = Value(params, x).
   TESSERA_HOST_DEVICE static float Derivative(const Params&, float x, float) {

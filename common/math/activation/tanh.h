@@ -1,7 +1,6 @@
 #pragma once
 
-#include <cmath>
-
+#include "common/math/exponential.h"
 #include "common/math/host_device.h"
 
 namespace tessera::math {
@@ -10,7 +9,7 @@ namespace tessera::math {
 struct Tanh {
   struct Params {};
 
-  TESSERA_HOST_DEVICE static float Value(const Params&, float x) { return std::tanh(x); }
+  TESSERA_HOST_DEVICE static float Value(const Params&, float x) { return HyperbolicTangent(x); }
   // Requires y = Value(params, x).
   TESSERA_HOST_DEVICE static float Derivative(const Params&, float, float y) {
     return (1 - y) * (1 + y);

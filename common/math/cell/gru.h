@@ -1,8 +1,7 @@
 #pragma once
 
-#include <cmath>
-
 #include "common/math/activation/sigmoid.h"
+#include "common/math/exponential.h"
 #include "common/math/host_device.h"
 
 namespace tessera::math {
@@ -24,7 +23,7 @@ struct Gru {
     Gates gates;
     gates.z = Sigmoid::Value(x_z + u_z);
     gates.r = Sigmoid::Value(x_r + u_r);
-    gates.n = std::tanh(x_n + gates.r * u_n);
+    gates.n = HyperbolicTangent(x_n + gates.r * u_n);
     return gates;
   }
   TESSERA_HOST_DEVICE static float State(const Gates& gates, float attention, float before) {

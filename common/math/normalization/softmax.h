@@ -1,7 +1,6 @@
 #pragma once
 
-#include <cmath>
-
+#include "common/math/exponential.h"
 #include "common/math/host_device.h"
 
 namespace tessera::math {
@@ -10,7 +9,7 @@ namespace tessera::math {
 //   y_s = exp(x_s - m) / sum_t exp(x_t - m);  dx_s = y_s (dy_s - sum_t dy_t y_t)
 struct Softmax {
   TESSERA_HOST_DEVICE static float Numerator(float x, float largest) {
-    return std::exp(x - largest);
+    return Exponential(x - largest);
   }
   // `dot` is sum_t dy_t y_t.
   TESSERA_HOST_DEVICE static float Gradient(float y, float dy, float dot) { return y * (dy - dot); }

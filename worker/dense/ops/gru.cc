@@ -12,6 +12,7 @@
 #include "worker/dense/ops/lane_sum.h"
 #include "worker/dense/ops/ops.h"
 #include "worker/dense/ops/shape_check.h"
+#include "worker/dense/ops/small_product.h"
 #include "worker/dense/parallel.h"
 
 namespace tessera::worker {
@@ -19,14 +20,47 @@ namespace {
 
 using math::Gru;
 
+// The units of one state: loops whose arrays do not overlap. z, r and n hold x_z, x_r and x_n
+// without bias, and then the gates; u is U h_(t-1).
+void Advance(size_t units, float attention, const float* __restrict bias, const float* __restrict u,
+             float* __restrict z, float* __restrict r, float* __restrict n, float* __restrict u_n,
+             const float* __restrict before, float* __restrict h) {
+  for (size_t j = 0; j < units; ++j) {
+    const float of_u = u[2 * units + j] + bias[5 * units + j];
+    const Gru::Gates gates =
+        Gru::Open(z[j] + bias[j], r[j] + bias[units + j], n[j] + bias[2 * units + j],
+                  u[j] + bias[3 * units + j], u[units + j] + bias[4 * units + j], of_u);
+    z[j] = gates.z, r[j] = gates.r, n[j] = gates.n, u_n[j] = of_u;
+    h[j] = Gru::State(gates, attention, before[j]);
+  }
+}
+
+// The gates become the gradients of x_z, x_r and x_n, and u_n that of itself; `of_u` are those of
+// u, `terms` the units' parts of the attention's. `slope` as in StepBackward.
+void GoBack(size_t units, float attention, const float* __restrict before, float* __restrict z,
+            float* __restrict r, float* __restrict n, float* __restrict u_n,
+            float* __restrict slope, float* __restrict of_u, float* __restrict terms) {
+  for (size_t j = 0; j < units; ++j) {
+    const Gru::Gradients d =
+        Gru::Backward({z[j], r[j], n[j]}, u_n[j], attention, before[j], slope[j]);
+    const float of_u_n = d.n * r[j];
+    u_n[j] = of_u[2 * units + j] = of_u_n;
+    z[j] = of_u[j] = d.z;
+    r[j] = of_u[units + j] = d.r;
+    n[j] = d.n;
+    slope[j] = d.before;
+    terms[j] = d.attention;
+  }
+}
+
 // A recurrence over the places t of x [batch, T, n], as far as a sample's length says:
 //   x_g = W_g x_t + b_g;  u_g = U_g h_(t-1) + c_g  for the gates g = z, r, n;  h_t as math::Gru
 // from h = 0 on. To h_1 .. h_T, with zeros behind the length, or to the last one alone. Parameters:
 // weight W [3, units, n], recurrence U [3, units, units], bias b and c [2, 3, units], gates in
 // the order z, r, n: ONNX GRU's W, R and B.
 //
-// All of x_g is one product for each gate over the whole batch; the recurrence is the work of each
-// sample by itself. Planes of [batch, T, units] are kept: z, r, n, u_n, h_(t-1); backward writes
+// All of x_g is one product for each gate over the whole batch; the recurrence is the work of a few
+// samples at a time. Planes of [batch, T, units] are kept: z, r, n, u_n, h_(t-1); backward writes
 // the gradients of x_z, x_r, x_n and u_n over the first four, and what follows are products again.
 class GruOp final : public Op {
  public:
@@ -51,6 +85,7 @@ class GruOp final : public Op {
   bool UsesRoom() const override { return true; }
   bool ReadsOutputs() const override { return false; }
   size_t KeptFloats(size_t batch) const override { return 5 * batch * places_ * units_; }
+  size_t ScratchFloats() const override { return 3 * units_ * units_; }
 
   void Forward(const ForwardPass& pass) const override {
     const size_t plane = pass.batch * places_ * units_;
@@ -59,16 +94,16 @@ class GruOp final : public Op {
       Gemm(pass.pool, pass.precision, Rows(pass.batch), Units(), In(), {pass.inputs[0].data()},
            {pass.trained[0].data() + g * units_ * in_, true}, planes + g * plane);
     }
-    ForRows(pass.pool, pass.batch, places_ * units_ * units_ * 3, [&](size_t begin, size_t end) {
-      for (size_t b = begin; b < end; ++b) ForwardSample(pass, plane, b);
-    });
+    float* const turned = pass.scratch.data();
+    TransposeSmall(3 * units_, units_, pass.trained[1].data(), units_, turned, 3 * units_);
+    ForBlocks(pass, 3,
+              [&](size_t first, size_t count) { ForwardBlock(pass, plane, turned, first, count); });
   }
 
   void Backward(const BackwardPass& pass) const override {
     const size_t plane = pass.batch * places_ * units_;
-    ForRows(pass.pool, pass.batch, places_ * units_ * units_ * 6, [&](size_t begin, size_t end) {
-      for (size_t b = begin; b < end; ++b) BackwardSample(pass, plane, b);
-    });
+    ForBlocks(pass, 6,
+              [&](size_t first, size_t count) { BackwardBlock(pass, plane, first, count); });
     for (size_t i = 1; i < pass.input_gradients.size(); ++i) {
       if (attention_ && i == 1) continue;
       std::fill(pass.input_gradients[i].begin(), pass.input_gradients[i].end(), 0.0f);
@@ -163,80 +198,101 @@ class GruOp final : public Op {
             lengths < inputs.size() ? inputs[lengths].data() : nullptr};
   }
 
-  void ForwardSample(const ForwardPass& pass, size_t plane, size_t b) const {
-    const float* const recurrence = pass.trained[1].data();
-    const float* const bias = pass.trained[2].data();
-    const size_t length = LengthOf(pass.inputs, b);
-    float* last = pass.outputs[0].data() + b * units_;
-    if (!sequence_) std::fill(last, last + units_, 0.0f);
+  // Samples whose states are multiplied at once.
+  static constexpr size_t kBlock = 4;
+
+  // block(first, count) for all samples, each `work` products of a state and a matrix for a place.
+  template <typename Pass, typename Block>
+  void ForBlocks(const Pass& pass, size_t work, const Block& block) const {
+    const size_t blocks = (pass.batch + kBlock - 1) / kBlock;
+    ForRows(pass.pool, blocks, kBlock * places_ * units_ * units_ * work,
+            [&](size_t begin, size_t end) {
+              for (size_t i = begin; i < end; ++i) {
+                block(i * kBlock, std::min(kBlock, pass.batch - i * kBlock));
+              }
+            });
+  }
+
+  // Samples [first, first + count), count <= kBlock, place after place. `turned` is the transpose
+  // of the recurrence, [units, 3 units].
+  void ForwardBlock(const ForwardPass& pass, size_t plane, const float* turned, size_t first,
+                    size_t count) const {
+    float* const planes = pass.room.data();
+    float u[kBlock * 3 * kMostUnits];
     for (size_t t = 0; t < places_; ++t) {
-      const size_t at = (b * places_ + t) * units_;
-      float* const z = pass.room.data() + at;
-      float *const r = z + plane, *const n = r + plane, *const u_n = n + plane;
-      float *const before = u_n + plane, *const next = before + units_;
-      if (t == 0) std::fill(before, before + units_, 0.0f);
-      float* const h = sequence_ ? pass.outputs[0].data() + at : last;
-      if (t >= length) {
-        for (float* const x : {z, r, n, u_n, before}) std::fill(x, x + units_, 0.0f);
-        if (sequence_) std::fill(h, h + units_, 0.0f);
-        continue;
+      const size_t at = (first * places_ + t) * units_, sample = places_ * units_;
+      float* const before = planes + 4 * plane + at;
+      if (t == 0) {
+        for (size_t b = 0; b < count; ++b) std::fill_n(before + b * sample, units_, 0.0f);
       }
-      const float attention = AttentionOf(pass.inputs, b * places_ + t);
-      for (size_t j = 0; j < units_; ++j) {
-        float u[3];
-        for (size_t g = 0; g < 3; ++g) {
-          const float* const row = recurrence + (g * units_ + j) * units_;
-          u[g] = bias[(3 + g) * units_ + j] +
-                 LaneSum(units_, [&](size_t i) { return row[i] * before[i]; });
-        }
-        const Gru::Gates gates = Gru::Open(z[j] + bias[j], r[j] + bias[units_ + j],
-                                           n[j] + bias[2 * units_ + j], u[0], u[1], u[2]);
-        z[j] = gates.z, r[j] = gates.r, n[j] = gates.n, u_n[j] = u[2];
-        h[j] = Gru::State(gates, attention, before[j]);
+      SmallProduct(count, 3 * units_, units_, {before, sample}, turned, 3 * units_, 1, u,
+                   3 * units_);
+      for (size_t b = 0; b < count; ++b) {
+        StepForward(pass, plane, first + b, t, u + b * 3 * units_);
       }
-      if (t + 1 < places_) std::copy(h, h + units_, next);
     }
   }
 
-  // From the last place to the first; `slope` is the gradient of h_t.
-  void BackwardSample(const BackwardPass& pass, size_t plane, size_t b) const {
-    const float* const recurrence = pass.trained[1].data();
-    const size_t length = LengthOf(pass.inputs, b);
-    float slope[kMostUnits] = {}, before_slope[kMostUnits];
-    if (!sequence_) {
-      const float* const dy = pass.output_gradients[0].data() + b * units_;
-      std::copy(dy, dy + units_, slope);
+  // The state of one sample after one place, from u = U h_(t-1).
+  void StepForward(const ForwardPass& pass, size_t plane, size_t b, size_t t,
+                   const float* u) const {
+    const size_t n = units_, at = (b * places_ + t) * n;
+    float* const z = pass.room.data() + at;
+    float *const r = z + plane, *const of_n = r + plane, *const u_n = of_n + plane;
+    float* const before = u_n + plane;
+    float* const h = pass.outputs[0].data() + (sequence_ ? at : b * n);
+    if (t >= LengthOf(pass.inputs, b)) {
+      for (float* const x : {z, r, of_n, u_n, before}) std::fill_n(x, n, 0.0f);
+      if (sequence_ || t == 0) std::fill_n(h, n, 0.0f);
+    } else {
+      Advance(n, AttentionOf(pass.inputs, b * places_ + t), pass.trained[2].data(), u, z, r, of_n,
+              u_n, before, h);
+    }
+    // What follows the end reads nothing of it.
+    if (t + 1 < places_) std::copy_n(h, n, before + n);
+  }
+
+  // Back from the last place to the first.
+  void BackwardBlock(const BackwardPass& pass, size_t plane, size_t first, size_t count) const {
+    // Of h_t; of what the recurrence gives z, r and n; of h_(t-1) through that alone.
+    float slope[kBlock * kMostUnits], of_u[kBlock * 3 * kMostUnits], through[kBlock * kMostUnits];
+    if (sequence_) {
+      std::fill_n(slope, count * units_, 0.0f);
+    } else {
+      std::copy_n(pass.output_gradients[0].data() + first * units_, count * units_, slope);
     }
     for (size_t t = places_; t-- > 0;) {
-      const size_t place = b * places_ + t, at = place * units_;
-      float* const z = pass.kept.data() + at;
-      float *const r = z + plane, *const n = r + plane, *const u_n = n + plane;
-      const float* const before = u_n + plane;
-      const bool wants_attention = attention_ && !pass.input_gradients[1].empty();
-      if (t >= length) {  // The planes hold zeros already.
-        if (wants_attention) pass.input_gradients[1][place] = 0;
-        continue;
+      for (size_t b = 0; b < count; ++b) {
+        StepBackward(pass, plane, first + b, t, slope + b * units_, of_u + b * 3 * units_);
       }
-      const float attention = AttentionOf(pass.inputs, place);
-      float attention_slope = 0;
-      for (size_t j = 0; j < units_; ++j) {
-        if (sequence_) slope[j] += pass.output_gradients[0][at + j];
-        const Gru::Gradients d =
-            Gru::Backward({z[j], r[j], n[j]}, u_n[j], attention, before[j], slope[j]);
-        u_n[j] = d.n * r[j];
-        z[j] = d.z, r[j] = d.r, n[j] = d.n;
-        before_slope[j] = d.before;
-        attention_slope += d.attention;
-      }
-      if (wants_attention) pass.input_gradients[1][place] = attention_slope;
-      for (size_t g = 0; g < 3; ++g) {
-        const float* const of_u = g == 0 ? z : g == 1 ? r : u_n;
-        for (size_t j = 0; j < units_; ++j) {
-          const float* const row = recurrence + (g * units_ + j) * units_;
-          for (size_t i = 0; i < units_; ++i) before_slope[i] += of_u[j] * row[i];
-        }
-      }
-      std::copy(before_slope, before_slope + units_, slope);
+      if (t == 0) break;  // Nobody needs the gradient of h = 0.
+      SmallProduct(count, units_, 3 * units_, {of_u, 3 * units_}, pass.trained[1].data(), units_, 1,
+                   through, units_);
+      for (size_t i = 0; i < count * units_; ++i) slope[i] += through[i];
+    }
+  }
+
+  // `slope` is the gradient of one sample's state after one place, but for the output's own where
+  // all states are outputs, and becomes that of the state before, but for what it has through u.
+  void StepBackward(const BackwardPass& pass, size_t plane, size_t b, size_t t, float* slope,
+                    float* of_u) const {
+    const size_t n = units_, place = b * places_ + t, at = place * n;
+    const bool wants_attention = attention_ && !pass.input_gradients[1].empty();
+    if (t >= LengthOf(pass.inputs, b)) {  // The planes hold zeros already.
+      std::fill_n(of_u, 3 * n, 0.0f);
+      if (wants_attention) pass.input_gradients[1][place] = 0;
+      return;
+    }
+    float* const z = pass.kept.data() + at;
+    float *const r = z + plane, *const of_n = r + plane, *const u_n = of_n + plane;
+    if (sequence_) {
+      const float* const dy = pass.output_gradients[0].data() + at;
+      for (size_t j = 0; j < n; ++j) slope[j] += dy[j];
+    }
+    float terms[kMostUnits];  // of the attention's gradient
+    GoBack(n, AttentionOf(pass.inputs, place), u_n + plane, z, r, of_n, u_n, slope, of_u, terms);
+    if (wants_attention) {
+      pass.input_gradients[1][place] = LaneSum(n, [&](size_t j) { return terms[j]; });
     }
   }
 

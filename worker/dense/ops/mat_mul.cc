@@ -1,50 +1,26 @@
-#include "worker/dense/gemm.h"
-
-#include <algorithm>
-
 #include "common/status_macros.h"
 #include "worker/dense/cuda_products.h"
-#include "worker/dense/ops/lane_sum.h"
+#include "worker/dense/gemm.h"
 #include "worker/dense/ops/ops.h"
 #include "worker/dense/ops/shape_check.h"
+#include "worker/dense/ops/small_product.h"
 
 namespace tessera::worker {
 namespace {
 
-// c [m, n] = scale * a [m, k] b [k, n] by plain loops: what attention multiplies is too small for a
-// call into a library.
-void SmallProduct(size_t m, size_t n, size_t k, Matrix a, Matrix b, float scale,
-                  float* __restrict c) {
-  if (b.transposed && !a.transposed) {  // rows of a with rows of b
-    for (size_t i = 0; i < m; ++i) {
-      const float* __restrict left = a.data + i * k;
-      for (size_t j = 0; j < n; ++j) {
-        const float* __restrict right = b.data + j * k;
-        c[i * n + j] = scale * LaneSum(k, [&](size_t p) { return left[p] * right[p]; });
-      }
-    }
-    return;
-  }
-  const size_t row_stride = a.transposed ? 1 : k, column_stride = a.transposed ? m : 1;
-  for (size_t i = 0; i < m; ++i) {
-    float* __restrict row = c + i * n;
-    std::fill(row, row + n, 0.0f);
-    for (size_t p = 0; p < k; ++p) {
-      const float factor = scale * a.data[i * row_stride + p * column_stride];
-      if (b.transposed) {
-        for (size_t j = 0; j < n; ++j) row[j] += factor * b.data[j * k + p];
-      } else {
-        const float* __restrict from = b.data + p * n;
-        for (size_t j = 0; j < n; ++j) row[j] += factor * from[j];
-      }
-    }
-  }
-}
-
+// All of c [m, n] = scale * a [m, k] b [k, n]. What attention multiplies is too small for a call
+// into a library.
 void Product(TaskPool* pool, Precision precision, size_t m, size_t n, size_t k, Matrix a, Matrix b,
              float scale, float* c) {
   constexpr size_t kSmall = 64 * 64 * 64;
-  if (m * n * k <= kSmall) return SmallProduct(m, n, k, a, b, scale, c);
+  constexpr size_t kMostTurned = 4096;
+  if (m * n * k <= kSmall && (!b.transposed || n * k <= kMostTurned)) {
+    const StridedMatrix left = {a.data, a.transposed ? 1 : k, a.transposed ? m : 1};
+    if (!b.transposed) return SmallProduct(m, n, k, left, b.data, n, scale, c, n);
+    float turned[kMostTurned];
+    TransposeSmall(n, k, b.data, k, turned, n);
+    return SmallProduct(m, n, k, left, turned, n, scale, c, n);
+  }
   Gemm(pool, precision, static_cast<int64_t>(m), static_cast<int64_t>(n), static_cast<int64_t>(k),
        a, b, c);
   for (size_t i = 0; scale != 1 && i < m * n; ++i) c[i] *= scale;

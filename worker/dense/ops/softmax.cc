@@ -5,6 +5,7 @@
 #include "cuda/dense/softmax.h"
 #include "worker/dense/ops/ops.h"
 #include "worker/dense/ops/shape_check.h"
+#include "worker/dense/ops/softmax_row.h"
 
 namespace tessera::worker {
 namespace {
@@ -22,6 +23,11 @@ class Softmax final : public Op {
   bool BySample() const override { return true; }
 
   void Forward(const ForwardPass& pass) const override {
+    if (inner_ == 1) {
+      return ForEachRow(pass.batch, [&](size_t at) {
+        SoftmaxRow(pass.inputs[0].data() + at, size_, pass.outputs[0].data() + at);
+      });
+    }
     ForEachTile(pass.batch, [&](size_t begin, size_t width) {
       const float* __restrict x = pass.inputs[0].data() + begin;
       float* __restrict y = pass.outputs[0].data() + begin;
@@ -46,6 +52,12 @@ class Softmax final : public Op {
 
   void Backward(const BackwardPass& pass) const override {
     if (pass.input_gradients[0].empty()) return;
+    if (inner_ == 1) {
+      return ForEachRow(pass.batch, [&](size_t at) {
+        SoftmaxRowGradient(pass.outputs[0].data() + at, pass.output_gradients[0].data() + at, size_,
+                           pass.input_gradients[0].data() + at);
+      });
+    }
     ForEachTile(pass.batch, [&](size_t begin, size_t width) {
       const float* __restrict y = pass.outputs[0].data() + begin;
       const float* __restrict dy = pass.output_gradients[0].data() + begin;
@@ -78,6 +90,12 @@ class Softmax final : public Op {
 
  private:
   static constexpr size_t kTile = 64;
+
+  // row(begin): where the softmax's elements lie side by side.
+  template <typename Row>
+  void ForEachRow(size_t batch, const Row& row) const {
+    for (size_t i = 0; i < batch * outer_; ++i) row(i * size_);
+  }
 
   // tile(begin, width): softmaxes side by side whose first elements are begin, begin + 1, ...
   template <typename Tile>
