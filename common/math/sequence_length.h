@@ -12,4 +12,10 @@ TESSERA_HOST_DEVICE inline size_t SequenceLength(float length, size_t size) {
   return length < static_cast<float>(size) ? static_cast<size_t>(length) : size;
 }
 
+// The keys that query number `query` attends to are the first so many: those of the length, and if
+// `causal` none behind the query.
+TESSERA_HOST_DEVICE inline size_t AttendedKeys(size_t length, size_t query, bool causal) {
+  return causal && query + 1 < length ? query + 1 : length;
+}
+
 }  // namespace tessera::math

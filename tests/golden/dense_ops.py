@@ -42,7 +42,7 @@ from dense_product_ops import (
     gemm,
     mat_mul,
 )
-from dense_sequence_ops import gru, sequence_mask
+from dense_sequence_ops import attention, gru, sequence_mask
 from dense_tensors import broadcast, elementwise, logistic, product, reduce
 from float32 import f32, numbers
 
@@ -52,6 +52,7 @@ STEP = 2.0**-10
 OPS = {
     "Abs": elementwise(lambda x, o: math.fabs(x)),
     "Add": broadcast(sum),
+    "Attention": attention,
     "AUGRU": gru(attention=True),
     "BatchNormalization": batch_normalization,
     "Bias": bias,
@@ -226,6 +227,11 @@ CASES = [
     ("Step", 3, [[4]], [], [4], {}),
     ("Pow", 3, [[4]], [], [4], {"exponent": 3}),
     ("Pow", 3, [[4]], [], [4], {"exponent": -1.5}),
+    ("Attention", 2, [[3, 4], [3, 4], [3, 4]], [], [3, 4], {"heads": 2}),
+    ("Attention", 5, [[2, 6], [4, 6], [4, 3], [1]], [], [2, 3], {"heads": 3, "scale": 0.75}),
+    ("Attention", 2, [[4, 2], [4, 2], [4, 9]], [], [4, 9], {"causal": True}),
+    ("Attention", 4, [[3, 2], [4, 2], [4, 2], [1]], [], [3, 2], {"heads": 2, "causal": True}),
+    ("Attention", 1, [[34, 8], [35, 8], [35, 10]], [], [34, 10], {"heads": 1}),
 ]
 
 
@@ -263,7 +269,7 @@ def write(out, seed, op, batch, input_dims, trained_sizes, output_dims, options)
         inputs = [[abs(x) for x in inputs[0]]]
     if op == "Div":  # by what is not near zero
         inputs[1] = [x + math.copysign(0.5, x) for x in inputs[1]]
-    if op in ("AUGRU", "GRU", "SequenceMask") and input_dims[-1] == [1]:
+    if op in ("Attention", "AUGRU", "GRU", "SequenceMask") and input_dims[-1] == [1]:
         # Lengths of every kind, where a step of a difference reaches no other one.
         inputs[-1] = [k % 5 + 0.5 for k in range(batch)]
     trained = [numbers(seed + 10 + k, n) for k, n in enumerate(trained_sizes)]

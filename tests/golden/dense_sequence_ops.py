@@ -1,6 +1,7 @@
 """Reference forms of the dense ops over sequences."""
 
 import math
+from operator import mul
 
 from dense_tensors import logistic, rows
 
@@ -45,3 +46,27 @@ def gru(attention):
         return out
 
     return forward
+
+
+def attention(case, inputs, trained):
+    """Vaswani et al. 2017, section 3.2, head by head; a query that sees no key gives zeros."""
+    o = case["options"]
+    (queries, width), (keys, _), (_, value_width) = case["inputs"][:3]
+    heads = o.get("heads", 1)
+    dim, value_dim = width // heads, value_width // heads
+    scale = o.get("scale", dim**-0.5)
+    lengths = inputs[3] if len(inputs) > 3 else [keys] * case["batch"]
+    out = []
+    for b, length in enumerate(lengths):
+        x = [rows(part, w)[b * n : (b + 1) * n] for part, w, n in zip(
+            inputs[:3], (width, width, value_width), (queries, keys, keys)
+        )]
+        for t in range(queries):
+            seen = [s for s in range(min(int(length), keys)) if s <= t or not o.get("causal")]
+            for h in range(heads):
+                at = slice(h * dim, (h + 1) * dim)
+                raw = [math.exp(scale * sum(map(mul, x[0][t][at], x[1][s][at]))) for s in seen]
+                for d in range(h * value_dim, (h + 1) * value_dim):
+                    sums = sum(w * x[2][s][d] for w, s in zip(raw, seen))
+                    out.append(sums / sum(raw) if seen else 0.0)
+    return out

@@ -32,11 +32,14 @@ TEST(SmallProduct, IsTheSumOfProductsAtAllSizes) {
                                             : StridedMatrix{a.data(), k + kBeside, 1};
           std::vector<float> c(m * c_stride, kUntouched);
           SmallProduct(m, n, k, left, b.data(), b_stride, 0.5f, c.data(), c_stride);
+          std::vector<float> twice = c;
+          SmallProduct(m, n, k, left, b.data(), b_stride, 0.5f, twice.data(), c_stride, true);
           for (size_t i = 0; i < m; ++i) {
             for (size_t j = 0; j < c_stride; ++j) {
               const float found = c[i * c_stride + j];
               if (j >= n) {
                 EXPECT_EQ(found, kUntouched) << i << ", " << j;
+                EXPECT_EQ(twice[i * c_stride + j], kUntouched) << i << ", " << j;
                 continue;
               }
               double sum = 0, size = 0;
@@ -48,6 +51,7 @@ TEST(SmallProduct, IsTheSumOfProductsAtAllSizes) {
                 size += std::fabs(term);
               }
               EXPECT_NEAR(found, 0.5 * sum, 1e-6 * size) << i << ", " << j;
+              EXPECT_NEAR(twice[i * c_stride + j], sum, 2e-6 * size) << i << ", " << j;
             }
           }
         }

@@ -244,6 +244,7 @@ struct Entry {
 const Entry kEmitters[] = {
     {"Abs", &Same},
     {"Add", &Add},
+    {"Attention", &EmitAttention},
     {"AUGRU", &EmitAugru},
     {"BatchNormalization", &BatchNormalization},
     {"Bias", &Bias},

@@ -62,6 +62,7 @@ void EmitSilu(Emission& e);
 void EmitStep(Emission& e);
 
 // Sequences (emit_sequences.cc).
+void EmitAttention(Emission& e);
 void EmitAugru(Emission& e);
 void EmitGru(Emission& e);
 void EmitSequenceMask(Emission& e);

@@ -1,4 +1,7 @@
-// Recurrent ops and masks. Formulas and shapes: worker/dense/ops/gru.cc, sequence_mask.cc.
+// Recurrent ops, masks and attention. Formulas and shapes: worker/dense/ops/gru.cc,
+// sequence_mask.cc, attention.cc.
+#include <cmath>
+
 #include "absl/strings/str_cat.h"
 #include "worker/onnx/emit.h"
 
@@ -31,6 +34,50 @@ void EmitSequenceMask(Emission& e) {
   const std::string within = WithinLength(e, e.in[0], e.out_shape(0).dim(0));
   e.Last("Where", {within, e.Scalar("valid", static_cast<float>(valid)),
                    e.Scalar("padding", static_cast<float>(padding))});
+}
+
+// Runtimes do not have ONNX's own yet. A mask is added before the softmax, so that what is hidden
+// gets nothing, and multiplied behind it, so that where all is hidden nothing gets anything.
+void EmitAttention(Emission& e) {
+  const int64_t heads = e.options.Int("heads", 1, 1, 1 << 10);
+  const int64_t queries = e.in_shape(0).dim(0), keys = e.in_shape(1).dim(0);
+  const int64_t dim = e.in_shape(0).dim(1) / heads, value_dim = e.in_shape(2).dim(1) / heads;
+  const double scale =
+      e.options.Number("scale", 1 / std::sqrt(static_cast<double>(dim)), -1e6, 1e6);
+  const auto split = [&](size_t i, int64_t rows, int64_t width, std::vector<int64_t> perm) {
+    const std::string parts =
+        e.Value("Reshape", {e.in[i], e.Ints(absl::StrCat("heads", i), {0, rows, heads, width})});
+    return e.Value("Transpose", {parts}, {{"perm", perm}});
+  };
+  const std::string scores =
+      e.Value("MatMul", {split(0, queries, dim, {0, 2, 1, 3}), split(1, keys, dim, {0, 2, 3, 1})});
+  std::string weights = e.Value("Mul", {scores, e.Scalar("scale", static_cast<float>(scale))});
+  std::vector<std::string> masks;  // 1 or 0
+  if (e.in.size() > 3) {
+    const std::string within = e.Value("Cast", {WithinLength(e, e.in[3], keys)},
+                                       {{"to", int64_t{onnx::TensorProto::FLOAT}}});
+    masks.push_back(e.Value("Reshape", {within, e.Ints("row", {0, 1, 1, keys})}));
+  }
+  if (e.options.Bool("causal", false)) {
+    std::vector<float> known;
+    for (int64_t q = 0; q < queries; ++q) {
+      for (int64_t k = 0; k < keys; ++k) known.push_back(k <= q ? 1 : 0);
+    }
+    masks.push_back(
+        e.onnx.Constant(absl::StrCat(e.node.name, "/causal"), {1, 1, queries, keys}, known));
+  }
+  std::string mask = masks.empty() ? "" : masks[0];
+  if (masks.size() > 1) mask = e.Value("Mul", masks);
+  if (!mask.empty()) {
+    const std::string hidden = e.Value("Sub", {e.Scalar("one", 1), mask});
+    weights = e.Value("Sub", {weights, e.Value("Mul", {hidden, e.Scalar("far", 1e9f)})});
+  }
+  weights = e.Value("Softmax", {weights}, {{"axis", int64_t{-1}}});
+  if (!mask.empty()) weights = e.Value("Mul", {weights, mask});
+  const std::string answers = e.Value("MatMul", {weights, split(2, keys, value_dim, {0, 2, 1, 3})});
+  const std::vector<int64_t> joined = {0, 2, 1, 3};
+  e.Last("Reshape", {e.Value("Transpose", {answers}, {{"perm", joined}}),
+                     e.Ints("joined", {0, queries, heads * value_dim})});
 }
 
 // ONNX's has the places before the batch, an axis of directions, and lengths as whole numbers.

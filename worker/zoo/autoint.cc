@@ -20,27 +20,16 @@ struct AttentionShape {
 // fields, width].
 Tensor Attend(ModelParts& parts, const std::string& name, Tensor x, const AttentionShape& shape) {
   GraphBuilder& graph = parts.graph();
-  const int64_t fields = parts.Size(x, 0);
-  const int64_t dim = shape.width / shape.heads;
-  const auto reshape = [&](const std::string& what, Tensor t, std::vector<int64_t> dims) {
-    return graph.Add(absl::StrCat(name, "/", what), "Reshape", {t}, Options().Set("shape", dims));
+  const auto linear = [&](const std::string& what) {
+    return parts.Linear(absl::StrCat(name, "/", what), x, shape.width, false);
   };
-  const auto turn = [&](const std::string& what, Tensor t) {
-    return graph.Add(absl::StrCat(name, "/", what), "Transpose", {t},
-                     Options().Set("perm", std::vector<int64_t>{0, 2, 1, 3}));
-  };
-  const auto heads = [&](const std::string& what) {
-    const Tensor t = parts.Linear(absl::StrCat(name, "/", what), x, shape.width, false);
-    return turn(what + "_heads", reshape(what + "_split", t, {0, fields, shape.heads, dim}));
-  };
-  const Tensor query = heads("query"), key = heads("key"), value = heads("value");
-  const double alpha = shape.scale ? 1 / std::sqrt(static_cast<double>(dim)) : 1;
-  const Tensor scores = graph.Add(name + "/scores", "MatMul", {query, key},
-                                  Options().Set("transB", true).Set("alpha", alpha));
-  const Tensor weights =
-      parts.Drop(name, graph.Add(name + "/weights", "Softmax", {scores}), shape.dropout);
-  const Tensor answers = turn("joined", graph.Add(name + "/answers", "MatMul", {weights, value}));
-  Tensor y = reshape("flat", answers, {0, fields, shape.width});
+  const double dim = static_cast<double>(shape.width) / static_cast<double>(shape.heads);
+  Tensor y =
+      graph.Add(name + "/answers", "Attention", {linear("query"), linear("key"), linear("value")},
+                Options()
+                    .Set("heads", static_cast<double>(shape.heads))
+                    .Set("scale", shape.scale ? 1 / std::sqrt(dim) : 1.0)
+                    .Set("dropout", shape.dropout));
   const Tensor residual =
       parts.Size(x, 1) == shape.width ? x : parts.Linear(name + "/residual", x, shape.width, false);
   y = graph.Add(name + "/sum", "Add", {y, residual});

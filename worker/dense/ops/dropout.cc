@@ -1,10 +1,10 @@
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 
 #include "common/random.h"
 #include "common/status_macros.h"
 #include "cuda/dense/dropout.h"
+#include "worker/dense/ops/dropout_ratio.h"
 #include "worker/dense/ops/map_elements.h"
 #include "worker/dense/ops/ops.h"
 #include "worker/dense/ops/shape_check.h"
@@ -12,19 +12,10 @@
 namespace tessera::worker {
 namespace {
 
-// Dropout (Srivastava et al. 2014) in inverted form (ONNX Dropout): in training an element is
-// zeroed with probability `ratio`, the others are multiplied by 1 / (1 - ratio); in evaluation y =
-// x.
-//
-// Element i draws RandomBits16(key, i), so the ratio is rounded to a multiple of 2^-16 and the
-// factor belongs to the rounded one. Which elements go depends on the key alone.
+// DropoutRatio of every element in training (ONNX Dropout); in evaluation y = x.
 class Dropout final : public Op {
  public:
-  Dropout(const Shape& shape, double ratio)
-      : threshold_(static_cast<uint16_t>(std::min(std::lround(ratio * 65536), 65535l))),
-        scale_(static_cast<float>(65536.0 / (65536 - threshold_))) {
-    outputs_ = {shape};
-  }
+  Dropout(const Shape& shape, double ratio) : ratio_(ratio) { outputs_ = {shape}; }
 
   // One byte an element: whether it stays.
   size_t KeptFloats(size_t batch) const override {
@@ -61,7 +52,7 @@ class Dropout final : public Op {
   void CudaForward(cuda::Stream& stream, const ForwardPass& pass) const override {
     const absl::Span<const float> x = pass.inputs[0];
     if (pass.training) {
-      cuda::Dropout(stream, pass.card_random_key, threshold_, scale_, x.data(),
+      cuda::Dropout(stream, pass.card_random_key, ratio_.threshold, ratio_.scale, x.data(),
                     pass.outputs[0].data(), static_cast<int64_t>(x.size()));
     } else {
       stream.Copy(x.data(), pass.outputs[0].data(), x.size());
@@ -72,8 +63,8 @@ class Dropout final : public Op {
   void CudaBackward(cuda::Stream& stream, const BackwardPass& pass) const override {
     const absl::Span<float> dx = pass.input_gradients[0];
     if (dx.empty()) return;
-    cuda::Dropout(stream, pass.card_random_key, threshold_, scale_, pass.output_gradients[0].data(),
-                  dx.data(), static_cast<int64_t>(dx.size()));
+    cuda::Dropout(stream, pass.card_random_key, ratio_.threshold, ratio_.scale,
+                  pass.output_gradients[0].data(), dx.data(), static_cast<int64_t>(dx.size()));
   }
 
  private:
@@ -85,18 +76,17 @@ class Dropout final : public Op {
       for (size_t i = 0; i < kBlock / 4; ++i) bits[i] = RandomBits(key, (first + begin) / 4 + i);
       std::memcpy(draws, bits, sizeof(bits));
       const size_t n = std::min(kBlock, count - begin);
-      for (size_t i = 0; i < n; ++i) mask[begin + i] = draws[i] >= threshold_;
+      for (size_t i = 0; i < n; ++i) mask[begin + i] = draws[i] >= ratio_.threshold;
     }
   }
 
   void Apply(const float* in, const uint8_t* __restrict mask, float* out, size_t count) const {
-    MapElements(in, out, count, [mask, scale = scale_](size_t i, float x) {
+    MapElements(in, out, count, [mask, scale = ratio_.scale](size_t i, float x) {
       return mask[i] != 0 ? x * scale : 0.0f;
     });
   }
 
-  const uint16_t threshold_;
-  const float scale_;
+  const DropoutRatio ratio_;
 };
 
 }  // namespace

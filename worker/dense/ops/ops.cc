@@ -8,6 +8,7 @@ namespace {
 const OpEntry kOps[] = {
     {"Abs", "abs", &NewAbs},
     {"Add", "add", &NewAdd},
+    {"Attention", "attention", &NewAttention},
     {"AUGRU", "augru", &NewAugru},
     {"BatchNormalization", "batch_norm", &NewBatchNormalization},
     {"Bias", "bias", &NewBias},

@@ -10,10 +10,17 @@ namespace {
 
 constexpr size_t kTileRows = 4;
 
+// What is done with sums.
+struct Target {
+  float* c;
+  size_t stride;
+  float scale;
+  bool add;
+};
+
 // Rows [0, kRows) and columns [0, kVectors * kLanes) of c.
 template <size_t kRows, size_t kVectors>
-void Tile(size_t k, StridedMatrix a, const float* b, size_t b_stride, float scale, float* c,
-          size_t c_stride) {
+void Tile(size_t k, StridedMatrix a, const float* b, size_t b_stride, Target to) {
   Lanes sums[kRows][kVectors] = {};
   for (size_t p = 0; p < k; ++p) {
     Lanes right[kVectors];
@@ -25,15 +32,16 @@ void Tile(size_t k, StridedMatrix a, const float* b, size_t b_stride, float scal
   }
   for (size_t i = 0; i < kRows; ++i) {
     for (size_t v = 0; v < kVectors; ++v) {
-      StoreLanes(sums[i][v] * scale, c + i * c_stride + v * kLanes);
+      float* const c = to.c + i * to.stride + v * kLanes;
+      const Lanes sum = sums[i][v] * to.scale;
+      StoreLanes(to.add ? LoadLanes(c) + sum : sum, c);
     }
   }
 }
 
-// The same of fewer columns than a vector has.
+// The same of n columns, fewer than a vector has.
 template <size_t kRows>
-void NarrowTile(size_t n, size_t k, StridedMatrix a, const float* b, size_t b_stride, float scale,
-                float* c, size_t c_stride) {
+void NarrowTile(size_t n, size_t k, StridedMatrix a, const float* b, size_t b_stride, Target to) {
   for (size_t j = 0; j < n; ++j) {
     float sums[kRows] = {};
     for (size_t p = 0; p < k; ++p) {
@@ -42,44 +50,48 @@ void NarrowTile(size_t n, size_t k, StridedMatrix a, const float* b, size_t b_st
         sums[i] += a.data[i * a.row_stride + p * a.column_stride] * right;
       }
     }
-    for (size_t i = 0; i < kRows; ++i) c[i * c_stride + j] = scale * sums[i];
+    for (size_t i = 0; i < kRows; ++i) {
+      float& c = to.c[i * to.stride + j];
+      c = to.add ? c + to.scale * sums[i] : to.scale * sums[i];
+    }
   }
 }
 
 template <size_t kRows>
-void RowsOfTiles(size_t n, size_t k, StridedMatrix a, const float* b, size_t b_stride, float scale,
-                 float* c, size_t c_stride) {
-  if (n < kLanes) return NarrowTile<kRows>(n, k, a, b, b_stride, scale, c, c_stride);
+void RowOfTiles(size_t n, size_t k, StridedMatrix a, const float* b, size_t b_stride, Target to) {
   size_t j = 0;
+  const auto from = [&to](size_t column) {
+    return Target{to.c + column, to.stride, to.scale, to.add};
+  };
   for (; j + 2 * kLanes <= n; j += 2 * kLanes) {
-    Tile<kRows, 2>(k, a, b + j, b_stride, scale, c + j, c_stride);
+    Tile<kRows, 2>(k, a, b + j, b_stride, from(j));
   }
-  for (; j < n; j += kLanes) {
-    // The last tile has some columns once more: the same sums.
-    const size_t at = std::min(j, n - kLanes);
-    Tile<kRows, 1>(k, a, b + at, b_stride, scale, c + at, c_stride);
-  }
+  for (; j + kLanes <= n; j += kLanes) Tile<kRows, 1>(k, a, b + j, b_stride, from(j));
+  if (j == n) return;
+  if (n < kLanes || to.add) return NarrowTile<kRows>(n - j, k, a, b + j, b_stride, from(j));
+  // Some columns once more: the same sums.
+  Tile<kRows, 1>(k, a, b + n - kLanes, b_stride, from(n - kLanes));
 }
 
 }  // namespace
 
 void SmallProduct(size_t m, size_t n, size_t k, StridedMatrix a, const float* b, size_t b_stride,
-                  float scale, float* c, size_t c_stride) {
+                  float scale, float* c, size_t c_stride, bool add) {
   for (size_t i = 0; i < m; i += kTileRows) {
     const StridedMatrix rows = {a.data + i * a.row_stride, a.row_stride, a.column_stride};
-    float* const to = c + i * c_stride;
+    const Target to = {c + i * c_stride, c_stride, scale, add};
     switch (std::min(kTileRows, m - i)) {
       case 1:
-        RowsOfTiles<1>(n, k, rows, b, b_stride, scale, to, c_stride);
+        RowOfTiles<1>(n, k, rows, b, b_stride, to);
         break;
       case 2:
-        RowsOfTiles<2>(n, k, rows, b, b_stride, scale, to, c_stride);
+        RowOfTiles<2>(n, k, rows, b, b_stride, to);
         break;
       case 3:
-        RowsOfTiles<3>(n, k, rows, b, b_stride, scale, to, c_stride);
+        RowOfTiles<3>(n, k, rows, b, b_stride, to);
         break;
       default:
-        RowsOfTiles<kTileRows>(n, k, rows, b, b_stride, scale, to, c_stride);
+        RowOfTiles<kTileRows>(n, k, rows, b, b_stride, to);
     }
   }
 }

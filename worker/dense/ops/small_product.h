@@ -14,10 +14,11 @@ struct StridedMatrix {
   size_t column_stride = 1;
 };
 
-// c [m, n] = scale * a [m, k] b [k, n]. Rows of b and of c are `b_stride` and `c_stride` floats
-// apart; c overlaps neither. Each element is summed in the order of k.
+// c [m, n] = scale * a [m, k] b [k, n], or with `add` that much more. Rows of b and of c are
+// `b_stride` and `c_stride` floats apart; c overlaps neither. Each element is summed in the order
+// of k.
 void SmallProduct(size_t m, size_t n, size_t k, StridedMatrix a, const float* b, size_t b_stride,
-                  float scale, float* c, size_t c_stride);
+                  float scale, float* c, size_t c_stride, bool add = false);
 
 // to [columns, rows] = the transpose of from [rows, columns], whose rows are so many floats apart.
 void TransposeSmall(size_t rows, size_t columns, const float* from, size_t from_stride, float* to,
