@@ -328,5 +328,30 @@ TEST(Executor, TakesMemoryForTheLargestBatchOnly) {
   EXPECT_GT(executor.bytes(), bytes);
 }
 
+// Of a network whose layers are alike: what a layer takes.
+double BytesOfALayer(bool on_card) {
+  const auto bytes = [&](int64_t layers) {
+    v1::JobSpec spec = Job("dnn", 4, 16);
+    SetOptions(spec, Options()
+                         .Set("hidden", std::vector<int64_t>(static_cast<size_t>(layers), 64))
+                         .Set("batch_norm", true)
+                         .Set("activation", std::string("tanh")));
+    const std::unique_ptr<Model> model = MakeModel(spec);
+    Executor executor(*model, nullptr, on_card ? cuda::Stream::Emulated() : nullptr);
+    executor.Resize(1000);
+    return static_cast<double>(executor.bytes());
+  };
+  return (bytes(20) - bytes(10)) / 10;
+}
+
+// Values have to be there when the pass goes back; gradients only from one layer to the next.
+TEST(Executor, GradientsTakeMemoryWhileTheyAreNeeded) {
+  const double floats = 64 * 1000 * sizeof(float);
+  // The product's, and the normalisation's, over which the activation's is written.
+  EXPECT_NEAR(BytesOfALayer(false) / floats, 2, 0.1);
+  if (cuda::Stream::Emulated() == nullptr) GTEST_SKIP() << "a card has no memory to compare";
+  EXPECT_NEAR(BytesOfALayer(true) / floats, 2, 0.1);
+}
+
 }  // namespace
 }  // namespace tessera::worker::testing

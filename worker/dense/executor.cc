@@ -49,6 +49,7 @@ Executor::Executor(const Model& model, TaskPool* pool, std::unique_ptr<cuda::Str
   PlanStorages();
   PlanInPlace();
   PlanSteps();
+  PlanBackward();
   if (stream_ != nullptr) {
     PlanRelus();
     card_step_ = std::make_unique<CardStep>(model_, *stream_);
@@ -198,8 +199,7 @@ BackwardPass Executor::NewBackwardPass(const Step& step, const Part& part, Draws
   return pass;
 }
 
-// Both passes go through the steps in chains. A chain is a step that needs the whole batch, alone,
-// or as many steps as follow each other without needing it: those run part by part, so that a step
+// Both passes go through the steps in chains (PlanBackward): those run part by part, so that a step
 // finds in the cache what the one before it wrote, and threads meet once in a chain.
 void Executor::RunForward(absl::Span<const float> trained, absl::Span<const float> statistics,
                           bool training, Draws draws) {
@@ -241,35 +241,29 @@ void Executor::Backward(const Step& step, const Part& part, Draws draws) {
 }
 
 void Executor::RunBackward(Draws draws) {
-  for (const Step& step : steps_) {
-    if (!step.backward) continue;
-    for (const int32_t storage : step.unread) {
-      const absl::Span<float> gradient = Gradient(storage);
-      std::fill(gradient.begin(), gradient.end(), 0.0f);
+  for (const BackwardChain& chain : backward_) {
+    const Step& last = steps_[chain.end - 1];
+    for (size_t s = chain.begin; s < chain.end; ++s) {
+      for (const int32_t storage : steps_[s].unread) {
+        const absl::Span<float> gradient = Gradient(storage);
+        std::fill(gradient.begin(), gradient.end(), 0.0f);
+      }
     }
-  }
-  // [begin, end) is the chain, walked from its end.
-  for (size_t begin = 0, end = steps_.size(); end > 0; end = begin) {
-    const Step& last = steps_[end - 1];
-    begin = end - 1;
-    if (!last.backward) continue;
     if (last.op->Prepares()) last.op->PrepareBackward(NewBackwardPass(last, last.whole, draws));
-    if (!last.op->BySample()) {
+    if (last.op->BySample()) {
+      const auto run = [&](size_t part) {
+        for (size_t s = chain.end; s > chain.begin; --s) {
+          Backward(steps_[s - 1], steps_[s - 1].parts[part], draws);
+        }
+      };
+      RunParts(pool_, parts_, run);
+    } else {
       Backward(last, last.whole, draws);
-      continue;
     }
-    while (begin > 0 && steps_[begin - 1].backward && steps_[begin - 1].op->BySample() &&
-           !steps_[begin - 1].op->Prepares()) {
-      --begin;
+    for (size_t s = chain.end; s > chain.begin; --s) {
+      const Step& step = steps_[s - 1];
+      step.op->ParameterGradients(NewBackwardPass(step, step.whole, draws));
     }
-    const auto run = [&](size_t part) {
-      for (size_t s = end; s > begin; --s)
-        Backward(steps_[s - 1], steps_[s - 1].parts[part], draws);
-    };
-    RunParts(pool_, parts_, run);
-  }
-  for (const Step& step : steps_) {
-    if (step.backward) step.op->ParameterGradients(NewBackwardPass(step, step.whole, draws));
   }
   AddShared();
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -147,6 +148,7 @@ class Executor {
     bool forward = true;
     size_t kept_at = 0;
     size_t shared_at = 0;
+    uint32_t moment = 0;  // of its backward pass (BackwardChain)
     std::vector<Addition> additions;
     std::vector<int32_t> unread;  // storages of outputs that nobody reads
     Part whole;
@@ -158,6 +160,26 @@ class Executor {
     size_t shared_gradients_at = 0;
     std::vector<SharedGradient> shared_gradients;
   };
+  // Steps [begin, end) whose backward passes go through the batch part by part, or one alone.
+  // Chains run one after another, at moments 1, 2, ...; before them, at moment 0, is all of
+  // forward.
+  struct BackwardChain {
+    size_t begin = 0;
+    size_t end = 0;
+  };
+  // While a value or a gradient is needed.
+  struct Lifetime {
+    uint32_t first = UINT32_MAX;
+    uint32_t last = 0;
+    void Include(uint32_t moment) {
+      first = std::min(first, moment);
+      last = std::max(last, moment);
+    }
+    void Include(const Lifetime& other) {
+      first = std::min(first, other.first);
+      last = std::max(last, other.last);
+    }
+  };
   // What names the draws of dropout.
   struct Draws {
     uint64_t step = 0;
@@ -167,7 +189,11 @@ class Executor {
   void PlanStorages();
   void PlanInPlace();
   void PlanSteps();
+  void PlanBackward();
   void PlanRelus();
+  // By storage.
+  std::vector<Lifetime> ValueLifetimes() const;
+  std::vector<Lifetime> GradientLifetimes() const;
   void Place(uint32_t capacity);
   void BindParameters(absl::Span<const float> trained, absl::Span<const float> statistics);
   void BindGradients(absl::Span<float> trained, absl::Span<float> statistics);
@@ -211,7 +237,8 @@ class Executor {
   std::vector<int32_t> staged_inputs_;  // that travel: all but those that are pooled on the card
   std::vector<int32_t> storage_of_;     // by tensor
   std::vector<Storage> storages_;
-  std::vector<Step> steps_;    // without views
+  std::vector<Step> steps_;  // without views
+  std::vector<BackwardChain> backward_;
   size_t scratch_floats_ = 0;  // of a sample, for gradients that are added
   size_t scratch_at_ = 0;
   size_t op_scratch_floats_ = 0;  // the most that an op asks for

@@ -142,14 +142,11 @@ void Executor::RunLossesOnCard() {
 }
 
 void Executor::RunBackwardOnCard() {
-  for (const Step& step : steps_) {
-    if (!step.backward) continue;
-    for (const int32_t storage : step.unread) {
-      stream_->Zero(Gradient(storage).data(), Gradient(storage).size());
-    }
-  }
   for (auto step = steps_.rbegin(); step != steps_.rend(); ++step) {
     if (!step->backward) continue;
+    for (const int32_t storage : step->unread) {
+      stream_->Zero(Gradient(storage).data(), Gradient(storage).size());
+    }
     step->op->CudaBackward(*stream_, NewBackwardPass(*step, step->whole, {}));
     for (const Addition& addition : step->additions) {
       const absl::Span<const float> from = step->whole.input_gradients[addition.slot];

@@ -3,6 +3,7 @@
 
 #include "common/round_up.h"
 #include "worker/dense/executor.h"
+#include "worker/dense/memory_plan.h"
 
 namespace tessera::worker {
 namespace {
@@ -111,36 +112,113 @@ size_t Executor::relus_in_products() const {
       std::count_if(steps_.begin(), steps_.end(), [](const Step& step) { return !step.forward; }));
 }
 
+// A chain is a step that needs the whole batch, alone, or as many as follow each other without
+// needing it. A card takes the batch whole.
+void Executor::PlanBackward() {
+  const auto goes_on = [this](const Step& step) {
+    return stream_ == nullptr && step.backward && step.op->BySample();
+  };
+  for (size_t begin = 0, end = steps_.size(); end > 0; end = begin) {
+    begin = end - 1;
+    if (!steps_[begin].backward) continue;
+    if (goes_on(steps_[begin])) {
+      while (begin > 0 && goes_on(steps_[begin - 1]) && !steps_[begin - 1].op->Prepares()) --begin;
+    }
+    backward_.push_back({begin, end});
+    for (size_t s = begin; s < end; ++s) {
+      steps_[s].moment = static_cast<uint32_t>(backward_.size());
+    }
+  }
+}
+
+// From forward on until what reads it, and what wrote it, has gone back; what the caller fills and
+// reads, always.
+std::vector<Executor::Lifetime> Executor::ValueLifetimes() const {
+  const Graph& graph = model_.graph();
+  std::vector<Lifetime> lifetimes(storages_.size(), {0, 0});
+  for (const Step& step : steps_) {
+    if (!step.backward) continue;
+    const GraphNode& node = graph.nodes()[step.node];
+    for (const auto* tensors : {&node.inputs, &node.outputs}) {
+      for (const int32_t tensor : *tensors) lifetimes[storage_of_[tensor]].Include(step.moment);
+    }
+  }
+  for (const auto* tensors : {&graph.inputs(), &graph.outputs()}) {
+    for (const int32_t tensor : *tensors) {
+      lifetimes[storage_of_[tensor]].Include(MemoryPlan::kAlways);
+    }
+  }
+  return lifetimes;
+}
+
+// From the first that writes it, the loss or what reads the value last, until what wrote the value
+// has gone back; what the caller reads, always.
+std::vector<Executor::Lifetime> Executor::GradientLifetimes() const {
+  const Graph& graph = model_.graph();
+  std::vector<Lifetime> lifetimes(storages_.size());
+  for (const int32_t end : graph.ends()) lifetimes[storage_of_[end]].Include(0);
+  for (const Step& step : steps_) {
+    if (!step.backward) continue;
+    const GraphNode& node = graph.nodes()[step.node];
+    for (const auto* tensors : {&node.inputs, &node.outputs}) {
+      for (const int32_t tensor : *tensors) lifetimes[storage_of_[tensor]].Include(step.moment);
+    }
+  }
+  // Also that of an input which nobody reads, zeros that nobody writes.
+  for (const int32_t tensor : graph.inputs()) {
+    lifetimes[storage_of_[tensor]] = {0, MemoryPlan::kAlways};
+  }
+  return lifetimes;
+}
+
 // Lays out the arena for batches up to `capacity`.
 void Executor::Place(uint32_t capacity) {
   capacity_ = capacity;
-  size_t at = 0;
-  const auto take = [&](size_t floats) {
-    const size_t begin = at;
-    at += Buffer::RoundUp(floats);
-    return begin;
-  };
-  for (Storage& storage : storages_) {
-    storage.value_at = storage.value_of < 0 ? take(capacity * storage.floats)
-                                            : storages_[storage.value_of].value_at;
-    if (!storage.needs_gradient) continue;
-    storage.gradient_at = storage.gradient_of < 0 ? take(capacity * storage.floats)
-                                                  : storages_[storage.gradient_of].gradient_at;
+  std::vector<Lifetime> values = ValueLifetimes(), gradients = GradientLifetimes();
+  // Those that lie where an earlier one does are needed as long as either is.
+  for (size_t i = storages_.size(); i-- > 0;) {
+    const Storage& storage = storages_[i];
+    if (storage.value_of >= 0) values[storage.value_of].Include(values[i]);
   }
-  for (Step& step : steps_) {
-    step.kept_at = take(step.op->KeptFloats(capacity));
-    step.shared_at = take(step.op->SharedFloats());
-    const GraphNode& node = model_.graph().nodes()[step.node];
-    step.shared_gradients_at = at;
-    for (const int32_t p : node.parameters) {
-      if (!node.parameters_of.empty()) take(model_.graph().parameters()[p].floats);
+  for (size_t i = storages_.size(); i-- > 0;) {
+    const Storage& storage = storages_[i];
+    if (storage.gradient_of >= 0) gradients[storage.gradient_of].Include(gradients[i]);
+  }
+  MemoryPlan plan;
+  std::vector<std::pair<size_t, size_t*>> blocks;  // and who wants to know where they are
+  const auto take = [&](size_t floats, Lifetime in_use, size_t* at) {
+    blocks.emplace_back(plan.Add(floats, in_use.first, in_use.last), at);
+  };
+  const Lifetime always = {0, MemoryPlan::kAlways};
+  for (size_t i = 0; i < storages_.size(); ++i) {
+    Storage& storage = storages_[i];
+    if (storage.value_of < 0) take(capacity * storage.floats, values[i], &storage.value_at);
+    if (storage.needs_gradient && storage.gradient_of < 0) {
+      take(capacity * storage.floats, gradients[i], &storage.gradient_at);
     }
   }
-  scratch_at_ = take(capacity * scratch_floats_);
-  op_scratch_at_ = take(op_scratch_floats_);
-  if (stream_ != nullptr) return PlaceOnCard(at, capacity);
+  for (Step& step : steps_) {
+    take(step.op->KeptFloats(capacity), {0, step.moment}, &step.kept_at);
+    take(step.op->SharedFloats(), {0, step.moment}, &step.shared_at);
+    const GraphNode& node = model_.graph().nodes()[step.node];
+    size_t floats = 0;
+    for (const int32_t p : node.parameters) {
+      if (node.parameters_of.empty()) break;
+      floats += Buffer::RoundUp(model_.graph().parameters()[p].floats);
+    }
+    take(floats, always, &step.shared_gradients_at);
+  }
+  take(capacity * scratch_floats_, always, &scratch_at_);
+  take(op_scratch_floats_, always, &op_scratch_at_);
+  plan.Place();
+  for (const auto& [block, at] : blocks) *at = plan.at(block);
+  for (Storage& storage : storages_) {
+    if (storage.value_of >= 0) storage.value_at = storages_[storage.value_of].value_at;
+    if (storage.gradient_of >= 0) storage.gradient_at = storages_[storage.gradient_of].gradient_at;
+  }
+  if (stream_ != nullptr) return PlaceOnCard(plan.floats(), capacity);
   arena_ = Buffer();  // frees before it takes
-  arena_ = Buffer(at);
+  arena_ = Buffer(plan.floats());
 }
 
 Executor::Part Executor::Bind(const Step& step, uint32_t first, uint32_t batch) {
