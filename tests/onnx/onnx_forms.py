@@ -379,6 +379,32 @@ def recurrence_with_a_memory(n):
 
 
 @case()
+def recurrence_in_two_directions(n):
+    """As PyTorch writes it, two axes merged; one layer is there twice; another goes back alone."""
+    first = n.Transpose(n.vectors, perm=[1, 0, 2])
+    weights = [n.drawn(2, 18, DIM), n.drawn(2, 18, 6), n.drawn(2, 36)]
+    form = {"hidden_size": 6, "linear_before_reset": 1, "direction": "bidirectional"}
+    all_, last = n.GRU(first, *weights, outputs=2, **form, activations=["Sigmoid", "Tanh"] * 2)
+    again = n.GRU(n.Mul(first, n.float(0.5)), *weights, outputs=2, **form)[0]
+    back = n.GRU(first, n.drawn(1, 9, DIM), n.drawn(1, 9, 3), outputs=2, hidden_size=3, linear_before_reset=1, direction="reverse")
+    states = n.Reshape(n.Transpose(all_, perm=[0, 2, 1, 3]), n.ints(0, 0, -1))
+    parts = [n.Transpose(states, perm=[1, 0, 2]), *[n.Transpose(t, perm=[1, 0, 2]) for t in (last, back[1])], n.Transpose(again, perm=[2, 0, 1, 3]),
+             n.Transpose(n.Squeeze(back[0], n.ints(1)), perm=[1, 0, 2])]
+    return n.Concat(*[n.Flatten(p) for p in parts], axis=1)
+
+
+@case()
+def memory_in_two_directions(n):
+    first = n.Transpose(n.vectors, perm=[1, 0, 2])
+    start = n.ConstantOfShape(n.Concat(n.ints(2), n.batch(), n.ints(6), axis=0))
+    all_, last, memory = n.LSTM(first, n.drawn(2, 24, DIM), n.drawn(2, 24, 6), n.drawn(2, 48), "", start, start, outputs=3, hidden_size=6,
+                                direction="bidirectional")
+    back = n.LSTM(first, n.drawn(1, 12, DIM), n.drawn(1, 12, 3), outputs=1, hidden_size=3, direction="reverse")
+    parts = [n.Transpose(t, perm=[2, 0, 1, 3]) for t in (all_, back)] + [n.Transpose(t, perm=[1, 0, 2]) for t in (last, memory)]
+    return n.Concat(*[n.Flatten(p) for p in parts], axis=1)
+
+
+@case()
 def sizes_multiplied(n):
     rows = n.Reshape(n.ReduceProd(n.Slice(n.Shape(n.vectors), n.ints(0), n.ints(2)), keepdims=0), n.ints(-1))
     x = n.MatMul(n.Reshape(n.vectors, n.Concat(rows, n.ints(DIM), axis=0)), n.drawn(DIM, 3))
@@ -430,6 +456,9 @@ REFUSED = {
     "[batch, 3] times [3, batch]: that would mix samples": lambda n: n.MatMul(n.dense, n.Transpose(n.dense, perm=[1, 0])),
     "first state is not 0": lambda n: n.GRU(n.Transpose(n.vectors, perm=[1, 0, 2]), n.drawn(1, 18, DIM), n.drawn(1, 18, 6), "", "",
                                             n.drawn(1, 1, 6), outputs=2, hidden_size=6, linear_before_reset=1)[1],
+    "some of its weights in common": lambda n: (lambda w: n.Concat(*[n.Flatten(n.Transpose(n.GRU(
+        n.Transpose(n.vectors, perm=[1, 0, 2]), w, n.drawn(2, 18, 6), outputs=2, hidden_size=6, linear_before_reset=1,
+        direction="bidirectional")[1], perm=[1, 0, 2])) for _ in range(2)], axis=1))(n.drawn(2, 18, DIM)),
     "windows that are not all of": lambda n: n.MaxPool(n.vectors, kernel_shape=[DIM], auto_pad="SAME_UPPER"),
     "its whole numbers [1, 2] meet [2, 1]": lambda n: n.Reshape(n.vectors, n.Add(*(
         n.numbers(numpy.ones(dims, dtype=numpy.int64)) for dims in ((1, 2), (2, 1))))),

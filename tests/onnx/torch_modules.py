@@ -124,6 +124,26 @@ class Lstm(Fields):
         return self.cell(vectors)[0]
 
 
+class GruBothWays(Module):
+    WIDE = 2 * DIM
+
+    def make(self):
+        self.cell = nn.GRU(DIM, DIM, num_layers=2, bidirectional=True, batch_first=True)
+
+    def body(self, dense, vectors):
+        return self.cell(vectors)[0].mean(1)
+
+
+class LstmBothWays(Module):
+    WIDE = 2 * DIM
+
+    def make(self):
+        self.cell = nn.LSTM(DIM, DIM, bidirectional=True, batch_first=True)
+
+    def body(self, dense, vectors):
+        return torch.cat(tuple(self.cell(vectors)[1][0]), 1)
+
+
 class PoolingByAttention(Module):
     WIDE = DIM
 
@@ -305,6 +325,6 @@ class BatchInAShape(Fields):
         return torch.cat([ones, x[:, 1:]], 1).repeat(1, 2, 1)[:, :fields]
 
 
-MODULES = (MultiHeadAttention, EncoderLayer, Encoder, ScaledDotProduct, MaskedAttention, FeatureTokens, Gru, LastOfGru, Lstm,
-           PoolingByAttention, Towers, Cosine, PairsByIndex, CrossExperts, HeadsOfForms, LayerOfEachField, Experts, LogarithmicNeurons,
-           Convolutions, Normalizations, Gates, Powers, Moments, Choices, Periodic, BatchInAShape)
+MODULES = (MultiHeadAttention, EncoderLayer, Encoder, ScaledDotProduct, MaskedAttention, FeatureTokens, Gru, LastOfGru, GruBothWays, Lstm,
+           LstmBothWays, PoolingByAttention, Towers, Cosine, PairsByIndex, CrossExperts, HeadsOfForms, LayerOfEachField, Experts,
+           LogarithmicNeurons, Convolutions, Normalizations, Gates, Powers, Moments, Choices, Periodic, BatchInAShape)

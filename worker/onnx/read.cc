@@ -7,6 +7,12 @@
 #include "common/status_macros.h"
 
 namespace tessera::worker {
+namespace {
+
+// OnnxValue::trained_as of what layers train in parts.
+constexpr char kInParts[] = "in parts";
+
+}  // namespace
 
 const OnnxValue& OnnxNodeReader::in(size_t i) const {
   static const OnnxValue none = OnnxValue::OfInts({});
@@ -112,7 +118,13 @@ absl::StatusOr<Tensor> OnnxNodeReader::TrainedLayer(absl::string_view op,
   for (const Weight& weight : weights) {
     TESSERA_ASSIGN_OR_RETURN(const std::vector<float> numbers, FloatsIn(weight.input));
     const OnnxValue& value = in(weight.input);
-    OnnxValue& source = values_.at(value.source);
+    OnnxValue& whole = values_.at(value.source);
+    if (!weight.part.empty() && whole.trained_by.empty()) {
+      whole.trained_by = name;
+      whole.trained_as = kInParts;
+    }
+    const bool is_part = !weight.part.empty() && whole.trained_as == kInParts;
+    OnnxValue& source = is_part ? values_[absl::StrCat(value.source, "\n", weight.part)] : whole;
     const bool all_alike = std::all_of(numbers.begin(), numbers.end(),
                                        [&](float number) { return number == numbers[0]; });
     // Exporters merge what is equal, such as ones and zeros that layers begin with.

@@ -108,6 +108,8 @@ class OnnxNodeReader {
     size_t input = 0;
     std::vector<float> start;
     std::string form = {};
+    // Which part of the input's numbers it is, each a parameter of its own; empty: all of them.
+    std::string part = {};
   };
   // A layer with these parameters. Where another node trains the same inputs as the same, they
   // share them; UNIMPLEMENTED where one trains them as something else. Inputs whose numbers are all

@@ -13,9 +13,16 @@ namespace {
 
 using Axes = OnnxValue::Axes;
 
-// What GRU and LSTM have in common: forward over x [batch, places, n], from zeros on.
+// What GRU and LSTM have in common: forward over x [batch, places, n], backward, or both, from
+// zeros on.
 class Recurrence {
  public:
+  // How the places are walked: weights have the directions one after another.
+  struct Direction {
+    size_t number = 0;
+    bool backward = false;
+  };
+
   // `gates` of a unit; `activations` as ONNX would list them; the first `states` of its inputs from
   // 5 on are where it begins.
   static absl::StatusOr<Recurrence> Read(OnnxNodeReader& r, int64_t gates,
@@ -23,13 +30,22 @@ class Recurrence {
                                          size_t states) {
     const onnx::AttributeProto* const direction = r.Attribute("direction");
     const onnx::AttributeProto* const functions = r.Attribute("activations");
+    Recurrence made(r, r.Int("layout", 0) != 0);
+    const std::string walk = direction == nullptr ? "forward" : direction->s();
+    if (walk != "forward" && walk != "reverse" && walk != "bidirectional") {
+      return absl::InvalidArgumentError(absl::StrCat("its direction is \"", walk, "\""));
+    }
+    if (walk != "reverse") made.directions_.push_back({0, false});
+    if (walk != "forward") made.directions_.push_back({made.directions_.size(), true});
+    std::vector<std::string> expected;
+    for (size_t d = 0; d < made.directions_.size(); ++d) {
+      expected.insert(expected.end(), activations.begin(), activations.end());
+    }
     const bool usual =
         functions == nullptr || std::equal(functions->strings().begin(), functions->strings().end(),
-                                           activations.begin(), activations.end());
-    if ((direction != nullptr && direction->s() != "forward") || r.Has(4) || !usual ||
-        r.Attribute("clip") != nullptr) {
-      return absl::UnimplementedError(
-          "expected one direction, no lengths, the usual activations, no clip");
+                                           expected.begin(), expected.end());
+    if (r.Has(4) || !usual || r.Attribute("clip") != nullptr) {
+      return absl::UnimplementedError("expected no lengths, the usual activations, no clip");
     }
     for (size_t i = 5; i < 5 + states; ++i) {
       if (!r.Has(i)) continue;
@@ -38,13 +54,13 @@ class Recurrence {
       if (r.in(i).trained || !zeros) return absl::UnimplementedError("its first state is not 0");
     }
     TESSERA_ASSIGN_OR_RETURN(const OnnxValue x, r.TensorIn(0));
-    Recurrence made(r, r.Int("layout", 0) != 0);
     const std::vector<int64_t> dims = r.DimsOf(x), &w = r.in(1).dims;
     const size_t batch = made.batch_first_ ? 0 : 1, places = 1 - batch;
     if (dims.size() != 3 || dims[batch] != BatchTimes(1)) {
       return absl::UnimplementedError(absl::StrCat("of ", DimsText(dims)));
     }
-    if (w.size() != 3 || w[0] != 1 || w[1] % gates != 0 || w[2] != dims[2]) {
+    if (w.size() != 3 || w[0] != static_cast<int64_t>(made.directions_.size()) ||
+        w[1] % gates != 0 || w[2] != dims[2]) {
       return absl::InvalidArgumentError(
           absl::StrCat("its weights ", DimsText(w), " do not fit the input ", DimsText(dims)));
     }
@@ -58,43 +74,74 @@ class Recurrence {
     return made;
   }
 
-  Tensor x() const { return x_; }
+  const std::vector<Direction>& directions() const { return directions_; }
+  int64_t width() const { return r_.shape(x_).last(); }
   int64_t places() const { return places_; }
   int64_t units() const { return units_; }
 
-  // Input i, `size` numbers.
-  absl::StatusOr<std::vector<float>> Numbers(size_t i, int64_t size) const {
-    TESSERA_ASSIGN_OR_RETURN(std::vector<float> numbers, r_.FloatsIn(i));
-    if (static_cast<int64_t>(numbers.size()) == size) return numbers;
-    return absl::InvalidArgumentError(
-        absl::StrCat("input ", i, " has ", numbers.size(), " numbers, expected ", size));
+  // x as the direction comes to its places.
+  Tensor Walked(const Direction& direction) const { return direction.backward ? Turned(x_) : x_; }
+  // Parameter `name` of a layer, the direction's `size` numbers of input i.
+  absl::StatusOr<OnnxNodeReader::Weight> WeightOf(const Direction& direction,
+                                                  const std::string& name, size_t i,
+                                                  int64_t size) const {
+    TESSERA_ASSIGN_OR_RETURN(const std::vector<float> numbers, r_.FloatsIn(i));
+    const int64_t all = size * static_cast<int64_t>(directions_.size());
+    if (static_cast<int64_t>(numbers.size()) != all) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("input ", i, " has ", numbers.size(), " numbers, expected ", all));
+    }
+    OnnxNodeReader::Weight weight = {name, i, {}};
+    const auto begin = numbers.begin() + static_cast<int64_t>(direction.number) * size;
+    weight.start.assign(begin, begin + size);
+    if (directions_.size() > 1) weight.part = absl::StrCat("direction ", direction.number);
+    return weight;
   }
   // One place of states [batch, places, n], as [batch, n].
   Tensor Place(Tensor states, int64_t place) const {
     const Tensor one = Sliced(r_, states, 1, place, place + 1);
     return r_.Reshaped(one, Shape{r_.shape(states).last()});
   }
-  // ONNX's output 0, of states [batch, places, units].
-  void SetAll(Tensor states) {
+  // ONNX's output 0, of each direction's states [batch, places, units], as it came to the places.
+  void SetAll(const std::vector<Tensor>& states) {
+    std::vector<Tensor> parts;
+    for (const Direction& direction : directions_) {
+      const Tensor of = states[direction.number];
+      const Tensor in_order = direction.backward ? Turned(of) : of;
+      parts.push_back(r_.Reshaped(in_order, Shape{places_, 1, units_}));
+    }
     OnnxValue y;
-    y.tensor = states;
-    y.axes =
-        batch_first_ ? std::vector<Axes>{{0}, {1}, {}, {2}} : std::vector<Axes>{{1}, {}, {0}, {2}};
+    y.tensor = Joined(parts, 2);
+    y.axes = batch_first_ ? std::vector<Axes>{{0}, {1}, {2}, {3}}
+                          : std::vector<Axes>{{1}, {2}, {0}, {3}};
     r_.Set(std::move(y));
   }
-  // Another output, of a state [batch, units].
-  void SetOne(Tensor state, int output) {
+  // Another output, of each direction's state [batch, units].
+  void SetOne(const std::vector<Tensor>& states, int output) {
+    std::vector<Tensor> parts;
+    for (const Tensor state : states) parts.push_back(r_.Reshaped(state, Shape{1, units_}));
     OnnxValue y;
-    y.tensor = state;
-    y.axes = batch_first_ ? std::vector<Axes>{{0}, {}, {1}} : std::vector<Axes>{{}, {0}, {1}};
+    y.tensor = Joined(parts, 1);
+    y.axes = batch_first_ ? std::vector<Axes>{{0}, {1}, {2}} : std::vector<Axes>{{1}, {0}, {2}};
     r_.Set(std::move(y), output);
   }
 
  private:
   Recurrence(OnnxNodeReader& r, bool batch_first) : r_(r), batch_first_(batch_first) {}
 
+  // The last place first.
+  Tensor Turned(Tensor x) const {
+    std::vector<int64_t> places;
+    for (int64_t place = places_; place-- > 0;) places.push_back(place);
+    return r_.Layer("Gather", {x}, Options().Set("indices", places).Set("axis", 1.0));
+  }
+  Tensor Joined(const std::vector<Tensor>& parts, double axis) const {
+    return parts.size() == 1 ? parts[0] : r_.Layer("Concat", parts, Options().Set("axis", axis));
+  }
+
   OnnxNodeReader& r_;
   bool batch_first_;
+  std::vector<Direction> directions_;
   Tensor x_;
   int64_t places_ = 0;
   int64_t units_ = 0;
@@ -138,31 +185,89 @@ absl::Status ReadGru(OnnxNodeReader& r) {
   }
   TESSERA_ASSIGN_OR_RETURN(Recurrence recurrence,
                            Recurrence::Read(r, 3, {"Sigmoid", "Tanh"}, /*states=*/1));
-  const int64_t units = recurrence.units(), width = r.shape(recurrence.x()).last();
-  std::vector<OnnxNodeReader::Weight> weights;
-  for (const auto& [name, i, size] : {std::tuple("weight", size_t{1}, 3 * units * width),
-                                      std::tuple("recurrence", size_t{2}, 3 * units * units),
-                                      std::tuple("bias", size_t{3}, 6 * units)}) {
-    if (i == 3 && !r.Has(3)) continue;  // it begins at 0
-    TESSERA_ASSIGN_OR_RETURN(std::vector<float> start, recurrence.Numbers(i, size));
-    weights.push_back({name, i, std::move(start)});
-  }
+  const int64_t units = recurrence.units();
   const bool all = r.HasOutput(0);
-  TESSERA_ASSIGN_OR_RETURN(
-      const Tensor states,
-      r.TrainedLayer("GRU", {recurrence.x()},
-                     Options().Set("units", static_cast<double>(units)).Set("sequence", all),
-                     std::move(weights)));
+  std::vector<Tensor> states, last;
+  for (const Recurrence::Direction& direction : recurrence.directions()) {
+    std::vector<OnnxNodeReader::Weight> weights;
+    for (const auto& [name, i, size] :
+         {std::tuple("weight", size_t{1}, 3 * units * recurrence.width()),
+          std::tuple("recurrence", size_t{2}, 3 * units * units),
+          std::tuple("bias", size_t{3}, 6 * units)}) {
+      if (i == 3 && !r.Has(3)) continue;  // it begins at 0
+      TESSERA_ASSIGN_OR_RETURN(weights.emplace_back(),
+                               recurrence.WeightOf(direction, name, i, size));
+    }
+    TESSERA_ASSIGN_OR_RETURN(
+        const Tensor made,
+        r.TrainedLayer("GRU", {recurrence.Walked(direction)},
+                       Options().Set("units", static_cast<double>(units)).Set("sequence", all),
+                       std::move(weights)));
+    if (all) states.push_back(made);
+    if (!r.HasOutput(1)) continue;
+    last.push_back(all ? recurrence.Place(made, recurrence.places() - 1) : made);
+  }
   if (all) recurrence.SetAll(states);
-  if (!r.HasOutput(1)) return absl::OkStatus();
-  recurrence.SetOne(all ? recurrence.Place(states, recurrence.places() - 1) : states, 1);
+  if (r.HasOutput(1)) recurrence.SetOne(last, 1);
   return absl::OkStatus();
 }
 
-// Place by place, with layers that share their parameters:
+namespace {
+
+// One direction of an LSTM, place by place, with layers that share their parameters:
 //   i, o, f, c = W x_t + R h_(t-1) + b;  m_t = sigmoid(f) m_(t-1) + sigmoid(i) tanh(c);
 //   h_t = sigmoid(o) tanh(m_t)
 // The file's two biases are one, their sum.
+struct LstmStates {
+  std::vector<Tensor> all;  // [batch, units], where all are wanted
+  Tensor last, memory;
+};
+absl::StatusOr<LstmStates> WalkLstm(OnnxNodeReader& r, const Recurrence& recurrence,
+                                    const Recurrence::Direction& direction) {
+  const int64_t units = recurrence.units(), gates = 4 * units;
+  std::vector<OnnxNodeReader::Weight> weights;
+  TESSERA_ASSIGN_OR_RETURN(weights.emplace_back(),
+                           recurrence.WeightOf(direction, "weight", 1, gates * recurrence.width()));
+  TESSERA_ASSIGN_OR_RETURN(const OnnxNodeReader::Weight of_state,
+                           recurrence.WeightOf(direction, "weight", 2, gates * units));
+  if (r.Has(3)) {
+    TESSERA_ASSIGN_OR_RETURN(OnnxNodeReader::Weight bias,
+                             recurrence.WeightOf(direction, "bias", 3, 2 * gates));
+    for (int64_t i = 0; i < gates; ++i) bias.start[i] += bias.start[gates + i];
+    bias.start.resize(static_cast<size_t>(gates));
+    weights.push_back(std::move(bias));
+  }
+  const google::protobuf::Struct size = Options().Set("units", static_cast<double>(gates));
+  google::protobuf::Struct with_bias = size, without = size;
+  (*with_bias.mutable_fields())["bias"].set_bool_value(r.Has(3));
+  (*without.mutable_fields())["bias"].set_bool_value(false);
+  TESSERA_ASSIGN_OR_RETURN(
+      const Tensor inputs,
+      r.TrainedLayer("Gemm", {recurrence.Walked(direction)}, with_bias, std::move(weights)));
+  const auto sigmoid = [&](Tensor x) { return r.Layer("Sigmoid", {x}); };
+  const auto tanh = [&](Tensor x) { return r.Layer("Tanh", {x}); };
+  const auto times = [&](Tensor a, Tensor b) { return r.Layer("Mul", {a, b}); };
+  const auto plus = [&](Tensor a, Tensor b) { return r.Layer("Add", {a, b}); };
+  LstmStates states;
+  for (int64_t t = 0; t < recurrence.places(); ++t) {
+    Tensor sums = recurrence.Place(inputs, t);
+    if (t > 0) {
+      TESSERA_ASSIGN_OR_RETURN(const Tensor before,
+                               r.TrainedLayer("Gemm", {states.last}, without, {of_state}));
+      sums = plus(sums, before);
+    }
+    const std::vector<Tensor> gate =
+        r.Layers("Split", {sums}, Options().Set("num_outputs", 4.0).Set("axis", 1.0), 4);
+    const Tensor added = times(sigmoid(gate[0]), tanh(gate[3]));
+    states.memory = t == 0 ? added : plus(times(sigmoid(gate[2]), states.memory), added);
+    states.last = times(sigmoid(gate[1]), tanh(states.memory));
+    if (r.HasOutput(0)) states.all.push_back(r.Reshaped(states.last, Shape{1, units}));
+  }
+  return states;
+}
+
+}  // namespace
+
 absl::Status ReadLstm(OnnxNodeReader& r) {
   if (r.Has(7) || r.Int("input_forget", 0) != 0) {
     return absl::UnimplementedError("expected no peepholes, and input_forget 0");
@@ -174,49 +279,18 @@ absl::Status ReadLstm(OnnxNodeReader& r) {
     return absl::UnimplementedError(
         absl::StrCat("over ", recurrence.places(), " places, above ", kMostPlaces));
   }
-  const int64_t units = recurrence.units(), gates = 4 * units;
-  const int64_t width = r.shape(recurrence.x()).last();
-  TESSERA_ASSIGN_OR_RETURN(std::vector<float> w, recurrence.Numbers(1, gates * width));
-  TESSERA_ASSIGN_OR_RETURN(const std::vector<float> u, recurrence.Numbers(2, gates * units));
-  std::vector<OnnxNodeReader::Weight> weights;
-  weights.push_back({"weight", 1, std::move(w)});
-  if (r.Has(3)) {
-    TESSERA_ASSIGN_OR_RETURN(std::vector<float> bias, recurrence.Numbers(3, 2 * gates));
-    for (int64_t i = 0; i < gates; ++i) bias[i] += bias[gates + i];
-    bias.resize(static_cast<size_t>(gates));
-    weights.push_back({"bias", 3, std::move(bias)});
-  }
-  const google::protobuf::Struct size = Options().Set("units", static_cast<double>(gates));
-  google::protobuf::Struct with_bias = size, without = size;
-  (*with_bias.mutable_fields())["bias"].set_bool_value(r.Has(3));
-  (*without.mutable_fields())["bias"].set_bool_value(false);
-  TESSERA_ASSIGN_OR_RETURN(const Tensor inputs,
-                           r.TrainedLayer("Gemm", {recurrence.x()}, with_bias, std::move(weights)));
-  const auto sigmoid = [&](Tensor x) { return r.Layer("Sigmoid", {x}); };
-  const auto tanh = [&](Tensor x) { return r.Layer("Tanh", {x}); };
-  const auto times = [&](Tensor a, Tensor b) { return r.Layer("Mul", {a, b}); };
-  const auto plus = [&](Tensor a, Tensor b) { return r.Layer("Add", {a, b}); };
-  std::vector<Tensor> states;
-  Tensor memory, state;
-  for (int64_t t = 0; t < recurrence.places(); ++t) {
-    Tensor sums = recurrence.Place(inputs, t);
-    if (t > 0) {
-      TESSERA_ASSIGN_OR_RETURN(const Tensor before,
-                               r.TrainedLayer("Gemm", {state}, without, {{"weight", 2, u}}));
-      sums = plus(sums, before);
+  std::vector<Tensor> all, last, memories;
+  for (const Recurrence::Direction& direction : recurrence.directions()) {
+    TESSERA_ASSIGN_OR_RETURN(const LstmStates states, WalkLstm(r, recurrence, direction));
+    if (r.HasOutput(0)) {
+      all.push_back(r.Layer("Concat", states.all, Options().Set("axis", 1.0)));
     }
-    const std::vector<Tensor> gate =
-        r.Layers("Split", {sums}, Options().Set("num_outputs", 4.0).Set("axis", 1.0), 4);
-    const Tensor added = times(sigmoid(gate[0]), tanh(gate[3]));
-    memory = t == 0 ? added : plus(times(sigmoid(gate[2]), memory), added);
-    state = times(sigmoid(gate[1]), tanh(memory));
-    if (r.HasOutput(0)) states.push_back(r.Reshaped(state, Shape{1, units}));
+    last.push_back(states.last);
+    memories.push_back(states.memory);
   }
-  if (r.HasOutput(0)) {
-    recurrence.SetAll(r.Layer("Concat", states, Options().Set("axis", 1.0)));
-  }
-  if (r.HasOutput(1)) recurrence.SetOne(state, 1);
-  if (r.HasOutput(2)) recurrence.SetOne(memory, 2);
+  if (r.HasOutput(0)) recurrence.SetAll(all);
+  if (r.HasOutput(1)) recurrence.SetOne(last, 1);
+  if (r.HasOutput(2)) recurrence.SetOne(memories, 2);
   return absl::OkStatus();
 }
 
