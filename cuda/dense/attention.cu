@@ -41,6 +41,47 @@ TESSERA_HOST_DEVICE inline float Factor(const AttentionShape& shape, int64_t i) 
   return stays ? shape.kept_scale : 0;
 }
 
+// Weights times rows of all heads' `dim`, with `dropped` the weights as dropout leaves them.
+struct WeightedRows {
+  AttentionShape shape;
+  const float* weights;  // [batch, heads, queries, keys]
+  bool dropped;
+  const float* rows;
+  int64_t dim;
+  float* to;
+
+  TESSERA_HOST_DEVICE float Weight(int64_t group, int64_t q, int64_t k) const {
+    const int64_t at = (group * shape.queries + q) * shape.keys + k;
+    return dropped ? weights[at] * Factor(shape, at) : weights[at];
+  }
+};
+
+// to [queries, dim] of a head, each the sum over the keys.
+struct SumOverKeys : WeightedRows {
+  TESSERA_HOST_DEVICE void operator()(int64_t group, int i, float*) const {
+    const Head head = Head::Of(shape, group);
+    const int64_t q = i / dim, d = i % dim;
+    float sum = 0;
+    for (int64_t k = 0; k < shape.keys; ++k) {
+      sum += Weight(group, q, k) * rows[head.Row(shape, shape.keys, k, dim) + d];
+    }
+    to[head.Row(shape, shape.queries, q, dim) + d] = sum;
+  }
+};
+
+// to [keys, dim] of a head, each the sum over the queries.
+struct SumOverQueries : WeightedRows {
+  TESSERA_HOST_DEVICE void operator()(int64_t group, int i, float*) const {
+    const Head head = Head::Of(shape, group);
+    const int64_t k = i / dim, d = i % dim;
+    float sum = 0;
+    for (int64_t q = 0; q < shape.queries; ++q) {
+      sum += Weight(group, q, k) * rows[head.Row(shape, shape.queries, q, dim) + d];
+    }
+    to[head.Row(shape, shape.keys, k, dim) + d] = sum;
+  }
+};
+
 }  // namespace
 
 void Attention(Stream& stream, const AttentionShape& of, const float* query, const float* key,
@@ -75,17 +116,7 @@ void Attention(Stream& stream, const AttentionShape& of, const float* query, con
                             for (int64_t k = n; k < keys; ++k) row[k] = 0;
                           }},
                     Phase{queries * static_cast<int>(shape.value_dim),
-                          [=] TESSERA_HOST_DEVICE(int64_t group, int i, float*) {
-                            const Head head = Head::Of(shape, group);
-                            const int64_t q = i / shape.value_dim, d = i % shape.value_dim;
-                            const int64_t row = group * pairs + q * keys;
-                            float sum = 0;
-                            for (int64_t k = 0; k < keys; ++k) {
-                              sum += weights[row + k] * Factor(shape, row + k) *
-                                     value[head.Row(shape, shape.keys, k, shape.value_dim) + d];
-                            }
-                            y[head.Row(shape, shape.queries, q, shape.value_dim) + d] = sum;
-                          }});
+                          SumOverKeys{{shape, weights, true, value, shape.value_dim, y}}});
 }
 
 // With the weights w, what dropout multiplies them by, f, and dw = f (dy value^T):
@@ -104,17 +135,7 @@ void AttentionBackward(Stream& stream, const AttentionShape& of, const float* qu
   ForEachGroup<128>(
       stream, "attention's gradient", shape.batch * shape.heads, 1,
       Phase{to.value == nullptr ? 0 : keys * value_dim,
-            [=] TESSERA_HOST_DEVICE(int64_t group, int i, float*) {
-              const Head head = Head::Of(shape, group);
-              const int64_t k = i / value_dim, d = i % value_dim;
-              float sum = 0;
-              for (int64_t q = 0; q < queries; ++q) {
-                const int64_t at = group * pairs + q * keys + k;
-                sum += weights[at] * Factor(shape, at) *
-                       dy[head.Row(shape, queries, q, value_dim) + d];
-              }
-              to.value[head.Row(shape, keys, k, value_dim) + d] = sum;
-            }},
+            SumOverQueries{{shape, weights, true, dy, value_dim, to.value}}},
       Phase{pairs,
             [=] TESSERA_HOST_DEVICE(int64_t group, int i, float*) {
               const Head head = Head::Of(shape, group);
@@ -127,27 +148,9 @@ void AttentionBackward(Stream& stream, const AttentionShape& of, const float* qu
               weights[at] = shape.scale * math::Softmax::Gradient(weights[at], dw, dot);
             }},
       Phase{to.query == nullptr ? 0 : queries * key_dim,
-            [=] TESSERA_HOST_DEVICE(int64_t group, int i, float*) {
-              const Head head = Head::Of(shape, group);
-              const int64_t q = i / key_dim, d = i % key_dim;
-              float sum = 0;
-              for (int64_t k = 0; k < keys; ++k) {
-                sum += weights[group * pairs + q * keys + k] *
-                       key[head.Row(shape, keys, k, key_dim) + d];
-              }
-              to.query[head.Row(shape, queries, q, key_dim) + d] = sum;
-            }},
+            SumOverKeys{{shape, weights, false, key, key_dim, to.query}}},
       Phase{to.key == nullptr ? 0 : keys * key_dim,
-            [=] TESSERA_HOST_DEVICE(int64_t group, int i, float*) {
-              const Head head = Head::Of(shape, group);
-              const int64_t k = i / key_dim, d = i % key_dim;
-              float sum = 0;
-              for (int64_t q = 0; q < queries; ++q) {
-                sum += weights[group * pairs + q * keys + k] *
-                       query[head.Row(shape, queries, q, key_dim) + d];
-              }
-              to.key[head.Row(shape, keys, k, key_dim) + d] = sum;
-            }});
+            SumOverQueries{{shape, weights, false, query, key_dim, to.key}}});
 }
 
 }  // namespace tessera::cuda

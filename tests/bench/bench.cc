@@ -42,6 +42,13 @@ double Seconds(absl::FunctionRef<void()> work) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
+double Rate(int runs, double units, absl::FunctionRef<void()> work) {
+  const double seconds = Seconds([&] {
+    for (int i = 0; i < runs; ++i) work();
+  });
+  return runs * units / seconds;
+}
+
 double CpuSeconds(absl::FunctionRef<void()> work) {
   const auto now = [] {
     timespec t = {};

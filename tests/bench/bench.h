@@ -49,6 +49,8 @@ Medians Interleave(int rounds, absl::FunctionRef<double()> value,
                    absl::FunctionRef<double()> limit);
 
 double Seconds(absl::FunctionRef<void()> work);
+// Of so many runs of `work` one after another, each of which does `units`: units a second.
+double Rate(int runs, double units, absl::FunctionRef<void()> work);
 // Of the calling thread on a processor: what one thread can do, whatever else runs.
 double CpuSeconds(absl::FunctionRef<void()> work);
 double Median(std::vector<double> values);

@@ -181,12 +181,8 @@ void MeasureKeptRows(benchmark::State& state, bool short_run) {
 // What the worker makes of a batch for its card, in one thread: distinct keys and lists.
 void MeasurePreparing(benchmark::State& state, bool short_run) {
   PooledBatch batch(short_run ? 256 : 16384, 16);
-  const auto rate = [&](auto once) {
-    constexpr int kTimes = 5;
-    const double seconds = Seconds([&] {
-      for (int i = 0; i < kTimes; ++i) once();
-    });
-    return static_cast<double>(kTimes * batch.places) / 1e6 / seconds;
+  const auto rate = [&](absl::FunctionRef<void()> once) {
+    return Rate(5, static_cast<double>(batch.places) / 1e6, once);
   };
   const Medians medians = Interleave(
       short_run ? 2 : 10,

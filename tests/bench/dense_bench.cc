@@ -74,12 +74,8 @@ void Measure(benchmark::State& state, DenseShape shape, int threads, bool short_
   TaskPool pool(threads - 1);
   DenseStep step(shape, &pool);
   Products products(shape, &pool);
-  const int repeats = short_run ? 1 : 4;
   const auto rate = [&](absl::FunctionRef<void()> once) {
-    const double seconds = Seconds([&] {
-      for (int i = 0; i < repeats; ++i) once();
-    });
-    return repeats * shape.batch / seconds;
+    return Rate(short_run ? 1 : 4, shape.batch, once);
   };
   double loss = 0;
   const Medians medians = Interleave(

@@ -150,13 +150,8 @@ void Measure(benchmark::State& state, const v1::JobSpec& spec, const Model& mode
   Step step(model, batch, &pool);
   Products products(ProductsOf(model.graph()), batch, &pool);
   // As many samples for small batches as for large ones.
-  const int repeats = short_run ? 1 : static_cast<int>(std::max(1u, 4096 / batch));
-  const auto rate = [&](absl::FunctionRef<void()> once) {
-    const double seconds = Seconds([&] {
-      for (int i = 0; i < repeats; ++i) once();
-    });
-    return repeats * batch / seconds;
-  };
+  const int runs = short_run ? 1 : static_cast<int>(std::max(1u, 4096 / batch));
+  const auto rate = [&](absl::FunctionRef<void()> once) { return Rate(runs, batch, once); };
   double loss = 0;
   const Medians medians = Interleave(
       short_run ? 2 : 8, [&] { return rate([&] { loss += step.Run(); }); },
