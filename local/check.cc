@@ -16,6 +16,7 @@
 #include "worker/batch_pipeline.h"
 #include "worker/data/data_source.h"
 #include "worker/data/glob.h"
+#include "worker/dense/executor.h"
 #include "worker/dense/model.h"
 #include "worker/job_context.h"
 #include "worker/onnx/onnx_file.h"
@@ -68,18 +69,15 @@ MemoryEstimate Estimate(const v1::JobSpec& spec, const worker::Model& model,
   }
   const uint64_t record_bytes = sizeof(float) * (1 + DenseWidth(spec.data())) +
                                 sparse_columns * (sizeof(uint64_t) + sizeof(uint32_t));
-  uint64_t sample_floats = 0;
-  for (const worker::GraphTensor& tensor : model.graph().tensors()) {
-    sample_floats += tensor.shape.floats();
-  }
-  const uint64_t batch = IsSync(spec.consistency().dense())
-                             ? (spec.train().batch_size() + options.workers - 1) / options.workers
+  const auto workers = static_cast<uint32_t>(options.workers);
+  const uint32_t batch = IsSync(spec.consistency().dense())
+                             ? (spec.train().batch_size() + workers - 1) / workers
                              : spec.train().batch_size();
   const bool on_card = absl::StartsWith(spec.train().device(), "cuda");
   const uint64_t more_batches = on_card ? worker::BatchPipeline::kMostThreads - 1 : 0;
   const uint64_t dense_copies = AllReduces(spec.train()) ? 5 : 3;
   memory.worker_bytes = kProcessBytes + 2 * ShuffleWindowRecords(spec.data()) * record_bytes +
-                        2 * batch * sample_floats * sizeof(float) +
+                        worker::Executor::BytesFor(model, batch, on_card) +
                         dense_copies * memory.dense_floats * sizeof(float) +
                         (4 + more_batches) * batch_rows.in_memory;
   return memory;

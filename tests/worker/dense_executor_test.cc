@@ -324,6 +324,7 @@ TEST(Executor, TakesMemoryForTheLargestBatchOnly) {
   executor.Resize(3);
   executor.Resize(100);
   EXPECT_EQ(executor.bytes(), bytes);
+  EXPECT_EQ(Executor::BytesFor(*model, 100, /*on_card=*/false), bytes);
   executor.Resize(101);
   EXPECT_GT(executor.bytes(), bytes);
 }

@@ -41,15 +41,21 @@ void RunParts(TaskPool* pool, size_t parts, absl::FunctionRef<void(size_t)> run)
 
 }  // namespace
 
+Executor::Executor(const Model& model, bool whole_batches)
+    : model_(model),
+      pool_(nullptr),
+      staged_inputs_(model.graph().inputs()),
+      whole_batches_(whole_batches) {
+  Plan();
+}
+
 Executor::Executor(const Model& model, TaskPool* pool, std::unique_ptr<cuda::Stream> stream)
     : model_(model),
       pool_(pool),
       stream_(std::move(stream)),
-      staged_inputs_(model.graph().inputs()) {
-  PlanStorages();
-  PlanInPlace();
-  PlanSteps();
-  PlanBackward();
+      staged_inputs_(model.graph().inputs()),
+      whole_batches_(stream_ != nullptr) {
+  Plan();
   if (stream_ != nullptr) {
     PlanRelus();
     card_step_ = std::make_unique<CardStep>(model_, *stream_);

@@ -34,6 +34,9 @@ class Executor {
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
 
+  // What `bytes` would be of batches up to so many samples; takes none of it.
+  static uint64_t BytesFor(const Model& model, uint32_t batch, bool on_card);
+
   // Sets the batch, 0 included, and takes memory if it is the largest so far. What the buffers held
   // is lost; spans handed out before are void.
   void Resize(uint32_t batch);
@@ -186,6 +189,10 @@ class Executor {
     uint32_t rank = 0;
   };
 
+  // Plans alone.
+  Executor(const Model& model, bool whole_batches);
+
+  void Plan();
   void PlanStorages();
   void PlanInPlace();
   void PlanSteps();
@@ -194,6 +201,8 @@ class Executor {
   // By storage.
   std::vector<Lifetime> ValueLifetimes() const;
   std::vector<Lifetime> GradientLifetimes() const;
+  // Where everything lies for batches up to `capacity`; its floats.
+  size_t PlanMemory(uint32_t capacity);
   void Place(uint32_t capacity);
   void BindParameters(absl::Span<const float> trained, absl::Span<const float> statistics);
   void BindGradients(absl::Span<float> trained, absl::Span<float> statistics);
@@ -237,7 +246,8 @@ class Executor {
   std::vector<int32_t> staged_inputs_;  // that travel: all but those that are pooled on the card
   std::vector<int32_t> storage_of_;     // by tensor
   std::vector<Storage> storages_;
-  std::vector<Step> steps_;  // without views
+  std::vector<Step> steps_;     // without views
+  bool whole_batches_ = false;  // no step goes part by part
   std::vector<BackwardChain> backward_;
   size_t scratch_floats_ = 0;  // of a sample, for gradients that are added
   size_t scratch_at_ = 0;

@@ -20,6 +20,13 @@ uint32_t PartSize(uint32_t batch, Precision precision) {
 
 }  // namespace
 
+void Executor::Plan() {
+  PlanStorages();
+  PlanInPlace();
+  PlanSteps();
+  PlanBackward();
+}
+
 void Executor::PlanStorages() {
   const Graph& graph = model_.graph();
   for (const GraphTensor& tensor : graph.tensors()) {
@@ -116,7 +123,7 @@ size_t Executor::relus_in_products() const {
 // needing it. A card takes the batch whole.
 void Executor::PlanBackward() {
   const auto goes_on = [this](const Step& step) {
-    return stream_ == nullptr && step.backward && step.op->BySample();
+    return !whole_batches_ && step.backward && step.op->BySample();
   };
   for (size_t begin = 0, end = steps_.size(); end > 0; end = begin) {
     begin = end - 1;
@@ -171,9 +178,7 @@ std::vector<Executor::Lifetime> Executor::GradientLifetimes() const {
   return lifetimes;
 }
 
-// Lays out the arena for batches up to `capacity`.
-void Executor::Place(uint32_t capacity) {
-  capacity_ = capacity;
+size_t Executor::PlanMemory(uint32_t capacity) {
   std::vector<Lifetime> values = ValueLifetimes(), gradients = GradientLifetimes();
   // Those that lie where an earlier one does are needed as long as either is.
   for (size_t i = storages_.size(); i-- > 0;) {
@@ -216,9 +221,19 @@ void Executor::Place(uint32_t capacity) {
     if (storage.value_of >= 0) storage.value_at = storages_[storage.value_of].value_at;
     if (storage.gradient_of >= 0) storage.gradient_at = storages_[storage.gradient_of].gradient_at;
   }
-  if (stream_ != nullptr) return PlaceOnCard(plan.floats(), capacity);
+  return plan.floats();
+}
+
+void Executor::Place(uint32_t capacity) {
+  capacity_ = capacity;
+  const size_t floats = PlanMemory(capacity);
+  if (stream_ != nullptr) return PlaceOnCard(floats, capacity);
   arena_ = Buffer();  // frees before it takes
-  arena_ = Buffer(plan.floats());
+  arena_ = Buffer(floats);
+}
+
+uint64_t Executor::BytesFor(const Model& model, uint32_t batch, bool on_card) {
+  return Executor(model, on_card).PlanMemory(batch) * sizeof(float);
 }
 
 Executor::Part Executor::Bind(const Step& step, uint32_t first, uint32_t batch) {
