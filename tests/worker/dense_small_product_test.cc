@@ -26,8 +26,8 @@ TEST(SmallProduct, IsTheSumOfProductsAtAllSizes) {
         for (const bool turned : {false, true}) {
           SCOPED_TRACE(testing::Message() << m << " x " << n << " x " << k << " " << turned);
           const size_t b_stride = n + kBeside, c_stride = n + 2 * kBeside;
-          const std::vector<float> a = Normals(1, m * (k + kBeside) + k * (m + kBeside));
-          const std::vector<float> b = Normals(2, k * b_stride);
+          const std::vector<float> a = Normals(1, m * (k + kBeside) + k * (m + kBeside) + 1);
+          const std::vector<float> b = Normals(2, k * b_stride + n);
           const StridedMatrix left = turned ? StridedMatrix{a.data(), 1, m + kBeside}
                                             : StridedMatrix{a.data(), k + kBeside, 1};
           std::vector<float> c(m * c_stride, kUntouched);
