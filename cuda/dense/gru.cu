@@ -1,30 +1,21 @@
 #include "cuda/dense/gru.h"
 
 #include "common/math/cell/gru.h"
-#include "common/math/sequence_length.h"
-#include "cuda/dense/products.h"
-#include "cuda/launch.h"
+#include "cuda/dense/recurrence.h"
 
 namespace tessera::cuda {
 namespace {
 
-TESSERA_HOST_DEVICE inline bool Inside(const GruSequences& sequences, int64_t sample,
-                                       int64_t place) {
-  if (sequences.lengths == nullptr) return true;
-  const size_t places = static_cast<size_t>(sequences.places);
-  return place < static_cast<int64_t>(math::SequenceLength(sequences.lengths[sample], places));
-}
-
-TESSERA_HOST_DEVICE inline float AttentionOf(const GruSequences& sequences, int64_t sample,
+TESSERA_HOST_DEVICE inline float AttentionOf(const Sequences& sequences, int64_t sample,
                                              int64_t place) {
   if (sequences.attention == nullptr) return 1;
   return sequences.attention[sample * sequences.places + place];
 }
 
 // All units at one place: `u` [batch, 3, units] without bias; h [batch, units] goes on to the next.
-void Step(Stream& stream, const GruSequences& sequences, int64_t place, const float* u,
+void Step(Stream& stream, const Sequences& sequences, int64_t place, const float* u,
           const float* bias, float* planes, float* h, float* y) {
-  const GruSequences s = sequences;
+  const Sequences s = sequences;
   const int64_t plane = s.batch * s.places * s.units;
   ForEach(stream, "GRU", s.batch * s.units, [=] TESSERA_HOST_DEVICE(int64_t i) {
     const int64_t j = i % s.units, sample = i / s.units;
@@ -58,9 +49,9 @@ void Step(Stream& stream, const GruSequences& sequences, int64_t place, const fl
 // dy's part where all states are the output, and becomes that of the state before, but for what it
 // has through u, whose gradients go to du [batch, 3, units]. attention_terms [batch, units], to be
 // summed over the units, may be null.
-void StepBackward(Stream& stream, const GruSequences& sequences, int64_t place, const float* dy,
+void StepBackward(Stream& stream, const Sequences& sequences, int64_t place, const float* dy,
                   float* planes, float* slope, float* du, float* attention_terms) {
-  const GruSequences s = sequences;
+  const Sequences s = sequences;
   const int64_t plane = s.batch * s.places * s.units;
   ForEach(stream, "GRU's gradient", s.batch * s.units, [=] TESSERA_HOST_DEVICE(int64_t i) {
     const int64_t j = i % s.units, sample = i / s.units;
@@ -89,25 +80,34 @@ void StepBackward(Stream& stream, const GruSequences& sequences, int64_t place, 
   });
 }
 
+// The attention's gradient at one place: of each sample the sum of its units' terms.
+void SumAttention(Stream& stream, const Sequences& sequences, int64_t place, const float* terms,
+                  float* dattention) {
+  const int64_t units = sequences.units, places = sequences.places;
+  SumRows(
+      stream, "GRU's gradient of attention", sequences.batch, units,
+      [=] TESSERA_HOST_DEVICE(int64_t sample, int64_t j) { return terms[sample * units + j]; },
+      [=] TESSERA_HOST_DEVICE(int64_t sample, float sum) {
+        dattention[sample * places + place] = sum;
+      });
+}
+
 }  // namespace
 
-void Gru(Stream& stream, const GruSequences& sequences, const float* recurrence, const float* bias,
+void Gru(Stream& stream, const Sequences& sequences, const float* recurrence, const float* bias,
          float* planes, float* y) {
-  const int64_t batch = sequences.batch, units = sequences.units, floats = batch * units;
+  const int64_t floats = sequences.batch * sequences.units;
   float* const h = stream.Scratch(4 * floats);
   float* const u = h + floats;
   stream.Zero(h, floats);
-  for (int64_t place = 0; place < sequences.places; ++place) {
-    Gemm(stream, Products::kFloat32, batch, 3 * units, units, {h}, {recurrence, true}, u);
-    Step(stream, sequences, place, u, bias, planes, h, y);
-  }
+  WalkForward(stream, sequences, 3, recurrence, h, u,
+              [&](int64_t place) { Step(stream, sequences, place, u, bias, planes, h, y); });
   if (!sequences.all_states) stream.Copy(h, y, floats);
 }
 
-void GruBackward(Stream& stream, const GruSequences& sequences, const float* recurrence,
-                 float* planes, const float* dy, float* dattention) {
-  const int64_t batch = sequences.batch, units = sequences.units, floats = batch * units;
-  const int64_t places = sequences.places;
+void GruBackward(Stream& stream, const Sequences& sequences, const float* recurrence, float* planes,
+                 const float* dy, float* dattention) {
+  const int64_t floats = sequences.batch * sequences.units;
   float* const slope = stream.Scratch(5 * floats);
   float* const du = slope + floats;
   float* const attention_terms = dattention == nullptr ? nullptr : du + 3 * floats;
@@ -116,22 +116,10 @@ void GruBackward(Stream& stream, const GruSequences& sequences, const float* rec
   } else {
     stream.Copy(dy, slope, floats);
   }
-  for (int64_t place = places - 1; place >= 0; --place) {
+  WalkBackward(stream, sequences, 3, recurrence, du, slope, [&](int64_t place) {
     StepBackward(stream, sequences, place, dy, planes, slope, du, attention_terms);
-    if (dattention != nullptr) {
-      SumRows(
-          stream, "GRU's gradient of attention", batch, units,
-          [=] TESSERA_HOST_DEVICE(int64_t sample, int64_t j) {
-            return attention_terms[sample * units + j];
-          },
-          [=] TESSERA_HOST_DEVICE(int64_t sample, float sum) {
-            dattention[sample * places + place] = sum;
-          });
-    }
-    if (place == 0) break;  // Nobody needs the gradient of h = 0.
-    Gemm(stream, Products::kFloat32, batch, units, 3 * units, {du}, {recurrence}, slope,
-         {.add = true});
-  }
+    if (dattention != nullptr) SumAttention(stream, sequences, place, attention_terms, dattention);
+  });
 }
 
 }  // namespace tessera::cuda

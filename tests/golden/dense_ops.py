@@ -42,7 +42,7 @@ from dense_product_ops import (
     gemm,
     mat_mul,
 )
-from dense_sequence_ops import attention, gru, sequence_mask
+from dense_sequence_ops import attention, gru, lstm, sequence_mask
 from dense_tensors import broadcast, elementwise, logistic, product, reduce
 from float32 import f32, numbers
 
@@ -81,6 +81,7 @@ OPS = {
     "LayerNormalization": layer_normalization,
     "LeakyRelu": elementwise(lambda x, o: x if x > 0 else o.get("alpha", 0.01) * x),
     "Log": elementwise(lambda x, o: math.log(x)),
+    "LSTM": lstm,
     "MatMul": mat_mul,
     "Mul": broadcast(math.prod),
     "Parameter": parameter,
@@ -232,6 +233,11 @@ CASES = [
     ("Attention", 2, [[4, 2], [4, 2], [4, 9]], [], [4, 9], {"causal": True}),
     ("Attention", 4, [[3, 2], [4, 2], [4, 2], [1]], [], [3, 2], {"heads": 2, "causal": True}),
     ("Attention", 1, [[34, 8], [35, 8], [35, 10]], [], [34, 10], {"heads": 1}),
+    ("LSTM", 2, [[3, 4]], [32, 16, 16], [3, 2], {"units": 2}),
+    ("LSTM", 5, [[3, 2], [1]], [24, 36, 24], [3, 3], {"units": 3}),
+    ("LSTM", 4, [[2, 3], [1]], [24, 16, 16], [2], {"units": 2, "sequence": False}),
+    ("LSTM", 5, [[3, 2], [1]], [24, 36, 24], [[3], [3]], {"units": 3, "sequence": False, "memory": True}),
+    ("LSTM", 3, [[2, 2]], [16, 16, 16], [[2, 2], [2]], {"units": 2, "memory": True}),
 ]
 
 
@@ -269,7 +275,7 @@ def write(out, seed, op, batch, input_dims, trained_sizes, output_dims, options)
         inputs = [[abs(x) for x in inputs[0]]]
     if op == "Div":  # by what is not near zero
         inputs[1] = [x + math.copysign(0.5, x) for x in inputs[1]]
-    if op in ("Attention", "AUGRU", "GRU", "SequenceMask") and input_dims[-1] == [1]:
+    if op in ("Attention", "AUGRU", "GRU", "LSTM", "SequenceMask") and input_dims[-1] == [1]:
         # Lengths of every kind, where a step of a difference reaches no other one.
         inputs[-1] = [k % 5 + 0.5 for k in range(batch)]
     trained = [numbers(seed + 10 + k, n) for k, n in enumerate(trained_sizes)]

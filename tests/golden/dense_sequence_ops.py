@@ -48,6 +48,38 @@ def gru(attention):
     return forward
 
 
+def lstm(case, inputs, trained):
+    """Hochreiter and Schmidhuber 1997 with a forget gate; gates in ONNX's order i, o, f, c."""
+    o = case["options"]
+    places, width = case["inputs"][0]
+    units = o["units"]
+    lengths = inputs[1] if len(inputs) > 1 else [places] * case["batch"]
+    weight = rows(rows(trained[0], width), units)
+    recurrence = rows(rows(trained[1], units), units)
+    bias = rows(trained[2], units)
+    dot = lambda a, b: sum(map(mul, a, b))
+    out, memories = [], []
+    for b, sample in enumerate(rows(inputs[0], places * width)):
+        h, memory, states = [0.0] * units, [0.0] * units, []
+        for t, x in enumerate(rows(sample, width)):
+            if t + 1 > lengths[b]:
+                states.append([0.0] * units)
+                continue
+            after = []
+            for j in range(units):
+                i, opened, f, c = (
+                    dot(weight[g][j], x) + dot(recurrence[g][j], h) + bias[g][j] + bias[4 + g][j]
+                    for g in range(4)
+                )
+                memory[j] = logistic(f) * memory[j] + logistic(i) * math.tanh(c)
+                after.append(logistic(opened) * math.tanh(memory[j]))
+            h = after
+            states.append(h)
+        out += sum(states, []) if o.get("sequence", True) else h
+        memories += memory
+    return [out, memories] if o.get("memory") else out
+
+
 def attention(case, inputs, trained):
     """Vaswani et al. 2017, section 3.2, head by head; a query that sees no key gives zeros."""
     o = case["options"]

@@ -44,6 +44,12 @@ std::vector<CudaCase> CasesOf(int64_t fields, int64_t dim) {
       {"GRU", {{fields, dim}}, Options().Set("units", 3.0)},
       {"GRU", {{fields, 2}, {1}}, Options().Set("units", static_cast<double>(dim)), 1},
       {"GRU", {{fields, dim}, {1}}, Options().Set("units", 2.0).Set("sequence", false), 1},
+      {"LSTM", {{fields, dim}}, Options().Set("units", 3.0)},
+      {"LSTM",
+       {{fields, 2}, {1}},
+       Options().Set("units", static_cast<double>(dim)).Set("memory", true),
+       1},
+      {"LSTM", {{fields, dim}, {1}}, Options().Set("units", 2.0).Set("sequence", false), 1},
       {"AUGRU", {{fields, dim}, {fields, 1}}, Options().Set("units", 3.0).Set("sequence", false)},
       {"AUGRU", {{fields, 2}, {fields, 1}, {1}}, Options().Set("units", 5.0), 2},
   };

@@ -216,6 +216,11 @@ TEST(Layers, RefuseWhatIsWrongAndSayWhere) {
               StartsWith("model.layers[0]: name: must be set"));
   EXPECT_THAT(ErrorOf(Layers("layers { name: \"a\" op: \"Bias\" }")),
               HasSubstr("Bias(): expected one input [batch, ..., n]; found no inputs"));
+  EXPECT_THAT(ErrorOf(Layers("layers { name: \"a\" op: \"Attention\" inputs: \"embedding\" inputs: "
+                             "\"embedding\" inputs: \"embedding\" options { fields { key: "
+                             "\"heads\" value { number_value: 3 } } } }")),
+              HasSubstr("options.heads: expected a divisor of 4 that leaves a head 1024 at most, "
+                        "found 3"));
   EXPECT_THAT(ErrorOf(Layers("layers { name: \"a\" op: \"Concat\" }")),
               HasSubstr("Concat(): expected one or more inputs; found no inputs"));
   EXPECT_THAT(ErrorOf(Layers(
@@ -269,6 +274,9 @@ TEST(Layers, RefuseWrongOptionsOfEveryOp) {
       {"LayerNormalization", "dense", Options().Set("affine_axis", 0.0), "0 is the batch"},
       {"MatMul", "embedding", Options().Set("transB", true),
        "expected two inputs [batch, ..., m, k] and [batch, ..., n, k]"},
+      {"Attention", "embedding", {}, "expected queries [batch, T, n], keys [batch, S, n]"},
+      {"LSTM", "embedding", {}, "options.units: must be set"},
+      {"LSTM", "dense", Options().Set("units", 2.0), "expected [batch, T, n]"},
       {"Transpose", "embedding", Options().Set("perm", ints({0, 1, 1})),
        "options.perm: expected 0, the batch, and then each axis from 1 to 2 once"},
       {"Bilinear", "embedding", Options().Set("units", 2.0),

@@ -56,6 +56,13 @@ std::vector<SizedCase> CasesOfWidth(int64_t n) {
       {"Attention", {{n, 4}, {3, 4}, {3, 2}}, Options().Set("heads", 2.0).Set("causal", true)},
       {"GRU", {{3, n}}, Options().Set("units", 5.0)},
       {"GRU", {{std::min<int64_t>(n, 20), 2}}, Options().Set("units", 3.0).Set("sequence", false)},
+      {"LSTM", {{3, n}}, Options().Set("units", 5.0)},
+      {"LSTM",
+       {{3, 2}},
+       Options()
+           .Set("units", static_cast<double>(std::min<int64_t>(n, 64)))
+           .Set("sequence", false)
+           .Set("memory", true)},
       {"AUGRU",
        {{2, 3}, {2, 1}},
        Options().Set("units", static_cast<double>(std::min<int64_t>(n, 64)))},

@@ -89,7 +89,8 @@ struct FileOfNodes {
 // What a file has of these cannot be read: samples that meet others, and recurrences with lengths.
 bool IsOnlyWritten(const Graph& graph) {
   return std::any_of(graph.nodes().begin(), graph.nodes().end(), [&](const GraphNode& node) {
-    return node.op_name == "RollBatch" || (node.op_name == "GRU" && node.inputs.size() > 1);
+    return node.op_name == "RollBatch" ||
+           ((node.op_name == "GRU" || node.op_name == "LSTM") && node.inputs.size() > 1);
   });
 }
 

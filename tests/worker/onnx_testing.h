@@ -64,7 +64,8 @@ inline OnnxCase CaseOfOp(const std::string& op, const std::vector<std::vector<in
     names.push_back(absl::StrCat("in", k));
     add(names.back(), "Reshape", {absl::StrCat(column, ".", table)}, Options().Set("shape", shape));
     // Lengths are numbers from 0 on.
-    const bool recurrent = op == "GRU" || op == "AUGRU" || op == "SequenceMask";
+    const bool recurrent =
+        op == "Attention" || op == "GRU" || op == "AUGRU" || op == "LSTM" || op == "SequenceMask";
     if (recurrent && shapes[k] == std::vector<int64_t>{1}) {
       add("size", "Abs", {names.back()});
       add("factor", "Constant", {},

@@ -273,6 +273,7 @@ const Entry kEmitters[] = {
     {"LayerNormalization", &LayerNormalization},
     {"LeakyRelu", &WithAlpha<1>},
     {"Log", &Same},
+    {"LSTM", &EmitLstm},
     {"MatMul", &MatMul},
     {"Mul", &Same},
     {"Parameter", &EmitParameter},

@@ -65,6 +65,7 @@ void EmitStep(Emission& e);
 void EmitAttention(Emission& e);
 void EmitAugru(Emission& e);
 void EmitGru(Emission& e);
+void EmitLstm(Emission& e);
 void EmitSequenceMask(Emission& e);
 
 }  // namespace tessera::worker

@@ -12,6 +12,14 @@ namespace {
 // OnnxValue::trained_as of what layers train in parts.
 constexpr char kInParts[] = "in parts";
 
+// A layer's one output has its name.
+std::vector<std::string> OutputNames(const std::string& name, size_t outputs) {
+  if (outputs == 1) return {name};
+  std::vector<std::string> names;
+  for (size_t k = 0; k < outputs; ++k) names.push_back(absl::StrCat(name, "/", k));
+  return names;
+}
+
 }  // namespace
 
 const OnnxValue& OnnxNodeReader::in(size_t i) const {
@@ -103,15 +111,21 @@ Tensor OnnxNodeReader::Layer(absl::string_view op, const std::vector<Tensor>& in
 std::vector<Tensor> OnnxNodeReader::Layers(absl::string_view op, const std::vector<Tensor>& inputs,
                                            google::protobuf::Struct options, size_t outputs) {
   const std::string name = NewName();
-  std::vector<std::string> names;
-  for (size_t k = 0; k < outputs; ++k) names.push_back(absl::StrCat(name, "/", k));
-  return graph_.AddNamed(name, op, inputs, options, names);
+  return graph_.AddNamed(name, op, inputs, options, OutputNames(name, outputs));
 }
 
 absl::StatusOr<Tensor> OnnxNodeReader::TrainedLayer(absl::string_view op,
                                                     const std::vector<Tensor>& inputs,
                                                     const google::protobuf::Struct& options,
                                                     std::vector<Weight> weights) {
+  TESSERA_ASSIGN_OR_RETURN(const std::vector<Tensor> made,
+                           TrainedLayers(op, inputs, options, std::move(weights), 1));
+  return made[0];
+}
+
+absl::StatusOr<std::vector<Tensor>> OnnxNodeReader::TrainedLayers(
+    absl::string_view op, const std::vector<Tensor>& inputs,
+    const google::protobuf::Struct& options, std::vector<Weight> weights, size_t outputs) {
   const std::string name = NewName();
   std::string owner;
   size_t telling = 0, shared = 0;
@@ -150,7 +164,8 @@ absl::StatusOr<Tensor> OnnxNodeReader::TrainedLayer(absl::string_view op,
     return absl::UnimplementedError(
         absl::StrCat("has some of its weights in common with layer \"", owner, "\" and not all"));
   }
-  const Tensor made = graph_.Add(name, op, inputs, options, owner);
+  const std::vector<Tensor> made =
+      graph_.AddNamed(name, op, inputs, options, OutputNames(name, outputs), owner);
   for (Weight& weight : weights) {
     if (shared == 0) starts_[absl::StrCat(name, "/", weight.parameter)] = std::move(weight.start);
   }

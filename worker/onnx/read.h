@@ -117,6 +117,10 @@ class OnnxNodeReader {
   absl::StatusOr<Tensor> TrainedLayer(absl::string_view op, const std::vector<Tensor>& inputs,
                                       const google::protobuf::Struct& options,
                                       std::vector<Weight> weights);
+  absl::StatusOr<std::vector<Tensor>> TrainedLayers(absl::string_view op,
+                                                    const std::vector<Tensor>& inputs,
+                                                    const google::protobuf::Struct& options,
+                                                    std::vector<Weight> weights, size_t outputs);
 
   void Set(OnnxValue value, int output = 0);
   // `tensor` in the place of that of `form`.

@@ -178,120 +178,57 @@ absl::Status ReadCumSum(OnnxNodeReader& r) {
   return absl::OkStatus();
 }
 
-// In the form of PyTorch and Keras, which is our op's.
-absl::Status ReadGru(OnnxNodeReader& r) {
-  if (r.Int("linear_before_reset", 0) == 0) {
-    return absl::UnimplementedError("expected linear_before_reset 1");
-  }
+namespace {
+
+// Both are our ops: GRU in the form of PyTorch and Keras, and LSTM.
+absl::Status ReadRecurrence(OnnxNodeReader& r, const std::string& op, int64_t gates,
+                            const std::vector<std::string>& activations) {
+  const bool has_memory = op == "LSTM";
   TESSERA_ASSIGN_OR_RETURN(Recurrence recurrence,
-                           Recurrence::Read(r, 3, {"Sigmoid", "Tanh"}, /*states=*/1));
-  const int64_t units = recurrence.units();
-  const bool all = r.HasOutput(0);
-  std::vector<Tensor> states, last;
+                           Recurrence::Read(r, gates, activations, /*states=*/has_memory ? 2 : 1));
+  const int64_t units = recurrence.units(), width = recurrence.width();
+  const bool all = r.HasOutput(0), memory = has_memory && r.HasOutput(2);
+  google::protobuf::Struct options =
+      Options().Set("units", static_cast<double>(units)).Set("sequence", all);
+  if (memory) (*options.mutable_fields())["memory"].set_bool_value(true);
+  std::vector<Tensor> states, last, memories;
   for (const Recurrence::Direction& direction : recurrence.directions()) {
     std::vector<OnnxNodeReader::Weight> weights;
-    for (const auto& [name, i, size] :
-         {std::tuple("weight", size_t{1}, 3 * units * recurrence.width()),
-          std::tuple("recurrence", size_t{2}, 3 * units * units),
-          std::tuple("bias", size_t{3}, 6 * units)}) {
+    for (const auto& [name, i, size] : {std::tuple("weight", size_t{1}, gates * units * width),
+                                        std::tuple("recurrence", size_t{2}, gates * units * units),
+                                        std::tuple("bias", size_t{3}, 2 * gates * units)}) {
       if (i == 3 && !r.Has(3)) continue;  // it begins at 0
       TESSERA_ASSIGN_OR_RETURN(weights.emplace_back(),
                                recurrence.WeightOf(direction, name, i, size));
     }
-    TESSERA_ASSIGN_OR_RETURN(
-        const Tensor made,
-        r.TrainedLayer("GRU", {recurrence.Walked(direction)},
-                       Options().Set("units", static_cast<double>(units)).Set("sequence", all),
-                       std::move(weights)));
-    if (all) states.push_back(made);
+    TESSERA_ASSIGN_OR_RETURN(const std::vector<Tensor> made,
+                             r.TrainedLayers(op, {recurrence.Walked(direction)}, options,
+                                             std::move(weights), memory ? 2 : 1));
+    if (all) states.push_back(made[0]);
+    if (memory) memories.push_back(made[1]);
     if (!r.HasOutput(1)) continue;
-    last.push_back(all ? recurrence.Place(made, recurrence.places() - 1) : made);
+    last.push_back(all ? recurrence.Place(made[0], recurrence.places() - 1) : made[0]);
   }
   if (all) recurrence.SetAll(states);
   if (r.HasOutput(1)) recurrence.SetOne(last, 1);
+  if (memory) recurrence.SetOne(memories, 2);
   return absl::OkStatus();
 }
 
-namespace {
-
-// One direction of an LSTM, place by place, with layers that share their parameters:
-//   i, o, f, c = W x_t + R h_(t-1) + b;  m_t = sigmoid(f) m_(t-1) + sigmoid(i) tanh(c);
-//   h_t = sigmoid(o) tanh(m_t)
-// The file's two biases are one, their sum.
-struct LstmStates {
-  std::vector<Tensor> all;  // [batch, units], where all are wanted
-  Tensor last, memory;
-};
-absl::StatusOr<LstmStates> WalkLstm(OnnxNodeReader& r, const Recurrence& recurrence,
-                                    const Recurrence::Direction& direction) {
-  const int64_t units = recurrence.units(), gates = 4 * units;
-  std::vector<OnnxNodeReader::Weight> weights;
-  TESSERA_ASSIGN_OR_RETURN(weights.emplace_back(),
-                           recurrence.WeightOf(direction, "weight", 1, gates * recurrence.width()));
-  TESSERA_ASSIGN_OR_RETURN(const OnnxNodeReader::Weight of_state,
-                           recurrence.WeightOf(direction, "weight", 2, gates * units));
-  if (r.Has(3)) {
-    TESSERA_ASSIGN_OR_RETURN(OnnxNodeReader::Weight bias,
-                             recurrence.WeightOf(direction, "bias", 3, 2 * gates));
-    for (int64_t i = 0; i < gates; ++i) bias.start[i] += bias.start[gates + i];
-    bias.start.resize(static_cast<size_t>(gates));
-    weights.push_back(std::move(bias));
-  }
-  const google::protobuf::Struct size = Options().Set("units", static_cast<double>(gates));
-  google::protobuf::Struct with_bias = size, without = size;
-  (*with_bias.mutable_fields())["bias"].set_bool_value(r.Has(3));
-  (*without.mutable_fields())["bias"].set_bool_value(false);
-  TESSERA_ASSIGN_OR_RETURN(
-      const Tensor inputs,
-      r.TrainedLayer("Gemm", {recurrence.Walked(direction)}, with_bias, std::move(weights)));
-  const auto sigmoid = [&](Tensor x) { return r.Layer("Sigmoid", {x}); };
-  const auto tanh = [&](Tensor x) { return r.Layer("Tanh", {x}); };
-  const auto times = [&](Tensor a, Tensor b) { return r.Layer("Mul", {a, b}); };
-  const auto plus = [&](Tensor a, Tensor b) { return r.Layer("Add", {a, b}); };
-  LstmStates states;
-  for (int64_t t = 0; t < recurrence.places(); ++t) {
-    Tensor sums = recurrence.Place(inputs, t);
-    if (t > 0) {
-      TESSERA_ASSIGN_OR_RETURN(const Tensor before,
-                               r.TrainedLayer("Gemm", {states.last}, without, {of_state}));
-      sums = plus(sums, before);
-    }
-    const std::vector<Tensor> gate =
-        r.Layers("Split", {sums}, Options().Set("num_outputs", 4.0).Set("axis", 1.0), 4);
-    const Tensor added = times(sigmoid(gate[0]), tanh(gate[3]));
-    states.memory = t == 0 ? added : plus(times(sigmoid(gate[2]), states.memory), added);
-    states.last = times(sigmoid(gate[1]), tanh(states.memory));
-    if (r.HasOutput(0)) states.all.push_back(r.Reshaped(states.last, Shape{1, units}));
-  }
-  return states;
-}
-
 }  // namespace
+
+absl::Status ReadGru(OnnxNodeReader& r) {
+  if (r.Int("linear_before_reset", 0) == 0) {
+    return absl::UnimplementedError("expected linear_before_reset 1");
+  }
+  return ReadRecurrence(r, "GRU", 3, {"Sigmoid", "Tanh"});
+}
 
 absl::Status ReadLstm(OnnxNodeReader& r) {
   if (r.Has(7) || r.Int("input_forget", 0) != 0) {
     return absl::UnimplementedError("expected no peepholes, and input_forget 0");
   }
-  TESSERA_ASSIGN_OR_RETURN(Recurrence recurrence,
-                           Recurrence::Read(r, 4, {"Sigmoid", "Tanh", "Tanh"}, /*states=*/2));
-  constexpr int64_t kMostPlaces = 256;
-  if (recurrence.places() > kMostPlaces) {
-    return absl::UnimplementedError(
-        absl::StrCat("over ", recurrence.places(), " places, above ", kMostPlaces));
-  }
-  std::vector<Tensor> all, last, memories;
-  for (const Recurrence::Direction& direction : recurrence.directions()) {
-    TESSERA_ASSIGN_OR_RETURN(const LstmStates states, WalkLstm(r, recurrence, direction));
-    if (r.HasOutput(0)) {
-      all.push_back(r.Layer("Concat", states.all, Options().Set("axis", 1.0)));
-    }
-    last.push_back(states.last);
-    memories.push_back(states.memory);
-  }
-  if (r.HasOutput(0)) recurrence.SetAll(all);
-  if (r.HasOutput(1)) recurrence.SetOne(last, 1);
-  if (r.HasOutput(2)) recurrence.SetOne(memories, 2);
-  return absl::OkStatus();
+  return ReadRecurrence(r, "LSTM", 4, {"Sigmoid", "Tanh", "Tanh"});
 }
 
 }  // namespace tessera::worker

@@ -37,6 +37,7 @@ const OpEntry kOps[] = {
     {"LayerNormalization", "layer_norm", &NewLayerNormalization},
     {"LeakyRelu", "leaky_relu", &NewLeakyRelu},
     {"Log", "log", &NewLog},
+    {"LSTM", "lstm", &NewLstm},
     {"MatMul", "matmul", &NewMatMul},
     {"Mul", "multiply", &NewMul},
     {"Parameter", "parameter", &NewParameter},

@@ -57,6 +57,7 @@ absl::StatusOr<std::unique_ptr<Op>> NewHardSigmoid(absl::Span<const Shape>, Opti
 absl::StatusOr<std::unique_ptr<Op>> NewLayerNormalization(absl::Span<const Shape>, OptionReader&);
 absl::StatusOr<std::unique_ptr<Op>> NewLeakyRelu(absl::Span<const Shape>, OptionReader&);
 absl::StatusOr<std::unique_ptr<Op>> NewLog(absl::Span<const Shape>, OptionReader&);
+absl::StatusOr<std::unique_ptr<Op>> NewLstm(absl::Span<const Shape>, OptionReader&);
 absl::StatusOr<std::unique_ptr<Op>> NewMatMul(absl::Span<const Shape>, OptionReader&);
 absl::StatusOr<std::unique_ptr<Op>> NewMul(absl::Span<const Shape>, OptionReader&);
 absl::StatusOr<std::unique_ptr<Op>> NewParameter(absl::Span<const Shape>, OptionReader&);
