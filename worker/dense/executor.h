@@ -199,6 +199,7 @@ class Executor {
   void PlanBackward();
   void PlanRelus();
   // By storage.
+  std::vector<Lifetime> BackwardMoments() const;
   std::vector<Lifetime> ValueLifetimes() const;
   std::vector<Lifetime> GradientLifetimes() const;
   // Where everything lies for batches up to `capacity`; its floats.

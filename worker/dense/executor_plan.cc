@@ -138,19 +138,24 @@ void Executor::PlanBackward() {
   }
 }
 
-// From forward on until what reads it, and what wrote it, has gone back; what the caller fills and
-// reads, always.
-std::vector<Executor::Lifetime> Executor::ValueLifetimes() const {
-  const Graph& graph = model_.graph();
-  std::vector<Lifetime> lifetimes(storages_.size(), {0, 0});
+// By storage the moments at which the steps that read or wrote the value go back.
+std::vector<Executor::Lifetime> Executor::BackwardMoments() const {
+  std::vector<Lifetime> moments(storages_.size());
   for (const Step& step : steps_) {
     if (!step.backward) continue;
-    const GraphNode& node = graph.nodes()[step.node];
+    const GraphNode& node = model_.graph().nodes()[step.node];
     for (const auto* tensors : {&node.inputs, &node.outputs}) {
-      for (const int32_t tensor : *tensors) lifetimes[storage_of_[tensor]].Include(step.moment);
+      for (const int32_t tensor : *tensors) moments[storage_of_[tensor]].Include(step.moment);
     }
   }
-  for (const auto* tensors : {&graph.inputs(), &graph.outputs()}) {
+  return moments;
+}
+
+// From forward on; what the caller fills and reads, always.
+std::vector<Executor::Lifetime> Executor::ValueLifetimes() const {
+  std::vector<Lifetime> lifetimes = BackwardMoments();
+  for (Lifetime& lifetime : lifetimes) lifetime.Include(0);
+  for (const auto* tensors : {&model_.graph().inputs(), &model_.graph().outputs()}) {
     for (const int32_t tensor : *tensors) {
       lifetimes[storage_of_[tensor]].Include(MemoryPlan::kAlways);
     }
@@ -159,20 +164,11 @@ std::vector<Executor::Lifetime> Executor::ValueLifetimes() const {
 }
 
 // From the first that writes it, the loss or what reads the value last, until what wrote the value
-// has gone back; what the caller reads, always.
+// has gone back; what the caller reads, always, which may be zeros that nobody writes.
 std::vector<Executor::Lifetime> Executor::GradientLifetimes() const {
-  const Graph& graph = model_.graph();
-  std::vector<Lifetime> lifetimes(storages_.size());
-  for (const int32_t end : graph.ends()) lifetimes[storage_of_[end]].Include(0);
-  for (const Step& step : steps_) {
-    if (!step.backward) continue;
-    const GraphNode& node = graph.nodes()[step.node];
-    for (const auto* tensors : {&node.inputs, &node.outputs}) {
-      for (const int32_t tensor : *tensors) lifetimes[storage_of_[tensor]].Include(step.moment);
-    }
-  }
-  // Also that of an input which nobody reads, zeros that nobody writes.
-  for (const int32_t tensor : graph.inputs()) {
+  std::vector<Lifetime> lifetimes = BackwardMoments();
+  for (const int32_t end : model_.graph().ends()) lifetimes[storage_of_[end]].Include(0);
+  for (const int32_t tensor : model_.graph().inputs()) {
     lifetimes[storage_of_[tensor]] = {0, MemoryPlan::kAlways};
   }
   return lifetimes;
