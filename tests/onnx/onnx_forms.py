@@ -404,6 +404,29 @@ def memory_in_two_directions(n):
     return n.Concat(*[n.Flatten(p) for p in parts], axis=1)
 
 
+@case(opset=23)
+def attention(n):
+    """Heads on an axis of their own, and side by side; a mask of constants; another scale."""
+    vectors = lambda width: n.MatMul(n.vectors, n.drawn(DIM, width))
+    split = lambda width: n.Transpose(n.Reshape(vectors(2 * width), n.ints(0, FIELDS, 2, width)), perm=[0, 2, 1, 3])
+    behind = numpy.triu(numpy.full((FIELDS, FIELDS), -numpy.inf, dtype=numpy.float32), 1)
+    truths = numpy.tril(numpy.ones((FIELDS, FIELDS), dtype=bool))
+    heads = [n.Attention(split(3), split(3), split(5)), n.Attention(split(2), split(2), split(2), n.numbers(behind)),
+             n.Attention(split(2), split(2), split(2), n.numbers(truths), scale=0.25)]
+    side_by_side = n.Attention(vectors(6), vectors(6), vectors(9), q_num_heads=3, kv_num_heads=3, is_causal=1)
+    return n.Concat(*[n.Flatten(n.Transpose(t, perm=[0, 2, 1, 3])) for t in heads], n.Flatten(side_by_side), axis=1)
+
+
+@case(opset=24)
+def newest_ops(n):
+    groups = n.GroupNormalization(n.vectors, n.drawn(FIELDS), n.drawn(FIELDS), num_groups=2, epsilon=0.01)
+    square = n.Reshape(n.vectors, n.ints(0, FIELDS, 2, 4))
+    parts = [groups, n.GroupNormalization(square, n.drawn(FIELDS), n.drawn(FIELDS), num_groups=1),
+             n.RMSNormalization(n.vectors, n.drawn(DIM)), n.RMSNormalization(square, n.drawn(2, 4), axis=2, epsilon=0.1),
+             n.Swish(n.vectors), n.Swish(n.dense, alpha=0.5)]
+    return n.Concat(*[n.Flatten(p) for p in parts], axis=1)
+
+
 @case()
 def sizes_multiplied(n):
     rows = n.Reshape(n.ReduceProd(n.Slice(n.Shape(n.vectors), n.ints(0), n.ints(2)), keepdims=0), n.ints(-1))
@@ -459,6 +482,10 @@ REFUSED = {
     "some of its weights in common": lambda n: (lambda w: n.Concat(*[n.Flatten(n.Transpose(n.GRU(
         n.Transpose(n.vectors, perm=[1, 0, 2]), w, n.drawn(2, 18, 6), outputs=2, hidden_size=6, linear_before_reset=1,
         direction="bidirectional")[1], perm=[1, 0, 2])) for _ in range(2)], axis=1))(n.drawn(2, 18, DIM)),
+    "that hides what is behind each query": lambda n: n.Attention(*[n.vectors] * 3, n.drawn(FIELDS, FIELDS), q_num_heads=2,
+                                                                 kv_num_heads=2),
+    "2 heads of queries and 1 of keys": lambda n: n.Attention(n.vectors, *[n.MatMul(n.vectors, n.drawn(DIM, 4))] * 2, q_num_heads=2,
+                                                              kv_num_heads=1),
     "windows that are not all of": lambda n: n.MaxPool(n.vectors, kernel_shape=[DIM], auto_pad="SAME_UPPER"),
     "its whole numbers [1, 2] meet [2, 1]": lambda n: n.Reshape(n.vectors, n.Add(*(
         n.numbers(numpy.ones(dims, dtype=numpy.int64)) for dims in ((1, 2), (2, 1))))),

@@ -199,9 +199,9 @@ def export_by_tracing(network, example, path, opset):
                       opset_version=opset, **more)
 
 
-def export_by_default(network, example, path):
+def export_by_default(network, example, path, **more):
     torch.onnx.export(network, example, str(path), input_names=["dense", "vectors"], output_names=["y"], dynamo=True,
-                      dynamic_shapes=({0: "n"}, {0: "n"}))
+                      dynamic_shapes=({0: "n"}, {0: "n"}), **more)
 
 
 class Torch(unittest.TestCase):
@@ -260,6 +260,7 @@ class Read(unittest.TestCase):
         forms = {"opset 16": lambda *arguments: export_by_tracing(*arguments, 16)}
         if importlib.util.find_spec("onnxscript") is not None:
             forms["torch.export"] = export_by_default
+            forms["torch.export, opset 24"] = lambda *arguments: export_by_default(*arguments, opset_version=24)
         return forms
 
     def test_modules_predict_what_they_do_in_torch(self):

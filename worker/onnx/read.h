@@ -186,18 +186,23 @@ absl::Status ReadEinsum(OnnxNodeReader& r);
 absl::Status ReadGemm(OnnxNodeReader& r);
 absl::Status ReadMatMul(OnnxNodeReader& r);
 
-// Sequences (read_sequences.cc).
+// Sequences (read_sequences.cc, read_attention.cc).
+absl::Status ReadAttention(OnnxNodeReader& r);
 absl::Status ReadCumSum(OnnxNodeReader& r);
 absl::Status ReadGru(OnnxNodeReader& r);
 absl::Status ReadLstm(OnnxNodeReader& r);
 
 // Over whole axes (read_reductions.cc).
 absl::Status ReadGlobalPool(OnnxNodeReader& r);
-absl::Status ReadInstanceNormalization(OnnxNodeReader& r);
 absl::Status ReadReduce(OnnxNodeReader& r);
 absl::Status ReadReduceComposed(OnnxNodeReader& r);
 absl::Status ReadReduceProd(OnnxNodeReader& r);
 absl::Status ReadSoftmax(OnnxNodeReader& r);
+
+// Normalisations of our ops (read_normalizations.cc).
+absl::Status ReadGroupNormalization(OnnxNodeReader& r);
+absl::Status ReadInstanceNormalization(OnnxNodeReader& r);
+absl::Status ReadRmsNormalization(OnnxNodeReader& r);
 
 // Arithmetic of known whole numbers, as exporters write it about shapes (read_ints.cc).
 bool AllInts(const OnnxNodeReader& r);
@@ -220,6 +225,7 @@ absl::Status ReadPow(OnnxNodeReader& r);
 absl::Status ReadReciprocal(OnnxNodeReader& r);
 absl::Status ReadSign(OnnxNodeReader& r);
 absl::Status ReadSoftsign(OnnxNodeReader& r);
+absl::Status ReadSwish(OnnxNodeReader& r);
 absl::Status ReadWhere(OnnxNodeReader& r);
 
 // What only moves numbers or computes shapes (read_shapes.cc, read_gathers.cc).

@@ -55,6 +55,16 @@ absl::Status ReadHardSwish(OnnxNodeReader& r) {
   });
 }
 
+// x sigmoid(alpha x)
+absl::Status ReadSwish(OnnxNodeReader& r) {
+  const double alpha = static_cast<double>(r.Float("alpha", 1));
+  return SetElementwise(r, [&](Tensor x) {
+    if (alpha == 1) return r.Layer("Silu", {x});
+    const Tensor scaled = r.Layer("Mul", {x, NumberBeside(r, x, alpha)});
+    return r.Layer("Mul", {x, r.Layer("Sigmoid", {scaled})});
+  });
+}
+
 // x tanh(softplus(x))
 absl::Status ReadMish(OnnxNodeReader& r) {
   return SetElementwise(r, [&](Tensor x) {

@@ -210,44 +210,6 @@ absl::Status ReadGlobalPool(OnnxNodeReader& r) {
   return absl::OkStatus();
 }
 
-// Over all axes after the channels, each of which has a factor and a summand.
-absl::Status ReadInstanceNormalization(OnnxNodeReader& r) {
-  TESSERA_ASSIGN_OR_RETURN(OnnxValue x, r.TensorIn(0));
-  std::vector<size_t> over;
-  for (size_t k = 2; k < x.axes.size(); ++k) {
-    TESSERA_ASSIGN_OR_RETURN(over.emplace_back(), r.SampleAxis(static_cast<int64_t>(k), x));
-  }
-  TESSERA_RETURN_IF_ERROR(r.SampleAxis(1, x).status());
-  const std::vector<int64_t> dims = r.DimsOf(x);
-  // [batch, channels, all the rest]
-  OnnxValue::Axes rest;
-  for (const size_t k : over) rest.insert(rest.end(), x.axes[k].begin(), x.axes[k].end());
-  if (x.axes.size() < 3 || x.axes[0] != OnnxValue::Axes{0}) {
-    return absl::UnimplementedError(absl::StrCat("of ", DimsText(dims)));
-  }
-  const Tensor rows = r.Arranged(x, {x.axes[1], rest});
-  const google::protobuf::Struct last = Over({2});
-  const Tensor apart = r.Layer("Sub", {rows, r.Layer("ReduceMean", {rows}, last)});
-  const Tensor variance = r.Layer("ReduceMean", {r.Layer("Mul", {apart, apart})}, last);
-  const Tensor epsilon = NumberBeside(r, variance, static_cast<double>(r.Float("epsilon", 1e-5f)));
-  Tensor y = r.Layer("Div", {apart, r.Layer("Sqrt", {r.Layer("Add", {variance, epsilon})})});
-  for (const size_t i : {1, 2}) {
-    TESSERA_ASSIGN_OR_RETURN(const std::vector<float> numbers, r.FloatsIn(i));
-    if (static_cast<int64_t>(numbers.size()) != dims[1]) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("input ", i, " has ", numbers.size(), " numbers, expected ", dims[1]));
-    }
-    TESSERA_ASSIGN_OR_RETURN(const Tensor channels, r.Materialize(i, {dims[1], 1}));
-    y = r.Layer(i == 1 ? "Mul" : "Add", {y, channels});
-  }
-  OnnxValue result;
-  result.tensor = y;
-  result.axes = {{0}, {1}, {2}};
-  r.SplitLast(result, 2, {dims.begin() + 2, dims.end()});
-  r.Set(std::move(result));
-  return absl::OkStatus();
-}
-
 // Softmax and LogSoftmax.
 absl::Status ReadSoftmax(OnnxNodeReader& r) {
   TESSERA_ASSIGN_OR_RETURN(OnnxValue x, r.TensorIn(0));

@@ -1,0 +1,99 @@
+// ONNX's Attention, of opset 23 on: our op, whose heads lie side by side.
+#include <algorithm>
+#include <iterator>
+
+#include "absl/strings/str_cat.h"
+#include "worker/onnx/read.h"
+
+namespace tessera::worker {
+namespace {
+
+using Axes = OnnxValue::Axes;
+
+// What is added to a product so that exp gives 0: masks have -inf, the lowest number or -1e9.
+constexpr float kHidden = -1e8f;
+
+// Queries, keys or values: [batch, rows, heads * dim] as our op has them, of ONNX's [batch, heads,
+// rows, dim] or what is so already.
+absl::StatusOr<Tensor> SideBySide(OnnxNodeReader& r, size_t i, size_t rank) {
+  TESSERA_ASSIGN_OR_RETURN(const OnnxValue x, r.TensorIn(i));
+  const std::vector<int64_t> dims = r.DimsOf(x);
+  if (dims.size() != rank || (rank != 3 && rank != 4) || dims[0] != BatchTimes(1)) {
+    return absl::UnimplementedError(
+        absl::StrCat("input ", i, " is ", DimsText(dims),
+                     "; expected [batch, heads, rows, n] of all three, or [batch, rows, n]"));
+  }
+  Axes row = x.axes[rank - 2], numbers = x.axes[rank - 1];
+  // Axes of size 1 beside the batch.
+  std::copy_if(x.axes[0].begin(), x.axes[0].end(), std::back_inserter(row),
+               [](int axis) { return axis != 0; });
+  if (rank == 4) numbers.insert(numbers.begin(), x.axes[1].begin(), x.axes[1].end());
+  return r.Arranged(x, {row, numbers});
+}
+
+// Whether the mask, if there is one, hides from each query the keys behind it; else it hides
+// nothing.
+absl::StatusOr<bool> MasksWhatIsBehind(const OnnxNodeReader& r, int64_t queries, int64_t keys) {
+  if (!r.Has(3)) return false;
+  const OnnxValue& mask = r.in(3);
+  const bool truths = mask.kind == OnnxValue::Kind::kInts;
+  const size_t size = truths ? mask.ints.size() : mask.floats.size();
+  bool fits = mask.kind != OnnxValue::Kind::kTensor && !mask.trained && mask.dims.size() >= 2 &&
+              mask.dims.back() == keys && mask.dims[mask.dims.size() - 2] == queries &&
+              size == static_cast<size_t>(queries * keys);
+  bool hides_none = fits, hides_what_is_behind = fits;
+  for (int64_t i = 0; fits && i < queries * keys; ++i) {
+    // Numbers are added before the softmax.
+    const bool shown = truths ? mask.ints[i] != 0 : mask.floats[i] == 0;
+    fits = shown || truths || mask.floats[i] <= kHidden;
+    hides_none &= shown;
+    hides_what_is_behind &= shown == (i % keys <= i / keys);
+  }
+  if (fits && (hides_none || hides_what_is_behind)) return !hides_none;
+  return absl::UnimplementedError(absl::StrCat("its mask ", DimsText(mask.dims),
+                                               ": expected none, or a constant [", queries, ", ",
+                                               keys, "] that hides what is behind each query"));
+}
+
+}  // namespace
+
+absl::Status ReadAttention(OnnxNodeReader& r) {
+  if (r.Has(4) || r.Has(5) || r.Has(6) || r.Float("softcap", 0) != 0 || r.HasOutput(1) ||
+      r.HasOutput(2) || r.HasOutput(3)) {
+    return absl::UnimplementedError(
+        "expected no cache of keys, no lengths, no softcap, one output");
+  }
+  TESSERA_ASSIGN_OR_RETURN(const OnnxValue query, r.TensorIn(0));
+  const size_t rank = query.axes.size();
+  std::vector<Tensor> inputs;
+  for (size_t i = 0; i < 3; ++i) {
+    TESSERA_ASSIGN_OR_RETURN(inputs.emplace_back(), SideBySide(r, i, rank));
+  }
+  const int64_t heads = rank == 4 ? r.DimsOf(query)[1] : r.Int("q_num_heads", 1);
+  const int64_t of_keys = rank == 4 ? r.DimsOf(r.in(1))[1] : r.Int("kv_num_heads", heads);
+  if (of_keys != heads || heads < 1) {
+    return absl::UnimplementedError(
+        absl::StrCat(heads, " heads of queries and ", of_keys, " of keys; expected as many"));
+  }
+  const int64_t queries = r.shape(inputs[0]).dim(0), keys = r.shape(inputs[1]).dim(0);
+  TESSERA_ASSIGN_OR_RETURN(const bool masked, MasksWhatIsBehind(r, queries, keys));
+  google::protobuf::Struct options = Options()
+                                         .Set("heads", static_cast<double>(heads))
+                                         .Set("causal", masked || r.Int("is_causal", 0) != 0);
+  if (r.Attribute("scale") != nullptr) {
+    (*options.mutable_fields())["scale"].set_number_value(r.Float("scale", 1));
+  }
+  OnnxValue y;
+  y.tensor = r.Layer("Attention", inputs, std::move(options));
+  const int64_t width = r.shape(y.tensor).last();
+  if (rank == 3) {
+    y.axes = {{0}, {1}, {2}};
+  } else {
+    y.tensor = r.Reshaped(y.tensor, Shape{queries, heads, width / heads});
+    y.axes = {{0}, {2}, {1}, {3}};
+  }
+  r.Set(std::move(y));
+  return absl::OkStatus();
+}
+
+}  // namespace tessera::worker

@@ -1,0 +1,111 @@
+// Normalisations that we have no op for.
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "worker/onnx/read.h"
+
+namespace tessera::worker {
+namespace {
+
+google::protobuf::Struct OverLast(const Shape& shape) {
+  return Options().Set("axes", std::vector<int64_t>{static_cast<int64_t>(shape.rank())});
+}
+
+// x / sqrt(mean of `of` + epsilon), over the last axis.
+Tensor ByRoot(OnnxNodeReader& r, Tensor x, Tensor of) {
+  const Tensor mean = r.Layer("ReduceMean", {of}, OverLast(r.shape(of)));
+  const Tensor epsilon = NumberBeside(r, mean, static_cast<double>(r.Float("epsilon", 1e-5f)));
+  return r.Layer("Div", {x, r.Layer("Sqrt", {r.Layer("Add", {mean, epsilon})})});
+}
+
+// To mean 0 and variance 1 over the last axis.
+Tensor Standardized(OnnxNodeReader& r, Tensor x) {
+  const Tensor apart = r.Layer("Sub", {x, r.Layer("ReduceMean", {x}, OverLast(r.shape(x)))});
+  return ByRoot(r, apart, r.Layer("Mul", {apart, apart}));
+}
+
+// Each group of channels over itself and all axes after them, then each channel with a factor and a
+// summand.
+absl::Status ReadGroups(OnnxNodeReader& r, OnnxValue x, int64_t groups) {
+  const std::vector<int64_t> dims = r.DimsOf(x);
+  OnnxValue::Axes rest;
+  for (size_t k = 2; k < x.axes.size(); ++k) {
+    TESSERA_RETURN_IF_ERROR(r.SampleAxis(static_cast<int64_t>(k), x).status());
+    rest.insert(rest.end(), x.axes[k].begin(), x.axes[k].end());
+  }
+  const int64_t channels = dims[1];
+  if (groups < 1 || channels % groups != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(channels, " channels, which ", groups, " groups do not share evenly"));
+  }
+  const Tensor rows = r.Arranged(x, {x.axes[1], rest});
+  const Shape by_channel = r.shape(rows);
+  const int64_t size = channels / groups * by_channel.last();
+  Tensor y = r.Reshaped(Standardized(r, r.Reshaped(rows, Shape{groups, size})), by_channel);
+  for (const size_t i : {1, 2}) {
+    TESSERA_ASSIGN_OR_RETURN(const std::vector<float> numbers, r.FloatsIn(i));
+    if (static_cast<int64_t>(numbers.size()) != channels) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("input ", i, " has ", numbers.size(), " numbers, expected ", channels));
+    }
+    TESSERA_ASSIGN_OR_RETURN(const Tensor of_channels, r.Materialize(i, {channels, 1}));
+    y = r.Layer(i == 1 ? "Mul" : "Add", {y, of_channels});
+  }
+  OnnxValue result;
+  result.tensor = y;
+  result.axes = {{0}, {1}, {2}};
+  r.SplitLast(result, 2, {dims.begin() + 2, dims.end()});
+  r.Set(std::move(result));
+  return absl::OkStatus();
+}
+
+// [batch, channels, ...]
+absl::StatusOr<OnnxValue> WithChannels(OnnxNodeReader& r) {
+  TESSERA_ASSIGN_OR_RETURN(OnnxValue x, r.TensorIn(0));
+  if (x.axes.size() < 3 || x.axes[0] != OnnxValue::Axes{0}) {
+    return absl::UnimplementedError(absl::StrCat("of ", DimsText(r.DimsOf(x))));
+  }
+  return x;
+}
+
+}  // namespace
+
+absl::Status ReadGroupNormalization(OnnxNodeReader& r) {
+  TESSERA_ASSIGN_OR_RETURN(OnnxValue x, WithChannels(r));
+  return ReadGroups(r, std::move(x), r.Int("num_groups", 1));
+}
+
+absl::Status ReadInstanceNormalization(OnnxNodeReader& r) {
+  TESSERA_ASSIGN_OR_RETURN(OnnxValue x, WithChannels(r));
+  const int64_t channels = r.DimsOf(x)[1];
+  return ReadGroups(r, std::move(x), channels);
+}
+
+// x / sqrt(mean of x^2 + epsilon), over all axes from one on, times a factor for each of their
+// numbers.
+absl::Status ReadRmsNormalization(OnnxNodeReader& r) {
+  TESSERA_ASSIGN_OR_RETURN(OnnxValue x, r.TensorIn(0));
+  const int64_t first = r.Int("axis", -1);
+  TESSERA_ASSIGN_OR_RETURN(const size_t axis, r.SampleAxis(first, x));
+  if (x.batch_axis() > axis) {
+    return absl::UnimplementedError(absl::StrCat("axis ", first, ": the batch's is behind it"));
+  }
+  const std::vector<int64_t> dims = r.DimsOf(x);
+  r.LastAxis(x, axis);
+  const Shape shape = r.shape(x.tensor);
+  const Tensor y = ByRoot(r, x.tensor, r.Layer("Mul", {x.tensor, x.tensor}));
+  TESSERA_ASSIGN_OR_RETURN(const std::vector<float> factors, r.FloatsIn(1));
+  std::vector<int64_t> of_last(shape.rank(), 1);
+  if (factors.size() != 1) of_last.back() = shape.last();
+  if (factors.size() != static_cast<size_t>(of_last.back())) {
+    return absl::UnimplementedError(
+        absl::StrCat("its scale has ", factors.size(), " numbers, expected 1 or ", shape.last()));
+  }
+  TESSERA_ASSIGN_OR_RETURN(const Tensor scale, r.Materialize(1, of_last));
+  x.tensor = r.Layer("Mul", {y, scale});
+  r.SplitLast(x, axis, {dims.begin() + static_cast<int64_t>(axis), dims.end()});
+  r.Set(std::move(x));
+  return absl::OkStatus();
+}
+
+}  // namespace tessera::worker
