@@ -199,9 +199,10 @@ absl::Status ReadReduceComposed(OnnxNodeReader& r);
 absl::Status ReadReduceProd(OnnxNodeReader& r);
 absl::Status ReadSoftmax(OnnxNodeReader& r);
 
-// Normalisations of our ops (read_normalizations.cc).
+// Normalisations over axes of a sample (read_normalizations.cc).
 absl::Status ReadGroupNormalization(OnnxNodeReader& r);
 absl::Status ReadInstanceNormalization(OnnxNodeReader& r);
+absl::Status ReadLayerNormalization(OnnxNodeReader& r);
 absl::Status ReadRmsNormalization(OnnxNodeReader& r);
 
 // Arithmetic of known whole numbers, as exporters write it about shapes (read_ints.cc).

@@ -1,4 +1,4 @@
-// Normalisations that we have no op for.
+// Normalisations over axes of a sample.
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -59,6 +59,26 @@ absl::Status ReadGroups(OnnxNodeReader& r, OnnxValue x, int64_t groups) {
   return absl::OkStatus();
 }
 
+// What is normalised over all axes from one on: they are the last axis of its tensor.
+struct FromAxisOn {
+  OnnxValue x;
+  size_t axis = 0;
+  std::vector<int64_t> sizes;  // of those axes
+};
+absl::StatusOr<FromAxisOn> ReadFromAxisOn(OnnxNodeReader& r) {
+  FromAxisOn of;
+  TESSERA_ASSIGN_OR_RETURN(of.x, r.TensorIn(0));
+  const int64_t first = r.Int("axis", -1);
+  TESSERA_ASSIGN_OR_RETURN(of.axis, r.SampleAxis(first, of.x));
+  if (of.x.batch_axis() > of.axis) {
+    return absl::UnimplementedError(absl::StrCat("axis ", first, ": the batch's is behind it"));
+  }
+  const std::vector<int64_t> dims = r.DimsOf(of.x);
+  of.sizes.assign(dims.begin() + static_cast<int64_t>(of.axis), dims.end());
+  r.LastAxis(of.x, of.axis);
+  return of;
+}
+
 // [batch, channels, ...]
 absl::StatusOr<OnnxValue> WithChannels(OnnxNodeReader& r) {
   TESSERA_ASSIGN_OR_RETURN(OnnxValue x, r.TensorIn(0));
@@ -81,20 +101,37 @@ absl::Status ReadInstanceNormalization(OnnxNodeReader& r) {
   return ReadGroups(r, std::move(x), channels);
 }
 
-// x / sqrt(mean of x^2 + epsilon), over all axes from one on, times a factor for each of their
-// numbers.
-absl::Status ReadRmsNormalization(OnnxNodeReader& r) {
-  TESSERA_ASSIGN_OR_RETURN(OnnxValue x, r.TensorIn(0));
-  const int64_t first = r.Int("axis", -1);
-  TESSERA_ASSIGN_OR_RETURN(const size_t axis, r.SampleAxis(first, x));
-  if (x.batch_axis() > axis) {
-    return absl::UnimplementedError(absl::StrCat("axis ", first, ": the batch's is behind it"));
+absl::Status ReadLayerNormalization(OnnxNodeReader& r) {
+  TESSERA_ASSIGN_OR_RETURN(FromAxisOn of, ReadFromAxisOn(r));
+  const auto width = static_cast<size_t>(r.shape(of.x.tensor).last());
+  std::vector<OnnxNodeReader::Weight> weights;
+  for (const auto& [name, i] : {std::pair("weight", size_t{1}), std::pair("bias", size_t{2})}) {
+    if (i == 2 && !r.Has(i)) continue;  // it begins at 0
+    TESSERA_ASSIGN_OR_RETURN(std::vector<float> start, r.FloatsIn(i));
+    if (start.size() == 1) start.assign(width, start[0]);
+    if (start.size() != width) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("input ", i, " has ", start.size(), " numbers, expected ", width));
+    }
+    weights.push_back({name, i, std::move(start)});
   }
-  const std::vector<int64_t> dims = r.DimsOf(x);
-  r.LastAxis(x, axis);
-  const Shape shape = r.shape(x.tensor);
-  const Tensor y = ByRoot(r, x.tensor, r.Layer("Mul", {x.tensor, x.tensor}));
+  TESSERA_ASSIGN_OR_RETURN(
+      of.x.tensor,
+      r.TrainedLayer("LayerNormalization", {of.x.tensor},
+                     Options().Set("epsilon", static_cast<double>(r.Float("epsilon", 1e-5f))),
+                     std::move(weights)));
+  r.SplitLast(of.x, of.axis, of.sizes);
+  r.Set(std::move(of.x));
+  return absl::OkStatus();
+}
+
+// x / sqrt(mean of x^2 + epsilon), times a factor for each number of those axes.
+absl::Status ReadRmsNormalization(OnnxNodeReader& r) {
+  TESSERA_ASSIGN_OR_RETURN(FromAxisOn of, ReadFromAxisOn(r));
+  const Tensor x = of.x.tensor;
+  const Tensor y = ByRoot(r, x, r.Layer("Mul", {x, x}));
   TESSERA_ASSIGN_OR_RETURN(const std::vector<float> factors, r.FloatsIn(1));
+  const Shape shape = r.shape(x);
   std::vector<int64_t> of_last(shape.rank(), 1);
   if (factors.size() != 1) of_last.back() = shape.last();
   if (factors.size() != static_cast<size_t>(of_last.back())) {
@@ -102,9 +139,9 @@ absl::Status ReadRmsNormalization(OnnxNodeReader& r) {
         absl::StrCat("its scale has ", factors.size(), " numbers, expected 1 or ", shape.last()));
   }
   TESSERA_ASSIGN_OR_RETURN(const Tensor scale, r.Materialize(1, of_last));
-  x.tensor = r.Layer("Mul", {y, scale});
-  r.SplitLast(x, axis, {dims.begin() + static_cast<int64_t>(axis), dims.end()});
-  r.Set(std::move(x));
+  of.x.tensor = r.Layer("Mul", {y, scale});
+  r.SplitLast(of.x, of.axis, of.sizes);
+  r.Set(std::move(of.x));
   return absl::OkStatus();
 }
 

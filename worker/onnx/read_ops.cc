@@ -128,38 +128,6 @@ absl::Status BatchNormalization(OnnxNodeReader& r) {
   return absl::OkStatus();
 }
 
-absl::Status LayerNormalization(OnnxNodeReader& r) {
-  TESSERA_ASSIGN_OR_RETURN(OnnxValue x, r.TensorIn(0));
-  const int64_t first = r.Int("axis", -1);
-  TESSERA_ASSIGN_OR_RETURN(const size_t axis, r.SampleAxis(first, x));
-  if (x.batch_axis() > axis) {
-    return absl::UnimplementedError(absl::StrCat("axis ", first, ": the batch's is behind it"));
-  }
-  const std::vector<int64_t> dims = r.DimsOf(x);
-  const std::vector<int64_t> sizes(dims.begin() + static_cast<int64_t>(axis), dims.end());
-  r.LastAxis(x, axis);
-  const auto width = static_cast<size_t>(r.shape(x.tensor).last());
-  std::vector<OnnxNodeReader::Weight> weights;
-  for (const auto& [name, i] : {std::pair("weight", size_t{1}), std::pair("bias", size_t{2})}) {
-    if (i == 2 && !r.Has(i)) continue;  // it begins at 0
-    TESSERA_ASSIGN_OR_RETURN(std::vector<float> start, r.FloatsIn(i));
-    if (start.size() == 1) start.assign(width, start[0]);
-    if (start.size() != width) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("input ", i, " has ", start.size(), " numbers, expected ", width));
-    }
-    weights.push_back({name, i, std::move(start)});
-  }
-  TESSERA_ASSIGN_OR_RETURN(
-      x.tensor,
-      r.TrainedLayer("LayerNormalization", {x.tensor},
-                     Options().Set("epsilon", static_cast<double>(r.Float("epsilon", 1e-5f))),
-                     std::move(weights)));
-  r.SplitLast(x, axis, sizes);
-  r.Set(std::move(x));
-  return absl::OkStatus();
-}
-
 absl::Status PRelu(OnnxNodeReader& r) {
   TESSERA_ASSIGN_OR_RETURN(OnnxValue x, r.TensorIn(0));
   TESSERA_ASSIGN_OR_RETURN(std::vector<float> slope, r.FloatsIn(1));
@@ -230,7 +198,7 @@ const Entry kReads[] = {
     {"HardSwish", &ReadHardSwish},
     {"Identity", &ReadIdentity},
     {"InstanceNormalization", &ReadInstanceNormalization},
-    {"LayerNormalization", &LayerNormalization},
+    {"LayerNormalization", &ReadLayerNormalization},
     {"LeakyRelu", &WithAlpha<1>},
     {"Less", &ReadCompare},
     {"LessOrEqual", &ReadCompare},
