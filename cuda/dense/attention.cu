@@ -41,44 +41,31 @@ TESSERA_HOST_DEVICE inline float Factor(const AttentionShape& shape, int64_t i) 
   return stays ? shape.kept_scale : 0;
 }
 
-// Weights times rows of all heads' `dim`, with `dropped` the weights as dropout leaves them.
-struct WeightedRows {
+// Of a head each query's sum over the keys, or with `over_queries` each key's over the queries, of
+// weights [batch, heads, queries, keys] times rows of `dim`; with `dropped` the weights as dropout
+// leaves them.
+struct WeightedSum {
   AttentionShape shape;
-  const float* weights;  // [batch, heads, queries, keys]
+  const float* weights;
   bool dropped;
+  bool over_queries;
   const float* rows;
   int64_t dim;
   float* to;
 
-  TESSERA_HOST_DEVICE float Weight(int64_t group, int64_t q, int64_t k) const {
-    const int64_t at = (group * shape.queries + q) * shape.keys + k;
-    return dropped ? weights[at] * Factor(shape, at) : weights[at];
-  }
-};
-
-// to [queries, dim] of a head, each the sum over the keys.
-struct SumOverKeys : WeightedRows {
   TESSERA_HOST_DEVICE void operator()(int64_t group, int i, float*) const {
     const Head head = Head::Of(shape, group);
-    const int64_t q = i / dim, d = i % dim;
+    const int64_t own = i / dim, d = i % dim;
+    const int64_t owns = over_queries ? shape.keys : shape.queries;
+    const int64_t others = over_queries ? shape.queries : shape.keys;
     float sum = 0;
-    for (int64_t k = 0; k < shape.keys; ++k) {
-      sum += Weight(group, q, k) * rows[head.Row(shape, shape.keys, k, dim) + d];
+    for (int64_t other = 0; other < others; ++other) {
+      const int64_t q = over_queries ? other : own, k = over_queries ? own : other;
+      const int64_t at = (group * shape.queries + q) * shape.keys + k;
+      const float weight = dropped ? weights[at] * Factor(shape, at) : weights[at];
+      sum += weight * rows[head.Row(shape, others, other, dim) + d];
     }
-    to[head.Row(shape, shape.queries, q, dim) + d] = sum;
-  }
-};
-
-// to [keys, dim] of a head, each the sum over the queries.
-struct SumOverQueries : WeightedRows {
-  TESSERA_HOST_DEVICE void operator()(int64_t group, int i, float*) const {
-    const Head head = Head::Of(shape, group);
-    const int64_t k = i / dim, d = i % dim;
-    float sum = 0;
-    for (int64_t q = 0; q < shape.queries; ++q) {
-      sum += Weight(group, q, k) * rows[head.Row(shape, shape.queries, q, dim) + d];
-    }
-    to[head.Row(shape, shape.keys, k, dim) + d] = sum;
+    to[head.Row(shape, owns, own, dim) + d] = sum;
   }
 };
 
@@ -116,7 +103,7 @@ void Attention(Stream& stream, const AttentionShape& of, const float* query, con
                             for (int64_t k = n; k < keys; ++k) row[k] = 0;
                           }},
                     Phase{queries * static_cast<int>(shape.value_dim),
-                          SumOverKeys{{shape, weights, true, value, shape.value_dim, y}}});
+                          WeightedSum{shape, weights, true, false, value, shape.value_dim, y}});
 }
 
 // With the weights w, what dropout multiplies them by, f, and dw = f (dy value^T):
@@ -133,24 +120,29 @@ void AttentionBackward(Stream& stream, const AttentionShape& of, const float* qu
   const int value_dim = static_cast<int>(shape.value_dim);
   const int pairs = queries * keys;
   ForEachGroup<128>(
-      stream, "attention's gradient", shape.batch * shape.heads, 1,
+      stream, "attention's gradient", shape.batch * shape.heads, queries,
+      // What all keys of a query have in common: dy . y.
+      Phase{queries,
+            [=] TESSERA_HOST_DEVICE(int64_t group, int q, float* shared) {
+              const int64_t row = Head::Of(shape, group).Row(shape, queries, q, value_dim);
+              shared[q] = Dot(dy + row, y + row, value_dim);
+            }},
       Phase{to.value == nullptr ? 0 : keys * value_dim,
-            SumOverQueries{{shape, weights, true, dy, value_dim, to.value}}},
+            WeightedSum{shape, weights, true, true, dy, value_dim, to.value}},
       Phase{pairs,
-            [=] TESSERA_HOST_DEVICE(int64_t group, int i, float*) {
+            [=] TESSERA_HOST_DEVICE(int64_t group, int i, float* shared) {
               const Head head = Head::Of(shape, group);
               const int64_t q = i / keys, k = i % keys, at = group * pairs + i;
               const int64_t row = head.Row(shape, queries, q, value_dim);
-              const float dot = Dot(dy + row, y + row, value_dim);
               const float dw =
                   Factor(shape, at) *
                   Dot(dy + row, value + head.Row(shape, keys, k, value_dim), value_dim);
-              weights[at] = shape.scale * math::Softmax::Gradient(weights[at], dw, dot);
+              weights[at] = shape.scale * math::Softmax::Gradient(weights[at], dw, shared[q]);
             }},
       Phase{to.query == nullptr ? 0 : queries * key_dim,
-            SumOverKeys{{shape, weights, false, key, key_dim, to.query}}},
+            WeightedSum{shape, weights, false, false, key, key_dim, to.query}},
       Phase{to.key == nullptr ? 0 : keys * key_dim,
-            SumOverQueries{{shape, weights, false, query, key_dim, to.key}}});
+            WeightedSum{shape, weights, false, true, query, key_dim, to.key}});
 }
 
 }  // namespace tessera::cuda

@@ -45,24 +45,18 @@ std::vector<Product> ProductsOf(const Graph& graph) {
     };
     const Shape& out = graph.tensors()[node.outputs[0]].shape;
     const int64_t n = out.last(), rows = static_cast<int64_t>(out.floats()) / n;
-    if (node.op_name == "Gemm") {
-      products.push_back({rows, n, shape(0).last()});
+    if (node.op_name == "Gemm" || node.op_name == "MatMul") {
+      products.push_back({rows, n, static_cast<int64_t>(shape(0).floats()) / rows});
     } else if (node.op_name == "Bilinear") {
       products.push_back({rows, n, shape(0).last() * shape(1).last()});
-    } else if (node.op_name == "MatMul") {
-      const auto floats = static_cast<double>(shape(0).floats() * shape(1).floats());
-      // Of [m, k] and [k, n], m n k squared is the product of all three's sizes.
-      const double matrices = static_cast<double>(rows) / out.dim(out.rank() - 2);
-      const double k = std::sqrt(floats / static_cast<double>(out.floats()) / matrices);
-      products.push_back({rows, n, std::lround(k)});
     } else if (node.op_name == "Attention") {
       const int64_t keys = shape(1).dim(0);
       products.push_back({rows, keys, shape(0).last()});
       products.push_back({rows, n, keys});
-    } else if (node.op_name == "GRU" || node.op_name == "AUGRU") {
-      const int64_t places = shape(0).dim(0);
-      products.push_back({places, 3 * n, shape(0).last()});
-      products.push_back({places, 3 * n, n});
+    } else if (node.op_name == "GRU" || node.op_name == "AUGRU" || node.op_name == "LSTM") {
+      const int64_t places = shape(0).dim(0), gates = node.op_name == "LSTM" ? 4 : 3;
+      products.push_back({places, gates * n, shape(0).last()});
+      products.push_back({places, gates * n, n});
     }
   }
   return products;

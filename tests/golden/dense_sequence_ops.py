@@ -90,9 +90,12 @@ def attention(case, inputs, trained):
     lengths = inputs[3] if len(inputs) > 3 else [keys] * case["batch"]
     out = []
     for b, length in enumerate(lengths):
-        x = [rows(part, w)[b * n : (b + 1) * n] for part, w, n in zip(
-            inputs[:3], (width, width, value_width), (queries, keys, keys)
-        )]
+        x = [
+            rows(part, w)[b * n : (b + 1) * n]
+            for part, w, n in zip(
+                inputs[:3], (width, width, value_width), (queries, keys, keys)
+            )
+        ]
         for t in range(queries):
             seen = [s for s in range(min(int(length), keys)) if s <= t or not o.get("causal")]
             for h in range(heads):

@@ -26,8 +26,7 @@ TEST(MemoryPlan, GivesBlocksThatAreInUseTogetherPlacesOfTheirOwn) {
       use.first = static_cast<uint32_t>(RandomBits(seed, draw++) % 30);
       use.last = use.first + static_cast<uint32_t>(RandomBits(seed, draw++) % 6);
       if (i % 10 == 0) use = {0, use.floats, 0, MemoryPlan::kAlways};
-      use.block = use.last == MemoryPlan::kAlways ? plan.Add(use.floats)
-                                                  : plan.Add(use.floats, use.first, use.last);
+      use.block = plan.Add(use.floats, {use.first, use.last});
       uses.push_back(use);
       all += Buffer::RoundUp(use.floats);
     }
@@ -57,7 +56,7 @@ TEST(MemoryPlan, GivesBlocksThatAreInUseTogetherPlacesOfTheirOwn) {
 
 TEST(MemoryPlan, ChainsOfEqualBlocksTakeTwo) {
   MemoryPlan plan;
-  for (uint32_t i = 0; i < 10; ++i) plan.Add(100, i, i + 1);
+  for (uint32_t i = 0; i < 10; ++i) plan.Add(100, {i, i + 1});
   plan.Place();
   EXPECT_EQ(plan.floats(), 2 * Buffer::RoundUp(100));
 }
@@ -66,7 +65,7 @@ TEST(MemoryPlan, OfNothingIsEmpty) {
   MemoryPlan plan;
   plan.Place();
   EXPECT_EQ(plan.floats(), 0u);
-  const size_t none = plan.Add(0);
+  const size_t none = plan.Add(0, {0, MemoryPlan::kAlways});
   plan.Place();
   EXPECT_EQ(plan.at(none), 0u);
 }

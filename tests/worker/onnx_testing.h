@@ -64,9 +64,9 @@ inline OnnxCase CaseOfOp(const std::string& op, const std::vector<std::vector<in
     names.push_back(absl::StrCat("in", k));
     add(names.back(), "Reshape", {absl::StrCat(column, ".", table)}, Options().Set("shape", shape));
     // Lengths are numbers from 0 on.
-    const bool recurrent =
+    const bool has_lengths =
         op == "Attention" || op == "GRU" || op == "AUGRU" || op == "LSTM" || op == "SequenceMask";
-    if (recurrent && shapes[k] == std::vector<int64_t>{1}) {
+    if (has_lengths && shapes[k] == std::vector<int64_t>{1}) {
       add("size", "Abs", {names.back()});
       add("factor", "Constant", {},
           Options().Set("shape", std::vector<int64_t>{1}).Set("value", 6.0));

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -15,6 +14,7 @@
 #include "cuda/stream.h"
 #include "worker/dense/buffer.h"
 #include "worker/dense/card_step.h"
+#include "worker/dense/memory_plan.h"
 #include "worker/dense/model.h"
 
 namespace tessera::worker {
@@ -170,19 +170,7 @@ class Executor {
     size_t begin = 0;
     size_t end = 0;
   };
-  // While a value or a gradient is needed.
-  struct Lifetime {
-    uint32_t first = UINT32_MAX;
-    uint32_t last = 0;
-    void Include(uint32_t moment) {
-      first = std::min(first, moment);
-      last = std::max(last, moment);
-    }
-    void Include(const Lifetime& other) {
-      first = std::min(first, other.first);
-      last = std::max(last, other.last);
-    }
-  };
+  using Lifetime = MemoryPlan::Lifetime;
   // What names the draws of dropout.
   struct Draws {
     uint64_t step = 0;

@@ -3,7 +3,6 @@
 
 #include "common/round_up.h"
 #include "worker/dense/executor.h"
-#include "worker/dense/memory_plan.h"
 
 namespace tessera::worker {
 namespace {
@@ -188,7 +187,7 @@ size_t Executor::PlanMemory(uint32_t capacity) {
   MemoryPlan plan;
   std::vector<std::pair<size_t, size_t*>> blocks;  // and who wants to know where they are
   const auto take = [&](size_t floats, Lifetime in_use, size_t* at) {
-    blocks.emplace_back(plan.Add(floats, in_use.first, in_use.last), at);
+    blocks.emplace_back(plan.Add(floats, in_use), at);
   };
   const Lifetime always = {0, MemoryPlan::kAlways};
   for (size_t i = 0; i < storages_.size(); ++i) {

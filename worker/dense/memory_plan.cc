@@ -7,8 +7,8 @@
 
 namespace tessera::worker {
 
-size_t MemoryPlan::Add(size_t floats, uint32_t first, uint32_t last) {
-  blocks_.push_back({Buffer::RoundUp(floats), first, last});
+size_t MemoryPlan::Add(size_t floats, Lifetime in_use) {
+  blocks_.push_back({Buffer::RoundUp(floats), in_use});
   return blocks_.size() - 1;
 }
 
@@ -22,7 +22,8 @@ void MemoryPlan::Place() {
     Block& block = blocks_[index];
     size_t at = 0;
     for (const Block* other : placed) {
-      if (other->last < block.first || block.last < other->first) continue;
+      const Lifetime &a = block.in_use, &b = other->in_use;
+      if (b.last < a.first || a.last < b.first) continue;
       if (at + block.floats <= other->at) break;
       at = std::max(at, other->at + other->floats);
     }

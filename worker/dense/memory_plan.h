@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -12,10 +13,19 @@ class MemoryPlan {
  public:
   static constexpr uint32_t kAlways = UINT32_MAX;
 
-  // A block that is in use from moment `first` to moment `last`, both included; its number.
-  size_t Add(size_t floats, uint32_t first, uint32_t last);
-  // In use all the time.
-  size_t Add(size_t floats) { return Add(floats, 0, kAlways); }
+  // From moment `first` to moment `last`, both included; at first none.
+  struct Lifetime {
+    uint32_t first = UINT32_MAX;
+    uint32_t last = 0;
+    void Include(uint32_t moment) { Include(Lifetime{moment, moment}); }
+    void Include(const Lifetime& other) {
+      first = std::min(first, other.first);
+      last = std::max(last, other.last);
+    }
+  };
+
+  // A block that is in use that long; its number.
+  size_t Add(size_t floats, Lifetime in_use);
 
   // Large ones first, each at the lowest place that is free for as long as it is in use.
   void Place();
@@ -25,7 +35,7 @@ class MemoryPlan {
  private:
   struct Block {
     size_t floats;
-    uint32_t first, last;
+    Lifetime in_use;
     size_t at = 0;
   };
   std::vector<Block> blocks_;

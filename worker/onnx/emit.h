@@ -64,8 +64,7 @@ void EmitStep(Emission& e);
 // Sequences (emit_sequences.cc).
 void EmitAttention(Emission& e);
 void EmitAugru(Emission& e);
-void EmitGru(Emission& e);
-void EmitLstm(Emission& e);
+void EmitRecurrence(Emission& e);  // GRU, LSTM
 void EmitSequenceMask(Emission& e);
 
 }  // namespace tessera::worker

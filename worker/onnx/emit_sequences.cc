@@ -26,43 +26,6 @@ std::string Rows(Emission& e, const char* name, int64_t begin, int64_t count, in
                                               static_cast<size_t>(count * width)));
 }
 
-// ONNX's have the places before the batch, an axis of directions, and lengths as whole numbers.
-void EmitRecurrence(Emission& e, const std::string& op, int64_t gates) {
-  const int64_t places = e.in_shape(0).dim(0), in = e.in_shape(0).dim(1);
-  const int64_t units = e.out_shape(0).last();
-  const std::vector<int64_t> turn = {1, 0, 2};
-  std::vector<std::string> inputs = {
-      e.Value("Transpose", {e.in[0]}, {{"perm", turn}}),
-      Rows(e, "weight", 0, gates * units, in, {1, gates * units, in}),
-      Rows(e, "recurrence", 0, gates * units, units, {1, gates * units, units}),
-      Rows(e, "bias", 0, 2 * gates, units, {1, 2 * gates * units})};
-  if (e.in.size() > 1) {
-    const std::string most = e.Scalar("most", static_cast<float>(places));
-    const std::string whole =
-        e.Value("Cast", {e.Value("Max", {e.Value("Min", {e.in[1], most}), e.Scalar("none", 0)})},
-                {{"to", int64_t{onnx::TensorProto::INT32}}});
-    inputs.push_back(e.Value("Squeeze", {whole, e.Ints("axis", {1})}));
-  }
-  std::vector<std::string> outputs = {e.onnx.Unique(e.node.name + "/states"),
-                                      e.onnx.Unique(e.node.name + "/state")};
-  if (e.out.size() > 1) outputs.push_back(e.onnx.Unique(e.node.name + "/memory"));
-  // Of a GRU: the reset gate is multiplied behind the recurrence, as in PyTorch.
-  if (op == "GRU") {
-    e.onnx.Node(op, inputs, outputs, {{"hidden_size", units}, {"linear_before_reset", int64_t{1}}});
-  } else {
-    e.onnx.Node(op, inputs, outputs, {{"hidden_size", units}});
-  }
-  // [1, batch, units] or [places, 1, batch, units]
-  const std::string first = e.Ints("direction", {e.out_shape(0).rank() == 1 ? 0 : 1});
-  if (e.out.size() > 1) {
-    e.onnx.Node("Squeeze", {outputs[2], e.Ints("memory_direction", {0})}, {e.out[1]});
-  }
-  if (e.out_shape(0).rank() == 1) {
-    return e.onnx.Node("Squeeze", {outputs[1], first}, {e.out[0]});
-  }
-  e.onnx.Node("Transpose", {e.Value("Squeeze", {outputs[0], first})}, {e.out[0]}, {{"perm", turn}});
-}
-
 }  // namespace
 
 void EmitSequenceMask(Emission& e) {
@@ -117,9 +80,44 @@ void EmitAttention(Emission& e) {
                      e.Ints("joined", {0, queries, heads * value_dim})});
 }
 
-void EmitGru(Emission& e) { EmitRecurrence(e, "GRU", 3); }
-
-void EmitLstm(Emission& e) { EmitRecurrence(e, "LSTM", 4); }
+// ONNX's have the places before the batch, an axis of directions, and lengths as whole numbers.
+void EmitRecurrence(Emission& e) {
+  const std::string& op = e.node.op_name;
+  const int64_t gates = e.spec("weight")->shape[0];
+  const int64_t places = e.in_shape(0).dim(0), in = e.in_shape(0).dim(1);
+  const int64_t units = e.out_shape(0).last();
+  const std::vector<int64_t> turn = {1, 0, 2};
+  std::vector<std::string> inputs = {
+      e.Value("Transpose", {e.in[0]}, {{"perm", turn}}),
+      Rows(e, "weight", 0, gates * units, in, {1, gates * units, in}),
+      Rows(e, "recurrence", 0, gates * units, units, {1, gates * units, units}),
+      Rows(e, "bias", 0, 2 * gates, units, {1, 2 * gates * units})};
+  if (e.in.size() > 1) {
+    const std::string most = e.Scalar("most", static_cast<float>(places));
+    const std::string whole =
+        e.Value("Cast", {e.Value("Max", {e.Value("Min", {e.in[1], most}), e.Scalar("none", 0)})},
+                {{"to", int64_t{onnx::TensorProto::INT32}}});
+    inputs.push_back(e.Value("Squeeze", {whole, e.Ints("axis", {1})}));
+  }
+  std::vector<std::string> outputs = {e.onnx.Unique(e.node.name + "/states"),
+                                      e.onnx.Unique(e.node.name + "/state")};
+  if (e.out.size() > 1) outputs.push_back(e.onnx.Unique(e.node.name + "/memory"));
+  // Of a GRU: the reset gate is multiplied behind the recurrence, as in PyTorch.
+  if (op == "GRU") {
+    e.onnx.Node(op, inputs, outputs, {{"hidden_size", units}, {"linear_before_reset", int64_t{1}}});
+  } else {
+    e.onnx.Node(op, inputs, outputs, {{"hidden_size", units}});
+  }
+  // [1, batch, units] or [places, 1, batch, units]
+  const std::string first = e.Ints("direction", {e.out_shape(0).rank() == 1 ? 0 : 1});
+  if (e.out.size() > 1) {
+    e.onnx.Node("Squeeze", {outputs[2], e.Ints("memory_direction", {0})}, {e.out[1]});
+  }
+  if (e.out_shape(0).rank() == 1) {
+    return e.onnx.Node("Squeeze", {outputs[1], first}, {e.out[0]});
+  }
+  e.onnx.Node("Transpose", {e.Value("Squeeze", {outputs[0], first})}, {e.out[0]}, {{"perm", turn}});
+}
 
 // Place after place, as ONNX has no such cell.
 void EmitAugru(Emission& e) {

@@ -16,12 +16,13 @@ using math::Lstm;
 void OpenGates(size_t units, const float* __restrict bias, const float* __restrict u,
                float* __restrict i, float* __restrict o, float* __restrict f, float* __restrict c,
                float* __restrict memory, const float* __restrict before, float* __restrict h) {
+  const float* const u_bias = bias + 4 * units;
   for (size_t j = 0; j < units; ++j) {
-    const size_t at_o = units + j, at_f = 2 * units + j, at_c = 3 * units + j, u_bias = 4 * units;
-    const Lstm::Gates gates = Lstm::Open((i[j] + bias[j]) + (u[j] + bias[u_bias + j]),
-                                         (o[j] + bias[at_o]) + (u[at_o] + bias[u_bias + at_o]),
-                                         (f[j] + bias[at_f]) + (u[at_f] + bias[u_bias + at_f]),
-                                         (c[j] + bias[at_c]) + (u[at_c] + bias[u_bias + at_c]));
+    const size_t at_o = units + j, at_f = 2 * units + j, at_c = 3 * units + j;
+    const Lstm::Gates gates = Lstm::Open((i[j] + bias[j]) + (u[j] + u_bias[j]),
+                                         (o[j] + bias[at_o]) + (u[at_o] + u_bias[at_o]),
+                                         (f[j] + bias[at_f]) + (u[at_f] + u_bias[at_f]),
+                                         (c[j] + bias[at_c]) + (u[at_c] + u_bias[at_c]));
     const float m = Lstm::Memory(gates, before[j]);
     i[j] = gates.i, o[j] = gates.o, f[j] = gates.f, c[j] = gates.c;
     memory[j] = m;
