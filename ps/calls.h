@@ -46,6 +46,10 @@ struct PushCall {
   uint64_t bytes = 0;  // of the whole message
 };
 
+inline RowPart PartOf(const v1::KeyBlock& block) {
+  return block.whole() ? RowPart::kWhole : RowPart::kEmbedding;
+}
+
 // One block of a push, checked.
 struct GradientBlock {
   uint32_t table = 0;

@@ -276,9 +276,9 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   absl::Status TakePushed() ABSL_LOCKS_EXCLUDED(mu_);
   // RESOURCE_EXHAUSTED: no memory.
   absl::StatusOr<PullAnswer> PullNow(const PullCall& call, const PullKeys& keys);
-  // Block `number` of the call, of table `index`.
-  absl::Status PullTable(const PullCall& call, size_t number, uint32_t index,
-                         absl::Span<const uint64_t> keys, PullAnswer& answer);
+  // Block `number` of the call.
+  absl::Status PullTable(const PullCall& call, size_t number, absl::Span<const uint64_t> keys,
+                         PullAnswer& answer);
   // Keeps one part of a push; the last one pushes all.
   absl::Status PushPart(PushCall call, std::vector<GradientBlock> blocks, RankState& rank)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(rank.mu) ABSL_LOCKS_EXCLUDED(mu_, cut_mu_);

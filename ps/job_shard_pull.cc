@@ -115,8 +115,7 @@ absl::StatusOr<PullAnswer> JobShard::PullNow(const PullCall& call, const PullKey
   size_t done = 0;
   try {
     for (; done < keys.size(); ++done) {
-      const uint32_t table = call.request.tables(static_cast<int>(done)).table();
-      TESSERA_RETURN_IF_ERROR(PullTable(call, done, table, keys[done], answer));
+      TESSERA_RETURN_IF_ERROR(PullTable(call, done, keys[done], answer));
     }
     answer.response.set_shared(call.slot.has_value());
     answer.response.set_has_cold_rows(
@@ -132,16 +131,18 @@ absl::StatusOr<PullAnswer> JobShard::PullNow(const PullCall& call, const PullKey
   }
 }
 
-absl::Status JobShard::PullTable(const PullCall& call, size_t number, uint32_t index,
+absl::Status JobShard::PullTable(const PullCall& call, size_t number,
                                  absl::Span<const uint64_t> keys, PullAnswer& answer) {
-  Table& table = *tables_[index];
+  const v1::KeyBlock& asked = call.request.tables(static_cast<int>(number));
+  Table& table = *tables_[asked.table()];
+  const RowPart part = PartOf(asked);
   const bool shared = call.slot.has_value();
-  wire::Buffer values(shared ? 0 : keys.size() * table.wire_row_bytes());
+  wire::Buffer values(shared ? 0 : keys.size() * table.wire_bytes(part));
   void* const to = shared ? call.room[number].data() : values.data();
   std::vector<uint8_t> statuses(keys.size());
-  TESSERA_RETURN_IF_ERROR(table.Pull(keys, call.request.read_only(), to, statuses.data()));
+  TESSERA_RETURN_IF_ERROR(table.Pull(keys, call.request.read_only(), to, statuses.data(), part));
   v1::RowBlock& block = *answer.response.add_tables();
-  block.set_table(index);
+  block.set_table(asked.table());
   AddStatuses(statuses, &block, &answer.counts);
   answer.values.push_back(std::move(values));
   return absl::OkStatus();

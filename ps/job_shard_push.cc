@@ -279,9 +279,12 @@ absl::Status JobShard::Assign(const v1::AssignRequest& request) {
   std::vector<GradientBlock> blocks;
   for (const v1::GradientBlock& block : request.tables()) {
     // A string's bytes are aligned for numbers of 64 bits: on the heap to 16, within it to 8.
-    TESSERA_ASSIGN_OR_RETURN(
-        const GradientBlock values,
-        CheckGradients(tables_, block.table(), block.keys(), block.gradients()));
+    TESSERA_ASSIGN_OR_RETURN(const GradientBlock values,
+                             CheckGradients(tables_, block, block.keys(), block.gradients()));
+    if (block.changes()) {
+      return absl::InvalidArgumentError(absl::StrCat("table ", tables_[block.table()]->name(),
+                                                     ": an assignment has values; found changes"));
+    }
     blocks.push_back(values);
   }
   {

@@ -20,8 +20,12 @@ absl::StatusOr<const Table*> TableOf(const Tables& tables, uint32_t index) {
                                                  tables.size(), ", numbered from 0"));
 }
 
-std::string OfRow(const Table& table) {
-  return absl::StrCat("dim ", table.dim(), table.wire_bfloat16() ? ", bfloat16" : "");
+std::string OfRow(const Table& table, RowPart part) {
+  const RowLayout& layout = table.optimizer().layout();
+  if (part == RowPart::kWhole) {
+    return absl::StrCat("dim ", layout.dim(), " with ", layout.slot_floats(), " slots");
+  }
+  return absl::StrCat("dim ", layout.dim(), table.wire_bfloat16() ? ", bfloat16" : "");
 }
 
 absl::StatusOr<absl::Span<const uint64_t>> CheckKeyBytes(const Table& table, Bulk bytes) {
@@ -43,15 +47,21 @@ absl::StatusOr<PullKeys> CheckPull(const Tables& tables, const PullCall& call, u
   keys.reserve(call.keys.size());
   uint64_t bytes = 0;
   for (size_t b = 0; b < call.keys.size(); ++b) {
-    TESSERA_ASSIGN_OR_RETURN(const Table* table,
-                             TableOf(tables, call.request.tables(static_cast<int>(b)).table()));
+    const v1::KeyBlock& block = call.request.tables(static_cast<int>(b));
+    TESSERA_ASSIGN_OR_RETURN(const Table* table, TableOf(tables, block.table()));
     TESSERA_ASSIGN_OR_RETURN(const absl::Span<const uint64_t> of_block,
                              CheckKeyBytes(*table, call.keys[b]));
-    const uint64_t values = table->wire_row_bytes() * of_block.size();
+    if (block.whole()) TESSERA_RETURN_IF_ERROR(table->CheckWhole());
+    if (block.whole() && call.request.read_only()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "table ", table->name(), ": whole rows are for who trains them; found read_only"));
+    }
+    const RowPart part = PartOf(block);
+    const uint64_t values = table->wire_bytes(part) * of_block.size();
     if (call.slot.has_value() && call.room[b].size() != values) {
       return absl::InvalidArgumentError(absl::StrCat(
           "table ", table->name(), ": room for rows has ", call.room[b].size(), " bytes, expected ",
-          values, " (", of_block.size(), " keys of ", OfRow(*table), ")"));
+          values, " (", of_block.size(), " keys of ", OfRow(*table, part), ")"));
     }
     keys.push_back(of_block);
     bytes += values + of_block.size() + 64;
@@ -62,19 +72,22 @@ absl::StatusOr<PullKeys> CheckPull(const Tables& tables, const PullCall& call, u
                                                  " are allowed; split it by keys"));
 }
 
-absl::StatusOr<GradientBlock> CheckGradients(const Tables& tables, uint32_t index, Bulk key_bytes,
-                                             Bulk values) {
-  TESSERA_ASSIGN_OR_RETURN(const Table* table, TableOf(tables, index));
+absl::StatusOr<GradientBlock> CheckGradients(const Tables& tables, const v1::GradientBlock& block,
+                                             Bulk key_bytes, Bulk values) {
+  TESSERA_ASSIGN_OR_RETURN(const Table* table, TableOf(tables, block.table()));
   TESSERA_ASSIGN_OR_RETURN(const absl::Span<const uint64_t> keys, CheckKeyBytes(*table, key_bytes));
-  const uint64_t expected = uint64_t{keys.size()} * table->wire_row_bytes();
+  if (block.changes()) TESSERA_RETURN_IF_ERROR(table->CheckWhole());
+  const RowPart part = block.changes() ? RowPart::kWhole : RowPart::kEmbedding;
+  const uint64_t expected = uint64_t{keys.size()} * table->wire_bytes(part);
   if (values.size() != expected) {
     return absl::InvalidArgumentError(absl::StrCat(
         "table ", table->name(), ": block of values has ", values.size(), " bytes, expected ",
-        expected, " (", keys.size(), " keys of ", OfRow(*table), ")"));
+        expected, " (", keys.size(), " keys of ", OfRow(*table, part), ")"));
   }
-  const Table::Gradients gradients = {.keys = keys, .values = values.data()};
+  const Table::Gradients gradients = {
+      .keys = keys, .values = values.data(), .changes = block.changes()};
   TESSERA_RETURN_IF_ERROR(table->CheckFinite(gradients));
-  return GradientBlock{.table = index, .gradients = gradients};
+  return GradientBlock{.table = block.table(), .gradients = gradients};
 }
 
 absl::StatusOr<std::vector<GradientBlock>> CheckPush(const Tables& tables, const PushCall& call) {
@@ -86,10 +99,9 @@ absl::StatusOr<std::vector<GradientBlock>> CheckPush(const Tables& tables, const
   std::vector<GradientBlock> blocks;
   blocks.reserve(call.keys.size());
   for (size_t b = 0; b < call.keys.size(); ++b) {
-    TESSERA_ASSIGN_OR_RETURN(
-        const GradientBlock block,
-        CheckGradients(tables, call.request.tables(static_cast<int>(b)).table(), call.keys[b],
-                       call.gradients[b]));
+    TESSERA_ASSIGN_OR_RETURN(const GradientBlock block,
+                             CheckGradients(tables, call.request.tables(static_cast<int>(b)),
+                                            call.keys[b], call.gradients[b]));
     TESSERA_RETURN_IF_ERROR(tables[block.table]->CheckAssigned(block.gradients.keys));
     blocks.push_back(block);
   }

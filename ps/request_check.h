@@ -17,14 +17,16 @@ using Tables = std::vector<std::unique_ptr<Table>>;
 
 // The keys of every block of a pull, in their order; the spans lie in the call.
 // INVALID_ARGUMENT: no such table, a length that is not a multiple of 8, room for another number of
-// rows, or an answer that would be larger than max_bytes; ABORTED: a partition that is another's.
+// rows, whole rows that may not be asked for, or an answer that would be larger than max_bytes;
+// ABORTED: a partition that is another's.
 using PullKeys = std::vector<absl::Span<const uint64_t>>;
 absl::StatusOr<PullKeys> CheckPull(const Tables& tables, const PullCall& call, uint64_t max_bytes);
 
-// The gradients (or values) of one block: besides, as many numbers as keys * dim, all finite. The
-// result lies in `keys` and `values`, which are aligned for numbers of 64 bits.
-absl::StatusOr<GradientBlock> CheckGradients(const Tables& tables, uint32_t table, Bulk keys,
-                                             Bulk values);
+// The gradients (or values, or changes) of one block, of which `block` has neither: besides, as
+// many numbers as the keys have, all finite. The result lies in `keys` and `values`, which are
+// aligned for numbers of 64 bits.
+absl::StatusOr<GradientBlock> CheckGradients(const Tables& tables, const v1::GradientBlock& block,
+                                             Bulk keys, Bulk values);
 
 // Every block of a push, dense blocks assigned besides, and a learning_rate_scale that is finite
 // and not negative. The result lies in the call's memory.

@@ -96,6 +96,8 @@ inline void PrefetchRow(const Row* row, uint32_t lines) {
 }
 
 enum class EmbeddingType { kFloat32, kBfloat16 };
+// What of a row is read: its embedding, or that and the slots behind it.
+enum class RowPart { kEmbedding, kWhole };
 
 // Where everything in a row's block lies: the one place that computes it. A value.
 class RowLayout {
@@ -116,6 +118,7 @@ class RowLayout {
   uint32_t slot_floats() const { return slots_ * dim_ + row_slots_; }
   // All numbers of a row.
   uint32_t floats() const { return dim_ + slot_floats(); }
+  uint32_t floats(RowPart part) const { return part == RowPart::kWhole ? floats() : dim_; }
   size_t embedding_bytes() const {
     return bfloat16() ? (size_t{dim_} + 1) / 2 * sizeof(float) : dim_ * sizeof(float);
   }
@@ -135,6 +138,12 @@ class RowLayout {
   void ReadEmbedding(const Row* row, float* to) const {
     if (!bfloat16()) return CopyFloats(Embedding(row), dim_, to);
     math::WidenBfloat16(Halves(row), dim_, to);
+  }
+  // [floats(part)].
+  void Read(const Row* row, RowPart part, float* to) const {
+    ReadEmbedding(row, to);
+    if (part == RowPart::kEmbedding) return;
+    CopyFloats(Slots(const_cast<Row*>(row)), slot_floats(), to + dim_);
   }
   // Rounded to the nearest where it must be.
   void WriteEmbedding(const float* from, Row* row) const {

@@ -1,7 +1,6 @@
 #include "ps/row_optimizer.h"
 
 #include <algorithm>
-#include <array>
 #include <limits>
 #include <optional>
 #include <type_traits>
@@ -11,31 +10,12 @@
 #include "common/job/optimizer.h"
 #include "common/job/optimizer_formula.h"
 #include "common/math/optim/clip.h"
+#include "common/math/optim/sum_of_squares.h"
 #include "common/math/optim/weight_decay.h"
 #include "common/random.h"
 
 namespace tessera::ps {
 namespace {
-
-// Of x(0) .. x(n - 1): in double and in one fixed order of lanes, so that it vectorises and gives
-// the same bits everywhere.
-template <typename Element>
-double SumOfSquares(uint32_t n, Element x) {
-  constexpr uint32_t kLanes = 8;
-  std::array<double, kLanes> lanes = {};
-  const auto add = [&](uint32_t i, uint32_t lane) {
-    const double value = x(i);
-    lanes[lane] += value * value;
-  };
-  uint32_t i = 0;
-  for (; i + kLanes <= n; i += kLanes) {
-    for (uint32_t k = 0; k < kLanes; ++k) add(i + k, k);
-  }
-  for (uint32_t k = 0; i + k < n; ++k) add(i + k, k);
-  double sum = 0;
-  for (const double lane : lanes) sum += lane;
-  return sum;
-}
 
 // What every optimizer may do besides its formula; 0: not.
 struct RowOptions {
@@ -101,6 +81,24 @@ class Optimizer final : public RowOptimizer {
     }
   }
 
+  void Add(absl::Span<Row* const> rows, absl::Span<const float* const> changes,
+           uint64_t step) const override {
+    const auto add = [](const float* __restrict change, uint32_t n, float* __restrict to) {
+      for (uint32_t i = 0; i < n; ++i) to[i] += change[i];
+    };
+    for (size_t i = 0; i < rows.size(); ++i) {
+      if (layout_.bfloat16()) {
+        float w[RowLayout::kMaxDim];
+        layout_.ReadEmbedding(rows[i], w);
+        add(changes[i], layout_.dim(), w);
+        Round(w, step, rows[i]);
+      } else {
+        add(changes[i], layout_.dim(), layout_.Embedding(rows[i]));
+      }
+      add(changes[i] + layout_.dim(), layout_.slot_floats(), layout_.Slots(rows[i]));
+    }
+  }
+
   bool StepsByWhole() const override { return kByWhole; }
 
   void Measure(absl::Span<Row* const> rows, absl::Span<const float* const> gradients,
@@ -156,7 +154,7 @@ class Optimizer final : public RowOptimizer {
     for (uint32_t i = 0; i < dim; ++i) clipped[i] = math::ClipToValue(gradient[i], bound);
     if (options_.clip_norm == 0) return;
     const float factor = math::ClipFactor(
-        SumOfSquares(dim, [clipped](uint32_t i) { return clipped[i]; }), options_.clip_norm);
+        math::SumOfSquares(dim, [clipped](uint32_t i) { return clipped[i]; }), options_.clip_norm);
     for (uint32_t i = 0; i < dim; ++i) clipped[i] *= factor;
   }
 
@@ -190,7 +188,7 @@ class Optimizer final : public RowOptimizer {
                                  const float* w) const {
     float* const row_slots = layout_.RowSlots(row);
     if constexpr (std::is_same_v<Formula, math::RowWiseAdagrad>) {
-      const double sum = SumOfSquares(
+      const double sum = math::SumOfSquares(
           layout_.dim(), [&, l2 = options_.l2](uint32_t i) { return gradient[i] + l2 * w[i]; });
       return Formula::BeginRow(params, row_slots, static_cast<float>(sum / layout_.dim()));
     } else {
@@ -231,8 +229,8 @@ class Optimizer final : public RowOptimizer {
       direction[i] =
           Formula::Direction(params, shared, decay, gradient[i] + l2 * w[i], w[i], m[i], v[i]);
     }
-    return {SumOfSquares(dim, [w](uint32_t i) { return w[i]; }),
-            SumOfSquares(dim, [direction](uint32_t i) { return direction[i]; })};
+    return {math::SumOfSquares(dim, [w](uint32_t i) { return w[i]; }),
+            math::SumOfSquares(dim, [direction](uint32_t i) { return direction[i]; })};
   }
 
   // The direction of every element is there before any moves.

@@ -29,7 +29,12 @@ class RowOptimizer {
                      absl::Span<const float* const> gradients,  // each [dim]; null: zeros
                      double learning_rate_scale, uint64_t step) const = 0;
 
-  // The same step in two passes, where the length of a row's is that of all the rows that make a
+  // To every number of each row the change beside it; the embedding is rounded as by Apply.
+  virtual void Add(absl::Span<Row* const> rows,
+                   absl::Span<const float* const> changes,  // each [layout().floats()]
+                   uint64_t step) const = 0;
+
+  // Apply's step in two passes, where the length of a row's is that of all the rows that make a
   // whole with it (LAMB). The first moves the slots and says what the row adds to the whole; the
   // second moves the embeddings, by the sums over the whole.
   struct Squares {

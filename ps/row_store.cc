@@ -65,10 +65,11 @@ void RowStore::FillNew(Row* row) const {
 }
 
 RowCounts RowStore::FindOrCreate(absl::Span<const uint64_t> keys, float* values, uint8_t* statuses,
-                                 AbsentRows* absent) {
+                                 AbsentRows* absent, RowPart part) {
   const Scratch<KeyBatch> batch;
   batch->Group(keys, partitions_);
-  const uint32_t dim = layout().dim();
+  const uint32_t floats = layout().floats(part);
+  const size_t row_bytes = part == RowPart::kWhole ? layout().bytes() : EmbeddingBytes();
   std::fill_n(statuses, keys.size(), static_cast<uint8_t>(v1::ROW_HIT));
   RowCounts counts;
   for (uint32_t s = 0; s < KeyBatch::kStripes; ++s) {
@@ -79,16 +80,16 @@ RowCounts RowStore::FindOrCreate(absl::Span<const uint64_t> keys, float* values,
     size_t missing_count = 0;
     {
       absl::ReaderMutexLock lock(&stripe.mu);
-      RowSearch search(stripe.maps.data(), items, EmbeddingBytes());
+      RowSearch search(stripe.maps.data(), items, row_bytes);
       for (size_t i = 0; i < items.size();) {
-        if (dim > kCacheLine / sizeof(float)) {
+        if (floats > kCacheLine / sizeof(float)) {
           for (const KeyBatch::Item& item : search.coming()) {
-            PrefetchNumbers(values + size_t{item.position} * dim, dim);
+            PrefetchNumbers(values + size_t{item.position} * floats, floats);
           }
         }
         for (const Row* const row : search.Next()) {
           if (row != nullptr) [[likely]] {
-            layout().ReadEmbedding(row, values + size_t{items[i].position} * dim);
+            layout().Read(row, part, values + size_t{items[i].position} * floats);
           } else {
             missing[missing_count++] = static_cast<uint32_t>(i);
           }
@@ -106,7 +107,7 @@ RowCounts RowStore::FindOrCreate(absl::Span<const uint64_t> keys, float* values,
       if (row == nullptr) row = AddAbsent(stripe, items[i], absent, &created);
       if (row == nullptr) continue;
       ++(created ? counts.created : counts.hits);
-      layout().ReadEmbedding(row, values + size_t{items[i].position} * dim);
+      layout().Read(row, part, values + size_t{items[i].position} * floats);
       if (created) statuses[items[i].position] = v1::ROW_CREATED;
     }
   }

@@ -74,12 +74,12 @@ class RowStore {
 
   // Where `absent` is given, it is asked about every key without a row, before one is made.
 
-  // Embeddings of `keys`; rows that do not exist are created.
+  // Embeddings of `keys`, or whole rows; those that do not exist are created.
   RowCounts FindOrCreate(absl::Span<const uint64_t> keys,
-                         float* values,      // [keys, dim], row-major
+                         float* values,      // [keys, layout().floats(part)], row-major
                          uint8_t* statuses,  // [keys] of v1::RowStatus
-                         AbsentRows* absent = nullptr);
-  // The same, changing nothing: an absent key is answered with the embedding it would start from.
+                         AbsentRows* absent = nullptr, RowPart part = RowPart::kEmbedding);
+  // Embeddings, changing nothing: an absent key is answered with the one it would start from.
   RowCounts Find(absl::Span<const uint64_t> keys, float* values, uint8_t* statuses) const;
   // What a row of `key` would start from: [dim].
   void FillInitial(uint64_t key, absl::Span<float> embedding) const {

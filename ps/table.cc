@@ -94,15 +94,28 @@ absl::Status Table::CheckAssigned(absl::Span<const uint64_t> keys) const {
                    "before it is pulled or pushed"));
 }
 
+absl::Status Table::CheckWhole() const {
+  const char* why = nullptr;
+  if (dense()) why = "its rows hold dense parameters";
+  if (sync()) why = "it is in sync mode";
+  if (every_row()) why = "each step moves every row";
+  if (admission_ != nullptr) why = "its admission counts the gradients of a key";
+  if (why == nullptr) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "table ", name(), ": workers cannot have whole rows, or push changes of them: ", why));
+}
+
 absl::Status Table::CheckFinite(const Gradients& gradients) const {
-  const size_t n = gradients.keys.size() * dim();
+  const size_t width = gradients.changes ? optimizer_->layout().floats() : dim();
+  const bool halved = wire_bfloat16() && !gradients.changes;
+  const size_t n = gradients.keys.size() * width;
   const auto* const halves = static_cast<const uint16_t*>(gradients.values);
   const auto* const floats = static_cast<const float*>(gradients.values);
-  const size_t i = wire_bfloat16() ? FirstNotFinite(halves, n) : FirstNotFinite(floats, n);
+  const size_t i = halved ? FirstNotFinite(halves, n) : FirstNotFinite(floats, n);
   if (i == n) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat("table ", name(), ": key ", gradients.keys[i / dim()], ", element ", i % dim(),
-                   ": value is ", wire_bfloat16() ? math::FromBfloat16(halves[i]) : floats[i],
+      absl::StrCat("table ", name(), ": key ", gradients.keys[i / width], ", element ", i % width,
+                   ": value is ", halved ? math::FromBfloat16(halves[i]) : floats[i],
                    ", expected a finite number; nothing of this call was applied; if the "
                    "training diverges, lower the learning rate or set train.clip"));
 }
@@ -117,14 +130,16 @@ uint64_t Table::rows() const {
 }
 
 absl::Status Table::Pull(absl::Span<const uint64_t> keys, bool read_only, void* values,
-                         uint8_t* statuses) {
-  if (!wire_bfloat16()) return PullFloats(keys, read_only, static_cast<float*>(values), statuses);
+                         uint8_t* statuses, RowPart part) {
+  if (!wire_bfloat16() || part == RowPart::kWhole) {
+    return PullFloats(keys, read_only, static_cast<float*>(values), statuses, part);
+  }
   auto* halves = static_cast<uint16_t*>(values);
   const Scratch<Floats> wide;
   while (!keys.empty()) {
     const absl::Span<const uint64_t> piece = keys.first(std::min(keys.size(), WidePiece(dim())));
     wide->numbers.resize(piece.size() * dim());
-    TESSERA_RETURN_IF_ERROR(PullFloats(piece, read_only, wide->numbers.data(), statuses));
+    TESSERA_RETURN_IF_ERROR(PullFloats(piece, read_only, wide->numbers.data(), statuses, part));
     math::RoundToBfloat16(wide->numbers.data(), wide->numbers.size(), halves);
     keys.remove_prefix(piece.size());
     statuses += piece.size();
@@ -134,22 +149,22 @@ absl::Status Table::Pull(absl::Span<const uint64_t> keys, bool read_only, void* 
 }
 
 absl::Status Table::PullFloats(absl::Span<const uint64_t> keys, bool read_only, float* values,
-                               uint8_t* statuses) {
-  const absl::StatusOr<RowCounts> counts = FindOrMake(keys, read_only, values, statuses);
+                               uint8_t* statuses, RowPart part) {
+  const absl::StatusOr<RowCounts> counts = FindOrMake(keys, read_only, values, statuses, part);
   if (!counts.ok()) return FromTier(counts.status());
   Count(*counts);
   return dense() && counts->absent > 0 ? CheckAssigned(keys) : absl::OkStatus();
 }
 
 absl::StatusOr<RowCounts> Table::FindOrMake(absl::Span<const uint64_t> keys, bool read_only,
-                                            float* values, uint8_t* statuses) {
+                                            float* values, uint8_t* statuses, RowPart part) {
   if (read_only || dense()) {
     if (tier_ != nullptr) return tier_->Find(keys, values, statuses);
     return store_.Find(keys, values, statuses);
   }
   if (admission_ != nullptr) return PullAdmitted(keys, values, statuses);
-  if (tier_ != nullptr) return tier_->FindOrCreate(keys, values, statuses);
-  return store_.FindOrCreate(keys, values, statuses);
+  if (tier_ != nullptr) return tier_->FindOrCreate(keys, values, statuses, part);
+  return store_.FindOrCreate(keys, values, statuses, nullptr, part);
 }
 
 absl::StatusOr<RowCounts> Table::PullAdmitted(absl::Span<const uint64_t> keys, float* values,
@@ -225,9 +240,9 @@ absl::StatusOr<std::vector<Table::Gradients>> Table::Admit(absl::Span<const Grad
     for (size_t i = 0; i <= part.keys.size(); ++i) {
       if (i < part.keys.size() && !refused.contains(part.keys[i])) continue;
       if (i > begin) {
-        admitted.push_back(
-            {.keys = part.keys.subspan(begin, i - begin),
-             .values = static_cast<const char*>(part.values) + begin * wire_row_bytes()});
+        admitted.push_back({.keys = part.keys.subspan(begin, i - begin),
+                            .values = static_cast<const char*>(part.values) +
+                                      begin * wire_bytes(RowPart::kEmbedding)});
       }
       begin = i + 1;
       dropped += i < part.keys.size();

@@ -30,10 +30,11 @@ class Table {
  public:
   static constexpr uint32_t kMaxDim = RowLayout::kMaxDim;
 
-  // Gradients of one sender; borrowed.
+  // Gradients of one sender, or changes that it has made itself; borrowed.
   struct Gradients {
     absl::Span<const uint64_t> keys;
-    const void* values;  // [keys, dim] of wire_type
+    const void* values;  // [keys, dim] of wire_type, or of wire_bytes(kWhole) a key
+    bool changes = false;
   };
 
   // INVALID_ARGUMENT names table and field. `partitions` is borrowed and outlives the table.
@@ -47,7 +48,11 @@ class Table {
   bool sync() const { return IsSync(spec_.consistency()); }
   // Of a row's embedding, or a gradient, on its way to or from a worker (TableSpec.wire_type).
   bool wire_bfloat16() const { return spec_.spec().wire_type() == v1::BFLOAT16; }
-  size_t wire_row_bytes() const { return WireRowBytes(spec_.spec()); }
+  // Whole rows, and changes of them, travel as float32.
+  size_t wire_bytes(RowPart part) const {
+    return part == RowPart::kWhole ? optimizer_->layout().floats() * sizeof(float)
+                                   : WireRowBytes(spec_.spec());
+  }
   // Each step moves every row.
   bool every_row() const { return spec_.spec().update() == v1::EVERY_ROW; }
   // A step is as long as the tensor says that its blocks make (common/job/dense_layout.h).
@@ -70,13 +75,17 @@ class Table {
   absl::Status CheckOwned(absl::Span<const uint64_t> keys) const;
   // Dense tables: FAILED_PRECONDITION names a block that nobody has assigned.
   absl::Status CheckAssigned(absl::Span<const uint64_t> keys) const;
+  // INVALID_ARGUMENT: whole rows of it are not for workers to have, and why.
+  absl::Status CheckWhole() const;
   // INVALID_ARGUMENT names the key of the first value that is not finite.
   absl::Status CheckFinite(const Gradients& gradients) const;
 
-  // Keys are checked. A dense table never creates rows: its absent ones are an error.
+  // Keys are checked, and so is that whole rows may be asked for; those are not read_only. A dense
+  // table never creates rows: its absent ones are an error.
   absl::Status Pull(absl::Span<const uint64_t> keys, bool read_only,
-                    void* values,        // [keys, dim] of wire_type
-                    uint8_t* statuses);  // [keys]
+                    void* values,       // [keys] of wire_bytes(part)
+                    uint8_t* statuses,  // [keys]
+                    RowPart part = RowPart::kEmbedding);
   // Brings rows that are on disk to memory, for a pull that will come; waits for room there.
   absl::Status LookAhead(absl::Span<const uint64_t> keys);
 
@@ -84,9 +93,9 @@ class Table {
   // to its end.
   absl::Status WaitForRoom() const;
   // One step: the gradients of a key are summed in the order of `parts` (and within one, of its
-  // places) and applied once; those of keys that are not admitted are dropped. EVERY_ROW: then the
-  // other rows move too. Keys are checked. Fails only where rows are on disk and cannot be
-  // read; then the table is of no use any more.
+  // places) and applied once; those of keys that are not admitted are dropped. Then
+  // changes are added to their rows. EVERY_ROW: then the other rows move too. Keys are checked.
+  // Fails only where rows are on disk and cannot be read; then the table is of no use any more.
   absl::Status Apply(absl::Span<const Gradients> parts, uint64_t step, double learning_rate_scale);
 
   absl::Status Assign(const Gradients& values);
@@ -156,7 +165,7 @@ class Table {
 
   // The errors are those of a tier.
   absl::StatusOr<RowCounts> FindOrMake(absl::Span<const uint64_t> keys, bool read_only,
-                                       float* values, uint8_t* statuses);
+                                       float* values, uint8_t* statuses, RowPart part);
   absl::StatusOr<RowCounts> PullAdmitted(absl::Span<const uint64_t> keys, float* values,
                                          uint8_t* statuses);
   // What is left of `parts` when the keys that are not admitted are gone; makes rows for those that
@@ -169,13 +178,14 @@ class Table {
 
   // Pull and Assign of float32.
   absl::Status PullFloats(absl::Span<const uint64_t> keys, bool read_only, float* values,
-                          uint8_t* statuses);
+                          uint8_t* statuses, RowPart part);
   absl::Status AssignFloats(absl::Span<const uint64_t> keys, const float* values);
 
   // What the tier lost is no loss of a checkpoint's data: DATA_LOSS becomes ABORTED.
   absl::Status FromTier(const absl::Status& status) const;
   struct ApplyScratch;
   absl::Status ApplyToRows(absl::Span<const Gradients> parts, uint64_t step, double scale);
+  absl::Status AddChanges(const Gradients& changes, uint64_t step);
   // `Number`: of wire_type.
   template <typename Number>
   absl::Status ApplyNumbers(absl::Span<const Gradients> parts, uint64_t step, double scale);

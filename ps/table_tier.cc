@@ -229,9 +229,9 @@ absl::Status TableTier::Rounds(
 }
 
 absl::StatusOr<RowCounts> TableTier::FindOrCreate(absl::Span<const uint64_t> keys, float* values,
-                                                  uint8_t* statuses) {
+                                                  uint8_t* statuses, RowPart part) {
   TESSERA_RETURN_IF_ERROR(WaitForRoom());
-  return FindInMemory(keys, values, statuses, nullptr);
+  return FindInMemory(keys, values, statuses, nullptr, part);
 }
 
 absl::StatusOr<RowCounts> TableTier::FindOrBring(absl::Span<const uint64_t> keys, float* values,
@@ -249,9 +249,9 @@ absl::StatusOr<RowCounts> TableTier::FindOrBring(absl::Span<const uint64_t> keys
 }
 
 absl::StatusOr<RowCounts> TableTier::FindInMemory(absl::Span<const uint64_t> keys, float* values,
-                                                  uint8_t* statuses,
-                                                  std::vector<uint32_t>* absent) {
-  const uint32_t dim = store_.layout().dim();
+                                                  uint8_t* statuses, std::vector<uint32_t>* absent,
+                                                  RowPart part) {
+  const uint32_t floats = store_.layout().floats(part);
   RowCounts sum;
   std::vector<float> some_values;
   std::vector<uint8_t> some_statuses;
@@ -259,16 +259,17 @@ absl::StatusOr<RowCounts> TableTier::FindInMemory(absl::Span<const uint64_t> key
                         AbsentRows* misses) {
     const bool first = positions.empty();
     if (!first) {
-      some_values.resize(of_round.size() * dim);
+      some_values.resize(of_round.size() * floats);
       // Places that are left out once more are written again by a later round.
       some_statuses.assign(of_round.size(), 0);
     }
-    const RowCounts counts = store_.FindOrCreate(of_round, first ? values : some_values.data(),
-                                                 first ? statuses : some_statuses.data(), misses);
+    const RowCounts counts =
+        store_.FindOrCreate(of_round, first ? values : some_values.data(),
+                            first ? statuses : some_statuses.data(), misses, part);
     sum.hits += counts.hits;
     sum.created += counts.created;
     for (size_t i = 0; i < positions.size(); ++i) {
-      std::copy_n(some_values.data() + i * dim, dim, values + size_t{positions[i]} * dim);
+      std::copy_n(some_values.data() + i * floats, floats, values + size_t{positions[i]} * floats);
       statuses[positions[i]] = some_statuses[i];
     }
   };

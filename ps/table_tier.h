@@ -80,7 +80,7 @@ class TableTier {
   absl::Status WaitForRoom() const;
 
   absl::StatusOr<RowCounts> FindOrCreate(absl::Span<const uint64_t> keys, float* values,
-                                         uint8_t* statuses);
+                                         uint8_t* statuses, RowPart part = RowPart::kEmbedding);
   // As FindOrCreate where there is a row, and as Find where there is none; never waits for room.
   absl::StatusOr<RowCounts> FindOrBring(absl::Span<const uint64_t> keys, float* values,
                                         uint8_t* statuses);
@@ -173,7 +173,8 @@ class TableTier {
           pass,
       std::vector<uint32_t>* absent = nullptr) ABSL_LOCKS_EXCLUDED(erase_mu_, evict_mu_);
   absl::StatusOr<RowCounts> FindInMemory(absl::Span<const uint64_t> keys, float* values,
-                                         uint8_t* statuses, std::vector<uint32_t>* absent);
+                                         uint8_t* statuses, std::vector<uint32_t>* absent,
+                                         RowPart part = RowPart::kEmbedding);
   ColdKey PlaceOf(uint64_t key) const;
   // `from_disk` of them were counted there.
   void Added(uint64_t rows, uint64_t from_disk);

@@ -25,6 +25,9 @@ float AsFloat(uint16_t half) { return math::FromBfloat16(half); }
 absl::Status Table::Apply(absl::Span<const Gradients> parts, uint64_t step,
                           double learning_rate_scale) {
   const double scale = spec_.fixed_rate() ? 1 : learning_rate_scale;
+  std::vector<Gradients> gradients, changes;
+  for (const Gradients& part : parts) (part.changes ? changes : gradients).push_back(part);
+  parts = gradients;
   std::vector<Gradients> admitted;
   if (admission_ != nullptr) {
     absl::StatusOr<std::vector<Gradients>> left = Admit(parts);
@@ -32,7 +35,11 @@ absl::Status Table::Apply(absl::Span<const Gradients> parts, uint64_t step,
     admitted = *std::move(left);
     parts = admitted;
   }
-  if (!every_row() && !by_tensor()) return ApplyToRows(parts, step, scale);
+  if (!every_row() && !by_tensor()) {
+    if (!parts.empty()) TESSERA_RETURN_IF_ERROR(ApplyToRows(parts, step, scale));
+    for (const Gradients& of : changes) TESSERA_RETURN_IF_ERROR(AddChanges(of, step));
+    return absl::OkStatus();
+  }
   absl::MutexLock lock(&step_mu_);
   TESSERA_RETURN_IF_ERROR(ApplyToRows(parts, step, scale));
   if (every_row()) MoveOtherRows(step, scale);
@@ -135,6 +142,23 @@ absl::Status Table::ApplyNumbers(absl::Span<const Gradients> parts, uint64_t ste
   }
   store_.UpdateBlocks(groups.keys(), change);
   if (by_tensor()) MoveTensors(groups.keys(), absl::MakeSpan(scratch->squares), step, scale);
+  return absl::OkStatus();
+}
+
+absl::Status Table::AddChanges(const Gradients& changes, uint64_t step) {
+  const auto* const values = static_cast<const float*>(changes.values);
+  const size_t floats = optimizer_->layout().floats();
+  std::vector<const float*> of_rows;
+  const auto add = [&](absl::Span<Row* const> rows, absl::Span<const uint32_t> positions) {
+    of_rows.clear();
+    for (size_t i = 0; i < rows.size(); ++i) {
+      rows[i]->Touch(step);
+      of_rows.push_back(values + positions[i] * floats);
+    }
+    optimizer_->Add(rows, of_rows, step);
+  };
+  if (tier_ != nullptr) return FromTier(tier_->Update(changes.keys, add));
+  store_.Update(changes.keys, add);
   return absl::OkStatus();
 }
 

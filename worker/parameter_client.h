@@ -28,19 +28,22 @@ struct RoutedKeys {
 // Rows of one table for a pull to fill.
 struct TableRows {
   uint32_t table = 0;
-  uint32_t dim = 0;
+  uint32_t dim = 0;  // of whole rows with their optimizer's slots
   const RoutedKeys* keys = nullptr;
   float* rows = nullptr;  // [keys, dim], row-major
-  bool bfloat16 = false;  // they come as such: the table's wire_type
+  bool bfloat16 = false;  // they come as such: the table's wire_type; not whole ones
+  bool whole = false;
 };
 
-// Gradients (or values, for Assign) of one table.
+// Gradients (or changes of whole rows, or for Assign values) of one table.
 struct TableGradients {
   uint32_t table = 0;
-  uint32_t dim = 0;
+  uint32_t dim = 0;  // of changes with those of the slots
   const RoutedKeys* keys = nullptr;
   const float* gradients = nullptr;  // [keys, dim], row-major
-  bool bfloat16 = false;  // they go as such, rounded to the nearest: the table's wire_type
+  bool bfloat16 = false;  // they go as such, rounded to the nearest: the table's wire_type; not
+                          // changes
+  bool changes = false;
 };
 
 // What a row or a gradient of TableRows or TableGradients takes on the wire.

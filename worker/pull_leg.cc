@@ -29,6 +29,7 @@ grpc::ByteBuffer PullMessage(const v1::PullRequest& request, const TableRows* ta
   for (const KeyRange& range : chunk) {
     v1::KeyBlock block;
     block.set_table(tables[range.table].table);
+    block.set_whole(tables[range.table].whole);
     const absl::Span<const char> keys[] = {KeysOf(tables[range.table], range)};
     writer.AddBlock(block, keys);
   }
@@ -40,7 +41,11 @@ grpc::ByteBuffer PullLeg::Message(bool all_confirmed, std::optional<SharedBulk> 
   v1::PullRequest request = request_;
   request.set_all_confirmed(all_confirmed);
   if (!shared().has_value()) return PullMessage(request, tables_, chunk_);
-  for (const KeyRange& range : chunk_) request.add_tables()->set_table(tables_[range.table].table);
+  for (const KeyRange& range : chunk_) {
+    v1::KeyBlock& block = *request.add_tables();
+    block.set_table(tables_[range.table].table);
+    block.set_whole(tables_[range.table].whole);
+  }
   *request.mutable_shared() = shared()->description();
   return wire::ToBytes(request);
 }

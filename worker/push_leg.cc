@@ -29,16 +29,21 @@ absl::Span<const BulkBlock> GradientBulk::Blocks() {
   return blocks_;
 }
 
+v1::GradientBlock GradientBulk::Block(const KeyRange& range) const {
+  v1::GradientBlock block;
+  block.set_table(tables_[range.table].table);
+  block.set_changes(tables_[range.table].changes);
+  return block;
+}
+
 grpc::ByteBuffer GradientBulk::Message(const wire::BulkLayout& layout,
                                        const google::protobuf::MessageLite& request) {
   wire::BulkWriter writer(layout, request);
   const absl::Span<const BulkBlock> blocks = Blocks();
   for (size_t b = 0; b < blocks.size(); ++b) {
-    v1::GradientBlock block;
-    block.set_table(table(chunk_[b]));
     const absl::Span<const char> bulks[] = {blocks[b].keys,
                                             {blocks[b].values, blocks[b].value_bytes}};
-    writer.AddBlock(block, bulks);
+    writer.AddBlock(Block(chunk_[b]), bulks);
   }
   return writer.Finish();
 }
@@ -47,7 +52,7 @@ grpc::ByteBuffer PushLeg::Message(std::optional<SharedBulk> bulk) {
   Begin(std::move(bulk));
   if (!shared().has_value()) return bulk_.Message(wire::kPushRequest, request_);
   v1::PushRequest request = request_;
-  for (const KeyRange& range : bulk_.chunk()) request.add_tables()->set_table(bulk_.table(range));
+  for (const KeyRange& range : bulk_.chunk()) *request.add_tables() = bulk_.Block(range);
   *request.mutable_shared() = shared()->description();
   return wire::ToBytes(request);
 }

@@ -22,7 +22,8 @@ class GradientBulk {
       : tables_(tables), chunk_(std::move(chunk)) {}
 
   const KeyChunk& chunk() const { return chunk_; }
-  uint32_t table(const KeyRange& range) const { return tables_[range.table].table; }
+  // Without keys and numbers.
+  v1::GradientBlock Block(const KeyRange& range) const;
   // [chunk]. What goes as bfloat16 is rounded once, and kept here until Drop.
   absl::Span<const BulkBlock> Blocks();
   void Drop() {
