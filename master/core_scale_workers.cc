@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/job/defaults.h"
+#include "common/job/validate.h"
 #include "common/status_macros.h"
 #include "master/core.h"
 
@@ -47,6 +48,8 @@ absl::StatusOr<uint32_t> MasterCore::ScaleWorkers(const std::string& job_id, uin
                      sync ? std::min(batch, kMaxWorkers) : kMaxWorkers,
                      sync && workers > batch ? ", the samples in a batch (train.batch_size)" : ""));
   }
+  TESSERA_RETURN_IF_ERROR(
+      WithContext(ValidateWorkers(status.spec(), workers), absl::StrCat("job ", job_id)));
   TESSERA_RETURN_IF_ERROR(CheckQuota(status.spec(), workers));
   JobRun* const run = RunOf(record);
   if (run != nullptr && !run->options().final_checkpoint.empty()) {

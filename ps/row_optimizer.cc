@@ -10,6 +10,7 @@
 #include "common/job/optimizer.h"
 #include "common/job/optimizer_formula.h"
 #include "common/math/optim/clip.h"
+#include "common/math/optim/row_options.h"
 #include "common/math/optim/sum_of_squares.h"
 #include "common/math/optim/weight_decay.h"
 #include "common/random.h"
@@ -17,20 +18,12 @@
 namespace tessera::ps {
 namespace {
 
-// What every optimizer may do besides its formula; 0: not.
-struct RowOptions {
-  float l2 = 0;
-  float weight_decay = 0;
-  float clip_value = 0;
-  float clip_norm = 0;
-};
-
 template <typename Formula>
 class Optimizer final : public RowOptimizer {
  public:
   using Params = typename Formula::Params;
 
-  Optimizer(Params params, RowOptions options, uint32_t dim, EmbeddingType type,
+  Optimizer(Params params, math::RowOptions options, uint32_t dim, EmbeddingType type,
             uint64_t rounding_key)
       : params_(params),
         options_(options),
@@ -243,7 +236,7 @@ class Optimizer final : public RowOptimizer {
   }
 
   const Params params_;
-  const RowOptions options_;
+  const math::RowOptions options_;
   const RowLayout layout_;
   const uint64_t rounding_key_;
   const std::vector<float> zeros_;  // [dim]
@@ -259,10 +252,7 @@ absl::StatusOr<std::unique_ptr<RowOptimizer>> NewRowOptimizer(const v1::TableSpe
                                                    wrong->field, " is ", wrong->value,
                                                    ", expected ", wrong->expected));
   }
-  const RowOptions options = {.l2 = spec.l2(),
-                              .weight_decay = spec.weight_decay(),
-                              .clip_value = spec.clip_value(),
-                              .clip_norm = spec.clip_norm()};
+  const math::RowOptions options = RowOptionsOf(spec);
   const EmbeddingType type =
       table.row_type() == v1::BFLOAT16 ? EmbeddingType::kBfloat16 : EmbeddingType::kFloat32;
   const uint64_t rounding_key = StreamKey(RandomFor::kRounding, seed, NameHash(table.name()));

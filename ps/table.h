@@ -93,8 +93,8 @@ class Table {
   // to its end.
   absl::Status WaitForRoom() const;
   // One step: the gradients of a key are summed in the order of `parts` (and within one, of its
-  // places) and applied once; those of keys that are not admitted are dropped. Then
-  // changes are added to their rows. EVERY_ROW: then the other rows move too. Keys are checked.
+  // places) and applied once; those of keys that are not admitted are dropped. Changes
+  // are added to their rows before. EVERY_ROW: then the other rows move too. Keys are checked.
   // Fails only where rows are on disk and cannot be read; then the table is of no use any more.
   absl::Status Apply(absl::Span<const Gradients> parts, uint64_t step, double learning_rate_scale);
 

@@ -35,11 +35,9 @@ absl::Status Table::Apply(absl::Span<const Gradients> parts, uint64_t step,
     admitted = *std::move(left);
     parts = admitted;
   }
-  if (!every_row() && !by_tensor()) {
-    if (!parts.empty()) TESSERA_RETURN_IF_ERROR(ApplyToRows(parts, step, scale));
-    for (const Gradients& of : changes) TESSERA_RETURN_IF_ERROR(AddChanges(of, step));
-    return absl::OkStatus();
-  }
+  for (const Gradients& of : changes) TESSERA_RETURN_IF_ERROR(AddChanges(of, step));
+  if (parts.empty() && !every_row()) return absl::OkStatus();
+  if (!every_row() && !by_tensor()) return ApplyToRows(parts, step, scale);
   absl::MutexLock lock(&step_mu_);
   TESSERA_RETURN_IF_ERROR(ApplyToRows(parts, step, scale));
   if (every_row()) MoveOtherRows(step, scale);

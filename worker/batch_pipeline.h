@@ -23,6 +23,8 @@ struct PreparedBatch {
   std::vector<BatchKeys> keys;  // by key set
   // By lookup: [keys, dim], of those keys that are pulled (PulledKeys), filled by the pull.
   std::vector<std::vector<float>> rows;
+  // By lookup: whole rows for a card to train, filled by the pull, too.
+  std::vector<std::vector<float>> whole_rows;
   CardBatch card;  // where rows are pooled on a card
   // What goes ahead of the pull, if anything does; reads `keys`.
   std::unique_ptr<PendingCall> ahead;
@@ -34,6 +36,18 @@ inline const RoutedKeys& PulledKeys(const PreparedBatch& batch, size_t key_set) 
     return batch.keys[key_set].routed;
   }
   return batch.card.rows()[key_set].asked;
+}
+
+// What a card that trains its rows is told of a key set's; null: it trains none.
+inline const CardBatch::Rows::Trained* TrainedRowsOf(const PreparedBatch& batch, size_t key_set) {
+  if (batch.card.rows().empty() || !batch.card.rows()[key_set].trained) return nullptr;
+  return &*batch.card.rows()[key_set].trained;
+}
+
+// Those whose gradients are pushed: all, or those of rows that a card does not train.
+inline const RoutedKeys& PushedKeys(const PreparedBatch& batch, size_t key_set) {
+  return TrainedRowsOf(batch, key_set) == nullptr ? batch.keys[key_set].routed
+                                                  : batch.card.rows()[key_set].asked;
 }
 
 // Prepares batches [begin, end) in threads of its own, with one thread at most kDepth ahead and

@@ -183,18 +183,21 @@ void CardBatch::AddLongRows(List* list) {
 
 CardBatch::Rows& CardBatch::AddRows(absl::Span<const uint32_t> at) {
   Rows& rows = rows_.emplace_back();
-  rows.at = words_.size();
-  words_.insert(words_.end(), at.begin(), at.end());
+  rows.at = AddWords(at);
   return rows;
+}
+
+size_t CardBatch::AddWords(absl::Span<const uint32_t> words) {
+  const size_t at = words_.size();
+  words_.insert(words_.end(), words.begin(), words.end());
+  return at;
 }
 
 void CardBatch::AddKept(absl::Span<const uint32_t> from, absl::Span<const uint32_t> slots,
                         Rows* rows) {
   rows->kept = static_cast<uint32_t>(from.size());
-  rows->from = words_.size();
-  words_.insert(words_.end(), from.begin(), from.end());
-  rows->slots = words_.size();
-  words_.insert(words_.end(), slots.begin(), slots.end());
+  rows->from = AddWords(from);
+  rows->slots = AddWords(slots);
 }
 
 cuda::PooledEntries CardBatch::Entries(size_t group, const uint32_t* words) const {

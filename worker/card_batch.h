@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "cuda/rows/pooling.h"
@@ -34,6 +35,15 @@ class CardBatch {
     bool asks_for_all = true;
     uint32_t kept = 0;  // of those that come
     size_t at = 0, from = 0, slots = 0;
+    // Where the card trains the rows that it keeps: those that come and are kept are none of
+    // `asked`, and gradients of `asked` alone are pushed.
+    struct Trained {
+      RoutedKeys whole;    // to be pulled with their slots, and put where `whole_slots` says
+      RoutedKeys written;  // whose changes are taken before, and pushed with the batch's gradients
+      size_t whole_slots = 0, own = 0, written_slots = 0;
+      size_t pushed = 0;  // [asked] of the batch's rows
+    };
+    std::optional<Trained> trained;
   };
 
   // Begins a batch.
@@ -48,6 +58,8 @@ class CardBatch {
   Rows& AddRows(absl::Span<const uint32_t> at);
   // Of those that come the ones that the card keeps, as cuda::KeepRows has them.
   void AddKept(absl::Span<const uint32_t> from, absl::Span<const uint32_t> slots, Rows* rows);
+  // Where they begin among all words.
+  size_t AddWords(absl::Span<const uint32_t> words);
 
   absl::Span<const uint32_t> words() const { return words_; }
   const std::vector<Rows>& rows() const { return rows_; }

@@ -32,12 +32,17 @@ CardPooling::CardPooling(const EmbeddingPlan* plan, Executor* executor,
       pool_(options.pool),
       kept_(plan, executor->stream(), options),
       staged_{Staged(stream_), Staged(stream_)},
-      gradient_at_(plan->lookups().size()) {
+      gradient_at_(plan->lookups().size()),
+      pushed_at_(plan->lookups().size()),
+      training_(options.training),
+      change_at_(plan->lookups().size()),
+      unwritten_(plan->key_sets().size()),
+      last_changes_(plan->lookups().size()) {
   executor_.PoolOnCard();
 }
 
-void CardPooling::Begin(uint32_t max_age, bool afresh) {
-  kept_.Begin(max_age);
+void CardPooling::Begin(uint32_t max_age, bool afresh, bool trains) {
+  kept_.Begin(max_age, trains);
   if (!afresh && placed_ == pooled_) return;
   kept_.Forget();
   pooled_ = placed_;
@@ -76,14 +81,19 @@ void CardPooling::StartWords(const PreparedBatch& batch) {
   if (staged.batch == batch.card.number()) return;
   staged.batch = batch.card.number();
   staged.has_rows = false;
-  staged.fresh_at.clear();
   const absl::Span<const uint32_t> words = batch.card.words();
   size_t floats = words.size();
-  for (const std::vector<float>& rows : batch.rows) {
-    floats = Buffer::RoundUp(floats);
-    staged.fresh_at.push_back(floats);
-    floats += rows.size();
-  }
+  const auto place = [&floats](const std::vector<std::vector<float>>& rows) {
+    std::vector<size_t> at;
+    for (const std::vector<float>& of : rows) {
+      floats = Buffer::RoundUp(floats);
+      at.push_back(floats);
+      floats += of.size();
+    }
+    return at;
+  };
+  staged.fresh_at = place(batch.rows);
+  staged.whole_at = place(batch.whole_rows);
   stream_.MakeCurrent();
   float* const host = staged.buffer.Fill(floats);
   if (host == nullptr) return;
@@ -96,11 +106,14 @@ void CardPooling::StartRows(const PreparedBatch& batch) {
   if (!stream_.status().ok() || std::exchange(staged.has_rows, true)) return;
   const size_t begin = batch.card.words().size();
   size_t end = begin;
-  for (size_t l = 0; l < batch.rows.size(); ++l) {
-    const size_t at = staged.fresh_at[l];
-    CopyFloats(batch.rows[l].data(), batch.rows[l].size(), staged.buffer.host() + at);
-    end = at + batch.rows[l].size();
-  }
+  const auto copy = [&](const std::vector<std::vector<float>>& rows, absl::Span<const size_t> at) {
+    for (size_t l = 0; l < rows.size(); ++l) {
+      CopyFloats(rows[l].data(), rows[l].size(), staged.buffer.host() + at[l]);
+      end = at[l] + rows[l].size();
+    }
+  };
+  copy(batch.rows, staged.fresh_at);
+  copy(batch.whole_rows, staged.whole_at);
   staged.buffer.StartCopy(begin, end);
 }
 
@@ -125,12 +138,8 @@ void CardPooling::Pool(const PreparedBatch& batch) {
   staged.buffer.Await();
   if (!stream_.status().ok()) return;
   const uint32_t* const words = staged.buffer.words();
-  for (size_t l = 0; l < plan_.lookups().size(); ++l) {
-    const CardBatch::Rows& rows = batch.card.rows()[plan_.lookups()[l].key_set];
-    if (rows.kept == 0) continue;
-    cuda::KeepRows(stream_, staged.buffer.data() + staged.fresh_at[l], words + rows.from,
-                   words + rows.slots, rows.kept, plan_.lookups()[l].dim, kept_.rows(l));
-  }
+  KeepRows(batch);
+  TakeAndPut(batch);
   for (size_t g = 0; g < groups_.size(); ++g) {
     const cuda::BatchRows rows = RowsOf(groups_[g].lookup, batch);
     const cuda::PooledEntries entries = batch.card.Entries(g, words);
@@ -143,23 +152,77 @@ void CardPooling::Pool(const PreparedBatch& batch) {
   }
 }
 
-void CardPooling::Unpool(const PreparedBatch& batch) {
-  size_t floats = 0;
-  for (size_t l = 0; l < gradient_at_.size(); ++l) {
-    const EmbeddingPlan::Lookup& lookup = plan_.lookups()[l];
-    floats = Buffer::RoundUp(floats);
-    gradient_at_[l] = floats;
-    floats += batch.keys[lookup.key_set].routed.keys.size() * lookup.dim;
+void CardPooling::KeepRows(const PreparedBatch& batch) {
+  const Staged& staged = StagedOf(batch);
+  const uint32_t* const words = staged.buffer.words();
+  for (size_t l = 0; l < plan_.lookups().size(); ++l) {
+    const CardBatch::Rows& rows = batch.card.rows()[plan_.lookups()[l].key_set];
+    if (rows.kept == 0) continue;
+    cuda::KeepRows(stream_, staged.buffer.data() + staged.fresh_at[l], words + rows.from,
+                   words + rows.slots, rows.kept, plan_.lookups()[l].dim, kept_.rows(l));
   }
+}
+
+void CardPooling::TakeAndPut(const PreparedBatch& batch) {
+  if (!kept_.trains()) return;
+  const Staged& staged = StagedOf(batch);
+  const uint32_t* const words = staged.buffer.words();
+  size_t floats = 0;
+  for (size_t l = 0; l < plan_.lookups().size(); ++l) {
+    const auto* const trained = TrainedRowsOf(batch, plan_.lookups()[l].key_set);
+    floats = Buffer::RoundUp(floats);
+    change_at_[l] = floats;
+    if (trained != nullptr) floats += trained->written.keys.size() * kept_.trained(l).floats();
+  }
+  float* const host = Room(stream_, Memory::Where::kHost, floats, &changes_host_);
+  float* const changes = Room(stream_, Memory::Where::kDevice, floats, &changes_);
+  if (!stream_.status().ok()) return;
+  for (size_t l = 0; l < plan_.lookups().size(); ++l) {
+    const auto* const of = TrainedRowsOf(batch, plan_.lookups()[l].key_set);
+    if (of == nullptr) continue;
+    const cuda::TrainedRows trained = kept_.trained(l);
+    cuda::TakeChanges(stream_, trained, words + of->written_slots,
+                      static_cast<int64_t>(of->written.keys.size()), changes + change_at_[l]);
+    cuda::PutRows(stream_, trained, staged.buffer.data() + staged.whole_at[l],
+                  words + of->whole_slots, words + of->own,
+                  static_cast<int64_t>(of->whole.keys.size()), changes + change_at_[l]);
+  }
+  if (floats > 0) stream_.StartCopyToHost(changes, host, floats);
+}
+
+CardPooling::Changes CardPooling::ChangesOf(size_t lookup, const PreparedBatch& batch) const {
+  const auto* const trained = TrainedRowsOf(batch, plan_.lookups()[lookup].key_set);
+  if (trained == nullptr || trained->written.keys.empty() || !stream_.status().ok()) return {};
+  return {.keys = &trained->written, .values = changes_host_.data() + change_at_[lookup]};
+}
+
+size_t CardPooling::PlaceGradients(const PreparedBatch& batch, bool pushed,
+                                   std::vector<size_t>* begins) const {
+  size_t floats = 0;
+  for (size_t l = 0; l < begins->size(); ++l) {
+    const EmbeddingPlan::Lookup& lookup = plan_.lookups()[l];
+    const RoutedKeys& rows =
+        pushed ? PushedKeys(batch, lookup.key_set) : batch.keys[lookup.key_set].routed;
+    floats = Buffer::RoundUp(floats);
+    (*begins)[l] = floats;
+    floats += rows.keys.size() * lookup.dim;
+  }
+  return floats;
+}
+
+void CardPooling::Unpool(const PreparedBatch& batch) {
+  const size_t floats = PlaceGradients(batch, /*pushed=*/false, &gradient_at_);
+  const size_t pushed_floats = PlaceGradients(batch, /*pushed=*/true, &pushed_at_);
   stream_.MakeCurrent();
-  float* const host = Room(stream_, Memory::Where::kHost, floats, &gradients_host_);
+  float* const host = Room(stream_, Memory::Where::kHost, pushed_floats, &gradients_host_);
   float* const device = Room(stream_, Memory::Where::kDevice, floats, &gradients_);
   if (!stream_.status().ok()) return;
+  const uint32_t* const words = StagedOf(batch).buffer.words();
   for (size_t g = 0; g < groups_.size(); ++g) {
     const size_t lookup = groups_[g].lookup;
     const bool first = g == 0 || groups_[g - 1].lookup != lookup;
     float* const sums = device + gradient_at_[lookup];
-    const cuda::PooledEntries entries = batch.card.Entries(g, StagedOf(batch).buffer.words());
+    const cuda::PooledEntries entries = batch.card.Entries(g, words);
     const float* const dy = executor_.card_pooled_gradient(groups_[g].input).data();
     if (groups_[g].largest) {
       cuda::UnpoolLargest(stream_, RowsOf(lookup, batch), entries, dy, sums, !first);
@@ -167,13 +230,80 @@ void CardPooling::Unpool(const PreparedBatch& batch) {
       cuda::UnpoolSums(stream_, entries, plan_.lookups()[lookup].dim, dy, sums, !first);
     }
   }
-  stream_.StartCopyToHost(device, host, floats);
+  if (!kept_.trains()) {
+    stream_.StartCopyToHost(device, host, floats);
+    return;
+  }
+  float* const pushed = Room(stream_, Memory::Where::kDevice, pushed_floats, &pushed_);
+  if (!stream_.status().ok()) return;
+  for (size_t l = 0; l < plan_.lookups().size(); ++l) {
+    const EmbeddingPlan::Lookup& lookup = plan_.lookups()[l];
+    const auto* const trained = TrainedRowsOf(batch, lookup.key_set);
+    const auto rows = static_cast<int64_t>(PushedKeys(batch, lookup.key_set).keys.size());
+    if (trained == nullptr) {
+      stream_.Copy(device + gradient_at_[l], pushed + pushed_at_[l],
+                   static_cast<size_t>(rows) * lookup.dim);
+    } else {
+      cuda::GatherRows(stream_, device + gradient_at_[l], words + trained->pushed, rows, lookup.dim,
+                       pushed + pushed_at_[l]);
+    }
+  }
+  if (pushed_floats > 0) stream_.StartCopyToHost(pushed, host, pushed_floats);
 }
 
 void CardPooling::CopyGradients(absl::Span<std::vector<float>> gradients) const {
   if (!stream_.status().ok()) return;
   for (size_t l = 0; l < gradients.size(); ++l) {
-    CopyFloats(gradients_host_.data() + gradient_at_[l], gradients[l].size(), gradients[l].data());
+    CopyFloats(gradients_host_.data() + pushed_at_[l], gradients[l].size(), gradients[l].data());
+  }
+}
+
+void CardPooling::Train(const PreparedBatch& batch, double learning_rate_scale) {
+  if (!kept_.trains() || !stream_.status().ok()) return;
+  stream_.MakeCurrent();
+  for (size_t l = 0; l < plan_.lookups().size(); ++l) {
+    const size_t key_set = plan_.lookups()[l].key_set;
+    if (TrainedRowsOf(batch, key_set) == nullptr) continue;
+    const cuda::RowGradients gradients = {
+        .gradients = gradients_.data() + gradient_at_[l],
+        .at = StagedOf(batch).buffer.words() + batch.card.rows()[key_set].at,
+        .rows = static_cast<int64_t>(batch.keys[key_set].routed.keys.size()),
+        .slots = kept_.slots(key_set)};
+    training_->Train(stream_, l, kept_.trained(l), gradients, learning_rate_scale);
+  }
+}
+
+std::vector<CardPooling::Changes> CardPooling::TakeChanges() {
+  std::vector<Changes> all(plan_.lookups().size());
+  if (!kept_.trains()) return all;
+  stream_.MakeCurrent();
+  for (size_t s = 0; s < unwritten_.size(); ++s) unwritten_[s] = kept_.TakeUnwritten(s);
+  for (size_t l = 0; l < all.size(); ++l) {
+    const KeptRows::Unwritten& unwritten = unwritten_[plan_.lookups()[l].key_set];
+    last_changes_[l].resize(unwritten.slots.size() * kept_.trained(l).floats());
+    CopyChanges(l, unwritten.slots, last_changes_[l].data());
+    if (unwritten.slots.empty()) continue;
+    all[l] = {.keys = &unwritten.keys, .values = last_changes_[l].data()};
+  }
+  return all;
+}
+
+void CardPooling::CopyChanges(size_t lookup, absl::Span<const uint32_t> slots, float* to) {
+  constexpr size_t kPieceFloats = 16 << 20;  // of the card at a time
+  const cuda::TrainedRows trained = kept_.trained(lookup);
+  const auto floats = static_cast<size_t>(trained.floats());
+  for (size_t begin = 0, n = 0; begin < slots.size(); begin += n, to += n * floats) {
+    n = std::min(slots.size() - begin, std::max<size_t>(1, kPieceFloats / floats));
+    float* const host = Room(stream_, Memory::Where::kHost, n * floats, &changes_host_);
+    // The slots' numbers, then the changes.
+    const size_t words = Buffer::RoundUp(n);
+    float* const device = Room(stream_, Memory::Where::kDevice, words + n * floats, &changes_);
+    if (!stream_.status().ok()) return;
+    stream_.CopyToDevice(slots.data() + begin, changes_.words(), n);
+    cuda::TakeChanges(stream_, trained, changes_.words(), static_cast<int64_t>(n), device + words);
+    stream_.StartCopyToHost(device + words, host, n * floats);
+    if (!stream_.Synchronize().ok()) return;
+    CopyFloats(host, n * floats, to);
   }
 }
 

@@ -21,7 +21,9 @@ namespace tessera::worker {
 // What PoolRows and UnpoolGradients do, on the executor's card: the distinct rows of a batch travel
 // to it, and their gradients back. Rows may also be kept there from batch to batch: those are
 // neither pulled nor copied. Which rows these are the worker decides while it prepares a batch, so
-// that the card looks nothing up. What a batch needs may travel while the one before it is
+// that the card looks nothing up. With KeptRows::Options::training it trains them, too: their
+// gradients stay on the card, and what is pushed of them is by how much they have changed. What a
+// batch needs may travel while the one before it is
 // computed: there are two sets of buffers, each of the size of the largest batch and a quarter
 // more. Errors are the stream's.
 class CardPooling {
@@ -35,8 +37,9 @@ class CardPooling {
   // are a share, before Begin: KeptRows::SizeTo.
   void SizeKeptRows(absl::Span<const uint64_t> table_rows) { kept_.SizeTo(table_rows); }
   // Then: a row is used in so many batches after the one that pulled it. What was kept is forgotten
-  // where `afresh`, or where batches were prepared and not pooled.
-  void Begin(uint32_t max_age, bool afresh);
+  // where `afresh`, or where batches were prepared and not pooled, with all changes of it that were
+  // not taken. `trains`: as KeptRows::Begin.
+  void Begin(uint32_t max_age, bool afresh, bool trains = false);
 
   // So many threads are to prepare batches: half of those of the dense graph, to whom a card leaves
   // little to do, up to BatchPipeline::kMostThreads.
@@ -58,8 +61,22 @@ class CardPooling {
   // `rows`: the pull of its rows, which is waited for no longer than the card works; null: they
   // are pulled later.
   void StageAhead(const PreparedBatch& next, PendingCall* rows);
-  // After the Synchronize: gradients[lookup] [keys, dim], which are so large already.
+  // After the Synchronize: gradients[lookup] [PushedKeys, dim], which are so large already.
   void CopyGradients(absl::Span<std::vector<float>> gradients) const;
+
+  // Where the card trains its rows, after the Synchronize of the batch that was pooled last. One
+  // step of the rows that it keeps, which the next batch finds; not where the batch is left out.
+  void Train(const PreparedBatch& batch, double learning_rate_scale);
+  // Of rows that left their slots, or were pulled again, for this batch.
+  struct Changes {
+    const RoutedKeys* keys = nullptr;
+    const float* values = nullptr;  // [keys, dim + optimizer floats]
+  };
+  // Valid until the next Pool; without keys where there are none.
+  Changes ChangesOf(size_t lookup, const PreparedBatch& batch) const;
+  // After the last batch of a pipeline: all changes that the ps lack, by lookup; waits for the
+  // card. Valid until the next call.
+  std::vector<Changes> TakeChanges();
 
  private:
   // A batch on the card: its words, then each lookup's fresh rows.
@@ -68,14 +85,22 @@ class CardPooling {
     cuda::StagingBuffer buffer;
     uint64_t batch = 0;  // its number; 0: none yet
     bool has_rows = false;
-    std::vector<size_t> fresh_at;  // by lookup
+    std::vector<size_t> fresh_at, whole_at;  // by lookup
   };
   Staged& StagedOf(const PreparedBatch& batch) { return staged_[batch.card.number() % 2]; }
   // What has not started yet.
   void StartWords(const PreparedBatch& batch);
   void StartRows(const PreparedBatch& batch);
   cuda::BatchRows RowsOf(size_t lookup, const PreparedBatch& batch);
+  // Before the batch is pooled: rows that were kept give their places to those that come.
+  void KeepRows(const PreparedBatch& batch);
+  void TakeAndPut(const PreparedBatch& batch);
+  // Of the batch's rows, or of those whose gradients are pushed, one lookup after another;
+  // begins[lookup]. Returns how many floats all have.
+  size_t PlaceGradients(const PreparedBatch& batch, bool pushed, std::vector<size_t>* begins) const;
 
+  // Of rows in these slots; waits for the card.
+  void CopyChanges(size_t lookup, absl::Span<const uint32_t> slots, float* to);
   void CopyFloats(const float* from, size_t n, float* to) const;
 
   const EmbeddingPlan& plan_;
@@ -90,7 +115,15 @@ class CardPooling {
   uint64_t pooled_ = 0;  // of the thread that computes, as is the rest
   std::array<Staged, 2> staged_;
   cuda::Memory gradients_, gradients_host_;
-  std::vector<size_t> gradient_at_;  // by lookup, in both
+  std::vector<size_t> gradient_at_;  // by lookup, in gradients_
+  std::vector<size_t> pushed_at_;    // in gradients_host_, and in pushed_
+  // Where the card trains its rows.
+  const RowTraining* const training_;
+  cuda::Memory pushed_;  // of gradients_, those that are pushed
+  cuda::Memory changes_, changes_host_;
+  std::vector<size_t> change_at_;                 // by lookup, in both
+  std::vector<KeptRows::Unwritten> unwritten_;    // by key set
+  std::vector<std::vector<float>> last_changes_;  // by lookup
 };
 
 }  // namespace tessera::worker

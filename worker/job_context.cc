@@ -96,17 +96,24 @@ absl::StatusOr<std::unique_ptr<JobContext>> NewJobContext(const v1::Assignment& 
   if (stream == nullptr) TESSERA_RETURN_IF_ERROR(CheckPrecision(spec.train().precision()));
   if (stream != nullptr) stream->SearchProducts(spec.train().search_products());
   context->executor = std::make_unique<Executor>(*context->model, options.pool, std::move(stream));
+  context->router = std::make_unique<KeyRouter>(assignment.partitions());
   if (context->executor->stream() != nullptr) {
-    context->card =
-        std::make_unique<CardPooling>(context->plan.get(), context->executor.get(),
-                                      KeptRows::Options{.bytes = spec.train().row_cache().bytes(),
-                                                        .share = spec.train().row_cache().share(),
-                                                        .metrics = options.metrics,
-                                                        .pool = options.pool});
+    const v1::RowCacheSpec& cache = spec.train().row_cache();
+    if (cache.write_back()) {
+      context->training = std::make_unique<RowTraining>(spec, *context->plan);
+    }
+    context->card = std::make_unique<CardPooling>(context->plan.get(), context->executor.get(),
+                                                  KeptRows::Options{
+                                                      .bytes = cache.bytes(),
+                                                      .share = cache.share(),
+                                                      .metrics = options.metrics,
+                                                      .pool = options.pool,
+                                                      .training = context->training.get(),
+                                                      .router = context->router.get(),
+                                                  });
     TESSERA_RETURN_IF_ERROR(WithContext(context->executor->status(), "train.row_cache"));
   }
 
-  context->router = std::make_unique<KeyRouter>(assignment.partitions());
   const uint32_t dense_table = static_cast<uint32_t>(spec.tables_size());
   context->trained.resize(context->model->trained_floats());
   const uint64_t statistics = context->model->statistics_floats();
@@ -161,10 +168,20 @@ void PlaceLookups(const JobContext& context, PreparedBatch* batch) {
   for (size_t l = 0; l < lookups.size(); ++l) {
     batch->rows[l].resize(PulledKeys(*batch, lookups[l].key_set).keys.size() * lookups[l].dim);
   }
+  if (context.training == nullptr) return;
+  batch->whole_rows.resize(lookups.size());
+  for (size_t l = 0; l < lookups.size(); ++l) {
+    const auto* const trained = TrainedRowsOf(*batch, lookups[l].key_set);
+    const size_t rows = trained == nullptr ? 0 : trained->whole.keys.size();
+    batch->whole_rows[l].resize(rows * (lookups[l].dim + context.training->states(l)));
+  }
 }
 
-absl::Status BeginPooling(JobContext* context, uint32_t max_age, bool afresh) {
+absl::Status BeginPooling(JobContext* context, Pooled what) {
   if (context->card == nullptr) return absl::OkStatus();
+  const bool trains = what == Pooled::kToTrain;
+  const bool alone = context->training != nullptr && context->assignment.workers() == 1;
+  const uint32_t max_age = trains && !alone ? CardRowAgeOf(context->spec()) : CardPooling::kAnyAge;
   if (context->spec().train().row_cache().share() > 0 && max_age > 0) {
     TESSERA_ASSIGN_OR_RETURN(const std::vector<uint64_t> rows, context->parameters->CountRows());
     if (rows.size() < static_cast<size_t>(context->spec().tables_size())) {
@@ -175,7 +192,7 @@ absl::Status BeginPooling(JobContext* context, uint32_t max_age, bool afresh) {
     context->card->SizeKeptRows(rows);
     TESSERA_RETURN_IF_ERROR(WithContext(context->executor->status(), "train.row_cache.share"));
   }
-  context->card->Begin(max_age, afresh);
+  context->card->Begin(max_age, /*afresh=*/!trains, trains);
   return absl::OkStatus();
 }
 
@@ -189,6 +206,13 @@ std::vector<TableRows> EmbeddingReads(const JobContext& context, PreparedBatch* 
                      .keys = &PulledKeys(*batch, lookup.key_set),
                      .rows = batch->rows[l].data(),
                      .bfloat16 = lookup.wire_bfloat16});
+    const auto* const trained = TrainedRowsOf(*batch, lookup.key_set);
+    if (trained == nullptr || trained->whole.keys.empty()) continue;
+    reads.push_back({.table = lookup.table,
+                     .dim = lookup.dim + context.training->states(l),
+                     .keys = &trained->whole,
+                     .rows = batch->whole_rows[l].data(),
+                     .whole = true});
   }
   return reads;
 }

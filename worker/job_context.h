@@ -47,7 +47,8 @@ struct JobContext {
   std::unique_ptr<KeyRouter> router;    // immutable
   std::unique_ptr<ParameterClient> parameters;
   std::unique_ptr<Executor> executor;
-  std::unique_ptr<CardPooling> card;  // null: rows are pooled on the CPU
+  std::unique_ptr<RowTraining> training;  // of rows that a card keeps; null: it trains none
+  std::unique_ptr<CardPooling> card;      // null: rows are pooled on the CPU
   // Of Batch::sparse: whose ids say which samples losses of ranking and metrics compare; -1: none.
   int32_t group_column = -1;
   int32_t evaluation_group_column = -1;
@@ -112,10 +113,14 @@ void PlaceLookups(const JobContext& context, PreparedBatch* batch);
 // What to pull for `batch`: the rows of the embedding tables.
 std::vector<TableRows> EmbeddingReads(const JobContext& context, PreparedBatch* batch);
 
+// What the batches of a pipeline are pooled for. To train: rows that a card keeps are used as long
+// as the job says, or where it trains them and no other worker does, as long as they are there. To
+// score: all batches have those of one time.
+enum class Pooled { kToTrain, kToScore };
 // What CardPooling::Begin does, where rows are pooled on a card, and before it: where the rows that
 // it keeps are a share of the tables', the ps are asked how many these have. In a thread that runs
 // units, before the first batch of a pipeline. An error is the executor's, or that of the ps.
-absl::Status BeginPooling(JobContext* context, uint32_t max_age, bool afresh);
+absl::Status BeginPooling(JobContext* context, Pooled what);
 
 // Sizes the executor and fills its inputs from the batch and its pulled rows. An error is the
 // executor's.

@@ -6,6 +6,9 @@
 #include <numeric>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "common/rpc/channels.h"
+
 namespace tessera::worker {
 namespace {
 
@@ -26,14 +29,20 @@ KeptRows::KeptRows(const EmbeddingPlan* plan, cuda::Stream* stream, const Option
       stream_(*stream),
       share_(options.share),
       metrics_(options.metrics),
-      pool_(options.pool) {
+      pool_(options.pool),
+      training_(options.training),
+      router_(options.router) {
   uint64_t slot_bytes = 0;
-  for (const EmbeddingPlan::Lookup& lookup : plan_.lookups()) {
-    slot_bytes += lookup.dim * sizeof(float);
-  }
+  for (size_t l = 0; l < plan_.lookups().size(); ++l) slot_bytes += SlotFloats(l) * sizeof(float);
   if (options.bytes == 0 || slot_bytes == 0) return;
   const auto slots = static_cast<double>(options.bytes / slot_bytes);
   Take(std::vector<uint32_t>(plan_.key_sets().size(), RoundedUpSlots(slots)));
+}
+
+size_t KeptRows::SlotFloats(size_t lookup) const {
+  const size_t dim = plan_.lookups()[lookup].dim;
+  // Rows that are trained are there twice: as they are, and as their ps has them.
+  return training_ == nullptr ? dim : 2 * (dim + training_->states(lookup));
 }
 
 void KeptRows::SizeTo(absl::Span<const uint64_t> table_rows) {
@@ -53,18 +62,61 @@ void KeptRows::Take(absl::Span<const uint32_t> slots) {
   // Frees before it takes.
   slots_.clear();
   kept_.clear();
+  if (const absl::Status fit = CheckChanges(slots); !fit.ok()) return stream_.Fail(fit);
   stream_.MakeCurrent();
-  for (const EmbeddingPlan::Lookup& lookup : plan_.lookups()) {
-    kept_.emplace_back(stream_, cuda::Memory::Where::kDevice,
-                       size_t{slots[lookup.key_set]} * lookup.dim);
+  for (size_t l = 0; l < plan_.lookups().size(); ++l) {
+    const EmbeddingPlan::Lookup& lookup = plan_.lookups()[l];
+    const auto take = [&](size_t floats) {
+      return cuda::Memory(stream_, cuda::Memory::Where::kDevice,
+                          size_t{slots[lookup.key_set]} * floats);
+    };
+    Kept& kept = kept_.emplace_back();
+    kept.rows = take(lookup.dim);
+    if (training_ == nullptr) continue;
+    const size_t states = training_->states(l);
+    if (states > 0) kept.state = take(states);
+    kept.at_ps = take(lookup.dim + states);
   }
   // What a card has no room for costs the machine nothing.
   if (!stream_.status().ok()) return;
   for (const uint32_t of : slots) slots_.emplace_back(of);
 }
 
+absl::Status KeptRows::CheckChanges(absl::Span<const uint32_t> slots) const {
+  if (training_ == nullptr) return absl::OkStatus();
+  uint64_t bytes = 0;
+  for (size_t l = 0; l < plan_.lookups().size(); ++l) {
+    const EmbeddingPlan::Lookup& lookup = plan_.lookups()[l];
+    bytes += slots[lookup.key_set] *
+             (sizeof(uint64_t) + (lookup.dim + training_->states(l)) * sizeof(float));
+  }
+  // The rest is for the batch itself, and for ps that have more than their share of the rows.
+  const uint64_t most = kMaxPushBytes / 2 * router_->ps_count();
+  if (bytes <= most) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      absl::StrCat("the rows that the card is to train take ", bytes >> 20,
+                   " MiB in the push that ends a unit, more than the ", most >> 20, " MiB that ",
+                   router_->ps_count(), " ps take; keep fewer rows, or use more ps"));
+}
+
+void KeptRows::Begin(uint32_t max_age, bool trains) {
+  max_age_ = max_age;
+  trains = trains && training_ != nullptr;
+  if (std::exchange(trains_, trains) != trains) Forget();
+}
+
 void KeptRows::Forget() {
   for (RowSlots& slots : slots_) slots.Forget();
+}
+
+cuda::TrainedRows KeptRows::trained(size_t lookup) const {
+  if (kept_.empty()) return {};
+  const Kept& kept = kept_[lookup];
+  return {.dim = plan_.lookups()[lookup].dim,
+          .states = training_->states(lookup),
+          .rows = kept.rows.data(),
+          .state = kept.state.data(),
+          .at_ps = kept.at_ps.data()};
 }
 
 void KeptRows::Find(size_t key_set, PreparedBatch* batch) {
@@ -76,23 +128,38 @@ void KeptRows::Find(size_t key_set, PreparedBatch* batch) {
     return;
   }
   RowSlots& slots = slots_[key_set];
-  slots.Find(routed.keys, max_age_, &places_, pool_);
+  slots.Find(routed.keys, max_age_, &places_, pool_, trains_);
+  uint64_t kept = 0, evicted = 0, ages = 0;
+  for (const RowSlots::Place& place : places_) {
+    kept += place.kept;
+    evicted += place.evicts;
+    ages += place.age;
+  }
+  metrics_->card_rows_kept.Increment(static_cast<double>(kept));
+  metrics_->card_rows_pulled.Increment(static_cast<double>(places_.size() - kept));
+  metrics_->card_rows_evicted.Increment(static_cast<double>(evicted));
+  metrics_->card_row_ages.Increment(static_cast<double>(ages));
+  if (trains_) {
+    PlaceTrained(routed, slots.slots(), &batch->card);
+  } else {
+    PlaceKept(routed, slots.slots(), &batch->card);
+  }
+}
+
+void KeptRows::PlaceKept(const RoutedKeys& routed, uint32_t slots, CardBatch* batch) {
   RoutedKeys asked;
   from_.clear();
   to_.clear();
   asked.begin.push_back(0);
-  uint64_t evicted = 0, ages = 0;
   for (size_t p = 0; p + 1 < routed.begin.size(); ++p) {
     for (size_t i = routed.begin[p]; i < routed.begin[p + 1]; ++i) {
       const RowSlots::Place& place = places_[i];
-      evicted += place.evicts;
-      ages += place.age;
       if (place.kept) {
         at_[i] = place.slot;
         continue;
       }
       const auto fresh = static_cast<uint32_t>(asked.keys.size());
-      at_[i] = slots.slots() + fresh;
+      at_[i] = slots + fresh;
       asked.keys.push_back(routed.keys[i]);
       if (place.slot == RowSlots::kNoSlot) continue;
       from_.push_back(fresh);
@@ -100,14 +167,78 @@ void KeptRows::Find(size_t key_set, PreparedBatch* batch) {
     }
     asked.begin.push_back(static_cast<uint32_t>(asked.keys.size()));
   }
-  metrics_->card_rows_kept.Increment(routed.keys.size() - asked.keys.size());
-  metrics_->card_rows_pulled.Increment(asked.keys.size());
-  metrics_->card_rows_evicted.Increment(static_cast<double>(evicted));
-  metrics_->card_row_ages.Increment(static_cast<double>(ages));
-  CardBatch::Rows& rows = batch->card.AddRows(at_);
+  CardBatch::Rows& rows = batch->AddRows(at_);
   rows.asks_for_all = false;
   rows.asked = std::move(asked);
-  batch->card.AddKept(from_, to_, &rows);
+  batch->AddKept(from_, to_, &rows);
+}
+
+void KeptRows::PlaceTrained(const RoutedKeys& routed, uint32_t slots, CardBatch* batch) {
+  RoutedKeys asked;
+  CardBatch::Rows::Trained trained;
+  from_.clear();  // rows of the batch that are asked for
+  to_.clear();    // slots of those that come whole
+  own_.clear();   // and where in left_ their own changes are
+  left_.clear();
+  left_slots_.clear();
+  asked.begin.push_back(0);
+  trained.whole.begin.push_back(0);
+  for (size_t p = 0; p + 1 < routed.begin.size(); ++p) {
+    for (size_t i = routed.begin[p]; i < routed.begin[p + 1]; ++i) {
+      const RowSlots::Place& place = places_[i];
+      at_[i] = place.slot;
+      if (place.kept) continue;
+      if (place.slot == RowSlots::kNoSlot) {
+        at_[i] = slots + static_cast<uint32_t>(asked.keys.size());
+        asked.keys.push_back(routed.keys[i]);
+        from_.push_back(static_cast<uint32_t>(i));
+        continue;
+      }
+      trained.whole.keys.push_back(routed.keys[i]);
+      to_.push_back(place.slot);
+      const bool is_own = place.changed && !place.evicts;
+      own_.push_back(is_own ? static_cast<uint32_t>(left_.size()) : cuda::kNoChange);
+      if (!place.changed) continue;
+      left_.push_back(is_own ? routed.keys[i] : place.left);
+      left_slots_.push_back(place.slot);
+    }
+    asked.begin.push_back(static_cast<uint32_t>(asked.keys.size()));
+    trained.whole.begin.push_back(static_cast<uint32_t>(trained.whole.keys.size()));
+  }
+  CardBatch::Rows& rows = batch->AddRows(at_);
+  trained.pushed = batch->AddWords(from_);
+  trained.whole_slots = batch->AddWords(to_);
+  trained.written = RouteLeft();
+  for (uint32_t& own : own_) {
+    if (own != cuda::kNoChange) own = positions_[own];
+  }
+  trained.own = batch->AddWords(own_);
+  trained.written_slots = batch->AddWords(left_slots_);
+  rows.asks_for_all = false;
+  rows.asked = std::move(asked);
+  rows.trained = std::move(trained);
+}
+
+RoutedKeys KeptRows::RouteLeft() {
+  RoutedKeys routed;
+  router_->Route(left_, &routed, &positions_);
+  to_ = left_slots_;
+  for (size_t i = 0; i < to_.size(); ++i) left_slots_[positions_[i]] = to_[i];
+  metrics_->card_rows_written.Increment(static_cast<double>(left_.size()));
+  return routed;
+}
+
+KeptRows::Unwritten KeptRows::TakeUnwritten(size_t key_set) {
+  left_.clear();
+  left_slots_.clear();
+  if (!slots_.empty()) {
+    for (const RowSlots::Changed& changed : slots_[key_set].TakeChanged()) {
+      left_.push_back(changed.key);
+      left_slots_.push_back(changed.slot);
+    }
+  }
+  RoutedKeys keys = RouteLeft();
+  return {.keys = std::move(keys), .slots = left_slots_};
 }
 
 }  // namespace tessera::worker

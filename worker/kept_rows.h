@@ -9,13 +9,15 @@
 #include "worker/batch_pipeline.h"
 #include "worker/embedding.h"
 #include "worker/row_slots.h"
+#include "worker/row_training.h"
 #include "worker/worker_metrics.h"
 
 namespace tessera::worker {
 
-// Rows that a card keeps from batch to batch (train.row_cache): their memory there, and the
-// worker's word on which of them is where. Errors are the stream's: RESOURCE_EXHAUSTED where the
-// card has no room. Used by one thread, but for Find.
+// Rows that a card keeps from batch to batch (train.row_cache), and may train: their memory there,
+// and the worker's word on which of them is where. Errors are the stream's: RESOURCE_EXHAUSTED
+// where the card has no room, or where what it trains might not fit a push. Used by one thread, but
+// for Find.
 class KeptRows {
  public:
   struct Options {
@@ -23,40 +25,77 @@ class KeptRows {
     double share = 0;    // of the rows that each table has, by SizeTo; both 0: none are kept
     WorkerMetrics* metrics = nullptr;
     TaskPool* pool = nullptr;  // shares large batches; may be null
+    // Both or neither: the card can train what it keeps, and takes memory for it.
+    const RowTraining* training = nullptr;
+    const KeyRouter* router = nullptr;
   };
-  // `plan`, `stream`, metrics and pool are borrowed and outlive it.
+  // What the options point to, `plan` and `stream` are borrowed and outlive it.
   KeptRows(const EmbeddingPlan* plan, cuda::Stream* stream, const Options& options);
 
   // To the share of so many rows, by table of the job. Memory is taken anew, and what was kept
   // forgotten, where some key set's slots are to be over a quarter more or less.
   void SizeTo(absl::Span<const uint64_t> table_rows);
   // Before the first batch of a pipeline. A row is used in so many batches after the one that
-  // pulled it.
-  void Begin(uint32_t max_age) { max_age_ = max_age; }
+  // pulled it. `trains`: with a training, the batches change the rows. Forgets what was kept for
+  // batches of the other kind.
+  void Begin(uint32_t max_age, bool trains = false);
+  // Changes are lost.
   void Forget();
 
   // Of batches in their order, by one thread at a time, and between those calls: what is to be
   // pulled for a key set of the batch, and where its rows will be.
   void Find(size_t key_set, PreparedBatch* batch);
+  // After the last batch: whose changes the ps lacks. From then on they count as written.
+  struct Unwritten {
+    RoutedKeys keys;
+    std::vector<uint32_t> slots;  // [keys]
+  };
+  Unwritten TakeUnwritten(size_t key_set);
+  bool trains() const { return trains_; }
 
   // As cuda::BatchRows has them.
   uint32_t slots(size_t key_set) const { return slots_.empty() ? 0 : slots_[key_set].slots(); }
-  float* rows(size_t lookup) const { return kept_.empty() ? nullptr : kept_[lookup].data(); }
+  float* rows(size_t lookup) const { return kept_.empty() ? nullptr : kept_[lookup].rows.data(); }
+  // With a training.
+  cuda::TrainedRows trained(size_t lookup) const;
 
  private:
+  // Of the card, by lookup.
+  struct Kept {
+    cuda::Memory rows;  // [slots, dim]
+    // With a training.
+    cuda::Memory state;  // [slots, states]
+    cuda::Memory at_ps;  // [slots, dim + states]
+  };
+  // Floats of a slot.
+  size_t SlotFloats(size_t lookup) const;
   void Take(absl::Span<const uint32_t> slots);  // by key set, rounded up
+  // RESOURCE_EXHAUSTED: if all of so many rows have changed, the push that ends a unit is too
+  // large.
+  absl::Status CheckChanges(absl::Span<const uint32_t> slots) const;
+  // `places_` of the batch's keys, for rows that the card keeps, and for those that it trains.
+  void PlaceKept(const RoutedKeys& routed, uint32_t slots, CardBatch* batch);
+  void PlaceTrained(const RoutedKeys& routed, uint32_t slots, CardBatch* batch);
+  // left_, whose changes are to be pushed, in the order of their ps: left_[i] is at positions_[i],
+  // and left_slots_ follow.
+  RoutedKeys RouteLeft();
 
   const EmbeddingPlan& plan_;
   cuda::Stream& stream_;
   const double share_;
   WorkerMetrics* const metrics_;
   TaskPool* const pool_;
+  const RowTraining* const training_;
+  const KeyRouter* const router_;
   uint32_t max_age_ = 0;
-  std::vector<cuda::Memory> kept_;  // by lookup: [slots, dim]; empty: none are kept
-  std::vector<RowSlots> slots_;     // by key set; empty, too
+  bool trains_ = false;
+  std::vector<Kept> kept_;       // by lookup; empty: none are kept
+  std::vector<RowSlots> slots_;  // by key set; empty, too
   // Scratch of Find.
   std::vector<RowSlots::Place> places_;
-  std::vector<uint32_t> at_, from_, to_;
+  std::vector<uint32_t> at_, from_, to_, own_;
+  std::vector<uint64_t> left_;
+  std::vector<uint32_t> left_slots_, positions_;
 };
 
 }  // namespace tessera::worker

@@ -127,6 +127,7 @@ class KeyRouter {
   explicit KeyRouter(const v1::PartitionMap& partitions)
       : owner_(partitions.owner().begin(), partitions.owner().end()),
         ps_count_(static_cast<uint32_t>(partitions.ps_size())) {}
+  uint32_t ps_count() const { return ps_count_; }
   void Route(absl::Span<const uint64_t> keys, RoutedKeys* routed,
              std::vector<uint32_t>* position) const;
 

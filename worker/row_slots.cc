@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 #include "common/hash.h"
 
@@ -15,7 +16,7 @@ uint32_t RowSlots::SetOf(uint64_t key) const {
 }
 
 void RowSlots::Find(absl::Span<const uint64_t> keys, uint32_t max_age, std::vector<Place>* places,
-                    TaskPool* pool) {
+                    TaskPool* pool, bool trains) {
   // So many keys are worth a thread.
   constexpr size_t kTaskKeys = 1 << 14;
   if (batch_ == UINT32_MAX) Forget();
@@ -35,20 +36,20 @@ void RowSlots::Find(absl::Span<const uint64_t> keys, uint32_t max_age, std::vect
   // A set is one task's, which goes through its keys in their order.
   run([&](size_t task) {
     FindInSets(keys, static_cast<uint32_t>(task * sets_.size() / tasks),
-               static_cast<uint32_t>((task + 1) * sets_.size() / tasks), max_age,
+               static_cast<uint32_t>((task + 1) * sets_.size() / tasks), max_age, trains,
                absl::MakeSpan(*places));
   });
 }
 
 void RowSlots::FindInSets(absl::Span<const uint64_t> keys, uint32_t begin, uint32_t end,
-                          uint32_t max_age, absl::Span<Place> places) {
+                          uint32_t max_age, bool trains, absl::Span<Place> places) {
   constexpr size_t kAhead = 16;
   std::array<size_t, kAhead> ahead;  // keys whose sets are on their way from memory, in a ring
   size_t found = 0, done = 0;
   const auto find = [&] {
     const size_t i = ahead[done++ % kAhead];
     const uint32_t set = set_of_[i];
-    places[i] = FindIn(sets_[set], set * static_cast<uint32_t>(kWays), keys[i], max_age);
+    places[i] = FindIn(sets_[set], set * static_cast<uint32_t>(kWays), keys[i], max_age, trains);
   };
   for (size_t i = 0; i < keys.size(); ++i) {
     const uint32_t set = set_of_[i];
@@ -63,7 +64,15 @@ void RowSlots::FindInSets(absl::Span<const uint64_t> keys, uint32_t begin, uint3
   while (done < found) find();
 }
 
-RowSlots::Place RowSlots::FindIn(Set& set, uint32_t first_slot, uint64_t key, uint32_t max_age) {
+bool RowSlots::SetChanged(Set& set, size_t way, bool trains) {
+  const auto bit = static_cast<uint16_t>(1u << way);
+  const bool was = (set.changed & bit) != 0;
+  set.changed = static_cast<uint16_t>(trains ? set.changed | bit : set.changed & ~bit);
+  return was;
+}
+
+RowSlots::Place RowSlots::FindIn(Set& set, uint32_t first_slot, uint64_t key, uint32_t max_age,
+                                 bool trains) {
   // All ways at once, as vectors have them.
   uint32_t ways = 0;
   for (uint32_t way = 0; way < kWays; ++way) {
@@ -77,15 +86,33 @@ RowSlots::Place RowSlots::FindIn(Set& set, uint32_t first_slot, uint64_t key, ui
     if (!kept) set.put[way] = batch_;
     set.used[way] = batch_;
     set.uses[way] = std::min<uint8_t>(kMostUses, set.uses[way] + 1);
-    return {.slot = first_slot + way, .kept = kept, .age = kept ? age : 0};
+    const bool changed = SetChanged(set, way, trains);
+    return {
+        .slot = first_slot + way, .kept = kept, .changed = changed && !kept, .age = kept ? age : 0};
+  }
+  size_t place_of_left = kLeft;
+  for (size_t i = 0; i < kLeft; ++i) {
+    if (!IsLeaving(set, i)) {
+      place_of_left = i;
+    } else if (set.left[i] == key) {
+      return {};
+    }
   }
   const size_t way = WayForNew(set, batch_);
   if (way == kWays) return {};
-  const bool evicts = set.put[way] != 0;
+  if (set.changed >> way & 1) {
+    if (place_of_left == kLeft) return {};
+    set.left[place_of_left] = set.keys[way];
+    set.left_at[place_of_left] = batch_;
+  }
+  const Place place = {.slot = first_slot + static_cast<uint32_t>(way),
+                       .evicts = set.put[way] != 0,
+                       .changed = SetChanged(set, way, trains),
+                       .left = set.keys[way]};
   set.keys[way] = key;
   set.put[way] = set.used[way] = batch_;
   set.uses[way] = 1;
-  return {.slot = first_slot + static_cast<uint32_t>(way), .evicts = evicts};
+  return place;
 }
 
 size_t RowSlots::WayForNew(Set& set, uint32_t batch) {
@@ -108,6 +135,18 @@ size_t RowSlots::WayForNew(Set& set, uint32_t batch) {
   // One more chance: a key that does not come again goes before one that did.
   --set.uses[least];
   return kWays;
+}
+
+std::vector<RowSlots::Changed> RowSlots::TakeChanged() {
+  std::vector<Changed> all;
+  for (size_t s = 0; s < sets_.size(); ++s) {
+    for (uint32_t changed = std::exchange(sets_[s].changed, 0); changed != 0;
+         changed &= changed - 1) {
+      const auto way = static_cast<size_t>(std::countr_zero(changed));
+      all.push_back({.key = sets_[s].keys[way], .slot = static_cast<uint32_t>(s * kWays + way)});
+    }
+  }
+  return all;
 }
 
 void RowSlots::Forget() {

@@ -16,7 +16,7 @@ namespace tessera::worker {
 // slots. Not thread-safe.
 class RowSlots {
  public:
-  // Rounded up to whole sets, and to one at least. 20 bytes of the machine's memory a slot.
+  // Rounded up to whole sets, and to one at least. 24 bytes of the machine's memory a slot.
   explicit RowSlots(uint32_t slots);
   static constexpr uint32_t RoundedUp(uint32_t slots) {
     return std::max<uint32_t>(1, (slots + kWays - 1) / kWays) * kWays;
@@ -27,34 +27,59 @@ class RowSlots {
   struct Place {
     uint32_t slot = kNoSlot;
     bool kept = false;    // the slot has the row; else it is to be put there, where there is a slot
-    bool evicts = false;  // another key had the slot until now
-    uint32_t age = 0;     // of a row that is kept: batches since the one that put it there
+    bool evicts = false;  // another key had the slot until now: `left`
+    bool changed = false;  // not kept, and the row that had the slot until now, be it of this key
+                           // or of `left`, has been trained there
+    uint32_t age = 0;      // of a row that is kept: batches since the one that put it there
+    uint64_t left = 0;
   };
   // Of a batch's distinct keys, places [keys]: no slot occurs twice, and none is that of a row
   // which another key of the batch finds kept. A row that was put into its slot more than `max_age`
-  // batches before this one is to be put there anew.
-  // Shared with `pool`, if there is one: the places are the same.
+  // batches before this one is to be put there anew. `trains`: the batch changes the rows of all
+  // its slots. Shared with `pool`, if there is one: the places are the same.
   void Find(absl::Span<const uint64_t> keys, uint32_t max_age, std::vector<Place>* places,
-            TaskPool* pool = nullptr);
+            TaskPool* pool = nullptr, bool trains = false);
+  // The rows that batches have changed and that have not left since, in the order of their slots;
+  // from then on they count as not changed.
+  struct Changed {
+    uint64_t key = 0;
+    uint32_t slot = 0;
+  };
+  std::vector<Changed> TakeChanged();
   void Forget();
+  // A row that leaves changed gets no slot in so many further batches: a whole row is not to be
+  // asked for before the ps has what was made of it.
+  static constexpr uint32_t kLeavingBatches = 2;
 
  private:
   static constexpr size_t kWays = 16;
   // After so many new keys a set's uses count half.
   static constexpr uint8_t kNewKeysToHalve = 128;
   static constexpr uint8_t kMostUses = 15;
+  // So many of a set leave changed in kLeavingBatches batches.
+  static constexpr size_t kLeft = 4;
   struct alignas(64) Set {
     std::array<uint64_t, kWays> keys = {};
     std::array<uint32_t, kWays> put = {};   // the batch in which the row was; 0: an empty slot
     std::array<uint32_t, kWays> used = {};  // the last batch that had the key
     std::array<uint8_t, kWays> uses = {};   // batches that had it, up to kMostUses
+    uint16_t changed = 0;                   // a bit for each way
     uint8_t new_keys = 0;
+    // Rows that have left changed lately, and in which batch; 0: none.
+    std::array<uint64_t, kLeft> left = {};
+    std::array<uint32_t, kLeft> left_at = {};
   };
   uint32_t SetOf(uint64_t key) const;
   // Of the keys whose sets are [begin, end).
   void FindInSets(absl::Span<const uint64_t> keys, uint32_t begin, uint32_t end, uint32_t max_age,
-                  absl::Span<Place> places);
-  Place FindIn(Set& set, uint32_t first_slot, uint64_t key, uint32_t max_age);
+                  bool trains, absl::Span<Place> places);
+  Place FindIn(Set& set, uint32_t first_slot, uint64_t key, uint32_t max_age, bool trains);
+  // Whether a row that left changed is one of those of kLeavingBatches.
+  bool IsLeaving(const Set& set, size_t of_left) const {
+    return set.left_at[of_left] != 0 && batch_ - set.left_at[of_left] <= kLeavingBatches;
+  }
+  // Whether the way's row had been changed; from now on it is if the batch `trains`.
+  static bool SetChanged(Set& set, size_t way, bool trains);
   // A way for a new key; kWays: all are better kept.
   static size_t WayForNew(Set& set, uint32_t batch);
 

@@ -48,7 +48,7 @@ absl::StatusOr<Scorer::Summary> Scorer::Score(const std::vector<v1::RecordRange>
   context_->statistics_blocks->CopyOut(absl::MakeSpan(context_->statistics));
 
   // The rows of one call are those of one time, as nearly as the ps have them.
-  TESSERA_RETURN_IF_ERROR(BeginPooling(context_, CardPooling::kAnyAge, /*afresh=*/true));
+  TESSERA_RETURN_IF_ERROR(BeginPooling(context_, Pooled::kToScore));
   Summary summary;
   const uint64_t total = CountRecords(ranges);
   for (uint64_t begin = 0; begin < total; begin += kChunkRecords) {

@@ -25,6 +25,7 @@ Trainer::Trainer(JobContext* context, const PushProgress& progress)
       preparers_(PrepareThreads(*context), KeyPreparer(context->plan.get(), context->router.get())),
       progress_(progress),
       embedding_gradients_(context->plan->lookups().size()),
+      written_(context->plan->lookups().size()),
       trained_gradient_(context->model->trained_floats()),
       statistics_gradient_(context->statistics.size()) {}
 
@@ -141,7 +142,7 @@ absl::StatusOr<double> Trainer::TrainBatches(const v1::Train& unit, const Batch&
   WorkerMetrics& metrics = *context_->metrics;
   Stopwatch watch;
   const std::vector<uint32_t>& order = Order(unit, records.size);
-  TESSERA_RETURN_IF_ERROR(BeginPooling(context_, CardRowAgeOf(context_->spec()), /*afresh=*/false));
+  TESSERA_RETURN_IF_ERROR(BeginPooling(context_, Pooled::kToTrain));
   const auto fill = [&](size_t thread, PreparedBatch* batch) {
     const uint64_t first = std::min<uint64_t>(batch->index * unit.batch_size(), order.size());
     const uint64_t last = std::min<uint64_t>(first + unit.batch_size(), order.size());
@@ -216,7 +217,12 @@ absl::StatusOr<double> Trainer::TrainBatches(const v1::Train& unit, const Batch&
     if (computed.counts) {
       CollectGradients(*batch);
       TESSERA_RETURN_IF_ERROR(CheckFinite(step, computed.loss));
+      if (context_->card != nullptr) {
+        context_->card->Train(*batch, LearningRateScale(unit, batch->index));
+      }
     }
+    CollectChanges(*batch, /*is_last=*/next == nullptr);
+    TESSERA_RETURN_IF_ERROR(context_->executor->status());
     watch.AddTo(metrics.compute_seconds);
     TESSERA_RETURN_IF_ERROR(ReduceDense(step, computed.counts));
     watch.AddTo(metrics.reduce_seconds);
@@ -348,7 +354,7 @@ void Trainer::KeepScores(const Batch& batch) {
 void Trainer::CollectGradients(const PreparedBatch& batch) {
   const auto lookups = context_->plan->lookups();
   for (size_t l = 0; l < lookups.size(); ++l) {
-    embedding_gradients_[l].resize(batch.keys[lookups[l].key_set].routed.keys.size() *
+    embedding_gradients_[l].resize(PushedKeys(batch, lookups[l].key_set).keys.size() *
                                    lookups[l].dim);
     if (context_->card != nullptr) continue;
     UnpoolGradients(
@@ -364,6 +370,33 @@ void Trainer::CollectGradients(const PreparedBatch& batch) {
   if (context_->reduction != nullptr) return;
   context_->trained_blocks->CopyIn(trained_gradient_);
   context_->statistics_blocks->CopyIn(statistics_gradient_);
+}
+
+void Trainer::CollectChanges(const PreparedBatch& batch, bool is_last) {
+  changes_.clear();
+  if (context_->training == nullptr || context_->card == nullptr) return;
+  const auto lookups = context_->plan->lookups();
+  const auto add = [&](size_t l, const CardPooling::Changes& changes) {
+    if (changes.keys == nullptr) return;
+    const uint32_t floats = lookups[l].dim + context_->training->states(l);
+    changes_.push_back({.table = lookups[l].table,
+                        .dim = floats,
+                        .keys = changes.keys,
+                        .gradients = changes.values,
+                        .changes = true});
+  };
+  for (size_t l = 0; l < lookups.size(); ++l) {
+    CardPooling::Changes changes = context_->card->ChangesOf(l, batch);
+    if (changes.keys == nullptr) continue;
+    // The card's next batch has its own where these are.
+    const size_t floats = lookups[l].dim + context_->training->states(l);
+    written_[l].assign(changes.values, changes.values + changes.keys->keys.size() * floats);
+    changes.values = written_[l].data();
+    add(l, changes);
+  }
+  if (!is_last) return;
+  const std::vector<CardPooling::Changes> rest = context_->card->TakeChanges();
+  for (size_t l = 0; l < lookups.size(); ++l) add(l, rest[l]);
 }
 
 void Trainer::Clip(const PreparedBatch& batch) {
@@ -425,11 +458,12 @@ std::unique_ptr<PendingCall> Trainer::StartPush(const PreparedBatch& batch, uint
       const EmbeddingPlan::Lookup& lookup = lookups[l];
       writes.push_back({.table = lookup.table,
                         .dim = lookup.dim,
-                        .keys = &batch.keys[lookup.key_set].routed,
+                        .keys = &PushedKeys(batch, lookup.key_set),
                         .gradients = embedding_gradients_[l].data(),
                         .bfloat16 = lookup.wire_bfloat16});
     }
   }
+  writes.insert(writes.end(), changes_.begin(), changes_.end());
   if (context_->reduction != nullptr) {
     context_->reduction->AddWrites(&writes);
   } else if (has_gradients) {

@@ -65,11 +65,14 @@ class Trainer {
   // blocks, where a push reads it.
   void CollectGradients(const PreparedBatch& batch);
   absl::Status CheckFinite(uint64_t step, double loss) const;
+  // Where a card trains its rows: by how much those have changed whose changes the push of this
+  // batch brings, which of the last one are all.
+  void CollectChanges(const PreparedBatch& batch, bool is_last);
   void Clip(const PreparedBatch& batch);
   double SquaredNorm(const PreparedBatch& batch) const;
   // With a reduction: takes part in the step, with this rank's dense gradients or with nothing.
   absl::Status ReduceDense(uint64_t step, bool has_gradients);
-  // Without gradients: of a batch without samples, or that is left out.
+  // Without gradients: of a batch without samples, or that is left out. With changes_.
   std::unique_ptr<PendingCall> StartPush(const PreparedBatch& batch, uint64_t sequence,
                                          double learning_rate_scale, bool has_gradients);
   // From now on some ps may have that push, or another rank its gradients.
@@ -84,7 +87,9 @@ class Trainer {
   std::vector<uint32_t> order_;
   PushProgress progress_;
   LossScale loss_scale_;                                 // of a job in float16
-  std::vector<std::vector<float>> embedding_gradients_;  // by lookup: [keys, dim]
+  std::vector<std::vector<float>> embedding_gradients_;  // by lookup: [PushedKeys, dim]
+  std::vector<TableGradients> changes_;                  // of the batch
+  std::vector<std::vector<float>> written_;              // by lookup; those of ChangesOf
   std::vector<float> trained_gradient_;
   std::vector<float> statistics_gradient_;
   // Of the first task of classes 0 and 1, of the unit so far.

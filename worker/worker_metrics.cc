@@ -34,6 +34,10 @@ WorkerMetrics::WorkerMetrics(MetricsRegistry& registry)
       card_rows_evicted(
           registry.AddCounter("tessera_worker_card_rows_evicted_total",
                               "Rows that a card kept until another had their place.")),
+      card_rows_written(registry.AddCounter(
+          "tessera_worker_card_rows_written_total",
+          "Rows that a card had trained, whose changes were pushed: since another row had their "
+          "place, since they had been there for long, or at the end of a unit.")),
       card_row_ages(registry.AddCounter("tessera_worker_card_row_age_batches_total",
                                         "Of the rows of batches that a card had: how many batches "
                                         "ago each was pulled.")),

@@ -22,6 +22,7 @@ struct WorkerMetrics {
   Counter& card_rows_kept;
   Counter& card_rows_pulled;
   Counter& card_rows_evicted;  // that gave their place to others
+  Counter& card_rows_written;  // that the card had trained (row_cache.write_back)
   Counter& card_row_ages;      // of those it had, in batches; by their number: the mean staleness
   Counter& read_seconds;       // waiting for records, or for a batch of them to be prepared
   Counter& pull_seconds;       // making pulls and waiting for their rows

@@ -93,6 +93,18 @@ OptimizerSlots SlotsOf(const v1::OptimizerSpec& spec) {
   });
 }
 
+math::RowOptions RowOptionsOf(const v1::OptimizerSpec& spec) {
+  return {.l2 = spec.l2(),
+          .weight_decay = spec.weight_decay(),
+          .clip_value = spec.clip_value(),
+          .clip_norm = spec.clip_norm()};
+}
+
+bool HasSummedSlots(const v1::OptimizerSpec& spec) {
+  if (spec.has_adagrad()) return !spec.adagrad().has_decay() || spec.adagrad().decay() == 1;
+  return spec.has_sgd() || spec.has_row_wise_adagrad();
+}
+
 std::optional<WrongNumber> FirstWrongNumber(const v1::OptimizerSpec& spec) {
   Numbers common;
   common.Positive("learning_rate", spec.learning_rate())

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "common/math/optim/row_options.h"
 #include "tessera/v1/job.pb.h"
 
 namespace tessera {
@@ -25,6 +26,14 @@ struct OptimizerSlots {
   uint32_t Floats(uint32_t dim) const { return per_float * dim + per_row; }
 };
 OptimizerSlots SlotsOf(const v1::OptimizerSpec& spec);
+
+// What it does besides its formula.
+math::RowOptions RowOptionsOf(const v1::OptimizerSpec& spec);
+
+// Whether a row's slots are sums over its updates, so that what several workers have made of their
+// copies of it may be added up: where not, one alone may train rows for their ps
+// (row_cache.write_back).
+bool HasSummedSlots(const v1::OptimizerSpec& spec);
 
 // The first number that is out of its range, defaults filled in; none where the spec names no
 // optimizer.

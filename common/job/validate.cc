@@ -4,6 +4,7 @@
 #include <map>
 
 #include "common/job/job_tables.h"
+#include "common/job/optimizer.h"
 #include "common/job/validate_parts.h"
 #include "common/rpc/channels.h"
 #include "common/status_macros.h"
@@ -83,6 +84,20 @@ absl::Status ValidateJobSpec(const v1::JobSpec& spec) {
   return PushSize(spec);
 }
 
+absl::Status ValidateWorkers(const v1::JobSpec& spec, uint32_t workers) {
+  if (workers == 1 || !spec.train().row_cache().write_back()) return absl::OkStatus();
+  for (const v1::TableSpec& table : spec.tables()) {
+    if (HasSummedSlots(table.optimizer())) continue;
+    return Wrong(
+        "workers", "found ", workers, workers == 0 ? " (as many as there are)" : "",
+        ", expected 1: with train.row_cache.write_back what several workers have made of a "
+        "row is added up, which sgd, adagrad without decay and row_wise_adagrad allow, and "
+        "the optimizer of table ",
+        table.name(), ", ", OptimizerName(table.optimizer()), ", does not");
+  }
+  return absl::OkStatus();
+}
+
 absl::Status ValidateSubmit(const v1::SubmitRequest& request) {
   if (!v1::Task_IsValid(request.task())) {
     return Wrong("task", "found number ", request.task(), "; expected train or predict");
@@ -98,6 +113,7 @@ absl::Status ValidateSubmit(const v1::SubmitRequest& request) {
                  request.spec().train().batch_size(),
                  " samples; ask for fewer or raise train.batch_size");
   }
+  TESSERA_RETURN_IF_ERROR(ValidateWorkers(request.spec(), request.workers()));
   if (request.task() != v1::PREDICT) {
     if (request.output().empty()) return absl::OkStatus();
     return Wrong("output", "belongs to the task predict; leave it out");

@@ -16,6 +16,9 @@ absl::Status ValidateJobSpec(const v1::JobSpec& spec);
 // files. What is wrong with the request itself is named by the request's field ("workers: ...").
 absl::Status ValidateSubmit(const v1::SubmitRequest& request);
 
+// Whether so many workers may train the job; 0: as many as there are. Named as by ValidateSubmit.
+absl::Status ValidateWorkers(const v1::JobSpec& spec, uint32_t workers);
+
 // An upper bound of the keys and rows that one batch pulls from, or pushes to, one ps; columns with
 // several ids a field count as one, those of sequences as max_length.
 struct BatchRowBytes {

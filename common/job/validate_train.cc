@@ -7,6 +7,7 @@
 #include "absl/strings/strip.h"
 #include "common/job/defaults.h"
 #include "common/job/evaluation.h"
+#include "common/job/optimizer.h"
 #include "common/job/validate_parts.h"
 #include "common/math/metrics/evaluation_metrics.h"
 #include "common/status_macros.h"
@@ -250,6 +251,47 @@ absl::Status DenseGradients(const v1::JobSpec& spec) {
                "each step together (or dense_gradients: ps)");
 }
 
+absl::Status WriteBack(const v1::JobSpec& spec) {
+  const v1::RowCacheSpec& cache = spec.train().row_cache();
+  if (!cache.write_back()) return absl::OkStatus();
+  const std::string path = "train.row_cache.write_back";
+  if (cache.bytes() == 0 && cache.share() == 0) {
+    return Wrong(path,
+                 "is of rows that a card keeps, and neither train.row_cache.bytes nor "
+                 "train.row_cache.share is above 0");
+  }
+  if (IsSync(spec.consistency().sparse())) {
+    return Wrong(path,
+                 "is true with consistency.sparse: sync, where ps apply all gradients of a step "
+                 "together; leave it out, or use async or bounded");
+  }
+  if (spec.train().has_clip()) {
+    return Wrong(path,
+                 "is true beside train.clip, which looks at the gradients of all rows, and those "
+                 "that the card trains stay there; use a table's optimizer.clip_value or clip_norm "
+                 "and model.optimizer's, or leave one of the two out");
+  }
+  if (spec.recovery().set_aside_after() > 0) {
+    return Wrong(path,
+                 "is true beside recovery.set_aside_after: ", spec.recovery().set_aside_after(),
+                 "; a batch that the card has trained cannot be taken back; leave one of the two "
+                 "out");
+  }
+  for (const v1::TableSpec& table : spec.tables()) {
+    const std::string of_table = absl::StrCat("is true, and table ", table.name(), " ");
+    if (table.optimizer().has_lamb()) {
+      return Wrong(path, of_table,
+                   "has the optimizer lamb, which cards do not have; expected another");
+    }
+    if (table.has_admission() || table.has_expiry()) {
+      return Wrong(path, of_table, "has ", table.has_admission() ? "admission" : "expiry",
+                   ", for which its ps counts gradients that stay on the card; leave one of the "
+                   "two out");
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status RowCacheFields(const v1::JobSpec& spec) {
   constexpr uint32_t kMostAge = 1000;
   const v1::RowCacheSpec& cache = spec.train().row_cache();
@@ -263,6 +305,7 @@ absl::Status RowCacheFields(const v1::JobSpec& spec) {
     return Wrong("train.row_cache.share", "found ", cache.share(),
                  " beside train.row_cache.bytes: ", cache.bytes(), "; expected one of the two");
   }
+  TESSERA_RETURN_IF_ERROR(WriteBack(spec));
   if (age == 0) return absl::OkStatus();
   if (cache.bytes() == 0 && cache.share() == 0) {
     return Wrong("train.row_cache.max_age",

@@ -5,10 +5,12 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/math/optim/adagrad.h"
 #include "common/partition.h"
 #include "common/random.h"
 #include "cuda/memory.h"
 #include "cuda/rows/pooling.h"
+#include "cuda/rows/training.h"
 #include "cuda/stream.h"
 #include "tests/bench/cuda_card.h"
 #include "tests/bench/zipf.h"
@@ -178,6 +180,38 @@ void MeasureKeptRows(benchmark::State& state, bool short_run) {
                  .limit = beside.limit});
 }
 
+// A step of Adagrad of rows that the card keeps, anywhere in its memory: of each its gradient is
+// read, and embedding and slots are read and written.
+void MeasureTrainedRows(benchmark::State& state, uint32_t dim, bool short_run) {
+  const std::unique_ptr<Stream> stream = OpenCard(state);
+  if (stream == nullptr) return;
+  const uint32_t slots = short_run ? 4096 : 1 << 20, rows = slots / 8;
+  std::vector<uint32_t> at(rows);
+  for (uint32_t row = 0; row < rows; ++row) at[row] = row * 8 + row * 7919 % 8;
+  const auto take = [&](uint32_t of) {
+    return Memory(*stream, Memory::Where::kDevice, size_t{of} * dim);
+  };
+  const Memory kept = take(slots), state_of = take(slots), gradients = take(rows),
+               copy = take(rows);
+  Memory words(*stream, Memory::Where::kDevice, rows);
+  stream->CopyToDevice(at.data(), words.words(), rows);
+  const auto run = [&] {
+    cuda::TrainRows<math::Adagrad>(
+        *stream, {.dim = dim, .states = dim, .rows = kept.data(), .state = state_of.data()},
+        {.gradients = gradients.data(), .at = words.words(), .rows = rows, .slots = slots}, {},
+        {.rate = 0.1f, .initial_accumulator = 0.1f, .epsilon = 1e-10f});
+  };
+  ReportMemory(state, *stream,
+               {.bytes = static_cast<double>(rows) * (5 * dim * sizeof(float) + sizeof(uint32_t)),
+                .from = gradients.data(),
+                .to = copy.data(),
+                .floats = size_t{rows} * dim,
+                .limit_name = "a copy of the gradients on the card",
+                .bar = ">= 0.7",
+                .short_run = short_run},
+               run);
+}
+
 // What the worker makes of a batch for its card, in one thread: distinct keys and lists.
 void MeasurePreparing(benchmark::State& state, bool short_run) {
   PooledBatch batch(short_run ? 256 : 16384, 16);
@@ -261,6 +295,9 @@ void RegisterRowsOnCard(const Options& options) {
              [dim, short_run](benchmark::State& state) {
                MeasurePooling(state, Pooling::kBackward, dim, short_run);
              });
+    Register(
+        absl::StrCat("cuda/trained-rows/dim-", dim),
+        [dim, short_run](benchmark::State& state) { MeasureTrainedRows(state, dim, short_run); });
   }
   Register("cuda/kept-rows",
            [short_run](benchmark::State& state) { MeasureKeptRows(state, short_run); });

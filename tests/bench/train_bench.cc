@@ -36,7 +36,7 @@ model:
   name: MODEL
   options: {OPTIONS}
   optimizer: {learning_rate: 0.01, adagrad: {}}
-train: {batch_size: BATCH, epochs: EPOCHS, ON_DEVICE}
+train: {batch_size: BATCH, epochs: EPOCHS, device: DEVICE}
 consistency: {sparse: async, dense: async}
 )";
 
@@ -69,7 +69,7 @@ model:
   name: deepfm
   options: {hidden: [HIDDEN]}
   optimizer: {learning_rate: 0.001, adam: {}}
-train: {batch_size: BATCH, epochs: EPOCHS, ON_DEVICE}
+train: {batch_size: BATCH, epochs: EPOCHS, device: DEVICE}
 consistency: {sparse: async, dense: async}
 )";
 

@@ -67,6 +67,7 @@ class TrainBench {
     v1::TrainSpec::Precision precision = v1::TrainSpec::FLOAT32;
     uint64_t ps_memory_bytes = 0;  // for rows; 0: as much as they take
     bool ps_page_cache = false;
+    bool write_back = false;  // a card trains the rows that it keeps
   };
   struct TorchRates {
     bool installed = true;

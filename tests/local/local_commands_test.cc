@@ -59,10 +59,11 @@ class LocalCommandsTest : public testing::Test {
     return code;
   }
   // A short job in this process; `more` follows.
-  int RunLocal(const std::string& work, std::vector<std::string> more) {
+  int RunLocal(const std::string& work, std::vector<std::string> more,
+               const std::string& workers = "2") {
     std::vector<std::string> arguments = {
         "local", job_(),       "--data",       data_(), "--in-process",  "--workers",
-        "2",     "--work-dir", folder_ / work, "--set", "train.epochs=2"};
+        workers, "--work-dir", folder_ / work, "--set", "train.epochs=2"};
     arguments.insert(arguments.end(), more.begin(), more.end());
     return Run(arguments);
   }
@@ -182,6 +183,28 @@ TEST_F(LocalCommandsTest, ACardThatKeepsRowsLearnsAsWell) {
             0)
       << err_;
   EXPECT_EQ(LastObject()["metrics"]["validation"]["logloss"], sync);
+}
+
+// Of one worker, whose card keeps all rows, each batch finds what those before it have made of
+// them: it learns what sync learns, while the ps are told at the end of each unit.
+TEST_F(LocalCommandsTest, ACardThatTrainsItsRowsLearnsWhatSyncLearns) {
+  const auto device = cuda::ListDevices().ok() ? "cuda" : "emulated";
+  if (!cuda::ListDevices().ok() && cuda::Stream::Emulated() == nullptr) {
+    GTEST_SKIP() << cuda::ListDevices().status();
+  }
+  ASSERT_EQ(RunLocal("sync", {"--output", "json", "--device", "cpu"}, "1"), 0) << err_;
+  const double expected = LastObject()["metrics"]["validation"]["logloss"];
+  const std::vector<std::string> trains = {"--output", "json",
+                                           "--device", device,
+                                           "--set",    "consistency.sparse=async",
+                                           "--set",    "train.row_cache.bytes=10000000",
+                                           "--set",    "train.row_cache.write_back=true"};
+  ASSERT_EQ(RunLocal("trained", trains, "1"), 0) << err_;
+  EXPECT_NEAR(LastObject()["metrics"]["validation"]["logloss"], expected, 1e-3);
+  EXPECT_EQ(RunLocal("two", trains), 2);
+  EXPECT_NE(err_.find("workers: found 2, expected 1: with train.row_cache.write_back"),
+            std::string::npos)
+      << err_;
 }
 
 TEST_F(LocalCommandsTest, ACardThatFailsEndsAJobInOneProcessAndSaysSo) {

@@ -81,6 +81,89 @@ TEST(RowSlots, ARowOfACertainAgeIsPutAnew) {
   EXPECT_FALSE(places[0].kept);
 }
 
+TEST(RowSlots, SaysWhichRowsBatchesHaveChanged) {
+  RowSlots slots(16);  // one set
+  std::vector<Place> places;
+  const auto find = [&](const std::vector<uint64_t>& keys, bool trains, uint32_t max_age = 1000) {
+    slots.Find(keys, max_age, &places, nullptr, trains);
+  };
+  const auto changed = [&] {
+    std::map<uint64_t, uint32_t> keys;
+    for (const RowSlots::Changed& row : slots.TakeChanged()) keys[row.key] = row.slot;
+    return keys;
+  };
+  find({1, 2}, true);
+  EXPECT_FALSE(places[0].changed) << "nothing was in its slot";
+  const uint32_t slot = places[0].slot;
+  find({3}, false);
+  EXPECT_EQ(changed(), (std::map<uint64_t, uint32_t>{{1, slot}, {2, slot + 1}}));
+  EXPECT_TRUE(changed().empty()) << "they have been taken";
+  // Found once more, and pulled again.
+  find({1}, true);
+  EXPECT_FALSE(places[0].changed) << "a row that is kept need not go";
+  find({1, 3}, true, /*max_age=*/0);
+  EXPECT_TRUE(places[0].changed);
+  EXPECT_FALSE(places[0].evicts);
+  EXPECT_FALSE(places[1].changed) << "the batch before only read it";
+  EXPECT_EQ(changed().size(), 2u);
+  // Others take all places, of which two have been changed meanwhile.
+  find({1, 2}, true);
+  std::set<uint64_t> left;
+  for (uint64_t batch = 0; batch < 60; ++batch) {
+    std::vector<uint64_t> keys(16);
+    std::iota(keys.begin(), keys.end(), 100 + 16 * batch);
+    find(keys, false);
+    for (const Place& place : places) {
+      if (!place.changed) continue;
+      EXPECT_TRUE(place.evicts);
+      EXPECT_TRUE(left.insert(place.left).second);
+    }
+  }
+  EXPECT_EQ(left, (std::set<uint64_t>{1, 2}));
+  EXPECT_TRUE(changed().empty());
+  find({5}, true);
+  slots.Forget();
+  EXPECT_TRUE(changed().empty());
+}
+
+// What was made of a row reaches its ps with the push of the batch that it left for; before that
+// the row is not to be asked for whole.
+TEST(RowSlots, ARowThatLeftChangedGetsASlotWhenItsPsHasTheChanges) {
+  RowSlots slots(64);  // four sets
+  std::vector<Place> places;
+  std::map<uint64_t, uint64_t> left_at;  // by key
+  size_t evicted = 0, back = 0, refused = 0;
+  for (uint64_t batch = 0; batch < 400; ++batch) {
+    const std::vector<uint64_t> keys = ZipfKeys(batch, 40, 300);
+    slots.Find(keys, 1000, &places, nullptr, /*trains=*/true);
+    std::map<uint64_t, uint64_t> leave;
+    for (size_t i = 0; i < keys.size(); ++i) {
+      if (!places[i].kept && left_at.contains(keys[i])) {
+        const uint64_t since = batch - left_at.at(keys[i]);
+        if (places[i].slot != RowSlots::kNoSlot) {
+          EXPECT_GT(since, RowSlots::kLeavingBatches);
+          ++back;
+        } else {
+          refused += since <= RowSlots::kLeavingBatches;
+        }
+      }
+      if (!places[i].evicts) continue;
+      EXPECT_TRUE(places[i].changed) << "all are trained";
+      leave[places[i].left] = batch;
+      ++evicted;
+    }
+    for (size_t i = 0; i < keys.size(); ++i) {
+      if (leave.contains(keys[i])) {
+        EXPECT_EQ(places[i].slot, RowSlots::kNoSlot);
+      }
+    }
+    for (const auto& [key, at] : leave) left_at[key] = at;
+  }
+  EXPECT_GT(evicted, 200u);
+  EXPECT_GT(back, 50u);
+  EXPECT_GT(refused, 5u);
+}
+
 TEST(RowSlots, AnyNumberOfThreadsGivesTheSamePlaces) {
   constexpr size_t kKeys = 100'000;  // of a batch; worth several threads
   TaskPool pool(3);

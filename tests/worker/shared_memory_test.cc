@@ -133,6 +133,22 @@ class Client {
     EXPECT_TRUE(pulled.ok()) << pulled;
     return rows;
   }
+  // Adagrad's slots are as many as the embedding's numbers.
+  std::vector<float> PullWhole(const worker::RoutedKeys& keys) {
+    std::vector<float> rows(keys.keys.size() * 2 * kDim, -1);
+    const worker::TableRows reads[] = {
+        {.table = 0, .dim = 2 * kDim, .keys = &keys, .rows = rows.data(), .whole = true}};
+    const absl::Status pulled = client_->Pull(reads, {})->Wait();
+    EXPECT_TRUE(pulled.ok()) << pulled;
+    return rows;
+  }
+  void PushChanges(const worker::RoutedKeys& keys, uint64_t sequence, float change) {
+    const std::vector<float> changes(keys.keys.size() * 2 * kDim, change);
+    const worker::TableGradients writes[] = {
+        {.table = 0, .dim = 2 * kDim, .keys = &keys, .gradients = changes.data(), .changes = true}};
+    const absl::Status pushed = client_->Push(writes, sequence, 1)->Wait();
+    EXPECT_TRUE(pushed.ok()) << pushed;
+  }
   void Push(const worker::RoutedKeys& keys, uint64_t sequence) {
     std::vector<float> gradients(keys.keys.size() * kDim);
     for (size_t i = 0; i < gradients.size(); ++i) {
@@ -225,6 +241,23 @@ TEST_F(SharedMemoryTest, RowsAndGradientsHaveTheBitsOfThoseThroughTheNetwork) {
     EXPECT_GE(ps[1].SharedBytes("Push"), 0.99 * 10 * kKeys * (8 + kDim * number_bytes));
     EXPECT_GE(ps[1].SharedBytes("Pull"), 0.99 * 5 * 3 * kKeys * (8 + kDim * number_bytes));
     EXPECT_LT(ps[1].Metric("tessera_ps_received_bytes_total{call=\"Push\"}"), 100'000);
+  }
+}
+
+TEST_F(SharedMemoryTest, WholeRowsAndChangesTravelAsFloatsOnBothWays) {
+  for (const v1::FloatType wire_type : {v1::FLOAT32, v1::BFLOAT16}) {
+    for (const bool share : {false, true}) {
+      Ps ps(kMaxBytes);
+      ps.Open(v1::ASYNC, wire_type);
+      Client client(ps.address(), 0, share, wire_type);
+      if (share) AwaitSharing(ps, client);
+      const worker::RoutedKeys keys = KeysFrom(5);
+      const std::vector<float> before = client.PullWhole(keys);
+      client.PushChanges(keys, 0, 0.25f);
+      const std::vector<float> after = client.PullWhole(keys);
+      for (size_t i = 0; i < after.size(); ++i) ASSERT_EQ(after[i], before[i] + 0.25f);
+      EXPECT_EQ(ps.SharedBytes("Push") > 0, share);
+    }
   }
 }
 

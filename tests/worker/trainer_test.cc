@@ -424,15 +424,8 @@ TEST_F(TrainerTest, APrecisionOfCardsIsRefusedOnTheCpu) {
   assignment_.mutable_spec()->mutable_train()->set_precision(v1::TrainSpec::TF32);
   for (const std::string device : {"cpu", "auto"}) {
     if (device == "auto" && cuda::ListDevices().ok()) continue;
-    directory_ = std::make_unique<PsDirectory>(assignment_.partitions(), &channels_);
-    const auto context = NewJobContext(assignment_, {.data_root = folder_,
-                                                     .scratch_folder = folder_,
-                                                     .device = device,
-                                                     .kept_source = &kept_,
-                                                     .ps = directory_.get(),
-                                                     .board = &board_,
-                                                     .metrics = &metrics_,
-                                                     .cancellation = &cancellation_});
+    device_ = device;
+    const auto context = NewContext();
     EXPECT_EQ(context.status().code(), absl::StatusCode::kFailedPrecondition) << device;
     EXPECT_THAT(std::string(context.status().message()), HasSubstr("train.precision: tf32"));
   }

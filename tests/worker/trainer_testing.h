@@ -172,23 +172,30 @@ class TrainerTest : public testing::Test {
   void Prepare(v1::Consistency mode, uint64_t next_push = 0) {
     assignment_.mutable_spec()->mutable_consistency()->set_sparse(mode);
     assignment_.mutable_spec()->mutable_consistency()->set_dense(mode);
-    directory_ = std::make_unique<PsDirectory>(assignment_.partitions(), &channels_);
-    auto context = NewJobContext(assignment_, {.data_root = folder_,
-                                               .scratch_folder = folder_,
-                                               .device = device_,
-                                               .kept_source = &kept_,
-                                               .ps = directory_.get(),
-                                               .ranks = ranks_.get(),
-                                               .partials = &partials_,
-                                               .board = &board_,
-                                               .metrics = &metrics_,
-                                               .cancellation = &cancellation_});
+    auto context = NewContext();
     ASSERT_TRUE(context.ok()) << context.status();
     context_ = *std::move(context);
     auto ps = std::make_unique<ScriptedPs>();
     ps_ = ps.get();
     context_->parameters = std::move(ps);
     trainer_ = std::make_unique<Trainer>(context_.get(), PushProgress{next_push, next_push});
+  }
+
+  // Of the assignment, on device_.
+  absl::StatusOr<std::unique_ptr<JobContext>> NewContext() {
+    trainer_ = nullptr;
+    context_ = nullptr;
+    directory_ = std::make_unique<PsDirectory>(assignment_.partitions(), &channels_);
+    return NewJobContext(assignment_, {.data_root = folder_,
+                                       .scratch_folder = folder_,
+                                       .device = device_,
+                                       .kept_source = &kept_,
+                                       .ps = directory_.get(),
+                                       .ranks = ranks_.get(),
+                                       .partials = &partials_,
+                                       .board = &board_,
+                                       .metrics = &metrics_,
+                                       .cancellation = &cancellation_});
   }
 
   v1::Train Unit(uint64_t batch_begin, uint64_t batch_end) {

@@ -1,0 +1,344 @@
+// Training with rows that a card keeps and trains (train.row_cache.write_back), on a card or an
+// emulated one, against rows that live at ps.
+#include "common/random.h"
+#include "ps/table.h"
+#include "tests/worker/trainer_testing.h"
+
+namespace tessera::worker {
+namespace {
+
+constexpr uint32_t kPartitions = 8;
+
+// The tables of a job, on one ps. Calls are answered as soon as they are made, or when they are
+// waited for.
+class TablesPs final : public ParameterClient {
+ public:
+  TablesPs(const v1::JobSpec& spec, bool at_once) : at_once_(at_once) {
+    std::vector<uint32_t> all(kPartitions);
+    std::iota(all.begin(), all.end(), 0u);
+    partitions_ = std::make_unique<ps::PartitionSet>(*ps::PartitionSet::New(kPartitions, all));
+    for (const v1::PsTable& table : JobTables(spec)) {
+      auto made = ps::Table::New(table, spec.seed(), partitions_.get());
+      EXPECT_TRUE(made.ok()) << made.status();
+      tables.push_back(*std::move(made));
+    }
+  }
+
+  std::unique_ptr<PendingCall> Pull(absl::Span<const TableRows> reads,
+                                    const PullOptions& options) override {
+    return Start([this, reads = std::vector(reads.begin(), reads.end()),
+                  read_only = options.read_only] {
+      for (const TableRows& read : reads) {
+        std::vector<uint8_t> statuses(read.keys->keys.size());
+        whole_rows += read.whole ? statuses.size() : 0;
+        const absl::Status status =
+            tables[read.table]->Pull(read.keys->keys, read_only, read.rows, statuses.data(),
+                                     read.whole ? ps::RowPart::kWhole : ps::RowPart::kEmbedding);
+        if (!status.ok()) return status;
+      }
+      return absl::OkStatus();
+    });
+  }
+  std::unique_ptr<PendingCall> LookAhead(absl::Span<const TableRows>) override { return nullptr; }
+  std::unique_ptr<PendingCall> Push(absl::Span<const TableGradients> writes, uint64_t sequence,
+                                    double scale) override {
+    return Start([this, writes = std::vector(writes.begin(), writes.end()), sequence, scale] {
+      for (const TableGradients& write : writes) {
+        if (!tables[write.table]->dense()) {
+          (write.changes ? changed_rows : pushed_rows) += write.keys->keys.size();
+        }
+        const ps::Table::Gradients of = {
+            .keys = write.keys->keys, .values = write.gradients, .changes = write.changes};
+        absl::Status status = tables[write.table]->CheckFinite(of);
+        if (status.ok()) status = tables[write.table]->Apply({&of, 1}, sequence, scale);
+        if (!status.ok()) return status;
+      }
+      return absl::OkStatus();
+    });
+  }
+  std::unique_ptr<PendingCall> Assign(absl::Span<const TableGradients> values) override {
+    for (const TableGradients& of : values) {
+      const ps::Table::Gradients block = {.keys = of.keys->keys, .values = of.gradients};
+      EXPECT_TRUE(tables[of.table]->Assign(block).ok());
+    }
+    return Start([] { return absl::OkStatus(); });
+  }
+  absl::StatusOr<PushProgress> GetProgress(uint64_t confirmed) override {
+    return PushProgress{confirmed, confirmed};
+  }
+  absl::StatusOr<std::vector<uint64_t>> CountRows() override {
+    std::vector<uint64_t> rows;
+    for (const auto& table : tables) rows.push_back(table->rows());
+    return rows;
+  }
+
+  // Embedding and slots of every row of a table, by key.
+  std::map<uint64_t, std::vector<float>> Rows(size_t table) const {
+    std::map<uint64_t, std::vector<float>> all;
+    const ps::RowStore& store = tables[table]->store();
+    std::vector<float> room;
+    for (const PartitionId partition : partitions_->owned()) {
+      store.VisitPartition(partition, [&](absl::Span<const ps::Row* const> rows) {
+        for (const ps::Row* row : rows) {
+          const absl::Span<const float> floats = store.layout().Floats(row, room);
+          all[row->key].assign(floats.begin(), floats.end());
+        }
+      });
+    }
+    return all;
+  }
+
+  std::vector<std::unique_ptr<ps::Table>> tables;
+  uint64_t whole_rows = 0, pushed_rows = 0, changed_rows = 0;
+
+ private:
+  class Call final : public PendingCall {
+   public:
+    explicit Call(std::function<absl::Status()> run) : run_(std::move(run)) {}
+    absl::Status Wait() override {
+      if (run_ != nullptr) status_ = std::exchange(run_, nullptr)();
+      return status_;
+    }
+    bool Done() const override { return run_ == nullptr; }
+
+   private:
+    std::function<absl::Status()> run_;
+    absl::Status status_;
+  };
+  std::unique_ptr<PendingCall> Start(std::function<absl::Status()> run) {
+    auto call = std::make_unique<Call>(std::move(run));
+    if (at_once_) call->Wait().IgnoreError();
+    return call;
+  }
+
+  const bool at_once_;
+  std::unique_ptr<ps::PartitionSet> partitions_;
+};
+
+class WriteBackOnCuda : public TrainerTest {
+ protected:
+  static constexpr uint64_t kMany = 200, kIds = 30, kBatch = 8;
+
+  void SetUp() override {
+    card_ = cuda::ListDevices().ok() ? "cuda" : "emulated";
+    if (!cuda::ListDevices().ok() && cuda::Stream::Emulated() == nullptr) {
+      GTEST_SKIP() << cuda::ListDevices().status();
+    }
+    // Two columns, and a second table for both; ids often come again, some columns are empty.
+    std::ofstream csv(folder_ + "/train.csv");
+    for (uint64_t i = 0; i < kMany; ++i) {
+      const uint64_t id = RandomBelow(1, i, kIds), other = RandomBelow(2, i, kIds);
+      csv << (id + other) % 3 % 2 << "," << id << "," << other << "\n";
+    }
+    csv.close();
+    v1::JobSpec& spec = *assignment_.mutable_spec();
+    spec.set_seed(3);
+    spec.mutable_data()->mutable_columns(1)->add_table("embedding");
+    v1::ColumnSpec* const other = spec.mutable_data()->add_columns();
+    *other = spec.data().columns(1);
+    other->set_name("other");
+    v1::TableSpec* const embedding = spec.add_tables();
+    embedding->set_name("embedding");
+    embedding->set_dim(5);
+    for (v1::TableSpec& table : *spec.mutable_tables()) {
+      table.mutable_initializer()->mutable_normal()->set_stddev(0.3f);
+      table.mutable_optimizer()->set_learning_rate(0.1f);
+      table.mutable_optimizer()->mutable_adagrad();
+    }
+    spec.mutable_model()->set_name("fm");
+    spec.mutable_model()->mutable_optimizer()->set_learning_rate(0.1f);
+    spec.mutable_model()->mutable_optimizer()->mutable_sgd();
+    spec.mutable_train()->set_batch_size(kBatch);
+  }
+
+  void SetCache(uint64_t bytes) {
+    v1::RowCacheSpec& cache = *assignment_.mutable_spec()->mutable_train()->mutable_row_cache();
+    cache.set_bytes(bytes);
+    cache.set_write_back(bytes > 0);
+  }
+  // `sparse`: the mode of the tables; the dense parameters are in sync.
+  void Open(v1::Consistency sparse, const std::string& device, bool at_once = true) {
+    assignment_.mutable_spec()->mutable_consistency()->set_sparse(sparse);
+    assignment_.mutable_spec()->mutable_consistency()->set_dense(v1::SYNC);
+    device_ = device;
+    auto context = NewContext();
+    ASSERT_TRUE(context.ok()) << context.status();
+    context_ = *std::move(context);
+    auto tables = std::make_unique<TablesPs>(assignment_.spec(), at_once);
+    tables_ = tables.get();
+    context_->parameters = std::move(tables);
+    context_->trained_blocks->CopyIn(std::vector<float>(context_->trained.size(), 0.0f));
+    context_->statistics_blocks->CopyIn(std::vector<float>(context_->statistics.size(), 0.0f));
+    const TableGradients dense[] = {context_->trained_blocks->Write(),
+                                    context_->statistics_blocks->Write()};
+    ASSERT_TRUE(context_->parameters->Assign(dense)->Wait().ok());
+    trainer_ = std::make_unique<Trainer>(context_.get(), PushProgress{});
+    step_ = 0;
+  }
+  // The next batches of the window, over and over.
+  double Train(uint64_t batches) {
+    constexpr uint64_t kBatches = kMany / kBatch;
+    double loss = 0;
+    while (batches > 0) {
+      const uint64_t begin = step_ % kBatches, n = std::min(batches, kBatches - begin);
+      v1::Train unit = Unit(begin, begin + n);
+      unit.mutable_ranges(0)->set_end(kMany);
+      unit.set_window_records(kMany);
+      unit.set_batch_size(kBatch);
+      unit.set_first_step(step_);
+      const auto result = trainer_->Train(unit);
+      EXPECT_TRUE(result.ok()) << result.status();
+      if (!result.ok()) return NAN;
+      loss = result->loss_sum() / static_cast<double>(result->samples());
+      step_ += n;
+      batches -= n;
+    }
+    return loss;
+  }
+  using AllRows = std::vector<std::map<uint64_t, std::vector<float>>>;
+  AllRows Rows() const { return {tables_->Rows(0), tables_->Rows(1)}; }
+  static void ExpectNear(const AllRows& rows, const AllRows& expected, float error) {
+    for (size_t t = 0; t < rows.size(); ++t) {
+      ASSERT_EQ(rows[t].size(), expected[t].size());
+      for (const auto& [key, floats] : rows[t]) {
+        EXPECT_THAT(floats, testing::Pointwise(testing::FloatNear(error), expected[t].at(key)))
+            << "table " << t << ", key " << key;
+      }
+    }
+  }
+
+  std::string card_;
+  TablesPs* tables_ = nullptr;
+  uint64_t step_ = 0;
+};
+
+// Each batch finds what those before it have made of the rows, as in sync: and so at the end of
+// each unit the ps have sync's rows, but for rounding.
+TEST_F(WriteBackOnCuda, OfOneWorkerThePsHaveTheRowsOfSyncAtTheEndOfEachUnit) {
+  for (const std::string optimizer : {"sgd", "adagrad", "row_wise_adagrad", "adam", "rmsprop"}) {
+    SCOPED_TRACE(optimizer);
+    for (v1::TableSpec& table : *assignment_.mutable_spec()->mutable_tables()) {
+      v1::OptimizerSpec& spec = *table.mutable_optimizer();
+      if (optimizer == "sgd") spec.mutable_sgd();
+      if (optimizer == "adagrad") spec.mutable_adagrad();
+      if (optimizer == "row_wise_adagrad") spec.mutable_row_wise_adagrad();
+      if (optimizer == "adam") spec.mutable_adam()->set_epsilon(1e-3f);
+      if (optimizer == "rmsprop") spec.mutable_rmsprop()->set_epsilon(1e-3f);
+      spec.set_l2(0.01f);
+      spec.set_clip_norm(0.05f);
+    }
+    std::vector<AllRows> expected;
+    SetCache(0);
+    Open(v1::SYNC, "cpu");
+    std::vector<double> losses;
+    for (const uint64_t batches : {7, 18, 25, 1}) {
+      losses.push_back(Train(batches));
+      expected.push_back(Rows());
+    }
+    for (const bool at_once : {true, false}) {
+      SetCache(1 << 20);
+      const double written = metrics_.card_rows_written.Value();
+      Open(v1::ASYNC, card_, at_once);
+      size_t unit = 0;
+      for (const uint64_t batches : {7, 18, 25, 1}) {
+        SCOPED_TRACE(absl::StrCat("unit ", unit));
+        EXPECT_NEAR(Train(batches), losses[unit], 1e-5);
+        ExpectNear(Rows(), expected[unit++], 2e-5f);
+      }
+      EXPECT_EQ(tables_->whole_rows, 2 * kIds) << "each row of both tables came once";
+      EXPECT_EQ(tables_->pushed_rows, 0u);
+      EXPECT_EQ(2 * (metrics_.card_rows_written.Value() - written), tables_->changed_rows)
+          << "both tables have the keys of one key set";
+    }
+  }
+}
+
+// Whatever the card has no slot for the ps trains, and what gives up its slot is written back then.
+// With rates so small that gradients hardly depend on the steps before, rows end where sync's do,
+// if none is lost and none counts twice.
+TEST_F(WriteBackOnCuda, WithFewSlotsRowsComeAndGoAndEveryGradientCountsOnce) {
+  constexpr float kRate = 1e-3f;
+  v1::JobSpec& spec = *assignment_.mutable_spec();
+  spec.mutable_model()->mutable_optimizer()->set_learning_rate(kRate);
+  for (v1::TableSpec& table : *spec.mutable_tables()) {
+    table.mutable_optimizer()->set_learning_rate(kRate);
+    table.mutable_optimizer()->mutable_sgd();
+  }
+  SetCache(0);
+  Open(v1::SYNC, "cpu");
+  Train(25);
+  const AllRows expected = Rows();
+  // 16 slots of 2 * (1 + 5) floats, of 30 rows.
+  SetCache(16 * 12 * sizeof(float));
+  const double evicted = metrics_.card_rows_evicted.Value();
+  for (const bool at_once : {true, false}) {
+    Open(v1::ASYNC, card_, at_once);
+    for (int unit = 0; unit < 5; ++unit) Train(5);
+    EXPECT_GT(tables_->pushed_rows, 50u);
+    EXPECT_GT(tables_->changed_rows, 50u);
+    // A sample's gradient is worth up to rate / 8 in a row of the first table.
+    ExpectNear(Rows(), expected, kRate / 500);
+  }
+  EXPECT_GT(metrics_.card_rows_evicted.Value(), evicted + 20);
+}
+
+// Where others may train the same rows, too, a row is pulled again after max_age batches, and keeps
+// what was made of it here.
+TEST_F(WriteBackOnCuda, BesideOtherWorkersRowsArePulledAnewWithWhatWasMadeOfThemHere) {
+  SetCache(1 << 20);
+  assignment_.mutable_spec()->mutable_train()->mutable_row_cache()->set_max_age(3);
+  std::vector<AllRows> rows;
+  for (const uint32_t workers : {1u, 2u}) {
+    assignment_.set_workers(workers);
+    for (const bool at_once : {true, false}) {
+      Open(v1::ASYNC, card_, at_once);
+      Train(7);
+      Train(18);
+      rows.push_back(Rows());
+      if (workers == 1) {
+        EXPECT_EQ(tables_->whole_rows, 2 * kIds);
+      } else {
+        EXPECT_GT(tables_->whole_rows, 4 * kIds);
+      }
+    }
+  }
+  // The other worker does nothing.
+  for (const AllRows& of : rows) ExpectNear(of, rows[0], 2e-5f);
+}
+
+TEST_F(WriteBackOnCuda, EvaluationsSeeWhatWasTrainedAndTrainingGoesOnFromThere) {
+  SetCache(1 << 20);
+  std::vector<AllRows> rows;
+  for (const bool evaluates : {false, true}) {
+    Open(v1::ASYNC, card_);
+    Train(10);
+    if (evaluates) {
+      const AllRows before = Rows();
+      Scorer scorer(context_.get());
+      v1::RecordRange range = Unit(0, 1).ranges(0);
+      range.set_end(kMany);
+      ASSERT_TRUE(
+          scorer.Score({range}, trainer_->next_step(), [](const auto&) { return absl::OkStatus(); })
+              .ok());
+      EXPECT_EQ(Rows(), before);
+    }
+    Train(15);
+    rows.push_back(Rows());
+  }
+  ExpectNear(rows[1], rows[0], 2e-5f);
+}
+
+TEST_F(WriteBackOnCuda, RowsThatMightNotFitTheLastPushAreRefused) {
+  // 2 GiB of changes, which the one ps would not take.
+  assignment_.mutable_spec()->mutable_consistency()->set_sparse(v1::ASYNC);
+  SetCache(uint64_t{4} << 30);
+  device_ = card_;
+  const auto context = NewContext();
+  EXPECT_EQ(context.status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(context.status().message()),
+              testing::AllOf(testing::StartsWith("train.row_cache: the rows that the card"),
+                             testing::HasSubstr("more than the 512 MiB that 1 ps take")));
+}
+
+}  // namespace
+}  // namespace tessera::worker
