@@ -26,13 +26,13 @@ TESSERA_HOST_DEVICE inline float* NumberOf(const TrainedRows& trained, uint32_t 
                          : trained.state + slot * trained.states + (i - trained.dim);
 }
 
-// Moves one element; its slots lie `stride` floats apart.
+// Moves element d of `dim`, of a row with these slots.
 template <typename Formula, size_t... k>
 TESSERA_HOST_DEVICE inline void UpdateElement(const typename Formula::Params& params,
                                               const typename Formula::Row& row, float g, float& w,
-                                              float* slots, int64_t stride,
+                                              float* slots, int64_t d, int64_t dim,
                                               std::index_sequence<k...>) {
-  Formula::Update(params, row, g, w, slots[static_cast<int64_t>(k) * stride]...);
+  Formula::Update(params, row, g, w, slots[static_cast<int64_t>(k) * dim + d]...);
 }
 
 // What moves all of a row's elements is made once where the row has slots of its own, which that
@@ -122,8 +122,8 @@ void MoveElements(Stream& stream, const TrainedRows& trained, const RowGradients
                   math::DecayWeight(params.rate * options.weight_decay, w);
                   const typename Formula::Row row =
                       by_row.shared == nullptr ? typename Formula::Row{} : by_row.shared[r];
-                  UpdateElement<Formula>(params, row, g, w,
-                                         trained.state + slot * trained.states + d, trained.dim,
+                  UpdateElement<Formula>(params, row, g, w, trained.state + slot * trained.states,
+                                         d, trained.dim,
                                          std::make_index_sequence<Formula::kSlots>());
                 });
 }

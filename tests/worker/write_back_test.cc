@@ -167,7 +167,7 @@ class WriteBackOnCuda : public TrainerTest {
     auto tables = std::make_unique<TablesPs>(assignment_.spec(), at_once);
     tables_ = tables.get();
     context_->parameters = std::move(tables);
-    context_->trained_blocks->CopyIn(std::vector<float>(context_->trained.size(), 0.0f));
+    context_->trained_blocks->CopyIn(std::vector<float>(context_->trained.size(), 0.5f));
     context_->statistics_blocks->CopyIn(std::vector<float>(context_->statistics.size(), 0.0f));
     const TableGradients dense[] = {context_->trained_blocks->Write(),
                                     context_->statistics_blocks->Write()};
@@ -326,6 +326,42 @@ TEST_F(WriteBackOnCuda, EvaluationsSeeWhatWasTrainedAndTrainingGoesOnFromThere) 
     rows.push_back(Rows());
   }
   ExpectNear(rows[1], rows[0], 2e-5f);
+}
+
+// The first step's gradients are beyond float16: it leaves no trace in rows that it had already.
+TEST_F(WriteBackOnCuda, AStepThatIsLeftOutTrainsNoRow) {
+  if (card_ != "emulated") GTEST_SKIP() << "a card need not round";
+  v1::JobSpec& spec = *assignment_.mutable_spec();
+  spec.mutable_train()->set_precision(v1::TrainSpec::FLOAT16);
+  spec.mutable_data()->mutable_columns()->RemoveLast();
+  spec.mutable_data()->mutable_columns(1)->mutable_table()->RemoveLast();
+  spec.mutable_tables()->RemoveLast();
+  spec.mutable_model()->set_name("layers");
+  spec.mutable_model()->set_loss(v1::MEAN_SQUARED_ERROR);
+  v1::LayerSpec* const flat = spec.mutable_model()->add_layers();
+  flat->set_name("flat");
+  flat->set_op("flatten");
+  flat->add_inputs("linear");
+  v1::LayerSpec* const product = spec.mutable_model()->add_layers();
+  product->set_name("product");
+  product->set_op("linear");
+  product->add_inputs("flat");
+  (*product->mutable_options()->mutable_fields())["units"].set_number_value(1);
+  // 2^16 * 2 * 5.4 / 8 is above 65504, and half of that is not.
+  std::ofstream csv(folder_ + "/train.csv");
+  for (uint64_t i = 0; i < kMany; ++i) csv << 6 << "," << i << "\n";
+  csv.close();
+  SetCache(1 << 20);
+  Open(v1::ASYNC, card_);
+  const double skipped = metrics_.skipped_steps.Value();
+  Train(1);
+  ASSERT_EQ(metrics_.skipped_steps.Value() - skipped, 1);
+  const std::map<uint64_t, std::vector<float>> left_out = tables_->Rows(0);
+  EXPECT_EQ(left_out.size(), kBatch);
+  EXPECT_EQ(tables_->changed_rows, kBatch) << "by nothing";
+  for (const auto& [key, row] : left_out) EXPECT_EQ(row[1], 0.1f) << "adagrad's first sum";
+  Train(2);
+  for (const auto& [key, row] : tables_->Rows(0)) EXPECT_EQ(row[1] > 0.1f, !left_out.contains(key));
 }
 
 TEST_F(WriteBackOnCuda, RowsThatMightNotFitTheLastPushAreRefused) {
