@@ -1,8 +1,11 @@
 #include "worker/kept_rows.h"
 
+#include <map>
 #include <memory>
+#include <set>
 
 #include "common/metrics/metrics.h"
+#include "common/partition.h"
 #include "tests/worker/dense_testing.h"
 
 namespace tessera::worker::testing {
@@ -18,7 +21,10 @@ class KeptRowsOnCuda : public ::testing::Test {
     v1::JobSpec spec;
     std::vector<Model::Input> inputs;
     for (const auto& [name, dim] : {std::pair("a", 4u), std::pair("b", 2u), std::pair("c", 8u)}) {
-      spec.add_tables()->set_name(name);
+      v1::TableSpec& table = *spec.add_tables();
+      table.set_name(name);
+      table.set_dim(dim);
+      table.mutable_optimizer()->mutable_adagrad();
       inputs.push_back({.table = name,
                         .table_index = static_cast<uint32_t>(inputs.size()),
                         .fields = 1,
@@ -35,6 +41,7 @@ class KeptRowsOnCuda : public ::testing::Test {
     other->add_table("c");
     plan_ = std::make_unique<EmbeddingPlan>(spec, inputs);
     ASSERT_EQ(plan_->key_sets().size(), 2u);
+    training_ = std::make_unique<RowTraining>(spec, *plan_);
   }
 
   std::unique_ptr<KeptRows> Open(KeptRows::Options options) {
@@ -55,6 +62,9 @@ class KeptRowsOnCuda : public ::testing::Test {
 
   std::unique_ptr<cuda::Stream> stream_;
   std::unique_ptr<EmbeddingPlan> plan_;
+  std::unique_ptr<RowTraining> training_;
+  const v1::PartitionMap map_ = NewPartitionMap(1, 16, std::vector<v1::PsAddress>(3));
+  const KeyRouter router_{map_};
   MetricsRegistry registry_;
   WorkerMetrics metrics_{registry_};
 };
@@ -122,6 +132,87 @@ TEST_F(KeptRowsOnCuda, MemoryIsTakenAnewWhereTablesHaveOverAQuarterMoreOrLessRow
   kept->SizeTo({2240, 2240, 1000});
   EXPECT_EQ(kept->slots(1), 512u);
   EXPECT_FALSE(Finds(*kept, 1));
+}
+
+// What a card that trains its rows is told: whose changes are taken from which slot, in the order
+// of their ps, and who comes to which, with its own changes where it had been there.
+TEST_F(KeptRowsOnCuda, WhatIsTrainedLeavesItsSlotForItsPsBeforeAnotherComes) {
+  // Embedding and slots, twice: 2 * 2 * 14 floats a slot of both key sets.
+  const auto kept =
+      Open({.bytes = 56 * sizeof(float) * 64, .training = training_.get(), .router = &router_});
+  ASSERT_EQ(kept->slots(0), 64u);
+  constexpr uint32_t kAge = 3;
+  kept->Begin(kAge, /*trains=*/true);
+  std::map<uint32_t, uint64_t> in_slot;
+  std::map<uint64_t, uint64_t> unwritten;  // batches that trained it, by key
+  size_t left = 0, own_changes = 0, trained_by_ps = 0;
+  for (uint64_t b = 0; b < 200; ++b) {
+    std::set<uint64_t> keys;
+    for (uint64_t i = 0; i < 40; ++i) {
+      const double u = RandomUniform(b, i);
+      keys.insert(static_cast<uint64_t>(u * u * u * 300));
+    }
+    PreparedBatch batch;
+    batch.keys.resize(1);
+    std::vector<uint32_t> position;
+    router_.Route(std::vector<uint64_t>(keys.begin(), keys.end()), &batch.keys[0].routed,
+                  &position);
+    kept->Find(0, &batch);
+    const CardBatch::Rows& rows = batch.card.rows()[0];
+    const CardBatch::Rows::Trained& trained = *TrainedRowsOf(batch, 0);
+    const uint32_t* const words = batch.card.words().data();
+    for (const RoutedKeys* of : {&rows.asked, &trained.whole, &trained.written}) {
+      ASSERT_EQ(of->begin.size(), 4u);
+      ASSERT_EQ(of->begin[3], of->keys.size());
+      for (uint32_t p = 0; p < 3; ++p) {
+        for (size_t i = of->begin[p]; i < of->begin[p + 1]; ++i) {
+          ASSERT_EQ(map_.owner(static_cast<int>(PartitionOf(of->keys[i], 16).value())), p);
+        }
+      }
+    }
+    for (size_t i = 0; i < trained.written.keys.size(); ++i) {
+      const uint64_t key = trained.written.keys[i];
+      ASSERT_EQ(in_slot.at(words[trained.written_slots + i]), key);
+      ASSERT_EQ(unwritten.erase(key), 1u) << key << " has not changed";
+    }
+    for (size_t i = 0; i < trained.whole.keys.size(); ++i) {
+      const uint32_t slot = words[trained.whole_slots + i], own = words[trained.own + i];
+      const uint64_t key = trained.whole.keys[i];
+      const bool was_there = in_slot.contains(slot) && in_slot.at(slot) == key;
+      ASSERT_EQ(own != cuda::kNoChange, was_there);
+      left += in_slot.contains(slot) && !was_there;
+      own_changes += was_there;
+      if (was_there) {
+        ASSERT_EQ(trained.written.keys[own], key);
+        ASSERT_EQ(words[trained.written_slots + own], slot);
+      }
+      in_slot[slot] = key;
+    }
+    for (size_t r = 0, fresh = 0; r < batch.keys[0].routed.keys.size(); ++r) {
+      const uint64_t key = batch.keys[0].routed.keys[r];
+      const uint32_t at = words[rows.at + r];
+      if (at < kept->slots(0)) {
+        ASSERT_EQ(in_slot.at(at), key);
+        ++unwritten[key];
+        continue;
+      }
+      ASSERT_EQ(at - kept->slots(0), fresh);
+      ASSERT_EQ(rows.asked.keys[fresh], key);
+      ASSERT_EQ(words[trained.pushed + fresh], r);
+      ++fresh;
+      ++trained_by_ps;
+    }
+  }
+  EXPECT_GT(left, 100u);
+  EXPECT_GT(own_changes, 100u);
+  EXPECT_GT(trained_by_ps, 100u);
+  const KeptRows::Unwritten rest = kept->TakeUnwritten(0);
+  for (size_t i = 0; i < rest.keys.keys.size(); ++i) {
+    EXPECT_EQ(in_slot.at(rest.slots[i]), rest.keys.keys[i]);
+    EXPECT_EQ(unwritten.erase(rest.keys.keys[i]), 1u);
+  }
+  EXPECT_TRUE(unwritten.empty());
+  EXPECT_TRUE(kept->TakeUnwritten(0).slots.empty());
 }
 
 }  // namespace

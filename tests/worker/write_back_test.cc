@@ -9,89 +9,95 @@ namespace {
 
 constexpr uint32_t kPartitions = 8;
 
-// The tables of a job, on one ps. Calls are answered as soon as they are made, or when they are
+// The tables of a job, on two ps. Calls are answered as soon as they are made, or when they are
 // waited for.
 class TablesPs final : public ParameterClient {
  public:
-  TablesPs(const v1::JobSpec& spec, bool at_once) : at_once_(at_once) {
-    std::vector<uint32_t> all(kPartitions);
-    std::iota(all.begin(), all.end(), 0u);
-    partitions_ = std::make_unique<ps::PartitionSet>(*ps::PartitionSet::New(kPartitions, all));
-    for (const v1::PsTable& table : JobTables(spec)) {
-      auto made = ps::Table::New(table, spec.seed(), partitions_.get());
-      EXPECT_TRUE(made.ok()) << made.status();
-      tables.push_back(*std::move(made));
+  TablesPs(const v1::JobSpec& spec, const v1::PartitionMap& map, bool at_once) : at_once_(at_once) {
+    for (int p = 0; p < map.ps_size(); ++p) {
+      std::vector<uint32_t> owned;
+      for (uint32_t i = 0; i < kPartitions; ++i) {
+        if (map.owner(static_cast<int>(i)) == static_cast<uint32_t>(p)) owned.push_back(i);
+      }
+      Ps& ps = ps_.emplace_back();
+      ps.partitions =
+          std::make_unique<ps::PartitionSet>(*ps::PartitionSet::New(kPartitions, owned));
+      for (const v1::PsTable& table : JobTables(spec)) {
+        auto made = ps::Table::New(table, spec.seed(), ps.partitions.get());
+        EXPECT_TRUE(made.ok()) << made.status();
+        ps.tables.push_back(*std::move(made));
+      }
     }
   }
 
   std::unique_ptr<PendingCall> Pull(absl::Span<const TableRows> reads,
                                     const PullOptions& options) override {
-    return Start([this, reads = std::vector(reads.begin(), reads.end()),
-                  read_only = options.read_only] {
-      for (const TableRows& read : reads) {
-        std::vector<uint8_t> statuses(read.keys->keys.size());
-        whole_rows += read.whole ? statuses.size() : 0;
-        const absl::Status status =
-            tables[read.table]->Pull(read.keys->keys, read_only, read.rows, statuses.data(),
-                                     read.whole ? ps::RowPart::kWhole : ps::RowPart::kEmbedding);
-        if (!status.ok()) return status;
-      }
-      return absl::OkStatus();
-    });
+    return Start(
+        [this, reads = std::vector(reads.begin(), reads.end()), read_only = options.read_only] {
+          return ForEach(reads, [&](const TableRows& read, ps::Table& table,
+                                    absl::Span<const uint64_t> keys, size_t first) {
+            std::vector<uint8_t> statuses(keys.size());
+            whole_rows += read.whole ? keys.size() : 0;
+            return table.Pull(keys, read_only, read.rows + first * read.dim, statuses.data(),
+                              read.whole ? ps::RowPart::kWhole : ps::RowPart::kEmbedding);
+          });
+        });
   }
   std::unique_ptr<PendingCall> LookAhead(absl::Span<const TableRows>) override { return nullptr; }
   std::unique_ptr<PendingCall> Push(absl::Span<const TableGradients> writes, uint64_t sequence,
                                     double scale) override {
     return Start([this, writes = std::vector(writes.begin(), writes.end()), sequence, scale] {
-      for (const TableGradients& write : writes) {
-        if (!tables[write.table]->dense()) {
-          (write.changes ? changed_rows : pushed_rows) += write.keys->keys.size();
-        }
+      return ForEach(writes, [&](const TableGradients& write, ps::Table& table,
+                                 absl::Span<const uint64_t> keys, size_t first) {
+        if (!table.dense()) (write.changes ? changed_rows : pushed_rows) += keys.size();
         const ps::Table::Gradients of = {
-            .keys = write.keys->keys, .values = write.gradients, .changes = write.changes};
-        absl::Status status = tables[write.table]->CheckFinite(of);
-        if (status.ok()) status = tables[write.table]->Apply({&of, 1}, sequence, scale);
-        if (!status.ok()) return status;
-      }
-      return absl::OkStatus();
+            .keys = keys, .values = write.gradients + first * write.dim, .changes = write.changes};
+        absl::Status status = table.CheckFinite(of);
+        status.Update(table.CheckOwned(keys));
+        return status.ok() ? table.Apply({&of, 1}, sequence, scale) : status;
+      });
     });
   }
   std::unique_ptr<PendingCall> Assign(absl::Span<const TableGradients> values) override {
-    for (const TableGradients& of : values) {
-      const ps::Table::Gradients block = {.keys = of.keys->keys, .values = of.gradients};
-      EXPECT_TRUE(tables[of.table]->Assign(block).ok());
-    }
-    return Start([] { return absl::OkStatus(); });
+    return Start([this, values = std::vector(values.begin(), values.end())] {
+      return ForEach(values, [&](const TableGradients& of, ps::Table& table,
+                                 absl::Span<const uint64_t> keys, size_t first) {
+        return table.Assign({.keys = keys, .values = of.gradients + first * of.dim});
+      });
+    });
   }
   absl::StatusOr<PushProgress> GetProgress(uint64_t confirmed) override {
     return PushProgress{confirmed, confirmed};
   }
   absl::StatusOr<std::vector<uint64_t>> CountRows() override {
-    std::vector<uint64_t> rows;
-    for (const auto& table : tables) rows.push_back(table->rows());
-    return rows;
+    return absl::UnimplementedError("no share is asked for");
   }
 
   // Embedding and slots of every row of a table, by key.
   std::map<uint64_t, std::vector<float>> Rows(size_t table) const {
     std::map<uint64_t, std::vector<float>> all;
-    const ps::RowStore& store = tables[table]->store();
     std::vector<float> room;
-    for (const PartitionId partition : partitions_->owned()) {
-      store.VisitPartition(partition, [&](absl::Span<const ps::Row* const> rows) {
-        for (const ps::Row* row : rows) {
-          const absl::Span<const float> floats = store.layout().Floats(row, room);
-          all[row->key].assign(floats.begin(), floats.end());
-        }
-      });
+    for (const Ps& ps : ps_) {
+      const ps::RowStore& store = ps.tables[table]->store();
+      for (const PartitionId partition : ps.partitions->owned()) {
+        store.VisitPartition(partition, [&](absl::Span<const ps::Row* const> rows) {
+          for (const ps::Row* row : rows) {
+            const absl::Span<const float> floats = store.layout().Floats(row, room);
+            all[row->key].assign(floats.begin(), floats.end());
+          }
+        });
+      }
     }
     return all;
   }
 
-  std::vector<std::unique_ptr<ps::Table>> tables;
   uint64_t whole_rows = 0, pushed_rows = 0, changed_rows = 0;
 
  private:
+  struct Ps {
+    std::unique_ptr<ps::PartitionSet> partitions;
+    std::vector<std::unique_ptr<ps::Table>> tables;
+  };
   class Call final : public PendingCall {
    public:
     explicit Call(std::function<absl::Status()> run) : run_(std::move(run)) {}
@@ -110,9 +116,23 @@ class TablesPs final : public ParameterClient {
     if (at_once_) call->Wait().IgnoreError();
     return call;
   }
+  // call(of, its table at a ps, keys of that ps, the first one's place among all)
+  template <typename Tables, typename Call>
+  absl::Status ForEach(const Tables& all, Call call) {
+    for (const auto& of : all) {
+      for (size_t p = 0; p < ps_.size(); ++p) {
+        const size_t first = of.keys->begin[p], count = of.keys->begin[p + 1] - first;
+        const absl::Status status =
+            call(of, *ps_[p].tables[of.table],
+                 absl::MakeConstSpan(of.keys->keys).subspan(first, count), first);
+        if (!status.ok()) return status;
+      }
+    }
+    return absl::OkStatus();
+  }
 
   const bool at_once_;
-  std::unique_ptr<ps::PartitionSet> partitions_;
+  std::vector<Ps> ps_;
 };
 
 class WriteBackOnCuda : public TrainerTest {
@@ -131,6 +151,8 @@ class WriteBackOnCuda : public TrainerTest {
       csv << (id + other) % 3 % 2 << "," << id << "," << other << "\n";
     }
     csv.close();
+    *assignment_.mutable_partitions() =
+        NewPartitionMap(1, kPartitions, std::vector<v1::PsAddress>(2));
     v1::JobSpec& spec = *assignment_.mutable_spec();
     spec.set_seed(3);
     spec.mutable_data()->mutable_columns(1)->add_table("embedding");
@@ -164,7 +186,7 @@ class WriteBackOnCuda : public TrainerTest {
     auto context = NewContext();
     ASSERT_TRUE(context.ok()) << context.status();
     context_ = *std::move(context);
-    auto tables = std::make_unique<TablesPs>(assignment_.spec(), at_once);
+    auto tables = std::make_unique<TablesPs>(assignment_.spec(), assignment_.partitions(), at_once);
     tables_ = tables.get();
     context_->parameters = std::move(tables);
     context_->trained_blocks->CopyIn(std::vector<float>(context_->trained.size(), 0.5f));
@@ -270,14 +292,18 @@ TEST_F(WriteBackOnCuda, WithFewSlotsRowsComeAndGoAndEveryGradientCountsOnce) {
   const AllRows expected = Rows();
   // 16 slots of 2 * (1 + 5) floats, of 30 rows.
   SetCache(16 * 12 * sizeof(float));
+  assignment_.mutable_spec()->mutable_train()->mutable_row_cache()->set_max_age(2);
   const double evicted = metrics_.card_rows_evicted.Value();
-  for (const bool at_once : {true, false}) {
-    Open(v1::ASYNC, card_, at_once);
-    for (int unit = 0; unit < 5; ++unit) Train(5);
-    EXPECT_GT(tables_->pushed_rows, 50u);
-    EXPECT_GT(tables_->changed_rows, 50u);
-    // A sample's gradient is worth up to rate / 8 in a row of the first table.
-    ExpectNear(Rows(), expected, kRate / 500);
+  for (const uint32_t workers : {1, 2}) {
+    assignment_.set_workers(workers);
+    for (const bool at_once : {true, false}) {
+      Open(v1::ASYNC, card_, at_once);
+      for (int unit = 0; unit < 5; ++unit) Train(5);
+      EXPECT_GT(tables_->pushed_rows, 50u);
+      EXPECT_GT(tables_->changed_rows, 50u);
+      // A sample's gradient is worth up to rate / 8 in a row of the first table.
+      ExpectNear(Rows(), expected, kRate / 500);
+    }
   }
   EXPECT_GT(metrics_.card_rows_evicted.Value(), evicted + 20);
 }
@@ -365,7 +391,7 @@ TEST_F(WriteBackOnCuda, AStepThatIsLeftOutTrainsNoRow) {
 }
 
 TEST_F(WriteBackOnCuda, RowsThatMightNotFitTheLastPushAreRefused) {
-  // 2 GiB of changes, which the one ps would not take.
+  // 2 GiB of changes, which two ps would not take.
   assignment_.mutable_spec()->mutable_consistency()->set_sparse(v1::ASYNC);
   SetCache(uint64_t{4} << 30);
   device_ = card_;
@@ -373,7 +399,7 @@ TEST_F(WriteBackOnCuda, RowsThatMightNotFitTheLastPushAreRefused) {
   EXPECT_EQ(context.status().code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(context.status().message()),
               testing::AllOf(testing::StartsWith("train.row_cache: the rows that the card"),
-                             testing::HasSubstr("more than the 512 MiB that 1 ps take")));
+                             testing::HasSubstr("more than the 1024 MiB that 2 ps take")));
 }
 
 }  // namespace
