@@ -96,9 +96,9 @@ absl::Status Table::CheckAssigned(absl::Span<const uint64_t> keys) const {
 
 absl::Status Table::CheckWhole() const {
   const char* why = nullptr;
-  if (dense()) why = "its rows hold dense parameters";
   if (sync()) why = "it is in sync mode";
   if (every_row()) why = "each step moves every row";
+  if (by_tensor()) why = "the steps of its rows depend on each other";
   if (admission_ != nullptr) why = "its admission counts the gradients of a key";
   if (why == nullptr) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
@@ -158,6 +158,10 @@ absl::Status Table::PullFloats(absl::Span<const uint64_t> keys, bool read_only, 
 
 absl::StatusOr<RowCounts> Table::FindOrMake(absl::Span<const uint64_t> keys, bool read_only,
                                             float* values, uint8_t* statuses, RowPart part) {
+  if (dense() && part == RowPart::kWhole) {
+    TESSERA_RETURN_IF_ERROR(CheckAssigned(keys));
+    return store_.FindOrCreate(keys, values, statuses, nullptr, part);
+  }
   if (read_only || dense()) {
     if (tier_ != nullptr) return tier_->Find(keys, values, statuses);
     return store_.Find(keys, values, statuses);

@@ -34,7 +34,7 @@ CardPooling::CardPooling(const EmbeddingPlan* plan, Executor* executor,
       staged_{Staged(stream_), Staged(stream_)},
       gradient_at_(plan->lookups().size()),
       pushed_at_(plan->lookups().size()),
-      training_(options.training),
+      optimizers_(options.optimizers),
       change_at_(plan->lookups().size()),
       unwritten_(plan->key_sets().size()),
       last_changes_(plan->lookups().size()) {
@@ -269,7 +269,7 @@ void CardPooling::Train(const PreparedBatch& batch, double learning_rate_scale) 
         .at = StagedOf(batch).buffer.words() + batch.card.rows()[key_set].at,
         .rows = static_cast<int64_t>(batch.keys[key_set].routed.keys.size()),
         .slots = kept_.slots(key_set)};
-    training_->Train(stream_, l, kept_.trained(l), gradients, learning_rate_scale);
+    (*optimizers_)[l].Train(stream_, kept_.trained(l), gradients, learning_rate_scale);
   }
 }
 

@@ -21,7 +21,7 @@ namespace tessera::worker {
 // What PoolRows and UnpoolGradients do, on the executor's card: the distinct rows of a batch travel
 // to it, and their gradients back. Rows may also be kept there from batch to batch: those are
 // neither pulled nor copied. Which rows these are the worker decides while it prepares a batch, so
-// that the card looks nothing up. With KeptRows::Options::training it trains them, too: their
+// that the card looks nothing up. With KeptRows::Options::optimizers it trains them, too: their
 // gradients stay on the card, and what is pushed of them is by how much they have changed. What a
 // batch needs may travel while the one before it is
 // computed: there are two sets of buffers, each of the size of the largest batch and a quarter
@@ -118,8 +118,8 @@ class CardPooling {
   std::vector<size_t> gradient_at_;  // by lookup, in gradients_
   std::vector<size_t> pushed_at_;    // in gradients_host_, and in pushed_
   // Where the card trains its rows.
-  const RowTraining* const training_;
-  cuda::Memory pushed_;  // of gradients_, those that are pushed
+  const std::vector<CardOptimizer>* const optimizers_;  // by lookup
+  cuda::Memory pushed_;                                 // of gradients_, those that are pushed
   cuda::Memory changes_, changes_host_;
   std::vector<size_t> change_at_;                 // by lookup, in both
   std::vector<KeptRows::Unwritten> unwritten_;    // by key set

@@ -22,6 +22,13 @@ bool HasRing(const v1::Assignment& assignment) {
   return WorkersCallEachOther(assignment.spec(), assignment.task()) && assignment.workers() > 1;
 }
 
+// As RowCacheSpec.write_back says.
+bool TrainsDenseOnCard(const JobContext& context) {
+  return context.card_trains() && context.assignment.workers() == 1 && !context.sync_dense &&
+         !context.averages() && !context.spec().model().optimizer().has_lamb() &&
+         !context.trained.empty();
+}
+
 // Null for a model without dense parameters.
 absl::StatusOr<std::unique_ptr<DenseReduction>> NewReduction(const JobContext& context,
                                                              const v1::CallHeader& header,
@@ -100,17 +107,21 @@ absl::StatusOr<std::unique_ptr<JobContext>> NewJobContext(const v1::Assignment& 
   if (context->executor->stream() != nullptr) {
     const v1::RowCacheSpec& cache = spec.train().row_cache();
     if (cache.write_back()) {
-      context->training = std::make_unique<RowTraining>(spec, *context->plan);
+      for (const EmbeddingPlan::Lookup& lookup : context->plan->lookups()) {
+        const v1::TableSpec& table = spec.tables(static_cast<int>(lookup.table));
+        context->card_optimizers.emplace_back(table.optimizer(), lookup.dim);
+      }
     }
-    context->card = std::make_unique<CardPooling>(context->plan.get(), context->executor.get(),
-                                                  KeptRows::Options{
-                                                      .bytes = cache.bytes(),
-                                                      .share = cache.share(),
-                                                      .metrics = options.metrics,
-                                                      .pool = options.pool,
-                                                      .training = context->training.get(),
-                                                      .router = context->router.get(),
-                                                  });
+    context->card = std::make_unique<CardPooling>(
+        context->plan.get(), context->executor.get(),
+        KeptRows::Options{
+            .bytes = cache.bytes(),
+            .share = cache.share(),
+            .metrics = options.metrics,
+            .pool = options.pool,
+            .optimizers = context->card_trains() ? &context->card_optimizers : nullptr,
+            .router = context->router.get(),
+        });
     TESSERA_RETURN_IF_ERROR(WithContext(context->executor->status(), "train.row_cache"));
   }
 
@@ -124,6 +135,13 @@ absl::StatusOr<std::unique_ptr<JobContext>> NewJobContext(const v1::Assignment& 
       dense_table, TrainedLayout(spec.model(), *context->model), *context->router);
   context->statistics_blocks = std::make_unique<DenseBlocks>(
       dense_table + 1, DenseLayout::Flat(context->statistics.size()), *context->router);
+
+  if (TrainsDenseOnCard(*context)) {
+    context->dense_training = std::make_unique<DenseTraining>(
+        dense_table, spec.model().optimizer(), context->trained.size(), *context->router,
+        context->executor.get());
+    TESSERA_RETURN_IF_ERROR(WithContext(context->executor->status(), "train.row_cache.write_back"));
+  }
 
   v1::CallHeader header;
   header.set_job_id(assignment.job_id());
@@ -168,19 +186,19 @@ void PlaceLookups(const JobContext& context, PreparedBatch* batch) {
   for (size_t l = 0; l < lookups.size(); ++l) {
     batch->rows[l].resize(PulledKeys(*batch, lookups[l].key_set).keys.size() * lookups[l].dim);
   }
-  if (context.training == nullptr) return;
+  if (!context.card_trains()) return;
   batch->whole_rows.resize(lookups.size());
   for (size_t l = 0; l < lookups.size(); ++l) {
     const auto* const trained = TrainedRowsOf(*batch, lookups[l].key_set);
     const size_t rows = trained == nullptr ? 0 : trained->whole.keys.size();
-    batch->whole_rows[l].resize(rows * (lookups[l].dim + context.training->states(l)));
+    batch->whole_rows[l].resize(rows * context.card_optimizers[l].floats());
   }
 }
 
 absl::Status BeginPooling(JobContext* context, Pooled what) {
   if (context->card == nullptr) return absl::OkStatus();
   const bool trains = what == Pooled::kToTrain;
-  const bool alone = context->training != nullptr && context->assignment.workers() == 1;
+  const bool alone = context->card_trains() && context->assignment.workers() == 1;
   const uint32_t max_age = trains && !alone ? CardRowAgeOf(context->spec()) : CardPooling::kAnyAge;
   if (context->spec().train().row_cache().share() > 0 && max_age > 0) {
     TESSERA_ASSIGN_OR_RETURN(const std::vector<uint64_t> rows, context->parameters->CountRows());
@@ -209,7 +227,7 @@ std::vector<TableRows> EmbeddingReads(const JobContext& context, PreparedBatch* 
     const auto* const trained = TrainedRowsOf(*batch, lookup.key_set);
     if (trained == nullptr || trained->whole.keys.empty()) continue;
     reads.push_back({.table = lookup.table,
-                     .dim = lookup.dim + context.training->states(l),
+                     .dim = context.card_optimizers[l].floats(),
                      .keys = &trained->whole,
                      .rows = batch->whole_rows[l].data(),
                      .whole = true});

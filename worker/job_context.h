@@ -10,6 +10,7 @@
 #include "tessera/v1/cluster.pb.h"
 #include "worker/batch_pipeline.h"
 #include "worker/cancellation.h"
+#include "worker/card_optimizer.h"
 #include "worker/card_pooling.h"
 #include "worker/data/data_source.h"
 #include "worker/data/stoppable_file_system.h"
@@ -17,6 +18,7 @@
 #include "worker/dense/model.h"
 #include "worker/dense_blocks.h"
 #include "worker/dense_reduction.h"
+#include "worker/dense_training.h"
 #include "worker/embedding.h"
 #include "worker/parameter_client.h"
 #include "worker/status_board.h"
@@ -47,8 +49,11 @@ struct JobContext {
   std::unique_ptr<KeyRouter> router;    // immutable
   std::unique_ptr<ParameterClient> parameters;
   std::unique_ptr<Executor> executor;
-  std::unique_ptr<RowTraining> training;  // of rows that a card keeps; null: it trains none
-  std::unique_ptr<CardPooling> card;      // null: rows are pooled on the CPU
+  // By lookup, where a card trains the rows that it keeps; else none.
+  std::vector<CardOptimizer> card_optimizers;
+  bool card_trains() const { return !card_optimizers.empty(); }
+  std::unique_ptr<CardPooling> card;              // null: rows are pooled on the CPU
+  std::unique_ptr<DenseTraining> dense_training;  // null: dense parameters are trained by the ps
   // Of Batch::sparse: whose ids say which samples losses of ranking and metrics compare; -1: none.
   int32_t group_column = -1;
   int32_t evaluation_group_column = -1;

@@ -30,7 +30,7 @@ KeptRows::KeptRows(const EmbeddingPlan* plan, cuda::Stream* stream, const Option
       share_(options.share),
       metrics_(options.metrics),
       pool_(options.pool),
-      training_(options.training),
+      optimizers_(options.optimizers),
       router_(options.router) {
   uint64_t slot_bytes = 0;
   for (size_t l = 0; l < plan_.lookups().size(); ++l) slot_bytes += SlotFloats(l) * sizeof(float);
@@ -42,7 +42,7 @@ KeptRows::KeptRows(const EmbeddingPlan* plan, cuda::Stream* stream, const Option
 size_t KeptRows::SlotFloats(size_t lookup) const {
   const size_t dim = plan_.lookups()[lookup].dim;
   // Rows that are trained are there twice: as they are, and as their ps has them.
-  return training_ == nullptr ? dim : 2 * (dim + training_->states(lookup));
+  return optimizers_ == nullptr ? dim : 2 * size_t{(*optimizers_)[lookup].floats()};
 }
 
 void KeptRows::SizeTo(absl::Span<const uint64_t> table_rows) {
@@ -72,8 +72,8 @@ void KeptRows::Take(absl::Span<const uint32_t> slots) {
     };
     Kept& kept = kept_.emplace_back();
     kept.rows = take(lookup.dim);
-    if (training_ == nullptr) continue;
-    const size_t states = training_->states(l);
+    if (optimizers_ == nullptr) continue;
+    const size_t states = (*optimizers_)[l].states();
     if (states > 0) kept.state = take(states);
     kept.at_ps = take(lookup.dim + states);
   }
@@ -83,12 +83,12 @@ void KeptRows::Take(absl::Span<const uint32_t> slots) {
 }
 
 absl::Status KeptRows::CheckChanges(absl::Span<const uint32_t> slots) const {
-  if (training_ == nullptr) return absl::OkStatus();
+  if (optimizers_ == nullptr) return absl::OkStatus();
   uint64_t bytes = 0;
   for (size_t l = 0; l < plan_.lookups().size(); ++l) {
     const EmbeddingPlan::Lookup& lookup = plan_.lookups()[l];
-    bytes += slots[lookup.key_set] *
-             (sizeof(uint64_t) + (lookup.dim + training_->states(l)) * sizeof(float));
+    bytes +=
+        slots[lookup.key_set] * (sizeof(uint64_t) + (*optimizers_)[l].floats() * sizeof(float));
   }
   // The rest is for the batch itself, and for ps that have more than their share of the rows.
   const uint64_t most = kMaxPushBytes / 2 * router_->ps_count();
@@ -101,7 +101,7 @@ absl::Status KeptRows::CheckChanges(absl::Span<const uint32_t> slots) const {
 
 void KeptRows::Begin(uint32_t max_age, bool trains) {
   max_age_ = max_age;
-  trains = trains && training_ != nullptr;
+  trains = trains && optimizers_ != nullptr;
   if (std::exchange(trains_, trains) != trains) Forget();
 }
 
@@ -113,7 +113,7 @@ cuda::TrainedRows KeptRows::trained(size_t lookup) const {
   if (kept_.empty()) return {};
   const Kept& kept = kept_[lookup];
   return {.dim = plan_.lookups()[lookup].dim,
-          .states = training_->states(lookup),
+          .states = (*optimizers_)[lookup].states(),
           .rows = kept.rows.data(),
           .state = kept.state.data(),
           .at_ps = kept.at_ps.data()};

@@ -7,9 +7,9 @@
 #include "cuda/memory.h"
 #include "cuda/stream.h"
 #include "worker/batch_pipeline.h"
+#include "worker/card_optimizer.h"
 #include "worker/embedding.h"
 #include "worker/row_slots.h"
-#include "worker/row_training.h"
 #include "worker/worker_metrics.h"
 
 namespace tessera::worker {
@@ -26,7 +26,7 @@ class KeptRows {
     WorkerMetrics* metrics = nullptr;
     TaskPool* pool = nullptr;  // shares large batches; may be null
     // Both or neither: the card can train what it keeps, and takes memory for it.
-    const RowTraining* training = nullptr;
+    const std::vector<CardOptimizer>* optimizers = nullptr;  // by lookup
     const KeyRouter* router = nullptr;
   };
   // What the options point to, `plan` and `stream` are borrowed and outlive it.
@@ -36,7 +36,7 @@ class KeptRows {
   // forgotten, where some key set's slots are to be over a quarter more or less.
   void SizeTo(absl::Span<const uint64_t> table_rows);
   // Before the first batch of a pipeline. A row is used in so many batches after the one that
-  // pulled it. `trains`: with a training, the batches change the rows. Forgets what was kept for
+  // pulled it. `trains`: with optimizers, the batches change the rows. Forgets what was kept for
   // batches of the other kind.
   void Begin(uint32_t max_age, bool trains = false);
   // Changes are lost.
@@ -56,14 +56,14 @@ class KeptRows {
   // As cuda::BatchRows has them.
   uint32_t slots(size_t key_set) const { return slots_.empty() ? 0 : slots_[key_set].slots(); }
   float* rows(size_t lookup) const { return kept_.empty() ? nullptr : kept_[lookup].rows.data(); }
-  // With a training.
+  // With optimizers.
   cuda::TrainedRows trained(size_t lookup) const;
 
  private:
   // Of the card, by lookup.
   struct Kept {
     cuda::Memory rows;  // [slots, dim]
-    // With a training.
+    // With optimizers.
     cuda::Memory state;  // [slots, states]
     cuda::Memory at_ps;  // [slots, dim + states]
   };
@@ -85,7 +85,7 @@ class KeptRows {
   const double share_;
   WorkerMetrics* const metrics_;
   TaskPool* const pool_;
-  const RowTraining* const training_;
+  const std::vector<CardOptimizer>* const optimizers_;
   const KeyRouter* const router_;
   uint32_t max_age_ = 0;
   bool trains_ = false;

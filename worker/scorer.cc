@@ -47,6 +47,7 @@ absl::StatusOr<Scorer::Summary> Scorer::Score(const std::vector<v1::RecordRange>
   context_->trained_blocks->CopyOut(absl::MakeSpan(context_->trained));
   context_->statistics_blocks->CopyOut(absl::MakeSpan(context_->statistics));
 
+  context_->executor->KeepParametersOnCard(false);
   // The rows of one call are those of one time, as nearly as the ps have them.
   TESSERA_RETURN_IF_ERROR(BeginPooling(context_, Pooled::kToScore));
   Summary summary;

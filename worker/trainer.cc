@@ -143,6 +143,7 @@ absl::StatusOr<double> Trainer::TrainBatches(const v1::Train& unit, const Batch&
   Stopwatch watch;
   const std::vector<uint32_t>& order = Order(unit, records.size);
   TESSERA_RETURN_IF_ERROR(BeginPooling(context_, Pooled::kToTrain));
+  TESSERA_RETURN_IF_ERROR(BeginDense());
   const auto fill = [&](size_t thread, PreparedBatch* batch) {
     const uint64_t first = std::min<uint64_t>(batch->index * unit.batch_size(), order.size());
     const uint64_t last = std::min<uint64_t>(first + unit.batch_size(), order.size());
@@ -189,8 +190,10 @@ absl::StatusOr<double> Trainer::TrainBatches(const v1::Train& unit, const Batch&
       watch.AddTo(metrics.push_seconds);
       TESSERA_RETURN_IF_ERROR(StartPull(batch.get(), /*sync=*/true, step)->Wait());
     }
-    context_->trained_blocks->CopyOut(absl::MakeSpan(context_->trained));
-    context_->statistics_blocks->CopyOut(absl::MakeSpan(context_->statistics));
+    if (context_->dense_training == nullptr) {
+      context_->trained_blocks->CopyOut(absl::MakeSpan(context_->trained));
+      context_->statistics_blocks->CopyOut(absl::MakeSpan(context_->statistics));
+    }
     watch.AddTo(metrics.pull_seconds);
     next = pipeline.Next();
     watch.AddTo(metrics.read_seconds);
@@ -217,9 +220,7 @@ absl::StatusOr<double> Trainer::TrainBatches(const v1::Train& unit, const Batch&
     if (computed.counts) {
       CollectGradients(*batch);
       TESSERA_RETURN_IF_ERROR(CheckFinite(step, computed.loss));
-      if (context_->card != nullptr) {
-        context_->card->Train(*batch, LearningRateScale(unit, batch->index));
-      }
+      TrainOnCard(*batch, LearningRateScale(unit, batch->index));
     }
     CollectChanges(*batch, /*is_last=*/next == nullptr);
     TESSERA_RETURN_IF_ERROR(context_->executor->status());
@@ -281,7 +282,7 @@ std::unique_ptr<PendingCall> Trainer::StartPull(PreparedBatch* batch, bool sync,
     batch->ahead.reset();
     reads = EmbeddingReads(*context_, batch);
   }
-  if (context_->sync_dense == sync) {
+  if (context_->sync_dense == sync && context_->dense_training == nullptr) {
     reads.push_back(context_->trained_blocks->Read());
     reads.push_back(context_->statistics_blocks->Read());
   }
@@ -367,36 +368,60 @@ void Trainer::CollectGradients(const PreparedBatch& batch) {
     context_->card->CopyGradients(absl::MakeSpan(embedding_gradients_));
   }
   Clip(batch);
-  if (context_->reduction != nullptr) return;
+  if (context_->reduction != nullptr || context_->dense_training != nullptr) return;
   context_->trained_blocks->CopyIn(trained_gradient_);
   context_->statistics_blocks->CopyIn(statistics_gradient_);
 }
 
+absl::Status Trainer::BeginDense() {
+  if (context_->dense_training == nullptr) return absl::OkStatus();
+  const TableRows reads[] = {context_->dense_training->Read(), context_->statistics_blocks->Read()};
+  TESSERA_RETURN_IF_ERROR(context_->parameters->Pull(reads, {})->Wait());
+  context_->statistics_blocks->CopyOut(absl::MakeSpan(context_->statistics));
+  statistics_sum_.assign(context_->statistics.size(), 0);
+  context_->dense_training->Begin();
+  return context_->executor->status();
+}
+
+void Trainer::TrainOnCard(const PreparedBatch& batch, double learning_rate_scale) {
+  if (context_->card_trains()) context_->card->Train(batch, learning_rate_scale);
+  if (context_->dense_training == nullptr) return;
+  context_->dense_training->Train(learning_rate_scale);
+  for (size_t i = 0; i < statistics_sum_.size(); ++i) {
+    context_->statistics[i] -= statistics_gradient_[i];
+    statistics_sum_[i] += statistics_gradient_[i];
+  }
+}
+
 void Trainer::CollectChanges(const PreparedBatch& batch, bool is_last) {
   changes_.clear();
-  if (context_->training == nullptr || context_->card == nullptr) return;
+  if (!context_->card_trains()) return;
   const auto lookups = context_->plan->lookups();
-  const auto add = [&](size_t l, const CardPooling::Changes& changes) {
-    if (changes.keys == nullptr) return;
-    const uint32_t floats = lookups[l].dim + context_->training->states(l);
+  const auto add = [&](size_t l, const RoutedKeys& keys, const float* values) {
     changes_.push_back({.table = lookups[l].table,
-                        .dim = floats,
-                        .keys = changes.keys,
-                        .gradients = changes.values,
+                        .dim = context_->card_optimizers[l].floats(),
+                        .keys = &keys,
+                        .gradients = values,
                         .changes = true});
   };
   for (size_t l = 0; l < lookups.size(); ++l) {
-    CardPooling::Changes changes = context_->card->ChangesOf(l, batch);
+    const CardPooling::Changes changes = context_->card->ChangesOf(l, batch);
     if (changes.keys == nullptr) continue;
     // The card's next batch has its own where these are.
-    const size_t floats = lookups[l].dim + context_->training->states(l);
-    written_[l].assign(changes.values, changes.values + changes.keys->keys.size() * floats);
-    changes.values = written_[l].data();
-    add(l, changes);
+    const size_t floats = changes.keys->keys.size() * context_->card_optimizers[l].floats();
+    written_[l].assign(changes.values, changes.values + floats);
+    add(l, *changes.keys, written_[l].data());
   }
   if (!is_last) return;
   const std::vector<CardPooling::Changes> rest = context_->card->TakeChanges();
-  for (size_t l = 0; l < lookups.size(); ++l) add(l, rest[l]);
+  for (size_t l = 0; l < lookups.size(); ++l) {
+    if (rest[l].keys != nullptr) add(l, *rest[l].keys, rest[l].values);
+  }
+  if (context_->dense_training == nullptr) return;
+  changes_.push_back(context_->dense_training->TakeChanges());
+  // Their optimizer adds gradients up.
+  context_->statistics_blocks->CopyIn(statistics_sum_);
+  changes_.push_back(context_->statistics_blocks->Write());
 }
 
 void Trainer::Clip(const PreparedBatch& batch) {
@@ -466,7 +491,7 @@ std::unique_ptr<PendingCall> Trainer::StartPush(const PreparedBatch& batch, uint
   writes.insert(writes.end(), changes_.begin(), changes_.end());
   if (context_->reduction != nullptr) {
     context_->reduction->AddWrites(&writes);
-  } else if (has_gradients) {
+  } else if (has_gradients && context_->dense_training == nullptr) {
     writes.push_back(context_->trained_blocks->Write());
     writes.push_back(context_->statistics_blocks->Write());
   }

@@ -65,6 +65,10 @@ class Trainer {
   // blocks, where a push reads it.
   void CollectGradients(const PreparedBatch& batch);
   absl::Status CheckFinite(uint64_t step, double loss) const;
+  // Where the card trains the dense parameters: they go there.
+  absl::Status BeginDense();
+  // What the card trains, after a step that counts.
+  void TrainOnCard(const PreparedBatch& batch, double learning_rate_scale);
   // Where a card trains its rows: by how much those have changed whose changes the push of this
   // batch brings, which of the last one are all.
   void CollectChanges(const PreparedBatch& batch, bool is_last);
@@ -90,6 +94,7 @@ class Trainer {
   std::vector<std::vector<float>> embedding_gradients_;  // by lookup: [PushedKeys, dim]
   std::vector<TableGradients> changes_;                  // of the batch
   std::vector<std::vector<float>> written_;              // by lookup; those of ChangesOf
+  std::vector<float> statistics_sum_;                    // of gradients, with dense_training
   std::vector<float> trained_gradient_;
   std::vector<float> statistics_gradient_;
   // Of the first task of classes 0 and 1, of the unit so far.

@@ -194,12 +194,15 @@ TEST_F(LocalCommandsTest, ACardThatTrainsItsRowsLearnsWhatSyncLearns) {
   }
   ASSERT_EQ(RunLocal("sync", {"--output", "json", "--device", "cpu"}, "1"), 0) << err_;
   const double expected = LastObject()["metrics"]["validation"]["logloss"];
-  const std::vector<std::string> trains = {"--output", "json",
-                                           "--device", device,
-                                           "--set",    "consistency.sparse=async",
-                                           "--set",    "train.row_cache.bytes=10000000",
-                                           "--set",    "train.row_cache.write_back=true"};
+  std::vector<std::string> trains = {"--output", "json",
+                                     "--device", device,
+                                     "--set",    "consistency.sparse=async",
+                                     "--set",    "train.row_cache.bytes=10000000",
+                                     "--set",    "train.row_cache.write_back=true"};
   ASSERT_EQ(RunLocal("trained", trains, "1"), 0) << err_;
+  EXPECT_NEAR(LastObject()["metrics"]["validation"]["logloss"], expected, 1e-3);
+  trains.insert(trains.end(), {"--set", "consistency.dense=async"});
+  ASSERT_EQ(RunLocal("dense", trains, "1"), 0) << err_;
   EXPECT_NEAR(LastObject()["metrics"]["validation"]["logloss"], expected, 1e-3);
   EXPECT_EQ(RunLocal("two", trains), 2);
   EXPECT_NE(err_.find("workers: found 2, expected 1: with train.row_cache.write_back"),

@@ -157,19 +157,37 @@ TEST_F(WholeRowsTest, RowsOfBfloat16TravelAsFloatsAndMoveByLessThanTheirPrecisio
 TEST_F(WholeRowsTest, AreRefusedWhereAPsMustSeeTheGradients) {
   v1::PsTable admitted = AdagradTable(v1::ASYNC);
   admitted.mutable_spec()->mutable_admission()->set_after_sightings(2);
+  v1::PsTable lamb = DenseTable("t", kDim, v1::ASYNC);
+  lamb.mutable_spec()->mutable_optimizer()->mutable_lamb();
   struct Case {
     v1::PsTable table;
     const char* why;
   };
-  for (const Case& of : {Case{AdagradTable(v1::SYNC), "it is in sync mode"},
-                         Case{DenseTable("t", kDim, v1::ASYNC), "hold dense parameters"},
-                         Case{admitted, "its admission counts"}}) {
+  for (const Case& of :
+       {Case{AdagradTable(v1::SYNC), "it is in sync mode"}, Case{lamb, "depend on each other"},
+        Case{admitted, "its admission counts"}}) {
     ShardedJob job(Job({of.table}), 1, files_, clock_);
+    ASSERT_OK(job.status());
     const PendingPull pull(job.shard(0), WholePullOf({1}));
     EXPECT_FAILS(pull.status(), StatusCode::kInvalidArgument, of.why);
     EXPECT_FAILS(job.shard(0).Push(CallOf(ChangesOf(0, {1}, Normals(1, 2 * kDim)))),
                  StatusCode::kInvalidArgument, of.why);
   }
+}
+
+TEST_F(WholeRowsTest, BlocksOfDenseParametersAreWholeRowsToo) {
+  v1::PsTable table = DenseTable("dense", kDim, v1::ASYNC);
+  table.mutable_spec()->mutable_optimizer()->mutable_adagrad();
+  ShardedJob job(Job({table}), 1, files_, clock_);
+  const PendingPull early(job.shard(0), WholePullOf({0, 1}));
+  EXPECT_FAILS(early.status(), StatusCode::kFailedPrecondition, "block 0 of the dense parameters");
+  EXPECT_FAILS(job.shard(0).Push(CallOf(ChangesOf(0, {1}, Normals(1, 2 * kDim)))),
+               StatusCode::kFailedPrecondition, "block 1 of the dense parameters");
+  job.Assign({{.table = 0, .keys = {0, 1}, .values = {1, 2, 3, 4, 5, 6}}});
+  EXPECT_EQ(PullWhole(job.shard(0), {0, 1}),
+            (std::vector<float>{1, 2, 3, 0.1f, 0.1f, 0.1f, 4, 5, 6, 0.1f, 0.1f, 0.1f}));
+  ASSERT_OK(PushAll(job.shard(0), ChangesOf(0, {1}, {1, 1, 1, 2, 2, 2})));
+  EXPECT_EQ(PullWhole(job.shard(0), {1}), (std::vector<float>{5, 6, 7, 2.1f, 2.1f, 2.1f}));
 }
 
 TEST_F(WholeRowsTest, WrongSizesAndNumbersAreNamedAndChangeNothing) {

@@ -41,7 +41,9 @@ class KeptRowsOnCuda : public ::testing::Test {
     other->add_table("c");
     plan_ = std::make_unique<EmbeddingPlan>(spec, inputs);
     ASSERT_EQ(plan_->key_sets().size(), 2u);
-    training_ = std::make_unique<RowTraining>(spec, *plan_);
+    for (const EmbeddingPlan::Lookup& lookup : plan_->lookups()) {
+      optimizers_.emplace_back(spec.tables(static_cast<int>(lookup.table)).optimizer(), lookup.dim);
+    }
   }
 
   std::unique_ptr<KeptRows> Open(KeptRows::Options options) {
@@ -62,7 +64,7 @@ class KeptRowsOnCuda : public ::testing::Test {
 
   std::unique_ptr<cuda::Stream> stream_;
   std::unique_ptr<EmbeddingPlan> plan_;
-  std::unique_ptr<RowTraining> training_;
+  std::vector<CardOptimizer> optimizers_;  // by lookup
   const v1::PartitionMap map_ = NewPartitionMap(1, 16, std::vector<v1::PsAddress>(3));
   const KeyRouter router_{map_};
   MetricsRegistry registry_;
@@ -139,7 +141,7 @@ TEST_F(KeptRowsOnCuda, MemoryIsTakenAnewWhereTablesHaveOverAQuarterMoreOrLessRow
 TEST_F(KeptRowsOnCuda, WhatIsTrainedLeavesItsSlotForItsPsBeforeAnotherComes) {
   // Embedding and slots, twice: 2 * 2 * 14 floats a slot of both key sets.
   const auto kept =
-      Open({.bytes = 56 * sizeof(float) * 64, .training = training_.get(), .router = &router_});
+      Open({.bytes = 56 * sizeof(float) * 64, .optimizers = &optimizers_, .router = &router_});
   ASSERT_EQ(kept->slots(0), 64u);
   constexpr uint32_t kAge = 3;
   kept->Begin(kAge, /*trains=*/true);

@@ -37,7 +37,7 @@ class TablesPs final : public ParameterClient {
           return ForEach(reads, [&](const TableRows& read, ps::Table& table,
                                     absl::Span<const uint64_t> keys, size_t first) {
             std::vector<uint8_t> statuses(keys.size());
-            whole_rows += read.whole ? keys.size() : 0;
+            whole_rows += read.whole && !table.dense() ? keys.size() : 0;
             return table.Pull(keys, read_only, read.rows + first * read.dim, statuses.data(),
                               read.whole ? ps::RowPart::kWhole : ps::RowPart::kEmbedding);
           });
@@ -49,7 +49,7 @@ class TablesPs final : public ParameterClient {
     return Start([this, writes = std::vector(writes.begin(), writes.end()), sequence, scale] {
       return ForEach(writes, [&](const TableGradients& write, ps::Table& table,
                                  absl::Span<const uint64_t> keys, size_t first) {
-        if (!table.dense()) (write.changes ? changed_rows : pushed_rows) += keys.size();
+        (table.dense() ? dense_blocks : write.changes ? changed_rows : pushed_rows) += keys.size();
         const ps::Table::Gradients of = {
             .keys = keys, .values = write.gradients + first * write.dim, .changes = write.changes};
         absl::Status status = table.CheckFinite(of);
@@ -91,7 +91,8 @@ class TablesPs final : public ParameterClient {
     return all;
   }
 
-  uint64_t whole_rows = 0, pushed_rows = 0, changed_rows = 0;
+  // Pulled, and pushed.
+  uint64_t whole_rows = 0, pushed_rows = 0, changed_rows = 0, dense_blocks = 0;
 
  private:
   struct Ps {
@@ -178,10 +179,11 @@ class WriteBackOnCuda : public TrainerTest {
     cache.set_bytes(bytes);
     cache.set_write_back(bytes > 0);
   }
-  // `sparse`: the mode of the tables; the dense parameters are in sync.
-  void Open(v1::Consistency sparse, const std::string& device, bool at_once = true) {
+  // `sparse`: the mode of the tables; the dense parameters are in sync, unless told otherwise.
+  void Open(v1::Consistency sparse, const std::string& device, bool at_once = true,
+            v1::Consistency dense = v1::SYNC) {
     assignment_.mutable_spec()->mutable_consistency()->set_sparse(sparse);
-    assignment_.mutable_spec()->mutable_consistency()->set_dense(v1::SYNC);
+    assignment_.mutable_spec()->mutable_consistency()->set_dense(dense);
     device_ = device;
     auto context = NewContext();
     ASSERT_TRUE(context.ok()) << context.status();
@@ -191,9 +193,9 @@ class WriteBackOnCuda : public TrainerTest {
     context_->parameters = std::move(tables);
     context_->trained_blocks->CopyIn(std::vector<float>(context_->trained.size(), 0.5f));
     context_->statistics_blocks->CopyIn(std::vector<float>(context_->statistics.size(), 0.0f));
-    const TableGradients dense[] = {context_->trained_blocks->Write(),
-                                    context_->statistics_blocks->Write()};
-    ASSERT_TRUE(context_->parameters->Assign(dense)->Wait().ok());
+    const TableGradients initial[] = {context_->trained_blocks->Write(),
+                                      context_->statistics_blocks->Write()};
+    ASSERT_TRUE(context_->parameters->Assign(initial)->Wait().ok());
     trainer_ = std::make_unique<Trainer>(context_.get(), PushProgress{});
     step_ = 0;
   }
@@ -275,6 +277,71 @@ TEST_F(WriteBackOnCuda, OfOneWorkerThePsHaveTheRowsOfSyncAtTheEndOfEachUnit) {
   }
 }
 
+// Where they are not in sync either, it trains the dense parameters, whose blocks travel at the
+// ends of a unit alone, and the statistics of a batch normalisation are the worker's until then.
+TEST_F(WriteBackOnCuda, OfOneWorkerTheDenseParametersAreTrainedThereToo) {
+  v1::JobSpec& spec = *assignment_.mutable_spec();
+  spec.mutable_model()->set_name("deepfm");
+  google::protobuf::Struct& options = *spec.mutable_model()->mutable_options();
+  (*options.mutable_fields())["batch_norm"].set_bool_value(true);
+  for (const int units : {7, 40}) {
+    (*options.mutable_fields())["hidden"].mutable_list_value()->add_values()->set_number_value(
+        units);
+  }
+  for (const std::string optimizer : {"sgd", "adagrad", "adam"}) {
+    SCOPED_TRACE(optimizer);
+    v1::OptimizerSpec& dense = *spec.mutable_model()->mutable_optimizer();
+    dense.set_learning_rate(0.01f);
+    dense.set_clip_norm(2);
+    if (optimizer == "sgd") dense.mutable_sgd();
+    if (optimizer == "adagrad") dense.mutable_adagrad();
+    if (optimizer == "adam") dense.mutable_adam()->set_epsilon(1e-3f);
+    SetCache(0);
+    Open(v1::SYNC, "cpu");
+    std::vector<AllRows> expected;
+    for (const uint64_t batches : {7, 18}) {
+      Train(batches);
+      expected.push_back({tables_->Rows(0), tables_->Rows(1), tables_->Rows(2), tables_->Rows(3)});
+    }
+    ASSERT_EQ(expected[0][2].size(), 1u);
+    ASSERT_EQ(expected[0][3].size(), 1u);
+    SetCache(1 << 20);
+    for (const bool at_once : {true, false}) {
+      Open(v1::ASYNC, card_, at_once, v1::ASYNC);
+      ASSERT_NE(context_->dense_training, nullptr);
+      size_t unit = 0;
+      for (const uint64_t batches : {7, 18}) {
+        SCOPED_TRACE(absl::StrCat("unit ", unit));
+        Train(batches);
+        ExpectNear({tables_->Rows(0), tables_->Rows(1), tables_->Rows(2), tables_->Rows(3)},
+                   expected[unit++], 5e-5f);
+      }
+      EXPECT_EQ(tables_->dense_blocks, 4u) << "two a unit";
+    }
+  }
+}
+
+TEST_F(WriteBackOnCuda, ThePsTrainDenseParametersThatTheCardCannot) {
+  v1::JobSpec& spec = *assignment_.mutable_spec();
+  SetCache(1 << 20);
+  const auto trains = [&](v1::Consistency dense) {
+    Open(v1::ASYNC, card_, true, dense);
+    return context_->dense_training != nullptr;
+  };
+  EXPECT_TRUE(trains(v1::ASYNC));
+  EXPECT_FALSE(trains(v1::SYNC));
+  spec.mutable_model()->set_ema_decay(0.9f);
+  EXPECT_FALSE(trains(v1::ASYNC));
+  spec.mutable_model()->clear_ema_decay();
+  spec.mutable_model()->mutable_optimizer()->mutable_lamb();
+  EXPECT_FALSE(trains(v1::ASYNC));
+  spec.mutable_model()->mutable_optimizer()->mutable_adam();
+  assignment_.set_workers(2);
+  EXPECT_FALSE(trains(v1::ASYNC));
+  assignment_.set_workers(1);
+  EXPECT_TRUE(trains(v1::BOUNDED));
+}
+
 // Whatever the card has no slot for the ps trains, and what gives up its slot is written back then.
 // With rates so small that gradients hardly depend on the steps before, rows end where sync's do,
 // if none is lost and none counts twice.
@@ -336,7 +403,7 @@ TEST_F(WriteBackOnCuda, EvaluationsSeeWhatWasTrainedAndTrainingGoesOnFromThere) 
   SetCache(1 << 20);
   std::vector<AllRows> rows;
   for (const bool evaluates : {false, true}) {
-    Open(v1::ASYNC, card_);
+    Open(v1::ASYNC, card_, true, v1::ASYNC);
     Train(10);
     if (evaluates) {
       const AllRows before = Rows();

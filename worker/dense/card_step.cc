@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "common/job/job_tables.h"
+#include "common/round_up.h"
 #include "cuda/dense/loss_scaling.h"
 #include "cuda/memory.h"
 #include "worker/dense/buffer.h"
@@ -28,14 +30,14 @@ CardStep::CardStep(const Model& model, cuda::Stream& stream)
       losses_(model.losses().size() + model.graph().losses().size()),
       trained_(model.trained_floats()),
       statistics_(model.statistics_floats()),
-      trained_at_(losses_ * kSumFloats + Buffer::kAlignFloats),
-      statistics_at_(trained_at_ + Buffer::RoundUp(trained_)),
+      statistics_at_(losses_ * kSumFloats + Buffer::kAlignFloats),
+      trained_at_(statistics_at_ + Buffer::RoundUp(statistics_)),
       keys_at_(Buffer::RoundUp(kTaskScalesAt + model.losses().size())),
       columns_at_(keys_at_ + Buffer::RoundUp(kKeyFloats * model.graph().nodes().size())),
       group_columns_(model.ranks() ? kGroupColumns : 0),
       mean_factors_(model.losses().size(), 1) {
   stream_.MakeCurrent();
-  const size_t floats = statistics_at_ + statistics_;
+  const size_t floats = trained_at_ + RoundUp(trained_, kDenseBlockFloats);
   given_memory_ = Memory(stream_, Memory::Where::kDevice, floats);
   given_host_ = Memory(stream_, Memory::Where::kHost, floats);
   given_ = {given_memory_.data(), floats};
@@ -137,8 +139,9 @@ void CardStep::ScaleBack(absl::Span<const absl::Span<float>> input_gradients) {
   for (const absl::Span<float> gradient : input_gradients) scale_back(gradient);
 }
 
-void CardStep::StartBack() {
-  stream_.StartCopyToHost(given_memory_.data(), given_host_.data(), given_.size());
+void CardStep::StartBack(bool with_trained) {
+  const size_t floats = trained_at_ + (with_trained ? trained_ : 0);
+  stream_.StartCopyToHost(given_memory_.data(), given_host_.data(), floats);
 }
 
 double CardStep::LossSum() const {
@@ -160,7 +163,7 @@ double CardStep::LossSum() const {
 bool CardStep::finite() const { return given_host_.data()[losses_ * kSumFloats] == 0; }
 
 void CardStep::CopyGradients(absl::Span<float> trained, absl::Span<float> statistics) const {
-  std::copy_n(given_host_.data() + trained_at_, trained_, trained.begin());
+  std::copy_n(given_host_.data() + trained_at_, trained.size(), trained.begin());
   std::copy_n(given_host_.data() + statistics_at_, statistics_, statistics.begin());
 }
 

@@ -33,6 +33,7 @@ class CardStep {
   void TaskLoss(size_t task, const float* outputs, float* gradient);
   void GraphLoss(size_t loss, const float* values, float* gradient);
   // The card's, to be written by the passes.
+  // [trained floats]; up to whole blocks of kDenseBlockFloats zeros follow.
   absl::Span<float> trained_gradient() const { return given_.subspan(trained_at_, trained_); }
   absl::Span<float> statistics_gradient() const {
     return given_.subspan(statistics_at_, statistics_);
@@ -42,12 +43,14 @@ class CardStep {
   // inputs, which are the card's.
   void ScaleBack(absl::Span<const absl::Span<float>> input_gradients);
 
-  // Brings what the step gives; it is there after the stream's next Synchronize.
-  void StartBack();
+  // Brings what the step gives, or all but the trained gradient; it is there after the stream's
+  // next Synchronize.
+  void StartBack(bool with_trained);
   // Of the losses above, weighted.
   double LossSum() const;
   // Whether all gradients that ScaleBack got are finite; where it got none, true.
   bool finite() const;
+  // `trained` may be empty: it stays where it is.
   void CopyGradients(absl::Span<float> trained, absl::Span<float> statistics) const;
 
  private:
@@ -60,7 +63,7 @@ class CardStep {
   cuda::Stream& stream_;
   // Of what the card gives: sums of losses, what AddNonFinite finds, and gradients.
   const size_t losses_;
-  const size_t trained_, statistics_, trained_at_, statistics_at_;
+  const size_t trained_, statistics_, statistics_at_, trained_at_;
   cuda::Memory given_memory_, given_host_;
   absl::Span<float> given_;
   // What it is told: numbers, random keys, then columns of RoundUp(batch).

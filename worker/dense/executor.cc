@@ -350,7 +350,8 @@ Executor::StepResult Executor::FinishStep() {
   if (stream_ == nullptr || !stream_->Synchronize().ok()) return result_;
   result_.loss_sum = card_step_->LossSum();
   result_.finite = gradient_scale_ == 1 || card_step_->finite();
-  card_step_->CopyGradients(trained_gradient_, statistics_gradient_);
+  card_step_->CopyGradients(keeps_parameters_ ? absl::Span<float>() : trained_gradient_,
+                            statistics_gradient_);
   return result_;
 }
 

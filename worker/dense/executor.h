@@ -58,6 +58,15 @@ class Executor {
   absl::Span<float> card_pooled(size_t input);                 // as pooled
   absl::Span<const float> card_pooled_gradient(size_t input);  // as pooled_gradient
 
+  // On a card alone. From now on, or (at first) no longer: steps take the trained parameters from
+  // where they lie on the card, in place of `trained`, and leave their gradients there, in place of
+  // `trained_gradient`. The caller fills and changes them, in the stream's order, between steps;
+  // passes that do not keep them overwrite them.
+  void KeepParametersOnCard(bool keep) { keeps_parameters_ = keep; }
+  // [trained floats, in whole blocks of kDenseBlockFloats]; behind them are zeros.
+  absl::Span<float> card_parameters();
+  absl::Span<const float> card_trained_gradient() const;
+
   // Outputs (logits, or values of a regression) [batch, width] of the first task, valid until the
   // next call: running statistics, no dropout.
   absl::Span<const float> Forward(absl::Span<const float> trained,
@@ -216,6 +225,7 @@ class Executor {
 
   // executor_cuda.cc
   void PlaceOnCard(size_t arena_floats, uint32_t capacity);
+  void TakeParameters();
   void StartForwardOnCard(absl::Span<const float> trained, absl::Span<const float> statistics);
   void StartStepOnCard(absl::Span<const float> trained, absl::Span<const float> statistics,
                        const Targets& targets, float loss_scale, Draws draws);
@@ -255,7 +265,8 @@ class Executor {
   absl::Span<float> trained_gradient_, statistics_gradient_;
   // On a card: the arena, what host_ stages, the parameters, and what travels besides.
   cuda::Memory device_arena_, host_;
-  cuda::Memory parameters_, parameters_host_;  // trained, then statistics
+  cuda::Memory parameters_, parameters_host_;  // trained, in whole blocks, then statistics
+  bool keeps_parameters_ = false;
   std::unique_ptr<CardStep> card_step_;
   std::vector<uint64_t> random_keys_;  // of a step on a card, by node
 };

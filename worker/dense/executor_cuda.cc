@@ -3,7 +3,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/failpoint.h"
+#include "common/job/job_tables.h"
 #include "common/log.h"
+#include "common/round_up.h"
 #include "cuda/dense/accumulate.h"
 #include "cuda/memory.h"
 #include "worker/dense/executor.h"
@@ -12,7 +14,9 @@ namespace tessera::worker {
 namespace {
 
 // Of a batch's work on a card, what its kernels depend on besides its size.
-constexpr uint64_t kForward = 0, kStep = 1, kWeighted = 2, kScaled = 4, kForms = 8;
+constexpr uint64_t kForward = 0, kStep = 1, kWeighted = 2, kScaled = 4, kKept = 8, kForms = 16;
+
+size_t InBlocks(uint64_t trained) { return RoundUp(trained, kDenseBlockFloats); }
 
 }  // namespace
 
@@ -58,21 +62,34 @@ void Executor::PlaceOnCard(size_t arena_floats, uint32_t capacity) {
   device_arena_ = Memory(*stream_, Memory::Where::kDevice, arena_floats);
   host_ = Memory(*stream_, Memory::Where::kHost, at);
   card_step_->Reserve(capacity);
+  TakeParameters();
+}
+
+void Executor::TakeParameters() {
   if (parameters_.data() != nullptr) return;
-  const size_t parameters = Buffer::RoundUp(model_.trained_floats()) + model_.statistics_floats();
-  parameters_ = Memory(*stream_, Memory::Where::kDevice, parameters);
-  parameters_host_ = Memory(*stream_, Memory::Where::kHost, parameters);
+  const size_t floats = InBlocks(model_.trained_floats()) + model_.statistics_floats();
+  parameters_ = cuda::Memory(*stream_, cuda::Memory::Where::kDevice, floats);
+  parameters_host_ = cuda::Memory(*stream_, cuda::Memory::Where::kHost, floats);
+}
+
+absl::Span<float> Executor::card_parameters() {
+  TakeParameters();
+  return {parameters_.data(), InBlocks(model_.trained_floats())};
+}
+
+absl::Span<const float> Executor::card_trained_gradient() const {
+  return card_step_->trained_gradient();
 }
 
 // Into pinned memory, from where the passes copy them.
 void Executor::StageParameters(absl::Span<const float> trained,
                                absl::Span<const float> statistics) {
   stream_->MakeCurrent();
-  const size_t statistics_at = Buffer::RoundUp(trained.size());
+  const size_t statistics_at = InBlocks(trained.size());
   BindParameters({parameters_.data(), trained.size()},
                  {parameters_.data() + statistics_at, statistics.size()});
   if (!stream_->status().ok()) return;
-  std::copy(trained.begin(), trained.end(), parameters_host_.data());
+  if (!keeps_parameters_) std::copy(trained.begin(), trained.end(), parameters_host_.data());
   std::copy(statistics.begin(), statistics.end(), parameters_host_.data() + statistics_at);
 }
 
@@ -92,7 +109,8 @@ void Executor::StartStepOnCard(absl::Span<const float> trained, absl::Span<const
   StageParameters(trained, statistics);
   BindGradients(card_step_->trained_gradient(), card_step_->statistics_gradient());
   const bool scaled = gradient_scale_ != 1;
-  const uint64_t form = kStep | (targets.weights.empty() ? 0 : kWeighted) | (scaled ? kScaled : 0);
+  const uint64_t form = kStep | (targets.weights.empty() ? 0 : kWeighted) | (scaled ? kScaled : 0) |
+                        (keeps_parameters_ ? kKept : 0);
   GiveToCard(form, [this, scaled] {
     RunForwardOnCard(true);
     RunLossesOnCard();
@@ -115,7 +133,9 @@ void Executor::GiveToCard(uint64_t form, absl::FunctionRef<void()> give) {
 }
 
 void Executor::RunForwardOnCard(bool training) {
-  stream_->CopyToDevice(parameters_host_.data(), parameters_.data(), parameters_.size());
+  const size_t kept = training && keeps_parameters_ ? InBlocks(model_.trained_floats()) : 0;
+  stream_->CopyToDevice(parameters_host_.data() + kept, parameters_.data() + kept,
+                        parameters_.size() - kept);
   for (const int32_t tensor : staged_inputs_) {
     stream_->CopyToDevice(HostValue(tensor).data(), Value(tensor).data(), Value(tensor).size());
   }
@@ -181,7 +201,7 @@ void Executor::StartGradientsFromCard() {
     stream_->StartCopyToHost(Gradient(storage).data(), HostGradient(tensor).data(),
                              Gradient(storage).size());
   }
-  card_step_->StartBack();
+  card_step_->StartBack(/*with_trained=*/!keeps_parameters_);
 }
 
 }  // namespace tessera::worker

@@ -1,5 +1,5 @@
 // Rows that a card trains, or an emulated one, against what a ps makes of the same gradients.
-#include "worker/row_training.h"
+#include "worker/card_optimizer.h"
 
 #include <memory>
 #include <numeric>
@@ -19,7 +19,7 @@ std::vector<float> Normals(uint64_t seed, size_t n, float scale) {
   return values;
 }
 
-class RowTrainingOnCuda : public CardTest {
+class CardOptimizerOnCuda : public CardTest {
  protected:
   static constexpr uint32_t kSlots = 7;
 
@@ -69,29 +69,22 @@ v1::OptimizerSpec Spec(const std::string& kind, bool options) {
   return spec;
 }
 
-TEST_F(RowTrainingOnCuda, MovesRowsAsAPsDoes) {
+TEST_F(CardOptimizerOnCuda, MovesRowsAsAPsDoes) {
   for (const std::string kind : {"sgd", "adagrad", "row_wise_adagrad", "momentum", "adam",
                                  "amsgrad", "rmsprop", "rmsprop_momentum", "adadelta", "ftrl"}) {
     for (const bool options : {false, true}) {
       for (const uint32_t dim : {1u, 3u, 8u, 33u, 300u}) {
         SCOPED_TRACE(absl::StrCat(kind, options ? " with options" : "", ", dim ", dim));
-        v1::JobSpec job;
-        v1::TableSpec& table = *job.add_tables();
+        v1::TableSpec table;
         table.set_name("t");
         table.set_dim(dim);
         *table.mutable_optimizer() = Spec(kind, options);
-        v1::ColumnSpec* const column = job.mutable_data()->add_columns();
-        column->set_name("c");
-        column->set_role(v1::SPARSE);
-        column->add_table("t");
-        const Model::Input input = {.table = "t", .table_index = 0, .fields = 1, .dim = dim};
-        const EmbeddingPlan plan(job, {&input, 1});
-        const RowTraining training(job, plan);
+        const CardOptimizer on_card(table.optimizer(), dim);
         const auto optimizer = ps::NewRowOptimizer(table, 1);
         ASSERT_TRUE(optimizer.ok()) << optimizer.status();
         const ps::RowLayout& layout = (*optimizer)->layout();
         const uint32_t states = layout.slot_floats();
-        ASSERT_EQ(training.states(0), states);
+        ASSERT_EQ(on_card.states(), states);
 
         // The rows of a ps, and the same in slots; slots that no row of the batch has stay.
         std::vector<float> rows = Normals(1, kSlots * dim, 1);
@@ -119,8 +112,8 @@ TEST_F(RowTrainingOnCuda, MovesRowsAsAPsDoes) {
           }
           (*optimizer)->Apply(moved, of_rows, 0.5, step);
           const Memory card_gradients = ToCard(gradients), card_at = ToCard(at);
-          training.Train(
-              *stream_, 0,
+          on_card.Train(
+              *stream_,
               {.dim = dim, .states = states, .rows = card_rows.data(), .state = card_state.data()},
               {.gradients = card_gradients.data(),
                .at = card_at.words(),
@@ -142,7 +135,7 @@ TEST_F(RowTrainingOnCuda, MovesRowsAsAPsDoes) {
   }
 }
 
-TEST_F(RowTrainingOnCuda, TakesWhatHasChangedAndPutsRowsBesideIt) {
+TEST_F(CardOptimizerOnCuda, TakesWhatHasChangedAndPutsRowsBesideIt) {
   constexpr int64_t kDim = 3, kStates = 2, kFloats = kDim + kStates;
   const std::vector<float> rows = Normals(1, kSlots * kDim, 1);
   const std::vector<float> state = Normals(2, kSlots * kStates, 1);
@@ -201,7 +194,7 @@ TEST_F(RowTrainingOnCuda, TakesWhatHasChangedAndPutsRowsBesideIt) {
   }
 }
 
-TEST_F(RowTrainingOnCuda, GathersRowsAndTakesNone) {
+TEST_F(CardOptimizerOnCuda, GathersRowsAndTakesNone) {
   const std::vector<float> from = Normals(1, 5 * 3, 1);
   const Memory card_from = ToCard(from), rows = ToCard(std::vector<uint32_t>{4, 0, 3});
   const Memory to = ToCard(std::vector<float>(9, 99.0f));

@@ -1,0 +1,26 @@
+#include "worker/card_optimizer.h"
+
+#include <type_traits>
+
+#include "common/job/optimizer.h"
+#include "common/job/optimizer_formula.h"
+
+namespace tessera::worker {
+
+CardOptimizer::CardOptimizer(const v1::OptimizerSpec& spec, uint32_t dim)
+    : spec_(spec), options_(RowOptionsOf(spec)), dim_(dim), states_(SlotsOf(spec).Floats(dim)) {}
+
+void CardOptimizer::Train(cuda::Stream& stream, const cuda::TrainedRows& rows,
+                          const cuda::RowGradients& gradients, double learning_rate_scale) const {
+  VisitOptimizer(
+      spec_, [&]<typename Formula>(std::type_identity<Formula>, typename Formula::Params params) {
+        params.rate = static_cast<float>(params.rate * learning_rate_scale);
+        // As on a ps: at rate 0 no row moves.
+        if (std::is_same_v<Formula, math::Ftrl> && params.rate == 0) return;
+        if constexpr (!std::is_same_v<Formula, math::Lamb>) {
+          cuda::TrainRows<Formula>(stream, rows, gradients, options_, params);
+        }
+      });
+}
+
+}  // namespace tessera::worker
