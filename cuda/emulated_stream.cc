@@ -1,5 +1,6 @@
 // Streams of a build without CUDA: emulated ones, for tests.
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <functional>
 #include <memory>
@@ -59,7 +60,11 @@ void Stream::CopyToHost(const float* device, float* host, size_t floats) {
 
 void Stream::StartCopyToHost(const float* device, float* host, size_t floats) {
   if (floats == 0) return;
-  Emulate([=, this] { arrivals_.push_back({host, {device, device + floats}}); });
+  Emulate([=, this] {
+    arrivals_.push_back({host, {device, device + floats}});
+    // Who reads it before it has arrived is seen, and who still needed what was there.
+    std::fill(host, host + floats, NAN);
+  });
 }
 
 void Stream::Copy(const float* from, float* to, size_t floats) {

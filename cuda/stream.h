@@ -26,8 +26,8 @@ class ProductPlans;
 //
 // In a build without CUDA there are emulated streams, for tests: kernels are compiled for the CPU
 // and run at once in loops, the card's memory is the machine's, and what StartCopyToHost copies
-// arrives with Synchronize, no sooner. They capture by keeping the loops. What they cannot show is
-// how threads of a card meet.
+// arrives with Synchronize, no sooner: until then there are no numbers. They capture by keeping the
+// loops. What they cannot show is how threads of a card meet.
 class Stream {
  public:
   // FAILED_PRECONDITION: built without CUDA, no driver, no such card; RESOURCE_EXHAUSTED: no room

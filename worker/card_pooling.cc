@@ -33,12 +33,14 @@ CardPooling::CardPooling(const EmbeddingPlan* plan, Executor* executor,
       kept_(plan, executor->stream(), options),
       staged_{Staged(stream_), Staged(stream_)},
       gradient_at_(plan->lookups().size()),
-      pushed_at_(plan->lookups().size()),
       optimizers_(options.optimizers),
-      change_at_(plan->lookups().size()),
       unwritten_(plan->key_sets().size()),
       last_changes_(plan->lookups().size()) {
   executor_.PoolOnCard();
+  for (Given& given : given_) {
+    given.pushed_at.resize(plan->lookups().size());
+    given.change_at.resize(plan->lookups().size());
+  }
 }
 
 void CardPooling::Begin(uint32_t max_age, bool afresh, bool trains) {
@@ -167,14 +169,15 @@ void CardPooling::TakeAndPut(const PreparedBatch& batch) {
   if (!kept_.trains()) return;
   const Staged& staged = StagedOf(batch);
   const uint32_t* const words = staged.buffer.words();
+  Given& given = GivenBy(batch);
   size_t floats = 0;
   for (size_t l = 0; l < plan_.lookups().size(); ++l) {
     const auto* const trained = TrainedRowsOf(batch, plan_.lookups()[l].key_set);
     floats = Buffer::RoundUp(floats);
-    change_at_[l] = floats;
+    given.change_at[l] = floats;
     if (trained != nullptr) floats += trained->written.keys.size() * kept_.trained(l).floats();
   }
-  float* const host = Room(stream_, Memory::Where::kHost, floats, &changes_host_);
+  float* const host = Room(stream_, Memory::Where::kHost, floats, &given.changes);
   float* const changes = Room(stream_, Memory::Where::kDevice, floats, &changes_);
   if (!stream_.status().ok()) return;
   for (size_t l = 0; l < plan_.lookups().size(); ++l) {
@@ -182,10 +185,10 @@ void CardPooling::TakeAndPut(const PreparedBatch& batch) {
     if (of == nullptr) continue;
     const cuda::TrainedRows trained = kept_.trained(l);
     cuda::TakeChanges(stream_, trained, words + of->written_slots,
-                      static_cast<int64_t>(of->written.keys.size()), changes + change_at_[l]);
+                      static_cast<int64_t>(of->written.keys.size()), changes + given.change_at[l]);
     cuda::PutRows(stream_, trained, staged.buffer.data() + staged.whole_at[l],
                   words + of->whole_slots, words + of->own,
-                  static_cast<int64_t>(of->whole.keys.size()), changes + change_at_[l]);
+                  static_cast<int64_t>(of->whole.keys.size()), changes + given.change_at[l]);
   }
   if (floats > 0) stream_.StartCopyToHost(changes, host, floats);
 }
@@ -193,7 +196,8 @@ void CardPooling::TakeAndPut(const PreparedBatch& batch) {
 CardPooling::Changes CardPooling::ChangesOf(size_t lookup, const PreparedBatch& batch) const {
   const auto* const trained = TrainedRowsOf(batch, plan_.lookups()[lookup].key_set);
   if (trained == nullptr || trained->written.keys.empty() || !stream_.status().ok()) return {};
-  return {.keys = &trained->written, .values = changes_host_.data() + change_at_[lookup]};
+  const Given& given = GivenBy(batch);
+  return {.keys = &trained->written, .values = given.changes.data() + given.change_at[lookup]};
 }
 
 size_t CardPooling::PlaceGradients(const PreparedBatch& batch, bool pushed,
@@ -212,9 +216,10 @@ size_t CardPooling::PlaceGradients(const PreparedBatch& batch, bool pushed,
 
 void CardPooling::Unpool(const PreparedBatch& batch) {
   const size_t floats = PlaceGradients(batch, /*pushed=*/false, &gradient_at_);
-  const size_t pushed_floats = PlaceGradients(batch, /*pushed=*/true, &pushed_at_);
+  Given& given = GivenBy(batch);
+  const size_t pushed_floats = PlaceGradients(batch, /*pushed=*/true, &given.pushed_at);
   stream_.MakeCurrent();
-  float* const host = Room(stream_, Memory::Where::kHost, pushed_floats, &gradients_host_);
+  float* const host = Room(stream_, Memory::Where::kHost, pushed_floats, &given.gradients);
   float* const device = Room(stream_, Memory::Where::kDevice, floats, &gradients_);
   if (!stream_.status().ok()) return;
   const uint32_t* const words = StagedOf(batch).buffer.words();
@@ -241,20 +246,23 @@ void CardPooling::Unpool(const PreparedBatch& batch) {
     const auto* const trained = TrainedRowsOf(batch, lookup.key_set);
     const auto rows = static_cast<int64_t>(PushedKeys(batch, lookup.key_set).keys.size());
     if (trained == nullptr) {
-      stream_.Copy(device + gradient_at_[l], pushed + pushed_at_[l],
+      stream_.Copy(device + gradient_at_[l], pushed + given.pushed_at[l],
                    static_cast<size_t>(rows) * lookup.dim);
     } else {
       cuda::GatherRows(stream_, device + gradient_at_[l], words + trained->pushed, rows, lookup.dim,
-                       pushed + pushed_at_[l]);
+                       pushed + given.pushed_at[l]);
     }
   }
   if (pushed_floats > 0) stream_.StartCopyToHost(pushed, host, pushed_floats);
 }
 
-void CardPooling::CopyGradients(absl::Span<std::vector<float>> gradients) const {
+void CardPooling::CopyGradients(const PreparedBatch& batch,
+                                absl::Span<std::vector<float>> gradients) const {
   if (!stream_.status().ok()) return;
+  const Given& given = GivenBy(batch);
   for (size_t l = 0; l < gradients.size(); ++l) {
-    CopyFloats(gradients_host_.data() + pushed_at_[l], gradients[l].size(), gradients[l].data());
+    CopyFloats(given.gradients.data() + given.pushed_at[l], gradients[l].size(),
+               gradients[l].data());
   }
 }
 
@@ -294,7 +302,7 @@ void CardPooling::CopyChanges(size_t lookup, absl::Span<const uint32_t> slots, f
   const auto floats = static_cast<size_t>(trained.floats());
   for (size_t begin = 0, n = 0; begin < slots.size(); begin += n, to += n * floats) {
     n = std::min(slots.size() - begin, std::max<size_t>(1, kPieceFloats / floats));
-    float* const host = Room(stream_, Memory::Where::kHost, n * floats, &changes_host_);
+    float* const host = Room(stream_, Memory::Where::kHost, n * floats, &given_[0].changes);
     // The slots' numbers, then the changes.
     const size_t words = Buffer::RoundUp(n);
     float* const device = Room(stream_, Memory::Where::kDevice, words + n * floats, &changes_);

@@ -61,8 +61,9 @@ class CardPooling {
   // `rows`: the pull of its rows, which is waited for no longer than the card works; null: they
   // are pulled later.
   void StageAhead(const PreparedBatch& next, PendingCall* rows);
-  // After the Synchronize: gradients[lookup] [PushedKeys, dim], which are so large already.
-  void CopyGradients(absl::Span<std::vector<float>> gradients) const;
+  // After the Synchronize, of the batch that was pooled last, or of the one before it:
+  // gradients[lookup] [PushedKeys, dim], which are so large already.
+  void CopyGradients(const PreparedBatch& batch, absl::Span<std::vector<float>> gradients) const;
 
   // Where the card trains its rows, after the Synchronize of the batch that was pooled last. One
   // step of the rows that it keeps, which the next batch finds; not where the batch is left out.
@@ -72,7 +73,7 @@ class CardPooling {
     const RoutedKeys* keys = nullptr;
     const float* values = nullptr;  // [keys, dim + optimizer floats]
   };
-  // Valid until the next Pool; without keys where there are none.
+  // Valid until the next Pool but one; without keys where there are none.
   Changes ChangesOf(size_t lookup, const PreparedBatch& batch) const;
   // After the last batch of a pipeline: all changes that the ps lack, by lookup; waits for the
   // card. Valid until the next call.
@@ -114,16 +115,23 @@ class CardPooling {
   uint64_t placed_ = 0;  // of the thread that places
   uint64_t pooled_ = 0;  // of the thread that computes, as is the rest
   std::array<Staged, 2> staged_;
-  cuda::Memory gradients_, gradients_host_;
-  std::vector<size_t> gradient_at_;  // by lookup, in gradients_
-  std::vector<size_t> pushed_at_;    // in gradients_host_, and in pushed_
+  // What a batch gives: the caller takes what one gave while the card works on the next.
+  struct Given {
+    cuda::Memory gradients;         // that are pushed
+    std::vector<size_t> pushed_at;  // by lookup
+    cuda::Memory changes;
+    std::vector<size_t> change_at;
+  };
+  Given& GivenBy(const PreparedBatch& batch) { return given_[batch.card.number() % 2]; }
+  const Given& GivenBy(const PreparedBatch& batch) const { return given_[batch.card.number() % 2]; }
+  std::array<Given, 2> given_;       // the machine's
+  cuda::Memory gradients_;           // of all rows of the batch, on the card
+  std::vector<size_t> gradient_at_;  // by lookup
   // Where the card trains its rows.
   const std::vector<CardOptimizer>* const optimizers_;  // by lookup
-  cuda::Memory pushed_;                                 // of gradients_, those that are pushed
-  cuda::Memory changes_, changes_host_;
-  std::vector<size_t> change_at_;                 // by lookup, in both
-  std::vector<KeptRows::Unwritten> unwritten_;    // by key set
-  std::vector<std::vector<float>> last_changes_;  // by lookup
+  cuda::Memory pushed_, changes_;                       // on the card, as Given has them
+  std::vector<KeptRows::Unwritten> unwritten_;          // by key set
+  std::vector<std::vector<float>> last_changes_;        // by lookup
 };
 
 }  // namespace tessera::worker

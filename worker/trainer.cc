@@ -178,21 +178,21 @@ absl::StatusOr<double> Trainer::TrainBatches(const v1::Train& unit, const Batch&
   watch.AddTo(metrics.read_seconds);
   std::unique_ptr<PendingCall> ahead;
   bool pulled_ahead = false;
+  bool started = false;  // the batch has been given to the card
   while (batch != nullptr) {
     const uint64_t step = StepOf(unit, batch->index);
     context_->board->SetDoing(absl::StrCat("training epoch ", unit.epoch() + 1, ", step ", step));
-    if (!pulled_ahead) ahead = StartPull(batch.get(), /*sync=*/false, step);
-    if (ahead != nullptr) TESSERA_RETURN_IF_ERROR(ahead->Wait());
-    if (context_->sync()) {
-      watch.AddTo(metrics.pull_seconds);
-      // The pull of a step says that all ps have what was pushed of the one before.
-      TESSERA_RETURN_IF_ERROR(finish_push());
-      watch.AddTo(metrics.push_seconds);
-      TESSERA_RETURN_IF_ERROR(StartPull(batch.get(), /*sync=*/true, step)->Wait());
-    }
-    if (context_->dense_training == nullptr) {
-      context_->trained_blocks->CopyOut(absl::MakeSpan(context_->trained));
-      context_->statistics_blocks->CopyOut(absl::MakeSpan(context_->statistics));
+    if (!started) {
+      if (!pulled_ahead) ahead = StartPull(batch.get(), /*sync=*/false, step);
+      if (ahead != nullptr) TESSERA_RETURN_IF_ERROR(ahead->Wait());
+      if (context_->sync()) {
+        watch.AddTo(metrics.pull_seconds);
+        // The pull of a step says that all ps have what was pushed of the one before.
+        TESSERA_RETURN_IF_ERROR(finish_push());
+        watch.AddTo(metrics.push_seconds);
+        TESSERA_RETURN_IF_ERROR(StartPull(batch.get(), /*sync=*/true, step)->Wait());
+      }
+      TakeDense();
     }
     watch.AddTo(metrics.pull_seconds);
     next = pipeline.Next();
@@ -202,15 +202,20 @@ absl::StatusOr<double> Trainer::TrainBatches(const v1::Train& unit, const Batch&
     ahead = pulled_ahead ? StartPull(next.get(), /*sync=*/false, step + 1) : nullptr;
     watch.AddTo(metrics.pull_seconds);
 
-    // In sync the rows of the next batch come after this one's push.
-    const auto stage_next = [&] {
-      if (context_->card == nullptr || next == nullptr) return;
+    if (!started) TESSERA_RETURN_IF_ERROR(StartCompute(*batch, unit, step));
+    if (context_->card != nullptr && next != nullptr && batch->batch.size > 0) {
+      // In sync the rows of the next batch come after this one's push.
       context_->card->StageAhead(*next, context_->sync_sparse ? nullptr : ahead.get());
-    };
-    Computed computed = {.loss = 0, .counts = false};
-    if (batch->batch.size > 0) {
-      TESSERA_ASSIGN_OR_RETURN(computed, Compute(*batch, unit, step, stage_next));
-      loss_sum += computed.loss;
+    }
+    TESSERA_ASSIGN_OR_RETURN(const Computed computed, FinishCompute(*batch, unit, step));
+    loss_sum += computed.loss;
+    if (computed.counts) TrainOnCard(*batch, LearningRateScale(unit, batch->index));
+    // While this batch is collected and pushed, a card works on the next.
+    started = MayStart(next.get(), ahead.get());
+    if (started) {
+      TESSERA_RETURN_IF_ERROR(ahead->Wait());
+      TakeDense();
+      TESSERA_RETURN_IF_ERROR(StartCompute(*next, unit, step + 1));
     }
     watch.AddTo(metrics.compute_seconds);
 
@@ -220,7 +225,6 @@ absl::StatusOr<double> Trainer::TrainBatches(const v1::Train& unit, const Batch&
     if (computed.counts) {
       CollectGradients(*batch);
       TESSERA_RETURN_IF_ERROR(CheckFinite(step, computed.loss));
-      TrainOnCard(*batch, LearningRateScale(unit, batch->index));
     }
     CollectChanges(*batch, /*is_last=*/next == nullptr);
     TESSERA_RETURN_IF_ERROR(context_->executor->status());
@@ -293,28 +297,46 @@ std::unique_ptr<PendingCall> Trainer::StartPull(PreparedBatch* batch, bool sync,
               .begins = MaxLeadOf(context_->spec().consistency()) > 0 ? step + 1 : 0});
 }
 
-absl::StatusOr<Trainer::Computed> Trainer::Compute(const PreparedBatch& batch,
-                                                   const v1::Train& unit, uint64_t step,
-                                                   absl::FunctionRef<void()> meanwhile) {
-  const v1::Assignment& assignment = context_->assignment;
-  const double all_samples =
-      context_->sync() ? static_cast<double>(SyncStepSamples(unit.window_records(),
-                                                             context_->spec().train().batch_size(),
-                                                             assignment.workers(), batch.index))
-                       : batch.batch.size;
+void Trainer::TakeDense() {
+  if (context_->dense_training != nullptr) return;
+  context_->trained_blocks->CopyOut(absl::MakeSpan(context_->trained));
+  context_->statistics_blocks->CopyOut(absl::MakeSpan(context_->statistics));
+}
+
+bool Trainer::MayStart(const PreparedBatch* next, PendingCall* rows) const {
+  return context_->card != nullptr && !context_->sync() && next != nullptr && rows != nullptr &&
+         rows->Done();
+}
+
+double Trainer::StepSamples(const PreparedBatch& batch, const v1::Train& unit) const {
+  if (!context_->sync()) return batch.batch.size;
+  return static_cast<double>(SyncStepSamples(unit.window_records(),
+                                             context_->spec().train().batch_size(),
+                                             context_->assignment.workers(), batch.index));
+}
+
+absl::Status Trainer::StartCompute(const PreparedBatch& batch, const v1::Train& unit,
+                                   uint64_t step) {
+  if (batch.batch.size == 0) return absl::OkStatus();
   TESSERA_RETURN_IF_ERROR(FillInputs(context_, batch));
   FindGroups(batch.batch, context_->group_column, &groups_);
-  const bool float16 = context_->model->precision() == Precision::kFloat16;
-  if (float16) context_->executor->ScaleGradients(loss_scale_.value());
+  if (context_->model->precision() == Precision::kFloat16) {
+    context_->executor->ScaleGradients(loss_scale_.value());
+  }
   context_->executor->StartStep(
       context_->trained, context_->model_statistics(),
       Targets(batch.batch.labels, static_cast<uint32_t>(batch.batch.label_width()),
               batch.batch.weights, groups_),
-      static_cast<float>(1 / all_samples), step, assignment.rank(),
+      static_cast<float>(1 / StepSamples(batch, unit)), step, context_->assignment.rank(),
       absl::MakeSpan(trained_gradient_),
       absl::MakeSpan(statistics_gradient_).subspan(0, context_->model->statistics_floats()));
   if (context_->card != nullptr) context_->card->Unpool(batch);
-  meanwhile();
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Trainer::Computed> Trainer::FinishCompute(const PreparedBatch& batch,
+                                                         const v1::Train& unit, uint64_t step) {
+  if (batch.batch.size == 0) return Computed{.loss = 0, .counts = false};
   const Executor::StepResult step_result = context_->executor->FinishStep();
   TESSERA_RETURN_IF_ERROR(context_->executor->status());
   // Subtracted, it moves the average towards the parameters as this step found them.
@@ -324,10 +346,11 @@ absl::StatusOr<Trainer::Computed> Trainer::Compute(const PreparedBatch& batch,
     statistics_gradient_[context_->ema_at + i] = forgets * (ema[i] - context_->trained[i]);
   }
   // Each rank's statistics count by its share of the step's samples.
-  const float share = static_cast<float>(batch.batch.size / all_samples);
+  const float share = static_cast<float>(batch.batch.size / StepSamples(batch, unit));
   for (float& g : statistics_gradient_) g *= share;
   KeepScores(batch.batch);
   Computed computed = {.loss = step_result.loss_sum};
+  const bool float16 = context_->model->precision() == Precision::kFloat16;
   if (const float scale = loss_scale_.value(); float16 && !loss_scale_.Update(step_result.finite)) {
     SPDLOG_INFO("step {}: gradients beyond float16 with a loss scale of {}; it is left out", step,
                 scale);
@@ -365,7 +388,7 @@ void Trainer::CollectGradients(const PreparedBatch& batch) {
         absl::MakeSpan(embedding_gradients_[l]));
   }
   if (context_->card != nullptr) {
-    context_->card->CopyGradients(absl::MakeSpan(embedding_gradients_));
+    context_->card->CopyGradients(batch, absl::MakeSpan(embedding_gradients_));
   }
   Clip(batch);
   if (context_->reduction != nullptr || context_->dense_training != nullptr) return;
@@ -407,7 +430,7 @@ void Trainer::CollectChanges(const PreparedBatch& batch, bool is_last) {
   for (size_t l = 0; l < lookups.size(); ++l) {
     const CardPooling::Changes changes = context_->card->ChangesOf(l, batch);
     if (changes.keys == nullptr) continue;
-    // The card's next batch has its own where these are.
+    // The batch after the next has its own where these are.
     const size_t floats = changes.keys->keys.size() * context_->card_optimizers[l].floats();
     written_[l].assign(changes.values, changes.values + floats);
     add(l, *changes.keys, written_[l].data());

@@ -4,7 +4,6 @@
 #include <memory>
 #include <vector>
 
-#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "tessera/v1/work.pb.h"
 #include "worker/dense/loss_scale.h"
@@ -16,7 +15,8 @@ namespace tessera::worker {
 // Runs Train units: for each batch pull, forward, backward, push. While a batch computes, the next
 // one is gathered and its keys are prepared, ps with rows on disk are told what it will ask for,
 // and rows of tables in async mode are pulled ahead (one batch of staleness). Tables in sync mode
-// are pulled when the step before has been applied. Not thread-safe.
+// are pulled when the step before has been applied. A card is given the next batch before this one
+// is pushed, where nothing is in sync and its rows are there. Not thread-safe.
 class Trainer {
  public:
   // Borrowed, outliving the trainer. `progress` (ParameterClient::GetProgress) is of whoever had
@@ -55,13 +55,22 @@ class Trainer {
     double loss = 0;     // the sum of the samples'
     bool counts = true;  // false: the step is left out, its gradients being beyond float16
   };
-  // Forward and backward. `meanwhile` is called once all of it has been given to the device. An
-  // error is the executor's.
-  absl::StatusOr<Computed> Compute(const PreparedBatch& batch, const v1::Train& unit, uint64_t step,
-                                   absl::FunctionRef<void()> meanwhile);
+  // The dense parameters that were pulled, for the next StartCompute.
+  void TakeDense();
+  // Whether the next batch may be given to a card while the one before is collected and pushed: in
+  // no sync mode, and with its rows here.
+  bool MayStart(const PreparedBatch* next, PendingCall* rows) const;
+  // Of all ranks.
+  double StepSamples(const PreparedBatch& batch, const v1::Train& unit) const;
+  // Forward and backward; nothing for a batch without samples, which does not count. On a card the
+  // first returns once it has been given all of it, and the second waits. An error is the
+  // executor's.
+  absl::Status StartCompute(const PreparedBatch& batch, const v1::Train& unit, uint64_t step);
+  absl::StatusOr<Computed> FinishCompute(const PreparedBatch& batch, const v1::Train& unit,
+                                         uint64_t step);
   // What the outputs were before the update, for the unit's result.
   void KeepScores(const Batch& batch);
-  // What Compute found, into embedding_gradients_ and, unless they are all-reduced, the dense
+  // What was computed, into embedding_gradients_ and, unless they are all-reduced, the dense
   // blocks, where a push reads it.
   void CollectGradients(const PreparedBatch& batch);
   absl::Status CheckFinite(uint64_t step, double loss) const;

@@ -171,7 +171,7 @@ class PoolingOnCuda : public ::testing::Test {
     card_->Unpool(batch);
     meanwhile();
     ASSERT_TRUE(stream_->Synchronize().ok()) << stream_->status();
-    card_->CopyGradients(absl::MakeSpan(found));
+    card_->CopyGradients(batch, absl::MakeSpan(found));
     for (size_t l = 0; l < rows.size(); ++l) {
       SCOPED_TRACE(absl::StrCat("lookup ", l));
       EXPECT_THAT(found[l], ::testing::Pointwise(::testing::FloatNear(2e-4f), expected[l]));

@@ -115,16 +115,15 @@ TEST_F(ExecutorOnCuda, WaitsForTheCardOnlyWhereAStepEnds) {
     Session card(*model, nullptr, Stream());
     card.Fill(20, 1);
     std::fill(card.trained_gradient.begin(), card.trained_gradient.end(), 7.0f);
-    const std::vector<float> before(card.executor.output(0).begin(), card.executor.output(0).end());
     const std::vector<uint64_t> groups(20, 1);
     card.executor.StartStep(card.trained, card.statistics, Targets(card.labels, 1, {}, groups), 1,
                             5, 0, absl::MakeSpan(card.trained_gradient),
                             absl::MakeSpan(card.statistics_gradient));
     EXPECT_THAT(card.trained_gradient, ::testing::Each(7.0f));
-    EXPECT_EQ(card.executor.output(0), absl::MakeConstSpan(before));
+    EXPECT_THAT(card.executor.output(0), ::testing::Each(::testing::IsNan()));
     const Executor::StepResult result = card.executor.FinishStep();
     EXPECT_GT(result.loss_sum, 0);
-    EXPECT_NE(result.logits, absl::MakeConstSpan(before));
+    EXPECT_THAT(result.logits, ::testing::Not(::testing::Contains(::testing::IsNan())));
     EXPECT_THAT(card.trained_gradient, ::testing::Not(::testing::Contains(7.0f)));
   }
 }

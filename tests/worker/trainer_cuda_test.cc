@@ -91,9 +91,10 @@ TEST_F(TrainerOnCuda, RowsThatAreThereInTimeGoToTheCardBeforeTheBatchBeforeIsPus
                                  : mode == v1::BOUNDED ? "pull 0 to begin 1 done"
                                                        : "pull 0 done";
       const auto push = ps_->events.begin() + static_cast<ptrdiff_t>(PlaceOf("push 0"));
-      // In async the first one is that of the first batch.
+      // In async the first one is that of the first batch. Those of the second are to copy its
+      // rows, and to begin it.
       EXPECT_EQ(std::count(ps_->events.begin(), push, second),
-                (mode == v1::ASYNC) + (at_once && mode != v1::SYNC));
+                (mode == v1::ASYNC) + 2 * (at_once && mode != v1::SYNC));
       EXPECT_EQ(ps_->gradient.size(), kRecords);
       if (!gradient.empty()) {
         EXPECT_EQ(ps_->gradient, gradient) << "the same bits";

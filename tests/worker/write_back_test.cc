@@ -364,7 +364,8 @@ TEST_F(WriteBackOnCuda, WithFewSlotsRowsComeAndGoAndEveryGradientCountsOnce) {
   for (const uint32_t workers : {1, 2}) {
     assignment_.set_workers(workers);
     for (const bool at_once : {true, false}) {
-      Open(v1::ASYNC, card_, at_once);
+      // With nothing in sync batches overlap on the card.
+      Open(v1::ASYNC, card_, at_once, at_once ? v1::ASYNC : v1::SYNC);
       for (int unit = 0; unit < 5; ++unit) Train(5);
       EXPECT_GT(tables_->pushed_rows, 50u);
       EXPECT_GT(tables_->changed_rows, 50u);
@@ -400,6 +401,22 @@ TEST_F(WriteBackOnCuda, BesideOtherWorkersRowsArePulledAnewWithWhatWasMadeOfThem
 }
 
 TEST_F(WriteBackOnCuda, EvaluationsSeeWhatWasTrainedAndTrainingGoesOnFromThere) {
+  const auto score = [this] {
+    std::vector<float> outputs;
+    Scorer scorer(context_.get());
+    v1::RecordRange range = Unit(0, 1).ranges(0);
+    range.set_end(kMany);
+    const auto scored = scorer.Score({range}, trainer_->next_step(), [&](const auto& scores) {
+      outputs.insert(outputs.end(), scores.outputs.begin(), scores.outputs.end());
+      return absl::OkStatus();
+    });
+    EXPECT_TRUE(scored.ok()) << scored.status();
+    return outputs;
+  };
+  SetCache(0);
+  Open(v1::SYNC, "cpu");
+  Train(10);
+  const std::vector<float> expected = score();
   SetCache(1 << 20);
   std::vector<AllRows> rows;
   for (const bool evaluates : {false, true}) {
@@ -407,12 +424,7 @@ TEST_F(WriteBackOnCuda, EvaluationsSeeWhatWasTrainedAndTrainingGoesOnFromThere) 
     Train(10);
     if (evaluates) {
       const AllRows before = Rows();
-      Scorer scorer(context_.get());
-      v1::RecordRange range = Unit(0, 1).ranges(0);
-      range.set_end(kMany);
-      ASSERT_TRUE(
-          scorer.Score({range}, trainer_->next_step(), [](const auto&) { return absl::OkStatus(); })
-              .ok());
+      EXPECT_THAT(score(), testing::Pointwise(testing::FloatNear(1e-4f), expected));
       EXPECT_EQ(Rows(), before);
     }
     Train(15);
