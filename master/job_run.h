@@ -362,10 +362,14 @@ class JobRun {
   absl::Status IsOver() const;
   // The unit that failed may be the fault of one of its batches.
   bool MayTryAgain(Rank rank, const v1::NextWorkRequest& request) const;
+  // Whether whoever had the rank's unit may have taken with it what its card had made of rows
+  // (RowCacheSpec.write_back), of batches that count as done.
+  bool MayHaveLostChanges(const v1::Train& train, const v1::NextWorkRequest& request) const;
   // The unit of training that the rank holds has been tried in vain, and how far it is the request
-  // says; `what` goes on from "rank 1". The batch of its next push is set aside where that was one
-  // time too many; not where some ps has that push: then nothing is wrong with the batch, and the
-  // others are to get it, too.
+  // says; `what` goes on from "rank 1". Where changes may be lost, the job goes back to its last
+  // checkpoint, or on without them, as recovery.mode says. The batch of its next push is set aside
+  // where that was one time too many; not where some ps has that push: then nothing is wrong with
+  // the batch, and the others are to get it, too.
   void OnTry(Rank rank, const v1::NextWorkRequest& request, const std::string& what,
              const Now& now);
   void CountBadRecords(const v1::UnitResult& result, const Now& now);

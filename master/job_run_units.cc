@@ -193,6 +193,11 @@ bool JobRun::MayTryAgain(Rank rank, const v1::NextWorkRequest& request) const {
   }
 }
 
+bool JobRun::MayHaveLostChanges(const v1::Train& train, const v1::NextWorkRequest& request) const {
+  return spec().train().row_cache().write_back() && spec().train().device() != "cpu" &&
+         std::max(request.next_push(), request.end_push()) > train.first_step();
+}
+
 void JobRun::OnTry(Rank rank, const v1::NextWorkRequest& request, const std::string& what,
                    const Now& now) {
   v1::Train& train = desk_.MutableTrain(rank);
@@ -200,6 +205,16 @@ void JobRun::OnTry(Rank rank, const v1::NextWorkRequest& request, const std::str
   const uint64_t step = std::max(request.next_push(), train.first_step());
   const uint32_t tries = desk_.CountTry(rank, step);
   if (step >= train.first_step() + batches) return;  // only the word that it is done was lost
+  if (MayHaveLostChanges(train, request)) {
+    const std::string lost =
+        absl::StrCat("rank ", rank.value(), " ", what, "; what a card had made of rows since step ",
+                     train.first_step(), " and not pushed is lost (train.row_cache.write_back)");
+    if (spec().recovery().mode() != v1::RecoverySpec::PARTIAL) {
+      return Restart("ChangesLost", lost, now);
+    }
+    jobs_->AddEvent(record_, absl::StrCat(lost, "; the job goes on (recovery.mode: partial)"),
+                    now.wall);
+  }
   const uint32_t most = spec().recovery().set_aside_after();
   // Of a unit that is not careful the worker has not asked the other ranks for its gradients.
   const bool sets_aside =
