@@ -23,8 +23,8 @@ namespace tessera::worker {
 // neither pulled nor copied. Which rows these are the worker decides while it prepares a batch, so
 // that the card looks nothing up. With KeptRows::Options::optimizers it trains them, too: their
 // gradients stay on the card, and what is pushed of them is by how much they have changed. What a
-// batch needs may travel while the one before it is
-// computed: there are two sets of buffers, each of the size of the largest batch and a quarter
+// batch needs may travel while the one before it is computed, and what it gave be taken while the
+// next one is: there are two sets of buffers, each of the size of the largest batch and a quarter
 // more. Errors are the stream's.
 class CardPooling {
  public:

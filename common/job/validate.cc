@@ -113,8 +113,8 @@ absl::Status ValidateSubmit(const v1::SubmitRequest& request) {
                  request.spec().train().batch_size(),
                  " samples; ask for fewer or raise train.batch_size");
   }
-  TESSERA_RETURN_IF_ERROR(ValidateWorkers(request.spec(), request.workers()));
   if (request.task() != v1::PREDICT) {
+    TESSERA_RETURN_IF_ERROR(ValidateWorkers(request.spec(), request.workers()));
     if (request.output().empty()) return absl::OkStatus();
     return Wrong("output", "belongs to the task predict; leave it out");
   }
