@@ -31,6 +31,8 @@ PlanOptions PlanOptionsOf(const v1::JobSpec& spec, uint32_t workers) {
     options.evaluate_every_steps = spec.evaluation().every_steps();
     options.evaluate_every_epochs = EvaluationEpochs(spec.evaluation());
   }
+  // What a card has made of its rows goes back to the ps at the end of each unit.
+  if (spec.train().row_cache().write_back()) options.unit_seconds = 4;
   options.checkpoint_every_epochs = spec.checkpoint().every_epochs();
   options.checkpoint_every_steps = spec.checkpoint().every_steps();
   return options;

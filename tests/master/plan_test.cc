@@ -235,6 +235,13 @@ TEST(TrainingPlan, UnitsGrowTowardsOneSecond) {
   EXPECT_THAT(sizes, ElementsAre(2, 8, 20, 20));
 }
 
+TEST(TrainingPlan, UnitsAreLongerWhereEachEndsWithAWriteBack) {
+  v1::JobSpec spec;
+  EXPECT_EQ(PlanOptionsOf(spec, 1).unit_seconds, 1);
+  spec.mutable_train()->mutable_row_cache()->set_write_back(true);
+  EXPECT_EQ(PlanOptionsOf(spec, 1).unit_seconds, 4);
+}
+
 TEST(TrainingPlan, AsyncGivesAnOpenWindowOfALostPositionFirst) {
   PlanOptions options = Options(false, 2);
   std::unique_ptr<TrainingPlan> plan = Plan(options);
