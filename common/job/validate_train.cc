@@ -283,6 +283,11 @@ absl::Status WriteBack(const v1::JobSpec& spec) {
       return Wrong(path, of_table,
                    "has the optimizer lamb, which cards do not have; expected another");
     }
+    if (table.update() == v1::EVERY_ROW) {
+      return Wrong(path, of_table,
+                   "has update: every_row, where each step moves rows that the card "
+                   "does not have; leave one of the two out");
+    }
     if (table.has_admission() || table.has_expiry()) {
       return Wrong(path, of_table, "has ", table.has_admission() ? "admission" : "expiry",
                    ", for which its ps counts gradients that stay on the card; leave one of the "

@@ -317,6 +317,8 @@ TEST(ValidateJobSpec, TakesACardThatTrainsItsRowsWhereNothingElseNeedsTheirGradi
                  "is true beside recovery.set_aside_after: 3"},
                 {[=](auto& s) { optimizer(s)->mutable_lamb(); }, path,
                  "table embedding has the optimizer lamb"},
+                {[](auto& s) { s.mutable_tables(1)->set_update(v1::EVERY_ROW); }, path,
+                 "table embedding has update: every_row"},
                 {[](auto& s) { s.mutable_tables(1)->mutable_expiry()->set_after_steps(9); }, path,
                  "table embedding has expiry"},
                 {[](auto& s) { s.mutable_tables(0)->mutable_admission()->set_after_sightings(2); },
