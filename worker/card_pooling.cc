@@ -172,17 +172,16 @@ void CardPooling::TakeAndPut(const PreparedBatch& batch) {
   Given& given = GivenBy(batch);
   size_t floats = 0;
   for (size_t l = 0; l < plan_.lookups().size(); ++l) {
-    const auto* const trained = TrainedRowsOf(batch, plan_.lookups()[l].key_set);
     floats = Buffer::RoundUp(floats);
     given.change_at[l] = floats;
-    if (trained != nullptr) floats += trained->written.keys.size() * kept_.trained(l).floats();
+    floats += TrainedRowsOf(batch, plan_.lookups()[l].key_set)->written.keys.size() *
+              kept_.trained(l).floats();
   }
   float* const host = Room(stream_, Memory::Where::kHost, floats, &given.changes);
   float* const changes = Room(stream_, Memory::Where::kDevice, floats, &changes_);
   if (!stream_.status().ok()) return;
   for (size_t l = 0; l < plan_.lookups().size(); ++l) {
     const auto* const of = TrainedRowsOf(batch, plan_.lookups()[l].key_set);
-    if (of == nullptr) continue;
     const cuda::TrainedRows trained = kept_.trained(l);
     cuda::TakeChanges(stream_, trained, words + of->written_slots,
                       static_cast<int64_t>(of->written.keys.size()), changes + given.change_at[l]);
@@ -243,15 +242,10 @@ void CardPooling::Unpool(const PreparedBatch& batch) {
   if (!stream_.status().ok()) return;
   for (size_t l = 0; l < plan_.lookups().size(); ++l) {
     const EmbeddingPlan::Lookup& lookup = plan_.lookups()[l];
-    const auto* const trained = TrainedRowsOf(batch, lookup.key_set);
-    const auto rows = static_cast<int64_t>(PushedKeys(batch, lookup.key_set).keys.size());
-    if (trained == nullptr) {
-      stream_.Copy(device + gradient_at_[l], pushed + given.pushed_at[l],
-                   static_cast<size_t>(rows) * lookup.dim);
-    } else {
-      cuda::GatherRows(stream_, device + gradient_at_[l], words + trained->pushed, rows, lookup.dim,
-                       pushed + given.pushed_at[l]);
-    }
+    cuda::GatherRows(stream_, device + gradient_at_[l],
+                     words + TrainedRowsOf(batch, lookup.key_set)->pushed,
+                     static_cast<int64_t>(PushedKeys(batch, lookup.key_set).keys.size()),
+                     lookup.dim, pushed + given.pushed_at[l]);
   }
   if (pushed_floats > 0) stream_.StartCopyToHost(pushed, host, pushed_floats);
 }
@@ -271,7 +265,6 @@ void CardPooling::Train(const PreparedBatch& batch, double learning_rate_scale) 
   stream_.MakeCurrent();
   for (size_t l = 0; l < plan_.lookups().size(); ++l) {
     const size_t key_set = plan_.lookups()[l].key_set;
-    if (TrainedRowsOf(batch, key_set) == nullptr) continue;
     const cuda::RowGradients gradients = {
         .gradients = gradients_.data() + gradient_at_[l],
         .at = StagedOf(batch).buffer.words() + batch.card.rows()[key_set].at,

@@ -73,7 +73,7 @@ class CardPooling {
     const RoutedKeys* keys = nullptr;
     const float* values = nullptr;  // [keys, dim + optimizer floats]
   };
-  // Valid until the next Pool but one; without keys where there are none.
+  // Valid until the next Pool but one, or TakeChanges; without keys where there are none.
   Changes ChangesOf(size_t lookup, const PreparedBatch& batch) const;
   // After the last batch of a pipeline: all changes that the ps lack, by lookup; waits for the
   // card. Valid until the next call.

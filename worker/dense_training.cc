@@ -1,6 +1,5 @@
 #include "worker/dense_training.h"
 
-#include <algorithm>
 #include <numeric>
 #include <vector>
 
@@ -28,11 +27,10 @@ DenseTraining::DenseTraining(uint32_t table, const v1::OptimizerSpec& optimizer,
     state_ = Memory(stream, Memory::Where::kDevice, n * optimizer_.states());
   }
   at_ps_ = Memory(stream, Memory::Where::kDevice, floats());
-  words_ = Memory(stream, Memory::Where::kDevice, 3 * n);
+  words_ = Memory(stream, Memory::Where::kDevice, 2 * n);
   std::vector<uint32_t> words(keys_.keys.begin(), keys_.keys.end());
-  words.resize(2 * n, cuda::kNoChange);
-  words.resize(3 * n);
-  std::iota(words.begin() + static_cast<ptrdiff_t>(2 * n), words.end(), 0u);
+  words.resize(2 * n);
+  std::iota(words.begin() + static_cast<ptrdiff_t>(n), words.end(), 0u);
   if (!stream.status().ok()) return;
   stream.CopyToDevice(words.data(), words_.words(), words.size());
   (void)stream.Synchronize();  // an error is the stream's
@@ -60,10 +58,9 @@ void DenseTraining::Begin() {
   stream.MakeCurrent();
   const cuda::TrainedRows blocks = Blocks();
   if (!stream.status().ok()) return;
-  const size_t n = keys_.keys.size();
   stream.CopyToDevice(host_.data(), device_.data(), floats());
-  cuda::PutRows(stream, blocks, device_.data(), words_.words(), words_.words() + n,
-                static_cast<int64_t>(n), nullptr);
+  cuda::PutRows(stream, blocks, device_.data(), words_.words(), /*own=*/nullptr,
+                static_cast<int64_t>(keys_.keys.size()), /*changes=*/nullptr);
 }
 
 void DenseTraining::Train(double learning_rate_scale) {
@@ -73,7 +70,7 @@ void DenseTraining::Train(double learning_rate_scale) {
   const size_t n = keys_.keys.size();
   optimizer_.Train(stream, Blocks(),
                    {.gradients = executor_.card_trained_gradient().data(),
-                    .at = words_.words() + 2 * n,
+                    .at = words_.words() + n,
                     .rows = static_cast<int64_t>(n),
                     .slots = static_cast<uint32_t>(n)},
                    learning_rate_scale);

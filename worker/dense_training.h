@@ -39,7 +39,7 @@ class DenseTraining {
   // In the order of keys_: [blocks, floats of a block and its slots].
   cuda::Memory host_, device_;
   cuda::Memory state_, at_ps_;  // by block
-  // Of each of keys_ its block, as a slot of them all; no changes of its own; then all blocks.
+  // Of each of keys_ its block, as a slot of them all; then all blocks in order.
   cuda::Memory words_;
 };
 

@@ -101,7 +101,7 @@ absl::Status KeptRows::CheckChanges(absl::Span<const uint32_t> slots) const {
 
 void KeptRows::Begin(uint32_t max_age, bool trains) {
   max_age_ = max_age;
-  trains = trains && optimizers_ != nullptr;
+  trains = trains && optimizers_ != nullptr && max_age > 0;
   if (std::exchange(trains_, trains) != trains) Forget();
 }
 

@@ -51,7 +51,8 @@ class KeptRows {
     std::vector<uint32_t> slots;  // [keys]
   };
   Unwritten TakeUnwritten(size_t key_set);
-  bool trains() const { return trains_; }
+  // Whether Find tells the card what to train, of every key set.
+  bool trains() const { return trains_ && !slots_.empty(); }
 
   // As cuda::BatchRows has them.
   uint32_t slots(size_t key_set) const { return slots_.empty() ? 0 : slots_[key_set].slots(); }

@@ -64,10 +64,10 @@ void RowSlots::FindInSets(absl::Span<const uint64_t> keys, uint32_t begin, uint3
   while (done < found) find();
 }
 
-bool RowSlots::SetChanged(Set& set, size_t way, bool trains) {
-  const auto bit = static_cast<uint16_t>(1u << way);
+bool RowSlots::Replace(Set& set, size_t way, bool trains) {
+  const uint32_t bit = 1u << way;
   const bool was = (set.changed & bit) != 0;
-  set.changed = static_cast<uint16_t>(trains ? set.changed | bit : set.changed & ~bit);
+  set.changed = static_cast<uint16_t>((set.changed & ~bit) | (trains ? bit : 0));
   return was;
 }
 
@@ -86,9 +86,11 @@ RowSlots::Place RowSlots::FindIn(Set& set, uint32_t first_slot, uint64_t key, ui
     if (!kept) set.put[way] = batch_;
     set.used[way] = batch_;
     set.uses[way] = std::min<uint8_t>(kMostUses, set.uses[way] + 1);
-    const bool changed = SetChanged(set, way, trains);
-    return {
-        .slot = first_slot + way, .kept = kept, .changed = changed && !kept, .age = kept ? age : 0};
+    if (kept && trains) set.changed |= static_cast<uint16_t>(1u << way);
+    return {.slot = first_slot + way,
+            .kept = kept,
+            .changed = !kept && Replace(set, way, trains),
+            .age = kept ? age : 0};
   }
   size_t place_of_left = kLeft;
   for (size_t i = 0; i < kLeft; ++i) {
@@ -107,7 +109,7 @@ RowSlots::Place RowSlots::FindIn(Set& set, uint32_t first_slot, uint64_t key, ui
   }
   const Place place = {.slot = first_slot + static_cast<uint32_t>(way),
                        .evicts = set.put[way] != 0,
-                       .changed = SetChanged(set, way, trains),
+                       .changed = Replace(set, way, trains),
                        .left = set.keys[way]};
   set.keys[way] = key;
   set.put[way] = set.used[way] = batch_;

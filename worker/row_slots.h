@@ -78,8 +78,9 @@ class RowSlots {
   bool IsLeaving(const Set& set, size_t of_left) const {
     return set.left_at[of_left] != 0 && batch_ - set.left_at[of_left] <= kLeavingBatches;
   }
-  // Whether the way's row had been changed; from now on it is if the batch `trains`.
-  static bool SetChanged(Set& set, size_t way, bool trains);
+  // Whether the row that leaves the way had been changed; the one that comes is if the batch
+  // `trains`.
+  static bool Replace(Set& set, size_t way, bool trains);
   // A way for a new key; kWays: all are better kept.
   static size_t WayForNew(Set& set, uint32_t batch);
 

@@ -149,7 +149,8 @@ void PutRows(Stream& stream, const TrainedRows& trained, const float* whole, con
   ForEachInRows(stream, "rows to be trained", count, floats,
                 [=] TESSERA_HOST_DEVICE(int64_t row, int64_t i) {
                   float number = whole[row * floats + i];
-                  if (own[row] != kNoChange) number += changes[own[row] * floats + i];
+                  const uint32_t of = own == nullptr ? kNoChange : own[row];
+                  if (of != kNoChange) number += changes[of * floats + i];
                   *NumberOf(trained, slots[row], i) = number;
                   trained.at_ps[slots[row] * floats + i] = number;
                 });

@@ -27,7 +27,7 @@ void TakeChanges(Stream& stream, const TrainedRows& trained, const uint32_t* slo
 constexpr uint32_t kNoChange = UINT32_MAX;
 // Row i of `whole` [count, floats], as its ps had it, goes to slots[i]. own[i]: where `changes`, as
 // TakeChanges gave them, has what the card itself has made of that row and the ps had not yet; it
-// is added.
+// is added. `own` may be null: none has.
 void PutRows(Stream& stream, const TrainedRows& trained, const float* whole, const uint32_t* slots,
              const uint32_t* own, int64_t count, const float* changes);
 

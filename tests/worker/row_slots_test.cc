@@ -98,6 +98,9 @@ TEST(RowSlots, SaysWhichRowsBatchesHaveChanged) {
   find({3}, false);
   EXPECT_EQ(changed(), (std::map<uint64_t, uint32_t>{{1, slot}, {2, slot + 1}}));
   EXPECT_TRUE(changed().empty()) << "they have been taken";
+  find({1}, true);
+  find({1}, false);
+  EXPECT_EQ(changed(), (std::map<uint64_t, uint32_t>{{1, slot}})) << "who reads it changes nothing";
   // Found once more, and pulled again.
   find({1}, true);
   EXPECT_FALSE(places[0].changed) << "a row that is kept need not go";
