@@ -5,78 +5,13 @@
 
 #include "common/job/job_tables.h"
 #include "common/job/validate.h"
-#include "gmock/gmock.h"
-#include "google/protobuf/text_format.h"
-#include "gtest/gtest.h"
+#include "tests/common/job_validate_testing.h"
 
 namespace tessera {
 namespace {
 
-using testing::AllOf;
 using testing::HasSubstr;
 using testing::StartsWith;
-
-v1::JobSpec GoodSpec() {
-  v1::JobSpec spec;
-  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(
-      R"pb(
-        name: "clicks-1"
-        data {
-          format: CSV
-          header: true
-          columns { name: "label" role: LABEL }
-          columns { name: "price" role: DENSE default_value: "0" transform: LOG1P }
-          columns { name: "user" role: SPARSE table: "linear" table: "embedding" }
-          columns { name: "tags" role: SPARSE type: STRING table: "embedding" separator: "|" }
-          columns { name: "note" role: IGNORED }
-          train { files: "train-*.csv" }
-          validation { files: "valid.csv" }
-        }
-        tables {
-          name: "linear"
-          dim: 1
-          initializer { constant {} }
-          optimizer {
-            learning_rate: 0.1
-            ftrl { l1: 1 }
-          }
-        }
-        tables {
-          name: "embedding"
-          dim: 8
-          initializer { normal { stddev: 0.01 } }
-          optimizer {
-            learning_rate: 0.001
-            adam {}
-          }
-        }
-        model {
-          name: "deepfm"
-          optimizer {
-            learning_rate: 0.001
-            adam {}
-          }
-        }
-        train { batch_size: 1024 epochs: 2 }
-      )pb",
-      &spec));
-  return spec;
-}
-
-v1::JobSpec GoodLibsvm() {
-  v1::JobSpec spec = GoodSpec();
-  spec.mutable_data()->clear_columns();
-  spec.mutable_data()->set_format(v1::LIBSVM);
-  spec.mutable_data()->set_header(false);
-  v1::ColumnSpec* column = spec.mutable_data()->add_columns();
-  column->set_name("ids");
-  column->set_role(v1::SPARSE);
-  column->add_table("linear");
-  column->add_table("embedding");
-  column->set_index_begin(10);
-  column->set_index_end(1000);
-  return spec;
-}
 
 TEST(ValidateJobSpec, TakesAGoodJob) {
   EXPECT_EQ(ValidateJobSpec(GoodSpec()), absl::OkStatus());
@@ -85,23 +20,6 @@ TEST(ValidateJobSpec, TakesAGoodJob) {
 
 TEST(ValidateJobSpec, RefusesAnEmptyMessageByItsFirstField) {
   EXPECT_THAT(std::string(ValidateJobSpec(v1::JobSpec()).message()), StartsWith("name: missing"));
-}
-
-struct Bad {
-  std::function<void(v1::JobSpec&)> edit;
-  std::string path;  // the message starts with "path: "
-  std::string says;
-};
-
-void ExpectRefused(const v1::JobSpec& good, const std::vector<Bad>& cases) {
-  for (const Bad& bad : cases) {
-    v1::JobSpec spec = good;
-    bad.edit(spec);
-    const absl::Status status = ValidateJobSpec(spec);
-    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << bad.path;
-    EXPECT_THAT(std::string(status.message()), StartsWith(bad.path + ": "));
-    EXPECT_THAT(std::string(status.message()), HasSubstr(bad.says));
-  }
 }
 
 TEST(ValidateJobSpec, NamesTheWrongFieldOfTheJob) {
@@ -288,61 +206,6 @@ TEST(ValidateJobSpec, NamesTheWrongFieldOfTheJob) {
            },
            "consistency.max_lead", "expected 1 to 1000"},
       });
-}
-
-TEST(ValidateJobSpec, TakesACardThatTrainsItsRowsWhereNothingElseNeedsTheirGradients) {
-  v1::JobSpec good = GoodSpec();
-  good.mutable_consistency()->set_sparse(v1::ASYNC);
-  good.mutable_train()->clear_clip();
-  good.mutable_train()->mutable_row_cache()->set_share(0.1f);
-  good.mutable_train()->mutable_row_cache()->set_write_back(true);
-  for (v1::TableSpec& table : *good.mutable_tables()) {
-    table.mutable_optimizer()->mutable_row_wise_adagrad();
-    table.clear_admission();
-    table.clear_expiry();
-    table.clear_update();
-  }
-  EXPECT_EQ(ValidateJobSpec(good), absl::OkStatus());
-  const std::string path = "train.row_cache.write_back";
-  const auto optimizer = [](v1::JobSpec& s) { return s.mutable_tables(1)->mutable_optimizer(); };
-  ExpectRefused(
-      good, {
-                {[](auto& s) { s.mutable_train()->mutable_row_cache()->set_share(0); }, path,
-                 "neither train.row_cache.bytes nor train.row_cache.share is above 0"},
-                {[](auto& s) { s.mutable_consistency()->set_sparse(v1::SYNC); }, path,
-                 "is true with consistency.sparse: sync"},
-                {[](auto& s) { s.mutable_train()->mutable_clip()->set_norm(1); }, path,
-                 "is true beside train.clip"},
-                {[](auto& s) { s.mutable_recovery()->set_set_aside_after(3); }, path,
-                 "is true beside recovery.set_aside_after: 3"},
-                {[=](auto& s) { optimizer(s)->mutable_lamb(); }, path,
-                 "table embedding has the optimizer lamb"},
-                {[](auto& s) { s.mutable_tables(1)->set_update(v1::EVERY_ROW); }, path,
-                 "table embedding has update: every_row"},
-                {[](auto& s) { s.mutable_tables(1)->mutable_expiry()->set_after_steps(9); }, path,
-                 "table embedding has expiry"},
-                {[](auto& s) { s.mutable_tables(0)->mutable_admission()->set_after_sightings(2); },
-                 path, "table linear has admission"},
-            });
-}
-
-TEST(ValidateWorkers, AreOneWhereACardTrainsWhatCannotBeAddedUp) {
-  v1::JobSpec spec = GoodSpec();
-  for (v1::TableSpec& table : *spec.mutable_tables()) table.mutable_optimizer()->mutable_adagrad();
-  for (const bool write_back : {false, true}) {
-    spec.mutable_train()->mutable_row_cache()->set_write_back(write_back);
-    spec.mutable_tables(1)->mutable_optimizer()->mutable_adagrad()->clear_decay();
-    for (const uint32_t workers : {0, 1, 5}) EXPECT_TRUE(ValidateWorkers(spec, workers).ok());
-    spec.mutable_tables(1)->mutable_optimizer()->mutable_adagrad()->set_decay(0.9f);
-    EXPECT_TRUE(ValidateWorkers(spec, 1).ok());
-    EXPECT_EQ(ValidateWorkers(spec, 5).ok(), !write_back);
-  }
-  spec.mutable_tables(1)->mutable_optimizer()->mutable_adam();
-  EXPECT_THAT(std::string(ValidateWorkers(spec, 5).message()),
-              AllOf(StartsWith("workers: found 5, expected 1"),
-                    HasSubstr("the optimizer of table embedding, adam, does not")));
-  EXPECT_THAT(std::string(ValidateWorkers(spec, 0).message()),
-              StartsWith("workers: found 0 (as many as there are), expected 1"));
 }
 
 TEST(ValidateJobSpec, NamesTheWrongFieldOfATable) {

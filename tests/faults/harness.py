@@ -18,9 +18,6 @@ BEST = ["evaluation.every_steps=60", "checkpoint.keep_best=true"]
 # Workers call each other, so they need servers.
 ALL_REDUCE = ["train.dense_gradients=all_reduce"]
 SERVING = {"worker": ["--listen", "127.0.0.1:0"], "spare": ["--listen", "127.0.0.1:0"]}
-# Of the counting job: cards, which are emulated, keep rows in 512 places for its thousands, and train them.
-ON_CARD = ["train.row_cache.bytes=8192", "train.row_cache.write_back=true"]
-CARDS = {"worker": ["--device", "emulated"], "spare": ["--device", "emulated"]}
 
 
 class FaultTest:

@@ -1,0 +1,67 @@
+// Cards that train the rows that they keep (train.row_cache.write_back).
+#include "tests/common/job_validate_testing.h"
+
+namespace tessera {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+TEST(ValidateJobSpec, TakesACardThatTrainsItsRowsWhereNothingElseNeedsTheirGradients) {
+  v1::JobSpec good = GoodSpec();
+  good.mutable_consistency()->set_sparse(v1::ASYNC);
+  good.mutable_train()->clear_clip();
+  good.mutable_train()->mutable_row_cache()->set_share(0.1f);
+  good.mutable_train()->mutable_row_cache()->set_write_back(true);
+  for (v1::TableSpec& table : *good.mutable_tables()) {
+    table.mutable_optimizer()->mutable_row_wise_adagrad();
+    table.clear_admission();
+    table.clear_expiry();
+    table.clear_update();
+  }
+  EXPECT_EQ(ValidateJobSpec(good), absl::OkStatus());
+  const std::string path = "train.row_cache.write_back";
+  const auto optimizer = [](v1::JobSpec& s) { return s.mutable_tables(1)->mutable_optimizer(); };
+  ExpectRefused(
+      good, {
+                {[](auto& s) { s.mutable_train()->mutable_row_cache()->set_share(0); }, path,
+                 "neither train.row_cache.bytes nor train.row_cache.share is above 0"},
+                {[](auto& s) { s.mutable_consistency()->set_sparse(v1::SYNC); }, path,
+                 "is true with consistency.sparse: sync"},
+                {[](auto& s) { s.mutable_train()->mutable_clip()->set_norm(1); }, path,
+                 "is true beside train.clip"},
+                {[](auto& s) { s.mutable_recovery()->set_set_aside_after(3); }, path,
+                 "is true beside recovery.set_aside_after: 3"},
+                {[=](auto& s) { optimizer(s)->mutable_lamb(); }, path,
+                 "table embedding has the optimizer lamb"},
+                {[](auto& s) { s.mutable_tables(1)->set_update(v1::EVERY_ROW); }, path,
+                 "table embedding has update: every_row"},
+                {[](auto& s) { s.mutable_tables(1)->mutable_expiry()->set_after_steps(9); }, path,
+                 "table embedding has expiry"},
+                {[](auto& s) { s.mutable_tables(0)->mutable_admission()->set_after_sightings(2); },
+                 path, "table linear has admission"},
+            });
+}
+
+TEST(ValidateWorkers, AreOneWhereACardTrainsWhatCannotBeAddedUp) {
+  v1::JobSpec spec = GoodSpec();
+  for (v1::TableSpec& table : *spec.mutable_tables()) table.mutable_optimizer()->mutable_adagrad();
+  for (const bool write_back : {false, true}) {
+    spec.mutable_train()->mutable_row_cache()->set_write_back(write_back);
+    spec.mutable_tables(1)->mutable_optimizer()->mutable_adagrad()->clear_decay();
+    for (const uint32_t workers : {0, 1, 5}) EXPECT_TRUE(ValidateWorkers(spec, workers).ok());
+    spec.mutable_tables(1)->mutable_optimizer()->mutable_adagrad()->set_decay(0.9f);
+    EXPECT_TRUE(ValidateWorkers(spec, 1).ok());
+    EXPECT_EQ(ValidateWorkers(spec, 5).ok(), !write_back);
+  }
+  spec.mutable_tables(1)->mutable_optimizer()->mutable_adam();
+  EXPECT_THAT(std::string(ValidateWorkers(spec, 5).message()),
+              AllOf(StartsWith("workers: found 5, expected 1"),
+                    HasSubstr("the optimizer of table embedding, adam, does not")));
+  EXPECT_THAT(std::string(ValidateWorkers(spec, 0).message()),
+              StartsWith("workers: found 0 (as many as there are), expected 1"));
+}
+
+}  // namespace
+}  // namespace tessera
