@@ -7,6 +7,8 @@ from schedules import kill_at, nothing, random_kills
 
 # Of the counting job: in 512 places for its thousands of rows.
 ON_CARD = ["train.row_cache.bytes=8192", "train.row_cache.write_back=true"]
+# A window is all of the data: whoever is killed is most likely within a unit.
+LONG_UNITS = [f"data.shuffle_window_records={CountingJob.records}"]
 CARDS = {"worker": ["--device", "emulated"], "spare": ["--device", "emulated"]}
 
 
@@ -19,23 +21,22 @@ def trained_on_cards(t):
 @fault(1, "a worker whose card trains rows is killed: what it took along is trained again, and every sample counts once", once=True)
 def worker_with_card(t):
     # Of one worker units are long, but for a checkpoint every 500 steps.
-    t.counted(kill_at(["worker-0"], 1650), sets=[*ON_CARD, "data.shuffle_window_records=16384"], flags=CARDS, workers=1,
-              takeovers=1, least_restarts=1)
+    t.counted(kill_at(["worker-0"], 1650), sets=[*ON_CARD, *LONG_UNITS], flags=CARDS, workers=1, takeovers=1, least_restarts=1)
 
 
 @fault(1, "a worker whose card trains rows is killed in a job with partial recovery: it goes on, and what is lost is missing",
        once=True)
 def partial_worker_with_card(t):
     with t.cluster(CountingJob, workers=1, flags=CARDS) as cluster:
-        job_id = cluster.submit(t.spec(CountingJob), *ON_CARD, "recovery.mode=partial", "checkpoint.every_steps=2000")
+        job_id = cluster.submit(t.spec(CountingJob), *ON_CARD, *LONG_UNITS, "recovery.mode=partial", "checkpoint.every_steps=2000")
         cluster.wait_for_step(job_id, 2500)
         cluster.restart("worker-0")
         status = cluster.wait_for_end(job_id)
         missing = missing_counts(cluster.checkpoints / status["checkpoint"], CountingJob.count(t.shared.data(CountingJob)),
                                  CountingJob.epochs)
         said = any("the job goes on (recovery.mode: partial)" in event["message"] for event in status["events"])
-        unit = CountingJob.window / CountingJob.batch  # the most batches of one
-        if status["restarts"] != 0 or not said or not 0 < missing <= unit * CountingJob.batch * CountingJob.most_keys:
+        # Of one unit at most, which is all of an epoch at most.
+        if status["restarts"] != 0 or not said or not 0 < missing <= CountingJob.records * CountingJob.most_keys:
             raise Failure(f"{status['restarts']} restarts, {missing} counts missing, {'an' if said else 'no'} event that says so")
         t.notes.append(f"{missing:.0f} counts are lost")
 
