@@ -13,6 +13,10 @@ std::string StateName(v1::JobState state) {
   return name;
 }
 
+std::string Dump(const json& object) {
+  return object.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
 json MetricsJson(const v1::Evaluation& evaluation) {
   json metrics = json::object();
   for (const auto& [name, value] : evaluation.metrics()) metrics[name] = value;
@@ -113,6 +117,15 @@ json JobJson(const v1::JobStatus& status) {
                                   {"samples", evaluation.samples()},
                                   {"metrics", MetricsJson(evaluation)},
                                   {"best", evaluation.best()}});
+  }
+  job["history"] = json::array();
+  for (const v1::TrainingPoint& point : status.history()) {
+    job["history"].push_back({{"step", point.step()},
+                              {"unix_ms", point.unix_ms()},
+                              {"samples", point.samples()},
+                              {"seconds", point.seconds()},
+                              {"loss", point.has_loss() ? json(point.loss()) : json()},
+                              {"auc", point.has_auc() ? json(point.auc()) : json()}});
   }
   job["nodes"] = json::array();
   for (const v1::NodeStatus& node : status.nodes()) job["nodes"].push_back(NodeJson(node));

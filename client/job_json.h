@@ -12,8 +12,11 @@ namespace tessera::client {
 //    "steps", "epochs", "samples", "samples_per_second", "seconds_to_first_step", "checkpoint",
 //    "restarts"}
 nlohmann::json SummaryJson(const v1::JobStatus& status);
-// The summary, and besides "spec", "phase", "progress", "evaluations", "nodes", "events", "waits".
+// The summary, and besides "spec", "phase", "progress", "evaluations", "history", "nodes",
+// "events", "waits".
 nlohmann::json JobJson(const v1::JobStatus& status);
+// On one line; what is no UTF-8 is replaced.
+std::string Dump(const nlohmann::json& object);
 nlohmann::json NodeJson(const v1::NodeStatus& node);
 // "Succeeded", "Running": as Kubernetes writes them.
 std::string StateName(v1::JobState state);

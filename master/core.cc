@@ -311,6 +311,7 @@ std::vector<v1::JobStatus> MasterCore::ListJobs(const Now& now) {
     status.clear_spec();
     status.clear_events();
     status.clear_nodes();
+    status.clear_history();
     auto* evaluations = status.mutable_evaluations();
     if (evaluations->size() > 1) evaluations->DeleteSubrange(0, evaluations->size() - 1);
   }

@@ -31,6 +31,7 @@ void JobRun::BeginTraining(const Now& now) {
     return Fail(data ? "DataError" : "InvalidJob", plan.status().message(), now);
   }
   plan_ = *std::move(plan);
+  progress_.Begin(plan_->position().step());
   last_checkpoint_at_ = trains_since_ = now.monotonic;
   first_step_ = position_.step();
   if (options_.take_up.has_value()) {

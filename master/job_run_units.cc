@@ -152,7 +152,7 @@ void JobRun::OnUnitDone(Rank rank, const v1::UnitResult& result, const Now& now)
   }
   if (held.has_train()) {
     plan_->Done(rank, result);
-    progress_.UnitDone(result, now.monotonic);
+    progress_.UnitDone(result, plan_->position().step(), now.monotonic, now.wall);
     if (status().seconds_to_first_step() == 0) {
       const double batches =
           static_cast<double>(held.train().batch_end() - held.train().batch_begin());

@@ -73,6 +73,8 @@ grpc::Status JobServiceImpl::Watch(grpc::ServerContext* context, const v1::Watch
           return core.GetJob(request->job_id(), now);
         });
     if (!status.ok()) return ToGrpc(status.status());
+    // Once is enough of what only grows.
+    if (!IsFinished(status->state())) status->clear_history();
     const bool news =
         !sent.has_value() || !google::protobuf::util::MessageDifferencer::Equals(*sent, *status);
     if (news) {

@@ -34,8 +34,11 @@ void Progress::Pause(absl::Duration now) {
   running_ = false;
 }
 
-void Progress::UnitDone(const v1::UnitResult& result, absl::Duration now) {
+void Progress::UnitDone(const v1::UnitResult& result, uint64_t steps_done, absl::Duration now,
+                        absl::Time wall) {
   const absl::Duration at = TrainingTime(now);
+  history_.Add(result, steps_done, absl::ToDoubleSeconds(at - last_unit_), wall);
+  last_unit_ = at;
   recent_.push_back({at, result.samples(), result.loss_sum(), result.auc()});
   // At least two reports stay, so that there is a rate however long a unit takes.
   while (recent_.size() > 2 && at - recent_.front().at > kRateWindow) recent_.pop_front();

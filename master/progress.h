@@ -4,6 +4,7 @@
 #include <deque>
 
 #include "absl/time/time.h"
+#include "master/training_history.h"
 #include "tessera/v1/master_state.pb.h"
 #include "tessera/v1/work.pb.h"
 
@@ -13,11 +14,16 @@ namespace tessera::master {
 // outside Resume..Pause (evaluation, checkpoints) does not count. Not thread-safe.
 class Progress {
  public:
-  explicit Progress(v1::JobRecord* record) : record_(record) {}  // outlives this
+  explicit Progress(v1::JobRecord* record)  // outlives this
+      : record_(record), history_(record->mutable_status()->mutable_history()) {}
 
+  // Of a run, before its first unit: training begins after so many updates.
+  void Begin(uint64_t steps_done) { history_.Begin(steps_done); }
   void Resume(absl::Duration now);
   void Pause(absl::Duration now);
-  void UnitDone(const v1::UnitResult& result, absl::Duration now);
+  // `steps_done`: with it. `wall`: the same moment as `now`.
+  void UnitDone(const v1::UnitResult& result, uint64_t steps_done, absl::Duration now,
+                absl::Time wall);
   // Brings the figures of record->status() up to date. `steps_left` 0: unknown.
   void Fill(uint64_t steps_done, uint64_t total_steps, absl::Duration now);
 
@@ -32,11 +38,13 @@ class Progress {
   void Account(absl::Duration now);
 
   v1::JobRecord* const record_;
+  TrainingHistory history_;
   bool running_ = false;
   absl::Duration resumed_;    // wall
   absl::Duration accounted_;  // wall: up to here it is in the record
   absl::Duration before_;     // training time of this run until resumed_
   std::deque<Report> recent_;
+  absl::Duration last_unit_;          // training time of this run
   uint64_t first_step_ = UINT64_MAX;  // of this run
 };
 

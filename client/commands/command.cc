@@ -57,7 +57,7 @@ void CommandContext::Print(const std::string& text) {
 }
 
 void CommandContext::Print(const nlohmann::json& object) {
-  Print(object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+  Print(Dump(object));
 }
 
 void OutputOption::Add(CLI::App& command) {

@@ -55,6 +55,31 @@ TEST_F(CoreRecoveryTest, ASilentPsIsLostWhenItsLeaseEnds) {
   EXPECT_THAT(Job(id).message(), HasSubstr("ps-0 lost (no heartbeat for 10s)"));
 }
 
+// Whoever draws it sees each step once.
+TEST_F(CoreRecoveryTest, TheHistoryHasWhatWasTrainedAgainOnce) {
+  v1::JobSpec spec = SmallJob();
+  spec.mutable_checkpoint()->set_every_steps(4);
+  JoinAll(1, 2);
+  const std::string id = Submit(spec, 2, 1);
+  for (const uint64_t step : {3, 9, 17}) {
+    RunUntilStep(id, step);
+    Kill("ps-0");
+    Join(v1::PS, "ps-0");
+    if (step == 9) RestartMasterAlone();
+  }
+  RunUntil(id, v1::SUCCEEDED);
+  const v1::JobStatus job = Job(id);
+  uint64_t step = 0, samples = 0;
+  for (const v1::TrainingPoint& point : job.history()) {
+    EXPECT_GT(point.step(), step);
+    step = point.step();
+    samples += point.samples();
+  }
+  EXPECT_EQ(step, job.step());
+  EXPECT_EQ(samples, job.samples());
+  EXPECT_TRUE(core_->ListJobs(now_).back().history().empty());
+}
+
 TEST_F(CoreRecoveryTest, ARestartTrainsTheSameStepsInTheSameOrder) {
   v1::JobSpec spec = SmallJob();
   spec.mutable_checkpoint()->set_every_steps(4);
