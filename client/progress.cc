@@ -44,8 +44,8 @@ std::string ShortDuration(double seconds) {
   return absl::StrFormat("%dh%02dm", s / 3600, s % 3600 / 60);
 }
 
-std::string MetricsText(const v1::Evaluation& evaluation) {
-  std::vector<std::string> parts;
+std::vector<std::string> MetricsInOrder(const v1::Evaluation& evaluation) {
+  std::vector<std::string> names;
   std::set<std::string> left;
   for (const auto& [name, value] : evaluation.metrics()) left.insert(name);
   const auto base = [](const std::string& name) {
@@ -53,11 +53,17 @@ std::string MetricsText(const v1::Evaluation& evaluation) {
   };
   for (const math::MetricInfo& metric : math::AllMetrics()) {
     for (const std::string& name : left) {
-      if (base(name) != base(metric.name)) continue;
-      parts.push_back(absl::StrFormat("%s %.4f", name, evaluation.metrics().at(name)));
+      if (base(name) == base(metric.name)) names.push_back(name);
     }
   }
-  return absl::StrJoin(parts, " ");
+  return names;
+}
+
+std::string MetricsText(const v1::Evaluation& evaluation) {
+  return absl::StrJoin(MetricsInOrder(evaluation), " ",
+                       [&](std::string* out, const std::string& name) {
+                         absl::StrAppendFormat(out, "%s %.4f", name, evaluation.metrics().at(name));
+                       });
 }
 
 std::string ProgressLine(const v1::JobStatus& status) {

@@ -21,7 +21,9 @@ std::string NodesLine(const v1::JobStatus& status);
 std::string ShortNumber(double value);
 // "45s", "1m20s", "2h05m".
 std::string ShortDuration(double seconds);
-// "auc 0.9785 logloss 0.1701", in the order of math::AllMetrics, tasks by name.
+// The names of its metrics, in the order of math::AllMetrics, tasks by name.
+std::vector<std::string> MetricsInOrder(const v1::Evaluation& evaluation);
+// "auc 0.9785 logloss 0.1701", in that order.
 std::string MetricsText(const v1::Evaluation& evaluation);
 
 // Shows a job's progress as it comes: on a terminal two live lines, else a line every few seconds;

@@ -16,6 +16,7 @@ void AddScale(CLI::App& app, CommandContext& context);
 void AddDrain(CLI::App& app, CommandContext& context);
 void AddBalance(CLI::App& app, CommandContext& context);
 void AddCheckpoint(CLI::App& app, CommandContext& context);
+void AddPlot(CLI::App& app, CommandContext& context);
 void AddMetrics(CLI::App& app, CommandContext& context);
 void AddData(CLI::App& app, CommandContext& context);
 // Below `data`; AddData adds it.

@@ -50,6 +50,7 @@ std::unique_ptr<CLI::App> NewTesseraApp(
   AddWatch(*app, context);
   AddList(*app, context);
   AddDescribe(*app, context);
+  AddPlot(*app, context);
   AddCancel(*app, context);
   AddSuspend(*app, context);
   AddResume(*app, context);

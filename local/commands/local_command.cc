@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
+#include "client/curves.h"
 #include "client/job_json.h"
 #include "common/file_system.h"
 #include "common/job/validate.h"
@@ -90,8 +91,28 @@ absl::StatusOr<Prepared> Prepare(const Local& local) {
   return prepared;
 }
 
-std::string ResultText(const Local& local, const Prepared& prepared, const v1::JobStatus& status) {
+// Where the job's figures and its page are, in the folder of the run.
+struct Curves {
+  std::string json, page;
+};
+
+// Empty paths: nothing was trained.
+absl::StatusOr<Curves> WriteCurves(const std::string& folder, const v1::JobStatus& status) {
+  if (status.history().empty()) return Curves();
+  const Curves curves = {.json = absl::StrCat(folder, "/", status.job_id(), ".json"),
+                         .page = absl::StrCat(folder, "/", status.job_id(), ".html")};
+  const nlohmann::json job = client::JobJson(status);
+  TESSERA_RETURN_IF_ERROR(WriteFileAtomically(PosixFileSystem(), curves.json, client::Dump(job)));
+  TESSERA_ASSIGN_OR_RETURN(const std::string page,
+                           client::CurvesPage({job}, client::CurveAxis::kSteps));
+  TESSERA_RETURN_IF_ERROR(WriteFileAtomically(PosixFileSystem(), curves.page, page));
+  return curves;
+}
+
+std::string ResultText(const Local& local, const Prepared& prepared, const v1::JobStatus& status,
+                       const Curves& curves) {
   std::string text = client::SummaryText(status);
+  if (!curves.page.empty()) absl::StrAppend(&text, "  curves      ", curves.page, "\n");
   for (const auto& [split, best] : prepared.best) {
     const auto found = status.final_metrics().find(split);
     if (found == status.final_metrics().end()) continue;
@@ -112,9 +133,11 @@ std::string ResultText(const Local& local, const Prepared& prepared, const v1::J
   return text;
 }
 
-nlohmann::json ResultJson(const Prepared& prepared, const v1::JobStatus& status) {
+nlohmann::json ResultJson(const Prepared& prepared, const v1::JobStatus& status,
+                          const Curves& curves) {
   nlohmann::json object = client::SummaryJson(status);
   object["work_dir"] = prepared.run.cluster.work_folder;
+  object["curves"] = curves.page;
   for (const auto& [split, best] : prepared.best) {
     object["best_possible"][split] = {{"auc", best.auc}, {"logloss", best.logloss}};
   }
@@ -152,10 +175,12 @@ void Run(const Local& local, CommandContext& context) {
     if (run.cancelled()) context.exit_code = client::kExitInterrupted;
     return;
   }
+  const absl::StatusOr<Curves> curves = WriteCurves(cluster.work_folder, *status);
+  if (!curves.ok()) say(absl::StrCat("no curves: ", curves.status().message()));
   if (local.output.json()) {
-    context.Print(ResultJson(*prepared, *status));
+    context.Print(ResultJson(*prepared, *status, curves.value_or(Curves())));
   } else {
-    context.Print(ResultText(local, *prepared, *status));
+    context.Print(ResultText(local, *prepared, *status, curves.value_or(Curves())));
   }
   context.exit_code = run.cancelled() ? client::kExitInterrupted : client::ExitCodeOf(*status);
 }

@@ -138,6 +138,38 @@ TEST_F(CommandsTest, ListDescribeAndCancelSpeakToTheMaster) {
   EXPECT_THAT(master_.service.cancelled(), testing::ElementsAre("clicks-1"));
 }
 
+TEST_F(CommandsTest, PlotDrawsJobsOfTheMasterAndOfFiles) {
+  v1::JobStatus job = Job(v1::RUNNING);
+  master_.service.SetJobs({job});
+  const std::string page = folder_ / "curves.html";
+  EXPECT_EQ(Run({"plot", "clicks-1", "--master", "master", "--output", page}), 1);
+  EXPECT_THAT(err_, HasSubstr("job clicks-1 has trained nothing yet"));
+  v1::TrainingPoint& point = *job.add_history();
+  point.set_step(9);
+  point.set_samples(90);
+  point.set_seconds(1);
+  point.set_loss(0.5);
+  master_.service.SetJobs({job});
+  EXPECT_EQ(Run({"describe", "clicks-1", "--master", "master", "--output", "json"}), 0);
+  const std::string file = folder_ / "before.json";
+  std::ofstream(file) << out_;
+  EXPECT_EQ(
+      Run({"plot", "clicks-1", file, "--master", "master", "--output", page, "--by", "samples"}), 0)
+      << err_;
+  EXPECT_THAT(out_, HasSubstr("wrote " + page));
+  std::ifstream written(page);
+  const std::string html((std::istreambuf_iterator<char>(written)), {});
+  EXPECT_THAT(html, StartsWith("<!doctype html>"));
+  EXPECT_THAT(html, HasSubstr("clicks-1 (2)"));
+  EXPECT_THAT(html, HasSubstr(">samples</text>"));
+  EXPECT_EQ(Run({"plot", "other", "--master", "master"}), 3);
+  EXPECT_EQ(Run({"plot", folder_ / "none.json", "--master", "master"}), 3);
+  std::ofstream(file) << "[";
+  EXPECT_EQ(Run({"plot", file, "--master", "master"}), 2);
+  EXPECT_THAT(err_, HasSubstr("before.json: expected one JSON object"));
+  EXPECT_EQ(Run({"plot", file, "--by", "years"}), 2);
+}
+
 TEST_F(CommandsTest, SuspendResumeAndScaleSpeakToTheMaster) {
   master_.service.SetJobs({Job(v1::RUNNING)});
   EXPECT_EQ(Run({"suspend", "clicks-1", "--master", "master"}), 0);

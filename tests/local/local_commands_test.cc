@@ -105,6 +105,21 @@ TEST_F(LocalCommandsTest, LocalEndsWithOneObjectForScriptsAndPredictAgreesWithIt
   EXPECT_GT(result["best_possible"]["test"]["auc"], result["metrics"]["test"]["auc"]);
   const std::string checkpoint = result["checkpoint"];
   EXPECT_TRUE(fs::exists(fs::path(checkpoint) / "MANIFEST.json")) << checkpoint;
+  // What it leaves to look at, and to draw beside other runs.
+  const std::string curves = result["curves"];
+  std::ifstream page(curves);
+  EXPECT_THAT(std::string((std::istreambuf_iterator<char>(page)), {}),
+              HasSubstr("loss in training"));
+  std::ifstream figures(fs::path(curves).replace_extension("json"));
+  const nlohmann::json job = nlohmann::json::parse(figures);
+  uint64_t samples = 0;
+  for (const nlohmann::json& point : job["history"]) samples += point["samples"].get<uint64_t>();
+  EXPECT_EQ(samples, job["samples"]);
+  EXPECT_EQ(job["history"].back()["step"], 16);
+  EXPECT_EQ(
+      Run({"plot", fs::path(curves).replace_extension("json"), "--output", folder_ / "page.html"}),
+      0)
+      << err_;
 
   const std::string file = folder_ / "predictions.csv";
   ASSERT_EQ(Run({"predict", job_(), "--checkpoint", checkpoint, "--data", data_(), "--output", file,

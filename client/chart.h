@@ -1,0 +1,52 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+
+namespace tessera::client {
+
+// A line chart as SVG, to stand in an HTML page that has ChartStyle. Pure functions.
+
+struct ChartPoint {
+  double x = 0;
+  double y = 0;  // not finite: the line has a gap here
+};
+
+struct ChartLine {
+  std::string name = {};                // of the legend; empty: not there
+  std::vector<ChartPoint> points = {};  // ascending by x
+  int color = 0;                        // 0 to kChartColors - 1
+  bool dashed = false;
+  bool dots = false;  // at its points, with their values as tooltips
+};
+inline constexpr int kChartColors = 8;
+
+// Something that happened: an upright line with a tooltip.
+struct ChartEvent {
+  double x = 0;
+  std::string text;
+};
+
+struct Chart {
+  std::string title = {};
+  std::string x_name = {};
+  std::vector<ChartLine> lines = {};
+  std::vector<ChartEvent> events = {};
+};
+
+// An <svg> element; "" if no line has a point.
+std::string ChartSvg(const Chart& chart);
+// What <style> has to hold, for light and dark screens.
+std::string ChartStyle();
+// Of HTML and SVG.
+std::string Escape(absl::string_view text);
+
+// Round numbers (1, 2 or 5 times a power of ten apart) within [low, high], which is finite: 2 to
+// about `wanted`, or the one number that there is.
+std::vector<double> RoundTicks(double low, double high, int wanted);
+// "0.25", "50k", "1.5M", for numbers that are `apart` from each other.
+std::string TickText(double value, double apart);
+
+}  // namespace tessera::client
