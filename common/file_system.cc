@@ -249,7 +249,8 @@ absl::Status WriteFileAtomically(FileSystem& fs, const std::string& path,
     return status;
   }
   PassFailpoint("atomic_file.renamed");
-  return fs.SyncFolder(std::filesystem::path(path).parent_path().string());
+  const std::string folder = std::filesystem::path(path).parent_path().string();
+  return fs.SyncFolder(folder.empty() ? "." : folder);
 }
 
 absl::StatusOr<std::string> ReadWholeFile(FileSystem& fs, const std::string& path) {

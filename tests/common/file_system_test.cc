@@ -36,6 +36,15 @@ TEST_F(PosixFileSystemTest, ListsWhatIsThereSorted) {
   EXPECT_EQ(fs_.List(folder_ + "/absent").status().code(), StatusCode::kNotFound);
 }
 
+TEST_F(PosixFileSystemTest, WritesWholeFilesWhereItIs) {
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path(folder_);
+  const absl::Status written = WriteFileAtomically(fs_, "here", "content");
+  std::filesystem::current_path(before);
+  EXPECT_TRUE(written.ok()) << written;
+  EXPECT_EQ(*ReadWholeFile(fs_, folder_ + "/here"), "content");
+}
+
 TEST_F(PosixFileSystemTest, OverwritesAFileFromItsStart) {
   constexpr size_t kBlock = 4096;
   const std::string path = folder_ + "/overwritten", old(3 * kBlock, 'o');
