@@ -20,7 +20,14 @@ absl::StatusOr<std::vector<Device>> ListDevices() {
       return absl::FailedPreconditionError(
           absl::StrCat("CUDA device ", i, ": ", cudaGetErrorString(error)));
     }
+    char bus_id[32] = {};
+    if (const cudaError_t error = cudaDeviceGetPCIBusId(bus_id, sizeof(bus_id), i);
+        error != cudaSuccess) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("CUDA device ", i, ": ", cudaGetErrorString(error)));
+    }
     devices.push_back({.index = i,
+                       .bus_id = bus_id,
                        .name = properties.name,
                        .memory_bytes = properties.totalGlobalMem,
                        .compute_major = properties.major,

@@ -10,7 +10,8 @@ namespace tessera::cuda {
 
 // One card that CUDA can use.
 struct Device {
-  int index = 0;  // N of "cuda:N"
+  int index = 0;       // N of "cuda:N"
+  std::string bus_id;  // "0000:3b:00.0", whatever index it has in another process
   std::string name;
   uint64_t memory_bytes = 0;
   int compute_major = 0;  // compute capability

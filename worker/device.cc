@@ -18,52 +18,58 @@ namespace {
 
 bool IsAuto(absl::string_view wish) { return wish.empty() || wish == "auto"; }
 
-// N of "cuda:N"; "cuda" is the first.
-absl::StatusOr<int> FindCard(absl::string_view wish) {
+// Those that "cuda" or "cuda:N" lets a worker have: all, or that one.
+absl::StatusOr<std::vector<cuda::Device>> FindCards(absl::string_view wish) {
   TESSERA_ASSIGN_OR_RETURN(const std::vector<cuda::Device> cards, cuda::ListDevices());
   int index = 0;
-  if (absl::ConsumePrefix(&wish, "cuda:") && !absl::SimpleAtoi(wish, &index)) {
+  if (!absl::ConsumePrefix(&wish, "cuda:")) return cards;
+  if (!absl::SimpleAtoi(wish, &index)) {
     return absl::FailedPreconditionError(absl::StrCat("\"", wish, "\" is no number of a card"));
   }
-  if (index >= 0 && static_cast<size_t>(index) < cards.size()) return index;
+  if (index >= 0 && static_cast<size_t>(index) < cards.size()) {
+    return std::vector<cuda::Device>{cards[static_cast<size_t>(index)]};
+  }
   return absl::FailedPreconditionError(
       absl::StrCat("this machine's cards are cuda:0 to cuda:", cards.size() - 1));
 }
 
-absl::StatusOr<std::unique_ptr<cuda::Stream>> Open(absl::string_view wish, const Model& model) {
-  std::unique_ptr<cuda::Stream> stream;
+absl::StatusOr<OpenedDevice> Open(absl::string_view wish, const Model& model) {
+  OpenedDevice opened;
   if (wish == "emulated") {
-    stream = cuda::Stream::Emulated();
-    if (stream == nullptr) return absl::FailedPreconditionError("this build has real ones");
+    opened.stream = cuda::Stream::Emulated();
+    if (opened.stream == nullptr) return absl::FailedPreconditionError("this build has real ones");
   } else {
-    TESSERA_ASSIGN_OR_RETURN(const int card, FindCard(wish));
-    TESSERA_ASSIGN_OR_RETURN(stream, cuda::Stream::New(card));
+    TESSERA_ASSIGN_OR_RETURN(const std::vector<cuda::Device> cards, FindCards(wish));
+    size_t chosen = 0;
+    if (cards.size() > 1) {
+      std::vector<std::string> names;
+      for (const cuda::Device& card : cards) names.push_back(card.bus_id);
+      TESSERA_ASSIGN_OR_RETURN(opened.seat, CardSeat::Take(names));
+      chosen = opened.seat->card();
+    }
+    TESSERA_ASSIGN_OR_RETURN(opened.stream, cuda::Stream::New(cards[chosen].index));
+    SPDLOG_INFO("computes on cuda:{}", cards[chosen].index);
   }
   TESSERA_RETURN_IF_ERROR(CheckRunsOnCuda(model));
-  return stream;
+  return opened;
 }
 
 }  // namespace
 
 absl::Status CheckDevice(absl::string_view wish) {
   if (IsAuto(wish) || wish == "cpu" || wish == "emulated") return absl::OkStatus();
-  return WithContext(FindCard(wish).status(), absl::StrCat("device ", wish));
+  return WithContext(FindCards(wish).status(), absl::StrCat("device ", wish));
 }
 
-absl::StatusOr<std::unique_ptr<cuda::Stream>> OpenDevice(absl::string_view wish,
-                                                         const Model& model) {
-  if (wish == "cpu") return nullptr;
-  absl::StatusOr<std::unique_ptr<cuda::Stream>> stream = Open(IsAuto(wish) ? "cuda" : wish, model);
-  if (IsAuto(wish)) {
-    if (stream.ok()) {
-      SPDLOG_INFO("device auto: cuda:0");
-    } else {
-      SPDLOG_INFO("device auto: cpu ({})", std::string(stream.status().message()));
-      return nullptr;
-    }
+absl::StatusOr<OpenedDevice> OpenDevice(absl::string_view wish, const Model& model) {
+  if (wish == "cpu") return OpenedDevice();
+  absl::StatusOr<OpenedDevice> opened = Open(IsAuto(wish) ? "cuda" : wish, model);
+  if (IsAuto(wish) && !opened.ok()) {
+    SPDLOG_INFO("device auto: cpu ({})", std::string(opened.status().message()));
+    return OpenedDevice();
   }
-  TESSERA_RETURN_IF_ERROR(WithContext(stream.status(), absl::StrCat("train.device: ", wish)));
-  return stream;
+  TESSERA_RETURN_IF_ERROR(WithContext(opened.status(), absl::StrCat("train.device: ", wish)));
+  return opened;
 }
 
 absl::Status CheckPrecision(v1::TrainSpec::Precision wish) {

@@ -99,7 +99,9 @@ absl::StatusOr<std::unique_ptr<JobContext>> NewJobContext(const v1::Assignment& 
   context->evaluation_group_column =
       FindGroupColumn(context->source->schema(), EvaluationGroups(spec));
   context->plan = std::make_unique<EmbeddingPlan>(spec, context->model->inputs());
-  TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<cuda::Stream> stream, OpenDevice(wish, *context->model));
+  TESSERA_ASSIGN_OR_RETURN(OpenedDevice device, OpenDevice(wish, *context->model));
+  context->card_seat = std::move(device.seat);
+  std::unique_ptr<cuda::Stream> stream = std::move(device.stream);
   if (stream == nullptr) TESSERA_RETURN_IF_ERROR(CheckPrecision(spec.train().precision()));
   if (stream != nullptr) stream->SearchProducts(spec.train().search_products());
   context->executor = std::make_unique<Executor>(*context->model, options.pool, std::move(stream));

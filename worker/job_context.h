@@ -12,6 +12,7 @@
 #include "worker/cancellation.h"
 #include "worker/card_optimizer.h"
 #include "worker/card_pooling.h"
+#include "worker/card_seat.h"
 #include "worker/data/data_source.h"
 #include "worker/data/stoppable_file_system.h"
 #include "worker/dense/executor.h"
@@ -48,6 +49,7 @@ struct JobContext {
   std::unique_ptr<EmbeddingPlan> plan;  // immutable
   std::unique_ptr<KeyRouter> router;    // immutable
   std::unique_ptr<ParameterClient> parameters;
+  std::unique_ptr<CardSeat> card_seat;  // null: the card was named, or is none or the only one
   std::unique_ptr<Executor> executor;
   // By lookup, where a card trains the rows that it keeps; else none.
   std::vector<CardOptimizer> card_optimizers;
