@@ -7,6 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "common/clock.h"
+#include "common/log.h"
 #include "ps/table_tier.h"
 
 namespace tessera::ps {
@@ -23,7 +24,11 @@ constexpr absl::Duration kTidy = absl::Seconds(1);
 
 }  // namespace
 
-Evictor::Evictor(MemoryBudget* budget) : budget_(*budget), thread_([this] { Work(); }) {}
+Evictor::Evictor(MemoryBudget* budget, Resident resident)
+    : budget_(*budget),
+      resident_(std::move(resident)),
+      beside_(budget->bytes()),
+      thread_([this] { Work(); }) {}
 
 Evictor::~Evictor() {
   {
@@ -42,6 +47,7 @@ void Evictor::Add(TableTier* table) {
 void Evictor::Remove(TableTier* table) {
   absl::MutexLock lock(&mu_);
   tables_.erase(std::remove(tables_.begin(), tables_.end(), table), tables_.end());
+  beside_.Forget();
   const auto is_free = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return busy_ != table; };
   mu_.Await(absl::Condition(&is_free));
 }
@@ -53,11 +59,18 @@ absl::Status Evictor::last_error() const {
 
 void Evictor::Work() {
   absl::Duration tidied = SystemClock().Monotonic();
+  absl::Duration weighed = tidied;
+  Weigh(weighed);
   while (true) {
     const bool pressed = budget_.WaitForPressure(kLook);
-    if (const absl::Duration now = SystemClock().Monotonic(); now - tidied >= kTidy) {
+    const absl::Duration now = SystemClock().Monotonic();
+    if (now - tidied >= kTidy) {
       ::malloc_trim(0);
       tidied = now;
+    }
+    if (now - weighed >= kLook) {
+      Weigh(now);
+      weighed = now;
     }
     {
       absl::MutexLock lock(&mu_);
@@ -72,6 +85,24 @@ void Evictor::Work() {
   }
 }
 
+void Evictor::Weigh(absl::Duration now) {
+  uint64_t others = 0;
+  {
+    absl::MutexLock lock(&mu_);
+    for (const TableTier* table : tables_) others += table->tier_bytes();
+    if (resident_) {
+      beside_.Measure(resident_(), budget_.rows() + others, now);
+      others += beside_.bytes();
+    }
+  }
+  budget_.SetOthers(others);
+  if (others <= budget_.bytes() / 2 || std::exchange(warned_, true)) return;
+  SPDLOG_WARN(
+      "of {} bytes (--memory) {} are taken by other things than rows, which have half of them all "
+      "the same: this process will be larger; give it more",
+      budget_.bytes(), others);
+}
+
 bool Evictor::Round() {
   std::vector<TableTier*> tables;
   uint64_t rows = 0;  // bytes of all
@@ -81,7 +112,6 @@ bool Evictor::Round() {
     for (const TableTier* table : tables) rows += table->row_bytes();
   }
   const uint64_t excess = budget_.Excess();
-  uint64_t tier_bytes = 0;
   uint64_t freed = 0;
   absl::Status error;
   for (size_t i = 0; i < tables.size(); ++i) {
@@ -98,11 +128,9 @@ bool Evictor::Round() {
       error.Update(of_table.status());
       freed += of_table.value_or(0);
     }
-    tier_bytes += tables[i]->tier_bytes();
     absl::MutexLock lock(&mu_);
     busy_ = nullptr;
   }
-  budget_.SetTier(tier_bytes);
   absl::MutexLock lock(&mu_);
   last_error_ = std::move(error);
   return freed > 0;

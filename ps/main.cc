@@ -1,5 +1,3 @@
-#include <malloc.h>
-
 #include <algorithm>
 #include <cstdlib>
 #include <memory>
@@ -10,6 +8,7 @@
 #include "common/log.h"
 #include "common/mutex_checks.h"
 #include "common/process/file_descriptors.h"
+#include "common/process/freed_memory.h"
 #include "common/process/stop_signal.h"
 #include "common/rpc/security_flags.h"
 #include "common/version.h"
@@ -35,15 +34,6 @@ Exit codes:
         retry
   2     bad usage
   128+  killed; start it again)";
-
-// Of memory that calls have freed, malloc keeps megabytes for each thread: with a budget, in
-// proportion to it. Before any thread starts.
-void KeepFreedMemoryWithin(uint64_t budget) {
-  const uint64_t largest = std::clamp<uint64_t>(budget / 64, 128 << 10, 32 << 20);
-  mallopt(M_MMAP_THRESHOLD, static_cast<int>(largest));
-  mallopt(M_TRIM_THRESHOLD, static_cast<int>(2 * largest));
-  mallopt(M_ARENA_MAX, static_cast<int>(std::clamp<uint64_t>(budget >> 26, 2, 64)));
-}
 
 }  // namespace
 
@@ -84,12 +74,12 @@ int main(int argc, char** argv) {
       app.add_option("--spill-dir", options.spill_folder,
                      "folder of this process alone for rows that --memory has no room for; emptied "
                      "at the start. Without it all rows are in memory");
-  CLI::Option* const memory = app.add_option("--memory", options.memory_bytes,
-                                             "for rows, over all jobs, e.g. 8GiB; dense "
-                                             "parameters, and tables whose every row moves "
-                                             "at every step, come on top")
-                                  ->transform(CLI::AsSizeValue(false))
-                                  ->needs(spill);
+  CLI::Option* const memory =
+      app.add_option("--memory", options.memory_bytes,
+                     "of this process, e.g. 8GiB: rows get what all else leaves of it, "
+                     "at least half. With less than 256MiB the process is larger")
+          ->transform(CLI::AsSizeValue(false))
+          ->needs(spill);
   spill->needs(memory);
   app.add_option("--spill-bytes", options.max_spill_bytes,
                  "of a job's files in the spill folder, e.g. 500GiB; up to three times the rows' "
@@ -144,8 +134,9 @@ int main(int argc, char** argv) {
   }
 
   if (!share_memory) options.max_shared_bytes = 0;
+  options.memory_of_process = true;
   options.spill_page_cache = spill_reads == "cached";
-  if (options.memory_bytes > 0) KeepFreedMemoryWithin(options.memory_bytes);
+  if (options.memory_bytes > 0) tessera::KeepFreedMemoryWithin(options.memory_bytes);
   tessera::EndMutexChecks();
   tessera::InitLog(options.name.empty() ? "ps" : options.name, log_level);
   if (const absl::Status enough = tessera::CheckFileDescriptors(); !enough.ok()) {

@@ -7,12 +7,12 @@ namespace tessera::ps {
 MemoryBudget::MemoryBudget(uint64_t bytes) : bytes_(bytes) {}
 
 uint64_t MemoryBudget::ForRows() const {
-  return bytes_ - std::min(tier_.load(std::memory_order_relaxed), bytes_ / 2);
+  return bytes_ - std::min(others_.load(std::memory_order_relaxed), bytes_ / 2);
 }
 
 uint64_t MemoryBudget::Excess() const {
   const uint64_t low = ForRows() - 2 * slack();
-  return Rows() > low ? Rows() - low : 0;
+  return rows() > low ? rows() - low : 0;
 }
 
 void MemoryBudget::Charge(int64_t bytes) {
@@ -26,8 +26,8 @@ void MemoryBudget::Charge(int64_t bytes) {
   if (HasRoom()) room_.SignalAll();
 }
 
-void MemoryBudget::SetTier(uint64_t bytes) {
-  tier_.store(bytes, std::memory_order_relaxed);
+void MemoryBudget::SetOthers(uint64_t bytes) {
+  others_.store(bytes, std::memory_order_relaxed);
   absl::MutexLock lock(&mu_);
   if (HasRoom()) room_.SignalAll();
 }

@@ -11,8 +11,9 @@
 namespace tessera::ps {
 
 // The bytes that rows of tables with a tier below may take in this process, over all jobs. Rows are
-// counted as they come and go; what the tier itself takes (filters, indices, buffers) counts too,
-// but leaves the rows at least half of the budget.
+// counted as they come and go. What the tier itself takes (filters, indices) counts too, and so
+// does what is beside both where that is measured (MemoryBeside); but rows have at least half of
+// the budget.
 //
 // What is counted are rows, not pages: memory that rows have left serves new rows of their table's
 // stripe and is not given back, so the resident size stays at the most that there was at a time.
@@ -27,15 +28,18 @@ class MemoryBudget {
   MemoryBudget& operator=(const MemoryBudget&) = delete;
 
   uint64_t bytes() const { return bytes_; }
-  // Rows and tier.
-  uint64_t used() const { return Rows() + tier_.load(std::memory_order_relaxed); }
+  uint64_t rows() const {
+    return static_cast<uint64_t>(std::max<int64_t>(0, rows_.load(std::memory_order_relaxed)));
+  }
+  // Rows and all that counts besides.
+  uint64_t used() const { return rows() + others_.load(std::memory_order_relaxed); }
   // How far eviction has to go: rows' bytes above `low`, or 0.
   uint64_t Excess() const;
 
   // Of rows; negative when they go.
   void Charge(int64_t bytes) ABSL_LOCKS_EXCLUDED(mu_);
-  // What the tier takes now.
-  void SetTier(uint64_t bytes) ABSL_LOCKS_EXCLUDED(mu_);
+  // What the tier takes now, and what is beside.
+  void SetOthers(uint64_t bytes) ABSL_LOCKS_EXCLUDED(mu_);
 
   // Waits until rows may be added, as long as rows leave: false after no less than `limit`, and
   // less than two, in which none has left.
@@ -45,18 +49,15 @@ class MemoryBudget {
   void Wake() ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
-  uint64_t Rows() const {
-    return static_cast<uint64_t>(std::max<int64_t>(0, rows_.load(std::memory_order_relaxed)));
-  }
   // Of the budget, what is left for rows.
   uint64_t ForRows() const;
   uint64_t slack() const { return ForRows() / 32; }
-  bool HasRoom() const { return Rows() <= ForRows(); }
-  bool Pressed() const { return Rows() > ForRows() - slack(); }
+  bool HasRoom() const { return rows() <= ForRows(); }
+  bool Pressed() const { return rows() > ForRows() - slack(); }
 
   const uint64_t bytes_;
   std::atomic<int64_t> rows_ = 0;
-  std::atomic<uint64_t> tier_ = 0;
+  std::atomic<uint64_t> others_ = 0;
   std::atomic<uint64_t> left_ = 0;  // bytes, ever
   absl::Mutex mu_;
   absl::CondVar room_;

@@ -218,6 +218,7 @@ absl::StatusOr<std::unique_ptr<ParameterServer>> ParameterServer::Start(Options 
     Spill::Options spilled;
     spilled.folder = options.spill_folder;
     spilled.memory_bytes = options.memory_bytes;
+    spilled.of_process = options.memory_of_process;
     spilled.max_job_bytes = options.max_spill_bytes;
     spilled.page_cache = options.spill_page_cache;
     TESSERA_ASSIGN_OR_RETURN(spill, Spill::Open(std::move(spilled)));

@@ -33,8 +33,10 @@ class ParameterServer {
     // Of this process alone: rows that memory_bytes has no room for. Empty: all rows are in memory,
     // however many. What it holds does not outlive the process.
     std::string spill_folder;
-    // For rows that may spill (not those of dense or EVERY_ROW tables), over all jobs.
+    // Spill::Options has them: for rows that may spill (not those of dense or EVERY_ROW tables),
+    // over all jobs, or for the whole process.
     uint64_t memory_bytes = 0;
+    bool memory_of_process = false;
     // Of a job's files in the spill folder.
     uint64_t max_spill_bytes = UINT64_MAX;
     // Rows in it are read through the kernel's page cache (ColdStore::Options).

@@ -6,6 +6,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/process/resident.h"
 #include "common/status_macros.h"
 
 namespace tessera::ps {
@@ -38,7 +39,8 @@ Spill::Spill(Options options, std::unique_ptr<FolderLock> lock)
     : options_(std::move(options)),
       lock_(std::move(lock)),
       budget_(options_.memory_bytes),
-      evictor_(&budget_),
+      evictor_(&budget_,
+               options_.of_process ? [] { return ResidentBytes(); } : Evictor::Resident()),
       readers_(Readers(options_)) {}
 
 std::string Spill::NewFolder() {

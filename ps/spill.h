@@ -21,8 +21,11 @@ namespace tessera::ps {
 class Spill {
  public:
   struct Options {
-    std::string folder;         // of this process alone: locked, and wiped of what an earlier left
-    uint64_t memory_bytes = 0;  // for rows and what their tier takes in memory
+    std::string folder;  // of this process alone: locked, and wiped of what an earlier left
+    // For rows and what their tier takes in memory or, if `of_process`, for all that this process
+    // has resident; rows get what the rest leaves, at least half.
+    uint64_t memory_bytes = 0;
+    bool of_process = false;
     uint64_t max_job_bytes = UINT64_MAX;  // of files of one job
     bool page_cache = false;              // as ColdStore's
     // Each has as many reads in flight as a MultiGet finds in one file (UringReads), or one. 0: 16

@@ -29,6 +29,8 @@ rocksdb::Options ColdOptions(rocksdb::Env* env, bool page_cache) {
   options.max_open_files = -1;
   options.use_direct_reads = !page_cache;
   options.max_background_jobs = 2;
+  // Of each file that a compaction reads, of which there may be dozens.
+  options.compaction_readahead_size = 256 << 10;
   options.compression = rocksdb::kNoCompression;
 
   // Few rewrites, at the price of several sorted runs: each has a filter in memory, so that a read

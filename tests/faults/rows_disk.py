@@ -9,7 +9,7 @@ from harness import LOGGED, SYNCED, fault
 from jobs import SyncJob
 from rows_network import traced
 
-SPILL = ["--memory", "8MiB"]
+SPILL = ["--memory", "16MiB"]  # of which rows have half
 
 
 # ---- row 7: full disks ----------------------------------------------------------------------------------------------------

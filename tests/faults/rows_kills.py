@@ -215,7 +215,7 @@ def random_logged_ps(t):
 
 def spilling(t, ps=2):
     """Flags of ps whose rows are on disk for the most part."""
-    return {f"ps-{i}": ["--memory", "8MiB", "--spill-dir", t.folder / f"spill-{i}"] for i in range(ps)}
+    return {f"ps-{i}": ["--memory", "16MiB", "--spill-dir", t.folder / f"spill-{i}"] for i in range(ps)}
 
 
 # Checkpoints of two layers each, so close to one another that kills meet them.

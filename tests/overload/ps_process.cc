@@ -13,6 +13,7 @@
 #include "common/file_system.h"
 #include "common/log.h"
 #include "common/metrics/metrics.h"
+#include "common/process/freed_memory.h"
 #include "common/process/resident.h"
 #include "common/rpc/channels.h"
 #include "ps/parameter_server.h"
@@ -57,6 +58,7 @@ absl::StatusOr<std::string> ReadText(int fd) {
 
 // Until `from` is closed at its other end. The exit status.
 int Serve(const PsProcess::Options& soaked, int from, int to) {
+  KeepFreedMemoryWithin(soaked.memory_bytes);
   InitLog("soak-ps", "error");
   const auto channels = NewNetworkChannels();
   MetricsRegistry metrics;
@@ -70,6 +72,7 @@ int Serve(const PsProcess::Options& soaked, int from, int to) {
   options.metrics = &metrics;
   options.spill_folder = soaked.folder;
   options.memory_bytes = soaked.memory_bytes;
+  options.memory_of_process = true;
   options.max_queued_bytes = soaked.max_queued_bytes;
   options.max_unsent_bytes = soaked.max_queued_bytes;
   const auto ps = ps::ParameterServer::Start(options);

@@ -13,7 +13,7 @@ class PsProcess {
  public:
   struct Options {
     std::string folder;             // for rows that leave memory
-    uint64_t memory_bytes = 0;      // for rows in memory
+    uint64_t memory_bytes = 0;      // of it
     uint64_t max_queued_bytes = 0;  // of requests in hand; more are refused
   };
   // Forks: call it before this process has threads.

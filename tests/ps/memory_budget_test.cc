@@ -23,7 +23,7 @@ TEST(MemoryBudgetTest, RowsMayBeAddedUpToIt) {
 
 TEST(MemoryBudgetTest, TheTierLeavesRowsHalf) {
   MemoryBudget budget(kBytes);
-  budget.SetTier(10 * kBytes);
+  budget.SetOthers(10 * kBytes);
   budget.Charge(kBytes / 2);
   EXPECT_TRUE(budget.WaitForRoom(absl::ZeroDuration()));
   budget.Charge(1);

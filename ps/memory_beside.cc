@@ -1,0 +1,38 @@
+#include "ps/memory_beside.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+namespace tessera::ps {
+namespace {
+
+// Before there is any work: what a ps with two busy clients and rows on disk had.
+constexpr uint64_t kFirst = 96 << 20;
+// A part of the budget that nothing takes: for what comes before it is measured.
+constexpr uint64_t kMargin = 16;
+// Up: of the budget, in a second.
+constexpr double kMostRise = 1.0 / 8;
+// Down.
+constexpr absl::Duration kHalfLife = absl::Minutes(2);
+
+}  // namespace
+
+void MemoryBeside::Measure(uint64_t resident, uint64_t counted, absl::Duration now) {
+  most_counted_ = std::max(most_counted_, counted);
+  const uint64_t measured = resident > most_counted_ ? resident - most_counted_ : 0;
+  const uint64_t beside = measured + budget_ / kMargin;
+  const absl::Duration since = now - at_;
+  at_ = now;
+  if (!std::exchange(measured_, true)) {
+    bytes_ = std::max(beside, kFirst);
+  } else if (beside > bytes_) {
+    const double rise = kMostRise * static_cast<double>(budget_) * absl::ToDoubleSeconds(since);
+    bytes_ += std::min(beside - bytes_, static_cast<uint64_t>(rise));
+  } else {
+    const double left = std::exp2(-absl::FDivDuration(since, kHalfLife));
+    bytes_ = beside + static_cast<uint64_t>(static_cast<double>(bytes_ - beside) * left);
+  }
+}
+
+}  // namespace tessera::ps

@@ -1,0 +1,60 @@
+#include "ps/memory_beside.h"
+
+#include "gtest/gtest.h"
+
+namespace tessera::ps {
+namespace {
+
+constexpr uint64_t kMiB = 1 << 20;
+
+// A sixteenth of the budget is kept free.
+constexpr uint64_t kBudget = 800 * kMiB, kMargin = 50 * kMiB;
+
+TEST(MemoryBesideTest, IsWhatIsResidentAndNotCounted) {
+  MemoryBeside beside(kBudget);
+  beside.Measure(130 * kMiB, 0, absl::Seconds(100));
+  EXPECT_EQ(beside.bytes(), 130 * kMiB + kMargin);
+  beside.Measure(1000 * kMiB, 870 * kMiB, absl::Seconds(101));
+  EXPECT_EQ(beside.bytes(), 130 * kMiB + kMargin);
+}
+
+TEST(MemoryBesideTest, BeginsWithWhatAPsAtWorkHas) {
+  MemoryBeside beside(kBudget);
+  beside.Measure(30 * kMiB, 0, absl::Seconds(100));
+  EXPECT_EQ(beside.bytes(), 96 * kMiB);
+  beside.Measure(30 * kMiB, 0, absl::Seconds(220));
+  EXPECT_NEAR(static_cast<double>(beside.bytes()), 88.0 * kMiB, 1);
+}
+
+// Else each row that leaves would make what is beside larger, and the next one leave.
+TEST(MemoryBesideTest, RowsThatLeaveTheirPagesChangeNothing) {
+  MemoryBeside beside(kBudget);
+  beside.Measure(600 * kMiB, 500 * kMiB, absl::Seconds(1));
+  for (int second = 2; second < 10; ++second) {
+    beside.Measure(600 * kMiB, (500 - 20 * second) * kMiB, absl::Seconds(second));
+    EXPECT_EQ(beside.bytes(), 100 * kMiB + kMargin);
+  }
+  // With their tables the pages go.
+  beside.Forget();
+  beside.Measure(60 * kMiB, 10 * kMiB, absl::Seconds(1'000'000));
+  EXPECT_EQ(beside.bytes(), 50 * kMiB + kMargin);
+}
+
+TEST(MemoryBesideTest, FollowsUpInStepsAndDownInMinutes) {
+  MemoryBeside beside(kBudget);
+  beside.Measure(100 * kMiB, 0, absl::Seconds(0));
+  // An eighth of the budget in a second.
+  beside.Measure(400 * kMiB, 0, absl::Milliseconds(500));
+  EXPECT_EQ(beside.bytes(), 150 * kMiB + kMargin);
+  beside.Measure(400 * kMiB, 0, absl::Milliseconds(1500));
+  EXPECT_EQ(beside.bytes(), 250 * kMiB + kMargin);
+  beside.Measure(400 * kMiB, 0, absl::Seconds(60));
+  EXPECT_EQ(beside.bytes(), 400 * kMiB + kMargin);
+  beside.Measure(100 * kMiB, 0, absl::Seconds(180));
+  EXPECT_NEAR(static_cast<double>(beside.bytes()), 250.0 * kMiB + kMargin, 1);
+  beside.Measure(100 * kMiB, 0, absl::Seconds(300));
+  EXPECT_NEAR(static_cast<double>(beside.bytes()), 175.0 * kMiB + kMargin, 2);
+}
+
+}  // namespace
+}  // namespace tessera::ps
