@@ -82,7 +82,7 @@ class History {
     if (places_.empty()) return NAN;
     if (after == places_.end()) return places_.back().*to;
     const Place before = after == places_.begin() ? Place() : *(after - 1);
-    if (after == places_.begin() && from == &Place::unix_ms) return 0;
+    if (after == places_.begin() && from == &Place::unix_ms) return 0;  // it began some time before
     const double length = (*after).*from - before.*from;
     const double part = length > 0 ? (value - before.*from) / length : 1;
     return before.*to + part * ((*after).*to - before.*to);
@@ -290,9 +290,10 @@ void AppendEvents(const Job& job, std::string* page) {
   absl::StrAppend(page, "<details><summary>What happened to ", Escape(job.name),
                   "</summary>\n<table>\n");
   for (const json& event : events) {
-    const auto unix_ms = static_cast<int64_t>(Number(event, "unix_ms"));
-    AppendRow(page, {absl::FormatTime("%Y-%m-%d %H:%M:%S", absl::FromUnixMillis(unix_ms),
-                                      absl::LocalTimeZone()),
+    const json& unix_ms = Part(event, "unix_ms");
+    const absl::Time at = unix_ms.is_number_integer() ? absl::FromUnixMillis(unix_ms.get<int64_t>())
+                                                      : absl::InfinitePast();
+    AppendRow(page, {absl::FormatTime("%Y-%m-%d %H:%M:%S", at, absl::LocalTimeZone()),
                      Escape(Text(event, "message"))});
   }
   *page += "</table></details>\n";

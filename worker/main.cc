@@ -55,9 +55,10 @@ int main(int argc, char** argv) {
   app.add_option("--threads", options.compute_threads, "of the dense graph; 0: one per processor")
       ->capture_default_str()
       ->check(CLI::Range(0, 1024));
-  app.add_option("--device", options.device,
-                 "auto, cpu, cuda or cuda:N, for jobs that leave it open; of several cards auto and cuda "
-                 "take the one that the fewest other workers here have")
+  app.add_option(
+         "--device", options.device,
+         "auto, cpu, cuda or cuda:N, for jobs that leave it open; of several cards auto and cuda "
+         "take the one that the fewest other workers here have")
       ->capture_default_str();
   app.add_flag("--shared-memory,!--no-shared-memory", options.share_memory,
                "rows and gradients go through shared memory to and from those ps that run on this "

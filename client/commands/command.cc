@@ -56,9 +56,7 @@ void CommandContext::Print(const std::string& text) {
   std::fflush(out);
 }
 
-void CommandContext::Print(const nlohmann::json& object) {
-  Print(Dump(object));
-}
+void CommandContext::Print(const nlohmann::json& object) { Print(Dump(object)); }
 
 void OutputOption::Add(CLI::App& command) {
   command.add_option("--output", format, "text for people, json for scripts")
