@@ -9,8 +9,8 @@ namespace {
 
 // Before there is any work: what a ps with two busy clients and rows on disk had.
 constexpr uint64_t kFirst = 96 << 20;
-// A part of the budget that nothing takes: for what comes before it is measured.
-constexpr uint64_t kMargin = 16;
+// Of the budget, what nothing takes: for what comes before it is measured.
+uint64_t MarginOf(uint64_t budget) { return std::min<uint64_t>(budget / 16, 64 << 20); }
 // Up: of the budget, in a second.
 constexpr double kMostRise = 1.0 / 8;
 // Down.
@@ -21,7 +21,7 @@ constexpr absl::Duration kHalfLife = absl::Minutes(2);
 void MemoryBeside::Measure(uint64_t resident, uint64_t counted, absl::Duration now) {
   most_counted_ = std::max(most_counted_, counted);
   const uint64_t measured = resident > most_counted_ ? resident - most_counted_ : 0;
-  const uint64_t beside = measured + budget_ / kMargin;
+  const uint64_t beside = measured + MarginOf(budget_);
   const absl::Duration since = now - at_;
   at_ = now;
   if (!std::exchange(measured_, true)) {

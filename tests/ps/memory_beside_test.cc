@@ -7,7 +7,7 @@ namespace {
 
 constexpr uint64_t kMiB = 1 << 20;
 
-// A sixteenth of the budget is kept free.
+// A sixteenth of the budget is kept free, 64 MiB at most.
 constexpr uint64_t kBudget = 800 * kMiB, kMargin = 50 * kMiB;
 
 TEST(MemoryBesideTest, IsWhatIsResidentAndNotCounted) {
@@ -16,6 +16,9 @@ TEST(MemoryBesideTest, IsWhatIsResidentAndNotCounted) {
   EXPECT_EQ(beside.bytes(), 130 * kMiB + kMargin);
   beside.Measure(1000 * kMiB, 870 * kMiB, absl::Seconds(101));
   EXPECT_EQ(beside.bytes(), 130 * kMiB + kMargin);
+  MemoryBeside of_much(100 * kBudget);
+  of_much.Measure(130 * kMiB, 0, absl::Seconds(100));
+  EXPECT_EQ(of_much.bytes(), 130 * kMiB + 64 * kMiB);
 }
 
 TEST(MemoryBesideTest, BeginsWithWhatAPsAtWorkHas) {
