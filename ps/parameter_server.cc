@@ -71,7 +71,8 @@ class ParameterServerImpl final : public ParameterServer {
                   .max_unsent_bytes = options.max_unsent_bytes}),
         metrics_service_(&registry_),
         process_collector_(AddProcessMetrics(registry_, "ps", *options.clock)),
-        collector_(AddPsCollector(registry_, jobs_, requests_, regions_)) {}
+        collector_(AddPsCollector(registry_, jobs_, requests_, regions_,
+                                  spill_ == nullptr ? nullptr : &spill_->budget())) {}
 
   ~ParameterServerImpl() override { Stop(absl::ZeroDuration()); }
 

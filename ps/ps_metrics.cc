@@ -1,5 +1,7 @@
 #include "ps/ps_metrics.h"
 
+#include <algorithm>
+
 namespace tessera::ps {
 namespace {
 
@@ -90,16 +92,49 @@ void PsMetrics::Answered(const std::string& call, const absl::Status& status) {
       .Increment();
 }
 
+namespace {
+
+void AddBudget(const MemoryBudget& budget, MetricSamples& samples) {
+  const uint64_t rows = budget.rows();
+  const uint64_t used = budget.used();
+  const auto add = [&samples](const char* of, uint64_t bytes) {
+    samples.AddGauge("tessera_ps_memory_bytes",
+                     "What --memory is (limit), and what of it rows that may spill have (rows) and "
+                     "all else (others).",
+                     {{"of", of}}, static_cast<double>(bytes));
+  };
+  add("limit", budget.bytes());
+  add("rows", rows);
+  add("others", used - std::min(used, rows));
+}
+
+// Of a table whose rows may be on disk.
+void AddTier(const v1::TableStats& table, const MetricLabels& labels, MetricSamples& samples) {
+  samples.AddGauge("tessera_ps_table_disk_rows", "Rows of a table that are on disk alone.", labels,
+                   static_cast<double>(table.cold_rows()));
+  samples.AddCounter("tessera_ps_table_disk_reads_total", "Rows of a table read from disk.", labels,
+                     static_cast<double>(table.cold_reads()));
+  samples.AddCounter("tessera_ps_table_evicted_total", "Rows of a table that left memory.", labels,
+                     static_cast<double>(table.evicted_rows()));
+  samples.AddCounter("tessera_ps_table_spilled_total",
+                     "Rows of a table that had changed, and were written to leave memory.", labels,
+                     static_cast<double>(table.spilled_rows()));
+}
+
+}  // namespace
+
 std::unique_ptr<MetricsRegistry::Registration> AddPsCollector(MetricsRegistry& registry,
                                                               const Jobs& jobs,
                                                               const Executor& requests,
-                                                              const SharedRegions& regions) {
-  return registry.AddCollector([&jobs, &requests, &regions](MetricSamples& samples) {
+                                                              const SharedRegions& regions,
+                                                              const MemoryBudget* budget) {
+  return registry.AddCollector([&jobs, &requests, &regions, budget](MetricSamples& samples) {
     samples.AddGauge("tessera_ps_queued_bytes", "Bytes of requests that wait for a thread.", {},
                      static_cast<double>(requests.queued_bytes()));
     samples.AddGauge("tessera_ps_shared_memory_bytes",
                      "Memory that workers of this machine share with this ps.", {},
                      static_cast<double>(regions.bytes()));
+    if (budget != nullptr) AddBudget(*budget, samples);
     for (const auto& shard : jobs.All()) {
       const v1::StatsResponse stats = shard->Stats();
       for (const v1::TableStats& table : stats.tables()) {
@@ -116,6 +151,7 @@ std::unique_ptr<MetricsRegistry::Registration> AddPsCollector(MetricsRegistry& r
                            labels, static_cast<double>(table.dropped_gradients()));
         samples.AddCounter("tessera_ps_table_expired_total", "Rows dropped by the table's expiry.",
                            labels, static_cast<double>(table.expired()));
+        if (budget != nullptr) AddTier(table, labels, samples);
       }
     }
   });

@@ -7,6 +7,7 @@
 #include "common/metrics/metrics.h"
 #include "ps/executor.h"
 #include "ps/jobs.h"
+#include "ps/memory_budget.h"
 #include "ps/row_store.h"
 #include "ps/shared_regions.h"
 #include "tessera/v1/parameter_service.pb.h"
@@ -53,9 +54,10 @@ class PsMetrics {
 };
 
 // What is known already and said when asked: rows and bytes by job and table, the bytes that wait
-// for a thread, the memory that is shared with workers. All borrowed; they outlive the result.
+// for a thread, the memory that is shared with workers and, where rows may spill, what takes the
+// budget (else null). All borrowed; they outlive the result.
 [[nodiscard]] std::unique_ptr<MetricsRegistry::Registration> AddPsCollector(
     MetricsRegistry& registry, const Jobs& jobs, const Executor& requests,
-    const SharedRegions& regions);
+    const SharedRegions& regions, const MemoryBudget* budget);
 
 }  // namespace tessera::ps

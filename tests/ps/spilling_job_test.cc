@@ -11,6 +11,7 @@
 #include "common/checkpoint/manifest.h"
 #include "ps/evictor.h"
 #include "ps/memory_budget.h"
+#include "ps/ps_metrics.h"
 #include "ps/spill.h"
 #include "ps/table.h"
 #include "tests/ps/ps_testing.h"
@@ -396,6 +397,46 @@ TEST_F(SpillingJobTest, APullFindsInMemoryWhatThePsWasToldAhead) {
                absl::StatusCode::kInvalidArgument, "table 9 does not exist");
   shard.Close(absl::AbortedError("gone"));
   EXPECT_FAILS(shard.LookAhead(CallOf(pull(0, kSteps))), absl::StatusCode::kAborted, "gone");
+}
+
+TEST_F(SpillingJobTest, MetricsSayWhatIsInMemoryAndWhatTheDiskDoes) {
+  FaultFileSystem files;
+  const std::unique_ptr<Spill> spill = OpenSpill(AllRowBytes() / 10);
+  JobShard::Options options;
+  options.files = &files;
+  options.clock = &clock_;
+  options.spill = spill.get();
+  Jobs jobs(options);
+  Executor requests("requests", 1, 1 << 20);
+  SharedRegions regions(1 << 20);
+  MetricsRegistry registry;
+  const auto collector = AddPsCollector(registry, jobs, requests, regions, &spill->budget());
+  const auto value = [&registry](const std::string& sample) {
+    const std::string text = registry.Text();
+    const size_t at = text.find("\n" + sample + " ");
+    EXPECT_NE(at, std::string::npos) << sample << " in\n" << text;
+    return at == std::string::npos ? -1 : std::stod(text.substr(at + sample.size() + 2));
+  };
+  v1::OpenJobRequest job = TestJob();
+  for (uint32_t p = 0; p < job.partition_count(); ++p) job.add_partitions(p);
+  const auto opened = jobs.Open(job);
+  ASSERT_OK(opened);
+  const std::shared_ptr<JobShard> shard = *opened;
+  std::vector<uint64_t> keys(kKeys);
+  std::iota(keys.begin(), keys.end(), 0);
+  const std::string adam = "{job=\"" + shard->request().job_id() + "\",table=\"adam\"}";
+  for (int i = 0; i < 3; ++i) {
+    PendingPull pull(*shard, PullOf(0, 0, {{0, keys}}));
+    ASSERT_OK(pull.status());
+  }
+  EXPECT_EQ(value("tessera_ps_memory_bytes{of=\"limit\"}"), AllRowBytes() / 10);
+  EXPECT_GT(value("tessera_ps_memory_bytes{of=\"rows\"}"), 0);
+  EXPECT_LE(value("tessera_ps_memory_bytes{of=\"rows\"}"), AllRowBytes());
+  EXPECT_EQ(value("tessera_ps_table_rows" + adam), kKeys);
+  const v1::TableStats stats = shard->Stats().tables(0);
+  EXPECT_EQ(value("tessera_ps_table_disk_reads_total" + adam), stats.cold_reads());
+  EXPECT_GE(value("tessera_ps_table_evicted_total" + adam), 1);
+  shard->Close(absl::AbortedError("done"));
 }
 
 TEST_F(SpillingJobTest, AJobThatEndsGivesItsMemoryAndItsFolderBack) {
