@@ -10,9 +10,9 @@
 namespace tessera::wire {
 namespace {
 
-constexpr uint64_t kBytes = 2;  // protobuf's wire type
+constexpr uint64_t kBytesWireType = 2;  // protobuf's wire type
 
-uint64_t Tag(int field) { return uint64_t(field) << 3 | kBytes; }
+uint64_t Tag(int field) { return uint64_t(field) << 3 | kBytesWireType; }
 
 }  // namespace
 
