@@ -16,13 +16,10 @@ absl::StatusOr<std::vector<Device>> ListDevices() {
   std::vector<Device> devices;
   for (int i = 0; i < count; ++i) {
     cudaDeviceProp properties;
-    if (const cudaError_t error = cudaGetDeviceProperties(&properties, i); error != cudaSuccess) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("CUDA device ", i, ": ", cudaGetErrorString(error)));
-    }
     char bus_id[32] = {};
-    if (const cudaError_t error = cudaDeviceGetPCIBusId(bus_id, sizeof(bus_id), i);
-        error != cudaSuccess) {
+    cudaError_t error = cudaGetDeviceProperties(&properties, i);
+    if (error == cudaSuccess) error = cudaDeviceGetPCIBusId(bus_id, sizeof(bus_id), i);
+    if (error != cudaSuccess) {
       return absl::FailedPreconditionError(
           absl::StrCat("CUDA device ", i, ": ", cudaGetErrorString(error)));
     }

@@ -98,8 +98,8 @@ void Evictor::Weigh(absl::Duration now) {
   budget_.SetOthers(others);
   if (others <= budget_.bytes() / 2 || std::exchange(warned_, true)) return;
   SPDLOG_WARN(
-      "of {} bytes (--memory) {} are taken by other things than rows, which have half of them all "
-      "the same: this process will be larger; give it more",
+      "rows have half of {} bytes (--memory), though other things take {} or are expected to: this "
+      "process may be larger; give it more",
       budget_.bytes(), others);
 }
 

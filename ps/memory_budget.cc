@@ -6,9 +6,7 @@ namespace tessera::ps {
 
 MemoryBudget::MemoryBudget(uint64_t bytes) : bytes_(bytes) {}
 
-uint64_t MemoryBudget::ForRows() const {
-  return bytes_ - std::min(others_.load(std::memory_order_relaxed), bytes_ / 2);
-}
+uint64_t MemoryBudget::ForRows() const { return bytes_ - std::min(others(), bytes_ / 2); }
 
 uint64_t MemoryBudget::Excess() const {
   const uint64_t low = ForRows() - 2 * slack();

@@ -31,8 +31,9 @@ class MemoryBudget {
   uint64_t rows() const {
     return static_cast<uint64_t>(std::max<int64_t>(0, rows_.load(std::memory_order_relaxed)));
   }
-  // Rows and all that counts besides.
-  uint64_t used() const { return rows() + others_.load(std::memory_order_relaxed); }
+  // All that counts besides.
+  uint64_t others() const { return others_.load(std::memory_order_relaxed); }
+  uint64_t used() const { return rows() + others(); }
   // How far eviction has to go: rows' bytes above `low`, or 0.
   uint64_t Excess() const;
 

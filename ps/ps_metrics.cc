@@ -1,7 +1,5 @@
 #include "ps/ps_metrics.h"
 
-#include <algorithm>
-
 namespace tessera::ps {
 namespace {
 
@@ -13,6 +11,31 @@ constexpr char kShared[] = "tessera_ps_shared_bytes_total";
 constexpr char kSharedHelp[] =
     "Bytes of keys, rows and gradients that lay in memory shared with a worker of this machine and "
     "not in messages.";
+
+void AddBudget(const MemoryBudget& budget, MetricSamples& samples) {
+  const auto add = [&samples](const char* of, uint64_t bytes) {
+    samples.AddGauge("tessera_ps_memory_bytes",
+                     "What --memory is (limit), and what of it rows that may spill have (rows) and "
+                     "all else (others).",
+                     {{"of", of}}, static_cast<double>(bytes));
+  };
+  add("limit", budget.bytes());
+  add("rows", budget.rows());
+  add("others", budget.others());
+}
+
+// Of a table whose rows may be on disk.
+void AddTier(const v1::TableStats& table, const MetricLabels& labels, MetricSamples& samples) {
+  samples.AddGauge("tessera_ps_table_disk_rows", "Rows of a table that are on disk alone.", labels,
+                   static_cast<double>(table.cold_rows()));
+  samples.AddCounter("tessera_ps_table_disk_reads_total", "Rows of a table read from disk.", labels,
+                     static_cast<double>(table.cold_reads()));
+  samples.AddCounter("tessera_ps_table_evicted_total", "Rows of a table that left memory.", labels,
+                     static_cast<double>(table.evicted_rows()));
+  samples.AddCounter("tessera_ps_table_spilled_total",
+                     "Rows of a table that had changed, and were written to leave memory.", labels,
+                     static_cast<double>(table.spilled_rows()));
+}
 
 }  // namespace
 
@@ -91,37 +114,6 @@ void PsMetrics::Answered(const std::string& call, const absl::Status& status) {
                    {{"call", call}, {"code", absl::StatusCodeToString(status.code())}})
       .Increment();
 }
-
-namespace {
-
-void AddBudget(const MemoryBudget& budget, MetricSamples& samples) {
-  const uint64_t rows = budget.rows();
-  const uint64_t used = budget.used();
-  const auto add = [&samples](const char* of, uint64_t bytes) {
-    samples.AddGauge("tessera_ps_memory_bytes",
-                     "What --memory is (limit), and what of it rows that may spill have (rows) and "
-                     "all else (others).",
-                     {{"of", of}}, static_cast<double>(bytes));
-  };
-  add("limit", budget.bytes());
-  add("rows", rows);
-  add("others", used - std::min(used, rows));
-}
-
-// Of a table whose rows may be on disk.
-void AddTier(const v1::TableStats& table, const MetricLabels& labels, MetricSamples& samples) {
-  samples.AddGauge("tessera_ps_table_disk_rows", "Rows of a table that are on disk alone.", labels,
-                   static_cast<double>(table.cold_rows()));
-  samples.AddCounter("tessera_ps_table_disk_reads_total", "Rows of a table read from disk.", labels,
-                     static_cast<double>(table.cold_reads()));
-  samples.AddCounter("tessera_ps_table_evicted_total", "Rows of a table that left memory.", labels,
-                     static_cast<double>(table.evicted_rows()));
-  samples.AddCounter("tessera_ps_table_spilled_total",
-                     "Rows of a table that had changed, and were written to leave memory.", labels,
-                     static_cast<double>(table.spilled_rows()));
-}
-
-}  // namespace
 
 std::unique_ptr<MetricsRegistry::Registration> AddPsCollector(MetricsRegistry& registry,
                                                               const Jobs& jobs,

@@ -11,9 +11,6 @@
 namespace tessera::wire {
 namespace {
 
-// Protobuf's wire types, as its encoding page numbers them.
-enum WireType : uint32_t { kVarint = 0, kFixed64 = 1, kBytes = 2, kFixed32 = 5 };
-
 absl::Status Malformed(absl::string_view what, uint64_t offset) {
   return absl::InvalidArgumentError(
       absl::StrCat("the message is malformed at byte ", offset, ": ", what));

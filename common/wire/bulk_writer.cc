@@ -10,9 +10,7 @@
 namespace tessera::wire {
 namespace {
 
-constexpr uint64_t kBytesWireType = 2;  // protobuf's wire type
-
-uint64_t Tag(int field) { return uint64_t(field) << 3 | kBytesWireType; }
+uint64_t Tag(int field) { return uint64_t(field) << 3 | kBytes; }
 
 }  // namespace
 

@@ -8,6 +8,9 @@
 // Protobuf's variable-length numbers, where a message is written past its generated code.
 namespace tessera::wire {
 
+// Protobuf's wire types, as its encoding page numbers them.
+enum WireType : uint32_t { kVarint = 0, kFixed64 = 1, kBytes = 2, kFixed32 = 5 };
+
 inline uint64_t VarintSize(uint64_t value) {
   return google::protobuf::io::CodedOutputStream::VarintSize64(value);
 }

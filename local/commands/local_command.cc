@@ -91,28 +91,24 @@ absl::StatusOr<Prepared> Prepare(const Local& local) {
   return prepared;
 }
 
-// Where the job's figures and its page are, in the folder of the run.
-struct Curves {
-  std::string json, page;
-};
-
-// Empty paths: nothing was trained.
-absl::StatusOr<Curves> WriteCurves(const std::string& folder, const v1::JobStatus& status) {
-  if (status.history().empty()) return Curves();
-  const Curves curves = {.json = absl::StrCat(folder, "/", status.job_id(), ".json"),
-                         .page = absl::StrCat(folder, "/", status.job_id(), ".html")};
+// Leaves the job's figures and its page in the folder of the run. The page's path; empty: nothing
+// was trained.
+absl::StatusOr<std::string> WriteCurves(const std::string& folder, const v1::JobStatus& status) {
+  if (status.history().empty()) return "";
+  const std::string path = absl::StrCat(folder, "/", status.job_id());
   const nlohmann::json job = client::JobJson(status);
-  TESSERA_RETURN_IF_ERROR(WriteFileAtomically(PosixFileSystem(), curves.json, client::Dump(job)));
+  TESSERA_RETURN_IF_ERROR(
+      WriteFileAtomically(PosixFileSystem(), path + ".json", client::Dump(job)));
   TESSERA_ASSIGN_OR_RETURN(const std::string page,
                            client::CurvesPage({job}, client::CurveAxis::kSteps));
-  TESSERA_RETURN_IF_ERROR(WriteFileAtomically(PosixFileSystem(), curves.page, page));
-  return curves;
+  TESSERA_RETURN_IF_ERROR(WriteFileAtomically(PosixFileSystem(), path + ".html", page));
+  return path + ".html";
 }
 
 std::string ResultText(const Local& local, const Prepared& prepared, const v1::JobStatus& status,
-                       const Curves& curves) {
+                       const std::string& curves) {
   std::string text = client::SummaryText(status);
-  if (!curves.page.empty()) absl::StrAppend(&text, "  curves      ", curves.page, "\n");
+  if (!curves.empty()) absl::StrAppend(&text, "  curves      ", curves, "\n");
   for (const auto& [split, best] : prepared.best) {
     const auto found = status.final_metrics().find(split);
     if (found == status.final_metrics().end()) continue;
@@ -134,10 +130,10 @@ std::string ResultText(const Local& local, const Prepared& prepared, const v1::J
 }
 
 nlohmann::json ResultJson(const Prepared& prepared, const v1::JobStatus& status,
-                          const Curves& curves) {
+                          const std::string& curves) {
   nlohmann::json object = client::SummaryJson(status);
   object["work_dir"] = prepared.run.cluster.work_folder;
-  object["curves"] = curves.page;
+  object["curves"] = curves;
   for (const auto& [split, best] : prepared.best) {
     object["best_possible"][split] = {{"auc", best.auc}, {"logloss", best.logloss}};
   }
@@ -175,12 +171,12 @@ void Run(const Local& local, CommandContext& context) {
     if (run.cancelled()) context.exit_code = client::kExitInterrupted;
     return;
   }
-  const absl::StatusOr<Curves> curves = WriteCurves(cluster.work_folder, *status);
+  const absl::StatusOr<std::string> curves = WriteCurves(cluster.work_folder, *status);
   if (!curves.ok()) say(absl::StrCat("no curves: ", curves.status().message()));
   if (local.output.json()) {
-    context.Print(ResultJson(*prepared, *status, curves.value_or(Curves())));
+    context.Print(ResultJson(*prepared, *status, curves.value_or("")));
   } else {
-    context.Print(ResultText(local, *prepared, *status, curves.value_or(Curves())));
+    context.Print(ResultText(local, *prepared, *status, curves.value_or("")));
   }
   context.exit_code = run.cancelled() ? client::kExitInterrupted : client::ExitCodeOf(*status);
 }
