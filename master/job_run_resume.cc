@@ -103,7 +103,6 @@ void JobRun::Resume(const Now& now) {
                               FilesOf("train"), position_, &saved->plan);
   if (!plan.ok()) return Restart("MasterRestarted", plan.status().message(), now);
   plan_ = *std::move(plan);
-  progress_.Begin(plan_->position().step());
   UpdateStatus(now);
   jobs_->AddEvent(record_,
                   absl::StrCat("the master restarted; the job goes on at step ", status().step()),

@@ -252,6 +252,19 @@ TEST_F(MasterTest, AMasterThatIsStartedAgainTakesUpTheRunningJob) {
   }
 }
 
+TEST_F(MasterTest, HistoryComesWhenAskedForAndAtTheEnd) {
+  v1::JobSpec spec = SmallJob();
+  spec.mutable_train()->set_epochs(100);
+  StartNodes(1, 1);
+  const std::string id = Submit(spec, 1, 1);
+  const v1::JobStatus running =
+      Watch(id, [](const v1::JobStatus& job) { return job.step() > 100; }).back();
+  ASSERT_EQ(v1::JobState_Name(running.state()), "RUNNING");
+  EXPECT_EQ(running.history_size(), 0);
+  EXPECT_GT(Get(id).history_size(), 0);
+  EXPECT_EQ(Watch(id).back().history().rbegin()->step(), Get(id).step());
+}
+
 TEST_F(MasterTest, APsOfARunningJobJoinsAgainWhileNothingCanBeWritten) {
   v1::JobSpec spec = SmallJob();
   spec.mutable_train()->set_epochs(100);

@@ -50,7 +50,7 @@ class TableTierTest : public testing::Test {
     ASSERT_OK(opened);
     cold_ = *std::move(opened);
     budget_ = std::make_unique<MemoryBudget>(budget);
-    evictor_ = std::make_unique<Evictor>(budget_.get());
+    evictor_ = std::make_unique<Evictor>(budget_.get(), resident_);
     TableTier::Options options;
     options.cold = cold_.get();
     options.budget = budget_.get();
@@ -228,6 +228,7 @@ class TableTierTest : public testing::Test {
   uint64_t last_cut_gone_ = 0;  // TableTier::cut_gone
   Expiry expiry_ = *Expiry::New({}, "t");
   absl::Duration room_limit_ = absl::Seconds(10);
+  Evictor::Resident resident_;  // of the evictor that Open makes
   std::string folder_;
   const PartitionSet partitions_;
   RowStore twin_;
