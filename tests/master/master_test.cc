@@ -262,7 +262,9 @@ TEST_F(MasterTest, HistoryComesWhenAskedForAndAtTheEnd) {
   ASSERT_EQ(v1::JobState_Name(running.state()), "RUNNING");
   EXPECT_EQ(running.history_size(), 0);
   EXPECT_GT(Get(id).history_size(), 0);
-  EXPECT_EQ(Watch(id).back().history().rbegin()->step(), Get(id).step());
+  const v1::JobStatus ended = Watch(id).back();
+  ASSERT_GT(ended.history_size(), 0);
+  EXPECT_EQ(ended.history().rbegin()->step(), ended.step());
 }
 
 TEST_F(MasterTest, APsOfARunningJobJoinsAgainWhileNothingCanBeWritten) {
