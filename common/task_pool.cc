@@ -1,6 +1,7 @@
 #include "common/task_pool.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace tessera {
 
@@ -40,12 +41,28 @@ void TaskPool::RunAll(size_t tasks, absl::FunctionRef<void(size_t)> task) {
   while (batch.ended < batch.tasks) ended_.Wait(&mu_);
 }
 
+void TaskPool::Post(std::function<void()> task) {
+  if (threads_.empty()) return task();
+  absl::MutexLock lock(&mu_);
+  posted_.push_back(std::move(task));
+  more_.Signal();
+}
+
 void TaskPool::Work() {
   absl::MutexLock lock(&mu_);
   while (true) {
-    while (queue_.empty() && !stopping_) more_.Wait(&mu_);
+    while (queue_.empty() && posted_.empty() && !stopping_) more_.Wait(&mu_);
     if (stopping_) return;
-    RunOne(*queue_.front());
+    if (posted_.empty()) {
+      RunOne(*queue_.front());
+      continue;
+    }
+    std::function<void()> task = std::move(posted_.front());
+    posted_.pop_front();
+    mu_.Unlock();
+    task();
+    task = nullptr;  // what it holds goes without the lock
+    mu_.Lock();
   }
 }
 

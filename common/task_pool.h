@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <thread>
 #include <vector>
@@ -27,6 +28,9 @@ class TaskPool {
   // task(0) to task(tasks - 1), each once, in the pool and in the caller, begun in this order;
   // returns when all have ended. Calls of several threads share the pool. A task may call RunAll.
   void RunAll(size_t tasks, absl::FunctionRef<void(size_t)> task) ABSL_LOCKS_EXCLUDED(mu_);
+  // Runs it in the pool, before parts that nobody has begun; without threads, in the caller. Who
+  // posts waits for its end before the pool goes.
+  void Post(std::function<void()> task) ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
   // Lives in RunAll's frame.
@@ -43,10 +47,11 @@ class TaskPool {
   void Work() ABSL_LOCKS_EXCLUDED(mu_);
 
   absl::Mutex mu_;
-  absl::CondVar more_;   // of the queue, or stopping_
+  absl::CondVar more_;   // of the queues, or stopping_
   absl::CondVar ended_;  // a batch
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   std::deque<Batch*> queue_ ABSL_GUARDED_BY(mu_);
+  std::deque<std::function<void()>> posted_ ABSL_GUARDED_BY(mu_);
   std::vector<std::thread> threads_;  // constant once made
 };
 

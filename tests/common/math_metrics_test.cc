@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "common/math/metrics/binary_metrics.h"
+#include "common/math/metrics/parallel_auc.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -61,6 +62,30 @@ TEST(BinaryMetrics, AreTheirDefinitionsOverAllPairsAndSamples) {
       EXPECT_EQ(metrics.samples, static_cast<uint64_t>(n));
     }
   }
+}
+
+TEST(ParallelAuc, IsWhatOneThreadCountsBitForBit) {
+  TaskPool pool(3);
+  for (const int n : {2, 500, 300'000}) {
+    for (const bool ties : {false, true}) {
+      Samples s = RandomSamples(n, ties, n);
+      s.labels[0] = 0, s.labels[1] = 1;
+      s.logits[0] = -0.0f, s.logits[1] = 0;
+      const double auc = ComputeBinaryMetrics(s.logits, s.labels).auc;
+      EXPECT_EQ(ParallelAuc(s.logits, s.labels, &pool), auc) << n << ties;
+      EXPECT_EQ(ParallelAuc(s.logits, s.labels, nullptr), auc) << n << ties;
+    }
+  }
+}
+
+TEST(ParallelAuc, IsUndefinedWithoutAClassOrWithWhatIsNoNumber) {
+  TaskPool pool(1);
+  Samples s = RandomSamples(200'000, false, 1);
+  s.logits[150'000] = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_TRUE(std::isnan(ParallelAuc(s.logits, s.labels, &pool)));
+  EXPECT_TRUE(std::isnan(ParallelAuc({}, {}, &pool)));
+  const Floats logits = {1, 2}, labels = {1, 1};
+  EXPECT_TRUE(std::isnan(ParallelAuc(logits, labels, &pool)));
 }
 
 TEST(BinaryMetrics, DoNotDependOnTheOrderOfSamplesInOneBit) {

@@ -1,6 +1,8 @@
 #include "common/task_pool.h"
 
+#include <algorithm>
 #include <atomic>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -33,6 +35,52 @@ TEST(TaskPool, RunsAsManyTasksAtOnceAsItHasThreadsAndTheCaller) {
     if (mu.AwaitWithTimeout(absl::Condition(&all_begun), absl::Seconds(60))) ++met;
   });
   EXPECT_EQ(met, 4);
+}
+
+TEST(TaskPool, RunsWhatIsPostedInItsOrderBesidePartsOfOthers) {
+  TaskPool pool(1);
+  std::vector<std::string> order;
+  absl::Mutex mu;
+  bool begun = false, posted = false;
+  const auto say = [&](const std::string& what) {
+    absl::MutexLock lock(&mu);
+    order.push_back(what);
+  };
+  // The pool's one thread has a part, while two more wait and one is the caller's.
+  std::thread caller([&] {
+    pool.RunAll(4, [&](size_t) {
+      {
+        absl::MutexLock lock(&mu);
+        begun = true;
+        mu.Await(absl::Condition(&posted));
+      }
+      say("part");
+    });
+  });
+  {
+    absl::MutexLock lock(&mu);
+    mu.Await(absl::Condition(&begun));
+  }
+  for (const char* const name : {"first", "second"}) {
+    pool.Post([&say, name] { say(name); });
+  }
+  {
+    absl::MutexLock lock(&mu);
+    posted = true;
+  }
+  caller.join();
+  const auto all = [&order] { return order.size() == 6; };
+  absl::MutexLock lock(&mu);
+  EXPECT_TRUE(mu.AwaitWithTimeout(absl::Condition(&all), absl::Seconds(60)));
+  EXPECT_LT(std::find(order.begin(), order.end(), "first"),
+            std::find(order.begin(), order.end(), "second"));
+}
+
+TEST(TaskPool, WithoutThreadsRunsWhatIsPostedInTheCaller) {
+  TaskPool pool(0);
+  std::thread::id ran;
+  pool.Post([&ran] { ran = std::this_thread::get_id(); });
+  EXPECT_EQ(ran, std::this_thread::get_id());
 }
 
 TEST(TaskPool, TakesTheCallsOfSeveralThreads) {

@@ -9,20 +9,6 @@
 namespace tessera::math {
 namespace {
 
-// Twice the number of (positive, negative) pairs in which the positive is above, ties counting one.
-// Both sorted.
-unsigned __int128 TwiceOrderedPairs(const std::vector<uint32_t>& positives,
-                                    const std::vector<uint32_t>& negatives) {
-  unsigned __int128 twice = 0;
-  size_t below = 0, not_above = 0;
-  for (uint32_t key : positives) {
-    while (below < negatives.size() && negatives[below] < key) ++below;
-    while (not_above < negatives.size() && negatives[not_above] <= key) ++not_above;
-    twice += below + not_above;
-  }
-  return twice;
-}
-
 // The same of weights: a pair counts as the product of its samples'.
 double WeightedAuc(const SortedScores& scores) {
   const std::vector<uint32_t>& negatives = scores.negatives;
@@ -46,6 +32,18 @@ double WeightedAuc(const SortedScores& scores) {
 }
 
 }  // namespace
+
+unsigned __int128 TwiceOrderedPairs(absl::Span<const uint32_t> positives,
+                                    absl::Span<const uint32_t> negatives) {
+  unsigned __int128 twice = 0;
+  size_t below = 0, not_above = 0;
+  for (uint32_t key : positives) {
+    while (below < negatives.size() && negatives[below] < key) ++below;
+    while (not_above < negatives.size() && negatives[not_above] <= key) ++not_above;
+    twice += below + not_above;
+  }
+  return twice;
+}
 
 double Auc(const SortedScores& scores) {
   if (scores.positives.empty() || scores.negatives.empty()) {

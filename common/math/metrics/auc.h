@@ -1,5 +1,8 @@
 #pragma once
 
+#include <cstdint>
+
+#include "absl/types/span.h"
 #include "common/math/metrics/sorted_scores.h"
 
 namespace tessera::math {
@@ -9,5 +12,10 @@ namespace tessera::math {
 //   AUC = sum over pairs (p, n) of ([x_p > x_n] + [x_p = x_n] / 2) / (positives * negatives)
 // Counted in integers, so exact. NaN where a class is missing.
 double Auc(const SortedScores& scores);
+
+// Of keys in ascending order: twice the number of (positive, negative) pairs in which the positive
+// is above, ties counting one.
+unsigned __int128 TwiceOrderedPairs(absl::Span<const uint32_t> positives,
+                                    absl::Span<const uint32_t> negatives);
 
 }  // namespace tessera::math

@@ -1,0 +1,115 @@
+#include "common/math/metrics/parallel_auc.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "common/math/metrics/auc.h"
+#include "common/math/metrics/sorted_scores.h"
+
+namespace tessera::math {
+namespace {
+
+// Samples of one bucket have the upper bits of their keys in common: sign, exponent, and so many
+// bits of the fraction that the logits of a model spread over hundreds of buckets.
+constexpr int kBucketBits = 14;
+constexpr size_t kBuckets = size_t{1} << kBucketBits;
+
+// Places of positives and negatives, by bucket.
+using Places = std::array<std::vector<size_t>, 2>;
+
+// A task's samples.
+struct Part {
+  size_t begin, end;
+  Places next;  // where the next sample of a bucket goes
+};
+
+size_t BucketOf(uint32_t key) { return key >> (32 - kBucketBits); }
+
+}  // namespace
+
+double ParallelAuc(absl::Span<const float> logits, absl::Span<const float> labels, TaskPool* pool) {
+  constexpr double kUndefined = std::numeric_limits<double>::quiet_NaN();
+  // So many are worth a thread.
+  constexpr size_t kPartSamples = 1 << 16;
+  const size_t n = logits.size();
+  const size_t threads = pool == nullptr ? 1 : static_cast<size_t>(pool->threads()) + 1;
+  std::vector<Part> parts(std::clamp<size_t>(n / kPartSamples, 1, threads));
+  const auto run = [pool](size_t tasks, auto task) {
+    if (pool != nullptr) return pool->RunAll(tasks, task);
+    for (size_t i = 0; i < tasks; ++i) task(i);
+  };
+
+  std::atomic<bool> any_nan = false;
+  run(parts.size(), [&](size_t p) {
+    Part& part = parts[p];
+    part.begin = p * n / parts.size();
+    part.end = (p + 1) * n / parts.size();
+    for (std::vector<size_t>& counts : part.next) counts.assign(kBuckets, 0);
+    for (size_t i = part.begin; i < part.end; ++i) {
+      if (std::isnan(logits[i])) any_nan = true;
+      ++part.next[labels[i] > 0.5f][BucketOf(SortedScores::Key(logits[i]))];
+    }
+  });
+  if (any_nan) return kUndefined;
+
+  // Counts become places: a bucket's samples lie together, those of one part before the next's.
+  Places begins;
+  std::array<size_t, 2> totals = {0, 0};
+  for (size_t positive = 0; positive < 2; ++positive) {
+    begins[positive].resize(kBuckets + 1);
+    for (size_t bucket = 0; bucket < kBuckets; ++bucket) {
+      begins[positive][bucket] = totals[positive];
+      for (Part& part : parts) {
+        size_t& of_part = part.next[positive][bucket];
+        totals[positive] += std::exchange(of_part, totals[positive]);
+      }
+    }
+    begins[positive][kBuckets] = totals[positive];
+  }
+  if (totals[0] == 0 || totals[1] == 0) return kUndefined;
+  // Not filled first, as a vector would be.
+  const std::array<std::unique_ptr<uint32_t[]>, 2> keys = {
+      std::make_unique_for_overwrite<uint32_t[]>(totals[0]),
+      std::make_unique_for_overwrite<uint32_t[]>(totals[1])};
+  run(parts.size(), [&](size_t p) {
+    Part& part = parts[p];
+    for (size_t i = part.begin; i < part.end; ++i) {
+      const bool positive = labels[i] > 0.5f;
+      const uint32_t key = SortedScores::Key(logits[i]);
+      keys[positive][part.next[positive][BucketOf(key)]++] = key;
+    }
+  });
+
+  // Of pairs within a bucket; those of a positive with negatives of lower buckets are known.
+  constexpr size_t kTaskBuckets = 64;
+  std::vector<unsigned __int128> twice(kBuckets / kTaskBuckets);
+  run(twice.size(), [&](size_t task) {
+    for (size_t b = task * kTaskBuckets; b < (task + 1) * kTaskBuckets; ++b) {
+      const auto of_bucket = [&](bool positive) {
+        uint32_t* const all = keys[positive].get();
+        const absl::Span<uint32_t> of(all + begins[positive][b],
+                                      begins[positive][b + 1] - begins[positive][b]);
+        std::sort(of.begin(), of.end());
+        return of;
+      };
+      const absl::Span<const uint32_t> positives = of_bucket(true);
+      if (positives.empty()) continue;
+      twice[task] += static_cast<unsigned __int128>(2 * begins[false][b]) * positives.size() +
+                     TwiceOrderedPairs(positives, of_bucket(false));
+    }
+  });
+  unsigned __int128 sum = 0;
+  for (const unsigned __int128 of_task : twice) sum += of_task;
+  return static_cast<double>(sum) /
+         static_cast<double>(static_cast<unsigned __int128>(2 * totals[1]) * totals[0]);
+}
+
+}  // namespace tessera::math
