@@ -35,6 +35,7 @@ struct ClusterOptions {
   // Of each worker's dense products.
   int compute_threads = 1;
   std::string device = "auto";
+  uint64_t data_cache_bytes = 0;  // of each worker; 0: as tessera-worker has it
   // Where tessera-master, tessera-ps and tessera-worker are; empty: beside this program.
   std::string program_folder;
   Say say;

@@ -67,6 +67,7 @@ class InProcessCluster final : public Cluster {
       worker.output_root = options_.output_root;
       worker.compute_threads = options_.compute_threads;
       worker.device = options_.device;
+      if (options_.data_cache_bytes > 0) worker.data_cache_bytes = options_.data_cache_bytes;
       worker.channels = &channels_;
       if (options_.workers_serve) worker.server = server(name);
       worker.on_fatal = options_.on_failure;

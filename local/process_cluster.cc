@@ -202,6 +202,9 @@ absl::StatusOr<std::unique_ptr<Cluster>> StartProcessCluster(ClusterOptions opti
                                       "--threads",     absl::StrCat(options.compute_threads),
                                       "--device",      options.device,
                                       share_memory};
+    if (options.data_cache_bytes > 0) {
+      flags.insert(flags.end(), {"--data-cache", absl::StrCat(options.data_cache_bytes)});
+    }
     if (options.workers_serve) flags.insert(flags.end(), {"--listen", "127.0.0.1:0"});
     add(name, "tessera-worker", std::move(flags));
   }

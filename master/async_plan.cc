@@ -250,10 +250,17 @@ class AsyncPlan final : public TrainingPlan {
     unit.set_batch_size(options_.batch_size);
     unit.set_first_step(r.pushes);
     unit.set_schedule_step(handed_out_);
-    if (next_window_ < windows.size()) {
-      for (const v1::RecordRange& range : windows[next_window_]) *unit.add_next_ranges() = range;
-    }
+    for (const v1::RecordRange& range : NextRanges(windows)) *unit.add_next_ranges() = range;
     return unit;
+  }
+
+  // Of the window that is handed out next. Which rank gets the first of the next epoch is known
+  // where there is one.
+  std::vector<v1::RecordRange> NextRanges(const Windows& windows) {
+    if (next_window_ < windows.size()) return windows[next_window_];
+    const bool is_last = options_.epochs > 0 && epoch_ + 1 >= options_.epochs;
+    if (ranks_.size() > 1 || is_last) return {};
+    return cache_.Of(epoch_ + 1)[0];
   }
 
   const PlanOptions options_;

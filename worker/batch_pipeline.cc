@@ -5,12 +5,16 @@
 
 namespace tessera::worker {
 
-BatchPipeline::BatchPipeline(uint64_t begin, uint64_t end, size_t threads, Steps steps)
+BatchPipeline::BatchPipeline(uint64_t begin, uint64_t end, size_t threads, Steps steps,
+                             SpareBatches* spare)
     : end_(std::max(begin, end)),
       ahead_(kDepth + threads - 1),
       steps_(std::move(steps)),
+      kept_spare_(spare),
       begun_(begin),
+      placed_(begin),
       taken_(begin) {
+  if (kept_spare_ != nullptr) spare_ = std::exchange(*kept_spare_, {});
   for (size_t t = 0; t < std::min<uint64_t>(threads, end_ - begin); ++t) {
     threads_.emplace_back([this, t] { Run(t); });
   }
@@ -22,6 +26,11 @@ BatchPipeline::~BatchPipeline() {
     stopping_ = true;
   }
   for (std::thread& thread : threads_) thread.join();
+  if (kept_spare_ == nullptr) return;
+  absl::MutexLock lock(&mu_);
+  *kept_spare_ = std::move(spare_);
+  for (std::unique_ptr<PreparedBatch>& batch : ready_) kept_spare_->push_back(std::move(batch));
+  for (std::unique_ptr<PreparedBatch>& batch : *kept_spare_) batch->ahead.reset();
 }
 
 std::unique_ptr<PreparedBatch> BatchPipeline::Next() {
@@ -57,10 +66,29 @@ std::unique_ptr<PreparedBatch> BatchPipeline::Begin() {
 bool BatchPipeline::AwaitTurn(uint64_t index) {
   absl::MutexLock lock(&mu_);
   const auto is_due = [this, index]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    return stopping_ || taken_ + ready_.size() == index;
+    return stopping_ || placed_ == index;
   };
   mu_.Await(absl::Condition(&is_due));  // another thread of ours
   return !stopping_;
+}
+
+void BatchPipeline::Placed() {
+  absl::MutexLock lock(&mu_);
+  ++placed_;
+}
+
+void BatchPipeline::Ready(std::unique_ptr<PreparedBatch> batch) {
+  const uint64_t index = batch->index;
+  absl::MutexLock lock(&mu_);
+  const auto is_due = [this, index]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    return stopping_ || taken_ + ready_.size() == index;
+  };
+  mu_.Await(absl::Condition(&is_due));  // another thread of ours
+  if (taken_ + ready_.size() == index) {
+    ready_.push_back(std::move(batch));
+  } else {
+    spare_.push_back(std::move(batch));
+  }
 }
 
 void BatchPipeline::Run(size_t thread) {
@@ -68,8 +96,9 @@ void BatchPipeline::Run(size_t thread) {
     steps_.fill(thread, batch.get());
     if (!AwaitTurn(batch->index)) return;
     if (steps_.place) steps_.place(batch.get());
-    absl::MutexLock lock(&mu_);
-    ready_.push_back(std::move(batch));
+    Placed();
+    if (steps_.finish) steps_.finish(batch.get());
+    Ready(std::move(batch));
   }
 }
 

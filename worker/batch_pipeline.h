@@ -50,6 +50,8 @@ inline const RoutedKeys& PushedKeys(const PreparedBatch& batch, size_t key_set) 
                                                   : batch.card.rows()[key_set].asked;
 }
 
+using SpareBatches = std::vector<std::unique_ptr<PreparedBatch>>;
+
 // Prepares batches [begin, end) in threads of its own, with one thread at most kDepth ahead and
 // with more so many more, so that gathering and key work overlap with the network and the dense
 // compute. The consumer is one thread.
@@ -57,17 +59,22 @@ class BatchPipeline {
  public:
   static constexpr size_t kDepth = 2;
   // More threads than these find no use; each is one more batch in memory.
-  static constexpr int kMostThreads = 8;
+  static constexpr int kMostThreads = 12;
   // What the functions use outlives the pipeline.
   struct Steps {
     // Fills a batch, whose index is set, as far as that tells; in thread number `thread`, beside
     // the others.
     std::function<void(size_t thread, PreparedBatch* batch)> fill;
-    // Then, of one batch after another in their order: the rest. Null: none.
+    // Then, of one batch after another in their order. Null: nothing.
     std::function<void(PreparedBatch* batch)> place = nullptr;
+    // Then, beside other batches again: the rest. Null: none.
+    std::function<void(PreparedBatch* batch)> finish = nullptr;
   };
 
-  BatchPipeline(uint64_t begin, uint64_t end, size_t threads, Steps steps);
+  // `spare`: batches whose memory is taken, and to which it comes back in the end; outlives the
+  // pipeline. Null: they begin and go with it.
+  BatchPipeline(uint64_t begin, uint64_t end, size_t threads, Steps steps,
+                SpareBatches* spare = nullptr);
   ~BatchPipeline();
 
   // The next batch in order; null after the last.
@@ -79,8 +86,11 @@ class BatchPipeline {
   void Run(size_t thread) ABSL_LOCKS_EXCLUDED(mu_);
   // Null: there is nothing more to begin.
   std::unique_ptr<PreparedBatch> Begin() ABSL_LOCKS_EXCLUDED(mu_);
-  // When all batches before it are ready; false: they are no longer wanted.
+  // When all batches before it have been placed; false: they are no longer wanted.
   bool AwaitTurn(uint64_t index) ABSL_LOCKS_EXCLUDED(mu_);
+  void Placed() ABSL_LOCKS_EXCLUDED(mu_);
+  // When all batches before it are ready, so is it.
+  void Ready(std::unique_ptr<PreparedBatch> batch) ABSL_LOCKS_EXCLUDED(mu_);
   bool HasRoom() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     return stopping_ || begun_ == end_ || begun_ - taken_ < ahead_;
   }
@@ -91,13 +101,15 @@ class BatchPipeline {
   const uint64_t end_;
   const uint64_t ahead_;  // batches that may be begun and not yet taken
   const Steps steps_;
+  SpareBatches* const kept_spare_;
 
   absl::Mutex mu_;
   // All batches below these are so far.
   uint64_t begun_ ABSL_GUARDED_BY(mu_);
+  uint64_t placed_ ABSL_GUARDED_BY(mu_);
   uint64_t taken_ ABSL_GUARDED_BY(mu_);
   std::deque<std::unique_ptr<PreparedBatch>> ready_ ABSL_GUARDED_BY(mu_);
-  std::vector<std::unique_ptr<PreparedBatch>> spare_ ABSL_GUARDED_BY(mu_);
+  SpareBatches spare_ ABSL_GUARDED_BY(mu_);
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   std::vector<std::thread> threads_;
 };

@@ -42,6 +42,12 @@ void CardBatch::Clear() {
   words_.clear();
   lists_.clear();
   rows_.clear();
+  placed_ = 0;
+}
+
+std::vector<RowSlots::Place>* CardBatch::AddPlaces() {
+  if (placed_ == places_.size()) places_.emplace_back();
+  return &places_[placed_++];
 }
 
 template <typename T>
@@ -84,6 +90,7 @@ bool CardBatch::HasOneKeyAPlace(const Batch& batch, const PoolingGroup& group,
   if (group.fields.size() * lookup.dim != group.sample_floats) return false;
   for (const size_t f : group.fields) {
     if (lookup.fields[f].pooling == v1::SEQUENCE) return false;
+    if (batch.sparse[columns[f]].one_each) continue;
     const std::vector<uint32_t>& offsets = batch.sparse[columns[f]].offsets;
     for (uint32_t b = 0; b < batch.size; ++b) {
       if (offsets[b + 1] - offsets[b] != 1) return false;

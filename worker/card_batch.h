@@ -9,6 +9,7 @@
 #include "worker/data/batch.h"
 #include "worker/embedding.h"
 #include "worker/parameter_client.h"
+#include "worker/row_slots.h"
 
 namespace tessera::worker {
 
@@ -51,6 +52,8 @@ class CardBatch {
   // One that no other batch of its card has.
   void SetNumber(uint64_t number) { number_ = number; }
   uint64_t number() const { return number_; }
+  // Of a key set's distinct keys, in the order of the key sets.
+  std::vector<RowSlots::Place>* AddPlaces();
   // In the order of PoolingGroups.
   void AddEntries(const Batch& batch, const EmbeddingPlan& plan, const PoolingGroup& group,
                   const BatchKeys& keys);
@@ -63,6 +66,17 @@ class CardBatch {
 
   absl::Span<const uint32_t> words() const { return words_; }
   const std::vector<Rows>& rows() const { return rows_; }
+  // None where no rows are kept.
+  absl::Span<const RowSlots::Place> places(size_t key_set) const {
+    return key_set < placed_ ? places_[key_set] : absl::Span<const RowSlots::Place>();
+  }
+
+  // For whoever makes rows(), while it does.
+  struct Scratch {
+    std::vector<uint32_t> at, from, to, own, left_slots, positions;
+    std::vector<uint64_t> left;
+  };
+  Scratch* scratch() { return &scratch_; }
   // With `words` where the card has them.
   cuda::PooledEntries Entries(size_t group, const uint32_t* words) const;
 
@@ -91,6 +105,9 @@ class CardBatch {
   std::vector<uint32_t> words_;
   std::vector<List> lists_;
   std::vector<Rows> rows_;
+  std::vector<std::vector<RowSlots::Place>> places_;  // of which the first placed_ count
+  size_t placed_ = 0;
+  Scratch scratch_;
   // Of one list, while it is made.
   std::vector<size_t> first_of_;  // by field: of BatchKeys::row
   std::vector<uint32_t> begins_, rows_of_, place_of_, row_begins_, order_, next_, long_row_,

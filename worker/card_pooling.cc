@@ -52,7 +52,7 @@ void CardPooling::Begin(uint32_t max_age, bool afresh, bool trains) {
 
 size_t CardPooling::PrepareThreads() const {
   const int threads = 1 + (pool_ == nullptr ? 0 : pool_->threads());
-  return static_cast<size_t>(std::clamp(threads / 2, 1, BatchPipeline::kMostThreads));
+  return static_cast<size_t>(std::clamp(threads * 3 / 4, 1, BatchPipeline::kMostThreads));
 }
 
 void CardPooling::Prepare(PreparedBatch* batch) const {
@@ -66,6 +66,10 @@ void CardPooling::Prepare(PreparedBatch* batch) const {
 void CardPooling::Place(PreparedBatch* batch) {
   batch->card.SetNumber(++placed_);
   for (size_t s = 0; s < plan_.key_sets().size(); ++s) kept_.Find(s, batch);
+}
+
+void CardPooling::Tell(PreparedBatch* batch) const {
+  for (size_t s = 0; s < plan_.key_sets().size(); ++s) kept_.Tell(s, batch);
 }
 
 void CardPooling::StageAhead(const PreparedBatch& next, PendingCall* rows) {

@@ -41,17 +41,19 @@ class CardPooling {
   // not taken. `trains`: as KeptRows::Begin.
   void Begin(uint32_t max_age, bool afresh, bool trains = false);
 
-  // So many threads are to prepare batches: half of those of the dense graph, to whom a card leaves
-  // little to do, up to BatchPipeline::kMostThreads.
+  // So many threads are to prepare batches: three quarters of those of the dense graph, to whom a
+  // card leaves little to do, up to BatchPipeline::kMostThreads.
   size_t PrepareThreads() const;
   // Once the batch's keys are known: what the card is to be told of them. Thread-safe.
   void Prepare(PreparedBatch* batch) const;
 
-  // The rest is for batches in one order. Between Prepare and the batch's pull, by one thread at a
-  // time: what is to be pulled, and where its rows will be.
+  // What follows Prepare is for batches in one order, by one thread at a time: which rows are kept.
   void Place(PreparedBatch* batch);
+  // Then, before the batch's pull: what is to be pulled, and where its rows will be. Thread-safe.
+  void Tell(PreparedBatch* batch) const;
 
-  // In the thread that computes, after Executor::Resize: fills its pooled inputs.
+  // The rest is for batches in that order, too. In the thread that computes, after
+  // Executor::Resize: fills its pooled inputs.
   void Pool(const PreparedBatch& batch);
   // After the backward pass of the batch that was pooled last has been given to the card: gradients
   // of its distinct rows, which are there after the stream's next Synchronize.

@@ -32,7 +32,11 @@ FanOut::FanOut(std::string what, std::string method, const PeerDirectory* peers,
       queues_(peers->size()),
       states_(legs_.size()) {
   for (size_t leg = 0; leg < legs_.size(); ++leg) queues_[legs_[leg].peer].legs.push_back(leg);
-  StartAll();
+  if (options_.pool != nullptr) {
+    StartInPool();
+  } else {
+    StartAll();
+  }
   registration_.emplace(cancellation_, [this] { Cancel(); });
 }
 
@@ -53,11 +57,21 @@ std::optional<size_t> FanOut::Next(size_t peer) {
   return leg;
 }
 
-void FanOut::StartAll() {
-  if (options_.pool != nullptr) {
-    options_.pool->RunAll(peers_->size(), [this](size_t peer) { StartPeer(peer); });
-    return;
+void FanOut::StartInPool() {
+  {
+    absl::MutexLock lock(&mu_);
+    starting_ = static_cast<int>(peers_->size());
   }
+  for (size_t peer = 0; peer < peers_->size(); ++peer) {
+    options_.pool->Post([this, peer] {
+      StartPeer(peer);
+      absl::MutexLock lock(&mu_);
+      --starting_;
+    });
+  }
+}
+
+void FanOut::StartAll() {
   for (size_t peer = 0; peer < peers_->size(); ++peer) StartPeer(peer);
 }
 

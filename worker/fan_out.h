@@ -42,7 +42,8 @@ class FanOut final : public PendingCall {
   struct Options {
     // For so long Wait repeats what failed for a passing reason; 0: it does not.
     absl::Duration retry_for = kTenMinutes;
-    // Shares the making of first messages, peer by peer; null: the caller makes them all.
+    // Makes the first messages, peer by peer, while the caller goes on; null: the caller makes them
+    // before it goes on.
     TaskPool* pool = nullptr;
   };
   // `what` is for messages: "pull of step 4". `method` is a full name: "/package.Service/Method".
@@ -71,10 +72,11 @@ class FanOut final : public PendingCall {
     int under_way = 0;
   };
 
-  bool Idle() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return under_way_ == 0; }
+  bool Idle() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return under_way_ == 0 && starting_ == 0; }
   // The next leg of a peer, which counts as under way from here on; none if there is no room.
   std::optional<size_t> Next(size_t peer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void StartAll() ABSL_LOCKS_EXCLUDED(mu_);
+  void StartInPool() ABSL_LOCKS_EXCLUDED(mu_);
   void StartPeer(size_t peer) ABSL_LOCKS_EXCLUDED(mu_);
   void Start(size_t leg) ABSL_LOCKS_EXCLUDED(mu_);
   void Finish(size_t leg, absl::Status status) ABSL_LOCKS_EXCLUDED(mu_);
@@ -95,6 +97,7 @@ class FanOut final : public PendingCall {
 
   mutable absl::Mutex mu_;
   int under_way_ ABSL_GUARDED_BY(mu_) = 0;
+  int starting_ ABSL_GUARDED_BY(mu_) = 0;           // peers, in the pool
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;      // nothing more is sent
   std::vector<Queue> queues_ ABSL_GUARDED_BY(mu_);  // [peers]
   // A state's messages belong to gRPC while its leg is under way.

@@ -66,6 +66,7 @@ absl::StatusOr<std::unique_ptr<JobContext>> NewJobContext(const v1::Assignment& 
                                                           const JobContextOptions& options) {
   auto context = std::make_unique<JobContext>();
   context->assignment = assignment;
+  context->pool = options.pool;
   context->board = options.board;
   context->metrics = options.metrics;
   context->cancellation = options.cancellation;
@@ -90,7 +91,9 @@ absl::StatusOr<std::unique_ptr<JobContext>> NewJobContext(const v1::Assignment& 
                              DataSource::Open(spec.data(),
                                               {.data_root = options.data_root,
                                                .scratch_folder = options.scratch_folder,
-                                               .labels = labels},
+                                               .labels = labels,
+                                               .cache_bytes = options.data_cache_bytes,
+                                               .pool = options.read_pool},
                                               *kept.files));
     kept.key = std::move(key);
   }
@@ -183,6 +186,10 @@ void PrepareLookups(const JobContext& context, KeyPreparer* preparer, PreparedBa
 
 void PlaceLookups(const JobContext& context, PreparedBatch* batch) {
   if (context.card != nullptr) context.card->Place(batch);
+}
+
+void FinishLookups(const JobContext& context, PreparedBatch* batch) {
+  if (context.card != nullptr) context.card->Tell(batch);
   const auto lookups = context.plan->lookups();
   batch->rows.resize(lookups.size());
   for (size_t l = 0; l < lookups.size(); ++l) {

@@ -80,6 +80,7 @@ struct JobContext {
   absl::Span<const float> served() const {
     return averages() ? ema() : absl::MakeConstSpan(trained);
   }
+  TaskPool* pool = nullptr;              // of the executor; may be null
   StatusBoard* board = nullptr;          // thread-safe
   WorkerMetrics* metrics = nullptr;      // thread-safe
   Cancellation* cancellation = nullptr;  // thread-safe
@@ -88,8 +89,10 @@ struct JobContext {
 struct JobContextOptions {
   std::string data_root;
   std::string scratch_folder;
+  uint64_t data_cache_bytes = DataSource::kDefaultCacheBytes;
   std::string device;        // for jobs that leave it open
-  TaskPool* pool = nullptr;  // of the executor; outlives the context
+  TaskPool* pool = nullptr;       // of the executor; outlives the context
+  TaskPool* read_pool = nullptr;  // of the data source; outlives it
   uint64_t incarnation = 0;
   KeptSource* kept_source = nullptr;  // outlives the context
   const PsDirectory* ps = nullptr;    // outlives the context
@@ -114,8 +117,10 @@ std::vector<LabelForm> LabelFormsOf(const v1::JobSpec& spec, const Model& model)
 size_t PrepareThreads(const JobContext& context);
 // Removes duplicates and routes keys: the second half of every BatchPipeline's `fill`.
 void PrepareLookups(const JobContext& context, KeyPreparer* preparer, PreparedBatch* batch);
-// Says where rows will be, and sizes their buffers: the first half of every `place`.
+// Says which rows a card keeps: every `place`.
 void PlaceLookups(const JobContext& context, PreparedBatch* batch);
+// Says where rows will be, and sizes their buffers: the first half of every `finish`.
+void FinishLookups(const JobContext& context, PreparedBatch* batch);
 
 // What to pull for `batch`: the rows of the embedding tables.
 std::vector<TableRows> EmbeddingReads(const JobContext& context, PreparedBatch* batch);

@@ -22,9 +22,11 @@ class JobRunner {
   struct Options {
     std::string data_root;
     std::string scratch_folder;
+    uint64_t data_cache_bytes = DataSource::kDefaultCacheBytes;
     std::string output_root;
     std::string device;
-    TaskPool* pool = nullptr;  // borrowed, for the dense graph
+    TaskPool* pool = nullptr;       // borrowed, for the dense graph
+    TaskPool* read_pool = nullptr;  // borrowed, for parsing
     uint64_t incarnation = 0;
     KeptSource* kept_source = nullptr;  // borrowed
     // A new channel to the master.

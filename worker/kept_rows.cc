@@ -120,125 +120,138 @@ cuda::TrainedRows KeptRows::trained(size_t lookup) const {
 }
 
 void KeptRows::Find(size_t key_set, PreparedBatch* batch) {
+  if (slots_.empty() || max_age_ == 0) return;
+  slots_[key_set].Find(batch->keys[key_set].routed.keys, max_age_, batch->card.AddPlaces(), pool_,
+                       trains_);
+}
+
+void KeptRows::Tell(size_t key_set, PreparedBatch* batch) const {
   const RoutedKeys& routed = batch->keys[key_set].routed;
-  at_.resize(routed.keys.size());
+  std::vector<uint32_t>& at = batch->card.scratch()->at;
+  at.resize(routed.keys.size());
   if (slots_.empty() || max_age_ == 0) {
-    std::iota(at_.begin(), at_.end(), slots(key_set));
-    batch->card.AddRows(at_);
+    std::iota(at.begin(), at.end(), slots(key_set));
+    batch->card.AddRows(at);
     return;
   }
-  RowSlots& slots = slots_[key_set];
-  slots.Find(routed.keys, max_age_, &places_, pool_, trains_);
+  const absl::Span<const RowSlots::Place> places = batch->card.places(key_set);
   uint64_t kept = 0, evicted = 0, ages = 0;
-  for (const RowSlots::Place& place : places_) {
+  for (const RowSlots::Place& place : places) {
     kept += place.kept;
     evicted += place.evicts;
     ages += place.age;
   }
   metrics_->card_rows_kept.Increment(static_cast<double>(kept));
-  metrics_->card_rows_pulled.Increment(static_cast<double>(places_.size() - kept));
+  metrics_->card_rows_pulled.Increment(static_cast<double>(places.size() - kept));
   metrics_->card_rows_evicted.Increment(static_cast<double>(evicted));
   metrics_->card_row_ages.Increment(static_cast<double>(ages));
   if (trains_) {
-    PlaceTrained(routed, slots.slots(), &batch->card);
+    TellTrained(key_set, routed, &batch->card);
   } else {
-    PlaceKept(routed, slots.slots(), &batch->card);
+    TellKept(key_set, routed, &batch->card);
   }
 }
 
-void KeptRows::PlaceKept(const RoutedKeys& routed, uint32_t slots, CardBatch* batch) {
+void KeptRows::TellKept(size_t key_set, const RoutedKeys& routed, CardBatch* batch) const {
+  const absl::Span<const RowSlots::Place> places = batch->places(key_set);
+  const uint32_t slots = this->slots(key_set);
+  auto& [at, from, to, own, left_slots, positions, left] = *batch->scratch();
   RoutedKeys asked;
-  from_.clear();
-  to_.clear();
+  from.clear();
+  to.clear();
   asked.begin.push_back(0);
   for (size_t p = 0; p + 1 < routed.begin.size(); ++p) {
     for (size_t i = routed.begin[p]; i < routed.begin[p + 1]; ++i) {
-      const RowSlots::Place& place = places_[i];
+      const RowSlots::Place& place = places[i];
       if (place.kept) {
-        at_[i] = place.slot;
+        at[i] = place.slot;
         continue;
       }
       const auto fresh = static_cast<uint32_t>(asked.keys.size());
-      at_[i] = slots + fresh;
+      at[i] = slots + fresh;
       asked.keys.push_back(routed.keys[i]);
       if (place.slot == RowSlots::kNoSlot) continue;
-      from_.push_back(fresh);
-      to_.push_back(place.slot);
+      from.push_back(fresh);
+      to.push_back(place.slot);
     }
     asked.begin.push_back(static_cast<uint32_t>(asked.keys.size()));
   }
-  CardBatch::Rows& rows = batch->AddRows(at_);
+  CardBatch::Rows& rows = batch->AddRows(at);
   rows.asks_for_all = false;
   rows.asked = std::move(asked);
-  batch->AddKept(from_, to_, &rows);
+  batch->AddKept(from, to, &rows);
 }
 
-void KeptRows::PlaceTrained(const RoutedKeys& routed, uint32_t slots, CardBatch* batch) {
+void KeptRows::TellTrained(size_t key_set, const RoutedKeys& routed, CardBatch* batch) const {
+  const absl::Span<const RowSlots::Place> places = batch->places(key_set);
+  const uint32_t slots = this->slots(key_set);
+  auto& [at, from, to, own, left_slots, positions, left] = *batch->scratch();
   RoutedKeys asked;
   CardBatch::Rows::Trained trained;
-  from_.clear();  // rows of the batch that are asked for
-  to_.clear();    // slots of those that come whole
-  own_.clear();   // and where in left_ their own changes are
-  left_.clear();
-  left_slots_.clear();
+  from.clear();  // rows of the batch that are asked for
+  to.clear();    // slots of those that come whole
+  own.clear();   // and where in `left` their own changes are
+  left.clear();
+  left_slots.clear();
   asked.begin.push_back(0);
   trained.whole.begin.push_back(0);
   for (size_t p = 0; p + 1 < routed.begin.size(); ++p) {
     for (size_t i = routed.begin[p]; i < routed.begin[p + 1]; ++i) {
-      const RowSlots::Place& place = places_[i];
-      at_[i] = place.slot;
+      const RowSlots::Place& place = places[i];
+      at[i] = place.slot;
       if (place.kept) continue;
       if (place.slot == RowSlots::kNoSlot) {
-        at_[i] = slots + static_cast<uint32_t>(asked.keys.size());
+        at[i] = slots + static_cast<uint32_t>(asked.keys.size());
         asked.keys.push_back(routed.keys[i]);
-        from_.push_back(static_cast<uint32_t>(i));
+        from.push_back(static_cast<uint32_t>(i));
         continue;
       }
       trained.whole.keys.push_back(routed.keys[i]);
-      to_.push_back(place.slot);
+      to.push_back(place.slot);
       const bool is_own = place.changed && !place.evicts;
-      own_.push_back(is_own ? static_cast<uint32_t>(left_.size()) : cuda::kNoChange);
+      own.push_back(is_own ? static_cast<uint32_t>(left.size()) : cuda::kNoChange);
       if (!place.changed) continue;
-      left_.push_back(is_own ? routed.keys[i] : place.left);
-      left_slots_.push_back(place.slot);
+      left.push_back(is_own ? routed.keys[i] : place.left);
+      left_slots.push_back(place.slot);
     }
     asked.begin.push_back(static_cast<uint32_t>(asked.keys.size()));
     trained.whole.begin.push_back(static_cast<uint32_t>(trained.whole.keys.size()));
   }
-  CardBatch::Rows& rows = batch->AddRows(at_);
-  trained.pushed = batch->AddWords(from_);
-  trained.whole_slots = batch->AddWords(to_);
-  trained.written = RouteLeft();
-  for (uint32_t& own : own_) {
-    if (own != cuda::kNoChange) own = positions_[own];
+  CardBatch::Rows& rows = batch->AddRows(at);
+  trained.pushed = batch->AddWords(from);
+  trained.whole_slots = batch->AddWords(to);
+  trained.written = RouteLeft(batch->scratch());
+  for (uint32_t& of : own) {
+    if (of != cuda::kNoChange) of = positions[of];
   }
-  trained.own = batch->AddWords(own_);
-  trained.written_slots = batch->AddWords(left_slots_);
+  trained.own = batch->AddWords(own);
+  trained.written_slots = batch->AddWords(left_slots);
   rows.asks_for_all = false;
   rows.asked = std::move(asked);
   rows.trained = std::move(trained);
 }
 
-RoutedKeys KeptRows::RouteLeft() {
+RoutedKeys KeptRows::RouteLeft(CardBatch::Scratch* scratch) const {
   RoutedKeys routed;
-  router_->Route(left_, &routed, &positions_);
-  to_ = left_slots_;
-  for (size_t i = 0; i < to_.size(); ++i) left_slots_[positions_[i]] = to_[i];
-  metrics_->card_rows_written.Increment(static_cast<double>(left_.size()));
+  router_->Route(scratch->left, &routed, &scratch->positions);
+  scratch->to = scratch->left_slots;
+  for (size_t i = 0; i < scratch->to.size(); ++i) {
+    scratch->left_slots[scratch->positions[i]] = scratch->to[i];
+  }
+  metrics_->card_rows_written.Increment(static_cast<double>(scratch->left.size()));
   return routed;
 }
 
 KeptRows::Unwritten KeptRows::TakeUnwritten(size_t key_set) {
-  left_.clear();
-  left_slots_.clear();
+  CardBatch::Scratch scratch;
   if (!slots_.empty()) {
     for (const RowSlots::Changed& changed : slots_[key_set].TakeChanged()) {
-      left_.push_back(changed.key);
-      left_slots_.push_back(changed.slot);
+      scratch.left.push_back(changed.key);
+      scratch.left_slots.push_back(changed.slot);
     }
   }
-  RoutedKeys keys = RouteLeft();
-  return {.keys = std::move(keys), .slots = left_slots_};
+  RoutedKeys keys = RouteLeft(&scratch);
+  return {.keys = std::move(keys), .slots = std::move(scratch.left_slots)};
 }
 
 }  // namespace tessera::worker

@@ -17,7 +17,7 @@ namespace tessera::worker {
 // Rows that a card keeps from batch to batch (train.row_cache), and may train: their memory there,
 // and the worker's word on which of them is where. Errors are the stream's: RESOURCE_EXHAUSTED
 // where the card has no room, or where what it trains might not fit a push. Used by one thread, but
-// for Find.
+// for Find and Tell.
 class KeptRows {
  public:
   struct Options {
@@ -42,9 +42,12 @@ class KeptRows {
   // Changes are lost.
   void Forget();
 
-  // Of batches in their order, by one thread at a time, and between those calls: what is to be
-  // pulled for a key set of the batch, and where its rows will be.
+  // Of batches in their order, by one thread at a time, and between those calls: which rows of a
+  // key set of the batch, after those before it, are kept where.
   void Find(size_t key_set, PreparedBatch* batch);
+  // Then, of one key set after another: what is to be pulled, and where its rows will be.
+  // Thread-safe.
+  void Tell(size_t key_set, PreparedBatch* batch) const;
   // After the last batch: whose changes the ps lacks. From then on they count as written.
   struct Unwritten {
     RoutedKeys keys;
@@ -74,12 +77,12 @@ class KeptRows {
   // RESOURCE_EXHAUSTED: if all of so many rows have changed, the push that ends a unit is too
   // large.
   absl::Status CheckChanges(absl::Span<const uint32_t> slots) const;
-  // `places_` of the batch's keys, for rows that the card keeps, and for those that it trains.
-  void PlaceKept(const RoutedKeys& routed, uint32_t slots, CardBatch* batch);
-  void PlaceTrained(const RoutedKeys& routed, uint32_t slots, CardBatch* batch);
-  // left_, whose changes are to be pushed, in the order of their ps: left_[i] is at positions_[i],
-  // and left_slots_ follow.
-  RoutedKeys RouteLeft();
+  // Of the batch's keys, for rows that the card keeps, and for those that it trains.
+  void TellKept(size_t key_set, const RoutedKeys& routed, CardBatch* batch) const;
+  void TellTrained(size_t key_set, const RoutedKeys& routed, CardBatch* batch) const;
+  // scratch->left, whose changes are to be pushed, in the order of their ps: left[i] is at
+  // positions[i], and left_slots follow.
+  RoutedKeys RouteLeft(CardBatch::Scratch* scratch) const;
 
   const EmbeddingPlan& plan_;
   cuda::Stream& stream_;
@@ -92,11 +95,6 @@ class KeptRows {
   bool trains_ = false;
   std::vector<Kept> kept_;       // by lookup; empty: none are kept
   std::vector<RowSlots> slots_;  // by key set; empty, too
-  // Scratch of Find.
-  std::vector<RowSlots::Place> places_;
-  std::vector<uint32_t> at_, from_, to_, own_;
-  std::vector<uint64_t> left_;
-  std::vector<uint32_t> left_slots_, positions_;
 };
 
 }  // namespace tessera::worker

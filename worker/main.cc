@@ -50,6 +50,10 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--scratch-dir", options.scratch_folder,
                  "folder for unpacked copies of compressed files; a temporary one if empty");
+  app.add_option("--data-cache", options.data_cache_bytes,
+                 "memory for parsed records, which later epochs need not parse, e.g. 8GiB")
+      ->transform(CLI::AsSizeValue(false))
+      ->default_str("1GiB");
   app.add_option("--output-root", options.output_root, "folder that predictions are written in")
       ->capture_default_str();
   app.add_option("--threads", options.compute_threads, "of the dense graph; 0: one per processor")

@@ -18,7 +18,7 @@ uint32_t RowSlots::SetOf(uint64_t key) const {
 void RowSlots::Find(absl::Span<const uint64_t> keys, uint32_t max_age, std::vector<Place>* places,
                     TaskPool* pool, bool trains) {
   // So many keys are worth a thread.
-  constexpr size_t kTaskKeys = 1 << 14;
+  constexpr size_t kTaskKeys = 1 << 13;
   if (batch_ == UINT32_MAX) Forget();
   ++batch_;
   places->resize(keys.size());

@@ -49,7 +49,7 @@ class RowSlots {
   void Forget();
   // A row that leaves changed gets no slot in so many further batches: a whole row is not to be
   // asked for before the ps has what was made of it.
-  static constexpr uint32_t kLeavingBatches = 2;
+  static constexpr uint32_t kLeavingBatches = 3;
 
  private:
   static constexpr size_t kWays = 16;

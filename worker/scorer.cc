@@ -106,7 +106,9 @@ absl::Status Scorer::ScoreRecords(const Batch& records, uint64_t step, const Sin
   };
   BatchPipeline pipeline(
       0, (records.size + batch_records - 1) / batch_records, preparers_.size(),
-      {.fill = fill, .place = [this](PreparedBatch* batch) { PlaceLookups(*context_, batch); }});
+      {.fill = fill,
+       .place = [this](PreparedBatch* batch) { PlaceLookups(*context_, batch); },
+       .finish = [this](PreparedBatch* batch) { FinishLookups(*context_, batch); }});
   const auto pull = [this, step](PreparedBatch* batch) {
     return batch == nullptr ? nullptr
                             : context_->parameters->Pull(EmbeddingReads(*context_, batch),

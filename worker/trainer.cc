@@ -8,6 +8,7 @@
 #include "common/job/defaults.h"
 #include "common/log.h"
 #include "common/math/metrics/evaluation_metrics.h"
+#include "common/math/metrics/parallel_auc.h"
 #include "common/random.h"
 #include "common/schedule.h"
 #include "common/status_macros.h"
@@ -86,17 +87,22 @@ absl::StatusOr<v1::UnitResult> Trainer::Train(const v1::Train& unit) {
   result.set_samples(samples);
   if (trained < samples) loss_sum *= static_cast<double>(samples) / static_cast<double>(trained);
   result.set_loss_sum(loss_sum);
-  result.set_auc(math::ComputeMetrics({"auc"}, {.outputs = logits_,
-                                                .labels = labels_,
-                                                .weights = weights_,
-                                                .kind = math::Outputs::kLogits})
-                     .at("auc"));
+  result.set_auc(UnitAuc());
   if (first_batch < unit.batch_end()) {
     const double part =
         static_cast<double>(unit.batch_end() - first_batch) / static_cast<double>(batches);
     result.set_train_seconds(absl::ToDoubleSeconds(SystemClock().Monotonic() - start) / part);
   }
   return result;
+}
+
+double Trainer::UnitAuc() const {
+  if (weights_.empty()) return math::ParallelAuc(logits_, labels_, context_->pool);
+  return math::ComputeMetrics({"auc"}, {.outputs = logits_,
+                                        .labels = labels_,
+                                        .weights = weights_,
+                                        .kind = math::Outputs::kLogits})
+      .at("auc");
 }
 
 absl::Status Trainer::CheckBadRecords(const DataSource::Records& window, uint64_t records) const {
@@ -157,13 +163,15 @@ absl::StatusOr<double> Trainer::TrainBatches(const v1::Train& unit, const Batch&
     GatherRows(records, absl::MakeConstSpan(order).subspan(first, last - first), &batch->batch);
     PrepareLookups(*context_, &preparers_[thread], batch);
   };
-  const auto place = [&](PreparedBatch* batch) {
-    PlaceLookups(*context_, batch);
+  const auto place = [&](PreparedBatch* batch) { PlaceLookups(*context_, batch); };
+  const auto finish = [&](PreparedBatch* batch) {
+    FinishLookups(*context_, batch);
     if (!unit.careful()) {
       batch->ahead = context_->parameters->LookAhead(EmbeddingReads(*context_, batch));
     }
   };
-  BatchPipeline pipeline(begin, end, preparers_.size(), {.fill = fill, .place = place});
+  BatchPipeline pipeline(begin, end, preparers_.size(),
+                         {.fill = fill, .place = place, .finish = finish}, &spare_batches_);
   double loss_sum = 0;
   // A call reads and writes the buffers of its batch until it is gone: calls are declared after
   // their batches.
@@ -180,18 +188,34 @@ absl::StatusOr<double> Trainer::TrainBatches(const v1::Train& unit, const Batch&
     if (pushed.ok()) progress_.next = push.number + 1;
     return pushed;
   };
-  std::unique_ptr<PreparedBatch> batch = pipeline.Next();
-  std::unique_ptr<PreparedBatch> next;
+  struct Pulled {
+    std::unique_ptr<PreparedBatch> batch;  // null: there is none
+    std::unique_ptr<PendingCall> rows;     // of tables in async mode; null: not asked for
+    bool asked = false;                    // `rows` are all
+    bool taken = false;                    // from the pipeline
+  };
+  const auto take = [&]() -> Pulled {
+    Pulled taken = {.batch = pipeline.Next(), .rows = nullptr, .taken = true};
+    watch.AddTo(metrics.read_seconds);
+    if (taken.batch == nullptr) return taken;
+    // Rows that are still on their way from a disk would be read twice.
+    if (taken.batch->ahead != nullptr && !taken.batch->ahead->Done()) return taken;
+    taken.rows = StartPull(taken.batch.get(), /*sync=*/false, StepOf(unit, taken.batch->index));
+    taken.asked = true;
+    watch.AddTo(metrics.pull_seconds);
+    return taken;
+  };
+  Pulled now = {.batch = pipeline.Next(), .rows = nullptr, .taken = true};
+  Pulled next;
   watch.AddTo(metrics.read_seconds);
-  std::unique_ptr<PendingCall> ahead;
-  bool pulled_ahead = false;
   bool started = false;  // the batch has been given to the card
-  while (batch != nullptr) {
+  while (now.batch != nullptr) {
+    const std::unique_ptr<PreparedBatch>& batch = now.batch;
     const uint64_t step = StepOf(unit, batch->index);
     context_->board->SetDoing(absl::StrCat("training epoch ", unit.epoch() + 1, ", step ", step));
     if (!started) {
-      if (!pulled_ahead) ahead = StartPull(batch.get(), /*sync=*/false, step);
-      if (ahead != nullptr) TESSERA_RETURN_IF_ERROR(ahead->Wait());
+      if (!now.asked) now.rows = StartPull(batch.get(), /*sync=*/false, step);
+      if (now.rows != nullptr) TESSERA_RETURN_IF_ERROR(now.rows->Wait());
       if (context_->sync()) {
         watch.AddTo(metrics.pull_seconds);
         // The pull of a step says that all ps have what was pushed of the one before.
@@ -202,27 +226,27 @@ absl::StatusOr<double> Trainer::TrainBatches(const v1::Train& unit, const Batch&
       TakeDense();
     }
     watch.AddTo(metrics.pull_seconds);
-    next = pipeline.Next();
-    watch.AddTo(metrics.read_seconds);
-    // Rows that are still on their way from a disk would be read twice.
-    pulled_ahead = next != nullptr && (next->ahead == nullptr || next->ahead->Done());
-    ahead = pulled_ahead ? StartPull(next.get(), /*sync=*/false, step + 1) : nullptr;
-    watch.AddTo(metrics.pull_seconds);
+    if (!next.taken) next = take();
 
     if (!started) TESSERA_RETURN_IF_ERROR(StartCompute(*batch, unit, step));
-    if (context_->card != nullptr && next != nullptr && batch->batch.size > 0) {
+    if (context_->card != nullptr && next.batch != nullptr && batch->batch.size > 0) {
       // In sync the rows of the next batch come after this one's push.
-      context_->card->StageAhead(*next, context_->sync_sparse ? nullptr : ahead.get());
+      context_->card->StageAhead(*next.batch, context_->sync_sparse ? nullptr : next.rows.get());
     }
     TESSERA_ASSIGN_OR_RETURN(const Computed computed, FinishCompute(*batch, unit, step));
     loss_sum += computed.loss;
     if (computed.counts) TrainOnCard(*batch, LearningRateScale(unit, batch->index));
-    // While this batch is collected and pushed, a card works on the next.
-    started = MayStart(next.get(), ahead.get());
+    // While this batch is collected and pushed, a card works on the next, and the rows of the one
+    // after that are on their way.
+    started = MayStart(next.batch.get(), next.rows.get());
+    Pulled after;
     if (started) {
-      TESSERA_RETURN_IF_ERROR(ahead->Wait());
+      TESSERA_RETURN_IF_ERROR(next.rows->Wait());
       TakeDense();
-      TESSERA_RETURN_IF_ERROR(StartCompute(*next, unit, step + 1));
+      TESSERA_RETURN_IF_ERROR(StartCompute(*next.batch, unit, step + 1));
+      watch.AddTo(metrics.compute_seconds);
+      // In bounded mode that would begin a step which the others count.
+      if (MaxLeadOf(context_->spec().consistency()) == 0) after = take();
     }
     watch.AddTo(metrics.compute_seconds);
 
@@ -233,7 +257,7 @@ absl::StatusOr<double> Trainer::TrainBatches(const v1::Train& unit, const Batch&
       CollectGradients(*batch);
       TESSERA_RETURN_IF_ERROR(CheckFinite(step, computed.loss));
     }
-    CollectChanges(*batch, /*is_last=*/next == nullptr);
+    CollectChanges(*batch, /*is_last=*/next.batch == nullptr);
     TESSERA_RETURN_IF_ERROR(context_->executor->status());
     watch.AddTo(metrics.compute_seconds);
     TESSERA_RETURN_IF_ERROR(ReduceDense(step, computed.counts));
@@ -243,8 +267,10 @@ absl::StatusOr<double> Trainer::TrainBatches(const v1::Train& unit, const Batch&
     watch.AddTo(metrics.push_seconds);
     metrics.steps.Increment();
     metrics.samples.Increment(batch->batch.size);
-    push.batch = std::move(batch);
-    batch = std::move(next);
+    now.rows.reset();
+    push.batch = std::move(now.batch);
+    now = std::move(next);
+    next = std::move(after);
   }
   TESSERA_RETURN_IF_ERROR(finish_push());
   watch.AddTo(metrics.push_seconds);

@@ -15,8 +15,9 @@ namespace tessera::worker {
 // Runs Train units: for each batch pull, forward, backward, push. While a batch computes, the next
 // one is gathered and its keys are prepared, ps with rows on disk are told what it will ask for,
 // and rows of tables in async mode are pulled ahead (one batch of staleness). Tables in sync mode
-// are pulled when the step before has been applied. A card is given the next batch before this one
-// is pushed, where nothing is in sync and its rows are there. Not thread-safe.
+// are pulled when the step before has been applied. Where nothing is in sync and the next batch's
+// rows are there, a card is given it before this one is pushed; in async mode the rows of the one
+// after it are pulled by then (two batches of staleness). Not thread-safe.
 class Trainer {
  public:
   // Borrowed, outliving the trainer. `progress` (ParameterClient::GetProgress) is of whoever had
@@ -43,6 +44,8 @@ class Trainer {
   // Batches [begin, end) of the window, one after another; the sum of their samples' losses.
   absl::StatusOr<double> TrainBatches(const v1::Train& unit, const Batch& records, uint64_t begin,
                                       uint64_t end);
+  // Of the unit's scores so far; NaN: there are none, or they are of one class.
+  double UnitAuc() const;
   double LearningRateScale(const v1::Train& unit, uint64_t batch) const;
   // Of the `records` of a window: DATA_LOSS where more of them are bad than the whole job may have.
   absl::Status CheckBadRecords(const DataSource::Records& window, uint64_t records) const;
@@ -96,6 +99,7 @@ class Trainer {
   JobContext* const context_;
   WindowReader windows_;
   std::vector<KeyPreparer> preparers_;  // one for each thread of the pipeline
+  SpareBatches spare_batches_;
   uint64_t order_key_ = 0;
   std::vector<uint32_t> order_;
   PushProgress progress_;

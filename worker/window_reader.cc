@@ -30,7 +30,7 @@ absl::StatusOr<const DataSource::Records*> WindowReader::Get(
     const std::vector<v1::RecordRange>& ranges) {
   std::string key = KeyOf(ranges);
   if (current_ != nullptr && key == current_key_) return current_.get();
-  current_.reset();  // before the next one is in memory
+  Free();  // before another is read
   Result result = absl::UnknownError("not read");
   if (ahead_.valid() && key == ahead_key_) {
     result = ahead_.get();
@@ -43,12 +43,20 @@ absl::StatusOr<const DataSource::Records*> WindowReader::Get(
   return current_.get();
 }
 
+void WindowReader::Free() {
+  if (current_ == nullptr) return;
+  if (freeing_.valid()) freeing_.wait();
+  freeing_ = std::async(std::launch::async, [old = std::move(current_)]() mutable { old.reset(); });
+}
+
 void WindowReader::ReadAhead(std::vector<v1::RecordRange> ranges) {
   std::string key = KeyOf(ranges);
   if (ranges.empty() || key == current_key_ || (ahead_.valid() && key == ahead_key_)) return;
   if (ahead_.valid()) ahead_.wait();
   ahead_key_ = std::move(key);
-  ahead_ = std::async(std::launch::async, [source = source_, ranges = std::move(ranges)] {
+  ahead_ = std::async(std::launch::async, [source = source_, ranges = std::move(ranges),
+                                           freeing = std::move(freeing_)] {
+    if (freeing.valid()) freeing.wait();  // or there would be three
     return source->Read(ranges);
   });
 }

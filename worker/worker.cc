@@ -31,6 +31,9 @@
 namespace tessera::worker {
 namespace {
 
+// More threads that parse find the machine's memory busy.
+constexpr int kMostReadThreads = 4;
+
 class WorkerImpl final : public Worker {
  public:
   WorkerImpl(Options options, std::string scratch, std::unique_ptr<FolderLock> lock)
@@ -45,6 +48,7 @@ class WorkerImpl final : public Worker {
         ring_service_(&partials_),
         board_(SystemClock()),
         pool_(options_.compute_threads - 1),
+        read_pool_(std::min(kMostReadThreads, options_.compute_threads) - 1),
         thread_([this] { RunAssignments(); }) {}
 
   absl::Status Begin() {
@@ -190,7 +194,9 @@ class WorkerImpl final : public Worker {
       }
       run.data_root = options_.data_root;
       run.pool = &pool_;
+      run.read_pool = &read_pool_;
       run.scratch_folder = scratch_;
+      run.data_cache_bytes = options_.data_cache_bytes;
       run.output_root = options_.output_root;
       run.device = options_.device;
       run.share_memory = options_.share_memory;
@@ -241,8 +247,9 @@ class WorkerImpl final : public Worker {
   std::unique_ptr<RpcServer> server_;  // constant after Begin; null: none
 
   StatusBoard board_;
-  v1::Pace said_;  // in all, by heartbeats, whose thread uses it
-  TaskPool pool_;  // of the dense graph, besides thread_
+  v1::Pace said_;       // in all, by heartbeats, whose thread uses it
+  TaskPool pool_;       // of the dense graph, besides thread_
+  TaskPool read_pool_;  // of the data source, besides whoever reads
 
   absl::Mutex mu_;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;

@@ -10,6 +10,7 @@
 #include "absl/time/time.h"
 #include "common/metrics/metrics.h"
 #include "common/rpc/server.h"
+#include "worker/data/data_source.h"
 
 namespace tessera::worker {
 
@@ -30,6 +31,8 @@ class Worker {
     std::string output_root = ".";
     // Of the dense graph; results do not depend on it. 0: one per processor.
     int compute_threads = 1;
+    // Of parsed records, which later epochs find there.
+    uint64_t data_cache_bytes = DataSource::kDefaultCacheBytes;
     // "auto", "cpu", "cuda", "cuda:N": what jobs that say "auto" get.
     std::string device = "auto";
     // With ps on this machine that agree: rows and gradients then go through it, past the network.

@@ -242,6 +242,37 @@ TEST(TrainingPlan, UnitsAreLongerWhereEachEndsWithAWriteBack) {
   EXPECT_EQ(PlanOptionsOf(spec, 1).unit_seconds, 4);
 }
 
+// Of the windows in the order in which one rank has them, what each unit says of the next.
+TEST(TrainingPlan, AsyncSaysWhichWindowIsNextAcrossEpochsWhereOneRankHasThemAll) {
+  const PlanOptions options = Options(/*sync=*/false, 1);
+  const auto plan = Plan(options);
+  const auto ranges_of = [](const auto& ranges) {
+    std::string text;
+    for (const v1::RecordRange& range : ranges) text += range.ShortDebugString() + "\n";
+    return text;
+  };
+  std::vector<std::string> windows, next;
+  std::pair<uint32_t, uint64_t> last = {UINT32_MAX, 0};
+  while (!plan->due().finished) {
+    if (plan->AtBarrier()) {
+      plan->Pass();
+      continue;
+    }
+    const std::optional<v1::Train> unit = plan->Next(Rank(0));
+    ASSERT_TRUE(unit.has_value());
+    if (std::pair<uint32_t, uint64_t>(unit->epoch(), unit->window()) != last) {
+      last = {unit->epoch(), unit->window()};
+      windows.push_back(ranges_of(unit->ranges()));
+      next.push_back(ranges_of(unit->next_ranges()));
+    }
+    plan->Done(Rank(0), {});
+  }
+  ASSERT_GE(windows.size(), 10u);
+  windows.erase(windows.begin());
+  windows.push_back("");  // nothing comes after the last
+  EXPECT_EQ(next, windows);
+}
+
 TEST(TrainingPlan, AsyncGivesAnOpenWindowOfALostPositionFirst) {
   PlanOptions options = Options(false, 2);
   std::unique_ptr<TrainingPlan> plan = Plan(options);

@@ -80,6 +80,30 @@ TEST(BatchPipeline, PlacesInOrderWhatSeveralThreadsFill) {
   EXPECT_GT(threads.size(), 1u);
 }
 
+TEST(BatchPipeline, TakesAndGivesBackTheMemoryOfBatches) {
+  SpareBatches spare;
+  const auto fill = [](size_t, PreparedBatch* batch) { batch->batch.labels.resize(1000); };
+  std::set<const float*> seen;
+  {
+    BatchPipeline pipeline(0, 20, 2, {.fill = fill}, &spare);
+    while (auto batch = pipeline.Next()) {
+      seen.insert(batch->batch.labels.data());
+      pipeline.Recycle(std::move(batch));
+    }
+  }
+  const size_t batches = spare.size();
+  EXPECT_EQ(batches, seen.size());
+  {
+    BatchPipeline pipeline(0, 100, 2, {.fill = fill}, &spare);
+    EXPECT_TRUE(spare.empty());
+    auto batch = pipeline.Next();
+    EXPECT_TRUE(seen.contains(batch->batch.labels.data()));
+    pipeline.Recycle(std::move(batch));
+  }  // with some that nobody has taken
+  EXPECT_GE(spare.size(), batches);
+  for (const auto& batch : spare) EXPECT_NE(batch, nullptr);
+}
+
 TEST(BatchPipeline, CanBeDroppedHalfWay) {
   BatchPipeline pipeline(0, 1000, 2, {.fill = [](size_t, PreparedBatch*) {}});
   EXPECT_NE(pipeline.Next(), nullptr);

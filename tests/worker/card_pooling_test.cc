@@ -102,6 +102,7 @@ class PoolingOnCuda : public ::testing::Test {
     preparer_->Prepare(prepared->batch, &prepared->keys);
     card_->Prepare(prepared.get());
     card_->Place(prepared.get());
+    card_->Tell(prepared.get());
     return prepared;
   }
 

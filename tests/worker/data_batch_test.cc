@@ -62,6 +62,61 @@ TEST(BatchTest, AppendedPiecesEqualTheWhole) {
   EXPECT_EQ(out.sparse[1].weights, whole.sparse[1].weights);
 }
 
+TEST(BatchTest, ColumnsOfOneKeyEachAreKnownAndGatheredAsOthersAre) {
+  Batch batch = ThreeRows();
+  FindOneEach(&batch);
+  EXPECT_FALSE(batch.sparse[0].one_each);  // as many keys as rows, but two of one row
+  batch.sparse[1].offsets = {0, 1, 2, 3};
+  const Batch unknown = batch;
+  FindOneEach(&batch);
+  ASSERT_TRUE(batch.sparse[1].one_each);
+  Batch known_out, unknown_out;
+  known_out.sparse.resize(2);
+  known_out.sparse[1].one_each = true;  // whatever was there before
+  for (const std::vector<uint32_t>& rows : std::vector<std::vector<uint32_t>>{{2, 0, 2, 1}, {}}) {
+    GatherRows(batch, rows, &known_out);
+    GatherRows(unknown, rows, &unknown_out);
+    EXPECT_FALSE(known_out.sparse[0].one_each);
+    EXPECT_TRUE(known_out.sparse[1].one_each);
+    EXPECT_FALSE(unknown_out.sparse[1].one_each);
+    for (size_t c = 0; c < 2; ++c) {
+      EXPECT_EQ(known_out.sparse[c].offsets, unknown_out.sparse[c].offsets);
+      EXPECT_EQ(known_out.sparse[c].keys, unknown_out.sparse[c].keys);
+      EXPECT_EQ(known_out.sparse[c].weights, unknown_out.sparse[c].weights);
+    }
+  }
+  AppendRows(unknown, 0, 1, &known_out);
+  EXPECT_FALSE(known_out.sparse[1].one_each);
+}
+
+TEST(BatchTest, AColumnWhoseLastRowHasNoneHasNotOneEach) {
+  Batch batch;
+  ClearBatch(1, &batch);
+  batch.size = 10'000;
+  for (uint32_t row = 1; row <= batch.size; ++row) batch.sparse[0].offsets.push_back(row);
+  batch.sparse[0].keys.resize(batch.size);
+  FindOneEach(&batch);
+  EXPECT_TRUE(batch.sparse[0].one_each);
+  batch.sparse[0].offsets[batch.size - 1] = batch.size;
+  FindOneEach(&batch);
+  EXPECT_FALSE(batch.sparse[0].one_each);
+}
+
+TEST(BatchTest, RoomForMoreOfTheSameIsTakenOnce) {
+  const Batch whole = ThreeRows();
+  Batch out;
+  ClearBatch(2, &out);
+  ReserveRows(whole, 3 * 64, &out);
+  const float* const dense = out.dense.data();
+  const uint64_t* const keys = out.sparse[1].keys.data();
+  const uint32_t* const offsets = out.sparse[0].offsets.data();
+  for (int i = 0; i < 64; ++i) AppendRows(whole, 0, 3, &out);
+  EXPECT_EQ(out.size, 3u * 64);
+  EXPECT_EQ(out.dense.data(), dense);
+  EXPECT_EQ(out.sparse[1].keys.data(), keys);
+  EXPECT_EQ(out.sparse[0].offsets.data(), offsets);
+}
+
 TEST(BatchTest, WeightsLeftOutCountAsOnesBesideWeightsThatAreThere) {
   const Batch weighted = ThreeRows();
   Batch plain = ThreeRows();

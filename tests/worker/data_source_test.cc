@@ -171,6 +171,40 @@ TEST(DataSourceTest, RangesOfSeveralFilesComeOneAfterAnother) {
   EXPECT_THAT(records->batch.labels, ElementsAre(1, 0, 1, 0));
 }
 
+TEST(DataSourceTest, AReadThatThreadsShareGivesWhatOneGives) {
+  DataFolder folder;
+  constexpr uint64_t kMany = 60 * DataSource::kBlockRecords + 17;
+  folder.Write("a.csv", Records(0, kMany));
+  folder.Write("b.csv", Records(kMany, kMany + 5000) + "2,bad\n" + Records(0, 3000) + "worse\n");
+  TaskPool pool(3);
+  DataSource::Options options = folder.options();
+  options.pool = &pool;
+  options.cache_bytes = 1 << 18;  // most blocks are parsed again
+  auto shared = DataSource::Open(ParseSpec(kSpec), options, PosixFileSystem());
+  ASSERT_TRUE(shared.ok()) << shared.status();
+  const auto alone = OpenSource(folder, kSpec);
+  auto files = alone->Count({"*"});
+  ASSERT_TRUE(files.ok());
+  const std::vector<v1::RecordRange> ranges = {
+      Range(files->at(1), 4000, 8002), Range(files->at(0), 5, kMany), Range(files->at(1), 0, 1)};
+  for (int round = 0; round < 2; ++round) {
+    const auto expected = alone->Read(ranges);
+    const auto read = (*shared)->Read(ranges);
+    ASSERT_TRUE(read.ok()) << read.status();
+    ASSERT_TRUE(expected.ok()) << expected.status();
+    EXPECT_EQ(read->batch.sparse[0].keys, expected->batch.sparse[0].keys);
+    EXPECT_EQ(read->batch.sparse[0].offsets, expected->batch.sparse[0].offsets);
+    EXPECT_EQ(read->batch.labels, expected->batch.labels);
+    EXPECT_TRUE(read->batch.sparse[0].one_each);
+    EXPECT_EQ(read->bad_records, 2u);
+    EXPECT_EQ(read->first_bad, expected->first_bad);
+    EXPECT_THAT(read->first_bad, HasSubstr("b.csv:5001"));
+  }
+  folder.Write("a.csv", Records(0, 10));
+  EXPECT_EQ((*shared)->Read({Range(files->at(0), 0, kMany)}).status().code(),
+            StatusCode::kFailedPrecondition);
+}
+
 TEST(DataSourceTest, AnotherWorkersCountIsEnoughToRead) {
   DataFolder folder;
   folder.Write("a.csv.zst", Zstd(Records(0, 3000)));

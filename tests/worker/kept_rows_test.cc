@@ -59,6 +59,7 @@ class KeptRowsOnCuda : public ::testing::Test {
     batch.keys.resize(1);
     batch.keys[0].routed = {.keys = {key}, .begin = {0, 1}};
     kept.Find(0, &batch);
+    kept.Tell(0, &batch);
     return PulledKeys(batch, 0).keys.empty();
   }
 
@@ -160,6 +161,7 @@ TEST_F(KeptRowsOnCuda, WhatIsTrainedLeavesItsSlotForItsPsBeforeAnotherComes) {
     router_.Route(std::vector<uint64_t>(keys.begin(), keys.end()), &batch.keys[0].routed,
                   &position);
     kept->Find(0, &batch);
+    kept->Tell(0, &batch);
     const CardBatch::Rows& rows = batch.card.rows()[0];
     const CardBatch::Rows::Trained& trained = *TrainedRowsOf(batch, 0);
     const uint32_t* const words = batch.card.words().data();

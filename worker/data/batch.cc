@@ -1,6 +1,7 @@
 #include "worker/data/batch.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace tessera::worker {
 
@@ -14,6 +15,7 @@ void ClearBatch(size_t sparse_columns, Batch* batch) {
     column.offsets.assign(1, 0);
     column.keys.clear();
     column.weights.clear();
+    column.one_each = false;
   }
 }
 
@@ -36,6 +38,16 @@ void GatherRows(const Batch& from, absl::Span<const uint32_t> rows, Batch* to) {
     const SparseColumn& in = from.sparse[c];
     SparseColumn& out = to->sparse[c];
     out.offsets.resize(rows.size() + 1);
+    out.one_each = in.one_each;
+    if (in.one_each) {
+      std::iota(out.offsets.begin(), out.offsets.end(), 0u);
+      out.keys.resize(rows.size());
+      for (size_t i = 0; i < rows.size(); ++i) out.keys[i] = in.keys[rows[i]];
+      if (in.weights.empty()) continue;
+      out.weights.resize(rows.size());
+      for (size_t i = 0; i < rows.size(); ++i) out.weights[i] = in.weights[rows[i]];
+      continue;
+    }
     for (size_t i = 0; i < rows.size(); ++i) {
       out.offsets[i + 1] = out.offsets[i] + (in.offsets[rows[i] + 1] - in.offsets[rows[i]]);
     }
@@ -74,8 +86,11 @@ void AppendRows(const Batch& from, uint32_t begin, uint32_t end, Batch* to) {
     const uint32_t first = in.offsets[begin];
     const uint32_t last = in.offsets[end];
     const uint32_t base = static_cast<uint32_t>(out.keys.size());
+    out.one_each = false;
+    const size_t rows_before = out.offsets.size() - 1;
+    out.offsets.resize(out.offsets.size() + (end - begin));
     for (uint32_t row = begin; row < end; ++row) {
-      out.offsets.push_back(base + (in.offsets[row + 1] - first));
+      out.offsets[rows_before + (row - begin) + 1] = base + (in.offsets[row + 1] - first);
     }
     // Weights that are left out stand for ones: both sides say it the same way from here on.
     if (!in.weights.empty() && out.weights.empty()) out.weights.assign(out.keys.size(), 1.0f);
@@ -85,6 +100,35 @@ void AppendRows(const Batch& from, uint32_t begin, uint32_t end, Batch* to) {
       out.weights.resize(out.keys.size() + (last - first), 1.0f);
     }
     out.keys.insert(out.keys.end(), in.keys.begin() + first, in.keys.begin() + last);
+  }
+}
+
+void ReserveRows(const Batch& like, uint64_t rows, Batch* to) {
+  if (like.size == 0) return;
+  // A little more than the average: rows differ.
+  const auto room = [&](size_t of_like) { return (of_like + of_like / 16) * rows / like.size; };
+  to->labels.reserve(rows * like.label_width());
+  to->dense.reserve(rows * like.dense_width());
+  if (!like.weights.empty()) to->weights.reserve(rows);
+  for (size_t c = 0; c < like.sparse.size(); ++c) {
+    to->sparse[c].offsets.reserve(rows + 1);
+    to->sparse[c].keys.reserve(room(like.sparse[c].keys.size()));
+    to->sparse[c].weights.reserve(room(like.sparse[c].weights.size()));
+  }
+}
+
+void FindOneEach(Batch* batch) {
+  for (SparseColumn& column : batch->sparse) {
+    bool one_each = column.keys.size() == batch->size;
+    // In pieces: most columns that have not, show it early.
+    constexpr uint32_t kPiece = 4096;
+    for (uint32_t begin = 0; one_each && begin < batch->size; begin += kPiece) {
+      const uint32_t end = std::min(batch->size, begin + kPiece);
+      uint32_t wrong = 0;
+      for (uint32_t row = begin; row < end; ++row) wrong |= column.offsets[row] ^ row;
+      one_each = wrong == 0;
+    }
+    column.one_each = one_each;
   }
 }
 

@@ -14,6 +14,8 @@ struct SparseColumn {
   std::vector<uint32_t> offsets = {0};  // [size + 1]
   std::vector<uint64_t> keys;
   std::vector<float> weights;  // empty: all 1; else one per key
+  // Known to be so: every row has one key (FindOneEach). Whoever does not know leaves it false.
+  bool one_each = false;
 };
 
 // Some records, as training takes them: the currency between readers and everything behind them.
@@ -37,6 +39,12 @@ void GatherRows(const Batch& from, absl::Span<const uint32_t> rows, Batch* to);
 
 // Appends rows [begin, end) of `from` to `to`, which has the same columns (ClearBatch).
 void AppendRows(const Batch& from, uint32_t begin, uint32_t end, Batch* to);
+
+// Makes room in `to`, which is empty, for so many rows that are much as those of `like`.
+void ReserveRows(const Batch& like, uint64_t rows, Batch* to);
+
+// Looks which columns have one key in every row, which GatherRows then need not look at.
+void FindOneEach(Batch* batch);
 
 // Heap memory that its vectors hold.
 size_t HeapBytes(const Batch& batch);

@@ -142,23 +142,53 @@ absl::StatusOr<BlockCache::Block> DataSource::GetBlock(const OpenFile& file, uin
   return shared;
 }
 
-absl::Status DataSource::AppendRange(const v1::RecordRange& range, Records* out) {
+absl::StatusOr<std::vector<BlockCache::Block>> DataSource::GetBlocks(const OpenFile& file,
+                                                                     uint64_t begin, uint64_t end) {
+  std::vector<absl::StatusOr<BlockCache::Block>> read(end - begin, absl::UnknownError("not read"));
+  const auto read_one = [&](size_t i) { read[i] = GetBlock(file, begin + i); };
+  if (options_.pool != nullptr && read.size() > 1) {
+    options_.pool->RunAll(read.size(), read_one);
+  } else {
+    for (size_t i = 0; i < read.size(); ++i) read_one(i);
+  }
+  std::vector<BlockCache::Block> blocks;
+  for (absl::StatusOr<BlockCache::Block>& one : read) {
+    TESSERA_RETURN_IF_ERROR(one.status());
+    blocks.push_back(*std::move(one));
+  }
+  return blocks;
+}
+
+absl::Status DataSource::AppendRange(const v1::RecordRange& range, uint64_t rows, Records* out) {
   TESSERA_ASSIGN_OR_RETURN(const OpenFile file, GetFileOfSize(range));
+  // So many blocks a thread are in memory beside what they are appended to.
+  constexpr uint64_t kBlocksAtOnce = 4;
+  const uint64_t threads = options_.pool == nullptr ? 0 : uint64_t(options_.pool->threads());
+  const uint64_t at_once = threads == 0 ? 1 : kBlocksAtOnce * (threads + 1);
+  const uint64_t end_block = (range.end() + kBlockRecords - 1) / kBlockRecords;
+  std::vector<BlockCache::Block> blocks;
+  uint64_t first_block = 0;  // of `blocks`
   for (uint64_t record = range.begin(); record < range.end();) {
     const uint64_t block = record / kBlockRecords;
+    if (block >= first_block + blocks.size()) {
+      first_block = block;
+      TESSERA_ASSIGN_OR_RETURN(blocks,
+                               GetBlocks(file, block, std::min(block + at_once, end_block)));
+    }
+    const ParsedRecords& records = *blocks[block - first_block];
     const uint64_t stop = std::min(range.end(), (block + 1) * kBlockRecords);
-    TESSERA_ASSIGN_OR_RETURN(const BlockCache::Block records, GetBlock(file, block));
-    if (MostIds(out->batch) + MostIds(records->batch) > std::numeric_limits<uint32_t>::max()) {
+    if (MostIds(out->batch) + MostIds(records.batch) > std::numeric_limits<uint32_t>::max()) {
       return absl::ResourceExhaustedError(absl::StrCat(
           range.path(), ": records up to ", stop, " of a window have more than 2^32 ids in a ",
           "column; make data.shuffle_window_records smaller"));
     }
-    const size_t bad_before = BadBefore(records->bad, record);
-    const size_t bad_until = BadBefore(records->bad, stop);
-    AppendRows(records->batch, static_cast<uint32_t>(record - block * kBlockRecords - bad_before),
+    if (out->batch.size == 0) ReserveRows(records.batch, rows, &out->batch);
+    const size_t bad_before = BadBefore(records.bad, record);
+    const size_t bad_until = BadBefore(records.bad, stop);
+    AppendRows(records.batch, static_cast<uint32_t>(record - block * kBlockRecords - bad_before),
                static_cast<uint32_t>(stop - block * kBlockRecords - bad_until), &out->batch);
     if (bad_until > bad_before && out->bad_records == 0) {
-      out->first_bad = records->bad[bad_before].message;
+      out->first_bad = records.bad[bad_before].message;
     }
     out->bad_records += bad_until - bad_before;
     record = stop;
@@ -169,9 +199,12 @@ absl::Status DataSource::AppendRange(const v1::RecordRange& range, Records* out)
 absl::StatusOr<DataSource::Records> DataSource::Read(absl::Span<const v1::RecordRange> ranges) {
   Records records;
   ClearBatch(schema_.sparse.size(), &records.batch);
+  uint64_t rows = 0;
+  for (const v1::RecordRange& range : ranges) rows += range.end() - range.begin();
   for (const v1::RecordRange& range : ranges) {
-    TESSERA_RETURN_IF_ERROR(AppendRange(range, &records));
+    TESSERA_RETURN_IF_ERROR(AppendRange(range, rows, &records));
   }
+  FindOneEach(&records.batch);
   return records;
 }
 

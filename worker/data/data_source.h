@@ -12,6 +12,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/types/span.h"
 #include "common/file_system.h"
+#include "common/task_pool.h"
 #include "tessera/v1/job.pb.h"
 #include "tessera/v1/work.pb.h"
 #include "worker/data/block_cache.h"
@@ -26,6 +27,7 @@ class DataSource {
  public:
   // Records of a block: what is parsed and cached as one.
   static constexpr uint64_t kBlockRecords = 1024;
+  static constexpr uint64_t kDefaultCacheBytes = uint64_t{1} << 30;
 
   struct Options {
     std::string data_root;
@@ -35,7 +37,9 @@ class DataSource {
     // Of the LABEL columns, in order; those that it leaves out are 0 or 1.
     std::vector<LabelForm> labels = {};
     // Of parsed records, kept for later epochs.
-    uint64_t cache_bytes = uint64_t{1} << 30;
+    uint64_t cache_bytes = kDefaultCacheBytes;
+    // Shares the parsing of a Read; null: its caller alone. Borrowed, outlives the source.
+    TaskPool* pool = nullptr;
   };
 
   // INVALID_ARGUMENT: the spec is wrong. `fs` is borrowed and outlives the source.
@@ -72,7 +76,11 @@ class DataSource {
   absl::StatusOr<OpenFile> GetFile(const std::string& path, bool fresh);
   absl::StatusOr<OpenFile> GetFileOfSize(const v1::RecordRange& range);
   absl::StatusOr<BlockCache::Block> GetBlock(const OpenFile& file, uint64_t block);
-  absl::Status AppendRange(const v1::RecordRange& range, Records* out);
+  // `rows`: how many `out` is to have in the end.
+  absl::Status AppendRange(const v1::RecordRange& range, uint64_t rows, Records* out);
+  // Blocks [begin, end) of the file, parsed at once.
+  absl::StatusOr<std::vector<BlockCache::Block>> GetBlocks(const OpenFile& file, uint64_t begin,
+                                                           uint64_t end);
 
   const Schema schema_;
   const Options options_;

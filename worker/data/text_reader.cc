@@ -132,7 +132,10 @@ class TextReader final : public Reader {
       }
       if (record < begin) continue;
       const absl::Status status = parser->Parse(scanner.text(), &out->batch);
-      if (status.ok()) continue;
+      if (status.ok()) {
+        if (out->batch.size == 1) ReserveAsTheFirst(end - record, &out->batch);
+        continue;
+      }
       const bool header = record == 0 && !schema_.header && schema_.format != v1::LIBSVM;
       out->bad.push_back(
           {record,
@@ -140,6 +143,17 @@ class TextReader final : public Reader {
                         header ? " (if this line is a header, set data.header: true)" : "")});
     }
     return absl::OkStatus();
+  }
+
+  // Room for so many rows that are as the first, but for some that have many ids.
+  static void ReserveAsTheFirst(uint64_t rows, Batch* batch) {
+    constexpr size_t kFewIds = 4;
+    batch->labels.reserve(rows * batch->labels.size());
+    batch->dense.reserve(rows * batch->dense.size());
+    for (SparseColumn& column : batch->sparse) {
+      column.offsets.reserve(rows + 1);
+      column.keys.reserve(rows * std::min(column.keys.size(), kFewIds));
+    }
   }
 
   FileSystem& fs_;
