@@ -25,7 +25,7 @@ data:
     - {name: label, role: label}
     - {name: [DENSE], role: dense}
     - {name: [SPARSE], role: sparse, table: embedding}
-  train: {files: train.csv}
+  train: {files: "train-*.csv"}
   shuffle_window_records: WINDOW
 tables:
   - name: embedding
@@ -54,7 +54,7 @@ data:
   columns:
     - {name: label, role: label}
     - {name: [SPARSE], role: sparse, table: [linear, embedding]}
-  train: {files: train.csv}
+  train: {files: "train-*.csv"}
   shuffle_window_records: WINDOW
 tables:
   - name: linear
@@ -130,13 +130,14 @@ void RegisterBenchmarks(const Options& options) {
   Workload on_card = dlrm;
   on_card.device = "cuda";
   on_card.data.samples = options.short_run ? 8192 : 524'288;
+  on_card.copies = options.short_run ? 2 : 8;
   // Rows that the card trains are written back with each window.
-  on_card.window = static_cast<uint32_t>(on_card.data.samples);
+  on_card.window = on_card.copies * static_cast<uint32_t>(on_card.data.samples);
   on_card.workers = 1;
   on_card.threads = 0;
   on_card.ps = options.short_run ? 2 : 8;
   on_card.rounds = 1;
-  on_card.epochs = options.short_run ? 2 : 8;
+  on_card.epochs = options.short_run ? 2 : 4;
   const auto add = [&options](const std::string& name, const Workload& workload,
                               std::function<absl::Status(TrainBench&, benchmark::State&)> measure) {
     const std::string folder = absl::StrCat(options.work_folder, "/", name);

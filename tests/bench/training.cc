@@ -1,7 +1,6 @@
 #include "tests/bench/training.h"
 
 #include <cmath>
-#include <csignal>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -23,6 +22,7 @@
 #include "local/run_job.h"
 #include "nlohmann/json.hpp"
 #include "ps/row_layout.h"
+#include "tests/bench/card_watch.h"
 #include "tests/paths.h"
 
 namespace tessera::bench {
@@ -87,7 +87,12 @@ TrainBench::~TrainBench() { fs::remove_all(folder_); }
 
 absl::Status TrainBench::Prepare() {
   fs::create_directories(folder_);
-  return WriteTrainData(workload_.data, folder_ + "/train.csv", folder_ + "/train.raw");
+  const std::string csv = folder_ + "/train-0.csv";
+  TESSERA_RETURN_IF_ERROR(WriteTrainData(workload_.data, csv, folder_ + "/train.raw"));
+  for (uint32_t copy = 1; copy < workload_.copies; ++copy) {
+    fs::create_hard_link(csv, absl::StrCat(folder_, "/train-", copy, ".csv"));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status TrainBench::BesidePyTorch(benchmark::State& state) {
@@ -125,53 +130,12 @@ absl::Status TrainBench::Bfloat16BesideFloat32(benchmark::State& state) {
   return absl::OkStatus();
 }
 
-namespace {
-
-// How much of the time a card has work, as its driver sees it several times a second.
-class CardWatch {
- public:
-  explicit CardWatch(const std::string& log)
-      : log_(log),
-        process_(local::ChildProcess::Start({"nvidia-smi", "--query-gpu=utilization.gpu",
-                                             "--format=csv,noheader,nounits", "-lms", "200"},
-                                            log)) {}
-  // Of the later half of the time so far, which is beyond the first epoch; 0: nobody says. Ends the
-  // watch: what it has seen is written then.
-  double BusyShare() {
-    if (!process_.ok()) return 0;
-    process_->Send(SIGTERM);
-    const absl::Time give_up = absl::Now() + absl::Seconds(5);
-    while (!process_->Poll().has_value() && absl::Now() < give_up) {
-      absl::SleepFor(absl::Milliseconds(10));
-    }
-    std::ifstream lines(log_);
-    std::vector<double> percents;
-    for (double percent; lines >> percent;) percents.push_back(percent);
-    const size_t begin = percents.size() / 2;
-    double sum = 0;
-    for (size_t i = begin; i < percents.size(); ++i) sum += percents[i];
-    return percents.empty() ? 0 : sum / static_cast<double>(percents.size() - begin) / 100;
-  }
-
- private:
-  const std::string log_;
-  absl::StatusOr<local::ChildProcess> process_;
-};
-
-}  // namespace
-
 absl::Status TrainBench::OnACard(const std::string& metric, benchmark::State& state) {
   std::vector<double> trained, pushed, busy;
   TorchRates torch;
   for (int round = 0; round < workload_.rounds; ++round) {
-    const std::string log = folder_ + "/card.log";
-    fs::remove(log);
-    {
-      CardWatch watch(log);
-      TESSERA_RETURN_IF_ERROR(
-          Train({.precision = v1::TrainSpec::TF32, .write_back = true}, &trained));
-      busy.push_back(watch.BusyShare());
-    }
+    TESSERA_RETURN_IF_ERROR(
+        Train({.precision = v1::TrainSpec::TF32, .write_back = true}, &trained, &busy));
     TESSERA_RETURN_IF_ERROR(Train({.precision = v1::TrainSpec::TF32}, &pushed));
     TESSERA_RETURN_IF_ERROR(Torch(v1::TrainSpec::TF32, &torch));
   }
@@ -179,6 +143,7 @@ absl::Status TrainBench::OnACard(const std::string& metric, benchmark::State& st
   Report(state, {metric, Median(trained), "samples/s", limit.name, limit.rate, ">= 1.5"});
   Report(state, {metric + ", gradients pushed in each step", Median(pushed), "samples/s",
                  limit.name, limit.rate, ""});
+  if (busy.empty()) return absl::OkStatus();
   Report(state, {metric + ", card busy", Median(busy), "", "all the time", 1, ">= 0.8"});
   return absl::OkStatus();
 }
@@ -206,11 +171,13 @@ absl::Status TrainBench::ATenthOfMemory(benchmark::State& state) {
   return absl::OkStatus();
 }
 
-absl::Status TrainBench::Train(const Form& form, std::vector<double>* rates) const {
+absl::Status TrainBench::Train(const Form& form, std::vector<double>* rates,
+                               std::vector<double>* busy) const {
   TESSERA_ASSIGN_OR_RETURN(const LoadedJob job, ParseJobYaml(FillJob(workload_), "train_bench"));
   const std::string run_folder = folder_ + "/run";
   fs::create_directories(run_folder);
-  SteadyRate rate(workload_.data.samples);
+  const uint64_t epoch_samples = workload_.data.samples * workload_.copies;
+  SteadyRate rate(epoch_samples);
   local::JobRun::Options options;
   options.in_process = form.in_process;
   options.cluster.ps_memory_bytes = form.ps_memory_bytes;
@@ -223,11 +190,24 @@ absl::Status TrainBench::Train(const Form& form, std::vector<double>* rates) con
   options.cluster.workers = workload_.workers;
   options.cluster.compute_threads = workload_.threads;
   options.cluster.device = workload_.device;
+  // All of the data.
+  options.cluster.data_cache_bytes =
+      epoch_samples * sizeof(double) * (1 + workload_.data.dense + 2 * workload_.data.fields);
   options.cluster.program_folder = ProgramFolder();
   options.cluster.say = [](const std::string& text) {
     std::fprintf(stderr, "train: %s\n", text.c_str());
   };
-  options.on_status = [&rate](const v1::JobStatus& status) { rate.See(status); };
+  absl::StatusOr<std::unique_ptr<CardWatch>> card = absl::UnavailableError("not asked for");
+  if (busy != nullptr) {
+    card = CardWatch::Start();
+    if (!card.ok()) std::fprintf(stderr, "train: %s\n", card.status().ToString().c_str());
+  }
+  bool is_steady = false;
+  options.on_status = [&](const v1::JobStatus& status) {
+    rate.See(status);
+    if (std::exchange(is_steady, status.samples() >= epoch_samples) || !is_steady) return;
+    if (card.ok()) (*card)->BusyShare();  // the first epoch is not counted
+  };
   *options.request.mutable_spec() = job.spec;
   v1::TrainSpec& train = *options.request.mutable_spec()->mutable_train();
   train.set_precision(form.precision);
@@ -244,12 +224,13 @@ absl::Status TrainBench::Train(const Form& form, std::vector<double>* rates) con
   options.request.set_ps(workload_.ps);
   options.request.set_task(v1::TRAIN);
   const absl::StatusOr<v1::JobStatus> status = local::JobRun(std::move(options)).Run();
+  if (card.ok()) busy->push_back((*card)->BusyShare());
   fs::remove_all(run_folder);
   TESSERA_RETURN_IF_ERROR(status.status());
   if (status->state() != v1::SUCCEEDED) {
     return absl::InternalError(absl::StrCat("the job failed: ", status->message()));
   }
-  const uint64_t expected = workload_.epochs * workload_.data.samples;
+  const uint64_t expected = workload_.epochs * epoch_samples;
   if (status->samples() != expected || !std::isfinite(status->loss()) || rate.rate() <= 0) {
     return absl::InternalError(absl::StrCat("the job trained ", status->samples(),
                                             " samples to the loss ", status->loss(), ", expected ",

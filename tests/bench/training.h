@@ -36,6 +36,8 @@ struct Workload {
   int threads = 1;
   uint32_t ps = 1;
   std::string device = "cpu";
+  // Files with the same samples: an epoch has those of all.
+  uint32_t copies = 1;
 };
 
 // The job as YAML: words in capitals are the workload's numbers and columns.
@@ -79,7 +81,10 @@ class TrainBench {
     std::string name;
   };
 
-  absl::Status Train(const Form& form, std::vector<double>* rates) const;
+  // Adds the rate, and how much of the time behind the first epoch a card was busy, if `busy` wants
+  // to know and the card's driver says so.
+  absl::Status Train(const Form& form, std::vector<double>* rates,
+                     std::vector<double>* busy = nullptr) const;
   // Of the thread counts, or of the card.
   Limit BestOf(const TorchRates& torch, benchmark::State& state) const;
   // Adds a rate for each thread count, or for the card, unless PyTorch is not installed.
