@@ -1,7 +1,6 @@
 #include "worker/card_pooling.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "absl/time/clock.h"
@@ -103,7 +102,8 @@ void CardPooling::StartWords(const PreparedBatch& batch) {
   stream_.MakeCurrent();
   float* const host = staged.buffer.Fill(floats);
   if (host == nullptr) return;
-  std::memcpy(host, words.data(), words.size() * sizeof(uint32_t));
+  // Bits that no arithmetic touches.
+  CopyFloats(reinterpret_cast<const float*>(words.data()), words.size(), host);
   staged.buffer.StartCopy(0, words.size());
 }
 

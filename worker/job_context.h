@@ -90,7 +90,7 @@ struct JobContextOptions {
   std::string data_root;
   std::string scratch_folder;
   uint64_t data_cache_bytes = DataSource::kDefaultCacheBytes;
-  std::string device;        // for jobs that leave it open
+  std::string device;             // for jobs that leave it open
   TaskPool* pool = nullptr;       // of the executor; outlives the context
   TaskPool* read_pool = nullptr;  // of the data source; outlives it
   uint64_t incarnation = 0;

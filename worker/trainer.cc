@@ -139,6 +139,16 @@ double Trainer::LearningRateScale(const v1::Train& unit, uint64_t batch) const {
          unit.learning_rate_scale();
 }
 
+bool Trainer::MayPullTwo(bool started) const {
+  // In bounded mode it would begin a step, which the others count.
+  if (context_->card == nullptr || context_->sync() ||
+      MaxLeadOf(context_->spec().consistency()) > 0) {
+    return false;
+  }
+  // Pulled dense parameters have one place.
+  return started || context_->dense_training != nullptr;
+}
+
 const std::vector<uint32_t>& Trainer::Order(const v1::Train& unit, uint32_t records) {
   // In async mode a window belongs to no rank: its order must not depend on who got it.
   const uint64_t key = StreamKey(RandomFor::kRecordOrder, context_->spec().seed(), unit.epoch(),
@@ -244,11 +254,9 @@ absl::StatusOr<double> Trainer::TrainBatches(const v1::Train& unit, const Batch&
       TESSERA_RETURN_IF_ERROR(next.rows->Wait());
       TakeDense();
       TESSERA_RETURN_IF_ERROR(StartCompute(*next.batch, unit, step + 1));
-      watch.AddTo(metrics.compute_seconds);
-      // In bounded mode that would begin a step which the others count.
-      if (MaxLeadOf(context_->spec().consistency()) == 0) after = take();
     }
     watch.AddTo(metrics.compute_seconds);
+    if (MayPullTwo(started)) after = take();
 
     // The push before reads what the gradients are about to be collected in.
     TESSERA_RETURN_IF_ERROR(finish_push());

@@ -137,7 +137,7 @@ void RegisterBenchmarks(const Options& options) {
   on_card.threads = 0;
   on_card.ps = options.short_run ? 2 : 8;
   on_card.rounds = 1;
-  on_card.epochs = options.short_run ? 2 : 4;
+  on_card.epochs = options.short_run ? 2 : 3;
   const auto add = [&options](const std::string& name, const Workload& workload,
                               std::function<absl::Status(TrainBench&, benchmark::State&)> measure) {
     const std::string folder = absl::StrCat(options.work_folder, "/", name);

@@ -17,10 +17,37 @@
 namespace tessera::math {
 namespace {
 
-// Samples of one bucket have the upper bits of their keys in common: sign, exponent, and so many
-// bits of the fraction that the logits of a model spread over hundreds of buckets.
-constexpr int kBucketBits = 14;
-constexpr size_t kBuckets = size_t{1} << kBucketBits;
+// Buckets that are about equally full, whatever the logits: of one model they may lie within a
+// hundredth of each other. Equal keys are in one.
+class Buckets {
+ public:
+  static constexpr size_t kCount = 256;
+
+  // Splits at every so manieth of some of the keys.
+  explicit Buckets(absl::Span<const float> logits) {
+    constexpr size_t kSamplesOfBucket = 16;
+    std::vector<uint32_t> some(std::min(logits.size(), kCount * kSamplesOfBucket));
+    for (size_t i = 0; i < some.size(); ++i) {
+      some[i] = SortedScores::Key(logits[i * logits.size() / some.size()]);
+    }
+    std::sort(some.begin(), some.end());
+    for (size_t i = 0; i < splits_.size(); ++i) {
+      splits_[i] = some.empty() ? 0 : some[(i + 1) * some.size() / kCount];
+    }
+  }
+
+  // How many splits the key is not below.
+  size_t Of(uint32_t key) const {
+    size_t bucket = 0;
+    for (size_t step = kCount / 2; step > 0; step /= 2) {
+      bucket += key >= splits_[bucket + step - 1] ? step : 0;
+    }
+    return bucket;
+  }
+
+ private:
+  std::array<uint32_t, kCount - 1> splits_;  // ascending
+};
 
 // Places of positives and negatives, by bucket.
 using Places = std::array<std::vector<size_t>, 2>;
@@ -30,8 +57,6 @@ struct Part {
   size_t begin, end;
   Places next;  // where the next sample of a bucket goes
 };
-
-size_t BucketOf(uint32_t key) { return key >> (32 - kBucketBits); }
 
 }  // namespace
 
@@ -47,15 +72,16 @@ double ParallelAuc(absl::Span<const float> logits, absl::Span<const float> label
     for (size_t i = 0; i < tasks; ++i) task(i);
   };
 
+  const Buckets buckets(logits);
   std::atomic<bool> any_nan = false;
   run(parts.size(), [&](size_t p) {
     Part& part = parts[p];
     part.begin = p * n / parts.size();
     part.end = (p + 1) * n / parts.size();
-    for (std::vector<size_t>& counts : part.next) counts.assign(kBuckets, 0);
+    for (std::vector<size_t>& counts : part.next) counts.assign(Buckets::kCount, 0);
     for (size_t i = part.begin; i < part.end; ++i) {
       if (std::isnan(logits[i])) any_nan = true;
-      ++part.next[labels[i] > 0.5f][BucketOf(SortedScores::Key(logits[i]))];
+      ++part.next[labels[i] > 0.5f][buckets.Of(SortedScores::Key(logits[i]))];
     }
   });
   if (any_nan) return kUndefined;
@@ -64,15 +90,15 @@ double ParallelAuc(absl::Span<const float> logits, absl::Span<const float> label
   Places begins;
   std::array<size_t, 2> totals = {0, 0};
   for (size_t positive = 0; positive < 2; ++positive) {
-    begins[positive].resize(kBuckets + 1);
-    for (size_t bucket = 0; bucket < kBuckets; ++bucket) {
+    begins[positive].resize(Buckets::kCount + 1);
+    for (size_t bucket = 0; bucket < Buckets::kCount; ++bucket) {
       begins[positive][bucket] = totals[positive];
       for (Part& part : parts) {
         size_t& of_part = part.next[positive][bucket];
         totals[positive] += std::exchange(of_part, totals[positive]);
       }
     }
-    begins[positive][kBuckets] = totals[positive];
+    begins[positive][Buckets::kCount] = totals[positive];
   }
   if (totals[0] == 0 || totals[1] == 0) return kUndefined;
   // Not filled first, as a vector would be.
@@ -84,30 +110,27 @@ double ParallelAuc(absl::Span<const float> logits, absl::Span<const float> label
     for (size_t i = part.begin; i < part.end; ++i) {
       const bool positive = labels[i] > 0.5f;
       const uint32_t key = SortedScores::Key(logits[i]);
-      keys[positive][part.next[positive][BucketOf(key)]++] = key;
+      keys[positive][part.next[positive][buckets.Of(key)]++] = key;
     }
   });
 
   // Of pairs within a bucket; those of a positive with negatives of lower buckets are known.
-  constexpr size_t kTaskBuckets = 64;
-  std::vector<unsigned __int128> twice(kBuckets / kTaskBuckets);
-  run(twice.size(), [&](size_t task) {
-    for (size_t b = task * kTaskBuckets; b < (task + 1) * kTaskBuckets; ++b) {
-      const auto of_bucket = [&](bool positive) {
-        uint32_t* const all = keys[positive].get();
-        const absl::Span<uint32_t> of(all + begins[positive][b],
-                                      begins[positive][b + 1] - begins[positive][b]);
-        std::sort(of.begin(), of.end());
-        return of;
-      };
-      const absl::Span<const uint32_t> positives = of_bucket(true);
-      if (positives.empty()) continue;
-      twice[task] += static_cast<unsigned __int128>(2 * begins[false][b]) * positives.size() +
-                     TwiceOrderedPairs(positives, of_bucket(false));
-    }
+  std::vector<unsigned __int128> twice(Buckets::kCount);
+  run(twice.size(), [&](size_t bucket) {
+    const auto of_bucket = [&](bool positive) {
+      const std::vector<size_t>& begin = begins[positive];
+      const absl::Span<uint32_t> of(keys[positive].get() + begin[bucket],
+                                    begin[bucket + 1] - begin[bucket]);
+      std::sort(of.begin(), of.end());
+      return of;
+    };
+    const absl::Span<const uint32_t> positives = of_bucket(true);
+    if (positives.empty()) return;
+    twice[bucket] = static_cast<unsigned __int128>(2 * begins[false][bucket]) * positives.size() +
+                    TwiceOrderedPairs(positives, of_bucket(false));
   });
   unsigned __int128 sum = 0;
-  for (const unsigned __int128 of_task : twice) sum += of_task;
+  for (const unsigned __int128 of_bucket : twice) sum += of_bucket;
   return static_cast<double>(sum) /
          static_cast<double>(static_cast<unsigned __int128>(2 * totals[1]) * totals[0]);
 }
