@@ -95,6 +95,7 @@ bool Mutex::AwaitWithTimeout(const Condition& condition, Duration timeout) {
   static const auto real = Real<bool (*)(Mutex*, const Condition&, Duration)>(
       TESSERA_MUTEX("16AwaitWithTimeoutERKNS0_9ConditionENS0_8DurationE"));
   __tsan_release(this);
+  const UnwatchedReads unwatched;
   const bool met = real(this, condition, timeout);
   __tsan_acquire(this);
   return met;
@@ -104,6 +105,7 @@ bool Mutex::AwaitWithDeadline(const Condition& condition, Time deadline) {
   static const auto real = Real<bool (*)(Mutex*, const Condition&, Time)>(
       TESSERA_MUTEX("17AwaitWithDeadlineERKNS0_9ConditionENS0_4TimeE"));
   __tsan_release(this);
+  const UnwatchedReads unwatched;
   const bool met = real(this, condition, deadline);
   __tsan_acquire(this);
   return met;
@@ -112,6 +114,7 @@ bool Mutex::AwaitWithDeadline(const Condition& condition, Time deadline) {
 void CondVar::Wait(Mutex* mu) {
   static const auto real = Real<void (*)(CondVar*, Mutex*)>(TESSERA_COND_VAR("4WaitEPNS0_5MutexE"));
   __tsan_release(mu);
+  const UnwatchedReads unwatched;
   real(this, mu);
   __tsan_acquire(mu);
 }
@@ -120,6 +123,7 @@ bool CondVar::WaitWithTimeout(Mutex* mu, Duration timeout) {
   static const auto real = Real<bool (*)(CondVar*, Mutex*, Duration)>(
       TESSERA_COND_VAR("15WaitWithTimeoutEPNS0_5MutexENS0_8DurationE"));
   __tsan_release(mu);
+  const UnwatchedReads unwatched;
   const bool timed_out = real(this, mu, timeout);
   __tsan_acquire(mu);
   return timed_out;
@@ -129,6 +133,7 @@ bool CondVar::WaitWithDeadline(Mutex* mu, Time deadline) {
   static const auto real = Real<bool (*)(CondVar*, Mutex*, Time)>(
       TESSERA_COND_VAR("16WaitWithDeadlineEPNS0_5MutexENS0_4TimeE"));
   __tsan_release(mu);
+  const UnwatchedReads unwatched;
   const bool timed_out = real(this, mu, deadline);
   __tsan_acquire(mu);
   return timed_out;
