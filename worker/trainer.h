@@ -63,8 +63,8 @@ class Trainer {
   // Whether the next batch may be given to a card while the one before is collected and pushed: in
   // no sync mode, and with its rows here.
   bool MayStart(const PreparedBatch* next, PendingCall* rows) const;
-  // Whether the rows of the batch after the next may be asked for, too; `started`: the next has what
-  // it was pulled.
+  // Whether the rows of the batch after the next may be asked for, too; `started`: the next has
+  // what it was pulled.
   bool MayPullTwo(bool started) const;
   // Of all ranks.
   double StepSamples(const PreparedBatch& batch, const v1::Train& unit) const;

@@ -95,6 +95,9 @@ TEST_F(TrainerOnCuda, RowsThatAreThereInTimeGoToTheCardBeforeTheBatchBeforeIsPus
       // rows, and to begin it.
       EXPECT_EQ(std::count(ps_->events.begin(), push, second),
                 (mode == v1::ASYNC) + 2 * (at_once && mode != v1::SYNC));
+      // The rows of the third are asked for by then in async alone.
+      EXPECT_EQ(std::count(ps_->events.begin(), push, "pull 0"),
+                mode == v1::ASYNC ? 2 + at_once : mode == v1::SYNC);
       EXPECT_EQ(ps_->gradient.size(), kRecords);
       if (!gradient.empty()) {
         EXPECT_EQ(ps_->gradient, gradient) << "the same bits";

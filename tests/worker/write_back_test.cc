@@ -1,5 +1,8 @@
 // Training with rows that a card keeps and trains (train.row_cache.write_back), on a card or an
 // emulated one, against rows that live at ps.
+#include <set>
+#include <utility>
+
 #include "common/random.h"
 #include "ps/table.h"
 #include "tests/worker/trainer_testing.h"
@@ -13,7 +16,9 @@ constexpr uint32_t kPartitions = 8;
 // waited for.
 class TablesPs final : public ParameterClient {
  public:
-  TablesPs(const v1::JobSpec& spec, const v1::PartitionMap& map, bool at_once) : at_once_(at_once) {
+  // `late_pushes`: those when they are waited for, whatever the other calls do.
+  TablesPs(const v1::JobSpec& spec, const v1::PartitionMap& map, bool at_once, bool late_pushes)
+      : at_once_(at_once), late_pushes_(late_pushes) {
     for (int p = 0; p < map.ps_size(); ++p) {
       std::vector<uint32_t> owned;
       for (uint32_t i = 0; i < kPartitions; ++i) {
@@ -37,7 +42,10 @@ class TablesPs final : public ParameterClient {
           return ForEach(reads, [&](const TableRows& read, ps::Table& table,
                                     absl::Span<const uint64_t> keys, size_t first) {
             std::vector<uint8_t> statuses(keys.size());
-            whole_rows += read.whole && !table.dense() ? keys.size() : 0;
+            if (read.whole && !table.dense()) {
+              whole_rows += keys.size();
+              for (const uint64_t key : keys) asked_too_early += on_its_way_.count({&table, key});
+            }
             return table.Pull(keys, read_only, read.rows + first * read.dim, statuses.data(),
                               read.whole ? ps::RowPart::kWhole : ps::RowPart::kEmbedding);
           });
@@ -46,17 +54,25 @@ class TablesPs final : public ParameterClient {
   std::unique_ptr<PendingCall> LookAhead(absl::Span<const TableRows>) override { return nullptr; }
   std::unique_ptr<PendingCall> Push(absl::Span<const TableGradients> writes, uint64_t sequence,
                                     double scale) override {
-    return Start([this, writes = std::vector(writes.begin(), writes.end()), sequence, scale] {
-      return ForEach(writes, [&](const TableGradients& write, ps::Table& table,
-                                 absl::Span<const uint64_t> keys, size_t first) {
-        (table.dense() ? dense_blocks : write.changes ? changed_rows : pushed_rows) += keys.size();
-        const ps::Table::Gradients of = {
-            .keys = keys, .values = write.gradients + first * write.dim, .changes = write.changes};
-        absl::Status status = table.CheckFinite(of);
-        status.Update(table.CheckOwned(keys));
-        return status.ok() ? table.Apply({&of, 1}, sequence, scale) : status;
-      });
-    });
+    const auto changes = ChangesOf(writes);
+    on_its_way_.insert(changes.begin(), changes.end());
+    return Start(
+        [this, writes = std::vector(writes.begin(), writes.end()), sequence, scale, changes] {
+          for (const auto& change : changes) on_its_way_.erase(on_its_way_.find(change));
+          return ForEach(writes, [&](const TableGradients& write, ps::Table& table,
+                                     absl::Span<const uint64_t> keys, size_t first) {
+            (table.dense()   ? dense_blocks
+             : write.changes ? changed_rows
+                             : pushed_rows) += keys.size();
+            const ps::Table::Gradients of = {.keys = keys,
+                                             .values = write.gradients + first * write.dim,
+                                             .changes = write.changes};
+            absl::Status status = table.CheckFinite(of);
+            status.Update(table.CheckOwned(keys));
+            return status.ok() ? table.Apply({&of, 1}, sequence, scale) : status;
+          });
+        },
+        !late_pushes_);
   }
   std::unique_ptr<PendingCall> Assign(absl::Span<const TableGradients> values) override {
     return Start([this, values = std::vector(values.begin(), values.end())] {
@@ -93,6 +109,8 @@ class TablesPs final : public ParameterClient {
 
   // Pulled, and pushed.
   uint64_t whole_rows = 0, pushed_rows = 0, changed_rows = 0, dense_blocks = 0;
+  // Whole rows whose changes had been sent and were not there.
+  uint64_t asked_too_early = 0;
 
  private:
   struct Ps {
@@ -112,9 +130,10 @@ class TablesPs final : public ParameterClient {
     std::function<absl::Status()> run_;
     absl::Status status_;
   };
-  std::unique_ptr<PendingCall> Start(std::function<absl::Status()> run) {
+  std::unique_ptr<PendingCall> Start(std::function<absl::Status()> run,
+                                     bool may_be_at_once = true) {
     auto call = std::make_unique<Call>(std::move(run));
-    if (at_once_) call->Wait().IgnoreError();
+    if (at_once_ && may_be_at_once) call->Wait().IgnoreError();
     return call;
   }
   // call(of, its table at a ps, keys of that ps, the first one's place among all)
@@ -132,8 +151,22 @@ class TablesPs final : public ParameterClient {
     return absl::OkStatus();
   }
 
-  const bool at_once_;
+  using Row = std::pair<const ps::Table*, uint64_t>;
+  std::vector<Row> ChangesOf(absl::Span<const TableGradients> writes) {
+    std::vector<Row> changes;
+    ForEach(writes, [&](const TableGradients& write, ps::Table& table,
+                        absl::Span<const uint64_t> keys, size_t) {
+      for (const uint64_t key : keys) {
+        if (write.changes && !table.dense()) changes.emplace_back(&table, key);
+      }
+      return absl::OkStatus();
+    }).IgnoreError();
+    return changes;
+  }
+
+  const bool at_once_, late_pushes_;
   std::vector<Ps> ps_;
+  std::multiset<Row> on_its_way_;
 };
 
 class WriteBackOnCuda : public TrainerTest {
@@ -181,14 +214,15 @@ class WriteBackOnCuda : public TrainerTest {
   }
   // `sparse`: the mode of the tables; the dense parameters are in sync, unless told otherwise.
   void Open(v1::Consistency sparse, const std::string& device, bool at_once = true,
-            v1::Consistency dense = v1::SYNC) {
+            v1::Consistency dense = v1::SYNC, bool late_pushes = false) {
     assignment_.mutable_spec()->mutable_consistency()->set_sparse(sparse);
     assignment_.mutable_spec()->mutable_consistency()->set_dense(dense);
     device_ = device;
     auto context = NewContext();
     ASSERT_TRUE(context.ok()) << context.status();
     context_ = *std::move(context);
-    auto tables = std::make_unique<TablesPs>(assignment_.spec(), assignment_.partitions(), at_once);
+    auto tables = std::make_unique<TablesPs>(assignment_.spec(), assignment_.partitions(), at_once,
+                                             late_pushes);
     tables_ = tables.get();
     context_->parameters = std::move(tables);
     context_->trained_blocks->CopyIn(std::vector<float>(context_->trained.size(), 0.5f));
@@ -374,6 +408,16 @@ TEST_F(WriteBackOnCuda, WithFewSlotsRowsComeAndGoAndEveryGradientCountsOnce) {
     }
   }
   EXPECT_GT(metrics_.card_rows_evicted.Value(), evicted + 20);
+}
+
+// The rows of two batches are asked for before the batch before them is pushed.
+TEST_F(WriteBackOnCuda, ARowThatLeftIsNotAskedForBeforeItsPsHasWhatWasMadeOfIt) {
+  SetCache(16 * 12 * sizeof(float));
+  Open(v1::ASYNC, card_, /*at_once=*/true, /*dense=*/v1::ASYNC, /*late_pushes=*/true);
+  for (int unit = 0; unit < 10; ++unit) Train(25);
+  EXPECT_GT(tables_->changed_rows, 200u);
+  EXPECT_GT(tables_->whole_rows, 200u);
+  EXPECT_EQ(tables_->asked_too_early, 0u);
 }
 
 // Where others may train the same rows, too, a row is pulled again after max_age batches, and keeps
