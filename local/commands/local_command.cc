@@ -33,6 +33,7 @@ struct Local {
   int workers = 1;
   int threads = 0;
   std::string device = "auto";
+  uint64_t data_cache_bytes = 0;
   bool in_process = false;
   bool resume = false;
 };
@@ -75,6 +76,7 @@ absl::StatusOr<Prepared> Prepare(const Local& local) {
   const auto cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   cluster.compute_threads = local.threads > 0 ? local.threads : std::max(1, cores / local.workers);
   cluster.device = local.device;
+  cluster.data_cache_bytes = local.data_cache_bytes;
   prepared.run.in_process = local.in_process;
   prepared.run.resume = local.resume;
   if (!local.start.empty()) {
@@ -213,6 +215,11 @@ void AddLocal(CLI::App& app, CommandContext& context) {
                       "of each worker's products; 0: the cores divided by the workers");
   command->add_option("--device", local->device, "of jobs that say auto: auto, cpu, cuda, cuda:N")
       ->capture_default_str();
+  command
+      ->add_option("--data-cache", local->data_cache_bytes,
+                   "memory of each worker for parsed records, which later epochs need not "
+                   "parse, e.g. 8GiB; 0: 1GiB")
+      ->transform(CLI::AsSizeValue(false));
   local->output.Add(*command);
   command->footer(
       R"(Starts a master, ps and workers as separate processes on loopback, submits the job, shows its progress on

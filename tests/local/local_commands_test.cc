@@ -258,6 +258,18 @@ TEST_F(LocalCommandsTest, APrecisionOfCardsOnTheCpuEndsAJobAndSaysWhy) {
   EXPECT_THAT(err_, HasSubstr("train.precision: float16 is of a card's products"));
 }
 
+TEST_F(LocalCommandsTest, RecordsThatTheDataCacheHasNoRoomForAreParsedAgain) {
+  std::vector<nlohmann::json> metrics;
+  for (const char* const cache : {"1GiB", "1kb"}) {
+    const std::vector<std::string> flags = {"--data-cache", cache, "--output", "json"};
+    ASSERT_EQ(RunLocal(cache, flags, "1"), 0) << err_;
+    metrics.push_back(LastObject()["metrics"]);
+  }
+  EXPECT_EQ(metrics[0], metrics[1]);
+  EXPECT_EQ(RunLocal("wrong", {"--data-cache", "much"}), 2);
+  EXPECT_THAT(err_, HasSubstr("--data-cache"));
+}
+
 TEST_F(LocalCommandsTest, LocalShowsProgressAndWhatToDoNext) {
   ASSERT_EQ(RunLocal("run", {"--truth", data_() + "/truth.json"}), 0) << err_;
   EXPECT_THAT(err_, HasSubstr("starting 1 master, 1 ps, 2 workers in this process"));
