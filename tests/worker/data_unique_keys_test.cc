@@ -50,35 +50,40 @@ TEST(UniqueKeysTest, EveryBitPatternIsAKey) {
   }
 }
 
-// Batches of many sizes through one deduplicator, against a std::map.
+// Batches of many sizes through one deduplicator, against a std::map; also where the numbers of
+// keys come to their end among them.
 TEST(UniqueKeysTest, AgreesWithAMapOverManyBatches) {
   constexpr uint64_t kStream = StreamKey(RandomFor::kGenerator, 17);
-  KeyDeduplicator deduplicator;
-  UniqueKeys unique;
-  uint64_t draw = 0;
-  for (const uint64_t size : {1u, 7u, 511u, 512u, 513u, 10000u, 3u, 1025u, 20000u, 9u}) {
-    for (const uint64_t spread : {uint64_t{1}, uint64_t{100}, uint64_t{1} << 20, ~uint64_t{0}}) {
-      std::vector<SparseColumn> columns;
-      for (int c = 0; c < 3; ++c) {
-        std::vector<uint64_t> keys(size);
-        // Multiples of a power of two: what a weak hash would map to few slots.
-        for (uint64_t& key : keys) key = RandomBelow(kStream, ++draw, spread) << (c == 2 ? 20 : 0);
-        columns.push_back(Column(std::move(keys)));
-      }
-      deduplicator.Run({&columns[0], &columns[1], &columns[2]}, &unique);
-
-      std::map<uint64_t, uint32_t> expected;
-      size_t at = 0;
-      ASSERT_EQ(unique.inverse.size(), 3 * size);
-      for (const SparseColumn& column : columns) {
-        for (const uint64_t key : column.keys) {
-          const auto it = expected.emplace(key, static_cast<uint32_t>(expected.size())).first;
-          ASSERT_EQ(unique.inverse[at], it->second);
-          ASSERT_EQ(unique.keys[unique.inverse[at]], key);
-          ++at;
+  for (const uint32_t first_number : {1u, UINT32_MAX, UINT32_MAX - 70'000}) {
+    KeyDeduplicator deduplicator(first_number);
+    UniqueKeys unique;
+    uint64_t draw = 0;
+    for (const uint64_t size : {1u, 7u, 511u, 512u, 513u, 10000u, 3u, 1025u, 20000u, 9u}) {
+      for (const uint64_t spread : {uint64_t{1}, uint64_t{100}, uint64_t{1} << 20, ~uint64_t{0}}) {
+        std::vector<SparseColumn> columns;
+        for (int c = 0; c < 3; ++c) {
+          std::vector<uint64_t> keys(size);
+          // Multiples of a power of two: what a weak hash would map to few slots.
+          for (uint64_t& key : keys) {
+            key = RandomBelow(kStream, ++draw, spread) << (c == 2 ? 20 : 0);
+          }
+          columns.push_back(Column(std::move(keys)));
         }
+        deduplicator.Run({&columns[0], &columns[1], &columns[2]}, &unique);
+
+        std::map<uint64_t, uint32_t> expected;
+        size_t at = 0;
+        ASSERT_EQ(unique.inverse.size(), 3 * size);
+        for (const SparseColumn& column : columns) {
+          for (const uint64_t key : column.keys) {
+            const auto it = expected.emplace(key, static_cast<uint32_t>(expected.size())).first;
+            ASSERT_EQ(unique.inverse[at], it->second);
+            ASSERT_EQ(unique.keys[unique.inverse[at]], key);
+            ++at;
+          }
+        }
+        ASSERT_EQ(unique.keys.size(), expected.size());
       }
-      ASSERT_EQ(unique.keys.size(), expected.size());
     }
   }
 }

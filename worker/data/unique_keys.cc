@@ -1,57 +1,74 @@
 #include "worker/data/unique_keys.h"
 
+#include <algorithm>
+#include <array>
+#include <limits>
+
 #include "common/hash.h"
 
 namespace tessera::worker {
 namespace {
 
-constexpr size_t kAhead = 8;  // keys whose slots are on their way from memory
+constexpr size_t kAhead = 24;  // keys whose slots are on their way from memory
 
 }  // namespace
 
-void KeyDeduplicator::NextStamp() {
-  if (++stamp_ != 0) return;
-  for (Slot& slot : slots_) slot.stamp = 0;
-  stamp_ = 1;
+void KeyDeduplicator::Begin(size_t most_keys) {
+  first_ += numbered_;
+  numbered_ = 0;
+  if (most_keys <= std::numeric_limits<uint32_t>::max() - first_) return;
+  std::fill(slots_.begin(), slots_.end(), Slot());
+  first_ = 1;
 }
 
 void KeyDeduplicator::Grow(const std::vector<uint64_t>& keys) {
   slots_.assign(slots_.size() * 2, Slot());
-  stamp_ = 1;
   const size_t mask = slots_.size() - 1;
   for (size_t i = 0; i < keys.size(); ++i) {
-    size_t at = Mix64(keys[i]) & mask;
-    while (slots_[at].stamp == stamp_) at = (at + 1) & mask;
-    slots_[at] = {keys[i], static_cast<uint32_t>(i), stamp_};
+    const uint64_t hash = Mix64(keys[i]);
+    size_t at = hash & mask;
+    while (slots_[at].number >= first_) at = (at + 1) & mask;
+    slots_[at] = {first_ + static_cast<uint32_t>(i), TagOf(hash)};
   }
 }
 
 void KeyDeduplicator::Run(absl::Span<const SparseColumn* const> columns, UniqueKeys* out) {
-  NextStamp();
   out->keys.clear();
   size_t occurrences = 0;
   for (const SparseColumn* column : columns) occurrences += column->keys.size();
+  Begin(occurrences);
   out->inverse.resize(occurrences);
   uint32_t* inverse = out->inverse.data();
   for (const SparseColumn* column : columns) {
     const std::vector<uint64_t>& keys = column->keys;
+    std::array<uint64_t, kAhead> hashes;  // of keys i to i + kAhead - 1, in a ring
+    for (size_t i = 0; i < std::min(kAhead, keys.size()); ++i) hashes[i] = Mix64(keys[i]);
     for (size_t i = 0; i < keys.size(); ++i) {
-      const uint64_t key = keys[i];
       const size_t mask = slots_.size() - 1;
+      const uint64_t hash = hashes[i % kAhead];
       if (i + kAhead < keys.size()) {
-        __builtin_prefetch(&slots_[Mix64(keys[i + kAhead]) & mask]);
+        hashes[i % kAhead] = Mix64(keys[i + kAhead]);
+        __builtin_prefetch(&slots_[hashes[i % kAhead] & mask]);
       }
-      size_t at = Mix64(key) & mask;
-      while (slots_[at].stamp == stamp_ && slots_[at].key != key) at = (at + 1) & mask;
-      Slot& slot = slots_[at];
-      if (slot.stamp == stamp_) {
-        *inverse++ = slot.index;
-        continue;
-      }
-      slot = {key, static_cast<uint32_t>(out->keys.size()), stamp_};
-      *inverse++ = slot.index;
-      out->keys.push_back(key);
-      if (out->keys.size() * 2 > slots_.size()) Grow(out->keys);
+      *inverse++ = NumberOf(keys[i], hash, &out->keys);
+    }
+  }
+  numbered_ = static_cast<uint32_t>(out->keys.size());
+}
+
+uint32_t KeyDeduplicator::NumberOf(uint64_t key, uint64_t hash, std::vector<uint64_t>* keys) {
+  const size_t mask = slots_.size() - 1;
+  for (size_t at = hash & mask;; at = (at + 1) & mask) {
+    Slot& slot = slots_[at];
+    if (slot.number < first_) {
+      const auto number = static_cast<uint32_t>(keys->size());
+      slot = {first_ + number, TagOf(hash)};
+      keys->push_back(key);
+      if (keys->size() * 2 > slots_.size()) Grow(*keys);
+      return number;
+    }
+    if (slot.tag == TagOf(hash) && (*keys)[slot.number - first_] == key) {
+      return slot.number - first_;
     }
   }
 }
