@@ -1,7 +1,9 @@
 #include "worker/card_batch.h"
 
 #include <algorithm>
-#include <cstring>
+#include <bit>
+#include <iterator>
+#include <type_traits>
 
 namespace tessera::worker {
 
@@ -54,8 +56,13 @@ template <typename T>
 size_t CardBatch::Append(const std::vector<T>& numbers) {
   static_assert(sizeof(T) == sizeof(uint32_t));
   const size_t at = words_.size();
-  words_.resize(at + numbers.size());
-  if (!numbers.empty()) std::memcpy(&words_[at], numbers.data(), numbers.size() * sizeof(T));
+  // Not resized and copied, which would fill it twice.
+  if constexpr (std::is_same_v<T, uint32_t>) {
+    words_.insert(words_.end(), numbers.begin(), numbers.end());
+  } else {
+    std::transform(numbers.begin(), numbers.end(), std::back_inserter(words_),
+                   [](T number) { return std::bit_cast<uint32_t>(number); });
+  }
   return at;
 }
 
