@@ -44,12 +44,12 @@ void CardBatch::Clear() {
   words_.clear();
   lists_.clear();
   rows_.clear();
-  placed_ = 0;
+  found_sets_ = 0;
 }
 
-std::vector<RowSlots::Place>* CardBatch::AddPlaces() {
-  if (placed_ == places_.size()) places_.emplace_back();
-  return &places_[placed_++];
+std::vector<RowSlots::Place>* CardBatch::AddFound() {
+  if (found_sets_ == found_.size()) found_.emplace_back();
+  return &found_[found_sets_++];
 }
 
 template <typename T>

@@ -52,8 +52,8 @@ class CardBatch {
   // One that no other batch of its card has.
   void SetNumber(uint64_t number) { number_ = number; }
   uint64_t number() const { return number_; }
-  // Of a key set's distinct keys, in the order of the key sets.
-  std::vector<RowSlots::Place>* AddPlaces();
+  // Which of a key set's distinct keys have their rows where, in the order of the key sets.
+  std::vector<RowSlots::Place>* AddFound();
   // In the order of PoolingGroups.
   void AddEntries(const Batch& batch, const EmbeddingPlan& plan, const PoolingGroup& group,
                   const BatchKeys& keys);
@@ -67,8 +67,8 @@ class CardBatch {
   absl::Span<const uint32_t> words() const { return words_; }
   const std::vector<Rows>& rows() const { return rows_; }
   // None where no rows are kept.
-  absl::Span<const RowSlots::Place> places(size_t key_set) const {
-    return key_set < placed_ ? places_[key_set] : absl::Span<const RowSlots::Place>();
+  absl::Span<const RowSlots::Place> found(size_t key_set) const {
+    return key_set < found_sets_ ? found_[key_set] : absl::Span<const RowSlots::Place>();
   }
 
   // For whoever makes rows(), while it does.
@@ -105,8 +105,8 @@ class CardBatch {
   std::vector<uint32_t> words_;
   std::vector<List> lists_;
   std::vector<Rows> rows_;
-  std::vector<std::vector<RowSlots::Place>> places_;  // of which the first placed_ count
-  size_t placed_ = 0;
+  std::vector<std::vector<RowSlots::Place>> found_;  // of which the first found_sets_ count
+  size_t found_sets_ = 0;
   Scratch scratch_;
   // Of one list, while it is made.
   std::vector<size_t> first_of_;  // by field: of BatchKeys::row

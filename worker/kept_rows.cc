@@ -121,7 +121,7 @@ cuda::TrainedRows KeptRows::trained(size_t lookup) const {
 
 void KeptRows::Find(size_t key_set, PreparedBatch* batch) {
   if (slots_.empty() || max_age_ == 0) return;
-  slots_[key_set].Find(batch->keys[key_set].routed.keys, max_age_, batch->card.AddPlaces(), pool_,
+  slots_[key_set].Find(batch->keys[key_set].routed.keys, max_age_, batch->card.AddFound(), pool_,
                        trains_);
 }
 
@@ -134,7 +134,7 @@ void KeptRows::Tell(size_t key_set, PreparedBatch* batch) const {
     batch->card.AddRows(at);
     return;
   }
-  const absl::Span<const RowSlots::Place> places = batch->card.places(key_set);
+  const absl::Span<const RowSlots::Place> places = batch->card.found(key_set);
   uint64_t kept = 0, evicted = 0, ages = 0;
   for (const RowSlots::Place& place : places) {
     kept += place.kept;
@@ -153,7 +153,7 @@ void KeptRows::Tell(size_t key_set, PreparedBatch* batch) const {
 }
 
 void KeptRows::TellKept(size_t key_set, const RoutedKeys& routed, CardBatch* batch) const {
-  const absl::Span<const RowSlots::Place> places = batch->places(key_set);
+  const absl::Span<const RowSlots::Place> places = batch->found(key_set);
   const uint32_t slots = this->slots(key_set);
   auto& [at, from, to, own, left_slots, positions, left] = *batch->scratch();
   RoutedKeys asked;
@@ -183,7 +183,7 @@ void KeptRows::TellKept(size_t key_set, const RoutedKeys& routed, CardBatch* bat
 }
 
 void KeptRows::TellTrained(size_t key_set, const RoutedKeys& routed, CardBatch* batch) const {
-  const absl::Span<const RowSlots::Place> places = batch->places(key_set);
+  const absl::Span<const RowSlots::Place> places = batch->found(key_set);
   const uint32_t slots = this->slots(key_set);
   auto& [at, from, to, own, left_slots, positions, left] = *batch->scratch();
   RoutedKeys asked;

@@ -258,7 +258,7 @@ TEST_F(LocalCommandsTest, APrecisionOfCardsOnTheCpuEndsAJobAndSaysWhy) {
   EXPECT_THAT(err_, HasSubstr("train.precision: float16 is of a card's products"));
 }
 
-TEST_F(LocalCommandsTest, RecordsThatTheDataCacheHasNoRoomForAreParsedAgain) {
+TEST_F(LocalCommandsTest, WhatIsLearnedDoesNotDependOnTheDataCache) {
   std::vector<nlohmann::json> metrics;
   for (const char* const cache : {"1GiB", "1kb"}) {
     const std::vector<std::string> flags = {"--data-cache", cache, "--output", "json"};

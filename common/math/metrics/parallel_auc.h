@@ -6,7 +6,7 @@
 namespace tessera::math {
 
 // Auc of SortScores without weights, bit for bit, shared by the pool's threads and the caller. NaN,
-// too, where a logit is one. O(n) time, 8 bytes a sample besides the arguments.
+// too, where a logit is one. O(n log n) time, shared, and 4 bytes a sample besides the arguments.
 double ParallelAuc(absl::Span<const float> logits,  // [n]
                    absl::Span<const float> labels,  // [n], above 0.5: positive
                    TaskPool* pool);
