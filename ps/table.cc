@@ -125,9 +125,7 @@ TableTier* Table::Attach(const TableTier::Options& options) {
   return tier_.get();
 }
 
-uint64_t Table::rows() const {
-  return store_.rows() + (tier_ != nullptr ? tier_->stats().cold_rows : 0);
-}
+uint64_t Table::rows() const { return tier_ != nullptr ? tier_->stats().rows : store_.rows(); }
 
 absl::Status Table::Pull(absl::Span<const uint64_t> keys, bool read_only, void* values,
                          uint8_t* statuses, RowPart part) {
@@ -384,8 +382,6 @@ absl::Status Table::FreeOthers() {
 v1::TableStats Table::Stats() const {
   v1::TableStats stats;
   stats.set_name(name());
-  stats.set_memory_rows(store_.rows());
-  stats.set_rows(stats.memory_rows());
   stats.set_bytes(store_.bytes() + (admission_ != nullptr ? admission_->bytes() : 0));
   stats.set_hits(hits_.load(std::memory_order_relaxed));
   stats.set_created(created_.load(std::memory_order_relaxed));
@@ -393,9 +389,14 @@ v1::TableStats Table::Stats() const {
   stats.set_not_admitted(not_admitted_.load(std::memory_order_relaxed));
   stats.set_dropped_gradients(dropped_gradients_.load(std::memory_order_relaxed));
   stats.set_expired(expired_.load(std::memory_order_relaxed));
-  if (tier_ == nullptr) return stats;
+  if (tier_ == nullptr) {
+    stats.set_rows(store_.rows());
+    stats.set_memory_rows(stats.rows());
+    return stats;
+  }
   const TableTier::Stats tier = tier_->stats();
-  stats.set_rows(stats.memory_rows() + tier.cold_rows);
+  stats.set_rows(tier.rows);
+  stats.set_memory_rows(tier.rows - tier.cold_rows);
   stats.set_cold_rows(tier.cold_rows);
   stats.set_cold_reads(tier.cold_reads);
   stats.set_evicted_rows(tier.evicted_rows);

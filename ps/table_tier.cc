@@ -164,19 +164,23 @@ ColdKey TableTier::PlaceOf(uint64_t key) const {
 }
 
 void TableTier::Added(uint64_t rows, uint64_t from_disk) {
-  rows_.fetch_add(static_cast<int64_t>(rows), std::memory_order_relaxed);
-  cold_rows_.fetch_sub(static_cast<int64_t>(from_disk), std::memory_order_relaxed);
+  rows_.fetch_add(static_cast<int64_t>(rows - from_disk), std::memory_order_relaxed);
+  memory_rows_.fetch_add(static_cast<int64_t>(rows), std::memory_order_relaxed);
   options_.budget->Charge(static_cast<int64_t>(rows * row_bytes_));
+}
+
+void TableTier::FreedMemory(uint64_t rows) {
+  memory_rows_.fetch_sub(static_cast<int64_t>(rows), std::memory_order_relaxed);
+  options_.budget->Charge(-static_cast<int64_t>(rows * row_bytes_));
 }
 
 void TableTier::Gone(uint64_t rows) {
   rows_.fetch_sub(static_cast<int64_t>(rows), std::memory_order_relaxed);
-  options_.budget->Charge(-static_cast<int64_t>(rows * row_bytes_));
+  FreedMemory(rows);
 }
 
 void TableTier::Left(uint64_t rows) {
-  Gone(rows);
-  cold_rows_.fetch_add(static_cast<int64_t>(rows), std::memory_order_relaxed);
+  FreedMemory(rows);
   evicted_.fetch_add(rows, std::memory_order_relaxed);
 }
 
@@ -445,8 +449,10 @@ absl::StatusOr<uint64_t> TableTier::WriteLeaving(Leaving& leaving) {
 }
 
 TableTier::Stats TableTier::stats() const {
-  return {.cold_rows = static_cast<uint64_t>(
-              std::max<int64_t>(0, cold_rows_.load(std::memory_order_relaxed))),
+  const int64_t rows = std::max<int64_t>(0, rows_.load(std::memory_order_relaxed));
+  const int64_t cold = std::max<int64_t>(0, rows - memory_rows_.load(std::memory_order_relaxed));
+  return {.rows = static_cast<uint64_t>(rows),
+          .cold_rows = static_cast<uint64_t>(std::min(cold, rows)),
           .cold_reads = cold_reads_.load(std::memory_order_relaxed),
           .evicted_rows = evicted_.load(std::memory_order_relaxed),
           .spilled_rows = spilled_.load(std::memory_order_relaxed),

@@ -56,6 +56,7 @@ class TableTier {
     absl::Duration room_limit = absl::Seconds(10);
   };
   struct Stats {
+    uint64_t rows = 0;            // wherever they are; one that is on its way counts once
     uint64_t cold_rows = 0;       // on disk and not in memory
     uint64_t cold_reads = 0;      // rows read from disk
     uint64_t evicted_rows = 0;    // left memory
@@ -151,8 +152,8 @@ class TableTier {
   Stats stats() const;
   // Of the rows in memory, as the budget counts them.
   uint64_t row_bytes() const {
-    return row_bytes_ *
-           static_cast<uint64_t>(std::max<int64_t>(0, rows_.load(std::memory_order_relaxed)));
+    return row_bytes_ * static_cast<uint64_t>(
+                            std::max<int64_t>(0, memory_rows_.load(std::memory_order_relaxed)));
   }
   // What the tier takes in memory besides the rows.
   uint64_t tier_bytes() const {
@@ -178,9 +179,10 @@ class TableTier {
   ColdKey PlaceOf(uint64_t key) const;
   // `from_disk` of them were counted there.
   void Added(uint64_t rows, uint64_t from_disk);
-  // Are in memory no more.
+  void FreedMemory(uint64_t rows);
+  // Are gone from memory, and are not on disk.
   void Gone(uint64_t rows);
-  // The same, and are on disk.
+  // Are in memory no more, but on disk.
   void Left(uint64_t rows);
   absl::StatusOr<uint64_t> WriteLeaving(Leaving& leaving) ABSL_EXCLUSIVE_LOCKS_REQUIRED(leaving_mu_)
       ABSL_LOCKS_EXCLUDED(evict_mu_);
@@ -206,8 +208,8 @@ class TableTier {
   const size_t record_bytes_;
   const uint64_t row_bytes_;  // in memory
 
-  std::atomic<int64_t> rows_ = 0;       // in memory
-  std::atomic<int64_t> cold_rows_ = 0;  // on disk and not in memory
+  std::atomic<int64_t> rows_ = 0;         // in memory or on disk
+  std::atomic<int64_t> memory_rows_ = 0;  // of them, in memory
   mutable std::atomic<uint64_t> cold_reads_ = 0;
   std::atomic<uint64_t> evicted_ = 0;
   std::atomic<uint64_t> spilled_ = 0;

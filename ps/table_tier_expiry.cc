@@ -109,7 +109,7 @@ absl::StatusOr<std::vector<uint64_t>> TableTier::EraseExpired(PartitionId partit
     const size_t before = gone.size();
     store_.ForgetBelow(partition, still_keys, gone);
     const size_t forgotten = gone.size() - before;
-    cold_rows_.fetch_sub(static_cast<int64_t>(forgotten), std::memory_order_relaxed);
+    rows_.fetch_sub(static_cast<int64_t>(forgotten), std::memory_order_relaxed);
     // Of the others memory had newer rows already at the cut, unless they were made since.
     const std::vector<uint64_t> replaced = store_.Replaced(partition);
     if (replaced.empty()) continue;

@@ -85,12 +85,11 @@ void TableTier::TakeOver(TableTier& from) {
   from.StopEvicting();
   const uint64_t rows_there = from.row_bytes();
   from.rows_ = 0;
-  from.cold_rows_ = 0;
+  from.memory_rows_ = 0;
   options_.budget->Charge(-static_cast<int64_t>(rows_there));
   const RowStore::TakenOver taken = store_.TakeOver(from.store_);
   Added(taken.rows, 0);
-  cold_rows_.fetch_add(static_cast<int64_t>(taken.rows_made - taken.rows),
-                       std::memory_order_relaxed);
+  rows_.fetch_add(static_cast<int64_t>(taken.rows_made - taken.rows), std::memory_order_relaxed);
   if (from.counts_cold_.exchange(false)) counts_cold_ = true;
   GoOnFrom(from);
 }

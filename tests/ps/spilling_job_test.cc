@@ -1,6 +1,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <filesystem>
 #include <numeric>
 #include <random>
@@ -437,6 +438,34 @@ TEST_F(SpillingJobTest, MetricsSayWhatIsInMemoryAndWhatTheDiskDoes) {
   EXPECT_EQ(value("tessera_ps_table_disk_reads_total" + adam), stats.cold_reads());
   EXPECT_GE(value("tessera_ps_table_evicted_total" + adam), 1);
   shard->Close(absl::AbortedError("done"));
+}
+
+TEST_F(SpillingJobTest, RowsThatLeaveOrComeCountOnceMeanwhile) {
+  FaultFileSystem files;
+  const std::unique_ptr<Spill> spill = OpenSpill(AllRowBytes() / 10);
+  ShardedJob cluster(TestJob(), 1, files, clock_, spill.get());
+  ASSERT_OK(cluster.status());
+  JobShard& shard = cluster.shard(0);
+  std::vector<uint64_t> keys(kKeys);
+  std::iota(keys.begin(), keys.end(), 0);
+  const auto pull_all = [&shard, &keys] {
+    PendingPull pull(shard, PullOf(0, 0, {{0, keys}}));
+    EXPECT_OK(pull.status());
+  };
+  pull_all();
+  std::atomic<bool> done = false;
+  std::thread pulls([&] {
+    for (int i = 0; i < 5; ++i) pull_all();
+    done = true;
+  });
+  uint64_t reads = 0;
+  for (; !done; ++reads) {
+    const v1::TableStats stats = shard.Stats().tables(0);
+    EXPECT_EQ(stats.rows(), kKeys) << "read " << reads;
+    EXPECT_EQ(stats.memory_rows() + stats.cold_rows(), kKeys) << "read " << reads;
+  }
+  pulls.join();
+  EXPECT_GT(shard.Stats().tables(0).evicted_rows(), kKeys) << "in " << reads << " reads";
 }
 
 TEST_F(SpillingJobTest, AJobThatEndsGivesItsMemoryAndItsFolderBack) {
