@@ -312,6 +312,12 @@ def matrices_before_vectors(n):
 
 
 @case()
+def vectors_of_weights(n):
+    first = n.MatMul(n.Transpose(n.vectors, perm=[1, 0, 2]), n.drawn(DIM))
+    return n.Concat(n.Transpose(first, perm=[1, 0]), n.Unsqueeze(n.MatMul(n.dense, n.drawn(DENSE)), n.ints(1)), axis=1)
+
+
+@case()
 def a_matrix_a_head(n):
     heads = n.Unsqueeze(n.Reshape(n.flat(), n.ints(-1, 5, 7)), n.ints(2))
     return n.MatMul(heads, n.drawn(5, 7, 3))
@@ -355,6 +361,98 @@ def einsums(n):
              n.Einsum(fields, fields, equation="fbd,gbd->bfg"), n.Unsqueeze(n.Einsum("dense", "dense", equation="bi,bi->b"), n.ints(1)),
              n.Einsum(n.vectors, "dense", equation="bfd,bi->bi"), n.Einsum("dense", "dense", equation="bi,bj->bij")]
     return n.Concat(*[n.Flatten(p) for p in parts], axis=1)
+
+
+# Parameters alone, before they meet a sample.
+
+
+@case()
+def activations_of_parameters(n):
+    gate, scale, one = n.Sigmoid(n.drawn(DENSE)), n.Softplus(n.drawn(1, DENSE)), n.Exp(n.Neg(n.drawn(1)))
+    first = n.Mul(n.Transpose(n.vectors, perm=[1, 0, 2]), n.Tanh(n.drawn(FIELDS, 1, 1)))
+    kept = n.Where(n.numbers(numpy.array([True, False, True])), n.Abs(n.drawn(DENSE)), n.Clip(n.drawn(DENSE), n.float(-0.5), n.float(0.5)))
+    mixed = n.Add(n.Mul(n.dense, gate), n.Mul(n.Sub(n.float(1), gate), n.Mul(scale, one)))
+    return n.Concat(mixed, n.Flatten(n.Transpose(first, perm=[1, 0, 2])), n.Mul(n.dense, n.Max(kept, gate)), axis=1)
+
+
+@case()
+def parameters_that_weigh(n):
+    """A mixture of towers, by the place and by a product."""
+    weights = n.Softmax(n.drawn(2), axis=0)
+    towers = [n.Relu(n.MatMul(n.vectors, n.drawn(DIM, 5))) for _ in range(2)]
+    by_place = n.Add(*[n.Mul(tower, n.Gather(weights, n.int(k), axis=0)) for k, tower in enumerate(towers)])
+    stacked = n.Concat(*[n.Unsqueeze(tower, n.ints(-1)) for tower in towers], axis=-1)
+    by_sum = n.ReduceSum(n.Mul(stacked, n.Softmax(n.drawn(1, 2), axis=1)), n.ints(-1), keepdims=0)
+    return n.Concat(by_place, by_sum, n.Einsum(towers[0], n.Exp(n.drawn(5)), equation="bfd,d->bfd"), axis=1)
+
+
+@case()
+def periods_that_are_trained(n):
+    angles = n.Mul(n.Unsqueeze(n.dense, n.ints(2)), n.Mul(n.float(6.25), n.drawn(DENSE, 4, scale=0.1)))
+    return n.Concat(n.Cos(angles), n.Sin(angles), axis=2)
+
+
+@case()
+def weights_that_are_normalized(n):
+    def unit(weights):
+        return n.Div(weights, n.Max(n.ReduceL2(weights, axes=[1], keepdims=1), n.float(1e-6)))
+
+    linear = n.Gemm(n.dense, n.Mul(n.drawn(6, 1), unit(n.drawn(6, DENSE))), n.drawn(6), transB=1)
+    fields = n.MatMul(n.vectors, n.Transpose(unit(n.drawn(5, DIM)), perm=[1, 0]))
+    row = n.MatMul(n.dense, n.Exp(n.drawn(DENSE, 4)))
+    return n.Concat(linear, row, n.Flatten(fields), n.Gemm(n.dense, n.Tanh(n.drawn(DENSE, 2))), axis=1)
+
+
+@case()
+def products_of_parameters(n):
+    low_rank = n.MatMul(n.drawn(DIM, 2), n.drawn(2, 5))
+    both = n.MatMul(n.Sigmoid(n.drawn(DENSE, 2)), n.Tanh(n.drawn(2, 4)))
+    return n.Concat(n.Flatten(n.MatMul(n.vectors, low_rank)), n.MatMul(n.dense, both), axis=1)
+
+
+@case()
+def parts_of_parameters(n):
+    table = n.drawn(FIELDS, 6)
+    left, right = n.Split(table, n.ints(4, 2), outputs=2, axis=1)
+    joined = n.Concat(n.Slice(table, n.ints(1), n.ints(3), n.ints(0)), n.Transpose(n.drawn(6, 2), perm=[1, 0]), axis=0)
+    rows = n.Concat(n.Reshape(n.Mul(left, left), n.ints(2, -1)), n.Reshape(right, n.ints(1, 8)), axis=0)
+    token = n.Expand(n.Unsqueeze(n.Tanh(rows), n.ints(0)), n.Concat(n.batch(), n.ints(3, DIM), axis=0))
+    wide = n.Mul(n.Slice(n.vectors, n.ints(0), n.ints(6), n.ints(2)), joined)
+    return n.Concat(n.Flatten(n.Concat(token, n.vectors, axis=1)), n.Flatten(wide), axis=1)
+
+
+@case()
+def numbers_of_parameters(n):
+    """Without an axis, and with one of 1."""
+    whole = n.ReduceSum(n.drawn(DENSE, 2), keepdims=0)
+    one = n.Squeeze(n.Reshape(n.ReduceMean(n.drawn(FIELDS), axes=[0]), n.ints(1, 1)), n.ints(0, 1))
+    number = n.Mul(n.Exp(n.Mul(whole, n.float(0.25))), n.Add(n.float(2), one))
+    return n.Add(n.Mul(n.dense, number), n.Reshape(n.Unsqueeze(one, n.ints(0, 1)), n.ints(1)))
+
+
+@case()
+def parameters_in_several_forms(n):
+    """A matrix and the same turned; a vector that is added, multiplied and turned; as weights of products alone and beside others."""
+    tied, vector, table = n.drawn(DENSE, 6), n.drawn(DENSE), n.drawn(FIELDS, DIM)
+    hidden = n.Relu(n.MatMul(n.dense, tied))
+    back = n.MatMul(hidden, n.Transpose(tied, perm=[1, 0]))
+    twice = n.Gemm(n.Gemm(n.dense, tied, n.drawn(6)), tied, vector, transB=1)
+    moved = n.Mul(n.Add(back, vector), n.Sub(vector, n.float(1)))
+    scores = n.MatMul(n.vectors, n.Transpose(table, perm=[1, 0]))
+    return n.Concat(moved, twice, n.Flatten(scores), n.Flatten(n.Add(n.vectors, table)), n.Flatten(n.MatMul(n.Softmax(scores, axis=2), table)), axis=1)
+
+
+@case(12)
+def parameters_of_old(n):
+    return n.Add(n.Mul(n.dense, n.Softmax(n.drawn(1, DENSE), axis=1)), n.Softmax(n.drawn(DENSE), axis=0))
+
+
+@case()
+def parameters_within_layers(n):
+    """Each also the input of a layer that has weights of its own."""
+    scaled = n.LayerNormalization(n.drawn(FIELDS, DIM), n.drawn(DIM), n.drawn(DIM))
+    deep = n.Gemm(n.Relu(n.Gemm(n.drawn(FIELDS, 3), n.drawn(3, 6), n.drawn(6))), n.drawn(6, DIM))
+    return n.Add(n.Mul(n.vectors, scaled), n.PRelu(deep, n.drawn(1)))
 
 
 @case()
@@ -474,7 +572,11 @@ REFUSED = {
     "that would mix samples": lambda n: n.Add(n.ReduceSum(n.dense, n.ints(1), keepdims=0), n.ReduceSum(n.dense, n.ints(1))),
     "export with the batch as dynamic axis": lambda n: n.Reshape(n.vectors, n.ints(BATCH, FIELDS * DIM)),
     "is the batch's": lambda n: n.Softmax(n.vectors, axis=0),
-    "in another form": lambda n: (lambda w: n.MatMul(n.MatMul(n.dense, w), n.Transpose(w, perm=[1, 0])))(n.drawn(DENSE, 2)),
+    "is the same for every sample": lambda n: n.Softmax(n.drawn(1, 4), axis=1),
+    "which has 20480 numbers, above 16384": lambda n: n.MatMul(n.Concat(*[n.vectors] * 16, axis=2), n.Tanh(n.drawn(16 * DIM, 160))),
+    "[3, 4] times [batch, 4, 8]": lambda n: n.MatMul(n.Tanh(n.drawn(3, FIELDS)), n.vectors),
+    "alpha, beta or transA of weights": lambda n: n.Gemm(n.dense, n.Tanh(n.drawn(DENSE, 2)), alpha=0.5),
+    "in another form": lambda n: (lambda w: n.MatMul(n.MatMul(n.vectors, w), n.Transpose(w, perm=[1, 0])))(n.drawn(DIM, 2049)),
     "the batch meets a constant of 5 numbers": lambda n: n.Add(n.vectors, n.drawn(BATCH, FIELDS, DIM)),
     "[batch, 3] times [3, batch]: that would mix samples": lambda n: n.MatMul(n.dense, n.Transpose(n.dense, perm=[1, 0])),
     "first state is not 0": lambda n: n.GRU(n.Transpose(n.vectors, perm=[1, 0, 2]), n.drawn(1, 18, DIM), n.drawn(1, 18, 6), "", "",

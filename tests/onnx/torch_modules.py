@@ -314,6 +314,83 @@ class Periodic(Module):
         return torch.cat([torch.cos(x).flatten(1), torch.sin(x).flatten(1), vectors.flatten(1)], 1)
 
 
+# Parameters alone, before they meet a sample.
+
+
+class WeightNorm(Module):
+    WIDE = 16
+
+    def make(self):
+        self.linear = nn.utils.weight_norm(nn.Linear(WIDTH, 16))
+
+    def body(self, dense, vectors):
+        return torch.relu(self.linear(flat(dense, vectors)))
+
+
+class Mixture(Module):
+    def make(self):
+        self.towers, self.logits = nn.ModuleList(nn.Linear(WIDTH, WIDTH) for _ in range(3)), nn.Parameter(torch.randn(3))
+
+    def body(self, dense, vectors):
+        x, weights = flat(dense, vectors), torch.softmax(self.logits, 0)
+        return sum(weights[i] * torch.relu(tower(x)) for i, tower in enumerate(self.towers))
+
+
+class Prototypes(Module):
+    WIDE = FIELDS * 5
+
+    def make(self):
+        self.prototypes, self.scale = nn.Parameter(torch.randn(5, DIM)), nn.Parameter(torch.randn(1))
+
+    def body(self, dense, vectors):
+        cosines = F.normalize(vectors, dim=-1) @ F.normalize(self.prototypes, dim=-1).T
+        return (F.softplus(self.scale) * cosines).flatten(1)
+
+
+class LowRank(Module):
+    def make(self):
+        self.linear, self.down, self.up = nn.Linear(WIDTH, WIDTH), nn.Parameter(torch.randn(4, WIDTH)), nn.Parameter(torch.randn(WIDTH, 4))
+
+    def body(self, dense, vectors):
+        x = flat(dense, vectors)
+        return self.linear(x) + F.linear(x, 0.5 * (self.up @ self.down))
+
+
+class Tied(Module):
+    def make(self):
+        self.weight, self.bias = nn.Parameter(torch.randn(6, WIDTH) * 0.3), nn.Parameter(torch.randn(WIDTH))
+
+    def body(self, dense, vectors):
+        x = flat(dense, vectors)
+        return torch.tanh(F.linear(F.linear(x, self.weight), self.weight.t(), self.bias)) * self.bias
+
+
+class WeighedPairs(Fields):
+    """As FwFM has them: a symmetric matrix, read by places; and a vector that pools."""
+
+    def make(self):
+        self.pairs, self.pool = nn.Parameter(torch.randn(FIELDS, FIELDS)), nn.Parameter(torch.randn(DIM))
+
+    def fields(self, vectors):
+        both = (self.pairs + self.pairs.t()) * (1 - torch.eye(FIELDS))
+        one = self.pairs[0, 1] * vectors[:, 0] + torch.sigmoid(self.pairs[2, :2]).sum() * vectors[:, 1]
+        return both @ vectors + (vectors @ self.pool).unsqueeze(-1) + one.unsqueeze(1)
+
+
+class Bins(Module):
+    """Places of a number between edges whose widths are trained."""
+
+    WIDE = DENSE * 4 + FIELDS * DIM
+
+    def make(self):
+        self.widths = nn.Parameter(torch.randn(DENSE, 4))
+
+    def body(self, dense, vectors):
+        edges = torch.cumsum(F.softplus(self.widths), 1) - 2
+        places = torch.sigmoid((dense.unsqueeze(-1) - edges) / torch.exp(self.widths[:, :1]))
+        return torch.cat([places.flatten(1), vectors.flatten(1)], 1)
+
+
 class BatchInAShape(Fields):
     def make(self):
         self.linear = nn.Linear(DIM, DIM)
@@ -327,4 +404,5 @@ class BatchInAShape(Fields):
 
 MODULES = (MultiHeadAttention, EncoderLayer, Encoder, ScaledDotProduct, MaskedAttention, FeatureTokens, Gru, LastOfGru, GruBothWays, Lstm,
            LstmBothWays, PoolingByAttention, Towers, Cosine, PairsByIndex, CrossExperts, HeadsOfForms, LayerOfEachField, Experts,
-           LogarithmicNeurons, Convolutions, Normalizations, Gates, Powers, Moments, Choices, Periodic, BatchInAShape)
+           LogarithmicNeurons, Convolutions, Normalizations, Gates, Powers, Moments, Choices, Periodic, WeightNorm, Mixture, Prototypes,
+           LowRank, Tied, WeighedPairs, Bins, BatchInAShape)

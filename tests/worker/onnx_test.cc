@@ -1,5 +1,6 @@
 // Models to ONNX and back without another runtime; tests/onnx compares with onnxruntime.
 #include <cstring>
+#include <numeric>
 #include <set>
 
 #include "tests/worker/onnx_testing.h"
@@ -241,7 +242,9 @@ TEST(OnnxFile, ErrorsNameTheNodeAndWhatIsWrong) {
   }
   {
     FileOfNodes file;
-    file.Floats("w", {1, 2}, {3, 4});
+    std::vector<float> numbers(16385);
+    std::iota(numbers.begin(), numbers.end(), 0.0f);
+    file.Floats("w", {1, 16385}, numbers);
     file.Node("Transpose", {"w"}, "turned");
     file.Node("MatMul", {"d0", "w"}, "a");
     file.Node("MatMul", {"a", "turned"}, "y");

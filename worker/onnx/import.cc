@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -148,6 +149,7 @@ absl::Status ReadInputs(const v1::ModelSpec& model, const ModelInputs& offered,
                         const std::vector<const onnx::NodeProto*>& nodes, GraphBuilder& graph,
                         Values* values) {
   TESSERA_ASSIGN_OR_RETURN(const auto names, InputNamesOf(model));
+  const std::set<std::string> several = InSeveralForms(nodes);
   std::set<std::string> read;
   for (const onnx::NodeProto* node : nodes) read.insert(node->input().begin(), node->input().end());
   for (const onnx::TensorProto& tensor : file.initializer()) {
@@ -160,6 +162,11 @@ absl::Status ReadInputs(const v1::ModelSpec& model, const ModelInputs& offered,
                     std::all_of(value.floats.begin(), value.floats.end(),
                                 [](float number) { return std::isfinite(number); });
     value.source = tensor.name();
+    // Exporters merge what is equal, such as ones that layers begin with.
+    value.in_forms = value.trained && several.contains(tensor.name()) &&
+                     value.floats.size() <= OnnxNodeReader::kMostUnbatched &&
+                     std::adjacent_find(value.floats.begin(), value.floats.end(),
+                                        std::not_equal_to<>()) != value.floats.end();
     (*values)[tensor.name()] = std::move(value);
   }
   for (const onnx::ValueInfoProto& input : file.input()) {
@@ -192,6 +199,7 @@ absl::Status ReadNode(const onnx::NodeProto& node, int64_t opset,
   }
   OnnxNodeReader reader(node, opset, wanted, *values, *starts, graph);
   const std::optional<absl::Status> known = ReadKnown(reader);
+  if (!known.has_value()) TESSERA_RETURN_IF_ERROR(TakeParametersUnbatched(reader));
   const absl::Status read = known.has_value() ? *known : FindOnnxRead(node.op_type())(reader);
   // What the graph found wrong comes first.
   return graph.status().ok() ? read : graph.status();
@@ -199,7 +207,9 @@ absl::Status ReadNode(const onnx::NodeProto& node, int64_t opset,
 
 // What the file calls [batch], [batch, 1] or [batch, classes].
 absl::StatusOr<Tensor> OutputOf(const OnnxValue& made, OnnxNodeReader reader) {
-  if (made.kind != OnnxValue::Kind::kTensor) return absl::InvalidArgumentError("is a constant");
+  if (made.kind != OnnxValue::Kind::kTensor || made.IsUnbatched()) {
+    return absl::InvalidArgumentError("is the same for every sample");
+  }
   OnnxValue::Axes all;
   for (const OnnxValue::Axes& group : made.axes) all.insert(all.end(), group.begin(), group.end());
   const std::vector<int64_t> dims = reader.DimsOf(made);

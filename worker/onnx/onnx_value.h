@@ -25,7 +25,9 @@ struct OnnxValue {
   Tensor tensor;
   // kTensor: for each axis of ONNX the axes of `tensor` that it stands for; none: its size is 1.
   // Each axis of `tensor` is there once. So what a file transposes, splits and merges moves nothing
-  // until an op needs it in a certain form, and the batch may be anywhere.
+  // until an op needs it in a certain form, and the batch may be anywhere. Of what is computed of
+  // parameters alone the batch is nowhere: every sample has the same. An axis of size 1 may be
+  // missing there, since a tensor has one besides the batch and a number of ONNX has none.
   std::vector<Axes> axes;
   // Of kFloats and kInts; empty: one number. Floats may have the batch among them, the same numbers
   // for every sample.
@@ -34,6 +36,8 @@ struct OnnxValue {
   std::vector<int64_t> ints;  // the batch's size among them: BatchTimes
   // kFloats: an initializer, to be trained; else a number that stays.
   bool trained = false;
+  // Trained, and read in several forms: a tensor without the batch for every node.
+  bool in_forms = false;
   // kFloats: the name that has the numbers as they are in the file, and how they were moved since.
   std::string source;
   std::string form;
@@ -46,8 +50,10 @@ struct OnnxValue {
   static OnnxValue Of(Tensor tensor, size_t rank);
   static OnnxValue OfInts(std::vector<int64_t> ints);  // [n]
 
-  // Which axis of ONNX has the batch; of kTensor.
+  // Which axis of ONNX has the batch; of kTensor. axes.size(): none.
   size_t batch_axis() const;
+  // Whether it was computed of parameters alone.
+  bool IsUnbatched() const { return kind == Kind::kTensor && batch_axis() == axes.size(); }
   // Whether its dimensions have the batch; of kFloats.
   bool HasBatch() const;
 };

@@ -24,6 +24,7 @@ std::vector<std::string> OutputNames(const std::string& name, size_t outputs) {
 
 const OnnxValue& OnnxNodeReader::in(size_t i) const {
   static const OnnxValue none = OnnxValue::OfInts({});
+  if (const auto taken = unbatched_.find(i); taken != unbatched_.end()) return taken->second;
   return Has(i) ? values_.at(node_.input(static_cast<int>(i))) : none;
 }
 
@@ -38,6 +39,20 @@ absl::StatusOr<OnnxValue> OnnxNodeReader::TensorIn(size_t i) {
   return absl::UnimplementedError(
       absl::StrCat("input \"", node_.input(static_cast<int>(i)),
                    "\" is a constant; expected a tensor of the network"));
+}
+
+absl::Status OnnxNodeReader::TakeUnbatched(size_t i) {
+  const OnnxValue& value = in(i);
+  if (value.floats.size() > kMostUnbatched) {
+    return absl::UnimplementedError(
+        absl::StrCat("arithmetic on \"", node_.input(static_cast<int>(i)), "\" alone, which has ",
+                     value.floats.size(), " numbers, above ", kMostUnbatched));
+  }
+  OnnxValue taken;
+  for (size_t k = 0; k < value.dims.size(); ++k) taken.axes.push_back({static_cast<int>(k) + 1});
+  TESSERA_ASSIGN_OR_RETURN(taken.tensor, Materialize(i, value.dims));
+  unbatched_[i] = std::move(taken);
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::vector<int64_t>> OnnxNodeReader::IntsIn(size_t i) const {

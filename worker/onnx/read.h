@@ -49,6 +49,12 @@ class OnnxNodeReader {
   // Of a layer that could not be made, whose error the graph keeps: axes of size 1.
   const Shape& shape(Tensor tensor) const;
 
+  // From here on input i, which is trained and without the batch, is a tensor without it.
+  // UNIMPLEMENTED: of more than kMostUnbatched numbers, which every sample would compute anew, or
+  // trained otherwise.
+  static constexpr size_t kMostUnbatched = 1 << 14;
+  absl::Status TakeUnbatched(size_t i);
+
   // Attributes.
   const onnx::AttributeProto* Attribute(absl::string_view name) const;
   int64_t Int(absl::string_view name, int64_t by_default) const;
@@ -143,6 +149,7 @@ class OnnxNodeReader {
   std::map<std::string, OnnxValue>& values_;
   ParameterStarts& starts_;
   GraphBuilder& graph_;
+  std::map<size_t, OnnxValue> unbatched_;  // inputs
 };
 
 // Adds the layers that compute the node and sets its outputs. Errors say what is wrong with this
@@ -179,6 +186,16 @@ std::optional<absl::Status> ReadKnown(OnnxNodeReader& r);
 absl::Status ReadTrilu(OnnxNodeReader& r);
 // Those places of an axis of known numbers.
 OnnxValue TakenOfKnown(const OnnxValue& value, size_t axis, const std::vector<int64_t>& places);
+
+// Parameters as tensors without the batch (read_unbatched.cc).
+//
+// Those that products of matrices, or they and others, read in several forms, such as a matrix and
+// the same turned. Not those that layers with weights of another kind read. In the order of the
+// file.
+std::set<std::string> InSeveralForms(const std::vector<const onnx::NodeProto*>& nodes);
+// Makes such parameters tensors, and those of a node that reads nothing of a sample, unless it
+// moves numbers alone or has them as weights.
+absl::Status TakeParametersUnbatched(OnnxNodeReader& r);
 
 // Products (read_products.cc, read_convolution.cc, read_einsum.cc).
 absl::Status ReadConv(OnnxNodeReader& r);

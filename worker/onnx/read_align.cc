@@ -15,6 +15,7 @@ using Aligned = OnnxNodeReader::Aligned;
 // What the axis of the batch has besides it: axes before and after.
 struct Beside {
   explicit Beside(const OnnxValue& value) {
+    if (value.IsUnbatched()) return;
     const Axes& group = value.axes[value.batch_axis()];
     const auto batch = std::find(group.begin(), group.end(), 0);
     before.assign(group.begin(), batch);
@@ -45,20 +46,25 @@ class Alignment {
     for (size_t i = 0; i < r_.inputs(); ++i) {
       if (!r_.Has(i)) return absl::InvalidArgumentError(absl::StrCat("input ", i, " is missing"));
       rank_ = std::max(rank_, r_.DimsOf(r_.in(i)).size());
-      if (first_ == nullptr && r_.IsTensor(i)) first_ = &r_.in(i);
+      if (r_.in(i).HasBatch() && !r_.IsTensor(i)) TESSERA_RETURN_IF_ERROR(r_.TensorIn(i).status());
+      const bool tells = first_ == nullptr || first_->IsUnbatched();
+      if (tells && r_.IsTensor(i)) first_ = &r_.in(i);
     }
     if (first_ == nullptr) return absl::UnimplementedError("all its inputs are constants");
+    // Behind all where none has it.
     batch_axis_ = first_->batch_axis() + rank_ - first_->axes.size();
     return absl::OkStatus();
   }
 
-  // All have it in the same place, with as much beside it; constants have nothing there.
+  // All have it in the same place, with as much beside it; constants, and what is computed of
+  // parameters alone, have nothing there.
   absl::Status CheckBatches() const {
+    if (first_->IsUnbatched()) return absl::OkStatus();
     const Beside beside(*first_);
     for (size_t i = 0; i < r_.inputs(); ++i) {
       const OnnxValue& value = r_.in(i);
-      if (!r_.IsTensor(i)) {
-        const int64_t size = SizeOfConstant(i, batch_axis_);
+      if (!r_.IsTensor(i) || value.IsUnbatched()) {
+        const int64_t size = SizeOf(i, batch_axis_);
         if (size == 1 || size == BatchTimes(1)) continue;
         return absl::UnimplementedError(
             absl::StrCat("the batch meets a constant of ", size, " numbers: it has any size"));
@@ -77,7 +83,10 @@ class Alignment {
 
   // Whether nothing has to be moved.
   bool Alike() const {
-    if (rank_ != first_->axes.size()) return false;
+    size_t listed = 0;
+    for (const Axes& group : first_->axes) listed += group.size();
+    const size_t all = r_.shape(first_->tensor).rank() + (first_->IsUnbatched() ? 0 : 1);
+    if (rank_ != first_->axes.size() || listed != all) return false;
     if (free_ >= 0 && first_->axes[static_cast<size_t>(free_)].size() != 1) return false;
     for (size_t i = 0; i < r_.inputs(); ++i) {
       const OnnxValue& value = r_.in(i);
@@ -136,16 +145,17 @@ class Alignment {
         part = value.axes[k - missing];
       }
     }
-    // Axes of size 1 that stand beside the batch go with any other.
-    Axes left;
+    if (parts.empty()) return r_.Arranged(value, parts);  // one number
+    // Axes of size 1 that stand beside the batch go with any other, where nothing need be moved.
     const auto rank = static_cast<int>(r_.shape(value.tensor).rank());
     for (int a = 1; a <= rank; ++a) {
       const bool placed = std::any_of(parts.begin(), parts.end(), [a](const Axes& part) {
         return std::count(part.begin(), part.end(), a) > 0;
       });
-      if (!placed) left.push_back(a);
+      if (placed) continue;
+      const auto later = [a](int axis) { return axis > a; };
+      parts[0].insert(std::find_if(parts[0].begin(), parts[0].end(), later), a);
     }
-    parts[0].insert(parts[0].end(), left.begin(), left.end());
     return r_.Arranged(value, parts);
   }
 
@@ -160,7 +170,7 @@ class Alignment {
         if (aligned_.places[p] == free_) continue;
         const auto place = static_cast<size_t>(aligned_.places[p]);
         const int64_t size =
-            tensor.index >= 0 ? r_.shape(tensor).dim(p) : KnownSize(SizeOfConstant(i, place));
+            tensor.index >= 0 ? r_.shape(tensor).dim(p) : KnownSize(SizeOf(i, place));
         if (sizes[p] == 1) sizes[p] = size;
         if (size == 1 || size == sizes[p]) continue;
         return absl::InvalidArgumentError(absl::StrCat(DimsText(r_.DimsOf(*first_)), " meets ",
@@ -171,8 +181,8 @@ class Alignment {
     return absl::OkStatus();
   }
 
-  int64_t SizeOfConstant(size_t i, size_t place) const {
-    const std::vector<int64_t>& dims = r_.in(i).dims;
+  int64_t SizeOf(size_t i, size_t place) const {
+    const std::vector<int64_t> dims = r_.DimsOf(r_.in(i));
     return place + dims.size() < rank_ ? 1 : dims[place + dims.size() - rank_];
   }
 

@@ -133,7 +133,7 @@ void OnnxNodeReader::DropOnes(OnnxValue& value, const Axes& ones) {
   }
   if (to.rank() == 0) {  // a tensor has an axis besides the batch
     to.Append(1);
-    value.axes[value.batch_axis()].push_back(1);
+    if (!value.IsUnbatched()) value.axes[value.batch_axis()].push_back(1);
   }
   value.tensor = Reshaped(value.tensor, to);
 }
@@ -161,6 +161,7 @@ absl::StatusOr<Tensor> OnnxNodeReader::Materialize(size_t i, const Aligned& othe
     const int64_t size = one || at < 0 ? 1 : dims[static_cast<size_t>(at)];
     to.push_back(IsBatch(size) ? 1 : size);
   }
+  if (to.empty()) to.push_back(1);
   return Materialize(i, to);
 }
 

@@ -70,7 +70,7 @@ absl::StatusOr<FromAxisOn> ReadFromAxisOn(OnnxNodeReader& r) {
   TESSERA_ASSIGN_OR_RETURN(of.x, r.TensorIn(0));
   const int64_t first = r.Int("axis", -1);
   TESSERA_ASSIGN_OR_RETURN(of.axis, r.SampleAxis(first, of.x));
-  if (of.x.batch_axis() > of.axis) {
+  if (of.x.batch_axis() > of.axis && !of.x.IsUnbatched()) {
     return absl::UnimplementedError(absl::StrCat("axis ", first, ": the batch's is behind it"));
   }
   const std::vector<int64_t> dims = r.DimsOf(of.x);

@@ -32,12 +32,13 @@ struct LinearForm {
 };
 
 // x W (+ b) over the last axis of ONNX, which is then the last of the tensor: a layer with the
-// weights that the file has.
+// weights that the file has. A vector of weights is a matrix of one column.
 absl::StatusOr<OnnxValue> Linear(OnnxNodeReader& r, OnnxValue x, const LinearForm& form) {
   const size_t axis = x.axes.size() - 1;
   TESSERA_RETURN_IF_ERROR(r.SampleAxis(static_cast<int64_t>(axis), x).status());
   TESSERA_ASSIGN_OR_RETURN(const std::vector<float> weights, r.FloatsIn(form.weights));
-  const std::vector<int64_t>& dims = r.in(form.weights).dims;
+  std::vector<int64_t> dims = r.in(form.weights).dims;
+  if (dims.size() == 1 && form.weights == 1) dims.push_back(1);
   if (dims.size() != 2) {
     return absl::UnimplementedError(
         absl::StrCat("its weights have ", dims.size(), " dimensions; expected a matrix"));
@@ -104,10 +105,11 @@ Stack StackOf(const OnnxNodeReader& r, const OnnxValue& value, size_t rank) {
   return stack;
 }
 
-// Constant matrices, of which every sample meets the same, beside `stack`.
-absl::StatusOr<Tensor> ConstantStack(OnnxNodeReader& r, const Stack& stack, size_t rank,
-                                     const Shape& other) {
-  const std::vector<int64_t>& dims = r.in(1).dims;
+// Matrices of which every sample meets the same, constants or computed of parameters alone, beside
+// `stack`.
+absl::StatusOr<Tensor> ConstantStack(OnnxNodeReader& r, const OnnxValue& b, const Stack& stack,
+                                     size_t rank, const Shape& other) {
+  const std::vector<int64_t> dims = r.DimsOf(b);
   std::vector<int64_t> to(stack.parts.size() - 2, 1);
   bool fits = true;
   for (size_t k = 0; k + 2 < dims.size(); ++k) {
@@ -122,21 +124,26 @@ absl::StatusOr<Tensor> ConstantStack(OnnxNodeReader& r, const Stack& stack, size
                                                  other.ToString(), "; expected as many of each"));
   }
   to.insert(to.end(), dims.end() - 2, dims.end());
-  return r.Materialize(1, to);
+  if (!r.IsTensor(1)) return r.Materialize(1, to);
+  Shape shape;
+  for (const int64_t dim : to) shape.Append(dim);
+  return r.Reshaped(r.Arranged(b, b.axes), shape);
 }
 
-// Both are tensors of the network, or b is a stack of constant matrices.
-absl::Status MatMulOfTensors(OnnxNodeReader& r) {
+// Both are tensors of the network, or b is a stack of matrices that all samples meet: constants, or
+// computed of parameters alone.
+absl::StatusOr<OnnxValue> MatMulOfTensors(OnnxNodeReader& r, bool turned = false) {
   TESSERA_ASSIGN_OR_RETURN(OnnxValue a, r.TensorIn(0));
   if (!r.Has(1)) return r.TensorIn(1).status();
-  const OnnxValue& b = r.in(1);
-  const bool constant = !r.IsTensor(1);
+  OnnxValue b = r.in(1);
+  const bool constant = !r.IsTensor(1) || (b.IsUnbatched() && !a.IsUnbatched());
+  if (turned) std::swap(b.axes[b.axes.size() - 2], b.axes.back());
   // [fields, batch, k] times [fields, k, n]: each sample has a row, with a matrix for each field.
-  const bool rows = constant && a.axes.size() >= 3 && b.dims.size() <= a.axes.size() &&
-                    a.axes[a.axes.size() - 2] == OnnxValue::Axes{0};
+  const bool rows = constant && a.axes.size() >= 2 && r.DimsOf(b).size() <= a.axes.size() &&
+                    r.SizeOf(a, a.axes[a.axes.size() - 2]) == BatchTimes(1);
   if (rows) {
     a.axes.insert(a.axes.begin(), OnnxValue::Axes{0});
-    a.axes[a.axes.size() - 2].clear();
+    std::erase(a.axes[a.axes.size() - 2], 0);
   }
   const std::vector<int64_t> dims_a = r.DimsOf(a), dims_b = r.DimsOf(b);
   const size_t rank = std::max(dims_a.size(), dims_b.size());
@@ -147,14 +154,15 @@ absl::Status MatMulOfTensors(OnnxNodeReader& r) {
   const auto batch_of = [rank](const OnnxValue& x) {
     return x.batch_axis() + rank - x.axes.size();
   };
-  if (batch_of(a) + 2 >= rank || (!constant && batch_of(b) != batch_of(a))) {
+  const bool unbatched = a.IsUnbatched() && b.IsUnbatched();
+  if (!unbatched && (batch_of(a) + 2 >= rank || (!constant && batch_of(b) != batch_of(a)))) {
     return absl::UnimplementedError(absl::StrCat(what, ": that would mix samples"));
   }
   const Stack stack = StackOf(r, a, rank);
   const Tensor left = r.Arranged(a, stack.parts);
   Tensor right;
   if (constant) {
-    TESSERA_ASSIGN_OR_RETURN(right, ConstantStack(r, stack, rank, r.shape(left)));
+    TESSERA_ASSIGN_OR_RETURN(right, ConstantStack(r, b, stack, rank, r.shape(left)));
   } else {
     const Stack other = StackOf(r, b, rank);
     if (other.axes != stack.axes) {
@@ -173,14 +181,50 @@ absl::Status MatMulOfTensors(OnnxNodeReader& r) {
     result.axes[result.axes.size() - 2] = {0, last - 1};  // which is of size 1
     result.axes.erase(result.axes.begin());
   }
-  r.Set(std::move(result));
-  return absl::OkStatus();
+  return result;
+}
+
+// x W + b where W, b or both are tensors without the batch.
+absl::StatusOr<OnnxValue> GemmOfTensors(OnnxNodeReader& r, OnnxValue x) {
+  if (r.Float("alpha", 1) != 1 || r.Float("beta", 1) != 1 || r.Int("transA", 0) != 0) {
+    return absl::UnimplementedError("alpha, beta or transA of weights that are computed");
+  }
+  const bool turned = r.Int("transB", 0) != 0;
+  TESSERA_ASSIGN_OR_RETURN(OnnxValue y, r.IsTensor(1)
+                                            ? MatMulOfTensors(r, turned)
+                                            : Linear(r, std::move(x), {.turned = turned}));
+  if (!r.Has(2)) return y;
+  r.LastAxis(y, y.axes.size() - 1);
+  const std::vector<int64_t> dims = r.DimsOf(r.in(2));
+  const int64_t units = r.DimsOf(y).back();
+  if (dims != std::vector<int64_t>{units}) {
+    return absl::UnimplementedError(
+        absl::StrCat("its bias is ", DimsText(dims), ", expected ", DimsText({units})));
+  }
+  if (!r.IsTensor(2)) {
+    TESSERA_ASSIGN_OR_RETURN(std::vector<float> bias, r.FloatsIn(2));
+    TESSERA_ASSIGN_OR_RETURN(
+        y.tensor, r.TrainedLayer("Bias", {y.tensor}, {}, {{"bias", 2, std::move(bias)}}));
+    return y;
+  }
+  Shape beside;
+  for (size_t k = 0; k + 1 < r.shape(y.tensor).rank(); ++k) beside.Append(1);
+  beside.Append(units);
+  y.tensor = r.Layer("Add", {y.tensor, r.Reshaped(r.in(2).tensor, beside)});
+  return y;
 }
 
 }  // namespace
 
 absl::Status ReadGemm(OnnxNodeReader& r) {
   TESSERA_ASSIGN_OR_RETURN(OnnxValue x, r.TensorIn(0));
+  const auto unbatched = [&](size_t i) { return r.IsTensor(i) && r.in(i).IsUnbatched(); };
+  const bool matrices = x.axes.size() == 2 && r.DimsOf(r.in(1)).size() == 2;
+  if (matrices && (unbatched(1) || unbatched(2))) {
+    TESSERA_ASSIGN_OR_RETURN(OnnxValue y, GemmOfTensors(r, std::move(x)));
+    r.Set(std::move(y));
+    return absl::OkStatus();
+  }
   if (x.axes.size() != 2 || !r.Has(1) || r.in(1).kind != Kind::kFloats) {
     return absl::UnimplementedError("expected an input of two axes and constant weights");
   }
@@ -203,6 +247,13 @@ absl::Status ReadMatMul(OnnxNodeReader& r) {
     r.Set(std::move(x));
     return absl::OkStatus();
   }
+  if (r.IsTensor(0) && r.Has(1) && r.in(1).kind == Kind::kFloats && r.in(1).dims.size() == 1) {
+    TESSERA_ASSIGN_OR_RETURN(OnnxValue x, Linear(r, r.in(0), {}));
+    r.DropOnes(x, OnnxValue::Axes(x.axes.back()));
+    x.axes.pop_back();
+    r.Set(std::move(x));
+    return absl::OkStatus();
+  }
   // W x is x^T W^T, turned.
   if (r.Has(0) && r.in(0).kind == Kind::kFloats && r.IsTensor(1) && r.in(0).dims.size() == 2 &&
       r.in(1).axes.size() >= 2) {
@@ -214,7 +265,9 @@ absl::Status ReadMatMul(OnnxNodeReader& r) {
     r.Set(std::move(x));
     return absl::OkStatus();
   }
-  return MatMulOfTensors(r);
+  TESSERA_ASSIGN_OR_RETURN(OnnxValue y, MatMulOfTensors(r));
+  r.Set(std::move(y));
+  return absl::OkStatus();
 }
 
 }  // namespace tessera::worker

@@ -16,10 +16,15 @@ using Axes = OnnxValue::Axes;
 // The axes of ONNX that the node names, of x; each once.
 absl::StatusOr<std::vector<size_t>> ReducedAxes(const OnnxNodeReader& r, const OnnxValue& x) {
   TESSERA_ASSIGN_OR_RETURN(const std::vector<int64_t> named, r.IntsOf("axes", 1));
+  std::vector<size_t> axes;
+  if (named.empty() && x.IsUnbatched()) {
+    axes.resize(x.axes.size());
+    std::iota(axes.begin(), axes.end(), size_t{0});
+    return axes;
+  }
   if (named.empty()) {
     return absl::UnimplementedError("it has no axes, so it would reduce over the batch too");
   }
-  std::vector<size_t> axes;
   for (const int64_t axis : named) {
     TESSERA_ASSIGN_OR_RETURN(axes.emplace_back(), r.SampleAxis(axis, x));
   }
@@ -109,7 +114,7 @@ absl::StatusOr<std::vector<int64_t>> SoftmaxAxis(OnnxNodeReader& r, OnnxValue& x
     (void)r.OneAxis(x, *axis);
     return std::vector<int64_t>{dims[*axis]};
   }
-  if (x.batch_axis() > *axis) {
+  if (x.batch_axis() > *axis && !x.IsUnbatched()) {
     return absl::UnimplementedError("over the batch too; save with opset 13 or later");
   }
   r.LastAxis(x, *axis);

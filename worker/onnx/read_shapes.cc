@@ -135,6 +135,7 @@ std::optional<OnnxValue> Regrouped(OnnxNodeReader& r, const OnnxValue& value,
       axes.push_back(first[static_cast<size_t>(piece.axis)] + static_cast<int>(piece.number));
     }
   }
+  if (to.rank() == 0) to.Append(1);  // of a number that has no axis
   result.tensor = r.Reshaped(value.tensor, to);
   return result;
 }
@@ -142,7 +143,7 @@ std::optional<OnnxValue> Regrouped(OnnxNodeReader& r, const OnnxValue& value,
 absl::StatusOr<OnnxValue> ReshapedTo(OnnxNodeReader& r, OnnxValue value,
                                      const std::vector<int64_t>& dims) {
   std::optional<OnnxValue> result = Regrouped(r, value, dims);
-  const bool batch_first = value.axes[0].size() == 1 && value.axes[0][0] == 0;
+  const bool batch_first = !value.axes.empty() && value.axes[0] == Axes{0};
   if (!result.has_value() && batch_first) {
     r.LastAxis(value, 1);
     result = Regrouped(r, value, dims);

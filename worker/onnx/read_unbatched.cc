@@ -1,0 +1,94 @@
+// Parameters that become tensors without the batch: for arithmetic on them alone, and where one
+// form does not do.
+#include <map>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+#include "worker/onnx/read.h"
+
+namespace tessera::worker {
+namespace {
+
+// Numbers are moved as the file has them, whoever trains them.
+bool Moves(const std::string& op_type) {
+  static const auto* const moves = new std::set<std::string>{
+      "Cast", "Expand", "Identity", "Reshape", "Shape", "Squeeze", "Transpose", "Unsqueeze"};
+  return moves->contains(op_type);
+}
+
+// Its parameters after the first input are its own.
+bool HasWeights(const std::string& op_type) {
+  static const auto* const ops = new std::set<std::string>{"BatchNormalization",
+                                                           "Conv",
+                                                           "Gemm",
+                                                           "GroupNormalization",
+                                                           "GRU",
+                                                           "InstanceNormalization",
+                                                           "LayerNormalization",
+                                                           "LSTM",
+                                                           "MatMul",
+                                                           "PRelu",
+                                                           "RMSNormalization"};
+  return ops->contains(op_type);
+}
+
+// How a node reads its input, which `moved` says how it came about; empty: in a way of its own.
+std::string FormOf(const onnx::NodeProto& node, int input, const std::string& moved) {
+  const std::string& op = node.op_type();
+  if (op != "MatMul" && op != "Gemm") {
+    return HasWeights(op) ? "" : absl::StrCat(op == "Add" ? "added" : "a number", moved);
+  }
+  std::string form = absl::StrCat(op, " ", input, moved, input < 2 ? node.input_size() : 0);
+  for (const onnx::AttributeProto& attribute : node.attribute()) {
+    absl::StrAppend(&form, " ", attribute.ShortDebugString());
+  }
+  return form;
+}
+
+}  // namespace
+
+std::set<std::string> InSeveralForms(const std::vector<const onnx::NodeProto*>& nodes) {
+  std::map<std::string, std::pair<std::string, std::string>> moved;  // from where, and how
+  std::map<std::string, std::set<std::string>> forms;
+  for (const onnx::NodeProto* node : nodes) {
+    for (int i = 0; i < node->input_size(); ++i) {
+      const auto from = moved.find(node->input(i));
+      auto [name, how] =
+          from != moved.end() ? from->second : std::pair(node->input(i), std::string());
+      if (!Moves(node->op_type())) {
+        forms[name].insert(FormOf(*node, i, how));
+      } else if (i == 0 && node->output_size() == 1) {
+        if (node->op_type() == "Transpose") {
+          absl::StrAppend(&how, " turned ");
+          for (const auto& perm : node->attribute()) absl::StrAppend(&how, perm.ShortDebugString());
+        }
+        moved[node->output(0)] = {name, how};
+      }
+    }
+  }
+  std::set<std::string> several;
+  for (const auto& [name, in] : forms) {
+    if (in.size() > 1 && !in.contains("")) several.insert(name);
+  }
+  return several;
+}
+
+absl::Status TakeParametersUnbatched(OnnxNodeReader& r) {
+  for (size_t i = 0; i < r.inputs(); ++i) {
+    if (r.Has(i) && r.in(i).in_forms) TESSERA_RETURN_IF_ERROR(r.TakeUnbatched(i));
+  }
+  if (Moves(r.node().op_type())) return absl::OkStatus();
+  for (size_t i = 0; i < r.inputs(); ++i) {
+    const bool batched = r.IsTensor(i) ? !r.in(i).IsUnbatched() : r.in(i).HasBatch();
+    if (batched) return absl::OkStatus();
+  }
+  for (size_t i = 0; i < r.inputs(); ++i) {
+    if (i > 0 && HasWeights(r.node().op_type())) break;
+    if (!r.IsTensor(i) && r.in(i).trained) TESSERA_RETURN_IF_ERROR(r.TakeUnbatched(i));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace tessera::worker
