@@ -354,6 +354,29 @@ def convolutions(n):
 
 
 @case()
+def convolutions_with_strides(n):
+    image = n.Reshape(n.vectors, n.ints(0, 2, FIELDS, 4))
+    parts = [n.Conv(n.vectors, n.drawn(5, FIELDS, 2), n.drawn(5), strides=[3]),
+             n.Conv(n.vectors, n.drawn(3, FIELDS, 3), dilations=[2], pads=[1, 2]),
+             n.Conv(n.vectors, n.drawn(6, 2, 3), n.drawn(6), group=2, auto_pad="SAME_LOWER", strides=[2]),
+             n.Conv(n.vectors, n.drawn(FIELDS, 1, 3), group=FIELDS, pads=[1, 1]),
+             n.Conv(image, n.drawn(3, 2, 3, 2), n.drawn(3), pads=[1, 0, 1, 1]),
+             n.Conv(image, n.drawn(2, 2, 2, 3), strides=[2, 1], dilations=[1, 1], auto_pad="SAME_UPPER")]
+    return n.Concat(*[n.Flatten(t) for t in parts], axis=1)
+
+
+@case()
+def windows_that_are_pooled(n):
+    image = n.Reshape(n.vectors, n.ints(0, 2, FIELDS, 4))
+    parts = [n.MaxPool(n.vectors, kernel_shape=[2], strides=[2]), n.MaxPool(n.vectors, kernel_shape=[3], pads=[1, 1]),
+             n.AveragePool(n.vectors, kernel_shape=[4], strides=[2]), n.MaxPool(image, kernel_shape=[2, 1], strides=[2, 1]),
+             n.AveragePool(image, kernel_shape=[3, 2], pads=[1, 1, 1, 0], count_include_pad=1),
+             n.MaxPool(n.vectors, kernel_shape=[3], auto_pad="SAME_UPPER", strides=[2]),
+             n.MaxPool(n.Transpose(n.vectors, perm=[0, 2, 1]), kernel_shape=[2], dilations=[2])]
+    return n.Concat(*[n.Flatten(t) for t in parts], axis=1)
+
+
+@case()
 def einsums(n):
     fields = n.Transpose(n.vectors, perm=[1, 0, 2])
     parts = [n.Einsum("dense", n.drawn(2, DENSE, 4), equation="bi,eio->beo"), n.Einsum(n.vectors, equation="bfd->bdf"),
@@ -400,7 +423,11 @@ def weights_that_are_normalized(n):
     linear = n.Gemm(n.dense, n.Mul(n.drawn(6, 1), unit(n.drawn(6, DENSE))), n.drawn(6), transB=1)
     fields = n.MatMul(n.vectors, n.Transpose(unit(n.drawn(5, DIM)), perm=[1, 0]))
     row = n.MatMul(n.dense, n.Exp(n.drawn(DENSE, 4)))
-    return n.Concat(linear, row, n.Flatten(fields), n.Gemm(n.dense, n.Tanh(n.drawn(DENSE, 2))), axis=1)
+    second = n.MatMul(n.Transpose(n.vectors, perm=[1, 0, 2]), n.Tanh(n.drawn(DIM, 3)))
+    left = n.MatMul(n.Tanh(n.drawn(3, FIELDS)), n.vectors)
+    vector = n.MatMul(n.vectors, n.Exp(n.drawn(DIM)))
+    return n.Concat(linear, row, n.Flatten(fields), n.Gemm(n.dense, n.Tanh(n.drawn(DENSE, 2))), n.Flatten(n.Transpose(second, perm=[1, 0, 2])),
+                    n.Flatten(left), vector, n.Flatten(n.Transpose(n.MatMul(n.Transpose(n.vectors, perm=[1, 0, 2]), n.Tanh(n.drawn(FIELDS, DIM, 2))), perm=[1, 0, 2])), axis=1)
 
 
 @case()
@@ -574,7 +601,7 @@ REFUSED = {
     "is the batch's": lambda n: n.Softmax(n.vectors, axis=0),
     "is the same for every sample": lambda n: n.Softmax(n.drawn(1, 4), axis=1),
     "which has 20480 numbers, above 16384": lambda n: n.MatMul(n.Concat(*[n.vectors] * 16, axis=2), n.Tanh(n.drawn(16 * DIM, 160))),
-    "[3, 4] times [batch, 4, 8]": lambda n: n.MatMul(n.Tanh(n.drawn(3, FIELDS)), n.vectors),
+    "its weights [3, 5] do not fit": lambda n: n.MatMul(n.vectors, n.Tanh(n.drawn(3, 5))),
     "alpha, beta or transA of weights": lambda n: n.Gemm(n.dense, n.Tanh(n.drawn(DENSE, 2)), alpha=0.5),
     "in another form": lambda n: (lambda w: n.MatMul(n.MatMul(n.vectors, w), n.Transpose(w, perm=[1, 0])))(n.drawn(DIM, 2049)),
     "the batch meets a constant of 5 numbers": lambda n: n.Add(n.vectors, n.drawn(BATCH, FIELDS, DIM)),
@@ -588,7 +615,10 @@ REFUSED = {
                                                                  kv_num_heads=2),
     "2 heads of queries and 1 of keys": lambda n: n.Attention(n.vectors, *[n.MatMul(n.vectors, n.drawn(DIM, 4))] * 2, q_num_heads=2,
                                                               kv_num_heads=1),
-    "windows that are not all of": lambda n: n.MaxPool(n.vectors, kernel_shape=[DIM], auto_pad="SAME_UPPER"),
+    "averages that leave out what is padded": lambda n: n.AveragePool(n.vectors, kernel_shape=[DIM], auto_pad="SAME_UPPER"),
+    "ceil_mode where windows reach beyond": lambda n: n.MaxPool(n.vectors, kernel_shape=[3], strides=[2], ceil_mode=1),
+    "of more than 256 places": lambda n: n.Conv(n.Reshape(n.Concat(*[n.vectors] * 40, axis=1), n.ints(0, 1, 40, 32)), n.drawn(1, 1, 32, 32)),
+    "in 3 groups does not fit": lambda n: n.Conv(n.vectors, n.drawn(3, 1, 2), group=3),
     "its whole numbers [1, 2] meet [2, 1]": lambda n: n.Reshape(n.vectors, n.Add(*(
         n.numbers(numpy.ones(dims, dtype=numpy.int64)) for dims in ((1, 2), (2, 1))))),
 }

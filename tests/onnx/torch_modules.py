@@ -255,6 +255,30 @@ class Convolutions(Module):
         return torch.relu(self.window(vectors)).flatten(1)
 
 
+class Windows(Module):
+    """Over two axes, as CCPM and FGCNN have them; depthwise; with strides and dilations."""
+
+    WIDE = 6 * DIM + FIELDS * DIM + 5 * 4 + 2 * (DIM - 2)
+
+    def make(self):
+        self.image, self.depthwise = nn.Conv2d(1, 3, (3, 1), padding=(1, 0)), nn.Conv1d(FIELDS, FIELDS, 3, padding=1, groups=FIELDS)
+        self.strided, self.dilated = nn.Conv1d(FIELDS, 5, 2, stride=2), nn.Conv1d(FIELDS, 2, 2, dilation=2)
+
+    def body(self, dense, vectors):
+        image = F.max_pool2d(torch.tanh(self.image(vectors.unsqueeze(1))), (2, 1))
+        return torch.cat([image.flatten(1), *[layer(vectors).flatten(1) for layer in (self.depthwise, self.strided, self.dilated)]], 1)
+
+
+class Decoder(Fields):
+    """Attention of one sequence over another, whose weights lie in one matrix and are cut apart."""
+
+    def make(self):
+        self.layer = nn.TransformerDecoderLayer(DIM, 2, 16, batch_first=True)
+
+    def fields(self, vectors):
+        return self.layer(vectors, 0.5 * vectors.flip(1))
+
+
 # Normalisations, activations, numbers.
 
 
@@ -404,5 +428,5 @@ class BatchInAShape(Fields):
 
 MODULES = (MultiHeadAttention, EncoderLayer, Encoder, ScaledDotProduct, MaskedAttention, FeatureTokens, Gru, LastOfGru, GruBothWays, Lstm,
            LstmBothWays, PoolingByAttention, Towers, Cosine, PairsByIndex, CrossExperts, HeadsOfForms, LayerOfEachField, Experts,
-           LogarithmicNeurons, Convolutions, Normalizations, Gates, Powers, Moments, Choices, Periodic, WeightNorm, Mixture, Prototypes,
+           LogarithmicNeurons, Convolutions, Windows, Decoder, Normalizations, Gates, Powers, Moments, Choices, Periodic, WeightNorm, Mixture, Prototypes,
            LowRank, Tied, WeighedPairs, Bins, BatchInAShape)

@@ -197,8 +197,11 @@ std::set<std::string> InSeveralForms(const std::vector<const onnx::NodeProto*>& 
 // moves numbers alone or has them as weights.
 absl::Status TakeParametersUnbatched(OnnxNodeReader& r);
 
-// Products (read_products.cc, read_convolution.cc, read_einsum.cc).
+// Over windows (read_windows.cc).
 absl::Status ReadConv(OnnxNodeReader& r);
+absl::Status ReadPool(OnnxNodeReader& r);
+
+// Products (read_products.cc, read_einsum.cc).
 absl::Status ReadEinsum(OnnxNodeReader& r);
 absl::Status ReadGemm(OnnxNodeReader& r);
 absl::Status ReadMatMul(OnnxNodeReader& r);

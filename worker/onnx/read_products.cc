@@ -71,6 +71,33 @@ absl::StatusOr<OnnxValue> Linear(OnnxNodeReader& r, OnnxValue x, const LinearFor
   return x;
 }
 
+// x W over the last axis of ONNX where W, a matrix or a vector, has no batch: every sample's rows
+// with its own copy of W.
+absl::StatusOr<OnnxValue> TimesUnbatched(OnnxNodeReader& r, OnnxValue x, OnnxValue w, bool turned) {
+  const std::vector<int64_t> found = r.DimsOf(x), dims = r.DimsOf(w);
+  const size_t axis = x.axes.size() - 1;
+  TESSERA_RETURN_IF_ERROR(r.SampleAxis(static_cast<int64_t>(axis), x).status());
+  const bool vector = w.axes.size() == 1;
+  if (vector) w.axes.emplace_back();
+  if (turned) std::swap(w.axes[0], w.axes[1]);
+  const Tensor right = r.Arranged(w, w.axes);
+  if (r.shape(right).dim(0) != found.back()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("its weights ", DimsText(dims), " do not fit the input ", DimsText(found)));
+  }
+  r.LastAxis(x, axis);
+  Shape to = r.shape(x.tensor);
+  const int64_t in = found.back();
+  const Tensor left = r.Reshaped(x.tensor, {static_cast<int64_t>(to.floats()) / in, in});
+  to.set_dim(to.rank() - 1, r.shape(right).dim(1));
+  x.tensor = r.Reshaped(r.Layer("MatMul", {left, right}), to);
+  if (vector) {
+    r.DropOnes(x, OnnxValue::Axes(x.axes.back()));
+    x.axes.pop_back();
+  }
+  return x;
+}
+
 // An operand of MatMul: the axes of its tensor before the matrices' two, those beside the batch
 // apart from it, then the two.
 struct Stack {
@@ -132,18 +159,17 @@ absl::StatusOr<Tensor> ConstantStack(OnnxNodeReader& r, const OnnxValue& b, cons
 
 // Both are tensors of the network, or b is a stack of matrices that all samples meet: constants, or
 // computed of parameters alone.
-absl::StatusOr<OnnxValue> MatMulOfTensors(OnnxNodeReader& r, bool turned = false) {
+absl::StatusOr<OnnxValue> MatMulOfTensors(OnnxNodeReader& r) {
   TESSERA_ASSIGN_OR_RETURN(OnnxValue a, r.TensorIn(0));
   if (!r.Has(1)) return r.TensorIn(1).status();
-  OnnxValue b = r.in(1);
-  const bool constant = !r.IsTensor(1) || (b.IsUnbatched() && !a.IsUnbatched());
-  if (turned) std::swap(b.axes[b.axes.size() - 2], b.axes.back());
+  const OnnxValue& b = r.in(1);
+  const bool constant = !r.IsTensor(1) || b.IsUnbatched();
   // [fields, batch, k] times [fields, k, n]: each sample has a row, with a matrix for each field.
-  const bool rows = constant && a.axes.size() >= 2 && r.DimsOf(b).size() <= a.axes.size() &&
-                    r.SizeOf(a, a.axes[a.axes.size() - 2]) == BatchTimes(1);
+  const bool rows = constant && a.axes.size() >= 3 && r.DimsOf(b).size() <= a.axes.size() &&
+                    a.axes[a.axes.size() - 2] == OnnxValue::Axes{0};
   if (rows) {
     a.axes.insert(a.axes.begin(), OnnxValue::Axes{0});
-    std::erase(a.axes[a.axes.size() - 2], 0);
+    a.axes[a.axes.size() - 2].clear();
   }
   const std::vector<int64_t> dims_a = r.DimsOf(a), dims_b = r.DimsOf(b);
   const size_t rank = std::max(dims_a.size(), dims_b.size());
@@ -154,8 +180,7 @@ absl::StatusOr<OnnxValue> MatMulOfTensors(OnnxNodeReader& r, bool turned = false
   const auto batch_of = [rank](const OnnxValue& x) {
     return x.batch_axis() + rank - x.axes.size();
   };
-  const bool unbatched = a.IsUnbatched() && b.IsUnbatched();
-  if (!unbatched && (batch_of(a) + 2 >= rank || (!constant && batch_of(b) != batch_of(a)))) {
+  if (batch_of(a) + 2 >= rank || (!constant && batch_of(b) != batch_of(a))) {
     return absl::UnimplementedError(absl::StrCat(what, ": that would mix samples"));
   }
   const Stack stack = StackOf(r, a, rank);
@@ -191,7 +216,7 @@ absl::StatusOr<OnnxValue> GemmOfTensors(OnnxNodeReader& r, OnnxValue x) {
   }
   const bool turned = r.Int("transB", 0) != 0;
   TESSERA_ASSIGN_OR_RETURN(OnnxValue y, r.IsTensor(1)
-                                            ? MatMulOfTensors(r, turned)
+                                            ? TimesUnbatched(r, std::move(x), r.in(1), turned)
                                             : Linear(r, std::move(x), {.turned = turned}));
   if (!r.Has(2)) return y;
   r.LastAxis(y, y.axes.size() - 1);
@@ -263,6 +288,23 @@ absl::Status ReadMatMul(OnnxNodeReader& r) {
     TESSERA_ASSIGN_OR_RETURN(x, Linear(r, std::move(x), {.weights = 0, .turned = true}));
     std::swap(x.axes[last - 1], x.axes[last]);
     r.Set(std::move(x));
+    return absl::OkStatus();
+  }
+  const auto unbatched = [&](size_t i, size_t most) {
+    return r.IsTensor(i) && r.in(i).IsUnbatched() && r.in(i).axes.size() <= most;
+  };
+  if (r.IsTensor(0) && unbatched(1, 2) && !r.in(1).axes.empty()) {
+    TESSERA_ASSIGN_OR_RETURN(OnnxValue y, TimesUnbatched(r, r.in(0), r.in(1), false));
+    r.Set(std::move(y));
+    return absl::OkStatus();
+  }
+  if (unbatched(0, 2) && r.in(0).axes.size() == 2 && r.IsTensor(1) && r.in(1).axes.size() >= 2) {
+    OnnxValue y = r.in(1);
+    const size_t last = y.axes.size() - 1;
+    std::swap(y.axes[last - 1], y.axes[last]);
+    TESSERA_ASSIGN_OR_RETURN(y, TimesUnbatched(r, std::move(y), r.in(0), true));
+    std::swap(y.axes[last - 1], y.axes[last]);
+    r.Set(std::move(y));
     return absl::OkStatus();
   }
   TESSERA_ASSIGN_OR_RETURN(OnnxValue y, MatMulOfTensors(r));

@@ -3,7 +3,6 @@
 #include <numeric>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "worker/onnx/read.h"
@@ -189,28 +188,14 @@ absl::Status ReadReduceComposed(OnnxNodeReader& r) {
   return absl::OkStatus();
 }
 
-// Over all axes after the channels: a window that is as large as they are, too.
+// Over all axes after the channels.
 absl::Status ReadGlobalPool(OnnxNodeReader& r) {
   TESSERA_ASSIGN_OR_RETURN(OnnxValue x, r.TensorIn(0));
   std::vector<size_t> over;
-  if (const onnx::AttributeProto* window = r.Attribute("kernel_shape"); window != nullptr) {
-    const std::vector<int64_t> dims = r.DimsOf(x);
-    const onnx::AttributeProto* const pads = r.Attribute("pads");
-    const onnx::AttributeProto* const padding = r.Attribute("auto_pad");
-    const bool whole = dims.size() == static_cast<size_t>(window->ints_size()) + 2 &&
-                       std::equal(window->ints().begin(), window->ints().end(), dims.begin() + 2) &&
-                       (padding == nullptr || !absl::StartsWith(padding->s(), "SAME")) &&
-                       (pads == nullptr || std::all_of(pads->ints().begin(), pads->ints().end(),
-                                                       [](int64_t pad) { return pad == 0; }));
-    if (!whole) {
-      return absl::UnimplementedError(absl::StrCat("windows that are not all of ", DimsText(dims)));
-    }
-  }
   for (size_t k = 2; k < x.axes.size(); ++k) {
     TESSERA_ASSIGN_OR_RETURN(over.emplace_back(), r.SampleAxis(static_cast<int64_t>(k), x));
   }
-  const bool max = r.node().op_type() == "GlobalMaxPool" || r.node().op_type() == "MaxPool";
-  const char* const op = max ? "ReduceMax" : "ReduceMean";
+  const char* const op = r.node().op_type() == "GlobalMaxPool" ? "ReduceMax" : "ReduceMean";
   r.Set(Reduced(r, op, std::move(x), over, /*keep=*/true));
   return absl::OkStatus();
 }
