@@ -449,6 +449,17 @@ def parts_of_parameters(n):
 
 
 @case()
+def parameters_that_are_cut_apart(n):
+    """By a node that alone reads them, so that each part is a layer's own, of any size."""
+    first, second = n.Split(n.drawn(160, DIM), n.ints(128, 32), outputs=2, axis=0)
+    wide, narrow = n.Split(n.drawn(3 * DIM, 1200, scale=0.1), outputs=2, axis=1)
+    x = n.MatMul(n.vectors, n.Transpose(first, perm=[1, 0]))
+    y = n.Gemm(n.Flatten(n.Slice(n.vectors, n.ints(0), n.ints(3), n.ints(1))), wide)
+    z = n.Mul(n.Unsqueeze(n.dense, n.ints(2)), n.Reshape(second, n.ints(1, 1, -1)))
+    return n.Concat(n.Flatten(x), y, n.Flatten(z), axis=1)
+
+
+@case()
 def numbers_of_parameters(n):
     """Without an axis, and with one of 1."""
     whole = n.ReduceSum(n.drawn(DENSE, 2), keepdims=0)

@@ -428,5 +428,5 @@ class BatchInAShape(Fields):
 
 MODULES = (MultiHeadAttention, EncoderLayer, Encoder, ScaledDotProduct, MaskedAttention, FeatureTokens, Gru, LastOfGru, GruBothWays, Lstm,
            LstmBothWays, PoolingByAttention, Towers, Cosine, PairsByIndex, CrossExperts, HeadsOfForms, LayerOfEachField, Experts,
-           LogarithmicNeurons, Convolutions, Windows, Decoder, Normalizations, Gates, Powers, Moments, Choices, Periodic, WeightNorm, Mixture, Prototypes,
-           LowRank, Tied, WeighedPairs, Bins, BatchInAShape)
+           LogarithmicNeurons, Convolutions, Windows, Decoder, Normalizations, Gates, Powers, Moments, Choices, Periodic, WeightNorm, Mixture,
+           Prototypes, LowRank, Tied, WeighedPairs, Bins, BatchInAShape)

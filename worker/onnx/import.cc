@@ -150,8 +150,10 @@ absl::Status ReadInputs(const v1::ModelSpec& model, const ModelInputs& offered,
                         Values* values) {
   TESSERA_ASSIGN_OR_RETURN(const auto names, InputNamesOf(model));
   const std::set<std::string> several = InSeveralForms(nodes);
-  std::set<std::string> read;
-  for (const onnx::NodeProto* node : nodes) read.insert(node->input().begin(), node->input().end());
+  std::map<std::string, int> read;  // how often
+  for (const onnx::NodeProto* node : nodes) {
+    for (const std::string& name : node->input()) ++read[name];
+  }
   for (const onnx::TensorProto& tensor : file.initializer()) {
     if (read.count(tensor.name()) == 0) continue;
     TESSERA_ASSIGN_OR_RETURN(OnnxValue value, ValueOfTensor(tensor));
@@ -163,6 +165,7 @@ absl::Status ReadInputs(const v1::ModelSpec& model, const ModelInputs& offered,
                                 [](float number) { return std::isfinite(number); });
     value.source = tensor.name();
     // Exporters merge what is equal, such as ones that layers begin with.
+    value.read_once = value.trained && read[tensor.name()] == 1;
     value.in_forms = value.trained && several.contains(tensor.name()) &&
                      value.floats.size() <= OnnxNodeReader::kMostUnbatched &&
                      std::adjacent_find(value.floats.begin(), value.floats.end(),

@@ -38,6 +38,8 @@ struct OnnxValue {
   bool trained = false;
   // Trained, and read in several forms: a tensor without the batch for every node.
   bool in_forms = false;
+  // Trained, and read by one node alone: what that cuts apart may be trained apart.
+  bool read_once = false;
   // kFloats: the name that has the numbers as they are in the file, and how they were moved since.
   std::string source;
   std::string form;

@@ -270,16 +270,41 @@ absl::Status ReadSlice(OnnxNodeReader& r) {
 }
 
 absl::Status ReadSplit(OnnxNodeReader& r) {
-  TESSERA_ASSIGN_OR_RETURN(OnnxValue x, r.TensorIn(0));
   TESSERA_ASSIGN_OR_RETURN(std::vector<int64_t> sizes, r.IntsOf("split", 1));
-  TESSERA_ASSIGN_OR_RETURN(const size_t axis, r.SampleAxis(r.Int("axis", 0), x));
   const auto count = static_cast<int64_t>(r.node().output_size());
   // Parts of one size, the last one what is left.
-  const int64_t size = r.DimsOf(x)[axis], each = (size + count - 1) / count;
-  for (int64_t k = 0, left = size; sizes.size() < static_cast<size_t>(count); ++k) {
-    sizes.push_back(std::min(each, left));
-    left -= sizes.back();
+  const auto fill_in = [&](int64_t size) {
+    const int64_t each = (size + count - 1) / count;
+    for (int64_t left = size; sizes.size() < static_cast<size_t>(count);) {
+      sizes.push_back(std::min(each, left));
+      left -= sizes.back();
+    }
+  };
+  if (r.in(0).kind == OnnxValue::Kind::kFloats && !r.in(0).HasBatch()) {
+    // Each is trained as if the file had it so.
+    OnnxValue known = r.in(0);
+    known.form.clear();
+    TESSERA_ASSIGN_OR_RETURN(const size_t axis, KnownAxis(r.Int("axis", 0), known));
+    fill_in(known.dims[axis]);
+    int64_t begin = 0;
+    for (int64_t k = 0; k < count; ++k) {
+      const int64_t end = begin + sizes[static_cast<size_t>(k)];
+      if (end <= begin || end > known.dims[axis]) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("parts ", DimsText(sizes), " of ", DimsText(known.dims)));
+      }
+      std::vector<int64_t> places(static_cast<size_t>(end - begin));
+      std::iota(places.begin(), places.end(), begin);
+      if (r.HasOutput(static_cast<int>(k))) {
+        r.Set(TakenOfKnown(known, axis, places), static_cast<int>(k));
+      }
+      begin = end;
+    }
+    return absl::OkStatus();
   }
+  TESSERA_ASSIGN_OR_RETURN(OnnxValue x, r.TensorIn(0));
+  TESSERA_ASSIGN_OR_RETURN(const size_t axis, r.SampleAxis(r.Int("axis", 0), x));
+  fill_in(r.DimsOf(x)[axis]);
   const int at = r.OneAxis(x, axis);
   const std::vector<Tensor> parts = r.Layers(
       "Split", {x.tensor}, Options().Set("split", sizes).Set("axis", static_cast<double>(at)),

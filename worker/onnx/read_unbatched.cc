@@ -79,13 +79,14 @@ absl::Status TakeParametersUnbatched(OnnxNodeReader& r) {
   for (size_t i = 0; i < r.inputs(); ++i) {
     if (r.Has(i) && r.in(i).in_forms) TESSERA_RETURN_IF_ERROR(r.TakeUnbatched(i));
   }
-  if (Moves(r.node().op_type())) return absl::OkStatus();
+  const std::string& op = r.node().op_type();
+  if (Moves(op) || (op == "Split" && r.in(0).read_once)) return absl::OkStatus();
   for (size_t i = 0; i < r.inputs(); ++i) {
     const bool batched = r.IsTensor(i) ? !r.in(i).IsUnbatched() : r.in(i).HasBatch();
     if (batched) return absl::OkStatus();
   }
   for (size_t i = 0; i < r.inputs(); ++i) {
-    if (i > 0 && HasWeights(r.node().op_type())) break;
+    if (i > 0 && HasWeights(op)) break;
     if (!r.IsTensor(i) && r.in(i).trained) TESSERA_RETURN_IF_ERROR(r.TakeUnbatched(i));
   }
   return absl::OkStatus();
