@@ -471,13 +471,22 @@ TEST_F(SpillingJobTest, RowsThatLeaveOrComeCountOnceMeanwhile) {
 TEST_F(SpillingJobTest, AJobThatEndsGivesItsMemoryAndItsFolderBack) {
   FaultFileSystem files;
   const std::unique_ptr<Spill> spill = OpenSpill(AllRowBytes() / 10);
-  Train(TestJob(), 2, spill.get(), files);
-  EXPECT_EQ(spill->budget().Excess(), 0);
-  size_t left = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(folder_)) {
-    left += entry.path().filename() != "LOCK";
+  const auto found = [this] {
+    size_t count = 0;
+    for (const auto& entry : std::filesystem::directory_iterator(folder_)) {
+      count += entry.path().filename() != "LOCK";
+    }
+    return count;
+  };
+  {
+    ShardedJob cluster(TestJob(), 2, files, clock_, spill.get());
+    ASSERT_OK(cluster.status());
+    for (uint64_t step = 0; step < 3; ++step) Step(cluster, step);
+    EXPECT_GT(spill->budget().rows(), 0);
+    EXPECT_GT(found(), 0);
   }
-  EXPECT_EQ(left, 0);
+  EXPECT_EQ(spill->budget().rows(), 0);
+  EXPECT_EQ(found(), 0);
 }
 
 TEST_F(SpillingJobTest, WhatAnEarlierProcessLeftInTheFolderIsWiped) {
