@@ -189,6 +189,45 @@ TEST(OnnxFile, StartsFromItsNumbersAndTrainsInitializersAlone) {
   EXPECT_THAT(session.Forward(), ElementsAre(1.75f, -2.75f));
 }
 
+// Parts of what nobody else reads are parameters of their own; of what others read, too, they are
+// not, however it was moved before.
+TEST(OnnxFile, TrainsEveryNumberOnce) {
+  for (const bool moved : {false, true}) {
+    FileOfNodes file;
+    const auto split = [&](const std::string& name) {
+      file.Node("Split", {moved ? "turned" : "w"}, name + "0");
+      onnx::NodeProto& node = *file.model.mutable_graph()->mutable_node()->rbegin();
+      node.add_output(name + "1");
+      auto* const axis = node.add_attribute();
+      axis->set_name("axis");
+      axis->set_type(onnx::AttributeProto::INT);
+      axis->set_i(moved ? 0 : 1);
+    };
+    // d0 a b of the parts a and b.
+    const auto product = [&](const std::string& name, const std::string& output) {
+      file.Node("Transpose", {name + (moved ? "0" : "1")}, output + "/turned");
+      file.Node("MatMul", {"d0", moved ? output + "/turned" : name + "0"}, output + "/hidden");
+      file.Node("MatMul", {output + "/hidden", moved ? name + "1" : output + "/turned"}, output);
+    };
+    file.Floats("w", {1, 4}, {1, 2, 3, 5});
+    if (moved) file.Node("Transpose", {"w"}, "turned");
+    split("first");
+    if (moved) split("second");
+    product("first", "one");
+    product(moved ? "second" : "first", "other");
+    file.Node("Add", {"one", "other"}, "y");
+    v1::JobSpec spec = FromFile(Job("lr", 0, 1));
+    spec.mutable_model()->clear_output();
+    const auto model = Import(spec, file.model.SerializeAsString());
+    ASSERT_TRUE(model.ok()) << model.status();
+    EXPECT_EQ((*model)->trained_floats(), 4u);
+    Session session(**model);
+    session.executor.Resize(1);
+    session.executor.dense()[0] = 2;
+    EXPECT_THAT(session.Forward(), ElementsAre(2 * 2 * (1 * 3 + 2 * 5)));
+  }
+}
+
 // Two layers of one module: in the file, as they are read, and out again.
 TEST(Onnx, KeepsParametersShared) {
   const v1::JobSpec spec = TwoTowers(/*shared=*/true);

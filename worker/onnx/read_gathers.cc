@@ -282,8 +282,7 @@ absl::Status ReadSplit(OnnxNodeReader& r) {
   };
   if (r.in(0).kind == OnnxValue::Kind::kFloats && !r.in(0).HasBatch()) {
     // Each is trained as if the file had it so.
-    OnnxValue known = r.in(0);
-    known.form.clear();
+    const OnnxValue known = r.in(0);
     TESSERA_ASSIGN_OR_RETURN(const size_t axis, KnownAxis(r.Int("axis", 0), known));
     fill_in(known.dims[axis]);
     int64_t begin = 0;

@@ -53,6 +53,7 @@ std::set<std::string> InSeveralForms(const std::vector<const onnx::NodeProto*>& 
   std::map<std::string, std::pair<std::string, std::string>> moved;  // from where, and how
   std::map<std::string, std::set<std::string>> forms;
   for (const onnx::NodeProto* node : nodes) {
+    if (node->op_type() == "Shape") continue;
     for (int i = 0; i < node->input_size(); ++i) {
       const auto from = moved.find(node->input(i));
       auto [name, how] =
@@ -80,7 +81,9 @@ absl::Status TakeParametersUnbatched(OnnxNodeReader& r) {
     if (r.Has(i) && r.in(i).in_forms) TESSERA_RETURN_IF_ERROR(r.TakeUnbatched(i));
   }
   const std::string& op = r.node().op_type();
-  if (Moves(op) || (op == "Split" && r.in(0).read_once)) return absl::OkStatus();
+  // What was moved on its way here may be read elsewhere.
+  const bool cut = op == "Split" && r.in(0).read_once && r.in(0).source == r.node().input(0);
+  if (Moves(op) || cut) return absl::OkStatus();
   for (size_t i = 0; i < r.inputs(); ++i) {
     const bool batched = r.IsTensor(i) ? !r.in(i).IsUnbatched() : r.in(i).HasBatch();
     if (batched) return absl::OkStatus();
