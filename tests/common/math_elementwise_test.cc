@@ -5,16 +5,20 @@
 #include <string>
 
 #include "common/math/activation/abs.h"
+#include "common/math/activation/atan.h"
+#include "common/math/activation/ceil.h"
 #include "common/math/activation/clip.h"
 #include "common/math/activation/cos.h"
 #include "common/math/activation/elu.h"
 #include "common/math/activation/exp.h"
+#include "common/math/activation/floor.h"
 #include "common/math/activation/gelu.h"
 #include "common/math/activation/hard_sigmoid.h"
 #include "common/math/activation/leaky_relu.h"
 #include "common/math/activation/log.h"
 #include "common/math/activation/pow.h"
 #include "common/math/activation/relu.h"
+#include "common/math/activation/round.h"
 #include "common/math/activation/selu.h"
 #include "common/math/activation/sigmoid.h"
 #include "common/math/activation/silu.h"
@@ -90,6 +94,14 @@ TEST(Activations, HaveTheReferenceValuesAndDerivatives) {
       Check<Sin>({}, fx, y, dy);
     } else if (name == "cos") {
       Check<Cos>({}, fx, y, dy);
+    } else if (name == "atan") {
+      Check<Atan>({}, fx, y, dy);
+    } else if (name == "ceil") {
+      Check<Ceil>({}, fx, y, dy);
+    } else if (name == "floor") {
+      Check<Floor>({}, fx, y, dy);
+    } else if (name == "round") {
+      Check<Round>({}, fx, y, dy);
     } else if (name == "step") {
       Check<Step>({}, fx, y, dy);
     } else if (name == "pow") {
@@ -100,7 +112,7 @@ TEST(Activations, HaveTheReferenceValuesAndDerivatives) {
       FAIL() << "unknown activation " << name;
     }
   }
-  EXPECT_EQ(count, 523);
+  EXPECT_EQ(count, 623);
 }
 
 TEST(SigmoidCrossEntropy, HasTheReferenceValuesAndGradients) {

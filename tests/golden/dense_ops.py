@@ -100,6 +100,10 @@ OPS = {
     "Sigmoid": elementwise(lambda x, o: logistic(x)),
     "Silu": elementwise(lambda x, o: x * logistic(x)),
     "Sin": elementwise(lambda x, o: math.sin(x)),
+    "Atan": elementwise(lambda x, o: math.atan(x)),
+    "Ceil": elementwise(lambda x, o: float(math.ceil(x))),
+    "Floor": elementwise(lambda x, o: float(math.floor(x))),
+    "Round": elementwise(lambda x, o: float(round(x))),
     "Slice": slice_,
     "Softmax": softmax,
     "Softplus": elementwise(lambda x, o: math.log1p(math.exp(x))),
@@ -245,6 +249,10 @@ CASES = [
         {"units": 3, "sequence": False, "memory": True},
     ),
     ("LSTM", 3, [[2, 2]], [16, 16, 16], [[2, 2], [2]], {"units": 2, "memory": True}),
+    ("Atan", 3, [[4]], [], [4], {}),
+    ("Ceil", 3, [[4]], [], [4], {}),
+    ("Floor", 3, [[4]], [], [4], {}),
+    ("Round", 3, [[4]], [], [4], {}),
 ]
 
 

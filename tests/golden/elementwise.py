@@ -60,6 +60,10 @@ ACTIVATIONS = {
     "log": (lambda x, a: Decimal(x).ln(), lambda x, a: 1 / Decimal(x)),
     "sin": (lambda x, a: math.sin(x), lambda x, a: math.cos(x)),
     "cos": (lambda x, a: math.cos(x), lambda x, a: -math.sin(x)),
+    "atan": (lambda x, a: math.atan2(x, 1.0), lambda x, a: 1 / (1 + Decimal(x) ** 2)),
+    "ceil": (lambda x, a: -(-x // 1), lambda x, a: 0.0),
+    "floor": (lambda x, a: x // 1, lambda x, a: 0.0),
+    "round": (lambda x, a: float(round(x)), lambda x, a: 0.0),
     "step": (lambda x, a: 1.0 if x > 0 else 0.0, lambda x, a: 0.0),
     "pow": (lambda x, a: Decimal(x) ** Decimal(a), lambda x, a: Decimal(a) * Decimal(x) ** (Decimal(a) - 1)),
     # kept within [-a, a]

@@ -576,7 +576,7 @@ def sizes_multiplied(n):
 @case(20)
 def functions(n):
     x, positive = n.flat(), n.Add(n.Abs(n.flat()), n.float(0.5))
-    parts = [n.Sin(x), n.Cos(x), n.Pow(x, n.float(3)), n.Pow(positive, n.float(-1.5)), n.Pow(x, n.int(2)), n.Mish(x), n.Sign(x),
+    parts = [n.Sin(x), n.Cos(x), n.Atan(x), n.Floor(x), n.Ceil(x), n.Round(x), n.Pow(x, n.float(3)), n.Pow(positive, n.float(-1.5)), n.Pow(x, n.int(2)), n.Mish(x), n.Sign(x),
              n.Celu(x, alpha=0.7), n.Gelu(x, approximate="tanh"), n.Gelu(x), n.HardSwish(x), n.Softsign(x), n.Reciprocal(positive),
              n.Neg(x), n.Max(x, n.float(0.1), n.Neg(x)), n.Min(x, n.drawn(35))]
     return n.Concat(*parts, axis=1)

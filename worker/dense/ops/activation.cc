@@ -2,17 +2,21 @@
 #include <type_traits>
 
 #include "common/math/activation/abs.h"
+#include "common/math/activation/atan.h"
+#include "common/math/activation/ceil.h"
 #include "common/math/activation/clip.h"
 #include "common/math/activation/cos.h"
 #include "common/math/activation/elu.h"
 #include "common/math/activation/erf.h"
 #include "common/math/activation/exp.h"
+#include "common/math/activation/floor.h"
 #include "common/math/activation/gelu.h"
 #include "common/math/activation/hard_sigmoid.h"
 #include "common/math/activation/leaky_relu.h"
 #include "common/math/activation/log.h"
 #include "common/math/activation/pow.h"
 #include "common/math/activation/relu.h"
+#include "common/math/activation/round.h"
 #include "common/math/activation/selu.h"
 #include "common/math/activation/sigmoid.h"
 #include "common/math/activation/silu.h"
@@ -110,6 +114,20 @@ absl::StatusOr<std::unique_ptr<Op>> NewClip(absl::Span<const Shape> inputs, Opti
 
 absl::StatusOr<std::unique_ptr<Op>> NewCos(absl::Span<const Shape> inputs, OptionReader& options) {
   return New<math::Cos>(inputs, options, {});
+}
+absl::StatusOr<std::unique_ptr<Op>> NewAtan(absl::Span<const Shape> inputs, OptionReader& options) {
+  return New<math::Atan>(inputs, options, {});
+}
+absl::StatusOr<std::unique_ptr<Op>> NewCeil(absl::Span<const Shape> inputs, OptionReader& options) {
+  return New<math::Ceil>(inputs, options, {});
+}
+absl::StatusOr<std::unique_ptr<Op>> NewFloor(absl::Span<const Shape> inputs,
+                                             OptionReader& options) {
+  return New<math::Floor>(inputs, options, {});
+}
+absl::StatusOr<std::unique_ptr<Op>> NewRound(absl::Span<const Shape> inputs,
+                                             OptionReader& options) {
+  return New<math::Round>(inputs, options, {});
 }
 absl::StatusOr<std::unique_ptr<Op>> NewSin(absl::Span<const Shape> inputs, OptionReader& options) {
   return New<math::Sin>(inputs, options, {});
