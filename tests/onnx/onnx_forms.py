@@ -372,7 +372,9 @@ def windows_that_are_pooled(n):
              n.AveragePool(n.vectors, kernel_shape=[4], strides=[2]), n.MaxPool(image, kernel_shape=[2, 1], strides=[2, 1]),
              n.AveragePool(image, kernel_shape=[3, 2], pads=[1, 1, 1, 0], count_include_pad=1),
              n.MaxPool(n.vectors, kernel_shape=[3], auto_pad="SAME_UPPER", strides=[2]),
-             n.MaxPool(n.Transpose(n.vectors, perm=[0, 2, 1]), kernel_shape=[2], dilations=[2])]
+             n.MaxPool(n.Transpose(n.vectors, perm=[0, 2, 1]), kernel_shape=[2], dilations=[2]),
+             n.MaxPool(n.Reshape(n.Concat(*[n.vectors] * 10, axis=1), n.ints(0, 1, -1)), kernel_shape=[320]),
+             n.AveragePool(image, kernel_shape=[FIELDS, 4])]
     return n.Concat(*[n.Flatten(t) for t in parts], axis=1)
 
 

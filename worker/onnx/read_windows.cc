@@ -1,7 +1,6 @@
 // What goes over windows of a tensor's axes: convolutions and pooling.
 #include <algorithm>
 #include <limits>
-#include <numeric>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -52,7 +51,6 @@ absl::StatusOr<std::vector<Window>> WindowsOf(const OnnxNodeReader& r, const Onn
   const onnx::AttributeProto* const padding = r.Attribute("auto_pad");
   const bool same = padding != nullptr && absl::StartsWith(padding->s(), "SAME");
   std::vector<Window> windows;
-  int64_t places = 1;
   for (size_t k = 0; k < axes; ++k) {
     const int64_t size = dims[k + 2];
     Window window = {widths[k], strides[k], dilations[k], pads[k], pads[k + axes]};
@@ -80,11 +78,6 @@ absl::StatusOr<std::vector<Window>> WindowsOf(const OnnxNodeReader& r, const Onn
       return absl::UnimplementedError("ceil_mode where windows reach beyond the input");
     }
     window.count = left / window.stride + 1;
-    places *= window.width;
-    if (places > kMostPlaces) {
-      return absl::UnimplementedError(
-          absl::StrCat("windows ", DimsText(widths), " of more than ", kMostPlaces, " places"));
-    }
     windows.push_back(window);
   }
   return windows;
@@ -103,13 +96,31 @@ Tensor Strided(OnnxNodeReader& r, Tensor x, int axis, int64_t begin, int64_t str
                  Options().Set("indices", places).Set("axis", static_cast<double>(axis)));
 }
 
+// [batch, channels, ...] as [batch, ..., channels].
+Tensor ChannelsLast(OnnxNodeReader& r, const OnnxValue& x) {
+  std::vector<Axes> parts(x.axes.begin() + 2, x.axes.end());
+  parts.push_back(x.axes[1]);
+  return r.Arranged(x, parts);
+}
+
+// UNIMPLEMENTED: they have too many places.
+absl::StatusOr<int64_t> PlacesOf(const std::vector<Window>& windows) {
+  int64_t places = 1;
+  for (const Window& window : windows) {
+    places *= window.width;
+    if (places > kMostPlaces) {
+      return absl::UnimplementedError(
+          absl::StrCat("windows of more than ", kMostPlaces, " places"));
+    }
+  }
+  return places;
+}
+
 // [batch, counts..., places * channels]: what each window holds, the channels of a place together,
 // the places in the order of the kernel's numbers.
 Tensor WindowsSideBySide(OnnxNodeReader& r, const OnnxValue& x, const std::vector<Window>& windows,
                          double pad) {
-  std::vector<Axes> parts(x.axes.begin() + 2, x.axes.end());
-  parts.push_back(x.axes[1]);
-  Tensor rows = r.Arranged(x, parts);
+  Tensor rows = ChannelsLast(r, x);
   for (size_t k = 0; k < windows.size(); ++k) {
     rows = Padded(r, rows, static_cast<int>(k) + 1, windows[k].before, windows[k].after, pad);
   }
@@ -126,7 +137,7 @@ Tensor WindowsSideBySide(OnnxNodeReader& r, const OnnxValue& x, const std::vecto
     places = std::move(next);
   }
   if (places.size() == 1) return places[0];
-  return r.Layer("Concat", places, Options().Set("axis", static_cast<double>(parts.size())));
+  return r.Layer("Concat", places, Options().Set("axis", static_cast<double>(windows.size() + 1)));
 }
 
 // [batch, counts..., channels] as [batch, channels, counts...].
@@ -198,8 +209,7 @@ absl::Status ReadConv(OnnxNodeReader& r) {
   }
   TESSERA_ASSIGN_OR_RETURN(const std::vector<Window> windows,
                            WindowsOf(r, x, {kernel.begin() + 2, kernel.end()}));
-  const int64_t places = std::accumulate(kernel.begin() + 2, kernel.end(), int64_t{1},
-                                         [](int64_t a, int64_t b) { return a * b; });
+  TESSERA_ASSIGN_OR_RETURN(const int64_t places, PlacesOf(windows));
   const auto last = static_cast<int>(windows.size()) + 1;
   std::vector<Tensor> convolved;
   for (int64_t g = 0; g < groups; ++g) {
@@ -235,22 +245,29 @@ absl::Status ReadPool(OnnxNodeReader& r) {
   if (!max && padded && r.Int("count_include_pad", 0) == 0) {
     return absl::UnimplementedError("averages that leave out what is padded");
   }
-  constexpr double kLeast = -std::numeric_limits<float>::max();
-  const Tensor wide = WindowsSideBySide(r, x, windows, max ? kLeast : 0);
-  const int64_t channels = r.DimsOf(x)[1];
-  Shape apart, done;
-  for (const Window& window : windows) {
-    apart.Append(window.count);
-    done.Append(window.count);
+  // [batch, ..., channels], of which these axes are reduced.
+  Tensor wide;
+  std::vector<int64_t> over;
+  Shape done;
+  for (const Window& window : windows) done.Append(window.count);
+  done.Append(r.DimsOf(x)[1]);
+  const bool whole = std::all_of(windows.begin(), windows.end(), [&](const Window& window) {
+    return window.width == r.DimsOf(x)[static_cast<size_t>(&window - windows.data()) + 2];
+  });
+  if (whole && !padded) {
+    wide = ChannelsLast(r, x);
+    for (size_t k = 0; k < windows.size(); ++k) over.push_back(static_cast<int64_t>(k) + 1);
+  } else {
+    TESSERA_ASSIGN_OR_RETURN(const int64_t places, PlacesOf(windows));
+    constexpr double kLeast = -std::numeric_limits<float>::max();
+    Shape apart = done;
+    apart.set_dim(windows.size(), places);
+    apart.Append(done.last());
+    wide = r.Reshaped(WindowsSideBySide(r, x, windows, max ? kLeast : 0), apart);
+    over = {static_cast<int64_t>(windows.size()) + 1};
   }
-  apart.Append(r.shape(wide).dim(windows.size()) / channels);
-  apart.Append(channels);
-  done.Append(channels);
-  const Tensor reduced =
-      r.Layer(max ? "ReduceMax" : "ReduceMean", {r.Reshaped(wide, apart)},
-              Options()
-                  .Set("axes", std::vector<int64_t>{static_cast<int64_t>(windows.size()) + 1})
-                  .Set("keepdims", true));
+  const Tensor reduced = r.Layer(max ? "ReduceMax" : "ReduceMean", {wide},
+                                 Options().Set("axes", over).Set("keepdims", true));
   r.Set(ChannelsFirst(r.Reshaped(reduced, done), windows.size()));
   return absl::OkStatus();
 }
