@@ -179,6 +179,7 @@ class TableTier {
   ColdKey PlaceOf(uint64_t key) const;
   // `from_disk` of them were counted there.
   void Added(uint64_t rows, uint64_t from_disk);
+  // Memory has so many rows fewer.
   void FreedMemory(uint64_t rows);
   // Are gone from memory, and are not on disk.
   void Gone(uint64_t rows);

@@ -19,7 +19,8 @@ except ImportError as missing:
     print(f"skipped: {missing}; deploy/install-dependencies --ci installs it")
     sys.exit(77)
 
-from onnx_forms import BATCH, CASES, DENSE, DIM, FIELDS, REFUSED, Network
+from onnx_forms import CASES, REFUSED
+from onnx_network import BATCH, DENSE, DIM, FIELDS, Network
 
 READ = sys.argv.pop(1)
 TOLERANCE = 1e-5

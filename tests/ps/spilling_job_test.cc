@@ -124,6 +124,13 @@ class SpillingJobTest : public testing::Test {
     }
     for (std::thread& rank : ranks) rank.join();
   }
+  // All rows of the first table.
+  static void PullAll(JobShard& shard) {
+    std::vector<uint64_t> keys(kKeys);
+    std::iota(keys.begin(), keys.end(), 0);
+    PendingPull pull(shard, PullOf(0, 0, {{0, keys}}));
+    EXPECT_OK(pull.status());
+  }
   // Rows that are seldom used go, and may come again.
   static v1::OpenJobRequest ExpiringJob() {
     v1::OpenJobRequest job = TestJob();
@@ -423,13 +430,8 @@ TEST_F(SpillingJobTest, MetricsSayWhatIsInMemoryAndWhatTheDiskDoes) {
   const auto opened = jobs.Open(job);
   ASSERT_OK(opened);
   const std::shared_ptr<JobShard> shard = *opened;
-  std::vector<uint64_t> keys(kKeys);
-  std::iota(keys.begin(), keys.end(), 0);
   const std::string adam = "{job=\"" + shard->request().job_id() + "\",table=\"adam\"}";
-  for (int i = 0; i < 3; ++i) {
-    PendingPull pull(*shard, PullOf(0, 0, {{0, keys}}));
-    ASSERT_OK(pull.status());
-  }
+  for (int i = 0; i < 3; ++i) PullAll(*shard);
   EXPECT_EQ(value("tessera_ps_memory_bytes{of=\"limit\"}"), AllRowBytes() / 10);
   EXPECT_GT(value("tessera_ps_memory_bytes{of=\"rows\"}"), 0);
   EXPECT_LE(value("tessera_ps_memory_bytes{of=\"rows\"}"), AllRowBytes());
@@ -446,16 +448,10 @@ TEST_F(SpillingJobTest, RowsThatLeaveOrComeCountOnceMeanwhile) {
   ShardedJob cluster(TestJob(), 1, files, clock_, spill.get());
   ASSERT_OK(cluster.status());
   JobShard& shard = cluster.shard(0);
-  std::vector<uint64_t> keys(kKeys);
-  std::iota(keys.begin(), keys.end(), 0);
-  const auto pull_all = [&shard, &keys] {
-    PendingPull pull(shard, PullOf(0, 0, {{0, keys}}));
-    EXPECT_OK(pull.status());
-  };
-  pull_all();
+  PullAll(shard);
   std::atomic<bool> done = false;
   std::thread pulls([&] {
-    for (int i = 0; i < 5; ++i) pull_all();
+    for (int i = 0; i < 5; ++i) PullAll(shard);
     done = true;
   });
   uint64_t reads = 0;

@@ -164,8 +164,8 @@ absl::Status ReadInputs(const v1::ModelSpec& model, const ModelInputs& offered,
                     std::all_of(value.floats.begin(), value.floats.end(),
                                 [](float number) { return std::isfinite(number); });
     value.source = tensor.name();
-    // Exporters merge what is equal, such as ones that layers begin with.
     value.read_once = value.trained && read[tensor.name()] == 1;
+    // Exporters merge what is equal, such as ones that layers begin with.
     value.in_forms = value.trained && several.contains(tensor.name()) &&
                      value.floats.size() <= OnnxNodeReader::kMostUnbatched &&
                      std::adjacent_find(value.floats.begin(), value.floats.end(),

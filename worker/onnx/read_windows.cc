@@ -116,14 +116,19 @@ absl::StatusOr<int64_t> PlacesOf(const std::vector<Window>& windows) {
   return places;
 }
 
-// [batch, counts..., places * channels]: what each window holds, the channels of a place together,
-// the places in the order of the kernel's numbers.
-Tensor WindowsSideBySide(OnnxNodeReader& r, const OnnxValue& x, const std::vector<Window>& windows,
-                         double pad) {
+// [batch, ..., channels] of x, each axis with what its windows want beyond its ends.
+Tensor PaddedRows(OnnxNodeReader& r, const OnnxValue& x, const std::vector<Window>& windows,
+                  double pad) {
   Tensor rows = ChannelsLast(r, x);
   for (size_t k = 0; k < windows.size(); ++k) {
     rows = Padded(r, rows, static_cast<int>(k) + 1, windows[k].before, windows[k].after, pad);
   }
+  return rows;
+}
+
+// [batch, counts..., places * channels] of PaddedRows: what each window holds, the channels of a
+// place together, the places in the order of the kernel's numbers.
+Tensor WindowsSideBySide(OnnxNodeReader& r, Tensor rows, const std::vector<Window>& windows) {
   std::vector<Tensor> places = {rows};
   for (size_t k = 0; k < windows.size(); ++k) {
     const Window& window = windows[k];
@@ -211,15 +216,12 @@ absl::Status ReadConv(OnnxNodeReader& r) {
                            WindowsOf(r, x, {kernel.begin() + 2, kernel.end()}));
   TESSERA_ASSIGN_OR_RETURN(const int64_t places, PlacesOf(windows));
   const auto last = static_cast<int>(windows.size()) + 1;
+  const Tensor rows = PaddedRows(r, x, windows, 0);
   std::vector<Tensor> convolved;
   for (int64_t g = 0; g < groups; ++g) {
-    OnnxValue channels = x;
-    if (groups > 1) {
-      const int axis = r.OneAxis(channels, 1);
-      channels.tensor = Sliced(r, channels.tensor, axis, g * kernel[1], (g + 1) * kernel[1]);
-    }
+    const Tensor of_group = Strided(r, rows, last, g * kernel[1], 1, kernel[1]);
     TESSERA_ASSIGN_OR_RETURN(convolved.emplace_back(),
-                             GroupConvolved(r, WindowsSideBySide(r, channels, windows, 0), places,
+                             GroupConvolved(r, WindowsSideBySide(r, of_group, windows), places,
                                             {g, groups, kernel[0] / groups, kernel[1]}));
   }
   const Tensor all =
@@ -263,7 +265,8 @@ absl::Status ReadPool(OnnxNodeReader& r) {
     Shape apart = done;
     apart.set_dim(windows.size(), places);
     apart.Append(done.last());
-    wide = r.Reshaped(WindowsSideBySide(r, x, windows, max ? kLeast : 0), apart);
+    const Tensor rows = PaddedRows(r, x, windows, max ? kLeast : 0);
+    wide = r.Reshaped(WindowsSideBySide(r, rows, windows), apart);
     over = {static_cast<int64_t>(windows.size()) + 1};
   }
   const Tensor reduced = r.Layer(max ? "ReduceMax" : "ReduceMean", {wide},

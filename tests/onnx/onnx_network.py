@@ -1,0 +1,64 @@
+"""What networks of onnx.helper are written with, of dense [batch, 3] and vectors [batch, 4, 8]; and the list of them, CASES."""
+import numpy
+from onnx import TensorProto, helper, numpy_helper
+
+BATCH, DENSE, FIELDS, DIM = 5, 3, 4, 8
+CASES = []
+
+
+class Network:
+    """Nodes one after another; a method named like an op adds one and returns the name of its output."""
+
+    def __init__(self, opset):
+        self.opset, self.nodes, self.constants, self.count = opset, [], [], 0
+        self.random = numpy.random.default_rng(1)
+        self.dense, self.vectors = "dense", "vectors"
+
+    def name(self):
+        self.count += 1
+        return f"t{self.count}"
+
+    def __getattr__(self, op):
+        def add(*inputs, outputs=1, **attributes):
+            names = [self.name() for _ in range(outputs)]
+            self.nodes.append(helper.make_node(op, list(inputs), names, **attributes))
+            return names[0] if outputs == 1 else names
+
+        return add
+
+    def numbers(self, values):
+        name = self.name()
+        self.constants.append(numpy_helper.from_array(values, name))
+        return name
+
+    def ints(self, *values):
+        return self.numbers(numpy.array(values, dtype=numpy.int64))
+
+    def int(self, value):
+        return self.numbers(numpy.array(value, dtype=numpy.int64))
+
+    def float(self, value):
+        return self.numbers(numpy.array(value, dtype=numpy.float32))
+
+    def drawn(self, *dims, scale=0.5):
+        return self.numbers((self.random.standard_normal(dims) * scale).astype(numpy.float32))
+
+    def batch(self):
+        return self.Shape(self.vectors, start=0, end=1)
+
+    def flat(self):  # [batch, 35]
+        return self.Concat(self.dense, self.Flatten(self.vectors), axis=1)
+
+    def model(self, output):
+        value = lambda name, *dims: helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", *dims])
+        graph = helper.make_graph(self.nodes, "case", [value("dense", DENSE), value("vectors", FIELDS, DIM)],
+                                  [helper.make_tensor_value_info(output, TensorProto.FLOAT, None)], self.constants)
+        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", self.opset)], ir_version=9)
+
+
+def case(opset=17):
+    def register(build):
+        CASES.append((build.__name__, opset, build))
+        return build
+
+    return register
