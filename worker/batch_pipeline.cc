@@ -94,7 +94,7 @@ void BatchPipeline::Ready(std::unique_ptr<PreparedBatch> batch) {
 void BatchPipeline::Run(size_t thread) {
   while (std::unique_ptr<PreparedBatch> batch = Begin()) {
     steps_.fill(thread, batch.get());
-    if (!AwaitTurn(batch->index)) return;
+    if (!AwaitTurn(batch->index)) return Recycle(std::move(batch));
     if (steps_.place) steps_.place(batch.get());
     Placed();
     if (steps_.finish) steps_.finish(batch.get());

@@ -5,6 +5,7 @@
 #include <set>
 #include <vector>
 
+#include "absl/synchronization/blocking_counter.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "gtest/gtest.h"
@@ -102,6 +103,23 @@ TEST(BatchPipeline, TakesAndGivesBackTheMemoryOfBatches) {
   }  // with some that nobody has taken
   EXPECT_GE(spare.size(), batches);
   for (const auto& batch : spare) EXPECT_NE(batch, nullptr);
+}
+
+TEST(BatchPipeline, GivesBackABatchThatWaitsForItsTurnInTheEnd) {
+  SpareBatches spare;
+  absl::BlockingCounter begun(2);
+  {
+    BatchPipeline pipeline(0, 100, 2,
+                           {.fill =
+                                [&](size_t, PreparedBatch* batch) {
+                                  begun.DecrementCount();
+                                  // The second waits for it beyond the end.
+                                  if (batch->index == 0) absl::SleepFor(absl::Milliseconds(50));
+                                }},
+                           &spare);
+    begun.Wait();
+  }
+  EXPECT_EQ(spare.size(), 2u);
 }
 
 TEST(BatchPipeline, CanBeDroppedHalfWay) {
