@@ -5,6 +5,7 @@ CASES are read and give what onnxruntime gives, REFUSED are not and say why; tes
 import numpy
 from onnx import TensorProto, helper
 
+import onnx_control_flow
 import onnx_parameters  # noqa: F401  adds its cases
 from onnx_network import BATCH, CASES, DENSE, DIM, FIELDS, case
 
@@ -376,6 +377,46 @@ def memory_in_two_directions(n):
     return n.Concat(*[n.Flatten(p) for p in parts], axis=1)
 
 
+def states_first(n, *widths):
+    """[1, batch, width] each, computed of the samples."""
+    return [n.Unsqueeze(n.Tanh(n.MatMul(n.dense, n.drawn(DENSE, width))), n.ints(0)) for width in widths]
+
+
+@case()
+def recurrences_with_a_first_state(n):
+    first = n.Transpose(n.vectors, perm=[1, 0, 2])
+    start, hidden, memory = states_first(n, 6, 5, 5)
+    gru = n.GRU(first, n.drawn(1, 18, DIM), n.drawn(1, 18, 6), n.drawn(1, 36), "", start, outputs=2, hidden_size=6, linear_before_reset=1)
+    lstm = n.LSTM(first, n.drawn(1, 20, DIM), n.drawn(1, 20, 5), n.drawn(1, 40), "", hidden, memory, outputs=3, hidden_size=5)
+    both = n.GRU(first, n.drawn(2, 18, DIM), n.drawn(2, 18, 6), "", "", n.Concat(start, start, axis=0), outputs=2, hidden_size=6,
+                 linear_before_reset=1, direction="bidirectional")
+    parts = [n.Transpose(t, perm=[2, 0, 1, 3]) for t in (gru[0], lstm[0], both[0])]
+    parts += [n.Transpose(t, perm=[1, 0, 2]) for t in (gru[1], lstm[1], lstm[2], both[1])]
+    return n.Concat(*[n.Flatten(p) for p in parts], axis=1)
+
+
+@case()
+def recurrence_that_resets_first(n):
+    """As ONNX has it unless told otherwise; with lengths that are those of all."""
+    first = n.Transpose(n.vectors, perm=[1, 0, 2])
+    lengths = n.Expand(n.numbers(numpy.array(FIELDS, dtype=numpy.int32)), n.batch())
+    all_, last = n.GRU(first, n.drawn(1, 18, DIM), n.drawn(1, 18, 6), n.drawn(1, 36), lengths, outputs=2, hidden_size=6)
+    back = n.GRU(first, n.drawn(1, 9, DIM), n.drawn(1, 9, 3), n.numbers(numpy.zeros((1, 18), dtype=numpy.float32)), outputs=1, hidden_size=3,
+                 direction="reverse")
+    parts = [n.Transpose(t, perm=[2, 0, 1, 3]) for t in (all_, back)] + [n.Transpose(last, perm=[1, 0, 2])]
+    return n.Concat(*[n.Flatten(p) for p in parts], axis=1)
+
+
+@case()
+def simple_recurrences(n):
+    first = n.Transpose(n.vectors, perm=[1, 0, 2])
+    all_, last = n.RNN(first, n.drawn(1, 6, DIM), n.drawn(1, 6, 6), n.drawn(1, 12), "", states_first(n, 6)[0], outputs=2, hidden_size=6)
+    both = n.RNN(first, n.drawn(2, 5, DIM), n.drawn(2, 5, 5), outputs=2, hidden_size=5, direction="bidirectional",
+                 activations=["Relu", "Sigmoid"])
+    parts = [n.Transpose(t, perm=[2, 0, 1, 3]) for t in (all_, both[0])] + [n.Transpose(t, perm=[1, 0, 2]) for t in (last, both[1])]
+    return n.Concat(*[n.Flatten(p) for p in parts], axis=1)
+
+
 @case(opset=23)
 def attention(n):
     """Heads on an axis of their own, and side by side; a mask of constants; another scale."""
@@ -404,6 +445,41 @@ def sizes_multiplied(n):
     rows = n.Reshape(n.ReduceProd(n.Slice(n.Shape(n.vectors), n.ints(0), n.ints(2)), keepdims=0), n.ints(-1))
     x = n.MatMul(n.Reshape(n.vectors, n.Concat(rows, n.ints(DIM), axis=0)), n.drawn(DIM, 3))
     return n.Reshape(x, n.ints(-1, FIELDS, 3))
+
+
+@case()
+def known_numbers(n):
+    """What is computed of numbers of the file alone, and of the batch's size."""
+    like = n.Expand(n.numbers(numpy.array(True)), n.Shape(n.vectors))
+    causal = n.numbers(numpy.tril(numpy.ones((1, FIELDS, DIM), dtype=bool)))
+    mask = n.Cast(n.Not(n.And(like, causal)), to=TensorProto.FLOAT)
+    places = n.numbers(numpy.array([[0, 2], [3, -1]]))
+    chosen = n.MatMul(n.Reshape(n.OneHot(places, n.int(FIELDS), n.numbers(numpy.array([-0.5, 1], dtype=numpy.float32))), n.ints(4, FIELDS)),
+                      n.vectors)
+    across = n.OneHot(n.ints(1, 0), n.int(DIM), n.numbers(numpy.array([0.0, 2.0], dtype=numpy.float32)), axis=0)
+    corner = n.MatMul(n.vectors, n.EyeLike(n.numbers(numpy.zeros((DIM, 3), dtype=numpy.float32)), k=-2))
+    whole = n.Cast(n.Mul(n.float(2.7), n.float(1)), to=TensorProto.INT64)
+    joined = n.Concat(n.Expand(n.float(0.5), n.Concat(n.batch(), n.ints(1, DIM), axis=0)),
+                      n.Expand(n.float(2), n.Concat(n.batch(), n.ints(FIELDS - 1, DIM), axis=0)), axis=1)
+    parts = [n.Mul(n.vectors, mask), chosen, n.Mul(n.MatMul(n.vectors, across), n.Cast(n.Size(n.numbers(numpy.zeros((2, 2), dtype=numpy.float32))), to=1)),
+             corner, n.Gather(n.vectors, whole, axis=1), n.Mul(n.vectors, joined)]
+    return n.Concat(*[n.Flatten(p) for p in parts], axis=1)
+
+
+@case()
+def turned_around(n):
+    first = n.Transpose(n.vectors, perm=[1, 0, 2])
+    shape = n.Shape(first)
+    lengths = n.Expand(n.Gather(shape, n.ints(0)), n.Gather(shape, n.ints(1)))
+    return n.Mul(n.vectors, n.Transpose(n.ReverseSequence(first, lengths, time_axis=0, batch_axis=1), perm=[1, 0, 2]))
+
+
+@case()
+def logarithms_of_sums(n):
+    """As Keras writes it: the largest number is taken out where it is one."""
+    most = n.ReduceMax(n.vectors, axes=[1], keepdims=1)
+    most = n.Where(n.Or(n.IsInf(most), n.IsNaN(most)), n.float(0), most)
+    return n.Add(n.Log(n.ReduceSum(n.Exp(n.Sub(n.vectors, most)), n.ints(1))), most)
 
 
 # Element by element.
@@ -443,6 +519,7 @@ def slopes_of_an_axis(n):
 
 # What cannot be read says why.
 REFUSED = {
+    **onnx_control_flow.REFUSED,
     "that would mix samples": lambda n: n.Add(n.ReduceSum(n.dense, n.ints(1), keepdims=0), n.ReduceSum(n.dense, n.ints(1))),
     "export with the batch as dynamic axis": lambda n: n.Reshape(n.vectors, n.ints(BATCH, FIELDS * DIM)),
     "is the batch's": lambda n: n.Softmax(n.vectors, axis=0),
@@ -453,7 +530,7 @@ REFUSED = {
     "in another form": lambda n: (lambda w: n.MatMul(n.MatMul(n.vectors, w), n.Transpose(w, perm=[1, 0])))(n.drawn(DIM, 2049)),
     "the batch meets a constant of 5 numbers": lambda n: n.Add(n.vectors, n.drawn(BATCH, FIELDS, DIM)),
     "[batch, 3] times [3, batch]: that would mix samples": lambda n: n.MatMul(n.dense, n.Transpose(n.dense, perm=[1, 0])),
-    "first state is not 0": lambda n: n.GRU(n.Transpose(n.vectors, perm=[1, 0, 2]), n.drawn(1, 18, DIM), n.drawn(1, 18, 6), "", "",
+    "a direction begins at [1, 6], expected [batch, 6]": lambda n: n.GRU(n.Transpose(n.vectors, perm=[1, 0, 2]), n.drawn(1, 18, DIM), n.drawn(1, 18, 6), "", "",
                                             n.drawn(1, 1, 6), outputs=2, hidden_size=6, linear_before_reset=1)[1],
     "some of its weights in common": lambda n: (lambda w: n.Concat(*[n.Flatten(n.Transpose(n.GRU(
         n.Transpose(n.vectors, perm=[1, 0, 2]), w, n.drawn(2, 18, 6), outputs=2, hidden_size=6, linear_before_reset=1,
@@ -466,6 +543,10 @@ REFUSED = {
     "ceil_mode where windows reach beyond": lambda n: n.MaxPool(n.vectors, kernel_shape=[3], strides=[2], ceil_mode=1),
     "of more than 256 places": lambda n: n.Conv(n.Reshape(n.Concat(*[n.vectors] * 40, axis=1), n.ints(0, 1, 40, 32)), n.drawn(1, 1, 32, 32)),
     "in 3 groups does not fit": lambda n: n.Conv(n.vectors, n.drawn(3, 1, 2), group=3),
-    "its whole numbers [1, 2] meet [2, 1]": lambda n: n.Reshape(n.vectors, n.Add(*(
-        n.numbers(numpy.ones(dims, dtype=numpy.int64)) for dims in ((1, 2), (2, 1))))),
+    "lengths that are known when the file is read, all of them 4": lambda n: n.ReverseSequence(
+        n.Transpose(n.vectors, perm=[1, 0, 2]), n.Expand(n.ints(3), n.batch()), time_axis=0, batch_axis=1),
+    'its activation is "Elu"': lambda n: n.RNN(n.Transpose(n.vectors, perm=[1, 0, 2]), n.drawn(1, 6, DIM), n.drawn(1, 6, 6), outputs=2,
+                                               hidden_size=6, activations=["Elu"])[1],
+    "[1, 2] meets [1, 3]": lambda n: n.Reshape(n.vectors, n.Add(*(
+        n.numbers(numpy.ones(dims, dtype=numpy.int64)) for dims in ((1, 2), (1, 3))))),
 }

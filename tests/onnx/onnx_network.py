@@ -1,4 +1,6 @@
 """What networks of onnx.helper are written with, of dense [batch, 3] and vectors [batch, 4, 8]; and the list of them, CASES."""
+import itertools
+
 import numpy
 from onnx import TensorProto, helper, numpy_helper
 
@@ -9,14 +11,26 @@ CASES = []
 class Network:
     """Nodes one after another; a method named like an op adds one and returns the name of its output."""
 
-    def __init__(self, opset):
-        self.opset, self.nodes, self.constants, self.count = opset, [], [], 0
-        self.random = numpy.random.default_rng(1)
+    def __init__(self, opset, around=None):
+        self.opset, self.nodes, self.constants = opset, [], []
+        self.names = around.names if around else itertools.count(1)
+        self.random = around.random if around else numpy.random.default_rng(1)
         self.dense, self.vectors = "dense", "vectors"
 
     def name(self):
-        self.count += 1
-        return f"t{self.count}"
+        return f"t{next(self.names)}"
+
+    def within(self):
+        """Of a graph within a node, which reads the names of this one, too."""
+        return Network(self.opset, self)
+
+    def graph(self, inputs, *outputs):
+        """This one as an attribute. Inputs and outputs are names of tensors, or numbers with their type: (name, type)."""
+        def value(given):
+            name, kind, dims = (given, TensorProto.FLOAT, None) if isinstance(given, str) else (*given, [])
+            return helper.make_tensor_value_info(name, kind, dims)
+
+        return helper.make_graph(self.nodes, self.name(), list(map(value, inputs)), list(map(value, outputs)), self.constants)
 
     def __getattr__(self, op):
         def add(*inputs, outputs=1, **attributes):

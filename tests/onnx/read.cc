@@ -7,6 +7,7 @@
 //   DIR/CASE/slope       float32 [3], written: of the squared errors' sum along a random direction
 //                        of the parameters, as the gradient has it and as differences have it; and
 //                        the sum of what the former adds up, without signs
+//   DIR/CASE/trained     float32 [1], written: how many numbers are trained
 //   DIR/CASE/error       why there is none, written
 #include <cstdio>
 #include <filesystem>
@@ -83,6 +84,7 @@ absl::Status RunCase(const std::filesystem::path& folder) {
   }
   Write(folder / "found", session.Forward());
   Write(folder / "slope", Slope(session));
+  Write(folder / "trained", {static_cast<float>(session.trained.size())});
   return absl::OkStatus();
 }
 

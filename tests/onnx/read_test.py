@@ -27,6 +27,17 @@ TOLERANCE = 1e-5
 SLOPE_TOLERANCE = 2e-3  # of sums of float32 losses, and of kinks near by
 
 
+def numbers_of(graph):
+    """Of all initializers and Constant nodes with dimensions."""
+    tensors = list(graph.initializer)
+    within = []
+    for node in graph.node:
+        within += [attribute.g for attribute in node.attribute if attribute.type == onnx.AttributeProto.GRAPH]
+        tensors += [attribute.t for attribute in node.attribute if attribute.type == onnx.AttributeProto.TENSOR]
+    sizes = [int(numpy.prod(tensor.dims)) for tensor in tensors if tensor.dims and tensor.data_type == onnx.TensorProto.FLOAT]
+    return sum(sizes) + sum(map(numbers_of, within))
+
+
 class Reads(unittest.TestCase):
     def setUp(self):
         root = tempfile.TemporaryDirectory()
@@ -78,6 +89,20 @@ class Reads(unittest.TestCase):
         for name in expected:
             with self.subTest(name):
                 self.expect(self.root / name, expected[name])
+
+    def test_rounds_of_a_loop_train_the_same_parameters(self):
+        sizes = {}
+        for name, opset, build in CASES:
+            if build.__module__ == "onnx_control_flow":
+                network = Network(opset)
+                model, _ = self.whole(network, build(network))
+                onnx.save(model, self.folder(name) / "model.onnx")
+                sizes[name] = numbers_of(model.graph)
+        self.read()
+        for name, size in sizes.items():
+            with self.subTest(name):
+                (trained,) = numpy.fromfile(self.root / name / "trained", dtype=numpy.float32)
+                self.assertLessEqual(trained, size)
 
     def test_numbers_beside_the_file_are_found(self):
         network = Network(17)

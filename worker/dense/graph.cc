@@ -256,9 +256,70 @@ void GraphBuilder::MarkTrainingOnly() {
   }
 }
 
-absl::StatusOr<std::unique_ptr<const Graph>> GraphBuilder::Build(
-    const std::vector<Output>& outputs) {
+void GraphBuilder::DropUnread(std::vector<Output>& outputs) {
+  Graph& graph = *graph_;
+  std::vector<bool> needed(graph.tensors_.size(), false);
+  for (const Output& output : outputs) {
+    if (output.tensor.index >= 0) needed[output.tensor.index] = true;
+  }
+  for (const GraphLoss& loss : graph.losses_) needed[loss.tensor] = true;
+  std::vector<GraphNode> nodes;  // the last first
+  for (; !graph.nodes_.empty(); graph.nodes_.pop_back()) {
+    GraphNode& node = graph.nodes_.back();
+    const bool is_needed = std::any_of(node.outputs.begin(), node.outputs.end(),
+                                       [&](int32_t tensor) { return needed[tensor]; });
+    if (!is_needed) continue;
+    for (const int32_t input : node.inputs) needed[input] = true;
+    for (const int32_t output : node.outputs) needed[output] = true;
+    nodes.push_back(std::move(node));
+  }
+  std::vector<int32_t> place(graph.tensors_.size(), -1);
+  std::vector<GraphTensor> tensors;
+  for (size_t t = 0; t < place.size(); ++t) {
+    if (!needed[t] && graph.tensors_[t].producer >= 0) continue;
+    place[t] = static_cast<int32_t>(tensors.size());
+    tensors.push_back(std::move(graph.tensors_[t]));
+  }
+  graph.tensors_ = std::move(tensors);
+  const std::vector<GraphParameter> parameters = std::exchange(graph.parameters_, {});
+  std::vector<int32_t> parameter_place(parameters.size(), -1);
+  std::vector<std::string> owners(parameters.size());  // nodes
+  graph.trained_floats_ = graph.statistics_floats_ = 0;
+  for (auto it = nodes.rbegin(); it != nodes.rend(); ++it) {
+    GraphNode& node = *it;
+    for (int32_t& input : node.inputs) input = place[input];
+    for (int32_t& output : node.outputs) {
+      output = place[output];
+      graph.tensors_[output].producer = static_cast<int32_t>(graph.nodes_.size());
+    }
+    // Whose owner is left out belong to the first that shared them.
+    node.parameters_of.clear();
+    for (int32_t& index : node.parameters) {
+      int32_t& at = parameter_place[index];
+      if (at >= 0) {
+        node.parameters_of = owners[index];
+      } else {
+        owners[index] = node.name;
+        at = static_cast<int32_t>(graph.parameters_.size());
+        graph.parameters_.push_back(parameters[index]);
+        GraphParameter& parameter = graph.parameters_.back();
+        uint64_t& total = parameter.spec.trained ? graph.trained_floats_ : graph.statistics_floats_;
+        parameter.offset = total;
+        total += parameter.floats;
+      }
+      index = at;
+    }
+    graph.nodes_.push_back(std::move(node));
+  }
+  for (Output& output : outputs) {
+    if (output.tensor.index >= 0) output.tensor.index = place[output.tensor.index];
+  }
+  for (GraphLoss& loss : graph.losses_) loss.tensor = place[loss.tensor];
+}
+
+absl::StatusOr<std::unique_ptr<const Graph>> GraphBuilder::Build(std::vector<Output> outputs) {
   TESSERA_RETURN_IF_ERROR(status_);
+  if (leaves_out_unread_) DropUnread(outputs);
   std::vector<std::string> names;
   std::vector<int32_t> viewed;
   // Each end has its gradient written by one loss.

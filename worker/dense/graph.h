@@ -116,6 +116,9 @@ class GraphBuilder {
   const Shape& shape(Tensor tensor) const;
   std::vector<std::string> TensorNames() const;
 
+  // From here on nodes that no output needs are left out, instead of being an error.
+  void LeaveOutUnread() { leaves_out_unread_ = true; }
+
   // Makes `status` the builder's error unless it has one.
   void Fail(absl::Status status);
   // Puts `status` in the place of the builder's error, to add context.
@@ -131,7 +134,7 @@ class GraphBuilder {
   // The graph with these outputs, one or more; the builder is spent. INVALID_ARGUMENT: the first
   // error; an output or a loss of another shape, or the same as an earlier one; a node that nothing
   // reads.
-  absl::StatusOr<std::unique_ptr<const Graph>> Build(const std::vector<Output>& outputs);
+  absl::StatusOr<std::unique_ptr<const Graph>> Build(std::vector<Output> outputs);
   // One output, [batch, 1].
   absl::StatusOr<std::unique_ptr<const Graph>> Build(Tensor output) {
     return Build({{output, false, "the model"}});
@@ -147,12 +150,15 @@ class GraphBuilder {
   absl::Status ShareParameters(const std::string& of, GraphNode& node) const;
   absl::Status CheckOutput(const Output& output) const;
   void MarkTrainingOnly();
+  // Tensors and nodes that are left out, and parameters that nothing else has; the others move up.
+  void DropUnread(std::vector<Output>& outputs);
   // The tensor whose memory it is a view of, or itself.
   int32_t Viewed(int32_t tensor) const;
 
   std::unique_ptr<Graph> graph_ = std::make_unique<Graph>();
   absl::flat_hash_map<std::string, int32_t> by_name_;
   absl::Status status_;
+  bool leaves_out_unread_ = false;
 };
 
 }  // namespace tessera::worker

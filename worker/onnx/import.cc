@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <deque>
 #include <functional>
 #include <map>
-#include <optional>
 #include <set>
 #include <utility>
 
@@ -13,17 +13,13 @@
 #include "absl/strings/str_join.h"
 #include "common/status_macros.h"
 #include "worker/dense/layers.h"
+#include "worker/onnx/onnx_graph.h"
 #include "worker/onnx/onnx_proto.h"
 
 namespace tessera::worker {
 namespace {
 
 using Values = std::map<std::string, OnnxValue>;
-
-std::string NameOf(const onnx::NodeProto& node) {
-  return absl::StrCat("node \"", node.name().empty() ? node.output(0) : node.name(), "\" (",
-                      node.op_type(), ")");
-}
 
 // The names of the file's inputs in the job, where model.options.inputs gives them.
 absl::StatusOr<std::map<std::string, std::string>> InputNamesOf(const v1::ModelSpec& model) {
@@ -75,41 +71,24 @@ absl::StatusOr<std::vector<Target>> TargetsOf(const v1::ModelSpec& model,
                                                  "); name one in model.output"));
 }
 
-// The nodes that the outputs need, in the file's order, which is one of computation.
-absl::StatusOr<std::vector<const onnx::NodeProto*>> NeededNodes(
-    const onnx::GraphProto& graph, const std::vector<Target>& targets) {
-  std::set<std::string> needed, made;
-  for (const Target& target : targets) needed.insert(target.name);
-  std::vector<const onnx::NodeProto*> nodes;
-  for (int i = graph.node_size() - 1; i >= 0; --i) {
-    const onnx::NodeProto& node = graph.node(i);
-    if (node.output_size() == 0) continue;
-    const bool used = std::any_of(node.output().begin(), node.output().end(),
-                                  [&](const std::string& name) { return needed.count(name) > 0; });
-    if (!used) continue;
-    made.insert(node.output().begin(), node.output().end());
-    for (const std::string& input : node.input()) {
-      if (!input.empty()) needed.insert(input);
-    }
-    nodes.push_back(&node);
+// Each is made by a node.
+absl::Status CheckTargets(const std::vector<Target>& targets, const onnx::GraphProto& graph) {
+  std::vector<std::string> known;
+  for (const onnx::NodeProto& node : graph.node()) {
+    known.insert(known.end(), node.output().begin(), node.output().end());
   }
   for (const Target& target : targets) {
-    if (made.count(target.name) > 0) continue;
-    std::vector<std::string> known;
-    for (const onnx::NodeProto& node : graph.node()) {
-      known.insert(known.end(), node.output().begin(), node.output().end());
-    }
+    if (std::count(known.begin(), known.end(), target.name) > 0) continue;
     if (known.size() > 20) known.resize(20);
     return absl::InvalidArgumentError(absl::StrCat("no node makes the output \"", target.name, "\"",
                                                    KnownNames(target.name, known)));
   }
-  std::reverse(nodes.begin(), nodes.end());
-  return nodes;
+  return absl::OkStatus();
 }
 
 absl::Status CheckOps(const std::vector<const onnx::NodeProto*>& nodes) {
   std::set<std::string> unknown;
-  for (const onnx::NodeProto* node : nodes) {
+  for (const onnx::NodeProto* node : WithThoseWithin(nodes)) {
     const bool standard = node->domain().empty() || node->domain() == "ai.onnx";
     if (standard && FindOnnxRead(node->op_type()) != nullptr) continue;
     unknown.insert(standard ? node->op_type() : absl::StrCat(node->domain(), ".", node->op_type()));
@@ -149,10 +128,13 @@ absl::Status ReadInputs(const v1::ModelSpec& model, const ModelInputs& offered,
                         const std::vector<const onnx::NodeProto*>& nodes, GraphBuilder& graph,
                         Values* values) {
   TESSERA_ASSIGN_OR_RETURN(const auto names, InputNamesOf(model));
-  const std::set<std::string> several = InSeveralForms(nodes);
+  std::deque<onnx::NodeProto> made;
+  const std::set<std::string> several = InSeveralForms(Unfolded(nodes, made));
   std::map<std::string, int> read;  // how often
   for (const onnx::NodeProto* node : nodes) {
     for (const std::string& name : node->input()) ++read[name];
+    if (GraphsWithin(*node).empty()) continue;
+    for (const std::string& name : NamesRead({node})) read[name] += 2;  // in every round
   }
   for (const onnx::TensorProto& tensor : file.initializer()) {
     if (read.count(tensor.name()) == 0) continue;
@@ -191,23 +173,6 @@ absl::Status ReadInputs(const v1::ModelSpec& model, const ModelInputs& offered,
   return absl::OkStatus();
 }
 
-absl::Status ReadNode(const onnx::NodeProto& node, int64_t opset,
-                      const std::set<std::string>& wanted, GraphBuilder& graph, Values* values,
-                      ParameterStarts* starts) {
-  for (const std::string& input : node.input()) {
-    if (!input.empty() && values->count(input) == 0) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("reads \"", input, "\", which nothing before it makes"));
-    }
-  }
-  OnnxNodeReader reader(node, opset, wanted, *values, *starts, graph);
-  const std::optional<absl::Status> known = ReadKnown(reader);
-  if (!known.has_value()) TESSERA_RETURN_IF_ERROR(TakeParametersUnbatched(reader));
-  const absl::Status read = known.has_value() ? *known : FindOnnxRead(node.op_type())(reader);
-  // What the graph found wrong comes first.
-  return graph.status().ok() ? read : graph.status();
-}
-
 // What the file calls [batch], [batch, 1] or [batch, classes].
 absl::StatusOr<Tensor> OutputOf(const OnnxValue& made, OnnxNodeReader reader) {
   if (made.kind != OnnxValue::Kind::kTensor || made.IsUnbatched()) {
@@ -234,23 +199,22 @@ absl::StatusOr<std::vector<Tensor>> Build(const v1::ModelSpec& model, const Mode
       file.graph().node_size() == 0) {
     return absl::InvalidArgumentError("is no ONNX model, or one without nodes");
   }
-  int64_t opset = 1;
+  OnnxNetwork network{.graph = graph, .starts = *starts};
   for (const auto& set : file.opset_import()) {
-    if (set.domain().empty() || set.domain() == "ai.onnx") opset = set.version();
+    if (set.domain().empty() || set.domain() == "ai.onnx") network.opset = set.version();
   }
   TESSERA_ASSIGN_OR_RETURN(const std::vector<Target> targets, TargetsOf(model, file.graph()));
-  TESSERA_ASSIGN_OR_RETURN(const auto nodes, NeededNodes(file.graph(), targets));
+  TESSERA_RETURN_IF_ERROR(CheckTargets(targets, file.graph()));
+  HoistConstants(*file.mutable_graph());
+  std::vector<std::string> names;
+  for (const Target& target : targets) names.push_back(target.name);
+  const std::vector<const onnx::NodeProto*> nodes = NeededNodes(file.graph(), names);
   TESSERA_RETURN_IF_ERROR(CheckOps(nodes));
-  Values values;
-  TESSERA_RETURN_IF_ERROR(ReadInputs(model, inputs, file.graph(), nodes, graph, &values));
-  std::set<std::string> wanted;
-  for (const Target& target : targets) wanted.insert(target.name);
+  TESSERA_RETURN_IF_ERROR(ReadInputs(model, inputs, file.graph(), nodes, graph, &network.values));
+  OnnxScope scope{.wanted = NamesRead(nodes)};
+  scope.wanted.insert(names.begin(), names.end());
   for (const onnx::NodeProto* node : nodes) {
-    wanted.insert(node->input().begin(), node->input().end());
-  }
-  for (const onnx::NodeProto* node : nodes) {
-    const absl::Status read = ReadNode(*node, opset, wanted, graph, &values, starts);
-    if (!read.ok()) return WithContext(read, NameOf(*node));
+    TESSERA_RETURN_IF_ERROR(ReadOnnxNode(OnnxNodeReader(*node, scope, network)));
   }
   for (const onnx::NodeProto* node : nodes) {
     for (const Target& target : targets) {
@@ -268,8 +232,8 @@ absl::StatusOr<std::vector<Tensor>> Build(const v1::ModelSpec& model, const Mode
     const auto maker = std::find_if(nodes.begin(), nodes.end(), [&](const onnx::NodeProto* node) {
       return std::count(node->output().begin(), node->output().end(), target.name) > 0;
     });
-    const absl::StatusOr<Tensor> output = OutputOf(
-        values.at(target.name), OnnxNodeReader(**maker, opset, wanted, values, *starts, graph));
+    const absl::StatusOr<Tensor> output =
+        OutputOf(network.values.at(target.name), OnnxNodeReader(**maker, scope, network));
     if (!output.ok()) {
       return WithContext(output.status(), absl::StrCat("the output \"", target.name, "\""));
     }
@@ -284,7 +248,10 @@ std::vector<Tensor> BuildOnnx(const v1::ModelSpec& model, const ModelInputs& inp
                               absl::string_view file, GraphBuilder& graph,
                               ParameterStarts* starts) {
   absl::StatusOr<std::vector<Tensor>> output = Build(model, inputs, file, graph, starts);
-  if (output.ok()) return *std::move(output);
+  if (output.ok()) {
+    graph.LeaveOutUnread();  // such as what the last round of a loop makes for the next one
+    return *std::move(output);
+  }
   graph.Replace(WithContext(Printable(output.status()),
                             absl::StrCat("model.onnx_file (", model.onnx_file(), ")")));
   return {};

@@ -52,7 +52,7 @@ size_t OnnxValue::batch_axis() const {
 }
 
 bool OnnxValue::HasBatch() const {
-  return kind == Kind::kFloats && std::any_of(dims.begin(), dims.end(), IsBatch);
+  return kind != Kind::kTensor && std::any_of(dims.begin(), dims.end(), IsBatch);
 }
 
 std::string DimsText(const std::vector<int64_t>& dims) {

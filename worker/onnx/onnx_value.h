@@ -29,8 +29,8 @@ struct OnnxValue {
   // parameters alone the batch is nowhere: every sample has the same. An axis of size 1 may be
   // missing there, since a tensor has one besides the batch and a number of ONNX has none.
   std::vector<Axes> axes;
-  // Of kFloats and kInts; empty: one number. Floats may have the batch among them, the same numbers
-  // for every sample.
+  // Of kFloats and kInts; empty: one number. The batch may be among them: the same numbers for
+  // every sample.
   std::vector<int64_t> dims;
   std::vector<float> floats;
   std::vector<int64_t> ints;  // the batch's size among them: BatchTimes
@@ -56,7 +56,7 @@ struct OnnxValue {
   size_t batch_axis() const;
   // Whether it was computed of parameters alone.
   bool IsUnbatched() const { return kind == Kind::kTensor && batch_axis() == axes.size(); }
-  // Whether its dimensions have the batch; of kFloats.
+  // Whether its dimensions have the batch; of what is known.
   bool HasBatch() const;
 };
 

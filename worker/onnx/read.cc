@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "worker/onnx/onnx_graph.h"
 
 namespace tessera::worker {
 namespace {
@@ -22,10 +23,38 @@ std::vector<std::string> OutputNames(const std::string& name, size_t outputs) {
 
 }  // namespace
 
+absl::Status ReadOnnxNode(OnnxNodeReader reader) {
+  const onnx::NodeProto& node = reader.node();
+  const auto read = [&]() -> absl::Status {
+    TESSERA_RETURN_IF_ERROR(reader.CheckInputs());
+    if (const std::optional<absl::Status> known = ReadKnown(reader); known.has_value()) {
+      return *known;
+    }
+    TESSERA_RETURN_IF_ERROR(TakeParametersUnbatched(reader));
+    return FindOnnxRead(node.op_type())(reader);
+  }();
+  // What the graph found wrong comes first.
+  const bool told = !read.ok() && !GraphsWithin(node).empty();  // by the node within
+  const absl::Status found = told || reader.graph_status().ok() ? read : reader.graph_status();
+  if (found.ok()) return found;
+  return WithContext(
+      found, absl::StrCat("node \"", node.name().empty() ? node.output(0) : node.name(), "\" (",
+                          node.op_type(), ")"));
+}
+
+absl::Status OnnxNodeReader::CheckInputs() const {
+  for (const std::string& input : node_.input()) {
+    if (input.empty() || network_.values.contains(input)) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("reads \"", input, "\", which nothing before it makes"));
+  }
+  return absl::OkStatus();
+}
+
 const OnnxValue& OnnxNodeReader::in(size_t i) const {
   static const OnnxValue none = OnnxValue::OfInts({});
   if (const auto taken = unbatched_.find(i); taken != unbatched_.end()) return taken->second;
-  return Has(i) ? values_.at(node_.input(static_cast<int>(i))) : none;
+  return Has(i) ? network_.values.at(node_.input(static_cast<int>(i))) : none;
 }
 
 absl::StatusOr<OnnxValue> OnnxNodeReader::TensorIn(size_t i) {
@@ -34,7 +63,7 @@ absl::StatusOr<OnnxValue> OnnxNodeReader::TensorIn(size_t i) {
   if (in(i).HasBatch()) {
     TESSERA_ASSIGN_OR_RETURN(OnnxValue repeated, Repeated(i, in(i).dims));
     // From here on it is one.
-    return values_[node_.input(static_cast<int>(i))] = std::move(repeated);
+    return network_.values[node_.input(static_cast<int>(i))] = std::move(repeated);
   }
   return absl::UnimplementedError(
       absl::StrCat("input \"", node_.input(static_cast<int>(i)),
@@ -57,7 +86,7 @@ absl::Status OnnxNodeReader::TakeUnbatched(size_t i) {
 
 absl::StatusOr<std::vector<int64_t>> OnnxNodeReader::IntsIn(size_t i) const {
   if (!Has(i)) return absl::InvalidArgumentError(absl::StrCat("input ", i, " is missing"));
-  if (in(i).kind == OnnxValue::Kind::kInts) return in(i).ints;
+  if (in(i).kind == OnnxValue::Kind::kInts && !in(i).HasBatch()) return in(i).ints;
   return absl::UnimplementedError(absl::StrCat("input \"", node_.input(static_cast<int>(i)),
                                                "\" is no constant of whole numbers"));
 }
@@ -103,57 +132,73 @@ const Shape& OnnxNodeReader::shape(Tensor tensor) const {
     for (int i = 0; i < 64; ++i) shape->Append(1);  // more than a tensor has
     return shape;
   }();
-  return tensor.index < 0 ? *none : graph_.shape(tensor);
+  return tensor.index < 0 ? *none : network_.graph.shape(tensor);
 }
 
 void OnnxNodeReader::Set(OnnxValue value, int output) {
   const std::string& name = node_.output(output);
   if (value.source.empty()) value.source = name;
-  values_[name] = std::move(value);
+  network_.values[name] = std::move(value);
 }
 
 std::string OnnxNodeReader::NewName() const {
   std::string name = node_.output(0);
-  for (int i = 2; graph_.Find(name).index >= 0; ++i) name = absl::StrCat(node_.output(0), "_", i);
+  for (int i = 2; network_.graph.Find(name).index >= 0; ++i)
+    name = absl::StrCat(node_.output(0), "_", i);
   return name;
 }
 
 Tensor OnnxNodeReader::Layer(absl::string_view op, const std::vector<Tensor>& inputs,
                              google::protobuf::Struct options) {
-  return graph_.Add(NewName(), op, inputs, options);
+  return network_.graph.Add(NewName(), op, inputs, options);
 }
 
 std::vector<Tensor> OnnxNodeReader::Layers(absl::string_view op, const std::vector<Tensor>& inputs,
                                            google::protobuf::Struct options, size_t outputs) {
   const std::string name = NewName();
-  return graph_.AddNamed(name, op, inputs, options, OutputNames(name, outputs));
+  return network_.graph.AddNamed(name, op, inputs, options, OutputNames(name, outputs));
 }
 
 absl::StatusOr<Tensor> OnnxNodeReader::TrainedLayer(absl::string_view op,
                                                     const std::vector<Tensor>& inputs,
                                                     const google::protobuf::Struct& options,
-                                                    std::vector<Weight> weights) {
+                                                    std::vector<Weight> weights,
+                                                    const std::string& same) {
   TESSERA_ASSIGN_OR_RETURN(const std::vector<Tensor> made,
-                           TrainedLayers(op, inputs, options, std::move(weights), 1));
+                           TrainedLayers(op, inputs, options, std::move(weights), 1, same));
   return made[0];
 }
 
 absl::StatusOr<std::vector<Tensor>> OnnxNodeReader::TrainedLayers(
     absl::string_view op, const std::vector<Tensor>& inputs,
-    const google::protobuf::Struct& options, std::vector<Weight> weights, size_t outputs) {
+    const google::protobuf::Struct& options, std::vector<Weight> weights, size_t outputs,
+    const std::string& same) {
   const std::string name = NewName();
-  std::string owner;
+  std::string owner, like;
+  if (!same.empty() || !scope_.prefix.empty()) {
+    like = absl::StrCat(same.empty() ? Alike(name) : Alike(node_.output(0)), "\n", same, "\n", op,
+                        " ", options.ShortDebugString());
+    for (const Weight& weight : weights) {
+      absl::StrAppend(&like, "\n", in(weight.input).source, " ", in(weight.input).form, " ",
+                      weight.part);
+    }
+    if (const auto first = network_.owners.find(like); first != network_.owners.end()) {
+      return network_.graph.AddNamed(name, op, inputs, options, OutputNames(name, outputs),
+                                     first->second);
+    }
+  }
   size_t telling = 0, shared = 0;
   for (const Weight& weight : weights) {
     TESSERA_ASSIGN_OR_RETURN(const std::vector<float> numbers, FloatsIn(weight.input));
     const OnnxValue& value = in(weight.input);
-    OnnxValue& whole = values_.at(value.source);
+    OnnxValue& whole = network_.values.at(value.source);
     if (!weight.part.empty() && whole.trained_by.empty()) {
       whole.trained_by = name;
       whole.trained_as = kInParts;
     }
     const bool is_part = !weight.part.empty() && whole.trained_as == kInParts;
-    OnnxValue& source = is_part ? values_[absl::StrCat(value.source, "\n", weight.part)] : whole;
+    OnnxValue& source =
+        is_part ? network_.values[absl::StrCat(value.source, "\n", weight.part)] : whole;
     const bool all_alike = std::all_of(numbers.begin(), numbers.end(),
                                        [&](float number) { return number == numbers[0]; });
     // Exporters merge what is equal, such as ones and zeros that layers begin with.
@@ -180,9 +225,11 @@ absl::StatusOr<std::vector<Tensor>> OnnxNodeReader::TrainedLayers(
         absl::StrCat("has some of its weights in common with layer \"", owner, "\" and not all"));
   }
   const std::vector<Tensor> made =
-      graph_.AddNamed(name, op, inputs, options, OutputNames(name, outputs), owner);
+      network_.graph.AddNamed(name, op, inputs, options, OutputNames(name, outputs), owner);
+  if (!like.empty()) network_.owners[like] = owner.empty() ? name : owner;
   for (Weight& weight : weights) {
-    if (shared == 0) starts_[absl::StrCat(name, "/", weight.parameter)] = std::move(weight.start);
+    if (shared == 0)
+      network_.starts[absl::StrCat(name, "/", weight.parameter)] = std::move(weight.start);
   }
   return made;
 }

@@ -19,25 +19,39 @@ namespace tessera::worker {
 // Where parameters begin, by GraphParameter::name.
 using ParameterStarts = std::map<std::string, std::vector<float>>;
 
-// One node of an ONNX file on its way into the dense graph. Borrows everything.
+// A file on its way into the dense graph, as far as it has been read.
+struct OnnxNetwork {
+  int64_t opset = 1;
+  GraphBuilder& graph;
+  ParameterStarts& starts;
+  std::map<std::string, OnnxValue> values = {};  // by name
+  // Layers with weights whose like comes again, as other rounds of a loop have them: their owner.
+  std::map<std::string, std::string> owners = {};
+};
+
+// The graph that a node stands in.
+struct OnnxScope {
+  std::set<std::string> wanted;  // names that its nodes read, and its outputs
+  // Of a graph within a node: what its names begin with, and what stands for that where all rounds
+  // of a loop are alike.
+  std::string prefix = {};
+  std::string alike = {};
+};
+
+// One node of an ONNX file. Borrows everything.
 class OnnxNodeReader {
  public:
-  OnnxNodeReader(const onnx::NodeProto& node, int64_t opset, const std::set<std::string>& wanted,
-                 std::map<std::string, OnnxValue>& values, ParameterStarts& starts,
-                 GraphBuilder& graph)
-      : node_(node),
-        opset_(opset),
-        wanted_(wanted),
-        values_(values),
-        starts_(starts),
-        graph_(graph) {}
+  OnnxNodeReader(const onnx::NodeProto& node, const OnnxScope& scope, OnnxNetwork& network)
+      : node_(node), scope_(scope), network_(network) {}
 
   const onnx::NodeProto& node() const { return node_; }
-  int64_t opset() const { return opset_; }
+  int64_t opset() const { return network_.opset; }
 
   // Inputs.
   size_t inputs() const { return static_cast<size_t>(node_.input_size()); }
   bool Has(size_t i) const { return i < inputs() && !node_.input(static_cast<int>(i)).empty(); }
+  // INVALID_ARGUMENT: nothing has been set under the name of one of them.
+  absl::Status CheckInputs() const;
   // No numbers where the input is missing.
   const OnnxValue& in(size_t i) const;
   bool IsTensor(size_t i) const { return Has(i) && in(i).kind == OnnxValue::Kind::kTensor; }
@@ -119,14 +133,16 @@ class OnnxNodeReader {
   };
   // A layer with these parameters. Where another node trains the same inputs as the same, they
   // share them; UNIMPLEMENTED where one trains them as something else. Inputs whose numbers are all
-  // equal say nothing of that, and are each layer's own where no others do.
+  // equal say nothing of that, and are each layer's own where no others do. Rounds of a loop share
+  // all of theirs, as do layers of one node that are `same`; empty: alone.
   absl::StatusOr<Tensor> TrainedLayer(absl::string_view op, const std::vector<Tensor>& inputs,
                                       const google::protobuf::Struct& options,
-                                      std::vector<Weight> weights);
+                                      std::vector<Weight> weights, const std::string& same = "");
   absl::StatusOr<std::vector<Tensor>> TrainedLayers(absl::string_view op,
                                                     const std::vector<Tensor>& inputs,
                                                     const google::protobuf::Struct& options,
-                                                    std::vector<Weight> weights, size_t outputs);
+                                                    std::vector<Weight> weights, size_t outputs,
+                                                    const std::string& same = "");
 
   void Set(OnnxValue value, int output = 0);
   // `tensor` in the place of that of `form`.
@@ -134,27 +150,45 @@ class OnnxNodeReader {
     form.tensor = tensor;
     Set(std::move(form));
   }
-  const OnnxValue& out() const { return values_.at(node_.output(0)); }  // as set
+  const OnnxValue& out() const { return network_.values.at(node_.output(0)); }  // as set
+  // Graphs within the node, and nodes that are not in the file (read_control_flow.cc).
+  //
+  // Reads all that the graph's outputs need, its inputs standing for `inputs`; `part` names the
+  // graph. What the outputs stand for.
+  absl::StatusOr<std::vector<OnnxValue>> ReadWithin(const onnx::GraphProto& graph,
+                                                    const std::string& part,
+                                                    std::optional<int64_t> round,
+                                                    const std::vector<OnnxValue>& inputs);
+  // What a node without names, of one output, gives for `inputs`.
+  absl::StatusOr<OnnxValue> ReadAnother(onnx::NodeProto node, const std::vector<OnnxValue>& inputs);
+  // What the graph found wrong.
+  const absl::Status& graph_status() const { return network_.graph.status(); }
+
   // Whether somebody reads it.
   bool HasOutput(int i) const {
-    return i < node_.output_size() && wanted_.contains(node_.output(i));
+    return i < node_.output_size() && scope_.wanted.contains(node_.output(i));
   }
 
  private:
   std::string NewName() const;
 
+  // What stands for a name of this node in every round of the loops around it.
+  std::string Alike(const std::string& name) const {
+    return scope_.alike + name.substr(scope_.prefix.size());
+  }
+
   const onnx::NodeProto& node_;
-  const int64_t opset_;
-  const std::set<std::string>& wanted_;  // names that nodes read, and outputs
-  std::map<std::string, OnnxValue>& values_;
-  ParameterStarts& starts_;
-  GraphBuilder& graph_;
+  const OnnxScope& scope_;
+  OnnxNetwork& network_;
   std::map<size_t, OnnxValue> unbatched_;  // inputs
 };
 
 // Adds the layers that compute the node and sets its outputs. Errors say what is wrong with this
 // node; the caller names it.
 using OnnxRead = absl::Status (*)(OnnxNodeReader& r);
+
+// Reads the node, which errors name.
+absl::Status ReadOnnxNode(OnnxNodeReader reader);
 
 // By op type; nullptr: cannot be read.
 OnnxRead FindOnnxRead(absl::string_view op_type);
@@ -184,6 +218,19 @@ Tensor Padded(OnnxNodeReader& r, Tensor x, int axis, int64_t before, int64_t aft
 // Arithmetic of numbers that are known and stay so (read_known.cc). nullopt: it is none.
 std::optional<absl::Status> ReadKnown(OnnxNodeReader& r);
 absl::Status ReadTrilu(OnnxNodeReader& r);
+// How known numbers meet element by element.
+struct KnownBroadcast {
+  std::vector<int64_t> dims;
+  size_t size = 1;  // for a sample, where the batch is among `dims`
+
+  // Of all inputs, which are known. INVALID_ARGUMENT: sizes that are not equal or 1; UNIMPLEMENTED:
+  // more than 2^20 numbers.
+  static absl::StatusOr<KnownBroadcast> Of(const OnnxNodeReader& r);
+  // Where an operand has what the result has at `i`.
+  size_t PlaceIn(const OnnxValue& value, size_t i) const;
+};
+// Known numbers of one kind, side by side along an axis; their other dimensions are equal.
+OnnxValue JoinedKnown(const std::vector<OnnxValue>& parts, size_t axis);
 // Those places of an axis of known numbers.
 OnnxValue TakenOfKnown(const OnnxValue& value, size_t axis, const std::vector<int64_t>& places);
 
@@ -196,6 +243,12 @@ std::set<std::string> InSeveralForms(const std::vector<const onnx::NodeProto*>& 
 // Makes such parameters tensors, and those of a node that reads nothing of a sample, unless it
 // moves numbers alone or has them as weights.
 absl::Status TakeParametersUnbatched(OnnxNodeReader& r);
+
+// What has graphs within (read_control_flow.cc). UNIMPLEMENTED: which of them run, or how often,
+// depends on samples.
+absl::Status ReadIf(OnnxNodeReader& r);
+absl::Status ReadLoop(OnnxNodeReader& r);
+absl::Status ReadScan(OnnxNodeReader& r);
 
 // Over windows (read_windows.cc).
 absl::Status ReadConv(OnnxNodeReader& r);
@@ -211,6 +264,7 @@ absl::Status ReadAttention(OnnxNodeReader& r);
 absl::Status ReadCumSum(OnnxNodeReader& r);
 absl::Status ReadGru(OnnxNodeReader& r);
 absl::Status ReadLstm(OnnxNodeReader& r);
+absl::Status ReadRnn(OnnxNodeReader& r);
 
 // Over whole axes (read_reductions.cc).
 absl::Status ReadGlobalPool(OnnxNodeReader& r);
@@ -228,15 +282,22 @@ absl::Status ReadRmsNormalization(OnnxNodeReader& r);
 // Arithmetic of known whole numbers, as exporters write it about shapes (read_ints.cc).
 bool AllInts(const OnnxNodeReader& r);
 absl::Status ReadConstantOfShape(OnnxNodeReader& r);
+absl::Status ReadEyeLike(OnnxNodeReader& r);
 absl::Status ReadIntArithmetic(OnnxNodeReader& r);
 absl::StatusOr<int64_t> IntProduct(int64_t a, int64_t b);
+absl::Status ReadOneHot(OnnxNodeReader& r);
 absl::Status ReadRange(OnnxNodeReader& r);
 
 // What is written with several of our ops (read_compositions.cc).
 absl::Status ReadCelu(OnnxNodeReader& r);
+absl::Status ReadErfc(OnnxNodeReader& r);
+absl::Status ReadExpm1(OnnxNodeReader& r);
+absl::Status ReadLog1p(OnnxNodeReader& r);
 absl::Status ReadCompare(OnnxNodeReader& r);
 absl::Status ReadGelu(OnnxNodeReader& r);
 absl::Status ReadHardSwish(OnnxNodeReader& r);
+absl::Status ReadIsInf(OnnxNodeReader& r);
+absl::Status ReadIsNan(OnnxNodeReader& r);
 absl::Status ReadLogic(OnnxNodeReader& r);
 absl::Status ReadMaxMin(OnnxNodeReader& r);
 absl::Status ReadMish(OnnxNodeReader& r);
@@ -260,7 +321,9 @@ absl::Status ReadGatherNd(OnnxNodeReader& r);
 absl::Status ReadIdentity(OnnxNodeReader& r);
 absl::Status ReadPad(OnnxNodeReader& r);
 absl::Status ReadReshape(OnnxNodeReader& r);
+absl::Status ReadReverseSequence(OnnxNodeReader& r);
 absl::Status ReadShape(OnnxNodeReader& r);
+absl::Status ReadSize(OnnxNodeReader& r);
 absl::Status ReadSlice(OnnxNodeReader& r);
 absl::Status ReadSplit(OnnxNodeReader& r);
 absl::Status ReadSqueeze(OnnxNodeReader& r);

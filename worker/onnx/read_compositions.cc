@@ -1,6 +1,7 @@
 // Ops of ONNX that are written with several of ours, element by element. Truth values are 0 and 1.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
@@ -37,6 +38,24 @@ absl::Status ReadNeg(OnnxNodeReader& r) {
 
 absl::Status ReadReciprocal(OnnxNodeReader& r) {
   return SetElementwise(r, [&](Tensor x) { return r.Layer("Div", {NumberBeside(r, x, 1), x}); });
+}
+
+// Erfc, Expm1 and Log1p are TensorFlow's, which tf2onnx leaves as they are: 1 - erf(x), exp(x) - 1
+// and log(1 + x).
+absl::Status ReadErfc(OnnxNodeReader& r) {
+  return SetElementwise(r, [&](Tensor x) { return Inverse(r, r.Layer("Erf", {x})); });
+}
+
+absl::Status ReadExpm1(OnnxNodeReader& r) {
+  return SetElementwise(r, [&](Tensor x) {
+    return r.Layer("Sub", {r.Layer("Exp", {x}), NumberBeside(r, x, 1)});
+  });
+}
+
+absl::Status ReadLog1p(OnnxNodeReader& r) {
+  return SetElementwise(r, [&](Tensor x) {
+    return r.Layer("Log", {r.Layer("Add", {x, NumberBeside(r, x, 1)})});
+  });
 }
 
 // x / (1 + |x|)
@@ -157,6 +176,24 @@ absl::Status ReadCompare(OnnxNodeReader& r) {
 absl::Status ReadNot(OnnxNodeReader& r) {
   if (AllInts(r)) return ReadIntArithmetic(r);
   return SetElementwise(r, [&](Tensor x) { return Inverse(r, x); });
+}
+
+absl::Status ReadIsInf(OnnxNodeReader& r) {
+  if (r.Int("detect_negative", 1) == 0 || r.Int("detect_positive", 1) == 0) {
+    return absl::UnimplementedError("of one sign alone");
+  }
+  return SetElementwise(r, [&](Tensor x) {
+    const double most = static_cast<double>(std::numeric_limits<float>::max());
+    return IsAbove(r, r.Layer("Abs", {x}), NumberBeside(r, x, most));
+  });
+}
+
+// |x| + 1 is above 0 for all that is a number.
+absl::Status ReadIsNan(OnnxNodeReader& r) {
+  return SetElementwise(r, [&](Tensor x) {
+    const Tensor above = r.Layer("Add", {r.Layer("Abs", {x}), NumberBeside(r, x, 1)});
+    return Inverse(r, r.Layer("Step", {above}));
+  });
 }
 
 // a and b: a b; a or b: a + b - a b

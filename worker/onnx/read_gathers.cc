@@ -107,6 +107,28 @@ absl::Status SetRepeated(OnnxNodeReader& r, OnnxValue x, const std::vector<int64
   return absl::OkStatus();
 }
 
+absl::Status ConcatKnown(OnnxNodeReader& r) {
+  std::vector<OnnxValue> parts;
+  for (size_t i = 0; i < r.inputs(); ++i) {
+    parts.push_back(r.in(i));
+    if (parts[i].dims.empty()) parts[i].dims = {1};  // a number among lists
+  }
+  TESSERA_ASSIGN_OR_RETURN(const size_t axis, KnownAxis(r.Int("axis", 0), parts[0]));
+  size_t total = 0;
+  for (const OnnxValue& part : parts) {
+    std::vector<int64_t> dims = part.dims;
+    if (dims.size() == parts[0].dims.size()) dims[axis] = parts[0].dims[axis];
+    if (dims != parts[0].dims || IsBatch(part.dims[axis])) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(DimsText(parts[0].dims), " beside ", DimsText(part.dims)));
+    }
+    total += std::max(part.floats.size(), part.ints.size());
+  }
+  if (total > 1 << 20) return absl::UnimplementedError("gives more than 2^20 numbers");
+  r.Set(JoinedKnown(parts, axis));
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 Tensor Sliced(OnnxNodeReader& r, Tensor x, int axis, int64_t begin, int64_t end) {
@@ -132,20 +154,12 @@ Tensor Padded(OnnxNodeReader& r, Tensor x, int axis, int64_t before, int64_t aft
 }
 
 absl::Status ReadConcat(OnnxNodeReader& r) {
-  size_t tensors = 0, ints = 0;
+  size_t tensors = 0, known = 0;
   for (size_t i = 0; i < r.inputs(); ++i) {
     tensors += r.IsTensor(i) || r.in(i).HasBatch();
-    ints += r.in(i).kind == Kind::kInts;
+    known += !r.IsTensor(i) && !r.in(i).trained && r.in(i).kind == r.in(0).kind;
   }
-  if (ints == r.inputs()) {
-    std::vector<int64_t> all;
-    for (size_t i = 0; i < r.inputs(); ++i) {
-      if (r.in(i).dims.size() > 1) return absl::UnimplementedError("of tables of whole numbers");
-      all.insert(all.end(), r.in(i).ints.begin(), r.in(i).ints.end());
-    }
-    r.Set(OnnxValue::OfInts(std::move(all)));
-    return absl::OkStatus();
-  }
+  if (known == r.inputs()) return ConcatKnown(r);
   if (tensors != r.inputs()) {
     return absl::UnimplementedError("expected tensors of the network alone");
   }
@@ -219,6 +233,28 @@ absl::Status ReadGatherNd(OnnxNodeReader& r) {
   x.axes[0] = std::move(merged);
   Take(r, x, 0, places);
   if (dims.size() != 2) SplitAxis(r, x, 0, {dims.begin(), dims.end() - 1});
+  r.Set(std::move(x));
+  return absl::OkStatus();
+}
+
+// Where all of every sequence is turned around, as exporters write a list with its last place
+// first.
+absl::Status ReadReverseSequence(OnnxNodeReader& r) {
+  TESSERA_ASSIGN_OR_RETURN(OnnxValue x, r.TensorIn(0));
+  const int64_t along = r.Int("time_axis", 0), batch = r.Int("batch_axis", 1);
+  TESSERA_ASSIGN_OR_RETURN(const size_t axis, r.SampleAxis(along, x));
+  const int64_t size = r.DimsOf(x)[axis];
+  const OnnxValue& lengths = r.in(1);
+  const bool all = lengths.kind == Kind::kInts && !lengths.ints.empty() &&
+                   std::all_of(lengths.ints.begin(), lengths.ints.end(),
+                               [&](int64_t length) { return length == size; });
+  if (!all || std::min(along, batch) < 0 || std::max(along, batch) != 1) {
+    return absl::UnimplementedError(
+        absl::StrCat("expected lengths that are known when the file is read, all of them ", size));
+  }
+  std::vector<int64_t> places(static_cast<size_t>(size));
+  std::iota(places.rbegin(), places.rend(), 0);
+  Take(r, x, axis, places);
   r.Set(std::move(x));
   return absl::OkStatus();
 }
@@ -327,7 +363,6 @@ absl::Status ReadExpand(OnnxNodeReader& r) {
     x.axes.insert(x.axes.begin(), static_cast<int64_t>(rank - found), Axes());
     return SetRepeated(r, std::move(x), dims);
   }
-  if (x.kind != Kind::kFloats) return absl::UnimplementedError("of whole numbers");
   x.dims.insert(x.dims.begin(), static_cast<int64_t>(rank - found), 1);
   for (size_t k = 0; k < rank; ++k) {
     if (dims[k] == x.dims[k] || dims[k] == 1 || dims[k] == -1) continue;
@@ -339,7 +374,8 @@ absl::Status ReadExpand(OnnxNodeReader& r) {
     } else if (x.trained) {
       return absl::UnimplementedError("of what is trained, along other axes than the batch's");
     } else {
-      if (x.floats.size() * static_cast<size_t>(dims[k]) > 1 << 20) {
+      const size_t numbers = std::max(x.floats.size(), x.ints.size());
+      if (numbers * static_cast<size_t>(dims[k]) > 1 << 20) {
         return absl::UnimplementedError("to more than 2^20 numbers");
       }
       x = TakenOfKnown(x, k, std::vector<int64_t>(static_cast<size_t>(dims[k]), 0));

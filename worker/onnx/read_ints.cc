@@ -10,31 +10,6 @@ namespace {
 
 constexpr int64_t kMost = int64_t{1} << 31;
 
-// Element i of a list that broadcasts.
-int64_t At(const OnnxValue& value, size_t i) { return value.ints[value.ints.size() == 1 ? 0 : i]; }
-
-// The shape that lists of one shape or of one number broadcast to.
-absl::StatusOr<OnnxValue> Broadcast(const OnnxNodeReader& r) {
-  OnnxValue result = OnnxValue::OfInts({});
-  for (size_t i = 0; i < r.inputs(); ++i) {
-    const OnnxValue& value = r.in(i);
-    const bool grows = value.ints.size() > result.ints.size();
-    if (value.ints.empty() ||
-        (!grows && value.ints.size() != 1 && value.ints.size() != result.ints.size())) {
-      return absl::UnimplementedError("its lists of whole numbers differ in size");
-    }
-    if (grows && result.ints.size() > 1) {
-      return absl::UnimplementedError("its lists of whole numbers differ in size");
-    }
-    if (!grows && value.ints.size() > 1 && value.dims != result.dims) {
-      return absl::UnimplementedError(absl::StrCat("its whole numbers ", DimsText(result.dims),
-                                                   " meet ", DimsText(value.dims)));
-    }
-    if (grows || value.dims.size() > result.dims.size()) result = value;
-  }
-  return result;
-}
-
 absl::StatusOr<int64_t> Of(absl::string_view op, int64_t x, int64_t y) {
   if (op == "Equal") return x == y ? 1 : 0;
   if (op == "And") return x != 0 && y != 0 ? 1 : 0;
@@ -105,14 +80,67 @@ absl::Status ReadConstantOfShape(OnnxNodeReader& r) {
     return absl::UnimplementedError("expected one number, at most 2^20 times");
   }
   one.dims = dims;
-  if (one.kind == OnnxValue::Kind::kInts && std::any_of(dims.begin(), dims.end(), IsBatch)) {
-    return absl::UnimplementedError("whole numbers for the batch");
-  }
   if (one.kind == OnnxValue::Kind::kInts) one.ints.assign(static_cast<size_t>(count), one.ints[0]);
   if (one.kind == OnnxValue::Kind::kFloats) {
     one.floats.assign(static_cast<size_t>(count), one.floats[0]);
   }
   r.Set(std::move(one));
+  return absl::OkStatus();
+}
+
+// Places that are known: for each a list of `depth` numbers, one of which is another.
+absl::Status ReadOneHot(OnnxNodeReader& r) {
+  TESSERA_ASSIGN_OR_RETURN(const std::vector<int64_t> places, r.IntsIn(0));
+  TESSERA_ASSIGN_OR_RETURN(const std::vector<int64_t> depths, r.IntsIn(1));
+  if (!r.Has(2)) return absl::InvalidArgumentError("input 2 is missing");
+  OnnxValue made = r.in(2);
+  const auto rank = static_cast<int64_t>(r.in(0).dims.size()) + 1;
+  int64_t axis = r.Int("axis", -1);
+  if (axis < 0) axis += rank;
+  if (made.kind == OnnxValue::Kind::kTensor || made.dims != std::vector<int64_t>{2} || axis < 0 ||
+      axis >= rank || depths.size() != 1 || depths[0] < 1 ||
+      depths[0] * static_cast<int64_t>(places.size() + 1) > 1 << 20) {
+    return absl::UnimplementedError(
+        "expected a known depth, two known numbers, and at most 2^20 in all");
+  }
+  made.trained = false;  // they stand for no and yes
+  const int64_t depth = depths[0];
+  // [before, 1, after] becomes [before, depth, after].
+  std::vector<int64_t> chosen;
+  int64_t after = 1;
+  for (int64_t k = axis; k < rank - 1; ++k) after *= r.in(0).dims[static_cast<size_t>(k)];
+  for (size_t i = 0; i < places.size(); i += static_cast<size_t>(after)) {
+    for (int64_t d = 0; d < depth; ++d) {
+      for (int64_t j = 0; j < after; ++j) {
+        const int64_t place = places[i + static_cast<size_t>(j)];
+        chosen.push_back((place < 0 ? place + depth : place) == d ? 1 : 0);
+      }
+    }
+  }
+  made = TakenOfKnown(made, 0, chosen);
+  made.dims = r.in(0).dims;
+  made.dims.insert(made.dims.begin() + axis, depth);
+  r.Set(std::move(made));
+  return absl::OkStatus();
+}
+
+// Of the size of a matrix: 1 on a diagonal, 0 elsewhere.
+absl::Status ReadEyeLike(OnnxNodeReader& r) {
+  if (!r.Has(0)) return absl::InvalidArgumentError("input 0 is missing");
+  const std::vector<int64_t> dims = r.DimsOf(r.in(0));
+  const bool known = dims.size() == 2 && std::none_of(dims.begin(), dims.end(), IsBatch) &&
+                     dims[0] <= 1 << 10 && dims[1] <= 1 << 10;
+  if (!known) {
+    return absl::UnimplementedError(
+        absl::StrCat("like ", DimsText(dims), "; expected a matrix of at most 1024 by 1024"));
+  }
+  OnnxValue made;
+  made.kind = OnnxValue::Kind::kFloats;
+  made.dims = dims;
+  for (int64_t i = 0; i < dims[0] * dims[1]; ++i) {
+    made.floats.push_back(i % dims[1] - i / dims[1] == r.Int("k", 0) ? 1 : 0);
+  }
+  r.Set(std::move(made));
   return absl::OkStatus();
 }
 
@@ -142,17 +170,22 @@ absl::Status ReadIntArithmetic(OnnxNodeReader& r) {
   if (!AllInts(r) || r.inputs() != operands) {
     return absl::UnimplementedError("expected lists of known whole numbers");
   }
-  TESSERA_ASSIGN_OR_RETURN(OnnxValue result, Broadcast(r));
-  const OnnxValue a = r.in(0), b = r.in(operands > 1 ? 1 : 0), c = r.in(operands - 1);
-  for (size_t i = 0; i < result.ints.size(); ++i) {
+  TESSERA_ASSIGN_OR_RETURN(const KnownBroadcast broadcast, KnownBroadcast::Of(r));
+  OnnxValue result = OnnxValue::OfInts({});
+  result.dims = broadcast.dims;
+  for (size_t i = 0; i < broadcast.size; ++i) {
+    const auto at = [&](size_t operand) {
+      const OnnxValue& value = r.in(operand);
+      return value.ints[broadcast.PlaceIn(value, i)];
+    };
     if (op == "Where") {
-      result.ints[i] = At(a, i) != 0 ? At(b, i) : At(c, i);
+      result.ints.push_back(at(0) != 0 ? at(1) : at(2));
     } else if (op == "Not") {
-      result.ints[i] = At(a, i) == 0 ? 1 : 0;
+      result.ints.push_back(at(0) == 0 ? 1 : 0);
     } else if (op == "Neg") {
-      TESSERA_ASSIGN_OR_RETURN(result.ints[i], Of("Sub", 0, At(a, i)));
+      TESSERA_ASSIGN_OR_RETURN(result.ints.emplace_back(), Of("Sub", 0, at(0)));
     } else {
-      TESSERA_ASSIGN_OR_RETURN(result.ints[i], Of(op, At(a, i), At(b, i)));
+      TESSERA_ASSIGN_OR_RETURN(result.ints.emplace_back(), Of(op, at(0), at(1)));
     }
   }
   r.Set(std::move(result));

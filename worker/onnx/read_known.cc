@@ -3,6 +3,7 @@
 #include <cmath>
 #include <functional>
 #include <map>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
@@ -14,13 +15,26 @@ namespace {
 using Kind = OnnxValue::Kind;
 using Formula = std::function<double(double, double)>;
 
-// By op type; of one operand, the first.
-const std::map<std::string, std::pair<size_t, Formula>>& Formulas() {
-  static const auto* const formulas = new std::map<std::string, std::pair<size_t, Formula>>{
+struct Arithmetic {
+  size_t operands;
+  Formula formula;  // of one operand, the first
+  Kind gives = Kind::kFloats;
+};
+
+const std::map<std::string, Arithmetic>& Formulas() {
+  static const auto* const formulas = new std::map<std::string, Arithmetic>{
       {"Abs", {1, [](double a, double) { return std::fabs(a); }}},
       {"Add", {2, [](double a, double b) { return a + b; }}},
+      {"Ceil", {1, [](double a, double) { return std::ceil(a); }}},
+      {"Cos", {1, [](double a, double) { return std::cos(a); }}},
       {"Div", {2, [](double a, double b) { return a / b; }}},
+      {"Equal", {2, [](double a, double b) { return a == b; }, Kind::kInts}},
       {"Exp", {1, [](double a, double) { return std::exp(a); }}},
+      {"Floor", {1, [](double a, double) { return std::floor(a); }}},
+      {"Greater", {2, [](double a, double b) { return a > b; }, Kind::kInts}},
+      {"GreaterOrEqual", {2, [](double a, double b) { return a >= b; }, Kind::kInts}},
+      {"Less", {2, [](double a, double b) { return a < b; }, Kind::kInts}},
+      {"LessOrEqual", {2, [](double a, double b) { return a <= b; }, Kind::kInts}},
       {"Log", {1, [](double a, double) { return std::log(a); }}},
       {"Max", {2, [](double a, double b) { return std::max(a, b); }}},
       {"Min", {2, [](double a, double b) { return std::min(a, b); }}},
@@ -28,6 +42,7 @@ const std::map<std::string, std::pair<size_t, Formula>>& Formulas() {
       {"Neg", {1, [](double a, double) { return -a; }}},
       {"Pow", {2, [](double a, double b) { return std::pow(a, b); }}},
       {"Reciprocal", {1, [](double a, double) { return 1 / a; }}},
+      {"Sin", {1, [](double a, double) { return std::sin(a); }}},
       {"Sqrt", {1, [](double a, double) { return std::sqrt(a); }}},
       {"Sub", {2, [](double a, double b) { return a - b; }}},
   };
@@ -39,48 +54,20 @@ double NumberAt(const OnnxValue& value, size_t i) {
                                      : static_cast<double>(value.ints[i]);
 }
 
-// Where an operand of `dims` has what the result has at `index`, one for each of its axes.
-size_t PlaceOf(const std::vector<int64_t>& dims, const std::vector<int64_t>& index) {
-  size_t at = 0;
-  const size_t missing = index.size() - dims.size();
-  for (size_t k = 0; k < dims.size(); ++k) {
-    const int64_t size = KnownSize(dims[k]);
-    at = at * static_cast<size_t>(size) + (size == 1 ? 0 : static_cast<size_t>(index[missing + k]));
-  }
-  return at;
-}
-
-absl::Status Fold(OnnxNodeReader& r, const Formula& formula) {
-  const OnnxValue a = r.in(0), b = r.in(r.inputs() - 1);
+absl::Status Fold(OnnxNodeReader& r, const Arithmetic& arithmetic) {
+  TESSERA_ASSIGN_OR_RETURN(const KnownBroadcast broadcast, KnownBroadcast::Of(r));
+  const OnnxValue &a = r.in(0), &b = r.in(r.inputs() - 1);
   OnnxValue result;
-  result.kind = Kind::kFloats;
-  const size_t rank = std::max(a.dims.size(), b.dims.size());
-  size_t total = 1;
-  for (size_t k = 0; k < rank; ++k) {
-    int64_t size = 1;
-    for (const OnnxValue* value : {&a, &b}) {
-      const size_t missing = rank - value->dims.size();
-      const int64_t found = k < missing ? 1 : value->dims[k - missing];
-      if (found != 1 && size != 1 && found != size) {
-        return absl::InvalidArgumentError(
-            absl::StrCat(DimsText(a.dims), " meets ", DimsText(b.dims)));
-      }
-      if (found != 1) size = found;
+  result.kind = arithmetic.gives;
+  result.dims = broadcast.dims;
+  for (size_t i = 0; i < broadcast.size; ++i) {
+    const double x = arithmetic.formula(NumberAt(a, broadcast.PlaceIn(a, i)),
+                                        NumberAt(b, broadcast.PlaceIn(b, i)));
+    if (result.kind == Kind::kInts) {
+      result.ints.push_back(static_cast<int64_t>(x));
+    } else {
+      result.floats.push_back(static_cast<float>(x));
     }
-    result.dims.push_back(size);
-    total *= static_cast<size_t>(KnownSize(size));
-    if (total > 1 << 20) return absl::UnimplementedError("gives more than 2^20 numbers");
-  }
-  std::vector<int64_t> index(rank, 0);
-  for (size_t i = 0; i < total; ++i) {
-    size_t rest = i;
-    for (size_t k = rank; k > 0; --k) {
-      const auto size = static_cast<size_t>(KnownSize(result.dims[k - 1]));
-      index[k - 1] = static_cast<int64_t>(rest % size);
-      rest /= size;
-    }
-    result.floats.push_back(static_cast<float>(
-        formula(NumberAt(a, PlaceOf(a.dims, index)), NumberAt(b, PlaceOf(b.dims, index)))));
   }
   r.Set(std::move(result));
   return absl::OkStatus();
@@ -90,7 +77,7 @@ absl::Status Fold(OnnxNodeReader& r, const Formula& formula) {
 
 std::optional<absl::Status> ReadKnown(OnnxNodeReader& r) {
   const auto formula = Formulas().find(r.node().op_type());
-  if (formula == Formulas().end() || r.inputs() != formula->second.first) return std::nullopt;
+  if (formula == Formulas().end() || r.inputs() != formula->second.operands) return std::nullopt;
   size_t floats = 0;
   for (size_t i = 0; i < r.inputs(); ++i) {
     if (!r.Has(i) || r.IsTensor(i) || r.in(i).trained) return std::nullopt;
@@ -99,7 +86,44 @@ std::optional<absl::Status> ReadKnown(OnnxNodeReader& r) {
     floats += r.in(i).kind == Kind::kFloats;
   }
   if (floats == 0) return std::nullopt;
-  return Fold(r, formula->second.second);
+  return Fold(r, formula->second);
+}
+
+absl::StatusOr<KnownBroadcast> KnownBroadcast::Of(const OnnxNodeReader& r) {
+  KnownBroadcast made;
+  for (size_t i = 0; i < r.inputs(); ++i) {
+    const std::vector<int64_t>& dims = r.in(i).dims;
+    if (dims.size() > made.dims.size()) {
+      made.dims.insert(made.dims.begin(), dims.size() - made.dims.size(), 1);
+    }
+    const size_t missing = made.dims.size() - dims.size();
+    for (size_t k = 0; k < dims.size(); ++k) {
+      int64_t& size = made.dims[missing + k];
+      if (dims[k] != 1 && size != 1 && dims[k] != size) {
+        return absl::InvalidArgumentError(
+            absl::StrCat(DimsText(made.dims), " meets ", DimsText(dims)));
+      }
+      if (dims[k] != 1) size = dims[k];
+    }
+  }
+  for (const int64_t size : made.dims) {
+    made.size *= static_cast<size_t>(KnownSize(size));
+    if (made.size > 1 << 20) return absl::UnimplementedError("gives more than 2^20 numbers");
+  }
+  return made;
+}
+
+size_t KnownBroadcast::PlaceIn(const OnnxValue& value, size_t i) const {
+  size_t place = 0, stride = 1;
+  const size_t missing = dims.size() - value.dims.size();
+  for (size_t k = dims.size(); k > missing; --k) {
+    const auto size = static_cast<size_t>(KnownSize(dims[k - 1]));
+    const auto own = static_cast<size_t>(KnownSize(value.dims[k - 1 - missing]));
+    if (own != 1) place += i % size * stride;
+    stride *= own;
+    i /= size;
+  }
+  return place;
 }
 
 // Zeros below the diagonal, or above it.
@@ -150,6 +174,29 @@ OnnxValue TakenOfKnown(const OnnxValue& value, size_t axis, const std::vector<in
   }
   taken.dims[axis] = static_cast<int64_t>(places.size());
   return taken;
+}
+
+OnnxValue JoinedKnown(const std::vector<OnnxValue>& parts, size_t axis) {
+  OnnxValue joined = parts[0];
+  joined.source.clear();
+  joined.floats.clear();
+  joined.ints.clear();
+  joined.dims[axis] = 0;
+  size_t before = 1;
+  for (size_t k = 0; k < axis; ++k) before *= static_cast<size_t>(KnownSize(joined.dims[k]));
+  for (const OnnxValue& part : parts) joined.dims[axis] += part.dims[axis];
+  for (size_t i = 0; i < before; ++i) {
+    for (const OnnxValue& part : parts) {
+      const auto copy = [&](const auto& numbers, auto& out) {
+        const auto each = static_cast<int64_t>(numbers.size() / before);
+        const auto begin = numbers.begin() + static_cast<int64_t>(i) * each;
+        out.insert(out.end(), begin, begin + each);
+      };
+      copy(part.floats, joined.floats);
+      copy(part.ints, joined.ints);
+    }
+  }
+  return joined;
 }
 
 }  // namespace tessera::worker

@@ -174,7 +174,7 @@ absl::StatusOr<Tensor> OnnxNodeReader::Materialize(size_t i, const std::vector<i
   }
   if (value.trained) {
     // One that several nodes read is one Parameter.
-    OnnxValue& source = values_.at(value.source);
+    OnnxValue& source = network_.values.at(value.source);
     if (source.tensor.index < 0 || source.form != value.form) {
       TESSERA_ASSIGN_OR_RETURN(source.tensor,
                                TrainedLayer("Parameter", {}, Options().Set("shape", dims),

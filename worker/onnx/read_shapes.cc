@@ -1,6 +1,7 @@
 // Ops that give numbers another shape, and constants. Most move nothing: they change which axes of
 // a tensor an axis of ONNX stands for.
 #include <algorithm>
+#include <cmath>
 #include <optional>
 #include <utility>
 
@@ -238,6 +239,7 @@ absl::Status ReadCast(OnnxNodeReader& r) {
   const bool to_bool = to == onnx::TensorProto::BOOL;
   OnnxValue value = r.in(0);
   const bool ints = value.kind == Kind::kInts;
+  const bool numbers = value.kind == Kind::kFloats && !value.trained;  // that stay
   if (to_bool && r.IsTensor(0)) {
     value.tensor = r.Layer("Step", {r.Layer("Abs", {value.tensor})});
   } else if (to_bool && ints) {
@@ -249,6 +251,14 @@ absl::Status ReadCast(OnnxNodeReader& r) {
     value.kind = Kind::kFloats;
     value.floats.assign(value.ints.begin(), value.ints.end());
     value.ints.clear();
+  } else if (numbers && (to_int || to_bool)) {
+    value.kind = Kind::kInts;
+    for (const float number : value.floats) {
+      const bool fits = std::fabs(number) < 0x1p62f;
+      if (!fits) return absl::UnimplementedError("a cast of huge numbers to whole ones");
+      value.ints.push_back(to_bool ? number != 0 : static_cast<int64_t>(number));
+    }
+    value.floats.clear();
   } else if (!to_float && !(to_int && ints)) {
     return absl::UnimplementedError("a cast of numbers to whole ones, or to another precision");
   }
@@ -262,6 +272,17 @@ absl::Status ReadShape(OnnxNodeReader& r) {
   const auto size = static_cast<int64_t>(dims.size());
   const int64_t begin = Within(r.Int("start", 0), size), end = Within(r.Int("end", size), size);
   r.Set(OnnxValue::OfInts({dims.begin() + begin, dims.begin() + std::max(begin, end)}));
+  return absl::OkStatus();
+}
+
+absl::Status ReadSize(OnnxNodeReader& r) {
+  if (!r.Has(0)) return absl::InvalidArgumentError("input 0 is missing");
+  OnnxValue size = OnnxValue::OfInts({1});
+  size.dims.clear();
+  for (const int64_t dim : r.DimsOf(r.in(0))) {
+    TESSERA_ASSIGN_OR_RETURN(size.ints[0], IntProduct(size.ints[0], dim));
+  }
+  r.Set(std::move(size));
   return absl::OkStatus();
 }
 

@@ -11,10 +11,11 @@
 namespace tessera::worker {
 namespace {
 
-// Numbers are moved as the file has them, whoever trains them.
+// Numbers are moved as the file has them, whoever trains them, or only their shape is read.
 bool Moves(const std::string& op_type) {
-  static const auto* const moves = new std::set<std::string>{
-      "Cast", "Expand", "Identity", "Reshape", "Shape", "Squeeze", "Transpose", "Unsqueeze"};
+  static const auto* const moves =
+      new std::set<std::string>{"Cast",  "Expand", "EyeLike", "Identity",  "OneHot",   "Reshape",
+                                "Shape", "Size",   "Squeeze", "Transpose", "Unsqueeze"};
   return moves->contains(op_type);
 }
 
@@ -30,6 +31,7 @@ bool HasWeights(const std::string& op_type) {
                                                            "LSTM",
                                                            "MatMul",
                                                            "PRelu",
+                                                           "RNN",
                                                            "RMSNormalization"};
   return ops->contains(op_type);
 }
