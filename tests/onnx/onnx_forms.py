@@ -467,6 +467,16 @@ def known_numbers(n):
 
 
 @case()
+def numbers_of_the_code(n):
+    """What exporters name so is trained by nobody, and may be repeated along any axis."""
+    y = n.vectors
+    for name in ("val_3", "p2o.pd_op.full.2.0"):
+        n.constants.append(helper.make_tensor(name, TensorProto.FLOAT, [1], [0.7]))
+        y = n.Concat(y, n.Expand(name, n.Concat(n.batch(), n.ints(1, DIM), axis=0)), axis=1)
+    return n.Sin(n.MatMul(y, n.drawn(DIM, 3)))
+
+
+@case()
 def turned_around(n):
     first = n.Transpose(n.vectors, perm=[1, 0, 2])
     shape = n.Shape(first)

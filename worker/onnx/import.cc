@@ -139,9 +139,11 @@ absl::Status ReadInputs(const v1::ModelSpec& model, const ModelInputs& offered,
   for (const onnx::TensorProto& tensor : file.initializer()) {
     if (read.count(tensor.name()) == 0) continue;
     TESSERA_ASSIGN_OR_RETURN(OnnxValue value, ValueOfTensor(tensor));
-    // Nobody trains a mask of infinities, or what PyTorch's exporter names so: one number that the
-    // network's code has.
-    const bool of_code = value.floats.size() == 1 && absl::StartsWith(tensor.name(), "val_");
+    // Nobody trains a mask of infinities, or what the exporters of PyTorch and Paddle name so: one
+    // number that the network's code has.
+    const bool of_code =
+        value.floats.size() == 1 &&
+        (absl::StartsWith(tensor.name(), "val_") || absl::StartsWith(tensor.name(), "p2o.pd_op."));
     value.trained = value.kind == OnnxValue::Kind::kFloats && !value.dims.empty() && !of_code &&
                     std::all_of(value.floats.begin(), value.floats.end(),
                                 [](float number) { return std::isfinite(number); });
