@@ -8,6 +8,7 @@
 #include "dnnl.h"
 #include "worker/dense/parallel.h"
 #include "worker/dense/prepared_product.h"
+#include "worker/dense/tile_product.h"
 
 // Of the OpenMP runtime that oneDNN uses (libgomp). clang's own omp.h belongs to another runtime.
 extern "C" void omp_set_num_threads(int threads);
@@ -104,6 +105,9 @@ void MultiplyInBlocks(bool one_block, TaskPool* pool, Precision precision, int64
     return;
   }
   const Operands<float> whole = {.a = Place(a, m, k), .b = Place(b, k, n)};
+  if (bfloat16 && HasTiles()) {
+    return MultiplyByTiles(one_block ? nullptr : pool, m, n, k, whole.a, whole.b, c, n, addends);
+  }
   Operands<uint16_t> rounded;
   if (bfloat16) rounded = Round(pool, m, n, k, whole);
   const bool by_rows = m >= n;
