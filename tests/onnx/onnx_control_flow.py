@@ -162,6 +162,28 @@ def weights_cut_in_every_round(n):
 
 
 @case()
+def loop_of_parameters_alone(n):
+    """Whose inputs are weights, too large for every sample to compute them anew."""
+    b = n.within()
+    turn, goes_on, weight = (b.name() for _ in range(3))
+    body = b.graph([(turn, INT), (goes_on, BOOL), weight], (goes_on, BOOL), weight, b.Tanh(b.MatMul(n.vectors, weight)))
+    kept = n.Loop(n.int(2), "", n.drawn(DIM, 2100, scale=0.1), outputs=2, body=body)[1]
+    return n.ReduceMean(n.Transpose(kept, perm=[1, 0, 2, 3]), axes=[3], keepdims=0)
+
+
+@case()
+def output_without_a_name_within_a_loop(n):
+    first = n.Transpose(n.vectors, perm=[1, 0, 2])
+    b = n.within()
+    turn, goes_on, x, total = (b.name() for _ in range(4))
+    last = b.name()
+    b.nodes.append(helper.make_node("GRU", [x, b.drawn(1, 9, DIM), b.drawn(1, 9, 3), b.drawn(1, 18)], ["", last], hidden_size=3, linear_before_reset=1))
+    body = b.graph([(turn, INT), (goes_on, BOOL), x, total], (goes_on, BOOL), b.Tanh(x), b.Add(total, last))
+    start = n.Expand(n.float(0), n.Concat(n.ints(1), n.batch(), n.ints(3), axis=0))
+    return n.Transpose(n.Loop(n.int(2), "", first, start, outputs=2, body=body)[1], perm=[1, 0, 2])
+
+
+@case()
 def one_weight_in_two_forms_in_a_round(n):
     weight = n.drawn(DIM, DIM)
     b = n.within()

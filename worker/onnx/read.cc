@@ -38,7 +38,7 @@ absl::Status ReadOnnxNode(OnnxNodeReader reader) {
   const absl::Status found = told || reader.graph_status().ok() ? read : reader.graph_status();
   if (found.ok()) return found;
   return WithContext(
-      found, absl::StrCat("node \"", node.name().empty() ? node.output(0) : node.name(), "\" (",
+      found, absl::StrCat("node \"", node.name().empty() ? reader.name() : node.name(), "\" (",
                           node.op_type(), ")"));
 }
 
@@ -141,10 +141,17 @@ void OnnxNodeReader::Set(OnnxValue value, int output) {
   network_.values[name] = std::move(value);
 }
 
+const std::string& OnnxNodeReader::name() const {
+  const auto named = std::find_if(node_.output().begin(), node_.output().end(),
+                                  [](const std::string& output) { return !output.empty(); });
+  return named == node_.output().end() ? node_.name() : *named;
+}
+
 std::string OnnxNodeReader::NewName() const {
-  std::string name = node_.output(0);
-  for (int i = 2; network_.graph.Find(name).index >= 0; ++i)
-    name = absl::StrCat(node_.output(0), "_", i);
+  std::string name = this->name();
+  for (int i = 2; network_.graph.Find(name).index >= 0; ++i) {
+    name = absl::StrCat(this->name(), "_", i);
+  }
   return name;
 }
 
@@ -176,8 +183,8 @@ absl::StatusOr<std::vector<Tensor>> OnnxNodeReader::TrainedLayers(
   const std::string name = NewName();
   std::string owner, like;
   if (!same.empty() || !scope_.prefix.empty()) {
-    like = absl::StrCat(same.empty() ? Alike(name) : Alike(node_.output(0)), "\n", same, "\n", op,
-                        " ", options.ShortDebugString());
+    like = absl::StrCat(same.empty() ? Alike(name) : Alike(this->name()), "\n", same, "\n", op, " ",
+                        options.ShortDebugString());
     for (const Weight& weight : weights) {
       absl::StrAppend(&like, "\n", in(weight.input).source, " ", in(weight.input).form, " ",
                       weight.part);
@@ -228,8 +235,8 @@ absl::StatusOr<std::vector<Tensor>> OnnxNodeReader::TrainedLayers(
       network_.graph.AddNamed(name, op, inputs, options, OutputNames(name, outputs), owner);
   if (!like.empty()) network_.owners[like] = owner.empty() ? name : owner;
   for (Weight& weight : weights) {
-    if (shared == 0)
-      network_.starts[absl::StrCat(name, "/", weight.parameter)] = std::move(weight.start);
+    if (shared > 0) break;
+    network_.starts[absl::StrCat(name, "/", weight.parameter)] = std::move(weight.start);
   }
   return made;
 }

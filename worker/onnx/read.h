@@ -46,6 +46,8 @@ class OnnxNodeReader {
 
   const onnx::NodeProto& node() const { return node_; }
   int64_t opset() const { return network_.opset; }
+  // Of the first of its outputs that has one.
+  const std::string& name() const;
 
   // Inputs.
   size_t inputs() const { return static_cast<size_t>(node_.input_size()); }

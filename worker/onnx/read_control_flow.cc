@@ -114,8 +114,8 @@ absl::StatusOr<std::vector<OnnxValue>> OnnxNodeReader::ReadWithin(
         absl::StrCat("the network would have more than ", kMostNames, " nodes"));
   }
   OnnxScope scope;
-  scope.prefix = absl::StrCat(node_.output(0), "/", part, "/");
-  scope.alike = absl::StrCat(Alike(node_.output(0)), "/", part, "/");
+  scope.prefix = absl::StrCat(name(), "/", part, "/");
+  scope.alike = absl::StrCat(Alike(name()), "/", part, "/");
   if (round.has_value()) absl::StrAppend(&scope.prefix, *round, "/");
   const onnx::GraphProto named = Renamed(graph, scope.prefix);
   for (size_t i = 0; i < inputs.size(); ++i) {
@@ -144,16 +144,16 @@ absl::StatusOr<std::vector<OnnxValue>> OnnxNodeReader::ReadWithin(
 
 absl::StatusOr<OnnxValue> OnnxNodeReader::ReadAnother(onnx::NodeProto node,
                                                       const std::vector<OnnxValue>& inputs) {
-  std::string name = node_.output(0);
-  for (int i = 2; network_.values.contains(name); ++i) name = absl::StrCat(node_.output(0), "/", i);
-  node.add_output(name);
+  std::string made = name();
+  for (int i = 2; network_.values.contains(made); ++i) made = absl::StrCat(name(), "/", i);
+  node.add_output(made);
   for (size_t i = 0; i < inputs.size(); ++i) {
-    node.add_input(absl::StrCat(name, "/input ", i));
+    node.add_input(absl::StrCat(made, "/input ", i));
     network_.values[node.input(static_cast<int>(i))] = inputs[i];
   }
-  const OnnxScope scope = {{name}, scope_.prefix, scope_.alike};
+  const OnnxScope scope = {{made}, scope_.prefix, scope_.alike};
   TESSERA_RETURN_IF_ERROR(ReadOnnxNode(OnnxNodeReader(node, scope, network_)));
-  return network_.values.at(name);
+  return network_.values.at(made);
 }
 
 absl::Status ReadIf(OnnxNodeReader& r) {

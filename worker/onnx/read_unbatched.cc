@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "worker/onnx/onnx_graph.h"
 #include "worker/onnx/read.h"
 
 namespace tessera::worker {
@@ -79,6 +80,7 @@ std::set<std::string> InSeveralForms(const std::vector<const onnx::NodeProto*>& 
 }
 
 absl::Status TakeParametersUnbatched(OnnxNodeReader& r) {
+  if (!GraphsWithin(r.node()).empty()) return absl::OkStatus();  // what is within reads them
   for (size_t i = 0; i < r.inputs(); ++i) {
     if (r.Has(i) && r.in(i).in_forms) TESSERA_RETURN_IF_ERROR(r.TakeUnbatched(i));
   }
