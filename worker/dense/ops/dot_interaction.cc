@@ -186,7 +186,9 @@ class DotInteraction final : public Op {
       add(j, [&](size_t r) { return after[r]; });
     }
     for (size_t r = 0; r < rows; ++r) {
-      std::memcpy(dv + (top + r) * dim_ + begin, sum[r], count * sizeof(float));
+      // Of a size that the compiler knows it is no call.
+      const size_t floats = kRegisters > 1 ? kRegisters * kLanes : count;
+      std::memcpy(dv + (top + r) * dim_ + begin, sum[r], floats * sizeof(float));
     }
   }
 
