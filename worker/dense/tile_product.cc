@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstring>
 #include <vector>
@@ -204,13 +205,58 @@ class Packed {
   }
 
   int64_t depth() const { return depth_; }
-  const Tile* Line(int64_t line) const { return tiles_ + line * depth_; }
+  // The two lines of tiles of a block.
+  std::array<const Tile*, 2> Block(int64_t block) const {
+    return {tiles_ + 2 * block * depth_, tiles_ + (2 * block + 1) * depth_};
+  }
 
  private:
   Tile* const tiles_;
   const int64_t lines_;
   const bool pairs_are_rows_;
   int64_t depth_ = 0;
+};
+
+// C [m, n] = start + A * B, of what is packed of both: each block of C anew, in any order.
+struct Sums {
+  const Packed& a;
+  const Packed& b;
+  int64_t m, n;
+  float* c;
+  int64_t c_stride;
+  Start start;  // of all of C
+
+  void Block(int64_t row_block, int64_t column_block) const {
+    const int64_t row = row_block * kBlock, column = column_block * kBlock;
+    const int64_t rows = std::min(m - row, kBlock), columns = std::min(n - column, kBlock);
+    Start from = start;
+    if (from.data != nullptr) from.data += row * from.stride + column;
+    float* const to = c + row * c_stride + column;
+    const auto of_a = a.Block(row_block), of_b = b.Block(column_block);
+    if (rows == kBlock && columns == kBlock) {
+      SumBlock(of_a.data(), of_b.data(), a.depth(), from, to, c_stride);
+    } else {
+      SumPartOfBlock(of_a.data(), of_b.data(), a.depth(), from, rows, columns, to, c_stride);
+    }
+  }
+
+  // Shared among threads along the larger side, with all of the other for one block after another:
+  // its tiles stay in the first cache.
+  void All(TaskPool* pool) const {
+    const bool by_rows = m >= n;
+    const auto blocks = [](int64_t size) { return (size + kBlock - 1) / kBlock; };
+    const int64_t shared = blocks(std::max(m, n)), each = blocks(std::min(m, n));
+    const size_t smallest = std::max<size_t>(1, kSmallestBlocks / static_cast<size_t>(each));
+    ParallelFor(pool, static_cast<size_t>(shared), smallest, 1, [&](size_t begin, size_t end) {
+      Configure();
+      for (int64_t i = 0; i < each; ++i) {
+        for (auto at = static_cast<int64_t>(begin); at < static_cast<int64_t>(end); ++at) {
+          by_rows ? Block(at, i) : Block(i, at);
+        }
+      }
+      Release();
+    });
+  }
 };
 
 }  // namespace
@@ -232,49 +278,21 @@ void MultiplyByTiles(TaskPool* pool, int64_t m, int64_t n, int64_t k, Operand<fl
                 b_tiles = Packed::LinesOfTiles(n) * kChunk;
   memory.resize(std::max(memory.size(), static_cast<size_t>(a_tiles + b_tiles)));
   Packed packed_a(memory.data(), m, false), packed_b(memory.data() + a_tiles, n, true);
-  const bool by_rows = m >= n;
-  const int64_t row_blocks = (m + kBlock - 1) / kBlock, column_blocks = (n + kBlock - 1) / kBlock;
   if (addends.c && addends.bias != nullptr) {
     for (int64_t i = 0; i < m; ++i) {
       for (int64_t j = 0; j < n; ++j) c[i * c_stride + j] += addends.bias[j];
     }
     addends.bias = nullptr;
   }
-  for (int64_t k_begin = 0; k_begin < k; k_begin += kChunk * kDepth) {
-    const int64_t depth = std::min(k - k_begin, kChunk * kDepth);
+  Start start = {addends.bias, 0};
+  if (addends.c) start = {c, c_stride};
+  for (int64_t begin = 0; begin < k; begin += kChunk * kDepth) {
+    const int64_t depth = std::min(k - begin, kChunk * kDepth);
     packed_a.Fill(pool,
-                  {a.data + k_begin * a.column_stride, a.row_stride, a.column_stride, m, depth});
-    packed_b.Fill(pool, {b.data + k_begin * b.row_stride, b.column_stride, b.row_stride, n, depth});
-    const auto sum = [&](int64_t row_block, int64_t column_block) {
-      const Tile* const of_a[2] = {packed_a.Line(2 * row_block), packed_a.Line(2 * row_block + 1)};
-      const Tile* const of_b[2] = {packed_b.Line(2 * column_block),
-                                   packed_b.Line(2 * column_block + 1)};
-      const int64_t row = row_block * kBlock, column = column_block * kBlock;
-      float* const to = c + row * c_stride + column;
-      Start start;
-      if (addends.c || k_begin > 0)
-        start = {to, c_stride};
-      else if (addends.bias != nullptr)
-        start = {addends.bias + column, 0};
-      const int64_t rows = std::min(m - row, kBlock), columns = std::min(n - column, kBlock);
-      if (rows == kBlock && columns == kBlock) {
-        SumBlock(of_a, of_b, packed_a.depth(), start, to, c_stride);
-      } else {
-        SumPartOfBlock(of_a, of_b, packed_a.depth(), start, rows, columns, to, c_stride);
-      }
-    };
-    const int64_t shared = by_rows ? row_blocks : column_blocks;
-    const int64_t each = by_rows ? column_blocks : row_blocks;
-    const size_t smallest = std::max<size_t>(1, kSmallestBlocks / static_cast<size_t>(each));
-    ParallelFor(pool, static_cast<size_t>(shared), smallest, 1, [&](size_t begin, size_t end) {
-      Configure();
-      for (int64_t i = 0; i < each; ++i) {
-        for (auto at = static_cast<int64_t>(begin); at < static_cast<int64_t>(end); ++at) {
-          by_rows ? sum(at, i) : sum(i, at);
-        }
-      }
-      Release();
-    });
+                  {a.data + begin * a.column_stride, a.row_stride, a.column_stride, m, depth});
+    packed_b.Fill(pool, {b.data + begin * b.row_stride, b.column_stride, b.row_stride, n, depth});
+    Sums{packed_a, packed_b, m, n, c, c_stride, start}.All(pool);
+    start = {c, c_stride};
   }
 }
 
