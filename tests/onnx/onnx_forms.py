@@ -555,6 +555,9 @@ REFUSED = {
     "in 3 groups does not fit": lambda n: n.Conv(n.vectors, n.drawn(3, 1, 2), group=3),
     "lengths that are known when the file is read, all of them 4": lambda n: n.ReverseSequence(
         n.Transpose(n.vectors, perm=[1, 0, 2]), n.Expand(n.ints(3), n.batch()), time_axis=0, batch_axis=1),
+    "is computed; expected an initializer or a constant": lambda n: n.GRU(
+        n.Transpose(n.vectors, perm=[1, 0, 2]), n.Tanh(n.drawn(1, 18, DIM)), n.drawn(1, 18, 6), outputs=2, hidden_size=6,
+        linear_before_reset=1)[1],
     'its activation is "Elu"': lambda n: n.RNN(n.Transpose(n.vectors, perm=[1, 0, 2]), n.drawn(1, 6, DIM), n.drawn(1, 6, 6), outputs=2,
                                                hidden_size=6, activations=["Elu"])[1],
     "[1, 2] meets [1, 3]": lambda n: n.Reshape(n.vectors, n.Add(*(

@@ -50,6 +50,7 @@ absl::StatusOr<OnnxRecurrence> OnnxRecurrence::Read(OnnxNodeReader& r, int64_t g
   }
   for (size_t i = 5; i < 5 + states; ++i) made.begins_at_zero_ &= IsZero(r, i);
   TESSERA_ASSIGN_OR_RETURN(const OnnxValue x, r.TensorIn(0));
+  TESSERA_RETURN_IF_ERROR(r.FloatsIn(1).status());
   const std::vector<int64_t> dims = r.DimsOf(x), &w = r.in(1).dims;
   const size_t batch = made.batch_first_ ? 0 : 1, places = 1 - batch;
   if (dims.size() != 3 || dims[batch] != BatchTimes(1)) {
