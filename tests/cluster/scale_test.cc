@@ -119,14 +119,14 @@ TEST_F(ScaleTest, ASyncJobThatGrowsAndShrinksEndsWithTheBitsOfOneThatDidNot) {
   EXPECT_EQ(Digest(Run("grown", spec, {}, {{40, 3}})), undisturbed);
   EXPECT_THAT(events_, Contains(HasSubstr(" partitions have moved (")));
   EXPECT_EQ(Digest(Run("shrunk", spec, {.first = 3}, {{40, 1}})), undisturbed);
-  EXPECT_EQ(Digest(Run("often", spec, {}, {{20, 2}, {60, 3}, {100, 0, {"ps-0"}}, {140, 1}})),
+  EXPECT_EQ(Digest(Run("often", spec, {}, {{20, 2}, {45, 3}, {70, 0, {"ps-0"}}, {95, 1}})),
             undisturbed);
 }
 
 TEST_F(ScaleTest, ASyncJobWithCheckpointsOnTheWayEndsWithTheSameBits) {
   const v1::JobSpec spec = Long({"checkpoint.every_steps=30"});
   const std::string undisturbed = Digest(Run("undisturbed", spec, {.ps = 1}, {}));
-  EXPECT_EQ(Digest(Run("moved", spec, {}, {{20, 3}, {90, 2}, {150, 3}})), undisturbed);
+  EXPECT_EQ(Digest(Run("moved", spec, {}, {{20, 3}, {60, 2}, {100, 3}})), undisturbed);
 }
 
 TEST_F(ScaleTest, EveryUpdateOfAnAsyncJobCountsOnceWhateverThePsDid) {
@@ -134,7 +134,7 @@ TEST_F(ScaleTest, EveryUpdateOfAnAsyncJobCountsOnceWhateverThePsDid) {
   const auto undisturbed = Updates(Run("undisturbed", spec, {.ps = 1}, {}));
   EXPECT_GT(undisturbed.size(), 1000u);
   EXPECT_EQ(Updates(Run("grown", spec, {}, {{40, 3}})), undisturbed);
-  EXPECT_EQ(Updates(Run("often", spec, {.first = 3}, {{20, 1}, {80, 2}, {160, 3}})), undisturbed);
+  EXPECT_EQ(Updates(Run("often", spec, {.first = 3}, {{20, 1}, {60, 2}, {100, 3}})), undisturbed);
 }
 
 TEST_F(ScaleTest, AJobWithPushLogsThatGrowsAndShrinksEndsWithTheSameBits) {
