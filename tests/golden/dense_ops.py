@@ -52,11 +52,13 @@ STEP = 2.0**-10
 OPS = {
     "Abs": elementwise(lambda x, o: math.fabs(x)),
     "Add": broadcast(sum),
+    "Atan": elementwise(lambda x, o: math.atan(x)),
     "Attention": attention,
     "AUGRU": gru(attention=True),
     "BatchNormalization": batch_normalization,
     "Bias": bias,
     "Bilinear": bilinear,
+    "Ceil": elementwise(lambda x, o: float(math.ceil(x))),
     "Clip": elementwise(lambda x, o: min(max(x, o.get("min", -1e30)), o.get("max", 1e30))),
     "Concat": concat,
     "Constant": constant,
@@ -70,6 +72,7 @@ OPS = {
     "Expand": expand,
     "FFM": ffm,
     "FieldPairs": field_pairs,
+    "Floor": elementwise(lambda x, o: float(math.floor(x))),
     "FM": fm,
     "Gather": gather,
     "Gelu": elementwise(lambda x, o: x * 0.5 * math.erfc(-x / math.sqrt(2))),
@@ -92,6 +95,7 @@ OPS = {
     "ReduceSum": reduce(sum),
     "Relu": elementwise(lambda x, o: max(x, 0.0)),
     "RollBatch": roll_batch,
+    "Round": elementwise(lambda x, o: float(round(x))),
     "Selu": elementwise(
         lambda x, o: o.get("gamma", 1.0507009873554805)
         * (x if x > 0 else o.get("alpha", 1.6732632423543772) * math.expm1(x))
@@ -100,10 +104,6 @@ OPS = {
     "Sigmoid": elementwise(lambda x, o: logistic(x)),
     "Silu": elementwise(lambda x, o: x * logistic(x)),
     "Sin": elementwise(lambda x, o: math.sin(x)),
-    "Atan": elementwise(lambda x, o: math.atan(x)),
-    "Ceil": elementwise(lambda x, o: float(math.ceil(x))),
-    "Floor": elementwise(lambda x, o: float(math.floor(x))),
-    "Round": elementwise(lambda x, o: float(round(x))),
     "Slice": slice_,
     "Softmax": softmax,
     "Softplus": elementwise(lambda x, o: math.log1p(math.exp(x))),

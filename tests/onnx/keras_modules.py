@@ -1,6 +1,6 @@
 """Networks as people write them in Keras, of dense [batch, 3] and vectors [batch, 4, 8]; tests/onnx/keras_test.py exports them.
 
-A network makes numbers [batch, any]; the test puts a layer of one unit behind. Lambda layers are named functions of keras.ops.
+A network makes numbers [batch, any]; the test puts a layer of one unit behind. What no layer does is a Lambda layer of keras.ops.
 """
 import keras
 import numpy

@@ -200,10 +200,6 @@ def looped(n, rounds, condition, make_condition):
     return n.Loop(rounds, condition, n.dense, outputs=1, body=body)
 
 
-def first_is_positive(n):
-    return n.Greater(n.Squeeze(n.Slice(n.ReduceMax(n.dense, axes=[1]), n.ints(0), n.ints(1), n.ints(0))), n.float(0))
-
-
 def branch_by_samples(n):
     b, c = n.within(), n.within()
     condition = n.Greater(n.ReduceMax(n.dense, axes=[1]), n.float(0))

@@ -32,7 +32,7 @@ struct Stored {
 };
 
 // Sizes around those of tiles, of blocks of them and of chunks along k; rows of C farther apart
-// than they are long, with nothing written between; both orders of both operands; all addends.
+// than they are long, with nothing written between; both orders of both operands; either addend.
 TEST_F(TileProductTest, IsTheProductOfTheRoundedOperands) {
   constexpr int64_t kApart = 5;
   constexpr float kGuard = 1e30f;
@@ -52,6 +52,7 @@ TEST_F(TileProductTest, IsTheProductOfTheRoundedOperands) {
       }
       for (const bool add : {false, true}) {
         for (const float* const of : {static_cast<const float*>(nullptr), bias.data()}) {
+          if (add && of != nullptr) continue;
           std::vector<float> c(static_cast<size_t>(m * (n + kApart)), kGuard);
           for (int64_t i = 0; i < m; ++i) std::fill_n(c.begin() + i * (n + kApart), n, 0.5f);
           MultiplyByTiles(nullptr, m, n, k, a.operand, b.operand, c.data(), n + kApart,

@@ -96,7 +96,9 @@ void MultiplyInBlocks(bool one_block, TaskPool* pool, Precision precision, int64
   if (m == 0 || n == 0) return;
   const bool bfloat16 = precision == Precision::kBfloat16 && std::min({m, n, k}) >= kThin;
   const bool prepared = bfloat16 || (addends.bias != nullptr && std::min(n, k) >= kThinForBias);
-  if (addends.bias != nullptr && (!prepared || k == 0)) {
+  const bool tiles = bfloat16 && HasTiles();
+  const bool takes_bias = prepared && !(tiles && addends.c);
+  if (addends.bias != nullptr && (!takes_bias || k == 0)) {
     AddRow({addends.bias, static_cast<size_t>(n)}, m, addends.c, c);
     addends = {.c = true};
   }
@@ -105,7 +107,7 @@ void MultiplyInBlocks(bool one_block, TaskPool* pool, Precision precision, int64
     return;
   }
   const Operands<float> whole = {.a = Place(a, m, k), .b = Place(b, k, n)};
-  if (bfloat16 && HasTiles()) {
+  if (tiles) {
     return MultiplyByTiles(one_block ? nullptr : pool, m, n, k, whole.a, whole.b, c, n, addends);
   }
   Operands<uint16_t> rounded;

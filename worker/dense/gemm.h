@@ -16,9 +16,9 @@ struct Matrix {
 };
 
 // C [m, n] = A [m, k] * B [k, n] + addends, float32, row-major. A transposed operand lies in memory
-// as its transpose. Every large product of the worker goes through here, to oneDNN. Zero sizes are
-// legal (k = 0 gives a product of zeros). With kBfloat16 the operands are rounded to bfloat16, but
-// in products so thin that it would not pay: a function of the sizes alone.
+// as its transpose. Every large product of the worker goes through here, to oneDNN or to tiles.
+// Zero sizes are legal (k = 0 gives a product of zeros). With kBfloat16 the operands are rounded to
+// bfloat16, but in products so thin that it would not pay: a function of the sizes alone.
 //
 // C is cut into blocks of rows or columns by its sizes alone, and a block is the work of one
 // thread, of the pool or the caller (null: the caller's alone). So the same call gives the same

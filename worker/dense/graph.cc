@@ -15,6 +15,19 @@ namespace {
 // Floats of a sample in one tensor, and of one parameter: sizes made from these do not overflow.
 constexpr size_t kMostFloats = size_t{1} << 30;
 
+// By tensor: whether one of `ends` depends on it, or it is one.
+std::vector<bool> NeededFor(const std::vector<int32_t>& ends, const Graph& graph) {
+  std::vector<bool> needed(graph.tensors().size(), false);
+  for (const int32_t end : ends) needed[end] = true;
+  for (auto node = graph.nodes().rbegin(); node != graph.nodes().rend(); ++node) {
+    const bool is_needed = std::any_of(node->outputs.begin(), node->outputs.end(),
+                                       [&](int32_t tensor) { return needed[tensor]; });
+    if (!is_needed) continue;
+    for (const int32_t input : node->inputs) needed[input] = true;
+  }
+  return needed;
+}
+
 }  // namespace
 
 bool Graph::IsUsed(int32_t tensor) const {
@@ -246,30 +259,26 @@ int32_t GraphBuilder::Viewed(int32_t tensor) const {
 }
 
 void GraphBuilder::MarkTrainingOnly() {
-  std::vector<bool> needed(graph_->tensors_.size(), false);
-  for (const int32_t output : graph_->outputs_) needed[output] = true;
-  for (auto node = graph_->nodes_.rbegin(); node != graph_->nodes_.rend(); ++node) {
-    node->training_only = std::none_of(node->outputs.begin(), node->outputs.end(),
-                                       [&](int32_t tensor) { return needed[tensor]; });
-    if (node->training_only) continue;
-    for (const int32_t input : node->inputs) needed[input] = true;
+  const std::vector<bool> needed = NeededFor(graph_->outputs_, *graph_);
+  for (GraphNode& node : graph_->nodes_) {
+    node.training_only = std::none_of(node.outputs.begin(), node.outputs.end(),
+                                      [&](int32_t tensor) { return needed[tensor]; });
   }
 }
 
 void GraphBuilder::DropUnread(std::vector<Output>& outputs) {
   Graph& graph = *graph_;
-  std::vector<bool> needed(graph.tensors_.size(), false);
+  std::vector<int32_t> ends;
   for (const Output& output : outputs) {
-    if (output.tensor.index >= 0) needed[output.tensor.index] = true;
+    if (output.tensor.index >= 0) ends.push_back(output.tensor.index);
   }
-  for (const GraphLoss& loss : graph.losses_) needed[loss.tensor] = true;
-  std::vector<GraphNode> nodes;  // the last first
-  for (; !graph.nodes_.empty(); graph.nodes_.pop_back()) {
-    GraphNode& node = graph.nodes_.back();
+  for (const GraphLoss& loss : graph.losses_) ends.push_back(loss.tensor);
+  std::vector<bool> needed = NeededFor(ends, graph);
+  std::vector<GraphNode> nodes;
+  for (GraphNode& node : std::exchange(graph.nodes_, {})) {
     const bool is_needed = std::any_of(node.outputs.begin(), node.outputs.end(),
                                        [&](int32_t tensor) { return needed[tensor]; });
     if (!is_needed) continue;
-    for (const int32_t input : node.inputs) needed[input] = true;
     for (const int32_t output : node.outputs) needed[output] = true;
     nodes.push_back(std::move(node));
   }
@@ -285,8 +294,7 @@ void GraphBuilder::DropUnread(std::vector<Output>& outputs) {
   std::vector<int32_t> parameter_place(parameters.size(), -1);
   std::vector<std::string> owners(parameters.size());  // nodes
   graph.trained_floats_ = graph.statistics_floats_ = 0;
-  for (auto it = nodes.rbegin(); it != nodes.rend(); ++it) {
-    GraphNode& node = *it;
+  for (GraphNode& node : nodes) {
     for (int32_t& input : node.inputs) input = place[input];
     for (int32_t& output : node.outputs) {
       output = place[output];

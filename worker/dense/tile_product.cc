@@ -278,12 +278,6 @@ void MultiplyByTiles(TaskPool* pool, int64_t m, int64_t n, int64_t k, Operand<fl
                 b_tiles = Packed::LinesOfTiles(n) * kChunk;
   memory.resize(std::max(memory.size(), static_cast<size_t>(a_tiles + b_tiles)));
   Packed packed_a(memory.data(), m, false), packed_b(memory.data() + a_tiles, n, true);
-  if (addends.c && addends.bias != nullptr) {
-    for (int64_t i = 0; i < m; ++i) {
-      for (int64_t j = 0; j < n; ++j) c[i * c_stride + j] += addends.bias[j];
-    }
-    addends.bias = nullptr;
-  }
   Start start = {addends.bias, 0};
   if (addends.c) start = {c, c_stride};
   for (int64_t begin = 0; begin < k; begin += kChunk * kDepth) {

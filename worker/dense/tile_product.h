@@ -12,10 +12,10 @@ namespace tessera::worker {
 // Whether the processor has tiles and the system lets this process use them.
 bool HasTiles();
 
-// C [m, n] = A [m, k] * B [k, n] + addends, of operands that are rounded to bfloat16 (denormal
-// numbers to 0), summed in float32; rows of C lie `c_stride` apart. Sizes above 0. Needs
-// HasTiles(). Thread-safe; shared among the pool's threads (null: the caller's alone), with the
-// same bits whatever their number.
+// C [m, n] = A [m, k] * B [k, n] + addends, one of the two at most, of operands that are rounded to
+// bfloat16 (denormal numbers to 0), summed in float32; rows of C lie `c_stride` apart. Sizes above
+// 0. Needs HasTiles(). Thread-safe; shared among the pool's threads (null: the caller's alone),
+// with the same bits whatever their number.
 void MultiplyByTiles(TaskPool* pool, int64_t m, int64_t n, int64_t k, Operand<float> a,
                      Operand<float> b, float* c, int64_t c_stride, Addends addends);
 

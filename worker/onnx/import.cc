@@ -180,16 +180,13 @@ absl::StatusOr<Tensor> OutputOf(const OnnxValue& made, OnnxNodeReader reader) {
   if (made.kind != OnnxValue::Kind::kTensor || made.IsUnbatched()) {
     return absl::InvalidArgumentError("is the same for every sample");
   }
-  OnnxValue::Axes all;
-  for (const OnnxValue::Axes& group : made.axes) all.insert(all.end(), group.begin(), group.end());
   const std::vector<int64_t> dims = reader.DimsOf(made);
   const auto sizes = std::count_if(dims.begin(), dims.end(), [](int64_t dim) { return dim != 1; });
   if (sizes > 2 || dims[made.batch_axis()] != BatchTimes(1)) {
     return absl::InvalidArgumentError(absl::StrCat(
         "is ", DimsText(dims), "; expected one number, or one for each class, a sample"));
   }
-  std::erase(all, 0);
-  return reader.Arranged(made, {all});
+  return reader.Flat(made);
 }
 
 absl::StatusOr<std::vector<Tensor>> Build(const v1::ModelSpec& model, const ModelInputs& inputs,

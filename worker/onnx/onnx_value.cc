@@ -44,6 +44,17 @@ OnnxValue OnnxValue::OfInts(std::vector<int64_t> ints) {
   return value;
 }
 
+OnnxValue OnnxValue::OfInt(int64_t number) {
+  OnnxValue value = OfInts({number});
+  value.dims.clear();
+  return value;
+}
+
+bool OnnxValue::IsAll(int64_t number) const {
+  return kind == Kind::kInts && !ints.empty() &&
+         std::all_of(ints.begin(), ints.end(), [&](int64_t found) { return found == number; });
+}
+
 size_t OnnxValue::batch_axis() const {
   const auto group = std::find_if(axes.begin(), axes.end(), [](const Axes& axis) {
     return std::count(axis.begin(), axis.end(), 0) > 0;

@@ -51,6 +51,10 @@ struct OnnxValue {
   // [batch, ...], as the dense graph has it; `rank` is the tensor's, without the batch.
   static OnnxValue Of(Tensor tensor, size_t rank);
   static OnnxValue OfInts(std::vector<int64_t> ints);  // [n]
+  static OnnxValue OfInt(int64_t number);
+
+  // Whether it is known whole numbers, and all of them this one.
+  bool IsAll(int64_t number) const;
 
   // Which axis of ONNX has the batch; of kTensor. axes.size(): none.
   size_t batch_axis() const;

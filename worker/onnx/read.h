@@ -90,6 +90,8 @@ class OnnxNodeReader {
   // Has each of `parts`, axes of the tensor without the batch, as one axis after the batch, in this
   // order.
   Tensor Arranged(const OnnxValue& value, const std::vector<OnnxValue::Axes>& parts);
+  // The same with all of them as one.
+  Tensor Flat(const OnnxValue& value);
   // An axis that is not the batch's as one axis of the tensor, whose number it returns.
   int OneAxis(OnnxValue& value, size_t axis);
   // All axes from `axis` on, none of them the batch's, as the last axis of the tensor.
@@ -156,13 +158,14 @@ class OnnxNodeReader {
   // Graphs within the node, and nodes that are not in the file (read_control_flow.cc).
   //
   // Reads all that the graph's outputs need, its inputs standing for `inputs`; `part` names the
-  // graph. What the outputs stand for.
+  // graph, `round` which time it runs where it may run several. What the outputs stand for.
   absl::StatusOr<std::vector<OnnxValue>> ReadWithin(const onnx::GraphProto& graph,
                                                     const std::string& part,
                                                     std::optional<int64_t> round,
                                                     const std::vector<OnnxValue>& inputs);
-  // What a node without names, of one output, gives for `inputs`.
-  absl::StatusOr<OnnxValue> ReadAnother(onnx::NodeProto node, const std::vector<OnnxValue>& inputs);
+  // What a node of one output gives for `inputs` along the axis: Concat, Gather or Unsqueeze.
+  absl::StatusOr<OnnxValue> AlongAxis(const std::string& op_type, int64_t axis,
+                                      const std::vector<OnnxValue>& inputs);
   // What the graph found wrong.
   const absl::Status& graph_status() const { return network_.graph.status(); }
 
@@ -292,14 +295,14 @@ absl::Status ReadRange(OnnxNodeReader& r);
 
 // What is written with several of our ops (read_compositions.cc).
 absl::Status ReadCelu(OnnxNodeReader& r);
+absl::Status ReadCompare(OnnxNodeReader& r);
 absl::Status ReadErfc(OnnxNodeReader& r);
 absl::Status ReadExpm1(OnnxNodeReader& r);
-absl::Status ReadLog1p(OnnxNodeReader& r);
-absl::Status ReadCompare(OnnxNodeReader& r);
 absl::Status ReadGelu(OnnxNodeReader& r);
 absl::Status ReadHardSwish(OnnxNodeReader& r);
 absl::Status ReadIsInf(OnnxNodeReader& r);
 absl::Status ReadIsNan(OnnxNodeReader& r);
+absl::Status ReadLog1p(OnnxNodeReader& r);
 absl::Status ReadLogic(OnnxNodeReader& r);
 absl::Status ReadMaxMin(OnnxNodeReader& r);
 absl::Status ReadMish(OnnxNodeReader& r);

@@ -30,29 +30,13 @@ absl::StatusOr<int64_t> KnownNumber(const OnnxValue& value, absl::string_view wh
       absl::StrCat(what, " is not known when the file is read: it depends on the samples"));
 }
 
-OnnxValue Number(int64_t number) {
-  OnnxValue value = OnnxValue::OfInts({number});
-  value.dims.clear();
-  return value;
-}
-
-onnx::NodeProto NodeOf(const char* op_type, const char* attribute, int64_t number) {
-  onnx::NodeProto node;
-  node.set_op_type(op_type);
-  onnx::AttributeProto& added = *node.add_attribute();
-  added.set_name(attribute);
-  // `axes` is a list.
-  attribute == std::string("axes") ? added.add_ints(number) : added.set_i(number);
-  return node;
-}
-
 // What the rounds of a loop gave, side by side along a new axis.
 absl::StatusOr<OnnxValue> Stacked(OnnxNodeReader& r, std::vector<OnnxValue> rounds, int64_t axis) {
   for (OnnxValue& value : rounds) {
-    TESSERA_ASSIGN_OR_RETURN(value, r.ReadAnother(NodeOf("Unsqueeze", "axes", axis), {value}));
+    TESSERA_ASSIGN_OR_RETURN(value, r.AlongAxis("Unsqueeze", axis, {value}));
   }
   if (rounds.size() == 1) return rounds[0];
-  return r.ReadAnother(NodeOf("Concat", "axis", axis), rounds);
+  return r.AlongAxis("Concat", axis, rounds);
 }
 
 // An entry of a list of axes or directions, 0 where it has none.
@@ -142,8 +126,18 @@ absl::StatusOr<std::vector<OnnxValue>> OnnxNodeReader::ReadWithin(
   return made;
 }
 
-absl::StatusOr<OnnxValue> OnnxNodeReader::ReadAnother(onnx::NodeProto node,
-                                                      const std::vector<OnnxValue>& inputs) {
+absl::StatusOr<OnnxValue> OnnxNodeReader::AlongAxis(const std::string& op_type, int64_t axis,
+                                                    const std::vector<OnnxValue>& inputs) {
+  onnx::NodeProto node;
+  node.set_op_type(op_type);
+  onnx::AttributeProto& attribute = *node.add_attribute();
+  if (op_type == "Unsqueeze") {
+    attribute.set_name("axes");
+    attribute.add_ints(axis);
+  } else {
+    attribute.set_name("axis");
+    attribute.set_i(axis);
+  }
   std::string made = name();
   for (int i = 2; network_.values.contains(made); ++i) made = absl::StrCat(name(), "/", i);
   node.add_output(made);
@@ -189,7 +183,7 @@ absl::Status ReadLoop(OnnxNodeReader& r) {
     if (round == kMostRounds) {
       return absl::UnimplementedError(absl::StrCat("runs more than ", kMostRounds, " times"));
     }
-    std::vector<OnnxValue> inputs = {Number(round), Number(1)};
+    std::vector<OnnxValue> inputs = {OnnxValue::OfInt(round), OnnxValue::OfInt(1)};
     inputs.insert(inputs.end(), state.begin(), state.end());
     TESSERA_ASSIGN_OR_RETURN(std::vector<OnnxValue> made,
                              r.ReadWithin(*graph, "body", round, inputs));
@@ -235,8 +229,9 @@ absl::Status ReadScan(OnnxNodeReader& r) {
       const bool backward = EntryOf(r, "scan_input_directions", i) != 0;
       const int64_t place = backward ? rounds - 1 - round : round;
       const int64_t axis = EntryOf(r, "scan_input_axes", i);
-      TESSERA_ASSIGN_OR_RETURN(inputs.emplace_back(), r.ReadAnother(NodeOf("Gather", "axis", axis),
-                                                                    {sequences[i], Number(place)}));
+      TESSERA_ASSIGN_OR_RETURN(
+          inputs.emplace_back(),
+          r.AlongAxis("Gather", axis, {sequences[i], OnnxValue::OfInt(place)}));
     }
     TESSERA_ASSIGN_OR_RETURN(std::vector<OnnxValue> made,
                              r.ReadWithin(*graph, "body", round, inputs));

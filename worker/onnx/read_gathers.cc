@@ -244,11 +244,8 @@ absl::Status ReadReverseSequence(OnnxNodeReader& r) {
   const int64_t along = r.Int("time_axis", 0), batch = r.Int("batch_axis", 1);
   TESSERA_ASSIGN_OR_RETURN(const size_t axis, r.SampleAxis(along, x));
   const int64_t size = r.DimsOf(x)[axis];
-  const OnnxValue& lengths = r.in(1);
-  const bool all = lengths.kind == Kind::kInts && !lengths.ints.empty() &&
-                   std::all_of(lengths.ints.begin(), lengths.ints.end(),
-                               [&](int64_t length) { return length == size; });
-  if (!all || std::min(along, batch) < 0 || std::max(along, batch) != 1) {
+  if (!r.Has(1) || !r.in(1).IsAll(size) || std::min(along, batch) < 0 ||
+      std::max(along, batch) != 1) {
     return absl::UnimplementedError(
         absl::StrCat("expected lengths that are known when the file is read, all of them ", size));
   }

@@ -81,6 +81,13 @@ Tensor OnnxNodeReader::Arranged(const OnnxValue& value, const std::vector<Axes>&
   return Reshaped(x, to);
 }
 
+Tensor OnnxNodeReader::Flat(const OnnxValue& value) {
+  Axes all;
+  for (const Axes& group : value.axes) all.insert(all.end(), group.begin(), group.end());
+  std::erase(all, 0);
+  return Arranged(value, {all});
+}
+
 int OnnxNodeReader::OneAxis(OnnxValue& value, size_t axis) {
   const Axes group = value.axes[axis];
   if (group.size() == 1) return group[0];

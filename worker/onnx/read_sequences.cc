@@ -44,8 +44,8 @@ using Direction = OnnxRecurrence::Direction;
 using States = std::vector<Tensor>;
 
 // As our op of that name: GRU in the form of PyTorch and Keras, and LSTM.
-absl::Status ReadAsOp(OnnxNodeReader& r, const std::string& op, int64_t gates,
-                      OnnxRecurrence& recurrence) {
+absl::Status ReadAsOp(OnnxNodeReader& r, const std::string& op, OnnxRecurrence& recurrence) {
+  const int64_t gates = recurrence.gates();
   const int64_t units = recurrence.units(), width = recurrence.width();
   const bool all = r.HasOutput(0), memory = op == "LSTM" && r.HasOutput(2);
   google::protobuf::Struct options =
@@ -117,7 +117,7 @@ absl::Status ReadGru(OnnxNodeReader& r) {
   TESSERA_ASSIGN_OR_RETURN(OnnxRecurrence recurrence,
                            OnnxRecurrence::Read(r, 3, {"Sigmoid", "Tanh"}, /*states=*/1));
   const bool reset_first = r.Int("linear_before_reset", 0) == 0;
-  if (!reset_first && recurrence.begins_at_zero()) return ReadAsOp(r, "GRU", 3, recurrence);
+  if (!reset_first && recurrence.begins_at_zero()) return ReadAsOp(r, "GRU", recurrence);
   return recurrence.SetUnrolled([&](const Direction& direction, Tensor x, const States& states) {
     return GruCell(r, recurrence, reset_first, direction, x, states[0]);
   });
@@ -129,7 +129,7 @@ absl::Status ReadLstm(OnnxNodeReader& r) {
   }
   TESSERA_ASSIGN_OR_RETURN(OnnxRecurrence recurrence,
                            OnnxRecurrence::Read(r, 4, {"Sigmoid", "Tanh", "Tanh"}, /*states=*/2));
-  if (recurrence.begins_at_zero()) return ReadAsOp(r, "LSTM", 4, recurrence);
+  if (recurrence.begins_at_zero()) return ReadAsOp(r, "LSTM", recurrence);
   return recurrence.SetUnrolled([&](const Direction& direction, Tensor x, const States& states) {
     return LstmCell(r, recurrence, direction, x, states);
   });

@@ -215,8 +215,7 @@ absl::Status ReadConstant(OnnxNodeReader& r) {
     known = OnnxValue::OfInts({ints->ints().begin(), ints->ints().end()});
     for (int64_t& number : known.ints) number = NumberOfFile(number);
   } else if (const auto* one = r.Attribute("value_int"); one != nullptr) {
-    known = OnnxValue::OfInts({NumberOfFile(one->i())});
-    known.dims.clear();
+    known = OnnxValue::OfInt(NumberOfFile(one->i()));
   } else {
     return absl::UnimplementedError("expected a tensor or numbers as its value");
   }
@@ -277,8 +276,7 @@ absl::Status ReadShape(OnnxNodeReader& r) {
 
 absl::Status ReadSize(OnnxNodeReader& r) {
   if (!r.Has(0)) return absl::InvalidArgumentError("input 0 is missing");
-  OnnxValue size = OnnxValue::OfInts({1});
-  size.dims.clear();
+  OnnxValue size = OnnxValue::OfInt(1);
   for (const int64_t dim : r.DimsOf(r.in(0))) {
     TESSERA_ASSIGN_OR_RETURN(size.ints[0], IntProduct(size.ints[0], dim));
   }

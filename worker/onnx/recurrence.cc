@@ -63,11 +63,7 @@ absl::StatusOr<OnnxRecurrence> OnnxRecurrence::Read(OnnxNodeReader& r, int64_t g
   }
   made.places_ = dims[places];
   made.units_ = w[1] / gates;
-  const bool of_all =
-      !r.Has(4) || (r.in(4).kind == OnnxValue::Kind::kInts &&
-                    std::all_of(r.in(4).ints.begin(), r.in(4).ints.end(),
-                                [&](int64_t length) { return length == made.places_; }));
-  if (!of_all) {
+  if (r.Has(4) && !r.in(4).IsAll(made.places_)) {
     return absl::UnimplementedError(absl::StrCat(
         "expected no lengths, or such that are known when the file is read, all of them ",
         made.places_));
@@ -109,24 +105,16 @@ absl::StatusOr<Tensor> OnnxRecurrence::First(const Direction& direction, size_t 
     const std::vector<int64_t> shape = {units_};
     return r_.Layer("Constant", {}, Options().Set("shape", shape).Set("value", 0.0));
   }
-  onnx::NodeProto gather;
-  gather.set_op_type("Gather");
-  onnx::AttributeProto& axis = *gather.add_attribute();
-  axis.set_name("axis");
-  axis.set_i(batch_first_ ? 1 : 0);
-  OnnxValue place = OnnxValue::OfInts({static_cast<int64_t>(direction.number)});
-  place.dims.clear();
-  TESSERA_ASSIGN_OR_RETURN(const OnnxValue first, r_.ReadAnother(gather, {r_.in(i), place}));
+  const OnnxValue place = OnnxValue::OfInt(static_cast<int64_t>(direction.number));
+  TESSERA_ASSIGN_OR_RETURN(const OnnxValue first,
+                           r_.AlongAxis("Gather", batch_first_ ? 1 : 0, {r_.in(i), place}));
   const std::vector<int64_t> dims = r_.DimsOf(first);
   if (first.kind != OnnxValue::Kind::kTensor || dims.size() != 2 || dims[0] != BatchTimes(1) ||
       dims[1] != units_) {
     return absl::UnimplementedError(
         absl::StrCat("a direction begins at ", DimsText(dims), ", expected [batch, ", units_, "]"));
   }
-  Axes all;
-  for (const Axes& group : first.axes) all.insert(all.end(), group.begin(), group.end());
-  std::erase(all, 0);
-  return r_.Arranged(first, {all});
+  return r_.Flat(first);
 }
 
 void OnnxRecurrence::SetAll(const std::vector<Tensor>& states) {

@@ -27,6 +27,7 @@ class OnnxRecurrence {
 
   const std::vector<Direction>& directions() const { return directions_; }
   int64_t width() const { return r_.shape(x_).last(); }
+  int64_t gates() const { return gates_; }
   int64_t places() const { return places_; }
   int64_t units() const { return units_; }
   bool begins_at_zero() const { return begins_at_zero_; }
