@@ -24,10 +24,10 @@ absl::Status Expected(absl::string_view what, const Scalar& scalar, absl::string
 }
 
 // "1e6" and "3.0" are whole, but not written so.
-std::string WholeNumberHint(const Scalar& scalar) {
+std::string WholeNumberHint(const Scalar& scalar, double smallest, double largest) {
   double value = 0;
   if (!absl::SimpleAtod(scalar.text, &value) || std::abs(value) > 1e15) return "";
-  if (value != std::floor(value)) return "";
+  if (value != std::floor(value) || value < smallest || value > largest) return "";
   return absl::StrCat("; write ", absl::StrCat(static_cast<int64_t>(value)));
 }
 
@@ -42,7 +42,8 @@ bool IsPlain(const Scalar& scalar) {
 absl::StatusOr<uint64_t> ToUnsigned(const Scalar& scalar, uint64_t largest) {
   uint64_t value = 0;
   if (IsPlain(scalar) && absl::SimpleAtoi(scalar.text, &value) && value <= largest) return value;
-  return Expected(absl::StrCat("a whole number, 0 .. ", largest), scalar, WholeNumberHint(scalar));
+  return Expected(absl::StrCat("a whole number, 0 .. ", largest), scalar,
+                  WholeNumberHint(scalar, 0, static_cast<double>(largest)));
 }
 
 absl::StatusOr<int64_t> ToSigned(const Scalar& scalar, int64_t smallest, int64_t largest) {
@@ -51,8 +52,9 @@ absl::StatusOr<int64_t> ToSigned(const Scalar& scalar, int64_t smallest, int64_t
       value <= largest) {
     return value;
   }
-  return Expected(absl::StrCat("a whole number, ", smallest, " .. ", largest), scalar,
-                  WholeNumberHint(scalar));
+  return Expected(
+      absl::StrCat("a whole number, ", smallest, " .. ", largest), scalar,
+      WholeNumberHint(scalar, static_cast<double>(smallest), static_cast<double>(largest)));
 }
 
 absl::StatusOr<double> ToReal(const Scalar& scalar, bool single) {

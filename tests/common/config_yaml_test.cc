@@ -14,6 +14,7 @@ namespace tessera {
 namespace {
 
 using google::protobuf::util::MessageDifferencer;
+using testing::EndsWith;
 using testing::HasSubstr;
 using testing::StartsWith;
 
@@ -157,6 +158,13 @@ TEST(JobYaml, SaysFileLineAndColumnOfWhatItCannotRead) {
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << c.replacement;
     EXPECT_THAT(std::string(status.message()), StartsWith(c.starts)) << c.replacement;
     EXPECT_THAT(std::string(status.message()), HasSubstr(c.says)) << c.replacement;
+  }
+}
+
+TEST(JobYaml, ProposesNoNumberThatIsOutOfRange) {
+  for (const std::string number : {"1e10", "-1.0", "10000000000"}) {
+    EXPECT_THAT(std::string(ErrorOf("dim: 8", "dim: " + number).message()),
+                EndsWith("found '" + number + "'"));
   }
 }
 
