@@ -9,7 +9,7 @@
 namespace tessera {
 namespace {
 
-constexpr char kJob[] = R"(
+constexpr char kTwoTasks[] = R"(
 name: behaviour
 seed: 3
 data:
@@ -51,7 +51,7 @@ class TasksTest : public TrainingTest {
   }
 
   static v1::JobSpec Behaviour(const std::vector<std::string>& overrides) {
-    auto job = LoadJob(kJob);
+    auto job = LoadJob(kTwoTasks);
     for (const std::string& assignment : overrides) {
       EXPECT_TRUE(ApplyOverride(assignment, job).ok()) << assignment;
     }

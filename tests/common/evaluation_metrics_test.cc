@@ -16,7 +16,7 @@
 namespace tessera::math {
 namespace {
 
-struct Samples {
+struct EvaluatedSamples {
   std::vector<float> outputs;
   std::vector<float> labels;
   std::vector<uint64_t> groups;
@@ -32,11 +32,11 @@ struct Samples {
 };
 
 // Outputs are rounded to quarters, so that many are equal.
-Samples RandomSamples(int n, int groups, int seed) {
+EvaluatedSamples RandomSamples(int n, int groups, int seed) {
   std::mt19937 random(seed);
   std::normal_distribution<float> normal;
   std::uniform_real_distribution<float> uniform;
-  Samples samples;
+  EvaluatedSamples samples;
   for (int i = 0; i < n; ++i) {
     const float x = std::round(normal(random) * 8) / 4;
     samples.outputs.push_back(x);
@@ -52,7 +52,7 @@ double Probability(float x) { return 1 / (1 + std::exp(-static_cast<double>(x)))
 TEST(EvaluationMetrics, AreTheirDefinitions) {
   for (int n : {2, 3, 17, 1000}) {
     SCOPED_TRACE(n);
-    const Samples s = RandomSamples(n, 5, n);
+    const EvaluatedSamples s = RandomSamples(n, 5, n);
     double loss = 0, positives = 0, predicted = 0, squared = 0, absolute = 0, right = 0;
     for (int i = 0; i < n; ++i) {
       const double p = Probability(s.outputs[i]);
@@ -78,7 +78,7 @@ TEST(EvaluationMetrics, AreTheirDefinitions) {
 
 TEST(EvaluationMetrics, AveragePrecisionIsTheSumOverThresholds) {
   for (int n : {2, 3, 17, 1000}) {
-    const Samples s = RandomSamples(n, 1, 100 + n);
+    const EvaluatedSamples s = RandomSamples(n, 1, 100 + n);
     const double positives = std::accumulate(s.labels.begin(), s.labels.end(), 0.0);
     std::set<float, std::greater<float>> thresholds(s.outputs.begin(), s.outputs.end());
     double sum = 0, recall_before = 0;
@@ -97,14 +97,14 @@ TEST(EvaluationMetrics, AveragePrecisionIsTheSumOverThresholds) {
 
 TEST(EvaluationMetrics, AveragePrecisionOfAHandMadeListIsKnown) {
   // Positives at ranks 1 and 3 of four: (1 + 2/3) / 2.
-  const Samples s = {{4, 3, 2, 1}, {1, 0, 1, 0}, {}};
+  const EvaluatedSamples s = {{4, 3, 2, 1}, {1, 0, 1, 0}, {}};
   EXPECT_DOUBLE_EQ(s.Measure("pr_auc"), (1 + 2.0 / 3) / 2);
 }
 
 TEST(EvaluationMetrics, GroupedAucWeighsTheGroupsThatHaveBothClasses) {
   for (int groups : {1, 7, 300}) {
-    const Samples s = RandomSamples(1000, groups, groups);
-    std::map<uint64_t, Samples> parts;
+    const EvaluatedSamples s = RandomSamples(1000, groups, groups);
+    std::map<uint64_t, EvaluatedSamples> parts;
     for (size_t i = 0; i < s.outputs.size(); ++i) {
       parts[s.groups[i]].outputs.push_back(s.outputs[i]);
       parts[s.groups[i]].labels.push_back(s.labels[i]);
@@ -121,7 +121,7 @@ TEST(EvaluationMetrics, GroupedAucWeighsTheGroupsThatHaveBothClasses) {
 }
 
 TEST(EvaluationMetrics, GroupedAucIsUndefinedWithoutGroupsOrPairs) {
-  Samples s = {{1, 2, 3}, {0, 1, 0}, {}};
+  EvaluatedSamples s = {{1, 2, 3}, {0, 1, 0}, {}};
   EXPECT_TRUE(std::isnan(s.Measure("gauc")));
   s.groups = {1, 2, 3};
   EXPECT_TRUE(std::isnan(s.Measure("gauc")));
@@ -130,7 +130,7 @@ TEST(EvaluationMetrics, GroupedAucIsUndefinedWithoutGroupsOrPairs) {
 }
 
 TEST(EvaluationMetrics, OfARegressionTakeOutputsAsTheyAre) {
-  Samples s = {{1, 2, -4}, {1.5f, 4, -3}, {}, false};
+  EvaluatedSamples s = {{1, 2, -4}, {1.5f, 4, -3}, {}, false};
   EXPECT_DOUBLE_EQ(s.Measure("mse"), (0.25 + 4 + 1) / 3);
   EXPECT_DOUBLE_EQ(s.Measure("rmse"), std::sqrt((0.25 + 4 + 1) / 3));
   EXPECT_DOUBLE_EQ(s.Measure("mae"), 3.5 / 3);
@@ -140,13 +140,13 @@ TEST(EvaluationMetrics, OfARegressionTakeOutputsAsTheyAre) {
 
 TEST(EvaluationMetrics, AreUndefinedWhereThereIsNothingToMeasure) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
-  const Samples with_nan = {{1, nan}, {0, 1}, {1, 1}};
-  const Samples none;
+  const EvaluatedSamples with_nan = {{1, nan}, {0, 1}, {1, 1}};
+  const EvaluatedSamples none;
   for (const MetricInfo& metric : AllMetrics()) {
     EXPECT_TRUE(std::isnan(with_nan.Measure(metric.name))) << metric.name;
     EXPECT_TRUE(std::isnan(none.Measure(metric.name))) << metric.name;
   }
-  const Samples one_class = {{1, 2}, {0, 0}, {1, 1}};
+  const EvaluatedSamples one_class = {{1, 2}, {0, 0}, {1, 1}};
   for (const char* name :
        {"auc", "binned_auc", "pr_auc", "gauc", "normalized_entropy", "calibration"}) {
     EXPECT_TRUE(std::isnan(one_class.Measure(name))) << name;
@@ -154,7 +154,7 @@ TEST(EvaluationMetrics, AreUndefinedWhereThereIsNothingToMeasure) {
 }
 
 TEST(EvaluationMetrics, AllAreComputedAtOnceAsAlone) {
-  const Samples s = RandomSamples(100, 3, 9);
+  const EvaluatedSamples s = RandomSamples(100, 3, 9);
   std::vector<std::string> names;
   for (const MetricInfo& metric : AllMetrics()) names.push_back(metric.name);
   const auto all =
@@ -168,8 +168,8 @@ TEST(EvaluationMetrics, AllAreComputedAtOnceAsAlone) {
 
 // A sample of weight w counts as w samples.
 TEST(EvaluationMetrics, CountASampleAsOftenAsItWeighs) {
-  const Samples once = RandomSamples(300, 7, 21);
-  Samples repeated;
+  const EvaluatedSamples once = RandomSamples(300, 7, 21);
+  EvaluatedSamples repeated;
   std::vector<float> weights;
   std::mt19937 random(5);
   for (size_t i = 0; i < once.outputs.size(); ++i) {
@@ -268,7 +268,7 @@ TEST(ScoreSums, AreWhatIsMeasuredOfAllAtOnceBitForBit) {
   }
   ASSERT_EQ(names.size(), 8u + 4u);
   const int n = 3000;
-  const Samples s = RandomSamples(n, 1, 31);
+  const EvaluatedSamples s = RandomSamples(n, 1, 31);
   std::mt19937 random(32);
   std::normal_distribution<float> normal;
   std::vector<std::pair<std::vector<float>, std::vector<float>>> samples;  // outputs, labels

@@ -19,7 +19,7 @@ namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-struct Samples {
+struct BinnedSamples {
   std::vector<float> logits;
   std::vector<float> labels;
   std::vector<float> weights;
@@ -30,9 +30,9 @@ struct Samples {
     return auc;
   }
   double Exact() const { return Auc(SortScores(logits, labels, weights)); }
-  // Samples [begin, end) of an order.
-  Samples Part(const std::vector<size_t>& order, size_t begin, size_t end) const {
-    Samples part;
+  // BinnedSamples [begin, end) of an order.
+  BinnedSamples Part(const std::vector<size_t>& order, size_t begin, size_t end) const {
+    BinnedSamples part;
     for (size_t i = begin; i < end; ++i) {
       part.logits.push_back(logits[order[i]]);
       part.labels.push_back(labels[order[i]]);
@@ -45,10 +45,10 @@ struct Samples {
 using Draw = std::function<float(std::mt19937&)>;
 
 // The larger a logit among the others, the likelier is a positive.
-Samples Drawn(size_t n, int seed, double share, const Draw& draw) {
+BinnedSamples Drawn(size_t n, int seed, double share, const Draw& draw) {
   std::mt19937 random(seed);
   std::uniform_real_distribution<double> uniform;
-  Samples samples;
+  BinnedSamples samples;
   for (size_t i = 0; i < n; ++i) samples.logits.push_back(draw(random));
   std::sort(samples.logits.begin(), samples.logits.end());
   for (size_t i = 0; i < n; ++i) {
@@ -65,7 +65,7 @@ Draw Normal(float mean, float deviation) {
   };
 }
 
-void ExpectWithinBound(const Samples& samples, const std::string& what) {
+void ExpectWithinBound(const BinnedSamples& samples, const std::string& what) {
   const BinnedAuc binned = samples.Binned();
   EXPECT_LE(std::fabs(binned.value() - samples.Exact()), binned.error_bound() + 1e-14) << what;
   EXPECT_GE(binned.error_bound(), 0) << what;
@@ -95,7 +95,7 @@ TEST(BinnedAuc, OfWeightsIsWithinItsBoundToo) {
   std::exponential_distribution<float> exponential;
   for (const float scale : {1e-9f, 1.0f, 1e9f}) {
     for (const float mean : {0.0f, -4.0f}) {
-      Samples samples = Drawn(20000, 4, 0.1, Normal(mean, 1));
+      BinnedSamples samples = Drawn(20000, 4, 0.1, Normal(mean, 1));
       for (size_t i = 0; i < samples.logits.size(); ++i) {
         samples.weights.push_back(i % 10 == 0 ? 0 : scale * exponential(random));
       }
@@ -107,7 +107,7 @@ TEST(BinnedAuc, OfWeightsIsWithinItsBoundToo) {
 }
 
 TEST(BinnedAuc, CountsASampleAsOftenAsItWeighs) {
-  Samples once = Drawn(3000, 6, 0.3, Normal(0, 2)), repeated;
+  BinnedSamples once = Drawn(3000, 6, 0.3, Normal(0, 2)), repeated;
   std::mt19937 random(7);
   for (size_t i = 0; i < once.logits.size(); ++i) {
     const uint32_t times = random() % 4;
@@ -121,7 +121,7 @@ TEST(BinnedAuc, CountsASampleAsOftenAsItWeighs) {
 // What binned_auc.h says of a million samples, with room for fewer.
 TEST(BinnedAuc, IsNearToTheExactOneOfLogitsAsModelsHaveThem) {
   for (const float mean : {0.0f, -4.0f, -7.0f}) {
-    const Samples samples = Drawn(300000, 8, 0.02, Normal(mean, 1));
+    const BinnedSamples samples = Drawn(300000, 8, 0.02, Normal(mean, 1));
     const BinnedAuc binned = samples.Binned();
     EXPECT_NEAR(binned.value(), samples.Exact(), 5e-6) << mean;
     EXPECT_LT(binned.error_bound(), 1e-4) << mean;
@@ -129,21 +129,22 @@ TEST(BinnedAuc, IsNearToTheExactOneOfLogitsAsModelsHaveThem) {
 }
 
 TEST(BinnedAuc, IsExactWhereScoresAreEqualOrFarApart) {
-  const Samples tied = Drawn(10000, 9, 0.3, [](std::mt19937& random) {
+  const BinnedSamples tied = Drawn(10000, 9, 0.3, [](std::mt19937& random) {
     return std::round(std::normal_distribution<float>(0, 12)(random)) / 4;
   });
   EXPECT_EQ(tied.Binned().value(), tied.Exact());
   EXPECT_EQ(tied.Binned().error_bound(), 0);
-  const Samples constant = {{3, 3, 3}, {0, 1, 0}, {}};
+  const BinnedSamples constant = {{3, 3, 3}, {0, 1, 0}, {}};
   EXPECT_EQ(constant.Binned().value(), 0.5);
   EXPECT_EQ(constant.Binned().error_bound(), 0);
-  const Samples extreme = {{-kInfinity, -0.0f, 0.0f, kInfinity, kInfinity}, {0, 1, 0, 1, 0}, {}};
+  const BinnedSamples extreme = {
+      {-kInfinity, -0.0f, 0.0f, kInfinity, kInfinity}, {0, 1, 0, 1, 0}, {}};
   EXPECT_EQ(extreme.Binned().value(), extreme.Exact());
   EXPECT_EQ(extreme.Binned().error_bound(), 0);
 }
 
 TEST(BinnedAuc, IsWrongByItsBoundAtMostWhereAllScoresShareABin) {
-  const Samples near = {{4, std::nextafter(4.0f, 5.0f)}, {0, 1}, {}};
+  const BinnedSamples near = {{4, std::nextafter(4.0f, 5.0f)}, {0, 1}, {}};
   EXPECT_EQ(near.Exact(), 1);
   EXPECT_EQ(near.Binned().value(), 0.5);
   EXPECT_EQ(near.Binned().error_bound(), 0.5);
@@ -151,7 +152,7 @@ TEST(BinnedAuc, IsWrongByItsBoundAtMostWhereAllScoresShareABin) {
 
 TEST(BinnedAuc, MergedInAnyOrderIsThatOfOnePassBitForBit) {
   for (const bool weighted : {false, true}) {
-    Samples samples = Drawn(20000, 10, 0.2, Normal(-3, 2));
+    BinnedSamples samples = Drawn(20000, 10, 0.2, Normal(-3, 2));
     std::mt19937 random(11);
     std::exponential_distribution<float> exponential;
     for (size_t i = 0; weighted && i < samples.logits.size(); ++i) {
@@ -175,7 +176,7 @@ TEST(BinnedAuc, MergedInAnyOrderIsThatOfOnePassBitForBit) {
 }
 
 TEST(BinnedAuc, CountsBillionsOfSamples) {
-  const Samples samples = Drawn(3000, 12, 0.3, Normal(0, 1));
+  const BinnedSamples samples = Drawn(3000, 12, 0.3, Normal(0, 1));
   BinnedAuc binned = samples.Binned();
   const double expected = binned.value();
   for (int i = 0; i < 30; ++i) binned.Merge(binned);
@@ -183,10 +184,10 @@ TEST(BinnedAuc, CountsBillionsOfSamples) {
 }
 
 TEST(BinnedAuc, IsUndefinedWhereAClassIsMissingOrWeighsNothing) {
-  for (const Samples& samples :
-       {Samples{}, Samples{{1, 2}, {1, 1}, {}}, Samples{{1, 2}, {0, 0}, {}},
-        Samples{{1, 2}, {0, 1}, {1, 0}}, Samples{{1, 2}, {0, 1}, {1, 0x1p63f}},
-        Samples{{1, 2}, {0, 1}, {1, kInfinity}}}) {
+  for (const BinnedSamples& samples :
+       {BinnedSamples{}, BinnedSamples{{1, 2}, {1, 1}, {}}, BinnedSamples{{1, 2}, {0, 0}, {}},
+        BinnedSamples{{1, 2}, {0, 1}, {1, 0}}, BinnedSamples{{1, 2}, {0, 1}, {1, 0x1p63f}},
+        BinnedSamples{{1, 2}, {0, 1}, {1, kInfinity}}}) {
     EXPECT_TRUE(std::isnan(samples.Binned().value()));
     EXPECT_TRUE(std::isnan(samples.Binned().error_bound()));
   }

@@ -11,7 +11,7 @@
 namespace tessera::math {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kInfiniteDouble = std::numeric_limits<double>::infinity();
 constexpr double kLargest = std::numeric_limits<double>::max();
 constexpr double kSmallest = std::numeric_limits<double>::denorm_min();
 
@@ -92,15 +92,15 @@ TEST(ExactSum, GrowsByMergesWithItself) {
 }
 
 TEST(ExactSum, OfWhatIsNotFiniteIsAsDoublesAdd) {
-  EXPECT_EQ(Sum({1, kInfinity, -kLargest}), kInfinity);
-  EXPECT_EQ(Sum({-kInfinity, 1}), -kInfinity);
-  EXPECT_TRUE(std::isnan(Sum({kInfinity, -kInfinity})));
+  EXPECT_EQ(Sum({1, kInfiniteDouble, -kLargest}), kInfiniteDouble);
+  EXPECT_EQ(Sum({-kInfiniteDouble, 1}), -kInfiniteDouble);
+  EXPECT_TRUE(std::isnan(Sum({kInfiniteDouble, -kInfiniteDouble})));
   EXPECT_TRUE(std::isnan(Sum({1, std::nan("")})));
-  EXPECT_EQ(Sum({kLargest, kLargest}), kInfinity);
+  EXPECT_EQ(Sum({kLargest, kLargest}), kInfiniteDouble);
   ExactSum sum, other;
-  other.Add(kInfinity);
+  other.Add(kInfiniteDouble);
   sum.Merge(other);
-  EXPECT_EQ(sum.value(), kInfinity);
+  EXPECT_EQ(sum.value(), kInfiniteDouble);
 }
 
 }  // namespace

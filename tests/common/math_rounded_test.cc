@@ -10,7 +10,7 @@
 namespace tessera::math {
 namespace {
 
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr float kInfiniteFloat = std::numeric_limits<float>::infinity();
 
 // All numbers of 0 or more that float16 has, by their definition, ascending.
 std::vector<double> Float16Numbers() {
@@ -36,7 +36,7 @@ void ExpectNearest(float (*rounded)(float), const std::vector<double>& numbers) 
     ASSERT_EQ(rounded(middle), i % 2 == 0 ? low : high) << low;
     ASSERT_EQ(rounded(-middle), i % 2 == 0 ? -low : -high) << low;
     ASSERT_EQ(rounded(std::nextafter(middle, 0.0f)), low);
-    ASSERT_EQ(rounded(std::nextafter(middle, kInfinity)), high);
+    ASSERT_EQ(rounded(std::nextafter(middle, kInfiniteFloat)), high);
     const auto between = static_cast<float>(low + (high - low) * (random() % 1000) / 1000);
     if (between == middle) continue;
     ASSERT_EQ(rounded(between), between - low < high - between ? low : high);
@@ -52,9 +52,9 @@ TEST(RoundedToFloat16, IsTheNearestAndTheEvenOfTwo) {
 
 TEST(RoundedToFloat16, IsInfinityBeyondTheLargest) {
   EXPECT_EQ(RoundedToFloat16(65519.996f), 65504);
-  EXPECT_EQ(RoundedToFloat16(65520), kInfinity);
-  EXPECT_EQ(RoundedToFloat16(-1e30f), -kInfinity);
-  EXPECT_EQ(RoundedToFloat16(-kInfinity), -kInfinity);
+  EXPECT_EQ(RoundedToFloat16(65520), kInfiniteFloat);
+  EXPECT_EQ(RoundedToFloat16(-1e30f), -kInfiniteFloat);
+  EXPECT_EQ(RoundedToFloat16(-kInfiniteFloat), -kInfiniteFloat);
   EXPECT_EQ(RoundedToFloat16(1e-30f), 0);
   EXPECT_TRUE(std::isnan(RoundedToFloat16(std::numeric_limits<float>::quiet_NaN())));
 }
@@ -68,8 +68,8 @@ TEST(RoundedToTensorFloat32, IsTheNearestAndTheEvenOfTwo) {
     }
     ExpectNearest(RoundedToTensorFloat32, numbers);
   }
-  EXPECT_EQ(RoundedToTensorFloat32(std::numeric_limits<float>::max()), kInfinity);
-  EXPECT_EQ(RoundedToTensorFloat32(-kInfinity), -kInfinity);
+  EXPECT_EQ(RoundedToTensorFloat32(std::numeric_limits<float>::max()), kInfiniteFloat);
+  EXPECT_EQ(RoundedToTensorFloat32(-kInfiniteFloat), -kInfiniteFloat);
   EXPECT_TRUE(std::isnan(RoundedToTensorFloat32(std::numeric_limits<float>::quiet_NaN())));
 }
 

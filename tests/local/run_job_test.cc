@@ -28,7 +28,7 @@ namespace {
 using testing::HasSubstr;
 namespace fs = std::filesystem;
 
-constexpr char kJob[] = R"(name: tiny
+constexpr char kJobToRun[] = R"(name: tiny
 seed: 1
 data:
   format: csv
@@ -93,7 +93,7 @@ class JobRunTest : public testing::Test {
       said_.push_back(text);
     };
     options.in_process = in_process;
-    absl::StatusOr<LoadedJob> job = ParseJobYaml(kJob, "tiny.yaml");
+    absl::StatusOr<LoadedJob> job = ParseJobYaml(kJobToRun, "tiny.yaml");
     EXPECT_TRUE(job.ok()) << job.status();
     *options.request.mutable_spec() = job->spec;
     options.request.set_workers(2);

@@ -8,7 +8,7 @@
 namespace tessera::ps {
 namespace {
 
-constexpr uint32_t kDim = 5;
+constexpr uint32_t kWireDim = 5;
 
 v1::PsTable HalfWire(v1::PsTable table) {
   table.mutable_spec()->set_wire_type(v1::BFLOAT16);
@@ -28,7 +28,7 @@ Block RandomBlock(uint64_t seed, v1::FloatType wire_type) {
   for (uint64_t key = 0; key < 100; ++key) {
     if (random() % 2 == 0) block.keys.push_back(key);
   }
-  for (size_t i = 0; i < block.keys.size() * kDim; ++i) block.values.push_back(normal(random));
+  for (size_t i = 0; i < block.keys.size() * kWireDim; ++i) block.values.push_back(normal(random));
   return block;
 }
 
@@ -45,14 +45,14 @@ class WireBfloat16Test : public testing::TestWithParam<v1::FloatType> {
 };
 
 TEST_P(WireBfloat16Test, RowsArePulledAsTheNearestAndKeptAsTheyAre) {
-  ShardedJob wide(Job({RowsOf(AdamTable("t", kDim, v1::SYNC))}), 1, files_, clock_);
-  ShardedJob half(Job({RowsOf(HalfWire(AdamTable("t", kDim, v1::SYNC)))}), 1, files_, clock_);
+  ShardedJob wide(Job({RowsOf(AdamTable("t", kWireDim, v1::SYNC))}), 1, files_, clock_);
+  ShardedJob half(Job({RowsOf(HalfWire(AdamTable("t", kWireDim, v1::SYNC)))}), 1, files_, clock_);
   const std::vector<uint64_t> keys = {7, 3, 1ull << 63, 0};
   for (const bool read_only : {true, false, false}) {
     const PendingPull expected(wide.shard(0), PullOf(0, 0, {{0, keys}}, read_only));
     const PendingPull pull(half.shard(0), PullOf(0, 0, {{0, keys}}, read_only));
     ASSERT_OK(pull.status());
-    EXPECT_EQ(pull.response().tables(0).values().size(), keys.size() * kDim * 2);
+    EXPECT_EQ(pull.response().tables(0).values().size(), keys.size() * kWireDim * 2);
     EXPECT_EQ(pull.values(0, v1::BFLOAT16), Rounded(expected.values()));
     EXPECT_EQ(pull.statuses(), expected.statuses());
   }
@@ -62,7 +62,7 @@ TEST_P(WireBfloat16Test, RowsArePulledAsTheNearestAndKeptAsTheyAre) {
 TEST_P(WireBfloat16Test, AStepIsThatOfTheRoundedGradientsAddedUpInFloat32) {
   constexpr uint32_t kRanks = 3;
   for (const v1::Consistency consistency : {v1::SYNC, v1::ASYNC}) {
-    const v1::PsTable table = RowsOf(AdamTable("t", kDim, consistency));
+    const v1::PsTable table = RowsOf(AdamTable("t", kWireDim, consistency));
     ShardedJob wide(Job({table}, kRanks), 2, files_, clock_);
     ShardedJob half(Job({HalfWire(table)}, kRanks), 2, files_, clock_);
     for (uint64_t step = 0; step < 6; ++step) {

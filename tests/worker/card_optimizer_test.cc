@@ -13,12 +13,6 @@ namespace {
 
 using cuda::Memory;
 
-std::vector<float> Normals(uint64_t seed, size_t n, float scale) {
-  std::vector<float> values(n);
-  for (size_t i = 0; i < n; ++i) values[i] = scale * RandomNormal(seed, i);
-  return values;
-}
-
 class CardOptimizerOnCuda : public CardTest {
  protected:
   static constexpr uint32_t kSlots = 7;

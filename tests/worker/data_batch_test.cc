@@ -5,8 +5,8 @@
 namespace tessera::worker {
 namespace {
 
-using testing::ElementsAre;
-using testing::IsEmpty;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
 
 // Three rows, two dense columns, one plain and one weighted sparse column.
 Batch ThreeRows() {

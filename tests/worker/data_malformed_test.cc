@@ -6,7 +6,7 @@ namespace tessera::worker {
 namespace {
 
 using absl::StatusCode;
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 using namespace std::string_literals;  // NOLINT: for texts that hold zero bytes
 
 constexpr char kCsv[] = R"(

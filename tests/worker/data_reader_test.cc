@@ -9,9 +9,9 @@
 namespace tessera::worker {
 namespace {
 
-using testing::ElementsAre;
-using testing::FloatNear;
-using testing::IsEmpty;
+using ::testing::ElementsAre;
+using ::testing::FloatNear;
+using ::testing::IsEmpty;
 
 constexpr char kCsv[] = R"(
   format: CSV header: true

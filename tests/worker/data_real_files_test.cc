@@ -9,7 +9,7 @@
 namespace tessera::worker {
 namespace {
 
-class DataRealFilesTest : public testing::Test {
+class DataRealFilesTest : public ::testing::Test {
  protected:
   void SetUp() override {
     // Beside the repository; never part of it.

@@ -8,8 +8,8 @@ namespace tessera::worker {
 namespace {
 
 using absl::StatusCode;
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 constexpr char kSpec[] = R"(format: CSV
     columns { name: "y" role: LABEL } columns { name: "u" role: SPARSE })";
@@ -385,16 +385,16 @@ TEST(DataSourceTest, ReadsSeveralLabelsWeightsAndTheLastIdsOfASequence) {
   ASSERT_TRUE(records.ok()) << records.status();
   EXPECT_EQ(records->bad_records, 3u);
   EXPECT_THAT(records->first_bad,
-              testing::HasSubstr("\"3\" is not the number of a class; expected 0 .. 2"));
-  EXPECT_THAT(records->batch.labels, testing::ElementsAre(1, 2, 0, 1));
-  EXPECT_THAT(records->batch.weights, testing::ElementsAre(0.5f, 4));
-  EXPECT_THAT(records->batch.sparse[0].keys, testing::ElementsAre(2, 3, 4, 8, 9));
-  EXPECT_THAT(records->batch.sparse[0].offsets, testing::ElementsAre(0, 3, 5));
+              ::testing::HasSubstr("\"3\" is not the number of a class; expected 0 .. 2"));
+  EXPECT_THAT(records->batch.labels, ::testing::ElementsAre(1, 2, 0, 1));
+  EXPECT_THAT(records->batch.weights, ::testing::ElementsAre(0.5f, 4));
+  EXPECT_THAT(records->batch.sparse[0].keys, ::testing::ElementsAre(2, 3, 4, 8, 9));
+  EXPECT_THAT(records->batch.sparse[0].offsets, ::testing::ElementsAre(0, 3, 5));
   Batch second;
   const uint32_t row = 1;
   GatherRows(records->batch, {&row, 1}, &second);
-  EXPECT_THAT(second.labels, testing::ElementsAre(0, 1));
-  EXPECT_THAT(second.weights, testing::ElementsAre(4));
+  EXPECT_THAT(second.labels, ::testing::ElementsAre(0, 1));
+  EXPECT_THAT(second.weights, ::testing::ElementsAre(4));
 }
 
 TEST(DataSourceTest, RealLabelsAreAnyFiniteNumbers) {
@@ -415,15 +415,15 @@ TEST(DataSourceTest, RealLabelsAreAnyFiniteNumbers) {
     columns { name: "label" role: LABEL }
     columns { name: "user" role: SPARSE })",
                                        "a.csv");
-  EXPECT_THAT(csv.batch.labels, testing::ElementsAre(-2.5f, 1000));
+  EXPECT_THAT(csv.batch.labels, ::testing::ElementsAre(-2.5f, 1000));
   EXPECT_EQ(csv.bad_records, 2u);
-  EXPECT_THAT(csv.first_bad, testing::HasSubstr("a.csv:3: column \"label\": \"nan\""));
+  EXPECT_THAT(csv.first_bad, ::testing::HasSubstr("a.csv:3: column \"label\": \"nan\""));
   const DataSource::Records svm = read(R"(
     format: LIBSVM
     columns { name: "ids" role: SPARSE index_begin: 1 index_end: 4 })",
                                        "a.svm");
-  EXPECT_THAT(svm.batch.labels, testing::ElementsAre(3.75f, -1));
-  EXPECT_THAT(svm.first_bad, testing::HasSubstr("a.svm:3: label: \"inf\" is not"));
+  EXPECT_THAT(svm.batch.labels, ::testing::ElementsAre(3.75f, -1));
+  EXPECT_THAT(svm.first_bad, ::testing::HasSubstr("a.svm:3: label: \"inf\" is not"));
 }
 
 }  // namespace

@@ -26,8 +26,8 @@ namespace tessera::worker {
 class DataFolder {
  public:
   DataFolder() {
-    const auto* test = testing::UnitTest::GetInstance()->current_test_info();
-    path_ = absl::StrCat(testing::TempDir(), "/tessera-data-", ::getpid(), "-", test->name());
+    const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
+    path_ = absl::StrCat(::testing::TempDir(), "/tessera-data-", ::getpid(), "-", test->name());
     std::filesystem::remove_all(path_);
     std::filesystem::create_directories(root());
     std::filesystem::create_directories(scratch());

@@ -8,8 +8,8 @@
 namespace tessera::worker {
 namespace {
 
-using testing::ElementsAre;
-using testing::IsEmpty;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
 
 SparseColumn Column(std::vector<uint64_t> keys) {
   SparseColumn column;

@@ -72,9 +72,9 @@ TEST(LossFunction, SumsTheLossesOfSamples) {
   Floats gradient(3);
   EXPECT_DOUBLE_EQ(Evaluate(Named(v1::MEAN_SQUARED_ERROR), outputs, labels, 1, gradient),
                    0.25 + 1 + 16);
-  EXPECT_THAT(gradient, testing::ElementsAre(-1, -2, 8));
+  EXPECT_THAT(gradient, ::testing::ElementsAre(-1, -2, 8));
   EXPECT_DOUBLE_EQ(Evaluate(Named(v1::HUBER), outputs, labels, 2, gradient), 0.125 + 0.5 + 3.5);
-  EXPECT_THAT(gradient, testing::ElementsAre(-1, -2, 2));
+  EXPECT_THAT(gradient, ::testing::ElementsAre(-1, -2, 2));
 }
 
 TEST(LossFunction, WeighsPositiveSamplesAlone) {
@@ -84,7 +84,7 @@ TEST(LossFunction, WeighsPositiveSamplesAlone) {
   loss.positive_weight = 3;
   Floats gradient(2);
   EXPECT_DOUBLE_EQ(Evaluate(loss, outputs, labels, 1, gradient), 4 * std::log(2.0));
-  EXPECT_THAT(gradient, testing::ElementsAre(-1.5f, 0.5f));
+  EXPECT_THAT(gradient, ::testing::ElementsAre(-1.5f, 0.5f));
 }
 
 TEST(LossFunction, OfWeightedSamplesHasTheGradientOfItsValue) {
@@ -107,7 +107,7 @@ TEST(LossFunction, MultipliesEachSampleByItsWeightAndTheTaskByIts) {
   const Floats weights = {2, 0};
   Floats gradient(2);
   EXPECT_DOUBLE_EQ(Evaluate(loss, {4, 4}, Targets(labels, 2, weights, {}), 1, gradient), 9);
-  EXPECT_THAT(gradient, testing::ElementsAre(6, 0));
+  EXPECT_THAT(gradient, ::testing::ElementsAre(6, 0));
 }
 
 TEST(LossFunction, OfSeveralClassesIsTheirCrossEntropy) {
@@ -197,7 +197,7 @@ TEST(LossFunction, OfRankingIsZeroWhereNothingCanBeCompared) {
   for (const v1::Loss kind : {v1::BAYESIAN_PERSONALIZED_RANKING, v1::LISTWISE_SOFTMAX}) {
     Floats gradient(2, 5);
     EXPECT_EQ(Evaluate(Named(kind), {1, 2}, Targets(labels, 1, {}, groups), 1, gradient), 0);
-    EXPECT_THAT(gradient, testing::ElementsAre(0, 0));
+    EXPECT_THAT(gradient, ::testing::ElementsAre(0, 0));
   }
 }
 
@@ -206,11 +206,11 @@ TEST(AddedLoss, IsTheWeightedSumAndItsGradientTheWeights) {
   Floats gradient(3, 5);
   const Floats labels(3);
   EXPECT_EQ(AddedLoss(values, 0.5f, Targets(labels), 0.25f, absl::MakeSpan(gradient)), 3.5);
-  EXPECT_THAT(gradient, testing::Each(0.125f));
+  EXPECT_THAT(gradient, ::testing::Each(0.125f));
   const Floats weights = {0, 1, 2};
   const Targets weighted(labels, 1, weights, {});
   EXPECT_EQ(AddedLoss(values, 0.5f, weighted, 0.25f, absl::MakeSpan(gradient)), 5);
-  EXPECT_THAT(gradient, testing::ElementsAre(0, 0.125f, 0.25f));
+  EXPECT_THAT(gradient, ::testing::ElementsAre(0, 0.125f, 0.25f));
 }
 
 // A layer and its output, and a second layer over the same input.
@@ -245,7 +245,7 @@ TEST(GraphLoss, LeavesToTrainingWhatNoOutputNeeds) {
   for (const GraphNode& node : (*graph)->nodes()) {
     if (node.training_only) names.push_back(node.name);
   }
-  EXPECT_THAT(names, testing::ElementsAre("both", "loss"));
+  EXPECT_THAT(names, ::testing::ElementsAre("both", "loss"));
   EXPECT_TRUE((*graph)->IsUsedByOutputs(heads.x.index));
   EXPECT_TRUE((*graph)->IsUsedByOutputs(heads.shared.index));
   EXPECT_TRUE((*graph)->IsUsed(heads.aside.index));
@@ -253,7 +253,7 @@ TEST(GraphLoss, LeavesToTrainingWhatNoOutputNeeds) {
 }
 
 TEST(GraphLoss, IsRefusedWhereItIsNone) {
-  using testing::HasSubstr;
+  using ::testing::HasSubstr;
   TwoHeads wide;
   wide.builder.AddLoss(wide.Head("wide", 2), 1);
   EXPECT_THAT(wide.Error(), HasSubstr("an auxiliary loss's output \"wide\" has the shape"));

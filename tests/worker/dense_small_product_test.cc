@@ -3,17 +3,10 @@
 #include <cmath>
 #include <vector>
 
-#include "common/random.h"
-#include "gtest/gtest.h"
+#include "tests/worker/dense_testing.h"
 
-namespace tessera::worker {
+namespace tessera::worker::testing {
 namespace {
-
-std::vector<float> Normals(uint64_t seed, size_t count) {
-  std::vector<float> values(count);
-  for (size_t i = 0; i < count; ++i) values[i] = RandomNormal(seed, i);
-  return values;
-}
 
 constexpr float kUntouched = 12345;
 
@@ -24,7 +17,7 @@ TEST(SmallProduct, IsTheSumOfProductsAtAllSizes) {
     for (const size_t n : {0, 1, 2, 7, 8, 9, 15, 16, 17, 24, 31, 40}) {
       for (const size_t k : {0, 1, 2, 13}) {
         for (const bool turned : {false, true}) {
-          SCOPED_TRACE(testing::Message() << m << " x " << n << " x " << k << " " << turned);
+          SCOPED_TRACE(::testing::Message() << m << " x " << n << " x " << k << " " << turned);
           const size_t b_stride = n + kBeside, c_stride = n + 2 * kBeside;
           const std::vector<float> a = Normals(1, m * (k + kBeside) + k * (m + kBeside) + 1);
           const std::vector<float> b = Normals(2, k * b_stride + n);
@@ -63,7 +56,7 @@ TEST(SmallProduct, IsTheSumOfProductsAtAllSizes) {
 TEST(TransposeSmall, ExchangesRowsAndColumns) {
   for (const size_t rows : {0, 1, 7, 8, 9, 16, 19}) {
     for (const size_t columns : {0, 1, 5, 8, 11, 24}) {
-      SCOPED_TRACE(testing::Message() << rows << " x " << columns);
+      SCOPED_TRACE(::testing::Message() << rows << " x " << columns);
       const size_t from_stride = columns + 2, to_stride = rows + 1;
       const std::vector<float> from = Normals(3, rows * from_stride);
       std::vector<float> to(columns * to_stride, kUntouched);
@@ -78,4 +71,4 @@ TEST(TransposeSmall, ExchangesRowsAndColumns) {
 }
 
 }  // namespace
-}  // namespace tessera::worker
+}  // namespace tessera::worker::testing

@@ -50,7 +50,7 @@ float Scale(v1::Pooling pooling, uint32_t n) {
 
 float RowValue(uint64_t key, size_t d) { return RandomUniform(key, d); }
 
-class EmbeddingTest : public testing::TestWithParam<std::tuple<v1::Pooling, int>> {};
+class EmbeddingTest : public ::testing::TestWithParam<std::tuple<v1::Pooling, int>> {};
 
 TEST_P(EmbeddingTest, PoolsAndUnpoolsLikeADirectComputation) {
   const auto [pooling, ps] = GetParam();
@@ -112,8 +112,8 @@ TEST_P(EmbeddingTest, PoolsAndUnpoolsLikeADirectComputation) {
 }
 
 INSTANTIATE_TEST_SUITE_P(AllPoolings, EmbeddingTest,
-                         testing::Combine(testing::Values(v1::SUM, v1::MEAN, v1::SQRTN),
-                                          testing::Values(1, 3)));
+                         ::testing::Combine(::testing::Values(v1::SUM, v1::MEAN, v1::SQRTN),
+                                            ::testing::Values(1, 3)));
 
 // Column a of one id and column b, whose ids are a sequence of at most 3 in the same table.
 struct SequenceWorld : World {

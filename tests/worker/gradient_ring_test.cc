@@ -21,9 +21,9 @@
 namespace tessera::worker {
 namespace {
 
-using testing::AllOf;
-using testing::Contains;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::Contains;
+using ::testing::HasSubstr;
 
 // More than a piece a share, and not a multiple of anything.
 constexpr uint64_t kBlocks = 4 * RingShares::kPieceBlocks + 37;
@@ -74,7 +74,7 @@ std::vector<float> Gradients(uint32_t rank, uint64_t step) {
   return values;
 }
 
-class GradientRingTest : public testing::Test {
+class GradientRingTest : public ::testing::Test {
  protected:
   void StartRanks(uint32_t ranks) {
     shares_ = std::make_unique<RingShares>(kBlocks, ranks);

@@ -12,7 +12,7 @@
 namespace tessera::worker {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 // A master that has nothing to do for its worker: says what it is told to, then that the job has
 // ended.
@@ -39,7 +39,7 @@ class FakeMaster final : public v1::WorkService::Service {
   std::vector<v1::NextWorkRequest> requests_ ABSL_GUARDED_BY(mu_);
 };
 
-class JobRunnerTest : public testing::Test {
+class JobRunnerTest : public ::testing::Test {
  protected:
   // What the worker asked a master that answers so.
   std::vector<v1::NextWorkRequest> Ask(std::vector<absl::Status> answers) {

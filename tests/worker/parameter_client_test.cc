@@ -106,7 +106,7 @@ class FakePs final : public v1::ParameterService::Service {
   std::map<uint32_t, v1::PushRequest> parts ABSL_GUARDED_BY(mu);  // by number
 };
 
-class ParameterClientTest : public testing::Test {
+class ParameterClientTest : public ::testing::Test {
  protected:
   ParameterClientTest() : board_(SystemClock()) {
     std::vector<v1::PsAddress> addresses(2);
@@ -216,12 +216,12 @@ TEST_F(ParameterClientTest, ACallThatFailsAgainAndAgainIsOneWaitSinceItsFirstFai
   clock.seconds += 7;
   await_pulls(4);
   EXPECT_THAT(board.waits(),
-              testing::Contains(testing::AllOf(HasSubstr("ps-1"), HasSubstr("restarting"),
-                                               HasSubstr("since 7 s"))));
+              ::testing::Contains(::testing::AllOf(HasSubstr("ps-1"), HasSubstr("restarting"),
+                                                   HasSubstr("since 7 s"))));
   ps_[1].failures = 0;
   caller.join();
   EXPECT_TRUE(status.ok()) << status;
-  EXPECT_THAT(board.waits(), testing::IsEmpty());
+  EXPECT_THAT(board.waits(), ::testing::IsEmpty());
 }
 
 TEST_F(ParameterClientTest, CountsTheRowsOfEveryTableOnAllPs) {
@@ -380,7 +380,7 @@ TEST_F(ParameterClientTest, CancellationEndsAWaitForAHangingPs) {
 }
 
 // A FakePs on loopback: as far as a client can tell it may have the same memory.
-class LoopbackTest : public testing::Test {
+class LoopbackTest : public ::testing::Test {
  protected:
   LoopbackTest() : channels_(NewNetworkChannels()), board_(SystemClock()) {
     keys_.keys.resize(10'000);

@@ -19,7 +19,7 @@ namespace {
 std::string Written(const std::vector<JobTask>& tasks, const std::vector<float>& outputs,
                     const std::vector<float>& labels) {
   const std::string folder =
-      absl::StrCat(testing::TempDir(), "/tessera-prediction-test-", ::getpid());
+      absl::StrCat(::testing::TempDir(), "/tessera-prediction-test-", ::getpid());
   const std::string path = folder + "/predictions.csv";
   auto file = PredictionFile::Create(PosixFileSystem(), path, /*unit=*/7,
                                      {.tasks = tasks, .label_columns = 1});
@@ -36,7 +36,7 @@ std::string Written(const std::vector<JobTask>& tasks, const std::vector<float>&
 
 TEST(PredictionFile, LeavesNothingOfWhoWroteItBeforeAndNothingOfOthersGoes) {
   const std::string folder =
-      absl::StrCat(testing::TempDir(), "/tessera-prediction-test-left-", ::getpid());
+      absl::StrCat(::testing::TempDir(), "/tessera-prediction-test-left-", ::getpid());
   std::filesystem::remove_all(folder);
   const std::string path = folder + "/out";
   const ScoreLayout layout = {.tasks = {JobTask()}, .label_columns = 1};

@@ -8,8 +8,8 @@
 namespace tessera::worker {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 
 // What became of a call.
 using Outcome = std::shared_ptr<std::optional<absl::StatusOr<std::string>>>;
@@ -20,7 +20,7 @@ grpc::ByteBuffer Bytes(const std::string& text) {
 }
 
 // Rank 1 of 3, generation 4, incarnation 5.
-class RingPartialsTest : public testing::Test {
+class RingPartialsTest : public ::testing::Test {
  protected:
   RingPartialsTest() { Begin(4); }
 

@@ -15,7 +15,7 @@ TEST(RingShares, CutEveryBlockIntoOneShareAndOnePiece) {
     for (const uint64_t blocks :
          {uint64_t{0}, uint64_t{1}, uint64_t{ranks} - 1, uint64_t{ranks}, uint64_t{ranks} + 1,
           ranks * kPiece - 1, ranks * kPiece, ranks * kPiece + 1, uint64_t{10007}}) {
-      SCOPED_TRACE(testing::Message() << blocks << " blocks, " << ranks << " ranks");
+      SCOPED_TRACE(::testing::Message() << blocks << " blocks, " << ranks << " ranks");
       const RingShares shares(blocks, ranks);
       uint64_t next = 0;
       uint64_t smallest = blocks, largest = 0;

@@ -179,7 +179,7 @@ worker::RoutedKeys KeysFrom(uint64_t first, size_t count = kKeys) {
   return keys;
 }
 
-class SharedMemoryTest : public testing::Test {
+class SharedMemoryTest : public ::testing::Test {
  protected:
   static void SetUpTestSuite() { spdlog::set_level(spdlog::level::err); }
   void TearDown() override { DisarmFailpoints(); }

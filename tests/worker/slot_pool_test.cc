@@ -16,7 +16,7 @@ using shared_memory::SlotWord;
 constexpr uint32_t kSlots = 3;
 
 // The ps's end is played by hand.
-class SlotPoolTest : public testing::Test {
+class SlotPoolTest : public ::testing::Test {
  protected:
   SlotPoolTest()
       : pool_(*SlotPool::New(kSlots, shared_memory::kPageBytes)),

@@ -116,7 +116,7 @@ TEST_F(TrainerOnCuda, ACardThatKeepsAShareOfTheRowsIsToldHowManyThereAre) {
     SCOPED_TRACE(v1::Consistency_Name(mode));
     const double kept = metrics_.card_rows_kept.Value();
     Prepare(mode);
-    EXPECT_THAT(ps_->events, testing::IsEmpty());
+    EXPECT_THAT(ps_->events, ::testing::IsEmpty());
     for (uint64_t unit = 0; unit < 2; ++unit) {
       v1::Train again = Unit(0, 3);
       again.set_first_step(3 * unit);

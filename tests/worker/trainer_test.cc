@@ -173,7 +173,7 @@ TEST_F(TrainerTest, MoreBadRecordsThanTheJobMayHaveEndItBeforeAnyOfTheirWindowIs
     EXPECT_THAT(std::string(result.status().message()),
                 AllOf(HasSubstr("2 bad records among 12"), HasSubstr("train.csv:"),
                       HasSubstr("data.max_bad_records allows 1")));
-    EXPECT_THAT(ps_->events, testing::IsEmpty());
+    EXPECT_THAT(ps_->events, ::testing::IsEmpty());
   }
 }
 
@@ -383,7 +383,7 @@ TEST_F(TrainerTest, ScoringReadsOnlyAndWaitsForWhatWasPushed) {
   ASSERT_TRUE(summary.ok()) << summary.status();
   EXPECT_EQ(summary->samples, kRecords);
   EXPECT_THAT(labels, ElementsAre(0, 1, 0, 1, 0, 1, 0, 1, 0, 1));  // in file order
-  for (const std::string& event : ps_->events) EXPECT_THAT(event, testing::StartsWith("read 3"));
+  for (const std::string& event : ps_->events) EXPECT_THAT(event, ::testing::StartsWith("read 3"));
 }
 
 TEST_F(TrainerTest, ScoresOfSamplesWithEqualIdsHaveEqualGroups) {

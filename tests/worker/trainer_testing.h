@@ -137,12 +137,12 @@ class ScriptedPs final : public ParameterClient {
   }
 };
 
-class TrainerTest : public testing::Test {
+class TrainerTest : public ::testing::Test {
  protected:
   static constexpr uint64_t kRecords = 10;
 
   TrainerTest() : board_(SystemClock()), files_(PosixFileSystem()) {
-    folder_ = absl::StrCat(testing::TempDir(), "/tessera-trainer-test-", ::getpid());
+    folder_ = absl::StrCat(::testing::TempDir(), "/tessera-trainer-test-", ::getpid());
     std::filesystem::create_directories(folder_);
     std::ofstream csv(folder_ + "/train.csv");
     for (uint64_t i = 0; i < kRecords; ++i) csv << i % 2 << "," << i << "\n";

@@ -9,7 +9,7 @@
 namespace tessera::worker {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 TEST(Worker, ServesItsMetricsWhereItIsToldToListen) {
   const auto channels = NewNetworkChannels();

@@ -97,7 +97,7 @@ class WriteBackOnCuda : public TrainerTest {
     for (size_t t = 0; t < rows.size(); ++t) {
       ASSERT_EQ(rows[t].size(), expected[t].size());
       for (const auto& [key, floats] : rows[t]) {
-        EXPECT_THAT(floats, testing::Pointwise(testing::FloatNear(error), expected[t].at(key)))
+        EXPECT_THAT(floats, ::testing::Pointwise(::testing::FloatNear(error), expected[t].at(key)))
             << "table " << t << ", key " << key;
       }
     }
@@ -306,7 +306,7 @@ TEST_F(WriteBackOnCuda, EvaluationsSeeWhatWasTrainedAndTrainingGoesOnFromThere) 
     Train(10);
     if (evaluates) {
       const AllRows before = Rows();
-      EXPECT_THAT(score(), testing::Pointwise(testing::FloatNear(1e-4f), expected));
+      EXPECT_THAT(score(), ::testing::Pointwise(::testing::FloatNear(1e-4f), expected));
       EXPECT_EQ(Rows(), before);
     }
     Train(15);
@@ -359,8 +359,8 @@ TEST_F(WriteBackOnCuda, RowsThatMightNotFitTheLastPushAreRefused) {
   const auto context = NewContext();
   EXPECT_EQ(context.status().code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(context.status().message()),
-              testing::AllOf(testing::StartsWith("train.row_cache: the rows that the card"),
-                             testing::HasSubstr("more than the 1024 MiB that 2 ps take")));
+              ::testing::AllOf(::testing::StartsWith("train.row_cache: the rows that the card"),
+                               ::testing::HasSubstr("more than the 1024 MiB that 2 ps take")));
 }
 
 }  // namespace
