@@ -36,23 +36,41 @@ elseif(TESSERA_SANITIZE STREQUAL "thread")
   set(TESSERA_SANITIZER_OBJECTS $<TARGET_OBJECTS:tessera_tsan_mutex>)
 endif()
 
-# What nearly every file includes, read by the compiler once for a target of more than a few files. Files still
-# name what they use: a build with TESSERA_PRECOMPILE=OFF shows what one forgot.
+# What nearly every file includes, read by the compiler once for all targets of more than a few files, and once more
+# for tests and where options differ. Files still name what they use: a build with TESSERA_PRECOMPILE=OFF shows what one forgot.
 set(TESSERA_PRECOMPILED
     <algorithm> <functional> <map> <memory> <optional> <string> <vector>
     <absl/status/statusor.h> <absl/strings/str_cat.h> <absl/strings/str_format.h>
     <absl/synchronization/mutex.h> <absl/types/span.h> <tessera/v1/job.pb.h>)
 set(TESSERA_PRECOMPILED_IN_TESTS
-    <filesystem> <fstream> <random> <set> <gmock/gmock.h> <grpcpp/grpcpp.h>)
+    ${TESSERA_PRECOMPILED} <filesystem> <fstream> <random> <set> <gmock/gmock.h> <grpcpp/grpcpp.h>)
 if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
   # What the compiler cache can find again holds no times.
   add_compile_options("SHELL:-Xclang -fno-pch-timestamp")
 endif()
-# tessera_precompile(NAME SOURCES HEADERS ...)
-function(tessera_precompile name sources)
+# tessera_headers(NAME HEADERS ... [OPTIONS ...] [DEPS ...]): a target whose precompiled headers others use, which compile with the
+# same options and macros.
+function(tessera_headers name)
+  cmake_parse_arguments(ARG "" "" "HEADERS;OPTIONS;DEPS" ${ARGN})
+  if(TESSERA_PRECOMPILE)
+    file(GENERATE OUTPUT ${CMAKE_BINARY_DIR}/${name}.cc CONTENT "")
+    add_library(${name} OBJECT ${CMAKE_BINARY_DIR}/${name}.cc)
+    target_link_libraries(${name} PRIVATE tessera_options tessera_proto absl::statusor absl::str_format
+                          absl::synchronization absl::span ${ARG_DEPS})
+    target_compile_options(${name} PRIVATE ${ARG_OPTIONS})
+    target_precompile_headers(${name} PRIVATE ${ARG_HEADERS})
+  endif()
+endfunction()
+# tessera_precompile(NAME SOURCES FROM): FROM is a target of tessera_headers, or empty: the target's own, with its options.
+function(tessera_precompile name sources from)
   list(LENGTH sources count)
-  if(TESSERA_PRECOMPILE AND count GREATER 5)
-    target_precompile_headers(${name} PRIVATE ${ARGN})
+  if(NOT TESSERA_PRECOMPILE OR count LESS_EQUAL 5)
+    return()
+  endif()
+  if(from)
+    target_precompile_headers(${name} REUSE_FROM ${from})
+  else()
+    target_precompile_headers(${name} PRIVATE ${TESSERA_PRECOMPILED})
   endif()
 endfunction()
 
@@ -66,12 +84,17 @@ function(tessera_unite name)
   endif()
 endfunction()
 
-# tessera_library(NAME SOURCES ... DEPS ...): a room. Only its DEPS link, so a wrong include does not.
+# tessera_library(NAME SOURCES ... DEPS ... [OWN_OPTIONS]): a room. Only its DEPS link, so a wrong include does not.
+# OWN_OPTIONS: it is compiled with options that others have not.
 function(tessera_library name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
+  cmake_parse_arguments(ARG "OWN_OPTIONS" "" "SOURCES;DEPS" ${ARGN})
   add_library(${name} STATIC ${ARG_SOURCES})
   target_link_libraries(${name} PUBLIC tessera_options ${ARG_DEPS})
-  tessera_precompile(${name} "${ARG_SOURCES}" ${TESSERA_PRECOMPILED})
+  set(headers tessera_headers)
+  if(ARG_OWN_OPTIONS)
+    set(headers "")
+  endif()
+  tessera_precompile(${name} "${ARG_SOURCES}" "${headers}")
   tessera_unite(${name})
 endfunction()
 
@@ -94,7 +117,7 @@ function(tessera_test name)
   target_link_libraries(${name} PRIVATE tessera_options tessera_test_paths ${ARG_DEPS} GTest::gmock_main)
   # The rooms under test are optimised, the tests' own code is not: it halves the time to build them.
   target_compile_options(${name} PRIVATE -O0)
-  tessera_precompile(${name} "${ARG_SOURCES}" ${TESSERA_PRECOMPILED} ${TESSERA_PRECOMPILED_IN_TESTS})
+  tessera_precompile(${name} "${ARG_SOURCES}" tessera_test_headers)
   tessera_unite(${name})
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
   gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
