@@ -103,6 +103,9 @@ function(tessera_binary name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES} ${TESSERA_SANITIZER_OBJECTS})
   target_link_libraries(${name} PRIVATE tessera_options ${ARG_DEPS})
+  # Installed, it has its libraries beside it, and those have theirs from it (cmake/Install.cmake).
+  set_target_properties(${name} PROPERTIES INSTALL_RPATH "$ORIGIN/../lib")
+  target_link_options(${name} PRIVATE -Wl,--disable-new-dtags)
   # Reads its options once: optimising that takes longer than all else in it.
   target_compile_options(${name} PRIVATE -O0)
 endfunction()
