@@ -37,7 +37,8 @@ elseif(TESSERA_SANITIZE STREQUAL "thread")
 endif()
 
 # What nearly every file includes, read by the compiler once for all targets of more than a few files, and once more
-# for tests and where options differ. Files still name what they use: a build with TESSERA_PRECOMPILE=OFF shows what one forgot.
+# for tests and where options differ. Files still name what they use: a build without these and
+# TESSERA_UNITY shows what one forgot.
 set(TESSERA_PRECOMPILED
     <algorithm> <functional> <map> <memory> <optional> <string> <vector>
     <absl/status/statusor.h> <absl/strings/str_cat.h> <absl/strings/str_format.h>
@@ -74,8 +75,9 @@ function(tessera_precompile name sources from)
   endif()
 endfunction()
 
-# Several files at once take the compiler half the time or less, of tests a quarter, as what they include is most of their
-# work. So their names must differ within a room, those of unnamed namespaces, too.
+# Several files at once take the compiler half the time or less, as what they include is most of their work. A name that two of
+# them have, in unnamed namespaces, too, is an error then: one of them needs another name. Which are compiled together
+# hangs on the list of files, so that a new file can bring one out between two others.
 function(tessera_unite name)
   set_target_properties(${name} PROPERTIES UNITY_BUILD ${TESSERA_UNITY} UNITY_BUILD_BATCH_SIZE 8)
   if(TESSERA_UNITY AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
@@ -84,14 +86,15 @@ function(tessera_unite name)
   endif()
 endfunction()
 
-# tessera_library(NAME SOURCES ... DEPS ... [OWN_OPTIONS]): a room. Only its DEPS link, so a wrong include does not.
-# OWN_OPTIONS: it is compiled with options that others have not.
+# tessera_library(NAME SOURCES ... DEPS ... [OPTIONS ...]): a room. Only its DEPS link, so a wrong include does not. OPTIONS are
+# those of the compiler that other rooms have not.
 function(tessera_library name)
-  cmake_parse_arguments(ARG "OWN_OPTIONS" "" "SOURCES;DEPS" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS;OPTIONS" ${ARGN})
   add_library(${name} STATIC ${ARG_SOURCES})
   target_link_libraries(${name} PUBLIC tessera_options ${ARG_DEPS})
+  target_compile_options(${name} PRIVATE ${ARG_OPTIONS})
   set(headers tessera_headers)
-  if(ARG_OWN_OPTIONS)
+  if(ARG_OPTIONS)
     set(headers "")
   endif()
   tessera_precompile(${name} "${ARG_SOURCES}" "${headers}")

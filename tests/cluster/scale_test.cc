@@ -99,7 +99,10 @@ class ScaleTest : public TrainingTest {
       if (answer.ok()) ++next;
     });
     EXPECT_TRUE(status.ok()) << status.status();
-    if (next < requests.size()) return std::nullopt;
+    if (next < requests.size()) {
+      EXPECT_EQ(status->state(), v1::SUCCEEDED) << status->reason() << ": " << status->message();
+      return std::nullopt;
+    }
     status->set_checkpoint(options.checkpoint_root + "/" + status->checkpoint());
     EXPECT_EQ(status->restarts(), 0u);
     events_.clear();

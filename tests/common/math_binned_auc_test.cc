@@ -30,7 +30,7 @@ struct BinnedSamples {
     return auc;
   }
   double Exact() const { return Auc(SortScores(logits, labels, weights)); }
-  // BinnedSamples [begin, end) of an order.
+  // Samples [begin, end) of an order.
   BinnedSamples Part(const std::vector<size_t>& order, size_t begin, size_t end) const {
     BinnedSamples part;
     for (size_t i = begin; i < end; ++i) {

@@ -18,16 +18,16 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr uint64_t kRecords = 1000;
+constexpr uint64_t kRoundRecords = 1000;
 const std::vector<std::string> kNames = {
     "binned_auc", "logloss", "normalized_entropy", "accuracy", "calibration", "rmse", "mse", "mae"};
 
-std::vector<v1::FileRecords> Files() {
+std::vector<v1::FileRecords> RoundFiles() {
   std::vector<v1::FileRecords> files(2);
   files[0].set_path("a.csv");
-  files[0].set_records(kRecords / 3);
+  files[0].set_records(kRoundRecords / 3);
   files[1].set_path("b.csv");
-  files[1].set_records(kRecords - kRecords / 3);
+  files[1].set_records(kRoundRecords - kRoundRecords / 3);
   return files;
 }
 
@@ -45,7 +45,7 @@ class EvaluationRoundTest : public testing::Test {
   EvaluationRound Start(uint64_t unit_records, std::vector<std::string> folded) {
     first_record_.clear();
     handed_out_ = 0;
-    return EvaluationRound(7, "validation", Files(), unit_records, Layout(weighted_),
+    return EvaluationRound(7, "validation", RoundFiles(), unit_records, Layout(weighted_),
                            std::move(folded));
   }
   Held Take(EvaluationRound& round) {
@@ -112,13 +112,13 @@ class EvaluationRoundTest : public testing::Test {
 TEST_F(EvaluationRoundTest, FoldedIsWhatAllScoresAreBitForBitInAnyOrderAndAnyUnits) {
   for (const bool weighted : {false, true}) {
     weighted_ = weighted;
-    const ActionResult expected = Measured(kRecords, false, 1);
+    const ActionResult expected = Measured(kRoundRecords, false, 1);
     for (const auto& [name, value] : expected.metrics) EXPECT_TRUE(std::isfinite(value)) << name;
-    for (const uint64_t unit_records : {kRecords, kRecords / 2, uint64_t{77}}) {
+    for (const uint64_t unit_records : {kRoundRecords, kRoundRecords / 2, uint64_t{77}}) {
       for (const uint32_t seed : {2u, 3u}) {
         const ActionResult folded = Measured(unit_records, true, seed);
         EXPECT_EQ(folded.metrics, expected.metrics) << unit_records;
-        EXPECT_EQ(folded.samples, kRecords);
+        EXPECT_EQ(folded.samples, kRoundRecords);
         EXPECT_LT(folded.error_bounds.at("binned_auc"), 0.01);
       }
     }
@@ -126,8 +126,8 @@ TEST_F(EvaluationRoundTest, FoldedIsWhatAllScoresAreBitForBitInAnyOrderAndAnyUni
 }
 
 TEST_F(EvaluationRoundTest, AUnitThatIsHandedOutAgainCountsOnce) {
-  const ActionResult expected = Measured(kRecords, true, 1);
-  EvaluationRound round = Start(kRecords / 2, kNames);
+  const ActionResult expected = Measured(kRoundRecords, true, 1);
+  EvaluationRound round = Start(kRoundRecords / 2, kNames);
   const Held first = Take(round), second = Take(round);
   // It has sent its scores, and is lost before it says so.
   ASSERT_EQ(round.SetScores(first.id, ScoresOf(first)), absl::OkStatus());
@@ -141,13 +141,13 @@ TEST_F(EvaluationRoundTest, AUnitThatIsHandedOutAgainCountsOnce) {
   EXPECT_EQ(Report(round, first).code(), absl::StatusCode::kInvalidArgument);
   ASSERT_TRUE(round.done());
   const ActionResult measured = Finish(round);
-  EXPECT_EQ(measured.samples, kRecords);
+  EXPECT_EQ(measured.samples, kRoundRecords);
   EXPECT_EQ(measured.metrics, expected.metrics);
 }
 
 TEST_F(EvaluationRoundTest, ScoresThatAreSentTwiceReplaceTheFirst) {
-  const ActionResult expected = Measured(kRecords, true, 1);
-  EvaluationRound round = Start(kRecords, kNames);
+  const ActionResult expected = Measured(kRoundRecords, true, 1);
+  EvaluationRound round = Start(kRoundRecords, kNames);
   const Held unit = Take(round);
   ASSERT_EQ(round.SetScores(unit.id, {{1, 2}, {0, 1}, {}}), absl::OkStatus());
   EXPECT_EQ(Report(round, unit), absl::OkStatus());
@@ -174,7 +174,7 @@ TEST_F(EvaluationRoundTest, RefusesScoresThatCannotBeTheUnits) {
 }
 
 TEST_F(EvaluationRoundTest, AUnitOfNothingButBadRecordsAddsNothing) {
-  EvaluationRound round = Start(kRecords, kNames);
+  EvaluationRound round = Start(kRoundRecords, kNames);
   const Held unit = Take(round);
   EXPECT_EQ(round.Complete(unit.id, 0), absl::OkStatus());
   EXPECT_TRUE(round.done());

@@ -38,15 +38,15 @@ PlanOptions Options(bool sync, uint32_t workers) {
   return options;
 }
 
-const std::vector<v1::FileRecords>& PlannedFiles() {
+const std::vector<v1::FileRecords>& Files() {
   static const auto* files =
       new std::vector<v1::FileRecords>{File("a", 1234), File("b", 1), File("c", 777)};
   return *files;
 }
-constexpr uint64_t kPlannedRecords = 1234 + 1 + 777;
+constexpr uint64_t kRecords = 1234 + 1 + 777;
 
 std::unique_ptr<TrainingPlan> Plan(const PlanOptions& options, const v1::Position& start = {}) {
-  auto plan = NewTrainingPlan(options, PlannedFiles(), start);
+  auto plan = NewTrainingPlan(options, Files(), start);
   EXPECT_TRUE(plan.ok()) << plan.status();
   return *std::move(plan);
 }
@@ -130,7 +130,7 @@ Trained Train(PlanOptions options, uint64_t seed, bool deaths, bool scales = fal
       v1::PlanState state;
       EXPECT_TRUE(state.ParseFromString(plan->Save().SerializeAsString()));
       const v1::Position before = plan->position();
-      plan = *NewTrainingPlan(options, PlannedFiles(), position, &state);
+      plan = *NewTrainingPlan(options, Files(), position, &state);
       EXPECT_EQ(plan->position().SerializeAsString(), before.SerializeAsString());
       EXPECT_EQ(plan->Save().SerializeAsString(), state.SerializeAsString());
     }
@@ -145,7 +145,7 @@ TEST_P(PlanProperty, EveryRecordIsTrainedOnceAnEpochWhateverTheSpeedsAndDeaths) 
   options.evaluate_every_epochs = 1;
   options.checkpoint_every_steps = 7;
   const Trained trained = Train(options, seed, /*deaths=*/true);
-  EXPECT_EQ(trained.counts.size(), 2 * kPlannedRecords);
+  EXPECT_EQ(trained.counts.size(), 2 * kRecords);
   for (const auto& [what, count] : trained.counts) {
     ASSERT_EQ(count, 1) << "epoch " << what.first << " record " << what.second;
   }
@@ -160,7 +160,7 @@ TEST_P(PlanProperty, EveryRecordIsTrainedOnceAnEpochWhileWorkersComeAndGo) {
   if (seed % 2 == 0) options.shuffle_window_records = 40;
   const Trained trained = Train(options, seed, /*deaths=*/true, /*scales=*/true);
   EXPECT_GT(trained.scaled, 0);
-  EXPECT_EQ(trained.counts.size(), 3 * kPlannedRecords);
+  EXPECT_EQ(trained.counts.size(), 3 * kRecords);
   for (const auto& [what, count] : trained.counts) {
     ASSERT_EQ(count, 1) << "epoch " << what.first << " record " << what.second;
   }
@@ -358,7 +358,7 @@ TEST(TrainingPlan, AtTheEndOfAnEpochWhoIsDoneTakesWhatASlowerRankWouldBeLongAt) 
     at[r] += seconds[r] * static_cast<double>(batches);
     Do(*plan, Rank(r), *unit, seconds[r]);
   }
-  EXPECT_EQ(trained.size(), kPlannedRecords);
+  EXPECT_EQ(trained.size(), kRecords);
   for (const auto& [batch, times] : trained) EXPECT_EQ(times, 1);
   // By speed, 10 to 1; and nobody waits for long.
   EXPECT_NEAR(static_cast<double>(done[0]) / static_cast<double>(done[1]), 10, 1);
@@ -400,7 +400,7 @@ TEST(TrainingPlan, APartOfAWindowIsSavedWithItsEndAndSyncRefusesIt) {
   ASSERT_EQ(position.open_size(), 2);
   EXPECT_EQ(position.open(0).next_batch(), lost.batch_begin());
   EXPECT_EQ(position.open(0).end_batch(), lost.batch_end());
-  const auto sync = NewTrainingPlan(Options(true, 2), PlannedFiles(), position);
+  const auto sync = NewTrainingPlan(Options(true, 2), Files(), position);
   EXPECT_FALSE(sync.ok());
   plan = Plan(options, position);
   const v1::Train again = *plan->Next(Rank(1));
@@ -474,22 +474,20 @@ TEST(TrainingPlan, AnOpenWindowIsOfItsRanksAlone) {
   plan->RequestBarrier();
   ASSERT_TRUE(plan->AtBarrier());
   ASSERT_EQ(plan->position().open_size(), 1);
-  const auto others = NewTrainingPlan(Options(true, 3), PlannedFiles(), plan->position());
+  const auto others = NewTrainingPlan(Options(true, 3), Files(), plan->position());
   EXPECT_THAT(std::string(others.status().message()), HasSubstr("same number of workers"));
 }
 
 TEST(TrainingPlan, RefusesWhatCannotBeTrained) {
   EXPECT_THAT(std::string(NewTrainingPlan(Options(true, 1), {File("a", 0)}, {}).status().message()),
               HasSubstr("hold no records"));
-  EXPECT_THAT(
-      std::string(NewTrainingPlan(Options(true, 33), PlannedFiles(), {}).status().message()),
-      HasSubstr("train.batch_size"));
+  EXPECT_THAT(std::string(NewTrainingPlan(Options(true, 33), Files(), {}).status().message()),
+              HasSubstr("train.batch_size"));
   v1::Position position;
   position.set_next_window(1);
   position.set_window_records(600);
-  EXPECT_THAT(
-      std::string(NewTrainingPlan(Options(true, 3), PlannedFiles(), position).status().message()),
-      HasSubstr("same number of workers"));
+  EXPECT_THAT(std::string(NewTrainingPlan(Options(true, 3), Files(), position).status().message()),
+              HasSubstr("same number of workers"));
 }
 
 TEST(TrainingPlan, KnowsTheTotalNumberOfSteps) {

@@ -10,14 +10,14 @@
 namespace tessera::ps {
 namespace {
 
-constexpr uint32_t kDim = 3;
-constexpr uint32_t kFloats = 2 * kDim + 1;
+constexpr uint32_t kStoredDim = 3;
+constexpr uint32_t kFloats = 2 * kStoredDim + 1;
 
 class RowStoreTest : public testing::Test {
  protected:
   explicit RowStoreTest(uint32_t partitions = 256)
       : partitions_(*PartitionSet::New(partitions, All(partitions))),
-        store_({.layout = RowLayout(kDim, 1, 1), .initializer = Init(), .slots = Slots()},
+        store_({.layout = RowLayout(kStoredDim, 1, 1), .initializer = Init(), .slots = Slots()},
                &partitions_) {}
 
   static std::vector<uint32_t> All(uint32_t n) {
@@ -32,7 +32,7 @@ class RowStoreTest : public testing::Test {
   }
   static std::vector<float> Slots() { return {0.1f, 0.1f, 0.1f, 7.0f}; }
   static std::vector<float> NewRow(uint64_t key) {
-    std::vector<float> floats(kDim);
+    std::vector<float> floats(kStoredDim);
     Init().Fill(key, absl::MakeSpan(floats));
     for (const float x : Slots()) floats.push_back(x);
     return floats;
@@ -88,7 +88,7 @@ void CompareWithTwin(Store& store, SavedRows& twin, uint64_t key_range, int roun
   for (int round = 0; round < rounds; ++round) {
     std::vector<uint64_t> keys(random() % 200);
     for (uint64_t& k : keys) k = key();
-    std::vector<float> values(keys.size() * kDim, -99);
+    std::vector<float> values(keys.size() * kStoredDim, -99);
     std::vector<uint8_t> statuses(keys.size(), 77);
     const uint64_t what = random() % 7;
     if (what <= 1) {
@@ -104,7 +104,8 @@ void CompareWithTwin(Store& store, SavedRows& twin, uint64_t key_range, int roun
         ASSERT_EQ(statuses[i], present     ? v1::ROW_HIT
                                : what == 2 ? v1::ROW_ABSENT
                                            : v1::ROW_CREATED);
-        for (uint32_t d = 0; d < kDim; ++d) ASSERT_EQ(values[i * kDim + d], expected[d]);
+        for (uint32_t d = 0; d < kStoredDim; ++d)
+          ASSERT_EQ(values[i * kStoredDim + d], expected[d]);
         if (!present && what <= 1) twin[{0, keys[i]}] = {0, 0, expected};
       }
     } else if (what == 3) {
@@ -138,11 +139,11 @@ void CompareWithTwin(Store& store, SavedRows& twin, uint64_t key_range, int roun
       for (const uint64_t k : keys) present += twin.erase({0, k});
       ASSERT_EQ(store.Erase(keys), present);
     } else {
-      std::vector<float> assigned(keys.size() * kDim, 4.0f);
+      std::vector<float> assigned(keys.size() * kStoredDim, 4.0f);
       store.InsertIfAbsent(keys, assigned.data());
       for (const uint64_t k : keys) {
         std::vector<float> floats = new_row(k);
-        std::fill_n(floats.begin(), kDim, 4.0f);
+        std::fill_n(floats.begin(), kStoredDim, 4.0f);
         twin.try_emplace({0, k}, SavedRow{0, 0, floats});
       }
     }
@@ -166,7 +167,7 @@ TEST_F(OnePartitionTest, HoldsWhatAMapHoldsThroughRandomOperationsAndGrowth) {
 
 TEST_F(RowStoreTest, TakesEveryNumberForAKey) {
   const std::vector<uint64_t> keys = OddKeys();
-  std::vector<float> values(keys.size() * kDim);
+  std::vector<float> values(keys.size() * kStoredDim);
   std::vector<uint8_t> statuses(keys.size());
   EXPECT_EQ(store_.FindOrCreate(keys, values.data(), statuses.data()).created, keys.size());
   EXPECT_THAT(statuses, testing::Each(v1::ROW_CREATED));
@@ -175,7 +176,7 @@ TEST_F(RowStoreTest, TakesEveryNumberForAKey) {
 }
 
 TEST_F(RowStoreTest, ReadsOfAbsentKeysAnswerInitialValuesAndChangeNothing) {
-  std::vector<float> values(2 * kDim);
+  std::vector<float> values(2 * kStoredDim);
   std::vector<uint8_t> statuses(2);
   store_.FindOrCreate({8}, values.data(), statuses.data());
   const SavedRows before = Everything();
@@ -184,13 +185,13 @@ TEST_F(RowStoreTest, ReadsOfAbsentKeysAnswerInitialValuesAndChangeNothing) {
   EXPECT_EQ(counts.hits, 1u);
   EXPECT_EQ(counts.absent, 1u);
   EXPECT_THAT(statuses, testing::ElementsAre(v1::ROW_HIT, v1::ROW_ABSENT));
-  for (uint32_t d = 0; d < kDim; ++d) EXPECT_EQ(values[kDim + d], NewRow(9)[d]);
+  for (uint32_t d = 0; d < kStoredDim; ++d) EXPECT_EQ(values[kStoredDim + d], NewRow(9)[d]);
   EXPECT_EQ(Everything(), before);
   EXPECT_EQ(store_.bytes(), bytes);
 }
 
 TEST_F(RowStoreTest, AKeyTwiceInOneCallIsCreatedOnce) {
-  std::vector<float> values(3 * kDim);
+  std::vector<float> values(3 * kStoredDim);
   std::vector<uint8_t> statuses(3);
   const RowCounts counts = store_.FindOrCreate({5, 6, 5}, values.data(), statuses.data());
   EXPECT_EQ(counts.created, 2u);
@@ -203,7 +204,7 @@ TEST_F(RowStoreTest, VisitsAPartitionInAscendingOrderOfKeys) {
   std::vector<uint64_t> keys(5000);
   std::mt19937_64 random(4);
   for (uint64_t& key : keys) key = random();
-  std::vector<float> values(keys.size() * kDim);
+  std::vector<float> values(keys.size() * kStoredDim);
   std::vector<uint8_t> statuses(keys.size());
   store_.FindOrCreate(keys, values.data(), statuses.data());
   for (const PartitionId p : partitions_.owned()) {
@@ -214,7 +215,7 @@ TEST_F(RowStoreTest, VisitsAPartitionInAscendingOrderOfKeys) {
 }
 
 TEST_F(RowStoreTest, FindsTheFirstAbsentKey) {
-  std::vector<float> values(3 * kDim);
+  std::vector<float> values(3 * kStoredDim);
   std::vector<uint8_t> statuses(3);
   store_.FindOrCreate({1, 2, 3}, values.data(), statuses.data());
   EXPECT_EQ(store_.FirstAbsent({3, 1, 2}), 3u);
@@ -225,7 +226,7 @@ TEST_F(RowStoreTest, FindsTheFirstAbsentKey) {
 TEST_F(RowStoreTest, HandsOutEveryRowOnce) {
   std::vector<uint64_t> keys(1000);
   for (size_t i = 0; i < keys.size(); ++i) keys[i] = i * i;
-  std::vector<float> values(keys.size() * kDim);
+  std::vector<float> values(keys.size() * kStoredDim);
   std::vector<uint8_t> statuses(keys.size());
   store_.FindOrCreate(keys, values.data(), statuses.data());
   std::map<uint64_t, int> seen;
@@ -239,7 +240,7 @@ TEST_F(RowStoreTest, HandsOutEveryRowOnce) {
 TEST_F(OnePartitionTest, ErasesWhatIsPickedAndUsesItsMemoryAgain) {
   std::vector<uint64_t> keys(5000);
   for (size_t i = 0; i < keys.size(); ++i) keys[i] = i * 3;
-  std::vector<float> values(keys.size() * kDim);
+  std::vector<float> values(keys.size() * kStoredDim);
   std::vector<uint8_t> statuses(keys.size());
   store_.FindOrCreate(keys, values.data(), statuses.data());
   SavedRows left = Everything();
@@ -277,7 +278,7 @@ TEST_F(RowStoreTest, ManyThreadsCreateAndCountTheSameKeysExactly) {
       std::mt19937_64 random(t);
       std::vector<uint64_t> keys(kKeys);
       for (uint64_t k = 0; k < kKeys; ++k) keys[k] = k;
-      std::vector<float> values(kKeys * kDim);
+      std::vector<float> values(kKeys * kStoredDim);
       std::vector<uint8_t> statuses(kKeys);
       for (int round = 0; round < kRounds; ++round) {
         std::shuffle(keys.begin(), keys.end(), random);
@@ -300,14 +301,14 @@ TEST(RowStoreTakeOver, CountsTheMemoryOfItsMapsAndGivesItToNewOnes) {
   const auto make = [&] {
     v1::InitializerSpec spec;
     spec.mutable_constant();
-    return std::make_unique<RowStore>(RowTemplate{.layout = RowLayout(kDim, 0, 0),
+    return std::make_unique<RowStore>(RowTemplate{.layout = RowLayout(kStoredDim, 0, 0),
                                                   .initializer = *Initializer::New(spec, 5, "t"),
                                                   .slots = {}},
                                       &partitions);
   };
   std::vector<uint64_t> keys(20000);  // so many that their map lies on a huge page
   for (size_t i = 0; i < keys.size(); ++i) keys[i] = i;
-  std::vector<float> values(keys.size() * kDim);
+  std::vector<float> values(keys.size() * kStoredDim);
   std::vector<uint8_t> statuses(keys.size());
   std::unique_ptr<RowStore> store = make();
   store->FindOrCreate(keys, values.data(), statuses.data());

@@ -14,10 +14,10 @@ namespace {
 
 using absl::StatusCode;
 
-constexpr uint32_t kWholeDim = 3;
+constexpr uint32_t kDim = 3;
 
 v1::PsTable AdagradTable(v1::Consistency consistency, bool bfloat16 = false) {
-  v1::PsTable table = SgdTable("t", kWholeDim, consistency, 0.1f);
+  v1::PsTable table = SgdTable("t", kDim, consistency, 0.1f);
   table.mutable_spec()->mutable_initializer()->mutable_normal()->set_stddev(0.5f);
   table.mutable_spec()->mutable_optimizer()->mutable_adagrad();
   if (!bfloat16) return table;
@@ -61,11 +61,11 @@ TEST_F(WholeRowsTest, APullBringsTheSlotsBehindTheEmbedding) {
   ShardedJob job(Job({AdagradTable(v1::ASYNC)}), 1, files_, clock_);
   const std::vector<uint64_t> keys = {7, 3, 1ull << 63, 0};
   const std::vector<float> fresh = PullWhole(job.shard(0), keys);
-  ASSERT_EQ(fresh.size(), keys.size() * 2 * kWholeDim);
-  job.Push(0, 0, {{.table = 0, .keys = keys, .values = Normals(1, keys.size() * kWholeDim)}});
+  ASSERT_EQ(fresh.size(), keys.size() * 2 * kDim);
+  job.Push(0, 0, {{.table = 0, .keys = keys, .values = Normals(1, keys.size() * kDim)}});
   const std::vector<float> moved = PullWhole(job.shard(0), keys);
   for (size_t i = 0; i < fresh.size(); ++i) {
-    if (i % (2 * kWholeDim) >= kWholeDim) {
+    if (i % (2 * kDim) >= kDim) {
       EXPECT_EQ(fresh[i], 0.1f);  // adagrad's initial accumulator
     }
     EXPECT_NE(moved[i], fresh[i]);
@@ -73,8 +73,7 @@ TEST_F(WholeRowsTest, APullBringsTheSlotsBehindTheEmbedding) {
   const SavedRows rows = job.Rows(0);
   for (size_t k = 0; k < keys.size(); ++k) {
     EXPECT_EQ(rows.at({0, keys[k]}).floats,
-              std::vector<float>(moved.begin() + k * 2 * kWholeDim,
-                                 moved.begin() + (k + 1) * 2 * kWholeDim));
+              std::vector<float>(moved.begin() + k * 2 * kDim, moved.begin() + (k + 1) * 2 * kDim));
   }
 }
 
@@ -85,11 +84,11 @@ TEST_F(WholeRowsTest, ChangesAreAddedOnceAndBeforeThePushesGradients) {
   const std::vector<float> before = PullWhole(job.shard(0), keys);
   std::vector<float> changes = Normals(2, before.size());
   for (float& change : changes) change = std::fabs(change);  // sums of squares do not fall
-  const std::vector<float> gradients = Normals(3, keys.size() * kWholeDim);
+  const std::vector<float> gradients = Normals(3, keys.size() * kDim);
   v1::PushRequest push = PushOf(0, 0, {{.table = 0, .keys = keys, .values = gradients}});
   *push.add_tables() = ChangesOf(0, keys, changes).tables(0);
   // A key that has no row here gets one.
-  *push.add_tables() = ChangesOf(0, {99}, Normals(4, 2 * kWholeDim)).tables(0);
+  *push.add_tables() = ChangesOf(0, {99}, Normals(4, 2 * kDim)).tables(0);
   ASSERT_OK(PushAll(job.shard(0), push));
   ASSERT_OK(PushAll(job.shard(0), push));
   ASSERT_EQ(PullWhole(apart.shard(0), keys), before);
@@ -114,19 +113,19 @@ TEST_F(WholeRowsTest, ChangesOfSeveralCopiesAddUp) {
   std::vector<float> copies[2] = {start, start}, written[2] = {start, start};
   uint64_t sequence = 0;
   for (uint64_t step = 0; step < 20; ++step) {
-    const std::vector<float> gradient = Normals(step, kWholeDim);
+    const std::vector<float> gradient = Normals(step, kDim);
     expected.Push(0, step, {{.table = 0, .keys = {1}, .values = gradient}});
     std::vector<float>& copy = copies[step % 2];
-    for (uint32_t d = 0; d < kWholeDim; ++d) copy[d] -= 0.1f * gradient[d];
+    for (uint32_t d = 0; d < kDim; ++d) copy[d] -= 0.1f * gradient[d];
     if (step % 5 != 4 && step < 18) continue;
     std::vector<float> change = copy;
-    for (uint32_t d = 0; d < kWholeDim; ++d) change[d] -= written[step % 2][d];
+    for (uint32_t d = 0; d < kDim; ++d) change[d] -= written[step % 2][d];
     written[step % 2] = copy;
     ASSERT_OK(PushAll(job.shard(0), ChangesOf(sequence++, {1}, change)));
   }
   const std::vector<float> row = PullWhole(job.shard(0), {1});
   const std::vector<float> by_gradients = PullWhole(expected.shard(0), {1});
-  for (uint32_t d = 0; d < kWholeDim; ++d) EXPECT_NEAR(row[d], by_gradients[d], 1e-6);
+  for (uint32_t d = 0; d < kDim; ++d) EXPECT_NEAR(row[d], by_gradients[d], 1e-6);
 }
 
 TEST_F(WholeRowsTest, RowsOfBfloat16TravelAsFloatsAndMoveByLessThanTheirPrecision) {
@@ -134,31 +133,31 @@ TEST_F(WholeRowsTest, RowsOfBfloat16TravelAsFloatsAndMoveByLessThanTheirPrecisio
   std::vector<uint64_t> keys(2000);
   for (size_t i = 0; i < keys.size(); ++i) keys[i] = i;
   const std::vector<float> before = PullWhole(job.shard(0), keys);
-  ASSERT_EQ(before.size(), keys.size() * 2 * kWholeDim);
+  ASSERT_EQ(before.size(), keys.size() * 2 * kDim);
   // A tenth of what parts a number from the next one: on average it moves by that.
   std::vector<float> changes(before.size());
   for (size_t i = 0; i < changes.size(); ++i) {
-    const bool is_slot = i % (2 * kWholeDim) >= kWholeDim;
+    const bool is_slot = i % (2 * kDim) >= kDim;
     changes[i] = is_slot ? 0.25f : std::ldexp(0.1f, std::ilogb(before[i]) - 7);
   }
   ASSERT_OK(PushAll(job.shard(0), ChangesOf(0, keys, changes)));
   const std::vector<float> after = PullWhole(job.shard(0), keys);
   double moved = 0;
   for (size_t i = 0; i < after.size(); ++i) {
-    if (i % (2 * kWholeDim) >= kWholeDim) {
+    if (i % (2 * kDim) >= kDim) {
       EXPECT_EQ(after[i], before[i] + 0.25f);
     } else {
       EXPECT_EQ(after[i], math::FromBfloat16(math::NearestBfloat16(after[i])));
       moved += (after[i] - before[i]) / changes[i];
     }
   }
-  EXPECT_NEAR(moved / static_cast<double>(keys.size() * kWholeDim), 1, 0.15);
+  EXPECT_NEAR(moved / static_cast<double>(keys.size() * kDim), 1, 0.15);
 }
 
 TEST_F(WholeRowsTest, AreRefusedWhereAPsMustSeeTheGradients) {
   v1::PsTable admitted = AdagradTable(v1::ASYNC);
   admitted.mutable_spec()->mutable_admission()->set_after_sightings(2);
-  v1::PsTable lamb = DenseTable("t", kWholeDim, v1::ASYNC);
+  v1::PsTable lamb = DenseTable("t", kDim, v1::ASYNC);
   lamb.mutable_spec()->mutable_optimizer()->mutable_lamb();
   struct Case {
     v1::PsTable table;
@@ -171,18 +170,18 @@ TEST_F(WholeRowsTest, AreRefusedWhereAPsMustSeeTheGradients) {
     ASSERT_OK(job.status());
     const PendingPull pull(job.shard(0), WholePullOf({1}));
     EXPECT_FAILS(pull.status(), StatusCode::kInvalidArgument, of.why);
-    EXPECT_FAILS(job.shard(0).Push(CallOf(ChangesOf(0, {1}, Normals(1, 2 * kWholeDim)))),
+    EXPECT_FAILS(job.shard(0).Push(CallOf(ChangesOf(0, {1}, Normals(1, 2 * kDim)))),
                  StatusCode::kInvalidArgument, of.why);
   }
 }
 
 TEST_F(WholeRowsTest, BlocksOfDenseParametersAreWholeRowsToo) {
-  v1::PsTable table = DenseTable("dense", kWholeDim, v1::ASYNC);
+  v1::PsTable table = DenseTable("dense", kDim, v1::ASYNC);
   table.mutable_spec()->mutable_optimizer()->mutable_adagrad();
   ShardedJob job(Job({table}), 1, files_, clock_);
   const PendingPull early(job.shard(0), WholePullOf({0, 1}));
   EXPECT_FAILS(early.status(), StatusCode::kFailedPrecondition, "block 0 of the dense parameters");
-  EXPECT_FAILS(job.shard(0).Push(CallOf(ChangesOf(0, {1}, Normals(1, 2 * kWholeDim)))),
+  EXPECT_FAILS(job.shard(0).Push(CallOf(ChangesOf(0, {1}, Normals(1, 2 * kDim)))),
                StatusCode::kFailedPrecondition, "block 1 of the dense parameters");
   job.Assign({{.table = 0, .keys = {0, 1}, .values = {1, 2, 3, 4, 5, 6}}});
   EXPECT_EQ(PullWhole(job.shard(0), {0, 1}),
@@ -194,19 +193,18 @@ TEST_F(WholeRowsTest, BlocksOfDenseParametersAreWholeRowsToo) {
 TEST_F(WholeRowsTest, WrongSizesAndNumbersAreNamedAndChangeNothing) {
   ShardedJob job(Job({AdagradTable(v1::ASYNC)}), 1, files_, clock_);
   const std::vector<float> before = PullWhole(job.shard(0), {1, 2});
-  EXPECT_FAILS(job.shard(0).Push(CallOf(ChangesOf(0, {1, 2}, Normals(1, 2 * kWholeDim)))),
+  EXPECT_FAILS(job.shard(0).Push(CallOf(ChangesOf(0, {1, 2}, Normals(1, 2 * kDim)))),
                StatusCode::kInvalidArgument,
                "block of values has 24 bytes, expected 48 (2 keys of dim 3 with 3 slots)");
-  std::vector<float> bad = Normals(1, 4 * kWholeDim);
-  bad[2 * kWholeDim + 4] = std::numeric_limits<float>::infinity();
+  std::vector<float> bad = Normals(1, 4 * kDim);
+  bad[2 * kDim + 4] = std::numeric_limits<float>::infinity();
   EXPECT_FAILS(job.shard(0).Push(CallOf(ChangesOf(0, {1, 2}, bad))), StatusCode::kInvalidArgument,
                "table t: key 2, element 4: value is inf");
   v1::PullRequest read = WholePullOf({1});
   read.set_read_only(true);
   const PendingPull pull(job.shard(0), read);
   EXPECT_FAILS(pull.status(), StatusCode::kInvalidArgument, "found read_only");
-  v1::AssignRequest assign =
-      AssignOf({{.table = 0, .keys = {1}, .values = Normals(1, 2 * kWholeDim)}});
+  v1::AssignRequest assign = AssignOf({{.table = 0, .keys = {1}, .values = Normals(1, 2 * kDim)}});
   assign.mutable_tables(0)->set_changes(true);
   EXPECT_FAILS(job.shard(0).Assign(assign), StatusCode::kInvalidArgument, "found changes");
   EXPECT_EQ(PullWhole(job.shard(0), {1, 2}), before);
@@ -221,11 +219,11 @@ TEST_F(WholeRowsTest, ThePushLogHasThemAlsoInParts) {
     ASSERT_OK((*shard)->Push(CallOf(request)));
     ASSERT_OK(twin.shard(0).Push(CallOf(request)));
   };
-  push(ChangesOf(0, {1, 2, 3}, Normals(1, 6 * kWholeDim)));
-  v1::PushRequest first = ChangesOf(1, {1}, Normals(2, 2 * kWholeDim));
+  push(ChangesOf(0, {1, 2, 3}, Normals(1, 6 * kDim)));
+  v1::PushRequest first = ChangesOf(1, {1}, Normals(2, 2 * kDim));
   first.set_parts(2);
-  first.set_bulk_bytes(2 * (8 + 2 * kWholeDim * 4));
-  v1::PushRequest second = ChangesOf(1, {3}, Normals(3, 2 * kWholeDim));
+  first.set_bulk_bytes(2 * (8 + 2 * kDim * 4));
+  v1::PushRequest second = ChangesOf(1, {3}, Normals(3, 2 * kDim));
   second.set_parts(2);
   second.set_part(1);
   second.set_bulk_bytes(first.bulk_bytes());
@@ -245,7 +243,7 @@ TEST_F(WholeRowsTest, RowsOnDiskComeWholeAndTakeChanges) {
     Spill::Options options;
     options.folder = folder;
     // A third of the rows.
-    options.memory_bytes = kKeys * (16 + 2 * kWholeDim * 4) / 3;
+    options.memory_bytes = kKeys * (16 + 2 * kDim * 4) / 3;
     options.reader_threads = 4;
     auto spill = Spill::Open(options);
     ASSERT_OK(spill);
@@ -258,8 +256,7 @@ TEST_F(WholeRowsTest, RowsOnDiskComeWholeAndTakeChanges) {
       for (uint64_t k = 0; k < 1000; ++k) keys.push_back(20 * k + random() % 20);
       ASSERT_EQ(PendingPull(job.shard(0), WholePullOf(keys)).values(),
                 PendingPull(twin.shard(0), WholePullOf(keys)).values());
-      const v1::PushRequest push =
-          ChangesOf(step, keys, Normals(step, keys.size() * 2 * kWholeDim));
+      const v1::PushRequest push = ChangesOf(step, keys, Normals(step, keys.size() * 2 * kDim));
       ASSERT_OK(PushAll(job.shard(0), push));
       ASSERT_OK(PushAll(twin.shard(0), push));
     }
