@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
@@ -98,11 +99,24 @@ absl::StatusOr<DenseParameters> ReadParameters(const CheckpointReader& reader,
   return dense;
 }
 
+// The same, with rows as workers have them.
+template <typename Visit>
+absl::Status ForEachServedRow(const CheckpointReader& reader, TableIndex table,
+                              KeepGoing keep_going, const Visit& visit) {
+  const v1::TableSpec& spec = reader.manifest().tables(static_cast<int>(table.value())).spec();
+  std::vector<float> served;
+  return ForEachRow(reader, table, keep_going, [&](uint64_t key, absl::Span<const float> row) {
+    served.assign(row.begin(), row.end());
+    for (float& value : served) value = worker::ServedValue(spec, value);
+    return visit(key, absl::MakeConstSpan(served));
+  });
+}
+
 absl::StatusOr<worker::InlineTable> ReadInline(const CheckpointReader& reader, TableIndex table,
                                                KeepGoing keep_going) {
   worker::InlineTable inlined;
   TESSERA_RETURN_IF_ERROR(
-      ForEachRow(reader, table, keep_going, [&](uint64_t key, absl::Span<const float> row) {
+      ForEachServedRow(reader, table, keep_going, [&](uint64_t key, absl::Span<const float> row) {
         inlined.keys.push_back(key);
         inlined.rows.insert(inlined.rows.end(), row.begin(), row.end());
         return absl::OkStatus();
@@ -130,7 +144,7 @@ absl::Status WriteBeside(const CheckpointReader& reader, TableIndex table, const
       reader, table, keep_going,
       [&](uint64_t key, absl::Span<const float>) { return writer->Append(Bytes(&key, 1)); }));
   TESSERA_RETURN_IF_ERROR(
-      ForEachRow(reader, table, keep_going, [&](uint64_t, absl::Span<const float> row) {
+      ForEachServedRow(reader, table, keep_going, [&](uint64_t, absl::Span<const float> row) {
         return writer->Append(Bytes(row.data(), row.size()));
       }));
   return writer->Finish();

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -37,7 +38,6 @@ class MasterCore {
   using Now = JobRun::Now;
   struct Options {
     Membership::Options membership;
-    std::string address = "127.0.0.1:7070";  // of the master, for advice in messages
     // A job that takes "as many as live" starts when nobody has joined for this long.
     absl::Duration settle = absl::Seconds(1);
     // Before the n-th restart without progress: this, doubled n - 1 times, at most longest_retry.
@@ -60,6 +60,9 @@ class MasterCore {
   // from their last checkpoint.
   static absl::StatusOr<std::unique_ptr<MasterCore>> New(
       const Options& options, const std::map<std::string, std::string>& state, const Now& now);
+
+  // Where the master serves, for advice in messages.
+  void SetAddress(std::string address) { address_ = std::move(address); }
 
   // ---- processes
   absl::StatusOr<v1::Welcome> Join(const v1::Hello& hello, const Now& now);
@@ -240,6 +243,7 @@ class MasterCore {
   std::optional<std::vector<RunNode>> ChooseScaled(const v1::JobRecord& record) const;
 
   const Options options_;
+  std::string address_ = "127.0.0.1:7070";
   Membership membership_;
   JobTable jobs_;
   Counts counts_;  // outlives slots_

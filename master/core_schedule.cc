@@ -257,7 +257,7 @@ MasterCore::Start MasterCore::TryStart(v1::JobRecord* record, const Now& now) {
                            const std::vector<const Node*>& here, absl::string_view besides = "") {
     jobs_.Explain(record, absl::StrCat("WaitingFor", what[0] == 'p' ? "Ps" : "Workers"),
                   absl::StrCat(here.size(), " of ", needed, " ", what, " are here (", Names(here),
-                               "); start ", binary, " --master ", options_.address, besides));
+                               "); start ", binary, " --master ", address_, besides));
     return Start::kLacksLive;
   };
   if (ps.size() < std::max(needs.ps, 1u)) {

@@ -70,6 +70,7 @@ class MasterImpl final : public Master {
     TESSERA_RETURN_IF_ERROR(host_.Flush());
     TESSERA_ASSIGN_OR_RETURN(
         server_, RpcServer::Start(options, {&cluster_, &work_, &jobs_, &metrics_service_}));
+    host_.Look([&](MasterCore& core, const MasterCore::Now&) { core.SetAddress(address()); });
     ticker_ = std::thread([this] { TickForever(); });
     actor_ = std::thread([this] { ActForever(); });
     SPDLOG_INFO("serving at {}", server_->address());
@@ -169,7 +170,6 @@ absl::StatusOr<std::unique_ptr<Master>> Master::Start(const Options& options) {
   MasterCore::Options core_options;
   core_options.membership.lease = options.lease;
   core_options.membership.heartbeat = options.heartbeat;
-  core_options.address = options.server.listen;
   core_options.settle = options.settle;
   core_options.least_run = options.least_run;
   core_options.stuck_after = options.stuck_after;

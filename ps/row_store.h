@@ -32,7 +32,7 @@ struct RowTemplate {
   void Fill(uint64_t key, absl::Span<float> embedding) const {
     initializer.Fill(key, embedding);
     if (!layout.bfloat16()) return;
-    for (float& w : embedding) w = math::FromBfloat16(math::NearestBfloat16(w));
+    for (float& w : embedding) w = math::RoundedToBfloat16(w);
   }
 };
 

@@ -27,6 +27,10 @@ TESSERA_HOST_DEVICE inline uint16_t NearestBfloat16(float x) {
   return static_cast<uint16_t>(nan ? (bits >> 16) | 0x40 : rounded);
 }
 
+TESSERA_HOST_DEVICE inline float RoundedToBfloat16(float x) {
+  return FromBfloat16(NearestBfloat16(x));
+}
+
 // One of the two next to x, by a draw that is uniform over its 2^16 values: the further one with a
 // probability that makes x the expected value (Gupta et al. 2015, "Deep learning with limited
 // numerical precision", arXiv:1502.02551, section 3). Above

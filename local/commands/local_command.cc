@@ -60,6 +60,7 @@ absl::StatusOr<std::string> WorkFolder(const Local& local, const std::string& jo
 absl::StatusOr<Prepared> Prepare(const Local& local) {
   Prepared prepared;
   TESSERA_ASSIGN_OR_RETURN(LoadedJob job, local.job.Load());
+  if (!local.start.empty()) job.spec.mutable_start()->set_checkpoint(kLinkedCheckpoint);
   // Its files are counted by the workers; here only what can be known at once.
   TESSERA_RETURN_IF_ERROR(CheckJob(job, {.data_root = local.data, .read_data = false}).status());
   ClusterOptions& cluster = prepared.run.cluster;
@@ -80,9 +81,7 @@ absl::StatusOr<Prepared> Prepare(const Local& local) {
   prepared.run.in_process = local.in_process;
   prepared.run.resume = local.resume;
   if (!local.start.empty()) {
-    TESSERA_ASSIGN_OR_RETURN(const std::string name,
-                             LinkCheckpoint(local.start, cluster.checkpoint_root));
-    job.spec.mutable_start()->set_checkpoint(name);
+    TESSERA_RETURN_IF_ERROR(LinkCheckpoint(local.start, cluster.checkpoint_root));
   }
   v1::SubmitRequest& request = prepared.run.request;
   *request.mutable_spec() = job.spec;

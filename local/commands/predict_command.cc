@@ -41,9 +41,8 @@ absl::StatusOr<JobRun::Options> Prepare(const Predict& predict, const std::strin
   cluster.checkpoint_root = work_folder + "/checkpoints";
   cluster.compute_threads = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   run.in_process = !predict.processes;
-  TESSERA_ASSIGN_OR_RETURN(const std::string name,
-                           LinkCheckpoint(predict.checkpoint, cluster.checkpoint_root));
-  job.spec.mutable_start()->set_checkpoint(name);
+  TESSERA_RETURN_IF_ERROR(LinkCheckpoint(predict.checkpoint, cluster.checkpoint_root));
+  job.spec.mutable_start()->set_checkpoint(kLinkedCheckpoint);
   v1::SubmitRequest& request = run.request;
   *request.mutable_spec() = job.spec;
   request.set_workers(1);

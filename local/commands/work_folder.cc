@@ -45,20 +45,19 @@ absl::StatusOr<std::string> ExistingFolder(const std::string& flag, const std::s
   return fs::canonical(path, error).string();
 }
 
-absl::StatusOr<std::string> LinkCheckpoint(const std::string& folder,
-                                           const std::string& checkpoint_root) {
+absl::Status LinkCheckpoint(const std::string& folder, const std::string& checkpoint_root) {
   TESSERA_ASSIGN_OR_RETURN(const std::string target, ExistingFolder("checkpoint", folder));
   TESSERA_RETURN_IF_ERROR(ReadManifest(PosixFileSystem(), target).status());
   TESSERA_RETURN_IF_ERROR(PosixFileSystem().CreateFolder(checkpoint_root));
-  const std::string name = "start";
+  const fs::path link = fs::path(checkpoint_root) / kLinkedCheckpoint;
   std::error_code error;
-  fs::remove(fs::path(checkpoint_root) / name, error);
-  fs::create_directory_symlink(target, fs::path(checkpoint_root) / name, error);
+  fs::remove(link, error);
+  fs::create_directory_symlink(target, link, error);
   if (error) {
     return absl::UnavailableError(
-        absl::StrCat("cannot link ", checkpoint_root, "/", name, ": ", error.message()));
+        absl::StrCat("cannot link ", link.string(), ": ", error.message()));
   }
-  return name;
+  return absl::OkStatus();
 }
 
 absl::StatusOr<TemporaryFolder> TemporaryFolder::Make() {

@@ -15,10 +15,10 @@ absl::StatusOr<std::string> NewRunFolder(const std::string& name, absl::Time now
 // The absolute path of a folder that is there. NOT_FOUND names the flag.
 absl::StatusOr<std::string> ExistingFolder(const std::string& flag, const std::string& path);
 
-// Makes the checkpoint in `folder` known below `checkpoint_root` under the name that is returned,
-// by a symbolic link. NOT_FOUND: `folder` holds no checkpoint.
-absl::StatusOr<std::string> LinkCheckpoint(const std::string& folder,
-                                           const std::string& checkpoint_root);
+// Makes the checkpoint in `folder` known below `checkpoint_root` as kLinkedCheckpoint, by a
+// symbolic link. NOT_FOUND: `folder` holds no checkpoint.
+absl::Status LinkCheckpoint(const std::string& folder, const std::string& checkpoint_root);
+inline constexpr char kLinkedCheckpoint[] = "start";
 
 // A fresh folder below the system's temporary one, removed at the end of its life.
 class TemporaryFolder {

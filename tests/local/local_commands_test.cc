@@ -286,6 +286,13 @@ TEST_F(LocalCommandsTest, LocalStartsFromAnEarlierRun) {
       << err_;
   EXPECT_THAT(err_, HasSubstr("step 16"));
   EXPECT_EQ(LastObject()["steps"], 24);
+  // Its parameters alone: all steps are made anew.
+  ASSERT_EQ(
+      RunLocal("third", {"--output", "json", "--start", checkpoint, "--set", "start.warm=true",
+                         "--set", "model.optimizer.adam=", "--set", "model.optimizer.sgd={}"}),
+      0)
+      << err_;
+  EXPECT_EQ(LastObject()["steps"], 16);
 }
 
 TEST_F(LocalCommandsTest, WhatIsWrongIsFoundBeforeAnythingStarts) {

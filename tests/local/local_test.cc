@@ -148,10 +148,8 @@ TEST(ReadTruth, RefusesOtherFiles) {
 
 TEST(LinkCheckpoint, RefusesAFolderWithoutACheckpoint) {
   Folder folder;
-  EXPECT_EQ(LinkCheckpoint(folder / "none", folder / "root").status().code(),
-            absl::StatusCode::kNotFound);
-  EXPECT_EQ(LinkCheckpoint(folder / ".", folder / "root").status().code(),
-            absl::StatusCode::kNotFound);
+  EXPECT_EQ(LinkCheckpoint(folder / "none", folder / "root").code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(LinkCheckpoint(folder / ".", folder / "root").code(), absl::StatusCode::kNotFound);
 }
 
 // ---- check --------------------------------------------------------------------------------------

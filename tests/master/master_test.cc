@@ -376,9 +376,10 @@ TEST_F(MasterTest, SaysWhatIsWrongWithARequest) {
 TEST_F(MasterTest, KnowsItsClusterAndStopsPromptlyWithStreamsOpen) {
   StartNodes(1, 1);
   const std::string id = Submit(SmallJob(), 2, 1);  // one worker too few
-  Watch(id, [](const v1::JobStatus& job) {
+  Watch(id, [this](const v1::JobStatus& job) {
     return job.reason() == "WaitingForWorkers" &&
-           job.message().find("1 of 2 workers") != std::string::npos;
+           absl::StrContains(job.message(), "1 of 2 workers") &&
+           absl::StrContains(job.message(), "tessera-worker --master " + master_->address());
   });
   grpc::ClientContext context;
   v1::ClusterStatus cluster;

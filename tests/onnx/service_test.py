@@ -151,6 +151,15 @@ class Service(unittest.TestCase):
     def ids(self):
         return {name: padded(self.rows, name) for name in ("user", "tags", "seen", "brands")}
 
+    def pooled(self, file):
+        """Of the tables beside the file."""
+        feeds = {}
+        for column, how in (("user", "sum"), ("tags", "mean"), ("seen", "sqrtn"), ("brands", "sum")):
+            for table in ("linear", "embedding"):
+                if (column, table) not in (("seen", "linear"), ("brands", "embedding")):
+                    feeds[f"{column}.{table}"] = pooled(self.rows, column, how, file.with_suffix(f".{table}.safetensors"))
+        return feeds
+
     def expect(self, file, feeds, expected, output="prediction"):
         session = onnxruntime.InferenceSession(str(file), providers=["CPUExecutionProvider"])
         self.assertEqual({i.name for i in session.get_inputs()}, set(feeds))
@@ -174,12 +183,21 @@ class Service(unittest.TestCase):
         checkpoint, expected = self.train(LAYERS)
         file = self.folder / "model.onnx"
         self.tessera("export", checkpoint, "--output", file, "--inline-rows", 0)
-        feeds = self.dense()
-        for column, how in (("user", "sum"), ("tags", "mean"), ("seen", "sqrtn"), ("brands", "sum")):
-            for table in ("linear", "embedding"):
-                if (column, table) not in (("seen", "linear"), ("brands", "embedding")):
-                    feeds[f"{column}.{table}"] = pooled(self.rows, column, how, self.folder / f"model.{table}.safetensors")
-        self.expect(file, feeds, expected)
+        self.expect(file, self.dense() | self.pooled(file), expected)
+
+    def test_rows_in_16_bits_are_exported_as_the_service_has_them(self):
+        text = JOB % {"columns": COLUMNS, "model": LAYERS}
+        for field in ("row_type", "wire_type"):
+            with self.subTest(field):
+                # 0.3 is no bfloat16, and what keys without a row have.
+                rounded = text.replace("constant: {value: 0.25}}", f"constant: {{value: 0.3}}}}, {field}: bfloat16")
+                self.assertNotEqual(rounded, text)
+                checkpoint, expected = self.train_text(rounded, field)
+                inlined, beside = self.folder / "inlined.onnx", self.folder / "beside.onnx"
+                self.tessera("export", checkpoint, "--output", inlined)
+                self.expect(inlined, self.dense() | self.ids(), expected)
+                self.tessera("export", checkpoint, "--output", beside, "--inline-rows", 0)
+                self.expect(beside, self.dense() | self.pooled(beside), expected)
 
     def test_sequences_largest_rows_tasks_and_averages(self):
         text = """

@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/job/tasks.h"
+#include "common/math/bfloat16.h"
 #include "common/status_macros.h"
 #include "worker/onnx/embeddings.h"
 #include "worker/onnx/emit.h"
@@ -44,12 +45,18 @@ absl::Status CheckOps(const Graph& graph) {
 
 }  // namespace
 
+float ServedValue(const v1::TableSpec& table, float value) {
+  const bool rounds = table.row_type() == v1::BFLOAT16 || table.wire_type() == v1::BFLOAT16;
+  return rounds ? math::RoundedToBfloat16(value) : value;
+}
+
 float UnseenValue(const v1::TableSpec& table) {
   const v1::InitializerSpec& initializer = table.initializer();
-  if (initializer.has_uniform()) {
-    return (initializer.uniform().min() + initializer.uniform().max()) / 2;
-  }
-  return initializer.has_normal() ? initializer.normal().mean() : initializer.constant().value();
+  const float mean = initializer.has_uniform()
+                         ? (initializer.uniform().min() + initializer.uniform().max()) / 2
+                     : initializer.has_normal() ? initializer.normal().mean()
+                                                : initializer.constant().value();
+  return ServedValue(table, mean);
 }
 
 absl::StatusOr<onnx::ModelProto> ExportModel(const v1::JobSpec& spec, const Model& model,

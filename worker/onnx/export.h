@@ -43,7 +43,11 @@ absl::StatusOr<onnx::ModelProto> ExportModel(
     absl::Span<const float> statistics,
     const std::map<std::string, InlineTable>& tables);  // by name
 
-// What a key without a row gives in the exported file: the mean of the table's initializer.
+// A number of a row as workers have it: rounded where row_type or wire_type round it.
+float ServedValue(const v1::TableSpec& table, float value);
+
+// What a key without a row gives in the exported file: the mean of the table's initializer, as
+// workers have it.
 float UnseenValue(const v1::TableSpec& table);
 
 }  // namespace tessera::worker
