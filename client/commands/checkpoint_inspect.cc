@@ -1,10 +1,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "client/commands/checkpoint_commands.h"
 #include "client/job_json.h"
 #include "common/checkpoint/checkpoint_reader.h"
 #include "common/checkpoint/manifest.h"
 #include "common/file_system.h"
+#include "common/job/defaults.h"
+#include "common/job/string_key.h"
 #include "common/partition.h"
 #include "common/status_macros.h"
 
@@ -17,6 +20,8 @@ struct Inspect {
   std::string folder;
   std::string table;
   std::vector<uint64_t> keys;
+  std::string column;
+  std::vector<std::string> values;  // of `column`
   OutputOption output;
 };
 
@@ -82,6 +87,7 @@ std::string ManifestText(const v1::CheckpointManifest& manifest) {
 }
 
 struct Row {
+  std::optional<std::string> value;  // of a column of strings, where it was asked for by that
   uint64_t key = 0;
   bool found = false;
   uint32_t frequency = 0;
@@ -89,6 +95,19 @@ struct Row {
   std::vector<float> embedding;
   std::vector<float> slots;
 };
+
+// The hash of the key space of a column of strings.
+absl::StatusOr<uint64_t> KeySpaceHash(const v1::JobSpec& spec, const std::string& name) {
+  std::vector<std::string> names;
+  for (const v1::ColumnSpec& column : spec.data().columns()) {
+    if (column.role() != v1::SPARSE || column.type() != v1::STRING) continue;
+    if (column.name() == name) return NameHash(KeySpaceOf(column));
+    names.push_back(column.name());
+  }
+  return absl::NotFoundError(absl::StrCat("--column ", name, ": the job's columns of strings are ",
+                                          names.empty() ? "none" : absl::StrJoin(names, ", "),
+                                          "; of others --key takes the ids themselves"));
+}
 
 absl::StatusOr<std::vector<Row>> ReadRows(const Inspect& inspect) {
   TESSERA_ASSIGN_OR_RETURN(v1::CheckpointManifest read,
@@ -100,20 +119,26 @@ absl::StatusOr<std::vector<Row>> ReadRows(const Inspect& inspect) {
   const v1::CheckpointManifest& manifest = reader->manifest();
   const uint32_t dim = manifest.tables(static_cast<int>(table.value())).spec().dim();
   std::vector<Row> rows;
-  for (const uint64_t key : inspect.keys) {
-    Row& row = rows.emplace_back();
-    row.key = key;
+  for (const uint64_t key : inspect.keys) rows.emplace_back().key = key;
+  if (!inspect.values.empty()) {
+    TESSERA_ASSIGN_OR_RETURN(const uint64_t space, KeySpaceHash(manifest.spec(), inspect.column));
+    for (const std::string& value : inspect.values) {
+      Row& row = rows.emplace_back();
+      row.value = value;
+      row.key = StringKey(space, value);
+    }
+  }
+  for (Row& row : rows) {
     TESSERA_ASSIGN_OR_RETURN(const PartitionRows partition,
-                             reader->Read(table, PartitionOf(key, manifest.partition_count())));
-    const std::optional<uint64_t> place = partition.Find(key);
+                             reader->Read(table, PartitionOf(row.key, manifest.partition_count())));
+    const std::optional<uint64_t> place = partition.Find(row.key);
     if (!place.has_value()) continue;
     const absl::Span<const float> values = partition.values(*place);
-    row = {.key = key,
-           .found = true,
-           .frequency = partition.frequency(*place),
-           .last_step = partition.last_step(*place),
-           .embedding = {values.begin(), values.begin() + dim},
-           .slots = {values.begin() + dim, values.end()}};
+    row.found = true;
+    row.frequency = partition.frequency(*place);
+    row.last_step = partition.last_step(*place);
+    row.embedding.assign(values.begin(), values.begin() + dim);
+    row.slots.assign(values.begin() + dim, values.end());
   }
   return rows;
 }
@@ -128,20 +153,23 @@ void PrintRows(const Inspect& inspect, const std::vector<Row>& rows, CommandCont
   json list = json::array();
   std::string text;
   for (const Row& row : rows) {
+    json& object = list.emplace_back(json{{"key", row.key}, {"found", row.found}});
+    if (row.value.has_value()) {
+      object["value"] = *row.value;
+      absl::StrAppend(&text, "\"", *row.value, "\", ");
+    }
+    absl::StrAppend(&text, "key ", row.key, ": ");
     if (!row.found) {
       context.exit_code = kExitNotFound;
-      list.push_back({{"key", row.key}, {"found", false}});
-      absl::StrAppend(&text, "key ", row.key, ": no row\n");
+      absl::StrAppend(&text, "no row\n");
       continue;
     }
-    list.push_back({{"key", row.key},
-                    {"found", true},
-                    {"frequency", row.frequency},
-                    {"last_step", row.last_step},
-                    {"embedding", row.embedding},
-                    {"slots", row.slots}});
-    absl::StrAppend(&text, "key ", row.key, ": frequency ", row.frequency, ", last step ",
-                    row.last_step, "\n  embedding", Floats(row.embedding), "\n");
+    object.update({{"frequency", row.frequency},
+                   {"last_step", row.last_step},
+                   {"embedding", row.embedding},
+                   {"slots", row.slots}});
+    absl::StrAppend(&text, "frequency ", row.frequency, ", last step ", row.last_step,
+                    "\n  embedding", Floats(row.embedding), "\n");
     if (!row.slots.empty()) absl::StrAppend(&text, "  slots    ", Floats(row.slots), "\n");
   }
   if (inspect.output.json()) {
@@ -152,7 +180,7 @@ void PrintRows(const Inspect& inspect, const std::vector<Row>& rows, CommandCont
 }
 
 void Run(const Inspect& inspect, CommandContext& context) {
-  if (!inspect.keys.empty()) {
+  if (!inspect.keys.empty() || !inspect.values.empty()) {
     const auto rows = ReadRows(inspect);
     if (!rows.ok()) return context.Fail(rows.status());
     return PrintRows(inspect, *rows, context);
@@ -171,17 +199,24 @@ void AddCheckpointInspect(CLI::App& parent, CommandContext& context) {
   const auto inspect = std::make_shared<Inspect>();
   command->add_option("FOLDER", inspect->folder)->required();
   CLI::Option* table = command->add_option("--table", inspect->table, "of the rows to show");
-  CLI::Option* keys = command->add_option(
-      "--key", inspect->keys, "show the row of this key, with its slots; may be repeated");
-  table->needs(keys);
-  keys->needs(table);
+  command
+      ->add_option("--key", inspect->keys,
+                   "show the row of this key, with its slots; may be repeated")
+      ->needs(table);
+  CLI::Option* column =
+      command->add_option("--column", inspect->column, "of strings: whose values to show");
+  CLI::Option* values = command->add_option(
+      "--value", inspect->values, "show the row of this value of --column; may be repeated");
+  values->needs(table)->needs(column);
+  column->needs(values);
   inspect->output.Add(*command);
   command->footer(
       R"(Slots are the optimizer's, in the order that the ps keeps them in a row. Exit code 3 where a key has no row.
 
 Examples:
   tessera checkpoint inspect checkpoints/clicks-1/step-000000000500 --output json
-  tessera checkpoint inspect checkpoints/clicks-1/step-000000000500 --table embedding --key 7 --key 8)");
+  tessera checkpoint inspect checkpoints/clicks-1/step-000000000500 --table embedding --key 7 --key 8
+  tessera checkpoint inspect FOLDER --table embedding --column tags --value sale)");
   command->callback([inspect, &context] { Run(*inspect, context); });
 }
 

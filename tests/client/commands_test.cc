@@ -4,7 +4,9 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "client/commands/tessera_app.h"
+#include "common/checkpoint/manifest.h"
 #include "common/rpc/metrics_service.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -245,6 +247,40 @@ TEST_F(CommandsTest, CheckpointInspectReadsRowsAndSlotsByKey) {
   EXPECT_EQ(Run({"checkpoint", "inspect", one, "--table", "usr", "--key", "7"}), 3);
   EXPECT_THAT(err_, HasSubstr("there are user, empty, dense"));
   EXPECT_EQ(Run({"checkpoint", "inspect", one, "--key", "7"}), 2);
+}
+
+TEST_F(CommandsTest, CheckpointInspectFindsTheRowOfAString) {
+  // Mix64(Mix64(XXH3("tags")) ^ XXH3("sale")) by Python's xxhash (worker/onnx/README.md).
+  constexpr uint64_t kSale = 9664535480790736360ull;
+  std::vector<TestTable> model = SmallModel();
+  model[0].rows[kSale] = {5, 3, {1, 2, 0.25f}};
+  const std::string one = folder_ / "job" / "step-000000000012";
+  ASSERT_TRUE(WriteTestCheckpoint(PosixFileSystem(), one, model, 16, 3).ok());
+  v1::CheckpointManifest manifest = *ReadManifest(PosixFileSystem(), one);
+  for (const char* const name : {"shop", "labels"}) {
+    v1::ColumnSpec& column = *manifest.mutable_spec()->mutable_data()->add_columns();
+    column.set_name(name);
+    column.set_role(v1::SPARSE);
+    if (name == std::string("labels")) {
+      column.set_type(v1::STRING);
+      column.set_key_space("tags");
+    }
+  }
+  ASSERT_TRUE(WriteManifest(PosixFileSystem(), one, manifest).ok());
+  const auto inspect = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = {"checkpoint", "inspect", one, "--table", "user"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return Run(arguments);
+  };
+  EXPECT_EQ(inspect({"--column", "labels", "--value", "sale"}), 0) << err_;
+  EXPECT_EQ(out_, absl::StrCat("\"sale\", key ", kSale,
+                               ": frequency 5, last step 3\n  embedding 1 2\n  slots     0.25\n"));
+  EXPECT_EQ(inspect({"--column", "labels", "--value", "none", "--output", "json"}), 3);
+  EXPECT_EQ(nlohmann::json::parse(out_)["rows"][0]["value"], "none");
+  EXPECT_EQ(inspect({"--column", "shop", "--value", "sale"}), 3);
+  EXPECT_THAT(err_, HasSubstr("--column shop: the job's columns of strings are labels"));
+  EXPECT_EQ(inspect({"--value", "sale"}), 2);
+  EXPECT_THAT(err_, HasSubstr("--column"));
 }
 
 TEST_F(CommandsTest, CheckpointDiffSaysByItsExitCodeWhetherTwoAreEqual) {

@@ -3,6 +3,7 @@
 
 #include "absl/strings/str_replace.h"
 #include "common/hash.h"
+#include "common/job/string_key.h"
 #include "common/random.h"
 #include "tests/worker/data_testing.h"
 

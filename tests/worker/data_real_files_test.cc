@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "common/job/string_key.h"
 #include "common/random.h"
 #include "tests/paths.h"
 #include "tests/worker/data_testing.h"

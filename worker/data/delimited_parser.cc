@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/job/string_key.h"
 #include "common/status_macros.h"
 #include "worker/data/field.h"
 #include "worker/data/record_parser.h"

@@ -6,7 +6,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
-#include "common/hash.h"
+#include "common/job/defaults.h"
 #include "common/random.h"
 #include "common/status_macros.h"
 #include "common/suggest.h"
@@ -151,7 +151,7 @@ absl::StatusOr<Schema> Schema::Resolve(const v1::DataSpec& spec,
       out.sparse_index = static_cast<uint32_t>(schema.sparse.size());
       out.string_keys = in.type() == v1::STRING;
       if (in.pooling() == v1::SEQUENCE) out.max_ids = in.max_length();
-      out.key_space_hash = NameHash(in.key_space().empty() ? in.name() : in.key_space());
+      out.key_space_hash = NameHash(KeySpaceOf(in));
       schema.sparse.push_back(index);
     }
     schema.columns.push_back(std::move(out));
@@ -182,10 +182,6 @@ absl::StatusOr<std::vector<int>> Schema::MatchHeader(const std::vector<std::stri
     fields[static_cast<size_t>(it - names.begin())] = static_cast<int>(c);
   }
   return fields;
-}
-
-uint64_t StringKey(uint64_t key_space_hash, absl::string_view value) {
-  return MixPair(key_space_hash, NameHash(value));
 }
 
 }  // namespace tessera::worker

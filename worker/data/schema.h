@@ -68,7 +68,4 @@ struct Schema {
   absl::StatusOr<std::vector<int>> MatchHeader(const std::vector<std::string>& names) const;
 };
 
-// The key of a STRING column's value.
-uint64_t StringKey(uint64_t key_space_hash, absl::string_view value);
-
 }  // namespace tessera::worker
