@@ -1,0 +1,231 @@
+"""Ways to train, or to use, a drawn job that must agree with the plain run of it: functions of a Trial, which name what differs."""
+import copy
+import csv
+import dataclasses
+import gzip
+import json
+from typing import Callable
+
+from cluster import Cluster, Failure, digest
+from schedules import operations
+
+
+@dataclasses.dataclass
+class Way:
+    words: str  # which end the sentence "a drawn job ..."
+    applies: Callable  # to which jobs
+    body: Callable
+
+
+WAYS = []
+
+
+def way(words, applies=lambda job: True):
+    def register(body):
+        WAYS.append(Way(words, applies, body))
+        return body
+    return register
+
+
+def same_bits(trial, result):
+    found = digest(result["checkpoint"])
+    if found != trial.plain_digest:
+        raise Failure(f"digest {found}, of the plain run {trial.plain_digest}")
+
+
+def keys_are_numbers(job):
+    return all(column.get("type") != "string" for column in job.columns)
+
+
+def one_binary_task(job):
+    return not any(field in job.spec["model"] for field in ("tasks", "loss"))
+
+
+@way("has the same bits and metrics with three ps and more threads")
+def on_more_ps(trial):
+    result = trial.train("more-ps", "--in-process", "--ps", 3, "--threads", 2)
+    same_bits(trial, result)
+    if result["metrics"] != trial.plain["metrics"]:
+        raise Failure(f"metrics {result['metrics']}, of the plain run {trial.plain['metrics']}")
+
+
+@way("has the same bits through separate processes")
+def in_processes(trial):
+    same_bits(trial, trial.train("processes", "--ps", 2))
+
+
+@way("has the same bits with most of its rows on disk")
+def on_disk(trial):
+    flags = {f"ps-{i}": ["--memory", "64KiB", "--spill-dir", trial.folder / f"spill-{i}"] for i in range(2)}
+    with trial.cluster("disk", ps=2, flags=flags) as cluster:
+        trial.end(cluster, cluster.submit(trial.file))
+
+
+# A cut lets rows expire; the model of keep_best is not where the next run goes on; the end of a run is an evaluation more,
+# which the plateau rule follows.
+@way("has the same bits when its second epoch is another run", lambda job: not job.expires and not job.spec["checkpoint"]["keep_best"]
+     and "plateau" not in job.spec["train"].get("schedule", {}))
+def resumed(trial):
+    first = trial.train("first", "--in-process", "--ps", 2, "--set", "train.epochs=1")
+    same_bits(trial, trial.train("second", "--in-process", "--ps", 3, "--start", first["checkpoint"]))
+
+
+@way("starts warm to the same bits on one ps and on three")
+def warm(trial):
+    start = ("--in-process", "--start", trial.plain["checkpoint"], "--set", "start.warm=true", "--ps")
+    one, three = (digest(trial.train(f"warm-{ps}", *start, ps)["checkpoint"]) for ps in (1, 3))
+    if one != three:
+        raise Failure(f"digest {one} on one ps, {three} on three")
+
+
+def rewritten(trial, form):
+    """The spec over the same records in files of another form."""
+    spec, source = copy.deepcopy(trial.job.spec), trial.shared.data(trial.job.data)
+    folder = trial.folder / form
+    folder.mkdir()
+    for split in ("train", "validation", "test"):
+        with open(source / f"{split}.csv", newline="") as lines:
+            rows = list(csv.reader(lines))
+        if form == "tsv":
+            name, text = f"{split}.tsv", "".join("\t".join(row) + "\n" for row in rows)
+        elif form == "headless":
+            name, text = f"{split}.csv", "\r\n".join(",".join(row) for row in rows[1:])
+        else:
+            name, text = f"{split}.csv", "".join(",".join(f'"{cell}"' for cell in row) + "\n" for row in rows)
+        if form == "gzip":
+            name += ".gz"
+            (folder / name).write_bytes(gzip.compress(text.encode()))
+        else:
+            (folder / name).write_bytes(text.encode())
+        spec["data"][split] = {"files": name}
+    if form == "tsv":
+        spec["data"]["format"] = "tsv"
+    if form == "headless":
+        known = {column["name"]: column for column in trial.job.columns}
+        spec["data"].update(header=False, columns=[known.get(name, {"name": name, "role": "ignored"}) for name in rows[0]])
+    return spec, folder
+
+
+@way("has the same bits from files of other forms")
+def from_other_files(trial):
+    # Without a header columns stand in the order of the file, which is that of layers.
+    names = [column["name"] for column in trial.job.columns]
+    with open(trial.shared.data(trial.job.data) / "train.csv", newline="") as lines:
+        in_order = [name for name in next(csv.reader(lines)) if name in names] == names
+    form = trial.draw.choice(("tsv", "quoted", "gzip") + (("headless",) if in_order else ()))
+    spec, folder = rewritten(trial, form)
+    same_bits(trial, trial.train(form, "--in-process", spec=spec, data=folder))
+
+
+@way("is about the same on an emulated card, and has the same bits there twice")
+def on_a_card(trial):
+    spec = copy.deepcopy(trial.job.spec)
+    if trial.draw.random() < 0.5:
+        spec["train"]["row_cache"] = trial.draw.choice(({"bytes": 4000}, {"bytes": 200000}, {"share": 0.5}))
+    once, twice = (trial.train(f"card-{ps}", "--in-process", "--device", "emulated", "--ps", ps, spec=spec) for ps in (1, 2))
+    if digest(once["checkpoint"]) != digest(twice["checkpoint"]):
+        raise Failure("two digests")
+    found, expected = once["metrics"]["validation"], trial.plain["metrics"]["validation"]
+    for name, value in expected.items():
+        if abs(found[name] - value) > 0.02 * max(1, abs(value)):
+            raise Failure(f"validation {name} {found[name]}, of the plain run {value}")
+
+
+def predictions(trial, *sets):
+    """[(label, prediction)] by `tessera predict`."""
+    file = trial.folder / "predictions.csv"
+    words = [word for value in sets for word in ("--set", value)]
+    trial.tessera("predict", trial.file, "--checkpoint", trial.plain["checkpoint"], "--data", trial.shared.data(trial.job.data), "--output",
+                  file, *words)
+    with open(file, newline="") as lines:
+        return [(float(row[0]), float(row[1])) for row in list(csv.reader(lines))[1:]]
+
+
+@way("predicts what its metrics were measured on",
+     lambda job: one_binary_task(job) and all(column["role"] != "weight" for column in job.columns))
+def predicted(trial):
+    pairs = predictions(trial)
+    scores = {label: [score for other, score in pairs if other == label] for label in (0, 1)}
+    above = sum((one > zero) + (one == zero) / 2 for one in scores[1] for zero in scores[0])
+    auc, measured = above / (len(scores[0]) * len(scores[1])), trial.plain["metrics"]["test"]["auc"]
+    # The file has six digits, so that a few pairs may be equal there.
+    if abs(auc - measured) > 1e-4:
+        raise Failure(f"the predictions' AUC is {auc}, measured were {measured}")
+
+
+# Of keys without a row the file knows their mean alone: there are none among those of training, unless it was told so.
+@way("predicts the same as an ONNX file", lambda job: keys_are_numbers(job) and not (job.admits or job.expires or job.ranks)
+     and not job.spec["checkpoint"]["keep_best"])
+def exported(trial):
+    import numpy
+    import onnxruntime
+    file = trial.folder / "model.onnx"
+    trial.tessera("export", trial.plain["checkpoint"], "--output", file)
+    with open(trial.shared.data(trial.job.data) / "train.csv", newline="") as lines:
+        rows = list(csv.DictReader(lines))
+    feeds, session = {}, onnxruntime.InferenceSession(str(file), providers=["CPUExecutionProvider"])
+    roles = {column["name"]: column["role"] for column in trial.job.columns}
+    for feed in session.get_inputs():
+        if roles[feed.name] == "dense":
+            feeds[feed.name] = numpy.array([[float(row[feed.name])] for row in rows], dtype=numpy.float32)
+        else:
+            feeds[feed.name] = numpy.array([[int(row[feed.name])] for row in rows], dtype=numpy.int64)
+    (found,) = session.run(["prediction"], feeds)
+    expected = numpy.array([score for _, score in predictions(trial, "data.test.files=train.csv")])
+    apart = float(numpy.max(numpy.abs(found[:, 0] - expected)))
+    if not apart <= 2e-5:
+        raise Failure(f"predictions are up to {apart} apart")
+
+
+# Where cuts are depends on when it is asked, and rows expire at cuts.
+@way("has the same bits after it was scaled, drained, balanced, suspended, and processes killed", lambda job: not job.expires)
+def disturbed(trial):
+    # So long that there is something to be disturbed.
+    spec = copy.deepcopy(trial.job.spec)
+    spec["train"]["epochs"] = 40
+    spec["recovery"] = trial.draw.choice(({"push_log": "off"}, {"push_log": "async"}, {"push_log": "async", "replicas": 1}))
+    expected = digest(trial.train("undisturbed", "--in-process", spec=spec)["checkpoint"])
+    file = trial.write(spec, "disturbed")
+    with trial.cluster("disturbed", ps=3) as cluster:
+        job_id = cluster.submit(file, ps=2)
+        operations(trial.draw, ("scale", "drain", "balance", "suspend"), True, 3)(cluster, job_id)
+        status = cluster.wait_for_end(job_id)
+        found = digest(cluster.checkpoints / status["checkpoint"])
+    if found != expected:
+        raise Failure(f"digest {found}, undisturbed {expected}; the job: {json.dumps(status['events'])}")
+
+
+class Trial:
+    """One job, its plain run, and a folder for another way."""
+
+    def __init__(self, shared, job, draw, folder):
+        self.shared, self.job, self.draw, self.folder = shared, job, draw, folder
+        self.file = self.write(job.spec, "job")
+        self.tessera("check", self.file, "--data", shared.data(job.data))
+        self.plain = self.train("plain", "--in-process")
+        self.plain_digest = digest(self.plain["checkpoint"])
+
+    def write(self, spec, name):
+        file = self.folder / f"{name}.yaml"
+        file.write_text(json.dumps(spec, indent=1) + "\n")  # which YAML is a superset of
+        return file
+
+    def tessera(self, *words):
+        return self.shared.tessera(*words)
+
+    def train(self, name, *words, spec=None, data=None):
+        """`tessera local` to a good end; its last line."""
+        file = self.file if spec is None else self.write(spec, name)
+        out = self.tessera("local", file, "--data", data or self.shared.data(self.job.data), "--workers", self.job.workers, "--work-dir",
+                           self.folder / name, "--output", "json", *words)
+        return json.loads(out.splitlines()[-1])
+
+    def cluster(self, name, **options):
+        worker = ["--listen", "127.0.0.1:0", "--threads", "1"]  # those who sum gradients call each other
+        flags = {"worker": worker, **options.pop("flags", {})}
+        return Cluster(self.folder / name, self.shared.data(self.job.data), workers=self.job.workers, flags=flags, **options)
+
+    def end(self, cluster, job_id):
+        """The job is to end with the bits of the plain run."""
+        status = cluster.wait_for_end(job_id)
+        same_bits(self, {"checkpoint": cluster.checkpoints / status["checkpoint"]})
