@@ -1,6 +1,8 @@
 """Jobs with something of everything that a job file may say, drawn by seed. All of them are valid, and so small that one trains in seconds."""
 import dataclasses
 
+from layers import draw_layers
+
 OPTIMIZERS = ("sgd", "momentum", "adagrad", "row_wise_adagrad", "adam", "amsgrad", "rmsprop", "adadelta", "ftrl", "lamb")
 RANKING = ("bayesian_personalized_ranking", "listwise_softmax")
 # What `tessera data behaviour` writes as `kind` is below it.
@@ -129,26 +131,23 @@ def two_tasks(name):
             "tasks": [{"name": "click", "label": "click", "positive_weight": 2}, {"name": "buy", "label": "buy", "weight": 0.5}]}
 
 
-def own_layers():
-    return {"name": "layers", "layers": [
-        {"name": "x", "op": "Concat", "inputs": ["item.embedding", "category.embedding", "history.embedding"], "options": {"axis": 1}},
-        {"name": "h", "op": "Gemm", "inputs": ["x"], "options": {"units": 8}},
-        {"name": "n", "op": "BatchNormalization", "inputs": ["h"]},
-        {"name": "r", "op": "Relu", "inputs": ["n"]},
-        {"name": "o", "op": "Gemm", "inputs": ["r"], "options": {"units": 1}}]}
-
-
 def behaviour(draw, dim):
     """Sequences, several tasks, ranking, regression, classes and layers of one's own."""
-    kind = draw.choice(("din", "dien", "mmoe", "shared_bottom", "layers", "deepfm", "ranking", "regression", "classes"))
+    kind = draw.choice(("din", "dien", "mmoe", "shared_bottom", "layers", "layers", "deepfm", "ranking", "regression", "classes"))
     dims = {"embedding": dim}
     label = {"regression": "stars", "classes": "kind"}.get(kind, "click")
     item = {"name": "item", "role": "sparse", "table": ["embedding"]}
-    columns = [{"name": label, "role": "label"}, item, {"name": "category", "role": "sparse", "table": "embedding", "type": "string"}]
+    text = often(draw, 0.5)  # of what is a number, too
+    columns = [{"name": label, "role": "label"}, item,
+               {"name": "category", "role": "sparse", "table": "embedding", **({"type": "string"} if text else {})}]
     history = {"name": "history", "role": "sparse", "table": "embedding", "separator": "|"}
+    places = draw.choice((3, 8))
+    sequence = {**history, "pooling": "sequence", "max_length": places}
     if kind in ("din", "dien"):
-        whole = {"pooling": "sequence", "max_length": draw.choice((3, 8))}
-        columns += [{**history, **whole}, {**history, **whole, "name": "categories", "type": "string", "key_space": "category"}]
+        same = {"type": "string", "key_space": "category"} if text else {}
+        columns += [sequence, {**sequence, "name": "categories", **same}]
+    elif kind == "layers":
+        columns.append(sequence)
     else:
         columns.append({**history, "pooling": draw.choice(("sum", "mean", "sqrtn", "max"))})
     if kind in ("mmoe", "shared_bottom"):
@@ -169,7 +168,8 @@ def behaviour(draw, dim):
                                                      "auxiliary": draw.choice((0, 0.1))}},
         "mmoe": lambda: two_tasks("mmoe"),
         "shared_bottom": lambda: two_tasks("shared_bottom"),
-        "layers": own_layers,
+        "layers": lambda: {"name": "layers", "layers": draw_layers(draw, {
+            "item.embedding": (dim,), "category.embedding": (dim,), "history.embedding": (places, dim), "history.length": (1,)})},
         "deepfm": lambda: {"name": "deepfm", "options": {"hidden": [16]}},
         "ranking": lambda: {**dnn, "loss": draw.choice(RANKING), "group_by": "user"},
         "regression": lambda: {**dnn, "loss": draw.choice(("mean_squared_error", "huber"))},

@@ -154,8 +154,8 @@ def predicted(trial):
 
 
 # Of keys without a row the file knows their mean alone: there are none among those of training, unless it was told so.
-@way("predicts the same as an ONNX file", lambda job: keys_are_numbers(job) and not (job.admits or job.expires or job.ranks)
-     and not job.spec["checkpoint"]["keep_best"])
+@way("predicts the same as an ONNX file", lambda job: keys_are_numbers(job) and "tasks" not in job.spec["model"] and not (
+     job.admits or job.expires or job.ranks or job.spec["checkpoint"]["keep_best"]))
 def exported(trial):
     import numpy
     import onnxruntime
@@ -164,12 +164,15 @@ def exported(trial):
     with open(trial.shared.data(trial.job.data) / "train.csv", newline="") as lines:
         rows = list(csv.DictReader(lines))
     feeds, session = {}, onnxruntime.InferenceSession(str(file), providers=["CPUExecutionProvider"])
-    roles = {column["name"]: column["role"] for column in trial.job.columns}
+    columns = {column["name"]: column for column in trial.job.columns}
     for feed in session.get_inputs():
-        if roles[feed.name] == "dense":
-            feeds[feed.name] = numpy.array([[float(row[feed.name])] for row in rows], dtype=numpy.float32)
+        values = [row[feed.name] for row in rows]
+        if columns[feed.name]["role"] == "dense":
+            feeds[feed.name] = numpy.array([[float(value)] for value in values], dtype=numpy.float32)
         else:
-            feeds[feed.name] = numpy.array([[int(row[feed.name])] for row in rows], dtype=numpy.int64)
+            ids = [[int(part) for part in value.split("|") if part] for value in values]
+            most = columns[feed.name].get("max_length") or max(map(len, ids))
+            feeds[feed.name] = numpy.array([i[-most:] + [-1] * (most - len(i)) for i in ids], dtype=numpy.int64)
     (found,) = session.run(["prediction"], feeds)
     expected = numpy.array([score for _, score in predictions(trial, "data.test.files=train.csv")])
     apart = float(numpy.max(numpy.abs(found[:, 0] - expected)))

@@ -27,7 +27,9 @@ def transpose(case, inputs, trained):
 
 
 def gather(case, inputs, trained):
-    return take(case, inputs, case["options"].get("axis", 1), case["options"]["indices"])
+    axis = case["options"].get("axis", 1)
+    size = ([case["batch"]] + case["inputs"][0])[axis]
+    return take(case, inputs, axis, [i % size for i in case["options"]["indices"]])
 
 
 def split(case, inputs, trained):
@@ -61,12 +63,13 @@ def concat(case, inputs, trained):
 def slice_(case, inputs, trained):
     fields, dim = case["inputs"][0]
     o = case["options"]
+    axis = o.get("axis", 1)
+    taken = range([fields, dim][axis - 1])[o["start"] : o["end"]]
     out = []
     for sample in rows(inputs[0], fields * dim):
         for f in range(fields):
             for d in range(dim):
-                at = f if o.get("axis", 1) == 1 else d
-                if o["start"] <= at < o["end"]:
+                if [f, d][axis - 1] in taken:
                     out.append(sample[f * dim + d])
     return out
 

@@ -184,7 +184,7 @@ void Flatten(Emission& e) { e.Last("Flatten", e.in, {{"axis", int64_t{1}}}); }
 void StopGradient(Emission& e) { e.Last("Identity", e.in); }
 
 void Gather(Emission& e) {
-  const std::vector<int64_t> indices = e.options.Ints("indices", {}, 0, INT32_MAX);
+  const std::vector<int64_t> indices = e.options.Ints("indices", {}, INT32_MIN, INT32_MAX);
   e.Last("Gather", {e.in[0], e.Ints("indices", indices)},
          {{"axis", e.options.Int("axis", 1, -8, 8)}});
 }
@@ -216,7 +216,8 @@ void Expand(Emission& e) {
 void Slice(Emission& e) {
   const int64_t axis = e.options.Int("axis", 1, -8, 8);
   const size_t at = e.in_shape(0).SampleAxis(axis).value();
-  const int64_t start = e.options.Int("start", 0, 0, INT32_MAX);
+  int64_t start = e.options.Int("start", 0, INT32_MIN, INT32_MAX);
+  start += start < 0 ? e.in_shape(0).dim(at) : 0;
   const int64_t end = start + e.out_shape(0).dim(at);
   e.Last("Slice",
          {e.in[0], e.Ints("start", {start}), e.Ints("end", {end}), e.Ints("axis", {axis})});

@@ -99,13 +99,16 @@ class Gather final : public Op {
 
 }  // namespace
 
-// Options: indices (required); axis, counted with the batch as 0 (1).
+// Options: indices (required), negative ones counted from the end; axis, counted with the batch as
+// 0 (1).
 absl::StatusOr<std::unique_ptr<Op>> NewGather(absl::Span<const Shape> inputs,
                                               OptionReader& options) {
   TESSERA_RETURN_IF_ERROR(
       ExpectShapes(inputs.size() == 1 && inputs[0].rank() >= 1, "one input [batch, ...]", inputs));
   TESSERA_ASSIGN_OR_RETURN(const size_t axis, inputs[0].SampleAxis(options.Int("axis", 1, -8, 8)));
-  const std::vector<int64_t> indices = options.Ints("indices", {}, 0, inputs[0].dim(axis) - 1);
+  const int64_t size = inputs[0].dim(axis);
+  std::vector<int64_t> indices = options.Ints("indices", {}, -size, size - 1);
+  for (int64_t& index : indices) index += index < 0 ? size : 0;
   if (indices.empty()) options.Fail("indices", "must be set: the indices to take");
   TESSERA_RETURN_IF_ERROR(options.Finish());
   return std::make_unique<Gather>(inputs[0], axis, indices);

@@ -66,15 +66,17 @@ class Slice final : public Op {
 }  // namespace
 
 // Options: axis, counted with the batch as 0 (1); start (0); end, above start and at most the
-// axis's size (its size).
+// axis's size (its size). A negative start or end counts from the axis's end.
 absl::StatusOr<std::unique_ptr<Op>> NewSlice(absl::Span<const Shape> inputs,
                                              OptionReader& options) {
   TESSERA_RETURN_IF_ERROR(
       ExpectShapes(inputs.size() == 1 && inputs[0].rank() >= 1, "one input [batch, ...]", inputs));
   TESSERA_ASSIGN_OR_RETURN(const size_t axis, inputs[0].SampleAxis(options.Int("axis", 1, -8, 8)));
   const int64_t size = inputs[0].dim(axis);
-  const int64_t start = options.Int("start", 0, 0, size - 1);
-  const int64_t end = options.Int("end", size, 1, size);
+  int64_t start = options.Int("start", 0, -size, size - 1);
+  int64_t end = options.Int("end", size, 1 - size, size);
+  start += start < 0 ? size : 0;
+  end += end < 0 ? size : 0;
   if (end <= start) options.Fail("end", absl::StrCat("must be above start, which is ", start));
   TESSERA_RETURN_IF_ERROR(options.Finish());
   return std::make_unique<Slice>(inputs[0], axis, start, end);
