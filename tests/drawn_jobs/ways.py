@@ -78,43 +78,74 @@ def warm(trial):
         raise Failure(f"digest {one} on one ps, {three} on three")
 
 
-def rewritten(trial, form):
-    """The spec over the same records in files of another form."""
-    spec, source = copy.deepcopy(trial.job.spec), trial.shared.data(trial.job.data)
-    folder = trial.folder / form
+SPLITS = ("train", "validation", "test")
+
+
+def text_of(form, rows):
+    """The bytes of a file of rows, the names of the columns first."""
+    if form == "tsv":
+        return "".join("\t".join(row) + "\n" for row in rows).encode()
+    if form == "headless":
+        return "\r\n".join(",".join(row) for row in rows[1:]).encode()
+    quoted = "".join(",".join(f'"{cell}"' for cell in row) + "\n" for row in rows).encode()
+    return gzip.compress(quoted) if form == "gzip" else quoted
+
+
+def without_header(spec, names):
+    """Columns in the order of the file."""
+    known = {column["name"]: column for column in spec["data"]["columns"]}
+    spec["data"].update(header=False, columns=[known.get(name, {"name": name, "role": "ignored"}) for name in names])
+
+
+def as_libsvm(spec, splits):
+    """The lines of each split: ids are indices, which lie apart by column, and numbers have those behind them."""
+    records = {split: [dict(zip(rows[0], row)) for row in rows[1:]] for split, rows in splits.items()}
+    columns = spec["data"]["columns"]
+    sparse = [column for column in columns if column["role"] == "sparse"]
+    numbers = [column["name"] for column in columns if column["role"] == "dense"]
+    for column in sparse:
+        ids = [int(record[column["name"]]) for split in records.values() for record in split]
+        column.update(index_begin=min(ids), index_end=max(ids) + 1)
+    first = max(column["index_end"] for column in sparse)
+    dense = [{"name": "numbers", "role": "dense", "index_begin": first, "index_end": first + len(numbers)}] if numbers else []
+    del spec["data"]["header"]
+    spec["data"].update(format="libsvm", columns=dense + sparse)
+    line = lambda record: " ".join([record["label"], *(f"{record[column['name']]}:1" for column in sparse),
+                                    *(f"{first + i}:{record[name]}" for i, name in enumerate(numbers))])
+    return {split: "".join(line(record) + "\n" for record in lines).encode() for split, lines in records.items()}
+
+
+def rewritten(trial, form, splits):
+    """The spec over the same records in files of another form, and their folder."""
+    spec, folder = copy.deepcopy(trial.job.spec), trial.folder / form
     folder.mkdir()
-    for split in ("train", "validation", "test"):
-        with open(source / f"{split}.csv", newline="") as lines:
-            rows = list(csv.reader(lines))
-        if form == "tsv":
-            name, text = f"{split}.tsv", "".join("\t".join(row) + "\n" for row in rows)
-        elif form == "headless":
-            name, text = f"{split}.csv", "\r\n".join(",".join(row) for row in rows[1:])
-        else:
-            name, text = f"{split}.csv", "".join(",".join(f'"{cell}"' for cell in row) + "\n" for row in rows)
-        if form == "gzip":
-            name += ".gz"
-            (folder / name).write_bytes(gzip.compress(text.encode()))
-        else:
-            (folder / name).write_bytes(text.encode())
-        spec["data"][split] = {"files": name}
+    name = {"tsv": "{}.tsv", "gzip": "{}.csv.gz", "libsvm": "{}.svm"}.get(form, "{}.csv").format
     if form == "tsv":
         spec["data"]["format"] = "tsv"
     if form == "headless":
-        known = {column["name"]: column for column in trial.job.columns}
-        spec["data"].update(header=False, columns=[known.get(name, {"name": name, "role": "ignored"}) for name in rows[0]])
+        without_header(spec, splits["train"][0])
+    files = as_libsvm(spec, splits) if form == "libsvm" else {split: text_of(form, rows) for split, rows in splits.items()}
+    for split, content in files.items():
+        (folder / name(split)).write_bytes(content)
+        spec["data"][split] = {"files": name(split)}
     return spec, folder
 
 
 @way("has the same bits from files of other forms")
 def from_other_files(trial):
+    splits = {}
+    for split in SPLITS:
+        with open(trial.shared.data(trial.job.data) / f"{split}.csv", newline="") as lines:
+            splits[split] = list(csv.reader(lines))
+    forms = ["tsv", "quoted", "gzip"]
     # Without a header columns stand in the order of the file, which is that of layers.
     names = [column["name"] for column in trial.job.columns]
-    with open(trial.shared.data(trial.job.data) / "train.csv", newline="") as lines:
-        in_order = [name for name in next(csv.reader(lines)) if name in names] == names
-    form = trial.draw.choice(("tsv", "quoted", "gzip") + (("headless",) if in_order else ()))
-    spec, folder = rewritten(trial, form)
-    same_bits(trial, trial.train(form, "--in-process", spec=spec, data=folder))
+    if [name for name in splits["train"][0] if name in names] == names:
+        forms.append("headless")
+    if trial.job.data == "clicks":
+        forms.append("libsvm")
+    spec, folder = rewritten(trial, trial.draw.choice(forms), splits)
+    same_bits(trial, trial.train("other-files", "--in-process", spec=spec, data=folder))
 
 
 @way("is about the same on an emulated card, and has the same bits there twice")
