@@ -156,10 +156,13 @@ def on_a_card(trial):
     once, twice = (trial.train(f"card-{ps}", "--in-process", "--device", "emulated", "--ps", ps, spec=spec) for ps in (1, 2))
     if digest(once["checkpoint"]) != digest(twice["checkpoint"]):
         raise Failure("two digests")
-    found, expected = once["metrics"]["validation"], trial.plain["metrics"]["validation"]
+    # After a few steps: a network that begins with a huge loss makes much of the last bits later on.
+    spec["train"]["steps"] = 4
+    found, expected = (trial.train(f"four-steps-{device}", "--in-process", "--device", device, spec=spec)["metrics"]["validation"]
+                       for device in ("emulated", "cpu"))
     for name, value in expected.items():
-        if abs(found[name] - value) > 0.02 * max(1, abs(value)):
-            raise Failure(f"validation {name} {found[name]}, of the plain run {value}")
+        if abs(found[name] - value) > 0.002 * max(1, abs(value)):
+            raise Failure(f"validation {name} {found[name]}, on the CPU {value}")
 
 
 def predictions(trial, *sets):
@@ -216,9 +219,9 @@ def exported(trial):
 # Where cuts are depends on when it is asked, and rows expire at cuts.
 @way("has the same bits after it was scaled, drained, balanced, suspended, and processes killed", lambda job: not job.expires)
 def disturbed(trial):
-    # So long that there is something to be disturbed.
+    # About five seconds, so that there is something to be disturbed.
     spec = copy.deepcopy(trial.job.spec)
-    spec["train"]["epochs"] = 40
+    spec["train"]["epochs"] = max(20, round(5 * trial.plain["samples_per_second"] * 2 / trial.plain["samples"]))
     spec["recovery"] = trial.draw.choice(({"push_log": "off"}, {"push_log": "async"}, {"push_log": "async", "replicas": 1}))
     expected = digest(trial.train("undisturbed", "--in-process", spec=spec)["checkpoint"])
     file = trial.write(spec, "disturbed")
