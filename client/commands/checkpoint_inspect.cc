@@ -185,6 +185,10 @@ void Run(const Inspect& inspect, CommandContext& context) {
     if (!rows.ok()) return context.Fail(rows.status());
     return PrintRows(inspect, *rows, context);
   }
+  if (!inspect.table.empty()) {
+    return context.Fail(absl::InvalidArgumentError(
+        absl::StrCat("--table ", inspect.table, " needs --key, or --column and --value")));
+  }
   const auto manifest = ReadManifest(PosixFileSystem(), inspect.folder);
   if (!manifest.ok()) return context.Fail(manifest.status());
   if (inspect.output.json()) return context.Print(ManifestJson(*manifest));

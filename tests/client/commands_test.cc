@@ -247,6 +247,8 @@ TEST_F(CommandsTest, CheckpointInspectReadsRowsAndSlotsByKey) {
   EXPECT_EQ(Run({"checkpoint", "inspect", one, "--table", "usr", "--key", "7"}), 3);
   EXPECT_THAT(err_, HasSubstr("there are user, empty, dense"));
   EXPECT_EQ(Run({"checkpoint", "inspect", one, "--key", "7"}), 2);
+  EXPECT_EQ(Run({"checkpoint", "inspect", one, "--table", "user"}), 2);
+  EXPECT_THAT(err_, HasSubstr("--table user needs --key"));
 }
 
 TEST_F(CommandsTest, CheckpointInspectFindsTheRowOfAString) {

@@ -6,7 +6,7 @@ import gzip
 import json
 from typing import Callable
 
-from cluster import Cluster, Failure, digest
+from cluster import Cluster, Failure, Skip, digest
 from schedules import operations
 
 
@@ -54,11 +54,27 @@ def in_processes(trial):
     same_bits(trial, trial.train("processes", "--ps", 2))
 
 
-@way("has the same bits with most of its rows on disk")
+def rows_that_left(cluster):
+    """How many rows have left the memory of all ps so far, while their job is open."""
+    sum_of = 0
+    for name, command in cluster.commands.items():
+        if name.startswith("ps-"):
+            _, out, _ = cluster.run("metrics", command[command.index("--listen") + 1])
+            sum_of += sum(float(line.split()[-1]) for line in out.splitlines() if line.startswith("tessera_ps_table_evicted_total"))
+    return sum_of
+
+
+# Other jobs have too few rows, and every_row keeps its own in memory.
+@way("has the same bits while rows come from disk and go there", lambda job: any(column["name"] == "c7" for column in job.columns) and all(
+     table.get("update") != "every_row" for table in job.spec["tables"]))
 def on_disk(trial):
-    flags = {f"ps-{i}": ["--memory", "64KiB", "--spill-dir", trial.folder / f"spill-{i}"] for i in range(2)}
+    flags = {f"ps-{i}": ["--memory", "16KiB", "--spill-dir", trial.folder / f"spill-{i}"] for i in range(2)}
     with trial.cluster("disk", ps=2, flags=flags) as cluster:
-        trial.end(cluster, cluster.submit(trial.file))
+        job_id = cluster.submit(trial.file)
+        status = cluster.wait(job_id, lambda status: rows_that_left(cluster) > 0 or status["state"] == "Succeeded", what="a row that leaves memory")
+        if status["state"] == "Succeeded":
+            raise Failure("no row has left memory")
+        same_bits(trial, trial.end(cluster, job_id))
 
 
 # A cut lets rows expire; the model of keep_best is not where the next run goes on; the end of a run is an evaluation more,
@@ -184,8 +200,8 @@ def predicted(trial):
     scores = {label: [score for other, score in pairs if other == label] for label in (0, 1)}
     above = sum((one > zero) + (one == zero) / 2 for one in scores[1] for zero in scores[0])
     auc, measured = above / (len(scores[0]) * len(scores[1])), trial.plain["metrics"]["test"]["auc"]
-    # The file has six digits, so that a few pairs may be equal there.
-    if abs(auc - measured) > 1e-4:
+    # Probabilities near 1 may be equal where the logits that were measured are not.
+    if abs(auc - measured) > 1e-5:
         raise Failure(f"the predictions' AUC is {auc}, measured were {measured}")
 
 
@@ -193,8 +209,11 @@ def predicted(trial):
 @way("predicts the same as an ONNX file", lambda job: keys_are_numbers(job) and not (
      job.admits or job.expires or job.ranks or job.spec["checkpoint"]["keep_best"]))
 def exported(trial):
-    import numpy
-    import onnxruntime
+    try:
+        import numpy
+        import onnxruntime
+    except ImportError as missing:
+        raise Skip(f"{missing}; deploy/install-dependencies --ci installs it") from missing
     file = trial.folder / "model.onnx"
     trial.tessera("export", trial.plain["checkpoint"], "--output", file)
     with open(trial.shared.data(trial.job.data) / "train.csv", newline="") as lines:
@@ -228,10 +247,10 @@ def disturbed(trial):
     with trial.cluster("disturbed", ps=3) as cluster:
         job_id = cluster.submit(file, ps=2)
         operations(trial.draw, ("scale", "drain", "balance", "suspend"), True, 3)(cluster, job_id)
-        status = cluster.wait_for_end(job_id)
-        found = digest(cluster.checkpoints / status["checkpoint"])
+        result = trial.end(cluster, job_id)
+    found = digest(result["checkpoint"])
     if found != expected:
-        raise Failure(f"digest {found}, undisturbed {expected}; the job: {json.dumps(status['events'])}")
+        raise Failure(f"digest {found}, undisturbed {expected}; the job: {json.dumps(result['events'])}")
 
 
 class Trial:
@@ -265,6 +284,6 @@ class Trial:
         return Cluster(self.folder / name, self.shared.data(self.job.data), workers=self.job.workers, flags=flags, **options)
 
     def end(self, cluster, job_id):
-        """The job is to end with the bits of the plain run."""
+        """What train() gives, of a job that ends well."""
         status = cluster.wait_for_end(job_id)
-        same_bits(self, {"checkpoint": cluster.checkpoints / status["checkpoint"]})
+        return {**status, "checkpoint": cluster.checkpoints / status["checkpoint"]}
