@@ -181,6 +181,14 @@ class Posix final : public FileSystem {
     }
     return std::make_unique<PosixReadableFile>(fd, static_cast<uint64_t>(info.st_size), path);
   }
+  absl::Status SyncFile(const std::string& path) override {
+    struct stat info;
+    TESSERA_ASSIGN_OR_RETURN(const int fd, OpenThatIsThere(path, O_RDONLY, info));
+    const int result = ::fdatasync(fd);
+    const int error = errno;
+    ::close(fd);
+    return result == 0 ? absl::OkStatus() : ErrnoStatus(error, "fdatasync", path);
+  }
   absl::Status CreateFolder(const std::string& path) override {
     std::error_code error;
     std::filesystem::create_directories(path, error);

@@ -49,6 +49,8 @@ class FileSystem {
   // there already, which makes this cheaper than a new file. NOT_FOUND: there is none.
   virtual absl::StatusOr<std::unique_ptr<WritableFile>> Overwrite(const std::string& path) = 0;
   virtual absl::StatusOr<std::unique_ptr<ReadableFile>> Open(const std::string& path) = 0;
+  // What a file holds is durable when it returns, whoever wrote it.
+  virtual absl::Status SyncFile(const std::string& path) = 0;
   // With all parents; OK if it exists.
   virtual absl::Status CreateFolder(const std::string& path) = 0;
   // Makes creations, renames and removals in the folder durable.

@@ -284,11 +284,10 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(rank.mu) ABSL_LOCKS_EXCLUDED(mu_, cut_mu_);
   // Takes the memory of a push once nothing can fail.
   using TakeMemory = absl::FunctionRef<std::vector<wire::Buffer>()>;
-  // `unlogged`: what the push log does not have yet; null: nothing.
-  absl::Status PushLocked(const v1::PushRequest& request, absl::Span<const GradientBlock> blocks,
-                          uint64_t bytes, const PushCall* unlogged, TakeMemory take_memory,
-                          RankState& rank) ABSL_EXCLUSIVE_LOCKS_REQUIRED(rank.mu)
-      ABSL_LOCKS_EXCLUDED(mu_, cut_mu_);
+  // A push, or the last part of one; `blocks` and `bytes` are those of all of it.
+  absl::Status PushLocked(const PushCall& call, absl::Span<const GradientBlock> blocks,
+                          uint64_t bytes, TakeMemory take_memory, RankState& rank)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(rank.mu) ABSL_LOCKS_EXCLUDED(mu_, cut_mu_);
   // Of parts that are kept no more.
   void ReturnPartBytes(const PushParts::Erased& erased) ABSL_LOCKS_EXCLUDED(mu_);
   // What a push is before anything is done with it: an error, a repeat, or new.

@@ -56,6 +56,12 @@ absl::StatusOr<PushCall> ReadCall(const std::string& text, wire::Buffer bulk) {
   return call;
 }
 
+// An error that says nothing of the record: with room, and a disk that answers, it is taken.
+bool MayPass(const absl::Status& status) {
+  return absl::IsResourceExhausted(status) || absl::IsUnavailable(status) ||
+         absl::IsDeadlineExceeded(status) || absl::IsCancelled(status) || absl::IsAborted(status);
+}
+
 }  // namespace
 
 absl::Status JobShard::OpenLog(KeepGoing keep_going, const std::optional<v1::TookOver>& took_over) {
@@ -108,7 +114,9 @@ absl::Status JobShard::OpenLog(KeepGoing keep_going, const std::optional<v1::Too
     TESSERA_ASSIGN_OR_RETURN(std::optional<PushLogReader::Record> record, reader->Next());
     if (!record.has_value()) break;
     const std::string where = record->where;
-    if (const absl::Status replayed = Replay(*std::move(record)); !replayed.ok()) {
+    const absl::Status replayed = Replay(*std::move(record));
+    if (MayPass(replayed)) return WithContext(replayed, where);
+    if (!replayed.ok()) {
       return absl::DataLossError(
           absl::StrCat(where, ": was taken once, and now it is not: ", replayed.message()));
     }

@@ -47,8 +47,7 @@ absl::Status JobShard::Push(PushCall call) {
         memory.push_back(std::move(call.memory));
         return memory;
       };
-      TESSERA_RETURN_IF_ERROR(
-          PushLocked(call.request, blocks, call.bytes, &call, take_memory, rank));
+      TESSERA_RETURN_IF_ERROR(PushLocked(call, blocks, call.bytes, take_memory, rank));
       ReturnPartBytes(rank.parts.Erase(call.request.sequence()));
     }
   }
@@ -84,31 +83,33 @@ absl::Status JobShard::PushPart(PushCall call, std::vector<GradientBlock> blocks
       part_bytes_ += request.bulk_bytes();
     }
   }
-  if (!rank.parts.ContainsPart(request)) {
+  if (!rank.parts.Completes(request)) {
+    if (rank.parts.ContainsPart(request)) return absl::OkStatus();
     absl::ReaderMutexLock cut(&cut_mu_);
     TESSERA_RETURN_IF_ERROR(LogPush(call));
+    rank.parts.Add(request, bulk_bytes, std::move(blocks), std::move(call.memory));
+    return absl::OkStatus();
   }
-  rank.parts.Add(request, bulk_bytes, std::move(blocks), std::move(call.memory));
-  if (!rank.parts.Complete(sequence)) return absl::OkStatus();
-  if (rank.parts.ArrivedBytes(sequence) != request.bulk_bytes()) {
-    const uint64_t arrived = rank.parts.ArrivedBytes(sequence);
-    ReturnPartBytes(rank.parts.Erase(sequence));
-    return absl::InvalidArgumentError(
-        absl::StrCat("rank ", request.header().rank(), ", push ", sequence, ": its ",
-                     request.parts(), " parts have ", arrived, " bytes of keys and gradients, ",
-                     request.bulk_bytes(), " were announced"));
-  }
+  // The last one is logged when nothing can refuse the push any more: a log that has all parts is
+  // read as a push that was applied.
+  rank.parts.Add(request, bulk_bytes, std::move(blocks), wire::Buffer());
   PushParts::Erased erased;
   const auto take_memory = [&] {
     rank.mu.AssertHeld();
     erased = rank.parts.Erase(sequence);
+    erased.memory.push_back(std::move(call.memory));
     return std::move(erased.memory);
   };
   const std::vector<GradientBlock> whole = rank.parts.Blocks(sequence);
-  const absl::Status pushed =
-      PushLocked(request, whole, request.bulk_bytes(), nullptr, take_memory, rank);
-  // Told to come again, the caller repeats the last part: the others stay. Else nothing follows.
-  if (!absl::IsResourceExhausted(pushed) && rank.parts.Contains(sequence)) take_memory();
+  const absl::Status pushed = PushLocked(call, whole, request.bulk_bytes(), take_memory, rank);
+  if (rank.parts.Contains(sequence)) {
+    // Told to come again, the caller repeats the last part: the others stay. Else nothing follows.
+    if (absl::IsResourceExhausted(pushed)) {
+      rank.parts.TakeBack(request, bulk_bytes);
+    } else {
+      take_memory();
+    }
+  }
   ReturnPartBytes(erased);
   return pushed;
 }
@@ -134,10 +135,9 @@ absl::StatusOr<GradientReducer::Verdict> JobShard::CheckSequence(const v1::PushR
                    applied.runs().size(), " gaps; send what is missing first"));
 }
 
-absl::Status JobShard::PushLocked(const v1::PushRequest& request,
-                                  absl::Span<const GradientBlock> blocks, uint64_t bytes,
-                                  const PushCall* unlogged, TakeMemory take_memory,
-                                  RankState& rank) {
+absl::Status JobShard::PushLocked(const PushCall& call, absl::Span<const GradientBlock> blocks,
+                                  uint64_t bytes, TakeMemory take_memory, RankState& rank) {
+  const v1::PushRequest& request = call.request;
   {
     // A repeat is answered without room for it.
     absl::MutexLock lock(&mu_);
@@ -153,7 +153,7 @@ absl::Status JobShard::PushLocked(const v1::PushRequest& request,
     TESSERA_ASSIGN_OR_RETURN(const GradientReducer::Verdict verdict, CheckSequence(request, bytes));
     if (verdict == GradientReducer::Verdict::kRepeat) return absl::OkStatus();
   }
-  if (unlogged != nullptr) TESSERA_RETURN_IF_ERROR(LogPush(*unlogged));
+  TESSERA_RETURN_IF_ERROR(LogPush(call));
   // From here on nothing fails but a disk, and that ends the job.
   std::vector<wire::Buffer> memory = take_memory();
   std::vector<std::vector<Table::Gradients>> parts(tables_.size());
@@ -280,7 +280,8 @@ absl::Status JobShard::Assign(const v1::AssignRequest& request) {
   for (const v1::GradientBlock& block : request.tables()) {
     // A string's bytes are aligned for numbers of 64 bits: on the heap to 16, within it to 8.
     TESSERA_ASSIGN_OR_RETURN(const GradientBlock values,
-                             CheckGradients(tables_, block, block.keys(), block.gradients()));
+                             CheckGradients(tables_, block, block.keys(), block.gradients(),
+                                            /*assigned=*/true));
     if (block.changes()) {
       return absl::InvalidArgumentError(absl::StrCat("table ", tables_[block.table()]->name(),
                                                      ": an assignment has values; found changes"));

@@ -38,9 +38,18 @@ absl::Status PushParts::Check(const v1::PushRequest& request, uint64_t bulk_byte
     }
     arrived = push.arrived_bytes;
   }
-  if (bulk_bytes <= request.bulk_bytes() - arrived) return absl::OkStatus();
+  const uint64_t left = request.bulk_bytes() - arrived;
+  // What is wrong with the whole is known here, before the last part is logged.
+  if (Completes(request) ? bulk_bytes == left : bulk_bytes <= left) return absl::OkStatus();
   return wrong("brings ", bulk_bytes, " bytes of keys and gradients, after ", arrived, " of ",
-               request.bulk_bytes(), " that were announced");
+               request.bulk_bytes(), " that were announced",
+               Completes(request) ? ", and is the last one" : "");
+}
+
+bool PushParts::Completes(const v1::PushRequest& request) const {
+  const auto found = pushes_.find(request.sequence());
+  const size_t arrived = found == pushes_.end() ? 0 : found->second.arrived.size();
+  return arrived + 1 == request.parts() && !ContainsPart(request);
 }
 
 bool PushParts::ContainsPart(const v1::PushRequest& request) const {
@@ -59,9 +68,9 @@ void PushParts::Add(const v1::PushRequest& request, uint64_t bulk_bytes,
   push.arrived[request.part()] = {.blocks = std::move(blocks), .memory = std::move(memory)};
 }
 
-bool PushParts::Complete(uint64_t sequence) const {
-  const auto found = pushes_.find(sequence);
-  return found != pushes_.end() && found->second.arrived.size() == found->second.parts;
+void PushParts::TakeBack(const v1::PushRequest& request, uint64_t bulk_bytes) {
+  Push& push = pushes_.at(request.sequence());
+  if (push.arrived.erase(request.part()) > 0) push.arrived_bytes -= bulk_bytes;
 }
 
 std::vector<GradientBlock> PushParts::Blocks(uint64_t sequence) const {

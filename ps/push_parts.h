@@ -16,17 +16,19 @@ class PushParts {
   static constexpr uint32_t kMaxParts = 1 << 14;
   static constexpr size_t kMaxPushes = 64;  // that are incomplete at a time
 
-  // INVALID_ARGUMENT: a part that cannot be, or that does not agree with those before it;
-  // RESOURCE_EXHAUSTED: too many pushes are incomplete. `bulk_bytes` are those of this part.
+  // INVALID_ARGUMENT: a part that cannot be, that does not agree with those before it, or with
+  // which, as the last one, the push has not what was announced; RESOURCE_EXHAUSTED: too many
+  // pushes are incomplete. `bulk_bytes` are those of this part.
   absl::Status Check(const v1::PushRequest& request, uint64_t bulk_bytes) const;
   bool Contains(uint64_t sequence) const { return pushes_.contains(sequence); }
   bool ContainsPart(const v1::PushRequest& request) const;
+  // All parts but this one are there.
+  bool Completes(const v1::PushRequest& request) const;
   // Keeps a part that Check has passed, unless it is there already. `blocks` lie in `memory`.
   void Add(const v1::PushRequest& request, uint64_t bulk_bytes, std::vector<GradientBlock> blocks,
            wire::Buffer memory);
-  bool Complete(uint64_t sequence) const;
-  // Of keys and gradients so far; the push is there in part at least.
-  uint64_t ArrivedBytes(uint64_t sequence) const { return pushes_.at(sequence).arrived_bytes; }
+  // As if Add had never been called with it.
+  void TakeBack(const v1::PushRequest& request, uint64_t bulk_bytes);
   // The blocks of a complete push, by part: the same order however they came.
   std::vector<GradientBlock> Blocks(uint64_t sequence) const;
 

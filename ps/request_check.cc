@@ -1,7 +1,7 @@
 #include "ps/request_check.h"
 
 #include <bit>
-#include <cmath>
+#include <limits>
 #include <string>
 #include <utility>
 
@@ -73,7 +73,7 @@ absl::StatusOr<PullKeys> CheckPull(const Tables& tables, const PullCall& call, u
 }
 
 absl::StatusOr<GradientBlock> CheckGradients(const Tables& tables, const v1::GradientBlock& block,
-                                             Bulk key_bytes, Bulk values) {
+                                             Bulk key_bytes, Bulk values, bool assigned) {
   TESSERA_ASSIGN_OR_RETURN(const Table* table, TableOf(tables, block.table()));
   TESSERA_ASSIGN_OR_RETURN(const absl::Span<const uint64_t> keys, CheckKeyBytes(*table, key_bytes));
   if (block.changes()) TESSERA_RETURN_IF_ERROR(table->CheckWhole());
@@ -86,22 +86,29 @@ absl::StatusOr<GradientBlock> CheckGradients(const Tables& tables, const v1::Gra
   }
   const Table::Gradients gradients = {
       .keys = keys, .values = values.data(), .changes = block.changes()};
-  TESSERA_RETURN_IF_ERROR(table->CheckFinite(gradients));
+  const bool any = assigned || block.changes();
+  TESSERA_RETURN_IF_ERROR(table->CheckFinite(
+      gradients, any ? std::numeric_limits<float>::max() : table->largest_gradient()));
   return GradientBlock{.table = block.table(), .gradients = gradients};
 }
 
 absl::StatusOr<std::vector<GradientBlock>> CheckPush(const Tables& tables, const PushCall& call) {
-  const double scale = call.request.learning_rate_scale();
-  if (!std::isfinite(scale) || scale < 0) {
+  for (const auto& table : tables) {
+    TESSERA_RETURN_IF_ERROR(table->CheckRate(call.request.learning_rate_scale()));
+  }
+  // What a row can be marked with, and one for what stays at that.
+  constexpr uint64_t kMaxPushes = std::numeric_limits<uint32_t>::max();
+  if (call.request.sequence() >= kMaxPushes) {
     return absl::InvalidArgumentError(
-        absl::StrCat("learning_rate_scale is ", scale, ", expected a finite number, at least 0"));
+        absl::StrCat("rank ", call.request.header().rank(), ": the number of its push is ",
+                     call.request.sequence(), ", expected less than ", kMaxPushes));
   }
   std::vector<GradientBlock> blocks;
   blocks.reserve(call.keys.size());
   for (size_t b = 0; b < call.keys.size(); ++b) {
     TESSERA_ASSIGN_OR_RETURN(const GradientBlock block,
                              CheckGradients(tables, call.request.tables(static_cast<int>(b)),
-                                            call.keys[b], call.gradients[b]));
+                                            call.keys[b], call.gradients[b], /*assigned=*/false));
     TESSERA_RETURN_IF_ERROR(tables[block.table]->CheckAssigned(block.gradients.keys));
     blocks.push_back(block);
   }

@@ -23,13 +23,15 @@ using PullKeys = std::vector<absl::Span<const uint64_t>>;
 absl::StatusOr<PullKeys> CheckPull(const Tables& tables, const PullCall& call, uint64_t max_bytes);
 
 // The gradients (or values, or changes) of one block, of which `block` has neither: besides, as
-// many numbers as the keys have, all finite. The result lies in `keys` and `values`, which are
-// aligned for numbers of 64 bits.
+// many numbers as the keys have, all finite, and of gradients none larger than their optimizer has
+// room for; `assigned`: they are values. The result lies in `keys` and `values`, which are aligned
+// for numbers of 64 bits.
 absl::StatusOr<GradientBlock> CheckGradients(const Tables& tables, const v1::GradientBlock& block,
-                                             Bulk keys, Bulk values);
+                                             Bulk keys, Bulk values, bool assigned);
 
-// Every block of a push, dense blocks assigned besides, and a learning_rate_scale that is finite
-// and not negative. The result lies in the call's memory.
+// Every block of a push, dense blocks assigned besides, a learning_rate_scale with which no rate is
+// negative or infinite, and its number, which rows are marked with. The result lies in the call's
+// memory.
 absl::StatusOr<std::vector<GradientBlock>> CheckPush(const Tables& tables, const PushCall& call);
 
 }  // namespace tessera::ps

@@ -51,10 +51,18 @@ absl::StatusOr<std::unique_ptr<PushLog>> PushLog::Continue(Options options,
                                                            const v1::PushLogHead& head) {
   TESSERA_RETURN_IF_ERROR(options.files->CreateFolder(options.folder));
   if (options.fsync) {
-    const std::filesystem::path folder(options.folder);
-    for (const std::filesystem::path& above :
-         {folder.parent_path(), folder.parent_path().parent_path()}) {
+    // Of a job and a generation, in the folder of all logs, which may be new itself.
+    std::filesystem::path above(options.folder);
+    for (int level = 0; level < 3; ++level) {
+      above = above.parent_path();
+      if (above.empty()) break;
       TESSERA_RETURN_IF_ERROR(options.files->SyncFolder(above.string()));
+    }
+    // What was read may be with the operating system alone. What follows counts on it: a repeat of
+    // a push that is there is answered at once.
+    for (const Segment& segment : segments) {
+      TESSERA_RETURN_IF_ERROR(options.files->SyncFile(
+          absl::StrCat(options.folder, "/", push_log::SegmentName(segment.number))));
     }
   }
   std::unique_ptr<PushLog> log(new PushLog(std::move(options)));

@@ -117,6 +117,15 @@ class FaultFileSystem final : public FileSystem {
     if (file == nullptr) return absl::NotFoundError(absl::StrCat("open ", path, ": no such file"));
     return std::make_unique<Readable>(path, std::move(file));
   }
+  absl::Status SyncFile(const std::string& path) override {
+    const std::shared_ptr<File> file = Lookup(path);
+    if (file == nullptr) return absl::NotFoundError(absl::StrCat("open ", path, ": no such file"));
+    absl::MutexLock lock(&mu_);
+    if (!Take(syncs_left_)) return absl::UnavailableError(absl::StrCat("fsync ", path));
+    absl::MutexLock file_lock(&file->mu);
+    file->synced = file->bytes.size();
+    return absl::OkStatus();
+  }
   absl::Status CreateFolder(const std::string& path) override {
     absl::MutexLock lock(&mu_);
     for (std::string folder = path; !folder.empty(); folder = Parent(folder)) {

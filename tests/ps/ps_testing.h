@@ -94,6 +94,7 @@ class WatchedFiles final : public FileSystem {
     on_open(path);
     return disk_.Open(path);
   }
+  absl::Status SyncFile(const std::string& path) override { return disk_.SyncFile(path); }
   absl::Status CreateFolder(const std::string& path) override { return disk_.CreateFolder(path); }
   absl::Status SyncFolder(const std::string& path) override { return disk_.SyncFolder(path); }
   absl::Status Rename(const std::string& from, const std::string& to) override {

@@ -122,7 +122,7 @@ TEST_F(PushPartsTest, ABadPartIsRefusedAndMayComeAgainWhole) {
 
 TEST_F(PushPartsTest, RefusesPartsThatMakeNoSense) {
   Open(Job({SgdTable("t", 1, v1::ASYNC)}));
-  const auto parts = Parts(0, 0, {{{0, {1}, {1}}}, {{0, {2}, {2}}}});
+  auto parts = Parts(0, 0, {{{0, {1}, {1}}}, {{0, {2}, {2}}}});
   v1::PushRequest part = parts[0];
   part.set_part(2);
   EXPECT_FAILS(Push(part), StatusCode::kInvalidArgument, "part 2 of 2");
@@ -134,6 +134,15 @@ TEST_F(PushPartsTest, RefusesPartsThatMakeNoSense) {
   EXPECT_FAILS(Push(part), StatusCode::kInvalidArgument, "at most 1073741824 are allowed");
   part.set_bulk_bytes(11);
   EXPECT_FAILS(Push(part), StatusCode::kInvalidArgument, "brings 12 bytes");
+  part = parts[1];
+  part.set_bulk_bytes(25);
+  v1::PushRequest of_more = parts[0];
+  of_more.set_bulk_bytes(25);
+  of_more.mutable_header()->set_incarnation(2);
+  ASSERT_OK(Push(of_more));
+  part.mutable_header()->set_incarnation(2);
+  EXPECT_FAILS(Push(part), StatusCode::kInvalidArgument, "and is the last one");
+  for (v1::PushRequest& next : parts) next.mutable_header()->set_incarnation(3);
   ASSERT_OK(Push(parts[0]));
   part = parts[1];
   part.set_parts(3);

@@ -289,6 +289,74 @@ TEST_F(RecoveryTest, WithFsyncWhatWasAcknowledgedOutlivesAPowerCut) {
   EXPECT_EQ(Rows(**shard, files_, 0), AsyncTwin(6));
 }
 
+// A record that only the operating system had is taken for one that was acknowledged, once its push
+// was repeated.
+TEST_F(RecoveryTest, WithFsyncWhatAKilledPsHadNotSyncedOutlivesALaterPowerCut) {
+  v1::OpenJobRequest job = AsyncJob();
+  job.set_push_log(v1::RecoverySpec::FSYNC);
+  auto shard = Open(job, files_);
+  ASSERT_OK(shard);
+  ASSERT_OK((*shard)->Push(AsyncPush(0, 0)));
+  files_.FailSyncsAfter(0);
+  EXPECT_FAILS((*shard)->Push(AsyncPush(1, 0)), StatusCode::kAborted, "the push log is broken");
+  files_.Repair();
+  shard = Recover(job);
+  ASSERT_OK(shard);
+  EXPECT_EQ((*shard)->Stats().applied_steps(), 2);
+  ASSERT_OK((*shard)->Push(AsyncPush(1, 0)));
+  ASSERT_OK((*shard)->Push(AsyncPush(2, 0)));
+  files_.Crash();
+  shard = Recover(job);
+  ASSERT_OK(shard);
+  EXPECT_EQ(Rows(**shard, files_, 0), AsyncTwin(1));
+}
+
+// Two messages of one push; `announced` is what both say they have together.
+std::vector<v1::PushRequest> TwoParts(uint32_t rank, uint64_t sequence, float value,
+                                      uint64_t announced) {
+  std::vector<v1::PushRequest> parts;
+  for (uint32_t part = 0; part < 2; ++part) {
+    v1::PushRequest& request =
+        parts.emplace_back(PushOf(rank, sequence, {{1, {uint64_t{part}}, {value}}}));
+    request.set_part(part);
+    request.set_parts(2);
+    request.set_bulk_bytes(announced);
+  }
+  return parts;
+}
+
+TEST_F(RecoveryTest, APushInPartsThatHasNotWhatWasAnnouncedIsNoneForTheLogEither) {
+  auto shard = Open(AsyncJob(), files_);
+  ASSERT_OK(shard);
+  const auto parts = TwoParts(0, 0, 1, 1000);
+  ASSERT_OK((*shard)->Push(CallOf(parts[0])));
+  EXPECT_FAILS((*shard)->Push(CallOf(parts[1])), StatusCode::kInvalidArgument,
+               "brings 12 bytes of keys and gradients, after 12 of 1000 that were announced");
+  ASSERT_OK((*shard)->Push(AsyncPush(1, 0)));
+  shard = Recover(AsyncJob());
+  ASSERT_OK(shard);
+  EXPECT_EQ((*shard)->Stats().applied_steps(), 1);
+}
+
+TEST_F(RecoveryTest, ALastPartThatWasRefusedIsNotInTheLog) {
+  auto shard = Open(AsyncJob(), files_);
+  ASSERT_OK(shard);
+  const auto first = TwoParts(0, 0, 1, 24);
+  ASSERT_OK((*shard)->Push(CallOf(first[0])));
+  files_.SetCapacity((*shard)->Stats().log_bytes() + 100);
+  EXPECT_FAILS((*shard)->Push(CallOf(first[1])), StatusCode::kResourceExhausted, "no space left");
+  files_.Repair();
+  // The worker is lost; the next one of its rank has other samples for the same number.
+  for (v1::PushRequest& part : TwoParts(0, 0, 5, 24)) {
+    part.mutable_header()->set_incarnation(2);
+    ASSERT_OK((*shard)->Push(CallOf(part)));
+  }
+  const SavedRows rows = Rows(**shard, files_, 0);
+  shard = Recover(AsyncJob());
+  ASSERT_OK(shard);
+  EXPECT_EQ(Rows(**shard, files_, 0), rows);
+}
+
 // Kills between any two events, checkpoints that come to nothing, commits that the ps hears of
 // late.
 TEST_F(RecoveryTest, CountsEveryPushOnceUnderRandomKills) {

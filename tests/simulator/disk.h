@@ -30,6 +30,9 @@ class ProcessDisk final : public FileSystem {
   absl::StatusOr<std::unique_ptr<ReadableFile>> Open(const std::string& path) override {
     return disk_.Open(path);
   }
+  absl::Status SyncFile(const std::string& path) override {
+    return Dead() ? Gone() : disk_.SyncFile(path);
+  }
   absl::Status CreateFolder(const std::string& path) override {
     return Dead() ? Gone() : disk_.CreateFolder(path);
   }

@@ -41,6 +41,9 @@ class SwitchedFileSystem final : public FileSystem {
     ++opened;
     return PosixFileSystem().Open(path);
   }
+  absl::Status SyncFile(const std::string& path) override {
+    return PosixFileSystem().SyncFile(path);
+  }
   absl::Status CreateFolder(const std::string& path) override {
     return PosixFileSystem().CreateFolder(path);
   }

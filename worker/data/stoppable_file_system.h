@@ -31,6 +31,7 @@ class StoppableFileSystem final : public FileSystem {
     if (!file.ok()) return file;
     return std::make_unique<File>(*std::move(file), stopped_);
   }
+  absl::Status SyncFile(const std::string& path) override { return base_.SyncFile(path); }
   absl::Status CreateFolder(const std::string& path) override { return base_.CreateFolder(path); }
   absl::Status SyncFolder(const std::string& path) override { return base_.SyncFolder(path); }
   absl::Status Rename(const std::string& from, const std::string& to) override {

@@ -1,0 +1,52 @@
+#include "common/process/number_flags.h"
+
+#include <string>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+
+namespace tessera {
+namespace {
+
+// SimpleAtoi takes blanks and signs, too.
+bool IsWholeNumber(const std::string& text, uint64_t* value) {
+  for (const char c : text) {
+    if (!absl::ascii_isdigit(static_cast<unsigned char>(c))) return false;
+  }
+  return absl::SimpleAtoi(text, value);
+}
+
+}  // namespace
+
+CLI::Validator WholeNumber(uint64_t most) {
+  return CLI::Validator(
+      [most](const std::string& text) {
+        uint64_t value = 0;
+        if (IsWholeNumber(text, &value) && value <= most) return std::string();
+        return absl::StrCat("is \"", text, "\", expected a whole number from 0 to ", most);
+      },
+      "NUMBER");
+}
+
+CLI::Validator ByteSize(uint64_t least) {
+  return CLI::Validator(
+      [least](std::string& text) {
+        const std::string given = text;
+        const auto wrong = [&](const auto&... what) {
+          return absl::StrCat("is \"", given, "\", expected ", what...,
+                              ": digits, and a unit if it is not bytes, e.g. 8GiB");
+        };
+        uint64_t value = 0;
+        const size_t digits = given.find_first_not_of("0123456789");
+        if (!IsWholeNumber(given.substr(0, digits), &value)) return wrong("a size");
+        if (digits != std::string::npos) {
+          const std::string refused = CLI::AsSizeValue(false)(text);
+          if (!refused.empty() || !IsWholeNumber(text, &value)) return wrong("a size");
+        }
+        return value < least ? wrong("at least ", least, " bytes") : std::string();
+      },
+      "SIZE");
+}
+
+}  // namespace tessera
