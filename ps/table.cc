@@ -9,6 +9,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "common/job/dense_layout.h"
+#include "common/job/optimizer.h"
 #include "common/math/bfloat16.h"
 #include "common/partition.h"
 #include "common/status_macros.h"
@@ -17,21 +18,28 @@
 namespace tessera::ps {
 namespace {
 
-// Numbers of both types that cross the wire: float32, and bfloat16 as its bits.
-bool IsFinite(float x) { return std::fabs(x) <= std::numeric_limits<float>::max(); }
-bool IsFinite(uint16_t half) {
-  constexpr uint16_t kExponent = 0x7f80;
-  return (half & kExponent) != kExponent;
+// An optimizer adds up squares: those of larger numbers are no float32, and the row would never
+// move again.
+constexpr float kLargestGradient = 1e18f;
+
+// Numbers of both types that cross the wire, float32 and bfloat16 as its bits: whether they are at
+// most `most`, which is at least 0, in size. NaN is not.
+bool IsWithin(float x, float most) { return std::fabs(x) <= most; }
+bool IsWithin(uint16_t half, uint16_t most) {
+  constexpr uint16_t kSign = 0x8000;
+  return (half & ~kSign) <= most;
 }
 
-// `count`: all are.
+// `count`: all are within.
 template <typename Number>
-size_t FirstNotFinite(const Number* numbers, size_t count) {
+size_t FirstBeyond(const Number* numbers, size_t count, Number most) {
   // Counted first, which vectorises; found after.
   uint32_t bad = 0;
-  for (size_t i = 0; i < count; ++i) bad += !IsFinite(numbers[i]);
+  for (size_t i = 0; i < count; ++i) bad += !IsWithin(numbers[i], most);
   if (bad == 0) return count;
-  return std::find_if_not(numbers, numbers + count, [](Number x) { return IsFinite(x); }) - numbers;
+  return std::find_if_not(numbers, numbers + count,
+                          [most](Number x) { return IsWithin(x, most); }) -
+         numbers;
 }
 
 struct Floats {
@@ -105,19 +113,40 @@ absl::Status Table::CheckWhole() const {
       "table ", name(), ": workers cannot have whole rows, or push changes of them: ", why));
 }
 
-absl::Status Table::CheckFinite(const Gradients& gradients) const {
+absl::Status Table::CheckFinite(const Gradients& gradients, float most) const {
   const size_t width = gradients.changes ? optimizer_->layout().floats() : dim();
   const bool halved = wire_bfloat16() && !gradients.changes;
   const size_t n = gradients.keys.size() * width;
   const auto* const halves = static_cast<const uint16_t*>(gradients.values);
   const auto* const floats = static_cast<const float*>(gradients.values);
-  const size_t i = halved ? FirstNotFinite(halves, n) : FirstNotFinite(floats, n);
+  constexpr uint16_t kLargestHalf = 0x7f7f;
+  const uint16_t most_half = std::min(math::NearestBfloat16(most), kLargestHalf);
+  const size_t i = halved ? FirstBeyond(halves, n, most_half) : FirstBeyond(floats, n, most);
   if (i == n) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "table ", name(), ": key ", gradients.keys[i / width], ", element ", i % width, ": value is ",
+      halved ? math::FromBfloat16(halves[i]) : floats[i], ", expected a finite number",
+      most < std::numeric_limits<float>::max() ? absl::StrCat(" of at most ", most) : "",
+      "; nothing of this call was applied; if the training diverges, lower the learning rate or "
+      "set train.clip"));
+}
+
+float Table::largest_gradient() const {
+  const math::RowOptions options = RowOptionsOf(spec_.spec().optimizer());
+  const bool clips = options.clip_value > 0 || options.clip_norm > 0;
+  return clips ? std::numeric_limits<float>::max() : kLargestGradient;
+}
+
+absl::Status Table::CheckRate(double learning_rate_scale) const {
+  const double rate = spec_.spec().optimizer().learning_rate() * learning_rate_scale;
+  if (std::isfinite(static_cast<float>(rate)) && learning_rate_scale >= 0 &&
+      std::isfinite(static_cast<float>(learning_rate_scale))) {
+    return absl::OkStatus();
+  }
   return absl::InvalidArgumentError(
-      absl::StrCat("table ", name(), ": key ", gradients.keys[i / width], ", element ", i % width,
-                   ": value is ", halved ? math::FromBfloat16(halves[i]) : floats[i],
-                   ", expected a finite number; nothing of this call was applied; if the "
-                   "training diverges, lower the learning rate or set train.clip"));
+      absl::StrCat("table ", name(), ": learning_rate_scale is ", learning_rate_scale,
+                   ", expected a number of at least 0 with which the learning rate of ",
+                   spec_.spec().optimizer().learning_rate(), " is a finite float32"));
 }
 
 TableTier* Table::Attach(const TableTier::Options& options) {
@@ -212,9 +241,14 @@ absl::Status Table::AppendAbsent(absl::Span<const uint64_t> keys, std::vector<ui
 
 absl::Status Table::LookAhead(absl::Span<const uint64_t> keys) {
   if (!has_cold_rows()) return absl::OkStatus();
-  TESSERA_RETURN_IF_ERROR(WaitForRoom());
-  std::vector<uint64_t> absent;
-  return FromTier(tier_->Bring(keys, absent));
+  // What comes is at most a small part of --memory, between two looks at what is left of it.
+  constexpr size_t kPiece = 1 << 14;
+  for (size_t begin = 0; begin < keys.size(); begin += kPiece) {
+    TESSERA_RETURN_IF_ERROR(WaitForRoom());
+    std::vector<uint64_t> absent;
+    TESSERA_RETURN_IF_ERROR(FromTier(tier_->Bring(keys.subspan(begin, kPiece), absent)));
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::vector<Table::Gradients>> Table::Admit(absl::Span<const Gradients> parts) {

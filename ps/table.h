@@ -77,8 +77,13 @@ class Table {
   absl::Status CheckAssigned(absl::Span<const uint64_t> keys) const;
   // INVALID_ARGUMENT: whole rows of it are not for workers to have, and why.
   absl::Status CheckWhole() const;
-  // INVALID_ARGUMENT names the key of the first value that is not finite.
-  absl::Status CheckFinite(const Gradients& gradients) const;
+  // INVALID_ARGUMENT names the key of the first value that is not finite, or larger than `most`.
+  absl::Status CheckFinite(const Gradients& gradients, float most) const;
+  // In size, of a gradient's elements: what the optimizer's squares have room for, or any that is
+  // finite where it is clipped first.
+  float largest_gradient() const;
+  // INVALID_ARGUMENT: the learning rate would not be a finite number.
+  absl::Status CheckRate(double learning_rate_scale) const;
 
   // Keys are checked, and so is that whole rows may be asked for; those are not read_only. A dense
   // table never creates rows: its absent ones are an error.

@@ -1,6 +1,7 @@
 // Table: gradients are applied to rows.
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <numeric>
 #include <type_traits>
 #include <utility>
@@ -19,6 +20,12 @@ namespace {
 // Numbers of both types that cross the wire: float32, and bfloat16 as its bits.
 float AsFloat(float x) { return x; }
 float AsFloat(uint16_t half) { return math::FromBfloat16(half); }
+
+// A sum of finite numbers stays one, whatever their size.
+void Saturate(float* numbers, uint32_t n) {
+  constexpr float kMost = std::numeric_limits<float>::max();
+  for (uint32_t i = 0; i < n; ++i) numbers[i] = std::min(std::max(numbers[i], -kMost), kMost);
+}
 
 }  // namespace
 
@@ -120,6 +127,7 @@ absl::Status Table::ApplyNumbers(absl::Span<const Gradients> parts, uint64_t ste
         place = groups.Next(place);
         if (place != KeyGroups::kEnd) PrefetchNumbers(gradient_of(place), dim());
         for (uint32_t d = 0; d < dim(); ++d) sum[d] += AsFloat(more[d]);
+        if (place == KeyGroups::kEnd) Saturate(sum, dim());
       }
       sum += dim();
     }

@@ -26,10 +26,11 @@ struct alignas(16) RowOfTwo {
   float w[2];
 };
 
-// Whether a row of two floats goes at a cut after ten steps.
-bool Takes(const v1::ExpirySpec& spec, uint32_t last_step, uint32_t frequency, float w = 1) {
+// Whether a row of two floats goes at a cut after so many steps.
+bool Takes(const v1::ExpirySpec& spec, uint32_t last_step, uint32_t frequency, float w = 1,
+           uint64_t applied_steps = 10) {
   const RowOfTwo block(last_step, frequency, w);
-  return Expiry::New(spec, "t")->Takes(block.row, RowLayout(2, 0, 0), 10);
+  return Expiry::New(spec, "t")->Takes(block.row, RowLayout(2, 0, 0), applied_steps);
 }
 
 TEST(Expiry, TakesRowsByTheStepsSinceTheirLastUpdate) {
@@ -38,6 +39,7 @@ TEST(Expiry, TakesRowsByTheStepsSinceTheirLastUpdate) {
   EXPECT_TRUE(Takes(Spec(3, 0, 0), 6, 1));
   EXPECT_TRUE(Takes(Spec(3, 0, 0), 0, 0)) << "pulled and never updated";
   EXPECT_FALSE(Takes(Spec(3, 0, 0), 12, 1)) << "another rank is further";
+  EXPECT_FALSE(Takes(Spec(3, 9, 0), UINT32_MAX, 1, 1, uint64_t{1} << 33)) << "its mark is full";
 }
 
 TEST(Expiry, TakesRareRowsOnceTheirGraceHasPassed) {

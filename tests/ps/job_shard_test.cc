@@ -408,11 +408,40 @@ TEST_F(JobShardTest, RefusesAPushWithAValueThatIsNotFiniteAndAppliesNothingOfIt)
     }
     EXPECT_EQ(shard_->rows(), 0u);
     // The sequence is still free.
-    ASSERT_OK(Push(0, 0, {{0, {1}, {std::numeric_limits<float>::max()}}}));
+    ASSERT_OK(Push(0, 0, {{0, {1}, {1}}}));
     EXPECT_EQ(shard_->rows(), 1u);
   }
   EXPECT_FAILS(shard_->Assign(AssignOf({{0, {2}, {std::nanf("")}}})), StatusCode::kInvalidArgument,
                "table a: key 2");
+}
+
+TEST_F(JobShardTest, FiniteGradientsOfAnySizeLeaveFiniteRows) {
+  const float largest = std::numeric_limits<float>::max();
+  v1::PsTable clipped = SgdTable("clipped", 2, v1::ASYNC);
+  clipped.mutable_spec()->mutable_optimizer()->set_clip_norm(5);
+  v1::PsTable adagrad = SgdTable("adagrad", 2, v1::ASYNC);
+  adagrad.mutable_spec()->mutable_optimizer()->mutable_adagrad();
+  Open(Job({clipped, adagrad}));
+  // The sum of a key's gradients is no float32.
+  ASSERT_OK(Push(0, 0, {{0, {1, 1}, {largest, 0, largest, 0}}}));
+  EXPECT_EQ(Look(0, {1}), (std::vector<float>{-5, 0}));
+  EXPECT_FAILS(Push(0, 1, {{1, {1}, {0, 2e18f}}}), StatusCode::kInvalidArgument,
+               "table adagrad: key 1, element 1: value is 2e+18, expected a finite number of at "
+               "most 1e+18");
+  ASSERT_OK(Push(0, 1, {{1, {1}, {0, 1e18f}}}));
+  EXPECT_EQ(Look(1, {1}), (std::vector<float>{0, -1}));
+}
+
+TEST_F(JobShardTest, RefusesARateAndANumberThatNoRowHasRoomFor) {
+  Open(Job({SgdTable("t", 1, v1::ASYNC, 10)}));
+  v1::PushRequest push = PushOf(0, 0, {{0, {1}, {1}}});
+  push.set_learning_rate_scale(1e38);
+  EXPECT_FAILS(shard_->Push(CallOf(push)), StatusCode::kInvalidArgument,
+               "table t: learning_rate_scale is 1e+38, expected a number of at least 0 with which");
+  EXPECT_FAILS(Push(0, UINT32_MAX, {{0, {1}, {1}}}), StatusCode::kInvalidArgument,
+               "the number of its push is 4294967295, expected less than 4294967295");
+  EXPECT_EQ(shard_->rows(), 0u);
+  ASSERT_OK(Push(0, UINT32_MAX - 1, {{0, {1}, {1}}}));
 }
 
 TEST_F(JobShardTest, SendsBackKeysOfPartitionsThatItDoesNotOwn) {

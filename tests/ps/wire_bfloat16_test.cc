@@ -96,7 +96,9 @@ TEST_P(WireBfloat16Test, ValuesAreAssignedAsTheyCome) {
 }
 
 TEST_P(WireBfloat16Test, WhatIsOfAnotherSizeOrNotFiniteIsRefusedWhole) {
-  ShardedJob job(Job({RowsOf(HalfWire(SgdTable("t", 2, v1::ASYNC)))}), 1, files_, clock_);
+  v1::PsTable table = RowsOf(HalfWire(SgdTable("t", 2, v1::ASYNC)));
+  table.mutable_spec()->mutable_optimizer()->set_clip_value(3.2e38f);  // any size is taken
+  ShardedJob job(Job({table}), 1, files_, clock_);
   // As a client would that has not read the table's type.
   EXPECT_FAILS(job.shard(0).Push(CallOf(PushOf(0, 0, {{0, {4}, {1, 2}, v1::FLOAT32}}))),
                absl::StatusCode::kInvalidArgument,

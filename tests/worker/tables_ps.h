@@ -71,7 +71,7 @@ class TablesPs final : public ParameterClient {
             const ps::Table::Gradients of = {.keys = keys,
                                              .values = write.gradients + first * write.dim,
                                              .changes = write.changes};
-            absl::Status status = table.CheckFinite(of);
+            absl::Status status = table.CheckFinite(of, table.largest_gradient());
             status.Update(table.CheckOwned(keys));
             return status.ok() ? table.Apply({&of, 1}, sequence, scale) : status;
           });
