@@ -32,6 +32,8 @@ rocksdb::Options ColdOptions(rocksdb::Env* env, bool page_cache) {
   // Of each file that a compaction reads, of which there may be dozens.
   options.compaction_readahead_size = 256 << 10;
   options.compression = rocksdb::kNoCompression;
+  // By itself it would take 4 MiB of the disk for a few KB.
+  options.manifest_preallocation_size = 64 << 10;
 
   // Few rewrites, at the price of several sorted runs: each has a filter in memory, so that a read
   // still goes to the disk once.

@@ -1,5 +1,6 @@
 #include "ps/cold/cold_store.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -456,6 +457,18 @@ TEST_F(ColdStoreTest, CountsTheBytesOfItsFolder) {
   EXPECT_GE(stats.folder_bytes, 5000 * kRecordBytes);
   EXPECT_GT(stats.memory_bytes, 0);
   ExpectHolds(*store, Rows(0, 5000, 19));
+}
+
+TEST_F(ColdStoreTest, TheDiskHasLittleBesidesItsFiles) {
+  auto store = Open();
+  ASSERT_OK(Write(*store, Rows(0, 100, 1)));
+  uint64_t on_disk = 0;
+  for (const auto& file : std::filesystem::recursive_directory_iterator(options_.folder)) {
+    struct stat info;
+    ASSERT_EQ(::stat(file.path().c_str(), &info), 0);
+    on_disk += static_cast<uint64_t>(info.st_blocks) * 512;
+  }
+  EXPECT_LE(on_disk, store->stats().folder_bytes + (512 << 10));
 }
 
 TEST_F(ColdStoreTest, RowsAreReadAndWrittenByManyThreads) {
