@@ -8,6 +8,7 @@
 #include "common/mutex_checks.h"
 #include "common/process/file_descriptors.h"
 #include "common/process/freed_memory.h"
+#include "common/process/number_flags.h"
 #include "common/process/stop_signal.h"
 #include "common/rpc/security_flags.h"
 #include "common/version.h"
@@ -65,7 +66,7 @@ int main(int argc, char** argv) {
   app.add_option("--log-bytes", options.max_log_bytes,
                  "of a job's push log, e.g. 100GiB; it shrinks with every checkpoint. Without it, "
                  "as much as the disk has")
-      ->transform(CLI::AsSizeValue(false));
+      ->transform(tessera::ByteSize());
   app.add_option("--checkpoint-root", options.checkpoint_root,
                  "folder that checkpoints lie in, the same as the master's")
       ->capture_default_str();
@@ -77,14 +78,14 @@ int main(int argc, char** argv) {
       app.add_option("--memory", options.memory_bytes,
                      "of this process, e.g. 8GiB: rows get what all else leaves of it, "
                      "at least half. With less than 256MiB the process is larger")
-          ->transform(CLI::AsSizeValue(false))
+          ->transform(tessera::ByteSize(/*least=*/1))
           ->needs(spill);
   spill->needs(memory);
   app.add_option("--spill-bytes", options.max_spill_bytes,
                  "of a job's files in the spill folder, e.g. 500GiB; up to three times the rows' "
                  "own bytes are needed, four while a checkpoint is written. Without it, as much as "
                  "the disk has")
-      ->transform(CLI::AsSizeValue(false))
+      ->transform(tessera::ByteSize(/*least=*/1))
       ->needs(spill);
   std::string spill_reads = "direct";
   app.add_option(
@@ -98,7 +99,7 @@ int main(int argc, char** argv) {
   app.add_option(
          "--checkpoint-copies", options.max_copied_bytes,
          "of a job's rows that change while a checkpoint is written that has them, e.g. 1GiB")
-      ->transform(CLI::AsSizeValue(false))
+      ->transform(tessera::ByteSize())
       ->capture_default_str();
   app.add_option("--checkpoint-share", options.writer_share,
                  "of the time that a checkpoint is written for while pushes come")

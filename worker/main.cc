@@ -7,6 +7,7 @@
 #include "common/log.h"
 #include "common/mutex_checks.h"
 #include "common/process/file_descriptors.h"
+#include "common/process/number_flags.h"
 #include "common/process/stop_signal.h"
 #include "common/rpc/security_flags.h"
 #include "common/version.h"
@@ -52,7 +53,7 @@ int main(int argc, char** argv) {
                  "folder for unpacked copies of compressed files; a temporary one if empty");
   app.add_option("--data-cache", options.data_cache_bytes,
                  "memory for parsed records, which later epochs need not parse, e.g. 8GiB")
-      ->transform(CLI::AsSizeValue(false))
+      ->transform(tessera::ByteSize())
       ->default_str("1GiB");
   app.add_option("--output-root", options.output_root, "folder that predictions are written in")
       ->capture_default_str();

@@ -9,6 +9,7 @@
 #include "common/job/defaults.h"
 #include "common/job/string_key.h"
 #include "common/partition.h"
+#include "common/process/number_flags.h"
 #include "common/status_macros.h"
 
 namespace tessera::client {
@@ -206,6 +207,7 @@ void AddCheckpointInspect(CLI::App& parent, CommandContext& context) {
   command
       ->add_option("--key", inspect->keys,
                    "show the row of this key, with its slots; may be repeated")
+      ->check(WholeNumber())
       ->needs(table);
   CLI::Option* column =
       command->add_option("--column", inspect->column, "of strings: whose values to show");

@@ -2,6 +2,7 @@
 #include "client/behaviour_data.h"
 #include "client/commands/commands.h"
 #include "common/file_system.h"
+#include "common/process/number_flags.h"
 
 namespace tessera::client {
 namespace {
@@ -44,6 +45,7 @@ void AddDataBehaviour(CLI::App& parent, CommandContext& context) {
       ->capture_default_str();
   command->add_option("--test", options.test, "samples to test with")->capture_default_str();
   command->add_option("--seed", options.seed, "the same seed gives the same bytes")
+      ->check(WholeNumber())
       ->capture_default_str();
   command->add_flag("--force", options.force, "overwrite files of the same names");
   behaviour->output.Add(*command);

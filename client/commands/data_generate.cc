@@ -5,6 +5,7 @@
 #include "client/commands/commands.h"
 #include "client/data_generator.h"
 #include "common/file_system.h"
+#include "common/process/number_flags.h"
 
 namespace tessera::client {
 namespace {
@@ -78,6 +79,7 @@ void AddData(CLI::App& app, CommandContext& context) {
   command->add_option("--test", generate->options.test,
                       "samples to test with; 0: an eighth of --samples");
   command->add_option("--seed", generate->options.model.seed, "the same seed gives the same bytes")
+      ->check(WholeNumber())
       ->capture_default_str();
   command->add_flag("--force", generate->options.force,
                     "overwrite files of the same names that are not the generator's");

@@ -61,10 +61,14 @@ void AddSubmit(CLI::App& app, CommandContext& context) {
   submit->job.Add(*command);
   submit->master.Add(*command, context);
   submit->output.Add(*command);
-  command->add_option("--workers", submit->workers,
-                      "workers that the job needs; 0: as many as live when it starts");
-  command->add_option("--ps", submit->ps,
-                      "parameter servers that the job needs; 0: as many as live when it starts");
+  command
+      ->add_option("--workers", submit->workers,
+                   "workers that the job needs; 0: as many as live when it starts")
+      ->check(CLI::Range(0u, 1024u));
+  command
+      ->add_option("--ps", submit->ps,
+                   "parameter servers that the job needs; 0: as many as live when it starts")
+      ->check(CLI::Range(0u, 1024u));
   command->add_option("--predict", submit->predict,
                       "do not train: write predictions for the test split to this file below the "
                       "workers' --output-root; the job's start.checkpoint names the model");

@@ -41,8 +41,12 @@ CLI::Validator ByteSize(uint64_t least) {
         const size_t digits = given.find_first_not_of("0123456789");
         if (!IsWholeNumber(given.substr(0, digits), &value)) return wrong("a size");
         if (digits != std::string::npos) {
-          const std::string refused = CLI::AsSizeValue(false)(text);
-          if (!refused.empty() || !IsWholeNumber(text, &value)) return wrong("a size");
+          try {
+            if (!CLI::AsSizeValue(false)(text).empty()) return wrong("a size");
+          } catch (const CLI::ValidationError&) {  // of a unit that there is not, or too much of it
+            return wrong("a size");
+          }
+          if (!IsWholeNumber(text, &value)) return wrong("a size");
         }
         return value < least ? wrong("at least ", least, " bytes") : std::string();
       },

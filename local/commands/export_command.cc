@@ -1,6 +1,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "client/commands/checkpoint_commands.h"
+#include "common/process/number_flags.h"
 #include "local/commands/local_commands.h"
 #include "local/export_model.h"
 
@@ -67,6 +68,7 @@ void AddExport(CLI::App& app, CommandContext& context) {
   command
       ->add_option("--inline-rows", options.inline_rows,
                    "tables of more rows go into files of their own")
+      ->check(WholeNumber())
       ->capture_default_str();
   command->add_option("--data", arguments->data,
                       "folder that model.onnx_file lies in, of a model that came from one");

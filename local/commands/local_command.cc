@@ -10,6 +10,7 @@
 #include "client/job_json.h"
 #include "common/file_system.h"
 #include "common/job/validate.h"
+#include "common/process/number_flags.h"
 #include "common/status_macros.h"
 #include "local/check.h"
 #include "local/commands/local_commands.h"
@@ -210,15 +211,17 @@ void AddLocal(CLI::App& app, CommandContext& context) {
   command->add_option("--truth", local->truth,
                       "truth.json of `tessera data generate`: shows the best AUC possible beside "
                       "the one reached");
-  command->add_option("--threads", local->threads,
-                      "of each worker's products; 0: the cores divided by the workers");
+  command
+      ->add_option("--threads", local->threads,
+                   "of each worker's products; 0: the cores divided by the workers")
+      ->check(CLI::Range(0, 1024));
   command->add_option("--device", local->device, "of jobs that say auto: auto, cpu, cuda, cuda:N")
       ->capture_default_str();
   command
       ->add_option("--data-cache", local->data_cache_bytes,
                    "memory of each worker for parsed records, which later epochs need not "
                    "parse, e.g. 8GiB; 0: 1GiB")
-      ->transform(CLI::AsSizeValue(false));
+      ->transform(ByteSize());
   local->output.Add(*command);
   command->footer(
       R"(Starts a master, ps and workers as separate processes on loopback, submits the job, shows its progress on

@@ -4,11 +4,14 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "absl/synchronization/notification.h"
 #include "common/backoff.h"
 #include "common/process/file_descriptors.h"
+#include "common/process/number_flags.h"
 #include "common/process/resident.h"
 #include "common/process/stop_signal.h"
 #include "gmock/gmock.h"
@@ -96,6 +99,44 @@ TEST(FileDescriptorsDeathTest, TooFewAreAnErrorThatNamesBothNumbers) {
         _exit(status.code() == absl::StatusCode::kFailedPrecondition ? 7 : 8);
       },
       testing::ExitedWithCode(7), "24 files, expected at least 64");
+}
+
+// What an option takes from a command line; nullopt: it is refused.
+std::optional<uint64_t> Taken(const CLI::Validator& validator, const std::string& text) {
+  CLI::App app;
+  uint64_t value = 0;
+  app.add_option("--x", value)->transform(validator);
+  try {
+    std::string line = "--x=" + text;
+    app.parse(line);
+  } catch (const CLI::ParseError&) {
+    return {};
+  }
+  return value;
+}
+
+TEST(NumberFlags, TakeWholeNumbersAndNoOthers) {
+  EXPECT_EQ(Taken(WholeNumber(), "0"), 0);
+  EXPECT_EQ(Taken(WholeNumber(), "18446744073709551615"), UINT64_MAX);
+  EXPECT_EQ(Taken(WholeNumber(7), "7"), 7);
+  EXPECT_EQ(Taken(WholeNumber(7), "8"), std::nullopt);
+  for (const char* wrong : {"-1", "18446744073709551616", "1.5", "1e3", "+1", "0x10", "x"}) {
+    EXPECT_EQ(Taken(WholeNumber(), wrong), std::nullopt) << wrong;
+  }
+}
+
+TEST(NumberFlags, TakeSizesInBytesAndInUnits) {
+  EXPECT_EQ(Taken(ByteSize(), "0"), 0);
+  EXPECT_EQ(Taken(ByteSize(), "1000"), 1000);
+  EXPECT_EQ(Taken(ByteSize(), "64KiB"), 64 << 10);
+  EXPECT_EQ(Taken(ByteSize(), "8GiB"), uint64_t{8} << 30);
+  EXPECT_EQ(Taken(ByteSize(), "8gib"), uint64_t{8} << 30);
+  EXPECT_EQ(Taken(ByteSize(1), "1"), 1);
+  EXPECT_EQ(Taken(ByteSize(1), "0"), std::nullopt);
+  for (const char* wrong : {"-1", "-8GiB", "99999999999999GiB", "18446744073709551616", "1.5GiB",
+                            "GiB", "8 parsec", "8xB"}) {
+    EXPECT_EQ(Taken(ByteSize(), wrong), std::nullopt) << wrong;
+  }
 }
 
 }  // namespace
