@@ -196,7 +196,8 @@ class TableTier {
   absl::Status EraseBelow(absl::Span<const uint64_t> keys)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(leaving_mu_, erase_mu_);
   // Of an owned partition, keys that have expired on the disk of the cut: erases what is still
-  // there of them, and returns those that memory had no newer row of at the cut, ascending.
+  // there of them, as far as the disk has room for that, and returns those that memory had no newer
+  // row of at the cut, ascending.
   absl::StatusOr<std::vector<uint64_t>> EraseExpired(PartitionId partition,
                                                      absl::Span<const uint64_t> expired)
       ABSL_LOCKS_EXCLUDED(leaving_mu_, erase_mu_);

@@ -89,6 +89,7 @@ absl::StatusOr<uint64_t> TableTier::CountExpirable(uint64_t applied_steps) const
 absl::StatusOr<std::vector<uint64_t>> TableTier::EraseExpired(PartitionId partition,
                                                               absl::Span<const uint64_t> expired) {
   std::vector<uint64_t> gone;
+  size_t stay = 0;
   for (size_t begin = 0; begin < expired.size(); begin += kErasedAtOnce) {
     const absl::Span<const uint64_t> piece = expired.subspan(begin, kErasedAtOnce);
     std::vector<ColdKey> places;
@@ -105,11 +106,19 @@ absl::StatusOr<std::vector<uint64_t>> TableTier::EraseExpired(PartitionId partit
       still_keys.push_back(read.keys[i].key);
     }
     absl::MutexLock none_comes(&erase_mu_);
-    TESSERA_RETURN_IF_ERROR(cold_.Erase(options_.cold_table, still));
     const size_t before = gone.size();
-    store_.ForgetBelow(partition, still_keys, gone);
-    const size_t forgotten = gone.size() - before;
-    rows_.fetch_sub(static_cast<int64_t>(forgotten), std::memory_order_relaxed);
+    if (const absl::Status erased = cold_.Erase(options_.cold_table, still); erased.ok()) {
+      store_.ForgetBelow(partition, still_keys, gone);
+      const size_t forgotten = gone.size() - before;
+      rows_.fetch_sub(static_cast<int64_t>(forgotten), std::memory_order_relaxed);
+    } else if (absl::IsResourceExhausted(erased)) {
+      // Erasing takes room before it makes some, and nothing goes before the cut does. Nobody finds
+      // them, no checkpoint has them, and the next cut comes to them again.
+      store_.AppendAbsent(still_keys, gone);
+      stay += gone.size() - before;
+    } else {
+      return erased;
+    }
     // Of the others memory had newer rows already at the cut, unless they were made since.
     const std::vector<uint64_t> replaced = store_.Replaced(partition);
     if (replaced.empty()) continue;
@@ -120,7 +129,7 @@ absl::StatusOr<std::vector<uint64_t>> TableTier::EraseExpired(PartitionId partit
   std::sort(gone.begin(), gone.end());
   // What was made anew may have left again without an update, and have been forgotten.
   gone.erase(std::unique(gone.begin(), gone.end()), gone.end());
-  expired_on_disk_.fetch_add(gone.size(), std::memory_order_relaxed);
+  expired_on_disk_.fetch_add(gone.size() - stay, std::memory_order_relaxed);
   return gone;
 }
 

@@ -152,7 +152,7 @@ class RocksDbColdStore final : public ColdStore {
     TableState& state = *tables_[table];
     const uint64_t bytes = records.size() * (state.spec.record_bytes + cold_record::kKeyBytes +
                                              cold_record::kChecksumBytes);
-    if (const uint64_t use = files_->bytes(); use + bytes > options_.max_bytes) {
+    if (const uint64_t use = files_->bytes(); use + bytes > MaxBytesOfRows()) {
       return Full(absl::StrCat("a write of ", bytes, " bytes"), state.spec.name);
     }
     // Known before it can be found.
@@ -237,6 +237,10 @@ class RocksDbColdStore final : public ColdStore {
   }
 
  private:
+  // Rows leave a part of the cap to what makes room: compactions, and erasing, which writes before
+  // anything goes.
+  uint64_t MaxBytesOfRows() const { return options_.max_bytes - options_.max_bytes / 16; }
+
   // An iterator that only goes forward: what a snapshot does not see is passed once, not once for
   // every partition before it.
   class Pass final : public ColdScan {

@@ -71,7 +71,7 @@ class ColdStore {
  public:
   struct Options {
     std::string folder;  // of this store alone; created
-    // Of all files in the folder, compactions under way included.
+    // Of all files in the folder, compactions under way included. Rows are written to 15/16 of it.
     uint64_t max_bytes = UINT64_MAX;
     // Reads go through the kernel's page cache: faster where it has room for the files, and memory
     // that the kernel takes back. Else past it: memory belongs to rows, not to blocks.

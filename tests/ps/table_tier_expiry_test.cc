@@ -88,6 +88,29 @@ TEST_F(TableTierTest, RowsExpireAsIfAllWereInMemory) {
   EXPECT_EQ(tier_->stats().expired_on_disk, gone + last_cut_gone_);
 }
 
+// At its cap a tier takes no more rows, and gets rid of those that it has.
+TEST_F(TableTierTest, RowsExpireFromADiskThatIsFull) {
+  v1::ExpirySpec spec;
+  spec.set_after_steps(5);
+  expiry_ = *Expiry::New(spec, "t");
+  Open(kPlenty, /*max_disk=*/32 << 20);
+  absl::Status status;
+  uint64_t end = 0;
+  for (; status.ok() && end < 2'000'000; end += 20000) {
+    ASSERT_OK(Push(Keys(end, end + 20000), 1));
+    for (int i = 0; i < 200 && status.ok(); ++i) status = tier_->Evict(kPlenty).status();
+  }
+  EXPECT_FAILS(status, absl::StatusCode::kResourceExhausted, "its cap is 33554432");
+  // Some have a record below, and are in memory besides.
+  Pull(Keys(0, 500));
+  ASSERT_OK(tier_->Expire(100));
+  EXPECT_EQ(Look(Keys(0, end)).counts.hits, 0);
+  EXPECT_TRUE(Everything().empty());
+  // All that rows cannot do is leave: what is new stays in memory until there is room.
+  ASSERT_OK(Push(Keys(0, 100), 100));
+  EXPECT_EQ(Everything().size(), 100);
+}
+
 TEST_F(TableTierTest, RowsThatHaveExpiredOnDiskMoveNowhere) {
   v1::ExpirySpec spec;
   spec.set_after_steps(5);
