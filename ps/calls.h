@@ -8,6 +8,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "common/wire/buffer.h"
+#include "ps/byte_budget.h"
 #include "ps/shared_regions.h"
 #include "ps/table.h"
 #include "tessera/v1/parameter_service.pb.h"
@@ -33,6 +34,7 @@ struct PullAnswer {
   v1::PullResponse response;         // blocks without values
   std::vector<wire::Buffer> values;  // [response.tables]; empty: they are in the call's slot
   RowCounts counts;                  // of all keys
+  ByteBudget::Hold unsent;           // of the values, until the caller has them
 };
 using PullDone = absl::AnyInvocable<void(absl::StatusOr<PullAnswer>) &&>;
 

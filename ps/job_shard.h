@@ -18,6 +18,7 @@
 #include "absl/time/time.h"
 #include "common/clock.h"
 #include "common/file_system.h"
+#include "ps/byte_budget.h"
 #include "ps/calls.h"
 #include "ps/cut_room.h"
 #include "ps/gradient_reducer.h"
@@ -54,6 +55,9 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
     uint64_t max_part_bytes =
         512 << 20;  // of pushes of which parts are missing; one is always taken
     uint64_t max_waiting_bytes = 64 << 20;  // of requests of waiting pulls
+    // Of answers that are made or not sent yet: above it, pulls are refused with
+    // RESOURCE_EXHAUSTED. Null: any number. Borrowed, outlives the answers.
+    ByteBudget* unsent = nullptr;
     // Of rows that change while the cut that has them is written. Above it pushes wait for the
     // writer, at most copy_room_limit; then the checkpoint is given up, not the push.
     uint64_t max_copied_bytes = 1 << 30;
@@ -274,7 +278,7 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
                                                             std::shared_ptr<ColdStore> cold);
   // Takes what the request says of its ranks' pushes.
   absl::Status TakePushed() ABSL_LOCKS_EXCLUDED(mu_);
-  // RESOURCE_EXHAUSTED: no memory.
+  // RESOURCE_EXHAUSTED: no memory, or none for more answers.
   absl::StatusOr<PullAnswer> PullNow(const PullCall& call, const PullKeys& keys);
   // Block `number` of the call.
   absl::Status PullTable(const PullCall& call, size_t number, absl::Span<const uint64_t> keys,
@@ -307,6 +311,8 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   uint64_t ReserveCopies(bool sync, absl::Span<const std::vector<Table::Gradients>> parts);
   // Of all tables.
   uint64_t CopiedBytes() const;
+  // RESOURCE_EXHAUSTED: there is none for `what` of a table.
+  absl::Status NoMemory(absl::string_view what, const Table& table) const;
 
   // job_shard_log.cc: nothing where the job has no push log.
   PushLog::Options LogOptions() const;

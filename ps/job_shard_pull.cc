@@ -112,6 +112,21 @@ bool JobShard::ConfirmBy(const v1::PullRequest& pull) {
 
 absl::StatusOr<PullAnswer> JobShard::PullNow(const PullCall& call, const PullKeys& keys) {
   PullAnswer answer;
+  if (options_.unsent != nullptr && !call.slot.has_value()) {
+    uint64_t bytes = 0;
+    for (size_t b = 0; b < keys.size(); ++b) {
+      const v1::KeyBlock& block = call.request.tables(static_cast<int>(b));
+      bytes += tables_[block.table()]->wire_bytes(PartOf(block)) * keys[b].size();
+    }
+    // Before it takes the memory.
+    std::optional<ByteBudget::Hold> hold = options_.unsent->Take(bytes);
+    if (!hold.has_value()) {
+      return absl::ResourceExhaustedError(absl::StrCat(
+          "this ps has ", options_.unsent->bytes(), " of ", options_.unsent->max(),
+          " bytes of answers to send, and none for the ", bytes, " of this one; call again later"));
+    }
+    answer.unsent = *std::move(hold);
+  }
   size_t done = 0;
   try {
     for (; done < keys.size(); ++done) {
@@ -123,12 +138,16 @@ absl::StatusOr<PullAnswer> JobShard::PullNow(const PullCall& call, const PullKey
                     [](const std::unique_ptr<Table>& table) { return table->has_cold_rows(); }));
     return answer;
   } catch (const std::bad_alloc&) {
-    const Table& table = *tables_[call.request.tables(static_cast<int>(done)).table()];
-    return absl::ResourceExhaustedError(
-        absl::StrCat("job ", request_.job_id(), ": no memory for a pull of ", keys[done].size(),
-                     " keys of table ", table.name(), " (dim ", table.dim(), "), which has ",
-                     table.rows(), " rows here; use more ps, or machines with more memory"));
+    return NoMemory(absl::StrCat("a pull of ", keys[done].size(), " keys"),
+                    *tables_[call.request.tables(static_cast<int>(done)).table()]);
   }
+}
+
+absl::Status JobShard::NoMemory(absl::string_view what, const Table& table) const {
+  return absl::ResourceExhaustedError(
+      absl::StrCat("job ", request_.job_id(), ": no memory for ", what, " of table ", table.name(),
+                   " (dim ", table.dim(), "), which has ", table.rows(),
+                   " rows here; use more ps, or machines with more memory"));
 }
 
 absl::Status JobShard::PullTable(const PullCall& call, size_t number,

@@ -1,5 +1,6 @@
 // JobShard: what changes rows.
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -238,7 +239,11 @@ absl::Status JobShard::ApplyToTables(bool sync,
   for (size_t t = 0; t < tables_.size() && status.ok(); ++t) {
     Table& table = *tables_[t];
     if (table.sync() != sync || (parts[t].empty() && !table.every_row())) continue;
-    status = table.Apply(parts[t], step, learning_rate_scale);
+    try {
+      status = table.Apply(parts[t], step, learning_rate_scale);
+    } catch (const std::bad_alloc&) {
+      status = NoMemory("new rows", table);
+    }
   }
   if (reserved > 0) cut_room_.Return(reserved);
   updates_ended_.fetch_add(1, std::memory_order_relaxed);
@@ -292,7 +297,11 @@ absl::Status JobShard::Assign(const v1::AssignRequest& request) {
     absl::ReaderMutexLock cut(&cut_mu_);
     TESSERA_RETURN_IF_ERROR(LogMessage(push_log::Kind::kAssign, request));
     for (const GradientBlock& block : blocks) {
-      TESSERA_RETURN_IF_ERROR(tables_[block.table]->Assign(block.gradients));
+      try {
+        TESSERA_RETURN_IF_ERROR(tables_[block.table]->Assign(block.gradients));
+      } catch (const std::bad_alloc&) {
+        return Fail(NoMemory("assigned rows", *tables_[block.table]));
+      }
     }
   }
   return SyncLog();

@@ -13,6 +13,7 @@
 #include "common/process/resident.h"
 #include "common/rpc/metrics_service.h"
 #include "common/status_macros.h"
+#include "ps/byte_budget.h"
 #include "ps/executor.h"
 #include "ps/jobs.h"
 #include "ps/parameter_service.h"
@@ -46,10 +47,12 @@ class ParameterServerImpl final : public ParameterServer {
         requests_("requests", Threads(options), options.max_queued_bytes),
         ahead_("requests that look ahead", kAheadThreads, kMaxAheadBytes),
         administration_("administration", kAdministrationThreads, kMaxAdministrationBytes),
+        unsent_(options.max_unsent_bytes),
         jobs_(
             {.clock = options.clock,
              .files = options.files,
              .checkpoint_root = options.checkpoint_root,
+             .unsent = &unsent_,
              .max_copied_bytes = options.max_copied_bytes,
              .writer_share = options.writer_share,
              .log_root =
@@ -67,8 +70,7 @@ class ParameterServerImpl final : public ParameterServer {
                   .metrics = &metrics_,
                   .channels = options.channels,
                   .regions = &regions_,
-                  .pulls_may_block = spill_ != nullptr,
-                  .max_unsent_bytes = options.max_unsent_bytes}),
+                  .pulls_may_block = spill_ != nullptr}),
         metrics_service_(&registry_),
         process_collector_(AddProcessMetrics(registry_, "ps", *options.clock)),
         collector_(AddPsCollector(registry_, jobs_, requests_, regions_,
@@ -196,6 +198,7 @@ class ParameterServerImpl final : public ParameterServer {
   Executor ahead_;
   Executor administration_;
   const uint64_t process_ = ClusterNode::DrawProcess();
+  ByteBudget unsent_;
   Jobs jobs_;
   SharedRegions regions_;
   ParameterService service_;

@@ -29,6 +29,17 @@ absl::Status CheckCancelled(const grpc::CallbackServerContext& context) {
   return context.IsCancelled() ? absl::CancelledError("the caller has hung up") : absl::OkStatus();
 }
 
+// What `work` returns; RESOURCE_EXHAUSTED: there was no memory for it.
+template <typename Work>
+auto OrNoMemory(Work& work) -> decltype(work()) {
+  try {
+    return work();
+  } catch (const std::bad_alloc&) {
+    return absl::ResourceExhaustedError(
+        "this ps has no memory for the call; use more ps, or machines with more memory");
+  }
+}
+
 // Runs `work` as a task. It is handed a function from absl::Status that finishes the call, to be
 // called once, in this task or later. `observe` is told the status before the caller is.
 template <typename Work, typename Observe>
@@ -51,7 +62,7 @@ template <typename Work, typename Observe>
 grpc::ServerUnaryReactor* RunAs(Executor& executor, grpc::CallbackServerContext& context,
                                 uint64_t bytes, Observe observe, Work work) {
   return Run(executor, context, bytes, std::move(observe),
-             [work = std::move(work)](const auto& finish) mutable { finish(work()); });
+             [work = std::move(work)](const auto& finish) mutable { finish(OrNoMemory(work)); });
 }
 
 // The same, of a call with a `ps_process`.
@@ -81,7 +92,7 @@ grpc::ServerUnaryReactor* RunReplicated(Executor& executor, grpc::CallbackServer
   return Run(
       executor, context, bytes, std::move(observe),
       [work = std::move(work)](const auto& finish) mutable {
-        absl::StatusOr<std::shared_ptr<JobShard>> shard = work();
+        absl::StatusOr<std::shared_ptr<JobShard>> shard = OrNoMemory(work);
         if (!shard.ok()) return finish(shard.status());
         FinishReplicated(*std::move(shard), finish);
       },
@@ -113,7 +124,7 @@ absl::StatusOr<uint64_t> ReadShared(absl::FunctionRef<absl::StatusOr<uint64_t>()
 }  // namespace
 
 ParameterService::ParameterService(const Options& options)
-    : options_(options), unsent_(options.max_unsent_bytes), expirer_([this] { RunExpirer(); }) {}
+    : options_(options), expirer_([this] { RunExpirer(); }) {}
 
 ParameterService::~ParameterService() {
   {
@@ -148,17 +159,14 @@ std::function<void(const absl::Status&)> ParameterService::Refusals(const char* 
   return [this, call](const absl::Status& status) { options_.metrics->Answered(call, status); };
 }
 
-// Counts an answer until gRPC has sent it, and tells the metrics. Deletes itself.
+// Keeps an answer counted until gRPC has sent it, and tells the metrics. Deletes itself.
 class ParameterService::PullReactor final : public grpc::ServerUnaryReactor {
  public:
-  PullReactor(const Options& options, ByteBudget* unsent, uint64_t request_bytes)
-      : options_(options),
-        unsent_(*unsent),
-        request_bytes_(request_bytes),
-        start_(options.clock->Monotonic()) {}
+  PullReactor(const Options& options, uint64_t request_bytes)
+      : options_(options), request_bytes_(request_bytes), start_(options.clock->Monotonic()) {}
 
-  void Answer(const RowCounts& counts, uint64_t bytes) {
-    unsent_.Add(bytes_ = bytes);
+  void Answer(const RowCounts& counts, uint64_t bytes, ByteBudget::Hold unsent) {
+    unsent_ = std::move(unsent);
     options_.metrics->Pulled(counts, request_bytes_, bytes, options_.clock->Monotonic() - start_);
     Finish(grpc::Status::OK);
   }
@@ -168,16 +176,12 @@ class ParameterService::PullReactor final : public grpc::ServerUnaryReactor {
   }
 
  private:
-  void OnDone() override {
-    unsent_.Remove(bytes_);
-    delete this;
-  }
+  void OnDone() override { delete this; }
 
   const Options& options_;
-  ByteBudget& unsent_;
   const uint64_t request_bytes_;
   const absl::Duration start_;
-  uint64_t bytes_ = 0;
+  ByteBudget::Hold unsent_;
 };
 
 void ParameterService::PullNow(PullCall call, grpc::ByteBuffer* response, absl::Duration deadline,
@@ -197,8 +201,9 @@ void ParameterService::PullNow(PullCall call, grpc::ByteBuffer* response, absl::
            [reactor, response, keep = *std::move(shard)](absl::StatusOr<PullAnswer> answer) {
              if (!answer.ok()) return reactor->Answer(answer.status());
              const RowCounts counts = answer->counts;
+             ByteBudget::Hold unsent = std::move(answer->unsent);
              *response = WriteAnswer(*std::move(answer));
-             reactor->Answer(counts, response->Length());
+             reactor->Answer(counts, response->Length(), std::move(unsent));
            });
 }
 
@@ -206,13 +211,7 @@ grpc::ServerUnaryReactor* ParameterService::Pull(grpc::CallbackServerContext* co
                                                  const grpc::ByteBuffer* request,
                                                  grpc::ByteBuffer* response) {
   const uint64_t bytes = request->Length();
-  auto* const reactor = new PullReactor(options_, &unsent_, bytes);
-  if (unsent_.Full()) {
-    reactor->Answer(absl::ResourceExhaustedError(
-        absl::StrCat("this ps has ", unsent_.bytes(), " of ", unsent_.max(),
-                     " bytes of answers to send; call again later")));
-    return reactor;
-  }
+  auto* const reactor = new PullReactor(options_, bytes);
   const absl::Duration deadline = Deadline(*context);
   const auto read_and_pull = [=, this](bool here) {
     absl::StatusOr<PullCall> call = Read(*request, ReadPull);
@@ -408,7 +407,7 @@ grpc::ServerUnaryReactor* ParameterService::WriteCheckpoint(
   };
   return Run(*options_.administration, *context, request->ByteSizeLong(), observe,
              [=](const auto& finish) {
-               absl::StatusOr<std::shared_ptr<JobShard>> shard = work();
+               absl::StatusOr<std::shared_ptr<JobShard>> shard = OrNoMemory(work);
                if (!shard.ok() || !JobShard::Writes(phase)) return finish(shard.status());
                // Once it is committed, a follower's log is asked for what came after this cut.
                FinishReplicated(*std::move(shard), finish);

@@ -65,9 +65,6 @@ class ParameterService final : public ParameterServiceBase {
     bool pulls_may_block = false;
     // The longest that a pull waits, whatever its caller allows.
     absl::Duration max_wait = absl::Minutes(1);
-    // Of answers that callers have not taken yet; above it, pulls are refused with
-    // RESOURCE_EXHAUSTED.
-    uint64_t max_unsent_bytes = 256 << 20;
   };
   explicit ParameterService(const Options& options);
   ~ParameterService() override;
@@ -132,7 +129,6 @@ class ParameterService final : public ParameterServiceBase {
                PullReactor* reactor);
 
   const Options options_;
-  ByteBudget unsent_;
   absl::Mutex mu_;
   bool ending_ ABSL_GUARDED_BY(mu_) = false;
   std::list<LogFollower> followers_ ABSL_GUARDED_BY(mu_);

@@ -1,5 +1,8 @@
 #include "ps/job_shard.h"
 
+#include <sys/resource.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -443,6 +446,70 @@ TEST_F(JobShardTest, RefusesARateAndANumberThatNoRowHasRoomFor) {
   EXPECT_EQ(shard_->rows(), 0u);
   ASSERT_OK(Push(0, UINT32_MAX - 1, {{0, {1}, {1}}}));
 }
+
+TEST_F(JobShardTest, AnswersTakeNoMoreMemoryThanTheyMayHave) {
+  ByteBudget unsent(100);
+  auto shard = JobShard::Open(
+      Whole(Job({SgdTable("t", 2, v1::SYNC)}, 1)),
+      {.clock = &clock_, .files = &files_, .checkpoint_root = "root", .unsent = &unsent});
+  ASSERT_OK(shard);
+  // As a caller's connection does that is not read.
+  std::vector<absl::StatusOr<PullAnswer>> answers;
+  const auto pull = [&](uint64_t step, const std::vector<uint64_t>& keys) {
+    (*shard)->Pull(
+        CallOf(PullOf(0, step, {{0, keys}})), absl::InfiniteDuration(),
+        [&](absl::StatusOr<PullAnswer> answer) { answers.push_back(std::move(answer)); });
+  };
+  const std::vector<uint64_t> ten = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9};
+  pull(1, ten);  // waits for its step
+  EXPECT_EQ(answers.size(), 0u);
+  pull(0, ten);
+  pull(0, ten);
+  pull(0, {1, 2});
+  ASSERT_OK((*shard)->Push(CallOf(PushOf(0, 0, {}))));
+  ASSERT_OK(Confirm(**shard, 0, 1));
+  ASSERT_EQ(answers.size(), 4u);
+  ASSERT_OK(answers[0]);
+  EXPECT_FAILS(answers[1], StatusCode::kResourceExhausted,
+               "this ps has 80 of 100 bytes of answers to send, and none for the 80 of this one");
+  ASSERT_OK(answers[2]);
+  EXPECT_FAILS(answers[3], StatusCode::kResourceExhausted, "this ps has 96 of 100 bytes");
+  EXPECT_EQ(unsent.bytes(), 96u);
+  answers.clear();
+  EXPECT_EQ(unsent.bytes(), 0u);
+  // Alone, one of any size is answered.
+  pull(1, std::vector<uint64_t>(50, 3));
+  ASSERT_OK(answers[0]);
+}
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they need all addresses
+using JobShardDeathTest = JobShardTest;
+TEST_F(JobShardDeathTest, APushThatThereIsNoMemoryForEndsTheJobHereNotThePs) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto push_all = [&] {
+    Open(Job({SgdTable("t", 4096, v1::ASYNC)}));
+    rlimit limit;
+    getrlimit(RLIMIT_AS, &limit);
+    limit.rlim_cur = uint64_t{1} << 30;
+    setrlimit(RLIMIT_AS, &limit);
+    absl::Status status;
+    for (uint64_t n = 0; status.ok() && n < 100000; ++n) {
+      status = Push(0, n, {{0, {2 * n, 2 * n + 1}, std::vector<float>(2 * 4096, 1)}});
+    }
+    if (status.ok()) _exit(1);
+    limit.rlim_cur = limit.rlim_max;
+    setrlimit(RLIMIT_AS, &limit);
+    std::fprintf(stderr, "%s\n", status.ToString().c_str());
+    // So is every call from then on.
+    _exit(PendingPull(*shard_, PullOf(0, 0, {{0, {1}}})).status().code() == StatusCode::kAborted
+              ? 0
+              : 2);
+  };
+  EXPECT_EXIT(push_all(), testing::ExitedWithCode(0),
+              "ABORTED.*start again from the last checkpoint: job job-1: no memory for new rows of "
+              "table t \\(dim 4096\\), which has [0-9]+ rows here; use more ps");
+}
+#endif
 
 TEST_F(JobShardTest, SendsBackKeysOfPartitionsThatItDoesNotOwn) {
   v1::OpenJobRequest job = Job({SgdTable("t", 1, v1::ASYNC)}, 1, 2);
