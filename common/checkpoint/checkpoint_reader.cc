@@ -25,6 +25,7 @@ absl::StatusOr<std::unique_ptr<CheckpointReader>> CheckpointReader::Open(
   for (const v1::CheckpointFile& file : reader->manifest_.files()) {
     TESSERA_RETURN_IF_ERROR(reader->Add(fs, file));
   }
+  TESSERA_RETURN_IF_ERROR(reader->CheckNoFileIsMissing());
   std::stable_sort(reader->files_.begin(), reader->files_.end(),
                    [](const File& a, const File& b) { return a.layer < b.layer; });
   return reader;
@@ -70,6 +71,27 @@ absl::Status CheckpointReader::Add(FileSystem& fs, const v1::CheckpointFile& fil
                            ", the manifest says ", file.rows(t)));
   }
   files_.push_back({.path = path, .layer = file.layer(), .reader = *std::move(reader)});
+  return absl::OkStatus();
+}
+
+absl::Status CheckpointReader::CheckNoFileIsMissing() const {
+  for (int t = 0; t < manifest_.tables_size(); ++t) {
+    const v1::CheckpointTable& table = manifest_.tables(t);
+    // Layers may have a row several times.
+    uint64_t at_most = 0;
+    for (const File& file : files_) {
+      for (const row_file::IndexEntry& entry : file.reader->blocks()) {
+        if (entry.table == static_cast<uint32_t>(t) && entry.floats_per_row > 0) {
+          at_most += entry.rows;
+        }
+      }
+    }
+    if (at_most >= table.rows()) continue;
+    return absl::DataLossError(absl::StrCat(
+        folder_, ": damaged: the ", files_.size(), " files that its manifest names hold ", at_most,
+        " rows of table ", table.spec().name(), ", it says that there are ", table.rows(),
+        "; go on from an earlier checkpoint"));
+  }
   return absl::OkStatus();
 }
 

@@ -71,6 +71,8 @@ class CheckpointReader {
   CheckpointReader(std::string folder, v1::CheckpointManifest manifest)
       : folder_(std::move(folder)), manifest_(std::move(manifest)) {}
   absl::Status Add(FileSystem& fs, const v1::CheckpointFile& file);
+  // DATA_LOSS: the files that the manifest names have fewer rows than it says.
+  absl::Status CheckNoFileIsMissing() const;
 
   const std::string folder_;
   const v1::CheckpointManifest manifest_;

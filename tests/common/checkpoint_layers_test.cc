@@ -125,6 +125,18 @@ TEST_F(CheckpointLayersTest, AMissingOrDamagedLayerIsNamed) {
   EXPECT_THAT(reader.status().message(), HasSubstr("job/new/rows-layer-1: missing"));
 }
 
+TEST_F(CheckpointLayersTest, AFileThatTheManifestDoesNotNameIsMissed) {
+  ASSERT_TRUE(WriteTestCheckpoint(files_, "job/whole", model_, kPartitions, 3).ok());
+  auto manifest = ReadManifest(files_, "job/whole");
+  ASSERT_TRUE(manifest.ok()) << manifest.status();
+  ASSERT_TRUE(CheckpointReader::Open(files_, "job/whole", *manifest).ok());
+  manifest->mutable_files()->RemoveLast();
+  const auto reader = CheckpointReader::Open(files_, "job/whole", *manifest);
+  EXPECT_TRUE(absl::IsDataLoss(reader.status())) << reader.status();
+  EXPECT_THAT(reader.status().message(),
+              HasSubstr("job/whole: damaged: the 2 files that its manifest names hold"));
+}
+
 TEST_F(CheckpointLayersTest, ARowIsFoundByItsKeyAsTheHighestLayerHasIt) {
   ASSERT_TRUE(WriteManifest(files_, "job/new", manifest_).ok());
   const auto reader = CheckpointReader::Open(files_, "job/new", manifest_);
