@@ -43,21 +43,34 @@ absl::StatusOr<uint64_t> TableTier::Expire(uint64_t applied_steps) {
   }
   uint64_t expired = 0;
   std::vector<uint64_t> keys;
+  std::vector<PartitionId> of_keys;
   for (auto partition = partitions_.owned().begin(); partition != partitions_.owned().end();) {
     absl::MutexLock none_comes(&erase_mu_);
     const absl::Time begin = absl::Now();
     keys.clear();
+    of_keys.clear();
     do {
-      const uint64_t erased = store_.EraseIf(*partition, [&](const Row& row) {
-        if (!HasExpired(row)) return false;
-        keys.push_back(row.key);
-        return true;
+      const size_t before = keys.size();
+      store_.VisitPartition(*partition, [&](absl::Span<const Row* const> rows) {
+        for (const Row* const row : rows) {
+          if (HasExpired(*row)) keys.push_back(row->key);
+        }
+      });
+      if (keys.size() > before) of_keys.push_back(*partition);
+    } while (++partition != partitions_.owned().end() && absl::Now() - begin < kLooked);
+    // What the disk has of these rows is older, and may look as if it had not expired: it goes
+    // first. Where there is no room for that, they stay until a later cut.
+    const absl::Status below = EraseBelow(keys);
+    if (absl::IsResourceExhausted(below)) continue;
+    TESSERA_RETURN_IF_ERROR(below);
+    for (const PartitionId of : of_keys) {
+      const uint64_t erased = store_.EraseIf(of, [this](const Row& row) {
+        erase_mu_.AssertHeld();
+        return HasExpired(row);
       });
       Gone(erased);
       expired += erased;
-    } while (++partition != partitions_.owned().end() && absl::Now() - begin < kLooked);
-    // What the disk has of these rows is older, and may look as if it had not expired.
-    TESSERA_RETURN_IF_ERROR(EraseBelow(keys));
+    }
   }
   return expired;
 }
