@@ -177,7 +177,7 @@ def on_a_card(trial):
     found, expected = (trial.train(f"four-steps-{device}", "--in-process", "--device", device, spec=spec)["metrics"]["validation"]
                        for device in ("emulated", "cpu"))
     for name, value in expected.items():
-        if abs(found[name] - value) > 0.002 * max(1, abs(value)):
+        if abs(found[name] - value) > 0.005 * max(1, abs(value)):
             raise Failure(f"validation {name} {found[name]}, on the CPU {value}")
 
 
@@ -199,9 +199,11 @@ def predicted(trial):
     pairs = list(zip(columns["label"], columns["prediction"]))
     scores = {label: [score for other, score in pairs if other == label] for label in (0, 1)}
     above = sum((one > zero) + (one == zero) / 2 for one in scores[1] for zero in scores[0])
-    auc, measured = above / (len(scores[0]) * len(scores[1])), trial.plain["metrics"]["test"]["auc"]
-    # Probabilities near 1 may be equal where the logits that were measured are not.
-    if abs(auc - measured) > 1e-5:
+    all_pairs = len(scores[0]) * len(scores[1])
+    auc, measured = above / all_pairs, trial.plain["metrics"]["test"]["auc"]
+    # Probabilities may be equal where the logits that were measured are not.
+    ties = sum(one == zero for one in scores[1] for zero in scores[0]) / all_pairs
+    if abs(auc - measured) > 1e-5 + ties / 2:
         raise Failure(f"the predictions' AUC is {auc}, measured were {measured}")
 
 
