@@ -13,6 +13,11 @@ namespace {
 constexpr double kWidth = 640, kHeight = 320;
 constexpr double kLeft = 58, kRight = 14, kTop = 44, kBottom = 40;
 
+// What differs by less is one number with different rounding: ticks between would look alike.
+bool IsFlat(double low, double high) {
+  return !(high - low > 1e-12 * std::max(std::abs(low), std::abs(high)));
+}
+
 struct Range {
   double low = INFINITY;
   double high = -INFINITY;
@@ -23,8 +28,8 @@ struct Range {
   }
   // So that it is not empty, with some room above and below.
   Range Padded(double part) const {
-    const double length = high - low;
-    const double pad = length > 0 ? length * part : std::max(std::abs(low) * 0.05, 1e-6);
+    const double pad =
+        IsFlat(low, high) ? std::max(std::abs(low) * 0.05, 1e-6) : (high - low) * part;
     return {low - pad, high + pad};
   }
   double Part(double value) const { return (value - low) / (high - low); }
@@ -113,8 +118,9 @@ std::string Escape(absl::string_view text) {
 }
 
 std::vector<double> RoundTicks(double low, double high, int wanted) {
-  if (!(high > low)) return {low};
-  const double raw = (high - low) / std::max(wanted, 1);
+  if (IsFlat(low, high)) return {low};
+  wanted = std::max(wanted, 1);
+  const double raw = (high - low) / wanted;
   const double power = std::pow(10, std::floor(std::log10(raw)));
   double step = 10 * power;
   for (const double times : {1.0, 2.0, 5.0}) {
@@ -124,9 +130,10 @@ std::vector<double> RoundTicks(double low, double high, int wanted) {
     }
   }
   std::vector<double> ticks;
-  // By number: sums of a step drift.
-  for (double i = std::ceil(low / step - 1e-9); i * step <= high + step * 1e-9; ++i) {
-    ticks.push_back(i * step + 0.0);
+  // By number: sums of a step drift. A step is about `raw` or more: one more than wanted fit.
+  const double first = std::ceil(low / step - 1e-9);
+  for (int i = 0; i <= wanted && (first + i) * step <= high + step * 1e-9; ++i) {
+    ticks.push_back((first + i) * step + 0.0);
   }
   if (ticks.empty()) ticks.push_back(low);
   return ticks;
@@ -164,7 +171,7 @@ std::string ChartSvg(const Chart& chart) {
   if (x.low > x.high) return "";
   // Charts side by side begin alike.
   if (x.low > 0 && x.low < x.high / 2) x.low = 0;
-  const Frame frame = {.x = x.low == x.high ? x.Padded(0) : x, .y = y.Padded(0.05)};
+  const Frame frame = {.x = x.Padded(0), .y = y.Padded(0.05)};
   std::string svg = absl::StrFormat("<svg viewBox=\"0 0 %g %g\" role=\"img\" aria-label=\"%s\">\n",
                                     kWidth, kHeight, Escape(chart.title));
   AppendAxes(chart, frame, &svg);

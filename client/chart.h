@@ -44,7 +44,7 @@ std::string ChartStyle();
 std::string Escape(absl::string_view text);
 
 // Round numbers (1, 2 or 5 times a power of ten apart) within [low, high], which is finite: 2 to
-// about `wanted`, or the one number that there is.
+// about `wanted`, at most one more, or the one number that there is, but for rounding.
 std::vector<double> RoundTicks(double low, double high, int wanted);
 // "0.25", "50k", "1.5M", for numbers that are `apart` from each other.
 std::string TickText(double value, double apart);

@@ -29,6 +29,28 @@ TEST(ChartTest, TicksAreRoundAndWithinTheRange) {
   EXPECT_THAT(RoundTicks(0, 4e9, 4), ElementsAre(0, 1e9, 2e9, 3e9, 4e9));
 }
 
+TEST(ChartTest, ARangeOfRoundingErrorsIsFlat) {
+  for (const double value : {0.6931471805599453, -3.0, 1e-300, 1e300}) {
+    const double next = std::nextafter(value, INFINITY);
+    EXPECT_THAT(RoundTicks(value, next, 6), ElementsAre(value));
+    Chart chart;
+    chart.lines.push_back({.points = {{1, value}, {2, next}}});
+    EXPECT_THAT(ChartSvg(chart), HasSubstr("M58.0 162.0L626.0 162.0"));
+    chart.lines[0].points = {{value, 1}, {next, 2}};
+    EXPECT_THAT(ChartSvg(chart), Not(HasSubstr("nan")));
+  }
+}
+
+TEST(ChartTest, TicksAreNeverManyMoreThanWanted) {
+  for (double length = 1; length > 1e-17; length /= 7) {
+    for (const double low : {-1.0, 0.0, 0.6931471805599453, 1.0}) {
+      const std::vector<double> ticks = RoundTicks(low, low + length, 6);
+      EXPECT_GE(ticks.size(), 1);
+      EXPECT_LE(ticks.size(), 8);
+    }
+  }
+}
+
 TEST(ChartTest, TicksHaveTheDigitsThatTellThemApart) {
   EXPECT_EQ(TickText(0, 0.2), "0");
   EXPECT_EQ(TickText(-0.0, 0.2), "0");
