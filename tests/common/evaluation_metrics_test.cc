@@ -225,6 +225,25 @@ TEST(EvaluationMetrics, AtKLookAtTheBestOfEachGroup) {
   EXPECT_DOUBLE_EQ(at("ndcg@1"), (0 + 1) / 2.0);
 }
 
+TEST(EvaluationMetrics, GainsOfAnyLabelAreFinite) {
+  // One place down costs the same share of any large label: 1 / log2(3) is left.
+  for (const float label : {127.0f, 128.0f, 150.0f, 2000.0f}) {
+    const std::vector<float> scores = {2, 1, 1, 2}, labels = {0, label, 0, label};
+    const std::vector<uint64_t> groups = {1, 1, 2, 2};
+    const Evaluated of = {
+        .outputs = scores, .labels = labels, .groups = groups, .kind = Outputs::kGradedRanks};
+    EXPECT_DOUBLE_EQ(ComputeMetrics({"ndcg@2"}, of).at("ndcg@2"), (1 / std::log2(3) + 1) / 2)
+        << label;
+  }
+  // Between labels that are 1 apart there is a factor of 2, where 1 is nothing beside them.
+  const std::vector<float> scores = {2, 1}, labels = {149, 150};
+  const std::vector<uint64_t> groups = {1, 1};
+  const Evaluated of = {
+      .outputs = scores, .labels = labels, .groups = groups, .kind = Outputs::kGradedRanks};
+  EXPECT_DOUBLE_EQ(ComputeMetrics({"ndcg@2"}, of).at("ndcg@2"),
+                   (0.5 + 1 / std::log2(3)) / (1 + 0.5 / std::log2(3)));
+}
+
 TEST(FindMetric, TakesAnyNumberBehindAnAtSign) {
   EXPECT_TRUE(FindMetric("ndcg@5").has_value());
   EXPECT_EQ(FindMetric("ndcg@5")->name, "ndcg@5");

@@ -48,10 +48,13 @@ double Relevant(const std::vector<float>& labels, size_t first) {
                                            [](float label) { return label > 0; }));
 }
 
-double Gain(const std::vector<float>& labels, size_t first) {
+// DCG / 2^largest, which is finite whatever the labels; `largest` is the largest of them.
+double Gain(const std::vector<float>& labels, double largest, size_t first) {
+  const double one = std::exp2(-largest);
   CompensatedSum sum;
   for (size_t i = 0; i < std::min(first, labels.size()); ++i) {
-    sum.Add((std::exp2(labels[i]) - 1) / std::log2(2.0 + static_cast<double>(i)));
+    const double gain = std::exp2(static_cast<double>(labels[i]) - largest) - one;
+    sum.Add(gain / std::log2(2.0 + static_cast<double>(i)));
   }
   return sum.value();
 }
@@ -72,9 +75,10 @@ double TopOfGroups::Recall(uint32_t k) const {
 
 double TopOfGroups::Ndcg(uint32_t k) const {
   return MeanOverGroups(*this, [k](std::vector<float>& labels) {
-    const double gain = Gain(labels, k);
+    const auto largest = static_cast<double>(*std::max_element(labels.begin(), labels.end()));
+    const double gain = Gain(labels, largest, k);
     std::sort(labels.begin(), labels.end(), std::greater<float>());
-    return gain / Gain(labels, k);
+    return gain / Gain(labels, largest, k);
   });
 }
 
