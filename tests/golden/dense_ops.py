@@ -114,6 +114,7 @@ OPS = {
     "Sub": broadcast(lambda v: v[0] - v[1]),
     "Tanh": elementwise(lambda x, o: math.tanh(x)),
     "Transpose": transpose,
+    "Where": broadcast(lambda v: v[1] if v[0] != 0 else v[2]),
 }
 
 # op, batch, dims of the inputs, sizes of the trained parameters, dims of the output or a list of those of
@@ -255,6 +256,9 @@ CASES = [
     ("Round", 3, [[4]], [], [4], {}),
     ("Slice", 2, [[4, 3]], [], [2, 3], {"start": -3, "end": -1}),
     ("Gather", 2, [[2, 5]], [], [2, 3], {"axis": 2, "indices": [-1, 0, -5]}),
+    ("Where", 3, [[4], [4], [4]], [], [4], {}),
+    ("Where", 2, [[3, 1], [1, 4], [3, 4]], [], [3, 4], {}),
+    ("Where", 2, [[3, 4], [3, 1], [1, 1]], [], [3, 4], {}),
 ]
 
 
@@ -292,6 +296,8 @@ def write(out, seed, op, batch, input_dims, trained_sizes, output_dims, options)
         inputs = [[abs(x) for x in inputs[0]]]
     if op == "Div":  # by what is not near zero
         inputs[1] = [x + math.copysign(0.5, x) for x in inputs[1]]
+    if op == "Where":
+        inputs[0] = [max(x, 0.0) for x in inputs[0]]
     if op in ("Attention", "AUGRU", "GRU", "LSTM", "SequenceMask") and input_dims[-1] == [1]:
         # Lengths of every kind, where a step of a difference reaches no other one.
         inputs[-1] = [k % 5 + 0.5 for k in range(batch)]
@@ -332,8 +338,8 @@ def write(out, seed, op, batch, input_dims, trained_sizes, output_dims, options)
         print("output", *dims, ":", text(values), file=out)
     for values in part_weights:
         print("output_gradient", text(values), file=out)
-    for values in gradients(loss, inputs):
-        if op == "StopGradient":
+    for k, values in enumerate(gradients(loss, inputs)):
+        if op == "StopGradient" or (op == "Where" and k == 0):
             values = [0] * len(values)
         print("input_gradient", text(values), file=out)
     for values in gradients(loss, trained):

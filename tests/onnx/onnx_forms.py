@@ -515,6 +515,18 @@ def comparisons(n):
 
 
 @case()
+def branches_that_are_not_chosen(n):
+    """Logarithms of numbers below 0, quotients by 0 and the numbers of a mask."""
+    x = n.Mul(n.vectors, n.drawn(DIM, scale=1.0))
+    mask = n.numbers(numpy.tri(FIELDS, DIM, dtype=bool))
+    endless = n.numbers(numpy.where(numpy.tri(FIELDS, DIM), 1, numpy.inf).astype(numpy.float32))
+    parts = [n.Where(n.Greater(x, n.float(0)), n.Log(n.Add(n.Add(x, x), n.float(1))), n.Tanh(x)),
+             n.Where(n.Equal(n.Relu(n.vectors), n.float(0)), x, n.Div(n.float(1), n.Add(n.Relu(n.vectors), n.Relu(n.vectors)))),
+             n.Where(mask, endless, x), n.Where(mask, x, n.Log(n.Sub(n.Abs(n.vectors), n.float(100))))]
+    return n.Concat(*[n.Flatten(p) for p in parts[:3]], n.Flatten(n.Where(mask, parts[3], x)), axis=1)
+
+
+@case()
 def masks_of_infinities(n):
     scores = n.MatMul(n.vectors, n.Transpose(n.vectors, perm=[0, 2, 1]))
     triangle = n.numbers(numpy.triu(numpy.full((FIELDS, FIELDS), -numpy.inf, numpy.float32), 1))

@@ -37,6 +37,11 @@ std::vector<Case> BroadcastCases(int64_t n) {
   for (const std::vector<Shape>& pair : pairs) {
     for (const char* op : {"Add", "Sub", "Mul", "Div"}) cases.push_back({op, pair});
   }
+  for (const std::vector<Shape>& pair : pairs) {
+    cases.push_back({"Where", {pair[0], pair[1], pair[0]}});
+    cases.push_back({"Where", {pair[1], pair[0], pair[1]}});
+  }
+  cases.push_back({"Where", {{1, 1}, {n, 3}, {1, 3}}});
   cases.push_back({"Add", {{n, 1}, {1, 3}, {n, 3}}});
   cases.push_back({"Add", {{2, n}, {2, 1}, {1, n}, {1, 1}}});
   const Ints all = {0, 3, n, 2};
@@ -134,6 +139,9 @@ void FillAndRun(OpRunner& runner, const std::string& op, bool training) {
   // Quotients of normal numbers near 0 have no scale.
   if (op == "Div") {
     for (float& b : runner.inputs[1].span()) b = std::copysign(std::fabs(b) + 0.5f, b);
+  }
+  if (op == "Where") {
+    for (float& c : runner.inputs[0].span()) c = std::max(c, 0.0f);
   }
   if (op == "SequenceMask") {
     for (float& length : runner.inputs[0].span()) length *= 8;
@@ -254,6 +262,29 @@ TEST_F(DenseOpsOnCuda, FindThatTheLargestOfWhatHoldsNaNIsNaN) {
       runner.Forward(false);
       for (const float y : runner.outputs[0].view()) EXPECT_TRUE(std::isnan(y)) << y;
     }
+  }
+}
+
+TEST_F(DenseOpsOnCuda, TakeNothingOfWhatIsNotChosen) {
+  const float nan = std::numeric_limits<float>::quiet_NaN(), inf = INFINITY;
+  for (cuda::Stream* const stream : {static_cast<cuda::Stream*>(nullptr), stream_.get()}) {
+    OpRunner runner("Where", {{4}, {4}, {1}}, 1);
+    runner.stream = stream;
+    runner.inputs[0] = Guarded({nan, 1, -2, inf});
+    runner.inputs[1] = Guarded({1, -inf, 3, 4});
+    runner.inputs[2] = Guarded(std::vector<float>{nan});
+    runner.output_gradients[0] = Guarded({5, 6, 7, inf});
+    runner.Forward(true);
+    runner.Backward();
+    EXPECT_EQ(runner.outputs[0].values(), (std::vector<float>{1, -inf, 3, 4}));
+    EXPECT_EQ(runner.input_gradients[1].values(), (std::vector<float>{5, 6, 7, inf}));
+    EXPECT_EQ(runner.input_gradients[2].values(), (std::vector<float>{0}));
+    EXPECT_EQ(runner.input_gradients[0].values(), (std::vector<float>{0, 0, 0, 0}));
+    runner.inputs[0] = Guarded({0, -0.0f, 1, 0});
+    runner.inputs[1] = Guarded({nan, inf, 3, -inf});
+    runner.inputs[2] = Guarded(std::vector<float>{2});
+    runner.Forward(true);
+    EXPECT_EQ(runner.outputs[0].values(), (std::vector<float>{2, 2, 3, 2}));
   }
 }
 

@@ -30,6 +30,8 @@ std::vector<SizedCase> CasesOfWidth(int64_t n) {
       {"Mul", {{n, 1}, {n, 3}}, {}},
       {"Mul", {{n}, {1}}, {}},
       {"Sub", {{1}, {n}}, {}},
+      {"Where", {{n}, {n}, {n}}, {}},
+      {"Where", {{1, n}, {3, 1}, {3, n}}, {}},
       {"Parameter", {}, Options().Set("shape", std::vector<int64_t>{n})},
       {"Softmax", {{n}}, {}},
       {"Softmax", {{3, n}}, Options().Set("axis", 1.0)},

@@ -73,6 +73,10 @@ inline OnnxCase CaseOfOp(const std::string& op, const std::vector<std::vector<in
       add("length", "Mul", {"size", "factor"});
       names.back() = "length";
     }
+    if (op == "Where" && k == 0) {
+      add("condition", "Step", {names.back()});
+      names.back() = "condition";
+    }
     if (op != "Log" && op != "Sqrt" && op != "Pow") continue;
     add("positive", "Abs", {names.back()});
     names.back() = "positive";

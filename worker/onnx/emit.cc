@@ -237,6 +237,13 @@ void Transpose(Emission& e) {
   e.Last("Transpose", e.in, {{"perm", e.options.Ints("perm", {}, 0, 8)}});
 }
 
+// Its condition is of truth values.
+void Where(Emission& e) {
+  const std::string condition =
+      e.Value("Cast", {e.in[0]}, {{"to", int64_t{onnx::TensorProto::BOOL}}});
+  e.Last("Where", {condition, e.in[1], e.in[2]});
+}
+
 struct Entry {
   const char* op;
   Emitter emit;
@@ -305,6 +312,7 @@ const Entry kEmitters[] = {
     {"Sub", &Same},
     {"Tanh", &Same},
     {"Transpose", &Transpose},
+    {"Where", &Where},
 };
 
 }  // namespace

@@ -207,15 +207,11 @@ absl::Status ReadLogic(OnnxNodeReader& r) {
   });
 }
 
-// c a + (1 - c) b
 absl::Status ReadWhere(OnnxNodeReader& r) {
   if (AllInts(r)) return ReadIntArithmetic(r);
   if (r.inputs() != 3) return absl::InvalidArgumentError("expected three inputs");
-  return SetBroadcast(r, [&](const std::vector<Tensor>& operands) {
-    const Tensor first = r.Layer("Mul", {operands[0], operands[1]});
-    const Tensor second = r.Layer("Mul", {Inverse(r, operands[0]), operands[2]});
-    return r.Layer("Add", {first, second});
-  });
+  return SetBroadcast(
+      r, [&](const std::vector<Tensor>& operands) { return r.Layer("Where", operands); });
 }
 
 }  // namespace tessera::worker

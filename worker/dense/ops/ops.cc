@@ -68,6 +68,7 @@ const OpEntry kOps[] = {
     {"Sub", "subtract", &NewSub},
     {"Tanh", "tanh", &NewTanh},
     {"Transpose", "transpose", &NewTranspose},
+    {"Where", "where", &NewWhere},
 };
 
 }  // namespace

@@ -88,5 +88,6 @@ absl::StatusOr<std::unique_ptr<Op>> NewStopGradient(absl::Span<const Shape>, Opt
 absl::StatusOr<std::unique_ptr<Op>> NewSub(absl::Span<const Shape>, OptionReader&);
 absl::StatusOr<std::unique_ptr<Op>> NewTanh(absl::Span<const Shape>, OptionReader&);
 absl::StatusOr<std::unique_ptr<Op>> NewTranspose(absl::Span<const Shape>, OptionReader&);
+absl::StatusOr<std::unique_ptr<Op>> NewWhere(absl::Span<const Shape>, OptionReader&);
 
 }  // namespace tessera::worker
