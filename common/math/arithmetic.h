@@ -39,9 +39,25 @@ struct Division {
   }
 };
 
-// The larger of a and b; NaN where one of them is, so that the order of many does not matter.
+// The larger of a and b; NaN where one of them is, so that the order of many does not matter. dy
+// goes to that one, of equals to a.
 struct Maximum {
-  TESSERA_HOST_DEVICE static float Value(float a, float b) { return a > b || a != a ? a : b; }
+  TESSERA_HOST_DEVICE static bool IsFirst(float a, float b) { return a >= b || a != a; }
+  TESSERA_HOST_DEVICE static float Value(float a, float b) { return IsFirst(a, b) ? a : b; }
+  template <int kOf>
+  TESSERA_HOST_DEVICE static float Gradient(float a, float b, float dy) {
+    return IsFirst(a, b) == (kOf == 0) ? dy : 0;
+  }
+};
+
+// The smaller one, likewise.
+struct Minimum {
+  TESSERA_HOST_DEVICE static bool IsFirst(float a, float b) { return a <= b || a != a; }
+  TESSERA_HOST_DEVICE static float Value(float a, float b) { return IsFirst(a, b) ? a : b; }
+  template <int kOf>
+  TESSERA_HOST_DEVICE static float Gradient(float a, float b, float dy) {
+    return IsFirst(a, b) == (kOf == 0) ? dy : 0;
+  }
 };
 
 }  // namespace tessera::math

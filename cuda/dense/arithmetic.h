@@ -8,8 +8,8 @@ namespace tessera::cuda {
 // Of the formulas of common/math/arithmetic.h, broadcast: `axes` walks through y, its tensors are a
 // and b.
 
-// y = f(a, b): Addition, Subtraction, Multiplication, Division. y may be a or b where that one is
-// not broadcast.
+// y = f(a, b): Addition, Subtraction, Multiplication, Division, Maximum, Minimum. y may be a or b
+// where that one is not broadcast.
 template <typename Formula>
 void Arithmetic(Stream& stream, const StridedAxes<2>& axes, const float* a, const float* b,
                 float* y);

@@ -86,6 +86,8 @@ OPS = {
     "Log": elementwise(lambda x, o: math.log(x)),
     "LSTM": lstm,
     "MatMul": mat_mul,
+    "Max": broadcast(max),
+    "Min": broadcast(min),
     "Mul": broadcast(math.prod),
     "Parameter": parameter,
     "Pow": elementwise(lambda x, o: x ** o["exponent"]),
@@ -259,6 +261,10 @@ CASES = [
     ("Where", 3, [[4], [4], [4]], [], [4], {}),
     ("Where", 2, [[3, 1], [1, 4], [3, 4]], [], [3, 4], {}),
     ("Where", 2, [[3, 4], [3, 1], [1, 1]], [], [3, 4], {}),
+    ("Max", 3, [[2, 3], [2, 3]], [], [2, 3], {}),
+    ("Max", 2, [[3, 1], [1, 4]], [], [3, 4], {}),
+    ("Min", 3, [[2, 3], [2, 3]], [], [2, 3], {}),
+    ("Min", 2, [[3, 1], [3, 4]], [], [3, 4], {}),
 ]
 
 

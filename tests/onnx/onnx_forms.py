@@ -515,6 +515,13 @@ def comparisons(n):
 
 
 @case()
+def the_larger_beside_huge_numbers(n):
+    parts = [n.Max(n.float(-1e9), n.Mul(n.vectors, n.drawn(DIM))), n.Min(n.vectors, n.Tanh(n.vectors), n.float(1e9)),
+             n.Max(n.Sub(n.Abs(n.vectors), n.float(1e9)), n.vectors, n.float(0.3))]
+    return n.Concat(*map(n.Flatten, parts), axis=1)
+
+
+@case()
 def branches_that_are_not_chosen(n):
     """Logarithms of numbers below 0, quotients by 0 and the numbers of a mask."""
     x = n.Mul(n.vectors, n.drawn(DIM, scale=1.0))

@@ -35,7 +35,7 @@ std::vector<Case> BroadcastCases(int64_t n) {
                                                  {{3, 20 * n}, {3, 1}}};
   std::vector<Case> cases;
   for (const std::vector<Shape>& pair : pairs) {
-    for (const char* op : {"Add", "Sub", "Mul", "Div"}) cases.push_back({op, pair});
+    for (const char* op : {"Add", "Sub", "Mul", "Div", "Max", "Min"}) cases.push_back({op, pair});
   }
   for (const std::vector<Shape>& pair : pairs) {
     cases.push_back({"Where", {pair[0], pair[1], pair[0]}});
@@ -250,6 +250,30 @@ TEST_F(DenseOpsOnCuda, GiveTheGradientOfAMaximumToTheFirstOfEquals) {
   runner.Backward();
   EXPECT_EQ(runner.outputs[0].values(), (std::vector<float>{2, 5}));
   EXPECT_EQ(runner.input_gradients[0].values(), (std::vector<float>{0, 4, 3, 0, 0, 0, 0, 0}));
+}
+
+TEST_F(DenseOpsOnCuda, TakeTheLargerOrSmallerNumberWholeAndOfEqualsTheFirst) {
+  const float nan = std::numeric_limits<float>::quiet_NaN(), inf = INFINITY;
+  for (cuda::Stream* const stream : {static_cast<cuda::Stream*>(nullptr), stream_.get()}) {
+    for (const bool max : {true, false}) {
+      OpRunner runner(max ? "Max" : "Min", {{6}, {6}}, 1);
+      runner.stream = stream;
+      runner.inputs[0] = Guarded({-1e9f, 0.5f, 2, inf, nan, 1});
+      runner.inputs[1] = Guarded({0.25f, -1e9f, 2, -inf, 1, nan});
+      runner.output_gradients[0] = Guarded({1, 2, 3, 4, 5, 6});
+      runner.Forward(true);
+      runner.Backward();
+      const std::vector<float> y = runner.outputs[0].values();
+      EXPECT_EQ(std::vector<float>(y.begin(), y.begin() + 4),
+                max ? (std::vector<float>{0.25f, 0.5f, 2, inf})
+                    : (std::vector<float>{-1e9f, -1e9f, 2, -inf}));
+      EXPECT_TRUE(std::isnan(y[4]) && std::isnan(y[5]));
+      EXPECT_EQ(runner.input_gradients[0].values(), max ? (std::vector<float>{0, 2, 3, 4, 5, 0})
+                                                        : (std::vector<float>{1, 0, 3, 0, 5, 0}));
+      EXPECT_EQ(runner.input_gradients[1].values(), max ? (std::vector<float>{1, 0, 0, 0, 0, 6})
+                                                        : (std::vector<float>{0, 2, 0, 4, 0, 6}));
+    }
+  }
 }
 
 TEST_F(DenseOpsOnCuda, FindThatTheLargestOfWhatHoldsNaNIsNaN) {

@@ -286,6 +286,8 @@ const Entry kEmitters[] = {
     {"Log", &Same},
     {"LSTM", &EmitRecurrence},
     {"MatMul", &MatMul},
+    {"Max", &Same},
+    {"Min", &Same},
     {"Mul", &Same},
     {"Parameter", &EmitParameter},
     {"Pow", &Pow},

@@ -136,16 +136,12 @@ absl::Status ReadPow(OnnxNodeReader& r) {
   });
 }
 
-// max(a, b) = a + relu(b - a), min(a, b) = a - relu(a - b)
 absl::Status ReadMaxMin(OnnxNodeReader& r) {
   if (AllInts(r)) return ReadIntArithmetic(r);
-  const bool max = r.node().op_type() == "Max";
   return SetBroadcast(r, [&](const std::vector<Tensor>& operands) {
     Tensor result = operands[0];
     for (size_t i = 1; i < operands.size(); ++i) {
-      const Tensor next = operands[i];
-      const Tensor more = r.Layer("Sub", {max ? next : result, max ? result : next});
-      result = r.Layer(max ? "Add" : "Sub", {result, r.Layer("Relu", {more})});
+      result = r.Layer(r.node().op_type(), {result, operands[i]});
     }
     return result;
   });

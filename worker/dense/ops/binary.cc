@@ -1,4 +1,4 @@
-// Sub, Mul and Div of two tensors, broadcast as ONNX does.
+// Sub, Mul, Div, Max and Min of two tensors, broadcast as ONNX does.
 #include "common/math/arithmetic.h"
 #include "common/status_macros.h"
 #include "cuda/dense/arithmetic.h"
@@ -120,6 +120,12 @@ absl::StatusOr<std::unique_ptr<Op>> New(absl::Span<const Shape> inputs, OptionRe
 
 absl::StatusOr<std::unique_ptr<Op>> NewDiv(absl::Span<const Shape> inputs, OptionReader& options) {
   return New<math::Division>(inputs, options);
+}
+absl::StatusOr<std::unique_ptr<Op>> NewMax(absl::Span<const Shape> inputs, OptionReader& options) {
+  return New<math::Maximum>(inputs, options);
+}
+absl::StatusOr<std::unique_ptr<Op>> NewMin(absl::Span<const Shape> inputs, OptionReader& options) {
+  return New<math::Minimum>(inputs, options);
 }
 absl::StatusOr<std::unique_ptr<Op>> NewMul(absl::Span<const Shape> inputs, OptionReader& options) {
   return New<math::Multiplication>(inputs, options);

@@ -42,6 +42,8 @@ const OpEntry kOps[] = {
     {"Log", "log", &NewLog},
     {"LSTM", "lstm", &NewLstm},
     {"MatMul", "matmul", &NewMatMul},
+    {"Max", "maximum", &NewMax},
+    {"Min", "minimum", &NewMin},
     {"Mul", "multiply", &NewMul},
     {"Parameter", "parameter", &NewParameter},
     {"Pow", "power", &NewPow},

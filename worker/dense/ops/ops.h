@@ -24,8 +24,8 @@ const OpEntry* FindOp(absl::string_view name);
 std::string KnownOps(absl::string_view wanted);
 
 // One per file, named after it. Those that differ by a formula share one: the activations
-// (common/math/activation), Sub, Mul and Div (binary.cc), the two sums (reduce_sum.cc), GRU
-// and AUGRU (gru.cc).
+// (common/math/activation), Sub, Mul, Div, Max and Min (binary.cc), the two sums (reduce_sum.cc),
+// GRU and AUGRU (gru.cc).
 absl::StatusOr<std::unique_ptr<Op>> NewAbs(absl::Span<const Shape>, OptionReader&);
 absl::StatusOr<std::unique_ptr<Op>> NewAdd(absl::Span<const Shape>, OptionReader&);
 absl::StatusOr<std::unique_ptr<Op>> NewAttention(absl::Span<const Shape>, OptionReader&);
@@ -59,6 +59,8 @@ absl::StatusOr<std::unique_ptr<Op>> NewLeakyRelu(absl::Span<const Shape>, Option
 absl::StatusOr<std::unique_ptr<Op>> NewLog(absl::Span<const Shape>, OptionReader&);
 absl::StatusOr<std::unique_ptr<Op>> NewLstm(absl::Span<const Shape>, OptionReader&);
 absl::StatusOr<std::unique_ptr<Op>> NewMatMul(absl::Span<const Shape>, OptionReader&);
+absl::StatusOr<std::unique_ptr<Op>> NewMax(absl::Span<const Shape>, OptionReader&);
+absl::StatusOr<std::unique_ptr<Op>> NewMin(absl::Span<const Shape>, OptionReader&);
 absl::StatusOr<std::unique_ptr<Op>> NewMul(absl::Span<const Shape>, OptionReader&);
 absl::StatusOr<std::unique_ptr<Op>> NewParameter(absl::Span<const Shape>, OptionReader&);
 absl::StatusOr<std::unique_ptr<Op>> NewPow(absl::Span<const Shape>, OptionReader&);
