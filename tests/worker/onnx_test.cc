@@ -17,6 +17,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 std::vector<std::string> NamesOf(
     const google::protobuf::RepeatedPtrField<onnx::ValueInfoProto>& values) {
@@ -79,8 +80,9 @@ struct FileOfNodes {
     for (const std::string& input : inputs) node->add_input(input);
     node->add_output(output);
   }
-  std::string Error() const {
+  std::string Error(v1::Loss loss = v1::BINARY_CROSS_ENTROPY) const {
     v1::JobSpec spec = FromFile(Job("lr", 0, 1));
+    spec.mutable_model()->set_loss(loss);
     spec.mutable_model()->clear_output();
     return std::string(Import(spec, model.SerializeAsString()).status().message());
   }
@@ -297,6 +299,27 @@ TEST(OnnxFile, ErrorsNameTheNodeAndWhatIsWrong) {
     file.Node("MatMul", {"d0", "w"}, "a");
     file.Node("Sigmoid", {"a"}, "y");
     EXPECT_THAT(file.Error(), HasSubstr("set model.output to \"a\""));
+  }
+  {
+    FileOfNodes file;
+    file.Floats("w", {1, 1}, {3});
+    file.Node("MatMul", {"d0", "w"}, "a");
+    file.Node("Sigmoid", {"a"}, "b");
+    file.Node("Flatten", {"b"}, "c");
+    file.Node("Identity", {"c"}, "y");
+    EXPECT_THAT(file.Error(), AllOf(HasSubstr("the output \"y\" is a probability"),
+                                    HasSubstr("set model.output to \"a\"")));
+  }
+  {
+    FileOfNodes file;
+    file.Floats("w", {1, 3}, {3, 4, 5});
+    file.Node("MatMul", {"d0", "w"}, "a");
+    file.Node("Softmax", {"a"}, "b");
+    file.Node("Identity", {"b"}, "y");
+    EXPECT_THAT(file.Error(v1::SOFTMAX_CROSS_ENTROPY),
+                AllOf(HasSubstr("the output \"y\" is a probability, and softmax_cross_entropy"),
+                      HasSubstr("set model.output to \"a\", what its Softmax reads")));
+    EXPECT_THAT(file.Error(v1::MEAN_SQUARED_ERROR), Not(HasSubstr("is a probability")));
   }
   {
     FileOfNodes file;

@@ -42,26 +42,23 @@ absl::StatusOr<std::map<std::string, std::string>> InputNamesOf(const v1::ModelS
   return names;
 }
 
-// A tensor to end at, and whether its loss reads logits.
+// A tensor to end at.
 struct Target {
   std::string name;
-  bool logits = true;
+  std::string option;  // of the job, that names it
+  v1::Loss loss;
 };
-
-bool ReadsLogits(v1::Loss loss) {
-  return loss == v1::BINARY_CROSS_ENTROPY || loss == v1::LOSS_UNSPECIFIED;
-}
 
 absl::StatusOr<std::vector<Target>> TargetsOf(const v1::ModelSpec& model,
                                               const onnx::GraphProto& graph) {
   std::vector<Target> targets;
   for (const v1::TaskSpec& task : model.tasks()) {
-    targets.push_back(
-        {task.output().empty() ? task.name() : task.output(), ReadsLogits(task.loss())});
+    targets.push_back({task.output().empty() ? task.name() : task.output(),
+                       absl::StrCat("model.tasks[", targets.size(), "].output"), task.loss()});
   }
   if (targets.empty() && (!model.output().empty() || graph.output_size() == 1)) {
     targets.push_back({model.output().empty() ? graph.output(0).name() : model.output(),
-                       ReadsLogits(model.loss())});
+                       "model.output", model.loss()});
   }
   if (!targets.empty()) return targets;
   std::vector<std::string> names;
@@ -82,6 +79,31 @@ absl::Status CheckTargets(const std::vector<Target>& targets, const onnx::GraphP
     if (known.size() > 20) known.resize(20);
     return absl::InvalidArgumentError(absl::StrCat("no node makes the output \"", target.name, "\"",
                                                    KnownNames(target.name, known)));
+  }
+  return absl::OkStatus();
+}
+
+// Losses of classes read logits: not what a Sigmoid or Softmax makes, however it was moved since.
+absl::Status CheckLogits(const Target& target, const std::vector<const onnx::NodeProto*>& nodes) {
+  static const auto* const moves = new std::set<std::string>{
+      "Cast", "Flatten", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze"};
+  const bool binary =
+      target.loss == v1::BINARY_CROSS_ENTROPY || target.loss == v1::LOSS_UNSPECIFIED;
+  if (!binary && target.loss != v1::SOFTMAX_CROSS_ENTROPY) return absl::OkStatus();
+  const std::string probability = binary ? "Sigmoid" : "Softmax";
+  std::string name = target.name;
+  // From the end: what a node reads is made before it.
+  for (auto node = nodes.rbegin(); node != nodes.rend(); ++node) {
+    if (std::count((*node)->output().begin(), (*node)->output().end(), name) == 0) continue;
+    const std::string& op = (*node)->op_type();
+    if (op == probability) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("the output \"", target.name, "\" is a probability, and ",
+                       binary ? "binary" : "softmax", "_cross_entropy reads logits: set ",
+                       target.option, " to \"", (*node)->input(0), "\", what its ", op, " reads"));
+    }
+    if (!moves->contains(op)) return absl::OkStatus();
+    name = (*node)->input(0);
   }
   return absl::OkStatus();
 }
@@ -215,17 +237,7 @@ absl::StatusOr<std::vector<Tensor>> Build(const v1::ModelSpec& model, const Mode
   for (const onnx::NodeProto* node : nodes) {
     TESSERA_RETURN_IF_ERROR(ReadOnnxNode(OnnxNodeReader(*node, scope, network)));
   }
-  for (const onnx::NodeProto* node : nodes) {
-    for (const Target& target : targets) {
-      if (!target.logits || node->op_type() != "Sigmoid" || node->output(0) != target.name)
-        continue;
-      return absl::InvalidArgumentError(
-          absl::StrCat("the output \"", target.name,
-                       "\" is a probability, and binary_cross_entropy reads logits: set "
-                       "model.output to \"",
-                       node->input(0), "\", what its Sigmoid reads"));
-    }
-  }
+  for (const Target& target : targets) TESSERA_RETURN_IF_ERROR(CheckLogits(target, nodes));
   std::vector<Tensor> outputs;
   for (const Target& target : targets) {
     const auto maker = std::find_if(nodes.begin(), nodes.end(), [&](const onnx::NodeProto* node) {
