@@ -3,7 +3,7 @@
 CASES are read and give what onnxruntime gives, REFUSED are not and say why; tests/onnx/read_test.py holds both.
 """
 import numpy
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 import onnx_control_flow
 import onnx_parameters  # noqa: F401  adds its cases
@@ -515,6 +515,18 @@ def comparisons(n):
 
 
 @case()
+def numbers_of_other_types(n):
+    odd = numpy.array([6e-8, -3e-6, 6.2e-5, 1.0, -65504, 0, 0.333, 2], dtype=numpy.float16)  # some of them subnormal
+    constant = lambda values: n.Constant(value=numpy_helper.from_array(values))
+    ones = n.Mul(n.Cast(constant(odd), to=TensorProto.FLOAT), constant(1 / numpy.abs(odd, dtype=numpy.float32).clip(1e-9)))
+    lists = [n.numbers(numpy.array([3, 1, 0], dtype=kind)) for kind in (numpy.int8, numpy.uint8, numpy.uint32, numpy.int16, numpy.uint16)]
+    half = n.MatMul(n.Cast(n.Cast(n.vectors, to=TensorProto.DOUBLE), to=TensorProto.FLOAT), n.typed(TensorProto.FLOAT16, DIM, 3))
+    parts = [half, n.MatMul(n.vectors, n.typed(TensorProto.BFLOAT16, DIM, 3)), n.MatMul(n.vectors, n.typed(TensorProto.DOUBLE, DIM, 3)),
+             n.Mul(n.vectors, ones), *[n.Gather(n.vectors, n.Cast(chosen, to=TensorProto.INT64), axis=1) for chosen in lists]]
+    return n.Concat(*map(n.Flatten, parts), axis=1)
+
+
+@case()
 def the_larger_beside_huge_numbers(n):
     parts = [n.Max(n.float(-1e9), n.Mul(n.vectors, n.drawn(DIM))), n.Min(n.vectors, n.Tanh(n.vectors), n.float(1e9)),
              n.Max(n.Sub(n.Abs(n.vectors), n.float(1e9)), n.vectors, n.float(0.3))]
@@ -548,6 +560,7 @@ def slopes_of_an_axis(n):
 
 # What cannot be read says why.
 REFUSED = {
+    '" has NaN among its numbers': lambda n: n.Mul(n.dense, n.numbers(numpy.array([1, numpy.nan, 2], dtype=numpy.float32))),
     **onnx_control_flow.REFUSED,
     "that would mix samples": lambda n: n.Add(n.ReduceSum(n.dense, n.ints(1), keepdims=0), n.ReduceSum(n.dense, n.ints(1))),
     "export with the batch as dynamic axis": lambda n: n.Reshape(n.vectors, n.ints(BATCH, FIELDS * DIM)),

@@ -45,6 +45,12 @@ class Network:
         self.constants.append(numpy_helper.from_array(values, name))
         return name
 
+    def typed(self, kind, *dims):
+        """Drawn numbers, of another type of floats in the file, as float32."""
+        values = (self.random.standard_normal(dims) * 0.5).flatten()
+        self.constants.append(helper.make_tensor(self.name(), kind, dims, values))
+        return self.Cast(self.constants[-1].name, to=TensorProto.FLOAT)
+
     def ints(self, *values):
         return self.numbers(numpy.array(values, dtype=numpy.int64))
 

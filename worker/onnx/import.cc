@@ -161,6 +161,11 @@ absl::Status ReadInputs(const v1::ModelSpec& model, const ModelInputs& offered,
   for (const onnx::TensorProto& tensor : file.initializer()) {
     if (read.count(tensor.name()) == 0) continue;
     TESSERA_ASSIGN_OR_RETURN(OnnxValue value, ValueOfTensor(tensor));
+    if (std::any_of(value.floats.begin(), value.floats.end(),
+                    [](float number) { return std::isnan(number); })) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("initializer \"", tensor.name(), "\" has NaN among its numbers"));
+    }
     // Nobody trains a mask of infinities, or what the exporters of PyTorch and Paddle name so: one
     // number that the network's code has.
     const bool of_code =

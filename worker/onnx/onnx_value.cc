@@ -1,6 +1,8 @@
 #include "worker/onnx/onnx_value.h"
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
 #include <cstring>
 
 #include "absl/strings/ascii.h"
@@ -25,6 +27,28 @@ void Take(const onnx::TensorProto& tensor, const Field& field, std::vector<Out>*
     std::memcpy(&value, raw.data() + i * sizeof(T), sizeof(T));
     (*out)[i] = static_cast<Out>(value);
   }
+}
+
+// IEEE 754's binary16: a sign, 5 bits of exponent, 10 of fraction.
+float FloatOfHalf(uint16_t bits) {
+  const int exponent = bits >> 10 & 31, fraction = bits & 1023;
+  const float size = exponent == 0 ? std::ldexp(static_cast<float>(fraction), -24)
+                     : exponent == 31
+                         ? (fraction == 0 ? INFINITY : NAN)
+                         : std::ldexp(static_cast<float>(1024 + fraction), exponent - 25);
+  return bits >> 15 != 0 ? -size : size;
+}
+
+// The upper half of a float32.
+float FloatOfBfloat16(uint16_t bits) {
+  return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
+}
+
+template <typename Widen>
+void TakeHalves(const onnx::TensorProto& tensor, Widen widen, std::vector<float>* out) {
+  std::vector<uint16_t> bits;
+  Take<uint16_t>(tensor, tensor.int32_data(), &bits);
+  for (const uint16_t number : bits) out->push_back(widen(number));
 }
 
 }  // namespace
@@ -92,12 +116,33 @@ absl::StatusOr<OnnxValue> ValueOfTensor(const onnx::TensorProto& tensor) {
       value.kind = OnnxValue::Kind::kFloats;
       Take<double>(tensor, tensor.double_data(), &value.floats);
       break;
+    case onnx::TensorProto::FLOAT16:
+      value.kind = OnnxValue::Kind::kFloats;
+      TakeHalves(tensor, &FloatOfHalf, &value.floats);
+      break;
+    case onnx::TensorProto::BFLOAT16:
+      value.kind = OnnxValue::Kind::kFloats;
+      TakeHalves(tensor, &FloatOfBfloat16, &value.floats);
+      break;
     case onnx::TensorProto::INT64:
       Take<int64_t>(tensor, tensor.int64_data(), &value.ints);
       break;
     case onnx::TensorProto::INT32:
       Take<int32_t>(tensor, tensor.int32_data(), &value.ints);
       break;
+    case onnx::TensorProto::INT16:
+      Take<int16_t>(tensor, tensor.int32_data(), &value.ints);
+      break;
+    case onnx::TensorProto::INT8:
+      Take<int8_t>(tensor, tensor.int32_data(), &value.ints);
+      break;
+    case onnx::TensorProto::UINT32:
+      Take<uint32_t>(tensor, tensor.uint64_data(), &value.ints);
+      break;
+    case onnx::TensorProto::UINT16:
+      Take<uint16_t>(tensor, tensor.int32_data(), &value.ints);
+      break;
+    case onnx::TensorProto::UINT8:
     case onnx::TensorProto::BOOL:
       Take<uint8_t>(tensor, tensor.int32_data(), &value.ints);
       break;
@@ -106,7 +151,7 @@ absl::StatusOr<OnnxValue> ValueOfTensor(const onnx::TensorProto& tensor) {
           absl::StrCat("tensor \"", tensor.name(), "\" has elements of type ",
                        onnx::TensorProto::DataType_Name(
                            static_cast<onnx::TensorProto::DataType>(tensor.data_type())),
-                       "; expected float32, double, int32, int64 or bool"));
+                       "; expected floats of 16, 32 or 64 bits, whole numbers or bool"));
   }
   for (int64_t& number : value.ints) number = NumberOfFile(number);
   uint64_t elements = 1;

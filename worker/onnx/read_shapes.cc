@@ -229,11 +229,12 @@ absl::Status ReadIdentity(OnnxNodeReader& r) {
   return absl::OkStatus();
 }
 
-// Of what is float32 already, of whole numbers, or to truth values.
+// Of floats, which are float32 whatever the file calls them, of whole numbers, or to truth values.
 absl::Status ReadCast(OnnxNodeReader& r) {
   if (!r.Has(0)) return absl::InvalidArgumentError("input 0 is missing");
   const int64_t to = r.Int("to", 0);
-  const bool to_float = to == onnx::TensorProto::FLOAT || to == onnx::TensorProto::DOUBLE;
+  const bool to_float = to == onnx::TensorProto::FLOAT || to == onnx::TensorProto::DOUBLE ||
+                        to == onnx::TensorProto::FLOAT16 || to == onnx::TensorProto::BFLOAT16;
   const bool to_int = to == onnx::TensorProto::INT64 || to == onnx::TensorProto::INT32;
   const bool to_bool = to == onnx::TensorProto::BOOL;
   OnnxValue value = r.in(0);
@@ -259,7 +260,7 @@ absl::Status ReadCast(OnnxNodeReader& r) {
     }
     value.floats.clear();
   } else if (!to_float && !(to_int && ints)) {
-    return absl::UnimplementedError("a cast of numbers to whole ones, or to another precision");
+    return absl::UnimplementedError("a cast of numbers to whole ones");
   }
   r.Set(std::move(value));
   return absl::OkStatus();
