@@ -191,6 +191,10 @@ absl::StatusOr<ExportReport> ExportCheckpoint(const ExportOptions& options, Keep
   report.file = std::filesystem::absolute(options.output).lexically_normal();
   std::map<std::string, worker::InlineTable> inlined;
   for (const worker::Model::Input& input : model->inputs()) {
+    const bool is_described =
+        std::any_of(report.tables.begin(), report.tables.end(),
+                    [&](const ExportReport::Table& table) { return table.name == input.table; });
+    if (is_described) continue;  // several inputs read it
     TESSERA_ASSIGN_OR_RETURN(const TableIndex table, reader->FindTable(input.table));
     const v1::CheckpointTable& stored = reader->manifest().tables(static_cast<int>(table.value()));
     ExportReport::Table& described = report.tables.emplace_back();

@@ -29,7 +29,7 @@ struct ExportReport {
     bool unseen_exact = true;  // ... and whether it is what the service gives
   };
   uint64_t step = 0;
-  std::vector<Table> tables;  // that the model reads
+  std::vector<Table> tables;  // that the model reads, each once
   uint64_t trained_floats = 0;
   std::vector<std::string> inputs;  // "user int64 [batch, 1]"
   std::vector<std::string> outputs;

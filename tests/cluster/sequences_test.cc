@@ -80,6 +80,7 @@ class SequencesTest : public TrainingTest {
     options.output = path;
     const auto report = local::ExportCheckpoint(options);
     ASSERT_TRUE(report.ok()) << report.status();
+    EXPECT_EQ(report->tables.size(), 1u);  // which the item and its history read
     onnx::ModelProto file;
     std::ifstream stream(path, std::ios::binary);
     ASSERT_TRUE(file.ParseFromIstream(&stream));
