@@ -179,6 +179,12 @@ TEST(Layers, NameTheOutput) {
                     HasSubstr("known are b, c0.embedding")));
 }
 
+TEST(KnownNames, AreANearOneAllOfThemOrNone) {
+  EXPECT_EQ(KnownNames("abd", {"abc", "x"}), "; did you mean \"abc\"? Known are abc, x");
+  EXPECT_EQ(KnownNames("q", {"abc", "x"}), "; known are abc, x");
+  EXPECT_EQ(KnownNames("q", {}), "; there are none");
+}
+
 TEST(Layers, RefuseWhatIsWrongAndSayWhere) {
   EXPECT_THAT(ErrorOf(Layers("")), StartsWith("model.layers: "));
   EXPECT_THAT(ErrorOf(Layers("layers { name: \"a\" op: \"lineer\" inputs: \"dense\" }")),

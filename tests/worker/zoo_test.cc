@@ -361,7 +361,7 @@ TEST(Zoo, RefusesUnknownModels) {
             HasSubstr("did you mean \"deepfm\"?"),
             HasSubstr(
                 "Known are afm, afn, autoint, dcn, dcn_v2, deepfm, dien, din, dlrm, dnn, edcn,"),
-            HasSubstr("wide_deep, xdeepfm, layers")));
+            HasSubstr("wide_deep, xdeepfm, layers, onnx")));
 }
 
 TEST(Zoo, RefusesWrongOptionsByPath) {
@@ -377,6 +377,8 @@ TEST(Zoo, RefusesWrongOptionsByPath) {
               StartsWith("model.options.hidden: expected a list, each element a whole number"));
   EXPECT_THAT(error(Options().Set("hidden", std::vector<int64_t>{400, 0})),
               AllOf(StartsWith("model.options.hidden: "), HasSubstr("found the list [400, 0]")));
+  EXPECT_THAT(error(Options().Set("cin", std::vector<int64_t>()), "xdeepfm"),
+              StartsWith("model.options.cin: expected at least one layer, found none"));
   EXPECT_THAT(error(Options().Set("dropout", 1.0)),
               StartsWith("model.options.dropout: expected a number from 0 to below 1, found 1"));
   EXPECT_THAT(error(Options().Set("dropout", std::string("0.2"))),

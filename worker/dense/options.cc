@@ -203,6 +203,7 @@ absl::Status OptionReader::Finish() {
 }
 
 std::string KnownNames(absl::string_view wanted, const std::vector<std::string>& known) {
+  if (known.empty()) return "; there are none";
   const std::string nearest = NearestName(wanted, known);
   std::string out = nearest.empty() ? "" : absl::StrCat("; did you mean \"", nearest, "\"?");
   absl::StrAppend(&out, nearest.empty() ? "; known are " : " Known are ",

@@ -11,7 +11,8 @@
 
 namespace tessera::worker {
 
-// The end of a message about an unknown name: "; did you mean "x"? Known are x, y, z".
+// The end of a message about an unknown name: "; did you mean "x"? Known are x, y, z",
+// or "; there are none".
 std::string KnownNames(absl::string_view wanted, const std::vector<std::string>& known);
 
 // Writes a google.protobuf.Struct in one expression: Options().Set("units", 400).

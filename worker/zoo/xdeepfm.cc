@@ -9,6 +9,7 @@ namespace tessera::worker {
 // leaves the deep network out; those of the MLP.
 Tensor BuildXDeepFm(ModelParts& parts) {
   const std::vector<int64_t> cin = parts.Widths("cin", {64});
+  if (cin.empty()) parts.options().Fail("cin", "expected at least one layer, found none");
   const ModelParts::MlpShape mlp = parts.ReadMlp();
   GraphBuilder& graph = parts.graph();
   const Tensor fields = parts.FieldVectors();

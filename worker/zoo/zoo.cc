@@ -53,6 +53,7 @@ Tensor BuildZooModel(const v1::ModelSpec& model, const ModelInputs& inputs, Grap
   }
   std::vector<std::string> names = ZooModelNames();
   names.push_back("layers");
+  names.push_back("onnx");
   graph.Fail(absl::InvalidArgumentError(absl::StrCat("model.name: unknown model \"", model.name(),
                                                      "\"", KnownNames(model.name(), names))));
   return {};
