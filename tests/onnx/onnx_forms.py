@@ -526,6 +526,22 @@ def numbers_of_other_types(n):
     return n.Concat(*map(n.Flatten, parts), axis=1)
 
 
+@case(18)
+def groups_with_a_scale_each(n):
+    return n.GroupNormalization(n.vectors, n.drawn(2), n.drawn(2), num_groups=2)
+
+
+@case()
+def products_plus_what_is_computed(n):
+    added = n.Gemm(n.dense, n.drawn(DIM, DENSE), n.ReduceSum(n.vectors, n.ints(1), keepdims=0), transB=1, beta=0.5)
+    return n.Concat(added, n.Gemm(n.dense, n.drawn(DENSE, 2), n.ReduceSum(n.dense, n.ints(1)), alpha=2.0), axis=1)
+
+
+@case()
+def powers_of_a_number(n):
+    return n.Concat(n.Pow(n.float(2.5), n.Flatten(n.vectors)), n.Pow(n.float(0.3), n.dense), axis=1)
+
+
 @case()
 def the_larger_beside_huge_numbers(n):
     parts = [n.Max(n.float(-1e9), n.Mul(n.vectors, n.drawn(DIM))), n.Min(n.vectors, n.Tanh(n.vectors), n.float(1e9)),
@@ -560,6 +576,9 @@ def slopes_of_an_axis(n):
 
 # What cannot be read says why.
 REFUSED = {
+    "its output 1, ": lambda n: n.Mul(*n.LayerNormalization(n.vectors, n.drawn(DIM), outputs=2)),
+    ", is read, and is not made": lambda n: n.Where(n.Dropout(n.vectors, outputs=2)[1], n.vectors, n.float(0)),
+    "is a sparse_initializer": lambda n: n.Mul(n.dense, n.sparse(DENSE)),
     '" has NaN among its numbers': lambda n: n.Mul(n.dense, n.numbers(numpy.array([1, numpy.nan, 2], dtype=numpy.float32))),
     **onnx_control_flow.REFUSED,
     "that would mix samples": lambda n: n.Add(n.ReduceSum(n.dense, n.ints(1), keepdims=0), n.ReduceSum(n.dense, n.ints(1))),

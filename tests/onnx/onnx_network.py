@@ -12,7 +12,7 @@ class Network:
     """Nodes one after another; a method named like an op adds one and returns the name of its output."""
 
     def __init__(self, opset, around=None):
-        self.opset, self.nodes, self.constants = opset, [], []
+        self.opset, self.nodes, self.constants, self.sparse_constants = opset, [], [], []
         self.names = around.names if around else itertools.count(1)
         self.random = around.random if around else numpy.random.default_rng(1)
         self.dense, self.vectors = "dense", "vectors"
@@ -51,6 +51,11 @@ class Network:
         self.constants.append(helper.make_tensor(self.name(), kind, dims, values))
         return self.Cast(self.constants[-1].name, to=TensorProto.FLOAT)
 
+    def sparse(self, size):
+        values = helper.make_tensor(self.name(), TensorProto.FLOAT, [1], [2.0])
+        self.sparse_constants.append(helper.make_sparse_tensor(values, helper.make_tensor("", TensorProto.INT64, [1], [0]), [size]))
+        return values.name
+
     def ints(self, *values):
         return self.numbers(numpy.array(values, dtype=numpy.int64))
 
@@ -72,7 +77,8 @@ class Network:
     def model(self, output):
         value = lambda name, *dims: helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", *dims])
         graph = helper.make_graph(self.nodes, "case", [value("dense", DENSE), value("vectors", FIELDS, DIM)],
-                                  [helper.make_tensor_value_info(output, TensorProto.FLOAT, None)], self.constants)
+                                  [helper.make_tensor_value_info(output, TensorProto.FLOAT, None)], self.constants,
+                                  sparse_initializer=self.sparse_constants)
         return helper.make_model(graph, opset_imports=[helper.make_opsetid("", self.opset)], ir_version=9)
 
 

@@ -158,6 +158,12 @@ absl::Status ReadInputs(const v1::ModelSpec& model, const ModelInputs& offered,
     if (GraphsWithin(*node).empty()) continue;
     for (const std::string& name : NamesRead({node})) read[name] += 2;  // in every round
   }
+  for (const onnx::SparseTensorProto& tensor : file.sparse_initializer()) {
+    if (read.count(tensor.values().name()) == 0) continue;
+    return absl::UnimplementedError(absl::StrCat("\"", tensor.values().name(),
+                                                 "\" is a sparse_initializer; expected one that "
+                                                 "has all its numbers"));
+  }
   for (const onnx::TensorProto& tensor : file.initializer()) {
     if (read.count(tensor.name()) == 0) continue;
     TESSERA_ASSIGN_OR_RETURN(OnnxValue value, ValueOfTensor(tensor));

@@ -31,7 +31,8 @@ absl::Status ReadOnnxNode(OnnxNodeReader reader) {
       return *known;
     }
     TESSERA_RETURN_IF_ERROR(TakeParametersUnbatched(reader));
-    return FindOnnxRead(node.op_type())(reader);
+    TESSERA_RETURN_IF_ERROR(FindOnnxRead(node.op_type())(reader));
+    return reader.CheckOutputs();
   }();
   // What the graph found wrong comes first.
   const bool told = !read.ok() && !GraphsWithin(node).empty();  // by the node within
@@ -47,6 +48,15 @@ absl::Status OnnxNodeReader::CheckInputs() const {
     if (input.empty() || network_.values.contains(input)) continue;
     return absl::InvalidArgumentError(
         absl::StrCat("reads \"", input, "\", which nothing before it makes"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status OnnxNodeReader::CheckOutputs() const {
+  for (int i = 0; i < node_.output_size(); ++i) {
+    if (!HasOutput(i) || network_.values.contains(node_.output(i))) continue;
+    return absl::UnimplementedError(
+        absl::StrCat("its output ", i, ", \"", node_.output(i), "\", is read, and is not made"));
   }
   return absl::OkStatus();
 }

@@ -54,6 +54,8 @@ class OnnxNodeReader {
   bool Has(size_t i) const { return i < inputs() && !node_.input(static_cast<int>(i)).empty(); }
   // INVALID_ARGUMENT: nothing has been set under the name of one of them.
   absl::Status CheckInputs() const;
+  // UNIMPLEMENTED: an output that somebody reads has not been set, such as the mask of a Dropout.
+  absl::Status CheckOutputs() const;
   // No numbers where the input is missing.
   const OnnxValue& in(size_t i) const;
   bool IsTensor(size_t i) const { return Has(i) && in(i).kind == OnnxValue::Kind::kTensor; }

@@ -120,14 +120,23 @@ absl::Status ReadGelu(OnnxNodeReader& r) {
   });
 }
 
+// Of a number to a tensor's power: exp(x ln c).
 absl::Status ReadPow(OnnxNodeReader& r) {
+  const bool of_number = r.IsTensor(1) && r.in(0).floats.size() == 1 && !r.in(0).trained &&
+                         r.in(0).dims.size() <= r.in(1).axes.size();
+  if (of_number && r.in(0).floats[0] > 0) {
+    const double factor = std::log(static_cast<double>(r.in(0).floats[0]));
+    r.Set(r.in(1), r.Layer("Exp", {Scaled(r, r.in(1).tensor, factor)}));
+    return absl::OkStatus();
+  }
   double exponent = 0;
   if (r.in(1).floats.size() == 1) {
     exponent = static_cast<double>(r.in(1).floats[0]);
   } else if (r.in(1).ints.size() == 1 && !r.IsTensor(1)) {
     exponent = static_cast<double>(r.in(1).ints[0]);
   } else {
-    return absl::UnimplementedError("expected one constant number as its exponent");
+    return absl::UnimplementedError(
+        "expected one constant number as its exponent, or one above 0 as its base");
   }
   return SetElementwise(r, [&](Tensor x) {
     if (exponent == 2) return r.Layer("Mul", {x, x});

@@ -24,8 +24,8 @@ Tensor Standardized(OnnxNodeReader& r, Tensor x) {
   return ByRoot(r, apart, r.Layer("Mul", {apart, apart}));
 }
 
-// Each group of channels over itself and all axes after them, then each channel with a factor and a
-// summand.
+// Each group of channels over itself and all axes after them, then each channel, or before opset 21
+// each group, with a factor and a summand.
 absl::Status ReadGroups(OnnxNodeReader& r, OnnxValue x, int64_t groups) {
   const std::vector<int64_t> dims = r.DimsOf(x);
   OnnxValue::Axes rest;
@@ -41,18 +41,22 @@ absl::Status ReadGroups(OnnxNodeReader& r, OnnxValue x, int64_t groups) {
   const Tensor rows = r.Arranged(x, {x.axes[1], rest});
   const Shape by_channel = r.shape(rows);
   const int64_t size = channels / groups * by_channel.last();
-  Tensor y = r.Reshaped(Standardized(r, r.Reshaped(rows, Shape{groups, size})), by_channel);
+  Tensor y = Standardized(r, r.Reshaped(rows, Shape{groups, size}));
+  const bool of_groups =
+      r.opset() < 21 && r.in(1).floats.size() == static_cast<size_t>(groups) && groups != channels;
+  const int64_t parts = of_groups ? groups : channels;
+  if (!of_groups) y = r.Reshaped(y, by_channel);
   for (const size_t i : {1, 2}) {
     TESSERA_ASSIGN_OR_RETURN(const std::vector<float> numbers, r.FloatsIn(i));
-    if (static_cast<int64_t>(numbers.size()) != channels) {
+    if (static_cast<int64_t>(numbers.size()) != parts) {
       return absl::InvalidArgumentError(
-          absl::StrCat("input ", i, " has ", numbers.size(), " numbers, expected ", channels));
+          absl::StrCat("input ", i, " has ", numbers.size(), " numbers, expected ", parts));
     }
-    TESSERA_ASSIGN_OR_RETURN(const Tensor of_channels, r.Materialize(i, {channels, 1}));
-    y = r.Layer(i == 1 ? "Mul" : "Add", {y, of_channels});
+    TESSERA_ASSIGN_OR_RETURN(const Tensor of_parts, r.Materialize(i, {parts, 1}));
+    y = r.Layer(i == 1 ? "Mul" : "Add", {y, of_parts});
   }
   OnnxValue result;
-  result.tensor = y;
+  result.tensor = r.Reshaped(y, by_channel);
   result.axes = {{0}, {1}, {2}};
   r.SplitLast(result, 2, {dims.begin() + 2, dims.end()});
   r.Set(std::move(result));

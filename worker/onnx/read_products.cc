@@ -239,6 +239,22 @@ absl::StatusOr<OnnxValue> GemmOfTensors(OnnxNodeReader& r, OnnxValue x) {
   return y;
 }
 
+// y + beta C where C is computed of the samples.
+absl::StatusOr<OnnxValue> WithSummand(OnnxNodeReader& r, const OnnxValue& y) {
+  const std::vector<int64_t> dims = r.DimsOf(r.in(2)), of_y = r.DimsOf(y);
+  const bool fits = of_y[0] == BatchTimes(1) && dims.size() == 2 && dims[0] == of_y[0] &&
+                    (dims[1] == 1 || dims[1] == of_y[1]);
+  if (!fits) {
+    return absl::UnimplementedError(
+        absl::StrCat("its summand is ", DimsText(dims), ", expected ", DimsText(of_y)));
+  }
+  Tensor summand = r.Flat(r.in(2));
+  if (const float beta = r.Float("beta", 1); beta != 1) {
+    summand = r.Layer("Mul", {summand, NumberBeside(r, summand, static_cast<double>(beta))});
+  }
+  return OnnxValue::Of(r.Layer("Add", {r.Flat(y), summand}), 1);
+}
+
 }  // namespace
 
 absl::Status ReadGemm(OnnxNodeReader& r) {
@@ -254,11 +270,15 @@ absl::Status ReadGemm(OnnxNodeReader& r) {
     return absl::UnimplementedError("expected an input of two axes and constant weights");
   }
   if (r.Int("transA", 0) != 0) std::swap(x.axes[0], x.axes[1]);
+  const bool summand = r.IsTensor(2);
   TESSERA_ASSIGN_OR_RETURN(x, Linear(r, std::move(x),
                                      {.turned = r.Int("transB", 0) != 0,
-                                      .bias = r.Has(2),
+                                      .bias = r.Has(2) && !summand,
                                       .alpha = r.Float("alpha", 1),
                                       .beta = r.Float("beta", 1)}));
+  if (summand) {
+    TESSERA_ASSIGN_OR_RETURN(x, WithSummand(r, x));
+  }
   r.Set(std::move(x));
   return absl::OkStatus();
 }
