@@ -20,10 +20,10 @@
 namespace tessera::worker {
 
 // Runs a model forward and backward, on the CPU or on a card. All memory is taken in Resize and
-// kept; a step allocates nothing but what a card's driver takes for captured passes. What the
-// caller fills and reads is the machine's memory in either case. The same inputs give the same
-// bits, whatever ran before and whatever the number of threads. Not thread-safe: one per thread.
-// `model` and `pool` are borrowed and outlive it.
+// kept; a step allocates nothing but what a card's driver takes for captured passes, and oneDNN for
+// the time of a call. What the caller fills and reads is the machine's memory in either case. The
+// same inputs give the same bits, whatever ran before and whatever the number of threads. Not
+// thread-safe: one per thread. `model` and `pool` are borrowed and outlive it.
 class Executor {
  public:
   // The caller's thread and those of the pool compute; null: the caller's alone.
