@@ -41,6 +41,7 @@ std::vector<PoolingGroup> PoolingGroups(const EmbeddingPlan& plan) {
 }
 
 void CardBatch::Clear() {
+  awaits_pushes_ = false;
   words_.clear();
   lists_.clear();
   rows_.clear();

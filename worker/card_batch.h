@@ -52,6 +52,10 @@ class CardBatch {
   // One that no other batch of its card has.
   void SetNumber(uint64_t number) { number_ = number; }
   uint64_t number() const { return number_; }
+  // Its rows are not to be asked for before all pushes of the batches before it have been
+  // acknowledged.
+  void AwaitPushes() { awaits_pushes_ = true; }
+  bool awaits_pushes() const { return awaits_pushes_; }
   // Which of a key set's distinct keys have their rows where, in the order of the key sets.
   std::vector<RowSlots::Place>* AddFound();
   // In the order of PoolingGroups.
@@ -102,6 +106,7 @@ class CardBatch {
   size_t Append(const std::vector<T>& numbers);
 
   uint64_t number_ = 0;
+  bool awaits_pushes_ = false;
   std::vector<uint32_t> words_;
   std::vector<List> lists_;
   std::vector<Rows> rows_;

@@ -206,6 +206,7 @@ void KeptRows::TellTrained(size_t key_set, const RoutedKeys& routed, CardBatch* 
         from.push_back(static_cast<uint32_t>(i));
         continue;
       }
+      if (place.awaits) batch->AwaitPushes();
       trained.whole.keys.push_back(routed.keys[i]);
       to.push_back(place.slot);
       const bool is_own = place.changed && !place.evicts;

@@ -7,12 +7,32 @@
 #include "common/hash.h"
 
 namespace tessera::worker {
+namespace {
+
+// The upper half of a product: of n times as many, one of the n that lie where one of fewer does.
+uint64_t UniformBelow(uint64_t n, uint64_t key) {
+  return static_cast<uint64_t>((static_cast<unsigned __int128>(Mix64(key)) * n) >> 64);
+}
+
+}  // namespace
 
 RowSlots::RowSlots(uint32_t slots) : sets_(RoundedUp(slots) / kWays) {}
 
 uint32_t RowSlots::SetOf(uint64_t key) const {
-  // The upper half of the product: a uniform number below the number of sets.
-  return static_cast<uint32_t>((static_cast<unsigned __int128>(Mix64(key)) * sets_.size()) >> 64);
+  return static_cast<uint32_t>(UniformBelow(sets_.size(), key));
+}
+
+size_t RowSlots::CellOf(uint64_t key) const { return UniformBelow(pushed_.size(), key); }
+
+void RowSlots::MakeCells(size_t batch_keys) {
+  const size_t before = pushed_.size() / sets_.size();
+  const size_t cells = std::bit_ceil((batch_keys * kCellsOfKey + sets_.size() - 1) / sets_.size());
+  if (cells <= before) return;
+  // Each of those that become several gives all of them what it had.
+  std::vector<uint32_t> pushed(cells * sets_.size(), 0);
+  for (size_t i = 0; before > 0 && i < pushed.size(); ++i)
+    pushed[i] = pushed_[i / (cells / before)];
+  pushed_ = std::move(pushed);
 }
 
 void RowSlots::Find(absl::Span<const uint64_t> keys, uint32_t max_age, std::vector<Place>* places,
@@ -21,6 +41,7 @@ void RowSlots::Find(absl::Span<const uint64_t> keys, uint32_t max_age, std::vect
   constexpr size_t kTaskKeys = 1 << 13;
   if (batch_ == UINT32_MAX) Forget();
   ++batch_;
+  if (trains) MakeCells(keys.size());
   places->resize(keys.size());
   set_of_.resize(keys.size());
   const size_t threads = pool == nullptr ? 1 : static_cast<size_t>(pool->threads()) + 1;
@@ -46,10 +67,13 @@ void RowSlots::FindInSets(absl::Span<const uint64_t> keys, uint32_t begin, uint3
   constexpr size_t kAhead = 16;
   std::array<size_t, kAhead> ahead;  // keys whose sets are on their way from memory, in a ring
   size_t found = 0, done = 0;
+  std::vector<size_t> missing;
   const auto find = [&] {
     const size_t i = ahead[done++ % kAhead];
     const uint32_t set = set_of_[i];
-    places[i] = FindIn(sets_[set], set * static_cast<uint32_t>(kWays), keys[i], max_age, trains);
+    if (!FindIn(sets_[set], FirstSlot(set), keys[i], max_age, trains, &places[i])) {
+      missing.push_back(i);
+    }
   };
   for (size_t i = 0; i < keys.size(); ++i) {
     const uint32_t set = set_of_[i];
@@ -62,6 +86,17 @@ void RowSlots::FindInSets(absl::Span<const uint64_t> keys, uint32_t begin, uint3
     ahead[found++ % kAhead] = i;
   }
   while (done < found) find();
+  // Only now, so that none of them takes the place of a row that the batch has.
+  for (size_t m = 0; m < missing.size(); ++m) {
+    if (m + kAhead < missing.size()) {
+      const size_t later = missing[m + kAhead];
+      __builtin_prefetch(&sets_[set_of_[later]].used, 1);
+      __builtin_prefetch(&sets_[set_of_[later]].uses, 1);
+      if (!pushed_.empty()) __builtin_prefetch(&pushed_[CellOf(keys[later])], 1);
+    }
+    const size_t i = missing[m];
+    places[i] = PlaceIn(sets_[set_of_[i]], FirstSlot(set_of_[i]), keys[i], trains);
+  }
 }
 
 bool RowSlots::Replace(Set& set, size_t way, bool trains) {
@@ -71,46 +106,44 @@ bool RowSlots::Replace(Set& set, size_t way, bool trains) {
   return was;
 }
 
-RowSlots::Place RowSlots::FindIn(Set& set, uint32_t first_slot, uint64_t key, uint32_t max_age,
-                                 bool trains) {
+bool RowSlots::FindIn(Set& set, uint32_t first_slot, uint64_t key, uint32_t max_age, bool trains,
+                      Place* place) {
   // All ways at once, as vectors have them.
   uint32_t ways = 0;
   for (uint32_t way = 0; way < kWays; ++way) {
     const uint32_t has_key = set.keys[way] == key, in_use = set.put[way] != 0;
     ways |= (has_key & in_use) << way;
   }
-  if (ways != 0) {
-    const auto way = static_cast<uint32_t>(std::countr_zero(ways));
-    const uint32_t age = batch_ - set.put[way];
-    const bool kept = age <= max_age;
-    if (!kept) set.put[way] = batch_;
-    set.used[way] = batch_;
-    set.uses[way] = std::min<uint8_t>(kMostUses, set.uses[way] + 1);
-    if (kept && trains) set.changed |= static_cast<uint16_t>(1u << way);
-    return {.slot = first_slot + way,
+  if (ways == 0) return false;
+  const auto way = static_cast<uint32_t>(std::countr_zero(ways));
+  const uint32_t age = batch_ - set.put[way];
+  const bool kept = age <= max_age;
+  if (!kept) set.put[way] = batch_;
+  set.used[way] = batch_;
+  set.uses[way] = std::min<uint8_t>(kMostUses, set.uses[way] + 1);
+  if (kept && trains) set.changed |= static_cast<uint16_t>(1u << way);
+  *place = {.slot = first_slot + way,
             .kept = kept,
             .changed = !kept && Replace(set, way, trains),
             .age = kept ? age : 0};
-  }
-  size_t place_of_left = kLeft;
-  for (size_t i = 0; i < kLeft; ++i) {
-    if (!IsLeaving(set, i)) {
-      place_of_left = i;
-    } else if (set.left[i] == key) {
-      return {};
-    }
-  }
-  const size_t way = WayForNew(set, batch_);
-  if (way == kWays) return {};
-  if (set.changed >> way & 1) {
-    if (place_of_left == kLeft) return {};
-    set.left[place_of_left] = set.keys[way];
-    set.left_at[place_of_left] = batch_;
+  return true;
+}
+
+RowSlots::Place RowSlots::PlaceIn(Set& set, uint32_t first_slot, uint64_t key, bool trains) {
+  uint32_t* const pushed = pushed_.empty() ? nullptr : &pushed_[CellOf(key)];
+  const bool awaits = pushed != nullptr && *pushed != 0 && batch_ - *pushed <= kLeavingBatches;
+  const bool may_come = !awaits || (batch_ % kAwaitingBatches == 0 && *pushed != batch_);
+  const size_t way = may_come ? WayForNew(set, batch_) : kWays;
+  if (way == kWays) {
+    if (trains) *pushed = batch_;
+    return {};
   }
   const Place place = {.slot = first_slot + static_cast<uint32_t>(way),
                        .evicts = set.put[way] != 0,
                        .changed = Replace(set, way, trains),
+                       .awaits = awaits,
                        .left = set.keys[way]};
+  if (place.changed) pushed_[CellOf(place.left)] = batch_;
   set.keys[way] = key;
   set.put[way] = set.used[way] = batch_;
   set.uses[way] = 1;
@@ -153,6 +186,7 @@ std::vector<RowSlots::Changed> RowSlots::TakeChanged() {
 
 void RowSlots::Forget() {
   std::fill(sets_.begin(), sets_.end(), Set());
+  std::fill(pushed_.begin(), pushed_.end(), 0);
   batch_ = 0;
 }
 

@@ -16,7 +16,8 @@ namespace tessera::worker {
 // slots. Not thread-safe.
 class RowSlots {
  public:
-  // Rounded up to whole sets, and to one at least. 24 bytes of the machine's memory a slot.
+  // Rounded up to whole sets, and to one at least. 20 bytes of the machine's memory a slot, and
+  // where rows are trained 32 to 64 for each key of the largest batch.
   explicit RowSlots(uint32_t slots);
   static constexpr uint32_t RoundedUp(uint32_t slots) {
     return std::max<uint32_t>(1, (slots + kWays - 1) / kWays) * kWays;
@@ -30,11 +31,13 @@ class RowSlots {
     bool evicts = false;  // another key had the slot until now: `left`
     bool changed = false;  // not kept, and the row that had the slot until now, be it of this key
                            // or of `left`, has been trained there
+    bool awaits = false;   // the row is not to be asked for before all pushes of the batches before
+                           // have been acknowledged
     uint32_t age = 0;      // of a row that is kept: batches since the one that put it there
     uint64_t left = 0;
   };
   // Of a batch's distinct keys, places [keys]: no slot occurs twice, and none is that of a row
-  // which another key of the batch finds kept. A row that was put into its slot more than `max_age`
+  // which another key of the batch has. A row that was put into its slot more than `max_age`
   // batches before this one is to be put there anew. `trains`: the batch changes the rows of all
   // its slots. Shared with `pool`, if there is one: the places are the same.
   void Find(absl::Span<const uint64_t> keys, uint32_t max_age, std::vector<Place>* places,
@@ -47,17 +50,20 @@ class RowSlots {
   };
   std::vector<Changed> TakeChanged();
   void Forget();
-  // A row that leaves changed gets no slot in so many further batches: a whole row is not to be
-  // asked for before the ps has what was made of it.
+  // A row of which the push of a batch brings something, because it left its slot changed or had
+  // none, gets no slot in so many further batches: a whole row is not to be asked for before the ps
+  // has what was made of it. Otherwise keys that every batch has would never get one, so in one of
+  // kAwaitingBatches batches they may, and it is said of those that they await the pushes.
   static constexpr uint32_t kLeavingBatches = 3;
+  static constexpr uint32_t kAwaitingBatches = 64;
 
  private:
   static constexpr size_t kWays = 16;
   // After so many new keys a set's uses count half.
   static constexpr uint8_t kNewKeysToHalve = 128;
   static constexpr uint8_t kMostUses = 15;
-  // So many of a set leave changed in kLeavingBatches batches.
-  static constexpr size_t kLeft = 4;
+  // So many cells for each key of a batch: few that are pushed share one with another key.
+  static constexpr size_t kCellsOfKey = 8;
   struct alignas(64) Set {
     std::array<uint64_t, kWays> keys = {};
     std::array<uint32_t, kWays> put = {};   // the batch in which the row was; 0: an empty slot
@@ -65,19 +71,20 @@ class RowSlots {
     std::array<uint8_t, kWays> uses = {};   // batches that had it, up to kMostUses
     uint16_t changed = 0;                   // a bit for each way
     uint8_t new_keys = 0;
-    // Rows that have left changed lately, and in which batch; 0: none.
-    std::array<uint64_t, kLeft> left = {};
-    std::array<uint32_t, kLeft> left_at = {};
   };
   uint32_t SetOf(uint64_t key) const;
   // Of the keys whose sets are [begin, end).
   void FindInSets(absl::Span<const uint64_t> keys, uint32_t begin, uint32_t end, uint32_t max_age,
                   bool trains, absl::Span<Place> places);
-  Place FindIn(Set& set, uint32_t first_slot, uint64_t key, uint32_t max_age, bool trains);
-  // Whether a row that left changed is one of those of kLeavingBatches.
-  bool IsLeaving(const Set& set, size_t of_left) const {
-    return set.left_at[of_left] != 0 && batch_ - set.left_at[of_left] <= kLeavingBatches;
-  }
+  static uint32_t FirstSlot(uint32_t set) { return set * static_cast<uint32_t>(kWays); }
+  // False: the set does not have the key.
+  bool FindIn(Set& set, uint32_t first_slot, uint64_t key, uint32_t max_age, bool trains,
+              Place* place);
+  // Of a key that it does not have.
+  Place PlaceIn(Set& set, uint32_t first_slot, uint64_t key, bool trains);
+  // Where pushed_ has the key. A set's keys have cells of their own.
+  size_t CellOf(uint64_t key) const;
+  void MakeCells(size_t batch_keys);
   // Whether the row that leaves the way had been changed; the one that comes is if the batch
   // `trains`.
   static bool Replace(Set& set, size_t way, bool trains);
@@ -87,6 +94,9 @@ class RowSlots {
   std::vector<Set> sets_;
   std::vector<uint32_t> set_of_;  // by key of the batch
   uint32_t batch_ = 0;            // counts Finds
+  // Where rows are trained: the last batch whose push brings something of a row with this cell; 0:
+  // none. Of a power of two cells for each set.
+  std::vector<uint32_t> pushed_;
 };
 
 }  // namespace tessera::worker

@@ -210,6 +210,7 @@ absl::StatusOr<double> Trainer::TrainBatches(const v1::Train& unit, const Batch&
     if (taken.batch == nullptr) return taken;
     // Rows that are still on their way from a disk would be read twice.
     if (taken.batch->ahead != nullptr && !taken.batch->ahead->Done()) return taken;
+    if (taken.batch->card.awaits_pushes()) return taken;
     taken.rows = StartPull(taken.batch.get(), /*sync=*/false, StepOf(unit, taken.batch->index));
     taken.asked = true;
     watch.AddTo(metrics.pull_seconds);
@@ -224,6 +225,10 @@ absl::StatusOr<double> Trainer::TrainBatches(const v1::Train& unit, const Batch&
     const uint64_t step = StepOf(unit, batch->index);
     context_->board->SetDoing(absl::StrCat("training epoch ", unit.epoch() + 1, ", step ", step));
     if (!started) {
+      if (batch->card.awaits_pushes()) {
+        TESSERA_RETURN_IF_ERROR(finish_push());
+        watch.AddTo(metrics.push_seconds);
+      }
       if (!now.asked) now.rows = StartPull(batch.get(), /*sync=*/false, step);
       if (now.rows != nullptr) TESSERA_RETURN_IF_ERROR(now.rows->Wait());
       if (context_->sync()) {

@@ -129,42 +129,84 @@ TEST(RowSlots, SaysWhichRowsBatchesHaveChanged) {
   EXPECT_TRUE(changed().empty());
 }
 
-// What was made of a row reaches its ps with the push of the batch that it left for; before that
-// the row is not to be asked for whole.
-TEST(RowSlots, ARowThatLeftChangedGetsASlotWhenItsPsHasTheChanges) {
+// The push of a batch brings what was made of rows that left for it, and gradients of those without
+// a slot; before that they are not to be asked for whole.
+TEST(RowSlots, ARowThatIsPushedGetsASlotWhenItsPsHasThat) {
   RowSlots slots(64);  // four sets
   std::vector<Place> places;
-  std::map<uint64_t, uint64_t> left_at;  // by key
-  size_t evicted = 0, back = 0, refused = 0;
-  for (uint64_t batch = 0; batch < 400; ++batch) {
+  std::map<uint64_t, uint64_t> pushed_at;  // by key
+  size_t evicted = 0, back = 0, refused = 0, awaited = 0;
+  for (uint64_t batch = 1; batch <= 1000; ++batch) {
     const std::vector<uint64_t> keys = ZipfKeys(batch, 40, 300);
     slots.Find(keys, 1000, &places, nullptr, /*trains=*/true);
-    std::map<uint64_t, uint64_t> leave;
+    std::map<uint64_t, uint64_t> pushed;
     for (size_t i = 0; i < keys.size(); ++i) {
-      if (!places[i].kept && left_at.contains(keys[i])) {
-        const uint64_t since = batch - left_at.at(keys[i]);
-        if (places[i].slot != RowSlots::kNoSlot) {
-          EXPECT_GT(since, RowSlots::kLeavingBatches);
-          ++back;
-        } else {
-          refused += since <= RowSlots::kLeavingBatches;
+      const bool has_slot = places[i].slot != RowSlots::kNoSlot;
+      if (!places[i].kept && pushed_at.contains(keys[i])) {
+        const uint64_t since = batch - pushed_at.at(keys[i]);
+        refused += !has_slot && since <= RowSlots::kLeavingBatches;
+        back += has_slot;
+        if (has_slot && since <= RowSlots::kLeavingBatches) {
+          EXPECT_TRUE(places[i].awaits);
         }
       }
+      if (places[i].awaits) {
+        EXPECT_EQ(batch % RowSlots::kAwaitingBatches, 0u);
+        ++awaited;
+      }
+      if (!has_slot) pushed[keys[i]] = batch;
       if (!places[i].evicts) continue;
       EXPECT_TRUE(places[i].changed) << "all are trained";
-      leave[places[i].left] = batch;
+      EXPECT_EQ(std::count(keys.begin(), keys.end(), places[i].left), 0);
+      pushed[places[i].left] = batch;
       ++evicted;
     }
-    for (size_t i = 0; i < keys.size(); ++i) {
-      if (leave.contains(keys[i])) {
-        EXPECT_EQ(places[i].slot, RowSlots::kNoSlot);
-      }
-    }
-    for (const auto& [key, at] : leave) left_at[key] = at;
+    for (const auto& [key, at] : pushed) pushed_at[key] = at;
   }
   EXPECT_GT(evicted, 200u);
   EXPECT_GT(back, 50u);
-  EXPECT_GT(refused, 5u);
+  EXPECT_GT(refused, 50u);
+  EXPECT_GT(awaited, 5u);
+}
+
+TEST(RowSlots, AKeyOfEveryBatchGetsASlotInTime) {
+  RowSlots slots(16);
+  std::vector<Place> places;
+  std::vector<uint64_t> keys(17);
+  std::iota(keys.begin(), keys.end(), 1);
+  slots.Find(keys, UINT32_MAX, &places, nullptr, /*trains=*/true);
+  const auto without = std::find_if(places.begin(), places.end(), [](const Place& place) {
+    return place.slot == RowSlots::kNoSlot;
+  });
+  ASSERT_NE(without, places.end());
+  const uint64_t key = keys[static_cast<size_t>(without - places.begin())];
+  uint32_t batches = 1;
+  do {
+    slots.Find({key}, UINT32_MAX, &places, nullptr, /*trains=*/true);
+    ++batches;
+  } while (!places[0].kept && batches < 1000);
+  EXPECT_LE(batches, 2 * RowSlots::kAwaitingBatches + 1);
+}
+
+// What follows from the keys follows from those of any batch: also of one that is much larger.
+TEST(RowSlots, ALargerBatchForgetsNothingThatIsOnItsWay) {
+  RowSlots slots(16);
+  std::vector<Place> places;
+  std::vector<uint64_t> keys(64);
+  std::iota(keys.begin(), keys.end(), 1);
+  slots.Find(keys, UINT32_MAX, &places, nullptr, /*trains=*/true);
+  std::set<uint64_t> pushed;
+  for (size_t i = 0; i < keys.size(); ++i) {
+    if (places[i].slot == RowSlots::kNoSlot) pushed.insert(keys[i]);
+  }
+  std::reverse(keys.begin(), keys.end());
+  for (uint64_t key = 1000; key < 5000; ++key) keys.push_back(key);
+  slots.Find(keys, UINT32_MAX, &places, nullptr, /*trains=*/true);
+  for (size_t i = 0; i < keys.size(); ++i) {
+    if (pushed.contains(keys[i])) {
+      EXPECT_EQ(places[i].slot, RowSlots::kNoSlot);
+    }
+  }
 }
 
 TEST(RowSlots, AnyNumberOfThreadsGivesTheSamePlaces) {

@@ -58,11 +58,11 @@ class TablesPs final : public ParameterClient {
   std::unique_ptr<PendingCall> LookAhead(absl::Span<const TableRows>) override { return nullptr; }
   std::unique_ptr<PendingCall> Push(absl::Span<const TableGradients> writes, uint64_t sequence,
                                     double scale) override {
-    const auto changes = ChangesOf(writes);
-    on_its_way_.insert(changes.begin(), changes.end());
+    const auto rows = RowsOf(writes);
+    on_its_way_.insert(rows.begin(), rows.end());
     return Start(
-        [this, writes = std::vector(writes.begin(), writes.end()), sequence, scale, changes] {
-          for (const auto& change : changes) on_its_way_.erase(on_its_way_.find(change));
+        [this, writes = std::vector(writes.begin(), writes.end()), sequence, scale, rows] {
+          for (const auto& row : rows) on_its_way_.erase(on_its_way_.find(row));
           return ForEach(writes, [&](const TableGradients& write, ps::Table& table,
                                      absl::Span<const uint64_t> keys, size_t first) {
             (table.dense()   ? dense_blocks
@@ -113,7 +113,7 @@ class TablesPs final : public ParameterClient {
 
   // Pulled, and pushed.
   uint64_t whole_rows = 0, pushed_rows = 0, changed_rows = 0, dense_blocks = 0;
-  // Whole rows whose changes had been sent and were not there.
+  // Whole rows of which changes or gradients had been sent and were not there.
   uint64_t asked_too_early = 0;
 
  private:
@@ -156,16 +156,16 @@ class TablesPs final : public ParameterClient {
   }
 
   using Row = std::pair<const ps::Table*, uint64_t>;
-  std::vector<Row> ChangesOf(absl::Span<const TableGradients> writes) {
-    std::vector<Row> changes;
-    ForEach(writes, [&](const TableGradients& write, ps::Table& table,
-                        absl::Span<const uint64_t> keys, size_t) {
+  std::vector<Row> RowsOf(absl::Span<const TableGradients> writes) {
+    std::vector<Row> rows;
+    ForEach(writes, [&](const TableGradients&, ps::Table& table, absl::Span<const uint64_t> keys,
+                        size_t) {
       for (const uint64_t key : keys) {
-        if (write.changes && !table.dense()) changes.emplace_back(&table, key);
+        if (!table.dense()) rows.emplace_back(&table, key);
       }
       return absl::OkStatus();
     }).IgnoreError();
-    return changes;
+    return rows;
   }
 
   const bool at_once_, late_pushes_;

@@ -248,14 +248,43 @@ TEST_F(WriteBackOnCuda, WithFewSlotsRowsComeAndGoAndEveryGradientCountsOnce) {
   EXPECT_GT(metrics_.card_rows_evicted.Value(), evicted + 20);
 }
 
-// The rows of two batches are asked for before the batch before them is pushed.
-TEST_F(WriteBackOnCuda, ARowThatLeftIsNotAskedForBeforeItsPsHasWhatWasMadeOfIt) {
+// The rows of two batches are asked for before the batch before them is pushed. A row may have left
+// in one of those, or have had no slot.
+TEST_F(WriteBackOnCuda, AWholeRowIsNotAskedForBeforeItsPsHasWhatWasSentOfIt) {
   SetCache(16 * 12 * sizeof(float));
-  Open(v1::ASYNC, card_, /*at_once=*/true, /*dense=*/v1::ASYNC, /*late_pushes=*/true);
-  for (int unit = 0; unit < 10; ++unit) Train(25);
-  EXPECT_GT(tables_->changed_rows, 200u);
-  EXPECT_GT(tables_->whole_rows, 200u);
-  EXPECT_EQ(tables_->asked_too_early, 0u);
+  for (const v1::Consistency dense : {v1::ASYNC, v1::SYNC}) {
+    Open(v1::ASYNC, card_, /*at_once=*/true, dense, /*late_pushes=*/true);
+    for (int unit = 0; unit < 10; ++unit) Train(25);
+    EXPECT_GT(tables_->changed_rows, 200u);
+    EXPECT_GT(tables_->pushed_rows, 200u);
+    EXPECT_GT(tables_->whole_rows, 100u);
+    EXPECT_EQ(tables_->asked_too_early, 0u);
+  }
+}
+
+// What the card adds to a row at its ps it has made of that row: a mean of squares that decays goes
+// below zero where the card began with another one.
+TEST_F(WriteBackOnCuda, WithFewSlotsNoMeanOfSquaresFallsBelowZero) {
+  for (const bool adam : {false, true}) {
+    for (v1::TableSpec& table : *assignment_.mutable_spec()->mutable_tables()) {
+      v1::OptimizerSpec& spec = *table.mutable_optimizer();
+      spec.set_learning_rate(1e-3f);
+      if (adam) spec.mutable_adam()->set_beta2(0.5f);
+      if (!adam) spec.mutable_rmsprop()->set_decay(0.5f);
+    }
+    SetCache(16 * 12 * sizeof(float));
+    Open(v1::ASYNC, card_, /*at_once=*/true, /*dense=*/v1::ASYNC, /*late_pushes=*/true);
+    for (int unit = 0; unit < 20; ++unit) Train(25);
+    EXPECT_GT(tables_->changed_rows, 400u);
+    for (const size_t table : {0, 1}) {
+      const size_t dim = table == 0 ? 1 : 5, squares = adam ? 2 * dim : dim;
+      for (const auto& [key, row] : tables_->Rows(table)) {
+        for (size_t i = squares; i < squares + dim; ++i) {
+          EXPECT_GE(row[i], 0) << "table " << table << ", key " << key;
+        }
+      }
+    }
+  }
 }
 
 // Where others may train the same rows, too, a row is pulled again after max_age batches, and keeps
