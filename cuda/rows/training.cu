@@ -137,9 +137,9 @@ void TakeChanges(Stream& stream, const TrainedRows& trained, const uint32_t* slo
                 [=] TESSERA_HOST_DEVICE(int64_t row, int64_t i) {
                   const uint32_t slot = slots[row];
                   float* const at_ps = trained.at_ps + slot * floats + i;
-                  const float now = *NumberOf(trained, slot, i);
-                  changes[row * floats + i] = now - *at_ps;
-                  *at_ps = now;
+                  const float change = *NumberOf(trained, slot, i) - *at_ps;
+                  changes[row * floats + i] = change;
+                  *at_ps += change;
                 });
 }
 

@@ -19,7 +19,8 @@ struct TrainedRows {
   int64_t floats() const { return dim + states; }
 };
 
-// changes [count, floats]: by how much the row of slots[i] has changed. From then on it has not.
+// changes [count, floats]: by how much the row of slots[i] has changed. From then on it has not,
+// but for what the sum that the ps makes of them is rounded by.
 void TakeChanges(Stream& stream, const TrainedRows& trained, const uint32_t* slots, int64_t count,
                  float* changes);
 
