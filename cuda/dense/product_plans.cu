@@ -84,6 +84,23 @@ class Description {
   cublasStatus_t status_ = CUBLAS_STATUS_SUCCESS;
 };
 
+// Of the card; unlike Memory's it is no error of the stream where there is none.
+class ScratchForSearch {
+ public:
+  explicit ScratchForSearch(size_t bytes) {
+    if (cudaMalloc(&data_, bytes) == cudaSuccess) return;
+    data_ = nullptr;
+    cudaGetLastError();  // it would be the next launch's
+  }
+  ~ScratchForSearch() { cudaFree(data_); }
+  ScratchForSearch(const ScratchForSearch&) = delete;
+  ScratchForSearch& operator=(const ScratchForSearch&) = delete;
+  float* data() const { return static_cast<float*>(data_); }
+
+ private:
+  void* data_ = nullptr;
+};
+
 // Milliseconds between two points of a stream's work.
 class Timer {
  public:
@@ -243,11 +260,14 @@ cublasStatus_t ProductPlans::FindCandidates(const Product& product, int most, Pl
 }
 
 // Times the candidates over the product's own operands. C is left alone: they write elsewhere, and
-// with `add` read there too.
+// with `add` read there too. Where the card has no room for that, the first candidate stays.
 void ProductPlans::Search(const Product& product, const Candidates& candidates, Plan* plan) {
   constexpr int kRounds = 3, kProducts = 5;
-  Memory c(stream_, Memory::Where::kDevice,
-           (product.batch.count - 1) * product.batch.c_stride + product.m * product.n);
+  const auto floats = static_cast<size_t>((product.batch.count - 1) * product.batch.c_stride +
+                                          product.m * product.n);
+  const ScratchForSearch c(floats * sizeof(float));
+  if (c.data() == nullptr) return;
+  stream_.Zero(c.data(), floats);
   Timer timer(stream_);
   float best = std::numeric_limits<float>::infinity();
   for (const cublasLtMatmulHeuristicResult_t& candidate : candidates) {
