@@ -100,8 +100,9 @@ absl::Status KeptRows::CheckChanges(absl::Span<const uint32_t> slots) const {
 }
 
 void KeptRows::Begin(uint32_t max_age, bool trains) {
-  max_age_ = max_age;
   trains = trains && optimizers_ != nullptr && max_age > 0;
+  // A row that is pulled anew is to have what the card made of it before it was pulled last.
+  max_age_ = trains ? std::max(max_age, RowSlots::kLeavingBatches) : max_age;
   if (std::exchange(trains_, trains) != trains) Forget();
 }
 

@@ -36,8 +36,8 @@ class KeptRows {
   // forgotten, where some key set's slots are to be over a quarter more or less.
   void SizeTo(absl::Span<const uint64_t> table_rows);
   // Before the first batch of a pipeline. A row is used in so many batches after the one that
-  // pulled it. `trains`: with optimizers, the batches change the rows. Forgets what was kept for
-  // batches of the other kind.
+  // pulled it. `trains`: with optimizers, the batches change the rows; a row is then used in
+  // RowSlots::kLeavingBatches at least. Forgets what was kept for batches of the other kind.
   void Begin(uint32_t max_age, bool trains = false);
   // Changes are lost.
   void Forget();

@@ -311,6 +311,19 @@ TEST_F(WriteBackOnCuda, BesideOtherWorkersRowsArePulledAnewWithWhatWasMadeOfThem
   for (const AllRows& of : rows) ExpectNear(of, rows[0], 2e-5f);
 }
 
+// However small max_age is: it has then what was pushed of it when it was pulled last.
+TEST_F(WriteBackOnCuda, ARowIsNotPulledAnewBeforeItsPsHasItsLastChanges) {
+  SetCache(1 << 20);
+  assignment_.set_workers(2);
+  for (const uint32_t max_age : {1, 2, 3}) {
+    assignment_.mutable_spec()->mutable_train()->mutable_row_cache()->set_max_age(max_age);
+    Open(v1::ASYNC, card_, /*at_once=*/true, v1::ASYNC, /*late_pushes=*/true);
+    for (int unit = 0; unit < 3; ++unit) Train(25);
+    EXPECT_GT(tables_->whole_rows, 4 * kIds);
+    EXPECT_EQ(tables_->asked_too_early, 0u) << max_age;
+  }
+}
+
 TEST_F(WriteBackOnCuda, EvaluationsSeeWhatWasTrainedAndTrainingGoesOnFromThere) {
   const auto score = [this] {
     std::vector<float> outputs;
