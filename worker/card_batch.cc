@@ -48,8 +48,9 @@ void CardBatch::Clear() {
   found_sets_ = 0;
 }
 
-std::vector<RowSlots::Place>* CardBatch::AddFound() {
+CardBatch::Found* CardBatch::AddFound() {
   if (found_sets_ == found_.size()) found_.emplace_back();
+  found_[found_sets_].unused.clear();
   return &found_[found_sets_++];
 }
 

@@ -56,8 +56,13 @@ class CardBatch {
   // acknowledged.
   void AwaitPushes() { awaits_pushes_ = true; }
   bool awaits_pushes() const { return awaits_pushes_; }
-  // Which of a key set's distinct keys have their rows where, in the order of the key sets.
-  std::vector<RowSlots::Place>* AddFound();
+  // Which of a key set's distinct keys have their rows where, and which rows leave unused; in the
+  // order of the key sets.
+  struct Found {
+    std::vector<RowSlots::Place> places;
+    std::vector<RowSlots::Changed> unused;
+  };
+  Found* AddFound();
   // In the order of PoolingGroups.
   void AddEntries(const Batch& batch, const EmbeddingPlan& plan, const PoolingGroup& group,
                   const BatchKeys& keys);
@@ -70,10 +75,8 @@ class CardBatch {
 
   absl::Span<const uint32_t> words() const { return words_; }
   const std::vector<Rows>& rows() const { return rows_; }
-  // None where no rows are kept.
-  absl::Span<const RowSlots::Place> found(size_t key_set) const {
-    return key_set < found_sets_ ? found_[key_set] : absl::Span<const RowSlots::Place>();
-  }
+  // Where rows are kept.
+  const Found& found(size_t key_set) const { return found_[key_set]; }
 
   // For whoever makes rows(), while it does.
   struct Scratch {
@@ -110,7 +113,7 @@ class CardBatch {
   std::vector<uint32_t> words_;
   std::vector<List> lists_;
   std::vector<Rows> rows_;
-  std::vector<std::vector<RowSlots::Place>> found_;  // of which the first found_sets_ count
+  std::vector<Found> found_;  // of which the first found_sets_ count
   size_t found_sets_ = 0;
   Scratch scratch_;
   // Of one list, while it is made.

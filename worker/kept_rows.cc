@@ -122,8 +122,11 @@ cuda::TrainedRows KeptRows::trained(size_t lookup) const {
 
 void KeptRows::Find(size_t key_set, PreparedBatch* batch) {
   if (slots_.empty() || max_age_ == 0) return;
-  slots_[key_set].Find(batch->keys[key_set].routed.keys, max_age_, batch->card.AddFound(), pool_,
-                       trains_);
+  CardBatch::Found* const found = batch->card.AddFound();
+  // Nobody else waits for what the card of one worker has made of rows.
+  const bool takes_unused = trains_ && max_age_ != UINT32_MAX;
+  slots_[key_set].Find(batch->keys[key_set].routed.keys, max_age_, &found->places, pool_, trains_,
+                       takes_unused ? &found->unused : nullptr);
 }
 
 void KeptRows::Tell(size_t key_set, PreparedBatch* batch) const {
@@ -135,7 +138,7 @@ void KeptRows::Tell(size_t key_set, PreparedBatch* batch) const {
     batch->card.AddRows(at);
     return;
   }
-  const absl::Span<const RowSlots::Place> places = batch->card.found(key_set);
+  const absl::Span<const RowSlots::Place> places = batch->card.found(key_set).places;
   uint64_t kept = 0, evicted = 0, ages = 0;
   for (const RowSlots::Place& place : places) {
     kept += place.kept;
@@ -154,7 +157,7 @@ void KeptRows::Tell(size_t key_set, PreparedBatch* batch) const {
 }
 
 void KeptRows::TellKept(size_t key_set, const RoutedKeys& routed, CardBatch* batch) const {
-  const absl::Span<const RowSlots::Place> places = batch->found(key_set);
+  const absl::Span<const RowSlots::Place> places = batch->found(key_set).places;
   const uint32_t slots = this->slots(key_set);
   auto& [at, from, to, own, left_slots, positions, left] = *batch->scratch();
   RoutedKeys asked;
@@ -184,7 +187,7 @@ void KeptRows::TellKept(size_t key_set, const RoutedKeys& routed, CardBatch* bat
 }
 
 void KeptRows::TellTrained(size_t key_set, const RoutedKeys& routed, CardBatch* batch) const {
-  const absl::Span<const RowSlots::Place> places = batch->found(key_set);
+  const absl::Span<const RowSlots::Place> places = batch->found(key_set).places;
   const uint32_t slots = this->slots(key_set);
   auto& [at, from, to, own, left_slots, positions, left] = *batch->scratch();
   RoutedKeys asked;
@@ -218,6 +221,10 @@ void KeptRows::TellTrained(size_t key_set, const RoutedKeys& routed, CardBatch* 
     }
     asked.begin.push_back(static_cast<uint32_t>(asked.keys.size()));
     trained.whole.begin.push_back(static_cast<uint32_t>(trained.whole.keys.size()));
+  }
+  for (const RowSlots::Changed& row : batch->found(key_set).unused) {
+    left.push_back(row.key);
+    left_slots.push_back(row.slot);
   }
   CardBatch::Rows& rows = batch->AddRows(at);
   trained.pushed = batch->AddWords(from);

@@ -36,7 +36,7 @@ void RowSlots::MakeCells(size_t batch_keys) {
 }
 
 void RowSlots::Find(absl::Span<const uint64_t> keys, uint32_t max_age, std::vector<Place>* places,
-                    TaskPool* pool, bool trains) {
+                    TaskPool* pool, bool trains, std::vector<Changed>* unused) {
   // So many keys are worth a thread.
   constexpr size_t kTaskKeys = 1 << 13;
   if (batch_ == UINT32_MAX) Forget();
@@ -55,11 +55,37 @@ void RowSlots::Find(absl::Span<const uint64_t> keys, uint32_t max_age, std::vect
     for (size_t i = task * keys.size() / tasks; i < end; ++i) set_of_[i] = SetOf(keys[i]);
   });
   // A set is one task's, which goes through its keys in their order.
+  std::vector<std::vector<Changed>> unused_of(tasks);
   run([&](size_t task) {
-    FindInSets(keys, static_cast<uint32_t>(task * sets_.size() / tasks),
-               static_cast<uint32_t>((task + 1) * sets_.size() / tasks), max_age, trains,
-               absl::MakeSpan(*places));
+    const auto begin = static_cast<uint32_t>(task * sets_.size() / tasks);
+    const auto end = static_cast<uint32_t>((task + 1) * sets_.size() / tasks);
+    FindInSets(keys, begin, end, max_age, trains, absl::MakeSpan(*places));
+    if (unused != nullptr && !keys.empty()) unused_of[task] = TakeUnused(begin, end, max_age);
   });
+  if (unused == nullptr) return;
+  unused->clear();
+  for (const auto& of : unused_of) unused->insert(unused->end(), of.begin(), of.end());
+}
+
+std::vector<RowSlots::Changed> RowSlots::TakeUnused(uint32_t begin, uint32_t end,
+                                                    uint32_t max_age) {
+  std::vector<Changed> all;
+  const uint64_t turns = uint64_t{max_age} + 1, turn = batch_ % turns;
+  begin = std::max(begin, static_cast<uint32_t>(turn * sets_.size() / turns));
+  end = std::min(end, static_cast<uint32_t>((turn + 1) * sets_.size() / turns));
+  for (uint32_t s = begin; s < end; ++s) {
+    Set& set = sets_[s];
+    for (uint32_t changed = set.changed; changed != 0; changed &= changed - 1) {
+      const auto way = static_cast<uint32_t>(std::countr_zero(changed));
+      if (batch_ - set.used[way] <= max_age) continue;
+      all.push_back({.key = set.keys[way], .slot = FirstSlot(s) + way});
+      pushed_[CellOf(set.keys[way])] = batch_;
+      Replace(set, way, /*trains=*/false);
+      set.put[way] = set.used[way] = 0;
+      set.uses[way] = 0;
+    }
+  }
+  return all;
 }
 
 void RowSlots::FindInSets(absl::Span<const uint64_t> keys, uint32_t begin, uint32_t end,

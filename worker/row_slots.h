@@ -36,18 +36,20 @@ class RowSlots {
     uint32_t age = 0;      // of a row that is kept: batches since the one that put it there
     uint64_t left = 0;
   };
-  // Of a batch's distinct keys, places [keys]: no slot occurs twice, and none is that of a row
-  // which another key of the batch has. A row that was put into its slot more than `max_age`
-  // batches before this one is to be put there anew. `trains`: the batch changes the rows of all
-  // its slots. Shared with `pool`, if there is one: the places are the same.
-  void Find(absl::Span<const uint64_t> keys, uint32_t max_age, std::vector<Place>* places,
-            TaskPool* pool = nullptr, bool trains = false);
-  // The rows that batches have changed and that have not left since, in the order of their slots;
-  // from then on they count as not changed.
   struct Changed {
     uint64_t key = 0;
     uint32_t slot = 0;
   };
+  // Of a batch's distinct keys, places [keys]: no slot occurs twice, and none is that of a row
+  // which another key of the batch has. A row that was put into its slot more than `max_age`
+  // batches before this one is to be put there anew. `trains`: the batch changes the rows of all
+  // its slots. Shared with `pool`, if there is one: the places are the same. `unused`, if given:
+  // changed rows that no batch has had for over `max_age` batches and that leave their slots, each
+  // after max_age more at most, in the order of their slots; but for a batch without keys.
+  void Find(absl::Span<const uint64_t> keys, uint32_t max_age, std::vector<Place>* places,
+            TaskPool* pool = nullptr, bool trains = false, std::vector<Changed>* unused = nullptr);
+  // The rows that batches have changed and that have not left since, in the order of their slots;
+  // from then on they count as not changed.
   std::vector<Changed> TakeChanged();
   void Forget();
   // A row of which the push of a batch brings something, because it left its slot changed or had
@@ -85,6 +87,8 @@ class RowSlots {
   // Where pushed_ has the key. A set's keys have cells of their own.
   size_t CellOf(uint64_t key) const;
   void MakeCells(size_t batch_keys);
+  // Of the sets [begin, end): all have had their turn after max_age + 1 batches.
+  std::vector<Changed> TakeUnused(uint32_t begin, uint32_t end, uint32_t max_age);
   // Whether the row that leaves the way had been changed; the one that comes is if the batch
   // `trains`.
   static bool Replace(Set& set, size_t way, bool trains);

@@ -147,8 +147,8 @@ TEST_F(KeptRowsOnCuda, WhatIsTrainedLeavesItsSlotForItsPsBeforeAnotherComes) {
   constexpr uint32_t kAge = 3;
   kept->Begin(kAge, /*trains=*/true);
   std::map<uint32_t, uint64_t> in_slot;
-  std::map<uint64_t, uint64_t> unwritten;  // batches that trained it, by key
-  size_t left = 0, own_changes = 0, trained_by_ps = 0;
+  std::map<uint64_t, uint64_t> unwritten;  // the last batch that trained it, by key
+  size_t left = 0, own_changes = 0, trained_by_ps = 0, left_unused = 0;
   for (uint64_t b = 0; b < 200; ++b) {
     std::set<uint64_t> keys;
     for (uint64_t i = 0; i < 40; ++i) {
@@ -174,17 +174,21 @@ TEST_F(KeptRowsOnCuda, WhatIsTrainedLeavesItsSlotForItsPsBeforeAnotherComes) {
         }
       }
     }
+    const std::map<uint32_t, uint64_t> was_in = in_slot;
     for (size_t i = 0; i < trained.written.keys.size(); ++i) {
       const uint64_t key = trained.written.keys[i];
-      ASSERT_EQ(in_slot.at(words[trained.written_slots + i]), key);
+      const uint32_t slot = words[trained.written_slots + i];
+      ASSERT_EQ(in_slot.at(slot), key);
+      in_slot.erase(slot);
+      left_unused += b - unwritten.at(key) > kAge;
       ASSERT_EQ(unwritten.erase(key), 1u) << key << " has not changed";
     }
     for (size_t i = 0; i < trained.whole.keys.size(); ++i) {
       const uint32_t slot = words[trained.whole_slots + i], own = words[trained.own + i];
       const uint64_t key = trained.whole.keys[i];
-      const bool was_there = in_slot.contains(slot) && in_slot.at(slot) == key;
+      const bool was_there = was_in.contains(slot) && was_in.at(slot) == key;
       ASSERT_EQ(own != cuda::kNoChange, was_there);
-      left += in_slot.contains(slot) && !was_there;
+      left += was_in.contains(slot) && !was_there;
       own_changes += was_there;
       if (was_there) {
         ASSERT_EQ(trained.written.keys[own], key);
@@ -197,7 +201,7 @@ TEST_F(KeptRowsOnCuda, WhatIsTrainedLeavesItsSlotForItsPsBeforeAnotherComes) {
       const uint32_t at = words[rows.at + r];
       if (at < kept->slots(0)) {
         ASSERT_EQ(in_slot.at(at), key);
-        ++unwritten[key];
+        unwritten[key] = b;
         continue;
       }
       ASSERT_EQ(at - kept->slots(0), fresh);
@@ -206,7 +210,9 @@ TEST_F(KeptRowsOnCuda, WhatIsTrainedLeavesItsSlotForItsPsBeforeAnotherComes) {
       ++fresh;
       ++trained_by_ps;
     }
+    for (const auto& [key, at] : unwritten) ASSERT_LE(b - at, 2 * kAge + 1) << key;
   }
+  EXPECT_GT(left_unused, 50u);
   EXPECT_GT(left, 100u);
   EXPECT_GT(own_changes, 100u);
   EXPECT_GT(trained_by_ps, 100u);

@@ -169,6 +169,41 @@ TEST(RowSlots, ARowThatIsPushedGetsASlotWhenItsPsHasThat) {
   EXPECT_GT(awaited, 5u);
 }
 
+TEST(RowSlots, AChangedRowThatNoBatchHasLeavesInTime) {
+  constexpr uint32_t kAge = 4;
+  RowSlots slots(320);  // 20 sets
+  std::vector<Place> places;
+  std::vector<RowSlots::Changed> unused;
+  std::map<uint64_t, uint64_t> used_at, left_at;  // of rows that have changed
+  size_t left = 0;
+  for (uint64_t batch = 1; batch < 300; ++batch) {
+    const std::vector<uint64_t> keys = ZipfKeys(batch, 60, 2000);
+    slots.Find(keys, kAge, &places, nullptr, /*trains=*/true, &unused);
+    for (size_t i = 0; i < keys.size(); ++i) {
+      if (places[i].evicts) used_at.erase(places[i].left);
+      if (places[i].slot == RowSlots::kNoSlot) continue;
+      if (!places[i].kept && left_at.contains(keys[i]) && !places[i].awaits) {
+        EXPECT_GT(batch - left_at.at(keys[i]), RowSlots::kLeavingBatches);
+      }
+      used_at[keys[i]] = batch;
+    }
+    for (const RowSlots::Changed& row : unused) {
+      EXPECT_EQ(std::count(keys.begin(), keys.end(), row.key), 0);
+      ASSERT_TRUE(used_at.contains(row.key));
+      EXPECT_GT(batch - used_at.at(row.key), kAge);
+      used_at.erase(row.key);
+      left_at[row.key] = batch;
+      ++left;
+    }
+    for (const auto& [key, at] : used_at) EXPECT_LE(batch - at, 2 * kAge + 1) << key;
+  }
+  EXPECT_GT(left, 500u);
+  for (const RowSlots::Changed& row : slots.TakeChanged()) EXPECT_EQ(used_at.erase(row.key), 1u);
+  EXPECT_TRUE(used_at.empty());
+  slots.Find({}, kAge, &places, nullptr, /*trains=*/true, &unused);
+  EXPECT_TRUE(unused.empty());
+}
+
 TEST(RowSlots, AKeyOfEveryBatchGetsASlotInTime) {
   RowSlots slots(16);
   std::vector<Place> places;

@@ -291,7 +291,9 @@ TEST_F(WriteBackOnCuda, WithFewSlotsNoMeanOfSquaresFallsBelowZero) {
 // what was made of it here.
 TEST_F(WriteBackOnCuda, BesideOtherWorkersRowsArePulledAnewWithWhatWasMadeOfThemHere) {
   SetCache(1 << 20);
-  assignment_.mutable_spec()->mutable_train()->mutable_row_cache()->set_max_age(3);
+  // So long that hardly a row leaves because no batch has it: one that comes back at once sees its
+  // last changes later.
+  assignment_.mutable_spec()->mutable_train()->mutable_row_cache()->set_max_age(10);
   std::vector<AllRows> rows;
   for (const uint32_t workers : {1u, 2u}) {
     assignment_.set_workers(workers);
