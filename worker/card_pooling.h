@@ -55,6 +55,8 @@ class CardPooling {
   // The rest is for batches in that order, too. In the thread that computes, after
   // Executor::Resize: fills its pooled inputs.
   void Pool(const PreparedBatch& batch);
+  // In place of that: of a batch without samples, which is neither pooled nor staged.
+  void Skip() { ++pooled_; }
   // After the backward pass of the batch that was pooled last has been given to the card: gradients
   // of its distinct rows, which are there after the stream's next Synchronize.
   void Unpool(const PreparedBatch& batch);

@@ -62,7 +62,10 @@ double Trainer::StepSamples(const PreparedBatch& batch, const v1::Train& unit) c
 
 absl::Status Trainer::StartCompute(const PreparedBatch& batch, const v1::Train& unit,
                                    uint64_t step) {
-  if (batch.batch.size == 0) return absl::OkStatus();
+  if (batch.batch.size == 0) {
+    if (context_->card != nullptr) context_->card->Skip();
+    return absl::OkStatus();
+  }
   TESSERA_RETURN_IF_ERROR(FillInputs(context_, batch));
   FindGroups(batch.batch, context_->group_column, &groups_);
   if (context_->model->precision() == Precision::kFloat16) {

@@ -287,6 +287,23 @@ TEST_F(WriteBackOnCuda, WithFewSlotsNoMeanOfSquaresFallsBelowZero) {
   }
 }
 
+TEST_F(WriteBackOnCuda, ABatchWithoutSamplesForgetsNoRow) {
+  SetCache(1 << 20);
+  for (const bool at_once : {true, false}) {
+    Open(v1::ASYNC, card_, at_once, v1::ASYNC);
+    for (uint64_t first_step = 0; first_step < 3 * 27; first_step += 27) {
+      v1::Train unit = Unit(0, 27);  // two of them have none
+      unit.mutable_ranges(0)->set_end(kMany);
+      unit.set_window_records(kMany);
+      unit.set_batch_size(kBatch);
+      unit.set_first_step(first_step);
+      const auto result = trainer_->Train(unit);
+      ASSERT_TRUE(result.ok()) << result.status();
+    }
+    EXPECT_EQ(tables_->whole_rows, 2 * kIds) << "each row of both tables came once";
+  }
+}
+
 // Where others may train the same rows, too, a row is pulled again after max_age batches, and keeps
 // what was made of it here.
 TEST_F(WriteBackOnCuda, BesideOtherWorkersRowsArePulledAnewWithWhatWasMadeOfThemHere) {
