@@ -8,6 +8,7 @@
 #include "absl/strings/strip.h"
 #include "common/log.h"
 #include "common/status_macros.h"
+#include "cuda/compute_capability.h"
 #include "cuda/devices.h"
 #include "worker/dense/executor.h"
 #include "worker/dense/prepared_product.h"
@@ -22,12 +23,12 @@ bool IsAuto(absl::string_view wish) { return wish.empty() || wish == "auto"; }
 absl::StatusOr<std::vector<cuda::Device>> FindCards(absl::string_view wish) {
   TESSERA_ASSIGN_OR_RETURN(const std::vector<cuda::Device> cards, cuda::ListDevices());
   int index = 0;
-  if (!absl::ConsumePrefix(&wish, "cuda:")) return cards;
+  if (!absl::ConsumePrefix(&wish, "cuda:")) return cuda::WithComputeCapability(cards);
   if (!absl::SimpleAtoi(wish, &index)) {
     return absl::FailedPreconditionError(absl::StrCat("\"", wish, "\" is no number of a card"));
   }
   if (index >= 0 && static_cast<size_t>(index) < cards.size()) {
-    return std::vector<cuda::Device>{cards[static_cast<size_t>(index)]};
+    return cuda::WithComputeCapability({cards[static_cast<size_t>(index)]});
   }
   return absl::FailedPreconditionError(
       absl::StrCat("this machine's cards are cuda:0 to cuda:", cards.size() - 1));

@@ -14,7 +14,8 @@ namespace tessera::worker {
 // Wishes are "auto" (or empty), "cpu", "cuda", "cuda:N", and in builds without CUDA "emulated"
 // (cuda/stream.h), for tests.
 
-// FAILED_PRECONDITION: no job could compute there on this machine, and why.
+// FAILED_PRECONDITION: no job could compute there on this machine, for want of a card or of one
+// that can run the kernels, and why.
 absl::Status CheckDevice(absl::string_view wish);
 
 // Where a job computes.
