@@ -67,8 +67,10 @@ absl::StatusOr<std::optional<v1::NextWorkResponse>> JobRun::NextWork(
             absl::StrCat("lost its worker; now it is ", options_.workers[rank.value()].name), now);
     }
     if (end_.has_value()) return IsOver();
+    desk_.HearOfCard(rank, request);
     return desk_.held(rank);
   }
+  desk_.HearOfCard(rank, request);
   if (*call == UnitDesk::Call::kCompletes && MayTryAgain(rank, request)) {
     desk_.HandOutAgain(rank, now.monotonic);
     OnTry(rank, request,
@@ -195,6 +197,7 @@ bool JobRun::MayTryAgain(Rank rank, const v1::NextWorkRequest& request) const {
 
 bool JobRun::MayHaveLostChanges(const v1::Train& train, const v1::NextWorkRequest& request) const {
   return spec().train().row_cache().write_back() && spec().train().device() != "cpu" &&
+         desk_.MayTrainOnCard(Rank(request.rank())) &&
          std::max(request.next_push(), request.end_push()) > train.first_step();
 }
 

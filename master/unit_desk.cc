@@ -83,6 +83,12 @@ void UnitDesk::Acknowledge(Rank rank, uint64_t completed_unit) {
   r.dropped = 0;
 }
 
+void UnitDesk::HearOfCard(Rank rank, const v1::NextWorkRequest& request) {
+  Ranked& ranked = ranks_[rank.value()];
+  if (ranked.awaits_word) return;
+  ranked.may_train_on_card = !request.has_card_trains() || request.card_trains();
+}
+
 v1::RankState UnitDesk::StateOf(Rank rank) const {
   const Ranked& r = ranks_[rank.value()];
   v1::RankState state;

@@ -56,6 +56,13 @@ class UnitDesk {
   // The rank was taken over, and who has it now has not said what is done.
   bool AwaitsWord(Rank rank) const { return ranks_[rank.value()].awaits_word; }
 
+  // What the rank's worker says with a call (NextWorkRequest.card_trains). Of whoever takes the
+  // rank over it counts once it has said what is done: until then card_trains is of who had the
+  // unit. Not part of RankState.
+  void HearOfCard(Rank rank, const v1::NextWorkRequest& request);
+  // True, too, where nobody has said.
+  bool MayTrainOnCard(Rank rank) const { return ranks_[rank.value()].may_train_on_card; }
+
   bool Busy(Rank rank) const { return ranks_[rank.value()].busy; }
   const v1::NextWorkResponse& held(Rank rank) const { return ranks_[rank.value()].held; }
   // When the held unit was handed out.
@@ -77,6 +84,7 @@ class UnitDesk {
     uint64_t stuck_at = 0;
     uint32_t tries = 0;
     bool awaits_word = false;
+    bool may_train_on_card = true;
   };
   Ranked& Change(Rank rank);
 

@@ -77,6 +77,7 @@ absl::StatusOr<v1::NextWorkResponse> JobRunner::NextWork(uint64_t completed,
   if (trainer_ != nullptr) {
     request.set_next_push(trainer_->progress().next);
     request.set_end_push(std::max(trainer_->progress().end, gradients_end_));
+    request.set_card_trains(context_->card_trains());
   }
   int failures = 0;
   int refusals = 0;

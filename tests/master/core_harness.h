@@ -295,6 +295,7 @@ class CoreHarness {
     // What it says with its next calls.
     std::optional<uint64_t> next_push;
     uint64_t end_push = 0;
+    std::optional<bool> card_trains;
   };
   std::map<std::string, Worker> workers_;
   std::map<std::string, uint64_t> alive_;  // incarnations by name
@@ -310,6 +311,7 @@ class CoreHarness {
     *request.mutable_result() = worker.result;
     if (worker.next_push.has_value()) request.set_next_push(*worker.next_push);
     request.set_end_push(worker.end_push);
+    if (worker.card_trains.has_value()) request.set_card_trains(*worker.card_trains);
     return request;
   }
 

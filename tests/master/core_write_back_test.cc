@@ -22,9 +22,12 @@ class CoreWriteBackTest : public testing::Test, protected CoreHarness {
     return spec;
   }
   // Kills the worker while it has a unit that begins at step 12 or later, and lets another of its
-  // name find so many of the unit's pushes at all ps, and at some.
-  std::string LoseWorker(const v1::JobSpec& spec, uint64_t at_all, uint64_t at_some) {
+  // name find so many of the unit's pushes at all ps, and at some. `card_trains`: what the first
+  // one says; the second says the opposite.
+  std::string LoseWorker(const v1::JobSpec& spec, uint64_t at_all, uint64_t at_some,
+                         std::optional<bool> card_trains = std::nullopt) {
     const std::string id = Submit(spec, 1, 1);
+    workers_.at("worker-0").card_trains = card_trains;
     std::optional<v1::Train> held;
     on_unit_ = [&](const std::string&, const v1::NextWorkResponse& unit, v1::UnitResult*) {
       if (unit.has_train() && unit.train().first_step() >= 12) held = unit.train();
@@ -34,6 +37,11 @@ class CoreWriteBackTest : public testing::Test, protected CoreHarness {
     EXPECT_TRUE(held.has_value());
     Kill("worker-0");
     Join(v1::WORKER, "worker-0");
+    if (card_trains.has_value()) {
+      // A call before it has opened anything.
+      EXPECT_TRUE(core_->NextWork(Request(workers_.at("worker-0")), now_).ok());
+    }
+    if (card_trains.has_value()) workers_.at("worker-0").card_trains = !*card_trains;
     batches_ = held->batch_end() - held->batch_begin();
     workers_.at("worker-0").next_push = held->first_step() + std::min(at_all, batches_);
     workers_.at("worker-0").end_push = held->first_step() + std::min(at_some, batches_);
@@ -76,6 +84,17 @@ TEST_F(CoreWriteBackTest, NothingIsLostOfAUnitOfWhichNothingWasPushedOrAll) {
     RunUntil(id, v1::SUCCEEDED);
     EXPECT_EQ(Job(id).restarts(), 0u);
     EXPECT_THAT(Events(id), Not(Contains(HasSubstr("is lost"))));
+  }
+}
+
+// Of a job with device: auto, which may have fallen back to the CPU.
+TEST_F(CoreWriteBackTest, AWorkerThatSaysThatNoCardTrainsTakesNothingWithIt) {
+  JoinAll(1, 1);
+  for (const bool card_trains : {false, true}) {
+    const std::string id = LoseWorker(WriteBackJob(), 0, 1, card_trains);
+    EXPECT_EQ(Job(id).restarts(), card_trains ? 1u : 0u);
+    RunUntil(id, v1::SUCCEEDED);
+    EXPECT_EQ(Job(id).restarts(), card_trains ? 1u : 0u);
   }
 }
 
