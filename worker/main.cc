@@ -4,6 +4,7 @@
 
 #include "CLI/CLI.hpp"
 #include "common/failpoint.h"
+#include "common/job/device.h"
 #include "common/log.h"
 #include "common/mutex_checks.h"
 #include "common/process/file_descriptors.h"
@@ -64,6 +65,7 @@ int main(int argc, char** argv) {
          "--device", options.device,
          "auto, cpu, cuda or cuda:N, for jobs that leave it open; of several cards auto and cuda "
          "take the one that the fewest other workers here have")
+      ->check(tessera::WrongDeviceFlag)
       ->capture_default_str();
   app.add_flag("--shared-memory,!--no-shared-memory", options.share_memory,
                "rows and gradients go through shared memory to and from those ps that run on this "

@@ -3,9 +3,8 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
-#include "absl/strings/strip.h"
 #include "common/job/defaults.h"
+#include "common/job/device.h"
 #include "common/job/evaluation.h"
 #include "common/job/optimizer.h"
 #include "common/job/validate_parts.h"
@@ -29,12 +28,7 @@ std::vector<std::string> KnownMetrics(const std::vector<JobTask>& tasks) {
 }
 
 absl::Status Device(const std::string& device) {
-  uint32_t number = 0;
-  absl::string_view text = device;
-  if (device.empty() || device == "auto" || device == "cpu" || device == "cuda" ||
-      (absl::ConsumePrefix(&text, "cuda:") && absl::SimpleAtoi(text, &number) && number < 64)) {
-    return absl::OkStatus();
-  }
+  if (device.empty() || IsDevice(device)) return absl::OkStatus();
   return Wrong("train.device", "found '", device, "'; ",
                SuggestName(device, {"auto", "cpu", "cuda", "cuda:0"}));
 }

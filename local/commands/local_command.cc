@@ -9,6 +9,7 @@
 #include "client/curves.h"
 #include "client/job_json.h"
 #include "common/file_system.h"
+#include "common/job/device.h"
 #include "common/job/validate.h"
 #include "common/process/number_flags.h"
 #include "common/status_macros.h"
@@ -216,6 +217,7 @@ void AddLocal(CLI::App& app, CommandContext& context) {
                    "of each worker's products; 0: the cores divided by the workers")
       ->check(CLI::Range(0, 1024));
   command->add_option("--device", local->device, "of jobs that say auto: auto, cpu, cuda, cuda:N")
+      ->check(WrongDeviceFlag)
       ->capture_default_str();
   command
       ->add_option("--data-cache", local->data_cache_bytes,

@@ -154,6 +154,13 @@ TEST_F(LocalCommandsTest, AJobOnACardLearnsWhatItLearnsOnTheCpu) {
   EXPECT_NEAR(LastObject()["metrics"]["validation"]["logloss"], expected, 1e-3);
 }
 
+TEST_F(LocalCommandsTest, ADeviceThatIsNoneIsRefusedWithThoseThatAre) {
+  for (const std::string word : {"gpu", "cuda:x", "cuda0"}) {
+    EXPECT_EQ(RunLocal("none", {"--device", word}), 2);
+    EXPECT_THAT(err_, testing::HasSubstr("auto, cpu, cuda, cuda:N")) << word;
+  }
+}
+
 TEST_F(LocalCommandsTest, ACardLearnsInEveryPrecision) {
   const auto device = cuda::ListDevices().ok() ? "cuda" : "emulated";
   if (!cuda::ListDevices().ok() && cuda::Stream::Emulated() == nullptr) {
