@@ -177,7 +177,9 @@ def on_a_card(trial):
     found, expected = (trial.train(f"four-steps-{device}", "--in-process", "--device", device, spec=spec)["metrics"]["validation"]
                        for device in ("emulated", "cpu"))
     for name, value in expected.items():
-        if abs(found[name] - value) > 0.005 * max(1, abs(value)):
+        # Ranks of predictions that are nearly the same hang on their last bits.
+        ranks = any(word in name for word in ("auc", "ndcg", "precision", "recall"))
+        if abs(found[name] - value) > (0.05 if ranks else 0.005) * max(1, abs(value)):
             raise Failure(f"validation {name} {found[name]}, on the CPU {value}")
 
 
