@@ -1,7 +1,6 @@
 #include "worker/onnx/onnx_value.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <cstring>
 
@@ -9,6 +8,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/math/bfloat16.h"
 
 namespace tessera::worker {
 namespace {
@@ -37,11 +37,6 @@ float FloatOfHalf(uint16_t bits) {
                          ? (fraction == 0 ? INFINITY : NAN)
                          : std::ldexp(static_cast<float>(1024 + fraction), exponent - 25);
   return bits >> 15 != 0 ? -size : size;
-}
-
-// The upper half of a float32.
-float FloatOfBfloat16(uint16_t bits) {
-  return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
 }
 
 template <typename Widen>
@@ -122,7 +117,7 @@ absl::StatusOr<OnnxValue> ValueOfTensor(const onnx::TensorProto& tensor) {
       break;
     case onnx::TensorProto::BFLOAT16:
       value.kind = OnnxValue::Kind::kFloats;
-      TakeHalves(tensor, &FloatOfBfloat16, &value.floats);
+      TakeHalves(tensor, &math::FromBfloat16, &value.floats);
       break;
     case onnx::TensorProto::INT64:
       Take<int64_t>(tensor, tensor.int64_data(), &value.ints);
