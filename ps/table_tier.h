@@ -114,8 +114,9 @@ class TableTier {
   void DropCut();
 
   // Of the thread that cuts, before BeginCut. All rows that the expiry takes after `applied_steps`
-  // steps are gone from here on; returns how many were in memory. After an error the table is of no
-  // use any more.
+  // steps are gone from here on, but those in memory of which the disk has older records and no
+  // room to erase them; returns how many went from memory. After an error the table is of no use
+  // any more.
   absl::StatusOr<uint64_t> Expire(uint64_t applied_steps)
       ABSL_LOCKS_EXCLUDED(leaving_mu_, erase_mu_);
   // How many rows on disk, and not in memory, that would take. Reads all of them.

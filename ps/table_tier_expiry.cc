@@ -51,10 +51,9 @@ absl::StatusOr<uint64_t> TableTier::Expire(uint64_t applied_steps) {
     of_keys.clear();
     do {
       const size_t before = keys.size();
-      store_.VisitPartition(*partition, [&](absl::Span<const Row* const> rows) {
-        for (const Row* const row : rows) {
-          if (HasExpired(*row)) keys.push_back(row->key);
-        }
+      store_.EraseIf(*partition, [&](const Row& row) {
+        if (HasExpired(row)) keys.push_back(row.key);
+        return false;  // not yet
       });
       if (keys.size() > before) of_keys.push_back(*partition);
     } while (++partition != partitions_.owned().end() && absl::Now() - begin < kLooked);
