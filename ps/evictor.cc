@@ -52,11 +52,6 @@ void Evictor::Remove(TableTier* table) {
   mu_.Await(absl::Condition(&is_free));
 }
 
-absl::Status Evictor::last_error() const {
-  absl::MutexLock lock(&mu_);
-  return last_error_;
-}
-
 void Evictor::Work() {
   absl::Duration tidied = SystemClock().Monotonic();
   absl::Duration weighed = tidied;
@@ -80,8 +75,8 @@ void Evictor::Work() {
     const bool rows_left = Round();
     absl::MutexLock lock(&mu_);
     const auto stopping = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return stopping_; };
-    if (rows_left && last_error_.ok()) continue;
-    mu_.AwaitWithTimeout(absl::Condition(&stopping), last_error_.ok() ? kAllAwaited : kLook);
+    if (rows_left) continue;
+    mu_.AwaitWithTimeout(absl::Condition(&stopping), fails_ ? kLook : kAllAwaited);
   }
 }
 
@@ -113,7 +108,7 @@ bool Evictor::Round() {
   }
   const uint64_t excess = budget_.Excess();
   uint64_t freed = 0;
-  absl::Status error;
+  bool fails = false;
   for (size_t i = 0; i < tables.size(); ++i) {
     {
       absl::MutexLock lock(&mu_);
@@ -125,14 +120,14 @@ bool Evictor::Round() {
     const uint64_t share = uint64_t(double(excess) * part) + kLeastBytes;
     if (budget_.Excess() > 0) {
       const absl::StatusOr<uint64_t> of_table = tables[i]->Evict(share);
-      error.Update(of_table.status());
+      fails = fails || !of_table.ok();
       freed += of_table.value_or(0);
     }
     absl::MutexLock lock(&mu_);
     busy_ = nullptr;
   }
   absl::MutexLock lock(&mu_);
-  last_error_ = std::move(error);
+  fails_ = fails;
   return freed > 0;
 }
 

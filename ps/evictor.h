@@ -30,9 +30,6 @@ class Evictor {
   // Returns when the table is not being worked on.
   void Remove(TableTier* table) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Of the last round: why rows could not leave.
-  absl::Status last_error() const ABSL_LOCKS_EXCLUDED(mu_);
-
  private:
   void Work() ABSL_LOCKS_EXCLUDED(mu_);
   // Tells the budget what it has for rows.
@@ -47,7 +44,7 @@ class Evictor {
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   std::vector<TableTier*> tables_ ABSL_GUARDED_BY(mu_);
   TableTier* busy_ ABSL_GUARDED_BY(mu_) = nullptr;
-  absl::Status last_error_ ABSL_GUARDED_BY(mu_);
+  bool fails_ ABSL_GUARDED_BY(mu_) = false;  // in the last round some table's rows could not leave
   MemoryBeside beside_ ABSL_GUARDED_BY(mu_);
   std::thread thread_;
 };

@@ -7,6 +7,7 @@
 #include "common/log.h"
 #include "common/status_macros.h"
 #include "ps/job_shard.h"
+#include "ps/or_no_memory.h"
 #include "ps/push_log/folders.h"
 #include "ps/writer_rest.h"
 
@@ -128,14 +129,18 @@ absl::StatusOr<v1::WriteCheckpointResponse> JobShard::WriteCheckpoint(
   };
   absl::Status status;
   if (cuts) {
-    absl::StatusOr<PartCut> made = Cut(request, folder, std::move(last), open);
+    absl::StatusOr<PartCut> made =
+        OrNoMemory("a checkpoint", [&] { return Cut(request, folder, std::move(last), open); });
+    if (absl::IsResourceExhausted(made.status())) DropCut(tables_);  // as far as it was begun
     status = made.status();
     if (made.ok()) cut = *std::move(made);
   }
   std::optional<WrittenPart> written;
   if (status.ok() && Writes(phase)) {
-    absl::StatusOr<WrittenPart> part =
-        WriteCut(*options_.files, *std::move(cut), partitions_, tables_, open);
+    absl::StatusOr<WrittenPart> part = OrNoMemory("a checkpoint", [&] {
+      return WriteCut(*options_.files, *std::move(cut), partitions_, tables_, open);
+    });
+    if (!part.ok()) DropCut(tables_);
     cut_room_.Wake();
     status = part.status();
     if (part.ok()) written = *std::move(part);
@@ -198,7 +203,9 @@ absl::StatusOr<PartCut> JobShard::Cut(const v1::WriteCheckpointRequest& request,
   // One stripe at a time. In sync mode nobody pushes now; in async mode the age of a row is about
   // right at any moment.
   for (const auto& table : tables_) {
-    if (const absl::Status status = table->Expire(applied_steps); !status.ok()) return Fail(status);
+    const absl::Status status =
+        OrNoMemory("the expiry of rows", [&] { return table->Expire(applied_steps); });
+    if (!status.ok()) return Fail(status);
   }
   // Alone: the rows of all tables and the step are those of one moment.
   absl::MutexLock alone(&cut_mu_);

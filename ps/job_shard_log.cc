@@ -265,6 +265,7 @@ absl::Status JobShard::Replay(PushLogReader::Record record) {
       if (!expiry.ParseFromString(record.text)) return absl::DataLossError("is no expiry");
       // It was at a barrier: that the ranks had confirmed what came before is not in the log.
       ConfirmAll(expiry.applied_steps());
+      TESSERA_RETURN_IF_ERROR(LogMessage(push_log::Kind::kExpiry, expiry));  // of who follows
       for (const auto& table : tables_) {
         TESSERA_RETURN_IF_ERROR(table->Expire(expiry.applied_steps()));
       }

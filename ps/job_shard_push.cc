@@ -3,6 +3,7 @@
 #include <new>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "ps/job_shard.h"
@@ -70,6 +71,14 @@ absl::Status JobShard::PushPart(PushCall call, std::vector<GradientBlock> blocks
     if (verdict == GradientReducer::Verdict::kRepeat) return absl::OkStatus();
   }
   TESSERA_RETURN_IF_ERROR(rank.parts.Check(request, bulk_bytes));
+  bool is_counted = false;
+  // Whoever does not keep the first part does not hold room for the others either.
+  const absl::Cleanup give_back = [&] {
+    rank.mu.AssertHeld();
+    if (!is_counted || rank.parts.Contains(sequence)) return;
+    absl::MutexLock lock(&mu_);
+    part_bytes_ -= call.request.bulk_bytes();
+  };
   {
     absl::MutexLock lock(&mu_);
     if (!rank.parts.Contains(sequence)) {
@@ -82,6 +91,7 @@ absl::Status JobShard::PushPart(PushCall call, std::vector<GradientBlock> blocks
                          options_.max_part_bytes, " bytes are coming in parts; push again later"));
       }
       part_bytes_ += request.bulk_bytes();
+      is_counted = true;
     }
   }
   if (!rank.parts.Completes(request)) {

@@ -13,6 +13,7 @@
 #include "grpcpp/server_context.h"
 #include "ps/call_frames.h"
 #include "ps/inline_pull.h"
+#include "ps/or_no_memory.h"
 #include "ps/partition_fetch.h"
 #include "ps/shared_calls.h"
 
@@ -27,17 +28,6 @@ constexpr absl::Duration kLongestRead = absl::Seconds(1);
 
 absl::Status CheckCancelled(const grpc::CallbackServerContext& context) {
   return context.IsCancelled() ? absl::CancelledError("the caller has hung up") : absl::OkStatus();
-}
-
-// What `work` returns; RESOURCE_EXHAUSTED: there was no memory for it.
-template <typename Work>
-auto OrNoMemory(Work& work) -> decltype(work()) {
-  try {
-    return work();
-  } catch (const std::bad_alloc&) {
-    return absl::ResourceExhaustedError(
-        "this ps has no memory for the call; use more ps, or machines with more memory");
-  }
 }
 
 // Runs `work` as a task. It is handed a function from absl::Status that finishes the call, to be
@@ -62,7 +52,9 @@ template <typename Work, typename Observe>
 grpc::ServerUnaryReactor* RunAs(Executor& executor, grpc::CallbackServerContext& context,
                                 uint64_t bytes, Observe observe, Work work) {
   return Run(executor, context, bytes, std::move(observe),
-             [work = std::move(work)](const auto& finish) mutable { finish(OrNoMemory(work)); });
+             [work = std::move(work)](const auto& finish) mutable {
+               finish(OrNoMemory("the call", work));
+             });
 }
 
 // The same, of a call with a `ps_process`.
@@ -92,7 +84,7 @@ grpc::ServerUnaryReactor* RunReplicated(Executor& executor, grpc::CallbackServer
   return Run(
       executor, context, bytes, std::move(observe),
       [work = std::move(work)](const auto& finish) mutable {
-        absl::StatusOr<std::shared_ptr<JobShard>> shard = OrNoMemory(work);
+        absl::StatusOr<std::shared_ptr<JobShard>> shard = OrNoMemory("the call", work);
         if (!shard.ok()) return finish(shard.status());
         FinishReplicated(*std::move(shard), finish);
       },
@@ -407,7 +399,7 @@ grpc::ServerUnaryReactor* ParameterService::WriteCheckpoint(
   };
   return Run(*options_.administration, *context, request->ByteSizeLong(), observe,
              [=](const auto& finish) {
-               absl::StatusOr<std::shared_ptr<JobShard>> shard = OrNoMemory(work);
+               absl::StatusOr<std::shared_ptr<JobShard>> shard = OrNoMemory("the call", work);
                if (!shard.ok() || !JobShard::Writes(phase)) return finish(shard.status());
                // Once it is committed, a follower's log is asked for what came after this cut.
                FinishReplicated(*std::move(shard), finish);

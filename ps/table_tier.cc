@@ -5,11 +5,13 @@
 #include <memory>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "common/partition.h"
 #include "common/status_macros.h"
 #include "ps/cold_rows.h"
 #include "ps/evictor.h"
+#include "ps/or_no_memory.h"
 #include "tessera/v1/parameter_service.pb.h"
 
 namespace tessera::ps {
@@ -188,11 +190,11 @@ void TableTier::Left(uint64_t rows) {
 
 absl::Status TableTier::WaitForRoom() const {
   // A disk that takes no rows makes no room: the threads of the ps do not wait for it.
-  const bool stuck = !options_.evictor->last_error().ok();
+  const bool stuck = !eviction_error().ok();
   if (options_.budget->WaitForRoom(stuck ? absl::ZeroDuration() : options_.room_limit)) {
     return absl::OkStatus();
   }
-  const absl::Status why = options_.evictor->last_error();
+  const absl::Status why = eviction_error();
   if (absl::IsDataLoss(why)) return why;  // waiting does not mend a disk
   return absl::ResourceExhaustedError(absl::StrCat(
       "the memory for rows is full: ", options_.budget->used(), " of ", options_.budget->bytes(),
@@ -211,11 +213,14 @@ absl::Status TableTier::Rounds(
   std::vector<uint64_t> left_keys;
   std::vector<uint32_t> left_positions;
   const auto run = [&](absl::Span<const uint64_t> of_round) {
+    // Also of a pass that memory has not sufficed for.
+    const absl::Cleanup count = [&] {
+      uint64_t created = 0, from_disk = 0, repeated = 0;
+      misses.TakeCounts(created, from_disk, repeated);
+      repeated_.fetch_add(repeated, std::memory_order_relaxed);
+      if (created + from_disk > 0) Added(created + from_disk, from_disk);
+    };
     pass(of_round, left_positions, &misses);
-    uint64_t created = 0, from_disk = 0, repeated = 0;
-    misses.TakeCounts(created, from_disk, repeated);
-    repeated_.fetch_add(repeated, std::memory_order_relaxed);
-    if (created + from_disk > 0) Added(created + from_disk, from_disk);
   };
   run(keys);
   if (misses.done()) return absl::OkStatus();
@@ -401,7 +406,19 @@ void TableTier::StopEvicting() {
   options_.evictor->Remove(this);
 }
 
+absl::Status TableTier::eviction_error() const {
+  absl::MutexLock lock(&error_mu_);
+  return eviction_error_;
+}
+
 absl::StatusOr<uint64_t> TableTier::Evict(uint64_t bytes) {
+  absl::StatusOr<uint64_t> freed = EvictRows(bytes);
+  absl::MutexLock lock(&error_mu_);
+  eviction_error_ = freed.status();
+  return freed;
+}
+
+absl::StatusOr<uint64_t> TableTier::EvictRows(uint64_t bytes) {
   const absl::Span<const PartitionId> owned = partitions_.owned();
   Leaving leaving(record_bytes_);
   leaving.bytes.reserve(options_.eviction_bytes + record_bytes_);
@@ -409,31 +426,47 @@ absl::StatusOr<uint64_t> TableTier::Evict(uint64_t bytes) {
   const uint64_t batch_rows = options_.eviction_bytes / record_bytes_ + 1;
   for (size_t visited = 0; visited < owned.size() && freed < bytes && !stopped_;) {
     absl::MutexLock batch(&leaving_mu_);
-    // A partition is visited once in a batch: none of its rows is in it twice.
-    do {
-      const PartitionId partition = owned[hand_];
-      hand_ = hand_ + 1 == owned.size() ? 0 : hand_ + 1;
-      ++visited;
-      const uint64_t expected = freed + leaving.rows * row_bytes_;
-      const uint64_t most = std::min((bytes - expected) / row_bytes_ + 1, batch_rows);
-      leaving.partitions.push_back({.partition = partition, .keys = {}});
-      absl::MutexLock lock(&evict_mu_);
-      const uint64_t left = store_.Sweep(partition, most, clock_, [&](const Row& row) {
-        // On disk it would be taken for one that was there when it expired. One that was never
-        // updated loses nothing by that.
-        if (row.frequency > 0 && HasExpired(row)) return false;
-        leaving.Add(row);
-        return true;
-      });
-      Left(left);
-      freed += left * row_bytes_;
-      // Rows that are being written will be free.
-    } while (freed + leaving.rows * row_bytes_ < bytes && visited < owned.size() && hand_ != 0 &&
-             leaving.bytes.size() < options_.eviction_bytes && !stopped_);
-    TESSERA_ASSIGN_OR_RETURN(const uint64_t written, WriteLeaving(leaving));
-    freed += written;
+    const absl::StatusOr<uint64_t> written =
+        OrNoMemory("rows that leave", [&]() -> absl::StatusOr<uint64_t> {
+          leaving_mu_.AssertHeld();
+          // A partition is visited once in a batch: none of its rows is in it twice.
+          do {
+            const PartitionId partition = owned[hand_];
+            hand_ = hand_ + 1 == owned.size() ? 0 : hand_ + 1;
+            ++visited;
+            const uint64_t expected = freed + leaving.rows * row_bytes_;
+            const uint64_t most = std::min((bytes - expected) / row_bytes_ + 1, batch_rows);
+            leaving.partitions.push_back({.partition = partition, .keys = {}});
+            absl::MutexLock lock(&evict_mu_);
+            const uint64_t left = store_.Sweep(partition, most, clock_, [&](const Row& row) {
+              // On disk it would be taken for one that was there when it expired. One that was
+              // never updated loses nothing by that.
+              if (row.frequency > 0 && HasExpired(row)) return false;
+              leaving.Add(row);
+              return true;
+            });
+            Left(left);
+            freed += left * row_bytes_;
+            // Rows that are being written will be free.
+          } while (freed + leaving.rows * row_bytes_ < bytes && visited < owned.size() &&
+                   hand_ != 0 && leaving.bytes.size() < options_.eviction_bytes && !stopped_);
+          return WriteLeaving(leaving);
+        });
+    if (!written.ok()) {
+      Keep(leaving);
+      return written.status();
+    }
+    freed += *written;
   }
   return freed;
+}
+
+void TableTier::Keep(Leaving& leaving) {
+  absl::MutexLock lock(&evict_mu_);
+  for (const Leaving::Partition& partition : leaving.partitions) {
+    store_.EndLeaving(partition.partition, partition.keys, /*keep=*/true);
+  }
+  leaving.Clear();
 }
 
 absl::StatusOr<uint64_t> TableTier::WriteLeaving(Leaving& leaving) {

@@ -186,6 +186,12 @@ class TableTier {
   void Gone(uint64_t rows);
   // Are in memory no more, but on disk.
   void Left(uint64_t rows);
+  absl::StatusOr<uint64_t> EvictRows(uint64_t bytes);
+  // What is on its way out and was not written stays.
+  void Keep(Leaving& leaving) ABSL_EXCLUSIVE_LOCKS_REQUIRED(leaving_mu_)
+      ABSL_LOCKS_EXCLUDED(evict_mu_);
+  // Of the last Evict: why rows could not leave.
+  absl::Status eviction_error() const ABSL_LOCKS_EXCLUDED(error_mu_);
   absl::StatusOr<uint64_t> WriteLeaving(Leaving& leaving) ABSL_EXCLUSIVE_LOCKS_REQUIRED(leaving_mu_)
       ABSL_LOCKS_EXCLUDED(evict_mu_);
 
@@ -218,6 +224,8 @@ class TableTier {
   std::atomic<uint64_t> spilled_ = 0;
   std::atomic<uint64_t> repeated_ = 0;
   std::atomic<uint64_t> expired_on_disk_ = 0;
+  mutable absl::Mutex error_mu_;
+  absl::Status eviction_error_ ABSL_GUARDED_BY(error_mu_);
   std::atomic<uint64_t> expired_at_ = 0;  // the step of the last Expire
   std::atomic<bool> counts_cold_;
   std::atomic<bool> stopped_ = false;  // StopEvicting was called

@@ -338,6 +338,21 @@ TEST_F(RecoveryTest, APushInPartsThatHasNotWhatWasAnnouncedIsNoneForTheLogEither
   EXPECT_EQ((*shard)->Stats().applied_steps(), 1);
 }
 
+TEST_F(RecoveryTest, APartThatIsRefusedHoldsNoRoom) {
+  auto shard = Open(AsyncJob(), files_, [](JobShard::Options& o) { o.max_part_bytes = 100; });
+  ASSERT_OK(shard);
+  files_.SetCapacity((*shard)->Stats().log_bytes());
+  const auto parts = TwoParts(0, 0, 1, 24);
+  for (int i = 0; i < 10; ++i) {
+    EXPECT_FAILS((*shard)->Push(CallOf(parts[0])), StatusCode::kResourceExhausted, "no space left");
+  }
+  files_.Repair();
+  for (const v1::PushRequest& part : parts) ASSERT_OK((*shard)->Push(CallOf(part)));
+  for (const v1::PushRequest& part : TwoParts(1, 0, 1, 24)) {
+    ASSERT_OK((*shard)->Push(CallOf(part)));
+  }
+}
+
 TEST_F(RecoveryTest, ALastPartThatWasRefusedIsNotInTheLog) {
   auto shard = Open(AsyncJob(), files_);
   ASSERT_OK(shard);

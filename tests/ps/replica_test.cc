@@ -125,6 +125,32 @@ TEST_F(ReplicaTest, ASyncJobsFollowerEndsWithTheSameBits) {
   EXPECT_EQ(Rows(**back, files_, 13), Rows(*primary, files_, 13));
 }
 
+TEST_F(ReplicaTest, TheFollowersLogHasWhatExpiredAtACutThatCameToNothing) {
+  const v1::OpenJobRequest job = SyncJob();
+  const auto primary = *Open(job, files_);
+  ASSERT_OK(primary->Assign(Dense()));
+  for (uint64_t step = 0; step < 4; ++step) SyncStep(*primary, step);
+  SyncPulls(*primary, 4);
+  Checkpoint(*primary, job, "cut-4", 4);
+  ASSERT_OK(primary->SetFollower(1, "ps-1"));
+  const auto follower = OpenFollower(job, 1, "cut-4", 4);
+  for (uint64_t step = 4; step < 9; ++step) SyncStep(*primary, step);
+  SyncPulls(*primary, 9);
+  ASSERT_OK(Call(*primary, Request::CUT, "cut-9", 9));
+  for (uint64_t step = 9; step < 12; ++step) SyncStep(*primary, step);
+  Feed(*primary, *follower);
+  ASSERT_OK(follower->StopFollowing());
+  v1::OpenJobRequest again = job;
+  again.set_recover(true);
+  again.set_checkpoint("cut-4");
+  again.set_first_step(4);
+  const auto back = Open(again, files_, OtherLogs);
+  ASSERT_OK(back);
+  SyncPulls(**back, 12);
+  SyncPulls(*primary, 12);
+  EXPECT_EQ(Rows(**back, files_, 12), Rows(*primary, files_, 12));
+}
+
 TEST_F(ReplicaTest, TheFollowersLogShrinksWithCommittedCheckpoints) {
   const v1::OpenJobRequest job = AsyncJob();
   const auto primary = *Open(job, files_);
