@@ -250,14 +250,21 @@ class AsyncPlan final : public TrainingPlan {
     unit.set_batch_size(options_.batch_size);
     unit.set_first_step(r.pushes);
     unit.set_schedule_step(handed_out_);
-    for (const v1::RecordRange& range : NextRanges(windows)) *unit.add_next_ranges() = range;
+    for (const v1::RecordRange& range : NextRanges(r, windows)) *unit.add_next_ranges() = range;
     return unit;
   }
 
-  // Of the window that is handed out next. Which rank gets the first of the next epoch is known
-  // where there is one.
-  std::vector<v1::RecordRange> NextRanges(const Windows& windows) {
-    if (next_window_ < windows.size()) return windows[next_window_];
+  // Of the window that the rank has next, if the ranks end theirs in the order of what is left of
+  // them: each reads ahead another one. Which rank gets the first of the next epoch is known where
+  // there is one.
+  std::vector<v1::RecordRange> NextRanges(const Ranked& r, const Windows& windows) {
+    const auto ends_before = [&](const Ranked& other) {
+      const double rest = other.size.Units(Rest(other)), own = r.size.Units(Rest(r));
+      return &other != &r && (rest < own || (rest == own && &other < &r));
+    };
+    const uint64_t window = next_window_ + static_cast<uint64_t>(std::count_if(
+                                               ranks_.begin(), ranks_.end(), ends_before));
+    if (window < windows.size()) return windows[window];
     const bool is_last = options_.epochs > 0 && epoch_ + 1 >= options_.epochs;
     if (ranks_.size() > 1 || is_last) return {};
     return cache_.Of(epoch_ + 1)[0];

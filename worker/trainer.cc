@@ -132,10 +132,13 @@ absl::Status Trainer::PushNothing(const v1::Train& unit, uint64_t batch) {
   return absl::OkStatus();
 }
 
-double Trainer::LearningRateScale(const v1::Train& unit, uint64_t batch) const {
+uint64_t Trainer::ScheduleStep(const v1::Train& unit, uint64_t batch) const {
   const uint64_t stride = context_->sync() ? 1 : context_->assignment.workers();
-  return ScheduleValue(context_->spec().train().schedule(),
-                       unit.schedule_step() + (batch - unit.batch_begin()) * stride) *
+  return unit.schedule_step() + (batch - unit.batch_begin()) * stride;
+}
+
+double Trainer::LearningRateScale(const v1::Train& unit, uint64_t batch) const {
+  return ScheduleValue(context_->spec().train().schedule(), ScheduleStep(unit, batch)) *
          unit.learning_rate_scale();
 }
 

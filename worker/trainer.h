@@ -46,6 +46,8 @@ class Trainer {
                                       uint64_t end);
   // Of the unit's scores so far; NaN: there are none, or they are of one class.
   double UnitAuc() const;
+  // Of the whole job, which goes on through its generations.
+  uint64_t ScheduleStep(const v1::Train& unit, uint64_t batch) const;
   double LearningRateScale(const v1::Train& unit, uint64_t batch) const;
   // Of the `records` of a window: DATA_LOSS where more of them are bad than the whole job may have.
   absl::Status CheckBadRecords(const DataSource::Records& window, uint64_t records) const;

@@ -71,11 +71,13 @@ absl::Status Trainer::StartCompute(const PreparedBatch& batch, const v1::Train& 
   if (context_->model->precision() == Precision::kFloat16) {
     context_->executor->ScaleGradients(loss_scale_.value());
   }
+  // An async rank counts its pushes anew in each generation, and would draw the same again.
+  const uint64_t dropout_step = context_->sync() ? step : ScheduleStep(unit, batch.index);
   context_->executor->StartStep(
       context_->trained, context_->model_statistics(),
       Targets(batch.batch.labels, static_cast<uint32_t>(batch.batch.label_width()),
               batch.batch.weights, groups_),
-      static_cast<float>(1 / StepSamples(batch, unit)), step, context_->assignment.rank(),
+      static_cast<float>(1 / StepSamples(batch, unit)), dropout_step, context_->assignment.rank(),
       absl::MakeSpan(trained_gradient_),
       absl::MakeSpan(statistics_gradient_).subspan(0, context_->model->statistics_floats()));
   if (context_->card != nullptr) context_->card->Unpool(batch);

@@ -22,13 +22,14 @@ absl::Status DefaultValue(const v1::JobSpec& spec, const v1::ColumnSpec& column,
   const std::string& value = column.default_value();
   if (column.role() == v1::SPARSE) {
     int64_t id = 0;
-    if (TypeOf(column) == v1::STRING || (absl::SimpleAtoi(value, &id) && id >= 0)) {
+    const bool has_sign = !value.empty() && value[0] == '+';  // files have none
+    if (TypeOf(column) == v1::STRING || (absl::SimpleAtoi(value, &id) && id >= 0 && !has_sign)) {
       return absl::OkStatus();
     }
     return Wrong(path, "found '", value, "'; expected an id, 0 .. 2^63-1 (or type: string)");
   }
   double number = 0;
-  const bool parsed = absl::SimpleAtod(value, &number) && std::isfinite(number);
+  const bool parsed = absl::SimpleAtod(value, &number) && std::isfinite(static_cast<float>(number));
   if (column.role() == v1::DENSE) {
     if (parsed) return absl::OkStatus();
     return Wrong(path, "found '", value, "'; expected a finite number, as the column is dense");
@@ -214,10 +215,16 @@ absl::Status Targets(const v1::JobSpec& spec) {
 
 absl::Status Libsvm(const v1::DataSpec& data) {
   if (data.header()) return Wrong("data.header", "libsvm files have none; leave it out");
+  constexpr uint64_t kMaxDenseWidth = 1 << 16;
+  uint64_t dense_width = 0;
   std::map<uint64_t, int> by_begin;
   for (int i = 0; i < data.columns_size(); ++i) {
     const v1::ColumnSpec& column = data.columns(i);
     const std::string path = absl::StrCat("data.columns[", i, "]");
+    if (column.index_end() > 0 && column.index_begin() >= column.index_end()) {
+      return Wrong(path + ".index_end", "found ", column.index_end(), "; expected more than ",
+                   column.index_begin(), ", where the range begins");
+    }
     if (column.role() == v1::SPARSE && TypeOf(column) == v1::STRING) {
       return Wrong(path + ".type", "found string; ids of libsvm files are numbers: use int64");
     }
@@ -227,11 +234,15 @@ absl::Status Libsvm(const v1::DataSpec& data) {
     if (column.index_end() > uint64_t{1} << 63) {
       return Wrong(path + ".index_end", "found ", column.index_end(), "; expected at most 2^63");
     }
-    constexpr uint64_t kMaxDenseWidth = 1 << 16;
     if (column.role() == v1::DENSE && column.index_end() - column.index_begin() > kMaxDenseWidth) {
       return Wrong(path + ".index_end", "a dense column of ",
                    column.index_end() - column.index_begin(), " values; expected at most ",
                    kMaxDenseWidth, " (make it sparse)");
+    }
+    if (column.role() == v1::DENSE) dense_width += column.index_end() - column.index_begin();
+    if (dense_width > kMaxDenseWidth) {
+      return Wrong(path + ".index_end", "with this one dense columns have ", dense_width,
+                   " values; expected at most ", kMaxDenseWidth, " (make it sparse)");
     }
     if (column.index_end() == 0) continue;
     if (!by_begin.emplace(column.index_begin(), i).second) {

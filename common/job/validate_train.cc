@@ -135,8 +135,7 @@ absl::Status GroupBy(const v1::JobSpec& spec, const std::string& metric) {
 }
 
 // "auc", or "auc/TASK" where there are tasks.
-absl::Status Metric(const v1::JobSpec& spec, const std::string& metric, const std::string& path,
-                    std::string* grouped) {
+absl::Status Metric(const v1::JobSpec& spec, const std::string& metric, const std::string& path) {
   std::vector<JobTask> tasks = TasksOf(spec);
   const size_t slash = metric.find('/');
   const std::string base = metric.substr(0, slash);
@@ -162,7 +161,6 @@ absl::Status Metric(const v1::JobSpec& spec, const std::string& metric, const st
   if (!info.has_value()) {
     return Wrong(path, "unknown metric '", base, "'; ", SuggestName(base, KnownMetrics(tasks)));
   }
-  if (info->groups && grouped->empty()) *grouped = metric;
   for (const JobTask& task : tasks) {
     if (info->IsOf(OutputsOf(task.loss))) continue;
     if (OutputsOf(task.loss) == math::Outputs::kValues) {
@@ -181,12 +179,17 @@ absl::Status Metric(const v1::JobSpec& spec, const std::string& metric, const st
 
 absl::Status EvaluationFields(const v1::JobSpec& spec) {
   const v1::EvaluationSpec& evaluation = spec.evaluation();
-  std::string grouped;  // the first metric that needs groups
   for (int i = 0; i < evaluation.metrics_size(); ++i) {
     TESSERA_RETURN_IF_ERROR(
-        Metric(spec, evaluation.metrics(i), absl::StrCat("evaluation.metrics[", i, "]"), &grouped));
+        Metric(spec, evaluation.metrics(i), absl::StrCat("evaluation.metrics[", i, "]")));
   }
   const std::vector<std::string> metrics = MetricsOf(spec);
+  std::string grouped;  // the first metric that needs groups, be it one that nobody has named
+  for (const std::string& metric : metrics) {
+    const std::optional<math::MetricInfo> info =
+        math::FindMetric(metric.substr(0, metric.find('/')));
+    if (info.has_value() && info->groups && grouped.empty()) grouped = metric;
+  }
   std::set<std::string> seen;
   for (const std::string& metric : metrics) {
     if (!seen.insert(metric).second) {

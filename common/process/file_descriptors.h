@@ -10,7 +10,8 @@ namespace tessera {
 // files. gRPC ends the process where it gets none.
 inline constexpr uint64_t kFewestFileDescriptors = 64;
 
-// FAILED_PRECONDITION: this process may open fewer than that.
+// Raises the limit of this process as far as it may: packed files of data and RocksDB's keep theirs
+// open. FAILED_PRECONDITION: it may open fewer than `fewest` even so.
 absl::Status CheckFileDescriptors(uint64_t fewest = kFewestFileDescriptors);
 
 }  // namespace tessera

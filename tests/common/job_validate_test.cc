@@ -114,6 +114,12 @@ TEST(ValidateJobSpec, NamesTheWrongFieldOfTheJob) {
           {[](auto& s) { s.mutable_evaluation()->set_group_by("user"); }, "evaluation.group_by",
            "leaves out"},
           {[](auto& s) {
+             s.mutable_model()->set_loss(v1::BAYESIAN_PERSONALIZED_RANKING);
+             s.mutable_model()->set_group_by("user");
+             s.mutable_evaluation()->set_group_by("usr");  // of gauc, which it has by itself
+           },
+           "evaluation.group_by", "did you mean \"user\"?"},
+          {[](auto& s) {
              s.mutable_model()->set_loss(v1::HUBER);
              s.mutable_evaluation()->set_monitor("auc");
            },
@@ -339,6 +345,10 @@ TEST(ValidateJobSpec, NamesTheWrongFieldOfAColumn) {
            "one character"},
           {[=](auto& s) { column(s, 1)->set_default_value("abc"); },
            "data.columns[1].default_value", "finite number"},
+          {[=](auto& s) { column(s, 1)->set_default_value("1e39"); },
+           "data.columns[1].default_value", "finite number"},
+          {[=](auto& s) { column(s, 2)->set_default_value("+5"); }, "data.columns[2].default_value",
+           "0 .. 2^63-1"},
           {[=](auto& s) { column(s, 2)->set_default_value("-1"); }, "data.columns[2].default_value",
            "0 .. 2^63-1"},
           {[=](auto& s) { column(s, 2)->set_default_value("9223372036854775808"); },

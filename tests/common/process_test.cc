@@ -92,13 +92,25 @@ TEST(FileDescriptorsDeathTest, TooFewAreAnErrorThatNamesBothNumbers) {
       {
         rlimit limit = {};
         getrlimit(RLIMIT_NOFILE, &limit);
-        limit.rlim_cur = 24;
+        limit.rlim_cur = limit.rlim_max = 24;
         setrlimit(RLIMIT_NOFILE, &limit);
         const absl::Status status = CheckFileDescriptors(64);
         std::fprintf(stderr, "%s", status.ToString().c_str());
         _exit(status.code() == absl::StatusCode::kFailedPrecondition ? 7 : 8);
       },
       testing::ExitedWithCode(7), "24 files, expected at least 64");
+  // As many as it may have it takes.
+  EXPECT_EXIT(
+      {
+        rlimit limit = {};
+        getrlimit(RLIMIT_NOFILE, &limit);
+        limit.rlim_cur = 70;
+        setrlimit(RLIMIT_NOFILE, &limit);
+        const bool ok = CheckFileDescriptors(64).ok();
+        getrlimit(RLIMIT_NOFILE, &limit);
+        _exit(ok && limit.rlim_cur == limit.rlim_max ? 7 : 8);
+      },
+      testing::ExitedWithCode(7), "");
 }
 
 // What an option takes from a command line; nullopt: it is refused.

@@ -273,6 +273,30 @@ TEST(TrainingPlan, AsyncSaysWhichWindowIsNextAcrossEpochsWhereOneRankHasThemAll)
   EXPECT_EQ(next, windows);
 }
 
+TEST(TrainingPlan, AsyncRanksReadAheadWindowsOfTheirOwn) {
+  const auto plan = Plan(Options(/*sync=*/false, 3));
+  std::vector<std::pair<uint64_t, std::string>> last(3, {UINT64_MAX, ""});  // window, and the next
+  int right = 0, windows = 0;
+  while (!plan->BarrierDue()) {  // the end of the epoch
+    for (uint32_t r = 0; r < 3; ++r) {
+      const std::optional<v1::Train> unit = plan->Next(Rank(r));
+      if (!unit.has_value()) continue;
+      std::string text, next;
+      for (const v1::RecordRange& range : unit->ranges()) text += range.ShortDebugString();
+      for (const v1::RecordRange& range : unit->next_ranges()) next += range.ShortDebugString();
+      if (unit->window() != last[r].first && last[r].first != UINT64_MAX &&
+          unit->batch_begin() == 0) {
+        ++windows;
+        right += text == last[r].second;
+      }
+      last[r] = {unit->window(), next};
+    }
+    for (uint32_t r = 0; r < 3; ++r) plan->Done(Rank(r), {});
+  }
+  EXPECT_GE(windows, 4);
+  EXPECT_GE(right, windows * 9 / 10) << "of " << windows;
+}
+
 TEST(TrainingPlan, AsyncGivesAnOpenWindowOfALostPositionFirst) {
   PlanOptions options = Options(false, 2);
   std::unique_ptr<TrainingPlan> plan = Plan(options);

@@ -367,6 +367,31 @@ TEST_F(TrainerTest, TheLearningRateFollowsTheScheduleTimesTheUnitsScale) {
   EXPECT_THAT(ps_->scales, ElementsAre(0.125, 0.25, 0.375));
 }
 
+TEST_F(TrainerTest, DropoutDrawsByTheStepsOfTheWholeJob) {
+  v1::ModelSpec& model = *assignment_.mutable_spec()->mutable_model();
+  model.set_name("layers");
+  const char* reads = "linear";
+  for (const char* op : {"flatten", "dropout", "linear"}) {
+    v1::LayerSpec* const layer = model.add_layers();
+    layer->set_name(absl::StrCat("a_", op));
+    layer->set_op(op);
+    layer->add_inputs(reads);
+    reads = layer->name().c_str();
+  }
+  (*model.mutable_layers(2)->mutable_options()->mutable_fields())["units"].set_number_value(1);
+  const auto gradient = [&](v1::Consistency mode, uint64_t schedule_step) {
+    Prepare(mode);
+    v1::Train unit = Unit(0, 3);
+    unit.set_schedule_step(schedule_step);
+    EXPECT_TRUE(trainer_->Train(unit).ok());
+    return ps_->gradient;
+  };
+  EXPECT_EQ(gradient(v1::SYNC, 0), gradient(v1::SYNC, 300)) << "its pushes go on counting";
+  // Pushes of an async rank begin at 0 in every generation.
+  EXPECT_EQ(gradient(v1::ASYNC, 300), gradient(v1::ASYNC, 300));
+  EXPECT_NE(gradient(v1::ASYNC, 0), gradient(v1::ASYNC, 300));
+}
+
 TEST_F(TrainerTest, ScoringReadsOnlyAndWaitsForWhatWasPushed) {
   Prepare(v1::SYNC);
   ASSERT_TRUE(trainer_->Train(Unit(0, 3)).ok());
