@@ -482,7 +482,7 @@ TEST_F(JobShardTest, AnswersTakeNoMoreMemoryThanTheyMayHave) {
   ASSERT_OK(answers[0]);
 }
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they need all addresses
+// Left out under sanitizers (tests/sanitize), which need all addresses.
 using JobShardDeathTest = JobShardTest;
 TEST_F(JobShardDeathTest, APushThatThereIsNoMemoryForEndsTheJobHereNotThePs) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
@@ -509,7 +509,6 @@ TEST_F(JobShardDeathTest, APushThatThereIsNoMemoryForEndsTheJobHereNotThePs) {
               "ABORTED.*start again from the last checkpoint: job job-1: no memory for new rows of "
               "table t \\(dim 4096\\), which has [0-9]+ rows here; use more ps");
 }
-#endif
 
 TEST_F(JobShardTest, SendsBackKeysOfPartitionsThatItDoesNotOwn) {
   v1::OpenJobRequest job = Job({SgdTable("t", 1, v1::ASYNC)}, 1, 2);
