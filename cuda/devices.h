@@ -18,9 +18,8 @@ struct Device {
   int compute_minor = 0;
 };
 
-// The room's front door for now: the cards of this machine, at least one, be they too old or not
-// (compute_capability.h). FAILED_PRECONDITION says
-// why there is none: built without CUDA, no driver, no card. Thread-safe.
+// The cards of this machine, at least one, be they too old or not (compute_capability.h).
+// FAILED_PRECONDITION says why there is none: built without CUDA, no driver, no card. Thread-safe.
 absl::StatusOr<std::vector<Device>> ListDevices();
 
 }  // namespace tessera::cuda

@@ -131,7 +131,7 @@ absl::StatusOr<v1::WriteCheckpointResponse> JobShard::WriteCheckpoint(
   if (cuts) {
     absl::StatusOr<PartCut> made =
         OrNoMemory("a checkpoint", [&] { return Cut(request, folder, std::move(last), open); });
-    if (absl::IsResourceExhausted(made.status())) DropCut(tables_);  // as far as it was begun
+    if (!made.ok()) DropCut(tables_);  // as far as it was begun
     status = made.status();
     if (made.ok()) cut = *std::move(made);
   }

@@ -10,7 +10,6 @@
 #include "absl/time/time.h"
 #include "common/clock.h"
 #include "common/rpc/channels.h"
-#include "ps/byte_budget.h"
 #include "ps/executor.h"
 #include "ps/jobs.h"
 #include "ps/log_follower.h"

@@ -306,6 +306,36 @@ TEST(ValidateJobSpec, NamesTheWrongFieldOfATable) {
       });
 }
 
+TEST(ValidateJobSpec, NamesTheWrongRangeOfALibsvmColumn) {
+  v1::JobSpec good = GoodSpec();
+  v1::DataSpec& data = *good.mutable_data();
+  data.set_format(v1::LIBSVM);
+  data.set_header(false);
+  data.clear_columns();
+  const auto add = [&](const std::string& name, v1::ColumnRole role, uint64_t begin, uint64_t end) {
+    v1::ColumnSpec* const column = data.add_columns();
+    column->set_name(name);
+    column->set_role(role);
+    column->set_index_begin(begin);
+    column->set_index_end(end);
+    return column;
+  };
+  add("a", v1::DENSE, 1, 40001);
+  add("b", v1::DENSE, 40001, 60001);
+  add("c", v1::IGNORED, 70000, 70010);
+  v1::ColumnSpec* const ids = add("user", v1::SPARSE, 100000, 200000);
+  ids->add_table("linear");
+  ids->add_table("embedding");
+  ASSERT_TRUE(ValidateJobSpec(good).ok()) << ValidateJobSpec(good);
+  const auto column = [](v1::JobSpec& s, int i) { return s.mutable_data()->mutable_columns(i); };
+  ExpectRefused(good, {
+                          {[=](auto& s) { column(s, 1)->set_index_end(66000); },
+                           "data.columns[1].index_end", "dense columns have 65999 values"},
+                          {[=](auto& s) { column(s, 2)->set_index_end(69999); },
+                           "data.columns[2].index_end", "expected more than 70000"},
+                      });
+}
+
 TEST(ValidateJobSpec, NamesTheWrongFieldOfAColumn) {
   const auto column = [](v1::JobSpec& s, int i) { return s.mutable_data()->mutable_columns(i); };
   ExpectRefused(

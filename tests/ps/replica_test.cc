@@ -41,6 +41,15 @@ class ReplicaTest : public testing::Test, protected RecoveryHarness {
       if (*records == 0) return;
     }
   }
+  // Of a sync job that has just cut "cut-4".
+  std::shared_ptr<JobShard> AtCheckpoint(const v1::OpenJobRequest& job) {
+    auto shard = *Open(job, files_);
+    EXPECT_OK(shard->Assign(Dense()));
+    for (uint64_t step = 0; step < 4; ++step) SyncStep(*shard, step);
+    SyncPulls(*shard, 4);
+    Checkpoint(*shard, job, "cut-4", 4);
+    return shard;
+  }
   // A call of workers whose answer waits for the follower.
   struct Waiting {
     explicit Waiting(JobShard& shard) {
@@ -91,11 +100,7 @@ TEST_F(ReplicaTest, WhatIsAcknowledgedIsWithTheFollower) {
 
 TEST_F(ReplicaTest, ASyncJobsFollowerEndsWithTheSameBits) {
   const v1::OpenJobRequest job = SyncJob();
-  const auto primary = *Open(job, files_);
-  ASSERT_OK(primary->Assign(Dense()));
-  for (uint64_t step = 0; step < 4; ++step) SyncStep(*primary, step);
-  SyncPulls(*primary, 4);
-  Checkpoint(*primary, job, "cut-4", 4);
+  const std::shared_ptr<JobShard> primary = AtCheckpoint(job);
   for (uint64_t step = 4; step < 6; ++step) SyncStep(*primary, step);
   ASSERT_OK(primary->SetFollower(1, "ps-1"));
   const auto follower = OpenFollower(job, 1, "cut-4", 4);
@@ -127,11 +132,7 @@ TEST_F(ReplicaTest, ASyncJobsFollowerEndsWithTheSameBits) {
 
 TEST_F(ReplicaTest, TheFollowersLogHasWhatExpiredAtACutThatCameToNothing) {
   const v1::OpenJobRequest job = SyncJob();
-  const auto primary = *Open(job, files_);
-  ASSERT_OK(primary->Assign(Dense()));
-  for (uint64_t step = 0; step < 4; ++step) SyncStep(*primary, step);
-  SyncPulls(*primary, 4);
-  Checkpoint(*primary, job, "cut-4", 4);
+  const std::shared_ptr<JobShard> primary = AtCheckpoint(job);
   ASSERT_OK(primary->SetFollower(1, "ps-1"));
   const auto follower = OpenFollower(job, 1, "cut-4", 4);
   for (uint64_t step = 4; step < 9; ++step) SyncStep(*primary, step);
