@@ -342,7 +342,7 @@ uint64_t RowStore::Erase(absl::Span<const uint64_t> keys) {
       if (row == nullptr) continue;
       KeepErased(stripe, item.map, row);
       stripe.slabs.Free(row);
-      stripe.gone[item.map].push_back(item.key);
+      if (stripe.keeps_gone) stripe.gone[item.map].push_back(item.key);
       ++erased;
     }
   }
@@ -359,7 +359,7 @@ uint64_t RowStore::EraseIf(PartitionId partition, absl::FunctionRef<bool(const R
     if (erase(*row)) picked.push_back(row);
   });
   for (Row* const row : picked) {
-    stripe.gone[KeyBatch::MapOf(index)].push_back(row->key);
+    if (stripe.keeps_gone) stripe.gone[KeyBatch::MapOf(index)].push_back(row->key);
     map.Erase(Mix64(row->key), row->key);
     KeepErased(stripe, KeyBatch::MapOf(index), row);
     stripe.slabs.Free(row);

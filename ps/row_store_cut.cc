@@ -70,6 +70,7 @@ uint64_t RowStore::BeginCut(bool all) {
     cut->wanted = !all ? kRowChanged : evicts_ ? kRowDirty : 0;
     cut->maps.resize(stripe->maps.size());
     cut->unread = static_cast<uint32_t>(stripe->maps.size());
+    stripe->keeps_gone = true;
     for (size_t m = 0; m < stripe->maps.size(); ++m) {
       std::vector<uint64_t> gone = std::exchange(stripe->gone[m], {});
       if (!all) cut->maps[m].gone = std::move(gone);

@@ -119,6 +119,9 @@ class TableTier {
   // any more.
   absl::StatusOr<uint64_t> Expire(uint64_t applied_steps)
       ABSL_LOCKS_EXCLUDED(leaving_mu_, erase_mu_);
+  // Of an owned partition, as no cut is visited that would do it: the records of rows that have
+  // expired. Of the thread that calls Expire.
+  absl::Status EraseExpiredBelow(PartitionId partition) ABSL_LOCKS_EXCLUDED(leaving_mu_, erase_mu_);
   // How many rows on disk, and not in memory, that would take. Reads all of them.
   absl::StatusOr<uint64_t> CountExpirable(uint64_t applied_steps) const;
   // What has expired for `other` has expired here from now on. To be called before this finds rows
@@ -202,6 +205,11 @@ class TableTier {
   // The records of `keys`, as far as there are any.
   absl::Status EraseBelow(absl::Span<const uint64_t> keys)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(leaving_mu_, erase_mu_);
+  // Where most keys that the disk has had are gone, what is known of them is to be made anew, from
+  // what is found by whoever reads all partitions next.
+  void RenewKnown() ABSL_EXCLUSIVE_LOCKS_REQUIRED(leaving_mu_);
+  // Of an owned partition, all keys that the disk is to have of those it had at RenewKnown.
+  void KeepKnown(PartitionId partition, absl::Span<const uint64_t> keys);
   // Of an owned partition, keys that have expired on the disk of the cut: erases what is still
   // there of them, as far as the disk has room for that, and returns those that memory had no newer
   // row of at the cut, ascending.
@@ -244,6 +252,9 @@ class TableTier {
     uint64_t gone_from_disk = 0;
   };
   std::optional<Cut> cut_;
+  // Owned partitions of which KeepKnown was not called yet. Of the thread that cuts.
+  std::vector<bool> to_renew_;
+  size_t left_to_renew_ = 0;
 
   // Held while rows are on their way to disk, and by who erases records.
   absl::Mutex leaving_mu_;

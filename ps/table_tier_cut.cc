@@ -48,6 +48,7 @@ absl::Status TableTier::VisitCutBelow(PartitionId partition, VisitBelow visit) {
   auto next_left = left.begin();
   std::vector<char> bytes;  // allocated by operator new: aligned to 16 bytes, as records are
   std::vector<uint64_t> expired;
+  std::vector<uint64_t> others;  // where rows expire
   TESSERA_RETURN_IF_ERROR(
       cut_->scan->Visit(partition.value(), [&](uint64_t key, const char* record) {
         next_left = std::lower_bound(next_left, left.end(), key);
@@ -56,7 +57,7 @@ absl::Status TableTier::VisitCutBelow(PartitionId partition, VisitBelow visit) {
         const size_t at = bytes.size();
         bytes.insert(bytes.end(), record, record + record_bytes_);
         const bool has_expired = HasExpired(*reinterpret_cast<const Row*>(bytes.data() + at));
-        if (has_expired) expired.push_back(key);
+        (has_expired ? expired : others).push_back(key);
         if (has_expired || !wanted) bytes.resize(at);
         return absl::OkStatus();
       }));
@@ -64,6 +65,7 @@ absl::Status TableTier::VisitCutBelow(PartitionId partition, VisitBelow visit) {
     rows.push_back(reinterpret_cast<const Row*>(bytes.data() + at));
   }
   TESSERA_ASSIGN_OR_RETURN(const std::vector<uint64_t> erased, EraseExpired(partition, expired));
+  KeepKnown(partition, others);
   cut_->gone_from_disk += erased.size();
   if (cut_->all) return visit({}, rows);
   gone.insert(gone.end(), erased.begin(), erased.end());

@@ -34,9 +34,29 @@ absl::Status TableTier::EraseBelow(absl::Span<const uint64_t> keys) {
   return cold_.Erase(options_.cold_table, places);
 }
 
+void TableTier::RenewKnown() {
+  KnownFilter& known = cold_.Known(options_.cold_table);
+  const auto rows = static_cast<uint64_t>(std::max<int64_t>(0, rows_));
+  if (cut_.has_value() || left_to_renew_ > 0) return;
+  if (known.keys() < 2 * rows + KnownFilter::kFirstCapacity) return;
+  known.BeginRenewal();
+  left_to_renew_ = partitions_.owned().size();
+  to_renew_.assign(left_to_renew_, true);
+}
+
+void TableTier::KeepKnown(PartitionId partition, absl::Span<const uint64_t> keys) {
+  const uint32_t index = partitions_.IndexOf(partition);
+  if (left_to_renew_ == 0 || !to_renew_[index]) return;
+  to_renew_[index] = false;
+  KnownFilter& known = cold_.Known(options_.cold_table);
+  known.Keep(keys);
+  if (--left_to_renew_ == 0) known.EndRenewal();
+}
+
 absl::StatusOr<uint64_t> TableTier::Expire(uint64_t applied_steps) {
   // Nothing is on its way to disk.
   absl::MutexLock none_leaves(&leaving_mu_);
+  RenewKnown();
   {
     absl::MutexLock none_comes(&erase_mu_);
     expired_at_ = std::max<uint64_t>(expired_at_, applied_steps);
@@ -126,6 +146,7 @@ absl::StatusOr<std::vector<uint64_t>> TableTier::EraseExpired(PartitionId partit
     } else if (absl::IsResourceExhausted(erased)) {
       // Erasing takes room before it makes some, and nothing goes before the cut does. Nobody finds
       // them, no checkpoint has them, and the next cut comes to them again.
+      cold_.Known(options_.cold_table).Keep(still_keys);
       store_.AppendAbsent(still_keys, gone);
       stay += gone.size() - before;
     } else {
@@ -143,6 +164,21 @@ absl::StatusOr<std::vector<uint64_t>> TableTier::EraseExpired(PartitionId partit
   gone.erase(std::unique(gone.begin(), gone.end()), gone.end());
   expired_on_disk_.fetch_add(gone.size() - stay, std::memory_order_relaxed);
   return gone;
+}
+
+absl::Status TableTier::EraseExpiredBelow(PartitionId partition) {
+  std::vector<uint64_t> expired;
+  std::vector<uint64_t> others;
+  RowBlocks block(1, record_bytes_);
+  TESSERA_RETURN_IF_ERROR(cold_.VisitPartition(
+      options_.cold_table, partition.value(), [&](uint64_t key, const char* record) {
+        std::memcpy(block.data(), record, record_bytes_);
+        (HasExpired(*block.row(0)) ? expired : others).push_back(key);
+        return absl::OkStatus();
+      }));
+  TESSERA_RETURN_IF_ERROR(EraseExpired(partition, expired).status());
+  KeepKnown(partition, others);
+  return absl::OkStatus();
 }
 
 void TableTier::GoOnFrom(const TableTier& other) {

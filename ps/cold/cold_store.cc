@@ -128,6 +128,8 @@ class RocksDbColdStore final : public ColdStore {
     return tables_[table]->known.MayContain(keys, may);
   }
 
+  KnownFilter& Known(uint32_t table) override { return tables_[table]->known; }
+
   absl::Status Read(uint32_t table, absl::Span<const ColdKey> keys, char* records, uint8_t* found,
                     const ColdSnapshot* at) override {
     absl::Mutex mu;

@@ -12,6 +12,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "common/task_pool.h"
+#include "ps/cold/known_filter.h"
 #include "ps/cold/record_format.h"
 
 namespace rocksdb {
@@ -87,7 +88,7 @@ class ColdStore {
     uint64_t record_bytes_written = 0;
     uint64_t device_bytes_written = 0;  // compactions included
     uint64_t folder_bytes = 0;
-    uint64_t known_keys = 0;    // ever written
+    uint64_t known_keys = 0;    // of the filters: ever written, or since they were renewed
     uint64_t memory_bytes = 0;  // filters and indices
   };
 
@@ -96,10 +97,13 @@ class ColdStore {
                                                          std::vector<ColdTable> tables);
   virtual ~ColdStore() = default;
 
-  // may[i] = 0: keys[i] was never written. From memory; a few in a thousand keys that were not
+  // may[i] = 0: there is no record of keys[i]. From memory; a few in a thousand keys that were not
   // written are answered 1.
   virtual size_t MayContain(uint32_t table, absl::Span<const uint64_t> keys,
                             uint8_t* may) const = 0;
+  // What MayContain goes by. Every Write adds to it before it begins; who renews it sees to it that
+  // none is under way when that begins, and keeps the keys of all records that there are then.
+  virtual KnownFilter& Known(uint32_t table) = 0;
   // found[i] = 1: records[i] is the newest record of keys[i]; 0: there is none, and records[i] is
   // untouched. After an error both hold anything.
   virtual absl::Status Read(uint32_t table,

@@ -10,6 +10,8 @@ namespace {
 
 // Lines loaded together.
 constexpr size_t kAhead = 16;
+// Keys kept while nobody else looks: some tens of microseconds.
+constexpr size_t kKeptAtOnce = 1024;
 
 // The keys of a ps share the highest bits of Mix64(key), which chose their partitions.
 uint64_t HashOf(uint64_t key) { return Mix64(Mix64(key)); }
@@ -33,31 +35,55 @@ bool KnownFilter::Has(const Line& line, uint64_t bits) {
   return missing == 0;
 }
 
-bool KnownFilter::Known(uint64_t hash, uint64_t bits) const {
-  for (auto it = generations_.rbegin(); it != generations_.rend(); ++it) {
+bool KnownFilter::Known(const Generations& generations, uint64_t hash, uint64_t bits) {
+  for (auto it = generations.rbegin(); it != generations.rend(); ++it) {
     if (Has(LineOf(**it, hash), bits)) return true;
   }
   return false;
 }
 
+void KnownFilter::AddTo(Generations& generations, uint64_t key) {
+  const uint64_t hash = HashOf(key);
+  const uint64_t bits = BitsOf(hash);
+  if (Known(generations, hash, bits)) return;
+  if (generations.empty()) {
+    generations.push_back(std::make_unique<Generation>(kFirstCapacity));
+  } else if (generations.back()->keys == generations.back()->capacity) {
+    generations.push_back(std::make_unique<Generation>(generations.back()->capacity * 2));
+  }
+  Generation& newest = *generations.back();
+  Line& line = LineOf(newest, hash);
+  for (uint32_t w = 0; w < kWords; ++w) {
+    line.words[w].fetch_or(BitOf(bits, w), std::memory_order_relaxed);
+  }
+  ++newest.keys;
+}
+
 void KnownFilter::Add(absl::Span<const uint64_t> keys) {
   absl::MutexLock lock(&mu_);
   for (const uint64_t key : keys) {
-    const uint64_t hash = HashOf(key);
-    const uint64_t bits = BitsOf(hash);
-    if (Known(hash, bits)) continue;
-    if (generations_.empty()) {
-      generations_.push_back(std::make_unique<Generation>(kFirstCapacity));
-    } else if (generations_.back()->keys == generations_.back()->capacity) {
-      generations_.push_back(std::make_unique<Generation>(generations_.back()->capacity * 2));
-    }
-    Generation& newest = *generations_.back();
-    Line& line = LineOf(newest, hash);
-    for (uint32_t w = 0; w < kWords; ++w) {
-      line.words[w].fetch_or(BitOf(bits, w), std::memory_order_relaxed);
-    }
-    ++newest.keys;
+    AddTo(generations_, key);
+    if (next_.has_value()) AddTo(*next_, key);
   }
+}
+
+void KnownFilter::BeginRenewal() {
+  absl::MutexLock lock(&mu_);
+  next_.emplace();
+}
+
+void KnownFilter::Keep(absl::Span<const uint64_t> keys) {
+  for (size_t begin = 0; begin < keys.size(); begin += kKeptAtOnce) {
+    absl::MutexLock lock(&mu_);
+    if (!next_.has_value()) return;
+    for (const uint64_t key : keys.subspan(begin, kKeptAtOnce)) AddTo(*next_, key);
+  }
+}
+
+void KnownFilter::EndRenewal() {
+  absl::MutexLock lock(&mu_);
+  if (!next_.has_value()) return;
+  generations_ = *std::exchange(next_, std::nullopt);
 }
 
 size_t KnownFilter::MayContain(absl::Span<const uint64_t> keys, uint8_t* may) const {
@@ -73,7 +99,7 @@ size_t KnownFilter::MayContain(absl::Span<const uint64_t> keys, uint8_t* may) co
       }
     }
     for (size_t i = 0; i < n; ++i) {
-      may[begin + i] = Known(hashes[i], BitsOf(hashes[i]));
+      may[begin + i] = Known(generations_, hashes[i], BitsOf(hashes[i]));
       ones += may[begin + i];
     }
   }
@@ -90,7 +116,10 @@ uint64_t KnownFilter::keys() const {
 uint64_t KnownFilter::bytes() const {
   absl::ReaderMutexLock lock(&mu_);
   uint64_t bytes = 0;
-  for (const auto& generation : generations_) bytes += generation->line_count * sizeof(Line);
+  for (const Generations* all : {&generations_, next_.has_value() ? &*next_ : nullptr}) {
+    if (all == nullptr) continue;
+    for (const auto& generation : *all) bytes += generation->line_count * sizeof(Line);
+  }
   return bytes;
 }
 

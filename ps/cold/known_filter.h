@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -14,7 +15,8 @@ namespace tessera::ps {
 
 // Which keys may have been added: never wrong about one that was, and wrong about 0.1% of the
 // others for each generation that is full. A blocked Bloom filter (Putze, Sanders, Singler 2007):
-// a key sets eight bits of one cache line, one in each of its words. It cannot forget a key.
+// a key sets eight bits of one cache line, one in each of its words. It cannot forget a key; where
+// keys come and go it can be made anew while it is in use.
 //
 // A generation has 16 bits for each key of its capacity; when it is full the next one has twice the
 // capacity: at most 32 bits a key beyond the first 65,536 (128 KiB), and 8 generations for 16
@@ -34,8 +36,17 @@ class KnownFilter {
   // may[i] = 1: keys[i] may have been added; 0: it was not. Returns the number of ones.
   size_t MayContain(absl::Span<const uint64_t> keys, uint8_t* may) const ABSL_LOCKS_EXCLUDED(mu_);
 
+  // From BeginRenewal on, what is added is added to a second filter, too, and Keep adds to that one
+  // alone; EndRenewal puts it in the place of the first. Of the keys that were added before, all
+  // that are to be known are named in between. Beginning again forgets what was kept. Keep and
+  // EndRenewal do nothing where none has begun.
+  void BeginRenewal() ABSL_LOCKS_EXCLUDED(mu_);
+  void Keep(absl::Span<const uint64_t> keys) ABSL_LOCKS_EXCLUDED(mu_);
+  void EndRenewal() ABSL_LOCKS_EXCLUDED(mu_);
+
   // Keys added that were not taken for known before.
   uint64_t keys() const ABSL_LOCKS_EXCLUDED(mu_);
+  // Of both filters.
   uint64_t bytes() const ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
@@ -50,14 +61,17 @@ class KnownFilter {
     const std::unique_ptr<Line[]> lines;
     uint64_t keys = 0;
   };
+  using Generations = std::vector<std::unique_ptr<Generation>>;  // newest last
   static Line& LineOf(const Generation& generation, uint64_t hash) {
     return generation.lines[((hash >> 32) * generation.line_count) >> 32];
   }
   static bool Has(const Line& line, uint64_t bits);
-  bool Known(uint64_t hash, uint64_t bits) const ABSL_SHARED_LOCKS_REQUIRED(mu_);
+  static bool Known(const Generations& generations, uint64_t hash, uint64_t bits);
+  static void AddTo(Generations& generations, uint64_t key);
 
   mutable absl::Mutex mu_;
-  std::vector<std::unique_ptr<Generation>> generations_ ABSL_GUARDED_BY(mu_);  // newest last
+  Generations generations_ ABSL_GUARDED_BY(mu_);
+  std::optional<Generations> next_ ABSL_GUARDED_BY(mu_);  // of a renewal
 };
 
 }  // namespace tessera::ps

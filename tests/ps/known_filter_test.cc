@@ -1,5 +1,6 @@
 #include "ps/cold/known_filter.h"
 
+#include <atomic>
 #include <random>
 #include <thread>
 #include <vector>
@@ -72,6 +73,51 @@ TEST(KnownFilterTest, KeysAreAddedWhileOthersAreLookedUp) {
   for (int i = 0; i < 200; ++i) EXPECT_EQ(Ones(filter, Keys(0, 1000)), 1000);
   adds.join();
   EXPECT_EQ(Ones(filter, Keys(0, 300000)), 300000);
+}
+
+TEST(KnownFilterTest, ARenewedFilterKnowsWhatWasKeptAndWhatCameMeanwhile) {
+  KnownFilter filter;
+  filter.Keep(Keys(0, 10));
+  filter.EndRenewal();
+  EXPECT_EQ(filter.bytes(), 0) << "none has begun";
+  const uint64_t n = KnownFilter::kFirstCapacity * 3;
+  filter.Add(Keys(0, n));
+  const uint64_t bytes = filter.bytes();
+  filter.BeginRenewal();
+  filter.Keep(Keys(5000, 6000));
+  filter.BeginRenewal();
+  filter.Keep(Keys(0, 2000));
+  filter.Add(Keys(n, n + 3000));
+  // All are known until it ends.
+  EXPECT_EQ(Ones(filter, Keys(0, n + 3000)), n + 3000);
+  EXPECT_GT(filter.bytes(), bytes);
+  filter.EndRenewal();
+  EXPECT_EQ(Ones(filter, Keys(0, 2000)), 2000);
+  EXPECT_EQ(Ones(filter, Keys(n, n + 3000)), 3000);
+  EXPECT_LT(Ones(filter, Keys(2000, n)), n / 250);
+  EXPECT_LE(filter.keys(), 5000);
+  EXPECT_EQ(filter.bytes(), KnownFilter::kFirstCapacity * KnownFilter::kBitsPerKey / 8);
+}
+
+TEST(KnownFilterTest, NoKeyIsMissedWhileTheFilterIsRenewed) {
+  KnownFilter filter;
+  filter.Add(Keys(0, 1000));
+  std::atomic<uint64_t> added = 1000;
+  std::thread adds([&] {
+    for (uint64_t k = 1000; k < 300000; k += 1000) {
+      filter.Add(Keys(k, k + 1000));
+      added = k + 1000;
+    }
+  });
+  while (added < 300000) {
+    // As of the beginning, all that was added before.
+    filter.BeginRenewal();
+    const uint64_t before = added;
+    filter.Keep(Keys(0, before));
+    filter.EndRenewal();
+    EXPECT_EQ(Ones(filter, Keys(0, before)), before);
+  }
+  adds.join();
 }
 
 }  // namespace

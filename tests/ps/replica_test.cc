@@ -1,3 +1,8 @@
+#include <unistd.h>
+
+#include <filesystem>
+#include <string>
+
 #include "ps/jobs.h"
 #include "ps/push_log/log_feed.h"
 #include "tests/ps/recovery_harness.h"
@@ -150,6 +155,53 @@ TEST_F(ReplicaTest, TheFollowersLogHasWhatExpiredAtACutThatCameToNothing) {
   SyncPulls(**back, 12);
   SyncPulls(*primary, 12);
   EXPECT_EQ(Rows(**back, files_, 12), Rows(*primary, files_, 12));
+}
+
+TEST_F(ReplicaTest, WhatHasExpiredGoesFromTheFollowersDisk) {
+  v1::PsTable table = AdamTable("expiring", 8, v1::SYNC);
+  table.mutable_spec()->mutable_expiry()->set_after_steps(2);
+  const v1::OpenJobRequest job = Logged(Job({table}, 1));
+  const auto primary = *Open(job, files_);
+  ASSERT_OK(primary->SetFollower(1, "ps-1"));
+  const std::string folder = testing::TempDir() + "/follower-spill-" + std::to_string(::getpid());
+  Spill::Options options;
+  options.folder = folder;
+  options.memory_bytes = 64 << 10;
+  options.reader_threads = 2;
+  const auto spill = Spill::Open(options);
+  ASSERT_OK(spill);
+  v1::OpenJobRequest follows = job;
+  follows.set_follow("ps-0");
+  follows.set_pair(1);
+  const auto follower = *Open(follows, files_, [&](JobShard::Options& shard) {
+    OtherLogs(shard);
+    shard.spill = spill->get();
+  });
+  ASSERT_OK(follower->OpenLog());
+  constexpr uint64_t kNew = 500;
+  for (uint64_t step = 0; step < 40; ++step) {
+    Block block = {.table = 0, .keys = {}, .values = std::vector<float>(kNew * 8, 1)};
+    for (uint64_t k = 0; k < kNew; ++k) block.keys.push_back(step * kNew + k);
+    EXPECT_OK(PendingPull(*primary, PullOf(0, step, {{0, block.keys}})).status());
+    ASSERT_OK(primary->Push(CallOf(PushOf(0, step, {block}))));
+    if (step % 4 == 3) {
+      EXPECT_OK(PendingPull(*primary, PullOf(0, step + 1, {{0, {}}})).status());
+      const std::string cut = absl::StrCat("cut-", step);
+      Checkpoint(*primary, job, cut, step + 1);
+      ASSERT_OK(Call(*primary, Request::COMMITTED, cut, step + 1));
+    }
+    Feed(*primary, *follower);
+  }
+  EXPECT_GT(follower->Stats().tables(0).expired(), 10 * kNew) << "on its disk or not";
+  EXPECT_EQ(follower->Stats().tables(0).rows(), primary->Stats().tables(0).rows());
+  ASSERT_OK(follower->StopFollowing());
+  EXPECT_OK(PendingPull(*follower, PullOf(0, 40, {{0, {}}})).status());
+  // In files of their own: what is in memory, and what is on disk.
+  Checkpoint(*primary, job, "of-primary", 40);
+  Checkpoint(*follower, job, "of-follower", 40);
+  EXPECT_TRUE(CheckpointRows(files_, "root/of-follower") ==
+              CheckpointRows(files_, "root/of-primary"));
+  std::filesystem::remove_all(folder);
 }
 
 TEST_F(ReplicaTest, TheFollowersLogShrinksWithCommittedCheckpoints) {

@@ -296,6 +296,7 @@ class DamagedColdStore final : public ColdStore {
     std::fill_n(may, keys.size(), 1);
     return keys.size();
   }
+  KnownFilter& Known(uint32_t) override { return known_; }
   absl::Status Read(uint32_t, absl::Span<const ColdKey>, char*, uint8_t*,
                     const ColdSnapshot*) override {
     return Damaged();
@@ -323,6 +324,8 @@ class DamagedColdStore final : public ColdStore {
     }
   };
   static absl::Status Damaged() { return absl::DataLossError("a record lost its checksum"); }
+
+  KnownFilter known_;
 };
 
 TEST(DamagedSpillDisk, SendsTheJobBackToItsCheckpointAndCondemnsNone) {

@@ -111,6 +111,50 @@ TEST_F(TableTierTest, RowsExpireFromADiskThatIsFull) {
   EXPECT_EQ(Everything().size(), 100);
 }
 
+// Keys that come once and go: neither what is known of them nor their records stay behind.
+TEST_F(TableTierTest, WhatIsKnownOfTheDiskShrinksWithItsRows) {
+  v1::ExpirySpec spec;
+  spec.set_after_steps(2);
+  expiry_ = *Expiry::New(spec, "t");
+  Open(kPlenty);
+  constexpr uint64_t kNew = 10000;
+  uint64_t most_known = 0;
+  std::mt19937_64 random(3);
+  for (uint64_t step = 1; step <= 30; ++step) {
+    const std::vector<uint64_t> keys = Keys(step * kNew, (step + 1) * kNew);
+    ASSERT_OK(Push(keys, step));
+    TwinPush(keys, step);
+    ASSERT_OK(tier_->Evict(kPlenty));
+    ExpireBoth(step);
+    if (step % 3 != 0) continue;
+    if (step / 3 % 4 == 0) {
+      // Given up in its middle.
+      ASSERT_TRUE(tier_->BeginCut(/*all=*/true).has_value());
+      for (uint32_t p = 0; p < kPartitions / 2; ++p) {
+        ASSERT_OK(
+            tier_->VisitCutBelow(PartitionId(p), [](auto, auto) { return absl::OkStatus(); }));
+      }
+      tier_->DropCut();
+    } else if (step / 3 % 4 == 2) {
+      for (const PartitionId p : partitions_.owned()) ASSERT_OK(tier_->EraseExpiredBelow(p));
+    } else {
+      SavedRows rows;
+      ASSERT_TRUE(tier_->BeginCut(/*all=*/true).has_value());
+      ReadCut(rows, [&] {
+        if (random() % 16 == 0) ASSERT_OK(tier_->Evict(100'000));
+      });
+      EXPECT_TRUE(rows == TwinEverything()) << step;
+    }
+    const std::vector<uint64_t> all = Keys(step / 2 * kNew, (step + 1) * kNew);
+    ExpectSame(Look(all), TwinLook(all));
+    most_known = std::max(most_known, cold_->stats().known_keys);
+  }
+  // Where the rows of five steps are there, and six more come until it is done.
+  EXPECT_LT(most_known, 2 * 5 * kNew + KnownFilter::kFirstCapacity + 6 * kNew);
+  EXPECT_GT(most_known, 2 * 3 * kNew + KnownFilter::kFirstCapacity);
+  EXPECT_LT(tier_->stats().rows, 5 * kNew);
+}
+
 TEST_F(TableTierTest, RowsThatHaveExpiredOnDiskMoveNowhere) {
   v1::ExpirySpec spec;
   spec.set_after_steps(5);
