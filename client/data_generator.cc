@@ -226,7 +226,9 @@ absl::StatusOr<std::vector<ClickSplit>> GenerateClickData(const ClickDataOptions
       }));
       checksums.push_back(writer.checksum());
     }
-    // First the truth: whatever happens now, the files are known for the generator's.
+    // Wherever this ends, what is there is what the truth says, or is missing: the generator knows
+    // its own files.
+    for (const ClickSplit& split : splits) TESSERA_RETURN_IF_ERROR(fs.Remove(split.path));
     TESSERA_RETURN_IF_ERROR(WriteFileAtomically(fs, absl::StrCat(options.folder, "/", kTruthFile),
                                                 Truth(options, splits, checksums)));
     for (const ClickSplit& split : splits) {

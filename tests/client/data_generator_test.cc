@@ -17,6 +17,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
+#include "tests/common/fault_file_system.h"
 
 namespace tessera::client {
 namespace {
@@ -193,6 +194,20 @@ TEST_F(DataGeneratorTest, ItsOwnFilesAreReplaced) {
   Write(base_ + "/a/train.csv.tmp", "half");
   EXPECT_TRUE(Generate(Small("a", 3)).ok());
   EXPECT_FALSE(std::filesystem::exists(base_ + "/a/train.csv.tmp"));
+}
+
+TEST_F(DataGeneratorTest, WhereverItEndedItGoesOnWithItsOwnFiles) {
+  const ClickDataOptions first = Small("a", 1);
+  for (uint64_t renames = 0; renames < 4; ++renames) {
+    FaultFileSystem files;
+    ASSERT_TRUE(GenerateClickData(first, files, nullptr).ok());
+    files.FailRenamesAfter(renames);
+    const ClickDataOptions second = Small("a", 2);
+    EXPECT_FALSE(GenerateClickData(second, files, nullptr).ok()) << renames;
+    files.Repair();
+    const auto again = GenerateClickData(second, files, nullptr);
+    EXPECT_TRUE(again.ok()) << renames << ": " << again.status();
+  }
 }
 
 TEST_F(DataGeneratorTest, FilesOfOthersAreKeptUnlessForced) {
