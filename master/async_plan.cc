@@ -21,6 +21,7 @@ class AsyncPlan final : public TrainingPlan {
         step_(start.step()),
         samples_(start.samples()) {
     for (const v1::OpenWindow& open : start.open()) free_.push_back(PartOf(open));
+    for (Ranked& r : ranks_) r.pushes = start.next_push();
     total_steps_ = TotalSteps();
     EndEpochIfDone();
     due_ = Due();
@@ -95,6 +96,9 @@ class AsyncPlan final : public TrainingPlan {
     }
     for (const Part& part : Joined(std::move(open))) *position.add_open() = Saved(part);
     position.set_step(step_);
+    uint64_t next_push = 0;
+    for (const Ranked& r : ranks_) next_push = std::max(next_push, r.pushes);
+    position.set_next_push(next_push);
     position.set_samples(samples_);
     cache_.shapes().Describe(epoch_, position);
     return position;
@@ -113,7 +117,7 @@ class AsyncPlan final : public TrainingPlan {
 
     std::optional<Part> part;
     uint64_t batches = 0;  // of the unit that it has, the first ones of its part; 0: none
-    uint64_t pushes = 0;   // of this generation
+    uint64_t pushes = 0;   // number of the next
     UnitSize size;         // by its own speed
   };
 

@@ -13,10 +13,6 @@ namespace {
 
 constexpr uint32_t kMaxWorkers = 1024;
 
-bool IsSyncJob(const v1::JobSpec& spec) {
-  return IsSync(spec.consistency().sparse()) || IsSync(spec.consistency().dense());
-}
-
 }  // namespace
 
 void MasterCore::SetWorkers(v1::JobRecord* record, uint32_t workers) {
@@ -40,7 +36,7 @@ absl::StatusOr<uint32_t> MasterCore::ScaleWorkers(const std::string& job_id, uin
   if (status.task() == v1::PREDICT) {
     return refused("predicts, and keeps the workers that it has: cancel it, and submit it again");
   }
-  const bool sync = IsSyncJob(status.spec());
+  const bool sync = StepsTogether(status.spec().consistency());
   const uint32_t batch = status.spec().train().batch_size();
   if (workers == 0 || workers > kMaxWorkers || (sync && workers > batch)) {
     return absl::InvalidArgumentError(

@@ -89,8 +89,7 @@ void MasterCore::SetSuspended(v1::JobRecord* record, absl::string_view where, co
   record->set_preempted_by(by);
   // It goes on elsewhere with as many as live there, where it asked for that.
   if (status.ps() == 0) record->set_ps(0);
-  const v1::ConsistencySpec& mode = status.spec().consistency();
-  const bool sync = IsSync(mode.sparse()) || IsSync(mode.dense());
+  const bool sync = StepsTogether(status.spec().consistency());
   if (status.workers() == 0 && !sync) record->set_ranks(0);
   jobs_.AddEvent(record,
                  absl::StrCat(by.empty() ? "suspended " : "pre-empted ", where,

@@ -254,6 +254,7 @@ class JobRun {
     std::string folder;  // empty: initial values
     bool warm = false;
     uint64_t step = 0;
+    uint64_t next_push = 0;  // of its position
   };
   struct Recovering {
     uint32_t part = 0;
@@ -461,6 +462,7 @@ class JobRun {
   // The checkpoint under way, from its cut until it is committed or given up.
   struct Writing {
     uint64_t step = 0;
+    uint64_t next_push = 0;
     absl::Duration since;
     std::string best_before;  // position_.best_checkpoint() before it
     std::string folder;

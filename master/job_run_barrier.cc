@@ -72,6 +72,7 @@ void JobRun::Advance(const Now& now) {
       position_.set_next_window(at.next_window());
       *position_.mutable_open() = at.open();
       position_.set_step(at.step());
+      position_.set_next_push(at.next_push());
       position_.set_samples(at.samples());
       position_.set_window_records(at.window_records());
       position_.set_window_workers(at.window_workers());
@@ -306,6 +307,7 @@ void JobRun::BeginCheckpoint(const Now& now) {
   }
   cut.folder = write.folder;
   writing_ = {.step = position_.step(),
+              .next_push = position_.next_push(),
               .since = now.monotonic,
               .best_before = best_before,
               .folder = write.folder,
@@ -338,7 +340,10 @@ void JobRun::OnWritten(const ActionResult& result, const Now& now) {
     cut_again_.reset();
     last_checkpoint_ = writing_->folder;
     last_checkpoint_step_ = writing_->step;
-    origin_ = {.folder = writing_->folder, .warm = false, .step = writing_->step};
+    origin_ = {.folder = writing_->folder,
+               .warm = false,
+               .step = writing_->step,
+               .next_push = writing_->next_push};
     log_origin_.reset();
     status().set_checkpoint(last_checkpoint_);
     // A folder that was damaged has been written anew.

@@ -130,7 +130,7 @@ uint64_t JobRun::StepsSince(const Origin& origin) const {
 void JobRun::ReturnAlone(const Origin& origin, v1::OpenJobRequest& request) const {
   request.set_checkpoint(origin.folder);
   request.set_warm(origin.warm);
-  request.set_first_step(origin.step);
+  request.set_first_step(origin.next_push);
   if (plan_ == nullptr) return;
   // What the ranks have reported is done everywhere else: nobody is to look for it here.
   const v1::PlanState plan = plan_->Save();

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/job/defaults.h"
 #include "master/job_run.h"
 #include "master/run_state.h"
 
@@ -16,6 +17,7 @@ v1::RunState JobRun::State() const {
   state.set_origin(origin_.folder);
   state.set_warm(origin_.warm);
   state.set_first_step(origin_.step);
+  state.set_first_push(origin_.next_push);
   *state.mutable_position() = position_;
   state.set_last_checkpoint(last_checkpoint_);
   if (last_checkpoint_step_.has_value()) state.set_last_checkpoint_step(*last_checkpoint_step_);
@@ -28,6 +30,7 @@ v1::RunState JobRun::State() const {
   if (writing_.has_value()) {
     state.mutable_writing()->set_folder(writing_->folder);
     state.mutable_writing()->set_step(writing_->step);
+    state.mutable_writing()->set_next_push(writing_->next_push);
     state.mutable_writing()->set_best_before(writing_->best_before);
   }
   state.set_next_evaluation(next_evaluation_);
@@ -76,11 +79,17 @@ void JobRun::Resume(const Now& now) {
   partition_count_ = static_cast<uint32_t>(options_.owner.size());
   owner_ = options_.owner;
   ShowShares();
-  origin_ = {.folder = state.origin(), .warm = state.warm(), .step = state.first_step()};
+  // A master of before did not write the numbers of pushes.
+  const bool together = StepsTogether(spec().consistency());
+  origin_ = {.folder = state.origin(),
+             .warm = state.warm(),
+             .step = state.first_step(),
+             .next_push = together ? state.first_step() : state.first_push()};
   from_memory_ = state.unsaved();
   if (state.has_log_origin()) log_origin_ = state.log_origin();
   opened_ = true;
   position_ = state.position();
+  if (together) position_.set_next_push(position_.step());
   // It is measured anew.
   position_.set_bad_records(position_.bad_records() - state.evaluation_bad_records());
   evaluations_ = {status().evaluations().begin(), status().evaluations().end()};
@@ -117,6 +126,7 @@ void JobRun::Resume(const Now& now) {
   }
   if (state.has_writing()) {
     writing_ = {.step = state.writing().step(),
+                .next_push = together ? state.writing().step() : state.writing().next_push(),
                 .since = now.monotonic,
                 .best_before = state.writing().best_before(),
                 .folder = state.writing().folder(),

@@ -84,6 +84,8 @@ void JobRun::OnFound(ActionResult result, const Now& now) {
   partition_count_ = start_.partition_count() > 0 ? start_.partition_count() : options_.partitions;
   if (!warm_) {
     position_ = start_.position();
+    // It may have been cut in another mode, in which pushes were counted otherwise.
+    if (StepsTogether(spec().consistency())) position_.set_next_push(position_.step());
     evaluations_ = {start_.evaluations().begin(), start_.evaluations().end()};
   }
   if (first) {
@@ -138,7 +140,10 @@ void JobRun::Open(const Now& now) {
     status().set_bad_records(position_.bad_records());
     status().set_set_aside_records(position_.set_aside_records());
   }
-  origin_ = {.folder = start_folder_, .warm = warm_, .step = position_.step()};
+  origin_ = {.folder = start_folder_,
+             .warm = warm_,
+             .step = position_.step(),
+             .next_push = position_.next_push()};
   OpenPs open;
   for (uint32_t i = 0; i < options_.ps.size(); ++i) {
     open.calls.emplace_back(options_.ps[i], OpenRequest(i));
@@ -164,7 +169,7 @@ v1::OpenJobRequest JobRun::OpenRequest(uint32_t part) const {
   request.set_partition_count(partition_count_);
   request.set_checkpoint(origin_.folder);
   request.set_warm(origin_.warm);
-  request.set_first_step(origin_.step);
+  request.set_first_step(origin_.next_push);
   request.set_max_lead(MaxLeadOf(spec().consistency()));
   if (Logged()) request.set_push_log(spec().recovery().push_log());
   return request;

@@ -72,7 +72,7 @@ uint32_t JobRun::WorkersToCome() const {
 
 bool JobRun::EndsHere() const {
   if (EndsSoon()) return true;
-  const bool sync = IsSync(spec().consistency().sparse()) || IsSync(spec().consistency().dense());
+  const bool sync = StepsTogether(spec().consistency());
   return workers_are_here_ && AwaitsWorkers() && (!sync || position_.open_size() == 0);
 }
 
@@ -141,7 +141,7 @@ bool JobRun::ReturnsToFormerWorkers(const Now& now) {
   const uint32_t workers = static_cast<uint32_t>(options_.workers.size());
   const uint32_t cut_for = position_.window_workers();
   const bool own = last_checkpoint_step_.has_value();
-  const bool sync = IsSync(spec().consistency().sparse()) || IsSync(spec().consistency().dense());
+  const bool sync = StepsTogether(spec().consistency());
   if (!own || !sync || position_.open_size() == 0 || cut_for == 0 || cut_for == workers) {
     return false;
   }

@@ -95,6 +95,7 @@ class SyncPlan final : public TrainingPlan {
       open->set_next_batch(tip_.batch);
     }
     position.set_step(step_);
+    position.set_next_push(step_);
     position.set_samples(samples_);
     cache_.shapes().Describe(tip_.epoch, position);
     return position;

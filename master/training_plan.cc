@@ -19,7 +19,7 @@ bool Divides(uint64_t every, uint64_t n) { return every != 0 && n % every == 0; 
 
 PlanOptions PlanOptionsOf(const v1::JobSpec& spec, uint32_t workers) {
   PlanOptions options;
-  options.sync = IsSync(spec.consistency().sparse()) || IsSync(spec.consistency().dense());
+  options.sync = StepsTogether(spec.consistency());
   options.workers = workers;
   options.batch_size = spec.train().batch_size();
   options.seed = spec.seed();

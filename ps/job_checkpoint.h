@@ -84,8 +84,11 @@ absl::StatusOr<WrittenPart> WriteTables(FileSystem& files, const std::string& fo
 // NOT_FOUND: no checkpoint there; DATA_LOSS names the damaged file; FAILED_PRECONDITION: a table is
 // missing or has another shape. After an error the tables hold anything. `keep_going` is asked
 // before every block.
+//
+// `first_push`: pushes are numbered from here on. Where the checkpoint's job counted fewer the
+// marks of rows move on by the difference, so that none is older than it was there.
 absl::Status RestoreTables(FileSystem& files, const std::string& folder, bool warm,
-                           const PartitionSet& partitions, const Tables& tables,
-                           KeepGoing keep_going);
+                           uint64_t first_push, const PartitionSet& partitions,
+                           const Tables& tables, KeepGoing keep_going);
 
 }  // namespace tessera::ps

@@ -1,6 +1,7 @@
 // Of job_checkpoint.h: a checkpoint comes back.
 #include <algorithm>
 #include <exception>
+#include <limits>
 #include <memory>
 #include <new>
 #include <thread>
@@ -85,7 +86,20 @@ absl::Status InParallel(size_t count, KeepGoing keep_going,
   return status;
 }
 
-absl::Status RestoreRows(const PartitionRows& rows, bool warm, bool all_owned,
+// What becomes of the metadata of rows.
+struct Marks {
+  // As of `last_step`, of a row that was updated; the last one stays what it is (Expiry::Takes).
+  uint32_t LastStep(uint32_t last_step, uint32_t frequency) const {
+    if (warm) return 0;
+    constexpr uint64_t kLast = std::numeric_limits<uint32_t>::max();
+    if (frequency == 0) return last_step;
+    return static_cast<uint32_t>(std::min(last_step + later, kLast));
+  }
+  bool warm = false;
+  uint64_t later = 0;  // is added
+};
+
+absl::Status RestoreRows(const PartitionRows& rows, const Marks& marks, bool all_owned,
                          const PartitionSet& partitions, Table& table) {
   // In pieces, between which a table that does not fit into memory can spill.
   constexpr size_t kRestoreRows = 1 << 14;
@@ -97,9 +111,9 @@ absl::Status RestoreRows(const PartitionRows& rows, bool warm, bool all_owned,
       continue;
     }
     records.push_back({.key = key,
-                       .last_step = warm ? 0 : rows.last_step(i),
-                       .frequency = warm ? 0 : rows.frequency(i),
-                       .floats = warm ? rows.values(i).first(table.dim()) : rows.values(i)});
+                       .last_step = marks.LastStep(rows.last_step(i), rows.frequency(i)),
+                       .frequency = marks.warm ? 0 : rows.frequency(i),
+                       .floats = marks.warm ? rows.values(i).first(table.dim()) : rows.values(i)});
     if (records.size() < kRestoreRows) continue;
     TESSERA_RETURN_IF_ERROR(table.Restore(records));
     records.clear();
@@ -110,9 +124,14 @@ absl::Status RestoreRows(const PartitionRows& rows, bool warm, bool all_owned,
 }  // namespace
 
 absl::Status RestoreTables(FileSystem& files, const std::string& folder, bool warm,
-                           const PartitionSet& partitions, const Tables& tables,
-                           KeepGoing keep_going) {
+                           uint64_t first_push, const PartitionSet& partitions,
+                           const Tables& tables, KeepGoing keep_going) {
   TESSERA_ASSIGN_OR_RETURN(v1::CheckpointManifest manifest, ReadManifest(files, folder));
+  const v1::Position& position = manifest.position();
+  const Marks marks = {.warm = warm,
+                       .later = position.has_next_push() && position.next_push() < first_push
+                                    ? first_push - position.next_push()
+                                    : 0};
   TESSERA_ASSIGN_OR_RETURN(const std::vector<Table*> match,
                            MatchTables(manifest, folder, warm, tables));
   TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<CheckpointReader> reader,
@@ -138,7 +157,7 @@ absl::Status RestoreTables(FileSystem& files, const std::string& folder, bool wa
     TESSERA_ASSIGN_OR_RETURN(const PartitionRows rows,
                              reader->Read(TableIndex(pieces[i].table), partition));
     if (same_partitions && !table.spills()) table.store().Reserve(partition, rows.rows());
-    return RestoreRows(rows, warm, same_partitions, partitions, table);
+    return RestoreRows(rows, marks, same_partitions, partitions, table);
   }));
   if (warm) return absl::OkStatus();
   for (const v1::CheckpointFile& file : reader->manifest().sightings()) {

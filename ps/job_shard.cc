@@ -81,7 +81,7 @@ absl::StatusOr<std::shared_ptr<JobShard>> JobShard::TryOpen(const v1::OpenJobReq
         absl::StrCat("job ", request.job_id(), ": max_lead is ", request.max_lead(),
                      " and a table is sync, which holds all workers together; expected 0"));
   }
-  if (request.pushed_size() > 0) TESSERA_RETURN_IF_ERROR(shard->TakePushed());
+  TESSERA_RETURN_IF_ERROR(shard->TakePushed());
   if (options.spill != nullptr) {
     TESSERA_ASSIGN_OR_RETURN(shard->cold_, options.spill->Attach(shard->tables_, std::move(cold)));
   }
@@ -89,7 +89,8 @@ absl::StatusOr<std::shared_ptr<JobShard>> JobShard::TryOpen(const v1::OpenJobReq
     TESSERA_ASSIGN_OR_RETURN(const std::string folder,
                              PathBelow(options.checkpoint_root, request.checkpoint()));
     TESSERA_RETURN_IF_ERROR(RestoreTables(*options.files, folder, request.warm(),
-                                          shard->partitions_, shard->tables_, keep_going));
+                                          request.first_step(), shard->partitions_, shard->tables_,
+                                          keep_going));
   }
   // Who takes over has its log when it has its rows, who follows when it is sure to be wanted.
   if (request.take_over() == 0 && request.follow().empty()) {
@@ -115,14 +116,17 @@ JobShard::JobShard(const v1::OpenJobRequest& request, const Options& options,
 
 absl::Status JobShard::TakePushed() {
   absl::MutexLock lock(&mu_);
+  if (!has_sync_) {
+    for (SequenceSet& pushes : applied_) pushes.FillBelow(request_.first_step());
+  }
+  if (request_.pushed_size() == 0) return absl::OkStatus();
   if (has_sync_ || static_cast<size_t>(request_.pushed_size()) != applied_.size()) {
     return absl::InvalidArgumentError(absl::StrCat(
         "job ", request_.job_id(), ": pushed has ", request_.pushed_size(), " ranks, expected ",
         has_sync_ ? 0 : applied_.size(), has_sync_ ? ", since a table is sync" : ""));
   }
   for (size_t r = 0; r < applied_.size(); ++r) {
-    const uint64_t below = request_.pushed(static_cast<int>(r));
-    if (below > 0) applied_[r].AddRun(0, below - 1);
+    applied_[r].FillBelow(request_.pushed(static_cast<int>(r)));
   }
   alone_ = true;
   return absl::OkStatus();

@@ -146,6 +146,9 @@ class RowStore {
   // `keep`: erases none, they are no longer leaving. Returns how many were erased.
   uint64_t EndLeaving(PartitionId partition, absl::Span<const uint64_t> keys, bool keep);
 
+  // The rows of which `mark` is true count as changed, and as ones that the tier does not have.
+  void MarkIf(PartitionId partition, absl::FunctionRef<bool(const Row& row)> mark);
+
   // All rows of an owned partition, ascending by key, with its stripe locked for reading.
   void VisitPartition(PartitionId partition,
                       absl::FunctionRef<void(absl::Span<const Row* const> rows)> visit) const;

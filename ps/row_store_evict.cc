@@ -147,6 +147,17 @@ void RowStore::ForgetBelow(PartitionId partition, absl::Span<const uint64_t> key
   }
 }
 
+void RowStore::MarkIf(PartitionId partition, absl::FunctionRef<bool(const Row&)> mark) {
+  const uint32_t index = partitions_.IndexOf(partition);
+  Stripe& stripe = *stripes_[KeyBatch::StripeOf(index)];
+  absl::MutexLock lock(&stripe.mu);
+  stripe.maps[KeyBatch::MapOf(index)].ForEach([&](Row* row) {
+    if (!mark(*row)) return;
+    if (stripe.cut != nullptr) KeepForCut(stripe, KeyBatch::MapOf(index), row);
+    row->flags |= kRowDirty | kRowChanged;
+  });
+}
+
 std::vector<uint64_t> RowStore::Replaced(PartitionId partition) const {
   const uint32_t index = partitions_.IndexOf(partition);
   const Stripe& stripe = *stripes_[KeyBatch::StripeOf(index)];

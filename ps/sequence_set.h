@@ -17,6 +17,9 @@ class SequenceSet {
     return after != runs_.begin() && std::prev(after)->second >= n;
   }
 
+  // Whether n, which is not in the set, would be part of a run that there is.
+  bool Touches(uint64_t n) const { return Contains(n + 1) || (n > 0 && Contains(n - 1)); }
+
   // n must not be in the set.
   void Add(uint64_t n) {
     auto after = runs_.upper_bound(n);

@@ -252,6 +252,8 @@ class TableTier {
     uint64_t gone_from_disk = 0;
   };
   std::optional<Cut> cut_;
+  // While there is one; begins with evict_mu_ held.
+  std::atomic<bool> cut_open_ = false;
   // Owned partitions of which KeepKnown was not called yet. Of the thread that cuts.
   std::vector<bool> to_renew_;
   size_t left_to_renew_ = 0;

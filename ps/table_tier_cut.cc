@@ -25,6 +25,7 @@ std::optional<uint64_t> TableTier::BeginCut(bool all) {
   cut.disk = cold_.TakeSnapshot();
   if (all || expiry_.active()) cut.scan = cold_.Scan(options_.cold_table, cut.disk.get());
   cut_ = std::move(cut);
+  cut_open_ = true;
   return rows;
 }
 
@@ -78,6 +79,7 @@ void TableTier::DropCut() {
   store_.DropCut();
   store_.NoteReplaced(false);
   cut_.reset();
+  cut_open_ = false;
 }
 
 }  // namespace tessera::ps

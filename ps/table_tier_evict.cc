@@ -74,8 +74,8 @@ absl::StatusOr<uint64_t> TableTier::EvictRows(uint64_t bytes) {
             absl::MutexLock lock(&evict_mu_);
             const uint64_t left = store_.Sweep(partition, most, clock_, [&](const Row& row) {
               // On disk it would be taken for one that was there when it expired. One that was
-              // never updated loses nothing by that.
-              if (row.frequency > 0 && HasExpired(row)) return false;
+              // never updated loses nothing by that, but for a cut that has it.
+              if (HasExpired(row) && (row.frequency > 0 || cut_open_)) return false;
               leaving.Add(row);
               return true;
             });
@@ -122,8 +122,16 @@ absl::StatusOr<uint64_t> TableTier::WriteLeaving(Leaving& leaving) {
   uint64_t erased = 0;
   {
     absl::MutexLock lock(&evict_mu_);
-    for (const Leaving::Partition& partition : leaving.partitions) {
+    const char* row = leaving.bytes.data();
+    for (Leaving::Partition& partition : leaving.partitions) {
       if (partition.keys.empty()) continue;
+      // A cut that has begun since has rows in memory which nobody may find below.
+      std::vector<uint64_t> stay;
+      for (const uint64_t key : partition.keys) {
+        if (cut_open_ && HasExpired(*reinterpret_cast<const Row*>(row))) stay.push_back(key);
+        row += record_bytes_;
+      }
+      store_.EndLeaving(partition.partition, stay, /*keep=*/true);
       erased += store_.EndLeaving(partition.partition, partition.keys, !status.ok());
     }
   }

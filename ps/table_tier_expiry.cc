@@ -78,15 +78,23 @@ absl::StatusOr<uint64_t> TableTier::Expire(uint64_t applied_steps) {
       if (keys.size() > before) of_keys.push_back(*partition);
     } while (++partition != partitions_.owned().end() && absl::Now() - begin < kLooked);
     // What the disk has of these rows is older, and may look as if it had not expired: it goes
-    // first. Where there is no room for that, they stay until a later cut.
+    // first. Where there is no room for that, they stay until a later cut, as rows of memory: what
+    // is below of them has expired, and counts for nothing.
     const absl::Status below = EraseBelow(keys);
-    if (absl::IsResourceExhausted(below)) continue;
-    TESSERA_RETURN_IF_ERROR(below);
+    const bool full = absl::IsResourceExhausted(below);
+    if (!full) TESSERA_RETURN_IF_ERROR(below);
+    // Others may have expired since, by a push of a rank that is far behind.
+    const absl::flat_hash_set<uint64_t> looked(keys.begin(), keys.end());
+    const auto goes = [&](const Row& row) {
+      erase_mu_.AssertHeld();
+      return HasExpired(row) && looked.contains(row.key);
+    };
     for (const PartitionId of : of_keys) {
-      const uint64_t erased = store_.EraseIf(of, [this](const Row& row) {
-        erase_mu_.AssertHeld();
-        return HasExpired(row);
-      });
+      if (full) {
+        store_.MarkIf(of, goes);
+        continue;
+      }
+      const uint64_t erased = store_.EraseIf(of, goes);
       Gone(erased);
       expired += erased;
     }
@@ -126,6 +134,7 @@ absl::StatusOr<std::vector<uint64_t>> TableTier::EraseExpired(PartitionId partit
     const absl::Span<const uint64_t> piece = expired.subspan(begin, kErasedAtOnce);
     std::vector<ColdKey> places;
     for (const uint64_t key : piece) places.push_back({partition.value(), key});
+    cold_.AwaitCompaction(options_.cold_table);
     // The disk stays as it is: a row that was made anew since may have left, and have replaced it.
     absl::MutexLock none_leaves(&leaving_mu_);
     TESSERA_ASSIGN_OR_RETURN(const ColdRows read,
@@ -160,7 +169,6 @@ absl::StatusOr<std::vector<uint64_t>> TableTier::EraseExpired(PartitionId partit
                  [&](uint64_t key) { return since.contains(key); });
   }
   std::sort(gone.begin(), gone.end());
-  // What was made anew may have left again without an update, and have been forgotten.
   gone.erase(std::unique(gone.begin(), gone.end()), gone.end());
   expired_on_disk_.fetch_add(gone.size() - stay, std::memory_order_relaxed);
   return gone;

@@ -53,6 +53,10 @@ inline v1::Consistency ModeOf(v1::Consistency mode) {
 }
 
 inline bool IsSync(v1::Consistency mode) { return ModeOf(mode) == v1::SYNC; }
+// All ranks step together: some table or the dense part is sync.
+inline bool StepsTogether(const v1::ConsistencySpec& consistency) {
+  return IsSync(consistency.sparse()) || IsSync(consistency.dense());
+}
 inline constexpr uint32_t kMaxLead = 1000;
 // Steps that a worker may begin while another is at one; 0: no bound.
 inline uint32_t MaxLeadOf(const v1::ConsistencySpec& consistency) {

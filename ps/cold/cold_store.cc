@@ -170,6 +170,13 @@ class RocksDbColdStore final : public ColdStore {
     return absl::OkStatus();
   }
 
+  void AwaitCompaction(uint32_t table) override {
+    // None is where the disk has no room for it.
+    uint64_t running = 0;
+    if (!db_->GetIntProperty(rocksdb::DB::Properties::kNumRunningCompactions, &running)) return;
+    if (running > 0) WaitForCompaction(*tables_[table]);
+  }
+
   absl::Status Erase(uint32_t table, absl::Span<const ColdKey> keys) override {
     if (keys.empty()) return absl::OkStatus();
     return WriteFile(*tables_[table], [&](rocksdb::SstFileWriter& file) {

@@ -310,8 +310,13 @@ TEST(TrainingPlan, AsyncGivesAnOpenWindowOfALostPositionFirst) {
   const v1::Train again = *plan->Next(Rank(1));
   EXPECT_EQ(again.window(), first.window());
   EXPECT_EQ(again.batch_begin(), first.batch_end());
-  EXPECT_EQ(again.first_step(), 0u);
-  EXPECT_EQ(plan->Next(Rank(0))->window(), first.window() + 1);
+  const v1::Train other = *plan->Next(Rank(0));
+  EXPECT_EQ(other.window(), first.window() + 1);
+  // Their pushes go on where those of before end, whoever made them.
+  EXPECT_EQ(position.next_push(), first.batch_end());
+  EXPECT_EQ(again.first_step(), position.next_push());
+  EXPECT_EQ(other.first_step(), position.next_push());
+  EXPECT_EQ(plan->position().next_push(), position.next_push() + 2);
 }
 
 // Done in so many seconds a batch.

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "rocksdb/file_system.h"
+#include "tests/ps/hooked_disk.h"
 #include "tests/ps/ps_testing.h"
 
 namespace tessera::ps {
@@ -23,30 +24,6 @@ namespace {
 
 constexpr uint32_t kRecordBytes = 100;
 using Twin = std::map<ColdKey, std::string>;
-
-// A disk whose writes fail on demand.
-class FailingDisk final : public rocksdb::FileSystemWrapper {
- public:
-  FailingDisk() : FileSystemWrapper(rocksdb::FileSystem::Default()) {}
-  const char* Name() const override { return "FailingDisk"; }
-  void FailWith(rocksdb::IOStatus status) {
-    absl::MutexLock lock(&mu_);
-    status_ = std::move(status);
-  }
-  rocksdb::IOStatus NewWritableFile(const std::string& path, const rocksdb::FileOptions& options,
-                                    std::unique_ptr<rocksdb::FSWritableFile>* file,
-                                    rocksdb::IODebugContext* dbg) override {
-    {
-      absl::MutexLock lock(&mu_);
-      if (!status_.ok()) return status_;
-    }
-    return FileSystemWrapper::NewWritableFile(path, options, file, dbg);
-  }
-
- private:
-  absl::Mutex mu_;
-  rocksdb::IOStatus status_ ABSL_GUARDED_BY(mu_);
-};
 
 // Counts the bytes that are read, and the files that are opened to be read past the page cache.
 class CountingDisk final : public rocksdb::FileSystemWrapper {
@@ -404,7 +381,7 @@ TEST_F(ColdStoreTest, ASnapshotStaysAsItWasAndIsScannedInOnePass) {
 }
 
 TEST_F(ColdStoreTest, AFullDiskIsAnErrorAndLeavesWhatWasThere) {
-  auto disk = std::make_shared<FailingDisk>();
+  auto disk = std::make_shared<HookedDisk>();
   options_.disk = disk;
   auto store = Open();
   const Twin rows = Rows(0, 5000, 1);

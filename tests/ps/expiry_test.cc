@@ -167,5 +167,62 @@ TEST(ExpiringShard, CountsTheAgeOfAsyncRowsInPushes) {
   EXPECT_EQ(job.Rows(4).size(), 2u);
 }
 
+// Numbers of pushes go on, and so does the age of rows: a job that is resumed is no older.
+TEST(ExpiringShard, AsyncRowsAreAsOldAfterARestoreAsBefore) {
+  HandClock clock;
+  FaultFileSystem files;
+  v1::PsTable table = SgdTable("t", 1, v1::ASYNC);
+  *table.mutable_spec()->mutable_expiry() = Spec(3, 0, 0);
+  v1::OpenJobRequest job = Job({table}, /*workers=*/2);
+  ShardedJob before(job, 1, files, clock);
+  for (uint64_t push = 0; push < 4; ++push) {
+    before.Push(0, push, {{0, {push}, {1}}});
+    before.Push(1, push, {{0, {10 + push}, {1}}});
+  }
+  ASSERT_OK(before.Checkpoint(8, "saved"));
+  const SavedRows saved = before.Rows(8);
+  EXPECT_EQ(saved.size(), 6u) << "those of the first push are gone";
+  job.set_checkpoint("saved");
+  job.set_first_step(4);
+  ShardedJob after(job, 1, files, clock);
+  ASSERT_OK(after.status());
+  EXPECT_EQ(after.Rows(8), saved);
+  // What was pushed before is not pushed again, and counts as done.
+  after.Push(1, 3, {{0, {99}, {1}}});
+  EXPECT_EQ(after.Rows(8), saved);
+  after.Push(1, 4, {{0, {20}, {1}}});
+  const SavedRows rows = after.Rows(9);
+  EXPECT_EQ(rows.size(), 5u);
+  EXPECT_EQ(rows.count({0, 1}) + rows.count({0, 11}), 0u);
+  EXPECT_EQ(rows.count({0, 20}), 1u);
+}
+
+// Its steps are more than a rank of the async job made pushes.
+TEST(ExpiringShard, ASyncJobGoesOnWithTheRowsOfAnAsyncOneAtTheirAge) {
+  HandClock clock;
+  FaultFileSystem files;
+  v1::PsTable table = SgdTable("t", 1, v1::ASYNC);
+  *table.mutable_spec()->mutable_expiry() = Spec(3, 0, 0);
+  v1::OpenJobRequest job = Job({table}, /*workers=*/2);
+  ShardedJob before(job, 1, files, clock);
+  for (uint64_t push = 0; push < 4; ++push) before.Push(0, push, {{0, {push}, {1}}});
+  ASSERT_OK(before.Checkpoint(8, "saved"));
+  v1::CheckpointManifest manifest = *ReadManifest(files, "root/saved");
+  manifest.mutable_position()->set_step(8);
+  manifest.mutable_position()->set_next_push(4);
+  ASSERT_OK(WriteManifest(files, "root/saved", manifest));
+  table.set_consistency(v1::SYNC);
+  job = Job({table});
+  job.set_checkpoint("saved");
+  job.set_first_step(8);
+  ShardedJob after(job, 1, files, clock);
+  ASSERT_OK(after.status());
+  SavedRows rows = after.Rows(8);
+  EXPECT_EQ(rows.size(), 3u);
+  EXPECT_EQ(rows.at({0, 3}).last_step, 7u);
+  after.Push(0, 8, {{0, {3}, {1}}});
+  EXPECT_EQ(after.Rows(9).size(), 2u);
+}
+
 }  // namespace
 }  // namespace tessera::ps

@@ -247,6 +247,23 @@ TEST_F(JobShardTest, PullsOfStepZeroAndThoseOfAsyncJobsDoNotWait) {
   EXPECT_TRUE(both.answered());
 }
 
+TEST_F(JobShardTest, ARankWithManyGapsMayCloseThem) {
+  Open(Job({SgdTable("t", 1, v1::ASYNC)}, 1));
+  const auto push = [&](uint64_t sequence) {
+    return shard_->Push(CallOf(PushOf(0, sequence, {{0, {1}, {1}}})));
+  };
+  uint64_t next = 0;
+  absl::Status status;
+  for (; next < 20000; next += 2) {
+    status = push(next);
+    if (!status.ok()) break;
+  }
+  EXPECT_FAILS(status, StatusCode::kResourceExhausted, "send what is missing first");
+  EXPECT_OK(push(1));
+  EXPECT_OK(push(next));  // there is room for one more
+  EXPECT_FAILS(push(next + 2), StatusCode::kResourceExhausted, "send what is missing first");
+}
+
 TEST_F(JobShardTest, AppliesTheAsyncTablesOfAMixedPushOnArrivalAndOnce) {
   Open(Job({SgdTable("a", 1, v1::ASYNC), SgdTable("s", 1, v1::SYNC)}, 2));
   const std::vector<Block> blocks = {{0, {1}, {1}}, {1, {1}, {10}}};

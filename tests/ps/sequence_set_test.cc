@@ -15,6 +15,7 @@ TEST(SequenceSet, HoldsWhatAStdSetHolds) {
   for (int i = 0; i < 20000; ++i) {
     const uint64_t n = random() % 3000;
     EXPECT_EQ(set.Contains(n), twin.contains(n));
+    EXPECT_EQ(set.Touches(n), twin.contains(n + 1) || (n > 0 && twin.contains(n - 1)));
     if (twin.insert(n).second) set.Add(n);
   }
   EXPECT_EQ(set.size(), twin.size());

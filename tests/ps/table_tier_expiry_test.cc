@@ -2,6 +2,7 @@
 #include <random>
 #include <set>
 #include <thread>
+#include <utility>
 
 #include "tests/ps/table_tier_testing.h"
 
@@ -153,6 +154,85 @@ TEST_F(TableTierTest, WhatIsKnownOfTheDiskShrinksWithItsRows) {
   EXPECT_LT(most_known, 2 * 5 * kNew + KnownFilter::kFirstCapacity + 6 * kNew);
   EXPECT_GT(most_known, 2 * 3 * kNew + KnownFilter::kFirstCapacity);
   EXPECT_LT(tier_->stats().rows, 5 * kNew);
+}
+
+// A row that was brought and not changed stands below alone, where it counts for nothing.
+TEST_F(TableTierTest, RowsThatNoRoomLetsExpireAreInTheCutAndStay) {
+  for (const bool room_for_the_cut : {false, true}) {
+    SCOPED_TRACE(room_for_the_cut);
+    v1::ExpirySpec spec;
+    spec.set_after_steps(5);
+    expiry_ = *Expiry::New(spec, "t");
+    disk_ = std::make_shared<HookedDisk>();
+    Open(kPlenty);
+    ASSERT_OK(Push(Keys(0, 100), 1));
+    EvictAll();
+    std::vector<uint64_t> absent;
+    ASSERT_OK(tier_->Bring(Keys(0, 10), absent));
+    disk_->FailWith(rocksdb::IOStatus::NoSpace("no space"));
+    ASSERT_OK(tier_->Expire(100));
+    if (room_for_the_cut) disk_->BeforeWrite(nullptr);
+    EXPECT_EQ(Everything().size(), 10);
+    disk_->BeforeWrite(nullptr);
+    while (*tier_->Evict(kPlenty) > 0) {
+    }
+    EXPECT_EQ(Look(Keys(0, 100)).counts.hits, 10);
+    ASSERT_OK(tier_->Expire(200));
+    EXPECT_TRUE(Everything().empty());
+    EXPECT_EQ(tier_->stats().rows, 0);
+    Close();
+  }
+}
+
+// A rank that is far behind makes a row small while others expire.
+TEST_F(TableTierTest, NoRowExpiresWhoseOlderRecordStays) {
+  v1::ExpirySpec spec;
+  spec.set_min_norm(1);
+  expiry_ = *Expiry::New(spec, "t");
+  disk_ = std::make_shared<HookedDisk>();
+  Open(kPlenty);
+  const auto shrink = [&](uint64_t key) {
+    store_.Update({key}, [&](absl::Span<Row* const> rows, absl::Span<const uint32_t>) {
+      Shrink(rows, store_.layout(), 1);
+    });
+  };
+  ASSERT_OK(Push(Keys(0, 2), 1));
+  EvictAll();
+  std::vector<uint64_t> absent;
+  ASSERT_OK(tier_->Bring(Keys(0, 2), absent));
+  shrink(0);
+  bool shrunk = false;
+  disk_->BeforeWrite([&] {
+    if (!std::exchange(shrunk, true)) shrink(1);
+    return rocksdb::IOStatus::OK();
+  });
+  ASSERT_OK(tier_->Expire(10));
+  EXPECT_TRUE(shrunk);
+  // Now the other is to go, with its record.
+  EXPECT_EQ(Look({0, 1}).statuses, (std::vector<uint8_t>{v1::ROW_ABSENT, v1::ROW_HIT}));
+  ASSERT_OK(tier_->Expire(10));
+  EXPECT_EQ(Look({0, 1}).counts.hits, 0);
+  EXPECT_EQ(tier_->stats().rows, 0);
+}
+
+TEST_F(TableTierTest, ARowThatACutHasAndNobodyUpdatedIsNoneThatIsGone) {
+  v1::ExpirySpec spec;
+  spec.set_after_steps(5);
+  expiry_ = *Expiry::New(spec, "t");
+  Open(kPlenty);
+  ASSERT_OK(Push(Keys(0, 100), 1));
+  EvictAll();
+  ASSERT_OK(tier_->Expire(100));
+  // Made in the place of one that has expired.
+  EXPECT_EQ(Pull({5}).counts.created, 1);
+  const std::optional<uint64_t> counted = tier_->BeginCut(/*all=*/true);
+  SavedRows rows;
+  ReadCut(rows, [&] { ASSERT_OK(tier_->Evict(kPlenty)); });
+  EXPECT_EQ(rows.size(), 1);
+  EXPECT_EQ(*counted - last_cut_gone_, 1);
+  // Without a cut it may leave.
+  EvictAll();
+  EXPECT_TRUE(Everything().empty());
 }
 
 TEST_F(TableTierTest, RowsThatHaveExpiredOnDiskMoveNowhere) {

@@ -3,11 +3,14 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <random>
+#include <string>
 
 #include "ps/evictor.h"
 #include "ps/table_tier.h"
+#include "tests/ps/hooked_disk.h"
 #include "tests/ps/ps_testing.h"
 
 namespace tessera::ps {
@@ -30,7 +33,8 @@ class TableTierTest : public testing::Test {
         twin_(Template(), &partitions_),
         store_(Template(), &partitions_),
         readers_(4) {}
-  ~TableTierTest() override {
+  ~TableTierTest() override { Close(); }
+  void Close() {
     tier_ = nullptr;
     evictor_ = nullptr;
     cold_ = nullptr;
@@ -45,6 +49,7 @@ class TableTierTest : public testing::Test {
     cold.folder = folder_;
     cold.readers = &readers_;
     cold.max_bytes = max_disk;
+    cold.disk = disk_;
     auto opened = ColdStore::Open(
         cold, {{.name = "t", .record_bytes = TableTier::RecordBytes(store_.layout())}});
     ASSERT_OK(opened);
@@ -228,7 +233,8 @@ class TableTierTest : public testing::Test {
   uint64_t last_cut_gone_ = 0;  // TableTier::cut_gone
   Expiry expiry_ = *Expiry::New({}, "t");
   absl::Duration room_limit_ = absl::Seconds(10);
-  Evictor::Resident resident_;  // of the evictor that Open makes
+  Evictor::Resident resident_;        // of the evictor that Open makes
+  std::shared_ptr<HookedDisk> disk_;  // null: the machine's own
   std::string folder_;
   const PartitionSet partitions_;
   RowStore twin_;
