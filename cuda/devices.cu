@@ -9,6 +9,7 @@ namespace tessera::cuda {
 absl::StatusOr<std::vector<Device>> ListDevices() {
   int count = 0;
   if (const cudaError_t error = cudaGetDeviceCount(&count); error != cudaSuccess || count == 0) {
+    cudaGetLastError();  // it would be the next launch's
     return absl::FailedPreconditionError(
         absl::StrCat("no CUDA device: ",
                      error == cudaSuccess ? "the driver lists none" : cudaGetErrorString(error)));
@@ -20,6 +21,7 @@ absl::StatusOr<std::vector<Device>> ListDevices() {
     cudaError_t error = cudaGetDeviceProperties(&properties, i);
     if (error == cudaSuccess) error = cudaDeviceGetPCIBusId(bus_id, sizeof(bus_id), i);
     if (error != cudaSuccess) {
+      cudaGetLastError();
       return absl::FailedPreconditionError(
           absl::StrCat("CUDA device ", i, ": ", cudaGetErrorString(error)));
     }

@@ -16,11 +16,30 @@ namespace {
 
 cudaStream_t Native(const Stream& stream) { return static_cast<cudaStream_t>(stream.native()); }
 
+// What can be had of it: a card without room for a context says only how much memory it has.
+std::string RoomOf(int device) {
+  size_t free = 0, total = 0;
+  cudaDeviceProp properties;
+  std::string room;
+  if (cudaMemGetInfo(&free, &total) == cudaSuccess) {
+    room = absl::StrCat("; ", free, " of its ", total, " bytes are free");
+  } else if (cudaGetDeviceProperties(&properties, device) == cudaSuccess) {
+    room = absl::StrCat("; it has ", properties.totalGlobalMem, " bytes");
+  }
+  cudaGetLastError();  // of what could not be had
+  return room;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Stream>> Stream::New(int device) {
   std::unique_ptr<Stream> stream(new Stream(device));
-  if (const cudaError_t error = cudaSetDevice(device); error != cudaSuccess) {
+  // Makes the context, which takes memory of the card.
+  if (const cudaError_t error = cudaSetDevice(device); error == cudaErrorMemoryAllocation) {
+    stream->Check("a context", error);
+    return stream->status();
+  } else if (error != cudaSuccess) {
+    cudaGetLastError();
     return absl::FailedPreconditionError(
         absl::StrCat("CUDA device ", device, ": ", cudaGetErrorString(error)));
   }
@@ -45,6 +64,7 @@ Stream::~Stream() {
   product_plans_.reset();
   if (native_copies_ != nullptr) cudaStreamDestroy(static_cast<cudaStream_t>(native_copies_));
   if (native_ != nullptr) cudaStreamDestroy(Native(*this));
+  cudaGetLastError();  // what failed here is no error of another stream's work
 }
 
 void Stream::MakeCurrent() {
@@ -52,12 +72,16 @@ void Stream::MakeCurrent() {
 }
 
 void Stream::Check(absl::string_view what, int code) {
-  if (code == cudaSuccess || !status_.ok()) return;
+  if (code == cudaSuccess) return;
+  // It is kept here, and by CUDA for the next launch of this thread, which may be another stream's.
+  cudaGetLastError();
+  if (!status_.ok()) return;
   const auto error = static_cast<cudaError_t>(code);
   const std::string text = absl::StrCat("CUDA device ", device_, ": ", what, ": ",
                                         cudaGetErrorName(error), ": ", cudaGetErrorString(error));
-  Fail(error == cudaErrorMemoryAllocation ? absl::ResourceExhaustedError(text)
-                                          : absl::InternalError(text));
+  Fail(error == cudaErrorMemoryAllocation
+           ? absl::ResourceExhaustedError(absl::StrCat(text, RoomOf(device_)))
+           : absl::InternalError(text));
 }
 
 const absl::Status& Stream::Synchronize() {
@@ -162,11 +186,7 @@ Memory::Memory(Stream& stream, Where where, size_t floats) : where_(where) {
   void* data = nullptr;
   const size_t bytes = floats * sizeof(float);
   if (where == Where::kDevice) {
-    size_t free = 0, all = 0;
-    cudaMemGetInfo(&free, &all);
-    stream.Check(
-        absl::StrCat(bytes, " bytes of its memory, of which ", free, " of ", all, " are free"),
-        cudaMalloc(&data, bytes));
+    stream.Check(absl::StrCat(bytes, " bytes of its memory"), cudaMalloc(&data, bytes));
   } else {
     stream.Check(absl::StrCat(bytes, " bytes of pinned memory of the machine"),
                  cudaMallocHost(&data, bytes));
@@ -188,6 +208,7 @@ Memory::~Memory() {
   } else {
     cudaFreeHost(data_);
   }
+  cudaGetLastError();
 }
 
 }  // namespace tessera::cuda

@@ -97,7 +97,7 @@ class Stream {
   // For launch.h, where it is emulated: does `work`, or captures it.
   void Emulate(std::function<void()> work);
   // Keeps the first error; of work that is being captured, until that is refused. `code` is a
-  // cudaError_t; 0 is none.
+  // cudaError_t; 0 is none. CUDA's own last error of the thread is cleared: no later launch has it.
   void Check(absl::string_view what, int code);
   void Fail(absl::Status status);
 

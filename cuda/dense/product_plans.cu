@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -141,8 +142,11 @@ class Timer {
 
 ProductPlans::ProductPlans(Stream& stream) : stream_(stream) {
   if (const cublasStatus_t status = cublasLtCreate(&handle_); status != CUBLAS_STATUS_SUCCESS) {
-    stream.Fail(absl::InternalError(
-        absl::StrCat("cuBLAS did not start: ", cublasLtGetStatusString(status))));
+    cudaGetLastError();
+    const std::string text =
+        absl::StrCat("cuBLAS did not start: ", cublasLtGetStatusString(status));
+    stream.Fail(status == CUBLAS_STATUS_ALLOC_FAILED ? absl::ResourceExhaustedError(text)
+                                                     : absl::InternalError(text));
   }
   workspace_ = Memory(stream, Memory::Where::kDevice, kWorkspaceFloats);
 }
@@ -186,6 +190,7 @@ bool ProductPlans::Run(const Product& product) {
   }
   if (status != CUBLAS_STATUS_SUCCESS) {
     plans_.erase(found);
+    cudaGetLastError();
     stream_.Fail(absl::InternalError(absl::StrCat(
         "cuBLAS: a product of ", product.m, " x ", product.k, " and ", product.k, " x ", product.n,
         ", ", product.batch.count, " times: ", cublasLtGetStatusString(status))));
@@ -274,7 +279,10 @@ void ProductPlans::Search(const Product& product, const Candidates& candidates, 
     if (!stream_.status().ok()) return;
     const auto run = [&] { return Multiply(product, candidate.algo, c.data(), plan); };
     // The first time loads the kernel.
-    if (run() != CUBLAS_STATUS_SUCCESS) continue;
+    if (run() != CUBLAS_STATUS_SUCCESS) {
+      cudaGetLastError();
+      continue;
+    }
     for (int round = 0; round < kRounds; ++round) {
       timer.Begin();
       for (int i = 0; i < kProducts; ++i) run();
