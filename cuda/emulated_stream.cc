@@ -1,4 +1,6 @@
 // Streams of a build without CUDA: emulated ones, for tests.
+#include <unistd.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -21,7 +23,12 @@ absl::StatusOr<std::unique_ptr<Stream>> Stream::New(int) {
       "this build has no CUDA; build with cmake --preset cuda, or set the device to cpu");
 }
 
-std::unique_ptr<Stream> Stream::Emulated() { return std::unique_ptr<Stream>(new Stream(-1)); }
+std::unique_ptr<Stream> Stream::Emulated() {
+  std::unique_ptr<Stream> stream(new Stream(-1));
+  stream->memory_bytes_ =
+      static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  return stream;
+}
 
 Stream::~Stream() { delete[] scratch_; }
 

@@ -43,6 +43,9 @@ absl::StatusOr<std::unique_ptr<Stream>> Stream::New(int device) {
     return absl::FailedPreconditionError(
         absl::StrCat("CUDA device ", device, ": ", cudaGetErrorString(error)));
   }
+  size_t free = 0, total = 0;
+  stream->Check("its memory", cudaMemGetInfo(&free, &total));
+  stream->memory_bytes_ = total;
   cudaStream_t native = nullptr;
   stream->Check("a stream", cudaStreamCreateWithFlags(&native, cudaStreamNonBlocking));
   stream->native_ = native;

@@ -42,8 +42,10 @@ class Stream {
   // To be called by a thread before its first work, and again where it has used another card in
   // between.
   void MakeCurrent();
-  // INTERNAL or RESOURCE_EXHAUSTED: what failed first.
+  // INTERNAL, RESOURCE_EXHAUSTED, or what Fail was given: what failed first.
   const absl::Status& status() const { return status_; }
+  // Of the whole card, be it in use or not; what is emulated has the machine's.
+  uint64_t memory_bytes() const { return memory_bytes_; }
   // Waits for all work given so far.
   const absl::Status& Synchronize();
   // Whether some of it is still being done; does not wait. An emulated stream is never busy.
@@ -105,6 +107,7 @@ class Stream {
   explicit Stream(int device) : device_(device) {}
 
   [[maybe_unused]] const int device_;
+  uint64_t memory_bytes_ = 0;
   absl::Status status_;
   bool capturing_ = false;
   absl::Status refused_;  // of what is being captured

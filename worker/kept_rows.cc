@@ -62,7 +62,9 @@ void KeptRows::Take(absl::Span<const uint32_t> slots) {
   // Frees before it takes.
   slots_.clear();
   kept_.clear();
-  if (const absl::Status fit = CheckChanges(slots); !fit.ok()) return stream_.Fail(fit);
+  for (const absl::Status& fit : {CheckMemory(slots), CheckChanges(slots)}) {
+    if (!fit.ok()) return stream_.Fail(fit);
+  }
   stream_.MakeCurrent();
   for (size_t l = 0; l < plan_.lookups().size(); ++l) {
     const EmbeddingPlan::Lookup& lookup = plan_.lookups()[l];
@@ -82,6 +84,17 @@ void KeptRows::Take(absl::Span<const uint32_t> slots) {
   for (const uint32_t of : slots) slots_.emplace_back(of);
 }
 
+absl::Status KeptRows::CheckMemory(absl::Span<const uint32_t> slots) const {
+  uint64_t bytes = 0;
+  for (size_t l = 0; l < plan_.lookups().size(); ++l) {
+    bytes += slots[plan_.lookups()[l].key_set] * SlotFloats(l) * sizeof(float);
+  }
+  if (bytes <= stream_.memory_bytes()) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("the rows that the card is to keep take ", bytes >> 20, " MiB of the ",
+                   stream_.memory_bytes() >> 20, " MiB that it has; keep fewer rows"));
+}
+
 absl::Status KeptRows::CheckChanges(absl::Span<const uint32_t> slots) const {
   if (optimizers_ == nullptr) return absl::OkStatus();
   uint64_t bytes = 0;
@@ -93,7 +106,7 @@ absl::Status KeptRows::CheckChanges(absl::Span<const uint32_t> slots) const {
   // The rest is for the batch itself, and for ps that have more than their share of the rows.
   const uint64_t most = kMaxPushBytes / 2 * router_->ps_count();
   if (bytes <= most) return absl::OkStatus();
-  return absl::ResourceExhaustedError(
+  return absl::FailedPreconditionError(
       absl::StrCat("the rows that the card is to train take ", bytes >> 20,
                    " MiB in the push that ends a unit, more than the ", most >> 20, " MiB that ",
                    router_->ps_count(), " ps take; keep fewer rows, or use more ps"));

@@ -16,7 +16,8 @@ namespace tessera::worker {
 
 // Rows that a card keeps from batch to batch (train.row_cache), and may train: their memory there,
 // and the worker's word on which of them is where. Errors are the stream's: RESOURCE_EXHAUSTED
-// where the card has no room, or where what it trains might not fit a push. Used by one thread, but
+// where the card has no room now; FAILED_PRECONDITION where it never has, or where what it trains
+// might not fit a push: a job that asks for that is not to be tried again. Used by one thread, but
 // for Find and Tell.
 class KeptRows {
  public:
@@ -74,7 +75,9 @@ class KeptRows {
   // Floats of a slot.
   size_t SlotFloats(size_t lookup) const;
   void Take(absl::Span<const uint32_t> slots);  // by key set, rounded up
-  // RESOURCE_EXHAUSTED: if all of so many rows have changed, the push that ends a unit is too
+  // FAILED_PRECONDITION: so many rows take more than the whole card.
+  absl::Status CheckMemory(absl::Span<const uint32_t> slots) const;
+  // FAILED_PRECONDITION: if all of so many rows have changed, the push that ends a unit is too
   // large.
   absl::Status CheckChanges(absl::Span<const uint32_t> slots) const;
   // Of the batch's keys, for rows that the card keeps, and for those that it trains.

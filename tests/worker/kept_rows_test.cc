@@ -1,9 +1,11 @@
 #include "worker/kept_rows.h"
 
+#include <array>
 #include <map>
 #include <memory>
 #include <set>
 
+#include "absl/strings/str_cat.h"
 #include "common/metrics/metrics.h"
 #include "common/partition.h"
 #include "tests/worker/dense_testing.h"
@@ -18,9 +20,14 @@ class KeptRowsOnCuda : public ::testing::Test {
     std::string why;
     stream_ = NewStream(&why);
     if (stream_ == nullptr) GTEST_SKIP() << why;
+    MakePlan({4, 2, 8});
+  }
+
+  void MakePlan(const std::array<uint32_t, 3>& dims) {
     v1::JobSpec spec;
     std::vector<Model::Input> inputs;
-    for (const auto& [name, dim] : {std::pair("a", 4u), std::pair("b", 2u), std::pair("c", 8u)}) {
+    for (const char* name : {"a", "b", "c"}) {
+      const uint32_t dim = dims[inputs.size()];
       v1::TableSpec& table = *spec.add_tables();
       table.set_name(name);
       table.set_dim(dim);
@@ -41,6 +48,7 @@ class KeptRowsOnCuda : public ::testing::Test {
     other->add_table("c");
     plan_ = std::make_unique<EmbeddingPlan>(spec, inputs);
     ASSERT_EQ(plan_->key_sets().size(), 2u);
+    optimizers_.clear();
     for (const EmbeddingPlan::Lookup& lookup : plan_->lookups()) {
       optimizers_.emplace_back(spec.tables(static_cast<int>(lookup.table)).optimizer(), lookup.dim);
     }
@@ -89,6 +97,28 @@ TEST_F(KeptRowsOnCuda, NoneAreKeptWithoutBytesOrBeforeTheShareIsKnown) {
     EXPECT_EQ(kept->rows(0), nullptr);
     for (int i = 0; i < 2; ++i) EXPECT_FALSE(Finds(*kept, 1));
   }
+}
+
+// Memory that others have now may be free later, but no card grows.
+TEST_F(KeptRowsOnCuda, MoreThanTheWholeCardIsNoErrorToTryAgainAfter) {
+  MakePlan({1 << 12, 1 << 12, 1 << 13});
+  const uint64_t bytes = stream_->memory_bytes();
+  ASSERT_GT(bytes, 0u);
+  const auto kept = Open({.bytes = 2 * bytes});
+  EXPECT_EQ(kept->slots(0), 0u);
+  EXPECT_EQ(stream_->status().code(), absl::StatusCode::kFailedPrecondition) << stream_->status();
+  EXPECT_THAT(std::string(stream_->status().message()),
+              ::testing::HasSubstr(absl::StrCat("of the ", bytes >> 20, " MiB that it has")));
+}
+
+TEST_F(KeptRowsOnCuda, AShareThatOutgrowsTheWholeCardIsNoErrorToTryAgainAfter) {
+  MakePlan({1 << 12, 1 << 12, 1 << 13});
+  const auto kept = Open({.share = 1});
+  kept->SizeTo({1000, 1000, 1000});
+  ASSERT_TRUE(stream_->status().ok()) << stream_->status();
+  const uint64_t rows = stream_->memory_bytes() / (1 << 12) / sizeof(float);
+  kept->SizeTo({rows, rows, rows});
+  EXPECT_EQ(stream_->status().code(), absl::StatusCode::kFailedPrecondition) << stream_->status();
 }
 
 TEST_F(KeptRowsOnCuda, AShareIsOfTheRowsOfEachKeySetsLargestTable) {

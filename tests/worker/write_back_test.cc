@@ -418,7 +418,7 @@ TEST_F(WriteBackOnCuda, RowsThatMightNotFitTheLastPushAreRefused) {
   SetCache(uint64_t{4} << 30);
   device_ = card_;
   const auto context = NewContext();
-  EXPECT_EQ(context.status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(context.status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(context.status().message()),
               ::testing::AllOf(::testing::StartsWith("train.row_cache: the rows that the card"),
                                ::testing::HasSubstr("more than the 1024 MiB that 2 ps take")));
