@@ -1,0 +1,54 @@
+#!/usr/bin/env python3
+"""tests/gpu/run with programs that stand in for ours: what it says where there is no device.
+"""
+import json
+import pathlib
+import subprocess
+import sys
+import tarfile
+import tempfile
+import unittest
+
+RUN = pathlib.Path(__file__).resolve().parent / "run"
+NO_DEVICE = "echo 'no CUDA device: the driver lists none'; exit 1"
+
+
+class Run(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        (self.folder / "bin").mkdir()
+        (self.folder / "lib").mkdir()
+
+    def program(self, name, script):
+        path = self.folder / "bin" / name
+        path.write_text(f"#!/bin/sh\n{script}\n")
+        path.chmod(0o755)
+
+    def run_bundle(self, *options):
+        """The exit code, the report, and what was printed."""
+        bundle, report = self.folder / "bundle.tar", self.folder / "report.json"
+        with tarfile.open(bundle, "w") as archive:
+            for name in ("bin", "lib"):
+                archive.add(self.folder / name, name)
+        done = subprocess.run([sys.executable, RUN, "--bundle", bundle, "--json", report, *options], text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+        return done.returncode, json.loads(report.read_text()), done.stdout
+
+    def test_without_a_device_the_report_says_so(self):
+        self.program("tessera", NO_DEVICE)
+        code, report, _ = self.run_bundle()
+        self.assertEqual(code, 3)
+        self.assertEqual(report["devices"], [])
+        self.assertIn("the driver lists none", report["error"])
+
+    def test_programs_that_cannot_be_had_are_in_the_report(self):
+        code, report, _ = self.run_bundle()
+        self.assertEqual(code, 1)
+        self.assertEqual(report["devices"], [])
+        self.assertIn("tessera", report["error"])
+
+
+if __name__ == "__main__":
+    unittest.main()
