@@ -20,6 +20,7 @@ class Run(unittest.TestCase):
         self.folder = pathlib.Path(folder.name)
         (self.folder / "bin").mkdir()
         (self.folder / "lib").mkdir()
+        (self.folder / "commit").write_text("0123abcd\n")
 
     def program(self, name, script):
         path = self.folder / "bin" / name
@@ -30,7 +31,7 @@ class Run(unittest.TestCase):
         """The exit code, the report, and what was printed."""
         bundle, report = self.folder / "bundle.tar", self.folder / "report.json"
         with tarfile.open(bundle, "w") as archive:
-            for name in ("bin", "lib"):
+            for name in ("bin", "lib", "commit"):
                 archive.add(self.folder / name, name)
         done = subprocess.run([sys.executable, RUN, "--bundle", bundle, "--json", report, *options], text=True,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
@@ -38,9 +39,11 @@ class Run(unittest.TestCase):
 
     def test_without_a_device_the_report_says_so(self):
         self.program("tessera", NO_DEVICE)
-        code, report, _ = self.run_bundle()
+        code, report, output = self.run_bundle()
         self.assertEqual(code, 3)
         self.assertEqual(report["devices"], [])
+        self.assertEqual(report["commit"], "0123abcd")
+        self.assertIn("0123abcd", output)
         self.assertIn("the driver lists none", report["error"])
 
     def test_programs_that_cannot_be_had_are_in_the_report(self):
