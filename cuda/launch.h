@@ -8,8 +8,8 @@
 // All sums have an order that depends on the sizes alone.
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "common/math/host_device.h"
@@ -325,7 +325,8 @@ void ForEachGroup(Stream& stream, const char*, int64_t groups, int floats, Phase
       for (int i = phase.n; i-- > 0;) phase.f(group, i, shared.data());
     };
     for (int64_t group = 0; group < groups; ++group) {
-      std::fill(shared.begin(), shared.end(), NAN);
+      // Arithmetic with these raises FE_INVALID.
+      std::fill(shared.begin(), shared.end(), std::numeric_limits<float>::signaling_NaN());
       (run(group, phases), ...);
     }
   });

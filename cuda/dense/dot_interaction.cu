@@ -24,8 +24,8 @@ struct Sums {
   }
 };
 
-// A sample's vectors lie in shared memory with number d of all fields side by side; a thread has
-// the products of four fields with four.
+// A sample's vectors lie in shared memory with number d of all fields side by side, and zeros for
+// those that the last four lack; a thread has the products of four fields with four.
 template <int kFloats>
 void Products(Stream& stream, const float* v, float* y, int64_t batch, int fields, int dim,
               bool self) {
@@ -34,10 +34,13 @@ void Products(Stream& stream, const float* v, float* y, int64_t batch, int field
   const int products_at = dim * stride;
   ForEachGroup<32>(
       stream, "dot products of fields", batch, products_at + pairs,
-      LightPhase{fields * packs,
+      LightPhase{stride * packs,
                  [=] TESSERA_HOST_DEVICE(int64_t sample, int at, float* shared) {
                    const int field = at / packs, d = at % packs * kFloats;
-                   const auto some = Pack<kFloats>::At(v + sample * (fields * dim) + at * kFloats);
+                   Pack<kFloats> some;
+                   if (field < fields) {
+                     some = Pack<kFloats>::At(v + sample * (fields * dim) + at * kFloats);
+                   }
                    for (int k = 0; k < kFloats; ++k) shared[(d + k) * stride + field] = some.of[k];
                  }},
       Phase{FieldPair::RowBegin(field_packs, true),
@@ -63,7 +66,8 @@ void Products(Stream& stream, const float* v, float* y, int64_t batch, int field
 }
 
 // The slopes of a sample lie in shared memory as a symmetric matrix, whose diagonal counts twice or
-// not at all; a thread has kFloats numbers of four fields' gradients.
+// not at all, and zeros in the columns that the last four lack; a thread has kFloats numbers of
+// four fields' gradients.
 template <int kFloats>
 void Gradients(Stream& stream, const float* v, const float* dy, float* dv, int64_t batch,
                int fields, int dim, bool self) {
@@ -83,12 +87,16 @@ void Gradients(Stream& stream, const float* v, const float* dy, float* dv, int64
                  [=] TESSERA_HOST_DEVICE(int64_t sample, int at, float* shared) {
                    shared[slopes_at + at] = dy[sample * pairs + at];
                  }},
-      Phase{fields,
+      Phase{stride,
             [=] TESSERA_HOST_DEVICE(int64_t, int i, float* shared) {
               // Its column, so that threads write side by side.
+              float* const column = shared + matrix_at + i;
+              if (i >= fields) {
+                for (int j = 0; j < fields; ++j) column[j * stride] = 0;
+                return;
+              }
               const float* const slopes = shared + slopes_at;
               const int row_begin = FieldPair::RowBegin(i, self);
-              float* const column = shared + matrix_at + i;
               for (int j = 0; j < i; ++j) column[j * stride] = slopes[row_begin + j];
               column[i * stride] = self ? 2 * slopes[row_begin + i] : 0;
               int at = FieldPair::IndexOf(i, i + 1, self);
