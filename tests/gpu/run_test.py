@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
-"""tests/gpu/run with programs that stand in for ours: what it says where there is no device.
+"""tests/gpu/run with programs that stand in for ours: what it says where there is no device, and where
+something does not end.
 """
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -10,6 +12,7 @@ import tempfile
 import unittest
 
 RUN = pathlib.Path(__file__).resolve().parent / "run"
+DEVICE = """echo '[{"name": "stand-in", "memory_bytes": 1073741824}]'"""
 NO_DEVICE = "echo 'no CUDA device: the driver lists none'; exit 1"
 
 
@@ -34,6 +37,7 @@ class Run(unittest.TestCase):
             for name in ("bin", "lib", "commit"):
                 archive.add(self.folder / name, name)
         done = subprocess.run([sys.executable, RUN, "--bundle", bundle, "--json", report, *options], text=True,
+                              env={**os.environ, "PATH": f"{self.folder / 'bin'}:{os.environ['PATH']}"},
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
         return done.returncode, json.loads(report.read_text()), done.stdout
 
@@ -45,6 +49,31 @@ class Run(unittest.TestCase):
         self.assertEqual(report["commit"], "0123abcd")
         self.assertIn("0123abcd", output)
         self.assertIn("the driver lists none", report["error"])
+
+    def sanitize(self, script):
+        """The exit code, and the states of the tools, where compute-sanitizer is that script."""
+        self.program("tessera", DEVICE)
+        self.program("compute-sanitizer", script)
+        code, report, _ = self.run_bundle("--steps", "sanitizer", "--sanitizer-limit", "2")
+        tools = {row["name"].split()[-1]: row["state"] for row in report["steps"] if "sanitizer" in row["name"]}
+        return code, tools
+
+    def test_what_does_not_end_has_not_failed(self):
+        code, tools = self.sanitize('[ "$2" != racecheck ] || exec sleep 60')
+        self.assertEqual(tools, {"memcheck": "passed", "racecheck": "did not end", "initcheck": "passed"})
+        self.assertEqual(code, 4)
+
+    def test_what_has_failed_says_more_than_what_does_not_end(self):
+        code, tools = self.sanitize('case $2 in racecheck) exec sleep 60;; initcheck) exit 9;; esac')
+        self.assertEqual(tools, {"memcheck": "passed", "racecheck": "did not end", "initcheck": "failed"})
+        self.assertEqual(code, 1)
+
+    def test_all_that_passes_is_a_success(self):
+        self.assertEqual(self.sanitize("exit 0"), (0, dict.fromkeys(("memcheck", "racecheck", "initcheck"), "passed")))
+
+    def test_tools_that_watch_every_access_are_given_few_tests(self):
+        _, tools = self.sanitize('case "$2 $*" in memcheck*"=*OnCuda*"*|racecheck*OfOneShape*|initcheck*OfOneShape*) ;; *) exit 9;; esac')
+        self.assertEqual(set(tools.values()), {"passed"})
 
     def test_programs_that_cannot_be_had_are_in_the_report(self):
         code, report, _ = self.run_bundle()
