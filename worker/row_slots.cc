@@ -70,14 +70,15 @@ void RowSlots::Find(absl::Span<const uint64_t> keys, uint32_t max_age, std::vect
 std::vector<RowSlots::Changed> RowSlots::TakeUnused(uint32_t begin, uint32_t end,
                                                     uint32_t max_age) {
   std::vector<Changed> all;
-  const uint64_t turns = uint64_t{max_age} + 1, turn = batch_ % turns;
+  const uint32_t turns = std::max<uint32_t>(1, max_age / 2);
+  const uint64_t turn = batch_ % turns;
   begin = std::max(begin, static_cast<uint32_t>(turn * sets_.size() / turns));
   end = std::min(end, static_cast<uint32_t>((turn + 1) * sets_.size() / turns));
   for (uint32_t s = begin; s < end; ++s) {
     Set& set = sets_[s];
     for (uint32_t changed = set.changed; changed != 0; changed &= changed - 1) {
       const auto way = static_cast<uint32_t>(std::countr_zero(changed));
-      if (batch_ - set.used[way] <= max_age) continue;
+      if (batch_ - set.used[way] <= max_age - turns) continue;
       all.push_back({.key = set.keys[way], .slot = FirstSlot(s) + way});
       pushed_[CellOf(set.keys[way])] = batch_;
       Replace(set, way, /*trains=*/false);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "common/job/trained_row_age.h"
 #include "common/task_pool.h"
 
 namespace tessera::worker {
@@ -44,8 +45,9 @@ class RowSlots {
   // which another key of the batch has. A row that was put into its slot more than `max_age`
   // batches before this one is to be put there anew. `trains`: the batch changes the rows of all
   // its slots. Shared with `pool`, if there is one: the places are the same. `unused`, if given:
-  // changed rows that no batch has had for over `max_age` batches and that leave their slots, each
-  // after max_age more at most, in the order of their slots; but for a batch without keys.
+  // changed rows that no batch has had for half of `max_age` batches or more and that leave their
+  // slots, each at most max_age batches after the last one that had it, in the order of their
+  // slots; but for a batch without keys.
   void Find(absl::Span<const uint64_t> keys, uint32_t max_age, std::vector<Place>* places,
             TaskPool* pool = nullptr, bool trains = false, std::vector<Changed>* unused = nullptr);
   // The rows that batches have changed and that have not left since, in the order of their slots;
@@ -56,7 +58,7 @@ class RowSlots {
   // none, gets no slot in so many further batches: a whole row is not to be asked for before the ps
   // has what was made of it. Otherwise keys that every batch has would never get one, so in one of
   // kAwaitingBatches batches they may, and it is said of those that they await the pushes.
-  static constexpr uint32_t kLeavingBatches = 3;
+  static constexpr uint32_t kLeavingBatches = kLeastTrainedRowAge;
   static constexpr uint32_t kAwaitingBatches = 64;
 
  private:
@@ -87,7 +89,7 @@ class RowSlots {
   // Where pushed_ has the key. A set's keys have cells of their own.
   size_t CellOf(uint64_t key) const;
   void MakeCells(size_t batch_keys);
-  // Of the sets [begin, end): all have had their turn after max_age + 1 batches.
+  // Of the sets [begin, end): all have their turn in max_age / 2 batches.
   std::vector<Changed> TakeUnused(uint32_t begin, uint32_t end, uint32_t max_age);
   // Whether the row that leaves the way had been changed; the one that comes is if the batch
   // `trains`.

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <map>
 
+#include "common/job/defaults.h"
 #include "common/job/job_tables.h"
 #include "common/job/optimizer.h"
+#include "common/job/trained_row_age.h"
 #include "common/job/validate_parts.h"
 #include "common/rpc/channels.h"
 #include "common/status_macros.h"
@@ -86,6 +88,14 @@ absl::Status ValidateJobSpec(const v1::JobSpec& spec) {
 
 absl::Status ValidateWorkers(const v1::JobSpec& spec, uint32_t workers) {
   if (workers == 1 || !spec.train().row_cache().write_back()) return absl::OkStatus();
+  const v1::ConsistencySpec& consistency = spec.consistency();
+  if (consistency.sparse() == v1::BOUNDED && MaxLeadOf(consistency) < kLeastTrainedRowAge) {
+    return Wrong("consistency.max_lead", "found ", MaxLeadOf(consistency), " and ", workers,
+                 " workers", workers == 0 ? " (as many as there are)" : "",
+                 "; with train.row_cache.write_back what one worker has made of a row is ",
+                 kLeastTrainedRowAge, " batches old before others can have it; expected at least ",
+                 kLeastTrainedRowAge, ", or 1 worker");
+  }
   for (const v1::TableSpec& table : spec.tables()) {
     if (HasSummedSlots(table.optimizer())) continue;
     return Wrong(

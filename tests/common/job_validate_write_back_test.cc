@@ -63,5 +63,28 @@ TEST(ValidateWorkers, AreOneWhereACardTrainsWhatCannotBeAddedUp) {
               StartsWith("workers: found 0 (as many as there are), expected 1"));
 }
 
+// What one has made of a row is 3 batches old before another can have it.
+TEST(ValidateWorkers, AreOneWhereTheLeadIsBoundedBelowTheAgeOfRowsThatACardTrains) {
+  v1::JobSpec spec = GoodSpec();
+  for (v1::TableSpec& table : *spec.mutable_tables()) table.mutable_optimizer()->mutable_sgd();
+  for (const bool write_back : {false, true}) {
+    spec.mutable_train()->mutable_row_cache()->set_write_back(write_back);
+    for (const v1::Consistency mode : {v1::ASYNC, v1::BOUNDED}) {
+      spec.mutable_consistency()->set_sparse(mode);
+      for (const uint32_t max_lead : {0, 1, 2, 3}) {
+        spec.mutable_consistency()->set_max_lead(max_lead);
+        const bool too_old = write_back && mode == v1::BOUNDED && (max_lead == 1 || max_lead == 2);
+        EXPECT_TRUE(ValidateWorkers(spec, 1).ok());
+        EXPECT_EQ(ValidateWorkers(spec, 2).ok(), !too_old) << max_lead;
+        EXPECT_EQ(ValidateWorkers(spec, 0).ok(), !too_old) << max_lead;
+      }
+    }
+  }
+  spec.mutable_consistency()->set_max_lead(1);
+  EXPECT_THAT(std::string(ValidateWorkers(spec, 2).message()),
+              AllOf(StartsWith("consistency.max_lead: found 1 and 2 workers"),
+                    HasSubstr("expected at least 3, or 1 worker")));
+}
+
 }  // namespace
 }  // namespace tessera

@@ -190,12 +190,13 @@ TEST(RowSlots, AChangedRowThatNoBatchHasLeavesInTime) {
     for (const RowSlots::Changed& row : unused) {
       EXPECT_EQ(std::count(keys.begin(), keys.end(), row.key), 0);
       ASSERT_TRUE(used_at.contains(row.key));
-      EXPECT_GT(batch - used_at.at(row.key), kAge);
+      EXPECT_GT(batch - used_at.at(row.key), kAge / 2);
+      EXPECT_LE(batch - used_at.at(row.key), kAge);
       used_at.erase(row.key);
       left_at[row.key] = batch;
       ++left;
     }
-    for (const auto& [key, at] : used_at) EXPECT_LE(batch - at, 2 * kAge + 1) << key;
+    for (const auto& [key, at] : used_at) EXPECT_LT(batch - at, kAge) << key;
   }
   EXPECT_GT(left, 500u);
   for (const RowSlots::Changed& row : slots.TakeChanged()) EXPECT_EQ(used_at.erase(row.key), 1u);

@@ -310,7 +310,7 @@ TEST_F(WriteBackOnCuda, BesideOtherWorkersRowsArePulledAnewWithWhatWasMadeOfThem
   SetCache(1 << 20);
   // So long that hardly a row leaves because no batch has it: one that comes back at once sees its
   // last changes later.
-  assignment_.mutable_spec()->mutable_train()->mutable_row_cache()->set_max_age(10);
+  assignment_.mutable_spec()->mutable_train()->mutable_row_cache()->set_max_age(20);
   std::vector<AllRows> rows;
   for (const uint32_t workers : {1u, 2u}) {
     assignment_.set_workers(workers);
@@ -318,6 +318,7 @@ TEST_F(WriteBackOnCuda, BesideOtherWorkersRowsArePulledAnewWithWhatWasMadeOfThem
       Open(v1::ASYNC, card_, at_once);
       Train(7);
       Train(18);
+      Train(25);
       rows.push_back(Rows());
       if (workers == 1) {
         EXPECT_EQ(tables_->whole_rows, 2 * kIds);
