@@ -11,16 +11,13 @@
 #include "common/job/dense_layout.h"
 #include "common/job/optimizer.h"
 #include "common/math/bfloat16.h"
+#include "common/math/optim/largest_gradient.h"
 #include "common/partition.h"
 #include "common/status_macros.h"
 #include "ps/scratch.h"
 
 namespace tessera::ps {
 namespace {
-
-// An optimizer adds up squares: those of larger numbers are no float32, and the row would never
-// move again.
-constexpr float kLargestGradient = 1e18f;
 
 // Numbers of both types that cross the wire, float32 and bfloat16 as its bits: whether they are at
 // most `most`, which is at least 0, in size. NaN is not.
@@ -132,9 +129,7 @@ absl::Status Table::CheckFinite(const Gradients& gradients, float most) const {
 }
 
 float Table::largest_gradient() const {
-  const math::RowOptions options = RowOptionsOf(spec_.spec().optimizer());
-  const bool clips = options.clip_value > 0 || options.clip_norm > 0;
-  return clips ? std::numeric_limits<float>::max() : kLargestGradient;
+  return math::LargestGradient(RowOptionsOf(spec_.spec().optimizer()));
 }
 
 absl::Status Table::CheckRate(double learning_rate_scale) const {

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "common/math/optim/largest_gradient.h"
 #include "common/math/optim/row_options.h"
 #include "cuda/rows/training.h"
 #include "cuda/stream.h"
@@ -20,6 +21,8 @@ class CardOptimizer {
   uint32_t states() const { return states_; }
   // Of embedding and optimizer.
   uint32_t floats() const { return dim_ + states_; }
+  // Of elements of the gradients that Train is to get, as a ps takes them.
+  float largest_gradient() const { return math::LargestGradient(options_); }
   // What a ps does with a push of these gradients, on the card.
   void Train(cuda::Stream& stream, const cuda::TrainedRows& rows,
              const cuda::RowGradients& gradients, double learning_rate_scale) const;

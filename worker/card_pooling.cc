@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/time/clock.h"
+#include "cuda/dense/loss_scaling.h"
 #include "worker/dense/buffer.h"
 
 namespace tessera::worker {
@@ -220,7 +221,11 @@ size_t CardPooling::PlaceGradients(const PreparedBatch& batch, bool pushed,
 void CardPooling::Unpool(const PreparedBatch& batch) {
   const size_t floats = PlaceGradients(batch, /*pushed=*/false, &gradient_at_);
   Given& given = GivenBy(batch);
-  const size_t pushed_floats = PlaceGradients(batch, /*pushed=*/true, &given.pushed_at);
+  size_t pushed_floats = PlaceGradients(batch, /*pushed=*/true, &given.pushed_at);
+  if (kept_.trains()) {
+    given.beyond_at = Buffer::RoundUp(pushed_floats);
+    pushed_floats = given.beyond_at + plan_.lookups().size();
+  }
   stream_.MakeCurrent();
   float* const host = Room(stream_, Memory::Where::kHost, pushed_floats, &given.gradients);
   float* const device = Room(stream_, Memory::Where::kDevice, floats, &gradients_);
@@ -244,14 +249,18 @@ void CardPooling::Unpool(const PreparedBatch& batch) {
   }
   float* const pushed = Room(stream_, Memory::Where::kDevice, pushed_floats, &pushed_);
   if (!stream_.status().ok()) return;
+  stream_.Zero(pushed + given.beyond_at, plan_.lookups().size());
   for (size_t l = 0; l < plan_.lookups().size(); ++l) {
     const EmbeddingPlan::Lookup& lookup = plan_.lookups()[l];
+    const size_t rows = batch.keys[lookup.key_set].routed.keys.size();
+    cuda::AddBeyond(stream_, device + gradient_at_[l], static_cast<int64_t>(rows * lookup.dim),
+                    (*optimizers_)[l].largest_gradient(), pushed + given.beyond_at + l);
     cuda::GatherRows(stream_, device + gradient_at_[l],
                      words + TrainedRowsOf(batch, lookup.key_set)->pushed,
                      static_cast<int64_t>(PushedKeys(batch, lookup.key_set).keys.size()),
                      lookup.dim, pushed + given.pushed_at[l]);
   }
-  if (pushed_floats > 0) stream_.StartCopyToHost(pushed, host, pushed_floats);
+  stream_.StartCopyToHost(pushed, host, pushed_floats);
 }
 
 void CardPooling::CopyGradients(const PreparedBatch& batch,
@@ -262,6 +271,15 @@ void CardPooling::CopyGradients(const PreparedBatch& batch,
     CopyFloats(given.gradients.data() + given.pushed_at[l], gradients[l].size(),
                gradients[l].data());
   }
+}
+
+std::optional<size_t> CardPooling::LookupBeyond(const PreparedBatch& batch) const {
+  if (!kept_.trains() || !stream_.status().ok()) return std::nullopt;
+  const Given& given = GivenBy(batch);
+  for (size_t l = 0; l < plan_.lookups().size(); ++l) {
+    if (given.gradients.data()[given.beyond_at + l] != 0) return l;
+  }
+  return std::nullopt;
 }
 
 void CardPooling::Train(const PreparedBatch& batch, double learning_rate_scale) {

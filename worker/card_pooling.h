@@ -3,6 +3,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "absl/types/span.h"
@@ -69,8 +70,11 @@ class CardPooling {
   // gradients[lookup] [PushedKeys, dim], which are so large already.
   void CopyGradients(const PreparedBatch& batch, absl::Span<std::vector<float>> gradients) const;
 
-  // Where the card trains its rows, after the Synchronize of the batch that was pooled last. One
-  // step of the rows that it keeps, which the next batch finds; not where the batch is left out.
+  // Where the card trains its rows, after the Synchronize of the batch that was pooled last: a
+  // lookup of which it has a gradient beyond CardOptimizer::largest_gradient, or not finite.
+  std::optional<size_t> LookupBeyond(const PreparedBatch& batch) const;
+  // Then, where there is none: one step of the rows that it keeps, which the next batch finds; not
+  // where the batch is left out.
   void Train(const PreparedBatch& batch, double learning_rate_scale);
   // Of rows that left their slots, or were pulled again, for this batch.
   struct Changes {
@@ -123,6 +127,7 @@ class CardPooling {
   struct Given {
     cuda::Memory gradients;         // that are pushed
     std::vector<size_t> pushed_at;  // by lookup
+    size_t beyond_at = 0;           // where the card trains: [lookups], how many gradients are
     cuda::Memory changes;
     std::vector<size_t> change_at;
   };

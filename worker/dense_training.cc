@@ -5,6 +5,7 @@
 
 #include "common/job/dense_layout.h"
 #include "common/job/job_tables.h"
+#include "cuda/dense/loss_scaling.h"
 
 namespace tessera::worker {
 
@@ -27,6 +28,8 @@ DenseTraining::DenseTraining(uint32_t table, const v1::OptimizerSpec& optimizer,
     state_ = Memory(stream, Memory::Where::kDevice, n * optimizer_.states());
   }
   at_ps_ = Memory(stream, Memory::Where::kDevice, floats());
+  beyond_ = Memory(stream, Memory::Where::kDevice, 1);
+  beyond_host_ = Memory(stream, Memory::Where::kHost, 1);
   words_ = Memory(stream, Memory::Where::kDevice, 2 * n);
   std::vector<uint32_t> words(keys_.keys.begin(), keys_.keys.end());
   words.resize(2 * n);
@@ -61,6 +64,17 @@ void DenseTraining::Begin() {
   stream.CopyToDevice(host_.data(), device_.data(), floats());
   cuda::PutRows(stream, blocks, device_.data(), words_.words(), /*own=*/nullptr,
                 static_cast<int64_t>(keys_.keys.size()), /*changes=*/nullptr);
+}
+
+void DenseTraining::StartCheck() {
+  cuda::Stream& stream = *executor_.stream();
+  if (!stream.status().ok()) return;
+  stream.MakeCurrent();
+  const absl::Span<const float> gradient = executor_.card_trained_gradient();
+  stream.Zero(beyond_.data(), 1);
+  cuda::AddBeyond(stream, gradient.data(), static_cast<int64_t>(gradient.size()),
+                  optimizer_.largest_gradient(), beyond_.data());
+  stream.StartCopyToHost(beyond_.data(), beyond_host_.data(), 1);
 }
 
 void DenseTraining::Train(double learning_rate_scale) {

@@ -23,6 +23,11 @@ class DenseTraining {
   // What is to be pulled before the first batch, with nothing of it on its way to a ps; and then.
   TableRows Read();
   void Begin();
+  // Once a step has been given to the card: whether Beyond, after the stream's next Synchronize.
+  void StartCheck();
+  // Whether it has gradients beyond largest_gradient, or not finite: no step counts with those.
+  bool Beyond() const { return beyond_host_.data() != nullptr && *beyond_host_.data() != 0; }
+  float largest_gradient() const { return optimizer_.largest_gradient(); }
   // After a step that counts, which the card has done: one step of the parameters.
   void Train(double learning_rate_scale);
   // After the last batch; waits for the card. Valid until the next Read.
@@ -41,6 +46,7 @@ class DenseTraining {
   cuda::Memory state_, at_ps_;  // by block
   // Of each of keys_ its block, as a slot of them all; then all blocks in order.
   cuda::Memory words_;
+  cuda::Memory beyond_, beyond_host_;  // how many gradients are
 };
 
 }  // namespace tessera::worker

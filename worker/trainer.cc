@@ -253,7 +253,9 @@ absl::StatusOr<double> Trainer::TrainBatches(const v1::Train& unit, const Batch&
     }
     TESSERA_ASSIGN_OR_RETURN(const Computed computed, FinishCompute(*batch, unit, step));
     loss_sum += computed.loss;
-    if (computed.counts) TrainOnCard(*batch, LearningRateScale(unit, batch->index));
+    if (computed.counts) {
+      TESSERA_RETURN_IF_ERROR(TrainOnCard(*batch, step, LearningRateScale(unit, batch->index)));
+    }
     // While this batch is collected and pushed, a card works on the next, and the rows of the one
     // after that are on their way.
     started = MayStart(next.batch.get(), next.rows.get());

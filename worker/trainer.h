@@ -84,8 +84,9 @@ class Trainer {
   absl::Status CheckFinite(uint64_t step, double loss) const;
   // Where the card trains the dense parameters: they go there.
   absl::Status BeginDense();
-  // What the card trains, after a step that counts.
-  void TrainOnCard(const PreparedBatch& batch, double learning_rate_scale);
+  // What the card trains, after a step that counts. INVALID_ARGUMENT: gradients that a ps would
+  // refuse, and of which table; nothing has been trained.
+  absl::Status TrainOnCard(const PreparedBatch& batch, uint64_t step, double learning_rate_scale);
   // Where a card trains its rows: by how much those have changed whose changes the push of this
   // batch brings, which of the last one are all.
   void CollectChanges(const PreparedBatch& batch, bool is_last);

@@ -1,6 +1,7 @@
 // Trainer: the parts of a step, from the pull to the push.
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "common/failpoint.h"
@@ -81,6 +82,7 @@ absl::Status Trainer::StartCompute(const PreparedBatch& batch, const v1::Train& 
       absl::MakeSpan(trained_gradient_),
       absl::MakeSpan(statistics_gradient_).subspan(0, context_->model->statistics_floats()));
   if (context_->card != nullptr) context_->card->Unpool(batch);
+  if (context_->dense_training != nullptr) context_->dense_training->StartCheck();
   return absl::OkStatus();
 }
 
@@ -146,14 +148,32 @@ void Trainer::CollectGradients(const PreparedBatch& batch) {
   context_->statistics_blocks->CopyIn(statistics_gradient_);
 }
 
-void Trainer::TrainOnCard(const PreparedBatch& batch, double learning_rate_scale) {
-  if (context_->card_trains()) context_->card->Train(batch, learning_rate_scale);
-  if (context_->dense_training == nullptr) return;
-  context_->dense_training->Train(learning_rate_scale);
+absl::Status Trainer::TrainOnCard(const PreparedBatch& batch, uint64_t step,
+                                  double learning_rate_scale) {
+  if (!context_->card_trains()) return absl::OkStatus();
+  const auto beyond = [step](absl::string_view what, float most) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "step ", step, ": the gradient of ", what, " has a number that is not finite, or above ",
+        most, "; nothing was trained with it; if the training diverges, lower the learning rate, ",
+        "or set the optimizer's clip_value or clip_norm"));
+  };
+  if (const std::optional<size_t> l = context_->card->LookupBeyond(batch); l.has_value()) {
+    const uint32_t table = context_->plan->lookups()[*l].table;
+    return beyond(absl::StrCat("table ", JobTables(context_->spec())[table].spec().name()),
+                  context_->card_optimizers[*l].largest_gradient());
+  }
+  DenseTraining* const dense = context_->dense_training.get();
+  if (dense != nullptr && dense->Beyond()) {
+    return beyond("the dense parameters", dense->largest_gradient());
+  }
+  context_->card->Train(batch, learning_rate_scale);
+  if (dense == nullptr) return absl::OkStatus();
+  dense->Train(learning_rate_scale);
   for (size_t i = 0; i < statistics_sum_.size(); ++i) {
     context_->statistics[i] -= statistics_gradient_[i];
     statistics_sum_[i] += statistics_gradient_[i];
   }
+  return absl::OkStatus();
 }
 
 void Trainer::CollectChanges(const PreparedBatch& batch, bool is_last) {

@@ -100,6 +100,18 @@ TEST_F(PrecisionOnCuda, AStepSaysWhetherItsScaledGradientsAreFinite) {
   }
 }
 
+TEST_F(PrecisionOnCuda, CountsNumbersThatAreTooLarge) {
+  const std::unique_ptr<cuda::Stream> stream = Stream();
+  for (const auto& [most, expected] : {std::pair(2.0f, 4.0f), {0.5f, 8.0f}, {1e30f, 2.0f}}) {
+    Guarded x({1, -1, 2, -2, 2.5f, -2.5f, 0, INFINITY, NAN, 1}), count(std::vector<float>{7});
+    for (Guarded* of : {&x, &count}) of->CopyToDevice(*stream);
+    cuda::AddBeyond(*stream, x.on_device().data(), 9, most, count.on_device().data());
+    count.CopyToHost(*stream);
+    EXPECT_TRUE(count.Intact());
+    EXPECT_EQ(count.view()[0], 7 + expected) << most;
+  }
+}
+
 TEST_F(PrecisionOnCuda, FindsOneNumberThatIsNotFiniteWhereverItIs) {
   const std::unique_ptr<cuda::Stream> stream = Stream();
   for (const size_t n : {0, 1, 4095, 4096, 4097, 50001}) {

@@ -50,6 +50,28 @@ class WriteBackOnCuda : public TrainerTest {
     cache.set_bytes(bytes);
     cache.set_write_back(bytes > 0);
   }
+  // A network of one product over rows of one table, none of which comes twice in a window; every
+  // label is `label`.
+  void UseOneProduct(const std::string& label) {
+    v1::JobSpec& spec = *assignment_.mutable_spec();
+    spec.mutable_data()->mutable_columns()->RemoveLast();
+    spec.mutable_data()->mutable_columns(1)->mutable_table()->RemoveLast();
+    spec.mutable_tables()->RemoveLast();
+    spec.mutable_model()->set_name("layers");
+    spec.mutable_model()->set_loss(v1::MEAN_SQUARED_ERROR);
+    v1::LayerSpec* const flat = spec.mutable_model()->add_layers();
+    flat->set_name("flat");
+    flat->set_op("flatten");
+    flat->add_inputs("linear");
+    v1::LayerSpec* const product = spec.mutable_model()->add_layers();
+    product->set_name("product");
+    product->set_op("linear");
+    product->add_inputs("flat");
+    (*product->mutable_options()->mutable_fields())["units"].set_number_value(1);
+    std::ofstream csv(folder_ + "/train.csv");
+    for (uint64_t i = 0; i < kMany; ++i) csv << label << "," << i << "\n";
+    csv.close();
+  }
   // `sparse`: the mode of the tables; the dense parameters are in sync, unless told otherwise.
   void Open(v1::Consistency sparse, const std::string& device, bool at_once = true,
             v1::Consistency dense = v1::SYNC, bool late_pushes = false) {
@@ -71,18 +93,21 @@ class WriteBackOnCuda : public TrainerTest {
     trainer_ = std::make_unique<Trainer>(context_.get(), PushProgress{});
     step_ = 0;
   }
+  absl::StatusOr<v1::UnitResult> TryUnit(uint64_t begin, uint64_t end) {
+    v1::Train unit = Unit(begin, end);
+    unit.mutable_ranges(0)->set_end(kMany);
+    unit.set_window_records(kMany);
+    unit.set_batch_size(kBatch);
+    unit.set_first_step(step_);
+    return trainer_->Train(unit);
+  }
   // The next batches of the window, over and over.
   double Train(uint64_t batches) {
     constexpr uint64_t kBatches = kMany / kBatch;
     double loss = 0;
     while (batches > 0) {
       const uint64_t begin = step_ % kBatches, n = std::min(batches, kBatches - begin);
-      v1::Train unit = Unit(begin, begin + n);
-      unit.mutable_ranges(0)->set_end(kMany);
-      unit.set_window_records(kMany);
-      unit.set_batch_size(kBatch);
-      unit.set_first_step(step_);
-      const auto result = trainer_->Train(unit);
+      const auto result = TryUnit(begin, begin + n);
       EXPECT_TRUE(result.ok()) << result.status();
       if (!result.ok()) return NAN;
       loss = result->loss_sum() / static_cast<double>(result->samples());
@@ -380,26 +405,9 @@ TEST_F(WriteBackOnCuda, EvaluationsSeeWhatWasTrainedAndTrainingGoesOnFromThere) 
 // The first step's gradients are beyond float16: it leaves no trace in rows that it had already.
 TEST_F(WriteBackOnCuda, AStepThatIsLeftOutTrainsNoRow) {
   if (card_ != "emulated") GTEST_SKIP() << "a card need not round";
-  v1::JobSpec& spec = *assignment_.mutable_spec();
-  spec.mutable_train()->set_precision(v1::TrainSpec::FLOAT16);
-  spec.mutable_data()->mutable_columns()->RemoveLast();
-  spec.mutable_data()->mutable_columns(1)->mutable_table()->RemoveLast();
-  spec.mutable_tables()->RemoveLast();
-  spec.mutable_model()->set_name("layers");
-  spec.mutable_model()->set_loss(v1::MEAN_SQUARED_ERROR);
-  v1::LayerSpec* const flat = spec.mutable_model()->add_layers();
-  flat->set_name("flat");
-  flat->set_op("flatten");
-  flat->add_inputs("linear");
-  v1::LayerSpec* const product = spec.mutable_model()->add_layers();
-  product->set_name("product");
-  product->set_op("linear");
-  product->add_inputs("flat");
-  (*product->mutable_options()->mutable_fields())["units"].set_number_value(1);
+  assignment_.mutable_spec()->mutable_train()->set_precision(v1::TrainSpec::FLOAT16);
   // 2^16 * 2 * 5.4 / 8 is above 65504, and half of that is not.
-  std::ofstream csv(folder_ + "/train.csv");
-  for (uint64_t i = 0; i < kMany; ++i) csv << 6 << "," << i << "\n";
-  csv.close();
+  UseOneProduct("6");
   SetCache(1 << 20);
   Open(v1::ASYNC, card_);
   const double skipped = metrics_.skipped_steps.Value();
@@ -411,6 +419,28 @@ TEST_F(WriteBackOnCuda, AStepThatIsLeftOutTrainsNoRow) {
   for (const auto& [key, row] : left_out) EXPECT_EQ(row[1], 0.1f) << "adagrad's first sum";
   Train(2);
   for (const auto& [key, row] : tables_->Rows(0)) EXPECT_EQ(row[1] > 0.1f, !left_out.contains(key));
+}
+
+// A ps would refuse them: the squares that an optimizer adds up would be infinite.
+TEST_F(WriteBackOnCuda, GradientsThatNoOptimizerTakesFailTheStepThatMadeThem) {
+  UseOneProduct("1.7e19");  // 2 * 1.7e19 / 8, times a weight of 0.5
+  SetCache(1 << 20);
+  for (const v1::Consistency dense : {v1::SYNC, v1::ASYNC}) {
+    Open(v1::ASYNC, card_, /*at_once=*/true, dense);
+    const absl::Status refused = TryUnit(0, 1).status();
+    EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(refused.message()),
+                ::testing::StartsWith("step 0: the gradient of table linear has a number that is "
+                                      "not finite, or above 1e+18"));
+    EXPECT_EQ(tables_->changed_rows, 0u);
+  }
+  assignment_.mutable_spec()->mutable_tables(0)->mutable_optimizer()->set_clip_value(1);
+  Open(v1::ASYNC, card_, /*at_once=*/true, v1::ASYNC);
+  EXPECT_THAT(std::string(TryUnit(0, 1).status().message()),
+              ::testing::StartsWith("step 0: the gradient of the dense parameters has"));
+  assignment_.mutable_spec()->mutable_model()->mutable_optimizer()->set_clip_norm(1);
+  Open(v1::ASYNC, card_, /*at_once=*/true, v1::ASYNC);
+  EXPECT_TRUE(TryUnit(0, 1).ok());
 }
 
 TEST_F(WriteBackOnCuda, RowsThatMightNotFitTheLastPushAreRefused) {
