@@ -4,42 +4,15 @@
 #include <memory>
 #include <numeric>
 
-#include "cuda/memory.h"
 #include "ps/row_optimizer.h"
-#include "tests/worker/dense_testing.h"
+#include "tests/worker/rows_testing.h"
 
 namespace tessera::worker::testing {
 namespace {
 
-using cuda::Memory;
-
-class CardOptimizerOnCuda : public CardTest {
+class CardOptimizerOnCuda : public RowKernels {
  protected:
   static constexpr uint32_t kSlots = 7;
-
-  void SetUp() override {
-    CardTest::SetUp();
-    if (!IsSkipped()) stream_ = Stream();
-  }
-  Memory ToCard(const std::vector<float>& values) {
-    Memory memory(*stream_, Memory::Where::kDevice, std::max<size_t>(values.size(), 1));
-    stream_->CopyToDevice(values.data(), memory.data(), values.size());
-    EXPECT_TRUE(stream_->Synchronize().ok());
-    return memory;
-  }
-  Memory ToCard(const std::vector<uint32_t>& words) {
-    Memory memory(*stream_, Memory::Where::kDevice, std::max<size_t>(words.size(), 1));
-    stream_->CopyToDevice(words.data(), memory.words(), words.size());
-    EXPECT_TRUE(stream_->Synchronize().ok());
-    return memory;
-  }
-  std::vector<float> FromCard(const Memory& memory, size_t n) {
-    std::vector<float> values(n);
-    stream_->CopyToHost(memory.data(), values.data(), n);
-    return values;
-  }
-
-  std::unique_ptr<cuda::Stream> stream_;
 };
 
 v1::OptimizerSpec Spec(const std::string& kind, bool options) {
@@ -92,7 +65,7 @@ TEST_F(CardOptimizerOnCuda, MovesRowsAsAPsDoes) {
           std::copy_n(&rows[s * dim], dim, layout.Embedding(all[s]));
           std::copy_n(state.data() + s * states, states, layout.Slots(all[s]));
         }
-        Memory card_rows = ToCard(rows), card_state = ToCard(state);
+        GuardedOnCard card_rows = ToCard(rows), card_state = ToCard(state);
         for (uint64_t step = 0; step < 3; ++step) {
           // Rows 1 and 4 of the batch are none that the card trains.
           const std::vector<uint32_t> at = {3, kSlots, 0, 6, kSlots + 1, 2};
@@ -105,7 +78,7 @@ TEST_F(CardOptimizerOnCuda, MovesRowsAsAPsDoes) {
             of_rows.push_back(&gradients[r * dim]);
           }
           (*optimizer)->Apply(moved, of_rows, 0.5, step);
-          const Memory card_gradients = ToCard(gradients), card_at = ToCard(at);
+          const GuardedOnCard card_gradients = ToCard(gradients), card_at = ToCard(at);
           on_card.Train(
               *stream_,
               {.dim = dim, .states = states, .rows = card_rows.data(), .state = card_state.data()},
@@ -120,10 +93,8 @@ TEST_F(CardOptimizerOnCuda, MovesRowsAsAPsDoes) {
           std::copy_n(layout.Embedding(all[s]), dim, &rows[s * dim]);
           std::copy_n(layout.Slots(all[s]), states, state.data() + s * states);
         }
-        EXPECT_THAT(FromCard(card_rows, rows.size()),
-                    ::testing::Pointwise(::testing::FloatNear(1e-6f), rows));
-        EXPECT_THAT(FromCard(card_state, state.size()),
-                    ::testing::Pointwise(::testing::FloatNear(2e-6f), state));
+        EXPECT_THAT(FromCard(card_rows), ::testing::Pointwise(::testing::FloatNear(1e-6f), rows));
+        EXPECT_THAT(FromCard(card_state), ::testing::Pointwise(::testing::FloatNear(2e-6f), state));
       }
     }
   }
@@ -134,7 +105,8 @@ TEST_F(CardOptimizerOnCuda, TakesWhatHasChangedAndPutsRowsBesideIt) {
   const std::vector<float> rows = Normals(1, kSlots * kDim, 1);
   const std::vector<float> state = Normals(2, kSlots * kStates, 1);
   const std::vector<float> at_ps = Normals(3, kSlots * kFloats, 1);
-  const Memory card_rows = ToCard(rows), card_state = ToCard(state), card_at_ps = ToCard(at_ps);
+  const GuardedOnCard card_rows = ToCard(rows), card_state = ToCard(state),
+                      card_at_ps = ToCard(at_ps);
   const cuda::TrainedRows trained = {.dim = kDim,
                                      .states = kStates,
                                      .rows = card_rows.data(),
@@ -150,12 +122,12 @@ TEST_F(CardOptimizerOnCuda, TakesWhatHasChangedAndPutsRowsBesideIt) {
       expected.push_back(number(slot, i) - at_ps[slot * kFloats + i]);
     }
   }
-  const Memory slots = ToCard(written);
-  const Memory changes = ToCard(std::vector<float>(written.size() * kFloats, 99.0f));
+  const GuardedOnCard slots = ToCard(written);
+  const GuardedOnCard changes = ToCard(std::vector<float>(written.size() * kFloats, 99.0f));
   for (const bool again : {false, true}) {
     cuda::TakeChanges(*stream_, trained, slots.words(), static_cast<int64_t>(written.size()),
                       changes.data());
-    const std::vector<float> found = FromCard(changes, expected.size());
+    const std::vector<float> found = FromCard(changes);
     if (!again) {
       EXPECT_EQ(found, expected);
       continue;
@@ -168,12 +140,12 @@ TEST_F(CardOptimizerOnCuda, TakesWhatHasChangedAndPutsRowsBesideIt) {
   // slot 0, of which nothing was written.
   const std::vector<uint32_t> put = {2, 5, 0}, own = {1, cuda::kNoChange, cuda::kNoChange};
   const std::vector<float> whole = Normals(4, put.size() * kFloats, 1);
-  const Memory card_whole = ToCard(whole), card_put = ToCard(put), card_own = ToCard(own);
+  const GuardedOnCard card_whole = ToCard(whole), card_put = ToCard(put), card_own = ToCard(own);
   cuda::PutRows(*stream_, trained, card_whole.data(), card_put.words(), card_own.words(),
                 static_cast<int64_t>(put.size()), changes.data());
-  const std::vector<float> new_rows = FromCard(card_rows, rows.size());
-  const std::vector<float> new_state = FromCard(card_state, state.size());
-  const std::vector<float> new_at_ps = FromCard(card_at_ps, at_ps.size());
+  const std::vector<float> new_rows = FromCard(card_rows);
+  const std::vector<float> new_state = FromCard(card_state);
+  const std::vector<float> new_at_ps = FromCard(card_at_ps);
   for (uint32_t slot = 0; slot < kSlots; ++slot) {
     const size_t p = std::find(put.begin(), put.end(), slot) - put.begin();
     const bool is_written = std::count(written.begin(), written.end(), slot) > 0;
@@ -194,15 +166,15 @@ TEST_F(CardOptimizerOnCuda, TakesWhatHasChangedAndPutsRowsBesideIt) {
 // A sum is rounded by the larger of the two: of a number that falls a lot more is left at the ps
 // than the card has, or nothing.
 TEST_F(CardOptimizerOnCuda, WhatPsAddUpFallsBelowZeroInNoNumberThatDoesNot) {
-  const Memory row = ToCard(std::vector<float>{1}), at_ps = ToCard(std::vector<float>{1});
+  const GuardedOnCard row = ToCard(std::vector<float>{1}), at_ps = ToCard(std::vector<float>{1});
   const cuda::TrainedRows trained = {.dim = 1, .rows = row.data(), .at_ps = at_ps.data()};
-  const Memory slots = ToCard(std::vector<uint32_t>{0});
-  const Memory changes = ToCard(std::vector<float>{0});
+  const GuardedOnCard slots = ToCard(std::vector<uint32_t>{0});
+  const GuardedOnCard changes = ToCard(std::vector<float>{0});
   float sum = 1;
   for (const float now : {1e-9f, 5e-10f, 0.3f, 1e-12f, 1e-13f, 0.0f}) {
     stream_->CopyToDevice(&now, row.data(), 1);
     cuda::TakeChanges(*stream_, trained, slots.words(), 1, changes.data());
-    sum += FromCard(changes, 1)[0];
+    sum += FromCard(changes)[0];
     EXPECT_GE(sum, 0) << now;
     EXPECT_NEAR(sum, now, 6e-8) << now;
   }
@@ -210,16 +182,16 @@ TEST_F(CardOptimizerOnCuda, WhatPsAddUpFallsBelowZeroInNoNumberThatDoesNot) {
 
 TEST_F(CardOptimizerOnCuda, GathersRowsAndTakesNone) {
   const std::vector<float> from = Normals(1, 5 * 3, 1);
-  const Memory card_from = ToCard(from), rows = ToCard(std::vector<uint32_t>{4, 0, 3});
-  const Memory to = ToCard(std::vector<float>(9, 99.0f));
+  const GuardedOnCard card_from = ToCard(from), rows = ToCard(std::vector<uint32_t>{4, 0, 3});
+  const GuardedOnCard to = ToCard(std::vector<float>(9, 99.0f));
   cuda::GatherRows(*stream_, card_from.data(), rows.words(), 0, 3, to.data());
-  EXPECT_EQ(FromCard(to, 9), std::vector<float>(9, 99.0f));
+  EXPECT_EQ(FromCard(to), std::vector<float>(9, 99.0f));
   cuda::GatherRows(*stream_, card_from.data(), rows.words(), 3, 3, to.data());
   std::vector<float> expected;
   for (const size_t row : {4, 0, 3}) {
     expected.insert(expected.end(), from.begin() + row * 3, from.begin() + (row + 1) * 3);
   }
-  EXPECT_EQ(FromCard(to, 9), expected);
+  EXPECT_EQ(FromCard(to), expected);
 }
 
 }  // namespace
