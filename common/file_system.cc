@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <system_error>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "common/failpoint.h"
 #include "common/round_up.h"
@@ -29,6 +30,7 @@ absl::Status ErrnoStatus(int error, absl::string_view what, const std::string& p
     case EINVAL:
     case EISDIR:
     case ENAMETOOLONG:
+    case ENXIO:  // a socket, or a pipe to write to that nobody reads
       return absl::InvalidArgumentError(message);
     case EACCES:
     case EPERM:
@@ -150,14 +152,26 @@ class PosixReadableFile final : public ReadableFile {
   const std::string path_;
 };
 
-// The descriptor of a file, and what it is.
+const char* Kind(mode_t mode) {
+  if (S_ISDIR(mode)) return "folder";
+  if (S_ISFIFO(mode)) return "pipe";
+  return "device";
+}
+
+// The descriptor of a regular file, and what it is. Never waits, as opening a pipe does until its
+// other end is opened.
 absl::StatusOr<int> OpenThatIsThere(const std::string& path, int flags, struct stat& info) {
-  const int fd = ::open(path.c_str(), flags | O_CLOEXEC);
+  const int fd = ::open(path.c_str(), flags | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) return ErrnoStatus(errno, "open", path);
-  if (::fstat(fd, &info) == 0) return fd;
-  const int error = errno;
-  ::close(fd);
-  return ErrnoStatus(error, "stat", path);
+  absl::Cleanup close = [fd] { ::close(fd); };
+  if (::fstat(fd, &info) != 0) return ErrnoStatus(errno, "stat", path);
+  if (!S_ISREG(info.st_mode)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": is a ", Kind(info.st_mode), ", expected a regular file"));
+  }
+  if (::fcntl(fd, F_SETFL, flags) != 0) return ErrnoStatus(errno, "open", path);
+  std::move(close).Cancel();
+  return fd;
 }
 
 class Posix final : public FileSystem {
@@ -175,10 +189,6 @@ class Posix final : public FileSystem {
   absl::StatusOr<std::unique_ptr<ReadableFile>> Open(const std::string& path) override {
     struct stat info;
     TESSERA_ASSIGN_OR_RETURN(const int fd, OpenThatIsThere(path, O_RDONLY, info));
-    if (S_ISDIR(info.st_mode)) {
-      ::close(fd);
-      return absl::InvalidArgumentError(absl::StrCat(path, ": is a folder, expected a file"));
-    }
     return std::make_unique<PosixReadableFile>(fd, static_cast<uint64_t>(info.st_size), path);
   }
   absl::Status SyncFile(const std::string& path) override {
@@ -266,6 +276,27 @@ absl::StatusOr<std::string> ReadWholeFile(FileSystem& fs, const std::string& pat
   std::string content(file->Size(), '\0');
   TESSERA_RETURN_IF_ERROR(file->Read(0, absl::MakeSpan(content)));
   return content;
+}
+
+absl::StatusOr<std::string> ReadStream(const std::string& path, size_t most_bytes) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return ErrnoStatus(errno, "open", path);
+  const absl::Cleanup close = [fd] { ::close(fd); };
+  constexpr size_t kBlock = 1 << 16;
+  std::string content;
+  while (true) {
+    const size_t had = content.size();
+    content.resize(had + kBlock);
+    const ssize_t n = ::read(fd, content.data() + had, kBlock);
+    const int error = errno;
+    content.resize(had + static_cast<size_t>(std::max<ssize_t>(n, 0)));
+    if (n == 0) return content;
+    if (n < 0 && error != EINTR) return ErrnoStatus(error, "read", path);
+    if (content.size() > most_bytes) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(path, ": has more than ", most_bytes, " bytes"));
+    }
+  }
 }
 
 absl::StatusOr<std::string> PathBelow(const std::string& root, const std::string& path) {

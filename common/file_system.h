@@ -37,8 +37,8 @@ class ReadableFile {
 
 // The seam to the disk: everything but RocksDB goes through it, and tests switch faults on behind
 // it. Thread-safe. Errors name the path: NOT_FOUND (also below what is no folder), INVALID_ARGUMENT
-// (a folder in place of a file, a name too long), PERMISSION_DENIED, RESOURCE_EXHAUSTED (full),
-// UNAVAILABLE (I/O error).
+// (a folder, pipe or device in place of a file, a name too long), PERMISSION_DENIED,
+// RESOURCE_EXHAUSTED (full), UNAVAILABLE (I/O error).
 class FileSystem {
  public:
   virtual ~FileSystem() = default;
@@ -73,6 +73,9 @@ FileSystem& PosixFileSystem();
 absl::Status WriteFileAtomically(FileSystem& fs, const std::string& path,
                                  absl::string_view content);
 absl::StatusOr<std::string> ReadWholeFile(FileSystem& fs, const std::string& path);
+// What may come through a pipe or from a terminal, too: it is read to its end, however long whoever
+// writes it takes. INVALID_ARGUMENT: it has more than `most_bytes`.
+absl::StatusOr<std::string> ReadStream(const std::string& path, size_t most_bytes);
 
 // root/path where path is relative and stays below root; INVALID_ARGUMENT for "..", absolute paths
 // (unless they lie below root) and an empty path.

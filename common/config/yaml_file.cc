@@ -83,18 +83,15 @@ absl::StatusOr<std::string> ReadYamlFile(const std::string& path, absl::string_v
     return absl::InvalidArgumentError(
         absl::StrCat(path, ": is a folder; expected the YAML file of ", expected));
   }
-  absl::StatusOr<std::unique_ptr<ReadableFile>> file = PosixFileSystem().Open(path);
-  if (absl::IsNotFound(file.status())) {
+  absl::StatusOr<std::string> text = ReadStream(path, kMaxFileBytes);
+  if (absl::IsNotFound(text.status())) {
     return absl::NotFoundError(
         absl::StrCat(path, ": no such file; expected the YAML file of ", expected));
   }
-  TESSERA_RETURN_IF_ERROR(file.status());
-  if ((*file)->Size() > kMaxFileBytes) {
-    return absl::InvalidArgumentError(absl::StrCat(path, ": ", (*file)->Size(), " bytes; expected ",
-                                                   expected, " of at most ", kMaxFileBytes));
+  if (absl::IsInvalidArgument(text.status())) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(text.status().message(), "; expected ", expected));
   }
-  std::string text((*file)->Size(), '\0');
-  TESSERA_RETURN_IF_ERROR((*file)->Read(0, absl::MakeSpan(text.data(), text.size())));
   return text;
 }
 

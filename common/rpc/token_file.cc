@@ -1,6 +1,8 @@
 #include "common/rpc/token_file.h"
 
 #include <algorithm>
+#include <filesystem>
+#include <system_error>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
@@ -47,10 +49,12 @@ bool SameTime(absl::string_view a, absl::string_view b) {
 absl::StatusOr<std::unique_ptr<TokenFile>> TokenFile::Open(const std::string& path) {
   auto file = std::unique_ptr<TokenFile>(new TokenFile(path));
   absl::MutexLock lock(&file->mu_);
-  absl::StatusOr<std::string> content = ReadWholeFile(PosixFileSystem(), path);
+  absl::StatusOr<std::string> content = ReadStream(path, kMostBytes);
   if (!content.ok()) return absl::InvalidArgumentError(content.status().message());
   TESSERA_ASSIGN_OR_RETURN(file->tokens_, Parse(path, *content));
   file->content_ = *std::move(content);
+  std::error_code gone;
+  file->read_once_ = !std::filesystem::is_regular_file(path, gone);
   file->looked_ = SystemClock().Monotonic();
   return file;
 }
@@ -71,7 +75,7 @@ bool TokenFile::Accepts(absl::string_view token) {
 
 void TokenFile::Refresh() {
   const absl::Duration now = SystemClock().Monotonic();
-  if (now - looked_ < kRefresh) return;
+  if (read_once_ || now - looked_ < kRefresh) return;
   looked_ = now;
   absl::StatusOr<std::string> content = ReadWholeFile(PosixFileSystem(), path_);
   absl::StatusOr<std::vector<std::string>> tokens =

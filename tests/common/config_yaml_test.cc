@@ -1,3 +1,5 @@
+#include <unistd.h>
+
 #include <filesystem>
 #include <string>
 
@@ -211,6 +213,21 @@ TEST(JobYaml, RefusesWhatIsNoJobFile) {
   EXPECT_EQ(missing.code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(std::string(missing.message()), StartsWith("/no/such/job.yaml: no such file"));
   EXPECT_THAT(std::string(LoadJobFile("/").status().message()), HasSubstr("is a folder"));
+}
+
+// As of `tessera check <(make-job)`.
+TEST(JobYaml, ReadsAJobFromAPipe) {
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  constexpr absl::string_view kJob = "name: piped\n";
+  ASSERT_EQ(::write(ends[1], kJob.data(), kJob.size()), static_cast<ssize_t>(kJob.size()));
+  ::close(ends[1]);
+  const auto job = LoadJobFile("/dev/fd/" + std::to_string(ends[0]));
+  ::close(ends[0]);
+  ASSERT_TRUE(job.ok()) << job.status();
+  EXPECT_EQ(job->spec.name(), "piped");
+  EXPECT_THAT(std::string(LoadJobFile("/dev/zero").status().message()),
+              StartsWith("/dev/zero: has more than 1048576 bytes; expected a job"));
 }
 
 TEST(JobYaml, BoundsWhatAliasesCanMake) {

@@ -1,9 +1,12 @@
 #include "common/file_system.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <filesystem>
+#include <fstream>
 #include <string>
+#include <thread>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -100,6 +103,28 @@ TEST_F(PosixFileSystemTest, ErrorsSayWhetherToTryAgain) {
   const std::string long_name(300, 'n');
   EXPECT_EQ(fs_.Create(folder_ + "/" + long_name).status().code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(fs_.Open(folder_ + "/inner").status().code(), StatusCode::kInvalidArgument);
+}
+
+TEST_F(PosixFileSystemTest, OpensRegularFilesAloneAndWaitsForNobody) {
+  const std::string pipe = folder_ + "/pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_EQ(fs_.Open(pipe).status().message(), pipe + ": is a pipe, expected a regular file");
+  EXPECT_EQ(fs_.Open("/dev/null").status().message(),
+            "/dev/null: is a device, expected a regular file");
+  EXPECT_EQ(fs_.SyncFile(pipe).code(), StatusCode::kInvalidArgument);
+}
+
+TEST_F(PosixFileSystemTest, ReadsAStreamToItsEnd) {
+  const std::string pipe = folder_ + "/pipe", content(200'000, 'c');
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  std::thread writer([&] { std::ofstream(pipe) << content; });
+  EXPECT_EQ(ReadStream(pipe, content.size()).value_or(""), content);
+  writer.join();
+  EXPECT_EQ(ReadStream(folder_ + "/file", 7).value_or(""), "content");
+  EXPECT_EQ(ReadStream(folder_ + "/file", 6).status().message(),
+            folder_ + "/file: has more than 6 bytes");
+  EXPECT_EQ(ReadStream("/dev/zero", 1 << 20).status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(ReadStream(folder_, 7).status().code(), StatusCode::kInvalidArgument);
 }
 
 }  // namespace

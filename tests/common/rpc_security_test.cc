@@ -8,6 +8,7 @@
 #include "common/rpc/channels.h"
 #include "common/rpc/server.h"
 #include "common/rpc/status.h"
+#include "common/rpc/token_file.h"
 #include "gmock/gmock.h"
 #include "grpcpp/client_context.h"
 #include "gtest/gtest.h"
@@ -234,6 +235,19 @@ TEST(RpcSecurityFiles, WhatIsWrongWithAFileIsSaidBeforeItIsUsed) {
   expect(&SecurityFiles::token, "spaces", "spaces:1: a token is letters");
   expect(&SecurityFiles::token, "empty", "empty: has no token");
   expect(&SecurityFiles::token, "second", "second:3: a token of 1 characters");
+}
+
+// As of `--token-file <(get-token)`.
+TEST(RpcSecurityFiles, ATokenFromAPipeIsReadOnce) {
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  constexpr absl::string_view kToken = "0123456789abcdef\n";
+  ASSERT_EQ(::write(ends[1], kToken.data(), kToken.size()), static_cast<ssize_t>(kToken.size()));
+  ::close(ends[1]);
+  const auto file = TokenFile::Open(absl::StrCat("/dev/fd/", ends[0]));
+  ::close(ends[0]);
+  ASSERT_TRUE(file.ok()) << file.status();
+  EXPECT_EQ((*file)->Sent(), "0123456789abcdef");
 }
 
 }  // namespace

@@ -1,4 +1,6 @@
 // Files as a job sees them: patterns, the cache, files that change, full disks, threads.
+#include <sys/stat.h>
+
 #include <atomic>
 #include <thread>
 
@@ -158,6 +160,15 @@ TEST(DataSourceTest, AFolderIsNoFile) {
   folder.Write("sub/a.csv", Records(0, 3));
   EXPECT_EQ(OpenSource(folder, kSpec)->Count({"sub"}).status().code(),
             StatusCode::kInvalidArgument);
+}
+
+TEST(DataSourceTest, APipeAmongTheFilesIsRefusedAndNotWaitedFor) {
+  DataFolder folder;
+  folder.Write("a.csv", Records(0, 3));
+  ASSERT_EQ(::mkfifo((folder.root() + "/b.csv").c_str(), 0600), 0);
+  const absl::Status status = OpenSource(folder, kSpec)->Count({"*.csv"}).status();
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(status.message(), HasSubstr("b.csv: is a pipe, expected a regular file"));
 }
 
 TEST(DataSourceTest, RangesOfSeveralFilesComeOneAfterAnother) {
