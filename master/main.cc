@@ -13,6 +13,8 @@
 #include "common/mutex_checks.h"
 #include "common/process/file_descriptors.h"
 #include "common/process/stop_signal.h"
+#include "common/rpc/address.h"
+#include "common/rpc/address_flags.h"
 #include "common/rpc/security_flags.h"
 #include "common/status_macros.h"
 #include "common/version.h"
@@ -132,6 +134,7 @@ int main(int argc, char** argv) {
   std::string quotas_file;
   std::string log_level = "info";
   app.add_option("--listen", options.server.listen, "Where to serve, host:port; port 0: a free one")
+      ->check(tessera::ListenAddress())
       ->capture_default_str();
   CLI::Option* const data_dir = app.add_option("--data-dir", options.data_dir,
                                                "Folder of the durable state, of this master alone")
@@ -143,6 +146,7 @@ int main(int argc, char** argv) {
                      "state in place of --data-dir; of the masters of one cluster one leads, the "
                      "others stand by")
           ->delimiter(',')
+          ->check(tessera::ServerAddresses())
           ->allow_extra_args(false)
           ->excludes(data_dir);
   app.add_option("--cluster", etcd.cluster, "Name of the cluster in etcd: keys /tessera/NAME/...")

@@ -10,6 +10,7 @@
 #include "common/process/freed_memory.h"
 #include "common/process/number_flags.h"
 #include "common/process/stop_signal.h"
+#include "common/rpc/address_flags.h"
 #include "common/rpc/security_flags.h"
 #include "common/version.h"
 #include "ps/parameter_server.h"
@@ -51,12 +52,14 @@ int main(int argc, char** argv) {
   app.set_version_flag("--version", tessera::kVersion);
   app.add_option("--listen", options.server.listen,
                  "host:port to serve on; port 0 takes a free one")
+      ->check(tessera::ListenAddress())
       ->capture_default_str();
   app.add_option("--advertise", options.advertise_host,
                  "host by which other machines reach this one, if not that of --listen");
   app.add_option("--master", options.master_address,
                  "host:port of the master, or of all that may lead (tessera-master --etcd): "
                  "host:port,host:port")
+      ->check(tessera::ServerAddresses())
       ->capture_default_str();
   app.add_option("--name", options.name,
                  "stable over restarts, e.g. ps-0; the master picks one if empty");

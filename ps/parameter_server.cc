@@ -11,6 +11,7 @@
 #include "common/log.h"
 #include "common/metrics/process_metrics.h"
 #include "common/process/resident.h"
+#include "common/rpc/address.h"
 #include "common/rpc/metrics_service.h"
 #include "common/status_macros.h"
 #include "ps/byte_budget.h"

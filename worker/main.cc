@@ -10,6 +10,7 @@
 #include "common/process/file_descriptors.h"
 #include "common/process/number_flags.h"
 #include "common/process/stop_signal.h"
+#include "common/rpc/address_flags.h"
 #include "common/rpc/security_flags.h"
 #include "common/version.h"
 #include "worker/worker.h"
@@ -45,6 +46,7 @@ int main(int argc, char** argv) {
   app.add_option("--master", options.master_address,
                  "host:port of the master, or of all that may lead (tessera-master --etcd): "
                  "host:port,host:port")
+      ->check(tessera::ServerAddresses())
       ->capture_default_str();
   app.add_option("--name", options.name,
                  "stable over restarts, e.g. worker-0; the master picks one if empty");
@@ -74,9 +76,12 @@ int main(int argc, char** argv) {
   std::string listen;
   bool insecure = false;
   app.add_option(
-      "--listen", listen,
-      "host:port to serve health, metrics and, for jobs with train.dense_gradients all_reduce, "
-      "other workers on; port 0 takes a free one; none if empty");
+         "--listen", listen,
+         "host:port to serve health, metrics and, for jobs with train.dense_gradients all_reduce, "
+         "other workers on; port 0 takes a free one; none if empty")
+      ->check([](const std::string& text) {
+        return text.empty() ? "" : tessera::ListenAddress()(text);
+      });
   app.add_flag("--insecure", insecure,
                "allow an address that other machines can reach, without encryption");
   tessera::SecurityFlags security_flags;

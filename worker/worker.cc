@@ -18,6 +18,7 @@
 #include "common/log.h"
 #include "common/metrics/process_metrics.h"
 #include "common/process/resident.h"
+#include "common/rpc/address.h"
 #include "common/rpc/metrics_service.h"
 #include "common/status_macros.h"
 #include "common/task_pool.h"

@@ -7,6 +7,7 @@
 #include "client/job_json.h"
 #include "common/config/override.h"
 #include "common/job/validate.h"
+#include "common/rpc/address_flags.h"
 #include "common/rpc/status.h"
 #include "common/status_macros.h"
 
@@ -81,6 +82,7 @@ void MasterOption::Add(CLI::App& command, CommandContext& context) {
   command
       .add_option("--master", address,
                   "the master's HOST:PORT, or HOST:PORT,HOST:PORT of all that may lead")
+      ->check(ServerAddresses())
       ->capture_default_str();
   command.add_option("--wait", wait_seconds, "seconds to wait for a master that does not answer")
       ->check(CLI::Range(0.0, 1e6))

@@ -1,6 +1,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "client/commands/commands.h"
+#include "common/rpc/address_flags.h"
 #include "common/rpc/status.h"
 #include "common/status_macros.h"
 #include "grpcpp/client_context.h"
@@ -39,6 +40,7 @@ void AddMetrics(CLI::App& app, CommandContext& context) {
   command
       ->add_option("ADDRESS", metrics->address,
                    "HOST:PORT of a master, a ps, or a worker that was given --listen")
+      ->check(ServerAddresses())
       ->required();
   command->add_option("--wait", metrics->wait_seconds, "seconds to wait for the answer")
       ->check(CLI::Range(0.1, 1e6))

@@ -10,8 +10,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "absl/strings/strip.h"
 #include "common/log.h"
+#include "common/rpc/address.h"
 #include "common/rpc/grpc_log.h"
 #include "common/rpc/security.h"
 #include "grpcpp/create_channel.h"
@@ -44,6 +44,13 @@ grpc::ChannelArguments Arguments() {
   return arguments;
 }
 
+// Before anything: where nobody serves, so that calls fail with UNAVAILABLE.
+constexpr char kNobody[] = "unix:/nonexistent/";
+
+void SayUnusable(const absl::Status& wrong) {
+  SPDLOG_WARN("the address to call {}", std::string(wrong.message()));
+}
+
 // What gRPC's resolvers of numeric addresses take: "ipv4:1.2.3.4:7070" or "ipv6:[::1]:7070".
 struct NumericAddresses {
   std::vector<std::string> ipv4;  // ip:port
@@ -53,20 +60,15 @@ struct NumericAddresses {
 
   // Looks up the addresses of "host:port" and appends them.
   void Add(absl::string_view address) {
-    const size_t colon = address.rfind(':');
-    if (colon == absl::string_view::npos) {
-      SPDLOG_WARN("address \"{}\" has no port, expected host:port", std::string(address));
-      return;
-    }
-    absl::string_view name = address.substr(0, colon);
-    if (absl::ConsumePrefix(&name, "[")) absl::ConsumeSuffix(&name, "]");
-    const std::string host(name);
-    const std::string port(address.substr(colon + 1));
+    const absl::StatusOr<Address> wanted = ParseServerAddress(address);
+    if (!wanted.ok()) return SayUnusable(wanted.status());
+    const std::string port = absl::StrCat(wanted->port);
     addrinfo hints = {};
     hints.ai_family = AF_UNSPEC;
     hints.ai_socktype = SOCK_STREAM;
     addrinfo* found = nullptr;
-    if (const int error = ::getaddrinfo(host.c_str(), port.c_str(), &hints, &found); error != 0) {
+    if (const int error = ::getaddrinfo(wanted->host.c_str(), port.c_str(), &hints, &found);
+        error != 0) {
       SPDLOG_WARN("cannot look up {}: {}", std::string(address), ::gai_strerror(error));
       return;
     }
@@ -94,14 +96,19 @@ struct NumericAddresses {
 // have.
 std::string Target(const std::string& address) {
   const std::vector<absl::string_view> names = absl::StrSplit(address, ',', absl::SkipEmpty());
-  if (names.size() < 2) return names.empty() ? address : std::string(names[0]);
+  if (names.size() == 1) {
+    const absl::Status usable = CheckServerAddresses(names[0]);
+    if (usable.ok()) return std::string(names[0]);
+    SayUnusable(usable);
+    return absl::StrCat(kNobody, address);  // gRPC takes port 70000 for 4464
+  }
   NumericAddresses found;
   for (const absl::string_view name : names) found.Add(name);
   if (found.names_with_ipv4 > 0 && found.names_with_ipv4 >= found.names_with_ipv6) {
     return absl::StrCat("ipv4:", absl::StrJoin(found.ipv4, ","));
   }
   if (found.names_with_ipv6 > 0) return absl::StrCat("ipv6:", absl::StrJoin(found.ipv6, ","));
-  return address;  // a name that nobody has: calls fail with UNAVAILABLE
+  return absl::StrCat(kNobody, address);
 }
 
 class NetworkChannels final : public Channels {
@@ -137,7 +144,7 @@ std::shared_ptr<grpc::Channel> InProcessChannels::Connect(const std::string& add
     return it->second->InProcessChannel(Arguments());
   }
   // Nobody serves there (yet): a channel whose calls fail with UNAVAILABLE.
-  return grpc::CreateCustomChannel("unix:/nonexistent/" + address,
+  return grpc::CreateCustomChannel(absl::StrCat(kNobody, address),
                                    grpc::InsecureChannelCredentials(), Arguments());
 }
 

@@ -15,9 +15,8 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/string_view.h"
-#include "absl/strings/strip.h"
 #include "common/log.h"
+#include "common/rpc/address.h"
 #include "common/rpc/channels.h"
 
 namespace tessera {
@@ -89,12 +88,12 @@ void SetPort(sockaddr* address, int port) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Listener>> Listener::Bind(const std::string& address) {
-  const size_t colon = address.rfind(':');
-  if (colon == std::string::npos) return Refused(address, "it has no port, expected host:port");
-  absl::string_view name = absl::string_view(address).substr(0, colon);
-  if (absl::ConsumePrefix(&name, "[")) absl::ConsumeSuffix(&name, "]");
-  const std::string host(name);
-  const std::string port = address.substr(colon + 1);
+  const absl::StatusOr<Address> wanted = ParseAddress(address);
+  if (!wanted.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat("listen address ", wanted.status().message()));
+  }
+  const std::string& host = wanted->host;
+  const std::string port = absl::StrCat(wanted->port);
   addrinfo hints = {};
   hints.ai_family = AF_UNSPEC;
   hints.ai_socktype = SOCK_STREAM;
@@ -124,7 +123,7 @@ absl::StatusOr<std::unique_ptr<Listener>> Listener::Bind(const std::string& addr
     if (not_here != EAFNOSUPPORT && not_here != EADDRNOTAVAIL) return Refused(address, Why(errno));
   }
   if (listener->sockets_.empty()) return Refused(address, Why(not_here));
-  listener->address_ = absl::StrCat(address.substr(0, colon), ":", listener->port_);
+  listener->address_ = absl::StrCat(address.substr(0, address.rfind(':')), ":", listener->port_);
   return listener;
 }
 

@@ -22,7 +22,8 @@ class Listener {
 
   // Binds "host:port" on all addresses that the host has, an IPv6 one in brackets; port 0 takes a
   // free one, no host means all of this machine's. Connections wait until Start. UNAVAILABLE with
-  // the reason: the port is in use, the address is not this machine's.
+  // the reason: the port is in use, the address is not this machine's. INVALID_ARGUMENT: it is no
+  // address.
   static absl::StatusOr<std::unique_ptr<Listener>> Bind(const std::string& address);
   ~Listener();  // stops
 

@@ -1,8 +1,8 @@
 #include "common/rpc/server.h"
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/rpc/address.h"
 #include "common/rpc/grpc_log.h"
 #include "common/status_macros.h"
 #include "grpcpp/ext/proto_server_reflection_plugin.h"
@@ -11,16 +11,6 @@
 #include "grpcpp/server_builder.h"
 
 namespace tessera {
-
-bool IsLoopback(const std::string& address) {
-  return absl::StartsWith(address, "127.") || absl::StartsWith(address, "localhost:") ||
-         absl::StartsWith(address, "[::1]:");
-}
-
-bool IsWildcard(const std::string& address) {
-  return absl::StartsWith(address, "0.0.0.0:") || absl::StartsWith(address, "[::]:") ||
-         absl::StartsWith(address, ":");
-}
 
 absl::Status CheckListen(const ServerOptions& options) {
   if (options.in_process != nullptr) return absl::OkStatus();

@@ -58,10 +58,5 @@ class RpcServer {
 // FAILED_PRECONDITION: others can reach the address, and neither `insecure` nor `security` allows
 // it; `security` has no certificate.
 absl::Status CheckListen(const ServerOptions& options);
-// Whether host (of "host:port") is loopback: 127.0.0.0/8, ::1, localhost.
-bool IsLoopback(const std::string& address);
-// Whether it stands for all addresses of the machine, so that nobody can call it: 0.0.0.0, [::] or
-// nothing before the port.
-bool IsWildcard(const std::string& address);
 
 }  // namespace tessera

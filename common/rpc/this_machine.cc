@@ -7,9 +7,7 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/match.h"
-#include "absl/strings/string_view.h"
-#include "absl/strings/strip.h"
-#include "common/rpc/server.h"
+#include "common/rpc/address.h"
 
 namespace tessera {
 namespace {
@@ -48,12 +46,10 @@ bool IsAnInterface(const std::string& numeric) {
 }  // namespace
 
 bool IsThisMachine(const std::string& address) {
-  const size_t colon = address.rfind(':');
-  if (colon == std::string::npos) return false;
+  const absl::StatusOr<Address> parsed = ParseAddress(address);
+  if (!parsed.ok()) return false;
   if (IsLoopback(address)) return true;
-  absl::string_view name = absl::string_view(address).substr(0, colon);
-  if (absl::ConsumePrefix(&name, "[")) absl::ConsumeSuffix(&name, "]");
-  const std::string host(name);
+  const std::string& host = parsed->host;
   if (const std::string numeric = Numeric(host); !numeric.empty()) return IsAnInterface(numeric);
   char own[256] = {};
   if (::gethostname(own, sizeof(own) - 1) != 0 || host.empty()) return false;

@@ -81,7 +81,7 @@ class CommandsTest : public testing::Test {
 };
 
 TEST_F(CommandsTest, SubmitSendsTheJobWithItsOverrides) {
-  EXPECT_EQ(Run({"submit", job_, "--master", "master", "--set", "train.epochs=7", "--set",
+  EXPECT_EQ(Run({"submit", job_, "--master", "master:1", "--set", "train.epochs=7", "--set",
                  "tables.emb.dim=16", "--workers", "2"}),
             0)
       << err_;
@@ -95,48 +95,48 @@ TEST_F(CommandsTest, SubmitSendsTheJobWithItsOverrides) {
 }
 
 TEST_F(CommandsTest, SubmitRefusesABadJobBeforeTheMasterSeesIt) {
-  EXPECT_EQ(Run({"submit", job_, "--master", "master", "--set", "train.batch_size=0"}), 2);
+  EXPECT_EQ(Run({"submit", job_, "--master", "master:1", "--set", "train.batch_size=0"}), 2);
   EXPECT_THAT(err_, StartsWith("error: --set train.batch_size=0: train.batch_size: found 0"));
-  EXPECT_EQ(Run({"submit", folder_ / "none.yaml", "--master", "master"}), 3);
+  EXPECT_EQ(Run({"submit", folder_ / "none.yaml", "--master", "master:1"}), 3);
   EXPECT_THAT(err_, HasSubstr("none.yaml: no such file"));
   std::ofstream(job_) << "nome: clicks\n";
-  EXPECT_EQ(Run({"submit", job_, "--master", "master"}), 2);
+  EXPECT_EQ(Run({"submit", job_, "--master", "master:1"}), 2);
   EXPECT_THAT(err_, HasSubstr("job.yaml:1:1: nome: unknown field; did you mean 'name'?"));
   EXPECT_TRUE(master_.service.submitted().empty());
 }
 
 TEST_F(CommandsTest, SubmitWatchEndsWithTheJobsExitCode) {
   master_.service.SetStreams({{Job(v1::RUNNING), Job(v1::FAILED)}});
-  EXPECT_EQ(Run({"submit", job_, "--master", "master", "--watch", "--output", "json"}), 1);
+  EXPECT_EQ(Run({"submit", job_, "--master", "master:1", "--watch", "--output", "json"}), 1);
   EXPECT_EQ(nlohmann::json::parse(out_)["state"], "Failed");
 }
 
 TEST_F(CommandsTest, SubmitPredictNeedsACheckpoint) {
-  EXPECT_EQ(Run({"submit", job_, "--master", "master", "--predict", "out.csv"}), 2);
+  EXPECT_EQ(Run({"submit", job_, "--master", "master:1", "--predict", "out.csv"}), 2);
   EXPECT_THAT(err_, HasSubstr("start.checkpoint: missing"));
 }
 
 TEST_F(CommandsTest, WatchPrintsTheSummaryLast) {
   master_.service.SetStreams({{Job(v1::RUNNING), Job(v1::SUCCEEDED)}});
-  EXPECT_EQ(Run({"watch", "clicks-1", "--master", "master"}), 0);
+  EXPECT_EQ(Run({"watch", "clicks-1", "--master", "master:1"}), 0);
   EXPECT_THAT(out_, StartsWith("clicks-1: Succeeded\n"));
-  EXPECT_EQ(Run({"watch", "clicks-1", "--master", "master", "--output", "json"}), 0);
+  EXPECT_EQ(Run({"watch", "clicks-1", "--master", "master:1", "--output", "json"}), 0);
 }
 
 TEST_F(CommandsTest, ListDescribeAndCancelSpeakToTheMaster) {
-  EXPECT_EQ(Run({"list", "--master", "master"}), 0);
+  EXPECT_EQ(Run({"list", "--master", "master:1"}), 0);
   EXPECT_THAT(out_, HasSubstr("no jobs"));
   master_.service.SetJobs({Job(v1::RUNNING)});
-  EXPECT_EQ(Run({"list", "--master", "master"}), 0);
+  EXPECT_EQ(Run({"list", "--master", "master:1"}), 0);
   EXPECT_THAT(out_, HasSubstr("clicks-1  Running"));
-  EXPECT_EQ(Run({"list", "--master", "master", "--output", "json"}), 0);
+  EXPECT_EQ(Run({"list", "--master", "master:1", "--output", "json"}), 0);
   EXPECT_EQ(nlohmann::json::parse(out_)["jobs"][0]["steps"], 9);
-  EXPECT_EQ(Run({"list", "--master", "master", "--nodes"}), 0);
-  EXPECT_EQ(Run({"describe", "clicks-1", "--master", "master"}), 0);
+  EXPECT_EQ(Run({"list", "--master", "master:1", "--nodes"}), 0);
+  EXPECT_EQ(Run({"describe", "clicks-1", "--master", "master:1"}), 0);
   EXPECT_THAT(out_, StartsWith("clicks-1: Running"));
-  EXPECT_EQ(Run({"describe", "other", "--master", "master"}), 3);
+  EXPECT_EQ(Run({"describe", "other", "--master", "master:1"}), 3);
   EXPECT_EQ(err_, "error: no job other\n");
-  EXPECT_EQ(Run({"cancel", "clicks-1", "--master", "master"}), 0);
+  EXPECT_EQ(Run({"cancel", "clicks-1", "--master", "master:1"}), 0);
   EXPECT_THAT(master_.service.cancelled(), testing::ElementsAre("clicks-1"));
 }
 
@@ -144,7 +144,7 @@ TEST_F(CommandsTest, PlotDrawsJobsOfTheMasterAndOfFiles) {
   v1::JobStatus job = Job(v1::RUNNING);
   master_.service.SetJobs({job});
   const std::string page = folder_ / "curves.html";
-  EXPECT_EQ(Run({"plot", "clicks-1", "--master", "master", "--output", page}), 1);
+  EXPECT_EQ(Run({"plot", "clicks-1", "--master", "master:1", "--output", page}), 1);
   EXPECT_THAT(err_, HasSubstr("job clicks-1 has trained nothing yet"));
   v1::TrainingPoint& point = *job.add_history();
   point.set_step(9);
@@ -152,11 +152,12 @@ TEST_F(CommandsTest, PlotDrawsJobsOfTheMasterAndOfFiles) {
   point.set_seconds(1);
   point.set_loss(0.5);
   master_.service.SetJobs({job});
-  EXPECT_EQ(Run({"describe", "clicks-1", "--master", "master", "--output", "json"}), 0);
+  EXPECT_EQ(Run({"describe", "clicks-1", "--master", "master:1", "--output", "json"}), 0);
   const std::string file = folder_ / "before.json";
   std::ofstream(file) << out_;
   EXPECT_EQ(
-      Run({"plot", "clicks-1", file, "--master", "master", "--output", page, "--by", "samples"}), 0)
+      Run({"plot", "clicks-1", file, "--master", "master:1", "--output", page, "--by", "samples"}),
+      0)
       << err_;
   EXPECT_THAT(out_, HasSubstr("wrote " + page));
   std::ifstream written(page);
@@ -164,41 +165,41 @@ TEST_F(CommandsTest, PlotDrawsJobsOfTheMasterAndOfFiles) {
   EXPECT_THAT(html, StartsWith("<!doctype html>"));
   EXPECT_THAT(html, HasSubstr("clicks-1 (2)"));
   EXPECT_THAT(html, HasSubstr(">samples</text>"));
-  EXPECT_EQ(Run({"plot", "other", "--master", "master"}), 3);
-  EXPECT_EQ(Run({"plot", folder_ / "none.json", "--master", "master"}), 3);
+  EXPECT_EQ(Run({"plot", "other", "--master", "master:1"}), 3);
+  EXPECT_EQ(Run({"plot", folder_ / "none.json", "--master", "master:1"}), 3);
   std::ofstream(file) << "[";
-  EXPECT_EQ(Run({"plot", file, "--master", "master"}), 2);
+  EXPECT_EQ(Run({"plot", file, "--master", "master:1"}), 2);
   EXPECT_THAT(err_, HasSubstr("before.json: expected one JSON object"));
   EXPECT_EQ(Run({"plot", file, "--by", "years"}), 2);
 }
 
 TEST_F(CommandsTest, SuspendResumeAndScaleSpeakToTheMaster) {
   master_.service.SetJobs({Job(v1::RUNNING)});
-  EXPECT_EQ(Run({"suspend", "clicks-1", "--master", "master"}), 0);
+  EXPECT_EQ(Run({"suspend", "clicks-1", "--master", "master:1"}), 0);
   EXPECT_THAT(out_, StartsWith("clicks-1 is suspended at its next barrier"));
   // With --watch when it is, and at once where it waited in the queue.
   master_.service.SetJobs({Job(v1::SUSPENDED)});
   for (const char* more : {"--watch", "--output=text"}) {
-    EXPECT_EQ(Run({"suspend", "clicks-1", "--master", "master", more}), 0);
+    EXPECT_EQ(Run({"suspend", "clicks-1", "--master", "master:1", more}), 0);
     EXPECT_THAT(out_, StartsWith("clicks-1 is suspended; `tessera resume clicks-1`"));
   }
-  EXPECT_EQ(Run({"list", "--master", "master"}), 0);
+  EXPECT_EQ(Run({"list", "--master", "master:1"}), 0);
   EXPECT_THAT(out_, HasSubstr("clicks-1  Suspended"));
-  EXPECT_EQ(Run({"resume", "clicks-1", "--master", "master", "--output", "json"}), 0);
+  EXPECT_EQ(Run({"resume", "clicks-1", "--master", "master:1", "--output", "json"}), 0);
   EXPECT_EQ(nlohmann::json::parse(out_)["resumed"], true);
   EXPECT_THAT(master_.service.asked(), testing::ElementsAre("suspend clicks-1", "suspend clicks-1",
                                                             "suspend clicks-1", "resume clicks-1"));
-  EXPECT_EQ(Run({"scale", "clicks-1", "--workers", "3", "--master", "master"}), 0) << err_;
+  EXPECT_EQ(Run({"scale", "clicks-1", "--workers", "3", "--master", "master:1"}), 0) << err_;
   EXPECT_THAT(out_, StartsWith("clicks-1 goes to 3 workers;"));
   ASSERT_EQ(master_.service.scaled().size(), 1u);
   EXPECT_EQ(master_.service.scaled()[0].workers(), 3u);
-  EXPECT_EQ(Run({"scale", "clicks-1", "--master", "master"}), 2);
+  EXPECT_EQ(Run({"scale", "clicks-1", "--master", "master:1"}), 2);
 }
 
 TEST_F(CommandsTest, AMasterThatIsAwayMayBeTriedAgainLater) {
   master_.Stop();
-  EXPECT_EQ(Run({"list", "--master", "master", "--wait", "0"}), 128);
-  EXPECT_THAT(err_, HasSubstr("no answer from the master at master"));
+  EXPECT_EQ(Run({"list", "--master", "master:1", "--wait", "0"}), 128);
+  EXPECT_THAT(err_, HasSubstr("no answer from the master at master:1"));
 }
 
 TEST_F(CommandsTest, BadUsageSaysWhatWasMeant) {
@@ -207,6 +208,12 @@ TEST_F(CommandsTest, BadUsageSaysWhatWasMeant) {
   EXPECT_EQ(Run({"submit"}), 2);
   EXPECT_THAT(err_, HasSubstr("JOB.yaml"));
   EXPECT_EQ(Run({"list", "--output", "xml"}), 2);
+  for (const char* wrong : {"", "host", "host:", "host:0", ":7070", "host:65536", "a:1,b"}) {
+    EXPECT_EQ(Run({"list", "--master", wrong}), 2) << wrong;
+    EXPECT_THAT(err_, HasSubstr("--master: is \"")) << wrong;
+    EXPECT_THAT(err_, HasSubstr("expected host:port with a port from 1 to 65535")) << wrong;
+    EXPECT_EQ(Run({"metrics", wrong}), 2) << wrong;
+  }
   EXPECT_EQ(Run({}), 2);
 }
 
@@ -338,14 +345,14 @@ TEST_F(CommandsTest, MetricsPrintsTheTextOfAServer) {
   registry.AddCounter("things_total", "Things.").Increment(3);
   MetricsService service(&registry);
   const auto server =
-      RpcServer::Start({.listen = "ps", .in_process = &master_.channels}, {&service});
+      RpcServer::Start({.listen = "ps:1", .in_process = &master_.channels}, {&service});
   ASSERT_TRUE(server.ok()) << server.status();
-  EXPECT_EQ(Run({"metrics", "ps"}), 0) << err_;
+  EXPECT_EQ(Run({"metrics", "ps:1"}), 0) << err_;
   EXPECT_EQ(out_, registry.Text());
-  EXPECT_EQ(Run({"metrics", "nobody", "--wait", "0.5"}), 128);
-  EXPECT_THAT(err_, StartsWith("error: no metrics from nobody: "));
-  EXPECT_EQ(Run({"metrics", "master"}), 1);
-  EXPECT_THAT(err_, HasSubstr("master serves no metrics; expected"));
+  EXPECT_EQ(Run({"metrics", "nobody:1", "--wait", "0.5"}), 128);
+  EXPECT_THAT(err_, StartsWith("error: no metrics from nobody:1: "));
+  EXPECT_EQ(Run({"metrics", "master:1"}), 1);
+  EXPECT_THAT(err_, HasSubstr("master:1 serves no metrics; expected"));
   EXPECT_EQ(Run({"metrics"}), 2);
 }
 

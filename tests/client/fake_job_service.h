@@ -160,13 +160,13 @@ class FakeJobService final : public v1::JobService::Service {
   bool hold_ ABSL_GUARDED_BY(mu_) = false;
 };
 
-// The fake behind an in-process server named "master".
+// The fake behind an in-process server named "master:1".
 class FakeMaster {
  public:
   FakeMaster() { Start(); }
   void Start() {
     ServerOptions options;
-    options.listen = "master";
+    options.listen = "master:1";
     options.in_process = &channels;
     auto server = RpcServer::Start(options, {&service});
     EXPECT_TRUE(server.ok()) << server.status();

@@ -17,7 +17,7 @@ class JobClientTest : public testing::Test {
  protected:
   std::unique_ptr<JobClient> Client(absl::Duration patience = absl::Seconds(20)) {
     JobClient::Options options;
-    options.master_address = "master";
+    options.master_address = "master:1";
     options.channels = &master_.channels;
     options.patience = patience;
     options.backoff = {.first = absl::Milliseconds(1), .longest = absl::Milliseconds(5)};
@@ -60,7 +60,7 @@ TEST_F(JobClientTest, DoesNotSubmitToAMasterOfAnotherProtocol) {
   master_.service.SetProtocol(kProtocolVersion + 1);
   const absl::Status status = Client()->Submit(v1::SubmitRequest()).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("master at master is version 9.9"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("master at master:1 is version 9.9"));
   EXPECT_TRUE(master_.service.submitted().empty());
 }
 
@@ -71,14 +71,14 @@ TEST_F(JobClientTest, WaitsForTheMasterAndSaysSo) {
   ASSERT_TRUE(job.ok()) << job.status();
   EXPECT_EQ(job->step(), 3u);
   ASSERT_EQ(waits_.size(), 1u);
-  EXPECT_THAT(waits_[0], HasSubstr("waiting for the master at master: connection refused"));
+  EXPECT_THAT(waits_[0], HasSubstr("waiting for the master at master:1: connection refused"));
 }
 
 TEST_F(JobClientTest, GivesUpWhenThePatienceIsSpent) {
   master_.Stop();
   const absl::Status status = Client(absl::ZeroDuration())->List().status();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("no answer from the master at master"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("no answer from the master at master:1"));
   EXPECT_THAT(std::string(status.message()), HasSubstr("is tessera-master running there?"));
 }
 

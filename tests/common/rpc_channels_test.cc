@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "common/rpc/address.h"
 #include "common/rpc/server.h"
 #include "grpcpp/client_context.h"
 #include "gtest/gtest.h"
@@ -109,13 +110,31 @@ TEST(NetworkChannels, AListFindsTheOneThatServesAndTheNextOne) {
   EXPECT_EQ(Answers(channel), absl::StrCat("ipv4:", free));
 }
 
-TEST(NetworkChannels, AListOfNamesThatNobodyHasFailsItsCalls) {
-  const auto channel = NewNetworkChannels()->Connect("no-such-host.invalid:1,nor-this.invalid:1");
+grpc::StatusCode CodeOfACall(const std::string& address) {
+  const auto channel = NewNetworkChannels()->Connect(address);
   grpc::ClientContext context;
   context.set_deadline(absl::ToChronoTime(absl::Now() + absl::Seconds(30)));
   v1::GetMetricsResponse response;
-  EXPECT_EQ(v1::MetricsService::Stub(channel).GetMetrics(&context, {}, &response).error_code(),
+  return v1::MetricsService::Stub(channel).GetMetrics(&context, {}, &response).error_code();
+}
+
+TEST(NetworkChannels, AListOfNamesThatNobodyHasFailsItsCalls) {
+  EXPECT_EQ(CodeOfACall("no-such-host.invalid:1,nor-this.invalid:1"),
             grpc::StatusCode::UNAVAILABLE);
+}
+
+// One above 65535 was taken modulo 65536.
+TEST(NetworkChannels, APortThatThereIsNotReachesNobody) {
+  const auto server = RpcServer::Start(ServerOptions(), {});
+  ASSERT_TRUE(server.ok()) << server.status();
+  const std::string& address = (*server)->address();
+  ASSERT_EQ(CodeOfACall(address), grpc::StatusCode::UNIMPLEMENTED) << "is there";
+  const int port = ParseAddress(address)->port;
+  const std::string wrong = absl::StrCat("127.0.0.1:", port + 65536);
+  for (const std::string& called : {wrong, absl::StrCat(wrong, ",", wrong),
+                                    std::string("127.0.0.1"), std::string(":1"), std::string()}) {
+    EXPECT_EQ(CodeOfACall(called), grpc::StatusCode::UNAVAILABLE) << called;
+  }
 }
 
 }  // namespace

@@ -106,8 +106,12 @@ TEST(RpcServer, SaysWhyItCannotListen) {
   EXPECT_EQ(error("192.0.2.1:0"),
             "cannot listen on 192.0.2.1:0: the address is not this machine's; choose another with "
             "--listen");
-  EXPECT_EQ(error("127.0.0.1"), "cannot listen on 127.0.0.1: it has no port, expected host:port");
-  EXPECT_THAT(error("127.0.0.1:http"), testing::StartsWith("cannot listen on 127.0.0.1:http: "));
+  // One above 65535 was taken modulo 65536.
+  for (const char* wrong : {"127.0.0.1", "127.0.0.1:http", "127.0.0.1:65536", "127.0.0.1:-1",
+                            "127.0.0.1:", "127.0.0.1: 1", ""}) {
+    EXPECT_EQ(error(wrong), absl::StrCat("listen address is \"", wrong,
+                                         "\", expected host:port with a port from 0 to 65535"));
+  }
   EXPECT_THAT(error("no-such-host.invalid:0"),
               testing::StartsWith("cannot listen on no-such-host.invalid:0: "));
 }
@@ -121,7 +125,18 @@ TEST(RpcServer, TakesNobodyOnceItIsShutDown) {
   EXPECT_TRUE(next.ok()) << next.status();
 }
 
-TEST(RpcServer, KnowsAddressesThatNameNoMachine) {
+TEST(Address, LoopbackIsWhatOtherMachinesCannotReach) {
+  for (const char* here : {"127.0.0.1:1", "127.1.2.3:0", "localhost:1", "[::1]:1", "127.1:1"}) {
+    EXPECT_TRUE(IsLoopback(here)) << here;
+  }
+  for (const char* elsewhere :
+       {"127.example.org:1", "127.0.0.1", "127.0.0.1.example.org:1", "128.0.0.1:1", "localhost.a:1",
+        "0.0.0.0:1", "[::]:1", "[::2]:1", ":1", ""}) {
+    EXPECT_FALSE(IsLoopback(elsewhere)) << elsewhere;
+  }
+}
+
+TEST(Address, KnowsThoseThatNameNoMachine) {
   EXPECT_TRUE(IsWildcard("0.0.0.0:7071"));
   EXPECT_TRUE(IsWildcard("[::]:7071"));
   EXPECT_TRUE(IsWildcard(":::7071"));

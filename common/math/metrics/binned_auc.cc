@@ -17,7 +17,7 @@ constexpr int kBinsPerOctaveBits = 13;
 constexpr uint32_t kSide = kOctaves << kBinsPerOctaveBits;  // bins of scores below 0, and of others
 constexpr uint32_t kNone = 0, kSeveral = ~0u;
 constexpr uint64_t kTooMuchWeight = uint64_t{1} << 62;
-constexpr double kUndefined = std::numeric_limits<double>::quiet_NaN();
+constexpr double kNoAuc = std::numeric_limits<double>::quiet_NaN();
 
 // Ascends with x: a float's bits do with a positive float, and its sum with a constant rounds so.
 uint32_t BinOf(float x) {
@@ -94,7 +94,7 @@ BinnedAuc::Pairs BinnedAuc::Count() const {
     positives += bin.positives;
     negatives += bin.negatives;
   }
-  if (positives == 0 || negatives == 0) return {kUndefined, kUndefined};
+  if (positives == 0 || negatives == 0) return {kNoAuc, kNoAuc};
   const unsigned __int128 twice_pairs = static_cast<unsigned __int128>(2 * positives) * negatives;
   return {static_cast<double>(twice) / static_cast<double>(twice_pairs),
           2 * static_cast<double>(uncertain) / static_cast<double>(twice_pairs)};
@@ -118,7 +118,7 @@ BinnedAuc::Pairs BinnedAuc::CountWeighted() const {
     negatives += n;
   }
   const double pairs = number(positives) * number(negatives);
-  if (!(pairs > 0) || most_weight_ >= kTooMuchWeight) return {kUndefined, kUndefined};
+  if (!(pairs > 0) || most_weight_ >= kTooMuchWeight) return {kNoAuc, kNoAuc};
   return {ordered.value() / pairs, uncertain.value() / pairs};
 }
 
