@@ -4,8 +4,10 @@
 #include <cmath>
 #include <vector>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "client/data_generator.h"
 #include "common/random.h"
 #include "common/status_macros.h"
 
@@ -56,7 +58,9 @@ void AppendSample(uint64_t seed, uint64_t split, uint64_t i, std::string* text) 
 absl::Status WriteSplit(const BehaviourDataOptions& options, FileSystem& fs, uint64_t split,
                         const std::string& path, uint64_t samples) {
   constexpr size_t kBlockBytes = 1 << 20;
-  TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<WritableFile> file, fs.Create(path + ".tmp"));
+  const std::string temporary = path + ".tmp";
+  absl::Cleanup remove = [&] { fs.Remove(temporary).IgnoreError(); };
+  TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<WritableFile> file, fs.Create(temporary));
   std::string text = kHeader;
   for (uint64_t i = 0; i < samples; ++i) {
     AppendSample(options.seed, split, i, &text);
@@ -66,13 +70,21 @@ absl::Status WriteSplit(const BehaviourDataOptions& options, FileSystem& fs, uin
   }
   TESSERA_RETURN_IF_ERROR(file->Append(text));
   TESSERA_RETURN_IF_ERROR(file->Close());
-  return fs.Rename(path + ".tmp", path);
+  TESSERA_RETURN_IF_ERROR(fs.Rename(temporary, path));
+  std::move(remove).Cancel();
+  return absl::OkStatus();
 }
 
 }  // namespace
 
 absl::Status GenerateBehaviourData(const BehaviourDataOptions& options, FileSystem& fs) {
   if (options.folder.empty()) return absl::InvalidArgumentError("no folder to write to");
+  for (const uint64_t samples : {options.train, options.validation, options.test}) {
+    if (samples <= kMostSamples) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("a split of ", samples, " samples; expected at most ", kMostSamples));
+  }
+  if (options.train == 0) return absl::InvalidArgumentError("no samples to train on");
   TESSERA_RETURN_IF_ERROR(fs.CreateFolder(options.folder));
   TESSERA_ASSIGN_OR_RETURN(const std::vector<std::string> there, fs.List(options.folder));
   const std::pair<const char*, uint64_t> splits[] = {{"train.csv", options.train},

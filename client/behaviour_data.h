@@ -30,6 +30,7 @@ struct BehaviourDataOptions {
 // A click is the likelier the more of the history is of the item's category, above all lately:
 //   logit = -2 + 1.5 [item is odd] + sum over such behaviours of 2 * 0.75^age,  age 0 the last
 // The same options give the same bytes. FAILED_PRECONDITION: a file is there and not `force`.
+// INVALID_ARGUMENT: no samples to train on, or a split of more than kMostSamples.
 absl::Status GenerateBehaviourData(const BehaviourDataOptions& options, FileSystem& fs);
 
 }  // namespace tessera::client

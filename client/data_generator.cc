@@ -34,7 +34,6 @@ absl::StatusOr<std::string> ChecksumOfFile(FileSystem& fs, const std::string& pa
 }
 
 absl::Status CheckOptions(const ClickDataOptions& options) {
-  constexpr uint64_t kMostSamples = 100'000'000;
   constexpr uint64_t kMostIds = 100'000'000;
   for (const uint64_t samples : {options.train, options.validation, options.test}) {
     if (samples == 0 || samples > kMostSamples) {

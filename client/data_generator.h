@@ -11,6 +11,9 @@
 
 namespace tessera::client {
 
+// Of a split, also of GenerateBehaviourData.
+inline constexpr uint64_t kMostSamples = 100'000'000;
+
 struct ClickDataOptions {
   std::string folder;  // created when it is not there
   uint64_t train = 200000;

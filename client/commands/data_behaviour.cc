@@ -1,6 +1,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/behaviour_data.h"
 #include "client/commands/commands.h"
+#include "client/data_generator.h"
 #include "common/file_system.h"
 #include "common/process/number_flags.h"
 
@@ -39,11 +40,14 @@ void AddDataBehaviour(CLI::App& parent, CommandContext& context) {
   command->add_option("--out", options.folder, "folder to write to, created if need be")
       ->required();
   command->add_option("--samples", options.train, "samples to train on")
-      ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 40))
+      ->check(WholeNumber(kMostSamples, /*least=*/1))
       ->capture_default_str();
   command->add_option("--validation", options.validation, "samples to validate with")
+      ->check(WholeNumber(kMostSamples))
       ->capture_default_str();
-  command->add_option("--test", options.test, "samples to test with")->capture_default_str();
+  command->add_option("--test", options.test, "samples to test with")
+      ->check(WholeNumber(kMostSamples))
+      ->capture_default_str();
   command->add_option("--seed", options.seed, "the same seed gives the same bytes")
       ->check(WholeNumber())
       ->capture_default_str();

@@ -19,14 +19,15 @@ bool IsWholeNumber(const std::string& text, uint64_t* value) {
 
 }  // namespace
 
-CLI::Validator WholeNumber(uint64_t most) {
+CLI::Validator WholeNumber(uint64_t most, uint64_t least) {
   return CLI::Validator(
-      [most](const std::string& text) {
+      [most, least](const std::string& text) {
         uint64_t value = 0;
-        if (IsWholeNumber(text, &value) && value <= most) return std::string();
-        return absl::StrCat("is \"", text, "\", expected a whole number from 0 to ", most);
+        if (IsWholeNumber(text, &value) && least <= value && value <= most) return std::string();
+        return absl::StrCat("is \"", text, "\", expected a whole number from ", least, " to ",
+                            most);
       },
-      "NUMBER");
+      most == UINT64_MAX ? "NUMBER" : absl::StrCat("NUMBER in [", least, " - ", most, "]"));
 }
 
 CLI::Validator ByteSize(uint64_t least) {

@@ -8,8 +8,8 @@
 // option's type, and what is too large for the largest, too.
 namespace tessera {
 
-// Digits that stand for 0 to `most`.
-CLI::Validator WholeNumber(uint64_t most = UINT64_MAX);
+// Digits that stand for `least` to `most`.
+CLI::Validator WholeNumber(uint64_t most = UINT64_MAX, uint64_t least = 0);
 // A transform: a number of bytes of at least `least`, as digits or with a unit: 1000, 64KiB, 8GiB
 // (of 1024), 8GB or 8G (of 1024, too).
 CLI::Validator ByteSize(uint64_t least = 0);

@@ -10,7 +10,9 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "client/data_generator.h"
 #include "gtest/gtest.h"
+#include "tests/common/fault_file_system.h"
 
 namespace tessera::client {
 namespace {
@@ -82,6 +84,28 @@ TEST(BehaviourData, OverwritesNothingUnlessForced) {
   ASSERT_TRUE(folder.Generate(1).ok());
   EXPECT_EQ(folder.Generate(2).code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_TRUE(folder.Generate(2, true).ok());
+}
+
+TEST(BehaviourData, ASplitIsBounded) {
+  FaultFileSystem disk;
+  for (uint64_t BehaviourDataOptions::*split :
+       {&BehaviourDataOptions::train, &BehaviourDataOptions::validation,
+        &BehaviourDataOptions::test}) {
+    BehaviourDataOptions options = {.folder = "/data"};
+    options.*split = kMostSamples + 1;
+    EXPECT_EQ(GenerateBehaviourData(options, disk).code(), absl::StatusCode::kInvalidArgument);
+  }
+  EXPECT_EQ(GenerateBehaviourData({.folder = "/data", .train = 0}, disk).code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_TRUE(disk.Files().empty());
+}
+
+TEST(BehaviourData, AFullDiskIsLeftAsItWas) {
+  FaultFileSystem disk;
+  disk.SetCapacity(1000);
+  EXPECT_EQ(GenerateBehaviourData({.folder = "/data"}, disk).code(),
+            absl::StatusCode::kResourceExhausted);
+  EXPECT_TRUE(disk.Files().empty());
 }
 
 }  // namespace

@@ -356,6 +356,19 @@ TEST_F(CommandsTest, MetricsPrintsTheTextOfAServer) {
   EXPECT_EQ(Run({"metrics"}), 2);
 }
 
+TEST_F(CommandsTest, DataIsOfNoMoreSamplesThanHelpSays) {
+  for (const char* command : {"generate", "behaviour"}) {
+    for (const char* split : {"--samples", "--validation", "--test"}) {
+      for (const char* wrong : {"-1", "100000001", "1e3"}) {
+        EXPECT_EQ(Run({"data", command, "--out", folder_ / "data", split, wrong}), 2)
+            << command << " " << split << " " << wrong;
+      }
+    }
+    EXPECT_EQ(Run({"data", command, "--help"}), 0);
+    EXPECT_THAT(out_, HasSubstr("in [1 - 100000000]")) << command;
+  }
+}
+
 TEST_F(CommandsTest, VersionIsOneLine) {
   EXPECT_EQ(Run({"version"}), 0);
   EXPECT_THAT(out_, StartsWith("tessera "));

@@ -132,6 +132,8 @@ TEST(NumberFlags, TakeWholeNumbersAndNoOthers) {
   EXPECT_EQ(Taken(WholeNumber(), "18446744073709551615"), UINT64_MAX);
   EXPECT_EQ(Taken(WholeNumber(7), "7"), 7);
   EXPECT_EQ(Taken(WholeNumber(7), "8"), std::nullopt);
+  EXPECT_EQ(Taken(WholeNumber(7, /*least=*/2), "2"), 2);
+  EXPECT_EQ(Taken(WholeNumber(7, /*least=*/2), "1"), std::nullopt);
   for (const char* wrong : {"-1", "18446744073709551616", "1.5", "1e3", "+1", "0x10", "x"}) {
     EXPECT_EQ(Taken(WholeNumber(), wrong), std::nullopt) << wrong;
   }
