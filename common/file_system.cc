@@ -30,6 +30,7 @@ absl::Status ErrnoStatus(int error, absl::string_view what, const std::string& p
     case EINVAL:
     case EISDIR:
     case ENAMETOOLONG:
+    case ELOOP:
     case ENXIO:  // a socket, or a pipe to write to that nobody reads
       return absl::InvalidArgumentError(message);
     case EACCES:
@@ -251,8 +252,32 @@ FileSystem& PosixFileSystem() {
   return fs;
 }
 
-absl::Status WriteFileAtomically(FileSystem& fs, const std::string& path,
+absl::StatusOr<Destination> DestinationOf(const std::string& path) {
+  struct stat info;
+  if (::stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode)) {
+    return Destination{.path = path, .special = Kind(info.st_mode)};
+  }
+  std::filesystem::path at = path;
+  std::error_code error;
+  for (int links = 0; std::filesystem::is_symlink(at, error); ++links) {
+    constexpr int kMostLinks = 40;  // as the kernel follows
+    if (links == kMostLinks) return ErrnoStatus(ELOOP, "write to", path);
+    const std::filesystem::path target = std::filesystem::read_symlink(at, error);
+    if (error) return ErrnoStatus(error.value(), "read link", at.string());
+    at = at.parent_path() / target;  // `target` alone where it is absolute
+  }
+  return Destination{.path = at.string(), .special = nullptr};
+}
+
+absl::Status WriteFileAtomically(FileSystem& fs, const std::string& named,
                                  absl::string_view content) {
+  TESSERA_ASSIGN_OR_RETURN(const Destination destination, DestinationOf(named));
+  const std::string& path = destination.path;
+  if (destination.special != nullptr) {
+    TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<WritableFile> file, fs.Create(path));
+    TESSERA_RETURN_IF_ERROR(file->Append(content));
+    return file->Close();
+  }
   const std::string temporary = path + ".tmp";
   absl::Status status = [&]() -> absl::Status {
     TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<WritableFile> file, fs.Create(temporary));

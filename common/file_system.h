@@ -68,8 +68,16 @@ class FileSystem {
 // The machine's own. Lives for ever.
 FileSystem& PosixFileSystem();
 
+// Where what is written to `path` goes if it must not take the place of a symbolic link, a device
+// or a pipe there.
+struct Destination {
+  std::string path;               // behind all symbolic links, also of a file that is not there yet
+  const char* special = nullptr;  // "device" or "pipe", which `path` is then; null: neither
+};
+absl::StatusOr<Destination> DestinationOf(const std::string& path);
+
 // Writes a whole file so that it is there entirely or not at all: "<path>.tmp", sync, rename, sync
-// the folder.
+// the folder. Behind symbolic links, which stay; a device or a pipe just takes the bytes.
 absl::Status WriteFileAtomically(FileSystem& fs, const std::string& path,
                                  absl::string_view content);
 absl::StatusOr<std::string> ReadWholeFile(FileSystem& fs, const std::string& path);

@@ -189,6 +189,7 @@ absl::StatusOr<ExportReport> ExportCheckpoint(const ExportOptions& options, Keep
   report.step = reader->manifest().step();
   report.trained_floats = model->trained_floats();
   report.file = std::filesystem::absolute(options.output).lexically_normal();
+  TESSERA_ASSIGN_OR_RETURN(const Destination destination, DestinationOf(report.file));
   std::map<std::string, worker::InlineTable> inlined;
   for (const worker::Model::Input& input : model->inputs()) {
     const bool is_described =
@@ -207,6 +208,12 @@ absl::StatusOr<ExportReport> ExportCheckpoint(const ExportOptions& options, Keep
     if (stored.rows() <= options.inline_rows) {
       TESSERA_ASSIGN_OR_RETURN(inlined[input.table], ReadInline(*reader, table, keep_going));
       continue;
+    }
+    if (destination.special != nullptr) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(report.file, ": is a ", destination.special, ", and the ", stored.rows(),
+                       " rows of table ", input.table,
+                       " are written beside it; name a regular file, or raise --inline-rows"));
     }
     std::filesystem::path beside = report.file;
     beside.replace_extension(absl::StrCat(".", input.table, ".safetensors"));

@@ -31,9 +31,16 @@ bool IsUnfinished(absl::string_view name, absl::string_view of) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<PredictionFile>> PredictionFile::Create(FileSystem& fs,
-                                                                       const std::string& path,
+                                                                       const std::string& named,
                                                                        uint64_t unit,
                                                                        const ScoreLayout& layout) {
+  TESSERA_ASSIGN_OR_RETURN(const Destination destination, DestinationOf(named));
+  const std::string& path = destination.path;
+  // A unit that is done again would write twice.
+  if (destination.special != nullptr) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": is a ", destination.special, "; predictions go to a regular file"));
+  }
   TESSERA_RETURN_IF_ERROR(fs.CreateFolder(std::filesystem::path(path).parent_path().string()));
   std::string unfinished = absl::StrCat(path, kBeforeUnit, unit, kAfterUnit);
   TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<WritableFile> file, fs.Create(unfinished));

@@ -14,11 +14,13 @@ namespace tessera::worker {
 // A CSV file "label,prediction", one line per record in the order of the data; prediction is the
 // probability of label 1; of a loss of several classes the likeliest class, beside its probability
 // ("label,prediction,probability"); else the model's output. With tasks, each has these columns,
-// named "label/TASK" and so on. It appears under its name when it is complete. Not thread-safe.
+// named "label/TASK" and so on. It appears under its name, behind symbolic links there, when it is
+// complete. Not thread-safe.
 class PredictionFile {
  public:
-  // `fs` is borrowed and outlives the file. Until it is complete it has a name of `unit`'s own: the
-  // unit may be another worker's by now, without this one knowing.
+  // INVALID_ARGUMENT: a device or a pipe is there. `fs` is borrowed and outlives the file. Until it
+  // is complete it has a name of `unit`'s own: the unit may be another worker's by now, without
+  // this one knowing.
   static absl::StatusOr<std::unique_ptr<PredictionFile>> Create(FileSystem& fs,
                                                                 const std::string& path,
                                                                 uint64_t unit,

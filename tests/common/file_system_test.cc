@@ -48,6 +48,37 @@ TEST_F(PosixFileSystemTest, WritesWholeFilesWhereItIs) {
   EXPECT_EQ(*ReadWholeFile(fs_, folder_ + "/here"), "content");
 }
 
+TEST_F(PosixFileSystemTest, WritesWhatSymbolicLinksNameAndTheLinksStay) {
+  namespace stdfs = std::filesystem;
+  stdfs::create_symlink("../file", folder_ + "/inner/link");
+  stdfs::create_symlink("inner/link", folder_ + "/link");
+  ASSERT_TRUE(WriteFileAtomically(fs_, folder_ + "/link", "anew").ok());
+  EXPECT_TRUE(stdfs::is_symlink(folder_ + "/link") && stdfs::is_symlink(folder_ + "/inner/link"));
+  EXPECT_EQ(*ReadWholeFile(fs_, folder_ + "/file"), "anew");
+  stdfs::create_symlink("later", folder_ + "/to-nothing");
+  ASSERT_TRUE(WriteFileAtomically(fs_, folder_ + "/to-nothing", "made").ok());
+  EXPECT_TRUE(stdfs::is_symlink(folder_ + "/to-nothing"));
+  EXPECT_EQ(*ReadWholeFile(fs_, folder_ + "/later"), "made");
+  stdfs::create_symlink("circle", folder_ + "/circle");
+  EXPECT_EQ(WriteFileAtomically(fs_, folder_ + "/circle", "").code(), StatusCode::kInvalidArgument);
+}
+
+TEST_F(PosixFileSystemTest, WritesIntoAPipeAndLeavesItThere) {
+  const std::string pipe = folder_ + "/pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  std::filesystem::create_symlink("pipe", folder_ + "/link");
+  for (const char* name : {"/pipe", "/link"}) {
+    std::string read;
+    std::thread reader([&] { read = ReadStream(pipe, 100).value_or(""); });
+    const absl::Status written = WriteFileAtomically(fs_, folder_ + name, "content");
+    if (!written.ok()) std::ofstream(pipe) << "";  // or the reader waits for ever
+    reader.join();
+    EXPECT_TRUE(written.ok()) << written;
+    EXPECT_EQ(read, "content");
+  }
+  EXPECT_TRUE(std::filesystem::is_fifo(pipe));
+}
+
 TEST_F(PosixFileSystemTest, OverwritesAFileFromItsStart) {
   constexpr size_t kBlock = 4096;
   const std::string path = folder_ + "/overwritten", old(3 * kBlock, 'o');

@@ -1,3 +1,5 @@
+#include <sys/stat.h>
+
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -356,6 +358,10 @@ TEST_F(LocalCommandsTest, ExportWritesAModelAndTheTablesThatAreTooLarge) {
     EXPECT_GT(fs::file_size(beside), rows * (8 + 4 * dim));
     EXPECT_LT(fs::file_size(beside), rows * (8 + 4 * dim) + 512);
   }
+  const std::string pipe = folder_ / "pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_EQ(Run({"export", checkpoint, "--output", pipe, "--inline-rows", "0"}), 2);
+  EXPECT_THAT(err_, HasSubstr("pipe: is a pipe, and the "));
 }
 
 TEST_F(LocalCommandsTest, ExportRefusesWhatIsNoCheckpoint) {

@@ -1,5 +1,6 @@
 #include "worker/prediction_file.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmath>
@@ -57,6 +58,25 @@ TEST(PredictionFile, LeavesNothingOfWhoWroteItBeforeAndNothingOfOthersGoes) {
   std::stringstream text;
   text << std::ifstream(path).rdbuf();
   EXPECT_EQ(text.str(), "label,prediction\n0,0.5\n");
+  std::filesystem::remove_all(folder);
+}
+
+TEST(PredictionFile, GoesBehindASymbolicLinkAndNotToAPipe) {
+  const std::string folder =
+      absl::StrCat(::testing::TempDir(), "/tessera-prediction-test-link-", ::getpid());
+  std::filesystem::remove_all(folder);
+  std::filesystem::create_directories(folder + "/target");
+  std::filesystem::create_symlink("target/real.csv", folder + "/link.csv");
+  const ScoreLayout layout = {.tasks = {JobTask()}, .label_columns = 1};
+  const auto file = PredictionFile::Create(PosixFileSystem(), folder + "/link.csv", 7, layout);
+  ASSERT_TRUE(file.ok()) << file.status();
+  ASSERT_TRUE((*file)->Finish().ok());
+  EXPECT_TRUE(std::filesystem::is_symlink(folder + "/link.csv"));
+  EXPECT_TRUE(std::filesystem::is_regular_file(folder + "/target/real.csv"));
+  ASSERT_EQ(::mkfifo((folder + "/pipe").c_str(), 0600), 0);
+  const auto pipe = PredictionFile::Create(PosixFileSystem(), folder + "/pipe", 7, layout);
+  EXPECT_EQ(pipe.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(pipe.status().message(), folder + "/pipe: is a pipe; predictions go to a regular file");
   std::filesystem::remove_all(folder);
 }
 
