@@ -2,6 +2,9 @@
 
 #include <unistd.h>
 
+#include <cerrno>
+#include <cstring>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "client/job_json.h"
@@ -53,8 +56,11 @@ void CommandContext::Fail(const absl::Status& status) {
 }
 
 void CommandContext::Print(const std::string& text) {
-  std::fprintf(out, "%s%s", text.c_str(), text.empty() || text.back() != '\n' ? "\n" : "");
-  std::fflush(out);
+  if (out_failed) return;
+  const char* const end = text.empty() || text.back() != '\n' ? "\n" : "";
+  if (std::fprintf(out, "%s%s", text.c_str(), end) >= 0 && std::fflush(out) == 0) return;
+  out_failed = true;
+  Fail(absl::UnavailableError(absl::StrCat("cannot write to stdout: ", std::strerror(errno))));
 }
 
 void CommandContext::Print(const nlohmann::json& object) { Print(Dump(object)); }

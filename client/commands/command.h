@@ -56,6 +56,9 @@ struct CommandContext {
   FILE* err = stderr;
   // Set by the command that ran.
   int exit_code = kExitOk;
+  // Print could not write, and has said so: the command ends with kExitRetry, whatever exit_code
+  // is.
+  bool out_failed = false;
 
   SecurityFlags security_flags;
   std::unique_ptr<Security> security;
@@ -65,6 +68,7 @@ struct CommandContext {
   void AddSecurity(CLI::App& command);
   // Says what went wrong on `err` and sets the exit code.
   void Fail(const absl::Status& status);
+  // Does nothing once out_failed.
   void Print(const std::string& text);
   void Print(const nlohmann::json& object);
 };

@@ -21,7 +21,7 @@ Exit codes:
   2    bad usage, or a bad job file: the message says which line
   3    no such job, file or checkpoint
   4    what was compared is not equal
-  128  the same command may succeed later: the master cannot be reached, a disk is full
+  128  the same command may succeed later: the master cannot be reached, a disk or what stdout is written to is full
   130  interrupted by Ctrl-C or SIGTERM)";
 
 // CLI11 knows what is wrong, not what was meant.
@@ -76,11 +76,11 @@ int RunTessera(CLI::App& app, CommandContext& context, std::vector<std::string> 
   } catch (const CLI::ParseError& error) {
     std::ostringstream out, err;
     const int code = app.exit(error, out, err);
-    std::fputs(out.str().c_str(), context.out);
+    if (!out.str().empty()) context.Print(out.str());
     std::fputs(err.str().c_str(), context.err);
-    return code == 0 ? kExitOk : kExitUsage;
+    context.exit_code = code == 0 ? kExitOk : kExitUsage;
   }
-  return context.exit_code;
+  return context.out_failed ? kExitRetry : context.exit_code;
 }
 
 }  // namespace tessera::client

@@ -18,10 +18,12 @@ void Run(const Watch& watch, CommandContext& context) {
       client->Watch(watch.job_id, [&](const v1::JobStatus& status) {
         if (watch.output.json()) {
           if (!HasEnded(status)) context.Print(JobJson(status));
+          if (context.out_failed) client->Interrupt();
         } else {
           display.Show(status);
         }
       });
+  if (context.out_failed) return;
   if (!ended.ok()) return context.Fail(ended.status());
   if (watch.output.json()) {
     context.Print(SummaryJson(*ended));

@@ -47,7 +47,8 @@ class CommandsTest : public testing::Test {
   }
   void TearDown() override { std::filesystem::remove_all(folder_); }
 
-  int Run(const std::vector<std::string>& arguments) {
+  // What it prints is in out_, unless `out_file` is where to.
+  int Run(const std::vector<std::string>& arguments, const char* out_file = nullptr) {
     char* out = nullptr;
     char* err = nullptr;
     size_t out_size = 0, err_size = 0;
@@ -55,13 +56,13 @@ class CommandsTest : public testing::Test {
     CommandContext context;
     context.channels = &master_.channels;
     context.interrupt = &interrupt;
-    context.out = open_memstream(&out, &out_size);
+    context.out = out_file != nullptr ? std::fopen(out_file, "w") : open_memstream(&out, &out_size);
     context.err = open_memstream(&err, &err_size);
     const auto app = NewTesseraApp(context, {});
     const int code = RunTessera(*app, context, arguments);
     std::fclose(context.out);
     std::fclose(context.err);
-    out_.assign(out, out_size);
+    out_.assign(out == nullptr ? "" : out, out_size);
     err_.assign(err, err_size);
     std::free(out);
     std::free(err);
@@ -215,6 +216,24 @@ TEST_F(CommandsTest, BadUsageSaysWhatWasMeant) {
     EXPECT_EQ(Run({"metrics", wrong}), 2) << wrong;
   }
   EXPECT_EQ(Run({}), 2);
+}
+
+TEST_F(CommandsTest, WhatCannotBePrintedFailsTheCommand) {
+  const char* const kSays = "error: cannot write to stdout: No space left on device\n";
+  for (const std::vector<std::string>& arguments : std::vector<std::vector<std::string>>{
+           {"version"}, {"--help"}, {"list", "--help"}, {"--version"}}) {
+    EXPECT_EQ(Run(arguments, "/dev/full"), 128) << arguments[0];
+    EXPECT_EQ(err_, kSays) << arguments[0];
+  }
+  // Whatever the job's own exit code is.
+  master_.service.SetStreams({{Job(v1::RUNNING), Job(v1::SUCCEEDED)}});
+  EXPECT_EQ(Run({"watch", "clicks-1", "--master", "master:1"}, "/dev/full"), 128);
+  // A watch for scripts ends there.
+  master_.service.HoldStreams();
+  master_.service.SetStreams({{Job(v1::RUNNING), Job(v1::RUNNING)}});
+  EXPECT_EQ(Run({"watch", "clicks-1", "--master", "master:1", "--output", "json"}, "/dev/full"),
+            128);
+  EXPECT_EQ(err_, kSays);
 }
 
 TEST_F(CommandsTest, HelpTeachesWithExamplesAndExitCodes) {
