@@ -12,6 +12,7 @@
 #include "absl/synchronization/mutex.h"
 #include "common/clock.h"
 #include "common/file_system.h"
+#include "common/free_space.h"
 #include "common/status_macros.h"
 #include "local/child_process.h"
 #include "local/cluster.h"
@@ -104,10 +105,12 @@ class ProcessCluster final : public Cluster {
     member.process.reset();
     std::string what = absl::StrCat(member.name, " (pid ", pid, ") ", death->ToString());
     const std::string tail = Tail(member.log, member.log_begin, kTailLines);
+    const std::string folder = options_.work_folder + "/logs";
     const std::string log = absl::StrCat(
         "; its log ", member.log,
-        tail.empty() ? " is empty"
-                     : absl::StrCat(" ends:\n    ", absl::StrReplaceAll(tail, {{"\n", "\n    "}})));
+        !tail.empty() ? absl::StrCat(" ends:\n    ", absl::StrReplaceAll(tail, {{"\n", "\n    "}}))
+        : IsFull(folder) ? absl::StrCat(" is empty: ", NoRoomIn(folder))
+                         : " is empty");
     // 1 to 127 say that another try is of no use.
     if (death->signal == 0 && death->code >= 1 && death->code <= 127) {
       return absl::FailedPreconditionError(absl::StrCat(what, log));

@@ -11,6 +11,7 @@
 #include "common/failpoint.h"
 #include "common/log.h"
 #include "common/mutex_checks.h"
+#include "common/process/exit_code.h"
 #include "common/process/file_descriptors.h"
 #include "common/process/stop_signal.h"
 #include "common/rpc/address.h"
@@ -55,10 +56,6 @@ constexpr char kFooter[] =
     "no more: start it again, and it stands by).";
 
 constexpr int kRetry = 128;
-
-int ExitCode(const absl::Status& status) {
-  return absl::IsUnavailable(status) || absl::IsResourceExhausted(status) ? kRetry : 1;
-}
 
 // The state in etcd, and what entitles this process to it.
 struct SharedState {
@@ -239,7 +236,7 @@ int main(int argc, char** argv) {
     }
     if (!state.ok()) {
       SPDLOG_ERROR("cannot start: {}", std::string(state.status().message()));
-      return ExitCode(state.status());
+      return tessera::ExitCodeOfStart(state.status());
     }
     shared = *std::move(state);
     options.state_log = shared.log.get();
@@ -247,7 +244,7 @@ int main(int argc, char** argv) {
   auto master = tessera::master::Master::Start(options);
   if (!master.ok()) {
     SPDLOG_ERROR("cannot start: {}", std::string(master.status().message()));
-    return ExitCode(master.status());
+    return tessera::ExitCodeOfStart(master.status());
   }
   stop.Wait();
   if (shared.leadership != nullptr && !shared.leadership->Check().ok()) {

@@ -6,6 +6,7 @@
 #include "common/failpoint.h"
 #include "common/log.h"
 #include "common/mutex_checks.h"
+#include "common/process/exit_code.h"
 #include "common/process/file_descriptors.h"
 #include "common/process/freed_memory.h"
 #include "common/process/number_flags.h"
@@ -31,10 +32,9 @@ first, of the rows that have changed since the last one, for at most --leave-wit
 
 Exit codes:
   0     stopped by a signal
-  1     refused for good: its name is taken, versions differ, it cannot listen, or the data folder is in use; do not
-        retry
+  1     refused for good: its name is taken, versions differ, or the data folder is in use; do not retry
   2     bad usage
-  128+  killed; start it again)";
+  128+  it cannot listen, the disk is full, or it was killed; start it again)";
 
 }  // namespace
 
@@ -164,7 +164,7 @@ int main(int argc, char** argv) {
   auto server = tessera::ps::ParameterServer::Start(options);
   if (!server.ok()) {
     SPDLOG_ERROR("{}", std::string(server.status().message()));
-    return 1;
+    return tessera::ExitCodeOfStart(server.status());
   }
   while (!stop.Wait(absl::Milliseconds(100))) {
     if (const absl::Status fatal = (*server)->WaitForFatal(absl::ZeroDuration()); !fatal.ok()) {

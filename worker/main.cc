@@ -7,6 +7,7 @@
 #include "common/job/device.h"
 #include "common/log.h"
 #include "common/mutex_checks.h"
+#include "common/process/exit_code.h"
 #include "common/process/file_descriptors.h"
 #include "common/process/number_flags.h"
 #include "common/process/stop_signal.h"
@@ -26,10 +27,9 @@ nothing is rolled back. It exits within a second or two. With --listen, `tessera
 
 Exit codes:
   0    stopped by a signal
-  1    refused for good: its name is taken, versions differ, it cannot listen, or the scratch folder is in use; do
-       not retry
+  1    refused for good: its name is taken, versions differ, or the scratch folder is in use; do not retry
   2    bad usage
-  128  its card failed; start it again)";
+  128  its card failed, it cannot listen, or the disk is full; start it again)";
 
 }  // namespace
 
@@ -119,7 +119,7 @@ int main(int argc, char** argv) {
   auto worker = tessera::worker::Worker::Start(options);
   if (!worker.ok()) {
     SPDLOG_ERROR("{}", std::string(worker.status().message()));
-    return 1;
+    return tessera::ExitCodeOfStart(worker.status());
   }
   while (!stop.Wait(absl::Milliseconds(100))) {
     if (const absl::Status fatal = (*worker)->WaitForFatal(absl::ZeroDuration()); !fatal.ok()) {

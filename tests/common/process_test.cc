@@ -10,6 +10,7 @@
 
 #include "absl/synchronization/notification.h"
 #include "common/backoff.h"
+#include "common/process/exit_code.h"
 #include "common/process/file_descriptors.h"
 #include "common/process/number_flags.h"
 #include "common/process/resident.h"
@@ -111,6 +112,12 @@ TEST(FileDescriptorsDeathTest, TooFewAreAnErrorThatNamesBothNumbers) {
         _exit(ok && limit.rlim_cur == limit.rlim_max ? 7 : 8);
       },
       testing::ExitedWithCode(7), "");
+}
+
+TEST(ExitCode, SaysWhetherAnotherStartMayDo) {
+  EXPECT_EQ(ExitCodeOfStart(absl::ResourceExhaustedError("the disk is full")), 128);
+  EXPECT_EQ(ExitCodeOfStart(absl::UnavailableError("the port is in use")), 128);
+  EXPECT_EQ(ExitCodeOfStart(absl::FailedPreconditionError("the folder is in use")), 1);
 }
 
 // What an option takes from a command line; nullopt: it is refused.

@@ -16,6 +16,7 @@
 #include "local/commands/work_folder.h"
 #include "local/restart_policy.h"
 #include "local/truth.h"
+#include "tests/paths.h"
 
 namespace tessera::local {
 namespace {
@@ -95,6 +96,19 @@ TEST(ChildProcess, ReportsTheSignalThatKilledIt) {
   EXPECT_FALSE(process->Poll().has_value());
   process->Send(SIGKILL);
   EXPECT_EQ(WaitFor(*process).ToString(), "was killed by signal 9 (Killed)");
+}
+
+// Who starts it goes by its exit code, as for one that finds its disk full.
+TEST(ChildProcess, OfAPsOrAWorkerThatCannotListenIsToBeStartedAgain) {
+  const auto server = RpcServer::Start({}, {});
+  ASSERT_TRUE(server.ok()) << server.status();
+  Folder folder;
+  for (const std::string program : {"/tessera-ps", "/tessera-worker"}) {
+    auto process = ChildProcess::Start(
+        {ProgramFolder() + program, "--listen", (*server)->address()}, folder / "log");
+    ASSERT_TRUE(process.ok()) << process.status();
+    EXPECT_EQ(WaitFor(*process).ToString(), "exited with code 128") << program;
+  }
 }
 
 TEST(ChildProcess, DiesWithItsOwner) {

@@ -1,0 +1,43 @@
+#include "common/free_space.h"
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <system_error>
+
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+
+namespace tessera {
+namespace {
+
+constexpr size_t kSmallFileBytes = 64 << 10;
+
+uint64_t FreeBytes(const std::string& folder) {
+  std::error_code error;
+  return std::filesystem::space(folder, error).available;  // all bits set on an error
+}
+
+}  // namespace
+
+bool IsFull(const std::string& folder) { return FreeBytes(folder) < kSmallFileBytes; }
+
+std::string NoRoomIn(const std::string& folder) {
+  return absl::StrCat("no room in ", folder, " (", FreeBytes(folder), " bytes free)");
+}
+
+absl::Status CheckRoom(FileSystem& fs, const std::string& folder) {
+  const std::string path = absl::StrCat(folder, "/room.tmp");
+  const absl::Status status = [&]() -> absl::Status {
+    TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<WritableFile> file, fs.Create(path));
+    TESSERA_RETURN_IF_ERROR(file->Append(std::string(kSmallFileBytes, '\0')));
+    TESSERA_RETURN_IF_ERROR(file->Sync());
+    return file->Close();
+  }();
+  fs.Remove(path).IgnoreError();
+  if (!absl::IsResourceExhausted(status)) return status;
+  return absl::ResourceExhaustedError(
+      absl::StrCat(NoRoomIn(folder), "; make room, then start again: ", status.message()));
+}
+
+}  // namespace tessera
