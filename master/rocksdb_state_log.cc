@@ -4,6 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/failpoint.h"
 #include "common/file_system.h"
+#include "common/free_space.h"
 #include "common/status_macros.h"
 #include "master/state_log.h"
 #include "rocksdb/db.h"
@@ -73,6 +74,9 @@ class RocksDbStateLog final : public StateLog {
 
 absl::StatusOr<std::unique_ptr<StateLog>> OpenRocksDbStateLog(const std::string& folder) {
   TESSERA_RETURN_IF_ERROR(PosixFileSystem().CreateFolder(folder));
+  // RocksDB 7.8 ends the process by an assertion where it has no room for the files that it begins
+  // with.
+  TESSERA_RETURN_IF_ERROR(CheckRoom(PosixFileSystem(), folder));
   rocksdb::Options options;
   options.create_if_missing = true;
   options.keep_log_file_num = 3;
