@@ -9,7 +9,6 @@ namespace {
 
 bool Improves(const EvaluationRules& rules, double metric, bool higher_is_better,
               double min_delta) {
-  if (std::isnan(metric)) return false;
   if (!rules.has_best) return true;
   const double gain = higher_is_better ? metric - rules.best : rules.best - metric;
   return gain > 0 && gain >= min_delta;
@@ -70,6 +69,7 @@ EvaluationOutcome FollowEvaluation(const EvaluationRules& rules, double metric,
                                    const v1::EarlyStoppingSpec& stopping) {
   EvaluationOutcome outcome = {.rules = rules};
   EvaluationRules& next = outcome.rules;
+  if (std::isnan(metric)) return outcome;
   outcome.improved = Improves(rules, metric, higher_is_better, stopping.min_delta());
   if (outcome.improved) {
     next.has_best = true;

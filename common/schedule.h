@@ -35,7 +35,8 @@ struct EvaluationOutcome {
 };
 
 // What follows from one more evaluation. An improvement is better than the best so far by
-// stopping.min_delta or more (any amount if that is 0); the first number always is one, NaN never.
+// stopping.min_delta or more (any amount if that is 0); the first number always is one. NaN, of
+// data that the metric is not defined on, changes nothing.
 EvaluationOutcome FollowEvaluation(const EvaluationRules& rules, double metric,
                                    bool higher_is_better, const v1::PlateauSpec& plateau,
                                    const v1::EarlyStoppingSpec& stopping);

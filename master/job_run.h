@@ -226,6 +226,10 @@ class JobRun {
   void OnMeasured(const ActionResult& result, const Now& now);
   // How far metrics may be from those that they stand for, to people.
   void TellErrors(const ActionResult& result, const Now& now);
+  // Says the first time that the monitored metric is NaN. Before `evaluation` is added to them.
+  void TellUndefined(const v1::Evaluation& evaluation, const Now& now);
+  // Where every record of the split, in an epoch or an evaluation, was a bad one.
+  bool FailsWithoutSamples(absl::string_view split, uint64_t samples, const Now& now);
   void FollowRules(const v1::Evaluation& evaluation, const Now& now);
   void CheckpointIfDue(const Now& now);
   // One that leaves what the job may return to as it is.

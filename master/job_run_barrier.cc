@@ -197,6 +197,7 @@ void JobRun::FollowRules(const v1::Evaluation& measured, const Now& now) {
   StoreEvaluationRules(outcome.rules, position_);
   position_.set_evaluated_step(position_.step());
   improved_ = outcome.improved;
+  TellUndefined(evaluation, now);
   if (outcome.improved) {
     for (v1::Evaluation& before : evaluations_) before.set_best(false);
     evaluation.set_best(true);

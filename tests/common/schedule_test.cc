@@ -161,15 +161,24 @@ TEST_F(Rules, MeasureSmallStepsAgainstTheBestThatCounted) {
   EXPECT_FALSE(Evaluate(1.1875).improved);
 }
 
-TEST_F(Rules, CountAnUndefinedMetricAsAMiss) {
+TEST_F(Rules, CountAnUndefinedMetricNeitherWay) {
   stopping_.set_patience(3);
+  plateau_.set_factor(0.5f);
+  plateau_.set_patience(2);
   EXPECT_FALSE(Evaluate(kNaN).improved);
   EXPECT_FALSE(rules_.has_best);
   EXPECT_TRUE(Evaluate(0.5).improved);
-  EXPECT_FALSE(Evaluate(kNaN).stop);
-  EXPECT_FALSE(Evaluate(kNaN).stop);
-  EXPECT_TRUE(Evaluate(kNaN).stop);
+  for (int i = 0; i < 10; ++i) {
+    const EvaluationOutcome outcome = Evaluate(kNaN);
+    EXPECT_FALSE(outcome.improved || outcome.cut || outcome.stop);
+  }
   EXPECT_EQ(rules_.best, 0.5);
+  // What came before goes on to count.
+  EXPECT_FALSE(Evaluate(0.5).cut);
+  Evaluate(kNaN);
+  EXPECT_TRUE(Evaluate(0.5).cut);
+  Evaluate(kNaN);
+  EXPECT_TRUE(Evaluate(0.5).stop);
 }
 
 TEST_F(Rules, SurviveACheckpoint) {

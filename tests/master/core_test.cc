@@ -1,7 +1,9 @@
 #include "master/core.h"
 
+#include <algorithm>
 #include <cmath>
 
+#include "absl/strings/match.h"
 #include "tests/master/core_harness.h"
 
 namespace tessera::master {
@@ -10,6 +12,7 @@ namespace {
 using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::Not;
 
 class CoreTest : public testing::Test, protected CoreHarness {};
 
@@ -172,6 +175,26 @@ TEST_F(CoreTest, EarlyStoppingEndsTheTraining) {
   EXPECT_EQ(Job(id).evaluations_size(), 4);
   EXPECT_EQ(Job(id).epoch(), 4u);
   EXPECT_THAT(Events(id), Contains(HasSubstr("early stopping")));
+}
+
+TEST_F(CoreTest, AMetricThatIsNotDefinedEndsNoTrainingAndIsSaidOnce) {
+  v1::JobSpec spec = SmallJob();
+  spec.mutable_train()->set_epochs(4);
+  spec.mutable_train()->mutable_early_stopping()->set_patience(1);
+  const double undefined = std::nan("");
+  aucs_ = {0.6, undefined, undefined, undefined};
+  JoinAll(1, 1);
+  const std::string id = Submit(spec, 1, 1);
+  RunUntil(id, v1::SUCCEEDED);
+  EXPECT_EQ(Job(id).evaluations_size(), 4);
+  const std::vector<std::string> events = Events(id);
+  EXPECT_THAT(events, Not(Contains(HasSubstr("early stopping"))));
+  EXPECT_EQ(std::count_if(events.begin(), events.end(),
+                          [](const std::string& event) {
+                            return absl::StrContains(event,
+                                                     "auc is not defined on data.validation");
+                          }),
+            1);
 }
 
 TEST_F(CoreTest, MeasuresWhatTheJobNames) {
