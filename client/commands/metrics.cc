@@ -42,7 +42,9 @@ void AddMetrics(CLI::App& app, CommandContext& context) {
                    "HOST:PORT of a master, a ps, or a worker that was given --listen")
       ->check(ServerAddresses())
       ->required();
-  command->add_option("--wait", metrics->wait_seconds, "seconds to wait for the answer")
+  command
+      ->add_option("--wait", metrics->wait_seconds,
+                   "seconds that a server which was reached may take to answer")
       ->check(CLI::Range(0.1, 1e6))
       ->capture_default_str();
   context.AddSecurity(*command);
