@@ -459,6 +459,7 @@ class JobRun {
   std::unique_ptr<EvaluationRound> round_;
   Wanted evaluation_for_ = Wanted::kBarrier;
   uint64_t evaluation_bad_records_ = 0;  // of the one under way
+  std::string first_bad_record_;         // since this run began, with what is wrong with it
   uint64_t next_evaluation_ = 1;
   Due due_;
   bool improved_ = false;

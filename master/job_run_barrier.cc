@@ -78,6 +78,7 @@ void JobRun::Advance(const Now& now) {
       position_.set_window_workers(at.window_workers());
       position_.set_epoch_begin(at.epoch_begin());
       position_.set_epoch_shard_records(at.epoch_shard_records());
+      if (position_.epoch() > 0 && FailsWithoutSamples("train", position_.samples(), now)) return;
       if (EvaluationDue() && !EndsSoon()) {
         return BeginEvaluation("validation", Wanted::kBarrier, now);
       }
@@ -154,6 +155,7 @@ void JobRun::GiveUpEvaluation(const Now& now) {
 
 void JobRun::OnMeasured(const ActionResult& result, const Now& now) {
   if (!result.status.ok()) return Restart("MetricsFailed", result.status.message(), now);
+  if (FailsWithoutSamples(round_->split(), result.samples, now)) return;
   evaluation_bad_records_ = 0;
   v1::Evaluation evaluation;
   evaluation.set_split(round_->split());

@@ -260,6 +260,7 @@ void JobRun::CountBadRecords(const v1::UnitResult& result, const Now& now) {
   position_.set_bad_records(position_.bad_records() + result.bad_records());
   if (phase_ == Phase::kEvaluating) evaluation_bad_records_ += result.bad_records();
   status().set_bad_records(position_.bad_records());
+  if (first_bad_record_.empty()) first_bad_record_ = result.bad_record_message();
   if (position_.bad_records() + position_.set_aside_records() > spec().data().max_bad_records()) {
     Fail("DataError",
          absl::StrCat(position_.bad_records(), " bad records, and data.max_bad_records allows ",
@@ -267,6 +268,16 @@ void JobRun::CountBadRecords(const v1::UnitResult& result, const Now& now) {
                       "; mend the data, or raise data.max_bad_records to leave such records out"),
          now);
   }
+}
+
+bool JobRun::FailsWithoutSamples(absl::string_view split, uint64_t samples, const Now& now) {
+  const uint64_t bad_records = split == "train" ? position_.bad_records() : evaluation_bad_records_;
+  if (samples > 0 || bad_records == 0) return false;
+  Fail("DataError",
+       absl::StrCat("data.", split, " has no good record, and ", bad_records, " bad ones",
+                    first_bad_record_.empty() ? "" : ", of which one is: ", first_bad_record_),
+       now);
+  return true;
 }
 
 void JobRun::OnUnitFailed(Rank rank, const v1::UnitResult& result, const Now& now) {

@@ -150,6 +150,9 @@ std::string SummaryText(const v1::JobStatus& status) {
                     ShortNumber(status.mean_samples_per_second()), " samples/s; first step after ",
                     absl::StrFormat("%.1f s", status.seconds_to_first_step()), "\n");
   }
+  if (status.bad_records() > 0) {
+    absl::StrAppend(&text, "  left out    ", status.bad_records(), " bad records\n");
+  }
   for (const auto& split : {"validation", "test"}) {
     const auto found = status.final_metrics().find(split);
     if (found == status.final_metrics().end()) continue;

@@ -144,6 +144,24 @@ TEST_F(CoreTest, BadRecordsAreCountedOnceAndFailTheJobAboveTheLimit) {
   EXPECT_THAT(Job(second).message(), HasSubstr("train.csv:3: 2 columns, expected 3"));
 }
 
+TEST_F(CoreTest, AJobWhoseRecordsAreAllBadFails) {
+  v1::JobSpec spec = SmallJob();
+  spec.mutable_data()->set_max_bad_records(1'000'000);
+  JoinAll(1, 1);
+  on_unit_ = [](const std::string&, const v1::NextWorkResponse& unit, v1::UnitResult* result) {
+    if (!unit.has_train()) return;
+    result->set_bad_records(result->samples());
+    result->set_samples(0);
+    result->set_bad_record_message("train.csv:3: 2 columns, expected 3");
+  };
+  const std::string trains = Submit(spec, 1, 1);
+  RunUntil(trains, v1::FAILED);
+  EXPECT_EQ(Job(trains).reason(), "DataError");
+  EXPECT_THAT(Job(trains).message(),
+              HasSubstr("data.train has no good record, and 1000 bad ones, of which one is: "
+                        "train.csv:3: 2 columns, expected 3"));
+}
+
 TEST_F(CoreTest, TheBestModelIsKeptReloadedAndMeasured) {
   v1::JobSpec spec = SmallJob();
   spec.mutable_checkpoint()->set_keep_best(true);
