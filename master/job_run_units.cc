@@ -292,9 +292,14 @@ void JobRun::OnUnitFailed(Rank rank, const v1::UnitResult& result, const Now& no
     case absl::StatusCode::kFailedPrecondition:
     case absl::StatusCode::kUnimplemented:
       return Fail("WorkerError", message, now);
+    case absl::StatusCode::kResourceExhausted:
+      // Of training, checkpoints and time make room.
+      if (phase_ != Phase::kPredicting) break;
+      return Fail("OutputFailed", absl::StrCat(message, "; make room, then predict again"), now);
     default:
-      return Restart("UnitFailed", absl::StrCat("a unit failed on ", message), now);
+      break;
   }
+  Restart("UnitFailed", absl::StrCat("a unit failed on ", message), now);
 }
 
 absl::StatusOr<ScoresExpected> JobRun::ScoresOf(uint64_t unit_id) const {

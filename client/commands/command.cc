@@ -32,7 +32,8 @@ ExitCode ExitCodeOf(const absl::Status& status) {
 }
 
 ExitCode ExitCodeOf(const v1::JobStatus& ended) {
-  return ended.state() == v1::SUCCEEDED ? kExitOk : kExitFailed;
+  if (ended.state() == v1::SUCCEEDED) return kExitOk;
+  return ended.reason() == "OutputFailed" ? kExitRetry : kExitFailed;
 }
 
 void InterruptHandler::Fire() {

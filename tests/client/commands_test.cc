@@ -124,6 +124,15 @@ TEST_F(CommandsTest, WatchPrintsTheSummaryLast) {
   EXPECT_EQ(Run({"watch", "clicks-1", "--master", "master:1", "--output", "json"}), 0);
 }
 
+TEST_F(CommandsTest, TheSummarySaysWhatWasLeftOutAndTheExitCodeWhetherRoomWouldDo) {
+  v1::JobStatus job = Job(v1::FAILED);
+  job.set_bad_records(7);
+  job.set_reason("OutputFailed");
+  master_.service.SetStreams({{job}});
+  EXPECT_EQ(Run({"watch", "clicks-1", "--master", "master:1"}), 128);
+  EXPECT_THAT(out_, HasSubstr("  left out    7 bad records\n"));
+}
+
 TEST_F(CommandsTest, ListDescribeAndCancelSpeakToTheMaster) {
   EXPECT_EQ(Run({"list", "--master", "master:1"}), 0);
   EXPECT_THAT(out_, HasSubstr("no jobs"));

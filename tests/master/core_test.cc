@@ -383,6 +383,17 @@ TEST_F(CoreTest, PredictionsAreWrittenInOnePartPerWorker) {
   RunUntil(predict, v1::SUCCEEDED);
   EXPECT_THAT(outputs_, ElementsAre("out.csv-00000-of-00002", "out.csv-00001-of-00002"));
   EXPECT_EQ(trained_.size(), trained);
+  // A disk that is full is not written to again and again.
+  on_unit_ = [](const std::string&, const v1::NextWorkResponse& unit, v1::UnitResult* result) {
+    if (!unit.has_predict()) return;
+    result->set_code(static_cast<int>(absl::StatusCode::kResourceExhausted));
+    result->set_message("write to out.csv: No space left on device");
+  };
+  const std::string full = Submit(request);
+  RunUntil(full, v1::FAILED);
+  EXPECT_EQ(Job(full).reason(), "OutputFailed");
+  EXPECT_THAT(Job(full).message(), HasSubstr("No space left on device; make room"));
+  EXPECT_EQ(Job(full).restarts(), 0u);
 }
 
 TEST_F(CoreTest, StatusNamesWhoIsWaitedFor) {
