@@ -1,13 +1,14 @@
 """Networks of onnx.helper in the forms that exporters write, old and new, of dense [batch, 3] and vectors [batch, 4, 8].
 
-CASES are read and give what onnxruntime gives, REFUSED are not and say why; tests/onnx/read_test.py holds both.
+They are read and give what onnxruntime gives; tests/onnx/read_test.py holds them. What is not read is in onnx_refused.py.
 """
 import numpy
 from onnx import TensorProto, helper, numpy_helper
 
-import onnx_control_flow
+import onnx_control_flow  # noqa: F401  adds its cases
+import onnx_elementwise  # noqa: F401  adds its cases
 import onnx_parameters  # noqa: F401  adds its cases
-from onnx_network import BATCH, CASES, DENSE, DIM, FIELDS, case
+from onnx_network import CASES, DENSE, DIM, FIELDS, case
 
 # Where the batch is, and what shares an axis with it.
 
@@ -490,127 +491,3 @@ def logarithms_of_sums(n):
     most = n.ReduceMax(n.vectors, axes=[1], keepdims=1)
     most = n.Where(n.Or(n.IsInf(most), n.IsNaN(most)), n.float(0), most)
     return n.Add(n.Log(n.ReduceSum(n.Exp(n.Sub(n.vectors, most)), n.ints(1))), most)
-
-
-# Element by element.
-
-
-@case(20)
-def functions(n):
-    x, positive = n.flat(), n.Add(n.Abs(n.flat()), n.float(0.5))
-    parts = [n.Sin(x), n.Cos(x), n.Atan(x), n.Floor(x), n.Ceil(x), n.Round(x), n.Pow(x, n.float(3)), n.Pow(positive, n.float(-1.5)), n.Pow(x, n.int(2)), n.Mish(x), n.Sign(x),
-             n.Celu(x, alpha=0.7), n.Gelu(x, approximate="tanh"), n.Gelu(x), n.HardSwish(x), n.Softsign(x), n.Reciprocal(positive),
-             n.Neg(x), n.Max(x, n.float(0.1), n.Neg(x)), n.Min(x, n.drawn(35))]
-    return n.Concat(*parts, axis=1)
-
-
-@case()
-def comparisons(n):
-    x, y = n.Slice(n.flat(), n.ints(0), n.ints(17), n.ints(1)), n.Slice(n.flat(), n.ints(17), n.ints(34), n.ints(1))
-    number = lambda t: n.Cast(t, to=TensorProto.FLOAT)
-    above, below = n.Greater(x, y), n.Less(x, n.float(-0.5))
-    parts = [above, below, n.GreaterOrEqual(x, x), n.LessOrEqual(x, y), n.Equal(n.Relu(x), x), n.And(above, n.Not(below)),
-             n.Or(above, below), n.Cast(n.Relu(x), to=TensorProto.BOOL)]
-    return n.Concat(*[number(p) for p in parts], n.Where(above, x, n.Mul(y, n.float(3))), axis=1)
-
-
-@case()
-def numbers_of_other_types(n):
-    odd = numpy.array([6e-8, -3e-6, 6.2e-5, 1.0, -65504, 0, 0.333, 2], dtype=numpy.float16)  # some of them subnormal
-    constant = lambda values: n.Constant(value=numpy_helper.from_array(values))
-    ones = n.Mul(n.Cast(constant(odd), to=TensorProto.FLOAT), constant(1 / numpy.abs(odd, dtype=numpy.float32).clip(1e-9)))
-    lists = [n.numbers(numpy.array([3, 1, 0], dtype=kind)) for kind in (numpy.int8, numpy.uint8, numpy.uint32, numpy.int16, numpy.uint16)]
-    half = n.MatMul(n.Cast(n.Cast(n.vectors, to=TensorProto.DOUBLE), to=TensorProto.FLOAT), n.typed(TensorProto.FLOAT16, DIM, 3))
-    parts = [half, n.MatMul(n.vectors, n.typed(TensorProto.BFLOAT16, DIM, 3)), n.MatMul(n.vectors, n.typed(TensorProto.DOUBLE, DIM, 3)),
-             n.Mul(n.vectors, ones), *[n.Gather(n.vectors, n.Cast(chosen, to=TensorProto.INT64), axis=1) for chosen in lists]]
-    return n.Concat(*map(n.Flatten, parts), axis=1)
-
-
-@case(18)
-def groups_with_a_scale_each(n):
-    return n.GroupNormalization(n.vectors, n.drawn(2), n.drawn(2), num_groups=2)
-
-
-@case()
-def products_plus_what_is_computed(n):
-    added = n.Gemm(n.dense, n.drawn(DIM, DENSE), n.ReduceSum(n.vectors, n.ints(1), keepdims=0), transB=1, beta=0.5)
-    return n.Concat(added, n.Gemm(n.dense, n.drawn(DENSE, 2), n.ReduceSum(n.dense, n.ints(1)), alpha=2.0), axis=1)
-
-
-@case()
-def powers_of_a_number(n):
-    return n.Concat(n.Pow(n.float(2.5), n.Flatten(n.vectors)), n.Pow(n.float(0.3), n.dense), axis=1)
-
-
-@case()
-def the_larger_beside_huge_numbers(n):
-    parts = [n.Max(n.float(-1e9), n.Mul(n.vectors, n.drawn(DIM))), n.Min(n.vectors, n.Tanh(n.vectors), n.float(1e9)),
-             n.Max(n.Sub(n.Abs(n.vectors), n.float(1e9)), n.vectors, n.float(0.3))]
-    return n.Concat(*map(n.Flatten, parts), axis=1)
-
-
-@case()
-def branches_that_are_not_chosen(n):
-    """Logarithms of numbers below 0, quotients by 0 and the numbers of a mask."""
-    x = n.Mul(n.vectors, n.drawn(DIM, scale=1.0))
-    mask = n.numbers(numpy.tri(FIELDS, DIM, dtype=bool))
-    endless = n.numbers(numpy.where(numpy.tri(FIELDS, DIM), 1, numpy.inf).astype(numpy.float32))
-    parts = [n.Where(n.Greater(x, n.float(0)), n.Log(n.Add(n.Add(x, x), n.float(1))), n.Tanh(x)),
-             n.Where(n.Equal(n.Relu(n.vectors), n.float(0)), x, n.Div(n.float(1), n.Add(n.Relu(n.vectors), n.Relu(n.vectors)))),
-             n.Where(mask, endless, x), n.Where(mask, x, n.Log(n.Sub(n.Abs(n.vectors), n.float(100))))]
-    return n.Concat(*[n.Flatten(p) for p in parts[:3]], n.Flatten(n.Where(mask, parts[3], x)), axis=1)
-
-
-@case()
-def masks_of_infinities(n):
-    scores = n.MatMul(n.vectors, n.Transpose(n.vectors, perm=[0, 2, 1]))
-    triangle = n.numbers(numpy.triu(numpy.full((FIELDS, FIELDS), -numpy.inf, numpy.float32), 1))
-    masked = n.Where(n.numbers(numpy.tri(FIELDS, dtype=bool)), scores, n.float(-numpy.inf))
-    return n.Concat(n.Flatten(n.Softmax(n.Add(scores, triangle))), n.Flatten(n.Softmax(masked)), axis=1)
-
-
-@case()
-def slopes_of_an_axis(n):
-    return n.PRelu(n.PRelu(n.vectors, n.drawn(FIELDS, 1)), n.drawn(DIM))
-
-
-# What cannot be read says why.
-REFUSED = {
-    "its output 1, ": lambda n: n.Mul(*n.LayerNormalization(n.vectors, n.drawn(DIM), outputs=2)),
-    ", is read, and is not made": lambda n: n.Where(n.Dropout(n.vectors, outputs=2)[1], n.vectors, n.float(0)),
-    "is a sparse_initializer": lambda n: n.Mul(n.dense, n.sparse(DENSE)),
-    '" has NaN among its numbers': lambda n: n.Mul(n.dense, n.numbers(numpy.array([1, numpy.nan, 2], dtype=numpy.float32))),
-    **onnx_control_flow.REFUSED,
-    "that would mix samples": lambda n: n.Add(n.ReduceSum(n.dense, n.ints(1), keepdims=0), n.ReduceSum(n.dense, n.ints(1))),
-    "export with the batch as dynamic axis": lambda n: n.Reshape(n.vectors, n.ints(BATCH, FIELDS * DIM)),
-    "is the batch's": lambda n: n.Softmax(n.vectors, axis=0),
-    "is the same for every sample": lambda n: n.Softmax(n.drawn(1, 4), axis=1),
-    "which has 20480 numbers, above 16384": lambda n: n.MatMul(n.Concat(*[n.vectors] * 16, axis=2), n.Tanh(n.drawn(16 * DIM, 160))),
-    "its weights [3, 5] do not fit": lambda n: n.MatMul(n.vectors, n.Tanh(n.drawn(3, 5))),
-    "alpha, beta or transA of weights": lambda n: n.Gemm(n.dense, n.Tanh(n.drawn(DENSE, 2)), alpha=0.5),
-    "in another form": lambda n: (lambda w: n.MatMul(n.MatMul(n.vectors, w), n.Transpose(w, perm=[1, 0])))(n.drawn(DIM, 2049)),
-    "the batch meets a constant of 5 numbers": lambda n: n.Add(n.vectors, n.drawn(BATCH, FIELDS, DIM)),
-    "[batch, 3] times [3, batch]: that would mix samples": lambda n: n.MatMul(n.dense, n.Transpose(n.dense, perm=[1, 0])),
-    "a direction begins at [1, 6], expected [batch, 6]": lambda n: n.GRU(n.Transpose(n.vectors, perm=[1, 0, 2]), n.drawn(1, 18, DIM), n.drawn(1, 18, 6), "", "",
-                                            n.drawn(1, 1, 6), outputs=2, hidden_size=6, linear_before_reset=1)[1],
-    "some of its weights in common": lambda n: (lambda w: n.Concat(*[n.Flatten(n.Transpose(n.GRU(
-        n.Transpose(n.vectors, perm=[1, 0, 2]), w, n.drawn(2, 18, 6), outputs=2, hidden_size=6, linear_before_reset=1,
-        direction="bidirectional")[1], perm=[1, 0, 2])) for _ in range(2)], axis=1))(n.drawn(2, 18, DIM)),
-    "that hides what is behind each query": lambda n: n.Attention(*[n.vectors] * 3, n.drawn(FIELDS, FIELDS), q_num_heads=2,
-                                                                 kv_num_heads=2),
-    "2 heads of queries and 1 of keys": lambda n: n.Attention(n.vectors, *[n.MatMul(n.vectors, n.drawn(DIM, 4))] * 2, q_num_heads=2,
-                                                              kv_num_heads=1),
-    "averages that leave out what is padded": lambda n: n.AveragePool(n.vectors, kernel_shape=[DIM], auto_pad="SAME_UPPER"),
-    "ceil_mode where windows reach beyond": lambda n: n.MaxPool(n.vectors, kernel_shape=[3], strides=[2], ceil_mode=1),
-    "of more than 256 places": lambda n: n.Conv(n.Reshape(n.Concat(*[n.vectors] * 40, axis=1), n.ints(0, 1, 40, 32)), n.drawn(1, 1, 32, 32)),
-    "in 3 groups does not fit": lambda n: n.Conv(n.vectors, n.drawn(3, 1, 2), group=3),
-    "lengths that are known when the file is read, all of them 4": lambda n: n.ReverseSequence(
-        n.Transpose(n.vectors, perm=[1, 0, 2]), n.Expand(n.ints(3), n.batch()), time_axis=0, batch_axis=1),
-    "is computed; expected an initializer or a constant": lambda n: n.GRU(
-        n.Transpose(n.vectors, perm=[1, 0, 2]), n.Tanh(n.drawn(1, 18, DIM)), n.drawn(1, 18, 6), outputs=2, hidden_size=6,
-        linear_before_reset=1)[1],
-    'its activation is "Elu"': lambda n: n.RNN(n.Transpose(n.vectors, perm=[1, 0, 2]), n.drawn(1, 6, DIM), n.drawn(1, 6, 6), outputs=2,
-                                               hidden_size=6, activations=["Elu"])[1],
-    "[1, 2] meets [1, 3]": lambda n: n.Reshape(n.vectors, n.Add(*(
-        n.numbers(numpy.ones(dims, dtype=numpy.int64)) for dims in ((1, 2), (1, 3))))),
-}

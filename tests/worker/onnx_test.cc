@@ -9,6 +9,7 @@
 #include "worker/onnx/emit.h"
 #include "worker/onnx/export.h"
 #include "worker/onnx/import.h"
+#include "worker/onnx/read.h"
 #include "worker/onnx/safetensors.h"
 
 namespace tessera::worker::testing {
@@ -337,6 +338,22 @@ TEST(OnnxFile, ErrorsNameTheNodeAndWhatIsWrong) {
     FileOfNodes file;
     file.Node("Relu", {"d0"}, "other");
     EXPECT_THAT(file.Error(), HasSubstr("no node makes the output \"y\""));
+  }
+}
+
+// Of any op: input 0, or a later one, is not there.
+TEST(OnnxFile, AMissingInputIsAnError) {
+  for (const std::string& op : ReadableOnnxOps()) {
+    const size_t least = FindOnnxOp(op)->least_inputs;
+    for (size_t inputs = 0; inputs < least; ++inputs) {
+      FileOfNodes file;
+      file.Node(op, std::vector<std::string>(inputs, "d0"), "y");
+      EXPECT_THAT(file.Error(),
+                  HasSubstr(absl::StrCat("node \"y\" (", op, "): input ", inputs, " is missing")));
+    }
+    FileOfNodes file;
+    file.Node(op, {}, "y");
+    EXPECT_THAT(file.Error(), HasSubstr(absl::StrCat("node \"y\" (", op, ")")));
   }
 }
 

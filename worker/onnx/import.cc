@@ -112,7 +112,7 @@ absl::Status CheckOps(const std::vector<const onnx::NodeProto*>& nodes) {
   std::set<std::string> unknown;
   for (const onnx::NodeProto* node : WithThoseWithin(nodes)) {
     const bool standard = node->domain().empty() || node->domain() == "ai.onnx";
-    if (standard && FindOnnxRead(node->op_type()) != nullptr) continue;
+    if (standard && FindOnnxOp(node->op_type()) != nullptr) continue;
     unknown.insert(standard ? node->op_type() : absl::StrCat(node->domain(), ".", node->op_type()));
   }
   if (unknown.empty()) return absl::OkStatus();

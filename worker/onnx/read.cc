@@ -26,12 +26,13 @@ std::vector<std::string> OutputNames(const std::string& name, size_t outputs) {
 absl::Status ReadOnnxNode(OnnxNodeReader reader) {
   const onnx::NodeProto& node = reader.node();
   const auto read = [&]() -> absl::Status {
-    TESSERA_RETURN_IF_ERROR(reader.CheckInputs());
+    const OnnxOp& op = *FindOnnxOp(node.op_type());
+    TESSERA_RETURN_IF_ERROR(reader.CheckInputs(op.least_inputs));
     if (const std::optional<absl::Status> known = ReadKnown(reader); known.has_value()) {
       return *known;
     }
     TESSERA_RETURN_IF_ERROR(TakeParametersUnbatched(reader));
-    TESSERA_RETURN_IF_ERROR(FindOnnxRead(node.op_type())(reader));
+    TESSERA_RETURN_IF_ERROR(op.read(reader));
     return reader.CheckOutputs();
   }();
   // What the graph found wrong comes first.
@@ -43,7 +44,10 @@ absl::Status ReadOnnxNode(OnnxNodeReader reader) {
                           node.op_type(), ")"));
 }
 
-absl::Status OnnxNodeReader::CheckInputs() const {
+absl::Status OnnxNodeReader::CheckInputs(size_t least) const {
+  for (size_t i = 0; i < least; ++i) {
+    if (!Has(i)) return absl::InvalidArgumentError(absl::StrCat("input ", i, " is missing"));
+  }
   for (const std::string& input : node_.input()) {
     if (input.empty() || network_.values.contains(input)) continue;
     return absl::InvalidArgumentError(

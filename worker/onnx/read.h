@@ -52,8 +52,9 @@ class OnnxNodeReader {
   // Inputs.
   size_t inputs() const { return static_cast<size_t>(node_.input_size()); }
   bool Has(size_t i) const { return i < inputs() && !node_.input(static_cast<int>(i)).empty(); }
-  // INVALID_ARGUMENT: nothing has been set under the name of one of them.
-  absl::Status CheckInputs() const;
+  // INVALID_ARGUMENT: one of the first `least` is missing, or nothing has been set under the name
+  // of one.
+  absl::Status CheckInputs(size_t least) const;
   // UNIMPLEMENTED: an output that somebody reads has not been set, such as the mask of a Dropout.
   absl::Status CheckOutputs() const;
   // No numbers where the input is missing.
@@ -197,8 +198,14 @@ using OnnxRead = absl::Status (*)(OnnxNodeReader& r);
 // Reads the node, which errors name.
 absl::Status ReadOnnxNode(OnnxNodeReader reader);
 
-// By op type; nullptr: cannot be read.
-OnnxRead FindOnnxRead(absl::string_view op_type);
+struct OnnxOp {
+  const char* type;
+  size_t least_inputs;  // the first of its inputs, which no node of it lacks
+  OnnxRead read;
+};
+
+// nullptr: cannot be read.
+const OnnxOp* FindOnnxOp(absl::string_view op_type);
 std::vector<std::string> ReadableOnnxOps();
 
 // Sets what `make`, of one tensor, gives for the input, element by element.

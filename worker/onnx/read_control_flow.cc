@@ -151,7 +151,6 @@ absl::StatusOr<OnnxValue> OnnxNodeReader::AlongAxis(const std::string& op_type, 
 }
 
 absl::Status ReadIf(OnnxNodeReader& r) {
-  if (!r.Has(0)) return absl::InvalidArgumentError("input 0 is missing");
   TESSERA_ASSIGN_OR_RETURN(const int64_t condition, KnownNumber(r.in(0), "its condition"));
   const std::string branch = condition != 0 ? "then_branch" : "else_branch";
   TESSERA_ASSIGN_OR_RETURN(const onnx::GraphProto* const graph, GraphOf(r, branch));

@@ -44,7 +44,7 @@ absl::StatusOr<std::vector<int64_t>> Checked(std::vector<int64_t> indices, int64
 }
 
 // Numbers that are known and stay so.
-bool IsKnown(const OnnxNodeReader& r) { return r.Has(0) && !r.IsTensor(0) && !r.in(0).trained; }
+bool IsKnown(const OnnxNodeReader& r) { return !r.IsTensor(0) && !r.in(0).trained; }
 
 // An axis of known numbers that is not the batch's, counted from the end where negative.
 absl::StatusOr<size_t> KnownAxis(int64_t axis, const OnnxValue& known) {
@@ -244,8 +244,7 @@ absl::Status ReadReverseSequence(OnnxNodeReader& r) {
   const int64_t along = r.Int("time_axis", 0), batch = r.Int("batch_axis", 1);
   TESSERA_ASSIGN_OR_RETURN(const size_t axis, r.SampleAxis(along, x));
   const int64_t size = r.DimsOf(x)[axis];
-  if (!r.Has(1) || !r.in(1).IsAll(size) || std::min(along, batch) < 0 ||
-      std::max(along, batch) != 1) {
+  if (!r.in(1).IsAll(size) || std::min(along, batch) < 0 || std::max(along, batch) != 1) {
     return absl::UnimplementedError(
         absl::StrCat("expected lengths that are known when the file is read, all of them ", size));
   }
@@ -352,7 +351,6 @@ absl::Status ReadSplit(OnnxNodeReader& r) {
 // Axes of 1 are repeated; those of a constant to the batch, too.
 absl::Status ReadExpand(OnnxNodeReader& r) {
   TESSERA_ASSIGN_OR_RETURN(std::vector<int64_t> dims, r.IntsIn(1));
-  if (!r.Has(0)) return absl::InvalidArgumentError("input 0 is missing");
   OnnxValue x = r.in(0);
   const size_t found = r.DimsOf(x).size(), rank = std::max(dims.size(), found);
   dims.insert(dims.begin(), rank - dims.size(), 1);

@@ -128,7 +128,7 @@ size_t KnownBroadcast::PlaceIn(const OnnxValue& value, size_t i) const {
 
 // Zeros below the diagonal, or above it.
 absl::Status ReadTrilu(OnnxNodeReader& r) {
-  if (!r.Has(0) || r.in(0).kind != Kind::kFloats || r.in(0).trained || r.in(0).dims.size() < 2) {
+  if (r.in(0).kind != Kind::kFloats || r.in(0).trained || r.in(0).dims.size() < 2) {
     return absl::UnimplementedError("expected a matrix of constants");
   }
   int64_t diagonal = 0;

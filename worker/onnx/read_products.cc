@@ -161,7 +161,6 @@ absl::StatusOr<Tensor> ConstantStack(OnnxNodeReader& r, const OnnxValue& b, cons
 // computed of parameters alone.
 absl::StatusOr<OnnxValue> MatMulOfTensors(OnnxNodeReader& r) {
   TESSERA_ASSIGN_OR_RETURN(OnnxValue a, r.TensorIn(0));
-  if (!r.Has(1)) return r.TensorIn(1).status();
   const OnnxValue& b = r.in(1);
   const bool constant = !r.IsTensor(1) || b.IsUnbatched();
   // [fields, batch, k] times [fields, k, n]: each sample has a row, with a matrix for each field.
@@ -266,7 +265,7 @@ absl::Status ReadGemm(OnnxNodeReader& r) {
     r.Set(std::move(y));
     return absl::OkStatus();
   }
-  if (x.axes.size() != 2 || !r.Has(1) || r.in(1).kind != Kind::kFloats) {
+  if (x.axes.size() != 2 || r.in(1).kind != Kind::kFloats) {
     return absl::UnimplementedError("expected an input of two axes and constant weights");
   }
   if (r.Int("transA", 0) != 0) std::swap(x.axes[0], x.axes[1]);
@@ -287,12 +286,12 @@ absl::Status ReadMatMul(OnnxNodeReader& r) {
   for (const size_t i : {0, 1}) {
     if (r.in(i).HasBatch()) TESSERA_RETURN_IF_ERROR(r.TensorIn(i).status());
   }
-  if (r.IsTensor(0) && r.Has(1) && r.in(1).kind == Kind::kFloats && r.in(1).dims.size() == 2) {
+  if (r.IsTensor(0) && r.in(1).kind == Kind::kFloats && r.in(1).dims.size() == 2) {
     TESSERA_ASSIGN_OR_RETURN(OnnxValue x, Linear(r, r.in(0), {}));
     r.Set(std::move(x));
     return absl::OkStatus();
   }
-  if (r.IsTensor(0) && r.Has(1) && r.in(1).kind == Kind::kFloats && r.in(1).dims.size() == 1) {
+  if (r.IsTensor(0) && r.in(1).kind == Kind::kFloats && r.in(1).dims.size() == 1) {
     TESSERA_ASSIGN_OR_RETURN(OnnxValue x, Linear(r, r.in(0), {}));
     r.DropOnes(x, OnnxValue::Axes(x.axes.back()));
     x.axes.pop_back();
@@ -300,7 +299,7 @@ absl::Status ReadMatMul(OnnxNodeReader& r) {
     return absl::OkStatus();
   }
   // W x is x^T W^T, turned.
-  if (r.Has(0) && r.in(0).kind == Kind::kFloats && r.IsTensor(1) && r.in(0).dims.size() == 2 &&
+  if (r.in(0).kind == Kind::kFloats && r.IsTensor(1) && r.in(0).dims.size() == 2 &&
       r.in(1).axes.size() >= 2) {
     OnnxValue x = r.in(1);
     const size_t last = x.axes.size() - 1;

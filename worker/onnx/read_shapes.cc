@@ -224,14 +224,12 @@ absl::Status ReadConstant(OnnxNodeReader& r) {
 }
 
 absl::Status ReadIdentity(OnnxNodeReader& r) {
-  if (!r.Has(0)) return absl::InvalidArgumentError("input 0 is missing");
   r.Set(OnnxValue(r.in(0)));
   return absl::OkStatus();
 }
 
 // Of floats, which are float32 whatever the file calls them, of whole numbers, or to truth values.
 absl::Status ReadCast(OnnxNodeReader& r) {
-  if (!r.Has(0)) return absl::InvalidArgumentError("input 0 is missing");
   const int64_t to = r.Int("to", 0);
   const bool to_float = to == onnx::TensorProto::FLOAT || to == onnx::TensorProto::DOUBLE ||
                         to == onnx::TensorProto::FLOAT16 || to == onnx::TensorProto::BFLOAT16;
@@ -267,7 +265,6 @@ absl::Status ReadCast(OnnxNodeReader& r) {
 }
 
 absl::Status ReadShape(OnnxNodeReader& r) {
-  if (!r.Has(0)) return absl::InvalidArgumentError("input 0 is missing");
   const std::vector<int64_t> dims = r.DimsOf(r.in(0));
   const auto size = static_cast<int64_t>(dims.size());
   const int64_t begin = Within(r.Int("start", 0), size), end = Within(r.Int("end", size), size);
@@ -276,7 +273,6 @@ absl::Status ReadShape(OnnxNodeReader& r) {
 }
 
 absl::Status ReadSize(OnnxNodeReader& r) {
-  if (!r.Has(0)) return absl::InvalidArgumentError("input 0 is missing");
   OnnxValue size = OnnxValue::OfInt(1);
   for (const int64_t dim : r.DimsOf(r.in(0))) {
     TESSERA_ASSIGN_OR_RETURN(size.ints[0], IntProduct(size.ints[0], dim));
@@ -306,7 +302,6 @@ absl::Status ReadFlatten(OnnxNodeReader& r) {
 
 absl::Status ReadReshape(OnnxNodeReader& r) {
   TESSERA_ASSIGN_OR_RETURN(std::vector<int64_t> dims, r.IntsOf("shape", 1));
-  if (!r.Has(0)) return absl::InvalidArgumentError("input 0 is missing");
   OnnxValue x = r.in(0);
   if (x.kind == Kind::kInts && dims.size() < 2) {  // a list, or one of its numbers
     if (dims.empty()
@@ -331,7 +326,6 @@ absl::Status ReadReshape(OnnxNodeReader& r) {
 }
 
 absl::Status ReadUnsqueeze(OnnxNodeReader& r) {
-  if (!r.Has(0)) return absl::InvalidArgumentError("input 0 is missing");
   OnnxValue x = r.in(0);
   TESSERA_ASSIGN_OR_RETURN(const std::vector<int64_t> named, r.IntsOf("axes", 1));
   const size_t rank = r.DimsOf(x).size() + named.size();
@@ -353,7 +347,6 @@ absl::Status ReadUnsqueeze(OnnxNodeReader& r) {
 
 // Without axes all of size 1 go, never the batch's.
 absl::Status ReadSqueeze(OnnxNodeReader& r) {
-  if (!r.Has(0)) return absl::InvalidArgumentError("input 0 is missing");
   OnnxValue x = r.in(0);
   TESSERA_ASSIGN_OR_RETURN(const std::vector<int64_t> named, r.IntsOf("axes", 1));
   const std::vector<int64_t> dims = r.DimsOf(x);
@@ -381,7 +374,6 @@ absl::Status ReadSqueeze(OnnxNodeReader& r) {
 }
 
 absl::Status ReadTranspose(OnnxNodeReader& r) {
-  if (!r.Has(0)) return absl::InvalidArgumentError("input 0 is missing");
   const OnnxValue& x = r.in(0);
   TESSERA_ASSIGN_OR_RETURN(std::vector<int64_t> named, r.IntsOf("perm", SIZE_MAX));
   const size_t rank = r.DimsOf(x).size();
