@@ -63,7 +63,8 @@ class Network:
         return self.numbers(numpy.array(value, dtype=numpy.int64))
 
     def float(self, value):
-        return self.numbers(numpy.array(value, dtype=numpy.float32))
+        """As it stands in a network's code, which nobody trains."""
+        return self.Constant(value=numpy_helper.from_array(numpy.array(value, dtype=numpy.float32)))
 
     def drawn(self, *dims, scale=0.5):
         return self.numbers((self.random.standard_normal(dims) * scale).astype(numpy.float32))

@@ -106,3 +106,13 @@ def parameters_within_layers(n):
     scaled = n.LayerNormalization(n.drawn(FIELDS, DIM), n.drawn(DIM), n.drawn(DIM))
     deep = n.Gemm(n.Relu(n.Gemm(n.drawn(FIELDS, 3), n.drawn(3, 6), n.drawn(6))), n.drawn(6, DIM))
     return n.Add(n.Mul(n.vectors, scaled), n.PRelu(deep, n.drawn(1)))
+
+
+@case()
+def parameters_without_dimensions(n):
+    """Scales, a gate that several layers read, what is repeated, and a number beside numbers."""
+    gate = n.drawn(scale=1.0)
+    residual = n.Add(n.vectors, n.Mul(gate, n.Tanh(n.MatMul(n.vectors, n.drawn(DIM, DIM)))))
+    repeated = n.Add(n.Expand(n.drawn(), n.ints(FIELDS, 1)), n.Expand(n.Unsqueeze(gate, n.ints(0)), n.Concat(n.batch(), n.ints(1, DIM), axis=0)))
+    return n.Concat(n.Flatten(n.Mul(residual, n.Exp(n.drawn()))), n.Add(n.Mul(n.dense, gate), n.Mul(n.drawn(), n.drawn())),
+                    n.Flatten(repeated), n.Div(n.dense, n.Softplus(n.drawn())), axis=1)

@@ -29,13 +29,13 @@ SLOPE_TOLERANCE = 2e-3  # of sums of float32 losses, and of kinks near by
 
 
 def numbers_of(graph):
-    """Of all initializers and Constant nodes with dimensions."""
-    tensors = list(graph.initializer)
-    within = []
+    """Of all initializers, and of Constant nodes with dimensions."""
+    tensors, within = [], []
     for node in graph.node:
         within += [attribute.g for attribute in node.attribute if attribute.type == onnx.AttributeProto.GRAPH]
         tensors += [attribute.t for attribute in node.attribute if attribute.type == onnx.AttributeProto.TENSOR]
-    sizes = [int(numpy.prod(tensor.dims)) for tensor in tensors if tensor.dims and tensor.data_type == onnx.TensorProto.FLOAT]
+    tensors = [*graph.initializer, *[tensor for tensor in tensors if tensor.dims]]
+    sizes = [int(numpy.prod(tensor.dims)) for tensor in tensors if tensor.data_type == onnx.TensorProto.FLOAT]
     return sum(sizes) + sum(map(numbers_of, within))
 
 

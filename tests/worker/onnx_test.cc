@@ -81,6 +81,13 @@ struct FileOfNodes {
     for (const std::string& input : inputs) node->add_input(input);
     node->add_output(output);
   }
+  size_t TrainedFloats() const {
+    v1::JobSpec spec = FromFile(Job("lr", 0, 1));
+    spec.mutable_model()->clear_output();
+    const auto read = Import(spec, model.SerializeAsString());
+    EXPECT_TRUE(read.ok()) << read.status();
+    return read.ok() ? (*read)->trained_floats() : 0;
+  }
   std::string Error(v1::Loss loss = v1::BINARY_CROSS_ENTROPY) const {
     v1::JobSpec spec = FromFile(Job("lr", 0, 1));
     spec.mutable_model()->set_loss(loss);
@@ -173,23 +180,80 @@ TEST(OnnxFile, StartsFromItsNumbersAndTrainsInitializersAlone) {
   FileOfNodes file;
   file.Floats("w", {1, 1}, {3});
   file.Floats("b", {1}, {0.5f});
-  file.Floats("half", {}, {0.5f});  // a number, as it has no dimensions
-  file.Floats("val_3", {1}, {1});   // nor is what PyTorch's exporter names so
+  file.Floats("half", {}, {0.5f});
   file.Node("MatMul", {"d0", "w"}, "product");
   file.Node("Add", {"product", "b"}, "sum");
-  file.Node("Mul", {"sum", "val_3"}, "same");
-  file.Node("Mul", {"same", "half"}, "y");
+  file.Node("Mul", {"sum", "half"}, "y");
   v1::JobSpec spec = FromFile(Job("lr", 0, 1));
   spec.mutable_model()->clear_output();
   const auto model = Import(spec, file.model.SerializeAsString());
   ASSERT_TRUE(model.ok()) << model.status();
-  EXPECT_EQ((*model)->trained_floats(), 2u);
+  EXPECT_EQ((*model)->trained_floats(), 3u);
   Session session(**model);
-  EXPECT_THAT(session.trained, ElementsAre(3, 0.5f));
+  EXPECT_THAT(session.trained, ElementsAre(3, 0.5f, 0.5f));
   session.executor.Resize(2);
   session.executor.dense()[0] = 1;
   session.executor.dense()[1] = -2;
   EXPECT_THAT(session.Forward(), ElementsAre(1.75f, -2.75f));
+}
+
+// What exporters name so stands in the network's code.
+TEST(OnnxFile, LeavesNumbersOfTheCodeAsTheyAre) {
+  const auto trained = [](const std::string& name, const std::vector<int64_t>& dims,
+                          const std::string& producer = "pytorch") {
+    FileOfNodes file;
+    file.model.set_producer_name(producer);
+    file.Floats("w", {1, 1}, {3});
+    file.Floats(name, dims, std::vector<float>(dims.empty() || dims[0] == 1 ? 1 : 3, 0.5f));
+    file.Node("MatMul", {"d0", "w"}, "product");
+    file.Node("Mul", {"product", name}, "scaled");
+    file.Node("ReduceSum", {"scaled"}, "sum");
+    auto* axes = file.model.mutable_graph()->mutable_node()->rbegin()->add_attribute();
+    axes->set_name("axes");
+    axes->add_ints(-1);
+    file.Node("Add", {"sum", "d0"}, "y");
+    return file.TrainedFloats() - 1;
+  };
+  for (const std::string name :
+       {"val_3", "full", "full_2", "full_like", "arange_1", "scalar_tensor_default",
+        "convert_element_type_default_1", "_to_copy_4", "p2o.pd_op.full.1.0"}) {
+    EXPECT_EQ(trained(name, {1}), 0u) << name;
+    EXPECT_EQ(trained(name, {}), 0u) << name;
+  }
+  EXPECT_EQ(trained("arange_1", {3}), 0u);
+  EXPECT_EQ(trained("_to_copy", {3}), 0u);
+  EXPECT_EQ(trained("val_3", {3}), 3u);
+  EXPECT_EQ(trained("full.weight", {3}), 3u);
+  EXPECT_EQ(trained("fullness", {}), 1u);
+  EXPECT_EQ(trained("onnx::Mul_3", {}), 0u);
+  EXPECT_EQ(trained("onnx::Mul_3", {1}), 1u);
+  EXPECT_EQ(trained("value_cast", {}), 0u);
+  EXPECT_EQ(trained("model/mul/y:0", {}, "tf2onnx"), 0u);
+  EXPECT_EQ(trained("model/mul/y:0", {3}, "tf2onnx"), 3u);
+  EXPECT_EQ(trained("model/Mul/ReadVariableOp:0", {}, "tf2onnx"), 1u);
+}
+
+// Decay would move it, and nothing would hold it.
+TEST(OnnxFile, DoesNotTrainWhatNoGradientReaches) {
+  FileOfNodes file;
+  file.Floats("w", {1, 1}, {3});
+  file.Floats("places", {1, 1}, {2});
+  file.Floats("rounded", {1, 1}, {1.5f});
+  file.Floats("truth", {1, 1}, {1});
+  file.Floats("low", {}, {-4});
+  file.Floats("chosen", {1, 1}, {7});
+  file.Node("MatMul", {"d0", "w"}, "product");
+  file.Node("Less", {"places", "product"}, "below");
+  file.Node("Floor", {"rounded"}, "whole");
+  file.Node("Cast", {"truth"}, "condition");
+  auto* to = file.model.mutable_graph()->mutable_node()->rbegin()->add_attribute();
+  to->set_name("to");
+  to->set_i(onnx::TensorProto::BOOL);
+  file.Node("And", {"below", "condition"}, "both");
+  file.Node("Clip", {"product", "low"}, "clipped");
+  file.Node("Add", {"clipped", "whole"}, "sum");
+  file.Node("Where", {"both", "sum", "chosen"}, "y");
+  EXPECT_EQ(file.TrainedFloats(), 2u);  // w and chosen
 }
 
 // Parts of what nobody else reads are parameters of their own; of what others read, too, they are

@@ -8,11 +8,11 @@
 #include <set>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/status_macros.h"
 #include "worker/dense/layers.h"
+#include "worker/onnx/initializers.h"
 #include "worker/onnx/onnx_graph.h"
 #include "worker/onnx/onnx_proto.h"
 
@@ -145,13 +145,17 @@ absl::Status CheckInput(const onnx::ValueInfoProto& input, const Shape& found) {
                    "] in the file, the job's data gives ", found.ToString()));
 }
 
+// `outputs` are what the nodes are needed for.
 absl::Status ReadInputs(const v1::ModelSpec& model, const ModelInputs& offered,
-                        const onnx::GraphProto& file,
-                        const std::vector<const onnx::NodeProto*>& nodes, GraphBuilder& graph,
+                        const onnx::ModelProto& whole,
+                        const std::vector<const onnx::NodeProto*>& nodes,
+                        const std::vector<std::string>& outputs, GraphBuilder& graph,
                         Values* values) {
+  const onnx::GraphProto& file = whole.graph();
   TESSERA_ASSIGN_OR_RETURN(const auto names, InputNamesOf(model));
   std::deque<onnx::NodeProto> made;
   const std::set<std::string> several = InSeveralForms(Unfolded(nodes, made));
+  const std::set<std::string> with_gradient = NamesWithGradient(nodes, outputs);
   std::map<std::string, int> read;  // how often
   for (const onnx::NodeProto* node : nodes) {
     for (const std::string& name : node->input()) ++read[name];
@@ -172,12 +176,10 @@ absl::Status ReadInputs(const v1::ModelSpec& model, const ModelInputs& offered,
       return absl::InvalidArgumentError(
           absl::StrCat("initializer \"", tensor.name(), "\" has NaN among its numbers"));
     }
-    // Nobody trains a mask of infinities, or what the exporters of PyTorch and Paddle name so: one
-    // number that the network's code has.
-    const bool of_code =
-        value.floats.size() == 1 &&
-        (absl::StartsWith(tensor.name(), "val_") || absl::StartsWith(tensor.name(), "p2o.pd_op."));
-    value.trained = value.kind == OnnxValue::Kind::kFloats && !value.dims.empty() && !of_code &&
+    // Nobody trains a mask of infinities, either.
+    value.trained = value.kind == OnnxValue::Kind::kFloats &&
+                    with_gradient.contains(tensor.name()) &&
+                    !IsOfCode(value, tensor.name(), whole.producer_name()) &&
                     std::all_of(value.floats.begin(), value.floats.end(),
                                 [](float number) { return std::isfinite(number); });
     value.source = tensor.name();
@@ -242,7 +244,7 @@ absl::StatusOr<std::vector<Tensor>> Build(const v1::ModelSpec& model, const Mode
   for (const Target& target : targets) names.push_back(target.name);
   const std::vector<const onnx::NodeProto*> nodes = NeededNodes(file.graph(), names);
   TESSERA_RETURN_IF_ERROR(CheckOps(nodes));
-  TESSERA_RETURN_IF_ERROR(ReadInputs(model, inputs, file.graph(), nodes, graph, &network.values));
+  TESSERA_RETURN_IF_ERROR(ReadInputs(model, inputs, file, nodes, names, graph, &network.values));
   OnnxScope scope{.wanted = NamesRead(nodes)};
   scope.wanted.insert(names.begin(), names.end());
   for (const onnx::NodeProto* node : nodes) {

@@ -94,6 +94,11 @@ std::string DimsText(const std::vector<int64_t>& dims) {
   return absl::StrCat("[", absl::StrJoin(dims, ", ", append), "]");
 }
 
+bool IsFloatType(int64_t type) {
+  return type == onnx::TensorProto::FLOAT || type == onnx::TensorProto::DOUBLE ||
+         type == onnx::TensorProto::FLOAT16 || type == onnx::TensorProto::BFLOAT16;
+}
+
 absl::StatusOr<OnnxValue> ValueOfTensor(const onnx::TensorProto& tensor) {
   if (tensor.data_location() == onnx::TensorProto::EXTERNAL) {
     return absl::UnimplementedError(absl::StrCat(

@@ -78,6 +78,8 @@ constexpr int64_t KnownSize(int64_t size) { return IsBatch(size) ? 1 : size; }
 // "[batch, 3, 4]", with what is no size as it stands.
 std::string DimsText(const std::vector<int64_t>& dims);
 
+// Of TensorProto::DataType: floats, which become float32.
+bool IsFloatType(int64_t type);
 // The numbers of a tensor in the file. UNIMPLEMENTED: another element type than the floats, whole
 // numbers and truth values that networks have, or data outside of the file. INVALID_ARGUMENT: dims
 // and data disagree.

@@ -93,7 +93,9 @@ absl::Status OnnxNodeReader::TakeUnbatched(size_t i) {
   }
   OnnxValue taken;
   for (size_t k = 0; k < value.dims.size(); ++k) taken.axes.push_back({static_cast<int>(k) + 1});
-  TESSERA_ASSIGN_OR_RETURN(taken.tensor, Materialize(i, value.dims));
+  std::vector<int64_t> dims = value.dims;
+  if (dims.empty()) dims.push_back(1);  // a tensor has an axis besides the batch
+  TESSERA_ASSIGN_OR_RETURN(taken.tensor, Materialize(i, dims));
   unbatched_[i] = std::move(taken);
   return absl::OkStatus();
 }

@@ -354,6 +354,16 @@ absl::Status ReadExpand(OnnxNodeReader& r) {
   OnnxValue x = r.in(0);
   const size_t found = r.DimsOf(x).size(), rank = std::max(dims.size(), found);
   dims.insert(dims.begin(), rank - dims.size(), 1);
+  const std::vector<int64_t> from = r.DimsOf(x);
+  bool repeats = false;  // other axes than the batch's
+  for (size_t k = 0; k < rank; ++k) {
+    const int64_t size = k + found < rank ? 1 : from[k + found - rank];
+    repeats |= dims[k] > 1 && dims[k] != size;
+  }
+  if (x.trained && repeats) {
+    TESSERA_RETURN_IF_ERROR(r.TakeUnbatched(0));
+    x = r.in(0);
+  }
   if (r.IsTensor(0)) {
     x.axes.insert(x.axes.begin(), static_cast<int64_t>(rank - found), Axes());
     return SetRepeated(r, std::move(x), dims);
@@ -366,8 +376,6 @@ absl::Status ReadExpand(OnnxNodeReader& r) {
     }
     if (IsBatch(dims[k])) {
       x.dims[k] = dims[k];
-    } else if (x.trained) {
-      return absl::UnimplementedError("of what is trained, along other axes than the batch's");
     } else {
       const size_t numbers = std::max(x.floats.size(), x.ints.size());
       if (numbers * static_cast<size_t>(dims[k]) > 1 << 20) {

@@ -231,8 +231,7 @@ absl::Status ReadIdentity(OnnxNodeReader& r) {
 // Of floats, which are float32 whatever the file calls them, of whole numbers, or to truth values.
 absl::Status ReadCast(OnnxNodeReader& r) {
   const int64_t to = r.Int("to", 0);
-  const bool to_float = to == onnx::TensorProto::FLOAT || to == onnx::TensorProto::DOUBLE ||
-                        to == onnx::TensorProto::FLOAT16 || to == onnx::TensorProto::BFLOAT16;
+  const bool to_float = IsFloatType(to);
   const bool to_int = to == onnx::TensorProto::INT64 || to == onnx::TensorProto::INT32;
   const bool to_bool = to == onnx::TensorProto::BOOL;
   OnnxValue value = r.in(0);

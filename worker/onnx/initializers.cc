@@ -1,0 +1,93 @@
+#include "worker/onnx/initializers.h"
+
+#include <algorithm>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/strip.h"
+#include "worker/onnx/onnx_graph.h"
+
+namespace tessera::worker {
+namespace {
+
+// Whether what the node gives has a gradient to its input.
+bool PassesGradient(const onnx::NodeProto& node, int input) {
+  static const auto* const none = new std::set<std::string>{"And",
+                                                            "Ceil",
+                                                            "ConstantOfShape",
+                                                            "Equal",
+                                                            "EyeLike",
+                                                            "Floor",
+                                                            "Greater",
+                                                            "GreaterOrEqual",
+                                                            "IsInf",
+                                                            "IsNaN",
+                                                            "Less",
+                                                            "LessOrEqual",
+                                                            "Not",
+                                                            "OneHot",
+                                                            "Or",
+                                                            "Range",
+                                                            "Round",
+                                                            "Shape",
+                                                            "Sign",
+                                                            "Size"};
+  // What comes after the first input says how.
+  static const auto* const first = new std::set<std::string>{"Clip", "Dropout", "Pad", "Pow"};
+  const std::string& op = node.op_type();
+  if (op == "Where") return input > 0;
+  if (op == "Cast") {
+    return std::none_of(node.attribute().begin(), node.attribute().end(),
+                        [](const auto& to) { return to.name() == "to" && !IsFloatType(to.i()); });
+  }
+  return !none->contains(op) && !(first->contains(op) && input > 0);
+}
+
+// Without the number that tells those of one name apart.
+absl::string_view WithoutNumber(absl::string_view name) {
+  const absl::string_view whole = name;
+  while (!name.empty() && absl::ascii_isdigit(static_cast<unsigned char>(name.back()))) {
+    name.remove_suffix(1);
+  }
+  return name.size() < whole.size() && absl::ConsumeSuffix(&name, "_") ? name : whole;
+}
+
+}  // namespace
+
+std::set<std::string> NamesWithGradient(const std::vector<const onnx::NodeProto*>& nodes,
+                                        const std::vector<std::string>& outputs) {
+  std::set<std::string> reached(outputs.begin(), outputs.end());
+  // From the end: what a node reads is made before it.
+  for (auto at = nodes.rbegin(); at != nodes.rend(); ++at) {
+    const onnx::NodeProto& node = **at;
+    if (std::none_of(node.output().begin(), node.output().end(),
+                     [&](const std::string& name) { return reached.contains(name); })) {
+      continue;
+    }
+    if (!GraphsWithin(node).empty()) reached.merge(NamesRead({&node}));
+    for (int i = 0; i < node.input_size(); ++i) {
+      if (PassesGradient(node, i)) reached.insert(node.input(i));
+    }
+  }
+  return reached;
+}
+
+bool IsOfCode(const OnnxValue& value, absl::string_view name, absl::string_view producer) {
+  // Of PyTorch's exporter, of any size: what torch.arange, torch.full and casts of them become.
+  static const auto* const of_torch = new std::set<absl::string_view>{
+      "_to_copy", "arange", "convert_element_type", "full", "full_like", "scalar_tensor"};
+  absl::string_view op = WithoutNumber(name);
+  absl::ConsumeSuffix(&op, "_default");
+  if (of_torch->contains(op)) return true;
+  const size_t numbers = value.floats.size();
+  if (numbers == 1 && (absl::StartsWith(name, "val_") || absl::StartsWith(name, "p2o.pd_op."))) {
+    return true;
+  }
+  if (!value.dims.empty()) return false;
+  // Variables of TensorFlow are what is read as such.
+  if (producer == "tf2onnx") return !absl::StrContains(name, "ReadVariableOp");
+  // Arguments of PyTorch's functions, and what its older exporter folds.
+  return absl::EndsWith(name, "_cast") || absl::StartsWith(name, "onnx::");
+}
+
+}  // namespace tessera::worker
