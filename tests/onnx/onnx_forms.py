@@ -8,6 +8,7 @@ from onnx import TensorProto, helper, numpy_helper
 import onnx_control_flow  # noqa: F401  adds its cases
 import onnx_elementwise  # noqa: F401  adds its cases
 import onnx_parameters  # noqa: F401  adds its cases
+import onnx_products  # noqa: F401  adds its cases
 from onnx_network import CASES, DENSE, DIM, FIELDS, case
 
 # Where the batch is, and what shares an axis with it.
@@ -319,16 +320,6 @@ def windows_that_are_pooled(n):
              n.MaxPool(n.Reshape(n.Concat(*[n.vectors] * 10, axis=1), n.ints(0, 1, -1)), kernel_shape=[320]),
              n.AveragePool(image, kernel_shape=[FIELDS, 4])]
     return n.Concat(*[n.Flatten(t) for t in parts], axis=1)
-
-
-@case()
-def einsums(n):
-    fields = n.Transpose(n.vectors, perm=[1, 0, 2])
-    parts = [n.Einsum("dense", n.drawn(2, DENSE, 4), equation="bi,eio->beo"), n.Einsum(n.vectors, equation="bfd->bdf"),
-             n.Einsum(n.vectors, equation="bfd->bd"), n.Einsum(fields, n.drawn(FIELDS, DIM, 2), equation="fbd,fde->bfe"),
-             n.Einsum(fields, fields, equation="fbd,gbd->bfg"), n.Unsqueeze(n.Einsum("dense", "dense", equation="bi,bi->b"), n.ints(1)),
-             n.Einsum(n.vectors, "dense", equation="bfd,bi->bi"), n.Einsum("dense", "dense", equation="bi,bj->bij")]
-    return n.Concat(*[n.Flatten(p) for p in parts], axis=1)
 
 
 @case()

@@ -9,6 +9,8 @@
 #include "tests/paths.h"
 #include "tests/worker/dense_job_testing.h"
 #include "tests/worker/zoo_testing.h"
+#include "worker/dense/model_inputs.h"
+#include "worker/onnx/onnx_proto.h"
 #include "worker/zoo/zoo.h"
 
 namespace tessera::worker::testing {
@@ -181,5 +183,82 @@ inline void FillParameters(Session& session, uint64_t seed) {
     std::copy(values.begin(), values.end(), all.begin() + parameter.offset);
   }
 }
+
+// The same job with its model in a file.
+inline v1::JobSpec FromFile(v1::JobSpec spec) {
+  v1::ModelSpec* model = spec.mutable_model();
+  model->set_name("onnx");
+  model->set_onnx_file("model.onnx");
+  model->clear_layers();
+  model->clear_options();
+  const auto raw = [](v1::Loss loss) {
+    const bool logits = loss == v1::BINARY_CROSS_ENTROPY || loss == v1::LOSS_UNSPECIFIED ||
+                        loss == v1::SOFTMAX_CROSS_ENTROPY;
+    return logits ? "logit" : "prediction";
+  };
+  for (v1::TaskSpec& task : *model->mutable_tasks()) {
+    task.set_output(absl::StrCat(raw(task.loss()), "/", task.name()));
+  }
+  if (model->tasks().empty()) model->set_output(raw(model->loss()));
+  return spec;
+}
+
+inline absl::StatusOr<std::unique_ptr<Model>> Import(const v1::JobSpec& spec,
+                                                     const std::string& file) {
+  return Model::New(spec, InputsOf(spec).dense_width, file);
+}
+
+// A file of one input, "d0" [batch, 1], that tests add nodes to; the last one makes "y".
+struct FileOfNodes {
+  FileOfNodes() {
+    model.set_ir_version(8);
+    auto* opset = model.add_opset_import();
+    opset->set_version(17);
+    Input("d0", 1);
+    model.mutable_graph()->add_output()->set_name("y");
+  }
+  void Input(const std::string& name, int64_t width) {
+    auto* input = model.mutable_graph()->add_input();
+    input->set_name(name);
+    auto* type = input->mutable_type()->mutable_tensor_type();
+    type->set_elem_type(onnx::TensorProto::FLOAT);
+    type->mutable_shape()->add_dim()->set_dim_param("n");
+    type->mutable_shape()->add_dim()->set_dim_value(width);
+  }
+  void Floats(const std::string& name, std::vector<int64_t> dims, std::vector<float> values) {
+    auto* tensor = model.mutable_graph()->add_initializer();
+    tensor->set_name(name);
+    tensor->set_data_type(onnx::TensorProto::FLOAT);
+    tensor->mutable_dims()->Add(dims.begin(), dims.end());
+    tensor->mutable_float_data()->Add(values.begin(), values.end());
+  }
+  void Node(const std::string& op, const std::vector<std::string>& inputs,
+            const std::string& output) {
+    auto* node = model.mutable_graph()->add_node();
+    node->set_op_type(op);
+    for (const std::string& input : inputs) node->add_input(input);
+    node->add_output(output);
+  }
+  // A new one of the last node.
+  onnx::AttributeProto& Attribute(const std::string& name) {
+    auto* made = model.mutable_graph()->mutable_node()->rbegin()->add_attribute();
+    made->set_name(name);
+    return *made;
+  }
+  size_t TrainedFloats() const {
+    v1::JobSpec spec = FromFile(Job("lr", 0, 1));
+    spec.mutable_model()->clear_output();
+    const auto read = Import(spec, model.SerializeAsString());
+    EXPECT_TRUE(read.ok()) << read.status();
+    return read.ok() ? (*read)->trained_floats() : 0;
+  }
+  std::string Error(v1::Loss loss = v1::BINARY_CROSS_ENTROPY) const {
+    v1::JobSpec spec = FromFile(Job("lr", 0, 1));
+    spec.mutable_model()->set_loss(loss);
+    spec.mutable_model()->clear_output();
+    return std::string(Import(spec, model.SerializeAsString()).status().message());
+  }
+  onnx::ModelProto model;
+};
 
 }  // namespace tessera::worker::testing

@@ -243,6 +243,8 @@ struct KnownBroadcast {
   // Where an operand has what the result has at `i`.
   size_t PlaceIn(const OnnxValue& value, size_t i) const;
 };
+// Known numbers in another order of axes.
+OnnxValue TransposedKnown(OnnxValue value, const std::vector<size_t>& perm);
 // Known numbers of one kind, side by side along an axis; their other dimensions are equal.
 OnnxValue JoinedKnown(const std::vector<OnnxValue>& parts, size_t axis);
 // Those places of an axis of known numbers.
@@ -270,6 +272,8 @@ absl::Status ReadPool(OnnxNodeReader& r);
 
 // Products (read_products.cc, read_einsum.cc).
 absl::Status ReadEinsum(OnnxNodeReader& r);
+// A tensor times matrices of the file: input 1, of three axes or more.
+absl::StatusOr<OnnxValue> TimesStack(OnnxNodeReader& r);
 absl::Status ReadGemm(OnnxNodeReader& r);
 absl::Status ReadMatMul(OnnxNodeReader& r);
 

@@ -1,6 +1,9 @@
+// Einsum, and products that are written as one.
 #include <algorithm>
 #include <map>
+#include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/status_macros.h"
@@ -9,10 +12,16 @@
 namespace tessera::worker {
 namespace {
 
-// An operand: a tensor and the letters of its axes after the batch.
+// Layers of one place each.
+constexpr int64_t kMostPlaces = 256;
+// Letters of what an axis has before and after the batch.
+constexpr char kBefore = '<', kAfter = '>';
+
+// The letters of its axes after the batch.
 struct Operand {
-  Tensor tensor;
+  Tensor tensor;  // of index -1: a weight, as the file has it
   std::string labels;
+  size_t input = 0;  // of the node
 };
 
 std::string Without(const std::string& labels, const std::string& gone) {
@@ -28,64 +37,144 @@ std::string Common(const std::string& labels, const std::string& other) {
   return Without(labels, Without(labels, other));
 }
 
-class Einsum {
- public:
-  explicit Einsum(OnnxNodeReader& r) : r_(r) {}
+std::vector<std::string> OneByOne(const std::string& labels) {
+  std::vector<std::string> groups;
+  for (const char c : labels) groups.emplace_back(1, c);
+  return groups;
+}
 
-  // Checks the operand's letters and learns their sizes, and which is the batch's.
-  absl::StatusOr<Operand> Read(size_t i, const std::string& letters) {
-    Operand operand;
-    if (r_.in(i).dims.size() != letters.size() && !r_.IsTensor(i)) {
-      return absl::InvalidArgumentError(absl::StrCat("its equation names ", letters.size(),
-                                                     " axes of ", DimsText(r_.in(i).dims)));
+// A node as sums of products over letters.
+class Contraction {
+ public:
+  explicit Contraction(OnnxNodeReader& r) : r_(r) {}
+
+  // Input i, which `value` stands for: checks its letters, one for each axis, and learns their
+  // sizes, and which is the batch's.
+  absl::StatusOr<Operand> Read(size_t i, const OnnxValue& value, const std::string& letters) {
+    const std::vector<int64_t> dims = r_.DimsOf(value);
+    if (dims.size() != letters.size()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("its equation names ", letters.size(), " axes of ", DimsText(dims)));
     }
-    if (r_.IsTensor(i)) {
-      const OnnxValue& value = r_.in(i);
-      if (value.axes.size() != letters.size()) {
-        return absl::InvalidArgumentError(absl::StrCat("its equation names ", letters.size(),
-                                                       " axes of ", DimsText(r_.DimsOf(value))));
-      }
-      std::vector<OnnxValue::Axes> parts;
-      OnnxValue::Axes beside;
-      for (size_t k = 0; k < letters.size(); ++k) {
-        if (k != value.batch_axis()) {
-          parts.push_back(value.axes[k]);
-          operand.labels += letters[k];
-          continue;
-        }
-        if (r_.SizeOf(value, value.axes[k]) != BatchTimes(1) ||
-            (batch_ != 0 && batch_ != letters[k])) {
-          return absl::UnimplementedError("expected the batch alone under one letter");
-        }
-        batch_ = letters[k];
-        beside = value.axes[k];
-      }
-      std::erase(beside, 0);
-      if (parts.empty()) parts.emplace_back();
-      parts[0].insert(parts[0].end(), beside.begin(), beside.end());
-      operand.tensor = r_.Arranged(value, parts);
-    } else {
-      operand.labels = letters;
-      TESSERA_ASSIGN_OR_RETURN(operand.tensor, r_.Materialize(i, r_.in(i).dims));
+    Operand operand = {{}, letters, i};
+    if (value.kind == OnnxValue::Kind::kTensor) {
+      TESSERA_ASSIGN_OR_RETURN(operand, ReadTensor(i, value, letters));
     }
-    const Shape& shape = r_.shape(operand.tensor);
     for (size_t k = 0; k < operand.labels.size(); ++k) {
-      const auto [size, is_new] = sizes_.emplace(operand.labels[k], shape.dim(k));
-      const bool again = operand.labels.find(operand.labels[k]) != k;
-      if (size->second != shape.dim(k) || again) {
+      const char c = operand.labels[k];
+      const bool of_tensor = operand.tensor.index >= 0;
+      const int64_t found = of_tensor ? r_.shape(operand.tensor).dim(k) : dims[k];
+      const auto [size, is_new] = sizes_.emplace(c, found);
+      if (size->second != found || operand.labels.find(c) != k) {
         return absl::UnimplementedError(
-            absl::StrCat("axis ", std::string(1, operand.labels[k]), " of ", shape.ToString()));
+            absl::StrCat("axis ", std::string(1, c), " of ", DimsText(dims)));
       }
     }
+    // What nobody else reads is a layer's weight.
+    const bool weight = value.kind != OnnxValue::Kind::kTensor && value.trained &&
+                        value.read_once && value.source == r_.node().input(static_cast<int>(i));
+    if (operand.tensor.index < 0 && !weight) return Materialized(std::move(operand));
     return operand;
   }
 
-  // 0: no operand has it.
-  char batch() const { return batch_; }
+  // What the operands make together: the sum over what is not in `result`, one operand after
+  // another.
+  absl::StatusOr<OnnxValue> Make(std::vector<Operand> operands, const std::string& result) {
+    const size_t batch = batch_ == 0 ? result.size() : result.find(batch_);
+    if (batch_ != 0 && batch == std::string::npos) {
+      return absl::UnimplementedError("the result has not the batch");
+    }
+    for (const Operand& operand : operands) {
+      if (operand.labels.find(batch_) == std::string::npos) continue;
+      return absl::UnimplementedError("the batch meets a constant's axis: it has any size");
+    }
+    OnnxValue value;
+    std::string order;
+    const auto add = [&](char c) {
+      order += c;
+      value.axes.back().push_back(static_cast<int>(order.size()));
+    };
+    for (size_t k = 0; k < result.size(); ++k) {
+      value.axes.emplace_back();
+      if (k != batch) {
+        add(result[k]);
+        continue;
+      }
+      if (sizes_.contains(kBefore)) add(kBefore);
+      value.axes.back().push_back(0);
+      if (sizes_.contains(kAfter)) add(kAfter);
+    }
+    // Letters that are read behind an operand: the result's, and those of the operands to come.
+    std::vector<std::string> behind(operands.size(), order);
+    for (size_t i = operands.size(); i-- > 1;) behind[i - 1] = behind[i] + operands[i].labels;
+    TESSERA_ASSIGN_OR_RETURN(Operand made, Summed(operands[0], behind[0]));
+    for (size_t i = 1; i < operands.size(); ++i) {
+      TESSERA_ASSIGN_OR_RETURN(const Operand next, Summed(operands[i], behind[i] + made.labels));
+      TESSERA_ASSIGN_OR_RETURN(made, Product(made, next, behind[i]));
+    }
+    if (made.labels.size() != order.size() || !Without(made.labels, order).empty()) {
+      return absl::UnimplementedError("the result has other letters than the operands");
+    }
+    TESSERA_ASSIGN_OR_RETURN(made, Materialized(std::move(made)));
+    value.tensor = Ordered(made, order);
+    if (order.empty() && batch < result.size()) value.axes[batch].push_back(1);
+    return value;
+  }
+
+ private:
+  absl::StatusOr<Operand> ReadTensor(size_t i, const OnnxValue& value, const std::string& letters) {
+    Operand operand = {{}, "", i};
+    std::vector<OnnxValue::Axes> parts;
+    OnnxValue::Axes ones;
+    std::string beside;
+    for (size_t k = 0; k < letters.size(); ++k) {
+      if (k != value.batch_axis()) {
+        parts.push_back(value.axes[k]);
+        operand.labels += letters[k];
+        continue;
+      }
+      if (batch_ != 0 && batch_ != letters[k]) {
+        return absl::UnimplementedError("expected the batch under one letter");
+      }
+      const OnnxValue::Axes& group = value.axes[k];
+      const auto at = std::find(group.begin(), group.end(), 0);
+      for (const auto& [c, axes] : {std::pair(kBefore, OnnxValue::Axes(group.begin(), at)),
+                                    std::pair(kAfter, OnnxValue::Axes(at + 1, group.end()))}) {
+        if (r_.SizeOf(value, axes) == 1) {
+          ones.insert(ones.end(), axes.begin(), axes.end());
+          continue;
+        }
+        parts.push_back(axes);
+        operand.labels += c;
+        beside += c;
+      }
+      if (batch_ != 0 && beside != beside_) {
+        return absl::UnimplementedError("that would mix samples");
+      }
+      beside_ = beside;
+      batch_ = letters[k];
+    }
+    if (parts.empty()) parts.emplace_back();
+    parts[0].insert(parts[0].end(), ones.begin(), ones.end());
+    operand.tensor = r_.Arranged(value, parts);
+    return operand;
+  }
+
+  absl::StatusOr<Operand> Materialized(Operand operand) {
+    if (operand.tensor.index >= 0) return operand;
+    std::vector<int64_t> dims;
+    for (const char c : operand.labels) dims.push_back(sizes_.at(c));
+    if (dims.empty()) dims.push_back(1);
+    TESSERA_ASSIGN_OR_RETURN(operand.tensor, r_.Materialize(operand.input, dims));
+    return operand;
+  }
 
   // The operand's sum over the letters that `kept` has not.
-  Operand Summed(Operand operand, const std::string& kept) {
-    for (const char c : Without(operand.labels, kept)) {
+  absl::StatusOr<Operand> Summed(Operand operand, const std::string& kept) {
+    const std::string gone = Without(operand.labels, kept);
+    if (gone.empty()) return operand;
+    TESSERA_ASSIGN_OR_RETURN(operand, Materialized(std::move(operand)));
+    for (const char c : gone) {
       const auto at = static_cast<int64_t>(operand.labels.find(c)) + 1;
       operand.tensor = r_.Layer("ReduceSum", {operand.tensor},
                                 Options()
@@ -118,75 +207,168 @@ class Einsum {
     return size;
   }
 
- private:
+  // Of two operands, the sum over the letters of both that are not in `kept`.
+  absl::StatusOr<Operand> Product(Operand a, Operand b, const std::string& kept) {
+    if (a.tensor.index < 0) std::swap(a, b);
+    const std::string both = Common(a.labels, b.labels);
+    const std::string stays = Common(both, kept), summed = Without(both, kept);
+    const std::string rows = Without(a.labels, both), columns = Without(b.labels, both);
+    const bool linear = a.tensor.index >= 0 && b.tensor.index < 0 && !summed.empty();
+    if (linear && Size(stays) <= kMostPlaces) return Linear(a, b, stays, rows, columns, summed);
+    TESSERA_ASSIGN_OR_RETURN(a, Materialized(std::move(a)));
+    TESSERA_ASSIGN_OR_RETURN(b, Materialized(std::move(b)));
+    std::vector<std::string> left = OneByOne(stays), right = left;
+    left.insert(left.end(), {rows, summed});
+    right.insert(right.end(), {summed, columns});
+    const Tensor x = Grouped(Ordered(a, stays + rows + summed), left);
+    const Tensor y = Grouped(Ordered(b, stays + summed + columns), right);
+    Operand made = {{}, stays + rows + columns};
+    made.tensor = Grouped(r_.Layer("MatMul", {x, y}), OneByOne(made.labels));
+    return made;
+  }
+
+  // The same where b is a weight: a linear layer, and one for each place of what stays in both.
+  absl::StatusOr<Operand> Linear(const Operand& a, const Operand& b, const std::string& stays,
+                                 const std::string& rows, const std::string& columns,
+                                 const std::string& summed) {
+    OnnxValue weights = r_.in(b.input);
+    weights.dims.clear();
+    for (const char c : b.labels) weights.dims.push_back(sizes_.at(c));
+    std::vector<size_t> perm;
+    for (const char c : stays + columns + summed) perm.push_back(b.labels.find(c));
+    weights = TransposedKnown(std::move(weights), perm);
+    const int64_t places = Size(stays), units = Size(columns), each = units * Size(summed);
+    const google::protobuf::Struct options =
+        Options().Set("units", static_cast<double>(units)).Set("bias", false);
+    std::vector<std::string> groups = {summed};
+    if (!rows.empty()) groups.insert(groups.begin(), rows);
+    std::vector<std::string> all = groups;
+    if (places > 1) all.insert(all.begin(), stays);
+    const Tensor x = Grouped(Ordered(a, stays + rows + summed), all);
+    std::vector<Tensor> parts = {x};
+    if (places > 1) {
+      const std::vector<int64_t> ones(static_cast<size_t>(places), 1);
+      parts = r_.Layers("Split", {x}, Options().Set("split", ones).Set("axis", 1.0), ones.size());
+    }
+    for (size_t p = 0; p < parts.size(); ++p) {
+      const auto from = weights.floats.begin() + static_cast<int64_t>(p) * each;
+      OnnxNodeReader::Weight weight = {"weight", b.input, {from, from + each}, weights.form};
+      if (places > 1) weight.part = absl::StrCat("place ", p);
+      TESSERA_ASSIGN_OR_RETURN(
+          parts[p], r_.TrainedLayer("Gemm", {Grouped(parts[p], groups)}, options, {weight}));
+      if (places == 1) break;
+      Shape one = {1};
+      for (size_t k = 0; k < r_.shape(parts[p]).rank(); ++k) one.Append(r_.shape(parts[p]).dim(k));
+      parts[p] = r_.Reshaped(parts[p], one);
+    }
+    Operand made = {parts[0], stays + rows + columns};
+    if (places > 1) made.tensor = r_.Layer("Concat", parts, Options().Set("axis", 1.0));
+    made.tensor = Grouped(made.tensor, OneByOne(made.labels));
+    return made;
+  }
+
   OnnxNodeReader& r_;
   std::map<char, int64_t> sizes_;
-  char batch_ = 0;
+  char batch_ = 0;  // 0: no operand has it
+  std::string beside_;
 };
 
-std::vector<std::string> OneByOne(const std::string& labels) {
-  std::vector<std::string> groups;
-  for (const char c : labels) groups.emplace_back(1, c);
-  return groups;
+// With a digit for each axis that "..." stands for, the last one 0.
+absl::StatusOr<std::string> Expanded(std::string letters, size_t rank) {
+  const size_t at = letters.find("...");
+  if (at == std::string::npos) return letters;
+  const size_t named = letters.size() - 3;
+  if (rank < named || rank - named > 10) {
+    return absl::UnimplementedError(absl::StrCat("\"", letters, "\" of ", rank, " axes"));
+  }
+  std::string digits;
+  for (size_t k = rank - named; k-- > 0;) digits += static_cast<char>('0' + k);
+  return letters.replace(at, 3, digits);
 }
 
 }  // namespace
 
-// Of two operands, as MatMul over the letters that both have: with those that stay in both as the
-// axes before the matrices. Of one, its sum over what does not stay.
 absl::Status ReadEinsum(OnnxNodeReader& r) {
   const onnx::AttributeProto* attribute = r.Attribute("equation");
   std::string equation = attribute == nullptr ? "" : attribute->s();
   std::erase(equation, ' ');
   const std::vector<std::string> sides = absl::StrSplit(equation, "->");
-  const std::vector<std::string> letters = absl::StrSplit(sides[0], ',');
-  if (sides.size() != 2 || letters.size() > 2 || r.inputs() != letters.size() ||
-      equation.find('.') != std::string::npos) {
+  std::vector<std::string> letters = absl::StrSplit(sides[0], ',');
+  const bool known = std::all_of(equation.begin(), equation.end(), [](char c) {
+    return absl::ascii_isalpha(static_cast<unsigned char>(c)) || c == '.' || c == ',' || c == '-' ||
+           c == '>';
+  });
+  if (sides.size() != 2 || r.inputs() != letters.size() || !known) {
     return absl::UnimplementedError(
-        absl::StrCat("\"", equation, "\"; expected one or two operands and a result, AB,AC->D"));
+        absl::StrCat("\"", equation, "\"; expected operands and a result, AB,AC->D"));
   }
-  Einsum einsum(r);
+  Contraction contraction(r);
   std::vector<Operand> operands;
+  size_t open = 0;  // axes that "..." stands for
   for (size_t i = 0; i < letters.size(); ++i) {
-    TESSERA_ASSIGN_OR_RETURN(operands.emplace_back(), einsum.Read(i, letters[i]));
+    if (!r.Has(i) || r.in(i).HasBatch()) TESSERA_RETURN_IF_ERROR(r.TensorIn(i).status());
+    const size_t rank = r.DimsOf(r.in(i)).size();
+    TESSERA_ASSIGN_OR_RETURN(letters[i], Expanded(letters[i], rank));
+    const auto digits = std::count_if(letters[i].begin(), letters[i].end(), [](char c) {
+      return absl::ascii_isdigit(static_cast<unsigned char>(c));
+    });
+    open = std::max(open, static_cast<size_t>(digits));
+    TESSERA_ASSIGN_OR_RETURN(operands.emplace_back(), contraction.Read(i, r.in(i), letters[i]));
   }
-  const size_t batch = sides[1].find(einsum.batch());
-  if (einsum.batch() == 0 || batch == std::string::npos) {
-    return absl::UnimplementedError(
-        absl::StrCat("\"", equation, "\": the result has not the batch"));
-  }
-  const std::string result = Without(sides[1], std::string(1, einsum.batch()));
-  const std::string other = operands.size() == 2 ? operands[1].labels : "";
-  for (size_t i = 0; i < operands.size(); ++i) {
-    const std::string& beside = i == 0 ? other : operands[0].labels;
-    operands[i] = einsum.Summed(operands[i], result + beside);
-  }
-  Operand made = operands[0];
-  if (operands.size() == 2) {
-    const Operand &a = operands[0], &b = operands[1];
-    const std::string both = Common(a.labels, b.labels);
-    const std::string stays = Common(both, result), summed = Without(both, result);
-    const std::string rows = Without(a.labels, both), columns = Without(b.labels, both);
-    made.labels = stays + rows + columns;
-    std::vector<std::string> left = OneByOne(stays), right = left;
-    left.insert(left.end(), {rows, summed});
-    right.insert(right.end(), {summed, columns});
-    const Tensor x = einsum.Grouped(einsum.Ordered(a, stays + rows + summed), left);
-    const Tensor y = einsum.Grouped(einsum.Ordered(b, stays + summed + columns), right);
-    made.tensor = einsum.Grouped(r.Layer("MatMul", {x, y}), OneByOne(made.labels));
-  }
-  if (made.labels.size() != result.size() || !Without(made.labels, result).empty()) {
-    return absl::UnimplementedError(
-        absl::StrCat("\"", equation, "\": the result has other letters than the operands"));
-  }
-  OnnxValue value;
-  value.tensor = einsum.Ordered(made, result);
-  for (size_t k = 0, next = 0; k < sides[1].size(); ++k) {
-    value.axes.push_back({k == batch ? 0 : static_cast<int>(++next)});
-  }
-  if (result.empty()) value.axes[batch].push_back(1);
-  r.Set(std::move(value));
+  const size_t named = sides[1].size() - (sides[1].find("...") == std::string::npos ? 0 : 3);
+  TESSERA_ASSIGN_OR_RETURN(const std::string result, Expanded(sides[1], named + open));
+  absl::StatusOr<OnnxValue> value = contraction.Make(std::move(operands), result);
+  if (!value.ok()) return WithContext(value.status(), absl::StrCat("\"", equation, "\""));
+  r.Set(*std::move(value));
   return absl::OkStatus();
+}
+
+absl::StatusOr<OnnxValue> TimesStack(OnnxNodeReader& r) {
+  TESSERA_ASSIGN_OR_RETURN(OnnxValue a, r.TensorIn(0));
+  OnnxValue b = r.in(1);
+  const std::vector<int64_t> dims_a = r.DimsOf(a), dims_b = b.dims;
+  if (dims_a.size() < 2 || dims_a.back() != dims_b[dims_b.size() - 2]) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("its weights ", DimsText(dims_b), " do not fit the input ", DimsText(dims_a)));
+  }
+  // The letters of axes before the last two; what has size 1 has none.
+  const size_t rank = std::max(dims_a.size(), dims_b.size());
+  std::string of_a = "RK", of_b = "KC", result = "RC";
+  std::vector<size_t> ones;  // of the result
+  for (size_t k = rank - 2; k-- > 0;) {
+    const char c = static_cast<char>('a' + k);
+    const auto size_of = [&](const std::vector<int64_t>& dims) {
+      return k + dims.size() < rank ? 1 : dims[k + dims.size() - rank];
+    };
+    const bool in_a = size_of(dims_a) != 1, in_b = size_of(dims_b) != 1;
+    const auto at = static_cast<int64_t>(k + dims_a.size() - rank);
+    if (in_a) {
+      of_a.insert(0, 1, c);
+    } else if (k + dims_a.size() >= rank) {
+      if (!a.axes[static_cast<size_t>(at)].empty()) {
+        r.DropOnes(a, OnnxValue::Axes(a.axes[static_cast<size_t>(at)]));
+      }
+      a.axes.erase(a.axes.begin() + at);
+    }
+    if (in_b) of_b.insert(0, 1, c);
+    if (!in_b && k + dims_b.size() >= rank) {
+      b.dims.erase(b.dims.begin() + static_cast<int64_t>(k + dims_b.size() - rank));
+    }
+    if (in_a || in_b) {
+      result.insert(0, 1, c);
+    } else {
+      ones.insert(ones.begin(), k);
+    }
+  }
+  Contraction contraction(r);
+  std::vector<Operand> operands;
+  TESSERA_ASSIGN_OR_RETURN(operands.emplace_back(), contraction.Read(0, a, of_a));
+  TESSERA_ASSIGN_OR_RETURN(operands.emplace_back(), contraction.Read(1, b, of_b));
+  TESSERA_ASSIGN_OR_RETURN(OnnxValue value, contraction.Make(std::move(operands), result));
+  for (const size_t k : ones) {
+    value.axes.insert(value.axes.begin() + static_cast<int64_t>(k), OnnxValue::Axes());
+  }
+  return value;
 }
 
 }  // namespace tessera::worker

@@ -326,7 +326,8 @@ absl::Status ReadMatMul(OnnxNodeReader& r) {
     r.Set(std::move(y));
     return absl::OkStatus();
   }
-  TESSERA_ASSIGN_OR_RETURN(OnnxValue y, MatMulOfTensors(r));
+  const bool stack = r.IsTensor(0) && r.in(1).trained && r.in(1).dims.size() > 2;
+  TESSERA_ASSIGN_OR_RETURN(OnnxValue y, stack ? TimesStack(r) : MatMulOfTensors(r));
   r.Set(std::move(y));
   return absl::OkStatus();
 }

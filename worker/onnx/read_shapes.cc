@@ -171,30 +171,6 @@ bool Has(const std::vector<size_t>& axes, size_t axis) {
   return std::count(axes.begin(), axes.end(), axis) > 0;
 }
 
-// Known numbers in another order of axes.
-OnnxValue Transposed(OnnxValue value, const std::vector<size_t>& perm) {
-  const OnnxValue from = value;
-  std::vector<size_t> stride(perm.size(), 1);
-  for (size_t k = perm.size(); k > 1; --k) {
-    stride[k - 2] = stride[k - 1] * static_cast<size_t>(KnownSize(from.dims[k - 1]));
-  }
-  for (size_t k = 0; k < perm.size(); ++k) value.dims[k] = from.dims[perm[k]];
-  const size_t total = std::max(from.floats.size(), from.ints.size());
-  for (size_t i = 0; i < total; ++i) {
-    size_t rest = i, at = 0;
-    for (size_t k = perm.size(); k > 0; --k) {
-      const auto size = static_cast<size_t>(KnownSize(value.dims[k - 1]));
-      at += rest % size * stride[perm[k - 1]];
-      rest /= size;
-    }
-    if (!from.floats.empty()) value.floats[i] = from.floats[at];
-    if (!from.ints.empty()) value.ints[i] = from.ints[at];
-  }
-  absl::StrAppend(&value.form, " transposed");
-  for (const size_t axis : perm) absl::StrAppend(&value.form, " ", axis);
-  return value;
-}
-
 }  // namespace
 
 absl::Status ReadConstant(OnnxNodeReader& r) {
@@ -387,7 +363,7 @@ absl::Status ReadTranspose(OnnxNodeReader& r) {
     }
   }
   if (!r.IsTensor(0)) {
-    r.Set(Transposed(x, perm));
+    r.Set(TransposedKnown(x, perm));
     return absl::OkStatus();
   }
   OnnxValue y = x;

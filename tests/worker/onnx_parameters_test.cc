@@ -1,0 +1,164 @@
+// Which numbers of an ONNX file are parameters, and whose.
+#include <set>
+
+#include "tests/worker/onnx_testing.h"
+
+namespace tessera::worker::testing {
+namespace {
+
+using ::testing::ElementsAre;
+
+TEST(OnnxFile, StartsFromItsNumbersAndTrainsInitializersAlone) {
+  FileOfNodes file;
+  file.Floats("w", {1, 1}, {3});
+  file.Floats("b", {1}, {0.5f});
+  file.Floats("half", {}, {0.5f});
+  file.Node("MatMul", {"d0", "w"}, "product");
+  file.Node("Add", {"product", "b"}, "sum");
+  file.Node("Mul", {"sum", "half"}, "y");
+  v1::JobSpec spec = FromFile(Job("lr", 0, 1));
+  spec.mutable_model()->clear_output();
+  const auto model = Import(spec, file.model.SerializeAsString());
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_EQ((*model)->trained_floats(), 3u);
+  Session session(**model);
+  EXPECT_THAT(session.trained, ElementsAre(3, 0.5f, 0.5f));
+  session.executor.Resize(2);
+  session.executor.dense()[0] = 1;
+  session.executor.dense()[1] = -2;
+  EXPECT_THAT(session.Forward(), ElementsAre(1.75f, -2.75f));
+}
+
+// What exporters name so stands in the network's code.
+TEST(OnnxFile, LeavesNumbersOfTheCodeAsTheyAre) {
+  const auto trained = [](const std::string& name, const std::vector<int64_t>& dims,
+                          const std::string& producer = "pytorch") {
+    FileOfNodes file;
+    file.model.set_producer_name(producer);
+    file.Floats("w", {1, 1}, {3});
+    file.Floats(name, dims, std::vector<float>(dims.empty() || dims[0] == 1 ? 1 : 3, 0.5f));
+    file.Node("MatMul", {"d0", "w"}, "product");
+    file.Node("Mul", {"product", name}, "scaled");
+    file.Node("ReduceSum", {"scaled"}, "sum");
+    file.Attribute("axes").add_ints(-1);
+    file.Node("Add", {"sum", "d0"}, "y");
+    return file.TrainedFloats() - 1;
+  };
+  for (const std::string name :
+       {"val_3", "full", "full_2", "full_like", "arange_1", "scalar_tensor_default",
+        "convert_element_type_default_1", "_to_copy_4", "p2o.pd_op.full.1.0"}) {
+    EXPECT_EQ(trained(name, {1}), 0u) << name;
+    EXPECT_EQ(trained(name, {}), 0u) << name;
+  }
+  EXPECT_EQ(trained("arange_1", {3}), 0u);
+  EXPECT_EQ(trained("_to_copy", {3}), 0u);
+  EXPECT_EQ(trained("val_3", {3}), 3u);
+  EXPECT_EQ(trained("full.weight", {3}), 3u);
+  EXPECT_EQ(trained("fullness", {}), 1u);
+  EXPECT_EQ(trained("onnx::Mul_3", {}), 0u);
+  EXPECT_EQ(trained("onnx::Mul_3", {1}), 1u);
+  EXPECT_EQ(trained("value_cast", {}), 0u);
+  EXPECT_EQ(trained("model/mul/y:0", {}, "tf2onnx"), 0u);
+  EXPECT_EQ(trained("model/mul/y:0", {3}, "tf2onnx"), 3u);
+  EXPECT_EQ(trained("model/Mul/ReadVariableOp:0", {}, "tf2onnx"), 1u);
+}
+
+// Decay would move it, and nothing would hold it.
+TEST(OnnxFile, DoesNotTrainWhatNoGradientReaches) {
+  FileOfNodes file;
+  file.Floats("w", {1, 1}, {3});
+  file.Floats("places", {1, 1}, {2});
+  file.Floats("rounded", {1, 1}, {1.5f});
+  file.Floats("truth", {1, 1}, {1});
+  file.Floats("low", {}, {-4});
+  file.Floats("chosen", {1, 1}, {7});
+  file.Node("MatMul", {"d0", "w"}, "product");
+  file.Node("Less", {"places", "product"}, "below");
+  file.Node("Floor", {"rounded"}, "whole");
+  file.Node("Cast", {"truth"}, "condition");
+  file.Attribute("to").set_i(onnx::TensorProto::BOOL);
+  file.Node("And", {"below", "condition"}, "both");
+  file.Node("Clip", {"product", "low"}, "clipped");
+  file.Node("Add", {"clipped", "whole"}, "sum");
+  file.Node("Where", {"both", "sum", "chosen"}, "y");
+  EXPECT_EQ(file.TrainedFloats(), 2u);  // w and chosen
+}
+
+// A weight that no other node reads is a linear layer's, or one's of each place: as a tensor every
+// sample would have a copy.
+TEST(OnnxFile, WeightsOfProductsAreLinearLayers) {
+  const auto layers = [](const std::string& op, const std::string& equation) {
+    FileOfNodes file;
+    file.Floats("w", {2, 1, 3}, {1, 2, 3, 4, 5, 6});
+    file.Floats("last", {6, 1}, {1, 2, 3, 4, 5, 6});
+    file.Floats("apart", {1, 2}, {1, 2});
+    file.Node("MatMul", {"d0", "apart"}, "two");
+    file.Node("Unsqueeze", {"two"}, "each");
+    file.Attribute("axes").add_ints(2);
+    file.Node(op, {equation == "bei,eio->beo" ? "each" : "d0", "w"}, "product");
+    if (op == "Einsum") file.Attribute("equation").set_s(equation);
+    file.Node("Transpose", {"product"}, "samples");
+    auto& perm = file.Attribute("perm");
+    for (const int64_t axis : {op == "Einsum" ? 0 : 1, op == "Einsum" ? 1 : 0, 2}) {
+      perm.add_ints(axis);
+    }
+    file.Node("Flatten", {"samples"}, "flat");
+    file.Node("MatMul", {"flat", "last"}, "y");
+    v1::JobSpec spec = FromFile(Job("lr", 0, 1));
+    spec.mutable_model()->clear_output();
+    const auto model = Import(spec, file.model.SerializeAsString());
+    EXPECT_TRUE(model.ok()) << model.status();
+    std::multiset<std::string> found;
+    for (const GraphNode& node : (*model)->graph().nodes()) {
+      if (node.op_name == "Gemm" || node.op_name == "MatMul" || node.op_name == "Parameter") {
+        found.insert(node.op_name);
+      }
+    }
+    return found;
+  };
+  EXPECT_THAT(layers("Einsum", "bi,eio->beo"), ElementsAre("Gemm", "Gemm"));
+  EXPECT_THAT(layers("MatMul", ""), ElementsAre("Gemm", "Gemm"));
+  EXPECT_THAT(layers("Einsum", "bei,eio->beo"), ElementsAre("Gemm", "Gemm", "Gemm", "Gemm"));
+}
+
+// Parts of what nobody else reads are parameters of their own; of what others read, too, they are
+// not, however it was moved before.
+TEST(OnnxFile, TrainsEveryNumberOnce) {
+  for (const bool moved : {false, true}) {
+    FileOfNodes file;
+    const auto split = [&](const std::string& name) {
+      file.Node("Split", {moved ? "turned" : "w"}, name + "0");
+      onnx::NodeProto& node = *file.model.mutable_graph()->mutable_node()->rbegin();
+      node.add_output(name + "1");
+      auto* const axis = node.add_attribute();
+      axis->set_name("axis");
+      axis->set_type(onnx::AttributeProto::INT);
+      axis->set_i(moved ? 0 : 1);
+    };
+    // d0 a b of the parts a and b.
+    const auto product = [&](const std::string& name, const std::string& output) {
+      file.Node("Transpose", {name + (moved ? "0" : "1")}, output + "/turned");
+      file.Node("MatMul", {"d0", moved ? output + "/turned" : name + "0"}, output + "/hidden");
+      file.Node("MatMul", {output + "/hidden", moved ? name + "1" : output + "/turned"}, output);
+    };
+    file.Floats("w", {1, 4}, {1, 2, 3, 5});
+    if (moved) file.Node("Transpose", {"w"}, "turned");
+    split("first");
+    if (moved) split("second");
+    product("first", "one");
+    product(moved ? "second" : "first", "other");
+    file.Node("Add", {"one", "other"}, "y");
+    v1::JobSpec spec = FromFile(Job("lr", 0, 1));
+    spec.mutable_model()->clear_output();
+    const auto model = Import(spec, file.model.SerializeAsString());
+    ASSERT_TRUE(model.ok()) << model.status();
+    EXPECT_EQ((*model)->trained_floats(), 4u);
+    Session session(**model);
+    session.executor.Resize(1);
+    session.executor.dense()[0] = 2;
+    EXPECT_THAT(session.Forward(), ElementsAre(2 * 2 * (1 * 3 + 2 * 5)));
+  }
+}
+
+}  // namespace
+}  // namespace tessera::worker::testing
