@@ -80,5 +80,19 @@ def masks_of_infinities(n):
 
 
 @case()
+def functions_of_numbers_of_the_code(n):
+    """A causal mask, and what is computed where no sample is."""
+    fixed = n.Constant(value=numpy_helper.from_array(numpy.linspace(-2, 2, FIELDS * FIELDS, dtype=numpy.float32).reshape(FIELDS, FIELDS)))
+    seen = n.numbers(numpy.tri(FIELDS, dtype=bool))
+    mask = n.Where(seen, n.float(0), n.float(-1e9))
+    parts = [n.Sigmoid(fixed), n.Tanh(fixed), n.Softplus(fixed), n.Erf(fixed), n.Relu(fixed), n.Round(fixed), n.Clip(fixed, n.float(-0.5)),
+             n.Clip(fixed, "", n.float(0.7)), n.Where(n.And(n.Less(fixed, n.float(1)), n.Not(n.Less(fixed, n.float(-1)))), fixed, n.float(3)),
+             n.Cast(n.Or(n.Greater(fixed, n.float(1)), seen), to=TensorProto.FLOAT), n.Softmax(fixed), n.Mul(n.ReduceSum(fixed), n.ReduceMax(n.MatMul(fixed, fixed)))]
+    scores = n.MatMul(n.vectors, n.Transpose(n.vectors, perm=[0, 2, 1]))
+    rows = n.Flatten(n.MatMul(n.Softmax(n.Add(scores, mask)), n.vectors))
+    return n.Concat(rows, *[n.Flatten(n.Mul(scores, part)) for part in parts], axis=1)
+
+
+@case()
 def slopes_of_an_axis(n):
     return n.PRelu(n.PRelu(n.vectors, n.drawn(FIELDS, 1)), n.drawn(DIM))

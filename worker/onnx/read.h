@@ -257,7 +257,7 @@ OnnxValue TakenOfKnown(const OnnxValue& value, size_t axis, const std::vector<in
 // file.
 std::set<std::string> InSeveralForms(const std::vector<const onnx::NodeProto*>& nodes);
 // Makes such parameters tensors, and those of a node that reads nothing of a sample, unless it
-// moves numbers alone or has them as weights.
+// moves numbers alone or has them as weights; of what is known alone the first input.
 absl::Status TakeParametersUnbatched(OnnxNodeReader& r);
 
 // What has graphs within (read_control_flow.cc). UNIMPLEMENTED: which of them run, or how often,

@@ -13,38 +13,50 @@ namespace tessera::worker {
 namespace {
 
 using Kind = OnnxValue::Kind;
-using Formula = std::function<double(double, double)>;
+using Formula = std::function<double(const double* x)>;
 
 struct Arithmetic {
   size_t operands;
-  Formula formula;  // of one operand, the first
+  Formula formula;
   Kind gives = Kind::kFloats;
 };
 
 const std::map<std::string, Arithmetic>& Formulas() {
   static const auto* const formulas = new std::map<std::string, Arithmetic>{
-      {"Abs", {1, [](double a, double) { return std::fabs(a); }}},
-      {"Add", {2, [](double a, double b) { return a + b; }}},
-      {"Ceil", {1, [](double a, double) { return std::ceil(a); }}},
-      {"Cos", {1, [](double a, double) { return std::cos(a); }}},
-      {"Div", {2, [](double a, double b) { return a / b; }}},
-      {"Equal", {2, [](double a, double b) { return a == b; }, Kind::kInts}},
-      {"Exp", {1, [](double a, double) { return std::exp(a); }}},
-      {"Floor", {1, [](double a, double) { return std::floor(a); }}},
-      {"Greater", {2, [](double a, double b) { return a > b; }, Kind::kInts}},
-      {"GreaterOrEqual", {2, [](double a, double b) { return a >= b; }, Kind::kInts}},
-      {"Less", {2, [](double a, double b) { return a < b; }, Kind::kInts}},
-      {"LessOrEqual", {2, [](double a, double b) { return a <= b; }, Kind::kInts}},
-      {"Log", {1, [](double a, double) { return std::log(a); }}},
-      {"Max", {2, [](double a, double b) { return std::max(a, b); }}},
-      {"Min", {2, [](double a, double b) { return std::min(a, b); }}},
-      {"Mul", {2, [](double a, double b) { return a * b; }}},
-      {"Neg", {1, [](double a, double) { return -a; }}},
-      {"Pow", {2, [](double a, double b) { return std::pow(a, b); }}},
-      {"Reciprocal", {1, [](double a, double) { return 1 / a; }}},
-      {"Sin", {1, [](double a, double) { return std::sin(a); }}},
-      {"Sqrt", {1, [](double a, double) { return std::sqrt(a); }}},
-      {"Sub", {2, [](double a, double b) { return a - b; }}},
+      {"Abs", {1, [](const double* x) { return std::fabs(*x); }}},
+      {"Add", {2, [](const double* x) { return x[0] + x[1]; }}},
+      {"And", {2, [](const double* x) { return x[0] != 0 && x[1] != 0; }, Kind::kInts}},
+      {"Ceil", {1, [](const double* x) { return std::ceil(*x); }}},
+      {"Cos", {1, [](const double* x) { return std::cos(*x); }}},
+      {"Div", {2, [](const double* x) { return x[0] / x[1]; }}},
+      {"Equal", {2, [](const double* x) { return x[0] == x[1]; }, Kind::kInts}},
+      {"Erf", {1, [](const double* x) { return std::erf(*x); }}},
+      {"Exp", {1, [](const double* x) { return std::exp(*x); }}},
+      {"Floor", {1, [](const double* x) { return std::floor(*x); }}},
+      {"Greater", {2, [](const double* x) { return x[0] > x[1]; }, Kind::kInts}},
+      {"GreaterOrEqual", {2, [](const double* x) { return x[0] >= x[1]; }, Kind::kInts}},
+      {"Less", {2, [](const double* x) { return x[0] < x[1]; }, Kind::kInts}},
+      {"LessOrEqual", {2, [](const double* x) { return x[0] <= x[1]; }, Kind::kInts}},
+      {"Log", {1, [](const double* x) { return std::log(*x); }}},
+      {"Max", {2, [](const double* x) { return std::max(x[0], x[1]); }}},
+      {"Min", {2, [](const double* x) { return std::min(x[0], x[1]); }}},
+      {"Mul", {2, [](const double* x) { return x[0] * x[1]; }}},
+      {"Neg", {1, [](const double* x) { return -*x; }}},
+      {"Not", {1, [](const double* x) { return *x == 0; }, Kind::kInts}},
+      {"Or", {2, [](const double* x) { return x[0] != 0 || x[1] != 0; }, Kind::kInts}},
+      {"Pow", {2, [](const double* x) { return std::pow(x[0], x[1]); }}},
+      {"Reciprocal", {1, [](const double* x) { return 1 / *x; }}},
+      {"Relu", {1, [](const double* x) { return std::max(*x, 0.0); }}},
+      {"Round", {1, [](const double* x) { return std::nearbyint(*x); }}},
+      {"Sigmoid", {1, [](const double* x) { return 1 / (1 + std::exp(-*x)); }}},
+      {"Sin", {1, [](const double* x) { return std::sin(*x); }}},
+      {"Softplus",
+       {1,
+        [](const double* x) { return std::max(*x, 0.0) + std::log1p(std::exp(-std::fabs(*x))); }}},
+      {"Sqrt", {1, [](const double* x) { return std::sqrt(*x); }}},
+      {"Sub", {2, [](const double* x) { return x[0] - x[1]; }}},
+      {"Tanh", {1, [](const double* x) { return std::tanh(*x); }}},
+      {"Where", {3, [](const double* x) { return x[0] != 0 ? x[1] : x[2]; }}},
   };
   return *formulas;
 }
@@ -56,13 +68,15 @@ double NumberAt(const OnnxValue& value, size_t i) {
 
 absl::Status Fold(OnnxNodeReader& r, const Arithmetic& arithmetic) {
   TESSERA_ASSIGN_OR_RETURN(const KnownBroadcast broadcast, KnownBroadcast::Of(r));
-  const OnnxValue &a = r.in(0), &b = r.in(r.inputs() - 1);
   OnnxValue result;
   result.kind = arithmetic.gives;
   result.dims = broadcast.dims;
   for (size_t i = 0; i < broadcast.size; ++i) {
-    const double x = arithmetic.formula(NumberAt(a, broadcast.PlaceIn(a, i)),
-                                        NumberAt(b, broadcast.PlaceIn(b, i)));
+    double operands[3] = {};
+    for (size_t k = 0; k < r.inputs(); ++k) {
+      operands[k] = NumberAt(r.in(k), broadcast.PlaceIn(r.in(k), i));
+    }
+    const double x = arithmetic.formula(operands);
     if (result.kind == Kind::kInts) {
       result.ints.push_back(static_cast<int64_t>(x));
     } else {

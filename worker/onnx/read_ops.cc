@@ -42,6 +42,7 @@ absl::Status Selu(OnnxNodeReader& r) {
 // Bounds are attributes before opset 11.
 absl::Status Clip(OnnxNodeReader& r) {
   google::protobuf::Struct options;
+  OnnxValue known = r.in(0);
   for (const auto& [name, i] : {std::pair<std::string, size_t>{"min", 1}, {"max", 2}}) {
     double bound = 0;
     if (r.Has(i)) {
@@ -55,8 +56,17 @@ absl::Status Clip(OnnxNodeReader& r) {
       continue;
     }
     (*options.mutable_fields())[name].set_number_value(bound);
+    for (float& number : known.floats) {
+      const auto limit = static_cast<float>(bound);
+      number = i == 1 ? std::max(number, limit) : std::min(number, limit);
+    }
   }
-  return Elementwise(r, "Clip", std::move(options));
+  if (known.kind != Kind::kFloats || known.trained) {
+    return Elementwise(r, "Clip", std::move(options));
+  }
+  known.source.clear();
+  r.Set(std::move(known));
+  return absl::OkStatus();
 }
 
 absl::Status Dropout(OnnxNodeReader& r) {

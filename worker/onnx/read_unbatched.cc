@@ -20,6 +20,13 @@ bool Moves(const std::string& op_type) {
   return moves->contains(op_type);
 }
 
+// It reads numbers that are known, and stay so.
+bool ReadsKnown(const std::string& op_type) {
+  static const auto* const ops = new std::set<std::string>{
+      "Clip", "Concat", "ConstantOfShape", "Gather", "Range", "Slice", "Split", "Trilu"};
+  return ops->contains(op_type);
+}
+
 // Its parameters after the first input are its own.
 bool HasWeights(const std::string& op_type) {
   static const auto* const ops = new std::set<std::string>{"BatchNormalization",
@@ -95,6 +102,11 @@ absl::Status TakeParametersUnbatched(OnnxNodeReader& r) {
   for (size_t i = 0; i < r.inputs(); ++i) {
     if (i > 0 && HasWeights(op)) break;
     if (!r.IsTensor(i) && r.in(i).trained) TESSERA_RETURN_IF_ERROR(r.TakeUnbatched(i));
+  }
+  // The others join it.
+  const bool tensor = r.IsTensor(0) || r.IsTensor(1) || r.IsTensor(2);
+  if (!tensor && !ReadsKnown(op) && r.in(0).kind == OnnxValue::Kind::kFloats) {
+    return r.TakeUnbatched(0);
   }
   return absl::OkStatus();
 }
