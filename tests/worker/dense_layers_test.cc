@@ -218,6 +218,15 @@ TEST(Layers, RefuseWhatIsWrongAndSayWhere) {
   EXPECT_THAT(ErrorOf(Layers("layers { name: \"a\" op: \"Bias\" inputs: \"d0\" outputs: \"x\" "
                              "outputs: \"y\" }")),
               HasSubstr("has 1 outputs, found 2 names"));
+  const auto split = [](const std::string& outputs) {
+    return ErrorOf(
+        Layers("layers { name: \"a\" op: \"Split\" inputs: \"dense\" " + outputs +
+               " options { fields { key: \"num_outputs\" value { number_value: 2 } } } }"));
+  };
+  EXPECT_THAT(split("outputs: \"x\" outputs: \"x\""),
+              HasSubstr("layer \"a\": two of its outputs are named \"x\""));
+  EXPECT_THAT(split("outputs: \"x\" outputs: \"\""),
+              HasSubstr("layer \"a\": its output 1 has no name"));
   EXPECT_THAT(ErrorOf(Layers("layers { op: \"Bias\" inputs: \"d0\" }")),
               StartsWith("model.layers[0]: name: must be set"));
   EXPECT_THAT(ErrorOf(Layers("layers { name: \"a\" op: \"Bias\" }")),

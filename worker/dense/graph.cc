@@ -96,7 +96,16 @@ absl::Status GraphBuilder::TryAdd(const std::string& name, absl::string_view op,
     return absl::InvalidArgumentError(
         absl::StrCat(label, ": unknown op \"", op, "\"", KnownOps(op)));
   }
-  for (const std::string& output : outputs) {
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const std::string& output = outputs[i];
+    if (output.empty()) {
+      return absl::InvalidArgumentError(absl::StrCat(label, ": its output ", i, " has no name"));
+    }
+    if (std::find(outputs.begin(), outputs.begin() + static_cast<int64_t>(i), output) !=
+        outputs.begin() + static_cast<int64_t>(i)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(label, ": two of its outputs are named \"", output, "\""));
+    }
     if (by_name_.contains(output)) {
       return absl::InvalidArgumentError(
           absl::StrCat(label, ": the name \"", output,
