@@ -227,6 +227,10 @@ TEST(Layers, RefuseWhatIsWrongAndSayWhere) {
               HasSubstr("layer \"a\": two of its outputs are named \"x\""));
   EXPECT_THAT(split("outputs: \"x\" outputs: \"\""),
               HasSubstr("layer \"a\": its output 1 has no name"));
+  EXPECT_THAT(
+      ErrorOf(Layers("layers { name: \"a\" op: \"Gemm\" inputs: \"dense\" options { fields { "
+                     "key: \"unit\" value { number_value: 1 } } } }")),
+      HasSubstr("options.unit: unknown option; did you mean \"units\"?"));
   EXPECT_THAT(ErrorOf(Layers("layers { op: \"Bias\" inputs: \"d0\" }")),
               StartsWith("model.layers[0]: name: must be set"));
   EXPECT_THAT(ErrorOf(Layers("layers { name: \"a\" op: \"Bias\" }")),

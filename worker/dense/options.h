@@ -28,8 +28,8 @@ class Options {
   google::protobuf::Struct fields_;
 };
 
-// Reads options by name and type. Each getter gives the default where the option is not set; the
-// first wrong type or value, or an option that nobody read, is what Finish reports. Not
+// Reads options by name and type. Each getter gives the default where the option is not set; an
+// option that nobody read, else the first wrong type or value, is what Finish reports. Not
 // thread-safe; `fields` is borrowed.
 class OptionReader {
  public:
