@@ -12,6 +12,10 @@ namespace {
 class Numbers {
  public:
   Numbers& Positive(const char* field, float x) { return Ask(field, x, x > 0, "more than 0"); }
+  // What multiplies others, which stay numbers.
+  Numbers& Factor(const char* field, float x) {
+    return Ask(field, x, x > 0 && x <= 1e6f, "more than 0 and at most 1e6");
+  }
   Numbers& NotNegative(const char* field, float x) { return Ask(field, x, x >= 0, "0 or more"); }
   // Of memory: at 1 it would take in nothing new.
   Numbers& Memory(const char* field, float x) {
@@ -107,7 +111,7 @@ bool HasSummedSlots(const v1::OptimizerSpec& spec) {
 
 std::optional<WrongNumber> FirstWrongNumber(const v1::OptimizerSpec& spec) {
   Numbers common;
-  common.Positive("learning_rate", spec.learning_rate())
+  common.Factor("learning_rate", spec.learning_rate())
       .NotNegative("l2", spec.l2())
       .NotNegative("weight_decay", spec.weight_decay())
       .NotNegative("clip_value", spec.clip_value())

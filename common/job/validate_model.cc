@@ -90,9 +90,9 @@ absl::Status Tasks(const v1::JobSpec& spec) {
     }
     read.insert(task.label());
     TESSERA_RETURN_IF_ERROR(Loss(task, path));
-    if (task.has_weight() && !(task.weight() > 0)) {
+    if (task.has_weight() && !(task.weight() > 0 && task.weight() <= kMostSize)) {
       return Wrong(path + ".weight", "found ", task.weight(),
-                   "; expected more than 0 (or leave the task out)");
+                   "; expected more than 0 (or leave the task out) and at most ", kMostSize);
     }
     if (const LabelKind first = kinds[tasks[i].label]; first != LabelsOf(task.loss())) {
       return Wrong(path + ".loss", "takes labels that are ", LabelsText(LabelsOf(task.loss())),

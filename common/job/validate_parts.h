@@ -18,6 +18,9 @@ absl::Status Wrong(absl::string_view path, const Text&... text) {
   return absl::InvalidArgumentError(absl::StrCat(path, ": ", text...));
 }
 
+// Of numbers that others are made of, with or without their sign.
+constexpr float kMostSize = 1e6;
+
 // Every number is finite, every enum has a name, and no list, text or nesting is beyond reason.
 absl::Status Values(const google::protobuf::Message& message, const std::string& path);
 // Letters, digits, '_' and '-', 1 .. 63 of them.

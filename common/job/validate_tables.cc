@@ -1,3 +1,4 @@
+#include <cmath>
 #include <optional>
 #include <set>
 
@@ -11,17 +12,26 @@ namespace {
 
 constexpr uint32_t kMaxDim = 4096;
 
+absl::Status Size(float number, const std::string& path) {
+  if (std::fabs(number) <= kMostSize) return absl::OkStatus();
+  return Wrong(path, "found ", number, "; expected -", kMostSize, " to ", kMostSize);
+}
+
 absl::Status Initializer(const v1::InitializerSpec& initializer, const std::string& path) {
   switch (initializer.kind_case()) {
     case v1::InitializerSpec::kConstant:
-      return absl::OkStatus();
+      return Size(initializer.constant().value(), path + ".constant.value");
     case v1::InitializerSpec::kUniform: {
       const v1::UniformInitializer& uniform = initializer.uniform();
+      TESSERA_RETURN_IF_ERROR(Size(uniform.min(), path + ".uniform.min"));
+      TESSERA_RETURN_IF_ERROR(Size(uniform.max(), path + ".uniform.max"));
       if (uniform.min() < uniform.max()) return absl::OkStatus();
       return Wrong(path + ".uniform", "found min ", uniform.min(), " and max ", uniform.max(),
                    "; expected min below max");
     }
     case v1::InitializerSpec::kNormal:
+      TESSERA_RETURN_IF_ERROR(Size(initializer.normal().mean(), path + ".normal.mean"));
+      TESSERA_RETURN_IF_ERROR(Size(initializer.normal().stddev(), path + ".normal.stddev"));
       if (initializer.normal().stddev() > 0) return absl::OkStatus();
       return Wrong(path + ".normal.stddev", "found ", initializer.normal().stddev(),
                    "; expected more than 0 (for one value use constant)");

@@ -90,6 +90,8 @@ TEST(ValidateTasks, NamesWhatIsWrongAndWhere) {
        "did you mean \"kind\"?"},
       {[=](auto& s) { task(s, 1)->clear_label(); }, "model.tasks[1].label", "missing"},
       {[=](auto& s) { task(s, 0)->set_weight(0); }, "model.tasks[0].weight", "more than 0"},
+      {[=](auto& s) { task(s, 0)->set_weight(1e30f); }, "model.tasks[0].weight",
+       "found 1e+30; expected more than 0 (or leave the task out) and at most 1e+06"},
       {[=](auto& s) { task(s, 1)->set_positive_weight(2); }, "model.tasks[1].positive_weight",
        "binary_cross_entropy"},
       {[=](auto& s) { task(s, 0)->set_huber_delta(2); }, "model.tasks[0].huber_delta", "huber"},
