@@ -116,3 +116,26 @@ def parameters_without_dimensions(n):
     repeated = n.Add(n.Expand(n.drawn(), n.ints(FIELDS, 1)), n.Expand(n.Unsqueeze(gate, n.ints(0)), n.Concat(n.batch(), n.ints(1, DIM), axis=0)))
     return n.Concat(n.Flatten(n.Mul(residual, n.Exp(n.drawn()))), n.Add(n.Mul(n.dense, gate), n.Mul(n.drawn(), n.drawn())),
                     n.Flatten(repeated), n.Div(n.dense, n.Softplus(n.drawn())), axis=1)
+
+
+def _reordered(n, parameter, order):
+    """As PyTorch's older exporter leaves a recurrence's gates where it folds no constants."""
+    parts = [n.Slice(parameter, n.Unsqueeze(n.int(6 * k), n.ints(0)), n.ints(6 * (k + 1)), n.ints(0)) for k in order]
+    return n.Concat(*parts, axis=0)
+
+
+def _put_together(n, w, r, b, order):
+    both = n.Concat(*[_reordered(n, part, order) for part in b], axis=0)
+    return [n.Unsqueeze(part, n.ints(0)) for part in (_reordered(n, w, order), _reordered(n, r, order), both)]
+
+
+@case()
+def weights_that_are_put_together(n):
+    """Of a GRU that two inputs share, and of an LSTM that runs both ways."""
+    first = n.Transpose(n.vectors, perm=[1, 0, 2])
+    gru = n.drawn(18, DIM), n.drawn(18, 6), (n.drawn(18), n.drawn(18))
+    ends = [n.GRU(x, *_put_together(n, *gru, (1, 0, 2)), outputs=2, hidden_size=6, linear_before_reset=1)[1] for x in (first, n.Tanh(first))]
+    ways = [_put_together(n, n.drawn(24, DIM), n.drawn(24, 6), (n.drawn(24), n.drawn(24)), (0, 3, 1, 2)) for _ in range(2)]
+    both = [n.Concat(*parts, axis=0) for parts in zip(*ways)]
+    ends.append(n.LSTM(first, *both, outputs=3, hidden_size=6, direction="bidirectional")[1])
+    return n.Concat(*[n.Flatten(n.Transpose(end, perm=[1, 0, 2])) for end in ends], axis=1)

@@ -91,10 +91,11 @@ class Reads(unittest.TestCase):
             with self.subTest(name):
                 self.expect(self.root / name, expected[name])
 
-    def test_rounds_of_a_loop_train_the_same_parameters(self):
+    def test_what_several_nodes_read_is_trained_once(self):
+        """In the rounds of a loop, or as weights that are put together of the same parts."""
         sizes = {}
         for name, opset, build in CASES:
-            if build.__module__ == "onnx_control_flow":
+            if build.__module__ == "onnx_control_flow" or name == "weights_that_are_put_together":
                 network = Network(opset)
                 model, _ = self.whole(network, build(network))
                 onnx.save(model, self.folder(name) / "model.onnx")

@@ -13,6 +13,7 @@
 #include "common/status_macros.h"
 #include "worker/dense/layers.h"
 #include "worker/onnx/initializers.h"
+#include "worker/onnx/join_weights.h"
 #include "worker/onnx/onnx_graph.h"
 #include "worker/onnx/onnx_proto.h"
 
@@ -240,6 +241,7 @@ absl::StatusOr<std::vector<Tensor>> Build(const v1::ModelSpec& model, const Mode
   TESSERA_ASSIGN_OR_RETURN(const std::vector<Target> targets, TargetsOf(model, file.graph()));
   TESSERA_RETURN_IF_ERROR(CheckTargets(targets, file.graph()));
   HoistConstants(*file.mutable_graph());
+  JoinRecurrentWeights(*file.mutable_graph(), network.opset, graph);
   std::vector<std::string> names;
   for (const Target& target : targets) names.push_back(target.name);
   const std::vector<const onnx::NodeProto*> nodes = NeededNodes(file.graph(), names);
