@@ -275,14 +275,19 @@ class Contraction {
 
 // With a digit for each axis that "..." stands for, the last one 0.
 absl::StatusOr<std::string> Expanded(std::string letters, size_t rank) {
+  std::string named = letters, digits;
   const size_t at = letters.find("...");
-  if (at == std::string::npos) return letters;
-  const size_t named = letters.size() - 3;
-  if (rank < named || rank - named > 10) {
-    return absl::UnimplementedError(absl::StrCat("\"", letters, "\" of ", rank, " axes"));
+  if (at != std::string::npos) named.erase(at, 3);
+  const bool fits =
+      std::all_of(named.begin(), named.end(),
+                  [](char c) { return absl::ascii_isalpha(static_cast<unsigned char>(c)); }) &&
+      (at == std::string::npos || (rank >= named.size() && rank - named.size() <= 10));
+  if (!fits) {
+    return absl::UnimplementedError(
+        absl::StrCat("\"", letters, "\" as the letters of ", rank, " axes"));
   }
-  std::string digits;
-  for (size_t k = rank - named; k-- > 0;) digits += static_cast<char>('0' + k);
+  if (at == std::string::npos) return letters;
+  for (size_t k = rank - named.size(); k-- > 0;) digits += static_cast<char>('0' + k);
   return letters.replace(at, 3, digits);
 }
 
@@ -294,11 +299,7 @@ absl::Status ReadEinsum(OnnxNodeReader& r) {
   std::erase(equation, ' ');
   const std::vector<std::string> sides = absl::StrSplit(equation, "->");
   std::vector<std::string> letters = absl::StrSplit(sides[0], ',');
-  const bool known = std::all_of(equation.begin(), equation.end(), [](char c) {
-    return absl::ascii_isalpha(static_cast<unsigned char>(c)) || c == '.' || c == ',' || c == '-' ||
-           c == '>';
-  });
-  if (sides.size() != 2 || r.inputs() != letters.size() || !known) {
+  if (sides.size() != 2 || r.inputs() != letters.size()) {
     return absl::UnimplementedError(
         absl::StrCat("\"", equation, "\"; expected operands and a result, AB,AC->D"));
   }
