@@ -30,6 +30,7 @@ constexpr size_t kScanReadahead = 512 << 10;
 // Ingested files that compaction may be behind with before writes wait for it, and how long.
 constexpr uint64_t kMaxRuns = 32;
 constexpr absl::Duration kMaxCompactionWait = absl::Seconds(10);
+constexpr absl::Duration kEraseCompactionWait = absl::Seconds(2);
 
 // Tells when a compaction has ended. Thread-safe.
 class Compactions final : public rocksdb::EventListener {
@@ -161,7 +162,7 @@ class RocksDbColdStore final : public ColdStore {
     std::vector<uint64_t> keys(records.size());
     for (size_t i = 0; i < records.size(); ++i) keys[i] = records[i].key.key;
     state.known.Add(keys);
-    WaitForCompaction(state);
+    WaitForCompaction(state, kMaxCompactionWait);
     TESSERA_RETURN_IF_ERROR(WriteFile(
         state, [&](rocksdb::SstFileWriter& file) { return PutAll(table, records, file); }));
     records_written_.fetch_add(records.size(), std::memory_order_relaxed);
@@ -171,10 +172,13 @@ class RocksDbColdStore final : public ColdStore {
   }
 
   void AwaitCompaction(uint32_t table) override {
-    // None is where the disk has no room for it.
-    uint64_t running = 0;
-    if (!db_->GetIntProperty(rocksdb::DB::Properties::kNumRunningCompactions, &running)) return;
-    if (running > 0) WaitForCompaction(*tables_[table]);
+    // At a full disk none ends: then it is not waited for, or not again.
+    if (files_->bytes() > MaxBytesOfRows()) return;
+    const uint64_t ended = compactions_->ended();
+    if (stuck_at_.load(std::memory_order_relaxed) == ended) return;
+    if (!WaitForCompaction(*tables_[table], kEraseCompactionWait)) {
+      stuck_at_.store(compactions_->ended(), std::memory_order_relaxed);
+    }
   }
 
   absl::Status Erase(uint32_t table, absl::Span<const ColdKey> keys) override {
@@ -365,17 +369,18 @@ class RocksDbColdStore final : public ColdStore {
   }
 
   // Ingested files are not held back by RocksDB, and each is one more to look into.
-  void WaitForCompaction(const TableState& state) {
-    const absl::Time end = absl::Now() + kMaxCompactionWait;
+  // False: for so long none has ended.
+  bool WaitForCompaction(const TableState& state, absl::Duration limit) {
+    const absl::Time end = absl::Now() + limit;
     while (true) {
       const uint64_t seen = compactions_->ended();
       uint64_t runs = 0;
       std::string number;
       if (!db_->GetProperty(state.family, "rocksdb.num-files-at-level0", &number) ||
-          !absl::SimpleAtoi(number, &runs) || runs < kMaxRuns ||
-          !compactions_->WaitForMore(seen, end - absl::Now())) {
-        return;
+          !absl::SimpleAtoi(number, &runs) || runs < kMaxRuns) {
+        return true;
       }
+      if (!compactions_->WaitForMore(seen, end - absl::Now())) return false;
     }
   }
 
@@ -420,6 +425,8 @@ class RocksDbColdStore final : public ColdStore {
   std::vector<std::unique_ptr<TableState>> tables_;
 
   std::atomic<uint64_t> next_file_ = 0;
+  // Of Compactions::ended: AwaitCompaction waited in vain then.
+  std::atomic<uint64_t> stuck_at_ = UINT64_MAX;
   std::atomic<uint64_t> keys_read_ = 0;
   std::atomic<uint64_t> keys_found_ = 0;
   std::atomic<uint64_t> records_written_ = 0;

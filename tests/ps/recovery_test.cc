@@ -45,7 +45,7 @@ TEST_F(RecoveryTest, OneThatReturnsAloneGoesOnWhereTheRanksStand) {
   // Pushes 4 and on are lost with it and with its log; all ranks have reported some of them.
   v1::OpenJobRequest alone = AsyncJob();
   alone.set_checkpoint("cut");
-  alone.set_first_step(12);
+  alone.set_first_step(4);
   for (const uint64_t pushed : {5, 6, 7}) alone.add_pushed(pushed);
   shard = Open(alone, files_);
   ASSERT_OK(shard);
