@@ -30,7 +30,7 @@ constexpr size_t kScanReadahead = 512 << 10;
 // Ingested files that compaction may be behind with before writes wait for it, and how long.
 constexpr uint64_t kMaxRuns = 32;
 constexpr absl::Duration kMaxCompactionWait = absl::Seconds(10);
-constexpr absl::Duration kEraseCompactionWait = absl::Seconds(2);
+constexpr absl::Duration kEraseCompactionWait = absl::Milliseconds(200);
 
 // Tells when a compaction has ended. Thread-safe.
 class Compactions final : public rocksdb::EventListener {

@@ -114,7 +114,7 @@ class ColdStore {
   // Replaces what there is, all of it or nothing. A batch is a file: large ones cost less, a row.
   virtual absl::Status Write(uint32_t table,
                              absl::Span<const ColdRecord> records) = 0;  // ascending, no key twice
-  // Waits, for some seconds at most, while many batches are yet to be merged. Write does so by
+  // Waits, for a moment at most, while many batches are yet to be merged. Write waits longer by
   // itself; Erase, whose callers may hold locks, does not.
   virtual void AwaitCompaction(uint32_t table) = 0;
   virtual absl::Status Erase(uint32_t table,
