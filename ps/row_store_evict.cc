@@ -152,6 +152,7 @@ void RowStore::MarkIf(PartitionId partition, absl::FunctionRef<bool(const Row&)>
   Stripe& stripe = *stripes_[KeyBatch::StripeOf(index)];
   absl::MutexLock lock(&stripe.mu);
   stripe.maps[KeyBatch::MapOf(index)].ForEach([&](Row* row) {
+    stripe.mu.AssertHeld();
     if (!mark(*row)) return;
     if (stripe.cut != nullptr) KeepForCut(stripe, KeyBatch::MapOf(index), row);
     row->flags |= kRowDirty | kRowChanged;
