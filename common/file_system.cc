@@ -269,15 +269,17 @@ absl::StatusOr<Destination> DestinationOf(const std::string& path) {
   return Destination{.path = at.string(), .special = nullptr};
 }
 
-absl::Status WriteFileAtomically(FileSystem& fs, const std::string& named,
+absl::Status WriteOutput(const std::string& path, absl::string_view content) {
+  TESSERA_ASSIGN_OR_RETURN(const Destination destination, DestinationOf(path));
+  FileSystem& fs = PosixFileSystem();
+  if (destination.special == nullptr) return WriteFileAtomically(fs, destination.path, content);
+  TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<WritableFile> file, fs.Create(destination.path));
+  TESSERA_RETURN_IF_ERROR(file->Append(content));
+  return file->Close();
+}
+
+absl::Status WriteFileAtomically(FileSystem& fs, const std::string& path,
                                  absl::string_view content) {
-  TESSERA_ASSIGN_OR_RETURN(const Destination destination, DestinationOf(named));
-  const std::string& path = destination.path;
-  if (destination.special != nullptr) {
-    TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<WritableFile> file, fs.Create(path));
-    TESSERA_RETURN_IF_ERROR(file->Append(content));
-    return file->Close();
-  }
   const std::string temporary = path + ".tmp";
   absl::Status status = [&]() -> absl::Status {
     TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<WritableFile> file, fs.Create(temporary));

@@ -68,8 +68,8 @@ class FileSystem {
 // The machine's own. Lives for ever.
 FileSystem& PosixFileSystem();
 
-// Where what is written to `path` goes if it must not take the place of a symbolic link, a device
-// or a pipe there.
+// Where what is written to `path`, of this machine, goes if it must not take the place of a
+// symbolic link, a device or a pipe there.
 struct Destination {
   std::string path;               // behind all symbolic links, also of a file that is not there yet
   const char* special = nullptr;  // "device" or "pipe", which `path` is then; null: neither
@@ -77,9 +77,12 @@ struct Destination {
 absl::StatusOr<Destination> DestinationOf(const std::string& path);
 
 // Writes a whole file so that it is there entirely or not at all: "<path>.tmp", sync, rename, sync
-// the folder. Behind symbolic links, which stay; a device or a pipe just takes the bytes.
+// the folder.
 absl::Status WriteFileAtomically(FileSystem& fs, const std::string& path,
                                  absl::string_view content);
+// The same where a person has named it: at its Destination; a device or a pipe takes the bytes as
+// they are.
+absl::Status WriteOutput(const std::string& path, absl::string_view content);
 absl::StatusOr<std::string> ReadWholeFile(FileSystem& fs, const std::string& path);
 // What may come through a pipe or from a terminal, too: it is read to its end, however long whoever
 // writes it takes. INVALID_ARGUMENT: it has more than `most_bytes`.

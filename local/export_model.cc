@@ -225,7 +225,7 @@ absl::StatusOr<ExportReport> ExportCheckpoint(const ExportOptions& options, Keep
   TESSERA_ASSIGN_OR_RETURN(
       const onnx::ModelProto file,
       worker::ExportModel(spec, *model, dense.served, dense.statistics, inlined));
-  TESSERA_RETURN_IF_ERROR(WriteFileAtomically(fs, report.file, file.SerializeAsString()));
+  TESSERA_RETURN_IF_ERROR(WriteOutput(report.file, file.SerializeAsString()));
   report.inputs = Described(file.graph().input());
   report.outputs = Described(file.graph().output());
   return report;

@@ -218,19 +218,6 @@ class JobRun {
   // job_run_barrier.cc: what happens between units of training.
   void BeginTraining(const Now& now);
   void Advance(const Now& now);
-  // That of the validation split is to be made at this barrier, and has not been.
-  bool EvaluationDue() const;
-  void BeginEvaluation(absl::string_view split, Wanted wanted, const Now& now);
-  // It is left to whoever leaves the barrier; EndAtBarrier follows.
-  void GiveUpEvaluation(const Now& now);
-  void OnMeasured(const ActionResult& result, const Now& now);
-  // How far metrics may be from those that they stand for, to people.
-  void TellErrors(const ActionResult& result, const Now& now);
-  // Says the first time that the monitored metric is NaN. Before `evaluation` is added to them.
-  void TellUndefined(const v1::Evaluation& evaluation, const Now& now);
-  // Where every record of the split, in an epoch or an evaluation, was a bad one.
-  bool FailsWithoutSamples(absl::string_view split, uint64_t samples, const Now& now);
-  void FollowRules(const v1::Evaluation& evaluation, const Now& now);
   void CheckpointIfDue(const Now& now);
   // One that leaves what the job may return to as it is.
   std::string NewCheckpointFolder() const;
@@ -244,6 +231,19 @@ class JobRun {
   void Conclude(const Now& now);
   void SetResult(const std::string& checkpoint);
   void Succeed(const Now& now);
+
+  // job_run_evaluation.cc
+  // That of the validation split is to be made at this barrier, and has not been.
+  bool EvaluationDue() const;
+  void BeginEvaluation(absl::string_view split, Wanted wanted, const Now& now);
+  // It is left to whoever leaves the barrier; EndAtBarrier follows.
+  void GiveUpEvaluation(const Now& now);
+  void OnMeasured(const ActionResult& result, const Now& now);
+  // How far metrics may be from those that they stand for, to people.
+  void TellErrors(const ActionResult& result, const Now& now);
+  // Says the first time that the monitored metric is NaN. Before `evaluation` is added to them.
+  void TellUndefined(const v1::Evaluation& evaluation, const Now& now);
+  void FollowRules(const v1::Evaluation& evaluation, const Now& now);
 
   // job_run_best.cc
   struct Writing;
@@ -378,6 +378,8 @@ class JobRun {
   void OnTry(Rank rank, const v1::NextWorkRequest& request, const std::string& what,
              const Now& now);
   void CountBadRecords(const v1::UnitResult& result, const Now& now);
+  // Where every record of the split, in an epoch or an evaluation, was a bad one.
+  bool FailsWithoutSamples(absl::string_view split, uint64_t samples, const Now& now);
 
   JobTable* const jobs_;
   v1::JobRecord* const record_;

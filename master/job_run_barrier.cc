@@ -1,22 +1,17 @@
-// What happens between units of training: evaluations, the rules that follow them, checkpoints, and
-// the end.
+// What happens between units of training: which comes when, checkpoints, and the end.
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "common/checkpoint/manifest.h"
 #include "common/job/defaults.h"
 #include "common/job/evaluation.h"
 #include "common/job/job_tables.h"
 #include "common/log.h"
-#include "common/schedule.h"
 #include "common/version.h"
 #include "master/job_run.h"
-#include "master/plan_parts.h"
 
 namespace tessera::master {
 
@@ -108,129 +103,6 @@ void JobRun::Advance(const Now& now) {
       return Succeed(now);
     default:
       return;
-  }
-}
-
-bool JobRun::EvaluationDue() const {
-  if (!HasSplit("validation") || position_.evaluated_step() == position_.step()) return false;
-  if (stopping_) return true;
-  // As the plan said when it came here, which may have been in a run before this one.
-  const PlanOptions plan = PlanOptionsOf(spec(), static_cast<uint32_t>(options_.workers.size()));
-  const bool epoch_begins =
-      position_.next_window() == 0 && position_.open_size() == 0 && position_.epoch_begin() == 0;
-  return DueAtStep(plan, position_.step()).evaluate ||
-         (epoch_begins && DueAtEpochEnd(plan, position_.epoch()).evaluate);
-}
-
-void JobRun::BeginEvaluation(absl::string_view split, Wanted wanted, const Now& now) {
-  Enter(Phase::kEvaluating, now);
-  evaluation_for_ = wanted;
-  evaluation_bad_records_ = 0;
-  const std::vector<v1::FileRecords> files = FilesOf(split);
-  uint64_t records = 0;
-  for (const v1::FileRecords& file : files) records += file.records();
-  const uint64_t workers = options_.workers.size();
-  const uint64_t unit =
-      std::min((records + workers - 1) / workers, ShuffleWindowRecords(spec().data()));
-  round_ = std::make_unique<EvaluationRound>(
-      next_evaluation_++, std::string(split), files, std::max<uint64_t>(unit, 1),
-      ScoreLayout::Of(spec()),
-      MeasuresInParts(spec()) ? MetricsOf(spec()) : std::vector<std::string>());
-}
-
-void JobRun::GiveUpEvaluation(const Now& now) {
-  for (uint32_t r = 0; r < options_.workers.size(); ++r) {
-    if (desk_.Busy(Rank(r))) desk_.Drop(Rank(r));
-  }
-  round_.reset();
-  // They are counted when it is made.
-  position_.set_bad_records(position_.bad_records() - std::exchange(evaluation_bad_records_, 0));
-  status().set_bad_records(position_.bad_records());
-  jobs_->AddEvent(record_,
-                  absl::StrCat("the evaluation of step ", position_.step(),
-                               " is given up, and made when the job goes on"),
-                  now.wall);
-  CheckpointIfDue(now);
-}
-
-void JobRun::OnMeasured(const ActionResult& result, const Now& now) {
-  if (!result.status.ok()) return Restart("MetricsFailed", result.status.message(), now);
-  if (FailsWithoutSamples(round_->split(), result.samples, now)) return;
-  evaluation_bad_records_ = 0;
-  v1::Evaluation evaluation;
-  evaluation.set_split(round_->split());
-  evaluation.set_step(position_.step());
-  // Epochs done, where one has just ended; else the one under way.
-  const bool at_end = position_.next_window() == 0 && position_.open_size() == 0;
-  evaluation.set_epoch(position_.epoch() + (at_end ? 0 : 1));
-  evaluation.set_samples(result.samples);
-  for (const auto& [name, value] : result.metrics) (*evaluation.mutable_metrics())[name] = value;
-  TellErrors(result, now);
-  round_.reset();
-  if (evaluation_for_ == Wanted::kFinalTest) {
-    (*status().mutable_final_metrics())["test"] = evaluation;
-    return Succeed(now);
-  }
-  FollowRules(evaluation, now);
-  CheckpointIfDue(now);
-}
-
-void JobRun::TellErrors(const ActionResult& result, const Now& now) {
-  constexpr double kWorthAnEvent = 1e-3;
-  for (const auto& [name, bound] : result.error_bounds) {
-    std::string text = absl::StrFormat("step %d: %s %s is right to %.1g", position_.step(),
-                                       round_->split(), name, bound);
-    if (bound > kWorthAnEvent) {
-      text += ", since many scores are nearly equal";
-      jobs_->AddEvent(record_, text, now.wall);
-    } else {
-      SPDLOG_INFO("job {}: {}", status().job_id(), text);
-    }
-  }
-}
-
-void JobRun::FollowRules(const v1::Evaluation& measured, const Now& now) {
-  v1::Evaluation evaluation = measured;
-  const std::string monitor = MonitorOf(spec());
-  const Followed followed = Follow(monitor, evaluation.metrics().at(monitor));
-  const EvaluationOutcome outcome =
-      FollowEvaluation(EvaluationRulesFrom(position_), followed.value, followed.larger_is_better,
-                       spec().train().schedule().plateau(), spec().train().early_stopping());
-  StoreEvaluationRules(outcome.rules, position_);
-  position_.set_evaluated_step(position_.step());
-  improved_ = outcome.improved;
-  TellUndefined(evaluation, now);
-  if (outcome.improved) {
-    for (v1::Evaluation& before : evaluations_) before.set_best(false);
-    evaluation.set_best(true);
-  }
-  evaluations_.push_back(evaluation);
-  // The record and every manifest hold them all.
-  constexpr size_t kEvaluationsKept = 1000;
-  if (evaluations_.size() > kEvaluationsKept) {
-    const bool first_is_best = evaluations_[0].best();
-    evaluations_.erase(evaluations_.begin() + (first_is_best ? 1 : 0));
-  }
-  *status().mutable_evaluations() = {evaluations_.begin(), evaluations_.end()};
-  std::string text = absl::StrCat("step ", evaluation.step(), ": validation");
-  for (const std::string& name : MetricsOf(spec())) {
-    absl::StrAppendFormat(&text, " %s %.6f", name, evaluation.metrics().at(name));
-  }
-  if (outcome.improved) text += " (best so far)";
-  jobs_->Touch(record_);
-  SPDLOG_INFO("job {}: {}", status().job_id(), text);
-  if (outcome.cut) {
-    jobs_->AddEvent(record_,
-                    absl::StrFormat("plateau: learning rate cut to %g of its schedule",
-                                    outcome.rules.plateau_scale),
-                    now.wall);
-  }
-  if (outcome.stop && !stopping_) {
-    stopping_ = true;
-    jobs_->AddEvent(record_,
-                    absl::StrCat("early stopping: no improvement of ", monitor, " in ",
-                                 outcome.rules.stop_misses, " evaluations"),
-                    now.wall);
   }
 }
 

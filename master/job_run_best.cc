@@ -1,7 +1,6 @@
 // The best model so far, where its checkpoint fails: evaluations, rules and result follow the one
 // that is left.
 #include <algorithm>
-#include <cmath>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -70,23 +69,6 @@ void JobRun::LoseBest(const Writing& lost, absl::string_view why, const Now& now
   for (v1::Evaluation& evaluation : evaluations_) evaluation.set_best(&evaluation == best);
   *status().mutable_evaluations() = {evaluations_.begin(), evaluations_.end()};
   jobs_->Touch(record_);
-}
-
-void JobRun::TellUndefined(const v1::Evaluation& evaluation, const Now& now) {
-  const std::string monitor = MonitorOf(spec());
-  // Those of a job that this one began from may have other metrics.
-  const auto is_undefined = [&monitor](const v1::Evaluation& one) {
-    const auto value = one.metrics().find(monitor);
-    return value != one.metrics().end() && std::isnan(value->second);
-  };
-  if (!is_undefined(evaluation) ||
-      std::any_of(evaluations_.begin(), evaluations_.end(), is_undefined)) {
-    return;
-  }
-  jobs_->AddEvent(record_,
-                  absl::StrCat(monitor, " is not defined on data.validation (its labels ",
-                               "are all alike?): it counts neither as an improvement nor as none"),
-                  now.wall);
 }
 
 }  // namespace tessera::master

@@ -140,8 +140,9 @@ absl::StatusOr<GradientReducer::Verdict> JobShard::CheckSequence(const v1::PushR
   }
   const SequenceSet& applied = applied_[number.value()];
   if (applied.Contains(request.sequence())) return GradientReducer::Verdict::kRepeat;
-  if (applied.runs().size() < kMaxRuns || applied.Touches(request.sequence()))
+  if (applied.runs().size() < kMaxRuns || applied.Touches(request.sequence())) {
     return GradientReducer::Verdict::kNew;
+  }
   return absl::ResourceExhaustedError(
       absl::StrCat("rank ", number.value(), ": the numbers of its pushes have ",
                    applied.runs().size(), " gaps; send what is missing first"));

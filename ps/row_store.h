@@ -272,8 +272,8 @@ class RowStore {
     mutable absl::Mutex mu;
     std::vector<RowMap> maps ABSL_GUARDED_BY(mu);  // by number within the stripe
     SlabPool slabs ABSL_GUARDED_BY(mu);
-    // By number within the stripe: keys of rows erased since their changes were taken.
     bool keeps_gone ABSL_GUARDED_BY(mu) = false;  // there was a cut that the next may be based on
+    // By number within the stripe: keys of rows erased since their changes were taken.
     std::vector<std::vector<uint64_t>> gone ABSL_GUARDED_BY(mu);
     // kRowCut or 0: the bit of rows that no cut waits for.
     uint32_t cut_bit ABSL_GUARDED_BY(mu) = 0;

@@ -145,9 +145,9 @@ class Table {
   // Of a table that nobody cuts: the same for its rows on disk, which count for nothing since
   // Expire, but take room until the next cut is read. Does nothing where there are none.
   absl::Status EraseExpiredBelow(PartitionId partition) {
-    return HasExpiredBelow() ? FromTier(tier_->EraseExpiredBelow(partition)) : absl::OkStatus();
+    if (tier_ == nullptr || !expiry_.active()) return absl::OkStatus();
+    return FromTier(tier_->EraseExpiredBelow(partition));
   }
-  bool HasExpiredBelow() const { return tier_ != nullptr && expiry_.active(); }
   // How many rows that would drop. Reads those that are on disk.
   absl::StatusOr<uint64_t> CountExpirable(uint64_t applied_steps) const;
 

@@ -46,7 +46,7 @@ void Run(const Plot& plot, CommandContext& context) {
                                                 : CurveAxis::kSteps;
   const absl::StatusOr<std::string> page = CurvesPage(jobs, axis);
   if (!page.ok()) return context.Fail(page.status());
-  const absl::Status written = WriteFileAtomically(PosixFileSystem(), plot.output, *page);
+  const absl::Status written = WriteOutput(plot.output, *page);
   if (!written.ok()) return context.Fail(written);
   context.Print(absl::StrCat("wrote ", plot.output, "; open it in a browser"));
 }

@@ -115,12 +115,12 @@ uint64_t KnownFilter::keys() const {
 
 uint64_t KnownFilter::bytes() const {
   absl::ReaderMutexLock lock(&mu_);
-  uint64_t bytes = 0;
-  for (const Generations* all : {&generations_, next_.has_value() ? &*next_ : nullptr}) {
-    if (all == nullptr) continue;
-    for (const auto& generation : *all) bytes += generation->line_count * sizeof(Line);
-  }
-  return bytes;
+  const auto bytes_of = [](const Generations& generations) {
+    uint64_t bytes = 0;
+    for (const auto& generation : generations) bytes += generation->line_count * sizeof(Line);
+    return bytes;
+  };
+  return bytes_of(generations_) + (next_.has_value() ? bytes_of(*next_) : 0);
 }
 
 }  // namespace tessera::ps

@@ -52,15 +52,15 @@ TEST_F(PosixFileSystemTest, WritesWhatSymbolicLinksNameAndTheLinksStay) {
   namespace stdfs = std::filesystem;
   stdfs::create_symlink("../file", folder_ + "/inner/link");
   stdfs::create_symlink("inner/link", folder_ + "/link");
-  ASSERT_TRUE(WriteFileAtomically(fs_, folder_ + "/link", "anew").ok());
+  ASSERT_TRUE(WriteOutput(folder_ + "/link", "anew").ok());
   EXPECT_TRUE(stdfs::is_symlink(folder_ + "/link") && stdfs::is_symlink(folder_ + "/inner/link"));
   EXPECT_EQ(*ReadWholeFile(fs_, folder_ + "/file"), "anew");
   stdfs::create_symlink("later", folder_ + "/to-nothing");
-  ASSERT_TRUE(WriteFileAtomically(fs_, folder_ + "/to-nothing", "made").ok());
+  ASSERT_TRUE(WriteOutput(folder_ + "/to-nothing", "made").ok());
   EXPECT_TRUE(stdfs::is_symlink(folder_ + "/to-nothing"));
   EXPECT_EQ(*ReadWholeFile(fs_, folder_ + "/later"), "made");
   stdfs::create_symlink("circle", folder_ + "/circle");
-  EXPECT_EQ(WriteFileAtomically(fs_, folder_ + "/circle", "").code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(WriteOutput(folder_ + "/circle", "").code(), StatusCode::kInvalidArgument);
 }
 
 TEST_F(PosixFileSystemTest, WritesIntoAPipeAndLeavesItThere) {
@@ -70,7 +70,7 @@ TEST_F(PosixFileSystemTest, WritesIntoAPipeAndLeavesItThere) {
   for (const char* name : {"/pipe", "/link"}) {
     std::string read;
     std::thread reader([&] { read = ReadStream(pipe, 100).value_or(""); });
-    const absl::Status written = WriteFileAtomically(fs_, folder_ + name, "content");
+    const absl::Status written = WriteOutput(folder_ + name, "content");
     if (!written.ok()) std::ofstream(pipe) << "";  // or the reader waits for ever
     reader.join();
     EXPECT_TRUE(written.ok()) << written;

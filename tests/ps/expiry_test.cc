@@ -98,12 +98,17 @@ TEST(Expiry, TakesNothingWithoutARuleAndNamesWhatIsWrong) {
                "table t: expiry.min_norm is nan");
 }
 
+v1::PsTable ExpiringTable(v1::Consistency mode, uint64_t after_steps) {
+  v1::PsTable table = SgdTable("t", 1, mode);
+  *table.mutable_spec()->mutable_expiry() = Spec(after_steps, 0, 0);
+  return table;
+}
+
 TEST(ExpiringShard, DropsRowsAtTheCutAfterADryRunThatOnlyCounts) {
   HandClock clock;
   FaultFileSystem files;
-  v1::PsTable table = SgdTable("t", 1, v1::SYNC);
+  v1::PsTable table = ExpiringTable(v1::SYNC, 2);
   table.mutable_spec()->mutable_initializer()->mutable_constant()->set_value(2);
-  *table.mutable_spec()->mutable_expiry() = Spec(2, 0, 0);
   ShardedJob job(Job({table, SgdTable("kept", 1, v1::SYNC)}), 1, files, clock);
   job.Push(0, 0, {{0, {1, 2}, {1, 1}}, {1, {1}, {1}}});
   job.Push(0, 1, {{0, {2}, {1}}});
@@ -129,9 +134,7 @@ TEST(ExpiringShard, DropsRowsAtTheCutAfterADryRunThatOnlyCounts) {
 TEST(ExpiringShard, TakesRowsOutOfAnIncrementAndOfWhatIsRestoredFromIt) {
   HandClock clock;
   FaultFileSystem files;
-  v1::PsTable table = SgdTable("t", 1, v1::SYNC);
-  *table.mutable_spec()->mutable_expiry() = Spec(2, 0, 0);
-  const v1::OpenJobRequest job = Job({table});
+  const v1::OpenJobRequest job = Job({ExpiringTable(v1::SYNC, 2)});
   ShardedJob before(job, 2, files, clock);
   Block all = {.table = 0, .keys = {}, .values = std::vector<float>(500, 1.0f)};
   for (uint64_t key = 0; key < 500; ++key) all.keys.push_back(key);
@@ -157,9 +160,7 @@ TEST(ExpiringShard, TakesRowsOutOfAnIncrementAndOfWhatIsRestoredFromIt) {
 TEST(ExpiringShard, CountsTheAgeOfAsyncRowsInPushes) {
   HandClock clock;
   FaultFileSystem files;
-  v1::PsTable table = SgdTable("t", 1, v1::ASYNC);
-  *table.mutable_spec()->mutable_expiry() = Spec(2, 0, 0);
-  ShardedJob job(Job({table}), 1, files, clock);
+  ShardedJob job(Job({ExpiringTable(v1::ASYNC, 2)}), 1, files, clock);
   for (uint64_t push = 0; push < 4; ++push) job.Push(0, push, {{0, {push}, {1}}});
   v1::StatsResponse stats = job.shard(0).Stats();
   ASSERT_OK(job.shard(0).CountExpirable(stats));
@@ -171,9 +172,7 @@ TEST(ExpiringShard, CountsTheAgeOfAsyncRowsInPushes) {
 TEST(ExpiringShard, AsyncRowsAreAsOldAfterARestoreAsBefore) {
   HandClock clock;
   FaultFileSystem files;
-  v1::PsTable table = SgdTable("t", 1, v1::ASYNC);
-  *table.mutable_spec()->mutable_expiry() = Spec(3, 0, 0);
-  v1::OpenJobRequest job = Job({table}, /*workers=*/2);
+  v1::OpenJobRequest job = Job({ExpiringTable(v1::ASYNC, 3)}, /*workers=*/2);
   ShardedJob before(job, 1, files, clock);
   for (uint64_t push = 0; push < 4; ++push) {
     before.Push(0, push, {{0, {push}, {1}}});
@@ -201,9 +200,7 @@ TEST(ExpiringShard, AsyncRowsAreAsOldAfterARestoreAsBefore) {
 TEST(ExpiringShard, ASyncJobGoesOnWithTheRowsOfAnAsyncOneAtTheirAge) {
   HandClock clock;
   FaultFileSystem files;
-  v1::PsTable table = SgdTable("t", 1, v1::ASYNC);
-  *table.mutable_spec()->mutable_expiry() = Spec(3, 0, 0);
-  v1::OpenJobRequest job = Job({table}, /*workers=*/2);
+  v1::OpenJobRequest job = Job({ExpiringTable(v1::ASYNC, 3)}, /*workers=*/2);
   ShardedJob before(job, 1, files, clock);
   for (uint64_t push = 0; push < 4; ++push) before.Push(0, push, {{0, {push}, {1}}});
   ASSERT_OK(before.Checkpoint(8, "saved"));
@@ -211,8 +208,7 @@ TEST(ExpiringShard, ASyncJobGoesOnWithTheRowsOfAnAsyncOneAtTheirAge) {
   manifest.mutable_position()->set_step(8);
   manifest.mutable_position()->set_next_push(4);
   ASSERT_OK(WriteManifest(files, "root/saved", manifest));
-  table.set_consistency(v1::SYNC);
-  job = Job({table});
+  job = Job({ExpiringTable(v1::SYNC, 3)});
   job.set_checkpoint("saved");
   job.set_first_step(8);
   ShardedJob after(job, 1, files, clock);

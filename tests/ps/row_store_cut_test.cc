@@ -28,11 +28,11 @@ std::ostream& operator<<(std::ostream& out, const Seen& row) {
   return out << "step " << row.last_step << ", frequency " << row.frequency << ", "
              << testing::PrintToString(row.floats);
 }
-using Rows = std::map<uint64_t, Seen>;
+using SeenRows = std::map<uint64_t, Seen>;
 
 // What a cut handed out.
 struct Cut {
-  Rows rows;
+  SeenRows rows;
   std::set<uint64_t> gone;
 };
 
@@ -71,8 +71,8 @@ class RowStoreCutTest : public testing::Test {
       for (Row* const row : rows) Move(row, step);
     });
   }
-  Rows Now() const {
-    Rows rows;
+  SeenRows Now() const {
+    SeenRows rows;
     for (const PartitionId partition : partitions_.owned()) {
       store_.VisitPartition(partition, [&](absl::Span<const Row* const> all) {
         for (const Row* row : all) rows[row->key] = See(*row);
@@ -170,8 +170,8 @@ TEST_F(RowStoreCutTest, HasTheRowsOfItsMomentWhateverHappensWhileItIsRead) {
   };
   for (int round = 0; round < 12; ++round) {
     const bool all = round == 0 || round % 5 == 4;
-    const Rows now = Now();
-    Rows expected;
+    const SeenRows now = Now();
+    SeenRows expected;
     for (const auto& [k, row] : now) {
       if (all || touched.contains(k)) expected[k] = row;
     }
@@ -226,7 +226,7 @@ TEST_F(RowStoreCutTest, DroppedHalfwayLeavesTheNextOneWhole) {
   EXPECT_EQ(store_.copied_bytes(), 0u);
   Push(keys, 3);
   EXPECT_EQ(store_.copied_bytes(), 0u);
-  const Rows now = Now();
+  const SeenRows now = Now();
   store_.BeginCut(true);
   EXPECT_EQ(Read([&] { Push({5, 6, 7}, 4); }).rows, now);
 }
@@ -245,7 +245,7 @@ TEST_F(RowStoreCutTest, IsLostWhenItsCopiesAreStopped) {
                    [](absl::Span<const Row* const>) { return absl::OkStatus(); }),
                StatusCode::kResourceExhausted, "more rows changed");
   store_.DropCut();
-  const Rows now = Now();
+  const SeenRows now = Now();
   store_.BeginCut(true);
   EXPECT_EQ(Read([&] { Push({1, 2, 3, 4}, 4); }).rows, now);
 }
@@ -273,7 +273,7 @@ TEST_F(RowStoreCutTest, HoldsWhileThreadsPush) {
     });
   }
   for (int round = 0; round < 15; ++round) {
-    Rows expected;
+    SeenRows expected;
     {
       absl::MutexLock lock(&cut_mu);
       expected = Now();

@@ -7,8 +7,8 @@
 namespace tessera::ps {
 namespace {
 
-constexpr uint32_t kWorkers = 4;
-constexpr uint64_t kSteps = 12;
+constexpr uint32_t kSyncRanks = 4;
+constexpr uint64_t kSyncSteps = 12;
 
 v1::OpenJobRequest TestJob() {
   v1::PsTable every_row = AdamTable("every_row", 5, v1::SYNC);
@@ -23,7 +23,7 @@ v1::OpenJobRequest TestJob() {
   v1::PsTable half_wire = AdamTable("half_wire", 3, v1::SYNC);
   half_wire.mutable_spec()->set_wire_type(v1::BFLOAT16);
   return Job({AdamTable("adam", 8, v1::SYNC), every_row, adagrad, ftrl, dense, bfloat16, half_wire},
-             kWorkers);
+             kSyncRanks);
 }
 
 // What a rank pushes in a step: numbers of very different sizes, so that the order of a sum shows.
@@ -58,10 +58,10 @@ SavedRows Train(uint32_t ps, uint64_t arrival_seed) {
   dense.values.assign(40 * 7, 0.5f);
   cluster.Assign({dense});
   std::mt19937_64 arrival(arrival_seed);
-  for (uint64_t step = 0; step < kSteps; ++step) {
+  for (uint64_t step = 0; step < kSyncSteps; ++step) {
     // Every part of every rank's push is a message of its own, and they come in any order.
     std::vector<std::pair<uint32_t, uint32_t>> messages;
-    for (uint32_t rank = 0; rank < kWorkers; ++rank) {
+    for (uint32_t rank = 0; rank < kSyncRanks; ++rank) {
       for (uint32_t i = 0; i < ps; ++i) messages.push_back({rank, i});
     }
     std::shuffle(messages.begin(), messages.end(), arrival);
@@ -70,7 +70,7 @@ SavedRows Train(uint32_t ps, uint64_t arrival_seed) {
       EXPECT_OK(cluster.shard(i).Push(CallOf(PushOf(rank, step, part))));
     }
   }
-  return cluster.Rows(kSteps);
+  return cluster.Rows(kSyncSteps);
 }
 
 TEST(SyncTraining, GivesTheSameBitsOnOnePsAndOnThreeAndInAnyOrderOfArrival) {

@@ -91,9 +91,7 @@ TEST_F(TableTierTest, RowsExpireAsIfAllWereInMemory) {
 
 // At its cap a tier takes no more rows, and gets rid of those that it has.
 TEST_F(TableTierTest, RowsExpireFromADiskThatIsFull) {
-  v1::ExpirySpec spec;
-  spec.set_after_steps(5);
-  expiry_ = *Expiry::New(spec, "t");
+  ExpireAfter(5);
   Open(kPlenty, /*max_disk=*/32 << 20);
   absl::Status status;
   uint64_t end = 0;
@@ -114,9 +112,7 @@ TEST_F(TableTierTest, RowsExpireFromADiskThatIsFull) {
 
 // Keys that come once and go: neither what is known of them nor their records stay behind.
 TEST_F(TableTierTest, WhatIsKnownOfTheDiskShrinksWithItsRows) {
-  v1::ExpirySpec spec;
-  spec.set_after_steps(2);
-  expiry_ = *Expiry::New(spec, "t");
+  ExpireAfter(2);
   Open(kPlenty);
   constexpr uint64_t kNew = 10000;
   uint64_t most_known = 0;
@@ -160,9 +156,7 @@ TEST_F(TableTierTest, WhatIsKnownOfTheDiskShrinksWithItsRows) {
 TEST_F(TableTierTest, RowsThatNoRoomLetsExpireAreInTheCutAndStay) {
   for (const bool room_for_the_cut : {false, true}) {
     SCOPED_TRACE(room_for_the_cut);
-    v1::ExpirySpec spec;
-    spec.set_after_steps(5);
-    expiry_ = *Expiry::New(spec, "t");
+    ExpireAfter(5);
     disk_ = std::make_shared<HookedDisk>();
     Open(kPlenty);
     ASSERT_OK(Push(Keys(0, 100), 1));
@@ -216,9 +210,7 @@ TEST_F(TableTierTest, NoRowExpiresWhoseOlderRecordStays) {
 }
 
 TEST_F(TableTierTest, ARowThatACutHasAndNobodyUpdatedIsNoneThatIsGone) {
-  v1::ExpirySpec spec;
-  spec.set_after_steps(5);
-  expiry_ = *Expiry::New(spec, "t");
+  ExpireAfter(5);
   Open(kPlenty);
   ASSERT_OK(Push(Keys(0, 100), 1));
   EvictAll();
@@ -236,9 +228,7 @@ TEST_F(TableTierTest, ARowThatACutHasAndNobodyUpdatedIsNoneThatIsGone) {
 }
 
 TEST_F(TableTierTest, RowsThatHaveExpiredOnDiskMoveNowhere) {
-  v1::ExpirySpec spec;
-  spec.set_after_steps(5);
-  expiry_ = *Expiry::New(spec, "t");
+  ExpireAfter(5);
   Open(kPlenty);
   ASSERT_OK(Push(Keys(0, 1000), 1));
   ASSERT_OK(Push(Keys(0, 300), 9));
@@ -273,9 +263,7 @@ TEST_F(TableTierTest, RowsThatHaveExpiredOnDiskMoveNowhere) {
 
 TEST_F(TableTierTest, RowsExpireWhileTheyComeAndGo) {
   // Rows for a tenth of the keys, three threads that use them, one that expires and reads all.
-  v1::ExpirySpec spec;
-  spec.set_after_steps(3);
-  expiry_ = *Expiry::New(spec, "t");
+  ExpireAfter(3);
   Open(80'000);
   constexpr uint64_t kKeys = 8000;
   std::atomic<uint64_t> step = 1;

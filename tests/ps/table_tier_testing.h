@@ -63,6 +63,12 @@ class TableTierTest : public testing::Test {
     options.room_limit = room_limit_;
     tier_ = std::make_unique<TableTier>(options, &partitions_, expiry_, &store_);
   }
+  // Before Open.
+  void ExpireAfter(uint64_t steps) {
+    v1::ExpirySpec spec;
+    spec.set_after_steps(steps);
+    expiry_ = *Expiry::New(spec, "t");
+  }
   // Lets every row leave that can.
   void EvictAll() {
     for (uint32_t i = 0; i < 10000 && store_.rows() > 0; ++i) ASSERT_OK(tier_->Evict(kPlenty));
