@@ -406,7 +406,7 @@ class RocksDbColdStore final : public ColdStore {
     if (status.IsCorruption()) {
       return absl::DataLossError(absl::StrCat(message, "; the disk is damaged, use another"));
     }
-    if (status.IsNoSpace()) {
+    if (status.IsNoSpace() || status.subcode() == rocksdb::Status::kSpaceLimit) {
       return absl::ResourceExhaustedError(
           absl::StrCat(message, "; the folder has ", files_->bytes(), " bytes, its cap is ",
                        options_.max_bytes, "; raise the cap, free the disk, or use more ps"));

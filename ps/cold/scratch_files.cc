@@ -2,23 +2,45 @@
 
 #include <utility>
 
+#include "absl/strings/match.h"
+
 namespace tessera::ps {
 
 using rocksdb::IODebugContext;
 using rocksdb::IOOptions;
 using rocksdb::IOStatus;
 
+namespace {
+
+// RocksDB 7.8 stops when there is no room for a record of its own, goes on once there is some, and
+// leaves the mark of a stopped database where it was (ErrorHandler::ClearBGError): the next
+// IngestExternalFile has no number for its file and ends the process. After any other error that
+// may pass it takes the mark away, so that for all but tables the lack of room is one of those.
+IOStatus ForRocksDb(const std::string& path, IOStatus status) {
+  if (!status.IsNoSpace() || absl::EndsWith(path, ".sst")) return status;
+  const char* message = status.getState();
+  status = rocksdb::status_to_io_status(
+      rocksdb::Status::SpaceLimit(message != nullptr ? message : path.c_str()));
+  status.SetRetryable(true);
+  return status;
+}
+
+}  // namespace
+
 class ScratchFiles::File final : public rocksdb::FSWritableFileOwnerWrapper {
  public:
-  File(std::unique_ptr<rocksdb::FSWritableFile> file, ScratchFiles* owner, Size size)
-      : FSWritableFileOwnerWrapper(std::move(file)), owner_(*owner), size_(std::move(size)) {}
+  File(std::unique_ptr<rocksdb::FSWritableFile> file, ScratchFiles* owner, std::string path)
+      : FSWritableFileOwnerWrapper(std::move(file)),
+        owner_(*owner),
+        path_(std::move(path)),
+        size_(owner->SizeOf(path_)) {}
 
   IOStatus Append(const rocksdb::Slice& data, const IOOptions& options,
                   IODebugContext* dbg) override {
     IOStatus status = owner_.Take(data.size());
-    if (!status.ok()) return status;
+    if (!status.ok()) return ForRocksDb(path_, std::move(status));
     size_->fetch_add(data.size(), std::memory_order_relaxed);
-    return FSWritableFileOwnerWrapper::Append(data, options, dbg);
+    return ForRocksDb(path_, FSWritableFileOwnerWrapper::Append(data, options, dbg));
   }
   IOStatus Append(const rocksdb::Slice& data, const IOOptions& options,
                   const rocksdb::DataVerificationInfo&, IODebugContext* dbg) override {
@@ -32,6 +54,7 @@ class ScratchFiles::File final : public rocksdb::FSWritableFileOwnerWrapper {
 
  private:
   ScratchFiles& owner_;
+  const std::string path_;
   const Size size_;
 };
 
@@ -84,13 +107,13 @@ void ScratchFiles::Forget(const std::string& path) {
 IOStatus ScratchFiles::NewWritableFile(const std::string& path, const rocksdb::FileOptions& options,
                                        std::unique_ptr<rocksdb::FSWritableFile>* file,
                                        IODebugContext* dbg) {
-  IOStatus status = FileSystemWrapper::NewWritableFile(path, options, file, dbg);
+  IOStatus status = ForRocksDb(path, FileSystemWrapper::NewWritableFile(path, options, file, dbg));
   if (!status.ok()) return status;
   {
     absl::MutexLock lock(&mu_);
     Forget(path);
   }
-  *file = std::make_unique<File>(std::move(*file), this, SizeOf(path));
+  *file = std::make_unique<File>(std::move(*file), this, path);
   return status;
 }
 
@@ -99,7 +122,7 @@ IOStatus ScratchFiles::ReopenWritableFile(const std::string& path,
                                           std::unique_ptr<rocksdb::FSWritableFile>* file,
                                           IODebugContext* dbg) {
   IOStatus status = FileSystemWrapper::ReopenWritableFile(path, options, file, dbg);
-  if (status.ok()) *file = std::make_unique<File>(std::move(*file), this, SizeOf(path));
+  if (status.ok()) *file = std::make_unique<File>(std::move(*file), this, path);
   return status;
 }
 
@@ -122,7 +145,7 @@ IOStatus ScratchFiles::DeleteFile(const std::string& path, const IOOptions& opti
 
 IOStatus ScratchFiles::RenameFile(const std::string& from, const std::string& to,
                                   const IOOptions& options, IODebugContext* dbg) {
-  IOStatus status = FileSystemWrapper::RenameFile(from, to, options, dbg);
+  IOStatus status = ForRocksDb(to, FileSystemWrapper::RenameFile(from, to, options, dbg));
   if (!status.ok()) return status;
   const Size size = SizeOf(from);
   absl::MutexLock lock(&mu_);

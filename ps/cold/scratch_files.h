@@ -14,7 +14,8 @@ namespace tessera::ps {
 
 // RocksDB's files as the tier wants them: never synced, since nothing in them outlives the process;
 // counted, so that the folder's use and what went to the device are known; and at most max_bytes in
-// all, past which appends fail with NoSpace as on a full disk. Thread-safe.
+// all, past which appends fail as on a full disk: with NoSpace those to tables, with a SpaceLimit
+// that may pass those to RocksDB's own records. Thread-safe.
 class ScratchFiles final : public rocksdb::FileSystemWrapper {
  public:
   ScratchFiles(std::shared_ptr<rocksdb::FileSystem> disk, uint64_t max_bytes);

@@ -15,6 +15,8 @@
 #include <thread>
 #include <vector>
 
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "rocksdb/file_system.h"
 #include "tests/ps/hooked_disk.h"
 #include "tests/ps/ps_testing.h"
@@ -395,6 +397,39 @@ TEST_F(ColdStoreTest, AFullDiskIsAnErrorAndLeavesWhatWasThere) {
   disk->FailWith(rocksdb::IOStatus::OK());
   ASSERT_OK(Write(*store, Rows(0, 5000, 3)));
   ExpectHolds(*store, Rows(0, 5000, 3));
+}
+
+// RocksDB stops when the second of the two that it writes for a file finds no room.
+TEST_F(ColdStoreTest, GoesOnAfterADiskThatHadNoRoomForARecordOfRocksDb) {
+  std::atomic<int> room = 1 << 30;  // for so many records
+  auto disk = std::make_shared<HookedDisk>();
+  disk->BeforeAppend([&](const std::string& path) {
+    if (path.find("/MANIFEST-") == std::string::npos) return rocksdb::IOStatus::OK();
+    return room-- > 0 ? rocksdb::IOStatus::OK() : rocksdb::IOStatus::NoSpace("no space");
+  });
+  options_.disk = disk;
+  auto store = Open();
+  Twin rows = Rows(0, 5000, 1);
+  ASSERT_OK(Write(*store, rows));
+  for (int round = 0; round < 2; ++round) {
+    SCOPED_TRACE(round);
+    room = 1;
+    while (room > -3) {
+      EXPECT_FAILS(Write(*store, Rows(0, 5000, 2)), absl::StatusCode::kResourceExhausted, "users");
+      ExpectHolds(*store, rows);
+      absl::SleepFor(absl::Milliseconds(100));
+    }
+    room = 1 << 30;
+    rows = Rows(0, 5000, 3 + round);
+    const absl::Time deadline = absl::Now() + absl::Seconds(30);
+    absl::Status written = Write(*store, rows);
+    while (!written.ok() && absl::Now() < deadline) {
+      absl::SleepFor(absl::Milliseconds(50));
+      written = Write(*store, rows);
+    }
+    ASSERT_OK(written);
+    ExpectHolds(*store, rows);
+  }
 }
 
 TEST_F(ColdStoreTest, WhatAProcessThatWasKilledLeftIsWiped) {

@@ -11,8 +11,8 @@
 
 namespace tessera::ps {
 
-// The machine's disk, which asks before it makes a file. Thread-safe; `hook` is called without a
-// lock.
+// The machine's disk, which asks before it makes a file, and before it writes to one. Thread-safe;
+// hooks are called without a lock.
 class HookedDisk final : public rocksdb::FileSystemWrapper {
  public:
   using Hook = std::function<rocksdb::IOStatus()>;
@@ -23,6 +23,12 @@ class HookedDisk final : public rocksdb::FileSystemWrapper {
     absl::MutexLock lock(&mu_);
     hook_ = std::move(hook);
   }
+  // Of appends to files that are made from now on.
+  using AppendHook = std::function<rocksdb::IOStatus(const std::string& path)>;
+  void BeforeAppend(AppendHook hook) {
+    absl::MutexLock lock(&mu_);
+    append_hook_ = std::move(hook);
+  }
   void FailWith(rocksdb::IOStatus status) {
     BeforeWrite([status] { return status; });
   }
@@ -30,19 +36,41 @@ class HookedDisk final : public rocksdb::FileSystemWrapper {
                                     std::unique_ptr<rocksdb::FSWritableFile>* file,
                                     rocksdb::IODebugContext* debug) override {
     Hook hook;
+    AppendHook append_hook;
     {
       absl::MutexLock lock(&mu_);
       hook = hook_;
+      append_hook = append_hook_;
     }
     if (hook != nullptr) {
       if (rocksdb::IOStatus status = hook(); !status.ok()) return status;
     }
-    return FileSystemWrapper::NewWritableFile(path, options, file, debug);
+    rocksdb::IOStatus status = FileSystemWrapper::NewWritableFile(path, options, file, debug);
+    if (status.ok() && append_hook != nullptr) {
+      *file = std::make_unique<File>(std::move(*file),
+                                     [append_hook, path] { return append_hook(path); });
+    }
+    return status;
   }
 
  private:
+  class File final : public rocksdb::FSWritableFileOwnerWrapper {
+   public:
+    File(std::unique_ptr<rocksdb::FSWritableFile> file, Hook hook)
+        : FSWritableFileOwnerWrapper(std::move(file)), hook_(std::move(hook)) {}
+    rocksdb::IOStatus Append(const rocksdb::Slice& data, const rocksdb::IOOptions& options,
+                             rocksdb::IODebugContext* debug) override {
+      if (rocksdb::IOStatus status = hook_(); !status.ok()) return status;
+      return FSWritableFileOwnerWrapper::Append(data, options, debug);
+    }
+
+   private:
+    const Hook hook_;
+  };
+
   absl::Mutex mu_;
   Hook hook_ ABSL_GUARDED_BY(mu_);
+  AppendHook append_hook_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace tessera::ps
