@@ -1,24 +1,20 @@
 // tessera-master: flags, seams, and a clean stop.
 #include <unistd.h>
 
-#include <cstdlib>
 #include <iostream>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "CLI/CLI.hpp"
-#include "common/failpoint.h"
 #include "common/log.h"
-#include "common/mutex_checks.h"
 #include "common/process/exit_code.h"
-#include "common/process/file_descriptors.h"
+#include "common/process/server_process.h"
 #include "common/process/stop_signal.h"
 #include "common/rpc/address.h"
 #include "common/rpc/address_flags.h"
-#include "common/rpc/security_flags.h"
 #include "common/status_macros.h"
-#include "common/version.h"
 #include "master/etcd/etcd_client.h"
 #include "master/etcd/etcd_state_log.h"
 #include "master/etcd/leadership.h"
@@ -129,7 +125,6 @@ int main(int argc, char** argv) {
   double least_run_seconds = 10;
   double stuck_after_seconds = 600;
   std::string quotas_file;
-  std::string log_level = "info";
   app.add_option("--listen", options.server.listen, "Where to serve, host:port; port 0: a free one")
       ->check(tessera::ListenAddress())
       ->capture_default_str();
@@ -167,8 +162,8 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   app.add_flag("--insecure", options.server.insecure,
                "Allow an address that other machines reach, or an etcd there, without TLS");
-  tessera::SecurityFlags security_flags;
-  security_flags.AddForServer(app);
+  tessera::ServerProcess process;
+  process.AddFlags(app);
   app.add_option("--lease-seconds", lease_seconds,
                  "A process that says nothing for so long is dead; so is a master that leads by "
                  "--etcd, in whole seconds")
@@ -186,21 +181,11 @@ int main(int argc, char** argv) {
   app.add_option("--quotas", quotas_file,
                  "YAML file of what teams (team in a job) may use together: {teams: [{name: ads,\n"
                  "workers: 4, rows: 1000000, row_bytes: 1000000000}, {name: \"*\", workers: 1}]}");
-  app.add_option("--log-level", log_level, "trace, debug, info, warning, error or off")
-      ->capture_default_str()
-      ->check(CLI::IsMember({"trace", "debug", "info", "warning", "error", "off"}));
-  app.set_version_flag("--version", std::string("tessera-master ") + tessera::kVersion);
-  CLI11_PARSE(app, argc, argv);
+  if (const std::optional<int> code = tessera::ServerProcess::Parse(app, argc, argv)) return *code;
 
-  tessera::EndMutexChecks();
-  tessera::InitLog("master", log_level);
-  if (const absl::Status enough = tessera::CheckFileDescriptors(); !enough.ok()) {
-    SPDLOG_ERROR("{}", std::string(enough.message()));
-    return 1;
-  }
-  if (const absl::Status armed = tessera::ArmFailpoints(std::getenv(tessera::kFailpointsVariable));
-      !armed.ok()) {
-    SPDLOG_ERROR("{}", std::string(armed.message()));
+  const auto security = process.Begin("master");
+  if (!security.ok()) {
+    SPDLOG_ERROR("{}", std::string(security.status().message()));
     return 1;
   }
   if (options.data_dir.empty()) {
@@ -214,11 +199,6 @@ int main(int argc, char** argv) {
       return 1;
     }
     options.quotas = *std::move(quotas);
-  }
-  const auto security = security_flags.Load();
-  if (!security.ok()) {
-    SPDLOG_ERROR("{}", std::string(security.status().message()));
-    return 1;
   }
   options.server.security = security->get();
   const std::unique_ptr<tessera::Channels> channels = tessera::NewNetworkChannels(security->get());

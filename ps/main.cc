@@ -1,19 +1,15 @@
-#include <cstdlib>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "CLI/CLI.hpp"
-#include "common/failpoint.h"
 #include "common/log.h"
-#include "common/mutex_checks.h"
 #include "common/process/exit_code.h"
-#include "common/process/file_descriptors.h"
 #include "common/process/freed_memory.h"
 #include "common/process/number_flags.h"
+#include "common/process/server_process.h"
 #include "common/process/stop_signal.h"
 #include "common/rpc/address_flags.h"
-#include "common/rpc/security_flags.h"
-#include "common/version.h"
 #include "ps/parameter_server.h"
 
 namespace {
@@ -43,13 +39,11 @@ int main(int argc, char** argv) {
   tessera::ps::ParameterServer::Options options;
   options.master_address = "127.0.0.1:7070";
   options.checkpoint_root = "./tessera-checkpoints";
-  std::string log_level = "info";
   double leave_within = 20;
 
   CLI::App app(
       "Holds the rows of embedding tables and the dense parameters, and applies gradients.",
       "tessera-ps");
-  app.set_version_flag("--version", tessera::kVersion);
   app.add_option("--listen", options.server.listen,
                  "host:port to serve on; port 0 takes a free one")
       ->check(tessera::ListenAddress())
@@ -125,33 +119,16 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(0.0, 86400.0));
   app.add_flag("--insecure", options.server.insecure,
                "allow an address that other machines can reach, without encryption");
-  tessera::SecurityFlags security_flags;
-  security_flags.AddForServer(app);
-  app.add_option("--log-level", log_level, "trace, debug, info, warning, error or off")
-      ->capture_default_str();
+  tessera::ServerProcess process;
+  process.AddFlags(app);
   app.footer(kFooter);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
-  }
+  if (const std::optional<int> code = tessera::ServerProcess::Parse(app, argc, argv)) return *code;
 
   if (!share_memory) options.max_shared_bytes = 0;
   options.memory_of_process = true;
   options.spill_page_cache = spill_reads == "cached";
   if (options.memory_bytes > 0) tessera::KeepFreedMemoryWithin(options.memory_bytes);
-  tessera::EndMutexChecks();
-  tessera::InitLog(options.name.empty() ? "ps" : options.name, log_level);
-  if (const absl::Status enough = tessera::CheckFileDescriptors(); !enough.ok()) {
-    SPDLOG_ERROR("{}", std::string(enough.message()));
-    return 1;
-  }
-  if (const absl::Status armed = tessera::ArmFailpoints(std::getenv(tessera::kFailpointsVariable));
-      !armed.ok()) {
-    SPDLOG_ERROR("{}", std::string(armed.message()));
-    return 1;
-  }
-  const auto security = security_flags.Load();
+  const auto security = process.Begin(options.name.empty() ? "ps" : options.name);
   if (!security.ok()) {
     SPDLOG_ERROR("{}", std::string(security.status().message()));
     return 1;

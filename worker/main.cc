@@ -1,19 +1,15 @@
-#include <cstdlib>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "CLI/CLI.hpp"
-#include "common/failpoint.h"
 #include "common/job/device.h"
 #include "common/log.h"
-#include "common/mutex_checks.h"
 #include "common/process/exit_code.h"
-#include "common/process/file_descriptors.h"
 #include "common/process/number_flags.h"
+#include "common/process/server_process.h"
 #include "common/process/stop_signal.h"
 #include "common/rpc/address_flags.h"
-#include "common/rpc/security_flags.h"
-#include "common/version.h"
 #include "worker/worker.h"
 
 namespace {
@@ -37,12 +33,10 @@ int main(int argc, char** argv) {
   tessera::StopSignal stop;
   tessera::worker::Worker::Options options;
   options.master_address = "127.0.0.1:7070";
-  std::string log_level = "info";
 
   CLI::App app(
       "Trains: reads data, pulls rows from the parameter servers, computes, pushes gradients.",
       "tessera-worker");
-  app.set_version_flag("--version", tessera::kVersion);
   app.add_option("--master", options.master_address,
                  "host:port of the master, or of all that may lead (tessera-master --etcd): "
                  "host:port,host:port")
@@ -84,29 +78,12 @@ int main(int argc, char** argv) {
       });
   app.add_flag("--insecure", insecure,
                "allow an address that other machines can reach, without encryption");
-  tessera::SecurityFlags security_flags;
-  security_flags.AddForServer(app);
-  app.add_option("--log-level", log_level, "trace, debug, info, warning, error or off")
-      ->capture_default_str();
+  tessera::ServerProcess process;
+  process.AddFlags(app);
   app.footer(kFooter);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
-  }
+  if (const std::optional<int> code = tessera::ServerProcess::Parse(app, argc, argv)) return *code;
 
-  tessera::EndMutexChecks();
-  tessera::InitLog(options.name.empty() ? "worker" : options.name, log_level);
-  if (const absl::Status enough = tessera::CheckFileDescriptors(); !enough.ok()) {
-    SPDLOG_ERROR("{}", std::string(enough.message()));
-    return 1;
-  }
-  if (const absl::Status armed = tessera::ArmFailpoints(std::getenv(tessera::kFailpointsVariable));
-      !armed.ok()) {
-    SPDLOG_ERROR("{}", std::string(armed.message()));
-    return 1;
-  }
-  const auto security = security_flags.Load();
+  const auto security = process.Begin(options.name.empty() ? "worker" : options.name);
   if (!security.ok()) {
     SPDLOG_ERROR("{}", std::string(security.status().message()));
     return 1;

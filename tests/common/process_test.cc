@@ -14,7 +14,9 @@
 #include "common/process/file_descriptors.h"
 #include "common/process/number_flags.h"
 #include "common/process/resident.h"
+#include "common/process/server_process.h"
 #include "common/process/stop_signal.h"
+#include "common/version.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -118,6 +120,31 @@ TEST(ExitCode, SaysWhetherAnotherStartMayDo) {
   EXPECT_EQ(ExitCodeOfStart(absl::ResourceExhaustedError("the disk is full")), 128);
   EXPECT_EQ(ExitCodeOfStart(absl::UnavailableError("the port is in use")), 128);
   EXPECT_EQ(ExitCodeOfStart(absl::FailedPreconditionError("the folder is in use")), 1);
+}
+
+// The code that a server with only the common flags exits with.
+std::optional<int> ParseServer(std::vector<std::string> arguments) {
+  CLI::App app;
+  ServerProcess process;
+  process.AddFlags(app);
+  std::vector<char*> argv;
+  for (std::string& argument : arguments) argv.push_back(argument.data());
+  return ServerProcess::Parse(app, static_cast<int>(argv.size()), argv.data());
+}
+
+TEST(ServerProcess, GoesOnAfterGoodFlagsAndSaysWhichAreWrong) {
+  EXPECT_EQ(ParseServer({"server"}), std::nullopt);
+  EXPECT_EQ(ParseServer({"server", "--log-level", "debug"}), std::nullopt);
+  testing::internal::CaptureStdout();
+  EXPECT_EQ(ParseServer({"server", "--version"}), 0);
+  EXPECT_EQ(testing::internal::GetCapturedStdout(), std::string(kVersion) + "\n");
+  // spdlog takes a level that it does not know for "off".
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(ParseServer({"server", "--log-level", "verbose"}), 2);
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), testing::HasSubstr("verbose"));
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(ParseServer({"server", "--token-flie", "x"}), 2);
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), testing::HasSubstr("--token-flie"));
 }
 
 // What an option takes from a command line; nullopt: it is refused.
