@@ -35,7 +35,7 @@ namespace tessera::master {
 // Services and threads (master.h) are around it. Not thread-safe.
 class MasterCore {
  public:
-  using Now = JobRun::Now;
+  using Now = master::Now;
   struct Options {
     Membership::Options membership;
     // A job that takes "as many as live" starts when nobody has joined for this long.

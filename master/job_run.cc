@@ -48,6 +48,7 @@ JobRun::JobRun(JobTable* jobs, v1::JobRecord* record, RunOptions options, const 
       rest_(static_cast<uint32_t>(options_.workers.size()),
             MaxLeadOf(record->status().spec().consistency())),
       partition_count_(options_.partitions),
+      replicas_(jobs, record, &options_.ps, [this](uint32_t part) { return lost_.contains(part); }),
       counted_by_(options_.workers.size()),
       last_checkpoint_at_(now.monotonic) {
   for (uint32_t r = 0; r < options_.workers.size(); ++r) {
@@ -67,7 +68,8 @@ bool JobRun::Uses(uint64_t incarnation) const {
 std::optional<Work> JobRun::TakeAction(Lane lane) {
   if (lane == Lane::kAside) {
     std::optional<Work> weigh = TakeWeighing();
-    return weigh.has_value() ? std::move(weigh) : TakeTelling();
+    if (weigh.has_value()) return weigh;
+    return replicas_.TakeTelling([this](uint32_t part) { return OpenRequest(part); });
   }
   if (lane == Lane::kForeground && !lost_.empty()) {
     if (std::optional<Work> recovery = TakeRecovery()) return recovery;
@@ -91,7 +93,7 @@ std::optional<Work> JobRun::TakeAction(Lane lane) {
 void JobRun::ActionDone(Lane lane, ActionResult result, const Now& now) {
   if (end_.has_value()) return;
   if (lane == Lane::kAside && std::exchange(weighing_, false)) return OnWeighed(result, now);
-  if (lane == Lane::kAside) return OnTold(*std::exchange(telling_, std::nullopt), result, now);
+  if (lane == Lane::kAside) return replicas_.OnTold(result.status, now);
   if (lane == Lane::kBackground && std::exchange(tells_committed_, false)) return;
   if (lane == Lane::kBackground && copies_behind_) return OnCopied(lane, result, now);
   if (lane == Lane::kBackground) return OnWritten(result, now);
@@ -202,7 +204,7 @@ void JobRun::Tick(const Now& now) {
   if (end_.has_value()) return;
   TickLost(now);
   if (end_.has_value()) return;
-  TickFollowers(now);
+  replicas_.Tick(now);
   if (Suspending()) Suspend(now);
   if (end_.has_value() || phase_ != Phase::kTraining) return;
   const float minutes = spec().checkpoint().every_minutes();
@@ -322,11 +324,10 @@ std::vector<std::string> JobRun::Waits(const Now& at) const {
     waits.push_back(absl::StrCat(leaving_->ps, " is to stop, and waits for the job's checkpoint ",
                                  For(now - leaving_->since)));
   }
-  for (const auto& [part, follower] : followers_) {
-    if (follower.awaited <= kWorthSaying) continue;
-    waits.push_back(absl::StrCat("pushes to ", options_.ps[part].name, " wait for ",
-                                 follower.node.name, ", which has a copy of its rows, ",
-                                 For(follower.awaited)));
+  for (const Replicas::Wait& wait : replicas_.Waits(kWorthSaying)) {
+    waits.push_back(absl::StrCat("pushes to ", options_.ps[wait.part].name, " wait for ",
+                                 wait.follower->name, ", which has a copy of its rows, ",
+                                 For(wait.awaited)));
   }
   if (phase_ == Phase::kTraining) {
     for (std::string& line : slow_.Lines(now)) waits.push_back(std::move(line));

@@ -18,7 +18,9 @@
 #include "master/evaluation_round.h"
 #include "master/job_table.h"
 #include "master/membership.h"
+#include "master/now.h"
 #include "master/progress.h"
+#include "master/replicas.h"
 #include "master/run_options.h"
 #include "master/slow_processes.h"
 #include "master/state_log.h"
@@ -47,11 +49,6 @@ class JobRun {
   // A worker that holds no unit and does not ask for one is given up after this, however well it
   // heartbeats.
   static constexpr absl::Duration kGivenUpAfter = absl::Minutes(1);
-
-  struct Now {
-    absl::Duration monotonic;
-    absl::Time wall;
-  };
 
   // `jobs` and `record` outlive the run. The record says which generation this is.
   JobRun(JobTable* jobs, v1::JobRecord* record, RunOptions options, const Now& now);
@@ -91,13 +88,15 @@ class JobRun {
   std::vector<uint32_t> PartsToFollow(absl::Duration now) const;
   // `node` lives, and the run does not use it: it is to have a copy of the part's rows.
   void LetFollow(uint32_t part, const RunNode& node, const Now& now);
-  bool Follows(uint64_t incarnation) const;
+  bool Follows(uint64_t incarnation) const { return replicas_.Follows(incarnation); }
   // It is lost, or is to stop.
-  void GiveUpFollower(uint64_t incarnation, absl::string_view why, const Now& now);
+  void GiveUpFollower(uint64_t incarnation, absl::string_view why, const Now& now) {
+    replicas_.GiveUp(incarnation, why, now);
+  }
   // What a ps has last said of the job.
   void HearPs(uint64_t incarnation, const v1::JobOnPs& job, const Now& now);
   // Incarnations of ps, and of those that may take their places.
-  std::vector<std::pair<uint64_t, uint64_t>> Copies() const;
+  std::vector<std::pair<uint64_t, uint64_t>> Copies() const { return replicas_.Copies(); }
   // Ps that may have copies, besides those that the run, or the one after it, uses: they are to be
   // closed with it.
   std::vector<RunNode> CopiedTo() const;
@@ -281,40 +280,10 @@ class JobRun {
   uint64_t StepsSince(const Origin& origin) const;
   void OnRecovered(const Recovering& asked, const ActionResult& result, const Now& now);
   void TickLost(const Now& now);
+  // The job is to have copies of its ps's rows, and may.
+  bool Replicates() const;
   // False: that has been said for longer than `patience`.
   bool CutAgainLater(const std::string& why, absl::Duration patience, const Now& now);
-
-  // job_run_replicas.cc
-  struct Follower {
-    enum Stage {
-      kNone,       // and not before `next`
-      kToTell,     // the ps and the node, of each other
-      kFollowing,  // both have been told
-      kToEnd,      // the ps is to be told that nobody follows it
-    };
-    RunNode node;
-    uint64_t pair = 0;
-    Stage stage = kNone;
-    bool in_sync = false;
-    bool asks = false;    // an action is to be taken
-    absl::Duration next;  // not before
-    // For how long pushes have waited for it.
-    absl::Duration awaited = absl::ZeroDuration();
-  };
-  struct Telling {
-    uint32_t part = 0;
-    uint64_t pair = 0;
-  };
-  bool Replicates() const;
-  uint64_t NextPair();
-  void GiveUpFollower(uint32_t part, Follower& follower, absl::string_view why, const Now& now);
-  void TickFollowers(const Now& now);
-  std::optional<Work> TakeTelling();
-  void OnTold(const Telling& told, const ActionResult& result, const Now& now);
-  // The part's ps is lost: who has all that was acknowledged, and is no follower any more.
-  std::optional<Follower> TakeReplica(uint32_t part, const Now& now);
-  void SaveFollowers(v1::RunState& state) const;
-  void RestoreFollowers(const v1::RunState& state, const Now& now);
 
   // job_run_workers.cc
   void Vacate(Rank rank, absl::string_view does_not, const Now& now);
@@ -427,12 +396,9 @@ class JobRun {
     // Counted as lost with what it had, since it was told to return alone.
     std::optional<uint64_t> lost_steps = std::nullopt;
   };
-  std::map<uint32_t, Lost> lost_;           // by part
-  std::optional<Recovering> recovering_;    // by the action under way
-  std::map<uint32_t, Follower> followers_;  // by part
-  uint64_t last_pair_ = 0;
-  std::optional<Telling> telling_;         // by the action under way
-  std::map<uint64_t, RunNode> copied_to_;  // by incarnation
+  std::map<uint32_t, Lost> lost_;         // by part
+  std::optional<Recovering> recovering_;  // by the action under way
+  Replicas replicas_;
   // A checkpoint failed at its barrier and is to be tried again: a ps was away, or it is the last
   // and the disk took it not.
   struct CutAgain {

@@ -54,7 +54,7 @@ bool JobRun::AwaitPs(uint64_t incarnation, const Now& now) {
     if (options_.ps[part].incarnation != incarnation) continue;
     Lost& lost = lost_[part];
     lost = {.since = now.monotonic, .back = {}, .asks_from = {}, .returned = {}};
-    if (const std::optional<Follower> replica = TakeReplica(part, now)) {
+    if (const std::optional<Replicas::Replica> replica = replicas_.Take(part, now)) {
       lost.back = replica->node;
       lost.pair = replica->pair;
       lost.asks = lost.replaces = true;
@@ -249,6 +249,40 @@ bool JobRun::CutAgainLater(const std::string& why, absl::Duration patience, cons
   if (std::exchange(cut_again_->why, why) == why) return true;
   jobs_->AddEvent(record_, absl::StrCat(why, "; it is cut again"), now.wall);
   return true;
+}
+
+bool JobRun::Replicates() const {
+  // A copy is made from a checkpoint and one log.
+  return spec().recovery().replicas() > 0 && Logged() && !Unsaved() && plan_ != nullptr &&
+         !end_.has_value();
+}
+
+std::vector<uint32_t> JobRun::PartsToFollow(absl::Duration now) const {
+  if (!Replicates() || move_.has_value()) return {};
+  return replicas_.Vacant(now);
+}
+
+void JobRun::LetFollow(uint32_t part, const RunNode& node, const Now& now) {
+  replicas_.LetFollow(part, node, now);
+}
+
+std::vector<RunNode> JobRun::CopiedTo() const {
+  // The next run opens the job on its ps, with rows that were brought there: that ends the copy,
+  // and to close the job would drop those rows.
+  const bool goes_on = end_.has_value() && end_->next.has_value();
+  std::vector<RunNode> nodes;
+  for (const auto& [incarnation, node] : replicas_.copied_to()) {
+    const bool is_next = goes_on && Among(end_->next->ps, incarnation);
+    if (!Uses(incarnation) && !is_next) nodes.push_back(node);
+  }
+  return nodes;
+}
+
+void JobRun::HearPs(uint64_t incarnation, const v1::JobOnPs& job, const Now& now) {
+  replicas_.Hear(incarnation, job, now);
+  if (job.replica() != 0 && job.follows() == 0 && Replicates()) {
+    replicas_.EndUnknown(incarnation, now);
+  }
 }
 
 }  // namespace tessera::master

@@ -37,7 +37,17 @@ v1::RunState JobRun::State() const {
   state.set_copies_begun(copies_begun_);
   state.set_evaluation_bad_records(evaluation_bad_records_);
   state.set_barrier_for_move(barrier_for_move_);
-  SaveFollowers(state);
+  replicas_.Save(state);
+  for (const auto& [part, lost] : lost_) {
+    if (!lost.replaces) continue;
+    v1::RunFollower* const out = state.add_followers();
+    out->set_part(part);
+    *out->mutable_node() = master::ToProto(lost.back);
+    out->set_pair(lost.pair);
+    out->set_told(true);
+    out->set_in_sync(true);
+    out->set_replaces(true);
+  }
   state.set_unsaved(Unsaved());
   if (Unsaved() && log_origin_.has_value()) state.set_log_origin(*log_origin_);
   return state;
@@ -103,7 +113,7 @@ void JobRun::Resume(const Now& now) {
   barrier_for_move_ = state.barrier_for_move();
   trains_since_ = now.monotonic;
   first_step_ = position_.step();
-  RestoreFollowers(state, now);
+  replicas_.Restore(state, now);
   Enter(Phase::kTraining, now);
   for (uint32_t r = 0; r < saved->ranks.size(); ++r) {
     desk_.Restore(Rank(r), saved->ranks[r], now.monotonic);

@@ -34,7 +34,7 @@ bool JobSlot::Has(uint64_t action) const {
                                     [action](const UnderWay& one) { return one.id == action; });
 }
 
-void JobSlot::ActionDone(uint64_t action, ActionResult result, const JobRun::Now& now) {
+void JobSlot::ActionDone(uint64_t action, ActionResult result, const Now& now) {
   for (const Lane which : kAllLanes) {
     if (action != lane(which).id) continue;
     const bool of_run = std::exchange(lane(which), {}).of_run;

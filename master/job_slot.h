@@ -38,7 +38,7 @@ class JobSlot {
   std::optional<Work> TakeAction(Lane lane, uint64_t id);
   // It is under way.
   bool Has(uint64_t action) const;
-  void ActionDone(uint64_t action, ActionResult result, const JobRun::Now& now);
+  void ActionDone(uint64_t action, ActionResult result, const Now& now);
   // Actions under way that serve a run that is over, or nobody any more: they may be cut short.
   void AddUnwanted(std::vector<uint64_t>& ids) const;
   // The ps that the action waits for.

@@ -35,7 +35,7 @@ class LogFeed {
  public:
   using ReadDone = std::function<void(absl::StatusOr<v1::ReadLogResponse>)>;
   using Done = std::function<void(absl::Status)>;
-  // A master gives up a follower before (master/job_run_replicas.cc).
+  // A master gives up a follower before (master/replicas.cc).
   static constexpr absl::Duration kLongestWait = absl::Seconds(5);
   struct Options {
     FileSystem* files = nullptr;   // borrowed
