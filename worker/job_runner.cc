@@ -277,11 +277,17 @@ absl::StatusOr<v1::UnitResult> JobRunner::Predict(uint64_t unit_id, const v1::Pr
   TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<PredictionFile> file,
                            PredictionFile::Create(PosixFileSystem(), path, unit_id,
                                                   ScoreLayout::Of(assignment_.spec())));
-  TESSERA_ASSIGN_OR_RETURN(const Scorer::Summary summary,
-                           scorer_->Score({unit.ranges().begin(), unit.ranges().end()}, 0,
-                                          [&file](const Scorer::Scores& scores) {
-                                            return file->Append(scores.outputs, scores.labels);
-                                          }));
+  absl::Status written;
+  const absl::StatusOr<Scorer::Summary> scored =
+      scorer_->Score({unit.ranges().begin(), unit.ranges().end()}, 0,
+                     [&file, &written](const Scorer::Scores& scores) {
+                       return written = file->Append(scores.outputs, scores.labels);
+                     });
+  // To the master a lack of room is one for predictions, which lasts. A card's passes.
+  if (written.ok() && absl::IsResourceExhausted(scored.status())) {
+    return absl::UnavailableError(scored.status().message());
+  }
+  TESSERA_ASSIGN_OR_RETURN(const Scorer::Summary summary, scored);
   TESSERA_RETURN_IF_ERROR(file->Finish());
   v1::UnitResult result;
   result.set_samples(summary.samples);
