@@ -32,9 +32,5 @@ using PartitionId = Id<struct PartitionTag, uint32_t>;
 using TableIndex = Id<struct TableTag, uint32_t>;
 // Of a worker within its job, 0 .. workers-1.
 using Rank = Id<struct RankTag, uint32_t>;
-// Of a process, given by the master at each registration, always growing; fences zombies.
-using Incarnation = Id<struct IncarnationTag, uint64_t>;
-// Of a job: grows at every (re)start.
-using Generation = Id<struct GenerationTag, uint64_t>;
 
 }  // namespace tessera

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <numbers>
 
+#include "common/job/defaults.h"
+
 namespace tessera {
 namespace {
 
@@ -81,7 +83,7 @@ EvaluationOutcome FollowEvaluation(const EvaluationRules& rules, double metric,
   ++next.plateau_misses;
   ++next.stop_misses;
   outcome.stop = stopping.patience() > 0 && next.stop_misses >= stopping.patience();
-  if (plateau.factor() > 0 && next.plateau_misses >= std::max(1u, plateau.patience())) {
+  if (plateau.factor() > 0 && next.plateau_misses >= PlateauPatience(plateau)) {
     next.plateau_misses = 0;
     // A scale that is below the minimum already is not raised to it.
     const double floor = std::min<double>(plateau.minimum(), rules.plateau_scale);

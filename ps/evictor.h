@@ -27,7 +27,8 @@ class Evictor {
   Evictor& operator=(const Evictor&) = delete;
 
   void Add(TableTier* table) ABSL_LOCKS_EXCLUDED(mu_);
-  // Returns when the table is not being worked on.
+  // Returns when the table is not being worked on: after a batch of its rows, however long the disk
+  // takes.
   void Remove(TableTier* table) ABSL_LOCKS_EXCLUDED(mu_);
 
  private:

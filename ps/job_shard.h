@@ -42,8 +42,8 @@ namespace tessera::ps {
 // All tables of one job at one generation on this ps: the core behind ParameterService, without a
 // network. Thread-safe. Whoever calls it keeps it alive until the call is answered.
 //
-// Locks, in the order in which they may be taken: a rank's, cut_mu_, take_mu_, mu_, those of the
-// tables.
+// Locks, in the order in which they may be taken: follow_mu_, a rank's, cut_mu_, take_mu_,
+// free_mu_, mu_, those of the tables, of the push log and of its feed.
 class JobShard : public std::enable_shared_from_this<JobShard> {
  public:
   struct Options {
@@ -232,6 +232,8 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   void Expire() ABSL_LOCKS_EXCLUDED(mu_);
   // Ends the shard: waiting pulls and all calls from now on are answered with `reason`.
   void Close(absl::Status reason) ABSL_LOCKS_EXCLUDED(mu_);
+  // The reason; OK: it is open.
+  absl::Status Closed() const ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
   struct RankState {
@@ -265,7 +267,6 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   bool MayAnswer(const v1::PullRequest& pull) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Answers the pulls that have waited and need not any more.
   void AnswerWaiting() ABSL_LOCKS_EXCLUDED(mu_, cut_mu_);
-  absl::Status Closed() const ABSL_LOCKS_EXCLUDED(mu_);
   static absl::StatusOr<std::shared_ptr<JobShard>> TryOpen(const v1::OpenJobRequest& request,
                                                            const Options& options,
                                                            KeepGoing keep_going,
@@ -335,10 +336,11 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   // records, a tenth of the time.
   absl::Status EraseExpiredBelow() ABSL_EXCLUSIVE_LOCKS_REQUIRED(follow_mu_);
 
-  // job_shard_checkpoint.cc
   // job_shard_move.cc: rows that callers have begun to take are not taken any more. The marks of
   // changes are the checkpoint's from its cut on.
   void EndTakes() ABSL_LOCKS_EXCLUDED(take_mu_);
+
+  // job_shard_checkpoint.cc
   absl::Status AwaitApplied(uint64_t step, absl::Duration deadline) const ABSL_LOCKS_EXCLUDED(mu_);
   // CUT. `last`: what the cut may be based on.
   absl::StatusOr<PartCut> Cut(const v1::WriteCheckpointRequest& request, const std::string& folder,
@@ -356,7 +358,7 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   std::string DescribeWait(const WaitingPull& pull, absl::Duration now) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  // Constant after Open.
+  // Constant after Open; of a follower, until StopFollowing has returned.
   const v1::OpenJobRequest request_;
   const Options options_;
   const PartitionSet partitions_;

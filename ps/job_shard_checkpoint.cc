@@ -236,11 +236,12 @@ uint64_t JobShard::ReserveCopies(bool sync, absl::Span<const std::vector<Table::
     uint64_t rows = 0;
     for (const Table::Gradients& gradients : parts[t]) rows += gradients.keys.size();
     const RowStore& store = table.store();
-    if (table.every_row()) rows = store.rows();
+    const uint64_t all_rows = store.rows();
+    if (table.every_row()) rows = all_rows;
     const uint64_t block_bytes = store.layout().block_bytes();
     // A row is copied once.
     const uint64_t left =
-        store.rows() * block_bytes - std::min(store.copied_bytes(), store.rows() * block_bytes);
+        all_rows * block_bytes - std::min(store.copied_bytes(), all_rows * block_bytes);
     bytes += std::min(rows * block_bytes, left);
   }
   if (bytes == 0) return 0;

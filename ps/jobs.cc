@@ -262,6 +262,10 @@ absl::StatusOr<std::shared_ptr<JobShard>> Jobs::Join(const v1::OpenJobRequest& r
                                                      const JobShard::Options& options,
                                                      JobShard* near, JobShard* staged,
                                                      KeepGoing keep_going) {
+  // Whose rows were taken over before has none.
+  for (const JobShard* from : {near, staged}) {
+    if (from != nullptr) TESSERA_RETURN_IF_ERROR(from->Closed());
+  }
   for (const uint32_t partition : request.partitions()) {
     if (near != nullptr && near->Owns(partition)) continue;
     if (staged != nullptr && staged->Owns(partition)) continue;
@@ -280,6 +284,7 @@ absl::StatusOr<std::shared_ptr<JobShard>> Jobs::Join(const v1::OpenJobRequest& r
   if (staged != nullptr) {
     const std::optional<uint64_t> end = staged->received_log().Sync();
     end.has_value() ? took_over->set_received_end(*end) : took_over.reset();
+    staged->Close(MovedOn(request.job_id(), request.take_over(), request.generation()));
     shard->TakeOver(*staged);
     shard->received_log().TakeOver(staged->received_log());
   }
@@ -331,11 +336,11 @@ absl::StatusOr<std::shared_ptr<JobShard>> Jobs::Recover(const v1::OpenJobRequest
 }
 
 absl::StatusOr<std::shared_ptr<JobShard>> Jobs::Stage(const v1::OpenJobRequest& request,
-                                                      bool changed) {
+                                                      bool changed, KeepGoing keep_going) {
   const std::string& id = request.job_id();
   TESSERA_RETURN_IF_ERROR(CheckId(id));
   // Nobody else begins the log of what is received.
-  TESSERA_RETURN_IF_ERROR(AwaitOpening(id, absl::OkStatus));
+  TESSERA_RETURN_IF_ERROR(AwaitOpening(id, keep_going));
   const auto opened = absl::MakeCleanup([this, &id] { EndOpening(id); });
   std::shared_ptr<JobShard> near;
   std::shared_ptr<JobShard> old;

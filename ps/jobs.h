@@ -29,15 +29,18 @@ class Jobs {
   // UNAVAILABLE: a call with this `ps_process` is meant for one that was at this address before.
   absl::Status CheckMeant(uint64_t ps_process) const;
   // One at a time. The same generation again is OK and changes nothing; an older one is ABORTED. A
-  // newer one replaces the older, and only when it is open: an error leaves what there was. A load
-  // ends with an error of `keep_going`, or when the job is closed meanwhile.
+  // newer one replaces the older, and only when it is open: an error leaves what there was, but for
+  // rows that were being taken over (take_over), which are gone with it. A load ends with an error
+  // of `keep_going`, or when the job is closed meanwhile.
   absl::StatusOr<std::shared_ptr<JobShard>> Open(const v1::OpenJobRequest& request,
                                                  KeepGoing keep_going = absl::OkStatus)
       ABSL_LOCKS_EXCLUDED(mu_);
   // Where rows are received that an OpenJob with take_over is about to use: a new one in place of
   // what there was, or (`changed`) the one of before. FAILED_PRECONDITION: there is none for it;
-  // ABORTED: a later move has begun, or this one is over.
-  absl::StatusOr<std::shared_ptr<JobShard>> Stage(const v1::OpenJobRequest& request, bool changed)
+  // ABORTED: a later move has begun, or this one is over. Waits for another open of the job, until
+  // an error of `keep_going`.
+  absl::StatusOr<std::shared_ptr<JobShard>> Stage(const v1::OpenJobRequest& request, bool changed,
+                                                  KeepGoing keep_going = absl::OkStatus)
       ABSL_LOCKS_EXCLUDED(mu_);
   // Nothing of a later move.
   void DropStaged(const std::string& job_id, uint64_t generation, uint64_t move)

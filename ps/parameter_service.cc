@@ -23,6 +23,10 @@ namespace {
 constexpr absl::Duration kExpireEvery = absl::Milliseconds(20);
 constexpr absl::Duration kDropRegionsEvery = absl::Seconds(1);
 constexpr absl::Duration kLongestMargin = absl::Milliseconds(200);
+// Of pulls and cuts, whatever their callers allow.
+constexpr absl::Duration kLongestWait = absl::Minutes(1);
+// While rows are brought over from other ps, all of them: the share of the time that this takes.
+constexpr double kFetchShare = 0.1;
 // Of ReadLog, where nothing comes.
 constexpr absl::Duration kLongestRead = absl::Seconds(1);
 
@@ -141,10 +145,11 @@ void ParameterService::RunExpirer() {
   }
 }
 
-absl::Duration ParameterService::Deadline(const grpc::CallbackServerContext& context) const {
+absl::Duration ParameterService::Deadline(const grpc::CallbackServerContext& context,
+                                          absl::Duration longest) const {
   const absl::Duration left = absl::FromChrono(context.deadline()) - absl::Now();
   const absl::Duration margin = std::min(kLongestMargin, left / 10);
-  return options_.clock->Monotonic() + std::min(left - margin, options_.max_wait);
+  return options_.clock->Monotonic() + std::min(left - margin, longest);
 }
 
 std::function<void(const absl::Status&)> ParameterService::Refusals(const char* call) const {
@@ -204,7 +209,7 @@ grpc::ServerUnaryReactor* ParameterService::Pull(grpc::CallbackServerContext* co
                                                  grpc::ByteBuffer* response) {
   const uint64_t bytes = request->Length();
   auto* const reactor = new PullReactor(options_, bytes);
-  const absl::Duration deadline = Deadline(*context);
+  const absl::Duration deadline = Deadline(*context, kLongestWait);
   const auto read_and_pull = [=, this](bool here) {
     absl::StatusOr<PullCall> call = Read(*request, ReadPull);
     if (!call.ok()) return reactor->Answer(call.status());
@@ -374,9 +379,12 @@ grpc::ServerUnaryReactor* ParameterService::CloseJob(grpc::CallbackServerContext
 grpc::ServerUnaryReactor* ParameterService::WriteCheckpoint(
     grpc::CallbackServerContext* context, const v1::WriteCheckpointRequest* request,
     v1::WriteCheckpointResponse* response) {
-  const absl::Duration deadline = Deadline(*context);
-  const absl::Duration start = options_.clock->Monotonic();
   const auto phase = request->phase();
+  // Only a cut waits; who writes takes its time as long as its caller has some.
+  const bool writes = phase == v1::WriteCheckpointRequest::WRITE;
+  const absl::Duration deadline =
+      Deadline(*context, writes ? absl::InfiniteDuration() : kLongestWait);
+  const absl::Duration start = options_.clock->Monotonic();
   const auto observe = [=, this](const absl::Status& status) {
     const absl::Duration took = options_.clock->Monotonic() - start;
     switch (phase) {
@@ -445,8 +453,11 @@ grpc::ServerUnaryReactor* ParameterService::FetchPartitions(
           options_.jobs->DropStaged(open.job_id(), open.generation(), open.move());
           return absl::OkStatus();
         }
-        TESSERA_ASSIGN_OR_RETURN(const auto staged, options_.jobs->Stage(open, request->changed()));
-        const double share = request->changed() ? 1 : options_.fetch_share;
+        TESSERA_ASSIGN_OR_RETURN(const auto staged,
+                                 options_.jobs->Stage(open, request->changed(), [context] {
+                                   return CheckCancelled(*context);
+                                 }));
+        const double share = request->changed() ? 1 : kFetchShare;
         TESSERA_ASSIGN_OR_RETURN(
             *response, FetchPartitionsInto(*request, *context, *options_.channels, share, *staged));
         return absl::OkStatus();

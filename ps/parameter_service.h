@@ -57,13 +57,8 @@ class ParameterService final : public ParameterServiceBase {
     PsMetrics* metrics = nullptr;
     Channels* channels = nullptr;  // to other ps
     SharedRegions* regions = nullptr;
-    // While rows are brought over from other ps, all of them: the share of the time that this
-    // takes.
-    double fetch_share = 0.1;
     // Rows may be on disk: then no pull is answered in gRPC's own thread.
     bool pulls_may_block = false;
-    // The longest that a pull waits, whatever its caller allows.
-    absl::Duration max_wait = absl::Minutes(1);
   };
   explicit ParameterService(const Options& options);
   ~ParameterService() override;
@@ -116,9 +111,9 @@ class ParameterService final : public ParameterServiceBase {
  private:
   class PullReactor;
 
-  // When to give up waiting for the caller's sake, by Clock::Monotonic: a little before it hangs
-  // up, so that it learns what was waited for.
-  absl::Duration Deadline(const grpc::CallbackServerContext& context) const;
+  // When to give up for the caller's sake, by Clock::Monotonic: a little before it hangs up, so
+  // that it learns what was waited for, and after `longest` whatever it allows.
+  absl::Duration Deadline(const grpc::CallbackServerContext& context, absl::Duration longest) const;
   // Counts the errors of a call that is not measured otherwise.
   std::function<void(const absl::Status&)> Refusals(const char* call) const;
   void RunExpirer() ABSL_LOCKS_EXCLUDED(mu_);

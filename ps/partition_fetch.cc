@@ -13,6 +13,7 @@
 #include "common/status_macros.h"
 #include "grpcpp/client_context.h"
 #include "ps/sightings_file.h"
+#include "ps/writer_rest.h"
 #include "tessera/v1/parameter_service.grpc.pb.h"
 
 namespace tessera::ps {
@@ -155,8 +156,7 @@ absl::StatusOr<v1::FetchPartitionsResponse> FetchPartitionsInto(
       status = rows.status();
       response.set_rows(response.rows() + rows.value_or(0));
       response.set_bytes(response.bytes() + chunk.records().size());
-      const absl::Duration worked = SystemClock().Monotonic() - begin;
-      if (share < 1) absl::SleepFor(worked * (1 / share - 1));
+      absl::SleepFor(RestFor(SystemClock().Monotonic() - begin, share));
       begin = SystemClock().Monotonic();
     }
     if (!status.ok()) context->TryCancel();

@@ -74,9 +74,8 @@ absl::StatusOr<std::unique_ptr<JobContext>> NewJobContext(const v1::Assignment& 
   context->sync_sparse = IsSync(spec.consistency().sparse());
   context->sync_dense = IsSync(spec.consistency().dense());
 
-  const std::string wish = spec.train().device().empty() || spec.train().device() == "auto"
-                               ? options.device
-                               : spec.train().device();
+  const std::string wish =
+      DeviceOf(spec.train()) == "auto" ? options.device : spec.train().device();
   TESSERA_ASSIGN_OR_RETURN(const std::string onnx_file,
                            ReadOnnxFile(spec, *options.kept_source->files, options.data_root));
   TESSERA_ASSIGN_OR_RETURN(context->model, Model::New(spec, InputsOf(spec).dense_width, onnx_file));

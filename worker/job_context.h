@@ -102,7 +102,7 @@ struct JobContextOptions {
   RingPartials* partials = nullptr;
   StatusBoard* board = nullptr;
   WorkerMetrics* metrics = nullptr;
-  Cancellation* cancellation = nullptr;
+  Cancellation* cancellation = nullptr;  // ends waits early
 };
 
 // Opens the data, builds the model and connects to the ps. INVALID_ARGUMENT and NOT_FOUND name the

@@ -157,22 +157,7 @@ absl::StatusOr<v1::UnitResult> JobRunner::RunUnit(const v1::NextWorkResponse& un
 
 absl::Status JobRunner::Open() {
   if (context_ == nullptr) {
-    TESSERA_ASSIGN_OR_RETURN(
-        context_, NewJobContext(assignment_, {.data_root = options_.data_root,
-                                              .scratch_folder = options_.scratch_folder,
-                                              .data_cache_bytes = options_.data_cache_bytes,
-                                              .device = options_.device,
-                                              .pool = options_.pool,
-                                              .read_pool = options_.read_pool,
-                                              .incarnation = options_.incarnation,
-                                              .kept_source = options_.kept_source,
-                                              .ps = options_.ps,
-                                              .share_memory = options_.share_memory,
-                                              .ranks = options_.ranks,
-                                              .partials = options_.partials,
-                                              .board = options_.board,
-                                              .metrics = options_.metrics,
-                                              .cancellation = options_.cancellation}));
+    TESSERA_ASSIGN_OR_RETURN(context_, NewJobContext(assignment_, options_));
     scorer_ = std::make_unique<Scorer>(context_.get());
   }
   return absl::OkStatus();

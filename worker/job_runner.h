@@ -19,25 +19,11 @@ namespace tessera::worker {
 // or the assignment does. Used by one thread.
 class JobRunner {
  public:
-  struct Options {
-    std::string data_root;
-    std::string scratch_folder;
-    uint64_t data_cache_bytes = DataSource::kDefaultCacheBytes;
+  // All that is borrowed outlives the runner, too.
+  struct Options : JobContextOptions {
     std::string output_root;
-    std::string device;
-    TaskPool* pool = nullptr;       // borrowed, for the dense graph
-    TaskPool* read_pool = nullptr;  // borrowed, for parsing
-    uint64_t incarnation = 0;
-    KeptSource* kept_source = nullptr;  // borrowed
     // A new channel to the master.
     std::function<std::shared_ptr<grpc::Channel>()> connect_master;
-    const PsDirectory* ps = nullptr;       // borrowed
-    bool share_memory = true;              // with ps on this machine
-    const RankDirectory* ranks = nullptr;  // borrowed
-    RingPartials* partials = nullptr;      // borrowed
-    StatusBoard* board = nullptr;          // borrowed
-    WorkerMetrics* metrics = nullptr;      // borrowed
-    Cancellation* cancellation = nullptr;  // borrowed; ends Run early
   };
 
   JobRunner(v1::Assignment assignment, Options options);

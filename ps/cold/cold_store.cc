@@ -146,7 +146,6 @@ class RocksDbColdStore final : public ColdStore {
       first.Update(status);
     };
     options_.readers->RunAll((keys.size() + kReadTask - 1) / kReadTask, read);
-    keys_read_.fetch_add(keys.size(), std::memory_order_relaxed);
     return first;
   }
 
@@ -225,9 +224,7 @@ class RocksDbColdStore final : public ColdStore {
   }
 
   Stats stats() const override {
-    Stats stats = {.keys_read = keys_read_.load(std::memory_order_relaxed),
-                   .keys_found = keys_found_.load(std::memory_order_relaxed),
-                   .records_written = records_written_.load(std::memory_order_relaxed),
+    Stats stats = {.records_written = records_written_.load(std::memory_order_relaxed),
                    .record_bytes_written = record_bytes_written_.load(std::memory_order_relaxed),
                    .device_bytes_written = files_->bytes_written(),
                    .folder_bytes = files_->bytes()};
@@ -309,7 +306,6 @@ class RocksDbColdStore final : public ColdStore {
     }
     db_->MultiGet(RocksDbSnapshot::Options(at), state.family, keys.size(), slices.data(),
                   values.data(), statuses.data(), /*sorted_input=*/true);
-    uint64_t hits = 0;
     for (size_t i = 0; i < keys.size(); ++i) {
       found[i] = statuses[i].ok();
       if (statuses[i].IsNotFound()) continue;
@@ -319,9 +315,7 @@ class RocksDbColdStore final : public ColdStore {
           table, keys[i].key, {values[i].data(), values[i].size()}, state.spec.record_bytes);
       if (record.empty()) return Damaged(state, keys[i].key);
       std::memcpy(records + i * state.spec.record_bytes, record.data(), record.size());
-      ++hits;
     }
-    keys_found_.fetch_add(hits, std::memory_order_relaxed);
     return absl::OkStatus();
   }
 
@@ -427,8 +421,6 @@ class RocksDbColdStore final : public ColdStore {
   std::atomic<uint64_t> next_file_ = 0;
   // Of Compactions::ended: AwaitCompaction waited in vain then.
   std::atomic<uint64_t> stuck_at_ = UINT64_MAX;
-  std::atomic<uint64_t> keys_read_ = 0;
-  std::atomic<uint64_t> keys_found_ = 0;
   std::atomic<uint64_t> records_written_ = 0;
   std::atomic<uint64_t> record_bytes_written_ = 0;
 };

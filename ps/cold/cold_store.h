@@ -82,8 +82,6 @@ class ColdStore {
     std::shared_ptr<rocksdb::FileSystem> disk = nullptr;
   };
   struct Stats {
-    uint64_t keys_read = 0;
-    uint64_t keys_found = 0;
     uint64_t records_written = 0;
     uint64_t record_bytes_written = 0;
     uint64_t device_bytes_written = 0;  // compactions included

@@ -119,6 +119,7 @@ absl::Status PushLog::Begin(const v1::PushLogHead& head) {
   segments_.push_back(std::move(segment));
   head_ = head;
   head_.clear_cut();
+  Publish();
   return absl::OkStatus();
 }
 
@@ -159,6 +160,7 @@ absl::Status PushLog::Append(Kind kind, absl::string_view text, absl::string_vie
   }
   PassFailpoint("ps.push_log.appended");
   ++next_record_;
+  Publish();
   return absl::OkStatus();
 }
 
@@ -236,6 +238,7 @@ void PushLog::Forget(absl::string_view cut, uint64_t keep_from) {
     gone = options_.files->Remove(path);
     absl::MutexLock lock(&mu_);
     if (gone.ok() && path != SparePath()) segments_.erase(segments_.begin());
+    Publish();
   }
   SPDLOG_WARN("a segment of a push log stays behind: {}", std::string(gone.message()));
 }
@@ -263,6 +266,7 @@ absl::Status PushLog::KeepAsSpare() {
   TESSERA_RETURN_IF_ERROR(options_.files->Rename(PathOf(segment.number), SparePath()));
   spare_bytes_ = std::max(segment.bytes, segment.old_bytes);
   segments_.erase(segments_.begin());
+  Publish();
   return absl::OkStatus();
 }
 
@@ -277,16 +281,22 @@ uint64_t PushLog::FileBytes() const {
   return bytes;
 }
 
+void PushLog::Publish() {
+  uint64_t bytes = 0;
+  for (const Segment& segment : segments_) bytes += segment.bytes;
+  absl::MutexLock lock(&known_mu_);
+  end_ = {.segment = segments_.back().number, .next_record = next_record_};
+  bytes_ = bytes;
+}
+
 PushLog::End PushLog::end() const {
-  absl::MutexLock lock(&mu_);
-  return {.segment = segments_.back().number, .next_record = next_record_};
+  absl::MutexLock lock(&known_mu_);
+  return end_;
 }
 
 uint64_t PushLog::bytes() const {
-  absl::MutexLock lock(&mu_);
-  uint64_t bytes = 0;
-  for (const Segment& segment : segments_) bytes += segment.bytes;
-  return bytes;
+  absl::MutexLock lock(&known_mu_);
+  return bytes_;
 }
 
 }  // namespace tessera::ps

@@ -68,13 +68,13 @@ class PushLog {
   void Close(absl::Status reason) ABSL_LOCKS_EXCLUDED(mu_);
 
   // Of all records.
-  uint64_t bytes() const ABSL_LOCKS_EXCLUDED(mu_);
+  uint64_t bytes() const ABSL_LOCKS_EXCLUDED(known_mu_);
   // Where the next record goes: all before it are in the files.
   struct End {
     uint64_t segment = 0;
     uint64_t next_record = 0;
   };
-  End end() const ABSL_LOCKS_EXCLUDED(mu_);
+  End end() const ABSL_LOCKS_EXCLUDED(known_mu_);
   const std::string& folder() const { return options_.folder; }
 
  private:
@@ -91,13 +91,15 @@ class PushLog {
   absl::Status RemoveSpare() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Hands the status on; an error breaks the log.
   absl::Status Synced(const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // For end() and bytes().
+  void Publish() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) ABSL_LOCKS_EXCLUDED(known_mu_);
   // Of all files.
   uint64_t FileBytes() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const Options options_;
 
   absl::Mutex forget_mu_ ABSL_ACQUIRED_BEFORE(mu_);  // nobody else shortens segments_
-  mutable absl::Mutex mu_;
+  absl::Mutex mu_;                                   // held while the disk is written to
   absl::Status closed_ ABSL_GUARDED_BY(mu_);
   std::shared_ptr<WritableFile> file_ ABSL_GUARDED_BY(mu_);
   bool spoilt_ ABSL_GUARDED_BY(mu_) = false;            // file_ ends with part of a record
@@ -110,6 +112,11 @@ class PushLog {
   // Numbers of records.
   uint64_t synced_ ABSL_GUARDED_BY(mu_) = 0;
   bool syncing_ ABSL_GUARDED_BY(mu_) = false;
+
+  // Never held while anybody waits for the disk: heartbeats ask.
+  mutable absl::Mutex known_mu_ ABSL_ACQUIRED_AFTER(mu_);
+  End end_ ABSL_GUARDED_BY(known_mu_);
+  uint64_t bytes_ ABSL_GUARDED_BY(known_mu_) = 0;
 };
 
 }  // namespace tessera::ps

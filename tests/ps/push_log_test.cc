@@ -3,6 +3,8 @@
 #include <thread>
 
 #include "absl/synchronization/notification.h"
+#include "absl/time/clock.h"
+#include "common/failpoint.h"
 #include "ps/push_log/push_log_reader.h"
 #include "tests/ps/ps_testing.h"
 
@@ -70,6 +72,25 @@ class PushLogTest : public testing::Test {
 
   FaultFileSystem files_;
 };
+
+// Heartbeats of a ps ask for it, and so do followers, for all jobs.
+TEST_F(PushLogTest, SaysWhereItEndsWhileTheDiskIsWaitedFor) {
+  const auto log = Create();
+  ASSERT_OK(Append(*log, 0));
+  const uint64_t next = log->end().next_record;
+  const uint64_t bytes = log->bytes();
+  ASSERT_OK(ArmFailpoints("ps.push_log.append=delay:2s@1"));
+  std::thread appends([&] { EXPECT_OK(Append(*log, 1)); });
+  absl::SleepFor(absl::Milliseconds(200));
+  const absl::Time asked = absl::Now();
+  EXPECT_EQ(log->end().next_record, next);
+  EXPECT_EQ(log->bytes(), bytes);
+  EXPECT_LT(absl::Now() - asked, absl::Seconds(1));
+  appends.join();
+  ASSERT_OK(ArmFailpoints(""));
+  EXPECT_EQ(log->end().next_record, next + 1);
+  EXPECT_GT(log->bytes(), bytes);
+}
 
 TEST_F(PushLogTest, GivesBackWhatWasAppended) {
   const auto log = Create();
