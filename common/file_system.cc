@@ -39,6 +39,7 @@ absl::Status ErrnoStatus(int error, absl::string_view what, const std::string& p
       return absl::PermissionDeniedError(message);
     case ENOSPC:
     case EDQUOT:
+    case EFBIG:
     case EMFILE:
     case ENFILE:
       return absl::ResourceExhaustedError(message);

@@ -181,7 +181,10 @@ void JobRun::OnRecovered(const Recovering& asked, const ActionResult& result, co
                    absl::StrCat(name, " cannot take up the job: ", result.status.message()), now);
   }
   ++options_.counts->ps_recoveries;
-  std::string has = "all that was pushed";
+  // What `async` logs have is with the operating system, not with the disk.
+  std::string has = spec().recovery().push_log() == v1::RecoverySpec::FSYNC
+                        ? "all that was pushed"
+                        : "all that was pushed, unless its machine went down";
   if (asked.alone.has_value()) {
     has = absl::StrCat("the rows of ", asked.alone->folder, "; what was pushed to it since, in ",
                        lost.lost_steps.value_or(0), " steps at most, is lost");

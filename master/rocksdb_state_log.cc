@@ -82,6 +82,10 @@ absl::StatusOr<std::unique_ptr<StateLog>> OpenRocksDbStateLog(const std::string&
   options.keep_log_file_num = 3;
   options.max_log_file_size = 1 << 20;
   options.write_buffer_size = 4 << 20;
+  // A write that was never acknowledged may be torn at the end of the log. Whatever else is missing
+  // is damage, and what followed it would be gone without a word.
+  options.wal_recovery_mode = rocksdb::WALRecoveryMode::kTolerateCorruptedTailRecords;
+  options.track_and_verify_wals_in_manifest = true;
   rocksdb::DB* db = nullptr;
   const rocksdb::Status status = rocksdb::DB::Open(options, folder, &db);
   std::unique_ptr<rocksdb::DB> owned(db);

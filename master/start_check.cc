@@ -70,6 +70,10 @@ absl::Status CheckModel(const v1::JobSpec& spec, const v1::JobSpec& before) {
       if (column.role() != v1::DENSE && column.role() != v1::SPARSE) continue;
       all.push_back(absl::StrCat(
           v1::ColumnRole_Name(column.role()), " ", column.name(),
+          // What keys are made from.
+          column.role() != v1::SPARSE   ? ""
+          : column.type() == v1::STRING ? absl::StrCat(" of strings of ", KeySpaceOf(column))
+                                        : " of int64",
           column.table().empty() ? "" : absl::StrCat(" in ", absl::StrJoin(column.table(), ", ")),
           column.index_end() == 0
               ? ""

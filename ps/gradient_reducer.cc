@@ -29,9 +29,10 @@ absl::StatusOr<GradientReducer::Verdict> GradientReducer::Check(Rank rank, uint6
   if (step < next_step_) return Verdict::kRepeat;
   const uint64_t ahead = step - next_step_;
   if (ahead >= collecting_.size()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("rank ", rank.value(), " pushes step ", step, " while step ", next_step_,
-                     " is being collected; expected ", next_step_, " or ", next_step_ + 1));
+    return absl::AbortedError(absl::StrCat("rank ", rank.value(), " pushes step ", step,
+                                           " while step ", next_step_,
+                                           " is being collected; expected ", next_step_, " or ",
+                                           next_step_ + 1, ": what was pushed between is lost"));
   }
   const Collecting& at = collecting_[ahead];
   if (at.pushed[rank.value()]) return Verdict::kRepeat;

@@ -261,6 +261,8 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   absl::Status CheckIncarnation(const v1::CallHeader& header) const;
   // INVALID_ARGUMENT: there is no such rank.
   absl::Status CheckRank(const v1::CallHeader& header) const;
+  // ABORTED: it shows that this ps or another one has lost pushes that it has acknowledged.
+  absl::Status CheckStep(const v1::PullRequest& pull) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // What a pull with a step says about pushes; true: a step may be complete now.
   bool ConfirmBy(const v1::PullRequest& pull) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Whether a pull may be answered: its step has come, or its rank may begin it, which it does.

@@ -32,6 +32,7 @@ void JobShard::Pull(PullCall call, absl::Duration deadline, PullDone done) {
   if (status.ok()) {
     absl::MutexLock lock(&mu_);
     status = closed_;
+    if (status.ok()) status = CheckStep(call.request);
     completes = status.ok() && ConfirmBy(call.request);
   }
   if (completes && (call.bytes > kInlinePullBytes || options_.run == nullptr)) {
@@ -98,6 +99,29 @@ void JobShard::AnswerWaiting() {
     });
   }
   Answer(std::move(ready));
+}
+
+absl::Status JobShard::CheckStep(const v1::PullRequest& pull) const {
+  const uint32_t rank = pull.header().rank();
+  if (!has_sync_ || pull.step() == 0 || pull.read_only() || rank >= ranks_.size()) {
+    return absl::OkStatus();
+  }
+  const std::string who =
+      absl::StrCat("job ", request_.job_id(), ": rank ", rank, " is at step ", pull.step());
+  if (pull.step() < reducer_.next_step()) {
+    return absl::AbortedError(
+        absl::StrCat(who, ", and this ps has applied those before step ", reducer_.next_step(),
+                     " already: another ps has come back without the end of its push log, which a "
+                     "power cut or a "
+                     "damaged disk may take; all go back to the last checkpoint"));
+  }
+  if (const uint64_t lacks = reducer_.NextPush(Rank(rank)); lacks < pull.step()) {
+    return absl::AbortedError(absl::StrCat(who, ", and this ps lacks its push of step ", lacks,
+                                           ": it has come back without the end of its push log, "
+                                           "which a power cut or a damaged disk may "
+                                           "take; all go back to the last checkpoint"));
+  }
+  return absl::OkStatus();
 }
 
 bool JobShard::ConfirmBy(const v1::PullRequest& pull) {

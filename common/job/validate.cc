@@ -118,7 +118,9 @@ absl::Status ValidateSubmit(const v1::SubmitRequest& request) {
                  " that fit; name files by globs, and leave out what is not needed");
   }
   TESSERA_RETURN_IF_ERROR(ValidateJobSpec(request.spec()));
-  if (request.workers() > request.spec().train().batch_size()) {
+  const v1::ConsistencySpec& consistency = request.spec().consistency();
+  const bool shares = IsSync(consistency.sparse()) || IsSync(consistency.dense());
+  if (shares && request.workers() > request.spec().train().batch_size()) {
     return Wrong("workers", request.workers(), " workers cannot share a batch of ",
                  request.spec().train().batch_size(),
                  " samples; ask for fewer or raise train.batch_size");

@@ -1,5 +1,6 @@
 #include "common/process/server_process.h"
 
+#include <csignal>
 #include <cstdlib>
 
 #include "common/failpoint.h"
@@ -30,6 +31,8 @@ std::optional<int> ServerProcess::Parse(CLI::App& app, int argc, char** argv) {
 
 absl::StatusOr<std::unique_ptr<Security>> ServerProcess::Begin(absl::string_view name) const {
   EndMutexChecks();
+  // A file at the limit of its size (ulimit -f) is an error of the write, not the end.
+  std::signal(SIGXFSZ, SIG_IGN);
   InitLog(name, log_level);
   TESSERA_RETURN_IF_ERROR(CheckFileDescriptors());
   TESSERA_RETURN_IF_ERROR(ArmFailpoints(std::getenv(kFailpointsVariable)));

@@ -23,10 +23,10 @@ struct ServerProcess {
   // to go on.
   static std::optional<int> Parse(CLI::App& app, int argc, char** argv);
 
-  // Once, after Parse: starts the log, in whose lines the process is called `name`, raises the
-  // limit of open files, arms the failpoints that the environment names, and loads what the flags
-  // say of security, which may be null. Errors: CheckFileDescriptors', ArmFailpoints' and
-  // Security::Load's.
+  // Once, after Parse: starts the log, in whose lines the process is called `name`, takes files
+  // that would be larger than they may for errors, raises the limit of open files, arms the
+  // failpoints that the environment names, and loads what the flags say of security, which may be
+  // null. Errors: CheckFileDescriptors', ArmFailpoints' and Security::Load's.
   absl::StatusOr<std::unique_ptr<Security>> Begin(absl::string_view name) const;
 };
 

@@ -86,9 +86,18 @@ TEST_F(StartTest, AnotherModelOrOtherInputsAreRefusedWarmOrNot) {
     EXPECT_THAT(RunFrom(folder, spec, v1::FAILED).message(), HasSubstr("options.fields"));
     options.clear();
     spec.mutable_data()->mutable_columns(1)->set_name("item");
-    EXPECT_THAT(RunFrom(folder, spec, v1::FAILED).message(),
-                HasSubstr("data.columns: input 0 of the model is SPARSE item in embedding in this "
-                          "job and SPARSE user in embedding"));
+    EXPECT_THAT(
+        RunFrom(folder, spec, v1::FAILED).message(),
+        HasSubstr("data.columns: input 0 of the model is SPARSE item of int64 in embedding in this "
+                  "job and SPARSE user of int64 in embedding"));
+    // Its keys would be others, and their rows not found.
+    spec = SmallJob();
+    spec.mutable_start()->set_warm(warm);
+    spec.mutable_data()->mutable_columns(1)->set_type(v1::STRING);
+    EXPECT_THAT(
+        RunFrom(folder, spec, v1::FAILED).message(),
+        HasSubstr(
+            "SPARSE user of strings of user in embedding in this job and SPARSE user of int64"));
     spec = SmallJob();
     spec.mutable_start()->set_warm(warm);
     spec.mutable_model()->mutable_optimizer()->set_learning_rate(0.5f);

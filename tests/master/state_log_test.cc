@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <fstream>
 #include <random>
 
 #include "absl/strings/str_cat.h"
@@ -126,6 +127,40 @@ TEST_P(StateLogContract, DoesWhatAMapDoes) {
     }
     ASSERT_TRUE(log_->Apply(batch).ok());
     ASSERT_EQ(log_->Scan("").value(), twin) << "round " << round;
+  }
+}
+
+// A write that is torn at the end was never acknowledged; anything else that is missing was.
+TEST(RocksDbStateLog, DamageBeforeTheEndOfItsLogIsNotTakenForTheEnd) {
+  for (const bool torn : {false, true}) {
+    SCOPED_TRACE(torn);
+    TestFolder folder;
+    {
+      auto log = OpenRocksDbStateLog(folder.path());
+      ASSERT_TRUE(log.ok()) << log.status();
+      for (int i = 0; i < 6; ++i) {
+        ASSERT_TRUE((*log)->Apply({{absl::StrCat("job/", i), std::string(500, 'x')}}).ok());
+      }
+    }
+    std::filesystem::path wal;
+    for (const auto& file : std::filesystem::directory_iterator(folder.path())) {
+      if (file.path().extension() == ".log" && file.file_size() > 0) wal = file.path();
+    }
+    ASSERT_FALSE(wal.empty());
+    if (torn) {
+      std::filesystem::resize_file(wal, std::filesystem::file_size(wal) - 100);
+    } else {
+      std::fstream bytes(wal, std::ios::in | std::ios::out | std::ios::binary);
+      bytes.seekp(1200);
+      bytes.put('y');
+    }
+    const auto log = OpenRocksDbStateLog(folder.path());
+    if (!torn) {
+      EXPECT_EQ(log.status().code(), absl::StatusCode::kDataLoss) << log.status();
+      continue;
+    }
+    ASSERT_TRUE(log.ok()) << log.status();
+    EXPECT_EQ((*log)->Scan("job/").value().size(), 5u);
   }
 }
 

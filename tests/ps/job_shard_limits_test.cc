@@ -90,9 +90,10 @@ TEST_F(JobShardTest, RefusesARateAndANumberThatNoRowHasRoomFor) {
 TEST_F(JobShardTest, AnswersTakeNoMoreMemoryThanTheyMayHave) {
   ByteBudget unsent(100);
   auto shard = JobShard::Open(
-      Whole(Job({SgdTable("t", 2, v1::SYNC)}, 1)),
+      Whole(Job({SgdTable("t", 2, v1::SYNC)}, 2)),
       {.clock = &clock_, .files = &files_, .checkpoint_root = "root", .unsent = &unsent});
   ASSERT_OK(shard);
+  ASSERT_OK((*shard)->Push(CallOf(PushOf(0, 0, {}))));
   // As a caller's connection does that is not read.
   std::vector<absl::StatusOr<PullAnswer>> answers;
   const auto pull = [&](uint64_t step, const std::vector<uint64_t>& keys) {
@@ -106,8 +107,8 @@ TEST_F(JobShardTest, AnswersTakeNoMoreMemoryThanTheyMayHave) {
   pull(0, ten);
   pull(0, ten);
   pull(0, {1, 2});
-  ASSERT_OK((*shard)->Push(CallOf(PushOf(0, 0, {}))));
-  ASSERT_OK(Confirm(**shard, 0, 1));
+  ASSERT_OK((*shard)->Push(CallOf(PushOf(1, 0, {}))));
+  ASSERT_OK(Confirm(**shard, 1, 1));
   ASSERT_EQ(answers.size(), 4u);
   ASSERT_OK(answers[0]);
   EXPECT_FAILS(answers[1], StatusCode::kResourceExhausted,

@@ -94,14 +94,33 @@ TEST_F(JobShardTest, PullsWaitForTheStepsBeforeTheirs) {
   Open(Job({SgdTable("t", 1, v1::SYNC)}, 2));
   PendingPull now(*shard_, PullOf(0, 0, {{0, {1}}}));
   EXPECT_TRUE(now.answered());
-  PendingPull next(*shard_, PullOf(0, 1, {{0, {1}}}));
-  EXPECT_FALSE(next.answered());
   ASSERT_OK(Push(0, 0, {{0, {1}, {1}}}));
+  PendingPull next(*shard_, PullOf(0, 1, {{0, {1}}}));
   EXPECT_FALSE(next.answered());
   ASSERT_OK(Push(1, 0, {{0, {1}, {1}}}));
   ASSERT_TRUE(next.answered());
   ASSERT_OK(next.status());
   EXPECT_EQ(next.values(), std::vector<float>{-2});
+}
+
+// A push log that ends too early, as a power cut leaves it, is a shard at an earlier step.
+TEST_F(JobShardTest, APullThatShowsThatPushesWereLostEndsTheGeneration) {
+  Open(Job({SgdTable("t", 1, v1::SYNC)}, 2));
+  for (uint64_t step = 0; step < 3; ++step) {
+    ASSERT_OK(Push(0, step, {{0, {1}, {1}}}));
+    ASSERT_OK(Push(1, step, {{0, {1}, {1}}}));
+    EXPECT_OK(PendingPull(*shard_, PullOf(0, step + 1, {{0, {1}}})).status());
+    EXPECT_OK(PendingPull(*shard_, PullOf(1, step + 1, {{0, {1}}})).status());
+  }
+  EXPECT_FAILS(PendingPull(*shard_, PullOf(0, 2, {{0, {1}}})).status(), StatusCode::kAborted,
+               "rank 0 is at step 2, and this ps has applied those before step 3 already");
+  EXPECT_FAILS(PendingPull(*shard_, PullOf(1, 5, {{0, {1}}})).status(), StatusCode::kAborted,
+               "rank 1 is at step 5, and this ps lacks its push of step 3");
+  ASSERT_OK(Push(0, 3, {{0, {1}, {1}}}));
+  EXPECT_FAILS(PendingPull(*shard_, PullOf(0, 5, {{0, {1}}})).status(), StatusCode::kAborted,
+               "this ps lacks its push of step 4");
+  // Who only reads stands at no step.
+  EXPECT_OK(PendingPull(*shard_, PullOf(0, 1, {{0, {1}}}, /*read_only=*/true)).status());
 }
 
 TEST_F(JobShardTest, APullThatWaitsTooLongNamesTheRanksItWaitedFor) {
@@ -136,7 +155,7 @@ TEST_F(JobShardTest, ARepeatedPushOfAStepIsNotAppliedTwice) {
   ASSERT_OK(Push(1, 0, {{0, {1}, {1}}}));
   ASSERT_OK(Push(0, 0, {{0, {1}, {1}}}));
   EXPECT_EQ(Look(0, {1}), std::vector<float>{-2});
-  EXPECT_FAILS(Push(0, 3, {{0, {1}, {1}}}), StatusCode::kInvalidArgument, "rank 0 pushes step 3");
+  EXPECT_FAILS(Push(0, 3, {{0, {1}, {1}}}), StatusCode::kAborted, "rank 0 pushes step 3");
 }
 
 TEST_F(JobShardTest, StepsBeforeTheFirstCountAsApplied) {
@@ -153,15 +172,17 @@ TEST_F(JobShardTest, StepsBeforeTheFirstCountAsApplied) {
 
 TEST_F(JobShardTest, AStepWithTooManyWaitingPullsPushesBack) {
   auto shard = JobShard::Open(
-      Whole(Job({SgdTable("t", 1, v1::SYNC)}, 1)),
+      Whole(Job({SgdTable("t", 1, v1::SYNC)}, 2)),
       {.clock = &clock_, .files = &files_, .checkpoint_root = "root", .max_waiting_bytes = 200});
   ASSERT_OK(shard);
+  ASSERT_OK((*shard)->Push(CallOf(PushOf(0, 0, {}))));
   const v1::PullRequest request = PullOf(0, 1, {{0, std::vector<uint64_t>(10, 1)}});
   PendingPull first(**shard, request);
   EXPECT_FALSE(first.answered());
   PendingPull second(**shard, request);
   EXPECT_FAILS(second.status(), StatusCode::kResourceExhausted, "pull again later");
-  ASSERT_OK((*shard)->Push(CallOf(PushOf(0, 0, {}))));
+  ASSERT_OK((*shard)->Push(CallOf(PushOf(1, 0, {}))));
+  ASSERT_OK(Confirm(**shard, 1, 1));
   EXPECT_OK(first.status());
 }
 
@@ -193,12 +214,11 @@ TEST_F(JobShardTest, CountsExactlyThroughRepeatsAndReordering) {
 
 TEST_F(JobShardTest, APullWithoutKeysWaitsForItsStepToo) {
   Open(Job({SgdTable("a", 1, v1::ASYNC), SgdTable("s", 1, v1::SYNC)}, 2));
+  ASSERT_OK(Push(0, 0, {}));
   PendingPull none(*shard_, PullOf(0, 1, {}));
   PendingPull async(*shard_, PullOf(0, 1, {{0, {1}}}));
   EXPECT_FALSE(none.answered());
   EXPECT_FALSE(async.answered());
-  ASSERT_OK(Push(0, 0, {}));
-  EXPECT_FALSE(none.answered());
   ASSERT_OK(Push(1, 0, {}));
   EXPECT_OK(none.status());
   EXPECT_OK(async.status());
@@ -210,6 +230,7 @@ TEST_F(JobShardTest, PullsOfStepZeroAndThoseOfAsyncJobsDoNotWait) {
   Open(Job({SgdTable("a", 1, v1::ASYNC), SgdTable("s", 1, v1::SYNC)}, 2));
   PendingPull async(*shard_, PullOf(0, 0, {{0, {1}}}));
   EXPECT_TRUE(async.answered());
+  ASSERT_OK(Push(0, 0, {}));
   PendingPull both(*shard_, PullOf(0, 1, {{0, {1}}, {1, {1}}}));
   EXPECT_FALSE(both.answered());
   shard_->Close(absl::AbortedError("closed"));
@@ -388,12 +409,13 @@ TEST_F(JobShardTest, SendsBackCallsWithAnotherPartitionMap) {
 
 TEST_F(JobShardTest, ACloseEndsWhatWaitsAndAllThatComesLater) {
   Open(Job({SgdTable("t", 1, v1::SYNC)}, 2));
+  ASSERT_OK(Push(0, 0, {}));
   PendingPull waiting(*shard_, PullOf(0, 1, {{0, {1}}}));
   shard_->Close(absl::AbortedError("moved on"));
   EXPECT_FAILS(waiting.status(), StatusCode::kAborted, "moved on");
   EXPECT_FAILS(PendingPull(*shard_, PullOf(0, 0, {{0, {1}}})).status(), StatusCode::kAborted,
                "moved on");
-  EXPECT_FAILS(Push(0, 0, {}), StatusCode::kAborted, "moved on");
+  EXPECT_FAILS(Push(1, 0, {}), StatusCode::kAborted, "moved on");
   EXPECT_FAILS(shard_->Assign(AssignOf({})), StatusCode::kAborted, "moved on");
 }
 

@@ -334,6 +334,7 @@ TEST_F(ParameterServiceTest, StatsOfAGenerationAreRefusedAsItsPullsWouldBe) {
 
 TEST_F(ParameterServiceTest, AStopAnswersTheCallsThatWait) {
   ASSERT_OK(Open(Job({SgdTable("t", 1, v1::SYNC)}, 2)));
+  ASSERT_OK(Push(PushOf(0, 0, {})));
   auto pull = std::async(std::launch::async, [this] { return Pull(PullOf(0, 1, {{0, {1}}})); });
   v1::GetStatsRequest ask;
   ask.set_job_id("job-1");
