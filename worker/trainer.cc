@@ -133,8 +133,7 @@ absl::Status Trainer::PushNothing(const v1::Train& unit, uint64_t batch) {
 }
 
 uint64_t Trainer::ScheduleStep(const v1::Train& unit, uint64_t batch) const {
-  const uint64_t stride = context_->sync() ? 1 : context_->assignment.workers();
-  return unit.schedule_step() + (batch - unit.batch_begin()) * stride;
+  return unit.schedule_step() + (batch - unit.batch_begin());
 }
 
 double Trainer::LearningRateScale(const v1::Train& unit, uint64_t batch) const {

@@ -174,6 +174,14 @@ TEST(RegressionLosses, HaveTheReferenceValuesAndGradients) {
   EXPECT_EQ(huber, 150);
 }
 
+TEST(SigmoidCrossEntropy, CostsNothingAtAnInfiniteLogitThatIsRight) {
+  const double infinity = std::numeric_limits<double>::infinity();
+  EXPECT_EQ(SigmoidCrossEntropy::Value(infinity, 1.0), 0);
+  EXPECT_EQ(SigmoidCrossEntropy::Value(-infinity, 0.0), 0);
+  EXPECT_EQ(SigmoidCrossEntropy::Value(infinity, 0.0), infinity);
+  EXPECT_EQ(SigmoidCrossEntropy::Value(-infinity, 0.5), infinity);
+}
+
 TEST(SigmoidCrossEntropy, StaysFiniteAtHugeLogits) {
   const float huge = std::numeric_limits<float>::max();
   EXPECT_EQ(SigmoidCrossEntropy::Value(huge, 1.0f), 0);

@@ -365,6 +365,11 @@ TEST_F(TrainerTest, TheLearningRateFollowsTheScheduleTimesTheUnitsScale) {
   Prepare(v1::SYNC);
   ASSERT_TRUE(trainer_->Train(Unit(0, 3)).ok());
   EXPECT_THAT(ps_->scales, ElementsAre(0.125, 0.25, 0.375));
+  // The other ranks' batches have numbers of their own, so that none is beyond the last.
+  assignment_.set_workers(4);
+  Prepare(v1::ASYNC);
+  ASSERT_TRUE(trainer_->Train(Unit(0, 3)).ok());
+  EXPECT_THAT(ps_->scales, ElementsAre(0.125, 0.25, 0.375));
 }
 
 TEST_F(TrainerTest, DropoutDrawsByTheStepsOfTheWholeJob) {

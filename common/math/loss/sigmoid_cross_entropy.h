@@ -16,8 +16,9 @@ struct SigmoidCrossEntropy {
   // T: float or double.
   template <typename T>
   TESSERA_HOST_DEVICE static T Value(T x, T y) {
-    // x (1 - y) or -x y is max(x, 0) - x y, and exactly 0 for a label that is met.
-    return (x >= 0 ? x * (1 - y) : -x * y) + std::log1p(std::exp(-std::fabs(x)));
+    // x (1 - y) or -x y is max(x, 0) - x y, and exactly 0 for a label that is met, by infinity too.
+    const T missed = x >= 0 ? 1 - y : y;
+    return (missed == 0 ? T(0) : std::fabs(x) * missed) + std::log1p(std::exp(-std::fabs(x)));
   }
   template <typename T>
   TESSERA_HOST_DEVICE static T Gradient(T x, T y) {
