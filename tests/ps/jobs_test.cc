@@ -54,7 +54,7 @@ TEST_F(JobsTest, ANewerGenerationReplacesTheOlderAndEndsItsCalls) {
   ASSERT_OK(Open(3));
   Create(3, {1, 2});
   auto old = *jobs_.Find("job-1", 3);
-  PendingPull waiting(*old, PullOf(0, 1, {{0, {1}}}));
+  PendingPull waiting(*old, PullOf(0, 1, {{0, {1}}}, /*read_only=*/true));
   ASSERT_OK(Open(4));
   EXPECT_FAILS(waiting.status(), StatusCode::kAborted, "generation 4 is current");
   EXPECT_FAILS(old->Push(CallOf(PushOf(0, 0, {}))), StatusCode::kAborted,
@@ -163,7 +163,7 @@ TEST_F(JobsTest, RefusesIdsOfNoOrOfExcessiveLength) {
 TEST_F(JobsTest, AShutdownEndsWhatWaitsAndOpensNothingMore) {
   ASSERT_OK(Open(3));
   auto shard = *jobs_.Find("job-1", 3);
-  PendingPull waiting(*shard, PullOf(0, 1, {{0, {1}}}));
+  PendingPull waiting(*shard, PullOf(0, 1, {{0, {1}}}, /*read_only=*/true));
   jobs_.Shutdown(absl::UnavailableError("stopping"));
   EXPECT_FAILS(waiting.status(), StatusCode::kUnavailable, "stopping");
   EXPECT_FAILS(Open(4), StatusCode::kUnavailable, "stopping");
