@@ -225,6 +225,25 @@ TEST(EvaluationMetrics, AtKLookAtTheBestOfEachGroup) {
   EXPECT_DOUBLE_EQ(at("ndcg@1"), (0 + 1) / 2.0);
 }
 
+TEST(EvaluationMetrics, EqualScoresStandInEveryOrder) {
+  const std::vector<float> scores = {2, 1, 1, 1, 0};
+  const std::vector<uint64_t> groups = {7, 7, 7, 7, 7};
+  // The second and third place are each taken by the three in the middle for a third of the orders.
+  const double gain = (3 + 1 + 0) / 3.0, dcg = gain / std::log2(3) + gain / std::log2(4);
+  const double best = 3 + 1 / std::log2(3) + 1 / std::log2(4);
+  for (const std::vector<float>& labels :
+       {std::vector<float>{0, 2, 1, 0, 1}, std::vector<float>{0, 0, 1, 2, 1}}) {
+    const Evaluated of = {
+        .outputs = scores, .labels = labels, .groups = groups, .kind = Outputs::kGradedRanks};
+    const auto at = [&](const std::string& name) { return ComputeMetrics({name}, of).at(name); };
+    EXPECT_DOUBLE_EQ(at("precision@1"), 0);
+    EXPECT_DOUBLE_EQ(at("precision@3"), 2 * (2 / 3.0) / 3);
+    EXPECT_DOUBLE_EQ(at("recall@2"), (2 / 3.0) / 3);
+    EXPECT_DOUBLE_EQ(at("recall@5"), 1);
+    EXPECT_DOUBLE_EQ(at("ndcg@3"), dcg / best);
+  }
+}
+
 TEST(EvaluationMetrics, GainsOfAnyLabelAreFinite) {
   // One place down costs the same share of any large label: 1 / log2(3) is left.
   for (const float label : {127.0f, 128.0f, 150.0f, 2000.0f}) {

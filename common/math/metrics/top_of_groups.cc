@@ -13,8 +13,15 @@
 namespace tessera::math {
 namespace {
 
-// Over all groups the mean of measure(labels of the group in the order of its scores), those left
-// out for which it is NaN.
+// The samples of one group, best score first.
+struct Ranking {
+  std::vector<float> labels;
+  std::vector<size_t> ends;  // of the runs of samples that have the same score
+
+  size_t size() const { return labels.size(); }
+};
+
+// Over all groups the mean of measure(ranking), those left out for which it is NaN.
 template <typename Measure>
 double MeanOverGroups(const TopOfGroups& of, Measure measure) {
   std::vector<uint32_t> order(of.scores.size());
@@ -24,61 +31,81 @@ double MeanOverGroups(const TopOfGroups& of, Measure measure) {
     return of.scores[a] != of.scores[b] ? of.scores[a] > of.scores[b] : a < b;
   });
   CompensatedSum sum, total;
-  std::vector<float> labels;
+  Ranking ranking;
   for (size_t at = 0; at < order.size();) {
-    labels.clear();
+    ranking.labels.clear();
+    ranking.ends.clear();
     CompensatedSum weight;
     const uint64_t group = of.groups[order[at]];
     for (; at < order.size() && of.groups[order[at]] == group; ++at) {
-      labels.push_back(of.labels[order[at]]);
+      const bool same = ranking.size() > 0 && of.scores[order[at]] == of.scores[order[at - 1]];
+      if (same) ranking.ends.pop_back();
+      ranking.labels.push_back(of.labels[order[at]]);
+      ranking.ends.push_back(ranking.size());
       weight.Add(of.weights.empty() ? 1.0 : of.weights[order[at]]);
     }
-    const double value = measure(labels);
+    const double value = measure(ranking);
     if (std::isnan(value)) continue;
-    const double share = weight.value() / static_cast<double>(labels.size());
+    const double share = weight.value() / static_cast<double>(ranking.size());
     sum.Add(share * value);
     total.Add(share);
   }
   return total.value() > 0 ? sum.value() / total.value() : std::numeric_limits<double>::quiet_NaN();
 }
 
-double Relevant(const std::vector<float>& labels, size_t first) {
-  return static_cast<double>(std::count_if(labels.begin(),
-                                           labels.begin() + std::min(first, labels.size()),
-                                           [](float label) { return label > 0; }));
+// The sum over the first k places of worth(label) * discount(place from 0), where samples of equal
+// score stand in random order: its mean over all of their orders.
+template <typename Worth, typename Discount>
+double Expected(const Ranking& ranking, size_t k, Worth worth, Discount discount) {
+  CompensatedSum sum;
+  size_t place = 0;
+  for (const size_t end : ranking.ends) {
+    if (place >= k) break;
+    CompensatedSum run;
+    for (size_t i = place; i < end; ++i) run.Add(worth(ranking.labels[i]));
+    const double mean = run.value() / static_cast<double>(end - place);
+    for (; place < std::min(end, k); ++place) sum.Add(mean * discount(place));
+    place = end;
+  }
+  return sum.value();
+}
+
+double Relevant(const Ranking& ranking, size_t k) {
+  return Expected(
+      ranking, k, [](float label) { return label > 0 ? 1.0 : 0.0; }, [](size_t) { return 1.0; });
 }
 
 // DCG / 2^largest, which is finite whatever the labels; `largest` is the largest of them.
-double Gain(const std::vector<float>& labels, double largest, size_t first) {
+double Gain(const Ranking& ranking, double largest, size_t k) {
   const double one = std::exp2(-largest);
-  CompensatedSum sum;
-  for (size_t i = 0; i < std::min(first, labels.size()); ++i) {
-    const double gain = std::exp2(static_cast<double>(labels[i]) - largest) - one;
-    sum.Add(gain / std::log2(2.0 + static_cast<double>(i)));
-  }
-  return sum.value();
+  return Expected(
+      ranking, k,
+      [=](float label) { return std::exp2(static_cast<double>(label) - largest) - one; },
+      [](size_t place) { return 1 / std::log2(2.0 + static_cast<double>(place)); });
 }
 
 }  // namespace
 
 double TopOfGroups::Precision(uint32_t k) const {
-  return MeanOverGroups(*this, [k](const std::vector<float>& labels) {
-    return Relevant(labels, k) / static_cast<double>(k);
-  });
+  return MeanOverGroups(
+      *this, [k](const Ranking& ranking) { return Relevant(ranking, k) / static_cast<double>(k); });
 }
 
 double TopOfGroups::Recall(uint32_t k) const {
-  return MeanOverGroups(*this, [k](const std::vector<float>& labels) {
-    return Relevant(labels, k) / Relevant(labels, labels.size());
+  return MeanOverGroups(*this, [k](const Ranking& ranking) {
+    return Relevant(ranking, k) / Relevant(ranking, ranking.size());
   });
 }
 
 double TopOfGroups::Ndcg(uint32_t k) const {
-  return MeanOverGroups(*this, [k](std::vector<float>& labels) {
+  return MeanOverGroups(*this, [k](Ranking& ranking) {
+    std::vector<float>& labels = ranking.labels;
     const auto largest = static_cast<double>(*std::max_element(labels.begin(), labels.end()));
-    const double gain = Gain(labels, largest, k);
+    const double gain = Gain(ranking, largest, k);
     std::sort(labels.begin(), labels.end(), std::greater<float>());
-    return gain / Gain(labels, largest, k);
+    ranking.ends.resize(labels.size());
+    std::iota(ranking.ends.begin(), ranking.ends.end(), size_t{1});
+    return gain / Gain(ranking, largest, k);
   });
 }
 

@@ -7,8 +7,9 @@
 namespace tessera::math {
 
 // How good the k best-scored samples of a group are, averaged over groups, each by the sum of its
-// samples' weights over their number (1 where all weigh 1). Samples of equal score stand in the
-// order in which they came. A sample is relevant where its label is above 0.
+// samples' weights over their number (1 where all weigh 1). Samples of equal score stand in random
+// order, of which the expectation is taken, so that a model that tells nothing apart gains nothing
+// by the order of the data. A sample is relevant where its label is above 0.
 struct TopOfGroups {
   absl::Span<const float> scores;     // [n], none NaN
   absl::Span<const float> labels;     // [n], 0 or more
