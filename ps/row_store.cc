@@ -114,71 +114,51 @@ RowCounts RowStore::FindOrCreate(absl::Span<const uint64_t> keys, float* values,
   return counts;
 }
 
-RowCounts RowStore::Find(absl::Span<const uint64_t> keys, float* values, uint8_t* statuses) const {
+template <typename Visit>
+void RowStore::VisitKeys(absl::Span<const uint64_t> keys, size_t bytes, Visit visit) const {
   const Scratch<KeyBatch> batch;
   batch->Group(keys, partitions_);
-  const uint32_t dim = layout().dim();
-  RowCounts counts;
   for (uint32_t s = 0; s < KeyBatch::kStripes; ++s) {
     const Items items = batch->stripe(s);
     if (items.empty()) continue;
     const Stripe& stripe = *stripes_[s];
     absl::ReaderMutexLock lock(&stripe.mu);
-    RowSearch search(stripe.maps.data(), items, EmbeddingBytes());
+    RowSearch search(stripe.maps.data(), items, bytes);
     for (size_t i = 0; i < items.size();) {
-      for (const Row* const row : search.Next()) {
-        const KeyBatch::Item& item = items[i++];
-        float* const out = values + size_t{item.position} * dim;
-        const bool hit = row != nullptr;
-        if (hit) [[likely]] {
-          layout().ReadEmbedding(row, out);
-        } else {
-          template_.Fill(item.key, absl::MakeSpan(out, dim));
-        }
-        ++(hit ? counts.hits : counts.absent);
-        statuses[item.position] = hit ? v1::ROW_HIT : v1::ROW_ABSENT;
-      }
+      for (const Row* const row : search.Next()) visit(items[i++], row);
     }
   }
+}
+
+RowCounts RowStore::Find(absl::Span<const uint64_t> keys, float* values, uint8_t* statuses) const {
+  const uint32_t dim = layout().dim();
+  RowCounts counts;
+  VisitKeys(keys, EmbeddingBytes(), [&](const KeyBatch::Item& item, const Row* row) {
+    float* const out = values + size_t{item.position} * dim;
+    const bool hit = row != nullptr;
+    if (hit) [[likely]] {
+      layout().ReadEmbedding(row, out);
+    } else {
+      template_.Fill(item.key, absl::MakeSpan(out, dim));
+    }
+    ++(hit ? counts.hits : counts.absent);
+    statuses[item.position] = hit ? v1::ROW_HIT : v1::ROW_ABSENT;
+  });
   return counts;
 }
 
 size_t RowStore::FirstAbsent(absl::Span<const uint64_t> keys) const {
-  const Scratch<KeyBatch> batch;
-  batch->Group(keys, partitions_);
   size_t first = keys.size();
-  for (uint32_t s = 0; s < KeyBatch::kStripes; ++s) {
-    const Items items = batch->stripe(s);
-    if (items.empty()) continue;
-    const Stripe& stripe = *stripes_[s];
-    absl::ReaderMutexLock lock(&stripe.mu);
-    RowSearch search(stripe.maps.data(), items, sizeof(Row));
-    for (size_t i = 0; i < items.size();) {
-      for (const Row* const row : search.Next()) {
-        if (row == nullptr) first = std::min<size_t>(first, items[i].position);
-        ++i;
-      }
-    }
-  }
+  VisitKeys(keys, sizeof(Row), [&first](const KeyBatch::Item& item, const Row* row) {
+    if (row == nullptr) first = std::min<size_t>(first, item.position);
+  });
   return first;
 }
 
 void RowStore::AppendAbsent(absl::Span<const uint64_t> keys, std::vector<uint64_t>& absent) const {
-  const Scratch<KeyBatch> batch;
-  batch->Group(keys, partitions_);
-  for (uint32_t s = 0; s < KeyBatch::kStripes; ++s) {
-    const Items items = batch->stripe(s);
-    if (items.empty()) continue;
-    const Stripe& stripe = *stripes_[s];
-    absl::ReaderMutexLock lock(&stripe.mu);
-    RowSearch search(stripe.maps.data(), items, sizeof(Row));
-    for (size_t i = 0; i < items.size();) {
-      for (const Row* const row : search.Next()) {
-        if (row == nullptr) absent.push_back(items[i].key);
-        ++i;
-      }
-    }
-  }
+  VisitKeys(keys, sizeof(Row), [&absent](const KeyBatch::Item& item, const Row* row) {
+    if (row == nullptr) absent.push_back(item.key);
+  });
 }
 
 void RowStore::Update(absl::Span<const uint64_t> keys, Change change, AbsentRows* absent) {

@@ -293,6 +293,10 @@ class RowStore {
 
   // Of a row: its head and embedding.
   size_t EmbeddingBytes() const { return sizeof(Row) + layout().embedding_bytes(); }
+  // Calls visit(item, row) for each key, in the order of stripes and with that of the key locked to
+  // be read; row: null where there is none. `bytes` of each row are fetched ahead.
+  template <typename Visit>
+  void VisitKeys(absl::Span<const uint64_t> keys, size_t bytes, Visit visit) const;
   // A row with its key and zero metadata; the floats are not set.
   Row* Add(Stripe& stripe, const KeyBatch::Item& item) ABSL_EXCLUSIVE_LOCKS_REQUIRED(stripe.mu);
   // A row for a key that has none; null: to be skipped. `*created`: it is new.
