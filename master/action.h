@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/time/time.h"
 #include "common/job/evaluation.h"
 #include "tessera/v1/checkpoint.pb.h"
 #include "tessera/v1/parameter_service.pb.h"
@@ -145,5 +146,8 @@ struct ActionResult {
 
 // What comes of it.
 ActionResult Measure(const ComputeMetrics& compute);
+
+// A ps that did not do what it was told is told again.
+inline constexpr absl::Duration kBetweenTries = absl::Seconds(1);
 
 }  // namespace tessera::master

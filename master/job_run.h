@@ -168,9 +168,6 @@ class JobRun {
   std::vector<StateLog::Write> TakeWrites();
 
  private:
-  // A ps that did not do what it was told is told again.
-  static constexpr absl::Duration kBetweenTries = absl::Seconds(1);
-
   enum class Phase {
     kFinding,
     kLoading,

@@ -9,8 +9,6 @@
 namespace tessera::master {
 namespace {
 
-// A ps that did not do what it was told is told again.
-constexpr absl::Duration kBetweenTries = absl::Seconds(1);
 // For a part whose follower was given up.
 constexpr absl::Duration kBetweenFollowers = absl::Seconds(5);
 // Pushes wait for a follower no longer than this and a heartbeat.

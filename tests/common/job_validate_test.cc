@@ -455,6 +455,21 @@ TEST(ValidateJobSpec, RefusesOptionsThatAreNotFinite) {
               StartsWith("model.options.dropout: found nan"));
 }
 
+TEST(ValidateSubmit, WorkersMayOutnumberTheSamplesOfABatchThatTheyDoNotShare) {
+  v1::SubmitRequest request;
+  *request.mutable_spec() = GoodSpec();
+  request.mutable_spec()->mutable_train()->set_batch_size(1);
+  request.set_workers(2);
+  v1::ConsistencySpec& consistency = *request.mutable_spec()->mutable_consistency();
+  consistency.set_sparse(v1::SYNC);
+  consistency.set_dense(v1::SYNC);
+  EXPECT_THAT(std::string(ValidateSubmit(request).message()),
+              StartsWith("workers: 2 workers cannot share a batch of 1"));
+  consistency.set_sparse(v1::ASYNC);
+  consistency.set_dense(v1::ASYNC);
+  EXPECT_EQ(ValidateSubmit(request), absl::OkStatus());
+}
+
 TEST(ValidateSubmit, AsksPredictionsForACheckpointAnOutputAndATestSplit) {
   v1::SubmitRequest request;
   *request.mutable_spec() = GoodSpec();

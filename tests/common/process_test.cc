@@ -10,6 +10,7 @@
 
 #include "absl/synchronization/notification.h"
 #include "common/backoff.h"
+#include "common/file_system.h"
 #include "common/process/exit_code.h"
 #include "common/process/file_descriptors.h"
 #include "common/process/number_flags.h"
@@ -145,6 +146,26 @@ TEST(ServerProcess, GoesOnAfterGoodFlagsAndSaysWhichAreWrong) {
   testing::internal::CaptureStderr();
   EXPECT_EQ(ParseServer({"server", "--token-flie", "x"}), 2);
   EXPECT_THAT(testing::internal::GetCapturedStderr(), testing::HasSubstr("--token-flie"));
+}
+
+TEST(ServerProcessDeathTest, AFileAtTheLimitOfItsSizeIsAnErrorOfTheWrite) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const std::string path = absl::StrCat(testing::TempDir(), "limit-", getpid());
+  EXPECT_EXIT(
+      {
+        if (!ServerProcess().Begin("server").ok()) _exit(1);
+        rlimit limit = {};
+        limit.rlim_cur = limit.rlim_max = 1000;
+        setrlimit(RLIMIT_FSIZE, &limit);
+        auto file = PosixFileSystem().Create(path);
+        if (!file.ok()) _exit(2);
+        // What fits is written, and then nothing.
+        absl::Status status = (*file)->Append(std::string(2000, 'x'));
+        if (status.ok()) status = (*file)->Sync();
+        _exit(absl::IsResourceExhausted(status) ? 7 : 8);
+      },
+      testing::ExitedWithCode(7), "");
+  PosixFileSystem().Remove(path).IgnoreError();
 }
 
 // What an option takes from a command line; nullopt: it is refused.
