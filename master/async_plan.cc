@@ -65,6 +65,11 @@ class AsyncPlan final : public TrainingPlan {
   }
   Due due() const override { return due_; }
   void Pass() override { due_ = Due(); }
+  std::vector<uint64_t> pushes() const override {
+    std::vector<uint64_t> pushes;
+    for (const Ranked& r : ranks_) pushes.push_back(r.pushes);
+    return pushes;
+  }
   uint64_t total_steps() const override { return total_steps_; }
 
   v1::PlanState Save() const override {

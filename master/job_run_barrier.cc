@@ -162,6 +162,7 @@ void JobRun::BeginCheckpoint(const Now& now) {
   *manifest.mutable_position() = position_;
   *manifest.mutable_evaluations() = {evaluations_.begin(), evaluations_.end()};
   const uint32_t parts = static_cast<uint32_t>(options_.ps.size());
+  const std::vector<uint64_t> pushes = plan_->pushes();
   for (uint32_t i = 0; i < parts; ++i) {
     v1::WriteCheckpointRequest request;
     request.set_job_id(status().job_id());
@@ -172,7 +173,9 @@ void JobRun::BeginCheckpoint(const Now& now) {
     request.set_part(i);
     request.set_parts(parts);
     request.set_phase(v1::WriteCheckpointRequest::CUT);
+    *request.mutable_confirmed() = {pushes.begin(), pushes.end()};
     cut.calls.emplace_back(options_.ps[i], request);
+    request.clear_confirmed();
     request.set_phase(v1::WriteCheckpointRequest::WRITE);
     write.calls.emplace_back(options_.ps[i], std::move(request));
   }

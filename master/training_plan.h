@@ -82,6 +82,9 @@ class TrainingPlan {
   virtual void Pass() = 0;
   // Step, samples and windows; at a barrier everything. The rules' state is not set here.
   virtual v1::Position position() const = 0;
+  // At a barrier, of each rank: all ps have acknowledged its pushes of numbers below. Empty: as the
+  // position says.
+  virtual std::vector<uint64_t> pushes() const { return {}; }
   // As far as known; 0: unknown.
   virtual uint64_t total_steps() const = 0;
   // All that a plan of the same options and files needs to go on from here.

@@ -23,10 +23,10 @@ GradientReducer::Collecting GradientReducer::NewStep() const {
   return step;
 }
 
-absl::StatusOr<GradientReducer::Verdict> GradientReducer::Check(Rank rank, uint64_t step,
-                                                                double learning_rate_scale,
-                                                                uint64_t bytes) const {
-  if (step < next_step_) return Verdict::kRepeat;
+absl::StatusOr<PushVerdict> GradientReducer::Check(Rank rank, uint64_t step,
+                                                   double learning_rate_scale,
+                                                   uint64_t bytes) const {
+  if (step < next_step_) return PushVerdict::kRepeat;
   const uint64_t ahead = step - next_step_;
   if (ahead >= collecting_.size()) {
     return absl::AbortedError(absl::StrCat("rank ", rank.value(), " pushes step ", step,
@@ -35,7 +35,7 @@ absl::StatusOr<GradientReducer::Verdict> GradientReducer::Check(Rank rank, uint6
                                            next_step_ + 1, ": what was pushed between is lost"));
   }
   const Collecting& at = collecting_[ahead];
-  if (at.pushed[rank.value()]) return Verdict::kRepeat;
+  if (at.pushed[rank.value()]) return PushVerdict::kRepeat;
   if (at.arrived > 0 && at.learning_rate_scale != learning_rate_scale) {
     return absl::InvalidArgumentError(absl::StrCat(
         "rank ", rank.value(), " pushes step ", step, " with learning_rate_scale ",
@@ -47,7 +47,19 @@ absl::StatusOr<GradientReducer::Verdict> GradientReducer::Check(Rank rank, uint6
                      " is being collected, and ", held_bytes_, " of ", max_bytes_,
                      " bytes are held for it; push again later"));
   }
-  return Verdict::kNew;
+  return PushVerdict::kNew;
+}
+
+absl::Status GradientReducer::CheckConfirmed(Rank rank, uint64_t step) const {
+  const std::string at = absl::StrCat("rank ", rank.value(), " is at step ", step);
+  if (step < next_step_) {
+    return LostPushes(
+        absl::StrCat(at, ", and this ps has applied those before step ", next_step_, " already"),
+        "another ps");
+  }
+  const uint64_t lacks = NextPush(rank);
+  if (lacks >= step) return absl::OkStatus();
+  return LostPushes(absl::StrCat(at, ", and this ps lacks its push of step ", lacks), "it");
 }
 
 void GradientReducer::Add(Rank rank, uint64_t step, Push push, uint64_t bytes, absl::Duration now) {

@@ -11,6 +11,7 @@
 #include "absl/time/time.h"
 #include "common/ids.h"
 #include "ps/calls.h"
+#include "ps/push_verdict.h"
 
 namespace tessera::ps {
 
@@ -27,7 +28,6 @@ class GradientReducer {
     std::vector<GradientBlock> blocks;  // of tables in sync mode; checked
     std::vector<wire::Buffer> memory;   // where they lie
   };
-  enum class Verdict { kNew, kRepeat };
 
   // Steps below `first_step` count as applied. `max_bytes` bounds what pushes of the step ahead may
   // add to what is held; those of the step being collected are always taken, or none would end.
@@ -36,8 +36,11 @@ class GradientReducer {
   // What a push of `rank` for `step` is, before anything is done with it. INVALID_ARGUMENT: a step
   // further ahead than the next, or a learning rate scale that other ranks' pushes of the step do
   // not have. RESOURCE_EXHAUSTED: too much is held.
-  absl::StatusOr<Verdict> Check(Rank rank, uint64_t step, double learning_rate_scale,
-                                uint64_t bytes) const;
+  absl::StatusOr<PushVerdict> Check(Rank rank, uint64_t step, double learning_rate_scale,
+                                    uint64_t bytes) const;
+  // Of what a rank says: all ps have acknowledged its pushes of the steps below `step`, and it has
+  // not begun another. ABORTED: this ps lacks one of them, or has applied later ones.
+  absl::Status CheckConfirmed(Rank rank, uint64_t step) const;
   // After Check said kNew.
   void Add(Rank rank, uint64_t step, Push push, uint64_t bytes, absl::Duration now);
   // All ps have acknowledged the rank's pushes, or those of every rank, of the steps below `step`.

@@ -104,11 +104,12 @@ JobShard::JobShard(const v1::OpenJobRequest& request, const Options& options,
     : request_(request),
       options_(options),
       partitions_(std::move(partitions)),
+      expired_eraser_(options.clock, &tables_, &partitions_),
       cut_room_(options.max_copied_bytes),
+      takes_(request.partition_count()),
       reducer_(request.workers(), request.first_step(), options.max_held_push_bytes,
                options.clock->Monotonic()),
-      applied_(request.workers()),
-      async_steps_(request.first_step()),
+      applied_(request.workers(), request.first_step()),
       waiting_(options.max_waiting_bytes) {
   if (request.max_lead() > 0) lead_.emplace(request.workers(), request.max_lead());
   for (uint32_t r = 0; r < request.workers(); ++r) ranks_.push_back(std::make_unique<RankState>());
@@ -116,20 +117,14 @@ JobShard::JobShard(const v1::OpenJobRequest& request, const Options& options,
 
 absl::Status JobShard::TakePushed() {
   absl::MutexLock lock(&mu_);
-  if (!has_sync_) {
-    for (SequenceSet& pushes : applied_) pushes.FillBelow(request_.first_step());
-  }
   if (request_.pushed_size() == 0) return absl::OkStatus();
-  if (has_sync_ || static_cast<size_t>(request_.pushed_size()) != applied_.size()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "job ", request_.job_id(), ": pushed has ", request_.pushed_size(), " ranks, expected ",
-        has_sync_ ? 0 : applied_.size(), has_sync_ ? ", since a table is sync" : ""));
+  if (has_sync_) {
+    return absl::InvalidArgumentError(absl::StrCat("job ", request_.job_id(), ": pushed has ",
+                                                   request_.pushed_size(),
+                                                   " ranks, expected 0, since a table is sync"));
   }
-  for (size_t r = 0; r < applied_.size(); ++r) {
-    applied_[r].FillBelow(request_.pushed(static_cast<int>(r)));
-  }
-  alone_ = true;
-  return absl::OkStatus();
+  return WithContext(applied_.BeginAlone(request_.pushed()),
+                     absl::StrCat("job ", request_.job_id()));
 }
 
 JobShard::~JobShard() { Close(absl::AbortedError("the ps is stopping")); }
@@ -177,7 +172,9 @@ absl::Status JobShard::Fail(const absl::Status& cause) {
   return reason;
 }
 
-uint64_t JobShard::AppliedSteps() const { return has_sync_ ? reducer_.next_step() : async_steps_; }
+uint64_t JobShard::AppliedSteps() const {
+  return has_sync_ ? reducer_.next_step() : applied_.end();
+}
 
 absl::Status JobShard::CountExpirable(v1::StatsResponse& stats) const {
   uint64_t applied_steps = 0;
@@ -198,9 +195,7 @@ v1::StatsResponse JobShard::Stats() const {
   for (std::string& wait : Waits()) stats.add_waits(std::move(wait));
   if (log_ != nullptr) stats.set_log_bytes(log_->bytes());
   absl::MutexLock lock(&mu_);
-  uint64_t steps = has_sync_ ? reducer_.next_step() : 0;
-  for (const SequenceSet& pushes : applied_) steps += pushes.size();
-  stats.set_applied_steps(steps);
+  stats.set_applied_steps(has_sync_ ? reducer_.next_step() : applied_.count());
   return stats;
 }
 

@@ -18,20 +18,22 @@
 #include "absl/time/time.h"
 #include "common/clock.h"
 #include "common/file_system.h"
+#include "ps/applied_pushes.h"
 #include "ps/byte_budget.h"
 #include "ps/calls.h"
 #include "ps/cut_room.h"
+#include "ps/expired_eraser.h"
 #include "ps/gradient_reducer.h"
 #include "ps/job_checkpoint.h"
 #include "ps/lead_gate.h"
 #include "ps/partition_set.h"
+#include "ps/partition_takes.h"
 #include "ps/push_log/log_feed.h"
 #include "ps/push_log/push_log.h"
 #include "ps/push_log/push_log_reader.h"
 #include "ps/push_log/received_log.h"
 #include "ps/push_parts.h"
 #include "ps/request_check.h"
-#include "ps/sequence_set.h"
 #include "ps/spill.h"
 #include "ps/table.h"
 #include "ps/waiting_pulls.h"
@@ -42,8 +44,8 @@ namespace tessera::ps {
 // All tables of one job at one generation on this ps: the core behind ParameterService, without a
 // network. Thread-safe. Whoever calls it keeps it alive until the call is answered.
 //
-// Locks, in the order in which they may be taken: follow_mu_, a rank's, cut_mu_, take_mu_,
-// free_mu_, mu_, those of the tables, of the push log and of its feed.
+// Locks, in the order in which they may be taken: follow_mu_, a rank's, cut_mu_, that of
+// takes_, free_mu_, mu_, those of the tables, of the push log and of its feed.
 class JobShard : public std::enable_shared_from_this<JobShard> {
  public:
   struct Options {
@@ -124,16 +126,16 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   // handed out); INVALID_ARGUMENT: a partition that is not owned.
   // ABORTED: a later move has begun. `move`: v1::OpenJobRequest's.
   absl::StatusOr<uint64_t> BeginTake(absl::Span<const uint32_t> partitions, bool changed,
-                                     uint64_t move) ABSL_LOCKS_EXCLUDED(mu_, take_mu_);
+                                     uint64_t move) ABSL_LOCKS_EXCLUDED(mu_);
   uint32_t table_count() const { return static_cast<uint32_t>(tables_.size()); }
   // Appends records (row_file_format.h). ABORTED: the ticket has ended.
   absl::Status TakeRows(uint64_t ticket, uint32_t table, uint32_t partition, bool changed,
-                        std::string& records) ABSL_LOCKS_EXCLUDED(mu_, take_mu_);
+                        std::string& records) ABSL_LOCKS_EXCLUDED(mu_);
   bool CountsSightings(uint32_t table) const { return tables_[table]->counts_sightings(); }
   // Appends them (sightings_file.h); they do not change afterwards where rows do not. Errors as
   // TakeRows'.
   absl::Status TakeSightings(uint64_t ticket, uint32_t table, uint32_t partition,
-                             std::string& sightings) ABSL_LOCKS_EXCLUDED(mu_, take_mu_);
+                             std::string& sightings) ABSL_LOCKS_EXCLUDED(mu_);
   uint32_t FloatsOf(uint32_t table) const { return tables_[table]->store().layout().floats(); }
   // Of the one who is to have them, while nobody else calls. INVALID_ARGUMENT, DATA_LOSS: not what
   // this table's rows, or sightings, look like. Returns how many rows.
@@ -247,9 +249,9 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
 
   JobShard(const v1::OpenJobRequest& request, const Options& options, PartitionSet partitions);
 
-  // ABORTED: it has ended.
-  absl::Status CheckTicket(uint64_t ticket, uint32_t partition) const
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(take_mu_) ABSL_LOCKS_EXCLUDED(mu_);
+  // Something of a partition, while the ticket holds (PartitionTakes::Take) and the shard is open.
+  absl::Status Take(uint64_t ticket, uint32_t partition, absl::FunctionRef<void()> take)
+      ABSL_LOCKS_EXCLUDED(mu_);
   absl::StatusOr<uint64_t> ReceiveChunk(const v1::RowChunk& chunk);
   absl::Status ReceiveSightings(const v1::RowChunk& chunk);
   // DATA_LOSS: the log ends before.
@@ -261,10 +263,9 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   absl::Status CheckIncarnation(const v1::CallHeader& header) const;
   // INVALID_ARGUMENT: there is no such rank.
   absl::Status CheckRank(const v1::CallHeader& header) const;
-  // ABORTED: it shows that this ps or another one has lost pushes that it has acknowledged.
-  absl::Status CheckStep(const v1::PullRequest& pull) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // What a pull with a step says about pushes; true: a step may be complete now.
-  bool ConfirmBy(const v1::PullRequest& pull) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // What a pull with a step says about pushes; true: a step may be complete now. ABORTED: that this
+  // ps or another one has lost some.
+  absl::StatusOr<bool> ConfirmBy(const v1::PullRequest& pull) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Whether a pull may be answered: its step has come, or its rank may begin it, which it does.
   bool MayAnswer(const v1::PullRequest& pull) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Answers the pulls that have waited and need not any more.
@@ -298,8 +299,7 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   // Of parts that are kept no more.
   void ReturnPartBytes(const PushParts::Erased& erased) ABSL_LOCKS_EXCLUDED(mu_);
   // What a push is before anything is done with it: an error, a repeat, or new.
-  absl::StatusOr<GradientReducer::Verdict> CheckSequence(const v1::PushRequest& request,
-                                                         uint64_t bytes) const
+  absl::StatusOr<PushVerdict> CheckSequence(const v1::PushRequest& request, uint64_t bytes) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Applies steps for as long as they are complete, and wakes the pulls that waited for them.
   void ApplyCompleteSteps() ABSL_LOCKS_EXCLUDED(mu_, cut_mu_);
@@ -334,15 +334,14 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   void BeginFeed();
   absl::Status FollowRecord(v1::LogRecord record) ABSL_EXCLUSIVE_LOCKS_REQUIRED(follow_mu_);
   absl::Status FollowHead(const v1::PushLogHead& head) ABSL_EXCLUSIVE_LOCKS_REQUIRED(follow_mu_);
-  // Nobody cuts a follower, so it erases by itself what has expired on its disk: in pieces between
-  // records, a tenth of the time.
-  absl::Status EraseExpiredBelow() ABSL_EXCLUSIVE_LOCKS_REQUIRED(follow_mu_);
-
-  // job_shard_move.cc: rows that callers have begun to take are not taken any more. The marks of
-  // changes are the checkpoint's from its cut on.
-  void EndTakes() ABSL_LOCKS_EXCLUDED(take_mu_);
 
   // job_shard_checkpoint.cc
+  // COMMITTED: what the push log holds from before that checkpoint goes.
+  void ForgetLogBefore(const std::string& folder);
+  // Until all that was pushed before a cut is applied. ABORTED: some of it is lost;
+  // DEADLINE_EXCEEDED and FAILED_PRECONDITION as AwaitBarrier's.
+  absl::Status AwaitCut(const v1::WriteCheckpointRequest& request, absl::Duration deadline)
+      ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status AwaitApplied(uint64_t step, absl::Duration deadline) const ABSL_LOCKS_EXCLUDED(mu_);
   // CUT. `last`: what the cut may be based on.
   absl::StatusOr<PartCut> Cut(const v1::WriteCheckpointRequest& request, const std::string& folder,
@@ -378,24 +377,14 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   bool following_ ABSL_GUARDED_BY(follow_mu_) = false;
   uint64_t next_followed_ ABSL_GUARDED_BY(follow_mu_) = 0;  // 0: none has come
   std::string committed_ ABSL_GUARDED_BY(follow_mu_);       // the last that it has heard of
-  // How far EraseExpiredBelow is.
-  struct Erasing {
-    bool wanted = false;     // rows have expired since the pass began
-    size_t next = SIZE_MAX;  // the n-th partition of all tables; past the last: done
-    absl::Duration from = absl::Duration();  // of Clock::Monotonic: not before
-  };
-  Erasing erasing_ ABSL_GUARDED_BY(follow_mu_);
+  ExpiredEraser expired_eraser_ ABSL_GUARDED_BY(follow_mu_);
 
   CutRoom cut_room_;
   // Updates of rows, begun and ended.
   std::atomic<uint64_t> updates_begun_ = 0;
   std::atomic<uint64_t> updates_ended_ = 0;
 
-  // Held while the rows of a partition are handed out: who has been replaced must not take marks.
-  absl::Mutex take_mu_;
-  uint64_t last_ticket_ ABSL_GUARDED_BY(take_mu_) = 0;
-  std::vector<uint64_t> tickets_ ABSL_GUARDED_BY(take_mu_);  // [partition_count], or empty
-
+  PartitionTakes takes_;
   ReceivedLog received_log_;
 
   absl::Mutex free_mu_;
@@ -407,10 +396,7 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   mutable absl::Mutex mu_ ABSL_ACQUIRED_AFTER(cut_mu_);
   GradientReducer reducer_ ABSL_GUARDED_BY(mu_);
   bool applying_ ABSL_GUARDED_BY(mu_) = false;
-  // Jobs without sync tables: the pushes of each rank, and one more than their highest number.
-  std::vector<SequenceSet> applied_ ABSL_GUARDED_BY(mu_);  // [workers]
-  bool alone_ ABSL_GUARDED_BY(mu_) = false;                // see PushLogHead.opened_alone
-  uint64_t async_steps_ ABSL_GUARDED_BY(mu_);
+  AppliedPushes applied_ ABSL_GUARDED_BY(mu_);         // of jobs without sync tables
   std::optional<LeadGate> lead_ ABSL_GUARDED_BY(mu_);  // of jobs with max_lead
   uint64_t part_bytes_ ABSL_GUARDED_BY(mu_) = 0;  // announced by pushes of which parts are missing
   WaitingPulls waiting_ ABSL_GUARDED_BY(mu_);
@@ -419,9 +405,6 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   bool cut_busy_ ABSL_GUARDED_BY(mu_) = false;
   // Cut, and not being written yet.
   std::optional<PartCut> cut_ ABSL_GUARDED_BY(mu_);
-  // Rows were handed out, and no checkpoint was cut since.
-  bool taken_ ABSL_GUARDED_BY(mu_) = false;
-  uint64_t taken_move_ ABSL_GUARDED_BY(mu_) = 0;  // for which
   // What the last checkpoint of this shard wrote; nullopt: none yet, or the last try failed.
   std::optional<WrittenPart> written_ ABSL_GUARDED_BY(mu_);
 };

@@ -12,6 +12,20 @@
 #include "ps/writer_rest.h"
 
 namespace tessera::ps {
+namespace {
+
+v1::WriteCheckpointResponse ResponseOf(const WrittenPart& written, const Tables& tables) {
+  v1::WriteCheckpointResponse response;
+  *response.mutable_files() = {written.files.begin(), written.files.end()};
+  if (written.sightings.has_value()) *response.mutable_sightings() = *written.sightings;
+  for (const auto& table : tables) {
+    response.add_slot_floats(table->store().layout().slot_floats());
+  }
+  *response.mutable_rows() = {written.rows.begin(), written.rows.end()};
+  return response;
+}
+
+}  // namespace
 
 class JobShard::Pace {
  public:
@@ -64,18 +78,35 @@ absl::Status JobShard::AwaitApplied(uint64_t step, absl::Duration deadline) cons
                    " steps are applied already, expected ", step, " and no worker that pushes"));
 }
 
+absl::Status JobShard::AwaitCut(const v1::WriteCheckpointRequest& request,
+                                absl::Duration deadline) {
+  const std::string what = absl::StrCat("checkpoint of step ", request.step());
+  TESSERA_RETURN_IF_ERROR(WithContext(AwaitBarrier(request.step(), deadline), what));
+  if (has_sync_) return absl::OkStatus();
+  absl::MutexLock lock(&mu_);
+  for (size_t r = 0; r < std::min<size_t>(request.confirmed_size(), ranks_.size()); ++r) {
+    const uint64_t confirmed = request.confirmed(static_cast<int>(r));
+    TESSERA_RETURN_IF_ERROR(
+        WithContext(applied_.CheckConfirmed(Rank(static_cast<uint32_t>(r)), confirmed), what));
+  }
+  return absl::OkStatus();
+}
+
+void JobShard::ForgetLogBefore(const std::string& folder) {
+  if (log_ == nullptr) return;
+  log_->Forget(folder, feed_->needed_from());
+  feed_->Committed(folder);
+  push_log::RemoveLogsBefore(*options_.files, options_.log_root, request_.job_id(),
+                             request_.generation())
+      .IgnoreError();  // the next commit tries again
+}
+
 absl::StatusOr<v1::WriteCheckpointResponse> JobShard::WriteCheckpoint(
     const v1::WriteCheckpointRequest& request, absl::Duration deadline, KeepGoing keep_going) {
   using Request = v1::WriteCheckpointRequest;
   const Request::Phase phase = request.phase();
   if (phase == Request::COMMITTED) {
-    if (log_ != nullptr) {
-      log_->Forget(request.folder(), feed_->needed_from());
-      feed_->Committed(request.folder());
-      push_log::RemoveLogsBefore(*options_.files, options_.log_root, request_.job_id(),
-                                 request_.generation())
-          .IgnoreError();  // the next commit tries again
-    }
+    ForgetLogBefore(request.folder());
     return v1::WriteCheckpointResponse();
   }
   if (!Request::Phase_IsValid(phase)) {
@@ -89,10 +120,7 @@ absl::StatusOr<v1::WriteCheckpointResponse> JobShard::WriteCheckpoint(
   }
   TESSERA_ASSIGN_OR_RETURN(const std::string folder,
                            PathBelow(options_.checkpoint_root, request.folder()));
-  if (cuts) {
-    TESSERA_RETURN_IF_ERROR(WithContext(AwaitBarrier(request.step(), deadline),
-                                        absl::StrCat("checkpoint of step ", request.step())));
-  }
+  if (cuts) TESSERA_RETURN_IF_ERROR(AwaitCut(request, deadline));
   std::optional<PartCut> cut;
   std::optional<WrittenPart> last;
   {
@@ -112,9 +140,8 @@ absl::StatusOr<v1::WriteCheckpointResponse> JobShard::WriteCheckpoint(
     cut_busy_ = true;
     cut = std::exchange(cut_, std::nullopt);
     if (cuts) last = std::exchange(written_, std::nullopt);
-    if (cuts) taken_ = false;
   }
-  if (cuts) EndTakes();
+  if (cuts) takes_.End();
   if (phase != Request::WRITE && cut.has_value()) {
     DropCut(tables_);
     cut_room_.Wake();
@@ -147,14 +174,7 @@ absl::StatusOr<v1::WriteCheckpointResponse> JobShard::WriteCheckpoint(
     cut.reset();
   }
   v1::WriteCheckpointResponse response;
-  if (written.has_value()) {
-    for (const v1::CheckpointFile& file : written->files) *response.add_files() = file;
-    if (written->sightings.has_value()) *response.mutable_sightings() = *written->sightings;
-    for (const auto& table : tables_) {
-      response.add_slot_floats(table->store().layout().slot_floats());
-    }
-    *response.mutable_rows() = {written->rows.begin(), written->rows.end()};
-  }
+  if (written.has_value()) response = ResponseOf(*written, tables_);
   absl::MutexLock lock(&mu_);
   cut_busy_ = false;
   cut_ = std::move(cut);

@@ -8,14 +8,6 @@
 #include "ps/job_shard.h"
 
 namespace tessera::ps {
-namespace {
-
-// A piece of erasing what has expired, and the time it may take of all: who pushes waits meanwhile.
-constexpr absl::Duration kErasing = absl::Milliseconds(10);
-constexpr int kErasingIsOneIn = 10;
-
-}  // namespace
-
 absl::StatusOr<LogFeed*> JobShard::Feed() const {
   if (feed_ != nullptr) return feed_.get();
   return absl::FailedPreconditionError(absl::StrCat(
@@ -78,24 +70,7 @@ absl::Status JobShard::Follow(v1::ReadLogResponse response) {
     log_->Forget(response.committed(), feed_->needed_from());
     committed_ = response.committed();
   }
-  return EraseExpiredBelow();
-}
-
-absl::Status JobShard::EraseExpiredBelow() {
-  const absl::Span<const PartitionId> owned = partitions_.owned();
-  const size_t all = tables_.size() * owned.size();
-  const absl::Duration begin = options_.clock->Monotonic();
-  if (begin < erasing_.from) return absl::OkStatus();
-  absl::Duration spent;
-  while ((erasing_.next < all || erasing_.wanted) && spent < kErasing) {
-    if (erasing_.next >= all) erasing_ = {.wanted = false, .next = 0, .from = begin};
-    Table& table = *tables_[erasing_.next / owned.size()];
-    TESSERA_RETURN_IF_ERROR(table.EraseExpiredBelow(owned[erasing_.next % owned.size()]));
-    ++erasing_.next;
-    spent = options_.clock->Monotonic() - begin;
-  }
-  erasing_.from = begin + spent * kErasingIsOneIn;
-  return absl::OkStatus();
+  return expired_eraser_.Erase();
 }
 
 absl::Status JobShard::FollowRecord(v1::LogRecord record) {
@@ -113,7 +88,7 @@ absl::Status JobShard::FollowRecord(v1::LogRecord record) {
     return FollowHead(head);
   }
   if (next_followed_ == 0) return absl::DataLossError("comes before any head");
-  if (kind == push_log::Kind::kExpiry) erasing_.wanted = true;
+  if (kind == push_log::Kind::kExpiry) expired_eraser_.Want();
   wire::Buffer bulk(record.bulk().size());
   std::copy(record.bulk().begin(), record.bulk().end(), bulk.data());
   return Replay({.kind = kind,

@@ -208,16 +208,10 @@ v1::PushLogHead JobShard::LogHead() const {
   v1::PushLogHead head;
   *head.mutable_opened() = request_;
   absl::MutexLock lock(&mu_);
-  head.set_next_step(AppliedSteps());
-  head.set_opened_alone(alone_);
-  if (has_sync_) return head;
-  for (const SequenceSet& pushes : applied_) {
-    v1::RankPushes* rank = head.add_ranks();
-    for (const auto& [first, last] : pushes.runs()) {
-      v1::RankPushes::Run* run = rank->add_runs();
-      run->set_first(first);
-      run->set_last(last);
-    }
+  if (has_sync_) {
+    head.set_next_step(reducer_.next_step());
+  } else {
+    applied_.Save(head);
   }
   return head;
 }
@@ -235,18 +229,8 @@ absl::Status JobShard::TakeHead(const v1::PushLogHead& head) {
     if (head.next_step() == request_.first_step()) return absl::OkStatus();
     return other("begins at step ", head.next_step(), ", expected ", request_.first_step());
   }
-  if (static_cast<size_t>(head.ranks_size()) != applied_.size()) {
-    return other("has ", head.ranks_size(), " ranks, expected ", applied_.size());
-  }
-  async_steps_ = head.next_step();
-  alone_ = head.opened_alone();
-  for (size_t r = 0; r < applied_.size(); ++r) {
-    applied_[r] = SequenceSet();
-    for (const v1::RankPushes::Run& run : head.ranks(static_cast<int>(r)).runs()) {
-      applied_[r].AddRun(run.first(), run.last());
-    }
-  }
-  return absl::OkStatus();
+  const absl::Status loaded = applied_.Load(head);
+  return loaded.ok() ? loaded : other(loaded.message());
 }
 
 absl::Status JobShard::Replay(PushLogReader::Record record) {

@@ -15,40 +15,25 @@ namespace tessera::ps {
 
 absl::StatusOr<uint64_t> JobShard::BeginTake(absl::Span<const uint32_t> partitions, bool changed,
                                              uint64_t move) {
-  const auto refused = [this](const char* why) {
-    return absl::FailedPreconditionError(absl::StrCat("job ", request_.job_id(), ": ", why));
-  };
+  const std::string job = absl::StrCat("job ", request_.job_id());
   for (const uint32_t partition : partitions) {
     if (Owns(partition)) continue;
     return absl::InvalidArgumentError(
-        absl::StrCat("job ", request_.job_id(), ": partition ", partition, " is another ps's"));
+        absl::StrCat(job, ": partition ", partition, " is another ps's"));
   }
-  absl::MutexLock take_lock(&take_mu_);
-  absl::MutexLock lock(&mu_);
-  TESSERA_RETURN_IF_ERROR(closed_);
-  if (cut_busy_ || cut_.has_value()) return refused("a checkpoint is being written");
-  // A late call must not take the marks that the move of now needs.
-  if (move < taken_move_) {
-    return absl::AbortedError(absl::StrCat("job ", request_.job_id(), ": move ", move,
-                                           " is over, move ", taken_move_, " has begun"));
-  }
-  if (changed && move != taken_move_) return refused("its rows were not copied for this move");
-  if (changed && !taken_) {
-    return refused("a checkpoint was cut since rows were copied, and took the marks of changes");
-  }
-  taken_ = true;
-  taken_move_ = move;
-  // Its layers would lack what changed before it was copied.
-  written_.reset();
-  tickets_.resize(partitions_.partition_count());
-  ++last_ticket_;
-  for (const uint32_t partition : partitions) tickets_[partition] = last_ticket_;
-  return last_ticket_;
-}
-
-void JobShard::EndTakes() {
-  absl::MutexLock take_lock(&take_mu_);
-  std::fill(tickets_.begin(), tickets_.end(), 0);
+  const auto may_begin = [this]() -> absl::Status {
+    absl::MutexLock lock(&mu_);
+    TESSERA_RETURN_IF_ERROR(closed_);
+    if (cut_busy_ || cut_.has_value()) {
+      return absl::FailedPreconditionError("a checkpoint is being written");
+    }
+    // Its layers would lack what changed before it was copied.
+    written_.reset();
+    return absl::OkStatus();
+  };
+  const absl::StatusOr<uint64_t> ticket = takes_.Begin(partitions, changed, move, may_begin);
+  if (!ticket.ok()) return WithContext(ticket.status(), job);
+  return ticket;
 }
 
 absl::Status JobShard::TakeRows(uint64_t ticket, uint32_t table, uint32_t partition, bool changed,
@@ -67,28 +52,27 @@ absl::Status JobShard::TakeRows(uint64_t ticket, uint32_t table, uint32_t partit
     }
   };
   TableTier::Taken taken;
-  {
-    absl::MutexLock take_lock(&take_mu_);
-    TESSERA_RETURN_IF_ERROR(CheckTicket(ticket, partition));
+  TESSERA_RETURN_IF_ERROR(Take(ticket, partition, [&] {
     taken = tables_[table]->TakeRows(PartitionId(partition), changed, append);
-  }
+  }));
   return tables_[table]->ReadTaken(taken, append);
-}
-
-absl::Status JobShard::CheckTicket(uint64_t ticket, uint32_t partition) const {
-  if (partition >= tickets_.size() || tickets_[partition] != ticket) {
-    return absl::AbortedError(absl::StrCat("job ", request_.job_id(), ": the rows of partition ",
-                                           partition, " go to another caller now"));
-  }
-  return Closed();
 }
 
 absl::Status JobShard::TakeSightings(uint64_t ticket, uint32_t table, uint32_t partition,
                                      std::string& sightings) {
-  absl::MutexLock take_lock(&take_mu_);
-  TESSERA_RETURN_IF_ERROR(CheckTicket(ticket, partition));
-  AppendSightings(tables_[table]->Sightings(PartitionId(partition)), sightings);
-  return absl::OkStatus();
+  return Take(ticket, partition, [&] {
+    AppendSightings(tables_[table]->Sightings(PartitionId(partition)), sightings);
+  });
+}
+
+absl::Status JobShard::Take(uint64_t ticket, uint32_t partition, absl::FunctionRef<void()> take) {
+  const auto if_open = [&]() -> absl::Status {
+    TESSERA_RETURN_IF_ERROR(Closed());
+    take();
+    return absl::OkStatus();
+  };
+  return WithContext(takes_.Take(ticket, partition, if_open),
+                     absl::StrCat("job ", request_.job_id()));
 }
 
 absl::StatusOr<uint64_t> JobShard::Receive(const v1::RowChunk& chunk, bool training_stands) {

@@ -32,8 +32,11 @@ void JobShard::Pull(PullCall call, absl::Duration deadline, PullDone done) {
   if (status.ok()) {
     absl::MutexLock lock(&mu_);
     status = closed_;
-    if (status.ok()) status = CheckStep(call.request);
-    completes = status.ok() && ConfirmBy(call.request);
+    if (status.ok()) {
+      const absl::StatusOr<bool> confirmed = ConfirmBy(call.request);
+      status = WithContext(confirmed.status(), absl::StrCat("job ", request_.job_id()));
+      completes = confirmed.value_or(false);
+    }
   }
   if (completes && (call.bytes > kInlinePullBytes || options_.run == nullptr)) {
     ApplyCompleteSteps();
@@ -85,7 +88,7 @@ bool JobShard::MayAnswer(const v1::PullRequest& pull) {
   if (!lead_.has_value() || pull.begins() == 0 || rank >= ranks_.size()) return true;
   const uint64_t step = pull.begins() - 1;
   // A message that is late begins nothing that has ended.
-  if (applied_[rank].Contains(step)) return true;
+  if (applied_.Contains(Rank(rank), step)) return true;
   return lead_->Begin(Rank(rank), step, options_.clock->Monotonic());
 }
 
@@ -101,35 +104,16 @@ void JobShard::AnswerWaiting() {
   Answer(std::move(ready));
 }
 
-absl::Status JobShard::CheckStep(const v1::PullRequest& pull) const {
-  const uint32_t rank = pull.header().rank();
-  if (!has_sync_ || pull.step() == 0 || pull.read_only() || rank >= ranks_.size()) {
-    return absl::OkStatus();
-  }
-  const std::string who =
-      absl::StrCat("job ", request_.job_id(), ": rank ", rank, " is at step ", pull.step());
-  if (pull.step() < reducer_.next_step()) {
-    return absl::AbortedError(
-        absl::StrCat(who, ", and this ps has applied those before step ", reducer_.next_step(),
-                     " already: another ps has come back without the end of its push log, which a "
-                     "power cut or a "
-                     "damaged disk may take; all go back to the last checkpoint"));
-  }
-  if (const uint64_t lacks = reducer_.NextPush(Rank(rank)); lacks < pull.step()) {
-    return absl::AbortedError(absl::StrCat(who, ", and this ps lacks its push of step ", lacks,
-                                           ": it has come back without the end of its push log, "
-                                           "which a power cut or a damaged disk may "
-                                           "take; all go back to the last checkpoint"));
-  }
-  return absl::OkStatus();
-}
-
-bool JobShard::ConfirmBy(const v1::PullRequest& pull) {
+absl::StatusOr<bool> JobShard::ConfirmBy(const v1::PullRequest& pull) {
   if (!has_sync_ || pull.step() == 0) return false;
+  const uint32_t rank = pull.header().rank();
+  if (!pull.read_only() && rank < ranks_.size()) {
+    TESSERA_RETURN_IF_ERROR(reducer_.CheckConfirmed(Rank(rank), pull.step()));
+  }
   if (pull.read_only() || pull.all_confirmed()) {
     reducer_.ConfirmAll(pull.step());
-  } else if (pull.header().rank() < ranks_.size()) {
-    reducer_.Confirm(Rank(pull.header().rank()), pull.step());
+  } else if (rank < ranks_.size()) {
+    reducer_.Confirm(Rank(rank), pull.step());
   }
   return reducer_.Complete();
 }

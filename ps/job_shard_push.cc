@@ -9,12 +9,6 @@
 #include "ps/job_shard.h"
 
 namespace tessera::ps {
-namespace {
-
-// Pushes of one rank that may be missing below others that were applied.
-constexpr size_t kMaxRuns = 1 << 12;
-
-}  // namespace
 
 absl::Status JobShard::Push(PushCall call) {
   const v1::CallHeader& header = call.request.header();
@@ -66,9 +60,9 @@ absl::Status JobShard::PushPart(PushCall call, std::vector<GradientBlock> blocks
     bulk_bytes += call.keys[b].size() + call.gradients[b].size();
   {
     absl::MutexLock lock(&mu_);
-    TESSERA_ASSIGN_OR_RETURN(const GradientReducer::Verdict verdict,
+    TESSERA_ASSIGN_OR_RETURN(const PushVerdict verdict,
                              CheckSequence(request, request.bulk_bytes()));
-    if (verdict == GradientReducer::Verdict::kRepeat) return absl::OkStatus();
+    if (verdict == PushVerdict::kRepeat) return absl::OkStatus();
   }
   TESSERA_RETURN_IF_ERROR(rank.parts.Check(request, bulk_bytes));
   bool is_counted = false;
@@ -130,22 +124,15 @@ void JobShard::ReturnPartBytes(const PushParts::Erased& erased) {
   part_bytes_ -= erased.bulk_bytes;
 }
 
-absl::StatusOr<GradientReducer::Verdict> JobShard::CheckSequence(const v1::PushRequest& request,
-                                                                 uint64_t bytes) const {
+absl::StatusOr<PushVerdict> JobShard::CheckSequence(const v1::PushRequest& request,
+                                                    uint64_t bytes) const {
   TESSERA_RETURN_IF_ERROR(closed_);
   const Rank number(request.header().rank());
   if (has_sync_) {
     return reducer_.Check(number, request.sequence(), request.learning_rate_scale(),
                           replaying_ ? 0 : bytes);
   }
-  const SequenceSet& applied = applied_[number.value()];
-  if (applied.Contains(request.sequence())) return GradientReducer::Verdict::kRepeat;
-  if (applied.runs().size() < kMaxRuns || applied.Touches(request.sequence())) {
-    return GradientReducer::Verdict::kNew;
-  }
-  return absl::ResourceExhaustedError(
-      absl::StrCat("rank ", number.value(), ": the numbers of its pushes have ",
-                   applied.runs().size(), " gaps; send what is missing first"));
+  return applied_.Check(number, request.sequence(), request.confirmed());
 }
 
 absl::Status JobShard::PushLocked(const PushCall& call, absl::Span<const GradientBlock> blocks,
@@ -154,8 +141,8 @@ absl::Status JobShard::PushLocked(const PushCall& call, absl::Span<const Gradien
   {
     // A repeat is answered without room for it.
     absl::MutexLock lock(&mu_);
-    TESSERA_ASSIGN_OR_RETURN(const GradientReducer::Verdict verdict, CheckSequence(request, bytes));
-    if (verdict == GradientReducer::Verdict::kRepeat) return absl::OkStatus();
+    TESSERA_ASSIGN_OR_RETURN(const PushVerdict verdict, CheckSequence(request, bytes));
+    if (verdict == PushVerdict::kRepeat) return absl::OkStatus();
   }
   for (const auto& table : tables_) TESSERA_RETURN_IF_ERROR(table->WaitForRoom());
   // Rows and the memory of what was applied change under one hold of cut_mu_: a checkpoint has both
@@ -163,8 +150,8 @@ absl::Status JobShard::PushLocked(const PushCall& call, absl::Span<const Gradien
   absl::ReaderMutexLock cut(&cut_mu_);
   {
     absl::MutexLock lock(&mu_);
-    TESSERA_ASSIGN_OR_RETURN(const GradientReducer::Verdict verdict, CheckSequence(request, bytes));
-    if (verdict == GradientReducer::Verdict::kRepeat) return absl::OkStatus();
+    TESSERA_ASSIGN_OR_RETURN(const PushVerdict verdict, CheckSequence(request, bytes));
+    if (verdict == PushVerdict::kRepeat) return absl::OkStatus();
   }
   TESSERA_RETURN_IF_ERROR(LogPush(call));
   // From here on nothing fails but a disk, and that ends the job.
@@ -176,12 +163,9 @@ absl::Status JobShard::PushLocked(const PushCall& call, absl::Span<const Gradien
   if (!applied.ok()) return Fail(applied);
   if (!has_sync_) {
     absl::MutexLock lock(&mu_);
-    SequenceSet& applied_pushes = applied_[request.header().rank()];
-    // A rank sends a push when all ps have the one before: what is missing was lost with the ps.
-    if (alone_) applied_pushes.FillBelow(request.sequence());
-    applied_pushes.Add(request.sequence());
-    if (lead_.has_value()) lead_->End(Rank(request.header().rank()), request.sequence());
-    async_steps_ = std::max(async_steps_, request.sequence() + 1);
+    const Rank number(request.header().rank());
+    applied_.Add(number, request.sequence());
+    if (lead_.has_value()) lead_->End(number, request.sequence());
     return absl::OkStatus();
   }
   GradientReducer::Push push = {.learning_rate_scale = request.learning_rate_scale(),
@@ -279,8 +263,9 @@ absl::StatusOr<v1::ProgressResponse> JobShard::GetProgress(const v1::ProgressReq
       response.set_next_push(reducer_.NextPush(number));
       response.set_end_push(reducer_.EndPush(number));
     } else {
-      response.set_next_push(applied_[number.value()].FirstMissing());
-      response.set_end_push(applied_[number.value()].End());
+      TESSERA_RETURN_IF_ERROR(applied_.CheckConfirmed(number, request.confirmed()));
+      response.set_next_push(applied_.NextPush(number));
+      response.set_end_push(applied_.EndPush(number));
       // What its rank had begun before, it begins anew.
       if (lead_.has_value()) lead_->Forget(number);
     }

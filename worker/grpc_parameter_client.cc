@@ -119,12 +119,13 @@ class GrpcParameterClient final : public ParameterClient {
     return NewCall("look-ahead", kLookAhead, std::move(legs), absl::ZeroDuration());
   }
 
-  std::unique_ptr<PendingCall> Push(absl::Span<const TableGradients> tables, uint64_t sequence,
-                                    double learning_rate_scale) override {
+  std::unique_ptr<PendingCall> Push(absl::Span<const TableGradients> tables,
+                                    const PushOptions& options) override {
     v1::PushRequest request;
     *request.mutable_header() = header_;
-    request.set_sequence(sequence);
-    request.set_learning_rate_scale(learning_rate_scale);
+    request.set_sequence(options.sequence);
+    request.set_confirmed(options.confirmed);
+    request.set_learning_rate_scale(options.learning_rate_scale);
     const auto kept =
         std::make_shared<const std::vector<TableGradients>>(tables.begin(), tables.end());
     std::vector<FanOut::Leg> legs;
@@ -157,7 +158,7 @@ class GrpcParameterClient final : public ParameterClient {
              .took = Took(p)});
       }
     }
-    return NewCall(absl::StrCat("push of step ", sequence), kPush, std::move(legs));
+    return NewCall(absl::StrCat("push of step ", options.sequence), kPush, std::move(legs));
   }
 
   std::unique_ptr<PendingCall> Assign(absl::Span<const TableGradients> values) override {

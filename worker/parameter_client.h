@@ -98,13 +98,19 @@ class ParameterClient {
   // disk: the pull then finds them in memory. Makes and changes no row, and is tried once: an error
   // says that the pull may have to wait for the disk. Null: no ps is to be told.
   virtual std::unique_ptr<PendingCall> LookAhead(absl::Span<const TableRows> tables) = 0;
+  // As v1::PushRequest has them.
+  struct PushOptions {
+    uint64_t sequence = 0;
+    uint64_t confirmed = 0;
+    double learning_rate_scale = 1;
+  };
   // Every ps is called, also for no keys: a rank without samples takes part in the step all the
   // same.
   virtual std::unique_ptr<PendingCall> Push(absl::Span<const TableGradients> tables,
-                                            uint64_t sequence, double learning_rate_scale) = 0;
+                                            const PushOptions& options) = 0;
   virtual std::unique_ptr<PendingCall> Assign(absl::Span<const TableGradients> values) = 0;
   // Asks every ps, and waits for it. From then on no ps takes a call of whoever had the rank
-  // before. `confirmed`: every ps has acknowledged the rank's pushes of the steps below
+  // before. `confirmed`: every ps has acknowledged the rank's pushes of the numbers below
   // (v1::ProgressRequest).
   virtual absl::StatusOr<PushProgress> GetProgress(uint64_t confirmed) = 0;
   // Asks every ps, and waits for it: how many rows all of them have, by table (JobTables).

@@ -125,9 +125,7 @@ absl::Status Trainer::PushNothing(const v1::Train& unit, uint64_t batch) {
   TESSERA_RETURN_IF_ERROR(ReduceDense(step, /*has_gradients=*/false));
   std::vector<TableGradients> writes;
   if (context_->reduction != nullptr) context_->reduction->AddWrites(&writes);
-  BeginPush(step);
-  TESSERA_RETURN_IF_ERROR(
-      context_->parameters->Push(writes, step, LearningRateScale(unit, batch))->Wait());
+  TESSERA_RETURN_IF_ERROR(BeginPush(writes, unit, batch)->Wait());
   progress_.next = step + 1;
   return absl::OkStatus();
 }
@@ -160,138 +158,6 @@ const std::vector<uint32_t>& Trainer::Order(const v1::Train& unit, uint32_t reco
     order_key_ = key;
   }
   return order_;
-}
-
-absl::StatusOr<double> Trainer::TrainBatches(const v1::Train& unit, const Batch& records,
-                                             uint64_t begin, uint64_t end) {
-  WorkerMetrics& metrics = *context_->metrics;
-  Stopwatch watch;
-  const std::vector<uint32_t>& order = Order(unit, records.size);
-  TESSERA_RETURN_IF_ERROR(BeginPooling(context_, Pooled::kToTrain));
-  TESSERA_RETURN_IF_ERROR(BeginDense());
-  const auto fill = [&](size_t thread, PreparedBatch* batch) {
-    const uint64_t first = std::min<uint64_t>(batch->index * unit.batch_size(), order.size());
-    const uint64_t last = std::min<uint64_t>(first + unit.batch_size(), order.size());
-    GatherRows(records, absl::MakeConstSpan(order).subspan(first, last - first), &batch->batch);
-    PrepareLookups(*context_, &preparers_[thread], batch);
-  };
-  const auto place = [&](PreparedBatch* batch) { PlaceLookups(*context_, batch); };
-  const auto finish = [&](PreparedBatch* batch) {
-    FinishLookups(*context_, batch);
-    if (!unit.careful()) {
-      batch->ahead = context_->parameters->LookAhead(EmbeddingReads(*context_, batch));
-    }
-  };
-  BatchPipeline pipeline(begin, end, preparers_.size(),
-                         {.fill = fill, .place = place, .finish = finish}, &spare_batches_);
-  double loss_sum = 0;
-  // A call reads and writes the buffers of its batch until it is gone: calls are declared after
-  // their batches.
-  struct Push {
-    std::unique_ptr<PreparedBatch> batch;
-    std::unique_ptr<PendingCall> call;
-    uint64_t number = 0;
-  } push;
-  const auto finish_push = [this, &push, &pipeline]() -> absl::Status {
-    if (push.call == nullptr) return absl::OkStatus();
-    const absl::Status pushed = push.call->Wait();
-    push.call.reset();
-    pipeline.Recycle(std::move(push.batch));
-    if (pushed.ok()) progress_.next = push.number + 1;
-    return pushed;
-  };
-  struct Pulled {
-    std::unique_ptr<PreparedBatch> batch;  // null: there is none
-    std::unique_ptr<PendingCall> rows;     // of tables in async mode; null: not asked for
-    bool asked = false;                    // `rows` are all
-    bool taken = false;                    // from the pipeline
-  };
-  const auto take = [&]() -> Pulled {
-    Pulled taken = {.batch = pipeline.Next(), .rows = nullptr, .taken = true};
-    watch.AddTo(metrics.read_seconds);
-    if (taken.batch == nullptr) return taken;
-    // Rows that are still on their way from a disk would be read twice.
-    if (taken.batch->ahead != nullptr && !taken.batch->ahead->Done()) return taken;
-    if (taken.batch->card.awaits_pushes()) return taken;
-    taken.rows = StartPull(taken.batch.get(), /*sync=*/false, StepOf(unit, taken.batch->index));
-    taken.asked = true;
-    watch.AddTo(metrics.pull_seconds);
-    return taken;
-  };
-  Pulled now = {.batch = pipeline.Next(), .rows = nullptr, .taken = true};
-  Pulled next;
-  watch.AddTo(metrics.read_seconds);
-  bool started = false;  // the batch has been given to the card
-  while (now.batch != nullptr) {
-    const std::unique_ptr<PreparedBatch>& batch = now.batch;
-    const uint64_t step = StepOf(unit, batch->index);
-    context_->board->SetDoing(absl::StrCat("training epoch ", unit.epoch() + 1, ", step ", step));
-    if (!started) {
-      if (batch->card.awaits_pushes()) {
-        TESSERA_RETURN_IF_ERROR(finish_push());
-        watch.AddTo(metrics.push_seconds);
-      }
-      if (!now.asked) now.rows = StartPull(batch.get(), /*sync=*/false, step);
-      if (now.rows != nullptr) TESSERA_RETURN_IF_ERROR(now.rows->Wait());
-      if (context_->sync()) {
-        watch.AddTo(metrics.pull_seconds);
-        // The pull of a step says that all ps have what was pushed of the one before.
-        TESSERA_RETURN_IF_ERROR(finish_push());
-        watch.AddTo(metrics.push_seconds);
-        TESSERA_RETURN_IF_ERROR(StartPull(batch.get(), /*sync=*/true, step)->Wait());
-      }
-      TakeDense();
-    }
-    watch.AddTo(metrics.pull_seconds);
-    if (!next.taken) next = take();
-
-    if (!started) TESSERA_RETURN_IF_ERROR(StartCompute(*batch, unit, step));
-    if (context_->card != nullptr && next.batch != nullptr && batch->batch.size > 0) {
-      // In sync the rows of the next batch come after this one's push.
-      context_->card->StageAhead(*next.batch, context_->sync_sparse ? nullptr : next.rows.get());
-    }
-    TESSERA_ASSIGN_OR_RETURN(const Computed computed, FinishCompute(*batch, unit, step));
-    loss_sum += computed.loss;
-    if (computed.counts) {
-      TESSERA_RETURN_IF_ERROR(TrainOnCard(*batch, step, LearningRateScale(unit, batch->index)));
-    }
-    // While this batch is collected and pushed, a card works on the next, and the rows of the one
-    // after that are on their way.
-    started = MayStart(next.batch.get(), next.rows.get());
-    Pulled after;
-    if (started) {
-      TESSERA_RETURN_IF_ERROR(next.rows->Wait());
-      TakeDense();
-      TESSERA_RETURN_IF_ERROR(StartCompute(*next.batch, unit, step + 1));
-    }
-    watch.AddTo(metrics.compute_seconds);
-    if (MayPullTwo(started)) after = take();
-
-    // The push before reads what the gradients are about to be collected in.
-    TESSERA_RETURN_IF_ERROR(finish_push());
-    watch.AddTo(metrics.push_seconds);
-    if (computed.counts) {
-      CollectGradients(*batch);
-      TESSERA_RETURN_IF_ERROR(CheckFinite(step, computed.loss));
-    }
-    CollectChanges(*batch, /*is_last=*/next.batch == nullptr);
-    TESSERA_RETURN_IF_ERROR(context_->executor->status());
-    watch.AddTo(metrics.compute_seconds);
-    TESSERA_RETURN_IF_ERROR(ReduceDense(step, computed.counts));
-    watch.AddTo(metrics.reduce_seconds);
-    push.call = StartPush(*batch, step, LearningRateScale(unit, batch->index), computed.counts);
-    push.number = step;
-    watch.AddTo(metrics.push_seconds);
-    metrics.steps.Increment();
-    metrics.samples.Increment(batch->batch.size);
-    now.rows.reset();
-    push.batch = std::move(now.batch);
-    now = std::move(next);
-    next = std::move(after);
-  }
-  TESSERA_RETURN_IF_ERROR(finish_push());
-  watch.AddTo(metrics.push_seconds);
-  return loss_sum;
 }
 
 }  // namespace tessera::worker

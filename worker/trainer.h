@@ -41,6 +41,8 @@ class Trainer {
   uint64_t next_step() const { return context_->sync() ? progress_.next : 0; }
 
  private:
+  class Loop;  // trainer_loop.cc
+
   // Batches [begin, end) of the window, one after another; the sum of their samples' losses.
   absl::StatusOr<double> TrainBatches(const v1::Train& unit, const Batch& records, uint64_t begin,
                                       uint64_t end);
@@ -95,10 +97,12 @@ class Trainer {
   // With a reduction: takes part in the step, with this rank's dense gradients or with nothing.
   absl::Status ReduceDense(uint64_t step, bool has_gradients);
   // Without gradients: of a batch without samples, or that is left out. With changes_.
-  std::unique_ptr<PendingCall> StartPush(const PreparedBatch& batch, uint64_t sequence,
-                                         double learning_rate_scale, bool has_gradients);
-  // From now on some ps may have that push, or another rank its gradients.
-  void BeginPush(uint64_t sequence) { progress_.end = std::max(progress_.end, sequence + 1); }
+  std::unique_ptr<PendingCall> StartPush(const PreparedBatch& batch, const v1::Train& unit,
+                                         bool has_gradients);
+  std::unique_ptr<PendingCall> BeginPush(absl::Span<const TableGradients> writes,
+                                         const v1::Train& unit, uint64_t batch);
+  // From now on some ps may have the push of that step, or another rank its gradients.
+  void SetBegun(uint64_t step) { progress_.end = std::max(progress_.end, step + 1); }
   // The window's records in the order in which they are trained.
   const std::vector<uint32_t>& Order(const v1::Train& unit, uint32_t records);
 

@@ -75,12 +75,16 @@ absl::Status Trainer::StartCompute(const PreparedBatch& batch, const v1::Train& 
   // An async rank counts its pushes anew in each generation, and would draw the same again.
   const uint64_t dropout_step = context_->sync() ? step : ScheduleStep(unit, batch.index);
   context_->executor->StartStep(
-      context_->trained, context_->model_statistics(),
-      Targets(batch.batch.labels, static_cast<uint32_t>(batch.batch.label_width()),
-              batch.batch.weights, groups_),
-      static_cast<float>(1 / StepSamples(batch, unit)), dropout_step, context_->assignment.rank(),
-      absl::MakeSpan(trained_gradient_),
-      absl::MakeSpan(statistics_gradient_).subspan(0, context_->model->statistics_floats()));
+      {.trained = context_->trained,
+       .statistics = context_->model_statistics(),
+       .targets = Targets(batch.batch.labels, static_cast<uint32_t>(batch.batch.label_width()),
+                          batch.batch.weights, groups_),
+       .loss_scale = static_cast<float>(1 / StepSamples(batch, unit)),
+       .dropout_step = dropout_step,
+       .rank = context_->assignment.rank(),
+       .trained_gradient = absl::MakeSpan(trained_gradient_),
+       .statistics_gradient =
+           absl::MakeSpan(statistics_gradient_).subspan(0, context_->model->statistics_floats())});
   if (context_->card != nullptr) context_->card->Unpool(batch);
   if (context_->dense_training != nullptr) context_->dense_training->StartCheck();
   return absl::OkStatus();
@@ -274,15 +278,15 @@ absl::Status Trainer::ReduceDense(uint64_t step, bool has_gradients) {
   if (context_->reduction == nullptr) return absl::OkStatus();
   if (!has_gradients) return context_->reduction->Reduce(step, {}, {});
   PassFailpoint("worker.ring.sum");
-  BeginPush(step);
+  SetBegun(step);
   TESSERA_RETURN_IF_ERROR(
       context_->reduction->Reduce(step, trained_gradient_, statistics_gradient_));
   PassFailpoint("worker.ring.summed");
   return absl::OkStatus();
 }
 
-std::unique_ptr<PendingCall> Trainer::StartPush(const PreparedBatch& batch, uint64_t sequence,
-                                                double learning_rate_scale, bool has_gradients) {
+std::unique_ptr<PendingCall> Trainer::StartPush(const PreparedBatch& batch, const v1::Train& unit,
+                                                bool has_gradients) {
   std::vector<TableGradients> writes;
   if (has_gradients) {
     const auto lookups = context_->plan->lookups();
@@ -302,8 +306,18 @@ std::unique_ptr<PendingCall> Trainer::StartPush(const PreparedBatch& batch, uint
     writes.push_back(context_->trained_blocks->Write());
     writes.push_back(context_->statistics_blocks->Write());
   }
-  BeginPush(sequence);
-  return context_->parameters->Push(writes, sequence, learning_rate_scale);
+  return BeginPush(writes, unit, batch.index);
+}
+
+std::unique_ptr<PendingCall> Trainer::BeginPush(absl::Span<const TableGradients> writes,
+                                                const v1::Train& unit, uint64_t batch) {
+  const uint64_t step = StepOf(unit, batch);
+  SetBegun(step);
+  // A rank begins a unit when its pushes of all before it have been acknowledged, by whom it was.
+  return context_->parameters->Push(writes,
+                                    {.sequence = step,
+                                     .confirmed = std::max(progress_.next, unit.first_step()),
+                                     .learning_rate_scale = LearningRateScale(unit, batch)});
 }
 
 }  // namespace tessera::worker

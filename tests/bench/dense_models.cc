@@ -128,9 +128,13 @@ void DenseStep::FillInput(size_t input) {
 
 double DenseStep::Run() {
   return executor_
-      .ForwardBackward(trained_, statistics_, labels_, 1.0f / static_cast<float>(labels_.size()),
-                       ++step_, 0, absl::MakeSpan(trained_gradient_),
-                       absl::MakeSpan(statistics_gradient_))
+      .ForwardBackward({.trained = trained_,
+                        .statistics = statistics_,
+                        .targets = labels_,
+                        .loss_scale = 1.0f / static_cast<float>(labels_.size()),
+                        .dropout_step = ++step_,
+                        .trained_gradient = absl::MakeSpan(trained_gradient_),
+                        .statistics_gradient = absl::MakeSpan(statistics_gradient_)})
       .loss_sum;
 }
 

@@ -180,7 +180,7 @@ class WireBench {
                                               .keys = &keys,
                                               .gradients = values,
                                               .bfloat16 = table == kBfloat16}};
-    return client.client->Push(writes, client.sequence++, 1.0);
+    return client.client->Push(writes, {.sequence = client.sequence++});
   }
 
   // Million distinct keys a second of options_.calls batches, `pending` of them under way.

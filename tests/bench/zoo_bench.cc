@@ -123,9 +123,13 @@ class Step {
   // The sum of the losses.
   double Run() {
     return executor_
-        .ForwardBackward(trained_, statistics_, {labels_, label_width_, {}, groups_},
-                         1.0f / static_cast<float>(executor_.batch()), ++step_, 0,
-                         absl::MakeSpan(trained_gradient_), absl::MakeSpan(statistics_gradient_))
+        .ForwardBackward({.trained = trained_,
+                          .statistics = statistics_,
+                          .targets = {labels_, label_width_, {}, groups_},
+                          .loss_scale = 1.0f / static_cast<float>(executor_.batch()),
+                          .dropout_step = ++step_,
+                          .trained_gradient = absl::MakeSpan(trained_gradient_),
+                          .statistics_gradient = absl::MakeSpan(statistics_gradient_)})
         .loss_sum;
   }
 

@@ -234,6 +234,25 @@ def damaged_push_log(t):
     t.identical(disturb, sets=LOGGED, least_restarts=1)
 
 
+@fault(9, "a push log has lost its end: it is told, sync or async, and the job returns to its checkpoint", short=True)
+def lost_end_of_a_push_log(t):
+    """As after a power cut: what is gone are whole pushes, which were acknowledged."""
+    def lose_it(step):
+        def disturb(cluster, job_id):
+            cluster.wait_for_step(job_id, step)
+            cluster.kill("ps-0")
+            log = sorted((cluster.folder / "ps-0").glob("push_log/*/*/*.log"))[-1]
+            written = log_bytes(log)
+            at = t.draw.randrange(written * 3 // 4, written * 9 // 10)
+            os.truncate(log, at)
+            cluster.fault(f"ps-0's log ends at byte {at} of {written}")
+            cluster.start("ps-0")
+            cluster.wait_for_event(job_id, "without the end of its push log")
+        return disturb
+    t.identical(lose_it(450), sets=LOGGED, least_restarts=1)
+    t.counted(lose_it(1650), sets=LOGGED, least_restarts=1, name="async")
+
+
 @fault(9, "files that rows are spilled to are damaged: it is found, and the job returns to its checkpoint", once=True)
 def damaged_spill(t):
     def disturb(cluster, job_id):

@@ -81,6 +81,35 @@ TEST_F(CoreCheckpointTest, TrainingGoesOnWhileOneIsWritten) {
   RunUntil(id, v1::SUCCEEDED);
 }
 
+// So that a ps that came back without the end of its push log is found out before it is too late.
+TEST_F(CoreCheckpointTest, ACutSaysWhichPushesOfEachRankAllPsHave) {
+  JoinAll(1, 2);
+  for (const v1::Consistency mode : {v1::SYNC, v1::ASYNC}) {
+    SCOPED_TRACE(v1::Consistency_Name(mode));
+    cuts_.clear();
+    v1::JobSpec spec = EverySteps(8);
+    spec.mutable_consistency()->set_sparse(mode);
+    spec.mutable_consistency()->set_dense(mode);
+    RunUntil(Submit(spec, 2, 1), v1::SUCCEEDED);
+    ASSERT_GE(cuts_.size(), 2u);
+    uint64_t before = 0;
+    for (const CutCheckpoint& cut : cuts_) {
+      const v1::WriteCheckpointRequest& request = cut.calls[0].second;
+      if (mode == v1::SYNC) {
+        EXPECT_EQ(request.confirmed_size(), 0);
+        continue;
+      }
+      ASSERT_EQ(request.confirmed_size(), 2);
+      EXPECT_EQ(request.confirmed(0) + request.confirmed(1), request.step());
+      EXPECT_GT(request.step(), before);
+      before = request.step();
+    }
+    for (const WriteCheckpoint& write : writes_) {
+      EXPECT_EQ(write.calls[0].second.confirmed_size(), 0) << "it is the cut that says so";
+    }
+  }
+}
+
 TEST_F(CoreCheckpointTest, OneThatFallsDueMeanwhileWaitsAtItsBarrierAndIsOfItsStep) {
   JoinAll(1, 1);
   const std::string id = SubmitAndHold(EverySteps(4));

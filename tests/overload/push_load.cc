@@ -125,7 +125,7 @@ absl::Status PushLoad::Run(uint32_t rank, const std::atomic<bool>& stop) {
     const worker::TableGradients writes[] = {
         {.table = 0, .dim = kDim, .keys = &batch.keys, .gradients = batch.gradients.data()}};
     const uint64_t bytes = batch.keys.keys.size() * (sizeof(uint64_t) + kDim * sizeof(float));
-    pending.push_back({&batch, client.Push(writes, sequence, 1), bytes});
+    pending.push_back({&batch, client.Push(writes, {.sequence = sequence}), bytes});
     pending_bytes += bytes;
     while (pending_bytes > options_.offered_bytes / options_.ranks) {
       TESSERA_RETURN_IF_ERROR(end_first());

@@ -5,7 +5,7 @@
 namespace tessera::ps {
 namespace {
 
-using Verdict = GradientReducer::Verdict;
+using Verdict = PushVerdict;
 constexpr absl::Duration kStart = absl::Seconds(100);
 
 GradientReducer::Push PushFrom(uint32_t rank) {

@@ -254,6 +254,46 @@ TEST_F(JobShardTest, ARankWithManyGapsMayCloseThem) {
   EXPECT_FAILS(push(next + 2), StatusCode::kResourceExhausted, "send what is missing first");
 }
 
+// As of a ps that is back without the end of its push log.
+TEST_F(JobShardTest, WhatIsKnownToBeOnAllPsAndIsNotHereEndsAnAsyncGeneration) {
+  Open(Job({SgdTable("t", 1, v1::ASYNC)}, 2));
+  v1::PushRequest push = PushOf(0, 0, {{0, {1}, {1}}});
+  for (const uint64_t sequence : {0, 1, 3}) {
+    push.set_sequence(sequence);
+    push.set_confirmed(std::min<uint64_t>(sequence, 2));
+    ASSERT_OK(shard_->Push(CallOf(push)));
+  }
+  const std::string lacks =
+      "all ps have acknowledged the pushes of rank 0 before number 3, and "
+      "this ps lacks that of number 2";
+  push.set_sequence(4);
+  push.set_confirmed(3);
+  EXPECT_FAILS(shard_->Push(CallOf(push)), StatusCode::kAborted, lacks);
+  push.set_part(0);
+  push.set_parts(2);
+  push.set_bulk_bytes(100);
+  EXPECT_FAILS(shard_->Push(CallOf(push)), StatusCode::kAborted, lacks);
+  EXPECT_FAILS(Confirm(*shard_, 0, 3), StatusCode::kAborted, lacks);
+  EXPECT_OK(Confirm(*shard_, 0, 2));
+  EXPECT_EQ(Look(0, {1}), std::vector<float>{-3}) << "nothing was applied";
+
+  v1::WriteCheckpointRequest cut;
+  cut.set_folder("cut");
+  cut.set_parts(1);
+  cut.set_phase(v1::WriteCheckpointRequest::CUT);
+  const auto confirmed = [&](uint64_t first, uint64_t second) {
+    cut.clear_confirmed();
+    cut.add_confirmed(first);
+    cut.add_confirmed(second);
+    return shard_->WriteCheckpoint(cut, clock_.Monotonic()).status();
+  };
+  EXPECT_FAILS(confirmed(3, 0), StatusCode::kAborted, lacks);
+  EXPECT_FAILS(confirmed(2, 1), StatusCode::kAborted,
+               "all ps have acknowledged the pushes of rank 1 before number 1, and this ps lacks "
+               "that of number 0");
+  EXPECT_OK(confirmed(2, 0));
+}
+
 TEST_F(JobShardTest, AppliesTheAsyncTablesOfAMixedPushOnArrivalAndOnce) {
   Open(Job({SgdTable("a", 1, v1::ASYNC), SgdTable("s", 1, v1::SYNC)}, 2));
   const std::vector<Block> blocks = {{0, {1}, {1}}, {1, {1}, {10}}};

@@ -29,6 +29,31 @@ TEST_F(RecoveryTest, AnAsyncJobHasAllThatWasAcknowledgedOnce) {
   EXPECT_EQ((*shard)->Stats().applied_steps(), 30);
 }
 
+// A power cut, or a damaged disk, takes the end of a log.
+TEST_F(RecoveryTest, AnAsyncJobWhoseLogLostItsEndLearnsItFromTheNextPushOfThatRank) {
+  const auto push = [](uint32_t rank, uint64_t sequence) {
+    PushCall call = AsyncPush(rank, sequence);
+    call.request.set_confirmed(sequence);
+    return call;
+  };
+  auto shard = Open(AsyncJob(), files_);
+  ASSERT_OK(shard);
+  for (uint64_t s = 0; s < 3; ++s) {
+    for (uint32_t rank = 0; rank < kRanks; ++rank) ASSERT_OK((*shard)->Push(push(rank, s)));
+  }
+  shard->reset();
+  const std::string path = "logs/job-1/1/00000001.log";
+  std::string bytes = files_.Content(path);
+  bytes[bytes.size() - 10] ^= 4;  // in the last record
+  files_.SetContent(path, bytes);
+  shard = Recover(AsyncJob());
+  ASSERT_OK(shard);
+  EXPECT_EQ((*shard)->Stats().applied_steps(), 8);
+  EXPECT_OK((*shard)->Push(push(0, 3)));
+  EXPECT_OK((*shard)->Push(push(1, 3)));
+  EXPECT_FAILS((*shard)->Push(push(2, 3)), StatusCode::kAborted, "lacks that of number 2");
+}
+
 TEST_F(RecoveryTest, OneThatReturnsAloneGoesOnWhereTheRanksStand) {
   FaultFileSystem other;
   const auto twin = Open(AsyncJob(), other);

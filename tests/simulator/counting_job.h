@@ -19,6 +19,7 @@ namespace tessera::simulator {
 enum class Mistake {
   kNone,
   kLosesPush,    // takes a push that was not answered for done
+  kEmptiesPush,  // repeats a push without what it held
   kDoublesPush,  // adds a push that it had to repeat to the next one
   kStaleRows,    // computes from rows as it pulled them the time before
 };

@@ -89,8 +89,13 @@ class SimulatorMistakeTest : public testing::Test {
   }
 };
 
-TEST_F(SimulatorMistakeTest, APushThatIsLostIsCaught) {
-  EXPECT_THAT(Caught(Mistake::kLosesPush, v1::ASYNC), HasSubstr("rows are wrong"));
+TEST_F(SimulatorMistakeTest, APushThatLacksWhatItHeldIsCaught) {
+  EXPECT_THAT(Caught(Mistake::kEmptiesPush, v1::ASYNC), HasSubstr("rows are wrong"));
+}
+
+// The ps find it out, and the job goes back to its checkpoint.
+TEST_F(SimulatorMistakeTest, APushThatIsLostIsMadeGoodWhereTheNextOneSaysWhatWentBefore) {
+  EXPECT_EQ(Caught(Mistake::kLosesPush, v1::ASYNC), "none");
 }
 
 TEST_F(SimulatorMistakeTest, APushThatCountsTwiceIsCaught) {

@@ -370,6 +370,7 @@ void WorkerNode::Push(const std::shared_ptr<Step>& step, const CountingJob::Rows
   for (size_t p = 0; p < keys.size(); ++p) {
     *requests[p].mutable_header() = Header();
     requests[p].set_sequence(number);
+    requests[p].set_confirmed(number);
     requests[p].set_learning_rate_scale(1);
     if (!keys[p].empty()) {
       v1::GradientBlock& block = *requests[p].add_tables();
@@ -468,9 +469,12 @@ void WorkerNode::CallSome(const std::shared_ptr<FanOut>& state,
   const auto all_answered = [=, this] {
     if (!state->last.ok()) return done(state->last);
     if (state->passing.ok()) return done(*answers);
-    if (std::is_same_v<Request, v1::PushRequest>) {
+    if constexpr (std::is_same_v<Request, v1::PushRequest>) {
       if (options_.mistake == Mistake::kLosesPush) return done(*answers);
       times_ += options_.mistake == Mistake::kDoublesPush ? 1 : 0;
+      for (Request& push : *requests) {
+        if (options_.mistake == Mistake::kEmptiesPush) push.clear_tables();
+      }
     }
     if (world_.Monotonic() > state->give_up) return done(state->passing);
     process_.After(state->backoff, OfRun([=, this] { CallSome(state, requests, answers, done); }));

@@ -94,12 +94,16 @@ TEST_F(ExecutorOnCuda, HoldsEachTaskAgainstItsOwnLabels) {
     size_t s = 0;
     for (Session* session : {&cpu, &card}) {
       session->Fill(batch, 3);
-      loss[s++] =
-          session->executor
-              .ForwardBackward(session->trained, session->statistics, Targets(labels, 2, {}, {}),
-                               0.1f, 5, 0, absl::MakeSpan(session->trained_gradient),
-                               absl::MakeSpan(session->statistics_gradient))
-              .loss_sum;
+      loss[s++] = session->executor
+                      .ForwardBackward(
+                          {.trained = session->trained,
+                           .statistics = session->statistics,
+                           .targets = Targets(labels, 2, {}, {}),
+                           .loss_scale = 0.1f,
+                           .dropout_step = 5,
+                           .trained_gradient = absl::MakeSpan(session->trained_gradient),
+                           .statistics_gradient = absl::MakeSpan(session->statistics_gradient)})
+                      .loss_sum;
     }
     EXPECT_NEAR(loss[1], loss[0], 1e-4 * std::max(1.0, loss[0]));
     ExpectNear(card.trained_gradient, cpu.trained_gradient, "gradient of parameters");
@@ -116,9 +120,12 @@ TEST_F(ExecutorOnCuda, WaitsForTheCardOnlyWhereAStepEnds) {
     card.Fill(20, 1);
     std::fill(card.trained_gradient.begin(), card.trained_gradient.end(), 7.0f);
     const std::vector<uint64_t> groups(20, 1);
-    card.executor.StartStep(card.trained, card.statistics, Targets(card.labels, 1, {}, groups), 1,
-                            5, 0, absl::MakeSpan(card.trained_gradient),
-                            absl::MakeSpan(card.statistics_gradient));
+    card.executor.StartStep({.trained = card.trained,
+                             .statistics = card.statistics,
+                             .targets = Targets(card.labels, 1, {}, groups),
+                             .dropout_step = 5,
+                             .trained_gradient = absl::MakeSpan(card.trained_gradient),
+                             .statistics_gradient = absl::MakeSpan(card.statistics_gradient)});
     EXPECT_THAT(card.trained_gradient, ::testing::Each(7.0f));
     EXPECT_THAT(card.executor.output(0), ::testing::Each(::testing::IsNan()));
     const Executor::StepResult result = card.executor.FinishStep();

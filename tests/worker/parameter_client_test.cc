@@ -262,7 +262,7 @@ TEST_F(ParameterClientTest, RefusesAnAnswerOfTheWrongSize) {
 }
 
 TEST_F(ParameterClientTest, PushesToEveryPsAlsoWithoutKeys) {
-  ASSERT_TRUE(client_->Push({}, 7, 1.0)->Wait().ok());
+  ASSERT_TRUE(client_->Push({}, {.sequence = 7})->Wait().ok());
   for (FakePs& ps : ps_) {
     EXPECT_EQ(ps.pushes, 1);
     EXPECT_EQ(ps.sequence, 7u);
@@ -290,13 +290,16 @@ TEST_F(ParameterClientTest, ALargePushIsCutIntoNumberedPartsOfOnePush) {
   const TableGradients writes[] = {
       {.table = 3, .dim = 2, .keys = &many_, .gradients = gradients.data()}};
   ps_[0].failures = 2;
-  ASSERT_TRUE(client_->Push(writes, 7, 0.5)->Wait().ok());
+  ASSERT_TRUE(client_->Push(writes, {.sequence = 7, .confirmed = 5, .learning_rate_scale = 0.5})
+                  ->Wait()
+                  .ok());
   for (size_t p = 0; p < 2; ++p) {
     absl::MutexLock lock(&ps_[p].mu);
     std::string keys, values;
     for (const auto& [number, part] : ps_[p].parts) {
       EXPECT_EQ(part.parts(), ps_[p].parts.size());
       EXPECT_EQ(part.sequence(), 7u);
+      EXPECT_EQ(part.confirmed(), 5u);
       EXPECT_EQ(part.learning_rate_scale(), 0.5);
       EXPECT_EQ(part.bulk_bytes(), (many_.begin[p + 1] - many_.begin[p]) * 16u);
       ASSERT_EQ(part.tables_size(), 1);
@@ -333,7 +336,9 @@ TEST_F(ParameterClientTest, RowsAndGradientsOfATableCrossTheWireAsBfloat16) {
                                     .gradients = gradients.data(),
                                     .bfloat16 = true}};
   ps_[0].failures = 2;  // a message is the same when it is sent again
-  ASSERT_TRUE(client_->Push(writes, 7, 0.5)->Wait().ok());
+  ASSERT_TRUE(client_->Push(writes, {.sequence = 7, .confirmed = 5, .learning_rate_scale = 0.5})
+                  ->Wait()
+                  .ok());
   for (size_t p = 0; p < 2; ++p) {
     const size_t first = many_.begin[p], count = many_.begin[p + 1] - first;
     absl::MutexLock lock(&ps_[p].mu);

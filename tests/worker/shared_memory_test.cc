@@ -146,7 +146,7 @@ class Client {
     const std::vector<float> changes(keys.keys.size() * 2 * kDim, change);
     const worker::TableGradients writes[] = {
         {.table = 0, .dim = 2 * kDim, .keys = &keys, .gradients = changes.data(), .changes = true}};
-    const absl::Status pushed = client_->Push(writes, sequence, 1)->Wait();
+    const absl::Status pushed = client_->Push(writes, {.sequence = sequence})->Wait();
     EXPECT_TRUE(pushed.ok()) << pushed;
   }
   void Push(const worker::RoutedKeys& keys, uint64_t sequence) {
@@ -159,7 +159,7 @@ class Client {
                                               .keys = &keys,
                                               .gradients = gradients.data(),
                                               .bfloat16 = bfloat16_}};
-    const absl::Status pushed = client_->Push(writes, sequence, 1)->Wait();
+    const absl::Status pushed = client_->Push(writes, {.sequence = sequence})->Wait();
     EXPECT_TRUE(pushed.ok()) << pushed;
   }
 

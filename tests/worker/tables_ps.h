@@ -56,12 +56,12 @@ class TablesPs final : public ParameterClient {
         });
   }
   std::unique_ptr<PendingCall> LookAhead(absl::Span<const TableRows>) override { return nullptr; }
-  std::unique_ptr<PendingCall> Push(absl::Span<const TableGradients> writes, uint64_t sequence,
-                                    double scale) override {
+  std::unique_ptr<PendingCall> Push(absl::Span<const TableGradients> writes,
+                                    const PushOptions& options) override {
     const auto rows = RowsOf(writes);
     on_its_way_.insert(rows.begin(), rows.end());
     return Start(
-        [this, writes = std::vector(writes.begin(), writes.end()), sequence, scale, rows] {
+        [this, writes = std::vector(writes.begin(), writes.end()), options, rows] {
           for (const auto& row : rows) on_its_way_.erase(on_its_way_.find(row));
           return ForEach(writes, [&](const TableGradients& write, ps::Table& table,
                                      absl::Span<const uint64_t> keys, size_t first) {
@@ -73,7 +73,9 @@ class TablesPs final : public ParameterClient {
                                              .changes = write.changes};
             absl::Status status = table.CheckFinite(of, table.largest_gradient());
             status.Update(table.CheckOwned(keys));
-            return status.ok() ? table.Apply({&of, 1}, sequence, scale) : status;
+            return status.ok()
+                       ? table.Apply({&of, 1}, options.sequence, options.learning_rate_scale)
+                       : status;
           });
         },
         !late_pushes_);

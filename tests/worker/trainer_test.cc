@@ -263,6 +263,8 @@ TEST_F(TrainerTest, AsyncPushesHaveTheNumbersOfTheUnit) {
   unit.set_first_step(7);
   ASSERT_TRUE(trainer_->Train(unit).ok());
   for (const char* push : {"push 7", "push 8", "push 9"}) PlaceOf(push);
+  EXPECT_THAT(ps_->confirmed, ElementsAre(7, 8, 9))
+      << "each leaves when all ps have the one before";
   EXPECT_EQ(trainer_->next_step(), 0u) << "nothing waits for a step";
 }
 

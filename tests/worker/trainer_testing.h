@@ -52,18 +52,19 @@ class ScriptedPs final : public ParameterClient {
     told.push_back(tables[0].keys->keys);
     return std::make_unique<AheadCall>(this);
   }
-  std::unique_ptr<PendingCall> Push(absl::Span<const TableGradients> tables, uint64_t sequence,
-                                    double learning_rate_scale) override {
+  std::unique_ptr<PendingCall> Push(absl::Span<const TableGradients> tables,
+                                    const PushOptions& options) override {
     for (const TableGradients& table : tables) {
       if (table.table != 0) continue;  // "linear": its gradient is that of the logit, summed by key
       for (size_t i = 0; i < table.keys->keys.size(); ++i) {
         gradient[table.keys->keys[i]] += table.gradients[i];
       }
     }
-    scales.push_back(learning_rate_scale);
+    scales.push_back(options.learning_rate_scale);
+    confirmed.push_back(options.confirmed);
     tables_pushed.push_back(tables.size());
     const std::vector<TableGradients> late(tables.begin(), tables.end());
-    return Start(absl::StrCat("push ", sequence), [late, given = Copy(late)] {
+    return Start(absl::StrCat("push ", options.sequence), [late, given = Copy(late)] {
       EXPECT_TRUE(Copy(late) == given) << "a push under way lost what it was given";
     });
   }
@@ -85,7 +86,8 @@ class ScriptedPs final : public ParameterClient {
   std::vector<std::string> events;
   bool answers_at_once = false;  // else as late as may be
   std::map<uint64_t, float> gradient;
-  std::vector<double> scales;
+  std::vector<double> scales;       // of the pushes
+  std::vector<uint64_t> confirmed;  // likewise
   std::vector<size_t> tables_pushed;
   std::optional<uint64_t> poison;  // the rows of that step are no numbers
   bool has_cold_rows = false;

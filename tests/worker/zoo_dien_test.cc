@@ -231,9 +231,12 @@ TEST(DienAuxiliary, OfASampleIsWeighedAsTheSampleIs) {
   for (uint32_t i = 0; i < kBatch; ++i) weights.push_back(0.25f * static_cast<float>(i));
   const auto loss_of = [&](Session& session) {
     return session.executor
-        .ForwardBackward(session.trained, session.statistics, {session.labels, 1, weights, {}}, 1,
-                         5, 0, absl::MakeSpan(session.trained_gradient),
-                         absl::MakeSpan(session.statistics_gradient))
+        .ForwardBackward({.trained = session.trained,
+                          .statistics = session.statistics,
+                          .targets = {session.labels, 1, weights, {}},
+                          .dropout_step = 5,
+                          .trained_gradient = absl::MakeSpan(session.trained_gradient),
+                          .statistics_gradient = absl::MakeSpan(session.statistics_gradient)})
         .loss_sum;
   };
   const Numbers losses = Reference(pair.with).Losses(kBatch);

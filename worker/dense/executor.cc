@@ -297,36 +297,29 @@ absl::Span<const float> Executor::FinishForward() {
   return HostValue(model_.graph().output());
 }
 
-Executor::StepResult Executor::ForwardBackward(absl::Span<const float> trained,
-                                               absl::Span<const float> statistics,
-                                               const Targets& targets, float loss_scale,
-                                               uint64_t dropout_step, uint32_t rank,
-                                               absl::Span<float> trained_gradient,
-                                               absl::Span<float> statistics_gradient) {
-  StartStep(trained, statistics, targets, loss_scale, dropout_step, rank, trained_gradient,
-            statistics_gradient);
+Executor::StepResult Executor::ForwardBackward(const StepArguments& arguments) {
+  StartStep(arguments);
   return FinishStep();
 }
 
-void Executor::StartStep(absl::Span<const float> trained, absl::Span<const float> statistics,
-                         const Targets& targets, float loss_scale, uint64_t dropout_step,
-                         uint32_t rank, absl::Span<float> trained_gradient,
-                         absl::Span<float> statistics_gradient) {
-  RequireSizes(model_, trained, statistics);
-  RequireSize(trained_gradient.size(), model_.trained_floats(), "trained_gradient");
-  RequireSize(statistics_gradient.size(), model_.statistics_floats(), "statistics_gradient");
+void Executor::StartStep(const StepArguments& arguments) {
+  const Targets& targets = arguments.targets;
+  RequireSizes(model_, arguments.trained, arguments.statistics);
+  RequireSize(arguments.trained_gradient.size(), model_.trained_floats(), "trained_gradient");
+  RequireSize(arguments.statistics_gradient.size(), model_.statistics_floats(),
+              "statistics_gradient");
   RequireSize(targets.labels.size(), batch_ * targets.label_width, "labels");
   if (!targets.weights.empty()) RequireSize(targets.weights.size(), batch_, "weights");
   if (model_.ranks()) RequireSize(targets.groups.size(), batch_, "groups");
-  trained_gradient_ = trained_gradient;
-  statistics_gradient_ = statistics_gradient;
+  trained_gradient_ = arguments.trained_gradient;
+  statistics_gradient_ = arguments.statistics_gradient;
   result_ = StepResult();
   result_.logits = HostValue(model_.graph().output());
-  const Draws draws = {dropout_step, rank};
-  if (stream_ != nullptr) return StartStepOnCard(trained, statistics, targets, loss_scale, draws);
-  BindGradients(trained_gradient, statistics_gradient);
-  RunForward(trained, statistics, true, draws);
-  result_.loss_sum = EvaluateLosses(targets, loss_scale);
+  if (stream_ != nullptr) return StartStepOnCard(arguments);
+  const Draws draws = {arguments.dropout_step, arguments.rank};
+  BindGradients(trained_gradient_, statistics_gradient_);
+  RunForward(arguments.trained, arguments.statistics, true, draws);
+  result_.loss_sum = EvaluateLosses(targets, arguments.loss_scale);
   RunBackward(draws);
 }
 

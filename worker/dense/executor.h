@@ -99,20 +99,24 @@ class Executor {
     // Where gradients are scaled: whether all of them, of parameters and inputs, are finite.
     bool finite = true;
   };
-  // The gradient of loss_scale * (sum of the samples' losses). Both gradients are written whole.
-  // `dropout_step` and `rank` name the draws of dropout, with the model's seed.
-  StepResult ForwardBackward(absl::Span<const float> trained, absl::Span<const float> statistics,
-                             const Targets& targets,  // of `batch` samples
-                             float loss_scale, uint64_t dropout_step, uint32_t rank,
-                             absl::Span<float> trained_gradient,
-                             // momentum * (running - batch statistic), to be subtracted
-                             absl::Span<float> statistics_gradient);
+  // What is borrowed outlives the step.
+  struct StepArguments {
+    absl::Span<const float> trained, statistics;  // parameters, as Forward's
+    Targets targets;                              // of `batch` samples
+    float loss_scale = 1;  // the gradient is that of loss_scale * (sum of the samples' losses)
+    // They name the draws of dropout, with the model's seed.
+    uint64_t dropout_step = 0;
+    uint32_t rank = 0;
+    absl::Span<float> trained_gradient;  // written whole
+    // Written whole: momentum * (running - batch statistic), to be subtracted.
+    absl::Span<float> statistics_gradient;
+  };
+  // A step: forward and backward.
+  StepResult ForwardBackward(const StepArguments& arguments);
   // The same in two calls. A card is given all work of the step by the first, and work that its
   // stream is given in between follows; the second waits for all of it. Gradients are there after
   // the second.
-  void StartStep(absl::Span<const float> trained, absl::Span<const float> statistics,
-                 const Targets& targets, float loss_scale, uint64_t dropout_step, uint32_t rank,
-                 absl::Span<float> trained_gradient, absl::Span<float> statistics_gradient);
+  void StartStep(const StepArguments& arguments);
   StepResult FinishStep();
   // [batch, fields, dim], valid until the next call.
   absl::Span<const float> pooled_gradient(size_t input) const;
@@ -227,8 +231,7 @@ class Executor {
   void PlaceOnCard(size_t arena_floats, uint32_t capacity);
   void TakeParameters();
   void StartForwardOnCard(absl::Span<const float> trained, absl::Span<const float> statistics);
-  void StartStepOnCard(absl::Span<const float> trained, absl::Span<const float> statistics,
-                       const Targets& targets, float loss_scale, Draws draws);
+  void StartStepOnCard(const StepArguments& arguments);
   void StageParameters(absl::Span<const float> trained, absl::Span<const float> statistics);
   void GiveToCard(uint64_t form, absl::FunctionRef<void()> give);
   void RunForwardOnCard(bool training);

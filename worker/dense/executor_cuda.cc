@@ -99,18 +99,18 @@ void Executor::StartForwardOnCard(absl::Span<const float> trained,
   GiveToCard(kForward, [this] { RunForwardOnCard(false); });
 }
 
-void Executor::StartStepOnCard(absl::Span<const float> trained, absl::Span<const float> statistics,
-                               const Targets& targets, float loss_scale, Draws draws) {
+void Executor::StartStepOnCard(const StepArguments& arguments) {
+  const Draws draws = {arguments.dropout_step, arguments.rank};
   random_keys_.clear();
   for (size_t node = 0; node < model_.graph().nodes().size(); ++node) {
     random_keys_.push_back(RandomKey(static_cast<int32_t>(node), draws));
   }
-  card_step_->Tell(batch_, targets, loss_scale, gradient_scale_, random_keys_);
-  StageParameters(trained, statistics);
+  card_step_->Tell(batch_, arguments.targets, arguments.loss_scale, gradient_scale_, random_keys_);
+  StageParameters(arguments.trained, arguments.statistics);
   BindGradients(card_step_->trained_gradient(), card_step_->statistics_gradient());
   const bool scaled = gradient_scale_ != 1;
-  const uint64_t form = kStep | (targets.weights.empty() ? 0 : kWeighted) | (scaled ? kScaled : 0) |
-                        (keeps_parameters_ ? kKept : 0);
+  const uint64_t form = kStep | (arguments.targets.weights.empty() ? 0 : kWeighted) |
+                        (scaled ? kScaled : 0) | (keeps_parameters_ ? kKept : 0);
   GiveToCard(form, [this, scaled] {
     RunForwardOnCard(true);
     RunLossesOnCard();
