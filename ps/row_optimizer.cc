@@ -10,6 +10,7 @@
 #include "common/job/optimizer.h"
 #include "common/job/optimizer_formula.h"
 #include "common/math/optim/clip.h"
+#include "common/math/optim/largest_gradient.h"
 #include "common/math/optim/row_options.h"
 #include "common/math/optim/sum_of_squares.h"
 #include "common/math/optim/weight_decay.h"
@@ -52,8 +53,6 @@ class Optimizer final : public RowOptimizer {
              double learning_rate_scale, uint64_t step) const override {
     Params params = params_;
     params.rate = static_cast<float>(params_.rate * learning_rate_scale);
-    // FTRL divides by its rate; at rate 0 no row moves.
-    if (std::is_same_v<Formula, math::Ftrl> && params.rate == 0) return;
     const bool clips = options_.clip_value > 0 || options_.clip_norm > 0;
     std::vector<float> clipped(clips ? layout_.dim() : 0);
     for (size_t i = 0; i < rows.size(); ++i) {
@@ -76,8 +75,10 @@ class Optimizer final : public RowOptimizer {
 
   void Add(absl::Span<Row* const> rows, absl::Span<const float* const> changes,
            uint64_t step) const override {
+    // A row of finite numbers stays one.
+    constexpr float kMost = std::numeric_limits<float>::max();
     const auto add = [](const float* __restrict change, uint32_t n, float* __restrict to) {
-      for (uint32_t i = 0; i < n; ++i) to[i] += change[i];
+      for (uint32_t i = 0; i < n; ++i) to[i] = math::Within(to[i] + change[i], kMost);
     };
     for (size_t i = 0; i < rows.size(); ++i) {
       if (layout_.bfloat16()) {

@@ -9,6 +9,7 @@
 
 #include "common/job/dense_layout.h"
 #include "common/math/bfloat16.h"
+#include "common/math/optim/largest_gradient.h"
 #include "common/status_macros.h"
 #include "ps/key_groups.h"
 #include "ps/scratch.h"
@@ -20,12 +21,6 @@ namespace {
 // Numbers of both types that cross the wire: float32, and bfloat16 as its bits.
 float AsFloat(float x) { return x; }
 float AsFloat(uint16_t half) { return math::FromBfloat16(half); }
-
-// A sum of finite numbers stays one, whatever their size.
-void Saturate(float* numbers, uint32_t n) {
-  constexpr float kMost = std::numeric_limits<float>::max();
-  for (uint32_t i = 0; i < n; ++i) numbers[i] = std::min(std::max(numbers[i], -kMost), kMost);
-}
 
 }  // namespace
 
@@ -98,6 +93,7 @@ absl::Status Table::ApplyNumbers(absl::Span<const Gradients> parts, uint64_t ste
   scratch->sums.resize(RowStore::Block::kMost * dim());
   const uint32_t flag = every_row() ? kRowMoved : 0;
   const bool repeats = groups.size() < keys.size();
+  const float largest = largest_gradient();
   // Gradients lie anywhere in the sender's block.
   const auto change = [&](const RowStore::Block& block) {
     for (const KeyBatch::Item& item : block.coming) {
@@ -127,8 +123,9 @@ absl::Status Table::ApplyNumbers(absl::Span<const Gradients> parts, uint64_t ste
         place = groups.Next(place);
         if (place != KeyGroups::kEnd) PrefetchNumbers(gradient_of(place), dim());
         for (uint32_t d = 0; d < dim(); ++d) sum[d] += AsFloat(more[d]);
-        if (place == KeyGroups::kEnd) Saturate(sum, dim());
       }
+      // What its summands may not be, a sum is not either.
+      for (uint32_t d = 0; d < dim(); ++d) sum[d] = math::Within(sum[d], largest);
       sum += dim();
     }
     const auto changes = absl::MakeConstSpan(of_rows).first(block.rows.size());

@@ -15,8 +15,6 @@ void CardOptimizer::Train(cuda::Stream& stream, const cuda::TrainedRows& rows,
   VisitOptimizer(
       spec_, [&]<typename Formula>(std::type_identity<Formula>, typename Formula::Params params) {
         params.rate = static_cast<float>(params.rate * learning_rate_scale);
-        // As on a ps: at rate 0 no row moves.
-        if (std::is_same_v<Formula, math::Ftrl> && params.rate == 0) return;
         if constexpr (!std::is_same_v<Formula, math::Lamb>) {
           cuda::TrainRows<Formula>(stream, rows, gradients, options_, params);
         }

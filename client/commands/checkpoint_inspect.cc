@@ -217,7 +217,9 @@ void AddCheckpointInspect(CLI::App& parent, CommandContext& context) {
   column->needs(values);
   inspect->output.Add(*command);
   command->footer(
-      R"(Slots are the optimizer's, in the order that the ps keeps them in a row. Exit code 3 where a key has no row.
+      R"(Slots are the optimizer's, in the order that the ps keeps them in a row. Exit code 3 where a key has no row. Each row is checked
+against the checksum of its partition's rows in their own file; that the files are those of the manifest is for `tessera
+checkpoint verify` to say, which reads them whole.
 
 Examples:
   tessera checkpoint inspect checkpoints/clicks-1/step-000000000500 --output json

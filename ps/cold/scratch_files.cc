@@ -1,8 +1,10 @@
 #include "ps/cold/scratch_files.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 
 namespace tessera::ps {
 
@@ -54,6 +56,32 @@ class ScratchFiles::File final : public rocksdb::FSWritableFileOwnerWrapper {
 
  private:
   ScratchFiles& owner_;
+  const std::string path_;
+  const Size size_;
+};
+
+// RocksDB 7.8 ends the process where a scan's readahead gets less of a table than there must be.
+class ScratchFiles::ReadFile final : public rocksdb::FSRandomAccessFileOwnerWrapper {
+ public:
+  ReadFile(std::unique_ptr<rocksdb::FSRandomAccessFile> file, std::string path, Size size)
+      : FSRandomAccessFileOwnerWrapper(std::move(file)),
+        path_(std::move(path)),
+        size_(std::move(size)) {}
+
+  IOStatus Read(uint64_t offset, size_t n, const IOOptions& options, rocksdb::Slice* result,
+                char* scratch, IODebugContext* dbg) const override {
+    IOStatus status =
+        FSRandomAccessFileOwnerWrapper::Read(offset, n, options, result, scratch, dbg);
+    if (!status.ok()) return status;
+    const uint64_t size = size_->load(std::memory_order_relaxed);
+    const uint64_t there = offset < size ? std::min<uint64_t>(n, size - offset) : 0;
+    if (result->size() >= there) return status;
+    return IOStatus::Corruption(absl::StrCat(path_, " has less than the ", size,
+                                             " bytes that were written: of ", there, " from byte ",
+                                             offset, " on, ", result->size(), " are there"));
+  }
+
+ private:
   const std::string path_;
   const Size size_;
 };
@@ -114,6 +142,15 @@ IOStatus ScratchFiles::NewWritableFile(const std::string& path, const rocksdb::F
     Forget(path);
   }
   *file = std::make_unique<File>(std::move(*file), this, path);
+  return status;
+}
+
+IOStatus ScratchFiles::NewRandomAccessFile(const std::string& path,
+                                           const rocksdb::FileOptions& options,
+                                           std::unique_ptr<rocksdb::FSRandomAccessFile>* file,
+                                           IODebugContext* dbg) {
+  IOStatus status = FileSystemWrapper::NewRandomAccessFile(path, options, file, dbg);
+  if (status.ok()) *file = std::make_unique<ReadFile>(std::move(*file), path, SizeOf(path));
   return status;
 }
 

@@ -15,7 +15,8 @@ namespace tessera::ps {
 // RocksDB's files as the tier wants them: never synced, since nothing in them outlives the process;
 // counted, so that the folder's use and what went to the device are known; and at most max_bytes in
 // all, past which appends fail as on a full disk: with NoSpace those to tables, with a SpaceLimit
-// that may pass those to RocksDB's own records. Thread-safe.
+// that may pass those to RocksDB's own records. One that has lost its end is Corruption where it is
+// read there. Thread-safe.
 class ScratchFiles final : public rocksdb::FileSystemWrapper {
  public:
   ScratchFiles(std::shared_ptr<rocksdb::FileSystem> disk, uint64_t max_bytes);
@@ -32,6 +33,10 @@ class ScratchFiles final : public rocksdb::FileSystemWrapper {
   rocksdb::IOStatus NewWritableFile(const std::string& path, const rocksdb::FileOptions& options,
                                     std::unique_ptr<rocksdb::FSWritableFile>* file,
                                     rocksdb::IODebugContext* dbg) override;
+  rocksdb::IOStatus NewRandomAccessFile(const std::string& path,
+                                        const rocksdb::FileOptions& options,
+                                        std::unique_ptr<rocksdb::FSRandomAccessFile>* file,
+                                        rocksdb::IODebugContext* dbg) override;
   rocksdb::IOStatus ReopenWritableFile(const std::string& path, const rocksdb::FileOptions& options,
                                        std::unique_ptr<rocksdb::FSWritableFile>* file,
                                        rocksdb::IODebugContext* dbg) override;
@@ -49,6 +54,7 @@ class ScratchFiles final : public rocksdb::FileSystemWrapper {
 
  private:
   class File;
+  class ReadFile;
 
   // NoSpace: the folder would be larger than max_bytes.
   rocksdb::IOStatus Take(uint64_t bytes);

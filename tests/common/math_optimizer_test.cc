@@ -382,6 +382,24 @@ TEST(Ftrl, DoesNotJumpWhenTheRateChanges) {
   }
 }
 
+TEST(Ftrl, MovesNothingAtARateWhoseReciprocalIsNoFloat) {
+  Ftrl::Params params = {0.5f, 1, 0.001f, 0};
+  OneWeight<Ftrl> weight(params, 0);
+  weight.Update(params, -1);
+  const float before = weight.weight(), z = weight.slot(0), n = weight.slot(1);
+  ASSERT_GT(before, 0);
+  for (const float rate : {1e-39f, 1e-45f, 0.0f}) {
+    params.rate = rate;
+    weight.Update(params, -1);
+    EXPECT_EQ(weight.weight(), before) << rate;
+    EXPECT_EQ(weight.slot(0), z) << rate;
+    EXPECT_EQ(weight.slot(1), n) << rate;
+  }
+  params.rate = 1e-38f;
+  weight.Update(params, -1);
+  EXPECT_NEAR(weight.weight(), before, 1e-6);
+}
+
 TEST(Ftrl, HoldsTheClosedFormOfItsSlotsAfterEveryUpdate) {
   std::mt19937 random(13);
   std::normal_distribution<float> normal;

@@ -271,6 +271,29 @@ TEST_F(ColdStoreTest, AFlippedByteOfAFileIsDataLossThatNamesTableKeyAndFolder) {
   EXPECT_FAILS(scan, absl::StatusCode::kDataLoss, "of table users");
 }
 
+TEST_F(ColdStoreTest, AFileThatLostItsEndIsDataLossWhereverItEnds) {
+  const Twin rows = Rows(0, 5000, 1);
+  for (const bool page_cache : {false, true}) {
+    for (int sixteenths = 0; sixteenths < 16; ++sixteenths) {
+      SCOPED_TRACE(sixteenths);
+      options_.page_cache = page_cache;
+      auto store = Open();
+      ASSERT_OK(Write(*store, rows));
+      for (const auto& entry : std::filesystem::directory_iterator(options_.folder + "/db")) {
+        if (entry.path().extension() != ".sst") continue;
+        std::filesystem::resize_file(entry.path(), entry.file_size() * sixteenths / 16 + 1);
+      }
+      EXPECT_FAILS(Read(*store, rows), absl::StatusCode::kDataLoss, "of table users");
+      absl::Status scan;
+      const std::unique_ptr<ColdScan> pass = store->Scan(0);
+      for (uint32_t p = 0; p < 64; ++p) {
+        scan.Update(pass->Visit(p, [](uint64_t, const char*) { return absl::OkStatus(); }));
+      }
+      EXPECT_FAILS(scan, absl::StatusCode::kDataLoss, "bytes that were written");
+    }
+  }
+}
+
 TEST_F(ColdStoreTest, ARecordUnderAnotherKeyOrTableDoesNotHaveItsChecksum) {
   const std::string record = Record(1, 1);
   const uint64_t checksum = cold_record::ChecksumOf(0, 1, record);

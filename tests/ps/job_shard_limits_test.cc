@@ -75,6 +75,26 @@ TEST_F(JobShardTest, FiniteGradientsOfAnySizeLeaveFiniteRows) {
   EXPECT_EQ(Look(1, {1}), (std::vector<float>{0, -1}));
 }
 
+// Each of them may come; that of their sum is no float32.
+TEST_F(JobShardTest, ARowMovesOnAfterASumOfGradientsWhoseSquareWouldBeInfinite) {
+  std::vector<v1::PsTable> tables(3, SgdTable("", 1, v1::ASYNC));
+  tables[0].mutable_spec()->mutable_optimizer()->mutable_adagrad();
+  tables[1].mutable_spec()->mutable_optimizer()->mutable_rmsprop();
+  tables[2].mutable_spec()->mutable_optimizer()->mutable_ftrl();
+  for (uint32_t t = 0; t < 3; ++t) tables[t].mutable_spec()->set_name(absl::StrCat("table", t));
+  Open(Job(tables));
+  for (uint32_t t = 0; t < 3; ++t) {
+    SCOPED_TRACE(tables[t].spec().name());
+    const std::vector<uint64_t> repeated(40, 1);
+    ASSERT_OK(Push(0, 2 * t, {{t, repeated, std::vector<float>(40, 9e17f)}}));
+    const float before = Look(t, {1})[0];
+    EXPECT_TRUE(std::isfinite(before));
+    EXPECT_LT(before, 0);
+    ASSERT_OK(Push(0, 2 * t + 1, {{t, {1}, {-9e17f}}}));
+    EXPECT_GT(Look(t, {1})[0], before);
+  }
+}
+
 TEST_F(JobShardTest, RefusesARateAndANumberThatNoRowHasRoomFor) {
   Open(Job({SgdTable("t", 1, v1::ASYNC, 10)}));
   v1::PushRequest push = PushOf(0, 0, {{0, {1}, {1}}});
@@ -84,7 +104,7 @@ TEST_F(JobShardTest, RefusesARateAndANumberThatNoRowHasRoomFor) {
   EXPECT_FAILS(Push(0, UINT32_MAX, {{0, {1}, {1}}}), StatusCode::kInvalidArgument,
                "the number of its push is 4294967295, expected less than 4294967295");
   EXPECT_EQ(shard_->rows(), 0u);
-  ASSERT_OK(Push(0, UINT32_MAX - 1, {{0, {1}, {1}}}));
+  ASSERT_OK(shard_->Push(CallOf(PushOf(0, UINT32_MAX - 1, {{0, {1}, {1}}}))));
 }
 
 TEST_F(JobShardTest, AnswersTakeNoMoreMemoryThanTheyMayHave) {

@@ -102,6 +102,23 @@ TEST_F(WholeRowsTest, ChangesAreAddedOnceAndBeforeThePushesGradients) {
   EXPECT_EQ(rows.at({0, 99}).frequency, 1u);
 }
 
+TEST_F(WholeRowsTest, ChangesThatAddUpToMoreThanAFloatLeaveARowOfFiniteNumbers) {
+  for (const bool bfloat16 : {false, true}) {
+    SCOPED_TRACE(bfloat16);
+    FaultFileSystem files;
+    const auto shard = Open(Whole(Job({AdagradTable(v1::ASYNC, bfloat16)})), files);
+    ASSERT_OK(shard);
+    for (uint64_t sequence = 0; sequence < 3; ++sequence) {
+      const v1::PushRequest push = ChangesOf(sequence, {1}, std::vector<float>(2 * kDim, 3e38f));
+      ASSERT_OK((*shard)->Push(CallOf(push)));
+    }
+    for (const float x : PullWhole(**shard, {1})) {
+      EXPECT_TRUE(std::isfinite(x));
+      EXPECT_GT(x, 3e38f);
+    }
+  }
+}
+
 // Whoever trains a row elsewhere and pushes its changes now and then ends with the row that ps make
 // of the gradients, and so do two who take turns with copies of it in SGD.
 TEST_F(WholeRowsTest, ChangesOfSeveralCopiesAddUp) {

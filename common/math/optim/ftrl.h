@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cfloat>
 #include <cmath>
 
 #include "common/math/host_device.h"
@@ -20,7 +21,8 @@ namespace tessera::math {
 // smoothly, where keeping z would make the weight jump, when the rate changes with the schedule and
 // when a row starts from a weight that is not 0 with fresh slots (an initializer, a warm start).
 //
-// g = 0 changes nothing. `l2` is FTRL's own term; an L2 term in the gradient comes besides.
+// g = 0 changes nothing, and neither does a rate so small that d or z' is no float32. `l2` is
+// FTRL's own term; an L2 term in the gradient comes besides.
 struct Ftrl {
   static constexpr int kSlots = 2;  // z, n
   static constexpr int kRowSlots = 0;
@@ -43,7 +45,7 @@ struct Ftrl {
     const float next_w =
         std::fabs(next_z) <= p.l1 ? 0.0f : (std::copysign(p.l1, next_z) - next_z) / d;
     // d is 0 only with beta = l2 = 0 and a gradient whose square is 0 in float.
-    const bool moves = g != 0 && d > 0;
+    const bool moves = g != 0 && d > 0 && d <= FLT_MAX && std::fabs(next_z) <= FLT_MAX;
     n = moves ? next_n : n;
     z = moves ? next_z : z;
     w = moves ? next_w : w;

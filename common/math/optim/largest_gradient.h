@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <limits>
 
 #include "common/math/optim/row_options.h"
@@ -14,5 +15,8 @@ inline float LargestGradient(const RowOptions& options) {
   const bool clips = options.clip_value > 0 || options.clip_norm > 0;
   return clips ? std::numeric_limits<float>::max() : kLargestUnclipped;
 }
+
+// A sum of such numbers, or an infinite one, brought back to [-most, most].
+inline float Within(float sum, float most) { return std::min(std::max(sum, -most), most); }
 
 }  // namespace tessera::math
