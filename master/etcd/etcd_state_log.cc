@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/functional/function_ref.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -28,9 +30,11 @@ using etcdserverpb::TxnResponse;
 // etcd takes 128 operations and 1.5 MiB a request, unless its operator says otherwise.
 constexpr int kMaxOperations = 100;
 constexpr size_t kMaxPartBytes = 1 << 20;
+// A value lies in pieces of so many bytes, the first under its own key.
+constexpr size_t kPieceBytes = 1 << 20;
 // So that an answer stays below kMaxMessageBytes.
 constexpr int64_t kScanPage = 32;
-static_assert(kScanPage * (kMaxEtcdValueBytes + 4096) < kMaxMessageBytes);
+static_assert(kScanPage * (kPieceBytes + 4096) < kMaxMessageBytes);
 // What a read or write with all its tries, and one try, may take; never more than the lease has
 // left.
 constexpr absl::Duration kLimit = absl::Seconds(5);
@@ -57,6 +61,13 @@ void Put(TxnRequest& txn, std::string key, std::string value) {
   put->set_value(std::move(value));
 }
 
+// That key, or all of [key, end).
+void Delete(TxnRequest& txn, std::string key, std::string end = "") {
+  etcdserverpb::DeleteRangeRequest* const gone = txn.add_success()->mutable_request_delete_range();
+  gone->set_key(std::move(key));
+  gone->set_range_end(std::move(end));
+}
+
 // Of the key that a response to a read of one key is about; one without revisions: it is not there.
 KeyValue Found(const RangeResponse& response) {
   return response.kvs_size() == 0 ? KeyValue() : response.kvs(0);
@@ -71,6 +82,7 @@ class EtcdStateLog final : public StateLog {
       : etcd_(etcd),
         leadership_(leadership),
         states_(absl::StrCat(leadership->prefix(), "state/")),
+        pieces_(absl::StrCat(leadership->prefix(), "state_pieces/")),
         applied_(absl::StrCat(leadership->prefix(), "applied")),
         parts_(absl::StrCat(leadership->prefix(), "batch/")),
         mark_(absl::StrCat(leadership->prefix(), "batch_parts")) {}
@@ -78,7 +90,7 @@ class EtcdStateLog final : public StateLog {
   absl::Status Apply(const std::vector<Write>& batch) override ABSL_LOCKS_EXCLUDED(mu_) {
     TESSERA_RETURN_IF_ERROR(Failpoint("master.state_log.apply"));
     absl::MutexLock lock(&mu_);
-    TESSERA_ASSIGN_OR_RETURN(std::vector<TxnRequest> parts, Cut(batch));
+    std::vector<TxnRequest> parts = Cut(batch);
     if (parts.empty()) return absl::OkStatus();
     TESSERA_RETURN_IF_ERROR(Settle());
     if (parts.size() == 1) {
@@ -101,7 +113,11 @@ class EtcdStateLog final : public StateLog {
     if (response.kvs_size() == 0) {
       return absl::NotFoundError(absl::StrCat("etcd at ", etcd_->address(), ": no key ", key));
     }
-    return std::move(*response.mutable_kvs(0)->mutable_value());
+    std::string value = std::move(*response.mutable_kvs(0)->mutable_value());
+    if (!in_pieces_.contains(key)) return value;
+    TESSERA_RETURN_IF_ERROR(
+        ReadAll(PiecesOf(key), [&value](const KeyValue& piece) { value.append(piece.value()); }));
+    return value;
   }
 
   absl::StatusOr<std::map<std::string, std::string>> Scan(const std::string& prefix) override
@@ -109,29 +125,54 @@ class EtcdStateLog final : public StateLog {
     absl::MutexLock lock(&mu_);
     TESSERA_RETURN_IF_ERROR(Settle());
     std::map<std::string, std::string> found;
+    TESSERA_RETURN_IF_ERROR(ReadAll(absl::StrCat(states_, prefix), [&](const KeyValue& kv) {
+      found.emplace(kv.key().substr(states_.size()), kv.value());
+    }));
+    TESSERA_RETURN_IF_ERROR(ReadAll(absl::StrCat(pieces_, prefix), [&](const KeyValue& piece) {
+      found[KeyOfPiece(piece.key())].append(piece.value());
+    }));
+    return found;
+  }
+
+  absl::Status Open() ABSL_LOCKS_EXCLUDED(mu_) {
+    absl::MutexLock lock(&mu_);
+    TESSERA_RETURN_IF_ERROR(Settle());
+    return ReadAll(pieces_, [this](const KeyValue& piece) {
+      mu_.AssertHeld();
+      in_pieces_.insert(KeyOfPiece(piece.key()));
+    });
+  }
+
+ private:
+  // Where the pieces of a value lie behind its first one, in order. No key has a zero in it.
+  std::string PiecesOf(absl::string_view key) const {
+    return absl::StrCat(pieces_, key, absl::string_view("\0", 1));
+  }
+  std::string PieceKey(absl::string_view key, size_t piece) const {
+    return absl::StrCat(PiecesOf(key), absl::Dec(piece, absl::kZeroPad8));
+  }
+  std::string KeyOfPiece(const std::string& piece) const {
+    return piece.substr(pieces_.size(), piece.find('\0', pieces_.size()) - pieces_.size());
+  }
+
+  // Visits all keys that begin with `prefix`, in order, some at a time. Nobody else writes
+  // meanwhile, whom the lock and the leadership keep away.
+  absl::Status ReadAll(const std::string& prefix, absl::FunctionRef<void(const KeyValue&)> visit)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     RangeRequest request;
-    request.set_key(absl::StrCat(states_, prefix));
-    request.set_range_end(EndOfPrefix(request.key()));
+    request.set_key(prefix);
+    request.set_range_end(EndOfPrefix(prefix));
     request.set_limit(kScanPage);
     while (true) {
-      TESSERA_ASSIGN_OR_RETURN(RangeResponse response, Read(request));
-      for (KeyValue& kv : *response.mutable_kvs()) {
-        found.emplace(kv.key().substr(states_.size()), std::move(*kv.mutable_value()));
-      }
-      if (!response.more() || response.kvs_size() == 0) return found;
-      // The key that follows the last one. Nobody else writes meanwhile, whom the lock and the
-      // leadership keep away.
+      TESSERA_ASSIGN_OR_RETURN(const RangeResponse response, Read(request));
+      for (const KeyValue& kv : response.kvs()) visit(kv);
+      if (!response.more() || response.kvs_size() == 0) return absl::OkStatus();
+      // The key that follows the last one.
       request.set_key(
           absl::StrCat(response.kvs(response.kvs_size() - 1).key(), absl::string_view("\0", 1)));
     }
   }
 
-  absl::Status Open() ABSL_LOCKS_EXCLUDED(mu_) {
-    absl::MutexLock lock(&mu_);
-    return Settle();
-  }
-
- private:
   // Finds out what is durable, and carries out a batch that was cut short.
   absl::Status Settle() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     if (settled_) return absl::OkStatus();
@@ -148,30 +189,39 @@ class EtcdStateLog final : public StateLog {
   }
 
   // The batch as transactions that etcd takes; each key once, with what was written last.
-  absl::StatusOr<std::vector<TxnRequest>> Cut(const std::vector<Write>& batch) const {
-    std::map<absl::string_view, const std::optional<std::string>*> last;
+  std::vector<TxnRequest> Cut(const std::vector<Write>& batch) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    std::map<std::string, const std::optional<std::string>*> last;
     for (const Write& write : batch) last[write.key] = &write.value;
     std::vector<TxnRequest> parts;
     size_t bytes = 0;
-    for (const auto& [key, value] : last) {
-      const size_t size = key.size() + (value->has_value() ? (*value)->size() : 0);
-      if (size > kMaxEtcdValueBytes) {
-        return absl::InvalidArgumentError(absl::StrCat("state log: ", key, " has ", size,
-                                                       " bytes, at most ", kMaxEtcdValueBytes,
-                                                       " fit into etcd"));
-      }
+    const auto part_for = [&](size_t size) -> TxnRequest& {
       if (parts.empty() || parts.back().success_size() >= kMaxOperations ||
           bytes + size > kMaxPartBytes) {
         parts.emplace_back();
         bytes = 0;
       }
       bytes += size;
+      return parts.back();
+    };
+    for (const auto& [key, value] : last) {
+      const absl::string_view text = value->has_value() ? **value : absl::string_view();
+      size_t pieces = value->has_value() ? 1 : 0;
       if (value->has_value()) {
-        Put(parts.back(), absl::StrCat(states_, key), **value);
+        Put(part_for(key.size() + std::min(text.size(), kPieceBytes)), absl::StrCat(states_, key),
+            std::string(text.substr(0, kPieceBytes)));
       } else {
-        parts.back().add_success()->mutable_request_delete_range()->set_key(
-            absl::StrCat(states_, key));
+        Delete(part_for(key.size()), absl::StrCat(states_, key));
       }
+      for (; pieces * kPieceBytes < text.size(); ++pieces) {
+        const absl::string_view piece = text.substr(pieces * kPieceBytes, kPieceBytes);
+        Put(part_for(key.size() + piece.size()), PieceKey(key, pieces), std::string(piece));
+      }
+      // What a longer one has left behind.
+      if (in_pieces_.contains(key)) {
+        Delete(part_for(key.size()), PieceKey(key, pieces), EndOfPrefix(PiecesOf(key)));
+      }
+      // Before it is: what is asked for in vain does no harm.
+      if (pieces > 1) in_pieces_.insert(key);
     }
     return parts;
   }
@@ -212,11 +262,8 @@ class EtcdStateLog final : public StateLog {
       TESSERA_RETURN_IF_ERROR(Commit(std::move(txn)));
     }
     TxnRequest txn;
-    txn.add_success()->mutable_request_delete_range()->set_key(mark_);
-    etcdserverpb::DeleteRangeRequest* const staged =
-        txn.add_success()->mutable_request_delete_range();
-    staged->set_key(parts_);
-    staged->set_range_end(EndOfPrefix(parts_));
+    Delete(txn, mark_);
+    Delete(txn, parts_, EndOfPrefix(parts_));
     return Commit(std::move(txn));
   }
 
@@ -283,6 +330,7 @@ class EtcdStateLog final : public StateLog {
   EtcdClient* const etcd_;
   Leadership* const leadership_;
   const std::string states_;   // prefix of the state's keys
+  const std::string pieces_;   // of what values have behind their first piece
   const std::string applied_;  // renewed by every write
   const std::string parts_;    // prefix of the parts of a batch that is laid down
   const std::string mark_;     // their number, once they are all there
@@ -291,6 +339,7 @@ class EtcdStateLog final : public StateLog {
   bool settled_ ABSL_GUARDED_BY(mu_) = false;          // what is durable is known
   int64_t applied_revision_ ABSL_GUARDED_BY(mu_) = 0;  // of applied_; 0: there is none
   uint64_t writes_ ABSL_GUARDED_BY(mu_) = 0;
+  std::set<std::string> in_pieces_ ABSL_GUARDED_BY(mu_);  // keys of values that may have several
 };
 
 }  // namespace

@@ -27,6 +27,7 @@ class Gate final : public etcdserverpb::KV::Service {
 
   std::atomic<int> lose{0};  // answers to the next so many writes
   std::atomic<bool> refuse{false};
+  std::atomic<int> breaks_after{-1};  // so many writes: it is broken for good; negative: never
 
   grpc::Status Range(grpc::ServerContext*, const etcdserverpb::RangeRequest* request,
                      etcdserverpb::RangeResponse* response) override {
@@ -36,6 +37,8 @@ class Gate final : public etcdserverpb::KV::Service {
   grpc::Status Txn(grpc::ServerContext*, const etcdserverpb::TxnRequest* request,
                    etcdserverpb::TxnResponse* response) override {
     if (refuse) return Refused();
+    if (breaks_after == 0) return {grpc::StatusCode::INTERNAL, "the test breaks it"};
+    if (breaks_after > 0 && !request->success(0).has_request_range()) --breaks_after;
     grpc::ClientContext context;
     const grpc::Status status = stub_->Txn(&context, *request, response);
     if (lose > 0 && request->success(0).has_request_put()) {
@@ -200,13 +203,39 @@ TEST_F(EtcdStateLogTest, TakesABatchBeyondEtcdsLimits) {
   EXPECT_EQ(Read("/tessera/test/batch", true).kvs_size(), 0);  // nothing is left of the parts
 }
 
-TEST_F(EtcdStateLogTest, AValueThatEtcdCannotTakeIsRefused) {
-  const auto leadership = Lead(client_.get());
-  const auto log = Open(client_.get(), leadership.get());
-  EXPECT_TRUE(log->Apply({{"most", std::string(kMaxEtcdValueBytes - 4, 'x')}, {"b", "1"}}).ok());
-  const absl::Status status = log->Apply({{"more", std::string(kMaxEtcdValueBytes, 'x')}});
-  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("more has 1433604 bytes, at most 1433600"));
+TEST_F(EtcdStateLogTest, AValueOfAnyLengthIsReadAsItWasWritten) {
+  const auto text = [](char of, size_t bytes) {
+    std::string value(bytes, of);
+    for (size_t i = 0; i < bytes; i += 1000) value[i] = static_cast<char>('0' + i / 1000 % 10);
+    return value;
+  };
+  constexpr size_t kMiB = 1 << 20;
+  const std::vector<std::string> values = {text('a', 5 * kMiB + 7), text('b', 2 * kMiB),
+                                           text('c', 9 * kMiB),     text('d', kMiB + 1),
+                                           text('e', kMiB),         "",
+                                           text('f', 3 * kMiB)};
+  auto leadership = Lead(client_.get());
+  auto log = Open(client_.get(), leadership.get());
+  // Keys of which one begins another.
+  ASSERT_TRUE(log->Apply({{"job/1", "one"}, {"job/10", text('x', 2 * kMiB)}}).ok());
+  for (size_t i = 0; i < values.size(); ++i) {
+    SCOPED_TRACE(i);
+    ASSERT_TRUE(log->Apply({{"job/1", values[i]}, {"other", absl::StrCat(i)}}).ok());
+    if (i % 2 == 1) {  // another master
+      log.reset();
+      leadership.reset();
+      leadership = Lead(client_.get());
+      log = Open(client_.get(), leadership.get());
+    }
+    EXPECT_TRUE(log->Get("job/1").value() == values[i]);
+    const std::map<std::string, std::string> all = log->Scan("job/").value();
+    ASSERT_EQ(all.size(), 2u);
+    EXPECT_TRUE(all.at("job/1") == values[i]);
+    EXPECT_TRUE(all.at("job/10") == text('x', 2 * kMiB));
+  }
+  ASSERT_TRUE(log->Apply({{"job/1", std::nullopt}, {"job/10", std::nullopt}}).ok());
+  EXPECT_THAT(log->Scan("").value(), ElementsAre(Pair("other", "6")));
+  EXPECT_EQ(Read("/tessera/test/state_pieces", true).kvs_size(), 0);
 }
 
 TEST_F(EtcdStateLogTest, ABatchThatWasCutShortIsCarriedOutByTheNextMaster) {
@@ -276,6 +305,30 @@ class EtcdStateLogBehindAGate : public EtcdStateLogTest {
   std::unique_ptr<RpcServer> server_;
   std::unique_ptr<EtcdClient> gated_;
 };
+
+// Whichever of its writes is the last one of its master.
+TEST_F(EtcdStateLogBehindAGate, AValueInPiecesIsWhollyTheOldOrTheNew) {
+  const std::string old_value(3 << 20, 'o'), new_value((2 << 20) + 5, 'n');
+  size_t olds = 0, news = 0;
+  for (int writes = 0; writes < 10; ++writes) {
+    SCOPED_TRACE(writes);
+    auto leadership = Lead(gated_.get());
+    auto log = Open(gated_.get(), leadership.get());
+    ASSERT_TRUE(log->Apply({{"job/1", old_value}}).ok());
+    kv_->breaks_after = writes;
+    log->Apply({{"job/1", new_value}}).IgnoreError();
+    kv_->breaks_after = -1;
+    log.reset();
+    leadership.reset();
+    leadership = Lead(client_.get());
+    const std::string found = Open(client_.get(), leadership.get())->Get("job/1").value();
+    olds += found == old_value;
+    news += found == new_value;
+    EXPECT_TRUE(found == old_value || found == new_value) << found.size();
+  }
+  EXPECT_GE(olds, 4u) << "three parts, and the mark";
+  EXPECT_GE(news, 4u);
+}
 
 TEST_F(EtcdStateLogBehindAGate, AWriteWhoseAnswerIsLostIsDoneOnce) {
   const auto leadership = Lead(gated_.get());
