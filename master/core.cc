@@ -76,6 +76,11 @@ absl::StatusOr<v1::Welcome> MasterCore::Join(const v1::Hello& hello, const Now& 
   TESSERA_ASSIGN_OR_RETURN(Membership::Joined joined,
                            membership_.Join(hello, now.monotonic, now.wall));
   ReserveIncarnations();
+  for (const std::string& id : hello.logged_jobs()) {
+    const v1::JobRecord* const record = jobs_.Find(id);
+    if (record != nullptr && IsFinished(record->status().state()))
+      joined.welcome.add_ended_jobs(id);
+  }
   if (joined.replaced.has_value()) OnDeath(*joined.replaced, now);
   for (JobRun* run : Runs()) {
     if (hello.kind() != v1::PS) break;

@@ -97,8 +97,8 @@ class JobRun {
   void HearPs(uint64_t incarnation, const v1::JobOnPs& job, const Now& now);
   // Incarnations of ps, and of those that may take their places.
   std::vector<std::pair<uint64_t, uint64_t>> Copies() const { return replicas_.Copies(); }
-  // Ps that may have copies, besides those that the run, or the one after it, uses: they are to be
-  // closed with it.
+  // Ps that may have copies, or rows of a move, besides those that the run, or the one after it,
+  // uses: they are to be closed with it.
   std::vector<RunNode> CopiedTo() const;
 
   // The record's status says that the job is to have other ps, and nothing of that has begun. It
@@ -110,7 +110,7 @@ class JobRun {
   // The copy under way in that lane is of no use any more, and may be cut short.
   bool CopyUnwanted(Lane lane) const {
     if (lane == Lane::kForeground) return copies_ahead_ && !move_.has_value();
-    return lane == Lane::kBackground && copies_behind_ &&
+    return lane == Lane::kBackground && copies_behind_ && !drops_behind_ &&
            (!move_.has_value() || move_->stage != Move::kCopying);
   }
   // Whether it is a ps that the run does not use yet.
@@ -183,8 +183,6 @@ class JobRun {
   enum class Wanted { kBarrier, kFinalTest };
 
   const v1::JobSpec& spec() const { return record_->status().spec(); }
-  // That have not answered in the lane, with commas; `otherwise` where none is known.
-  std::string Unanswered(Lane lane, absl::string_view otherwise) const;
   v1::JobStatus& status() { return *record_->mutable_status(); }
   std::vector<v1::FileRecords> FilesOf(absl::string_view split) const;
   bool HasSplit(absl::string_view split) const;
@@ -326,6 +324,17 @@ class JobRun {
   // The job's own checkpoint is from within a window of another number of workers: they end it.
   bool ReturnsToFormerWorkers(const Now& now);
 
+  // job_run_waits.cc
+  // That have not answered in the lane, with commas; `otherwise` where none is known.
+  std::string Unanswered(Lane lane, absl::string_view otherwise) const;
+  // Of Waits: for processes that are gone, for what ps and the master itself are asked, for what a
+  // user wants, for those that are slower than the others, and for units.
+  void AddWaitsForLost(absl::Duration now, std::vector<std::string>& waits) const;
+  void AddWaitsForActions(absl::Duration now, std::vector<std::string>& waits) const;
+  void AddWaitsForWishes(const Now& at, std::vector<std::string>& waits) const;
+  void AddSlowOnes(absl::Duration now, std::vector<std::string>& waits) const;
+  void AddWaitsForWorkers(absl::Duration now, std::vector<std::string>& waits) const;
+
   // job_run_units.cc: what a worker gets, and what it brings back.
   std::optional<v1::NextWorkResponse> NextUnit(Rank rank, absl::Duration now);
   void OnUnitDone(Rank rank, const v1::UnitResult& result, const Now& now);
@@ -356,6 +365,8 @@ class JobRun {
   std::optional<RunEnd> end_;
   std::optional<Work> wanted_;
   std::optional<Work> wanted_behind_;  // of the background
+  // Before that: what a move that was given up has brought is dropped.
+  std::optional<CopyPartitions> wanted_drop_;
   // Before that, and whether the action of the background does it.
   std::optional<TellCommitted> committed_;
   bool tells_committed_ = false;
@@ -457,15 +468,19 @@ class JobRun {
     bool asked = false;  // for the weights
     uint32_t rounds = 0;
     uint64_t round_bytes = 0;  // of the last
+    bool copied = false;       // some of the rows, or all
     bool closing = false;      // the next barrier is for it
     uint32_t tries = 0;        // ended by a checkpoint that fell due
     absl::Duration since;
     absl::Duration stage_since;  // of copies, the round's
   };
   std::optional<Move> move_;
+  // Ps that have, or may have, been given rows for a move, by incarnation.
+  std::map<uint64_t, RunNode> moved_to_;
   uint64_t copies_begun_ = 0;      // moves, or tries of one, that have begun to copy
   bool weighing_ = false;          // the action aside does that
   bool copies_behind_ = false;     // the background's action is a copy
+  bool drops_behind_ = false;      // one that drops
   bool copies_ahead_ = false;      // the foreground's is
   bool barrier_for_move_ = false;  // nothing else has asked for it
   absl::Duration barrier_since_;

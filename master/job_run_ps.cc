@@ -273,8 +273,10 @@ std::vector<RunNode> JobRun::CopiedTo() const {
   // The next run opens the job on its ps, with rows that were brought there: that ends the copy,
   // and to close the job would drop those rows.
   const bool goes_on = end_.has_value() && end_->next.has_value();
+  std::map<uint64_t, RunNode> copied_to = moved_to_;
+  copied_to.insert(replicas_.copied_to().begin(), replicas_.copied_to().end());
   std::vector<RunNode> nodes;
-  for (const auto& [incarnation, node] : replicas_.copied_to()) {
+  for (const auto& [incarnation, node] : copied_to) {
     const bool is_next = goes_on && Among(end_->next->ps, incarnation);
     if (!Uses(incarnation) && !is_next) nodes.push_back(node);
   }

@@ -83,24 +83,10 @@ void JobRun::OnWeighed(const ActionResult& result, const Now& now) {
       PlanMoves(owner_, move_->stays, static_cast<uint32_t>(move_->ps.size()), weights);
   v1::Scaling& scaling = *status().mutable_scaling();
   scaling.set_partitions(moves.moved);
-  std::string parts;
-  if (sound) {
-    PartitionWeight all;
-    PartitionWeight moved;
-    for (uint32_t p = 0; p < partition_count_; ++p) {
-      const bool moves_it = move_->stays[owner_[p]] != std::optional(moves.owner[p]);
-      for (PartitionWeight* const sum : {&all, moves_it ? &moved : nullptr}) {
-        if (sum == nullptr) continue;
-        sum->bytes += weights[p].bytes;
-        sum->updates += weights[p].updates;
-      }
-    }
-    const auto percent = [](uint64_t part, uint64_t whole) {
-      return whole == 0 ? 0 : 100 * static_cast<double>(part) / static_cast<double>(whole);
-    };
-    parts = absl::StrFormat(" with %.0f%% of the rows' bytes and %.0f%% of their updates",
-                            percent(moved.bytes, all.bytes), percent(moved.updates, all.updates));
-  }
+  const std::string parts =
+      sound ? absl::StrFormat(" with %.0f%% of the rows' bytes and %.0f%% of their updates",
+                              100 * moves.bytes_share, 100 * moves.updates_share)
+            : "";
   if (moves.moved == 0 && move_->ps.size() == options_.ps.size()) {
     jobs_->AddEvent(record_, "is balanced: no partition moves", now.wall);
     status().clear_scaling();
@@ -165,6 +151,8 @@ void JobRun::BeginCopy(const Now& now) {
   move_->stage_since = now.monotonic;
   if (move_->rounds == 0) ++copies_begun_;
   CopyPartitions work = CopyWork(/*changed=*/move_->rounds > 0);
+  move_->copied = true;
+  for (const auto& [ps, request] : work.calls) moved_to_.emplace(ps.incarnation, ps);
   if (!work.calls.empty()) {
     wanted_behind_ = std::move(work);
     return;
@@ -349,13 +337,11 @@ void JobRun::GiveUpScaling(absl::string_view why, const Now& now) {
 
 void JobRun::ForgetMove() {
   if (!move_.has_value()) return;
-  const bool copied = move_->stage == Move::kCopying || move_->stage == Move::kCopied;
-  if (copied) {
-    // What has been copied is of no use to anybody. A write that comes first will do without.
-    CopyPartitions drop = CopyWork(/*changed=*/false);
-    for (auto& [ps, request] : drop.calls) request.set_drop(true);
-    if (!wanted_behind_.has_value() || std::holds_alternative<CopyPartitions>(*wanted_behind_)) {
-      wanted_behind_ = std::move(drop);
+  if (move_->copied) {
+    wanted_drop_ = CopyWork(/*changed=*/false);
+    for (auto& [ps, request] : wanted_drop_->calls) request.set_drop(true);
+    if (wanted_behind_.has_value() && std::holds_alternative<CopyPartitions>(*wanted_behind_)) {
+      wanted_behind_.reset();
     }
   }
   move_.reset();

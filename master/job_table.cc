@@ -131,6 +131,7 @@ void JobTable::Move(v1::JobRecord* record, v1::JobState state, absl::string_view
     status.clear_suspending();
     status.clear_worker_scaling();
     record->clear_preempted_by();
+    record->clear_files();  // there may be thousands, and nobody reads them any more
   }
   SPDLOG_INFO("job {}: {}{}{}", status.job_id(), v1::JobState_Name(state),
               reason.empty() ? "" : absl::StrCat(" (", reason, ")"),

@@ -209,9 +209,19 @@ PartitionMoves PlanMoves(absl::Span<const uint32_t> owner,
   planner.Balance(weights.empty() ? 0 : kTolerance);
   PartitionMoves moves;
   moves.owner = planner.owner();
+  PartitionWeight all, moved;
   for (uint32_t p = 0; p < owner.size(); ++p) {
-    moves.moved += stays[owner[p]] != std::optional(moves.owner[p]);
+    const bool moves_it = stays[owner[p]] != std::optional(moves.owner[p]);
+    moves.moved += moves_it;
+    if (weights.empty()) continue;
+    all.Add(weights[p]);
+    if (moves_it) moved.Add(weights[p]);
   }
+  const auto share = [](uint64_t part, uint64_t whole) {
+    return whole == 0 ? 0 : static_cast<double>(part) / static_cast<double>(whole);
+  };
+  moves.bytes_share = share(moved.bytes, all.bytes);
+  moves.updates_share = share(moved.updates, all.updates);
   return moves;
 }
 

@@ -12,12 +12,21 @@ namespace tessera::master {
 struct PartitionMoves {
   std::vector<uint32_t> owner;  // [partitions]: number in the new set
   uint32_t moved = 0;           // partitions whose rows have to travel
+  // Of what all partitions weigh, those have these shares; 0: nothing was known, or nothing is
+  // there.
+  double bytes_share = 0;
+  double updates_share = 0;
 };
 
 // What a partition asks of its ps.
 struct PartitionWeight {
   uint64_t bytes = 0;    // of its rows
   uint64_t updates = 0;  // of them, so far
+
+  void Add(const PartitionWeight& other) {
+    bytes += other.bytes;
+    updates += other.updates;
+  }
 };
 
 // As few partitions as it takes change their owner. The same arguments give the same result.

@@ -7,6 +7,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/log.h"
 #include "common/status_macros.h"
 #include "ps/push_log/folders.h"
 
@@ -429,6 +430,18 @@ absl::Status Jobs::Close(const std::string& job_id, uint64_t generation) {
     shard->Close(absl::AbortedError(absl::StrCat("job ", job_id, " was closed")));
   if (options_.log_root.empty()) return absl::OkStatus();
   return push_log::RemoveLogsBefore(*options_.files, options_.log_root, job_id, generation + 1);
+}
+
+std::vector<std::string> Jobs::Logged() const {
+  if (options_.log_root.empty()) return {};
+  return options_.files->List(options_.log_root).value_or(std::vector<std::string>());
+}
+
+void Jobs::RemoveLogs(const std::string& job_id) {
+  if (options_.log_root.empty() || !CheckId(job_id).ok() || Find(job_id).ok()) return;
+  const absl::Status gone =
+      push_log::RemoveLogsBefore(*options_.files, options_.log_root, job_id, UINT64_MAX);
+  if (!gone.ok()) SPDLOG_WARN("job {}: its push log stays: {}", job_id, gone.ToString());
 }
 
 absl::Status Jobs::Take(const std::string& job_id, uint64_t generation,

@@ -72,6 +72,10 @@ class Jobs {
       ABSL_LOCKS_EXCLUDED(mu_);
   // OK if it is not open; ABORTED if it is open at a newer generation. Its push log goes too.
   absl::Status Close(const std::string& job_id, uint64_t generation) ABSL_LOCKS_EXCLUDED(mu_);
+  // Jobs of which there are push logs here, open or not.
+  std::vector<std::string> Logged() const;
+  // Of a job that has ended, and is not open.
+  void RemoveLogs(const std::string& job_id) ABSL_LOCKS_EXCLUDED(mu_);
   // Every call that waits is answered with `reason`, and what was closed before is forgotten: the
   // next master counts generations anew. Returns the shards: whoever drops them frees their rows,
   // which takes time.

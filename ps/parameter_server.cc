@@ -94,11 +94,12 @@ class ParameterServerImpl final : public ParameterServer {
                        ", which stands for all addresses of the machine; name the host by which "
                        "others reach it with --advertise"));
     }
+    for (std::string& id : jobs_.Logged()) node.hello.add_logged_jobs(std::move(id));
     node.channels = options.channels;
     SPDLOG_INFO("listening on {}, reached at {}", server_->address(), node.hello.address());
     node_ = ClusterNode::Start(std::move(node),
                                {.heartbeat = [this] { return Heartbeat(); },
-                                .welcome = [](const v1::Welcome& w) { LogWelcome(w); },
+                                .welcome = [this](const v1::Welcome& w) { Join(w); },
                                 .assignment = nullptr,
                                 .lost = [this](const absl::Status& s) { Forget(s); },
                                 .fatal = [this](const absl::Status& s) { SetFatal(s); }});
@@ -132,8 +133,13 @@ class ParameterServerImpl final : public ParameterServer {
     return options.threads > 0 ? options.threads
                                : std::max(2u, std::thread::hardware_concurrency()) + 1;
   }
-  static void LogWelcome(const v1::Welcome& welcome) {
+  void Join(const v1::Welcome& welcome) {
     SPDLOG_INFO("joined as {} (incarnation {})", welcome.name(), welcome.incarnation());
+    if (welcome.ended_jobs().empty()) return;
+    // It may take time, and this is the thread of the heartbeats.
+    administration_.Run([this, ids = welcome.ended_jobs()] {
+      for (const std::string& id : ids) jobs_.RemoveLogs(id);
+    });
   }
   bool IsFatal() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return !fatal_.ok(); }
 

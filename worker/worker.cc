@@ -1,7 +1,9 @@
 #include "worker/worker.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <optional>
@@ -10,6 +12,7 @@
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "common/clock.h"
@@ -31,6 +34,39 @@
 
 namespace tessera::worker {
 namespace {
+
+constexpr char kScratchName[] = "tessera-worker-";
+// Whoever has just made a folder may not have locked it yet.
+constexpr std::chrono::minutes kLocksWithin{1};
+
+// Folders of this user's workers that were killed.
+void RemoveAbandoned(const std::filesystem::path& parent) {
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(parent, error)) {
+    const std::string name = entry.path().filename().string();
+    const auto changed = entry.last_write_time(error);
+    if (error || !absl::StartsWith(name, kScratchName) || !entry.is_directory(error) ||
+        std::filesystem::file_time_type::clock::now() - changed < kLocksWithin) {
+      continue;
+    }
+    struct stat of = {};
+    if (::stat(entry.path().c_str(), &of) != 0 || of.st_uid != ::geteuid()) continue;
+    const auto lock = FolderLock::Take(entry.path().string());
+    if (lock.ok()) std::filesystem::remove_all(entry.path(), error);
+  }
+}
+
+absl::StatusOr<std::string> NewScratchFolder() {
+  std::error_code error;
+  const std::filesystem::path parent = std::filesystem::temp_directory_path(error);
+  std::string folder = (parent / absl::StrCat(kScratchName, "XXXXXX")).string();
+  if (error || ::mkdtemp(folder.data()) == nullptr) {
+    return absl::UnavailableError(
+        absl::StrCat("cannot create a scratch folder ", folder, "; name one with --scratch-dir"));
+  }
+  RemoveAbandoned(parent);
+  return folder;
+}
 
 // More threads that parse find the machine's memory busy.
 constexpr int kMostReadThreads = 4;
@@ -274,12 +310,7 @@ absl::StatusOr<std::unique_ptr<Worker>> Worker::Start(Options options) {
   TESSERA_RETURN_IF_ERROR(CheckDevice(options.device));
   std::string scratch = options.scratch_folder;
   if (scratch.empty()) {
-    std::error_code error;
-    scratch = (std::filesystem::temp_directory_path(error) / "tessera-worker-XXXXXX").string();
-    if (error || ::mkdtemp(scratch.data()) == nullptr) {
-      return absl::UnavailableError(absl::StrCat("cannot create a scratch folder ", scratch,
-                                                 "; name one with --scratch-dir"));
-    }
+    TESSERA_ASSIGN_OR_RETURN(scratch, NewScratchFolder());
   }
   TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<FolderLock> lock, FolderLock::Take(scratch));
   if (options.compute_threads == 0) {

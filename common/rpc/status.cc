@@ -2,14 +2,34 @@
 
 #include <string>
 
+#include "absl/strings/str_cat.h"
+
 namespace tessera {
+namespace {
+
+// A message travels in the metadata, of which gRPC takes 8 KB, and a byte that is no plain
+// character as three; with a longer one a caller would learn nothing but that.
+std::string CutToFit(std::string message) {
+  constexpr size_t kMost = 6000;
+  size_t taken = 0;
+  for (size_t i = 0; i < message.size(); ++i) {
+    taken += message[i] >= ' ' && message[i] <= '~' && message[i] != '%' ? 1 : 3;
+    if (taken <= kMost) continue;
+    while (i > 0 && (message[i] & 0xc0) == 0x80) --i;  // not within a character
+    return absl::StrCat(message.substr(0, i), " ... (cut, of ", message.size(), " bytes)");
+  }
+  return message;
+}
+
+}  // namespace
 
 absl::Status FromGrpc(const grpc::Status& status) {
   return absl::Status(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
 }
 
 grpc::Status ToGrpc(const absl::Status& status) {
-  return grpc::Status(static_cast<grpc::StatusCode>(status.code()), std::string(status.message()));
+  return grpc::Status(static_cast<grpc::StatusCode>(status.code()),
+                      CutToFit(std::string(status.message())));
 }
 
 bool IsRetryable(const absl::Status& status) {

@@ -26,8 +26,8 @@ inline std::string ReceivedFolder(absl::string_view root, absl::string_view job_
   return absl::StrCat(GenerationFolder(root, job_id, generation), kReceived);
 }
 
-// Removes the logs of generations before that one, and of what was received for it and before. The
-// error is that of the first that stays behind.
+// Removes the logs of generations before that one, and of what was received for it and before, and
+// the job's folder where it is empty then. The error is that of the first that stays behind.
 absl::Status RemoveLogsBefore(FileSystem& files, absl::string_view root, absl::string_view job_id,
                               uint64_t generation);
 

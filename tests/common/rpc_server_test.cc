@@ -1,4 +1,5 @@
 #include "common/rpc/server.h"
+#include "common/rpc/status.h"
 
 #include <arpa/inet.h>
 #include <netdb.h>
@@ -144,6 +145,22 @@ TEST(Address, KnowsThoseThatNameNoMachine) {
   EXPECT_FALSE(IsWildcard("10.0.0.7:7071"));
   EXPECT_FALSE(IsWildcard("[::1]:7071"));
   EXPECT_FALSE(IsWildcard("ps-0"));
+}
+
+// gRPC takes 8 KB of metadata, the message among them, and a caller with a longer one would learn
+// nothing of what is wrong.
+TEST(RpcStatus, ALongMessageIsCutWhereItsCharactersEnd) {
+  EXPECT_EQ(ToGrpc(absl::NotFoundError(std::string(5000, 'x'))).error_message(),
+            std::string(5000, 'x'));
+  const grpc::Status cut = ToGrpc(absl::NotFoundError(std::string(20'000, 'x')));
+  EXPECT_EQ(cut.error_code(), grpc::StatusCode::NOT_FOUND);
+  EXPECT_LT(cut.error_message().size(), 6100u);
+  EXPECT_THAT(cut.error_message(), testing::EndsWith("xx ... (cut, of 20000 bytes)"));
+  std::string wide = "a";
+  for (int i = 0; i < 3000; ++i) wide += "\u00e9";  // of two bytes
+  const std::string text = ToGrpc(absl::NotFoundError(wide)).error_message();
+  EXPECT_LT(text.size(), 2100u);
+  EXPECT_THAT(text, testing::EndsWith("\u00e9 ... (cut, of 6001 bytes)"));
 }
 
 }  // namespace

@@ -286,6 +286,7 @@ class CoreHarness {
   std::vector<std::string> outputs_;
   int closes_ = 0;
   ClosePs last_close_;
+  std::set<std::string> closed_;  // ps, of all of them
 
   struct Worker {
     uint64_t incarnation = 0;
@@ -406,6 +407,7 @@ class CoreHarness {
   ActionResult Do(const ClosePs& close) {
     ++closes_;
     last_close_ = close;
+    for (const RunNode& ps : close.ps) closed_.insert(ps.name);
     return {};
   }
   ActionResult Do(const CutCheckpoint& cut) {

@@ -228,5 +228,18 @@ TEST_F(CoreJobsTest, WorkersThatArePromisedToARunningJobAreTakenByNoOther) {
   RunUntil(b, v1::SUCCEEDED);
 }
 
+TEST_F(CoreJobsTest, APsThatComesBackLearnsWhichOfItsPushLogsNobodyWillAskFor) {
+  JoinAll(1, 1);
+  const std::string done = Submit(SmallJob(), 1, 1);
+  RunUntil(done, v1::SUCCEEDED);
+  const std::string runs = Submit(SmallJob(), 1, 1);
+  RunUntilStep(runs, 4);
+  v1::Hello hello = HelloOf(v1::PS, "ps-7");
+  for (const std::string& id : {done, runs, std::string("other-9")}) hello.add_logged_jobs(id);
+  const auto welcome = core_->Join(hello, now_);
+  ASSERT_TRUE(welcome.ok());
+  EXPECT_THAT(welcome->ended_jobs(), testing::ElementsAre(done));
+}
+
 }  // namespace
 }  // namespace tessera::master

@@ -346,6 +346,41 @@ TEST_F(CoreScaleTest, ACheckpointThatFallsDueCutsTheCopyShortWhichBeginsAgain) {
   ExpectEachStepOnce(200);
 }
 
+TEST_F(CoreScaleTest, RowsOfAMoveThatACheckpointHasCutShortAreDroppedWhenItIsGivenUp) {
+  JoinAll(2, 1);
+  for (const bool cancelled : {false, true}) {
+    SCOPED_TRACE(cancelled);
+    closed_.clear();
+    copies_.clear();
+    v1::JobSpec spec = Quiet();
+    spec.mutable_checkpoint()->set_every_steps(40);
+    const std::string id = Submit(spec, 1, 1);
+    RunUntilStep(id, 20);
+    hold_writes_ = true;
+    ASSERT_TRUE(Scale(id, 2).ok());
+    for (int i = 0; i < 50 && core_->UnwantedActions().empty(); ++i) Round();
+    CutShort();
+    // Nothing is copied while the checkpoint is written.
+    for (int i = 0; i < 20; ++i) Round();
+    ASSERT_EQ(copies_.size(), 0u) << "that have ended";
+    if (cancelled) {
+      ASSERT_TRUE(core_->Cancel(id, now_).ok());
+      hold_writes_ = false;
+      FinishWrite();
+      for (int i = 0; i < 20; ++i) Round();
+      EXPECT_THAT(closed_, testing::ElementsAre("ps-0", "ps-1"));
+      continue;
+    }
+    FinishWrite();
+    hold_writes_ = false;
+    ASSERT_TRUE(Scale(id, 1).ok());
+    RunUntil(id, v1::SUCCEEDED);
+    ASSERT_EQ(copies_.size(), 1u);
+    EXPECT_TRUE(copies_[0].calls[0].second.drop());
+    EXPECT_THAT(closed_, testing::ElementsAre("ps-0", "ps-1")) << "the drop may have been lost";
+  }
+}
+
 TEST_F(CoreScaleTest, AMoveThatCheckpointsCutShortAgainAndAgainGoesByOneOfThem) {
   JoinAll(2, 1);
   v1::JobSpec spec = Quiet();

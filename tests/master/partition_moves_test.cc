@@ -134,6 +134,9 @@ TEST(PartitionMovesTest, NewOnesGetTheirShareOfBoth) {
   const PartitionMoves moves = PlanMoves(Modulo(4096, 1), Stays{0}, 3, weights);
   ExpectEven(SharesOf(moves, 3, weights), 0.03);
   EXPECT_LE(moves.moved, 2800u) << "two thirds, of equal bytes";
+  EXPECT_NEAR(moves.bytes_share, 2.0 / 3, 0.02);
+  EXPECT_NEAR(moves.updates_share, 2.0 / 3, 0.02);
+  EXPECT_EQ(PlanMoves(Modulo(4096, 1), Stays{0}, 3).bytes_share, 0) << "nobody knows it";
 }
 
 TEST(PartitionMovesTest, OnePartitionThatIsUpdatedMoreThanAllOthersStaysAndBytesAreSpread) {

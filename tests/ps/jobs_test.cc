@@ -143,6 +143,27 @@ TEST_F(JobsTest, WhatWasClosedIsForgottenWithTheMaster) {
   EXPECT_OK(Open(1));
 }
 
+TEST_F(JobsTest, LeavesNoFolderOfAJobThatIsOver) {
+  Jobs jobs({.clock = &clock_, .files = &files_, .checkpoint_root = "root", .log_root = "logs"});
+  v1::OpenJobRequest request = Whole(Job({SgdTable("t", 1, v1::ASYNC)}));
+  request.set_push_log(v1::RecoverySpec::ASYNC);
+  ASSERT_OK(jobs.Open(request));
+  EXPECT_THAT(jobs.Logged(), testing::ElementsAre("job-1"));
+  jobs.RemoveLogs("job-1");
+  EXPECT_THAT(jobs.Logged(), testing::ElementsAre("job-1")) << "it is open";
+  // As a ps that is killed, and comes back when the job has ended.
+  jobs.CloseAll(absl::UnavailableError("killed"));
+  EXPECT_THAT(jobs.Logged(), testing::ElementsAre("job-1"));
+  jobs.RemoveLogs("../logs");
+  jobs.RemoveLogs("job-1");
+  EXPECT_THAT(jobs.Logged(), testing::IsEmpty());
+  request.set_generation(request.generation() + 1);
+  ASSERT_OK(jobs.Open(request));
+  ASSERT_OK(jobs.Close("job-1", request.generation()));
+  EXPECT_THAT(jobs.Logged(), testing::IsEmpty());
+  EXPECT_THAT(files_.Files(), testing::IsEmpty());
+}
+
 TEST_F(JobsTest, RemembersTheNewestThousandThatWereClosed) {
   EXPECT_OK(jobs_.Close("job-1", 3));
   for (int i = 0; i < 999; ++i) EXPECT_OK(jobs_.Close(absl::StrCat("other-", i), 1));

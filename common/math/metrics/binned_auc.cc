@@ -15,6 +15,7 @@ constexpr float kNearZero = 0x1p-6f;
 constexpr uint32_t kOctaves = 16;
 constexpr int kBinsPerOctaveBits = 13;
 constexpr uint32_t kSide = kOctaves << kBinsPerOctaveBits;  // bins of scores below 0, and of others
+constexpr uint32_t kPageBins = 512;
 constexpr uint32_t kNone = 0, kSeveral = ~0u;
 constexpr uint64_t kTooMuchWeight = uint64_t{1} << 62;
 constexpr double kNoAuc = std::numeric_limits<double>::quiet_NaN();
@@ -42,17 +43,27 @@ void AddFraction(uint64_t fraction, uint64_t* sum, uint64_t* whole) {
 
 }  // namespace
 
-BinnedAuc::BinnedAuc(bool weighted) : bins_(2 * kSide), fractions_(weighted ? 2 * kSide : 0) {}
+BinnedAuc::BinnedAuc(bool weighted) : weighted_(weighted), pages_(2 * kSide / kPageBins) {}
+
+BinnedAuc::Page& BinnedAuc::PageOf(uint32_t bin) {
+  Page& page = pages_[bin / kPageBins];
+  if (page.bins.empty()) {
+    page.bins.resize(kPageBins);
+    if (weighted_) page.fractions.resize(kPageBins);
+  }
+  return page;
+}
 
 void BinnedAuc::Add(absl::Span<const float> logits, absl::Span<const float> labels,
                     absl::Span<const float> weights) {
   for (size_t i = 0; i < logits.size(); ++i) {
     const uint32_t b = BinOf(logits[i]);
-    Bin& bin = bins_[b];
+    Page& page = PageOf(b);
+    Bin& bin = page.bins[b % kPageBins];
     bin.key = Both(bin.key, SortedScores::Key(logits[i]));
     const bool positive = labels[i] > 0.5f;
     uint64_t& count = positive ? bin.positives : bin.negatives;
-    if (fractions_.empty()) {
+    if (!weighted_) {
       ++count;
       continue;
     }
@@ -64,21 +75,26 @@ void BinnedAuc::Add(absl::Span<const float> logits, absl::Span<const float> labe
     const uint64_t whole = static_cast<uint64_t>(weight);
     most_weight_ = SaturatingSum(most_weight_, whole + 1);
     count += whole;
-    Fraction& fraction = fractions_[b];
+    Fraction& fraction = page.fractions[b % kPageBins];
     AddFraction(static_cast<uint64_t>(std::ldexp(weight - static_cast<double>(whole), 64)),
                 positive ? &fraction.positives : &fraction.negatives, &count);
   }
 }
 
 void BinnedAuc::Merge(const BinnedAuc& other) {
-  for (size_t b = 0; b < bins_.size(); ++b) {
-    bins_[b].positives += other.bins_[b].positives;
-    bins_[b].negatives += other.bins_[b].negatives;
-    bins_[b].key = Both(bins_[b].key, other.bins_[b].key);
-  }
-  for (size_t b = 0; b < fractions_.size(); ++b) {
-    AddFraction(other.fractions_[b].positives, &fractions_[b].positives, &bins_[b].positives);
-    AddFraction(other.fractions_[b].negatives, &fractions_[b].negatives, &bins_[b].negatives);
+  for (uint32_t p = 0; p < pages_.size(); ++p) {
+    const Page& from = other.pages_[p];
+    if (from.bins.empty()) continue;
+    Page& to = PageOf(p * kPageBins);
+    for (uint32_t b = 0; b < kPageBins; ++b) {
+      Bin& bin = to.bins[b];
+      bin.positives += from.bins[b].positives;
+      bin.negatives += from.bins[b].negatives;
+      bin.key = Both(bin.key, from.bins[b].key);
+      if (!weighted_) continue;
+      AddFraction(from.fractions[b].positives, &to.fractions[b].positives, &bin.positives);
+      AddFraction(from.fractions[b].negatives, &to.fractions[b].negatives, &bin.negatives);
+    }
   }
   most_weight_ = SaturatingSum(most_weight_, other.most_weight_);
 }
@@ -87,12 +103,14 @@ void BinnedAuc::Merge(const BinnedAuc& other) {
 BinnedAuc::Pairs BinnedAuc::Count() const {
   unsigned __int128 twice = 0, uncertain = 0;
   uint64_t positives = 0, negatives = 0;
-  for (const Bin& bin : bins_) {
-    const unsigned __int128 p = bin.positives;
-    twice += p * (2 * negatives + bin.negatives);
-    if (bin.key == kSeveral) uncertain += p * bin.negatives;
-    positives += bin.positives;
-    negatives += bin.negatives;
+  for (const Page& page : pages_) {
+    for (const Bin& bin : page.bins) {
+      const unsigned __int128 p = bin.positives;
+      twice += p * (2 * negatives + bin.negatives);
+      if (bin.key == kSeveral) uncertain += p * bin.negatives;
+      positives += bin.positives;
+      negatives += bin.negatives;
+    }
   }
   if (positives == 0 || negatives == 0) return {kNoAuc, kNoAuc};
   const unsigned __int128 twice_pairs = static_cast<unsigned __int128>(2 * positives) * negatives;
@@ -109,23 +127,25 @@ BinnedAuc::Pairs BinnedAuc::CountWeighted() const {
   };
   unsigned __int128 positives = 0, negatives = 0;
   CompensatedSum ordered, uncertain;
-  for (size_t b = 0; b < bins_.size(); ++b) {
-    const unsigned __int128 p = weight(bins_[b].positives, fractions_[b].positives);
-    const unsigned __int128 n = weight(bins_[b].negatives, fractions_[b].negatives);
-    ordered.Add(number(p) * (number(negatives) + number(n) / 2));
-    if (bins_[b].key == kSeveral) uncertain.Add(number(p) * number(n));
-    positives += p;
-    negatives += n;
+  for (const Page& page : pages_) {
+    for (size_t b = 0; b < page.bins.size(); ++b) {
+      const unsigned __int128 p = weight(page.bins[b].positives, page.fractions[b].positives);
+      const unsigned __int128 n = weight(page.bins[b].negatives, page.fractions[b].negatives);
+      ordered.Add(number(p) * (number(negatives) + number(n) / 2));
+      if (page.bins[b].key == kSeveral) uncertain.Add(number(p) * number(n));
+      positives += p;
+      negatives += n;
+    }
   }
   const double pairs = number(positives) * number(negatives);
   if (!(pairs > 0) || most_weight_ >= kTooMuchWeight) return {kNoAuc, kNoAuc};
   return {ordered.value() / pairs, uncertain.value() / pairs};
 }
 
-double BinnedAuc::value() const { return (fractions_.empty() ? Count() : CountWeighted()).ordered; }
+double BinnedAuc::value() const { return (weighted_ ? CountWeighted() : Count()).ordered; }
 
 double BinnedAuc::error_bound() const {
-  return (fractions_.empty() ? Count() : CountWeighted()).uncertain / 2;
+  return (weighted_ ? CountWeighted() : Count()).uncertain / 2;
 }
 
 }  // namespace tessera::math

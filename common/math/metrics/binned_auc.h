@@ -26,7 +26,8 @@ namespace tessera::math {
 // of 1024 and above share one bin of each side.
 //
 // A function of the samples as a set: their order, and how they were divided among those that were
-// merged, does not change a bit. 6 MB; with weights 10. A value type.
+// merged, does not change a bit. At most 6 MB, with weights 10; at most 12 KB, or 20, for each
+// sample. A value type.
 class BinnedAuc {
  public:
   explicit BinnedAuc(bool weighted);
@@ -60,12 +61,19 @@ class BinnedAuc {
     double uncertain = 0;  // share in one bin, of scores that may differ
   };
 
+  // Neighbours, which are there once one of them has a sample.
+  struct Page {
+    std::vector<Bin> bins;            // [kPageBins]; empty: it is not there
+    std::vector<Fraction> fractions;  // as many; empty: not weighted
+  };
+
+  Page& PageOf(uint32_t bin);
   Pairs Count() const;
   Pairs CountWeighted() const;
 
-  std::vector<Bin> bins_;
-  std::vector<Fraction> fractions_;  // as many; none: not weighted
-  uint64_t most_weight_ = 0;         // all weights, each rounded up to more than it is
+  bool weighted_;
+  std::vector<Page> pages_;
+  uint64_t most_weight_ = 0;  // all weights, each rounded up to more than it is
 };
 
 }  // namespace tessera::math
