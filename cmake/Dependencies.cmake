@@ -28,9 +28,10 @@ add_library(tessera_dnnl INTERFACE)
 target_include_directories(tessera_dnnl SYSTEM INTERFACE ${DNNL_INCLUDE_DIR})
 target_link_libraries(tessera_dnnl INTERFACE ${DNNL_LIBRARY})
 
-# Debian's ONNX package has no CMake file: only the messages of the format are used, not its op definitions.
+# Debian's ONNX package has no CMake file. Used are the messages of the format, and its definitions of ops to check files by.
+find_library(ONNX_LIBRARY onnx REQUIRED)
 find_library(ONNX_PROTO_LIBRARY onnx_proto REQUIRED)
 find_path(ONNX_INCLUDE_DIR onnx/onnx_pb.h REQUIRED)
-add_library(tessera_onnx_proto INTERFACE)
-target_include_directories(tessera_onnx_proto SYSTEM INTERFACE ${ONNX_INCLUDE_DIR})
-target_link_libraries(tessera_onnx_proto INTERFACE ${ONNX_PROTO_LIBRARY} protobuf::libprotobuf)
+add_library(tessera_onnx INTERFACE)
+target_include_directories(tessera_onnx SYSTEM INTERFACE ${ONNX_INCLUDE_DIR})
+target_link_libraries(tessera_onnx INTERFACE ${ONNX_LIBRARY} ${ONNX_PROTO_LIBRARY} protobuf::libprotobuf)

@@ -81,6 +81,8 @@ absl::StatusOr<std::unique_ptr<JobContext>> NewJobContext(const v1::Assignment& 
   TESSERA_ASSIGN_OR_RETURN(context->model, Model::New(spec, InputsOf(spec).dense_width, onnx_file));
   const std::vector<LabelForm> labels = LabelFormsOf(spec, *context->model);
   KeptSource& kept = *options.kept_source;
+  // What is to be predicted is seldom known.
+  const bool for_prediction = assignment.task() == v1::PREDICT;
   std::string key = absl::StrCat(assignment.job_id(), "\n", spec.data().SerializeAsString());
   for (const LabelForm& label : labels) {
     absl::StrAppend(&key, "\nlabel ", static_cast<int>(label.kind), " ", label.classes);
@@ -91,6 +93,7 @@ absl::StatusOr<std::unique_ptr<JobContext>> NewJobContext(const v1::Assignment& 
                                               {.data_root = options.data_root,
                                                .scratch_folder = options.scratch_folder,
                                                .labels = labels,
+                                               .labels_optional = for_prediction,
                                                .cache_bytes = options.data_cache_bytes,
                                                .pool = options.read_pool},
                                               *kept.files));

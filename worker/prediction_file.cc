@@ -75,8 +75,10 @@ absl::Status PredictionFile::Append(absl::Span<const float> outputs,
     const float* output = outputs.data() + i * output_floats;
     bool first = true;
     for (const JobTask& task : layout_.tasks) {
-      absl::StrAppendFormat(&lines, "%s%.9g,", first ? "" : ",",
-                            labels[i * label_floats + task.label]);
+      const float label = labels[i * label_floats + task.label];
+      absl::StrAppend(&lines, first ? "" : ",");
+      if (!std::isnan(label)) absl::StrAppendFormat(&lines, "%.9g", label);
+      lines += ',';
       first = false;
       if (task.loss == v1::SOFTMAX_CROSS_ENTROPY) {
         absl::StrAppendFormat(&lines, "%.9g,%.9g", output[0], std::exp(output[1]));

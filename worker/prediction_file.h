@@ -11,8 +11,9 @@
 
 namespace tessera::worker {
 
-// A CSV file "label,prediction", one line per record in the order of the data; prediction is the
-// probability of label 1; of a loss of several classes the likeliest class, beside its probability
+// A CSV file "label,prediction", one line per record in the order of the data. A label that the
+// data does not have is empty; prediction is the probability of label 1; of a loss of several
+// classes the likeliest class, beside its probability
 // ("label,prediction,probability"); else the model's output. With tasks, each has these columns,
 // named "label/TASK" and so on. It appears under its name, behind symbolic links there, when it is
 // complete. Not thread-safe.

@@ -19,7 +19,7 @@ constexpr uint64_t kChunkRecords = 131072;
 constexpr uint64_t kBatchRecords = 4096;
 
 // What ScoreFloats names.
-void ScoreClasses(absl::Span<const float> logits, size_t label, float* scores) {
+void ScoreClasses(absl::Span<const float> logits, float label, float* scores) {
   const auto largest = std::max_element(logits.begin(), logits.end());
   double sum = 0;
   for (const float x : logits) sum += std::exp(static_cast<double>(x) - *largest);
@@ -29,7 +29,7 @@ void ScoreClasses(absl::Span<const float> logits, size_t label, float* scores) {
   scores[0] =
       std::isnan(sum) ? static_cast<float>(sum) : static_cast<float>(largest - logits.begin());
   scores[1] = log_probability(*largest);
-  scores[2] = log_probability(logits[label]);
+  scores[2] = std::isnan(label) ? label : log_probability(logits[static_cast<size_t>(label)]);
 }
 
 }  // namespace
@@ -78,7 +78,7 @@ void Scorer::CollectScores(const Batch& batch) {
         *to = outputs[i];
         continue;
       }
-      const auto label = static_cast<size_t>(batch.labels[i * batch.label_width() + of.label]);
+      const float label = batch.labels[i * batch.label_width() + of.label];
       ScoreClasses(outputs.subspan(i * classes, classes), label, to);
     }
     column += ScoreFloats(of.loss);

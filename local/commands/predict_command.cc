@@ -108,7 +108,7 @@ void AddPredict(CLI::App& app, CommandContext& context) {
   command->add_flag("--json", predict->json, "print the result as one object, for scripts");
   command->footer(
       R"(Reads the job's test split and writes one line "label,prediction" for every record; the checkpoint stays as
-it is.
+it is. Columns of labels and weights may lack in files with a header, or be empty: so is "label" then.
 
 Examples:
   tessera predict job.yaml --checkpoint runs/checkpoints/clicks-1/step-000000000500 --data DIR --output out.csv

@@ -141,6 +141,26 @@ TEST_F(LocalCommandsTest, LocalEndsWithOneObjectForScriptsAndPredictAgreesWithIt
   }
   EXPECT_EQ(predictions.size(), 500u);
   EXPECT_NEAR(Auc(predictions), result["metrics"]["test"]["auc"], 1e-4);
+
+  // The same without the labels, as data is that is to be predicted.
+  std::ifstream labelled(fs::path(data_()) / "test.csv");
+  std::ofstream unlabelled(fs::path(data_()) / "new.csv");
+  while (std::getline(labelled, line)) unlabelled << line.substr(line.find(',') + 1) << "\n";
+  unlabelled.close();
+  const std::string unknown = folder_ / "unknown.csv";
+  ASSERT_EQ(Run({"predict", job_(), "--checkpoint", checkpoint, "--data", data_(), "--output",
+                 unknown, "--set", "data.test.files=new.csv"}),
+            0)
+      << err_;
+  std::ifstream known(file), predicted(unknown);
+  std::string other;
+  std::getline(known, line);
+  std::getline(predicted, other);
+  EXPECT_EQ(other, "label,prediction");
+  while (std::getline(known, line)) {
+    ASSERT_TRUE(std::getline(predicted, other));
+    EXPECT_EQ(other, line.substr(line.find(',')));
+  }
 }
 
 // In a build without CUDA kernels are emulated: the whole way of a job's tensors to a card and

@@ -40,7 +40,7 @@ REFUSED = {
         linear_before_reset=1)[1],
     '"b>" as the letters of 2 axes': lambda n: n.Einsum("dense", equation="b>->b"),
     "the batch meets a constant's axis": lambda n: n.Einsum("dense", n.drawn(5, DENSE), equation="bi,bi->bi"),
-    "(GRU): input": lambda n: (lambda w: n.Add(n.Gather(n.ReduceSum(w, keepdims=0, axes=[1]), n.ints(0), axis=0), n.GRU(
+    "(GRU): input": lambda n: (lambda w: n.Add(n.Gather(n.ReduceSum(w, n.ints(1), keepdims=0), n.ints(0), axis=0), n.GRU(
         n.Transpose(n.vectors, perm=[1, 0, 2]), n.Unsqueeze(n.Slice(w, n.ints(0), n.ints(18), n.ints(0)), n.ints(0)), n.drawn(1, 18, 6),
         outputs=2, hidden_size=6, linear_before_reset=1)[1]))(n.drawn(20, DIM)),
     'its activation is "Elu"': lambda n: n.RNN(n.Transpose(n.vectors, perm=[1, 0, 2]), n.drawn(1, 6, DIM), n.drawn(1, 6, 6), outputs=2,

@@ -13,6 +13,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::FloatNear;
 using ::testing::IsEmpty;
+using ::testing::IsNan;
 
 constexpr char kCsv[] = R"(
   format: CSV header: true
@@ -39,6 +40,32 @@ TEST(DataReaderTest, CsvColumnsAreMatchedByTheirNames) {
   const uint64_t y = MixPair(space, NameHash("y"));
   EXPECT_THAT(records->batch.sparse[1].keys, ElementsAre(x, y, y));
   EXPECT_THAT(records->batch.sparse[1].offsets, ElementsAre(0, 2, 3));
+}
+
+TEST(DataReaderTest, LabelsAndWeightsMayLackWhereTheyAreToBePredicted) {
+  constexpr char kWeighted[] = R"(
+    format: CSV header: true
+    columns { name: "label" role: LABEL }
+    columns { name: "weight" role: WEIGHT }
+    columns { name: "age" role: DENSE })";
+  DataFolder folder;
+  folder.Write("neither.csv", "age\n1\n2\n");
+  folder.Write("some.csv", "weight,label,age\n3,,1\n,1,2\n,x,3\n");
+  EXPECT_FALSE(ReadAll(*OpenSource(folder, kWeighted), "neither.csv").ok());
+  DataSource::Options options = folder.options();
+  options.labels_optional = true;
+  const auto source = DataSource::Open(ParseSpec(kWeighted), options, PosixFileSystem());
+  ASSERT_TRUE(source.ok()) << source.status();
+  const auto neither = ReadAll(**source, "neither.csv");
+  ASSERT_TRUE(neither.ok()) << neither.status();
+  EXPECT_THAT(neither->batch.labels, ElementsAre(IsNan(), IsNan()));
+  EXPECT_THAT(neither->batch.weights, ElementsAre(1, 1));
+  EXPECT_THAT(neither->batch.dense, ElementsAre(1, 2));
+  const auto some = ReadAll(**source, "some.csv");
+  ASSERT_TRUE(some.ok()) << some.status();
+  EXPECT_EQ(some->bad_records, 1u) << "a label that is there is one";
+  EXPECT_THAT(some->batch.labels, ElementsAre(IsNan(), 1));
+  EXPECT_THAT(some->batch.weights, ElementsAre(3, 1));
 }
 
 TEST(DataReaderTest, WithoutAHeaderColumnsStandInTheSpecsOrder) {

@@ -215,6 +215,11 @@ TEST(Layers, RefuseWhatIsWrongAndSayWhere) {
               HasSubstr("the name \"dense\" is taken"));
   EXPECT_THAT(ErrorOf(Layers("layers { name: \"a\" op: \"Relu\" inputs: \"d0\" }")),
               HasSubstr("depends on nothing that can be trained"));
+  EXPECT_THAT(
+      ErrorOf(Layers("layers { name: \"a\" op: \"parameter\" options { fields { key: "
+                     "\"shape\" value { list_value { values { number_value: 1 } } } } } }")),
+      HasSubstr("output \"a\" is the same for every sample: no column of the data reaches "
+                "it"));
   EXPECT_THAT(ErrorOf(Layers("layers { name: \"a\" op: \"Bias\" inputs: \"d0\" outputs: \"x\" "
                              "outputs: \"y\" }")),
               HasSubstr("has 1 outputs, found 2 names"));

@@ -35,6 +35,7 @@ TEST(OnnxFile, LeavesNumbersOfTheCodeAsTheyAre) {
                           const std::string& producer = "pytorch") {
     FileOfNodes file;
     file.model.set_producer_name(producer);
+    file.model.mutable_opset_import(0)->set_version(12);  // the last with axes as an attribute
     file.Floats("w", {1, 1}, {3});
     file.Floats(name, dims, std::vector<float>(dims.empty() || dims[0] == 1 ? 1 : 3, 0.5f));
     file.Node("MatMul", {"d0", "w"}, "product");
@@ -89,6 +90,7 @@ TEST(OnnxFile, DoesNotTrainWhatNoGradientReaches) {
 TEST(OnnxFile, WeightsOfProductsAreLinearLayers) {
   const auto layers = [](const std::string& op, const std::string& equation) {
     FileOfNodes file;
+    file.model.mutable_opset_import(0)->set_version(12);
     file.Floats("w", {2, 1, 3}, {1, 2, 3, 4, 5, 6});
     file.Floats("last", {6, 1}, {1, 2, 3, 4, 5, 6});
     file.Floats("apart", {1, 2}, {1, 2});

@@ -216,6 +216,77 @@ TEST(OnnxFile, ErrorsNameTheNodeAndWhatIsWrong) {
   }
 }
 
+TEST(OnnxFile, WhatOnnxDoesNotKnowOfAnOpIsAnError) {
+  const auto error_of = [](const std::string& op, const std::vector<std::string>& inputs,
+                           const auto& name, const auto& value) {
+    FileOfNodes file;
+    file.Floats("w", {1, 1}, {3});
+    onnx::AttributeProto& attribute = *file.Node(op, inputs, "y").add_attribute();
+    attribute.set_name(name);
+    if constexpr (std::is_same_v<std::decay_t<decltype(value)>, float>) {
+      attribute.set_type(onnx::AttributeProto::FLOAT);
+      attribute.set_f(value);
+    } else {
+      attribute.set_type(onnx::AttributeProto::INT);
+      attribute.set_i(value);
+    }
+    return file.Error();
+  };
+  EXPECT_THAT(error_of("Gemm", {"d0", "w"}, "alpha", 1),
+              HasSubstr("node \"y\" (Gemm): attribute \"alpha\" is INT, expected FLOAT"));
+  EXPECT_THAT(error_of("Gemm", {"d0", "w"}, "transB", 1.0f),
+              HasSubstr("attribute \"transB\" is FLOAT, expected INT"));
+  EXPECT_THAT(error_of("LeakyRelu", {"d0"}, "alhpa", 0.5f),
+              HasSubstr("\"alhpa\" is none of its attributes; did you mean \"alpha\""));
+  EXPECT_THAT(error_of("Relu", {"d0"}, "foo", 3),
+              HasSubstr("\"foo\" is none of its attributes; it has none"));
+  FileOfNodes two;
+  two.Node("Relu", {"d0", "d0"}, "y");
+  EXPECT_THAT(two.Error(), HasSubstr("node \"y\" (Relu): has 2 inputs, expected at most 1"));
+  FileOfNodes pool;
+  pool.Node("MaxPool", {"d0"}, "y");
+  EXPECT_THAT(pool.Error(), HasSubstr("has no attribute \"kernel_shape\", which it must"));
+  // Debian's library does not know the op as it is then.
+  two.model.mutable_opset_import(0)->set_version(24);
+  EXPECT_THAT(two.Error(), Not(HasSubstr("expected at most")));
+}
+
+TEST(OnnxFile, ANameThatIsMadeTwiceIsAnError) {
+  FileOfNodes file;
+  file.Node("Neg", {"d0"}, "y");
+  file.Node("Abs", {"d0"}, "y");
+  EXPECT_THAT(file.Error(), HasSubstr("\"y\" is made by a node Neg, and made by a node Abs too"));
+  FileOfNodes shadowed;
+  shadowed.Floats("w", {1, 1}, {3});
+  shadowed.Node("Neg", {"d0"}, "w").set_name("n");
+  shadowed.Node("MatMul", {"d0", "w"}, "y");
+  EXPECT_THAT(shadowed.Error(),
+              HasSubstr("\"w\" is an initializer, and made by node \"n\" (Neg) too"));
+  FileOfNodes input;
+  input.Node("Neg", {"d0"}, "d0");
+  input.Node("Relu", {"d0"}, "y");
+  EXPECT_THAT(input.Error(), HasSubstr("\"d0\" is an input, and made by a node Neg too"));
+  FileOfNodes twice;
+  twice.Floats("w", {1, 1}, {3});
+  twice.Floats("w", {1, 1}, {4});
+  twice.Node("MatMul", {"d0", "w"}, "y");
+  EXPECT_THAT(twice.Error(), HasSubstr("\"w\" is the name of two initializers"));
+}
+
+TEST(OnnxFile, AReductionOverNoAxesMayBeNothing) {
+  for (const char* op : {"ReduceSum", "ReduceMean"}) {
+    FileOfNodes file;
+    file.Floats("w", {1, 1}, {3});
+    file.Node("MatMul", {"d0", "w"}, "a");
+    onnx::AttributeProto& noop = *file.Node(op, {"a"}, "y").add_attribute();
+    noop.set_name("noop_with_empty_axes");
+    noop.set_type(onnx::AttributeProto::INT);
+    noop.set_i(1);
+    file.model.mutable_opset_import(0)->set_version(18);
+    EXPECT_EQ(file.Error(), "") << op;
+  }
+}
+
 // Of any op: input 0, or a later one, is not there.
 TEST(OnnxFile, AMissingInputIsAnError) {
   for (const std::string& op : ReadableOnnxOps()) {

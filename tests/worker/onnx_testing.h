@@ -232,12 +232,13 @@ struct FileOfNodes {
     tensor->mutable_dims()->Add(dims.begin(), dims.end());
     tensor->mutable_float_data()->Add(values.begin(), values.end());
   }
-  void Node(const std::string& op, const std::vector<std::string>& inputs,
-            const std::string& output) {
+  onnx::NodeProto& Node(const std::string& op, const std::vector<std::string>& inputs,
+                        const std::string& output) {
     auto* node = model.mutable_graph()->add_node();
     node->set_op_type(op);
     for (const std::string& input : inputs) node->add_input(input);
     node->add_output(output);
+    return *node;
   }
   // A new one of the last node.
   onnx::AttributeProto& Attribute(const std::string& name) {

@@ -104,6 +104,12 @@ TEST(PredictionFile, GivesTheLikeliestOfSeveralClassesAndItsProbability) {
             "label,prediction,probability\n1,2,0.75\n");
 }
 
+TEST(PredictionFile, ALabelThatIsNotKnownIsEmpty) {
+  EXPECT_EQ(Written({WithLoss(v1::BINARY_CROSS_ENTROPY)}, {0, 0},
+                    {std::numeric_limits<float>::quiet_NaN(), 1}),
+            "label,prediction\n,0.5\n1,0.5\n");
+}
+
 TEST(PredictionFile, HasColumnsForEveryTask) {
   EXPECT_EQ(Written({WithLoss(v1::BINARY_CROSS_ENTROPY, "click"),
                      WithLoss(v1::MEAN_SQUARED_ERROR, "price")},

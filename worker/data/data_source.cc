@@ -53,6 +53,7 @@ DataSource::DataSource(Schema schema, Options options, FileSystem& fs)
 absl::StatusOr<std::unique_ptr<DataSource>> DataSource::Open(const v1::DataSpec& spec,
                                                              Options options, FileSystem& fs) {
   TESSERA_ASSIGN_OR_RETURN(Schema schema, Schema::Resolve(spec, options.labels));
+  schema.labels_optional = options.labels_optional;
   return std::unique_ptr<DataSource>(new DataSource(std::move(schema), std::move(options), fs));
 }
 

@@ -36,6 +36,7 @@ class DataSource {
     std::string scratch_folder;
     // Of the LABEL columns, in order; those that it leaves out are 0 or 1.
     std::vector<LabelForm> labels = {};
+    bool labels_optional = false;  // see Schema
     // Of parsed records, kept for later epochs.
     uint64_t cache_bytes = kDefaultCacheBytes;
     // Shares the parsing of a Read; null: its caller alone. Borrowed, outlives the source.

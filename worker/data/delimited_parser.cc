@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -115,10 +116,12 @@ class DelimitedParser final : public RecordParser {
   }
 
  private:
-  // Of zeros, behind those that count.
+  // Of zeros, behind those that count; labels and weights as those that are not there.
   void AddRow(Batch* out) const {
-    out->labels.resize((out->size + 1) * schema_.label_width);
-    if (schema_.has_weight) out->weights.resize(out->size + 1);
+    const bool optional = schema_.labels_optional;
+    const float no_label = optional ? std::numeric_limits<float>::quiet_NaN() : 0;
+    out->labels.resize((out->size + 1) * schema_.label_width, no_label);
+    if (schema_.has_weight) out->weights.resize(out->size + 1, optional ? 1 : 0);
     out->dense.resize((out->size + 1) * schema_.dense_width);
   }
 
@@ -154,7 +157,7 @@ class DelimitedParser final : public RecordParser {
   absl::Status TakeField(const Column& column, absl::string_view value, Batch* out) {
     if (!value.empty()) return Take(column, value, out);
     if (column.default_text.has_value()) return Take(column, *column.default_text, out);
-    if (column.role == v1::SPARSE || column.role == v1::IGNORED) return absl::OkStatus();
+    if (column.role == v1::SPARSE || schema_.MayLack(column)) return absl::OkStatus();
     return absl::InvalidArgumentError(
         absl::StrCat("column \"", column.name, "\": is empty; expected a number",
                      column.role == v1::LABEL && column.label.kind == LabelKind::kBinary

@@ -169,7 +169,7 @@ absl::StatusOr<std::vector<int>> Schema::MatchHeader(const std::vector<std::stri
   for (size_t c = 0; c < columns.size(); ++c) {
     const auto it = std::find(names.begin(), names.end(), columns[c].name);
     if (it == names.end()) {
-      if (columns[c].role == v1::IGNORED) continue;
+      if (MayLack(columns[c])) continue;
       std::vector<std::string> shown;  // messages are UTF-8, a file need not be
       for (const std::string& name : names) shown.push_back(absl::CHexEscape(name.substr(0, 64)));
       return absl::InvalidArgumentError(absl::StrCat("the header has no column \"", columns[c].name,

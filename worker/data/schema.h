@@ -50,10 +50,13 @@ struct Column {
 struct Schema {
   v1::DataFormat format = v1::DATA_FORMAT_UNSPECIFIED;
   bool header = false;
-  std::vector<Column> columns;   // all, in the spec's order
-  uint32_t label_width = 1;      // floats in a row of Batch::labels
-  LabelForm first_label;         // of LIBSVM, where the spec need not name the column
-  bool has_weight = false;       // Batch::weights is filled
+  std::vector<Column> columns;  // all, in the spec's order
+  uint32_t label_width = 1;     // floats in a row of Batch::labels
+  LabelForm first_label;        // of LIBSVM, where the spec need not name the column
+  bool has_weight = false;      // Batch::weights is filled
+  // LABEL and WEIGHT columns may lack in a header, and their fields be empty: NaN, and a weight
+  // of 1.
+  bool labels_optional = false;
   uint32_t dense_width = 0;      // floats in a row of Batch::dense
   std::vector<uint32_t> dense;   // indices in columns, in the order of Batch::dense
   std::vector<uint32_t> sparse;  // indices in columns, in the order of Batch::sparse
@@ -62,6 +65,11 @@ struct Schema {
   // those that it leaves out are 0 or 1.
   static absl::StatusOr<Schema> Resolve(const v1::DataSpec& spec,
                                         absl::Span<const LabelForm> labels = {});
+
+  bool MayLack(const Column& column) const {
+    const bool is_label = column.role == v1::LABEL || column.role == v1::WEIGHT;
+    return column.role == v1::IGNORED || (labels_optional && is_label);
+  }
 
   // For each field of a header line the index in `columns`, or -1 for fields that the spec does not
   // name. INVALID_ARGUMENT: a column is missing (with the nearest name that is there) or doubled.

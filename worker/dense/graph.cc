@@ -354,6 +354,16 @@ absl::StatusOr<std::unique_ptr<const Graph>> GraphBuilder::Build(std::vector<Out
   };
   for (const Output& output : outputs) {
     TESSERA_RETURN_IF_ERROR(check(output));
+    const std::vector<bool> needed = NeededFor({output.tensor.index}, *graph_);
+    bool reads = false;
+    for (size_t t = 0; t < needed.size(); ++t) {
+      reads |= needed[t] && graph_->tensors_[t].producer < 0;
+    }
+    if (!reads) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(output.owner, "'s output \"", graph_->tensors_[output.tensor.index].name,
+                       "\" is the same for every sample: no column of the data reaches it"));
+    }
     graph_->outputs_.push_back(output.tensor.index);
     names.push_back(absl::StrCat("\"", graph_->tensors_[output.tensor.index].name, "\""));
   }

@@ -12,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "common/status_macros.h"
 #include "worker/dense/layers.h"
+#include "worker/onnx/check_file.h"
 #include "worker/onnx/initializers.h"
 #include "worker/onnx/join_weights.h"
 #include "worker/onnx/onnx_graph.h"
@@ -240,6 +241,7 @@ absl::StatusOr<std::vector<Tensor>> Build(const v1::ModelSpec& model, const Mode
   }
   TESSERA_ASSIGN_OR_RETURN(const std::vector<Target> targets, TargetsOf(model, file.graph()));
   TESSERA_RETURN_IF_ERROR(CheckTargets(targets, file.graph()));
+  TESSERA_RETURN_IF_ERROR(CheckNamesMadeOnce(file.graph()));
   HoistConstants(*file.mutable_graph());
   JoinRecurrentWeights(*file.mutable_graph(), network.opset, graph);
   std::vector<std::string> names;

@@ -147,11 +147,11 @@ absl::StatusOr<OnnxValue> ValueOfTensor(const onnx::TensorProto& tensor) {
       Take<uint8_t>(tensor, tensor.int32_data(), &value.ints);
       break;
     default:
-      return absl::UnimplementedError(
-          absl::StrCat("tensor \"", tensor.name(), "\" has elements of type ",
-                       onnx::TensorProto::DataType_Name(
-                           static_cast<onnx::TensorProto::DataType>(tensor.data_type())),
-                       "; expected floats of 16, 32 or 64 bits, whole numbers or bool"));
+      return absl::UnimplementedError(absl::StrCat(
+          "tensor \"", tensor.name(), "\" has elements of type ", tensor.data_type(), " ",
+          onnx::TensorProto::DataType_Name(
+              static_cast<onnx::TensorProto::DataType>(tensor.data_type())),
+          "; expected floats of 16, 32 or 64 bits, whole numbers or bool"));
   }
   for (int64_t& number : value.ints) number = NumberOfFile(number);
   uint64_t elements = 1;

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "worker/onnx/check_file.h"
 #include "worker/onnx/onnx_graph.h"
 
 namespace tessera::worker {
@@ -28,6 +29,7 @@ absl::Status ReadOnnxNode(OnnxNodeReader reader) {
   const auto read = [&]() -> absl::Status {
     const OnnxOp& op = *FindOnnxOp(node.op_type());
     TESSERA_RETURN_IF_ERROR(reader.CheckInputs(op.least_inputs));
+    TESSERA_RETURN_IF_ERROR(CheckNode(node, reader.opset()));
     if (const std::optional<absl::Status> known = ReadKnown(reader); known.has_value()) {
       return *known;
     }

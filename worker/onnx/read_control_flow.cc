@@ -130,13 +130,11 @@ absl::StatusOr<OnnxValue> OnnxNodeReader::AlongAxis(const std::string& op_type, 
                                                     const std::vector<OnnxValue>& inputs) {
   onnx::NodeProto node;
   node.set_op_type(op_type);
-  onnx::AttributeProto& attribute = *node.add_attribute();
-  if (op_type == "Unsqueeze") {
-    attribute.set_name("axes");
-    attribute.add_ints(axis);
-  } else {
-    attribute.set_name("axis");
-    attribute.set_i(axis);
+  const bool is_input = op_type == "Unsqueeze" && opset() >= 13;
+  if (!is_input) {
+    onnx::AttributeProto& attribute = *node.add_attribute();
+    attribute.set_name(op_type == "Unsqueeze" ? "axes" : "axis");
+    op_type == "Unsqueeze" ? attribute.add_ints(axis) : attribute.set_i(axis);
   }
   std::string made = name();
   for (int i = 2; network_.values.contains(made); ++i) made = absl::StrCat(name(), "/", i);
@@ -144,6 +142,10 @@ absl::StatusOr<OnnxValue> OnnxNodeReader::AlongAxis(const std::string& op_type, 
   for (size_t i = 0; i < inputs.size(); ++i) {
     node.add_input(absl::StrCat(made, "/input ", i));
     network_.values[node.input(static_cast<int>(i))] = inputs[i];
+  }
+  if (is_input) {
+    node.add_input(absl::StrCat(made, "/axes"));
+    network_.values[node.input(node.input_size() - 1)] = OnnxValue::OfInts({axis});
   }
   const OnnxScope scope = {{made}, scope_.prefix, scope_.alike};
   TESSERA_RETURN_IF_ERROR(ReadOnnxNode(OnnxNodeReader(node, scope, network_)));

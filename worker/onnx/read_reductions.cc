@@ -124,6 +124,11 @@ absl::StatusOr<std::vector<int64_t>> SoftmaxAxis(OnnxNodeReader& r, OnnxValue& x
 
 absl::Status ReadReduce(OnnxNodeReader& r) {
   TESSERA_ASSIGN_OR_RETURN(OnnxValue x, r.TensorIn(0));
+  TESSERA_ASSIGN_OR_RETURN(const std::vector<int64_t> axes, r.IntsOf("axes", 1));
+  if (axes.empty() && r.Int("noop_with_empty_axes", 0) != 0) {
+    r.Set(std::move(x));
+    return absl::OkStatus();
+  }
   return SetReduced(r, r.node().op_type(), std::move(x));
 }
 
