@@ -231,6 +231,11 @@ class Posix final : public FileSystem {
     std::filesystem::remove_all(path, error);
     return error ? ErrnoStatus(error.value(), "remove", path) : absl::OkStatus();
   }
+  absl::Status RemoveIfEmpty(const std::string& folder) override {
+    if (::rmdir(folder.c_str()) == 0 || errno == ENOENT) return absl::OkStatus();
+    if (errno == ENOTEMPTY || errno == EEXIST) return absl::OkStatus();
+    return ErrnoStatus(errno, "remove", folder);
+  }
   absl::StatusOr<std::vector<std::string>> List(const std::string& folder) override {
     std::error_code error;
     std::vector<std::string> names;
@@ -247,6 +252,13 @@ class Posix final : public FileSystem {
 };
 
 }  // namespace
+
+absl::Status FileSystem::RemoveIfEmpty(const std::string& folder) {
+  const absl::StatusOr<std::vector<std::string>> names = List(folder);
+  if (absl::IsNotFound(names.status())) return absl::OkStatus();
+  if (!names.ok() || !names->empty()) return names.status();
+  return Remove(folder);
+}
 
 FileSystem& PosixFileSystem() {
   static Posix fs;

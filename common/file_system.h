@@ -61,6 +61,9 @@ class FileSystem {
   virtual absl::Status Link(const std::string& from, const std::string& to) = 0;
   // A file, or a folder with all that is in it. OK if there is none.
   virtual absl::Status Remove(const std::string& path) = 0;
+  // The folder, if there is one and nothing is in it; on the machine's disk in one, so that what is
+  // made in it meanwhile stays.
+  virtual absl::Status RemoveIfEmpty(const std::string& folder);
   // Names in the folder, sorted. NOT_FOUND: no such folder.
   virtual absl::StatusOr<std::vector<std::string>> List(const std::string& folder) = 0;
 };

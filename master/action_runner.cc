@@ -198,8 +198,11 @@ ActionResult ActionRunner::Do(const TellCommitted& tell) {
 
 ActionResult ActionRunner::Do(const CopyPartitions& copy) {
   ActionResult result;
+  const bool drops = !copy.calls.empty() && copy.calls[0].second.drop();
   const auto answers = CallAll<v1::FetchPartitionsRequest, v1::FetchPartitionsResponse>(
-      copy.calls, kLongCall, "bring partitions over", AfterError::kCancel,
+      copy.calls, drops ? kShortCall : kLongCall,
+      drops ? "drop the partitions that were brought over" : "bring partitions over",
+      drops ? AfterError::kWait : AfterError::kCancel,
       [](Stub& stub, auto... arguments) { return stub.PrepareAsyncFetchPartitions(arguments...); });
   result.status = answers.status();
   if (!answers.ok()) return result;

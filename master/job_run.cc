@@ -73,7 +73,10 @@ void JobRun::ActionDone(Lane lane, ActionResult result, const Now& now) {
   if (lane == Lane::kAside && std::exchange(weighing_, false)) return OnWeighed(result, now);
   if (lane == Lane::kAside) return replicas_.OnTold(result.status, now);
   if (lane == Lane::kBackground && std::exchange(tells_committed_, false)) return;
-  if (lane == Lane::kBackground) drops_behind_ = false;
+  if (lane == Lane::kBackground && std::exchange(drops_behind_, false) && move_.has_value()) {
+    copies_behind_ = false;  // of the move before
+    return;
+  }
   if (lane == Lane::kBackground && copies_behind_) return OnCopied(lane, result, now);
   if (lane == Lane::kBackground) return OnWritten(result, now);
   if (recovering_.has_value()) return OnRecovered(*std::exchange(recovering_, {}), result, now);

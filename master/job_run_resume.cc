@@ -38,6 +38,9 @@ v1::RunState JobRun::State() const {
   state.set_evaluation_bad_records(evaluation_bad_records_);
   state.set_barrier_for_move(barrier_for_move_);
   replicas_.Save(state);
+  for (const auto& [incarnation, node] : moved_to_) {
+    *state.add_moved_to() = master::ToProto(node);
+  }
   for (const auto& [part, lost] : lost_) {
     if (!lost.replaces) continue;
     v1::RunFollower* const out = state.add_followers();
@@ -114,6 +117,9 @@ void JobRun::Resume(const Now& now) {
   trains_since_ = now.monotonic;
   first_step_ = position_.step();
   replicas_.Restore(state, now);
+  for (const v1::RunProcess& process : state.moved_to()) {
+    moved_to_.emplace(process.incarnation(), NodeOf(process));
+  }
   Enter(Phase::kTraining, now);
   for (uint32_t r = 0; r < saved->ranks.size(); ++r) {
     desk_.Restore(Rank(r), saved->ranks[r], now.monotonic);

@@ -171,7 +171,8 @@ void JobRun::RequestMoveBarrier() {
 void JobRun::TickMove(const Now& now) {
   if (!move_.has_value()) return;
   const bool checkpoint = writing_.has_value() || cut_again_.has_value();
-  if (move_->stage == Move::kToCopy && !checkpoint && !copies_behind_ && lost_.empty()) {
+  const bool copies = copies_behind_ || wanted_drop_.has_value();
+  if (move_->stage == Move::kToCopy && !checkpoint && !copies && lost_.empty()) {
     BeginCopy(now);
   }
   // One that was asked for while another was held has passed with that.

@@ -29,10 +29,10 @@ absl::StatusOr<PushVerdict> GradientReducer::Check(Rank rank, uint64_t step,
   if (step < next_step_) return PushVerdict::kRepeat;
   const uint64_t ahead = step - next_step_;
   if (ahead >= collecting_.size()) {
-    return absl::AbortedError(absl::StrCat("rank ", rank.value(), " pushes step ", step,
-                                           " while step ", next_step_,
-                                           " is being collected; expected ", next_step_, " or ",
-                                           next_step_ + 1, ": what was pushed between is lost"));
+    return LostPushes(
+        absl::StrCat("rank ", rank.value(), " pushes step ", step, " while step ", next_step_,
+                     " is being collected, expected ", next_step_, " or ", next_step_ + 1),
+        "this ps");
   }
   const Collecting& at = collecting_[ahead];
   if (at.pushed[rank.value()]) return PushVerdict::kRepeat;
@@ -60,6 +60,18 @@ absl::Status GradientReducer::CheckConfirmed(Rank rank, uint64_t step) const {
   const uint64_t lacks = NextPush(rank);
   if (lacks >= step) return absl::OkStatus();
   return LostPushes(absl::StrCat(at, ", and this ps lacks its push of step ", lacks), "it");
+}
+
+absl::Status GradientReducer::CheckAllConfirmed(uint64_t step) const {
+  for (uint32_t rank = 0; rank < ranks_.size(); ++rank) {
+    const uint64_t lacks = NextPush(Rank(rank));
+    if (lacks >= step) continue;
+    return LostPushes(
+        absl::StrCat("all ranks have pushed the steps before ", step,
+                     ", and this ps lacks the push of rank ", rank, " of step ", lacks),
+        "it");
+  }
+  return absl::OkStatus();
 }
 
 void GradientReducer::Add(Rank rank, uint64_t step, Push push, uint64_t bytes, absl::Duration now) {

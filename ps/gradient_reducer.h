@@ -41,6 +41,8 @@ class GradientReducer {
   // Of what a rank says: all ps have acknowledged its pushes of the steps below `step`, and it has
   // not begun another. ABORTED: this ps lacks one of them, or has applied later ones.
   absl::Status CheckConfirmed(Rank rank, uint64_t step) const;
+  // The same of every rank, at a barrier: all of them have done the steps below `step`.
+  absl::Status CheckAllConfirmed(uint64_t step) const;
   // After Check said kNew.
   void Add(Rank rank, uint64_t step, Push push, uint64_t bytes, absl::Duration now);
   // All ps have acknowledged the rank's pushes, or those of every rank, of the steps below `step`.

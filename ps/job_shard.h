@@ -184,8 +184,8 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   // At a barrier, of a job with sync tables: every rank's pushes of the steps below are on all ps.
   // Applies them; whoever pushed them may never come to say so, to a ps that was back from its log.
   void ConfirmAll(uint64_t step) ABSL_LOCKS_EXCLUDED(mu_, cut_mu_);
-  // That, and returns when they are applied. DEADLINE_EXCEEDED: one has not come; the message says
-  // of whom. FAILED_PRECONDITION: more than those are applied.
+  // That, and returns when they are applied. ABORTED: one is lost; DEADLINE_EXCEEDED: they are not
+  // applied yet; FAILED_PRECONDITION: more than those are applied.
   absl::Status AwaitBarrier(uint64_t step, absl::Duration deadline)
       ABSL_LOCKS_EXCLUDED(mu_, cut_mu_);
   // FAILED_PRECONDITION: of a job with sync tables, other steps than those below `steps` have been

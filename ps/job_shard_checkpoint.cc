@@ -55,6 +55,12 @@ class JobShard::Pace {
 };
 
 absl::Status JobShard::AwaitBarrier(uint64_t step, absl::Duration deadline) {
+  if (has_sync_) {
+    absl::MutexLock lock(&mu_);
+    TESSERA_RETURN_IF_ERROR(closed_);
+    TESSERA_RETURN_IF_ERROR(
+        WithContext(reducer_.CheckAllConfirmed(step), absl::StrCat("job ", request_.job_id())));
+  }
   ConfirmAll(step);
   return AwaitApplied(step, deadline);
 }

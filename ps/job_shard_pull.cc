@@ -107,7 +107,9 @@ void JobShard::AnswerWaiting() {
 absl::StatusOr<bool> JobShard::ConfirmBy(const v1::PullRequest& pull) {
   if (!has_sync_ || pull.step() == 0) return false;
   const uint32_t rank = pull.header().rank();
-  if (!pull.read_only() && rank < ranks_.size()) {
+  if (pull.read_only()) {
+    TESSERA_RETURN_IF_ERROR(reducer_.CheckAllConfirmed(pull.step()));
+  } else if (rank < ranks_.size()) {
     TESSERA_RETURN_IF_ERROR(reducer_.CheckConfirmed(Rank(rank), pull.step()));
   }
   if (pull.read_only() || pull.all_confirmed()) {

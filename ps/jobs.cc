@@ -438,7 +438,11 @@ std::vector<std::string> Jobs::Logged() const {
 }
 
 void Jobs::RemoveLogs(const std::string& job_id) {
-  if (options_.log_root.empty() || !CheckId(job_id).ok() || Find(job_id).ok()) return;
+  if (options_.log_root.empty() || !CheckId(job_id).ok()) return;
+  {
+    absl::MutexLock lock(&mu_);
+    if (!shutdown_.ok() || jobs_.contains(job_id)) return;
+  }
   const absl::Status gone =
       push_log::RemoveLogsBefore(*options_.files, options_.log_root, job_id, UINT64_MAX);
   if (!gone.ok()) SPDLOG_WARN("job {}: its push log stays: {}", job_id, gone.ToString());
@@ -475,6 +479,8 @@ std::vector<std::shared_ptr<JobShard>> Jobs::CloseAll(const absl::Status& reason
     closed_.clear();
     ++close_alls_;
   }
+  // Nobody goes on with what was brought for a move: its log goes, too.
+  for (auto& [id, shard] : staged) shard->received_log().Remove();
   std::vector<std::shared_ptr<JobShard>> shards;
   for (auto& [id, shard] : jobs) {
     shard->Close(reason);

@@ -47,7 +47,6 @@ class ParameterServerImpl final : public ParameterServer {
         metrics_(&registry_),
         requests_("requests", Threads(options), options.max_queued_bytes),
         ahead_("requests that look ahead", kAheadThreads, kMaxAheadBytes),
-        administration_("administration", kAdministrationThreads, kMaxAdministrationBytes),
         unsent_(options.max_unsent_bytes),
         jobs_(
             {.clock = options.clock,
@@ -62,6 +61,7 @@ class ParameterServerImpl final : public ParameterServer {
              .spill = spill_.get(),
              .run = [this](Executor::Task task) { requests_.Run(std::move(task)); }},
             process_),
+        administration_("administration", kAdministrationThreads, kMaxAdministrationBytes),
         regions_(options.max_shared_bytes),
         service_({.jobs = &jobs_,
                   .requests = &requests_,
@@ -94,11 +94,16 @@ class ParameterServerImpl final : public ParameterServer {
                        ", which stands for all addresses of the machine; name the host by which "
                        "others reach it with --advertise"));
     }
-    for (std::string& id : jobs_.Logged()) node.hello.add_logged_jobs(std::move(id));
     node.channels = options.channels;
     SPDLOG_INFO("listening on {}, reached at {}", server_->address(), node.hello.address());
     node_ = ClusterNode::Start(std::move(node),
-                               {.heartbeat = [this] { return Heartbeat(); },
+                               {.hello =
+                                    [this](v1::Hello* hello) {
+                                      for (std::string& id : jobs_.Logged()) {
+                                        hello->add_logged_jobs(std::move(id));
+                                      }
+                                    },
+                                .heartbeat = [this] { return Heartbeat(); },
                                 .welcome = [this](const v1::Welcome& w) { Join(w); },
                                 .assignment = nullptr,
                                 .lost = [this](const absl::Status& s) { Forget(s); },
@@ -203,10 +208,10 @@ class ParameterServerImpl final : public ParameterServer {
   // After Stop no call is left; then each goes before what it uses.
   Executor requests_;
   Executor ahead_;
-  Executor administration_;
   const uint64_t process_ = ClusterNode::DrawProcess();
   ByteBudget unsent_;
   Jobs jobs_;
+  Executor administration_;
   SharedRegions regions_;
   ParameterService service_;
   MetricsService metrics_service_;

@@ -3,7 +3,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <optional>
@@ -15,6 +14,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "common/clock.h"
 #include "common/cluster/node.h"
 #include "common/file_system.h"
@@ -37,22 +38,23 @@ namespace {
 
 constexpr char kScratchName[] = "tessera-worker-";
 // Whoever has just made a folder may not have locked it yet.
-constexpr std::chrono::minutes kLocksWithin{1};
+constexpr absl::Duration kLocksWithin = absl::Minutes(1);
 
 // Folders of this user's workers that were killed.
 void RemoveAbandoned(const std::filesystem::path& parent) {
   std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(parent, error)) {
-    const std::string name = entry.path().filename().string();
-    const auto changed = entry.last_write_time(error);
-    if (error || !absl::StartsWith(name, kScratchName) || !entry.is_directory(error) ||
-        std::filesystem::file_time_type::clock::now() - changed < kLocksWithin) {
+  std::filesystem::directory_iterator entry(parent, error);
+  for (; !error && entry != std::filesystem::directory_iterator(); entry.increment(error)) {
+    const std::filesystem::path path = entry->path();
+    struct stat of = {};
+    if (!absl::StartsWith(path.filename().string(), kScratchName) ||
+        ::lstat(path.c_str(), &of) != 0 || !S_ISDIR(of.st_mode) || of.st_uid != ::geteuid() ||
+        absl::Now() - absl::TimeFromTimespec(of.st_mtim) < kLocksWithin) {
       continue;
     }
-    struct stat of = {};
-    if (::stat(entry.path().c_str(), &of) != 0 || of.st_uid != ::geteuid()) continue;
-    const auto lock = FolderLock::Take(entry.path().string());
-    if (lock.ok()) std::filesystem::remove_all(entry.path(), error);
+    std::error_code ignored;
+    const auto lock = FolderLock::Take(path.string());
+    if (lock.ok()) std::filesystem::remove_all(path, ignored);
   }
 }
 

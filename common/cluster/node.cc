@@ -260,6 +260,7 @@ class Node final : public ClusterNode {
   v1::NodeMessage Hello() const {
     v1::NodeMessage message;
     *message.mutable_hello() = options_.hello;
+    if (callbacks_.hello) callbacks_.hello(message.mutable_hello());
     return message;
   }
 

@@ -35,6 +35,8 @@ class ClusterNode {
     absl::Duration log_every = absl::Seconds(5);
   };
   struct Callbacks {
+    // Adds to Options::hello what is true now.
+    std::function<void(v1::Hello*)> hello = nullptr;
     // What the next heartbeat says.
     std::function<v1::Heartbeat()> heartbeat;
     // Joined, or joined again: with a new incarnation after `lost`, else with the same.

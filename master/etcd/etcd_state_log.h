@@ -16,10 +16,8 @@ namespace tessera::master {
 //
 // A batch beyond etcd's limits (128 operations, 1.5 MB) is first laid down in parts, becomes
 // durable by one small write that says so, and is then carried out part by part; whoever leads when
-// that was cut short carries it out again before anything else. A single value has at most
-// kMaxEtcdValueBytes: INVALID_ARGUMENT.
-inline constexpr size_t kMaxEtcdValueBytes = 1400 << 10;
-
+// that was cut short carries it out again before anything else. A value of more than 1 MiB lies in
+// pieces, the first under its key, the others under /tessera/<cluster>/state_pieces/.
 absl::StatusOr<std::unique_ptr<StateLog>> OpenEtcdStateLog(EtcdClient* etcd,
                                                            Leadership* leadership);
 

@@ -13,18 +13,16 @@ absl::Status RemoveLogsBefore(FileSystem& files, absl::string_view root, absl::s
   if (absl::IsNotFound(names.status())) return absl::OkStatus();
   TESSERA_RETURN_IF_ERROR(names.status());
   absl::Status removed;
-  size_t left = names->size();
   for (const std::string& name : *names) {
     absl::string_view digits = name;
     const bool received = absl::ConsumeSuffix(&digits, kReceived);
     uint64_t of = 0;
     if (!absl::SimpleAtoi(digits, &of) || of > generation) continue;
     if (of == generation && !received) continue;
-    const absl::Status gone = files.Remove(absl::StrCat(folder, "/", name));
-    removed.Update(gone);
-    if (gone.ok()) --left;
+    removed.Update(files.Remove(absl::StrCat(folder, "/", name)));
   }
-  if (left == 0) removed.Update(files.Remove(folder));
+  // A later generation's log may have been begun meanwhile.
+  removed.Update(files.RemoveIfEmpty(folder));
   return removed;
 }
 

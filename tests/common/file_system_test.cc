@@ -39,6 +39,17 @@ TEST_F(PosixFileSystemTest, ListsWhatIsThereSorted) {
   EXPECT_EQ(fs_.List(folder_ + "/absent").status().code(), StatusCode::kNotFound);
 }
 
+TEST_F(PosixFileSystemTest, AFolderThatIsRemovedIfEmptyStaysWithWhatIsInIt) {
+  FileSystem& fs = PosixFileSystem();
+  EXPECT_TRUE(fs.RemoveIfEmpty(folder_ + "/none").ok());
+  ASSERT_TRUE(fs.CreateFolder(folder_ + "/a/b").ok());
+  EXPECT_TRUE(fs.RemoveIfEmpty(folder_ + "/a").ok());
+  EXPECT_TRUE(std::filesystem::exists(folder_ + "/a/b"));
+  EXPECT_TRUE(fs.RemoveIfEmpty(folder_ + "/a/b").ok());
+  EXPECT_TRUE(fs.RemoveIfEmpty(folder_ + "/a").ok());
+  EXPECT_FALSE(std::filesystem::exists(folder_ + "/a"));
+}
+
 TEST_F(PosixFileSystemTest, WritesWholeFilesWhereItIs) {
   const std::filesystem::path before = std::filesystem::current_path();
   std::filesystem::current_path(folder_);

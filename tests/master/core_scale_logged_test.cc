@@ -101,6 +101,39 @@ TEST_F(CoreUnsavedRowsTest, WithoutThoseLogsAllReturnToTheCheckpoint) {
   EXPECT_EQ(Job(id).restarts(), 1u);
 }
 
+TEST_F(CoreScaleLoggedTest, AMoveBeginsWhenWhatTheOneBeforeItBroughtIsDropped) {
+  JoinAll(3, 1);
+  v1::JobSpec spec = LoggedJob();
+  spec.mutable_checkpoint()->set_every_steps(40);
+  const std::string id = Submit(spec, 1, 1);
+  RunUntilStep(id, 20);
+  hold_writes_ = true;
+  ASSERT_TRUE(Scale(id, 2).ok());
+  for (int i = 0; i < 50 && core_->UnwantedActions().empty(); ++i) Round();
+  CutShort();
+  // The checkpoint that did it is written, and what comes after that stands still.
+  on_write_ = [this](const WriteCheckpoint&) {
+    hold_writes_ = true;
+    return absl::OkStatus();
+  };
+  hold_writes_ = false;
+  for (int i = 0; i < 50 && writes_.empty(); ++i) Round();
+  for (int i = 0; i < 5 && !writing_.has_value(); ++i) Round();
+  ASSERT_TRUE(std::holds_alternative<TellCommitted>(writing_->work));
+  on_write_ = nullptr;
+  ASSERT_TRUE(Scale(id, 3).ok());
+  for (int i = 0; i < 10; ++i) Round();
+  EXPECT_TRUE(copies_.empty());
+  hold_writes_ = false;
+  RunUntilPs(id, 3);
+  ASSERT_GE(copies_.size(), 3u);
+  EXPECT_TRUE(copies_[0].calls[0].second.drop());
+  EXPECT_FALSE(copies_[1].calls[0].second.drop());
+  EXPECT_FALSE(copies_[1].calls[0].second.changed()) << "all rows, first";
+  EXPECT_TRUE(copies_[2].calls[0].second.changed());
+  EXPECT_THAT(Events(id), Not(Contains(HasSubstr("travel by a checkpoint"))));
+}
+
 TEST_F(CoreScaleLoggedTest, APsThatIsLostWhileRowsAreCopiedComesBackAndTheyAreCopiedAnew) {
   JoinAll(2, 1);
   const std::string id = Submit(LoggedJob(), 1, 2);

@@ -89,7 +89,7 @@ TEST(GradientReducer, TakesOneStepAheadAndNoMore) {
   EXPECT_EQ(*reducer.Check(Rank(0), 6, 1, 10), Verdict::kNew);
   reducer.Add(Rank(0), 6, PushFrom(0), 10, kStart);
   EXPECT_FAILS(reducer.Check(Rank(0), 7, 1, 10), absl::StatusCode::kAborted,
-               "rank 0 pushes step 7 while step 5 is being collected; expected 5 or 6");
+               "rank 0 pushes step 7 while step 5 is being collected, expected 5 or 6");
   for (const uint32_t rank : {0u, 1u}) reducer.Add(Rank(rank), 5, PushFrom(rank), 10, kStart);
   reducer.Take();
   reducer.Applied();

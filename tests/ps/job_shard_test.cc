@@ -119,8 +119,14 @@ TEST_F(JobShardTest, APullThatShowsThatPushesWereLostEndsTheGeneration) {
   ASSERT_OK(Push(0, 3, {{0, {1}, {1}}}));
   EXPECT_FAILS(PendingPull(*shard_, PullOf(0, 5, {{0, {1}}})).status(), StatusCode::kAborted,
                "this ps lacks its push of step 4");
-  // Who only reads stands at no step.
+  // Who only reads stands at no step, but at a barrier: all have pushed those before.
   EXPECT_OK(PendingPull(*shard_, PullOf(0, 1, {{0, {1}}}, /*read_only=*/true)).status());
+  const std::string lacks =
+      "all ranks have pushed the steps before 4, and this ps lacks the push "
+      "of rank 1 of step 3";
+  EXPECT_FAILS(PendingPull(*shard_, PullOf(0, 4, {{0, {1}}}, /*read_only=*/true)).status(),
+               StatusCode::kAborted, lacks);
+  EXPECT_FAILS(shard_->AwaitBarrier(4, clock_.Monotonic()), StatusCode::kAborted, lacks);
 }
 
 TEST_F(JobShardTest, APullThatWaitsTooLongNamesTheRanksItWaitedFor) {

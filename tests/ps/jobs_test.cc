@@ -54,7 +54,8 @@ TEST_F(JobsTest, ANewerGenerationReplacesTheOlderAndEndsItsCalls) {
   ASSERT_OK(Open(3));
   Create(3, {1, 2});
   auto old = *jobs_.Find("job-1", 3);
-  PendingPull waiting(*old, PullOf(0, 1, {{0, {1}}}, /*read_only=*/true));
+  ASSERT_OK(old->Push(CallOf(PushOf(0, 0, {}))));
+  PendingPull waiting(*old, PullOf(0, 1, {{0, {1}}}));
   ASSERT_OK(Open(4));
   EXPECT_FAILS(waiting.status(), StatusCode::kAborted, "generation 4 is current");
   EXPECT_FAILS(old->Push(CallOf(PushOf(0, 0, {}))), StatusCode::kAborted,
@@ -164,6 +165,22 @@ TEST_F(JobsTest, LeavesNoFolderOfAJobThatIsOver) {
   EXPECT_THAT(files_.Files(), testing::IsEmpty());
 }
 
+TEST_F(JobsTest, AGenerationThatBeginsWhileTheOneBeforeIsRemovedKeepsItsLog) {
+  Jobs jobs({.clock = &clock_, .files = &watched_, .checkpoint_root = "root", .log_root = "logs"});
+  v1::OpenJobRequest request = Whole(Job({SgdTable("t", 1, v1::ASYNC)}));
+  request.set_push_log(v1::RecoverySpec::ASYNC);
+  request.set_generation(1);
+  ASSERT_OK(jobs.Open(request));
+  request.set_generation(2);
+  watched_.on_remove = [&](const std::string& path) {
+    if (path != "logs/job-1/1") return;
+    watched_.on_remove = [](const std::string&) {};
+    EXPECT_OK(jobs.Open(request));
+  };
+  ASSERT_OK(jobs.Close("job-1", 1));
+  EXPECT_TRUE(files_.Exists("logs/job-1/2/00000001.log"));
+}
+
 TEST_F(JobsTest, RemembersTheNewestThousandThatWereClosed) {
   EXPECT_OK(jobs_.Close("job-1", 3));
   for (int i = 0; i < 999; ++i) EXPECT_OK(jobs_.Close(absl::StrCat("other-", i), 1));
@@ -184,7 +201,8 @@ TEST_F(JobsTest, RefusesIdsOfNoOrOfExcessiveLength) {
 TEST_F(JobsTest, AShutdownEndsWhatWaitsAndOpensNothingMore) {
   ASSERT_OK(Open(3));
   auto shard = *jobs_.Find("job-1", 3);
-  PendingPull waiting(*shard, PullOf(0, 1, {{0, {1}}}, /*read_only=*/true));
+  ASSERT_OK(shard->Push(CallOf(PushOf(0, 0, {}))));
+  PendingPull waiting(*shard, PullOf(0, 1, {{0, {1}}}));
   jobs_.Shutdown(absl::UnavailableError("stopping"));
   EXPECT_FAILS(waiting.status(), StatusCode::kUnavailable, "stopping");
   EXPECT_FAILS(Open(4), StatusCode::kUnavailable, "stopping");

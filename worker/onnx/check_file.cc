@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "common/suggest.h"
@@ -29,7 +30,8 @@ absl::Status CheckAttributes(const onnx::NodeProto& node, const onnx::OpSchema& 
   for (const onnx::AttributeProto& attribute : node.attribute()) {
     const auto found = schema.attributes().find(attribute.name());
     if (found == schema.attributes().end()) {
-      if (!all_are_known) continue;
+      // Names that begin so are exporters' own notes.
+      if (!all_are_known || absl::StartsWith(attribute.name(), "__")) continue;
       return absl::InvalidArgumentError(
           absl::StrCat("\"", attribute.name(), "\" is none of its attributes; ",
                        known.empty() ? "it has none" : SuggestName(attribute.name(), known)));
