@@ -7,6 +7,7 @@
 #include "common/mutex_checks.h"
 #include "common/process/stop_signal.h"
 #include "common/rpc/channels.h"
+#include "local/check.h"
 #include "local/commands/local_commands.h"
 
 int main(int argc, char** argv) {
@@ -19,6 +20,9 @@ int main(int argc, char** argv) {
   tessera::client::CommandContext context;
   context.channels = channels.get();
   context.interrupt = &interrupt;
+  context.check_job = [](const tessera::LoadedJob& job) {
+    return tessera::local::CheckJob(job, {}).status();
+  };
   const auto app = tessera::client::NewTesseraApp(
       context, {tessera::local::AddLocal, tessera::local::AddCheck, tessera::local::AddPredict,
                 tessera::local::AddExport, tessera::local::AddDevices});

@@ -1,3 +1,4 @@
+#include <atomic>
 #include <string>
 #include <thread>
 
@@ -34,16 +35,21 @@ grpc::Status ClusterServiceImpl::Join(grpc::ServerContext* context, Stream* stre
   // Whoever comes back to a master that has just ended its stream goes on at the next one: for this
   // one it is alive, and its number taken.
   if (host_->stopped()) return ToGrpc(absl::UnavailableError("the master stops"));
-  absl::StatusOr<v1::Welcome> welcome = host_->With(
-      [&](MasterCore& core, const MasterCore::Now& now) { return core.Join(hello, now); });
+  absl::Duration joined_at;
+  absl::StatusOr<v1::Welcome> welcome =
+      host_->With([&](MasterCore& core, const MasterCore::Now& now) {
+        joined_at = now.monotonic;
+        return core.Join(hello, now);
+      });
   if (!welcome.ok()) return ToGrpc(welcome.status());
   const uint64_t incarnation = welcome->incarnation();
   std::string reason = "its connection broke";
+  bool broke = true;
   const auto leave = absl::MakeCleanup([&] {
     // The master stops: its processes are not lost, they will join the next one.
     if (host_->stopped()) return;
     host_->With([&](MasterCore& core, const MasterCore::Now& now) {
-      core.Leave(incarnation, reason, now);
+      core.StreamEnded(incarnation, joined_at, broke, reason, now);
     });
     SPDLOG_INFO("{} (incarnation {}) is gone: {}", welcome->name(), incarnation, reason);
   });
@@ -60,7 +66,8 @@ grpc::Status ClusterServiceImpl::Join(grpc::ServerContext* context, Stream* stre
   v1::MasterMessage out;
   *out.mutable_welcome() = *welcome;
   if (!stream->Write(out)) return grpc::Status::OK;
-  std::thread writer([&] { SendAssignments(incarnation, context, stream); });
+  std::atomic<bool> ended = false;
+  std::thread writer([&] { SendAssignments(incarnation, context, stream, ended); });
   bool alive = true;
   while (stream->Read(&in)) {
     alive = host_->Look([&](MasterCore& core, const MasterCore::Now& now) {
@@ -68,11 +75,13 @@ grpc::Status ClusterServiceImpl::Join(grpc::ServerContext* context, Stream* stre
     });
     if (!alive) break;
   }
-  if (!context->IsCancelled()) reason = alive ? "it left" : "its lease is over";
-  // Either ends the writer.
+  broke = context->IsCancelled();
+  if (!broke) reason = alive ? "it left" : "its lease is over";
+  ended = true;
+  // The change ends the writer.
   if (!host_->stopped()) {
     host_->With([&](MasterCore& core, const MasterCore::Now& now) {
-      core.Leave(incarnation, reason, now);
+      core.StreamEnded(incarnation, joined_at, broke, reason, now);
     });
   }
   writer.join();
@@ -80,11 +89,11 @@ grpc::Status ClusterServiceImpl::Join(grpc::ServerContext* context, Stream* stre
 }
 
 void ClusterServiceImpl::SendAssignments(uint64_t incarnation, grpc::ServerContext* context,
-                                         Stream* stream) {
+                                         Stream* stream, const std::atomic<bool>& ended) {
   uint64_t seen = 0;
   std::string sent;
   bool released = false;
-  while (host_->AwaitChange(&seen, absl::Seconds(1))) {
+  while (!ended && host_->AwaitChange(&seen, absl::Seconds(1)) && !ended) {
     v1::MasterMessage out;
     std::string key;
     bool may_leave = false;

@@ -16,6 +16,8 @@ namespace tessera::master {
 namespace {
 
 // Incarnations are made durable in blocks, so that joining costs no write each time.
+// Without a tick, which come many times a second; where leases are long a third of one.
+constexpr absl::Duration kStandstill = absl::Seconds(3);
 constexpr uint64_t kIncarnationBlock = 1000;
 constexpr size_t kMaxQueue = 1000;
 
@@ -72,7 +74,18 @@ void MasterCore::ReserveIncarnations() {
   writes_.push_back({"incarnation_limit", absl::StrCat(incarnation_limit_)});
 }
 
+void MasterCore::NoticeStandstill(const Now& now) {
+  const absl::Duration gap = now.monotonic - ticked_at_.value_or(now.monotonic);
+  if (gap <= std::max(options_.membership.lease / 3, kStandstill)) return;
+  ticked_at_ = now.monotonic;
+  SPDLOG_WARN("this master stood still for {}: its processes are not to blame for that time",
+              absl::FormatDuration(absl::Trunc(gap, absl::Milliseconds(100))));
+  membership_.StoodStill(gap, now.monotonic);
+  for (JobRun* run : Runs()) run->StoodStill(gap);
+}
+
 absl::StatusOr<v1::Welcome> MasterCore::Join(const v1::Hello& hello, const Now& now) {
+  NoticeStandstill(now);
   TESSERA_ASSIGN_OR_RETURN(Membership::Joined joined,
                            membership_.Join(hello, now.monotonic, now.wall));
   ReserveIncarnations();
@@ -96,6 +109,7 @@ absl::StatusOr<v1::Welcome> MasterCore::Join(const v1::Hello& hello, const Now& 
 }
 
 bool MasterCore::Heartbeat(uint64_t incarnation, const v1::Heartbeat& heartbeat, const Now& now) {
+  NoticeStandstill(now);
   if (!membership_.Heartbeat(incarnation, heartbeat, now.monotonic, now.wall)) return false;
   for (JobRun* run : Runs()) run->Heard(incarnation, heartbeat, now);
   return true;
@@ -107,6 +121,13 @@ std::map<std::string, std::vector<SlowProcesses::Process>> MasterCore::Paces(con
     paces[run->record()->status().job_id()] = run->Paces(now.monotonic);
   }
   return paces;
+}
+
+void MasterCore::StreamEnded(uint64_t incarnation, absl::Duration joined_at, bool broke,
+                             const std::string& reason, const Now& now) {
+  NoticeStandstill(now);
+  if (membership_.Outlives(incarnation, joined_at, broke, now.monotonic)) return;
+  Leave(incarnation, reason, now);
 }
 
 void MasterCore::Leave(uint64_t incarnation, const std::string& reason, const Now& now) {
@@ -377,6 +398,8 @@ absl::Status MasterCore::AddSums(const v1::ScoresChunk& header, std::unique_ptr<
 }
 
 void MasterCore::Tick(const Now& now) {
+  NoticeStandstill(now);
+  ticked_at_ = now.monotonic;
   for (const Membership::Death& death : membership_.Expire(now.monotonic)) OnDeath(death, now);
   ReplaceMissing(now);
   ScaleWorkersOfRuns();

@@ -69,6 +69,10 @@ class MasterCore {
   // False: the incarnation is dead.
   bool Heartbeat(uint64_t incarnation, const v1::Heartbeat& heartbeat, const Now& now);
   void Leave(uint64_t incarnation, const std::string& reason, const Now& now);
+  // The stream is over by which it joined at `joined_at` (monotonic); `broke`: not by its own will.
+  // Leave, unless it lives on (Membership::Outlives).
+  void StreamEnded(uint64_t incarnation, absl::Duration joined_at, bool broke,
+                   const std::string& reason, const Now& now);
   bool IsAlive(uint64_t incarnation) const { return membership_.IsAlive(incarnation); }
   // Differs whenever the node's assignment does; empty where it has none.
   std::string AssignmentKey(uint64_t incarnation) const;
@@ -148,6 +152,9 @@ class MasterCore {
   v1::JobStatus StatusOf(v1::JobRecord* record, const Now& now);
   void OnDeath(const Membership::Death& death, const Now& now);
   void ReserveIncarnations();
+  // First of all calls that know of time: one that comes long after the last Tick shows that nobody
+  // could be heard.
+  void NoticeStandstill(const Now& now);
   absl::Status UnknownJob(const std::string& job_id);
 
   // core_resume.cc: the runs that an earlier master had.
@@ -249,6 +256,7 @@ class MasterCore {
   Counts counts_;  // outlives slots_
   // Of jobs that have begun, by number; those that have nothing to do are forgotten.
   std::map<uint64_t, JobSlot> slots_;
+  std::optional<absl::Duration> ticked_at_;
   uint64_t next_action_ = 1;
   uint64_t incarnation_limit_ = 0;
   std::vector<StateLog::Write> writes_;

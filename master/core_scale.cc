@@ -5,16 +5,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/job/defaults.h"
 #include "master/core.h"
 #include "master/run_state.h"
 
 namespace tessera::master {
-namespace {
-
-constexpr uint32_t kMaxPs = 1024;
-
-}  // namespace
-
 absl::StatusOr<uint32_t> MasterCore::Scale(const v1::ScaleRequest& request, const Now& now) {
   v1::JobRecord* record = jobs_.Find(request.job_id());
   if (record == nullptr) return UnknownJob(request.job_id());
@@ -53,9 +48,9 @@ absl::StatusOr<uint32_t> MasterCore::Scale(const v1::ScaleRequest& request, cons
         absl::StrCat("job ", request.job_id(), ": without ", absl::StrJoin(drain, ", "),
                      " it would have no ps; give it others first, with tessera scale"));
   }
-  if (to == 0 || to > kMaxPs) {
+  if (to == 0 || to > kMaxProcesses) {
     return absl::InvalidArgumentError(
-        absl::StrCat("job ", request.job_id(), ": ", to, " ps, expected 1 to ", kMaxPs));
+        absl::StrCat("job ", request.job_id(), ": ", to, " ps, expected 1 to ", kMaxProcesses));
   }
   JobRun* const run = RunOf(record);
   if (run != nullptr && !run->options().final_checkpoint.empty()) {

@@ -9,12 +9,6 @@
 #include "master/core.h"
 
 namespace tessera::master {
-namespace {
-
-constexpr uint32_t kMaxWorkers = 1024;
-
-}  // namespace
-
 void MasterCore::SetWorkers(v1::JobRecord* record, uint32_t workers) {
   v1::JobStatus& status = *record->mutable_status();
   record->set_ranks(workers);
@@ -38,10 +32,10 @@ absl::StatusOr<uint32_t> MasterCore::ScaleWorkers(const std::string& job_id, uin
   }
   const bool sync = StepsTogether(status.spec().consistency());
   const uint32_t batch = status.spec().train().batch_size();
-  if (workers == 0 || workers > kMaxWorkers || (sync && workers > batch)) {
+  if (workers == 0 || workers > kMaxProcesses || (sync && workers > batch)) {
     return absl::InvalidArgumentError(
         absl::StrCat("job ", job_id, ": ", workers, " workers, expected 1 to ",
-                     sync ? std::min(batch, kMaxWorkers) : kMaxWorkers,
+                     sync ? std::min(batch, kMaxProcesses) : kMaxProcesses,
                      sync && workers > batch ? ", the samples in a batch (train.batch_size)" : ""));
   }
   TESSERA_RETURN_IF_ERROR(

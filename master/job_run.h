@@ -150,6 +150,8 @@ class JobRun {
   absl::StatusOr<EvaluationRound*> Round(uint64_t evaluation_id);
   // For what time alone makes due.
   void Tick(const Now& now);
+  // The master did: workers could not be heard meanwhile.
+  void StoodStill(absl::Duration gap);
   // A process of the run is gone, or it must end for another reason. Nothing if it has ended.
   void End(RunEnd end, const Now& now);
   // A worker's; nothing if it has no rank.

@@ -129,6 +129,11 @@ void JobRun::TakeOver(Rank rank, const RunNode& worker, const Now& now) {
   jobs_->Touch(record_);
 }
 
+void JobRun::StoodStill(absl::Duration gap) {
+  for (absl::Duration& asked : asked_at_) asked += gap;
+  for (absl::Duration& moved : moved_at_) moved += gap;
+}
+
 void JobRun::TickWorkers(const Now& now) {
   for (uint32_t r = 0; r < options_.workers.size() && opened_; ++r) {
     const RunNode& worker = options_.workers[r];

@@ -70,15 +70,16 @@ absl::StatusOr<Membership::Joined> Membership::Join(const v1::Hello& hello, absl
     return joined;
   };
   const auto it = nodes_.find(name);
-  const bool expected = it != nodes_.end() && it->second.alive && it->second.expected;
-  if (expected && it->second.incarnation == hello.incarnation() &&
-      it->second.kind == hello.kind()) {
+  const bool alive = it != nodes_.end() && it->second.alive;
+  const bool expected = alive && it->second.expected;
+  if (alive && (expected || now < may_return_until_) &&
+      it->second.incarnation == hello.incarnation() && it->second.kind == hello.kind()) {
     Node& node = it->second;
     node.expected = false;
     node.address = hello.address();
     node.process = hello.process();
     node.pid = hello.pid();
-    node.last_seen = now;
+    node.last_seen = node.joined_at = now;
     node.last_seen_wall = wall;
     return welcome(node);
   }
@@ -107,7 +108,7 @@ absl::StatusOr<Membership::Joined> Membership::Join(const v1::Hello& hello, absl
   node.process = hello.process();
   node.pid = hello.pid();
   node.alive = true;
-  node.last_seen = now;
+  node.last_seen = node.joined_at = now;
   node.last_seen_wall = wall;
   last_change_ = now;
   return welcome(node);
@@ -143,6 +144,7 @@ bool Membership::Heartbeat(uint64_t incarnation, const v1::Heartbeat& heartbeat,
     if (!node.alive || now - node.last_seen >= options_.lease) return false;
     node.last_seen = now;
     node.last_seen_wall = wall;
+    node.expected = false;
     node.heartbeat = heartbeat;
     return true;
   }
@@ -155,6 +157,26 @@ std::optional<Membership::Death> Membership::Leave(uint64_t incarnation, const s
     if (node.incarnation == incarnation && node.alive) return Kill(node, reason, now);
   }
   return std::nullopt;
+}
+
+void Membership::StoodStill(absl::Duration gap, absl::Duration now) {
+  for (auto& [name, node] : nodes_) {
+    if (node.alive) node.last_seen = std::min(node.last_seen + gap, now);
+  }
+  may_return_until_ = now + options_.lease;
+}
+
+bool Membership::Outlives(uint64_t incarnation, absl::Duration joined_at, bool broke,
+                          absl::Duration now) {
+  for (auto& [name, node] : nodes_) {
+    if (node.incarnation != incarnation || !node.alive) continue;
+    if (node.joined_at != joined_at) return true;
+    if (!broke || now >= may_return_until_) return false;
+    node.expected = true;
+    node.last_seen = now;
+    return true;
+  }
+  return false;
 }
 
 void Membership::Release(uint64_t incarnation) {

@@ -22,6 +22,7 @@ struct Node {
   int64_t pid = 0;
   bool alive = false;
   absl::Duration last_seen;
+  absl::Duration joined_at;
   absl::Time last_seen_wall;
   bool expected = false;  // has not joined this master yet
   bool released = false;  // it is to stop, and may
@@ -72,6 +73,12 @@ class Membership {
                  absl::Time wall);
   // The stream ended. Nothing if the incarnation is dead already.
   std::optional<Death> Leave(uint64_t incarnation, const std::string& reason, absl::Duration now);
+  // Nobody was listened to for so long, until now: that counts against nobody's lease, and for the
+  // length of one a process whose stream breaks, or has broken, may come back as it was.
+  void StoodStill(absl::Duration gap, absl::Duration now);
+  // Whether a process lives on though the stream is over by which it joined at `joined_at`: it has
+  // come by another one since, or `broke` and may come back (StoodStill), within Options::rejoin.
+  bool Outlives(uint64_t incarnation, absl::Duration joined_at, bool broke, absl::Duration now);
   // A ps that asked for it (Heartbeat.leaving) may stop.
   void Release(uint64_t incarnation);
   // Nodes whose lease has run out by now; they are dead from here on.
@@ -97,6 +104,7 @@ class Membership {
   const Options options_;
   uint64_t next_incarnation_;
   absl::Duration last_change_;
+  absl::Duration may_return_until_;
   std::map<std::string, Node> nodes_;  // by name
 };
 

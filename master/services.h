@@ -1,5 +1,7 @@
 #pragma once
 
+#include <atomic>
+
 #include "grpcpp/server_context.h"
 #include "grpcpp/support/status.h"
 #include "grpcpp/support/sync_stream.h"
@@ -22,7 +24,9 @@ class ClusterServiceImpl final : public v1::ClusterService::Service {
 
  private:
   // Sends assignments until the node is dead or the host stops; then ends the stream.
-  void SendAssignments(uint64_t incarnation, grpc::ServerContext* context, Stream* stream);
+  // Until the node is dead, or `ended`.
+  void SendAssignments(uint64_t incarnation, grpc::ServerContext* context, Stream* stream,
+                       const std::atomic<bool>& ended);
 
   CoreHost* const host_;
 };

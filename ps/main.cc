@@ -9,6 +9,7 @@
 #include "common/process/number_flags.h"
 #include "common/process/server_process.h"
 #include "common/process/stop_signal.h"
+#include "common/rpc/address.h"
 #include "common/rpc/address_flags.h"
 #include "ps/parameter_server.h"
 
@@ -49,7 +50,15 @@ int main(int argc, char** argv) {
       ->check(tessera::ListenAddress())
       ->capture_default_str();
   app.add_option("--advertise", options.advertise_host,
-                 "host by which other machines reach this one, if not that of --listen");
+                 "host by which other machines reach this one, if not that of --listen; without a "
+                 "port, an IPv6 address in brackets")
+      ->check([](const std::string& host) {
+        return host.empty() || tessera::ParseServerAddress(host + ":1").ok()
+                   ? std::string()
+                   : "is \"" + host +
+                         "\", expected a host without a port, as 10.0.0.7, ps-0.net "
+                         "or [fd00::7]";
+      });
   app.add_option("--master", options.master_address,
                  "host:port of the master, or of all that may lead (tessera-master --etcd): "
                  "host:port,host:port")

@@ -273,7 +273,10 @@ absl::StatusOr<v1::UnitResult> JobRunner::Predict(uint64_t unit_id, const v1::Pr
     return absl::UnavailableError(scored.status().message());
   }
   TESSERA_ASSIGN_OR_RETURN(const Scorer::Summary summary, scored);
-  TESSERA_RETURN_IF_ERROR(file->Finish());
+  // The job fails then: what is under the name already stays.
+  const bool fails = summary.bad_records > assignment_.spec().data().max_bad_records() ||
+                     (summary.samples == 0 && summary.bad_records > 0);
+  if (!fails) TESSERA_RETURN_IF_ERROR(file->Finish());
   v1::UnitResult result;
   result.set_samples(summary.samples);
   result.set_bad_records(summary.bad_records);

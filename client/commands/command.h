@@ -60,6 +60,10 @@ struct CommandContext {
   // is.
   bool out_failed = false;
 
+  // What of a job shows before it runs, its network included (local/check.h); null: nothing is
+  // looked at but its fields.
+  std::function<absl::Status(const LoadedJob&)> check_job = nullptr;
+
   SecurityFlags security_flags;
   std::unique_ptr<Security> security;
   std::unique_ptr<Channels> secure_channels;

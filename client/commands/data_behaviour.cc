@@ -43,10 +43,10 @@ void AddDataBehaviour(CLI::App& parent, CommandContext& context) {
       ->check(WholeNumber(kMostSamples, /*least=*/1))
       ->capture_default_str();
   command->add_option("--validation", options.validation, "samples to validate with")
-      ->check(WholeNumber(kMostSamples))
+      ->check(WholeNumber(kMostSamples, /*least=*/1))
       ->capture_default_str();
   command->add_option("--test", options.test, "samples to test with")
-      ->check(WholeNumber(kMostSamples))
+      ->check(WholeNumber(kMostSamples, /*least=*/1))
       ->capture_default_str();
   command->add_option("--seed", options.seed, "the same seed gives the same bytes")
       ->check(WholeNumber())

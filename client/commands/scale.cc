@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "client/commands/commands.h"
+#include "common/job/defaults.h"
 
 namespace tessera::client {
 namespace {
@@ -54,9 +55,10 @@ void AddScale(CLI::App& app, CommandContext& context) {
   const auto scale = std::make_shared<Scale>();
   command->add_option("JOB", scale->job_id, "the job's id, as `tessera list` shows it")->required();
   CLI::Option_group* const number = command->add_option_group("how many");
-  number->add_option("--ps", scale->ps, "how many ps it is to have")->check(CLI::Range(1u, 1024u));
+  number->add_option("--ps", scale->ps, "how many ps it is to have")
+      ->check(CLI::Range(1u, kMaxProcesses));
   number->add_option("--workers", scale->workers, "how many workers it is to have")
-      ->check(CLI::Range(1u, 1024u));
+      ->check(CLI::Range(1u, kMaxProcesses));
   number->require_option(1, 2);
   scale->master.Add(*command, context);
   scale->output.Add(*command);
@@ -86,7 +88,7 @@ void AddDrain(CLI::App& app, CommandContext& context) {
       ->add_option("--ps", scale->ps,
                    "how many ps it is to have, if others are to take their place; else so many "
                    "fewer")
-      ->check(CLI::Range(1u, 1024u));
+      ->check(CLI::Range(1u, kMaxProcesses));
   scale->master.Add(*command, context);
   scale->output.Add(*command);
   command->footer(

@@ -1,7 +1,9 @@
 #include "absl/strings/str_cat.h"
 #include "client/commands/commands.h"
 #include "client/job_json.h"
+#include "common/job/defaults.h"
 #include "common/job/validate.h"
+#include "common/status_macros.h"
 
 namespace tessera::client {
 namespace {
@@ -16,7 +18,7 @@ struct Submit {
   bool watch = false;
 };
 
-absl::StatusOr<v1::SubmitRequest> Request(const Submit& submit) {
+absl::StatusOr<v1::SubmitRequest> Request(const Submit& submit, const CommandContext& context) {
   absl::StatusOr<LoadedJob> job = submit.job.Load();
   if (!job.ok()) return job.status();
   v1::SubmitRequest request;
@@ -27,11 +29,15 @@ absl::StatusOr<v1::SubmitRequest> Request(const Submit& submit) {
   request.set_output(submit.predict);
   const absl::Status valid = job->sources.Locate(ValidateSubmit(request));
   if (!valid.ok()) return valid;
+  // A network that is a file is the workers' to read.
+  if (context.check_job != nullptr && job->spec.model().onnx_file().empty()) {
+    TESSERA_RETURN_IF_ERROR(context.check_job(*job));
+  }
   return request;
 }
 
 void Run(const Submit& submit, CommandContext& context) {
-  const absl::StatusOr<v1::SubmitRequest> request = Request(submit);
+  const absl::StatusOr<v1::SubmitRequest> request = Request(submit, context);
   if (!request.ok()) return context.Fail(request.status());
   const std::unique_ptr<JobClient> client = submit.master.Client(context);
   const auto interrupt = context.interrupt->Set([&] { client->Interrupt(); });
@@ -64,11 +70,11 @@ void AddSubmit(CLI::App& app, CommandContext& context) {
   command
       ->add_option("--workers", submit->workers,
                    "workers that the job needs; 0: as many as live when it starts")
-      ->check(CLI::Range(0u, 1024u));
+      ->check(CLI::Range(0u, kMaxProcesses));
   command
       ->add_option("--ps", submit->ps,
                    "parameter servers that the job needs; 0: as many as live when it starts")
-      ->check(CLI::Range(0u, 1024u));
+      ->check(CLI::Range(0u, kMaxProcesses));
   command->add_option("--predict", submit->predict,
                       "do not train: write predictions for the test split to this file below the "
                       "workers' --output-root; the job's start.checkpoint names the model");

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <sstream>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "client/commands/commands.h"
 #include "common/suggest.h"
 #include "common/version.h"
@@ -68,6 +70,17 @@ std::unique_ptr<CLI::App> NewTesseraApp(
 int RunTessera(CLI::App& app, CommandContext& context, std::vector<std::string> arguments) {
   if (const std::string unknown = UnknownCommand(app, arguments); !unknown.empty()) {
     std::fprintf(context.err, "error: %s\n", unknown.c_str());
+    return kExitUsage;
+  }
+  // A variable of a script that is not set: without the value a flag would be as if it were not
+  // there.
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const bool is_flag = absl::StartsWith(arguments[i], "--") && absl::EndsWith(arguments[i], "=");
+    if (!arguments[i].empty() && !is_flag) continue;
+    std::fprintf(context.err, "error: %s: the value is empty; give one, or leave the flag out\n",
+                 is_flag || i == 0
+                     ? absl::StrCat("argument ", i + 1, ", \"", arguments[i], "\"").c_str()
+                     : arguments[i - 1].c_str());
     return kExitUsage;
   }
   std::reverse(arguments.begin(), arguments.end());

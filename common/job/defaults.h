@@ -10,6 +10,9 @@
 
 namespace tessera {
 
+// Ps, or workers, of a job.
+inline constexpr uint32_t kMaxProcesses = 1024;
+
 // What a field of the job that is not set stands for (the comments of job.proto), for those that
 // several rooms read. Pure.
 

@@ -112,6 +112,11 @@ absl::Status ValidateSubmit(const v1::SubmitRequest& request) {
   if (!v1::Task_IsValid(request.task())) {
     return Wrong("task", "found number ", request.task(), "; expected train or predict");
   }
+  for (const auto& [name, number] :
+       {std::pair("workers", request.workers()), std::pair("ps", request.ps())}) {
+    if (number <= kMaxProcesses) continue;
+    return Wrong(name, "found ", number, ", expected at most ", kMaxProcesses);
+  }
   constexpr size_t kMaxSpecBytes = 1 << 20;
   if (const size_t bytes = request.spec().ByteSizeLong(); bytes > kMaxSpecBytes) {
     return Wrong("spec", "the job takes ", bytes, " bytes, more than the ", kMaxSpecBytes,

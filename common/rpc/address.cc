@@ -8,6 +8,7 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -24,26 +25,34 @@ absl::Status Wrong(absl::string_view address, uint32_t first_port) {
       "is \"", address, "\", expected host:port with a port from ", first_port, " to ", kLastPort));
 }
 
-}  // namespace
-
-absl::StatusOr<Address> ParseAddress(absl::string_view address) {
+absl::StatusOr<Address> Parse(absl::string_view address, uint32_t first_port) {
   const size_t colon = address.rfind(':');
-  if (colon == absl::string_view::npos) return Wrong(address, 0);
+  if (colon == absl::string_view::npos) return Wrong(address, first_port);
   const absl::string_view digits = address.substr(colon + 1);
   uint32_t port = 0;
   // SimpleAtoi takes blanks and signs, too.
   if (!std::all_of(digits.begin(), digits.end(), absl::ascii_isdigit) ||
-      !absl::SimpleAtoi(digits, &port) || port > kLastPort) {
-    return Wrong(address, 0);
+      !absl::SimpleAtoi(digits, &port) || port < first_port || port > kLastPort) {
+    return Wrong(address, first_port);
   }
   absl::string_view host = address.substr(0, colon);
-  if (absl::ConsumePrefix(&host, "[")) absl::ConsumeSuffix(&host, "]");
+  if (absl::ConsumePrefix(&host, "[")) {
+    absl::ConsumeSuffix(&host, "]");
+  } else if (absl::StrContains(host, ':')) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("is \"", address,
+                     "\"; an IPv6 address stands in brackets before its port: ", "[::1]:7070"));
+  }
   return Address{.host = std::string(host), .port = static_cast<uint16_t>(port)};
 }
 
+}  // namespace
+
+absl::StatusOr<Address> ParseAddress(absl::string_view address) { return Parse(address, 0); }
+
 absl::StatusOr<Address> ParseServerAddress(absl::string_view address) {
-  absl::StatusOr<Address> parsed = ParseAddress(address);
-  if (!parsed.ok() || parsed->host.empty() || parsed->port == 0) return Wrong(address, 1);
+  TESSERA_ASSIGN_OR_RETURN(Address parsed, Parse(address, 1));
+  if (parsed.host.empty()) return Wrong(address, 1);
   return parsed;
 }
 

@@ -15,7 +15,7 @@ struct Address {
   uint16_t port = 0;
 };
 
-// INVALID_ARGUMENT: there is no port, or none from 0 to 65535.
+// INVALID_ARGUMENT: there is no port, or none from 0 to 65535, or an IPv6 host without brackets.
 absl::StatusOr<Address> ParseAddress(absl::string_view address);
 // Of what is called: INVALID_ARGUMENT without a host, too, and for port 0.
 absl::StatusOr<Address> ParseServerAddress(absl::string_view address);

@@ -58,6 +58,7 @@ class CommandsTest : public testing::Test {
     context.interrupt = &interrupt;
     context.out = out_file != nullptr ? std::fopen(out_file, "w") : open_memstream(&out, &out_size);
     context.err = open_memstream(&err, &err_size);
+    context.check_job = check_job_;
     const auto app = NewTesseraApp(context, {});
     const int code = RunTessera(*app, context, arguments);
     std::fclose(context.out);
@@ -78,6 +79,7 @@ class CommandsTest : public testing::Test {
 
   FakeMaster master_;
   std::filesystem::path folder_, job_;
+  std::function<absl::Status(const LoadedJob&)> check_job_;
   std::string out_, err_;
 };
 
@@ -103,6 +105,11 @@ TEST_F(CommandsTest, SubmitRefusesABadJobBeforeTheMasterSeesIt) {
   std::ofstream(job_) << "nome: clicks\n";
   EXPECT_EQ(Run({"submit", job_, "--master", "master:1"}), 2);
   EXPECT_THAT(err_, HasSubstr("job.yaml:1:1: nome: unknown field; did you mean 'name'?"));
+  std::ofstream(job_) << kJob;
+  check_job_ = [](const LoadedJob&) { return absl::InvalidArgumentError("model: no such thing"); };
+  EXPECT_EQ(Run({"submit", job_, "--master", "master:1"}), 2);
+  EXPECT_THAT(err_, HasSubstr("model: no such thing"));
+  check_job_ = nullptr;
   EXPECT_TRUE(master_.service.submitted().empty());
 }
 
@@ -218,7 +225,11 @@ TEST_F(CommandsTest, BadUsageSaysWhatWasMeant) {
   EXPECT_EQ(Run({"submit"}), 2);
   EXPECT_THAT(err_, HasSubstr("JOB.yaml"));
   EXPECT_EQ(Run({"list", "--output", "xml"}), 2);
-  for (const char* wrong : {"", "host", "host:", "host:0", ":7070", "host:65536", "a:1,b"}) {
+  EXPECT_EQ(Run({"submit", job_, "--predict", "", "--master", "master:1"}), 2);
+  EXPECT_THAT(err_, HasSubstr("--predict: the value is empty; give one, or leave the flag out"));
+  EXPECT_EQ(Run({"submit", job_, "--predict=", "--master", "master:1"}), 2);
+  EXPECT_EQ(Run({"list", "--master", ""}), 2);
+  for (const char* wrong : {"host", "host:", "host:0", ":7070", "host:65536", "a:1,b"}) {
     EXPECT_EQ(Run({"list", "--master", wrong}), 2) << wrong;
     EXPECT_THAT(err_, HasSubstr("--master: is \"")) << wrong;
     EXPECT_THAT(err_, HasSubstr("expected host:port with a port from 1 to 65535")) << wrong;

@@ -470,6 +470,20 @@ TEST(ValidateSubmit, WorkersMayOutnumberTheSamplesOfABatchThatTheyDoNotShare) {
   EXPECT_EQ(ValidateSubmit(request), absl::OkStatus());
 }
 
+TEST(ValidateSubmit, AJobHasNoMoreProcessesThanOneMayBeScaledTo) {
+  v1::SubmitRequest request;
+  *request.mutable_spec() = GoodSpec();
+  request.set_ps(1024);
+  EXPECT_EQ(ValidateSubmit(request), absl::OkStatus());
+  request.set_ps(4294967295);
+  EXPECT_EQ(std::string(ValidateSubmit(request).message()),
+            "ps: found 4294967295, expected at most 1024");
+  request.set_ps(1);
+  request.set_workers(1025);
+  EXPECT_EQ(std::string(ValidateSubmit(request).message()),
+            "workers: found 1025, expected at most 1024");
+}
+
 TEST(ValidateSubmit, AsksPredictionsForACheckpointAnOutputAndATestSplit) {
   v1::SubmitRequest request;
   *request.mutable_spec() = GoodSpec();

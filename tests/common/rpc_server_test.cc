@@ -137,10 +137,19 @@ TEST(Address, LoopbackIsWhatOtherMachinesCannotReach) {
   }
 }
 
+TEST(Address, OfIPv6StandsInBrackets) {
+  EXPECT_EQ(ParseServerAddress("[fd00::7]:7070")->host, "fd00::7");
+  for (const char* bare : {"::1:7070", "fd00::7:7070", "127.0.0.1:1:7070", ":::7071"}) {
+    EXPECT_THAT(std::string(ParseServerAddress(bare).status().message()),
+                testing::HasSubstr("an IPv6 address stands in brackets before its port"))
+        << bare;
+    EXPECT_FALSE(IsWildcard(bare)) << bare;
+  }
+}
+
 TEST(Address, KnowsThoseThatNameNoMachine) {
   EXPECT_TRUE(IsWildcard("0.0.0.0:7071"));
   EXPECT_TRUE(IsWildcard("[::]:7071"));
-  EXPECT_TRUE(IsWildcard(":::7071"));
   EXPECT_TRUE(IsWildcard(":7071"));
   EXPECT_FALSE(IsWildcard("10.0.0.7:7071"));
   EXPECT_FALSE(IsWildcard("[::1]:7071"));

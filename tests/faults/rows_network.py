@@ -8,6 +8,7 @@ from cluster import Failure, Skip
 from harness import LOGGED, SYNCED, fault
 from network import Network
 from proxy import SlowProxy
+from schedules import pause_at
 
 LEASE_SECONDS = 3
 SHORT_LEASE = {"master": ["--lease-seconds", LEASE_SECONDS]}
@@ -144,6 +145,11 @@ def master_hangs(t):
         if code != 128 or cluster.master not in error:
             raise Failure(f"describe: exit {code} after {seconds:.1f} s: {error}")
     t.identical(disturb)
+
+
+@fault(18, "the master hangs beyond every lease: nobody is taken for lost, and nothing is trained again", once=True)
+def master_stands_still(t):
+    t.identical(pause_at("master", 250, 13), most_restarts=0)
 
 
 @fault(18, "each process hangs for a moment, drawn by seed")

@@ -142,6 +142,21 @@ TEST_F(LocalCommandsTest, LocalEndsWithOneObjectForScriptsAndPredictAgreesWithIt
   EXPECT_EQ(predictions.size(), 500u);
   EXPECT_NEAR(Auc(predictions), result["metrics"]["test"]["auc"], 1e-4);
 
+  // One that fails leaves what is there.
+  std::ifstream good(fs::path(data_()) / "test.csv");
+  std::ofstream bad(fs::path(data_()) / "bad.csv");
+  for (int i = 0; i < 3; ++i) {
+    std::getline(good, line);
+    bad << line << "\n";
+  }
+  bad << "nothing,of,this\n";
+  bad.close();
+  EXPECT_EQ(Run({"predict", job_(), "--checkpoint", checkpoint, "--data", data_(), "--output", file,
+                 "--set", "data.test.files=bad.csv"}),
+            1);
+  EXPECT_GT(fs::file_size(file), 500u);
+  EXPECT_EQ(Run({"predict", job_(), "--checkpoint", checkpoint, "--output", ""}), 2);
+
   // The same without the labels, as data is that is to be predicted.
   std::ifstream labelled(fs::path(data_()) / "test.csv");
   std::ofstream unlabelled(fs::path(data_()) / "new.csv");

@@ -441,5 +441,27 @@ TEST_F(CoreRingTest, AWorkerWithoutAnAddressIsNotTakenAndTheStatusSaysWhatToDo) 
   RunUntil(id, v1::SUCCEEDED);
 }
 
+// As one whose machine was suspended.
+TEST_F(CoreWorkerRecoveryTest, AMasterThatStoodStillBeyondEveryLeaseTakesNobodyForDead) {
+  JoinAll(2, 2);
+  const std::string id = Submit(SmallJob(), 2, 2);
+  RunUntilStep(id, 10);
+  for (const bool by_tick : {false, true}) {
+    StandStill(absl::Minutes(3));
+    if (by_tick) {
+      core_->Tick(now_);
+    } else {
+      EXPECT_TRUE(core_->Heartbeat(alive_.at("ps-0"), {}, now_));
+    }
+    Advance(absl::ZeroDuration());
+    EXPECT_TRUE(core_->IsAlive(alive_.at("ps-1")));
+    EXPECT_TRUE(core_->IsAlive(alive_.at("worker-1")));
+  }
+  RunUntil(id, v1::SUCCEEDED);
+  EXPECT_EQ(Job(id).restarts(), 0u);
+  EXPECT_THAT(Events(id), testing::Not(testing::Contains(HasSubstr("lost"))));
+  EXPECT_THAT(Events(id), testing::Not(testing::Contains(HasSubstr("take over"))));
+}
+
 }  // namespace
 }  // namespace tessera::master

@@ -116,6 +116,42 @@ TEST_F(MembershipTest, ALateHeartbeatDoesNotReviveALeaseThatNobodyHasSeenEnd) {
   EXPECT_FALSE(members_.Heartbeat(incarnation, {}, now_, absl::UnixEpoch()));
 }
 
+TEST_F(MembershipTest, TheTimeThatTheMasterStoodStillCountsAgainstNobody) {
+  const uint64_t hears = Incarnation(Join("worker-0", 1));
+  const uint64_t breaks = Incarnation(Join("worker-1", 2));
+  const uint64_t returns = Incarnation(Join("worker-2", 3));
+  const absl::Duration joined = now_;
+  now_ += absl::Seconds(4);
+  EXPECT_FALSE(members_.Outlives(returns, joined, /*broke=*/true, now_)) << "as ever";
+  now_ += absl::Seconds(30);
+  members_.StoodStill(absl::Seconds(30), now_);
+  EXPECT_THAT(members_.Expire(now_), ElementsAre());
+  EXPECT_TRUE(members_.Heartbeat(hears, {}, now_, absl::UnixEpoch()));
+  // Its stream broke meanwhile. It may come back as it was, whichever is seen first.
+  EXPECT_TRUE(members_.Outlives(breaks, joined, true, now_));
+  v1::Hello hello;
+  hello.set_kind(v1::WORKER);
+  hello.set_protocol(kProtocolVersion);
+  hello.set_process(3);
+  hello.set_name("worker-2");
+  hello.set_incarnation(returns);
+  now_ += absl::Seconds(1);
+  EXPECT_EQ(Incarnation(members_.Join(hello, now_, absl::UnixEpoch())), returns);
+  EXPECT_TRUE(members_.Outlives(returns, joined, true, now_)) << "the stream before";
+  EXPECT_FALSE(members_.Outlives(returns, now_, /*broke=*/false, now_)) << "it leaves";
+  EXPECT_FALSE(members_.Outlives(hears, joined, false, now_));
+  now_ += absl::Seconds(6);
+  EXPECT_THAT(members_.Expire(now_), ElementsAre());
+  EXPECT_TRUE(members_.Heartbeat(hears, {}, now_, absl::UnixEpoch()));
+  EXPECT_TRUE(members_.Heartbeat(returns, {}, now_, absl::UnixEpoch()));
+  now_ += absl::Seconds(4);
+  EXPECT_FALSE(members_.Outlives(hears, joined, true, now_)) << "long after it";
+  now_ += absl::Seconds(10);
+  std::vector<std::string> dead;
+  for (const Membership::Death& death : members_.Expire(now_)) dead.push_back(death.reason);
+  EXPECT_THAT(dead, testing::Contains(HasSubstr("it has not joined in 20s")));
+}
+
 TEST_F(MembershipTest, ANameOfALiveNodeIsRefusedAndFreeAfterItsDeath) {
   const uint64_t first = Incarnation(Join("worker-0", 1));
   const auto refused = Join("worker-0", 2);

@@ -119,9 +119,10 @@ absl::StatusOr<DataSource::OpenFile> DataSource::GetFileOfSize(const v1::RecordR
     TESSERA_ASSIGN_OR_RETURN(file, GetFile(range.path(), /*fresh=*/true));
   }
   if (file.reader->FileBytes() != range.file_bytes()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(range.path(), ": has ", file.reader->FileBytes(), " bytes, had ",
-                     range.file_bytes(), " when its records were counted; start the job again"));
+    return absl::FailedPreconditionError(absl::StrCat(
+        range.path(), ": has ", file.reader->FileBytes(), " bytes, had ", range.file_bytes(),
+        " when its records were counted; start the job again, or, if nobody has changed it, see "
+        "that all workers' --data-root have the same files"));
   }
   if (range.begin() > range.end() || range.end() > file.reader->Count()) {
     return absl::FailedPreconditionError(

@@ -71,7 +71,8 @@ class TextReader final : public Reader {
       if (opened->Size() != file_bytes_) {
         return absl::FailedPreconditionError(
             absl::StrCat(file_.name, ": has ", opened->Size(), " bytes, had ", file_bytes_,
-                         " when its records were counted; start the job again"));
+                         " when its records were counted; start the job again, or, if nobody has "
+                         "changed it, see that all workers' --data-root have the same files"));
       }
     }
     TESSERA_RETURN_IF_ERROR(WithContext(
