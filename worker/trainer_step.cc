@@ -72,7 +72,7 @@ absl::Status Trainer::StartCompute(const PreparedBatch& batch, const v1::Train& 
   if (context_->model->precision() == Precision::kFloat16) {
     context_->executor->ScaleGradients(loss_scale_.value());
   }
-  // An async rank counts its pushes anew in each generation, and would draw the same again.
+  // In async mode the batch has a number of its own; that of its push depends on who trains it.
   const uint64_t dropout_step = context_->sync() ? step : ScheduleStep(unit, batch.index);
   context_->executor->StartStep(
       {.trained = context_->trained,
