@@ -228,7 +228,7 @@ void JobRun::UpdateStatus(const Now& now) {
   out.set_epochs(spec().train().epochs());
   // The one under way; the one just done where nothing is to follow it.
   const bool ended = stopping_ && at.next_window() == 0 && at.open_size() == 0;
-  out.set_epoch(at.epoch() + (ended ? 0 : 1));
+  out.set_epoch(static_cast<uint32_t>(plan_->epoch()) + (ended ? 0 : 1));
   if (out.epochs() > 0) out.set_epoch(std::min(out.epoch(), out.epochs()));
   if (!stopping_) out.set_total_steps(plan_->total_steps());
   out.set_learning_rate_scale(position_.plateau_scale() > 0 ? position_.plateau_scale() : 1);

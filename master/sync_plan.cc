@@ -85,6 +85,10 @@ class SyncPlan final : public TrainingPlan {
     return state;
   }
 
+  uint64_t epoch() const override {
+    return units_.empty() ? tip_.epoch : units_.front().begin.epoch;
+  }
+
   v1::Position position() const override {
     v1::Position position;
     position.set_epoch(static_cast<uint32_t>(tip_.epoch));

@@ -82,6 +82,8 @@ class TrainingPlan {
   virtual void Pass() = 0;
   // Step, samples and windows; at a barrier everything. The rules' state is not set here.
   virtual v1::Position position() const = 0;
+  // Of what is under way, from 0 on: of the oldest batch that not all have done.
+  virtual uint64_t epoch() const { return position().epoch(); }
   // At a barrier, of each rank: all ps have acknowledged its pushes of numbers below. Empty: as the
   // position says.
   virtual std::vector<uint64_t> pushes() const { return {}; }

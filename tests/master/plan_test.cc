@@ -161,6 +161,24 @@ TEST(TrainingPlan, SyncRanksGetTheSameBoundariesAndDivideTheBatch) {
   EXPECT_EQ(part, units[0].window_records());
 }
 
+TEST(TrainingPlan, TheEpochUnderWayIsThatOfTheSlowestSyncRank) {
+  std::unique_ptr<TrainingPlan> plan = Plan(Options(true, 2));
+  ASSERT_TRUE(plan->Next(Rank(1)).has_value());
+  uint32_t ahead = 0;
+  while (ahead == 0) {
+    const std::optional<v1::Train> unit = plan->Next(Rank(0));
+    ASSERT_TRUE(unit.has_value());
+    ahead = unit->epoch();
+    EXPECT_EQ(plan->epoch(), 0u);
+    plan->Done(Rank(0), {});
+  }
+  while (plan->epoch() == 0) {
+    plan->Done(Rank(1), {});
+    ASSERT_TRUE(plan->Next(Rank(1)).has_value());
+  }
+  EXPECT_EQ(plan->epoch(), 1u);
+}
+
 TEST(TrainingPlan, AFastSyncRankRunsAheadButNotAcrossABarrier) {
   PlanOptions options = Options(true, 2);
   options.checkpoint_every_steps = 5;
