@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/file_system.h"
+#include "common/log.h"
 #include "common/status_macros.h"
 
 namespace tessera {
@@ -92,6 +93,34 @@ absl::Status CheckKey(const std::string& path, const std::string& certificate) {
     return Wrong(path, absl::StrCat("is not the key of the first certificate of ", certificate));
   }
   return absl::OkStatus();
+}
+
+absl::Status CheckFiles(const std::string& ca, const std::string& certificate,
+                        const std::string& key) {
+  TESSERA_RETURN_IF_ERROR(CheckCertificates(ca));
+  if (certificate.empty()) return absl::OkStatus();
+  TESSERA_RETURN_IF_ERROR(CheckCertificates(certificate));
+  return CheckKey(key, certificate);
+}
+
+void CertificateWatch::Look() {
+  absl::MutexLock lock(&mu_);
+  const absl::Duration now = SystemClock().Monotonic();
+  if (now - looked_ < every_) return;
+  looked_ = now;
+  std::string complaint(CheckFiles(ca_, certificate_, key_).message());
+  if (complaint == complaint_) return;
+  if (complaint.empty()) {
+    SPDLOG_INFO("the certificates and keys are in order again");
+  } else {
+    SPDLOG_WARN("{}; new connections fail until that is mended", complaint);
+  }
+  complaint_ = std::move(complaint);
+}
+
+std::string CertificateWatch::complaint() const {
+  absl::MutexLock lock(&mu_);
+  return complaint_;
 }
 
 }  // namespace tessera

@@ -12,6 +12,7 @@
 namespace tessera {
 namespace {
 
+constexpr absl::Duration kLookAgain = absl::Minutes(1);
 // RFC 6750.
 constexpr char kAuthorization[] = "authorization";
 constexpr char kBearer[] = "Bearer ";
@@ -24,26 +25,31 @@ constexpr char kShownByServers[] = "shown by servers";
 
 class SendToken final : public grpc::MetadataCredentialsPlugin {
  public:
-  explicit SendToken(std::shared_ptr<TokenFile> token) : token_(std::move(token)) {}
+  SendToken(std::shared_ptr<TokenFile> token, std::shared_ptr<CertificateWatch> watch)
+      : token_(std::move(token)), watch_(std::move(watch)) {}
   bool IsBlocking() const override { return false; }
   const char* GetType() const override { return "tessera_token"; }
   grpc::Status GetMetadata(grpc::string_ref /*url*/, grpc::string_ref /*method*/,
                            const grpc::AuthContext& /*context*/,
                            std::multimap<grpc::string, grpc::string>* metadata) override {
+    watch_->Look();
     metadata->emplace(kAuthorization, absl::StrCat(kBearer, token_->Sent()));
     return grpc::Status::OK;
   }
 
  private:
   const std::shared_ptr<TokenFile> token_;
+  const std::shared_ptr<CertificateWatch> watch_;
 };
 
 class AskForToken final : public grpc::AuthMetadataProcessor {
  public:
-  explicit AskForToken(std::shared_ptr<TokenFile> token) : token_(std::move(token)) {}
+  AskForToken(std::shared_ptr<TokenFile> token, std::shared_ptr<CertificateWatch> watch)
+      : token_(std::move(token)), watch_(std::move(watch)) {}
   bool IsBlocking() const override { return false; }
   grpc::Status Process(const InputMetadata& metadata, grpc::AuthContext* /*context*/,
                        OutputMetadata* consumed, OutputMetadata* /*response*/) override {
+    watch_->Look();
     const auto found = metadata.find(kAuthorization);
     if (found == metadata.end()) {
       return {grpc::StatusCode::UNAUTHENTICATED, "this call needs a token (--token-file)"};
@@ -60,6 +66,7 @@ class AskForToken final : public grpc::AuthMetadataProcessor {
 
  private:
   const std::shared_ptr<TokenFile> token_;
+  const std::shared_ptr<CertificateWatch> watch_;
 };
 
 }  // namespace
@@ -77,11 +84,7 @@ absl::StatusOr<std::unique_ptr<Security>> Security::Load(const SecurityFiles& fi
     return absl::InvalidArgumentError(absl::StrCat("a certificate and its key go together; only ",
                                                    files.certificate, files.key, " is given"));
   }
-  TESSERA_RETURN_IF_ERROR(CheckCertificates(files.ca));
-  if (!files.certificate.empty()) {
-    TESSERA_RETURN_IF_ERROR(CheckCertificates(files.certificate));
-    TESSERA_RETURN_IF_ERROR(CheckKey(files.key, files.certificate));
-  }
+  TESSERA_RETURN_IF_ERROR(CheckFiles(files.ca, files.certificate, files.key));
   std::shared_ptr<TokenFile> token;
   if (!files.token.empty()) {
     TESSERA_ASSIGN_OR_RETURN(token, TokenFile::Open(files.token));
@@ -92,6 +95,8 @@ absl::StatusOr<std::unique_ptr<Security>> Security::Load(const SecurityFiles& fi
 Security::Security(const SecurityFiles& files, std::shared_ptr<TokenFile> token)
     : files_(files),
       token_(std::move(token)),
+      watch_(
+          std::make_shared<CertificateWatch>(files.ca, files.certificate, files.key, kLookAgain)),
       provider_(std::make_shared<grpc::experimental::FileWatcherCertificateProvider>(
           files.key, files.certificate, files.ca, kRefreshSeconds)) {}
 
@@ -107,7 +112,7 @@ std::shared_ptr<grpc::ChannelCredentials> Security::ForChannels() const {
   std::shared_ptr<grpc::ChannelCredentials> tls = grpc::experimental::TlsCredentials(options);
   if (token_ == nullptr) return tls;
   return grpc::CompositeChannelCredentials(
-      tls, grpc::MetadataCredentialsFromPlugin(std::make_unique<SendToken>(token_)));
+      tls, grpc::MetadataCredentialsFromPlugin(std::make_unique<SendToken>(token_, watch_)));
 }
 
 absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> Security::ForServers() const {
@@ -121,7 +126,7 @@ absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> Security::ForServers() 
   options.set_cert_request_type(GRPC_SSL_DONT_REQUEST_CLIENT_CERTIFICATE);
   std::shared_ptr<grpc::ServerCredentials> credentials =
       grpc::experimental::TlsServerCredentials(options);
-  credentials->SetAuthMetadataProcessor(std::make_shared<AskForToken>(token_));
+  credentials->SetAuthMetadataProcessor(std::make_shared<AskForToken>(token_, watch_));
   return credentials;
 }
 

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "common/rpc/certificate_files.h"
 #include "common/rpc/token_file.h"
 #include "grpcpp/security/credentials.h"
 #include "grpcpp/security/server_credentials.h"
@@ -32,7 +33,9 @@ struct SecurityFiles {
 // for new connections, and the token for new calls, within a second or two; connections that there
 // are stay as they are. A file that is gone leaves what was there before in force. A key that does
 // not belong to its certificate fails new connections until it does: whoever replaces both replaces
-// their folder, or a link to it. Thread-safe; outlives the servers and channels made with it.
+// their folder, or a link to it. That, and a certificate that is not valid by now, is logged where
+// calls are made with a token, or taken, within a minute. Thread-safe; outlives the servers and
+// channels made with it.
 class Security {
  public:
   static constexpr int kRefreshSeconds = 1;
@@ -51,6 +54,7 @@ class Security {
 
   const SecurityFiles files_;
   const std::shared_ptr<TokenFile> token_;  // null: none
+  const std::shared_ptr<CertificateWatch> watch_;
   const std::shared_ptr<grpc::experimental::CertificateProviderInterface> provider_;
 };
 

@@ -1,3 +1,4 @@
+#include "common/rpc/certificate_files.h"
 #include "common/rpc/security.h"
 
 #include <chrono>
@@ -235,6 +236,23 @@ TEST(RpcSecurityFiles, WhatIsWrongWithAFileIsSaidBeforeItIsUsed) {
   expect(&SecurityFiles::token, "spaces", "spaces:1: a token is letters");
   expect(&SecurityFiles::token, "empty", "empty: has no token");
   expect(&SecurityFiles::token, "second", "second:3: a token of 1 characters");
+}
+
+TEST(RpcSecurityFiles, WhatIsPutInTheirPlaceIsLookedAtWhileAProcessRuns) {
+  const Certificates certificates("watch");
+  const SecurityFiles files = certificates.ForServer();
+  CertificateWatch watch(files.ca, files.certificate, files.key, absl::ZeroDuration());
+  CertificateWatch later(files.ca, files.certificate, files.key, absl::Hours(1));
+  watch.Look();
+  EXPECT_EQ(watch.complaint(), "");
+  certificates.Run("cp server.key kept; cp ca.key server.key");
+  watch.Look();
+  later.Look();
+  EXPECT_THAT(watch.complaint(), HasSubstr("server.key: is not the key of the first certificate"));
+  EXPECT_EQ(later.complaint(), "") << "it is not time";
+  certificates.Run("cp kept server.key");
+  watch.Look();
+  EXPECT_EQ(watch.complaint(), "");
 }
 
 // As of `--token-file <(get-token)`.
