@@ -16,10 +16,10 @@ namespace tessera::master {
 namespace {
 
 // Incarnations are made durable in blocks, so that joining costs no write each time.
-// Without a tick, which come many times a second; where leases are long a third of one.
-constexpr absl::Duration kStandstill = absl::Seconds(3);
 constexpr uint64_t kIncarnationBlock = 1000;
 constexpr size_t kMaxQueue = 1000;
+// Without a tick, which come many times a second; where leases are long a third of one.
+constexpr absl::Duration kStandstill = absl::Seconds(3);
 
 absl::StatusOr<uint64_t> Number(const std::map<std::string, std::string>& state,
                                 const std::string& key, uint64_t missing) {
@@ -91,8 +91,8 @@ absl::StatusOr<v1::Welcome> MasterCore::Join(const v1::Hello& hello, const Now& 
   ReserveIncarnations();
   for (const std::string& id : hello.logged_jobs()) {
     const v1::JobRecord* const record = jobs_.Find(id);
-    if (record != nullptr && IsFinished(record->status().state()))
-      joined.welcome.add_ended_jobs(id);
+    if (record == nullptr || !IsFinished(record->status().state())) continue;
+    joined.welcome.add_ended_jobs(id);
   }
   if (joined.replaced.has_value()) OnDeath(*joined.replaced, now);
   for (JobRun* run : Runs()) {

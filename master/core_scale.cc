@@ -10,6 +10,7 @@
 #include "master/run_state.h"
 
 namespace tessera::master {
+
 absl::StatusOr<uint32_t> MasterCore::Scale(const v1::ScaleRequest& request, const Now& now) {
   v1::JobRecord* record = jobs_.Find(request.job_id());
   if (record == nullptr) return UnknownJob(request.job_id());

@@ -9,6 +9,7 @@
 #include "master/core.h"
 
 namespace tessera::master {
+
 void MasterCore::SetWorkers(v1::JobRecord* record, uint32_t workers) {
   v1::JobStatus& status = *record->mutable_status();
   record->set_ranks(workers);

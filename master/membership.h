@@ -22,7 +22,7 @@ struct Node {
   int64_t pid = 0;
   bool alive = false;
   absl::Duration last_seen;
-  absl::Duration joined_at;
+  absl::Duration joined_at;  // by its latest stream
   absl::Time last_seen_wall;
   bool expected = false;  // has not joined this master yet
   bool released = false;  // it is to stop, and may

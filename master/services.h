@@ -23,8 +23,7 @@ class ClusterServiceImpl final : public v1::ClusterService::Service {
   grpc::Status Join(grpc::ServerContext* context, Stream* stream) override;
 
  private:
-  // Sends assignments until the node is dead or the host stops; then ends the stream.
-  // Until the node is dead, or `ended`.
+  // Until the node is dead, the host stops, or `ended`; then ends the stream.
   void SendAssignments(uint64_t incarnation, grpc::ServerContext* context, Stream* stream,
                        const std::atomic<bool>& ended);
 

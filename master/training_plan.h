@@ -84,8 +84,8 @@ class TrainingPlan {
   virtual v1::Position position() const = 0;
   // Of what is under way, from 0 on: of the oldest batch that not all have done.
   virtual uint64_t epoch() const { return position().epoch(); }
-  // At a barrier, of each rank: all ps have acknowledged its pushes of numbers below. Empty: as the
-  // position says.
+  // At a barrier, of each rank: all ps have acknowledged its pushes of numbers below. Empty: those
+  // that the position says.
   virtual std::vector<uint64_t> pushes() const { return {}; }
   // As far as known; 0: unknown.
   virtual uint64_t total_steps() const = 0;

@@ -33,9 +33,9 @@ class GradientReducer {
   // add to what is held; those of the step being collected are always taken, or none would end.
   GradientReducer(uint32_t ranks, uint64_t first_step, uint64_t max_bytes, absl::Duration now);
 
-  // What a push of `rank` for `step` is, before anything is done with it. INVALID_ARGUMENT: a step
-  // further ahead than the next, or a learning rate scale that other ranks' pushes of the step do
-  // not have. RESOURCE_EXHAUSTED: too much is held.
+  // What a push of `rank` for `step` is, before anything is done with it. ABORTED: a step further
+  // ahead than the next. INVALID_ARGUMENT: a learning rate scale that other ranks' pushes of the
+  // step do not have. RESOURCE_EXHAUSTED: too much is held.
   absl::StatusOr<PushVerdict> Check(Rank rank, uint64_t step, double learning_rate_scale,
                                     uint64_t bytes) const;
   // Of what a rank says: all ps have acknowledged its pushes of the steps below `step`, and it has

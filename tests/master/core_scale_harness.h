@@ -31,6 +31,19 @@ class CoreScaleHarness : public CoreHarness {
     Advance(absl::ZeroDuration());
     return answer;
   }
+  // A job of one ps that is to have two, while all of its rows are copied and a checkpoint falls
+  // due: what is copied is of no use any more. Nothing that a ps writes ends before hold_writes_ is
+  // taken back.
+  std::string SubmitAndMoveUntilUnwanted(v1::JobSpec spec) {
+    spec.mutable_checkpoint()->set_every_steps(40);
+    const std::string id = Submit(spec, 1, 1);
+    RunUntilStep(id, 20);
+    hold_writes_ = true;
+    EXPECT_TRUE(Scale(id, 2).ok());
+    for (int i = 0; i < 50 && core_->UnwantedActions().empty(); ++i) Round();
+    EXPECT_TRUE(writing_.has_value());
+    return id;
+  }
   void RunUntilPs(const std::string& id, uint32_t ps) {
     for (int i = 0; i < 300 && (Job(id).has_scaling() || opens_.back().calls.size() != ps); ++i) {
       Round();

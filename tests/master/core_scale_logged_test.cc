@@ -103,13 +103,7 @@ TEST_F(CoreUnsavedRowsTest, WithoutThoseLogsAllReturnToTheCheckpoint) {
 
 TEST_F(CoreScaleLoggedTest, AMoveBeginsWhenWhatTheOneBeforeItBroughtIsDropped) {
   JoinAll(3, 1);
-  v1::JobSpec spec = LoggedJob();
-  spec.mutable_checkpoint()->set_every_steps(40);
-  const std::string id = Submit(spec, 1, 1);
-  RunUntilStep(id, 20);
-  hold_writes_ = true;
-  ASSERT_TRUE(Scale(id, 2).ok());
-  for (int i = 0; i < 50 && core_->UnwantedActions().empty(); ++i) Round();
+  const std::string id = SubmitAndMoveUntilUnwanted(LoggedJob());
   CutShort();
   // The checkpoint that did it is written, and what comes after that stands still.
   on_write_ = [this](const WriteCheckpoint&) {

@@ -326,13 +326,7 @@ TEST_F(CoreScaleTest, TheLossOfAPsThatIsToComeEndsTheMoveAndNotTheRun) {
 
 TEST_F(CoreScaleTest, ACheckpointThatFallsDueCutsTheCopyShortWhichBeginsAgain) {
   JoinAll(2, 1);
-  v1::JobSpec spec = Quiet();
-  spec.mutable_checkpoint()->set_every_steps(40);
-  const std::string id = Submit(spec, 1, 1);
-  RunUntilStep(id, 20);
-  hold_writes_ = true;
-  ASSERT_TRUE(Scale(id, 2).ok());
-  for (int i = 0; i < 50 && core_->UnwantedActions().empty(); ++i) Round();
+  const std::string id = SubmitAndMoveUntilUnwanted(Quiet());
   ASSERT_THAT(core_->UnwantedActions(), testing::ElementsAre(writing_->id));
   EXPECT_EQ(cuts_.size(), 1u);
   EXPECT_EQ(cuts_[0].calls[0].second.step(), 40u);
@@ -352,13 +346,7 @@ TEST_F(CoreScaleTest, RowsOfAMoveThatACheckpointHasCutShortAreDroppedWhenItIsGiv
     SCOPED_TRACE(cancelled);
     closed_.clear();
     copies_.clear();
-    v1::JobSpec spec = Quiet();
-    spec.mutable_checkpoint()->set_every_steps(40);
-    const std::string id = Submit(spec, 1, 1);
-    RunUntilStep(id, 20);
-    hold_writes_ = true;
-    ASSERT_TRUE(Scale(id, 2).ok());
-    for (int i = 0; i < 50 && core_->UnwantedActions().empty(); ++i) Round();
+    const std::string id = SubmitAndMoveUntilUnwanted(Quiet());
     CutShort();
     // Nothing is copied while the checkpoint is written.
     for (int i = 0; i < 20; ++i) Round();
