@@ -11,6 +11,7 @@
 #include "common/job/job_tables.h"
 #include "common/job/optimizer.h"
 #include "common/job/validate.h"
+#include "common/partition.h"
 #include "common/rpc/channels.h"
 #include "common/status_macros.h"
 #include "worker/batch_pipeline.h"
@@ -26,6 +27,8 @@ namespace {
 
 // Key, frequency, last step, and the row's place in the index at its usual load.
 constexpr uint64_t kRowOverheadBytes = 48;
+// Of a table for each partition: its map of rows, and what a cut and the tier below note of it.
+constexpr uint64_t kPartitionBytes = 192;
 // Of a process that holds nothing: libraries, threads, RPC buffers.
 constexpr uint64_t kProcessBytes = uint64_t{64} << 20;
 
@@ -56,8 +59,10 @@ MemoryEstimate Estimate(const v1::JobSpec& spec, const worker::Model& model,
   memory.batch_message_bytes = batch_rows.on_wire;
   const uint64_t dense_bytes =
       memory.dense_floats * sizeof(float) * (1 + SlotsOf(spec.model().optimizer()).Floats(1));
-  memory.ps_bytes =
-      kProcessBytes + (options.keys * row_bytes + dense_bytes) / static_cast<uint64_t>(options.ps);
+  const uint64_t partition_bytes =
+      static_cast<uint64_t>(spec.tables_size()) * kDefaultPartitions * kPartitionBytes;
+  memory.ps_bytes = kProcessBytes + (options.keys * row_bytes + partition_bytes + dense_bytes) /
+                                        static_cast<uint64_t>(options.ps);
 
   // A worker: two windows of records, the values and gradients of one batch, the dense parameters
   // with their gradients, and the rows of two batches with theirs; with a card those of batches

@@ -11,7 +11,8 @@
 namespace tessera::ps {
 namespace {
 
-constexpr size_t kFirstSlabBytes = 16 << 10;
+constexpr size_t kFirstSlabBytes = 1 << 10;
+constexpr size_t kLeastLimitBytes = 16 << 10;
 constexpr size_t kFullSlabBytes = 64 << 10;
 constexpr size_t kFullHeapSlabBytes = 256 << 10;
 constexpr size_t kMostFullSlabBlocks = 64;
@@ -34,7 +35,7 @@ SlabPool::SlabPool(size_t block_bytes, std::shared_ptr<HugePageMemory> memory)
       largest_slab_bytes_(full_slab_bytes_) {}
 
 void SlabPool::LimitSlabs(size_t bytes) {
-  largest_slab_bytes_ = std::clamp(bytes, kFirstSlabBytes, full_slab_bytes_);
+  largest_slab_bytes_ = std::clamp(bytes, kLeastLimitBytes, full_slab_bytes_);
 }
 
 SlabPool::~SlabPool() {

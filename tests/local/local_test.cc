@@ -218,6 +218,13 @@ TEST(CheckJob, EstimatesTheMemoryOfEachProcess) {
   options.ps = 4;
   EXPECT_LT(CheckJob(Job(), options)->memory.ps_bytes, report->memory.ps_bytes);
   EXPECT_THAT(report->model, HasSubstr("mlp/1"));
+  options.ps = 1;
+  options.keys = 0;
+  const auto empty = CheckJob(Job(), options);
+  ASSERT_TRUE(empty.ok()) << empty.status();
+  // 400 tables of 31 rows each took a ps 226 MB more than one did: 155 bytes a partition.
+  EXPECT_GT(empty->memory.ps_bytes, (uint64_t{64} << 20) + 2 * 4096 * 155);
+  EXPECT_LT(empty->memory.ps_bytes, (uint64_t{64} << 20) + 2 * 4096 * 300);
 }
 
 TEST(CheckJob, NamesTheLineOfAWrongModel) {

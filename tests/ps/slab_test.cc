@@ -39,13 +39,13 @@ TEST(SlabPool, SharesHugePagesWithOthersAndGivesThemBack) {
     std::set<void*> blocks;
     for (int p = 0; p < 16; ++p) {
       pools.push_back(std::make_unique<SlabPool>(128, memory));
-      // 16, 32 and 64 KiB, of which the last is the first that is as large as they get.
-      for (int i = 0; i < (16 + 32 + 64) * 8; ++i) {
+      // 1, 2, 4, ... and 64 KiB, of which the last is the first that is as large as they get.
+      for (int i = 0; i < 127 * 8; ++i) {
         void* const block = pools.back()->Allocate();
         std::memset(block, p, 128);
         EXPECT_TRUE(blocks.insert(block).second);
       }
-      EXPECT_EQ(pools.back()->bytes(), size_t{112} << 10);
+      EXPECT_EQ(pools.back()->bytes(), size_t{127} << 10);
     }
     EXPECT_EQ(memory->free_bytes(), kPage - 16 * (64 << 10)) << "of one page";
     pools[0]->Adopt(*pools[1]);
