@@ -22,7 +22,7 @@ namespace tessera::master {
 class ActionRunner {
  public:
   // Borrowed, outliving the runner. `checkpoint_root` is the same folder for the master and all ps.
-  ActionRunner(Channels* channels, FileSystem* files, std::string checkpoint_root)
+  ActionRunner(Channels* channels, FileSystem* files, CheckpointRoot checkpoint_root)
       : channels_(channels), disk_(files, std::move(checkpoint_root)) {}
 
   // Waits until it is done, at most half an hour: that a ps lives is watched elsewhere. A message

@@ -24,7 +24,7 @@ class ActionThreads {
   using Done = std::function<void(uint64_t id, ActionResult result)>;
 
   // `channels` and `files` are borrowed, as ActionRunner has them.
-  ActionThreads(Channels* channels, FileSystem* files, std::string checkpoint_root, Done done)
+  ActionThreads(Channels* channels, FileSystem* files, CheckpointRoot checkpoint_root, Done done)
       : channels_(channels),
         files_(files),
         checkpoint_root_(std::move(checkpoint_root)),
@@ -48,7 +48,7 @@ class ActionThreads {
 
   Channels* const channels_;
   FileSystem* const files_;
-  const std::string checkpoint_root_;
+  const CheckpointRoot checkpoint_root_;
   const Done done_;
 
   mutable absl::Mutex mu_;

@@ -82,6 +82,7 @@ absl::Status CheckpointFiles::MakeDurable(const std::string& folder) const {
 absl::Status CheckpointFiles::Begin(const std::string& folder) const {
   TESSERA_ASSIGN_OR_RETURN(const std::string path, PathBelow(root_, folder));
   TESSERA_RETURN_IF_ERROR(Failpoint("master.checkpoint.begin"));
+  TESSERA_RETURN_IF_ERROR(CheckClaim(files_, claim_));
   TESSERA_RETURN_IF_ERROR(files_.Remove(path));
   TESSERA_RETURN_IF_ERROR(files_.CreateFolder(path));
   // The job's folder may be new; the manifest makes durable what is in it.

@@ -8,6 +8,7 @@
 #include "common/file_system.h"
 #include "common/keep_going.h"
 #include "master/action.h"
+#include "master/checkpoint_root.h"
 
 namespace tessera::master {
 
@@ -16,11 +17,13 @@ namespace tessera::master {
 class CheckpointFiles {
  public:
   // Borrowed, outliving this.
-  CheckpointFiles(FileSystem* files, std::string root) : files_(*files), root_(std::move(root)) {}
+  CheckpointFiles(FileSystem* files, CheckpointRoot root)
+      : files_(*files), claim_(std::move(root)), root_(claim_.folder) {}
 
   // Of a job's own folder: the newest that is sound, which no power cut takes away any more.
   ActionResult Find(const FindCheckpoint& find, KeepGoing keep_going) const;
   // Makes the folder of a checkpoint, empty, in place of what an earlier try has left.
+  // UNAVAILABLE: the root is another cluster's.
   absl::Status Begin(const std::string& folder) const;
   // Commits what every ps has written. FAILED_PRECONDITION: the master does not see a file of it.
   absl::Status Commit(const WriteCheckpoint& write,
@@ -36,7 +39,8 @@ class CheckpointFiles {
   absl::Status TryPrune(const WriteCheckpoint& write) const;
 
   FileSystem& files_;
-  const std::string root_;
+  const CheckpointRoot claim_;
+  const std::string& root_;  // its folder
 };
 
 }  // namespace tessera::master

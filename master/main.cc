@@ -158,7 +158,8 @@ int main(int argc, char** argv) {
       app.add_option("--etcd-key", etcd.security.key, "PEM file of that certificate's private key")
           ->needs(etcd_certificate));
   app.add_option("--checkpoint-root", options.checkpoint_root,
-                 "Folder of all checkpoints, the same for the master and all ps")
+                 "Folder of all checkpoints, the same for the master and all ps, and no other "
+                 "cluster's")
       ->capture_default_str();
   app.add_flag("--insecure", options.server.insecure,
                "Allow an address that other machines reach, or an etcd there, without TLS");

@@ -15,6 +15,7 @@
 #include "common/rpc/metrics_service.h"
 #include "common/status_macros.h"
 #include "master/action_threads.h"
+#include "master/checkpoint_root.h"
 #include "master/host.h"
 #include "master/master_metrics.h"
 #include "master/services.h"
@@ -46,12 +47,12 @@ absl::StatusOr<uint64_t> NextJobNumber(FileSystem& files, const std::string& roo
 class MasterImpl final : public Master {
  public:
   MasterImpl(const Options& options, std::unique_ptr<StateLog> own_log, StateLog* log,
-             std::unique_ptr<MasterCore> core)
+             std::unique_ptr<MasterCore> core, CheckpointRoot root)
       : own_registry_(options.metrics == nullptr ? std::make_unique<MetricsRegistry>() : nullptr),
         registry_(options.metrics == nullptr ? *own_registry_ : *options.metrics),
         own_log_(std::move(own_log)),
         host_(std::move(core), log, options.clock),
-        actions_(options.channels, options.files, options.checkpoint_root,
+        actions_(options.channels, options.files, std::move(root),
                  [this](uint64_t id, ActionResult result) {
                    host_.With([&](MasterCore& core, const MasterCore::Now& now) {
                      core.ActionDone(id, std::move(result), now);
@@ -164,8 +165,8 @@ absl::StatusOr<std::unique_ptr<Master>> Master::Start(const Options& options) {
     }
     log = own_log.get();
   }
-  TESSERA_RETURN_IF_ERROR(
-      WithContext(options.files->CreateFolder(options.checkpoint_root), "checkpoint root"));
+  TESSERA_ASSIGN_OR_RETURN(CheckpointRoot root,
+                           ClaimRoot(*options.files, options.checkpoint_root, *log));
   TESSERA_ASSIGN_OR_RETURN(const auto state, log->Scan(""));
   MasterCore::Options core_options;
   core_options.membership.lease = options.lease;
@@ -179,7 +180,8 @@ absl::StatusOr<std::unique_ptr<Master>> Master::Start(const Options& options) {
   TESSERA_ASSIGN_OR_RETURN(
       std::unique_ptr<MasterCore> core,
       MasterCore::New(core_options, state, {options.clock->Monotonic(), options.clock->Wall()}));
-  auto master = std::make_unique<MasterImpl>(options, std::move(own_log), log, std::move(core));
+  auto master = std::make_unique<MasterImpl>(options, std::move(own_log), log, std::move(core),
+                                             std::move(root));
   TESSERA_RETURN_IF_ERROR(master->Begin(options.server));
   return master;
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <vector>
 
@@ -342,6 +343,41 @@ TEST_F(MasterTest, AFullDiskAtTheLastCheckpointIsWaitedFor) {
   const v1::JobStatus job = Watch(id).back();
   EXPECT_EQ(v1::JobState_Name(job.state()), "SUCCEEDED") << job.message();
   EXPECT_EQ(job.restarts(), 0u);
+}
+
+TEST_F(MasterTest, TwoClustersDoNotWriteBelowOneCheckpointRoot) {
+  StartNodes(1, 1);
+  const std::string own = *ReadWholeFile(PosixFileSystem(), folder_ + "/checkpoints/CLUSTER");
+  Master::Options options = Options();
+  options.server.listen = "other";
+  options.data_dir = folder_ + "/other-state";
+  ASSERT_TRUE(Master::Start(options).ok());
+  const std::string other = *ReadWholeFile(PosixFileSystem(), folder_ + "/checkpoints/CLUSTER");
+  EXPECT_NE(own, other);
+  // The later one has it; the earlier one's jobs write nothing, say why, and wait.
+  const std::string id = Submit(SmallJob(), 1, 1);
+  const auto told = [&] {
+    const v1::JobStatus job = Get(id);
+    return std::any_of(job.events().begin(), job.events().end(), [](const v1::Event& event) {
+      return event.message().find("another master has begun with the same --checkpoint-root") !=
+             std::string::npos;
+    });
+  };
+  for (int i = 0; i < 1000 && !told(); ++i) absl::SleepFor(absl::Milliseconds(20));
+  EXPECT_TRUE(told());
+  EXPECT_EQ(Get(id).state(), v1::RUNNING);
+  EXPECT_FALSE(std::filesystem::exists(folder_ + "/checkpoints/" + id));
+  // Nor does it begin again.
+  StopMaster();
+  const auto again = Master::Start(Options());
+  EXPECT_EQ(again.status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(again.status().message()), HasSubstr("names cluster"));
+  // The other one does, with the state it had; until a person gives the root back.
+  EXPECT_TRUE(Master::Start(options).ok());
+  std::ofstream(folder_ + "/checkpoints/CLUSTER") << own;
+  StartMaster();
+  const v1::JobStatus job = Watch(id).back();
+  EXPECT_EQ(v1::JobState_Name(job.state()), "SUCCEEDED") << job.message();
 }
 
 TEST_F(MasterTest, ASecondMasterOnTheSameDataFolderIsRefused) {

@@ -1,0 +1,70 @@
+#include "master/checkpoint_root.h"
+
+#include <random>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "common/log.h"
+#include "common/status_macros.h"
+
+namespace tessera::master {
+namespace {
+
+constexpr char kKey[] = "cluster";  // of the state log
+
+std::string FileOf(const std::string& folder) { return absl::StrCat(folder, "/CLUSTER"); }
+
+// Empty: nobody has claimed it.
+absl::StatusOr<std::string> ClusterOf(FileSystem& files, const std::string& folder) {
+  absl::StatusOr<std::string> content = ReadWholeFile(files, FileOf(folder));
+  if (absl::IsNotFound(content.status())) return "";
+  if (!content.ok()) return content.status();
+  return std::string(absl::StripAsciiWhitespace(*content));
+}
+
+std::string NewCluster() {
+  std::random_device random;
+  return absl::StrFormat("%08x%08x", random(), random());
+}
+
+}  // namespace
+
+absl::StatusOr<CheckpointRoot> ClaimRoot(FileSystem& files, const std::string& folder,
+                                         StateLog& log) {
+  TESSERA_RETURN_IF_ERROR(WithContext(files.CreateFolder(folder), "checkpoint root"));
+  absl::StatusOr<std::string> known = log.Get(kKey);
+  if (!known.ok() && !absl::IsNotFound(known.status())) return known.status();
+  CheckpointRoot root = {folder, known.ok() ? *known : NewCluster()};
+  TESSERA_ASSIGN_OR_RETURN(const std::string cluster, ClusterOf(files, folder));
+  if (known.ok() && !cluster.empty()) {
+    const absl::Status claim = CheckClaim(files, root);
+    if (absl::IsUnavailable(claim)) return absl::FailedPreconditionError(claim.message());
+    if (!claim.ok()) return claim;
+    return root;
+  }
+  if (!cluster.empty()) {
+    SPDLOG_INFO(
+        "{} was that of cluster {}, and is that of {} now: this master begins without state",
+        folder, cluster, root.cluster);
+  }
+  // In this order: a state that knows of a claim finds it.
+  TESSERA_RETURN_IF_ERROR(
+      WithContext(WriteFileAtomically(files, FileOf(folder), absl::StrCat(root.cluster, "\n")),
+                  "checkpoint root"));
+  if (!known.ok()) TESSERA_RETURN_IF_ERROR(log.Apply({{kKey, root.cluster}}));
+  return root;
+}
+
+absl::Status CheckClaim(FileSystem& files, const CheckpointRoot& root) {
+  if (root.cluster.empty()) return absl::OkStatus();
+  TESSERA_ASSIGN_OR_RETURN(const std::string cluster, ClusterOf(files, root.folder));
+  if (cluster.empty() || cluster == root.cluster) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat(
+      FileOf(root.folder), " names cluster ", cluster, ", and this one is ", root.cluster,
+      ": another master has begun with the same --checkpoint-root, and both would write into the "
+      "same folders; give each cluster a root of its own, or stop the other one and write ",
+      root.cluster, " into the file"));
+}
+
+}  // namespace tessera::master
