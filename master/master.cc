@@ -54,6 +54,8 @@ class MasterImpl final : public Master {
         host_(std::move(core), log, options.clock),
         actions_(options.channels, options.files, std::move(root),
                  [this](uint64_t id, ActionResult result) {
+                   // Cut short by our own end, which is for the next master to make good.
+                   if (host_.stopped()) return;
                    host_.With([&](MasterCore& core, const MasterCore::Now& now) {
                      core.ActionDone(id, std::move(result), now);
                    });

@@ -53,9 +53,14 @@ class FakePs final : public v1::ParameterService::Service {
                         v1::CloseJobResponse*) override {
     return grpc::Status::OK;
   }
-  grpc::Status WriteCheckpoint(grpc::ServerContext*, const v1::WriteCheckpointRequest* request,
+  grpc::Status WriteCheckpoint(grpc::ServerContext* context,
+                               const v1::WriteCheckpointRequest* request,
                                v1::WriteCheckpointResponse* response) override {
     if (request->phase() != v1::WriteCheckpointRequest::WRITE) return grpc::Status::OK;
+    for (; slow_; absl::SleepFor(absl::Milliseconds(5))) {
+      writes_ = true;
+      if (context->IsCancelled()) return {grpc::StatusCode::CANCELLED, "nobody waits for it"};
+    }
     if (full_) return ToGrpc(absl::ResourceExhaustedError("no space left on device"));
     const std::string path = absl::StrCat(root_, "/", request->folder(), "/rows-", request->part());
     auto writer = RowFileWriter::Create(PosixFileSystem(), path, 4096, 3);
@@ -76,6 +81,8 @@ class FakePs final : public v1::ParameterService::Service {
     return opens_;
   }
   std::atomic<bool> full_ = false;
+  std::atomic<bool> slow_ = false;    // it writes a checkpoint for as long as this is set,
+  std::atomic<bool> writes_ = false;  // and has begun to
 
  private:
   const std::string name_;

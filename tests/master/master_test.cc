@@ -380,6 +380,20 @@ TEST_F(MasterTest, TwoClustersDoNotWriteBelowOneCheckpointRoot) {
   EXPECT_EQ(v1::JobState_Name(job.state()), "SUCCEEDED") << job.message();
 }
 
+TEST_F(MasterTest, AMasterThatStopsWhileTheLastCheckpointIsWrittenFailsNoJob) {
+  StartNodes(1, 1);
+  ps_[0]->slow_ = true;
+  const std::string id = Submit(SmallJob(), 1, 1);
+  for (int i = 0; i < 1000 && !ps_[0]->writes_; ++i) absl::SleepFor(absl::Milliseconds(20));
+  ASSERT_TRUE(ps_[0]->writes_);
+  StopMaster();
+  ps_[0]->slow_ = false;
+  StartMaster();
+  const v1::JobStatus job = Watch(id).back();
+  EXPECT_EQ(v1::JobState_Name(job.state()), "SUCCEEDED") << job.message();
+  EXPECT_EQ(job.restarts(), 0u);
+}
+
 TEST_F(MasterTest, ASecondMasterOnTheSameDataFolderIsRefused) {
   Master::Options options = Options();
   options.server.listen = "other";
