@@ -62,8 +62,8 @@ struct CutCheckpoint {
 };
 
 // Every ps writes into `folder` what it has cut, the manifest is committed, older checkpoints of
-// the job are removed down to the `keep` newest and those named. After a failure the folder is
-// gone.
+// the job are removed down to the `keep` newest, those named, and those that other jobs are to
+// start from by then (MasterCore::Starts). After a failure the folder is gone.
 struct WriteCheckpoint {
   std::string folder;
   v1::CheckpointManifest manifest;  // all but files, rows and slots of tables

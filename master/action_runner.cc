@@ -182,7 +182,7 @@ ActionResult ActionRunner::Do(const WriteCheckpoint& write) {
     disk_.Drop(write.folder);
     return result;
   }
-  disk_.Prune(write);
+  disk_.Prune(write, starts_());
   return result;
 }
 

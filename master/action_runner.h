@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <set>
 #include <string>
 #include <vector>
@@ -21,9 +22,12 @@ namespace tessera::master {
 // called once, the rest by any thread.
 class ActionRunner {
  public:
+  // Asked when a checkpoint is committed: those that jobs are to start from (MasterCore::Starts).
+  using Starts = std::function<std::vector<std::string>()>;
+
   // Borrowed, outliving the runner. `checkpoint_root` is the same folder for the master and all ps.
-  ActionRunner(Channels* channels, FileSystem* files, CheckpointRoot checkpoint_root)
-      : channels_(channels), disk_(files, std::move(checkpoint_root)) {}
+  ActionRunner(Channels* channels, FileSystem* files, CheckpointRoot checkpoint_root, Starts starts)
+      : channels_(channels), disk_(files, std::move(checkpoint_root)), starts_(std::move(starts)) {}
 
   // Waits until it is done, at most half an hour: that a ps lives is watched elsewhere. A message
   // names the ps that failed.
@@ -60,6 +64,7 @@ class ActionRunner {
 
   Channels* const channels_;
   const CheckpointFiles disk_;
+  const Starts starts_;
 
   mutable absl::Mutex mu_;
   bool cancelled_ ABSL_GUARDED_BY(mu_) = false;

@@ -19,7 +19,7 @@ void ActionThreads::Begin(Action action) {
     }
     const uint64_t id = action.id;
     Doing& doing = doing_[id];
-    doing.runner = std::make_unique<ActionRunner>(channels_, files_, checkpoint_root_);
+    doing.runner = std::make_unique<ActionRunner>(channels_, files_, checkpoint_root_, starts_);
     doing.thread = std::thread([this, runner = doing.runner.get(), action = std::move(action)] {
       ActionResult result = runner->Run(action.work);
       done_(action.id, std::move(result));

@@ -16,7 +16,7 @@
 
 namespace tessera::master {
 
-// The actions under way, each with a thread and an ActionRunner of its own: at most two a job.
+// The actions under way, each with a thread and an ActionRunner of its own: at most kLanes a job.
 // Thread-safe.
 class ActionThreads {
  public:
@@ -24,10 +24,12 @@ class ActionThreads {
   using Done = std::function<void(uint64_t id, ActionResult result)>;
 
   // `channels` and `files` are borrowed, as ActionRunner has them.
-  ActionThreads(Channels* channels, FileSystem* files, CheckpointRoot checkpoint_root, Done done)
+  ActionThreads(Channels* channels, FileSystem* files, CheckpointRoot checkpoint_root,
+                ActionRunner::Starts starts, Done done)
       : channels_(channels),
         files_(files),
         checkpoint_root_(std::move(checkpoint_root)),
+        starts_(std::move(starts)),
         done_(std::move(done)) {}
   ~ActionThreads() { Stop(); }
 
@@ -49,6 +51,7 @@ class ActionThreads {
   Channels* const channels_;
   FileSystem* const files_;
   const CheckpointRoot checkpoint_root_;
+  const ActionRunner::Starts starts_;
   const Done done_;
 
   mutable absl::Mutex mu_;

@@ -83,7 +83,7 @@ absl::Status CheckpointFiles::Begin(const std::string& folder) const {
   TESSERA_ASSIGN_OR_RETURN(const std::string path, PathBelow(root_, folder));
   TESSERA_RETURN_IF_ERROR(Failpoint("master.checkpoint.begin"));
   TESSERA_RETURN_IF_ERROR(CheckClaim(files_, claim_));
-  TESSERA_RETURN_IF_ERROR(files_.Remove(path));
+  TESSERA_RETURN_IF_ERROR(RemoveCheckpoint(files_, path));
   TESSERA_RETURN_IF_ERROR(files_.CreateFolder(path));
   // The job's folder may be new; the manifest makes durable what is in it.
   return files_.SyncFolder(root_);
@@ -127,18 +127,22 @@ absl::Status CheckpointFiles::Commit(const WriteCheckpoint& write,
   return absl::OkStatus();
 }
 
-void CheckpointFiles::Prune(const WriteCheckpoint& write) const {
-  if (const absl::Status status = TryPrune(write); !status.ok()) {
+void CheckpointFiles::Prune(const WriteCheckpoint& write,
+                            const std::vector<std::string>& starts) const {
+  std::vector<std::string> keep = write.keep_besides;
+  keep.insert(keep.end(), starts.begin(), starts.end());
+  if (const absl::Status status = TryPrune(write, keep); !status.ok()) {
     SPDLOG_WARN("old checkpoints stay behind: {}", std::string(status.message()));
   }
 }
 
-absl::Status CheckpointFiles::TryPrune(const WriteCheckpoint& write) const {
+absl::Status CheckpointFiles::TryPrune(const WriteCheckpoint& write,
+                                       const std::vector<std::string>& keep) const {
   TESSERA_ASSIGN_OR_RETURN(const std::string job_folder, PathBelow(root_, write.job_folder));
   TESSERA_ASSIGN_OR_RETURN(const std::vector<CheckpointName> committed,
                            ListCheckpoints(files_, job_folder));
   std::set<std::string> kept;
-  for (const std::string& folder : write.keep_besides) {
+  for (const std::string& folder : keep) {
     // As users write them: "./demo-1/step-000000000010/" is the same folder.
     absl::StatusOr<std::string> path = PathBelow(root_, folder);
     if (path.ok()) kept.insert(Plain(*path));
@@ -157,14 +161,14 @@ absl::Status CheckpointFiles::TryPrune(const WriteCheckpoint& write) const {
     if (!absl::StartsWith(name, "step-")) continue;
     if (kept.contains(Plain(absl::StrCat(job_folder, "/", name)))) continue;
     PassFailpoint("master.checkpoint.prune");
-    TESSERA_RETURN_IF_ERROR(files_.Remove(absl::StrCat(job_folder, "/", name)));
+    TESSERA_RETURN_IF_ERROR(RemoveCheckpoint(files_, absl::StrCat(job_folder, "/", name)));
   }
   return absl::OkStatus();
 }
 
 void CheckpointFiles::Drop(const std::string& folder) const {
   const absl::StatusOr<std::string> path = PathBelow(root_, folder);
-  const absl::Status removed = path.ok() ? files_.Remove(*path) : path.status();
+  const absl::Status removed = path.ok() ? RemoveCheckpoint(files_, *path) : path.status();
   if (!removed.ok()) {
     SPDLOG_WARN("a failed checkpoint stays behind: {}", std::string(removed.message()));
   }

@@ -2,6 +2,7 @@
 
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
@@ -28,15 +29,15 @@ class CheckpointFiles {
   // Commits what every ps has written. FAILED_PRECONDITION: the master does not see a file of it.
   absl::Status Commit(const WriteCheckpoint& write,
                       absl::Span<const v1::WriteCheckpointResponse> parts) const;
-  // After Commit: removes what is not to be kept.
-  void Prune(const WriteCheckpoint& write) const;
+  // After Commit: removes what is not to be kept, by `write` or because a job is to start from it.
+  void Prune(const WriteCheckpoint& write, const std::vector<std::string>& starts) const;
   // Of a checkpoint that failed.
   void Drop(const std::string& folder) const;
 
  private:
   // Names, up to the root.
   absl::Status MakeDurable(const std::string& folder) const;
-  absl::Status TryPrune(const WriteCheckpoint& write) const;
+  absl::Status TryPrune(const WriteCheckpoint& write, const std::vector<std::string>& keep) const;
 
   FileSystem& files_;
   const CheckpointRoot claim_;

@@ -433,6 +433,15 @@ std::vector<uint64_t> MasterCore::UnwantedActions() const {
   return ids;
 }
 
+std::vector<std::string> MasterCore::Starts() {
+  std::vector<std::string> starts;
+  for (const v1::JobRecord* record : jobs_.Unfinished()) {
+    const std::string& start = record->status().spec().start().checkpoint();
+    if (!start.empty()) starts.push_back(start);
+  }
+  return starts;
+}
+
 void MasterCore::SetUnanswered(uint64_t action, std::vector<std::string> ps) {
   for (auto& [number, slot] : slots_) {
     if (slot.Has(action)) return slot.SetUnanswered(action, std::move(ps));

@@ -119,6 +119,8 @@ class MasterCore {
   void ActionDone(uint64_t id, ActionResult result, const Now& now);
   // Actions under way that serve nobody any more: they may be cut short.
   std::vector<uint64_t> UnwantedActions() const;
+  // Checkpoints that unfinished jobs start from, or have: as their users wrote them.
+  std::vector<std::string> Starts();
   // The ps that an action under way waits for; for Waits.
   void SetUnanswered(uint64_t action, std::vector<std::string> ps);
   std::vector<StateLog::Write> TakeWrites();

@@ -60,7 +60,6 @@ std::optional<Work> JobRun::TakeAction(Lane lane) {
   }
   if (lane == Lane::kBackground && wanted_behind_.has_value()) {
     copies_behind_ = std::holds_alternative<CopyPartitions>(*wanted_behind_);
-    if (auto* const write = std::get_if<WriteCheckpoint>(&*wanted_behind_)) KeepForQueue(*write);
   }
   if (lane == Lane::kForeground && wanted_.has_value()) {
     copies_ahead_ = std::holds_alternative<CopyPartitions>(*wanted_);
@@ -107,13 +106,6 @@ void JobRun::Enter(Phase phase, const Now& now) {
   if (phase == Phase::kMoving) name = "moving";
   if (phase == Phase::kPredicting) name = "predicting";
   status().set_phase(name);
-}
-
-void JobRun::KeepForQueue(WriteCheckpoint& write) const {
-  for (const v1::JobRecord* waiting : jobs_->Unfinished()) {
-    const std::string& start = waiting->status().spec().start().checkpoint();
-    if (!start.empty()) write.keep_besides.push_back(start);
-  }
 }
 
 void JobRun::End(RunEnd end, const Now& now) {

@@ -188,8 +188,6 @@ class JobRun {
   v1::JobStatus& status() { return *record_->mutable_status(); }
   std::vector<v1::FileRecords> FilesOf(absl::string_view split) const;
   bool HasSplit(absl::string_view split) const;
-  // Jobs that wait by now may be about to start from a checkpoint of ours.
-  void KeepForQueue(WriteCheckpoint& write) const;
   void Enter(Phase phase, const Now& now);
   void Fail(absl::string_view reason, absl::string_view message, const Now& now);
   void Restart(absl::string_view reason, absl::string_view message, const Now& now);

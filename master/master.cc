@@ -52,14 +52,19 @@ class MasterImpl final : public Master {
         registry_(options.metrics == nullptr ? *own_registry_ : *options.metrics),
         own_log_(std::move(own_log)),
         host_(std::move(core), log, options.clock),
-        actions_(options.channels, options.files, std::move(root),
-                 [this](uint64_t id, ActionResult result) {
-                   // Cut short by our own end, which is for the next master to make good.
-                   if (host_.stopped()) return;
-                   host_.With([&](MasterCore& core, const MasterCore::Now& now) {
-                     core.ActionDone(id, std::move(result), now);
-                   });
-                 }),
+        actions_(
+            options.channels, options.files, std::move(root),
+            [this] {
+              return host_.Look(
+                  [](MasterCore& core, const MasterCore::Now&) { return core.Starts(); });
+            },
+            [this](uint64_t id, ActionResult result) {
+              // Cut short by our own end, which is for the next master to make good.
+              if (host_.stopped()) return;
+              host_.With([&](MasterCore& core, const MasterCore::Now& now) {
+                core.ActionDone(id, std::move(result), now);
+              });
+            }),
         cluster_(&host_),
         work_(&host_),
         jobs_(&host_),

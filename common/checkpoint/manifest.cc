@@ -177,6 +177,14 @@ absl::StatusOr<v1::CheckpointManifest> VerifyCheckpoint(FileSystem& fs, const st
   return manifest;
 }
 
+absl::Status RemoveCheckpoint(FileSystem& fs, const std::string& folder) {
+  TESSERA_RETURN_IF_ERROR(fs.Remove(absl::StrCat(folder, "/", kManifestName)));
+  const absl::Status synced = fs.SyncFolder(folder);
+  if (absl::IsNotFound(synced)) return absl::OkStatus();
+  TESSERA_RETURN_IF_ERROR(synced);
+  return fs.Remove(folder);
+}
+
 absl::StatusOr<std::vector<CheckpointName>> ListCheckpoints(FileSystem& fs,
                                                             const std::string& job_folder) {
   const absl::StatusOr<std::vector<std::string>> names = fs.List(job_folder);

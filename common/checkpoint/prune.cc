@@ -99,10 +99,7 @@ absl::Status Prune(FileSystem& fs, const std::string& job_folder,
   for (auto step = plan.rbegin(); step != plan.rend(); ++step) {
     if (!step->remove) continue;
     TESSERA_RETURN_IF_ERROR(keep_going());
-    const std::string folder = absl::StrCat(job_folder, "/", step->name);
-    TESSERA_RETURN_IF_ERROR(fs.Remove(absl::StrCat(folder, "/", kManifestName)));
-    TESSERA_RETURN_IF_ERROR(fs.SyncFolder(folder));
-    TESSERA_RETURN_IF_ERROR(fs.Remove(folder));
+    TESSERA_RETURN_IF_ERROR(RemoveCheckpoint(fs, absl::StrCat(job_folder, "/", step->name)));
   }
   return fs.SyncFolder(job_folder);
 }

@@ -34,8 +34,7 @@ absl::StatusOr<std::vector<PruneStep>> PlanPrune(FileSystem& fs, const std::stri
                                                  const PruneOptions& options,
                                                  KeepGoing keep_going = absl::OkStatus);
 
-// Removes what the plan says, oldest first, each folder's manifest before the rest: what is cut
-// short leaves no damaged checkpoint behind.
+// Removes what the plan says, oldest first (RemoveCheckpoint).
 absl::Status Prune(FileSystem& fs, const std::string& job_folder,
                    const std::vector<PruneStep>& plan, KeepGoing keep_going = absl::OkStatus);
 

@@ -324,6 +324,29 @@ TEST_F(MasterTest, ACheckpointThatAQueuedJobStartsFromIsKept) {
   EXPECT_EQ(Get(first).step(), 1000u);
 }
 
+TEST_F(MasterTest, SoIsOneOfAJobThatIsSubmittedWhileTheNextOneIsWritten) {
+  v1::JobSpec spec = SmallJob();
+  spec.mutable_train()->set_epochs(100);
+  spec.mutable_evaluation()->set_every_epochs(1000);
+  spec.mutable_checkpoint()->set_every_steps(100);
+  spec.mutable_checkpoint()->set_keep(1);
+  StartNodes(1, 1);
+  const std::string first = Submit(spec, 1, 1);
+  const std::string start = first + "/step-000000000100";
+  for (int i = 0; i < 1000 && Get(first).checkpoint() != start; ++i) {
+    absl::SleepFor(absl::Milliseconds(2));
+  }
+  ASSERT_EQ(Get(first).checkpoint(), start);
+  ps_[0]->slow_ = true;
+  for (int i = 0; i < 1000 && !ps_[0]->writes_; ++i) absl::SleepFor(absl::Milliseconds(20));
+  ASSERT_EQ(Get(first).checkpoint(), start);
+  spec.mutable_start()->set_checkpoint(start);
+  const std::string second = Submit(spec, 1, 1);
+  ps_[0]->slow_ = false;
+  const v1::JobStatus job = Watch(second).back();
+  EXPECT_EQ(v1::JobState_Name(job.state()), "SUCCEEDED") << job.message();
+}
+
 TEST_F(MasterTest, AFullDiskAtTheLastCheckpointIsWaitedFor) {
   StartNodes(2, 1);
   ps_[1]->full_ = true;

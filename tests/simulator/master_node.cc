@@ -333,7 +333,7 @@ void MasterNode::Run(uint64_t action, const master::WriteCheckpoint& write, cons
       return done(std::move(result));
     }
     world_.Tell("checkpoint ", write.folder);
-    checkpoints_.Prune(write);
+    checkpoints_.Prune(write, core_->Starts());
     done(std::move(result));
   });
 }
