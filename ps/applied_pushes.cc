@@ -23,7 +23,11 @@ absl::Status AppliedPushes::BeginAlone(absl::Span<const uint64_t> pushed) {
     return absl::InvalidArgumentError(
         absl::StrCat("pushed has ", pushed.size(), " ranks, expected ", ranks_.size()));
   }
-  for (size_t r = 0; r < ranks_.size(); ++r) ranks_[r].FillBelow(pushed[r]);
+  for (size_t r = 0; r < ranks_.size(); ++r) {
+    // A rank that was slower than another up to the cut goes on below the cut's number.
+    ranks_[r] = SequenceSet();
+    ranks_[r].FillBelow(pushed[r]);
+  }
   alone_ = true;
   return absl::OkStatus();
 }

@@ -105,6 +105,30 @@ TEST_F(RecoveryTest, OneThatReturnsAloneGoesOnWhereTheRanksStand) {
   EXPECT_EQ(Rows(**shard, files_, 17), Rows(**twin, other, 17));
 }
 
+TEST_F(RecoveryTest, OneThatReturnsAloneTakesWhatASlowRankPushesBelowTheCutsNumber) {
+  FaultFileSystem other;
+  const auto twin = Open(AsyncJob(), other);
+  ASSERT_OK(twin);
+  auto shard = Open(AsyncJob(), files_);
+  ASSERT_OK(shard);
+  const auto both = [&](uint32_t rank, uint64_t sequence) {
+    ASSERT_OK((*shard)->Push(AsyncPush(rank, sequence)));
+    ASSERT_OK((*twin)->Push(AsyncPush(rank, sequence)));
+  };
+  for (uint64_t s = 0; s < 4; ++s) both(0, s);
+  both(1, 0);
+  Checkpoint(**shard, AsyncJob(), "cut", 5);
+  v1::OpenJobRequest alone = AsyncJob();
+  alone.set_checkpoint("cut");
+  alone.set_first_step(4);
+  for (const uint64_t pushed : {4, 1, 0}) alone.add_pushed(pushed);
+  shard = Open(alone, files_);
+  ASSERT_OK(shard);
+  for (uint64_t s = 1; s < 4; ++s) both(1, s);
+  for (uint64_t s = 0; s < 4; ++s) both(2, s);
+  EXPECT_EQ(Rows(**shard, files_, 12), Rows(**twin, other, 12));
+}
+
 TEST_F(RecoveryTest, ReturningAloneNeedsEveryRankAndNoSyncTable) {
   v1::OpenJobRequest job = AsyncJob();
   job.add_pushed(1);
