@@ -57,7 +57,11 @@ absl::Status JobShard::Follow(v1::ReadLogResponse response) {
   for (v1::LogRecord& record : *response.mutable_records()) {
     const uint64_t number = record.number();
     const absl::Status taken = FollowRecord(std::move(record));
-    if (absl::IsResourceExhausted(taken)) return taken;
+    if (absl::IsResourceExhausted(taken)) {
+      // Those before it count as taken (NextRead).
+      TESSERA_RETURN_IF_ERROR(SyncLog());
+      return taken;
+    }
     if (!taken.ok()) {
       return absl::DataLossError(
           absl::StrCat("job ", request_.job_id(), ": record ", number,

@@ -142,18 +142,21 @@ absl::StatusOr<v1::ReadLogResponse> LogFeed::ReadFor(const v1::ReadLogRequest& r
                        reader_->next_record() == request.next_record();
   if (!goes_on) {
     reader_ = nullptr;
+    // The cut's own segment may be gone by now: checkpoints since then cover it.
     TESSERA_ASSIGN_OR_RETURN(
-        reader_, PushLogReader::Open(*options_.files, options_.log->folder(), request.cut()));
+        reader_,
+        request.next_record() > 0
+            ? PushLogReader::OpenAt(*options_.files, options_.log->folder(), request.next_record())
+            : PushLogReader::Open(*options_.files, options_.log->folder(), request.cut()));
     reader_cut_ = request.cut();
     while (request.next_record() > 0 && reader_->next_record() < request.next_record() &&
            reader_->next_record() < end.next_record) {
       TESSERA_RETURN_IF_ERROR(reader_->NextOf(end).status());
     }
     if (request.next_record() > 0 && reader_->next_record() != request.next_record()) {
-      return absl::FailedPreconditionError(
-          absl::StrCat(options_.log->folder(), ": record ", request.next_record(),
-                       " is asked for; from the cut of ", request.cut(), " on it has records ",
-                       reader_->next_record(), " to ", end.next_record - 1));
+      return absl::FailedPreconditionError(absl::StrCat(
+          options_.log->folder(), ": record ", request.next_record(),
+          " is asked for; it has records ", reader_->next_record(), " to ", end.next_record - 1));
     }
   }
   v1::ReadLogResponse response;

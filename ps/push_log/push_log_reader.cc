@@ -62,6 +62,28 @@ absl::StatusOr<std::optional<PushLogReader::Record>> PushLogReader::ReadRecord(
 
 absl::StatusOr<std::unique_ptr<PushLogReader>> PushLogReader::Open(
     FileSystem& files, const std::string& folder, std::optional<absl::string_view> cut) {
+  if (!cut.has_value()) {
+    const auto is_first = [](const PushLog::Segment& segment) {
+      return segment.first == 1 && !segment.cut.has_value();
+    };
+    return OpenLast(files, folder, is_first, "with rows from memory");
+  }
+  return OpenLast(
+      files, folder, [&](const PushLog::Segment& segment) { return segment.cut == cut; },
+      cut->empty() ? "at the start of the job" : absl::StrCat("at the cut of checkpoint ", *cut));
+}
+
+absl::StatusOr<std::unique_ptr<PushLogReader>> PushLogReader::OpenAt(FileSystem& files,
+                                                                     const std::string& folder,
+                                                                     uint64_t record) {
+  return OpenLast(
+      files, folder, [&](const PushLog::Segment& segment) { return segment.first <= record; },
+      absl::StrCat("at or before record ", record));
+}
+
+absl::StatusOr<std::unique_ptr<PushLogReader>> PushLogReader::OpenLast(
+    FileSystem& files, const std::string& folder,
+    absl::FunctionRef<bool(const PushLog::Segment&)> begins, absl::string_view where) {
   std::unique_ptr<PushLogReader> reader(new PushLogReader(&files, folder));
   absl::StatusOr<std::vector<std::string>> names = files.List(folder);
   if (absl::IsNotFound(names.status())) {
@@ -84,8 +106,7 @@ absl::StatusOr<std::unique_ptr<PushLogReader>> PushLogReader::Open(
       return absl::DataLossError(
           absl::StrCat(path, ": the head of this segment of a push log is damaged"));
     }
-    const bool is_first = found->segment.first == 1 && !found->segment.cut.has_value();
-    if (cut.has_value() ? found->segment.cut == cut : is_first) {
+    if (begins(found->segment)) {
       begin = reader->segments_.size();
       reader->head_ = std::move(found->head);
     }
@@ -93,10 +114,7 @@ absl::StatusOr<std::unique_ptr<PushLogReader>> PushLogReader::Open(
   }
   if (!begin.has_value()) {
     return absl::FailedPreconditionError(
-        absl::StrCat(folder, ": the push log has no segment that begins ",
-                     !cut.has_value() ? "with rows from memory"
-                     : cut->empty()   ? "at the start of the job"
-                                      : absl::StrCat("at the cut of checkpoint ", *cut)));
+        absl::StrCat(folder, ": the push log has no segment that begins ", where));
   }
   TESSERA_RETURN_IF_ERROR(reader->OpenSegment(*begin));
   return reader;

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "common/file_system.h"
 #include "common/wire/buffer.h"
@@ -32,6 +33,11 @@ class PushLogReader {
   static absl::StatusOr<std::unique_ptr<PushLogReader>> Open(FileSystem& files,
                                                              const std::string& folder,
                                                              std::optional<absl::string_view> cut);
+  // Begins at the last segment that has the record of this number, or those before it: records are
+  // numbered on from one segment to the next. Errors as Open.
+  static absl::StatusOr<std::unique_ptr<PushLogReader>> OpenAt(FileSystem& files,
+                                                               const std::string& folder,
+                                                               uint64_t record);
 
   const v1::PushLogHead& head() const { return head_; }
   // The next record that is no head; nullopt at the end. A record that was being written when its
@@ -52,6 +58,10 @@ class PushLogReader {
  private:
   PushLogReader(FileSystem* files, std::string folder)
       : files_(files), folder_(std::move(folder)) {}
+  // `where`: how the segment begins, for a message.
+  static absl::StatusOr<std::unique_ptr<PushLogReader>> OpenLast(
+      FileSystem& files, const std::string& folder,
+      absl::FunctionRef<bool(const PushLog::Segment&)> begins, absl::string_view where);
   std::string Path(const PushLog::Segment& segment) const;
   // The header at `offset` of the file; nullopt: there is no whole record that begins there.
   static absl::StatusOr<std::optional<push_log::RecordHeader>> ReadHeader(const ReadableFile& file,

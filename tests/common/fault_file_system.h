@@ -40,6 +40,16 @@ class FaultFileSystem final : public FileSystem {
     absl::MutexLock lock(&mu_);
     syncs_left_ = syncs;
   }
+  // Syncs of files wait until this is called with false.
+  void HoldSyncs(bool hold) {
+    absl::MutexLock lock(&mu_);
+    holds_syncs_ = hold;
+  }
+  void AwaitHeldSync() {
+    absl::MutexLock lock(&mu_);
+    mu_.Await(absl::Condition(
+        +[](uint64_t* held) { return *held > 0; }, &held_syncs_));
+  }
   // The next `renames` renames succeed, those after it fail with UNAVAILABLE.
   void FailRenamesAfter(uint64_t renames) {
     absl::MutexLock lock(&mu_);
@@ -225,6 +235,10 @@ class FaultFileSystem final : public FileSystem {
     }
     absl::Status Sync() override {
       absl::MutexLock lock(&fs_.mu_);
+      ++fs_.held_syncs_;
+      fs_.mu_.Await(absl::Condition(
+          +[](bool* holds) { return !*holds; }, &fs_.holds_syncs_));
+      --fs_.held_syncs_;
       if (!Take(fs_.syncs_left_)) return absl::UnavailableError(absl::StrCat("fsync ", path_));
       absl::MutexLock file_lock(&file_->mu);
       file_->synced = std::min(size_, file_->bytes.size());
@@ -296,6 +310,8 @@ class FaultFileSystem final : public FileSystem {
   mutable absl::Mutex mu_;
   uint64_t capacity_ ABSL_GUARDED_BY(mu_) = kNever;
   uint64_t syncs_left_ ABSL_GUARDED_BY(mu_) = kNever;
+  bool holds_syncs_ ABSL_GUARDED_BY(mu_) = false;
+  uint64_t held_syncs_ ABSL_GUARDED_BY(mu_) = 0;
   uint64_t renames_left_ ABSL_GUARDED_BY(mu_) = kNever;
   std::map<std::string, std::shared_ptr<File>> files_ ABSL_GUARDED_BY(mu_);
   std::map<std::string, std::shared_ptr<File>> durable_ ABSL_GUARDED_BY(mu_);

@@ -1,6 +1,10 @@
+#include <atomic>
 #include <filesystem>
 #include <random>
 #include <set>
+#include <thread>
+
+#include "absl/time/clock.h"
 
 #include "tests/ps/recovery_harness.h"
 
@@ -336,6 +340,33 @@ TEST_F(RecoveryTest, WithFsyncWhatWasAcknowledgedOutlivesAPowerCut) {
     EXPECT_EQ((*shard)->Stats().applied_steps(), kRanks * (s + 1));
   }
   EXPECT_EQ(Rows(**shard, files_, 0), AsyncTwin(6));
+}
+
+TEST_F(RecoveryTest, WithFsyncProgressSaysNothingThatIsNotOnTheDisk) {
+  v1::OpenJobRequest job = AsyncJob();
+  job.set_push_log(v1::RecoverySpec::FSYNC);
+  auto shard = Open(job, files_);
+  ASSERT_OK(shard);
+  // A push is applied, and its thread waits for the disk; whoever takes its rank over asks.
+  files_.HoldSyncs(true);
+  std::thread pushes([&] { EXPECT_OK((*shard)->Push(AsyncPush(0, 0))); });
+  files_.AwaitHeldSync();
+  uint64_t next = 0;
+  std::atomic<bool> answered = false;
+  std::thread asks([&] {
+    v1::ProgressRequest ask;
+    *ask.mutable_header() = AsyncPush(0, 0).request.header();
+    const auto progress = (*shard)->GetProgress(ask);
+    EXPECT_OK(progress);
+    if (progress.ok()) next = progress->next_push();
+    answered = true;
+  });
+  absl::SleepFor(absl::Milliseconds(50));
+  EXPECT_FALSE(answered);
+  files_.HoldSyncs(false);
+  asks.join();
+  pushes.join();
+  EXPECT_EQ(next, 1u);
 }
 
 // A record that only the operating system had is taken for one that was acknowledged, once its push

@@ -320,6 +320,38 @@ TEST_F(ReplicaTest, AnAnswerThatIsLostIsAskedForAgain) {
   EXPECT_EQ(follower->Stats().applied_steps(), 6u);
 }
 
+TEST_F(ReplicaTest, SoIsOneAfterTheSegmentThatTheFollowerBeganAtIsGone) {
+  const auto primary = *Open(AsyncJob(), files_);
+  ASSERT_OK(primary->SetFollower(1, "ps-1"));
+  const auto follower = OpenFollower(AsyncJob(), 1);
+  for (uint64_t s = 0; s < 3; ++s) ASSERT_OK(primary->Push(AsyncPush(0, s)));
+  Feed(*primary, *follower);
+  Checkpoint(*primary, AsyncJob(), "cut-3", 3);
+  Feed(*primary, *follower);
+  ASSERT_OK(Call(*primary, Request::COMMITTED, "cut-3", 3));
+  ASSERT_FALSE(files_.Exists("logs/job-1/1/00000001.log"));
+  ASSERT_OK(primary->Push(AsyncPush(0, 3)));
+  primary->ReadLog(follower->NextRead(), clock_.Monotonic(),
+                   [](const auto& lost) { EXPECT_OK(lost); });
+  Feed(*primary, *follower);
+  ASSERT_OK(follower->StopFollowing());
+  EXPECT_EQ(follower->Stats().applied_steps(), 4u);
+}
+
+TEST_F(ReplicaTest, WithFsyncAFollowerSyncsOnceAnAnswer) {
+  v1::OpenJobRequest job = AsyncJob();
+  job.set_push_log(v1::RecoverySpec::FSYNC);
+  const auto primary = *Open(job, files_);
+  ASSERT_OK(primary->SetFollower(1, "ps-1"));
+  const auto follower = OpenFollower(job, 1);
+  Feed(*primary, *follower);
+  for (uint64_t s = 0; s < 6; ++s) ASSERT_OK(primary->Push(AsyncPush(0, s)));
+  files_.FailSyncsAfter(1);
+  const absl::StatusOr<int> records = FeedOnce(*primary, *follower);
+  ASSERT_OK(records);
+  EXPECT_EQ(*records, 6);
+}
+
 TEST_F(ReplicaTest, AReadWaitsForWhatIsPushed) {
   const auto primary = *Open(AsyncJob(), files_);
   ASSERT_OK(primary->SetFollower(1, "ps-1"));
