@@ -345,9 +345,11 @@ absl::StatusOr<std::shared_ptr<JobShard>> Jobs::Stage(const v1::OpenJobRequest& 
   const auto opened = absl::MakeCleanup([this, &id] { EndOpening(id); });
   std::shared_ptr<JobShard> near;
   std::shared_ptr<JobShard> old;
+  uint64_t close_alls = 0;
   {
     absl::MutexLock lock(&mu_);
-    TESSERA_RETURN_IF_ERROR(CheckWanted(request, close_alls_));
+    close_alls = close_alls_;
+    TESSERA_RETURN_IF_ERROR(CheckWanted(request, close_alls));
     if (const auto it = jobs_.find(id); it != jobs_.end()) near = it->second;
     if (near != nullptr && near->request().generation() >= request.generation()) {
       return MovedOn(id, request.generation(), near->request().generation());
@@ -373,7 +375,7 @@ absl::StatusOr<std::shared_ptr<JobShard>> Jobs::Stage(const v1::OpenJobRequest& 
                            JobShard::OpenEmpty(request, options_, near.get()));
   {
     absl::MutexLock lock(&mu_);
-    TESSERA_RETURN_IF_ERROR(CheckWanted(request, close_alls_));
+    TESSERA_RETURN_IF_ERROR(CheckWanted(request, close_alls));
     staged_[id] = staged;
   }
   staged->LogReceived();
@@ -419,13 +421,14 @@ absl::StatusOr<std::shared_ptr<JobShard>> Jobs::Find(const std::string& job_id) 
 absl::Status Jobs::Close(const std::string& job_id, uint64_t generation) {
   TESSERA_RETURN_IF_ERROR(CheckId(job_id));
   std::shared_ptr<JobShard> shard;
-  DropStaged(job_id, UINT64_MAX, UINT64_MAX);
   std::shared_ptr<JobShard> followed;
   {
     absl::MutexLock lock(&mu_);
     followed = DropFollowing(job_id, generation);
   }
   TESSERA_RETURN_IF_ERROR(Take(job_id, generation, shard));
+  // For the move from that generation, or an earlier one.
+  DropStaged(job_id, generation + 1, UINT64_MAX);
   if (shard != nullptr)
     shard->Close(absl::AbortedError(absl::StrCat("job ", job_id, " was closed")));
   if (options_.log_root.empty()) return absl::OkStatus();
