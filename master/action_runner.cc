@@ -148,7 +148,6 @@ ActionResult ActionRunner::Do(const CutCheckpoint& cut) {
   result.status = disk_.Begin(cut.folder);
   result.own_disk = !result.status.ok();
   if (result.status.ok()) {
-    // Long, since a ps whose tables spill writes in it.
     result.status = CallWriteCheckpoint(cut.calls, kLongCall, "cut the checkpoint").status();
   }
   if (result.status.ok()) return result;

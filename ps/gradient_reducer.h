@@ -68,7 +68,6 @@ class GradientReducer {
   // "rank 2 (last push: step 16, 3.2s ago), ...": those that have not pushed next_step(), or have
   // not confirmed it.
   std::string Missing(absl::Duration now) const;
-  uint64_t held_bytes() const { return held_bytes_; }
 
  private:
   struct Collecting {

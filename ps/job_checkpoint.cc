@@ -11,6 +11,7 @@
 #include "common/checkpoint/row_file_writer.h"
 #include "common/failpoint.h"
 #include "common/status_macros.h"
+#include "ps/row_records.h"
 #include "ps/sightings_file.h"
 
 namespace tessera::ps {
@@ -23,17 +24,11 @@ constexpr size_t kRecordsAtOnce = 256;
 absl::Status WriteRows(RowFileWriter& writer, const RowLayout& layout,
                        absl::Span<const Row* const> rows) {
   std::vector<char> records;
-  std::vector<float> room;
   const size_t record_bytes = row_file::RecordBytes(layout.floats());
   for (size_t begin = 0; begin < rows.size(); begin += kRecordsAtOnce) {
     const absl::Span<const Row* const> some = rows.subspan(begin, kRecordsAtOnce);
     records.resize(some.size() * record_bytes);
-    char* record = records.data();
-    for (const Row* row : some) {
-      row_file::StoreRecord(row->key, row->frequency, row->last_step, layout.Floats(row, room),
-                            record);
-      record += record_bytes;
-    }
+    StoreRecords(layout, some, records.data());
     TESSERA_RETURN_IF_ERROR(writer.AddRecords({records.data(), records.size()}));
   }
   return absl::OkStatus();
@@ -177,6 +172,7 @@ absl::StatusOr<WrittenPart> WriteCut(FileSystem& files, PartCut cut, const Parti
     }
     const size_t lowest = written.files.size();
     const size_t layers = spills ? 2 : 1;
+    written.new_bytes = 0;
     TESSERA_ASSIGN_OR_RETURN(
         v1::CheckpointFile memory,
         WriteLayer(files, cut, lowest + layers - 1, partitions, tables, keep_going, WriteMemory));
@@ -187,6 +183,9 @@ absl::StatusOr<WrittenPart> WriteCut(FileSystem& files, PartCut cut, const Parti
       written.files.push_back(std::move(below));
     }
     written.files.push_back(std::move(memory));
+    for (size_t f = lowest; f < written.files.size(); ++f) {
+      written.new_bytes += written.files[f].bytes();
+    }
     TESSERA_ASSIGN_OR_RETURN(written.sightings, WriteSightings(files, written.folder,
                                                                absl::StrCat("sightings-", cut.name),
                                                                partitions, tables, keep_going));
@@ -203,15 +202,6 @@ absl::StatusOr<WrittenPart> WriteCut(FileSystem& files, PartCut cut, const Parti
 
 void DropCut(const Tables& tables) {
   for (const auto& table : tables) table->DropCut();
-}
-
-absl::StatusOr<WrittenPart> WriteTables(FileSystem& files, const std::string& folder,
-                                        const CheckpointPart& part, const WrittenPart* base,
-                                        const PartitionSet& partitions, const Tables& tables,
-                                        KeepGoing keep_going) {
-  TESSERA_ASSIGN_OR_RETURN(PartCut cut, PrepareCut(files, folder, part, base));
-  CutTables(tables, cut);
-  return WriteCut(files, std::move(cut), partitions, tables, keep_going);
 }
 
 }  // namespace tessera::ps

@@ -30,6 +30,7 @@ struct WrittenPart {
   std::string folder;
   std::vector<v1::CheckpointFile> files;        // in the folder, lowest layer first
   size_t first_files = 1;                       // of them, those that were written with all rows
+  uint64_t new_bytes = 0;                       // of those that are no links to earlier ones
   std::vector<uint64_t> rows;                   // by table: all that there were, in whatever layer
   std::optional<v1::CheckpointFile> sightings;  // whole, whatever the layers
 };
@@ -70,11 +71,6 @@ absl::StatusOr<WrittenPart> WriteCut(FileSystem& files, PartCut cut, const Parti
                                      const Tables& tables, KeepGoing keep_going);
 // Forgets a cut that is not written, with the same consequence. Nothing if there is none.
 void DropCut(const Tables& tables);
-// All of it at once.
-absl::StatusOr<WrittenPart> WriteTables(FileSystem& files, const std::string& folder,
-                                        const CheckpointPart& part, const WrittenPart* base,
-                                        const PartitionSet& partitions, const Tables& tables,
-                                        KeepGoing keep_going);
 
 // Reads the owned partitions out of a checkpoint, however many ps wrote it and however many
 // partitions it has, into tables that are empty; tables are matched by name. `warm`: embeddings

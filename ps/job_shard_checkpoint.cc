@@ -22,6 +22,7 @@ v1::WriteCheckpointResponse ResponseOf(const WrittenPart& written, const Tables&
     response.add_slot_floats(table->store().layout().slot_floats());
   }
   *response.mutable_rows() = {written.rows.begin(), written.rows.end()};
+  response.set_written_bytes(written.new_bytes);
   return response;
 }
 

@@ -9,6 +9,7 @@
 #include "common/checkpoint/row_file_format.h"
 #include "common/status_macros.h"
 #include "ps/job_shard.h"
+#include "ps/row_records.h"
 #include "ps/sightings_file.h"
 
 namespace tessera::ps {
@@ -40,16 +41,10 @@ absl::Status JobShard::TakeRows(uint64_t ticket, uint32_t table, uint32_t partit
                                 std::string& records) {
   const RowLayout& layout = tables_[table]->store().layout();
   const size_t record_bytes = row_file::RecordBytes(layout.floats());
-  std::vector<float> room;
   const auto append = [&](absl::Span<const Row* const> rows) {
     const size_t before = records.size();
     records.resize(before + rows.size() * record_bytes);
-    char* record = records.data() + before;
-    for (const Row* row : rows) {
-      row_file::StoreRecord(row->key, row->frequency, row->last_step, layout.Floats(row, room),
-                            record);
-      record += record_bytes;
-    }
+    StoreRecords(layout, rows, records.data() + before);
   };
   TableTier::Taken taken;
   TESSERA_RETURN_IF_ERROR(Take(ticket, partition, [&] {

@@ -57,10 +57,9 @@ PsMetrics::PsMetrics(MetricsRegistry* registry)
           "From a pull's arrival to its answer, waiting for its step included.")),
       push_seconds_(registry->AddSecondsHistogram("tessera_ps_push_seconds",
                                                   "From a push's arrival to its answer.")),
-      cut_seconds_(registry->AddSecondsHistogram(
-          "tessera_ps_checkpoint_cut_seconds",
-          "To cut a checkpoint: training stands still so long. Where tables spill, it is written "
-          "in this time.")),
+      cut_seconds_(
+          registry->AddSecondsHistogram("tessera_ps_checkpoint_cut_seconds",
+                                        "To cut a checkpoint: training stands still so long.")),
       checkpoint_seconds_(registry->AddSecondsHistogram(
           "tessera_ps_checkpoint_seconds", "To write this ps's part of a checkpoint.")),
       checkpoint_bytes_(registry->AddCounter("tessera_ps_checkpoint_bytes_total",
@@ -92,10 +91,7 @@ void PsMetrics::CutCheckpoint(const absl::Status& status, absl::Duration took) {
 void PsMetrics::WroteCheckpoint(const v1::WriteCheckpointResponse& response,
                                 const absl::Status& status, absl::Duration took) {
   if (!status.ok()) return Answered("WriteCheckpoint", status);
-  // The files before the last are links to what earlier calls have written.
-  if (!response.files().empty()) {
-    checkpoint_bytes_.Increment(static_cast<double>(response.files().rbegin()->bytes()));
-  }
+  checkpoint_bytes_.Increment(static_cast<double>(response.written_bytes()));
   checkpoint_seconds_.Observe(absl::ToDoubleSeconds(took));
 }
 

@@ -308,27 +308,6 @@ RowCounts RowStore::InsertIfAbsent(absl::Span<const uint64_t> keys, const float*
   return counts;
 }
 
-uint64_t RowStore::Erase(absl::Span<const uint64_t> keys) {
-  const Scratch<KeyBatch> batch;
-  batch->Group(keys, partitions_);
-  uint64_t erased = 0;
-  for (uint32_t s = 0; s < KeyBatch::kStripes; ++s) {
-    const Items items = batch->stripe(s);
-    if (items.empty()) continue;
-    Stripe& stripe = *stripes_[s];
-    absl::MutexLock lock(&stripe.mu);
-    for (const KeyBatch::Item& item : items) {
-      Row* const row = stripe.maps[item.map].Erase(item.hash, item.key);
-      if (row == nullptr) continue;
-      KeepErased(stripe, item.map, row);
-      stripe.slabs.Free(row);
-      if (stripe.keeps_gone) stripe.gone[item.map].push_back(item.key);
-      ++erased;
-    }
-  }
-  return erased;
-}
-
 uint64_t RowStore::EraseIf(PartitionId partition, absl::FunctionRef<bool(const Row&)> erase) {
   const uint32_t index = partitions_.IndexOf(partition);
   Stripe& stripe = *stripes_[KeyBatch::StripeOf(index)];

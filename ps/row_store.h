@@ -120,9 +120,8 @@ class RowStore {
                            const float* values,  // [keys, dim]
                            AbsentRows* absent = nullptr);
 
-  // How many of `keys` had a row, which is gone now. Its memory serves new rows of its stripe.
-  uint64_t Erase(absl::Span<const uint64_t> keys);
   // Erases the rows of an owned partition that `erase` picks, with their stripe locked; how many.
+  // Their memory serves new rows of the stripe.
   uint64_t EraseIf(PartitionId partition, absl::FunctionRef<bool(const Row& row)> erase);
 
   // What the clock's hand knows of the rows that it has passed: one for a store.
@@ -282,7 +281,7 @@ class RowStore {
     std::vector<RowMap> dropped ABSL_GUARDED_BY(mu);  // rows of partitions that others own now
     // See AbsentRows::Question. [kErasedSlots] by hash, or empty.
     uint64_t erases ABSL_GUARDED_BY(mu) = 0;
-    std::vector<uint32_t> erased_at ABSL_GUARDED_BY(mu);
+    std::vector<uint64_t> erased_at ABSL_GUARDED_BY(mu);
     std::vector<Below> below ABSL_GUARDED_BY(mu);  // by number within the stripe
   };
   static constexpr size_t kErasedSlots = 1 << 12;

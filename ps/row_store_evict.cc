@@ -190,7 +190,7 @@ uint64_t RowStore::EndLeaving(PartitionId partition, absl::Span<const uint64_t> 
     if (row->flags & kRowChanged) AddLeft(stripe.below[KeyBatch::MapOf(index)], keys[i]);
     map.Erase(hash, keys[i]);
     stripe.slabs.Free(row);
-    stripe.erased_at[ErasedSlot(hash)] = static_cast<uint32_t>(stripe.erases);
+    stripe.erased_at[ErasedSlot(hash)] = stripe.erases;
     ++erased;
   }
   if (stripe.cut != nullptr) stripe.cut->maps[KeyBatch::MapOf(index)].erases += erased;

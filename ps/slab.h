@@ -11,9 +11,9 @@ namespace tessera::ps {
 
 // Blocks of one size, at least 8 bytes, cut from slabs that grow from 1 to 64 KiB, or to 32 to 64
 // blocks where that is more: of a pool of few blocks, or that has not filled its last slab, little
-// lies idle, and what is left at a slab's end is little of it. Blocks are aligned to 16 bytes, uninitialised, and used
-// again once they are freed; slabs live as long as the pool.
-// Not thread-safe.
+// lies idle, and what is left at a slab's end is little of it. Blocks are aligned to 16 bytes,
+// uninitialised, and used again once they are freed; slabs live as long as the pool. Not
+// thread-safe.
 class SlabPool {
  public:
   // Slabs that grow no more come from `memory`, which pools may share, and fill its pages; those
@@ -38,8 +38,8 @@ class SlabPool {
   // All slabs of another pool of blocks of this size, which has none afterwards: its blocks, in use
   // or free, are this one's.
   void Adopt(SlabPool& other);
-  // Before the first block: slabs grow to so many bytes at most (or to 16 KiB), and those smaller than they were
-  // to grow come from the heap;
+  // Before the first block: slabs grow to so many bytes at most (or to 16 KiB), and those smaller
+  // than they were to grow come from the heap;
   void LimitSlabs(size_t bytes);
   // the memory is another.
   void UseMemory(std::shared_ptr<HugePageMemory> memory) { memory_ = std::move(memory); }

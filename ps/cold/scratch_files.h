@@ -23,7 +23,6 @@ class ScratchFiles final : public rocksdb::FileSystemWrapper {
 
   const char* Name() const override { return "TesseraScratchFiles"; }
 
-  uint64_t max_bytes() const { return max_bytes_; }
   // Of all files that there are now.
   uint64_t bytes() const { return bytes_.load(std::memory_order_relaxed); }
   // Since the start, compactions included.

@@ -18,6 +18,17 @@ namespace {
 
 using absl::StatusCode;
 
+// A cut that is written at once.
+absl::StatusOr<WrittenPart> WriteTables(FileSystem& files, const std::string& folder,
+                                        const CheckpointPart& part, const WrittenPart* base,
+                                        const PartitionSet& partitions, const Tables& tables,
+                                        KeepGoing keep_going) {
+  absl::StatusOr<PartCut> cut = PrepareCut(files, folder, part, base);
+  if (!cut.ok()) return cut.status();
+  CutTables(tables, *cut);
+  return WriteCut(files, *std::move(cut), partitions, tables, keep_going);
+}
+
 class CheckpointTest : public testing::Test {
  protected:
   static v1::OpenJobRequest TestJob(uint32_t partitions = 64) {
@@ -115,7 +126,7 @@ TEST_F(CheckpointTest, AnIncrementTakesErasedRowsAway) {
   ASSERT_OK(tables[0]->Pull(keys, false, values.data(), statuses.data()));
   auto first = WriteTables(files_, "root/a", {.generation = 1}, nullptr, all, tables, open);
   ASSERT_OK(first.status());
-  EXPECT_EQ(tables[0]->store().Erase({2, 5}), 2u);
+  EXPECT_EQ(EraseKeys(tables[0]->store(), 8, {2, 5}), 2u);
   ASSERT_OK(tables[0]->Pull({5}, false, values.data(), statuses.data()));
   EXPECT_EQ(first->rows, std::vector<uint64_t>{6});
   auto second = WriteTables(files_, "root/b", {.generation = 1}, &*first, all, tables, open);

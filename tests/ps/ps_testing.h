@@ -115,6 +115,17 @@ class WatchedFiles final : public FileSystem {
   FileSystem& disk_;
 };
 
+// How many of `keys` had a row, which is gone now.
+inline uint64_t EraseKeys(RowStore& store, uint32_t partition_count,
+                          const std::vector<uint64_t>& keys) {
+  uint64_t erased = 0;
+  for (const uint64_t key : keys) {
+    erased += store.EraseIf(PartitionOf(key, partition_count),
+                            [key](const Row& row) { return row.key == key; });
+  }
+  return erased;
+}
+
 inline v1::PsTable SgdTable(const std::string& name, uint32_t dim, v1::Consistency consistency,
                             float rate = 1) {
   v1::PsTable table;

@@ -132,7 +132,7 @@ TEST_F(RowStoreCutTest, HasTheRowsOfItsMomentWhateverHappensWhileItIsRead) {
     switch (random() % 8) {
       case 0: {
         for (const uint64_t k : keys) {
-          if (store_.Erase({k}) == 1) erased.insert(k);
+          if (EraseKeys(store_, kPartitions, {k}) == 1) erased.insert(k);
         }
         break;
       }
@@ -267,7 +267,7 @@ TEST_F(RowStoreCutTest, HoldsWhileThreadsPush) {
         for (uint64_t& k : some) k = random() % (kKeys + 500) + 1;
         absl::ReaderMutexLock lock(&cut_mu);
         Push(some, random() % 1000);
-        if (random() % 4 == 0) store_.Erase({some[0], some[1]});
+        if (random() % 4 == 0) EraseKeys(store_, kPartitions, {some[0], some[1]});
         ++pushes;
       }
     });

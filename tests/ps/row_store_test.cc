@@ -77,9 +77,8 @@ std::vector<uint64_t> OddKeys() {
           UINT64_MAX - 1};
 }
 
-template <typename Store>
-void CompareWithTwin(Store& store, SavedRows& twin, uint64_t key_range, int rounds, uint64_t seed,
-                     std::vector<float> (*new_row)(uint64_t)) {
+void CompareWithTwin(RowStore& store, uint32_t partitions, SavedRows& twin, uint64_t key_range,
+                     int rounds, uint64_t seed, std::vector<float> (*new_row)(uint64_t)) {
   std::mt19937_64 random(seed);
   const auto key = [&] {
     const uint64_t r = random() % key_range;
@@ -137,7 +136,7 @@ void CompareWithTwin(Store& store, SavedRows& twin, uint64_t key_range, int roun
     } else if (what == 5) {
       uint64_t present = 0;
       for (const uint64_t k : keys) present += twin.erase({0, k});
-      ASSERT_EQ(store.Erase(keys), present);
+      ASSERT_EQ(EraseKeys(store, partitions, keys), present);
     } else {
       std::vector<float> assigned(keys.size() * kStoredDim, 4.0f);
       store.InsertIfAbsent(keys, assigned.data());
@@ -152,7 +151,7 @@ void CompareWithTwin(Store& store, SavedRows& twin, uint64_t key_range, int roun
 
 TEST_F(RowStoreTest, HoldsWhatAMapHoldsThroughRandomOperationsAndGrowth) {
   SavedRows twin;
-  CompareWithTwin(store_, twin, 30000, 1500, 1, &NewRow);
+  CompareWithTwin(store_, partitions_.partition_count(), twin, 30000, 1500, 1, &NewRow);
   EXPECT_GT(twin.size(), 10000u);
   EXPECT_EQ(Everything(), twin);
   EXPECT_EQ(store_.rows(), twin.size());
@@ -160,7 +159,7 @@ TEST_F(RowStoreTest, HoldsWhatAMapHoldsThroughRandomOperationsAndGrowth) {
 
 TEST_F(OnePartitionTest, HoldsWhatAMapHoldsThroughRandomOperationsAndGrowth) {
   SavedRows twin;
-  CompareWithTwin(store_, twin, 30000, 1500, 2, &NewRow);
+  CompareWithTwin(store_, partitions_.partition_count(), twin, 30000, 1500, 2, &NewRow);
   EXPECT_GT(twin.size(), 10000u);
   EXPECT_EQ(Everything(), twin);
 }
