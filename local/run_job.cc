@@ -120,6 +120,7 @@ absl::StatusOr<std::string> JobRun::SubmitOrResume(client::JobClient& client) {
         options_.cluster.work_folder, " holds the unfinished job ", unfinished->job_id(),
         "; go on with it (--resume) or name another --work-dir"));
   }
+  if (options_.before_submit) TESSERA_RETURN_IF_ERROR(options_.before_submit());
   return client.Submit(options_.request);
 }
 

@@ -22,6 +22,9 @@ class JobRun {
     v1::SubmitRequest request;
     // Go on with the unfinished job that the work folder's master knows, instead of submitting.
     bool resume = false;
+    // In the thread of Run, once the work folder is known to hold no unfinished job; an error ends
+    // the run. Null: nothing.
+    std::function<absl::Status()> before_submit = nullptr;
     // In the thread of Run.
     std::function<void(const v1::JobStatus&)> on_status;
   };

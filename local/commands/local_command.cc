@@ -61,8 +61,16 @@ absl::StatusOr<std::string> WorkFolder(const Local& local, const std::string& jo
 
 absl::StatusOr<Prepared> Prepare(const Local& local) {
   Prepared prepared;
+  if (local.resume && !local.start.empty()) {
+    return absl::InvalidArgumentError(
+        "--start does not go with --resume: the job goes on from its last checkpoint, or from what "
+        "it was first told to start from; leave --start out");
+  }
   TESSERA_ASSIGN_OR_RETURN(LoadedJob job, local.job.Load());
-  if (!local.start.empty()) job.spec.mutable_start()->set_checkpoint(kLinkedCheckpoint);
+  // A file with start.warm needs one; that of a job which is resumed the master knows.
+  if (!local.start.empty() || local.resume) {
+    job.spec.mutable_start()->set_checkpoint(kLinkedCheckpoint);
+  }
   // Its files are counted by the workers; here only what can be known at once.
   TESSERA_RETURN_IF_ERROR(CheckJob(job, {.data_root = local.data, .read_data = false}).status());
   ClusterOptions& cluster = prepared.run.cluster;
@@ -83,7 +91,12 @@ absl::StatusOr<Prepared> Prepare(const Local& local) {
   prepared.run.in_process = local.in_process;
   prepared.run.resume = local.resume;
   if (!local.start.empty()) {
-    TESSERA_RETURN_IF_ERROR(LinkCheckpoint(local.start, cluster.checkpoint_root));
+    // An unfinished job of the folder, beside which none is submitted, may still start from the
+    // link that is there.
+    TESSERA_ASSIGN_OR_RETURN(const std::string start, CheckpointFolder(local.start));
+    prepared.run.before_submit = [start, root = cluster.checkpoint_root] {
+      return LinkCheckpoint(start, root);
+    };
   }
   v1::SubmitRequest& request = prepared.run.request;
   *request.mutable_spec() = job.spec;
@@ -208,7 +221,8 @@ void AddLocal(CLI::App& app, CommandContext& context) {
                     "go on with the unfinished job of --work-dir, as it was submitted");
   command->add_option("--start", local->start,
                       "folder of a checkpoint to start from; resumes it, or with --set "
-                      "start.warm=true takes its parameters only");
+                      "start.warm=true takes its parameters only; of a new job, not with "
+                      "--resume");
   command->add_option("--truth", local->truth,
                       "truth.json of `tessera data generate`: shows the best AUC possible beside "
                       "the one reached");

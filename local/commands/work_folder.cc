@@ -45,9 +45,14 @@ absl::StatusOr<std::string> ExistingFolder(const std::string& flag, const std::s
   return fs::canonical(path, error).string();
 }
 
+absl::StatusOr<std::string> CheckpointFolder(const std::string& folder) {
+  TESSERA_ASSIGN_OR_RETURN(std::string path, ExistingFolder("checkpoint", folder));
+  TESSERA_RETURN_IF_ERROR(ReadManifest(PosixFileSystem(), path).status());
+  return path;
+}
+
 absl::Status LinkCheckpoint(const std::string& folder, const std::string& checkpoint_root) {
-  TESSERA_ASSIGN_OR_RETURN(const std::string target, ExistingFolder("checkpoint", folder));
-  TESSERA_RETURN_IF_ERROR(ReadManifest(PosixFileSystem(), target).status());
+  TESSERA_ASSIGN_OR_RETURN(const std::string target, CheckpointFolder(folder));
   TESSERA_RETURN_IF_ERROR(PosixFileSystem().CreateFolder(checkpoint_root));
   const fs::path link = fs::path(checkpoint_root) / kLinkedCheckpoint;
   std::error_code error;

@@ -15,8 +15,12 @@ absl::StatusOr<std::string> NewRunFolder(const std::string& name, absl::Time now
 // The absolute path of a folder that is there. NOT_FOUND names the flag.
 absl::StatusOr<std::string> ExistingFolder(const std::string& flag, const std::string& path);
 
+// The absolute path of a folder that holds a checkpoint. NOT_FOUND: it holds none.
+absl::StatusOr<std::string> CheckpointFolder(const std::string& folder);
+
 // Makes the checkpoint in `folder` known below `checkpoint_root` as kLinkedCheckpoint, by a
-// symbolic link. NOT_FOUND: `folder` holds no checkpoint.
+// symbolic link, in place of one that is there: no unfinished job may start from that. NOT_FOUND:
+// `folder` holds no checkpoint.
 absl::Status LinkCheckpoint(const std::string& folder, const std::string& checkpoint_root);
 inline constexpr char kLinkedCheckpoint[] = "start";
 

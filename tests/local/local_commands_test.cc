@@ -7,13 +7,18 @@
 #include <vector>
 
 #include "client/commands/tessera_app.h"
+#include "client/job_client.h"
+#include "common/checkpoint/digest.h"
+#include "common/config/yaml_job.h"
 #include "common/failpoint.h"
 #include "common/file_system.h"
 #include "cuda/devices.h"
 #include "cuda/stream.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "local/cluster.h"
 #include "local/commands/local_commands.h"
+#include "local/commands/work_folder.h"
 #include "tests/paths.h"
 
 // The commands as a user types them, on clusters in this process.
@@ -337,6 +342,55 @@ TEST_F(LocalCommandsTest, LocalStartsFromAnEarlierRun) {
       0)
       << err_;
   EXPECT_EQ(LastObject()["steps"], 16);
+}
+
+TEST_F(LocalCommandsTest, AnUnfinishedJobStartsFromWhatItWasToldAtFirst) {
+  const auto train = [this](const std::string& work, std::vector<std::string> more) {
+    more.insert(more.end(), {"--output", "json"});
+    EXPECT_EQ(RunLocal(work, more, "1"), 0) << err_;
+    return LastObject()["checkpoint"].get<std::string>();
+  };
+  const auto digest = [](const std::string& checkpoint) {
+    return DigestCheckpoint(PosixFileSystem(), checkpoint).value();
+  };
+  const std::string first = train("first", {}), other = train("other", {"--set", "seed=9"});
+  const std::string expected =
+      digest(train("whole", {"--start", first, "--set", "train.epochs=3"}));
+  ASSERT_NE(expected, digest(train("wrong", {"--start", other, "--set", "train.epochs=3"})));
+
+  // What a run leaves that is cut off before its first step: its job waits for a ps more.
+  const fs::path root = folder_ / "cut" / "checkpoints";
+  ASSERT_TRUE(LinkCheckpoint(first, root).ok());
+  {
+    ClusterOptions options;
+    options.work_folder = folder_ / "cut";
+    options.data_root = data_();
+    options.checkpoint_root = root;
+    const auto cluster = StartInProcessCluster(options);
+    ASSERT_TRUE(cluster.ok()) << cluster.status();
+    client::JobClient::Options client;
+    client.master_address = (*cluster)->master_address();
+    client.channels = &(*cluster)->channels();
+    v1::SubmitRequest request;
+    *request.mutable_spec() = LoadJobFile(job_()).value().spec;
+    request.mutable_spec()->mutable_train()->set_epochs(3);
+    request.mutable_spec()->mutable_start()->set_checkpoint(kLinkedCheckpoint);
+    request.set_workers(1);
+    request.set_ps(2);
+    ASSERT_TRUE(client::JobClient(client).Submit(request).ok());
+  }
+  EXPECT_EQ(RunLocal("cut", {"--start", other}, "1"), 1);
+  EXPECT_THAT(err_, HasSubstr("go on with it (--resume)"));
+  EXPECT_EQ(RunLocal("cut", {"--ps", "2", "--resume", "--start", other}, "1"), 2);
+  EXPECT_THAT(err_, HasSubstr("--start does not go with --resume"));
+  EXPECT_EQ(fs::read_symlink(root / kLinkedCheckpoint), fs::canonical(first));
+  // Of a file that takes parameters only, which waits for --start.
+  const std::vector<std::string> resume = {"--ps", "2", "--resume", "--set", "start.warm=true"};
+  EXPECT_EQ(digest(train("cut", resume)), expected);
+
+  // When it has ended, the next one may start from another.
+  train("cut", {"--start", other, "--set", "train.epochs=3"});
+  EXPECT_EQ(fs::read_symlink(root / kLinkedCheckpoint), fs::canonical(other));
 }
 
 TEST_F(LocalCommandsTest, WhatIsWrongIsFoundBeforeAnythingStarts) {
