@@ -129,17 +129,48 @@ absl::string_view Bytes(const T* values, size_t count) {
   return {reinterpret_cast<const char*>(values), count * sizeof(T)};
 }
 
-// Keys, then rows: two walks over the table, so that neither is held.
-absl::Status WriteBeside(const CheckpointReader& reader, TableIndex table, const std::string& path,
-                         const ExportReport::Table& report, KeepGoing keep_going) {
+ExportReport::Table TableReport(const worker::Model::Input& input,
+                                const v1::CheckpointTable& stored) {
+  ExportReport::Table report;
+  report.name = input.table;
+  report.rows = stored.rows();
+  report.dim = input.dim;
+  report.unseen_value = worker::UnseenValue(stored.spec());
+  report.unseen_exact =
+      !stored.spec().initializer().has_normal() && !stored.spec().initializer().has_uniform();
+  return report;
+}
+
+// Where the rows go of a table that is too large for the file.
+absl::StatusOr<std::string> PathBeside(const std::string& file, const ExportReport::Table& table) {
+  TESSERA_ASSIGN_OR_RETURN(const Destination destination, DestinationOf(file));
+  if (destination.special != nullptr) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        file, ": is a ", destination.special, ", and the ", table.rows, " rows of table ",
+        table.name, " are written beside it; name a regular file, or raise --inline-rows"));
+  }
+  std::filesystem::path beside = file;
+  beside.replace_extension(absl::StrCat(".", table.name, ".safetensors"));
+  std::error_code error;
+  if (std::filesystem::is_directory(beside, error)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(beside.string(), ": is a folder, and the rows of table ", table.name,
+                     " are written there; move it away, or name another file"));
+  }
+  return beside.string();
+}
+
+// Keys, then rows: two walks over the table, so that neither is held. The file lacks its name only.
+absl::StatusOr<std::unique_ptr<worker::SafetensorsWriter>> WriteBeside(
+    const CheckpointReader& reader, const ExportReport::Table& report, KeepGoing keep_going) {
+  TESSERA_ASSIGN_OR_RETURN(const TableIndex table, reader.FindTable(report.name));
   const std::vector<worker::SafetensorsWriter::Tensor> tensors = {
       {"keys", "U64", {report.rows}, report.rows * sizeof(uint64_t)},
       {"rows", "F32", {report.rows, report.dim}, report.rows * report.dim * sizeof(float)}};
-  TESSERA_ASSIGN_OR_RETURN(
-      const auto writer,
-      worker::SafetensorsWriter::Create(
-          PosixFileSystem(), path, tensors,
-          {{"table", report.name}, {"unseen_value", absl::StrCat(report.unseen_value)}}));
+  TESSERA_ASSIGN_OR_RETURN(auto writer, worker::SafetensorsWriter::Create(
+                                            PosixFileSystem(), report.file, tensors,
+                                            {{"table", report.name},
+                                             {"unseen_value", absl::StrCat(report.unseen_value)}}));
   TESSERA_RETURN_IF_ERROR(ForEachRow(
       reader, table, keep_going,
       [&](uint64_t key, absl::Span<const float>) { return writer->Append(Bytes(&key, 1)); }));
@@ -147,7 +178,8 @@ absl::Status WriteBeside(const CheckpointReader& reader, TableIndex table, const
       ForEachServedRow(reader, table, keep_going, [&](uint64_t, absl::Span<const float> row) {
         return writer->Append(Bytes(row.data(), row.size()));
       }));
-  return writer->Finish();
+  TESSERA_RETURN_IF_ERROR(writer->Close());
+  return writer;
 }
 
 std::vector<std::string> Described(
@@ -189,7 +221,6 @@ absl::StatusOr<ExportReport> ExportCheckpoint(const ExportOptions& options, Keep
   report.step = reader->manifest().step();
   report.trained_floats = model->trained_floats();
   report.file = std::filesystem::absolute(options.output).lexically_normal();
-  TESSERA_ASSIGN_OR_RETURN(const Destination destination, DestinationOf(report.file));
   std::map<std::string, worker::InlineTable> inlined;
   for (const worker::Model::Input& input : model->inputs()) {
     const bool is_described =
@@ -198,34 +229,27 @@ absl::StatusOr<ExportReport> ExportCheckpoint(const ExportOptions& options, Keep
     if (is_described) continue;  // several inputs read it
     TESSERA_ASSIGN_OR_RETURN(const TableIndex table, reader->FindTable(input.table));
     const v1::CheckpointTable& stored = reader->manifest().tables(static_cast<int>(table.value()));
-    ExportReport::Table& described = report.tables.emplace_back();
-    described.name = input.table;
-    described.rows = stored.rows();
-    described.dim = input.dim;
-    described.unseen_value = worker::UnseenValue(stored.spec());
-    described.unseen_exact =
-        !stored.spec().initializer().has_normal() && !stored.spec().initializer().has_uniform();
+    ExportReport::Table& described = report.tables.emplace_back(TableReport(input, stored));
     if (stored.rows() <= options.inline_rows) {
       TESSERA_ASSIGN_OR_RETURN(inlined[input.table], ReadInline(*reader, table, keep_going));
-      continue;
+    } else {
+      TESSERA_ASSIGN_OR_RETURN(described.file, PathBeside(report.file, described));
     }
-    if (destination.special != nullptr) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(report.file, ": is a ", destination.special, ", and the ", stored.rows(),
-                       " rows of table ", input.table,
-                       " are written beside it; name a regular file, or raise --inline-rows"));
-    }
-    std::filesystem::path beside = report.file;
-    beside.replace_extension(absl::StrCat(".", input.table, ".safetensors"));
-    described.file = beside;
-    TESSERA_RETURN_IF_ERROR(WriteBeside(*reader, table, described.file, described, keep_going));
   }
   TESSERA_ASSIGN_OR_RETURN(const DenseParameters dense,
                            ReadParameters(*reader, *model, spec.model(), keep_going));
   TESSERA_ASSIGN_OR_RETURN(
       const onnx::ModelProto file,
       worker::ExportModel(spec, *model, dense.served, dense.statistics, inlined));
+  // No file takes its name before all are written: those of an earlier export belong together, too.
+  std::vector<std::unique_ptr<worker::SafetensorsWriter>> unnamed;
+  for (const ExportReport::Table& table : report.tables) {
+    if (table.file.empty()) continue;
+    TESSERA_ASSIGN_OR_RETURN(auto writer, WriteBeside(*reader, table, keep_going));
+    unnamed.push_back(std::move(writer));
+  }
   TESSERA_RETURN_IF_ERROR(WriteOutput(report.file, file.SerializeAsString()));
+  for (const auto& writer : unnamed) TESSERA_RETURN_IF_ERROR(writer->Finish());
   report.inputs = Described(file.graph().input());
   report.outputs = Described(file.graph().output());
   return report;

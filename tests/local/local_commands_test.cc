@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -451,6 +452,48 @@ TEST_F(LocalCommandsTest, ExportWritesAModelAndTheTablesThatAreTooLarge) {
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
   EXPECT_EQ(Run({"export", checkpoint, "--output", pipe, "--inline-rows", "0"}), 2);
   EXPECT_THAT(err_, HasSubstr("pipe: is a pipe, and the "));
+}
+
+TEST_F(LocalCommandsTest, AnExportThatFailsLeavesTheFilesOfTheOneBefore) {
+  ASSERT_EQ(RunLocal("first", {"--output", "json"}), 0) << err_;
+  const std::string first = LastObject()["checkpoint"];
+  ASSERT_EQ(RunLocal("second", {"--output", "json", "--set", "seed=9"}), 0) << err_;
+  const std::string second = LastObject()["checkpoint"];
+  const fs::path exported = folder_ / "exported";
+  const auto run = [&](const std::string& checkpoint) {
+    return Run({"export", checkpoint, "--output", exported / "model.onnx", "--inline-rows", "0"});
+  };
+  const auto files = [&] {
+    std::map<std::string, std::string> found;
+    for (const auto& entry : fs::directory_iterator(exported)) {
+      if (!entry.is_regular_file()) continue;
+      found[entry.path().filename()] = ReadWholeFile(PosixFileSystem(), entry.path()).value();
+    }
+    return found;
+  };
+  fs::create_directory(exported);
+  ASSERT_EQ(run(first), 0) << err_;
+  const auto earlier = files();
+  ASSERT_EQ(earlier.size(), 3u);
+  // Of either table and of the model what is in the way lets no other file change.
+  for (const auto& [name, content] : earlier) {
+    fs::create_directory(exported / (name + ".tmp"));
+    EXPECT_EQ(run(second), 2) << name;
+    EXPECT_EQ(files(), earlier) << name;
+    fs::remove(exported / (name + ".tmp"));
+  }
+  for (const auto& [name, content] : earlier) {
+    fs::remove(exported / name);
+    fs::create_directory(exported / name);
+    EXPECT_NE(run(second), 0) << name;
+    fs::remove(exported / name);
+    ASSERT_TRUE(WriteFileAtomically(PosixFileSystem(), exported / name, content).ok());
+    EXPECT_EQ(files(), earlier) << name;
+  }
+  ASSERT_EQ(run(second), 0) << err_;
+  const auto later = files();
+  ASSERT_EQ(later.size(), 3u);
+  for (const auto& [name, content] : earlier) EXPECT_NE(later.at(name), content) << name;
 }
 
 TEST_F(LocalCommandsTest, ExportRefusesWhatIsNoCheckpoint) {

@@ -1,5 +1,6 @@
 // Models to ONNX and back without another runtime; tests/onnx compares with onnxruntime.
 #include <cstring>
+#include <filesystem>
 #include <numeric>
 #include <set>
 
@@ -350,6 +351,20 @@ TEST(Safetensors, AreAHeaderAndTheTensorsBytes) {
   EXPECT_EQ(bytes.substr(8, header.size()), header);
   EXPECT_EQ(std::memcmp(bytes.data() + 8 + padded, keys, 16), 0);
   EXPECT_EQ(std::memcmp(bytes.data() + 8 + padded + 16, rows, 16), 0);
+}
+
+TEST(Safetensors, ThatAreNotFinishedLeaveNothingAndWhatIsThereStays) {
+  const std::string path = std::string(::testing::TempDir()) + "/unfinished.safetensors";
+  ASSERT_TRUE(WriteFileAtomically(PosixFileSystem(), path, "earlier").ok());
+  {
+    auto writer = SafetensorsWriter::Create(PosixFileSystem(), path, {{"k", "U64", {1}, 8}}, {});
+    ASSERT_TRUE(writer.ok()) << writer.status();
+    ASSERT_TRUE((*writer)->Append("8 bytes.").ok());
+    ASSERT_TRUE((*writer)->Close().ok());
+    EXPECT_TRUE(std::filesystem::exists(path + ".tmp"));
+  }
+  EXPECT_FALSE(std::filesystem::exists(path + ".tmp"));
+  EXPECT_EQ(ReadWholeFile(PosixFileSystem(), path).value(), "earlier");
 }
 
 }  // namespace

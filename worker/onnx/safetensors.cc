@@ -26,10 +26,14 @@ absl::StatusOr<std::unique_ptr<SafetensorsWriter>> SafetensorsWriter::Create(
   std::string length(8, '\0');
   for (size_t i = 0; i < 8; ++i) length[i] = static_cast<char>(text.size() >> (8 * i));
   TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<WritableFile> file, fs.Create(path + ".tmp"));
-  TESSERA_RETURN_IF_ERROR(file->Append(length + text));
   std::unique_ptr<SafetensorsWriter> writer(new SafetensorsWriter(fs, path, std::move(file)));
+  TESSERA_RETURN_IF_ERROR(writer->file_->Append(length + text));
   writer->missing_bytes_ = end;
   return writer;
+}
+
+SafetensorsWriter::~SafetensorsWriter() {
+  if (!finished_) fs_.Remove(path_ + ".tmp").IgnoreError();
 }
 
 absl::Status SafetensorsWriter::Append(absl::string_view bytes) {
@@ -40,14 +44,21 @@ absl::Status SafetensorsWriter::Append(absl::string_view bytes) {
   return file_->Append(bytes);
 }
 
-absl::Status SafetensorsWriter::Finish() {
+absl::Status SafetensorsWriter::Close() {
   if (missing_bytes_ > 0) {
     return absl::InternalError(
         absl::StrCat(path_, ": its tensors miss ", missing_bytes_, " bytes"));
   }
   TESSERA_RETURN_IF_ERROR(file_->Sync());
   TESSERA_RETURN_IF_ERROR(file_->Close());
+  closed_ = true;
+  return absl::OkStatus();
+}
+
+absl::Status SafetensorsWriter::Finish() {
+  if (!closed_) TESSERA_RETURN_IF_ERROR(Close());
   TESSERA_RETURN_IF_ERROR(fs_.Rename(path_ + ".tmp", path_));
+  finished_ = true;
   return fs_.SyncFolder(std::filesystem::path(path_).parent_path().string());
 }
 

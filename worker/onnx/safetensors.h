@@ -23,15 +23,20 @@ class SafetensorsWriter {
     std::vector<uint64_t> shape;
     uint64_t bytes = 0;  // of all elements, little-endian
   };
-  // The file is there once Finish returns; until then, and after an error, "<path>.tmp" is. `fs` is
-  // borrowed and outlives the writer.
+  // The file is there once Finish returns, until then "<path>.tmp" is. `fs` is borrowed and
+  // outlives the writer.
   static absl::StatusOr<std::unique_ptr<SafetensorsWriter>> Create(
       FileSystem& fs, const std::string& path, const std::vector<Tensor>& tensors,
       const std::map<std::string, std::string>& metadata);
 
+  // Removes what was written unless Finish was called.
+  ~SafetensorsWriter();
   // The next bytes of the tensors, in their order.
   absl::Status Append(absl::string_view bytes);
-  // INTERNAL: more or fewer bytes came than the tensors have.
+  // All bytes are durable when it returns: only their name is left for Finish. INTERNAL: more or
+  // fewer came than the tensors have.
+  absl::Status Close();
+  // Closes first what is not.
   absl::Status Finish();
 
  private:
@@ -42,6 +47,8 @@ class SafetensorsWriter {
   const std::string path_;
   std::unique_ptr<WritableFile> file_;
   uint64_t missing_bytes_ = 0;
+  bool closed_ = false;
+  bool finished_ = false;
 };
 
 }  // namespace tessera::worker
