@@ -61,8 +61,8 @@ MemoryEstimate Estimate(const v1::JobSpec& spec, const worker::Model& model,
       memory.dense_floats * sizeof(float) * (1 + SlotsOf(spec.model().optimizer()).Floats(1));
   const uint64_t partition_bytes =
       static_cast<uint64_t>(spec.tables_size()) * kDefaultPartitions * kPartitionBytes;
-  memory.ps_bytes = kProcessBytes + (options.keys * row_bytes + partition_bytes + dense_bytes) /
-                                        static_cast<uint64_t>(options.ps);
+  memory.ps_bytes =
+      kProcessBytes + (options.keys * row_bytes + partition_bytes + dense_bytes) / options.ps;
 
   // A worker: two windows of records, the values and gradients of one batch, the dense parameters
   // with their gradients, and the rows of two batches with theirs; with a card those of batches
@@ -74,9 +74,8 @@ MemoryEstimate Estimate(const v1::JobSpec& spec, const worker::Model& model,
   }
   const uint64_t record_bytes = sizeof(float) * (1 + DenseWidth(spec.data())) +
                                 sparse_columns * (sizeof(uint64_t) + sizeof(uint32_t));
-  const auto workers = static_cast<uint32_t>(options.workers);
   const uint32_t batch = IsSync(spec.consistency().dense())
-                             ? (spec.train().batch_size() + workers - 1) / workers
+                             ? (spec.train().batch_size() + options.workers - 1) / options.workers
                              : spec.train().batch_size();
   const bool on_card = absl::StartsWith(spec.train().device(), "cuda");
   const uint64_t more_batches = on_card ? worker::BatchPipeline::kMostThreads - 1 : 0;
@@ -88,7 +87,16 @@ MemoryEstimate Estimate(const v1::JobSpec& spec, const worker::Model& model,
   return memory;
 }
 
-// The files that a split's patterns match, the first of them opened and a few records read.
+absl::Status CheckRequest(const v1::JobSpec& spec, const CheckOptions& options) {
+  v1::SubmitRequest request;
+  *request.mutable_spec() = spec;
+  request.set_workers(options.workers);
+  request.set_ps(options.ps);
+  request.set_task(v1::TRAIN);
+  return ValidateSubmit(request);
+}
+
+// The files that a split's patterns match, opened and a few records of each read.
 absl::StatusOr<std::vector<std::string>> CheckFiles(worker::DataSource& source,
                                                     const std::string& data_root,
                                                     const v1::SplitSpec& split,
@@ -100,9 +108,12 @@ absl::StatusOr<std::vector<std::string>> CheckFiles(worker::DataSource& source,
       return WithContext(matched.status(), absl::StrCat(path, ".files[", i, "]"));
     }
     files.insert(matched->begin(), matched->end());
+  }
+  TESSERA_RETURN_IF_ERROR(
+      WithContext(worker::RefusePackedTwins(data_root, files), path + ".files"));
+  for (int i = 0; i < split.files_size(); ++i) {
     // Opening counts the records, and so reads the whole file once.
-    const absl::StatusOr<std::vector<v1::FileRecords>> counted =
-        source.Count({matched->begin(), matched->end()});
+    const absl::StatusOr<std::vector<v1::FileRecords>> counted = source.Count({split.files(i)});
     if (!counted.ok()) {
       return WithContext(counted.status(), absl::StrCat(path, ".files[", i, "]"));
     }
@@ -127,7 +138,7 @@ absl::StatusOr<std::vector<std::string>> CheckFiles(worker::DataSource& source,
 
 absl::StatusOr<CheckReport> CheckJob(const LoadedJob& job, const CheckOptions& options) {
   const v1::JobSpec& spec = job.spec;
-  TESSERA_RETURN_IF_ERROR(job.sources.Locate(ValidateJobSpec(spec)));
+  TESSERA_RETURN_IF_ERROR(job.sources.Locate(CheckRequest(spec, options)));
   if (!spec.model().onnx_file().empty() && !options.data_root.has_value()) {
     return job.sources.Locate(absl::InvalidArgumentError(
         "model.onnx_file: lies in the folder of the data; name that with --data"));

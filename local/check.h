@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -16,9 +17,9 @@ struct CheckOptions {
   std::optional<std::string> data_root;
   // False: of what lies there only the model's file is read.
   bool read_data = true;
-  // What the estimate of memory assumes.
-  int ps = 1;
-  int workers = 1;
+  // Whether so many may train the job is checked, and the estimate of memory is for them.
+  uint32_t ps = 1;
+  uint32_t workers = 1;
   uint64_t keys = 1000000;  // different ids over all columns
 };
 

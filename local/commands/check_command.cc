@@ -1,6 +1,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "common/job/defaults.h"
 #include "local/check.h"
 #include "local/commands/local_commands.h"
 
@@ -80,19 +81,19 @@ void AddCheck(CLI::App& app, CommandContext& context) {
   check->job.Add(*command);
   command->add_option("--data", check->data,
                       "folder of the data: checks that the files are there and can be read");
-  command->add_option("--ps", check->options.ps, "parameter servers to estimate for")
-      ->check(CLI::Range(1, 100000))
+  command->add_option("--ps", check->options.ps, "parameter servers to check and estimate for")
+      ->check(CLI::Range(1u, kMaxProcesses))
       ->capture_default_str();
-  command->add_option("--workers", check->options.workers, "workers to estimate for")
-      ->check(CLI::Range(1, 100000))
+  command->add_option("--workers", check->options.workers, "workers to check and estimate for")
+      ->check(CLI::Range(1u, kMaxProcesses))
       ->capture_default_str();
   command->add_option("--keys", check->options.keys, "different ids to estimate for")
       ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 40))
       ->capture_default_str();
   check->output.Add(*command);
   command->footer(
-      R"(Checks fields, ranges, references, the model's graph and, with --data, the files; prints the graph and the
-memory of each process. Exit code 2 and the line that is wrong where something is.
+      R"(Checks fields, ranges, references, the model's graph, whether so many workers may train it and, with --data, the
+files; prints the graph and the memory of each process. Exit code 2 and the line that is wrong where something is.
 
 Examples:
   tessera check deploy/jobs/quickstart.yaml

@@ -10,7 +10,6 @@
 #include "client/job_json.h"
 #include "common/file_system.h"
 #include "common/job/device.h"
-#include "common/job/validate.h"
 #include "common/process/number_flags.h"
 #include "common/status_macros.h"
 #include "local/check.h"
@@ -71,8 +70,17 @@ absl::StatusOr<Prepared> Prepare(const Local& local) {
   if (!local.start.empty() || local.resume) {
     job.spec.mutable_start()->set_checkpoint(kLinkedCheckpoint);
   }
+  v1::SubmitRequest& request = prepared.run.request;
+  *request.mutable_spec() = job.spec;
+  request.set_workers(static_cast<uint32_t>(local.workers));
+  request.set_ps(static_cast<uint32_t>(local.ps));
+  request.set_task(v1::TRAIN);
   // Its files are counted by the workers; here only what can be known at once.
-  TESSERA_RETURN_IF_ERROR(CheckJob(job, {.data_root = local.data, .read_data = false}).status());
+  const CheckOptions check = {.data_root = local.data,
+                              .read_data = false,
+                              .ps = request.ps(),
+                              .workers = request.workers()};
+  TESSERA_RETURN_IF_ERROR(CheckJob(job, check).status());
   ClusterOptions& cluster = prepared.run.cluster;
   TESSERA_ASSIGN_OR_RETURN(cluster.data_root, ExistingFolder("--data", local.data));
   if (!local.truth.empty()) {
@@ -98,12 +106,6 @@ absl::StatusOr<Prepared> Prepare(const Local& local) {
       return LinkCheckpoint(start, root);
     };
   }
-  v1::SubmitRequest& request = prepared.run.request;
-  *request.mutable_spec() = job.spec;
-  request.set_workers(static_cast<uint32_t>(local.workers));
-  request.set_ps(static_cast<uint32_t>(local.ps));
-  request.set_task(v1::TRAIN);
-  TESSERA_RETURN_IF_ERROR(job.sources.Locate(ValidateSubmit(request)));
   return prepared;
 }
 

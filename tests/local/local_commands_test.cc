@@ -508,6 +508,8 @@ TEST_F(LocalCommandsTest, CheckPrintsTheGraphAndTheMemory) {
   EXPECT_THAT(out_, HasSubstr("train       train.csv"));
   EXPECT_EQ(Run({"check", job_(), "--output", "json"}), 0);
   EXPECT_EQ(LastObject()["ok"], true);
+  EXPECT_EQ(Run({"check", job_(), "--workers", "4", "--set", "train.batch_size=2"}), 2);
+  EXPECT_THAT(err_, HasSubstr("workers: 4 workers cannot share a batch of 2 samples"));
 }
 
 TEST_F(LocalCommandsTest, TwoRunsDoNotShareAFolder) {

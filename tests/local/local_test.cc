@@ -17,6 +17,7 @@
 #include "local/restart_policy.h"
 #include "local/truth.h"
 #include "tests/paths.h"
+#include "tests/worker/data_testing.h"
 
 namespace tessera::local {
 namespace {
@@ -262,6 +263,46 @@ TEST(CheckJob, OpensTheFilesOfTheData) {
               HasSubstr("none of the first 1 records can be read: "));
   options.data_root = folder / "none";
   EXPECT_EQ(CheckJob(Job(), options).status().code(), absl::StatusCode::kNotFound);
+}
+
+TEST(CheckJob, LooksAtAllFilesOfASplitAtOnceAsWorkersDo) {
+  Folder folder;
+  const std::string text = "label,price,user,item\n1,0.5,3,4\n0,0.25,5,6\n";
+  folder.Write("day-1.csv", text);
+  folder.Write("day[2].csv", text);
+  folder.Write("day-1.csv.gz", worker::Gzip(text));
+  CheckOptions options;
+  options.data_root = folder / ".";
+  const LoadedJob job = Job("files: train.csv", "files: [day-1.csv, day-1.csv.gz]");
+  EXPECT_THAT(std::string(CheckJob(job, options).status().message()),
+              testing::AllOf(testing::StartsWith("job.yaml:10: data.train.files: day-1.csv and "
+                                                 "day-1.csv.gz below the data root "),
+                             HasSubstr(" look like one file, plain and packed")));
+  const auto report = CheckJob(Job("files: train.csv", "files: [day-1.csv, day*.csv]"), options);
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_THAT(report->splits[0].files, testing::ElementsAre("day-1.csv", "day[2].csv"));
+}
+
+TEST(CheckJob, SaysWhetherSoManyWorkersMayTrainIt) {
+  const auto message = [](const LoadedJob& job, uint32_t workers, uint32_t ps = 1) {
+    CheckOptions options;
+    options.workers = workers;
+    options.ps = ps;
+    return std::string(CheckJob(job, options).status().message());
+  };
+  const LoadedJob small = Job("batch_size: 64", "batch_size: 2");
+  EXPECT_EQ(message(small, 2), "");
+  EXPECT_THAT(message(small, 4),
+              testing::StartsWith("job.yaml: workers: 4 workers cannot share a batch"));
+  const LoadedJob write_back =
+      Job("train: {batch_size: 64,",
+          "consistency: {sparse: async}\n"
+          "train: {row_cache: {bytes: 1000000, write_back: true}, batch_size: 64,");
+  EXPECT_EQ(message(write_back, 1), "");
+  EXPECT_THAT(message(write_back, 4),
+              testing::StartsWith("job.yaml: workers: found 4, expected 1: "));
+  EXPECT_THAT(message(Job(), 1, 2000),
+              testing::StartsWith("job.yaml: ps: found 2000, expected at most "));
 }
 
 }  // namespace

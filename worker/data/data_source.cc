@@ -65,15 +65,7 @@ absl::StatusOr<std::vector<v1::FileRecords>> DataSource::Count(
                              ExpandPattern(fs_, options_.data_root, pattern));
     paths.insert(matches.begin(), matches.end());
   }
-  for (const std::string& path : paths) {
-    for (const char* suffix : {".gz", ".zst"}) {
-      if (paths.count(path + suffix) == 0) continue;
-      return absl::InvalidArgumentError(
-          absl::StrCat(path, " and ", path, suffix, " below the data root ", options_.data_root,
-                       " look like one file, plain and packed, and would be read twice; move one "
-                       "away, or name the other alone in data.*.files"));
-    }
-  }
+  TESSERA_RETURN_IF_ERROR(RefusePackedTwins(options_.data_root, paths));
   std::vector<v1::FileRecords> counted;
   for (const std::string& path : paths) {
     TESSERA_ASSIGN_OR_RETURN(const OpenFile file, GetFile(path, /*fresh=*/true));

@@ -85,4 +85,17 @@ absl::StatusOr<std::vector<std::string>> ExpandPattern(FileSystem& fs, const std
   return paths;
 }
 
+absl::Status RefusePackedTwins(const std::string& root, const std::set<std::string>& paths) {
+  for (const std::string& path : paths) {
+    for (const char* suffix : {".gz", ".zst"}) {
+      if (paths.count(path + suffix) == 0) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat(path, " and ", path, suffix, " below the data root ", root,
+                       " look like one file, plain and packed, and would be read twice; move one "
+                       "away, or name the other alone in data.*.files"));
+    }
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace tessera::worker

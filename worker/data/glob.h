@@ -1,5 +1,6 @@
 #pragma once
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -14,5 +15,9 @@ namespace tessera::worker {
 //   INVALID_ARGUMENT  the pattern leaves the root
 absl::StatusOr<std::vector<std::string>> ExpandPattern(FileSystem& fs, const std::string& root,
                                                        const std::string& pattern);
+
+// INVALID_ARGUMENT: of a file among `paths`, which are below `root`, a packed form (.gz, .zst) is
+// among them too: they look like one file, which would be read twice.
+absl::Status RefusePackedTwins(const std::string& root, const std::set<std::string>& paths);
 
 }  // namespace tessera::worker
