@@ -57,14 +57,17 @@ json SummaryJson(const v1::JobStatus& status) {
           {"restarts", status.restarts()}};
 }
 
-json JobJson(const v1::JobStatus& status) {
-  json job = SummaryJson(status);
-  std::string spec;
+json SpecJson(const v1::JobSpec& spec) {
+  std::string text;
   google::protobuf::util::JsonPrintOptions options;
   options.preserve_proto_field_names = true;
-  if (google::protobuf::util::MessageToJsonString(status.spec(), &spec, options).ok()) {
-    job["spec"] = json::parse(spec, nullptr, /*allow_exceptions=*/false);
-  }
+  if (!google::protobuf::util::MessageToJsonString(spec, &text, options).ok()) return json();
+  return json::parse(text, nullptr, /*allow_exceptions=*/false);
+}
+
+json JobJson(const v1::JobStatus& status) {
+  json job = SummaryJson(status);
+  job["spec"] = SpecJson(status.spec());
   job["task"] = status.task() == v1::PREDICT ? "predict" : "train";
   job["output"] = status.output();
   job["phase"] = status.phase();

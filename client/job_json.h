@@ -15,6 +15,8 @@ nlohmann::json SummaryJson(const v1::JobStatus& status);
 // The summary, and besides "spec", "phase", "progress", "evaluations", "history", "nodes",
 // "events", "waits".
 nlohmann::json JobJson(const v1::JobStatus& status);
+// The fields that are set, by their names in job.proto.
+nlohmann::json SpecJson(const v1::JobSpec& spec);
 // On one line; what is no UTF-8 is replaced.
 std::string Dump(const nlohmann::json& object);
 nlohmann::json NodeJson(const v1::NodeStatus& node);

@@ -101,9 +101,10 @@ std::string JobText(const v1::JobStatus& job) {
 void Run(const Describe& describe, CommandContext& context) {
   const absl::StatusOr<v1::JobStatus> job = describe.master.Client(context)->Get(describe.job_id);
   if (!job.ok()) return context.Fail(job.status());
-  if (describe.spec) return context.Print(JobToYaml(job->spec()));
-  if (describe.output.json()) return context.Print(JobJson(*job));
-  context.Print(JobText(*job));
+  if (describe.output.json()) {
+    return context.Print(describe.spec ? SpecJson(job->spec()) : JobJson(*job));
+  }
+  context.Print(describe.spec ? JobToYaml(job->spec()) : JobText(*job));
 }
 
 }  // namespace
@@ -115,7 +116,9 @@ void AddDescribe(CLI::App& app, CommandContext& context) {
       ->required();
   describe->master.Add(*command, context);
   describe->output.Add(*command);
-  command->add_flag("--spec", describe->spec, "print the job as it was submitted, as YAML");
+  command->add_flag("--spec", describe->spec,
+                    "print the job alone, as it was submitted: as YAML, or with --output json "
+                    "as the object that is \"spec\" of the whole");
   command->footer(R"(Examples:
   tessera describe clicks-1
   tessera describe clicks-1 --spec > again.yaml

@@ -157,6 +157,26 @@ TEST_F(CommandsTest, ListDescribeAndCancelSpeakToTheMaster) {
   EXPECT_THAT(master_.service.cancelled(), testing::ElementsAre("clicks-1"));
 }
 
+TEST_F(CommandsTest, DescribePrintsTheJobAloneAsYamlOrAsAnObject) {
+  v1::JobStatus job = Job(v1::RUNNING);
+  *job.mutable_spec() = LoadJobFile(job_).value().spec;
+  master_.service.SetJobs({job});
+  const std::vector<std::string> describe = {"describe", "clicks-1", "--master", "master:1"};
+  const auto run = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), describe.begin(), describe.end());
+    EXPECT_EQ(Run(more), 0) << err_;
+    return out_;
+  };
+  const absl::StatusOr<LoadedJob> again = ParseJobYaml(run({"--spec"}), "again.yaml");
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ(again->spec.SerializeAsString(), job.spec().SerializeAsString());
+  const nlohmann::json whole = nlohmann::json::parse(run({"--output", "json"}));
+  const nlohmann::json spec =
+      nlohmann::json::parse(run({"--spec", "--output", "json"}), nullptr, false);
+  EXPECT_EQ(spec, whole["spec"]);
+  EXPECT_EQ(spec["name"], job.spec().name());
+}
+
 TEST_F(CommandsTest, PlotDrawsJobsOfTheMasterAndOfFiles) {
   v1::JobStatus job = Job(v1::RUNNING);
   master_.service.SetJobs({job});
