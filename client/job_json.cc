@@ -51,6 +51,7 @@ json SummaryJson(const v1::JobStatus& status) {
           {"steps", status.step()},
           {"epochs", status.epoch()},
           {"samples", status.samples()},
+          {"bad_records", status.bad_records()},
           {"samples_per_second", status.mean_samples_per_second()},
           {"seconds_to_first_step", status.seconds_to_first_step()},
           {"checkpoint", status.checkpoint()},

@@ -9,8 +9,8 @@ namespace tessera::client {
 
 // What a job came to:
 //   {"job_id", "state": "Succeeded", "reason", "message", "metrics": {"validation": {"auc": ..}},
-//    "steps", "epochs", "samples", "samples_per_second", "seconds_to_first_step", "checkpoint",
-//    "restarts"}
+//    "steps", "epochs", "samples", "bad_records", "samples_per_second", "seconds_to_first_step",
+//    "checkpoint", "restarts"}
 nlohmann::json SummaryJson(const v1::JobStatus& status);
 // The summary, and besides "spec", "phase", "progress", "evaluations", "history", "nodes",
 // "events", "waits".

@@ -247,8 +247,8 @@ stderr, and ends them. A process that dies is started again and the job goes on.
 ends everything at once. After a crash or a power cut:
   tessera local JOB.yaml --data DIR --work-dir FOLDER --resume
 goes on from the last checkpoint; give it the same --ps and --workers.
-With --output json the last line of stdout is one object: state, metrics, steps, epochs, samples_per_second,
-seconds_to_first_step, checkpoint, ...
+With --output json the last line of stdout is one object: state, metrics, steps, epochs, bad_records,
+samples_per_second, seconds_to_first_step, checkpoint, ...
 
 Examples:
   tessera data generate --out data

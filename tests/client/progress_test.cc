@@ -182,6 +182,7 @@ TEST(SummaryJson, IsTheObjectThatScriptsRead) {
   job.set_mean_samples_per_second(50000);
   job.set_seconds_to_first_step(1.25);
   job.set_checkpoint("/runs/x/checkpoints/clicks-1/step-000000000074");
+  job.set_bad_records(3);
   (*job.mutable_final_metrics())["validation"] = job.evaluations(0);
   (*(*job.mutable_final_metrics())["test"].mutable_metrics())["auc"] = std::nan("");
   const nlohmann::json summary = SummaryJson(job);
@@ -194,6 +195,7 @@ TEST(SummaryJson, IsTheObjectThatScriptsRead) {
   EXPECT_EQ(summary["seconds_to_first_step"], 1.25);
   EXPECT_EQ(summary["checkpoint"], "/runs/x/checkpoints/clicks-1/step-000000000074");
   EXPECT_EQ(summary["job_id"], "clicks-1");
+  EXPECT_EQ(summary["bad_records"], 3);
   const std::string text = summary.dump();
   EXPECT_EQ(text.find('\n'), std::string::npos);
   EXPECT_THAT(text, HasSubstr("\"test\":{\"auc\":null}"));
