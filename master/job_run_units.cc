@@ -265,7 +265,9 @@ void JobRun::CountBadRecords(const v1::UnitResult& result, const Now& now) {
     Fail("DataError",
          absl::StrCat(position_.bad_records(), " bad records, and data.max_bad_records allows ",
                       spec().data().max_bad_records(), "; the first: ", result.bad_record_message(),
-                      "; mend the data, or raise data.max_bad_records to leave such records out"),
+                      "; mend the data, or raise data.max_bad_records to ",
+                      status().task() == v1::PREDICT ? "give such records lines without values"
+                                                     : "leave such records out"),
          now);
   }
 }

@@ -266,17 +266,17 @@ absl::StatusOr<v1::UnitResult> JobRunner::Predict(uint64_t unit_id, const v1::Pr
   const absl::StatusOr<Scorer::Summary> scored =
       scorer_->Score({unit.ranges().begin(), unit.ranges().end()}, 0,
                      [&file, &written](const Scorer::Scores& scores) {
-                       return written = file->Append(scores.outputs, scores.labels);
+                       return written = file->Append(scores.outputs, scores.labels, scores.bad);
                      });
   // To the master a lack of room is one for predictions, which lasts. A card's passes.
   if (written.ok() && absl::IsResourceExhausted(scored.status())) {
     return absl::UnavailableError(scored.status().message());
   }
   TESSERA_ASSIGN_OR_RETURN(const Scorer::Summary summary, scored);
-  // The job fails then: what is under the name already stays.
-  const bool fails = summary.bad_records > assignment_.spec().data().max_bad_records() ||
-                     (summary.samples == 0 && summary.bad_records > 0);
-  if (!fails) TESSERA_RETURN_IF_ERROR(file->Finish());
+  // With more of them the job fails: what is under the name already stays.
+  if (summary.bad_records <= assignment_.spec().data().max_bad_records()) {
+    TESSERA_RETURN_IF_ERROR(file->Finish());
+  }
   v1::UnitResult result;
   result.set_samples(summary.samples);
   result.set_bad_records(summary.bad_records);

@@ -52,26 +52,32 @@ absl::StatusOr<std::unique_ptr<PredictionFile>> PredictionFile::Create(FileSyste
   }
   TESSERA_RETURN_IF_ERROR(file->Append(absl::StrJoin(columns, ",") + "\n"));
   return std::unique_ptr<PredictionFile>(
-      new PredictionFile(fs, path, std::move(unfinished), std::move(file), layout));
+      new PredictionFile(fs, path, std::move(unfinished), std::move(file), layout, columns.size()));
 }
 
 PredictionFile::PredictionFile(FileSystem& fs, std::string path, std::string unfinished,
-                               std::unique_ptr<WritableFile> file, ScoreLayout layout)
+                               std::unique_ptr<WritableFile> file, ScoreLayout layout,
+                               size_t columns)
     : fs_(fs),
       path_(std::move(path)),
       unfinished_(std::move(unfinished)),
       layout_(std::move(layout)),
+      empty_line_(absl::StrCat(std::string(columns - 1, ','), "\n")),
       file_(std::move(file)) {}
 
 PredictionFile::~PredictionFile() {
   if (!finished_) fs_.Remove(unfinished_).IgnoreError();
 }
 
-absl::Status PredictionFile::Append(absl::Span<const float> outputs,
-                                    absl::Span<const float> labels) {
+absl::Status PredictionFile::Append(absl::Span<const float> outputs, absl::Span<const float> labels,
+                                    absl::Span<const uint32_t> bad) {
   std::string lines;
+  const auto append_bad_before = [&](size_t sample) {
+    for (; !bad.empty() && bad.front() <= sample; bad.remove_prefix(1)) lines += empty_line_;
+  };
   const size_t output_floats = layout_.output_floats(), label_floats = layout_.label_floats();
   for (size_t i = 0; i * output_floats < outputs.size(); ++i) {
+    append_bad_before(i);
     const float* output = outputs.data() + i * output_floats;
     bool first = true;
     for (const JobTask& task : layout_.tasks) {
@@ -90,6 +96,7 @@ absl::Status PredictionFile::Append(absl::Span<const float> outputs,
     }
     lines += '\n';
   }
+  append_bad_before(outputs.size());
   return file_->Append(lines);
 }
 

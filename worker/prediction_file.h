@@ -15,8 +15,8 @@ namespace tessera::worker {
 // data does not have is empty; prediction is the probability of label 1; of a loss of several
 // classes the likeliest class, beside its probability
 // ("label,prediction,probability"); else the model's output. With tasks, each has these columns,
-// named "label/TASK" and so on. It appears under its name, behind symbolic links there, when it is
-// complete. Not thread-safe.
+// named "label/TASK" and so on. The line of a bad record has no value. It appears under its name,
+// behind symbolic links there, when it is complete. Not thread-safe.
 class PredictionFile {
  public:
   // INVALID_ARGUMENT: a device or a pipe is there. `fs` is borrowed and outlives the file. Until it
@@ -29,18 +29,20 @@ class PredictionFile {
   // Removes what was written unless Finish was called.
   ~PredictionFile();
   absl::Status Append(absl::Span<const float> outputs,  // [n, layout.output_floats()]
-                      absl::Span<const float> labels);  // [n, layout.label_floats()]
+                      absl::Span<const float> labels,   // [n, layout.label_floats()]
+                      absl::Span<const uint32_t> bad);  // as Scorer::Scores has them
   // Removes, too, what workers that were lost have left of this file.
   absl::Status Finish();
 
  private:
   PredictionFile(FileSystem& fs, std::string path, std::string unfinished,
-                 std::unique_ptr<WritableFile> file, ScoreLayout layout);
+                 std::unique_ptr<WritableFile> file, ScoreLayout layout, size_t columns);
 
   FileSystem& fs_;
   const std::string path_;
   const std::string unfinished_;
   const ScoreLayout layout_;
+  const std::string empty_line_;
   const std::unique_ptr<WritableFile> file_;
   bool finished_ = false;
 };

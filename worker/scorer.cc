@@ -32,6 +32,26 @@ void ScoreClasses(absl::Span<const float> logits, float label, float* scores) {
   scores[2] = std::isnan(label) ? label : log_probability(logits[static_cast<size_t>(label)]);
 }
 
+// Hands out the bad records of what was read, as sinks get them.
+class BadRecords {
+ public:
+  explicit BadRecords(absl::Span<const uint32_t> rows_before) : rows_before_(rows_before) {}
+
+  // Of those left, the ones before row `end`; by how many rows from `begin` on come before each.
+  absl::Span<const uint32_t> Take(uint64_t begin, uint64_t end) {
+    taken_.clear();
+    for (; next_ < rows_before_.size() && rows_before_[next_] < end; ++next_) {
+      taken_.push_back(rows_before_[next_] - static_cast<uint32_t>(begin));
+    }
+    return taken_;
+  }
+
+ private:
+  const absl::Span<const uint32_t> rows_before_;
+  size_t next_ = 0;
+  std::vector<uint32_t> taken_;
+};
+
 }  // namespace
 
 Scorer::Scorer(JobContext* context)
@@ -56,7 +76,7 @@ absl::StatusOr<Scorer::Summary> Scorer::Score(const std::vector<v1::RecordRange>
     TESSERA_ASSIGN_OR_RETURN(
         const DataSource::Records records,
         context_->source->Read(SliceRanges(ranges, begin, std::min(begin + kChunkRecords, total))));
-    TESSERA_RETURN_IF_ERROR(ScoreRecords(records.batch, step, sink));
+    TESSERA_RETURN_IF_ERROR(ScoreRecords(records, step, sink));
     summary.samples += records.batch.size;
     summary.bad_records += records.bad_records;
     if (summary.first_bad.empty()) summary.first_bad = records.first_bad;
@@ -92,7 +112,9 @@ void Scorer::CollectScores(const Batch& batch) {
   FindGroups(batch, context_->evaluation_group_column, &groups_);
 }
 
-absl::Status Scorer::ScoreRecords(const Batch& records, uint64_t step, const Sink& sink) {
+absl::Status Scorer::ScoreRecords(const DataSource::Records& read, uint64_t step,
+                                  const Sink& sink) {
+  const Batch& records = read.batch;
   // No larger than a training batch, which `tessera check` has found to fit a message.
   const uint64_t batch_records = std::min<uint64_t>(
       kBatchRecords, std::max<uint32_t>(context_->spec().train().batch_size(), 1));
@@ -114,6 +136,8 @@ absl::Status Scorer::ScoreRecords(const Batch& records, uint64_t step, const Sin
                             : context_->parameters->Pull(EmbeddingReads(*context_, batch),
                                                          {.step = step, .read_only = true});
   };
+  BadRecords bad(read.rows_before_bad);
+  uint64_t scored = 0;
   std::unique_ptr<PreparedBatch> batch = pipeline.Next();
   // Before the call that fills it, which must be gone first.
   std::unique_ptr<PreparedBatch> next;
@@ -130,11 +154,13 @@ absl::Status Scorer::ScoreRecords(const Batch& records, uint64_t step, const Sin
     context_->executor->FinishForward();
     TESSERA_RETURN_IF_ERROR(context_->executor->status());
     CollectScores(batch->batch);
-    TESSERA_RETURN_IF_ERROR(sink({outputs_, labels_, groups_}));
+    const uint64_t begin = std::exchange(scored, scored + batch->batch.size);
+    TESSERA_RETURN_IF_ERROR(sink({outputs_, labels_, groups_, bad.Take(begin, scored)}));
     pipeline.Recycle(std::move(batch));
     batch = std::move(next);
   }
-  return absl::OkStatus();
+  const absl::Span<const uint32_t> last = bad.Take(scored, scored + 1);
+  return last.empty() ? absl::OkStatus() : sink({{}, {}, {}, last});
 }
 
 }  // namespace tessera::worker

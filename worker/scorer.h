@@ -9,6 +9,7 @@
 #include "absl/types/span.h"
 #include "common/job/evaluation.h"
 #include "tessera/v1/work.pb.h"
+#include "worker/data/data_source.h"
 #include "worker/job_context.h"
 
 namespace tessera::worker {
@@ -25,8 +26,10 @@ class Scorer {
     absl::Span<const float> outputs;    // [n, output_floats]
     absl::Span<const float> labels;     // [n, label_floats]
     absl::Span<const uint64_t> groups;  // [n]; empty without group_by
+    // By bad record among them, in order: how many of the n come before it.
+    absl::Span<const uint32_t> bad;
   };
-  // Called with what consecutive records have, in the order of the ranges.
+  // Called with what consecutive records have, in the order of the ranges. n may be 0.
   using Sink = std::function<absl::Status(const Scores& scores)>;
   struct Summary {
     uint64_t samples = 0;
@@ -38,7 +41,7 @@ class Scorer {
                                 const Sink& sink);
 
  private:
-  absl::Status ScoreRecords(const Batch& records, uint64_t step, const Sink& sink);
+  absl::Status ScoreRecords(const DataSource::Records& read, uint64_t step, const Sink& sink);
 
   void CollectScores(const Batch& batch);  // into the three below
 

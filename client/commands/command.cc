@@ -152,7 +152,8 @@ std::string SummaryText(const v1::JobStatus& status) {
                     absl::StrFormat("%.1f s", status.seconds_to_first_step()), "\n");
   }
   if (status.bad_records() > 0) {
-    absl::StrAppend(&text, "  left out    ", status.bad_records(), " bad records\n");
+    absl::StrAppend(&text, status.task() == v1::PREDICT ? "  left empty  " : "  left out    ",
+                    status.bad_records(), " bad records\n");
   }
   for (const auto& split : {"validation", "test"}) {
     const auto found = status.final_metrics().find(split);

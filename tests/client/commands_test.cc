@@ -138,6 +138,10 @@ TEST_F(CommandsTest, TheSummarySaysWhatWasLeftOutAndTheExitCodeWhetherRoomWouldD
   master_.service.SetStreams({{job}});
   EXPECT_EQ(Run({"watch", "clicks-1", "--master", "master:1"}), 128);
   EXPECT_THAT(out_, HasSubstr("  left out    7 bad records\n"));
+  job.set_task(v1::PREDICT);
+  master_.service.SetStreams({{job}});
+  Run({"watch", "clicks-1", "--master", "master:1"});
+  EXPECT_THAT(out_, HasSubstr("  left empty  7 bad records\n"));
 }
 
 TEST_F(CommandsTest, ListDescribeAndCancelSpeakToTheMaster) {

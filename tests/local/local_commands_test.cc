@@ -26,6 +26,7 @@
 namespace tessera::local {
 namespace {
 
+using testing::ElementsAre;
 using testing::HasSubstr;
 namespace fs = std::filesystem;
 
@@ -412,6 +413,91 @@ TEST_F(LocalCommandsTest, AJobThatFailsHasExitCode1AndItsReason) {
   EXPECT_EQ(RunLocal("run", {"--set", "data.train.files=none.csv"}), 1);
   EXPECT_THAT(out_, HasSubstr("Failed (DataError)"));
   EXPECT_THAT(out_, HasSubstr("none.csv"));
+}
+
+// Predictions of a model whose labels are any numbers, so that a line's label says which record it
+// is of.
+class PredictTest : public LocalCommandsTest {
+ protected:
+  void SetUp() override {
+    LocalCommandsTest::SetUp();
+    std::ofstream(folder_ / "job.yaml") << R"(
+name: rows
+seed: 1
+data:
+  format: csv
+  header: true
+  max_bad_records: 2
+  columns:
+    - {name: label, role: label, default_value: "0"}
+    - {name: price, role: dense, transform: log1p}
+    - {name: user, role: sparse, table: linear}
+  train: {files: train.csv}
+  test: {files: train.csv}
+tables:
+  - {name: linear, dim: 1, initializer: {constant: {}}, optimizer: {learning_rate: 0.1, sgd: {}}}
+model: {name: lr, loss: mean_squared_error, optimizer: {learning_rate: 0.1, sgd: {}}}
+train: {batch_size: 4, epochs: 1}
+)";
+    Write("train.csv", {"1,0.1,1", "2,0.2,2", "3,0.3,3", "4,0.4,4", "5,0.5,5"});
+  }
+  void Write(const std::string& name, const std::vector<std::string>& rows) {
+    std::ofstream file(fs::path(data_()) / name);
+    file << "label,price,user\n";
+    for (const std::string& row : rows) file << row << "\n";
+  }
+  // The folder of its checkpoint.
+  std::string Train(const std::vector<std::string>& sets = {}) {
+    std::vector<std::string> arguments = {"local",         folder_ / "job.yaml", "--data",
+                                          data_(),         "--in-process",       "--work-dir",
+                                          folder_ / "run", "--output",           "json"};
+    for (const std::string& set : sets) arguments.insert(arguments.end(), {"--set", set});
+    EXPECT_EQ(Run(arguments), 0) << err_;
+    return LastObject()["checkpoint"];
+  }
+  int Predict(const std::string& checkpoint, const std::vector<std::string>& sets,
+              const std::string& form = "--json") {
+    std::vector<std::string> arguments = {
+        "predict", folder_ / "job.yaml", "--checkpoint",     checkpoint, "--data",
+        data_(),   "--output",           folder_ / "out.csv"};
+    if (!form.empty()) arguments.push_back(form);
+    for (const std::string& set : sets) arguments.insert(arguments.end(), {"--set", set});
+    return Run(arguments);
+  }
+  std::vector<std::string> Lines() const {
+    std::ifstream file(folder_ / "out.csv");
+    std::vector<std::string> lines;
+    for (std::string line; std::getline(file, line);) lines.push_back(line);
+    return lines;
+  }
+  // Of the lines: "?" for one without a label, "-" for one without a prediction either.
+  std::vector<std::string> Labels() const {
+    std::vector<std::string> labels;
+    for (const std::string& line : Lines()) {
+      const std::string label = line.substr(0, line.find(','));
+      labels.push_back(!label.empty() ? label : line == "," ? "-" : "?");
+    }
+    return labels;
+  }
+};
+
+TEST_F(PredictTest, ABadRecordHasALineWithoutValuesInItsPlace) {
+  const std::string checkpoint = Train();
+  Write("first.csv", {"1,x,1", "2,0.2,2", "3,0.3,3", "4,0.4,4", "5,0.5,5", "6,0.6,6"});
+  Write("last.csv", {"7,0.7,7", "8,0.8,8", "9,0.9,9", "10,1,-1"});
+  ASSERT_EQ(Predict(checkpoint, {"data.test.files=[first.csv, last.csv]"}), 0) << err_;
+  EXPECT_EQ(LastObject()["bad_records"], 2);
+  EXPECT_THAT(Labels(), ElementsAre("label", "-", "2", "3", "4", "5", "6", "7", "8", "9", "-"));
+  const std::vector<std::string> lines = Lines();
+  // Between two batches, and where nothing is good.
+  Write("between.csv", {"1,0.1,1", "2,0.2,2", "3,0.3,3", "4,0.4,4", "", "nan,1,1", "5,0.5,5"});
+  ASSERT_EQ(Predict(checkpoint, {"data.test.files=between.csv"}, ""), 0) << err_;
+  EXPECT_THAT(out_, HasSubstr("  left empty  1 bad records\n"));
+  EXPECT_THAT(Labels(), ElementsAre("label", "1", "2", "3", "4", "-", "5"));
+  EXPECT_EQ(Lines()[2], lines[2]);
+  Write("none.csv", {"1", "2"});
+  ASSERT_EQ(Predict(checkpoint, {"data.test.files=none.csv"}), 0) << err_;
+  EXPECT_THAT(Labels(), ElementsAre("label", "-", "-"));
 }
 
 TEST_F(LocalCommandsTest, PredictRefusesWhatIsNoCheckpoint) {

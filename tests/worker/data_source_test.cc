@@ -335,6 +335,11 @@ TEST(DataSourceTest, BadRecordsAreRememberedByTheCache) {
     EXPECT_EQ(both->bad_records, 2u);
     EXPECT_THAT(both->first_bad, HasSubstr("a.csv:6: "));
   }
+  const auto placed = source->Read(
+      {Range(files->front(), 4, 9), Range(files->front(), 8, 9), Range(files->front(), 5, 10)});
+  ASSERT_TRUE(placed.ok());
+  EXPECT_THAT(placed->batch.sparse[0].keys, ElementsAre(4, 6, 7, 6, 7, 9));
+  EXPECT_THAT(placed->rows_before_bad, ElementsAre(1, 3, 3, 3, 5));
 }
 
 TEST(DataSourceTest, AFullScratchFolderIsPushBackAndLeavesNothing) {

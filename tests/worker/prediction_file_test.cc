@@ -18,7 +18,7 @@ namespace tessera::worker {
 namespace {
 
 std::string Written(const std::vector<JobTask>& tasks, const std::vector<float>& outputs,
-                    const std::vector<float>& labels) {
+                    const std::vector<float>& labels, const std::vector<uint32_t>& bad = {}) {
   const std::string folder =
       absl::StrCat(::testing::TempDir(), "/tessera-prediction-test-", ::getpid());
   const std::string path = folder + "/predictions.csv";
@@ -26,7 +26,7 @@ std::string Written(const std::vector<JobTask>& tasks, const std::vector<float>&
                                      {.tasks = tasks, .label_columns = 1});
   EXPECT_TRUE(file.ok()) << file.status();
   if (!file.ok()) return "";
-  EXPECT_TRUE((*file)->Append(outputs, labels).ok());
+  EXPECT_TRUE((*file)->Append(outputs, labels, bad).ok());
   EXPECT_FALSE(std::filesystem::exists(path));
   EXPECT_TRUE((*file)->Finish().ok());
   std::stringstream text;
@@ -46,8 +46,8 @@ TEST(PredictionFile, LeavesNothingOfWhoWroteItBeforeAndNothingOfOthersGoes) {
   ASSERT_TRUE(lost.ok() && taken_over.ok());
   std::ofstream(folder + "/out.csv.unit-3.tmp") << "of another file";
   std::ofstream(folder + "/out.unit-3b.tmp") << "of somebody";
-  ASSERT_TRUE((*lost)->Append(std::vector<float>{1}, std::vector<float>{1}).ok());
-  ASSERT_TRUE((*taken_over)->Append(std::vector<float>{0}, std::vector<float>{0}).ok());
+  ASSERT_TRUE((*lost)->Append(std::vector<float>{1}, std::vector<float>{1}, {}).ok());
+  ASSERT_TRUE((*taken_over)->Append(std::vector<float>{0}, std::vector<float>{0}, {}).ok());
   ASSERT_TRUE((*taken_over)->Finish().ok());
   std::set<std::string> names;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
@@ -108,6 +108,14 @@ TEST(PredictionFile, ALabelThatIsNotKnownIsEmpty) {
   EXPECT_EQ(Written({WithLoss(v1::BINARY_CROSS_ENTROPY)}, {0, 0},
                     {std::numeric_limits<float>::quiet_NaN(), 1}),
             "label,prediction\n,0.5\n1,0.5\n");
+}
+
+TEST(PredictionFile, ABadRecordHasALineWithoutValues) {
+  EXPECT_EQ(Written({WithLoss(v1::BINARY_CROSS_ENTROPY)}, {0, 200}, {1, 0}, {0, 0, 1, 2, 2}),
+            "label,prediction\n,\n,\n1,0.5\n,\n0,1\n,\n,\n");
+  EXPECT_EQ(Written({WithLoss(v1::HUBER, "click"), WithLoss(v1::SOFTMAX_CROSS_ENTROPY, "kind")}, {},
+                    {}, {0}),
+            "label/click,prediction/click,label/kind,prediction/kind,probability/kind\n,,,,\n");
 }
 
 TEST(PredictionFile, HasColumnsForEveryTask) {

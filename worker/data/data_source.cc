@@ -179,6 +179,11 @@ absl::Status DataSource::AppendRange(const v1::RecordRange& range, uint64_t rows
     if (out->batch.size == 0) ReserveRows(records.batch, rows, &out->batch);
     const size_t bad_before = BadBefore(records.bad, record);
     const size_t bad_until = BadBefore(records.bad, stop);
+    const uint32_t rows_before = out->batch.size;
+    for (size_t bad = bad_before; bad < bad_until; ++bad) {
+      const uint64_t good = records.bad[bad].record - record - (bad - bad_before);
+      out->rows_before_bad.push_back(rows_before + static_cast<uint32_t>(good));
+    }
     AppendRows(records.batch, static_cast<uint32_t>(record - block * kBlockRecords - bad_before),
                static_cast<uint32_t>(stop - block * kBlockRecords - bad_until), &out->batch);
     if (bad_until > bad_before && out->bad_records == 0) {

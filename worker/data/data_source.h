@@ -58,6 +58,8 @@ class DataSource {
     Batch batch;
     uint64_t bad_records = 0;
     std::string first_bad;  // "file:line: what is wrong"; empty: none
+    // By bad record, in order: the rows of `batch` that come before it.
+    std::vector<uint32_t> rows_before_bad;
   };
   // The records of the ranges one after another, bad ones left out and counted.
   // FAILED_PRECONDITION: a file's size is not the range's file_bytes; RESOURCE_EXHAUSTED: more than
