@@ -99,6 +99,11 @@ void JobRun::OnFound(ActionResult result, const Now& now) {
     position_.clear_evaluated_step();
     for (v1::Evaluation& evaluation : evaluations_) evaluation.set_best(false);
   }
+  if (status().task() == v1::PREDICT) {
+    // Those of training were in other files.
+    position_.clear_bad_records();
+    position_.clear_set_aside_records();
+  }
   // The end's run goes on counting where training stopped, not where its best model was cut.
   if (!options_.final_checkpoint.empty()) {
     position_.set_bad_records(status().bad_records());

@@ -26,6 +26,7 @@
 namespace tessera::local {
 namespace {
 
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 namespace fs = std::filesystem;
@@ -498,6 +499,24 @@ TEST_F(PredictTest, ABadRecordHasALineWithoutValuesInItsPlace) {
   Write("none.csv", {"1", "2"});
   ASSERT_EQ(Predict(checkpoint, {"data.test.files=none.csv"}), 0) << err_;
   EXPECT_THAT(Labels(), ElementsAre("label", "-", "-"));
+}
+
+TEST_F(PredictTest, CountsItsOwnBadRecordsAloneAndWritesNothingWhereTheyAreTooMany) {
+  Write("bad.csv", {"1,0.1,1", "2,x,2", "3,0.3,3", "4,y,4"});
+  const std::string checkpoint = Train({"data.train.files=bad.csv"});
+  EXPECT_EQ(LastObject()["bad_records"], 2);
+  ASSERT_EQ(Predict(checkpoint, {}), 0) << err_;
+  EXPECT_EQ(LastObject()["bad_records"], 0);
+  Write("one.csv", {"1,0.1,1", "2,x,2"});
+  ASSERT_EQ(Predict(checkpoint, {"data.test.files=one.csv"}), 0) << err_;
+  EXPECT_EQ(LastObject()["bad_records"], 1);
+  const std::vector<std::string> before = Lines();
+  Write("three.csv", {"1,0.1,1", "2,x,2", "x,1,3", "4,1,y", "5,0.5,5"});
+  EXPECT_EQ(Predict(checkpoint, {"data.test.files=three.csv"}), 1);
+  EXPECT_THAT(std::string(LastObject()["message"]),
+              AllOf(HasSubstr("3 bad records, and data.max_bad_records allows 2"),
+                    HasSubstr("three.csv:3: ")));
+  EXPECT_EQ(Lines(), before);
 }
 
 TEST_F(LocalCommandsTest, PredictRefusesWhatIsNoCheckpoint) {

@@ -144,6 +144,44 @@ TEST_F(CoreTest, BadRecordsAreCountedOnceAndFailTheJobAboveTheLimit) {
   EXPECT_THAT(Job(second).message(), HasSubstr("train.csv:3: 2 columns, expected 3"));
 }
 
+TEST_F(CoreTest, APredictionCountsItsOwnBadRecordsAlone) {
+  v1::JobSpec spec = SmallJob();
+  spec.mutable_data()->set_max_bad_records(3);
+  JoinAll(1, 1);
+  uint64_t bad = 3;
+  on_unit_ = [&](const std::string&, const v1::NextWorkResponse& unit, v1::UnitResult* result) {
+    const bool first = unit.has_train() && unit.train().epoch() == 0 && unit.train().window() == 0;
+    if (first || unit.has_predict()) result->set_bad_records(bad);
+  };
+  const std::string first = Submit(spec, 1, 1);
+  RunUntil(first, v1::SUCCEEDED);
+  ASSERT_EQ(Job(first).bad_records(), 3u);
+  disk_.at(Job(first).checkpoint()).mutable_position()->set_set_aside_records(100);
+  v1::SubmitRequest request;
+  *request.mutable_spec() = spec;
+  request.mutable_spec()->mutable_start()->set_checkpoint(Job(first).checkpoint());
+  request.set_task(v1::PREDICT);
+  request.set_output("out.csv");
+  for (bad = 0; bad < 4; bad += 3) {
+    const std::string predicts = Submit(request);
+    RunUntil(predicts, v1::SUCCEEDED);
+    EXPECT_EQ(Job(predicts).bad_records(), bad);
+    EXPECT_EQ(Job(predicts).set_aside_records(), 0u);
+  }
+  // What it has done is done again after a loss.
+  const std::string again = Submit(request);
+  bad = 2;
+  for (int i = 0; i < 1000 && Job(again).phase() != "predicting"; ++i) Step();
+  Kill("ps-0");
+  Join(v1::PS, "ps-0");
+  RunUntil(again, v1::SUCCEEDED);
+  EXPECT_EQ(Job(again).bad_records(), 2u);
+  bad = 4;
+  const std::string fails = Submit(request);
+  RunUntil(fails, v1::FAILED);
+  EXPECT_THAT(Job(fails).message(), HasSubstr("4 bad records, and data.max_bad_records allows 3"));
+}
+
 TEST_F(CoreTest, AJobWhoseRecordsAreAllBadFails) {
   v1::JobSpec spec = SmallJob();
   spec.mutable_data()->set_max_bad_records(1'000'000);
