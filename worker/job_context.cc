@@ -81,7 +81,9 @@ absl::StatusOr<std::unique_ptr<JobContext>> NewJobContext(const v1::Assignment& 
   TESSERA_ASSIGN_OR_RETURN(context->model, Model::New(spec, InputsOf(spec).dense_width, onnx_file));
   const std::vector<LabelForm> labels = LabelFormsOf(spec, *context->model);
   KeptSource& kept = *options.kept_source;
-  // What is to be predicted is seldom known.
+  // Labels of what is to be predicted are seldom known, and lines are to follow the files as they
+  // are listed. Training keeps to the order of their names, by which positions in checkpoints
+  // count.
   const bool for_prediction = assignment.task() == v1::PREDICT;
   std::string key = absl::StrCat(assignment.job_id(), "\n", spec.data().SerializeAsString());
   for (const LabelForm& label : labels) {
@@ -94,6 +96,7 @@ absl::StatusOr<std::unique_ptr<JobContext>> NewJobContext(const v1::Assignment& 
                                                .scratch_folder = options.scratch_folder,
                                                .labels = labels,
                                                .labels_optional = for_prediction,
+                                               .order_of_patterns = for_prediction,
                                                .cache_bytes = options.data_cache_bytes,
                                                .pool = options.read_pool},
                                               *kept.files));

@@ -107,9 +107,9 @@ void AddPredict(CLI::App& app, CommandContext& context) {
                     "use separate processes instead of this one");
   command->add_flag("--json", predict->json, "print the result as one object, for scripts");
   command->footer(
-      R"(Reads the job's test split and writes one line "label,prediction" for every record; blank lines are no
-records. A bad record has a line without values. With more of them than data.max_bad_records the job fails, and what is
-in --output already stays.
+      R"(Reads the job's test split and writes one line "label,prediction" for every record, in the order in which
+data.test.files lists the files (those of one glob by name); blank lines are no records. A bad record has a line without
+values. With more of them than data.max_bad_records the job fails, and what is in --output already stays.
 
 Columns of labels and weights may lack in files with a header, or be empty: so is "label" then.
 The checkpoint stays as it is.

@@ -519,6 +519,18 @@ TEST_F(PredictTest, CountsItsOwnBadRecordsAloneAndWritesNothingWhereTheyAreTooMa
   EXPECT_EQ(Lines(), before);
 }
 
+TEST_F(PredictTest, TakesFilesInTheOrderInWhichTheyAreListed) {
+  const std::string checkpoint = Train();
+  Write("a.csv", {"1,0.1,1", "2,0.2,2"});
+  Write("b.csv", {"3,0.3,3"});
+  Write("z.csv", {"4,0.4,4"});
+  ASSERT_EQ(Predict(checkpoint, {"data.test.files=[z.csv, a.csv]"}), 0) << err_;
+  EXPECT_THAT(Labels(), ElementsAre("label", "4", "1", "2"));
+  // Once each, and those of one pattern by name.
+  ASSERT_EQ(Predict(checkpoint, {"data.test.files=[b.csv, '[a-c].csv', '?.csv']"}), 0) << err_;
+  EXPECT_THAT(Labels(), ElementsAre("label", "3", "1", "2", "4"));
+}
+
 TEST_F(LocalCommandsTest, PredictRefusesWhatIsNoCheckpoint) {
   EXPECT_EQ(Run({"predict", job_(), "--checkpoint", folder_, "--data", data_(), "--output",
                  folder_ / "p.csv"}),

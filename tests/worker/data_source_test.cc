@@ -99,6 +99,22 @@ TEST(DataSourceTest, PatternsExpandSortedAndWithoutRepeats) {
   EXPECT_THAT(count({"a[[]1].csv"}), ElementsAre("a[1].csv"));
 }
 
+TEST(DataSourceTest, FilesMayComeInTheOrderOfTheirPatterns) {
+  DataFolder folder;
+  for (const char* name : {"a.csv", "b.csv", "x/1.csv", "x/2.csv", "x/2.csv.gz"}) {
+    folder.Write(name, Records(0, 3));
+  }
+  DataSource::Options options = folder.options();
+  options.order_of_patterns = true;
+  const auto source = DataSource::Open(ParseSpec(kSpec), options, PosixFileSystem());
+  ASSERT_TRUE(source.ok()) << source.status();
+  const auto files = (*source)->Count({"x/2.csv", "b.csv", "?.csv", "x/?.csv", "b.csv"});
+  ASSERT_TRUE(files.ok()) << files.status();
+  EXPECT_THAT(Paths(*files), ElementsAre("x/2.csv", "b.csv", "a.csv", "x/1.csv"));
+  EXPECT_THAT((*source)->Count({"x/2.csv.gz", "x/2.csv"}).status().message(),
+              HasSubstr("x/2.csv and x/2.csv.gz below"));
+}
+
 TEST(DataSourceTest, AFileAndItsPackedFormAreNotReadTwice) {
   DataFolder folder;
   folder.Write("a.csv", Records(0, 3));

@@ -59,13 +59,17 @@ absl::StatusOr<std::unique_ptr<DataSource>> DataSource::Open(const v1::DataSpec&
 
 absl::StatusOr<std::vector<v1::FileRecords>> DataSource::Count(
     const std::vector<std::string>& patterns) {
-  std::set<std::string> paths;
+  std::set<std::string> distinct;
+  std::vector<std::string> paths;
   for (const std::string& pattern : patterns) {
-    TESSERA_ASSIGN_OR_RETURN(std::vector<std::string> matches,
+    TESSERA_ASSIGN_OR_RETURN(const std::vector<std::string> matches,
                              ExpandPattern(fs_, options_.data_root, pattern));
-    paths.insert(matches.begin(), matches.end());
+    for (const std::string& match : matches) {
+      if (distinct.insert(match).second) paths.push_back(match);
+    }
   }
-  TESSERA_RETURN_IF_ERROR(RefusePackedTwins(options_.data_root, paths));
+  TESSERA_RETURN_IF_ERROR(RefusePackedTwins(options_.data_root, distinct));
+  if (!options_.order_of_patterns) std::sort(paths.begin(), paths.end());
   std::vector<v1::FileRecords> counted;
   for (const std::string& path : paths) {
     TESSERA_ASSIGN_OR_RETURN(const OpenFile file, GetFile(path, /*fresh=*/true));

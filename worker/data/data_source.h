@@ -36,7 +36,8 @@ class DataSource {
     std::string scratch_folder;
     // Of the LABEL columns, in order; those that it leaves out are 0 or 1.
     std::vector<LabelForm> labels = {};
-    bool labels_optional = false;  // see Schema
+    bool labels_optional = false;    // see Schema
+    bool order_of_patterns = false;  // see Count
     // Of parsed records, kept for later epochs.
     uint64_t cache_bytes = kDefaultCacheBytes;
     // Shares the parsing of a Read; null: its caller alone. Borrowed, outlives the source.
@@ -49,9 +50,9 @@ class DataSource {
 
   const Schema& schema() const { return schema_; }
 
-  // The files that the patterns (ExpandPattern) match, sorted and without repeats, each with its
-  // number of records. Every pattern must match; a file and its packed form (.gz, .zst) at once
-  // are INVALID_ARGUMENT.
+  // The files that the patterns (ExpandPattern) match, without repeats, each with its number of
+  // records: sorted, or with order_of_patterns those of the first pattern before the others. Every
+  // pattern must match; a file and its packed form (.gz, .zst) at once are INVALID_ARGUMENT.
   absl::StatusOr<std::vector<v1::FileRecords>> Count(const std::vector<std::string>& patterns);
 
   struct Records {
