@@ -78,6 +78,11 @@ void JobRun::OnFound(ActionResult result, const Now& now) {
     warm_ = spec().start().warm();
     const absl::Status may = CheckStart(spec(), result.manifest, status().task(), warm_);
     if (!may.ok()) return Fail("InvalidStart", may.message(), now);
+    const std::string otherwise = PreparedOtherwise(spec(), result.manifest.spec());
+    if (!otherwise.empty()) {
+      jobs_->AddEvent(record_, absl::StrCat(otherwise, "; it is trained on as this job says"),
+                      now.wall);
+    }
   }
   start_folder_ = std::move(result.folder);
   start_ = std::move(result.manifest);

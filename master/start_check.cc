@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/job/defaults.h"
@@ -39,6 +41,33 @@ std::string FirstDifference(const google::protobuf::Message& here,
   return report.substr(0, report.find('\n'));
 }
 
+std::vector<const v1::ColumnSpec*> Inputs(const v1::JobSpec& job) {
+  std::vector<const v1::ColumnSpec*> inputs;
+  for (const v1::ColumnSpec& column : job.data().columns()) {
+    if (column.role() == v1::DENSE || column.role() == v1::SPARSE) inputs.push_back(&column);
+  }
+  return inputs;
+}
+
+// What the job's file calls it; `unset` stands for the value that is not set.
+std::string EnumName(const std::string& name, int number, absl::string_view unset) {
+  return number == 0 ? std::string(unset) : absl::AsciiStrToLower(name);
+}
+
+// By field of a column, what it says of how the column becomes an input.
+std::vector<std::pair<const char*, std::string>> Preparation(const v1::ColumnSpec& column) {
+  const auto quoted = [](bool has, const std::string& text) {
+    return has ? absl::StrCat("'", text, "'") : "none";
+  };
+  return {
+      {"transform", EnumName(v1::Transform_Name(column.transform()), column.transform(), "none")},
+      {"default_value", quoted(column.has_default_value(), column.default_value())},
+      {"separator", quoted(!column.separator().empty(), column.separator())},
+      {"pooling", EnumName(v1::Pooling_Name(column.pooling()), column.pooling(), "sum")},
+      {"max_length", absl::StrCat(column.max_length())},
+  };
+}
+
 absl::Status CheckModel(const v1::JobSpec& spec, const v1::JobSpec& before) {
   v1::ModelSpec here = spec.model();
   v1::ModelSpec there = before.model();
@@ -66,18 +95,17 @@ absl::Status CheckModel(const v1::JobSpec& spec, const v1::JobSpec& before) {
   }
   const auto inputs = [](const v1::JobSpec& job) {
     std::vector<std::string> all;
-    for (const v1::ColumnSpec& column : job.data().columns()) {
-      if (column.role() != v1::DENSE && column.role() != v1::SPARSE) continue;
+    for (const v1::ColumnSpec* const column : Inputs(job)) {
       all.push_back(absl::StrCat(
-          v1::ColumnRole_Name(column.role()), " ", column.name(),
+          v1::ColumnRole_Name(column->role()), " ", column->name(),
           // What keys are made from.
-          column.role() != v1::SPARSE   ? ""
-          : column.type() == v1::STRING ? absl::StrCat(" of strings of ", KeySpaceOf(column))
-                                        : " of int64",
-          column.table().empty() ? "" : absl::StrCat(" in ", absl::StrJoin(column.table(), ", ")),
-          column.index_end() == 0
+          column->role() != v1::SPARSE   ? ""
+          : column->type() == v1::STRING ? absl::StrCat(" of strings of ", KeySpaceOf(*column))
+                                         : " of int64",
+          column->table().empty() ? "" : absl::StrCat(" in ", absl::StrJoin(column->table(), ", ")),
+          column->index_end() == 0
               ? ""
-              : absl::StrCat(" [", column.index_begin(), ", ", column.index_end(), ")")));
+              : absl::StrCat(" [", column->index_begin(), ", ", column->index_end(), ")")));
     }
     return all;
   };
@@ -135,6 +163,29 @@ absl::Status CheckOrder(const v1::JobSpec& spec, const v1::JobSpec& before) {
 
 }  // namespace
 
+std::string PreparedOtherwise(const v1::JobSpec& spec, const v1::JobSpec& before) {
+  const auto differs = [](const std::string& what, const std::string& here,
+                          const std::string& there) {
+    return absl::StrCat(what, here, " in this job and ", there, " in start.checkpoint");
+  };
+  const auto loss = [](const v1::JobSpec& job) {
+    return EnumName(v1::Loss_Name(job.model().loss()), job.model().loss(), "binary_cross_entropy");
+  };
+  const std::vector<const v1::ColumnSpec*> ours = Inputs(spec);
+  const std::vector<const v1::ColumnSpec*> theirs = Inputs(before);
+  for (size_t i = 0; i < std::min(ours.size(), theirs.size()); ++i) {
+    const auto here = Preparation(*ours[i]);
+    const auto there = Preparation(*theirs[i]);
+    for (size_t f = 0; f < here.size(); ++f) {
+      if (here[f].second == there[f].second) continue;
+      return differs(
+          absl::StrCat("data.columns: column ", ours[i]->name(), " has ", here[f].first, " "),
+          here[f].second, there[f].second);
+    }
+  }
+  return loss(spec) == loss(before) ? "" : differs("model.loss: ", loss(spec), loss(before));
+}
+
 absl::Status CheckStart(const v1::JobSpec& spec, const v1::CheckpointManifest& manifest,
                         v1::Task task, bool warm) {
   TESSERA_RETURN_IF_ERROR(CheckModel(spec, manifest.spec()));
@@ -169,7 +220,13 @@ absl::Status CheckStart(const v1::JobSpec& spec, const v1::CheckpointManifest& m
   }
   const bool within_epoch =
       manifest.position().next_window() > 0 || manifest.position().open_size() > 0;
-  if (warm || task == v1::PREDICT || !within_epoch) return absl::OkStatus();
+  if (task == v1::PREDICT) {
+    const std::string otherwise = PreparedOtherwise(spec, manifest.spec());
+    if (otherwise.empty()) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        absl::StrCat(otherwise, "; the model predicts from what it was trained with: keep it"));
+  }
+  if (warm || !within_epoch) return absl::OkStatus();
   return CheckOrder(spec, manifest.spec());
 }
 

@@ -531,6 +531,16 @@ TEST_F(PredictTest, TakesFilesInTheOrderInWhichTheyAreListed) {
   EXPECT_THAT(Labels(), ElementsAre("label", "3", "1", "2", "4"));
 }
 
+TEST_F(PredictTest, RefusesAJobThatMakesInputsOrPredictionsOtherwise) {
+  const std::string checkpoint = Train();
+  EXPECT_EQ(Predict(checkpoint, {"data.columns.price.transform="}), 1);
+  EXPECT_THAT(std::string(LastObject()["message"]),
+              HasSubstr("column price has transform none in this job and log1p in "
+                        "start.checkpoint"));
+  EXPECT_EQ(Predict(checkpoint, {"model.loss=binary_cross_entropy"}), 1);
+  EXPECT_FALSE(fs::exists(folder_ / "out.csv"));
+}
+
 TEST_F(LocalCommandsTest, PredictRefusesWhatIsNoCheckpoint) {
   EXPECT_EQ(Run({"predict", job_(), "--checkpoint", folder_, "--data", data_(), "--output",
                  folder_ / "p.csv"}),

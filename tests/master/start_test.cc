@@ -1,5 +1,6 @@
 // Which checkpoints a job may start from, and what it takes over from them.
 #include "master/core.h"
+#include "master/start_check.h"
 #include "tests/master/core_harness.h"
 
 namespace tessera::master {
@@ -72,6 +73,70 @@ TEST_F(StartTest, PredictingNeedsNoSeedAndNoOrder) {
   const std::string other = Submit(request);
   RunUntil(other, v1::FAILED);
   EXPECT_THAT(Job(other).message(), HasSubstr("model.name: fm in this job and lr"));
+}
+
+TEST_F(StartTest, APredictionNeedsInputsAndALossAsInTraining) {
+  v1::JobSpec spec = SmallJob();
+  v1::ColumnSpec& price = *spec.mutable_data()->add_columns();
+  price.set_name("price");
+  price.set_role(v1::DENSE);
+  price.set_transform(v1::LOG1P);
+  const std::string first = Submit(spec, 1, 1);
+  RunUntil(first, v1::SUCCEEDED);
+  v1::SubmitRequest request;
+  *request.mutable_spec() = spec;
+  request.mutable_spec()->mutable_start()->set_checkpoint(Job(first).checkpoint());
+  request.set_task(v1::PREDICT);
+  request.set_output("out.csv");
+  using Change = std::function<void(v1::JobSpec*)>;
+  const std::pair<const char*, Change> changes[] = {
+      {"column price has transform none in this job and log1p in",
+       [](auto* s) { s->mutable_data()->mutable_columns(2)->clear_transform(); }},
+      {"column price has default_value '0' in this job and none in",
+       [](auto* s) { s->mutable_data()->mutable_columns(2)->set_default_value("0"); }},
+      {"column user has pooling mean in this job and sum in",
+       [](auto* s) { s->mutable_data()->mutable_columns(1)->set_pooling(v1::MEAN); }},
+      {"column user has separator '|' in this job and none in",
+       [](auto* s) { s->mutable_data()->mutable_columns(1)->set_separator("|"); }},
+      {"model.loss: mean_squared_error in this job and binary_cross_entropy in",
+       [](auto* s) { s->mutable_model()->set_loss(v1::MEAN_SQUARED_ERROR); }},
+  };
+  for (const auto& [message, change] : changes) {
+    v1::SubmitRequest other = request;
+    change(other.mutable_spec());
+    const std::string id = Submit(other);
+    RunUntil(id, v1::FAILED);
+    EXPECT_EQ(Job(id).reason(), "InvalidStart");
+    EXPECT_THAT(Job(id).message(), HasSubstr(message));
+    // Training may mean it.
+    spec = other.spec();
+    spec.mutable_train()->set_epochs(4);
+    for (const bool warm : {false, true}) {
+      spec.mutable_start()->set_warm(warm);
+      const std::string trains = Submit(spec, 1, 1);
+      RunUntil(trains, v1::SUCCEEDED);
+      EXPECT_THAT(Events(trains), Contains(HasSubstr(message)));
+    }
+  }
+  // What stands for the same is the same, and what only training reads is not looked at.
+  request.mutable_spec()->mutable_data()->mutable_columns(1)->set_pooling(v1::SUM);
+  request.mutable_spec()->mutable_model()->set_loss(v1::BINARY_CROSS_ENTROPY);
+  request.mutable_spec()->mutable_model()->set_positive_weight(2);
+  request.mutable_spec()->mutable_data()->mutable_columns(0)->set_default_value("0");
+  RunUntil(Submit(request), v1::SUCCEEDED);
+}
+
+TEST_F(StartTest, APredictionNeedsSequencesOfTheSameLength) {
+  v1::JobSpec spec = SmallJob();
+  v1::ColumnSpec& user = *spec.mutable_data()->mutable_columns(1);
+  user.set_separator("|");
+  user.set_pooling(v1::SEQUENCE);
+  user.set_max_length(3);
+  const v1::JobSpec before = spec;
+  EXPECT_EQ(PreparedOtherwise(spec, before), "");
+  user.set_max_length(4);
+  EXPECT_EQ(PreparedOtherwise(spec, before),
+            "data.columns: column user has max_length 4 in this job and 3 in start.checkpoint");
 }
 
 TEST_F(StartTest, AnotherModelOrOtherInputsAreRefusedWarmOrNot) {
