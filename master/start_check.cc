@@ -161,6 +161,22 @@ absl::Status CheckOrder(const v1::JobSpec& spec, const v1::JobSpec& before) {
   return absl::OkStatus();
 }
 
+// The job of the checkpoint may have trained all that this one is to train.
+absl::Status CheckLeft(const v1::TrainSpec& train, const v1::Position& position) {
+  const auto done = [](absl::string_view field, uint64_t has, uint64_t all) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("train.", field, ": start.checkpoint has ", has, " of ", all, " ", field,
+                     " already; raise it, or set start.warm to begin anew with its rows"));
+  };
+  if (train.epochs() > 0 && position.epoch() >= train.epochs()) {
+    return done("epochs", position.epoch(), train.epochs());
+  }
+  if (train.steps() > 0 && position.step() >= train.steps()) {
+    return done("steps", position.step(), train.steps());
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 std::string PreparedOtherwise(const v1::JobSpec& spec, const v1::JobSpec& before) {
@@ -226,8 +242,9 @@ absl::Status CheckStart(const v1::JobSpec& spec, const v1::CheckpointManifest& m
     return absl::InvalidArgumentError(
         absl::StrCat(otherwise, "; the model predicts from what it was trained with: keep it"));
   }
-  if (warm || !within_epoch) return absl::OkStatus();
-  return CheckOrder(spec, manifest.spec());
+  if (warm) return absl::OkStatus();
+  TESSERA_RETURN_IF_ERROR(CheckLeft(spec.train(), manifest.position()));
+  return !within_epoch ? absl::OkStatus() : CheckOrder(spec, manifest.spec());
 }
 
 }  // namespace tessera::master

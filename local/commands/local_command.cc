@@ -222,9 +222,9 @@ void AddLocal(CLI::App& app, CommandContext& context) {
   command->add_flag("--resume", local->resume,
                     "go on with the unfinished job of --work-dir, as it was submitted");
   command->add_option("--start", local->start,
-                      "folder of a checkpoint to start from; resumes it, or with --set "
-                      "start.warm=true takes its parameters only; of a new job, not with "
-                      "--resume");
+                      "folder of a checkpoint to start from; resumes it, so that train.epochs and "
+                      "train.steps count what it has already, or with --set start.warm=true takes "
+                      "its parameters only; of a new job, not with --resume");
   command->add_option("--truth", local->truth,
                       "truth.json of `tessera data generate`: shows the best AUC possible beside "
                       "the one reached");

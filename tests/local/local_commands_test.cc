@@ -338,6 +338,10 @@ TEST_F(LocalCommandsTest, LocalStartsFromAnEarlierRun) {
       << err_;
   EXPECT_THAT(err_, HasSubstr("step 16"));
   EXPECT_EQ(LastObject()["steps"], 24);
+  EXPECT_EQ(RunLocal("done", {"--output", "json", "--start", checkpoint}), 1);
+  EXPECT_THAT(std::string(LastObject()["message"]),
+              HasSubstr("train.epochs: start.checkpoint has 2 of 2 epochs already; raise it, or "
+                        "set start.warm"));
   // Its parameters alone: all steps are made anew.
   ASSERT_EQ(
       RunLocal("third", {"--output", "json", "--start", checkpoint, "--set", "start.warm=true",

@@ -139,6 +139,50 @@ TEST_F(StartTest, APredictionNeedsSequencesOfTheSameLength) {
             "data.columns: column user has max_length 4 in this job and 3 in start.checkpoint");
 }
 
+TEST_F(StartTest, WhereNothingIsLeftToTrainAJobFailsAndSaysSo) {
+  const std::string first = Submit(SmallJob(), 1, 1);
+  RunUntil(first, v1::SUCCEEDED);
+  const std::string folder = Job(first).checkpoint();
+  v1::JobSpec spec = SmallJob();
+  v1::JobStatus job = RunFrom(folder, spec, v1::FAILED);
+  EXPECT_EQ(job.reason(), "InvalidStart");
+  EXPECT_THAT(job.message(), HasSubstr("train.epochs: start.checkpoint has 3 of 3 epochs already; "
+                                       "raise it, or set start.warm"));
+  spec.mutable_train()->set_epochs(2);
+  EXPECT_THAT(RunFrom(folder, spec, v1::FAILED).message(), HasSubstr("has 3 of 2 epochs"));
+  spec.mutable_train()->set_epochs(0);
+  spec.mutable_train()->set_steps(30);
+  EXPECT_THAT(RunFrom(folder, spec, v1::FAILED).message(),
+              HasSubstr("train.steps: start.checkpoint has 30 of 30 steps already"));
+  spec.mutable_train()->set_steps(31);
+  EXPECT_EQ(RunFrom(folder, spec, v1::SUCCEEDED).step(), 31u);
+  spec.mutable_train()->set_steps(5);
+  spec.mutable_start()->set_warm(true);
+  EXPECT_EQ(RunFrom(folder, spec, v1::SUCCEEDED).step(), 5u);
+}
+
+TEST_F(StartTest, AJobThatComesBackToItsOwnLastCheckpointEndsWithIt) {
+  v1::JobSpec spec = SmallJob();
+  spec.mutable_train()->set_epochs(1);
+  const std::string first = Submit(spec, 1, 1);
+  RunUntil(first, v1::SUCCEEDED);
+  spec.mutable_train()->set_epochs(3);
+  spec.mutable_start()->set_checkpoint(Job(first).checkpoint());
+  // Its test is under way when a ps is lost.
+  const std::string second = Submit(spec, 1, 1);
+  for (int i = 0; i < 3000 && !(Job(second).step() == 30 && Job(second).phase() == "evaluating" &&
+                                Job(second).checkpoint() == second + "/step-000000000030");
+       ++i) {
+    Step();
+  }
+  ASSERT_EQ(Job(second).phase(), "evaluating");
+  Kill("ps-0");
+  Join(v1::PS, "ps-0");
+  RunUntil(second, v1::SUCCEEDED);
+  EXPECT_EQ(Job(second).restarts(), 1u);
+  EXPECT_EQ(Job(second).step(), 30u);
+}
+
 TEST_F(StartTest, AnotherModelOrOtherInputsAreRefusedWarmOrNot) {
   const std::string first = Submit(SmallJob(), 1, 1);
   RunUntil(first, v1::SUCCEEDED);
@@ -165,6 +209,7 @@ TEST_F(StartTest, AnotherModelOrOtherInputsAreRefusedWarmOrNot) {
             "SPARSE user of strings of user in embedding in this job and SPARSE user of int64"));
     spec = SmallJob();
     spec.mutable_start()->set_warm(warm);
+    spec.mutable_train()->set_epochs(4);
     spec.mutable_model()->mutable_optimizer()->set_learning_rate(0.5f);
     spec.mutable_model()->set_positive_weight(2);
     RunFrom(folder, spec, v1::SUCCEEDED);
