@@ -111,8 +111,8 @@ void AddPredict(CLI::App& app, CommandContext& context) {
 data.test.files lists the files (those of one glob by name); blank lines are no records. A bad record has a line without
 values. With more of them than data.max_bad_records the job fails, and what is in --output already stays.
 
-Columns of labels and weights may lack in files with a header, or be empty: so is "label" then.
-How columns become inputs, and the loss, must be as in training. The checkpoint stays as it is.
+Columns of labels and weights may lack in files with a header, or be empty: so is "label" then, whatever its
+default_value. How columns become inputs, and the loss, must be as in training. The checkpoint stays as it is.
 
 Examples:
   tessera predict job.yaml --checkpoint runs/checkpoints/clicks-1/step-000000000500 --data DIR --output out.csv

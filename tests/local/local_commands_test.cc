@@ -535,6 +535,13 @@ TEST_F(PredictTest, TakesFilesInTheOrderInWhichTheyAreListed) {
   EXPECT_THAT(Labels(), ElementsAre("label", "3", "1", "2", "4"));
 }
 
+TEST_F(PredictTest, ALabelThatIsEmptyStaysSoWhateverTrainingPutInItsPlace) {
+  Write("some.csv", {",0.1,1", "2,0.2,2"});
+  const std::string checkpoint = Train({"data.train.files=some.csv"});
+  ASSERT_EQ(Predict(checkpoint, {"data.test.files=some.csv"}), 0) << err_;
+  EXPECT_THAT(Labels(), ElementsAre("label", "?", "2"));
+}
+
 TEST_F(PredictTest, RefusesAJobThatMakesInputsOrPredictionsOtherwise) {
   const std::string checkpoint = Train();
   EXPECT_EQ(Predict(checkpoint, {"data.columns.price.transform="}), 1);

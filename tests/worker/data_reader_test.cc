@@ -68,6 +68,25 @@ TEST(DataReaderTest, LabelsAndWeightsMayLackWhereTheyAreToBePredicted) {
   EXPECT_THAT(some->batch.weights, ElementsAre(3, 1));
 }
 
+TEST(DataReaderTest, NothingStandsForALabelThatIsToBePredicted) {
+  DataFolder folder;
+  folder.Write("a.csv", ",,\n1,2,3\n");
+  DataSource::Options options = folder.options();
+  options.labels_optional = true;
+  const auto source = DataSource::Open(ParseSpec(R"(
+    format: CSV
+    columns { name: "label" role: LABEL default_value: "0" }
+    columns { name: "weight" role: WEIGHT default_value: "4" }
+    columns { name: "age" role: DENSE default_value: "5" })"),
+                                       options, PosixFileSystem());
+  ASSERT_TRUE(source.ok()) << source.status();
+  const auto records = ReadAll(**source, "a.csv");
+  ASSERT_TRUE(records.ok()) << records.status();
+  EXPECT_THAT(records->batch.labels, ElementsAre(IsNan(), 1));
+  EXPECT_THAT(records->batch.weights, ElementsAre(1, 2));
+  EXPECT_THAT(records->batch.dense, ElementsAre(5, 3));
+}
+
 TEST(DataReaderTest, WithoutAHeaderColumnsStandInTheSpecsOrder) {
   DataFolder folder;
   folder.Write("a.csv", "1,5\n0,6");

@@ -156,8 +156,9 @@ class DelimitedParser final : public RecordParser {
 
   absl::Status TakeField(const Column& column, absl::string_view value, Batch* out) {
     if (!value.empty()) return Take(column, value, out);
+    if (schema_.MayLack(column)) return absl::OkStatus();
     if (column.default_text.has_value()) return Take(column, *column.default_text, out);
-    if (column.role == v1::SPARSE || schema_.MayLack(column)) return absl::OkStatus();
+    if (column.role == v1::SPARSE) return absl::OkStatus();
     return absl::InvalidArgumentError(
         absl::StrCat("column \"", column.name, "\": is empty; expected a number",
                      column.role == v1::LABEL && column.label.kind == LabelKind::kBinary
