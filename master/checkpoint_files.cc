@@ -13,6 +13,7 @@
 #include "common/checkpoint/row_file_reader.h"
 #include "common/failpoint.h"
 #include "common/log.h"
+#include "common/rpc/status.h"
 #include "common/status_macros.h"
 
 namespace tessera::master {
@@ -59,7 +60,7 @@ ActionResult CheckpointFiles::Find(const FindCheckpoint& find, KeepGoing keep_go
     if (std::count(find.damaged.begin(), find.damaged.end(), folder) > 0) continue;
     result.status = try_folder(folder);
     if (result.status.ok()) return result;
-    if (absl::IsUnavailable(result.status)) {
+    if (IsRetryable(result.status)) {
       unreadable.Update(result.status);
     } else if (!absl::IsDataLoss(result.status)) {
       return result;

@@ -76,8 +76,9 @@ void MasterCore::ReserveIncarnations() {
 
 void MasterCore::NoticeStandstill(const Now& now) {
   const absl::Duration gap = now.monotonic - ticked_at_.value_or(now.monotonic);
-  if (gap <= std::max(options_.membership.lease / 3, kStandstill)) return;
+  // Whoever is heard, or looks, is proof that it does not.
   ticked_at_ = now.monotonic;
+  if (gap <= std::max(options_.membership.lease / 3, kStandstill)) return;
   SPDLOG_WARN("this master stood still for {}: its processes are not to blame for that time",
               absl::FormatDuration(absl::Trunc(gap, absl::Milliseconds(100))));
   membership_.StoodStill(gap, now.monotonic);
@@ -91,6 +92,7 @@ absl::StatusOr<v1::Welcome> MasterCore::Join(const v1::Hello& hello, const Now& 
   ReserveIncarnations();
   for (const std::string& id : hello.logged_jobs()) {
     const v1::JobRecord* const record = jobs_.Find(id);
+    // One that is not known stays: it may be another cluster's, which goes on with it.
     if (record == nullptr || !IsFinished(record->status().state())) continue;
     joined.welcome.add_ended_jobs(id);
   }
@@ -112,7 +114,22 @@ bool MasterCore::Heartbeat(uint64_t incarnation, const v1::Heartbeat& heartbeat,
   NoticeStandstill(now);
   if (!membership_.Heartbeat(incarnation, heartbeat, now.monotonic, now.wall)) return false;
   for (JobRun* run : Runs()) run->Heard(incarnation, heartbeat, now);
+  if (const Node* ps = membership_.Find(incarnation)) CloseUnused(*ps, heartbeat);
   return true;
+}
+
+void MasterCore::CloseUnused(const Node& ps, const v1::Heartbeat& heartbeat) {
+  for (const v1::JobOnPs& job : heartbeat.jobs()) {
+    v1::JobRecord* const record = jobs_.Find(job.job_id());
+    if (record == nullptr) continue;
+    const auto slot = slots_.try_emplace(record->number(), record).first;
+    if (!slot->second.IsDoneWith(ps.incarnation, job.generation())) continue;
+    ClosePs close;
+    close.ps.push_back(NodeOf(ps));
+    close.request.set_job_id(job.job_id());
+    close.request.set_generation(job.generation());
+    slot->second.Close(std::move(close));
+  }
 }
 
 std::map<std::string, std::vector<SlowProcesses::Process>> MasterCore::Paces(const Now& now) const {

@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -86,11 +87,16 @@ class MasterCore {
   // See JobService.Suspend, JobService.Resume.
   absl::Status Suspend(const std::string& job_id, const Now& now);
   absl::Status Resume(const std::string& job_id, const Now& now);
-  // See JobService.Scale; how many ps the job is to have.
+  // See JobService.Scale, of ps alone; how many the job is to have. What is refused changes
+  // nothing.
   absl::StatusOr<uint32_t> Scale(const v1::ScaleRequest& request, const Now& now);
+  // Whether Scale would take it now.
+  absl::Status MayScale(const v1::ScaleRequest& request);
   // How many workers it is to have.
   absl::StatusOr<uint32_t> ScaleWorkers(const std::string& job_id, uint32_t workers,
                                         const Now& now);
+  // What a job that there is has been asked to have.
+  v1::ScaleResponse ScaledTo(const std::string& job_id);
   absl::StatusOr<v1::JobStatus> GetJob(const std::string& job_id, const Now& now);
   std::vector<v1::JobStatus> ListJobs(const Now& now);
   v1::ClusterStatus Cluster() const;
@@ -200,6 +206,9 @@ class MasterCore {
   void ClosePsOf(JobSlot& slot, const JobRun& run);
   // Of ps that the run did not use otherwise.
   void CloseCopies(JobSlot& slot, const JobRun& run);
+  // What a ps says that it has, and nobody uses any more: it was not reached when it was told to
+  // close it, or has missed that a run was over.
+  void CloseUnused(const Node& ps, const v1::Heartbeat& heartbeat);
   // Copies of rows: hears what ps say of them, and chooses who is to have one.
   void TickFollowers(const Now& now);
   // Ps that do not find this master, where those that have copies of their rows do.
@@ -246,6 +255,12 @@ class MasterCore {
 
   // core_scale.cc
   void ScaleRuns(const Now& now);
+  struct OtherPs {
+    uint32_t from = 0;
+    uint32_t to = 0;
+    std::set<std::string> drain;
+  };
+  absl::StatusOr<OtherPs> CheckScale(const v1::ScaleRequest& request);
   void StartRescaled(v1::JobRecord* record, RunOptions options, const JobRun& before,
                      const Now& now);
   // Those that the job is to have, its own first; nullopt: too few are here.

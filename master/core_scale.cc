@@ -6,15 +6,16 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/job/defaults.h"
+#include "common/status_macros.h"
 #include "master/core.h"
 #include "master/run_state.h"
 
 namespace tessera::master {
 
-absl::StatusOr<uint32_t> MasterCore::Scale(const v1::ScaleRequest& request, const Now& now) {
+absl::StatusOr<MasterCore::OtherPs> MasterCore::CheckScale(const v1::ScaleRequest& request) {
   v1::JobRecord* record = jobs_.Find(request.job_id());
   if (record == nullptr) return UnknownJob(request.job_id());
-  v1::JobStatus& status = *record->mutable_status();
+  const v1::JobStatus& status = record->status();
   const auto refused = [&](const auto&... why) {
     return absl::FailedPreconditionError(absl::StrCat("job ", request.job_id(), " ", why...));
   };
@@ -53,10 +54,23 @@ absl::StatusOr<uint32_t> MasterCore::Scale(const v1::ScaleRequest& request, cons
     return absl::InvalidArgumentError(
         absl::StrCat("job ", request.job_id(), ": ", to, " ps, expected 1 to ", kMaxProcesses));
   }
-  JobRun* const run = RunOf(record);
+  const JobRun* const run = RunOf(record);
   if (run != nullptr && !run->options().final_checkpoint.empty()) {
     return refused("has trained, and measures its model");
   }
+  return OtherPs{.from = from, .to = to, .drain = std::move(drain)};
+}
+
+absl::Status MasterCore::MayScale(const v1::ScaleRequest& request) {
+  return CheckScale(request).status();
+}
+
+absl::StatusOr<uint32_t> MasterCore::Scale(const v1::ScaleRequest& request, const Now& now) {
+  TESSERA_ASSIGN_OR_RETURN(const OtherPs other, CheckScale(request));
+  const auto& [from, to, drain] = other;
+  v1::JobRecord* record = jobs_.Find(request.job_id());
+  v1::JobStatus& status = *record->mutable_status();
+  JobRun* const run = RunOf(record);
   if (run != nullptr) run->GiveUpScaling("another was asked for", now);
   status.clear_scaling();
   if (status.generation() == 0) {
@@ -79,6 +93,20 @@ absl::StatusOr<uint32_t> MasterCore::Scale(const v1::ScaleRequest& request, cons
   }
   ScaleRuns(now);
   Schedule(now);
+  return to;
+}
+
+v1::ScaleResponse MasterCore::ScaledTo(const std::string& job_id) {
+  v1::ScaleResponse to;
+  const v1::JobRecord* record = jobs_.Find(job_id);
+  if (record == nullptr) return to;
+  const v1::JobStatus& status = record->status();
+  to.set_ps(status.has_scaling() ? status.scaling().to()
+            : record->ps() > 0   ? record->ps()
+                                 : status.ps());
+  to.set_workers(status.has_worker_scaling() ? status.worker_scaling().to()
+                 : record->ranks() > 0       ? record->ranks()
+                                             : status.workers());
   return to;
 }
 
@@ -116,6 +144,7 @@ void MasterCore::ScaleRuns(const Now& now) {
 void MasterCore::StartRescaled(v1::JobRecord* record, RunOptions options, const JobRun& before,
                                const Now& now) {
   record->set_ps(static_cast<uint32_t>(options.ps.size()));
+  if (record->status().ps() > 0) record->mutable_status()->set_ps(record->ps());
   if (options.workers.size() != before.options().workers.size()) {
     SetWorkers(record, static_cast<uint32_t>(options.workers.size()));
   }

@@ -9,6 +9,7 @@
 #include "common/job/evaluation.h"
 #include "common/job/job_tables.h"
 #include "common/partition.h"
+#include "common/rpc/status.h"
 #include "master/job_run.h"
 #include "master/start_check.h"
 
@@ -68,7 +69,7 @@ void JobRun::OnFound(ActionResult result, const Now& now) {
     return FindOrOpen(now);
   }
   if (!result.status.ok()) {
-    if (absl::IsUnavailable(result.status)) {
+    if (IsRetryable(result.status)) {
       return Restart("CheckpointUnreadable", result.status.message(), now);
     }
     return Fail("CheckpointError",

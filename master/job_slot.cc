@@ -62,6 +62,15 @@ void JobSlot::SetUnanswered(uint64_t action, std::vector<std::string> ps) {
   }
 }
 
+bool JobSlot::IsDoneWith(uint64_t ps, uint64_t generation) const {
+  if (run_ == nullptr) return IsIdle();
+  if (!close_.empty() || !run_->opened() || generation >= run_->generation()) return false;
+  const std::vector<RunNode> copied_to = run_->CopiedTo();
+  return !run_->Uses(ps) && !run_->Follows(ps) && !run_->MovesTo(ps) &&
+         std::none_of(copied_to.begin(), copied_to.end(),
+                      [ps](const RunNode& node) { return node.incarnation == ps; });
+}
+
 bool JobSlot::IsIdle() const {
   if (run_ != nullptr || !close_.empty()) return false;
   return std::all_of(under_way_.begin(), under_way_.end(),

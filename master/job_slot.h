@@ -45,6 +45,8 @@ class JobSlot {
   void SetUnanswered(uint64_t action, std::vector<std::string> ps);
   // Nothing is under way, nothing waits to be done, and there is no run.
   bool IsIdle() const;
+  // That generation of the job, on that ps, is of no use any more.
+  bool IsDoneWith(uint64_t ps, uint64_t generation) const;
 
   // Of a job that restarts: not before.
   absl::Duration retry_at;

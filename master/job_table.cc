@@ -137,7 +137,7 @@ void JobTable::Move(v1::JobRecord* record, v1::JobState state, absl::string_view
               reason.empty() ? "" : absl::StrCat(" (", reason, ")"),
               message.empty() ? "" : absl::StrCat(": ", message));
   Touch(record);
-  if (IsFinished(state)) ForgetOldFinished();
+  if (IsFinished(state)) ForgetOldFinished(record);
 }
 
 void JobTable::Explain(v1::JobRecord* record, absl::string_view reason, absl::string_view message) {
@@ -168,18 +168,23 @@ void JobTable::Touch(v1::JobRecord* record) {
 
 std::vector<StateLog::Write> JobTable::TakeWrites() { return std::exchange(writes_, {}); }
 
-void JobTable::ForgetOldFinished() {
+void JobTable::ForgetOldFinished(const v1::JobRecord* ended) {
   size_t finished = 0;
-  for (auto& [number, record] : jobs_) finished += IsFinished(record->status().state());
-  for (auto it = jobs_.begin(); it != jobs_.end() && finished > kFinishedKept;) {
-    if (!IsFinished(it->second->status().state())) {
-      ++it;
-      continue;
-    }
-    writes_.push_back({JobKey(it->first), std::nullopt});
-    it = jobs_.erase(it);
-    --finished;
+  const v1::JobStatus* oldest = nullptr;
+  uint64_t number_of_oldest = 0;
+  for (const auto& [number, record] : jobs_) {
+    const v1::JobStatus& status = record->status();
+    if (!IsFinished(status.state())) continue;
+    ++finished;
+    const bool is_older =
+        oldest == nullptr || status.finished_unix_ms() < oldest->finished_unix_ms();
+    if (record.get() == ended || !is_older) continue;
+    oldest = &status;
+    number_of_oldest = number;
   }
+  if (finished <= kFinishedKept || oldest == nullptr) return;
+  writes_.push_back({JobKey(number_of_oldest), std::nullopt});
+  jobs_.erase(number_of_oldest);
 }
 
 }  // namespace tessera::master

@@ -16,7 +16,7 @@ namespace tessera::master {
 // TakeWrites, in order. Records keep their address until they are forgotten. Not thread-safe.
 class JobTable {
  public:
-  // Newest finished jobs that are remembered.
+  // Finished jobs that are remembered: those that ended last.
   static constexpr size_t kFinishedKept = 1000;
   static constexpr int kEventsKept = 50;
 
@@ -48,7 +48,8 @@ class JobTable {
   std::vector<StateLog::Write> TakeWrites();
 
  private:
-  void ForgetOldFinished();
+  // But for the one that has ended just now.
+  void ForgetOldFinished(const v1::JobRecord* ended);
 
   uint64_t next_number_ = 1;
   std::map<uint64_t, std::unique_ptr<v1::JobRecord>> jobs_;  // by number

@@ -104,6 +104,51 @@ TEST_F(CoreTest, AListIsShortAndTheQueueIsBounded) {
   EXPECT_EQ(jobs[0].job_id(), "demo-1000");
 }
 
+TEST_F(CoreTest, ThoseThatEndedFirstAreForgotten) {
+  const std::string first = Submit(SmallJob(), 1, 1);
+  const auto cancel = [&](const std::string& id) {
+    now_.wall += absl::Seconds(1);
+    EXPECT_TRUE(core_->Cancel(id, now_).ok());
+  };
+  for (int i = 0; i < 1001; ++i) cancel(Submit(SmallJob(), 1, 1));
+  cancel(first);
+  EXPECT_EQ(Job(first).reason(), "Cancelled");
+  EXPECT_FALSE(core_->GetJob("demo-2", now_).ok());
+  EXPECT_FALSE(core_->GetJob("demo-3", now_).ok());
+  EXPECT_TRUE(core_->GetJob("demo-4", now_).ok());
+}
+
+TEST_F(CoreTest, APsThatHasWhatNobodyUsesIsToldAgainToCloseIt) {
+  JoinAll(2, 1);
+  const std::string id = Submit(SmallJob(), 1, 1);
+  RunUntilStep(id, 3);
+  v1::JobOnPs& job = *heartbeats_["ps-0"].add_jobs();
+  job.set_job_id(id);
+  job.set_generation(1);
+  const auto rounds = [&](int closes) {
+    for (int i = 0; i < 10; ++i) {
+      Advance(absl::Seconds(1));
+      Round();
+    }
+    EXPECT_GE(closes_, closes);
+  };
+  rounds(0);
+  EXPECT_EQ(closes_, 0) << "it trains";
+  RunUntil(id, v1::SUCCEEDED);
+  closes_ = 0;
+  // As it does whom the call has not reached.
+  rounds(3);
+  EXPECT_EQ(last_close_.ps[0].name, "ps-0");
+  EXPECT_EQ(last_close_.request.job_id(), id);
+  EXPECT_EQ(last_close_.request.generation(), 1u);
+  // What is nobody's here stays.
+  job.set_job_id("demo-7");
+  Round();
+  closes_ = 0;
+  rounds(0);
+  EXPECT_EQ(closes_, 0);
+}
+
 TEST_F(CoreTest, BadRecordsOfAnEvaluationCountInItsFirstRoundOnly) {
   v1::JobSpec spec = SmallJob();
   spec.mutable_data()->set_max_bad_records(100);

@@ -463,5 +463,20 @@ TEST_F(CoreWorkerRecoveryTest, AMasterThatStoodStillBeyondEveryLeaseTakesNobodyF
   EXPECT_THAT(Events(id), testing::Not(testing::Contains(HasSubstr("take over"))));
 }
 
+// As one whose clock ticks late, since its disk is slow.
+TEST_F(CoreWorkerRecoveryTest, AMasterThatHearsHeartbeatsDoesNotStandStill) {
+  JoinAll(1, 2);
+  for (int second = 0; second < 12; ++second) {
+    StandStill(absl::Seconds(1));
+    for (const char* name : {"ps-0", "worker-0"}) {
+      EXPECT_TRUE(core_->Heartbeat(alive_.at(name), {}, now_));
+    }
+  }
+  core_->Tick(now_);
+  EXPECT_TRUE(core_->IsAlive(alive_.at("worker-0")));
+  EXPECT_FALSE(core_->IsAlive(alive_.at("worker-1")))
+      << "nobody has heard it for longer than a lease";
+}
+
 }  // namespace
 }  // namespace tessera::master

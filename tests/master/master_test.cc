@@ -425,6 +425,27 @@ TEST_F(MasterTest, ASecondMasterOnTheSameDataFolderIsRefused) {
   EXPECT_THAT(std::string(second.status().message()), HasSubstr("in use by another process"));
 }
 
+TEST_F(MasterTest, AScaleThatIsRefusedChangesNothing) {
+  const std::string id = Submit(SmallJob(), 2, 1);
+  const auto scale = [&](uint32_t workers, uint32_t ps, v1::ScaleResponse* response) {
+    v1::ScaleRequest request;
+    request.set_job_id(id);
+    request.set_workers(workers);
+    request.set_ps(ps);
+    grpc::ClientContext context;
+    return FromGrpc(Jobs()->Scale(&context, request, response));
+  };
+  v1::ScaleResponse response;
+  EXPECT_EQ(scale(1, 5000, &response).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(Get(id).workers(), 2u);
+  EXPECT_TRUE(scale(0, 3, &response).ok());
+  EXPECT_EQ(response.ps(), 3u);
+  EXPECT_EQ(response.workers(), 2u);
+  EXPECT_TRUE(scale(4, 0, &response).ok());
+  EXPECT_EQ(response.ps(), 3u);
+  EXPECT_EQ(response.workers(), 4u);
+}
+
 TEST_F(MasterTest, SaysWhatIsWrongWithARequest) {
   grpc::ClientContext submit_context, get_context, cancel_context;
   v1::SubmitRequest submit;
