@@ -21,6 +21,7 @@
 #include "worker/dense/model.h"
 #include "worker/job_context.h"
 #include "worker/onnx/onnx_file.h"
+#include "worker/sample_groups.h"
 
 namespace tessera::local {
 namespace {
@@ -96,11 +97,27 @@ absl::Status CheckRequest(const v1::JobSpec& spec, const CheckOptions& options) 
   return ValidateSubmit(request);
 }
 
-// The files that a split's patterns match, opened and a few records of each read.
+// How the records that were read stand together in runs of equal groups.
+struct GroupRuns {
+  int32_t column = -1;  // FindGroupColumn
+  uint64_t records = 0;
+  uint64_t runs = 0;
+
+  void Add(const worker::Batch& batch) {
+    if (column < 0) return;
+    records += batch.size;
+    for (uint32_t row = 0; row < batch.size; row = worker::EndOfRun(batch, column, row)) ++runs;
+  }
+  // With a few that stand together by chance.
+  bool HardlyAny() const { return 10 * records < 11 * runs; }
+};
+
+// The files that a split's patterns match, opened and a few records of each read, of which `runs`
+// hears.
 absl::StatusOr<std::vector<std::string>> CheckFiles(worker::DataSource& source,
                                                     const std::string& data_root,
                                                     const v1::SplitSpec& split,
-                                                    const std::string& path) {
+                                                    const std::string& path, GroupRuns* runs) {
   std::set<std::string> files;
   for (int i = 0; i < split.files_size(); ++i) {
     auto matched = worker::ExpandPattern(PosixFileSystem(), data_root, split.files(i));
@@ -129,6 +146,7 @@ absl::StatusOr<std::vector<std::string>> CheckFiles(worker::DataSource& source,
             absl::StrCat(path, ".files[", i, "]: none of the first ", range.end(),
                          " records can be read: ", records->first_bad));
       }
+      runs->Add(records->batch);
     }
   }
   return std::vector<std::string>(files.begin(), files.end());
@@ -169,9 +187,19 @@ absl::StatusOr<CheckReport> CheckJob(const LoadedJob& job, const CheckOptions& o
        {std::pair<std::string, const v1::SplitSpec*>{"train", &spec.data().train()},
         {"validation", &spec.data().validation()},
         {"test", &spec.data().test()}}) {
-    auto files = CheckFiles(**source, *options.data_root, *split, absl::StrCat("data.", name));
+    GroupRuns runs;
+    if (name == "train") {
+      runs.column = worker::FindGroupColumn((*source)->schema(), spec.model().group_by());
+    }
+    auto files =
+        CheckFiles(**source, *options.data_root, *split, absl::StrCat("data.", name), &runs);
     TESSERA_RETURN_IF_ERROR(job.sources.Locate(files.status()));
     report.splits.push_back({name, *std::move(files)});
+    if (!runs.HardlyAny()) continue;
+    report.warnings.push_back(absl::StrCat(
+        "data.train.files: hardly any of the first records stand next to others of their ",
+        spec.model().group_by(), " (model.group_by), and so few will meet others to be compared ",
+        "with in a batch; sort the files by it"));
   }
   return report;
 }

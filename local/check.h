@@ -46,6 +46,8 @@ struct CheckReport {
     std::vector<std::string> files;
   };
   std::vector<Split> splits;
+  // What is allowed and hardly meant.
+  std::vector<std::string> warnings;
 };
 
 // Everything about a job that can be known without running it: its fields, its graph, its files,

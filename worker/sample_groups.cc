@@ -1,5 +1,6 @@
 #include "worker/sample_groups.h"
 
+#include "absl/types/span.h"
 #include "common/hash.h"
 
 namespace tessera::worker {
@@ -24,6 +25,17 @@ void FindGroups(const Batch& batch, int32_t column, std::vector<uint64_t>* group
     }
     groups->push_back(group);
   }
+}
+
+uint32_t EndOfRun(const Batch& batch, int32_t column, uint32_t begin) {
+  const SparseColumn& ids = batch.sparse[static_cast<size_t>(column)];
+  const auto ids_of = [&ids](uint32_t row) {
+    return absl::MakeConstSpan(ids.keys).subspan(ids.offsets[row],
+                                                 ids.offsets[row + 1] - ids.offsets[row]);
+  };
+  uint32_t end = begin + 1;
+  while (end < batch.size && ids_of(end) == ids_of(begin)) ++end;
+  return end;
 }
 
 }  // namespace tessera::worker

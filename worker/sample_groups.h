@@ -16,4 +16,8 @@ int32_t FindGroupColumn(const Schema& schema, const std::string& name);
 // for none. Left empty for column -1.
 void FindGroups(const Batch& batch, int32_t column, std::vector<uint64_t>* groups);
 
+// The end of the run of rows from `begin`, which is below batch.size, whose groups are equal;
+// `column` is one of the batch.
+uint32_t EndOfRun(const Batch& batch, int32_t column, uint32_t begin);
+
 }  // namespace tessera::worker

@@ -13,6 +13,7 @@
 #include "common/schedule.h"
 #include "common/status_macros.h"
 #include "common/window.h"
+#include "worker/record_order.h"
 
 namespace tessera::worker {
 
@@ -149,12 +150,12 @@ bool Trainer::MayPullTwo(bool started) const {
   return started || context_->dense_training != nullptr;
 }
 
-const std::vector<uint32_t>& Trainer::Order(const v1::Train& unit, uint32_t records) {
+const std::vector<uint32_t>& Trainer::Order(const v1::Train& unit, const Batch& records) {
   // In async mode a window belongs to no rank: its order must not depend on who got it.
   const uint64_t key = StreamKey(RandomFor::kRecordOrder, context_->spec().seed(), unit.epoch(),
                                  unit.window(), context_->sync() ? context_->assignment.rank() : 0);
-  if (key != order_key_ || order_.size() != records) {
-    order_ = RandomPermutation(key, records);
+  if (key != order_key_ || order_.size() != records.size) {
+    order_ = RecordOrder(key, records, context_->group_column, unit.batch_size());
     order_key_ = key;
   }
   return order_;

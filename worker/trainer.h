@@ -104,7 +104,7 @@ class Trainer {
   // From now on some ps may have the push of that step, or another rank its gradients.
   void SetBegun(uint64_t step) { progress_.end = std::max(progress_.end, step + 1); }
   // The window's records in the order in which they are trained.
-  const std::vector<uint32_t>& Order(const v1::Train& unit, uint32_t records);
+  const std::vector<uint32_t>& Order(const v1::Train& unit, const Batch& records);
 
   JobContext* const context_;
   WindowReader windows_;

@@ -65,7 +65,7 @@ Trainer::Loop::Loop(Trainer* trainer, const v1::Train& unit, const Batch& record
       context_(*trainer->context_),
       unit_(unit),
       records_(records),
-      order_(trainer->Order(unit, records.size)),
+      order_(trainer->Order(unit, records)),
       metrics_(*context_.metrics),
       pipeline_(begin, end, trainer->preparers_.size(),
                 {.fill = [this](size_t thread, PreparedBatch* batch) { Fill(thread, batch); },

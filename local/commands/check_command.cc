@@ -40,8 +40,11 @@ std::string ReportText(const std::string& file, const CheckReport& report,
                   options.ps, " ps: about ", MiB(memory.ps_bytes), " for ", options.keys,
                   " different ids in every table (--keys)\n",  //
                   "  each of ", options.workers, options.workers == 1 ? " worker" : " workers",
-                  ": about ", MiB(memory.worker_bytes), "\n", file, " is fine\n");
-  return text;
+                  ": about ", MiB(memory.worker_bytes), "\n");
+  for (const std::string& warning : report.warnings) {
+    absl::StrAppend(&text, "warning: ", warning, "\n");
+  }
+  return absl::StrCat(text, file, " is fine\n");
 }
 
 nlohmann::json ReportJson(const CheckReport& report) {
@@ -50,6 +53,7 @@ nlohmann::json ReportJson(const CheckReport& report) {
                            {"worker_bytes", report.memory.worker_bytes},
                            {"batch_message_bytes", report.memory.batch_message_bytes},
                            {"dense_floats", report.memory.dense_floats},
+                           {"warnings", report.warnings},
                            {"tables", nlohmann::json::array()}};
   for (const MemoryEstimate::Table& table : report.memory.tables) {
     object["tables"].push_back({{"name", table.name},

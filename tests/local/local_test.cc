@@ -303,6 +303,24 @@ TEST(CheckJob, SaysWhetherSoManyWorkersMayTrainIt) {
               testing::StartsWith("job.yaml: workers: found 4, expected 1: "));
   EXPECT_THAT(message(Job(), 1, 2000),
               testing::StartsWith("job.yaml: ps: found 2000, expected at most "));
+
+TEST(CheckJob, WarnsOfGroupsThatDoNotStandTogether) {
+  Folder folder;
+  CheckOptions options;
+  options.data_root = folder / ".";
+  const LoadedJob ranks =
+      Job("  name: deepfm", "  name: deepfm\n  loss: listwise_softmax\n  group_by: user");
+  std::string sorted = "label,price,user,item\n", scattered = sorted;
+  for (int i = 0; i < 1200; ++i) {
+    absl::StrAppend(&sorted, i % 4 == 0, ",1,", i / 4, ",", i % 7, "\n");
+    absl::StrAppend(&scattered, i % 4 == 0, ",1,", i % 300, ",", i % 7, "\n");
+  }
+  folder.Write("train.csv", sorted);
+  EXPECT_THAT(CheckJob(ranks, options)->warnings, testing::IsEmpty());
+  folder.Write("train.csv", scattered);
+  EXPECT_THAT(CheckJob(ranks, options)->warnings,
+              testing::ElementsAre(HasSubstr("next to others of their user (model.group_by)")));
+  EXPECT_THAT(CheckJob(Job(), options)->warnings, testing::IsEmpty());
 }
 
 }  // namespace
