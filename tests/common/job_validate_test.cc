@@ -144,6 +144,14 @@ TEST(ValidateJobSpec, NamesTheWrongFieldOfTheJob) {
              s.mutable_data()->set_shard_records(1);
            },
            "data.shard_records", "16 records or more"},
+          {[](auto& s) {
+             s.mutable_data()->set_shuffle_window_records(100);
+             s.mutable_data()->set_shard_records(100);
+             s.mutable_train()->set_batch_size(101);
+           },
+           "data.shuffle_window_records", "found 100, fewer than train.batch_size: 101"},
+          {[](auto& s) { s.mutable_train()->set_batch_size(262145); },
+           "data.shuffle_window_records", "found 262144 (the default), fewer"},
           {[](auto& s) { s.mutable_start()->set_checkpoint("/etc"); }, "start.checkpoint",
            "absolute path '/etc'"},
           {[](auto& s) { s.mutable_consistency()->set_sparse(static_cast<v1::Consistency>(9)); },
