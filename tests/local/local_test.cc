@@ -303,6 +303,7 @@ TEST(CheckJob, SaysWhetherSoManyWorkersMayTrainIt) {
               testing::StartsWith("job.yaml: workers: found 4, expected 1: "));
   EXPECT_THAT(message(Job(), 1, 2000),
               testing::StartsWith("job.yaml: ps: found 2000, expected at most "));
+}
 
 TEST(CheckJob, WarnsOfGroupsThatDoNotStandTogether) {
   Folder folder;

@@ -204,13 +204,18 @@ TEST(DataMalformedTest, BadRecordsAreCountedWithTheirPlaceAndTheOthersRead) {
   }
 }
 
-TEST(DataMalformedTest, AQuoteThatIsNeverClosedTakesTheRestAsOneBadRecord) {
+TEST(DataMalformedTest, AQuoteThatIsNeverClosedIsABadRecordWhereNoLineFollows) {
   DataFolder folder;
-  folder.Write("a.csv", "label,age,user\n1,2,3\n1,\"2,3\n0,1,1\n");
-  auto records = ReadAll(*OpenSource(folder, kCsv), "a.csv");
-  ASSERT_TRUE(records.ok()) << records.status();
-  EXPECT_EQ(records->batch.size, 1u);
-  EXPECT_EQ(records->first_bad, "a.csv:3: field 2: its quote is never closed");
+  for (const char* end : {"", "\n", "\r\n\n"}) {
+    folder.Write("a.csv", absl::StrCat("label,age,user\n1,2,3\n1,\"2,3", end));
+    auto records = ReadAll(*OpenSource(folder, kCsv), "a.csv");
+    ASSERT_TRUE(records.ok()) << records.status();
+    EXPECT_EQ(records->batch.size, 1u);
+    EXPECT_EQ(records->first_bad, "a.csv:3: field 2: its quote is never closed");
+  }
+  // Of one that is closed at the end of the file nothing is lost.
+  folder.Write("a.csv", "label,age,user\n1,2,3\n0,2,\"3\n\"");
+  EXPECT_EQ(ReadAll(*OpenSource(folder, kCsv), "a.csv")->bad_records, 1u);
 }
 
 TEST(DataMalformedTest, AHeaderThatTheSpecDoesNotTellOfIsSuspected) {
@@ -279,6 +284,21 @@ TEST(DataMalformedTest, BadFilesAreRefusedWithTheirNameAndReason) {
       {"zstd without its name", "a.csv", zstd, invalid, {"a.csv: is zstd data: name it .zst"}},
       {"utf-16", "a.csv", "\xff\xfel\0a\0"s, invalid, {"a.csv: is UTF-16 text"}},
       {"parquet", "a.csv", "PAR1....", invalid, {"a.csv: is a Parquet file"}},
+      {"quote that takes a line",
+       "a.csv",
+       good + "1,\"2,3\n0,1,1\n",
+       invalid,
+       {"a.csv: line 3: a quote that opens here is never closed: 1 line after it", "close it"}},
+      {"quote that takes lines",
+       "a.csv",
+       text + "\"1\n\",2,\"12 inch\n0,1,1\n0,1,1\n\n",
+       invalid,
+       {"a.csv: line 20004: a quote that opens here is never closed: 2 lines"}},
+      {"quote in the header",
+       "a.csv",
+       "label,\"age,user\n1,2,3\n",
+       invalid,
+       {"a.csv: line 1: a quote that opens here is never closed"}},
       {"overlong record",
        "a.csv",
        good + "1,2,3\n\"" + std::string(3 << 20, 'x') + "\n",

@@ -18,18 +18,22 @@ const char* Find(const char* begin, const char* end, char c) {
 
 // Where a CSV record that starts at `p` ends: its line feed outside quotes, or null when there is
 // none before `end`. Per RFC 4180, section 2, a quote opens only at the start of a field.
-const char* FindCsvEnd(const char* p, const char* end) {
+// *open_quote: one that does not close before `end`, or null.
+const char* FindCsvEnd(const char* p, const char* end, const char** open_quote) {
+  *open_quote = nullptr;
   const char* line_end = Find(p, end, '\n');
   if (Find(p, line_end != nullptr ? line_end : end, '"') == nullptr) return line_end;
   bool field_start = true;
   while (p < end) {
     const char c = *p++;
     if (c == '"' && field_start) {
+      *open_quote = p - 1;
       const char* quote = Find(p, end, '"');
       while (quote != nullptr && quote + 1 < end && quote[1] == '"') {
         quote = Find(quote + 2, end, '"');
       }
       if (quote == nullptr) return nullptr;
+      *open_quote = nullptr;
       p = quote + 1;
       field_start = false;
     } else if (c == '\n') {
@@ -39,6 +43,19 @@ const char* FindCsvEnd(const char* p, const char* end) {
     }
   }
   return nullptr;
+}
+
+// Of a quote in the last record of a file, [begin, end), which begins in line `line`. One that
+// takes lines with it is no bad record among others: they would all count as one.
+absl::Status NeverClosed(const char* begin, const char* quote, const char* end, uint64_t line) {
+  while (end > quote && (end[-1] == '\n' || end[-1] == '\r')) --end;
+  const auto lines = std::count(quote, end, '\n');
+  if (lines == 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "line ", line + static_cast<uint64_t>(std::count(begin, quote, '\n')),
+      ": a quote that opens here is never closed: ", lines, lines == 1 ? " line" : " lines",
+      " after it would be lost; close it, or where it is a part of the text put the field in ",
+      "quotes and write it twice"));
 }
 
 bool IsBlank(v1::DataFormat format, absl::string_view text) {
@@ -77,9 +94,11 @@ absl::StatusOr<bool> RecordScanner::Next() {
   for (;;) {
     const char* begin = buffer_.data() + position_;
     const char* end = buffer_.data() + filled_;
-    const char* stop = begin == end
-                           ? nullptr
-                           : (format_ == v1::CSV ? FindCsvEnd(begin, end) : Find(begin, end, '\n'));
+    const char* open_quote = nullptr;
+    const char* stop = nullptr;
+    if (begin != end) {
+      stop = format_ == v1::CSV ? FindCsvEnd(begin, end, &open_quote) : Find(begin, end, '\n');
+    }
     const bool at_end = file_offset_ + filled_ >= end_;
     const uint64_t length = static_cast<uint64_t>((stop != nullptr ? stop : end) - begin);
     if (length > kMaxRecordBytes) {
@@ -94,6 +113,9 @@ absl::StatusOr<bool> RecordScanner::Next() {
     }
     if (stop == nullptr) {
       if (begin == end) return false;
+      if (open_quote != nullptr) {
+        TESSERA_RETURN_IF_ERROR(NeverClosed(begin, open_quote, end, next_line_));
+      }
       stop = end;
     }
     text_ = absl::string_view(begin, length);

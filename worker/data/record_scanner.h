@@ -24,7 +24,8 @@ class RecordScanner {
   RecordScanner(const ReadableFile& file, v1::DataFormat format, uint64_t begin, uint64_t end,
                 uint64_t line);
 
-  // Goes to the next record; false at the end. INVALID_ARGUMENT: it is too long;
+  // Goes to the next record; false at the end. INVALID_ARGUMENT: it is too long, or a quote in it
+  // is never closed and takes further lines with it;
   // FAILED_PRECONDITION: the file has become shorter.
   absl::StatusOr<bool> Next();
 
