@@ -5,6 +5,7 @@
 #include <set>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "common/job/defaults.h"
 #include "common/job/tasks.h"
@@ -267,6 +268,11 @@ absl::Status Split(const v1::SplitSpec& split, const std::string& path) {
   for (int i = 0; i < split.files_size(); ++i) {
     const std::string at = absl::StrCat(path, ".files[", i, "]");
     TESSERA_RETURN_IF_ERROR(Path(split.files(i), at));
+    if (absl::StrContains(split.files(i), "**")) {
+      return Wrong(at, "found '", split.files(i),
+                   "'; '**' would match one level of folders only, as '*' does: write '*', such as "
+                   "*/*.csv, and a pattern for each depth");
+    }
     if (!seen.insert(split.files(i)).second) {
       return Wrong(at, "'", split.files(i), "' is named twice; every record counts once");
     }

@@ -417,6 +417,8 @@ TEST(ValidateJobSpec, NamesTheWrongFieldOfAColumn) {
            "absolute"},
           {[](auto& s) { s.mutable_data()->mutable_train()->add_files("train-*.csv"); },
            "data.train.files[1]", "named twice"},
+          {[](auto& s) { s.mutable_data()->mutable_train()->add_files("a/**/*.csv"); },
+           "data.train.files[1]", "found 'a/**/*.csv'; '**' would match one level"},
           {[](auto& s) { s.mutable_data()->set_shard_records(1 << 20); }, "data.shard_records",
            "at most the shuffle window"},
       });
