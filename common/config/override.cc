@@ -149,6 +149,27 @@ class Override {
   const std::string origin_;
 };
 
+// The value of `path`, as YAML.
+absl::StatusOr<YAML::Node> ParseValue(absl::string_view path, absl::string_view value) {
+  value = absl::StripAsciiWhitespace(value);
+  constexpr absl::string_view kMarks = "*&!%@`";
+  // YAML takes an anchor or a tag by itself for no value.
+  if (!value.empty() && absl::StrContains(kMarks, value[0])) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a value that begins with one of * & ! % @ ` must be quoted: '", path, "=\"",
+                     value, "\"'"));
+  }
+  try {
+    return YAML::Load(std::string(value));
+  } catch (const YAML::Exception& e) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the value is not YAML: ", e.msg,
+        value.find_first_of(kMarks) == absl::string_view::npos
+            ? ""
+            : "; what begins with one of * & ! % @ ` must be quoted, such as \"*.csv\""));
+  }
+}
+
 absl::Status Apply(absl::string_view assignment, const std::string& origin, LoadedJob& job) {
   const size_t equals = assignment.find('=');
   const absl::string_view path = assignment.substr(0, equals);
@@ -156,12 +177,7 @@ absl::Status Apply(absl::string_view assignment, const std::string& origin, Load
   if (equals == absl::string_view::npos) {
     return absl::InvalidArgumentError("expected path.to.field=value, found no '='");
   }
-  YAML::Node value;
-  try {
-    value = YAML::Load(std::string(assignment.substr(equals + 1)));
-  } catch (const YAML::Exception& e) {
-    return absl::InvalidArgumentError(absl::StrCat("the value is not YAML: ", e.msg));
-  }
+  TESSERA_ASSIGN_OR_RETURN(const YAML::Node value, ParseValue(path, assignment.substr(equals + 1)));
   const auto name = [&](const YAML::Mark&) { return origin; };
   LoadedJob changed = job;
   yaml::MessageReader reader({.origin = name, .place = name}, &changed.sources);

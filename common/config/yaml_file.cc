@@ -30,6 +30,9 @@ absl::string_view Hint(absl::string_view message) {
   if (absl::StrContains(message, "illegal map value") || absl::StrContains(message, "end of map")) {
     return "; expected 'name: value' lines, all of a mapping equally far indented";
   }
+  if (absl::StrContains(message, "anchor")) {
+    return "; a value that begins with '*' must be quoted, such as \"*.csv\"";
+  }
   if (absl::StrContains(message, "tab")) return "; indent with spaces";
   return "; check indentation, colons, quotes and brackets here and on the line above";
 }

@@ -143,7 +143,7 @@ TEST(JobYaml, SaysFileLineAndColumnOfWhatItCannotRead) {
       {"seed: 7", "seed: [7", "job.yaml:", "not YAML"},
       {"seed: 7", "\tseed: 7", "job.yaml:3:", "not YAML"},
       {"seed: 7", "seed: &a [*a]", "job.yaml:3:", ""},
-      {"seed: 7", "seed: *missing", "job.yaml:3:", "not YAML"},
+      {"seed: 7", "seed: *missing", "job.yaml:3:", "begins with '*' must be quoted"},
       {"seed: 7", "? [a, b]\n: 7", "job.yaml:3:3: expected a field's name, found a list", ""},
       {"consistency: {sparse: async", "---\nconsistency: {sparse: async", "job.yaml: found 2", ""},
       // What only validation finds has its line too.
@@ -314,6 +314,13 @@ TEST(ApplyOverride, SaysWhatIsWrongAndLeavesTheJobAlone) {
       {"train.epochs.x=3", "train.epochs: is a single value"},
       {"data.train.files[0]=x", "set the whole list: data.train.files=[first,second]"},
       {"data.train.files=[x", "the value is not YAML"},
+      {"data.test.files=*.csv", "quoted: 'data.test.files=\"*.csv\"'"},
+      {"data.test.files=[a.csv, *.csv]", "such as \"*.csv\""},
+      {"name=&x", "begins with one of * & ! % @ `"},  // an anchor of nothing
+      {"name=!x", "quoted: 'name=\"!x\"'"},           // a tag of nothing
+      {"name= %x", "quoted: 'name=\"%x\"'"},
+      {"name=@x", "quoted: 'name=\"@x\"'"},
+      {"name=`x", "quoted: 'name=\"`x\"'"},
       {"model.options.hidden.x=1", "model.options.hidden: is no mapping"},
       {"tables=3", "tables: expected a list"},
   };
