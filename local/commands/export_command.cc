@@ -83,9 +83,9 @@ Its outputs are `prediction` and, where labels are 0 and 1, `logit`, both [batch
 A key that has no row gives the mean of its table's initializer: what the service gives where that is a constant.
 Rows of a table with wire_type: bfloat16 are rounded to it, as they are for the service.
 
-A table with more than --inline-rows rows is written beside the file, as OUTPUT.TABLE.safetensors with the tensors
-`keys` (uint64 [rows]) and `rows` (float32 [rows, dim]); in place of ids, the file then has the inputs COLUMN.TABLE,
-float32 [batch, dim], each a column's pooled rows.
+A table with more than --inline-rows rows is written beside the file, for m.onnx as m.TABLE.safetensors, with the
+tensors `keys` (uint64 [rows]) and `rows` (float32 [rows, dim]); in place of ids, the file then has the inputs
+COLUMN.TABLE, float32 [batch, dim], each a column's pooled rows.
 
 Examples:
   tessera export runs/checkpoints/clicks-1/step-000000000500 --output clicks.onnx

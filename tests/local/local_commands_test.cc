@@ -586,6 +586,8 @@ TEST_F(LocalCommandsTest, ExportWritesAModelAndTheTablesThatAreTooLarge) {
     EXPECT_GT(fs::file_size(beside), rows * (8 + 4 * dim));
     EXPECT_LT(fs::file_size(beside), rows * (8 + 4 * dim) + 512);
   }
+  EXPECT_EQ(Run({"export", "--help"}), 0);
+  EXPECT_THAT(out_, HasSubstr("for m.onnx as m.TABLE.safetensors"));
   const std::string pipe = folder_ / "pipe";
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
   EXPECT_EQ(Run({"export", checkpoint, "--output", pipe, "--inline-rows", "0"}), 2);
