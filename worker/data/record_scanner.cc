@@ -103,8 +103,9 @@ absl::StatusOr<bool> RecordScanner::Next() {
     const uint64_t length = static_cast<uint64_t>((stop != nullptr ? stop : end) - begin);
     if (length > kMaxRecordBytes) {
       return absl::InvalidArgumentError(absl::StrCat(
-          "line ", next_line_, ": the record that starts here has more than ", kMaxRecordBytes,
-          " bytes; ", format_ == v1::CSV ? "is a quote never closed, or " : "",
+          "line ", next_line_, ": the record that starts here is longer than ",
+          kMaxRecordBytes >> 20, " MiB, the most that a record may have; if the data has none so ",
+          "long, ", format_ == v1::CSV ? "is a quote never closed, or " : "",
           "is this no text file?"));
     }
     if (stop == nullptr && !at_end) {
