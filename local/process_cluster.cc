@@ -23,6 +23,7 @@ namespace {
 
 constexpr absl::Duration kLook = absl::Milliseconds(50);
 constexpr absl::Duration kTermination = absl::Seconds(8);
+constexpr absl::Duration kToldAgain = absl::Milliseconds(500);
 constexpr int kTailLines = 5;
 
 absl::StatusOr<std::string> ProgramFolder() {
@@ -135,13 +136,21 @@ class ProcessCluster final : public Cluster {
     for (auto member = members_.rbegin(); member != members_.rend(); ++member) {
       if (member->process.has_value()) member->process->Send(SIGTERM);
     }
-    const absl::Duration deadline = SystemClock().Monotonic() + kTermination;
+    const absl::Duration begin = SystemClock().Monotonic();
+    const absl::Duration deadline = begin + kTermination;
+    bool told_again = false;
     const auto running = [](Member& member) {
       return member.process.has_value() && !member.process->Poll().has_value();
     };
     while (std::any_of(members_.begin(), members_.end(), running) &&
            SystemClock().Monotonic() < deadline) {
       absl::SleepFor(absl::Milliseconds(10));
+      if (told_again || SystemClock().Monotonic() < begin + kToldAgain) continue;
+      // A ps of a job waits for a master, which it does not find any more, unless it is told twice.
+      told_again = true;
+      for (Member& member : members_) {
+        if (running(member)) member.process->Send(SIGTERM);
+      }
     }
     for (Member& member : members_) member.process.reset();  // kills what still runs
   }

@@ -25,7 +25,8 @@ where --spill-dir is given; they come back from the job's last checkpoint, which
 with a push log, with all that was pushed since, if it starts again with the same --name and --data-dir.
 
 SIGTERM and Ctrl-C stop it: jobs that would lose what they have trained go to their next barrier and cut a checkpoint
-first, of the rows that have changed since the last one, for at most --leave-within. A second signal ends it at once.
+first, of the rows that have changed since the last one, for at most --leave-within, in which a master that is away may
+return. A second signal ends it at once.
 
 Exit codes:
   0     stopped by a signal

@@ -113,7 +113,11 @@ class ParameterServerImpl final : public ParameterServer {
 
   const std::string& address() const override { return server_->address(); }
 
-  bool AwaitRelease(absl::Duration limit) override { return node_->AwaitRelease(limit); }
+  // Rows of jobs would be lost with it though their master may be about to return: one that is
+  // started again with its ps, say.
+  bool AwaitRelease(absl::Duration limit) override {
+    return node_->AwaitRelease(limit, /*awaits_master=*/!jobs_.All().empty());
+  }
 
   void Leave() override {
     absl::MutexLock lock(&stop_mu_);

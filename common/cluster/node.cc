@@ -67,14 +67,14 @@ class Node final : public ClusterNode {
     }
   }
 
-  bool AwaitRelease(absl::Duration limit) override {
+  bool AwaitRelease(absl::Duration limit, bool awaits_master) override {
     absl::MutexLock lock(&mu_);
-    if (stopped_ || !joined_) return false;
-    if (!std::exchange(leaving_, true)) {
+    if (stopped_ || (!joined_ && !awaits_master)) return false;
+    if (!std::exchange(leaving_, true) && joined_) {
       beat_.Set(&queue_, After(absl::ZeroDuration()), ToPointer(Tag::kBeat));
     }
-    const auto answered = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-      return released_ || !joined_ || stopped_;
+    const auto answered = [this, awaits_master]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+      return released_ || (!joined_ && !awaits_master) || stopped_;
     };
     mu_.AwaitWithTimeout(absl::Condition(&answered), limit);
     return released_;

@@ -58,8 +58,8 @@ class ClusterNode {
   virtual ~ClusterNode() = default;  // stops
   // Before Stop, so that nobody loses what this process has: tells the master that it is to stop
   // (Heartbeat.leaving), and waits until it may. False: not within `limit`, or there is no master
-  // to ask, from the start or from some time on.
-  virtual bool AwaitRelease(absl::Duration limit) = 0;
+  // to ask, from the start or from some time on; with `awaits_master` it waits for that, too.
+  virtual bool AwaitRelease(absl::Duration limit, bool awaits_master = false) = 0;
   // Says goodbye to the master (half a second at most); no callback runs after it returns. A second
   // call does nothing.
   virtual void Stop() = 0;

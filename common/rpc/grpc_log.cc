@@ -1,7 +1,10 @@
 #include "common/rpc/grpc_log.h"
 
+#include <string>
+
 #include "absl/strings/match.h"
 #include "common/log.h"
+#include "google/protobuf/stubs/logging.h"
 #include "grpc/support/log.h"
 
 namespace tessera {
@@ -12,8 +15,17 @@ void Log(gpr_log_func_args* args) {
   spdlog::log(dying ? spdlog::level::critical : spdlog::level::debug, "gRPC: {}", args->message);
 }
 
+// It complains of messages, such as strings that are no UTF-8.
+void LogProtobuf(google::protobuf::LogLevel level, const char*, int, const std::string& message) {
+  const bool dying = level == google::protobuf::LOGLEVEL_FATAL;
+  spdlog::log(dying ? spdlog::level::critical : spdlog::level::debug, "protobuf: {}", message);
+}
+
 }  // namespace
 
-void RouteGrpcLog() { gpr_set_log_function(Log); }
+void RouteGrpcLog() {
+  gpr_set_log_function(Log);
+  google::protobuf::SetLogHandler(LogProtobuf);
+}
 
 }  // namespace tessera

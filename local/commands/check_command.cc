@@ -40,7 +40,8 @@ std::string ReportText(const std::string& file, const CheckReport& report,
                   options.ps, " ps: about ", MiB(memory.ps_bytes), " for ", options.keys,
                   " different ids in every table (--keys)\n",  //
                   "  each of ", options.workers, options.workers == 1 ? " worker" : " workers",
-                  ": about ", MiB(memory.worker_bytes), "\n");
+                  ": about ", MiB(memory.worker_bytes),
+                  ", and up to 1 GiB of parsed records (--data-cache of tessera-worker)\n");
   for (const std::string& warning : report.warnings) {
     absl::StrAppend(&text, "warning: ", warning, "\n");
   }

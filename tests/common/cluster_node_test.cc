@@ -322,6 +322,15 @@ TEST_F(ClusterNodeTest, WhenTheMasterGoesItIsNotKeptFromLeaving) {
   leave.join();
 }
 
+TEST_F(ClusterNodeTest, WhoHasWhatWouldBeLostWaitsForAMasterThatReturns) {
+  master_.releases_ = true;
+  StartNode();
+  std::thread leave([&] { EXPECT_TRUE(node_->AwaitRelease(absl::Seconds(60), true)); });
+  absl::SleepFor(absl::Milliseconds(50));
+  StartMaster();
+  leave.join();
+}
+
 TEST_F(ClusterNodeTest, StopIsPromptWhileThereIsNoMaster) {
   StartNode();
   node_->Stop();
