@@ -48,7 +48,7 @@ struct OpenPs {
   std::vector<std::pair<RunNode, v1::OpenJobRequest>> calls;
 };
 
-// CloseJob on every ps; failures do not matter.
+// CloseJob on every ps. One that is not reached is told again, when it says what it has.
 struct ClosePs {
   std::vector<RunNode> ps;
   v1::CloseJobRequest request;

@@ -51,7 +51,7 @@ class EvaluationRound {
   absl::Status SetScores(uint64_t unit_id, Scores scores);
   // The same where metrics are folded, of who has called FoldScores.
   absl::Status SetSums(uint64_t unit_id, std::unique_ptr<ScoreSums> sums);
-  // FAILED_PRECONDITION: the unit's scores have not come (but `samples` says that there are some).
+  // INTERNAL: as many scores as `samples` says have not come. INVALID_ARGUMENT: no unit under way.
   absl::Status Complete(uint64_t unit_id, uint64_t samples);
   bool done() const { return completed_ == units_.size(); }
 
