@@ -1,12 +1,21 @@
 #include "common/task_pool.h"
 
 #include <algorithm>
+#include <exception>
 #include <utility>
+
+#include "common/log.h"
 
 namespace tessera {
 
 TaskPool::TaskPool(int threads) {
-  for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { Work(); });
+  try {
+    for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { Work(); });
+  } catch (const std::exception& error) {
+    // No thread, or no memory for one: the callers do more themselves.
+    SPDLOG_WARN("the system gives a pool {} of {} threads: {}", threads_.size(), threads,
+                error.what());
+  }
 }
 
 TaskPool::~TaskPool() {

@@ -17,7 +17,8 @@ namespace tessera {
 // may be running when it is destroyed.
 class TaskPool {
  public:
-  // `threads` besides the callers'; 0: every call runs in its caller alone.
+  // `threads` besides the callers', or as many of them as the system has; 0: every call runs in its
+  // caller alone.
   explicit TaskPool(int threads);
   ~TaskPool();
   TaskPool(const TaskPool&) = delete;

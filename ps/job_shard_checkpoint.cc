@@ -7,7 +7,7 @@
 #include "common/log.h"
 #include "common/status_macros.h"
 #include "ps/job_shard.h"
-#include "ps/or_no_memory.h"
+#include "ps/or_exhausted.h"
 #include "ps/push_log/folders.h"
 #include "ps/writer_rest.h"
 
@@ -164,14 +164,14 @@ absl::StatusOr<v1::WriteCheckpointResponse> JobShard::WriteCheckpoint(
   absl::Status status;
   if (cuts) {
     absl::StatusOr<PartCut> made =
-        OrNoMemory("a checkpoint", [&] { return Cut(request, folder, std::move(last), open); });
+        OrExhausted("a checkpoint", [&] { return Cut(request, folder, std::move(last), open); });
     if (!made.ok()) DropCut(tables_);  // as far as it was begun
     status = made.status();
     if (made.ok()) cut = *std::move(made);
   }
   std::optional<WrittenPart> written;
   if (status.ok() && Writes(phase)) {
-    absl::StatusOr<WrittenPart> part = OrNoMemory("a checkpoint", [&] {
+    absl::StatusOr<WrittenPart> part = OrExhausted("a checkpoint", [&] {
       return WriteCut(*options_.files, *std::move(cut), partitions_, tables_, open);
     });
     if (!part.ok()) DropCut(tables_);
@@ -231,7 +231,7 @@ absl::StatusOr<PartCut> JobShard::Cut(const v1::WriteCheckpointRequest& request,
   // right at any moment.
   for (const auto& table : tables_) {
     const absl::Status status =
-        OrNoMemory("the expiry of rows", [&] { return table->Expire(applied_steps); });
+        OrExhausted("the expiry of rows", [&] { return table->Expire(applied_steps); });
     if (!status.ok()) return Fail(status);
   }
   // Alone: the rows of all tables and the step are those of one moment.

@@ -7,7 +7,7 @@
 #include "common/log.h"
 #include "common/rpc/status.h"
 #include "common/status_macros.h"
-#include "ps/or_no_memory.h"
+#include "ps/or_exhausted.h"
 #include "tessera/v1/parameter_service.grpc.pb.h"
 
 namespace tessera::ps {
@@ -48,7 +48,7 @@ bool LogFollower::Pause(absl::Duration wait) {
 }
 
 void LogFollower::Run() {
-  const absl::Status status = OrNoMemory("a copy of another ps's rows", [&] { return Follow(); });
+  const absl::Status status = OrExhausted("a copy of another ps's rows", [&] { return Follow(); });
   // Where it is not wanted any more, nobody asks.
   jobs_->FollowingFailed(request_, status);
   SPDLOG_INFO("job {}: follows {} no more: {}", request_.job_id(), request_.follow(),

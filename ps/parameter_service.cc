@@ -13,7 +13,7 @@
 #include "grpcpp/server_context.h"
 #include "ps/call_frames.h"
 #include "ps/inline_pull.h"
-#include "ps/or_no_memory.h"
+#include "ps/or_exhausted.h"
 #include "ps/partition_fetch.h"
 #include "ps/shared_calls.h"
 
@@ -57,7 +57,7 @@ grpc::ServerUnaryReactor* RunAs(Executor& executor, grpc::CallbackServerContext&
                                 uint64_t bytes, Observe observe, Work work) {
   return Run(executor, context, bytes, std::move(observe),
              [work = std::move(work)](const auto& finish) mutable {
-               finish(OrNoMemory("the call", work));
+               finish(OrExhausted("the call", work));
              });
 }
 
@@ -88,7 +88,7 @@ grpc::ServerUnaryReactor* RunReplicated(Executor& executor, grpc::CallbackServer
   return Run(
       executor, context, bytes, std::move(observe),
       [work = std::move(work)](const auto& finish) mutable {
-        absl::StatusOr<std::shared_ptr<JobShard>> shard = OrNoMemory("the call", work);
+        absl::StatusOr<std::shared_ptr<JobShard>> shard = OrExhausted("the call", work);
         if (!shard.ok()) return finish(shard.status());
         FinishReplicated(*std::move(shard), finish);
       },
@@ -335,10 +335,16 @@ grpc::ServerUnaryReactor* ParameterService::OpenJob(grpc::CallbackServerContext*
 absl::Status ParameterService::Follow(const v1::OpenJobRequest& request) {
   TESSERA_ASSIGN_OR_RETURN(const bool is_new, options_.jobs->BeginFollowing(request));
   if (!is_new) return absl::OkStatus();
-  absl::MutexLock lock(&mu_);
-  followers_.remove_if([](const LogFollower& follower) { return follower.ended(); });
-  followers_.emplace_back(options_.jobs, options_.channels, request);
-  return absl::OkStatus();
+  const auto begin = [&]() -> absl::Status {
+    absl::MutexLock lock(&mu_);
+    followers_.remove_if([](const LogFollower& follower) { return follower.ended(); });
+    followers_.emplace_back(options_.jobs, options_.channels, request);
+    return absl::OkStatus();
+  };
+  const absl::Status begun = OrExhausted("a copy of another ps's rows", begin);
+  // Else it would be taken for one that is followed.
+  if (!begun.ok()) options_.jobs->FollowingFailed(request, begun);
+  return begun;
 }
 
 grpc::ServerUnaryReactor* ParameterService::SetFollower(grpc::CallbackServerContext* context,
@@ -407,7 +413,7 @@ grpc::ServerUnaryReactor* ParameterService::WriteCheckpoint(
   };
   return Run(*options_.administration, *context, request->ByteSizeLong(), observe,
              [=](const auto& finish) {
-               absl::StatusOr<std::shared_ptr<JobShard>> shard = OrNoMemory("the call", work);
+               absl::StatusOr<std::shared_ptr<JobShard>> shard = OrExhausted("the call", work);
                if (!shard.ok() || !JobShard::Writes(phase)) return finish(shard.status());
                // Once it is committed, a follower's log is asked for what came after this cut.
                FinishReplicated(*std::move(shard), finish);

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "common/status_macros.h"
-#include "ps/or_no_memory.h"
+#include "ps/or_exhausted.h"
 #include "ps/table_tier.h"
 
 namespace tessera::ps {
@@ -61,7 +61,7 @@ absl::StatusOr<uint64_t> TableTier::EvictRows(uint64_t bytes) {
   for (size_t visited = 0; visited < owned.size() && freed < bytes && !stopped_;) {
     absl::MutexLock batch(&leaving_mu_);
     const absl::StatusOr<uint64_t> written =
-        OrNoMemory("rows that leave", [&]() -> absl::StatusOr<uint64_t> {
+        OrExhausted("rows that leave", [&]() -> absl::StatusOr<uint64_t> {
           leaving_mu_.AssertHeld();
           // A partition is visited once in a batch: none of its rows is in it twice.
           do {

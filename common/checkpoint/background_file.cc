@@ -1,14 +1,23 @@
 #include "common/checkpoint/background_file.h"
 
+#include <system_error>
 #include <utility>
 
 #include "common/failpoint.h"
+#include "common/process/no_thread.h"
 #include "common/status_macros.h"
 
 namespace tessera {
 
-BackgroundFile::BackgroundFile(std::unique_ptr<WritableFile> file)
-    : file_(std::move(file)), thread_([this] { WriteForever(); }) {}
+BackgroundFile::BackgroundFile(std::unique_ptr<WritableFile> file) : file_(std::move(file)) {
+  try {
+    thread_ = std::thread([this] { WriteForever(); });
+  } catch (const std::system_error& error) {
+    if (!IsNoThread(error)) throw;
+    absl::MutexLock lock(&mu_);
+    status_ = NoThread("a file to be written");
+  }
+}
 
 BackgroundFile::~BackgroundFile() {
   if (thread_.joinable()) Abandon();
@@ -38,7 +47,7 @@ absl::Status BackgroundFile::Finish() {
     absl::MutexLock lock(&mu_);
     ending_ = true;
   }
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
   {
     absl::MutexLock lock(&mu_);
     TESSERA_RETURN_IF_ERROR(status_);

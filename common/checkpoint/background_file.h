@@ -23,6 +23,7 @@ class BackgroundFile {
   static constexpr uint64_t kDrainEveryBytes = 8 << 20;
   static constexpr uint64_t kMaxUnwrittenBytes = 64 << 20;
 
+  // Where the system has no thread for it, its calls fail with RESOURCE_EXHAUSTED.
   explicit BackgroundFile(std::unique_ptr<WritableFile> file);
   ~BackgroundFile();
   BackgroundFile(const BackgroundFile&) = delete;

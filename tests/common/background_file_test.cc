@@ -5,6 +5,7 @@
 
 #include "gtest/gtest.h"
 #include "tests/common/fault_file_system.h"
+#include "tests/common/thread_limit.h"
 
 namespace tessera {
 namespace {
@@ -52,6 +53,22 @@ TEST(BackgroundFile, ADiskThatFailsOnTheWayEndsIt) {
   EXPECT_GT(taken, kWritten);
   EXPECT_LE(taken, kWritten + BackgroundFile::kMaxQueuedBytes + kPiece);
   EXPECT_EQ(file.Finish(), status);
+}
+
+TEST(BackgroundFileDeathTest, WithoutAThreadForItItFails) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto write = [] {
+    LimitThreads(0);
+    FaultFileSystem files;
+    BackgroundFile file(*files.Create("file"));
+    std::string bytes = Bytes(1, 0);
+    const absl::Status status = file.Append(bytes);
+    if (file.Finish() != status) _exit(1);
+    std::fprintf(stderr, "%s", status.ToString().c_str());
+    _exit(0);
+  };
+  EXPECT_EXIT(write(), testing::ExitedWithCode(0),
+              "RESOURCE_EXHAUSTED: no thread for a file to be written; allow more");
 }
 
 }  // namespace

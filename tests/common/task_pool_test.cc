@@ -8,6 +8,7 @@
 
 #include "absl/synchronization/mutex.h"
 #include "gtest/gtest.h"
+#include "tests/common/thread_limit.h"
 
 namespace tessera {
 namespace {
@@ -81,6 +82,21 @@ TEST(TaskPool, WithoutThreadsRunsWhatIsPostedInTheCaller) {
   std::thread::id ran;
   pool.Post([&ran] { ran = std::this_thread::get_id(); });
   EXPECT_EQ(ran, std::this_thread::get_id());
+}
+
+TEST(TaskPoolDeathTest, WorksWithAsManyThreadsAsTheSystemHas) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  for (const int more : {0, 2}) {
+    const auto run_all = [more] {
+      LimitThreads(more);
+      TaskPool pool(4);
+      if (pool.threads() > more) _exit(1);
+      std::atomic<int> runs = 0;
+      pool.RunAll(100, [&](size_t) { ++runs; });
+      _exit(runs == 100 ? 0 : 2);
+    };
+    EXPECT_EXIT(run_all(), testing::ExitedWithCode(0), "");
+  }
 }
 
 TEST(TaskPool, TakesTheCallsOfSeveralThreads) {

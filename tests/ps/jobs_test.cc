@@ -1,5 +1,6 @@
 #include "ps/jobs.h"
 
+#include "tests/common/thread_limit.h"
 #include "tests/ps/ps_testing.h"
 
 namespace tessera::ps {
@@ -135,6 +136,26 @@ TEST_F(JobsTest, ALoadWithoutMemoryIsAnAnswer) {
   watched_.on_open = [](const std::string&) { throw std::bad_alloc(); };
   EXPECT_FAILS(Open(3, "c"), StatusCode::kResourceExhausted,
                "no memory for 1 tables in 64 of 64 partitions with the rows of c");
+}
+
+using JobsDeathTest = JobsTest;
+TEST_F(JobsDeathTest, WithoutThreadsALoadTakesLongerAndACheckpointIsNotWritten) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  SaveCheckpoint("c");
+  const auto load_and_write = [&] {
+    LimitThreads(0);
+    if (!Open(3, "c").ok() || RowsOf(3) != 3) _exit(1);
+    v1::WriteCheckpointRequest write;
+    write.set_folder("d");
+    write.set_parts(1);
+    const auto shard = *jobs_.Find("job-1", 3);
+    const absl::Status status = shard->WriteCheckpoint(write, clock_.Monotonic()).status();
+    std::fprintf(stderr, "%s\n", status.ToString().c_str());
+    if (files_.Exists("root/d/rows-g3-00000-of-00001")) _exit(2);
+    UnlimitThreads();
+    _exit(shard->WriteCheckpoint(write, clock_.Monotonic()).ok() ? 0 : 3);
+  };
+  EXPECT_EXIT(load_and_write(), testing::ExitedWithCode(0), "RESOURCE_EXHAUSTED: no thread for");
 }
 
 TEST_F(JobsTest, WhatWasClosedIsForgottenWithTheMaster) {

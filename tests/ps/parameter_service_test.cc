@@ -18,6 +18,7 @@
 #include "grpcpp/generic/generic_stub.h"
 #include "ps/parameter_server.h"
 #include "tessera/v1/metrics.grpc.pb.h"
+#include "tests/common/thread_limit.h"
 #include "tests/ps/ps_testing.h"
 
 namespace tessera::ps {
@@ -260,6 +261,27 @@ TEST_F(ParameterServiceTest, ACheckpointIsWrittenWhenTheFollowerHasItsCut) {
   EXPECT_EQ(files.files_size(), 1);
   server_ = nullptr;
   std::filesystem::remove_all(options.data_folder);
+}
+
+using ParameterServiceDeathTest = ParameterServiceTest;
+TEST_F(ParameterServiceDeathTest, WithoutAThreadItFollowsNobodyAndSaysSo) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto follow = [&] {
+    v1::OpenJobRequest job = Job({SgdTable("t", 1, v1::ASYNC)});
+    job.set_push_log(v1::RecoverySpec::ASYNC);
+    job.set_follow("ps-1");
+    job.set_pair(1);
+    // What gRPC starts for its first calls is there.
+    for (int i = 0; i < 3; ++i) (void)Pull(PullOf(0, 0, {}));
+    LimitThreads(0);
+    std::fprintf(stderr, "%s\n", Open(job).ToString().c_str());
+    // Another pair comes, as it does when this one is given up.
+    UnlimitThreads();
+    job.set_pair(2);
+    _exit(Open(job).ok() ? 0 : 1);
+  };
+  EXPECT_EXIT(follow(), testing::ExitedWithCode(0),
+              "RESOURCE_EXHAUSTED: no thread for a copy of another ps's rows; allow more");
 }
 
 TEST_F(ParameterServiceTest, WhatAServerPrintsIsWhatWasDone) {

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <system_error>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+
+namespace tessera {
+
+// Whether it is what std::thread throws where the system has no thread to give.
+inline bool IsNoThread(const std::system_error& error) {
+  return error.code() == std::errc::resource_unavailable_try_again;
+}
+
+// RESOURCE_EXHAUSTED: this process may have no thread for `what`.
+inline absl::Status NoThread(absl::string_view what) {
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "no thread for ", what,
+      "; allow more of them (ulimit -u, pids.max of the cgroup, TasksMax of systemd)"));
+}
+
+}  // namespace tessera
