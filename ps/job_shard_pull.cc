@@ -225,14 +225,16 @@ void JobShard::Expire() {
   std::vector<absl::Status> statuses;
   {
     absl::MutexLock lock(&mu_);
-    expired = waiting_.Take([&](const WaitingPull& pull) { return pull.deadline <= now; });
-    for (const WaitingPull& pull : expired) {
-      statuses.push_back(absl::DeadlineExceededError(DescribeWait(pull, now)));
+    const auto is_late = [&](const WaitingPull& pull) { return pull.deadline <= now; };
+    // First of all: what is taken is answered, whatever memory there is.
+    for (const WaitingPull& pull : waiting_.all()) {
+      if (is_late(pull)) statuses.push_back(absl::DeadlineExceededError(DescribeWait(pull, now)));
     }
+    expired = waiting_.Take(is_late);
   }
-  if (feed_ != nullptr) feed_->Expire();
   size_t i = 0;
   for (WaitingPull& pull : expired) std::move(pull.done)(std::move(statuses[i++]));
+  if (feed_ != nullptr) feed_->Expire();
 }
 
 }  // namespace tessera::ps

@@ -132,16 +132,21 @@ ParameterService::~ParameterService() {
 
 void ParameterService::RunExpirer() {
   absl::Duration dropped = options_.clock->Monotonic();
+  const auto look = [&]() -> absl::Status {
+    for (const auto& shard : options_.jobs->All()) shard->Expire();
+    const absl::Duration now = options_.clock->Monotonic();
+    if (now - dropped < kDropRegionsEvery) return absl::OkStatus();
+    dropped = now;
+    options_.regions->DropAbandoned();
+    return absl::OkStatus();
+  };
   while (true) {
     {
       absl::MutexLock lock(&mu_);
       if (mu_.AwaitWithTimeout(absl::Condition(&ending_), kExpireEvery)) return;
     }
-    for (const auto& shard : options_.jobs->All()) shard->Expire();
-    const absl::Duration now = options_.clock->Monotonic();
-    if (now - dropped < kDropRegionsEvery) continue;
-    dropped = now;
-    options_.regions->DropAbandoned();
+    // What it had no memory for waits for the next look.
+    OrExhausted("calls that have waited for too long", look).IgnoreError();
   }
 }
 
@@ -363,14 +368,22 @@ grpc::ServerUnaryReactor* ParameterService::ReadLog(grpc::CallbackServerContext*
                                                     v1::ReadLogResponse* response) {
   return Run(*options_.requests, *context, request->ByteSizeLong(), Refusals("ReadLog"),
              [=, this](const auto& finish) {
-               auto shard = options_.jobs->Find(request->job_id(), request->generation());
-               if (!shard.ok()) return finish(shard.status());
-               JobShard& job = **shard;
-               job.ReadLog(*request, options_.clock->Monotonic() + kLongestRead,
-                           [=, keep = *std::move(shard)](absl::StatusOr<v1::ReadLogResponse> read) {
-                             if (read.ok()) *response = *std::move(read);
-                             finish(read.status());
-                           });
+               const auto read = [&]() -> absl::Status {
+                 TESSERA_ASSIGN_OR_RETURN(
+                     auto shard, options_.jobs->Find(request->job_id(), request->generation()));
+                 JobShard& job = *shard;
+                 job.ReadLog(
+                     *request, options_.clock->Monotonic() + kLongestRead,
+                     [=, keep = std::move(shard)](absl::StatusOr<v1::ReadLogResponse> records) {
+                       if (records.ok()) *response = *std::move(records);
+                       finish(records.status());
+                     });
+                 return absl::OkStatus();
+               };
+               // An error says that nobody else finishes it.
+               if (const absl::Status begun = OrExhausted("the call", read); !begun.ok()) {
+                 finish(begun);
+               }
              });
 }
 

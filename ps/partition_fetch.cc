@@ -12,6 +12,7 @@
 #include "common/rpc/status.h"
 #include "common/status_macros.h"
 #include "grpcpp/client_context.h"
+#include "ps/or_exhausted.h"
 #include "ps/sightings_file.h"
 #include "ps/writer_rest.h"
 #include "tessera/v1/parameter_service.grpc.pb.h"
@@ -20,6 +21,7 @@ namespace tessera::ps {
 namespace {
 
 constexpr size_t kChunkBytes = 1 << 20;
+constexpr absl::string_view kWhat = "rows that are handed out";
 // The master gives the move up before, and then nobody waits for the source.
 constexpr absl::Duration kLongest = absl::Minutes(30);
 // For steps that all have pushed to be applied.
@@ -46,27 +48,36 @@ class RowSender final : public grpc::ServerWriteReactor<v1::RowChunk> {
   void OnDone() override { delete this; }
 
   void Begin() {
-    absl::Status status;
+    const absl::Status begun = OrExhausted(kWhat, [this] { return BeginTake(); });
+    begun.ok() ? SendNext() : Finish(ToGrpc(begun));
+  }
+
+  absl::Status BeginTake() {
     if (request_.steps() > 0) {
-      status = shard_->AwaitBarrier(request_.steps(), SystemClock().Monotonic() + kLongestBarrier);
+      TESSERA_RETURN_IF_ERROR(
+          shard_->AwaitBarrier(request_.steps(), SystemClock().Monotonic() + kLongestBarrier));
     }
-    if (status.ok()) {
-      const absl::StatusOr<uint64_t> ticket =
-          shard_->BeginTake(request_.partitions(), request_.changed(), request_.move());
-      status = ticket.status();
-      ticket_ = ticket.value_or(0);
-    }
-    status.ok() ? SendNext() : Finish(ToGrpc(status));
+    TESSERA_ASSIGN_OR_RETURN(
+        ticket_, shard_->BeginTake(request_.partitions(), request_.changed(), request_.move()));
+    return absl::OkStatus();
   }
 
   void SendNext() {
+    const absl::StatusOr<bool> more = OrExhausted(kWhat, [this] { return MakeNext(); });
+    if (!more.ok() || !*more) return Finish(ToGrpc(more.status()));
+    StartWrite(&chunk_);
+  }
+
+  // The next message; false: all is sent.
+  absl::StatusOr<bool> MakeNext() {
     if (sent_ == records_.size()) {
       records_.clear();
       sent_ = 0;
-      const absl::StatusOr<bool> more = TakeMore();
-      if (!more.ok() || !*more) return Finish(ToGrpc(more.status()));
+      TESSERA_ASSIGN_OR_RETURN(const bool more, TakeMore());
+      if (!more) return false;
     }
-    Send();
+    FillChunk();
+    return true;
   }
 
   // Until there is something to be sent; false: all is.
@@ -95,7 +106,7 @@ class RowSender final : public grpc::ServerWriteReactor<v1::RowChunk> {
     return false;
   }
 
-  void Send() {
+  void FillChunk() {
     chunk_.Clear();
     chunk_.set_table(table_);
     size_t unit = kSightingBytes;
@@ -111,7 +122,6 @@ class RowSender final : public grpc::ServerWriteReactor<v1::RowChunk> {
     chunk_.set_records(records_.data() + sent_, bytes);
     chunk_.set_checksum(Checksum64Of(chunk_.records()));
     sent_ += bytes;
-    StartWrite(&chunk_);
   }
 
   const v1::ReadPartitionsRequest request_;

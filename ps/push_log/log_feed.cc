@@ -3,9 +3,11 @@
 #include <limits>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "common/checkpoint/checksum.h"
 #include "common/status_macros.h"
+#include "ps/or_exhausted.h"
 
 namespace tessera::ps {
 namespace {
@@ -25,7 +27,7 @@ absl::Status LogFeed::CheckPair(uint64_t pair) const {
 }
 
 absl::Status LogFeed::SetPair(uint64_t pair, std::string follower) {
-  std::deque<Waiting> waiting;
+  std::list<Waiting> waiting;
   std::optional<Poll> poll;
   {
     absl::MutexLock lock(&mu_);
@@ -48,27 +50,25 @@ absl::Status LogFeed::SetPair(uint64_t pair, std::string follower) {
   return absl::OkStatus();
 }
 
-std::vector<LogFeed::Waiting> LogFeed::Confirm(uint64_t below) {
-  std::vector<Waiting> ready;
+std::list<LogFeed::Waiting> LogFeed::Confirm(uint64_t below) {
+  std::list<Waiting> ready;
   if (below <= has_below_) return ready;
   has_below_ = below;
   // A push that looks for a follower after this has appended before it looked.
   in_sync_ = in_sync_ || has_below_ >= options_.log->end().next_record;
   if (late_.has_value() && late_->below <= has_below_) late_.reset();
   while (!waiting_.empty() && waiting_.front().wait.below <= has_below_) {
-    ready.push_back(std::move(waiting_.front()));
-    waiting_.pop_front();
+    ready.splice(ready.end(), waiting_, waiting_.begin());
   }
   return ready;
 }
 
-std::vector<LogFeed::Waiting> LogFeed::TakeLate() {
+std::list<LogFeed::Waiting> LogFeed::TakeLate() {
   const absl::Duration now = options_.clock->Monotonic();
-  std::vector<Waiting> late;
+  std::list<Waiting> late;
   while (!waiting_.empty() && now - waiting_.front().wait.since >= kLongestWait) {
     if (!late_.has_value()) late_ = waiting_.front().wait;
-    late.push_back(std::move(waiting_.front()));
-    waiting_.pop_front();
+    late.splice(late.end(), waiting_, waiting_.begin());
   }
   return late;
 }
@@ -86,21 +86,21 @@ std::string LogFeed::Describe(const Wait& wait) const {
 }
 
 void LogFeed::Read(const v1::ReadLogRequest& request, absl::Duration deadline, ReadDone done) {
-  std::vector<Waiting> ready;
+  std::list<Waiting> ready;
   std::optional<Poll> before;
   std::optional<Poll> now;
+  Poll poll = {.request = request, .deadline = deadline, .done = std::move(done)};
   absl::Status refused;
   {
     absl::MutexLock lock(&mu_);
     refused = CheckPair(request.pair());
     if (refused.ok()) {
       ready = Confirm(request.next_record());
-      before = std::exchange(
-          poll_, Poll{.request = request, .deadline = deadline, .done = std::move(done)});
+      before = std::exchange(poll_, std::move(poll));
       now = TakePoll();
     }
   }
-  if (!refused.ok()) return std::move(done)(refused);
+  if (!refused.ok()) return std::move(poll.done)(refused);
   for (Waiting& w : ready) std::move(w.done)(absl::OkStatus());
   // Its caller has asked again.
   if (before.has_value()) std::move(before->done)(v1::ReadLogResponse());
@@ -127,17 +127,23 @@ void LogFeed::Appended() {
 }
 
 void LogFeed::Answer(Poll poll) {
-  absl::StatusOr<v1::ReadLogResponse> response = ReadFor(poll.request);
-  if (response.ok()) {
+  const auto read = [&]() -> absl::StatusOr<v1::ReadLogResponse> {
+    TESSERA_ASSIGN_OR_RETURN(v1::ReadLogResponse response, ReadFor(poll.request));
     absl::MutexLock lock(&mu_);
-    if (committed_.has_value()) response->set_committed(*committed_);
-  }
-  std::move(poll.done)(std::move(response));
+    if (committed_.has_value()) response.set_committed(*committed_);
+    return response;
+  };
+  std::move(poll.done)(OrExhausted("records of a push log", read));
 }
 
 absl::StatusOr<v1::ReadLogResponse> LogFeed::ReadFor(const v1::ReadLogRequest& request) {
   const PushLog::End end = options_.log->end();
   absl::MutexLock lock(&reader_mu_);
+  // After an error nobody knows where it is.
+  absl::Cleanup forget = [this] {
+    reader_mu_.AssertHeld();
+    reader_ = nullptr;
+  };
   const bool goes_on = reader_ != nullptr && reader_cut_ == request.cut() &&
                        reader_->next_record() == request.next_record();
   if (!goes_on) {
@@ -161,23 +167,20 @@ absl::StatusOr<v1::ReadLogResponse> LogFeed::ReadFor(const v1::ReadLogRequest& r
   }
   v1::ReadLogResponse response;
   for (uint64_t bytes = 0; bytes < kAnswerBytes && reader_->next_record() < end.next_record;) {
-    absl::StatusOr<PushLogReader::Record> record = reader_->NextOf(end);
-    if (!record.ok()) {
-      reader_ = nullptr;
-      return record.status();
-    }
-    const absl::string_view bulk(record->bulk.data(), record->bulk.size());
-    bytes += record->text.size() + bulk.size();
+    TESSERA_ASSIGN_OR_RETURN(PushLogReader::Record record, reader_->NextOf(end));
+    const absl::string_view bulk(record.bulk.data(), record.bulk.size());
+    bytes += record.text.size() + bulk.size();
     v1::LogRecord& out = *response.add_records();
-    out.set_kind(static_cast<uint32_t>(record->kind));
-    out.set_number(record->number);
+    out.set_kind(static_cast<uint32_t>(record.kind));
+    out.set_number(record.number);
     out.set_bulk(bulk.data(), bulk.size());
     Checksum64 checksum;
-    checksum.Add(record->text);
+    checksum.Add(record.text);
     checksum.Add(bulk);
     out.set_checksum(checksum.Value());
-    out.set_text(std::move(record->text));
+    out.set_text(std::move(record.text));
   }
+  std::move(forget).Cancel();
   return response;
 }
 
@@ -203,22 +206,23 @@ void LogFeed::Await(Done done) {
 
 void LogFeed::Expire() {
   std::optional<Poll> poll;
-  std::vector<Waiting> late;
-  std::string why;
+  std::list<Waiting> late;
+  absl::Status why;
   {
     absl::MutexLock lock(&mu_);
+    // First of all: what is taken is answered, whatever memory there is.
+    if (const Wait* const oldest = Oldest(); oldest != nullptr) {
+      why = absl::UnavailableError(absl::StrCat(options_.log->folder(), ": ", Describe(*oldest)));
+    }
     poll = TakePoll();
     late = TakeLate();
-    if (!late.empty()) why = Describe(*late_);
   }
+  for (Waiting& w : late) std::move(w.done)(why);
   if (poll.has_value()) Answer(*std::move(poll));
-  for (Waiting& w : late) {
-    std::move(w.done)(absl::UnavailableError(absl::StrCat(options_.log->folder(), ": ", why)));
-  }
 }
 
 void LogFeed::Close(absl::Status reason) {
-  std::deque<Waiting> waiting;
+  std::list<Waiting> waiting;
   std::optional<Poll> poll;
   {
     absl::MutexLock lock(&mu_);

@@ -1,12 +1,11 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <functional>
+#include <list>
 #include <memory>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/functional/any_invocable.h"
@@ -30,7 +29,7 @@ namespace tessera::ps {
 // log already, and waits anew.
 //
 // Thread-safe. Callbacks run once each, without a lock, in the thread that came with the cause, or
-// in `run`.
+// in `run`. A call that throws std::bad_alloc has not taken its callback.
 class LogFeed {
  public:
   using ReadDone = std::function<void(absl::StatusOr<v1::ReadLogResponse>)>;
@@ -92,9 +91,9 @@ class LogFeed {
 
   absl::Status CheckPair(uint64_t pair) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // What the follower's position says; those that need wait no more.
-  std::vector<Waiting> Confirm(uint64_t below) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  std::list<Waiting> Confirm(uint64_t below) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Those that have waited for too long.
-  std::vector<Waiting> TakeLate() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  std::list<Waiting> TakeLate() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   const Wait* Oldest() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);  // null: none
   std::string Describe(const Wait& wait) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // The poll, if it can be answered and nobody is about to.
@@ -116,7 +115,7 @@ class LogFeed {
   uint64_t has_below_ ABSL_GUARDED_BY(mu_) = 0;  // the follower
   bool in_sync_ ABSL_GUARDED_BY(mu_) = false;
   std::optional<Poll> poll_ ABSL_GUARDED_BY(mu_);
-  std::deque<Waiting> waiting_ ABSL_GUARDED_BY(mu_);
+  std::list<Waiting> waiting_ ABSL_GUARDED_BY(mu_);
   // The first that was told to come again, until the follower has what it waited for.
   std::optional<Wait> late_ ABSL_GUARDED_BY(mu_);
   std::optional<std::string> committed_ ABSL_GUARDED_BY(mu_);

@@ -11,6 +11,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "common/checkpoint/row_file_format.h"
 #include "common/rpc/channels.h"
 #include "common/rpc/server.h"
 #include "common/rpc/status.h"
@@ -19,6 +20,7 @@
 #include "ps/parameter_server.h"
 #include "tessera/v1/metrics.grpc.pb.h"
 #include "tests/common/thread_limit.h"
+#include "tests/ps/failing_memory.h"
 #include "tests/ps/ps_testing.h"
 
 namespace tessera::ps {
@@ -261,6 +263,89 @@ TEST_F(ParameterServiceTest, ACheckpointIsWrittenWhenTheFollowerHasItsCut) {
   EXPECT_EQ(files.files_size(), 1);
   server_ = nullptr;
   std::filesystem::remove_all(options.data_folder);
+}
+
+TEST_F(ParameterServiceTest, ALogThatThereIsNoMemoryToReadIsAnAnswerNotADeath) {
+  using Stub = v1::ParameterService::Stub;
+  WatchedFiles watched(files_);
+  std::atomic<bool> fails = false;
+  watched.on_open = [&](const std::string&) {
+    if (fails) throw std::bad_alloc();
+  };
+  ParameterServer::Options options = Options();
+  options.data_folder = testing::TempDir() + "/no-memory-" + std::to_string(::getpid());
+  options.files = &watched;
+  Start(options);
+  v1::OpenJobRequest job = Job({SgdTable("t", 1, v1::ASYNC)}, 1);
+  job.set_push_log(v1::RecoverySpec::ASYNC);
+  ASSERT_OK(Open(job));
+  v1::SetFollowerRequest pair;
+  pair.set_job_id("job-1");
+  pair.set_generation(1);
+  pair.set_pair(1);
+  pair.set_follower("ps-1");
+  v1::SetFollowerResponse told;
+  ASSERT_OK(Call(&Stub::SetFollower, pair, &told));
+  v1::ReadLogRequest next;
+  next.set_job_id("job-1");
+  next.set_generation(1);
+  next.set_pair(1);
+  const auto read = [&] {
+    v1::ReadLogResponse answer;
+    const absl::Status status = Call(&Stub::ReadLog, next, &answer);
+    for (const v1::LogRecord& record : answer.records()) next.set_next_record(record.number() + 1);
+    return status;
+  };
+  constexpr char kNoMemory[] = "this ps has no memory for records of a push log";
+  fails = true;
+  EXPECT_FAILS(read(), StatusCode::kResourceExhausted, kNoMemory);
+  fails = false;
+  EXPECT_OK(read());
+  // Files are opened for another cut: in the thread of the deadlines, and in one of those that
+  // answer when something is pushed.
+  next.set_cut("another");
+  fails = true;
+  EXPECT_FAILS(read(), StatusCode::kResourceExhausted, kNoMemory);
+  auto waits = std::async(std::launch::async, read);
+  absl::SleepFor(absl::Milliseconds(200));
+  auto push = std::async(std::launch::async, [&] { return Push(PushOf(0, 0, {{0, {1}, {1}}})); });
+  EXPECT_FAILS(waits.get(), StatusCode::kResourceExhausted, kNoMemory);
+  fails = false;
+  next.clear_cut();
+  EXPECT_OK(read());
+  EXPECT_OK(read());  // says that it has it
+  EXPECT_OK(push.get());
+  server_ = nullptr;
+  std::filesystem::remove_all(options.data_folder);
+}
+
+TEST_F(ParameterServiceTest, RowsThatThereIsNoMemoryToHandOutAreAnAnswerNotADeath) {
+  SKIP_WITHOUT_FAILING_MEMORY();
+  constexpr uint64_t kKeys = 1 << 15;
+  ASSERT_OK(Open(Job({SgdTable("t", 1, v1::ASYNC)}, 1, /*partitions=*/1)));
+  Block block = {.table = 0, .keys = {}, .values = std::vector<float>(kKeys, 1)};
+  for (uint64_t key = 0; key < kKeys; ++key) block.keys.push_back(key);
+  ASSERT_OK(Push(PushOf(0, 0, {block})));
+  v1::ReadPartitionsRequest request;
+  request.set_job_id("job-1");
+  request.set_generation(1);
+  request.add_partitions(0);
+  uint64_t bytes = 0;
+  const auto read = [&] {
+    grpc::ClientContext context;
+    context.set_deadline(absl::ToChronoTime(absl::Now() + absl::Seconds(30)));
+    const auto stream = stub_->ReadPartitions(&context, request);
+    v1::RowChunk chunk;
+    for (bytes = 0; stream->Read(&chunk);) bytes += chunk.records().size();
+    return FromGrpc(stream->Finish());
+  };
+  {
+    const failing_memory::Bound bound(kKeys * row_file::RecordBytes(1));
+    EXPECT_FAILS(read(), StatusCode::kResourceExhausted,
+                 "this ps has no memory for rows that are handed out");
+  }
+  EXPECT_OK(read());
+  EXPECT_EQ(bytes, kKeys * row_file::RecordBytes(1));
 }
 
 using ParameterServiceDeathTest = ParameterServiceTest;

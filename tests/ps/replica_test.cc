@@ -379,6 +379,63 @@ TEST_F(ReplicaTest, AReadWaitsForWhatIsPushed) {
   primary->Close(absl::AbortedError("closed"));
 }
 
+TEST_F(ReplicaTest, ALogThatThereIsNoMemoryToReadIsAskedForAgain) {
+  WatchedFiles watched(files_);
+  const auto primary = *Open(AsyncJob(), watched);
+  ASSERT_OK(primary->SetFollower(1, "ps-1"));
+  const auto follower = OpenFollower(AsyncJob(), 1);
+  absl::Status answer;
+  const auto read = [&](const v1::ReadLogRequest& request) {
+    answer = absl::UnknownError("not answered");
+    primary->ReadLog(request, clock_.Monotonic() + absl::Seconds(1),
+                     [&](const auto& records) { answer = records.status(); });
+  };
+  int files_left = 0;  // that may be opened
+  watched.on_open = [&](const std::string&) {
+    if (files_left-- == 0) throw std::bad_alloc();
+  };
+  constexpr char kNoMemory[] = "this ps has no memory for records of a push log";
+  read(follower->NextRead());
+  EXPECT_FAILS(answer, StatusCode::kResourceExhausted, kNoMemory);
+  files_left = -1;
+  Feed(*primary, *follower);
+  // When it grows.
+  read(follower->NextRead());
+  Checkpoint(*primary, AsyncJob(), "cut-0", 0);
+  files_left = 0;
+  ASSERT_OK(primary->Push(AsyncPush(0, 0)));
+  EXPECT_FAILS(answer, StatusCode::kResourceExhausted, kNoMemory);
+  files_left = -1;
+  Feed(*primary, *follower);
+  // At the deadline.
+  v1::ReadLogRequest other = follower->NextRead();
+  other.set_cut("cut-0");
+  read(other);
+  clock_.Advance(absl::Seconds(2));
+  files_left = 0;
+  primary->Expire();
+  EXPECT_FAILS(answer, StatusCode::kResourceExhausted, kNoMemory);
+  // At any of its files, also between two: the first record of a cut's segment comes after that of
+  // what has expired.
+  other = follower->NextRead();
+  other.set_next_record(other.next_record() + 1);
+  Checkpoint(*primary, AsyncJob(), "cut-1", 0);
+  for (int left = 0; !answer.ok(); ++left) {
+    files_left = left;
+    read(other);
+    if (answer.ok()) break;
+    EXPECT_FAILS(answer, StatusCode::kResourceExhausted, kNoMemory);
+    files_left = -1;
+    read(other);
+    ASSERT_OK(answer);
+    answer = absl::UnknownError("once more");
+  }
+  files_left = -1;
+  Feed(*primary, *follower);
+  ASSERT_OK(follower->StopFollowing());
+  EXPECT_EQ(Rows(*follower, files_, 0), Rows(*primary, files_, 0));
+}
+
 TEST_F(ReplicaTest, RecordsThatAFullDiskHasRefusedAreNotFed) {
   const auto primary = *Open(AsyncJob(), files_);
   ASSERT_OK(primary->SetFollower(1, "ps-1"));
