@@ -308,8 +308,9 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   absl::Status ApplyToTables(bool sync, absl::Span<const std::vector<Table::Gradients>> parts,
                              uint64_t step, double learning_rate_scale)
       ABSL_SHARED_LOCKS_REQUIRED(cut_mu_);
-  absl::Status ApplyStep(const std::vector<GradientReducer::Push>& pushes, uint64_t step)
-      ABSL_SHARED_LOCKS_REQUIRED(cut_mu_);
+  // The step that is complete; takes its pushes.
+  absl::Status ApplyStep(std::vector<GradientReducer::Push>& pushes)
+      ABSL_SHARED_LOCKS_REQUIRED(cut_mu_) ABSL_LOCKS_EXCLUDED(mu_);
   // Waits for room for the copies that an update may make for a cut under way; the bytes to return.
   uint64_t ReserveCopies(bool sync, absl::Span<const std::vector<Table::Gradients>> parts);
   // Of all tables.

@@ -170,18 +170,21 @@ absl::StatusOr<v1::WriteCheckpointResponse> JobShard::WriteCheckpoint(
     if (made.ok()) cut = *std::move(made);
   }
   std::optional<WrittenPart> written;
+  v1::WriteCheckpointResponse response;
   if (status.ok() && Writes(phase)) {
-    absl::StatusOr<WrittenPart> part = OrExhausted("a checkpoint", [&] {
-      return WriteCut(*options_.files, *std::move(cut), partitions_, tables_, open);
-    });
+    const auto write = [&]() -> absl::StatusOr<WrittenPart> {
+      TESSERA_ASSIGN_OR_RETURN(
+          WrittenPart part, WriteCut(*options_.files, *std::move(cut), partitions_, tables_, open));
+      response = ResponseOf(part, tables_);
+      return part;
+    };
+    absl::StatusOr<WrittenPart> part = OrExhausted("a checkpoint", write);
     if (!part.ok()) DropCut(tables_);
     cut_room_.Wake();
     status = part.status();
     if (part.ok()) written = *std::move(part);
     cut.reset();
   }
-  v1::WriteCheckpointResponse response;
-  if (written.has_value()) response = ResponseOf(*written, tables_);
   absl::MutexLock lock(&mu_);
   cut_busy_ = false;
   cut_ = std::move(cut);

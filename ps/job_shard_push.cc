@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "ps/job_shard.h"
+#include "ps/or_exhausted.h"
 
 namespace tessera::ps {
 
@@ -191,39 +192,47 @@ void JobShard::ConfirmAll(uint64_t step) {
 
 void JobShard::ApplyCompleteSteps() {
   while (true) {
-    std::vector<GradientReducer::Push> pushes;
-    uint64_t step = 0;
+    std::vector<GradientReducer::Push> pushes;  // go when pulls have been answered
     {
       absl::MutexLock lock(&mu_);
       // One thread at a time; it takes what became complete meanwhile.
       if (applying_ || !has_sync_ || !closed_.ok() || !reducer_.Complete()) return;
       applying_ = true;
-      step = reducer_.next_step();
-      pushes = reducer_.Take();
     }
     {
       absl::ReaderMutexLock cut(&cut_mu_);
-      const absl::Status applied = ApplyStep(pushes, step);
+      const absl::Status applied = OrExhausted("the pushes of a step", [&] {
+        cut_mu_.AssertReaderHeld();
+        return ApplyStep(pushes);
+      });
       if (!applied.ok()) {
         (void)Fail(applied);
         return;
       }
-      absl::MutexLock lock(&mu_);
-      reducer_.Applied();
-      applying_ = false;
     }
     AnswerWaiting();
   }
 }
 
-absl::Status JobShard::ApplyStep(const std::vector<GradientReducer::Push>& pushes, uint64_t step) {
+absl::Status JobShard::ApplyStep(std::vector<GradientReducer::Push>& pushes) {
+  uint64_t step = 0;
+  {
+    absl::MutexLock lock(&mu_);
+    step = reducer_.next_step();
+    pushes = reducer_.Take();
+  }
   std::vector<std::vector<Table::Gradients>> parts(tables_.size());
   for (const GradientReducer::Push& push : pushes) {
     for (const GradientBlock& block : push.blocks) {
       parts[block.table].push_back(block.gradients);
     }
   }
-  return ApplyToTables(/*sync=*/true, parts, step, pushes.front().learning_rate_scale);
+  TESSERA_RETURN_IF_ERROR(
+      ApplyToTables(/*sync=*/true, parts, step, pushes.front().learning_rate_scale));
+  absl::MutexLock lock(&mu_);
+  reducer_.Applied();
+  applying_ = false;
+  return absl::OkStatus();
 }
 
 absl::Status JobShard::ApplyToTables(bool sync,

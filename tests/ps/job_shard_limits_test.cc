@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "tests/ps/failing_memory.h"
 #include "tests/ps/job_shard_testing.h"
 
 namespace tessera::ps {
@@ -169,6 +170,37 @@ TEST_F(JobShardDeathTest, APushThatThereIsNoMemoryForEndsTheJobHereNotThePs) {
   EXPECT_EXIT(push_all(), testing::ExitedWithCode(0),
               "ABORTED.*start again from the last checkpoint: job job-1: no memory for new rows of "
               "table t \\(dim 4096\\), which has [0-9]+ rows here; use more ps");
+}
+
+// At each of its allocations, the last of which is made when the rows have moved.
+TEST_F(JobShardTest, AStepThatThereIsNoMemoryForIsAppliedLaterOrEndsTheJobHere) {
+  SKIP_WITHOUT_FAILING_MEMORY();
+  std::string why;
+  bool fails = true;
+  for (int64_t at = 0; fails; ++at) {
+    SCOPED_TRACE(at);
+    Open(Job({SgdTable("a", 1, v1::SYNC), SgdTable("b", 1, v1::SYNC)}, 2));
+    for (const uint32_t rank : {0, 1}) {
+      ASSERT_OK(shard_->Push(CallOf(PushOf(rank, 0, {{0, {1}, {1}}, {1, {1}, {1}}}))));
+    }
+    ASSERT_OK(Confirm(*shard_, 0, 1));
+    std::optional<absl::Status> pulled;
+    shard_->Pull(CallOf(PullOf(0, 1, {{0, {1}}})), absl::InfiniteDuration(),
+                 [&](const auto& answer) { pulled = answer.status(); });
+    ASSERT_FALSE(pulled.has_value());
+    fails = failing_memory::FailsAt(at, 1, [&] { (void)Confirm(*shard_, 1, 1); });
+    // Its caller comes again.
+    if (!pulled.has_value()) (void)Confirm(*shard_, 1, 1);
+    ASSERT_TRUE(pulled.has_value());
+    if (absl::IsAborted(*pulled)) {
+      absl::StrAppend(&why, pulled->message(), "\n");
+    } else {
+      EXPECT_EQ(Look(0, {1}), std::vector<float>{-2});
+      EXPECT_EQ(Look(1, {1}), std::vector<float>{-2});
+    }
+  }
+  EXPECT_THAT(why, testing::HasSubstr("start again from the last checkpoint: this ps has no memory "
+                                      "for the pushes of a step"));
 }
 
 TEST_F(JobShardTest, RefusesJobsThatMakeNoSense) {

@@ -4,6 +4,7 @@
 #include "absl/time/clock.h"
 #include "common/checkpoint/digest.h"
 #include "ps/writer_rest.h"
+#include "tests/ps/failing_memory.h"
 #include "tests/ps/ps_testing.h"
 
 // Checkpoints that are written while a job trains.
@@ -305,6 +306,24 @@ TEST(WriterRest, GivesPushesTheirPartOfTheTimeWhileThereAreAny) {
   EXPECT_EQ(WriterRest(worked, true, 0.25, 49, 100), absl::Milliseconds(120));
   EXPECT_EQ(WriterRest(worked, true, 0.25, 50, 100), absl::ZeroDuration());
   EXPECT_EQ(WriterRest(absl::Minutes(1), true, 0.25, 0, 100), absl::Seconds(1));
+}
+
+// At each of its allocations but small ones, of which absl's formatting makes some that must not
+// fail.
+TEST_F(LiveCheckpointTest, AfterOneThatThereWasNoMemoryForTheNextIsWritten) {
+  SKIP_WITHOUT_FAILING_MEMORY();
+  bool fails = true;
+  for (int64_t at = 0; fails; ++at) {
+    SCOPED_TRACE(at);
+    const auto shard = Open(AsyncJob());
+    Push(*shard, 0, 0);
+    fails = failing_memory::FailsAt(
+        at, 64, [&] { (void)Call(*shard, Phase(Request::CUT_AND_WRITE, "step-1")); });
+    if (const auto next = Call(*shard, Phase(Request::CUT_AND_WRITE, "step-2")); !next.ok()) {
+      EXPECT_FAILS(next, StatusCode::kAborted, "start again from the last checkpoint");
+    }
+    EXPECT_OK(shard->EndCut(absl::ZeroDuration()));
+  }
 }
 
 }  // namespace
