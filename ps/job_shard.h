@@ -296,6 +296,11 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   absl::Status PushLocked(const PushCall& call, absl::Span<const GradientBlock> blocks,
                           uint64_t bytes, TakeMemory take_memory, RankState& rank)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(rank.mu) ABSL_LOCKS_EXCLUDED(mu_, cut_mu_);
+  // What it does to rows, and that it has been; `parts` are the blocks by table.
+  absl::Status ApplyPush(const v1::PushRequest& request, absl::Span<const GradientBlock> blocks,
+                         absl::Span<const std::vector<Table::Gradients>> parts, uint64_t bytes,
+                         TakeMemory take_memory) ABSL_SHARED_LOCKS_REQUIRED(cut_mu_)
+      ABSL_LOCKS_EXCLUDED(mu_);
   // Of parts that are kept no more.
   void ReturnPartBytes(const PushParts::Erased& erased) ABSL_LOCKS_EXCLUDED(mu_);
   // What a push is before anything is done with it: an error, a repeat, or new.

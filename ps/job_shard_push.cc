@@ -154,17 +154,28 @@ absl::Status JobShard::PushLocked(const PushCall& call, absl::Span<const Gradien
     TESSERA_ASSIGN_OR_RETURN(const PushVerdict verdict, CheckSequence(request, bytes));
     if (verdict == PushVerdict::kRepeat) return absl::OkStatus();
   }
-  TESSERA_RETURN_IF_ERROR(LogPush(call));
-  // From here on nothing fails but a disk, and that ends the job.
-  std::vector<wire::Buffer> memory = take_memory();
   std::vector<std::vector<Table::Gradients>> parts(tables_.size());
   for (const GradientBlock& block : blocks) parts[block.table].push_back(block.gradients);
-  const absl::Status applied =
-      ApplyToTables(/*sync=*/false, parts, request.sequence(), request.learning_rate_scale());
-  if (!applied.ok()) return Fail(applied);
+  TESSERA_RETURN_IF_ERROR(LogPush(call));
+  // From here on nothing fails but a disk or memory, and that ends the job: a push of which rows
+  // have a part must not come again.
+  const absl::Status applied = OrExhausted("a push", [&] {
+    cut_mu_.AssertReaderHeld();
+    return ApplyPush(request, blocks, parts, bytes, take_memory);
+  });
+  return applied.ok() ? applied : Fail(applied);
+}
+
+absl::Status JobShard::ApplyPush(const v1::PushRequest& request,
+                                 absl::Span<const GradientBlock> blocks,
+                                 absl::Span<const std::vector<Table::Gradients>> parts,
+                                 uint64_t bytes, TakeMemory take_memory) {
+  std::vector<wire::Buffer> memory = take_memory();
+  TESSERA_RETURN_IF_ERROR(
+      ApplyToTables(/*sync=*/false, parts, request.sequence(), request.learning_rate_scale()));
+  const Rank number(request.header().rank());
   if (!has_sync_) {
     absl::MutexLock lock(&mu_);
-    const Rank number(request.header().rank());
     applied_.Add(number, request.sequence());
     if (lead_.has_value()) lead_->End(number, request.sequence());
     return absl::OkStatus();
@@ -176,8 +187,7 @@ absl::Status JobShard::PushLocked(const PushCall& call, absl::Span<const Gradien
     if (tables_[block.table]->sync()) push.blocks.push_back(block);
   }
   absl::MutexLock lock(&mu_);
-  reducer_.Add(Rank(request.header().rank()), request.sequence(), std::move(push), bytes,
-               options_.clock->Monotonic());
+  reducer_.Add(number, request.sequence(), std::move(push), bytes, options_.clock->Monotonic());
   return absl::OkStatus();
 }
 

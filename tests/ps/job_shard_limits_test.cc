@@ -203,6 +203,30 @@ TEST_F(JobShardTest, AStepThatThereIsNoMemoryForIsAppliedLaterOrEndsTheJobHere) 
                                       "for the pushes of a step"));
 }
 
+// Of one table, and of two of which the other waits for all ranks.
+TEST_F(JobShardTest, APushThatThereIsNoMemoryForIsAppliedOnceOrEndsTheJobHere) {
+  SKIP_WITHOUT_FAILING_MEMORY();
+  const v1::PsTable tables[] = {SgdTable("a", 1, v1::ASYNC), SgdTable("b", 1, v1::SYNC)};
+  for (const int count : {1, 2}) {
+    bool fails = true;
+    for (int64_t at = 0; fails; ++at) {
+      SCOPED_TRACE(absl::StrCat(count, " tables, allocation ", at));
+      Open(Job({tables, tables + count}));
+      std::vector<Block> blocks;
+      for (uint32_t t = 0; t < uint32_t(count); ++t) blocks.push_back({t, {1}, {1}});
+      // Keys far apart are remembered one by one.
+      for (uint64_t s = 0; s < (count == 1 ? 8 : 1); ++s) {
+        PushCall push = CallOf(PushOf(0, 2 * s, blocks));
+        fails = failing_memory::FailsAt(at, 1, [&] { (void)shard_->Push(std::move(push)); });
+        const absl::Status again = shard_->Push(CallOf(PushOf(0, 2 * s, blocks)));
+        if (absl::IsAborted(again)) break;
+        ASSERT_OK(again);
+        EXPECT_EQ(Look(0, {1}), std::vector<float>{-1 - float(s)});
+      }
+    }
+  }
+}
+
 TEST_F(JobShardTest, RefusesJobsThatMakeNoSense) {
   EXPECT_FAILS(TryOpen(Job({SgdTable("t", 0, v1::SYNC)})), StatusCode::kInvalidArgument,
                "table t: dim is 0");
