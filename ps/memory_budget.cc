@@ -1,7 +1,5 @@
 #include "ps/memory_budget.h"
 
-#include "absl/time/clock.h"
-
 namespace tessera::ps {
 
 MemoryBudget::MemoryBudget(uint64_t bytes) : bytes_(bytes) {}
@@ -19,41 +17,36 @@ void MemoryBudget::Charge(int64_t bytes) {
   rows_.fetch_add(bytes, std::memory_order_relaxed);
   if (bytes < 0) left_.fetch_add(static_cast<uint64_t>(-bytes), std::memory_order_relaxed);
   if (was_pressed == Pressed() && had_room == HasRoom()) return;
-  absl::MutexLock lock(&mu_);
-  if (Pressed()) pressure_.SignalAll();
-  if (HasRoom()) room_.SignalAll();
+  if (Pressed()) pressure_.Send();
+  if (HasRoom()) room_.Send();
 }
 
 void MemoryBudget::SetOthers(uint64_t bytes) {
   others_.store(bytes, std::memory_order_relaxed);
-  absl::MutexLock lock(&mu_);
-  if (HasRoom()) room_.SignalAll();
+  if (HasRoom()) room_.Send();
 }
 
 bool MemoryBudget::WaitForRoom(absl::Duration limit) {
   if (HasRoom()) return true;
-  absl::Time end = absl::Now() + limit;
   uint64_t seen = left_.load(std::memory_order_relaxed);
-  absl::MutexLock lock(&mu_);
-  while (!HasRoom()) {
-    if (!room_.WaitWithDeadline(&mu_, end)) continue;
+  while (!room_.Await(limit, [this] { return HasRoom(); })) {
     const uint64_t left = left_.load(std::memory_order_relaxed);
-    if (left == seen) return HasRoom();
+    if (left == seen) return false;
     seen = left;
-    end = absl::Now() + limit;
   }
   return true;
 }
 
 bool MemoryBudget::WaitForPressure(absl::Duration limit) {
-  absl::MutexLock lock(&mu_);
-  if (!Pressed()) pressure_.WaitWithTimeout(&mu_, limit);
+  const uint64_t woken = woken_.load(std::memory_order_relaxed);
+  pressure_.Await(limit,
+                  [&] { return Pressed() || woken_.load(std::memory_order_relaxed) != woken; });
   return Pressed();
 }
 
 void MemoryBudget::Wake() {
-  absl::MutexLock lock(&mu_);
-  pressure_.SignalAll();
+  woken_.fetch_add(1, std::memory_order_relaxed);
+  pressure_.Send();
 }
 
 }  // namespace tessera::ps

@@ -3,7 +3,7 @@
 #include <iterator>
 
 #include "absl/container/flat_hash_set.h"
-#include "absl/time/clock.h"
+#include "common/clock.h"
 #include "common/status_macros.h"
 #include "ps/cold_rows.h"
 #include "ps/table_tier.h"
@@ -66,7 +66,7 @@ absl::StatusOr<uint64_t> TableTier::Expire(uint64_t applied_steps) {
   std::vector<PartitionId> of_keys;
   for (auto partition = partitions_.owned().begin(); partition != partitions_.owned().end();) {
     absl::MutexLock none_comes(&erase_mu_);
-    const absl::Time begin = absl::Now();
+    const absl::Duration begin = SystemClock().Monotonic();
     keys.clear();
     of_keys.clear();
     do {
@@ -76,7 +76,8 @@ absl::StatusOr<uint64_t> TableTier::Expire(uint64_t applied_steps) {
         return false;  // not yet
       });
       if (keys.size() > before) of_keys.push_back(*partition);
-    } while (++partition != partitions_.owned().end() && absl::Now() - begin < kLooked);
+    } while (++partition != partitions_.owned().end() &&
+             SystemClock().Monotonic() - begin < kLooked);
     // What the disk has of these rows is older, and may look as if it had not expired: it goes
     // first. Where there is no room for that, they stay until a later cut, as rows of memory: what
     // is below of them has expired, and counts for nothing.

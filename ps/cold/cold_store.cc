@@ -5,12 +5,13 @@
 #include <atomic>
 #include <utility>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "common/clock.h"
 #include "common/file_system.h"
 #include "common/status_macros.h"
+#include "common/steady_signal.h"
 #include "ps/cold/known_filter.h"
 #include "ps/cold/rocksdb_options.h"
 #include "ps/cold/scratch_files.h"
@@ -36,23 +37,18 @@ constexpr absl::Duration kEraseCompactionWait = absl::Milliseconds(200);
 class Compactions final : public rocksdb::EventListener {
  public:
   void OnCompactionCompleted(rocksdb::DB*, const rocksdb::CompactionJobInfo&) override {
-    absl::MutexLock lock(&mu_);
-    ++ended_;
+    ended_.fetch_add(1);
+    more_.Send();
   }
-  uint64_t ended() const {
-    absl::MutexLock lock(&mu_);
-    return ended_;
-  }
+  uint64_t ended() const { return ended_.load(); }
   // False: none has ended since `seen` of them had.
   bool WaitForMore(uint64_t seen, absl::Duration limit) {
-    absl::MutexLock lock(&mu_);
-    const auto more = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return ended_ != seen; };
-    return mu_.AwaitWithTimeout(absl::Condition(&more), limit);
+    return more_.Await(limit, [&] { return ended() != seen; });
   }
 
  private:
-  mutable absl::Mutex mu_;
-  uint64_t ended_ ABSL_GUARDED_BY(mu_) = 0;
+  std::atomic<uint64_t> ended_ = 0;
+  SteadySignal more_;
 };
 
 class RocksDbSnapshot final : public ColdSnapshot {
@@ -365,7 +361,7 @@ class RocksDbColdStore final : public ColdStore {
   // Ingested files are not held back by RocksDB, and each is one more to look into.
   // False: for so long none has ended.
   bool WaitForCompaction(const TableState& state, absl::Duration limit) {
-    const absl::Time end = absl::Now() + limit;
+    const absl::Duration end = SystemClock().Monotonic() + limit;
     while (true) {
       const uint64_t seen = compactions_->ended();
       uint64_t runs = 0;
@@ -374,7 +370,7 @@ class RocksDbColdStore final : public ColdStore {
           !absl::SimpleAtoi(number, &runs) || runs < kMaxRuns) {
         return true;
       }
-      if (!compactions_->WaitForMore(seen, end - absl::Now())) return false;
+      if (!compactions_->WaitForMore(seen, end - SystemClock().Monotonic())) return false;
     }
   }
 
