@@ -1,6 +1,7 @@
 #include "worker/fan_out.h"
 
 #include <algorithm>
+#include <exception>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -16,6 +17,9 @@ namespace {
 constexpr absl::Duration kAttemptTimeout = absl::Seconds(20);
 constexpr absl::Duration kFirstBackoff = absl::Milliseconds(50);
 constexpr absl::Duration kMaxBackoff = absl::Seconds(2);
+
+// Without a text, which would take memory itself; Describe has it.
+absl::Status NoMemory() { return absl::ResourceExhaustedError(""); }
 
 }  // namespace
 
@@ -88,6 +92,31 @@ void FanOut::StartPeer(size_t peer) {
 }
 
 void FanOut::Start(size_t leg) {
+  State* state = nullptr;
+  try {
+    state = Prepare(leg);
+  } catch (const std::exception&) {
+    return Finish(leg, NoMemory(), /*threw=*/true);
+  }
+  state->peer->stub.UnaryCall(state->context.get(), method_, grpc::StubOptions(), &state->request,
+                              &state->answer, [this, leg, state](const grpc::Status& status) {
+                                absl::Status result;
+                                bool threw = false;
+                                // gRPC drops what a callback throws, and the leg would never end.
+                                try {
+                                  result = Take(leg, *state, FromGrpc(status));
+                                } catch (const std::exception&) {
+                                  result = NoMemory();
+                                  threw = true;
+                                }
+                                state->replaced.reset();
+                                state->request.Clear();
+                                state->answer.Clear();
+                                Finish(leg, std::move(result), threw);
+                              });
+}
+
+FanOut::State* FanOut::Prepare(size_t leg) {
   grpc::ByteBuffer message = legs_[leg].message();
   auto context = std::make_unique<grpc::ClientContext>();
   context->set_deadline(absl::ToChronoTime(absl::Now() + kAttemptTimeout));
@@ -104,33 +133,28 @@ void FanOut::Start(size_t leg) {
     if (stopping_) borrowed->TryCancel();
   }
   state->replaced.emplace(&peer->replaced, [borrowed] { borrowed->TryCancel(); });
-  peer->stub.UnaryCall(borrowed, method_, grpc::StubOptions(), &state->request, &state->answer,
-                       [this, leg, state](grpc::Status status) {
-                         absl::Status result = FromGrpc(status);
-                         if (result.ok()) {
-                           if (legs_[leg].took) {
-                             legs_[leg].took(SystemClock().Monotonic() - state->sent);
-                           }
-                           result = legs_[leg].take(state->answer);
-                         } else if (legs_[leg].failed) {
-                           legs_[leg].failed(result);
-                         }
-                         state->replaced.reset();
-                         state->request.Clear();
-                         state->answer.Clear();
-                         Finish(leg, std::move(result));
-                       });
+  return state;
 }
 
-void FanOut::Finish(size_t leg, absl::Status status) {
+absl::Status FanOut::Take(size_t leg, const State& state, absl::Status status) {
+  if (!status.ok()) {
+    if (legs_[leg].failed) legs_[leg].failed(status);
+    return status;
+  }
+  if (legs_[leg].took) legs_[leg].took(SystemClock().Monotonic() - state.sent);
+  return legs_[leg].take(state.answer);
+}
+
+void FanOut::Finish(size_t leg, absl::Status status, bool threw) {
   const size_t peer = legs_[leg].peer;
   std::optional<size_t> next;
   {
     absl::MutexLock lock(&mu_);
     State& state = states_[leg];
     state.phase = status.ok() ? Phase::kDone : Phase::kFailed;
-    if (!status.ok() && !MayPass(status)) stopping_ = true;
     state.status = std::move(status);
+    state.threw = threw;
+    if (state.phase == Phase::kFailed && !MayPass(state)) stopping_ = true;
     --queues_[peer].under_way;
     // Taken before this leg stops counting, so that there is always one until the last has ended.
     next = Next(peer);
@@ -139,8 +163,9 @@ void FanOut::Finish(size_t leg, absl::Status status) {
   if (next.has_value()) Start(*next);
 }
 
-bool FanOut::MayPass(const absl::Status& status) const {
-  return IsRetryable(status) || (IsBroken(status) && !stopping_);
+bool FanOut::MayPass(const State& state) const {
+  if (state.threw) return false;
+  return IsRetryable(state.status) || (IsBroken(state.status) && !stopping_);
 }
 
 void FanOut::Cancel() {
@@ -177,10 +202,8 @@ absl::Status FanOut::Wait() {
       for (size_t leg = 0; leg < legs_.size(); ++leg) {
         const State& state = states_[leg];
         if (state.phase != Phase::kFailed) continue;
-        const absl::Status described = Describe(leg, state.status);
-        if (!MayPass(state.status) || SystemClock().Monotonic() >= give_up) {
-          return described;
-        }
+        const absl::Status described = Describe(leg);
+        if (!MayPass(state) || SystemClock().Monotonic() >= give_up) return described;
         if (!passing.has_value()) passing = described;
       }
     }
@@ -227,9 +250,15 @@ void FanOut::AwaitLegs() {
   mu_.Await(absl::Condition(this, &FanOut::Idle));  // each attempt has its deadline
 }
 
-absl::Status FanOut::Describe(size_t leg, const absl::Status& status) const {
+absl::Status FanOut::Describe(size_t leg) const {
+  const State& state = states_[leg];
   const std::string& peer = peers_->At(legs_[leg].peer)->where.label;
-  return absl::Status(status.code(), absl::StrCat(peer, ": ", what_, ": ", status.message()));
+  return absl::Status(
+      state.status.code(),
+      absl::StrCat(peer, ": ", what_, ": ",
+                   state.threw ? "this worker has no memory for a message or its answer; use "
+                                 "machines with more, or a smaller train.batch_size"
+                               : state.status.message()));
 }
 
 }  // namespace tessera::worker

@@ -23,7 +23,8 @@ namespace tessera::worker {
 // One method called on several peers (every ps, or a neighbour in a ring), in one or more messages
 // each: a leg is one message and its answer. At most kInFlight legs a peer are under way, so what a
 // call holds in messages stays small however large it is. A leg that failed for a passing reason is
-// repeated by Wait, with backoff.
+// repeated by Wait, with backoff. One for which this process has no memory ends the call with
+// RESOURCE_EXHAUSTED: what waits for the call holds that memory.
 class FanOut final : public PendingCall {
  public:
   static constexpr int kInFlight = 8;
@@ -32,6 +33,7 @@ class FanOut final : public PendingCall {
   struct Leg {
     size_t peer = 0;  // in the directory
     // Called each time that it is sent, and with its answer; both in any thread, one at a time.
+    // They may throw std::bad_alloc.
     std::function<grpc::ByteBuffer()> message;
     std::function<absl::Status(const grpc::ByteBuffer&)> take;
     // Called with the error of an attempt, in its place; null: nobody is to know.
@@ -59,6 +61,7 @@ class FanOut final : public PendingCall {
   struct State {
     Phase phase = Phase::kReady;
     absl::Status status;
+    bool threw = false;  // the leg's message or its taker, and not its peer
     grpc::ByteBuffer request;
     grpc::ByteBuffer answer;
     absl::Duration sent;
@@ -79,12 +82,15 @@ class FanOut final : public PendingCall {
   void StartInPool() ABSL_LOCKS_EXCLUDED(mu_);
   void StartPeer(size_t peer) ABSL_LOCKS_EXCLUDED(mu_);
   void Start(size_t leg) ABSL_LOCKS_EXCLUDED(mu_);
-  void Finish(size_t leg, absl::Status status) ABSL_LOCKS_EXCLUDED(mu_);
+  // Makes the message, and all else that an attempt needs.
+  State* Prepare(size_t leg) ABSL_LOCKS_EXCLUDED(mu_);
+  absl::Status Take(size_t leg, const State& state, absl::Status status);
+  void Finish(size_t leg, absl::Status status, bool threw) ABSL_LOCKS_EXCLUDED(mu_);
   void Cancel() ABSL_LOCKS_EXCLUDED(mu_);
   void AwaitLegs() ABSL_LOCKS_EXCLUDED(mu_);
-  // Whether the call may be repeated.
-  bool MayPass(const absl::Status& status) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  absl::Status Describe(size_t leg, const absl::Status& status) const;
+  // Whether a leg that failed may be repeated.
+  bool MayPass(const State& state) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status Describe(size_t leg) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const std::string what_;
   const std::string method_;

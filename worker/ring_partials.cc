@@ -1,9 +1,11 @@
 #include "worker/ring_partials.h"
 
 #include <algorithm>
+#include <exception>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/log.h"
 #include "common/status_macros.h"
 #include "common/wire/message_bytes.h"
 
@@ -224,6 +226,7 @@ bool RingPartials::MayHave(uint32_t rank, uint64_t step) const {
 RingPartials::Due RingPartials::TakeDue() {
   Due due;
   if (!seat_.has_value()) return due;
+  due.reserve(waiting_.size());  // what was moved there is not lost for want of memory
   for (auto it = waiting_.begin(); it != waiting_.end();) {
     std::optional<absl::StatusOr<grpc::ByteBuffer>> found = Find(it->second);
     if (!found.has_value()) {
@@ -238,13 +241,21 @@ RingPartials::Due RingPartials::TakeDue() {
 
 RingPartials::Due RingPartials::TakeAll(const absl::Status& status) {
   Due due;
+  due.reserve(waiting_.size());
   for (auto& [call, waiting] : waiting_) due.emplace_back(std::move(waiting.answer), status);
   waiting_.clear();
   return due;
 }
 
 void RingPartials::Give(Due due) {
-  for (auto& [answer, result] : due) std::move(answer)(std::move(result));
+  for (auto& [answer, result] : due) {
+    // One that throws (no memory) takes neither the others' answers nor what this thread does.
+    try {
+      std::move(answer)(std::move(result));
+    } catch (const std::exception& thrown) {
+      SPDLOG_ERROR("a call for partial sums is left without an answer: {}", thrown.what());
+    }
+  }
 }
 
 }  // namespace tessera::worker

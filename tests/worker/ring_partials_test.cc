@@ -1,6 +1,7 @@
 #include "worker/ring_partials.h"
 
 #include <memory>
+#include <new>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -261,6 +262,15 @@ TEST_F(RingPartialsTest, ACallerThatHangsUpLeavesNothingBehind) {
   partials_.Withdraw(call);
   partials_.BeginStep(5);
   partials_.Offer(0, 0, Bytes("sums"));
+}
+
+TEST_F(RingPartialsTest, AnAnswerThatThrowsLeavesTheOthersTheirs) {
+  partials_.TakePartial(Request(5),
+                        [](const absl::StatusOr<grpc::ByteBuffer>&) { throw std::bad_alloc(); });
+  const Outcome other = Take(Request(5));
+  partials_.BeginStep(5);
+  partials_.Offer(0, 0, Bytes("sums"));
+  EXPECT_EQ(TextOf(other), "sums");
 }
 
 TEST_F(RingPartialsTest, CallsThatWaitAreBounded) {

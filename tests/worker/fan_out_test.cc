@@ -1,0 +1,100 @@
+#include "worker/fan_out.h"
+
+#include <atomic>
+#include <memory>
+#include <new>
+
+#include "common/clock.h"
+#include "common/partition.h"
+#include "common/rpc/server.h"
+#include "common/rpc/status.h"
+#include "common/wire/message_bytes.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tessera/v1/parameter_service.grpc.pb.h"
+#include "worker/ps_directory.h"
+
+namespace tessera::worker {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Answers, or fails at first.
+class FakePs final : public v1::ParameterService::Service {
+ public:
+  grpc::Status LookAhead(grpc::ServerContext*, const v1::PullRequest*,
+                         v1::LookAheadResponse*) override {
+    if (failures.fetch_sub(1) > 0) return ToGrpc(absl::UnavailableError("restarting"));
+    return grpc::Status::OK;
+  }
+
+  std::atomic<int> failures = 0;
+};
+
+class FanOutTest : public ::testing::Test {
+ protected:
+  FanOutTest() {
+    v1::PsAddress address;
+    address.set_name("ps-0");
+    address.set_address("fake-0");
+    server_ = *RpcServer::Start({.listen = "fake-0", .in_process = &channels_}, {&ps_});
+    directory_ = std::make_unique<PsDirectory>(NewPartitionMap(1, 16, {address}), &channels_);
+  }
+
+  // Of one ps, each taken as it comes.
+  static std::vector<FanOut::Leg> Legs(size_t count) {
+    return {count,
+            {.peer = 0,
+             .message = [] { return wire::ToBytes(v1::PullRequest()); },
+             .take = [](const grpc::ByteBuffer&) { return absl::OkStatus(); }}};
+  }
+  absl::Status Call(std::vector<FanOut::Leg> legs, TaskPool* pool = nullptr) {
+    return FanOut("test", "/tessera.v1.ParameterService/LookAhead", directory_.get(),
+                  std::move(legs), &board_, &cancellation_, {.pool = pool})
+        .Wait();
+  }
+  static void ExpectNoMemory(const absl::Status& status) {
+    EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("ps-0 (fake-0): test: this worker has no "
+                                                         "memory"));
+  }
+
+  InProcessChannels channels_;
+  FakePs ps_;
+  std::unique_ptr<RpcServer> server_;
+  std::unique_ptr<PsDirectory> directory_;
+  TaskPool pool_{2};
+  StatusBoard board_{SystemClock()};
+  Cancellation cancellation_;
+};
+
+TEST_F(FanOutTest, AnAnswerForWhichThereIsNoMemoryEndsTheCall) {
+  std::vector<FanOut::Leg> legs = Legs(20);
+  legs[3].take = [](const grpc::ByteBuffer&) -> absl::Status { throw std::bad_alloc(); };
+  ExpectNoMemory(Call(legs));
+  ExpectNoMemory(Call(legs, &pool_));
+}
+
+TEST_F(FanOutTest, AMessageForWhichThereIsNoMemoryEndsTheCall) {
+  std::vector<FanOut::Leg> legs = Legs(20);
+  // Made when an earlier one has its answer.
+  legs[FanOut::kInFlight].message = []() -> grpc::ByteBuffer { throw std::bad_alloc(); };
+  ExpectNoMemory(Call(legs));
+  // Made first, by the pool.
+  ExpectNoMemory(Call({legs[FanOut::kInFlight]}, &pool_));
+}
+
+TEST_F(FanOutTest, AMessageForWhichThereIsNoMemoryWhenItIsRepeatedEndsTheCall) {
+  std::vector<FanOut::Leg> legs = Legs(1);
+  const auto made = std::make_shared<int>(0);
+  legs[0].message = [made] {
+    if (++*made == 2) throw std::bad_alloc();
+    return wire::ToBytes(v1::PullRequest());
+  };
+  ps_.failures = 1;
+  ExpectNoMemory(Call(legs));
+  EXPECT_EQ(*made, 2);
+}
+
+}  // namespace
+}  // namespace tessera::worker
