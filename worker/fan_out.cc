@@ -13,8 +13,6 @@
 namespace tessera::worker {
 namespace {
 
-// One attempt of one leg; a pull may wait for other ranks that long.
-constexpr absl::Duration kAttemptTimeout = absl::Seconds(20);
 constexpr absl::Duration kFirstBackoff = absl::Milliseconds(50);
 constexpr absl::Duration kMaxBackoff = absl::Seconds(2);
 
@@ -53,7 +51,8 @@ FanOut::~FanOut() {
 
 std::optional<size_t> FanOut::Next(size_t peer) {
   Queue& queue = queues_[peer];
-  if (stopping_ || queue.next == queue.legs.size() || queue.under_way == kInFlight) return {};
+  if (stopping_ || queue.failing) return {};
+  if (queue.next == queue.legs.size() || queue.under_way == kInFlight) return {};
   const size_t leg = queue.legs[queue.next++];
   ++queue.under_way;
   ++under_way_;
@@ -119,7 +118,7 @@ void FanOut::Start(size_t leg) {
 FanOut::State* FanOut::Prepare(size_t leg) {
   grpc::ByteBuffer message = legs_[leg].message();
   auto context = std::make_unique<grpc::ClientContext>();
-  context->set_deadline(absl::ToChronoTime(absl::Now() + kAttemptTimeout));
+  context->set_deadline(absl::ToChronoTime(absl::Now() + options_.attempt));
   State* state = nullptr;
   const std::shared_ptr<Peer> peer = peers_->At(legs_[leg].peer);
   grpc::ClientContext* const borrowed = context.get();
@@ -154,7 +153,7 @@ void FanOut::Finish(size_t leg, absl::Status status, bool threw) {
     state.phase = status.ok() ? Phase::kDone : Phase::kFailed;
     state.status = std::move(status);
     state.threw = threw;
-    if (state.phase == Phase::kFailed && !MayPass(state)) stopping_ = true;
+    if (state.phase == Phase::kFailed) (MayPass(state) ? queues_[peer].failing : stopping_) = true;
     --queues_[peer].under_way;
     // Taken before this leg stops counting, so that there is always one until the last has ended.
     next = Next(peer);
@@ -186,6 +185,7 @@ bool FanOut::Done() const {
 absl::Status FanOut::Wait() {
   const absl::Duration give_up = SystemClock().Monotonic() + options_.retry_for;
   absl::Duration backoff = kFirstBackoff;
+  size_t done_before = 0;
   // Over all tries: the status says since when the call has failed, however often it is repeated.
   std::optional<StatusBoard::Wait> failing;
   while (true) {
@@ -197,10 +197,12 @@ absl::Status FanOut::Wait() {
       return all ? absl::OkStatus() : CancelledStatus();
     }
     std::optional<absl::Status> passing;
+    size_t done = 0;
     {
       absl::MutexLock lock(&mu_);
       for (size_t leg = 0; leg < legs_.size(); ++leg) {
         const State& state = states_[leg];
+        if (state.phase == Phase::kDone) ++done;
         if (state.phase != Phase::kFailed) continue;
         const absl::Status described = Describe(leg);
         if (!MayPass(state) || SystemClock().Monotonic() >= give_up) return described;
@@ -214,17 +216,22 @@ absl::Status FanOut::Wait() {
     } else {
       failing.emplace(board_, std::string(passing->message()));
     }
+    // A peer that answers some of the legs is not the one to be spared.
+    if (done > std::exchange(done_before, done)) backoff = kFirstBackoff;
     if (!cancellation_->SleepFor(backoff)) return CancelledStatus();
     backoff = std::min(backoff * 2, kMaxBackoff);
-    {
-      absl::MutexLock lock(&mu_);
-      for (size_t leg = 0; leg < legs_.size(); ++leg) {
-        if (states_[leg].phase != Phase::kFailed) continue;
-        states_[leg].phase = Phase::kReady;
-        queues_[legs_[leg].peer].legs.push_back(leg);
-      }
-    }
+    Requeue();
     StartAll();
+  }
+}
+
+void FanOut::Requeue() {
+  absl::MutexLock lock(&mu_);
+  for (Queue& queue : queues_) queue.failing = false;
+  for (size_t leg = 0; leg < legs_.size(); ++leg) {
+    if (states_[leg].phase != Phase::kFailed) continue;
+    states_[leg].phase = Phase::kReady;
+    queues_[legs_[leg].peer].legs.push_back(leg);
   }
 }
 

@@ -44,6 +44,8 @@ class FanOut final : public PendingCall {
   struct Options {
     // For so long Wait repeats what failed for a passing reason; 0: it does not.
     absl::Duration retry_for = kTenMinutes;
+    // Of one attempt of one leg; a pull may wait for other ranks that long.
+    absl::Duration attempt = absl::Seconds(20);
     // Makes the first messages, peer by peer, while the caller goes on; null: the caller makes them
     // before it goes on.
     TaskPool* pool = nullptr;
@@ -73,6 +75,9 @@ class FanOut final : public PendingCall {
     std::vector<size_t> legs;  // of one peer, in the order to be sent
     size_t next = 0;
     int under_way = 0;
+    // A leg has failed for a passing reason: Wait is to look at it before more are sent, or a peer
+    // that answers none of many would be asked for all of them before anybody gives it up.
+    bool failing = false;
   };
 
   bool Idle() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return under_way_ == 0 && starting_ == 0; }
@@ -88,6 +93,8 @@ class FanOut final : public PendingCall {
   void Finish(size_t leg, absl::Status status, bool threw) ABSL_LOCKS_EXCLUDED(mu_);
   void Cancel() ABSL_LOCKS_EXCLUDED(mu_);
   void AwaitLegs() ABSL_LOCKS_EXCLUDED(mu_);
+  // The legs that failed are to be sent again.
+  void Requeue() ABSL_LOCKS_EXCLUDED(mu_);
   // Whether a leg that failed may be repeated.
   bool MayPass(const State& state) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status Describe(size_t leg) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

@@ -19,16 +19,20 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Answers, or fails at first.
+// Answers, fails at first, or hangs.
 class FakePs final : public v1::ParameterService::Service {
  public:
-  grpc::Status LookAhead(grpc::ServerContext*, const v1::PullRequest*,
+  grpc::Status LookAhead(grpc::ServerContext* context, const v1::PullRequest*,
                          v1::LookAheadResponse*) override {
+    ++calls;
+    while (hang && !context->IsCancelled()) absl::SleepFor(absl::Milliseconds(5));
     if (failures.fetch_sub(1) > 0) return ToGrpc(absl::UnavailableError("restarting"));
     return grpc::Status::OK;
   }
 
+  std::atomic<int> calls = 0;
   std::atomic<int> failures = 0;
+  std::atomic<bool> hang = false;
 };
 
 class FanOutTest : public ::testing::Test {
@@ -48,9 +52,9 @@ class FanOutTest : public ::testing::Test {
              .message = [] { return wire::ToBytes(v1::PullRequest()); },
              .take = [](const grpc::ByteBuffer&) { return absl::OkStatus(); }}};
   }
-  absl::Status Call(std::vector<FanOut::Leg> legs, TaskPool* pool = nullptr) {
+  absl::Status Call(std::vector<FanOut::Leg> legs, const FanOut::Options& options = {}) {
     return FanOut("test", "/tessera.v1.ParameterService/LookAhead", directory_.get(),
-                  std::move(legs), &board_, &cancellation_, {.pool = pool})
+                  std::move(legs), &board_, &cancellation_, options)
         .Wait();
   }
   static void ExpectNoMemory(const absl::Status& status) {
@@ -72,7 +76,7 @@ TEST_F(FanOutTest, AnAnswerForWhichThereIsNoMemoryEndsTheCall) {
   std::vector<FanOut::Leg> legs = Legs(20);
   legs[3].take = [](const grpc::ByteBuffer&) -> absl::Status { throw std::bad_alloc(); };
   ExpectNoMemory(Call(legs));
-  ExpectNoMemory(Call(legs, &pool_));
+  ExpectNoMemory(Call(legs, {.pool = &pool_}));
 }
 
 TEST_F(FanOutTest, AMessageForWhichThereIsNoMemoryEndsTheCall) {
@@ -81,7 +85,7 @@ TEST_F(FanOutTest, AMessageForWhichThereIsNoMemoryEndsTheCall) {
   legs[FanOut::kInFlight].message = []() -> grpc::ByteBuffer { throw std::bad_alloc(); };
   ExpectNoMemory(Call(legs));
   // Made first, by the pool.
-  ExpectNoMemory(Call({legs[FanOut::kInFlight]}, &pool_));
+  ExpectNoMemory(Call({legs[FanOut::kInFlight]}, {.pool = &pool_}));
 }
 
 TEST_F(FanOutTest, AMessageForWhichThereIsNoMemoryWhenItIsRepeatedEndsTheCall) {
@@ -94,6 +98,26 @@ TEST_F(FanOutTest, AMessageForWhichThereIsNoMemoryWhenItIsRepeatedEndsTheCall) {
   ps_.failures = 1;
   ExpectNoMemory(Call(legs));
   EXPECT_EQ(*made, 2);
+}
+
+TEST_F(FanOutTest, APeerThatNeverAnswersIsGivenUpBeforeItIsAskedForAllLegs) {
+  ps_.hang = true;
+  const absl::Status status =
+      Call(Legs(64), {.retry_for = absl::Milliseconds(300), .attempt = absl::Milliseconds(200)});
+  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("ps-0 (fake-0): test: "));
+  // At the second look more than 400 ms have passed.
+  EXPECT_LE(ps_.calls, 2 * FanOut::kInFlight);
+  ps_.hang = false;
+}
+
+TEST_F(FanOutTest, AllLegsGetTheirAnswersWhereManyFailAtFirst) {
+  ps_.failures = 30;
+  for (TaskPool* const pool : {static_cast<TaskPool*>(nullptr), &pool_}) {
+    const absl::Status status = Call(Legs(64), {.pool = pool});
+    EXPECT_TRUE(status.ok()) << status;
+  }
+  EXPECT_EQ(ps_.calls, 2 * 64 + 30);
 }
 
 }  // namespace
