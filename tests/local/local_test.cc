@@ -278,6 +278,13 @@ TEST(CheckJob, LooksAtAllFilesOfASplitAtOnceAsWorkersDo) {
               testing::AllOf(testing::StartsWith("job.yaml:10: data.train.files: day-1.csv and "
                                                  "day-1.csv.gz below the data root "),
                              HasSubstr(" look like one file, plain and packed")));
+  folder.Write("day-1.csv.zst", worker::Zstd(text));
+  EXPECT_THAT(
+      std::string(CheckJob(Job("files: train.csv", "files: [day-1.csv.gz, day-1.csv.zst]"), options)
+                      .status()
+                      .message()),
+      testing::AllOf(HasSubstr("data.train.files: day-1.csv.gz and day-1.csv.zst below "),
+                     HasSubstr(" look like one file, packed in two ways")));
   const auto report = CheckJob(Job("files: train.csv", "files: [day-1.csv, day*.csv]"), options);
   ASSERT_TRUE(report.ok()) << report.status();
   EXPECT_THAT(report->splits[0].files, testing::ElementsAre("day-1.csv", "day[2].csv"));

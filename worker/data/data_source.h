@@ -52,7 +52,7 @@ class DataSource {
 
   // The files that the patterns (ExpandPattern) match, without repeats, each with its number of
   // records: sorted, or with order_of_patterns those of the first pattern before the others. Every
-  // pattern must match; a file and its packed form (.gz, .zst) at once are INVALID_ARGUMENT.
+  // pattern must match; two forms of a file (plain, .gz, .zst) at once are INVALID_ARGUMENT.
   absl::StatusOr<std::vector<v1::FileRecords>> Count(const std::vector<std::string>& patterns);
 
   struct Records {

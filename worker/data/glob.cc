@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/status_macros.h"
 #include "common/suggest.h"
+#include "worker/data/unpack.h"
 
 namespace tessera::worker {
 namespace {
@@ -86,14 +88,14 @@ absl::StatusOr<std::vector<std::string>> ExpandPattern(FileSystem& fs, const std
 }
 
 absl::Status RefusePackedTwins(const std::string& root, const std::set<std::string>& paths) {
+  std::map<absl::string_view, absl::string_view> known;  // by their names without .gz or .zst
   for (const std::string& path : paths) {
-    for (const char* suffix : {".gz", ".zst"}) {
-      if (paths.count(path + suffix) == 0) continue;
-      return absl::InvalidArgumentError(
-          absl::StrCat(path, " and ", path, suffix, " below the data root ", root,
-                       " look like one file, plain and packed, and would be read twice; move one "
-                       "away, or name the other alone in data.*.files"));
-    }
+    const auto [twin, alone] = known.emplace(UnpackedName(path), path);
+    if (alone) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        twin->second, " and ", path, " below the data root ", root, " look like one file, ",
+        IsPacked(twin->second) ? "packed in two ways" : "plain and packed",
+        ", and would be read twice; move one away, or name the other alone in data.*.files"));
   }
   return absl::OkStatus();
 }

@@ -16,8 +16,8 @@ namespace tessera::worker {
 absl::StatusOr<std::vector<std::string>> ExpandPattern(FileSystem& fs, const std::string& root,
                                                        const std::string& pattern);
 
-// INVALID_ARGUMENT: of a file among `paths`, which are below `root`, a packed form (.gz, .zst) is
-// among them too: they look like one file, which would be read twice.
+// INVALID_ARGUMENT: of a file, plain or packed (.gz, .zst), another form is among `paths` too,
+// which are below `root`: they look like one file, which would be read twice.
 absl::Status RefusePackedTwins(const std::string& root, const std::set<std::string>& paths);
 
 }  // namespace tessera::worker

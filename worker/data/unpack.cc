@@ -5,6 +5,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "common/status_macros.h"
 #include "zlib.h"
 #include "zstd.h"
@@ -128,6 +129,12 @@ absl::Status CheckMagic(const ReadableFile& packed, const std::string& path, boo
 
 bool IsPacked(absl::string_view path) {
   return absl::EndsWith(path, ".gz") || absl::EndsWith(path, ".zst");
+}
+
+absl::string_view UnpackedName(absl::string_view path) {
+  while (absl::ConsumeSuffix(&path, ".gz") || absl::ConsumeSuffix(&path, ".zst")) {
+  }
+  return path;
 }
 
 absl::StatusOr<UnpackedFile> Unpack(FileSystem& fs, const ReadableFile& packed,

@@ -12,6 +12,8 @@ namespace tessera::worker {
 
 // Whether the file's name says that it is packed: it ends in .gz or .zst.
 bool IsPacked(absl::string_view path);
+// Without the ends that say so.
+absl::string_view UnpackedName(absl::string_view path);
 
 struct UnpackedFile {
   std::unique_ptr<ReadableFile> file;  // has no name any more: its space is freed with it
