@@ -259,9 +259,10 @@ absl::StatusOr<v1::UnitResult> JobRunner::Evaluate(uint64_t unit_id, const v1::E
 
 absl::StatusOr<v1::UnitResult> JobRunner::Predict(uint64_t unit_id, const v1::Predict& unit) {
   TESSERA_ASSIGN_OR_RETURN(const std::string path, PathBelow(options_.output_root, unit.output()));
-  TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<PredictionFile> file,
-                           PredictionFile::Create(PosixFileSystem(), path, unit_id,
-                                                  ScoreLayout::Of(assignment_.spec())));
+  TESSERA_ASSIGN_OR_RETURN(
+      const std::unique_ptr<PredictionFile> file,
+      PredictionFile::Create(PosixFileSystem(), path, {assignment_.generation(), unit_id},
+                             ScoreLayout::Of(assignment_.spec())));
   absl::Status written;
   const absl::StatusOr<Scorer::Summary> scored =
       scorer_->Score({unit.ranges().begin(), unit.ranges().end()}, 0,

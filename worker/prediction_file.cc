@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <filesystem>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -9,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "common/math/metrics/predictions.h"
@@ -21,18 +23,26 @@ namespace {
 constexpr absl::string_view kBeforeUnit = ".unit-";
 constexpr absl::string_view kAfterUnit = ".tmp";
 
-// Whether `name` is what a file `of` is called while a unit writes it.
-bool IsUnfinished(absl::string_view name, absl::string_view of) {
-  uint64_t unit = 0;
-  return absl::ConsumePrefix(&name, of) && absl::ConsumePrefix(&name, kBeforeUnit) &&
-         absl::ConsumeSuffix(&name, kAfterUnit) && absl::SimpleAtoi(name, &unit);
+// The unit that writes a file `of` while it is called `name`; none: that is no such name.
+std::optional<PredictionFile::Unit> UnitOf(absl::string_view name, absl::string_view of) {
+  if (!absl::ConsumePrefix(&name, of) || !absl::ConsumePrefix(&name, kBeforeUnit) ||
+      !absl::ConsumeSuffix(&name, kAfterUnit)) {
+    return std::nullopt;
+  }
+  PredictionFile::Unit unit;
+  const std::vector<absl::string_view> numbers = absl::StrSplit(name, '-');
+  if (numbers.size() != 2 || !absl::SimpleAtoi(numbers[0], &unit.generation) ||
+      !absl::SimpleAtoi(numbers[1], &unit.number)) {
+    return std::nullopt;
+  }
+  return unit;
 }
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<PredictionFile>> PredictionFile::Create(FileSystem& fs,
                                                                        const std::string& named,
-                                                                       uint64_t unit,
+                                                                       Unit unit,
                                                                        const ScoreLayout& layout) {
   TESSERA_ASSIGN_OR_RETURN(const Destination destination, DestinationOf(named));
   const std::string& path = destination.path;
@@ -42,7 +52,8 @@ absl::StatusOr<std::unique_ptr<PredictionFile>> PredictionFile::Create(FileSyste
         absl::StrCat(path, ": is a ", destination.special, "; predictions go to a regular file"));
   }
   TESSERA_RETURN_IF_ERROR(fs.CreateFolder(std::filesystem::path(path).parent_path().string()));
-  std::string unfinished = absl::StrCat(path, kBeforeUnit, unit, kAfterUnit);
+  std::string unfinished =
+      absl::StrCat(path, kBeforeUnit, unit.generation, "-", unit.number, kAfterUnit);
   TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<WritableFile> file, fs.Create(unfinished));
   std::vector<std::string> columns;
   for (const JobTask& task : layout.tasks) {
@@ -51,15 +62,16 @@ absl::StatusOr<std::unique_ptr<PredictionFile>> PredictionFile::Create(FileSyste
     if (task.loss == v1::SOFTMAX_CROSS_ENTROPY) columns.push_back(task.MetricName("probability"));
   }
   TESSERA_RETURN_IF_ERROR(file->Append(absl::StrJoin(columns, ",") + "\n"));
-  return std::unique_ptr<PredictionFile>(
-      new PredictionFile(fs, path, std::move(unfinished), std::move(file), layout, columns.size()));
+  return std::unique_ptr<PredictionFile>(new PredictionFile(
+      fs, path, unit, std::move(unfinished), std::move(file), layout, columns.size()));
 }
 
-PredictionFile::PredictionFile(FileSystem& fs, std::string path, std::string unfinished,
+PredictionFile::PredictionFile(FileSystem& fs, std::string path, Unit unit, std::string unfinished,
                                std::unique_ptr<WritableFile> file, ScoreLayout layout,
                                size_t columns)
     : fs_(fs),
       path_(std::move(path)),
+      unit_(unit),
       unfinished_(std::move(unfinished)),
       layout_(std::move(layout)),
       empty_line_(absl::StrCat(std::string(columns - 1, ','), "\n")),
@@ -109,7 +121,9 @@ absl::Status PredictionFile::Finish() {
   const std::string folder = path.parent_path().string();
   TESSERA_ASSIGN_OR_RETURN(const std::vector<std::string> names, fs_.List(folder));
   for (const std::string& name : names) {
-    if (!IsUnfinished(name, path.filename().string())) continue;
+    const std::optional<Unit> unit = UnitOf(name, path.filename().string());
+    // Of a later one the worker is at work: it has taken this one's over.
+    if (!unit.has_value() || *unit > unit_) continue;
     TESSERA_RETURN_IF_ERROR(fs_.Remove((path.parent_path() / name).string()));
   }
   return fs_.SyncFolder(folder);

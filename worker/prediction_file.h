@@ -1,5 +1,7 @@
 #pragma once
 
+#include <compare>
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -19,27 +21,33 @@ namespace tessera::worker {
 // behind symbolic links there, when it is complete. Not thread-safe.
 class PredictionFile {
  public:
+  // Who writes it: later ones are larger.
+  struct Unit {
+    uint64_t generation = 0;
+    uint64_t number = 0;  // begins anew with each generation
+    auto operator<=>(const Unit&) const = default;
+  };
   // INVALID_ARGUMENT: a device or a pipe is there. `fs` is borrowed and outlives the file. Until it
-  // is complete it has a name of `unit`'s own: the unit may be another worker's by now, without
-  // this one knowing.
+  // is complete it has a name of `unit`'s own: another worker may have its work under a later one
+  // by now, without this one knowing.
   static absl::StatusOr<std::unique_ptr<PredictionFile>> Create(FileSystem& fs,
-                                                                const std::string& path,
-                                                                uint64_t unit,
+                                                                const std::string& path, Unit unit,
                                                                 const ScoreLayout& layout);
   // Removes what was written unless Finish was called.
   ~PredictionFile();
   absl::Status Append(absl::Span<const float> outputs,  // [n, layout.output_floats()]
                       absl::Span<const float> labels,   // [n, layout.label_floats()]
                       absl::Span<const uint32_t> bad);  // as Scorer::Scores has them
-  // Removes, too, what workers that were lost have left of this file.
+  // Removes, too, what earlier units have left of this file, whose workers were lost.
   absl::Status Finish();
 
  private:
-  PredictionFile(FileSystem& fs, std::string path, std::string unfinished,
+  PredictionFile(FileSystem& fs, std::string path, Unit unit, std::string unfinished,
                  std::unique_ptr<WritableFile> file, ScoreLayout layout, size_t columns);
 
   FileSystem& fs_;
   const std::string path_;
+  const Unit unit_;
   const std::string unfinished_;
   const ScoreLayout layout_;
   const std::string empty_line_;

@@ -17,13 +17,16 @@
 namespace tessera::worker {
 namespace {
 
+constexpr PredictionFile::Unit kUnit = {.generation = 2, .number = 7};
+constexpr PredictionFile::Unit kLaterUnit = {.generation = 2, .number = 12};
+
 std::string Written(const std::vector<JobTask>& tasks, const std::vector<float>& outputs,
                     const std::vector<float>& labels, const std::vector<uint32_t>& bad = {}) {
   const std::string folder =
       absl::StrCat(::testing::TempDir(), "/tessera-prediction-test-", ::getpid());
   const std::string path = folder + "/predictions.csv";
-  auto file = PredictionFile::Create(PosixFileSystem(), path, /*unit=*/7,
-                                     {.tasks = tasks, .label_columns = 1});
+  auto file =
+      PredictionFile::Create(PosixFileSystem(), path, kUnit, {.tasks = tasks, .label_columns = 1});
   EXPECT_TRUE(file.ok()) << file.status();
   if (!file.ok()) return "";
   EXPECT_TRUE((*file)->Append(outputs, labels, bad).ok());
@@ -41,11 +44,12 @@ TEST(PredictionFile, LeavesNothingOfWhoWroteItBeforeAndNothingOfOthersGoes) {
   std::filesystem::remove_all(folder);
   const std::string path = folder + "/out";
   const ScoreLayout layout = {.tasks = {JobTask()}, .label_columns = 1};
-  auto lost = PredictionFile::Create(PosixFileSystem(), path, /*unit=*/7, layout);
-  auto taken_over = PredictionFile::Create(PosixFileSystem(), path, /*unit=*/12, layout);
+  auto lost = PredictionFile::Create(PosixFileSystem(), path, kUnit, layout);
+  auto taken_over = PredictionFile::Create(PosixFileSystem(), path, kLaterUnit, layout);
   ASSERT_TRUE(lost.ok() && taken_over.ok());
-  std::ofstream(folder + "/out.csv.unit-3.tmp") << "of another file";
-  std::ofstream(folder + "/out.unit-3b.tmp") << "of somebody";
+  std::ofstream(folder + "/out.unit-1-40.tmp") << "of a generation before";
+  std::ofstream(folder + "/out.csv.unit-2-3.tmp") << "of another file";
+  std::ofstream(folder + "/out.unit-2-3b.tmp") << "of somebody";
   ASSERT_TRUE((*lost)->Append(std::vector<float>{1}, std::vector<float>{1}, {}).ok());
   ASSERT_TRUE((*taken_over)->Append(std::vector<float>{0}, std::vector<float>{0}, {}).ok());
   ASSERT_TRUE((*taken_over)->Finish().ok());
@@ -53,11 +57,28 @@ TEST(PredictionFile, LeavesNothingOfWhoWroteItBeforeAndNothingOfOthersGoes) {
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     names.insert(entry.path().filename().string());
   }
-  EXPECT_EQ(names, (std::set<std::string>{"out", "out.csv.unit-3.tmp", "out.unit-3b.tmp"}));
+  EXPECT_EQ(names, (std::set<std::string>{"out", "out.csv.unit-2-3.tmp", "out.unit-2-3b.tmp"}));
   EXPECT_FALSE((*lost)->Finish().ok()) << "it wrote what is no more";
   std::stringstream text;
   text << std::ifstream(path).rdbuf();
   EXPECT_EQ(text.str(), "label,prediction\n0,0.5\n");
+  std::filesystem::remove_all(folder);
+}
+
+TEST(PredictionFile, WhoHasLostAUnitTakesNothingFromTheOneThatHasItNow) {
+  const std::string folder =
+      absl::StrCat(::testing::TempDir(), "/tessera-prediction-test-late-", ::getpid());
+  std::filesystem::remove_all(folder);
+  const std::string path = folder + "/out";
+  const ScoreLayout layout = {.tasks = {JobTask()}, .label_columns = 1};
+  constexpr PredictionFile::Unit kNextGeneration = {.generation = 3, .number = 1};
+  for (const PredictionFile::Unit unit : {kLaterUnit, kNextGeneration}) {
+    const auto lost = PredictionFile::Create(PosixFileSystem(), path, kUnit, layout);
+    const auto taken_over = PredictionFile::Create(PosixFileSystem(), path, unit, layout);
+    ASSERT_TRUE(lost.ok() && taken_over.ok());
+    EXPECT_TRUE((*lost)->Finish().ok());
+    EXPECT_TRUE((*taken_over)->Finish().ok());
+  }
   std::filesystem::remove_all(folder);
 }
 
@@ -68,13 +89,13 @@ TEST(PredictionFile, GoesBehindASymbolicLinkAndNotToAPipe) {
   std::filesystem::create_directories(folder + "/target");
   std::filesystem::create_symlink("target/real.csv", folder + "/link.csv");
   const ScoreLayout layout = {.tasks = {JobTask()}, .label_columns = 1};
-  const auto file = PredictionFile::Create(PosixFileSystem(), folder + "/link.csv", 7, layout);
+  const auto file = PredictionFile::Create(PosixFileSystem(), folder + "/link.csv", kUnit, layout);
   ASSERT_TRUE(file.ok()) << file.status();
   ASSERT_TRUE((*file)->Finish().ok());
   EXPECT_TRUE(std::filesystem::is_symlink(folder + "/link.csv"));
   EXPECT_TRUE(std::filesystem::is_regular_file(folder + "/target/real.csv"));
   ASSERT_EQ(::mkfifo((folder + "/pipe").c_str(), 0600), 0);
-  const auto pipe = PredictionFile::Create(PosixFileSystem(), folder + "/pipe", 7, layout);
+  const auto pipe = PredictionFile::Create(PosixFileSystem(), folder + "/pipe", kUnit, layout);
   EXPECT_EQ(pipe.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(pipe.status().message(), folder + "/pipe: is a pipe; predictions go to a regular file");
   std::filesystem::remove_all(folder);
