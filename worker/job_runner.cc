@@ -26,6 +26,8 @@ constexpr int kReconnectEvery = 25;
 // (CANCELLED), or a connection that broke in the middle (UNKNOWN, INTERNAL).
 constexpr int kRefusals = 3;
 constexpr size_t kScoreBytesPerChunk = 1 << 20;
+// From the first chunk of a unit's scores to the master's answer.
+constexpr absl::Duration kReportWithin = absl::Minutes(10);
 
 v1::UnitResult FailedResult(const absl::Status& status) {
   v1::UnitResult result;
@@ -211,8 +213,29 @@ absl::StatusOr<v1::UnitResult> JobRunner::Count(const v1::CountRecords& unit) {
 }
 
 absl::StatusOr<v1::UnitResult> JobRunner::Evaluate(uint64_t unit_id, const v1::Evaluate& unit) {
+  // A stream cannot renew its deadline, and a slow model takes as long as it takes.
+  UnitScores all;
+  const auto keep = [&all](const Scorer::Scores& some) {
+    all.outputs.insert(all.outputs.end(), some.outputs.begin(), some.outputs.end());
+    all.labels.insert(all.labels.end(), some.labels.begin(), some.labels.end());
+    all.groups.insert(all.groups.end(), some.groups.begin(), some.groups.end());
+    return absl::OkStatus();
+  };
+  TESSERA_ASSIGN_OR_RETURN(
+      const Scorer::Summary summary,
+      scorer_->Score({unit.ranges().begin(), unit.ranges().end()}, trainer_->next_step(), keep));
+  TESSERA_RETURN_IF_ERROR(ReportScores(unit_id, unit.evaluation_id(), all));
+  v1::UnitResult result;
+  result.set_samples(summary.samples);
+  result.set_bad_records(summary.bad_records);
+  result.set_bad_record_message(summary.first_bad);
+  return result;
+}
+
+absl::Status JobRunner::ReportScores(uint64_t unit_id, uint64_t evaluation_id,
+                                     const UnitScores& scores) {
   grpc::ClientContext context;
-  context.set_deadline(absl::ToChronoTime(absl::Now() + absl::Hours(1)));
+  context.set_deadline(absl::ToChronoTime(absl::Now() + kReportWithin));
   const Cancellation::Registration registration(options_.cancellation,
                                                 [&context] { context.TryCancel(); });
   v1::ReportScoresResponse response;
@@ -220,41 +243,34 @@ absl::StatusOr<v1::UnitResult> JobRunner::Evaluate(uint64_t unit_id, const v1::E
       master_->ReportScores(&context, &response);
   const ScoreLayout layout = ScoreLayout::Of(assignment_.spec());
   const size_t chunk_samples = kScoreBytesPerChunk / layout.sample_bytes();
-  const auto send = [&](const Scorer::Scores& scores) {
-    const size_t samples = scores.labels.size() / layout.label_floats();
-    for (size_t begin = 0; begin < samples; begin += chunk_samples) {
-      // Of arrays with `width` numbers a sample.
-      const auto part_of = [begin, chunk_samples](const auto& all, size_t width) {
-        const auto part = all.subspan(std::min(begin * width, all.size()), chunk_samples * width);
-        return std::string(reinterpret_cast<const char*>(part.data()),
-                           part.size() * sizeof(part[0]));
-      };
-      v1::ScoresChunk chunk;
-      chunk.set_job_id(assignment_.job_id());
-      chunk.set_generation(assignment_.generation());
-      chunk.set_rank(assignment_.rank());
-      chunk.set_evaluation_id(unit.evaluation_id());
-      chunk.set_unit_id(unit_id);
-      chunk.set_logits(part_of(scores.outputs, layout.output_floats()));
-      chunk.set_labels(part_of(scores.labels, layout.label_floats()));
-      chunk.set_groups(part_of(scores.groups, 1));
-      // A broken stream shows in Finish().
-      if (!stream->Write(chunk)) return absl::UnavailableError("the master stopped listening");
-    }
-    return absl::OkStatus();
-  };
-  const absl::StatusOr<Scorer::Summary> summary =
-      scorer_->Score({unit.ranges().begin(), unit.ranges().end()}, trainer_->next_step(), send);
+  const size_t samples = scores.labels.size() / layout.label_floats();
+  for (size_t begin = 0; begin < samples; begin += chunk_samples) {
+    // Of arrays with `width` numbers a sample.
+    const auto part_of = [begin, chunk_samples](const auto& all, size_t width) {
+      const auto part = absl::MakeConstSpan(all).subspan(std::min(begin * width, all.size()),
+                                                         chunk_samples * width);
+      return std::string(reinterpret_cast<const char*>(part.data()), part.size() * sizeof(part[0]));
+    };
+    v1::ScoresChunk chunk;
+    chunk.set_job_id(assignment_.job_id());
+    chunk.set_generation(assignment_.generation());
+    chunk.set_rank(assignment_.rank());
+    chunk.set_evaluation_id(evaluation_id);
+    chunk.set_unit_id(unit_id);
+    chunk.set_logits(part_of(scores.outputs, layout.output_floats()));
+    chunk.set_labels(part_of(scores.labels, layout.label_floats()));
+    chunk.set_groups(part_of(scores.groups, 1));
+    // Finish says why the master has stopped listening.
+    if (!stream->Write(chunk)) break;
+  }
   stream->WritesDone();
   const absl::Status finished = FromGrpc(stream->Finish());
-  // The master's word on why it stopped listening says more than ours.
-  TESSERA_RETURN_IF_ERROR(WithContext(finished, "master: report of scores"));
-  TESSERA_RETURN_IF_ERROR(summary.status());
-  v1::UnitResult result;
-  result.set_samples(summary->samples);
-  result.set_bad_records(summary->bad_records);
-  result.set_bad_record_message(summary->first_bad);
-  return result;
+  if (!absl::IsDeadlineExceeded(finished)) {
+    return WithContext(finished, "master: report of scores");
+  }
+  return absl::DeadlineExceededError(absl::StrCat("master: it has not taken the scores of ",
+                                                  samples, " samples within ",
+                                                  absl::FormatDuration(kReportWithin)));
 }
 
 absl::StatusOr<v1::UnitResult> JobRunner::Predict(uint64_t unit_id, const v1::Predict& unit) {

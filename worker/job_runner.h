@@ -1,9 +1,11 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "common/rpc/channels.h"
@@ -50,6 +52,12 @@ class JobRunner {
   void ResumeRing();
   absl::StatusOr<v1::UnitResult> Count(const v1::CountRecords& unit);
   absl::StatusOr<v1::UnitResult> Evaluate(uint64_t unit_id, const v1::Evaluate& unit);
+  struct UnitScores {  // as Scorer::Scores has them
+    std::vector<float> outputs;
+    std::vector<float> labels;
+    std::vector<uint64_t> groups;
+  };
+  absl::Status ReportScores(uint64_t unit_id, uint64_t evaluation_id, const UnitScores& scores);
   absl::StatusOr<v1::UnitResult> Predict(uint64_t unit_id, const v1::Predict& unit);
 
   const v1::Assignment assignment_;
