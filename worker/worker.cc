@@ -143,6 +143,19 @@ class WorkerImpl final : public Worker {
   bool IsFatal() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return !fatal_.ok(); }
   bool HasNews() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return stopping_ || has_news_; }
 
+  // For an assignment, or the end.
+  void AwaitNews(KeptSource* kept) ABSL_LOCKS_EXCLUDED(mu_) {
+    {
+      absl::MutexLock lock(&mu_);
+      const absl::Duration limit =
+          kept->source == nullptr ? absl::InfiniteDuration() : options_.keep_data_for;
+      if (mu_.AwaitWithTimeout(absl::Condition(this, &WorkerImpl::HasNews), limit)) return;
+    }
+    kept->source.reset();
+    absl::MutexLock lock(&mu_);
+    mu_.Await(absl::Condition(this, &WorkerImpl::HasNews));
+  }
+
   v1::Heartbeat Heartbeat() {
     v1::Heartbeat heartbeat;
     heartbeat.set_doing(board_.doing());
@@ -216,9 +229,9 @@ class WorkerImpl final : public Worker {
       auto cancellation = std::make_unique<Cancellation>();
       JobRunner::Options run;
       v1::Assignment assignment;
+      AwaitNews(&kept_source);
       {
         absl::MutexLock lock(&mu_);
-        mu_.Await(absl::Condition(this, &WorkerImpl::HasNews));
         if (stopping_) return;
         has_news_ = false;
         if (next_.job_id().empty()) continue;
@@ -260,7 +273,7 @@ class WorkerImpl final : public Worker {
         SPDLOG_INFO("the training thread since the worker began: {}", metrics_.TimeByPart());
       }
       partials_.End();
-      // Only a job that restarts comes back to its data.
+      // A job that restarts comes back to its data, soon; of most others nobody hears how they end.
       if (status.ok() || absl::IsNotFound(status)) kept_source.source.reset();
       SPDLOG_INFO("{}: {}", assignment.job_id(),
                   status.ok() ? "finished" : "stopped: " + std::string(status.message()));

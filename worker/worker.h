@@ -33,6 +33,9 @@ class Worker {
     int compute_threads = 1;
     // Of parsed records, which later epochs find there.
     uint64_t data_cache_bytes = DataSource::kDefaultCacheBytes;
+    // What there is of a job's data is kept for so long where no assignment follows: the job may
+    // restart. At once where the job has said that it has ended.
+    absl::Duration keep_data_for = absl::Minutes(1);
     // "auto", "cpu", "cuda", "cuda:N": what jobs that say "auto" get.
     std::string device = "auto";
     // With ps on this machine that agree: rows and gradients then go through it, past the network.

@@ -1,12 +1,20 @@
-// A worker that is lost between its pushes to two ps, and the one that takes over its rank.
+// A worker that is lost between its pushes to two ps, and the one that takes over its rank; and
+// what an idle worker keeps.
+#include <filesystem>
+#include <fstream>
 #include <map>
+#include <sstream>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
+#include "absl/time/clock.h"
 #include "common/checkpoint/manifest.h"
 #include "common/checkpoint/row_file_reader.h"
 #include "tests/cluster/takeover_testing.h"
+#include "tests/worker/data_testing.h"
 
 namespace tessera {
 namespace {
@@ -74,6 +82,51 @@ TEST_F(TakeoverTest, InEveryMixOfModesEverySampleCountsOnce) {
       EXPECT_TRUE(Frequencies(status) == expected);
     }
   }
+}
+
+// How many files below a folder this process has open that have no name any more.
+int UnnamedFiles(const std::string& folder) {
+  const std::string below = std::filesystem::canonical(folder).string();
+  int count = 0;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code closed_since;
+    const std::string path = std::filesystem::read_symlink(entry.path(), closed_since).string();
+    count += absl::StartsWith(path, below) && absl::EndsWith(path, " (deleted)") ? 1 : 0;
+  }
+  return count;
+}
+
+TEST_F(TakeoverTest, AnIdleWorkerKeepsNoDataOfAJobThatWasCancelled) {
+  WorkerlessCluster cluster(RunFolder("cancelled"));
+  const std::string data = PathOf("cancelled") + "/data";
+  std::filesystem::copy(*data_folder_, data);
+  std::stringstream train;
+  train << std::ifstream(data + "/train.csv").rdbuf();
+  std::ofstream(data + "/train.csv.gz") << worker::Gzip(train.str());
+  worker::Worker::Options options;
+  options.name = "worker-0";
+  options.data_root = data;
+  options.scratch_folder = PathOf("cancelled") + "/scratch";
+  std::filesystem::create_directories(options.scratch_folder);
+  options.keep_data_for = absl::Milliseconds(100);
+  const auto worker = cluster.StartWorker(options);
+  const std::string id = cluster.Submit(Job({"data.train.files=train.csv.gz", "train.epochs=10000",
+                                             "train.early_stopping.patience=0"}),
+                                        1);
+  const absl::Time limit = absl::Now() + absl::Seconds(60);
+  const auto unpacked = [&options] { return UnnamedFiles(options.scratch_folder); };
+  while (unpacked() == 0 && absl::Now() < limit) absl::SleepFor(absl::Milliseconds(10));
+  EXPECT_EQ(unpacked(), 1);
+  v1::CancelRequest request;
+  request.set_job_id(id);
+  v1::CancelResponse response;
+  grpc::ClientContext context;
+  EXPECT_TRUE(cluster.Jobs()->Cancel(&context, request, &response).ok());
+  EXPECT_EQ(cluster.Await(id).reason(), "Cancelled");
+  while (unpacked() > 0 && absl::Now() < limit) absl::SleepFor(absl::Milliseconds(10));
+  EXPECT_EQ(unpacked(), 0);
+  worker->Leave();
+  worker->Stop();
 }
 
 }  // namespace

@@ -146,11 +146,16 @@ class WorkerlessCluster {
   // `channels`: to master and ps; null: those of the cluster.
   std::unique_ptr<worker::Worker> StartWorker(const std::string& name, const std::string& data_root,
                                               Channels* channels = nullptr) {
-    ways_.push_back(std::make_unique<Ways>(channels == nullptr ? channels_ : *channels));
     worker::Worker::Options options;
-    options.master_address = "master";
     options.name = name;
     options.data_root = data_root;
+    options.channels = channels;
+    return StartWorker(std::move(options));
+  }
+  std::unique_ptr<worker::Worker> StartWorker(worker::Worker::Options options) {
+    ways_.push_back(
+        std::make_unique<Ways>(options.channels == nullptr ? channels_ : *options.channels));
+    options.master_address = "master";
     options.channels = ways_.back().get();
     options.server.emplace();
     auto worker = worker::Worker::Start(options);
