@@ -30,10 +30,11 @@ class JobRunner {
 
   JobRunner(v1::Assignment assignment, Options options);
 
-  // Returns when the master says Finished, or when the assignment has ended (ABORTED, NOT_FOUND,
-  // CANCELLED). Failures of units go to the master, not to the caller; but for INTERNAL: the card
-  // is lost, with it all that this process can compute, and the master is told nothing of the unit,
-  // which whoever takes the rank over has then.
+  // Returns when the assignment has ended, never OK: NOT_FOUND: the job has; ABORTED: the worker's
+  // part in it has, or its generation; CANCELLED: by `cancellation`. Failures of units go to the
+  // master, not to the caller; but for INTERNAL: the card is lost, with it all that this process
+  // can compute, and the master is told nothing of the unit, which whoever takes the rank over has
+  // then.
   absl::Status Run();
 
  private:

@@ -274,9 +274,9 @@ class WorkerImpl final : public Worker {
       }
       partials_.End();
       // A job that restarts comes back to its data, soon; of most others nobody hears how they end.
-      if (status.ok() || absl::IsNotFound(status)) kept_source.source.reset();
-      SPDLOG_INFO("{}: {}", assignment.job_id(),
-                  status.ok() ? "finished" : "stopped: " + std::string(status.message()));
+      if (absl::IsNotFound(status)) kept_source.source.reset();
+      SPDLOG_INFO("{}: {}{}", assignment.job_id(),
+                  absl::IsNotFound(status) ? "" : "stopped: ", std::string(status.message()));
       board_.SetDoing("idle");
       if (absl::IsInternal(status)) return SetFatal(status);
       absl::MutexLock lock(&mu_);
