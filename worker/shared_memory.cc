@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/clock.h"
 #include "common/log.h"
 #include "common/rpc/status.h"
 #include "common/rpc/this_machine.h"
@@ -62,7 +63,7 @@ std::optional<SharedMemory::Taken> SharedMemory::Take(size_t ps, uint64_t bytes)
     if (link.state == State::kAgreed) {
       pool = link.pool;
       region = link.region;
-    } else if (link.state == State::kNotOffered && link.not_before <= absl::Now()) {
+    } else if (link.state == State::kNotOffered && link.not_before <= SystemClock().Monotonic()) {
       offer = true;
       link.state = State::kOffered;
     }
@@ -142,7 +143,7 @@ void SharedMemory::Refuse(const Peer& peer, Link& link, const absl::Status& why)
   link.refused_once = true;
   const bool for_good = !IsRetryable(why) && !IsBroken(why);
   link.state = for_good ? State::kRefused : State::kNotOffered;
-  link.not_before = absl::Now() + kOfferAgainAfter;
+  link.not_before = SystemClock().Monotonic() + kOfferAgainAfter;
 }
 
 }  // namespace tessera::worker

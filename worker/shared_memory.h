@@ -49,10 +49,10 @@ class SharedMemory {
 
     std::shared_ptr<Peer> peer;  // the process; null: none yet
     State state = State::kNotOffered;
-    absl::Time not_before = absl::InfinitePast();  // of the next offer
-    bool refused_once = false;                     // and the log says so
-    std::shared_ptr<SlotPool> pool;                // once offered
-    uint64_t region = 0;                           // once agreed
+    absl::Duration not_before;       // of the next offer, by the monotonic clock
+    bool refused_once = false;       // and the log says so
+    std::shared_ptr<SlotPool> pool;  // once offered
+    uint64_t region = 0;             // once agreed
   };
   struct Offer;
 
