@@ -335,6 +335,25 @@ TEST(Zoo, SaysWhatABehaviourLacks) {
   EXPECT_THAT(ErrorOf(spec), HasSubstr("model.options.target: expected a text or a list of texts"));
 }
 
+TEST(Zoo, ComparesSeveralSequencesWithOneColumn) {
+  for (const char* name : {"din", "dien"}) {
+    v1::JobSpec spec = TinyJob(name);
+    v1::ColumnSpec bought = spec.data().columns(spec.data().columns_size() - 1);
+    bought.set_name("bought");
+    *spec.mutable_data()->add_columns() = bought;
+    auto& fields = *spec.mutable_model()->mutable_options()->mutable_fields();
+    for (const char* column : {"s", "bought"}) {
+      fields["sequence"].mutable_list_value()->add_values()->set_string_value(column);
+      fields["target"].mutable_list_value()->add_values()->set_string_value("c1");
+    }
+    const std::unique_ptr<Model> model = MakeModel(spec);
+    ASSERT_NE(model, nullptr) << name;
+    Session session(*model);
+    session.Fill(4, 1);
+    EXPECT_EQ(session.Forward().size(), 4) << name;
+  }
+}
+
 TEST(Zoo, SaysWhatTasksLack) {
   v1::JobSpec spec = TinyJob("mmoe");
   spec.mutable_model()->clear_tasks();

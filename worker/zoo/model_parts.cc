@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "worker/dense/layers.h"
 
 namespace tessera::worker {
 
@@ -185,15 +186,6 @@ Tensor ModelParts::Mlp(Tensor input) {
   return Linear("mlp/logit", Hidden("mlp", input, ReadMlp()), 1);
 }
 
-Tensor ModelParts::Column(const std::string& column, const ModelInputs::Table& table) {
-  const auto at = std::find(table.columns.begin(), table.columns.end(), column);
-  const auto i = static_cast<double>(at - table.columns.begin());
-  const std::string name = absl::StrCat(column, ".", table.name);
-  return graph_.Add(name, "Flatten",
-                    {graph_.Add(name + "/row", "Slice", {graph_.Find(table.name)},
-                                Options().Set("axis", 1.0).Set("start", i).Set("end", i + 1))});
-}
-
 const ModelInputs::Sequence* ModelParts::FindSequence(const std::string& option,
                                                       const std::string& column, int64_t places) {
   const ModelInputs::Sequence* found = inputs_.FindSequence(column);
@@ -239,7 +231,7 @@ ModelParts::Behaviour ModelParts::ReadBehaviour() {
       }
       shared = true;
       out.tables.push_back(of.name);
-      target.push_back(Column(targets[i], *table));
+      target.push_back(FindLayerInput(absl::StrCat(targets[i], ".", of.name), inputs_, graph_));
       sequence.push_back(graph_.Find(SequenceInput(sequences[i], of.name)));
     }
     if (!shared) {

@@ -109,8 +109,6 @@ class ModelParts {
   // any); else nullptr and an error.
   const ModelInputs::Sequence* FindSequence(const std::string& option, const std::string& column,
                                             int64_t places);
-  // The rows of a pooled column in a table, [batch, dim].
-  Tensor Column(const std::string& column, const ModelInputs::Table& table);
 
   const v1::ModelSpec& model_;
   const ModelInputs& inputs_;
