@@ -153,7 +153,11 @@ void FanOut::Finish(size_t leg, absl::Status status, bool threw) {
     state.phase = status.ok() ? Phase::kDone : Phase::kFailed;
     state.status = std::move(status);
     state.threw = threw;
-    if (state.phase == Phase::kFailed) (MayPass(state) ? queues_[peer].failing : stopping_) = true;
+    if (state.phase == Phase::kFailed && MayPass(state)) {
+      queues_[peer].failing = true;
+    } else if (state.phase == Phase::kFailed && !std::exchange(stopping_, true)) {
+      ended_by_ = leg;
+    }
     --queues_[peer].under_way;
     // Taken before this leg stops counting, so that there is always one until the last has ended.
     next = Next(peer);
@@ -200,16 +204,15 @@ absl::Status FanOut::Wait() {
     size_t done = 0;
     {
       absl::MutexLock lock(&mu_);
+      if (ended_by_.has_value()) return Describe(*ended_by_);
       for (size_t leg = 0; leg < legs_.size(); ++leg) {
         const State& state = states_[leg];
         if (state.phase == Phase::kDone) ++done;
-        if (state.phase != Phase::kFailed) continue;
-        const absl::Status described = Describe(leg);
-        if (!MayPass(state) || SystemClock().Monotonic() >= give_up) return described;
-        if (!passing.has_value()) passing = described;
+        if (state.phase == Phase::kFailed && !passing.has_value()) passing = Describe(leg);
       }
     }
     if (!passing.has_value()) return absl::OkStatus();
+    if (SystemClock().Monotonic() >= give_up) return *std::move(passing);
     SPDLOG_WARN("{}; trying again", std::string(passing->message()));
     if (failing.has_value()) {
       failing->Reword(std::string(passing->message()));

@@ -110,8 +110,10 @@ class FanOut final : public PendingCall {
 
   mutable absl::Mutex mu_;
   int under_way_ ABSL_GUARDED_BY(mu_) = 0;
-  int starting_ ABSL_GUARDED_BY(mu_) = 0;           // peers, in the pool
-  bool stopping_ ABSL_GUARDED_BY(mu_) = false;      // nothing more is sent
+  int starting_ ABSL_GUARDED_BY(mu_) = 0;       // peers, in the pool
+  bool stopping_ ABSL_GUARDED_BY(mu_) = false;  // nothing more is sent
+  // The leg that failed for a lasting reason first: those behind it may only have been cancelled.
+  std::optional<size_t> ended_by_ ABSL_GUARDED_BY(mu_);
   std::vector<Queue> queues_ ABSL_GUARDED_BY(mu_);  // [peers]
   // A state's messages belong to gRPC while its leg is under way.
   std::vector<State> states_ ABSL_GUARDED_BY(mu_);  // [legs]

@@ -3,7 +3,11 @@
 #include <atomic>
 #include <memory>
 #include <new>
+#include <string>
+#include <vector>
 
+#include "absl/synchronization/notification.h"
+#include "absl/time/clock.h"
 #include "common/clock.h"
 #include "common/partition.h"
 #include "common/rpc/server.h"
@@ -38,14 +42,16 @@ class FakePs final : public v1::ParameterService::Service {
 class FanOutTest : public ::testing::Test {
  protected:
   FanOutTest() {
-    v1::PsAddress address;
-    address.set_name("ps-0");
-    address.set_address("fake-0");
-    server_ = *RpcServer::Start({.listen = "fake-0", .in_process = &channels_}, {&ps_});
-    directory_ = std::make_unique<PsDirectory>(NewPartitionMap(1, 16, {address}), &channels_);
+    std::vector<v1::PsAddress> addresses(2);  // of one process
+    for (int p = 0; p < 2; ++p) {
+      addresses[p].set_name("ps-" + std::to_string(p));
+      addresses[p].set_address("fake");
+    }
+    server_ = *RpcServer::Start({.listen = "fake", .in_process = &channels_}, {&ps_});
+    directory_ = std::make_unique<PsDirectory>(NewPartitionMap(1, 16, addresses), &channels_);
   }
 
-  // Of one ps, each taken as it comes.
+  // Of ps-0, each taken as it comes.
   static std::vector<FanOut::Leg> Legs(size_t count) {
     return {count,
             {.peer = 0,
@@ -59,7 +65,7 @@ class FanOutTest : public ::testing::Test {
   }
   static void ExpectNoMemory(const absl::Status& status) {
     EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
-    EXPECT_THAT(std::string(status.message()), HasSubstr("ps-0 (fake-0): test: this worker has no "
+    EXPECT_THAT(std::string(status.message()), HasSubstr("ps-0 (fake): test: this worker has no "
                                                          "memory"));
   }
 
@@ -100,12 +106,31 @@ TEST_F(FanOutTest, AMessageForWhichThereIsNoMemoryWhenItIsRepeatedEndsTheCall) {
   EXPECT_EQ(*made, 2);
 }
 
+TEST_F(FanOutTest, ACallThatALegEndsFailsWithWhatThatLegSays) {
+  std::vector<FanOut::Leg> legs = Legs(2);
+  absl::Notification failed;
+  // Sent last, when the call has ended.
+  legs[0].peer = 1;
+  legs[0].message = [&failed] {
+    failed.WaitForNotification();
+    absl::SleepFor(absl::Milliseconds(50));
+    return wire::ToBytes(v1::PullRequest());
+  };
+  legs[1].take = [&failed](const grpc::ByteBuffer&) {
+    failed.Notify();
+    return absl::AbortedError("generation 4 is over");
+  };
+  const absl::Status status = Call(std::move(legs));
+  EXPECT_EQ(status.code(), absl::StatusCode::kAborted) << status;
+  EXPECT_EQ(status.message(), "ps-0 (fake): test: generation 4 is over");
+}
+
 TEST_F(FanOutTest, APeerThatNeverAnswersIsGivenUpBeforeItIsAskedForAllLegs) {
   ps_.hang = true;
   const absl::Status status =
       Call(Legs(64), {.retry_for = absl::Milliseconds(300), .attempt = absl::Milliseconds(200)});
   EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
-  EXPECT_THAT(std::string(status.message()), HasSubstr("ps-0 (fake-0): test: "));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("ps-0 (fake): test: "));
   // At the second look more than 400 ms have passed.
   EXPECT_LE(ps_.calls, 2 * FanOut::kInFlight);
   ps_.hang = false;
