@@ -53,9 +53,6 @@ absl::Status DenseReduction::Reduce(uint64_t step, absl::Span<const float> train
     Spread(trained, shape_.trained, values_.data());
     Spread(statistics, shape_.statistics,
            values_.data() + shape_.trained.blocks().size() * kDenseBlockFloats);
-  } else {
-    // Of the step before, this rank's share is sums.
-    std::fill(values_.begin(), values_.end(), 0.0f);
   }
   TESSERA_ASSIGN_OR_RETURN(summed_, ring_.Reduce(step, contributes, absl::MakeSpan(values_)));
   if (!summed_) return absl::OkStatus();

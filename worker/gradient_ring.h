@@ -36,8 +36,8 @@ class GradientRing {
 
   // Takes part in a step. `values` [blocks * kDenseBlockFloats], this rank's gradients; the share()
   // becomes the sum of all ranks', the rest stays. Not `contributes`: they are not read, and what
-  // is summed is the others'. False: nobody contributed, and the share is not written. Returns
-  // when the rank behind has all that it needs, so that the share may be pushed. Waits at most ten
+  // is summed is the others'. False: nobody contributed, and the share is zeros. Returns when the
+  // rank behind has all that it needs, so that the share may be pushed. Waits at most ten
   // minutes, with repeats; errors name the rank that was waited for.
   // ABORTED: a step can only be summed again from a checkpoint.
   absl::StatusOr<bool> Reduce(uint64_t step, bool contributes, absl::Span<float> values);
