@@ -114,12 +114,8 @@ absl::StatusOr<DataSource::OpenFile> DataSource::GetFileOfSize(const v1::RecordR
     // It may have been replaced, and counted by another worker, since it was opened here.
     TESSERA_ASSIGN_OR_RETURN(file, GetFile(range.path(), /*fresh=*/true));
   }
-  if (file.reader->FileBytes() != range.file_bytes()) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        range.path(), ": has ", file.reader->FileBytes(), " bytes, had ", range.file_bytes(),
-        " when its records were counted; start the job again, or, if nobody has changed it, see "
-        "that all workers' --data-root have the same files"));
-  }
+  TESSERA_RETURN_IF_ERROR(
+      CheckFileBytes(range.path(), file.reader->FileBytes(), range.file_bytes()));
   if (range.begin() > range.end() || range.end() > file.reader->Count()) {
     return absl::FailedPreconditionError(
         absl::StrCat(range.path(), ": records [", range.begin(), ", ", range.end(),

@@ -53,4 +53,7 @@ struct TextFile {
 absl::StatusOr<std::unique_ptr<Reader>> OpenTextReader(FileSystem& fs, const Schema& schema,
                                                        const TextFile& file);
 
+// FAILED_PRECONDITION: the file `name` has another size now than when its records were counted.
+absl::Status CheckFileBytes(const std::string& name, uint64_t bytes, uint64_t counted_bytes);
+
 }  // namespace tessera::worker

@@ -68,12 +68,7 @@ class TextReader final : public Reader {
     std::unique_ptr<ReadableFile> opened;
     if (unpacked_ == nullptr) {
       TESSERA_ASSIGN_OR_RETURN(opened, fs_.Open(file_.path));
-      if (opened->Size() != file_bytes_) {
-        return absl::FailedPreconditionError(
-            absl::StrCat(file_.name, ": has ", opened->Size(), " bytes, had ", file_bytes_,
-                         " when its records were counted; start the job again, or, if nobody has "
-                         "changed it, see that all workers' --data-root have the same files"));
-      }
+      TESSERA_RETURN_IF_ERROR(CheckFileBytes(file_.name, opened->Size(), file_bytes_));
     }
     TESSERA_RETURN_IF_ERROR(WithContext(
         ReadFrom(unpacked_ != nullptr ? *unpacked_ : *opened, begin, end, &records), file_.name));
@@ -175,6 +170,14 @@ absl::StatusOr<std::unique_ptr<Reader>> OpenTextReader(FileSystem& fs, const Sch
   auto reader = std::make_unique<TextReader>(fs, schema, file);
   TESSERA_RETURN_IF_ERROR(reader->Open());
   return reader;
+}
+
+absl::Status CheckFileBytes(const std::string& name, uint64_t bytes, uint64_t counted_bytes) {
+  if (bytes == counted_bytes) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      name, ": has ", bytes, " bytes, had ", counted_bytes,
+      " when its records were counted; start the job again, or, if nobody has changed it, see "
+      "that all workers' --data-root have the same files"));
 }
 
 }  // namespace tessera::worker
