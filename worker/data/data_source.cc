@@ -17,6 +17,7 @@ namespace {
 
 void FreeSpareMemory(ParsedRecords* records) {
   records->batch.labels.shrink_to_fit();
+  records->batch.weights.shrink_to_fit();
   records->batch.dense.shrink_to_fit();
   for (SparseColumn& column : records->batch.sparse) {
     column.offsets.shrink_to_fit();
