@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/random.h"
+#include "tests/worker/dense_step.h"
 
 namespace tessera::bench {
 namespace {
@@ -127,14 +128,14 @@ void DenseStep::FillInput(size_t input) {
 }
 
 double DenseStep::Run() {
-  return executor_
-      .ForwardBackward({.trained = trained_,
-                        .statistics = statistics_,
-                        .targets = labels_,
-                        .loss_scale = 1.0f / static_cast<float>(labels_.size()),
-                        .dropout_step = ++step_,
-                        .trained_gradient = absl::MakeSpan(trained_gradient_),
-                        .statistics_gradient = absl::MakeSpan(statistics_gradient_)})
+  return worker::testing::ForwardBackward(
+             executor_, {.trained = trained_,
+                         .statistics = statistics_,
+                         .targets = labels_,
+                         .loss_scale = 1.0f / static_cast<float>(labels_.size()),
+                         .dropout_step = ++step_,
+                         .trained_gradient = absl::MakeSpan(trained_gradient_),
+                         .statistics_gradient = absl::MakeSpan(statistics_gradient_)})
       .loss_sum;
 }
 

@@ -13,6 +13,7 @@
 #include "common/task_pool.h"
 #include "tests/bench/bench.h"
 #include "tests/paths.h"
+#include "tests/worker/dense_step.h"
 #include "worker/data/schema.h"
 #include "worker/dense/executor.h"
 #include "worker/dense/gemm.h"
@@ -122,14 +123,14 @@ class Step {
 
   // The sum of the losses.
   double Run() {
-    return executor_
-        .ForwardBackward({.trained = trained_,
-                          .statistics = statistics_,
-                          .targets = {labels_, label_width_, {}, groups_},
-                          .loss_scale = 1.0f / static_cast<float>(executor_.batch()),
-                          .dropout_step = ++step_,
-                          .trained_gradient = absl::MakeSpan(trained_gradient_),
-                          .statistics_gradient = absl::MakeSpan(statistics_gradient_)})
+    return worker::testing::ForwardBackward(
+               executor_, {.trained = trained_,
+                           .statistics = statistics_,
+                           .targets = {labels_, label_width_, {}, groups_},
+                           .loss_scale = 1.0f / static_cast<float>(executor_.batch()),
+                           .dropout_step = ++step_,
+                           .trained_gradient = absl::MakeSpan(trained_gradient_),
+                           .statistics_gradient = absl::MakeSpan(statistics_gradient_)})
         .loss_sum;
   }
 

@@ -87,13 +87,13 @@ TEST(Allocations, ThereIsNoneInAStepOfAnyModel) {
     const Targets targets(labels, static_cast<uint32_t>(labels.size() / 37), {}, groups);
     for (int pass = 0; pass < 3; ++pass) {
       allocations = pass < 2 ? -1 : 0;
-      session.executor.ForwardBackward(
-          {.trained = session.trained,
-           .statistics = session.statistics,
-           .targets = targets,
-           .dropout_step = 5,
-           .trained_gradient = absl::MakeSpan(session.trained_gradient),
-           .statistics_gradient = absl::MakeSpan(session.statistics_gradient)});
+      ForwardBackward(session.executor,
+                      {.trained = session.trained,
+                       .statistics = session.statistics,
+                       .targets = targets,
+                       .dropout_step = 5,
+                       .trained_gradient = absl::MakeSpan(session.trained_gradient),
+                       .statistics_gradient = absl::MakeSpan(session.statistics_gradient)});
     }
     EXPECT_EQ(allocations.exchange(-1), 0);
     for (int pass = 0; pass < 3; ++pass) {

@@ -94,8 +94,8 @@ TEST_F(ExecutorOnCuda, HoldsEachTaskAgainstItsOwnLabels) {
     size_t s = 0;
     for (Session* session : {&cpu, &card}) {
       session->Fill(batch, 3);
-      loss[s++] = session->executor
-                      .ForwardBackward(
+      loss[s++] =
+          ForwardBackward(session->executor,
                           {.trained = session->trained,
                            .statistics = session->statistics,
                            .targets = Targets(labels, 2, {}, {}),
@@ -103,7 +103,7 @@ TEST_F(ExecutorOnCuda, HoldsEachTaskAgainstItsOwnLabels) {
                            .dropout_step = 5,
                            .trained_gradient = absl::MakeSpan(session->trained_gradient),
                            .statistics_gradient = absl::MakeSpan(session->statistics_gradient)})
-                      .loss_sum;
+              .loss_sum;
     }
     EXPECT_NEAR(loss[1], loss[0], 1e-4 * std::max(1.0, loss[0]));
     ExpectNear(card.trained_gradient, cpu.trained_gradient, "gradient of parameters");

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tessera/v1/job.pb.h"
+#include "tests/worker/dense_step.h"
 #include "tests/worker/dense_testing.h"
 #include "worker/dense/executor.h"
 #include "worker/dense/model.h"
@@ -96,14 +97,14 @@ struct Session {
   Executor::StepResult Step(float scale = 1, uint64_t step = 5, uint32_t rank = 0) {
     std::vector<uint64_t> groups;
     for (size_t i = 0; i < labels.size(); ++i) groups.push_back(i / 5);
-    return executor.ForwardBackward({.trained = trained,
-                                     .statistics = statistics,
-                                     .targets = Targets(labels, 1, weights, groups),
-                                     .loss_scale = scale,
-                                     .dropout_step = step,
-                                     .rank = rank,
-                                     .trained_gradient = absl::MakeSpan(trained_gradient),
-                                     .statistics_gradient = absl::MakeSpan(statistics_gradient)});
+    return ForwardBackward(executor, {.trained = trained,
+                                      .statistics = statistics,
+                                      .targets = Targets(labels, 1, weights, groups),
+                                      .loss_scale = scale,
+                                      .dropout_step = step,
+                                      .rank = rank,
+                                      .trained_gradient = absl::MakeSpan(trained_gradient),
+                                      .statistics_gradient = absl::MakeSpan(statistics_gradient)});
   }
   std::vector<float> Forward() {
     const absl::Span<const float> logits = executor.Forward(trained, statistics);

@@ -230,13 +230,13 @@ TEST(DienAuxiliary, OfASampleIsWeighedAsTheSampleIs) {
   std::vector<float> weights;
   for (uint32_t i = 0; i < kBatch; ++i) weights.push_back(0.25f * static_cast<float>(i));
   const auto loss_of = [&](Session& session) {
-    return session.executor
-        .ForwardBackward({.trained = session.trained,
-                          .statistics = session.statistics,
-                          .targets = {session.labels, 1, weights, {}},
-                          .dropout_step = 5,
-                          .trained_gradient = absl::MakeSpan(session.trained_gradient),
-                          .statistics_gradient = absl::MakeSpan(session.statistics_gradient)})
+    return ForwardBackward(session.executor,
+                           {.trained = session.trained,
+                            .statistics = session.statistics,
+                            .targets = {session.labels, 1, weights, {}},
+                            .dropout_step = 5,
+                            .trained_gradient = absl::MakeSpan(session.trained_gradient),
+                            .statistics_gradient = absl::MakeSpan(session.statistics_gradient)})
         .loss_sum;
   };
   const Numbers losses = Reference(pair.with).Losses(kBatch);

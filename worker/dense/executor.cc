@@ -297,11 +297,6 @@ absl::Span<const float> Executor::FinishForward() {
   return HostValue(model_.graph().output());
 }
 
-Executor::StepResult Executor::ForwardBackward(const StepArguments& arguments) {
-  StartStep(arguments);
-  return FinishStep();
-}
-
 void Executor::StartStep(const StepArguments& arguments) {
   const Targets& targets = arguments.targets;
   RequireSizes(model_, arguments.trained, arguments.statistics);

@@ -111,11 +111,9 @@ class Executor {
     // Written whole: momentum * (running - batch statistic), to be subtracted.
     absl::Span<float> statistics_gradient;
   };
-  // A step: forward and backward.
-  StepResult ForwardBackward(const StepArguments& arguments);
-  // The same in two calls. A card is given all work of the step by the first, and work that its
-  // stream is given in between follows; the second waits for all of it. Gradients are there after
-  // the second.
+  // A step, forward and backward, in two calls. A card is given all work of the step by the first,
+  // and work that its stream is given in between follows; the second waits for all of it. Gradients
+  // are there after the second.
   void StartStep(const StepArguments& arguments);
   StepResult FinishStep();
   // [batch, fields, dim], valid until the next call.
