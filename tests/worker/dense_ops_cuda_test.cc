@@ -4,20 +4,15 @@
 
 #include "absl/strings/str_cat.h"
 #include "tests/worker/dense_testing.h"
+#include "tests/worker/op_cases.h"
 
 namespace tessera::worker::testing {
 namespace {
 
-struct Case {
-  std::string op;
-  std::vector<Shape> inputs;
-  google::protobuf::Struct options = {};
-};
-
 using Ints = std::vector<int64_t>;
 
 // The broadcasts of ONNX: each axis of either operand.
-std::vector<Case> BroadcastCases(int64_t n) {
+std::vector<OpCase> BroadcastCases(int64_t n) {
   const std::vector<std::vector<Shape>> pairs = {{{n}, {n}},
                                                  {{n}, {1}},
                                                  {{1}, {n}},
@@ -33,7 +28,7 @@ std::vector<Case> BroadcastCases(int64_t n) {
                                                  {{1, n, 1}, {2, n, 3}},
                                                  {{20, n}, {1, n}},
                                                  {{3, 20 * n}, {3, 1}}};
-  std::vector<Case> cases;
+  std::vector<OpCase> cases;
   for (const std::vector<Shape>& pair : pairs) {
     for (const char* op : {"Add", "Sub", "Mul", "Div", "Max", "Min"}) cases.push_back({op, pair});
   }
@@ -53,8 +48,8 @@ std::vector<Case> BroadcastCases(int64_t n) {
   return cases;
 }
 
-std::vector<Case> ReductionCases(int64_t n) {
-  std::vector<Case> cases;
+std::vector<OpCase> ReductionCases(int64_t n) {
+  std::vector<OpCase> cases;
   for (const char* op : {"ReduceSum", "ReduceMean", "ReduceMax"}) {
     cases.push_back({op, {{n}}});
     cases.push_back({op, {{70 * n}}});
@@ -66,8 +61,8 @@ std::vector<Case> ReductionCases(int64_t n) {
   return cases;
 }
 
-std::vector<Case> MovingCases(int64_t n) {
-  std::vector<Case> cases;
+std::vector<OpCase> MovingCases(int64_t n) {
+  std::vector<OpCase> cases;
   for (const double axis : {1.0, 2.0, 3.0}) {
     const auto k = static_cast<size_t>(axis) - 1;
     Shape more = {2, n, 3}, one = {2, n, 3};
@@ -99,7 +94,7 @@ std::vector<Case> MovingCases(int64_t n) {
   return cases;
 }
 
-std::vector<Case> OtherCases(int64_t n) {
+std::vector<OpCase> OtherCases(int64_t n) {
   Ints values;
   for (int64_t i = 0; i < 70 * n; ++i) values.push_back(i % 1000 - 300);
   return {{"Constant", {}, Options().Set("shape", Ints{n, 2}).Set("value", 0.75)},
@@ -150,7 +145,7 @@ void FillAndRun(OpRunner& runner, const std::string& op, bool training) {
   if (training) runner.Backward();
 }
 
-void ExpectTheCpusResults(const Case& given, size_t batch, cuda::Stream* stream) {
+void ExpectTheCpusResults(const OpCase& given, size_t batch, cuda::Stream* stream) {
   SCOPED_TRACE(absl::StrCat(given.op, " of ",
                             given.inputs.empty() ? "nothing" : given.inputs[0].ToString(), ", ",
                             given.options.ShortDebugString(), ", batch ", batch));
@@ -192,10 +187,10 @@ class DenseOpsOnCuda : public ::testing::Test {
     if (stream_ == nullptr) GTEST_SKIP() << why;
   }
 
-  void ExpectTheCpusResultsAtAllSizes(std::vector<Case> (*cases)(int64_t)) {
+  void ExpectTheCpusResultsAtAllSizes(std::vector<OpCase> (*cases)(int64_t)) {
     for (const int64_t n : {1, 3, 17}) {
       for (const size_t batch : {0, 1, 7, 33}) {
-        for (const Case& given : cases(n)) {
+        for (const OpCase& given : cases(n)) {
           ExpectTheCpusResults(given, batch, stream_.get());
           if (HasFailure()) return;
         }
@@ -210,21 +205,6 @@ TEST_F(DenseOpsOnCuda, BroadcastAsOnTheCpu) { ExpectTheCpusResultsAtAllSizes(Bro
 TEST_F(DenseOpsOnCuda, ReduceAsOnTheCpu) { ExpectTheCpusResultsAtAllSizes(ReductionCases); }
 TEST_F(DenseOpsOnCuda, MoveFloatsAsOnTheCpu) { ExpectTheCpusResultsAtAllSizes(MovingCases); }
 TEST_F(DenseOpsOnCuda, GiveTheCpusResults) { ExpectTheCpusResultsAtAllSizes(OtherCases); }
-
-TEST_F(DenseOpsOnCuda, GiveTheSameBitsInPlace) {
-  for (const char* op : {"Dropout", "Tanh", "Relu", "PRelu"}) {
-    SCOPED_TRACE(op);
-    OpRunner apart(op, {{67}}, 33), over(op, {{67}}, 33);
-    apart.stream = over.stream = stream_.get();
-    over.in_place = true;
-    for (OpRunner* runner : {&apart, &over}) FillAndRun(*runner, op, true);
-    EXPECT_EQ((over.op->ForwardInPlace() ? over.inputs : over.outputs)[0].values(),
-              apart.outputs[0].values());
-    EXPECT_EQ(
-        (over.op->BackwardInPlace() ? over.output_gradients : over.input_gradients)[0].values(),
-        apart.input_gradients[0].values());
-  }
-}
 
 TEST_F(DenseOpsOnCuda, DropWhatTheCpuDropsToTheBit) {
   for (const double ratio : {0.0, 0.3, 0.5, 0.999}) {

@@ -2,74 +2,10 @@
 #include <cstring>
 
 #include "tests/worker/dense_testing.h"
+#include "tests/worker/op_cases.h"
 
 namespace tessera::worker::testing {
 namespace {
-
-struct SizedCase {
-  std::string op;
-  std::vector<Shape> inputs;
-  google::protobuf::Struct options;
-};
-
-std::vector<SizedCase> CasesOfWidth(int64_t n) {
-  return {
-      {"Add", {{n}, {n}}, {}},
-      {"Mul", {{n}, {n}}, {}},
-      {"Bias", {{n}}, {}},
-      {"Gemm", {{n}}, Options().Set("units", 3.0)},
-      {"Gemm", {{3}}, Options().Set("units", static_cast<double>(n))},
-      {"Concat", {{n}, {2}}, {}},
-      {"Slice", {{n, 2}}, Options().Set("axis", 1.0).Set("start", static_cast<double>(n - 1))},
-      {"ReduceSum", {{n, 2}}, Options().Set("axes", std::vector<int64_t>{1})},
-      {"FM", {{2, n}}, {}},
-      {"FM", {{n, 2}}, {}},
-      {"BatchNormalization", {{n}}, {}},
-      {"Tanh", {{n}}, {}},
-      {"Add", {{n, 1}, {1, 3}, {n, 3}}, {}},
-      {"Mul", {{n, 1}, {n, 3}}, {}},
-      {"Mul", {{n}, {1}}, {}},
-      {"Sub", {{1}, {n}}, {}},
-      {"Where", {{n}, {n}, {n}}, {}},
-      {"Where", {{1, n}, {3, 1}, {3, n}}, {}},
-      {"Parameter", {}, Options().Set("shape", std::vector<int64_t>{n})},
-      {"Softmax", {{n}}, {}},
-      {"Softmax", {{3, n}}, Options().Set("axis", 1.0)},
-      {"ReduceMean", {{2, n}}, Options().Set("axes", std::vector<int64_t>{2})},
-      {"ReduceMean", {{2, n}}, Options().Set("axes", std::vector<int64_t>{1})},
-      {"MatMul", {{2, n}, {n, 3}}, {}},
-      {"MatMul", {{n, 2}, {3, 2}}, Options().Set("transB", true)},
-      {"MatMul", {{n, 2}, {n, 3}}, Options().Set("transA", true)},
-      {"Bilinear", {{3, n}, {3, 2}}, Options().Set("units", 2.0)},
-      {"Bilinear", {{2}, {n}}, Options().Set("units", 3.0).Set("bias", false)},
-      {"Transpose", {{n, 3}}, Options().Set("perm", std::vector<int64_t>{0, 2, 1})},
-      {"Split", {{n, 2}}, Options().Set("num_outputs", 2.0)},
-      {"Gather", {{n, 2}}, Options().Set("indices", std::vector<int64_t>{n - 1, 0, n - 1})},
-      {"FieldPairs", {{3, n}}, {}},
-      {"FFM", {{3, 2 * n}}, {}},
-      {"DotInteraction", {{3, n}}, {}},
-      {"FM", {{2, n}}, Options().Set("sum", false)},
-      {"Dropout", {{n}}, {}},
-      {"Expand", {{1, n}}, Options().Set("shape", std::vector<int64_t>{0, 3, n})},
-      {"Expand", {{n, 1}}, Options().Set("shape", std::vector<int64_t>{0, n, 3})},
-      {"RollBatch", {{n}}, {}},
-      {"Attention", {{2, n}, {3, n}, {3, 2}}, {}},
-      {"Attention", {{3, 2}, {n, 2}, {n, 5}}, {}},
-      {"Attention", {{n, 4}, {3, 4}, {3, 2}}, Options().Set("heads", 2.0).Set("causal", true)},
-      {"GRU", {{3, n}}, Options().Set("units", 5.0)},
-      {"GRU", {{std::min<int64_t>(n, 20), 2}}, Options().Set("units", 3.0).Set("sequence", false)},
-      {"LSTM", {{3, n}}, Options().Set("units", 5.0)},
-      {"LSTM",
-       {{3, 2}},
-       Options()
-           .Set("units", static_cast<double>(std::min<int64_t>(n, 64)))
-           .Set("sequence", false)
-           .Set("memory", true)},
-      {"AUGRU",
-       {{2, 3}, {2, 1}},
-       Options().Set("units", static_cast<double>(std::min<int64_t>(n, 64)))},
-  };
-}
 
 // Along a random direction of everything that has a gradient.
 void ExpectDirectionalDerivative(OpRunner& runner) {
@@ -117,7 +53,7 @@ TEST(DenseOps, HaveRightGradientsAndWriteNothingBesideAtEverySize) {
   for (const int64_t width : {1, 7, 8, 9, 63, 64, 65, 257, 1001}) {
     for (const size_t batch : {1, 5, 64, 65}) {
       if (width * static_cast<int64_t>(batch) > 20000) continue;
-      for (const SizedCase& sized : CasesOfWidth(width)) {
+      for (const OpCase& sized : CasesOfWidth(width)) {
         SCOPED_TRACE(sized.op + " of width " + std::to_string(width) + ", batch " +
                      std::to_string(batch));
         OpRunner runner(sized.op, sized.inputs, batch, sized.options);
@@ -134,80 +70,6 @@ TEST(DenseOps, HaveRightGradientsAndWriteNothingBesideAtEverySize) {
         ASSERT_TRUE(runner.Intact());
       }
     }
-  }
-}
-
-// Everything that one run of the op gave.
-std::vector<std::vector<float>> ResultsOf(OpRunner& runner) {
-  runner.Fill(5);
-  runner.Forward(true);
-  runner.Backward();
-  const bool over_input = runner.in_place && runner.op->ForwardInPlace();
-  const bool over_output = runner.in_place && runner.op->BackwardInPlace();
-  std::vector<std::vector<float>> results;
-  for (const auto* group : {over_input ? &runner.inputs : &runner.outputs,
-                            over_output ? &runner.output_gradients : &runner.input_gradients,
-                            &runner.trained_gradients, &runner.statistics_gradients}) {
-    for (const Guarded& tensor : *group) results.push_back(tensor.values());
-  }
-  EXPECT_TRUE(runner.Intact());
-  return results;
-}
-
-std::vector<SizedCase> ElementwiseCases() {
-  std::vector<SizedCase> cases;
-  for (const std::string op : {"Relu", "Sigmoid", "Tanh", "Elu", "Gelu", "LeakyRelu", "PRelu",
-                               "Dropout", "BatchNormalization"}) {
-    cases.push_back({op, {{67}}, {}});
-  }
-  return cases;
-}
-
-TEST(DenseOps, GiveTheSameBitsInPlace) {
-  int in_place = 0;
-  for (const SizedCase& sized : ElementwiseCases()) {
-    SCOPED_TRACE(sized.op);
-    OpRunner apart(sized.op, sized.inputs, 33, sized.options);
-    OpRunner over(sized.op, sized.inputs, 33, sized.options);
-    over.in_place = true;
-    if (over.op->ForwardInPlace()) ++in_place;
-    EXPECT_EQ(ResultsOf(apart), ResultsOf(over));
-  }
-  EXPECT_EQ(in_place, 4);  // of Relu, Sigmoid, Tanh, Dropout
-}
-
-TEST(DenseOps, ThatTreatSamplesOneByOneGiveTheSameInParts) {
-  int by_sample = 0;
-  std::vector<SizedCase> cases = CasesOfWidth(67);
-  for (const SizedCase& sized : ElementwiseCases()) cases.push_back(sized);
-  for (const SizedCase& sized : cases) {
-    SCOPED_TRACE(sized.op);
-    OpRunner whole(sized.op, sized.inputs, 41, sized.options);
-    OpRunner parts(sized.op, sized.inputs, 41, sized.options);
-    parts.cut = 24;
-    if (parts.op->BySample()) ++by_sample;
-    const auto expected = ResultsOf(whole), found = ResultsOf(parts);
-    ASSERT_EQ(found.size(), expected.size());
-    for (size_t k = 0; k < found.size(); ++k) {
-      // A product of other sizes may add in another order.
-      ASSERT_THAT(found[k], ::testing::Pointwise(::testing::FloatNear(1e-5f), expected[k]));
-    }
-  }
-  EXPECT_GT(by_sample, 30);
-}
-
-TEST(DenseOps, TakeAnEmptyBatchAndGiveZeroGradients) {
-  for (const SizedCase& sized : CasesOfWidth(5)) {
-    SCOPED_TRACE(sized.op);
-    OpRunner runner(sized.op, sized.inputs, 0, sized.options);
-    runner.Fill(3);
-    runner.Forward(true);
-    runner.Backward();
-    for (const auto* group : {&runner.trained_gradients, &runner.statistics_gradients}) {
-      for (const Guarded& gradient : *group) EXPECT_THAT(gradient.values(), ::testing::Each(0.0f));
-    }
-    runner.Forward(false);
-    EXPECT_TRUE(runner.Intact());
   }
 }
 

@@ -1,13 +1,12 @@
 #pragma once
 
 #include <filesystem>
-#include <fstream>
-#include <sstream>
 
 #include "absl/strings/str_cat.h"
 #include "common/config/yaml_job.h"
 #include "tests/paths.h"
 #include "tests/worker/dense_job_testing.h"
+#include "tests/worker/op_cases.h"
 #include "tests/worker/zoo_testing.h"
 #include "worker/dense/model_inputs.h"
 #include "worker/onnx/onnx_proto.h"
@@ -24,8 +23,9 @@ struct OnnxCase {
 
 // A regression over one op: its inputs are pooled rows, reshaped; its outputs go side by side
 // through a linear layer, so that any number that differs shows.
-inline OnnxCase CaseOfOp(const std::string& op, const std::vector<std::vector<int64_t>>& inputs,
-                         int outputs, const google::protobuf::Struct& options) {
+inline OnnxCase CaseOfOp(const OpCase& given, int outputs) {
+  const std::string& op = given.op;
+  const std::vector<Shape>& inputs = given.inputs;
   OnnxCase made;
   made.op = op;
   v1::JobSpec& spec = made.spec;
@@ -45,8 +45,7 @@ inline OnnxCase CaseOfOp(const std::string& op, const std::vector<std::vector<in
     return layer;
   };
   // What has no inputs stands beside one.
-  const std::vector<std::vector<int64_t>> shapes =
-      inputs.empty() ? std::vector<std::vector<int64_t>>{{2}} : inputs;
+  const std::vector<Shape> shapes = inputs.empty() ? std::vector<Shape>{{2}} : inputs;
   std::vector<std::string> names, flat;
   for (size_t k = 0; k < shapes.size(); ++k) {
     const std::string column = absl::StrCat("c", k), table = absl::StrCat("t", k);
@@ -54,21 +53,17 @@ inline OnnxCase CaseOfOp(const std::string& op, const std::vector<std::vector<in
     added->set_name(column);
     added->set_role(v1::SPARSE);
     added->add_table(table);
-    int64_t dim = 1;
     std::vector<int64_t> shape = {0};
-    for (const int64_t d : shapes[k]) {
-      dim *= d;
-      shape.push_back(d);
-    }
+    for (size_t i = 0; i < shapes[k].rank(); ++i) shape.push_back(shapes[k].dim(i));
     auto* added_table = spec.add_tables();
     added_table->set_name(table);
-    added_table->set_dim(static_cast<uint32_t>(dim));
+    added_table->set_dim(static_cast<uint32_t>(shapes[k].floats()));
     names.push_back(absl::StrCat("in", k));
     add(names.back(), "Reshape", {absl::StrCat(column, ".", table)}, Options().Set("shape", shape));
     // Lengths are numbers from 0 on.
     const bool has_lengths =
         op == "Attention" || op == "GRU" || op == "AUGRU" || op == "LSTM" || op == "SequenceMask";
-    if (has_lengths && shapes[k] == std::vector<int64_t>{1}) {
+    if (has_lengths && shapes[k] == Shape{1}) {
       add("size", "Abs", {names.back()});
       add("factor", "Constant", {},
           Options().Set("shape", std::vector<int64_t>{1}).Set("value", 6.0));
@@ -83,7 +78,7 @@ inline OnnxCase CaseOfOp(const std::string& op, const std::vector<std::vector<in
     add("positive", "Abs", {names.back()});
     names.back() = "positive";
   }
-  auto* layer = add("op", op, inputs.empty() ? std::vector<std::string>() : names, options);
+  auto* layer = add("op", op, inputs.empty() ? std::vector<std::string>() : names, given.options);
   std::vector<std::string> results = {"op"};
   if (outputs > 1) results.clear();
   for (int k = 0; outputs > 1 && k < outputs; ++k) {
@@ -103,44 +98,10 @@ inline OnnxCase CaseOfOp(const std::string& op, const std::vector<std::vector<in
 // Every op of the table, by the cases of tests/golden/dense_ops.txt.
 inline std::vector<OnnxCase> OpCases() {
   std::vector<OnnxCase> cases;
-  std::ifstream file(SourcePath("tests/golden/dense_ops.txt"));
-  std::string op;
-  google::protobuf::Struct options;
-  std::vector<std::vector<int64_t>> inputs;
-  int outputs = 0;
-  for (std::string line; std::getline(file, line);) {
-    std::istringstream in(line);
-    std::string kind, name, type, word;
-    in >> kind;
-    if (kind == "case") {
-      in >> op;
-      options.Clear();
-      inputs.clear();
-      outputs = 0;
-    } else if (kind == "option") {
-      in >> name >> type;
-      auto& value = (*options.mutable_fields())[name];
-      while (in >> word) {
-        if (type == "number") value.set_number_value(std::stod(word));
-        if (type == "bool") value.set_bool_value(word == "true");
-        if (type == "numbers") {
-          value.mutable_list_value()->add_values()->set_number_value(std::stod(word));
-        }
-      }
-    } else if (kind == "input") {
-      inputs.emplace_back();
-      while (in >> word && word != ":") inputs.back().push_back(std::stol(word));
-    } else if (kind == "output") {
-      ++outputs;
-    } else if (kind == "end") {
-      cases.push_back(CaseOfOp(op, inputs, outputs, options));
-    }
+  for (const GoldenOp& golden : GoldenOps()) {
+    cases.push_back(CaseOfOp(golden, static_cast<int>(golden.Of("output").size())));
   }
-  // Those without golden numbers.
-  cases.push_back(CaseOfOp("Dropout", {{5}}, 1, Options().Set("ratio", 0.25)));
-  cases.push_back(CaseOfOp("Flatten", {{3, 4}}, 1, {}));
-  cases.push_back(
-      CaseOfOp("Reshape", {{3, 4}}, 1, Options().Set("shape", std::vector<int64_t>{0, 2, -1})));
+  for (const OpCase& other : OpsWithoutNumbers()) cases.push_back(CaseOfOp(other, 1));
   for (size_t i = 0; i < cases.size(); ++i)
     cases[i].name = absl::StrCat("op-", i, "-", cases[i].op);
   return cases;
