@@ -93,11 +93,11 @@ class Optimizer final : public RowOptimizer {
     }
   }
 
-  bool StepsByWhole() const override { return kByWhole; }
+  bool StepsByWhole() const override { return Formula::kByWhole; }
 
   void Measure(absl::Span<Row* const> rows, absl::Span<const float* const> gradients,
                absl::Span<Squares> squares) const override {
-    if constexpr (kByWhole) {
+    if constexpr (Formula::kByWhole) {
       float w[RowLayout::kMaxDim], direction[RowLayout::kMaxDim], clipped[RowLayout::kMaxDim];
       for (size_t i = 0; i < rows.size(); ++i) {
         layout_.ReadEmbedding(rows[i], w);
@@ -115,7 +115,7 @@ class Optimizer final : public RowOptimizer {
 
   void Move(absl::Span<Row* const> rows, absl::Span<const Squares> wholes,
             double learning_rate_scale, uint64_t step) const override {
-    if constexpr (kByWhole) {
+    if constexpr (Formula::kByWhole) {
       float w[RowLayout::kMaxDim];
       for (size_t i = 0; i < rows.size(); ++i) {
         layout_.ReadEmbedding(rows[i], w);
@@ -138,8 +138,6 @@ class Optimizer final : public RowOptimizer {
   }
 
  private:
-  static constexpr bool kByWhole = std::is_same_v<Formula, math::Lamb>;
-
   // Both [dim].
   void Clip(const float* __restrict gradient, float* __restrict clipped) const {
     const uint32_t dim = layout_.dim();
@@ -157,7 +155,7 @@ class Optimizer final : public RowOptimizer {
   void Step(const Params& params, Row* row, const float* gradient, float* w,
             std::index_sequence<k...>) const {
     const typename Formula::Row shared = BeginRow(params, row, gradient, w);
-    if constexpr (kByWhole) {
+    if constexpr (Formula::kByWhole) {
       MoveByTrust(params, shared, gradient, w, layout_.Slot(row, k)...);
     } else {
       MoveElements(params, shared, gradient, w, layout_.Slot(row, k)...);

@@ -15,7 +15,7 @@ void CardOptimizer::Train(cuda::Stream& stream, const cuda::TrainedRows& rows,
   VisitOptimizer(
       spec_, [&]<typename Formula>(std::type_identity<Formula>, typename Formula::Params params) {
         params.rate = static_cast<float>(params.rate * learning_rate_scale);
-        if constexpr (!std::is_same_v<Formula, math::Lamb>) {
+        if constexpr (!Formula::kByWhole) {
           cuda::TrainRows<Formula>(stream, rows, gradients, options_, params);
         }
       });

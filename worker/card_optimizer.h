@@ -13,7 +13,7 @@ namespace tessera::worker {
 // A table's optimizer over rows that a card keeps. A value.
 class CardOptimizer {
  public:
-  // Of a job that has been checked: not lamb.
+  // Of a job that has been checked: not one that StepsByWhole.
   CardOptimizer(const v1::OptimizerSpec& spec, uint32_t dim);
 
   uint32_t dim() const { return dim_; }

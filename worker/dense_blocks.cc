@@ -3,11 +3,12 @@
 #include <algorithm>
 
 #include "common/job/job_tables.h"
+#include "common/job/optimizer.h"
 
 namespace tessera::worker {
 
 DenseLayout TrainedLayout(const v1::ModelSpec& spec, const Model& model) {
-  if (!spec.optimizer().has_lamb()) return DenseLayout::Flat(model.trained_floats());
+  if (!StepsByWhole(spec.optimizer())) return DenseLayout::Flat(model.trained_floats());
   std::vector<uint64_t> tensors;
   for (const GraphParameter& parameter : model.graph().parameters()) {
     if (parameter.spec.trained) tensors.push_back(parameter.floats);

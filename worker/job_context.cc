@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/job/defaults.h"
 #include "common/job/job_tables.h"
+#include "common/job/optimizer.h"
 #include "common/round_up.h"
 #include "common/status_macros.h"
 #include "worker/dense/model_inputs.h"
@@ -25,7 +26,7 @@ bool HasRing(const v1::Assignment& assignment) {
 // As RowCacheSpec.write_back says.
 bool TrainsDenseOnCard(const JobContext& context) {
   return context.card_trains() && context.assignment.workers() == 1 && !context.sync_dense &&
-         !context.averages() && !context.spec().model().optimizer().has_lamb() &&
+         !context.averages() && !StepsByWhole(context.spec().model().optimizer()) &&
          !context.trained.empty();
 }
 

@@ -97,6 +97,12 @@ OptimizerSlots SlotsOf(const v1::OptimizerSpec& spec) {
   });
 }
 
+bool StepsByWhole(const v1::OptimizerSpec& spec) {
+  return VisitOptimizer(spec, []<typename Formula>(std::type_identity<Formula>, const auto&) {
+    return Formula::kByWhole;
+  });
+}
+
 math::RowOptions RowOptionsOf(const v1::OptimizerSpec& spec) {
   return {.l2 = spec.l2(),
           .weight_decay = spec.weight_decay(),

@@ -30,6 +30,10 @@ OptimizerSlots SlotsOf(const v1::OptimizerSpec& spec);
 // What it does besides its formula.
 math::RowOptions RowOptionsOf(const v1::OptimizerSpec& spec);
 
+// Whether the step of an element depends on all of the whole that it is a part of: a row of a
+// table, or of dense parameters a tensor.
+bool StepsByWhole(const v1::OptimizerSpec& spec);
+
 // Whether a row's slots are sums over its updates, so that what several workers have made of their
 // copies of it may be added up: where not, one alone may train rows for their ps
 // (row_cache.write_back).

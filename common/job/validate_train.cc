@@ -276,9 +276,9 @@ absl::Status WriteBack(const v1::JobSpec& spec) {
   }
   for (const v1::TableSpec& table : spec.tables()) {
     const std::string of_table = absl::StrCat("is true, and table ", table.name(), " ");
-    if (table.optimizer().has_lamb()) {
-      return Wrong(path, of_table,
-                   "has the optimizer lamb, which cards do not have; expected another");
+    if (StepsByWhole(table.optimizer())) {
+      return Wrong(path, of_table, "has the optimizer ", OptimizerKind(table.optimizer()),
+                   ", which cards do not have; expected another");
     }
     if (table.update() == v1::EVERY_ROW) {
       return Wrong(path, of_table,

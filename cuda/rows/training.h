@@ -44,8 +44,8 @@ struct RowGradients {
   int64_t rows = 0;
   uint32_t slots = 0;
 };
-// One step of the trained rows that have a gradient. Formula: a struct of common/math/optim, but
-// for Lamb. Uses the stream's scratch.
+// One step of the trained rows that have a gradient. Formula: a struct of common/math/optim
+// that is not kByWhole. Uses the stream's scratch.
 template <typename Formula>
 void TrainRows(Stream& stream, const TrainedRows& trained, const RowGradients& batch,
                const math::RowOptions& options, const typename Formula::Params& params);

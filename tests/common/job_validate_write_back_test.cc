@@ -1,5 +1,7 @@
 // Cards that train the rows that they keep (train.row_cache.write_back).
+#include "common/job/optimizer.h"
 #include "tests/common/job_validate_testing.h"
+#include "tests/optimizers.h"
 
 namespace tessera {
 namespace {
@@ -8,7 +10,7 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::StartsWith;
 
-TEST(ValidateJobSpec, TakesACardThatTrainsItsRowsWhereNothingElseNeedsTheirGradients) {
+v1::JobSpec WritesBack() {
   v1::JobSpec good = GoodSpec();
   good.mutable_consistency()->set_sparse(v1::ASYNC);
   good.mutable_train()->clear_clip();
@@ -20,6 +22,11 @@ TEST(ValidateJobSpec, TakesACardThatTrainsItsRowsWhereNothingElseNeedsTheirGradi
     table.clear_expiry();
     table.clear_update();
   }
+  return good;
+}
+
+TEST(ValidateJobSpec, TakesACardThatTrainsItsRowsWhereNothingElseNeedsTheirGradients) {
+  const v1::JobSpec good = WritesBack();
   EXPECT_EQ(ValidateJobSpec(good), absl::OkStatus());
   const std::string path = "train.row_cache.write_back";
   const auto optimizer = [](v1::JobSpec& s) { return s.mutable_tables(1)->mutable_optimizer(); };
@@ -42,6 +49,16 @@ TEST(ValidateJobSpec, TakesACardThatTrainsItsRowsWhereNothingElseNeedsTheirGradi
                 {[](auto& s) { s.mutable_tables(0)->mutable_admission()->set_after_sightings(2); },
                  path, "table linear has admission"},
             });
+}
+
+TEST(ValidateJobSpec, TakesACardThatTrainsItsRowsWithAnyOptimizerThatDoesNotStepByTheWhole) {
+  v1::JobSpec spec = WritesBack();
+  v1::OptimizerSpec& optimizer = *spec.mutable_tables(1)->mutable_optimizer();
+  for (const std::string& kind : KindsOfOptimizers()) {
+    optimizer = OptimizerNamed(kind);
+    optimizer.set_learning_rate(0.1f);
+    EXPECT_EQ(ValidateJobSpec(spec).ok(), !StepsByWhole(optimizer)) << kind;
+  }
 }
 
 TEST(ValidateWorkers, AreOneWhereACardTrainsWhatCannotBeAddedUp) {

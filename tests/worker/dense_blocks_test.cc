@@ -4,9 +4,11 @@
 #include <numeric>
 
 #include "common/job/job_tables.h"
+#include "common/job/optimizer.h"
 #include "common/partition.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/optimizers.h"
 #include "tests/worker/dense_job_testing.h"
 
 namespace tessera::worker {
@@ -115,12 +117,16 @@ TEST(DenseBlocks, OfTensorsReturnWhatWasPutInAndPadEachWithZeros) {
   }
 }
 
-TEST(TrainedLayout, IsByTensorForLambAlone) {
+TEST(TrainedLayout, IsByTensorWhereATensorIsAWhole) {
   v1::JobSpec spec = testing::Job("dnn", 2, 1);
   testing::SetOptions(spec, testing::SmallMlp());
-  spec.mutable_model()->mutable_optimizer()->mutable_adam();
   const std::unique_ptr<Model> model = testing::MakeModel(spec);
-  EXPECT_EQ(TrainedLayout(spec.model(), *model).blocks().size(), 1u);
+  for (const std::string& kind : KindsOfOptimizers()) {
+    v1::OptimizerSpec& optimizer = *spec.mutable_model()->mutable_optimizer();
+    optimizer = OptimizerNamed(kind);
+    EXPECT_EQ(TrainedLayout(spec.model(), *model).blocks().size() > 1, StepsByWhole(optimizer))
+        << kind;
+  }
   spec.mutable_model()->mutable_optimizer()->mutable_lamb();
   const DenseLayout layout = TrainedLayout(spec.model(), *model);
   EXPECT_EQ(layout.floats(), model->trained_floats());

@@ -1,6 +1,8 @@
 // Training with rows that a card keeps and trains (train.row_cache.write_back), on a card or an
 // emulated one, against rows that live at ps.
+#include "common/job/optimizer.h"
 #include "common/random.h"
+#include "tests/optimizers.h"
 #include "tests/worker/tables_ps.h"
 #include "tests/worker/trainer_testing.h"
 
@@ -230,9 +232,14 @@ TEST_F(WriteBackOnCuda, ThePsTrainDenseParametersThatTheCardCannot) {
   spec.mutable_model()->set_ema_decay(0.9f);
   EXPECT_FALSE(trains(v1::ASYNC));
   spec.mutable_model()->clear_ema_decay();
-  spec.mutable_model()->mutable_optimizer()->mutable_lamb();
-  EXPECT_FALSE(trains(v1::ASYNC));
-  spec.mutable_model()->mutable_optimizer()->mutable_adam();
+  v1::OptimizerSpec& optimizer = *spec.mutable_model()->mutable_optimizer();
+  const v1::OptimizerSpec before = optimizer;
+  for (const std::string& kind : KindsOfOptimizers()) {
+    optimizer = OptimizerNamed(kind);
+    optimizer.set_learning_rate(0.01f);
+    EXPECT_EQ(trains(v1::ASYNC), !StepsByWhole(optimizer)) << kind;
+  }
+  optimizer = before;
   assignment_.set_workers(2);
   EXPECT_FALSE(trains(v1::ASYNC));
   assignment_.set_workers(1);

@@ -14,6 +14,7 @@ namespace tessera::math {
 struct Adadelta {
   static constexpr int kSlots = 2;  // v, u
   static constexpr int kRowSlots = 0;
+  static constexpr bool kByWhole = false;
   struct Params {
     float rate;
     float decay;    // [0, 1)

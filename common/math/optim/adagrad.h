@@ -14,6 +14,7 @@ namespace tessera::math {
 struct Adagrad {
   static constexpr int kSlots = 1;  // n
   static constexpr int kRowSlots = 0;
+  static constexpr bool kByWhole = false;
   struct Params {
     float rate;
     float initial_accumulator;

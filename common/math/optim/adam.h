@@ -13,6 +13,7 @@ namespace tessera::math {
 struct Adam {
   static constexpr int kSlots = 2;     // m, v
   static constexpr int kRowSlots = 1;  // t, exact up to 2^24
+  static constexpr bool kByWhole = false;
   struct Params {
     float rate;
     float beta1;

@@ -14,6 +14,7 @@ namespace tessera::math {
 struct Amsgrad {
   static constexpr int kSlots = 3;     // m, v, u
   static constexpr int kRowSlots = 1;  // t, exact up to 2^24
+  static constexpr bool kByWhole = false;
   using Params = Adam::Params;
   using Row = Adam::Row;
 

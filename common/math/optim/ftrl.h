@@ -26,6 +26,7 @@ namespace tessera::math {
 struct Ftrl {
   static constexpr int kSlots = 2;  // z, n
   static constexpr int kRowSlots = 0;
+  static constexpr bool kByWhole = false;
   struct Params {
     float rate;  // alpha of the paper
     float beta;

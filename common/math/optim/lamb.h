@@ -17,6 +17,7 @@ namespace tessera::math {
 struct Lamb {
   static constexpr int kSlots = 2;     // m, v
   static constexpr int kRowSlots = 1;  // t, exact up to 2^24
+  static constexpr bool kByWhole = true;
   using Params = Adam::Params;
   using Row = Adam::Row;  // of rate 1
 

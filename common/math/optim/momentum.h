@@ -14,6 +14,7 @@ namespace tessera::math {
 struct Momentum {
   static constexpr int kSlots = 1;  // v
   static constexpr int kRowSlots = 0;
+  static constexpr bool kByWhole = false;
   struct Params {
     float rate;
     float momentum;  // mu, [0, 1)

@@ -12,6 +12,7 @@ namespace tessera::math {
 struct Rmsprop {
   static constexpr int kSlots = 1;  // v
   static constexpr int kRowSlots = 0;
+  static constexpr bool kByWhole = false;
   struct Params {
     float rate;
     float decay;  // [0, 1)
@@ -39,6 +40,7 @@ struct Rmsprop {
 struct RmspropMomentum {
   static constexpr int kSlots = 2;  // v, b
   static constexpr int kRowSlots = 0;
+  static constexpr bool kByWhole = false;
   using Params = Rmsprop::Params;
   using Row = Rmsprop::Row;
 

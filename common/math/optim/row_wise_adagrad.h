@@ -14,6 +14,7 @@ namespace tessera::math {
 struct RowWiseAdagrad {
   static constexpr int kSlots = 0;
   static constexpr int kRowSlots = 1;  // n
+  static constexpr bool kByWhole = false;
   struct Params {
     float rate;
     float initial_accumulator;

@@ -9,6 +9,7 @@ namespace tessera::math {
 struct Sgd {
   static constexpr int kSlots = 0;
   static constexpr int kRowSlots = 0;
+  static constexpr bool kByWhole = false;
   struct Params {
     float rate;
   };
