@@ -40,7 +40,7 @@ inline v1::OptimizerSpec OptimizerNamed(absl::string_view name) {
   spec.set_weight_decay(0.1f);
   if (spec.has_momentum()) spec.mutable_momentum()->set_nesterov(true);
   if (spec.has_adagrad()) spec.mutable_adagrad()->set_decay(0.9f);
-  if (spec.has_rmsprop()) spec.mutable_rmsprop()->set_momentum(0.8f);
+  if (spec.has_rmsprop()) spec.mutable_rmsprop()->set_momentum(0.5f);
   if (spec.has_ftrl()) spec.mutable_ftrl()->set_l1(0.01f);
   return spec;
 }

@@ -86,6 +86,10 @@ std::string OptimizerKinds() {
   return names;
 }
 
+bool IsOptimizer(const v1::OptimizerSpec& spec) {
+  return VisitOptimizer(spec, [](auto, const auto&) { return true; });
+}
+
 std::string OptimizerName(const v1::OptimizerSpec& spec) {
   const bool more = spec.has_rmsprop() && spec.rmsprop().momentum() != 0;
   return absl::StrCat(OptimizerKind(spec), more ? " with momentum" : "");

@@ -15,6 +15,8 @@ namespace tessera {
 std::string OptimizerKind(const v1::OptimizerSpec& spec);
 // "sgd, adagrad, ...": all that OptimizerKind may return but "none".
 std::string OptimizerKinds();
+// Whether it names an optimizer that has a formula (VisitOptimizer).
+bool IsOptimizer(const v1::OptimizerSpec& spec);
 // The kind and what else decides which state a row keeps, for people.
 std::string OptimizerName(const v1::OptimizerSpec& spec);
 

@@ -69,8 +69,8 @@ absl::Status Optimizer(bool present, const v1::OptimizerSpec& optimizer, const s
     return Wrong(absl::StrCat(path, ".", wrong->field), "found ", wrong->value, "; expected ",
                  wrong->expected);
   }
-  if (optimizer.kind_case() != v1::OptimizerSpec::KIND_NOT_SET) return absl::OkStatus();
-  return Wrong(path, "names no optimizer; expected one of ", OptimizerKinds(),
+  if (IsOptimizer(optimizer)) return absl::OkStatus();
+  return Wrong(path, "names no optimizer that this version has; expected one of ", OptimizerKinds(),
                ", such as 'adam: {}'");
 }
 

@@ -148,7 +148,8 @@ TEST(JobYaml, SaysFileLineAndColumnOfWhatItCannotRead) {
       {"consistency: {sparse: async", "---\nconsistency: {sparse: async", "job.yaml: found 2", ""},
       // What only validation finds has its line too.
       {"dim: 8", "dim: 0", "job.yaml:19: tables[0].dim: found 0", ""},
-      {"      adam:\n", "\n", "job.yaml:21: tables[0].optimizer: names no optimizer", ""},
+      {"      adam:\n", "\n",
+       "job.yaml:21: tables[0].optimizer: names no optimizer that this version has", ""},
       {"  batch_size: 256\n", "", "job.yaml:29: train.batch_size: found 0", ""},
       {"table: emb\n", "table: emp\n",
        "job.yaml:12: data.columns[2].table: there is no table 'emp'", "did you mean \"emb\"?"},

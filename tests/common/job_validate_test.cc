@@ -6,12 +6,25 @@
 #include "common/job/job_tables.h"
 #include "common/job/validate.h"
 #include "tests/common/job_validate_testing.h"
+#include "tests/optimizers.h"
 
 namespace tessera {
 namespace {
 
 using testing::HasSubstr;
 using testing::StartsWith;
+
+TEST(ValidateJobSpec, TakesEveryOptimizerThatASpecMayName) {
+  for (const std::string& kind : KindsOfOptimizers()) {
+    v1::JobSpec spec = GoodSpec();
+    for (v1::OptimizerSpec* optimizer :
+         {spec.mutable_tables(1)->mutable_optimizer(), spec.mutable_model()->mutable_optimizer()}) {
+      *optimizer = OptimizerNamed(kind);
+      optimizer->set_learning_rate(0.1f);
+    }
+    EXPECT_EQ(ValidateJobSpec(spec), absl::OkStatus()) << kind;
+  }
+}
 
 TEST(ValidateJobSpec, TakesAGoodJob) {
   EXPECT_EQ(ValidateJobSpec(GoodSpec()), absl::OkStatus());

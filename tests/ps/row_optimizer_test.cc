@@ -10,31 +10,17 @@
 
 #include "common/job/optimizer_formula.h"
 #include "common/math/optim/weight_decay.h"
+#include "tests/optimizers.h"
 #include "tests/paths.h"
 #include "tests/ps/ps_testing.h"
 
 namespace tessera::ps {
 namespace {
 
-v1::OptimizerSpec Spec(const std::string& kind, float rate, float l2) {
-  v1::OptimizerSpec spec;
+v1::OptimizerSpec Spec(const std::string& name, float rate, float l2) {
+  v1::OptimizerSpec spec = OptimizerNamed(name);
   spec.set_learning_rate(rate);
   spec.set_l2(l2);
-  if (kind == "sgd") spec.mutable_sgd();
-  if (kind == "momentum") spec.mutable_momentum();
-  if (kind == "nesterov") spec.mutable_momentum()->set_nesterov(true);
-  if (kind == "adagrad") spec.mutable_adagrad();
-  if (kind == "decaying_adagrad") spec.mutable_adagrad()->set_decay(0.9f);
-  if (kind == "row_wise_adagrad") spec.mutable_row_wise_adagrad();
-  if (kind == "adam") spec.mutable_adam();
-  if (kind == "adamw") spec.mutable_adam();
-  if (kind == "adamw") spec.set_weight_decay(0.1f);
-  if (kind == "amsgrad") spec.mutable_amsgrad();
-  if (kind == "rmsprop") spec.mutable_rmsprop();
-  if (kind == "rmsprop_momentum") spec.mutable_rmsprop()->set_momentum(0.8f);
-  if (kind == "adadelta") spec.mutable_adadelta();
-  if (kind == "ftrl") spec.mutable_ftrl()->set_l1(0.01f);
-  if (kind == "lamb") spec.mutable_lamb();
   return spec;
 }
 
@@ -88,14 +74,16 @@ class Rows {
   std::vector<Row*> rows_;
 };
 
-bool MovesByRow(const std::string& kind) { return kind == "row_wise_adagrad" || kind == "lamb"; }
+// Whether an element's step depends on its row.
+bool MovesByRow(const std::string& name) {
+  return VisitOptimizer(OptimizerNamed(name),
+                        []<typename Formula>(std::type_identity<Formula>, const auto&) {
+                          return Formula::kByWhole || std::is_same_v<Formula, math::RowWiseAdagrad>;
+                        });
+}
 
 class AnyOptimizer : public testing::TestWithParam<std::string> {};
-INSTANTIATE_TEST_SUITE_P(All, AnyOptimizer,
-                         testing::Values("sgd", "momentum", "nesterov", "adagrad",
-                                         "decaying_adagrad", "row_wise_adagrad", "adam", "adamw",
-                                         "amsgrad", "rmsprop", "rmsprop_momentum", "adadelta",
-                                         "ftrl", "lamb"),
+INSTANTIATE_TEST_SUITE_P(All, AnyOptimizer, testing::ValuesIn(NamesOfOptimizers()),
                          [](const auto& info) { return info.param; });
 
 TEST_P(AnyOptimizer, GivesTheSameBitsForARowWhateverTheDimAroundIt) {
@@ -219,12 +207,12 @@ TEST_P(AnyOptimizer, MovesARowAsItsFormulaMovesTheElementsFromAnyState) {
       } else {
         shared = Formula::BeginRow(params, row_slots);
       }
-      if constexpr (std::is_same_v<Formula, math::Lamb>) {
+      if constexpr (Formula::kByWhole) {
         MoveByTrust(params, spec, shared, g, want.data(), want.data() + dim, want.data() + 2 * dim);
         return 0;
       } else {
         for (uint32_t d = 0; d < dim; ++d) {
-          float slots[3] = {};
+          float slots[Formula::kSlots + 1] = {};
           for (int k = 0; k < Formula::kSlots; ++k) slots[k] = want[(1 + k) * dim + d];
           MoveElement<Formula>(params, spec, shared, g[d], want[d], slots,
                                std::make_index_sequence<Formula::kSlots>());
@@ -343,10 +331,11 @@ TEST(AdamRows, CountTheirOwnSteps) {
 
 TEST(NewRowOptimizer, NamesTheFieldThatIsWrong) {
   const auto make = [](const v1::OptimizerSpec& spec) { return NewOptimizer(spec, 4, "clicks"); };
-  EXPECT_FAILS(make(Spec("", 1, 0)), absl::StatusCode::kInvalidArgument,
+  v1::OptimizerSpec none;
+  none.set_learning_rate(1);
+  EXPECT_FAILS(make(none), absl::StatusCode::kInvalidArgument,
                "table clicks: optimizer is not set or not known");
-  for (const std::string kind : {"sgd", "momentum", "adagrad", "row_wise_adagrad", "adam",
-                                 "amsgrad", "rmsprop", "adadelta", "ftrl", "lamb"}) {
+  for (const std::string& kind : KindsOfOptimizers()) {
     EXPECT_OK(make(Spec(kind, 1, 0)));
     EXPECT_FAILS(make(Spec(kind, 0, 0)), absl::StatusCode::kInvalidArgument,
                  "table clicks: optimizer.learning_rate is 0, expected more than 0");

@@ -4,7 +4,9 @@
 #include <memory>
 #include <numeric>
 
+#include "common/job/optimizer.h"
 #include "ps/row_optimizer.h"
+#include "tests/optimizers.h"
 #include "tests/worker/rows_testing.h"
 
 namespace tessera::worker::testing {
@@ -15,19 +17,9 @@ class CardOptimizerOnCuda : public RowKernels {
   static constexpr uint32_t kSlots = 7;
 };
 
-v1::OptimizerSpec Spec(const std::string& kind, bool options) {
-  v1::OptimizerSpec spec;
+v1::OptimizerSpec Spec(const std::string& name, bool options) {
+  v1::OptimizerSpec spec = OptimizerNamed(name);
   spec.set_learning_rate(0.1f);
-  if (kind == "sgd") spec.mutable_sgd();
-  if (kind == "adagrad") spec.mutable_adagrad()->set_epsilon(1e-3f);
-  if (kind == "row_wise_adagrad") spec.mutable_row_wise_adagrad();
-  if (kind == "momentum") spec.mutable_momentum();
-  if (kind == "adam") spec.mutable_adam();
-  if (kind == "amsgrad") spec.mutable_amsgrad();
-  if (kind == "rmsprop") spec.mutable_rmsprop();
-  if (kind == "rmsprop_momentum") spec.mutable_rmsprop()->set_momentum(0.8f);
-  if (kind == "adadelta") spec.mutable_adadelta()->set_epsilon(1e-3f);
-  if (kind == "ftrl") spec.mutable_ftrl()->set_l1(0.01f);
   if (!options) return spec;
   spec.set_l2(0.02f);
   spec.set_weight_decay(0.1f);
@@ -37,15 +29,15 @@ v1::OptimizerSpec Spec(const std::string& kind, bool options) {
 }
 
 TEST_F(CardOptimizerOnCuda, MovesRowsAsAPsDoes) {
-  for (const std::string kind : {"sgd", "adagrad", "row_wise_adagrad", "momentum", "adam",
-                                 "amsgrad", "rmsprop", "rmsprop_momentum", "adadelta", "ftrl"}) {
+  for (const std::string& name : NamesOfOptimizers()) {
+    if (StepsByWhole(OptimizerNamed(name))) continue;
     for (const bool options : {false, true}) {
       for (const uint32_t dim : {1u, 3u, 8u, 33u, 300u}) {
-        SCOPED_TRACE(absl::StrCat(kind, options ? " with options" : "", ", dim ", dim));
+        SCOPED_TRACE(absl::StrCat(name, options ? " with options" : "", ", dim ", dim));
         v1::TableSpec table;
         table.set_name("t");
         table.set_dim(dim);
-        *table.mutable_optimizer() = Spec(kind, options);
+        *table.mutable_optimizer() = Spec(name, options);
         const CardOptimizer on_card(table.optimizer(), dim);
         const auto optimizer = ps::NewRowOptimizer(table, 1);
         ASSERT_TRUE(optimizer.ok()) << optimizer.status();
