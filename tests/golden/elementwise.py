@@ -75,6 +75,8 @@ ACTIVATIONS = {
                      lambda x, a: a if 0 < a * x + 0.5 < 1 else 0.0),
     "silu": (lambda x, a: Decimal(x) * sigmoid(x),
              lambda x, a: sigmoid(x) * (1 + Decimal(x) * sigmoid(-x))),
+    "erf": (lambda x, a: math.erf(x), lambda x, a: 2 / Decimal(math.pi).sqrt() * exp(-Decimal(x) ** 2)),
+    "sqrt": (lambda x, a: Decimal(x).sqrt(), lambda x, a: 1 / (2 * Decimal(x).sqrt())),
 }
 PARAMS = {"pow": [3.0, -1.5, 0.25], "leaky_relu": [0.01, 0.2], "elu": [1.0, 0.5], "clip": [1.5], "hard_sigmoid": [0.2, 0.05]}
 # Klambauer et al. 2017, arXiv:1706.02515: with these SELU keeps mean 0 and variance 1.
@@ -88,7 +90,7 @@ def main():
     for name, (value, derivative) in ACTIVATIONS.items():
         for param in PARAMS.get(name, [0.0]):
             param = f32(param)
-            for x in [x for x in points if x > 0 or name not in ("log", "pow")]:
+            for x in [x for x in points if x > 0 or name not in ("log", "pow", "sqrt")]:
                 lines.append("activation %s %.17g %.17g %.17g %.17g"
                              % (name, param, x, value(x, param), derivative(x, param)))
     for label in (0.0, 1.0, 0.25):
