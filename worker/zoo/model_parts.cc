@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "worker/dense/layers.h"
+#include "worker/dense/ops/ops.h"
 
 namespace tessera::worker {
 
@@ -145,9 +146,7 @@ std::vector<int64_t> ModelParts::Widths(const std::string& name,
 }
 
 std::string ModelParts::ReadActivation(const std::string& by_default) {
-  return options_.Choice("activation", by_default,
-                         {"dice", "elu", "gelu", "hard_sigmoid", "leaky_relu", "prelu", "relu",
-                          "selu", "sigmoid", "silu", "softplus", "tanh"});
+  return options_.Choice("activation", by_default, ActivationOps());
 }
 
 ModelParts::MlpShape ModelParts::ReadMlp(MlpShape shape) {

@@ -45,11 +45,11 @@ class ModelParts {
     bool batch_norm = false;
     double dropout = 0;  // share of a layer's outputs that is zeroed in training
   };
-  // Options hidden, activation (any activation op), batch_norm, dropout; missing ones stay as in
+  // Options hidden, activation (one of ActivationOps), batch_norm, dropout; missing ones stay as in
   // `shape`.
   MlpShape ReadMlp(MlpShape shape);
   MlpShape ReadMlp() { return ReadMlp(MlpShape()); }
-  // Option activation, any activation op.
+  // Option activation, one of ActivationOps.
   std::string ReadActivation(const std::string& by_default);
   // Option `name`, widths of layers.
   std::vector<int64_t> Widths(const std::string& name, const std::vector<int64_t>& by_default);

@@ -5,6 +5,8 @@
 namespace tessera::worker {
 namespace {
 
+constexpr bool kActivation = true;
+
 const OpEntry kOps[] = {
     {"Abs", "abs", &NewAbs},
     {"Add", "add", &NewAdd},
@@ -19,11 +21,11 @@ const OpEntry kOps[] = {
     {"Concat", "concat", &NewConcat},
     {"Constant", "constant", &NewConstant},
     {"Cos", "cos", &NewCos},
-    {"Dice", "dice", &NewDice},
+    {"Dice", "dice", &NewDice, kActivation},
     {"Div", "divide", &NewDiv},
     {"DotInteraction", "dot_interaction", &NewDotInteraction},
     {"Dropout", "dropout", &NewDropout},
-    {"Elu", "elu", &NewElu},
+    {"Elu", "elu", &NewElu, kActivation},
     {"Erf", "erf", &NewErf},
     {"Exp", "exp", &NewExp},
     {"Expand", "expand", &NewExpand},
@@ -33,12 +35,12 @@ const OpEntry kOps[] = {
     {"Floor", "floor", &NewFloor},
     {"FM", "fm", &NewFm},
     {"Gather", "gather", &NewGather},
-    {"Gelu", "gelu", &NewGelu},
+    {"Gelu", "gelu", &NewGelu, kActivation},
     {"Gemm", "linear", &NewGemm},
     {"GRU", "gru", &NewGru},
-    {"HardSigmoid", "hard_sigmoid", &NewHardSigmoid},
+    {"HardSigmoid", "hard_sigmoid", &NewHardSigmoid, kActivation},
     {"LayerNormalization", "layer_norm", &NewLayerNormalization},
-    {"LeakyRelu", "leaky_relu", &NewLeakyRelu},
+    {"LeakyRelu", "leaky_relu", &NewLeakyRelu, kActivation},
     {"Log", "log", &NewLog},
     {"LSTM", "lstm", &NewLstm},
     {"MatMul", "matmul", &NewMatMul},
@@ -47,28 +49,28 @@ const OpEntry kOps[] = {
     {"Mul", "multiply", &NewMul},
     {"Parameter", "parameter", &NewParameter},
     {"Pow", "power", &NewPow},
-    {"PRelu", "prelu", &NewPRelu},
+    {"PRelu", "prelu", &NewPRelu, kActivation},
     {"ReduceMax", "reduce_max", &NewReduceMax},
     {"ReduceMean", "reduce_mean", &NewReduceMean},
     {"ReduceSum", "reduce_sum", &NewReduceSum},
-    {"Relu", "relu", &NewRelu},
+    {"Relu", "relu", &NewRelu, kActivation},
     {"Reshape", "reshape", &NewReshape},
     {"RollBatch", "roll_batch", &NewRollBatch},
     {"Round", "round", &NewRound},
-    {"Selu", "selu", &NewSelu},
+    {"Selu", "selu", &NewSelu, kActivation},
     {"SequenceMask", "sequence_mask", &NewSequenceMask},
-    {"Sigmoid", "sigmoid", &NewSigmoid},
-    {"Silu", "silu", &NewSilu},
+    {"Sigmoid", "sigmoid", &NewSigmoid, kActivation},
+    {"Silu", "silu", &NewSilu, kActivation},
     {"Sin", "sin", &NewSin},
     {"Slice", "slice", &NewSlice},
     {"Softmax", "softmax", &NewSoftmax},
-    {"Softplus", "softplus", &NewSoftplus},
+    {"Softplus", "softplus", &NewSoftplus, kActivation},
     {"Split", "split", &NewSplit},
     {"Sqrt", "sqrt", &NewSqrt},
     {"Step", "step", &NewStep},
     {"StopGradient", "stop_gradient", &NewStopGradient},
     {"Sub", "subtract", &NewSub},
-    {"Tanh", "tanh", &NewTanh},
+    {"Tanh", "tanh", &NewTanh, kActivation},
     {"Transpose", "transpose", &NewTranspose},
     {"Where", "where", &NewWhere},
 };
@@ -82,6 +84,14 @@ const OpEntry* FindOp(absl::string_view name) {
     if (name == entry.name || name == entry.alias) return &entry;
   }
   return nullptr;
+}
+
+std::vector<std::string> ActivationOps() {
+  std::vector<std::string> names;
+  for (const OpEntry& entry : kOps) {
+    if (entry.activation) names.push_back(entry.alias);
+  }
+  return names;
 }
 
 std::string KnownOps(absl::string_view wanted) {

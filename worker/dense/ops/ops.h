@@ -14,12 +14,17 @@ struct OpEntry {
   const char* name;
   const char* alias;
   OpFactory factory;
+  // What may follow a layer's Gemm: one input, whose shape it keeps, and no option that must be
+  // set.
+  bool activation = false;
 };
 
 // Every op there is, sorted by name. A new op is a file here, a line in ops.cc and a test.
 absl::Span<const OpEntry> AllOps();
 // By name or alias; nullptr: no such op.
 const OpEntry* FindOp(absl::string_view name);
+// The aliases of the activations: what the option `activation` of the zoo's models takes.
+std::vector<std::string> ActivationOps();
 // The end of a message about an op that there is not: the nearest name and the list.
 std::string KnownOps(absl::string_view wanted);
 
