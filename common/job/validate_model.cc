@@ -150,8 +150,8 @@ absl::Status Model(const v1::JobSpec& spec) {
   const v1::ModelSpec& model = spec.model();
   if (model.name().empty()) {
     return Wrong("model.name",
-                 "missing; expected a model of the zoo (lr, fm, dnn, wide_deep, deepfm) or "
-                 "'layers' with a list of layers, or 'onnx' with a file");
+                 "missing; expected a model of the zoo, such as deepfm, or 'layers' with a list of "
+                 "layers, or 'onnx' with a file");
   }
   if (model.name() == "layers") {
     if (model.layers().empty()) {

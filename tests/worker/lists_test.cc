@@ -1,0 +1,113 @@
+// Lists that are kept by hand, for people and in scripts: each has every name that there is.
+#include <fstream>
+#include <regex>
+#include <set>
+#include <sstream>
+
+#include "tests/optimizers.h"
+#include "tests/paths.h"
+#include "tests/worker/onnx_testing.h"
+#include "worker/dense/ops/ops.h"
+#include "worker/zoo/zoo.h"
+
+namespace tessera::worker::testing {
+namespace {
+
+using Names = std::set<std::string>;
+
+std::string TextOf(const std::string& file) {
+  std::ifstream in(SourcePath(file));
+  std::stringstream text;
+  text << in.rdbuf();
+  EXPECT_GT(text.str().size(), 0u) << file;
+  return text.str();
+}
+
+// What stands between the two in the text.
+std::string Between(const std::string& text, const std::string& begin, const std::string& end) {
+  const size_t from = text.find(begin);
+  EXPECT_NE(from, std::string::npos) << begin;
+  if (from == std::string::npos) return "";
+  const size_t first = from + begin.size();
+  return text.substr(first, text.find(end, first) - first);
+}
+
+// All that the pattern's group matches.
+Names Found(const std::string& text, const std::string& pattern) {
+  const std::regex regex(pattern);
+  Names names;
+  for (auto it = std::sregex_iterator(text.begin(), text.end(), regex);
+       it != std::sregex_iterator(); ++it) {
+    names.insert((*it)[1]);
+  }
+  return names;
+}
+
+Names WordsOf(const std::string& text) { return Found(text, "(\\w+)"); }
+
+// The words in the first cells of the table of that header.
+Names FirstCells(const std::string& file, const std::string& header) {
+  std::string cells;
+  std::istringstream rows(Between(TextOf(file), "\n| " + header + " |", "\n\n"));
+  for (std::string row; std::getline(rows, row);) {
+    if (row.starts_with("| ")) cells += Between(row, "| ", " |") + " ";
+  }
+  return WordsOf(cells);
+}
+
+void ExpectAll(const Names& found, const std::vector<std::string>& names,
+               const std::string& where) {
+  for (const std::string& name : names) {
+    EXPECT_TRUE(found.contains(name)) << where << " has no " << name;
+  }
+}
+
+void ExpectThese(const Names& found, const std::vector<std::string>& names,
+                 const std::string& where) {
+  ExpectAll(found, names, where);
+  for (const std::string& name : found) {
+    EXPECT_EQ(std::count(names.begin(), names.end(), name), 1)
+        << where << " has " << name << ", which there is not";
+  }
+}
+
+TEST(Lists, HaveEveryOp) {
+  std::vector<std::string> names, aliases;
+  for (const OpEntry& entry : AllOps()) {
+    names.push_back(entry.name);
+    aliases.push_back(entry.alias);
+  }
+  ExpectThese(FirstCells("worker/dense/README.md", "op"), names,
+              "the table of worker/dense/README.md");
+  // Drawn, or left out and why.
+  ExpectAll(Found(TextOf("tests/drawn_jobs/layers.py"), "\"(\\w+)\""), aliases,
+            "tests/drawn_jobs/layers.py");
+}
+
+TEST(Lists, HaveEveryActivation) {
+  const std::string file = "worker/zoo/README.md";
+  ExpectThese(WordsOf(Between(TextOf(file), "| MLP: activation | relu | ", " |")), ActivationOps(),
+              "the line of `MLP: activation` in " + file);
+}
+
+TEST(Lists, HaveEveryModel) {
+  const std::vector<std::string> names = ZooModelNames();
+  ExpectThese(FirstCells("worker/zoo/README.md", "model"), names,
+              "the table of worker/zoo/README.md");
+  ExpectAll(Found(TextOf("tests/drawn_jobs/draw.py"), "\"(\\w+)\": lambda"), names,
+            "tests/drawn_jobs/draw.py");
+  Names of_jobs;
+  for (const OnnxCase& job : JobCases()) of_jobs.insert(job.spec.model().name());
+  ExpectAll(of_jobs, names, "deploy/jobs");
+}
+
+TEST(Lists, HaveEveryOptimizer) {
+  const std::vector<std::string> kinds = KindsOfOptimizers();
+  ExpectAll(WordsOf(Between(TextOf("README.md"), "A table's optimizer is one of ", ", with L2")),
+            kinds, "README.md");
+  ExpectThese(WordsOf(Between(TextOf("tests/drawn_jobs/draw.py"), "\nOPTIMIZERS = (", ")")), kinds,
+              "OPTIMIZERS of tests/drawn_jobs/draw.py");
+}
+
+}  // namespace
+}  // namespace tessera::worker::testing
