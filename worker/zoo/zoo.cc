@@ -12,7 +12,7 @@ struct ZooEntry {
   Tensor (*build)(ModelParts& parts);
 };
 
-// Sorted. A new model is a file, a line in models.h and a line here.
+// Sorted. What a new one needs: README.md.
 const ZooEntry kZoo[] = {
     {"afm", &BuildAfm},
     {"afn", &BuildAfn},

@@ -19,7 +19,7 @@ struct OpEntry {
   bool activation = false;
 };
 
-// Every op there is, sorted by name. A new op is a file here, a line in ops.cc and a test.
+// Every op there is, sorted by name. What a new one needs: worker/dense/README.md.
 absl::Span<const OpEntry> AllOps();
 // By name or alias; nullptr: no such op.
 const OpEntry* FindOp(absl::string_view name);
