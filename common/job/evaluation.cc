@@ -70,9 +70,10 @@ std::vector<std::string> DefaultMetrics(v1::Loss loss) {
       return {"gauc"};
     case math::Outputs::kGradedRanks:
       return {"ndcg@10"};
-    default:
-      return {"auc", "logloss"};
+    case math::Outputs::kLogits:
+      break;
   }
+  return {"auc", "logloss"};
 }
 
 std::vector<std::string> MetricsOf(const v1::JobSpec& spec) {

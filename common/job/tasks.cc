@@ -1,12 +1,52 @@
 #include "common/job/tasks.h"
 
+#include <cstdlib>
+
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "common/log.h"
+#include "common/status_macros.h"
+#include "common/suggest.h"
 
 namespace tessera {
 namespace {
 
+using math::Outputs;
+
+constexpr LossInfo kLosses[] = {
+    {v1::BINARY_CROSS_ENTROPY, LabelKind::kBinary, Outputs::kLogits},
+    {v1::MEAN_SQUARED_ERROR, LabelKind::kReal, Outputs::kValues},
+    {v1::HUBER, LabelKind::kReal, Outputs::kValues},
+    {v1::SOFTMAX_CROSS_ENTROPY, LabelKind::kClass, Outputs::kClasses},
+    {v1::BAYESIAN_PERSONALIZED_RANKING, LabelKind::kBinary, Outputs::kRanks, true},
+    {v1::LISTWISE_SOFTMAX, LabelKind::kGrade, Outputs::kGradedRanks, true},
+};
+
 v1::Loss LossOr(v1::Loss loss) {
   return loss == v1::LOSS_UNSPECIFIED ? v1::BINARY_CROSS_ENTROPY : loss;
+}
+
+// Null: there is none.
+const LossInfo* FindLoss(v1::Loss loss) {
+  for (const LossInfo& info : kLosses) {
+    if (info.loss == LossOr(loss)) return &info;
+  }
+  return nullptr;
+}
+
+const LossInfo& InfoOf(v1::Loss loss) {
+  if (const LossInfo* info = FindLoss(loss)) return *info;
+  // Jobs with it are refused before; to take it for another would train that one.
+  spdlog::critical("the loss {} has no implementation", LossName(loss));
+  std::abort();
+}
+
+absl::Status CheckLoss(v1::Loss loss, const std::string& path) {
+  if (FindLoss(loss) != nullptr) return absl::OkStatus();
+  std::vector<std::string> known;
+  for (const LossInfo& info : kLosses) known.push_back(LossName(info.loss));
+  return absl::InvalidArgumentError(absl::StrCat(
+      path, ": the loss ", LossName(loss), " has no implementation; ", SuggestName("", known)));
 }
 
 // The fields that ModelSpec and TaskSpec have in common.
@@ -45,19 +85,24 @@ std::vector<JobTask> TasksOf(const v1::JobSpec& spec) {
   return tasks;
 }
 
-LabelKind LabelsOf(v1::Loss loss) {
-  switch (LossOr(loss)) {
-    case v1::MEAN_SQUARED_ERROR:
-    case v1::HUBER:
-      return LabelKind::kReal;
-    case v1::SOFTMAX_CROSS_ENTROPY:
-      return LabelKind::kClass;
-    case v1::LISTWISE_SOFTMAX:
-      return LabelKind::kGrade;
-    default:
-      return LabelKind::kBinary;
+absl::Span<const LossInfo> AllLosses() { return kLosses; }
+
+absl::Status CheckLosses(const v1::JobSpec& spec) {
+  TESSERA_RETURN_IF_ERROR(CheckLoss(spec.model().loss(), "model.loss"));
+  for (int i = 0; i < spec.model().tasks_size(); ++i) {
+    TESSERA_RETURN_IF_ERROR(
+        CheckLoss(spec.model().tasks(i).loss(), absl::StrCat("model.tasks[", i, "].loss")));
   }
+  return absl::OkStatus();
 }
+
+std::string LossName(v1::Loss loss) {
+  const std::string& name = v1::Loss_Name(LossOr(loss));
+  return name.empty() ? absl::StrCat("number ", static_cast<int>(loss))
+                      : absl::AsciiStrToLower(name);
+}
+
+LabelKind LabelsOf(v1::Loss loss) { return InfoOf(loss).labels; }
 
 std::vector<LabelKind> LabelKindsOf(const v1::JobSpec& spec) {
   std::vector<LabelKind> kinds(LabelColumns(spec.data()), LabelKind::kBinary);
@@ -68,27 +113,11 @@ std::vector<LabelKind> LabelKindsOf(const v1::JobSpec& spec) {
   return kinds;
 }
 
-math::Outputs OutputsOf(v1::Loss loss) {
-  switch (LossOr(loss)) {
-    case v1::MEAN_SQUARED_ERROR:
-    case v1::HUBER:
-      return math::Outputs::kValues;
-    case v1::SOFTMAX_CROSS_ENTROPY:
-      return math::Outputs::kClasses;
-    case v1::BAYESIAN_PERSONALIZED_RANKING:
-      return math::Outputs::kRanks;
-    case v1::LISTWISE_SOFTMAX:
-      return math::Outputs::kGradedRanks;
-    default:
-      return math::Outputs::kLogits;
-  }
-}
+Outputs OutputsOf(v1::Loss loss) { return InfoOf(loss).outputs; }
 
-bool IsRanking(v1::Loss loss) {
-  return loss == v1::BAYESIAN_PERSONALIZED_RANKING || loss == v1::LISTWISE_SOFTMAX;
-}
+bool IsRanking(v1::Loss loss) { return InfoOf(loss).ranks; }
 
-size_t ScoreFloats(v1::Loss loss) { return loss == v1::SOFTMAX_CROSS_ENTROPY ? 3 : 1; }
+size_t ScoreFloats(v1::Loss loss) { return OutputsOf(loss) == Outputs::kClasses ? 3 : 1; }
 
 uint32_t LabelColumns(const v1::DataSpec& data) {
   uint32_t labels = 0;

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "absl/types/span.h"
 #include "common/math/metrics/evaluation_metrics.h"
 #include "tessera/v1/job.pb.h"
 
@@ -36,17 +38,30 @@ struct JobTask {
 // At least one. Of a spec that ValidateJobSpec has accepted.
 std::vector<JobTask> TasksOf(const v1::JobSpec& spec);
 
+// What there is to know of a loss besides its formula; whoever has to know asks here.
+struct LossInfo {
+  v1::Loss loss;
+  LabelKind labels;
+  math::Outputs outputs;  // what a task's metrics are computed of
+  bool ranks = false;     // compares samples of a group: needs model.group_by
+};
+
+// All that are implemented.
+absl::Span<const LossInfo> AllLosses();
+// INVALID_ARGUMENT names the field whose loss is none of them.
+absl::Status CheckLosses(const v1::JobSpec& spec);
+// As it stands in a job file.
+std::string LossName(v1::Loss loss);
+
+// Of a loss that CheckLosses has accepted; LOSS_UNSPECIFIED is the default.
 LabelKind LabelsOf(v1::Loss loss);
 // Of each LABEL column: what the first task that reads it asks for.
 std::vector<LabelKind> LabelKindsOf(const v1::JobSpec& spec);
-// What the task's metrics are computed of.
 math::Outputs OutputsOf(v1::Loss loss);
-// Compares samples of a group: needs model.group_by.
 bool IsRanking(v1::Loss loss);
 
 // Floats that stand for a sample's output in evaluations and predictions. One, the output itself;
-// SOFTMAX_CROSS_ENTROPY: the class of the largest logit, its log probability, and that of the
-// label.
+// of several classes: that of the largest logit, its log probability, and that of the label.
 size_t ScoreFloats(v1::Loss loss);
 
 // The LABEL columns; one even where a LIBSVM job does not name it.

@@ -6,6 +6,7 @@
 #include "common/job/defaults.h"
 #include "common/job/job_tables.h"
 #include "common/job/optimizer.h"
+#include "common/job/tasks.h"
 #include "common/job/trained_row_age.h"
 #include "common/job/validate_parts.h"
 #include "common/rpc/channels.h"
@@ -75,6 +76,7 @@ BatchRowBytes BatchRowBytesOf(const v1::JobSpec& spec) {
 
 absl::Status ValidateJobSpec(const v1::JobSpec& spec) {
   TESSERA_RETURN_IF_ERROR(validate::Values(spec, ""));
+  TESSERA_RETURN_IF_ERROR(CheckLosses(spec));  // the parts below ask what a loss takes
   TESSERA_RETURN_IF_ERROR(Name("name", spec.name()));
   TESSERA_RETURN_IF_ERROR(validate::Tables(spec));
   TESSERA_RETURN_IF_ERROR(validate::Data(spec));

@@ -57,9 +57,10 @@ absl::Status DefaultValue(const v1::JobSpec& spec, const v1::ColumnSpec& column,
                     "the number of a class, 0, 1, ...");
     case LabelKind::kGrade:
       return expect(number >= 0, "0 or more");
-    default:
-      return expect(number == 0 || number == 1, "0 or 1");
+    case LabelKind::kBinary:
+      break;
   }
+  return expect(number == 0 || number == 1, "0 or 1");
 }
 
 absl::Status Lookups(const v1::JobSpec& spec, const v1::ColumnSpec& column,

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <set>
 
-#include "absl/strings/ascii.h"
+#include "absl/strings/str_join.h"
 #include "common/job/tasks.h"
 #include "common/job/validate_parts.h"
 #include "common/status_macros.h"
@@ -115,17 +115,19 @@ absl::Status Groups(const v1::JobSpec& spec) {
   const std::string& column = spec.model().group_by();
   if (ranking == tasks.end()) {
     if (column.empty()) return absl::OkStatus();
-    return Wrong("model.group_by",
-                 "belongs to the losses bayesian_personalized_ranking and listwise_softmax, and "
-                 "the job has neither; leave it out (evaluation.group_by is that of metrics)");
+    std::vector<std::string> names;
+    for (const LossInfo& info : AllLosses()) {
+      if (info.ranks) names.push_back(LossName(info.loss));
+    }
+    return Wrong("model.group_by", "belongs to losses that rank (", absl::StrJoin(names, ", "),
+                 "), and the job has none; leave it out (evaluation.group_by is that of metrics)");
   }
   if (HasWeights(spec.data())) {
     return Wrong("data.columns",
                  "a column has the role weight, and a loss of ranking compares samples instead of "
                  "weighing them; make its role ignored, or choose another loss");
   }
-  return SparseColumn(spec, column, absl::AsciiStrToLower(v1::Loss_Name(ranking->loss)),
-                      "model.group_by");
+  return SparseColumn(spec, column, LossName(ranking->loss), "model.group_by");
 }
 
 }  // namespace

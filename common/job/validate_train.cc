@@ -170,8 +170,7 @@ absl::Status Metric(const v1::JobSpec& spec, const std::string& metric, const st
     }
     return Wrong(path, "'", base, "' is none of ",
                  task.name.empty() ? "model.loss" : absl::StrCat("the loss of task ", task.name),
-                 ", ", absl::AsciiStrToLower(v1::Loss_Name(task.loss)), "; ",
-                 SuggestName("", KnownMetrics({task})),
+                 ", ", LossName(task.loss), "; ", SuggestName("", KnownMetrics({task})),
                  task.name.empty() ? "" : " (METRIC/TASK is of one task)");
   }
   return absl::OkStatus();

@@ -110,7 +110,7 @@ TEST(ValidateTasks, NamesWhatIsWrongAndWhere) {
        "number of a class"},
       {[=](auto& s) { column(s, 2)->add_table("embedding"); }, "data.columns[2].table",
        "sparse columns"},
-      {[=](auto& s) { model(s)->set_group_by("user"); }, "model.group_by", "has neither"},
+      {[=](auto& s) { model(s)->set_group_by("user"); }, "model.group_by", "the job has none"},
       {[=](auto& s) { task(s, 0)->set_loss(v1::LISTWISE_SOFTMAX); }, "data.columns",
        "compares samples instead of weighing"},
       {[=](auto& s) { model(s)->set_ema_decay(1); }, "model.ema_decay", "below 1"},

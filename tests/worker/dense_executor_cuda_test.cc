@@ -19,11 +19,14 @@ std::vector<v1::JobSpec> ZooJobs() {
   for (const std::string& name : ZooModelNames()) jobs.push_back(TinyJob(name));
   jobs.push_back(TinyJob("dien"));
   jobs.back().mutable_model()->mutable_options()->MergeFrom(Options().Set("auxiliary", 0.5));
-  for (const v1::Loss loss : {v1::MEAN_SQUARED_ERROR, v1::HUBER, v1::BAYESIAN_PERSONALIZED_RANKING,
-                              v1::LISTWISE_SOFTMAX}) {
-    jobs.push_back(TinyJob("deepfm"));
-    jobs.back().mutable_model()->set_loss(loss);
-    if (IsRanking(loss)) jobs.back().mutable_model()->set_group_by("c0");
+  for (const LossInfo& info : AllLosses()) {
+    if (info.loss == v1::BINARY_CROSS_ENTROPY) continue;
+    const bool classes = info.outputs == math::Outputs::kClasses;
+    jobs.push_back(TinyJob(classes ? "dnn" : "deepfm"));
+    v1::ModelSpec* const model = jobs.back().mutable_model();
+    model->set_loss(info.loss);
+    if (classes) model->mutable_options()->MergeFrom(Options().Set("classes", 3.0));
+    if (info.ranks) model->set_group_by("c0");
   }
   jobs.push_back(TwoTowers(/*shared=*/true));
   jobs.push_back(TinyJob("mmoe"));

@@ -4,6 +4,7 @@
 #include <fstream>
 #include <iterator>
 #include <map>
+#include <set>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -50,7 +51,40 @@ void CheckGradient(const LossFunction& loss, const Targets& targets, size_t widt
   }
 }
 
+// What CheckGradient's outputs are held against, as the loss takes it.
+struct Labels {
+  explicit Labels(const LossInfo& loss) {
+    switch (loss.labels) {
+      case LabelKind::kBinary:
+        labels = {0, 1, 1, 0, 1, 0};
+        break;
+      case LabelKind::kReal:
+        labels = {-3.2f, 2, 0.1f, 0.5f, -6, 4.5f};
+        break;
+      case LabelKind::kClass:
+        labels = {2, 0};
+        width = 3;
+        break;
+      case LabelKind::kGrade:
+        labels = {0, 3, 1, 0, 1, 0};
+        break;
+    }
+    if (loss.ranks) groups = {7, 3, 7, 7, 3, 9};
+  }
+  Floats labels;
+  std::vector<uint64_t> groups;
+  size_t width = 1;
+};
+
 TEST(LossFunction, HasTheGradientOfItsValue) {
+  for (const LossInfo& info : AllLosses()) {
+    SCOPED_TRACE(LossName(info.loss));
+    const Labels of(info);
+    CheckGradient(Named(info.loss), Targets(of.labels, 1, {}, of.groups), of.width);
+  }
+}
+
+TEST(LossFunction, WithOptionsHasTheGradientOfItsValue) {
   const Floats classes = {0, 1, 1, 0, 1, 0};
   const Floats values = {-3.2f, 2, 0.1f, 0.5f, -6, 4.5f};
   LossFunction weighted;
@@ -60,9 +94,7 @@ TEST(LossFunction, HasTheGradientOfItsValue) {
   spec.mutable_model()->set_huber_delta(0.75f);
   const LossFunction huber = LossFunction::Of(TasksOf(spec)[0]);
   EXPECT_EQ(huber.huber_delta, 0.75f);
-  CheckGradient(LossFunction(), classes);
   CheckGradient(weighted, classes);
-  CheckGradient(Named(v1::MEAN_SQUARED_ERROR), values);
   CheckGradient(huber, values);
 }
 
@@ -88,15 +120,14 @@ TEST(LossFunction, WeighsPositiveSamplesAlone) {
 }
 
 TEST(LossFunction, OfWeightedSamplesHasTheGradientOfItsValue) {
-  const Floats classes = {0, 1, 1, 0, 1, 0};
-  const Floats weights = {0, 0.5f, 2, 1, 3, 1.25f};
-  const Targets targets(classes, 1, weights, {});
-  CheckGradient(LossFunction(), targets);
-  CheckGradient(Named(v1::MEAN_SQUARED_ERROR), targets);
-  CheckGradient(Named(v1::HUBER), targets);
-  const Floats numbers = {1, 2};
-  CheckGradient(Named(v1::SOFTMAX_CROSS_ENTROPY), Targets(numbers, 1, {weights.data() + 1, 2}, {}),
-                3);
+  const Floats weights = {0.5f, 2, 0, 1, 3, 1.25f};
+  for (const LossInfo& info : AllLosses()) {
+    if (info.ranks) continue;
+    SCOPED_TRACE(LossName(info.loss));
+    const Labels of(info);
+    CheckGradient(Named(info.loss), Targets(of.labels, 1, {weights.data(), of.labels.size()}, {}),
+                  of.width);
+  }
 }
 
 TEST(LossFunction, MultipliesEachSampleByItsWeightAndTheTaskByIts) {
@@ -113,7 +144,6 @@ TEST(LossFunction, MultipliesEachSampleByItsWeightAndTheTaskByIts) {
 TEST(LossFunction, OfSeveralClassesIsTheirCrossEntropy) {
   const LossFunction loss = Named(v1::SOFTMAX_CROSS_ENTROPY);
   const Floats labels = {2, 0};
-  CheckGradient(loss, Targets(labels), 3);
   // Probabilities 1/7, 2/7, 4/7, and the same far from 0.
   const float a = std::log(2.0f);
   const Floats outputs = {0, a, 2 * a, 1000, 1000, 1000};
@@ -129,7 +159,6 @@ TEST(LossFunction, OfPairsComparesPositiveAndNegativeSamplesOfAGroup) {
   const LossFunction loss = Named(v1::BAYESIAN_PERSONALIZED_RANKING);
   const Floats labels = {0, 1, 1, 0, 1, 0};
   const std::vector<uint64_t> groups = {7, 3, 7, 7, 3, 9};
-  CheckGradient(loss, Targets(labels, 1, {}, groups));
   // The pairs are samples (2, 0) and (2, 3): group 3 has no negative one, group 9 no positive one.
   const Floats outputs = {1, 0, 2, -1, 0, 0};
   Floats gradient(6);
@@ -145,7 +174,6 @@ TEST(LossFunction, OfListsIsTheCrossEntropyOfSoftmaxAndLabelsInAGroup) {
   const LossFunction loss = Named(v1::LISTWISE_SOFTMAX);
   const Floats labels = {0, 3, 1, 0, 1, 0};
   const std::vector<uint64_t> groups = {7, 3, 7, 7, 3, 9};
-  CheckGradient(loss, Targets(labels, 1, {}, groups));
   // Equal outputs: probabilities 1/3 and 1/2, whatever the labels; group 9 has none above 0.
   const Floats outputs = {5, -2, 5, 5, -2, 0};
   Floats gradient(6);
@@ -156,13 +184,13 @@ TEST(LossFunction, OfListsIsTheCrossEntropyOfSoftmaxAndLabelsInAGroup) {
   EXPECT_EQ(gradient[5], 0);
 }
 
-TEST(LossFunction, OfClassesAndOfRankingHasTheReferenceValuesAndGradients) {
-  std::ifstream file(SourcePath("tests/golden/group_losses.txt"));
-  ASSERT_TRUE(file) << "run tests/golden/group_losses.py";
+TEST(LossFunction, HasTheReferenceValuesAndGradients) {
+  std::ifstream file(SourcePath("tests/golden/losses.txt"));
+  ASSERT_TRUE(file) << "run tests/golden/losses.py";
   std::string name;
   size_t width = 1;
   std::map<std::string, std::vector<double>> lines;
-  int cases = 0;
+  std::set<int> seen;
   for (std::string line; std::getline(file, line);) {
     std::istringstream in(line);
     std::string kind;
@@ -173,9 +201,9 @@ TEST(LossFunction, OfClassesAndOfRankingHasTheReferenceValuesAndGradients) {
       lines[kind] = {std::istream_iterator<double>(in), std::istream_iterator<double>()};
     } else {
       SCOPED_TRACE(name);
-      ++cases;
       v1::Loss loss;
       ASSERT_TRUE(v1::Loss_Parse(name, &loss));
+      seen.insert(loss);
       const Floats outputs(lines["outputs"].begin(), lines["outputs"].end());
       const Floats labels(lines["labels"].begin(), lines["labels"].end());
       const std::vector<uint64_t> groups(lines["groups"].begin(), lines["groups"].end());
@@ -188,15 +216,19 @@ TEST(LossFunction, OfClassesAndOfRankingHasTheReferenceValuesAndGradients) {
       }
     }
   }
-  EXPECT_EQ(cases, 4);
+  for (const LossInfo& info : AllLosses()) {
+    EXPECT_TRUE(seen.contains(info.loss))
+        << LossName(info.loss) << " has no case in tests/golden/losses.py";
+  }
 }
 
 TEST(LossFunction, OfRankingIsZeroWhereNothingCanBeCompared) {
   const Floats labels = {0, 0};
   const std::vector<uint64_t> groups = {1, 1};
-  for (const v1::Loss kind : {v1::BAYESIAN_PERSONALIZED_RANKING, v1::LISTWISE_SOFTMAX}) {
+  for (const LossInfo& info : AllLosses()) {
+    if (!info.ranks) continue;
     Floats gradient(2, 5);
-    EXPECT_EQ(Evaluate(Named(kind), {1, 2}, Targets(labels, 1, {}, groups), 1, gradient), 0);
+    EXPECT_EQ(Evaluate(Named(info.loss), {1, 2}, Targets(labels, 1, {}, groups), 1, gradient), 0);
     EXPECT_THAT(gradient, ::testing::ElementsAre(0, 0));
   }
 }

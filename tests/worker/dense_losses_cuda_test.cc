@@ -56,8 +56,7 @@ class LossesOnCuda : public ::testing::Test {
     return found;
   }
 
-  // Every output of both, of so many samples. The sum of exponentials of SOFTMAX_CROSS_ENTROPY is
-  // in float32 on a card.
+  // Every output of both, of so many samples. Of classes a card sums exponentials in float32.
   void ExpectTheCpusLoss(const LossFunction& loss, size_t n, size_t width, bool weighted) {
     SCOPED_TRACE(absl::StrCat(v1::Loss_Name(loss.kind), " of ", n, " samples, ",
                               weighted ? "weighted" : "not weighted"));
@@ -66,7 +65,7 @@ class LossesOnCuda : public ::testing::Test {
     std::vector<float> labels(n), all_labels(2 * n), weights;
     for (size_t i = 0; i < n; ++i) {
       const float u = RandomUniform(n + 2, i);
-      const bool values = loss.kind == v1::MEAN_SQUARED_ERROR || loss.kind == v1::HUBER;
+      const bool values = LabelsOf(loss.kind) == LabelKind::kReal;
       labels[i] =
           values ? 8 * u - 4 : std::floor(u * static_cast<float>(std::max<size_t>(width, 2)));
       all_labels[2 * i] = 77;
@@ -83,7 +82,7 @@ class LossesOnCuda : public ::testing::Test {
                [&](const cuda::LossSamples& samples, const float* x, float* dx, double* sums) {
                  loss.CudaEvaluate(*stream_, x, static_cast<int64_t>(width), samples, {}, dx, sums);
                });
-    const bool classes = loss.kind == v1::SOFTMAX_CROSS_ENTROPY;
+    const bool classes = OutputsOf(loss.kind) == math::Outputs::kClasses;
     EXPECT_NEAR(loss.task_weight * found.sum, expected,
                 (classes ? 1e-6 : 1e-12) * std::fabs(expected));
     for (size_t i = 0; i < gradient.size(); ++i) {
@@ -152,6 +151,25 @@ class LossesOnCuda : public ::testing::Test {
     EXPECT_TRUE(n < 33 || expected > 0) << "compares nothing";
   }
 
+  void ExpectTheCpusRankingLossAtAllSizes(const LossFunction& loss) {
+    // One number of samples is above that of the sums.
+    for (const size_t n : {0, 1, 7, 33, 1024, 9001}) {
+      for (const size_t most : {1, 2, 5, 257}) {
+        if (n >= 33 && most == 1) continue;
+        // Exponentials of the larger outputs are beyond double.
+        for (const float spread : {3.0f, 1000.0f}) ExpectTheCpusRankingLoss(loss, n, most, spread);
+      }
+    }
+  }
+
+  void ExpectTheCpusLossOfClasses(const LossFunction& loss) {
+    for (const size_t classes : {2, 3, 40, 1100}) {
+      for (const size_t n : {0, 1, 7, 300}) {
+        for (const bool weighted : {false, true}) ExpectTheCpusLoss(loss, n, classes, weighted);
+      }
+    }
+  }
+
   static LossFunction Named(v1::Loss kind) {
     LossFunction loss;
     loss.kind = kind;
@@ -162,42 +180,25 @@ class LossesOnCuda : public ::testing::Test {
   std::unique_ptr<cuda::Stream> stream_;
 };
 
-TEST_F(LossesOnCuda, OfClickLabelsAreTheCpus) {
-  ExpectTheCpusLossAtAllSizes(Named(v1::BINARY_CROSS_ENTROPY));
+TEST_F(LossesOnCuda, AreTheCpus) {
+  for (const LossInfo& info : AllLosses()) {
+    if (info.ranks) {
+      ExpectTheCpusRankingLossAtAllSizes(Named(info.loss));
+    } else if (info.outputs == math::Outputs::kClasses) {
+      ExpectTheCpusLossOfClasses(Named(info.loss));
+    } else {
+      ExpectTheCpusLossAtAllSizes(Named(info.loss));
+    }
+  }
+}
+
+TEST_F(LossesOnCuda, WithOptionsAreTheCpus) {
   LossFunction loss = Named(v1::BINARY_CROSS_ENTROPY);
   loss.positive_weight = 2.5f;
   ExpectTheCpusLossAtAllSizes(loss);
-}
-
-TEST_F(LossesOnCuda, OfRegressionAreTheCpus) {
-  ExpectTheCpusLossAtAllSizes(Named(v1::MEAN_SQUARED_ERROR));
-  LossFunction loss = Named(v1::HUBER);
+  loss = Named(v1::HUBER);
   loss.huber_delta = 1.5f;
   ExpectTheCpusLossAtAllSizes(loss);
-}
-
-TEST_F(LossesOnCuda, OfClassesAreTheCpus) {
-  for (const size_t classes : {2, 3, 40, 1100}) {
-    const LossFunction loss = Named(v1::SOFTMAX_CROSS_ENTROPY);
-    for (const size_t n : {0, 1, 7, 300}) {
-      for (const bool weighted : {false, true}) ExpectTheCpusLoss(loss, n, classes, weighted);
-    }
-  }
-}
-
-TEST_F(LossesOnCuda, OfRankingAreTheCpus) {
-  for (const v1::Loss kind : {v1::BAYESIAN_PERSONALIZED_RANKING, v1::LISTWISE_SOFTMAX}) {
-    // One number of samples is above that of the sums.
-    for (const size_t n : {0, 1, 7, 33, 1024, 9001}) {
-      for (const size_t most : {1, 2, 5, 257}) {
-        if (n >= 33 && most == 1) continue;
-        // Exponentials of the larger outputs are beyond double.
-        for (const float spread : {3.0f, 1000.0f}) {
-          ExpectTheCpusRankingLoss(Named(kind), n, most, spread);
-        }
-      }
-    }
-  }
 }
 
 TEST_F(LossesOnCuda, FarFromZeroNeitherOverflowNorVanish) {

@@ -377,6 +377,12 @@ TEST(Zoo, SaysWhatTasksLack) {
               HasSubstr("expected [batch, classes], one logit for each of 2 or more"));
 }
 
+TEST(Zoo, RefusesALossThatHasNoImplementation) {
+  v1::JobSpec spec = TinyJob("dnn");
+  spec.mutable_model()->set_loss(static_cast<v1::Loss>(99));
+  EXPECT_THAT(ErrorOf(spec), HasSubstr("model.loss: the loss number 99 has no implementation"));
+}
+
 TEST(Zoo, RefusesUnknownModels) {
   EXPECT_THAT(
       ErrorOf(Job("deepmf", 2, 0)),

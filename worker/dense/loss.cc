@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <numeric>
 
+#include "common/log.h"
 #include "common/math/loss/huber.h"
 #include "common/math/loss/sigmoid_cross_entropy.h"
 #include "common/math/loss/squared_error.h"
@@ -40,6 +42,12 @@ double WeightedLoop(absl::Span<const float> outputs, const LossFunction& loss,
   return sum;
 }
 
+// Of a loss that AllLosses has, and a switch of this file lacks.
+[[noreturn]] void NoCaseFor(v1::Loss kind) {
+  spdlog::critical("LossFunction: worker/dense/loss.cc has no case for {}", LossName(kind));
+  std::abort();
+}
+
 }  // namespace
 
 void SortByGroup(absl::Span<const uint64_t> groups, std::vector<uint32_t>* order) {
@@ -65,7 +73,17 @@ double LossFunction::Evaluate(absl::Span<const float> outputs, size_t width, con
                               absl::Span<float> gradient) const {
   scale *= task_weight;
   const auto weigh = [this](double sum) { return task_weight == 1 ? sum : task_weight * sum; };
+  const auto class_weight = [this](float y) { return y > 0.5f ? positive_weight : 1.0f; };
   switch (kind) {
+    case v1::BINARY_CROSS_ENTROPY:
+      return weigh(WeightedLoop(
+          outputs, *this, targets, scale, gradient,
+          [&](float x, float y) {
+            return class_weight(y) * math::SigmoidCrossEntropy::Value<double>(x, y);
+          },
+          [&](float x, float y) {
+            return class_weight(y) * math::SigmoidCrossEntropy::Gradient<float>(x, y);
+          }));
     case v1::MEAN_SQUARED_ERROR:
       return weigh(WeightedLoop(outputs, *this, targets, scale, gradient,
                                 math::SquaredError::Value<double>,
@@ -82,17 +100,8 @@ double LossFunction::Evaluate(absl::Span<const float> outputs, size_t width, con
     case v1::LISTWISE_SOFTMAX:
       return weigh(ListLoss(outputs, label, targets, order, scale, gradient));
     default:
-      break;
+      NoCaseFor(kind);
   }
-  const auto class_weight = [this](float y) { return y > 0.5f ? positive_weight : 1.0f; };
-  return weigh(WeightedLoop(
-      outputs, *this, targets, scale, gradient,
-      [&](float x, float y) {
-        return class_weight(y) * math::SigmoidCrossEntropy::Value<double>(x, y);
-      },
-      [&](float x, float y) {
-        return class_weight(y) * math::SigmoidCrossEntropy::Gradient<float>(x, y);
-      }));
 }
 
 double LossFunction::MeanFactor(const Targets& targets, absl::Span<const uint32_t> order) const {
@@ -102,6 +111,7 @@ double LossFunction::MeanFactor(const Targets& targets, absl::Span<const uint32_
     case v1::LISTWISE_SOFTMAX:
       return ListFactor(label, targets, order);
     default:
+      if (IsRanking(kind)) NoCaseFor(kind);
       return 1;
   }
 }
@@ -111,6 +121,9 @@ void LossFunction::CudaEvaluate(cuda::Stream& stream, const float* outputs, int6
                                 float* gradient, double* sums) const {
   samples.factor = task_weight;
   switch (kind) {
+    case v1::BINARY_CROSS_ENTROPY:
+      return cuda::SigmoidCrossEntropyLoss(stream, samples, outputs, positive_weight, gradient,
+                                           sums);
     case v1::MEAN_SQUARED_ERROR:
       return cuda::SquaredErrorLoss(stream, samples, outputs, gradient, sums);
     case v1::HUBER:
@@ -122,8 +135,7 @@ void LossFunction::CudaEvaluate(cuda::Stream& stream, const float* outputs, int6
     case v1::LISTWISE_SOFTMAX:
       return cuda::ListwiseLoss(stream, samples, groups, outputs, gradient, sums);
     default:
-      return cuda::SigmoidCrossEntropyLoss(stream, samples, outputs, positive_weight, gradient,
-                                           sums);
+      NoCaseFor(kind);
   }
 }
 

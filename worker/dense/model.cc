@@ -62,6 +62,7 @@ Precision PrecisionOf(v1::TrainSpec::Precision precision) {
 absl::StatusOr<std::unique_ptr<Model>> Model::New(const v1::JobSpec& spec, uint32_t dense_width,
                                                   absl::string_view onnx_file) {
   TESSERA_RETURN_IF_ERROR(CheckFields(spec.model()));
+  TESSERA_RETURN_IF_ERROR(CheckLosses(spec));  // those of a later version, too
   const ModelInputs inputs = InputsOf(spec);
   if (inputs.dense_width != dense_width) {
     return absl::InternalError(absl::StrCat("the dense columns of the spec are ",

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Writes group_losses.txt: losses of several classes and of ranking, with their gradients.
+"""Writes losses.txt: every loss, with its gradient.
 
   case LOSS WIDTH
   outputs X...        [n, WIDTH]
   labels Y...         [n]
   groups G...         [n]
-  value L             n times the mean that the loss is, or the sum over samples
+  value L             the sum over samples, or of a loss of ranking n times the mean that it is
   gradient X...       [n, WIDTH]
   end
 
@@ -26,6 +26,22 @@ def softmax(x):
     return [math.exp(v) / total for v in x]
 
 
+def sigmoid(x):
+    return 1 / (1 + math.exp(-x))
+
+
+def binary(x, labels, groups, width):
+    return sum(-y * math.log(sigmoid(v)) - (1 - y) * math.log(sigmoid(-v)) for v, y in zip(x, labels))
+
+
+def squares(x, labels, groups, width):
+    return sum((v - y) ** 2 for v, y in zip(x, labels))
+
+
+def huber(x, labels, groups, width):
+    return sum(e * e / 2 if e <= 1 else e - 1 / 2 for e in (abs(v - y) for v, y in zip(x, labels)))
+
+
 def classes(x, labels, groups, width):
     rows = [x[i : i + width] for i in range(0, len(x), width)]
     return sum(-math.log(softmax(row)[int(y)]) for row, y in zip(rows, labels))
@@ -33,7 +49,7 @@ def classes(x, labels, groups, width):
 
 def pairs(x, labels, groups, width):
     terms = [
-        -math.log(1 / (1 + math.exp(x[n] - x[p])))
+        -math.log(sigmoid(x[p] - x[n]))
         for p in range(len(x))
         for n in range(len(x))
         if groups[p] == groups[n] and labels[p] == 1 and labels[n] == 0
@@ -53,7 +69,11 @@ def lists(x, labels, groups, width):
     return len(x) * sum(terms) / len(terms)
 
 
+# Of each value of job.proto's Loss its function; huber_delta and positive_weight are 1.
 LOSSES = {
+    "BINARY_CROSS_ENTROPY": binary,
+    "MEAN_SQUARED_ERROR": squares,
+    "HUBER": huber,
     "SOFTMAX_CROSS_ENTROPY": classes,
     "BAYESIAN_PERSONALIZED_RANKING": pairs,
     "LISTWISE_SOFTMAX": lists,
@@ -64,6 +84,9 @@ CASES = [
     ("SOFTMAX_CROSS_ENTROPY", 7, [6, 0], [0, 0]),
     ("BAYESIAN_PERSONALIZED_RANKING", 1, [0, 1, 1, 0, 1, 0, 0, 1], [5, 5, 5, 5, 2, 9, 2, 2]),
     ("LISTWISE_SOFTMAX", 1, [0, 3, 1, 0.5, 0, 0, 2, 1], [5, 5, 5, 2, 2, 9, 9, 7]),
+    ("BINARY_CROSS_ENTROPY", 1, [0, 1, 1, 0], [0, 0, 0, 0]),
+    ("MEAN_SQUARED_ERROR", 1, [-2.5, 0, 1, 4], [0, 0, 0, 0]),
+    ("HUBER", 1, [-2.5, 0, 1, 4], [0, 0, 0, 0]),
 ]
 
 
@@ -84,9 +107,9 @@ def text(values):
 
 
 def main():
-    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "group_losses.txt")
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "losses.txt")
     with open(path, "w") as out:
-        print("# Made by group_losses.py; see there.", file=out)
+        print("# Made by losses.py; see there.", file=out)
         for i, (name, width, labels, groups) in enumerate(CASES):
             x = numbers(9000 + i, width * len(labels))
             loss = lambda: LOSSES[name](x, labels, groups, width)
