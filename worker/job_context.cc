@@ -8,6 +8,7 @@
 #include "common/job/defaults.h"
 #include "common/job/job_tables.h"
 #include "common/job/optimizer.h"
+#include "common/job/tasks.h"
 #include "common/round_up.h"
 #include "common/status_macros.h"
 #include "worker/dense/model_inputs.h"
@@ -172,7 +173,7 @@ std::vector<LabelForm> LabelFormsOf(const v1::JobSpec& spec, const Model& model)
   for (const LabelKind kind : LabelKindsOf(spec)) forms.push_back({kind, 0});
   const std::vector<LossFunction>& losses = model.losses();
   for (size_t task = 0; task < losses.size(); ++task) {
-    if (losses[task].kind != v1::SOFTMAX_CROSS_ENTROPY) continue;
+    if (OutputsOf(losses[task].kind) != math::Outputs::kClasses) continue;
     // A label that several tasks read is a class of each.
     uint32_t& classes = forms[losses[task].label].classes;
     const uint32_t width = model.OutputWidth(task);

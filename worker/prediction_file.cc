@@ -13,6 +13,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
+#include "common/job/tasks.h"
 #include "common/math/metrics/predictions.h"
 #include "common/status_macros.h"
 
@@ -59,7 +60,9 @@ absl::StatusOr<std::unique_ptr<PredictionFile>> PredictionFile::Create(FileSyste
   for (const JobTask& task : layout.tasks) {
     columns.push_back(task.MetricName("label"));
     columns.push_back(task.MetricName("prediction"));
-    if (task.loss == v1::SOFTMAX_CROSS_ENTROPY) columns.push_back(task.MetricName("probability"));
+    if (OutputsOf(task.loss) == math::Outputs::kClasses) {
+      columns.push_back(task.MetricName("probability"));
+    }
   }
   TESSERA_RETURN_IF_ERROR(file->Append(absl::StrJoin(columns, ",") + "\n"));
   return std::unique_ptr<PredictionFile>(new PredictionFile(
@@ -98,10 +101,11 @@ absl::Status PredictionFile::Append(absl::Span<const float> outputs, absl::Span<
       if (!std::isnan(label)) absl::StrAppendFormat(&lines, "%.9g", label);
       lines += ',';
       first = false;
-      if (task.loss == v1::SOFTMAX_CROSS_ENTROPY) {
+      const math::Outputs kind = OutputsOf(task.loss);
+      if (kind == math::Outputs::kClasses) {
         absl::StrAppendFormat(&lines, "%.9g,%.9g", output[0], std::exp(output[1]));
       } else {
-        const bool logits = task.loss == v1::BINARY_CROSS_ENTROPY;
+        const bool logits = kind == math::Outputs::kLogits;
         absl::StrAppendFormat(&lines, "%.9g", math::Predictions({output, 1}, logits)[0]);
       }
       output += ScoreFloats(task.loss);

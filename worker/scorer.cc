@@ -6,6 +6,7 @@
 #include <numeric>
 #include <utility>
 
+#include "common/job/tasks.h"
 #include "common/math/loss/softmax_cross_entropy.h"
 #include "common/status_macros.h"
 #include "common/window.h"
@@ -92,9 +93,10 @@ void Scorer::CollectScores(const Batch& batch) {
     const JobTask& of = layout_.tasks[task];
     const absl::Span<const float> outputs = context_->executor->output(task);
     const size_t classes = context_->model->OutputWidth(task);
+    const bool of_classes = OutputsOf(of.loss) == math::Outputs::kClasses;
     for (uint32_t i = 0; i < batch.size; ++i) {
       float* const to = &outputs_[i * width + column];
-      if (of.loss != v1::SOFTMAX_CROSS_ENTROPY) {
+      if (!of_classes) {
         *to = outputs[i];
         continue;
       }

@@ -7,6 +7,7 @@
 #include "common/failpoint.h"
 #include "common/job/defaults.h"
 #include "common/job/job_tables.h"
+#include "common/job/tasks.h"
 #include "common/log.h"
 #include "common/status_macros.h"
 #include "common/window.h"
@@ -119,7 +120,7 @@ absl::StatusOr<Trainer::Computed> Trainer::FinishCompute(const PreparedBatch& ba
 void Trainer::KeepScores(const Batch& batch) {
   const std::vector<LossFunction>& losses = context_->model->losses();
   for (size_t task = 0; task < losses.size(); ++task) {
-    if (losses[task].kind != v1::BINARY_CROSS_ENTROPY) continue;
+    if (OutputsOf(losses[task].kind) != math::Outputs::kLogits) continue;
     const absl::Span<const float> logits = context_->executor->output(task);
     logits_.insert(logits_.end(), logits.begin(), logits.end());
     const size_t width = batch.label_width();

@@ -96,7 +96,7 @@ absl::Status WriteCase(const OnnxCase& test, const std::string& root) {
       outputs.push_back({{"name", tasks[t].MetricName(name)}, {"file", file}});
       folder.Write(file, expected);
     };
-    const bool logits = tasks[t].loss == v1::BINARY_CROSS_ENTROPY;
+    const bool logits = OutputsOf(tasks[t].loss) == math::Outputs::kLogits;
     const math::Predictions predictions(raw, logits);
     std::vector<float> expected;
     for (size_t i = 0; i < raw.size(); ++i) expected.push_back(static_cast<float>(predictions[i]));

@@ -97,6 +97,25 @@ TEST(Onnx, NamesTheInputsOfAFileAfterTheColumns) {
   EXPECT_THAT(NamesOf(file->graph().output()), ElementsAre("prediction", "logit"));
 }
 
+TEST(Onnx, WritesALogitWhereTheLossReadsOne) {
+  for (const LossInfo& info : AllLosses()) {
+    SCOPED_TRACE(LossName(info.loss));
+    const bool classes = info.outputs == math::Outputs::kClasses;
+    v1::JobSpec spec = Job("dnn", 2, 1);
+    SetOptions(spec, SmallMlp());
+    if (classes) spec.mutable_model()->mutable_options()->MergeFrom(Options().Set("classes", 3.0));
+    spec.mutable_model()->set_loss(info.loss);
+    const std::unique_ptr<Model> model = MakeModel(spec);
+    Session session(*model);
+    const auto file = ExportModel(spec, *model, session.trained, session.statistics, {});
+    ASSERT_TRUE(file.ok()) << file.status();
+    std::vector<std::string> names = {"prediction"};
+    if (classes) names.push_back("probability");
+    if (classes || info.outputs == math::Outputs::kLogits) names.push_back("logit");
+    EXPECT_EQ(NamesOf(file->graph().output()), names);
+  }
+}
+
 TEST(Onnx, SaysWhatAKeyWithoutARowGives) {
   v1::TableSpec table;
   EXPECT_EQ(UnseenValue(table), 0);
@@ -216,6 +235,25 @@ TEST(OnnxFile, ErrorsNameTheNodeAndWhatIsWrong) {
     FileOfNodes file;
     file.Node("Relu", {"d0"}, "other");
     EXPECT_THAT(file.Error(), HasSubstr("no node makes the output \"y\""));
+  }
+}
+
+TEST(OnnxFile, AProbabilityIsAnErrorWhereTheLossReadsALogit) {
+  for (const LossInfo& info : AllLosses()) {
+    for (const char* op : {"Sigmoid", "Softmax"}) {
+      FileOfNodes file;
+      file.Floats("w", {1, 3}, {3, 4, 5});
+      file.Node("MatMul", {"d0", "w"}, "a");
+      file.Node(op, {"a"}, "y");
+      const math::Outputs reads =
+          op == std::string("Sigmoid") ? math::Outputs::kLogits : math::Outputs::kClasses;
+      const auto says = HasSubstr(absl::StrCat(LossName(info.loss), " reads logits"));
+      if (info.outputs == reads) {
+        EXPECT_THAT(file.Error(info.loss), says) << op;
+      } else {
+        EXPECT_THAT(file.Error(info.loss), Not(says)) << op;
+      }
+    }
   }
 }
 

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/config/yaml_job.h"
+#include "common/job/tasks.h"
 #include "tests/paths.h"
 #include "tests/worker/dense_job_testing.h"
 #include "tests/worker/op_cases.h"
@@ -153,8 +154,8 @@ inline v1::JobSpec FromFile(v1::JobSpec spec) {
   model->clear_layers();
   model->clear_options();
   const auto raw = [](v1::Loss loss) {
-    const bool logits = loss == v1::BINARY_CROSS_ENTROPY || loss == v1::LOSS_UNSPECIFIED ||
-                        loss == v1::SOFTMAX_CROSS_ENTROPY;
+    const math::Outputs kind = OutputsOf(loss);
+    const bool logits = kind == math::Outputs::kLogits || kind == math::Outputs::kClasses;
     return logits ? "logit" : "prediction";
   };
   for (v1::TaskSpec& task : *model->mutable_tasks()) {

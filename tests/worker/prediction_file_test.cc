@@ -125,6 +125,20 @@ TEST(PredictionFile, GivesTheLikeliestOfSeveralClassesAndItsProbability) {
             "label,prediction,probability\n1,2,0.75\n");
 }
 
+TEST(PredictionFile, GivesOfEachLossWhatItsOutputsAre) {
+  for (const LossInfo& info : AllLosses()) {
+    if (info.outputs == math::Outputs::kClasses) {
+      EXPECT_EQ(Written({WithLoss(info.loss)}, {2, 0, -3}, {1}),
+                "label,prediction,probability\n1,2,1\n");
+    } else {
+      EXPECT_EQ(Written({WithLoss(info.loss)}, {0}, {1}), info.outputs == math::Outputs::kLogits
+                                                              ? "label,prediction\n1,0.5\n"
+                                                              : "label,prediction\n1,0\n")
+          << LossName(info.loss);
+    }
+  }
+}
+
 TEST(PredictionFile, ALabelThatIsNotKnownIsEmpty) {
   EXPECT_EQ(Written({WithLoss(v1::BINARY_CROSS_ENTROPY)}, {0, 0},
                     {std::numeric_limits<float>::quiet_NaN(), 1}),

@@ -456,6 +456,20 @@ TEST_F(TrainerTest, ARegressionTakesAnyLabelsAndHasNoAuc) {
   }
 }
 
+TEST_F(TrainerTest, MeasuresAnAucWhereOutputsAreLogits) {
+  for (const LossInfo& info : AllLosses()) {
+    SCOPED_TRACE(LossName(info.loss));
+    if (info.outputs == math::Outputs::kClasses) continue;  // "lr" has one output
+    v1::ModelSpec& model = *assignment_.mutable_spec()->mutable_model();
+    model.set_loss(info.loss);
+    model.set_group_by(info.ranks ? "id" : "");
+    Prepare(v1::SYNC);
+    const auto result = trainer_->Train(Unit(0, 1));
+    ASSERT_TRUE(result.ok()) << result.status();
+    EXPECT_EQ(std::isnan(result->auc()), info.outputs != math::Outputs::kLogits);
+  }
+}
+
 TEST_F(TrainerTest, APrecisionOfCardsIsRefusedOnTheCpu) {
   assignment_.mutable_spec()->mutable_train()->set_precision(v1::TrainSpec::TF32);
   for (const std::string device : {"cpu", "auto"}) {

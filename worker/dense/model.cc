@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
+#include "common/job/tasks.h"
 #include "common/random.h"
 #include "common/status_macros.h"
 #include "worker/dense/layers.h"
@@ -107,7 +108,7 @@ absl::StatusOr<std::unique_ptr<Model>> Model::New(const v1::JobSpec& spec, uint3
   std::vector<GraphBuilder::Output> outputs;
   for (const JobTask& task : TasksOf(spec)) {
     model->losses_.push_back(LossFunction::Of(task));
-    const bool classes = task.loss == v1::SOFTMAX_CROSS_ENTROPY;
+    const bool classes = OutputsOf(task.loss) == math::Outputs::kClasses;
     if (task.name.empty()) {
       outputs.push_back({output, classes, "the model"});
       continue;

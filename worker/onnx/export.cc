@@ -14,7 +14,8 @@ namespace {
 // Writes what is made of a task's output, which has the name `raw`, [batch, width].
 void WriteOutputs(const JobTask& task, const std::string& raw, int64_t width,
                   const std::string& prediction, OnnxWriter& onnx) {
-  if (task.loss == v1::SOFTMAX_CROSS_ENTROPY) {
+  const math::Outputs kind = OutputsOf(task.loss);
+  if (kind == math::Outputs::kClasses) {
     const std::string best = onnx.Value(raw + "/best", "ArgMax", {raw},
                                         {{"axis", int64_t{1}}, {"keepdims", int64_t{1}}});
     onnx.Node("Cast", {best}, {prediction}, {{"to", int64_t{onnx::TensorProto::FLOAT}}});
@@ -25,7 +26,7 @@ void WriteOutputs(const JobTask& task, const std::string& raw, int64_t width,
     onnx.Output(raw, {width});
     return;
   }
-  const bool logits = task.loss == v1::BINARY_CROSS_ENTROPY;
+  const bool logits = kind == math::Outputs::kLogits;
   if (logits) onnx.Node("Sigmoid", {raw}, {prediction});
   onnx.Output(prediction, {1});
   if (logits) onnx.Output(raw, {1});
@@ -71,8 +72,8 @@ absl::StatusOr<onnx::ModelProto> ExportModel(const v1::JobSpec& spec, const Mode
   const std::vector<JobTask> tasks = TasksOf(spec);
   std::vector<std::string> predictions;
   for (size_t i = 0; i < tasks.size(); ++i) {
-    const bool logits =
-        tasks[i].loss == v1::BINARY_CROSS_ENTROPY || tasks[i].loss == v1::SOFTMAX_CROSS_ENTROPY;
+    const math::Outputs kind = OutputsOf(tasks[i].loss);
+    const bool logits = kind == math::Outputs::kLogits || kind == math::Outputs::kClasses;
     predictions.push_back(onnx.Unique(tasks[i].MetricName("prediction")));
     names[graph.outputs()[i]] =
         logits ? onnx.Unique(tasks[i].MetricName("logit")) : predictions.back();

@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/job/tasks.h"
 #include "common/status_macros.h"
 #include "worker/dense/layers.h"
 #include "worker/onnx/check_file.h"
@@ -85,13 +86,13 @@ absl::Status CheckTargets(const std::vector<Target>& targets, const onnx::GraphP
   return absl::OkStatus();
 }
 
-// Losses of classes read logits: not what a Sigmoid or Softmax makes, however it was moved since.
+// Losses of logits do not read what a Sigmoid or Softmax makes, however it was moved since.
 absl::Status CheckLogits(const Target& target, const std::vector<const onnx::NodeProto*>& nodes) {
   static const auto* const moves = new std::set<std::string>{
       "Cast", "Flatten", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze"};
-  const bool binary =
-      target.loss == v1::BINARY_CROSS_ENTROPY || target.loss == v1::LOSS_UNSPECIFIED;
-  if (!binary && target.loss != v1::SOFTMAX_CROSS_ENTROPY) return absl::OkStatus();
+  const math::Outputs kind = OutputsOf(target.loss);
+  const bool binary = kind == math::Outputs::kLogits;
+  if (!binary && kind != math::Outputs::kClasses) return absl::OkStatus();
   const std::string probability = binary ? "Sigmoid" : "Softmax";
   std::string name = target.name;
   // From the end: what a node reads is made before it.
@@ -101,8 +102,8 @@ absl::Status CheckLogits(const Target& target, const std::vector<const onnx::Nod
     if (op == probability) {
       return absl::InvalidArgumentError(
           absl::StrCat("the output \"", target.name, "\" is a probability, and ",
-                       binary ? "binary" : "softmax", "_cross_entropy reads logits: set ",
-                       target.option, " to \"", (*node)->input(0), "\", what its ", op, " reads"));
+                       LossName(target.loss), " reads logits: set ", target.option, " to \"",
+                       (*node)->input(0), "\", what its ", op, " reads"));
     }
     if (!moves->contains(op)) return absl::OkStatus();
     name = (*node)->input(0);

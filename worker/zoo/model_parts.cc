@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/job/tasks.h"
 #include "worker/dense/layers.h"
 #include "worker/dense/ops/ops.h"
 
@@ -283,7 +284,7 @@ Tensor ModelParts::Mask(const std::string& name, const Behaviour& of, double val
 std::vector<ModelParts::Task> ModelParts::Tasks() {
   std::vector<Task> tasks;
   for (const v1::TaskSpec& task : model_.tasks()) {
-    tasks.push_back({task.name(), task.loss() == v1::SOFTMAX_CROSS_ENTROPY});
+    tasks.push_back({task.name(), OutputsOf(task.loss()) == math::Outputs::kClasses});
   }
   if (tasks.empty()) {
     Fail(

@@ -65,7 +65,7 @@ class ModelParts {
   // Those of model.tasks, for models of several; an error where there are none.
   struct Task {
     std::string name;
-    bool classes = false;  // its loss is SOFTMAX_CROSS_ENTROPY
+    bool classes = false;  // its loss is one of classes
   };
   std::vector<Task> Tasks();
   // The tensor named like the task: a Gemm to [batch, 1], or with classes [batch, `classes`], an
