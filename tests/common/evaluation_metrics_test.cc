@@ -20,14 +20,19 @@ struct EvaluatedSamples {
   std::vector<float> outputs;
   std::vector<float> labels;
   std::vector<uint64_t> groups;
-  bool classes = true;
+  Outputs kind = Outputs::kLogits;
+  std::vector<float> log_probabilities = {};
 
+  Evaluated WithWeights(absl::Span<const float> weights) const {
+    return {.outputs = outputs,
+            .labels = labels,
+            .groups = groups,
+            .weights = weights,
+            .log_probabilities = log_probabilities,
+            .kind = kind};
+  }
   double Measure(const std::string& name) const {
-    return ComputeMetrics({name}, {.outputs = outputs,
-                                   .labels = labels,
-                                   .groups = groups,
-                                   .kind = classes ? Outputs::kLogits : Outputs::kValues})
-        .at(name);
+    return ComputeMetrics({name}, WithWeights({})).at(name);
   }
 };
 
@@ -44,6 +49,31 @@ EvaluatedSamples RandomSamples(int n, int groups, int seed) {
     samples.groups.push_back(random() % groups * 0x9e3779b97f4a7c15u);
   }
   samples.labels[0] = 0, samples.labels[1] = 1;
+  return samples;
+}
+
+// All that a loss may have.
+std::set<Outputs> AllOutputs() {
+  std::set<Outputs> all;
+  for (const LossInfo& info : AllLosses()) all.insert(info.outputs);
+  return all;
+}
+
+// Logits of labels, or in their place what outputs of the kind and their labels are.
+EvaluatedSamples SamplesOf(Outputs kind, int n, int groups, int seed) {
+  EvaluatedSamples samples = RandomSamples(n, groups, seed);
+  samples.kind = kind;
+  std::mt19937 random(seed + 1);
+  std::normal_distribution<float> normal;
+  for (int i = 0; i < n; ++i) {
+    if (kind == Outputs::kValues) samples.labels[i] = 2 + normal(random);
+    if (kind == Outputs::kGradedRanks) samples.labels[i] = static_cast<float>(random() % 4);
+    if (kind == Outputs::kClasses) {
+      samples.outputs[i] = static_cast<float>(random() % 4);
+      samples.labels[i] = static_cast<float>(random() % 4);
+      samples.log_probabilities.push_back(-std::fabs(normal(random)));
+    }
+  }
   return samples;
 }
 
@@ -130,7 +160,7 @@ TEST(EvaluationMetrics, GroupedAucIsUndefinedWithoutGroupsOrPairs) {
 }
 
 TEST(EvaluationMetrics, OfARegressionTakeOutputsAsTheyAre) {
-  EvaluatedSamples s = {{1, 2, -4}, {1.5f, 4, -3}, {}, false};
+  EvaluatedSamples s = {{1, 2, -4}, {1.5f, 4, -3}, {}, Outputs::kValues};
   EXPECT_DOUBLE_EQ(s.Measure("mse"), (0.25 + 4 + 1) / 3);
   EXPECT_DOUBLE_EQ(s.Measure("rmse"), std::sqrt((0.25 + 4 + 1) / 3));
   EXPECT_DOUBLE_EQ(s.Measure("mae"), 3.5 / 3);
@@ -139,12 +169,17 @@ TEST(EvaluationMetrics, OfARegressionTakeOutputsAsTheyAre) {
 }
 
 TEST(EvaluationMetrics, AreUndefinedWhereThereIsNothingToMeasure) {
-  const float nan = std::numeric_limits<float>::quiet_NaN();
-  const EvaluatedSamples with_nan = {{1, nan}, {0, 1}, {1, 1}};
-  const EvaluatedSamples none;
-  for (const MetricInfo& metric : AllMetrics()) {
-    EXPECT_TRUE(std::isnan(with_nan.Measure(metric.name))) << metric.name;
-    EXPECT_TRUE(std::isnan(none.Measure(metric.name))) << metric.name;
+  for (const Outputs kind : AllOutputs()) {
+    SCOPED_TRACE(static_cast<int>(kind));
+    const EvaluatedSamples some = SamplesOf(kind, 100, 3, 9);
+    EvaluatedSamples none, with_nan = some;
+    none.kind = kind;
+    with_nan.outputs[50] = std::numeric_limits<float>::quiet_NaN();
+    for (const MetricInfo& metric : AllMetrics()) {
+      EXPECT_TRUE(std::isnan(with_nan.Measure(metric.name))) << metric.name;
+      EXPECT_TRUE(std::isnan(none.Measure(metric.name))) << metric.name;
+      EXPECT_EQ(std::isnan(some.Measure(metric.name)), !metric.IsOf(kind)) << metric.name;
+    }
   }
   const EvaluatedSamples one_class = {{1, 2}, {0, 0}, {1, 1}};
   for (const char* name :
@@ -154,40 +189,45 @@ TEST(EvaluationMetrics, AreUndefinedWhereThereIsNothingToMeasure) {
 }
 
 TEST(EvaluationMetrics, AllAreComputedAtOnceAsAlone) {
-  const EvaluatedSamples s = RandomSamples(100, 3, 9);
-  std::vector<std::string> names;
-  for (const MetricInfo& metric : AllMetrics()) names.push_back(metric.name);
-  const auto all =
-      ComputeMetrics(names, {.outputs = s.outputs, .labels = s.labels, .groups = s.groups});
-  ASSERT_EQ(all.size(), names.size());
-  for (const std::string& name : names) {
-    EXPECT_EQ(all.at(name), s.Measure(name)) << name;
-    EXPECT_FALSE(std::isnan(all.at(name))) << name;
+  for (const Outputs kind : AllOutputs()) {
+    SCOPED_TRACE(static_cast<int>(kind));
+    const EvaluatedSamples s = SamplesOf(kind, 100, 3, 9);
+    std::vector<std::string> names;
+    for (const MetricInfo& metric : AllMetrics()) {
+      if (metric.IsOf(kind)) names.push_back(metric.name);
+    }
+    const auto all = ComputeMetrics(names, s.WithWeights({}));
+    EXPECT_EQ(all.size(), names.size());
+    for (const auto& [name, value] : all) EXPECT_EQ(value, s.Measure(name)) << name;
   }
 }
 
 // A sample of weight w counts as w samples.
 TEST(EvaluationMetrics, CountASampleAsOftenAsItWeighs) {
-  const EvaluatedSamples once = RandomSamples(300, 7, 21);
-  EvaluatedSamples repeated;
-  std::vector<float> weights;
-  std::mt19937 random(5);
-  for (size_t i = 0; i < once.outputs.size(); ++i) {
-    const int times = static_cast<int>(random() % 4);
-    weights.push_back(static_cast<float>(times));
-    for (int k = 0; k < times; ++k) {
-      repeated.outputs.push_back(once.outputs[i]);
-      repeated.labels.push_back(once.labels[i]);
-      repeated.groups.push_back(once.groups[i]);
+  for (const Outputs kind : AllOutputs()) {
+    SCOPED_TRACE(static_cast<int>(kind));
+    const EvaluatedSamples once = SamplesOf(kind, 300, 7, 21);
+    EvaluatedSamples repeated;
+    repeated.kind = kind;
+    std::vector<float> weights;
+    std::mt19937 random(5);
+    for (size_t i = 0; i < once.outputs.size(); ++i) {
+      const int times = static_cast<int>(random() % 4);
+      weights.push_back(static_cast<float>(times));
+      for (int k = 0; k < times; ++k) {
+        repeated.outputs.push_back(once.outputs[i]);
+        repeated.labels.push_back(once.labels[i]);
+        repeated.groups.push_back(once.groups[i]);
+        if (kind != Outputs::kClasses) continue;
+        repeated.log_probabilities.push_back(once.log_probabilities[i]);
+      }
     }
-  }
-  for (const MetricInfo& metric : AllMetrics()) {
-    if (metric.name.find('@') != std::string::npos) continue;  // they weigh groups
-    const auto weighted = ComputeMetrics({metric.name}, {.outputs = once.outputs,
-                                                         .labels = once.labels,
-                                                         .groups = once.groups,
-                                                         .weights = weights});
-    EXPECT_NEAR(weighted.at(metric.name), repeated.Measure(metric.name), 1e-12) << metric.name;
+    for (const MetricInfo& metric : AllMetrics()) {
+      if (!metric.IsOf(kind)) continue;
+      if (metric.name.find('@') != std::string::npos) continue;  // they weigh groups
+      const auto weighted = ComputeMetrics({metric.name}, once.WithWeights(weights));
+      EXPECT_NEAR(weighted.at(metric.name), repeated.Measure(metric.name), 1e-12) << metric.name;
+    }
   }
 }
 
@@ -289,38 +329,64 @@ TEST(MeasureScores, TakesEachTasksColumnsAndNamesItsMetrics) {
   EXPECT_DOUBLE_EQ(values.at("mae/price"), 3.0 / 4);
 }
 
-// All metrics that can be added up, of two tasks, with weights that no sum of doubles keeps.
-TEST(ScoreSums, AreWhatIsMeasuredOfAllAtOnceBitForBit) {
-  ScoreLayout layout = {.tasks = {}, .label_columns = 2, .weighted = true};
-  JobTask click, price;
-  click.name = "click";
-  price.name = "price";
-  price.label = 1;
-  price.loss = v1::MEAN_SQUARED_ERROR;
-  layout.tasks = {click, price};
-  std::vector<std::string> names;
-  for (const MetricInfo& metric : AllMetrics()) {
-    if (!metric.sums) continue;
-    if (metric.IsOf(Outputs::kLogits)) names.push_back(metric.name + "/click");
-    if (metric.IsOf(Outputs::kValues)) names.push_back(metric.name + "/price");
+// A task of each loss.
+ScoreLayout LayoutOfAllLosses() {
+  ScoreLayout layout = {.tasks = {}, .label_columns = 0, .weighted = true};
+  for (const LossInfo& info : AllLosses()) {
+    JobTask& task = layout.tasks.emplace_back();
+    task.name = LossName(info.loss);
+    task.loss = info.loss;
+    task.label = layout.label_columns++;
   }
-  ASSERT_EQ(names.size(), 8u + 4u);
-  const int n = 3000;
-  const EvaluatedSamples s = RandomSamples(n, 1, 31);
+  return layout;
+}
+
+using Rows = std::pair<std::vector<float>, std::vector<float>>;  // outputs, labels and weight
+
+// n samples of LayoutOfAllLosses, with values and weights that no sum of doubles keeps.
+std::vector<Rows> RowsOfAllLosses(int n) {
+  std::vector<Rows> rows(n);
   std::mt19937 random(32);
   std::normal_distribution<float> normal;
-  std::vector<std::pair<std::vector<float>, std::vector<float>>> samples;  // outputs, labels
-  for (int i = 0; i < n; ++i) {
-    samples.push_back({{s.outputs[i] + normal(random), normal(random) * 1e6f},
-                       {s.labels[i], normal(random), std::exp(5 * normal(random))}});
+  for (const LossInfo& info : AllLosses()) {
+    const EvaluatedSamples s = SamplesOf(info.outputs, n, 1, 31);
+    const bool classes = info.outputs == Outputs::kClasses;
+    const float scale = info.outputs == Outputs::kValues ? 1e6f : 1;
+    for (int i = 0; i < n; ++i) {
+      auto& [outputs, labels] = rows[i];
+      outputs.push_back(classes ? s.outputs[i] : scale * (s.outputs[i] + normal(random)));
+      if (classes) outputs.insert(outputs.end(), {0, s.log_probabilities[i]});
+      labels.push_back(s.labels[i]);
+    }
   }
-  const auto add = [](const auto& sample, std::vector<float>& outputs, std::vector<float>& labels) {
+  for (auto& [outputs, labels] : rows) labels.push_back(std::exp(5 * normal(random)));
+  return rows;
+}
+
+// All metrics that can be added up, of all losses that they are of.
+TEST(ScoreSums, AreWhatIsMeasuredOfAllAtOnceBitForBit) {
+  const ScoreLayout layout = LayoutOfAllLosses();
+  std::vector<std::string> names;
+  for (const MetricInfo& metric : AllMetrics()) {
+    const size_t before = names.size();
+    for (const JobTask& task : layout.tasks) {
+      if (!metric.IsOf(OutputsOf(task.loss))) continue;
+      names.push_back(task.MetricName(metric.name));
+    }
+    EXPECT_GT(names.size(), before) << metric.name << " is of no loss";
+    if (!metric.sums) names.resize(before);
+  }
+  const int n = 3000;
+  std::vector<Rows> samples = RowsOfAllLosses(n);
+  std::mt19937 random(33);
+  const auto add = [](const Rows& sample, std::vector<float>& outputs, std::vector<float>& labels) {
     outputs.insert(outputs.end(), sample.first.begin(), sample.first.end());
     labels.insert(labels.end(), sample.second.begin(), sample.second.end());
   };
   std::vector<float> outputs, labels;
-  for (const auto& sample : samples) add(sample, outputs, labels);
+  for (const Rows& sample : samples) add(sample, outputs, labels);
   const auto expected = MeasureScores(layout, names, outputs, labels, {});
+  EXPECT_EQ(expected.size(), names.size());
   for (int round = 0; round < 3; ++round) {
     std::shuffle(samples.begin(), samples.end(), random);
     ScoreSums all(layout, names);
@@ -334,8 +400,9 @@ TEST(ScoreSums, AreWhatIsMeasuredOfAllAtOnceBitForBit) {
     }
     EXPECT_EQ(all.samples(), static_cast<uint64_t>(n));
     EXPECT_EQ(all.Values(), expected);
-    EXPECT_THAT(all.ErrorBounds(),
-                testing::ElementsAre(testing::Pair("binned_auc/click", testing::Lt(1e-3))));
+    const auto bounds = all.ErrorBounds();
+    EXPECT_TRUE(bounds.contains("binned_auc/binary_cross_entropy"));
+    for (const auto& [name, bound] : bounds) EXPECT_LT(bound, 1e-3) << name;
   }
   for (const auto& [name, value] : expected) EXPECT_TRUE(std::isfinite(value)) << name;
 }
@@ -357,18 +424,73 @@ TEST(Follow, LooksPastTheTaskAndTheNumber) {
   EXPECT_TRUE(Follow("ndcg@3/click", 0.7).larger_is_better);
 }
 
-TEST(Follow, ComparesInTheDirectionOfTheMetric) {
-  for (const char* name : {"auc", "binned_auc", "pr_auc", "gauc", "accuracy"}) {
-    EXPECT_TRUE(Follow(name, 0.7).larger_is_better) << name;
-    EXPECT_EQ(Follow(name, 0.7).value, 0.7) << name;
+TEST(Follow, ComparesInTheDirectionOfEachMetric) {
+  const std::map<std::string, Better> directions = {
+      {"auc", Better::kLarger},
+      {"binned_auc", Better::kLarger},
+      {"gauc", Better::kLarger},
+      {"pr_auc", Better::kLarger},
+      {"logloss", Better::kSmaller},
+      {"normalized_entropy", Better::kSmaller},
+      {"accuracy", Better::kLarger},
+      {"precision@10", Better::kLarger},
+      {"recall@10", Better::kLarger},
+      {"ndcg@10", Better::kLarger},
+      {"calibration", Better::kNearerToOne},
+      {"rmse", Better::kSmaller},
+      {"mse", Better::kSmaller},
+      {"mae", Better::kSmaller},
+  };
+  for (const MetricInfo& metric : AllMetrics()) {
+    SCOPED_TRACE(metric.name);
+    EXPECT_TRUE(directions.contains(metric.name)) << "has no line in this test";
+    if (!directions.contains(metric.name)) continue;
+    const Better better = directions.at(metric.name);
+    EXPECT_EQ(Follow(metric.name, 0.75).larger_is_better, better == Better::kLarger);
+    const bool distance = better == Better::kNearerToOne;
+    EXPECT_EQ(Follow(metric.name, 0.75).value, distance ? 0.25 : 0.75);
+    EXPECT_EQ(Follow(metric.name, 1.25).value, distance ? 0.25 : 1.25);
   }
-  for (const char* name : {"logloss", "normalized_entropy", "rmse", "mse", "mae"}) {
-    EXPECT_FALSE(Follow(name, 0.7).larger_is_better) << name;
-    EXPECT_EQ(Follow(name, 0.7).value, 0.7) << name;
+  EXPECT_EQ(directions.size(), AllMetrics().size());
+}
+
+// Outputs that agree with the labels, or do not.
+EvaluatedSamples Predicted(bool rightly, Outputs kind) {
+  EvaluatedSamples samples = SamplesOf(kind, 60, 3, 5);
+  for (size_t i = 0; i < samples.labels.size(); ++i) {
+    const float label = samples.labels[i];
+    switch (kind) {
+      case Outputs::kLogits:
+        samples.outputs[i] = (label > 0) == rightly ? 5 : -5;
+        break;
+      case Outputs::kValues:
+        samples.outputs[i] = rightly ? label : label + 3;
+        break;
+      case Outputs::kClasses:
+        samples.outputs[i] = rightly ? label : label + 1;
+        samples.log_probabilities[i] = rightly ? -0.1f : -3;
+        break;
+      case Outputs::kRanks:
+      case Outputs::kGradedRanks:
+        samples.outputs[i] = rightly ? label : -label;
+        break;
+    }
   }
-  EXPECT_FALSE(Follow("calibration", 0.75).larger_is_better);
-  EXPECT_EQ(Follow("calibration", 0.75).value, 0.25);
-  EXPECT_EQ(Follow("calibration", 1.25).value, 0.25);
+  return samples;
+}
+
+TEST(Follow, PrefersOutputsThatAreRight) {
+  for (const Outputs kind : AllOutputs()) {
+    const EvaluatedSamples right = Predicted(true, kind), wrong = Predicted(false, kind);
+    for (const MetricInfo& metric : AllMetrics()) {
+      if (!metric.IsOf(kind)) continue;
+      const Followed good = Follow(metric.name, right.Measure(metric.name));
+      const Followed bad = Follow(metric.name, wrong.Measure(metric.name));
+      EXPECT_TRUE(good.larger_is_better ? good.value > bad.value : good.value < bad.value)
+          << metric.name << " is " << good.value << " of right outputs and " << bad.value
+          << " of wrong ones";
+    }
+  }
 }
 
 }  // namespace
