@@ -3,6 +3,8 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "common/job/defaults.h"
 #include "common/job/device.h"
 #include "common/job/evaluation.h"
@@ -25,6 +27,15 @@ std::vector<std::string> KnownMetrics(const std::vector<JobTask>& tasks) {
     if (of_all) known.push_back(metric.name);
   }
   return known;
+}
+
+// Of those that compare samples of a group, as documents name them.
+std::string MetricsOfGroups() {
+  std::vector<std::string> names;
+  for (const math::MetricInfo& metric : math::AllMetrics()) {
+    if (metric.groups) names.push_back(absl::StrReplaceAll(metric.name, {{"@10", "@k"}}));
+  }
+  return absl::StrJoin(names, ", ");
 }
 
 absl::Status Device(const std::string& device) {
@@ -127,9 +138,8 @@ absl::Status GroupBy(const v1::JobSpec& spec, const std::string& metric) {
   const std::string path = "evaluation.group_by";
   if (metric.empty() && spec.evaluation().group_by().empty()) return absl::OkStatus();
   if (metric.empty()) {
-    return Wrong(path,
-                 "belongs to the metrics gauc, precision@k, recall@k and ndcg@k, which "
-                 "evaluation.metrics leaves out");
+    return Wrong(path, "belongs to the metrics ", MetricsOfGroups(),
+                 ", which evaluation.metrics leaves out");
   }
   return SparseColumn(spec, EvaluationGroups(spec), metric, path);
 }

@@ -1,0 +1,117 @@
+// What documents say of losses and metrics is what there is.
+#include <fstream>
+#include <map>
+#include <regex>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
+#include "common/job/evaluation.h"
+#include "common/job/tasks.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/paths.h"
+
+namespace tessera {
+namespace {
+
+using math::Better;
+using math::MetricInfo;
+using testing::HasSubstr;
+using Names = std::set<std::string>;
+
+std::string Read(const std::string& file) {
+  std::stringstream text;
+  text << std::ifstream(SourcePath(file)).rdbuf();
+  return text.str();
+}
+
+std::string Between(const std::string& text, const std::string& begin, const std::string& end) {
+  const size_t from = text.find(begin);
+  const size_t to = from == std::string::npos ? from : text.find(end, from + begin.size());
+  EXPECT_NE(to, std::string::npos) << "there is no '" << begin << "' ... '" << end << "'";
+  if (to == std::string::npos) return "";
+  return text.substr(from + begin.size(), to - from - begin.size());
+}
+
+// On one line, without what is in parentheses.
+std::string Plain(const std::string& text) {
+  return std::regex_replace(std::regex_replace(text, std::regex("\\s+"), " "),
+                            std::regex(" \\([^)]*\\)"), "");
+}
+
+Names Listed(const std::string& text) {
+  const std::vector<std::string> names =
+      absl::StrSplit(absl::StrReplaceAll(Plain(text), {{" and ", ", "}}), ", ");
+  return {names.begin(), names.end()};
+}
+
+std::string Written(const MetricInfo& metric) {
+  return absl::StrReplaceAll(metric.name, {{"@10", "@k"}});
+}
+
+std::string Written(Better better) {
+  return better == Better::kLarger    ? "larger"
+         : better == Better::kSmaller ? "smaller"
+                                      : "nearer to 1";
+}
+
+const char kJobProto[] = "proto/tessera/v1/job.proto";
+
+TEST(JobProto, SaysOfEachMetricWhatIsBetterAndItsLosses) {
+  const std::string text =
+      Between(Read(kJobProto), "message EvaluationSpec {", "repeated string metrics");
+  const std::regex row("// {3}(\\S.*?) +(larger|smaller|nearer to 1) +(.*)");
+  std::map<std::string, std::pair<std::string, Names>> rows;
+  for (std::sregex_iterator i(text.begin(), text.end(), row), end; i != end; ++i) {
+    for (const std::string& name : Listed((*i)[1])) {
+      EXPECT_TRUE(rows.insert({name, {(*i)[2], Listed((*i)[3])}}).second) << name;
+    }
+  }
+  for (const MetricInfo& metric : math::AllMetrics()) {
+    SCOPED_TRACE(metric.name);
+    EXPECT_TRUE(rows.contains(Written(metric))) << "is not in the list of EvaluationSpec.metrics";
+    if (!rows.contains(Written(metric))) continue;
+    Names losses;
+    for (const LossInfo& info : AllLosses()) {
+      if (metric.IsOf(info.outputs)) losses.insert(LossName(info.loss));
+    }
+    EXPECT_EQ(rows[Written(metric)], std::pair(Written(metric.better), losses));
+    rows.erase(Written(metric));
+  }
+  EXPECT_TRUE(rows.empty()) << rows.begin()->first << " is in the list and no metric";
+}
+
+TEST(JobProto, SaysWhichMetricsNeedGroups) {
+  Names names;
+  for (const MetricInfo& metric : math::AllMetrics()) {
+    if (metric.groups) names.insert(Written(metric));
+  }
+  EXPECT_EQ(Listed(Between(Plain(Read(kJobProto)), "string monitor = 4; // ", ": the sparse")),
+            names);
+}
+
+TEST(Readme, NamesEveryMetricAndThoseThatNeedAllScores) {
+  const std::string text = Plain(Read("README.md"));
+  Names all, kept;
+  for (const MetricInfo& metric : math::AllMetrics()) {
+    all.insert(Written(metric));
+    const bool at_k = Written(metric) != metric.name;
+    if (!metric.sums && !at_k) kept.insert(metric.name);
+  }
+  EXPECT_EQ(Listed(Between(text, "`evaluation.metrics` names any of ", ", with tasks as")), all);
+  EXPECT_EQ(Listed(Between(text, "counts neither way. ", " and those at k need all scores")), kept);
+}
+
+TEST(Readme, NamesEveryLoss) {
+  const std::string text =
+      Between(Plain(Read("README.md")), "`model.loss` is ", "A column of role");
+  for (const LossInfo& info : AllLosses()) EXPECT_THAT(text, HasSubstr(LossName(info.loss)));
+}
+
+}  // namespace
+}  // namespace tessera
