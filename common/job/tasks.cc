@@ -13,6 +13,7 @@ namespace {
 
 using math::Outputs;
 
+// A new one: common/math/README.md.
 constexpr LossInfo kLosses[] = {
     {v1::BINARY_CROSS_ENTROPY, LabelKind::kBinary, Outputs::kLogits},
     {v1::MEAN_SQUARED_ERROR, LabelKind::kReal, Outputs::kValues},

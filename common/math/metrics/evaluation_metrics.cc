@@ -152,6 +152,7 @@ Metric Summed(MetricInfo info) {
           }};
 }
 
+// A new one: common/math/README.md.
 const std::vector<Metric>& Metrics() {
   static const auto& metrics = *new std::vector<Metric>{
       {{"auc", Better::kLarger, {kLogits, kRanks}},
