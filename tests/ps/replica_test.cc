@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <string>
 
+#include "absl/cleanup/cleanup.h"
 #include "ps/jobs.h"
 #include "ps/push_log/log_feed.h"
 #include "tests/ps/recovery_harness.h"
@@ -164,6 +165,8 @@ TEST_F(ReplicaTest, WhatHasExpiredGoesFromTheFollowersDisk) {
   const auto primary = *Open(job, files_);
   ASSERT_OK(primary->SetFollower(1, "ps-1"));
   const std::string folder = testing::TempDir() + "/follower-spill-" + std::to_string(::getpid());
+  // When nobody writes there any more.
+  const absl::Cleanup remove = [&folder] { std::filesystem::remove_all(folder); };
   Spill::Options options;
   options.folder = folder;
   options.memory_bytes = 64 << 10;
@@ -201,7 +204,6 @@ TEST_F(ReplicaTest, WhatHasExpiredGoesFromTheFollowersDisk) {
   Checkpoint(*follower, job, "of-follower", 40);
   EXPECT_TRUE(CheckpointRows(files_, "root/of-follower") ==
               CheckpointRows(files_, "root/of-primary"));
-  std::filesystem::remove_all(folder);
 }
 
 TEST_F(ReplicaTest, TheFollowersLogShrinksWithCommittedCheckpoints) {
