@@ -30,30 +30,30 @@ std::string NewCluster() {
 
 }  // namespace
 
-absl::StatusOr<CheckpointRoot> ClaimRoot(FileSystem& files, const std::string& folder,
-                                         StateLog& log) {
+absl::StatusOr<CheckpointRoot> FindRoot(FileSystem& files, const std::string& folder,
+                                        StateLog& log) {
   TESSERA_RETURN_IF_ERROR(WithContext(files.CreateFolder(folder), "checkpoint root"));
-  absl::StatusOr<std::string> known = log.Get(kKey);
-  if (!known.ok() && !absl::IsNotFound(known.status())) return known.status();
-  CheckpointRoot root = {folder, known.ok() ? *known : NewCluster()};
-  TESSERA_ASSIGN_OR_RETURN(const std::string cluster, ClusterOf(files, folder));
-  if (known.ok() && !cluster.empty()) {
-    const absl::Status claim = CheckClaim(files, root);
-    if (absl::IsUnavailable(claim)) return absl::FailedPreconditionError(claim.message());
-    if (!claim.ok()) return claim;
-    return root;
-  }
-  if (!cluster.empty()) {
-    SPDLOG_INFO(
-        "{} was that of cluster {}, and is that of {} now: this master begins without state",
-        folder, cluster, root.cluster);
+  const absl::StatusOr<std::string> known = log.Get(kKey);
+  if (absl::IsNotFound(known.status())) return CheckpointRoot{folder, NewCluster(), false};
+  TESSERA_RETURN_IF_ERROR(known.status());
+  CheckpointRoot root = {folder, *known, true};
+  const absl::Status claim = CheckClaim(files, root);
+  if (absl::IsUnavailable(claim)) return absl::FailedPreconditionError(claim.message());
+  TESSERA_RETURN_IF_ERROR(claim);
+  return root;
+}
+
+absl::Status Claim(FileSystem& files, const CheckpointRoot& root, StateLog& log) {
+  if (root.claimed) return absl::OkStatus();
+  TESSERA_ASSIGN_OR_RETURN(const std::string before, ClusterOf(files, root.folder));
+  if (!before.empty()) {
+    SPDLOG_INFO("{} was that of cluster {}, and is that of {} now, whose state knew of none",
+                root.folder, before, root.cluster);
   }
   // In this order: a state that knows of a claim finds it.
   TESSERA_RETURN_IF_ERROR(
-      WithContext(WriteFileAtomically(files, FileOf(folder), absl::StrCat(root.cluster, "\n")),
-                  "checkpoint root"));
-  if (!known.ok()) TESSERA_RETURN_IF_ERROR(log.Apply({{kKey, root.cluster}}));
-  return root;
+      WriteFileAtomically(files, FileOf(root.folder), absl::StrCat(root.cluster, "\n")));
+  return log.Apply({{kKey, root.cluster}});
 }
 
 absl::Status CheckClaim(FileSystem& files, const CheckpointRoot& root) {

@@ -15,13 +15,16 @@ namespace tessera::master {
 // with the state it had keeps what it has claimed, or finds that it has been taken.
 struct CheckpointRoot {
   std::string folder;
-  std::string cluster;  // empty: whoever else writes there is not looked for
+  std::string cluster;   // empty: whoever else writes there is not looked for
+  bool claimed = false;  // what `cluster` is, is in the cluster's state
 };
 
-// Makes the folder and claims it for the cluster whose state `log` holds, once and for all.
-// FAILED_PRECONDITION: another one has claimed it since.
-absl::StatusOr<CheckpointRoot> ClaimRoot(FileSystem& files, const std::string& folder,
-                                         StateLog& log);
+// Makes the folder, and looks whose it is for the cluster whose state `log` holds.
+// FAILED_PRECONDITION: another one has claimed it since this one had.
+absl::StatusOr<CheckpointRoot> FindRoot(FileSystem& files, const std::string& folder,
+                                        StateLog& log);
+// Claims it, once for all of a cluster's life; by a master that serves.
+absl::Status Claim(FileSystem& files, const CheckpointRoot& root, StateLog& log);
 
 // UNAVAILABLE: another cluster has claimed it since, and may give it back.
 absl::Status CheckClaim(FileSystem& files, const CheckpointRoot& root);

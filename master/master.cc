@@ -74,11 +74,15 @@ class MasterImpl final : public Master {
   ~MasterImpl() override { Stop(absl::ZeroDuration()); }
 
   // What the core has to say at its begin must be durable before anybody hears of it.
-  absl::Status Begin(const ServerOptions& options) {
+  absl::Status Begin(const Options& options, const CheckpointRoot& root, StateLog& log) {
     TESSERA_RETURN_IF_ERROR(host_.Flush());
     TESSERA_ASSIGN_OR_RETURN(
-        server_, RpcServer::Start(options, {&cluster_, &work_, &jobs_, &metrics_service_}));
+        server_, RpcServer::Start(options.server, {&cluster_, &work_, &jobs_, &metrics_service_}));
     host_.Look([&](MasterCore& core, const MasterCore::Now&) { core.SetAddress(address()); });
+    // Where it cannot be written, checkpoints cannot either; what only predicts needs none.
+    if (const absl::Status claimed = Claim(*options.files, root, log); !claimed.ok()) {
+      SPDLOG_WARN("checkpoint root: {}", std::string(claimed.message()));
+    }
     ticker_ = std::thread([this] { TickForever(); });
     actor_ = std::thread([this] { ActForever(); });
     SPDLOG_INFO("serving at {}", server_->address());
@@ -172,8 +176,8 @@ absl::StatusOr<std::unique_ptr<Master>> Master::Start(const Options& options) {
     }
     log = own_log.get();
   }
-  TESSERA_ASSIGN_OR_RETURN(CheckpointRoot root,
-                           ClaimRoot(*options.files, options.checkpoint_root, *log));
+  TESSERA_ASSIGN_OR_RETURN(const CheckpointRoot root,
+                           FindRoot(*options.files, options.checkpoint_root, *log));
   TESSERA_ASSIGN_OR_RETURN(const auto state, log->Scan(""));
   MasterCore::Options core_options;
   core_options.membership.lease = options.lease;
@@ -187,9 +191,9 @@ absl::StatusOr<std::unique_ptr<Master>> Master::Start(const Options& options) {
   TESSERA_ASSIGN_OR_RETURN(
       std::unique_ptr<MasterCore> core,
       MasterCore::New(core_options, state, {options.clock->Monotonic(), options.clock->Wall()}));
-  auto master = std::make_unique<MasterImpl>(options, std::move(own_log), log, std::move(core),
-                                             std::move(root));
-  TESSERA_RETURN_IF_ERROR(master->Begin(options.server));
+  auto master =
+      std::make_unique<MasterImpl>(options, std::move(own_log), log, std::move(core), root);
+  TESSERA_RETURN_IF_ERROR(master->Begin(options, root, *log));
   return master;
 }
 
