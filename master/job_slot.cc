@@ -64,7 +64,9 @@ void JobSlot::SetUnanswered(uint64_t action, std::vector<std::string> ps) {
 
 bool JobSlot::IsDoneWith(uint64_t ps, uint64_t generation) const {
   if (run_ == nullptr) return IsIdle();
-  if (!close_.empty() || !run_->opened() || generation >= run_->generation()) return false;
+  const bool closes = !close_.empty() || std::any_of(under_way_.begin(), under_way_.end(),
+                                                     [](const UnderWay& one) { return one.close; });
+  if (closes || !run_->opened() || generation >= run_->generation()) return false;
   const std::vector<RunNode> copied_to = run_->CopiedTo();
   return !run_->Uses(ps) && !run_->Follows(ps) && !run_->MovesTo(ps) &&
          std::none_of(copied_to.begin(), copied_to.end(),

@@ -209,6 +209,7 @@ std::vector<v1::JobOnPs> Jobs::Followed() const {
   for (const auto& [id, following] : following_) {
     v1::JobOnPs& job = followed.emplace_back();
     job.set_job_id(id);
+    job.set_generation(following.request.generation());
     job.set_follows(following.request.pair());
     job.set_follow_error(std::string(following.failed.message()));
     if (following.shard == nullptr) continue;
