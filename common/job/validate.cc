@@ -54,6 +54,20 @@ absl::Status PushSize(const v1::JobSpec& spec) {
                " or less, or tables of a smaller dim");
 }
 
+// Those of async jobs hold whole batches, whatever their size. `workers`: 0 is not known.
+absl::Status BatchFitsTheWindow(const v1::JobSpec& spec, uint32_t workers) {
+  const uint64_t window = ShuffleWindowRecords(spec.data());
+  const uint64_t batch = spec.train().batch_size();
+  if (!StepsTogether(spec.consistency()) || workers == 0 || window * workers >= batch) {
+    return absl::OkStatus();
+  }
+  return Wrong("data.shuffle_window_records", "found ", window,
+               spec.data().shuffle_window_records() == 0 ? " (the default)" : "", " of each of ",
+               workers, " workers, fewer in all than train.batch_size: ", batch,
+               "; batches are made of a window's records, and none would be full: set it to ",
+               (batch + workers - 1) / workers, " or more");
+}
+
 }  // namespace
 
 BatchRowBytes BatchRowBytesOf(const v1::JobSpec& spec) {
@@ -134,6 +148,7 @@ absl::Status ValidateSubmit(const v1::SubmitRequest& request) {
   }
   if (request.task() != v1::PREDICT) {
     TESSERA_RETURN_IF_ERROR(ValidateWorkers(request.spec(), request.workers()));
+    TESSERA_RETURN_IF_ERROR(BatchFitsTheWindow(request.spec(), request.workers()));
     if (request.output().empty()) return absl::OkStatus();
     return Wrong("output", "belongs to the task predict; leave it out");
   }

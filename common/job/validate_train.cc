@@ -362,21 +362,10 @@ absl::Status RecoveryFields(const v1::JobSpec& spec) {
   return absl::OkStatus();
 }
 
-absl::Status BatchFitsTheWindow(const v1::JobSpec& spec) {
-  const uint64_t window = ShuffleWindowRecords(spec.data());
-  if (window >= spec.train().batch_size()) return absl::OkStatus();
-  return Wrong("data.shuffle_window_records", "found ", window,
-               spec.data().shuffle_window_records() == 0 ? " (the default)" : "",
-               ", fewer than train.batch_size: ", spec.train().batch_size(),
-               "; batches are made of a window's records, and none would be full: set it to ",
-               spec.train().batch_size(), " or more");
-}
-
 }  // namespace
 
 absl::Status Training(const v1::JobSpec& spec) {
   TESSERA_RETURN_IF_ERROR(Train(spec.train()));
-  TESSERA_RETURN_IF_ERROR(BatchFitsTheWindow(spec));
   TESSERA_RETURN_IF_ERROR(ConsistencyFields(spec.consistency()));
   TESSERA_RETURN_IF_ERROR(DenseGradients(spec));
   TESSERA_RETURN_IF_ERROR(RowCacheFields(spec));

@@ -157,14 +157,6 @@ TEST(ValidateJobSpec, NamesTheWrongFieldOfTheJob) {
              s.mutable_data()->set_shard_records(1);
            },
            "data.shard_records", "16 records or more"},
-          {[](auto& s) {
-             s.mutable_data()->set_shuffle_window_records(100);
-             s.mutable_data()->set_shard_records(100);
-             s.mutable_train()->set_batch_size(101);
-           },
-           "data.shuffle_window_records", "found 100, fewer than train.batch_size: 101"},
-          {[](auto& s) { s.mutable_train()->set_batch_size(262145); },
-           "data.shuffle_window_records", "found 262144 (the default), fewer"},
           {[](auto& s) { s.mutable_start()->set_checkpoint("/etc"); }, "start.checkpoint",
            "absolute path '/etc'"},
           {[](auto& s) { s.mutable_consistency()->set_sparse(static_cast<v1::Consistency>(9)); },
@@ -491,6 +483,28 @@ TEST(ValidateSubmit, WorkersMayOutnumberTheSamplesOfABatchThatTheyDoNotShare) {
   consistency.set_sparse(v1::ASYNC);
   consistency.set_dense(v1::ASYNC);
   EXPECT_EQ(ValidateSubmit(request), absl::OkStatus());
+}
+
+TEST(ValidateSubmit, ASyncJobsWindowHoldsABatch) {
+  v1::SubmitRequest request;
+  *request.mutable_spec() = GoodSpec();
+  v1::JobSpec& spec = *request.mutable_spec();
+  spec.mutable_data()->set_shuffle_window_records(100);
+  spec.mutable_data()->set_shard_records(100);
+  spec.mutable_train()->set_batch_size(201);
+  request.set_workers(2);
+  EXPECT_THAT(
+      std::string(ValidateSubmit(request).message()),
+      StartsWith("data.shuffle_window_records: found 100 of each of 2 workers, fewer in all "
+                 "than train.batch_size: 201; "));
+  EXPECT_THAT(std::string(ValidateSubmit(request).message()), HasSubstr("set it to 101 or more"));
+  // They share the window of all.
+  request.set_workers(3);
+  EXPECT_EQ(ValidateSubmit(request), absl::OkStatus());
+  request.set_workers(1);
+  spec.mutable_consistency()->set_sparse(v1::ASYNC);
+  spec.mutable_consistency()->set_dense(v1::ASYNC);
+  EXPECT_EQ(ValidateSubmit(request), absl::OkStatus()) << "its windows are rounded up to batches";
 }
 
 TEST(ValidateSubmit, AJobHasNoMoreProcessesThanOneMayBeScaledTo) {
