@@ -2,16 +2,19 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/job/defaults.h"
 #include "common/job/job_tables.h"
 #include "common/job/optimizer.h"
+#include "common/job/tasks.h"
 #include "common/status_macros.h"
 #include "google/protobuf/util/message_differencer.h"
 
@@ -61,11 +64,29 @@ std::vector<std::pair<const char*, std::string>> Preparation(const v1::ColumnSpe
   };
   return {
       {"transform", EnumName(v1::Transform_Name(column.transform()), column.transform(), "none")},
-      {"default_value", quoted(column.has_default_value(), column.default_value())},
       {"separator", quoted(!column.separator().empty(), column.separator())},
       {"pooling", EnumName(v1::Pooling_Name(column.pooling()), column.pooling(), "sum")},
       {"max_length", absl::StrCat(column.max_length())},
   };
+}
+
+// What stands for a field that is empty or absent; nullopt: it says nothing of fields that are not.
+std::optional<std::string> DefaultOf(const v1::ColumnSpec& column, v1::DataFormat format) {
+  if (column.role() == v1::SPARSE) {
+    return column.has_default_value() ? absl::StrCat("'", column.default_value(), "'") : "none";
+  }
+  double number = 0;
+  if (column.has_default_value() && absl::SimpleAtod(column.default_value(), &number)) {
+    return absl::StrCat(number);
+  }
+  return format == v1::LIBSVM ? std::optional<std::string>("0") : std::nullopt;
+}
+
+// How a task's output is written as a prediction.
+math::Outputs Written(v1::Loss loss) {
+  const math::Outputs outputs = OutputsOf(loss);
+  const bool as_it_is = outputs != math::Outputs::kLogits && outputs != math::Outputs::kClasses;
+  return as_it_is ? math::Outputs::kValues : outputs;
 }
 
 absl::Status CheckModel(const v1::JobSpec& spec, const v1::JobSpec& before) {
@@ -198,8 +219,18 @@ std::string PreparedOtherwise(const v1::JobSpec& spec, const v1::JobSpec& before
           absl::StrCat("data.columns: column ", ours[i]->name(), " has ", here[f].first, " "),
           here[f].second, there[f].second);
     }
+    const std::optional<std::string> stands = DefaultOf(*ours[i], spec.data().format());
+    const std::optional<std::string> stood = DefaultOf(*theirs[i], before.data().format());
+    if (stands.has_value() && stood.has_value() && stands != stood) {
+      return differs(absl::StrCat("data.columns: column ", ours[i]->name(), " has default_value "),
+                     *stands, *stood);
+    }
   }
-  return loss(spec) == loss(before) ? "" : differs("model.loss: ", loss(spec), loss(before));
+  // One of a later version may be known here by its number alone.
+  const bool same =
+      loss(spec) == loss(before) ||
+      (CheckLosses(before).ok() && Written(spec.model().loss()) == Written(before.model().loss()));
+  return same ? "" : differs("model.loss: ", loss(spec), loss(before));
 }
 
 absl::Status CheckStart(const v1::JobSpec& spec, const v1::CheckpointManifest& manifest,

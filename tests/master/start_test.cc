@@ -81,6 +81,7 @@ TEST_F(StartTest, APredictionNeedsInputsAndALossAsInTraining) {
   price.set_name("price");
   price.set_role(v1::DENSE);
   price.set_transform(v1::LOG1P);
+  price.set_default_value("1");
   const std::string first = Submit(spec, 1, 1);
   RunUntil(first, v1::SUCCEEDED);
   v1::SubmitRequest request;
@@ -92,8 +93,10 @@ TEST_F(StartTest, APredictionNeedsInputsAndALossAsInTraining) {
   const std::pair<const char*, Change> changes[] = {
       {"column price has transform none in this job and log1p in",
        [](auto* s) { s->mutable_data()->mutable_columns(2)->clear_transform(); }},
-      {"column price has default_value '0' in this job and none in",
-       [](auto* s) { s->mutable_data()->mutable_columns(2)->set_default_value("0"); }},
+      {"column price has default_value 0.5 in this job and 1 in",
+       [](auto* s) { s->mutable_data()->mutable_columns(2)->set_default_value("0.5"); }},
+      {"column user has default_value '0' in this job and none in",
+       [](auto* s) { s->mutable_data()->mutable_columns(1)->set_default_value("0"); }},
       {"column user has pooling mean in this job and sum in",
        [](auto* s) { s->mutable_data()->mutable_columns(1)->set_pooling(v1::MEAN); }},
       {"column user has separator '|' in this job and none in",
