@@ -39,8 +39,8 @@ struct ExportReport {
 // Writes the model of a checkpoint as an ONNX file (worker/onnx/export.h has its inputs and
 // outputs), and tables that are too large for it as NAME.TABLE.safetensors beside it, of the
 // tensors "keys", uint64 [rows], and "rows", float32 [rows, dim], row i that of key i. Files are
-// there whole or not at all, and an error leaves those of an earlier export. Memory: the inlined
-// rows, and one partition.
+// there whole or not at all, and an error before the first takes its name leaves those of an
+// earlier export. Memory: the inlined rows, and one partition.
 //
 // NOT_FOUND: no such checkpoint; DATA_LOSS: it is damaged; UNIMPLEMENTED, RESOURCE_EXHAUSTED: see
 // ExportModel.

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/synchronization/mutex.h"
@@ -149,7 +150,7 @@ class ProcessCluster final : public Cluster {
       // A ps of a job waits for a master, which it does not find any more, unless it is told twice.
       told_again = true;
       for (Member& member : members_) {
-        if (running(member)) member.process->Send(SIGTERM);
+        if (absl::StartsWith(member.name, "ps-") && running(member)) member.process->Send(SIGTERM);
       }
     }
     for (Member& member : members_) member.process.reset();  // kills what still runs

@@ -139,6 +139,7 @@ void ExpectPromises(const GoldenOp& given, cuda::Stream* stream) {
 }
 
 void ExpectPromisesOfAllOps(cuda::Stream* stream) {
+  int by_sample = 0, in_place = 0;
   for (const GoldenOp& given : AllCases()) {
     SCOPED_TRACE(absl::StrCat(given.op, " of ",
                               given.inputs.empty() ? "nothing" : given.inputs[0].ToString(), ", ",
@@ -147,7 +148,12 @@ void ExpectPromisesOfAllOps(cuda::Stream* stream) {
     if (runner.op->IsView()) continue;
     if (stream != nullptr && !runner.op->RunsOnCuda()) continue;
     ExpectPromises(given, stream);
+    by_sample += runner.op->BySample();
+    in_place += runner.op->ForwardInPlace() || runner.op->BackwardInPlace();
   }
+  // Or nothing would be tried in parts, or in place.
+  EXPECT_GT(by_sample, 40);
+  EXPECT_GT(in_place, 10);
 }
 
 TEST(DenseOps, KeepWhatTheyPromise) { ExpectPromisesOfAllOps(nullptr); }

@@ -29,7 +29,9 @@ std::string Between(const std::string& text, const std::string& begin, const std
   EXPECT_NE(from, std::string::npos) << begin;
   if (from == std::string::npos) return "";
   const size_t first = from + begin.size();
-  return text.substr(first, text.find(end, first) - first);
+  const size_t last = text.find(end, first);
+  EXPECT_NE(last, std::string::npos) << end << " behind " << begin;
+  return text.substr(first, last - first);
 }
 
 // All that the pattern's group matches.
