@@ -74,7 +74,7 @@ class Node final : public ClusterNode {
       beat_.Set(&queue_, After(absl::ZeroDuration()), ToPointer(Tag::kBeat));
     }
     const auto answered = [this, awaits_master]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-      return released_ || (!joined_ && !awaits_master) || stopped_;
+      return released_ || (!joined_ && !awaits_master) || stopped_ || joins_no_more_;
     };
     mu_.AwaitWithTimeout(absl::Condition(&answered), limit);
     return released_;
@@ -99,9 +99,11 @@ class Node final : public ClusterNode {
   void Run() {
     while (!stop_) {
       const absl::Status status = RunSession();
-      if (stop_ || !KeepTrying(status)) return;
+      if (stop_ || !KeepTrying(status)) break;
       Pause(backoff_.Next());
     }
+    absl::MutexLock lock(&mu_);
+    joins_no_more_ = true;
   }
 
   // Waits in the queue, so that Stop wakes it.
@@ -328,7 +330,8 @@ class Node final : public ClusterNode {
 
   absl::Mutex mu_;
   bool stopped_ ABSL_GUARDED_BY(mu_) = false;
-  bool joined_ ABSL_GUARDED_BY(mu_) = false;  // the stream is up
+  bool joined_ ABSL_GUARDED_BY(mu_) = false;         // the stream is up
+  bool joins_no_more_ ABSL_GUARDED_BY(mu_) = false;  // refused for good, or stopped
   bool leaving_ ABSL_GUARDED_BY(mu_) = false;
   bool released_ ABSL_GUARDED_BY(mu_) = false;
 };

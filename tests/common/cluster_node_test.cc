@@ -331,6 +331,13 @@ TEST_F(ClusterNodeTest, WhoHasWhatWouldBeLostWaitsForAMasterThatReturns) {
   leave.join();
 }
 
+TEST_F(ClusterNodeTest, WhoIsRefusedForGoodWaitsForNoMaster) {
+  StartMaster();
+  master_.Refuse(absl::AlreadyExistsError("worker-0 is alive"), false);
+  StartNode(absl::Milliseconds(30));
+  EXPECT_FALSE(node_->AwaitRelease(absl::Hours(1), true));
+}
+
 TEST_F(ClusterNodeTest, StopIsPromptWhileThereIsNoMaster) {
   StartNode();
   node_->Stop();
