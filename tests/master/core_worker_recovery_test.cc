@@ -466,6 +466,7 @@ TEST_F(CoreWorkerRecoveryTest, AMasterThatStoodStillBeyondEveryLeaseTakesNobodyF
 // As one whose clock ticks late, since its disk is slow.
 TEST_F(CoreWorkerRecoveryTest, AMasterThatHearsHeartbeatsDoesNotStandStill) {
   JoinAll(1, 2);
+  core_->Tick(now_);
   for (int second = 0; second < 12; ++second) {
     StandStill(absl::Seconds(1));
     for (const char* name : {"ps-0", "worker-0"}) {
