@@ -236,6 +236,10 @@ class Posix final : public FileSystem {
     if (errno == ENOTEMPTY || errno == EEXIST) return absl::OkStatus();
     return ErrnoStatus(errno, "remove", folder);
   }
+  bool IsLink(const std::string& path) override {
+    std::error_code error;
+    return std::filesystem::is_symlink(path, error);
+  }
   absl::StatusOr<std::vector<std::string>> List(const std::string& folder) override {
     std::error_code error;
     std::vector<std::string> names;

@@ -64,6 +64,8 @@ class FileSystem {
   // The folder, if there is one and nothing is in it; on the machine's disk in one, so that what is
   // made in it meanwhile stays.
   virtual absl::Status RemoveIfEmpty(const std::string& folder);
+  // Whether the name is a symbolic link, wherever that leads.
+  virtual bool IsLink(const std::string&) { return false; }
   // Names in the folder, sorted. NOT_FOUND: no such folder.
   virtual absl::StatusOr<std::vector<std::string>> List(const std::string& folder) = 0;
 };

@@ -178,6 +178,7 @@ absl::StatusOr<v1::CheckpointManifest> VerifyCheckpoint(FileSystem& fs, const st
 }
 
 absl::Status RemoveCheckpoint(FileSystem& fs, const std::string& folder) {
+  if (fs.IsLink(folder)) return fs.Remove(folder);
   TESSERA_RETURN_IF_ERROR(fs.Remove(absl::StrCat(folder, "/", kManifestName)));
   const absl::Status synced = fs.SyncFolder(folder);
   if (absl::IsNotFound(synced)) return absl::OkStatus();

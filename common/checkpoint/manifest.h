@@ -53,8 +53,8 @@ absl::StatusOr<v1::CheckpointManifest> ReadManifest(FileSystem& fs, const std::s
 absl::StatusOr<v1::CheckpointManifest> VerifyCheckpoint(FileSystem& fs, const std::string& folder,
                                                         KeepGoing keep_going = absl::OkStatus);
 
-// Its manifest before the rest: what is cut short leaves no damaged checkpoint behind. Nothing
-// where there is no such folder.
+// Its manifest before the rest: what is cut short leaves no damaged checkpoint behind. Of a link
+// to one that lies elsewhere the link. Nothing where there is no such folder.
 absl::Status RemoveCheckpoint(FileSystem& fs, const std::string& folder);
 
 // Those that have a manifest, damaged or not, newest first. Empty where the job's folder is not

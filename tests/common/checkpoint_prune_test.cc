@@ -1,5 +1,10 @@
 #include "common/checkpoint/prune.h"
 
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/common/checkpoint_testing.h"
@@ -94,6 +99,21 @@ TEST_F(PruneTest, LeftoversGoButNotOneThatMayBeBeingWritten) {
   EXPECT_THAT(Left({.keep = 1}), ElementsAre(20, 30));
   EXPECT_THAT(Left({.keep = 1, .job_stopped = true}), ElementsAre(20));
   EXPECT_TRUE(fs_.Exists("job/step-notes/mine"));
+}
+
+TEST(RemoveCheckpoint, OfALinkTakesTheLink) {
+  const std::filesystem::path folder =
+      std::filesystem::path(testing::TempDir()) / ("remove_link." + std::to_string(::getpid()));
+  std::filesystem::create_directories(folder / "archive");
+  std::ofstream(folder / "archive" / kManifestName) << "{}";
+  std::filesystem::create_directory_symlink(folder / "archive", folder / "step-1");
+  EXPECT_TRUE(RemoveCheckpoint(PosixFileSystem(), (folder / "step-1").string()).ok());
+  EXPECT_FALSE(std::filesystem::is_symlink(folder / "step-1"));
+  EXPECT_TRUE(std::filesystem::exists(folder / "archive" / kManifestName));
+  EXPECT_TRUE(RemoveCheckpoint(PosixFileSystem(), (folder / "archive").string()).ok());
+  EXPECT_FALSE(std::filesystem::exists(folder / "archive"));
+  EXPECT_TRUE(RemoveCheckpoint(PosixFileSystem(), (folder / "archive").string()).ok());
+  std::filesystem::remove_all(folder);
 }
 
 TEST_F(PruneTest, EndsSoonWhenItIsToldTo) {
