@@ -1,9 +1,7 @@
 // What documents say of losses and metrics is what there is.
-#include <fstream>
 #include <map>
 #include <regex>
 #include <set>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -14,7 +12,7 @@
 #include "common/job/tasks.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/paths.h"
+#include "tests/documents.h"
 
 namespace tessera {
 namespace {
@@ -23,20 +21,6 @@ using math::Better;
 using math::MetricInfo;
 using testing::HasSubstr;
 using Names = std::set<std::string>;
-
-std::string Read(const std::string& file) {
-  std::stringstream text;
-  text << std::ifstream(SourcePath(file)).rdbuf();
-  return text.str();
-}
-
-std::string Between(const std::string& text, const std::string& begin, const std::string& end) {
-  const size_t from = text.find(begin);
-  const size_t to = from == std::string::npos ? from : text.find(end, from + begin.size());
-  EXPECT_NE(to, std::string::npos) << "there is no '" << begin << "' ... '" << end << "'";
-  if (to == std::string::npos) return "";
-  return text.substr(from + begin.size(), to - from - begin.size());
-}
 
 // On one line, without what is in parentheses.
 std::string Plain(const std::string& text) {
@@ -64,7 +48,7 @@ const char kJobProto[] = "proto/tessera/v1/job.proto";
 
 TEST(JobProto, SaysOfEachMetricWhatIsBetterAndItsLosses) {
   const std::string text =
-      Between(Read(kJobProto), "message EvaluationSpec {", "repeated string metrics");
+      Between(TextOf(kJobProto), "message EvaluationSpec {", "repeated string metrics");
   const std::regex row("// {3}(\\S.*?) +(larger|smaller|nearer to 1) +(.*)");
   std::map<std::string, std::pair<std::string, Names>> rows;
   for (std::sregex_iterator i(text.begin(), text.end(), row), end; i != end; ++i) {
@@ -91,12 +75,12 @@ TEST(JobProto, SaysWhichMetricsNeedGroups) {
   for (const MetricInfo& metric : math::AllMetrics()) {
     if (metric.groups) names.insert(Written(metric));
   }
-  EXPECT_EQ(Listed(Between(Plain(Read(kJobProto)), "string monitor = 4; // ", ": the sparse")),
+  EXPECT_EQ(Listed(Between(Plain(TextOf(kJobProto)), "string monitor = 4; // ", ": the sparse")),
             names);
 }
 
 TEST(Readme, NamesEveryMetricAndThoseThatNeedAllScores) {
-  const std::string text = Plain(Read("README.md"));
+  const std::string text = Plain(TextOf("README.md"));
   Names all, kept;
   for (const MetricInfo& metric : math::AllMetrics()) {
     all.insert(Written(metric));
@@ -109,7 +93,7 @@ TEST(Readme, NamesEveryMetricAndThoseThatNeedAllScores) {
 
 TEST(Readme, NamesEveryLoss) {
   const std::string text =
-      Between(Plain(Read("README.md")), "`model.loss` is ", "A column of role");
+      Between(Plain(TextOf("README.md")), "`model.loss` is ", "A column of role");
   for (const LossInfo& info : AllLosses()) EXPECT_THAT(text, HasSubstr(LossName(info.loss)));
 }
 

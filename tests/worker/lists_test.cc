@@ -1,11 +1,10 @@
 // Lists that are kept by hand, for people and in scripts: each has every name that there is.
-#include <fstream>
 #include <regex>
 #include <set>
 #include <sstream>
 
+#include "tests/documents.h"
 #include "tests/optimizers.h"
-#include "tests/paths.h"
 #include "tests/worker/onnx_testing.h"
 #include "worker/dense/ops/ops.h"
 #include "worker/zoo/zoo.h"
@@ -14,25 +13,6 @@ namespace tessera::worker::testing {
 namespace {
 
 using Names = std::set<std::string>;
-
-std::string TextOf(const std::string& file) {
-  std::ifstream in(SourcePath(file));
-  std::stringstream text;
-  text << in.rdbuf();
-  EXPECT_GT(text.str().size(), 0u) << file;
-  return text.str();
-}
-
-// What stands between the two in the text.
-std::string Between(const std::string& text, const std::string& begin, const std::string& end) {
-  const size_t from = text.find(begin);
-  EXPECT_NE(from, std::string::npos) << begin;
-  if (from == std::string::npos) return "";
-  const size_t first = from + begin.size();
-  const size_t last = text.find(end, first);
-  EXPECT_NE(last, std::string::npos) << end << " behind " << begin;
-  return text.substr(first, last - first);
-}
 
 // All that the pattern's group matches.
 Names Found(const std::string& text, const std::string& pattern) {
