@@ -10,6 +10,13 @@ bool Among(const std::vector<RunNode>& nodes, uint64_t incarnation) {
   });
 }
 
+ClosePs CloseOf(const std::string& job_id, uint64_t generation) {
+  ClosePs close;
+  close.request.set_job_id(job_id);
+  close.request.set_generation(generation);
+  return close;
+}
+
 ActionResult Measure(const ComputeMetrics& compute) {
   ActionResult result;
   if (compute.sums != nullptr) {

@@ -53,6 +53,8 @@ struct ClosePs {
   std::vector<RunNode> ps;
   v1::CloseJobRequest request;
 };
+// On no ps yet.
+ClosePs CloseOf(const std::string& job_id, uint64_t generation);
 
 // Makes `folder` anew, and every ps marks what its part of the checkpoint is. After a failure the
 // folder is gone, and no ps keeps a cut.

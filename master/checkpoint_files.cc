@@ -29,7 +29,7 @@ std::string Plain(const std::string& path) {
 ActionResult CheckpointFiles::Find(const FindCheckpoint& find, KeepGoing keep_going) const {
   ActionResult result;
   const auto try_folder = [&](const std::string& folder) -> absl::Status {
-    TESSERA_ASSIGN_OR_RETURN(const std::string path, PathBelow(root_, folder));
+    TESSERA_ASSIGN_OR_RETURN(const std::string path, PathBelow(root_.folder, folder));
     TESSERA_ASSIGN_OR_RETURN(result.manifest, VerifyCheckpoint(files_, path, keep_going));
     result.folder = folder;
     // A master that died in its commit may have left a manifest that a power cut takes away again.
@@ -38,12 +38,13 @@ ActionResult CheckpointFiles::Find(const FindCheckpoint& find, KeepGoing keep_go
   if (!find.folder.empty()) {
     result.status = try_folder(find.folder);
     if (absl::IsNotFound(result.status)) {
-      result.status = absl::NotFoundError(absl::StrCat("no checkpoint in ", find.folder, " below ",
-                                                       root_, ": ", result.status.message()));
+      result.status =
+          absl::NotFoundError(absl::StrCat("no checkpoint in ", find.folder, " below ",
+                                           root_.folder, ": ", result.status.message()));
     }
     return result;
   }
-  absl::StatusOr<std::string> job_folder = PathBelow(root_, find.job_folder);
+  absl::StatusOr<std::string> job_folder = PathBelow(root_.folder, find.job_folder);
   if (!job_folder.ok()) {
     result.status = job_folder.status();
     return result;
@@ -70,29 +71,29 @@ ActionResult CheckpointFiles::Find(const FindCheckpoint& find, KeepGoing keep_go
   result.status = !unreadable.ok()
                       ? unreadable
                       : absl::NotFoundError(absl::StrCat("no sound checkpoint in ", find.job_folder,
-                                                         " below ", root_));
+                                                         " below ", root_.folder));
   return result;
 }
 
 absl::Status CheckpointFiles::MakeDurable(const std::string& folder) const {
   TESSERA_RETURN_IF_ERROR(files_.SyncFolder(folder));
   TESSERA_RETURN_IF_ERROR(files_.SyncFolder(std::filesystem::path(folder).parent_path().string()));
-  return files_.SyncFolder(root_);
+  return files_.SyncFolder(root_.folder);
 }
 
 absl::Status CheckpointFiles::Begin(const std::string& folder) const {
-  TESSERA_ASSIGN_OR_RETURN(const std::string path, PathBelow(root_, folder));
+  TESSERA_ASSIGN_OR_RETURN(const std::string path, PathBelow(root_.folder, folder));
   TESSERA_RETURN_IF_ERROR(Failpoint("master.checkpoint.begin"));
-  TESSERA_RETURN_IF_ERROR(CheckClaim(files_, claim_));
+  TESSERA_RETURN_IF_ERROR(CheckClaim(files_, root_));
   TESSERA_RETURN_IF_ERROR(RemoveCheckpoint(files_, path));
   TESSERA_RETURN_IF_ERROR(files_.CreateFolder(path));
   // The job's folder may be new; the manifest makes durable what is in it.
-  return files_.SyncFolder(root_);
+  return files_.SyncFolder(root_.folder);
 }
 
 absl::Status CheckpointFiles::Commit(const WriteCheckpoint& write,
                                      absl::Span<const v1::WriteCheckpointResponse> parts) const {
-  TESSERA_ASSIGN_OR_RETURN(const std::string folder, PathBelow(root_, write.folder));
+  TESSERA_ASSIGN_OR_RETURN(const std::string folder, PathBelow(root_.folder, write.folder));
   v1::CheckpointManifest manifest = write.manifest;
   for (const v1::WriteCheckpointResponse& part : parts) {
     for (int t = 0; t < part.rows_size() && t < manifest.tables_size(); ++t) {
@@ -139,13 +140,13 @@ void CheckpointFiles::Prune(const WriteCheckpoint& write,
 
 absl::Status CheckpointFiles::TryPrune(const WriteCheckpoint& write,
                                        const std::vector<std::string>& keep) const {
-  TESSERA_ASSIGN_OR_RETURN(const std::string job_folder, PathBelow(root_, write.job_folder));
+  TESSERA_ASSIGN_OR_RETURN(const std::string job_folder, PathBelow(root_.folder, write.job_folder));
   TESSERA_ASSIGN_OR_RETURN(const std::vector<CheckpointName> committed,
                            ListCheckpoints(files_, job_folder));
   std::set<std::string> kept;
   for (const std::string& folder : keep) {
     // As users write them: "./demo-1/step-000000000010/" is the same folder.
-    absl::StatusOr<std::string> path = PathBelow(root_, folder);
+    absl::StatusOr<std::string> path = PathBelow(root_.folder, folder);
     if (path.ok()) kept.insert(Plain(*path));
   }
   size_t steps = 0;
@@ -155,7 +156,7 @@ absl::Status CheckpointFiles::TryPrune(const WriteCheckpoint& write,
     if (++steps > write.keep) break;
     kept.insert(Plain(absl::StrCat(job_folder, "/", committed[i].name)));
   }
-  kept.insert(Plain(absl::StrCat(root_, "/", write.folder)));
+  kept.insert(Plain(absl::StrCat(root_.folder, "/", write.folder)));
   // Folders without a manifest, of tries that were cut short, go too.
   TESSERA_ASSIGN_OR_RETURN(const std::vector<std::string> names, files_.List(job_folder));
   for (const std::string& name : names) {
@@ -168,7 +169,7 @@ absl::Status CheckpointFiles::TryPrune(const WriteCheckpoint& write,
 }
 
 void CheckpointFiles::Drop(const std::string& folder) const {
-  const absl::StatusOr<std::string> path = PathBelow(root_, folder);
+  const absl::StatusOr<std::string> path = PathBelow(root_.folder, folder);
   const absl::Status removed = path.ok() ? RemoveCheckpoint(files_, *path) : path.status();
   if (!removed.ok()) {
     SPDLOG_WARN("a failed checkpoint stays behind: {}", std::string(removed.message()));

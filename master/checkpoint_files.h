@@ -19,7 +19,7 @@ class CheckpointFiles {
  public:
   // Borrowed, outliving this.
   CheckpointFiles(FileSystem* files, CheckpointRoot root)
-      : files_(*files), claim_(std::move(root)), root_(claim_.folder) {}
+      : files_(*files), root_(std::move(root)) {}
 
   // Of a job's own folder: the newest that is sound, which no power cut takes away any more.
   ActionResult Find(const FindCheckpoint& find, KeepGoing keep_going) const;
@@ -40,8 +40,7 @@ class CheckpointFiles {
   absl::Status TryPrune(const WriteCheckpoint& write, const std::vector<std::string>& keep) const;
 
   FileSystem& files_;
-  const CheckpointRoot claim_;
-  const std::string& root_;  // its folder
+  const CheckpointRoot root_;
 };
 
 }  // namespace tessera::master

@@ -124,10 +124,8 @@ void MasterCore::CloseUnused(const Node& ps, const v1::Heartbeat& heartbeat) {
     if (record == nullptr) continue;
     const auto slot = slots_.try_emplace(record->number(), record).first;
     if (!slot->second.IsDoneWith(ps.incarnation, job.generation())) continue;
-    ClosePs close;
+    ClosePs close = CloseOf(job.job_id(), job.generation());
     close.ps.push_back(NodeOf(ps));
-    close.request.set_job_id(job.job_id());
-    close.request.set_generation(job.generation());
     slot->second.Close(std::move(close));
   }
 }

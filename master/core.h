@@ -87,16 +87,8 @@ class MasterCore {
   // See JobService.Suspend, JobService.Resume.
   absl::Status Suspend(const std::string& job_id, const Now& now);
   absl::Status Resume(const std::string& job_id, const Now& now);
-  // See JobService.Scale, of ps alone; how many the job is to have. What is refused changes
-  // nothing.
-  absl::StatusOr<uint32_t> Scale(const v1::ScaleRequest& request, const Now& now);
-  // Whether Scale would take it now.
-  absl::Status MayScale(const v1::ScaleRequest& request);
-  // How many workers it is to have.
-  absl::StatusOr<uint32_t> ScaleWorkers(const std::string& job_id, uint32_t workers,
-                                        const Now& now);
-  // What a job that there is has been asked to have.
-  v1::ScaleResponse ScaledTo(const std::string& job_id);
+  // See JobService.Scale. What is refused changes nothing, and so not half of it either.
+  absl::StatusOr<v1::ScaleResponse> Scale(const v1::ScaleRequest& request, const Now& now);
   absl::StatusOr<v1::JobStatus> GetJob(const std::string& job_id, const Now& now);
   std::vector<v1::JobStatus> ListJobs(const Now& now);
   v1::ClusterStatus Cluster() const;
@@ -125,7 +117,7 @@ class MasterCore {
   void ActionDone(uint64_t id, ActionResult result, const Now& now);
   // Actions under way that serve nobody any more: they may be cut short.
   std::vector<uint64_t> UnwantedActions() const;
-  // Checkpoints that unfinished jobs start from, or have: as their users wrote them.
+  // Checkpoints that unfinished jobs start from, or did, as their users wrote them.
   std::vector<std::string> Starts();
   // The ps that an action under way waits for; for Waits.
   void SetUnanswered(uint64_t action, std::vector<std::string> ps);
@@ -203,9 +195,8 @@ class MasterCore {
   // Workers that are free, may serve the job, and are not promised to a run that is to have more.
   size_t WorkersToTake(const v1::JobRecord& record) const;
   void StartRun(v1::JobRecord* record, RunOptions options, const Now& now);
-  void ClosePsOf(JobSlot& slot, const JobRun& run);
-  // Of ps that the run did not use otherwise.
-  void CloseCopies(JobSlot& slot, const JobRun& run);
+  // The run's generation of its job, on those of `ps` that live.
+  void CloseOn(const std::vector<RunNode>& ps, JobSlot& slot, const JobRun& run);
   // What a ps says that it has, and nobody uses any more: it was not reached when it was told to
   // close it, or has missed that a run was over.
   void CloseUnused(const Node& ps, const v1::Heartbeat& heartbeat);
@@ -239,6 +230,7 @@ class MasterCore {
 
   // core_scale_workers.cc
   void SetWorkers(v1::JobRecord* record, uint32_t workers);
+  absl::Status ScaleWorkers(const std::string& job_id, uint32_t workers, const Now& now);
   void ScaleWorkersOfRuns();
 
   // core_suspend.cc
@@ -260,7 +252,8 @@ class MasterCore {
     uint32_t to = 0;
     std::set<std::string> drain;
   };
-  absl::StatusOr<OtherPs> CheckScale(const v1::ScaleRequest& request);
+  absl::StatusOr<OtherPs> CheckScalePs(const v1::ScaleRequest& request);
+  void ScalePs(v1::JobRecord* record, const OtherPs& other, bool balance, const Now& now);
   void StartRescaled(v1::JobRecord* record, RunOptions options, const JobRun& before,
                      const Now& now);
   // Those that the job is to have, its own first; nullopt: too few are here.

@@ -12,7 +12,7 @@
 
 namespace tessera::master {
 
-absl::StatusOr<MasterCore::OtherPs> MasterCore::CheckScale(const v1::ScaleRequest& request) {
+absl::StatusOr<MasterCore::OtherPs> MasterCore::CheckScalePs(const v1::ScaleRequest& request) {
   v1::JobRecord* record = jobs_.Find(request.job_id());
   if (record == nullptr) return UnknownJob(request.job_id());
   const v1::JobStatus& status = record->status();
@@ -61,14 +61,33 @@ absl::StatusOr<MasterCore::OtherPs> MasterCore::CheckScale(const v1::ScaleReques
   return OtherPs{.from = from, .to = to, .drain = std::move(drain)};
 }
 
-absl::Status MasterCore::MayScale(const v1::ScaleRequest& request) {
-  return CheckScale(request).status();
+absl::StatusOr<v1::ScaleResponse> MasterCore::Scale(const v1::ScaleRequest& request,
+                                                    const Now& now) {
+  const bool scales_ps =
+      request.workers() == 0 || request.ps() > 0 || request.drain_size() > 0 || request.balance();
+  OtherPs other;
+  if (scales_ps) {
+    TESSERA_ASSIGN_OR_RETURN(other, CheckScalePs(request));
+  }
+  if (request.workers() > 0) {
+    TESSERA_RETURN_IF_ERROR(ScaleWorkers(request.job_id(), request.workers(), now));
+  }
+  v1::JobRecord* record = jobs_.Find(request.job_id());
+  if (scales_ps) ScalePs(record, other, request.balance(), now);
+  const v1::JobStatus& status = record->status();
+  v1::ScaleResponse to;
+  to.set_ps(status.has_scaling() ? status.scaling().to()
+            : record->ps() > 0   ? record->ps()
+                                 : status.ps());
+  to.set_workers(status.has_worker_scaling() ? status.worker_scaling().to()
+                 : record->ranks() > 0       ? record->ranks()
+                                             : status.workers());
+  return to;
 }
 
-absl::StatusOr<uint32_t> MasterCore::Scale(const v1::ScaleRequest& request, const Now& now) {
-  TESSERA_ASSIGN_OR_RETURN(const OtherPs other, CheckScale(request));
+void MasterCore::ScalePs(v1::JobRecord* record, const OtherPs& other, bool balance,
+                         const Now& now) {
   const auto& [from, to, drain] = other;
-  v1::JobRecord* record = jobs_.Find(request.job_id());
   v1::JobStatus& status = *record->mutable_status();
   JobRun* const run = RunOf(record);
   if (run != nullptr) run->GiveUpScaling("another was asked for", now);
@@ -76,7 +95,7 @@ absl::StatusOr<uint32_t> MasterCore::Scale(const v1::ScaleRequest& request, cons
   if (status.generation() == 0) {
     status.set_ps(to);
     jobs_.AddEvent(record, absl::StrCat("to start with ", to, " ps"), now.wall);
-  } else if (to != from || !drain.empty() || request.balance()) {
+  } else if (to != from || !drain.empty() || balance) {
     v1::Scaling& scaling = *status.mutable_scaling();
     scaling.set_from(from);
     scaling.set_to(to);
@@ -93,21 +112,6 @@ absl::StatusOr<uint32_t> MasterCore::Scale(const v1::ScaleRequest& request, cons
   }
   ScaleRuns(now);
   Schedule(now);
-  return to;
-}
-
-v1::ScaleResponse MasterCore::ScaledTo(const std::string& job_id) {
-  v1::ScaleResponse to;
-  const v1::JobRecord* record = jobs_.Find(job_id);
-  if (record == nullptr) return to;
-  const v1::JobStatus& status = record->status();
-  to.set_ps(status.has_scaling() ? status.scaling().to()
-            : record->ps() > 0   ? record->ps()
-                                 : status.ps());
-  to.set_workers(status.has_worker_scaling() ? status.worker_scaling().to()
-                 : record->ranks() > 0       ? record->ranks()
-                                             : status.workers());
-  return to;
 }
 
 std::optional<std::vector<RunNode>> MasterCore::ChooseScaled(const v1::JobRecord& record) const {
@@ -149,14 +153,12 @@ void MasterCore::StartRescaled(v1::JobRecord* record, RunOptions options, const 
     SetWorkers(record, static_cast<uint32_t>(options.workers.size()));
   }
   jobs_.AddEvent(record, before.end()->message, now.wall);
-  ClosePs close;
+  ClosePs close = CloseOf(record->status().job_id(), before.generation());
   for (const RunNode& ps : before.options().ps) {
     const bool stays = std::any_of(options.ps.begin(), options.ps.end(),
                                    [&](const RunNode& other) { return other.name == ps.name; });
     if (!stays) close.ps.push_back(ps);
   }
-  close.request.set_job_id(record->status().job_id());
-  close.request.set_generation(before.generation());
   slots_.at(record->number())
       .CloseWhenOpen(close.ps.empty() ? std::nullopt : std::optional(std::move(close)));
   StartRun(record, std::move(options), now);

@@ -17,8 +17,7 @@ void MasterCore::SetWorkers(v1::JobRecord* record, uint32_t workers) {
   status.clear_worker_scaling();
 }
 
-absl::StatusOr<uint32_t> MasterCore::ScaleWorkers(const std::string& job_id, uint32_t workers,
-                                                  const Now& now) {
+absl::Status MasterCore::ScaleWorkers(const std::string& job_id, uint32_t workers, const Now& now) {
   v1::JobRecord* record = jobs_.Find(job_id);
   if (record == nullptr) return UnknownJob(job_id);
   v1::JobStatus& status = *record->mutable_status();
@@ -33,7 +32,7 @@ absl::StatusOr<uint32_t> MasterCore::ScaleWorkers(const std::string& job_id, uin
   }
   const bool sync = StepsTogether(status.spec().consistency());
   const uint32_t batch = status.spec().train().batch_size();
-  if (workers == 0 || workers > kMaxProcesses || (sync && workers > batch)) {
+  if (workers > kMaxProcesses || (sync && workers > batch)) {
     return absl::InvalidArgumentError(
         absl::StrCat("job ", job_id, ": ", workers, " workers, expected 1 to ",
                      sync ? std::min(batch, kMaxProcesses) : kMaxProcesses,
@@ -75,7 +74,7 @@ absl::StatusOr<uint32_t> MasterCore::ScaleWorkers(const std::string& job_id, uin
   }
   ScaleWorkersOfRuns();
   Schedule(now);
-  return workers;
+  return absl::OkStatus();
 }
 
 void MasterCore::ScaleWorkersOfRuns() {

@@ -54,7 +54,7 @@ void MasterCore::Schedule(const Now& now) {
 
 void MasterCore::SettleEnd(JobSlot& slot, const Now& now) {
   const std::unique_ptr<JobRun> run = slot.End();
-  CloseCopies(slot, *run);
+  CloseOn(run->CopiedTo(), slot, *run);
   for (StateLog::Write& write : run->TakeWrites()) writes_.push_back(std::move(write));
   const RunEnd end = *run->end();
   v1::JobRecord* record = run->record();
@@ -65,10 +65,10 @@ void MasterCore::SettleEnd(JobSlot& slot, const Now& now) {
   if (!goes_back && !other_workers) status.clear_scaling();
   switch (end.kind) {
     case RunEnd::kSucceeded:
-      ClosePsOf(slot, *run);
+      CloseOn(run->options().ps, slot, *run);
       return jobs_.Move(record, v1::SUCCEEDED, "", end.message, now.wall);
     case RunEnd::kFailed:
-      ClosePsOf(slot, *run);
+      CloseOn(run->options().ps, slot, *run);
       return jobs_.Move(record, v1::FAILED, end.reason, end.message, now.wall);
     case RunEnd::kFinalize: {
       jobs_.AddEvent(record, end.message, now.wall);
@@ -81,12 +81,12 @@ void MasterCore::SettleEnd(JobSlot& slot, const Now& now) {
     case RunEnd::kRescale:
       return StartRescaled(record, *end.next, *run, now);
     case RunEnd::kSuspended:
-      ClosePsOf(slot, *run);
+      CloseOn(run->options().ps, slot, *run);
       return SetSuspended(record, end.message, now);
     case RunEnd::kRestart:
       break;
   }
-  ClosePsOf(slot, *run);
+  CloseOn(run->options().ps, slot, *run);
   if (status.step() > record->furthest_step()) {
     record->set_furthest_step(status.step());
     record->set_fruitless_restarts(0);
@@ -149,23 +149,11 @@ void MasterCore::FillRanksOf(JobRun& run, const Now& now) {
   }
 }
 
-void MasterCore::ClosePsOf(JobSlot& slot, const JobRun& run) {
-  ClosePs close;
-  for (const RunNode& ps : run.options().ps) {
-    if (membership_.IsAlive(ps.incarnation)) close.ps.push_back(ps);
+void MasterCore::CloseOn(const std::vector<RunNode>& ps, JobSlot& slot, const JobRun& run) {
+  ClosePs close = CloseOf(run.record()->status().job_id(), run.generation());
+  for (const RunNode& node : ps) {
+    if (membership_.IsAlive(node.incarnation)) close.ps.push_back(node);
   }
-  close.request.set_job_id(run.record()->status().job_id());
-  close.request.set_generation(run.generation());
-  if (!close.ps.empty()) slot.Close(std::move(close));
-}
-
-void MasterCore::CloseCopies(JobSlot& slot, const JobRun& run) {
-  ClosePs close;
-  for (const RunNode& ps : run.CopiedTo()) {
-    if (membership_.IsAlive(ps.incarnation)) close.ps.push_back(ps);
-  }
-  close.request.set_job_id(run.record()->status().job_id());
-  close.request.set_generation(run.generation());
   if (!close.ps.empty()) slot.Close(std::move(close));
 }
 

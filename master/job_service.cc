@@ -5,7 +5,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/rpc/status.h"
-#include "common/status_macros.h"
 #include "google/protobuf/util/message_differencer.h"
 #include "master/services.h"
 
@@ -116,20 +115,11 @@ grpc::Status JobServiceImpl::Resume(grpc::ServerContext*, const v1::ResumeReques
 
 grpc::Status JobServiceImpl::Scale(grpc::ServerContext*, const v1::ScaleRequest* request,
                                    v1::ScaleResponse* response) {
-  const absl::Status status = host_->With([&](MasterCore& core, const MasterCore::Now& now) {
-    const bool scales_ps = request->workers() == 0 || request->ps() > 0 ||
-                           request->drain_size() > 0 || request->balance();
-    // What is refused changes nothing, and so not half of it either.
-    if (scales_ps) TESSERA_RETURN_IF_ERROR(core.MayScale(*request));
-    if (request->workers() > 0) {
-      const auto workers = core.ScaleWorkers(request->job_id(), request->workers(), now);
-      if (!workers.ok()) return workers.status();
-    }
-    if (scales_ps) TESSERA_RETURN_IF_ERROR(core.Scale(*request, now).status());
-    *response = core.ScaledTo(request->job_id());
-    return absl::OkStatus();
-  });
-  return ToGrpc(status.ok() ? host_->Flush() : status);
+  const auto scaled = host_->With(
+      [&](MasterCore& core, const MasterCore::Now& now) { return core.Scale(*request, now); });
+  if (!scaled.ok()) return ToGrpc(scaled.status());
+  *response = *scaled;
+  return ToGrpc(host_->Flush());
 }
 
 grpc::Status JobServiceImpl::GetCluster(grpc::ServerContext*, const v1::GetClusterRequest*,

@@ -205,9 +205,7 @@ std::string PreparedOtherwise(const v1::JobSpec& spec, const v1::JobSpec& before
                           const std::string& there) {
     return absl::StrCat(what, here, " in this job and ", there, " in start.checkpoint");
   };
-  const auto loss = [](const v1::JobSpec& job) {
-    return EnumName(v1::Loss_Name(job.model().loss()), job.model().loss(), "binary_cross_entropy");
-  };
+  const v1::Loss here_loss = spec.model().loss(), there_loss = before.model().loss();
   const std::vector<const v1::ColumnSpec*> ours = Inputs(spec);
   const std::vector<const v1::ColumnSpec*> theirs = Inputs(before);
   for (size_t i = 0; i < std::min(ours.size(), theirs.size()); ++i) {
@@ -227,10 +225,9 @@ std::string PreparedOtherwise(const v1::JobSpec& spec, const v1::JobSpec& before
     }
   }
   // One of a later version may be known here by its number alone.
-  const bool same =
-      loss(spec) == loss(before) ||
-      (CheckLosses(before).ok() && Written(spec.model().loss()) == Written(before.model().loss()));
-  return same ? "" : differs("model.loss: ", loss(spec), loss(before));
+  const bool same = LossName(here_loss) == LossName(there_loss) ||
+                    (CheckLosses(before).ok() && Written(here_loss) == Written(there_loss));
+  return same ? "" : differs("model.loss: ", LossName(here_loss), LossName(there_loss));
 }
 
 absl::Status CheckStart(const v1::JobSpec& spec, const v1::CheckpointManifest& manifest,

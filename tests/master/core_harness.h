@@ -161,6 +161,12 @@ class CoreHarness {
     Persist();
     return id.value_or("");
   }
+  absl::StatusOr<v1::ScaleResponse> ScaleWorkers(const std::string& id, uint32_t workers) {
+    v1::ScaleRequest request;
+    request.set_job_id(id);
+    request.set_workers(workers);
+    return core_->Scale(request, now_);
+  }
   v1::JobStatus Job(const std::string& id) { return core_->GetJob(id, now_).value(); }
 
   // Actions, one unit of every worker, and some time. True: something happened.

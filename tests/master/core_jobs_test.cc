@@ -219,7 +219,7 @@ TEST_F(CoreJobsTest, WorkersThatArePromisedToARunningJobAreTakenByNoOther) {
   spec.mutable_checkpoint()->set_every_steps(1000000);
   const std::string a = Submit(spec, 1, 1);
   RunUntilStep(a, 20);
-  ASSERT_TRUE(core_->ScaleWorkers(a, 2, now_).ok());
+  ASSERT_TRUE(ScaleWorkers(a, 2).ok());
   const std::string b = Submit(Named("b"), 1, 1);
   EXPECT_EQ(StateOf(b), "CREATED");
   RunUntil(a, v1::SUCCEEDED);

@@ -77,7 +77,7 @@ TEST_F(CoreQuotasTest, AJobThatCanNeverHaveItsWorkersIsRefused) {
   const std::string c = Submit(Of("ads", "c"), 0, 0);
   for (int i = 0; i < 30; ++i) Round();
   EXPECT_EQ(opens_.back().calls[0].second.workers(), 2u);
-  EXPECT_EQ(core_->ScaleWorkers(c, 3, now_).status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(ScaleWorkers(c, 3).status().code(), absl::StatusCode::kFailedPrecondition);
   RunUntil(c, v1::SUCCEEDED);
 }
 
@@ -87,7 +87,7 @@ TEST_F(CoreQuotasTest, ARunningJobGetsMoreWorkersWhenItsTeamMayHaveThem) {
   const std::string a = Submit(Of("ads", "a", 60), 1, 1);
   const std::string b = Submit(Of("ads", "b", 20), 2, 1);
   RunUntilStep(a, 20);
-  ASSERT_TRUE(core_->ScaleWorkers(a, 2, now_).ok());
+  ASSERT_TRUE(ScaleWorkers(a, 2).ok());
   RunUntil(b, v1::SUCCEEDED);
   EXPECT_THAT(Events(a), Not(Contains(HasSubstr("goes from 1 to 2 workers"))));
   RunUntil(a, v1::SUCCEEDED);

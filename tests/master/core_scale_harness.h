@@ -21,8 +21,8 @@ class CoreScaleHarness : public CoreHarness {
     spec.mutable_recovery()->set_push_log(v1::RecoverySpec::ASYNC);
     return spec;
   }
-  absl::StatusOr<uint32_t> Scale(const std::string& id, uint32_t ps,
-                                 const std::vector<std::string>& drain = {}) {
+  absl::StatusOr<v1::ScaleResponse> Scale(const std::string& id, uint32_t ps,
+                                          const std::vector<std::string>& drain = {}) {
     v1::ScaleRequest request;
     request.set_job_id(id);
     request.set_ps(ps);

@@ -18,7 +18,7 @@ TEST_F(CoreScaleTest, AJobGrowsWhileItTrainsAndNothingIsTrainedTwice) {
   const std::string id = Submit(Quiet(), 1, 1);
   RunUntilStep(id, 20);
   const uint64_t first = Job(id).generation();
-  ASSERT_EQ(Scale(id, 3).value(), 3u);
+  ASSERT_EQ(Scale(id, 3).value().ps(), 3u);
   RunUntilPs(id, 3);
   EXPECT_EQ(Job(id).generation(), first + 1);
   EXPECT_EQ(Job(id).restarts(), 0u);
@@ -64,7 +64,7 @@ TEST_F(CoreScaleTest, TheTopOnesLeaveAndAreClosedOnceTheOthersHaveTheRows) {
   JoinAll(3, 1);
   const std::string id = Submit(Quiet(), 1, 3);
   RunUntilStep(id, 20);
-  ASSERT_EQ(Scale(id, 1).value(), 1u);
+  ASSERT_EQ(Scale(id, 1).value().ps(), 1u);
   EXPECT_EQ(closes_, 0);
   RunUntilPs(id, 1);
   Round();
@@ -158,12 +158,12 @@ TEST_F(CoreScaleTest, ADrainedPsLeavesAndTheOthersShareWhatItHad) {
   EXPECT_TRUE(absl::IsInvalidArgument(Scale(id, 0, {"ps-7"}).status()));
   EXPECT_THAT(std::string(Scale(id, 0, {"ps-0", "ps-1", "ps-2"}).status().message()),
               HasSubstr("without ps-0, ps-1, ps-2 it would have no ps; give it others first"));
-  ASSERT_EQ(Scale(id, 0, {"ps-1"}).value(), 2u);
+  ASSERT_EQ(Scale(id, 0, {"ps-1"}).value().ps(), 2u);
   RunUntilPs(id, 2);
   EXPECT_THAT(PsOf(opens_.back()), testing::ElementsAre("ps-0", "ps-2"));
   // Another takes its place where as many are asked for.
   Join(v1::PS, "ps-8");
-  ASSERT_EQ(Scale(id, 2, {"ps-0"}).value(), 2u);
+  ASSERT_EQ(Scale(id, 2, {"ps-0"}).value().ps(), 2u);
   for (int i = 0; i < 100 && PsOf(opens_.back())[0] == "ps-0"; ++i) Round();
   EXPECT_EQ(PsOf(opens_.back()).size(), 2u);
   EXPECT_THAT(PsOf(opens_.back()), Not(Contains("ps-0")));
@@ -173,9 +173,9 @@ TEST_F(CoreScaleTest, ADrainComesOnTopOfWhatWasAskedForAndHasNotHappenedYet) {
   JoinAll(1, 1);
   const std::string id = Submit(Quiet(), 1, 1);
   RunUntilStep(id, 20);
-  ASSERT_EQ(Scale(id, 2).value(), 2u);
-  ASSERT_EQ(Scale(id, 0, {"ps-0"}).value(), 1u);
-  ASSERT_EQ(Scale(id, 0, {"ps-0"}).value(), 1u);  // a repeat
+  ASSERT_EQ(Scale(id, 2).value().ps(), 2u);
+  ASSERT_EQ(Scale(id, 0, {"ps-0"}).value().ps(), 1u);
+  ASSERT_EQ(Scale(id, 0, {"ps-0"}).value().ps(), 1u);  // a repeat
   Join(v1::PS, "ps-1");
   for (int i = 0; i < 100 && Job(id).has_scaling(); ++i) Round();
   EXPECT_THAT(PsOf(opens_.back()), testing::ElementsAre("ps-1"));
@@ -442,7 +442,7 @@ TEST_F(CoreScaleTest, JobsThatCannotBeMovedSayWhy) {
 TEST_F(CoreScaleTest, AJobInTheQueueStartsWithTheNumberAskedForLast) {
   JoinAll(2, 0);
   const std::string id = Submit(Quiet(), 1, 1);
-  ASSERT_EQ(Scale(id, 2).value(), 2u);
+  ASSERT_EQ(Scale(id, 2).value().ps(), 2u);
   Join(v1::WORKER, "worker-0");
   RunUntilStep(id, 10);
   EXPECT_EQ(opens_[0].calls.size(), 2u);

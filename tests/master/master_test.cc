@@ -93,6 +93,17 @@ class MasterTest : public testing::Test {
     EXPECT_TRUE(status.ok()) << status;
     return job;
   }
+  // False: not within 20 s.
+  static bool Await(const std::function<bool()>& ready) {
+    for (int i = 0; i < 10000 && !ready(); ++i) absl::SleepFor(absl::Milliseconds(2));
+    return ready();
+  }
+  bool HasEvent(const std::string& id, const std::string& text) {
+    const v1::JobStatus job = Get(id);
+    return std::any_of(job.events().begin(), job.events().end(), [&](const v1::Event& event) {
+      return absl::StrContains(event.message(), text);
+    });
+  }
   // All that Watch says until the job ends or `enough`.
   std::vector<v1::JobStatus> Watch(const std::string& id,
                                    std::function<bool(const v1::JobStatus&)> enough = nullptr) {
@@ -333,12 +344,9 @@ TEST_F(MasterTest, SoIsOneOfAJobThatIsSubmittedWhileTheNextOneIsWritten) {
   StartNodes(1, 1);
   const std::string first = Submit(spec, 1, 1);
   const std::string start = first + "/step-000000000100";
-  for (int i = 0; i < 1000 && Get(first).checkpoint() != start; ++i) {
-    absl::SleepFor(absl::Milliseconds(2));
-  }
-  ASSERT_EQ(Get(first).checkpoint(), start);
+  ASSERT_TRUE(Await([&] { return Get(first).checkpoint() == start; }));
   ps_[0]->slow_ = true;
-  for (int i = 0; i < 1000 && !ps_[0]->writes_; ++i) absl::SleepFor(absl::Milliseconds(20));
+  ASSERT_TRUE(Await([&] { return ps_[0]->writes_.load(); }));
   ASSERT_EQ(Get(first).checkpoint(), start);
   spec.mutable_start()->set_checkpoint(start);
   const std::string second = Submit(spec, 1, 1);
@@ -351,16 +359,9 @@ TEST_F(MasterTest, AFullDiskAtTheLastCheckpointIsWaitedFor) {
   StartNodes(2, 1);
   ps_[1]->full_ = true;
   const std::string id = Submit(SmallJob(), 1, 2);
-  const auto told = [&] {
-    const v1::JobStatus job = Get(id);
-    return std::any_of(job.events().begin(), job.events().end(), [](const v1::Event& event) {
-      return event.message().find(
-                 "write the checkpoint on ps-1: no space left on device; it is "
-                 "cut again") != std::string::npos;
-    });
-  };
-  for (int i = 0; i < 1000 && !told(); ++i) absl::SleepFor(absl::Milliseconds(20));
-  EXPECT_TRUE(told());
+  EXPECT_TRUE(Await([&] {
+    return HasEvent(id, "write the checkpoint on ps-1: no space left on device; it is cut again");
+  }));
   EXPECT_EQ(Get(id).state(), v1::RUNNING);
   ps_[1]->full_ = false;
   const v1::JobStatus job = Watch(id).back();
@@ -372,22 +373,27 @@ TEST_F(MasterTest, TwoClustersDoNotWriteBelowOneCheckpointRoot) {
   StartNodes(1, 1);
   const std::string own = *ReadWholeFile(PosixFileSystem(), folder_ + "/checkpoints/CLUSTER");
   Master::Options options = Options();
-  options.server.listen = "other";
   options.data_dir = folder_ + "/other-state";
+  {
+    // Who cannot serve claims nothing.
+    ServerOptions taken;
+    taken.listen = "127.0.0.1:0";
+    const auto server = RpcServer::Start(taken, {});
+    ASSERT_TRUE(server.ok()) << server.status();
+    options.server.in_process = nullptr;
+    options.server.listen = (*server)->address();
+    EXPECT_EQ(Master::Start(options).status().code(), absl::StatusCode::kUnavailable);
+    EXPECT_EQ(*ReadWholeFile(PosixFileSystem(), folder_ + "/checkpoints/CLUSTER"), own);
+  }
+  options.server.in_process = &channels_;
+  options.server.listen = "other";
   ASSERT_TRUE(Master::Start(options).ok());
   const std::string other = *ReadWholeFile(PosixFileSystem(), folder_ + "/checkpoints/CLUSTER");
   EXPECT_NE(own, other);
   // The later one has it; the earlier one's jobs write nothing, say why, and wait.
   const std::string id = Submit(SmallJob(), 1, 1);
-  const auto told = [&] {
-    const v1::JobStatus job = Get(id);
-    return std::any_of(job.events().begin(), job.events().end(), [](const v1::Event& event) {
-      return event.message().find("another master has begun with the same --checkpoint-root") !=
-             std::string::npos;
-    });
-  };
-  for (int i = 0; i < 1000 && !told(); ++i) absl::SleepFor(absl::Milliseconds(20));
-  EXPECT_TRUE(told());
+  EXPECT_TRUE(Await(
+      [&] { return HasEvent(id, "another master has begun with the same --checkpoint-root"); }));
   EXPECT_EQ(Get(id).state(), v1::RUNNING);
   EXPECT_FALSE(std::filesystem::exists(folder_ + "/checkpoints/" + id));
   // Nor does it begin again.
@@ -407,8 +413,7 @@ TEST_F(MasterTest, AMasterThatStopsWhileTheLastCheckpointIsWrittenFailsNoJob) {
   StartNodes(1, 1);
   ps_[0]->slow_ = true;
   const std::string id = Submit(SmallJob(), 1, 1);
-  for (int i = 0; i < 1000 && !ps_[0]->writes_; ++i) absl::SleepFor(absl::Milliseconds(20));
-  ASSERT_TRUE(ps_[0]->writes_);
+  ASSERT_TRUE(Await([&] { return ps_[0]->writes_.load(); }));
   StopMaster();
   ps_[0]->slow_ = false;
   StartMaster();

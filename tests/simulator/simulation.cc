@@ -290,7 +290,10 @@ class Simulation {
     const std::string id = OneJob();
     if (id.empty()) return;
     const uint32_t to = 1 + static_cast<uint32_t>(world_.Below(scenario_.all_workers));
-    const auto scaled = master_.core()->ScaleWorkers(id, to, master_.now());
+    v1::ScaleRequest request;
+    request.set_job_id(id);
+    request.set_workers(to);
+    const auto scaled = master_.core()->Scale(request, master_.now());
     world_.Tell("scale ", id, " to ", to, " workers: ", scaled.status().ToString());
     master_.Settle();
   }
