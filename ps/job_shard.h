@@ -331,6 +331,8 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   absl::Status Replay(PushLogReader::Record record) ABSL_LOCKS_EXCLUDED(mu_, cut_mu_);
   absl::Status LogPush(const PushCall& call) ABSL_SHARED_LOCKS_REQUIRED(cut_mu_);
   absl::Status LogMessage(push_log::Kind kind, const google::protobuf::MessageLite& message);
+  // Before an answer acknowledges what the log has. While records are replayed nobody asks for
+  // each: Follow does, for all of an answer.
   absl::Status SyncLog();
   // What an error of the log means for the call that met it; where it is for good, for the shard.
   absl::Status LogError(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mu_);

@@ -4,6 +4,7 @@
 #include "common/job/defaults.h"
 #include "local/check.h"
 #include "local/commands/local_commands.h"
+#include "worker/data/data_source.h"
 
 namespace tessera::local {
 namespace {
@@ -40,8 +41,9 @@ std::string ReportText(const std::string& file, const CheckReport& report,
                   options.ps, " ps: about ", MiB(memory.ps_bytes), " for ", options.keys,
                   " different ids in every table (--keys)\n",  //
                   "  each of ", options.workers, options.workers == 1 ? " worker" : " workers",
-                  ": about ", MiB(memory.worker_bytes),
-                  ", and up to 1 GiB of parsed records (--data-cache of tessera-worker)\n");
+                  ": about ", MiB(memory.worker_bytes), ", and up to ",
+                  MiB(worker::DataSource::kDefaultCacheBytes),
+                  " of parsed records (--data-cache of tessera-worker)\n");
   for (const std::string& warning : report.warnings) {
     absl::StrAppend(&text, "warning: ", warning, "\n");
   }
