@@ -35,6 +35,7 @@ StagingBuffer::~StagingBuffer() {
   cudaStreamSynchronize(Work(stream_));
   if (copied_ != nullptr) cudaEventDestroy(Event(copied_));
   if (read_ != nullptr) cudaEventDestroy(Event(read_));
+  cudaGetLastError();  // it would be the next launch's
 }
 
 // An event that nothing has been recorded of yet keeps nobody waiting.

@@ -191,8 +191,16 @@ Memory::Memory(Stream& stream, Where where, size_t floats) : where_(where) {
   if (where == Where::kDevice) {
     stream.Check(absl::StrCat(bytes, " bytes of its memory"), cudaMalloc(&data, bytes));
   } else {
-    stream.Check(absl::StrCat(bytes, " bytes of pinned memory of the machine"),
-                 cudaMallocHost(&data, bytes));
+    const std::string what = absl::StrCat(bytes, " bytes of pinned memory of the machine");
+    const cudaError_t error = cudaMallocHost(&data, bytes);
+    // Of a system that locks no more memory drivers have said either.
+    if (error == cudaErrorMemoryAllocation || error == cudaErrorInvalidValue) {
+      cudaGetLastError();
+      stream.Fail(absl::ResourceExhaustedError(
+          absl::StrCat(what, ": ", cudaGetErrorName(error), ": the machine gives no more")));
+    } else {
+      stream.Check(what, error);
+    }
   }
   if (data == nullptr) return;
   data_ = static_cast<float*>(data);

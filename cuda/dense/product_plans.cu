@@ -93,7 +93,10 @@ class ScratchForSearch {
     data_ = nullptr;
     cudaGetLastError();  // it would be the next launch's
   }
-  ~ScratchForSearch() { cudaFree(data_); }
+  ~ScratchForSearch() {
+    cudaFree(data_);
+    cudaGetLastError();
+  }
   ScratchForSearch(const ScratchForSearch&) = delete;
   ScratchForSearch& operator=(const ScratchForSearch&) = delete;
   float* data() const { return static_cast<float*>(data_); }
@@ -112,6 +115,7 @@ class Timer {
   ~Timer() {
     if (begin_ != nullptr) cudaEventDestroy(begin_);
     if (end_ != nullptr) cudaEventDestroy(end_);
+    cudaGetLastError();
   }
   Timer(const Timer&) = delete;
   Timer& operator=(const Timer&) = delete;

@@ -2,9 +2,11 @@
 """tests/gpu/run with programs that stand in for ours: what it says where there is no device, and where
 something does not end.
 """
+import fnmatch
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tarfile
@@ -58,8 +60,11 @@ class Run(unittest.TestCase):
         tools = {row["name"].split()[-1]: row["state"] for row in report["steps"] if "sanitizer" in row["name"]}
         return code, tools
 
-    def test_what_does_not_end_has_not_failed(self):
-        code, tools = self.sanitize('[ "$2" != racecheck ] || exec sleep 60')
+    def test_what_does_not_end_has_not_failed_and_is_gone(self):
+        pid = self.folder / "pid"
+        code, tools = self.sanitize(f'[ "$2" != racecheck ] || {{ sleep 60 & echo $! >{pid}; wait; }}')
+        stat = pathlib.Path(f"/proc/{pid.read_text().strip()}/stat")
+        self.assertTrue(not stat.exists() or stat.read_text().split()[2] == "Z")
         self.assertEqual(tools, {"memcheck": "passed", "racecheck": "did not end", "initcheck": "passed"})
         self.assertEqual(code, 4)
 
@@ -74,6 +79,14 @@ class Run(unittest.TestCase):
     def test_tools_that_watch_every_access_are_given_few_tests(self):
         _, tools = self.sanitize('case "$2 $*" in memcheck*"=*OnCuda*"*|racecheck*OfOneShape*|initcheck*OfOneShape*) ;; *) exit 9;; esac')
         self.assertEqual(set(tools.values()), {"passed"})
+
+    def test_every_pattern_of_those_tests_is_of_one(self):
+        names = []
+        for file in (RUN.parent.parent / "worker").glob("*.cc"):
+            names += [".".join(found) for found in re.findall(r"^TEST(?:_F|_P)?\((\w+),\s*(\w+)\)", file.read_text(), re.MULTILINE)]
+        patterns = re.search(r"^SHARED_MEMORY = \((.*?)\)$", RUN.read_text(), re.MULTILINE | re.DOTALL)[1]
+        for pattern in "".join(re.findall(r'"(.*?)"', patterns)).split(":"):
+            self.assertTrue(fnmatch.filter(names, pattern), pattern)
 
     def test_programs_that_cannot_be_had_are_in_the_report(self):
         code, report, _ = self.run_bundle()
