@@ -116,7 +116,7 @@ TEST_F(TakeoverTest, AnIdleWorkerKeepsNoDataOfAJobThatWasCancelled) {
   const absl::Time limit = absl::Now() + absl::Seconds(60);
   const auto unpacked = [&options] { return UnnamedFiles(options.scratch_folder); };
   while (unpacked() == 0 && absl::Now() < limit) absl::SleepFor(absl::Milliseconds(10));
-  EXPECT_EQ(unpacked(), 1);
+  EXPECT_GT(unpacked(), 0);
   v1::CancelRequest request;
   request.set_job_id(id);
   v1::CancelResponse response;
