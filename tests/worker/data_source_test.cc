@@ -158,6 +158,51 @@ TEST(DataSourceTest, APatternWithoutAFileNamesWhatIsThere) {
   }
 }
 
+// The machine's files, to be read alone; counts how often a folder is listed.
+class CountingFileSystem final : public FileSystem {
+ public:
+  int listed() const { return listed_; }
+
+  absl::StatusOr<std::vector<std::string>> List(const std::string& folder) override {
+    ++listed_;
+    return PosixFileSystem().List(folder);
+  }
+  absl::StatusOr<std::unique_ptr<ReadableFile>> Open(const std::string& path) override {
+    return PosixFileSystem().Open(path);
+  }
+  absl::StatusOr<std::unique_ptr<WritableFile>> Create(const std::string&) override {
+    return ReadOnly();
+  }
+  absl::StatusOr<std::unique_ptr<WritableFile>> Overwrite(const std::string&) override {
+    return ReadOnly();
+  }
+  absl::Status SyncFile(const std::string&) override { return ReadOnly(); }
+  absl::Status CreateFolder(const std::string&) override { return ReadOnly(); }
+  absl::Status SyncFolder(const std::string&) override { return ReadOnly(); }
+  absl::Status Rename(const std::string&, const std::string&) override { return ReadOnly(); }
+  absl::Status Link(const std::string&, const std::string&) override { return ReadOnly(); }
+  absl::Status Remove(const std::string&) override { return ReadOnly(); }
+
+ private:
+  static absl::Status ReadOnly() { return absl::PermissionDeniedError("read only"); }
+
+  int listed_ = 0;
+};
+
+// With a listing for each of them, thousands of names took minutes.
+TEST(DataSourceTest, FilesThatAreNamedAreFoundWithoutListingTheirFolder) {
+  DataFolder folder;
+  folder.Write("a.csv", Records(0, 3));
+  folder.Write("sub/b.csv", Records(0, 3));
+  CountingFileSystem files;
+  for (const char* path : {"a.csv", "sub/b.csv"}) {
+    const auto found = ExpandPattern(files, folder.root(), path);
+    ASSERT_TRUE(found.ok()) << found.status();
+    EXPECT_THAT(*found, ElementsAre(path));
+  }
+  EXPECT_EQ(files.listed(), 0);
+}
+
 TEST(DataSourceTest, PathsOutsideTheDataRootAreRefused) {
   DataFolder folder;
   folder.Write("a.csv", Records(0, 3));

@@ -25,43 +25,51 @@ class Expander {
  public:
   Expander(FileSystem& fs, const std::string& root) : fs_(fs), root_(root) {}
 
-  // The paths that match `part` in one of `folders`, all below the root.
+  // The paths that match `part` in one of `folders`, all below the root. One that has a name is
+  // asked for, not looked for: who lists 10,000 files by their names does not have a folder read so
+  // often.
   absl::StatusOr<std::vector<std::string>> Step(const std::vector<std::string>& folders,
                                                 const std::string& part, bool last) {
     std::vector<std::string> found;
     for (const std::string& folder : folders) {
-      auto names = fs_.List(Full(folder));
-      // Not a folder, or one that went away: nothing in it matches.
-      if (!names.ok() && !folder.empty() && !absl::IsPermissionDenied(names.status())) continue;
-      if (!names.ok()) return names.status();
-      for (const std::string& name : *names) {
-        const bool matches = HasWildcard(part)
-                                 ? ::fnmatch(part.c_str(), name.c_str(), FNM_PERIOD) == 0
-                                 : name == part;
-        const std::string path = Join(folder, name);
+      if (!HasWildcard(part)) {
+        if (std::string path = Join(folder, part); IsThere(path)) found.push_back(std::move(path));
+        continue;
+      }
+      TESSERA_ASSIGN_OR_RETURN(const std::vector<std::string> names, List(folder));
+      for (const std::string& name : names) {
+        if (::fnmatch(part.c_str(), name.c_str(), FNM_PERIOD) != 0) continue;
         // A folder among the files that '*' matches is not meant.
-        if (matches && !(last && HasWildcard(part) && fs_.List(Full(path)).ok())) {
-          found.push_back(path);
+        if (std::string path = Join(folder, name); !last || !fs_.List(Full(path)).ok()) {
+          found.push_back(std::move(path));
         }
       }
-      seen_ = *std::move(names);
-      seen_in_ = Full(folder);
     }
     return found;
   }
 
-  // What the last folder holds that was looked into.
-  std::string WhatIsThere(const std::string& part) const {
-    return absl::StrCat("in ", seen_in_, " ", SuggestName(part, seen_));
+  // What the last of `folders` holds, in which `part` was looked for.
+  absl::StatusOr<std::string> WhatIsThere(const std::vector<std::string>& folders,
+                                          const std::string& part) const {
+    TESSERA_ASSIGN_OR_RETURN(const std::vector<std::string> names, List(folders.back()));
+    return absl::StrCat("in ", Full(folders.back()), " ", SuggestName(part, names));
   }
 
  private:
+  // Of what is not a folder, or went away, nothing.
+  absl::StatusOr<std::vector<std::string>> List(const std::string& folder) const {
+    auto names = fs_.List(Full(folder));
+    if (names.ok() || folder.empty() || absl::IsPermissionDenied(names.status())) return names;
+    return std::vector<std::string>();
+  }
+  // Also what cannot be opened, such as a folder: whoever reads it says why.
+  bool IsThere(const std::string& path) const {
+    return !absl::IsNotFound(fs_.Open(Full(path)).status());
+  }
   std::string Full(const std::string& path) const { return Join(root_, path); }
 
   FileSystem& fs_;
   const std::string root_;
-  std::vector<std::string> seen_;
-  std::string seen_in_;
 };
 
 }  // namespace
@@ -77,11 +85,14 @@ absl::StatusOr<std::vector<std::string>> ExpandPattern(FileSystem& fs, const std
   std::vector<std::string> paths = {""};
   const std::vector<std::string> parts = absl::StrSplit(relative, '/', absl::SkipEmpty());
   for (size_t i = 0; i < parts.size(); ++i) {
-    TESSERA_ASSIGN_OR_RETURN(paths, expander.Step(paths, parts[i], i + 1 == parts.size()));
-    if (paths.empty()) {
-      return absl::NotFoundError(absl::StrCat("no file \"", pattern, "\" below the data root ",
-                                              root, "; ", expander.WhatIsThere(parts[i])));
+    TESSERA_ASSIGN_OR_RETURN(std::vector<std::string> found,
+                             expander.Step(paths, parts[i], i + 1 == parts.size()));
+    if (found.empty()) {
+      TESSERA_ASSIGN_OR_RETURN(const std::string there, expander.WhatIsThere(paths, parts[i]));
+      return absl::NotFoundError(
+          absl::StrCat("no file \"", pattern, "\" below the data root ", root, "; ", there));
     }
+    paths = std::move(found);
   }
   std::sort(paths.begin(), paths.end());
   return paths;
