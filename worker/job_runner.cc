@@ -38,6 +38,17 @@ v1::UnitResult FailedResult(const absl::Status& status) {
 
 }  // namespace
 
+absl::StatusOr<v1::UnitResult> ResultOfCount(const std::vector<v1::FileRecords>& files) {
+  v1::UnitResult result;
+  for (const v1::FileRecords& file : files) *result.add_files() = file;
+  constexpr size_t kRoom = kMaxMessageBytes - (1 << 20);  // the rest of the message takes less
+  const size_t bytes = result.ByteSizeLong();
+  if (bytes <= kRoom) return result;
+  return absl::InvalidArgumentError(absl::StrCat(
+      "data.*.files: the names of ", files.size(), " files take ", bytes, " bytes, more than the ",
+      kRoom, " that fit a message to the master; use fewer, larger files, or shorter paths"));
+}
+
 JobRunner::JobRunner(v1::Assignment assignment, Options options)
     : assignment_(std::move(assignment)),
       options_(std::move(options)),
@@ -102,6 +113,7 @@ absl::StatusOr<v1::NextWorkResponse> JobRunner::NextWork(uint64_t completed,
     options_.board->SetDoing("waiting for the master");
     // One that runs elsewhere now is found by looking its name up again.
     if (++failures % kReconnectEvery == 0) {
+      SPDLOG_WARN("asking the master for work fails: {}", std::string(status.message()));
       master_ = v1::WorkService::NewStub(options_.connect_master());
     }
     if (!options_.cancellation->SleepFor(absl::Milliseconds(200))) return CancelledStatus();
@@ -207,9 +219,7 @@ absl::StatusOr<v1::UnitResult> JobRunner::Count(const v1::CountRecords& unit) {
   TESSERA_ASSIGN_OR_RETURN(
       const std::vector<v1::FileRecords> files,
       context_->source->Count({unit.patterns().begin(), unit.patterns().end()}));
-  v1::UnitResult result;
-  for (const v1::FileRecords& file : files) *result.add_files() = file;
-  return result;
+  return ResultOfCount(files);
 }
 
 absl::StatusOr<v1::UnitResult> JobRunner::Evaluate(uint64_t unit_id, const v1::Evaluate& unit) {

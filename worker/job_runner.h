@@ -17,6 +17,10 @@
 
 namespace tessera::worker {
 
+// What a worker reports of a CountRecords unit. INVALID_ARGUMENT: the names of so many files do not
+// fit a message.
+absl::StatusOr<v1::UnitResult> ResultOfCount(const std::vector<v1::FileRecords>& files);
+
 // Works off one assignment: asks the master for units, runs them, reports them, until the job ends
 // or the assignment does. Used by one thread.
 class JobRunner {

@@ -78,5 +78,17 @@ TEST_F(JobRunnerTest, WhatTheMasterDoesNotTakeIsAFailureOfTheUnit) {
               HasSubstr("the master did not take a result: too many samples"));
 }
 
+TEST(ResultOfCountTest, RefusesMoreNamesOfFilesThanAMessageHolds) {
+  std::vector<v1::FileRecords> files(1000);
+  for (v1::FileRecords& file : files) file.set_path(std::string(4000, 'x'));
+  const absl::StatusOr<v1::UnitResult> result = ResultOfCount(files);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(result->files_size(), 1000);
+  files.resize(17000, files[0]);
+  const absl::Status refused = ResultOfCount(files).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("the names of 17000 files take 680"));
+}
+
 }  // namespace
 }  // namespace tessera::worker
