@@ -1,6 +1,7 @@
 #include "local/check.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <filesystem>
 #include <set>
 
@@ -42,8 +43,36 @@ uint64_t DenseWidth(const v1::DataSpec& data) {
   return width;
 }
 
+// What the files hold, by their first records. Of none: one id a column, and more records than a
+// window has.
+class DataSeen {
+ public:
+  void Add(const worker::Schema& schema, const worker::Batch& batch) {
+    ids_.resize(schema.columns.size());
+    read_ += batch.size;
+    for (size_t i = 0; i < batch.sparse.size(); ++i) {
+      ids_[schema.sparse[i]] += static_cast<double>(batch.sparse[i].keys.size());
+    }
+  }
+  void AddSplit(uint64_t records) { records_ = std::max(records_, records); }
+
+  // Of the largest split.
+  uint64_t records() const { return records_ == 0 ? UINT64_MAX : records_; }
+  // How many a record has in each of data.columns, in the mean; empty: not known.
+  std::vector<double> IdsOfARecord() const {
+    std::vector<double> mean = ids_;
+    for (double& ids : mean) ids /= static_cast<double>(read_);
+    return read_ == 0 ? std::vector<double>() : mean;
+  }
+
+ private:
+  uint64_t records_ = 0;
+  uint64_t read_ = 0;
+  std::vector<double> ids_;
+};
+
 MemoryEstimate Estimate(const v1::JobSpec& spec, const worker::Model& model,
-                        const CheckOptions& options) {
+                        const CheckOptions& options, const DataSeen& data) {
   MemoryEstimate memory;
   uint64_t row_bytes = 0;
   for (const v1::TableSpec& table : spec.tables()) {
@@ -56,7 +85,9 @@ MemoryEstimate Estimate(const v1::JobSpec& spec, const worker::Model& model,
   }
   memory.dense_floats = model.trained_floats() + model.statistics_floats() +
                         (spec.model().ema_decay() > 0 ? model.trained_floats() : 0);
-  const BatchRowBytes batch_rows = BatchRowBytesOf(spec);
+  const std::vector<double> ids = data.IdsOfARecord();
+  const BatchRowBytes batch_rows =
+      BatchRowBytesOf(spec, SamplesOfAWorker(spec, options.workers), ids);
   memory.batch_message_bytes = batch_rows.on_wire;
   const uint64_t dense_bytes =
       memory.dense_floats * sizeof(float) * (1 + SlotsOf(spec.model().optimizer()).Floats(1));
@@ -69,19 +100,20 @@ MemoryEstimate Estimate(const v1::JobSpec& spec, const worker::Model& model,
   // with their gradients, and the rows of two batches with theirs; with a card those of batches
   // that more threads prepare. Of gradients that are all-reduced it also keeps the sums and what
   // its neighbour has taken.
-  uint64_t sparse_columns = 0;
-  for (const v1::ColumnSpec& column : spec.data().columns()) {
-    sparse_columns += column.role() == v1::SPARSE;
+  double record_bytes = sizeof(float) * static_cast<double>(1 + DenseWidth(spec.data()));
+  for (int i = 0; i < spec.data().columns_size(); ++i) {
+    if (spec.data().columns(i).role() != v1::SPARSE) continue;
+    const double each = ids.empty() ? 1 : ids[static_cast<size_t>(i)];
+    record_bytes += each * sizeof(uint64_t) + sizeof(uint32_t);
   }
-  const uint64_t record_bytes = sizeof(float) * (1 + DenseWidth(spec.data())) +
-                                sparse_columns * (sizeof(uint64_t) + sizeof(uint32_t));
-  const uint32_t batch = IsSync(spec.consistency().dense())
-                             ? (spec.train().batch_size() + options.workers - 1) / options.workers
-                             : spec.train().batch_size();
+  const uint64_t records =
+      std::min(2 * uint64_t{ShuffleWindowRecords(spec.data())}, data.records());
+  memory.window_bytes = static_cast<uint64_t>(static_cast<double>(records) * record_bytes);
+  const auto batch = static_cast<uint32_t>(SamplesOfAWorker(spec, options.workers));
   const bool on_card = absl::StartsWith(spec.train().device(), "cuda");
   const uint64_t more_batches = on_card ? worker::BatchPipeline::kMostThreads - 1 : 0;
   const uint64_t dense_copies = AllReduces(spec.train()) ? 5 : 3;
-  memory.worker_bytes = kProcessBytes + 2 * ShuffleWindowRecords(spec.data()) * record_bytes +
+  memory.worker_bytes = kProcessBytes + memory.window_bytes +
                         worker::Executor::BytesFor(model, batch, on_card) +
                         dense_copies * memory.dense_floats * sizeof(float) +
                         (4 + more_batches) * batch_rows.in_memory;
@@ -113,11 +145,12 @@ struct GroupRuns {
 };
 
 // The files that a split's patterns match, opened and a few records of each read, of which `runs`
-// hears.
+// and `seen` hear.
 absl::StatusOr<std::vector<std::string>> CheckFiles(worker::DataSource& source,
                                                     const std::string& data_root,
                                                     const v1::SplitSpec& split,
-                                                    const std::string& path, GroupRuns* runs) {
+                                                    const std::string& path, GroupRuns* runs,
+                                                    DataSeen* seen) {
   std::set<std::string> files;
   for (int i = 0; i < split.files_size(); ++i) {
     auto matched = worker::ExpandPattern(PosixFileSystem(), data_root, split.files(i));
@@ -128,6 +161,7 @@ absl::StatusOr<std::vector<std::string>> CheckFiles(worker::DataSource& source,
   }
   TESSERA_RETURN_IF_ERROR(
       WithContext(worker::RefusePackedTwins(data_root, files), path + ".files"));
+  uint64_t split_records = 0;
   for (int i = 0; i < split.files_size(); ++i) {
     // Opening counts the records, and so reads the whole file once.
     const absl::StatusOr<std::vector<v1::FileRecords>> counted = source.Count({split.files(i)});
@@ -135,6 +169,7 @@ absl::StatusOr<std::vector<std::string>> CheckFiles(worker::DataSource& source,
       return WithContext(counted.status(), absl::StrCat(path, ".files[", i, "]"));
     }
     for (const v1::FileRecords& file : *counted) {
+      split_records += file.records();
       v1::RecordRange range;
       range.set_path(file.path());
       range.set_end(std::min<uint64_t>(file.records(), 1000));
@@ -147,8 +182,10 @@ absl::StatusOr<std::vector<std::string>> CheckFiles(worker::DataSource& source,
                          " records can be read: ", records->first_bad));
       }
       runs->Add(records->batch);
+      seen->Add(source.schema(), records->batch);
     }
   }
+  seen->AddSplit(split_records);
   return std::vector<std::string>(files.begin(), files.end());
 }
 
@@ -169,9 +206,10 @@ absl::StatusOr<CheckReport> CheckJob(const LoadedJob& job, const CheckOptions& o
   TESSERA_RETURN_IF_ERROR(job.sources.Locate(model.status()));
   CheckReport report;
   report.model = (*model)->Summary();
-  report.memory = Estimate(spec, **model, options);
-  if (!options.data_root.has_value() || !options.read_data) return report;
-
+  if (!options.data_root.has_value() || !options.read_data) {
+    report.memory = Estimate(spec, **model, options, DataSeen());
+    return report;
+  }
   std::error_code error;
   if (!std::filesystem::is_directory(*options.data_root, error)) {
     return absl::NotFoundError(
@@ -183,6 +221,7 @@ absl::StatusOr<CheckReport> CheckJob(const LoadedJob& job, const CheckOptions& o
   source_options.labels = worker::LabelFormsOf(spec, **model);
   auto source = worker::DataSource::Open(spec.data(), source_options, PosixFileSystem());
   TESSERA_RETURN_IF_ERROR(job.sources.Locate(source.status()));
+  DataSeen seen;
   for (const auto& [name, split] :
        {std::pair<std::string, const v1::SplitSpec*>{"train", &spec.data().train()},
         {"validation", &spec.data().validation()},
@@ -192,7 +231,7 @@ absl::StatusOr<CheckReport> CheckJob(const LoadedJob& job, const CheckOptions& o
       runs.column = worker::FindGroupColumn((*source)->schema(), spec.model().group_by());
     }
     auto files =
-        CheckFiles(**source, *options.data_root, *split, absl::StrCat("data.", name), &runs);
+        CheckFiles(**source, *options.data_root, *split, absl::StrCat("data.", name), &runs, &seen);
     TESSERA_RETURN_IF_ERROR(job.sources.Locate(files.status()));
     report.splits.push_back({name, *std::move(files)});
     if (!runs.HardlyAny()) continue;
@@ -200,6 +239,13 @@ absl::StatusOr<CheckReport> CheckJob(const LoadedJob& job, const CheckOptions& o
         "data.train.files: hardly any of the first records stand next to others of their ",
         spec.model().group_by(), " (model.group_by), and so few will meet others to be compared ",
         "with in a batch; sort the files by it"));
+  }
+  report.memory = Estimate(spec, **model, options, seen);
+  // A warning, since ids that a batch has several times count once.
+  if (const absl::Status push =
+          ValidatePush(spec, options.workers, options.ps, seen.IdsOfARecord());
+      !push.ok()) {
+    report.warnings.push_back(absl::StrCat(push.message(), ", if no id comes twice in them"));
   }
   return report;
 }

@@ -12,8 +12,8 @@
 namespace tessera::local {
 
 struct CheckOptions {
-  // Set: the data files must be there, and their first records are read. A model of a file needs
-  // it.
+  // Set: the data files must be there, and their first records are read; estimates are by what they
+  // show. A model of a file needs it.
   std::optional<std::string> data_root;
   // False: of what lies there only the model's file is read.
   bool read_data = true;
@@ -34,7 +34,8 @@ struct MemoryEstimate {
   };
   std::vector<Table> tables;
   uint64_t dense_floats = 0;
-  uint64_t batch_message_bytes = 0;  // rows of one batch, to or from one ps
+  uint64_t batch_message_bytes = 0;  // rows of a worker's batch, to or from all ps
+  uint64_t window_bytes = 0;         // of worker_bytes: records of two shuffle windows
 };
 
 struct CheckReport {

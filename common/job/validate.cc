@@ -1,6 +1,7 @@
 #include "common/job/validate.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 #include "common/job/defaults.h"
@@ -42,18 +43,6 @@ absl::Status Priority(int32_t priority) {
   return Wrong("priority", "found ", priority, "; expected ", -kMost, " to ", kMost);
 }
 
-absl::Status PushSize(const v1::JobSpec& spec) {
-  const uint64_t bytes = BatchRowBytesOf(spec).on_wire;
-  // Blocks of the dense parameters fit the sixteenth that is left free.
-  constexpr uint64_t kRoom = kMaxPushBytes - kMaxPushBytes / 16;
-  if (bytes <= kRoom) return absl::OkStatus();
-  return Wrong("train.batch_size", "the rows of ", spec.train().batch_size(), " samples take ",
-               bytes >> 20, " MiB in one push, more than the ", kRoom >> 20,
-               " MiB that fit; use batch_size ",
-               std::max<uint64_t>(1, spec.train().batch_size() * kRoom / bytes),
-               " or less, or tables of a smaller dim");
-}
-
 // Those of async jobs hold whole batches, whatever their size. `workers`: 0 is not known.
 absl::Status BatchFitsTheWindow(const v1::JobSpec& spec, uint32_t workers) {
   const uint64_t window = ShuffleWindowRecords(spec.data());
@@ -70,22 +59,49 @@ absl::Status BatchFitsTheWindow(const v1::JobSpec& spec, uint32_t workers) {
 
 }  // namespace
 
-BatchRowBytes BatchRowBytesOf(const v1::JobSpec& spec) {
+BatchRowBytes BatchRowBytesOf(const v1::JobSpec& spec, uint64_t samples,
+                              absl::Span<const double> ids) {
   std::map<std::string, const v1::TableSpec*> tables;
   for (const v1::TableSpec& table : spec.tables()) tables[table.name()] = &table;
-  BatchRowBytes bytes;
-  for (const v1::ColumnSpec& column : spec.data().columns()) {
+  double in_memory = 0, on_wire = 0;  // which no sum makes small again
+  for (int i = 0; i < spec.data().columns_size(); ++i) {
+    const v1::ColumnSpec& column = spec.data().columns(i);
+    const double most = column.pooling() == v1::SEQUENCE ? column.max_length() : HUGE_VAL;
+    const double each =
+        ids.empty() ? std::isinf(most) ? 1 : most : std::min(ids[static_cast<size_t>(i)], most);
     for (const std::string& name : column.table()) {
       const auto found = tables.find(name);
       if (found == tables.end()) continue;
       const v1::TableSpec& table = *found->second;
-      const uint64_t rows = (column.pooling() == v1::SEQUENCE ? column.max_length() : 1) *
-                            uint64_t{spec.train().batch_size()};
-      bytes.in_memory += rows * (sizeof(uint64_t) + table.dim() * sizeof(float));
-      bytes.on_wire += rows * (sizeof(uint64_t) + WireRowBytes(table));
+      const double rows = std::ceil(each * static_cast<double>(samples));
+      in_memory += rows * (sizeof(uint64_t) + double{sizeof(float)} * table.dim());
+      on_wire += rows * static_cast<double>(sizeof(uint64_t) + WireRowBytes(table));
     }
   }
-  return bytes;
+  constexpr double kMost = 1e18;
+  return {.in_memory = static_cast<uint64_t>(std::min(in_memory, kMost)),
+          .on_wire = static_cast<uint64_t>(std::min(on_wire, kMost))};
+}
+
+uint64_t SamplesOfAWorker(const v1::JobSpec& spec, uint32_t workers) {
+  const uint64_t batch = spec.train().batch_size();
+  return StepsTogether(spec.consistency()) ? (batch + workers - 1) / workers : batch;
+}
+
+absl::Status ValidatePush(const v1::JobSpec& spec, uint32_t workers, uint32_t ps,
+                          absl::Span<const double> ids) {
+  if (workers == 0 || ps == 0) return absl::OkStatus();
+  const uint64_t samples = SamplesOfAWorker(spec, workers);
+  const uint64_t bytes = BatchRowBytesOf(spec, samples, ids).on_wire / ps;
+  // Blocks of the dense parameters fit the sixteenth that is left free.
+  constexpr uint64_t kRoom = kMaxPushBytes - kMaxPushBytes / 16;
+  if (bytes <= kRoom) return absl::OkStatus();
+  const double share = static_cast<double>(kRoom) / static_cast<double>(bytes);
+  return Wrong("train.batch_size", "the rows of ", samples, " samples take ", bytes >> 20,
+               " MiB in one push to each of ", ps, " ps, more than the ", kRoom >> 20,
+               " MiB that fit; use batch_size ",
+               std::max<uint64_t>(1, static_cast<uint64_t>(spec.train().batch_size() * share)),
+               " or less, more ps, or tables of a smaller dim");
 }
 
 absl::Status ValidateJobSpec(const v1::JobSpec& spec) {
@@ -99,7 +115,7 @@ absl::Status ValidateJobSpec(const v1::JobSpec& spec) {
   TESSERA_RETURN_IF_ERROR(Start(spec.start()));
   TESSERA_RETURN_IF_ERROR(Priority(spec.priority()));
   if (!spec.team().empty()) TESSERA_RETURN_IF_ERROR(Name("team", spec.team()));
-  return PushSize(spec);
+  return absl::OkStatus();
 }
 
 absl::Status ValidateWorkers(const v1::JobSpec& spec, uint32_t workers) {
@@ -139,9 +155,8 @@ absl::Status ValidateSubmit(const v1::SubmitRequest& request) {
                  " that fit; name files by globs, and leave out what is not needed");
   }
   TESSERA_RETURN_IF_ERROR(ValidateJobSpec(request.spec()));
-  const v1::ConsistencySpec& consistency = request.spec().consistency();
-  const bool shares = IsSync(consistency.sparse()) || IsSync(consistency.dense());
-  if (shares && request.workers() > request.spec().train().batch_size()) {
+  if (StepsTogether(request.spec().consistency()) &&
+      request.workers() > request.spec().train().batch_size()) {
     return Wrong("workers", request.workers(), " workers cannot share a batch of ",
                  request.spec().train().batch_size(),
                  " samples; ask for fewer or raise train.batch_size");
@@ -149,6 +164,7 @@ absl::Status ValidateSubmit(const v1::SubmitRequest& request) {
   if (request.task() != v1::PREDICT) {
     TESSERA_RETURN_IF_ERROR(ValidateWorkers(request.spec(), request.workers()));
     TESSERA_RETURN_IF_ERROR(BatchFitsTheWindow(request.spec(), request.workers()));
+    TESSERA_RETURN_IF_ERROR(ValidatePush(request.spec(), request.workers(), request.ps()));
     if (request.output().empty()) return absl::OkStatus();
     return Wrong("output", "belongs to the task predict; leave it out");
   }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "absl/status/status.h"
+#include "absl/types/span.h"
 #include "tessera/v1/job.pb.h"
 #include "tessera/v1/job_service.pb.h"
 
@@ -19,12 +20,22 @@ absl::Status ValidateSubmit(const v1::SubmitRequest& request);
 // Whether so many workers may train the job; 0: as many as there are. Named as by ValidateSubmit.
 absl::Status ValidateWorkers(const v1::JobSpec& spec, uint32_t workers);
 
-// An upper bound of the keys and rows that one batch pulls from, or pushes to, one ps; columns with
-// several ids a field count as one, those of sequences as max_length.
+// An upper bound of the keys and rows that a batch of `samples` pulls from, or pushes to, all ps:
+// as if no two samples had a key in common. `ids`: how many a record has in each of data.columns,
+// in the mean; empty: one each, and of sequences max_length.
 struct BatchRowBytes {
   uint64_t in_memory = 0;  // of a worker
   uint64_t on_wire = 0;
 };
-BatchRowBytes BatchRowBytesOf(const v1::JobSpec& spec);
+BatchRowBytes BatchRowBytesOf(const v1::JobSpec& spec, uint64_t samples,
+                              absl::Span<const double> ids = {});
+
+// Samples of a step that one of so many workers trains.
+uint64_t SamplesOfAWorker(const v1::JobSpec& spec, uint32_t workers);
+
+// Whether what one worker pushes to one ps at a step (BatchRowBytesOf) fits a push; keys are spread
+// evenly among ps. With 0, not known, of either it is left to the ps, which refuse what does not.
+absl::Status ValidatePush(const v1::JobSpec& spec, uint32_t workers, uint32_t ps,
+                          absl::Span<const double> ids = {});
 
 }  // namespace tessera

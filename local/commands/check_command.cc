@@ -41,7 +41,8 @@ std::string ReportText(const std::string& file, const CheckReport& report,
                   options.ps, " ps: about ", MiB(memory.ps_bytes), " for ", options.keys,
                   " different ids in every table (--keys)\n",  //
                   "  each of ", options.workers, options.workers == 1 ? " worker" : " workers",
-                  ": about ", MiB(memory.worker_bytes), ", and up to ",
+                  ": about ", MiB(memory.worker_bytes), ", of which ", MiB(memory.window_bytes),
+                  " are records (data.shuffle_window_records), and up to ",
                   MiB(worker::DataSource::kDefaultCacheBytes),
                   " of parsed records (--data-cache of tessera-worker)\n");
   for (const std::string& warning : report.warnings) {
@@ -54,6 +55,7 @@ nlohmann::json ReportJson(const CheckReport& report) {
   nlohmann::json object = {{"ok", true},
                            {"ps_bytes", report.memory.ps_bytes},
                            {"worker_bytes", report.memory.worker_bytes},
+                           {"window_bytes", report.memory.window_bytes},
                            {"batch_message_bytes", report.memory.batch_message_bytes},
                            {"dense_floats", report.memory.dense_floats},
                            {"warnings", report.warnings},

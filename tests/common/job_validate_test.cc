@@ -451,23 +451,44 @@ TEST(ValidateJobSpec, NamesTheWrongIndexRangeOfALibsvmColumn) {
       });
 }
 
-TEST(ValidateJobSpec, RefusesBatchesWhoseRowsDoNotFitAPush) {
-  v1::JobSpec spec = GoodSpec();
-  spec.mutable_tables(1)->set_dim(4096);
-  spec.mutable_train()->set_batch_size(30000);
-  EXPECT_EQ(BatchRowBytesOf(spec).on_wire, 30000u * (2 * (4096 * 4 + 8) + 1 * 4 + 8));
-  EXPECT_EQ(ValidateJobSpec(spec), absl::OkStatus());
-  spec.mutable_train()->set_batch_size(65536);
-  EXPECT_THAT(std::string(ValidateJobSpec(spec).message()),
-              StartsWith("train.batch_size: the rows of 65536 samples take 2049 MiB"));
-}
-
 TEST(ValidateJobSpec, RefusesOptionsThatAreNotFinite) {
   v1::JobSpec spec = GoodSpec();
   (*spec.mutable_model()->mutable_options()->mutable_fields())["dropout"].set_number_value(
       std::nan(""));
   EXPECT_THAT(std::string(ValidateJobSpec(spec).message()),
               StartsWith("model.options.dropout: found nan"));
+}
+
+TEST(ValidateSubmit, RefusesStepsWhoseRowsDoNotFitAPush) {
+  v1::SubmitRequest request;
+  *request.mutable_spec() = GoodSpec();
+  v1::JobSpec& spec = *request.mutable_spec();
+  spec.mutable_tables(1)->set_dim(4096);
+  EXPECT_EQ(BatchRowBytesOf(spec, 30000).on_wire, 30000u * (2 * (4096 * 4 + 8) + 1 * 4 + 8));
+  EXPECT_EQ(BatchRowBytesOf(spec, 1000, {0, 0, 1, 2.5, 0}).on_wire,
+            3500u * (4096 * 4 + 8) + 1000u * (1 * 4 + 8));
+  spec.mutable_train()->set_batch_size(65536);
+  const auto message = [&request](uint32_t workers, uint32_t ps) {
+    request.set_workers(workers);
+    request.set_ps(ps);
+    return std::string(ValidateSubmit(request).message());
+  };
+  EXPECT_THAT(message(1, 1),
+              StartsWith("train.batch_size: the rows of 65536 samples take 2049 MiB in one push to "
+                         "each of 1 ps, more than the 960 MiB that fit; use batch_size 30"));
+  EXPECT_EQ(message(3, 1), "");
+  EXPECT_EQ(message(1, 3), "");
+  EXPECT_EQ(message(0, 1), "") << "as many workers as there are";
+  EXPECT_EQ(message(1, 0), "") << "as many ps as there are";
+  spec.mutable_consistency()->set_sparse(v1::ASYNC);
+  spec.mutable_consistency()->set_dense(v1::ASYNC);
+  EXPECT_THAT(message(3, 1), StartsWith("train.batch_size: the rows of 65536 samples")) << "each";
+}
+
+TEST(ValidateSubmit, NoSumOfRowsIsSmallAgain) {
+  v1::JobSpec spec = GoodSpec();
+  spec.mutable_tables(1)->set_dim(4096);
+  EXPECT_EQ(BatchRowBytesOf(spec, uint64_t{1} << 50).on_wire, 1000000000000000000u);
 }
 
 TEST(ValidateSubmit, WorkersMayOutnumberTheSamplesOfABatchThatTheyDoNotShare) {

@@ -265,6 +265,34 @@ TEST(CheckJob, OpensTheFilesOfTheData) {
   EXPECT_EQ(CheckJob(Job(), options).status().code(), absl::StatusCode::kNotFound);
 }
 
+TEST(CheckJob, EstimatesByWhatTheFilesHold) {
+  Folder folder;
+  CheckOptions options;
+  const LoadedJob job =
+      Job("name: item, role: sparse,", "name: item, role: sparse, separator: \"|\",");
+  const auto unseen = CheckJob(job, options);
+  ASSERT_TRUE(unseen.ok()) << unseen.status();
+  const uint64_t one_each = 64u * ((1 + 8) * 4 + 2 * 8);  // rows of both tables for one column
+  EXPECT_EQ(unseen->memory.batch_message_bytes, 2 * one_each);
+  EXPECT_EQ(unseen->memory.window_bytes, 2u * 262144 * (2 * 4 + 2 * (8 + 4)));
+  options.data_root = folder / ".";
+  folder.Write("train.csv", "label,price,user,item\n1,0.5,3,4|5|6|7\n0,0.25,5,6|9\n");
+  const auto seen = CheckJob(job, options);
+  ASSERT_TRUE(seen.ok()) << seen.status();
+  EXPECT_EQ(seen->memory.batch_message_bytes, (1 + 3) * one_each);
+  EXPECT_EQ(seen->memory.window_bytes, 2u * (2 * 4 + 2 * 4 + (1 + 3) * 8));
+  EXPECT_THAT(seen->warnings, testing::IsEmpty());
+
+  std::string long_bags = "label,price,user,item\n1,0.5,3,0";
+  for (int i = 1; i < 500000; ++i) absl::StrAppend(&long_bags, "|", i);
+  folder.Write("train.csv", long_bags + "\n");
+  const auto large = CheckJob(job, options);
+  ASSERT_TRUE(large.ok()) << large.status();
+  EXPECT_THAT(large->warnings,
+              testing::ElementsAre(testing::AllOf(HasSubstr("the rows of 64 samples take 1586 MiB"),
+                                                  HasSubstr("if no id comes twice in them"))));
+}
+
 TEST(CheckJob, LooksAtAllFilesOfASplitAtOnceAsWorkersDo) {
   Folder folder;
   const std::string text = "label,price,user,item\n1,0.5,3,4\n0,0.25,5,6\n";
