@@ -56,7 +56,7 @@ void GatherRows(const Batch& from, absl::Span<const uint32_t> rows, Batch* to) {
     for (size_t i = 0; i < rows.size(); ++i) {
       const uint32_t begin = in.offsets[rows[i]];
       const uint32_t count = in.offsets[rows[i] + 1] - begin;
-      if (count == 1) {  // most columns: not worth a call
+      if (count == 1) {  // the case of most columns: a call would cost more
         out.keys[out.offsets[i]] = in.keys[begin];
       } else {
         std::copy_n(in.keys.data() + begin, count, out.keys.data() + out.offsets[i]);
@@ -92,7 +92,7 @@ void AppendRows(const Batch& from, uint32_t begin, uint32_t end, Batch* to) {
     for (uint32_t row = begin; row < end; ++row) {
       out.offsets[rows_before + (row - begin) + 1] = base + (in.offsets[row + 1] - first);
     }
-    // Weights that are left out stand for ones: both sides say it the same way from here on.
+    // Left-out weights stand for ones: if either side has weights, write out those of the other.
     if (!in.weights.empty() && out.weights.empty()) out.weights.assign(out.keys.size(), 1.0f);
     if (!in.weights.empty()) {
       out.weights.insert(out.weights.end(), in.weights.begin() + first, in.weights.begin() + last);
@@ -105,7 +105,7 @@ void AppendRows(const Batch& from, uint32_t begin, uint32_t end, Batch* to) {
 
 void ReserveRows(const Batch& like, uint64_t rows, Batch* to) {
   if (like.size == 0) return;
-  // A little more than the average: rows differ.
+  // A little more than the average of `like`, since rows differ.
   const auto room = [&](size_t of_like) { return (of_like + of_like / 16) * rows / like.size; };
   to->labels.reserve(rows * like.label_width());
   to->dense.reserve(rows * like.dense_width());
@@ -120,7 +120,7 @@ void ReserveRows(const Batch& like, uint64_t rows, Batch* to) {
 void FindOneEach(Batch* batch) {
   for (SparseColumn& column : batch->sparse) {
     bool one_each = column.keys.size() == batch->size;
-    // In pieces: most columns that have not, show it early.
+    // Looks piece by piece: most columns without one key each show it early.
     constexpr uint32_t kPiece = 4096;
     for (uint32_t begin = 0; one_each && begin < batch->size; begin += kPiece) {
       const uint32_t end = std::min(batch->size, begin + kPiece);

@@ -8,17 +8,17 @@
 
 namespace tessera::worker {
 
-// The ids of one SPARSE column for all rows of a batch, as CSR: row r's are keys[offsets[r] ..
+// The ids of one SPARSE column for all rows of a batch, as CSR: row r has keys[offsets[r] ..
 // offsets[r+1]).
 struct SparseColumn {
   std::vector<uint32_t> offsets = {0};  // [size + 1]
   std::vector<uint64_t> keys;
   std::vector<float> weights;  // empty: all 1; else one per key
-  // Known to be so: every row has one key (FindOneEach). Whoever does not know leaves it false.
+  // Every row is known to have exactly one key (FindOneEach). False: not known.
   bool one_each = false;
 };
 
-// Some records, as training takes them: the currency between readers and everything behind them.
+// Some records, in the form that training uses. Readers make batches; all later parts take them.
 struct Batch {
   uint32_t size = 0;                 // rows
   std::vector<float> labels;         // [size, label columns], row-major
@@ -33,20 +33,20 @@ struct Batch {
 // Empties `batch` for `sparse_columns` columns; its vectors keep their memory.
 void ClearBatch(size_t sparse_columns, Batch* batch);
 
-// to = the given rows of `from`, in that order; a row may come more than once. `to` is overwritten,
-// and its memory reused. Each row < from.size.
+// Sets `to` to the given rows of `from`, in that order; a row may come more than once. Reuses the
+// memory of `to`. Each row < from.size.
 void GatherRows(const Batch& from, absl::Span<const uint32_t> rows, Batch* to);
 
 // Appends rows [begin, end) of `from` to `to`, which has the same columns (ClearBatch).
 void AppendRows(const Batch& from, uint32_t begin, uint32_t end, Batch* to);
 
-// Makes room in `to`, which is empty, for so many rows that are much as those of `like`.
+// Makes room in `to`, which is empty, for `rows` rows that are similar to those of `like`.
 void ReserveRows(const Batch& like, uint64_t rows, Batch* to);
 
-// Looks which columns have one key in every row, which GatherRows then need not look at.
+// Sets `one_each` of columns that have one key in every row, so that GatherRows need not look.
 void FindOneEach(Batch* batch);
 
-// Heap memory that its vectors hold.
+// Bytes of heap memory that the batch's vectors hold.
 size_t HeapBytes(const Batch& batch);
 
 }  // namespace tessera::worker

@@ -23,7 +23,7 @@ void BlockCache::Insert(Key key, Block block) {
   const uint64_t bytes = BytesOf(*block);
   if (bytes > capacity_bytes_) return;
   absl::MutexLock lock(&mu_);
-  if (entries_.contains(key)) return;  // another thread parsed it too
+  if (entries_.contains(key)) return;  // another thread has parsed the block too
   by_use_.push_front({key, std::move(block), bytes});
   entries_[key] = by_use_.begin();
   bytes_ += bytes;

@@ -12,13 +12,13 @@
 
 namespace tessera::worker {
 
-// Parsed blocks of files, so that later epochs do not parse again: at most `capacity_bytes` of
-// them, the least recently used leave first. Thread-safe.
+// Keeps parsed blocks of files, so that later epochs do not parse again: at most `capacity_bytes`;
+// the least recently used leave first. Thread-safe.
 class BlockCache {
  public:
   struct Key {
-    uint64_t file = 0;   // a number of the opened file
-    uint64_t block = 0;  // of it
+    uint64_t file = 0;   // number of the opened file
+    uint64_t block = 0;  // number of the block in it
     bool operator==(const Key&) const = default;
     template <typename H>
     friend H AbslHashValue(H h, const Key& key) {
@@ -29,7 +29,7 @@ class BlockCache {
 
   explicit BlockCache(uint64_t capacity_bytes) : capacity_bytes_(capacity_bytes) {}
 
-  // Null: not there.
+  // Null: not in the cache.
   Block Find(Key key);
   void Insert(Key key, Block block);
   uint64_t bytes() const;
@@ -44,7 +44,7 @@ class BlockCache {
   const uint64_t capacity_bytes_;
 
   mutable absl::Mutex mu_;
-  std::list<Entry> by_use_ ABSL_GUARDED_BY(mu_);  // the last used first
+  std::list<Entry> by_use_ ABSL_GUARDED_BY(mu_);  // the most recently used first
   absl::flat_hash_map<Key, std::list<Entry>::iterator> entries_ ABSL_GUARDED_BY(mu_);
   uint64_t bytes_ ABSL_GUARDED_BY(mu_) = 0;
 };

@@ -26,7 +26,7 @@ void FreeSpareMemory(ParsedRecords* records) {
   }
 }
 
-// Ids of the column that has most.
+// The number of ids in the column that has most.
 uint64_t MostIds(const Batch& batch) {
   uint64_t most = 0;
   for (const SparseColumn& column : batch.sparse) {
@@ -35,7 +35,7 @@ uint64_t MostIds(const Batch& batch) {
   return most;
 }
 
-// Bad records before `record`.
+// The number of bad records before `record`.
 size_t BadBefore(const std::vector<BadRecord>& bad, uint64_t record) {
   const auto it =
       std::lower_bound(bad.begin(), bad.end(), record,
@@ -99,7 +99,7 @@ absl::StatusOr<DataSource::OpenFile> DataSource::GetFile(const std::string& path
     file.number = next_number_++;
   }
   if (IsPacked(full)) TESSERA_RETURN_IF_ERROR(fs_.CreateFolder(options_.scratch_folder));
-  // Distinct among the processes and sources that may share the folder.
+  // A name that differs among processes and sources, which may share the folder.
   const std::string scratch =
       absl::StrCat(options_.scratch_folder, "/unpack-", ::getpid(), "-",
                    absl::Hex(reinterpret_cast<uintptr_t>(this)), "-", file.number);
@@ -112,7 +112,7 @@ absl::StatusOr<DataSource::OpenFile> DataSource::GetFile(const std::string& path
 absl::StatusOr<DataSource::OpenFile> DataSource::GetFileOfSize(const v1::RecordRange& range) {
   TESSERA_ASSIGN_OR_RETURN(OpenFile file, GetFile(range.path(), /*fresh=*/false));
   if (file.reader->FileBytes() != range.file_bytes()) {
-    // It may have been replaced, and counted by another worker, since it was opened here.
+    // The file may have been replaced since it was opened here, and counted by another worker.
     TESSERA_ASSIGN_OR_RETURN(file, GetFile(range.path(), /*fresh=*/true));
   }
   TESSERA_RETURN_IF_ERROR(
@@ -156,13 +156,13 @@ absl::StatusOr<std::vector<BlockCache::Block>> DataSource::GetBlocks(const OpenF
 
 absl::Status DataSource::AppendRange(const v1::RecordRange& range, uint64_t rows, Records* out) {
   TESSERA_ASSIGN_OR_RETURN(const OpenFile file, GetFileOfSize(range));
-  // So many blocks a thread are in memory beside what they are appended to.
+  // Blocks per thread that are in memory beside `out`.
   constexpr uint64_t kBlocksAtOnce = 4;
   const uint64_t threads = options_.pool == nullptr ? 0 : uint64_t(options_.pool->threads());
   const uint64_t at_once = threads == 0 ? 1 : kBlocksAtOnce * (threads + 1);
   const uint64_t end_block = (range.end() + kBlockRecords - 1) / kBlockRecords;
   std::vector<BlockCache::Block> blocks;
-  uint64_t first_block = 0;  // of `blocks`
+  uint64_t first_block = 0;  // the number of blocks[0]
   for (uint64_t record = range.begin(); record < range.end();) {
     const uint64_t block = record / kBlockRecords;
     if (block >= first_block + blocks.size()) {

@@ -22,7 +22,7 @@ class FieldCursor {
         quotes_(format == v1::CSV && text.find('"') != absl::string_view::npos),
         scratch_(scratch) {}
 
-  // The next field; false after the last. `wrong` is set where the quoting is.
+  // Goes to the next field; false after the last. Sets `wrong` if the field's quoting is wrong.
   bool Next(absl::string_view* field, const char** wrong) {
     if (done_) return false;
     if (quotes_ && position_ < end_ && *position_ == '"') {
@@ -88,7 +88,7 @@ class DelimitedParser final : public RecordParser {
   DelimitedParser(const Schema& schema, std::vector<int> fields)
       : schema_(schema), fields_(std::move(fields)) {}
 
-  // Parses the default values, so that the first empty field is not the one that tells.
+  // Parses the default values now: else a wrong one is found only at the first empty field.
   absl::Status CheckDefaults() {
     Batch batch;
     for (const Column& column : schema_.columns) {
@@ -116,7 +116,8 @@ class DelimitedParser final : public RecordParser {
   }
 
  private:
-  // Of zeros, behind those that count; labels and weights as those that are not there.
+  // Adds a row of zeros that does not count yet. With labels_optional its labels are NaN and its
+  // weight is 1.
   void AddRow(Batch* out) const {
     const bool optional = schema_.labels_optional;
     const float no_label = optional ? std::numeric_limits<float>::quiet_NaN() : 0;
@@ -146,7 +147,7 @@ class DelimitedParser final : public RecordParser {
         }
       }
     }
-    // A wrong number of fields explains the rest.
+    // A wrong number of fields explains other errors of the record: say only that.
     if (found != fields_.size() && wrong_quotes == nullptr) {
       return absl::InvalidArgumentError(
           absl::StrCat("found ", found, " columns, expected ", fields_.size()));

@@ -92,7 +92,7 @@ float SignedLog1p(float x) { return std::copysign(std::log1p(std::fabs(x)), x); 
 
 std::string Quoted(absl::string_view text) {
   constexpr size_t kShown = 40;
-  // All but ASCII is escaped: messages travel as UTF-8, and a cut or a wrong file need not be that.
+  // Escapes everything but ASCII: messages must be UTF-8, which a cut text or a wrong file is not.
   return absl::StrCat("\"", absl::CHexEscape(text.substr(0, kShown)),
                       text.size() > kShown ? "...\"" : "\"");
 }

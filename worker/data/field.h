@@ -8,16 +8,16 @@
 
 namespace tessera::worker {
 
-// The values of fields. Each function returns null when it has set its result, else what is wrong
-// with the text, to be said after it: "is not a number". Spaces and tabs around numbers are passed
-// over. They are called for every field of every record: no allocation.
+// Parses the values of fields. Each function returns null when it has set its result. Otherwise it
+// returns what is wrong, to be put after the text: "is not a number". Spaces and tabs around
+// numbers are skipped. Called for every field of every record, so nothing is allocated.
 
 // A finite number that fits a float.
 const char* ParseNumber(absl::string_view text, float* value);
 // 0 or 1 in any spelling of these numbers; `minus_one` also takes -1, as 0.
 const char* ParseLabel(absl::string_view text, bool minus_one, float* label);
-// What `form` allows; `minus_one` as above. Of a class beyond them the message says no number: see
-// ClassRange.
+// A label that `form` allows; `minus_one` as in ParseLabel. For a class that is too large, the
+// message does not say the range: ClassRange does.
 const char* ParseLabelOf(const LabelForm& form, absl::string_view text, bool minus_one,
                          float* label);
 // "; expected 0 .. 9" for labels that are classes, else nothing.

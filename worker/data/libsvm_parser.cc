@@ -72,7 +72,7 @@ class LibsvmParser final : public RecordParser {
           absl::StrCat("label: ", Quoted(token), " ", wrong, ClassRange(form),
                        form.kind == LabelKind::kBinary ? " (-1 also stands for 0)" : ""));
     }
-    if (++record_ == 0) {  // the stamps have been used up
+    if (++record_ == 0) {  // the number has wrapped: clear what older records left in seen_
       std::fill(seen_.begin(), seen_.end(), 0);
       record_ = 1;
     }
@@ -136,7 +136,7 @@ class LibsvmParser final : public RecordParser {
   const Schema& schema_;
   std::vector<const Column*> columns_;  // by index_begin
   std::vector<float> absent_;           // [dense_width]
-  std::vector<uint32_t> seen_;          // [dense_width], the last record_ that set it
+  std::vector<uint32_t> seen_;          // [dense_width] the last record_ that set this element
   uint32_t record_ = 0;
 };
 

@@ -19,21 +19,20 @@ struct BadRecord {
   std::string message;  // "file:line: ..."
 };
 
-// What became of some records of a file: rows of the good ones in file order, and the bad ones in
-// file order.
+// Some records of a file, parsed: rows of the good ones and the bad ones, each in file order.
 struct ParsedRecords {
   Batch batch;
   std::vector<BadRecord> bad;
 };
 
-// One file of records: any source that can count its records and read a range of them can be leased
-// in pieces. Thread-safe; immutable.
+// One file of records. A source needs only to count its records and to read a range of them: then
+// it can be leased in pieces. Thread-safe; immutable.
 class Reader {
  public:
   virtual ~Reader() = default;
-  // Good and bad ones.
+  // The number of records, good and bad.
   virtual uint64_t Count() const = 0;
-  // Bytes of the file on disk when it was opened.
+  // The file's size in bytes on disk when it was opened.
   virtual uint64_t FileBytes() const = 0;
   // Records [begin, end), end <= Count(). Bad records are not errors. FAILED_PRECONDITION: the file
   // has changed since it was opened.
@@ -41,19 +40,19 @@ class Reader {
 };
 
 struct TextFile {
-  std::string path;     // of the file
-  std::string name;     // in messages
-  std::string scratch;  // a packed file is unpacked into a temporary file of this name
+  std::string path;
+  std::string name;     // for messages
+  std::string scratch;  // path of the temporary file that a packed file is unpacked into
 };
 
-// A CSV, TSV or LIBSVM file. Opening it unpacks it where it is packed, reads its header and scans
-// it once for its records. `fs` and `schema` are borrowed and outlive the reader.
-//   INVALID_ARGUMENT  no text file, a wrong header, no records, a damaged archive: with file and
-//   line
+// Opens a CSV, TSV or LIBSVM file: unpacks it if it is packed, reads its header and scans it once
+// for its records. `fs` and `schema` are borrowed and outlive the reader.
+//   INVALID_ARGUMENT  not a text file, a wrong header, no records or a damaged archive; names file
+//                     and line
 absl::StatusOr<std::unique_ptr<Reader>> OpenTextReader(FileSystem& fs, const Schema& schema,
                                                        const TextFile& file);
 
-// FAILED_PRECONDITION: the file `name` has another size now than when its records were counted.
+// FAILED_PRECONDITION: the size of file `name` has changed since its records were counted.
 absl::Status CheckFileBytes(const std::string& name, uint64_t bytes, uint64_t counted_bytes);
 
 }  // namespace tessera::worker

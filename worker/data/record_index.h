@@ -25,10 +25,10 @@ class RecordIndex {
                                            Place begin, uint64_t end);
 
   uint64_t records() const { return records_; }
-  // The start of record `record` or of the nearest one before it that is known; `skip` records lie
-  // between the two. Requires record < records().
+  // The start of the last known record that is not behind `record`; *skip records lie between the
+  // two. Requires record < records().
   Place Before(uint64_t record, uint64_t* skip) const;
-  // An offset at which all records below `record` have ended, as small as is known.
+  // The smallest known offset at which all records below `record` have ended.
   uint64_t EndOf(uint64_t record) const;
 
  private:

@@ -16,9 +16,9 @@ const char* Find(const char* begin, const char* end, char c) {
   return static_cast<const char*>(std::memchr(begin, c, static_cast<size_t>(end - begin)));
 }
 
-// Where a CSV record that starts at `p` ends: its line feed outside quotes, or null when there is
-// none before `end`. Per RFC 4180, section 2, a quote opens only at the start of a field.
-// *open_quote: one that does not close before `end`, or null.
+// The end of a CSV record that starts at `p`: its line feed outside quotes; null: there is none
+// before `end`. Per RFC 4180, section 2, a quote opens only at the start of a field. Sets
+// *open_quote to a quote that does not close before `end`, or null.
 const char* FindCsvEnd(const char* p, const char* end, const char** open_quote) {
   *open_quote = nullptr;
   const char* line_end = Find(p, end, '\n');
@@ -45,8 +45,9 @@ const char* FindCsvEnd(const char* p, const char* end, const char** open_quote) 
   return nullptr;
 }
 
-// Of a quote in the last record of a file, [begin, end), which begins in line `line`. One that
-// takes lines with it is no bad record among others: they would all count as one.
+// The error of a quote that is not closed in a file's last record, [begin, end), which begins in
+// line `line`. A quote that swallows lines must fail the file: as a bad record all these lines
+// would count as one.
 absl::Status NeverClosed(const char* begin, const char* quote, const char* end, uint64_t line) {
   while (end > quote && (end[-1] == '\n' || end[-1] == '\r')) --end;
   const auto lines = std::count(quote, end, '\n');

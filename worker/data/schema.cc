@@ -170,7 +170,7 @@ absl::StatusOr<std::vector<int>> Schema::MatchHeader(const std::vector<std::stri
     const auto it = std::find(names.begin(), names.end(), columns[c].name);
     if (it == names.end()) {
       if (MayLack(columns[c])) continue;
-      std::vector<std::string> shown;  // messages are UTF-8, a file need not be
+      std::vector<std::string> shown;  // quoted: messages must be UTF-8, and the file may not be
       for (const std::string& name : names) shown.push_back(absl::CHexEscape(name.substr(0, 64)));
       return absl::InvalidArgumentError(absl::StrCat("the header has no column \"", columns[c].name,
                                                      "\"; ", SuggestName(columns[c].name, shown)));

@@ -13,13 +13,14 @@
 
 namespace tessera::worker {
 
-// Keys are at most this: the number itself for INT64 columns. (STRING columns take all 64 bits.)
+// The largest key of an INT64 column, whose keys are the numbers themselves. (STRING columns use
+// all 64 bits.)
 inline constexpr uint64_t kMaxIntegerKey = (uint64_t{1} << 63) - 1;
 
 // The values that a label may have.
 struct LabelForm {
   LabelKind kind = LabelKind::kBinary;
-  uint32_t classes = 0;  // kClass: how many there are
+  uint32_t classes = 0;  // kClass: the number of classes
 };
 
 // A column of the spec, resolved.
@@ -36,10 +37,10 @@ struct Column {
   uint32_t sparse_index = 0;
   bool string_keys = false;
   uint64_t key_space_hash = 0;  // STRING
-  char separator = 0;           // 0: one id a field
-  uint32_t max_ids = 0;         // the last so many of a record's count; 0: all
+  char separator = 0;           // between the ids of a field; 0: a field has one id
+  uint32_t max_ids = 0;         // only the last so many ids of a record count; 0: all
   bool log1p = false;
-  // What stands for an empty field; nothing: see ColumnSpec::default_value.
+  // The text that stands for an empty field; if not set, see ColumnSpec::default_value.
   std::optional<std::string> default_text;
   // LIBSVM: indices [index_begin, index_end).
   uint64_t index_begin = 0;
@@ -52,17 +53,17 @@ struct Schema {
   bool header = false;
   std::vector<Column> columns;  // all, in the spec's order
   uint32_t label_width = 1;     // floats in a row of Batch::labels
-  LabelForm first_label;        // of LIBSVM, where the spec need not name the column
+  LabelForm first_label;        // for LIBSVM, where the spec need not name the LABEL column
   bool has_weight = false;      // Batch::weights is filled
-  // LABEL and WEIGHT columns may lack in a header, and their fields be empty: NaN, and a weight
-  // of 1.
+  // LABEL and WEIGHT columns may be missing in a header, and their fields may be empty: labels are
+  // NaN then, and weights 1.
   bool labels_optional = false;
   uint32_t dense_width = 0;      // floats in a row of Batch::dense
   std::vector<uint32_t> dense;   // indices in columns, in the order of Batch::dense
   std::vector<uint32_t> sparse;  // indices in columns, in the order of Batch::sparse
 
-  // INVALID_ARGUMENT names the column and what is wrong. `labels`: of the LABEL columns in order;
-  // those that it leaves out are 0 or 1.
+  // `labels`: allowed values of the LABEL columns, in order; columns that are left out take 0 or 1.
+  // INVALID_ARGUMENT names the column and what is wrong.
   static absl::StatusOr<Schema> Resolve(const v1::DataSpec& spec,
                                         absl::Span<const LabelForm> labels = {});
 
@@ -71,8 +72,9 @@ struct Schema {
     return column.role == v1::IGNORED || (labels_optional && is_label);
   }
 
-  // For each field of a header line the index in `columns`, or -1 for fields that the spec does not
-  // name. INVALID_ARGUMENT: a column is missing (with the nearest name that is there) or doubled.
+  // For each field of a header line the index in `columns`, or -1 if the spec does not name it.
+  // INVALID_ARGUMENT: a column is missing (the message has the nearest name there is), or is there
+  // twice.
   absl::StatusOr<std::vector<int>> MatchHeader(const std::vector<std::string>& names) const;
 };
 

@@ -13,7 +13,8 @@
 namespace tessera::worker {
 namespace {
 
-// Refuses what is clearly no text, and passes over a UTF-8 byte order mark: the offset of the text.
+// The offset of the text, behind a UTF-8 byte order mark if there is one. Refuses what is clearly
+// not text.
 absl::StatusOr<uint64_t> CheckText(const ReadableFile& file, uint64_t bytes) {
   constexpr uint64_t kLooked = 4096;
   std::string start(static_cast<size_t>(std::min(kLooked, bytes)), '\0');
@@ -141,7 +142,7 @@ class TextReader final : public Reader {
     return absl::OkStatus();
   }
 
-  // Room for so many rows that are as the first, but for some that have many ids.
+  // Makes room for `rows` rows like the first; a column with many ids gets room for a few only.
   static void ReserveAsTheFirst(uint64_t rows, Batch* batch) {
     constexpr size_t kFewIds = 4;
     batch->labels.reserve(rows * batch->labels.size());
@@ -158,7 +159,7 @@ class TextReader final : public Reader {
   // Constant after Open().
   uint64_t file_bytes_ = 0;
   uint64_t text_bytes_ = 0;
-  std::unique_ptr<ReadableFile> unpacked_;  // null: the file itself, opened for each Read
+  std::unique_ptr<ReadableFile> unpacked_;  // null: not packed; each Read opens the file
   std::vector<int> fields_;
   RecordIndex index_;
 };

@@ -9,7 +9,7 @@
 namespace tessera::worker {
 namespace {
 
-constexpr size_t kAhead = 24;  // keys whose slots are on their way from memory
+constexpr size_t kAhead = 24;  // keys whose slots are prefetched
 
 }  // namespace
 

@@ -28,7 +28,7 @@ class Input {
     offset_ += n;
     return absl::string_view(buffer_.data(), n);
   }
-  uint64_t offset() const { return offset_; }  // of the end of the last block
+  uint64_t offset() const { return offset_; }  // where the last block ends
 
  private:
   const ReadableFile& file_;
@@ -50,7 +50,7 @@ struct Inflater {
   ~Inflater() { inflateEnd(&stream); }
 };
 
-// RFC 1952: one or several members; zeros may follow the last.
+// gzip, RFC 1952: one or several members; zeros may follow the last.
 absl::Status UnpackGzip(Input& input, const Sink& sink) {
   Inflater inflater;
   z_stream& z = inflater.stream;
@@ -88,7 +88,7 @@ struct Decompressor {
   ~Decompressor() { ZSTD_freeDStream(stream); }
 };
 
-// RFC 8878: one or several frames.
+// zstd, RFC 8878: one or several frames.
 absl::Status UnpackZstd(Input& input, const Sink& sink) {
   Decompressor decompressor;
   if (decompressor.stream == nullptr) return absl::ResourceExhaustedError("no memory");
@@ -98,7 +98,7 @@ absl::Status UnpackZstd(Input& input, const Sink& sink) {
     TESSERA_ASSIGN_OR_RETURN(absl::string_view block, input.Next());
     if (block.empty()) return hint != 0 ? Truncated(input.offset()) : absl::OkStatus();
     ZSTD_inBuffer in = {block.data(), block.size(), 0};
-    bool full = false;  // the output was: there may be more without more input
+    bool full = false;  // the output buffer was full: there may be more output without more input
     while (in.pos < in.size || full) {
       ZSTD_outBuffer to = {out.data(), out.size(), 0};
       hint = ZSTD_decompressStream(decompressor.stream, &to, &in);
@@ -116,7 +116,7 @@ absl::Status CheckMagic(const ReadableFile& packed, const std::string& path, boo
   if (packed.Size() == 0) return absl::InvalidArgumentError("is empty");
   std::string start(std::min<uint64_t>(expected.size(), packed.Size()), '\0');
   TESSERA_RETURN_IF_ERROR(packed.Read(0, absl::MakeSpan(start)));
-  // zstd also has frames to be skipped, 0x184D2A5?, which may come first.
+  // A zstd file may begin with a frame to be skipped, whose magic number is 0x184D2A5?.
   const bool skippable = !gzip && start.size() == 4 && absl::EndsWith(start, "\x2a\x4d\x18") &&
                          (static_cast<unsigned char>(start[0]) & 0xf0) == 0x50;
   if (start == expected || skippable) return absl::OkStatus();

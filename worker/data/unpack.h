@@ -12,12 +12,12 @@ namespace tessera::worker {
 
 // Whether the file's name says that it is packed: it ends in .gz or .zst.
 bool IsPacked(absl::string_view path);
-// Without the ends that say so.
+// The path without .gz or .zst.
 absl::string_view UnpackedName(absl::string_view path);
 
 struct UnpackedFile {
-  std::unique_ptr<ReadableFile> file;  // has no name any more: its space is freed with it
-  uint64_t bytes = 0;                  // file->Size() may be smaller
+  std::unique_ptr<ReadableFile> file;  // has no name: its disk space is freed with this object
+  uint64_t bytes = 0;                  // size of the text; file->Size() may be smaller
 };
 
 // Unpacks `packed` (gzip or zstd, by the end of its name `path`) into a temporary file `scratch`,
