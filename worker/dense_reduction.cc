@@ -14,8 +14,8 @@ GradientRing::Options WithBlocks(GradientRing::Options options, uint64_t blocks)
   return options;
 }
 
-// Those of a vector's blocks that are in `share`, by where they lie in `values_`, in which the
-// vector begins with block `first`.
+// The blocks of a vector that are in `share`, with their places in `values_`, where the vector
+// begins at block `first`.
 std::vector<DenseLayout::Block> PartOf(const RingShares::Blocks& share, const DenseLayout& layout,
                                        uint64_t first) {
   std::vector<DenseLayout::Block> part;
@@ -27,7 +27,7 @@ std::vector<DenseLayout::Block> PartOf(const RingShares::Blocks& share, const De
   return part;
 }
 
-// To blocks, one after another from `to` on.
+// Copies `flat` into whole blocks from `to` on, padded with zeros.
 void Spread(absl::Span<const float> flat, const DenseLayout& layout, float* to) {
   for (const DenseLayout::Block& block : layout.blocks()) {
     std::copy_n(flat.data() + block.begin, block.floats, to);

@@ -28,22 +28,22 @@ class DenseReduction {
   // `ring.blocks` is set here.
   DenseReduction(Shape shape, GradientRing::Options ring, const KeyRouter& router);
 
-  // Sums a step's gradients, [trained.floats()] and [statistics.floats()]; both empty where this
-  // rank has none, and takes part all the same. Errors as GradientRing::Reduce.
+  // Sums a step's gradients, [trained.floats()] and [statistics.floats()]. A rank that has none
+  // passes both empty, and takes part all the same. Errors as GradientRing::Reduce.
   absl::Status Reduce(uint64_t step, absl::Span<const float> trained,
                       absl::Span<const float> statistics);
-  // Adds what this rank pushes of the step: its share, or nothing where no rank had gradients.
+  // Adds what this rank pushes for the step: its share, or nothing if no rank had gradients.
   // Valid until the next Reduce.
   void AddWrites(std::vector<TableGradients>* writes) const;
 
-  // As those of GradientRing.
+  // As in GradientRing.
   void Resume(const PushProgress& progress) { ring_.Resume(progress); }
   absl::StatusOr<bool> Trace(uint64_t step) { return ring_.Trace(step); }
 
  private:
   const Shape shape_;
   GradientRing ring_;
-  DenseBlocks trained_;     // of this rank's share
+  DenseBlocks trained_;     // those in this rank's share
   DenseBlocks statistics_;  // likewise
   // [blocks, kDenseBlockFloats]: the trained parameters', then the statistics'; padded with zeros.
   std::vector<float> values_;

@@ -24,10 +24,10 @@ constexpr char kTakePartial[] = "/tessera.v1.RingService/TakePartial";
 constexpr char kAwaitTaken[] = "/tessera.v1.RingService/AwaitTaken";
 constexpr char kTraceGradients[] = "/tessera.v1.RingService/TraceGradients";
 
-// For all ranks together. A rank that is lost is taken over meanwhile, if it has a spare.
+// Limit for all ranks together; a spare worker has time to take over a rank that is lost.
 constexpr absl::Duration kTraceFor = absl::Seconds(15);
 
-// No sums: nobody contributed.
+// `sums` is nullopt if no rank has contributed.
 grpc::ByteBuffer AnswerOf(uint64_t incarnation, std::optional<wire::Buffer> sums) {
   v1::TakePartialResponse response;
   response.set_incarnation(incarnation);
@@ -45,8 +45,8 @@ wire::Buffer CopyOf(absl::Span<const float> values) {
 }
 
 struct Partial {
-  uint64_t incarnation = 0;          // whose they are
-  std::optional<wire::Buffer> sums;  // nullopt: nobody contributed
+  uint64_t incarnation = 0;          // of the worker that gave the sums
+  std::optional<wire::Buffer> sums;  // nullopt: no rank has contributed
 };
 absl::StatusOr<Partial> PartialOf(const grpc::ByteBuffer& answer, size_t bytes) {
   v1::TakePartialResponse response;
@@ -70,7 +70,7 @@ struct GradientRing::Step {
   uint64_t number = 0;
   bool contributes = false;
   absl::Span<float> values;
-  std::atomic<bool> summed = false;  // somebody contributed to this rank's share
+  std::atomic<bool> summed = false;  // some rank contributed to this rank's share
 
   absl::Span<float> Floats(const RingShares::Blocks& blocks) const {
     return values.subspan(blocks.begin * kDenseBlockFloats, blocks.size() * kDenseBlockFloats);
@@ -110,7 +110,7 @@ absl::StatusOr<bool> GradientRing::Reduce(uint64_t number, bool contributes,
     options_.partials->SetTaken();
     status = taken.Wait();
   }
-  // What only a new generation mends is no reason for an operator to act.
+  // Only a new generation mends this, and it comes by itself: ABORTED, so that no operator acts.
   if (absl::IsFailedPrecondition(status)) return absl::AbortedError(status.message());
   TESSERA_RETURN_IF_ERROR(status);
   return step.summed.load();
@@ -178,7 +178,7 @@ absl::Status GradientRing::TakePiece(Step& step, uint32_t share, uint32_t piece,
 }
 
 void GradientRing::Resume(const PushProgress& progress) {
-  // Where the rank's share is empty its pushes have no sums.
+  // If the rank's share is empty, its pushes hold no sums.
   options_.partials->ResumeAt(progress.next, share().size() > 0 ? progress.end : 0);
 }
 

@@ -22,7 +22,7 @@ class GradientRing {
  public:
   struct Options {
     v1::RingHeader header;  // to_rank is set here
-    uint64_t blocks = 0;    // of all dense gradients
+    uint64_t blocks = 0;    // number of blocks of all dense gradients
     // Borrowed; they outlive the ring.
     const RankDirectory* ranks = nullptr;
     RingPartials* partials = nullptr;
@@ -31,30 +31,32 @@ class GradientRing {
   };
   explicit GradientRing(const Options& options);
 
-  // The blocks that this rank ends with, and pushes.
+  // The blocks whose sums this rank ends with, and pushes.
   RingShares::Blocks share() const { return shares_.Share(options_.header.rank()); }
 
-  // Takes part in a step. `values` [blocks * kDenseBlockFloats], this rank's gradients; the share()
-  // becomes the sum of all ranks', the rest stays. Not `contributes`: they are not read, and what
-  // is summed is the others'. False: nobody contributed, and the share is zeros. Returns when the
-  // rank behind has all that it needs, so that the share may be pushed. Waits at most ten
-  // minutes, with repeats; errors name the rank that was waited for.
-  // ABORTED: a step can only be summed again from a checkpoint.
+  // Takes part in a step. `values` [blocks * kDenseBlockFloats]: this rank's gradients, of which
+  // share() becomes the sum over all ranks and the rest stays. Without `contributes` the gradients
+  // are not read, and the sum is that of the other ranks. Returns false if no rank contributed: the
+  // share is zeros then. Returns once the rank behind has all that it needs, so that the share may
+  // be pushed. Repeats calls for ten minutes; errors name the rank that was waited for.
+  // ABORTED: the step can be summed again only from a checkpoint.
   absl::StatusOr<bool> Reduce(uint64_t step, bool contributes, absl::Span<float> values);
 
-  // For whoever has taken the rank. With what GetProgress said: others may ask from here on.
+  // Called by a worker that has got this rank, with what GetProgress said. From here on other ranks
+  // get answers to TraceGradients.
   void Resume(const PushProgress& progress);
-  // Asks the other ranks whether gradients of the step that another worker of this rank had may be
-  // in their sums; if not, they never get there. Not where this worker has taken part in the step.
-  // Gives up after 15 s, or 35, with an error that names the rank that has not answered.
+  // Asks the other ranks whether their sums may have gradients of the step from an earlier worker
+  // of this rank. If not, those gradients cannot get there later either. Not to be called once this
+  // worker has taken part in the step. Gives up after 15 s, at most 35, with an error that names
+  // the rank that has not answered.
   absl::StatusOr<bool> Trace(uint64_t step);
 
  private:
   struct Step;
   v1::RingHeader HeaderTo(uint32_t rank) const;
-  // The shares of which this rank is the first.
+  // Offers the share whose sum begins with this rank.
   void OfferOwn(const Step& step);
-  // A piece of what the rank before has summed; any thread.
+  // Adds this rank's gradients to a piece that the rank before has summed; in any thread.
   absl::Status TakePiece(Step& step, uint32_t share, uint32_t piece,
                          const grpc::ByteBuffer& answer);
   absl::Status TakeAll(Step& step);

@@ -7,7 +7,7 @@
 namespace tessera::worker {
 namespace {
 
-// Where nobody has had the rank yet: calls fail with UNAVAILABLE.
+// The address of a rank that no worker has had yet: calls fail with UNAVAILABLE.
 constexpr char kNowhere[] = "unix:/nonexistent/rank";
 
 std::vector<PeerAddress> AddressesOf(const v1::Assignment& assignment) {

@@ -5,14 +5,14 @@
 
 namespace tessera::worker {
 
-// The workers of an assignment, by rank: none unless they call each other. A rank that is taken
-// over is at another address. Thread-safe.
+// The workers of an assignment, by rank; empty unless they call each other. A rank that is taken
+// over has another address. Thread-safe.
 class RankDirectory : public PeerDirectory {
  public:
   // `channels` is borrowed and outlives the directory.
   RankDirectory(const v1::Assignment& assignment, Channels* channels);
 
-  // Takes the ranks of the same generation as they are now. One that is vacant stays as it was.
+  // Updates the addresses; `assignment` is of the same generation. A vacant rank stays as it was.
   void Update(const v1::Assignment& assignment);
 };
 

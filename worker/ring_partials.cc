@@ -218,7 +218,7 @@ std::optional<absl::StatusOr<grpc::ByteBuffer>> RingPartials::Find(const Waiting
 bool RingPartials::MayHave(uint32_t rank, uint64_t step) const {
   if (step < pushed_end_) return true;
   if (!step_.has_value() || *step_ < step) return false;
-  // Of an earlier step than its own it does not know any more.
+  // If its own step is a later one, this rank does not know any more what it took: yes.
   const uint32_t hops = (seat_->rank + seat_->ranks - rank) % seat_->ranks;
   return *step_ > step || most_summed_ >= hops;
 }
@@ -226,7 +226,7 @@ bool RingPartials::MayHave(uint32_t rank, uint64_t step) const {
 RingPartials::Due RingPartials::TakeDue() {
   Due due;
   if (!seat_.has_value()) return due;
-  due.reserve(waiting_.size());  // what was moved there is not lost for want of memory
+  due.reserve(waiting_.size());  // now: no call moved there is lost if memory runs out
   for (auto it = waiting_.begin(); it != waiting_.end();) {
     std::optional<absl::StatusOr<grpc::ByteBuffer>> found = Find(it->second);
     if (!found.has_value()) {
@@ -249,7 +249,7 @@ RingPartials::Due RingPartials::TakeAll(const absl::Status& status) {
 
 void RingPartials::Give(Due due) {
   for (auto& [answer, result] : due) {
-    // One that throws (no memory) takes neither the others' answers nor what this thread does.
+    // If one answer throws (no memory), the others are given all the same, and this thread goes on.
     try {
       std::move(answer)(std::move(result));
     } catch (const std::exception& thrown) {

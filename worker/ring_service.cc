@@ -13,7 +13,7 @@ class HeldCall final : public grpc::ServerUnaryReactor {
  public:
   explicit HeldCall(RingPartials* partials) : partials_(*partials) {}
 
-  // Before the handler returns; gRPC calls OnCancel after that.
+  // Called before the handler returns; gRPC calls OnCancel only after that.
   void SetNumber(uint64_t call) { call_ = call; }
 
  private:

@@ -5,7 +5,7 @@
 
 namespace tessera::worker {
 
-// Answers are given as the bytes that RingPartials has, but for the one that is empty.
+// Answers are sent as the bytes that RingPartials gives; AwaitTaken's is an empty message.
 using RingServiceBase = v1::RingService::WithRawCallbackMethod_TakePartial<
     v1::RingService::WithRawCallbackMethod_TraceGradients<
         v1::RingService::WithCallbackMethod_AwaitTaken<v1::RingService::Service>>>;
