@@ -58,7 +58,7 @@ template <typename T>
 size_t CardBatch::Append(const std::vector<T>& numbers) {
   static_assert(sizeof(T) == sizeof(uint32_t));
   const size_t at = words_.size();
-  // Not resized and copied, which would fill it twice.
+  // To resize and copy would write the memory twice.
   if constexpr (std::is_same_v<T, uint32_t>) {
     words_.insert(words_.end(), numbers.begin(), numbers.end());
   } else {
@@ -108,7 +108,7 @@ bool CardBatch::HasOneKeyAPlace(const Batch& batch, const PoolingGroup& group,
   return true;
 }
 
-// Of a mean of one, or its root, the factor is 1.
+// A mean of one key has the factor 1, as has SQRTN: only weights remain.
 void CardBatch::AddOneKeyAPlace(const Batch& batch, const PoolingGroup& group,
                                 absl::Span<const uint32_t> columns, const BatchKeys& keys,
                                 List* list) {
@@ -138,7 +138,7 @@ void CardBatch::AddPlaces(const Batch& batch, const PoolingGroup& group,
   begins_.clear();
   rows_of_.clear();
   place_of_.clear();
-  // Places come in their order, some without entries.
+  // Places come in ascending order; some have no entries.
   const auto begin_place = [this](size_t place) {
     begins_.resize(place + 1, static_cast<uint32_t>(rows_of_.size()));
   };

@@ -13,78 +13,81 @@
 
 namespace tessera::worker {
 
-// What of one lookup is pooled into one input: as sums, or by the largest.
+// The fields of one lookup that are pooled into one input the same way: as sums, or by the largest.
 struct PoolingGroup {
   size_t lookup = 0;
   size_t input = 0;
-  size_t sample_floats = 0;  // of the input
+  size_t sample_floats = 0;  // floats of a sample in the input
   bool largest = false;
-  bool has_factors = false;    // that are not all 1, but for weights
+  bool has_factors = false;    // some pooling factor is not 1; weights of ids are not counted
   std::vector<size_t> fields;  // of the lookup, by their place in the input
 };
-// Of a lookup one after another; of an input first its sums, which may be of no field and write all
-// of it.
+// The groups of a lookup follow each other. An input's first group is its sums: they write the
+// whole input, so that group is there even if it has no field.
 std::vector<PoolingGroup> PoolingGroups(const EmbeddingPlan& plan);
 
-// What a card needs to know of a batch to pool its rows: numbers that travel in one copy.
+// What a card needs to know about a batch to pool its rows: numbers (words) that go to the card in
+// one copy.
 class CardBatch {
  public:
-  // Of a key set: where the card finds each row, and which of those that come it keeps.
+  // For one key set: where the card finds each row, and which pulled rows it keeps. A size_t is a
+  // place among words(), where numbers begin.
   struct Rows {
-    // What is to be pulled, if not all keys are.
+    // The keys to pull, unless all keys of the batch are.
     RoutedKeys asked;
     bool asks_for_all = true;
-    uint32_t kept = 0;  // of those that come
+    uint32_t kept = 0;  // how many pulled rows the card keeps
     size_t at = 0, from = 0, slots = 0;
-    // Where the card trains the rows that it keeps: those that come and are kept are none of
-    // `asked`, and gradients of `asked` alone are pushed.
+    // Set if the card trains the rows that it keeps. Rows that are pulled to be kept are then in
+    // `whole`, not in `asked`, and only gradients of `asked` are pushed.
     struct Trained {
-      RoutedKeys whole;    // to be pulled with their slots, and put where `whole_slots` says
-      RoutedKeys written;  // whose changes are taken before, and pushed with the batch's gradients
+      RoutedKeys whole;    // pulled with their optimizer slots, and put where `whole_slots` says
+      RoutedKeys written;  // rows whose changes are taken before that, and pushed with the batch
       size_t whole_slots = 0, own = 0, written_slots = 0;
-      size_t pushed = 0;  // [asked] of the batch's rows
+      size_t pushed = 0;  // [asked] their rows in the batch
     };
     std::optional<Trained> trained;
   };
 
   // Begins a batch.
   void Clear();
-  // One that no other batch of its card has.
+  // A number that no other batch of this card has.
   void SetNumber(uint64_t number) { number_ = number; }
   uint64_t number() const { return number_; }
-  // Its rows are not to be asked for before all pushes of the batches before it have been
-  // acknowledged.
+  // The batch's rows must not be pulled before the ps have acknowledged the pushes of all batches
+  // before it.
   void AwaitPushes() { awaits_pushes_ = true; }
   bool awaits_pushes() const { return awaits_pushes_; }
-  // Which of a key set's distinct keys have their rows where, and which rows leave unused; in the
-  // order of the key sets.
+  // Places of a key set's distinct keys, and the changed rows that leave because nobody uses them.
+  // Added in the order of the key sets.
   struct Found {
     std::vector<RowSlots::Place> places;
     std::vector<RowSlots::Changed> unused;
   };
   Found* AddFound();
-  // In the order of PoolingGroups.
+  // Called for each group, in the order of PoolingGroups.
   void AddEntries(const Batch& batch, const EmbeddingPlan& plan, const PoolingGroup& group,
                   const BatchKeys& keys);
-  // In the order of the key sets; `at` as cuda::BatchRows has it. Valid until the next AddRows.
+  // Called for each key set, in their order; `at` as in cuda::BatchRows. The result is valid until
+  // the next AddRows.
   Rows& AddRows(absl::Span<const uint32_t> at);
-  // Of those that come the ones that the card keeps, as cuda::KeepRows has them.
+  // The pulled rows that the card keeps; `from` and `slots` as in cuda::KeepRows.
   void AddKept(absl::Span<const uint32_t> from, absl::Span<const uint32_t> slots, Rows* rows);
-  // Where they begin among all words.
+  // Returns where `words` begin among words().
   size_t AddWords(absl::Span<const uint32_t> words);
 
   absl::Span<const uint32_t> words() const { return words_; }
   const std::vector<Rows>& rows() const { return rows_; }
-  // Where rows are kept.
+  // Only if the card keeps rows.
   const Found& found(size_t key_set) const { return found_[key_set]; }
 
-  // For whoever makes rows(), while it does.
+  // Memory for the caller of AddRows to work in.
   struct Scratch {
     std::vector<uint32_t> at, from, to, own, left_slots, positions;
     std::vector<uint64_t> left;
   };
   Scratch* scratch() { return &scratch_; }
-  // With `words` where the card has them.
+  // The entries of a group; `words` is where the card has words().
   cuda::PooledEntries Entries(size_t group, const uint32_t* words) const;
 
  private:
@@ -95,7 +98,7 @@ class CardBatch {
     size_t begins = 0, rows = 0, factors = 0, place_of = 0;
     size_t row_begins = 0, order = 0, long_row = 0, long_begins = 0, long_of = 0;
   };
-  // Where every column of the group has one key a sample, and its places are those of the input.
+  // Whether every column of the group has one key per sample, and the group fills its whole input.
   bool HasOneKeyAPlace(const Batch& batch, const PoolingGroup& group,
                        const EmbeddingPlan::Lookup& lookup,
                        absl::Span<const uint32_t> columns) const;
@@ -113,11 +116,11 @@ class CardBatch {
   std::vector<uint32_t> words_;
   std::vector<List> lists_;
   std::vector<Rows> rows_;
-  std::vector<Found> found_;  // of which the first found_sets_ count
+  std::vector<Found> found_;  // the first found_sets_ are of this batch
   size_t found_sets_ = 0;
   Scratch scratch_;
-  // Of one list, while it is made.
-  std::vector<size_t> first_of_;  // by field: of BatchKeys::row
+  // Used while a list is made.
+  std::vector<size_t> first_of_;  // by field: where its keys begin in BatchKeys::row
   std::vector<uint32_t> begins_, rows_of_, place_of_, row_begins_, order_, next_, long_row_,
       long_begins_, long_of_;
   std::vector<float> factors_;

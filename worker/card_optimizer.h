@@ -13,17 +13,17 @@ namespace tessera::worker {
 // A table's optimizer over rows that a card keeps. A value.
 class CardOptimizer {
  public:
-  // Of a job that has been checked: not one that StepsByWhole.
+  // `spec` is from a job that has been checked, so it is not one that StepsByWhole.
   CardOptimizer(const v1::OptimizerSpec& spec, uint32_t dim);
 
   uint32_t dim() const { return dim_; }
-  // Optimizer floats of a row.
+  // Optimizer floats per row.
   uint32_t states() const { return states_; }
-  // Of embedding and optimizer.
+  // Floats per row: embedding and optimizer.
   uint32_t floats() const { return dim_ + states_; }
-  // Of elements of the gradients that Train is to get, as a ps takes them.
+  // Train takes gradients with no element beyond this, as a ps does.
   float largest_gradient() const { return math::LargestGradient(options_); }
-  // What a ps does with a push of these gradients, on the card.
+  // Does on the card what a ps does with a push of these gradients.
   void Train(cuda::Stream& stream, const cuda::TrainedRows& rows,
              const cuda::RowGradients& gradients, double learning_rate_scale) const;
 

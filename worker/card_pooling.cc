@@ -12,7 +12,7 @@ namespace {
 
 using cuda::Memory;
 
-// Memory for at least so many floats; holds anything.
+// Takes more `memory` if it has fewer than `floats`; what it holds is undefined.
 float* Room(cuda::Stream& stream, Memory::Where where, size_t floats, Memory* memory) {
   if (memory->size() < floats) {
     *memory = Memory();  // frees before it takes
@@ -75,10 +75,11 @@ void CardPooling::Tell(PreparedBatch* batch) const {
 void CardPooling::StageAhead(const PreparedBatch& next, PendingCall* rows) {
   StartWords(next);
   if (rows == nullptr) return;
-  // Two are waited for: a look now and then costs the card less than its rows would.
+  // Waits for two things at once, the pull and the card, by polling: that costs the card less than
+  // rows that are copied late.
   constexpr absl::Duration kLook = absl::Microseconds(50);
   while (!rows->Done() && stream_.Busy()) absl::SleepFor(kLook);
-  // A pull that failed is its caller's.
+  // An error of the pull is for the caller, who waits for it too.
   if (rows->Done() && rows->Wait().ok()) StartRows(next);
 }
 
@@ -103,7 +104,7 @@ void CardPooling::StartWords(const PreparedBatch& batch) {
   stream_.MakeCurrent();
   float* const host = staged.buffer.Fill(floats);
   if (host == nullptr) return;
-  // Bits that no arithmetic touches.
+  // Copied as floats, but nothing computes with these bits.
   CopyFloats(reinterpret_cast<const float*>(words.data()), words.size(), host);
   staged.buffer.StartCopy(0, words.size());
 }
@@ -137,7 +138,7 @@ cuda::BatchRows CardPooling::RowsOf(size_t lookup, const PreparedBatch& batch) {
 void CardPooling::Pool(const PreparedBatch& batch) {
   ++pooled_;
   stream_.MakeCurrent();
-  // The work of the batch before has been given.
+  // The card has been given all work of the batch before, which read the buffers.
   for (Staged& staged : staged_) staged.buffer.Release();
   StartWords(batch);
   StartRows(batch);
@@ -312,13 +313,13 @@ std::vector<CardPooling::Changes> CardPooling::TakeChanges() {
 }
 
 void CardPooling::CopyChanges(size_t lookup, absl::Span<const uint32_t> slots, float* to) {
-  constexpr size_t kPieceFloats = 16 << 20;  // of the card at a time
+  constexpr size_t kPieceFloats = 16 << 20;  // floats of the card's memory used at a time
   const cuda::TrainedRows trained = kept_.trained(lookup);
   const auto floats = static_cast<size_t>(trained.floats());
   for (size_t begin = 0, n = 0; begin < slots.size(); begin += n, to += n * floats) {
     n = std::min(slots.size() - begin, std::max<size_t>(1, kPieceFloats / floats));
     float* const host = Room(stream_, Memory::Where::kHost, n * floats, &given_[0].changes);
-    // The slots' numbers, then the changes.
+    // Holds the slots' numbers, then the changes.
     const size_t words = Buffer::RoundUp(n);
     float* const device = Room(stream_, Memory::Where::kDevice, words + n * floats, &changes_);
     if (!stream_.status().ok()) return;
@@ -330,7 +331,7 @@ void CardPooling::CopyChanges(size_t lookup, absl::Span<const uint32_t> slots, f
   }
 }
 
-// The machine's memory is faster than one of its threads.
+// Large copies are shared among threads: one alone does not use the memory's full bandwidth.
 void CardPooling::CopyFloats(const float* from, size_t n, float* to) const {
   constexpr size_t kTaskFloats = 1 << 17;
   const size_t tasks = (n + kTaskFloats - 1) / kTaskFloats;

@@ -19,76 +19,79 @@
 
 namespace tessera::worker {
 
-// What PoolRows and UnpoolGradients do, on the executor's card: the distinct rows of a batch travel
-// to it, and their gradients back. Rows may also be kept there from batch to batch: those are
-// neither pulled nor copied. Which rows these are the worker decides while it prepares a batch, so
-// that the card looks nothing up. With KeptRows::Options::optimizers it trains them, too: their
-// gradients stay on the card, and what is pushed of them is by how much they have changed. What a
-// batch needs may travel while the one before it is computed, and what it gave be taken while the
-// next one is: there are two sets of buffers, each of the size of the largest batch and a quarter
-// more. Errors are the stream's.
+// Does what PoolRows and UnpoolGradients do on the executor's card: the distinct rows of a batch go
+// to the card, and their gradients come back. The card may keep rows from batch to batch: these are
+// neither pulled nor copied. The worker decides which rows while it prepares a batch, so the card
+// looks nothing up. With KeptRows::Options::optimizers the card also trains the kept rows: their
+// gradients stay there, and the worker pushes by how much the rows have changed. There are two sets
+// of buffers, so that one batch's inputs are copied and another's results are taken while the card
+// computes. Each set has the size of the largest batch and a quarter more. Errors are the stream's.
 class CardPooling {
  public:
-  // `plan`, `executor` (which is on a card, and pools there from now on), metrics and pool, which
-  // shares copies too, are borrowed and outlive it.
+  // `executor` is on a card, and pools there from now on. It, `plan`, metrics and pool are borrowed
+  // and outlive this object. The pool's threads share large copies too.
   CardPooling(const EmbeddingPlan* plan, Executor* executor, const KeptRows::Options& options);
 
   static constexpr uint32_t kAnyAge = UINT32_MAX;
-  // Before the first batch of a pipeline, while nobody prepares, and where the rows that are kept
-  // are a share, before Begin: KeptRows::SizeTo.
+  // KeptRows::SizeTo. Called before Begin while no thread prepares batches, if the card keeps a
+  // share of the rows.
   void SizeKeptRows(absl::Span<const uint64_t> table_rows) { kept_.SizeTo(table_rows); }
-  // Then: a row is used in so many batches after the one that pulled it. What was kept is forgotten
-  // where `afresh`, or where batches were prepared and not pooled, with all changes of it that were
-  // not taken. `trains`: as KeptRows::Begin.
+  // Called before the first batch of a pipeline, while no thread prepares batches. A row is used in
+  // at most `max_age` batches after the one that pulled it. All kept rows are forgotten with
+  // `afresh`, or if batches were placed and not pooled; so are changes that were not taken.
+  // `trains`: as in KeptRows::Begin.
   void Begin(uint32_t max_age, bool afresh, bool trains = false);
 
-  // So many threads are to prepare batches: three quarters of those of the dense graph, to whom a
-  // card leaves little to do, up to BatchPipeline::kMostThreads.
+  // How many threads should prepare batches: three quarters of the dense graph's threads, which
+  // have little to do beside a card; at most BatchPipeline::kMostThreads.
   size_t PrepareThreads() const;
-  // Once the batch's keys are known: what the card is to be told of them. Thread-safe.
+  // Lists the batch's pooling entries for the card, once its keys are known. Thread-safe.
   void Prepare(PreparedBatch* batch) const;
 
-  // What follows Prepare is for batches in one order, by one thread at a time: which rows are kept.
+  // Decides which rows of the batch the card keeps. Called after Prepare for batches in one order,
+  // by one thread at a time.
   void Place(PreparedBatch* batch);
-  // Then, before the batch's pull: what is to be pulled, and where its rows will be. Thread-safe.
+  // Says what to pull and where its rows will be. Called after Place, before the batch's pull.
+  // Thread-safe.
   void Tell(PreparedBatch* batch) const;
 
-  // The rest is for batches in that order, too. In the thread that computes, after
-  // Executor::Resize: fills its pooled inputs.
+  // What follows is called by the thread that computes, for batches in the order of Place. Pool
+  // fills the executor's pooled inputs, after Executor::Resize.
   void Pool(const PreparedBatch& batch);
-  // In place of that: of a batch without samples, which is neither pooled nor staged.
+  // Replaces Pool for a batch without samples, which is neither pooled nor staged.
   void Skip() { ++pooled_; }
-  // After the backward pass of the batch that was pooled last has been given to the card: gradients
-  // of its distinct rows, which are there after the stream's next Synchronize.
+  // Starts the gradients of the batch's distinct rows, once the card has been given its backward
+  // pass. They are there after the stream's next Synchronize. The batch was pooled last.
   void Unpool(const PreparedBatch& batch);
-  // Once all work of the batch that was pooled last has been given to the card, which goes on
-  // meanwhile: what the next batch needs starts for the card beside it; Pool starts the rest.
-  // `rows`: the pull of its rows, which is waited for no longer than the card works; null: they
+  // Copies to the card what the next batch needs, while the card computes the batch that was pooled
+  // last; Pool copies the rest. Called once the card has been given all work of that batch. `rows`:
+  // the pull of the next batch's rows, waited for only as long as the card works; null: these rows
   // are pulled later.
   void StageAhead(const PreparedBatch& next, PendingCall* rows);
-  // After the Synchronize, of the batch that was pooled last, or of the one before it:
-  // gradients[lookup] [PushedKeys, dim], which are so large already.
+  // Fills gradients[lookup], whose size is [PushedKeys, dim] already. Called after the Synchronize
+  // of the batch, which was pooled last or is the one before that.
   void CopyGradients(const PreparedBatch& batch, absl::Span<std::vector<float>> gradients) const;
 
-  // Where the card trains its rows, after the Synchronize of the batch that was pooled last: a
-  // lookup of which it has a gradient beyond CardOptimizer::largest_gradient, or not finite.
+  // For a card that trains its rows: a lookup with a gradient that is not finite or is beyond
+  // CardOptimizer::largest_gradient. Called after the Synchronize of the batch pooled last.
   std::optional<size_t> LookupBeyond(const PreparedBatch& batch) const;
-  // Then, where there is none: one step of the rows that it keeps, which the next batch finds; not
-  // where the batch is left out.
+  // Takes one step of the kept rows, which the next batch finds. Called if LookupBeyond finds none
+  // and the step of the batch counts.
   void Train(const PreparedBatch& batch, double learning_rate_scale);
-  // Of rows that left their slots, or were pulled again, for this batch.
+  // By how much rows have changed.
   struct Changes {
     const RoutedKeys* keys = nullptr;
     const float* values = nullptr;  // [keys, dim + optimizer floats]
   };
-  // Valid until the next Pool but one, or TakeChanges; without keys where there are none.
+  // Changes of rows that left their slots for this batch, or were pulled again for it. Valid until
+  // Pool has been called twice more, or TakeChanges once. keys is null if there are none.
   Changes ChangesOf(size_t lookup, const PreparedBatch& batch) const;
-  // After the last batch of a pipeline: all changes that the ps lack, by lookup; waits for the
-  // card. Valid until the next call.
+  // All changes that the ps lack, by lookup. Called after the last batch of a pipeline; waits for
+  // the card. Valid until the next call.
   std::vector<Changes> TakeChanges();
 
  private:
-  // A batch on the card: its words, then each lookup's fresh rows.
+  // A batch on the card: its words, then each lookup's pulled rows.
   struct Staged {
     explicit Staged(cuda::Stream& stream) : buffer(stream) {}
     cuda::StagingBuffer buffer;
@@ -97,18 +100,19 @@ class CardPooling {
     std::vector<size_t> fresh_at, whole_at;  // by lookup
   };
   Staged& StagedOf(const PreparedBatch& batch) { return staged_[batch.card.number() % 2]; }
-  // What has not started yet.
+  // Start the copies of the batch's words and rows, unless they have started already.
   void StartWords(const PreparedBatch& batch);
   void StartRows(const PreparedBatch& batch);
   cuda::BatchRows RowsOf(size_t lookup, const PreparedBatch& batch);
-  // Before the batch is pooled: rows that were kept give their places to those that come.
+  // Before the batch is pooled: pulled rows go to their slots, in place of rows that leave.
   void KeepRows(const PreparedBatch& batch);
+  // The same for rows that the card trains; takes the changes of those that leave first.
   void TakeAndPut(const PreparedBatch& batch);
-  // Of the batch's rows, or of those whose gradients are pushed, one lookup after another;
-  // begins[lookup]. Returns how many floats all have.
+  // Sets begins[lookup] for gradients that lie one lookup after another: of all rows of the batch,
+  // or of the `pushed` ones. Returns the number of floats.
   size_t PlaceGradients(const PreparedBatch& batch, bool pushed, std::vector<size_t>* begins) const;
 
-  // Of rows in these slots; waits for the card.
+  // Copies the changes of the rows in these slots; waits for the card.
   void CopyChanges(size_t lookup, absl::Span<const uint32_t> slots, float* to);
   void CopyFloats(const float* from, size_t n, float* to) const;
 
@@ -119,26 +123,26 @@ class CardPooling {
   TaskPool* const pool_;
   KeptRows kept_;
 
-  // Batches, which are numbered from 1 on.
-  uint64_t placed_ = 0;  // of the thread that places
-  uint64_t pooled_ = 0;  // of the thread that computes, as is the rest
+  // The last batch's number, from 1 on.
+  uint64_t placed_ = 0;  // used by the thread that places
+  uint64_t pooled_ = 0;  // used by the thread that computes, as all members below
   std::array<Staged, 2> staged_;
-  // What a batch gives: the caller takes what one gave while the card works on the next.
+  // Results of a batch: the caller takes them while the card works on the next batch.
   struct Given {
-    cuda::Memory gradients;         // that are pushed
+    cuda::Memory gradients;         // to push
     std::vector<size_t> pushed_at;  // by lookup
-    size_t beyond_at = 0;           // where the card trains: [lookups], how many gradients are
+    size_t beyond_at = 0;           // if the card trains: [lookups] counts for LookupBeyond
     cuda::Memory changes;
     std::vector<size_t> change_at;
   };
   Given& GivenBy(const PreparedBatch& batch) { return given_[batch.card.number() % 2]; }
   const Given& GivenBy(const PreparedBatch& batch) const { return given_[batch.card.number() % 2]; }
-  std::array<Given, 2> given_;       // the machine's
-  cuda::Memory gradients_;           // of all rows of the batch, on the card
+  std::array<Given, 2> given_;       // in the machine's memory
+  cuda::Memory gradients_;           // on the card, of all rows of the batch
   std::vector<size_t> gradient_at_;  // by lookup
-  // Where the card trains its rows.
+  // If the card trains its rows; else null and empty.
   const std::vector<CardOptimizer>* const optimizers_;  // by lookup
-  cuda::Memory pushed_, changes_;                       // on the card, as Given has them
+  cuda::Memory pushed_, changes_;                       // on the card: what Given gets
   std::vector<KeptRows::Unwritten> unwritten_;          // by key set
   std::vector<std::vector<float>> last_changes_;        // by lookup
 };

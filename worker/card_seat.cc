@@ -13,15 +13,16 @@
 namespace tessera::worker {
 namespace {
 
-// Workers on a card; more have no order among them.
+// Most workers on a card.
 constexpr int kSeats = 256;
 
-// An abstract name that one socket of the machine can have at a time; the kernel frees it.
+// An abstract socket name: one socket of the machine can have it at a time, and the kernel frees it
+// with the socket.
 bool Bind(int fd, const std::string& name) {
   sockaddr_un address = {};
   address.sun_family = AF_UNIX;
   const size_t size = std::min(name.size(), sizeof(address.sun_path) - 1);
-  std::copy_n(name.data(), size, address.sun_path + 1);  // behind a zero
+  std::copy_n(name.data(), size, address.sun_path + 1);  // a leading zero makes it abstract
   return ::bind(fd, reinterpret_cast<const sockaddr*>(&address),
                 static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + size)) == 0;
 }

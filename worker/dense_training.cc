@@ -36,7 +36,7 @@ DenseTraining::DenseTraining(uint32_t table, const v1::OptimizerSpec& optimizer,
   std::iota(words.begin() + static_cast<ptrdiff_t>(n), words.end(), 0u);
   if (!stream.status().ok()) return;
   stream.CopyToDevice(words.data(), words_.words(), words.size());
-  (void)stream.Synchronize();  // an error is the stream's
+  (void)stream.Synchronize();  // the stream keeps an error
 }
 
 cuda::TrainedRows DenseTraining::Blocks() {

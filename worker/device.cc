@@ -19,7 +19,7 @@ namespace {
 
 bool IsAuto(absl::string_view wish) { return wish.empty() || wish == "auto"; }
 
-// Those that "cuda" or "cuda:N" lets a worker have: all, or that one.
+// The cards that "cuda" or "cuda:N" allows: all, or card N.
 absl::StatusOr<std::vector<cuda::Device>> FindCards(absl::string_view wish) {
   TESSERA_ASSIGN_OR_RETURN(const std::vector<cuda::Device> cards, cuda::ListDevices());
   int index = 0;

@@ -17,7 +17,7 @@ uint32_t RoundedUpSlots(double slots) {
   return RowSlots::RoundedUp(static_cast<uint32_t>(std::min(slots, kMostSlots)));
 }
 
-// Not over a quarter more or less.
+// Whether `wanted` is at most a quarter more or less than `slots`.
 bool IsNear(uint64_t slots, uint64_t wanted) {
   return 4 * (std::max(slots, wanted) - std::min(slots, wanted)) <= slots;
 }
@@ -41,7 +41,7 @@ KeptRows::KeptRows(const EmbeddingPlan* plan, cuda::Stream* stream, const Option
 
 size_t KeptRows::SlotFloats(size_t lookup) const {
   const size_t dim = plan_.lookups()[lookup].dim;
-  // Rows that are trained are there twice: as they are, and as their ps has them.
+  // A row that is trained is kept twice: as it is now, and as its ps has it.
   return optimizers_ == nullptr ? dim : 2 * size_t{(*optimizers_)[lookup].floats()};
 }
 
@@ -59,7 +59,7 @@ void KeptRows::SizeTo(absl::Span<const uint64_t> table_rows) {
 }
 
 void KeptRows::Take(absl::Span<const uint32_t> slots) {
-  // Frees before it takes.
+  // Frees the old memory first, so that the card has room for the new.
   slots_.clear();
   kept_.clear();
   for (const absl::Status& fit : {CheckMemory(slots), CheckChanges(slots)}) {
@@ -79,7 +79,7 @@ void KeptRows::Take(absl::Span<const uint32_t> slots) {
     if (states > 0) kept.state = take(states);
     kept.at_ps = take(lookup.dim + states);
   }
-  // What a card has no room for costs the machine nothing.
+  // If the card has no room, the machine's memory for the index is not taken either.
   if (!stream_.status().ok()) return;
   for (const uint32_t of : slots) slots_.emplace_back(of);
 }
@@ -103,7 +103,8 @@ absl::Status KeptRows::CheckChanges(absl::Span<const uint32_t> slots) const {
     bytes +=
         slots[lookup.key_set] * (sizeof(uint64_t) + (*optimizers_)[l].floats() * sizeof(float));
   }
-  // The rest is for the batch itself, and for ps that have more than their share of the rows.
+  // Half of a push's limit: the rest is for the batch itself, and for a ps that has more than its
+  // share of the rows.
   const uint64_t most = kMaxPushBytes / 2 * router_->ps_count();
   if (bytes <= most) return absl::OkStatus();
   return absl::FailedPreconditionError(
@@ -114,7 +115,7 @@ absl::Status KeptRows::CheckChanges(absl::Span<const uint32_t> slots) const {
 
 void KeptRows::Begin(uint32_t max_age, bool trains) {
   trains = trains && optimizers_ != nullptr && max_age > 0;
-  // A row that is pulled anew is to have what the card made of it before it was pulled last.
+  // A row that is pulled anew must have the changes that the card made before it was pulled last.
   max_age_ = trains ? std::max(max_age, RowSlots::kLeavingBatches) : max_age;
   if (std::exchange(trains_, trains) != trains) Forget();
 }
@@ -136,7 +137,7 @@ cuda::TrainedRows KeptRows::trained(size_t lookup) const {
 void KeptRows::Find(size_t key_set, PreparedBatch* batch) {
   if (slots_.empty() || max_age_ == 0) return;
   CardBatch::Found* const found = batch->card.AddFound();
-  // Nobody else waits for what the card of one worker has made of rows.
+  // If max_age has no limit there is one worker, and nobody else waits for changes of unused rows.
   const bool takes_unused = trains_ && max_age_ != UINT32_MAX;
   slots_[key_set].Find(batch->keys[key_set].routed.keys, max_age_, &found->places, pool_, trains_,
                        takes_unused ? &found->unused : nullptr);
@@ -205,9 +206,9 @@ void KeptRows::TellTrained(size_t key_set, const RoutedKeys& routed, CardBatch* 
   auto& [at, from, to, own, left_slots, positions, left] = *batch->scratch();
   RoutedKeys asked;
   CardBatch::Rows::Trained trained;
-  from.clear();  // rows of the batch that are asked for
-  to.clear();    // slots of those that come whole
-  own.clear();   // and where in `left` their own changes are
+  from.clear();  // rows of the batch that are in `asked`
+  to.clear();    // slots of rows that are pulled whole
+  own.clear();   // for each of these, where in `left` its own changes are
   left.clear();
   left_slots.clear();
   asked.begin.push_back(0);

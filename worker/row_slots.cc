@@ -9,7 +9,8 @@
 namespace tessera::worker {
 namespace {
 
-// The upper half of a product: of n times as many, one of the n that lie where one of fewer does.
+// A number below n, uniform over keys: the upper half of a product. It grows with the hash: with m
+// times as large an n, each number i becomes one of [m * i, m * i + m).
 uint64_t UniformBelow(uint64_t n, uint64_t key) {
   return static_cast<uint64_t>((static_cast<unsigned __int128>(Mix64(key)) * n) >> 64);
 }
@@ -28,7 +29,7 @@ void RowSlots::MakeCells(size_t batch_keys) {
   const size_t before = pushed_.size() / sets_.size();
   const size_t cells = std::bit_ceil((batch_keys * kCellsOfKey + sets_.size() - 1) / sets_.size());
   if (cells <= before) return;
-  // Each of those that become several gives all of them what it had.
+  // Each cell becomes several, which all get its value.
   std::vector<uint32_t> pushed(cells * sets_.size(), 0);
   for (size_t i = 0; before > 0 && i < pushed.size(); ++i)
     pushed[i] = pushed_[i / (cells / before)];
@@ -37,7 +38,7 @@ void RowSlots::MakeCells(size_t batch_keys) {
 
 void RowSlots::Find(absl::Span<const uint64_t> keys, uint32_t max_age, std::vector<Place>* places,
                     TaskPool* pool, bool trains, std::vector<Changed>* unused) {
-  // So many keys are worth a thread.
+  // Fewer keys than this are not worth a thread.
   constexpr size_t kTaskKeys = 1 << 13;
   if (batch_ == UINT32_MAX) Forget();
   ++batch_;
@@ -54,7 +55,7 @@ void RowSlots::Find(absl::Span<const uint64_t> keys, uint32_t max_age, std::vect
     const size_t end = (task + 1) * keys.size() / tasks;
     for (size_t i = task * keys.size() / tasks; i < end; ++i) set_of_[i] = SetOf(keys[i]);
   });
-  // A set is one task's, which goes through its keys in their order.
+  // Each set belongs to one task, which takes the set's keys in their order.
   std::vector<std::vector<Changed>> unused_of(tasks);
   run([&](size_t task) {
     const auto begin = static_cast<uint32_t>(task * sets_.size() / tasks);
@@ -92,7 +93,7 @@ std::vector<RowSlots::Changed> RowSlots::TakeUnused(uint32_t begin, uint32_t end
 void RowSlots::FindInSets(absl::Span<const uint64_t> keys, uint32_t begin, uint32_t end,
                           uint32_t max_age, bool trains, absl::Span<Place> places) {
   constexpr size_t kAhead = 16;
-  std::array<size_t, kAhead> ahead;  // keys whose sets are on their way from memory, in a ring
+  std::array<size_t, kAhead> ahead;  // a ring of keys whose sets are being prefetched
   size_t found = 0, done = 0;
   std::vector<size_t> missing;
   const auto find = [&] {
@@ -113,7 +114,7 @@ void RowSlots::FindInSets(absl::Span<const uint64_t> keys, uint32_t begin, uint3
     ahead[found++ % kAhead] = i;
   }
   while (done < found) find();
-  // Only now, so that none of them takes the place of a row that the batch has.
+  // New keys get their places last, so that none takes the slot of another key of the batch.
   for (size_t m = 0; m < missing.size(); ++m) {
     if (m + kAhead < missing.size()) {
       const size_t later = missing[m + kAhead];
@@ -135,7 +136,7 @@ bool RowSlots::Replace(Set& set, size_t way, bool trains) {
 
 bool RowSlots::FindIn(Set& set, uint32_t first_slot, uint64_t key, uint32_t max_age, bool trains,
                       Place* place) {
-  // All ways at once, as vectors have them.
+  // Compares all ways without branches, so that the compiler can use vectors.
   uint32_t ways = 0;
   for (uint32_t way = 0; way < kWays; ++way) {
     const uint32_t has_key = set.keys[way] == key, in_use = set.put[way] != 0;
@@ -182,7 +183,8 @@ size_t RowSlots::WayForNew(Set& set, uint32_t batch) {
     set.new_keys = 0;
     for (uint8_t& uses : set.uses) uses /= 2;
   }
-  // By uses, then by the batch that used it last, then the way itself; an empty one has 0 of both.
+  // Ranks ways by uses, then by the last batch that used them, then by number. Empty ways have 0 of
+  // the first two.
   constexpr uint64_t kNone = UINT64_MAX;
   constexpr int kWayBits = std::bit_width(kWays - 1), kBatchBits = 32;
   uint64_t least_rank = kNone;
@@ -194,7 +196,8 @@ size_t RowSlots::WayForNew(Set& set, uint32_t batch) {
   if (least_rank == kNone) return kWays;
   const size_t least = least_rank % kWays;
   if (set.uses[least] == 0) return least;
-  // One more chance: a key that does not come again goes before one that did.
+  // Keeps the key once more, with one use less: keys that do not come again go before those that
+  // do.
   --set.uses[least];
   return kWays;
 }
