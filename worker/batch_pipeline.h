@@ -18,19 +18,19 @@ namespace tessera::worker {
 
 // One mini-batch on its way through a step.
 struct PreparedBatch {
-  uint64_t index = 0;  // of the batch within its window or unit
+  uint64_t index = 0;  // the batch's number within its window or unit
   Batch batch;
   std::vector<BatchKeys> keys;  // by key set
-  // By lookup: [keys, dim], of those keys that are pulled (PulledKeys), filled by the pull.
+  // By lookup: [PulledKeys, dim], which the pull fills.
   std::vector<std::vector<float>> rows;
-  // By lookup: whole rows for a card to train, filled by the pull, too.
+  // By lookup: whole rows for a card to train, which the pull fills too.
   std::vector<std::vector<float>> whole_rows;
   CardBatch card;  // where rows are pooled on a card
-  // What goes ahead of the pull, if anything does; reads `keys`.
+  // The look-ahead call that goes before the pull; null: none. Reads `keys`.
   std::unique_ptr<PendingCall> ahead;
 };
 
-// Those whose rows a pull brings: all, or those that a card has not kept.
+// The keys whose rows a pull brings: all, or those that a card has not kept.
 inline const RoutedKeys& PulledKeys(const PreparedBatch& batch, size_t key_set) {
   if (batch.card.rows().empty() || batch.card.rows()[key_set].asks_for_all) {
     return batch.keys[key_set].routed;
@@ -38,13 +38,13 @@ inline const RoutedKeys& PulledKeys(const PreparedBatch& batch, size_t key_set) 
   return batch.card.rows()[key_set].asked;
 }
 
-// What a card that trains its rows is told of a key set's; null: it trains none.
+// What the card is told about the rows of a key set that it trains; null: it trains none.
 inline const CardBatch::Rows::Trained* TrainedRowsOf(const PreparedBatch& batch, size_t key_set) {
   if (batch.card.rows().empty() || !batch.card.rows()[key_set].trained) return nullptr;
   return &*batch.card.rows()[key_set].trained;
 }
 
-// Those whose gradients are pushed: all, or those of rows that a card does not train.
+// The keys whose gradients are pushed: all, or those of rows that a card does not train.
 inline const RoutedKeys& PushedKeys(const PreparedBatch& batch, size_t key_set) {
   return TrainedRowsOf(batch, key_set) == nullptr ? batch.keys[key_set].routed
                                                   : batch.card.rows()[key_set].asked;
@@ -52,27 +52,27 @@ inline const RoutedKeys& PushedKeys(const PreparedBatch& batch, size_t key_set) 
 
 using SpareBatches = std::vector<std::unique_ptr<PreparedBatch>>;
 
-// Prepares batches [begin, end) in threads of its own, with one thread at most kDepth ahead and
-// with more so many more, so that gathering and key work overlap with the network and the dense
-// compute. The consumer is one thread.
+// Prepares batches [begin, end) in threads of its own, so that gathering and key work overlap with
+// the network and the dense compute. One thread prepares at most kDepth batches ahead; each further
+// thread adds one. The consumer is one thread.
 class BatchPipeline {
  public:
   static constexpr size_t kDepth = 2;
   // More threads than these find no use; each is one more batch in memory.
   static constexpr int kMostThreads = 12;
-  // What the functions use outlives the pipeline.
+  // The three steps of preparing a batch. What the functions use outlives the pipeline.
   struct Steps {
-    // Fills a batch, whose index is set, as far as that tells; in thread number `thread`, beside
-    // the others.
+    // First: fills a batch whose index is set, in thread number `thread`. Several batches are
+    // filled at once.
     std::function<void(size_t thread, PreparedBatch* batch)> fill;
-    // Then, of one batch after another in their order. Null: nothing.
+    // Second: called for one batch after another, in their order. Null: nothing to do.
     std::function<void(PreparedBatch* batch)> place = nullptr;
-    // Then, beside other batches again: the rest. Null: none.
+    // Third: does the rest, for several batches at once. Null: nothing to do.
     std::function<void(PreparedBatch* batch)> finish = nullptr;
   };
 
-  // `spare`: batches whose memory is taken, and to which it comes back in the end; outlives the
-  // pipeline. Null: they begin and go with it.
+  // `spare`: batches to reuse; the pipeline takes them and gives all of its batches back at its
+  // end. Borrowed, outlives the pipeline. Null: batches are made and freed by the pipeline.
   BatchPipeline(uint64_t begin, uint64_t end, size_t threads, Steps steps,
                 SpareBatches* spare = nullptr);
   ~BatchPipeline();
@@ -84,12 +84,12 @@ class BatchPipeline {
 
  private:
   void Run(size_t thread) ABSL_LOCKS_EXCLUDED(mu_);
-  // Null: there is nothing more to begin.
+  // The next batch to prepare; null: there is none, or the pipeline stops.
   std::unique_ptr<PreparedBatch> Begin() ABSL_LOCKS_EXCLUDED(mu_);
-  // When all batches before it have been placed; false: they are no longer wanted.
+  // Waits until all batches before `index` have been placed; false: the pipeline stops.
   bool AwaitTurn(uint64_t index) ABSL_LOCKS_EXCLUDED(mu_);
   void Placed() ABSL_LOCKS_EXCLUDED(mu_);
-  // When all batches before it are ready, so is it.
+  // Waits until all batches before this one are ready, then hands it to the consumer.
   void Ready(std::unique_ptr<PreparedBatch> batch) ABSL_LOCKS_EXCLUDED(mu_);
   bool HasRoom() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     return stopping_ || begun_ == end_ || begun_ - taken_ < ahead_;
@@ -99,12 +99,12 @@ class BatchPipeline {
   }
 
   const uint64_t end_;
-  const uint64_t ahead_;  // batches that may be begun and not yet taken
+  const uint64_t ahead_;  // at most so many batches are begun and not yet taken
   const Steps steps_;
   SpareBatches* const kept_spare_;
 
   absl::Mutex mu_;
-  // All batches below these are so far.
+  // Each counts batches in their order: those below it have been begun, placed or taken.
   uint64_t begun_ ABSL_GUARDED_BY(mu_);
   uint64_t placed_ ABSL_GUARDED_BY(mu_);
   uint64_t taken_ ABSL_GUARDED_BY(mu_);

@@ -21,15 +21,15 @@ class DenseBlocks {
  public:
   DenseBlocks(uint32_t table, const DenseLayout& layout, const KeyRouter& router)
       : DenseBlocks(table, layout.blocks(), router) {}
-  // Some; floats of others are neither read nor written.
+  // Only these blocks; floats of other blocks are neither read nor written.
   DenseBlocks(uint32_t table, absl::Span<const DenseLayout::Block> blocks, const KeyRouter& router);
 
-  // Blocks are kept in the order of their owners; these say what a pull fills and what a push
-  // sends. The two have buffers of their own: both calls may be under way at once.
+  // What a pull fills and what a push sends, in the order of the blocks' owners. Each has its own
+  // buffer, so both calls may be under way at once.
   TableRows Read();
   TableGradients Write() const;
 
-  // From what was pulled, and to what is pushed. `flat` is [layout.floats()].
+  // CopyOut reads what was pulled, CopyIn sets what is pushed. `flat` is [layout.floats()].
   void CopyOut(absl::Span<float> flat) const;
   void CopyIn(absl::Span<const float> flat);
 

@@ -17,12 +17,12 @@ struct Occurrence {
   const float* weights;             // of each key; null: all 1
 
   float Weight(size_t k) const { return weights == nullptr ? 1.0f : weights[k]; }
-  // In the input's memory.
+  // Where the sample's field begins in the input.
   size_t at() const { return sample * field->sample_floats + field->at; }
 };
 
-// Calls visit for every column and sample, columns one after another: the rows of one column stay
-// in the cache, those of all do not.
+// Calls visit for every column and sample, columns one after another: the rows of one column fit
+// the processor's cache, the rows of all columns do not.
 template <typename Visit>
 void ForEachOccurrence(const Batch& batch, const EmbeddingPlan::KeySet& key_set,
                        const EmbeddingPlan::Lookup& lookup, const BatchKeys& keys, Visit visit) {
@@ -41,7 +41,7 @@ void ForEachOccurrence(const Batch& batch, const EmbeddingPlan::KeySet& key_set,
   }
 }
 
-// to[d] += factor * from[d], a few vectors without a call: rows are short.
+// to[d] += factor * from[d]. Inlined, since rows are only a few vectors long.
 void AddScaled(float factor, const float* __restrict from, size_t dim, float* __restrict to) {
   constexpr size_t kVector = 8;
   size_t d = 0;
@@ -51,7 +51,7 @@ void AddScaled(float factor, const float* __restrict from, size_t dim, float* __
   for (; d < dim; ++d) to[d] += factor * from[d];
 }
 
-// By element the key whose row is the largest: visit(d, k).
+// Calls visit(d, k) for each element d with the key k whose row has the largest element there.
 template <typename Visit>
 void ForLargest(const Occurrence& of, const float* rows, size_t dim, Visit visit) {
   for (size_t d = 0; d < dim && !of.rows.empty(); ++d) {
@@ -64,7 +64,7 @@ void ForLargest(const Occurrence& of, const float* rows, size_t dim, Visit visit
   }
 }
 
-// Where the row of key k goes, at() + k * stride, and what it is multiplied by, scale * weight.
+// The row of key k goes to at() + k * stride, multiplied by scale * weight.
 struct Places {
   Places(const Occurrence& of, size_t dim)
       : scale(PoolingScale(of.field->pooling, static_cast<uint32_t>(of.rows.size()))),
@@ -101,7 +101,7 @@ EmbeddingPlan::EmbeddingPlan(const v1::JobSpec& spec, absl::Span<const Model::In
     lookup.wire_bfloat16 =
         spec.tables(static_cast<int>(first.table_index)).wire_type() == v1::BFLOAT16;
     KeySet key_set;
-    std::map<size_t, size_t> fields;  // of each input, so far
+    std::map<size_t, size_t> fields;  // by input: its number of fields so far
     for (uint32_t c = 0; c < sparse.size(); ++c) {
       const auto& tables = sparse[c]->table();
       if (std::find(tables.begin(), tables.end(), first.table) == tables.end()) continue;
@@ -143,7 +143,7 @@ void PoolRows(const Batch& batch, const EmbeddingPlan::KeySet& key_set,
   std::vector<float*> to;  // by column
   for (const EmbeddingPlan::Field& field : lookup.fields) {
     const absl::Span<float> values = inputs(field.input);
-    // Once an input: at its first field.
+    // Zeros each input once, at its first field.
     if (field.at == 0) std::fill(values.begin(), values.end(), 0.0f);
     to.push_back(values.data());
   }

@@ -14,22 +14,22 @@
 namespace tessera::worker {
 
 // Which columns are looked up in which tables, and where their rows go. Tables with the same
-// columns share one key set: their duplicates are removed and their keys routed once. All that
-// reads one table is one lookup, so that a key's gradients meet in one sum. Immutable.
+// columns share one key set: their duplicates are removed and their keys routed once. Everything
+// that reads one table is one lookup, so that a key's gradients meet in one sum. Immutable.
 class EmbeddingPlan {
  public:
   struct KeySet {
     std::vector<uint32_t> columns;  // indices in Batch::sparse, in order
   };
-  // What becomes of a column's rows: one field of an input, or with SEQUENCE all of one.
+  // Where a column's rows go: into one field of an input, or with SEQUENCE into a whole input.
   struct Field {
     v1::Pooling pooling = v1::SUM;
-    size_t input = 0;          // of the model
-    size_t at = 0;             // floats of a sample before it
-    size_t sample_floats = 0;  // of the input
+    size_t input = 0;          // index among the model's inputs
+    size_t at = 0;             // where the field begins in a sample, in floats
+    size_t sample_floats = 0;  // floats of a sample in the input
   };
   struct Lookup {
-    uint32_t table = 0;  // in JobTables(spec)
+    uint32_t table = 0;  // index in JobTables(spec)
     uint32_t dim = 0;
     bool wire_bfloat16 = false;
     size_t key_set = 0;
@@ -49,14 +49,14 @@ class EmbeddingPlan {
 // The distinct keys of one key set in one batch.
 struct BatchKeys {
   RoutedKeys routed;
-  // For each key occurrence, columns one after another, rows within: its index in routed.keys.
+  // [occurrences]: index in routed.keys; columns one after another, each in the order of samples.
   std::vector<uint32_t> row;
 };
 
-// Removes duplicates and routes. Scratch is kept between batches; one per thread.
+// Removes duplicate keys and routes the rest. Keeps its memory between batches; one per thread.
 class KeyPreparer {
  public:
-  // Borrowed, outliving the preparer.
+  // Both are borrowed and outlive the preparer.
   KeyPreparer(const EmbeddingPlan* plan, const KeyRouter* router) : plan_(plan), router_(router) {}
   // Fills one BatchKeys per key set.
   void Prepare(const Batch& batch, std::vector<BatchKeys>* keys);
@@ -69,33 +69,32 @@ class KeyPreparer {
   std::vector<uint32_t> position_;
 };
 
-// The memory of the model's inputs, by their numbers: [batch, fields, dim] each.
+// The memory of an input of the model, [batch, fields, dim], given its index.
 using InputValues = absl::FunctionRef<absl::Span<float>(size_t input)>;
 using InputGradients = absl::FunctionRef<absl::Span<const float>(size_t input)>;
 
-// For each column f of the key set, with keys k of sample b:
-//   SUM, MEAN, SQRTN  scale * sum of weight_k * rows[row_k, :], with scale 1, 1/n or 1/sqrt(n) for
-//   n
-//                     keys; zeros for none
-//   MAX               by element the largest weight_k * rows[row_k, :]; zeros for none
+// Fills, for each column of the key set and each sample b, its place from the n keys k of b there:
+//   SUM, MEAN, SQRTN  scale * sum of weight_k * rows[row_k, :], where scale is 1, 1/n or 1/sqrt(n);
+//                     zeros without keys
+//   MAX               by element the largest weight_k * rows[row_k, :]; zeros without keys
 //   SEQUENCE          weight_k * rows[row_k, :], key after key, then zeros
 void PoolRows(const Batch& batch, const EmbeddingPlan::KeySet& key_set,
               const EmbeddingPlan::Lookup& lookup, const BatchKeys& keys,
               absl::Span<const float> rows,  // [keys, dim]
               InputValues inputs);
 
-// The transpose: gradients[row_k, :] = the sum, in batch order, of what each place of the row has
-// as its gradient. MAX: the first of equals has it.
+// The transpose of PoolRows: gradients[row_k, :] = the sum, in batch order, of the gradients of the
+// places where the row was pooled. With MAX only the first of equal elements gets the gradient.
 void UnpoolGradients(const Batch& batch, const EmbeddingPlan::KeySet& key_set,
                      const EmbeddingPlan::Lookup& lookup, const BatchKeys& keys,
                      absl::Span<const float> rows,  // [keys, dim], as pooled
                      InputGradients inputs,
                      absl::Span<float> gradients);  // [keys, dim], overwritten
 
-// What PoolRows multiplies a sum of n rows by: 1, 1/n or 1/sqrt(n).
+// The scale of a sum of n rows in PoolRows: 1, 1/n or 1/sqrt(n).
 float PoolingScale(v1::Pooling pooling, uint32_t n);
 
-// lengths[b] = ids of the column in sample b.
+// lengths[b] = the number of ids of the column in sample b.
 void SequenceLengths(const SparseColumn& column, absl::Span<float> lengths);
 
 }  // namespace tessera::worker

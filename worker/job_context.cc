@@ -24,14 +24,14 @@ bool HasRing(const v1::Assignment& assignment) {
   return WorkersCallEachOther(assignment.spec(), assignment.task()) && assignment.workers() > 1;
 }
 
-// As RowCacheSpec.write_back says.
+// The conditions of RowCacheSpec.write_back.
 bool TrainsDenseOnCard(const JobContext& context) {
   return context.card_trains() && context.assignment.workers() == 1 && !context.sync_dense &&
          !context.averages() && !StepsByWhole(context.spec().model().optimizer()) &&
          !context.trained.empty();
 }
 
-// Null for a model without dense parameters.
+// Returns null for a model without dense parameters.
 absl::StatusOr<std::unique_ptr<DenseReduction>> NewReduction(const JobContext& context,
                                                              const v1::CallHeader& header,
                                                              const JobContextOptions& options) {
@@ -83,9 +83,9 @@ absl::StatusOr<std::unique_ptr<JobContext>> NewJobContext(const v1::Assignment& 
   TESSERA_ASSIGN_OR_RETURN(context->model, Model::New(spec, InputsOf(spec).dense_width, onnx_file));
   const std::vector<LabelForm> labels = LabelFormsOf(spec, *context->model);
   KeptSource& kept = *options.kept_source;
-  // Labels of what is to be predicted are seldom known, and lines are to follow the files as they
-  // are listed. Training keeps to the order of their names, by which positions in checkpoints
-  // count.
+  // Data for prediction seldom has labels, and its lines come out in the order in which the files
+  // are listed. Training reads files in the order of their names, which positions in checkpoints
+  // count by.
   const bool for_prediction = assignment.task() == v1::PREDICT;
   std::string key = absl::StrCat(assignment.job_id(), "\n", spec.data().SerializeAsString());
   for (const LabelForm& label : labels) {
@@ -174,7 +174,7 @@ std::vector<LabelForm> LabelFormsOf(const v1::JobSpec& spec, const Model& model)
   const std::vector<LossFunction>& losses = model.losses();
   for (size_t task = 0; task < losses.size(); ++task) {
     if (OutputsOf(losses[task].kind) != math::Outputs::kClasses) continue;
-    // A label that several tasks read is a class of each.
+    // A label that several tasks read must be a class of each of them.
     uint32_t& classes = forms[losses[task].label].classes;
     const uint32_t width = model.OutputWidth(task);
     classes = classes == 0 ? width : std::min(classes, width);

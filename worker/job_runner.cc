@@ -20,10 +20,10 @@ namespace {
 
 constexpr absl::Duration kLongPoll = absl::Seconds(2);
 constexpr absl::Duration kCallTimeout = absl::Seconds(15);
-// Calls to the master that failed: 200 ms apart, so about 5 s.
+// Makes a new channel after so many failed calls to the master: 200 ms apart, so about 5 s.
 constexpr int kReconnectEvery = 25;
-// Refusals in a row that the master means: one may be gRPC's word for a master that stops
-// (CANCELLED), or a connection that broke in the middle (UNKNOWN, INTERNAL).
+// Takes a refusal for the master's word after so many in a row. A single one may be how gRPC
+// reports a master that stops (CANCELLED) or a connection that broke (UNKNOWN, INTERNAL).
 constexpr int kRefusals = 3;
 constexpr size_t kScoreBytesPerChunk = 1 << 20;
 // From the first chunk of a unit's scores to the master's answer.
@@ -59,8 +59,8 @@ absl::Status JobRunner::Run() {
   v1::UnitResult result;
   while (true) {
     TESSERA_ASSIGN_OR_RETURN(v1::NextWorkResponse unit, NextWork(completed, result));
-    // Somebody may have had it before: the master hears what the ps have of that, and may change
-    // it.
+    // Another worker may have had this unit: tells the master what the ps have of it, and asks
+    // again, since the master may change the unit.
     if (unit.has_train() && trainer_ == nullptr && Prepare().ok()) {
       TraceGradients(unit.train());
       TESSERA_ASSIGN_OR_RETURN(unit, NextWork(completed, result));
@@ -121,7 +121,7 @@ absl::StatusOr<v1::NextWorkResponse> JobRunner::NextWork(uint64_t completed,
 }
 
 void JobRunner::TraceGradients(const v1::Train& unit) {
-  // Of others the master sets no batch aside.
+  // The master sets a batch aside only in a careful unit, and only if the job allows it.
   if (!unit.careful() || trainer_ == nullptr || context_->reduction == nullptr) return;
   if (assignment_.spec().recovery().set_aside_after() == 0) return;
   const PushProgress& progress = trainer_->progress();
@@ -156,7 +156,7 @@ absl::StatusOr<v1::UnitResult> JobRunner::RunUnit(const v1::NextWorkResponse& un
     result = Predict(unit.unit_id(), unit.predict());
   }
   if (!result.ok() && !options_.cancellation->cancelled()) {
-    // ABORTED: somebody else goes on with it, or nobody needs it any more.
+    // ABORTED: another worker goes on with the unit, or nobody needs it any more.
     const bool wanted = !absl::IsAborted(result.status());
     spdlog::log(wanted ? spdlog::level::err : spdlog::level::info, "{}",
                 std::string(result.status().message()));
@@ -196,8 +196,8 @@ absl::Status JobRunner::Prepare() {
     trainer_ = std::make_unique<Trainer>(context_.get(), progress);
   }
   if (!dense_assigned_) {
-    // Every rank offers the same initial values; the first to arrive are kept, and so are restored
-    // ones.
+    // Every rank offers the same initial values. The ps keep the first that arrive, and values that
+    // they have restored.
     const absl::Span<float> statistics = absl::MakeSpan(context_->statistics);
     context_->model->InitialParameters(absl::MakeSpan(context_->trained),
                                        statistics.subspan(0, context_->model->statistics_floats()));
@@ -223,7 +223,8 @@ absl::StatusOr<v1::UnitResult> JobRunner::Count(const v1::CountRecords& unit) {
 }
 
 absl::StatusOr<v1::UnitResult> JobRunner::Evaluate(uint64_t unit_id, const v1::Evaluate& unit) {
-  // A stream cannot renew its deadline, and a slow model takes as long as it takes.
+  // Collects all scores before it sends any: a slow model may take long, and the deadline of an
+  // open stream cannot be extended.
   UnitScores all;
   const auto keep = [&all](const Scorer::Scores& some) {
     all.outputs.insert(all.outputs.end(), some.outputs.begin(), some.outputs.end());
@@ -255,7 +256,7 @@ absl::Status JobRunner::ReportScores(uint64_t unit_id, uint64_t evaluation_id,
   const size_t chunk_samples = kScoreBytesPerChunk / layout.sample_bytes();
   const size_t samples = scores.labels.size() / layout.label_floats();
   for (size_t begin = 0; begin < samples; begin += chunk_samples) {
-    // Of arrays with `width` numbers a sample.
+    // The chunk's part of an array with `width` numbers per sample.
     const auto part_of = [begin, chunk_samples](const auto& all, size_t width) {
       const auto part = absl::MakeConstSpan(all).subspan(std::min(begin * width, all.size()),
                                                          chunk_samples * width);
@@ -270,7 +271,7 @@ absl::Status JobRunner::ReportScores(uint64_t unit_id, uint64_t evaluation_id,
     chunk.set_logits(part_of(scores.outputs, layout.output_floats()));
     chunk.set_labels(part_of(scores.labels, layout.label_floats()));
     chunk.set_groups(part_of(scores.groups, 1));
-    // Finish says why the master has stopped listening.
+    // Finish returns the reason why the master has stopped listening.
     if (!stream->Write(chunk)) break;
   }
   stream->WritesDone();
@@ -295,12 +296,13 @@ absl::StatusOr<v1::UnitResult> JobRunner::Predict(uint64_t unit_id, const v1::Pr
                      [&file, &written](const Scorer::Scores& scores) {
                        return written = file->Append(scores.outputs, scores.labels, scores.bad);
                      });
-  // To the master a lack of room is one for predictions, which lasts. A card's passes.
+  // The master takes RESOURCE_EXHAUSTED of a prediction for a full disk, which does not pass. A
+  // card that lacks memory may have it later: UNAVAILABLE.
   if (written.ok() && absl::IsResourceExhausted(scored.status())) {
     return absl::UnavailableError(scored.status().message());
   }
   TESSERA_ASSIGN_OR_RETURN(const Scorer::Summary summary, scored);
-  // With more of them the job fails: what is under the name already stays.
+  // With more bad records the job fails, and an older file of this name stays as it is.
   if (summary.bad_records <= assignment_.spec().data().max_bad_records()) {
     TESSERA_RETURN_IF_ERROR(file->Finish());
   }

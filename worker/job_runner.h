@@ -21,43 +21,46 @@ namespace tessera::worker {
 // fit a message.
 absl::StatusOr<v1::UnitResult> ResultOfCount(const std::vector<v1::FileRecords>& files);
 
-// Works off one assignment: asks the master for units, runs them, reports them, until the job ends
-// or the assignment does. Used by one thread.
+// Works off one assignment: asks the master for units, runs them and reports them, until the job or
+// the assignment ends. Used by one thread.
 class JobRunner {
  public:
-  // All that is borrowed outlives the runner, too.
+  // Everything borrowed outlives the runner too.
   struct Options : JobContextOptions {
     std::string output_root;
-    // A new channel to the master.
+    // Returns a new channel to the master.
     std::function<std::shared_ptr<grpc::Channel>()> connect_master;
   };
 
   JobRunner(v1::Assignment assignment, Options options);
 
-  // Returns when the assignment has ended, never OK: NOT_FOUND: the job has; ABORTED: the worker's
-  // part in it has, or its generation; CANCELLED: by `cancellation`. Failures of units go to the
-  // master, not to the caller; but for INTERNAL: the card is lost, with it all that this process
-  // can compute, and the master is told nothing of the unit, which whoever takes the rank over has
-  // then.
+  // Returns when the assignment has ended, never OK:
+  //   NOT_FOUND  the job has ended
+  //   ABORTED    the worker's part in the job has ended, or the generation
+  //   CANCELLED  `cancellation` ended it
+  //   INTERNAL   the card is lost, and this process can compute nothing more; the master hears
+  //              nothing of the unit, which goes to the worker that takes over the rank
+  // Other failures of units are reported to the master, not to the caller.
   absl::Status Run();
 
  private:
-  // The next unit, `completed` and its result being reported.
+  // Reports the unit `completed` with its result, and returns the next unit.
   absl::StatusOr<v1::NextWorkResponse> NextWork(uint64_t completed, const v1::UnitResult& result);
-  // Where dense gradients are all-reduced: whether other ranks have those of the batch at which
-  // this rank stands. For the master's ear, before it hears of a try of the batch.
+  // With all-reduced dense gradients: asks the other ranks whether they have this rank's gradients
+  // of the batch that is next. The master must know before it hears that the batch was tried.
   void TraceGradients(const v1::Train& unit);
   absl::StatusOr<v1::UnitResult> RunUnit(const v1::NextWorkResponse& unit);
-  // Builds the context.
+  // Builds the context, once.
   absl::Status Open();
-  // On the first unit, so that errors are reported as that unit's.
+  // Makes what training needs, once. Called by the first unit, so that errors are reported as that
+  // unit's.
   absl::Status Prepare();
-  // Of a rank that waits: whoever had it before may have been at a barrier first, and its
-  // neighbours in the ring ask for what it is to know. Errors are for Prepare to find.
+  // Called while the rank waits for a unit: its neighbours in the ring may ask what the worker that
+  // had the rank before has pushed. Errors are dropped; Prepare meets them again.
   void ResumeRing();
   absl::StatusOr<v1::UnitResult> Count(const v1::CountRecords& unit);
   absl::StatusOr<v1::UnitResult> Evaluate(uint64_t unit_id, const v1::Evaluate& unit);
-  struct UnitScores {  // as Scorer::Scores has them
+  struct UnitScores {  // as in Scorer::Scores
     std::vector<float> outputs;
     std::vector<float> labels;
     std::vector<uint64_t> groups;
@@ -73,9 +76,9 @@ class JobRunner {
   std::unique_ptr<Scorer> scorer_;
   bool ring_resumed_ = false;
   bool dense_assigned_ = false;
-  std::optional<uint64_t> traced_;  // the last step of which all ranks have answered
-  // Of the step below it other ranks may have gradients that another worker of this rank had; 0:
-  // of none.
+  std::optional<uint64_t> traced_;  // the last step that TraceGradients has an answer for
+  // Other ranks may have gradients of the step below this one, from an earlier worker of this rank;
+  // 0: they have none.
   uint64_t gradients_end_ = 0;
 };
 

@@ -16,8 +16,8 @@ std::vector<uint32_t> RecordOrder(uint64_t key, const Batch& records, int32_t gr
   std::vector<uint32_t> begins;  // of runs
   for (uint32_t begin = 0, end = 0; begin < records.size; begin = end) {
     end = EndOfRun(records, group_column, begin);
-    // Draws behind those of the order of runs. Shuffled before it is cut: what is cut may be
-    // sorted.
+    // Draw numbers begin after those for the order of runs. A run is shuffled before it is cut,
+    // since its rows may be sorted.
     for (uint32_t i = end; i > begin + 1; --i) {
       const uint64_t with = RandomBelow(key, uint64_t{records.size} + i, i - begin);
       std::swap(rows[i - 1], rows[begin + with]);

@@ -15,11 +15,11 @@
 namespace tessera::worker {
 namespace {
 
-// Records in memory at a time, and in one pull.
+// Most records in memory at a time, and in one pull.
 constexpr uint64_t kChunkRecords = 131072;
 constexpr uint64_t kBatchRecords = 4096;
 
-// What ScoreFloats names.
+// Fills the ScoreFloats of a loss of several classes.
 void ScoreClasses(absl::Span<const float> logits, float label, float* scores) {
   const auto largest = std::max_element(logits.begin(), logits.end());
   double sum = 0;
@@ -33,12 +33,13 @@ void ScoreClasses(absl::Span<const float> logits, float label, float* scores) {
   scores[2] = std::isnan(label) ? label : log_probability(logits[static_cast<size_t>(label)]);
 }
 
-// Hands out the bad records of what was read, as sinks get them.
+// Hands out the bad records of what was read, in the form of Scores::bad.
 class BadRecords {
  public:
   explicit BadRecords(absl::Span<const uint32_t> rows_before) : rows_before_(rows_before) {}
 
-  // Of those left, the ones before row `end`; by how many rows from `begin` on come before each.
+  // Takes the next bad records that come before row `end`. Returns for each how many rows from
+  // `begin` on come before it.
   absl::Span<const uint32_t> Take(uint64_t begin, uint64_t end) {
     taken_.clear();
     for (; next_ < rows_before_.size() && rows_before_[next_] < end; ++next_) {
@@ -69,7 +70,7 @@ absl::StatusOr<Scorer::Summary> Scorer::Score(const std::vector<v1::RecordRange>
   context_->statistics_blocks->CopyOut(absl::MakeSpan(context_->statistics));
 
   context_->executor->KeepParametersOnCard(false);
-  // The rows of one call are those of one time, as nearly as the ps have them.
+  // Forgets rows that the card has kept, so that all rows of this call are about equally old.
   TESSERA_RETURN_IF_ERROR(BeginPooling(context_, Pooled::kToScore));
   Summary summary;
   const uint64_t total = CountRecords(ranges);
@@ -117,7 +118,7 @@ void Scorer::CollectScores(const Batch& batch) {
 absl::Status Scorer::ScoreRecords(const DataSource::Records& read, uint64_t step,
                                   const Sink& sink) {
   const Batch& records = read.batch;
-  // No larger than a training batch, which `tessera check` has found to fit a message.
+  // At most a training batch, which `tessera check` has found to fit a message.
   const uint64_t batch_records = std::min<uint64_t>(
       kBatchRecords, std::max<uint32_t>(context_->spec().train().batch_size(), 1));
   std::vector<uint32_t> rows(records.size);
@@ -141,7 +142,7 @@ absl::Status Scorer::ScoreRecords(const DataSource::Records& read, uint64_t step
   BadRecords bad(read.rows_before_bad);
   uint64_t scored = 0;
   std::unique_ptr<PreparedBatch> batch = pipeline.Next();
-  // Before the call that fills it, which must be gone first.
+  // Declared before `pending`, which fills it and must be destroyed first.
   std::unique_ptr<PreparedBatch> next;
   std::unique_ptr<PendingCall> pending = pull(batch.get());
   while (batch != nullptr) {

@@ -14,36 +14,36 @@
 
 namespace tessera::worker {
 
-// Scores records with the parameters as they stand and changes nothing on any ps: evaluation and
-// prediction. Not thread-safe.
+// Scores records for evaluation and prediction, with the parameters as they are on the ps, which it
+// does not change. Not thread-safe.
 class Scorer {
  public:
-  // Borrowed, outliving the scorer.
+  // `context` is borrowed and outlives the scorer.
   explicit Scorer(JobContext* context);
 
   struct Scores {
-    // As ScoreLayout has them; groups are equal where the ids of evaluation.group_by are.
+    // As in ScoreLayout. Samples with equal ids in evaluation.group_by have equal groups.
     absl::Span<const float> outputs;    // [n, output_floats]
     absl::Span<const float> labels;     // [n, label_floats]
     absl::Span<const uint64_t> groups;  // [n]; empty without group_by
-    // By bad record among them, in order: how many of the n come before it.
+    // For each bad record between these samples, in order: how many of the n come before it.
     absl::Span<const uint32_t> bad;
   };
-  // Called with what consecutive records have, in the order of the ranges. n may be 0.
+  // Called with the scores of consecutive records, in the order of the ranges. n may be 0.
   using Sink = std::function<absl::Status(const Scores& scores)>;
   struct Summary {
     uint64_t samples = 0;
     uint64_t bad_records = 0;
     std::string first_bad;
   };
-  // `step`: steps below it must have been applied to the tables in sync mode.
+  // `step`: the ps answer for tables in sync mode once they have applied all steps below it.
   absl::StatusOr<Summary> Score(const std::vector<v1::RecordRange>& ranges, uint64_t step,
                                 const Sink& sink);
 
  private:
   absl::Status ScoreRecords(const DataSource::Records& read, uint64_t step, const Sink& sink);
 
-  void CollectScores(const Batch& batch);  // into the three below
+  void CollectScores(const Batch& batch);  // into outputs_, labels_ and groups_
 
   JobContext* const context_;
   std::vector<KeyPreparer> preparers_;  // one for each thread of the pipeline

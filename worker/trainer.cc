@@ -38,7 +38,7 @@ absl::StatusOr<v1::UnitResult> Trainer::Train(const v1::Train& unit) {
     SPDLOG_INFO("all ps have {} of {} steps of this unit: going on at step {}", known, batches,
                 unit.first_step() + known);
   }
-  // Before anything is read: it may be what nobody survives.
+  // Batches that are set aside come before any reading: the records may be what kills workers.
   for (; first_batch < unit.batch_end() && IsSetAside(unit, first_batch); ++first_batch) {
     TESSERA_RETURN_IF_ERROR(PushNothing(unit, first_batch));
   }
@@ -49,14 +49,14 @@ absl::StatusOr<v1::UnitResult> Trainer::Train(const v1::Train& unit) {
   const uint64_t all_records = CountRecords(ranges);
   uint64_t records = all_records;
   const DataSource::Records* window = windows_.Held(ranges);
-  // Whoever trained one of the batches has read them.
+  // If every batch of the unit is set aside, its records are not read.
   if (static_cast<uint64_t>(unit.set_aside_size()) < batches) {
     TESSERA_ASSIGN_OR_RETURN(window, windows_.Get(ranges));
     watch.AddTo(context_->metrics->read_seconds);
     TESSERA_RETURN_IF_ERROR(CheckBadRecords(*window, all_records));
   }
   if (window != nullptr) records = window->batch.size;
-  // However often the unit is tried, it is done once.
+  // Bad records are counted in the result: a unit may be tried several times, but is done once.
   const uint64_t missing = RecordsToTrain(unit, all_records) - RecordsToTrain(unit, records);
   if (unit.epoch() == 0 && missing > 0) {
     result.set_bad_records(missing);
@@ -76,7 +76,8 @@ absl::StatusOr<v1::UnitResult> Trainer::Train(const v1::Train& unit) {
         TrainBatches(unit, window->batch, i, std::min(i + at_once, unit.batch_end())));
     loss_sum += loss;
   }
-  // Said now, so that the other ranks need not wait until this one begins its next unit.
+  // Tells the ps now that all have this rank's pushes: the other ranks need not wait until this
+  // rank begins its next unit.
   if (context_->sync()) {
     Stopwatch confirming;
     TESSERA_RETURN_IF_ERROR(context_->parameters->GetProgress(progress_.next).status());
@@ -119,7 +120,7 @@ absl::Status Trainer::CheckBadRecords(const DataSource::Records& window, uint64_
 absl::Status Trainer::PushNothing(const v1::Train& unit, uint64_t batch) {
   const uint64_t step = StepOf(unit, batch);
   SPDLOG_WARN("the batch of step {} is set aside: it is neither read nor trained", step);
-  // A rank must not run ahead of the others.
+  // Waits for the step: a rank must not run ahead of the others.
   if (context_->sync()) {
     TESSERA_RETURN_IF_ERROR(context_->parameters->Pull({}, {.step = step, .begins = 0})->Wait());
   }
@@ -141,17 +142,17 @@ double Trainer::LearningRateScale(const v1::Train& unit, uint64_t batch) const {
 }
 
 bool Trainer::MayPullTwo(bool started) const {
-  // In bounded mode it would begin a step, which the others count.
+  // In bounded mode a pull begins a step, and the other ranks count begun steps.
   if (context_->card == nullptr || context_->sync() ||
       MaxLeadOf(context_->spec().consistency()) > 0) {
     return false;
   }
-  // Pulled dense parameters have one place.
+  // Pulled dense parameters have one buffer: the next batch must have taken them out.
   return started || context_->dense_training != nullptr;
 }
 
 const std::vector<uint32_t>& Trainer::Order(const v1::Train& unit, const Batch& records) {
-  // In async mode a window belongs to no rank: its order must not depend on who got it.
+  // In async mode a window belongs to no rank: its order must not depend on the rank that got it.
   const uint64_t key = StreamKey(RandomFor::kRecordOrder, context_->spec().seed(), unit.epoch(),
                                  unit.window(), context_->sync() ? context_->assignment.rank() : 0);
   if (key != order_key_ || order_.size() != records.size) {

@@ -1,4 +1,4 @@
-// Trainer: the batches of a unit one after another, and what of the next ones runs ahead.
+// Trainer: walks the batches of a unit, and runs parts of the next batches ahead.
 #include <algorithm>
 #include <utility>
 
@@ -9,23 +9,23 @@
 
 namespace tessera::worker {
 
-// Of one unit, or with `careful` of one of its batches. While a batch computes, the next is made
-// ready and the push of the one before is under way.
+// The loop over the batches of one unit, or over one batch of a `careful` unit. While a batch is
+// computed, the next one is made ready and the push of the one before is under way.
 class Trainer::Loop {
  public:
   Loop(Trainer* trainer, const v1::Train& unit, const Batch& records, uint64_t begin, uint64_t end);
 
-  // The sum of the samples' losses.
+  // Returns the sum of the samples' losses.
   absl::StatusOr<double> Run();
 
  private:
-  // A call reads and writes the buffers of its batch until it is gone: calls are declared after
-  // their batches.
+  // A call reads and writes the buffers of its batch until it is destroyed. So calls are declared
+  // after their batches.
   struct Pulled {
     std::unique_ptr<PreparedBatch> batch;  // null: there is none
-    std::unique_ptr<PendingCall> rows;     // of tables in async mode; null: not asked for
-    bool asked = false;                    // `rows` are all
-    bool taken = false;                    // from the pipeline
+    std::unique_ptr<PendingCall> rows;     // pull of tables in async mode; null: none under way
+    bool asked = false;                    // `rows` has been started, if it needs anything
+    bool taken = false;                    // `batch` has been taken from the pipeline
   };
   struct Push {
     std::unique_ptr<PreparedBatch> batch;
@@ -33,15 +33,15 @@ class Trainer::Loop {
     uint64_t number = 0;
   };
 
-  // Of the pipeline, in its threads.
+  // The pipeline's steps, called in its threads.
   void Fill(size_t thread, PreparedBatch* batch);
   void Finish(PreparedBatch* batch);
 
-  // The next batch, whose rows are asked for where that may be.
+  // Takes the next batch from the pipeline, and starts the pull of its rows if that is allowed now.
   Pulled Take();
   // Returns when the dense parameters and the rows of now_ are here.
   absl::Status AwaitRows(uint64_t step);
-  // Forward and backward of now_. A card that may is given next_, too.
+  // Forward and backward of now_. A card is given next_ too, if MayStart.
   absl::StatusOr<Computed> Compute(uint64_t step);
   absl::Status StartPush(uint64_t step, const Computed& computed);
   absl::Status FinishPush();
@@ -50,7 +50,7 @@ class Trainer::Loop {
   JobContext& context_;
   const v1::Train& unit_;
   const Batch& records_;
-  const std::vector<uint32_t>& order_;  // of the records
+  const std::vector<uint32_t>& order_;  // the order of the records
   WorkerMetrics& metrics_;
   Stopwatch watch_;
   BatchPipeline pipeline_;
@@ -100,7 +100,7 @@ absl::StatusOr<double> Trainer::Loop::Run() {
     loss_sum += computed.loss;
     Pulled after;
     if (trainer_.MayPullTwo(started_)) after = Take();
-    // The push before reads what the gradients are about to be collected in.
+    // The push of the batch before still reads the buffers that StartPush fills with gradients.
     TESSERA_RETURN_IF_ERROR(FinishPush());
     TESSERA_RETURN_IF_ERROR(StartPush(step, computed));
     now_ = std::move(next_);
@@ -114,7 +114,7 @@ Trainer::Loop::Pulled Trainer::Loop::Take() {
   Pulled taken = {.batch = pipeline_.Next(), .rows = nullptr, .taken = true};
   watch_.AddTo(metrics_.read_seconds);
   if (taken.batch == nullptr) return taken;
-  // Rows that are still on their way from a disk would be read twice.
+  // While the ps still read rows from disk for the look-ahead, a pull would read them again.
   if (taken.batch->ahead != nullptr && !taken.batch->ahead->Done()) return taken;
   if (taken.batch->card.awaits_pushes()) return taken;
   const uint64_t step = StepOf(unit_, taken.batch->index);
@@ -131,7 +131,7 @@ absl::Status Trainer::Loop::AwaitRows(uint64_t step) {
   if (now_.rows != nullptr) TESSERA_RETURN_IF_ERROR(now_.rows->Wait());
   if (context_.sync()) {
     watch_.AddTo(metrics_.pull_seconds);
-    // The pull of a step says that all ps have what was pushed of the one before.
+    // The pull of a step tells the ps that all of them have the push of the step before.
     TESSERA_RETURN_IF_ERROR(FinishPush());
     TESSERA_RETURN_IF_ERROR(trainer_.StartPull(batch, /*sync=*/true, step)->Wait());
   }
@@ -143,7 +143,7 @@ absl::StatusOr<Trainer::Computed> Trainer::Loop::Compute(uint64_t step) {
   const PreparedBatch& batch = *now_.batch;
   if (!started_) TESSERA_RETURN_IF_ERROR(trainer_.StartCompute(batch, unit_, step));
   if (context_.card != nullptr && next_.batch != nullptr && batch.batch.size > 0) {
-    // In sync the rows of the next batch come after this one's push.
+    // In sync mode the next batch's rows are pulled after this batch's push.
     context_.card->StageAhead(*next_.batch, context_.sync_sparse ? nullptr : next_.rows.get());
   }
   TESSERA_ASSIGN_OR_RETURN(const Computed computed, trainer_.FinishCompute(batch, unit_, step));
@@ -151,8 +151,8 @@ absl::StatusOr<Trainer::Computed> Trainer::Loop::Compute(uint64_t step) {
     TESSERA_RETURN_IF_ERROR(
         trainer_.TrainOnCard(batch, step, trainer_.LearningRateScale(unit_, batch.index)));
   }
-  // While this batch is collected and pushed, a card works on the next, and the rows of the one
-  // after that are on their way.
+  // A card works on the next batch while this one is collected and pushed, and while the rows of
+  // the batch after that are on their way.
   started_ = trainer_.MayStart(next_.batch.get(), next_.rows.get());
   if (started_) {
     TESSERA_RETURN_IF_ERROR(next_.rows->Wait());

@@ -19,7 +19,7 @@ namespace tessera::worker {
 std::unique_ptr<PendingCall> Trainer::StartPull(PreparedBatch* batch, bool sync, uint64_t step) {
   std::vector<TableRows> reads;
   if (context_->sync_sparse == sync) {
-    if (batch->ahead != nullptr) batch->ahead->Wait().IgnoreError();  // the pull says what is wrong
+    if (batch->ahead != nullptr) batch->ahead->Wait().IgnoreError();  // the pull finds errors too
     batch->ahead.reset();
     reads = EmbeddingReads(*context_, batch);
   }
@@ -27,7 +27,7 @@ std::unique_ptr<PendingCall> Trainer::StartPull(PreparedBatch* batch, bool sync,
     reads.push_back(context_->trained_blocks->Read());
     reads.push_back(context_->statistics_blocks->Read());
   }
-  // Without tables a pull still waits for its step: a rank without samples must not run ahead.
+  // In sync mode a pull without tables still waits for its step: no rank may run ahead.
   if (reads.empty() && !(sync && context_->sync())) return nullptr;
   return context_->parameters->Pull(
       reads, {.step = sync ? step : 0,
@@ -73,7 +73,8 @@ absl::Status Trainer::StartCompute(const PreparedBatch& batch, const v1::Train& 
   if (context_->model->precision() == Precision::kFloat16) {
     context_->executor->ScaleGradients(loss_scale_.value());
   }
-  // In async mode the batch has a number of its own; that of its push depends on who trains it.
+  // In async mode the number of a push depends on the rank that trains the batch; the batch's
+  // number in the job does not.
   const uint64_t dropout_step = context_->sync() ? step : ScheduleStep(unit, batch.index);
   context_->executor->StartStep(
       {.trained = context_->trained,
@@ -96,13 +97,13 @@ absl::StatusOr<Trainer::Computed> Trainer::FinishCompute(const PreparedBatch& ba
   if (batch.batch.size == 0) return Computed{.loss = 0, .counts = false};
   const Executor::StepResult step_result = context_->executor->FinishStep();
   TESSERA_RETURN_IF_ERROR(context_->executor->status());
-  // Subtracted, it moves the average towards the parameters as this step found them.
+  // Subtracted from the average, this moves it towards the parameters that the step began with.
   const float forgets = 1 - context_->spec().model().ema_decay();
   const absl::Span<const float> ema = context_->ema();
   for (size_t i = 0; i < ema.size(); ++i) {
     statistics_gradient_[context_->ema_at + i] = forgets * (ema[i] - context_->trained[i]);
   }
-  // Each rank's statistics count by its share of the step's samples.
+  // Each rank's statistics are weighted by its share of the step's samples.
   const float share = static_cast<float>(batch.batch.size / StepSamples(batch, unit));
   for (float& g : statistics_gradient_) g *= share;
   KeepScores(batch.batch);
@@ -195,7 +196,7 @@ void Trainer::CollectChanges(const PreparedBatch& batch, bool is_last) {
   for (size_t l = 0; l < lookups.size(); ++l) {
     const CardPooling::Changes changes = context_->card->ChangesOf(l, batch);
     if (changes.keys == nullptr) continue;
-    // The batch after the next has its own where these are.
+    // Copied, because the batch after the next puts its changes in the same buffer.
     const size_t floats = changes.keys->keys.size() * context_->card_optimizers[l].floats();
     written_[l].assign(changes.values, changes.values + floats);
     add(l, *changes.keys, written_[l].data());
@@ -207,7 +208,7 @@ void Trainer::CollectChanges(const PreparedBatch& batch, bool is_last) {
   }
   if (context_->dense_training == nullptr) return;
   changes_.push_back(context_->dense_training->TakeChanges());
-  // Their optimizer adds gradients up.
+  // The statistics' optimizer subtracts gradients, so one sum stands for all of the unit.
   context_->statistics_blocks->CopyIn(statistics_sum_);
   changes_.push_back(context_->statistics_blocks->Write());
 }
@@ -233,8 +234,8 @@ void Trainer::Clip(const PreparedBatch& batch) {
 double Trainer::SquaredNorm(const PreparedBatch& batch) const {
   double sum = 0;
   for (const float g : trained_gradient_) sum += static_cast<double>(g) * g;
-  // Rows lie in the order of the ps that own them; they are added in the order in which the batch
-  // names them, so that the sum has the same bits on any number of ps.
+  // Rows lie in the order of the ps that own them, but are added in the order in which the batch
+  // names them: so the sum has the same bits with any number of ps.
   const auto lookups = context_->plan->lookups();
   for (size_t l = 0; l < lookups.size(); ++l) {
     const BatchKeys& keys = batch.keys[lookups[l].key_set];
@@ -252,10 +253,10 @@ double Trainer::SquaredNorm(const PreparedBatch& batch) const {
 }
 
 absl::Status Trainer::CheckFinite(uint64_t step, double loss) const {
-  // Otherwise the ps say so, and the job fails.
+  // Without set_aside_after the ps refuse such gradients, and the job fails.
   if (context_->spec().recovery().set_aside_after() == 0) return absl::OkStatus();
   const auto finite = [](absl::Span<const float> values) {
-    // A sum of x - x is 0, or NaN where an x is not finite.
+    // A sum of x - x is 0, or NaN if any x is not finite.
     float sum = 0;
     for (const float x : values) sum += x - x;
     return sum == 0;
@@ -314,7 +315,8 @@ std::unique_ptr<PendingCall> Trainer::BeginPush(absl::Span<const TableGradients>
                                                 const v1::Train& unit, uint64_t batch) {
   const uint64_t step = StepOf(unit, batch);
   SetBegun(step);
-  // A rank begins a unit when its pushes of all before it have been acknowledged, by whom it was.
+  // When a unit begins, the ps have acknowledged the rank's pushes of all steps before it, made by
+  // this worker or an earlier one.
   return context_->parameters->Push(writes,
                                     {.sequence = step,
                                      .confirmed = std::max(progress_.next, unit.first_step()),

@@ -30,7 +30,7 @@ absl::StatusOr<const DataSource::Records*> WindowReader::Get(
     const std::vector<v1::RecordRange>& ranges) {
   std::string key = KeyOf(ranges);
   if (current_ != nullptr && key == current_key_) return current_.get();
-  Free();  // before another is read
+  Free();  // before another window is read
   Result result = absl::UnknownError("not read");
   if (ahead_.valid() && key == ahead_key_) {
     result = ahead_.get();
@@ -56,7 +56,7 @@ void WindowReader::ReadAhead(std::vector<v1::RecordRange> ranges) {
   ahead_key_ = std::move(key);
   ahead_ = std::async(std::launch::async, [source = source_, ranges = std::move(ranges),
                                            freeing = std::move(freeing_)] {
-    if (freeing.valid()) freeing.wait();  // or there would be three
+    if (freeing.valid()) freeing.wait();  // else three windows would be in memory
     return source->Read(ranges);
   });
 }

@@ -12,18 +12,18 @@
 
 namespace tessera::worker {
 
-// Holds the window that is being trained and reads the likely next one in the background: at most
-// two windows in memory. Not thread-safe.
+// Holds the window that is trained now, and reads the likely next one in the background. At most
+// two windows are in memory. Not thread-safe.
 class WindowReader {
  public:
-  // Borrowed, outliving the reader.
+  // `source` is borrowed and outlives the reader.
   explicit WindowReader(DataSource* source) : source_(source) {}
   // Waits for a read that is under way.
   ~WindowReader();
 
   // The records of `ranges`, in order, unpermuted. Valid until the next call.
   absl::StatusOr<const DataSource::Records*> Get(const std::vector<v1::RecordRange>& ranges);
-  // The same without reading: null where they are not held.
+  // The same records if this object holds them; else null. Reads nothing.
   const DataSource::Records* Held(const std::vector<v1::RecordRange>& ranges) const;
   // Starts reading `ranges` unless they are being read or held. Waits for another read under way.
   void ReadAhead(std::vector<v1::RecordRange> ranges);
@@ -31,8 +31,8 @@ class WindowReader {
  private:
   using Result = absl::StatusOr<DataSource::Records>;
 
-  // Of a window that is no longer needed, in a thread of its own: giving gigabytes back to the
-  // machine takes tenths of a second.
+  // Frees current_ in a thread of its own: to give gigabytes back to the system takes tenths of a
+  // second.
   void Free();
 
   DataSource* const source_;
