@@ -16,7 +16,7 @@ namespace {
 constexpr absl::Duration kFirstBackoff = absl::Milliseconds(50);
 constexpr absl::Duration kMaxBackoff = absl::Seconds(2);
 
-// Without a text, which would take memory itself; Describe has it.
+// Has no text, which would itself take memory; Describe adds it.
 absl::Status NoMemory() { return absl::ResourceExhaustedError(""); }
 
 }  // namespace
@@ -101,7 +101,7 @@ void FanOut::Start(size_t leg) {
                               &state->answer, [this, leg, state](const grpc::Status& status) {
                                 absl::Status result;
                                 bool threw = false;
-                                // gRPC drops what a callback throws, and the leg would never end.
+                                // gRPC drops exceptions of a callback: the leg would never end.
                                 try {
                                   result = Take(leg, *state, FromGrpc(status));
                                 } catch (const std::exception&) {
@@ -159,7 +159,8 @@ void FanOut::Finish(size_t leg, absl::Status status, bool threw) {
       ended_by_ = leg;
     }
     --queues_[peer].under_way;
-    // Taken before this leg stops counting, so that there is always one until the last has ended.
+    // Takes the next leg before this one stops counting, so that under_way_ is above 0 until the
+    // last leg has ended.
     next = Next(peer);
     --under_way_;
   }

@@ -21,33 +21,33 @@
 namespace tessera::worker {
 
 // One method called on several peers (every ps, or a neighbour in a ring), in one or more messages
-// each: a leg is one message and its answer. At most kInFlight legs a peer are under way, so what a
-// call holds in messages stays small however large it is. A leg that failed for a passing reason is
-// repeated by Wait, with backoff. One for which this process has no memory ends the call with
-// RESOURCE_EXHAUSTED: what waits for the call holds that memory.
+// each. A leg is one message and its answer. At most kInFlight legs per peer are under way, so that
+// even a large call holds few messages in memory. Wait repeats a leg that failed for a passing
+// reason, with backoff. If this process lacks memory for a leg, the call ends with
+// RESOURCE_EXHAUSTED: to wait would not free memory, since the waiting caller holds it.
 class FanOut final : public PendingCall {
  public:
   static constexpr int kInFlight = 8;
   static constexpr absl::Duration kTenMinutes = absl::Minutes(10);
 
   struct Leg {
-    size_t peer = 0;  // in the directory
-    // Called each time that it is sent, and with its answer; both in any thread, one at a time.
-    // They may throw std::bad_alloc.
+    size_t peer = 0;  // number in the directory
+    // `message` is called for each attempt, `take` with the answer. Called in any thread, one at a
+    // time. Both may throw std::bad_alloc.
     std::function<grpc::ByteBuffer()> message;
     std::function<absl::Status(const grpc::ByteBuffer&)> take;
-    // Called with the error of an attempt, in its place; null: nobody is to know.
+    // Called instead of `take` with the error of an attempt that failed; may be null.
     std::function<void(const absl::Status&)> failed = nullptr;
-    // Called with the time from sending to the answer; null: nobody is to know.
+    // Called with the time from sending to the answer; may be null.
     std::function<void(absl::Duration)> took = nullptr;
   };
   struct Options {
-    // For so long Wait repeats what failed for a passing reason; 0: it does not.
+    // How long Wait repeats legs that failed for a passing reason; 0: it does not repeat.
     absl::Duration retry_for = kTenMinutes;
-    // Of one attempt of one leg; a pull may wait for other ranks that long.
+    // Deadline of one attempt of one leg; a pull may wait for other ranks that long.
     absl::Duration attempt = absl::Seconds(20);
-    // Makes the first messages, peer by peer, while the caller goes on; null: the caller makes them
-    // before it goes on.
+    // Makes the first messages, peer by peer, while the caller goes on; null: the constructor makes
+    // them.
     TaskPool* pool = nullptr;
   };
   // `what` is for messages: "pull of step 4". `method` is a full name: "/package.Service/Method".
@@ -63,37 +63,37 @@ class FanOut final : public PendingCall {
   struct State {
     Phase phase = Phase::kReady;
     absl::Status status;
-    bool threw = false;  // the leg's message or its taker, and not its peer
+    bool threw = false;  // `message` or `take` threw: the peer is not to blame
     grpc::ByteBuffer request;
     grpc::ByteBuffer answer;
     absl::Duration sent;
     std::unique_ptr<grpc::ClientContext> context;
-    std::shared_ptr<Peer> peer;                          // of the last attempt
-    std::optional<Cancellation::Registration> replaced;  // of `peer`, while the leg is under way
+    std::shared_ptr<Peer> peer;                          // called by the last attempt
+    std::optional<Cancellation::Registration> replaced;  // with `peer`, while the leg is under way
   };
   struct Queue {
-    std::vector<size_t> legs;  // of one peer, in the order to be sent
+    std::vector<size_t> legs;  // legs of one peer, in the order to be sent
     size_t next = 0;
     int under_way = 0;
-    // A leg has failed for a passing reason: Wait is to look at it before more are sent, or a peer
-    // that answers none of many would be asked for all of them before anybody gives it up.
+    // A leg has failed for a passing reason: no more are sent until Wait has looked at it.
+    // Otherwise a peer that answers nothing would be sent every leg before Wait gives it up.
     bool failing = false;
   };
 
   bool Idle() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return under_way_ == 0 && starting_ == 0; }
-  // The next leg of a peer, which counts as under way from here on; none if there is no room.
+  // The next leg of a peer, which counts as under way from here on; none if no leg may be sent now.
   std::optional<size_t> Next(size_t peer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void StartAll() ABSL_LOCKS_EXCLUDED(mu_);
   void StartInPool() ABSL_LOCKS_EXCLUDED(mu_);
   void StartPeer(size_t peer) ABSL_LOCKS_EXCLUDED(mu_);
   void Start(size_t leg) ABSL_LOCKS_EXCLUDED(mu_);
-  // Makes the message, and all else that an attempt needs.
+  // Makes the message and everything else that an attempt needs.
   State* Prepare(size_t leg) ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status Take(size_t leg, const State& state, absl::Status status);
   void Finish(size_t leg, absl::Status status, bool threw) ABSL_LOCKS_EXCLUDED(mu_);
   void Cancel() ABSL_LOCKS_EXCLUDED(mu_);
   void AwaitLegs() ABSL_LOCKS_EXCLUDED(mu_);
-  // The legs that failed are to be sent again.
+  // Puts the legs that failed back into their queues.
   void Requeue() ABSL_LOCKS_EXCLUDED(mu_);
   // Whether a leg that failed may be repeated.
   bool MayPass(const State& state) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -110,9 +110,9 @@ class FanOut final : public PendingCall {
 
   mutable absl::Mutex mu_;
   int under_way_ ABSL_GUARDED_BY(mu_) = 0;
-  int starting_ ABSL_GUARDED_BY(mu_) = 0;       // peers, in the pool
+  int starting_ ABSL_GUARDED_BY(mu_) = 0;       // peers whose first legs the pool still starts
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;  // nothing more is sent
-  // The leg that failed for a lasting reason first: those behind it may only have been cancelled.
+  // The first leg that failed for a lasting reason; later ones may only have been cancelled.
   std::optional<size_t> ended_by_ ABSL_GUARDED_BY(mu_);
   std::vector<Queue> queues_ ABSL_GUARDED_BY(mu_);  // [peers]
   // A state's messages belong to gRPC while its leg is under way.

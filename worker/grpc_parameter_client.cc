@@ -28,8 +28,8 @@ constexpr char kPush[] = "/tessera.v1.ParameterService/Push";
 constexpr char kAssign[] = "/tessera.v1.ParameterService/Assign";
 constexpr char kGetProgress[] = "/tessera.v1.ParameterService/GetProgress";
 constexpr char kGetStats[] = "/tessera.v1.ParameterService/GetStats";
-// Keys and rows of one message and its answer: a batch should be several, so that reading, sending
-// and applying overlap.
+// Bytes of keys and rows in one message and its answer. A batch should take several messages, so
+// that reading, sending and applying overlap.
 constexpr uint64_t kChunkBytes = 512 << 10;
 
 template <typename Response>
@@ -59,7 +59,7 @@ class GrpcParameterClient final : public ParameterClient {
   std::unique_ptr<PendingCall> Pull(absl::Span<const TableRows> tables,
                                     const PullOptions& options) override {
     const auto kept = std::make_shared<const std::vector<TableRows>>(tables.begin(), tables.end());
-    const auto answered = std::make_shared<std::atomic<bool>>(false);  // by a ps
+    const auto answered = std::make_shared<std::atomic<bool>>(false);  // by some ps
     v1::PullRequest request;
     *request.mutable_header() = header_;
     request.set_step(options.step);
@@ -205,7 +205,7 @@ class GrpcParameterClient final : public ParameterClient {
   }
 
  private:
-  // What every ps answers to the same small message; waits for it.
+  // Sends the same small message to every ps, and waits for the answers.
   template <typename Response, typename Request>
   absl::StatusOr<std::vector<Response>> AskAll(const std::string& what, const char* method,
                                                const Request& request) {
@@ -233,7 +233,7 @@ class GrpcParameterClient final : public ParameterClient {
     return ChunkKeys(keys, p, kChunkBytes);
   }
 
-  // Keeps the times of calls to a ps.
+  // Records the times of calls to ps `p`.
   std::function<void(absl::Duration)> Took(size_t p) {
     return [this, p](absl::Duration time) { board_->AddCall(ps_.At(p)->where.name, time); };
   }
@@ -244,7 +244,7 @@ class GrpcParameterClient final : public ParameterClient {
     attempt.End();
   }
 
-  // Of keys and gradients for one ps.
+  // Bytes of keys and gradients for ps `p`.
   static uint64_t BulkBytes(absl::Span<const TableGradients> tables, size_t p) {
     uint64_t bytes = 0;
     for (const TableGradients& table : tables) {
@@ -257,7 +257,7 @@ class GrpcParameterClient final : public ParameterClient {
   std::unique_ptr<PendingCall> NewCall(std::string what, std::string method,
                                        std::vector<FanOut::Leg> legs,
                                        absl::Duration retry_for = FanOut::kTenMinutes) {
-    // Where a ps gets several messages they are large: worth more than one thread.
+    // More legs than ps: messages are large, and worth more than one thread.
     const FanOut::Options options = {.retry_for = retry_for,
                                      .pool = legs.size() > ps_.size() ? pool_ : nullptr};
     return std::make_unique<FanOut>(std::move(what), std::move(method), &ps_, std::move(legs),
@@ -269,7 +269,7 @@ class GrpcParameterClient final : public ParameterClient {
   StatusBoard* const board_;
   Cancellation* const cancellation_;
   TaskPool* const pool_;
-  std::vector<std::atomic<bool>> has_cold_rows_;  // [ps], as their last pulls said
+  std::vector<std::atomic<bool>> has_cold_rows_;  // [ps], as answers to the last pulls said
   LatePushes late_pushes_{kPush};
   SharedMemory memory_;
 };

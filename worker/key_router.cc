@@ -9,7 +9,7 @@ void KeyRouter::Route(absl::Span<const uint64_t> keys, RoutedKeys* routed,
   position->resize(keys.size());
   routed->keys.resize(keys.size());
   routed->begin.assign(ps_count_ + 1, 0);
-  // A counting sort by owner; the first pass leaves each key's owner in `position`.
+  // A counting sort by owner. The first pass stores each key's owner in `position`.
   for (size_t i = 0; i < keys.size(); ++i) {
     const uint32_t owner = owner_[PartitionOf(keys[i], partitions).value()];
     (*position)[i] = owner;

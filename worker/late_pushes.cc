@@ -14,7 +14,7 @@ namespace {
 constexpr int kMessagesAhead = 3;
 constexpr absl::Duration kTimeout = absl::Seconds(10);
 
-// A call on its own. Lives until it is answered.
+// A call whose answer is ignored. Lives until it is answered.
 struct Call {
   std::shared_ptr<Peer> peer;
   grpc::ByteBuffer request;

@@ -11,14 +11,13 @@
 
 namespace tessera::worker {
 
-// What a network does that delivers twice and late, for tests: where the failpoint
-// worker.push.again is due, a copy of a push's message is sent once more, behind others that were
-// sent after it. Its answer interests nobody. Does nothing else, and nothing at all unless that is
-// armed. Thread-safe.
+// Acts, for tests, like a network that delivers a message twice and late. When the failpoint
+// worker.push.again is due, it sends a copy of a push's message again, after some later messages,
+// and ignores the answer. Unless that failpoint is armed it does nothing. Thread-safe.
 class LatePushes {
  public:
   explicit LatePushes(std::string method) : method_(std::move(method)) {}
-  // `message` is about to be sent to `peer`.
+  // Called before `message` is sent to `peer`.
   void Sending(const std::shared_ptr<Peer>& peer, const grpc::ByteBuffer& message)
       ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -26,7 +25,7 @@ class LatePushes {
   struct Copy {
     std::shared_ptr<Peer> peer;
     grpc::ByteBuffer message;
-    int messages_ahead = 0;  // that are still to be sent before it
+    int messages_ahead = 0;  // messages still to be sent before this copy
   };
   void Send(Copy copy) const;
 

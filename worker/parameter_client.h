@@ -28,25 +28,25 @@ struct RoutedKeys {
 // Rows of one table for a pull to fill.
 struct TableRows {
   uint32_t table = 0;
-  uint32_t dim = 0;  // of whole rows with their optimizer's slots
+  uint32_t dim = 0;  // floats per row; with `whole` the optimizer's slots are counted too
   const RoutedKeys* keys = nullptr;
   float* rows = nullptr;  // [keys, dim], row-major
-  bool bfloat16 = false;  // they come as such: the table's wire_type; not whole ones
-  bool whole = false;
+  bool bfloat16 = false;  // how rows cross the wire: the table's wire_type; not with `whole`
+  bool whole = false;     // rows with their optimizer's slots
 };
 
-// Gradients (or changes of whole rows, or for Assign values) of one table.
+// Gradients of one table; or changes of its whole rows; or for Assign, values.
 struct TableGradients {
   uint32_t table = 0;
-  uint32_t dim = 0;  // of changes with those of the slots
+  uint32_t dim = 0;  // floats per row; with `changes` the optimizer's slots are counted too
   const RoutedKeys* keys = nullptr;
   const float* gradients = nullptr;  // [keys, dim], row-major
-  bool bfloat16 = false;  // they go as such, rounded to the nearest: the table's wire_type; not
-                          // changes
-  bool changes = false;
+  bool bfloat16 = false;  // how gradients cross the wire, rounded to the nearest: the table's
+                          // wire_type; not with `changes`
+  bool changes = false;   // `gradients` has changes of whole rows
 };
 
-// What a row or a gradient of TableRows or TableGradients takes on the wire.
+// Bytes that a row of TableRows or a gradient of TableGradients takes on the wire.
 template <typename Table>
 size_t WireRowBytes(const Table& table) {
   return tessera::WireRowBytes(table.dim, table.bfloat16);
@@ -59,16 +59,17 @@ class PendingCall {
   // Waits for all ps; calls that failed for a passing reason are repeated with backoff for up to
   // ten minutes. Once OK, the rows of a pull are in place.
   virtual absl::Status Wait() = 0;
-  // Wait would return without waiting for a ps.
+  // Whether Wait would return without waiting for a ps.
   virtual bool Done() const = 0;
 };
 
-// Which of a rank's pushes are there, by their numbers.
+// How far a rank's pushes, which are numbered, have come. Some ps may have pushes from `next` to
+// `end`.
 struct PushProgress {
-  uint64_t next = 0;  // all ps have those below, and some lacks this one
-  uint64_t end = 0;   // no ps has this one or one above; what lies between, some have
+  uint64_t next = 0;  // every ps has all pushes below; some ps lacks this one
+  uint64_t end = 0;   // no ps has this push or a later one
 
-  // Of what every ps has answered, at least one.
+  // From the answers of all ps, of which there is at least one.
   static PushProgress Of(absl::Span<const v1::ProgressResponse> answers) {
     PushProgress progress = {.next = answers[0].next_push(), .end = answers[0].end_push()};
     for (const v1::ProgressResponse& answer : answers) {
@@ -79,55 +80,55 @@ struct PushProgress {
   }
 };
 
-// The data plane as a worker sees it: one call to each ps, all tables in it. Thread-safe.
-// Everything that is passed in by pointer (keys, rows) must outlive the PendingCall.
+// The data plane as a worker sees it: each call goes to every ps, with all tables in it.
+// Everything passed in by pointer (keys, rows) must outlive the PendingCall. Thread-safe.
 class ParameterClient {
  public:
   virtual ~ParameterClient() = default;
-  // As v1::PullRequest has them.
+  // As in v1::PullRequest.
   struct PullOptions {
     uint64_t step = 0;
     bool read_only = false;
     uint64_t begins = 0;
   };
-  // Every ps is called, also for no keys: with step > 0 that is how a worker waits for a step, and
-  // says that all ps have what it pushed of the steps before.
+  // Calls every ps, even without keys: with step > 0 the pull waits for the step, and tells the ps
+  // that all of them have this worker's pushes of the steps before.
   virtual std::unique_ptr<PendingCall> Pull(absl::Span<const TableRows> tables,
                                             const PullOptions& options) = 0;
-  // Says what a pull will ask for soon, to the ps whose answers said that some of their rows are on
-  // disk: the pull then finds them in memory. Makes and changes no row, and is tried once: an error
-  // says that the pull may have to wait for the disk. Null: no ps is to be told.
+  // Tells ps that have rows on disk (as their last answers said) what a pull will soon ask for, so
+  // that the pull finds these rows in memory. Creates and changes no row. Tried once: after an
+  // error the pull may have to wait for the disk. Null: no ps has rows on disk.
   virtual std::unique_ptr<PendingCall> LookAhead(absl::Span<const TableRows> tables) = 0;
-  // As v1::PushRequest has them.
+  // As in v1::PushRequest.
   struct PushOptions {
     uint64_t sequence = 0;
     uint64_t confirmed = 0;
     double learning_rate_scale = 1;
   };
-  // Every ps is called, also for no keys: a rank without samples takes part in the step all the
-  // same.
+  // Calls every ps, even without keys: a rank without samples still takes part in the step.
   virtual std::unique_ptr<PendingCall> Push(absl::Span<const TableGradients> tables,
                                             const PushOptions& options) = 0;
   virtual std::unique_ptr<PendingCall> Assign(absl::Span<const TableGradients> values) = 0;
-  // Asks every ps, and waits for it. From then on no ps takes a call of whoever had the rank
-  // before. `confirmed`: every ps has acknowledged the rank's pushes of the numbers below
-  // (v1::ProgressRequest).
+  // Asks every ps how far the rank's pushes are, and waits for the answers. From then on no ps
+  // takes calls of an earlier worker of the rank. `confirmed`: every ps has acknowledged the rank's
+  // pushes below this number (v1::ProgressRequest).
   virtual absl::StatusOr<PushProgress> GetProgress(uint64_t confirmed) = 0;
-  // Asks every ps, and waits for it: how many rows all of them have, by table (JobTables).
+  // Asks every ps how many rows it has, and waits for the answers. Returns sums by table
+  // (JobTables).
   virtual absl::StatusOr<std::vector<uint64_t>> CountRows() = 0;
 };
 
-// The gRPC form, for one assignment. `header` goes with every call. `ps`, `board` and
-// `cancellation` are borrowed and outlive it. `share_memory`: keys, rows and gradients go through
-// memory that is shared with those ps that run on this machine and agree (shared_memory.h). `pool`,
-// borrowed likewise, shares the making of large messages, ps by ps; null: the caller makes them.
+// The gRPC form, for one assignment. `header` goes with every call. `ps`, `board`, `cancellation`
+// and `pool` are borrowed and outlive it. `share_memory`: keys, rows and gradients go through
+// memory that is shared with those ps that run on this machine and agree (shared_memory.h). `pool`
+// shares the making of large messages, ps by ps; null: the caller makes them.
 std::unique_ptr<ParameterClient> NewGrpcParameterClient(const v1::CallHeader& header,
                                                         const PsDirectory* ps, StatusBoard* board,
                                                         Cancellation* cancellation,
                                                         bool share_memory,
                                                         TaskPool* pool = nullptr);
 
-// Orders `keys` by owner. position[i] is where keys[i] went in the result.
+// Orders keys by the ps that own them. position[i]: where keys[i] is in the result.
 class KeyRouter {
  public:
   explicit KeyRouter(const v1::PartitionMap& partitions)

@@ -15,25 +15,26 @@ namespace tessera::worker {
 
 // Another process that this one calls.
 struct PeerAddress {
-  std::string name;   // in the status: whom this worker waits for
-  std::string label;  // in errors: its address, too
+  std::string name;   // for the status: whom this worker waits for
+  std::string label;  // for errors: with the address
   std::string address;
   uint64_t incarnation = 0;
 };
 
-// One of them and the way to it.
+// A peer and the channel to it.
 struct Peer {
   Peer(PeerAddress where, Channels& channels)
       : where(std::move(where)), stub(channels.Connect(this->where.address)) {}
 
   const PeerAddress where;
   grpc::GenericStub stub;  // thread-safe
-  // Cancelled when calls are to go elsewhere: this one may hang, and answer none.
+  // Cancelled when another process takes this one's place, which may hang and answer no call.
   Cancellation replaced;
 };
 
-// Peers of one kind, by their numbers. One may turn up at another address, or another process take
-// its place; calls under way are cancelled then, and those that are repeated go there. Thread-safe.
+// Peers of one kind, by their numbers. A peer may move to another address, or another process may
+// take its place. Calls under way to the old process are cancelled then, and repeated calls go to
+// the new one. Thread-safe.
 class PeerDirectory {
  public:
   // `channels` is borrowed and outlives the directory.
@@ -41,7 +42,7 @@ class PeerDirectory {
 
   size_t size() const { return size_; }
   std::shared_ptr<Peer> At(size_t peer) const ABSL_LOCKS_EXCLUDED(mu_);
-  // Takes those whose incarnation is another one than before.
+  // Replaces each peer whose incarnation differs.
   void Update(std::vector<PeerAddress> peers) ABSL_LOCKS_EXCLUDED(mu_);
 
  private:

@@ -14,14 +14,14 @@
 namespace tessera::worker {
 
 // A CSV file "label,prediction", one line per record in the order of the data. A label that the
-// data does not have is empty; prediction is the probability of label 1; of a loss of several
-// classes the likeliest class, beside its probability
-// ("label,prediction,probability"); else the model's output. With tasks, each has these columns,
-// named "label/TASK" and so on. The line of a bad record has no value. It appears under its name,
-// behind symbolic links there, when it is complete. Not thread-safe.
+// data does not have is empty. The prediction is the probability of label 1. With a loss of several
+// classes it is the likeliest class, and its probability follows
+// ("label,prediction,probability"). With other losses it is the model's output. With tasks, each
+// has these columns, named "label/TASK" and so on. The line of a bad record has no values. The file
+// appears under its name once it is complete; symbolic links there are followed. Not thread-safe.
 class PredictionFile {
  public:
-  // Who writes it: later ones are larger.
+  // The unit that writes the file; a later unit compares larger.
   struct Unit {
     uint64_t generation = 0;
     uint64_t number = 0;  // begins anew with each generation

@@ -8,14 +8,14 @@
 namespace tessera::worker {
 
 // The ps of an assignment, by their numbers in the partition map. A ps that comes back with its
-// push log may do so at another address. Thread-safe.
+// push log may have another address. Thread-safe.
 class PsDirectory : public PeerDirectory {
  public:
   // `channels` is borrowed and outlives the directory.
   PsDirectory(const v1::PartitionMap& partitions, Channels* channels);
 
   uint64_t map_version() const { return map_version_; }
-  // Takes the ps of the same map as they are now.
+  // Updates the addresses; `partitions` is of the same map version.
   void Update(const v1::PartitionMap& partitions);
 
  private:

@@ -76,7 +76,7 @@ absl::Status PullLeg::Take(const grpc::ByteBuffer& answer, std::atomic<bool>& ha
   for (size_t b = 0; b < chunk_.size(); ++b) {
     const TableRows& table = tables_[chunk_[b].table];
     const size_t bytes = RowBytes(table, chunk_[b]);
-    // Room in shared memory has the size that was asked for, or the ps would have refused it.
+    // In shared memory the room for rows has the size asked for, else the ps would have refused it.
     const size_t expected = shared().has_value() ? 0 : bytes;
     const v1::RowBlock* const block =
         b < reader->blocks() ? &response.tables(static_cast<int>(b)) : nullptr;

@@ -13,24 +13,26 @@
 
 namespace tessera::worker {
 
-// `request` without blocks, with the keys of a chunk.
+// `request`, which has no blocks yet, with the keys of `chunk`.
 grpc::ByteBuffer PullMessage(const v1::PullRequest& request, const TableRows* tables,
                              const KeyChunk& chunk);
 
-// One message of a pull: what it asks for, what its answer must have, and where that goes. The keys
-// and rows are the caller's. Used by one thread at a time.
+// One message of a pull: the keys that it asks for, the check of its answer, and where its rows go.
+// The keys and rows are the caller's. Used by one thread at a time.
 class PullLeg final : public SharedAttempt {
  public:
-  // `ps` is its name; `request` is without blocks.
+  // `ps` is the name of the ps; `request` has no blocks yet.
   PullLeg(const v1::PullRequest& request, const TableRows* tables, KeyChunk chunk, std::string ps)
       : request_(request), tables_(tables), chunk_(std::move(chunk)), ps_(std::move(ps)) {}
 
-  // Of an attempt, which ends the one before; its bulk lies in `bulk`, or without one in itself.
+  // The message of a new attempt; ends the attempt before. Keys and rows go through `bulk` if it is
+  // given, else they are in the message and its answer.
   grpc::ByteBuffer Message(bool all_confirmed, std::optional<SharedBulk> bulk);
-  // What `Message` may be given in shared memory.
+  // What a SharedBulk for `Message` must have.
   std::vector<BulkBlock> Bulk() const;
-  // Copies the rows to their keys. Blocks are matched by table, and a block of another size than
-  // asked for is an error: rows never land on the wrong keys. `has_cold_rows`: the answer's.
+  // Copies the answer's rows to where the caller wants them. A block of another table or size than
+  // asked for is an error, so rows never land on the wrong keys. Sets `has_cold_rows` as the answer
+  // says.
   absl::Status Take(const grpc::ByteBuffer& answer, std::atomic<bool>& has_cold_rows);
 
  private:

@@ -14,7 +14,7 @@
 
 namespace tessera::worker {
 
-// Keys and gradients (or values) of a chunk as they go on the wire. The keys and gradients are the
+// Keys and gradients (or values) of a chunk, in their form on the wire. The memory of both is the
 // caller's. Used by one thread at a time.
 class GradientBulk {
  public:
@@ -22,37 +22,38 @@ class GradientBulk {
       : tables_(tables), chunk_(std::move(chunk)) {}
 
   const KeyChunk& chunk() const { return chunk_; }
-  // Without keys and numbers.
+  // The block's header, without keys and numbers.
   v1::GradientBlock Block(const KeyRange& range) const;
-  // [chunk]. What goes as bfloat16 is rounded once, and kept here until Drop.
+  // [chunk]. Numbers that are sent as bfloat16 are rounded once, and kept here until Drop.
   absl::Span<const BulkBlock> Blocks();
   void Drop() {
     blocks_.clear();
     rounded_.clear();
   }
-  // `request` is without blocks.
+  // `request`, which has no blocks yet, with all blocks.
   grpc::ByteBuffer Message(const wire::BulkLayout& layout,
                            const google::protobuf::MessageLite& request);
 
  private:
   const TableGradients* const tables_;
   const KeyChunk chunk_;
-  std::vector<BulkBlock> blocks_;      // [chunk], or none yet
-  std::vector<wire::Buffer> rounded_;  // what they lie in that is not the caller's
+  std::vector<BulkBlock> blocks_;      // [chunk]; empty: not made yet
+  std::vector<wire::Buffer> rounded_;  // memory of those blocks that are not the caller's
 };
 
 // One message of a push. Used by one thread at a time.
 class PushLeg final : public SharedAttempt {
  public:
-  // `request` is without blocks.
+  // `request` has no blocks yet.
   PushLeg(const v1::PushRequest& request, const TableGradients* tables, KeyChunk chunk)
       : request_(request), bulk_(tables, std::move(chunk)) {}
 
-  // Of an attempt, which ends the one before; its bulk lies in `bulk`, or without one in itself.
+  // The message of a new attempt; ends the attempt before. Keys and gradients are in `bulk` if it
+  // is given, else in the message.
   grpc::ByteBuffer Message(std::optional<SharedBulk> bulk);
-  // What `Message` may be given in shared memory.
+  // What a SharedBulk for `Message` must have.
   absl::Span<const BulkBlock> Bulk() { return bulk_.Blocks(); }
-  // The ps has it: no attempt follows.
+  // Called when the ps has answered: no attempt follows.
   void Answered() {
     End();
     bulk_.Drop();

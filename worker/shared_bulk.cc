@@ -10,8 +10,8 @@ namespace {
 
 using shared_memory::SlotLayout;
 
-// Less is soon sent; and of a pull that is small the ps answers what comes whole in the thread that
-// has read it.
+// Less than this is sent fast enough; and the ps answers a small pull that comes whole in the
+// thread that has read it.
 constexpr uint64_t kLeastBytes = 16 << 10;
 
 }  // namespace

@@ -11,24 +11,25 @@
 
 namespace tessera::worker {
 
-// The bulk of one block of a message.
+// The bulk data of one block of a message.
 struct BulkBlock {
   absl::Span<const char> keys;
-  const char* values = nullptr;  // [value_bytes]; null: the ps is to write them
+  const char* values = nullptr;  // [value_bytes]; null: the ps writes them
   uint64_t value_bytes = 0;
 };
 
-// The bulk of one attempt of a call, in a slot. Goes when the attempt is over.
+// The bulk of one attempt of a call, in a slot of shared memory. Destroyed when the attempt ends.
 class SharedBulk {
  public:
-  // Copies it there. None: the message is to carry its bulk, since the ps shares no memory, no slot
-  // is free, or the bulk is too small to be worth one or too large for one.
+  // Copies the bulk to a slot. Returns none if the message must carry its bulk itself: the ps
+  // shares no memory, no slot is free, or the bulk is too small to be worth a slot or too large for
+  // one.
   static std::optional<SharedBulk> Put(SharedMemory& memory, size_t ps,
                                        absl::Span<const BulkBlock> blocks);
 
-  // For the message.
+  // What the message says instead of the bulk.
   const v1::SharedBulk& description() const { return description_; }
-  // [value_bytes] of a block.
+  // The values of a block, [value_bytes].
   const char* values(size_t block) const { return values_[block]; }
 
  private:
@@ -42,7 +43,7 @@ class SharedBulk {
 // The attempts of one call's message, one after another. Used by one thread at a time.
 class SharedAttempt {
  public:
-  // The region where the bulk of the attempt lies; none: it is in the message, or there is no
+  // The region with the bulk of the attempt; none: the bulk is in the message, or there is no
   // attempt.
   std::optional<uint64_t> region() const {
     return shared_.has_value() ? std::optional(shared_->description().region()) : std::nullopt;
@@ -51,12 +52,12 @@ class SharedAttempt {
   void End() { shared_.reset(); }
 
  protected:
-  // Ends the one before.
+  // Begins an attempt; ends the one before.
   void Begin(std::optional<SharedBulk> shared) {
     shared_.reset();
     if (shared.has_value()) shared_.emplace(*std::move(shared));
   }
-  // None: as region().
+  // None: as for region().
   const std::optional<SharedBulk>& shared() const { return shared_; }
 
  private:

@@ -20,7 +20,7 @@ namespace {
 
 constexpr char kShareMemory[] = "/tessera.v1.ParameterService/ShareMemory";
 constexpr absl::Duration kTimeout = absl::Seconds(5);
-// After one whose end may be another next time.
+// How long after a failed offer the next is made, if it may end better.
 constexpr absl::Duration kOfferAgainAfter = absl::Seconds(5);
 
 absl::StatusOr<uint64_t> ReadRegion(const grpc::ByteBuffer& answer) {

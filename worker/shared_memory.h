@@ -16,33 +16,33 @@
 
 namespace tessera::worker {
 
-// Memory that a worker shares with those ps of an assignment that run on its own machine. A region
-// is offered to a ps (v1::ParameterService.ShareMemory) when a call first has use for it, and anew
-// when another process may have taken the place of that ps; until it agrees, and for good if it
-// does not, calls carry their bulk themselves. Thread-safe.
+// Memory that a worker shares with those ps of an assignment that run on its own machine. The
+// worker offers a region to a ps (v1::ParameterService.ShareMemory) when a call first has use for
+// it, and again when another process may have taken the place of that ps. Until the ps agrees,
+// calls carry their bulk themselves; if it refuses, for good. Thread-safe.
 class SharedMemory {
  public:
-  // Slots of a region, and what each holds: a message of the client's, and what alignment adds.
+  // Slots per region, and bytes per slot: a message of ParameterClient, and what alignment adds.
   static constexpr uint32_t kSlots = 64;
   static constexpr uint32_t kSlotBytes = 576 << 10;
 
   // `ps` is borrowed and outlives it. `enabled`: false: nothing is ever shared.
   SharedMemory(const PsDirectory* ps, bool enabled);
-  ~SharedMemory();  // waits for offers that are under way, which are given up
+  ~SharedMemory();  // cancels offers that are under way, and waits for them to end
 
   struct Taken {
     Slot slot;
-    uint64_t region = 0;  // its number at the ps
+    uint64_t region = 0;  // the region's number at the ps
   };
-  // A slot for the bulk of a call to a ps, by its number; none: the call is to carry it.
+  // A slot for the bulk of a call to ps number `ps`; none: the call must carry its bulk.
   std::optional<Taken> Take(size_t ps, uint64_t bytes) ABSL_LOCKS_EXCLUDED(mu_);
-  // A call with bulk in a slot of `region` has failed so. After UNAVAILABLE another one is offered:
-  // the process at that address may be another.
+  // Called when a call with bulk in a slot of `region` has failed. After UNAVAILABLE a new region
+  // is offered: another process may have that address now.
   void Failed(size_t ps, uint64_t region, const absl::Status& status) ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
   enum class State { kNotOffered, kOffered, kAgreed, kRefused };
-  // What there is with one ps.
+  // The state of sharing with one ps.
   struct Link {
     Link() = default;
     explicit Link(std::shared_ptr<Peer> process) : peer(std::move(process)) {}
@@ -50,13 +50,13 @@ class SharedMemory {
     std::shared_ptr<Peer> peer;  // the process; null: none yet
     State state = State::kNotOffered;
     absl::Duration not_before;       // of the next offer, by the monotonic clock
-    bool refused_once = false;       // and the log says so
-    std::shared_ptr<SlotPool> pool;  // once offered
+    bool refused_once = false;       // the log says so already
+    std::shared_ptr<SlotPool> pool;  // once agreed
     uint64_t region = 0;             // once agreed
   };
   struct Offer;
 
-  // The link is at kOffered; the offer's end makes it something else.
+  // Makes an offer, and End takes its outcome. The link is kOffered until then.
   void Begin(size_t ps, std::shared_ptr<Peer> peer) ABSL_LOCKS_EXCLUDED(mu_);
   void End(Offer* offer, absl::Status status) ABSL_LOCKS_EXCLUDED(mu_);
   void Refuse(const Peer& peer, Link& link, const absl::Status& why)

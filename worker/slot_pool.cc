@@ -52,7 +52,7 @@ std::optional<Slot> SlotPool::Take() {
 bool SlotPool::Regain(uint32_t slot) {
   const uint64_t use = uses_[slot];
   uint64_t found = SlotWord::Of(use, SlotState::kSent);
-  // From here on a message that is still on its way finds the slot gone.
+  // If this succeeds, a message that is still on its way finds that it cannot take the slot.
   return region_->word(slot).compare_exchange_strong(found, SlotWord::Of(use, SlotState::kFree),
                                                      std::memory_order_acq_rel) ||
          found != SlotWord::Of(use, SlotState::kTaken);

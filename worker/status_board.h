@@ -13,9 +13,8 @@
 
 namespace tessera::worker {
 
-// What the worker is doing, whom it waits for and how long its calls take, for heartbeats and so
-// for `tessera describe`.
-// Thread-safe.
+// What the worker is doing, whom it waits for and how long its calls take. Heartbeats carry it, for
+// `tessera describe`. Thread-safe.
 class StatusBoard {
  public:
   // `clock` is borrowed and outlives the board.
@@ -30,8 +29,8 @@ class StatusBoard {
     return doing_;
   }
 
-  // One wait, from construction to destruction: `what` reads like "ps-1 (127.0.0.1:4711): push of
-  // step 7".
+  // One wait, which lasts from construction to destruction. `what` reads like "ps-1
+  // (127.0.0.1:4711): push of step 7".
   class Wait {
    public:
     Wait(StatusBoard* board, std::string what) : board_(board) {
@@ -42,7 +41,7 @@ class StatusBoard {
       absl::MutexLock lock(&board_->mu_);
       board_->waits_.erase(this);
     }
-    // The same wait, in other words: how long it has lasted stays.
+    // Changes the words; the wait keeps its beginning.
     void Reword(std::string what) {
       absl::MutexLock lock(&board_->mu_);
       board_->waits_[this].what = std::move(what);
@@ -77,7 +76,7 @@ class StatusBoard {
     calls.calls += 1;
     calls.time += time;
   }
-  // By ps, since the last time.
+  // The calls since the last TakeCalls, by ps.
   std::map<std::string, Calls> TakeCalls() ABSL_LOCKS_EXCLUDED(mu_) {
     absl::MutexLock lock(&mu_);
     return std::exchange(calls_, {});

@@ -37,10 +37,10 @@ namespace tessera::worker {
 namespace {
 
 constexpr char kScratchName[] = "tessera-worker-";
-// Whoever has just made a folder may not have locked it yet.
+// A folder younger than this may belong to a worker that has not locked it yet.
 constexpr absl::Duration kLocksWithin = absl::Minutes(1);
 
-// Folders of this user's workers that were killed.
+// Removes scratch folders of this user's workers that were killed.
 void RemoveAbandoned(const std::filesystem::path& parent) {
   std::error_code error;
   std::filesystem::directory_iterator entry(parent, error);
@@ -70,7 +70,7 @@ absl::StatusOr<std::string> NewScratchFolder() {
   return folder;
 }
 
-// More threads that parse find the machine's memory busy.
+// More threads than this do not parse faster: memory is the limit.
 constexpr int kMostReadThreads = 4;
 
 class WorkerImpl final : public Worker {
@@ -194,8 +194,8 @@ class WorkerImpl final : public Worker {
     incarnation_ = welcome.incarnation();
   }
 
-  // Replaces what is under way, unless it is the same and only a ps or another rank is elsewhere;
-  // an empty assignment ends it.
+  // Replaces what is under way; an empty assignment ends it. If only addresses of ps or of other
+  // ranks differ, what is under way goes on with the new addresses.
   void SetAssignment(const v1::Assignment& assignment) {
     absl::MutexLock lock(&mu_);
     if (cancellation_ != nullptr) {
@@ -273,7 +273,8 @@ class WorkerImpl final : public Worker {
         SPDLOG_INFO("the training thread since the worker began: {}", metrics_.TimeByPart());
       }
       partials_.End();
-      // A job that restarts comes back to its data, soon; of most others nobody hears how they end.
+      // NOT_FOUND: the job has ended, and needs its data no more. Another job may restart soon; if
+      // it does not, AwaitNews frees its data.
       if (absl::IsNotFound(status)) kept_source.source.reset();
       SPDLOG_INFO("{}: {}{}", assignment.job_id(),
                   absl::IsNotFound(status) ? "" : "stopped: ", std::string(status.message()));
@@ -289,7 +290,7 @@ class WorkerImpl final : public Worker {
   const std::string scratch_;
   const std::unique_ptr<FolderLock> scratch_lock_;
 
-  const std::unique_ptr<MetricsRegistry> own_registry_;  // null: it is the caller's
+  const std::unique_ptr<MetricsRegistry> own_registry_;  // null: the caller has given one
   MetricsRegistry& registry_;
   WorkerMetrics metrics_;
   const std::unique_ptr<MetricsRegistry::Registration> process_collector_;
@@ -299,9 +300,9 @@ class WorkerImpl final : public Worker {
   std::unique_ptr<RpcServer> server_;  // constant after Begin; null: none
 
   StatusBoard board_;
-  v1::Pace said_;       // in all, by heartbeats, whose thread uses it
-  TaskPool pool_;       // of the dense graph, besides thread_
-  TaskPool read_pool_;  // of the data source, besides whoever reads
+  v1::Pace said_;       // totals at the last heartbeat; used by the thread that makes heartbeats
+  TaskPool pool_;       // for the dense graph, beside thread_
+  TaskPool read_pool_;  // for the data source, beside the thread that reads
 
   absl::Mutex mu_;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
@@ -309,9 +310,9 @@ class WorkerImpl final : public Worker {
   uint64_t incarnation_ ABSL_GUARDED_BY(mu_) = 0;
   v1::Assignment next_ ABSL_GUARDED_BY(mu_);
   v1::Assignment running_ ABSL_GUARDED_BY(mu_);                      // while cancellation_ is set
-  uint64_t running_as_ ABSL_GUARDED_BY(mu_) = 0;                     // incarnation, likewise
-  std::unique_ptr<Cancellation> cancellation_ ABSL_GUARDED_BY(mu_);  // of what is under way
-  std::unique_ptr<PsDirectory> ps_ ABSL_GUARDED_BY(mu_);             // of the last that was
+  uint64_t running_as_ ABSL_GUARDED_BY(mu_) = 0;                     // its incarnation, likewise
+  std::unique_ptr<Cancellation> cancellation_ ABSL_GUARDED_BY(mu_);  // null: nothing is under way
+  std::unique_ptr<PsDirectory> ps_ ABSL_GUARDED_BY(mu_);             // for the last assignment
   std::unique_ptr<RankDirectory> ranks_ ABSL_GUARDED_BY(mu_);        // likewise
   absl::Status fatal_ ABSL_GUARDED_BY(mu_);
 

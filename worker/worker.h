@@ -24,29 +24,30 @@ class Worker {
     std::string name;
     // Files that jobs name lie below this folder.
     std::string data_root = ".";
-    // For unpacked copies of compressed files. Locked: one worker each. Empty: a fresh folder below
-    // the system's temporary one.
+    // For unpacked copies of compressed files. Locked: each worker needs its own. Empty: a new
+    // folder below the system's temporary one.
     std::string scratch_folder;
     // Predictions are written below this folder.
     std::string output_root = ".";
-    // Of the dense graph; results do not depend on it. 0: one per processor.
+    // Threads that compute the dense graph; results do not depend on it. 0: one per processor.
     int compute_threads = 1;
-    // Of parsed records, which later epochs find there.
+    // Most memory for parsed records, which later epochs need not parse.
     uint64_t data_cache_bytes = DataSource::kDefaultCacheBytes;
-    // What there is of a job's data is kept for so long where no assignment follows: the job may
-    // restart. At once where the job has said that it has ended.
+    // How long a job's data is kept when no assignment follows, since the job may restart. Once the
+    // master has said that the job has ended, the data is freed at once.
     absl::Duration keep_data_for = absl::Minutes(1);
-    // "auto", "cpu", "cuda", "cuda:N": what jobs that say "auto" get.
+    // "auto", "cpu", "cuda" or "cuda:N": the device for jobs that say "auto".
     std::string device = "auto";
-    // With ps on this machine that agree: rows and gradients then go through it, past the network.
+    // Rows and gradients go through shared memory to and from those ps on this machine that agree.
     bool share_memory = true;
     Channels* channels = nullptr;  // borrowed, outlives the worker
-    // Set: serve health, reflection, metrics and, to other workers of its job, partial sums of
-    // dense gradients there; only jobs with train.dense_gradients ALL_REDUCE need that.
+    // If set, the worker serves health, reflection and metrics there, and partial sums of dense
+    // gradients to other workers of its job. Only jobs with train.dense_gradients ALL_REDUCE need
+    // that.
     std::optional<ServerOptions> server;
-    // Where it counts; null: in one of its own. Borrowed, outlives the worker.
+    // Where the worker counts; null: in a registry of its own. Borrowed, outlives the worker.
     MetricsRegistry* metrics = nullptr;
-    // Told once, in a thread of the worker's, what WaitForFatal says. Does not call Stop.
+    // Called once, in a thread of the worker, with what WaitForFatal returns. Must not call Stop.
     std::function<void(const absl::Status&)> on_fatal;
   };
 
@@ -54,16 +55,17 @@ class Worker {
   // address needs `insecure`; UNAVAILABLE: the address cannot be listened on.
   static absl::StatusOr<std::unique_ptr<Worker>> Start(Options options);
 
-  // Stops, giving up what is under way.
+  // Stop gives up what is under way and ends the worker's threads; the destructor stops too.
   virtual ~Worker() = default;
   virtual void Stop() = 0;
-  // The first half of Stop: gives up what is under way, calls nobody any more, and still answers
+  // The first half of Stop: gives up what is under way and makes no more calls, but still answers
   // calls.
   virtual void Leave() = 0;
-  // Where it serves; empty without a server.
+  // The address where it serves; empty without a server.
   virtual std::string address() const = 0;
-  // Waits, at most `limit`, until this worker cannot go on: the master has refused it for good, or
-  // (INTERNAL) its card is lost, and another process is to take its place. OK: it goes on.
+  // Waits until this worker cannot go on, or for `limit`, and returns OK then. It cannot go on if
+  // the master has refused it for good, or (INTERNAL) its card is lost: another process should take
+  // its place.
   virtual absl::Status WaitForFatal(absl::Duration limit) = 0;
 };
 

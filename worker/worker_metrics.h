@@ -8,29 +8,29 @@
 
 namespace tessera::worker {
 
-// What a worker counts, over all its jobs. The seconds are those of the thread that trains; they
-// are added up by step, and together they are nearly all of its time. Thread-safe.
+// What a worker counts, over all its jobs. The seconds are those of the thread that trains, added
+// up step by step; together they are nearly all of its time. Thread-safe.
 struct WorkerMetrics {
   // `registry` outlives this.
   explicit WorkerMetrics(MetricsRegistry& registry);
 
   Counter& steps;
   Counter& samples;
-  Counter& skipped_steps;  // whose gradients were beyond float16
-  Counter& bad_records;    // of every kind of unit
-  // Distinct rows of batches, where a card keeps rows (train.row_cache): those it had, and others.
-  Counter& card_rows_kept;
-  Counter& card_rows_pulled;
-  Counter& card_rows_evicted;  // that gave their place to others
-  Counter& card_rows_written;  // that the card had trained (row_cache.write_back)
-  Counter& card_row_ages;      // of those it had, in batches; by their number: the mean staleness
+  Counter& skipped_steps;  // steps left out because gradients were beyond float16
+  Counter& bad_records;    // in units of every kind
+  // Distinct rows of batches, if a card keeps rows (train.row_cache).
+  Counter& card_rows_kept;     // the card had them
+  Counter& card_rows_pulled;   // it did not
+  Counter& card_rows_evicted;  // gave their slots to others
+  Counter& card_rows_written;  // the card had trained them, and their changes were pushed
+  Counter& card_row_ages;      // sum of ages of kept rows in batches; / card_rows_kept: staleness
   Counter& read_seconds;       // waiting for records, or for a batch of them to be prepared
   Counter& pull_seconds;       // making pulls and waiting for their rows
   Counter& compute_seconds;    // forward and backward
   Counter& reduce_seconds;     // summing dense gradients with other workers
   Counter& push_seconds;       // making a push and waiting for the one before
 
-  // The seconds so far, for people.
+  // The seconds so far, as a text for the log.
   std::string TimeByPart() const;
 };
 
