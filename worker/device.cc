@@ -38,7 +38,7 @@ absl::StatusOr<OpenedDevice> Open(absl::string_view wish, const Model& model) {
   OpenedDevice opened;
   if (wish == "emulated") {
     opened.stream = cuda::Stream::Emulated();
-    if (opened.stream == nullptr) return absl::FailedPreconditionError("this build has real ones");
+    if (opened.stream == nullptr) return absl::FailedPreconditionError("this build uses CUDA");
   } else {
     TESSERA_ASSIGN_OR_RETURN(const std::vector<cuda::Device> cards, FindCards(wish));
     size_t chosen = 0;
@@ -77,13 +77,13 @@ absl::Status CheckPrecision(v1::TrainSpec::Precision wish) {
   if (wish == v1::TrainSpec::TF32 || wish == v1::TrainSpec::FLOAT16) {
     return absl::FailedPreconditionError(absl::StrCat(
         "train.precision: ", wish == v1::TrainSpec::TF32 ? "tf32" : "float16",
-        " is of a card's products, and this worker computes on the CPU; set it to float32, or "
-        "train.device to cuda"));
+        " needs a card, and this worker computes on the CPU; set it to float32, or train.device to "
+        "cuda"));
   }
   if (wish != v1::TrainSpec::BFLOAT16 || HasBfloat16Products()) return absl::OkStatus();
   return absl::FailedPreconditionError(
-      "train.precision: bfloat16: this processor has no products of bfloat16 numbers (AVX-512 BF16 "
-      "or AMX); set it to float32");
+      "train.precision: bfloat16: this processor has no instructions for products of bfloat16 "
+      "numbers (AVX-512 BF16 or AMX); set it to float32");
 }
 
 }  // namespace tessera::worker

@@ -54,13 +54,13 @@ int main(int argc, char** argv) {
       ->default_str("1GiB");
   app.add_option("--output-root", options.output_root, "folder that predictions are written in")
       ->capture_default_str();
-  app.add_option("--threads", options.compute_threads, "of the dense graph; 0: one per processor")
+  app.add_option("--threads", options.compute_threads,
+                 "threads that compute the dense graph; 0: one per processor")
       ->capture_default_str()
       ->check(CLI::Range(0, 1024));
-  app.add_option(
-         "--device", options.device,
-         "auto, cpu, cuda or cuda:N, for jobs that leave it open; of several cards auto and cuda "
-         "take the one that the fewest other workers here have")
+  app.add_option("--device", options.device,
+                 "device for jobs that leave it open: auto, cpu, cuda or cuda:N; of several cards, "
+                 "auto and cuda take the one that the fewest other workers on this machine use")
       ->check(tessera::WrongDeviceFlag)
       ->capture_default_str();
   app.add_flag("--shared-memory,!--no-shared-memory", options.share_memory,
@@ -71,8 +71,9 @@ int main(int argc, char** argv) {
   bool insecure = false;
   app.add_option(
          "--listen", listen,
-         "host:port to serve health, metrics and, for jobs with train.dense_gradients all_reduce, "
-         "other workers on; port 0 takes a free one; none if empty")
+         "host:port where the worker serves health and metrics and, in jobs with "
+         "train.dense_gradients all_reduce, other workers; port 0 takes a free one; no server if "
+         "empty")
       ->check([](const std::string& text) {
         return text.empty() ? "" : tessera::ListenAddress()(text);
       });

@@ -64,9 +64,9 @@ void RingPartials::BeginStep(uint64_t step) {
 absl::Status RingPartials::MarkTaken(uint32_t summed, uint64_t incarnation) {
   absl::MutexLock lock(&mu_);
   if (incarnation < incarnation_before_) {
-    return absl::UnavailableError(absl::StrCat("partial sums of incarnation ", incarnation,
-                                               ", whose rank is that of ", incarnation_before_,
-                                               " now"));
+    return absl::UnavailableError(absl::StrCat("partial sums are from incarnation ", incarnation,
+                                               ", and incarnation ", incarnation_before_,
+                                               " has its rank now"));
   }
   most_summed_ = std::max(most_summed_, summed);
   return absl::OkStatus();
@@ -170,9 +170,9 @@ absl::Status RingPartials::Check(const v1::RingHeader& header, Method method) {
   TESSERA_RETURN_IF_ERROR(CheckCaller(header.rank(), method));
   uint64_t& last = callers_[header.rank()];
   if (header.incarnation() < last) {
-    return absl::AbortedError(absl::StrCat("rank ", header.rank(),
-                                           " is another worker's: ", "incarnation ", last,
-                                           " has called, and this is ", header.incarnation()));
+    return absl::AbortedError(
+        absl::StrCat("rank ", header.rank(), " is another worker's: ", "incarnation ", last,
+                     " has called here, and this call is from incarnation ", header.incarnation()));
   }
   last = header.incarnation();
   return absl::OkStatus();
@@ -207,7 +207,7 @@ std::optional<absl::StatusOr<grpc::ByteBuffer>> RingPartials::Find(const Waiting
   if (call.step < first_step_) {
     return absl::FailedPreconditionError(absl::StrCat(
         "rank ", seat_->rank, " is at step ", first_step_, ", and the partial sums of step ",
-        call.step, " went with the worker that had the rank before"));
+        call.step, " were lost with the worker that had the rank before"));
   }
   if (step_ != call.step) return std::nullopt;
   const auto found = offered_.find(call.place);

@@ -128,7 +128,7 @@ void SharedMemory::End(Offer* offer, absl::Status status) {
   Link& link = links_[offer->ps];
   if (link.peer != offer->peer || link.state != State::kOffered) return;
   if (!status.ok()) return Refuse(*offer->peer, link, status);
-  SPDLOG_INFO("{}: shares {} bytes of memory with it", offer->peer->where.label,
+  SPDLOG_INFO("{}: this worker shares {} bytes of memory with it", offer->peer->where.label,
               offer->pool->region().bytes());
   link.state = State::kAgreed;
   link.pool = offer->pool;
@@ -138,7 +138,8 @@ void SharedMemory::End(Offer* offer, absl::Status status) {
 void SharedMemory::Refuse(const Peer& peer, Link& link, const absl::Status& why) {
   if (ending_) return;
   if (!link.refused_once) {
-    SPDLOG_INFO("{}: shares no memory with it: {}", peer.where.label, std::string(why.message()));
+    SPDLOG_INFO("{}: this worker shares no memory with it: {}", peer.where.label,
+                std::string(why.message()));
   }
   link.refused_once = true;
   const bool for_good = !IsRetryable(why) && !IsBroken(why);

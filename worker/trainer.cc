@@ -112,7 +112,7 @@ absl::Status Trainer::CheckBadRecords(const DataSource::Records& window, uint64_
   const uint64_t bad = records - window.batch.size;
   if (bad <= allowed) return absl::OkStatus();
   return absl::DataLossError(absl::StrCat(
-      bad, " bad records among ", records, " that are shuffled together, and data.max_bad_records ",
+      bad, " bad records among ", records, " of one shuffle window, and data.max_bad_records ",
       "allows ", allowed, "; the first: ", window.first_bad,
       "; mend the data, or raise data.max_bad_records to leave such records out"));
 }

@@ -7,14 +7,13 @@ namespace {
 
 Counter& TrainSeconds(MetricsRegistry& registry, const char* part) {
   return registry.AddCounter("tessera_worker_train_seconds_total",
-                             "Time of the training thread, by what it went into.",
-                             {{"part", part}});
+                             "Time of the training thread, by what it does.", {{"part", part}});
 }
 
 Counter& CardRows(MetricsRegistry& registry, const char* where) {
   return registry.AddCounter("tessera_worker_card_rows_total",
-                             "Distinct rows of batches where a card keeps rows: those that it had, "
-                             "and those that were pulled.",
+                             "Distinct rows of batches, if a card keeps rows: kept by the card, or "
+                             "pulled.",
                              {{"from", where}});
 }
 
@@ -26,21 +25,21 @@ WorkerMetrics::WorkerMetrics(MetricsRegistry& registry)
                                   "Samples trained, repeats of later epochs included.")),
       skipped_steps(
           registry.AddCounter("tessera_worker_skipped_steps_total",
-                              "Batches whose gradients were left out, being beyond float16.")),
+                              "Batches left out because their gradients were beyond float16.")),
       bad_records(registry.AddCounter("tessera_worker_bad_records_total",
                                       "Records that could not be read.")),
       card_rows_kept(CardRows(registry, "kept")),
       card_rows_pulled(CardRows(registry, "pulled")),
       card_rows_evicted(
           registry.AddCounter("tessera_worker_card_rows_evicted_total",
-                              "Rows that a card kept until another had their place.")),
+                              "Kept rows that gave their place on the card to other rows.")),
       card_rows_written(registry.AddCounter(
           "tessera_worker_card_rows_written_total",
-          "Rows that a card had trained, whose changes were pushed: since another row had their "
-          "place, since they had been there for long, or at the end of a unit.")),
+          "Rows trained on a card whose changes were pushed: because another row took their place, "
+          "because they had been there long, or because the unit ended.")),
       card_row_ages(registry.AddCounter("tessera_worker_card_row_age_batches_total",
-                                        "Of the rows of batches that a card had: how many batches "
-                                        "ago each was pulled.")),
+                                        "Sum of the ages of kept rows that batches used: batches "
+                                        "since each was pulled.")),
       read_seconds(TrainSeconds(registry, "read_wait")),
       pull_seconds(TrainSeconds(registry, "pull_wait")),
       compute_seconds(TrainSeconds(registry, "compute")),

@@ -307,7 +307,7 @@ TEST_F(LocalCommandsTest, AJobThatAsksForACardWhereThereIsNoneEndsAndSaysWhy) {
 
 TEST_F(LocalCommandsTest, APrecisionOfCardsOnTheCpuEndsAJobAndSaysWhy) {
   EXPECT_NE(RunLocal("run", {"--device", "cpu", "--set", "train.precision=float16"}), 0);
-  EXPECT_THAT(err_, HasSubstr("train.precision: float16 is of a card's products"));
+  EXPECT_THAT(err_, HasSubstr("train.precision: float16 needs a card"));
 }
 
 TEST_F(LocalCommandsTest, WhatIsLearnedDoesNotDependOnTheDataCache) {

@@ -403,7 +403,7 @@ TEST(DataMalformedTest, BadSpecsAreRefusedWithTheColumnsName) {
        "separator is only for SPARSE"},
       {"format: LIBSVM header: true", "LIBSVM files have none"},
       {R"(format: LIBSVM columns { name: "a" role: SPARSE })",
-       "column \"a\": indices [0, 0) are none"},
+       "column \"a\": indices [0, 0) are empty"},
       {R"(format: LIBSVM columns { name: "a" role: SPARSE index_end: 5 } columns { name: "b" role: DENSE index_begin: 4 index_end: 9 })",
        "columns \"a\" and \"b\" both take index 4"},
       {R"(format: LIBSVM columns { name: "a" role: DENSE index_end: 1000000 })",

@@ -124,7 +124,7 @@ TEST_F(RingPartialsTest, PartialSumsAreKeptUntilTheNextStepBegins) {
   partials_.BeginStep(6);
   EXPECT_FALSE(ahead->has_value()) << "what is of another step is not an answer";
   EXPECT_THAT(std::string(StatusOf(Take(Request(5))).message()),
-              HasSubstr("rank 1 is at step 6, and the partial sums of step 5 went with"));
+              HasSubstr("rank 1 is at step 6, and the partial sums of step 5 were lost with"));
   partials_.Offer(0, 0, Bytes("of 6"));
   EXPECT_EQ(TextOf(ahead), "of 6");
   partials_.BeginStep(6);

@@ -55,8 +55,8 @@ absl::Status NeverClosed(const char* begin, const char* quote, const char* end, 
   return absl::InvalidArgumentError(absl::StrCat(
       "line ", line + static_cast<uint64_t>(std::count(begin, quote, '\n')),
       ": a quote that opens here is never closed: ", lines, lines == 1 ? " line" : " lines",
-      " after it would be lost; close it, or where it is a part of the text put the field in ",
-      "quotes and write it twice"));
+      " after it would be lost; close it, or if it is part of the text, put the field in quotes ",
+      "and double the quote"));
 }
 
 bool IsBlank(v1::DataFormat format, absl::string_view text) {
@@ -105,9 +105,8 @@ absl::StatusOr<bool> RecordScanner::Next() {
     if (length > kMaxRecordBytes) {
       return absl::InvalidArgumentError(absl::StrCat(
           "line ", next_line_, ": the record that starts here is longer than ",
-          kMaxRecordBytes >> 20, " MiB, the most that a record may have; if the data has none so ",
-          "long, ", format_ == v1::CSV ? "is a quote never closed, or " : "",
-          "is this no text file?"));
+          kMaxRecordBytes >> 20, " MiB, the most that a record may have; is ",
+          format_ == v1::CSV ? "a quote never closed, or is " : "", "this not a text file?"));
     }
     if (stop == nullptr && !at_end) {
       TESSERA_RETURN_IF_ERROR(Refill());

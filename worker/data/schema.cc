@@ -39,7 +39,7 @@ absl::Status ResolveIndices(const v1::ColumnSpec& spec, Column* column) {
   if (spec.role() == v1::IGNORED && spec.index_end() == 0) return absl::OkStatus();
   if (spec.index_end() <= spec.index_begin()) {
     return Wrong(spec, absl::StrCat("indices [", spec.index_begin(), ", ", spec.index_end(),
-                                    ") are none; LIBSVM columns need index_begin < index_end"));
+                                    ") are empty; LIBSVM columns need index_begin < index_end"));
   }
   if (spec.index_end() - 1 > kMaxIntegerKey) {
     return Wrong(spec, absl::StrCat("index_end ", spec.index_end(), " is above 2^63"));
