@@ -35,7 +35,7 @@ BatchPipeline::~BatchPipeline() {
 
 std::unique_ptr<PreparedBatch> BatchPipeline::Next() {
   absl::MutexLock lock(&mu_);
-  mu_.Await(absl::Condition(this, &BatchPipeline::HasNext));  // for own threads, not for a peer
+  mu_.Await(absl::Condition(this, &BatchPipeline::HasNext));  // waits for own threads, no peer
   if (ready_.empty()) return nullptr;
   std::unique_ptr<PreparedBatch> batch = std::move(ready_.front());
   ready_.pop_front();
@@ -50,7 +50,7 @@ void BatchPipeline::Recycle(std::unique_ptr<PreparedBatch> batch) {
 
 std::unique_ptr<PreparedBatch> BatchPipeline::Begin() {
   absl::MutexLock lock(&mu_);
-  mu_.Await(absl::Condition(this, &BatchPipeline::HasRoom));  // for the consumer, not for a peer
+  mu_.Await(absl::Condition(this, &BatchPipeline::HasRoom));  // waits for the consumer, no peer
   if (stopping_ || begun_ == end_) return nullptr;
   std::unique_ptr<PreparedBatch> batch;
   if (spare_.empty()) {
@@ -68,7 +68,7 @@ bool BatchPipeline::AwaitTurn(uint64_t index) {
   const auto is_due = [this, index]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     return stopping_ || placed_ == index;
   };
-  mu_.Await(absl::Condition(&is_due));  // for own threads
+  mu_.Await(absl::Condition(&is_due));  // waits for own threads
   return !stopping_;
 }
 
@@ -83,7 +83,7 @@ void BatchPipeline::Ready(std::unique_ptr<PreparedBatch> batch) {
   const auto is_due = [this, index]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     return stopping_ || taken_ + ready_.size() == index;
   };
-  mu_.Await(absl::Condition(&is_due));  // for own threads
+  mu_.Await(absl::Condition(&is_due));  // waits for own threads
   if (taken_ + ready_.size() == index) {
     ready_.push_back(std::move(batch));
   } else {

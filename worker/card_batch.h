@@ -20,7 +20,7 @@ struct PoolingGroup {
   size_t sample_floats = 0;  // floats of a sample in the input
   bool largest = false;
   bool has_factors = false;    // some pooling factor is not 1; weights of ids are not counted
-  std::vector<size_t> fields;  // of the lookup, by their place in the input
+  std::vector<size_t> fields;  // the lookup's fields, in the order of their places in the input
 };
 // The groups of a lookup follow each other. An input's first group is its sums: they write the
 // whole input, so that group is there even if it has no field.

@@ -33,7 +33,7 @@ class CardPooling {
   CardPooling(const EmbeddingPlan* plan, Executor* executor, const KeptRows::Options& options);
 
   static constexpr uint32_t kAnyAge = UINT32_MAX;
-  // KeptRows::SizeTo. Called before Begin while no thread prepares batches, if the card keeps a
+  // As KeptRows::SizeTo. Called before Begin, while no thread prepares batches, if the card keeps a
   // share of the rows.
   void SizeKeptRows(absl::Span<const uint64_t> table_rows) { kept_.SizeTo(table_rows); }
   // Called before the first batch of a pipeline, while no thread prepares batches. A row is used in
@@ -131,7 +131,7 @@ class CardPooling {
   struct Given {
     cuda::Memory gradients;         // to push
     std::vector<size_t> pushed_at;  // by lookup
-    size_t beyond_at = 0;           // if the card trains: [lookups] counts for LookupBeyond
+    size_t beyond_at = 0;           // if the card trains: where counts [lookups] begin
     cuda::Memory changes;
     std::vector<size_t> change_at;
   };

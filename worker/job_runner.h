@@ -55,8 +55,9 @@ class JobRunner {
   // Makes what training needs, once. Called by the first unit, so that errors are reported as that
   // unit's.
   absl::Status Prepare();
-  // Called while the rank waits for a unit: its neighbours in the ring may ask what the worker that
-  // had the rank before has pushed. Errors are dropped; Prepare meets them again.
+  // Called while the rank waits for a unit. An earlier worker of the rank may have come to a
+  // barrier first, and its neighbours in the ring may still ask what it has pushed. Errors are
+  // dropped; Prepare meets them again.
   void ResumeRing();
   absl::StatusOr<v1::UnitResult> Count(const v1::CountRecords& unit);
   absl::StatusOr<v1::UnitResult> Evaluate(uint64_t unit_id, const v1::Evaluate& unit);

@@ -101,7 +101,7 @@ class RingPartials {
   std::optional<Seat> seat_ ABSL_GUARDED_BY(mu_);
   std::map<uint32_t, uint64_t> callers_ ABSL_GUARDED_BY(mu_);  // by rank: latest incarnation
   uint64_t first_step_ ABSL_GUARDED_BY(mu_) = 0;               // steps below are not summed again
-  uint64_t taken_below_ ABSL_GUARDED_BY(mu_) = 0;              // SetTaken has come for steps below
+  uint64_t taken_below_ ABSL_GUARDED_BY(mu_) = 0;              // all is taken of steps below
   std::optional<uint64_t> step_ ABSL_GUARDED_BY(mu_);          // the step that has begun
   std::map<Place, grpc::ByteBuffer> offered_ ABSL_GUARDED_BY(mu_);
   bool resumed_ ABSL_GUARDED_BY(mu_) = false;

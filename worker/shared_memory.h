@@ -49,7 +49,7 @@ class SharedMemory {
 
     std::shared_ptr<Peer> peer;  // the process; null: none yet
     State state = State::kNotOffered;
-    absl::Duration not_before;       // of the next offer, by the monotonic clock
+    absl::Duration not_before;       // earliest time of the next offer, by the monotonic clock
     bool refused_once = false;       // the log says so already
     std::shared_ptr<SlotPool> pool;  // once agreed
     uint64_t region = 0;             // once agreed

@@ -30,8 +30,9 @@ class Trainer {
   // result is for the whole unit: `samples` counts all; loss and time are measured on the batches
   // trained here and scaled to all, or unknown (NaN, 0) if none was. With `careful` each batch is
   // done before the next one is touched.
-  // INVALID_ARGUMENT: with recovery.set_aside_after, a gradient is not finite; no ps has it then.
-  // DATA_LOSS: more bad records than the job may have; nothing of their window has been trained.
+  // INVALID_ARGUMENT: with recovery.set_aside_after also a gradient that is not finite; no ps has
+  // it then. DATA_LOSS: more bad records than the job may have; nothing of their window has been
+  // trained.
   absl::StatusOr<v1::UnitResult> Train(const v1::Train& unit);
 
   // `next`: all ps have acknowledged the rank's pushes below this number. `end`: no ps has the push

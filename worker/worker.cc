@@ -273,8 +273,8 @@ class WorkerImpl final : public Worker {
         SPDLOG_INFO("the training thread since the worker began: {}", metrics_.TimeByPart());
       }
       partials_.End();
-      // NOT_FOUND: the job has ended, and needs its data no more. Another job may restart soon; if
-      // it does not, AwaitNews frees its data.
+      // NOT_FOUND: the job has ended, and needs its data no more. Else it may restart soon; if it
+      // does not, AwaitNews frees its data.
       if (absl::IsNotFound(status)) kept_source.source.reset();
       SPDLOG_INFO("{}: {}{}", assignment.job_id(),
                   absl::IsNotFound(status) ? "" : "stopped: ", std::string(status.message()));
