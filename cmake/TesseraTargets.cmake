@@ -22,6 +22,10 @@ if(TESSERA_SANITIZE AND CMAKE_CXX_COMPILER_ID MATCHES "Clang")
   # Loops that are to be vectorised are not.
   target_compile_options(tessera_options INTERFACE -Wno-pass-failed)
 endif()
+# What is linked into every program: no other file names what is in it, so from a library it would be left out.
+add_library(tessera_steady_waits OBJECT ${CMAKE_SOURCE_DIR}/common/steady_waits.cc)
+target_link_libraries(tessera_steady_waits PRIVATE tessera_options absl::synchronization absl::time)
+set(TESSERA_PROGRAM_OBJECTS $<TARGET_OBJECTS:tessera_steady_waits>)
 if(TESSERA_SANITIZE STREQUAL "address")
   target_compile_options(tessera_options INTERFACE -fsanitize=address,undefined
                          -fno-sanitize-recover=undefined -fno-omit-frame-pointer)
@@ -33,7 +37,7 @@ elseif(TESSERA_SANITIZE STREQUAL "thread")
   target_link_options(tessera_options INTERFACE -fsanitize=thread)
   add_library(tessera_tsan_mutex OBJECT ${CMAKE_SOURCE_DIR}/tests/tsan_mutex.cc)
   target_link_libraries(tessera_tsan_mutex PRIVATE tessera_options)
-  set(TESSERA_SANITIZER_OBJECTS $<TARGET_OBJECTS:tessera_tsan_mutex>)
+  list(APPEND TESSERA_PROGRAM_OBJECTS $<TARGET_OBJECTS:tessera_tsan_mutex>)
 endif()
 
 # What nearly every file includes, read by the compiler once for all targets of more than a few files, and once more
@@ -104,7 +108,7 @@ endfunction()
 # tessera_binary(NAME SOURCES ... DEPS ...): a thin main.cc over rooms.
 function(tessera_binary name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
-  add_executable(${name} ${ARG_SOURCES} ${TESSERA_SANITIZER_OBJECTS})
+  add_executable(${name} ${ARG_SOURCES} ${TESSERA_PROGRAM_OBJECTS})
   target_link_libraries(${name} PRIVATE tessera_options ${ARG_DEPS})
   # Installed, it has its libraries beside it, and those have theirs from it (cmake/Install.cmake).
   set_target_properties(${name} PROPERTIES INSTALL_RPATH "$ORIGIN/../lib")
@@ -120,7 +124,7 @@ function(tessera_test name)
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 120)
   endif()
-  add_executable(${name} ${ARG_SOURCES} ${TESSERA_SANITIZER_OBJECTS})
+  add_executable(${name} ${ARG_SOURCES} ${TESSERA_PROGRAM_OBJECTS})
   target_link_libraries(${name} PRIVATE tessera_options tessera_test_paths ${ARG_DEPS} GTest::gmock_main)
   # The rooms under test are optimised, the tests' own code is not: it halves the time to build them.
   target_compile_options(${name} PRIVATE -O0)

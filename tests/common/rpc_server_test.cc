@@ -1,5 +1,4 @@
 #include "common/rpc/server.h"
-#include "common/rpc/status.h"
 
 #include <arpa/inet.h>
 #include <netdb.h>
@@ -14,6 +13,8 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/time/clock.h"
+#include "common/rpc/address.h"
+#include "common/rpc/status.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
