@@ -8,7 +8,7 @@ from cluster import Failure, Skip
 from harness import LOGGED, SYNCED, fault
 from network import Network
 from proxy import SlowProxy
-from schedules import pause_at
+from schedules import nothing, pause_at
 
 LEASE_SECONDS = 3
 SHORT_LEASE = {"master": ["--lease-seconds", LEASE_SECONDS]}
@@ -241,7 +241,7 @@ def traced(t, injection, paths=()):
 
 # ---- row 11: clocks -------------------------------------------------------------------------------------------------------
 
-def clocks(t, steps, **options):
+def clocks(t, steps, then=nothing, **options):
     """steps: [(step, kind of process, its wall clock's offset in seconds from then on)]. Only the programs see it: the kernel's
     own clock, by which waits with a deadline on the wall clock end, stays. So where a program's clock is behind, such waits
     end at once, as they would when clocks are set ahead; where it is ahead, they last that much longer, as when set back."""
@@ -259,6 +259,7 @@ def clocks(t, steps, **options):
             cluster.fault(f"the clock of every {kind} at {offset:+} s")
             files[kind].write_text(f"{offset:+}")
             cluster.watch(job_id, 1.5)
+        then(cluster, job_id)
         cluster.wait_for_end(job_id)
         hours = {line[:13] for line in cluster.log("master").splitlines() if line.startswith("20")}
         if len(hours) < 2 and any(kind == "master" for _, kind, _ in steps):
@@ -275,3 +276,9 @@ def clocks_jump(t):
 @fault(11, "the clock of every ps jumps an hour ahead of all others, and no lease is lost", once=True)
 def clocks_differ(t):
     clocks(t, [(30, "ps", 3600)], sets=["train.epochs=20"], flags=SHORT_LEASE)
+
+
+@fault(11, "all clocks are set back by an hour, and a worker that hangs loses its lease all the same", once=True)
+def clocks_set_back(t):
+    clocks(t, [(30, kind, 3600) for kind in ("master", "ps", "worker")], then=pause_at("worker-0", 60, 3 * LEASE_SECONDS),
+           sets=["train.epochs=20"], flags=SHORT_LEASE, spares=1, takeovers=1)
