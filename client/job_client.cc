@@ -1,10 +1,12 @@
 #include "client/job_client.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/clock.h"
 #include "common/rpc/status.h"
 #include "common/status_macros.h"
 #include "common/version.h"
@@ -72,12 +74,13 @@ std::string JobClient::Waiting(const absl::Status& why, absl::Duration since) co
 
 absl::Status JobClient::CallWithPatience(const Try& call) {
   Backoff backoff(options_.backoff);
-  const absl::Time begin = absl::Now();
-  absl::Time said = absl::InfinitePast();
+  const absl::Duration begin = SystemClock().Monotonic();
+  std::optional<absl::Duration> said;
   while (true) {
     const absl::Status status = CallOnce(options_.call_limit, call);
     if (!absl::IsUnavailable(status) && !absl::IsDeadlineExceeded(status)) return status;
-    const absl::Duration waited = absl::Now() - begin;
+    const absl::Duration now = SystemClock().Monotonic();
+    const absl::Duration waited = now - begin;
     if (waited >= options_.patience) {
       return absl::UnavailableError(absl::StrCat(
           "no answer from the master at ", options_.master_address, " in ",
@@ -85,10 +88,9 @@ absl::Status JobClient::CallWithPatience(const Try& call) {
           "; is tessera-master running there? (--master HOST:PORT names another, --tls-ca is for "
           "one with TLS)"));
     }
-    if (options_.on_wait && absl::Now() - said >= kSayEvery) {
-      options_.on_wait(
-          Waiting(status, said == absl::InfinitePast() ? absl::ZeroDuration() : waited));
-      said = absl::Now();
+    if (options_.on_wait && (!said.has_value() || now - *said >= kSayEvery)) {
+      options_.on_wait(Waiting(status, said.has_value() ? waited : absl::ZeroDuration()));
+      said = now;
     }
     if (!Sleep(backoff.Next())) return Interrupted();
     Reconnect();
