@@ -17,19 +17,20 @@ void MemoryBudget::Charge(int64_t bytes) {
   rows_.fetch_add(bytes, std::memory_order_relaxed);
   if (bytes < 0) left_.fetch_add(static_cast<uint64_t>(-bytes), std::memory_order_relaxed);
   if (was_pressed == Pressed() && had_room == HasRoom()) return;
-  if (Pressed()) pressure_.Send();
-  if (HasRoom()) room_.Send();
+  absl::MutexLock lock(&mu_);
 }
 
 void MemoryBudget::SetOthers(uint64_t bytes) {
   others_.store(bytes, std::memory_order_relaxed);
-  if (HasRoom()) room_.Send();
+  absl::MutexLock lock(&mu_);
 }
 
 bool MemoryBudget::WaitForRoom(absl::Duration limit) {
   if (HasRoom()) return true;
   uint64_t seen = left_.load(std::memory_order_relaxed);
-  while (!room_.Await(limit, [this] { return HasRoom(); })) {
+  const auto has_room = [this] { return HasRoom(); };
+  absl::MutexLock lock(&mu_);
+  while (!mu_.AwaitWithTimeout(absl::Condition(&has_room), limit)) {
     const uint64_t left = left_.load(std::memory_order_relaxed);
     if (left == seen) return false;
     seen = left;
@@ -38,15 +39,17 @@ bool MemoryBudget::WaitForRoom(absl::Duration limit) {
 }
 
 bool MemoryBudget::WaitForPressure(absl::Duration limit) {
-  const uint64_t woken = woken_.load(std::memory_order_relaxed);
-  pressure_.Await(limit,
-                  [&] { return Pressed() || woken_.load(std::memory_order_relaxed) != woken; });
+  absl::MutexLock lock(&mu_);
+  const uint64_t woken = woken_;
+  const auto due = [&]()
+                       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return Pressed() || woken_ != woken; };
+  mu_.AwaitWithTimeout(absl::Condition(&due), limit);
   return Pressed();
 }
 
 void MemoryBudget::Wake() {
-  woken_.fetch_add(1, std::memory_order_relaxed);
-  pressure_.Send();
+  absl::MutexLock lock(&mu_);
+  ++woken_;
 }
 
 }  // namespace tessera::ps

@@ -4,8 +4,9 @@
 #include <atomic>
 #include <cstdint>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
-#include "common/steady_signal.h"
 
 namespace tessera::ps {
 
@@ -37,16 +38,16 @@ class MemoryBudget {
   uint64_t Excess() const;
 
   // Of rows; negative when they go.
-  void Charge(int64_t bytes);
+  void Charge(int64_t bytes) ABSL_LOCKS_EXCLUDED(mu_);
   // What the tier takes now, and what is beside.
-  void SetOthers(uint64_t bytes);
+  void SetOthers(uint64_t bytes) ABSL_LOCKS_EXCLUDED(mu_);
 
   // Waits until rows may be added, as long as rows leave: false after no less than `limit`, and
   // less than two, in which none has left.
-  bool WaitForRoom(absl::Duration limit);
+  bool WaitForRoom(absl::Duration limit) ABSL_LOCKS_EXCLUDED(mu_);
   // Waits until the rows take more than `high` or Wake is called, at most `limit`. True: they do.
-  bool WaitForPressure(absl::Duration limit);
-  void Wake();
+  bool WaitForPressure(absl::Duration limit) ABSL_LOCKS_EXCLUDED(mu_);
+  void Wake() ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
   // Of the budget, what is left for rows.
@@ -59,9 +60,8 @@ class MemoryBudget {
   std::atomic<int64_t> rows_ = 0;
   std::atomic<uint64_t> others_ = 0;
   std::atomic<uint64_t> left_ = 0;  // bytes, ever
-  std::atomic<uint64_t> woken_ = 0;
-  SteadySignal room_;
-  SteadySignal pressure_;
+  absl::Mutex mu_;  // let go when there may be room, or pressure: whoever waits looks again
+  uint64_t woken_ ABSL_GUARDED_BY(mu_) = 0;
 };
 
 }  // namespace tessera::ps

@@ -5,13 +5,13 @@
 #include <atomic>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "common/clock.h"
 #include "common/file_system.h"
 #include "common/status_macros.h"
-#include "common/steady_signal.h"
 #include "ps/cold/known_filter.h"
 #include "ps/cold/rocksdb_options.h"
 #include "ps/cold/scratch_files.h"
@@ -37,18 +37,23 @@ constexpr absl::Duration kEraseCompactionWait = absl::Milliseconds(200);
 class Compactions final : public rocksdb::EventListener {
  public:
   void OnCompactionCompleted(rocksdb::DB*, const rocksdb::CompactionJobInfo&) override {
-    ended_.fetch_add(1);
-    more_.Send();
+    absl::MutexLock lock(&mu_);
+    ++ended_;
   }
-  uint64_t ended() const { return ended_.load(); }
+  uint64_t ended() const {
+    absl::MutexLock lock(&mu_);
+    return ended_;
+  }
   // False: none has ended since `seen` of them had.
   bool WaitForMore(uint64_t seen, absl::Duration limit) {
-    return more_.Await(limit, [&] { return ended() != seen; });
+    absl::MutexLock lock(&mu_);
+    const auto more = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return ended_ != seen; };
+    return mu_.AwaitWithTimeout(absl::Condition(&more), limit);
   }
 
  private:
-  std::atomic<uint64_t> ended_ = 0;
-  SteadySignal more_;
+  mutable absl::Mutex mu_;
+  uint64_t ended_ ABSL_GUARDED_BY(mu_) = 0;
 };
 
 class RocksDbSnapshot final : public ColdSnapshot {
