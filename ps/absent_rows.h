@@ -6,22 +6,22 @@
 
 namespace tessera::ps {
 
-// What a RowStore asks, with the stripe locked, about a key that has no row in memory. For one
-// call of the store; not thread-safe.
+// The questions of a RowStore about keys that have no row in memory; it asks with the stripe
+// locked. For one call of the store; not thread-safe.
 class AbsentRows {
  public:
   enum class Answer {
-    kNew,      // no row anywhere: make one
-    kReplace,  // a row that has expired, and is still counted: make one in its place
-    kBring,    // *row is the whole row: take a copy into memory
-    kSkip,     // not known yet: leave this place of the batch out
+    kNew,      // no row exists: make one
+    kReplace,  // an expired row exists and is still counted: make one in its place
+    kBring,    // *row is the whole row: copy it into memory
+    kSkip,     // not known yet: leave this position of the batch out
   };
   struct Question {
     uint64_t key = 0;
     uint32_t position = 0;  // in the batch
-    // How many times the stripe has erased rows that had changed, and the count at the last time
-    // that this key may have been among them. An answer from elsewhere, found after a first
-    // question, is stale when `erased_at` has passed the `erases` of that question.
+    // `erases`: how many times the stripe has erased changed rows. `erased_at`: that count when
+    // this key may last have been among them. An answer that was looked up after a first question
+    // is stale if `erased_at` now exceeds the `erases` of that question.
     uint64_t erases = 0;
     uint64_t erased_at = 0;
   };

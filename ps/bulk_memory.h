@@ -11,13 +11,13 @@
 namespace tessera::ps {
 
 // Memory for the bulk of one call: field after field, each begun at a multiple of 8, with zeros
-// between. A log has pushes so, too.
+// between. A push log stores pushes in the same layout.
 class BulkMemory {
  public:
-  // What a field of `bytes` takes.
+  // Bytes that a field of `bytes` takes here.
   static constexpr uint64_t Padded(uint64_t bytes) { return RoundUp(bytes, sizeof(uint64_t)); }
 
-  // Of all fields that will be added. Throws std::bad_alloc.
+  // `padded_bytes`: the sum over all fields that will be added. Throws std::bad_alloc.
   explicit BulkMemory(uint64_t padded_bytes) : memory_(padded_bytes), at_(memory_.data()) {}
   // The next field, for the caller to write.
   absl::Span<char> Add(uint64_t bytes) {

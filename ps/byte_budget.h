@@ -7,11 +7,11 @@
 
 namespace tessera::ps {
 
-// Bytes that are somewhere on their way, and how many there may be at once. Thread-safe.
+// Counts bytes that are on their way, and bounds how many may be at once. Thread-safe.
 class ByteBudget {
  public:
-  // Bytes that count until it ends, or another is put in its place. Movable; ends before its
-  // budget.
+  // Holds bytes of the budget until it is destroyed or assigned another. Movable; must end before
+  // its budget.
   class Hold {
    public:
     Hold() = default;
@@ -30,13 +30,13 @@ class ByteBudget {
     friend class ByteBudget;
     Hold(ByteBudget* budget, uint64_t bytes) : budget_(budget), bytes_(bytes) {}
 
-    ByteBudget* budget_ = nullptr;  // null: none are held
+    ByteBudget* budget_ = nullptr;  // null: holds none
     uint64_t bytes_ = 0;
   };
 
   explicit ByteBudget(uint64_t max) : max_(max) {}
 
-  // None: with them there would be too many. While there are no others, any number is taken.
+  // nullopt: the budget would be exceeded. An empty budget takes any number.
   std::optional<Hold> Take(uint64_t bytes) {
     uint64_t now = bytes_.load(std::memory_order_relaxed);
     do {

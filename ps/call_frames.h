@@ -4,13 +4,13 @@
 #include "grpcpp/support/byte_buffer.h"
 #include "ps/calls.h"
 
-// Calls as they lie in the bytes of a message, and back.
+// Reads calls from the bytes of a message, and writes answers as such.
 namespace tessera::ps {
 
-// INVALID_ARGUMENT: not such a message. Throws std::bad_alloc.
+// INVALID_ARGUMENT: the bytes are no such message. Throws std::bad_alloc.
 absl::StatusOr<PullCall> ReadPull(const grpc::ByteBuffer& message);
 absl::StatusOr<PushCall> ReadPush(const grpc::ByteBuffer& message);
-// The values are sent from where they lie.
+// Sends the values from where they lie, without a copy.
 grpc::ByteBuffer WriteAnswer(PullAnswer answer);
 
 }  // namespace tessera::ps

@@ -13,8 +13,8 @@
 #include "ps/table.h"
 #include "tessera/v1/parameter_service.pb.h"
 
-// Pulls and pushes as JobShard takes and gives them: the messages of parameter_service.proto
-// without their bulk, and the bulk beside them, in memory that moves along with it.
+// Pulls and pushes as JobShard takes and answers them: the messages of parameter_service.proto
+// without their bulk, which lies beside them in memory that moves along.
 namespace tessera::ps {
 
 // A `bytes` field that was taken out of a message: aligned for 64-bit numbers, not checked.
@@ -23,9 +23,9 @@ using Bulk = absl::Span<const char>;
 struct PullCall {
   v1::PullRequest request;  // blocks without keys
   std::vector<Bulk> keys;   // [request.tables]
-  wire::Buffer memory;      // where they lie
+  wire::Buffer memory;      // the keys lie here
   uint64_t bytes = 0;       // of the whole message
-  // Where the rows are to be written; none: in memory of the answer's.
+  // Where the rows are written; nullopt: into memory of the answer.
   std::optional<SlotUse> slot;
   std::vector<absl::Span<char>> room;  // [request.tables], in the slot
 };
@@ -33,8 +33,8 @@ struct PullCall {
 struct PullAnswer {
   v1::PullResponse response;         // blocks without values
   std::vector<wire::Buffer> values;  // [response.tables]; empty: they are in the call's slot
-  RowCounts counts;                  // of all keys
-  ByteBudget::Hold unsent;           // of the values, until the caller has them
+  RowCounts counts;                  // over all keys
+  ByteBudget::Hold unsent;           // holds the values' bytes until the caller has them
 };
 using PullDone = absl::AnyInvocable<void(absl::StatusOr<PullAnswer>) &&>;
 
@@ -42,8 +42,8 @@ struct PushCall {
   v1::PushRequest request;      // blocks without keys and gradients
   std::vector<Bulk> keys;       // [request.tables]
   std::vector<Bulk> gradients;  // [request.tables]
-  // Where they lie: all keys, then all gradients, each begun at a multiple of 8, with zeros
-  // between; unless some of it is shared with the caller.
+  // Keys and gradients lie here: all keys, then all gradients, each begun at a multiple of 8, with
+  // zeros between. Those in memory shared with the caller do not.
   wire::Buffer memory;
   uint64_t bytes = 0;  // of the whole message
 };

@@ -42,12 +42,12 @@ struct ColdRows {
   }
 };
 
-// `keys` in any order, some more than once. As of `at`, or of now where that is null. The errors
-// are ColdStore::Read's.
+// Reads rows as of `at`, or of now if that is null. `keys` come in any order and may repeat. The
+// errors are ColdStore::Read's.
 absl::StatusOr<ColdRows> ReadColdRows(ColdStore& cold, uint32_t table, size_t record_bytes,
                                       std::vector<ColdKey> keys, const ColdSnapshot* at = nullptr);
 
-// INTERNAL: `key` has left memory, and is not on disk.
+// INTERNAL: `key` has left memory but is not on disk.
 absl::Status LeftNowhere(const ColdKey& key);
 
 }  // namespace tessera::ps

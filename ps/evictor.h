@@ -14,11 +14,12 @@ namespace tessera::ps {
 
 class TableTier;
 
-// The thread of a ps that keeps a MemoryBudget: it goes round the tables with a tier and lets rows
-// leave. A table's share of memory follows from how much its rows are used. Thread-safe.
+// The thread of a ps that keeps it within a MemoryBudget: it goes round the tables with a tier and
+// lets rows leave. How much a table's rows are used decides its share of memory. Thread-safe.
 class Evictor {
  public:
-  // What the process has resident: the budget is for all of that. Null: for rows and their tier.
+  // The resident bytes of the process, all of which the budget then covers. Null: it covers rows
+  // and their tier.
   using Resident = std::function<uint64_t()>;
   // `budget` is borrowed and outlives the evictor.
   explicit Evictor(MemoryBudget* budget, Resident resident = nullptr);
@@ -27,25 +28,25 @@ class Evictor {
   Evictor& operator=(const Evictor&) = delete;
 
   void Add(TableTier* table) ABSL_LOCKS_EXCLUDED(mu_);
-  // Returns when the table is not being worked on: after a batch of its rows, however long the disk
-  // takes.
+  // Returns when nobody works on the table any more: after a batch of its rows, however long the
+  // disk takes.
   void Remove(TableTier* table) ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
   void Work() ABSL_LOCKS_EXCLUDED(mu_);
-  // Tells the budget what it has for rows.
+  // Tells the budget how much of it other memory takes.
   void Weigh(absl::Duration now) ABSL_LOCKS_EXCLUDED(mu_);
-  // One table after another, each a share of what is too much. False: no row could leave.
+  // Evicts from one table after another, each its share of the excess. False: no row could leave.
   bool Round() ABSL_LOCKS_EXCLUDED(mu_);
 
   MemoryBudget& budget_;
   const Resident resident_;
-  bool warned_ = false;  // of thread_
+  bool warned_ = false;  // used by thread_ alone
   mutable absl::Mutex mu_;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   std::vector<TableTier*> tables_ ABSL_GUARDED_BY(mu_);
   TableTier* busy_ ABSL_GUARDED_BY(mu_) = nullptr;
-  bool fails_ ABSL_GUARDED_BY(mu_) = false;  // in the last round some table's rows could not leave
+  bool fails_ ABSL_GUARDED_BY(mu_) = false;  // some table's rows could not leave in the last round
   MemoryBeside beside_ ABSL_GUARDED_BY(mu_);
   std::thread thread_;
 };

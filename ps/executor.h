@@ -14,9 +14,9 @@
 namespace tessera::ps {
 
 // A few threads that run tasks in the order in which they came, so that gRPC's own threads stay
-// free. Tasks that may wait for a disk leave one thread, where there are several, to the others,
-// which overtake them when they have the rest. What waits and what runs is bounded in bytes.
-// Thread-safe; the destructor runs what is queued.
+// free. Tasks that may wait for a disk never take the last of several threads; other tasks overtake
+// them then. The bytes of waiting and running tasks are bounded. Thread-safe; the destructor runs
+// what is queued.
 class Executor {
  public:
   using Task = absl::AnyInvocable<void() &&>;
@@ -28,13 +28,13 @@ class Executor {
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
 
-  // RESOURCE_EXHAUSTED, and the task does not run: with it, what waits and runs would exceed the
-  // bound. One task is always taken.
+  // RESOURCE_EXHAUSTED: the task does not run, because waiting and running tasks would exceed the
+  // bound. An idle executor takes any task.
   absl::Status Submit(uint64_t bytes, Task task, MayWait waits = MayWait::kNo)
       ABSL_LOCKS_EXCLUDED(mu_);
   // For work whose bytes are bounded elsewhere.
   void Run(Task task) ABSL_LOCKS_EXCLUDED(mu_);
-  // Of what waits now.
+  // Bytes of the tasks that wait.
   uint64_t queued_bytes() const ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
@@ -44,7 +44,7 @@ class Executor {
     Task task;
   };
   void Work() ABSL_LOCKS_EXCLUDED(mu_);
-  // That of the next task to run; null: there is none, or it would be the last thread's.
+  // The queue that has the next task to run; null: there is none, or it would take the last thread.
   std::deque<Entry>* Next() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const std::string name_;
@@ -52,11 +52,11 @@ class Executor {
   const int most_waiting_;  // tasks at once that may wait for a disk
   mutable absl::Mutex mu_;
   std::deque<Entry> queue_ ABSL_GUARDED_BY(mu_);
-  std::deque<Entry> waiting_queue_ ABSL_GUARDED_BY(mu_);  // those that may wait for a disk
-  int waiting_ ABSL_GUARDED_BY(mu_) = 0;                  // of these, run
+  std::deque<Entry> waiting_queue_ ABSL_GUARDED_BY(mu_);  // tasks that may wait for a disk
+  int waiting_ ABSL_GUARDED_BY(mu_) = 0;                  // how many of these run
   uint64_t next_number_ ABSL_GUARDED_BY(mu_) = 0;
   uint64_t queued_bytes_ ABSL_GUARDED_BY(mu_) = 0;
-  uint64_t bytes_ ABSL_GUARDED_BY(mu_) = 0;  // of what waits and what runs
+  uint64_t bytes_ ABSL_GUARDED_BY(mu_) = 0;  // of waiting and running tasks
   bool ending_ ABSL_GUARDED_BY(mu_) = false;
   std::vector<std::thread> threads_;  // constant after construction
 };

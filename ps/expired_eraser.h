@@ -11,17 +11,17 @@
 
 namespace tessera::ps {
 
-// Erases what has expired on the disk of a shard that nobody cuts, since it follows another: in
+// Erases expired rows on the disk of a shard that nobody cuts because it follows another. Works in
 // pieces between the records that it takes up, a tenth of the time. Not thread-safe.
 class ExpiredEraser {
  public:
-  // Borrowed, outliving it; the tables may come later.
+  // All borrowed; they outlive it. The tables may be added later.
   ExpiredEraser(const Clock* clock, const Tables* tables, const PartitionSet* partitions)
       : clock_(clock), tables_(tables), partitions_(partitions) {}
 
-  // Rows have expired: a pass over all partitions is due, the one under way aside.
+  // Rows have expired: asks for a pass over all partitions, after the one under way.
   void Want() { wanted_ = true; }
-  // The next piece, if it is time. Errors are the disk's.
+  // Erases the next piece, if it is time. Errors are the disk's.
   absl::Status Erase();
 
  private:
@@ -29,8 +29,8 @@ class ExpiredEraser {
   const Tables* const tables_;
   const PartitionSet* const partitions_;
   bool wanted_ = false;     // rows have expired since the pass began
-  size_t next_ = SIZE_MAX;  // the n-th partition of all tables; past the last: done
-  absl::Duration from_;     // of Clock::Monotonic: not before
+  size_t next_ = SIZE_MAX;  // index over the partitions of all tables; past the last: done
+  absl::Duration from_;     // when to go on, by Clock::Monotonic
 };
 
 }  // namespace tessera::ps

@@ -9,8 +9,8 @@
 
 namespace tessera::ps {
 
-// Which rows of a table go at the cut of a checkpoint, by its ExpirySpec: a pure function of the
-// row and the step, so it does not depend on which ps holds the row. A value; thread-safe.
+// Decides, by a table's ExpirySpec, which rows go at the cut of a checkpoint. A pure function of
+// row and step, so it does not depend on which ps holds the row. A value; thread-safe.
 class Expiry {
  public:
   // INVALID_ARGUMENT names table and field: a norm that is negative or not finite.
@@ -18,10 +18,10 @@ class Expiry {
 
   // Whether there is any rule.
   bool active() const { return after_steps_ > 0 || min_frequency_ > 0 || min_norm_ > 0; }
-  // `applied_steps`: of the cut; a row that step s updated has gone applied_steps - 1 - s steps
-  // without an update. A row that no update has reached counts as of step 0: it holds nothing but
-  // its initial value. A row that goes at one step goes at every later one, as long as nothing
-  // changes it: rows on disk are taken long after the cut that they expired at.
+  // `applied_steps`: the steps before the cut. A row last updated by step s has gone applied_steps
+  // - 1 - s steps without an update. A row without any update counts as updated by step 0: it holds
+  // only its initial value. Once a row goes at some step it goes at every later one unless it
+  // changes: rows on disk are taken long after the cut at which they expired.
   bool Takes(const Row& row, const RowLayout& layout, uint64_t applied_steps) const;
 
  private:

@@ -15,37 +15,41 @@
 
 namespace tessera::ps {
 
-// Collects the pushes of a step from all ranks for the tables in sync mode, and hands them out in
-// rank order when they are all there: so the sums have the same bits whatever the order of arrival.
-// And not before every rank has confirmed that all ps have its push of the step: else a rank that
-// is lost between two ps would leave one of them ahead, with rows from which nobody can compute
-// again what the other one lacks. A rank may be one step ahead of the one that is being collected;
-// it holds at most two pushes a rank. Pure: no locks, no clock of its own. Not thread-safe.
+// Collects the pushes of a step from all ranks for sync tables. When all are there it hands them
+// out in rank order, so the sums have the same bits whatever the order of arrival.
+//
+// It also waits until every rank has confirmed that all ps have its push of the step. Otherwise a
+// rank that is lost between two ps would leave one of them ahead, and nobody could compute from its
+// rows what the other one lacks.
+//
+// A rank may be one step ahead of the one being collected; at most two pushes a rank are held.
+// Pure: no locks, no clock of its own. Not thread-safe.
 class GradientReducer {
  public:
   struct Push {
     double learning_rate_scale = 1;
-    std::vector<GradientBlock> blocks;  // of tables in sync mode; checked
-    std::vector<wire::Buffer> memory;   // where they lie
+    std::vector<GradientBlock> blocks;  // of sync tables; checked
+    std::vector<wire::Buffer> memory;   // their keys and gradients lie here
   };
 
-  // Steps below `first_step` count as applied. `max_bytes` bounds what pushes of the step ahead may
-  // add to what is held; those of the step being collected are always taken, or none would end.
+  // Steps below `first_step` count as applied. `max_bytes` bounds what is held once pushes of the
+  // step ahead are added; pushes of the step being collected are always taken, or no step would
+  // end.
   GradientReducer(uint32_t ranks, uint64_t first_step, uint64_t max_bytes, absl::Duration now);
 
-  // What a push of `rank` for `step` is, before anything is done with it. ABORTED: a step further
-  // ahead than the next. INVALID_ARGUMENT: a learning rate scale that other ranks' pushes of the
-  // step do not have. RESOURCE_EXHAUSTED: too much is held.
+  // Whether a push of `rank` for `step` is new or a repeat; changes nothing. ABORTED: the step is
+  // further ahead than the next. INVALID_ARGUMENT: its learning rate scale differs from that of
+  // other ranks' pushes of the step. RESOURCE_EXHAUSTED: too much is held.
   absl::StatusOr<PushVerdict> Check(Rank rank, uint64_t step, double learning_rate_scale,
                                     uint64_t bytes) const;
-  // Of what a rank says: all ps have acknowledged its pushes of the steps below `step`, and it has
-  // not begun another. ABORTED: this ps lacks one of them, or has applied later ones.
+  // Checks a rank's word that all ps have acknowledged its pushes of the steps below `step`, where
+  // it stands now. ABORTED: this ps lacks one of them, or has applied later ones.
   absl::Status CheckConfirmed(Rank rank, uint64_t step) const;
-  // The same of every rank, at a barrier: all of them have done the steps below `step`.
+  // Checks the same for every rank, at a barrier: all ranks have done the steps below `step`.
   absl::Status CheckAllConfirmed(uint64_t step) const;
-  // After Check said kNew.
+  // Only after Check has returned kNew.
   void Add(Rank rank, uint64_t step, Push push, uint64_t bytes, absl::Duration now);
-  // All ps have acknowledged the rank's pushes, or those of every rank, of the steps below `step`.
+  // All ps have acknowledged the pushes of the steps below `step` by this rank, or by every rank.
   void Confirm(Rank rank, uint64_t step);
   void ConfirmAll(uint64_t step);
 
@@ -59,14 +63,15 @@ class GradientReducer {
   }
   // The first step that the rank has not pushed.
   uint64_t NextPush(Rank rank) const;
-  // One more than the last step that it has.
+  // One more than the last step of which the rank's push is here.
   uint64_t EndPush(Rank rank) const;
-  // All pushes of next_step(), by rank. Complete(), and once a step; then Applied().
+  // All pushes of next_step(), by rank. Requires Complete(), once a step; the caller applies them
+  // and then calls Applied().
   std::vector<Push> Take();
   void Applied();
 
-  // "rank 2 (last push: step 16, 3.2s ago), ...": those that have not pushed next_step(), or have
-  // not confirmed it.
+  // Names the ranks that have not pushed next_step(), or have not confirmed it: "rank 2 (last push:
+  // step 16, 3.2s ago), ...".
   std::string Missing(absl::Duration now) const;
 
  private:
@@ -75,12 +80,12 @@ class GradientReducer {
     std::vector<bool> pushed;                 // [ranks]; stays when the pushes are taken
     size_t arrived = 0;
     uint64_t bytes = 0;
-    double learning_rate_scale = 0;  // of those that arrived
+    double learning_rate_scale = 0;  // of the pushes that arrived
   };
   struct RankState {
     std::optional<uint64_t> last_step;
     absl::Duration since;    // of the last push, or of the start
-    uint64_t confirmed = 0;  // steps below
+    uint64_t confirmed = 0;  // all steps below are confirmed
   };
   Collecting NewStep() const;
 

@@ -12,10 +12,10 @@
 namespace tessera::ps {
 
 // Memory for the rows of a store and the buckets of its maps: blocks of any size on pages of 2 MiB,
-// where either is found without a walk through the tables of pages. Small blocks come from the
-// heap: what is small stays in the caches, and many small tables shall not hold 2 MiB each. Blocks
-// begin at a cache line. What is freed serves later blocks, whole with what lies free beside it;
-// pages live as long as this does.
+// where the processor finds either without a walk through the page tables. Small blocks come from
+// the heap: they stay in the caches, and many small tables shall not hold 2 MiB each. Blocks begin
+// at a cache line. Freed blocks are joined with free neighbours and serve later blocks; pages live
+// as long as this object.
 //
 // Thread-safe; takes microseconds, so it is for what grows rarely.
 class HugePageMemory {
@@ -31,7 +31,7 @@ class HugePageMemory {
   void* Allocate(size_t bytes);
   void Free(void* block, size_t bytes);  // as allocated
 
-  // Free ranges of the pages, which nobody has.
+  // Bytes of the pages that no block uses.
   size_t free_bytes() const;
 
  private:

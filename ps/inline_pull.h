@@ -4,8 +4,9 @@
 
 namespace tessera::ps {
 
-// A pull of at most so many bytes may be answered in gRPC's own thread: the way to another one
-// takes longer. Such a thread is not to be kept: nothing long is done for such a pull there.
+// A pull of at most this many bytes may be answered in gRPC's own thread, because handing it to
+// another thread takes longer. That thread must not be held up: nothing long is done there for such
+// a pull.
 inline constexpr uint64_t kInlinePullBytes = 1024;
 
 }  // namespace tessera::ps

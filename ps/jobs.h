@@ -42,7 +42,7 @@ class Jobs {
   absl::StatusOr<std::shared_ptr<JobShard>> Stage(const v1::OpenJobRequest& request, bool changed,
                                                   KeepGoing keep_going = absl::OkStatus)
       ABSL_LOCKS_EXCLUDED(mu_);
-  // Nothing of a later move.
+  // Drops what was brought for this move or an earlier one, not for a later one.
   void DropStaged(const std::string& job_id, uint64_t generation, uint64_t move)
       ABSL_LOCKS_EXCLUDED(mu_);
   // Jobs whose rows another ps has, which workers call, and this one a copy of them
@@ -58,7 +58,7 @@ class Jobs {
       ABSL_LOCKS_EXCLUDED(mu_);
   // ABORTED: it is not to be followed any more.
   absl::Status CheckFollowing(const v1::OpenJobRequest& request) ABSL_LOCKS_EXCLUDED(mu_);
-  // It ended with that; its rows are freed.
+  // Following has ended with the error `why`: keeps it for heartbeats and frees the rows.
   void FollowingFailed(const v1::OpenJobRequest& request, const absl::Status& why)
       ABSL_LOCKS_EXCLUDED(mu_);
   // What heartbeats say of them.

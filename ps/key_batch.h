@@ -10,9 +10,9 @@
 
 namespace tessera::ps {
 
-// The keys of one call, hashed once and grouped by stripe; within a stripe they keep their order.
-// A stripe is a fixed share of the owned partitions, those that stand under one lock. Keeps its
-// memory from call to call. Not thread-safe.
+// The keys of one call, hashed once and grouped by stripe; within a stripe they keep their order. A
+// stripe is a fixed share of the owned partitions, which stand under one lock. Keeps its memory
+// from call to call. Not thread-safe.
 class KeyBatch {
  public:
   static constexpr uint32_t kStripes = 64;
@@ -30,7 +30,8 @@ class KeyBatch {
   absl::Span<const Item> stripe(uint32_t s) const {
     return absl::MakeConstSpan(items_).subspan(begin_[s], begin_[s + 1] - begin_[s]);
   }
-  // Room for a number for each item of a stripe: the store's, from stripe to stripe.
+  // Scratch space for the store: one number for each item of a stripe, overwritten by the next
+  // stripe.
   absl::Span<uint32_t> numbers(uint32_t s) {
     return absl::MakeSpan(numbers_).first(stripe(s).size());
   }

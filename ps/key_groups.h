@@ -24,7 +24,7 @@ class KeyGroups {
   uint32_t First(size_t group) const { return first_[group]; }
   // The place after `place` with the same key, or kEnd.
   uint32_t Next(uint32_t place) const { return next_[place]; }
-  // Of what is kept.
+  // Bytes of the memory that is kept.
   size_t bytes() const { return keys_.size() * 20 + table_.size() * 4; }
 
  private:

@@ -11,28 +11,29 @@
 
 namespace tessera::ps {
 
-// Bounded staleness: while a rank is at a step, which is from its first pull for it to its push,
-// every other rank begins at most `max_lead` steps. So of another rank a gradient has not seen
-// those and what that one was at already: its rows are pulled one step ahead, so two. A rank that
-// is at none holds nobody back, and what has begun can always end: all go on as long as each does.
-// Not thread-safe.
+// Bounded staleness: while a rank is at a step, from its first pull for it to its push, every other
+// rank begins at most `max_lead` steps. So a gradient misses of another rank at most those steps
+// and the ones already under way there: two, because rows are pulled one step ahead. A rank that is
+// at no step holds nobody back, and a step that has begun can always end, so all go on as long as
+// each does. Not thread-safe.
 class LeadGate {
  public:
   // `max_lead` is 1 or more.
   LeadGate(uint32_t ranks, uint32_t max_lead) : max_lead_(max_lead), ranks_(ranks) {}
 
-  // The rank begins a step, unless it has already. False: not now.
+  // Begins a step of the rank, unless it has begun already. False: it may not begin now.
   bool Begin(Rank rank, uint64_t step, absl::Duration now);
-  // The step's push has come; nothing for one that has not begun.
+  // Ends a step: its push has come. Does nothing if it has not begun.
   void End(Rank rank, uint64_t step);
-  // Ends all that the rank has begun: whoever takes it over begins again.
+  // Ends all steps that the rank has begun: the worker that takes it over begins them again.
   void Forget(Rank rank);
-  // Who is waited for by a rank that may not begin: "rank 2, at its step 17 since 3.2s".
+  // Names the rank that this one, which may not begin, waits for: "rank 2, at its step 17 since
+  // 3.2s".
   std::string Holder(Rank rank, absl::Duration now) const;
 
  private:
-  // Steps under way of one rank: one that is computed and some whose rows are pulled ahead. Of one
-  // that begins more the oldest count as ended.
+  // Most steps under way of one rank: one that is computed and some whose rows are pulled ahead.
+  // When a rank begins more, its oldest counts as ended.
   static constexpr size_t kMostOpen = 64;
   struct Open {
     uint32_t rank = 0;
@@ -45,7 +46,7 @@ class LeadGate {
   };
   using OpenSteps = std::map<uint64_t, Open>;
 
-  // The oldest of other ranks, or end().
+  // The oldest open step of other ranks, or end().
   OpenSteps::const_iterator OldestBeside(Rank rank) const;
 
   const uint32_t max_lead_;

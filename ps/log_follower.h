@@ -14,21 +14,21 @@
 
 namespace tessera::ps {
 
-// Keeps what this ps has of a job it follows up to date (Jobs::BeginFollowing): opens the shard,
-// then asks the ps that workers call for its push log, for as long as the jobs say that this is
-// wanted. Owns one thread. Thread-safe.
+// Keeps this ps's copy of a job that it follows up to date (Jobs::BeginFollowing): opens the shard,
+// then asks the ps that workers call for its push log, as long as `jobs` says that this is wanted.
+// Owns one thread. Thread-safe.
 class LogFollower {
  public:
   // `jobs` and `channels` outlive it.
   LogFollower(Jobs* jobs, Channels* channels, v1::OpenJobRequest request);
-  ~LogFollower();  // ends it, at once
+  ~LogFollower();  // stops following, at once
   bool ended() const { return ended_; }
 
  private:
   void Run() ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status Follow() ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status Wanted() const ABSL_LOCKS_EXCLUDED(mu_);
-  // False: it is to end.
+  // False: the thread must end.
   bool Pause(absl::Duration wait) ABSL_LOCKS_EXCLUDED(mu_);
 
   Jobs* const jobs_;
@@ -37,11 +37,11 @@ class LogFollower {
   std::atomic<bool> ended_ = false;
   mutable absl::Mutex mu_;
   bool stopped_ ABSL_GUARDED_BY(mu_) = false;
-  grpc::ClientContext* call_ ABSL_GUARDED_BY(mu_) = nullptr;  // under way
+  grpc::ClientContext* call_ ABSL_GUARDED_BY(mu_) = nullptr;  // the call under way
   std::thread thread_;
 };
 
-// Whether what ReadLog or Follow has failed with may pass.
+// Whether an error of ReadLog or Follow may pass, so that trying again makes sense.
 bool MayFollowAgain(const absl::Status& status);
 
 }  // namespace tessera::ps

@@ -10,8 +10,8 @@
 
 namespace tessera::ps {
 
-// What `work` returns, a status or something beside one; RESOURCE_EXHAUSTED: this process had no
-// memory, or no thread, for `what`.
+// Returns what `work` does: a Status or a StatusOr. RESOURCE_EXHAUSTED: this process had no memory,
+// or no thread, for `what`.
 template <typename Work>
 auto OrExhausted(absl::string_view what, Work&& work) -> decltype(work()) {
   try {

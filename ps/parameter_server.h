@@ -20,42 +20,44 @@ class ParameterServer {
  public:
   struct Options {
     ServerOptions server;
-    // Host by which other machines reach this one, where that is not the host of server.listen.
+    // Host by which other machines reach this one, if it is not the host of server.listen.
     std::string advertise_host;
     std::string master_address;
     // Stable over restarts, e.g. "ps-0". Empty: the master picks one.
     std::string name;
-    // Of this process alone, locked; push logs lie in it. Empty: none, and jobs with a push log are
-    // refused.
+    // Folder of this process alone, which it locks, for push logs. Empty: there is none, and jobs
+    // with a push log are refused.
     std::string data_folder;
-    // Of a job's push log. 0: as much as the disk has.
+    // Most bytes of a job's push log. 0: as much as the disk has.
     uint64_t max_log_bytes = 0;
-    // Of this process alone: rows that memory_bytes has no room for. Empty: all rows are in memory,
-    // however many. What it holds does not outlive the process.
+    // Folder of this process alone, for rows that memory_bytes has no room for. Empty: all rows are
+    // in memory, however many. What it holds does not outlive the process.
     std::string spill_folder;
-    // Spill::Options has them: for rows that may spill (not those of dense or EVERY_ROW tables),
-    // over all jobs, or for the whole process.
+    // As Spill::Options has them: memory for rows that may spill (not those of dense or EVERY_ROW
+    // tables), over all jobs, or for the whole process.
     uint64_t memory_bytes = 0;
     bool memory_of_process = false;
-    // Of a job's files in the spill folder.
+    // Most bytes of a job's files in the spill folder.
     uint64_t max_spill_bytes = UINT64_MAX;
-    // Rows in it are read through the kernel's page cache (ColdStore::Options).
+    // Rows on disk are read through the kernel's page cache (ColdStore::Options).
     bool spill_page_cache = false;
-    // JobShard::Options has them.
+    // As JobShard::Options has them.
     uint64_t max_copied_bytes = 1 << 30;
     double writer_share = 0.1;
-    // Checkpoints lie below; the same folder as the master's.
+    // Folder that checkpoints lie in; the same as the master's.
     std::string checkpoint_root = ".";
     // Threads that work on requests. 0: one per processor, and one more (Executor says why).
     int threads = 0;
-    // Of requests that wait for a thread or have one; more are refused with RESOURCE_EXHAUSTED.
+    // Bytes of requests that wait for a thread or have one; more are refused with
+    // RESOURCE_EXHAUSTED.
     uint64_t max_queued_bytes = 512 << 20;
-    // Of answers that workers have not taken yet; above it, pulls are refused the same way.
+    // Bytes of answers that workers have not taken yet; above it, pulls are refused the same way.
     uint64_t max_unsent_bytes = 256 << 20;
-    // Of memory that workers of this machine share, so that rows and gradients need not go through
-    // the network; what does not fit goes there. 0: none is shared.
+    // Bytes of memory that workers on this machine share, so that rows and gradients need not go
+    // through the network; what does not fit goes there. 0: none is shared.
     uint64_t max_shared_bytes = 1 << 30;
-    // Where it counts; null: in one of its own. Served either way. Borrowed, outlives the server.
+    // The registry that it counts in; null: one of its own. Served in both cases. Borrowed,
+    // outlives the server.
     MetricsRegistry* metrics = nullptr;
     Channels* channels = nullptr;  // borrowed, outlives the server
     FileSystem* files = nullptr;   // borrowed, outlives the server
@@ -70,16 +72,16 @@ class ParameterServer {
   virtual ~ParameterServer() = default;  // stops
   // What Channels::Connect takes.
   virtual const std::string& address() const = 0;
-  // Asks the master for leave, and serves on until it has it: until jobs that would lose what they
+  // Asks the master for leave, and serves until it has it: until jobs that would lose what they
   // have trained have cut a checkpoint. False: not within `limit`, or there is no master.
   virtual bool AwaitRelease(absl::Duration limit) = 0;
   // Leaves the cluster: makes no call to the master from here on, and still serves. Stop does it
   // too.
   virtual void Leave() = 0;
-  // Leaves the cluster and stops serving: running calls may finish for `grace`, those that wait for
-  // a step are ended. The rows are gone after it.
+  // Leaves the cluster and stops serving: running calls may finish for `grace`, calls that wait for
+  // a step are ended. The rows are gone afterwards.
   virtual void Stop(absl::Duration grace) = 0;
-  // Waits until the master has refused this ps for good, at most `limit`; OK: it has not.
+  // Waits, at most `limit`, until the master has refused this ps for good; OK: it has not.
   virtual absl::Status WaitForFatal(absl::Duration limit) = 0;
 };
 

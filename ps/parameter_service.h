@@ -19,7 +19,7 @@
 
 namespace tessera::ps {
 
-// Pull, LookAhead and Push get and give bytes as gRPC has them, the others messages.
+// Pull, LookAhead and Push take and answer gRPC's raw bytes, the other methods messages.
 using ParameterServiceBase = v1::ParameterService::WithRawCallbackMethod_Pull<
     v1::ParameterService::WithRawCallbackMethod_LookAhead<
         v1::ParameterService::WithRawCallbackMethod_Push<
@@ -40,9 +40,9 @@ using ParameterServiceBase = v1::ParameterService::WithRawCallbackMethod_Pull<
                                                                     v1::ParameterService::
                                                                         Service>>>>>>>>>>>>>>>;
 
-// Puts Jobs on gRPC: every call becomes a task of an executor, and a pull that has to wait for a
-// step holds no thread. Owns one thread, which answers pulls whose deadline has come and gives up
-// memory shared by workers that have gone.
+// Serves Jobs over gRPC: every call becomes a task of an executor, and a pull that has to wait for
+// a step holds no thread. Owns one thread, which answers pulls whose deadline has come and gives up
+// the shared memory of workers that have gone.
 //
 // Thread-safe. Destroyed after the server that serves it has shut down.
 class ParameterService final : public ParameterServiceBase {
@@ -50,14 +50,14 @@ class ParameterService final : public ParameterServiceBase {
   struct Options {
     // All borrowed; they outlive the service.
     Jobs* jobs = nullptr;
-    Executor* requests = nullptr;        // of workers
-    Executor* ahead = nullptr;           // of theirs, those that nobody waits for
-    Executor* administration = nullptr;  // of the master; those may take minutes
+    Executor* requests = nullptr;        // for workers' calls
+    Executor* ahead = nullptr;           // for workers' calls that nobody waits for
+    Executor* administration = nullptr;  // for the master's calls, which may take minutes
     const Clock* clock = nullptr;
     PsMetrics* metrics = nullptr;
     Channels* channels = nullptr;  // to other ps
     SharedRegions* regions = nullptr;
-    // Rows may be on disk: then no pull is answered in gRPC's own thread.
+    // Whether rows may be on disk: then no pull is answered in gRPC's own thread.
     bool pulls_may_block = false;
   };
   explicit ParameterService(const Options& options);
@@ -111,10 +111,10 @@ class ParameterService final : public ParameterServiceBase {
  private:
   class PullReactor;
 
-  // When to give up for the caller's sake, by Clock::Monotonic: a little before it hangs up, so
-  // that it learns what was waited for, and after `longest` whatever it allows.
+  // When to give up a call, by Clock::Monotonic: a little before the caller hangs up, so that it
+  // learns what was waited for, and after `longest` in any case.
   absl::Duration Deadline(const grpc::CallbackServerContext& context, absl::Duration longest) const;
-  // Counts the errors of a call that is not measured otherwise.
+  // Counts the errors of a call for which there are no other metrics.
   std::function<void(const absl::Status&)> Refusals(const char* call) const;
   void RunExpirer() ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status Follow(const v1::OpenJobRequest& request) ABSL_LOCKS_EXCLUDED(mu_);

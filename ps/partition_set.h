@@ -16,7 +16,7 @@ class PartitionSet {
   static constexpr uint32_t kNotOwned = UINT32_MAX;
   static constexpr uint32_t kMaxPartitions = 1 << 20;
 
-  // INVALID_ARGUMENT: count out of range, or a partition that is not below it or comes twice.
+  // INVALID_ARGUMENT: the count is out of range, or a partition is not below it or comes twice.
   static absl::StatusOr<PartitionSet> New(uint32_t partition_count,
                                           absl::Span<const uint32_t> owned);
 

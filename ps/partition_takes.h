@@ -12,25 +12,26 @@
 
 namespace tessera::ps {
 
-// Who may be handed the rows of which partitions: whoever asked last, by a ticket, so that one who
-// has been replaced takes no marks of changes. Those marks lead back to the rows that the move has
-// copied, until a checkpoint is cut, which takes them. Thread-safe.
+// Decides who may be handed the rows of which partitions: whoever asked last, by a ticket, so that
+// a caller that has been replaced takes no marks of changes. The marks tell what has changed since
+// the move has copied rows, until a checkpoint is cut, which takes them. Thread-safe.
 class PartitionTakes {
  public:
   explicit PartitionTakes(uint32_t partition_count) : tickets_(partition_count) {}
   PartitionTakes(const PartitionTakes&) = delete;
   PartitionTakes& operator=(const PartitionTakes&) = delete;
 
-  // A ticket for all rows of these partitions, or with `changed` for those that have changed since.
-  // It ends the one before for them. `may_begin` is asked last, with nothing begun; its error is
-  // the answer. ABORTED: a later move has begun; FAILED_PRECONDITION: the marks are of no use.
+  // A ticket for all rows of these partitions, or with `changed` for those changed since they were
+  // handed out. It ends their earlier ticket. `may_begin` is asked last, before anything changes;
+  // its error is the answer. ABORTED: a later move has begun; FAILED_PRECONDITION: the marks are of
+  // no use.
   absl::StatusOr<uint64_t> Begin(absl::Span<const uint32_t> partitions, bool changed, uint64_t move,
                                  absl::FunctionRef<absl::Status()> may_begin)
       ABSL_LOCKS_EXCLUDED(mu_);
-  // Runs `take` while no ticket begins or ends. ABORTED: this one has ended.
+  // Runs `take` while no ticket begins or ends. ABORTED: this ticket has ended.
   absl::Status Take(uint64_t ticket, uint32_t partition, absl::FunctionRef<absl::Status()> take)
       ABSL_LOCKS_EXCLUDED(mu_);
-  // A checkpoint is cut: all tickets end, and the marks are its own.
+  // A checkpoint is cut: all tickets end, and the marks count changes since the cut.
   void End() ABSL_LOCKS_EXCLUDED(mu_);
 
  private:

@@ -14,14 +14,14 @@
 
 namespace tessera::ps {
 
-// What a ps counts of the calls that it answers: a few atomic adds a call, none a key. Thread-safe.
+// Counts the calls that a ps answers: a few atomic adds a call, none a key. Thread-safe.
 class PsMetrics {
  public:
   // `registry` is borrowed and outlives this.
   explicit PsMetrics(MetricsRegistry* registry);
 
-  // `took`: from the call's arrival to its answer, waiting for a thread and for a step included.
-  // Each is told before the caller has its answer.
+  // `took`: from the call's arrival to its answer, including waits for a thread and for a step.
+  // Each method is called before the caller has its answer.
   void Pulled(const RowCounts& keys, uint64_t request_bytes, uint64_t answer_bytes,
               absl::Duration took);
   void Pushed(uint64_t keys, uint64_t request_bytes, const absl::Status& status,
@@ -29,7 +29,7 @@ class PsMetrics {
   void CutCheckpoint(const absl::Status& status, absl::Duration took);
   void WroteCheckpoint(const v1::WriteCheckpointResponse& response, const absl::Status& status,
                        absl::Duration took);
-  // Bulk that lies in shared memory.
+  // Bytes of bulk in shared memory.
   void PulledShared(uint64_t bytes);
   void PushedShared(uint64_t bytes);
   // A call of another kind; `call` is its name.
@@ -53,9 +53,9 @@ class PsMetrics {
   Counter& checkpoint_bytes_;
 };
 
-// What is known already and said when asked: rows and bytes by job and table, the bytes that wait
-// for a thread, the memory that is shared with workers and, where rows may spill, what takes the
-// budget (else null). All borrowed; they outlive the result.
+// Adds the metrics that are read when asked for: rows and bytes by job and table, the bytes that
+// wait for a thread, the memory shared with workers and, if rows may spill, what takes the budget
+// (else null). All borrowed; they outlive the result.
 [[nodiscard]] std::unique_ptr<MetricsRegistry::Registration> AddPsCollector(
     MetricsRegistry& registry, const Jobs& jobs, const Executor& requests,
     const SharedRegions& regions, const MemoryBudget* budget);

@@ -10,31 +10,31 @@
 
 namespace tessera::ps {
 
-// Pushes of one rank that come in parts, until all parts are there. Not thread-safe.
+// Keeps the pushes of one rank that come in parts until all parts are here. Not thread-safe.
 class PushParts {
  public:
   static constexpr uint32_t kMaxParts = 1 << 14;
-  static constexpr size_t kMaxPushes = 64;  // that are incomplete at a time
+  static constexpr size_t kMaxPushes = 64;  // incomplete at a time
 
-  // INVALID_ARGUMENT: a part that cannot be, that does not agree with those before it, or with
-  // which, as the last one, the push has not what was announced; RESOURCE_EXHAUSTED: too many
-  // pushes are incomplete. `bulk_bytes` are those of this part.
+  // INVALID_ARGUMENT: the part is impossible or contradicts those before it, or it is the last and
+  // the push has other bytes than were announced. RESOURCE_EXHAUSTED: too many pushes are
+  // incomplete. `bulk_bytes` are those of this part.
   absl::Status Check(const v1::PushRequest& request, uint64_t bulk_bytes) const;
   bool Contains(uint64_t sequence) const { return pushes_.contains(sequence); }
   bool ContainsPart(const v1::PushRequest& request) const;
-  // All parts but this one are there.
+  // Whether all other parts are here.
   bool Completes(const v1::PushRequest& request) const;
-  // Keeps a part that Check has passed, unless it is there already. `blocks` lie in `memory`.
+  // Keeps a part that has passed Check, unless it is here already. `blocks` lie in `memory`.
   void Add(const v1::PushRequest& request, uint64_t bulk_bytes, std::vector<GradientBlock> blocks,
            wire::Buffer memory);
-  // As if Add had never been called with it.
+  // Undoes Add of this part.
   void TakeBack(const v1::PushRequest& request, uint64_t bulk_bytes);
-  // The blocks of a complete push, by part: the same order however they came.
+  // The blocks of a complete push in the order of its parts, however they came.
   std::vector<GradientBlock> Blocks(uint64_t sequence) const;
 
   struct Erased {
     std::vector<wire::Buffer> memory;
-    uint64_t bulk_bytes = 0;  // that were announced
+    uint64_t bulk_bytes = 0;  // announced
   };
   Erased Erase(uint64_t sequence);
   Erased EraseAll();

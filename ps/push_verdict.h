@@ -9,7 +9,7 @@ namespace tessera::ps {
 // What a push is before anything is done with it.
 enum class PushVerdict { kNew, kRepeat };
 
-// ABORTED: `why` shows that `who` does not have what it has acknowledged.
+// ABORTED: `why` shows that `who` has lost pushes that it has acknowledged.
 inline absl::Status LostPushes(absl::string_view why, absl::string_view who) {
   return absl::AbortedError(absl::StrCat(
       why, ": ", who, " has come back without the end of its push log, which a power cut or a ",

@@ -14,25 +14,27 @@
 namespace tessera::ps {
 
 // Bits of Row::flags.
+//
 // Set only within one update of an EVERY_ROW table: the row has had its gradient of this step.
 inline constexpr uint32_t kRowMoved = 1;
-// Not as the last checkpoint that was cut has it.
+// Changed or made since the last cut of a checkpoint.
 inline constexpr uint32_t kRowChanged = 2;
 // A row whose bit is not that of its stripe belongs to a cut and has not been read for it yet
 // (RowStore::BeginCut).
 inline constexpr uint32_t kRowCut = 4;
-// The rest is of tables with a tier below; none of those is EVERY_ROW.
-// Not as the tier has it: changed since it was read from there, or never written. What is
-// kRowChanged is this, too.
+// The flags from here on are for tables with a tier below; none of those is EVERY_ROW.
+//
+// The row differs from the tier's record: changed since it was read from there, or never written. A
+// row with kRowChanged has this flag, too.
 inline constexpr uint32_t kRowDirty = 1;
-// On its way out: written to the tier, or about to be. Any change takes it back.
+// Leaving memory: written to the tier, or about to be. Any change takes the flag back.
 inline constexpr uint32_t kRowLeaving = 8;
-// How often it was used lately, 0 to kRowMaxUses: what the hand of the clock takes away.
+// One recent use, of 0 to kRowMaxUses; the hand of the clock takes uses away.
 inline constexpr uint32_t kRowUse = 16;
 inline constexpr uint32_t kRowMaxUses = 7;
 inline constexpr uint32_t kRowUses = kRowUse * kRowMaxUses;
-// Came into memory and was not changed since. Its first change is what it came for, and no use; so
-// that it is there for it, it came with one use, which that change takes away.
+// Came into memory and is unchanged since. It came for its first change, so that is no further use:
+// the row enters with one use, which keeps it until then, and the first change takes that away.
 inline constexpr uint32_t kRowFresh = 128;
 
 // The head of a row's block; its numbers follow at once:
@@ -40,14 +42,14 @@ inline constexpr uint32_t kRowFresh = 128;
 // The embedding is of float32, or of bfloat16 and padded to 4 bytes; all else is float32.
 struct Row {
   uint64_t key;
-  uint32_t last_step;       // the highest that updated it; stays at its maximum
-  uint32_t frequency : 24;  // updates; stays at its maximum
+  uint32_t last_step;       // the highest step that updated it; stays at its maximum
+  uint32_t frequency : 24;  // number of updates; stays at its maximum
   uint32_t flags : 8;       // kRow...
 
   // `more`: flags to set besides.
   void Touch(uint64_t step, uint32_t more = 0) {
-    // All of it is one load and one store. A load that finds a part of its bytes in a store that is
-    // under way waits until that has reached the cache, behind all stores before it.
+    // One load and one store for all marks. A load that finds part of its bytes in a store under
+    // way waits until that has reached the cache, behind all stores before it.
     struct Marks {
       uint32_t last_step;
       uint32_t frequency_and_flags;
@@ -81,8 +83,8 @@ template <typename T>
 inline void PrefetchNumbers(const T* numbers, uint32_t n) {
   for (uint32_t i = 0; i < n; i += kCacheLine / sizeof(T)) __builtin_prefetch(numbers + i);
 }
-// Cache lines to load of the first `bytes` of a row, wherever it begins. Of a long one the first:
-// then the processor runs ahead by itself.
+// How many cache lines to load for the first `bytes` of a row, wherever it begins. For a long row
+// only the first ones: then the processor runs ahead by itself.
 inline uint32_t LinesOf(size_t bytes) {
   constexpr size_t kMost = 16, kAlignment = 16;
   return static_cast<uint32_t>(
@@ -96,10 +98,10 @@ inline void PrefetchRow(const Row* row, uint32_t lines) {
 }
 
 enum class EmbeddingType { kFloat32, kBfloat16 };
-// What of a row is read: its embedding, or that and the slots behind it.
+// The part of a row that is read: its embedding, or that and the slots behind it.
 enum class RowPart { kEmbedding, kWhole };
 
-// Where everything in a row's block lies: the one place that computes it. A value.
+// Where the parts of a row's block lie: the one place that computes it. A value.
 class RowLayout {
  public:
   static constexpr size_t kAlignment = 16;
@@ -122,14 +124,14 @@ class RowLayout {
   size_t embedding_bytes() const {
     return bfloat16() ? (size_t{dim_} + 1) / 2 * sizeof(float) : dim_ * sizeof(float);
   }
-  // Of the head and the numbers.
+  // Bytes of the head and the numbers.
   size_t bytes() const { return sizeof(Row) + embedding_bytes() + sizeof(float) * slot_floats(); }
   size_t block_bytes() const { return RoundUp(bytes(), kAlignment); }
 
   // Slot k of every element: [dim].
   float* Slot(Row* row, uint32_t k) const { return Slots(row) + size_t{k} * dim_; }
   float* RowSlots(Row* row) const { return Slot(row, slots_); }
-  // All of both kinds: [slot_floats].
+  // Slots of both kinds: [slot_floats].
   float* Slots(Row* row) const {
     return reinterpret_cast<float*>(reinterpret_cast<char*>(row + 1) + embedding_bytes());
   }
@@ -145,7 +147,7 @@ class RowLayout {
     if (part == RowPart::kEmbedding) return;
     CopyFloats(Slots(const_cast<Row*>(row)), slot_floats(), to + dim_);
   }
-  // Rounded to the nearest where it must be.
+  // Rounds to the nearest bfloat16 if the row has that.
   void WriteEmbedding(const float* from, Row* row) const {
     if (!bfloat16()) return CopyFloats(from, dim_, Embedding(row));
     uint16_t* const halves = Halves(row);
@@ -153,7 +155,8 @@ class RowLayout {
     // Rows are compared and checked as bytes.
     if (dim_ % 2 == 1) halves[dim_] = 0;
   }
-  // All numbers in the order of the block, where they lie or, if those are no floats, in `room`.
+  // All numbers in the order of the block: where they lie or, if the embedding is bfloat16, widened
+  // in `room`.
   absl::Span<const float> Floats(const Row* row, std::vector<float>& room) const {
     if (!bfloat16()) return {Embedding(row), floats()};
     room.resize(floats());
@@ -163,10 +166,10 @@ class RowLayout {
     return room;
   }
 
-  // Of float32.
+  // The embedding, if it is float32.
   float* Embedding(Row* row) const { return reinterpret_cast<float*>(row + 1); }
   const float* Embedding(const Row* row) const { return reinterpret_cast<const float*>(row + 1); }
-  // Of bfloat16.
+  // The embedding, if it is bfloat16.
   uint16_t* Halves(Row* row) const { return reinterpret_cast<uint16_t*>(row + 1); }
   const uint16_t* Halves(const Row* row) const {
     return reinterpret_cast<const uint16_t*>(row + 1);

@@ -53,7 +53,7 @@ class RowMap {
   // Reads no row.
   Row* Candidate(uint64_t hash, const Bucket* home) const {
     const uint64_t tag = Tag(hash);
-    // Ends: growth keeps entries free.
+    // Ends, because growth keeps entries free.
     for (const Bucket* bucket = home;;) {
       const uint32_t matches = Matches(*bucket, tag);
       if (matches != 0) [[likely]]
@@ -67,27 +67,27 @@ class RowMap {
   // row->key must not be present. Amortised constant; now and then it moves the whole partition to
   // a table of 1.5 times the size.
   void Insert(uint64_t hash, Row* row);
-  // Before the first row: room for so many, and up to half as many again as `spread` (any number)
-  // says, so that maps that are filled alike do not grow at once.
+  // Before the first row: makes room for `rows`, and for up to half as many again, as `spread` (any
+  // number) decides, so that maps that are filled alike do not grow at once.
   void Reserve(uint64_t rows, uint64_t spread);
-  // The row of `key`, which is no longer in the map but still the caller's; null: there was none.
+  // Takes out and returns the row of `key`, which is still the caller's; null: there was none.
   // Entries that had overflowed move back, so searches stay as short as if the key had never been
   // there. Reads some other rows' keys. The table does not shrink.
   Row* Erase(uint64_t hash, uint64_t key);
 
   uint32_t size() const { return size_; }
   size_t bytes() const { return bucket_count_ * sizeof(Bucket); }
-  // In no particular order.
+  // Visits all rows, in no particular order.
   void ForEach(absl::FunctionRef<void(Row*)> visit) const;
 
  private:
-  // The bucket of a map that has none. Never written.
+  // The bucket that an empty map points to. Never written.
   static const Bucket kNoRows;
   static constexpr int kAddressBits = 44;
 
   static uint64_t Tag(uint64_t hash) { return (hash >> 32 | 1) << kAddressBits; }
-  // Bit i: entry i has this tag. Looks at all eight at once: a loop that stops at the right one
-  // mispredicts where it stops.
+  // Bit i: entry i has this tag. Compares all eight at once: the branch of a loop that stops at the
+  // right one is mispredicted.
   static uint32_t Matches(const Bucket& bucket, uint64_t tag);
   static Row* RowOf(uint64_t entry) {
     return reinterpret_cast<Row*>((entry & ((uint64_t{1} << kAddressBits) - 1)) << 4);
@@ -101,7 +101,7 @@ class RowMap {
   uint32_t Next(uint32_t bucket) const { return bucket + 1 == bucket_count_ ? 0 : bucket + 1; }
   // The entry of `key`; null: there is none.
   uint64_t* Search(uint64_t hash, uint64_t key) const;
-  // So many buckets without entries; returns those from before. Throws where there is no memory,
+  // Takes `count` empty buckets; returns the buckets from before. If there is no memory it throws,
   // and the map is as it was.
   Bucket* TakeBuckets(uint32_t count);
   void FreeBuckets(Bucket* buckets, uint32_t count);

@@ -8,7 +8,7 @@
 
 namespace tessera::ps {
 
-// Rows as a checkpoint's file has them, one behind the other: `records` has
+// Writes rows one after another as a checkpoint's file has them: `records` has
 // row_file::RecordBytes(layout.floats()) for each.
 inline void StoreRecords(const RowLayout& layout, absl::Span<const Row* const> rows,
                          char* records) {

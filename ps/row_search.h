@@ -11,14 +11,14 @@
 
 namespace tessera::ps {
 
-// The rows of many keys, in blocks. While the caller works on the rows of one block, those of the
-// next and the buckets of the one after are on their way from memory. For one stripe, whose maps do
-// not change meanwhile; not thread-safe.
+// Finds the rows of many keys, in blocks. While the caller works on the rows of one block, the rows
+// of the next and the buckets of the one after are on their way from memory. For one stripe, whose
+// maps do not change meanwhile; not thread-safe.
 class RowSearch {
  public:
   static constexpr size_t kBlock = 16;
 
-  // `maps`: of the stripe. Of each row `bytes`, from its head on, will be used.
+  // `maps`: those of the stripe. `bytes`: how much of each row, from its head on, will be used.
   RowSearch(const RowMap* maps, absl::Span<const KeyBatch::Item> items, size_t bytes)
       : maps_(maps),
         items_(items),
@@ -29,8 +29,8 @@ class RowSearch {
     LoadRows(0);
   }
 
-  // Rows of the next items, at most kBlock, in the order of the items; null: there is none. Valid
-  // until the next call. Empty: there are no more items.
+  // The rows of the next items, at most kBlock, in the order of the items; null: the key has no
+  // row. Valid until the next call. Empty: there are no more items.
   absl::Span<Row* const> Next() {
     const size_t begin = next_;
     const size_t end = std::min(begin + block_, items_.size());
@@ -47,7 +47,7 @@ class RowSearch {
     }
     return {rows, end - begin};
   }
-  // Those of the next call.
+  // The items of the next call.
   absl::Span<const KeyBatch::Item> coming() const { return items_.subspan(next_, block_); }
 
  private:
@@ -69,9 +69,9 @@ class RowSearch {
   const RowMap* const maps_;
   const absl::Span<const KeyBatch::Item> items_;
   const uint32_t lines_;
-  const size_t block_;  // divides kBlock; of long rows fewer, so that they stay in the cache
+  const size_t block_;  // divides kBlock; fewer if rows are long, so that they stay in the cache
   size_t next_ = 0;
-  // By item, round the array: of two blocks.
+  // Rings by item: they hold two blocks.
   const RowMap::Bucket* homes_[2 * kBlock];
   Row* rows_[2 * kBlock];
 };

@@ -8,7 +8,7 @@
 
 namespace tessera::ps {
 
-// Statuses of keys as a RowBlock carries them: a bitmap for each status that occurs but ROW_HIT.
+// Adds the statuses of keys to a RowBlock: a bitmap for each status that occurs except ROW_HIT.
 // Counts the keys as well.
 inline void AddStatuses(absl::Span<const uint8_t> statuses, v1::RowBlock* block,
                         RowCounts* counts) {

@@ -5,9 +5,9 @@
 
 namespace tessera::ps {
 
-// A T for the length of a call, kept by the thread for its next call so that no call allocates once
-// its thread has seen the largest. A call within a call gets one of its own. T has `size_t bytes()
-// const`, of what it keeps; one that has grown too large is given back.
+// A T for the length of a call. The thread keeps it for its next call, so that no call allocates
+// once the thread has seen the largest. A call within a call gets a T of its own. T has `size_t
+// bytes() const`, the memory that it keeps; a T that has grown too large is freed.
 template <typename T>
 class Scratch {
  public:

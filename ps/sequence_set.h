@@ -17,7 +17,7 @@ class SequenceSet {
     return after != runs_.begin() && std::prev(after)->second >= n;
   }
 
-  // Whether n, which is not in the set, would be part of a run that there is.
+  // Whether n, which is not in the set, would extend a run.
   bool Touches(uint64_t n) const { return Contains(n + 1) || (n > 0 && Contains(n - 1)); }
 
   // n must not be in the set.
@@ -36,17 +36,17 @@ class SequenceSet {
     ++size_;
   }
 
-  // No number of first .. last may be in the set, nor one that touches them.
+  // No number of first .. last may be in the set or touch a run.
   void AddRun(uint64_t first, uint64_t last) {
     runs_.emplace(first, last);
     size_ += last - first + 1;
   }
 
-  // All numbers below n, in the set already or not.
+  // Adds all numbers below n that are not in the set.
   void FillBelow(uint64_t n) {
     if (n == 0 || FirstMissing() >= n) return;
     uint64_t last = n - 1;
-    // A run that begins at n, or that goes on beyond it, becomes a part.
+    // A run that begins at n or goes on beyond it becomes part of the new one.
     while (!runs_.empty() && runs_.begin()->first <= n) {
       last = std::max(last, runs_.begin()->second);
       size_ -= runs_.begin()->second - runs_.begin()->first + 1;
@@ -60,9 +60,9 @@ class SequenceSet {
   uint64_t FirstMissing() const {
     return runs_.empty() || runs_.begin()->first > 0 ? 0 : runs_.begin()->second + 1;
   }
-  // One more than the largest; 0: the set is empty.
+  // One more than the largest number; 0: the set is empty.
   uint64_t End() const { return runs_.empty() ? 0 : runs_.rbegin()->second + 1; }
-  // First and last number of each, ascending.
+  // First and last number of each run, ascending.
   const std::map<uint64_t, uint64_t>& runs() const { return runs_; }
 
  private:

@@ -15,8 +15,8 @@
 
 namespace tessera::ps {
 
-// A slot of a worker's region that this ps has taken: the worker lets it alone until this goes.
-// Keeps the region mapped. Movable; used by one thread at a time.
+// A slot of a worker's region that this ps has taken: the worker does not touch it until this is
+// destroyed. Keeps the region mapped. Movable; used by one thread at a time.
 class SlotUse {
  public:
   SlotUse(std::shared_ptr<const shared_memory::MappedRegion> region, uint32_t slot, uint64_t use)
@@ -30,7 +30,7 @@ class SlotUse {
   }
   ~SlotUse();
 
-  // What the worker has written, and may write at any time if it does not keep to the rules.
+  // What the worker has written. A worker that breaks the rules may write there at any time.
   absl::Span<char> memory() const { return {region_->slot(slot_), region_->slot_bytes()}; }
 
  private:
@@ -42,22 +42,22 @@ class SlotUse {
 // The memory that workers of this machine share with this ps. Thread-safe.
 class SharedRegions {
  public:
-  // Of a worker's memory that is mapped here, over all workers. 0: none is.
+  // `max_bytes`: of workers' memory that is mapped here, over all workers. 0: none is.
   explicit SharedRegions(uint64_t max_bytes) : max_bytes_(max_bytes) {}
 
-  // The number of a region from here on. One that is known keeps its number. As
+  // Maps a region and returns its number. A known region keeps its number. Errors as
   // v1::ParameterService.ShareMemory.
   absl::StatusOr<uint64_t> Accept(const v1::ShareMemoryRequest& request) ABSL_LOCKS_EXCLUDED(mu_);
   // Takes the slot, once for each of its uses. UNAVAILABLE: there is no such region, or the slot is
   // at another use; INVALID_ARGUMENT: there is no such slot.
   absl::StatusOr<SlotUse> Take(const v1::SharedBulk& shared) ABSL_LOCKS_EXCLUDED(mu_);
-  // Gives up the regions of workers that have closed them or have ended. Their memory goes with the
-  // last use.
+  // Gives up the regions of workers that have closed them or have ended. Their memory is unmapped
+  // after its last use.
   void DropAbandoned() ABSL_LOCKS_EXCLUDED(mu_);
-  // Of all regions.
+  // Bytes of all regions.
   uint64_t bytes() const ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Beside max_bytes: each has a file descriptor.
+  // A second bound, because each region has a file descriptor.
   static constexpr size_t kMaxRegions = 256;
 
  private:

@@ -14,12 +14,12 @@ struct Sighting {
   bool operator==(const Sighting&) const = default;
 };
 
-// How often the keys of one partition have been seen, for those that have no row yet: a counting
-// filter of 32-bit fingerprints with 8-bit counters that stop at kMost. 5 bytes a slot; it doubles
-// when 7/8 of the slots are taken, up to `max_slots`.
+// Counts how often the keys of one partition that have no row yet have been seen: a counting filter
+// of 32-bit fingerprints with 8-bit counters that stop at kMost. 5 bytes a slot; it doubles when
+// 7/8 of the slots are taken, up to `max_slots`.
 //
 // Error: two keys with the same fingerprint share a counter; a key meets another one's with a
-// probability of size() / 2^32. Where `max_slots` are taken, a new fingerprint counts as seen kMost
+// probability of size() / 2^32. Once `max_slots` are taken, a new fingerprint counts as seen kMost
 // times: too often, never too rarely.
 //
 // The counts depend on the multiset of calls alone, not on their order, until it is full. Not
@@ -36,9 +36,10 @@ class SightingFilter {
   uint32_t Count(uint32_t fingerprint) const;
   void Forget(uint32_t fingerprint);
 
-  // All that are counted, ascending.
+  // All sightings, ascending by fingerprint.
   std::vector<Sighting> All() const;
-  // One of another filter, which this one does not have. Nothing where it is full.
+  // Adds a sighting of another filter, which this one does not have. Does nothing if this one is
+  // full.
   void Put(const Sighting& sighting);
 
   uint32_t size() const { return size_; }
@@ -53,9 +54,10 @@ class SightingFilter {
   }
   uint32_t Next(uint32_t slot) const { return (slot + 1) & (slots() - 1); }
   bool IsFull() const { return size_ >= max_slots_ / 8 * 7; }
-  // That of the fingerprint, or the free one where it belongs. Requires slots() > 0.
+  // The slot of the fingerprint, or the free one where it belongs. Requires slots() > 0.
   uint32_t SlotOf(uint32_t fingerprint) const;
-  // Of one that is not there: its slot, for the caller to fill; null where the filter is full.
+  // Finds a slot for a fingerprint that is not there; the caller fills in the count. Null: the
+  // filter is full.
   uint8_t* CountOfNew(uint32_t fingerprint);
   void Grow();
 

@@ -9,15 +9,14 @@
 
 namespace tessera::ps {
 
-// Blocks of one size, at least 8 bytes, cut from slabs that grow from 1 to 64 KiB, or to 32 to 64
-// blocks where that is more: of a pool of few blocks, or that has not filled its last slab, little
-// lies idle, and what is left at a slab's end is little of it. Blocks are aligned to 16 bytes,
-// uninitialised, and used again once they are freed; slabs live as long as the pool. Not
-// thread-safe.
+// Blocks of one size, at least 8 bytes, cut from slabs. Slabs grow from 1 KiB to 64 KiB, or to 32
+// to 64 blocks if that is more, so that a pool of few blocks wastes little in its last slab, and
+// little is wasted at the end of each. Blocks are aligned to 16 bytes and uninitialised; freed
+// blocks are used again; slabs live as long as the pool. Not thread-safe.
 class SlabPool {
  public:
-  // Slabs that grow no more come from `memory`, which pools may share, and fill its pages; those
-  // before, and all where it is null (these grow to 256 KiB), from the heap.
+  // Full-size slabs come from `memory`, which pools may share, and fill its pages. Smaller slabs
+  // come from the heap, and so do all if `memory` is null (they grow to 256 KiB then).
   explicit SlabPool(size_t block_bytes, std::shared_ptr<HugePageMemory> memory = nullptr);
   ~SlabPool();
   SlabPool(const SlabPool&) = delete;
@@ -35,15 +34,15 @@ class SlabPool {
     *static_cast<void**>(block) = free_;
     free_ = block;
   }
-  // All slabs of another pool of blocks of this size, which has none afterwards: its blocks, in use
-  // or free, are this one's.
+  // Takes all slabs of another pool with blocks of this size, which has none afterwards: its
+  // blocks, in use or free, are this pool's.
   void Adopt(SlabPool& other);
-  // Before the first block: slabs grow to so many bytes at most (or to 16 KiB), and those smaller
-  // than they were to grow come from the heap;
+  // Before the first block: slabs grow to `bytes` at most (or to 16 KiB); slabs that stay below the
+  // full size for that come from the heap.
   void LimitSlabs(size_t bytes);
-  // the memory is another.
+  // Before the first block: replaces the memory.
   void UseMemory(std::shared_ptr<HugePageMemory> memory) { memory_ = std::move(memory); }
-  // Of all slabs, free blocks included.
+  // Bytes of all slabs, free blocks included.
   size_t bytes() const { return bytes_; }
 
  private:
@@ -66,8 +65,8 @@ class SlabPool {
   void* free_ = nullptr;  // each free block begins with the address of the next
   std::vector<Slab> slabs_;
   std::vector<std::shared_ptr<HugePageMemory>> memories_;  // of the slabs, each once
-  // Of adopted pools: ends of slabs, and lists of free blocks (the end is null). Used before
-  // another slab is cut.
+  // What adopted pools left: unused ends of slabs, and lists of free blocks (the end is null). Used
+  // before another slab is cut.
   std::vector<std::pair<std::byte*, std::byte*>> rest_;
 };
 

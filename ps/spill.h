@@ -16,20 +16,21 @@
 
 namespace tessera::ps {
 
-// What the jobs of a ps share where rows may leave memory for disk: the budget, the thread that
-// keeps it, the threads that read, and the folder. Thread-safe; outlives the jobs.
+// What the jobs of a ps share if rows may leave memory for disk: the budget, the thread that keeps
+// it, the threads that read, and the folder. Thread-safe; outlives the jobs.
 class Spill {
  public:
   struct Options {
-    std::string folder;  // of this process alone: locked, and wiped of what an earlier left
-    // For rows and what their tier takes in memory or, if `of_process`, for all that this process
-    // has resident; rows get what the rest leaves, at least half.
+    std::string folder;  // of this process alone; locked, and emptied at the start
+    // The budget: for rows and what their tier takes in memory or, with `of_process`, for all that
+    // this process has resident. Rows get what the rest leaves, at least half.
     uint64_t memory_bytes = 0;
     bool of_process = false;
     uint64_t max_job_bytes = UINT64_MAX;  // of files of one job
     bool page_cache = false;              // as ColdStore's
-    // Each has as many reads in flight as a MultiGet finds in one file (UringReads), or one. 0: 16
-    // that wait for the disk, or one a processor where most reads are of the page cache.
+    // Threads that read. Each has as many reads in flight as a MultiGet finds in one file
+    // (UringReads), or one. 0: 16, since they wait for the disk, or one a processor if most reads
+    // hit the page cache.
     int reader_threads = 0;
     absl::Duration room_limit = absl::Seconds(10);  // as TableTier's
   };
@@ -41,10 +42,11 @@ class Spill {
   MemoryBudget& budget() { return budget_; }
   Evictor& evictor() { return evictor_; }
   TaskPool& readers() { return readers_; }
-  // A folder that no other job has, below that of the options.
+  // A folder below that of the options that no other job has.
   std::string NewFolder();
-  // Gives those of a job's tables that may spill their place on disk; they go before it does.
-  // `shared` (null: none) is that of the same tables with other partitions. Null: none may.
+  // Gives a place on disk to those of a job's tables that may spill; they end before it does.
+  // `shared` (null: none) is the store of the same tables with other partitions. Returns null if no
+  // table may spill.
   absl::StatusOr<std::shared_ptr<ColdStore>> Attach(
       const std::vector<std::unique_ptr<Table>>& tables,
       std::shared_ptr<ColdStore> shared = nullptr);

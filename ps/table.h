@@ -30,10 +30,10 @@ class Table {
  public:
   static constexpr uint32_t kMaxDim = RowLayout::kMaxDim;
 
-  // Gradients of one sender, or changes that it has made itself; borrowed.
+  // Gradients of one sender, or changes that it has made to rows itself; borrowed.
   struct Gradients {
     absl::Span<const uint64_t> keys;
-    const void* values;  // [keys, dim] of wire_type, or of wire_bytes(kWhole) a key
+    const void* values;  // [keys, dim] of wire_type; changes: wire_bytes(kWhole) a key
     bool changes = false;
   };
 
@@ -46,7 +46,7 @@ class Table {
   uint32_t dim() const { return spec_.spec().dim(); }
   bool dense() const { return spec_.dense(); }
   bool sync() const { return IsSync(spec_.consistency()); }
-  // Of a row's embedding, or a gradient, on its way to or from a worker (TableSpec.wire_type).
+  // Whether embeddings and gradients travel as bfloat16 (TableSpec.wire_type).
   bool wire_bfloat16() const { return spec_.spec().wire_type() == v1::BFLOAT16; }
   // Whole rows, and changes of them, travel as float32.
   size_t wire_bytes(RowPart part) const {
@@ -55,17 +55,19 @@ class Table {
   }
   // Each step moves every row.
   bool every_row() const { return spec_.spec().update() == v1::EVERY_ROW; }
-  // A step is as long as the tensor says that its blocks make (common/job/dense_layout.h).
+  // Whether the length of a step depends on the whole tensor that blocks make
+  // (common/job/dense_layout.h).
   bool by_tensor() const { return dense() && optimizer_->StepsByWhole(); }
   // The rows in memory.
   RowStore& store() { return store_; }
   const RowStore& store() const { return store_; }
-  // Of all rows, in memory or not.
+  // How many rows there are, in memory or not.
   uint64_t rows() const;
 
-  // Rows may be on disk: not those of dense tables, nor where each step moves every row.
+  // Whether rows may be on disk: not those of dense tables, nor of tables whose every row moves
+  // with each step.
   bool may_spill() const { return !dense() && !every_row(); }
-  // Before the first row; once. Returns the tier, which is the table's.
+  // Gives the table a tier, once, before the first row. Returns it; the table owns it.
   TableTier* Attach(const TableTier::Options& options);
   bool spills() const { return tier_ != nullptr; }
   bool has_cold_rows() const { return tier_ != nullptr && tier_->stats().cold_rows > 0; }
@@ -75,18 +77,18 @@ class Table {
   absl::Status CheckOwned(absl::Span<const uint64_t> keys) const;
   // Dense tables: FAILED_PRECONDITION names a block that nobody has assigned.
   absl::Status CheckAssigned(absl::Span<const uint64_t> keys) const;
-  // INVALID_ARGUMENT: whole rows of it are not for workers to have, and why.
+  // INVALID_ARGUMENT: workers may not have whole rows of this table, and why.
   absl::Status CheckWhole() const;
   // INVALID_ARGUMENT names the key of the first value that is not finite, or larger than `most`.
   absl::Status CheckFinite(const Gradients& gradients, float most) const;
-  // In size, of a gradient's elements: what the optimizer's squares have room for, or any that is
-  // finite where it is clipped first.
+  // The largest magnitude of a gradient's element: what the optimizer's squares have room for, or
+  // any finite number if gradients are clipped first.
   float largest_gradient() const;
   // INVALID_ARGUMENT: the learning rate would not be a finite number.
   absl::Status CheckRate(double learning_rate_scale) const;
 
-  // Keys are checked, and so is that whole rows may be asked for; those are not read_only. A dense
-  // table never creates rows: its absent ones are an error.
+  // The caller has checked the keys, and that whole rows may be asked for; a pull of whole rows is
+  // not read_only. A dense table never creates rows: absent ones are an error.
   absl::Status Pull(absl::Span<const uint64_t> keys, bool read_only,
                     void* values,       // [keys] of wire_bytes(part)
                     uint8_t* statuses,  // [keys]
@@ -94,20 +96,20 @@ class Table {
   // Brings rows that are on disk to memory, for a pull that will come; waits for room there.
   absl::Status LookAhead(absl::Span<const uint64_t> keys);
 
-  // RESOURCE_EXHAUSTED: no memory for more rows. Asked before a step is applied, which then goes on
-  // to its end.
+  // RESOURCE_EXHAUSTED: no memory for more rows. Called before a step is applied, which then goes
+  // on to its end.
   absl::Status WaitForRoom() const;
-  // One step: the gradients of a key are summed in the order of `parts` (and within one, of its
-  // places) and applied once; those of keys that are not admitted are dropped. Changes
-  // are added to their rows before. EVERY_ROW: then the other rows move too. Keys are checked.
-  // Fails only where rows are on disk and cannot be read; then the table is of no use any more.
+  // Applies one step. The gradients of a key are summed in the order of `parts` (and within one, of
+  // its places) and applied once; those of keys that are not admitted are dropped. Changes are
+  // added to their rows before. EVERY_ROW: then the other rows move too. The caller has checked the
+  // keys. Fails only if rows on disk cannot be read; then the table is of no use any more.
   absl::Status Apply(absl::Span<const Gradients> parts, uint64_t step, double learning_rate_scale);
 
   absl::Status Assign(const Gradients& values);
   absl::Status Restore(absl::Span<const RowRecord> rows);
 
-  // See RowStore and TableTier: a cut of all the table's rows, and of its sightings. What the
-  // store's VisitCut does not have of it is on disk, and VisitCutBelow's; ABORTED as of Pull.
+  // A cut of all the table's rows, and of its sightings: see RowStore and TableTier. The store's
+  // VisitCut has its rows in memory, VisitCutBelow those on disk; ABORTED as Pull.
   std::optional<uint64_t> BeginCut(bool all) {
     if (counts_sightings()) admission_->BeginCut();
     return tier_ != nullptr ? tier_->BeginCut(all) : store_.BeginCut(all);
@@ -115,15 +117,15 @@ class Table {
   absl::Status VisitCutBelow(PartitionId partition, TableTier::VisitBelow visit) {
     return tier_ == nullptr ? absl::OkStatus() : FromTier(tier_->VisitCutBelow(partition, visit));
   }
-  // Of the rows that BeginCut counted, those that VisitCutBelow has found to have expired.
+  // How many of the rows that BeginCut counted VisitCutBelow has found expired.
   uint64_t cut_gone() const { return tier_ == nullptr ? 0 : tier_->cut_gone(); }
   void DropCut() {
     if (counts_sightings()) admission_->DropCut();
     tier_ != nullptr ? tier_->DropCut() : store_.DropCut();
   }
 
-  // Whether keys wait for their row until they have been seen often. See Admission for the rest,
-  // which where they do not has and does nothing.
+  // Whether keys get a row only after several sightings. If not, the calls below do nothing and
+  // have nothing; else see Admission.
   bool counts_sightings() const { return admission_ != nullptr && admission_->counts(); }
   std::vector<Sighting> Sightings(PartitionId partition) const {
     return counts_sightings() ? admission_->Sightings(partition) : std::vector<Sighting>();
@@ -139,20 +141,20 @@ class Table {
   }
 
   // At a cut after `applied_steps` steps: drops the rows that the table's expiry takes. A key that
-  // comes again starts from its initial value. Fails only where rows are on disk; then the table is
-  // of no use any more.
+  // comes again starts from its initial value. Fails only if rows are on disk; then the table is of
+  // no use any more.
   absl::Status Expire(uint64_t applied_steps);
-  // Of a table that nobody cuts: the same for its rows on disk, which count for nothing since
-  // Expire, but take room until the next cut is read. Does nothing where there are none.
+  // For a table that nobody cuts: erases expired rows on disk. They count for nothing since Expire,
+  // but take room until the next cut is read. Does nothing if there are none.
   absl::Status EraseExpiredBelow(PartitionId partition) {
     if (tier_ == nullptr || !expiry_.active()) return absl::OkStatus();
     return FromTier(tier_->EraseExpiredBelow(partition));
   }
-  // How many rows that would drop. Reads those that are on disk.
+  // How many rows Expire would drop. Reads those that are on disk.
   absl::StatusOr<uint64_t> CountExpirable(uint64_t applied_steps) const;
 
-  // See RowStore and TableTier. First the rows in memory; `ReadTaken`, which needs no lock of the
-  // caller's, hands out what TakeRows has left on disk; ABORTED as of Pull.
+  // Hands out rows: see RowStore and TableTier. TakeRows has the rows in memory; then ReadTaken,
+  // which needs no lock of the caller's, has those left on disk; ABORTED as Pull.
   TableTier::Taken TakeRows(PartitionId partition, bool changed,
                             absl::FunctionRef<void(absl::Span<const Row* const> rows)> take);
   absl::Status ReadTaken(const TableTier::Taken& taken,
@@ -164,7 +166,7 @@ class Table {
   void StopEvicting() {
     if (tier_ != nullptr) tier_->StopEvicting();
   }
-  // Of partitions that are not owned, what is still there of their rows.
+  // Frees what is left of the rows of partitions that are not owned.
   absl::Status FreeOthers();
 
   v1::TableStats Stats() const;
@@ -174,38 +176,37 @@ class Table {
         std::unique_ptr<Admission> admission, Expiry expiry, RowTemplate row_template,
         const PartitionSet* partitions);
 
-  // The errors are those of a tier.
+  // Errors are those of a tier.
   absl::StatusOr<RowCounts> FindOrMake(absl::Span<const uint64_t> keys, bool read_only,
                                        float* values, uint8_t* statuses, RowPart part);
   absl::StatusOr<RowCounts> PullAdmitted(absl::Span<const uint64_t> keys, float* values,
                                          uint8_t* statuses);
-  // What is left of `parts` when the keys that are not admitted are gone; makes rows for those that
-  // are admitted now.
+  // `parts` without the keys that are not admitted; makes rows for keys that are admitted now.
   absl::StatusOr<std::vector<Gradients>> Admit(absl::Span<const Gradients> parts);
   // Appends those of `keys` that have no row, each as often as it comes.
   absl::Status AppendAbsent(absl::Span<const uint64_t> keys, std::vector<uint64_t>& absent);
-  // Rows for keys that are admitted.
+  // Makes rows for keys that are admitted.
   absl::Status Make(absl::Span<const uint64_t> keys);
 
-  // Pull and Assign of float32.
+  // Pull and Assign with float32 numbers.
   absl::Status PullFloats(absl::Span<const uint64_t> keys, bool read_only, float* values,
                           uint8_t* statuses, RowPart part);
   absl::Status AssignFloats(absl::Span<const uint64_t> keys, const float* values);
 
-  // What the tier lost is no loss of a checkpoint's data: DATA_LOSS becomes ABORTED.
+  // DATA_LOSS becomes ABORTED: what the tier lost is no loss of a checkpoint's data.
   absl::Status FromTier(const absl::Status& status) const;
   struct ApplyScratch;
   absl::Status ApplyToRows(absl::Span<const Gradients> parts, uint64_t step, double scale);
   absl::Status AddChanges(const Gradients& changes, uint64_t step);
-  // `Number`: of wire_type.
+  // `Number`: the C++ type of wire_type.
   template <typename Number>
   absl::Status ApplyNumbers(absl::Span<const Gradients> parts, uint64_t step, double scale);
   void MoveOtherRows(uint64_t step, double scale) ABSL_EXCLUSIVE_LOCKS_REQUIRED(step_mu_);
-  // Of what RowOptimizer::Measure has given for each block; distinct keys.
+  // Moves the embeddings by what RowOptimizer::Measure has given for each block; distinct keys.
   void MoveTensors(absl::Span<const uint64_t> keys, absl::Span<RowOptimizer::Squares> squares,
                    uint64_t step, double scale);
   void Count(const RowCounts& counts);
-  // Of a dense table: FAILED_PRECONDITION names a block that is cut in another way than this
+  // For a dense table. FAILED_PRECONDITION names a block that is cut in another way than this
   // table's optimizer needs (common/job/dense_layout.h).
   absl::Status CheckCut(absl::Span<const RowRecord> rows) const;
 
@@ -223,8 +224,8 @@ class Table {
   std::atomic<uint64_t> not_admitted_ = 0;
   std::atomic<uint64_t> dropped_gradients_ = 0;
   std::atomic<uint64_t> expired_ = 0;
-  // One step at a time where it passes over rows twice: kRowMoved marks belong to it, or what the
-  // first pass has measured.
+  // Held by a step that passes over rows twice: its kRowMoved marks, or what its first pass has
+  // measured, must not meet another step's.
   absl::Mutex step_mu_;
 };
 

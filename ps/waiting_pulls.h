@@ -15,7 +15,7 @@ namespace tessera::ps {
 // A pull that waits for a step.
 struct WaitingPull {
   PullCall call;
-  std::vector<absl::Span<const uint64_t>> keys;  // of the call's blocks, checked
+  std::vector<absl::Span<const uint64_t>> keys;  // keys of the call's blocks, checked
   absl::Duration since;
   absl::Duration deadline;
   PullDone done;
@@ -31,7 +31,7 @@ class WaitingPulls {
     bytes_ += pull.call.bytes;
     pulls_.push_back(std::move(pull));
   }
-  // Takes out those of which `leaves` is true.
+  // Takes out the pulls for which `leaves` is true.
   std::list<WaitingPull> Take(absl::FunctionRef<bool(const WaitingPull&)> leaves) {
     std::list<WaitingPull> taken;
     for (auto it = pulls_.begin(); it != pulls_.end();) {

@@ -38,19 +38,19 @@ struct PartitionRange {
   uint32_t last = 0;
 };
 
-// The records of all tables as they were when it was taken. What is replaced meanwhile stays on
-// disk for it. Ends before its store.
+// The records of all tables as they were when it was taken. Records replaced meanwhile stay on disk
+// for it. Ends before its store.
 class ColdSnapshot {
  public:
   virtual ~ColdSnapshot() = default;
 };
 
-// All of a table's records, in one pass over its files. Not thread-safe.
+// Reads all of a table's records, in one pass over its files. Not thread-safe.
 class ColdScan {
  public:
   virtual ~ColdScan() = default;
-  // The partition's records, ascending by key; ends with the first error of `visit`. Partitions are
-  // asked for in ascending order.
+  // Visits the partition's records, ascending by key; ends with the first error of `visit`.
+  // Partitions are asked for in ascending order.
   virtual absl::Status Visit(
       uint32_t partition,
       absl::FunctionRef<absl::Status(uint64_t key, const char* record)> visit) = 0;
@@ -72,13 +72,15 @@ class ColdStore {
  public:
   struct Options {
     std::string folder;  // of this store alone; created
-    // Of all files in the folder, compactions under way included. Rows are written to 15/16 of it.
+    // Most bytes of all files in the folder, compactions under way included. Rows are written up to
+    // 15/16 of it.
     uint64_t max_bytes = UINT64_MAX;
-    // Reads go through the kernel's page cache: faster where it has room for the files, and memory
-    // that the kernel takes back. Else past it: memory belongs to rows, not to blocks.
+    // True: reads go through the kernel's page cache, which is faster if it has room for the files,
+    // in memory that the kernel can take back. False: past it, because memory belongs to rows, not
+    // to blocks.
     bool page_cache = false;
     TaskPool* readers = nullptr;  // borrowed, outlives the store
-    // Null: the machine's own. Tests put faults in it.
+    // Null: the machine's own disk. Tests put faults in.
     std::shared_ptr<rocksdb::FileSystem> disk = nullptr;
   };
   struct Stats {
@@ -86,7 +88,7 @@ class ColdStore {
     uint64_t record_bytes_written = 0;
     uint64_t device_bytes_written = 0;  // compactions included
     uint64_t folder_bytes = 0;
-    uint64_t known_keys = 0;    // of the filters: ever written, or since they were renewed
+    uint64_t known_keys = 0;    // keys in the filters: ever written, or since they were renewed
     uint64_t memory_bytes = 0;  // filters and indices
   };
 
@@ -95,12 +97,13 @@ class ColdStore {
                                                          std::vector<ColdTable> tables);
   virtual ~ColdStore() = default;
 
-  // may[i] = 0: there is no record of keys[i]. From memory; a few in a thousand keys that were not
-  // written are answered 1.
+  // may[i] = 0: there is no record of keys[i]. Asks memory alone; for a few in a thousand keys that
+  // were never written it answers 1.
   virtual size_t MayContain(uint32_t table, absl::Span<const uint64_t> keys,
                             uint8_t* may) const = 0;
-  // What MayContain goes by. Every Write adds to it before it begins; who renews it sees to it that
-  // none is under way when that begins, and keeps the keys of all records that there are then.
+  // The filter behind MayContain. Every Write adds to it before it begins. A caller that renews it
+  // ensures that no Write is under way when the renewal begins, and keeps the keys of all records
+  // that exist then.
   virtual KnownFilter& Known(uint32_t table) = 0;
   // found[i] = 1: records[i] is the newest record of keys[i]; 0: there is none, and records[i] is
   // untouched. After an error both hold anything.
@@ -109,28 +112,28 @@ class ColdStore {
                             char* records,                          // [keys, record_bytes]
                             uint8_t* found,                         // [keys]
                             const ColdSnapshot* at = nullptr) = 0;  // null: now
-  // Replaces what there is, all of it or nothing. A batch is a file: large ones cost less, a row.
+  // Writes or replaces records, all of them or none. A batch is a file: large ones cost less a row.
   virtual absl::Status Write(uint32_t table,
                              absl::Span<const ColdRecord> records) = 0;  // ascending, no key twice
-  // Waits, for a moment at most, while many batches are yet to be merged. Write waits longer by
-  // itself; Erase, whose callers may hold locks, does not.
+  // Waits, for a moment at most, while many batches are yet to be merged. Write itself waits, and
+  // longer; Erase, whose callers may hold locks, does not.
   virtual void AwaitCompaction(uint32_t table) = 0;
   virtual absl::Status Erase(uint32_t table,
                              absl::Span<const ColdKey> keys) = 0;  // ascending, no key twice
-  // All records of whole partitions; the time depends on the number of ranges.
+  // Erases all records of whole partitions; the time depends on the number of ranges.
   virtual absl::Status ErasePartitions(
       uint32_t table, absl::Span<const PartitionRange> ranges) = 0;  // ascending, apart
-  // A partition's records, ascending by key, each as it was at a moment of the call; ends with the
-  // first error of `visit`.
+  // Visits a partition's records, ascending by key, each as it was at some moment of the call; ends
+  // with the first error of `visit`.
   virtual absl::Status VisitPartition(
       uint32_t table, uint32_t partition,
       absl::FunctionRef<absl::Status(uint64_t key, const char* record)> visit) = 0;
-  // As of `at`, or of now. Ends before the store, and before `at`.
+  // A scan as of `at`, or of now. It ends before the store, and before `at`.
   virtual std::unique_ptr<ColdScan> Scan(uint32_t table, const ColdSnapshot* at = nullptr) = 0;
   virtual std::unique_ptr<ColdSnapshot> TakeSnapshot() = 0;
 
   virtual Stats stats() const = 0;
-  // Of one table: its filters and indices.
+  // Memory of one table's filters and indices.
   virtual uint64_t MemoryBytes(uint32_t table) const = 0;
 };
 

@@ -36,17 +36,17 @@ class KnownFilter {
   // may[i] = 1: keys[i] may have been added; 0: it was not. Returns the number of ones.
   size_t MayContain(absl::Span<const uint64_t> keys, uint8_t* may) const ABSL_LOCKS_EXCLUDED(mu_);
 
-  // From BeginRenewal on, what is added is added to a second filter, too, and Keep adds to that one
-  // alone; EndRenewal puts it in the place of the first. Of the keys that were added before, all
-  // that are to be known are named in between. Beginning again forgets what was kept. Keep and
-  // EndRenewal do nothing where none has begun.
+  // Renewal. From BeginRenewal on, Add adds to a second filter, too, and Keep to the second alone;
+  // EndRenewal puts the second in the place of the first. In between the caller must Keep all
+  // earlier keys that are still to be known. Beginning again forgets what was kept. Keep and
+  // EndRenewal do nothing if no renewal has begun.
   void BeginRenewal() ABSL_LOCKS_EXCLUDED(mu_);
   void Keep(absl::Span<const uint64_t> keys) ABSL_LOCKS_EXCLUDED(mu_);
   void EndRenewal() ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Keys added that were not taken for known before.
+  // How many added keys were not taken for known before.
   uint64_t keys() const ABSL_LOCKS_EXCLUDED(mu_);
-  // Of both filters.
+  // Bytes of both filters.
   uint64_t bytes() const ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
@@ -71,7 +71,7 @@ class KnownFilter {
 
   mutable absl::Mutex mu_;
   Generations generations_ ABSL_GUARDED_BY(mu_);
-  std::optional<Generations> next_ ABSL_GUARDED_BY(mu_);  // of a renewal
+  std::optional<Generations> next_ ABSL_GUARDED_BY(mu_);  // the second filter of a renewal
 };
 
 }  // namespace tessera::ps

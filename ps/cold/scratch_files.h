@@ -12,20 +12,20 @@
 
 namespace tessera::ps {
 
-// RocksDB's files as the tier wants them: never synced, since nothing in them outlives the process;
-// counted, so that the folder's use and what went to the device are known; and at most max_bytes in
-// all, past which appends fail as on a full disk: with NoSpace those to tables, with a SpaceLimit
-// that may pass those to RocksDB's own records. One that has lost its end is Corruption where it is
-// read there. Thread-safe.
+// RocksDB's files as the tier wants them. They are never synced, since nothing in them outlives the
+// process. They are counted, so that the folder's use and what went to the device are known. They
+// take at most max_bytes in all; past that, appends fail as on a full disk: to tables with NoSpace,
+// to RocksDB's own records with a SpaceLimit that may pass. A file that has lost its end is
+// Corruption when it is read there. Thread-safe.
 class ScratchFiles final : public rocksdb::FileSystemWrapper {
  public:
   ScratchFiles(std::shared_ptr<rocksdb::FileSystem> disk, uint64_t max_bytes);
 
   const char* Name() const override { return "TesseraScratchFiles"; }
 
-  // Of all files that there are now.
+  // Bytes of all files that exist now.
   uint64_t bytes() const { return bytes_.load(std::memory_order_relaxed); }
-  // Since the start, compactions included.
+  // Bytes written since the start, compactions included.
   uint64_t bytes_written() const { return bytes_written_.load(std::memory_order_relaxed); }
 
   // rocksdb::FileSystem:

@@ -21,34 +21,34 @@
 
 namespace tessera::ps {
 
-// Feeds a push log, while it is written, to the one ps that follows it, and knows what that one
-// has. A follower that has all that is in the log is in sync: from then on whoever waits here has
-// its OK when the follower has what the log had by then, whatever becomes of the follower, until
-// another pair is told. So all that was acknowledged is with a follower that is in sync. Who has
-// waited for kLongestWait is told whom for, and is to come again: a push that is repeated is in the
+// Feeds a push log, while it is written, to the one ps that follows it, and knows what that ps has.
+// A follower that has all of the log is in sync. From then on a call that waits here gets OK only
+// when the follower has what the log had when the call came, whatever becomes of the follower,
+// until the master names another pair. So a follower in sync has all that was acknowledged. A call
+// that has waited for kLongestWait is told for whom, and must come again: a repeated push is in the
 // log already, and waits anew.
 //
-// Thread-safe. Callbacks run once each, without a lock, in the thread that came with the cause, or
+// Thread-safe. Each callback runs once, without a lock, in the thread that came with the cause, or
 // in `run`. A call that throws std::bad_alloc has not taken its callback.
 class LogFeed {
  public:
   using ReadDone = std::function<void(absl::StatusOr<v1::ReadLogResponse>)>;
   using Done = std::function<void(absl::Status)>;
-  // A master gives up a follower before (master/replicas.cc).
+  // Longer than the master takes to give up a follower (master/replicas.cc).
   static constexpr absl::Duration kLongestWait = absl::Seconds(5);
   struct Options {
     FileSystem* files = nullptr;   // borrowed
     const PushLog* log = nullptr;  // borrowed, outlives the feed
     const Clock* clock = nullptr;  // borrowed
-    // Where the log is read for calls that have waited; null: in the thread that appended.
+    // Runs the reads of the log for calls that have waited; null: the thread that appended does.
     std::function<void(absl::AnyInvocable<void() &&>)> run = nullptr;
   };
   explicit LogFeed(Options options) : options_(std::move(options)) {}
 
-  // See v1::ParameterService.SetFollower; without a name nobody follows. ABORTED: a later one has
-  // been told.
+  // See v1::ParameterService.SetFollower; an empty name: nobody follows. ABORTED: a later pair has
+  // been named.
   absl::Status SetPair(uint64_t pair, std::string follower) ABSL_LOCKS_EXCLUDED(mu_);
-  // See v1::ParameterService.ReadLog; at the deadline (of Clock::Monotonic) it is answered without
+  // See v1::ParameterService.ReadLog; at the deadline (of Clock::Monotonic) the answer has no
   // records.
   void Read(const v1::ReadLogRequest& request, absl::Duration deadline, ReadDone done)
       ABSL_LOCKS_EXCLUDED(mu_);
@@ -56,22 +56,22 @@ class LogFeed {
   void Appended() ABSL_LOCKS_EXCLUDED(mu_);
   // The checkpoint of this cut is committed.
   void Committed(const std::string& cut) ABSL_LOCKS_EXCLUDED(mu_);
-  // Answers OK when the follower has all that is in the log now; at once where none is in sync.
-  // UNAVAILABLE: it has not come to have that within kLongestWait.
+  // Answers OK when the follower has all that is in the log now; at once if no follower is in sync.
+  // UNAVAILABLE: the follower did not have it within kLongestWait.
   void Await(Done done) ABSL_LOCKS_EXCLUDED(mu_);
-  // Answers reads whose deadline has passed, and those that have waited for too long.
+  // Answers reads whose deadline has passed, and calls that have waited too long.
   void Expire() ABSL_LOCKS_EXCLUDED(mu_);
-  // Whoever waits, and whoever comes, is answered with `reason`.
+  // Answers all calls that wait, and all later ones, with `reason`.
   void Close(absl::Status reason) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Records from there on are still to be read, or may be.
+  // The first record that the follower still needs, or may need.
   uint64_t needed_from() const ABSL_LOCKS_EXCLUDED(mu_);
   // The pair whose follower is in sync; 0: none is.
   uint64_t in_sync() const ABSL_LOCKS_EXCLUDED(mu_);
-  // For how long the follower lacks what somebody waits for, or was told to come again for; zero:
-  // it lacks nothing.
+  // How long the follower has lacked what a call waits for, or was told to come again for; zero: it
+  // lacks nothing.
   absl::Duration oldest_wait() const ABSL_LOCKS_EXCLUDED(mu_);
-  // The same in words: for whom, for what, since when.
+  // The same in words: who is waited for, for what, since when.
   std::string DescribeWait() const ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
@@ -81,7 +81,7 @@ class LogFeed {
     ReadDone done;
   };
   struct Wait {
-    uint64_t below = 0;  // until the follower has the records below it
+    uint64_t below = 0;  // ends when the follower has the records below this
     absl::Duration since;
   };
   struct Waiting {
@@ -90,13 +90,14 @@ class LogFeed {
   };
 
   absl::Status CheckPair(uint64_t pair) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // What the follower's position says; those that need wait no more.
+  // Notes that the follower has the records below `below`; returns the calls that need wait no
+  // more.
   std::list<Waiting> Confirm(uint64_t below) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Those that have waited for too long.
+  // Takes out the calls that have waited too long.
   std::list<Waiting> TakeLate() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   const Wait* Oldest() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);  // null: none
   std::string Describe(const Wait& wait) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // The poll, if it can be answered and nobody is about to.
+  // Takes the poll, if it can be answered and nobody is about to.
   std::optional<Poll> TakePoll() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Answer(Poll poll) ABSL_LOCKS_EXCLUDED(mu_);
   absl::StatusOr<v1::ReadLogResponse> ReadFor(const v1::ReadLogRequest& request)
@@ -112,11 +113,11 @@ class LogFeed {
   absl::Status closed_ ABSL_GUARDED_BY(mu_);
   uint64_t pair_ ABSL_GUARDED_BY(mu_) = 0;
   std::string follower_ ABSL_GUARDED_BY(mu_);    // its name; empty: nobody follows
-  uint64_t has_below_ ABSL_GUARDED_BY(mu_) = 0;  // the follower
+  uint64_t has_below_ ABSL_GUARDED_BY(mu_) = 0;  // the follower has the records below
   bool in_sync_ ABSL_GUARDED_BY(mu_) = false;
   std::optional<Poll> poll_ ABSL_GUARDED_BY(mu_);
   std::list<Waiting> waiting_ ABSL_GUARDED_BY(mu_);
-  // The first that was told to come again, until the follower has what it waited for.
+  // The first wait that ended with "come again", until the follower has what it waited for.
   std::optional<Wait> late_ ABSL_GUARDED_BY(mu_);
   std::optional<std::string> committed_ ABSL_GUARDED_BY(mu_);
 };

@@ -18,16 +18,17 @@
 
 namespace tessera::ps {
 
-// The log of one job on one ps: what changes its rows, written before it is acknowledged. Segments
-// are files of a folder; one begins at every cut of a checkpoint, so that those before the cut can
-// go when the checkpoint is committed. The file of one that goes is kept, and the next is written
-// over it: a page that the file has costs half of a new one. Thread-safe.
+// The log of one job on one ps: all that changes its rows, written before it is acknowledged.
+// Segments are files of a folder. One begins at every cut of a checkpoint, so that those before the
+// cut can be dropped when the checkpoint is committed. The file of a dropped segment is kept, and
+// the next is written over it: a page that the file already has costs half as much as a new one.
+// Thread-safe.
 class PushLog {
  public:
   struct Options {
     FileSystem* files = nullptr;  // borrowed
     std::string folder;
-    bool fsync = false;      // Sync makes durable
+    bool fsync = false;      // Sync makes records durable
     uint64_t max_bytes = 0;  // of all files; 0: as much as the disk has
   };
   struct Segment {
@@ -35,41 +36,41 @@ class PushLog {
     std::optional<std::string> cut;
     uint64_t bytes = 0;
     uint64_t first = 0;      // number of its head
-    uint64_t old_bytes = 0;  // of the file that it is written over
+    uint64_t old_bytes = 0;  // size of the file that it is written over
     bool ours = false;       // this log has begun it
   };
 
-  // A new log, its first segment begun with `head`; whatever was in the folder goes.
+  // A new log whose first segment begins with `head`; removes whatever was in the folder.
   static absl::StatusOr<std::unique_ptr<PushLog>> Create(Options options,
                                                          const v1::PushLogHead& head);
-  // Goes on behind what a PushLogReader has read, in a new segment. `head` has no cut.
+  // Goes on after what a PushLogReader has read, in a new segment. `head` has no cut.
   static absl::StatusOr<std::unique_ptr<PushLog>> Continue(Options options,
                                                            std::vector<Segment> segments,
                                                            uint64_t next_record,
                                                            const v1::PushLogHead& head);
 
-  // With the operating system when it returns. RESOURCE_EXHAUSTED (disk or max_bytes) and
-  // UNAVAILABLE: the record is not in the log, and may be appended again later.
+  // The operating system has the record when this returns. RESOURCE_EXHAUSTED (disk or max_bytes)
+  // and UNAVAILABLE: the record is not in the log, and may be appended again later.
   absl::Status Append(push_log::Kind kind, absl::string_view text, absl::string_view bulk)
       ABSL_LOCKS_EXCLUDED(mu_);
-  // All that was appended before is on the disk when it returns, where the options ask for it.
+  // If the options ask for fsync, all that was appended before is on the disk when this returns.
   // UNAVAILABLE: nobody knows what is on the disk; the log is broken and says so from then on.
   absl::Status Sync() ABSL_LOCKS_EXCLUDED(mu_);
   // Waits until the disk has all but the last `behind` bytes of the segment (WritableFile::Drain),
-  // so that the system has no cause to hold anybody up later. Errors as Sync's.
+  // so that the system has no cause to delay a write later. Errors as Sync's.
   absl::Status Drain(uint64_t behind) ABSL_LOCKS_EXCLUDED(mu_);
   // Begins a segment. After an error the log is as before.
   absl::Status Cut(const v1::PushLogHead& head) ABSL_LOCKS_EXCLUDED(mu_);
-  // Deletes the segments before the last one that begins at this cut; nothing if none does. Those
-  // with records from `keep_from` on stay.
+  // Drops the segments before the last one that begins at this cut, but not those with records from
+  // `keep_from` on; does nothing if no segment begins there.
   void Forget(absl::string_view cut, uint64_t keep_from = std::numeric_limits<uint64_t>::max())
       ABSL_LOCKS_EXCLUDED(forget_mu_, mu_);
-  // Append and Sync are refused with `reason` from here on.
+  // From here on Append and Sync are refused with `reason`.
   void Close(absl::Status reason) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Of all records.
+  // Bytes of all records.
   uint64_t bytes() const ABSL_LOCKS_EXCLUDED(known_mu_);
-  // Where the next record goes: all before it are in the files.
+  // Where the next record goes; the files have all records before it.
   struct End {
     uint64_t segment = 0;
     uint64_t next_record = 0;
@@ -84,16 +85,16 @@ class PushLog {
                      absl::string_view bulk, Segment& segment) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   std::string PathOf(uint64_t segment) const;
   std::string SparePath() const { return absl::StrCat(options_.folder, "/", push_log::kSpare); }
-  // The file of a segment that goes, for the next one.
+  // Whether the file of a dropped segment may serve the next one.
   bool MayServe(const Segment& segment) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // The first segment goes, and its file waits for the next one.
+  // Drops the first segment and keeps its file for the next one.
   absl::Status KeepAsSpare() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status RemoveSpare() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Hands the status on; an error breaks the log.
   absl::Status Synced(const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // For end() and bytes().
+  // Updates what end() and bytes() answer.
   void Publish() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) ABSL_LOCKS_EXCLUDED(known_mu_);
-  // Of all files.
+  // Bytes of all files.
   uint64_t FileBytes() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const Options options_;
@@ -105,8 +106,8 @@ class PushLog {
   bool spoilt_ ABSL_GUARDED_BY(mu_) = false;            // file_ ends with part of a record
   std::vector<Segment> segments_ ABSL_GUARDED_BY(mu_);  // the last one is being written
   uint64_t spare_bytes_ ABSL_GUARDED_BY(mu_) = 0;       // 0: there is no spare file
-  // Of a segment that follows a spoilt one. Its watermarks are those of an earlier moment: who
-  // reads begins at a cut.
+  // The head for a segment that follows a spoilt one. Its watermarks are those of an earlier
+  // moment, which does no harm: readers begin at a cut.
   v1::PushLogHead head_ ABSL_GUARDED_BY(mu_);
   uint64_t next_record_ ABSL_GUARDED_BY(mu_) = 1;
   // Numbers of records.

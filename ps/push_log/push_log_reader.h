@@ -27,32 +27,32 @@ class PushLogReader {
     std::string where;  // "FILE, record N", for messages
   };
 
-  // Begins at the last segment with this cut; nullopt: at the first of all, which has none, of a
-  // log of rows that were in no checkpoint. FAILED_PRECONDITION: there is no such segment, no log,
-  // or one of another version. DATA_LOSS: damage before the end, the file named.
+  // Begins at the last segment with this cut; nullopt: at the first segment of all, which has no
+  // cut, of a log whose rows were in no checkpoint. FAILED_PRECONDITION: there is no such segment,
+  // no log, or one of another version. DATA_LOSS: damage before the end, the file named.
   static absl::StatusOr<std::unique_ptr<PushLogReader>> Open(FileSystem& files,
                                                              const std::string& folder,
                                                              std::optional<absl::string_view> cut);
-  // Begins at the last segment that has the record of this number, or those before it: records are
-  // numbered on from one segment to the next. Errors as Open.
+  // Begins at the last segment that has the record of this number, or those before it: numbers go
+  // on from one segment to the next. Errors as Open.
   static absl::StatusOr<std::unique_ptr<PushLogReader>> OpenAt(FileSystem& files,
                                                                const std::string& folder,
                                                                uint64_t record);
 
   const v1::PushLogHead& head() const { return head_; }
-  // The next record that is no head; nullopt at the end. A record that was being written when its
-  // process died is no part of the log. DATA_LOSS: a record that is damaged or missing, though the
-  // log goes on after it. Throws std::bad_alloc.
+  // The next record, heads left out; nullopt at the end. A record that was being written when its
+  // process died is no part of the log. DATA_LOSS: a record is damaged or missing, though the log
+  // goes on after it. Throws std::bad_alloc.
   absl::StatusOr<std::optional<Record>> Next();
-  // Of a log that goes on meanwhile, `end` being its PushLog's: the next record, heads too. One is
-  // there: next_record() is below end.next_record.
+  // The next record, heads included, of a log that is still written; `end` is its PushLog's.
+  // Requires next_record() < end.next_record.
   absl::StatusOr<Record> NextOf(const PushLog::End& end);
 
   // For PushLog::Continue, once Next has given nullopt.
   std::vector<PushLog::Segment> segments() const { return segments_; }
   uint64_t next_record() const { return next_record_; }
-  // That the last file has behind the last record: of one that was being written, and of what was
-  // in the file before.
+  // Bytes of the last file after the last record: of a record that was being written, and of what
+  // was in the file before.
   uint64_t bytes_behind() const { return bytes_behind_; }
 
  private:
@@ -63,7 +63,7 @@ class PushLogReader {
       FileSystem& files, const std::string& folder,
       absl::FunctionRef<bool(const PushLog::Segment&)> begins, absl::string_view where);
   std::string Path(const PushLog::Segment& segment) const;
-  // The header at `offset` of the file; nullopt: there is no whole record that begins there.
+  // The header at `offset` of the file; nullopt: no whole record begins there.
   static absl::StatusOr<std::optional<push_log::RecordHeader>> ReadHeader(const ReadableFile& file,
                                                                           uint64_t offset);
   // Text and bulk behind a header; nullopt: they are not what was written.
@@ -75,7 +75,7 @@ class PushLogReader {
   absl::Status OpenSegment(size_t index);
   // Finds what has been written since: segments, and the length of the one it is at.
   absl::Status LookAgain();
-  // Of a file of the folder; nullopt: it is no segment.
+  // How the segment in a file of the folder begins; nullopt: the file is no segment.
   struct Begin {
     PushLog::Segment segment;
     bool sound = false;  // the head could be read

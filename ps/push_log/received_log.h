@@ -14,29 +14,29 @@
 
 namespace tessera::ps {
 
-// The log of rows that a ps receives from others for a shard. Until a checkpoint has those rows it
-// leads back to them. A disk that does not take them is no error of the move: the log goes, and
-// says so in the ps's own log. One that was not begun takes nothing. Thread-safe.
+// The log of rows that a ps receives from others for a shard. It leads back to those rows until a
+// checkpoint has them. If the disk does not take them the move goes on: the log is removed, and the
+// ps's own log says so. A log that was not begun takes nothing. Thread-safe.
 class ReceivedLog {
  public:
   // `opened`: what the shard was opened with.
   void Begin(PushLog::Options options, const v1::OpenJobRequest& opened) ABSL_LOCKS_EXCLUDED(mu_);
-  // `later`: training stands, and does not wait for the disk. Written by Finish, or by the next one
-  // that is not, or when kMaxLaterBytes wait.
+  // `later`: training stands and must not wait for the disk. Such rows are written by Finish, by
+  // the next Add without it, or when kMaxLaterBytes wait.
   void Add(const v1::RowChunk& chunk, bool later) ABSL_LOCKS_EXCLUDED(mu_);
-  // What is written is where Options::fsync has it. Number of the record behind the last, those for
-  // later included; nullopt: the log does not have all.
+  // Syncs what is written, if Options::fsync says so. Returns the number of the record after the
+  // last, those for later included; nullopt: the log does not have all.
   std::optional<uint64_t> Sync() ABSL_LOCKS_EXCLUDED(mu_);
-  // What `from` is: of the shard that has taken the rows over.
+  // Becomes what `from` is: its shard's rows were taken over by this one's.
   void TakeOver(ReceivedLog& from) ABSL_LOCKS_EXCLUDED(mu_);
-  // Writes what was left for later; the last call.
+  // Writes what was left for later. No other call follows.
   void Finish() ABSL_LOCKS_EXCLUDED(mu_);
-  // The rows are not wanted: it goes from the disk.
+  // Removes the log from the disk: the rows are not wanted.
   void Remove() ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
   static constexpr uint64_t kMaxLaterBytes = 128 << 20;
-  // Else the disk is busy with them when training stands.
+  // Drained this often, so that the disk is not busy with them when training stands.
   static constexpr uint64_t kDrainEveryBytes = 32 << 20;
 
   void Write() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -45,10 +45,10 @@ class ReceivedLog {
   void RemoveLog() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   absl::Mutex mu_;
-  // Of the log, once it is begun.
+  // Files and folder of the log, once it is begun.
   FileSystem* files_ ABSL_GUARDED_BY(mu_) = nullptr;
   std::string folder_ ABSL_GUARDED_BY(mu_);
-  std::unique_ptr<PushLog> log_ ABSL_GUARDED_BY(mu_);  // null: not begun, or not any more
+  std::unique_ptr<PushLog> log_ ABSL_GUARDED_BY(mu_);  // null: not begun, or given up
   std::vector<std::string> unwritten_ ABSL_GUARDED_BY(mu_);
   uint64_t unwritten_bytes_ ABSL_GUARDED_BY(mu_) = 0;
   uint64_t undrained_ ABSL_GUARDED_BY(mu_) = 0;

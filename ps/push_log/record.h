@@ -23,11 +23,11 @@ enum class Kind : uint32_t {
   kPush = 2,    // v1::LoggedPush, and its bulk
   kAssign = 3,  // v1::AssignRequest
   kExpiry = 4,  // v1::LoggedExpiry
-  kRows = 5,    // v1::RowChunk, of what was received from another ps
+  kRows = 5,    // v1::RowChunk, received from another ps
 };
 
-// Before every record: `text_bytes` of a protobuf message, zeros up to a multiple of 8, then
-// `bulk_bytes`, which are one, too.
+// Stands before every record. Behind it: `text_bytes` of a protobuf message, zeros up to a multiple
+// of 8, then `bulk_bytes`, which are a multiple of 8, too.
 struct RecordHeader {
   uint64_t magic;
   uint64_t number;  // grows by one, over all segments
@@ -50,7 +50,7 @@ inline uint64_t HeaderChecksum(const RecordHeader& header) {
 }
 
 inline constexpr char kSuffix[] = ".log";
-// A file of the folder that was a segment, and will be one.
+// Name of a file that was a segment, and will be one again.
 inline constexpr char kSpare[] = "spare";
 inline std::string SegmentName(uint64_t number) { return absl::StrFormat("%08d.log", number); }
 
