@@ -14,7 +14,7 @@ namespace {
 
 uint32_t FingerprintOf(uint64_t key) { return static_cast<uint32_t>(Mix64(key)); }
 
-// For one to be changed: where a cut has it, it keeps what it is.
+// The filter, to be changed: copied first if a cut has it, too.
 SightingFilter& Unshared(std::shared_ptr<SightingFilter>& filter) {
   if (filter.use_count() > 1) filter = std::make_shared<SightingFilter>(*filter);
   return *filter;
@@ -77,7 +77,7 @@ std::vector<uint64_t> Admission::Sight(std::vector<uint64_t> keys) {
       std::remove_if(keys.begin(), keys.end(), [this](uint64_t key) { return !IsChosen(key); }),
       keys.end());
   if (sightings_ <= 1) return keys;
-  // All are counted before one is judged: then it does not matter which comes first.
+  // All keys are counted before any is judged, so their order does not matter.
   for (const uint64_t key : keys) FilterOf(key).Add(FingerprintOf(key));
   std::vector<uint64_t> admitted;
   for (const uint64_t key : keys) {

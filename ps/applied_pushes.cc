@@ -24,7 +24,7 @@ absl::Status AppliedPushes::BeginAlone(absl::Span<const uint64_t> pushed) {
         absl::StrCat("pushed has ", pushed.size(), " ranks, expected ", ranks_.size()));
   }
   for (size_t r = 0; r < ranks_.size(); ++r) {
-    // A rank that was slower than another up to the cut goes on below the cut's number.
+    // A rank that was behind another one at the cut goes on below the cut's number.
     ranks_[r] = SequenceSet();
     ranks_[r].FillBelow(pushed[r]);
   }
@@ -34,7 +34,7 @@ absl::Status AppliedPushes::BeginAlone(absl::Span<const uint64_t> pushed) {
 
 absl::Status AppliedPushes::CheckConfirmed(Rank rank, uint64_t confirmed) const {
   const uint64_t lacks = NextPush(rank);
-  // What a shard that is back alone lacks is gone, and known to be.
+  // A shard that went back alone is known to lack pushes, for good.
   if (alone_ || lacks >= confirmed) return absl::OkStatus();
   return LostPushes(
       absl::StrCat("all ps have acknowledged the pushes of rank ", rank.value(), " before number ",
@@ -55,7 +55,7 @@ absl::StatusOr<PushVerdict> AppliedPushes::Check(Rank rank, uint64_t sequence,
 
 void AppliedPushes::Add(Rank rank, uint64_t sequence) {
   SequenceSet& applied = ranks_[rank.value()];
-  // A rank sends a push when all ps have the one before: what is missing was lost with the ps.
+  // A rank sends a push once all ps have the one before: those missing below were lost with the ps.
   if (alone_) applied.FillBelow(sequence);
   applied.Add(sequence);
   end_ = std::max(end_, sequence + 1);

@@ -13,13 +13,13 @@
 namespace tessera::ps {
 namespace {
 
-// Between looks at what the tier takes, and between tries while the disk refuses.
+// Time between looks at what the tier takes, and between tries while the disk refuses.
 constexpr absl::Duration kLook = absl::Milliseconds(200);
 constexpr uint64_t kLeastBytes = 4096;
-// Between tries while a checkpoint waits for all rows that there are.
+// Time between tries while a checkpoint waits for every row in memory.
 constexpr absl::Duration kAllAwaited = absl::Milliseconds(2);
-// Between times that memory which calls have freed is given back: malloc keeps megabytes of it for
-// each thread, which would count against a budget of memory.
+// Time between givings back of memory that calls have freed: malloc keeps megabytes of it for each
+// thread, which would count against the budget.
 constexpr absl::Duration kTidy = absl::Seconds(1);
 
 }  // namespace
@@ -100,7 +100,7 @@ void Evictor::Weigh(absl::Duration now) {
 
 bool Evictor::Round() {
   std::vector<TableTier*> tables;
-  uint64_t rows = 0;  // bytes of all
+  uint64_t rows = 0;  // bytes of the rows of all tables
   {
     absl::MutexLock lock(&mu_);
     tables = tables_;
@@ -115,7 +115,7 @@ bool Evictor::Round() {
       if (std::find(tables_.begin(), tables_.end(), tables[i]) == tables_.end()) continue;
       busy_ = tables[i];
     }
-    // Of what is too much, its share of the rows in memory; no less than a little.
+    // The table's part of the excess is its share of the rows in memory, and a little at least.
     const double part = double(tables[i]->row_bytes()) / double(std::max<uint64_t>(rows, 1));
     const uint64_t share = uint64_t(double(excess) * part) + kLeastBytes;
     if (budget_.Excess() > 0) {

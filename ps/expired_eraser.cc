@@ -7,7 +7,7 @@
 namespace tessera::ps {
 namespace {
 
-// A piece, and the share of the time that pieces may take: who pushes waits meanwhile.
+// How long a piece takes, and the share of the time for pieces: pushes wait meanwhile.
 constexpr absl::Duration kPiece = absl::Milliseconds(10);
 constexpr int kIsOneIn = 10;
 

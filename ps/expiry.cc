@@ -22,7 +22,7 @@ absl::StatusOr<Expiry> Expiry::New(const v1::ExpirySpec& spec, absl::string_view
 }
 
 bool Expiry::Takes(const Row& row, const RowLayout& layout, uint64_t applied_steps) const {
-  // Its mark stays there: how long ago that was is not known.
+  // The step stays at its maximum: how long ago the row was updated is unknown.
   if (row.last_step == std::numeric_limits<uint32_t>::max()) return false;
   const uint64_t until = uint64_t{row.last_step} + 1;
   const uint64_t idle = applied_steps > until ? applied_steps - until : 0;

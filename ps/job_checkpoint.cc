@@ -20,7 +20,7 @@ namespace {
 // Records that are made and written together: they stay in the cache.
 constexpr size_t kRecordsAtOnce = 256;
 
-// As records of a block that is open.
+// Writes rows as records of the open block.
 absl::Status WriteRows(RowFileWriter& writer, const RowLayout& layout,
                        absl::Span<const Row* const> rows) {
   std::vector<char> records;
@@ -34,7 +34,7 @@ absl::Status WriteRows(RowFileWriter& writer, const RowLayout& layout,
   return absl::OkStatus();
 }
 
-// As a block of keys without numbers.
+// Writes keys as a block without numbers.
 absl::Status WriteGone(RowFileWriter& writer, TableIndex index, PartitionId partition,
                        absl::Span<const uint64_t> gone) {
   TESSERA_RETURN_IF_ERROR(writer.BeginBlock(index, partition, gone.size(), 0));
@@ -45,7 +45,7 @@ absl::Status WriteGone(RowFileWriter& writer, TableIndex index, PartitionId part
 using WritePartition = absl::FunctionRef<absl::Status(RowFileWriter& writer, TableIndex index,
                                                       Table& table, PartitionId partition)>;
 
-// What the cut has of a partition in memory.
+// Writes what the cut has of a partition in memory.
 absl::Status WriteMemory(RowFileWriter& writer, TableIndex index, Table& table,
                          PartitionId partition) {
   const RowLayout& layout = table.store().layout();
@@ -60,7 +60,7 @@ absl::Status WriteMemory(RowFileWriter& writer, TableIndex index, Table& table,
   return writer.EndBlock();
 }
 
-// And on disk.
+// Writes what the cut has of a partition on disk.
 absl::Status WriteBelow(RowFileWriter& writer, TableIndex index, Table& table,
                         PartitionId partition) {
   const auto write = [&](absl::Span<const uint64_t> gone,
@@ -81,7 +81,7 @@ absl::StatusOr<v1::CheckpointFile> WriteLayer(FileSystem& files, const PartCut& 
   const std::string path =
       absl::StrCat(cut.written.folder, "/rows-", cut.name, layer == 0 ? "" : "-layer-",
                    layer == 0 ? "" : absl::StrCat(layer));
-  // A name left by an earlier try may be a link: what it leads to must not be written over.
+  // A file left by an earlier try may be a link, whose target must not be overwritten.
   TESSERA_RETURN_IF_ERROR(files.Remove(path));
   TESSERA_ASSIGN_OR_RETURN(
       const std::unique_ptr<RowFileWriter> writer,
@@ -97,7 +97,7 @@ absl::StatusOr<v1::CheckpointFile> WriteLayer(FileSystem& files, const PartCut& 
   return file;
 }
 
-// The files of `base` under their names in `folder` too.
+// Links the files of `base` under their names in `folder`.
 absl::Status LinkFiles(FileSystem& files, const WrittenPart& base, const std::string& folder) {
   for (const v1::CheckpointFile& file : base.files) {
     TESSERA_RETURN_IF_ERROR(files.Link(absl::StrCat(base.folder, "/", file.name()),

@@ -1,4 +1,4 @@
-// Of job_checkpoint.h: a checkpoint comes back.
+// Part of job_checkpoint.h: restores a checkpoint.
 #include <algorithm>
 #include <exception>
 #include <limits>
@@ -22,7 +22,7 @@
 namespace tessera::ps {
 namespace {
 
-// Number of each of the checkpoint's tables among ours; null: not wanted.
+// Our table for each of the checkpoint's tables; null: not wanted.
 absl::StatusOr<std::vector<Table*>> MatchTables(const v1::CheckpointManifest& manifest,
                                                 const std::string& folder, bool warm,
                                                 const Tables& tables) {
@@ -57,7 +57,7 @@ absl::StatusOr<std::vector<Table*>> MatchTables(const v1::CheckpointManifest& ma
 }
 
 // Calls work(0), ..., work(count - 1) in several threads, which ask `keep_going` one at a time. The
-// first error ends it, std::bad_alloc in any thread too.
+// first error ends it, and so does std::bad_alloc in any thread.
 absl::Status InParallel(size_t count, KeepGoing keep_going,
                         absl::FunctionRef<absl::Status(size_t)> work) {
   constexpr unsigned kMostThreads = 8;
@@ -86,9 +86,9 @@ absl::Status InParallel(size_t count, KeepGoing keep_going,
   return status;
 }
 
-// What becomes of the metadata of rows.
+// How the metadata of rows changes.
 struct Marks {
-  // As of `last_step`, of a row that was updated; the last one stays what it is (Expiry::Takes).
+  // The new last step of a row that was updated; the largest number stays (Expiry::Takes).
   uint32_t LastStep(uint32_t last_step, uint32_t frequency) const {
     if (warm) return 0;
     constexpr uint64_t kLast = std::numeric_limits<uint32_t>::max();
@@ -96,12 +96,12 @@ struct Marks {
     return static_cast<uint32_t>(std::min(last_step + later, kLast));
   }
   bool warm = false;
-  uint64_t later = 0;  // is added
+  uint64_t later = 0;  // added to the last step of rows
 };
 
 absl::Status RestoreRows(const PartitionRows& rows, const Marks& marks, bool all_owned,
                          const PartitionSet& partitions, Table& table) {
-  // In pieces, between which a table that does not fit into memory can spill.
+  // In pieces: between them a table that does not fit into memory can spill.
   constexpr size_t kRestoreRows = 1 << 14;
   std::vector<RowRecord> records;
   for (uint64_t i = 0; i < rows.rows(); ++i) {

@@ -92,7 +92,8 @@ absl::StatusOr<std::shared_ptr<JobShard>> JobShard::TryOpen(const v1::OpenJobReq
                                           request.first_step(), shard->partitions_, shard->tables_,
                                           keep_going));
   }
-  // Who takes over has its log when it has its rows, who follows when it is sure to be wanted.
+  // A shard that takes over gets its log with its rows, one that follows once it is sure to be
+  // wanted.
   if (request.take_over() == 0 && request.follow().empty()) {
     TESSERA_RETURN_IF_ERROR(shard->OpenLog(keep_going));
   }
@@ -163,7 +164,7 @@ absl::Status JobShard::Closed() const {
 }
 
 absl::Status JobShard::Fail(const absl::Status& cause) {
-  // ABORTED whatever the cause: nobody is to try again on this shard.
+  // ABORTED whatever the cause: callers must not try again on this shard.
   const absl::Status reason = absl::AbortedError(absl::StrCat(
       "job ", request_.job_id(),
       ": its rows or its push log could not be written; start again from the last checkpoint: ",
@@ -221,7 +222,7 @@ void JobShard::Close(absl::Status reason) {
   if (log_ != nullptr) log_->Close(reason);
   if (feed_ != nullptr) feed_->Close(reason);
   for (WaitingPull& pull : waiting) std::move(pull.done)(reason);
-  // Another shard may write where this one does.
+  // Another shard may take over the same cold store and write there.
   for (const auto& table : tables_) table->StopEvicting();
 }
 

@@ -30,7 +30,7 @@ v1::WriteCheckpointResponse ResponseOf(const WrittenPart& written, const Tables&
 
 class JobShard::Pace {
  public:
-  // In the second half of its time the writer does not rest: who asked does not wait for ever.
+  // In the second half of its time the writer does not rest: its caller does not wait for ever.
   Pace(const JobShard& shard, absl::Duration deadline)
       : shard_(shard), since_(Now()), late_(since_ + (deadline - since_) / 2) {}
 
@@ -68,7 +68,7 @@ absl::Status JobShard::AwaitBarrier(uint64_t step, absl::Duration deadline) {
 
 absl::Status JobShard::AwaitApplied(uint64_t step, absl::Duration deadline) const {
   absl::MutexLock lock(&mu_);
-  // The last pushes may have been answered and not yet applied.
+  // The last pushes may have been answered but not applied yet.
   const auto applied = [this, step]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     return !has_sync_ || !closed_.ok() || reducer_.next_step() >= step;
   };
@@ -165,7 +165,7 @@ absl::StatusOr<v1::WriteCheckpointResponse> JobShard::WriteCheckpoint(
   if (cuts) {
     absl::StatusOr<PartCut> made =
         OrExhausted("a checkpoint", [&] { return Cut(request, folder, std::move(last), open); });
-    if (!made.ok()) DropCut(tables_);  // as far as it was begun
+    if (!made.ok()) DropCut(tables_);  // drops whatever part of it was begun
     status = made.status();
     if (made.ok()) cut = *std::move(made);
   }
@@ -230,20 +230,20 @@ absl::StatusOr<PartCut> JobShard::Cut(const v1::WriteCheckpointRequest& request,
   v1::LoggedExpiry expiry;
   expiry.set_applied_steps(applied_steps);
   TESSERA_RETURN_IF_ERROR(LogMessage(push_log::Kind::kExpiry, expiry));
-  // One stripe at a time. In sync mode nobody pushes now; in async mode the age of a row is about
-  // right at any moment.
+  // Locks one stripe at a time. In sync mode nobody pushes now; in async mode the age of a row is
+  // about right at any moment.
   for (const auto& table : tables_) {
     const absl::Status status =
         OrExhausted("the expiry of rows", [&] { return table->Expire(applied_steps); });
     if (!status.ok()) return Fail(status);
   }
-  // Alone: the rows of all tables and the step are those of one moment.
+  // Held exclusively, so that the rows of all tables and the step are those of one moment.
   absl::MutexLock alone(&cut_mu_);
   // A push may have come since the first look.
   TESSERA_RETURN_IF_ERROR(WithContext(AwaitApplied(request.step(), options_.clock->Monotonic()),
                                       absl::StrCat("checkpoint of step ", request.step())));
   if (log_ != nullptr) {
-    // Whoever restores this checkpoint goes on with what is logged from here on.
+    // A ps that restores this checkpoint goes on with what is logged from here on.
     v1::PushLogHead head = LogHead();
     head.set_cut(request.folder());
     TESSERA_RETURN_IF_ERROR(LogError(log_->Cut(head)));

@@ -1,5 +1,5 @@
-// JobShard: another ps that has the same rows. Its push log feeds them; whoever is fed takes up
-// every record as if it came back with that log itself.
+// JobShard: another ps that has the same rows. The serving shard feeds it its push log; the
+// follower takes up every record as if it came back with that log itself.
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -58,7 +58,7 @@ absl::Status JobShard::Follow(v1::ReadLogResponse response) {
     const uint64_t number = record.number();
     const absl::Status taken = FollowRecord(std::move(record));
     if (absl::IsResourceExhausted(taken)) {
-      // Those before it count as taken (NextRead).
+      // The records before this one count as taken (NextRead).
       TESSERA_RETURN_IF_ERROR(SyncLog());
       return taken;
     }
@@ -109,7 +109,7 @@ absl::Status JobShard::FollowHead(const v1::PushLogHead& head) {
     own.set_cut(request_.checkpoint());
     return LogError(log_->Cut(own));
   }
-  // A segment of its own disk's making.
+  // The leader began this segment because of its own disk, not at a cut.
   if (!head.has_cut()) return absl::OkStatus();
   ConfirmAll(head.next_step());
   v1::PushLogHead own = LogHead();

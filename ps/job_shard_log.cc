@@ -1,4 +1,4 @@
-// JobShard: the push log. What changes rows is written before it is acknowledged, and read again
+// JobShard: the push log. Whatever changes rows is logged before it is acknowledged, and read again
 // when a ps comes back.
 #include <algorithm>
 #include <cstring>
@@ -14,14 +14,14 @@
 namespace tessera::ps {
 namespace {
 
-// What a shard is, whatever it was opened from.
+// The request without what the shard was opened from.
 v1::OpenJobRequest Identity(v1::OpenJobRequest request) {
   request.clear_checkpoint();
   request.clear_warm();
   request.clear_first_step();
   request.clear_recover();
   request.clear_pushed();
-  // Who recovers takes over from nobody, whoever opened the log did.
+  // A shard that recovers takes over from nobody, even if the one that began the log did.
   request.clear_take_over();
   request.clear_move();
   request.clear_follow();
@@ -30,7 +30,7 @@ v1::OpenJobRequest Identity(v1::OpenJobRequest request) {
   return request;
 }
 
-// A push as it was before it was logged. The sizes come from a record whose checksum is right.
+// Restores a push from its record. The sizes are right: the record's checksum is.
 absl::StatusOr<PushCall> ReadCall(const std::string& text, wire::Buffer bulk) {
   v1::LoggedPush logged;
   if (!logged.ParseFromString(text)) return absl::DataLossError("is no push");
@@ -56,7 +56,8 @@ absl::StatusOr<PushCall> ReadCall(const std::string& text, wire::Buffer bulk) {
   return call;
 }
 
-// An error that says nothing of the record: with room, and a disk that answers, it is taken.
+// Whether an error says nothing about the record, which is taken once there is room or the disk
+// answers.
 bool MayPass(const absl::Status& status) {
   return absl::IsResourceExhausted(status) || absl::IsUnavailable(status) ||
          absl::IsDeadlineExceeded(status) || absl::IsCancelled(status) || absl::IsAborted(status);
@@ -80,13 +81,13 @@ absl::Status JobShard::OpenLog(KeepGoing keep_going, const std::optional<v1::Too
   PushLog::Options options = LogOptions();
   if (!request_.recover()) {
     v1::PushLogHead head = LogHead();
-    // Rows that came from memory are in no checkpoint, and logs of earlier generations lead back to
-    // them. Nobody comes back to those of others.
+    // Rows that came from memory are in no checkpoint: logs of earlier generations lead back to
+    // them. Logs of other rows are needed no more.
     if (!request_.follow().empty()) {
-      // What is received meanwhile is for a later one.
+      // What is received meanwhile is for a later generation.
       TESSERA_RETURN_IF_ERROR(push_log::RemoveLogsBefore(*options_.files, options_.log_root,
                                                          request_.job_id(), request_.generation()));
-      // Its cut comes with what is fed.
+      // The follower's cut comes with the records that it is fed.
       absl::MutexLock lock(&follow_mu_);
       following_ = replaying_ = true;
     } else if (request_.take_over() == 0) {
@@ -247,9 +248,10 @@ absl::Status JobShard::Replay(PushLogReader::Record record) {
     case push_log::Kind::kExpiry: {
       v1::LoggedExpiry expiry;
       if (!expiry.ParseFromString(record.text)) return absl::DataLossError("is no expiry");
-      // It was at a barrier: that the ranks had confirmed what came before is not in the log.
+      // The expiry was at a barrier. The log does not say that the ranks had confirmed all before.
       ConfirmAll(expiry.applied_steps());
-      TESSERA_RETURN_IF_ERROR(LogMessage(push_log::Kind::kExpiry, expiry));  // of who follows
+      // to a follower's own log
+      TESSERA_RETURN_IF_ERROR(LogMessage(push_log::Kind::kExpiry, expiry));
       for (const auto& table : tables_) {
         TESSERA_RETURN_IF_ERROR(table->Expire(expiry.applied_steps()));
       }
@@ -288,7 +290,7 @@ absl::Status JobShard::SyncLog() {
 absl::Status JobShard::LogError(const absl::Status& status) {
   if (status.ok()) return status;
   TESSERA_RETURN_IF_ERROR(Closed());
-  // Room comes back, a disk that has failed does not.
+  // A full disk gets room again, a failed one does not come back.
   return absl::IsResourceExhausted(status) ? status : Fail(status);
 }
 

@@ -28,7 +28,7 @@ absl::StatusOr<uint64_t> JobShard::BeginTake(absl::Span<const uint32_t> partitio
     if (cut_busy_ || cut_.has_value()) {
       return absl::FailedPreconditionError("a checkpoint is being written");
     }
-    // Its layers would lack what changed before it was copied.
+    // The layers of a further part would lack rows that changed before they were copied.
     written_.reset();
     return absl::OkStatus();
   };
@@ -153,7 +153,7 @@ absl::StatusOr<std::shared_ptr<JobShard>> JobShard::OpenEmpty(const v1::OpenJobR
   }
   if (near != nullptr) {
     near->FinishTakeOver();
-    // What an earlier move that was given up has left on disk is not to be found among what comes.
+    // Rows that an abandoned move has left on disk must not be found among those that come.
     if (staged == nullptr) TESSERA_RETURN_IF_ERROR(near->FreeOthers());
   }
   if (near != nullptr && staged != nullptr && near->cold_ != staged->cold_) {
@@ -180,7 +180,7 @@ absl::Status JobShard::CheckApplied(uint64_t steps) const {
 }
 
 void JobShard::TakeOver(JobShard& from) {
-  // Whoever changes rows there ends first.
+  // Waits for all who change rows there.
   absl::MutexLock alone(&from.cut_mu_);
   for (size_t t = 0; t < std::min(tables_.size(), from.tables_.size()); ++t) {
     tables_[t]->TakeOver(*from.tables_[t]);
@@ -208,7 +208,7 @@ v1::WeighPartitionsResponse JobShard::WeighPartitions() const {
 void JobShard::FinishTakeOver() {
   received_log_.Finish();
   absl::MutexLock lock(&free_mu_);
-  // What an error leaves on disk goes before rows are brought here again.
+  // After an error the rest is removed from the disk before rows are brought here again.
   if (std::exchange(to_free_, false)) FreeOthers().IgnoreError();
 }
 

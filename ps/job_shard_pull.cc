@@ -46,7 +46,7 @@ void JobShard::Pull(PullCall call, absl::Duration deadline, PullDone done) {
   if (status.ok()) {
     absl::MutexLock lock(&mu_);
     status = closed_;
-    // Whatever it asks for, nothing included: a rank without keys here must not run ahead either.
+    // Holds even for a pull without keys: a rank that has none here must not run ahead either.
     if (status.ok() && !MayAnswer(call.request)) {
       if (waiting_.HasRoomFor(call)) {
         waiting_.Add({.call = std::move(call),
@@ -87,7 +87,7 @@ bool JobShard::MayAnswer(const v1::PullRequest& pull) {
   const uint32_t rank = pull.header().rank();
   if (!lead_.has_value() || pull.begins() == 0 || rank >= ranks_.size()) return true;
   const uint64_t step = pull.begins() - 1;
-  // A message that is late begins nothing that has ended.
+  // A late message must not begin a step that has ended.
   if (applied_.Contains(Rank(rank), step)) return true;
   return lead_->Begin(Rank(rank), step, options_.clock->Monotonic());
 }
@@ -128,7 +128,7 @@ absl::StatusOr<PullAnswer> JobShard::PullNow(const PullCall& call, const PullKey
       const v1::KeyBlock& block = call.request.tables(static_cast<int>(b));
       bytes += tables_[block.table()]->wire_bytes(PartOf(block)) * keys[b].size();
     }
-    // Before it takes the memory.
+    // Asked before the answer takes memory.
     std::optional<ByteBudget::Hold> hold = options_.unsent->Take(bytes);
     if (!hold.has_value()) {
       return absl::ResourceExhaustedError(absl::StrCat(
@@ -179,7 +179,7 @@ absl::Status JobShard::PullTable(const PullCall& call, size_t number,
 
 void JobShard::Answer(std::list<WaitingPull> pulls) {
   for (WaitingPull& pull : pulls) {
-    // The shard lives until the caller has its answer.
+    // Keeps the shard alive until the caller has its answer.
     auto answer = [this, pull = std::move(pull)]() mutable {
       std::move(pull.done)(PullNow(pull.call, pull.keys));
     };
@@ -226,7 +226,7 @@ void JobShard::Expire() {
   {
     absl::MutexLock lock(&mu_);
     const auto is_late = [&](const WaitingPull& pull) { return pull.deadline <= now; };
-    // First of all: what is taken is answered, whatever memory there is.
+    // Makes the statuses first: a pull that is taken out must be answered, even without memory.
     for (const WaitingPull& pull : waiting_.all()) {
       if (is_late(pull)) statuses.push_back(absl::DeadlineExceededError(DescribeWait(pull, now)));
     }

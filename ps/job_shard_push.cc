@@ -23,16 +23,16 @@ absl::Status JobShard::Push(PushCall call) {
       reducer_.Confirm(Rank(header.rank()), call.request.sequence());
       completes = reducer_.Complete();
     }
-    // First of all: it may be what this push needs room from.
+    // Comes first: the completed step may free the room that this push needs.
     if (completes) ApplyCompleteSteps();
   }
   {
     RankState& rank = *ranks_[header.rank()];
     absl::MutexLock lock(&rank.mu);
-    // Once more: a later one may have called while this one waited.
+    // Checked again: a later incarnation may have called while this one waited.
     TESSERA_RETURN_IF_ERROR(CheckIncarnation(header));
     if (rank.parts_incarnation != header.incarnation()) {
-      // What an earlier incarnation has not finished nobody will.
+      // Nobody finishes what an earlier incarnation has left unfinished.
       rank.parts_incarnation = header.incarnation();
       ReturnPartBytes(rank.parts.EraseAll());
     }
@@ -67,7 +67,7 @@ absl::Status JobShard::PushPart(PushCall call, std::vector<GradientBlock> blocks
   }
   TESSERA_RETURN_IF_ERROR(rank.parts.Check(request, bulk_bytes));
   bool is_counted = false;
-  // Whoever does not keep the first part does not hold room for the others either.
+  // If the first part is not kept, the room for the others is given back.
   const absl::Cleanup give_back = [&] {
     rank.mu.AssertHeld();
     if (!is_counted || rank.parts.Contains(sequence)) return;
@@ -77,7 +77,7 @@ absl::Status JobShard::PushPart(PushCall call, std::vector<GradientBlock> blocks
   {
     absl::MutexLock lock(&mu_);
     if (!rank.parts.Contains(sequence)) {
-      // The step that all wait for is always taken.
+      // A push of the step that all wait for is always taken.
       const bool awaited = has_sync_ && sequence == reducer_.next_step();
       if (!awaited && !replaying_ && part_bytes_ > 0 &&
           part_bytes_ + request.bulk_bytes() > options_.max_part_bytes) {
@@ -96,7 +96,7 @@ absl::Status JobShard::PushPart(PushCall call, std::vector<GradientBlock> blocks
     rank.parts.Add(request, bulk_bytes, std::move(blocks), std::move(call.memory));
     return absl::OkStatus();
   }
-  // The last one is logged when nothing can refuse the push any more: a log that has all parts is
+  // The last part is logged when nothing can refuse the push any more: a log that has all parts is
   // read as a push that was applied.
   rank.parts.Add(request, bulk_bytes, std::move(blocks), wire::Buffer());
   PushParts::Erased erased;
@@ -109,7 +109,8 @@ absl::Status JobShard::PushPart(PushCall call, std::vector<GradientBlock> blocks
   const std::vector<GradientBlock> whole = rank.parts.Blocks(sequence);
   const absl::Status pushed = PushLocked(call, whole, request.bulk_bytes(), take_memory, rank);
   if (rank.parts.Contains(sequence)) {
-    // Told to come again, the caller repeats the last part: the others stay. Else nothing follows.
+    // A caller told to come again repeats the last part only: the others stay. After any other
+    // error nothing follows.
     if (absl::IsResourceExhausted(pushed)) {
       rank.parts.TakeBack(request, bulk_bytes);
     } else {
@@ -140,7 +141,7 @@ absl::Status JobShard::PushLocked(const PushCall& call, absl::Span<const Gradien
                                   uint64_t bytes, TakeMemory take_memory, RankState& rank) {
   const v1::PushRequest& request = call.request;
   {
-    // A repeat is answered without room for it.
+    // A repeat is answered even if there is no room for it.
     absl::MutexLock lock(&mu_);
     TESSERA_ASSIGN_OR_RETURN(const PushVerdict verdict, CheckSequence(request, bytes));
     if (verdict == PushVerdict::kRepeat) return absl::OkStatus();
@@ -157,8 +158,8 @@ absl::Status JobShard::PushLocked(const PushCall& call, absl::Span<const Gradien
   std::vector<std::vector<Table::Gradients>> parts(tables_.size());
   for (const GradientBlock& block : blocks) parts[block.table].push_back(block.gradients);
   TESSERA_RETURN_IF_ERROR(LogPush(call));
-  // From here on nothing fails but a disk or memory, and that ends the job: a push of which rows
-  // have a part must not come again.
+  // From here on only disk or memory can fail, and that ends the job: a push that some rows have
+  // must not come again.
   const absl::Status applied = OrExhausted("a push", [&] {
     cut_mu_.AssertReaderHeld();
     return ApplyPush(request, blocks, parts, bytes, take_memory);
@@ -202,10 +203,10 @@ void JobShard::ConfirmAll(uint64_t step) {
 
 void JobShard::ApplyCompleteSteps() {
   while (true) {
-    std::vector<GradientReducer::Push> pushes;  // go when pulls have been answered
+    std::vector<GradientReducer::Push> pushes;  // freed after pulls have been answered
     {
       absl::MutexLock lock(&mu_);
-      // One thread at a time; it takes what became complete meanwhile.
+      // One thread at a time applies; it also takes steps that become complete meanwhile.
       if (applying_ || !has_sync_ || !closed_.ok() || !reducer_.Complete()) return;
       applying_ = true;
     }
@@ -271,7 +272,7 @@ absl::StatusOr<v1::ProgressResponse> JobShard::GetProgress(const v1::ProgressReq
   TESSERA_RETURN_IF_ERROR(CheckRank(header));
   v1::ProgressResponse response;
   {
-    // A push of an earlier incarnation that is under way ends first.
+    // Waits for a push of an earlier incarnation that is under way.
     absl::MutexLock rank(&ranks_[header.rank()]->mu);
     TESSERA_RETURN_IF_ERROR(CheckIncarnation(header));
     absl::MutexLock lock(&mu_);
@@ -285,13 +286,13 @@ absl::StatusOr<v1::ProgressResponse> JobShard::GetProgress(const v1::ProgressReq
       TESSERA_RETURN_IF_ERROR(applied_.CheckConfirmed(number, request.confirmed()));
       response.set_next_push(applied_.NextPush(number));
       response.set_end_push(applied_.EndPush(number));
-      // What its rank had begun before, it begins anew.
+      // The rank begins anew the steps that it had begun before.
       if (lead_.has_value()) lead_->Forget(number);
     }
   }
   ApplyCompleteSteps();
   if (!has_sync_) AnswerWaiting();
-  // It acknowledges what may be on its way to the disk.
+  // The answer acknowledges records that may still be on their way to the disk.
   TESSERA_RETURN_IF_ERROR(SyncLog());
   return response;
 }

@@ -14,7 +14,7 @@ void KeyBatch::Group(absl::Span<const uint64_t> keys, const PartitionSet& partit
   }
   const size_t n = keys.size();
   const uint32_t count = partitions.partition_count();
-  // Local, so that nothing that is written makes them be read again.
+  // Local copies, so that the compiler need not reload them after each store.
   uint64_t* const hashes = hashes_.data();
   uint32_t* const indices = indices_.data();
   Item* const items = items_.data();

@@ -27,8 +27,8 @@ void KeyGroups::Build(absl::Span<const uint64_t> keys) {
   uint32_t groups = 0;
   for (uint32_t i = 0; i < n; ++i) {
     const uint64_t key = keys[i];
-    // Whether a key is new is as good as random, so no branch asks for it: the next group is
-    // written as if it were, and begins if it is. Place n of `next` belongs to no key.
+    // Whether a key is new is as good as random, so there is no branch on it: the next group is
+    // written as if the key were new, and begins if it is. Place n of `next` belongs to no key.
     distinct[groups] = key;
     first[groups] = i;
     last[groups] = n;

@@ -13,7 +13,7 @@
 namespace tessera::ps {
 namespace {
 
-// An answer without records comes after a second.
+// Of one call; an answer without records comes after a second.
 constexpr absl::Duration kCall = absl::Seconds(10);
 
 }  // namespace
@@ -49,7 +49,7 @@ bool LogFollower::Pause(absl::Duration wait) {
 
 void LogFollower::Run() {
   const absl::Status status = OrExhausted("a copy of another ps's rows", [&] { return Follow(); });
-  // Where it is not wanted any more, nobody asks.
+  // If following is no longer wanted, nobody reads this.
   jobs_->FollowingFailed(request_, status);
   SPDLOG_INFO("job {}: follows {} no more: {}", request_.job_id(), request_.follow(),
               std::string(status.message()));

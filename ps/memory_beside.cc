@@ -7,13 +7,13 @@
 namespace tessera::ps {
 namespace {
 
-// Before there is any work: what a ps with two busy clients and rows on disk had.
+// The figure before there is any work: what a ps with two busy clients and rows on disk took.
 constexpr uint64_t kFirst = 96 << 20;
-// Of the budget, what nothing takes: for what comes before it is measured.
+// The part of the budget kept free for what comes before it is measured.
 uint64_t MarginOf(uint64_t budget) { return std::min<uint64_t>(budget / 16, 64 << 20); }
-// Up: of the budget, in a second.
+// Largest rise in a second, as a share of the budget.
 constexpr double kMostRise = 1.0 / 8;
-// Down.
+// How fast the figure falls.
 constexpr absl::Duration kHalfLife = absl::Minutes(2);
 
 }  // namespace

@@ -25,8 +25,8 @@
 namespace tessera::ps {
 namespace {
 
-// A job has at most two long calls under way: loading, or a checkpoint and a copy of partitions.
-// Their reads are shared among the threads of Spill.
+// The master has at most two long calls under way for a job: loading, or a checkpoint and a copy of
+// partitions.
 constexpr int kAheadThreads = 2;
 constexpr uint64_t kMaxAheadBytes = 64 << 20;
 constexpr int kAdministrationThreads = 16;
@@ -113,8 +113,8 @@ class ParameterServerImpl final : public ParameterServer {
 
   const std::string& address() const override { return server_->address(); }
 
-  // Rows of jobs would be lost with it though their master may be about to return: one that is
-  // started again with its ps, say.
+  // If jobs are open here, this waits for the master, too: their rows would be lost though the
+  // master may be about to return, for example when it is restarted with its ps.
   bool AwaitRelease(absl::Duration limit) override {
     return node_->AwaitRelease(limit, /*awaits_master=*/!jobs_.All().empty());
   }
@@ -145,7 +145,7 @@ class ParameterServerImpl final : public ParameterServer {
   void Join(const v1::Welcome& welcome) {
     SPDLOG_INFO("joined as {} (incarnation {})", welcome.name(), welcome.incarnation());
     if (welcome.ended_jobs().empty()) return;
-    // It may take time, and this is the thread of the heartbeats.
+    // In a task, because it may take time and this is the thread of the heartbeats.
     administration_.Run([this, ids = welcome.ended_jobs()] {
       for (const std::string& id : ids) jobs_.RemoveLogs(id);
     });
@@ -185,13 +185,13 @@ class ParameterServerImpl final : public ParameterServer {
     return heartbeat;
   }
 
-  // The master takes this incarnation for dead and opens every job again, at a new generation or
-  // from its push log; what is open now is of no use to anyone.
+  // The master takes this incarnation for dead. It opens every job again, at a new generation or
+  // from its push log, so nobody can use what is open now.
   void Forget(const absl::Status& why) {
     auto shards = jobs_.CloseAll(
         absl::UnavailableError(absl::StrCat("this ps was given up (", why.message(), ")")));
     SPDLOG_WARN("{}; {} open jobs are dropped", std::string(why.message()), shards.size());
-    // Freeing rows takes time, and this is the thread of the heartbeats.
+    // In a task, because freeing rows takes time and this is the thread of the heartbeats.
     administration_.Run([shards = std::move(shards)]() mutable { shards.clear(); });
   }
 
@@ -202,14 +202,14 @@ class ParameterServerImpl final : public ParameterServer {
 
   const std::unique_ptr<FolderLock> folder_;
   const std::unique_ptr<Spill> spill_;                   // null: rows stay in memory
-  const std::unique_ptr<MetricsRegistry> own_registry_;  // null: it is the caller's
+  const std::unique_ptr<MetricsRegistry> own_registry_;  // null: the caller has one
   MetricsRegistry& registry_;
   PsMetrics metrics_;
 
   absl::Mutex mu_;
   absl::Status fatal_ ABSL_GUARDED_BY(mu_);
 
-  // After Stop no call is left; then each goes before what it uses.
+  // After Stop no call is left; then each of these is destroyed before what it uses.
   Executor requests_;
   Executor ahead_;
   const uint64_t process_ = ClusterNode::DrawProcess();

@@ -23,11 +23,11 @@ namespace {
 constexpr absl::Duration kExpireEvery = absl::Milliseconds(20);
 constexpr absl::Duration kDropRegionsEvery = absl::Seconds(1);
 constexpr absl::Duration kLongestMargin = absl::Milliseconds(200);
-// Of pulls and cuts, whatever their callers allow.
+// Longest wait of pulls and cuts, whatever their callers allow.
 constexpr absl::Duration kLongestWait = absl::Minutes(1);
-// While rows are brought over from other ps, all of them: the share of the time that this takes.
+// Share of the time for the first round of bringing rows from other ps, which is of all rows.
 constexpr double kFetchShare = 0.1;
-// Of ReadLog, where nothing comes.
+// Longest wait of ReadLog while no record comes.
 constexpr absl::Duration kLongestRead = absl::Seconds(1);
 
 absl::Status CheckCancelled(const grpc::CallbackServerContext& context) {
@@ -51,7 +51,7 @@ grpc::ServerUnaryReactor* Run(Executor& executor, grpc::CallbackServerContext& c
   return reactor;
 }
 
-// Of a `work` that is done when it returns, a function to absl::Status.
+// As Run, for a `work` that is done when it returns: it returns absl::Status.
 template <typename Work, typename Observe>
 grpc::ServerUnaryReactor* RunAs(Executor& executor, grpc::CallbackServerContext& context,
                                 uint64_t bytes, Observe observe, Work work) {
@@ -61,7 +61,7 @@ grpc::ServerUnaryReactor* RunAs(Executor& executor, grpc::CallbackServerContext&
              });
 }
 
-// The same, of a call with a `ps_process`.
+// As RunAs, for a call with a `ps_process`.
 template <typename Request, typename Work, typename Observe>
 grpc::ServerUnaryReactor* RunMeant(const ParameterService::Options& options,
                                    grpc::CallbackServerContext& context, const Request* request,
@@ -80,8 +80,8 @@ void FinishReplicated(std::shared_ptr<JobShard> shard, const Finish& finish) {
   job.AwaitFollower([finish, keep = std::move(shard)](const absl::Status& s) { finish(s); });
 }
 
-// Of one whose effect a push log is to have, and a follower, before the call is answered: a
-// function to the shard.
+// Runs a call whose effect must be in the push log, and with a follower, before the call is
+// answered; `work` returns the shard.
 template <typename Work, typename Observe>
 grpc::ServerUnaryReactor* RunReplicated(Executor& executor, grpc::CallbackServerContext& context,
                                         uint64_t bytes, Observe observe, Work work) {
@@ -107,7 +107,7 @@ absl::StatusOr<Call> Read(const grpc::ByteBuffer& message,
   }
 }
 
-// The same of what it has in shared memory: `take` is TakeShared.
+// Reads what the call has in shared memory; `take` is TakeShared. RESOURCE_EXHAUSTED as Read.
 absl::StatusOr<uint64_t> ReadShared(absl::FunctionRef<absl::StatusOr<uint64_t>()> take) {
   try {
     return take();
@@ -145,7 +145,7 @@ void ParameterService::RunExpirer() {
       absl::MutexLock lock(&mu_);
       if (mu_.AwaitWithTimeout(absl::Condition(&ending_), kExpireEvery)) return;
     }
-    // What it had no memory for waits for the next look.
+    // Calls for which there was no memory wait for the next look.
     OrExhausted("calls that have waited for too long", look).IgnoreError();
   }
 }
@@ -218,7 +218,7 @@ grpc::ServerUnaryReactor* ParameterService::Pull(grpc::CallbackServerContext* co
   const auto read_and_pull = [=, this](bool here) {
     absl::StatusOr<PullCall> call = Read(*request, ReadPull);
     if (!call.ok()) return reactor->Answer(call.status());
-    // What is small only because its keys are elsewhere takes as long as any other.
+    // A call that is small only because its keys are in shared memory takes as long as any other.
     if (!here || !call->request.has_shared()) {
       return PullNow(*std::move(call), response, deadline, reactor);
     }
@@ -285,7 +285,7 @@ grpc::ServerUnaryReactor* ParameterService::Push(grpc::CallbackServerContext* co
 grpc::ServerUnaryReactor* ParameterService::GetProgress(grpc::CallbackServerContext* context,
                                                         const v1::ProgressRequest* request,
                                                         v1::ProgressResponse* response) {
-  // What is missing nobody pushes again: the follower must not lack it.
+  // Replicated: nobody pushes again what the answer says is here, so the follower must not lack it.
   return RunReplicated(
       *options_.requests, *context, request->ByteSizeLong(), Refusals("GetProgress"),
       [=, this]() -> absl::StatusOr<std::shared_ptr<JobShard>> {
@@ -330,7 +330,7 @@ grpc::ServerUnaryReactor* ParameterService::OpenJob(grpc::CallbackServerContext*
     TESSERA_ASSIGN_OR_RETURN(const auto shard, options_.jobs->Open(*request, keep_going));
     response->set_rows(shard->rows());
     if (request->take_over() > 0) {
-      // Takes time, which nobody is to wait for.
+      // In a task, because it takes time and nobody should wait for it.
       options_.administration->Run([shard] { shard->FinishTakeOver(); });
     }
     return absl::OkStatus();
@@ -347,7 +347,7 @@ absl::Status ParameterService::Follow(const v1::OpenJobRequest& request) {
     return absl::OkStatus();
   };
   const absl::Status begun = OrExhausted("a copy of another ps's rows", begin);
-  // Else it would be taken for one that is followed.
+  // Otherwise the job would be taken for one that is followed.
   if (!begun.ok()) options_.jobs->FollowingFailed(request, begun);
   return begun;
 }
@@ -380,7 +380,7 @@ grpc::ServerUnaryReactor* ParameterService::ReadLog(grpc::CallbackServerContext*
                      });
                  return absl::OkStatus();
                };
-               // An error says that nobody else finishes it.
+               // After an error nothing else finishes the call.
                if (const absl::Status begun = OrExhausted("the call", read); !begun.ok()) {
                  finish(begun);
                }
@@ -399,7 +399,7 @@ grpc::ServerUnaryReactor* ParameterService::WriteCheckpoint(
     grpc::CallbackServerContext* context, const v1::WriteCheckpointRequest* request,
     v1::WriteCheckpointResponse* response) {
   const auto phase = request->phase();
-  // Only a cut waits; who writes takes its time as long as its caller has some.
+  // Only a cut waits; a writer takes as long as its caller allows.
   const bool writes = phase == v1::WriteCheckpointRequest::WRITE;
   const absl::Duration deadline =
       Deadline(*context, writes ? absl::InfiniteDuration() : kLongestWait);

@@ -22,9 +22,9 @@ namespace {
 
 constexpr size_t kChunkBytes = 1 << 20;
 constexpr absl::string_view kWhat = "rows that are handed out";
-// The master gives the move up before, and then nobody waits for the source.
+// Longer than the master waits before it gives a move up; then nobody waits for the source.
 constexpr absl::Duration kLongest = absl::Minutes(30);
-// For steps that all have pushed to be applied.
+// Longest wait until steps that all ranks have pushed are applied.
 constexpr absl::Duration kLongestBarrier = absl::Seconds(5);
 
 class RowSender final : public grpc::ServerWriteReactor<v1::RowChunk> {
@@ -68,7 +68,7 @@ class RowSender final : public grpc::ServerWriteReactor<v1::RowChunk> {
     StartWrite(&chunk_);
   }
 
-  // The next message; false: all is sent.
+  // Makes the next message; false: all is sent.
   absl::StatusOr<bool> MakeNext() {
     if (sent_ == records_.size()) {
       records_.clear();
@@ -80,18 +80,18 @@ class RowSender final : public grpc::ServerWriteReactor<v1::RowChunk> {
     return true;
   }
 
-  // Until there is something to be sent; false: all is.
+  // Takes rows until there is something to send; false: all is sent.
   absl::StatusOr<bool> TakeMore() {
     while (table_ < shard_->table_count()) {
       if (partition_ == request_.partitions_size()) {
         partition_ = 0;
-        // Those of the last copy count, which is one of what has changed.
+        // Only the sightings of the last copy count; that copy is one of changed rows.
         sightings_ = !sightings_ && request_.changed() && shard_->CountsSightings(table_);
         if (!sightings_) ++table_;
         continue;
       }
       if (sightings_) {
-        // Also where there are none: those that were sent before are over.
+        // Sent even if there are none: they replace those sent before.
         TESSERA_RETURN_IF_ERROR(
             shard_->TakeSightings(ticket_, table_, request_.partitions(partition_++), records_));
         return true;
@@ -128,11 +128,11 @@ class RowSender final : public grpc::ServerWriteReactor<v1::RowChunk> {
   Executor* const executor_;
   std::shared_ptr<JobShard> shard_;
   uint64_t ticket_ = 0;
-  // Where it is. One task at a time looks at this.
+  // How far it has come. One task at a time uses this.
   uint32_t table_ = 0;
-  int partition_ = 0;       // in the request: the next to be taken
-  bool sightings_ = false;  // of the table; its rows have gone
-  std::string records_;     // of rows of `table_`, or sightings of the partition before
+  int partition_ = 0;       // the next to be taken, as an index into the request's
+  bool sightings_ = false;  // whether the table's sightings are next: its rows are sent
+  std::string records_;     // rows of `table_`, or sightings of the partition before
   size_t sent_ = 0;         // bytes of `records_`
   v1::RowChunk chunk_;
 };
@@ -174,7 +174,7 @@ absl::StatusOr<v1::FetchPartitionsResponse> FetchPartitionsInto(
     if (status.ok()) status = finished;
     TESSERA_RETURN_IF_ERROR(WithContext(status, absl::StrCat("rows of ", source.name())));
   }
-  // Now, so that little of it is left to do at the barrier.
+  // Synced now, so that little is left to do at the barrier.
   staged.received_log().Sync();
   return response;
 }

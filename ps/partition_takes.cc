@@ -11,7 +11,7 @@ absl::StatusOr<uint64_t> PartitionTakes::Begin(absl::Span<const uint32_t> partit
                                                uint64_t move,
                                                absl::FunctionRef<absl::Status()> may_begin) {
   absl::MutexLock lock(&mu_);
-  // A late call must not take the marks that the move of now needs.
+  // A late call must not take the marks that the current move needs.
   if (move < move_) {
     return absl::AbortedError(absl::StrCat("move ", move, " is over, move ", move_, " has begun"));
   }

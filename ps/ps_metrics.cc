@@ -24,7 +24,7 @@ void AddBudget(const MemoryBudget& budget, MetricSamples& samples) {
   add("others", budget.others());
 }
 
-// Of a table whose rows may be on disk.
+// Adds the samples of a table whose rows may be on disk.
 void AddTier(const v1::TableStats& table, const MetricLabels& labels, MetricSamples& samples) {
   samples.AddGauge("tessera_ps_table_disk_rows", "Rows of a table that are on disk alone.", labels,
                    static_cast<double>(table.cold_rows()));

@@ -39,7 +39,7 @@ absl::Status PushParts::Check(const v1::PushRequest& request, uint64_t bulk_byte
     arrived = push.arrived_bytes;
   }
   const uint64_t left = request.bulk_bytes() - arrived;
-  // What is wrong with the whole is known here, before the last part is logged.
+  // An error of the whole push is found here, before the last part is logged.
   if (Completes(request) ? bulk_bytes == left : bulk_bytes <= left) return absl::OkStatus();
   return wrong("brings ", bulk_bytes, " bytes of keys and gradients, after ", arrived, " of ",
                request.bulk_bytes(), " that were announced",

@@ -96,7 +96,7 @@ absl::StatusOr<std::vector<GradientBlock>> CheckPush(const Tables& tables, const
   for (const auto& table : tables) {
     TESSERA_RETURN_IF_ERROR(table->CheckRate(call.request.learning_rate_scale()));
   }
-  // What a row can be marked with, and one for what stays at that.
+  // Rows are marked with numbers below the largest 32-bit one, which stands for all from there on.
   constexpr uint64_t kMaxPushes = std::numeric_limits<uint32_t>::max();
   if (call.request.sequence() >= kMaxPushes) {
     return absl::InvalidArgumentError(

@@ -73,7 +73,7 @@ void RowMap::CloseHole(uint32_t b, uint32_t at) {
     entries[at] = entries[last];
     entries[last] = 0;
     if (!was_full) return;
-    // An entry whose way from its home leads over `b` must come back into it, or it would no longer
+    // An entry whose way from its home leads over `b` must move back into it, or it would no longer
     // be found. Such entries lie in the buckets up to the first that is not full.
     bool moved = false;
     for (uint32_t c = Next(b); c != b && !moved; c = Next(c)) {
@@ -118,8 +118,8 @@ void RowMap::Place(uint64_t entry, uint64_t hash) {
 void RowMap::Grow(uint64_t hash) {
   const uint32_t old_count = bucket_count_;
   uint32_t count = old_count + old_count / 2 + 1;
-  // The maps of a table fill up evenly. From here on they grow at different times, or there would
-  // be batches in which all of them grow.
+  // The maps of a table fill up evenly. This makes them grow at different times; otherwise some
+  // batches would grow all of them.
   constexpr uint32_t kParting = 7, kWays = 5;
   if (old_count == kParting) count += static_cast<uint32_t>(hash % kWays);
   Bucket* const old = TakeBuckets(count);

@@ -75,7 +75,7 @@ class Optimizer final : public RowOptimizer {
 
   void Add(absl::Span<Row* const> rows, absl::Span<const float* const> changes,
            uint64_t step) const override {
-    // A row of finite numbers stays one.
+    // Clamped, so that a row of finite numbers stays finite.
     constexpr float kMost = std::numeric_limits<float>::max();
     const auto add = [](const float* __restrict change, uint32_t n, float* __restrict to) {
       for (uint32_t i = 0; i < n; ++i) to[i] = math::Within(to[i] + change[i], kMost);
@@ -162,7 +162,7 @@ class Optimizer final : public RowOptimizer {
     }
   }
 
-  // w, [dim], into the row.
+  // Writes w, [dim], into the row, rounded.
   void Round(const float* __restrict w, uint64_t step, Row* row) const {
     const uint64_t key =
         MixPair(MixPair(rounding_key_, row->key), MixPair(step, uint64_t{row->frequency}));
@@ -188,7 +188,7 @@ class Optimizer final : public RowOptimizer {
     }
   }
 
-  // Every pointer is that of a [dim] of its own: this is what lets the loop vectorise.
+  // Each pointer leads to a [dim] of its own, which lets the loop vectorise.
   template <typename... Slot>
   void MoveElements(const Params& params, const typename Formula::Row& shared,
                     const float* __restrict gradient, float* __restrict w,
@@ -225,7 +225,7 @@ class Optimizer final : public RowOptimizer {
             math::SumOfSquares(dim, [direction](uint32_t i) { return direction[i]; })};
   }
 
-  // The direction of every element is there before any moves.
+  // Computes the direction of every element before any moves.
   void MoveByTrust(const Params& params, const typename Formula::Row& shared, const float* gradient,
                    float* __restrict w, float* m, float* v) const {
     float direction[RowLayout::kMaxDim];

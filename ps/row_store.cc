@@ -170,7 +170,7 @@ void RowStore::UpdateBlocks(absl::Span<const uint64_t> keys, ChangeBlock change,
                             AbsentRows* absent) {
   const Scratch<KeyBatch> batch;
   batch->Group(keys, partitions_);
-  // Of one call of `change`.
+  // Rows and positions of one call of `change`.
   std::array<Row*, Block::kMost> rows;
   std::array<uint32_t, Block::kMost> positions;
   for (uint32_t s = 0; s < KeyBatch::kStripes; ++s) {
@@ -194,7 +194,7 @@ void RowStore::UpdateBlocks(absl::Span<const uint64_t> keys, ChangeBlock change,
     for (size_t i = 0; i < items.size();) {
       for (Row* const row : search.Next()) {
         if (row != nullptr) [[likely]] {
-          // As KeepForCut does: a call for every row costs a twentieth of a push.
+          // Repeats KeepForCut's first test: a call for every row would cost a twentieth of a push.
           if (cut && (row->flags & kRowCut) != cut_bit) KeepForCut(stripe, items[i].map, row);
           rows[n] = row;
           positions[n++] = items[i].position;
@@ -205,7 +205,7 @@ void RowStore::UpdateBlocks(absl::Span<const uint64_t> keys, ChangeBlock change,
       }
       hand(search.coming());
     }
-    // The maps may change only now.
+    // Only from here on may the maps change.
     for (const uint32_t i : missing.first(missing_count)) {
       // The same key may have come before.
       Row* row = stripe.maps[items[i].map].Find(items[i].hash, items[i].key);

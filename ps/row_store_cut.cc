@@ -7,17 +7,17 @@
 #include "common/status_macros.h"
 #include "ps/row_store.h"
 
-// Of RowStore: the rows of one moment, read while they change.
+// Part of RowStore: the rows of one moment, read while they change.
 //
-// Every stripe has a bit, and every row has its stripe's, until a cut begins: the stripe's bit
-// flips, so that all rows differ from it at once. Reading a row for the cut sets its bit, copying
-// it before a change does, and new rows are made with it. So whoever changes a row tests one bit,
-// and only in stripes that have something unread.
+// Every stripe has a bit, and every row has the bit of its stripe. When a cut begins, the stripe's
+// bit flips, so all rows differ from it at once. A row gets the new bit when it is read for the
+// cut, or when it is copied before a change; new rows are made with it. So a change of a row tests
+// one bit, and only in stripes that have something unread.
 namespace tessera::ps {
 namespace {
 
 constexpr size_t kLineBytes = 64;
-// Copied with the stripe locked, at once: some 30 microseconds.
+// Bytes copied in one go with the stripe locked: some 30 microseconds.
 constexpr size_t kPieceBytes = 128 << 10;
 
 void PrefetchBlock(const void* block, size_t bytes) {
@@ -25,22 +25,23 @@ void PrefetchBlock(const void* block, size_t bytes) {
   for (size_t b = 0; b < bytes; b += kLineBytes) __builtin_prefetch(at + b);
 }
 
-// A row of a cut, as it was found when its partition was looked through.
+// A row of a cut, as a look through its partition found it.
 struct Place {
   uint64_t key;
   Row* row;
   bool copied;  // `row` is a copy, and stays as it is
 };
 
-// Ascending. Keys that are spread over their range, as hashes are, cost a visit or two each; others
-// what std::sort costs.
+// Sorts ascending. Keys spread over their range, as hashes are, cost a visit or two each; others
+// cost what std::sort does.
 void SortByKey(std::vector<Place>& places) {
   const auto less = [](const Place& a, const Place& b) { return a.key < b.key; };
   constexpr size_t kFew = 64;
   if (places.size() < kFew) return std::sort(places.begin(), places.end(), less);
   const auto [low, high] = std::minmax_element(places.begin(), places.end(), less);
   const uint64_t first = low->key;
-  // As many equal parts of the range as there are places; what is larger is in no earlier part.
+  // Divides the range into as many equal parts as there are places; a larger key is in no earlier
+  // part.
   const size_t parts = places.size();
   const double scale = static_cast<double>(parts) / static_cast<double>(high->key - first);
   const auto part_of = [&](uint64_t key) {
@@ -127,7 +128,7 @@ absl::Status RowStore::VisitCut(
   std::vector<Place> places;
   std::vector<uint64_t> gone;
   uint64_t erases = 0;
-  size_t copies = 0;  // that are among the places
+  size_t copies = 0;  // so many of the copies are among the places
   {
     absl::MutexLock lock(&stripe.mu);
     StripeCut& cut = *stripe.cut;
@@ -164,7 +165,7 @@ absl::Status RowStore::VisitCut(
   for (size_t i = 0; i < rows.size(); ++i) {
     rows[i] = reinterpret_cast<const Row*>(blocks.data() + i * block_bytes);
   }
-  // Copies made since the partition was looked through.
+  // Copies that were made after the look through the partition.
   absl::flat_hash_map<uint64_t, const Row*> late;
   for (size_t done = 0; done < places.size(); done += piece) {
     const absl::Span<const Place> now = absl::MakeConstSpan(places).subspan(done, piece);
@@ -184,7 +185,7 @@ absl::Status RowStore::VisitCut(
         const Row* from = now[i].row;
         if (!now[i].copied) {
           Row* row = now[i].row;
-          // Its block may serve another row.
+          // The row's block may serve another row by now.
           if (map.erases != erases) {
             row = stripe.maps[number].Find(Mix64(now[i].key), now[i].key);
           }

@@ -5,12 +5,12 @@
 #include "common/hash.h"
 #include "ps/row_store.h"
 
-// Of RowStore: rows that leave for a tier below, and come back.
+// Part of RowStore: rows that leave for a tier below, and come back.
 namespace tessera::ps {
 namespace {
 
-// Keys of changed rows that left are kept while they are no more than one in so many of the rows:
-// to find more of them one after another would take longer than to read all.
+// Keys of changed rows that left are kept while they are at most one in this many of the rows: to
+// look up more of them one by one would take longer than to read all.
 constexpr uint64_t kRowsPerLeft = 8;
 constexpr uint64_t kLeastLeft = 64;
 
@@ -62,7 +62,7 @@ bool RowStore::Leaves(Row* row, Clock& clock) {
     leaves = row->frequency <= clock.frequency ||
              MixPair(row->key, ++clock.visits) % Clock::kAnyway == 0;
   }
-  // Settles where one visit in kVisitsPerRow ends with a row that leaves.
+  // The frequency settles where one visit in kVisitsPerRow ends with a row that leaves.
   clock.frequency *= leaves ? 1 - Clock::kGain * (Clock::kVisitsPerRow - 1) : 1 + Clock::kGain;
   clock.frequency = std::clamp(clock.frequency, 1.0, double{Row::kMaxFrequency});
   return leaves;
@@ -104,7 +104,7 @@ void RowStore::AddLeft(Below& below, uint64_t key) {
   below.left.push_back(key);
   left_keys_.fetch_add(1, std::memory_order_relaxed);
   const size_t most = std::max(kLeastLeft, below.made / kRowsPerLeft);
-  // Sorting out the repeats costs little where there is as much again to be sorted.
+  // Removing repeats is cheap once as many keys are unsorted as are sorted.
   if (below.left.size() <= most || below.left.size() < 2 * below.sorted) return;
   const size_t had = below.left.size();
   std::sort(below.left.begin(), below.left.end());
@@ -182,7 +182,7 @@ uint64_t RowStore::EndLeaving(PartitionId partition, absl::Span<const uint64_t> 
     const uint64_t hash = Mix64(keys[i]);
     Row* const row = map.Find(hash, keys[i]);
     if (row == nullptr || (row->flags & kRowLeaving) == 0) continue;
-    // What a cut waits for stays until it has it.
+    // A row that a cut waits for stays until the cut has it.
     if (keep || IsAwaited(stripe, row)) {
       row->flags &= ~kRowLeaving;
       continue;

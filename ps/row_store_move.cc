@@ -3,7 +3,7 @@
 
 #include "ps/row_store.h"
 
-// Of RowStore: partitions that change their owner.
+// Part of RowStore: partitions that change their owner.
 namespace tessera::ps {
 
 void RowStore::TakeRows(PartitionId partition, bool changed,
@@ -28,7 +28,7 @@ void RowStore::PrepareToTakeOver(const RowStore& other) {
   for (size_t s = 0; s < stripes_.size(); ++s) {
     uint32_t bit = 0;
     {
-      // All stripes that have partitions, and the first has, are alike.
+      // All stripes that have partitions have the same bit, and the first stripe has some.
       absl::ReaderMutexLock lock(&other.stripes_[0]->mu);
       bit = other.stripes_[0]->cut_bit;
     }
@@ -66,7 +66,7 @@ RowStore::TakenOver RowStore::TakeOver(RowStore& from) {
         RowMap map(std::move(old.maps[m]));
         const uint64_t made = from.evicts_ ? std::exchange(old.below[m].made, 0) : map.size();
         if (made == 0) continue;
-        // Bits of a cut, which none waits for, are to be those of the stripe.
+        // No cut waits for these rows: their bits become those of the stripe.
         if (old.cut_bit != same.cut_bit) map.ForEach([](Row* row) { row->flags ^= kRowCut; });
         if (index == PartitionSet::kNotOwned) {
           same.dropped.push_back(std::move(map));

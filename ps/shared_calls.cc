@@ -69,7 +69,7 @@ uint64_t PaddedBytesOf(absl::Span<const absl::Span<char>> fields) {
   return bytes;
 }
 
-// `spans` says where the copies lie.
+// Copies fields; `spans` says where the copies lie.
 void Copy(absl::Span<const absl::Span<char>> fields, BulkMemory& memory, std::vector<Bulk>* spans) {
   spans->clear();
   for (const absl::Span<char> field : fields) {

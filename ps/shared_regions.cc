@@ -50,7 +50,8 @@ absl::StatusOr<uint64_t> SharedRegions::Accept(const v1::ShareMemoryRequest& req
   }
   TESSERA_ASSIGN_OR_RETURN(Region region, MappedRegion::Open(request.pid(), request.fd(),
                                                              request.bytes(), request.nonce()));
-  // So that another process, which comes to have this one's address, does not take it for its own.
+  // Drawn at random, so that another process that later gets this one's address does not take the
+  // number for its own.
   std::random_device random;
   const uint64_t number = uint64_t{random()} << 32 | random();
   absl::MutexLock lock(&mu_);
@@ -88,7 +89,7 @@ absl::StatusOr<SlotUse> SharedRegions::Take(const v1::SharedBulk& shared) {
 }
 
 void SharedRegions::DropAbandoned() {
-  std::vector<std::pair<uint64_t, Region>> all;  // asked, and unmapped, without the lock
+  std::vector<std::pair<uint64_t, Region>> all;  // checked, and unmapped, without the lock
   {
     absl::ReaderMutexLock lock(&mu_);
     all.assign(regions_.begin(), regions_.end());

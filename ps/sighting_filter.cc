@@ -55,7 +55,8 @@ void SightingFilter::Forget(uint32_t fingerprint) {
   if (slots() == 0) return;
   uint32_t hole = SlotOf(fingerprint);
   if (counts_[hole] == 0) return;
-  // What lies behind the hole without a gap moves into it where its way from home leads over it.
+  // Fingerprints that follow the hole without a gap move into it if their way from home leads over
+  // it.
   for (uint32_t slot = Next(hole); counts_[slot] != 0; slot = Next(slot)) {
     const uint32_t mask = slots() - 1;
     const uint32_t from_home = (slot - Home(fingerprints_[slot])) & mask;

@@ -41,7 +41,7 @@ constexpr uint32_t kEnd = std::numeric_limits<uint32_t>::max();
 
 using row_file::BytesOf;
 
-// Of either header.
+// Checksum of either header.
 template <typename Header>
 uint64_t ChecksumOf(const Header& header) {
   return Checksum64Of(BytesOf(header).substr(0, offsetof(Header, checksum)));
@@ -134,7 +134,7 @@ class Reader {
     return header.partition_count;
   }
 
-  // Of the next block, which is to be skipped or read; false: there is none.
+  // Reads the header of the next block, which the caller then skips or reads; false: there is none.
   absl::StatusOr<bool> Next(BlockHeader& block) {
     TESSERA_RETURN_IF_ERROR(Read(MutableBytesOf(block)));
     if (block.checksum != ChecksumOf(block)) {

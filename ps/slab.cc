@@ -49,7 +49,7 @@ SlabPool::~SlabPool() {
 }
 
 void SlabPool::Adopt(SlabPool& other) {
-  // The fewer are moved: with one of two pools new, their number does not matter.
+  // Moves the shorter list: if one of the pools is new, the number of slabs does not matter.
   if (slabs_.size() < other.slabs_.size()) slabs_.swap(other.slabs_);
   slabs_.insert(slabs_.end(), other.slabs_.begin(), other.slabs_.end());
   other.slabs_.clear();
@@ -61,7 +61,7 @@ void SlabPool::Adopt(SlabPool& other) {
   if (other.next_ != other.end_) rest_.emplace_back(other.next_, other.end_);
   other.next_ = other.end_ = nullptr;
   bytes_ += std::exchange(other.bytes_, 0);
-  // As it is: to walk a list of free blocks costs a cache line each.
+  // Kept as a list: to walk it would cost a cache line for each free block.
   if (void* const first = std::exchange(other.free_, nullptr); first != nullptr) {
     rest_.emplace_back(static_cast<std::byte*>(first), nullptr);
   }

@@ -71,7 +71,7 @@ absl::StatusOr<std::shared_ptr<ColdStore>> Spill::Attach(
   tier.budget = &budget_;
   tier.evictor = &evictor_;
   tier.room_limit = options_.room_limit;
-  // Small beside the memory that they make free.
+  // A batch is small beside the memory that it frees.
   tier.eviction_bytes = std::clamp(budget_.bytes() / 32, kLeastEvictionBytes, tier.eviction_bytes);
   for (const auto& table : tables) {
     if (!table->may_spill()) continue;

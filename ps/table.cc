@@ -19,15 +19,15 @@
 namespace tessera::ps {
 namespace {
 
-// Numbers of both types that cross the wire, float32 and bfloat16 as its bits: whether they are at
-// most `most`, which is at least 0, in size. NaN is not.
+// Whether a number is at most `most` (0 or more) in magnitude; NaN is not. For both types that
+// cross the wire: float32, and bfloat16 as its bits.
 bool IsWithin(float x, float most) { return std::fabs(x) <= most; }
 bool IsWithin(uint16_t half, uint16_t most) {
   constexpr uint16_t kSign = 0x8000;
   return (half & ~kSign) <= most;
 }
 
-// `count`: all are within.
+// Index of the first number beyond `most`; `count`: all are within.
 template <typename Number>
 size_t FirstBeyond(const Number* numbers, size_t count, Number most) {
   // Counted first, which vectorises; found after.
@@ -43,7 +43,7 @@ struct Floats {
   std::vector<float> numbers;
   size_t bytes() const { return 4 * numbers.capacity(); }
 };
-// Keys whose rows are taken from float32 to bfloat16, or back, at a time: a MiB of floats, or a
+// How many keys' rows are converted between float32 and bfloat16 at a time: a MiB of floats, or a
 // row.
 size_t WidePiece(uint32_t dim) { return std::max<size_t>(1, (256 << 10) / dim); }
 
@@ -203,7 +203,7 @@ absl::StatusOr<RowCounts> Table::PullAdmitted(absl::Span<const uint64_t> keys, f
     counts = store_.Find(keys, values, statuses);
   }
   if (counts.absent == 0) return counts;
-  // Values of absent keys are those that their rows start from: only the rows are missing.
+  // An absent key has the values that its row starts from already: only the row is missing.
   std::vector<uint64_t> made;
   for (size_t i = 0; i < keys.size(); ++i) {
     if (statuses[i] != v1::ROW_ABSENT) continue;
@@ -230,13 +230,13 @@ absl::Status Table::AppendAbsent(absl::Span<const uint64_t> keys, std::vector<ui
     store_.AppendAbsent(keys, absent);
     return absl::OkStatus();
   }
-  // Whoever asks is about to change those that are on disk.
+  // The caller is about to change the rows that are on disk, so they are brought.
   return tier_->Bring(keys, absent);
 }
 
 absl::Status Table::LookAhead(absl::Span<const uint64_t> keys) {
   if (!has_cold_rows()) return absl::OkStatus();
-  // What comes is at most a small part of --memory, between two looks at what is left of it.
+  // In pieces: between two checks of the room in --memory only a small part of it comes.
   constexpr size_t kPiece = 1 << 14;
   for (size_t begin = 0; begin < keys.size(); begin += kPiece) {
     TESSERA_RETURN_IF_ERROR(WaitForRoom());
@@ -266,7 +266,7 @@ absl::StatusOr<std::vector<Table::Gradients>> Table::Admit(absl::Span<const Grad
   admitted.clear();
   uint64_t dropped = 0;
   for (const Gradients& part : parts) {
-    // The runs between refused keys.
+    // Keeps the runs between refused keys.
     size_t begin = 0;
     for (size_t i = 0; i <= part.keys.size(); ++i) {
       if (i < part.keys.size() && !refused.contains(part.keys[i])) continue;

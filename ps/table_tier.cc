@@ -17,9 +17,10 @@ namespace {
 
 // A row's entry in its map.
 constexpr uint64_t kEntryBytes = 12;
-// Rounds in which a batch's rows may come and go while they are read, before eviction waits for it.
+// Rounds in which a batch's rows may come and go while they are read; after them eviction waits for
+// the batch.
 constexpr int kFreeRounds = 2;
-// Of rows that are brought together, for nobody to see: 4 MiB.
+// Floats of the rows brought at a time when no caller wants their values: 4 MiB.
 constexpr size_t kBroughtFloats = 1 << 20;
 
 }  // namespace
@@ -31,7 +32,7 @@ class TableTier::Misses final : public AbsentRows {
   Misses(const TableTier& tier, std::vector<uint32_t>* absent) : tier_(tier), absent_(absent) {}
 
   Answer Ask(const Question& question, const Row** row) override {
-    // A key of the first round has no answer yet; a later round's places are those in `left_`.
+    // In the first round a key has no answer yet; in a later round positions are those in `left_`.
     const bool first = asked_.empty();
     if (first) {
       uint8_t may = 0;
@@ -50,7 +51,7 @@ class TableTier::Misses final : public AbsentRows {
     const size_t place = places_[question.position];
     const bool found = read_.found[place];
     const bool expired = found && tier_.HasExpired(*read_.blocks->row(place));
-    // One that has expired is none, for who wants no new rows.
+    // An expired row counts as none for a caller that wants no new rows.
     if (!found || (expired && absent_ != nullptr)) {
       return New(asked_[question.position].position);
     }
@@ -82,7 +83,7 @@ class TableTier::Misses final : public AbsentRows {
     return absl::OkStatus();
   }
 
-  // Since the last call of it.
+  // Counts since the last call of this.
   void TakeCounts(uint64_t& created, uint64_t& from_disk, uint64_t& repeated) {
     created = std::exchange(created_, 0);
     from_disk = std::exchange(from_disk_, 0);
@@ -102,12 +103,12 @@ class TableTier::Misses final : public AbsentRows {
 
   const TableTier& tier_;
   std::vector<uint32_t>* const absent_;
-  std::vector<Question> left_;   // of this round; positions in the call's batch
-  std::vector<Question> asked_;  // what this round is about, by position in it
+  std::vector<Question> left_;   // left out in this round; positions in the call's batch
+  std::vector<Question> asked_;  // the keys of this round, by position in it
   ColdRows read_;
-  std::vector<size_t> places_;  // in read_, of asked_
-  uint64_t created_ = 0;        // of keys that the disk does not have
-  uint64_t from_disk_ = 0;      // brought, or made in the place of one that has expired there
+  std::vector<size_t> places_;  // where the answers to asked_ are in read_
+  uint64_t created_ = 0;        // for keys that the disk does not have
+  uint64_t from_disk_ = 0;      // brought, or made in place of one that has expired on disk
   uint64_t repeated_ = 0;
 };
 
@@ -121,7 +122,7 @@ TableTier::TableTier(const Options& options, const PartitionSet* partitions, con
       record_bytes_(RecordBytes(store->layout())),
       row_bytes_(record_bytes_ + kEntryBytes),
       counts_cold_(!options.shares_cold) {
-  // Small against a stripe's share, so that all stripes get theirs.
+  // Slabs are small against a stripe's share, so that all stripes get theirs.
   store_.PrepareToEvict(options.budget->bytes() / KeyBatch::kStripes / 32);
   options_.evictor->Add(this);
 }
@@ -157,7 +158,7 @@ void TableTier::Left(uint64_t rows) {
 }
 
 absl::Status TableTier::WaitForRoom() const {
-  // A disk that takes no rows makes no room: the threads of the ps do not wait for it.
+  // If the disk takes no rows, no room comes: the threads of the ps do not wait for it.
   const bool stuck = !eviction_error().ok();
   if (options_.budget->WaitForRoom(stuck ? absl::ZeroDuration() : options_.room_limit)) {
     return absl::OkStatus();
@@ -181,7 +182,7 @@ absl::Status TableTier::Rounds(
   std::vector<uint64_t> left_keys;
   std::vector<uint32_t> left_positions;
   const auto run = [&](absl::Span<const uint64_t> of_round) {
-    // Also of a pass that memory has not sufficed for.
+    // Counts even if memory did not suffice for the pass.
     const absl::Cleanup count = [&] {
       uint64_t created = 0, from_disk = 0, repeated = 0;
       misses.TakeCounts(created, from_disk, repeated);
@@ -198,7 +199,7 @@ absl::Status TableTier::Rounds(
     run(left_keys);
   }
   if (misses.done()) return absl::OkStatus();
-  // What was asked before the lock may be stale once more, and what is asked under it is not.
+  // Answers from before the lock may be stale once more, those under it are not.
   absl::ReaderMutexLock lock(&evict_mu_);
   while (!misses.done()) {
     TESSERA_RETURN_IF_ERROR(misses.Read(left_keys, left_positions));
@@ -239,7 +240,7 @@ absl::StatusOr<RowCounts> TableTier::FindInMemory(absl::Span<const uint64_t> key
     const bool first = positions.empty();
     if (!first) {
       some_values.resize(of_round.size() * floats);
-      // Places that are left out once more are written again by a later round.
+      // A later round writes again the places that are left out once more.
       some_statuses.assign(of_round.size(), 0);
     }
     const RowCounts counts =
@@ -262,8 +263,8 @@ absl::StatusOr<RowCounts> TableTier::Find(absl::Span<const uint64_t> keys, float
                                           uint8_t* statuses) const {
   RowCounts counts = store_.Find(keys, values, statuses);
   if (counts.absent == 0) return counts;
-  // What was in no memory a moment ago was on disk then, or nowhere; what is there now is at least
-  // as new.
+  // A row that was not in memory a moment ago was on disk then, or nowhere; a row that is in memory
+  // now is at least as new.
   std::vector<uint32_t> positions;
   std::vector<uint64_t> absent;
   for (uint32_t i = 0; i < keys.size(); ++i) {
@@ -294,7 +295,7 @@ absl::StatusOr<RowCounts> TableTier::Find(absl::Span<const uint64_t> keys, float
 }
 
 absl::Status TableTier::Bring(absl::Span<const uint64_t> keys, std::vector<uint64_t>& absent) {
-  // Of keys that nobody has ever pushed there may be any number: they take no memory.
+  // Keys that nobody has ever pushed may be any number: they take no memory.
   std::vector<uint64_t> cold;
   store_.AppendAbsent(keys, cold);
   std::vector<uint8_t> may(cold.size());

@@ -6,7 +6,7 @@
 #include "ps/cold_rows.h"
 #include "ps/table_tier.h"
 
-// Of TableTier: the rows of one moment, in memory and on disk.
+// Part of TableTier: the rows of one moment, in memory and on disk.
 namespace tessera::ps {
 
 std::optional<uint64_t> TableTier::BeginCut(bool all) {
@@ -43,13 +43,13 @@ absl::Status TableTier::VisitCutBelow(PartitionId partition, VisitBelow visit) {
       if (!read.found[i]) return LeftNowhere(read.keys[i]);
       rows.push_back(read.blocks->row(i));
     }
-    return visit({}, rows);  // no row goes where none expires
+    return visit({}, rows);  // without expiry no row goes
   }
   std::sort(left.begin(), left.end());
   auto next_left = left.begin();
   std::vector<char> bytes;  // allocated by operator new: aligned to 16 bytes, as records are
   std::vector<uint64_t> expired;
-  std::vector<uint64_t> others;  // where rows expire
+  std::vector<uint64_t> others;  // used if rows expire
   TESSERA_RETURN_IF_ERROR(
       cut_->scan->Visit(partition.value(), [&](uint64_t key, const char* record) {
         next_left = std::lower_bound(next_left, left.end(), key);

@@ -10,7 +10,7 @@
 
 namespace tessera::ps {
 
-// Changed rows on their way out, copied.
+// Copies of changed rows that are leaving.
 struct TableTier::Leaving {
   explicit Leaving(size_t record_bytes) : record_bytes(record_bytes) {}
   struct Partition {
@@ -73,15 +73,15 @@ absl::StatusOr<uint64_t> TableTier::EvictRows(uint64_t bytes) {
             leaving.partitions.push_back({.partition = partition, .keys = {}});
             absl::MutexLock lock(&evict_mu_);
             const uint64_t left = store_.Sweep(partition, most, clock_, [&](const Row& row) {
-              // On disk it would be taken for one that was there when it expired. One that was
-              // never updated loses nothing by that, but for a cut that has it.
+              // On disk this row would be taken for one that was there when it expired. A row that
+              // was never updated loses nothing by that, unless a cut has it.
               if (HasExpired(row) && (row.frequency > 0 || cut_open_)) return false;
               leaving.Add(row);
               return true;
             });
             Left(left);
             freed += left * row_bytes_;
-            // Rows that are being written will be free.
+            // Memory of rows that are being written counts as freed.
           } while (freed + leaving.rows * row_bytes_ < bytes && visited < owned.size() &&
                    hand_ != 0 && leaving.bytes.size() < options_.eviction_bytes && !stopped_);
           return WriteLeaving(leaving);
@@ -125,7 +125,7 @@ absl::StatusOr<uint64_t> TableTier::WriteLeaving(Leaving& leaving) {
     const char* row = leaving.bytes.data();
     for (Leaving::Partition& partition : leaving.partitions) {
       if (partition.keys.empty()) continue;
-      // A cut that has begun since has rows in memory which nobody may find below.
+      // A cut that has begun since counts these rows as in memory: nobody may find them on disk.
       std::vector<uint64_t> stay;
       for (const uint64_t key : partition.keys) {
         if (cut_open_ && HasExpired(*reinterpret_cast<const Row*>(row))) stay.push_back(key);

@@ -8,16 +8,16 @@
 #include "ps/cold_rows.h"
 #include "ps/table_tier.h"
 
-// Of TableTier: rows that expire. Those in memory go at once, those on disk count for nothing from
-// the same moment on (HasExpired) and are erased by whoever reads the cut, in their own time. What
-// is on disk and has expired was there when it did, or was never updated: another row that would
-// be taken for such a one does not leave memory.
+// Part of TableTier: rows that expire. Rows in memory go at once. Rows on disk count for nothing
+// from the same moment on (HasExpired); the reader of the cut erases them in its own time. A row
+// that looks expired on disk either was there when it expired or was never updated: other rows that
+// would look so do not leave memory.
 namespace tessera::ps {
 namespace {
 
-// Keys whose records are erased together, while no row is brought: some milliseconds.
+// How many keys' records are erased together, while no row is brought: some milliseconds.
 constexpr size_t kErasedAtOnce = 1024;
-// While rows in memory are looked through, no row is brought for so long: records that go are
+// How long the look through rows in memory keeps rows from being brought: records to erase are
 // written together.
 constexpr absl::Duration kLooked = absl::Milliseconds(10);
 
@@ -54,7 +54,7 @@ void TableTier::KeepKnown(PartitionId partition, absl::Span<const uint64_t> keys
 }
 
 absl::StatusOr<uint64_t> TableTier::Expire(uint64_t applied_steps) {
-  // Nothing is on its way to disk.
+  // Held so that no row is on its way to disk.
   absl::MutexLock none_leaves(&leaving_mu_);
   RenewKnown();
   {
@@ -78,13 +78,13 @@ absl::StatusOr<uint64_t> TableTier::Expire(uint64_t applied_steps) {
       if (keys.size() > before) of_keys.push_back(*partition);
     } while (++partition != partitions_.owned().end() &&
              SystemClock().Monotonic() - begin < kLooked);
-    // What the disk has of these rows is older, and may look as if it had not expired: it goes
-    // first. Where there is no room for that, they stay until a later cut, as rows of memory: what
-    // is below of them has expired, and counts for nothing.
+    // The records of these rows on disk are older, and may look as if they had not expired: they go
+    // first. If the disk has no room for erasing them, the rows stay in memory until a later cut,
+    // and records below that have expired count for nothing.
     const absl::Status below = EraseBelow(keys);
     const bool full = absl::IsResourceExhausted(below);
     if (!full) TESSERA_RETURN_IF_ERROR(below);
-    // Others may have expired since, by a push of a rank that is far behind.
+    // Other rows may have expired since, by a push of a rank that is far behind.
     const absl::flat_hash_set<uint64_t> looked(keys.begin(), keys.end());
     const auto goes = [&](const Row& row) {
       erase_mu_.AssertHeld();
@@ -120,7 +120,7 @@ absl::StatusOr<uint64_t> TableTier::CountExpirable(uint64_t applied_steps) const
           }
           return absl::OkStatus();
         }));
-    // What memory has is newer.
+    // Rows in memory are newer and counted already.
     store_.AppendAbsent(keys, absent);
     rows += absent.size();
   }
@@ -136,7 +136,8 @@ absl::StatusOr<std::vector<uint64_t>> TableTier::EraseExpired(PartitionId partit
     std::vector<ColdKey> places;
     for (const uint64_t key : piece) places.push_back({partition.value(), key});
     cold_.AwaitCompaction(options_.cold_table);
-    // The disk stays as it is: a row that was made anew since may have left, and have replaced it.
+    // Keeps the disk as it is: a row that was made anew since may have left and replaced the
+    // record.
     absl::MutexLock none_leaves(&leaving_mu_);
     TESSERA_ASSIGN_OR_RETURN(const ColdRows read,
                              ReadColdRows(cold_, options_.cold_table, record_bytes_, places));
@@ -154,15 +155,16 @@ absl::StatusOr<std::vector<uint64_t>> TableTier::EraseExpired(PartitionId partit
       const size_t forgotten = gone.size() - before;
       rows_.fetch_sub(static_cast<int64_t>(forgotten), std::memory_order_relaxed);
     } else if (absl::IsResourceExhausted(erased)) {
-      // Erasing takes room before it makes some, and nothing goes before the cut does. Nobody finds
-      // them, no checkpoint has them, and the next cut comes to them again.
+      // Erasing takes room before it frees some, and nothing is freed before the cut ends. These
+      // records may stay: nobody finds them, no checkpoint has them, and the next cut comes to them
+      // again.
       cold_.Known(options_.cold_table).Keep(still_keys);
       store_.AppendAbsent(still_keys, gone);
       stay += gone.size() - before;
     } else {
       return erased;
     }
-    // Of the others memory had newer rows already at the cut, unless they were made since.
+    // For the other keys memory had newer rows already at the cut, unless the rows were made since.
     const std::vector<uint64_t> replaced = store_.Replaced(partition);
     if (replaced.empty()) continue;
     const absl::flat_hash_set<uint64_t> since(replaced.begin(), replaced.end());

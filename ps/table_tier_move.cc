@@ -7,11 +7,11 @@
 #include "ps/cold_rows.h"
 #include "ps/table_tier.h"
 
-// Of TableTier: partitions that change their owner.
+// Part of TableTier: partitions that change their owner.
 namespace tessera::ps {
 namespace {
 
-// Rows of a partition on disk that are handed out together.
+// How many rows of a partition on disk are handed out together.
 constexpr size_t kReadPiece = 4096;
 
 }  // namespace
@@ -21,7 +21,7 @@ TableTier::Taken TableTier::TakeRows(PartitionId partition, bool changed,
   std::vector<uint64_t> handed_out;
   std::optional<std::vector<uint64_t>> left;
   {
-    // No row leaves between the two.
+    // Held so that no row leaves between the two calls.
     absl::ReaderMutexLock lock(&evict_mu_);
     left = store_.TakeLeft(partition);
     store_.TakeRows(partition, changed && left.has_value(), [&](absl::Span<const Row* const> rows) {
@@ -33,7 +33,7 @@ TableTier::Taken TableTier::TakeRows(PartitionId partition, bool changed,
   if (!changed || !left.has_value()) {
     return {.partition = partition, .all = true, .keys = std::move(handed_out)};
   }
-  // What has left may be back, and newer.
+  // Rows that have left may be back in memory, and newer.
   std::sort(left->begin(), left->end());
   left->erase(std::unique(left->begin(), left->end()), left->end());
   Taken taken = {.partition = partition, .all = false, .keys = {}};
@@ -81,7 +81,7 @@ absl::Status TableTier::ReadTaken(const Taken& taken,
 }
 
 void TableTier::TakeOver(TableTier& from) {
-  // A batch that is on its way to disk would come behind what this one writes there.
+  // A batch of `from` still on its way to disk would be written after what this one writes there.
   from.StopEvicting();
   const uint64_t rows_there = from.row_bytes();
   from.rows_ = 0;

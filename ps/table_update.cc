@@ -46,13 +46,13 @@ absl::Status Table::Apply(absl::Span<const Gradients> parts, uint64_t step,
   return absl::OkStatus();
 }
 
-// What ApplyToRows works with. Not thread-safe.
+// Memory that ApplyToRows works with. Not thread-safe.
 struct Table::ApplyScratch {
-  std::vector<uint64_t> keys;          // of all parts, if several
+  std::vector<uint64_t> keys;          // keys of all parts, if several
   std::vector<const void*> gradients;  // by place in `keys`, if several
   KeyGroups groups;
   std::vector<float> sums;                     // [RowStore::Block::kMost, dim]
-  std::vector<RowOptimizer::Squares> squares;  // by_tensor: of groups.keys()
+  std::vector<RowOptimizer::Squares> squares;  // by_tensor: for groups.keys()
 
   size_t bytes() const {
     return 16 * keys.capacity() + groups.bytes() + 4 * sums.capacity() + 16 * squares.capacity();
@@ -102,7 +102,7 @@ absl::Status Table::ApplyNumbers(absl::Span<const Gradients> parts, uint64_t ste
       const uint32_t second = repeats ? groups.Next(first) : KeyGroups::kEnd;
       if (second != KeyGroups::kEnd) PrefetchNumbers(gradient_of(second), dim());
     }
-    // Where it lies, if it is one of float32; else in float32, added up.
+    // A single float32 gradient is used where it lies; else gradients are summed in float32.
     std::array<const float*, RowStore::Block::kMost> of_rows;
     float* sum = scratch->sums.data();
     for (size_t i = 0; i < block.rows.size(); ++i) {
@@ -124,7 +124,7 @@ absl::Status Table::ApplyNumbers(absl::Span<const Gradients> parts, uint64_t ste
         if (place != KeyGroups::kEnd) PrefetchNumbers(gradient_of(place), dim());
         for (uint32_t d = 0; d < dim(); ++d) sum[d] += AsFloat(more[d]);
       }
-      // What its summands may not be, a sum is not either.
+      // The sum is limited as its summands are.
       for (uint32_t d = 0; d < dim(); ++d) sum[d] = math::Within(sum[d], largest);
       sum += dim();
     }
@@ -167,7 +167,7 @@ absl::Status Table::AddChanges(const Gradients& changes, uint64_t step) {
 
 void Table::MoveTensors(absl::Span<const uint64_t> keys, absl::Span<RowOptimizer::Squares> squares,
                         uint64_t step, double scale) {
-  // Sums over a tensor have one order, that of its blocks.
+  // Sums over a tensor always run in the order of its blocks.
   std::vector<uint32_t> order(keys.size());
   std::iota(order.begin(), order.end(), 0u);
   std::sort(order.begin(), order.end(),

@@ -26,9 +26,10 @@ namespace {
 
 // RocksDB's own largest batch within a MultiGet: its reads of one file are handed over together.
 constexpr size_t kReadTask = 32;
-// Of each file that a scan reads.
+// Readahead in each file that a scan reads.
 constexpr size_t kScanReadahead = 512 << 10;
-// Ingested files that compaction may be behind with before writes wait for it, and how long.
+// How many ingested files compaction may be behind with before writes wait for it, and how long
+// they wait.
 constexpr uint64_t kMaxRuns = 32;
 constexpr absl::Duration kMaxCompactionWait = absl::Seconds(10);
 constexpr absl::Duration kEraseCompactionWait = absl::Milliseconds(200);
@@ -44,7 +45,7 @@ class Compactions final : public rocksdb::EventListener {
     absl::MutexLock lock(&mu_);
     return ended_;
   }
-  // False: none has ended since `seen` of them had.
+  // False: no further one has ended after `seen`.
   bool WaitForMore(uint64_t seen, absl::Duration limit) {
     absl::MutexLock lock(&mu_);
     const auto more = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return ended_ != seen; };
@@ -60,7 +61,7 @@ class RocksDbSnapshot final : public ColdSnapshot {
  public:
   explicit RocksDbSnapshot(rocksdb::DB* db) : db_(*db), snapshot_(db->GetSnapshot()) {}
   ~RocksDbSnapshot() override { db_.ReleaseSnapshot(snapshot_); }
-  // Of reads as of `at`, which may be null.
+  // Options for reads as of `at`, which may be null.
   static rocksdb::ReadOptions Options(const ColdSnapshot* at) {
     rocksdb::ReadOptions options;
     if (at != nullptr) {
@@ -158,7 +159,7 @@ class RocksDbColdStore final : public ColdStore {
     if (const uint64_t use = files_->bytes(); use + bytes > MaxBytesOfRows()) {
       return Full(absl::StrCat("a write of ", bytes, " bytes"), state.spec.name);
     }
-    // Known before it can be found.
+    // Adds the keys to the filter before the records can be found.
     std::vector<uint64_t> keys(records.size());
     for (size_t i = 0; i < records.size(); ++i) keys[i] = records[i].key.key;
     state.known.Add(keys);
@@ -172,7 +173,7 @@ class RocksDbColdStore final : public ColdStore {
   }
 
   void AwaitCompaction(uint32_t table) override {
-    // At a full disk none ends: then it is not waited for, or not again.
+    // On a full disk no compaction ends: then this does not wait, or not again.
     if (files_->bytes() > MaxBytesOfRows()) return;
     const uint64_t ended = compactions_->ended();
     if (stuck_at_.load(std::memory_order_relaxed) == ended) return;
@@ -212,7 +213,7 @@ class RocksDbColdStore final : public ColdStore {
   absl::Status VisitPartition(
       uint32_t table, uint32_t partition,
       absl::FunctionRef<absl::Status(uint64_t, const char*)> visit) override {
-    // Of each file little may be of this partition: RocksDB reads ahead as it finds more.
+    // Each file may have little of this partition: RocksDB reads ahead as it finds more.
     return Pass(*this, table, nullptr, /*readahead=*/0).Visit(partition, visit);
   }
 
@@ -248,12 +249,12 @@ class RocksDbColdStore final : public ColdStore {
   }
 
  private:
-  // Rows leave a part of the cap to what makes room: compactions, and erasing, which writes before
-  // anything goes.
+  // Rows leave a part of the cap free for what makes room: compactions, and erasing, which writes
+  // before it frees anything.
   uint64_t MaxBytesOfRows() const { return options_.max_bytes - options_.max_bytes / 16; }
 
-  // An iterator that only goes forward: what a snapshot does not see is passed once, not once for
-  // every partition before it.
+  // An iterator that only goes forward: records that a snapshot does not see are passed once, not
+  // once for every partition before them.
   class Pass final : public ColdScan {
    public:
     Pass(const RocksDbColdStore& store, uint32_t table, const ColdSnapshot* at, size_t readahead)
@@ -363,8 +364,8 @@ class RocksDbColdStore final : public ColdStore {
     return Translate(status, "write a file of", state.spec.name);
   }
 
-  // Ingested files are not held back by RocksDB, and each is one more to look into.
-  // False: for so long none has ended.
+  // RocksDB does not hold back ingested files, and each is one more to look into. False: no
+  // compaction has ended within `limit`.
   bool WaitForCompaction(const TableState& state, absl::Duration limit) {
     const absl::Duration end = SystemClock().Monotonic() + limit;
     while (true) {
@@ -420,7 +421,7 @@ class RocksDbColdStore final : public ColdStore {
   std::vector<std::unique_ptr<TableState>> tables_;
 
   std::atomic<uint64_t> next_file_ = 0;
-  // Of Compactions::ended: AwaitCompaction waited in vain then.
+  // The Compactions::ended at which AwaitCompaction waited in vain.
   std::atomic<uint64_t> stuck_at_ = UINT64_MAX;
   std::atomic<uint64_t> records_written_ = 0;
   std::atomic<uint64_t> record_bytes_written_ = 0;

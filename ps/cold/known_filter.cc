@@ -10,7 +10,7 @@ namespace {
 
 // Lines loaded together.
 constexpr size_t kAhead = 16;
-// Keys kept while nobody else looks: some tens of microseconds.
+// How many keys are kept at a time while no other call looks: some tens of microseconds.
 constexpr size_t kKeptAtOnce = 1024;
 
 // The keys of a ps share the highest bits of Mix64(key), which chose their partitions.

@@ -10,7 +10,7 @@ namespace {
 constexpr size_t kBlockBytes = 4096;
 constexpr double kFilterBits = 10;
 
-// Says nothing: the folder is gone before anybody could read its log.
+// Discards the log: the folder is gone before anybody could read it.
 class NoLog final : public rocksdb::Logger {
  public:
   using Logger::Logv;
@@ -29,12 +29,13 @@ rocksdb::Options ColdOptions(rocksdb::Env* env, bool page_cache) {
   options.max_open_files = -1;
   options.use_direct_reads = !page_cache;
   options.max_background_jobs = 2;
-  // Of each file that a compaction reads, of which there may be dozens.
+  // For each file that a compaction reads; there may be dozens.
   options.compaction_readahead_size = 256 << 10;
-  // Few records go this way, most come in files: a table is not to take 1 MiB for the first.
+  // Few records go through a write buffer, most come in files: it must not take 1 MiB for the
+  // first.
   options.arena_block_size = 32 << 10;
   options.compression = rocksdb::kNoCompression;
-  // By itself it would take 4 MiB of the disk for a few KB.
+  // The default would take 4 MiB of the disk for a few KB.
   options.manifest_preallocation_size = 64 << 10;
 
   // Few rewrites, at the price of several sorted runs: each has a filter in memory, so that a read
@@ -42,7 +43,7 @@ rocksdb::Options ColdOptions(rocksdb::Env* env, bool page_cache) {
   options.compaction_style = rocksdb::kCompactionStyleUniversal;
   options.level0_file_num_compaction_trigger = 8;
   options.compaction_options_universal.max_size_amplification_percent = 100;
-  // Ingested files meet no stall; see ColdStore's own wait.
+  // Ingested files are not stalled by these; ColdStore waits itself.
   options.level0_slowdown_writes_trigger = 64;
   options.level0_stop_writes_trigger = 128;
   // The last run needs none: a key that is asked for is there.
@@ -53,7 +54,8 @@ rocksdb::Options ColdOptions(rocksdb::Env* env, bool page_cache) {
   // One read of one page a block.
   table.block_align = true;
   table.no_block_cache = true;
-  // Of a scan, which begins with a few pages: a partition may have few rows in each of many files.
+  // Most readahead of a scan, which begins with a few pages: a partition may have few rows in each
+  // of many files.
   table.max_auto_readahead_size = 1 << 20;
   table.checksum = rocksdb::kXXH3;
   table.format_version = 5;

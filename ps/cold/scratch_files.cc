@@ -14,10 +14,10 @@ using rocksdb::IOStatus;
 
 namespace {
 
-// RocksDB 7.8 stops when there is no room for a record of its own, goes on once there is some, and
-// leaves the mark of a stopped database where it was (ErrorHandler::ClearBGError): the next
+// RocksDB 7.8 stops when there is no room for a record of its own, and goes on once there is some.
+// But it leaves the mark of a stopped database (ErrorHandler::ClearBGError): the next
 // IngestExternalFile has no number for its file and ends the process. After any other error that
-// may pass it takes the mark away, so that for all but tables the lack of room is one of those.
+// may pass it removes the mark. So a lack of room becomes such an error, except for tables.
 IOStatus ForRocksDb(const std::string& path, IOStatus status) {
   if (!status.IsNoSpace() || absl::EndsWith(path, ".sst")) return status;
   const char* message = status.getState();
@@ -122,7 +122,7 @@ ScratchFiles::Size ScratchFiles::SizeOf(const std::string& path) {
 void ScratchFiles::Forget(const std::string& path) {
   const auto it = sizes_.find(path);
   if (it == sizes_.end()) return;
-  // With the last name of a file go its bytes. A file that is still being written keeps the number
+  // The bytes of a file go with its last name. A file that is still being written keeps the number
   // too; RocksDB deletes none such.
   const Size size = std::move(it->second);
   sizes_.erase(it);

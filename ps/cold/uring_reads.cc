@@ -26,8 +26,8 @@ class Ring {
   Ring(const Ring&) = delete;
   Ring& operator=(const Ring&) = delete;
 
-  // At most kDepth reads of one file, all in flight. Returns when none is any more: those that were
-  // read to their last byte have their result, the others are untouched.
+  // Has at most kDepth reads of one file in flight at once. Returns when none is in flight any
+  // more: those that were read to their last byte have their result, the others are untouched.
   void Read(int fd, absl::Span<FSReadRequest> requests) {
     if (!works_) return;
     for (FSReadRequest& request : requests) {
@@ -48,7 +48,7 @@ class Ring {
       in_flight -= Take();
     }
     if (left == 0 && in_flight == 0) return;
-    // The kernel refuses more. What it has may still write to the buffers.
+    // The kernel takes no more. The reads that it has may still write to the buffers.
     for (; in_flight > 0; in_flight -= Take()) {
       io_uring_cqe* entry = nullptr;
       const int waited = io_uring_wait_cqe(&ring_, &entry);
@@ -58,7 +58,7 @@ class Ring {
   }
 
  private:
-  // How many have ended.
+  // Takes the reads that have ended; returns how many.
   size_t Take() {
     size_t ended = 0;
     io_uring_cqe* entry = nullptr;
@@ -98,7 +98,7 @@ class File final : public rocksdb::FSRandomAccessFileOwnerWrapper {
     for (size_t begin = 0; begin < count; begin += Ring::kDepth) {
       ring.Read(fd_, all.subspan(begin, Ring::kDepth));
     }
-    // At the end of the file, or where something went wrong, which this tells.
+    // Read again one by one: this tells whether it is the end of the file or an error.
     for (FSReadRequest& request : all) {
       if (request.result.size() == request.len) continue;
       request.status =

@@ -12,7 +12,7 @@
 namespace tessera::ps {
 namespace {
 
-// Of an answer; one record may be more.
+// Bytes of an answer; one record may be larger.
 constexpr uint64_t kAnswerBytes = 1 << 20;
 
 }  // namespace
@@ -22,7 +22,7 @@ absl::Status LogFeed::CheckPair(uint64_t pair) const {
   if (pair == pair_) return absl::OkStatus();
   const std::string what = absl::StrCat(options_.log->folder(), ": pair ", pair,
                                         " is asked for, and pair ", pair_, " is current");
-  // Who is ahead has been told so before this ps.
+  // If the caller's pair is the later one, this ps has not been told of it yet.
   return pair < pair_ ? absl::AbortedError(what) : absl::UnavailableError(what);
 }
 
@@ -54,7 +54,7 @@ std::list<LogFeed::Waiting> LogFeed::Confirm(uint64_t below) {
   std::list<Waiting> ready;
   if (below <= has_below_) return ready;
   has_below_ = below;
-  // A push that looks for a follower after this has appended before it looked.
+  // A push that looks for a follower from now on has appended its record before it looked.
   in_sync_ = in_sync_ || has_below_ >= options_.log->end().next_record;
   if (late_.has_value() && late_->below <= has_below_) late_.reset();
   while (!waiting_.empty() && waiting_.front().wait.below <= has_below_) {
@@ -102,7 +102,7 @@ void LogFeed::Read(const v1::ReadLogRequest& request, absl::Duration deadline, R
   }
   if (!refused.ok()) return std::move(poll.done)(refused);
   for (Waiting& w : ready) std::move(w.done)(absl::OkStatus());
-  // Its caller has asked again.
+  // The caller of the poll before has asked again.
   if (before.has_value()) std::move(before->done)(v1::ReadLogResponse());
   if (now.has_value()) Answer(*std::move(now));
 }
@@ -139,7 +139,7 @@ void LogFeed::Answer(Poll poll) {
 absl::StatusOr<v1::ReadLogResponse> LogFeed::ReadFor(const v1::ReadLogRequest& request) {
   const PushLog::End end = options_.log->end();
   absl::MutexLock lock(&reader_mu_);
-  // After an error nobody knows where it is.
+  // After an error nobody knows how far the reader has come.
   absl::Cleanup forget = [this] {
     reader_mu_.AssertHeld();
     reader_ = nullptr;
@@ -210,7 +210,7 @@ void LogFeed::Expire() {
   absl::Status why;
   {
     absl::MutexLock lock(&mu_);
-    // First of all: what is taken is answered, whatever memory there is.
+    // Makes the status first: a call that is taken out must be answered, even without memory.
     if (const Wait* const oldest = Oldest(); oldest != nullptr) {
       why = absl::UnavailableError(absl::StrCat(options_.log->folder(), ": ", Describe(*oldest)));
     }

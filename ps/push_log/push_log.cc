@@ -51,15 +51,15 @@ absl::StatusOr<std::unique_ptr<PushLog>> PushLog::Continue(Options options,
                                                            const v1::PushLogHead& head) {
   TESSERA_RETURN_IF_ERROR(options.files->CreateFolder(options.folder));
   if (options.fsync) {
-    // Of a job and a generation, in the folder of all logs, which may be new itself.
+    // The folders of the generation, of the job and of all logs, each of which may be new.
     std::filesystem::path above(options.folder);
     for (int level = 0; level < 3; ++level) {
       above = above.parent_path();
       if (above.empty()) break;
       TESSERA_RETURN_IF_ERROR(options.files->SyncFolder(above.string()));
     }
-    // What was read may be with the operating system alone. What follows counts on it: a repeat of
-    // a push that is there is answered at once.
+    // Records that were read may be with the operating system alone. What follows relies on them: a
+    // repeat of a push that is logged is answered at once.
     for (const Segment& segment : segments) {
       TESSERA_RETURN_IF_ERROR(options.files->SyncFile(
           absl::StrCat(options.folder, "/", push_log::SegmentName(segment.number))));
@@ -84,7 +84,7 @@ absl::Status PushLog::Begin(const v1::PushLogHead& head) {
   const std::string path = PathOf(segment.number);
   const auto begin = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) -> absl::Status {
     const bool over_spare = segment.old_bytes > 0;
-    // It must not come back under its old name with what is written now.
+    // The file must not come back under its old name with what is written now.
     if (over_spare && options_.fsync) {
       TESSERA_RETURN_IF_ERROR(options_.files->SyncFolder(options_.folder));
     }
@@ -95,11 +95,11 @@ absl::Status PushLog::Begin(const v1::PushLogHead& head) {
     const std::string text = head.SerializeAsString();
     TESSERA_RETURN_IF_ERROR(Write(*file, HeaderOf(Kind::kHead, text, ""), text, "", segment));
     if (options_.fsync) {
-      // The segment before it ends here: what it holds must not come after what follows.
+      // The segment before ends here: its records must be on disk before those that follow.
       if (file_ != nullptr) TESSERA_RETURN_IF_ERROR(Synced(file_->Sync()));
       TESSERA_RETURN_IF_ERROR(file->Sync());
     }
-    // A name of a segment is never that of a file without its head.
+    // Renamed only now: a file with the name of a segment always has its head.
     if (over_spare) TESSERA_RETURN_IF_ERROR(options_.files->Rename(SparePath(), path));
     if (options_.fsync) {
       TESSERA_RETURN_IF_ERROR(options_.files->SyncFolder(options_.folder));
@@ -150,7 +150,8 @@ absl::Status PushLog::Append(Kind kind, absl::string_view text, absl::string_vie
         " bytes; it shrinks with every checkpoint: cut them more often (checkpoint.every_steps, "
         "every_minutes), or allow more with --log-bytes"));
   }
-  // What an error has left of a record ends its segment; the numbers show that nothing is missing.
+  // Part of a record that an error has left ends its segment; the numbers show that nothing is
+  // missing.
   if (spoilt_) TESSERA_RETURN_IF_ERROR(Begin(v1::PushLogHead(head_)));
   TESSERA_RETURN_IF_ERROR(Failpoint("ps.push_log.append"));
   if (const absl::Status written = Write(*file_, header, text, bulk, segments_.back());
@@ -174,7 +175,7 @@ absl::Status PushLog::Sync() {
   if (!options_.fsync) return absl::OkStatus();
   mu_.Lock();
   const uint64_t wanted = next_record_ - 1;
-  // One caller syncs for all that have appended by then.
+  // One caller syncs for all that have appended so far.
   while (synced_ < wanted && closed_.ok()) {
     if (syncing_) {
       const auto ended = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return !syncing_; };
@@ -214,7 +215,7 @@ void PushLog::Forget(absl::string_view cut, uint64_t keep_from) {
   absl::MutexLock forgetting(&forget_mu_);
   absl::Status gone;
   while (gone.ok()) {
-    // A file is removed without mu_: it takes the longer the larger it is, and nothing can be
+    // A file is removed without mu_: the larger it is the longer that takes, and nothing could be
     // appended meanwhile.
     std::string path;
     {
@@ -229,7 +230,7 @@ void PushLog::Forget(absl::string_view cut, uint64_t keep_from) {
       if (!MayServe(segments_.front())) {
         path = PathOf(segments_.front().number);
       } else if (std::exchange(spare_bytes_, 0) > 0) {
-        path = SparePath();  // before another one has its name
+        path = SparePath();  // before another file gets its name
       } else {
         gone = KeepAsSpare();
         continue;
@@ -253,8 +254,8 @@ std::string PushLog::PathOf(uint64_t segment) const {
 }
 
 bool PushLog::MayServe(const Segment& segment) const {
-  // Of a log that was recovered the records behind a torn one are not known: their numbers may be
-  // given once more.
+  // In a recovered log the records behind a torn one are unknown: their numbers may be given once
+  // more.
   const bool safe = segment.ours;
   const bool used = segment.old_bytes <= 2 * segment.bytes;
   const bool has_room = options_.max_bytes == 0 || 2 * FileBytes() <= options_.max_bytes;

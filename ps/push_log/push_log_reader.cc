@@ -99,7 +99,7 @@ absl::StatusOr<std::unique_ptr<PushLogReader>> PushLogReader::OpenLast(
       TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<ReadableFile> file, files.Open(path));
       TESSERA_ASSIGN_OR_RETURN(const bool goes_on, GoesOn(*file, 1, 1));
       if (!goes_on && &name == &names->back()) {
-        // It was being begun: nothing that counts is in it, and the next one takes its place.
+        // The segment was being begun: nothing in it counts, and the next one takes its place.
         reader->bytes_behind_ = file->Size();
         break;
       }
@@ -152,7 +152,7 @@ absl::StatusOr<std::optional<PushLogReader::Record>> PushLogReader::Next() {
   while (!ended_) {
     const bool last = index_ + 1 == segments_.size();
     if (!last && next_record_ == segments_[index_ + 1].first) {
-      // What may stand behind this was not acknowledged.
+      // Whatever stands behind this was not acknowledged.
       TESSERA_RETURN_IF_ERROR(OpenSegment(index_ + 1));
       continue;
     }
@@ -171,7 +171,8 @@ absl::StatusOr<std::optional<PushLogReader::Record>> PushLogReader::Next() {
 }
 
 absl::StatusOr<PushLogReader::Record> PushLogReader::NextOf(const PushLog::End& end) {
-  // What an error has left at the end of a segment must not be taken for a record of the next.
+  // Part of a record at the end of a segment, left by an error, must not be taken for one of the
+  // next.
   if (segments_.back().number < end.segment) TESSERA_RETURN_IF_ERROR(LookAgain());
   for (const bool again : {true, false}) {
     while (index_ + 1 < segments_.size() && next_record_ == segments_[index_ + 1].first) {
@@ -199,7 +200,7 @@ absl::Status PushLogReader::LookAgain() {
     if (name <= push_log::SegmentName(segments_.back().number)) continue;
     TESSERA_ASSIGN_OR_RETURN(std::optional<Begin> found, ReadBegin(name));
     if (!found.has_value()) continue;
-    if (!found->sound) break;  // it is being begun
+    if (!found->sound) break;  // the segment is being begun
     segments_.push_back(std::move(found->segment));
   }
   return absl::OkStatus();
