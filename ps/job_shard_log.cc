@@ -124,8 +124,8 @@ absl::Status JobShard::OpenLog(KeepGoing keep_going, const std::optional<v1::Too
     ++records;
   }
   replaying_ = false;
-  SPDLOG_INFO("{}: {} records of the push log replayed in {}; {} bytes behind them are none", job,
-              records, absl::FormatDuration(options_.clock->Monotonic() - start),
+  SPDLOG_INFO("{}: {} records of the push log replayed in {}; {} bytes after them are no record",
+              job, records, absl::FormatDuration(options_.clock->Monotonic() - start),
               reader->bytes_behind());
   if (until > 0) return CheckEnd(*reader, until, options.folder);
   TESSERA_ASSIGN_OR_RETURN(log_, PushLog::Continue(std::move(options), reader->segments(),
@@ -223,7 +223,7 @@ absl::Status JobShard::TakeHead(const v1::PushLogHead& head) {
         absl::StrCat("the push log of job ", request_.job_id(), " here ", what...));
   };
   if (Identity(head.opened()).SerializeAsString() != Identity(request_).SerializeAsString()) {
-    return other("is one of other tables or ps");
+    return other("was written for other tables or another set of ps");
   }
   absl::MutexLock lock(&mu_);
   if (has_sync_) {

@@ -89,9 +89,10 @@ absl::StatusOr<uint64_t> JobShard::ReceiveChunk(const v1::RowChunk& chunk) {
   const size_t record_bytes = row_file::RecordBytes(chunk.floats_per_row());
   if (chunk.table() >= tables_.size() || chunk.floats_per_row() != FloatsOf(chunk.table()) ||
       records.size() % record_bytes != 0) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "job ", request_.job_id(), ": ", records.size(), " bytes of rows of ",
-        chunk.floats_per_row(), " floats for table ", chunk.table(), ", which is another here"));
+    return absl::InvalidArgumentError(absl::StrCat("job ", request_.job_id(), ": ", records.size(),
+                                                   " bytes of rows of ", chunk.floats_per_row(),
+                                                   " floats for table ", chunk.table(),
+                                                   ", which has other rows here"));
   }
   std::vector<RowRecord> rows(records.size() / record_bytes);
   std::vector<uint64_t> keys(rows.size());

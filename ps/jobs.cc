@@ -65,7 +65,7 @@ absl::Status Jobs::CheckWanted(const v1::OpenJobRequest& request, uint64_t close
 absl::Status Jobs::CheckMeant(uint64_t ps_process) const {
   if (ps_process == 0 || ps_process == process_) return absl::OkStatus();
   return absl::UnavailableError(
-      "this ps is another process than the one that is called, which was here before it");
+      "the call is for a ps that ran at this address earlier; this is a new process");
 }
 
 absl::StatusOr<std::shared_ptr<JobShard>> Jobs::Open(const v1::OpenJobRequest& request,
@@ -264,7 +264,7 @@ absl::StatusOr<std::shared_ptr<JobShard>> Jobs::Join(const v1::OpenJobRequest& r
                                                      const JobShard::Options& options,
                                                      JobShard* near, JobShard* staged,
                                                      KeepGoing keep_going) {
-  // Whose rows were taken over before has none.
+  // A shard whose rows were taken over is closed, and has none to give.
   for (const JobShard* from : {near, staged}) {
     if (from != nullptr) TESSERA_RETURN_IF_ERROR(from->Closed());
   }

@@ -20,13 +20,13 @@ constexpr char kFooter[] = R"(Examples:
   tessera-ps --listen 10.0.0.7:7081 --insecure --master 10.0.0.1:7070 --data-dir /data/ps-0
   tessera-ps --name ps-0 --memory 8GiB --spill-dir /nvme/ps-0
 
-The ps may start before the master: it waits, and says whom it waits for. Its rows live in memory, and on disk
-where --spill-dir is given; they come back from the job's last checkpoint, which the master sees to, and, for jobs
-with a push log, with all that was pushed since, if it starts again with the same --name and --data-dir.
+The ps may start before the master: it waits, and says whom it waits for. Its rows live in memory, and with
+--spill-dir on disk too. After a restart the master has them restored from the job's last checkpoint. A ps that starts
+again with the same --name and --data-dir also restores all that was pushed since, for jobs with a push log.
 
-SIGTERM and Ctrl-C stop it: jobs that would lose what they have trained go to their next barrier and cut a checkpoint
-first, of the rows that have changed since the last one, for at most --leave-within, in which a master that is away may
-return. A second signal ends it at once.
+SIGTERM and Ctrl-C stop it. Jobs that would lose what they have trained first go to their next barrier and cut a
+checkpoint of the rows that have changed since the last one. The ps waits for them, and for a master that is away, for
+at most --leave-within. A second signal ends it at once.
 
 Exit codes:
   0     stopped by a signal
@@ -71,8 +71,8 @@ int main(int argc, char** argv) {
                  "folder of this process alone, created if need be, that outlives it: it holds the "
                  "push logs of jobs that have one (recovery.push_log)");
   app.add_option("--log-bytes", options.max_log_bytes,
-                 "of a job's push log, e.g. 100GiB; it shrinks with every checkpoint. Without it, "
-                 "as much as the disk has")
+                 "most bytes that a job's push log may take, e.g. 100GiB; a log shrinks with every "
+                 "checkpoint. Default: no limit but the disk")
       ->transform(tessera::ByteSize());
   app.add_option("--checkpoint-root", options.checkpoint_root,
                  "folder that checkpoints lie in, the same as the master's")
@@ -80,51 +80,53 @@ int main(int argc, char** argv) {
   CLI::Option* const spill =
       app.add_option("--spill-dir", options.spill_folder,
                      "folder of this process alone for rows that --memory has no room for; emptied "
-                     "at the start. Without it all rows are in memory");
+                     "at the start. Default: all rows stay in memory");
   CLI::Option* const memory =
       app.add_option("--memory", options.memory_bytes,
-                     "of this process, e.g. 8GiB: rows get what all else leaves of it, "
-                     "at least half. With less than 256MiB the process is larger")
+                     "memory for the whole process, e.g. 8GiB. Rows get what the rest leaves, "
+                     "at least half. Below 256MiB the process exceeds it")
           ->transform(tessera::ByteSize(/*least=*/1))
           ->needs(spill);
   spill->needs(memory);
   app.add_option("--spill-bytes", options.max_spill_bytes,
-                 "of a job's files in the spill folder, e.g. 500GiB; up to three times the rows' "
-                 "own bytes are needed, four while a checkpoint is written. Without it, as much as "
-                 "the disk has")
+                 "most bytes of a job's files in the spill folder, e.g. 500GiB; they need up to "
+                 "three times the rows' own bytes, four while a checkpoint is written. Default: no "
+                 "limit but the disk")
       ->transform(tessera::ByteSize(/*least=*/1))
       ->needs(spill);
   std::string spill_reads = "direct";
   app.add_option(
          "--spill-reads", spill_reads,
-         "cached: rows in the spill folder are read through the kernel's page cache, on top "
-         "of --memory, which is faster where the machine has memory to spare; direct: past "
-         "it")
+         "how rows in the spill folder are read. cached: through the kernel's page cache, "
+         "which takes memory beside --memory and is faster if the machine has some to spare; "
+         "direct: past that cache")
       ->capture_default_str()
       ->check(CLI::IsMember({"direct", "cached"}))
       ->needs(spill);
   app.add_option(
          "--checkpoint-copies", options.max_copied_bytes,
-         "of a job's rows that change while a checkpoint is written that has them, e.g. 1GiB")
+         "memory for copies of rows that change before the checkpoint under way has written "
+         "them, per job, e.g. 1GiB")
       ->transform(tessera::ByteSize())
       ->capture_default_str();
   app.add_option("--checkpoint-share", options.writer_share,
-                 "of the time that a checkpoint is written for while pushes come")
+                 "share of its time that the checkpoint writer works while pushes come; the rest "
+                 "it sleeps")
       ->capture_default_str()
       ->check(CLI::Range(0.01, 1.0));
   app.add_option("--threads", options.threads,
-                 "that work on requests; 0: one per processor, and one more")
+                 "threads that work on requests; 0: one per processor, and one more")
       ->capture_default_str()
       ->check(CLI::Range(0, 1024));
   bool share_memory = true;
   app.add_flag("--shared-memory,!--no-shared-memory", share_memory,
                "workers on this machine, of the same user, may hand over rows and gradients in "
-               "shared memory instead of through the network; 1 GiB in all, on top of what rows "
-               "take")
+               "shared memory instead of through the network; 1 GiB in all, beside the memory "
+               "of rows")
       ->capture_default_str();
   app.add_option("--leave-within", leave_within,
-                 "seconds for which a ps that is to stop waits for jobs to cut a checkpoint; less "
-                 "than whoever stops it waits until it kills it. 0: none")
+                 "seconds that a stopping ps waits for jobs to cut a checkpoint; keep it below the "
+                 "grace period of whatever stops it. 0: does not wait")
       ->capture_default_str()
       ->check(CLI::Range(0.0, 86400.0));
   app.add_flag("--insecure", options.server.insecure,

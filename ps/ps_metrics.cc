@@ -15,8 +15,8 @@ constexpr char kSharedHelp[] =
 void AddBudget(const MemoryBudget& budget, MetricSamples& samples) {
   const auto add = [&samples](const char* of, uint64_t bytes) {
     samples.AddGauge("tessera_ps_memory_bytes",
-                     "What --memory is (limit), and what of it rows that may spill have (rows) and "
-                     "all else (others).",
+                     "The limit that --memory sets (limit), and how much of it rows that may spill "
+                     "(rows) and all else (others) take.",
                      {{"of", of}}, static_cast<double>(bytes));
   };
   add("limit", budget.bytes());
@@ -59,9 +59,9 @@ PsMetrics::PsMetrics(MetricsRegistry* registry)
                                                   "From a push's arrival to its answer.")),
       cut_seconds_(
           registry->AddSecondsHistogram("tessera_ps_checkpoint_cut_seconds",
-                                        "To cut a checkpoint: training stands still so long.")),
+                                        "Time to cut a checkpoint, while training stands still.")),
       checkpoint_seconds_(registry->AddSecondsHistogram(
-          "tessera_ps_checkpoint_seconds", "To write this ps's part of a checkpoint.")),
+          "tessera_ps_checkpoint_seconds", "Time to write this ps's part of a checkpoint.")),
       checkpoint_bytes_(registry->AddCounter("tessera_ps_checkpoint_bytes_total",
                                              "Bytes of checkpoint files written.")) {}
 

@@ -53,8 +53,9 @@ absl::StatusOr<PullKeys> CheckPull(const Tables& tables, const PullCall& call, u
                              CheckKeyBytes(*table, call.keys[b]));
     if (block.whole()) TESSERA_RETURN_IF_ERROR(table->CheckWhole());
     if (block.whole() && call.request.read_only()) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "table ", table->name(), ": whole rows are for who trains them; found read_only"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("table ", table->name(),
+                       ": a read_only pull cannot have whole rows, which are for training them"));
     }
     const RowPart part = PartOf(block);
     const uint64_t values = table->wire_bytes(part) * of_block.size();

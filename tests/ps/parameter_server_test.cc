@@ -197,7 +197,7 @@ TEST_F(ParameterServerTest, RefusesWhatIsMeantForTheProcessBeforeIt) {
   const uint64_t own = master.hello().process();
   ASSERT_NE(own, 0u);
   const auto refuses = [](const absl::Status& status) {
-    EXPECT_FAILS(status, StatusCode::kUnavailable, "another process than the one that is called");
+    EXPECT_FAILS(status, StatusCode::kUnavailable, "for a ps that ran at this address earlier");
   };
   open.set_ps_process(own + 1);
   refuses(call(&Stub::OpenJob, open, v1::OpenJobResponse()));

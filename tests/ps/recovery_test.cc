@@ -509,7 +509,8 @@ TEST_F(RecoveryTest, RefusesWhatItCannotComeBackTo) {
   ASSERT_OK(Open(AsyncJob(), files_));
   v1::OpenJobRequest other = AsyncJob();
   other.mutable_tables(0)->mutable_spec()->set_dim(5);
-  EXPECT_FAILS(Recover(other), StatusCode::kFailedPrecondition, "is one of other tables or ps");
+  EXPECT_FAILS(Recover(other), StatusCode::kFailedPrecondition,
+               "was written for other tables or another set of ps");
 }
 
 TEST_F(RecoveryTest, ANewGenerationDoesAwayWithTheLogOfTheOneBefore) {

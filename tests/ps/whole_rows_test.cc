@@ -220,7 +220,8 @@ TEST_F(WholeRowsTest, WrongSizesAndNumbersAreNamedAndChangeNothing) {
   v1::PullRequest read = WholePullOf({1});
   read.set_read_only(true);
   const PendingPull pull(job.shard(0), read);
-  EXPECT_FAILS(pull.status(), StatusCode::kInvalidArgument, "found read_only");
+  EXPECT_FAILS(pull.status(), StatusCode::kInvalidArgument,
+               "a read_only pull cannot have whole rows");
   v1::AssignRequest assign = AssignOf({{.table = 0, .keys = {1}, .values = Normals(1, 2 * kDim)}});
   assign.mutable_tables(0)->set_changes(true);
   EXPECT_FAILS(job.shard(0).Assign(assign), StatusCode::kInvalidArgument, "found changes");
