@@ -62,7 +62,7 @@ void Executor::Work() {
       absl::MutexLock lock(&mu_);
       mu_.Await(absl::Condition(&ready));
       std::deque<Entry>* const next = Next();
-      // At the end the threads that run tasks that wait take what is left.
+      // At the end, threads that are running such tasks take what is left.
       if (next == nullptr) return;
       entry = std::move(next->front());
       next->pop_front();

@@ -52,8 +52,9 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
     const Clock* clock = nullptr;  // borrowed, outlives the shard
     FileSystem* files = nullptr;   // borrowed, outlives the shard
     std::string checkpoint_root;   // folders in OpenJobRequest and WriteCheckpointRequest lie below
-    uint64_t max_pull_bytes = 60 << 20;        // of one answer
-    uint64_t max_held_push_bytes = 256 << 20;  // of pushes one step ahead
+    uint64_t max_pull_bytes = 60 << 20;  // of one answer to a pull
+    // Most bytes of held pushes, once one for the step ahead is added.
+    uint64_t max_held_push_bytes = 256 << 20;
     uint64_t max_part_bytes = 512 << 20;    // of pushes that miss parts; one push is always taken
     uint64_t max_waiting_bytes = 64 << 20;  // of the requests of waiting pulls
     // Bounds answers that are being made or sent; above it, pulls are refused with

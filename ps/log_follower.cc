@@ -13,7 +13,7 @@
 namespace tessera::ps {
 namespace {
 
-// Of one call; an answer without records comes after a second.
+// Longest time of one call; an answer without records comes after a second.
 constexpr absl::Duration kCall = absl::Seconds(10);
 
 }  // namespace

@@ -6,7 +6,7 @@
 
 namespace tessera::ps {
 
-// What a push is before anything is done with it.
+// Whether a push is new or a repeat of one that is here.
 enum class PushVerdict { kNew, kRepeat };
 
 // ABORTED: `why` shows that `who` has lost pushes that it has acknowledged.
