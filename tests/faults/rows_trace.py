@@ -78,6 +78,14 @@ class Pusher(threading.Thread):
     def go(self):
         self.may_go.set()
 
+    def await_more(self, than):
+        """Until more than so many are acknowledged."""
+        deadline = time.monotonic() + 30
+        while self.acknowledged <= than:
+            if time.monotonic() > deadline:
+                raise Failure(f"rank {self.rank}: no push after {than} was acknowledged within 30 s")
+            time.sleep(0.01)
+
 
 def check_prefix(address, pushers):
     """How many pushes each rank has there: all that were acknowledged, at most all that were sent, none without those before."""
@@ -115,9 +123,12 @@ def traced(t, push_log):
             p.start()
         kills = 6
         for kill in range(kills):
+            before = [p.acknowledged for p in pushers]
             for p in pushers:
                 p.go()
             time.sleep(t.draw.uniform(0.2, 1.5))
+            for p, acknowledged in zip(pushers, before):
+                p.await_more(acknowledged)
             cluster.kill("ps-0")
             for p in pushers:
                 p.rest()
