@@ -395,19 +395,34 @@ def random_at_end_async(t):
 
 # ---- row 15: other numbers of ps ------------------------------------------------------------------------------------------
 
+def check_moves(t, status, times, ps):
+    """Rows have moved so many times, and so many ps have them in the end."""
+    moved = [event["message"] for event in status["events"] if "partitions have moved" in event["message"]]
+    if len(moved) != times or len(status["partitions"]) != ps:
+        events = "; ".join(event["message"] for event in status["events"])
+        raise Failure(f"expected {times} moves, the last to {ps} ps; found partitions {status['partitions']} and the events: {events}")
+    t.notes.extend(moved)
+    return moved
+
+
+def resized_undisturbed(t, sets=()):
+    outcome = t.identical(resize(0, (4, 3), kills=False), ps=4, ask_ps=1, sets=sets, most_restarts=0)
+    check_moves(t, outcome.status, 2, ps=3)
+
+
 @fault(15, "the ps are resized from 1 to 4 to 3 while it trains", once=True)
 def resized(t):
-    t.identical(resize(0, (4, 3), kills=False), ps=4, ask_ps=1, most_restarts=0)
+    resized_undisturbed(t)
 
 
 @fault(15, "ps with push logs are resized from 1 to 4 to 3 while it trains", once=True)
 def logged_resized(t):
-    t.identical(resize(0, (4, 3), kills=False), ps=4, ask_ps=1, sets=LOGGED, most_restarts=0)
+    resized_undisturbed(t, LOGGED)
 
 
 @fault(15, "ps whose keys wait for their rows are resized from 1 to 4 to 3 while it trains", once=True)
 def waiting_resized(t):
-    t.identical(resize(0, (4, 3), kills=False), ps=4, ask_ps=1, sets=WAITING, most_restarts=0)
+    resized_undisturbed(t, WAITING)
 
 
 @fault(15, "ps whose rows spill are resized from 1 to 4 to 3 while it trains", once=True)
@@ -419,10 +434,9 @@ def spilling_resized(t):
             cluster.wait(job_id, lambda s: "scaling" not in s, what="the end of the move")
     outcome = t.identical(disturb, ps=4, ask_ps=1, sets=[*SyncJob.wide, "train.epochs=2", "checkpoint.every_steps=0"],
                           most_restarts=0, flags=spilling(t, 4), timeout=500)
-    moved = [event["message"] for event in outcome.status["events"] if "partitions have moved" in event["message"]]
-    if len(moved) != 2 or any("by the checkpoint" in message for message in moved):
-        raise Failure(f"expected two moves of rows from ps to ps, found {moved}")
-    t.notes.extend(moved)
+    moved = check_moves(t, outcome.status, 2, ps=3)
+    if any("by the checkpoint" in message for message in moved):
+        raise Failure(f"expected moves from ps to ps, found {moved}")
 
 
 @fault(15, "the ps are balanced by the weight of partitions while it trains", once=True)
@@ -432,7 +446,8 @@ def balanced(t):
         cluster.tessera("balance", job_id)
         t.notes.append(cluster.wait_for_event(job_id, "of 4096 partitions"))
         cluster.wait(job_id, lambda s: "scaling" not in s, what="the end of the move")
-    t.identical(disturb, most_restarts=0)
+    outcome = t.identical(disturb, most_restarts=0)
+    check_moves(t, outcome.status, 1, ps=2)
 
 
 @fault(15, "the ps are resized from 1 to 4 to 3 and processes killed", short=True)

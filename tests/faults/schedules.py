@@ -86,6 +86,7 @@ def resize(seed, numbers, kills, first=150, every=300):
             cluster.fault(f"scale to {ps} ps")
             cluster.tessera("scale", job_id, "--ps", ps)
             if not kills:
+                cluster.wait(job_id, lambda s: "scaling" not in s, what=f"the end of the move to {ps} ps")
                 continue
             cluster.watch(job_id, draw.uniform(0, 0.6))
             cluster.restart(draw.choice(list(cluster.commands)))
