@@ -2,6 +2,7 @@
 import json
 import pathlib
 import random
+import re
 import shutil
 import time
 import traceback
@@ -18,6 +19,8 @@ BEST = ["evaluation.every_steps=60", "checkpoint.keep_best=true"]
 # Workers call each other, so they need servers.
 ALL_REDUCE = ["train.dense_gradients=all_reduce"]
 SERVING = {"worker": ["--listen", "127.0.0.1:0"], "spare": ["--listen", "127.0.0.1:0"]}
+# What a test may say of the way to the job's end (Run.check_course).
+COURSE = ("most_restarts", "least_restarts", "takeovers", "most_takeovers", "back_to")
 
 
 class FaultTest:
@@ -142,29 +145,39 @@ class Run:
         shutil.rmtree(folder)
         return outcome
 
-    def identical(self, disturb, sets=(), most_restarts=None, least_restarts=0, takeovers=0, **options):
-        """The sync job, whose model must have the bits of the undisturbed one. takeovers: of ranks, at least so many."""
+    def identical(self, disturb, sets=(), **options):
+        """The sync job, whose model must have the bits of the undisturbed one. Of the options those of COURSE are for check_course."""
+        course = {name: options.pop(name) for name in COURSE if name in options}
         undisturbed = self.undisturbed(sets)
         outcome = self.train(disturb, SyncJob, sets, undisturbed=undisturbed, **options)
-        self.check_course(outcome, most_restarts, least_restarts, takeovers)
+        self.check_course(outcome, **course)
         return outcome
 
-    def counted(self, disturb, sets=(), most_restarts=None, least_restarts=0, takeovers=0, **options):
+    def counted(self, disturb, sets=(), **options):
         """The counting job, whose rows must be what the data says."""
+        course = {name: options.pop(name) for name in COURSE if name in options}
         undisturbed = self.undisturbed(sets, CountingJob)
         outcome = self.train(disturb, CountingJob, sets, undisturbed=undisturbed, **options)
-        self.check_course(outcome, most_restarts, least_restarts, takeovers)
+        self.check_course(outcome, **course)
         return outcome
 
     @staticmethod
-    def check_course(outcome, most_restarts, least_restarts, takeovers):
+    def check_course(outcome, most_restarts=None, least_restarts=0, takeovers=0, most_takeovers=None, back_to=0):
+        """takeovers: of ranks, at least so many. back_to: of each return to a checkpoint, the least step of that one."""
+        messages = [event["message"] for event in outcome.status["events"]]
+        events = f"; the job's events: {'; '.join(messages)}"
         if most_restarts is not None and outcome.restarts > most_restarts:
-            events = "; ".join(event["message"] for event in outcome.status["events"])
-            raise Failure(f"went back to a checkpoint {outcome.restarts} times, expected at most {most_restarts}; the job's events: {events}")
+            raise Failure(f"went back to a checkpoint {outcome.restarts} times, expected at most {most_restarts}{events}")
         if outcome.restarts < least_restarts:
             raise Failure(f"went back to a checkpoint {outcome.restarts} times, expected {least_restarts}: the fault came too late")
         if outcome.takeovers < takeovers:
             raise Failure(f"{outcome.takeovers} ranks were taken over, expected {takeovers}: the fault came too late")
+        if most_takeovers is not None and outcome.takeovers > most_takeovers:
+            raise Failure(f"{outcome.takeovers} ranks were taken over, expected at most {most_takeovers}{events}")
+        if back_to:
+            steps = [int(step) for step in re.findall(r"restarted from step (\d+)", "\n".join(messages))]
+            if not steps or min(steps) < back_to or sum(message.startswith("started with") for message in messages) > 1:
+                raise Failure(f"went back to the steps {steps}, expected to {back_to} or later{events}")
 
 
 class Harness:

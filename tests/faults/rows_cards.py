@@ -21,7 +21,8 @@ def trained_on_cards(t):
 @fault(1, "a worker whose card trains rows is killed: what it took along is trained again, and every sample counts once", once=True)
 def worker_with_card(t):
     # Of one worker units are long, but for a checkpoint every 500 steps.
-    t.counted(kill_at(["worker-0"], 1650), sets=[*ON_CARD, *LONG_UNITS], flags=CARDS, workers=1, takeovers=1, least_restarts=1)
+    t.counted(kill_at(["worker-0"], 1650), sets=[*ON_CARD, *LONG_UNITS], flags=CARDS, workers=1, takeovers=1, least_restarts=1,
+              back_to=650)
 
 
 @fault(1, "a worker whose card trains rows is killed in a job with partial recovery: it goes on, and what is lost is missing",

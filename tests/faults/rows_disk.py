@@ -133,7 +133,7 @@ def failed_read(t):
         cluster.wait(job_id, lambda s: "Input/output error" in cluster.log("master"), 60, "a read that fails")
         cluster.prefix = {}
         cluster.restart("ps-0")
-    t.identical(disturb, least_restarts=1)
+    t.identical(disturb, least_restarts=1, back_to=250)
 
 
 # ---- row 9: damage --------------------------------------------------------------------------------------------------------
@@ -202,7 +202,7 @@ def falls_back(t):
         event = cluster.wait_for_event(job_id, newest.name)
         if what.rsplit(" ", 1)[1] not in event and "MANIFEST" not in event:
             raise Failure(f"the event does not name the file ({what}): {event}")
-    t.identical(disturb, sets=["checkpoint.keep=5"], least_restarts=1)
+    t.identical(disturb, sets=["checkpoint.keep=5"], least_restarts=1, back_to=300)
 
 
 def log_bytes(segment):
@@ -231,7 +231,7 @@ def damaged_push_log(t):
         flip(log, at)
         t.notes.append(f"flip at byte {at} of {written}")
         cluster.start("ps-0")
-    t.identical(disturb, sets=LOGGED, least_restarts=1)
+    t.identical(disturb, sets=LOGGED, least_restarts=1, back_to=250)
 
 
 @fault(9, "a push log has lost its end: it is told, sync or async, and the job returns to its checkpoint", short=True)
@@ -249,8 +249,8 @@ def lost_end_of_a_push_log(t):
             cluster.start("ps-0")
             cluster.wait_for_event(job_id, "without the end of its push log")
         return disturb
-    t.identical(lose_it(450), sets=LOGGED, least_restarts=1)
-    t.counted(lose_it(1650), sets=LOGGED, least_restarts=1, name="async")
+    t.identical(lose_it(450), sets=LOGGED, least_restarts=1, back_to=250)
+    t.counted(lose_it(1650), sets=LOGGED, least_restarts=1, back_to=650, name="async")
 
 
 @fault(9, "files that rows are spilled to are damaged: it is found, and the job returns to its checkpoint", once=True)

@@ -122,7 +122,7 @@ def collected_later(t):
         bad = [f for f in left if not (cluster.checkpoints / job_id / f / "MANIFEST.json").exists()]
         if bad or len(left) > 4:
             raise Failure(f"left behind: {bad}; all folders: {left}; the job: {status['state']}")
-    t.identical(disturb, environment={"master": {"TESSERA_FAILPOINTS": "checkpoint.manifest=crash@3"}}, least_restarts=1)
+    t.identical(disturb, environment={"master": {"TESSERA_FAILPOINTS": "checkpoint.manifest=crash@3"}}, least_restarts=1, back_to=200)
 
 
 @fault((2, 3, 10), "a failpoint that does not exist is refused with those that do", short=True, once=True)

@@ -130,7 +130,7 @@ def older_spare(t):
 
 @fault(2, "a ps is killed, and all return to the checkpoint", once=True)
 def ps(t):
-    t.identical(kill_at(["ps-0"], 450), least_restarts=1)
+    t.identical(kill_at(["ps-0"], 450), least_restarts=1, back_to=250)
 
 
 def stop_and_go_on(t):
@@ -148,6 +148,7 @@ def stop_and_go_on(t):
             raise Failure(f"at step {step} the newest checkpoint is {status['checkpoint']}: what came after it is lost")
         t.notes.append(f"stopped {seconds:.1f} s after SIGTERM, with all {step} steps in a checkpoint")
         cluster.start("ps-0")
+        cluster.wait_for_event(job_id, f"restarted from step {step} ")
     return disturb
 
 
@@ -181,7 +182,7 @@ def all_logged_ps(t):
 
 @fault(2, "a ps of an async job is killed, and every sample counts once", once=True)
 def async_ps(t):
-    t.counted(kill_at(["ps-0"], 2000), least_restarts=1)
+    t.counted(kill_at(["ps-0"], 2000), least_restarts=1, back_to=1000)
 
 
 @fault(2, "a ps of an async job with a push log is killed, and every sample counts once", short=True, once=True)
@@ -238,7 +239,7 @@ WAITING = ["tables.embedding.admission.after_sightings=20"]
 
 @fault(2, "a ps whose keys wait for their rows is killed, and all return to the checkpoint", once=True)
 def waiting_ps(t):
-    t.identical(kill_at(["ps-0"], 450), sets=WAITING, least_restarts=1)
+    t.identical(kill_at(["ps-0"], 450), sets=WAITING, least_restarts=1, back_to=250)
 
 
 @fault(2, "a ps with a push log whose keys wait for their rows is killed", once=True)
@@ -355,12 +356,12 @@ def etcd_away(t):
 
 @fault(4, "all are killed at once", short=True, once=True)
 def all_at_once(t):
-    t.identical(kill_at(None, 850))
+    t.identical(kill_at(None, 850), least_restarts=1, back_to=650)
 
 
 @fault(4, "all of an async job are killed at once, and every sample counts once", once=True)
 def all_async(t):
-    t.counted(kill_at(None, 2500))
+    t.counted(kill_at(None, 2500), least_restarts=1, back_to=1500)
 
 
 @fault((1, 2, 3, 4), "any processes are killed at random")
