@@ -266,12 +266,12 @@ def random_async(t):
 
 @fault(3, "the master is killed", short=True, once=True)
 def master(t):
-    t.identical(kill_at(["master"], 650), most_restarts=0)
+    t.identical(kill_at(["master"], 650), most_restarts=0, most_takeovers=0)
 
 
 @fault(3, "the master of an async job is killed, and every sample counts once", once=True)
 def async_master(t):
-    t.counted(kill_at(["master"], 2500), most_restarts=0)
+    t.counted(kill_at(["master"], 2500), most_restarts=0, most_takeovers=0)
 
 
 @fault(3, "the master is killed at random, twice or more")

@@ -149,7 +149,7 @@ def master_hangs(t):
 
 @fault(18, "the master hangs beyond every lease: nobody is taken for lost, and nothing is trained again", once=True)
 def master_stands_still(t):
-    t.identical(pause_at("master", 250, 13), most_restarts=0)
+    t.identical(pause_at("master", 250, 13), most_restarts=0, most_takeovers=0)
 
 
 @fault(18, "each process hangs for a moment, drawn by seed")
@@ -264,7 +264,7 @@ def clocks(t, steps, then=nothing, **options):
         hours = {line[:13] for line in cluster.log("master").splitlines() if line.startswith("20")}
         if len(hours) < 2 and any(kind == "master" for _, kind, _ in steps):
             raise Failure("the master's log shows no jump: libfaketime had no effect")
-    t.identical(disturb, environment=environment, most_restarts=0, **options)
+    t.identical(disturb, environment=environment, most_restarts=0, most_takeovers=0, **options)
 
 
 @fault(11, "wall clocks jump hours back and ahead again while it trains", once=True)

@@ -75,7 +75,7 @@ def certificates(t):
         cluster.wait_for_step(job_id, 100)
         exchange_certificates(cluster)
         exchange_token(cluster, job_id)
-    t.identical(disturb, sets=LONG, most_restarts=0, tls=True)
+    t.identical(disturb, sets=LONG, most_restarts=0, most_takeovers=0, tls=True)
 
 
 @fault(20, "processes that die come back with the certificates and the token that have taken the others' place", once=True)
