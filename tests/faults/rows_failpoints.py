@@ -1,5 +1,6 @@
 """Rows 2, 3, 10 and 12 by named failpoints (common/failpoint.h): a process ends at a place, is started again, and the model
 has the bits of the undisturbed run's."""
+import re
 import subprocess
 
 from cluster import BIN, Failure
@@ -44,7 +45,7 @@ WORKER = {
 SHORT = {"ps.push_log.half_written", "atomic_file.renamed"}
 
 
-def crash_at(t, place, process, sets, hits):
+def crash_at(t, place, process, sets, hits, takeovers=0, most_restarts=0):
     """The process ends itself at a drawn hit of the place, and comes back without failpoints."""
     hit = t.draw.randint(*hits)
     t.notes.append(f"hit {hit}")
@@ -56,7 +57,15 @@ def crash_at(t, place, process, sets, hits):
         half_written_is_invisible(cluster, job_id)
         cluster.environment = {}
         cluster.start(process)
-    t.identical(disturb, sets=sets, environment={process: {"TESSERA_FAILPOINTS": f"{place}=crash@{hit}"}})
+    outcome = t.identical(disturb, sets=sets, environment={process: {"TESSERA_FAILPOINTS": f"{place}=crash@{hit}"}})
+    t.check_course(outcome, most_restarts=1 if lost_before_training(outcome) else most_restarts, takeovers=takeovers, most_takeovers=takeovers)
+
+
+def lost_before_training(outcome):
+    """Whether the master was lost before all records were counted: then the job may begin again."""
+    messages = [event["message"] for event in outcome.status["events"]]
+    begun = messages.index("the master restarted") if "the master restarted" in messages else len(messages)
+    return any(re.match(r"\w+: \d+ records in ", message) for message in messages[begun:])
 
 
 def half_written_is_invisible(cluster, job_id):
@@ -73,10 +82,10 @@ def half_written_is_invisible(cluster, job_id):
             raise Failure(f"checkpoint list shows {folder.name}, which does not verify: {error.strip()}")
 
 
-def register(row, places):
+def register(row, places, takeovers=0):
     for place, (process, sets, hits) in places.items():
-        name = f"{process} ends at {place}, and the model is the same"
-        fault(row, name, short=place in SHORT)(lambda t, p=place, w=process, s=sets, h=hits: crash_at(t, p, w, s, h))
+        name = f"{process} ends at {place}, and the job goes on where it was"
+        fault(row, name, short=place in SHORT)(lambda t, p=place, w=process, s=sets, h=hits: crash_at(t, p, w, s, h, takeovers))
 
 
 @fault((2, 10), "ps-0 has written its rows of the best model, and ends; the job leaves the same model")
@@ -90,10 +99,11 @@ def best_model(t):
             best, last_best = evaluation["metrics"]["auc"], evaluation["step"]
             cut.add(last_best)
     hit = sum(step <= last_best for step in cut)
-    crash_at(t, "ps.checkpoint.written", "ps-0", LOGGED + BEST, (hit, hit))
+    # The ps have gone on by then, and the model's step is trained once more.
+    crash_at(t, "ps.checkpoint.written", "ps-0", LOGGED + BEST, (hit, hit), most_restarts=1)
 
 
-register(1, WORKER)
+register(1, WORKER, takeovers=1)
 register(2, PUSH_LOG)
 register((2, 10), CHECKPOINT_PS)
 register((3, 10), CHECKPOINT_MASTER)
