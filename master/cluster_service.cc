@@ -27,8 +27,8 @@ grpc::Status ClusterServiceImpl::Join(grpc::ServerContext* context, Stream* stre
   const bool read = stream->Read(&in);
   said.Notify();
   limit.join();
-  if (!read) return grpc::Status::OK;
-  if (!in.has_hello()) {
+  // Of bytes that are no message nothing is read, either.
+  if (!read || !in.has_hello()) {
     return ToGrpc(absl::InvalidArgumentError("the first message of Join must be Hello"));
   }
   const v1::Hello hello = in.hello();

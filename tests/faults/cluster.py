@@ -211,6 +211,11 @@ class Cluster:
             time.sleep(0.02)
         return None
 
+    def check_alive(self):
+        for name, process in self.processes.items():
+            if process.poll() is not None:
+                raise Failure(f"{name} ended, exit code {process.returncode}")
+
     # ---- the command ------------------------------------------------------------------------------------------------------
 
     def run(self, *arguments, timeout=60):

@@ -70,6 +70,16 @@ def unary(address, method, payload, seconds=10):
     return bytes(data[5:])
 
 
+def status(address, method, payload, seconds=30, raw=False):
+    """gRPC's status of a call that must be answered. None: its stream was reset instead."""
+    start = time.monotonic()
+    headers = call(address, method, payload, seconds, raw)
+    found = re.search(rb"grpc-status.(\d+)", headers, re.DOTALL)
+    if found is None and time.monotonic() - start >= seconds:
+        raise OSError(f"{method}: no answer within {seconds} s: {headers!r}")
+    return found and int(found[1])
+
+
 def text(field, value):
     """A protobuf field: a string or bytes, or a message's bytes."""
     value = value.encode() if isinstance(value, str) else value

@@ -22,9 +22,7 @@ def full_for(disk, step, seconds, sign):
             cluster.fault("disk full")
             sign(cluster, job_id)
             cluster.watch(job_id, seconds)
-        for name, process in cluster.processes.items():
-            if process.poll() is not None:
-                raise Failure(f"{name} ended, exit code {process.returncode}")
+        cluster.check_alive()
     return disturb
 
 

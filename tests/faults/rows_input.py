@@ -122,7 +122,7 @@ def too_many_bad_records(t):
             t.notes.append(str(failure))
         else:
             raise Failure(f"the job took {bad} bad records, {bad - 1} were allowed")
-        alive(cluster)
+        cluster.check_alive()
         job_id = cluster.submit(t.spec(CountingJob), "train.epochs=1")
         cluster.wait_for_end(job_id)
 
@@ -183,7 +183,7 @@ def poison_batch(t):
                     raise
             else:
                 raise Failure(f"{mode}: a gradient that is no number was taken")
-        alive(cluster)
+        cluster.check_alive()
 
 
 def die_in_a_row(cluster, rules):
@@ -242,48 +242,6 @@ def deadly_reduced_batch(t):
             raise Failure(f"{found} records were set aside in {status['restarts']} restarts, expected 85 or 86 in 0")
 
 
-def alive(cluster):
-    for name, process in cluster.processes.items():
-        if process.poll() is not None:
-            raise Failure(f"{name} ended, exit code {process.returncode}")
-
-
-@fault(16, "bytes that are no messages are refused by every method, and change nothing")
-def garbage_messages(t):
-    """Sent to master and ps while a job trains, whose model must be the undisturbed run's."""
-    methods = {"master": ("JobService/Submit", "JobService/Get", "JobService/Scale", "ClusterService/Join"),
-               "ps-0": ("ParameterService/Push", "ParameterService/Pull", "ParameterService/OpenJob", "ParameterService/Assign",
-                        "ParameterService/GetProgress", "ParameterService/WriteCheckpoint", "ParameterService/FetchPartitions",
-                        "ParameterService/ReadPartitions")}
-
-    def payload():
-        kind = t.draw.randrange(4)
-        size = t.draw.choice((0, 1, 7, 100, 5000))
-        if kind == 0:
-            return t.draw.randbytes(size), False
-        if kind == 1:  # a header that names the job, and nonsense behind it
-            return grpc_call.text(1, grpc_call.text(1, "quickstart-1") + grpc_call.number(2, 1)) + t.draw.randbytes(size), False
-        if kind == 2:  # lengths that lie
-            return grpc_call.varint(2 << 3 | 2) + grpc_call.varint(1 << t.draw.randrange(63)) + t.draw.randbytes(size), False
-        return b"\x00" + t.draw.randbytes(4) + t.draw.randbytes(size), True
-
-    def disturb(cluster, job_id):
-        cluster.wait_for_step(job_id, 150)
-        command = cluster.commands["ps-0"]
-        addresses = {"master": cluster.master, "ps-0": command[command.index("--listen") + 1]}
-        sent = 0
-        for _ in range(6):
-            for name, list_of_methods in methods.items():
-                for method in list_of_methods:
-                    body, raw = payload()
-                    # Answers that do not come are those of streams; they need no waiting.
-                    grpc_call.call(addresses[name], f"/tessera.v1.{method}", body, seconds=0.3, raw=raw)
-                    sent += 1
-        alive(cluster)
-        t.notes.append(f"{sent} messages")
-    t.identical(disturb, sets=["train.epochs=8"], most_restarts=0)
-
-
 @fault(16, "a data file that is cut off while packed ends the job with its name", once=True)
 def truncated_file(t):
     import gzip
@@ -301,4 +259,4 @@ def truncated_file(t):
             t.notes.append(str(failure))
         else:
             raise Failure("the job has trained half a file as if it were whole")
-        alive(cluster)
+        cluster.check_alive()

@@ -1,4 +1,6 @@
 #include <memory>
+#include <optional>
+#include <utility>
 
 #include "common/clock.h"
 #include "common/rpc/channels.h"
@@ -32,30 +34,51 @@ struct Hello {
   const std::unique_ptr<grpc::ClientReaderWriter<v1::NodeMessage, v1::MasterMessage>> stream;
 };
 
-TEST(ClusterService, AMasterThatStopsTellsNobodyThatItsIncarnationIsOver) {
-  const std::unique_ptr<StateLog> log = NewMemoryStateLog();
-  const Clock& clock = SystemClock();
-  auto core = MasterCore::New({}, {}, {clock.Monotonic(), clock.Wall()});
-  ASSERT_TRUE(core.ok()) << core.status();
-  CoreHost host(*std::move(core), log.get(), &clock);
-  ClusterServiceImpl service(&host);
-  InProcessChannels channels;
-  ServerOptions options;
-  options.listen = "master";
-  options.in_process = &channels;
-  const auto server = RpcServer::Start(options, {&service});
-  ASSERT_TRUE(server.ok()) << server.status();
+class ClusterService : public testing::Test {
+ protected:
+  void SetUp() override {
+    const Clock& clock = SystemClock();
+    auto core = MasterCore::New({}, {}, {clock.Monotonic(), clock.Wall()});
+    ASSERT_TRUE(core.ok()) << core.status();
+    host_.emplace(*std::move(core), log_.get(), &clock);
+    service_.emplace(&*host_);
+    ServerOptions options;
+    options.listen = "master";
+    options.in_process = &channels_;
+    auto server = RpcServer::Start(options, {&*service_});
+    ASSERT_TRUE(server.ok()) << server.status();
+    server_ = *std::move(server);
+  }
 
-  Hello first(channels, 0);
+  InProcessChannels channels_;
+  const std::unique_ptr<StateLog> log_ = NewMemoryStateLog();
+  std::optional<CoreHost> host_;
+  std::optional<ClusterServiceImpl> service_;
+  std::unique_ptr<RpcServer> server_;
+};
+
+TEST_F(ClusterService, AStreamWithoutAHelloIsRefused) {
+  const auto stub = v1::ClusterService::NewStub(channels_.Connect("master"));
+  grpc::ClientContext context;
+  const auto stream = stub->Join(&context);
+  stream->WritesDone();
+  v1::MasterMessage answer;
+  EXPECT_FALSE(stream->Read(&answer));
+  const grpc::Status status = stream->Finish();
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT) << status.error_message();
+}
+
+TEST_F(ClusterService, AMasterThatStopsTellsNobodyThatItsIncarnationIsOver) {
+  Hello first(channels_, 0);
   v1::MasterMessage answer;
   ASSERT_TRUE(first.stream->Read(&answer));
   const uint64_t incarnation = answer.welcome().incarnation();
   ASSERT_GT(incarnation, 0u);
-  host.Stop();
+  host_->Stop();
   while (first.stream->Read(&answer)) continue;
   EXPECT_FALSE(first.stream->Finish().ok());
   // The server still takes calls.
-  Hello again(channels, incarnation);
+  Hello again(channels_, incarnation);
   EXPECT_FALSE(again.stream->Read(&answer));
   const grpc::Status status = again.stream->Finish();
   EXPECT_EQ(status.error_code(), grpc::StatusCode::UNAVAILABLE) << status.error_message();
