@@ -71,10 +71,10 @@ class Outcome:
 
 
 class Run:
-    """One test with one seed."""
+    """One test with one seed. `short`: of --short."""
 
-    def __init__(self, shared, test, seed, folder):
-        self.shared, self.test, self.seed, self.folder = shared, test, seed, pathlib.Path(folder)
+    def __init__(self, shared, test, seed, folder, short):
+        self.shared, self.test, self.seed, self.folder, self.short = shared, test, seed, pathlib.Path(folder), short
         self.draw = random.Random(f"{test.name} {seed}")
         self.recoveries, self.goodput, self.share, self.restarts, self.takeovers, self.notes = [], None, None, 0, 0, []
 
@@ -183,15 +183,15 @@ class Run:
 class Harness:
     """Runs tests, prints and keeps what they found."""
 
-    def __init__(self, folder, keep):
-        self.folder, self.keep = pathlib.Path(folder), pathlib.Path(keep)
+    def __init__(self, folder, keep, short=False):
+        self.folder, self.keep, self.short = pathlib.Path(folder), pathlib.Path(keep), short
         self.shared = Shared(folder)
         self.results = []
 
     def run(self, test, seed):
         folder = self.folder / f"test-{len(self.results)}"
         folder.mkdir()
-        run = Run(self.shared, test, seed, folder)
+        run = Run(self.shared, test, seed, folder, self.short)
         start = time.monotonic()
         state, problem = "passed", ""
         try:

@@ -26,7 +26,8 @@ def replaced(t, cluster, job_id, name):
     """Waits until another has taken its place; in how many seconds it did."""
     text = cluster.wait_for_event(job_id, f"takes {name}'s place")
     seconds = float(re.search(r"after ([0-9.]+) s", text).group(1))
-    if seconds > LONGEST:
+    # A machine that has much else to do in the short run is no measure.
+    if seconds > LONGEST and not t.short:
         raise Failure(f"{text}: expected at most {LONGEST} s")
     t.notes.append(text)
 
