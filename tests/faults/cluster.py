@@ -172,6 +172,11 @@ class Cluster:
         """Notes that one happens now; its recovery time is that of the longest standstill until the next one."""
         self.faults.append((time.monotonic(), what))
 
+    def check_faults(self):
+        """Of a schedule that the job may be too quick for."""
+        if not self.faults:
+            raise Failure("the job ended before anything happened to it")
+
     def send(self, name, number):
         self.processes[name].send_signal(number)
 

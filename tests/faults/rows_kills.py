@@ -27,7 +27,14 @@ def all_workers(t):
 
 @fault(1, "a worker is killed before the first checkpoint", once=True)
 def early_worker(t):
-    t.identical(kill_at(["worker-0"], 3), most_restarts=0, takeovers=1)
+    def disturb(cluster, job_id):
+        cluster.wait_for_step(job_id, 3)
+        cluster.kill("worker-0")
+        # Without it no barrier is reached.
+        if (checkpoint := cluster.describe(job_id)["checkpoint"]):
+            raise Failure(f"{checkpoint} is there already: the fault came too late")
+        cluster.start("worker-0")
+    t.identical(disturb, sets=["checkpoint.every_steps=300"], most_restarts=0, takeovers=1)
 
 
 @fault(1, "a worker of an async job is killed, and every sample counts once", short=True, once=True)

@@ -158,10 +158,11 @@ def random_pauses(t):
         for _ in range(3):
             name = t.draw.choice(list(cluster.commands))
             if cluster.watch(job_id, t.draw.uniform(0.3, 1.5)):
-                return
+                break
             cluster.pause(name)
             cluster.watch(job_id, t.draw.uniform(0.3, 4))
             cluster.go_on(name)
+        cluster.check_faults()
     t.counted(disturb, sets=LOGGED)
 
 

@@ -41,9 +41,10 @@ def random_kills(draw, prefix=""):
         names = [n for n in cluster.commands if n.startswith(prefix)]
         for before, which, down in schedule:
             if cluster.watch(job_id, before):
-                return
+                break
             name = names[int(which * len(names))]
             down_for(cluster, name, down)
+        cluster.check_faults()
     return disturb
 
 
