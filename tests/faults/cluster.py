@@ -147,7 +147,10 @@ class Cluster:
         return table.get(name, table.get(name.rstrip("0123456789-")))
 
     def start(self, name):
-        command = [*(self.of(self.prefix, name) or []), *self.commands[name], *(self.of(self.flags, name) or [])]
+        flags = [*(self.of(self.flags, name) or [])]
+        if self.network is not None and "127.0.0.1:0" in flags:  # where others do not reach it
+            flags = [f"{self.network.ip(name)}:0" if flag == "127.0.0.1:0" else flag for flag in flags] + self.insecure()
+        command = [*(self.of(self.prefix, name) or []), *self.commands[name], *flags]
         if self.network is not None:
             command = self.network.command(name) + command
         environment = {**os.environ, **(self.of(self.environment, name) or {})}

@@ -5,7 +5,7 @@ import subprocess
 import time
 
 from cluster import Failure, Skip
-from harness import LOGGED, SYNCED, fault
+from harness import ALL_REDUCE, LOGGED, SERVING, SYNCED, fault
 from network import Network
 from proxy import SlowProxy
 from schedules import nothing, pause_at
@@ -31,13 +31,13 @@ def cut_for(cluster, job_id, seconds, cut):
         cluster.network.unmute(*cut)
 
 
-def partitioned(t, train, step, seconds, cut, **options):
+def partitioned(t, train, step, seconds, cut, flags=None, **options):
     """Once the job has reached a step, for so many seconds."""
     def disturb(cluster, job_id):
         cluster.wait_for_step(job_id, step)
         cut_for(cluster, job_id, seconds, cut)
     with Network() as network:
-        train(disturb, network=network, flags=SHORT_LEASE, **options)
+        train(disturb, network=network, flags={**SHORT_LEASE, **(flags or {})}, **options)
 
 
 @fault(5, "a worker is cut off beyond its lease, a spare has its rank, and it comes back", short=True, once=True)
@@ -80,16 +80,36 @@ def ps_unheard(t):
     partitioned(t, t.counted, 1000, 8, ("ps-0", "worker-0"))
 
 
+@fault(5, "two workers that sum their dense gradients do not reach each other: nobody is taken for lost, and they go on where they were",
+       once=True)
+def ring_cut(t):
+    # For longer than a lease, of which none may be over: of the usual length, whatever else the machine has to do.
+    partitioned(t, t.identical, 300, 13, ("worker-0", "worker-1"), sets=ALL_REDUCE, flags={**SERVING, "master": []}, spares=1,
+                most_restarts=0, most_takeovers=0)
+
+
+@fault(5, "a worker of a job that all-reduces its dense gradients is cut off beyond its lease, and a spare has its rank", once=True)
+def all_reduce_worker_cut(t):
+    partitioned(t, t.identical, 300, 8, "worker-0", sets=ALL_REDUCE, flags=SERVING, spares=1, most_restarts=0, takeovers=1)
+
+
+def talk(a, b):
+    """Whether one calls the other: all have the master, workers the ps."""
+    kinds = {name.split("-")[0] for name in (a, b)}
+    return a != b and ("master" in kinds or kinds == {"worker", "ps"})
+
+
 @fault(5, "links fail at random, one way and both, and every sample counts once")
 def random_cuts(t):
     def disturb(cluster, job_id):
-        names = list(cluster.commands)
+        pairs = [(a, b) for a in cluster.commands for b in cluster.commands if talk(a, b)]
         for _ in range(3):
-            pause, (a, b), one_way, seconds = (t.draw.uniform(0.5, 2), t.draw.sample(names, 2), t.draw.random() < 0.5,
+            pause, (a, b), one_way, seconds = (t.draw.uniform(0.5, 2), t.draw.choice(pairs), t.draw.random() < 0.5,
                                                t.draw.uniform(0.5, 6))
             if cluster.watch(job_id, pause):
-                return
+                break
             cut_for(cluster, job_id, seconds, (a, b) if one_way else a)
+        cluster.check_faults()
     with Network() as network:
         t.counted(disturb, network=network, flags=SHORT_LEASE, sets=LOGGED, spares=1)
 
