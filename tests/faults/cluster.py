@@ -169,6 +169,14 @@ class Cluster:
     def log(self, name):
         return (self.folder / f"{name}.log").read_text(errors="replace")
 
+    def wait_for_log(self, text, *names, seconds=30):
+        """Until one of them has it in its log."""
+        deadline = time.monotonic() + seconds
+        while not any(text in self.log(name) for name in names):
+            if time.monotonic() > deadline:
+                raise Failure(f"none of {names} has logged \"{text}\" within {seconds} s")
+            time.sleep(0.1)
+
     # ---- faults -----------------------------------------------------------------------------------------------------------
 
     def fault(self, what):

@@ -3,6 +3,7 @@ import os
 import pathlib
 import resource
 import shutil
+import socket
 import subprocess
 import time
 
@@ -141,8 +142,7 @@ def files_of_ps(t):
         # Either it cannot make its file, or cannot take the connection by which it is asked for it.
         event = cluster.wait_for_event(job_id, "on ps-0")
         t.notes.append(f"\"{event}\"")
-        if cluster.processes["ps-0"].poll() is not None:
-            raise Failure(f"ps-0 ended, exit code {cluster.processes['ps-0'].returncode}")
+        cluster.check_alive()
         limit_files(pid, before)
     t.identical(disturb, timeout=90)
 
@@ -154,10 +154,13 @@ def files_of_master(t):
         pid = cluster.processes["master"].pid
         cluster.fault("no file descriptors for the master")
         before = limit_files(pid, 8)
-        time.sleep(3)  # nobody can ask it meanwhile
-        if cluster.processes["master"].poll() is not None:
-            raise Failure(f"the master ended, exit code {cluster.processes['master'].returncode}")
+        host, port = cluster.master.rsplit(":", 1)
+        with socket.create_connection((host, int(port)), timeout=10):
+            cluster.wait_for_log("takes no connections", "master")
+            time.sleep(3)  # nobody can ask it meanwhile
+        cluster.check_alive()
         limit_files(pid, before)
+        cluster.wait_for_log("are taken again", "master")
     t.identical(disturb)
 
 

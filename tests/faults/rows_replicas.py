@@ -74,20 +74,11 @@ def hang_without_master_at(t, step):
         # In this order, so that the workers do not end their units in between, and have nothing to push.
         cluster.pause(follower)
         cluster.kill("master")
-        wait_for_logs(cluster, ("worker-0", "worker-1"), "which has a copy of the rows, lacks record", WAIT_NAMED)
+        cluster.wait_for_log("which has a copy of the rows, lacks record", "worker-0", "worker-1", seconds=WAIT_NAMED)
         cluster.start("master")
         cluster.wait_for_event(job_id, "no copy any more")
         cluster.go_on(follower)
     return disturb
-
-
-def wait_for_logs(cluster, names, text, seconds):
-    """Until one of them has the text in its log."""
-    start = time.monotonic()
-    while not any(text in cluster.log(name) for name in names):
-        if time.monotonic() > start + seconds:
-            raise Failure(f"none of {names} has logged \"{text}\" within {seconds} s")
-        time.sleep(0.1)
 
 
 @fault(2, "a ps is lost with its disk, and the one that has a copy of its rows takes its place", short=True, once=True)
