@@ -9,14 +9,16 @@ from cluster import Skip
 
 
 class SmallDisk:
-    def __init__(self, folder, megabytes):
-        self.folder, self.megabytes = pathlib.Path(folder), megabytes
+    """`files`: how many it may have, its own folder among them."""
+
+    def __init__(self, folder, megabytes, files=0):
+        self.folder, self.megabytes, self.files = pathlib.Path(folder), megabytes, files
 
     def __enter__(self):
         if os.geteuid() != 0:
             raise Skip("mounting a small disk needs root")
         self.folder.mkdir(parents=True)
-        done = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={self.megabytes}m", "none", str(self.folder)],
+        done = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={self.megabytes}m,nr_inodes={self.files}", "none", str(self.folder)],
                               capture_output=True, text=True, timeout=30)
         if done.returncode != 0:
             raise Skip(f"cannot mount a tmpfs: {done.stderr.strip()}")

@@ -2,8 +2,9 @@
 import os
 import shutil
 import struct
+import subprocess
 
-from cluster import Failure
+from cluster import BIN, Failure
 from disk import SmallDisk, flip, zero_page
 from harness import LOGGED, SYNCED, fault
 from jobs import SyncJob
@@ -68,6 +69,26 @@ def full_state(t):
                 cluster.fault("disk full")
                 cluster.watch(job_id, 3)
         t.identical(disturb, folders={"master": disk.folder / "master"})
+
+
+def check_refusal(t, disk, program, *flags):
+    """It says in what folder there is no room, and ends with the code of those to be started again."""
+    done = subprocess.run([str(word) for word in (BIN / program, *flags)], capture_output=True, text=True, timeout=60, cwd=t.folder)
+    if done.returncode != 128 or "No space left" not in done.stderr or str(disk.folder) not in done.stderr:
+        raise Failure(f"{program} {' '.join(map(str, flags))}: exit {done.returncode}, expected 128; it says: {done.stderr.strip()}")
+
+
+@fault(7, "the disk is full when a process starts: it says in what folder, and ends with the code for another try", short=True, once=True)
+def full_at_start(t):
+    master = ["--listen", "127.0.0.1:0", "--data-dir"]
+    with SmallDisk(t.folder / "no-files", 1, files=1) as disk:
+        check_refusal(t, disk, "tessera-master", *master, disk.folder / "master")
+        check_refusal(t, disk, "tessera-master", *master, t.folder / "master", "--checkpoint-root", disk.folder / "checkpoints")
+        check_refusal(t, disk, "tessera-ps", "--listen", "127.0.0.1:0", "--data-dir", disk.folder / "ps-0")
+        check_refusal(t, disk, "tessera-ps", "--listen", "127.0.0.1:0", "--memory", "1GiB", "--spill-dir", disk.folder / "spill")
+        check_refusal(t, disk, "tessera-worker", "--scratch-dir", disk.folder / "worker")
+    with SmallDisk(t.folder / "no-bytes", 1) as disk, disk.kept_full():
+        check_refusal(t, disk, "tessera-master", *master, disk.folder / "master")
 
 
 # ---- row 8: I/O errors ----------------------------------------------------------------------------------------------------
