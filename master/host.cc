@@ -35,13 +35,23 @@ absl::Status CoreHost::Flush() {
     batch.swap(pending_);
   }
   if (batch.empty()) return absl::OkStatus();
-  const absl::Status status = log_->Apply(batch);
-  if (!status.ok()) {
-    absl::MutexLock lock(&mu_);
-    pending_.insert(pending_.begin(), std::make_move_iterator(batch.begin()),
-                    std::make_move_iterator(batch.end()));
+  absl::Status status = log_->Apply(batch);
+  absl::MutexLock lock(&mu_);
+  if (status.ok()) {
+    unwritten_.reset();
+    return status;
   }
+  pending_.insert(pending_.begin(), std::make_move_iterator(batch.begin()),
+                  std::make_move_iterator(batch.end()));
+  if (!unwritten_.has_value()) unwritten_ = {.why = {}, .since = clock_->Monotonic()};
+  unwritten_->why = status;
   return status;
+}
+
+std::optional<CoreHost::Unwritten> CoreHost::unwritten() const {
+  absl::MutexLock lock(&mu_);
+  if (!unwritten_.has_value()) return std::nullopt;
+  return Unwritten{.why = unwritten_->why, .since = clock_->Monotonic() - unwritten_->since};
 }
 
 void CoreHost::Stop() {

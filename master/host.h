@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -44,6 +45,12 @@ class CoreHost {
   // Makes durable all that the core has written so far. An answer or action that depends on it must
   // wait for it. After a failure everything is tried again by the next call.
   absl::Status Flush() ABSL_LOCKS_EXCLUDED(mu_, flush_mu_);
+  // Why nothing has been made durable of late, and for how long; none: the last Flush did.
+  struct Unwritten {
+    absl::Status why;
+    absl::Duration since;
+  };
+  std::optional<Unwritten> unwritten() const ABSL_LOCKS_EXCLUDED(mu_);
   // Wakes all waiters for good.
   void Stop() ABSL_LOCKS_EXCLUDED(mu_);
   bool stopped() const ABSL_LOCKS_EXCLUDED(mu_);
@@ -60,6 +67,7 @@ class CoreHost {
   mutable absl::Mutex mu_;
   std::unique_ptr<MasterCore> core_ ABSL_GUARDED_BY(mu_);
   std::vector<StateLog::Write> pending_ ABSL_GUARDED_BY(mu_);
+  std::optional<Unwritten> unwritten_ ABSL_GUARDED_BY(mu_);  // since: the clock's
   uint64_t version_ ABSL_GUARDED_BY(mu_) = 1;
   bool stopped_ ABSL_GUARDED_BY(mu_) = false;
 

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "common/rpc/status.h"
 #include "google/protobuf/util/message_differencer.h"
@@ -12,6 +13,7 @@ namespace tessera::master {
 namespace {
 
 constexpr absl::Duration kWatchGap = absl::Milliseconds(200);
+constexpr absl::Duration kUnwrittenFor = absl::Seconds(1);
 
 // Nobody hears of an end that a crash could take back.
 absl::Status MakeEndDurable(CoreHost* host, const v1::JobStatus& status) {
@@ -22,6 +24,21 @@ absl::Status MakeEndDurable(CoreHost* host, const v1::JobStatus& status) {
                                              " has ended, which is not "
                                              "durable yet: ",
                                              durable.message()));
+}
+
+// With the one wait that the core does not know of.
+absl::StatusOr<v1::JobStatus> StatusNow(CoreHost* host, const std::string& job_id) {
+  absl::StatusOr<v1::JobStatus> status = host->Look(
+      [&](MasterCore& core, const MasterCore::Now& now) { return core.GetJob(job_id, now); });
+  const std::optional<CoreHost::Unwritten> unwritten = host->unwritten();
+  if (status.ok() && unwritten.has_value() && unwritten->since > kUnwrittenFor &&
+      !IsFinished(status->state())) {
+    status->add_waits(
+        absl::StrFormat("all wait for the master, which cannot write its state, "
+                        "for %.0f s: %s",
+                        absl::ToDoubleSeconds(unwritten->since), unwritten->why.message()));
+  }
+  return status;
 }
 
 }  // namespace
@@ -41,10 +58,7 @@ grpc::Status JobServiceImpl::Submit(grpc::ServerContext*, const v1::SubmitReques
 
 grpc::Status JobServiceImpl::Get(grpc::ServerContext*, const v1::GetRequest* request,
                                  v1::JobStatus* response) {
-  absl::StatusOr<v1::JobStatus> status =
-      host_->Look([&](MasterCore& core, const MasterCore::Now& now) {
-        return core.GetJob(request->job_id(), now);
-      });
+  absl::StatusOr<v1::JobStatus> status = StatusNow(host_, request->job_id());
   if (!status.ok()) return ToGrpc(status.status());
   if (absl::Status durable = MakeEndDurable(host_, *status); !durable.ok()) return ToGrpc(durable);
   *response = *std::move(status);
@@ -68,10 +82,7 @@ grpc::Status JobServiceImpl::Watch(grpc::ServerContext* context, const v1::Watch
     if (!host_->AwaitChange(&seen, absl::Seconds(1))) {
       return ToGrpc(absl::UnavailableError("the master stops; watch again when it is back"));
     }
-    absl::StatusOr<v1::JobStatus> status =
-        host_->Look([&](MasterCore& core, const MasterCore::Now& now) {
-          return core.GetJob(request->job_id(), now);
-        });
+    absl::StatusOr<v1::JobStatus> status = StatusNow(host_, request->job_id());
     if (!status.ok()) return ToGrpc(status.status());
     // Once is enough of what only grows.
     if (!IsFinished(status->state())) status->clear_history();

@@ -31,6 +31,10 @@ class SmallDisk:
     def ballast(self):
         return self.folder / "ballast"
 
+    def leave(self, megabytes):
+        """So much room, until it has been full."""
+        self.ballast.write_bytes(bytes((self.megabytes - megabytes) << 20))
+
     def fill(self):
         with open(self.ballast, "ab", buffering=0) as out:
             try:

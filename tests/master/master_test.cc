@@ -308,6 +308,27 @@ TEST_F(MasterTest, APsOfARunningJobJoinsAgainWhileNothingCanBeWritten) {
   EXPECT_EQ(job.restarts(), 0u);
 }
 
+TEST_F(MasterTest, TheStatusSaysThatNothingCanBeWritten) {
+  v1::JobSpec spec = SmallJob();
+  spec.mutable_train()->set_epochs(100);
+  StartNodes(1, 1);
+  const std::string id = Submit(spec, 1, 1);
+  Watch(id, [](const v1::JobStatus& job) { return job.step() > 100; });
+  const auto waits = [](const v1::JobStatus& job) {
+    return std::any_of(job.waits().begin(), job.waits().end(), [](const std::string& wait) {
+      return absl::StrContains(wait, "the master, which cannot write its state, for ") &&
+             absl::StrContains(wait, "an injected error");
+    });
+  };
+  ASSERT_TRUE(ArmFailpoints("master.state_log.apply=error").ok());
+  Watch(id, waits);
+  DisarmFailpoints();
+  const v1::JobStatus job = Watch(id).back();
+  EXPECT_EQ(v1::JobState_Name(job.state()), "SUCCEEDED") << job.message();
+  EXPECT_EQ(job.restarts(), 0u);
+  EXPECT_FALSE(waits(job));
+}
+
 TEST_F(MasterTest, AFreshDataFolderGivesNoNumberThatHasAFolderOfCheckpoints) {
   StartNodes(1, 1);
   const std::string first = Watch(Submit(SmallJob(), 1, 1)).back().job_id();
