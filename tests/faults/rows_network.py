@@ -279,7 +279,7 @@ def check_clock(cluster, kind, offset, environment):
             time.sleep(0.1)
 
 
-def clocks(t, steps, then=nothing, **options):
+def clocks(t, steps, then=nothing, takeovers=0, **options):
     """steps: [(step, kind of process, its wall clock's offset in seconds from then on)]. Only the programs see it: the kernel's
     own clock, by which waits with a deadline on the wall clock end, stays. So where a program's clock is behind, such waits
     end at once, as they would when clocks are set ahead; where it is ahead, they last that much longer, as when set back."""
@@ -299,7 +299,7 @@ def clocks(t, steps, then=nothing, **options):
             check_clock(cluster, kind, offset, environment[kind])
             cluster.watch(job_id, 1.5)
         then(cluster, job_id)
-    t.identical(disturb, environment=environment, most_restarts=0, most_takeovers=0, **options)
+    t.identical(disturb, environment=environment, most_restarts=0, takeovers=takeovers, most_takeovers=takeovers, **options)
 
 
 @fault(11, "wall clocks jump hours back and ahead again while it trains", once=True)
