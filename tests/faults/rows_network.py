@@ -280,9 +280,9 @@ def check_clock(cluster, kind, offset, environment):
 
 
 def clocks(t, steps, then=nothing, takeovers=0, **options):
-    """steps: [(step, kind of process, its wall clock's offset in seconds from then on)]. Only the programs see it: the kernel's
-    own clock, by which waits with a deadline on the wall clock end, stays. So where a program's clock is behind, such waits
-    end at once, as they would when clocks are set ahead; where it is ahead, they last that much longer, as when set back."""
+    """steps: [(step, kind of process, its wall clock's offset in seconds from then on)]. Only the programs see it; the
+    kernel's own clock stays. A wait that ended by the kernel's wall clock would end at once where the program's clock is behind, and
+    last that much longer where it is ahead."""
     if not FAKETIME.exists():
         raise Skip("no libfaketime")
     files = {kind: t.folder / f"clock-{kind}" for kind in ("master", "ps", "worker")}
