@@ -16,17 +16,15 @@ JobRun::JobRun(JobTable* jobs, v1::JobRecord* record, RunOptions options, const 
       record_(record),
       options_(std::move(options)),
       desk_(static_cast<uint32_t>(options_.workers.size())),
-      asked_at_(options_.workers.size(), now.monotonic),
-      moved_at_(options_.workers.size(), now.monotonic),
       progress_(record),
-      rest_(static_cast<uint32_t>(options_.workers.size()),
-            MaxLeadOf(record->status().spec().consistency())),
+      watch_(static_cast<uint32_t>(options_.workers.size()),
+             MaxLeadOf(record->status().spec().consistency()), now.monotonic),
       partition_count_(options_.partitions),
       replicas_(jobs, record, &options_.ps, [this](uint32_t part) { return lost_.contains(part); }),
       counted_by_(options_.workers.size()),
       last_checkpoint_at_(now.monotonic) {
   for (uint32_t r = 0; r < options_.workers.size(); ++r) {
-    if (options_.workers[r].incarnation == 0) Vacate(Rank(r), "", now);
+    if (options_.workers[r].incarnation == 0) watch_.Lost(Rank(r), 0, now.monotonic);
   }
   options_.saved != nullptr ? Resume(now) : FindOrOpen(now);
 }
@@ -198,7 +196,7 @@ void JobRun::Heard(uint64_t incarnation, const v1::Heartbeat& heartbeat, const N
     const RunNode& worker = options_.workers[r];
     if (worker.incarnation != incarnation) continue;
     const v1::Pace& pace = heartbeat.pace();
-    if (pace.steps() > 0 || heartbeat.waits_size() > 0) moved_at_[r] = now.monotonic;
+    if (pace.steps() > 0 || heartbeat.waits_size() > 0) watch_.Moved(Rank(r), now.monotonic);
     if (phase_ != Phase::kTraining) continue;
     slow_.Heard(worker.name, pace, now.monotonic);
     if (pace.steps() > 0) RestIfTooSlow(Rank(r), now);

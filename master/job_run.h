@@ -5,7 +5,6 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -20,11 +19,11 @@
 #include "master/membership.h"
 #include "master/now.h"
 #include "master/progress.h"
+#include "master/rank_watch.h"
 #include "master/replicas.h"
 #include "master/run_options.h"
 #include "master/slow_processes.h"
 #include "master/state_log.h"
-#include "master/straggler_rest.h"
 #include "master/training_plan.h"
 #include "master/unit_desk.h"
 #include "tessera/v1/cluster.pb.h"
@@ -46,10 +45,6 @@ namespace tessera::master {
 // Keeps the figures in the job's record up to date. Not thread-safe.
 class JobRun {
  public:
-  // A worker that holds no unit and does not ask for one is given up after this, however well it
-  // heartbeats.
-  static constexpr absl::Duration kGivenUpAfter = absl::Minutes(1);
-
   // `jobs` and `record` outlive the run. The record says which generation this is.
   JobRun(JobTable* jobs, v1::JobRecord* record, RunOptions options, const Now& now);
 
@@ -67,7 +62,7 @@ class JobRun {
   // Ascending.
   std::vector<Rank> VacantRanks() const;
   // Of who had a vacant rank. Ps refuse smaller ones as late calls of somebody who is lost.
-  uint64_t LostOf(Rank rank) const { return vacant_.at(rank.value()).lost; }
+  uint64_t LostOf(Rank rank) const { return watch_.vacant().at(rank.value()).lost; }
   // `worker` lives, has no rank of the run, and a larger incarnation than LostOf: it gets this
   // one, and the run goes on where it was.
   void TakeOver(Rank rank, const RunNode& worker, const Now& now);
@@ -76,7 +71,7 @@ class JobRun {
   // Its worker is stuck: the rank is vacant.
   void GiveUpStuck(Rank rank, bool another_is_free, const Now& now);
   // It held a rank of this run, lives, and did not do its work: it gets none again.
-  bool GaveUpOn(uint64_t incarnation) const { return silent_.count(incarnation) > 0; }
+  bool GaveUpOn(uint64_t incarnation) const { return watch_.GaveUpOn(incarnation); }
   // The ps have their tables, and workers may begin.
   bool opened() const { return opened_ && !end_.has_value(); }
 
@@ -281,12 +276,11 @@ class JobRun {
   bool CutAgainLater(const std::string& why, absl::Duration patience, const Now& now);
 
   // job_run_workers.cc
-  void Vacate(Rank rank, absl::string_view does_not, const Now& now);
+  // Who has the rank has it no more; its incarnation.
+  uint64_t Vacate(Rank rank);
   bool IsStuck(Rank rank, absl::Duration patience, absl::Duration now) const;
   void TickWorkers(const Now& now);
   void RestIfTooSlow(Rank rank, const Now& now);
-  // The rank gets no training for now (StragglerRest).
-  bool Rests(Rank rank, absl::Duration now) const;
 
   // job_run_scale.cc: other ps.
   std::optional<Work> TakeWeighing();
@@ -372,12 +366,9 @@ class JobRun {
   bool tells_committed_ = false;
   UnitDesk desk_;
   std::array<std::vector<std::string>, kLanes> unanswered_;  // ps, of the actions under way
-  std::vector<absl::Duration> asked_at_;                     // by rank: the last call of NextWork
-  // By rank: when its worker last said that it had made a step, or waited for somebody.
-  std::vector<absl::Duration> moved_at_;
   Progress progress_;
   SlowProcesses slow_;
-  StragglerRest rest_;
+  RankWatch watch_;
 
   // Where the run starts from.
   std::string start_folder_;
@@ -415,16 +406,6 @@ class JobRun {
     std::string why;
   };
   std::optional<CutAgain> cut_again_;
-  struct Vacant {
-    absl::Duration since;
-    // Why it is another's though who had it lives, where nobody was free; else empty.
-    std::string does_not;
-    // The incarnation of who had it; 0: lost before this master began, and so before any worker
-    // joined that is free.
-    uint64_t lost = 0;
-  };
-  std::map<uint32_t, Vacant> vacant_;  // by rank
-  std::set<uint64_t> silent_;          // incarnations of workers
 
   std::vector<std::string> to_count_;    // splits that nobody has taken
   std::vector<std::string> counted_by_;  // by rank: the split that it counts

@@ -235,7 +235,7 @@ void JobRun::OnOpened(const ActionResult& result, const Now& now) {
   // From here on workers and ps may have changed something.
   record_->set_has_run(true);
   jobs_->Touch(record_);
-  for (absl::Duration& asked : asked_at_) asked = now.monotonic;
+  watch_.MayAsk(now.monotonic);
   BeginCounting(now);
 }
 

@@ -58,7 +58,7 @@ absl::StatusOr<std::optional<v1::NextWorkResponse>> JobRun::NextWork(
         absl::StrCat("rank ", rank.value(), " of ", record_->status().job_id(), " ", has));
   }
   if (end_.has_value()) return IsOver();
-  asked_at_[rank.value()] = now.monotonic;
+  watch_.Asked(rank, now.monotonic);
   absl::StatusOr<UnitDesk::Call> call = desk_.Classify(rank, request.completed_unit());
   if (!call.ok()) return call.status();
   if (*call == UnitDesk::Call::kRepeat) {
@@ -104,7 +104,7 @@ std::optional<v1::NextWorkResponse> JobRun::NextUnit(Rank rank, absl::Duration n
     case Phase::kCounting:
       return NextCount(rank);
     case Phase::kTraining: {
-      if (Rests(rank, now)) return std::nullopt;
+      if (watch_.Rests(rank, now) > absl::ZeroDuration()) return std::nullopt;
       std::optional<v1::Train> train = plan_->Next(rank);
       if (!train.has_value()) return std::nullopt;
       *unit.mutable_train() = *std::move(train);

@@ -61,7 +61,7 @@ void JobRun::AddWaitsForLost(absl::Duration now, std::vector<std::string>& waits
                    : " to come back (start tessera-ps with the same --name) ",
         For(now - lost.since)));
   }
-  for (const auto& [rank, vacant] : vacant_) {
+  for (const auto& [rank, vacant] : watch_.vacant()) {
     waits.push_back(absl::StrCat("the job waits for a worker to take over rank ", rank, ", which ",
                                  options_.workers[rank].name,
                                  " had (start tessera-worker, under any --name) ",
@@ -149,11 +149,11 @@ void JobRun::AddSlowOnes(absl::Duration now, std::vector<std::string>& waits) co
   if (phase_ != Phase::kTraining) return;
   for (std::string& line : slow_.Lines(now)) waits.push_back(std::move(line));
   for (uint32_t r = 0; r < options_.workers.size(); ++r) {
-    if (!Rests(Rank(r), now)) continue;
+    const absl::Duration rests = watch_.Rests(Rank(r), now);
+    if (rests == absl::ZeroDuration()) continue;
     waits.push_back(absl::StrCat(
         options_.workers[r].name, " rests, since the others are faster without it; it is tried ",
-        "again in ",
-        absl::FormatDuration(absl::Trunc(rest_.Left(Rank(r), now), absl::Seconds(1)))));
+        "again in ", absl::FormatDuration(absl::Trunc(rests, absl::Seconds(1)))));
   }
 }
 
@@ -162,7 +162,7 @@ void JobRun::AddWaitsForWorkers(absl::Duration now, std::vector<std::string>& wa
   const bool hands_out = phase_ == Phase::kTraining || phase_ == Phase::kEvaluating;
   for (uint32_t r = 0; r < options_.workers.size() && opened_; ++r) {
     const std::string& name = options_.workers[r].name;
-    if (vacant_.count(r) > 0) continue;  // said above
+    if (watch_.Vacant(Rank(r))) continue;  // said above
     if (desk_.Busy(Rank(r))) {
       const absl::Duration held = now - desk_.since(Rank(r));
       const bool stuck = IsStuck(Rank(r), options_.stuck_after, now);
@@ -175,9 +175,9 @@ void JobRun::AddWaitsForWorkers(absl::Duration now, std::vector<std::string>& wa
                                              "tessera-worker, under any --name, to take its place"
                                            : ""));
       }
-    } else if (now - asked_at_[r] > kAsksWithin && (!desk_.AtDropped(Rank(r)) || hands_out)) {
-      waits.push_back(
-          absl::StrCat("the job waits for ", name, " to ask for work ", For(now - asked_at_[r])));
+    } else if (const absl::Duration asked = watch_.SinceAsked(Rank(r), now);
+               asked > kAsksWithin && (!desk_.AtDropped(Rank(r)) || hands_out)) {
+      waits.push_back(absl::StrCat("the job waits for ", name, " to ask for work ", For(asked)));
     }
   }
 }

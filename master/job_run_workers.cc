@@ -11,9 +11,9 @@
 namespace tessera::master {
 namespace {
 
-// For a worker that lives and does not do its work, somebody must be here: else the next generation
-// gives it a new start.
-constexpr absl::Duration kPatienceWithSilence = absl::Seconds(1);
+// A worker that holds no unit and does not ask for one is given up after this, however well it
+// heartbeats.
+constexpr absl::Duration kGivenUpAfter = absl::Minutes(1);
 
 }  // namespace
 
@@ -21,52 +21,37 @@ bool JobRun::WorkerLost(uint64_t incarnation, const Now& now) {
   if (end_.has_value()) return false;
   for (uint32_t r = 0; r < options_.workers.size(); ++r) {
     if (options_.workers[r].incarnation != incarnation) continue;
-    Vacate(Rank(r), "", now);
+    watch_.Lost(Rank(r), Vacate(Rank(r)), now.monotonic);
     return true;
   }
   return false;
 }
 
-void JobRun::Vacate(Rank rank, absl::string_view does_not, const Now& now) {
-  const uint64_t lost = std::exchange(options_.workers[rank.value()].incarnation, 0);
-  vacant_[rank.value()] = {.since = now.monotonic, .does_not = std::string(does_not), .lost = lost};
-  rest_.Forget(rank);
+uint64_t JobRun::Vacate(Rank rank) {
   if (plan_ != nullptr) plan_->Yield(rank);
+  return std::exchange(options_.workers[rank.value()].incarnation, 0);
 }
 
 void JobRun::RestIfTooSlow(Rank rank, const Now& now) {
   const RunNode& worker = options_.workers[rank.value()];
   const double times = slow_.TimesTheOthers(worker.name);
-  if (times == 0 || !rest_.Measured(rank, times, now.monotonic) || !Rests(rank, now.monotonic)) {
-    return;
-  }
+  if (times == 0 || !watch_.Measured(rank, times, now.monotonic)) return;
   plan_->Yield(rank);
   jobs_->AddEvent(
       record_,
       absl::StrFormat("%s rests for %s: its own part of a step takes %.1f times as long as that of "
                       "the others, who with max_lead %d are faster without it",
-                      worker.name, absl::FormatDuration(rest_.Left(rank, now.monotonic)), times,
+                      worker.name, absl::FormatDuration(watch_.Rests(rank, now.monotonic)), times,
                       MaxLeadOf(spec().consistency())),
       now.wall);
 }
 
-bool JobRun::Rests(Rank rank, absl::Duration now) const {
-  if (rest_.Left(rank, now) == absl::ZeroDuration()) return false;
-  for (uint32_t r = 0; r < options_.workers.size(); ++r) {
-    const bool works =
-        options_.workers[r].incarnation != 0 && rest_.Left(Rank(r), now) == absl::ZeroDuration();
-    if (r != rank.value() && works) return true;
-  }
-  return false;  // somebody must work
-}
-
 bool JobRun::IsStuck(Rank rank, absl::Duration patience, absl::Duration now) const {
-  const uint32_t r = rank.value();
-  if (!opened_ || options_.workers[r].incarnation == 0) return false;
+  if (!opened_ || watch_.Vacant(rank)) return false;
   // Of other units nobody says how far they are.
   const bool trains = desk_.Busy(rank) && desk_.held(rank).has_train();
   if (!trains && !desk_.AtDropped(rank)) return false;
-  return now - std::max(asked_at_[r], moved_at_[r]) >= patience;
+  return watch_.SinceHeard(rank, now) >= patience;
 }
 
 std::vector<Rank> JobRun::StuckRanks(absl::Duration now) const {
@@ -78,36 +63,32 @@ std::vector<Rank> JobRun::StuckRanks(absl::Duration now) const {
 }
 
 void JobRun::GiveUpStuck(Rank rank, bool another_is_free, const Now& now) {
-  const RunNode& worker = options_.workers[rank.value()];
-  const absl::Duration since = std::max(asked_at_[rank.value()], moved_at_[rank.value()]);
-  jobs_->AddEvent(record_,
-                  absl::StrFormat("%s has made no step for %.0f s, and waits for nobody: it is "
-                                  "taken for lost",
-                                  worker.name, absl::ToDoubleSeconds(now.monotonic - since)),
-                  now.wall);
-  silent_.insert(worker.incarnation);
-  Vacate(rank, another_is_free ? "" : "makes no step", now);
+  jobs_->AddEvent(
+      record_,
+      absl::StrFormat("%s has made no step for %.0f s, and waits for nobody: it is taken for lost",
+                      options_.workers[rank.value()].name,
+                      absl::ToDoubleSeconds(watch_.SinceHeard(rank, now.monotonic))),
+      now.wall);
+  watch_.GiveUp(rank, Vacate(rank), another_is_free ? "" : "makes no step", now.monotonic);
 }
 
 std::vector<Rank> JobRun::VacantRanks() const {
   std::vector<Rank> ranks;
   if (end_.has_value()) return ranks;
-  for (const auto& [rank, vacant] : vacant_) ranks.push_back(Rank(rank));
+  for (const auto& [rank, vacancy] : watch_.vacant()) ranks.push_back(Rank(rank));
   return ranks;
 }
 
 void JobRun::TakeOver(Rank rank, const RunNode& worker, const Now& now) {
   const uint32_t r = rank.value();
   UpdateStatus(now);
-  jobs_->AddEvent(
-      record_,
-      absl::StrFormat("%s takes over rank %d at step %d after %.1f s", worker.name, r,
-                      status().step(), absl::ToDoubleSeconds(now.monotonic - vacant_.at(r).since)),
-      now.wall);
-  vacant_.erase(r);
+  const absl::Duration vacant_for = watch_.Fill(rank, now.monotonic);
+  jobs_->AddEvent(record_,
+                  absl::StrFormat("%s takes over rank %d at step %d after %.1f s", worker.name, r,
+                                  status().step(), absl::ToDoubleSeconds(vacant_for)),
+                  now.wall);
   ++options_.counts->worker_takeovers;
   options_.workers[r] = worker;
-  asked_at_[r] = moved_at_[r] = now.monotonic;
   // Under another number, so that nothing which the one before still sends is taken for this one's.
   const uint64_t before = desk_.TakeOver(rank, now.monotonic);
   if (before != 0 && desk_.held(rank).has_evaluate()) {
@@ -129,39 +110,34 @@ void JobRun::TakeOver(Rank rank, const RunNode& worker, const Now& now) {
   jobs_->Touch(record_);
 }
 
-void JobRun::StoodStill(absl::Duration gap) {
-  for (absl::Duration& asked : asked_at_) asked += gap;
-  for (absl::Duration& moved : moved_at_) moved += gap;
-}
+void JobRun::StoodStill(absl::Duration gap) { watch_.StoodStill(gap); }
 
 void JobRun::TickWorkers(const Now& now) {
   for (uint32_t r = 0; r < options_.workers.size() && opened_; ++r) {
-    const RunNode& worker = options_.workers[r];
-    if (IsStuck(Rank(r), options_.stuck_after + options_.worker_patience, now.monotonic)) {
-      GiveUpStuck(Rank(r), /*another_is_free=*/false, now);
+    const Rank rank(r);
+    if (IsStuck(rank, options_.stuck_after + options_.worker_patience, now.monotonic)) {
+      GiveUpStuck(rank, /*another_is_free=*/false, now);
       continue;
     }
-    if (worker.incarnation == 0 || desk_.Busy(Rank(r)) || desk_.AtDropped(Rank(r))) continue;
-    if (now.monotonic - asked_at_[r] < kGivenUpAfter) continue;
+    if (watch_.Vacant(rank) || desk_.Busy(rank) || desk_.AtDropped(rank)) continue;
+    if (watch_.SinceAsked(rank, now.monotonic) < kGivenUpAfter) continue;
     jobs_->AddEvent(record_,
-                    absl::StrCat(worker.name, " has not asked for work for ",
+                    absl::StrCat(options_.workers[r].name, " has not asked for work for ",
                                  absl::FormatDuration(kGivenUpAfter)),
                     now.wall);
-    silent_.insert(worker.incarnation);
-    Vacate(Rank(r), "does not ask for work", now);
+    watch_.GiveUp(rank, Vacate(rank), "does not ask for work", now.monotonic);
   }
-  for (const auto& [rank, vacant] : vacant_) {
-    const bool lives = !vacant.does_not.empty();
-    const absl::Duration patience = lives ? kPatienceWithSilence : options_.worker_patience;
-    if (now.monotonic - vacant.since <= patience) continue;
-    return Restart(
-        lives ? "WorkerSilent" : "ProcessLost",
-        absl::StrCat("rank ", rank, ", which ", options_.workers[rank].name, " had, ",
-                     lives
-                         ? absl::StrCat(vacant.does_not, ", and no other worker is free")
-                         : absl::StrCat("has found no worker in ", absl::FormatDuration(patience))),
-        now);
-  }
+  const std::optional<Rank> rank = watch_.Overdue(options_.worker_patience, now.monotonic);
+  if (!rank.has_value()) return;
+  const std::string& does_not = watch_.vacant().at(rank->value()).does_not;
+  const std::string why =
+      does_not.empty()
+          ? absl::StrCat("has found no worker in ", absl::FormatDuration(options_.worker_patience))
+          : absl::StrCat(does_not, ", and no other worker is free");
+  Restart(does_not.empty() ? "ProcessLost" : "WorkerSilent",
+          absl::StrCat("rank ", rank->value(), ", which ", options_.workers[rank->value()].name,
+                       " had, ", why),
+          now);
 }
 
 }  // namespace tessera::master
