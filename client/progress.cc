@@ -156,15 +156,26 @@ std::vector<std::string> ProgressDisplay::NewEvents(const v1::JobStatus& status)
   return lines;
 }
 
+int ProgressDisplay::FirstNew(const v1::JobStatus& status) const {
+  // The master forgets the oldest when they are many.
+  for (int i = status.evaluations_size(); i-- > 0;) {
+    const v1::Evaluation& evaluation = status.evaluations(i);
+    if (evaluations_ > 0 && evaluation.step() == last_evaluation_.step() &&
+        evaluation.epoch() == last_evaluation_.epoch()) {
+      return i + 1;
+    }
+  }
+  return std::min(evaluations_, status.evaluations_size());
+}
+
 void ProgressDisplay::Show(const v1::JobStatus& status) {
   Erase();
   for (const std::string& line : NewEvents(status)) {
     std::fprintf(options_.out, "  %s\n", Printable(line).c_str());
   }
   // Those of a prediction are the history of its checkpoint.
-  if (status.task() == v1::PREDICT) evaluations_ = status.evaluations_size();
-  for (int i = std::min(evaluations_, status.evaluations_size()); i < status.evaluations_size();
-       ++i) {
+  const int first = status.task() == v1::PREDICT ? status.evaluations_size() : FirstNew(status);
+  for (int i = first; i < status.evaluations_size(); ++i) {
     const v1::Evaluation& evaluation = status.evaluations(i);
     std::fprintf(options_.out, "  epoch %u step %llu: %s %s%s\n", evaluation.epoch(),
                  static_cast<unsigned long long>(evaluation.step()),
@@ -172,6 +183,7 @@ void ProgressDisplay::Show(const v1::JobStatus& status) {
                  evaluation.best() ? " (best)" : "");
   }
   evaluations_ = status.evaluations_size();
+  if (evaluations_ > 0) last_evaluation_ = status.evaluations(evaluations_ - 1);
 
   std::vector<std::string> lines = {ProgressLine(status)};
   if (const std::string nodes = NodesLine(status); !nodes.empty()) lines.push_back(nodes);

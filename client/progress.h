@@ -52,6 +52,8 @@ class ProgressDisplay {
   void Erase();
   void DrawLive(const std::vector<std::string>& lines);
   std::vector<std::string> NewEvents(const v1::JobStatus& status);
+  // The first evaluation that has not been shown.
+  int FirstNew(const v1::JobStatus& status) const;
 
   const Options options_;
   absl::Duration next_line_ = -absl::InfiniteDuration();
@@ -59,7 +61,8 @@ class ProgressDisplay {
   std::vector<std::string> last_live_;
   v1::JobState state_ = v1::JOB_STATE_UNSPECIFIED;
   std::string phase_;
-  int evaluations_ = 0;
+  int evaluations_ = 0;             // in the status shown last
+  v1::Evaluation last_evaluation_;  // of these
   // The newest events that have been shown, oldest first.
   std::vector<v1::Event> shown_;
 };

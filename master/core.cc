@@ -346,6 +346,7 @@ std::map<v1::JobState, int> MasterCore::JobsByState() {
 
 std::vector<v1::JobStatus> MasterCore::ListJobs(const Now& now) {
   std::vector<v1::JobStatus> all;
+  size_t bytes = 0;
   for (v1::JobRecord* record : jobs_.NewestFirst()) {
     v1::JobStatus& status = all.emplace_back(StatusOf(record, now));
     // A thousand whole ones do not fit one message.
@@ -355,6 +356,14 @@ std::vector<v1::JobStatus> MasterCore::ListJobs(const Now& now) {
     status.clear_history();
     auto* evaluations = status.mutable_evaluations();
     if (evaluations->size() > 1) evaluations->DeleteSubrange(0, evaluations->size() - 1);
+    // Nor do all metrics of jobs that have hundreds.
+    constexpr size_t kMostBytes = 2 << 20;
+    if (bytes + status.ByteSizeLong() > kMostBytes) {
+      status.clear_evaluations();
+      status.clear_final_metrics();
+      status.clear_message();
+    }
+    bytes += status.ByteSizeLong();
   }
   return all;
 }

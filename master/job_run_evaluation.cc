@@ -3,6 +3,7 @@
 #include <cmath>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -14,6 +15,23 @@
 #include "master/plan_parts.h"
 
 namespace tessera::master {
+namespace {
+
+// The job's record, every write of it, every manifest and every status hold those that are kept:
+// as many as make messages that any client takes. The best stays, and the newest.
+void ForgetOldest(std::vector<v1::Evaluation>& evaluations) {
+  constexpr size_t kMost = 1000;
+  constexpr size_t kMostBytes = 1 << 20;
+  size_t bytes = 0;
+  for (const v1::Evaluation& evaluation : evaluations) bytes += evaluation.ByteSizeLong();
+  while (evaluations.size() > kMost || (bytes > kMostBytes && evaluations.size() > 2)) {
+    const auto oldest = evaluations.begin() + (evaluations[0].best() ? 1 : 0);
+    bytes -= oldest->ByteSizeLong();
+    evaluations.erase(oldest);
+  }
+}
+
+}  // namespace
 
 bool JobRun::EvaluationDue() const {
   if (!HasSplit("validation") || position_.evaluated_step() == position_.step()) return false;
@@ -126,12 +144,7 @@ void JobRun::FollowRules(const v1::Evaluation& measured, const Now& now) {
     evaluation.set_best(true);
   }
   evaluations_.push_back(evaluation);
-  // The record and every manifest hold them all.
-  constexpr size_t kEvaluationsKept = 1000;
-  if (evaluations_.size() > kEvaluationsKept) {
-    const bool first_is_best = evaluations_[0].best();
-    evaluations_.erase(evaluations_.begin() + (first_is_best ? 1 : 0));
-  }
+  ForgetOldest(evaluations_);
   *status().mutable_evaluations() = {evaluations_.begin(), evaluations_.end()};
   std::string text = absl::StrCat("step ", evaluation.step(), ": validation");
   for (const std::string& name : MetricsOf(spec())) {

@@ -186,8 +186,24 @@ absl::Status Metric(const v1::JobSpec& spec, const std::string& metric, const st
   return absl::OkStatus();
 }
 
+// Statuses and manifests hold the values of many evaluations.
+absl::Status MetricsInAll(const v1::JobSpec& spec) {
+  constexpr uint64_t kMost = 1000;
+  const auto tasks = std::max<uint64_t>(1, static_cast<uint64_t>(spec.model().tasks_size()));
+  uint64_t all = 0;
+  for (const std::string& metric : spec.evaluation().metrics()) {
+    all += absl::StrContains(metric, "/") ? 1 : tasks;
+  }
+  if (spec.evaluation().metrics().empty()) all = MetricsOf(spec).size();
+  if (all <= kMost) return absl::OkStatus();
+  return Wrong("evaluation.metrics", "found ", all, " metrics in ", tasks,
+               tasks == 1 ? " task" : " tasks", "; expected at most ", kMost,
+               " in all (METRIC/TASK is of one task)");
+}
+
 absl::Status EvaluationFields(const v1::JobSpec& spec) {
   const v1::EvaluationSpec& evaluation = spec.evaluation();
+  TESSERA_RETURN_IF_ERROR(MetricsInAll(spec));
   for (int i = 0; i < evaluation.metrics_size(); ++i) {
     TESSERA_RETURN_IF_ERROR(
         Metric(spec, evaluation.metrics(i), absl::StrCat("evaluation.metrics[", i, "]")));

@@ -158,6 +158,33 @@ TEST(ProgressDisplay, WritesALineNowAndThenWhereThereIsNoTerminal) {
   EXPECT_EQ(out.Take(), "");
 }
 
+TEST(ProgressDisplay, ShowsEachEvaluationOnceAlsoWhereTheOldestAreForgotten) {
+  Capture out;
+  ManualClock clock;
+  ProgressDisplay display({.out = out.file(), .clock = &clock});
+  v1::JobStatus job = Training();
+  const auto measure = [&job](uint64_t step) {
+    *job.add_evaluations() = Training().evaluations(0);
+    job.mutable_evaluations()->rbegin()->set_step(step);
+  };
+  measure(60);
+  display.Show(job);
+  EXPECT_THAT(out.Take(), HasSubstr("  epoch 1 step 60: "));
+  job.mutable_evaluations()->DeleteSubrange(0, 1);
+  measure(70);
+  display.Show(job);
+  const std::string shown = out.Take();
+  EXPECT_THAT(shown, HasSubstr("  epoch 1 step 70: "));
+  EXPECT_THAT(shown, Not(HasSubstr("step 60: ")));
+  // The job has gone back to a checkpoint, and measures anew.
+  job.mutable_evaluations()->RemoveLast();
+  display.Show(job);
+  EXPECT_EQ(out.Take(), "");
+  measure(70);
+  display.Show(job);
+  EXPECT_THAT(out.Take(), HasSubstr("  epoch 1 step 70: "));
+}
+
 TEST(ProgressDisplay, RedrawsItsTwoLinesOnATerminal) {
   Capture out;
   ProgressDisplay display({.out = out.file(), .terminal = true, .columns = 60});

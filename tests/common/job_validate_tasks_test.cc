@@ -2,6 +2,7 @@
 #include <functional>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "common/job/evaluation.h"
 #include "common/job/validate.h"
 #include "gmock/gmock.h"
@@ -129,6 +130,10 @@ TEST(ValidateTasks, NamesWhatIsWrongAndWhere) {
        "evaluation.metrics", "'logloss/click' is named twice"},
       {[=](auto& s) { metric(s, "ndcg@3/click"); }, "evaluation.group_by",
        "ndcg@3/click needs the sparse column"},
+      {[=](auto& s) {
+         for (int k = 1; k <= 501; ++k) metric(s, absl::StrCat("ndcg@", k).c_str());
+       },
+       "evaluation.metrics", "found 1002 metrics in 2 tasks; expected at most 1000 in all"},
       {[=](auto& s) { metric(s, "ndcg/click"); }, "evaluation.metrics[0]", "such as 'ndcg@10'"},
       {[=](auto& s) { s.mutable_evaluation()->set_monitor("auc"); }, "evaluation.monitor",
        "known are auc/click"},

@@ -2,6 +2,7 @@
 #include "master/core.h"
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "master/run_state.h"
 #include "tests/master/core_harness.h"
 
@@ -226,6 +227,58 @@ TEST_F(CoreJobsTest, WorkersThatArePromisedToARunningJobAreTakenByNoOther) {
   EXPECT_THAT(Events(a), Contains(HasSubstr("goes from 1 to 2 workers")));
   EXPECT_EQ(Job(a).samples(), 20 * kTrain);
   RunUntil(b, v1::SUCCEEDED);
+}
+
+// gRPC's clients take 4 MB by themselves.
+constexpr size_t kWhatAnyClientTakes = 4'000'000;
+
+// As many as a job may have, of long names.
+v1::JobSpec WithHundredsOfMetrics(uint32_t epochs) {
+  v1::JobSpec spec = SmallJob();
+  spec.mutable_train()->set_epochs(epochs);
+  v1::TaskSpec& task = *spec.mutable_model()->add_tasks();
+  task.set_name(std::string(63, 'x'));
+  task.set_label("label");
+  spec.mutable_evaluation()->set_group_by("user");
+  for (int k = 1; k <= 1000; ++k) {
+    spec.mutable_evaluation()->add_metrics(absl::StrCat("ndcg@", k));
+  }
+  spec.mutable_evaluation()->set_every_steps(1);
+  return spec;
+}
+
+TEST_F(CoreJobsTest, AStatusOfManyEvaluationsWithHundredsOfMetricsFitsAMessage) {
+  JoinAll(1, 1);
+  aucs_ = {0.9};
+  const std::string id = Submit(WithHundredsOfMetrics(/*epochs=*/6), 1, 1);
+  RunUntil(id, v1::SUCCEEDED);
+  const v1::JobStatus job = Job(id);
+  EXPECT_LT(job.ByteSizeLong(), kWhatAnyClientTakes);
+  // The best one, and the newest.
+  ASSERT_GT(job.evaluations_size(), 8);
+  EXPECT_EQ(job.evaluations(0).step(), 1u);
+  EXPECT_TRUE(job.evaluations(0).best());
+  for (int i = 1; i < job.evaluations_size(); ++i) {
+    EXPECT_EQ(job.evaluations(i).step(), 60u - job.evaluations_size() + 1 + i);
+    EXPECT_EQ(job.evaluations(i).metrics_size(), 1000);
+  }
+}
+
+TEST_F(CoreJobsTest, AListOfJobsWithHundredsOfMetricsFitsAMessage) {
+  JoinAll(1, 1);
+  for (int i = 0; i < 15; ++i) {
+    RunUntil(Submit(WithHundredsOfMetrics(/*epochs=*/1), 1, 1), v1::SUCCEEDED);
+  }
+  size_t bytes = 0;
+  const std::vector<v1::JobStatus> jobs = core_->ListJobs(now_);
+  ASSERT_EQ(jobs.size(), 15u);
+  for (const v1::JobStatus& job : jobs) {
+    bytes += job.ByteSizeLong();
+    EXPECT_EQ(job.state(), v1::SUCCEEDED);
+  }
+  EXPECT_LT(bytes, kWhatAnyClientTakes);
+  EXPECT_EQ(jobs.front().final_metrics().at("test").metrics_size(), 1000);
+  EXPECT_EQ(jobs.front().evaluations_size(), 1);
 }
 
 TEST_F(CoreJobsTest, APsThatComesBackLearnsWhichOfItsPushLogsNobodyWillAskFor) {
