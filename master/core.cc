@@ -51,6 +51,7 @@ absl::StatusOr<std::unique_ptr<MasterCore>> MasterCore::New(
     core->jobs_.Load(std::move(record));
   }
   core->jobs_.SetNextNumber(std::max(next_job, options.next_job));
+  core->FailUnknown(now);
   TESSERA_RETURN_IF_ERROR(core->ResumeRuns(state, now));
   for (v1::JobRecord* record : core->jobs_.Queue()) {
     if (record->cancel()) {

@@ -58,7 +58,7 @@ class MasterCore {
 
   // `state` is all that the state log holds. DATA_LOSS: a record that cannot be read. A job that
   // trained goes on where it is, with the processes that join again as they were; others that ran,
-  // from their last checkpoint.
+  // from their last checkpoint. One that asks for what this version does not have has failed.
   static absl::StatusOr<std::unique_ptr<MasterCore>> New(
       const Options& options, const std::map<std::string, std::string>& state, const Now& now);
 
@@ -157,7 +157,8 @@ class MasterCore {
   void NoticeStandstill(const Now& now);
   absl::Status UnknownJob(const std::string& job_id);
 
-  // core_resume.cc: the runs that an earlier master had.
+  // core_resume.cc: what an earlier master had.
+  void FailUnknown(const Now& now);
   absl::Status ResumeRuns(const std::map<std::string, std::string>& state, const Now& now);
   absl::Status ResumeRun(const std::map<std::string, std::string>& state, const v1::RunState& run,
                          v1::JobRecord* record, std::vector<Membership::Death>& deaths,

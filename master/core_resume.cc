@@ -3,7 +3,9 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/job/validate.h"
 #include "common/status_macros.h"
+#include "common/version.h"
 #include "master/core.h"
 #include "master/run_state.h"
 
@@ -22,7 +24,33 @@ absl::StatusOr<Message> Read(const std::map<std::string, std::string>& state,
   return message;
 }
 
+// Of a job in the state log, which a later version may have accepted.
+absl::Status CheckKnown(const v1::JobStatus& job) {
+  if (!v1::Task_IsValid(job.task())) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("task: found number ", job.task(), ", which this version does not know"));
+  }
+  if (!v1::JobState_IsValid(job.state())) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("state: found number ", job.state(), ", which this version does not know"));
+  }
+  return tessera::CheckKnown(job.spec());
+}
+
 }  // namespace
+
+void MasterCore::FailUnknown(const Now& now) {
+  for (v1::JobRecord* record : jobs_.Unfinished()) {
+    const absl::Status known = CheckKnown(record->status());
+    if (known.ok()) continue;
+    // To take it for another would train that one.
+    jobs_.Move(record, v1::FAILED, "InvalidJob",
+               absl::StrCat("this master is of version ", kVersion,
+                            ", and another accepted the job: ", known.message(),
+                            "; submit it again to a master of that version"),
+               now.wall);
+  }
+}
 
 absl::Status MasterCore::ResumeRuns(const std::map<std::string, std::string>& state,
                                     const Now& now) {

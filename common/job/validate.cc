@@ -104,9 +104,13 @@ absl::Status ValidatePush(const v1::JobSpec& spec, uint32_t workers, uint32_t ps
                " or less, more ps, or tables of a smaller dim");
 }
 
-absl::Status ValidateJobSpec(const v1::JobSpec& spec) {
+absl::Status CheckKnown(const v1::JobSpec& spec) {
   TESSERA_RETURN_IF_ERROR(validate::Values(spec, ""));
-  TESSERA_RETURN_IF_ERROR(CheckLosses(spec));  // the parts below ask what a loss takes
+  return CheckLosses(spec);
+}
+
+absl::Status ValidateJobSpec(const v1::JobSpec& spec) {
+  TESSERA_RETURN_IF_ERROR(CheckKnown(spec));  // the parts below ask what a loss takes
   TESSERA_RETURN_IF_ERROR(Name("name", spec.name()));
   TESSERA_RETURN_IF_ERROR(validate::Tables(spec));
   TESSERA_RETURN_IF_ERROR(validate::Data(spec));

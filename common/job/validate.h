@@ -13,6 +13,10 @@ namespace tessera {
 // expected and what to do. Pure; safe on any message that a peer can send.
 absl::Status ValidateJobSpec(const v1::JobSpec& spec);
 
+// The part of that which a job passes that another version accepted, unless it asks for what this
+// one does not have: an enum's value, a field, a loss.
+absl::Status CheckKnown(const v1::JobSpec& spec);
+
 // The job of the request, and what its task needs besides: PREDICT a checkpoint, an output and test
 // files. What is wrong with the request itself is named by the request's field ("workers: ...").
 absl::Status ValidateSubmit(const v1::SubmitRequest& request);

@@ -21,7 +21,8 @@ absl::Status Wrong(absl::string_view path, const Text&... text) {
 // Of numbers that others are made of, with or without their sign.
 constexpr float kMostSize = 1e6;
 
-// Every number is finite, every enum has a name, and no list, text or nesting is beyond reason.
+// Every number is finite, every field and every enum has a name, and no list, text or nesting is
+// beyond reason.
 absl::Status Values(const google::protobuf::Message& message, const std::string& path);
 // Letters, digits, '_' and '-', 1 .. 63 of them.
 bool IsName(absl::string_view name);

@@ -6,6 +6,7 @@
 #include "common/status_macros.h"
 #include "google/protobuf/descriptor.h"
 #include "google/protobuf/struct.pb.h"
+#include "google/protobuf/unknown_field_set.h"
 
 namespace tessera::validate {
 namespace {
@@ -102,6 +103,11 @@ absl::Status Values(const Message& message, const std::string& path) {
       TESSERA_RETURN_IF_ERROR(Option(value, absl::StrCat(path, ".", key), 0));
     }
     return absl::OkStatus();
+  }
+  // A later version's, which would be taken for not set.
+  if (const auto& unknown = message.GetReflection()->GetUnknownFields(message); !unknown.empty()) {
+    return Wrong(path.empty() ? "spec" : path, "found field number ", unknown.field(0).number(),
+                 ", which this version does not know");
   }
   std::vector<const FieldDescriptor*> fields;
   message.GetReflection()->ListFields(message, &fields);

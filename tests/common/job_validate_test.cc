@@ -31,6 +31,45 @@ TEST(ValidateJobSpec, TakesAGoodJob) {
   EXPECT_EQ(ValidateJobSpec(GoodLibsvm()), absl::OkStatus());
 }
 
+TEST(ValidateJobSpec, RefusesWhatALaterVersionMayAskFor) {
+  const v1::JobSpec good = GoodSpec();
+  const struct {
+    std::function<void(v1::JobSpec&)> change;
+    const char* message;
+  } cases[] = {
+      {[](auto& s) { s.mutable_model()->set_loss(static_cast<v1::Loss>(99)); },
+       "model.loss: found number 99"},
+      {[](auto& s) { s.mutable_model()->add_tasks()->set_loss(static_cast<v1::Loss>(99)); },
+       "model.tasks[0].loss: found number 99"},
+      {[](auto& s) { s.mutable_data()->set_format(static_cast<v1::DataFormat>(99)); },
+       "data.format: found number 99"},
+      {[](auto& s) { s.mutable_consistency()->set_sparse(static_cast<v1::Consistency>(99)); },
+       "consistency.sparse: found number 99"},
+      {[](auto& s) { s.mutable_tables(0)->set_row_type(static_cast<v1::FloatType>(99)); },
+       "tables[0].row_type: found number 99"},
+      {[](auto& s) { s.mutable_train()->set_precision(static_cast<v1::TrainSpec::Precision>(99)); },
+       "train.precision: found number 99"},
+      // Such as another optimizer.
+      {[](auto& s) {
+         v1::OptimizerSpec& optimizer = *s.mutable_tables(0)->mutable_optimizer();
+         optimizer.GetReflection()->MutableUnknownFields(&optimizer)->AddLengthDelimited(999, "");
+       },
+       "tables[0].optimizer: found field number 999"},
+      {[](auto& s) { s.GetReflection()->MutableUnknownFields(&s)->AddVarint(998, 1); },
+       "spec: found field number 998"},
+  };
+  for (const auto& later : cases) {
+    v1::JobSpec spec = good;
+    later.change(spec);
+    for (const absl::Status& status : {ValidateJobSpec(spec), CheckKnown(spec)}) {
+      EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+      EXPECT_EQ(status.message(),
+                absl::StrCat(later.message, ", which this version does not know"));
+    }
+  }
+  EXPECT_EQ(CheckKnown(good), absl::OkStatus());
+}
+
 TEST(ValidateJobSpec, RefusesAnEmptyMessageByItsFirstField) {
   EXPECT_THAT(std::string(ValidateJobSpec(v1::JobSpec()).message()), StartsWith("name: missing"));
 }

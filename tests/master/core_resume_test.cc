@@ -347,6 +347,54 @@ TEST_F(CoreResumeTest, AJobThatWasCancelledIsNotTakenUp) {
   EXPECT_EQ(Job(id).reason(), "Cancelled");
 }
 
+TEST_F(CoreResumeTest, AJobThatAsksForWhatThisVersionDoesNotHaveHasFailedAndOthersGoOn) {
+  JoinAll(1, 2);
+  const std::string later = Submit(Quiet(), 1, 1), other = Submit(Quiet(), 1, 1);
+  RunUntilStep(later, 15);
+  RunUntilStep(other, 15);
+  const std::map<std::string, std::string> before = log_;
+  const auto write_later = [&](const std::function<void(v1::JobStatus&)>& change) {
+    v1::JobRecord record;
+    ASSERT_TRUE(record.ParseFromString(before.at(JobKey(1))));
+    change(*record.mutable_status());
+    log_[JobKey(1)] = record.SerializeAsString();
+  };
+  const struct {
+    std::function<void(v1::JobStatus&)> change;
+    const char* what;
+  } cases[] = {
+      {[](auto& job) { job.set_task(static_cast<v1::Task>(99)); }, "task: found number 99"},
+      {[](auto& job) { job.set_state(static_cast<v1::JobState>(99)); }, "state: found number 99"},
+      {[](auto& job) {
+         v1::OptimizerSpec& optimizer = *job.mutable_spec()->mutable_tables(0)->mutable_optimizer();
+         optimizer.clear_sgd();
+         optimizer.GetReflection()->MutableUnknownFields(&optimizer)->AddLengthDelimited(999, "");
+       },
+       "tables[0].optimizer: found field number 999"},
+      {[](auto& job) {
+         job.mutable_spec()->mutable_consistency()->set_sparse(static_cast<v1::Consistency>(99));
+       },
+       "consistency.sparse: found number 99"},
+      {[](auto& job) { job.mutable_spec()->mutable_model()->set_loss(static_cast<v1::Loss>(99)); },
+       "model.loss: found number 99"},
+  };
+  for (const auto& one : cases) {
+    SCOPED_TRACE(one.what);
+    write_later(one.change);
+    const auto core = MasterCore::New({}, log_, now_);
+    ASSERT_TRUE(core.ok()) << core.status();
+    const v1::JobStatus job = (*core)->GetJob(later, now_).value();
+    EXPECT_EQ(job.state(), v1::FAILED);
+    EXPECT_EQ(job.reason(), "InvalidJob");
+    EXPECT_THAT(job.message(), HasSubstr(one.what));
+    EXPECT_EQ((*core)->GetJob(other, now_)->state(), v1::RUNNING);
+  }
+  RestartMasterAlone();
+  RunUntil(other, v1::SUCCEEDED);
+  EXPECT_EQ(Job(other).restarts(), 0u);
+  EXPECT_EQ(Job(later).state(), v1::FAILED);
+}
+
 TEST_F(CoreResumeTest, ARunThatCannotBeReadIsNamed) {
   JoinAll(1, 1);
   const std::string id = Submit(Quiet(), 1, 1);
