@@ -119,18 +119,6 @@ bool MasterCore::Heartbeat(uint64_t incarnation, const v1::Heartbeat& heartbeat,
   return true;
 }
 
-void MasterCore::CloseUnused(const Node& ps, const v1::Heartbeat& heartbeat) {
-  for (const v1::JobOnPs& job : heartbeat.jobs()) {
-    v1::JobRecord* const record = jobs_.Find(job.job_id());
-    if (record == nullptr) continue;
-    const auto slot = slots_.try_emplace(record->number(), record).first;
-    if (!slot->second.IsDoneWith(ps.incarnation, job.generation())) continue;
-    ClosePs close = CloseOf(job.job_id(), job.generation());
-    close.ps.push_back(NodeOf(ps));
-    slot->second.Close(std::move(close));
-  }
-}
-
 std::map<std::string, std::vector<SlowProcesses::Process>> MasterCore::Paces(const Now& now) const {
   std::map<std::string, std::vector<SlowProcesses::Process>> paces;
   for (const JobRun* run : Runs()) {
@@ -402,7 +390,20 @@ absl::StatusOr<std::optional<v1::NextWorkResponse>> MasterCore::NextWork(
     // Whether the job or only this generation has ended.
     TESSERA_RETURN_IF_ERROR(RunOf(request.job_id(), request.generation()).status());
   }
+  if (unit.ok() && unit->has_value() && (*unit)->has_predict()) {
+    NameWriters(request.job_id(), *(*unit)->mutable_predict());
+  }
   return unit;
+}
+
+void MasterCore::NameWriters(const std::string& job_id, v1::Predict& predict) {
+  predict.set_cluster(options_.cluster);
+  predict.set_job(jobs_.Find(job_id)->number());
+  predict.set_ended_below(predict.job());
+  for (const v1::JobRecord* record : jobs_.Unfinished()) {
+    if (record->status().task() != v1::PREDICT) continue;
+    predict.set_ended_below(std::min(predict.ended_below(), record->number()));
+  }
 }
 
 absl::StatusOr<ScoresExpected> MasterCore::MayScore(const v1::ScoresChunk& chunk) {

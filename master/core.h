@@ -54,6 +54,7 @@ class MasterCore {
     Quotas quotas;
     // The next job's number is at least this: above those of folders that earlier jobs have left.
     uint64_t next_job = 1;
+    std::string cluster;  // CheckpointRoot::cluster
   };
 
   // `state` is all that the state log holds. DATA_LOSS: a record that cannot be read. A job that
@@ -196,6 +197,8 @@ class MasterCore {
   // Workers that are free, may serve the job, and are not promised to a run that is to have more.
   size_t WorkersToTake(const v1::JobRecord& record) const;
   void StartRun(v1::JobRecord* record, RunOptions options, const Now& now);
+  // Who may be writing predictions.
+  void NameWriters(const std::string& job_id, v1::Predict& predict);
   // The run's generation of its job, on those of `ps` that live.
   void CloseOn(const std::vector<RunNode>& ps, JobSlot& slot, const JobRun& run);
   // What a ps says that it has, and nobody uses any more: it was not reached when it was told to

@@ -317,6 +317,18 @@ std::vector<const Node*> MasterCore::PsByUse() const {
   return nodes;
 }
 
+void MasterCore::CloseUnused(const Node& ps, const v1::Heartbeat& heartbeat) {
+  for (const v1::JobOnPs& job : heartbeat.jobs()) {
+    v1::JobRecord* const record = jobs_.Find(job.job_id());
+    if (record == nullptr) continue;
+    const auto slot = slots_.try_emplace(record->number(), record).first;
+    if (!slot->second.IsDoneWith(ps.incarnation, job.generation())) continue;
+    ClosePs close = CloseOf(job.job_id(), job.generation());
+    close.ps.push_back(NodeOf(ps));
+    slot->second.Close(std::move(close));
+  }
+}
+
 void MasterCore::TickFollowers(const Now& now) {
   const std::vector<const Node*> ps = membership_.Alive(v1::PS);
   for (JobRun* run : Runs()) {

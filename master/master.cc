@@ -186,6 +186,7 @@ absl::StatusOr<std::unique_ptr<Master>> Master::Start(const Options& options) {
   core_options.least_run = options.least_run;
   core_options.stuck_after = options.stuck_after;
   core_options.quotas = options.quotas;
+  core_options.cluster = root.cluster;
   TESSERA_ASSIGN_OR_RETURN(core_options.next_job,
                            NextJobNumber(*options.files, options.checkpoint_root));
   TESSERA_ASSIGN_OR_RETURN(

@@ -286,10 +286,13 @@ absl::Status JobRunner::ReportScores(uint64_t unit_id, uint64_t evaluation_id,
 
 absl::StatusOr<v1::UnitResult> JobRunner::Predict(uint64_t unit_id, const v1::Predict& unit) {
   TESSERA_ASSIGN_OR_RETURN(const std::string path, PathBelow(options_.output_root, unit.output()));
-  TESSERA_ASSIGN_OR_RETURN(
-      const std::unique_ptr<PredictionFile> file,
-      PredictionFile::Create(PosixFileSystem(), path, {assignment_.generation(), unit_id},
-                             ScoreLayout::Of(assignment_.spec())));
+  TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<PredictionFile> file,
+                           PredictionFile::Create(PosixFileSystem(), path,
+                                                  {.cluster = unit.cluster(),
+                                                   .job = unit.job(),
+                                                   .ended_below = unit.ended_below(),
+                                                   .unit = {assignment_.generation(), unit_id}},
+                                                  ScoreLayout::Of(assignment_.spec())));
   absl::Status written;
   const absl::StatusOr<Scorer::Summary> scored =
       scorer_->Score({unit.ranges().begin(), unit.ranges().end()}, 0,

@@ -1,11 +1,13 @@
 #include "worker/prediction_file.h"
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <optional>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -14,6 +16,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "common/job/tasks.h"
+#include "common/log.h"
 #include "common/math/metrics/predictions.h"
 #include "common/status_macros.h"
 
@@ -24,26 +27,55 @@ namespace {
 constexpr absl::string_view kBeforeUnit = ".unit-";
 constexpr absl::string_view kAfterUnit = ".tmp";
 
-// The unit that writes a file `of` while it is called `name`; none: that is no such name.
-std::optional<PredictionFile::Unit> UnitOf(absl::string_view name, absl::string_view of) {
-  if (!absl::ConsumePrefix(&name, of) || !absl::ConsumePrefix(&name, kBeforeUnit) ||
-      !absl::ConsumeSuffix(&name, kAfterUnit)) {
-    return std::nullopt;
-  }
+// Of a file that is not complete.
+struct Unfinished {
+  absl::string_view of;       // the name that it will have
+  absl::string_view cluster;  // empty: not known
+  uint64_t job = 0;
   PredictionFile::Unit unit;
-  const std::vector<absl::string_view> numbers = absl::StrSplit(name, '-');
-  if (numbers.size() != 2 || !absl::SimpleAtoi(numbers[0], &unit.generation) ||
-      !absl::SimpleAtoi(numbers[1], &unit.number)) {
+};
+
+std::string NameOf(const std::string& path, const PredictionFile::Writer& writer) {
+  return absl::StrCat(path, kBeforeUnit, writer.cluster, "-", writer.job, "-",
+                      writer.unit.generation, "-", writer.unit.number, kAfterUnit);
+}
+
+// None: the file that has the name is another.
+std::optional<Unfinished> Parse(absl::string_view name) {
+  const size_t end = name.rfind(kBeforeUnit);
+  if (end == absl::string_view::npos || !absl::ConsumeSuffix(&name, kAfterUnit)) {
     return std::nullopt;
   }
-  return unit;
+  Unfinished file = {.of = name.substr(0, end)};
+  const std::vector<absl::string_view> parts =
+      absl::StrSplit(name.substr(end + kBeforeUnit.size()), '-');
+  const auto number = [](absl::string_view text, uint64_t* value) {
+    return std::all_of(text.begin(), text.end(), absl::ascii_isdigit) &&
+           absl::SimpleAtoi(text, value);
+  };
+  if (parts.size() != 4 || !number(parts[1], &file.job) ||
+      !number(parts[2], &file.unit.generation) || !number(parts[3], &file.unit.number)) {
+    return std::nullopt;
+  }
+  file.cluster = parts[0];
+  return file;
+}
+
+// Nobody writes it any more, as `writer` of the file `of` knows.
+bool IsLeft(const Unfinished& file, absl::string_view of, const PredictionFile::Writer& writer) {
+  if (!file.cluster.empty() && file.cluster == writer.cluster && file.job != writer.job) {
+    return file.job < writer.ended_below;
+  }
+  // Of a later unit the worker is at work: it has taken this one's over. A cluster besides this one
+  // is no more, as that of a command that was killed: two do not write one file.
+  return file.of == of && file.unit <= writer.unit;
 }
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<PredictionFile>> PredictionFile::Create(FileSystem& fs,
                                                                        const std::string& named,
-                                                                       Unit unit,
+                                                                       Writer writer,
                                                                        const ScoreLayout& layout) {
   TESSERA_ASSIGN_OR_RETURN(const Destination destination, DestinationOf(named));
   const std::string& path = destination.path;
@@ -53,8 +85,7 @@ absl::StatusOr<std::unique_ptr<PredictionFile>> PredictionFile::Create(FileSyste
         absl::StrCat(path, ": is a ", destination.special, "; predictions go to a regular file"));
   }
   TESSERA_RETURN_IF_ERROR(fs.CreateFolder(std::filesystem::path(path).parent_path().string()));
-  std::string unfinished =
-      absl::StrCat(path, kBeforeUnit, unit.generation, "-", unit.number, kAfterUnit);
+  std::string unfinished = NameOf(path, writer);
   TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<WritableFile> file, fs.Create(unfinished));
   std::vector<std::string> columns;
   for (const JobTask& task : layout.tasks) {
@@ -66,15 +97,15 @@ absl::StatusOr<std::unique_ptr<PredictionFile>> PredictionFile::Create(FileSyste
   }
   TESSERA_RETURN_IF_ERROR(file->Append(absl::StrJoin(columns, ",") + "\n"));
   return std::unique_ptr<PredictionFile>(new PredictionFile(
-      fs, path, unit, std::move(unfinished), std::move(file), layout, columns.size()));
+      fs, path, std::move(writer), std::move(unfinished), std::move(file), layout, columns.size()));
 }
 
-PredictionFile::PredictionFile(FileSystem& fs, std::string path, Unit unit, std::string unfinished,
-                               std::unique_ptr<WritableFile> file, ScoreLayout layout,
-                               size_t columns)
+PredictionFile::PredictionFile(FileSystem& fs, std::string path, Writer writer,
+                               std::string unfinished, std::unique_ptr<WritableFile> file,
+                               ScoreLayout layout, size_t columns)
     : fs_(fs),
       path_(std::move(path)),
-      unit_(unit),
+      writer_(std::move(writer)),
       unfinished_(std::move(unfinished)),
       layout_(std::move(layout)),
       empty_line_(absl::StrCat(std::string(columns - 1, ','), "\n")),
@@ -125,10 +156,11 @@ absl::Status PredictionFile::Finish() {
   const std::string folder = path.parent_path().string();
   TESSERA_ASSIGN_OR_RETURN(const std::vector<std::string> names, fs_.List(folder));
   for (const std::string& name : names) {
-    const std::optional<Unit> unit = UnitOf(name, path.filename().string());
-    // Of a later one the worker is at work: it has taken this one's over.
-    if (!unit.has_value() || *unit > unit_) continue;
-    TESSERA_RETURN_IF_ERROR(fs_.Remove((path.parent_path() / name).string()));
+    const std::optional<Unfinished> file = Parse(name);
+    if (!file.has_value() || !IsLeft(*file, path.filename().string(), writer_)) continue;
+    const absl::Status removed = fs_.Remove((path.parent_path() / name).string());
+    if (removed.ok() || absl::IsNotFound(removed)) continue;
+    SPDLOG_WARN("{} stays: {}", name, std::string(removed.message()));  // perhaps another user's
   }
   return fs_.SyncFolder(folder);
 }

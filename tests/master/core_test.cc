@@ -479,6 +479,42 @@ TEST_F(CoreTest, PredictionsAreWrittenInOnePartPerWorker) {
   EXPECT_EQ(Job(full).restarts(), 0u);
 }
 
+TEST_F(CoreTest, WhoPredictsHearsWhoseFilesMayBeLeft) {
+  options_.cluster = "00c1a55e00c1a55e";
+  StartMaster();
+  JoinAll(1, 1);
+  v1::JobSpec spec = SmallJob();
+  const std::string trained = Submit(spec, 1, 1);
+  RunUntil(trained, v1::SUCCEEDED);
+  spec.set_priority(-10);
+  Submit(spec, 5, 1);  // waits for ever, and writes no predictions
+  v1::SubmitRequest request;
+  *request.mutable_spec() = spec;
+  request.mutable_spec()->mutable_start()->set_checkpoint(Job(trained).checkpoint());
+  request.set_task(v1::PREDICT);
+  request.set_output("out.csv");
+  request.set_ps(1);
+  const auto predict = [&](int32_t priority, uint32_t workers) {
+    request.mutable_spec()->set_priority(priority);
+    request.set_workers(workers);
+    return Submit(request);
+  };
+  std::map<uint64_t, v1::Predict> last;  // by job
+  on_unit_ = [&](const std::string&, const v1::NextWorkResponse& unit, v1::UnitResult*) {
+    if (unit.has_predict()) last[unit.predict().job()] = unit.predict();
+  };
+  const std::string third = predict(-5, 2);
+  RunUntil(predict(0, 1), v1::SUCCEEDED);
+  Join(v1::WORKER, "worker-1");
+  RunUntil(third, v1::SUCCEEDED);
+  RunUntil(predict(0, 1), v1::SUCCEEDED);
+  ASSERT_EQ(last.size(), 3u);
+  for (const auto& [job, unit] : last) EXPECT_EQ(unit.cluster(), options_.cluster);
+  EXPECT_EQ(last.at(4).ended_below(), 3u);
+  EXPECT_EQ(last.at(3).ended_below(), 3u);
+  EXPECT_EQ(last.at(5).ended_below(), 5u);
+}
+
 TEST_F(CoreTest, StatusNamesWhoIsWaitedFor) {
   JoinAll(1, 2);
   const std::string id = Submit(SmallJob(), 2, 1);

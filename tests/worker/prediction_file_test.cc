@@ -19,14 +19,28 @@ namespace {
 
 constexpr PredictionFile::Unit kUnit = {.generation = 2, .number = 7};
 constexpr PredictionFile::Unit kLaterUnit = {.generation = 2, .number = 12};
+constexpr char kCluster[] = "00c1a55e00c1a55e";
+
+// Of job 30, where 28 is the first that has not ended.
+PredictionFile::Writer By(PredictionFile::Unit unit) {
+  return {.cluster = kCluster, .job = 30, .ended_below = 28, .unit = unit};
+}
+
+std::set<std::string> NamesIn(const std::string& folder) {
+  std::set<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    names.insert(entry.path().filename().string());
+  }
+  return names;
+}
 
 std::string Written(const std::vector<JobTask>& tasks, const std::vector<float>& outputs,
                     const std::vector<float>& labels, const std::vector<uint32_t>& bad = {}) {
   const std::string folder =
       absl::StrCat(::testing::TempDir(), "/tessera-prediction-test-", ::getpid());
   const std::string path = folder + "/predictions.csv";
-  auto file =
-      PredictionFile::Create(PosixFileSystem(), path, kUnit, {.tasks = tasks, .label_columns = 1});
+  auto file = PredictionFile::Create(PosixFileSystem(), path, By(kUnit),
+                                     {.tasks = tasks, .label_columns = 1});
   EXPECT_TRUE(file.ok()) << file.status();
   if (!file.ok()) return "";
   EXPECT_TRUE((*file)->Append(outputs, labels, bad).ok());
@@ -38,26 +52,40 @@ std::string Written(const std::vector<JobTask>& tasks, const std::vector<float>&
   return text.str();
 }
 
-TEST(PredictionFile, LeavesNothingOfWhoWroteItBeforeAndNothingOfOthersGoes) {
+TEST(PredictionFile, LeavesNothingOfWritersThatWereLostAndNothingOfOthersGoes) {
   const std::string folder =
       absl::StrCat(::testing::TempDir(), "/tessera-prediction-test-left-", ::getpid());
   std::filesystem::remove_all(folder);
   const std::string path = folder + "/out";
   const ScoreLayout layout = {.tasks = {JobTask()}, .label_columns = 1};
-  auto lost = PredictionFile::Create(PosixFileSystem(), path, kUnit, layout);
-  auto taken_over = PredictionFile::Create(PosixFileSystem(), path, kLaterUnit, layout);
+  auto lost = PredictionFile::Create(PosixFileSystem(), path, By(kUnit), layout);
+  auto taken_over = PredictionFile::Create(PosixFileSystem(), path, By(kLaterUnit), layout);
   ASSERT_TRUE(lost.ok() && taken_over.ok());
-  std::ofstream(folder + "/out.unit-1-40.tmp") << "of a generation before";
-  std::ofstream(folder + "/out.csv.unit-2-3.tmp") << "of another file";
-  std::ofstream(folder + "/out.unit-2-3b.tmp") << "of somebody";
+  const std::set<std::string> of_others = {
+      "out.unit-00c1a55e00c1a55e-28-1-1.tmp",      // a job that has not ended
+      "out.unit-00c1a55e00c1a55e-31-1-1.tmp",      // one that may have come later
+      "out.csv.unit-00c1a55e00c1a55e-30-2-3.tmp",  // another file of the same job
+      "out.csv.unit-0ddba110ddba1100-3-1-1.tmp",   // another cluster's, of another file
+      "out.unit-0ddba110ddba1100-3-3-1.tmp",       // and of this one, later
+      "out.unit-2-3.tmp",
+      "out.unit-00c1a55e00c1a55e-3-1-1b.tmp",
+      "out.unit--3-1.tmp",
+      "notes.tmp"};
+  const std::set<std::string> left = {
+      "out.unit-00c1a55e00c1a55e-30-1-40.tmp",               // a generation before
+      "out.unit-00c1a55e00c1a55e-27-5-90.tmp",               // of a job that has ended
+      "out-00003-of-00004.unit-00c1a55e00c1a55e-9-1-4.tmp",  // of another, in several parts
+      "yesterday.unit-00c1a55e00c1a55e-12-1-4.tmp",          // of another's other file
+      "out.unit-0ddba110ddba1100-1-1-2.tmp"};                // of a command that was killed
+  for (const std::set<std::string>& names : {of_others, left}) {
+    for (const std::string& name : names) std::ofstream(folder + "/" + name) << "something";
+  }
   ASSERT_TRUE((*lost)->Append(std::vector<float>{1}, std::vector<float>{1}, {}).ok());
   ASSERT_TRUE((*taken_over)->Append(std::vector<float>{0}, std::vector<float>{0}, {}).ok());
   ASSERT_TRUE((*taken_over)->Finish().ok());
-  std::set<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-    names.insert(entry.path().filename().string());
-  }
-  EXPECT_EQ(names, (std::set<std::string>{"out", "out.csv.unit-2-3.tmp", "out.unit-2-3b.tmp"}));
+  std::set<std::string> expected = of_others;
+  expected.insert("out");
+  EXPECT_EQ(NamesIn(folder), expected);
   EXPECT_FALSE((*lost)->Finish().ok()) << "it wrote what is no more";
   std::stringstream text;
   text << std::ifstream(path).rdbuf();
@@ -73,8 +101,8 @@ TEST(PredictionFile, WhoHasLostAUnitTakesNothingFromTheOneThatHasItNow) {
   const ScoreLayout layout = {.tasks = {JobTask()}, .label_columns = 1};
   constexpr PredictionFile::Unit kNextGeneration = {.generation = 3, .number = 1};
   for (const PredictionFile::Unit unit : {kLaterUnit, kNextGeneration}) {
-    const auto lost = PredictionFile::Create(PosixFileSystem(), path, kUnit, layout);
-    const auto taken_over = PredictionFile::Create(PosixFileSystem(), path, unit, layout);
+    const auto lost = PredictionFile::Create(PosixFileSystem(), path, By(kUnit), layout);
+    const auto taken_over = PredictionFile::Create(PosixFileSystem(), path, By(unit), layout);
     ASSERT_TRUE(lost.ok() && taken_over.ok());
     EXPECT_TRUE((*lost)->Finish().ok());
     EXPECT_TRUE((*taken_over)->Finish().ok());
@@ -89,13 +117,14 @@ TEST(PredictionFile, GoesBehindASymbolicLinkAndNotToAPipe) {
   std::filesystem::create_directories(folder + "/target");
   std::filesystem::create_symlink("target/real.csv", folder + "/link.csv");
   const ScoreLayout layout = {.tasks = {JobTask()}, .label_columns = 1};
-  const auto file = PredictionFile::Create(PosixFileSystem(), folder + "/link.csv", kUnit, layout);
+  const auto file =
+      PredictionFile::Create(PosixFileSystem(), folder + "/link.csv", By(kUnit), layout);
   ASSERT_TRUE(file.ok()) << file.status();
   ASSERT_TRUE((*file)->Finish().ok());
   EXPECT_TRUE(std::filesystem::is_symlink(folder + "/link.csv"));
   EXPECT_TRUE(std::filesystem::is_regular_file(folder + "/target/real.csv"));
   ASSERT_EQ(::mkfifo((folder + "/pipe").c_str(), 0600), 0);
-  const auto pipe = PredictionFile::Create(PosixFileSystem(), folder + "/pipe", kUnit, layout);
+  const auto pipe = PredictionFile::Create(PosixFileSystem(), folder + "/pipe", By(kUnit), layout);
   EXPECT_EQ(pipe.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(pipe.status().message(), folder + "/pipe: is a pipe; predictions go to a regular file");
   std::filesystem::remove_all(folder);
