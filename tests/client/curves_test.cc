@@ -205,6 +205,10 @@ TEST(CurvesTest, WhatIsNoJobIsRefused) {
   job.clear_evaluations();
   EXPECT_TRUE(absl::IsFailedPrecondition(error({JobJson(job)})));
   EXPECT_THAT(std::string(error({JobJson(job)}).message()), HasSubstr("clicks-7"));
+  job.set_task(v1::PREDICT);
+  EXPECT_TRUE(absl::IsInvalidArgument(error({JobJson(job)})));
+  EXPECT_THAT(std::string(error({JobJson(job)}).message()),
+              HasSubstr("job clicks-7 predicts: there is nothing to draw"));
   const std::vector<nlohmann::json> many(9, JobJson(Trained("clicks-1", 0.1)));
   EXPECT_THAT(std::string(error(many).message()), HasSubstr("9 jobs to draw, expected at most 8"));
 }
