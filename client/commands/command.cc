@@ -72,6 +72,12 @@ void OutputOption::Add(CLI::App& command) {
       ->capture_default_str();
 }
 
+absl::Status CheckOutputFile(const std::string& file, absl::string_view what) {
+  if (file != "json" && file != "text") return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("--output ", file, ": here it names ", what,
+                                                 " (./", file, " is a file of that name)"));
+}
+
 void CommandContext::AddSecurity(CLI::App& command) {
   security_flags.AddForClient(command);
   command.parse_complete_callback([this] {

@@ -84,6 +84,10 @@ struct OutputOption {
   void Add(CLI::App& command);
 };
 
+// Of a command whose --output is a file: INVALID_ARGUMENT where it is a format of the other
+// commands' --output. `what` it names here, and how to have the format.
+absl::Status CheckOutputFile(const std::string& file, absl::string_view what);
+
 // --master HOST:PORT[,HOST:PORT...], --wait SECONDS.
 struct MasterOption {
   std::string address = "127.0.0.1:7070";

@@ -34,6 +34,9 @@ absl::StatusOr<nlohmann::json> JobOf(const std::string& job, JobClient& client) 
 }
 
 void Run(const Plot& plot, CommandContext& context) {
+  const absl::Status named = CheckOutputFile(
+      plot.output, "the page; `tessera describe JOB --output json` prints a job as an object");
+  if (!named.ok()) return context.Fail(named);
   const std::unique_ptr<JobClient> client = plot.master.Client(context);
   std::vector<nlohmann::json> jobs;
   for (const std::string& job : plot.jobs) {

@@ -49,6 +49,9 @@ nlohmann::json ReportJson(const ExportReport& report) {
 }
 
 void Run(Export arguments, CommandContext& context) {
+  const absl::Status named = client::CheckOutputFile(
+      arguments.options.output, "the ONNX file; --json prints the result as an object");
+  if (!named.ok()) return context.Fail(named);
   const client::UntilInterrupted keep_going(context);
   if (!arguments.data.empty()) arguments.options.data_root = arguments.data;
   const absl::StatusOr<ExportReport> report = ExportCheckpoint(arguments.options, keep_going);

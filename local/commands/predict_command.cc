@@ -25,11 +25,8 @@ struct Predict {
 };
 
 absl::StatusOr<JobRun::Options> Prepare(const Predict& predict, const std::string& work_folder) {
-  if (predict.file == "json" || predict.file == "text") {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--output ", predict.file,
-        ": here it names the file for the predictions; --json prints the result as an object"));
-  }
+  TESSERA_RETURN_IF_ERROR(client::CheckOutputFile(
+      predict.file, "the file for the predictions; --json prints the result as an object"));
   TESSERA_ASSIGN_OR_RETURN(LoadedJob job, predict.job.Load());
   JobRun::Options run;
   ClusterOptions& cluster = run.cluster;

@@ -214,6 +214,25 @@ TEST_F(CommandsTest, PlotDrawsJobsOfTheMasterAndOfFiles) {
   EXPECT_EQ(Run({"plot", file, "--by", "years"}), 2);
 }
 
+TEST_F(CommandsTest, PlotSaysOfAJobThatPredictsThatThereIsNothingToDraw) {
+  v1::JobStatus job = Job(v1::SUCCEEDED);
+  job.set_task(v1::PREDICT);
+  master_.service.SetJobs({job});
+  const std::string page = folder_ / "none.html";
+  EXPECT_EQ(Run({"plot", "clicks-1", "--master", "master:1", "--output", page}), 2);
+  EXPECT_THAT(err_,
+              HasSubstr("job clicks-1 predicts: there is nothing to draw; name the job that"));
+  EXPECT_FALSE(std::filesystem::exists(page));
+}
+
+TEST_F(CommandsTest, PlotTakesNoFormatForAFile) {
+  for (const std::string format : {"json", "text"}) {
+    EXPECT_EQ(Run({"plot", "clicks-1", "--master", "master:1", "--output", format}), 2);
+    EXPECT_THAT(err_, HasSubstr("--output " + format + ": here it names the page; `tessera"));
+    EXPECT_FALSE(std::filesystem::exists(format));
+  }
+}
+
 TEST_F(CommandsTest, SuspendResumeAndScaleSpeakToTheMaster) {
   master_.service.SetJobs({Job(v1::RUNNING)});
   EXPECT_EQ(Run({"suspend", "clicks-1", "--master", "master:1"}), 0);

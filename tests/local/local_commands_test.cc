@@ -561,6 +561,13 @@ TEST_F(LocalCommandsTest, PredictRefusesWhatIsNoCheckpoint) {
   EXPECT_THAT(err_, HasSubstr("--json prints"));
 }
 
+TEST_F(LocalCommandsTest, ExportTakesNoFormatForAFile) {
+  for (const std::string format : {"json", "text"}) {
+    EXPECT_EQ(Run({"export", folder_, "--output", format}), 2);
+    EXPECT_THAT(err_, HasSubstr("--output " + format + ": here it names the ONNX file; --json pr"));
+  }
+}
+
 TEST_F(LocalCommandsTest, ExportWritesAModelAndTheTablesThatAreTooLarge) {
   ASSERT_EQ(RunLocal("run", {"--output", "json"}), 0) << err_;
   const std::string checkpoint = LastObject()["checkpoint"];
