@@ -2,7 +2,9 @@
 
 #include <string>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 
 namespace tessera {
 namespace {
@@ -21,10 +23,26 @@ std::string CutToFit(std::string message) {
   return message;
 }
 
+// Of a connection that ended before it was one, as where one side alone speaks TLS.
+absl::string_view HintOf(const grpc::Status& status) {
+  const std::string& message = status.error_message();
+  if (status.error_code() != grpc::StatusCode::UNAVAILABLE ||
+      !absl::StrContains(message, "failed to connect")) {
+    return "";
+  }
+  if (absl::StrContains(message, "wrong version number")) {
+    return " (is it a server without TLS? then leave out --tls-ca)";
+  }
+  const bool closed =
+      absl::StrContains(message, "Socket closed") || absl::StrContains(message, "Connection reset");
+  return closed ? " (is it a server with TLS? then it takes --tls-ca and --token-file)" : "";
+}
+
 }  // namespace
 
 absl::Status FromGrpc(const grpc::Status& status) {
-  return absl::Status(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
+  return absl::Status(static_cast<absl::StatusCode>(status.error_code()),
+                      absl::StrCat(status.error_message(), HintOf(status)));
 }
 
 grpc::Status ToGrpc(const absl::Status& status) {

@@ -5,8 +5,8 @@
 
 namespace tessera {
 
-// gRPC's status and ours have the same codes; these keep code and message. The one place where they
-// are translated.
+// gRPC's status and ours have the same codes; these keep code and message, to which they add what
+// may help where a connection was refused. The one place where they are translated.
 absl::Status FromGrpc(const grpc::Status& status);
 grpc::Status ToGrpc(const absl::Status& status);
 

@@ -96,6 +96,20 @@ TEST_F(RpcSecurity, OnlyTheServerThatTheAuthorityHasSignedIsCalled) {
       << "without TLS";
 }
 
+TEST_F(RpcSecurity, WhereOneSideAloneSpeaksTlsTheErrorSaysSo) {
+  EXPECT_THAT(Call(Client().Connect(server_->address())).ToString(),
+              AllOf(HasSubstr("UNAVAILABLE"), HasSubstr("is it a server with TLS?")));
+  const auto plain = RpcServer::Start({}, {});
+  ASSERT_TRUE(plain.ok()) << plain.status();
+  EXPECT_THAT(Call(Client(certificates_.ForClient()).Connect((*plain)->address())).ToString(),
+              AllOf(HasSubstr("UNAVAILABLE"), HasSubstr("is it a server without TLS?")));
+  // Where nobody listens it is no matter of TLS.
+  const std::string gone = (*plain)->address();
+  (*plain)->Shutdown(absl::ZeroDuration());
+  EXPECT_THAT(Call(Client().Connect(gone)).ToString(),
+              AllOf(HasSubstr("UNAVAILABLE"), testing::Not(HasSubstr("TLS"))));
+}
+
 TEST_F(RpcSecurity, ACertificateIsForTheHostThatIsCalledOrTheNameThatIsGiven) {
   certificates_.Make("elsewhere.example cluster-7");
   SecurityFiles files = certificates_.ForClient();
