@@ -61,6 +61,15 @@ grpc::Status ClusterServiceImpl::Join(grpc::ServerContext* context, Stream* stre
     return ToGrpc(absl::UnavailableError(
         absl::StrCat("the master cannot write its state: ", status.message())));
   }
+  // It cannot have been heard before.
+  const bool lives = goes_on || host_->Look([&](MasterCore& core, const MasterCore::Now& now) {
+    return core.BeginLease(incarnation, now);
+  });
+  if (!lives) {
+    reason = "the master's state log is slow";
+    return ToGrpc(absl::UnavailableError(
+        "the master's state log took longer than a lease to take this process in; join again"));
+  }
   SPDLOG_INFO("{} joined (incarnation {}, pid {}{})", welcome->name(), incarnation, hello.pid(),
               hello.address().empty() ? "" : absl::StrCat(", serving at ", hello.address()));
   v1::MasterMessage out;

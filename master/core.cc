@@ -111,6 +111,11 @@ absl::StatusOr<v1::Welcome> MasterCore::Join(const v1::Hello& hello, const Now& 
   return joined.welcome;
 }
 
+bool MasterCore::BeginLease(uint64_t incarnation, const Now& now) {
+  NoticeStandstill(now);
+  return membership_.Heartbeat(incarnation, v1::Heartbeat(), now.monotonic, now.wall);
+}
+
 bool MasterCore::Heartbeat(uint64_t incarnation, const v1::Heartbeat& heartbeat, const Now& now) {
   NoticeStandstill(now);
   if (!membership_.Heartbeat(incarnation, heartbeat, now.monotonic, now.wall)) return false;

@@ -68,6 +68,8 @@ class MasterCore {
 
   // ---- processes
   absl::StatusOr<v1::Welcome> Join(const v1::Hello& hello, const Now& now);
+  // A new one is about to be told: its lease begins now. False: it is dead.
+  bool BeginLease(uint64_t incarnation, const Now& now);
   // False: the incarnation is dead.
   bool Heartbeat(uint64_t incarnation, const v1::Heartbeat& heartbeat, const Now& now);
   void Leave(uint64_t incarnation, const std::string& reason, const Now& now);

@@ -1,7 +1,12 @@
+#include <atomic>
+#include <map>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
+#include "absl/synchronization/notification.h"
 #include "common/clock.h"
 #include "common/rpc/channels.h"
 #include "common/rpc/server.h"
@@ -33,6 +38,70 @@ struct Hello {
   grpc::ClientContext context;
   const std::unique_ptr<grpc::ClientReaderWriter<v1::NodeMessage, v1::MasterMessage>> stream;
 };
+
+// A disk that takes its time.
+class HeldLog final : public StateLog {
+ public:
+  absl::Status Apply(const std::vector<Write>& batch) override {
+    if (!asked.HasBeenNotified()) asked.Notify();
+    released.WaitForNotification();
+    return log_->Apply(batch);
+  }
+  absl::StatusOr<std::string> Get(const std::string& key) override { return log_->Get(key); }
+  absl::StatusOr<std::map<std::string, std::string>> Scan(const std::string& prefix) override {
+    return log_->Scan(prefix);
+  }
+  absl::Notification asked, released;
+
+ private:
+  const std::unique_ptr<StateLog> log_ = NewMemoryStateLog();
+};
+
+class ManualClock final : public Clock {
+ public:
+  absl::Duration Monotonic() const override { return absl::Seconds(seconds_.load()); }
+  absl::Time Wall() const override { return absl::UnixEpoch() + Monotonic(); }
+  void AdvanceASecond() { ++seconds_; }
+
+ private:
+  std::atomic<int> seconds_ = 1000;
+};
+
+TEST(ClusterServiceLease, BeginsWhenTheProcessHearsOfItHoweverSlowTheStateLogIs) {
+  HeldLog log;
+  ManualClock clock;
+  const MasterCore::Options core_options;
+  auto core = MasterCore::New(core_options, {}, {clock.Monotonic(), clock.Wall()});
+  ASSERT_TRUE(core.ok()) << core.status();
+  CoreHost host(*std::move(core), &log, &clock);
+  ClusterServiceImpl service(&host);
+  InProcessChannels channels;
+  ServerOptions options;
+  options.listen = "master";
+  options.in_process = &channels;
+  const auto server = RpcServer::Start(options, {&service});
+  ASSERT_TRUE(server.ok()) << server.status();
+  // As while others are heard.
+  const auto pass = [&](absl::Duration time) {
+    for (absl::Duration passed; passed < time; passed += absl::Seconds(1)) {
+      clock.AdvanceASecond();
+      host.With([](MasterCore& core, const MasterCore::Now& now) { core.Tick(now); });
+    }
+  };
+
+  Hello process(channels, 0);
+  log.asked.WaitForNotification();
+  pass(core_options.membership.lease - absl::Seconds(1));
+  log.released.Notify();
+  v1::MasterMessage answer;
+  ASSERT_TRUE(process.stream->Read(&answer));
+  // Its first heartbeat is due.
+  pass(core_options.membership.heartbeat);
+  EXPECT_TRUE(host.Look([&](MasterCore& core, const MasterCore::Now&) {
+    return core.IsAlive(answer.welcome().incarnation());
+  }));
+  host.Stop();
+}
 
 class ClusterService : public testing::Test {
  protected:
