@@ -116,11 +116,13 @@ class ParameterServerImpl final : public ParameterServer {
   // If jobs are open here, this waits for the master, too: their rows would be lost though the
   // master may be about to return, for example when it is restarted with its ps.
   bool AwaitRelease(absl::Duration limit) override {
+    server_->SayNotServing();
     return node_->AwaitRelease(limit, /*awaits_master=*/!jobs_.All().empty());
   }
 
   void Leave() override {
     absl::MutexLock lock(&stop_mu_);
+    if (server_ != nullptr) server_->SayNotServing();
     if (node_ != nullptr) node_->Stop();
   }
 
@@ -196,6 +198,7 @@ class ParameterServerImpl final : public ParameterServer {
   }
 
   void SetFatal(const absl::Status& status) {
+    server_->SayNotServing();
     absl::MutexLock lock(&mu_);
     fatal_ = status;
   }

@@ -73,7 +73,8 @@ class ParameterServer {
   // What Channels::Connect takes.
   virtual const std::string& address() const = 0;
   // Asks the master for leave, and serves until it has it: until jobs that would lose what they
-  // have trained have cut a checkpoint. False: not within `limit`, or there is no master.
+  // have trained have cut a checkpoint. Health is NOT_SERVING from here on. False: not within
+  // `limit`, or there is no master.
   virtual bool AwaitRelease(absl::Duration limit) = 0;
   // Leaves the cluster: makes no call to the master from here on, and still serves. Stop does it
   // too.

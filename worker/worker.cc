@@ -122,6 +122,7 @@ class WorkerImpl final : public Worker {
   }
 
   void Leave() override {
+    if (server_ != nullptr) server_->SayNotServing();
     if (node_ != nullptr) node_->Stop();
     {
       absl::MutexLock lock(&mu_);
@@ -218,6 +219,7 @@ class WorkerImpl final : public Worker {
       if (!fatal_.ok()) return;
       fatal_ = status;
     }
+    if (server_ != nullptr) server_->SayNotServing();
     if (options_.on_fatal) options_.on_fatal(status);
   }
 

@@ -132,8 +132,10 @@ Listener::~Listener() {
   if (wake_ >= 0) ::close(wake_);
 }
 
-void Listener::Start(Take take) {
-  thread_ = std::thread([this, take = std::move(take)] { Run(take); });
+void Listener::Start(Take take, std::function<void(bool)> tell_takes) {
+  thread_ = std::thread([this, take = std::move(take), tell_takes = std::move(tell_takes)] {
+    Run(take, tell_takes);
+  });
 }
 
 void Listener::Stop() {
@@ -171,7 +173,7 @@ int Listener::TakeAll(int listener, const Take& take) {
   }
 }
 
-void Listener::Run(const Take& take) {
+void Listener::Run(const Take& take, const std::function<void(bool)>& tell_takes) {
   std::vector<pollfd> all = {{.fd = wake_, .events = POLLIN, .revents = 0}};
   for (const int fd : sockets_) all.push_back({.fd = fd, .events = POLLIN, .revents = 0});
   std::vector<pollfd> only_wake = {all[0]};
@@ -186,10 +188,14 @@ void Listener::Run(const Take& take) {
     error = 0;
     for (size_t i = 1; error == 0 && i < all.size(); ++i) error = TakeAll(all[i].fd, take);
     if (error == 0) {
-      if (failed > 0) SPDLOG_INFO("connections to {} are taken again", address_);
+      if (failed > 0) {
+        SPDLOG_INFO("connections to {} are taken again", address_);
+        tell_takes(true);
+      }
       failed = 0;
       continue;
     }
+    if (failed == 0) tell_takes(false);
     if (failed++ % kSayEveryTries > 0) continue;
     SPDLOG_ERROR("takes no connections to {} for now: {}{}", address_, std::strerror(error),
                  error == EMFILE ? "; raise the limit (ulimit -n)" : "");

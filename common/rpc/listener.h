@@ -29,13 +29,16 @@ class Listener {
 
   // host:port as given, with the port that was taken.
   const std::string& address() const { return address_; }
-  void Start(Take take);
-  // Connections are refused from here on; `take` does not run any more. A second call does nothing.
+  // `tell_takes` hears, in the same thread, when connections cannot be taken (false), and when they
+  // are again.
+  void Start(Take take, std::function<void(bool)> tell_takes);
+  // Connections are refused from here on; neither of both runs any more. A second call does
+  // nothing.
   void Stop();
 
  private:
   Listener() = default;
-  void Run(const Take& take);
+  void Run(const Take& take, const std::function<void(bool)>& tell_takes);
   // Those that have come; an errno where the process cannot take them now.
   static int TakeAll(int listener, const Take& take);
 

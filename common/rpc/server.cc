@@ -59,12 +59,16 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
   if (!network) {
     options.in_process->Add(address, server.get());
   } else {
-    listener->Start([acceptor = acceptor.get()](int listener_fd, int fd) {
-      Acceptor::NewConnectionParameters connection;
-      connection.listener_fd = listener_fd;
-      connection.fd = fd;
-      acceptor->HandleNewConnection(&connection);
-    });
+    listener->Start(
+        [acceptor = acceptor.get()](int listener_fd, int fd) {
+          Acceptor::NewConnectionParameters connection;
+          connection.listener_fd = listener_fd;
+          connection.fd = fd;
+          acceptor->HandleNewConnection(&connection);
+        },
+        [health = server->GetHealthCheckService()](bool takes) {
+          health->SetServingStatus(takes);
+        });
   }
   return std::unique_ptr<RpcServer>(new RpcServer(std::move(server), std::move(acceptor),
                                                   std::move(listener), std::move(address),
@@ -82,7 +86,10 @@ RpcServer::RpcServer(std::unique_ptr<grpc::Server> server, std::unique_ptr<Accep
 
 RpcServer::~RpcServer() { Shutdown(absl::ZeroDuration()); }
 
+void RpcServer::SayNotServing() { server_->GetHealthCheckService()->Shutdown(); }
+
 void RpcServer::Shutdown(absl::Duration grace) {
+  SayNotServing();
   if (in_process_ != nullptr) in_process_->Remove(address_);
   if (listener_ != nullptr) listener_->Stop();
   server_->Shutdown(absl::ToChronoTime(absl::Now() + grace));

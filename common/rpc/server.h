@@ -26,7 +26,8 @@ struct ServerOptions {
   InProcessChannels* in_process = nullptr;
 };
 
-// A gRPC server with health and reflection. Thread-safe.
+// A gRPC server with health and reflection. Health is of the process as a whole: SERVING, but for
+// the time in which it has no file descriptor for a connection. Thread-safe.
 class RpcServer {
  public:
   // `services` are borrowed and outlive the server. FAILED_PRECONDITION: a reachable address
@@ -39,8 +40,10 @@ class RpcServer {
 
   // host:port with the port that was taken, or the in-process name: what Channels::Connect takes.
   const std::string& address() const { return address_; }
-  // Takes no new calls, lets the running ones finish for `grace`, then cancels them. Waits until
-  // all are gone.
+  // Health is NOT_SERVING from here on, for good; calls are served as before.
+  void SayNotServing();
+  // SayNotServing; takes no new calls, lets the running ones finish for `grace`, then cancels them.
+  // Waits until all are gone.
   void Shutdown(absl::Duration grace);
 
  private:

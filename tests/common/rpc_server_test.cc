@@ -1,3 +1,4 @@
+#include "common/rpc/address.h"
 #include "common/rpc/server.h"
 
 #include <arpa/inet.h>
@@ -8,7 +9,10 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
+#include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/strings/numbers.h"
@@ -16,7 +20,9 @@
 #include "common/rpc/address.h"
 #include "common/rpc/status.h"
 #include "gmock/gmock.h"
+#include "grpcpp/completion_queue.h"
 #include "gtest/gtest.h"
+#include "tests/common/health.h"
 
 namespace tessera {
 namespace {
@@ -44,6 +50,9 @@ bool Answers(int fd) {
 TEST(RpcServer, TakesTheConnectionsThatCameWhileItHadNoFileDescriptors) {
   const auto server = RpcServer::Start({}, {});
   ASSERT_TRUE(server.ok()) << server.status();
+  const auto channels = NewNetworkChannels();
+  const auto channel = channels->Connect((*server)->address());
+  EXPECT_EQ(HealthAt(channel), "SERVING");
   sockaddr_in to = {};
   to.sin_family = AF_INET;
   int port = 0;
@@ -73,12 +82,80 @@ TEST(RpcServer, TakesTheConnectionsThatCameWhileItHadNoFileDescriptors) {
   }
   pollfd first = {.fd = clients[0], .events = POLLIN, .revents = 0};
   EXPECT_EQ(::poll(&first, 1, 300), 0) << "it had a file descriptor";
+  // Over a connection that there is.
+  while (HealthAt(channel) != "NOT_SERVING") absl::SleepFor(absl::Milliseconds(1));
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
   for (const int fd : fillers) ::close(fd);
   for (const int fd : clients) {
     EXPECT_TRUE(Answers(fd));
     ::close(fd);
   }
+  while (HealthAt(channel) != "SERVING") absl::SleepFor(absl::Milliseconds(1));
+}
+
+// A call of Health/Watch: what the server says of itself, each time that it is another thing.
+class HealthWatch {
+ public:
+  explicit HealthWatch(const std::shared_ptr<grpc::Channel>& channel) : stub_(channel) {
+    context_.set_deadline(std::chrono::system_clock::now() + std::chrono::minutes(1));
+    call_ = stub_.PrepareCall(&context_, "/grpc.health.v1.Health/Watch", &queue_);
+    call_->StartCall(this);
+    Await();
+    call_->WriteLast(grpc::ByteBuffer(nullptr, 0), {}, this);
+    Await();
+  }
+  ~HealthWatch() {
+    context_.TryCancel();
+    grpc::Status status;
+    call_->Finish(&status, this);
+    Await();
+    queue_.Shutdown();
+    void* tag = nullptr;
+    bool ok = false;
+    while (queue_.Next(&tag, &ok)) continue;
+  }
+  std::string Next() {
+    grpc::ByteBuffer answer;
+    call_->Read(&answer, this);
+    return Await() ? HealthIn(answer) : "the end";
+  }
+
+ private:
+  bool Await() {
+    void* tag = nullptr;
+    bool ok = false;
+    return queue_.Next(&tag, &ok) && ok;
+  }
+  grpc::GenericStub stub_;
+  grpc::ClientContext context_;
+  grpc::CompletionQueue queue_;
+  std::unique_ptr<grpc::GenericClientAsyncReaderWriter> call_;
+};
+
+TEST(RpcServer, HealthSaysServingUntilItIsToldOtherwise) {
+  const auto server = RpcServer::Start({}, {});
+  ASSERT_TRUE(server.ok()) << server.status();
+  const auto channels = NewNetworkChannels();
+  const auto channel = channels->Connect((*server)->address());
+  EXPECT_EQ(HealthAt(channel), "SERVING");
+  (*server)->SayNotServing();
+  EXPECT_EQ(HealthAt(channel), "NOT_SERVING");
+  (*server)->SayNotServing();
+  EXPECT_EQ(HealthAt(channel), "NOT_SERVING");
+}
+
+TEST(RpcServer, WhoWatchesItsHealthHearsThatItStops) {
+  const auto server = RpcServer::Start({}, {});
+  ASSERT_TRUE(server.ok()) << server.status();
+  const auto channels = NewNetworkChannels();
+  std::thread stops;
+  {
+    HealthWatch watch(channels->Connect((*server)->address()));
+    EXPECT_EQ(watch.Next(), "SERVING");
+    stops = std::thread([&] { (*server)->Shutdown(absl::Hours(1)); });
+    EXPECT_EQ(watch.Next(), "NOT_SERVING");
+  }
+  stops.join();
 }
 
 TEST(RpcServer, ListensOnAllAddressesOfAName) {

@@ -13,6 +13,7 @@
 #include "grpcpp/client_context.h"
 #include "tessera/v1/cluster.grpc.pb.h"
 #include "tessera/v1/parameter_service.grpc.pb.h"
+#include "tests/common/health.h"
 #include "tests/ps/ps_testing.h"
 
 namespace tessera::ps {
@@ -241,6 +242,20 @@ TEST_F(ParameterServerTest, TellsWhenTheMasterRefusesItForGood) {
   ASSERT_OK(server);
   EXPECT_FAILS((*server)->WaitForFatal(absl::Seconds(30)), StatusCode::kFailedPrecondition,
                "version 0.0.9");
+  EXPECT_EQ(HealthAt(channels_.Connect("ps-address")), "NOT_SERVING");
+}
+
+TEST_F(ParameterServerTest, HealthSaysNotServingOnceItIsToStop) {
+  FakeMaster master;
+  const auto master_server = StartMaster(master);
+  for (const bool asks_for_leave : {true, false}) {
+    const auto server = ParameterServer::Start(Options());
+    ASSERT_OK(server);
+    const auto channel = channels_.Connect("ps-address");
+    EXPECT_EQ(HealthAt(channel), "SERVING");
+    asks_for_leave ? (void)(*server)->AwaitRelease(absl::ZeroDuration()) : (*server)->Leave();
+    EXPECT_EQ(HealthAt(channel), "NOT_SERVING") << asks_for_leave;
+  }
 }
 
 TEST_F(ParameterServerTest, RefusesADataFolderThatIsInUse) {

@@ -1,10 +1,13 @@
 #include "worker/worker.h"
 
+#include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "grpcpp/client_context.h"
 #include "gtest/gtest.h"
+#include "tessera/v1/cluster.grpc.pb.h"
 #include "tessera/v1/metrics.grpc.pb.h"
+#include "tests/common/health.h"
 
 namespace tessera::worker {
 namespace {
@@ -41,6 +44,45 @@ TEST(Worker, HasNoServerUnlessItIsToldTo) {
   const auto worker = Worker::Start(options);
   ASSERT_TRUE(worker.ok()) << worker.status();
   EXPECT_EQ((*worker)->address(), "");
+}
+
+TEST(Worker, HealthSaysNotServingOnceItIsToStop) {
+  const auto channels = NewNetworkChannels();
+  Worker::Options options;
+  options.master_address = "127.0.0.1:1";
+  options.channels = channels.get();
+  options.server.emplace();
+  const auto worker = Worker::Start(options);
+  ASSERT_TRUE(worker.ok()) << worker.status();
+  const auto channel = channels->Connect((*worker)->address());
+  EXPECT_EQ(HealthAt(channel), "SERVING");
+  (*worker)->Leave();
+  EXPECT_EQ(HealthAt(channel), "NOT_SERVING");
+}
+
+class RefusingMaster final : public v1::ClusterService::Service {
+ public:
+  grpc::Status Join(grpc::ServerContext*,
+                    grpc::ServerReaderWriter<v1::MasterMessage, v1::NodeMessage>*) override {
+    return {grpc::StatusCode::FAILED_PRECONDITION, "another version"};
+  }
+};
+
+TEST(Worker, HealthSaysNotServingOnceItIsRefusedForGood) {
+  RefusingMaster master;
+  const auto master_server = RpcServer::Start({}, {&master});
+  ASSERT_TRUE(master_server.ok()) << master_server.status();
+  const auto channels = NewNetworkChannels();
+  absl::Notification refused;
+  Worker::Options options;
+  options.master_address = (*master_server)->address();
+  options.channels = channels.get();
+  options.server.emplace();
+  options.on_fatal = [&refused](const absl::Status&) { refused.Notify(); };
+  const auto worker = Worker::Start(options);
+  ASSERT_TRUE(worker.ok()) << worker.status();
+  refused.WaitForNotification();
+  EXPECT_EQ(HealthAt(channels->Connect((*worker)->address())), "NOT_SERVING");
 }
 
 }  // namespace
