@@ -2,15 +2,24 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <map>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "client/data_generator.h"
+#include "common/checkpoint/checkpoint_reader.h"
 #include "common/checkpoint/digest.h"
+#include "common/checkpoint/manifest.h"
 #include "common/config/override.h"
 #include "common/config/yaml_job.h"
+#include "common/failpoint.h"
 #include "common/file_system.h"
 #include "common/log.h"
 #include "gmock/gmock.h"
@@ -109,6 +118,53 @@ class TrainingTest : public testing::Test {
     const auto digest = DigestCheckpoint(PosixFileSystem(), status.checkpoint());
     EXPECT_TRUE(digest.ok()) << digest.status();
     return digest.ok() ? *digest : "";
+  }
+
+  // How often every row of every table was updated, by the checkpoint.
+  static std::map<std::pair<uint32_t, uint64_t>, uint32_t> Updates(const v1::JobStatus& status) {
+    EXPECT_EQ(status.state(), v1::SUCCEEDED) << status.reason() << ": " << status.message();
+    FileSystem& files = PosixFileSystem();
+    std::map<std::pair<uint32_t, uint64_t>, uint32_t> updates;
+    auto manifest = ReadManifest(files, status.checkpoint());
+    EXPECT_TRUE(manifest.ok()) << manifest.status();
+    const uint32_t tables = static_cast<uint32_t>(manifest->tables_size());
+    auto reader = CheckpointReader::Open(files, status.checkpoint(), *std::move(manifest));
+    EXPECT_TRUE(reader.ok()) << reader.status();
+    for (uint32_t t = 0; t < tables; ++t) {
+      for (uint32_t p = 0; p < (*reader)->partition_count(); ++p) {
+        auto rows = (*reader)->Read(TableIndex(t), PartitionId(p));
+        EXPECT_TRUE(rows.ok()) << rows.status();
+        for (uint64_t i = 0; i < rows->rows(); ++i) {
+          const bool once = updates.emplace(std::pair(t, rows->key(i)), rows->frequency(i)).second;
+          EXPECT_TRUE(once) << "key " << rows->key(i) << " is there twice";
+        }
+      }
+    }
+    return updates;
+  }
+
+  // A job that is asked for something on its way: `run` runs it in the folder of a name, and has
+  // nothing to give where it ended too soon. Its steps take time, more of it at each try: how long
+  // a busy machine takes to ask, and to do what it is asked for, is not known.
+  static v1::JobStatus RunSlowed(
+      const std::string& name,
+      absl::FunctionRef<std::optional<v1::JobStatus>(const std::string& name)> run) {
+    for (const char* delay : {"1ms", "10ms", "100ms"}) {
+      const std::string rules = absl::StrCat("worker.push.send=delay:", delay);
+      EXPECT_TRUE(ArmFailpoints(rules.c_str()).ok());
+      std::optional<v1::JobStatus> status = run(absl::StrCat(name, "-", delay));
+      DisarmFailpoints();
+      if (status.has_value()) return *std::move(status);
+    }
+    ADD_FAILURE() << name << ": the job ended before all was done";
+    return {};
+  }
+
+  // How many of the job's events say it.
+  static size_t CountEvents(const v1::JobStatus& status, absl::string_view what) {
+    return std::count_if(status.events().begin(), status.events().end(), [what](const auto& event) {
+      return absl::StrContains(event.message(), what);
+    });
   }
 
   static inline std::string* data_folder_ = nullptr;

@@ -62,6 +62,7 @@ int main(int argc, char** argv) {
   };
   std::vector<uint64_t> failed;
   uint64_t events = 0, kills = 0, restarts = 0, set_aside = 0, lost_steps = 0, done = 0;
+  uint64_t moves = 0, suspensions = 0, rescales = 0;
   absl::Duration simulated;
   const absl::Time begin = absl::Now();
   absl::Time told = begin;
@@ -74,6 +75,9 @@ int main(int argc, char** argv) {
     ++done;
     events += outcome.events;
     kills += outcome.kills;
+    moves += outcome.moves;
+    suspensions += outcome.suspensions;
+    rescales += outcome.rescales;
     restarts += outcome.restarts;
     set_aside += outcome.set_aside;
     lost_steps += outcome.lost_steps;
@@ -108,12 +112,11 @@ int main(int argc, char** argv) {
   std::sort(failed.begin(), failed.end());
   const double took = absl::ToDoubleMinutes(absl::Now() - begin);
   absl::PrintF(
-      "%d seeds, %d failed; %.1f hours of virtual time with %d deaths, %d returns to a checkpoint, "
-      "%d samples set aside, %d steps lost by partial recovery and %d events in %.1f s: %.0f seeds "
-      "a "
-      "minute\n",
-      done, failed.size(), absl::ToDoubleHours(simulated), kills, restarts, set_aside, lost_steps,
-      events, took * 60, static_cast<double>(done) / took);
+      "%d seeds, %d failed; %.1f hours of virtual time with %d deaths, %d moves of partitions, %d "
+      "suspensions, %d other numbers of workers, %d returns to a checkpoint, %d samples set aside, "
+      "%d steps lost by partial recovery and %d events in %.1f s: %.0f seeds a minute\n",
+      done, failed.size(), absl::ToDoubleHours(simulated), kills, moves, suspensions, rescales,
+      restarts, set_aside, lost_steps, events, took * 60, static_cast<double>(done) / took);
   for (const uint64_t seed : failed) {
     std::printf("again: tests/faults/simulate --seed %llu%s --verbose\n",
                 static_cast<unsigned long long>(seed), kind);

@@ -9,6 +9,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <iterator>
 #include <utility>
 
 #include "absl/strings/escaping.h"
@@ -22,23 +23,27 @@ namespace {
 // One line.
 std::string ToLine(const Outcome& outcome) {
   return absl::StrCat(
-      outcome.events, " ", outcome.kills, " ", outcome.restarts, " ", outcome.set_aside, " ",
-      outcome.lost_steps, " ", absl::ToInt64Microseconds(outcome.took), " ",
-      static_cast<int>(outcome.status.code()), " ", absl::CEscape(outcome.status.message()), "\n");
+      outcome.events, " ", outcome.kills, " ", outcome.moves, " ", outcome.suspensions, " ",
+      outcome.rescales, " ", outcome.restarts, " ", outcome.set_aside, " ", outcome.lost_steps, " ",
+      absl::ToInt64Microseconds(outcome.took), " ", static_cast<int>(outcome.status.code()), " ",
+      absl::CEscape(outcome.status.message()), "\n");
 }
 
 Outcome FromLine(const std::string& line) {
-  const std::vector<std::string> words = absl::StrSplit(line, absl::MaxSplits(' ', 7));
+  const std::vector<std::string> words = absl::StrSplit(line, absl::MaxSplits(' ', 10));
   Outcome outcome;
   int64_t took = 0;
   int code = 0;
   std::string message;
-  if (words.size() != 8 || !absl::SimpleAtoi(words[0], &outcome.events) ||
-      !absl::SimpleAtoi(words[1], &outcome.kills) ||
-      !absl::SimpleAtoi(words[2], &outcome.restarts) ||
-      !absl::SimpleAtoi(words[3], &outcome.set_aside) ||
-      !absl::SimpleAtoi(words[4], &outcome.lost_steps) || !absl::SimpleAtoi(words[5], &took) ||
-      !absl::SimpleAtoi(words[6], &code) || !absl::CUnescape(words[7], &message)) {
+  bool sound = words.size() == 11;
+  uint64_t* const numbers[] = {&outcome.events,      &outcome.kills,     &outcome.moves,
+                               &outcome.suspensions, &outcome.rescales,  &outcome.restarts,
+                               &outcome.set_aside,   &outcome.lost_steps};
+  for (size_t i = 0; sound && i < std::size(numbers); ++i) {
+    sound = absl::SimpleAtoi(words[i], numbers[i]);
+  }
+  if (!sound || !absl::SimpleAtoi(words[8], &took) || !absl::SimpleAtoi(words[9], &code) ||
+      !absl::CUnescape(words[10], &message)) {
     outcome.status = absl::InternalError(absl::StrCat("no outcome: ", line));
     return outcome;
   }

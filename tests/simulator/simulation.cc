@@ -206,6 +206,9 @@ class Simulation {
       world_.Tell(absl::FormatTime("%H:%M:%E3S", absl::FromUnixMillis(event.unix_ms()),
                                    absl::UTCTimeZone()),
                   " event of ", id, ": ", event.message());
+      outcome.moves += absl::StrContains(event.message(), " partitions have moved (");
+      outcome.suspensions += event.message() == "resumed by a user";
+      outcome.rescales += absl::StrContains(event.message(), " workers at step ");
     }
     for (const v1::Event& event : job.events()) {
       if (!LogsLast() || !absl::StrContains(event.message(), "cannot take up the job")) continue;

@@ -19,6 +19,9 @@ struct Outcome {
   absl::Duration took;  // in virtual time
   uint64_t restarts = 0;
   uint64_t kills = 0;
+  uint64_t moves = 0;                      // of partitions, to the end
+  uint64_t suspensions = 0;                // after which the job was resumed
+  uint64_t rescales = 0;                   // that gave a job another number of workers
   uint64_t set_aside = 0;                  // samples
   uint64_t lost_steps = 0;                 // of a ps, by partial recovery
   std::vector<CountingJob::Model> models;  // the jobs' results

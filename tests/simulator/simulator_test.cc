@@ -13,6 +13,9 @@ TEST(SimulatorTest, EverySampleCountsOnceWhateverDies) {
   uint64_t restarts = 0;
   uint64_t set_aside = 0;
   uint64_t lost_steps = 0;
+  uint64_t moves = 0;
+  uint64_t suspensions = 0;
+  uint64_t rescales = 0;
   for (uint64_t seed = 1; seed <= 60; ++seed) {
     const Scenario scenario = Scenario::Of(seed);
     const Outcome outcome = Simulate(scenario);
@@ -21,12 +24,18 @@ TEST(SimulatorTest, EverySampleCountsOnceWhateverDies) {
     restarts += outcome.restarts;
     set_aside += outcome.set_aside;
     lost_steps += outcome.lost_steps;
+    moves += outcome.moves;
+    suspensions += outcome.suspensions;
+    rescales += outcome.rescales;
   }
   // Something did happen.
   EXPECT_GT(kills, 60u);
   EXPECT_GT(restarts, 10u);
   EXPECT_GT(set_aside, 0u);
   EXPECT_GT(lost_steps, 0u);
+  EXPECT_GT(moves, 10u);
+  EXPECT_GT(suspensions, 10u);
+  EXPECT_GT(rescales, 10u);
 }
 
 // Each has shown a mistake once.
@@ -51,12 +60,21 @@ TEST(SimulatorTest, HarshSeedsThatFailedOnceDoNotAgain) {
 }
 
 TEST(SimulatorTest, WhereNothingFailsNoJobReturnsToACheckpoint) {
+  uint64_t moves = 0;
+  uint64_t suspensions = 0;
+  uint64_t rescales = 0;
   for (uint64_t seed = 1; seed <= 40; ++seed) {
     const Scenario scenario = Scenario::Calm(seed);
     ASSERT_TRUE(scenario.NothingFails());
     const Outcome outcome = Simulate(scenario);
     EXPECT_TRUE(outcome.status.ok()) << scenario.ToString() << "\n" << outcome.status;
+    moves += outcome.moves;
+    suspensions += outcome.suspensions;
+    rescales += outcome.rescales;
   }
+  EXPECT_GT(moves, 40u);
+  EXPECT_GT(suspensions, 40u);
+  EXPECT_GT(rescales, 10u);
 }
 
 TEST(SimulatorTest, ASeedAlwaysDoesTheSame) {
