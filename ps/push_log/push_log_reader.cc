@@ -32,6 +32,20 @@ absl::StatusOr<std::optional<RecordHeader>> PushLogReader::ReadHeader(const Read
   return sound ? std::optional<RecordHeader>(header) : std::nullopt;
 }
 
+absl::Status PushLogReader::CheckVersion(const ReadableFile& file, const std::string& path) {
+  RecordHeader header;
+  if (file.Size() < sizeof(header)) return absl::OkStatus();
+  TESSERA_RETURN_IF_ERROR(
+      file.Read(0, absl::MakeSpan(reinterpret_cast<char*>(&header), sizeof(header))));
+  if (!push_log::IsOfAnotherVersion(header)) return absl::OkStatus();
+  const char versions[] = {push_log::VersionOf(header.magic),
+                           push_log::VersionOf(push_log::kMagic)};
+  return absl::FailedPreconditionError(
+      absl::StrCat(path, ": is a push log of version ", absl::string_view(&versions[0], 1),
+                   ", this build reads ", absl::string_view(&versions[1], 1),
+                   "; use the version of tessera that wrote it"));
+}
+
 absl::StatusOr<std::optional<PushLogReader::Record>> PushLogReader::ReadPayload(
     const ReadableFile& file, uint64_t offset, const RecordHeader& header) {
   const uint64_t text_bytes = Padded(header.text_bytes);
@@ -131,6 +145,7 @@ absl::StatusOr<std::optional<PushLogReader::Begin>> PushLogReader::ReadBegin(
   TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<ReadableFile> file,
                            files_->Open(Path(begin.segment)));
   begin.segment.bytes = file->Size();
+  TESSERA_RETURN_IF_ERROR(CheckVersion(*file, Path(begin.segment)));
   TESSERA_ASSIGN_OR_RETURN(const std::optional<Record> first, ReadRecord(*file, 0));
   begin.sound = first.has_value() && first->kind == push_log::Kind::kHead &&
                 begin.head.ParseFromString(first->text);

@@ -66,6 +66,8 @@ class PushLogReader {
   // The header at `offset` of the file; nullopt: no whole record begins there.
   static absl::StatusOr<std::optional<push_log::RecordHeader>> ReadHeader(const ReadableFile& file,
                                                                           uint64_t offset);
+  // FAILED_PRECONDITION: the file begins with a sound header of another version.
+  static absl::Status CheckVersion(const ReadableFile& file, const std::string& path);
   // Text and bulk behind a header; nullopt: they are not what was written.
   static absl::StatusOr<std::optional<Record>> ReadPayload(const ReadableFile& file,
                                                            uint64_t offset,

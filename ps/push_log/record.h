@@ -49,6 +49,13 @@ inline uint64_t HeaderChecksum(const RecordHeader& header) {
                                         offsetof(RecordHeader, header_checksum)));
 }
 
+constexpr char VersionOf(uint64_t magic) { return static_cast<char>(magic >> 56); }
+// Whether it is one, whole, of a log of another version. A header is the same in all versions.
+inline bool IsOfAnotherVersion(const RecordHeader& header) {
+  return header.magic << 8 == kMagic << 8 && header.magic != kMagic &&
+         header.header_checksum == HeaderChecksum(header);
+}
+
 inline constexpr char kSuffix[] = ".log";
 // Name of a file that was a segment, and will be one again.
 inline constexpr char kSpare[] = "spare";

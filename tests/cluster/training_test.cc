@@ -83,7 +83,7 @@ TEST_F(TrainingTest, EveryMixOfModesLearns) {
   }
 }
 
-TEST_F(TrainingTest, EveryModelOfTheZooTrains) {
+TEST_F(TrainingTest, LinearAndDeepModelsOfTheZooTrain) {
   for (const char* model : {"lr", "fm", "dnn", "wide_deep", "deepfm"}) {
     SCOPED_TRACE(model);
     const bool deep = std::string(model) != "lr" && std::string(model) != "fm";

@@ -1,9 +1,11 @@
 #include "ps/push_log/push_log.h"
 
+#include <cstring>
 #include <thread>
 
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
+#include "common/checkpoint/checksum.h"
 #include "common/failpoint.h"
 #include "ps/push_log/push_log_reader.h"
 #include "tests/ps/ps_testing.h"
@@ -109,6 +111,43 @@ TEST_F(PushLogTest, GivesBackWhatWasAppended) {
   EXPECT_FALSE((*reader)->Next()->has_value());
   EXPECT_EQ((*reader)->bytes_behind(), 0);
   EXPECT_EQ(log->bytes(), files_.Content(Path(1)).size());
+}
+
+TEST_F(PushLogTest, KeepsItsFormatFromBuildToBuild) {
+  // A change of these bytes is a new version.
+  const auto log = Create();
+  ASSERT_OK(log->Append(Kind::kPush, "text", "bulk 8 b"));
+  const std::string bytes = files_.Content(Path(1));
+  ASSERT_EQ(bytes.size(), 48 + 8 + 48 + 8 + 8);
+  EXPECT_EQ(bytes.substr(0, 32), std::string("TSSRLOG1"
+                                             "\x01\0\0\0\0\0\0\0"
+                                             "\x01\0\0\0"
+                                             "\x02\0\0\0"
+                                             "\0\0\0\0\0\0\0\0",
+                                             32));
+  EXPECT_EQ(bytes.substr(48, 40), std::string("\x12\0\0\0\0\0\0\0"  // a head with an empty cut
+                                              "TSSRLOG1"
+                                              "\x02\0\0\0\0\0\0\0"
+                                              "\x02\0\0\0"
+                                              "\x04\0\0\0"
+                                              "\x08\0\0\0\0\0\0\0",
+                                              40));
+  EXPECT_EQ(bytes.substr(104), std::string("text\0\0\0\0bulk 8 b", 16));
+  EXPECT_EQ(ChecksumText(Checksum64Of(bytes)), "1ae8a05924f3efc3");
+}
+
+TEST_F(PushLogTest, OfAnotherVersionIsRefusedByName) {
+  const auto log = Create();
+  ASSERT_OK(Append(*log, 0));
+  std::string later = files_.Content(Path(1));
+  later[7] = '2';
+  push_log::RecordHeader header;
+  std::memcpy(&header, later.data(), sizeof(header));
+  header.header_checksum = push_log::HeaderChecksum(header);
+  std::memcpy(later.data(), &header, sizeof(header));
+  files_.SetContent(Path(1), later);
+  EXPECT_FAILS(Read(), StatusCode::kFailedPrecondition,
+               Path(1) + ": is a push log of version 2, this build reads 1");
 }
 
 TEST_F(PushLogTest, BeginsASegmentAtACutAndForgetsWhatIsBeforeIt) {

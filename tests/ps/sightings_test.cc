@@ -1,4 +1,5 @@
 // How often keys without a row were seen: in a cut, in a checkpoint, at another ps.
+#include <cstring>
 #include <numeric>
 #include <random>
 #include <set>
@@ -6,6 +7,7 @@
 #include <thread>
 #include <vector>
 
+#include "common/checkpoint/checksum.h"
 #include "common/checkpoint/manifest.h"
 #include "ps/admission.h"
 #include "ps/sightings_file.h"
@@ -208,6 +210,44 @@ TEST_F(SightingsCheckpointTest, DamageIsFound) {
   EXPECT_FAILS(VerifyCheckpoint(files_, "root/step-7"), StatusCode::kDataLoss, path);
   EXPECT_FAILS(ShardedJob(From(TestJob(), "step-7"), 1, files_, clock_).status(),
                StatusCode::kDataLoss, "missing");
+}
+
+// A job of one table, one partition, and two keys that wait for their rows.
+class SightingsFormatTest : public SightingsCheckpointTest {
+ protected:
+  SightingsFormatTest() {
+    v1::PsTable waiting = AdamTable("waiting", 1, v1::SYNC);
+    *waiting.mutable_spec()->mutable_admission() = After(200);
+    request_ = Job({waiting}, 1, 1);
+    ShardedJob job(request_, 1, files_, clock_);
+    job.Push(0, 0, {{0, {7}, {1}}});
+    job.Push(0, 1, {{0, {7, uint64_t{1} << 40}, {1, 1}}});
+    EXPECT_OK(job.Checkpoint(2, "step-2"));
+    request_.set_checkpoint("step-2");
+    request_.set_first_step(2);
+  }
+  static constexpr char kPath[] = "root/step-2/sightings-g1-00000-of-00001";
+  v1::OpenJobRequest request_;
+};
+
+TEST_F(SightingsFormatTest, StaysFromBuildToBuild) {
+  // A change of these bytes is a new version.
+  const std::string bytes = files_.Content(kPath);
+  ASSERT_EQ(bytes.size(), 24 + 24 + 2 * 5 + 8 + 24);
+  EXPECT_EQ(bytes.substr(0, 16), std::string("TSSRSIG1\x01\0\0\0\x01\0\0\0", 16));
+  EXPECT_EQ(bytes.substr(24, 16), std::string("\0\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0", 16));
+  EXPECT_EQ(ChecksumText(Checksum64Of(bytes)), "130b3e04355792e3");
+}
+
+TEST_F(SightingsFormatTest, OfALaterVersionIsRefusedByName) {
+  ASSERT_OK(ShardedJob(request_, 1, files_, clock_).status());
+  std::string later = files_.Content(kPath);
+  later[8] = 2;
+  const uint64_t checksum = Checksum64Of(later.substr(0, 16));
+  std::memcpy(&later[16], &checksum, sizeof(checksum));
+  files_.SetContent(kPath, later);
+  EXPECT_FAILS(ShardedJob(request_, 1, files_, clock_).status(), StatusCode::kFailedPrecondition,
+               std::string(kPath) + ": has format 2, this build reads 1");
 }
 
 TEST_F(SightingsCheckpointTest, OfAJobThatCountsNoneThereIsNoFile) {
