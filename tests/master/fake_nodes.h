@@ -57,8 +57,7 @@ class FakePs final : public v1::ParameterService::Service {
                                const v1::WriteCheckpointRequest* request,
                                v1::WriteCheckpointResponse* response) override {
     if (request->phase() != v1::WriteCheckpointRequest::WRITE) return grpc::Status::OK;
-    for (; slow_; absl::SleepFor(absl::Milliseconds(5))) {
-      writes_ = true;
+    for (const int number = ++writes_; number == held_; absl::SleepFor(absl::Milliseconds(5))) {
       if (context->IsCancelled()) return {grpc::StatusCode::CANCELLED, "nobody waits for it"};
     }
     if (full_) return ToGrpc(absl::ResourceExhaustedError("no space left on device"));
@@ -81,8 +80,8 @@ class FakePs final : public v1::ParameterService::Service {
     return opens_;
   }
   std::atomic<bool> full_ = false;
-  std::atomic<bool> slow_ = false;    // it writes a checkpoint for as long as this is set,
-  std::atomic<bool> writes_ = false;  // and has begun to
+  std::atomic<int> writes_ = 0;  // of checkpoints, that it has begun
+  std::atomic<int> held_ = 0;    // the one of this number does not end
 
  private:
   const std::string name_;

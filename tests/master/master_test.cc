@@ -348,9 +348,11 @@ TEST_F(MasterTest, ACheckpointThatAQueuedJobStartsFromIsKept) {
   spec.mutable_checkpoint()->set_every_steps(100);
   spec.mutable_checkpoint()->set_keep(1);
   StartNodes(1, 1);
+  ps_[0]->held_ = 1;
   const std::string first = Submit(spec, 1, 1);
   spec.mutable_start()->set_checkpoint("./" + first + "/step-000000000100/");
   const std::string second = Submit(spec, 1, 1);
+  ps_[0]->held_ = 0;
   const v1::JobStatus job = Watch(second).back();
   EXPECT_EQ(v1::JobState_Name(job.state()), "SUCCEEDED") << job.message();
   EXPECT_EQ(Get(first).step(), 1000u);
@@ -363,15 +365,14 @@ TEST_F(MasterTest, SoIsOneOfAJobThatIsSubmittedWhileTheNextOneIsWritten) {
   spec.mutable_checkpoint()->set_every_steps(100);
   spec.mutable_checkpoint()->set_keep(1);
   StartNodes(1, 1);
+  ps_[0]->held_ = 2;
   const std::string first = Submit(spec, 1, 1);
   const std::string start = first + "/step-000000000100";
-  ASSERT_TRUE(Await([&] { return Get(first).checkpoint() == start; }));
-  ps_[0]->slow_ = true;
-  ASSERT_TRUE(Await([&] { return ps_[0]->writes_.load(); }));
+  ASSERT_TRUE(Await([&] { return ps_[0]->writes_ == 2; }));
   ASSERT_EQ(Get(first).checkpoint(), start);
   spec.mutable_start()->set_checkpoint(start);
   const std::string second = Submit(spec, 1, 1);
-  ps_[0]->slow_ = false;
+  ps_[0]->held_ = 0;
   const v1::JobStatus job = Watch(second).back();
   EXPECT_EQ(v1::JobState_Name(job.state()), "SUCCEEDED") << job.message();
 }
@@ -432,11 +433,11 @@ TEST_F(MasterTest, TwoClustersDoNotWriteBelowOneCheckpointRoot) {
 
 TEST_F(MasterTest, AMasterThatStopsWhileTheLastCheckpointIsWrittenFailsNoJob) {
   StartNodes(1, 1);
-  ps_[0]->slow_ = true;
+  ps_[0]->held_ = 1;
   const std::string id = Submit(SmallJob(), 1, 1);
-  ASSERT_TRUE(Await([&] { return ps_[0]->writes_.load(); }));
+  ASSERT_TRUE(Await([&] { return ps_[0]->writes_ == 1; }));
   StopMaster();
-  ps_[0]->slow_ = false;
+  ps_[0]->held_ = 0;
   StartMaster();
   const v1::JobStatus job = Watch(id).back();
   EXPECT_EQ(v1::JobState_Name(job.state()), "SUCCEEDED") << job.message();
