@@ -14,55 +14,56 @@
 
 namespace tessera::master {
 
-// What a run knows of its ranks beside their units: when each was last heard, which have no worker,
-// which workers it has given up, and who rests. Whether a rank that is not heard is late its units
-// say (UnitDesk). A pure core. `now` is of the monotonic clock. Not thread-safe.
+// What a run knows of its ranks beside their units: when each was last heard, which are vacant,
+// which workers were given up, and which ranks rest. Whether a silent rank is late depends on its
+// units (UnitDesk). Pure; `now` is a time of the monotonic clock. Not thread-safe.
 class RankWatch {
  public:
-  // A rank whose worker was given up needs another that is here: else the next generation gives it
-  // a new start.
+  // How long the rank of a worker that was given up stays vacant: another worker is here at once,
+  // or a new generation starts.
   static constexpr absl::Duration kPatienceWithGivenUp = absl::Seconds(1);
 
   struct Vacancy {
     absl::Duration since;
-    // Why it is another's though who had it lives, where nobody was free; else empty.
+    // What a worker that lives fails to do, so that it was given up; empty: the worker is gone.
     std::string does_not;
-    // The incarnation of who had it; 0: lost before this master began, and so before any worker
-    // joined that is free.
+    // The incarnation of the worker that had the rank; 0: it was lost before this master began.
     uint64_t lost = 0;
   };
 
-  // All have workers, which are heard now. max_lead: see StragglerRest.
+  // Every rank has a worker, heard at `now`. max_lead: see StragglerRest.
   RankWatch(uint32_t ranks, uint32_t max_lead, absl::Duration now);
 
-  // Its worker asks for work.
+  // The rank's worker has asked for work.
   void Asked(Rank rank, absl::Duration now) { asked_at_[rank.value()] = now; }
-  // Its worker says that it has made a step, or waits for somebody.
+  // The rank's worker has said that it made a step, or waits for somebody.
   void Moved(Rank rank, absl::Duration now) { moved_at_[rank.value()] = now; }
-  // No worker could ask before.
+  // Workers can ask for work from now on: counts silence from here.
   void MayAsk(absl::Duration now);
-  // The master did: nobody could be heard meanwhile.
+  // The master itself stood still for so long and could hear nobody: the time does not count.
   void StoodStill(absl::Duration gap);
   absl::Duration SinceAsked(Rank rank, absl::Duration now) const;
-  // Since it asked or moved.
+  // Since the later of Asked and Moved.
   absl::Duration SinceHeard(Rank rank, absl::Duration now) const;
 
-  // `incarnation`, its worker, is gone: the rank is vacant.
+  // The rank's worker, of this incarnation, is gone: the rank is vacant.
   void Lost(Rank rank, uint64_t incarnation, absl::Duration now);
-  // It lives, and is to get no rank again: the rank is vacant. `does_not`: Vacancy's.
+  // The rank's worker lives but gets no rank of this run again: the rank is vacant. `does_not`: see
+  // Vacancy.
   void GiveUp(Rank rank, uint64_t incarnation, absl::string_view does_not, absl::Duration now);
   bool GaveUpOn(uint64_t incarnation) const { return given_up_.contains(incarnation); }
-  // Another worker has the vacant rank, and is heard now. For how long it was vacant.
+  // Another worker has taken the vacant rank, heard at `now`. Returns how long it was vacant.
   absl::Duration Fill(Rank rank, absl::Duration now);
   bool Vacant(Rank rank) const { return vacant_.contains(rank.value()); }
   const std::map<uint32_t, Vacancy>& vacant() const { return vacant_; }  // by rank
-  // The first that has been vacant for longer than `patience`, or than kPatienceWithGivenUp where
-  // Vacancy::does_not says so.
+  // The first rank that has been vacant for longer than `patience`, or, if its worker was given up,
+  // than kPatienceWithGivenUp.
   std::optional<Rank> Overdue(absl::Duration patience, absl::Duration now) const;
 
-  // Its step takes `times` as long as that of the others. True: it rests from now on.
+  // The rank's step takes `times` as long as the others'. Returns whether it rests from now on.
   bool Measured(Rank rank, double times, absl::Duration now);
-  // The rank gets no training for so long (StragglerRest); zero: it does. Somebody always does.
+  // How long the rank still gets no training (StragglerRest); zero: it does not rest. Never do all
+  // rest.
   absl::Duration Rests(Rank rank, absl::Duration now) const;
 
  private:
