@@ -10,9 +10,11 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <optional>
 #include <system_error>
 
 #include "absl/cleanup/cleanup.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/failpoint.h"
 #include "common/round_up.h"
@@ -255,6 +257,17 @@ class Posix final : public FileSystem {
   }
 };
 
+// The number of the descriptor of this process that a link is, as where /dev/stdout leads; none: it
+// is another link.
+std::optional<int> DescriptorOf(const std::filesystem::path& link) {
+  std::error_code error;
+  int number = 0;
+  const bool is_own = absl::SimpleAtoi(link.filename().string(), &number) &&
+                      std::filesystem::equivalent(link.parent_path(), "/proc/self/fd", error) &&
+                      !error;
+  return is_own ? std::optional(number) : std::nullopt;
+}
+
 }  // namespace
 
 absl::Status FileSystem::RemoveIfEmpty(const std::string& folder) {
@@ -279,18 +292,28 @@ absl::StatusOr<Destination> DestinationOf(const std::string& path) {
   for (int links = 0; std::filesystem::is_symlink(at, error); ++links) {
     constexpr int kMostLinks = 40;  // as the kernel follows
     if (links == kMostLinks) return ErrnoStatus(ELOOP, "write to", path);
+    if (const std::optional<int> descriptor = DescriptorOf(at)) {
+      return Destination{.path = path, .special = "descriptor", .descriptor = *descriptor};
+    }
     const std::filesystem::path target = std::filesystem::read_symlink(at, error);
     if (error) return ErrnoStatus(error.value(), "read link", at.string());
     at = at.parent_path() / target;  // `target` alone where it is absolute
   }
-  return Destination{.path = at.string(), .special = nullptr};
+  return Destination{.path = at.string()};
 }
 
 absl::Status WriteOutput(const std::string& path, absl::string_view content) {
   TESSERA_ASSIGN_OR_RETURN(const Destination destination, DestinationOf(path));
   FileSystem& fs = PosixFileSystem();
   if (destination.special == nullptr) return WriteFileAtomically(fs, destination.path, content);
-  TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<WritableFile> file, fs.Create(destination.path));
+  std::unique_ptr<WritableFile> file;
+  if (destination.descriptor >= 0) {
+    const int fd = ::fcntl(destination.descriptor, F_DUPFD_CLOEXEC, 0);
+    if (fd < 0) return ErrnoStatus(errno, "write to", path);
+    file = std::make_unique<PosixWritableFile>(fd, path);
+  } else {
+    TESSERA_ASSIGN_OR_RETURN(file, fs.Create(destination.path));
+  }
   TESSERA_RETURN_IF_ERROR(file->Append(content));
   return file->Close();
 }

@@ -76,8 +76,11 @@ FileSystem& PosixFileSystem();
 // Where what is written to `path`, of this machine, goes if it must not take the place of a
 // symbolic link, a device or a pipe there.
 struct Destination {
-  std::string path;               // behind all symbolic links, also of a file that is not there yet
-  const char* special = nullptr;  // "device" or "pipe", which `path` is then; null: neither
+  std::string path;  // behind all symbolic links, also of a file that is not there yet
+  // "device", "pipe" or "descriptor" (a file that is open already, as /dev/stdout may be), which
+  // `path` is then; null: none of them.
+  const char* special = nullptr;
+  int descriptor = -1;  // its number where it is one
 };
 absl::StatusOr<Destination> DestinationOf(const std::string& path);
 
@@ -85,8 +88,8 @@ absl::StatusOr<Destination> DestinationOf(const std::string& path);
 // the folder.
 absl::Status WriteFileAtomically(FileSystem& fs, const std::string& path,
                                  absl::string_view content);
-// The same where a person has named it: at its Destination; a device or a pipe takes the bytes as
-// they are.
+// The same where a person has named it: at its Destination; a device, a pipe or a descriptor takes
+// the bytes as they are.
 absl::Status WriteOutput(const std::string& path, absl::string_view content);
 absl::StatusOr<std::string> ReadWholeFile(FileSystem& fs, const std::string& path);
 // What may come through a pipe or from a terminal, too: it is read to its end, however long whoever

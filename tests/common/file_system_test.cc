@@ -1,5 +1,6 @@
 #include "common/file_system.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -8,6 +9,7 @@
 #include <string>
 #include <thread>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -88,6 +90,25 @@ TEST_F(PosixFileSystemTest, WritesIntoAPipeAndLeavesItThere) {
     EXPECT_EQ(read, "content");
   }
   EXPECT_TRUE(std::filesystem::is_fifo(pipe));
+}
+
+TEST_F(PosixFileSystemTest, WritesToADescriptorAfterWhatItsFileHasAlready) {
+  const std::string log = folder_ + "/log";
+  const int fd = ::open(log.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  ASSERT_GE(fd, 0);
+  ASSERT_EQ(::write(fd, "earlier ", 8), 8);
+  // As /dev/stdout does.
+  std::filesystem::create_symlink(absl::StrCat("/proc/self/fd/", fd), folder_ + "/link");
+  EXPECT_STREQ(DestinationOf(folder_ + "/link")->special, "descriptor");
+  for (const std::string& name :
+       {absl::StrCat("/dev/fd/", fd), absl::StrCat("/proc/self/fd/", fd), folder_ + "/link"}) {
+    const absl::Status written = WriteOutput(name, "content ");
+    EXPECT_TRUE(written.ok()) << name << ": " << written;
+  }
+  // Whoever shares it goes on behind that.
+  EXPECT_EQ(::write(fd, "later", 5), 5);
+  ::close(fd);
+  EXPECT_EQ(*ReadWholeFile(fs_, log), "earlier content content content later");
 }
 
 TEST_F(PosixFileSystemTest, OverwritesAFileFromItsStart) {
