@@ -7,7 +7,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/job/defaults.h"
-#include "common/job/validate.h"
+#include "common/log.h"
 #include "common/status_macros.h"
 #include "common/version.h"
 #include "master/run_state.h"
@@ -237,7 +237,6 @@ bool MasterCore::MayLeave(uint64_t incarnation) const {
 }
 
 absl::StatusOr<std::string> MasterCore::Submit(const v1::SubmitRequest& request, const Now& now) {
-  TESSERA_RETURN_IF_ERROR(ValidateSubmit(request));
   TESSERA_RETURN_IF_ERROR(CheckQuota(request.spec(), request.workers()));
   if (const size_t waiting = jobs_.Unfinished().size(); waiting >= kMaxQueue) {
     return absl::ResourceExhaustedError(

@@ -85,6 +85,7 @@ class MasterCore {
   bool MayLeave(uint64_t incarnation) const;
 
   // ---- jobs
+  // Of a request that ValidateSubmit has accepted.
   absl::StatusOr<std::string> Submit(const v1::SubmitRequest& request, const Now& now);
   absl::Status Cancel(const std::string& job_id, const Now& now);
   // See JobService.Suspend, JobService.Resume.

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
+#include "common/job/validate.h"
 #include "common/rpc/status.h"
 #include "google/protobuf/util/message_differencer.h"
 #include "master/services.h"
@@ -45,6 +46,8 @@ absl::StatusOr<v1::JobStatus> StatusNow(CoreHost* host, const std::string& job_i
 
 grpc::Status JobServiceImpl::Submit(grpc::ServerContext*, const v1::SubmitRequest* request,
                                     v1::SubmitResponse* response) {
+  // Not under the core's lock: a large request takes a while.
+  if (absl::Status status = ValidateSubmit(*request); !status.ok()) return ToGrpc(status);
   absl::StatusOr<std::string> id = host_->With(
       [&](MasterCore& core, const MasterCore::Now& now) { return core.Submit(*request, now); });
   if (!id.ok()) return ToGrpc(id.status());

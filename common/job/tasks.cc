@@ -1,6 +1,7 @@
 #include "common/job/tasks.h"
 
 #include <cstdlib>
+#include <map>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
@@ -70,17 +71,18 @@ std::vector<JobTask> TasksOf(const v1::JobSpec& spec) {
     ReadLoss(spec.model(), &tasks.emplace_back());
     return tasks;
   }
+  std::map<absl::string_view, uint32_t> labels;
+  for (const v1::ColumnSpec& column : spec.data().columns()) {
+    if (column.role() == v1::LABEL) labels.emplace(column.name(), labels.size());
+  }
   for (const v1::TaskSpec& from : spec.model().tasks()) {
     JobTask& task = tasks.emplace_back();
     task.name = from.name();
     task.output = from.output().empty() ? from.name() : from.output();
     if (from.has_weight()) task.weight = from.weight();
     ReadLoss(from, &task);
-    uint32_t label = 0;
-    for (const v1::ColumnSpec& column : spec.data().columns()) {
-      if (column.role() != v1::LABEL) continue;
-      if (column.name() == from.label()) task.label = label;
-      ++label;
+    if (const auto label = labels.find(from.label()); label != labels.end()) {
+      task.label = label->second;
     }
   }
   return tasks;

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <map>
 
+#include "absl/strings/match.h"
 #include "common/job/defaults.h"
 #include "common/job/job_tables.h"
 #include "common/job/optimizer.h"
@@ -41,6 +42,26 @@ absl::Status Priority(int32_t priority) {
   constexpr int32_t kMost = 1000;
   if (priority >= -kMost && priority <= kMost) return absl::OkStatus();
   return Wrong("priority", "found ", priority, "; expected ", -kMost, " to ", kMost);
+}
+
+// What the checks below go through for each other, and what statuses hold the values of.
+absl::Status Counts(const v1::JobSpec& spec) {
+  constexpr size_t kMostTasks = 256, kMostMetrics = 1000;
+  const size_t tasks = spec.model().tasks_size();
+  if (tasks > kMostTasks) {
+    return Wrong("model.tasks", "found ", tasks, "; expected at most ", kMostTasks);
+  }
+  if (const uint32_t labels = LabelColumns(spec.data()); labels > kMostTasks) {
+    return Wrong("data.columns", "found ", labels, " of role label; expected at most ", kMostTasks);
+  }
+  size_t metrics = 0;
+  for (const std::string& metric : spec.evaluation().metrics()) {
+    metrics += absl::StrContains(metric, '/') ? 1 : std::max<size_t>(1, tasks);
+  }
+  if (metrics <= kMostMetrics) return absl::OkStatus();
+  return Wrong("evaluation.metrics", "found ", spec.evaluation().metrics_size(), " for ",
+               std::max<size_t>(1, tasks), " tasks, ", metrics, " in all; expected at most ",
+               kMostMetrics, " (METRIC/TASK is of one task)");
 }
 
 // Those of async jobs hold whole batches, whatever their size. `workers`: 0 is not known.
@@ -110,6 +131,7 @@ absl::Status CheckKnown(const v1::JobSpec& spec) {
 }
 
 absl::Status ValidateJobSpec(const v1::JobSpec& spec) {
+  TESSERA_RETURN_IF_ERROR(Counts(spec));
   TESSERA_RETURN_IF_ERROR(CheckKnown(spec));  // the parts below ask what a loss takes
   TESSERA_RETURN_IF_ERROR(Name("name", spec.name()));
   TESSERA_RETURN_IF_ERROR(validate::Tables(spec));

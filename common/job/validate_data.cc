@@ -63,23 +63,28 @@ absl::Status DefaultValue(const v1::JobSpec& spec, const v1::ColumnSpec& column,
   return expect(number == 0 || number == 1, "0 or 1");
 }
 
+std::vector<std::string> TableNames(const v1::JobSpec& spec) {
+  std::vector<std::string> names;
+  for (const v1::TableSpec& table : spec.tables()) names.push_back(table.name());
+  return names;
+}
+
+// `tables`: their names.
 absl::Status Lookups(const v1::JobSpec& spec, const v1::ColumnSpec& column,
-                     const std::string& path) {
-  std::vector<std::string> tables;
-  for (const v1::TableSpec& table : spec.tables()) tables.push_back(table.name());
+                     const std::set<std::string>& tables, const std::string& path) {
   if (column.table().empty()) {
     return Wrong(path + ".table",
                  "missing; a sparse column names the table (or tables) that its "
                  "ids are looked up in; ",
-                 SuggestName("", tables));
+                 SuggestName("", TableNames(spec)));
   }
   std::set<std::string> seen;
   for (int i = 0; i < column.table_size(); ++i) {
     const std::string at =
         column.table_size() == 1 ? path + ".table" : absl::StrCat(path, ".table[", i, "]");
-    if (std::find(tables.begin(), tables.end(), column.table(i)) == tables.end()) {
+    if (!tables.contains(column.table(i))) {
       return Wrong(at, "there is no table '", column.table(i), "'; ",
-                   SuggestName(column.table(i), tables));
+                   SuggestName(column.table(i), TableNames(spec)));
     }
     if (!seen.insert(column.table(i)).second) {
       return Wrong(at, "'", column.table(i), "' is named twice");
@@ -146,7 +151,7 @@ absl::Status Type(const v1::ColumnSpec& column, const std::string& path) {
                sparse ? "int64 or string" : "float (or leave it out)");
 }
 
-absl::Status Column(const v1::JobSpec& spec, int i) {
+absl::Status Column(const v1::JobSpec& spec, const std::set<std::string>& tables, int i) {
   const v1::ColumnSpec& column = spec.data().columns(i);
   const std::string path = absl::StrCat("data.columns[", i, "]");
   if (column.name().empty()) return Wrong(path + ".name", "missing; every column has a name");
@@ -161,7 +166,7 @@ absl::Status Column(const v1::JobSpec& spec, int i) {
   }
   TESSERA_RETURN_IF_ERROR(Belongings(column, path));
   TESSERA_RETURN_IF_ERROR(Type(column, path));
-  if (column.role() == v1::SPARSE) TESSERA_RETURN_IF_ERROR(Lookups(spec, column, path));
+  if (column.role() == v1::SPARSE) TESSERA_RETURN_IF_ERROR(Lookups(spec, column, tables, path));
   if (!column.separator().empty()) {
     TESSERA_RETURN_IF_ERROR(
         Separator(spec.data().format(), column.separator(), path + ".separator"));
@@ -289,10 +294,12 @@ absl::Status Data(const v1::JobSpec& spec) {
     return Wrong("data.format", "missing; expected csv, tsv or libsvm");
   }
   if (data.columns().empty()) return Wrong("data.columns", "empty; expected a list of columns");
+  const std::vector<std::string> table_names = TableNames(spec);
+  const std::set<std::string> tables(table_names.begin(), table_names.end());
   std::map<std::string, int> names;
   int features = 0;
   for (int i = 0; i < data.columns_size(); ++i) {
-    TESSERA_RETURN_IF_ERROR(Column(spec, i));
+    TESSERA_RETURN_IF_ERROR(Column(spec, tables, i));
     const v1::ColumnSpec& column = data.columns(i);
     const std::string path = absl::StrCat("data.columns[", i, "]");
     const auto [other, first] = names.emplace(column.name(), i);

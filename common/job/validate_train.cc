@@ -5,6 +5,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
+#include "absl/types/span.h"
 #include "common/job/defaults.h"
 #include "common/job/device.h"
 #include "common/job/evaluation.h"
@@ -18,7 +19,7 @@ namespace tessera::validate {
 namespace {
 
 // The metrics of every one of the tasks.
-std::vector<std::string> KnownMetrics(const std::vector<JobTask>& tasks) {
+std::vector<std::string> KnownMetrics(absl::Span<const JobTask> tasks) {
   std::vector<std::string> known;
   for (const math::MetricInfo& metric : math::AllMetrics()) {
     const bool of_all = std::all_of(tasks.begin(), tasks.end(), [&](const JobTask& task) {
@@ -145,22 +146,24 @@ absl::Status GroupBy(const v1::JobSpec& spec, const std::string& metric) {
 }
 
 // "auc", or "auc/TASK" where there are tasks.
-absl::Status Metric(const v1::JobSpec& spec, const std::string& metric, const std::string& path) {
-  std::vector<JobTask> tasks = TasksOf(spec);
+absl::Status Metric(const v1::JobSpec& spec, absl::Span<const JobTask> tasks,
+                    const std::string& metric, const std::string& path) {
   const size_t slash = metric.find('/');
   const std::string base = metric.substr(0, slash);
   if (slash != std::string::npos) {
     const std::string name = metric.substr(slash + 1);
-    std::vector<std::string> names;
-    for (const JobTask& task : tasks) names.push_back(task.name);
     if (spec.model().tasks().empty()) {
       return Wrong(path, "'", metric, "' names a task, and the job has no model.tasks; use '", base,
                    "'");
     }
-    if (std::find(names.begin(), names.end(), name) == names.end()) {
+    const auto named = std::find_if(tasks.begin(), tasks.end(),
+                                    [&](const JobTask& task) { return task.name == name; });
+    if (named == tasks.end()) {
+      std::vector<std::string> names;
+      for (const JobTask& task : tasks) names.push_back(task.name);
       return Wrong(path, "there is no task '", name, "'; ", SuggestName(name, names));
     }
-    std::erase_if(tasks, [&](const JobTask& task) { return task.name != name; });
+    tasks = absl::MakeConstSpan(&*named, 1);
   }
   const std::optional<math::MetricInfo> info = math::FindMetric(base);
   if (!info.has_value() && math::FindMetric(base + "@10").has_value()) {
@@ -176,37 +179,24 @@ absl::Status Metric(const v1::JobSpec& spec, const std::string& metric, const st
     if (OutputsOf(task.loss) == math::Outputs::kValues) {
       return Wrong(path, "'", base, "' is of labels 0 and 1, and ",
                    task.name.empty() ? "model.loss" : absl::StrCat("the loss of task ", task.name),
-                   " is one of regression; ", SuggestName("", KnownMetrics({task})));
+                   " is one of regression; ",
+                   SuggestName("", KnownMetrics(absl::MakeConstSpan(&task, 1))));
     }
     return Wrong(path, "'", base, "' is none of ",
                  task.name.empty() ? "model.loss" : absl::StrCat("the loss of task ", task.name),
-                 ", ", LossName(task.loss), "; ", SuggestName("", KnownMetrics({task})),
+                 ", ", LossName(task.loss), "; ",
+                 SuggestName("", KnownMetrics(absl::MakeConstSpan(&task, 1))),
                  task.name.empty() ? "" : " (METRIC/TASK is of one task)");
   }
   return absl::OkStatus();
 }
 
-// Statuses and manifests hold the values of many evaluations.
-absl::Status MetricsInAll(const v1::JobSpec& spec) {
-  constexpr uint64_t kMost = 1000;
-  const auto tasks = std::max<uint64_t>(1, static_cast<uint64_t>(spec.model().tasks_size()));
-  uint64_t all = 0;
-  for (const std::string& metric : spec.evaluation().metrics()) {
-    all += absl::StrContains(metric, "/") ? 1 : tasks;
-  }
-  if (spec.evaluation().metrics().empty()) all = MetricsOf(spec).size();
-  if (all <= kMost) return absl::OkStatus();
-  return Wrong("evaluation.metrics", "found ", all, " metrics in ", tasks,
-               tasks == 1 ? " task" : " tasks", "; expected at most ", kMost,
-               " in all (METRIC/TASK is of one task)");
-}
-
 absl::Status EvaluationFields(const v1::JobSpec& spec) {
   const v1::EvaluationSpec& evaluation = spec.evaluation();
-  TESSERA_RETURN_IF_ERROR(MetricsInAll(spec));
+  const std::vector<JobTask> tasks = TasksOf(spec);
   for (int i = 0; i < evaluation.metrics_size(); ++i) {
     TESSERA_RETURN_IF_ERROR(
-        Metric(spec, evaluation.metrics(i), absl::StrCat("evaluation.metrics[", i, "]")));
+        Metric(spec, tasks, evaluation.metrics(i), absl::StrCat("evaluation.metrics[", i, "]")));
   }
   const std::vector<std::string> metrics = MetricsOf(spec);
   std::string grouped;  // the first metric that needs groups, be it one that nobody has named

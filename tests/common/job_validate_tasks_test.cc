@@ -133,7 +133,7 @@ TEST(ValidateTasks, NamesWhatIsWrongAndWhere) {
       {[=](auto& s) {
          for (int k = 1; k <= 501; ++k) metric(s, absl::StrCat("ndcg@", k).c_str());
        },
-       "evaluation.metrics", "found 1002 metrics in 2 tasks; expected at most 1000 in all"},
+       "evaluation.metrics", "found 501 for 2 tasks, 1002 in all; expected at most 1000"},
       {[=](auto& s) { metric(s, "ndcg/click"); }, "evaluation.metrics[0]", "such as 'ndcg@10'"},
       {[=](auto& s) { s.mutable_evaluation()->set_monitor("auc"); }, "evaluation.monitor",
        "known are auc/click"},
@@ -165,6 +165,40 @@ TEST(ValidateTasks, LibsvmHasOneLabelAndNoWeights) {
   EXPECT_THAT(std::string(ValidateJobSpec(spec).message()), HasSubstr("libsvm has one"));
   spec.mutable_data()->mutable_columns(1)->set_role(v1::IGNORED);
   EXPECT_THAT(std::string(ValidateJobSpec(spec).message()), HasSubstr("no place for a sample's"));
+}
+
+TEST(ValidateTasks, TakesAsManyTasksAndMetricsAsItSays) {
+  v1::JobSpec spec = TwoTasks();
+  const auto add_task = [&] {
+    v1::TaskSpec* const task = spec.mutable_model()->add_tasks();
+    task->set_name(absl::StrCat("task-", spec.model().tasks_size()));
+    task->set_label("click");
+  };
+  while (spec.model().tasks_size() < 256) add_task();
+  for (int k = 1; k <= 3; ++k) spec.mutable_evaluation()->add_metrics("logloss");
+  for (int k = 1; k <= 232; ++k) spec.mutable_evaluation()->add_metrics("auc/click");
+  EXPECT_THAT(std::string(ValidateJobSpec(spec).message()), HasSubstr("is named twice"));
+  spec.mutable_evaluation()->add_metrics("auc/click");
+  EXPECT_EQ(std::string(ValidateJobSpec(spec).message()),
+            "evaluation.metrics: found 236 for 256 tasks, 1001 in all; expected at most 1000 "
+            "(METRIC/TASK is of one task)");
+  add_task();
+  EXPECT_EQ(std::string(ValidateJobSpec(spec).message()),
+            "model.tasks: found 257; expected at most 256");
+}
+
+TEST(ValidateTasks, TakesAsManyLabelsAsTasks) {
+  v1::JobSpec spec = TwoTasks();
+  for (int i = 2; i < 257; ++i) {
+    v1::ColumnSpec* const column = spec.mutable_data()->add_columns();
+    column->set_name(absl::StrCat("label-", i));
+    column->set_role(v1::LABEL);
+    column->set_default_value("0");
+  }
+  EXPECT_EQ(std::string(ValidateJobSpec(spec).message()),
+            "data.columns: found 257 of role label; expected at most 256");
+  spec.mutable_data()->mutable_columns()->RemoveLast();
+  EXPECT_THAT(std::string(ValidateJobSpec(spec).message()), StartsWith("model.tasks: none reads"));
 }
 
 TEST(MetricsOf, AreThoseOfEveryTask) {

@@ -83,6 +83,7 @@ TEST(ValidateJobSpec, NamesTheWrongFieldOfTheJob) {
           {[](auto& s) { s.set_name("Clicks"); }, "name", "lower-case"},
           {[](auto& s) { s.set_name("-x"); }, "name", "lower-case"},
           {[](auto& s) { s.set_name(std::string(64, 'a')); }, "name", "1 to 63"},
+          {[](auto& s) { s.set_priority(1001); }, "priority", "found 1001"},
           {[](auto& s) { s.mutable_train()->set_batch_size(0); }, "train.batch_size", "found 0"},
           {[](auto& s) { s.mutable_train()->set_epochs(0); }, "train.epochs", "never end"},
           {[](auto& s) { s.mutable_train()->set_device("gpu"); }, "train.device", "found 'gpu'"},

@@ -181,13 +181,5 @@ TEST_F(CorePrioritiesTest, AnInterruptedJobLetsOneOfHigherPriorityGoFirst) {
   EXPECT_EQ(Job(low).samples(), 20 * kTrain);
 }
 
-TEST_F(CorePrioritiesTest, PrioritiesHaveBounds) {
-  v1::SubmitRequest request;
-  *request.mutable_spec() = Urgent(1001);
-  const absl::Status status = core_->Submit(request, now_).status();
-  EXPECT_TRUE(absl::IsInvalidArgument(status));
-  EXPECT_THAT(std::string(status.message()), HasSubstr("priority: found 1001"));
-}
-
 }  // namespace
 }  // namespace tessera::master

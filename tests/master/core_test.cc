@@ -83,15 +83,6 @@ TEST_F(CoreTest, JobsRunOneAfterTheOtherInTheOrderOfSubmission) {
   RunUntil(c, v1::SUCCEEDED);
 }
 
-TEST_F(CoreTest, AnInvalidJobIsRefusedByField) {
-  v1::SubmitRequest request;
-  *request.mutable_spec() = SmallJob();
-  request.mutable_spec()->mutable_tables(0)->set_dim(0);
-  const auto id = core_->Submit(request, now_);
-  EXPECT_EQ(id.status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(id.status().message()), HasSubstr("tables[0].dim"));
-}
-
 TEST_F(CoreTest, AListIsShortAndTheQueueIsBounded) {
   for (int i = 0; i < 1000; ++i) Submit(SmallJob(), 1, 1);
   v1::SubmitRequest request;
