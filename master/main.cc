@@ -10,6 +10,7 @@
 #include "CLI/CLI.hpp"
 #include "common/log.h"
 #include "common/process/exit_code.h"
+#include "common/process/number_flags.h"
 #include "common/process/server_process.h"
 #include "common/process/stop_signal.h"
 #include "common/rpc/address.h"
@@ -169,16 +170,16 @@ int main(int argc, char** argv) {
                  "A process that says nothing for so long is dead; so is a master that leads by "
                  "--etcd, in whole seconds")
       ->capture_default_str()
-      ->check(CLI::Range(0.5, 3600.0));
+      ->check(tessera::RealNumber(0.5, 3600));
   app.add_option("--least-run-seconds", least_run_seconds,
                  "A job that has trained for less since it was started is not pre-empted")
       ->capture_default_str()
-      ->check(CLI::Range(0.0, 86400.0));
+      ->check(tessera::RealNumber(0, 86400));
   app.add_option("--stuck-after-seconds", stuck_after_seconds,
                  "A worker that lives, makes no step of its training for so long and waits for "
                  "nobody is taken for lost, and another gets its rank")
       ->capture_default_str()
-      ->check(CLI::Range(1.0, 86400.0));
+      ->check(tessera::RealNumber(1, 86400));
   app.add_option("--quotas", quotas_file,
                  "YAML file of what teams (team in a job) may use together: {teams: [{name: ads,\n"
                  "workers: 4, rows: 1000000, row_bytes: 1000000000}, {name: \"*\", workers: 1}]}");

@@ -113,11 +113,11 @@ int main(int argc, char** argv) {
                  "share of its time that the checkpoint writer works while pushes come; the rest "
                  "it sleeps")
       ->capture_default_str()
-      ->check(CLI::Range(0.01, 1.0));
+      ->check(tessera::RealNumber(0.01, 1));
   app.add_option("--threads", options.threads,
                  "threads that work on requests; 0: one per processor, and one more")
       ->capture_default_str()
-      ->check(CLI::Range(0, 1024));
+      ->transform(tessera::WholeNumber(1024));
   bool share_memory = true;
   app.add_flag("--shared-memory,!--no-shared-memory", share_memory,
                "workers on this machine, of the same user, may hand over rows and gradients in "
@@ -128,7 +128,7 @@ int main(int argc, char** argv) {
                  "seconds that a stopping ps waits for jobs to cut a checkpoint; keep it below the "
                  "grace period of whatever stops it. 0: does not wait")
       ->capture_default_str()
-      ->check(CLI::Range(0.0, 86400.0));
+      ->check(tessera::RealNumber(0, 86400));
   app.add_flag("--insecure", options.server.insecure,
                "allow an address that other machines can reach, without encryption");
   tessera::ServerProcess process;

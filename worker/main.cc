@@ -57,7 +57,7 @@ int main(int argc, char** argv) {
   app.add_option("--threads", options.compute_threads,
                  "threads that compute the dense graph; 0: one per processor")
       ->capture_default_str()
-      ->check(CLI::Range(0, 1024));
+      ->transform(tessera::WholeNumber(1024));
   app.add_option("--device", options.device,
                  "device for jobs that leave it open: auto, cpu, cuda or cuda:N; of several cards, "
                  "auto and cuda take the one that the fewest other workers on this machine use")

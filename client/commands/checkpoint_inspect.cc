@@ -207,7 +207,7 @@ void AddCheckpointInspect(CLI::App& parent, CommandContext& context) {
   command
       ->add_option("--key", inspect->keys,
                    "show the row of this key, with its slots; may be repeated")
-      ->check(WholeNumber())
+      ->transform(WholeNumber())
       ->needs(table);
   CLI::Option* column =
       command->add_option("--column", inspect->column, "of strings: whose values to show");

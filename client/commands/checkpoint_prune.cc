@@ -2,6 +2,7 @@
 #include "client/commands/checkpoint_commands.h"
 #include "common/checkpoint/prune.h"
 #include "common/file_system.h"
+#include "common/process/number_flags.h"
 
 namespace tessera::client {
 namespace {
@@ -45,7 +46,7 @@ void AddCheckpointPrune(CLI::App& parent, CommandContext& context) {
   command->add_option("JOB_FOLDER", prune->folder, "such as checkpoints/clicks-1")->required();
   command->add_option("--keep", prune->options.keep, "how many of the newest stay")
       ->required()
-      ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 32));
+      ->transform(WholeNumber(uint64_t{1} << 32, /*least=*/1));
   command->add_flag("--dry-run", prune->dry_run, "say what would go, and remove nothing");
   command->add_flag(
       "--job-stopped", prune->options.job_stopped,

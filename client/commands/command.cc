@@ -10,6 +10,7 @@
 #include "client/job_json.h"
 #include "common/config/override.h"
 #include "common/job/validate.h"
+#include "common/process/number_flags.h"
 #include "common/rpc/address_flags.h"
 #include "common/rpc/status.h"
 #include "common/status_macros.h"
@@ -98,7 +99,7 @@ void MasterOption::Add(CLI::App& command, CommandContext& context) {
       ->check(ServerAddresses())
       ->capture_default_str();
   command.add_option("--wait", wait_seconds, "seconds to wait for a master that does not answer")
-      ->check(CLI::Range(0.0, 1e6))
+      ->check(RealNumber(0, 1e6))
       ->capture_default_str();
 }
 

@@ -40,16 +40,16 @@ void AddDataBehaviour(CLI::App& parent, CommandContext& context) {
   command->add_option("--out", options.folder, "folder to write to, created if need be")
       ->required();
   command->add_option("--samples", options.train, "samples to train on")
-      ->check(WholeNumber(kMostSamples, /*least=*/1))
+      ->transform(WholeNumber(kMostSamples, /*least=*/1))
       ->capture_default_str();
   command->add_option("--validation", options.validation, "samples to validate with")
-      ->check(WholeNumber(kMostSamples, /*least=*/1))
+      ->transform(WholeNumber(kMostSamples, /*least=*/1))
       ->capture_default_str();
   command->add_option("--test", options.test, "samples to test with")
-      ->check(WholeNumber(kMostSamples, /*least=*/1))
+      ->transform(WholeNumber(kMostSamples, /*least=*/1))
       ->capture_default_str();
   command->add_option("--seed", options.seed, "the same seed gives the same bytes")
-      ->check(WholeNumber())
+      ->transform(WholeNumber())
       ->capture_default_str();
   command->add_flag("--force", options.force, "overwrite files of the same names");
   behaviour->output.Add(*command);

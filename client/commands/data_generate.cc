@@ -69,7 +69,7 @@ void AddData(CLI::App& app, CommandContext& context) {
   command->add_option("--out", generate->options.folder, "folder to write to, created if need be")
       ->required();
   command->add_option("--samples", generate->samples, "samples to train on")
-      ->check(WholeNumber(kMostSamples, /*least=*/1))
+      ->transform(WholeNumber(kMostSamples, /*least=*/1))
       ->capture_default_str();
   // 0 stands for an eighth of --samples.
   generate->options.validation = 0;
@@ -77,13 +77,13 @@ void AddData(CLI::App& app, CommandContext& context) {
   command
       ->add_option("--validation", generate->options.validation,
                    "samples to validate with; 0: an eighth of --samples")
-      ->check(WholeNumber(kMostSamples));
+      ->transform(WholeNumber(kMostSamples));
   command
       ->add_option("--test", generate->options.test,
                    "samples to test with; 0: an eighth of --samples")
-      ->check(WholeNumber(kMostSamples));
+      ->transform(WholeNumber(kMostSamples));
   command->add_option("--seed", generate->options.model.seed, "the same seed gives the same bytes")
-      ->check(WholeNumber())
+      ->transform(WholeNumber())
       ->capture_default_str();
   command->add_flag("--force", generate->options.force,
                     "overwrite files of the same names that are not the generator's");

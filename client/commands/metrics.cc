@@ -1,6 +1,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "client/commands/commands.h"
+#include "common/process/number_flags.h"
 #include "common/rpc/address_flags.h"
 #include "common/rpc/status.h"
 #include "common/status_macros.h"
@@ -45,7 +46,7 @@ void AddMetrics(CLI::App& app, CommandContext& context) {
   command
       ->add_option("--wait", metrics->wait_seconds,
                    "seconds that a server which was reached may take to answer")
-      ->check(CLI::Range(0.1, 1e6))
+      ->check(RealNumber(0.1, 1e6))
       ->capture_default_str();
   context.AddSecurity(*command);
   command->footer(

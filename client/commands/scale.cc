@@ -6,6 +6,7 @@
 #include "absl/strings/str_join.h"
 #include "client/commands/commands.h"
 #include "common/job/defaults.h"
+#include "common/process/number_flags.h"
 
 namespace tessera::client {
 namespace {
@@ -56,9 +57,9 @@ void AddScale(CLI::App& app, CommandContext& context) {
   command->add_option("JOB", scale->job_id, "the job's id, as `tessera list` shows it")->required();
   CLI::Option_group* const number = command->add_option_group("how many");
   number->add_option("--ps", scale->ps, "how many ps it is to have")
-      ->check(CLI::Range(1u, kMaxProcesses));
+      ->transform(WholeNumber(kMaxProcesses, /*least=*/1));
   number->add_option("--workers", scale->workers, "how many workers it is to have")
-      ->check(CLI::Range(1u, kMaxProcesses));
+      ->transform(WholeNumber(kMaxProcesses, /*least=*/1));
   number->require_option(1, 2);
   scale->master.Add(*command, context);
   scale->output.Add(*command);
@@ -88,7 +89,7 @@ void AddDrain(CLI::App& app, CommandContext& context) {
       ->add_option("--ps", scale->ps,
                    "how many ps it is to have, if others are to take their place; else so many "
                    "fewer")
-      ->check(CLI::Range(1u, kMaxProcesses));
+      ->transform(WholeNumber(kMaxProcesses, /*least=*/1));
   scale->master.Add(*command, context);
   scale->output.Add(*command);
   command->footer(

@@ -3,6 +3,7 @@
 #include "client/job_json.h"
 #include "common/job/defaults.h"
 #include "common/job/validate.h"
+#include "common/process/number_flags.h"
 #include "common/status_macros.h"
 
 namespace tessera::client {
@@ -70,11 +71,11 @@ void AddSubmit(CLI::App& app, CommandContext& context) {
   command
       ->add_option("--workers", submit->workers,
                    "workers that the job needs; 0: as many as live when it starts")
-      ->check(CLI::Range(0u, kMaxProcesses));
+      ->transform(WholeNumber(kMaxProcesses));
   command
       ->add_option("--ps", submit->ps,
                    "parameter servers that the job needs; 0: as many as live when it starts")
-      ->check(CLI::Range(0u, kMaxProcesses));
+      ->transform(WholeNumber(kMaxProcesses));
   command->add_option("--predict", submit->predict,
                       "do not train: write predictions for the test split to this file below the "
                       "workers' --output-root; the job's start.checkpoint names the model");

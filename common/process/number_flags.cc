@@ -21,13 +21,28 @@ bool IsWholeNumber(const std::string& text, uint64_t* value) {
 
 CLI::Validator WholeNumber(uint64_t most, uint64_t least) {
   return CLI::Validator(
-      [most, least](const std::string& text) {
+      [most, least](std::string& text) {
         uint64_t value = 0;
-        if (IsWholeNumber(text, &value) && least <= value && value <= most) return std::string();
+        if (IsWholeNumber(text, &value) && least <= value && value <= most) {
+          text = absl::StrCat(value);
+          return std::string();
+        }
         return absl::StrCat("is \"", text, "\", expected a whole number from ", least, " to ",
                             most);
       },
       most == UINT64_MAX ? "NUMBER" : absl::StrCat("NUMBER in [", least, " - ", most, "]"));
+}
+
+CLI::Validator RealNumber(double least, double most) {
+  return CLI::Validator(
+      [least, most](const std::string& text) {
+        double value = 0;
+        if (absl::SimpleAtod(text, &value) && least <= value && value <= most) {
+          return std::string();
+        }
+        return absl::StrCat("is \"", text, "\", expected a number from ", least, " to ", most);
+      },
+      absl::StrCat("NUMBER in [", least, " - ", most, "]"));
 }
 
 CLI::Validator ByteSize(uint64_t least) {
@@ -41,6 +56,7 @@ CLI::Validator ByteSize(uint64_t least) {
         uint64_t value = 0;
         const size_t digits = given.find_first_not_of("0123456789");
         if (!IsWholeNumber(given.substr(0, digits), &value)) return wrong("a size");
+        text = absl::StrCat(value, digits == std::string::npos ? "" : given.substr(digits));
         if (digits != std::string::npos) {
           try {
             if (!CLI::AsSizeValue(false)(text).empty()) return wrong("a size");

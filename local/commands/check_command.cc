@@ -2,6 +2,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "common/job/defaults.h"
+#include "common/process/number_flags.h"
 #include "local/check.h"
 #include "local/commands/local_commands.h"
 #include "worker/data/data_source.h"
@@ -91,13 +92,13 @@ void AddCheck(CLI::App& app, CommandContext& context) {
   command->add_option("--data", check->data,
                       "folder of the data: checks that the files are there and can be read");
   command->add_option("--ps", check->options.ps, "parameter servers to check and estimate for")
-      ->check(CLI::Range(1u, kMaxProcesses))
+      ->transform(WholeNumber(kMaxProcesses, /*least=*/1))
       ->capture_default_str();
   command->add_option("--workers", check->options.workers, "workers to check and estimate for")
-      ->check(CLI::Range(1u, kMaxProcesses))
+      ->transform(WholeNumber(kMaxProcesses, /*least=*/1))
       ->capture_default_str();
   command->add_option("--keys", check->options.keys, "different ids to estimate for")
-      ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 40))
+      ->transform(WholeNumber(uint64_t{1} << 40, /*least=*/1))
       ->capture_default_str();
   check->output.Add(*command);
   command->footer(

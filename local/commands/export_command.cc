@@ -71,7 +71,7 @@ void AddExport(CLI::App& app, CommandContext& context) {
   command
       ->add_option("--inline-rows", options.inline_rows,
                    "tables of more rows go into files of their own")
-      ->check(WholeNumber())
+      ->transform(WholeNumber())
       ->capture_default_str();
   command->add_option("--data", arguments->data,
                       "folder that model.onnx_file lies in, of a model that came from one");

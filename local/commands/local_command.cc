@@ -209,10 +209,10 @@ void AddLocal(CLI::App& app, CommandContext& context) {
   command->add_option("--data", local->data, "folder that the job's files lie in")
       ->capture_default_str();
   command->add_option("--ps", local->ps, "parameter servers")
-      ->check(CLI::Range(1, 64))
+      ->transform(WholeNumber(64, /*least=*/1))
       ->capture_default_str();
   command->add_option("--workers", local->workers, "workers")
-      ->check(CLI::Range(1, 64))
+      ->transform(WholeNumber(64, /*least=*/1))
       ->capture_default_str();
   command->add_flag("--in-process", local->in_process,
                     "all in this process, over memory, for debugging and notebooks");
@@ -231,7 +231,7 @@ void AddLocal(CLI::App& app, CommandContext& context) {
   command
       ->add_option("--threads", local->threads,
                    "of each worker's products; 0: the cores divided by the workers")
-      ->check(CLI::Range(0, 1024));
+      ->transform(WholeNumber(1024));
   command->add_option("--device", local->device, "of jobs that say auto: auto, cpu, cuda, cuda:N")
       ->check(WrongDeviceFlag)
       ->capture_default_str();

@@ -257,6 +257,8 @@ TEST_F(CommandsTest, SuspendResumeAndScaleSpeakToTheMaster) {
 }
 
 TEST_F(CommandsTest, AMasterThatIsAwayMayBeTriedAgainLater) {
+  EXPECT_EQ(Run({"list", "--master", "master:1", "--wait", "nan"}), 2);
+  EXPECT_THAT(err_, HasSubstr("expected a number from 0 to 1e+06"));
   master_.Stop();
   EXPECT_EQ(Run({"list", "--master", "master:1", "--wait", "0"}), 128);
   EXPECT_THAT(err_, HasSubstr("no answer from the master at master:1"));
@@ -326,6 +328,8 @@ TEST_F(CommandsTest, CheckpointInspectReadsRowsAndSlotsByKey) {
   EXPECT_THAT(out_, HasSubstr("6 rows of 2 floats and 1 of the optimizer"));
   EXPECT_EQ(Run({"checkpoint", "inspect", one, "--table", "user", "--key", "7"}), 0) << err_;
   EXPECT_EQ(out_, "key 7: frequency 7, last step 3\n  embedding 7 -7.5\n  slots     0.100000001\n");
+  EXPECT_EQ(Run({"checkpoint", "inspect", one, "--table", "user", "--key", "010"}), 3);
+  EXPECT_THAT(out_, StartsWith("key 10: "));
   EXPECT_EQ(Run({"checkpoint", "inspect", one, "--table", "user", "--key", "8", "--key",
                  "18446744073709551615", "--output", "json"}),
             3);
@@ -449,6 +453,18 @@ TEST_F(CommandsTest, DataIsOfNoMoreSamplesThanHelpSays) {
     EXPECT_EQ(Run({"data", command, "--help"}), 0);
     EXPECT_THAT(out_, HasSubstr("in [1 - 100000000]")) << command;
   }
+}
+
+TEST_F(CommandsTest, NumbersAreDecimalWhateverZerosTheyBeginWith) {
+  master_.service.SetJobs({});
+  for (const char* wrong : {"0x10", "-1", "1025"}) {
+    EXPECT_EQ(Run({"submit", job_, "--master", "master:1", "--ps", wrong}), 2) << wrong;
+  }
+  EXPECT_EQ(Run({"submit", job_, "--master", "master:1", "--ps", "010", "--workers", "09"}), 0)
+      << err_;
+  ASSERT_EQ(master_.service.submitted().size(), 1u);
+  EXPECT_EQ(master_.service.submitted()[0].ps(), 10u);
+  EXPECT_EQ(master_.service.submitted()[0].workers(), 9u);
 }
 
 TEST_F(CommandsTest, VersionIsOneLine) {

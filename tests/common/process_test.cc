@@ -187,10 +187,21 @@ TEST(NumberFlags, TakeWholeNumbersAndNoOthers) {
   EXPECT_EQ(Taken(WholeNumber(), "18446744073709551615"), UINT64_MAX);
   EXPECT_EQ(Taken(WholeNumber(7), "7"), 7);
   EXPECT_EQ(Taken(WholeNumber(7), "8"), std::nullopt);
+  EXPECT_EQ(Taken(WholeNumber(), "010"), 10);
+  EXPECT_EQ(Taken(WholeNumber(10), "0008"), 8);
   EXPECT_EQ(Taken(WholeNumber(7, /*least=*/2), "2"), 2);
   EXPECT_EQ(Taken(WholeNumber(7, /*least=*/2), "1"), std::nullopt);
   for (const char* wrong : {"-1", "18446744073709551616", "1.5", "1e3", "+1", "0x10", "x"}) {
     EXPECT_EQ(Taken(WholeNumber(), wrong), std::nullopt) << wrong;
+  }
+}
+
+TEST(NumberFlags, TakeRealNumbersInTheirRange) {
+  const CLI::Validator validator = RealNumber(0.5, 2);
+  for (const char* good : {"0.5", "1", "2e0", "02"}) EXPECT_EQ(validator(good), "");
+  for (const char* wrong : {"0.4", "2.1", "nan", "-nan", "inf", "1,5", "x", ""}) {
+    EXPECT_EQ(validator(wrong),
+              absl::StrCat("is \"", wrong, "\", expected a number from 0.5 to 2"));
   }
 }
 
@@ -200,6 +211,8 @@ TEST(NumberFlags, TakeSizesInBytesAndInUnits) {
   EXPECT_EQ(Taken(ByteSize(), "64KiB"), 64 << 10);
   EXPECT_EQ(Taken(ByteSize(), "8GiB"), uint64_t{8} << 30);
   EXPECT_EQ(Taken(ByteSize(), "8gib"), uint64_t{8} << 30);
+  EXPECT_EQ(Taken(ByteSize(), "010"), 10);
+  EXPECT_EQ(Taken(ByteSize(), "010KiB"), 10 << 10);
   EXPECT_EQ(Taken(ByteSize(1), "1"), 1);
   EXPECT_EQ(Taken(ByteSize(1), "0"), std::nullopt);
   for (const char* wrong : {"-1", "-8GiB", "99999999999999GiB", "18446744073709551616", "1.5GiB",
