@@ -63,6 +63,8 @@ absl::StatusOr<ChildProcess> ChildProcess::Start(const std::vector<std::string>&
   std::vector<char*> arguments;
   for (std::string& text : strings) arguments.push_back(text.data());
   arguments.push_back(nullptr);
+  // Where whoever started this process ignores it, nobody hears how a child ends.
+  signal(SIGCHLD, SIG_DFL);
   const pid_t parent = getpid();
   const pid_t pid = fork();
   if (pid < 0) return Failed(absl::StrCat("cannot start ", command[0]), errno);

@@ -99,6 +99,16 @@ TEST(ChildProcess, ReportsTheSignalThatKilledIt) {
   EXPECT_EQ(WaitFor(*process).ToString(), "was killed by signal 9 (Killed)");
 }
 
+TEST(ChildProcess, ReportsItsEndThoughWhoeverStartedUsIgnoresChildren) {
+  Folder folder;
+  const auto before = signal(SIGCHLD, SIG_IGN);
+  auto process = ChildProcess::Start({"/bin/sh", "-c", "exit 7"}, folder / "log");
+  ASSERT_TRUE(process.ok()) << process.status();
+  const Death death = WaitFor(*process);
+  signal(SIGCHLD, before);
+  EXPECT_EQ(death.ToString(), "exited with code 7");
+}
+
 // Who starts it goes by its exit code, as for one that finds its disk full.
 TEST(ChildProcess, OfAPsOrAWorkerThatCannotListenIsToBeStartedAgain) {
   const auto server = RpcServer::Start({}, {});
