@@ -85,6 +85,24 @@ void SetPort(sockaddr* address, int port) {
   }
 }
 
+bool IsSameHost(const addrinfo& a, const addrinfo& b) {
+  if (a.ai_family != b.ai_family) return false;
+  if (a.ai_family == AF_INET6) {
+    const auto& one = *reinterpret_cast<const sockaddr_in6*>(a.ai_addr);
+    const auto& other = *reinterpret_cast<const sockaddr_in6*>(b.ai_addr);
+    return std::memcmp(&one.sin6_addr, &other.sin6_addr, sizeof(in6_addr)) == 0 &&
+           one.sin6_scope_id == other.sin6_scope_id;
+  }
+  return reinterpret_cast<const sockaddr_in*>(a.ai_addr)->sin_addr.s_addr ==
+         reinterpret_cast<const sockaddr_in*>(b.ai_addr)->sin_addr.s_addr;
+}
+
+// Whether one that stands before it in its list is the same, as where /etc/hosts has a name twice.
+bool IsRepeated(const addrinfo* list, const addrinfo* info) {
+  while (list != info && !IsSameHost(*list, *info)) list = list->ai_next;
+  return list != info;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Listener>> Listener::Bind(const std::string& address) {
@@ -110,6 +128,7 @@ absl::StatusOr<std::unique_ptr<Listener>> Listener::Bind(const std::string& addr
   if (listener->wake_ < 0) return Refused(address, std::strerror(errno));
   int not_here = 0;
   for (addrinfo* info = found; info != nullptr; info = info->ai_next) {
+    if (IsRepeated(found, info)) continue;
     // The same on all.
     if (listener->port_ != 0) SetPort(info->ai_addr, listener->port_);
     const int fd = Open(*info, /*only_ipv6=*/host.empty());

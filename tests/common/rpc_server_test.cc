@@ -4,20 +4,27 @@
 #include <arpa/inet.h>
 #include <netdb.h>
 #include <poll.h>
+#include <sched.h>
+#include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <chrono>
+#include <cstdio>
+#include <fstream>
 #include <memory>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/rpc/address.h"
+#include "common/rpc/listener.h"
 #include "common/rpc/status.h"
 #include "gmock/gmock.h"
 #include "grpcpp/completion_queue.h"
@@ -182,6 +189,31 @@ TEST(RpcServer, ListensOnAllAddressesOfAName) {
   }
   ::freeaddrinfo(found);
   EXPECT_GT(answering, 0);
+}
+
+// In a process that sees another /etc/hosts.
+TEST(ListenerDeathTest, ListensOnceOnAnAddressThatAHostHasTwice) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  constexpr int kMayNot = 77;
+  const auto listen = [] {
+    const std::string hosts = absl::StrCat(testing::TempDir(), "hosts-", ::getpid());
+    std::ofstream(hosts) << "127.0.0.1 twice.test\n127.0.0.1 other.test twice.test\n";
+    const bool seen = ::unshare(CLONE_NEWNS) == 0 &&
+                      ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
+                      ::mount(hosts.c_str(), "/etc/hosts", nullptr, MS_BIND, nullptr) == 0;
+    ::unlink(hosts.c_str());
+    if (!seen) ::_exit(kMayNot);
+    const auto listener = Listener::Bind("twice.test:0");
+    std::fprintf(stderr, "%s", listener.status().ToString().c_str());
+    ::_exit(listener.ok() ? 0 : 1);
+  };
+  bool may = true;
+  const auto ended = [&may](int status) {
+    may = !WIFEXITED(status) || WEXITSTATUS(status) != kMayNot;
+    return !may || testing::ExitedWithCode(0)(status);
+  };
+  EXPECT_EXIT(listen(), ended, "");
+  if (!may) GTEST_SKIP() << "only root may have another /etc/hosts";
 }
 
 TEST(RpcServer, SaysWhyItCannotListen) {
