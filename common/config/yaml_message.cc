@@ -23,6 +23,7 @@ using google::protobuf::Reflection;
 
 // Aliases can make a small file stand for a huge tree, and a tree its own part.
 constexpr int kMaxNodes = 200000;
+constexpr size_t kMaxTextBytes = size_t{64} << 20;  // of values, and of the paths to them
 constexpr int kMaxDepth = 64;
 
 Scalar ToScalar(const YAML::Node& node) { return {node.Scalar(), node.Tag() == "!"}; }
@@ -144,6 +145,12 @@ absl::Status MessageReader::WrongStatus(const YAML::Node& node, const std::strin
 absl::Status MessageReader::Enter(const YAML::Node& node, const std::string& path) {
   if (++visited_ > kMaxNodes) {
     return Wrong(node, path, absl::StrCat("more than ", kMaxNodes, " values (through aliases?)"));
+  }
+  text_bytes_ += path.size() + node.Scalar().size();
+  if (text_bytes_ > kMaxTextBytes) {
+    return Wrong(node, "",
+                 absl::StrCat("more than ", kMaxTextBytes >> 20,
+                              " MiB of values and their names (through aliases?)"));
   }
   if (depth_ > kMaxDepth) {
     return Wrong(node, path, absl::StrCat("nested deeper than ", kMaxDepth, " levels"));

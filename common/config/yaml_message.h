@@ -64,6 +64,7 @@ class MessageReader {
   const Names names_;
   SourceMap* const sources_;
   int visited_ = 0;
+  size_t text_bytes_ = 0;
   int depth_ = 0;
 };
 

@@ -243,6 +243,22 @@ TEST(JobYaml, BoundsWhatAliasesCanMake) {
               HasSubstr("more than 200000 values"));
 }
 
+TEST(JobYaml, BoundsWhatAliasesOfOneTextCanMake) {
+  const std::string text(100'000, 'x');
+  std::string values = "name: a\nmodel:\n  options:\n    x: [&x " + text;
+  std::string names = "name: a\nmodel:\n  options:\n    " + text.substr(0, 1000) + ": [&x [x";
+  for (int i = 0; i < 1000; ++i) values += ", *x";
+  for (int i = 0; i < 1000; ++i) names += ", x";
+  names += "]";
+  for (int i = 0; i < 100; ++i) names += ", *x";
+  for (const std::string& yaml : {values + "]\n", names + "]\n"}) {
+    const absl::Status status = ParseJobYaml(yaml, "bomb.yaml").status();
+    EXPECT_THAT(std::string(status.message()),
+                HasSubstr("more than 64 MiB of values and their names"));
+    EXPECT_LT(status.message().size(), 1000u);
+  }
+}
+
 TEST(JobYaml, EveryJobOfDeployJobsIsValid) {
   int jobs = 0;
   for (const auto& entry : std::filesystem::directory_iterator(SourcePath("deploy/jobs"))) {
