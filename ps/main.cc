@@ -140,7 +140,8 @@ int main(int argc, char** argv) {
   options.memory_of_process = true;
   options.spill_page_cache = spill_reads == "cached";
   if (options.memory_bytes > 0) tessera::KeepFreedMemoryWithin(options.memory_bytes);
-  const auto security = process.Begin(options.name.empty() ? "ps" : options.name);
+  const auto security =
+      process.Begin(options.name.empty() ? "ps" : options.name, options.master_address);
   if (!security.ok()) {
     SPDLOG_ERROR("{}", std::string(security.status().message()));
     return 1;

@@ -84,7 +84,8 @@ int main(int argc, char** argv) {
   app.footer(kFooter);
   if (const std::optional<int> code = tessera::ServerProcess::Parse(app, argc, argv)) return *code;
 
-  const auto security = process.Begin(options.name.empty() ? "worker" : options.name);
+  const auto security =
+      process.Begin(options.name.empty() ? "worker" : options.name, options.master_address);
   if (!security.ok()) {
     SPDLOG_ERROR("{}", std::string(security.status().message()));
     return 1;

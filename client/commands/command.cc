@@ -79,10 +79,10 @@ absl::Status CheckOutputFile(const std::string& file, absl::string_view what) {
                                                  " (./", file, " is a file of that name)"));
 }
 
-void CommandContext::AddSecurity(CLI::App& command) {
+void CommandContext::AddSecurity(CLI::App& command, const std::string& address) {
   security_flags.AddForClient(command);
-  command.parse_complete_callback([this] {
-    absl::StatusOr<std::unique_ptr<Security>> loaded = security_flags.Load();
+  command.parse_complete_callback([this, &address] {
+    absl::StatusOr<std::unique_ptr<Security>> loaded = security_flags.Load(address);
     if (!loaded.ok()) throw CLI::ValidationError(std::string(loaded.status().message()));
     if (*loaded == nullptr) return;
     security = *std::move(loaded);
@@ -92,7 +92,7 @@ void CommandContext::AddSecurity(CLI::App& command) {
 }
 
 void MasterOption::Add(CLI::App& command, CommandContext& context) {
-  context.AddSecurity(command);
+  context.AddSecurity(command, address);
   command
       .add_option("--master", address,
                   "the master's HOST:PORT, or HOST:PORT,HOST:PORT of all that may lead")

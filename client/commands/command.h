@@ -68,8 +68,9 @@ struct CommandContext {
   std::unique_ptr<Security> security;
   std::unique_ptr<Channels> secure_channels;
 
-  // For a command that calls the master or another process: --tls-ca and so on.
-  void AddSecurity(CLI::App& command);
+  // For a command that calls the master or another process, at `address`, which is borrowed until
+  // the app has parsed: --tls-ca and so on.
+  void AddSecurity(CLI::App& command, const std::string& address);
   // Says what went wrong on `err` and sets the exit code.
   void Fail(const absl::Status& status);
   // Does nothing once out_failed.

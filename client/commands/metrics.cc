@@ -48,7 +48,7 @@ void AddMetrics(CLI::App& app, CommandContext& context) {
                    "seconds that a server which was reached may take to answer")
       ->check(RealNumber(0.1, 1e6))
       ->capture_default_str();
-  context.AddSecurity(*command);
+  context.AddSecurity(*command, metrics->address);
   command->footer(
       R"(The text is in Prometheus's exposition format 0.0.4; `tessera list --nodes` shows the addresses.
 

@@ -29,14 +29,15 @@ std::optional<int> ServerProcess::Parse(CLI::App& app, int argc, char** argv) {
   return std::nullopt;
 }
 
-absl::StatusOr<std::unique_ptr<Security>> ServerProcess::Begin(absl::string_view name) const {
+absl::StatusOr<std::unique_ptr<Security>> ServerProcess::Begin(absl::string_view name,
+                                                               absl::string_view master) const {
   EndMutexChecks();
   // A file at the limit of its size (ulimit -f) is an error of the write, not the end.
   std::signal(SIGXFSZ, SIG_IGN);
   InitLog(name, log_level);
   TESSERA_RETURN_IF_ERROR(CheckFileDescriptors());
   TESSERA_RETURN_IF_ERROR(ArmFailpoints(std::getenv(kFailpointsVariable)));
-  return security_flags.Load();
+  return security_flags.Load(master);
 }
 
 }  // namespace tessera

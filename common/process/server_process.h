@@ -26,8 +26,10 @@ struct ServerProcess {
   // Once, after Parse: starts the log, in whose lines the process is called `name`, takes files
   // that would be larger than they may for errors, raises the limit of open files, arms the
   // failpoints that the environment names, and loads what the flags say of security, which may be
-  // null. Errors: CheckFileDescriptors', ArmFailpoints' and Security::Load's.
-  absl::StatusOr<std::unique_ptr<Security>> Begin(absl::string_view name) const;
+  // null. Errors: CheckFileDescriptors', ArmFailpoints' and those of SecurityFlags::Load, which has
+  // the `master` that is called.
+  absl::StatusOr<std::unique_ptr<Security>> Begin(absl::string_view name,
+                                                  absl::string_view master = "") const;
 };
 
 }  // namespace tessera

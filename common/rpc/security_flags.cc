@@ -1,5 +1,8 @@
 #include "common/rpc/security_flags.h"
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+
 namespace tessera {
 namespace {
 
@@ -51,8 +54,13 @@ void SecurityFlags::AddForClient(CLI::App& app) {
   options.token->envname("TESSERA_TOKEN_FILE");
 }
 
-absl::StatusOr<std::unique_ptr<Security>> SecurityFlags::Load() const {
+absl::StatusOr<std::unique_ptr<Security>> SecurityFlags::Load(absl::string_view servers) const {
   if (files.empty()) return nullptr;
+  if (absl::StrContains(servers, ',') && files.server_name.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--tls-server-name: missing; of several servers (", servers,
+                     ") it says what the certificates of all are made out to"));
+  }
   return Security::Load(files);
 }
 

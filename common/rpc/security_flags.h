@@ -4,6 +4,7 @@
 
 #include "CLI/CLI.hpp"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "common/rpc/security.h"
 
 namespace tessera {
@@ -19,8 +20,9 @@ struct SecurityFlags {
   // TESSERA_TOKEN_FILE.
   void AddForClient(CLI::App& app);
 
-  // Null: none was given. Errors: Security::Load's.
-  absl::StatusOr<std::unique_ptr<Security>> Load() const;
+  // Null: none was given. Errors: Security::Load's. `servers` are those that are called,
+  // "host:port" or a list of it, which needs --tls-server-name: INVALID_ARGUMENT.
+  absl::StatusOr<std::unique_ptr<Security>> Load(absl::string_view servers = "") const;
 };
 
 }  // namespace tessera

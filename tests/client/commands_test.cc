@@ -17,6 +17,7 @@ namespace tessera::client {
 namespace {
 
 using testing::HasSubstr;
+using testing::Not;
 using testing::StartsWith;
 
 constexpr char kJob[] = R"(name: clicks
@@ -254,6 +255,26 @@ TEST_F(CommandsTest, SuspendResumeAndScaleSpeakToTheMaster) {
   ASSERT_EQ(master_.service.scaled().size(), 1u);
   EXPECT_EQ(master_.service.scaled()[0].workers(), 3u);
   EXPECT_EQ(Run({"scale", "clicks-1", "--master", "master:1"}), 2);
+}
+
+TEST_F(CommandsTest, AListOfMastersWithTlsNeedsTheNameOfTheirCertificates) {
+  const std::string file = folder_ / "file";
+  std::ofstream(file) << "x";
+  const std::vector<std::string> with_tls = {"--tls-ca", file, "--token-file", file, "--master"};
+  const auto list = [&](const std::string& master, const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = {"list"};
+    arguments.insert(arguments.end(), with_tls.begin(), with_tls.end());
+    arguments.push_back(master);
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return Run(arguments);
+  };
+  EXPECT_EQ(list("a:1,b:1", {}), 2);
+  EXPECT_THAT(err_, HasSubstr("--tls-server-name: missing; of several servers (a:1,b:1) it says"));
+  // One, or several with a name, fail for want of a certificate here.
+  EXPECT_EQ(list("a:1", {}), 2);
+  EXPECT_THAT(err_, Not(HasSubstr("--tls-server-name")));
+  EXPECT_EQ(list("a:1,b:1", {"--tls-server-name", "tessera"}), 2);
+  EXPECT_THAT(err_, Not(HasSubstr("--tls-server-name")));
 }
 
 TEST_F(CommandsTest, AMasterThatIsAwayMayBeTriedAgainLater) {
