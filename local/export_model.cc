@@ -220,7 +220,7 @@ absl::StatusOr<ExportReport> ExportCheckpoint(const ExportOptions& options, Keep
   ExportReport report;
   report.step = reader->manifest().step();
   report.trained_floats = model->trained_floats();
-  report.file = std::filesystem::absolute(options.output).lexically_normal();
+  report.file = std::filesystem::absolute(options.output);
   std::map<std::string, worker::InlineTable> inlined;
   for (const worker::Model::Input& input : model->inputs()) {
     const bool is_described =

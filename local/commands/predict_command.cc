@@ -31,7 +31,7 @@ absl::StatusOr<JobRun::Options> Prepare(const Predict& predict, const std::strin
   JobRun::Options run;
   ClusterOptions& cluster = run.cluster;
   TESSERA_ASSIGN_OR_RETURN(cluster.data_root, ExistingFolder("--data", predict.data));
-  const std::filesystem::path file = std::filesystem::absolute(predict.file).lexically_normal();
+  const std::filesystem::path file = std::filesystem::absolute(predict.file);
   TESSERA_ASSIGN_OR_RETURN(cluster.output_root,
                            ExistingFolder("the folder of --output", file.parent_path()));
   cluster.work_folder = work_folder;

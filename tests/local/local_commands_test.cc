@@ -150,6 +150,17 @@ TEST_F(LocalCommandsTest, LocalEndsWithOneObjectForScriptsAndPredictAgreesWithIt
   EXPECT_EQ(predictions.size(), 500u);
   EXPECT_NEAR(Auc(predictions), result["metrics"]["test"]["auc"], 1e-4);
 
+  // ".." leaves the folder that a link names, not the link's own.
+  fs::create_directories(folder_ / "real/deep");
+  fs::create_directory_symlink(folder_ / "real/deep", folder_ / "link");
+  ASSERT_EQ(Run({"predict", job_(), "--checkpoint", checkpoint, "--data", data_(), "--output",
+                 folder_ / "link/../behind.csv"}),
+            0)
+      << err_;
+  EXPECT_TRUE(fs::exists(folder_ / "real/behind.csv"));
+  ASSERT_EQ(Run({"export", checkpoint, "--output", folder_ / "link/../behind.onnx"}), 0) << err_;
+  EXPECT_TRUE(fs::exists(folder_ / "real/behind.onnx"));
+
   // One that fails leaves what is there.
   std::ifstream good(fs::path(data_()) / "test.csv");
   std::ofstream bad(fs::path(data_()) / "bad.csv");
