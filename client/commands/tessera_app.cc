@@ -75,7 +75,9 @@ int RunTessera(CLI::App& app, CommandContext& context, std::vector<std::string> 
   // A variable of a script that is not set: without the value a flag would be as if it were not
   // there.
   for (size_t i = 0; i < arguments.size(); ++i) {
-    const bool is_flag = absl::StartsWith(arguments[i], "--") && absl::EndsWith(arguments[i], "=");
+    // "--set=PATH=" has one, and clears a field.
+    const bool is_flag =
+        absl::StartsWith(arguments[i], "--") && arguments[i].find('=') == arguments[i].size() - 1;
     if (!arguments[i].empty() && !is_flag) continue;
     std::fprintf(context.err, "error: %s: the value is empty; give one, or leave the flag out\n",
                  is_flag || i == 0

@@ -98,6 +98,22 @@ TEST_F(CommandsTest, SubmitSendsTheJobWithItsOverrides) {
   EXPECT_EQ(request.task(), v1::TRAIN);
 }
 
+TEST_F(CommandsTest, AnEmptyOverrideClearsItsFieldHoweverTheFlagIsWritten) {
+  EXPECT_EQ(Run({"submit", job_, "--master", "master:1", "--set", "train.epochs=", "--set",
+                 "train.steps=5"}),
+            0)
+      << err_;
+  EXPECT_EQ(
+      Run({"submit", job_, "--master", "master:1", "--set=train.epochs=", "--set=train.steps=5"}),
+      0)
+      << err_;
+  ASSERT_EQ(master_.service.submitted().size(), 2u);
+  for (const v1::SubmitRequest& request : master_.service.submitted()) {
+    EXPECT_EQ(request.spec().train().epochs(), 0u);
+    EXPECT_EQ(request.spec().train().steps(), 5u);
+  }
+}
+
 TEST_F(CommandsTest, SubmitRefusesABadJobBeforeTheMasterSeesIt) {
   EXPECT_EQ(Run({"submit", job_, "--master", "master:1", "--set", "train.batch_size=0"}), 2);
   EXPECT_THAT(err_, StartsWith("error: --set train.batch_size=0: train.batch_size: found 0"));
@@ -294,6 +310,8 @@ TEST_F(CommandsTest, BadUsageSaysWhatWasMeant) {
   EXPECT_EQ(Run({"submit", job_, "--predict", "", "--master", "master:1"}), 2);
   EXPECT_THAT(err_, HasSubstr("--predict: the value is empty; give one, or leave the flag out"));
   EXPECT_EQ(Run({"submit", job_, "--predict=", "--master", "master:1"}), 2);
+  EXPECT_EQ(Run({"submit", job_, "--set=", "--master", "master:1"}), 2);
+  EXPECT_THAT(err_, HasSubstr("\"--set=\": the value is empty"));
   EXPECT_EQ(Run({"list", "--master", ""}), 2);
   for (const char* wrong : {"host", "host:", "host:0", ":7070", "host:65536", "a:1,b"}) {
     EXPECT_EQ(Run({"list", "--master", wrong}), 2) << wrong;
