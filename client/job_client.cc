@@ -15,6 +15,7 @@ namespace tessera::client {
 namespace {
 
 constexpr absl::Duration kLookEvery = absl::Milliseconds(200);
+constexpr absl::Duration kShortestTry = absl::Seconds(1);
 constexpr absl::Duration kSayEvery = absl::Seconds(5);
 // A stream is renewed so often: no wait without a deadline.
 constexpr absl::Duration kStreamLimit = absl::Minutes(5);
@@ -77,7 +78,9 @@ absl::Status JobClient::CallWithPatience(const Try& call) {
   const absl::Duration begin = SystemClock().Monotonic();
   std::optional<absl::Duration> said;
   while (true) {
-    const absl::Status status = CallOnce(options_.call_limit, call);
+    const absl::Duration left = options_.patience - (absl::Now() - begin);
+    const absl::Status status =
+        CallOnce(std::min(options_.call_limit, std::max(left, kShortestTry)), call);
     if (!absl::IsUnavailable(status) && !absl::IsDeadlineExceeded(status)) return status;
     const absl::Duration now = SystemClock().Monotonic();
     const absl::Duration waited = now - begin;

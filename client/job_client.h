@@ -25,7 +25,8 @@ class JobClient {
   struct Options {
     std::string master_address = "127.0.0.1:7070";
     Channels* channels = nullptr;  // borrowed, outlives the client
-    // How long a master that does not answer is waited for, in each call; 0: one try.
+    // How long a master that does not answer is waited for, in each call; 0: one try. The last try
+    // has a second at least.
     absl::Duration patience = absl::Seconds(10);
     absl::Duration call_limit = absl::Seconds(10);
     Backoff::Options backoff;

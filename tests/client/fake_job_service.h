@@ -1,11 +1,13 @@
 #pragma once
 
+#include <algorithm>
 #include <deque>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/synchronization/mutex.h"
+#include "absl/time/clock.h"
 #include "common/rpc/channels.h"
 #include "common/rpc/server.h"
 #include "common/version.h"
@@ -48,6 +50,11 @@ class FakeJobService final : public v1::JobService::Service {
     absl::MutexLock lock(&mu_);
     return asked_;
   }
+  // What the most patient Get left for its answer.
+  absl::Duration longest_get() {
+    absl::MutexLock lock(&mu_);
+    return longest_get_;
+  }
   std::vector<v1::ScaleRequest> scaled() {
     absl::MutexLock lock(&mu_);
     return scaled_;
@@ -66,9 +73,11 @@ class FakeJobService final : public v1::JobService::Service {
     response->set_job_id(request->spec().name() + "-1");
     return grpc::Status::OK;
   }
-  grpc::Status Get(grpc::ServerContext*, const v1::GetRequest* request,
+  grpc::Status Get(grpc::ServerContext* context, const v1::GetRequest* request,
                    v1::JobStatus* response) override {
     absl::MutexLock lock(&mu_);
+    const absl::Duration limit = absl::FromChrono(context->deadline()) - absl::Now();
+    longest_get_ = std::max(longest_get_, limit);
     if (const grpc::Status status = NextFailure(); !status.ok()) return status;
     for (const v1::JobStatus& job : jobs_) {
       if (job.job_id() == request->job_id()) {
@@ -158,6 +167,7 @@ class FakeJobService final : public v1::JobService::Service {
   std::vector<v1::ScaleRequest> scaled_ ABSL_GUARDED_BY(mu_);
   uint32_t protocol_ ABSL_GUARDED_BY(mu_) = kProtocolVersion;
   bool hold_ ABSL_GUARDED_BY(mu_) = false;
+  absl::Duration longest_get_ ABSL_GUARDED_BY(mu_) = absl::ZeroDuration();
 };
 
 // The fake behind an in-process server named "master:1".

@@ -82,6 +82,17 @@ TEST_F(JobClientTest, GivesUpWhenThePatienceIsSpent) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("is tessera-master running there?"));
 }
 
+TEST_F(JobClientTest, NoTryOutlastsThePatienceByMoreThanASecond) {
+  master_.service.SetJobs({Job(v1::RUNNING, 3)});
+  Client(absl::ZeroDuration())->Get("clicks-1").IgnoreError();  // it may be slow
+  EXPECT_LE(master_.service.longest_get(), absl::Milliseconds(1100));
+  Client(absl::Seconds(3))->Get("clicks-1").IgnoreError();
+  EXPECT_LE(master_.service.longest_get(), absl::Milliseconds(3300));
+  // A call's own limit holds, however long the master is waited for.
+  EXPECT_TRUE(Client(absl::Hours(1))->Get("clicks-1").ok());
+  EXPECT_LE(master_.service.longest_get(), absl::Seconds(11));
+}
+
 TEST(JobClientOverTcp, FindsAMasterThatHasComeBack) {
   FakeJobService service;
   auto server = RpcServer::Start({}, {&service});
