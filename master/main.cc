@@ -10,6 +10,7 @@
 #include "CLI/CLI.hpp"
 #include "common/log.h"
 #include "common/process/exit_code.h"
+#include "common/process/no_thread.h"
 #include "common/process/number_flags.h"
 #include "common/process/server_process.h"
 #include "common/process/stop_signal.h"
@@ -211,7 +212,8 @@ int main(int argc, char** argv) {
   options.stuck_after = absl::Seconds(stuck_after_seconds);
   SharedState shared;
   if (!etcd.members.empty()) {
-    absl::StatusOr<SharedState> state = Lead(etcd, options, &stop);
+    absl::StatusOr<SharedState> state =
+        tessera::OrNoThread("this master", [&] { return Lead(etcd, options, &stop); });
     if (absl::IsCancelled(state.status())) {
       SPDLOG_INFO("stopped while standing by");
       return 0;
@@ -223,7 +225,8 @@ int main(int argc, char** argv) {
     shared = *std::move(state);
     options.state_log = shared.log.get();
   }
-  auto master = tessera::master::Master::Start(options);
+  auto master =
+      tessera::OrNoThread("this master", [&] { return tessera::master::Master::Start(options); });
   if (!master.ok()) {
     SPDLOG_ERROR("cannot start: {}", std::string(master.status().message()));
     return tessera::ExitCodeOfStart(master.status());

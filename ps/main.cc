@@ -6,6 +6,7 @@
 #include "common/log.h"
 #include "common/process/exit_code.h"
 #include "common/process/freed_memory.h"
+#include "common/process/no_thread.h"
 #include "common/process/number_flags.h"
 #include "common/process/server_process.h"
 #include "common/process/stop_signal.h"
@@ -151,7 +152,8 @@ int main(int argc, char** argv) {
   options.channels = channels.get();
   options.files = &tessera::PosixFileSystem();
   options.clock = &tessera::SystemClock();
-  auto server = tessera::ps::ParameterServer::Start(options);
+  auto server =
+      tessera::OrNoThread("this ps", [&] { return tessera::ps::ParameterServer::Start(options); });
   if (!server.ok()) {
     SPDLOG_ERROR("{}", std::string(server.status().message()));
     return tessera::ExitCodeOfStart(server.status());

@@ -6,6 +6,7 @@
 #include "common/job/device.h"
 #include "common/log.h"
 #include "common/process/exit_code.h"
+#include "common/process/no_thread.h"
 #include "common/process/number_flags.h"
 #include "common/process/server_process.h"
 #include "common/process/stop_signal.h"
@@ -95,7 +96,8 @@ int main(int argc, char** argv) {
   if (!listen.empty()) {
     options.server = {.listen = listen, .security = security->get(), .insecure = insecure};
   }
-  auto worker = tessera::worker::Worker::Start(options);
+  auto worker =
+      tessera::OrNoThread("this worker", [&] { return tessera::worker::Worker::Start(options); });
   if (!worker.ok()) {
     SPDLOG_ERROR("{}", std::string(worker.status().message()));
     return tessera::ExitCodeOfStart(worker.status());

@@ -6,6 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "client/commands/commands.h"
+#include "common/process/no_thread.h"
 #include "common/suggest.h"
 #include "common/version.h"
 
@@ -94,6 +95,9 @@ int RunTessera(CLI::App& app, CommandContext& context, std::vector<std::string> 
     if (!out.str().empty()) context.Print(out.str());
     std::fputs(err.str().c_str(), context.err);
     context.exit_code = code == 0 ? kExitOk : kExitUsage;
+  } catch (const std::system_error& error) {
+    if (!IsNoThread(error)) throw;
+    context.Fail(NoThread("this command"));
   }
   return context.out_failed ? kExitRetry : context.exit_code;
 }

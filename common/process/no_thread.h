@@ -20,4 +20,15 @@ inline absl::Status NoThread(absl::string_view what) {
       "; allow more of them (ulimit -u, pids.max of the cgroup, TasksMax of systemd)"));
 }
 
+// What `work` returns, a status or something beside one; NoThread where it throws for want of one.
+template <typename Work>
+auto OrNoThread(absl::string_view what, Work&& work) -> decltype(work()) {
+  try {
+    return work();
+  } catch (const std::system_error& error) {
+    if (!IsNoThread(error)) throw;
+    return NoThread(what);
+  }
+}
+
 }  // namespace tessera

@@ -4,10 +4,16 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <cstdio>
+#include <string>
 #include <utility>
+
+#include "common/process/no_thread.h"
 
 namespace tessera {
 namespace {
+
+constexpr int kExitNoThread = 128;  // another try may do
 
 sigset_t StopSignals() {
   sigset_t set;
@@ -27,7 +33,13 @@ void UnblockStopSignals() {
 StopSignal::StopSignal() {
   const sigset_t set = StopSignals();
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
-  watcher_ = std::thread([this] { Watch(); });
+  const absl::Status begun = OrNoThread("SIGTERM and SIGINT", [this] {
+    watcher_ = std::thread([this] { Watch(); });
+    return absl::OkStatus();
+  });
+  if (begun.ok()) return;
+  std::fprintf(stderr, "error: %s\n", std::string(begun.message()).c_str());
+  _exit(kExitNoThread);
 }
 
 StopSignal::~StopSignal() {

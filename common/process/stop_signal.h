@@ -17,6 +17,7 @@ namespace tessera {
 // their own (UnblockStopSignals between fork and exec). At most one in a process. Thread-safe.
 class StopSignal {
  public:
+  // Ends the process, with 128, where there is no thread for it.
   StopSignal();
   // Ends the watching thread; the signals stay blocked.
   ~StopSignal();

@@ -2,6 +2,7 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -60,7 +61,7 @@ class CommandsTest : public testing::Test {
     context.out = out_file != nullptr ? std::fopen(out_file, "w") : open_memstream(&out, &out_size);
     context.err = open_memstream(&err, &err_size);
     context.check_job = check_job_;
-    const auto app = NewTesseraApp(context, {});
+    const auto app = NewTesseraApp(context, {add_});
     const int code = RunTessera(*app, context, arguments);
     std::fclose(context.out);
     std::fclose(context.err);
@@ -81,6 +82,7 @@ class CommandsTest : public testing::Test {
   FakeMaster master_;
   std::filesystem::path folder_, job_;
   std::function<absl::Status(const LoadedJob&)> check_job_;
+  std::function<void(CLI::App&, CommandContext&)> add_ = [](CLI::App&, CommandContext&) {};
   std::string out_, err_;
 };
 
@@ -504,6 +506,16 @@ TEST_F(CommandsTest, NumbersAreDecimalWhateverZerosTheyBeginWith) {
   ASSERT_EQ(master_.service.submitted().size(), 1u);
   EXPECT_EQ(master_.service.submitted()[0].ps(), 10u);
   EXPECT_EQ(master_.service.submitted()[0].workers(), 9u);
+}
+
+TEST_F(CommandsTest, WithoutAThreadTheCommandFailsAndMayBeTriedAgain) {
+  add_ = [](CLI::App& app, CommandContext&) {
+    app.add_subcommand("start")->callback([] {
+      throw std::system_error(std::make_error_code(std::errc::resource_unavailable_try_again));
+    });
+  };
+  EXPECT_EQ(Run({"start"}), 128);
+  EXPECT_THAT(err_, StartsWith("error: no thread for this command; allow more of them"));
 }
 
 TEST_F(CommandsTest, VersionIsOneLine) {

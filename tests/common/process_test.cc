@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "absl/synchronization/notification.h"
@@ -13,6 +14,7 @@
 #include "common/file_system.h"
 #include "common/process/exit_code.h"
 #include "common/process/file_descriptors.h"
+#include "common/process/no_thread.h"
 #include "common/process/number_flags.h"
 #include "common/process/resident.h"
 #include "common/process/server_process.h"
@@ -20,6 +22,7 @@
 #include "common/version.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/common/thread_limit.h"
 
 namespace tessera {
 namespace {
@@ -146,6 +149,31 @@ TEST(ServerProcess, GoesOnAfterGoodFlagsAndSaysWhichAreWrong) {
   testing::internal::CaptureStderr();
   EXPECT_EQ(ParseServer({"server", "--token-flie", "x"}), 2);
   EXPECT_THAT(testing::internal::GetCapturedStderr(), testing::HasSubstr("--token-flie"));
+}
+
+TEST(StopSignalDeathTest, WithoutAThreadForItTheProcessEndsAndMayBeTriedAgain) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(
+      {
+        LimitThreads(0);
+        StopSignal stop;
+        _exit(0);
+      },
+      testing::ExitedWithCode(128), "error: no thread for SIGTERM and SIGINT; allow more of them");
+}
+
+TEST(OrNoThread, IsAnErrorOfThreadsAndNoOther) {
+  const auto throws = [](std::errc error) {
+    return OrNoThread("this test", [error]() -> absl::StatusOr<int> {
+      if (error == std::errc()) return 7;
+      throw std::system_error(std::make_error_code(error));
+    });
+  };
+  EXPECT_EQ(throws(std::errc()).value(), 7);
+  const absl::Status status = throws(std::errc::resource_unavailable_try_again).status();
+  EXPECT_TRUE(absl::IsResourceExhausted(status));
+  EXPECT_THAT(std::string(status.message()), testing::StartsWith("no thread for this test; "));
+  EXPECT_THROW(throws(std::errc::permission_denied).IgnoreError(), std::system_error);
 }
 
 TEST(ServerProcessDeathTest, AFileAtTheLimitOfItsSizeIsAnErrorOfTheWrite) {
