@@ -35,7 +35,8 @@ class JobClient {
   };
   explicit JobClient(Options options);
 
-  // Returns the job's id. Never sends the job twice: UNAVAILABLE after it was sent says so.
+  // Returns the job's id. Never sends the job twice: UNKNOWN where the master was lost after it was
+  // sent, which is no error to be tried again.
   absl::StatusOr<std::string> Submit(const v1::SubmitRequest& request);
   absl::StatusOr<v1::JobStatus> Get(const std::string& job_id);
   // Newest first.

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "client/commands/command.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/client/fake_job_service.h"
@@ -51,7 +52,8 @@ TEST_F(JobClientTest, SubmitsAJobAndReturnsItsId) {
 TEST_F(JobClientTest, NeverSendsAJobTwice) {
   master_.service.FailNext({kDown});
   const absl::Status status = Client()->Submit(v1::SubmitRequest()).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnknown);
+  EXPECT_EQ(ExitCodeOf(status), kExitFailed) << "whoever repeats on 128 sends it again";
   EXPECT_THAT(std::string(status.message()), HasSubstr("`tessera list` says whether"));
   EXPECT_EQ(master_.service.submitted().size(), 1u);
 }
