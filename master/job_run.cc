@@ -38,9 +38,12 @@ bool JobRun::Uses(uint64_t incarnation) const {
 }
 
 std::optional<Work> JobRun::TakeAction(Lane lane) {
+  doing(lane) = Doing::kOther;
   if (lane == Lane::kAside) {
-    std::optional<Work> weigh = TakeWeighing();
-    if (weigh.has_value()) return weigh;
+    if (std::optional<Work> weigh = TakeWeighing()) {
+      doing(lane) = Doing::kWeigh;
+      return weigh;
+    }
     return replicas_.TakeTelling([this](uint32_t part) { return OpenRequest(part); });
   }
   if (lane == Lane::kForeground && !lost_.empty()) {
@@ -49,35 +52,38 @@ std::optional<Work> JobRun::TakeAction(Lane lane) {
     if (wanted_.has_value() && std::holds_alternative<CutCheckpoint>(*wanted_)) return std::nullopt;
   }
   if (lane == Lane::kBackground && wanted_drop_.has_value()) {
-    copies_behind_ = drops_behind_ = true;
+    doing(lane) = Doing::kDrop;
     return std::exchange(wanted_drop_, std::nullopt);
   }
   if (lane == Lane::kBackground && committed_.has_value()) {
-    tells_committed_ = true;
+    doing(lane) = Doing::kTellCommitted;
     return std::exchange(committed_, std::nullopt);
   }
-  if (lane == Lane::kBackground && wanted_behind_.has_value()) {
-    copies_behind_ = std::holds_alternative<CopyPartitions>(*wanted_behind_);
+  std::optional<Work>& wanted = lane == Lane::kForeground ? wanted_ : wanted_behind_;
+  if (wanted.has_value() && std::holds_alternative<CopyPartitions>(*wanted)) {
+    doing(lane) = Doing::kCopy;
   }
-  if (lane == Lane::kForeground && wanted_.has_value()) {
-    copies_ahead_ = std::holds_alternative<CopyPartitions>(*wanted_);
-  }
-  return std::exchange(lane == Lane::kForeground ? wanted_ : wanted_behind_, std::nullopt);
+  return std::exchange(wanted, std::nullopt);
 }
 
 void JobRun::ActionDone(Lane lane, ActionResult result, const Now& now) {
   if (end_.has_value()) return;
-  if (lane == Lane::kAside && std::exchange(weighing_, false)) return OnWeighed(result, now);
-  if (lane == Lane::kAside) return replicas_.OnTold(result.status, now);
-  if (lane == Lane::kBackground && std::exchange(tells_committed_, false)) return;
-  if (lane == Lane::kBackground && std::exchange(drops_behind_, false) && move_.has_value()) {
-    copies_behind_ = false;  // of the move before
-    return;
+  switch (std::exchange(doing(lane), Doing::kOther)) {
+    case Doing::kTellCommitted:
+      return;
+    case Doing::kCopy:
+      return OnCopied(lane, result, now);
+    case Doing::kDrop:
+      if (move_.has_value()) return;  // of the move before
+      return OnCopied(lane, result, now);
+    case Doing::kWeigh:
+      return OnWeighed(result, now);
+    case Doing::kOther:
+      break;
   }
-  if (lane == Lane::kBackground && copies_behind_) return OnCopied(lane, result, now);
+  if (lane == Lane::kAside) return replicas_.OnTold(result.status, now);
   if (lane == Lane::kBackground) return OnWritten(result, now);
   if (recovering_.has_value()) return OnRecovered(*std::exchange(recovering_, {}), result, now);
-  if (copies_ahead_) return OnCopied(lane, result, now);
   switch (phase_) {
     case Phase::kFinding:
       return OnFound(std::move(result), now);

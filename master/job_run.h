@@ -19,6 +19,7 @@
 #include "master/membership.h"
 #include "master/now.h"
 #include "master/progress.h"
+#include "master/ps_move.h"
 #include "master/rank_watch.h"
 #include "master/replicas.h"
 #include "master/run_options.h"
@@ -104,9 +105,9 @@ class JobRun {
   void Scale(std::vector<RunNode> ps, const Now& now);
   // The copy under way in that lane is of no use any more, and may be cut short.
   bool CopyUnwanted(Lane lane) const {
-    if (lane == Lane::kForeground) return copies_ahead_ && !move_.has_value();
-    return lane == Lane::kBackground && copies_behind_ && !drops_behind_ &&
-           (!move_.has_value() || move_->stage != Move::kCopying);
+    if (doing(lane) != Doing::kCopy) return false;
+    if (!move_.has_value()) return true;
+    return lane == Lane::kBackground && move_->stage() != PsMove::Stage::kCopying;
   }
   // Whether it is a ps that the run does not use yet.
   bool MovesTo(uint64_t incarnation) const;
@@ -178,9 +179,22 @@ class JobRun {
     kPredicting,
   };
   enum class Wanted { kBarrier, kFinalTest };
+  // What the action under way in a lane is for, where its kind does not say that.
+  enum class Doing {
+    kOther,  // or nothing is under way
+    kTellCommitted,
+    kCopy,  // for a move that may have been given up
+    kDrop,  // what one that was given up has brought
+    kWeigh,
+  };
 
   const v1::JobSpec& spec() const { return record_->status().spec(); }
   v1::JobStatus& status() { return *record_->mutable_status(); }
+  Doing& doing(Lane lane) { return doing_[static_cast<size_t>(lane)]; }
+  Doing doing(Lane lane) const { return doing_[static_cast<size_t>(lane)]; }
+  bool Copies(Lane lane) const {
+    return doing(lane) == Doing::kCopy || doing(lane) == Doing::kDrop;
+  }
   std::vector<v1::FileRecords> FilesOf(absl::string_view split) const;
   bool HasSplit(absl::string_view split) const;
   void Enter(Phase phase, const Now& now);
@@ -287,6 +301,10 @@ class JobRun {
   void OnWeighed(const ActionResult& result, const Now& now);
   // `steps`: those that are to be in the rows, at a barrier; 0: no matter.
   CopyPartitions CopyWork(bool changed, uint64_t steps = 0) const;
+  // The rows of the move under way are to travel by a checkpoint.
+  bool MovesByCheckpoint() const {
+    return move_.has_value() && move_->stage() == PsMove::Stage::kByCheckpoint;
+  }
   void BeginCopy(const Now& now);
   void TickMove(const Now& now);
   void RequestMoveBarrier();
@@ -361,9 +379,8 @@ class JobRun {
   std::optional<Work> wanted_behind_;  // of the background
   // Before that: what a move that was given up has brought is dropped.
   std::optional<CopyPartitions> wanted_drop_;
-  // Before that, and whether the action of the background does it.
-  std::optional<TellCommitted> committed_;
-  bool tells_committed_ = false;
+  std::optional<TellCommitted> committed_;  // before that
+  std::array<Doing, kLanes> doing_{};
   UnitDesk desk_;
   std::array<std::vector<std::string>, kLanes> unanswered_;  // ps, of the actions under way
   Progress progress_;
@@ -433,36 +450,10 @@ class JobRun {
     bool sought = false;   // by an earlier master: whether it was committed is to be found out
   };
   std::optional<Writing> writing_;
-  // To other ps.
-  struct Move {
-    enum Stage {
-      kToWeigh,       // partitions, to know which are to move
-      kToCopy,        // when no checkpoint is being written
-      kCopying,       // a round of copies is under way
-      kCopied,        // at the barrier: what is left goes over now
-      kByCheckpoint,  // the ps cannot copy: the next barrier's checkpoint has the rows
-    };
-    std::vector<RunNode> ps;
-    std::vector<std::optional<uint32_t>> stays;  // [options_.ps]: number in `ps`
-    std::vector<uint32_t> owner;                 // [partition_count_]; from kToCopy on
-    Stage stage = kToWeigh;
-    bool asked = false;  // for the weights
-    uint32_t rounds = 0;
-    uint64_t round_bytes = 0;  // of the last
-    bool copied = false;       // some of the rows, or all
-    bool closing = false;      // the next barrier is for it
-    uint32_t tries = 0;        // ended by a checkpoint that fell due
-    absl::Duration since;
-    absl::Duration stage_since;  // of copies, the round's
-  };
-  std::optional<Move> move_;
+  std::optional<PsMove> move_;
   // Ps that have, or may have, been given rows for a move, by incarnation.
   std::map<uint64_t, RunNode> moved_to_;
   uint64_t copies_begun_ = 0;      // moves, or tries of one, that have begun to copy
-  bool weighing_ = false;          // the action aside does that
-  bool copies_behind_ = false;     // the background's action is a copy
-  bool drops_behind_ = false;      // one that drops
-  bool copies_ahead_ = false;      // the foreground's is
   bool barrier_for_move_ = false;  // nothing else has asked for it
   absl::Duration barrier_since_;
   // Of this run's training.

@@ -115,10 +115,9 @@ void JobRun::CheckpointIfDue(const Now& now) {
   const bool due =
       due_.checkpoint || best || stopping_ || EndsHere() || (due_.requested && !barrier_for_move_);
   if (MoveAtBarrier(due && last_checkpoint_step_ != position_.step(), now)) return;
-  const bool moves = move_.has_value() && move_->stage == Move::kByCheckpoint;
   // A second one of this step, when it is committed, may take the place of the first.
   const bool ends = (stopping_ || EndsHere()) && writing_.has_value();
-  if (!(due || moves) || (last_checkpoint_step_ == position_.step() && !ends)) {
+  if (!(due || MovesByCheckpoint()) || (last_checkpoint_step_ == position_.step() && !ends)) {
     return LeaveBarrier(now);
   }
   if (!writing_.has_value()) return BeginCheckpoint(now);
@@ -202,8 +201,7 @@ void JobRun::OnCut(const ActionResult& result, const Now& now) {
   }
   wanted_behind_ = std::move(writing_->work);
   // There is nothing left to train meanwhile.
-  const bool moves = move_.has_value() && move_->stage == Move::kByCheckpoint;
-  if (stopping_ || moves || EndsHere()) return Enter(Phase::kAwaitingWrite, now);
+  if (stopping_ || MovesByCheckpoint() || EndsHere()) return Enter(Phase::kAwaitingWrite, now);
   cut_again_.reset();
   LeaveBarrier(now);
 }
@@ -314,7 +312,7 @@ void JobRun::OnCheckpointFailed(const ActionResult& result, const Now& now) {
     LoseBest(failed, message, now);
   }
   if (at_its_barrier) OnLastCheckpointFailed(why, now);
-  if (move_.has_value() && move_->stage == Move::kByCheckpoint) {
+  if (MovesByCheckpoint()) {
     GiveUpScaling("its rows would have travelled by that checkpoint", now);
   }
 }

@@ -201,7 +201,7 @@ void JobRun::OnRecovered(const Recovering& asked, const ActionResult& result, co
     // What was to be copied from it, or was copied to it, is gone with the one before.
     jobs_->AddEvent(
         record_,
-        absl::StrCat("the move to ", move_->ps.size(), " ps begins anew, with ", lost.back.name),
+        absl::StrCat("the move to ", move_->to().size(), " ps begins anew, with ", lost.back.name),
         now.wall);
     PutMoveOff();
   }

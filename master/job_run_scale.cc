@@ -14,11 +14,7 @@
 namespace tessera::master {
 namespace {
 
-// After a round of copies that was small, or not smaller than half of the one before, a barrier is
-// asked for. Rounds go on until it is reached; the last one is made there.
-constexpr uint64_t kSmallRoundBytes = 8 << 20;
-// Of copying, where checkpoints come in between.
-constexpr uint32_t kMaxTries = 3;
+using Stage = PsMove::Stage;
 
 }  // namespace
 
@@ -29,28 +25,18 @@ bool JobRun::AwaitsScaling() const {
 }
 
 bool JobRun::MovesTo(uint64_t incarnation) const {
-  return move_.has_value() && !Uses(incarnation) && Among(move_->ps, incarnation);
+  return move_.has_value() && !Uses(incarnation) && Among(move_->to(), incarnation);
 }
 
 void JobRun::Scale(std::vector<RunNode> ps, const Now& now) {
-  std::vector<std::optional<uint32_t>> stays(options_.ps.size());
-  for (uint32_t to = 0; to < ps.size(); ++to) {
-    for (uint32_t from = 0; from < options_.ps.size(); ++from) {
-      if (options_.ps[from].incarnation == ps[to].incarnation) stays[from] = to;
-    }
-  }
-  move_ = {.ps = std::move(ps),
-           .stays = std::move(stays),
-           .owner = {},
-           .since = now.monotonic,
-           .stage_since = now.monotonic};
+  move_.emplace(options_.ps, owner_, std::move(ps), now.monotonic);
   status().mutable_scaling()->set_phase("planning");
 }
 
 std::optional<Work> JobRun::TakeWeighing() {
-  if (!move_.has_value() || move_->stage != Move::kToWeigh || move_->asked) return std::nullopt;
+  if (!move_.has_value() || move_->stage() != Stage::kToWeigh) return std::nullopt;
   if (!lost_.empty()) return std::nullopt;
-  move_->asked = weighing_ = true;
+  move_->BeginWeighing();
   WeighPartitions weigh;
   for (const RunNode& ps : options_.ps) {
     v1::WeighPartitionsRequest request;
@@ -63,7 +49,7 @@ std::optional<Work> JobRun::TakeWeighing() {
 
 void JobRun::OnWeighed(const ActionResult& result, const Now& now) {
   // Of a move that was given up; the next one asks anew.
-  if (!move_.has_value() || !move_->asked) return;
+  if (!move_.has_value() || move_->stage() != Stage::kWeighing) return;
   std::vector<PartitionWeight> weights(partition_count_);
   std::vector<int> next(options_.ps.size());
   bool sound = result.status.ok() && result.weights.size() == options_.ps.size();
@@ -79,87 +65,48 @@ void JobRun::OnWeighed(const ActionResult& result, const Now& now) {
                 result.status.ToString());
     weights.clear();
   }
-  PartitionMoves moves =
-      PlanMoves(owner_, move_->stays, static_cast<uint32_t>(move_->ps.size()), weights);
+  const PartitionMoves moves = move_->Plan(weights, now.monotonic);
   v1::Scaling& scaling = *status().mutable_scaling();
   scaling.set_partitions(moves.moved);
   const std::string parts =
       sound ? absl::StrFormat(" with %.0f%% of the rows' bytes and %.0f%% of their updates",
                               100 * moves.bytes_share, 100 * moves.updates_share)
             : "";
-  if (moves.moved == 0 && move_->ps.size() == options_.ps.size()) {
+  if (moves.moved == 0 && move_->to().size() == options_.ps.size()) {
     jobs_->AddEvent(record_, "is balanced: no partition moves", now.wall);
     status().clear_scaling();
     return ForgetMove();
   }
   jobs_->AddEvent(record_,
-                  absl::StrCat("moves from ", options_.ps.size(), " ps to ", move_->ps.size(), ": ",
-                               moves.moved, " of ", partition_count_, " partitions", parts),
+                  absl::StrCat("moves from ", options_.ps.size(), " ps to ", move_->to().size(),
+                               ": ", moves.moved, " of ", partition_count_, " partitions", parts),
                   now.wall);
-  move_->owner = std::move(moves.owner);
-  move_->stage = Move::kToCopy;
-  move_->stage_since = now.monotonic;
   scaling.set_phase("copying");
   TickMove(now);
 }
 
 CopyPartitions JobRun::CopyWork(bool changed, uint64_t steps) const {
-  CopyPartitions copy;
-  for (uint32_t to = 0; to < move_->ps.size(); ++to) {
-    v1::FetchPartitionsRequest request;
-    std::vector<v1::FetchPartitionsRequest::Source> sources(options_.ps.size());
-    for (uint32_t p = 0; p < partition_count_; ++p) {
-      const RunNode& from = options_.ps[owner_[p]];
-      if (move_->owner[p] == to && from.incarnation != move_->ps[to].incarnation) {
-        sources[owner_[p]].add_partitions(p);
-      }
-    }
-    for (uint32_t from = 0; from < sources.size(); ++from) {
-      if (sources[from].partitions_size() == 0) continue;
-      sources[from].set_name(options_.ps[from].name);
-      sources[from].set_address(options_.ps[from].address);
-      sources[from].set_ps_process(options_.ps[from].process);
-      *request.add_sources() = std::move(sources[from]);
-    }
-    if (request.sources_size() == 0) continue;
-    request.set_changed(changed);
-    request.set_steps(steps);
-    v1::OpenJobRequest& open = *request.mutable_open();
-    open = OpenRequest(0);
-    open.set_generation(generation() + 1);
-    open.set_map_version(generation() + 1);
-    open.set_take_over(generation());
-    open.set_move(copies_begun_);
-    open.clear_checkpoint();
-    open.clear_warm();
-    // Not what stays there: a ps that was lost meanwhile, and is back without, must not take it for
-    // brought over.
-    open.clear_partitions();
-    for (uint32_t p = 0; p < partition_count_; ++p) {
-      if (move_->owner[p] == to &&
-          options_.ps[owner_[p]].incarnation != move_->ps[to].incarnation) {
-        open.add_partitions(p);
-      }
-    }
-    copy.calls.emplace_back(move_->ps[to], std::move(request));
-  }
-  return copy;
+  v1::OpenJobRequest open = OpenRequest(0);
+  open.set_generation(generation() + 1);
+  open.set_map_version(generation() + 1);
+  open.set_take_over(generation());
+  open.set_move(copies_begun_);
+  open.clear_checkpoint();
+  open.clear_warm();
+  return move_->Copies(std::move(open), changed, steps);
 }
 
 void JobRun::BeginCopy(const Now& now) {
-  move_->stage = Move::kCopying;
-  move_->stage_since = now.monotonic;
-  if (move_->rounds == 0) ++copies_begun_;
-  CopyPartitions work = CopyWork(/*changed=*/move_->rounds > 0);
-  move_->copied = true;
+  move_->BeginRound(now.monotonic);
+  if (move_->rounds() == 0) ++copies_begun_;
+  CopyPartitions work = CopyWork(/*changed=*/move_->rounds() > 0);
   for (const auto& [ps, request] : work.calls) moved_to_.emplace(ps.incarnation, ps);
   if (!work.calls.empty()) {
     wanted_behind_ = std::move(work);
     return;
   }
   // No partition changes its owner: only the barrier is awaited.
-  move_->stage = Move::kCopied;
-  move_->closing = true;
+  move_->EndRounds();
   RequestMoveBarrier();
 }
 
@@ -171,33 +118,31 @@ void JobRun::RequestMoveBarrier() {
 void JobRun::TickMove(const Now& now) {
   if (!move_.has_value()) return;
   const bool checkpoint = writing_.has_value() || cut_again_.has_value();
-  const bool copies = copies_behind_ || wanted_drop_.has_value();
-  if (move_->stage == Move::kToCopy && !checkpoint && !copies && lost_.empty()) {
+  const bool copies = Copies(Lane::kBackground) || wanted_drop_.has_value();
+  if (move_->stage() == Stage::kToCopy && !checkpoint && !copies && lost_.empty()) {
     BeginCopy(now);
   }
   // One that was asked for while another was held has passed with that.
-  const bool ready = move_->closing || move_->stage == Move::kByCheckpoint;
-  if (ready && !plan_->BarrierDue()) RequestMoveBarrier();
+  if (move_->WantsBarrier() && !plan_->BarrierDue()) RequestMoveBarrier();
 }
 
 void JobRun::OnCopied(Lane lane, const ActionResult& result, const Now& now) {
-  (lane == Lane::kBackground ? copies_behind_ : copies_ahead_) = false;
   // It was given up meanwhile, or it was the end of one that was. Nothing goes on, and no other
   // move begins, before the last copy of it has ended.
   if (!move_.has_value()) {
-    const bool one_more =
-        copies_ahead_ || (wanted_.has_value() && std::holds_alternative<CopyPartitions>(*wanted_));
+    const bool one_more = Copies(Lane::kForeground) ||
+                          (wanted_.has_value() && std::holds_alternative<CopyPartitions>(*wanted_));
     if (phase_ == Phase::kMoving && !one_more) CheckpointIfDue(now);
     return;
   }
   const bool at_barrier = phase_ == Phase::kMoving;
   // It was cut short.
-  if (!at_barrier && move_->stage != Move::kCopying) return;
+  if (!at_barrier && move_->stage() != Stage::kCopying) return;
   if (absl::IsFailedPrecondition(result.status) || absl::IsUnimplemented(result.status)) {
     jobs_->AddEvent(record_,
                     absl::StrCat("the rows travel by a checkpoint: ", result.status.message()),
                     now.wall);
-    move_->stage = Move::kByCheckpoint;
+    move_->GoByCheckpoint();
     status().mutable_scaling()->set_phase("switching");
     if (at_barrier) return CheckpointIfDue(now);
     return RequestMoveBarrier();
@@ -222,30 +167,24 @@ void JobRun::OnCopied(Lane lane, const ActionResult& result, const Now& now) {
     const bool best = improved_ && spec().checkpoint().keep_best();
     return SwitchPs((due_.checkpoint || best) && last_checkpoint_step_ != position_.step(), now);
   }
-  const uint64_t before = std::exchange(move_->round_bytes, result.bytes);
-  ++move_->rounds;
+  move_->RoundDone(result.bytes);
   if (at_barrier) {
-    move_->stage = Move::kCopied;
+    move_->EndRounds();
     return CheckpointIfDue(now);
   }
   // One that was cut again has taken the marks, and is written in the lane of the copies.
   if (writing_.has_value()) return CopyAnew(now);
-  const bool shrinks = move_->rounds == 1 || result.bytes < before / 2;
-  if (result.bytes <= kSmallRoundBytes || !shrinks) move_->closing = true;
   // Until the barrier is reached, so that little has changed by then.
   BeginCopy(now);
-  if (!move_->closing) return;
+  if (!move_->WantsBarrier()) return;
   scaling.set_phase("switching");
   RequestMoveBarrier();
   Advance(now);
 }
 
 void JobRun::CopyAnew(const Now& now) {
-  move_->rounds = 0;
-  move_->stage_since = now.monotonic;
-  move_->closing = false;
-  move_->stage = ++move_->tries < kMaxTries ? Move::kToCopy : Move::kByCheckpoint;
-  status().mutable_scaling()->set_phase(move_->stage == Move::kToCopy ? "copying" : "switching");
+  move_->CopyAnew(now.monotonic);
+  status().mutable_scaling()->set_phase(MovesByCheckpoint() ? "switching" : "copying");
 }
 
 // True: the barrier is held for the move.
@@ -255,14 +194,15 @@ bool JobRun::MoveAtBarrier(bool checkpoint_due, const Now& now) {
     GiveUpScaling("the job is at its end", now);
     return false;
   }
-  switch (move_->stage) {
-    case Move::kToWeigh:
-    case Move::kToCopy:
+  switch (move_->stage()) {
+    case Stage::kToWeigh:
+    case Stage::kWeighing:
+    case Stage::kToCopy:
       return false;
-    case Move::kCopying:
+    case Stage::kCopying:
       // A cut takes the marks of what has changed since it was copied: the move ends first where
       // that is soon, else it begins again after the checkpoint; in the end it goes by one.
-      if (move_->closing) {
+      if (move_->WantsBarrier()) {
         Enter(Phase::kMoving, now);
         return true;
       }
@@ -270,12 +210,12 @@ bool JobRun::MoveAtBarrier(bool checkpoint_due, const Now& now) {
       wanted_behind_.reset();
       CopyAnew(now);
       return false;
-    case Move::kCopied:
+    case Stage::kCopied:
       // The last of it, while nobody pushes.
       Enter(Phase::kMoving, now);
       wanted_ = CopyWork(/*changed=*/true, position_.step());
       return true;
-    case Move::kByCheckpoint:
+    case Stage::kByCheckpoint:
       if (last_checkpoint_step_ != position_.step() || writing_.has_value()) return false;
       if (!lost_.empty()) {
         PutMoveOff();  // until all are back: nobody else opens the job in the place of one
@@ -288,7 +228,7 @@ bool JobRun::MoveAtBarrier(bool checkpoint_due, const Now& now) {
 }
 
 void JobRun::SwitchPs(bool checkpoint_due, const Now& now) {
-  const bool by_checkpoint = move_->stage == Move::kByCheckpoint;
+  const bool by_checkpoint = MovesByCheckpoint();
   TakeUp take_up = {.position = position_,
                     .evaluations = evaluations_,
                     .generation = by_checkpoint ? 0 : generation(),
@@ -308,13 +248,13 @@ void JobRun::SwitchPs(bool checkpoint_due, const Now& now) {
   const std::string how =
       by_checkpoint ? absl::StrCat("by the checkpoint of step ", position_.step())
                     : absl::StrCat(scaling.rows(), " rows, ", scaling.bytes(), " bytes, in ",
-                                   absl::FormatDuration(absl::Trunc(now.monotonic - move_->since,
+                                   absl::FormatDuration(absl::Trunc(now.monotonic - move_->since(),
                                                                     absl::Milliseconds(1))));
   SPDLOG_INFO("job {}: what was left to move took {} at the barrier", status().job_id(),
               absl::FormatDuration(now.monotonic - barrier_since_));
   RunOptions next = options_;
-  next.ps = move_->ps;
-  next.owner = move_->owner;
+  next.ps = move_->to();
+  next.owner = move_->owner();
   next.take_up = std::move(take_up);
   End({.kind = RunEnd::kRescale,
        .reason = "",
@@ -338,7 +278,7 @@ void JobRun::GiveUpScaling(absl::string_view why, const Now& now) {
 
 void JobRun::ForgetMove() {
   if (!move_.has_value()) return;
-  if (move_->copied) {
+  if (move_->begun()) {
     wanted_drop_ = CopyWork(/*changed=*/false);
     for (auto& [ps, request] : wanted_drop_->calls) request.set_drop(true);
     if (wanted_behind_.has_value() && std::holds_alternative<CopyPartitions>(*wanted_behind_)) {
@@ -349,26 +289,28 @@ void JobRun::ForgetMove() {
 }
 
 std::string JobRun::MoveAwaits() const {
-  switch (move_->stage) {
-    case Move::kToWeigh:
+  switch (move_->stage()) {
+    case Stage::kToWeigh:
+    case Stage::kWeighing:
       if (!lost_.empty()) return "";
-      return absl::StrCat(
-          Unanswered(Lane::kAside, "its ps"),
-          weighing_ ? " to weigh their partitions" : " to be told whose rows they copy");
-    case Move::kToCopy:
+      return absl::StrCat(Unanswered(Lane::kAside, "its ps"),
+                          doing(Lane::kAside) == Doing::kWeigh
+                              ? " to weigh their partitions"
+                              : " to be told whose rows they copy");
+    case Stage::kToCopy:
       if (!lost_.empty() || cut_again_.has_value()) return "";
       if (writing_.has_value()) {
         return absl::StrCat(Unanswered(Lane::kBackground, "the master itself"),
                             " to write the checkpoint of step ", writing_->step);
       }
-      if (!copies_behind_) return "";
+      if (!Copies(Lane::kBackground)) return "";
       return absl::StrCat(Unanswered(Lane::kBackground, "its ps"),
                           " to end a copy that is given up");
-    case Move::kCopying:
+    case Stage::kCopying:
       return absl::StrCat(Unanswered(Lane::kBackground, "its ps"), " to copy rows, in round ",
-                          move_->rounds + 1);
-    case Move::kCopied:
-    case Move::kByCheckpoint:
+                          move_->rounds() + 1);
+    case Stage::kCopied:
+    case Stage::kByCheckpoint:
       return "";  // the barrier
   }
   return "";

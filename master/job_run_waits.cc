@@ -82,7 +82,8 @@ void JobRun::AddWaitsForActions(absl::Duration now, std::vector<std::string>& wa
     const bool of_ps =
         phase_ == Phase::kLoading || phase_ == Phase::kCheckpointing || phase_ == Phase::kMoving;
     // The last round before the move's barrier may still be under way there.
-    const bool behind = phase_ == Phase::kMoving && copies_behind_ && !copies_ahead_;
+    const bool behind =
+        phase_ == Phase::kMoving && Copies(Lane::kBackground) && !Copies(Lane::kForeground);
     const std::string whom =
         of_ps ? Unanswered(behind ? Lane::kBackground : Lane::kForeground, "the master itself")
               : "the master itself";
@@ -116,10 +117,10 @@ void JobRun::AddWaitsForWishes(const Now& at, std::vector<std::string>& waits) c
         for_since(scaling.since_unix_ms())));
   }
   const bool moves = move_.has_value() && phase_ != Phase::kMoving;  // else workers wait
-  if (moves && now - move_->stage_since > kBehindWorthSaying) {
+  if (moves && now - move_->stage_since() > kBehindWorthSaying) {
     if (const std::string awaits = MoveAwaits(); !awaits.empty()) {
-      waits.push_back(absl::StrCat(goes_on, "the move to ", move_->ps.size(), " ps waits for ",
-                                   awaits, " ", For(now - move_->stage_since)));
+      waits.push_back(absl::StrCat(goes_on, "the move to ", move_->to().size(), " ps waits for ",
+                                   awaits, " ", For(now - move_->stage_since())));
     }
   }
   if (record_->status().has_worker_scaling() && plan_ != nullptr) {

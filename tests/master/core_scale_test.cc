@@ -270,45 +270,6 @@ TEST_F(CoreScaleTest, ACopyThatFailsIsGivenUpAndWhatWasCopiedIsDropped) {
   ExpectEachStepOnce(200);
 }
 
-TEST_F(CoreScaleTest, AMoveThatIsGivenUpAtItsBarrierHoldsItUntilItsLastCopyHasEnded) {
-  JoinAll(3, 1);
-  const std::string id = Submit(Quiet(), 1, 2);
-  RunUntilStep(id, 20);
-  size_t begun = 0;
-  on_copy_ = [&](const CopyPartitions&) {
-    // One in the background may end at the barrier; the last one is what the job stands for.
-    if (!in_foreground_ || begun > 0) return ActionResult();
-    EXPECT_EQ(Job(id).phase(), "moving");
-    // Meanwhile somebody wants another number of ps.
-    begun = copies_.size();
-    EXPECT_TRUE(Scale(id, 1).ok());
-    const uint64_t step = Job(id).step();
-    for (int i = 0; i < 5; ++i) {
-      FinishWrite();  // in the background: what was copied is dropped
-      Advance(absl::Milliseconds(100));
-    }
-    EXPECT_EQ(Job(id).phase(), "moving");
-    EXPECT_EQ(Job(id).step(), step);
-    for (size_t c = begun; c < copies_.size(); ++c) {
-      EXPECT_TRUE(copies_[c].calls[0].second.drop()) << c;
-    }
-    return ActionResult();
-  };
-  ASSERT_TRUE(Scale(id, 3).ok());
-  RunUntilPs(id, 1);
-  ASSERT_GT(begun, 0u);
-  // The move after it copied all rows anew, and what had changed, before the switch.
-  std::vector<bool> changed;
-  for (size_t c = begun; c < copies_.size(); ++c) {
-    if (!copies_[c].calls[0].second.drop()) changed.push_back(copies_[c].calls[0].second.changed());
-  }
-  ASSERT_GE(changed.size(), 2u);
-  EXPECT_FALSE(changed.front());
-  EXPECT_TRUE(changed.back());
-  RunUntil(id, v1::SUCCEEDED);
-  ExpectEachStepOnce(200);
-}
-
 TEST_F(CoreScaleTest, TheLossOfAPsThatIsToComeEndsTheMoveAndNotTheRun) {
   JoinAll(2, 1);
   const std::string id = Submit(Quiet(), 1, 1);

@@ -17,7 +17,7 @@ std::vector<uint32_t> Modulo(uint32_t partitions, uint32_t ps) {
   return owner;
 }
 
-std::vector<uint32_t> Counts(const PartitionMoves& moves, uint32_t ps) {
+std::vector<uint32_t> PartitionsOf(const PartitionMoves& moves, uint32_t ps) {
   std::vector<uint32_t> counts(ps, 0);
   for (const uint32_t owner : moves.owner) ++counts.at(owner);
   return counts;
@@ -26,7 +26,7 @@ std::vector<uint32_t> Counts(const PartitionMoves& moves, uint32_t ps) {
 TEST(PartitionMovesTest, ANewPsGetsItsShareAndNothingMovesBetweenTheOthers) {
   const std::vector<uint32_t> before = Modulo(4096, 3);
   const PartitionMoves moves = PlanMoves(before, Stays{0, 1, 2}, 4);
-  EXPECT_EQ(Counts(moves, 4), std::vector<uint32_t>(4, 1024));
+  EXPECT_EQ(PartitionsOf(moves, 4), std::vector<uint32_t>(4, 1024));
   EXPECT_EQ(moves.moved, 1024u);
   for (uint32_t p = 0; p < 4096; ++p) {
     EXPECT_TRUE(moves.owner[p] == 3 || moves.owner[p] == before[p]) << p;
@@ -37,7 +37,7 @@ TEST(PartitionMovesTest, OneThatLeavesEndsWithNoneAndOnlyItsOwnMove) {
   const std::vector<uint32_t> before = Modulo(4096, 3);
   // The one in the middle: the last takes its number.
   const PartitionMoves moves = PlanMoves(before, Stays{0, std::nullopt, 1}, 2);
-  EXPECT_EQ(Counts(moves, 2), std::vector<uint32_t>(2, 2048));
+  EXPECT_EQ(PartitionsOf(moves, 2), std::vector<uint32_t>(2, 2048));
   EXPECT_EQ(moves.moved, static_cast<uint32_t>(std::count(before.begin(), before.end(), 1)));
   for (uint32_t p = 0; p < 4096; ++p) {
     EXPECT_TRUE(before[p] == 1 || moves.owner[p] == before[p] / 2) << p;
@@ -64,7 +64,7 @@ TEST(PartitionMovesTest, AnyChangeOfAnyMapIsBalancedMinimalAndAlwaysTheSame) {
       if (number < ps && random() % 4 != 0) s = number++;
     }
     const PartitionMoves moves = PlanMoves(before, stays, ps);
-    const std::vector<uint32_t> counts = Counts(moves, ps);
+    const std::vector<uint32_t> counts = PartitionsOf(moves, ps);
     EXPECT_LE(*std::max_element(counts.begin(), counts.end()),
               *std::min_element(counts.begin(), counts.end()) + 1);
     // At least what leavers have, and what is above a share of the largest size, has to move; and
@@ -144,17 +144,17 @@ TEST(PartitionMovesTest, OnePartitionThatIsUpdatedMoreThanAllOthersStaysAndBytes
   weights[5].updates = 100'000;
   const PartitionMoves moves = PlanMoves(Modulo(64, 4), Stays{0, 1, 2, 3}, 4, weights);
   EXPECT_EQ(moves.owner[5], 1u) << "it weighs as much elsewhere";
-  for (const uint32_t count : Counts(moves, 4)) EXPECT_NEAR(count, 16, 4);
+  for (const uint32_t count : PartitionsOf(moves, 4)) EXPECT_NEAR(count, 16, 4);
   // And where a new one comes.
   const PartitionMoves again = PlanMoves(moves.owner, Stays{0, 1, 2, 3}, 5, weights);
-  for (const uint32_t count : Counts(again, 5)) EXPECT_NEAR(count, 12.8, 4);
+  for (const uint32_t count : PartitionsOf(again, 5)) EXPECT_NEAR(count, 12.8, 4);
 }
 
 TEST(PartitionMovesTest, NobodyIsLeftWithoutWhereOneWeighsMoreThanAllOthers) {
   std::vector<PartitionWeight> weights(8);
   weights[3] = {.bytes = 1'000'000, .updates = 1'000'000};
   const PartitionMoves moves = PlanMoves(Modulo(8, 1), Stays{0}, 4, weights);
-  for (const uint32_t count : Counts(moves, 4)) EXPECT_GE(count, 1u);
+  for (const uint32_t count : PartitionsOf(moves, 4)) EXPECT_GE(count, 1u);
   EXPECT_EQ(moves.owner[3], 0u);
 }
 
@@ -193,7 +193,7 @@ TEST(PartitionMovesTest, AHundredThousandPartitionsArePlannedAtOnce) {
 
 TEST(PartitionMovesTest, WithoutRowsTheyAreSharedOutByNumber) {
   const std::vector<PartitionWeight> weights(64);
-  EXPECT_EQ(Counts(PlanMoves(Modulo(64, 1), Stays{0}, 4, weights), 4),
+  EXPECT_EQ(PartitionsOf(PlanMoves(Modulo(64, 1), Stays{0}, 4, weights), 4),
             std::vector<uint32_t>(4, 16));
 }
 
