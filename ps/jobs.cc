@@ -4,33 +4,18 @@
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
-#include "absl/strings/escaping.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/log.h"
 #include "common/status_macros.h"
+#include "ps/joined_shard.h"
+#include "ps/moved_on.h"
 #include "ps/push_log/folders.h"
+#include "ps/request_check.h"
 
 namespace tessera::ps {
 namespace {
 
-constexpr size_t kMaxIdBytes = 256;
 constexpr size_t kMaxClosed = 1000;
-// Of a writer, to see that its shard is closed.
-constexpr absl::Duration kCutPatience = absl::Seconds(10);
-
-absl::Status CheckId(const std::string& id) {
-  if (id.empty() || id.size() > kMaxIdBytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("job_id has ", id.size(), " bytes, expected 1 to ", kMaxIdBytes));
-  }
-  // It names a folder.
-  if (id[0] != '.' && !absl::StrContains(id, '/') && !absl::StrContains(id, '\0')) {
-    return absl::OkStatus();
-  }
-  return absl::InvalidArgumentError(
-      absl::StrCat("job_id is '", absl::CEscape(id), "', expected no '/' and no '.' at its begin"));
-}
 
 // Moves by the order in which they begin.
 std::pair<uint64_t, uint64_t> MoveOf(const v1::OpenJobRequest& request) {
@@ -40,12 +25,6 @@ std::pair<uint64_t, uint64_t> MoveOf(const v1::OpenJobRequest& request) {
 absl::Status MoveIsOver(const v1::OpenJobRequest& request, uint64_t current) {
   return absl::AbortedError(absl::StrCat("job ", request.job_id(), ": move ", request.move(),
                                          " is over, move ", current, " has begun"));
-}
-
-absl::Status MovedOn(const std::string& job_id, uint64_t asked, uint64_t current) {
-  return absl::AbortedError(absl::StrCat("job ", job_id, ": generation ", asked,
-                                         " has ended, generation ", current,
-                                         " is current; wait for a new assignment"));
 }
 
 }  // namespace
@@ -71,7 +50,7 @@ absl::Status Jobs::CheckMeant(uint64_t ps_process) const {
 absl::StatusOr<std::shared_ptr<JobShard>> Jobs::Open(const v1::OpenJobRequest& request,
                                                      KeepGoing keep_going) {
   const std::string& id = request.job_id();
-  TESSERA_RETURN_IF_ERROR(CheckId(id));
+  TESSERA_RETURN_IF_ERROR(CheckJobId(id));
   uint64_t close_alls = 0;
   TESSERA_RETURN_IF_ERROR(AwaitOpening(id, keep_going));
   const auto opened = absl::MakeCleanup([this, &id] { EndOpening(id); });
@@ -93,7 +72,7 @@ absl::StatusOr<std::shared_ptr<JobShard>> Jobs::Open(const v1::OpenJobRequest& r
   };
   std::shared_ptr<JobShard> shard = request.recover() ? TakeFollower(request) : nullptr;
   if (shard == nullptr) {
-    TESSERA_ASSIGN_OR_RETURN(shard, request.recover() ? Recover(request, options_, wanted)
+    TESSERA_ASSIGN_OR_RETURN(shard, request.recover() ? RecoverShard(request, options_, wanted)
                                     : request.take_over() > 0
                                         ? TakeOver(request)
                                         : JobShard::Open(request, options_, wanted));
@@ -132,121 +111,6 @@ void Jobs::EndOpening(const std::string& job_id) {
   opening_.erase(job_id);
 }
 
-absl::StatusOr<Jobs::Following*> Jobs::FindFollowing(const v1::OpenJobRequest& request) {
-  const auto it = following_.find(request.job_id());
-  if (it != following_.end() && it->second.request.generation() == request.generation() &&
-      it->second.request.pair() == request.pair()) {
-    return &it->second;
-  }
-  return absl::AbortedError(absl::StrCat("job ", request.job_id(), ": is not to be followed"));
-}
-
-absl::StatusOr<bool> Jobs::BeginFollowing(const v1::OpenJobRequest& request) {
-  const std::string& id = request.job_id();
-  TESSERA_RETURN_IF_ERROR(CheckId(id));
-  std::shared_ptr<JobShard> before;
-  absl::ReleasableMutexLock lock(&mu_);
-  TESSERA_RETURN_IF_ERROR(CheckWanted(request, close_alls_));
-  if (const auto it = jobs_.find(id); it != jobs_.end()) {
-    const uint64_t current = it->second->request().generation();
-    // Workers call it here, or will have called others by now.
-    if (request.generation() <= current) return MovedOn(id, request.generation(), current);
-  }
-  if (FindFollowing(request).ok()) return false;
-  Following& following = following_[id];
-  const auto pair_of = [](const v1::OpenJobRequest& r) {
-    return std::pair(r.generation(), r.pair());
-  };
-  if (pair_of(following.request) > pair_of(request)) {
-    return absl::AbortedError(absl::StrCat("job ", id, ": pair ", request.pair(), " is over, pair ",
-                                           following.request.pair(), " has begun"));
-  }
-  before =
-      std::exchange(following, Following{.request = request, .shard = nullptr, .failed = {}}).shard;
-  lock.Release();
-  // An answer may be on its way to it, and its log lies where that of the next one will.
-  if (before != nullptr) before->StopFollowing().IgnoreError();
-  return true;
-}
-
-absl::StatusOr<std::shared_ptr<JobShard>> Jobs::OpenFollower(const v1::OpenJobRequest& request,
-                                                             KeepGoing keep_going) {
-  TESSERA_RETURN_IF_ERROR(CheckFollowing(request));
-  TESSERA_ASSIGN_OR_RETURN(std::shared_ptr<JobShard> shard,
-                           JobShard::Open(request, options_, keep_going));
-  // Its log takes the place of those of before. Whoever follows no more must not touch them: they
-  // may be of a later generation, or of one that has followed and is called by workers now.
-  TESSERA_RETURN_IF_ERROR(AwaitOpening(request.job_id(), keep_going));
-  const auto opened = absl::MakeCleanup([&] { EndOpening(request.job_id()); });
-  TESSERA_RETURN_IF_ERROR(CheckFollowing(request));
-  TESSERA_RETURN_IF_ERROR(shard->OpenLog());
-  absl::MutexLock lock(&mu_);
-  TESSERA_ASSIGN_OR_RETURN(Following * following, FindFollowing(request));
-  following->shard = shard;
-  return shard;
-}
-
-absl::Status Jobs::CheckFollowing(const v1::OpenJobRequest& request) {
-  absl::MutexLock lock(&mu_);
-  return FindFollowing(request).status();
-}
-
-void Jobs::FollowingFailed(const v1::OpenJobRequest& request, const absl::Status& why) {
-  std::shared_ptr<JobShard> shard;
-  {
-    absl::MutexLock lock(&mu_);
-    const absl::StatusOr<Following*> following = FindFollowing(request);
-    if (!following.ok()) return;
-    shard = std::exchange((*following)->shard, nullptr);
-    (*following)->failed = why;
-  }
-  if (shard != nullptr) shard->Close(why);
-}
-
-std::vector<v1::JobOnPs> Jobs::Followed() const {
-  std::vector<v1::JobOnPs> followed;
-  absl::MutexLock lock(&mu_);
-  for (const auto& [id, following] : following_) {
-    v1::JobOnPs& job = followed.emplace_back();
-    job.set_job_id(id);
-    job.set_generation(following.request.generation());
-    job.set_follows(following.request.pair());
-    job.set_follow_error(std::string(following.failed.message()));
-    if (following.shard == nullptr) continue;
-    job.set_rows(following.shard->rows());
-    job.set_row_bytes(following.shard->row_bytes());
-  }
-  return followed;
-}
-
-std::shared_ptr<JobShard> Jobs::TakeFollower(const v1::OpenJobRequest& request) {
-  std::shared_ptr<JobShard> shard;
-  {
-    absl::MutexLock lock(&mu_);
-    const auto it = following_.find(request.job_id());
-    if (it == following_.end()) return nullptr;
-    const v1::OpenJobRequest& followed = it->second.request;
-    // A master that does not know of it may mean another part, which this ps had before.
-    if (followed.generation() != request.generation() ||
-        !std::equal(followed.partitions().begin(), followed.partitions().end(),
-                    request.partitions().begin(), request.partitions().end())) {
-      return nullptr;
-    }
-    shard = std::move(it->second.shard);
-    following_.erase(it);
-  }
-  if (shard == nullptr || !shard->StopFollowing().ok()) return nullptr;
-  return shard;
-}
-
-std::shared_ptr<JobShard> Jobs::DropFollowing(const std::string& job_id, uint64_t generation) {
-  const auto it = following_.find(job_id);
-  if (it == following_.end() || it->second.request.generation() > generation) return nullptr;
-  std::shared_ptr<JobShard> shard = std::move(it->second.shard);
-  following_.erase(it);
-  return shard;
-}
-
 absl::StatusOr<std::shared_ptr<JobShard>> Jobs::TakeOver(const v1::OpenJobRequest& request) {
   std::shared_ptr<JobShard> near;
   std::shared_ptr<JobShard> staged;
@@ -257,90 +121,13 @@ absl::StatusOr<std::shared_ptr<JobShard>> Jobs::TakeOver(const v1::OpenJobReques
   }
   if (near != nullptr && near->request().generation() != request.take_over()) near = nullptr;
   if (staged != nullptr && MoveOf(staged->request()) != MoveOf(request)) staged = nullptr;
-  return Join(request, options_, near.get(), staged.get(), absl::OkStatus);
-}
-
-absl::StatusOr<std::shared_ptr<JobShard>> Jobs::Join(const v1::OpenJobRequest& request,
-                                                     const JobShard::Options& options,
-                                                     JobShard* near, JobShard* staged,
-                                                     KeepGoing keep_going) {
-  // A shard whose rows were taken over is closed, and has none to give.
-  for (const JobShard* from : {near, staged}) {
-    if (from != nullptr) TESSERA_RETURN_IF_ERROR(from->Closed());
-  }
-  for (const uint32_t partition : request.partitions()) {
-    if (near != nullptr && near->Owns(partition)) continue;
-    if (staged != nullptr && staged->Owns(partition)) continue;
-    return absl::FailedPreconditionError(
-        absl::StrCat("job ", request.job_id(), ": the rows of partition ", partition,
-                     " are not here: no generation ", request.take_over(),
-                     " that owns it is open, and none were brought over"));
-  }
-  if (near != nullptr) {
-    near->ConfirmAll(request.first_step());
-    TESSERA_RETURN_IF_ERROR(near->CheckApplied(request.first_step()));
-  }
-  TESSERA_ASSIGN_OR_RETURN(std::shared_ptr<JobShard> shard,
-                           JobShard::OpenEmpty(request, options, near, staged));
-  std::optional<v1::TookOver> took_over(std::in_place);
-  if (staged != nullptr) {
-    const std::optional<uint64_t> end = staged->received_log().Sync();
-    end.has_value() ? took_over->set_received_end(*end) : took_over.reset();
-    staged->Close(MovedOn(request.job_id(), request.take_over(), request.generation()));
-    shard->TakeOver(*staged);
-    shard->received_log().TakeOver(staged->received_log());
-  }
-  if (near != nullptr) {
-    near->Close(MovedOn(request.job_id(), request.take_over(), request.generation()));
-    // One that was cut for a master that is gone.
-    TESSERA_RETURN_IF_ERROR(near->EndCut(kCutPatience));
-    shard->TakeOver(*near);
-    if (took_over.has_value()) took_over->set_log_end(near->LogEnd());
-  }
-  TESSERA_RETURN_IF_ERROR(shard->OpenLog(keep_going, took_over));
-  return shard;
-}
-
-absl::StatusOr<std::shared_ptr<JobShard>> Jobs::Recover(const v1::OpenJobRequest& request,
-                                                        const JobShard::Options& options,
-                                                        KeepGoing keep_going) {
-  const std::string& id = request.job_id();
-  const absl::StatusOr<v1::PushLogHead> head =
-      JobShard::FindLog(id, request.generation(), request.checkpoint(), options);
-  // Without a log, or with a damaged one, it says so.
-  if (!head.ok() || !head->has_took_over()) return JobShard::Open(request, options, keep_going);
-  const v1::TookOver& took_over = head->took_over();
-  const uint64_t before = head->opened().take_over();
-  std::shared_ptr<JobShard> near;
-  std::shared_ptr<JobShard> staged;
-  if (took_over.log_end() > 0) {
-    TESSERA_ASSIGN_OR_RETURN(const v1::PushLogHead log,
-                             JobShard::FindLog(id, before, request.checkpoint(), options));
-    JobShard::Options up_to = options;
-    up_to.read_log_until = took_over.log_end();
-    TESSERA_ASSIGN_OR_RETURN(
-        near, Recover(JobShard::ToRecover(log, request.checkpoint()), up_to, keep_going));
-  }
-  if (took_over.received_end() > 0) {
-    TESSERA_ASSIGN_OR_RETURN(
-        staged, JobShard::OpenReceived(id, request.generation(), took_over.received_end(), options,
-                                       near.get(), keep_going));
-  }
-  v1::OpenJobRequest join = request;
-  join.set_take_over(before);
-  join.set_move(head->opened().move());
-  join.clear_checkpoint();
-  join.clear_warm();
-  TESSERA_ASSIGN_OR_RETURN(std::shared_ptr<JobShard> shard,
-                           Join(join, options, near.get(), staged.get(), keep_going));
-  shard->FinishTakeOver();
-  return shard;
+  return JoinShards(request, options_, near.get(), staged.get(), absl::OkStatus);
 }
 
 absl::StatusOr<std::shared_ptr<JobShard>> Jobs::Stage(const v1::OpenJobRequest& request,
                                                       bool changed, KeepGoing keep_going) {
   const std::string& id = request.job_id();
-  TESSERA_RETURN_IF_ERROR(CheckId(id));
+  TESSERA_RETURN_IF_ERROR(CheckJobId(id));
   // Nobody else begins the log of what is received.
   TESSERA_RETURN_IF_ERROR(AwaitOpening(id, keep_going));
   const auto opened = absl::MakeCleanup([this, &id] { EndOpening(id); });
@@ -420,7 +207,7 @@ absl::StatusOr<std::shared_ptr<JobShard>> Jobs::Find(const std::string& job_id) 
 }
 
 absl::Status Jobs::Close(const std::string& job_id, uint64_t generation) {
-  TESSERA_RETURN_IF_ERROR(CheckId(job_id));
+  TESSERA_RETURN_IF_ERROR(CheckJobId(job_id));
   std::shared_ptr<JobShard> shard;
   std::shared_ptr<JobShard> followed;
   {
@@ -442,7 +229,7 @@ std::vector<std::string> Jobs::Logged() const {
 }
 
 void Jobs::RemoveLogs(const std::string& job_id) {
-  if (options_.log_root.empty() || !CheckId(job_id).ok()) return;
+  if (options_.log_root.empty() || !CheckJobId(job_id).ok()) return;
   {
     absl::MutexLock lock(&mu_);
     if (!shutdown_.ok() || jobs_.contains(job_id)) return;

@@ -102,16 +102,7 @@ class Jobs {
   void EndOpening(const std::string& job_id) ABSL_LOCKS_EXCLUDED(mu_);
   absl::StatusOr<std::shared_ptr<JobShard>> TakeOver(const v1::OpenJobRequest& request)
       ABSL_LOCKS_EXCLUDED(mu_);
-  // From the logs here, those of earlier generations too where no checkpoint has the rows that were
-  // moved.
-  static absl::StatusOr<std::shared_ptr<JobShard>> Recover(const v1::OpenJobRequest& request,
-                                                           const JobShard::Options& options,
-                                                           KeepGoing keep_going);
-  // With the rows of `near` and `staged`, each null where there is none.
-  static absl::StatusOr<std::shared_ptr<JobShard>> Join(const v1::OpenJobRequest& request,
-                                                        const JobShard::Options& options,
-                                                        JobShard* near, JobShard* staged,
-                                                        KeepGoing keep_going);
+  // jobs_follow.cc
   // Out of following_, to be called by workers; null: there is none of that generation.
   std::shared_ptr<JobShard> TakeFollower(const v1::OpenJobRequest& request)
       ABSL_LOCKS_EXCLUDED(mu_);

@@ -5,6 +5,8 @@
 #include <string>
 #include <utility>
 
+#include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 
@@ -41,6 +43,19 @@ absl::StatusOr<absl::Span<const uint64_t>> CheckKeyBytes(const Table& table, Bul
 }
 
 }  // namespace
+
+absl::Status CheckJobId(const std::string& id) {
+  constexpr size_t kMaxBytes = 256;
+  if (id.empty() || id.size() > kMaxBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("job_id has ", id.size(), " bytes, expected 1 to ", kMaxBytes));
+  }
+  if (id[0] != '.' && !absl::StrContains(id, '/') && !absl::StrContains(id, '\0')) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("job_id is '", absl::CEscape(id), "', expected no '/' and no '.' at its begin"));
+}
 
 absl::StatusOr<PullKeys> CheckPull(const Tables& tables, const PullCall& call, uint64_t max_bytes) {
   PullKeys keys;

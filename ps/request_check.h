@@ -2,8 +2,10 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "ps/calls.h"
@@ -12,6 +14,9 @@
 // Checks what a peer sends before anything is done with it: sizes, table numbers, partitions,
 // values. Nothing here changes a table.
 namespace tessera::ps {
+
+// INVALID_ARGUMENT: not what names a job, nor the folder of its logs.
+absl::Status CheckJobId(const std::string& id);
 
 using Tables = std::vector<std::unique_ptr<Table>>;
 
