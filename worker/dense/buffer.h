@@ -9,7 +9,7 @@
 
 namespace tessera::worker {
 
-// Floats of fixed number, zero at first, aligned for vectors. Movable.
+// A fixed number of floats, zero at first, aligned for vectors. Movable.
 class Buffer {
  public:
   static constexpr size_t kAlignFloats = 16;  // 64 bytes
@@ -24,7 +24,7 @@ class Buffer {
   float* data() const { return data_.get(); }
   size_t size() const { return size_; }
 
-  // The next multiple of the alignment.
+  // `floats` rounded up to a multiple of the alignment.
   static constexpr size_t RoundUp(size_t floats) { return tessera::RoundUp(floats, kAlignFloats); }
 
  private:

@@ -17,9 +17,10 @@ using cuda::Memory;
 
 constexpr size_t kSumFloats = cuda::kLossSums * sizeof(double) / sizeof(float);
 constexpr size_t kKeyFloats = sizeof(uint64_t) / sizeof(float);
-// Of the numbers that the card is told; behind them are the scales of the tasks' losses.
+// Indices of the numbers in told_; the scales of the tasks' losses follow.
 constexpr size_t kScaleBackAt = 0, kLossScaleAt = 1, kTaskScalesAt = 2;
-// Of the columns that it is told: where groups are, then labels of each task, then weights.
+// Indices of the columns in told_: three that describe groups, then each task's labels, then
+// weights.
 constexpr size_t kOrder = 0, kBegins = 1, kEnds = 2, kGroupColumns = 3;
 
 }  // namespace

@@ -41,11 +41,12 @@ void ColumnSumsOf(size_t rows, size_t columns, size_t first, size_t last, const 
   }
 }
 
-// Sums over the rows of a matrix with `columns` columns, Q sums a column at once: term(i * columns
-// + j, j, terms) writes what element (i, j) adds to each, result(j, sums) takes the sums. Float
-// sums of 64 rows are added up in double, so that the error does not grow with the rows; always in
-// the same order, without allocation. Zero rows give zeros. The pool's threads share the columns
-// (null: the caller's alone): term and result are then called at once for different ones.
+// Sums over the rows of a matrix with `columns` columns, Q sums for each column at once: term(i *
+// columns + j, j, terms) writes what element (i, j) adds to each, result(j, sums) takes the sums.
+// Float sums of 64 rows are added up in double, so that the error does not grow with the rows. The
+// order is always the same; nothing is allocated. Zero rows give zeros. The pool's threads (null:
+// the caller's alone) share the columns, so term and result are called at once for different
+// columns.
 template <int Q, typename Term, typename Result>
 void ColumnSums(TaskPool* pool, size_t rows, size_t columns, const Term& term,
                 const Result& result) {

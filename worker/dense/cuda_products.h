@@ -5,7 +5,7 @@
 
 namespace tessera::worker {
 
-// A job's precision as a card's products have it.
+// The precision of a card's products for a job's precision.
 inline cuda::Products CudaProducts(Precision precision) {
   switch (precision) {
     case Precision::kBfloat16:

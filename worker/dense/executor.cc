@@ -12,7 +12,7 @@
 namespace tessera::worker {
 namespace {
 
-// Sizes are the caller's business; a wrong one is our own bug.
+// The caller must give the right sizes; a wrong one is a bug of the program.
 void RequireSize(size_t found, size_t expected, const char* what) {
   if (found == expected) return;
   spdlog::critical("Executor: {} has {} floats, expected {}", what, found, expected);
@@ -33,7 +33,7 @@ void AddTo(TaskPool* pool, absl::Span<const float> from, absl::Span<float> to) {
   });
 }
 
-// One part after another, or several at once.
+// Runs all parts, at once if there is a pool.
 void RunParts(TaskPool* pool, size_t parts, absl::FunctionRef<void(size_t)> run) {
   if (pool != nullptr) return pool->RunAll(parts, run);
   for (size_t part = 0; part < parts; ++part) run(part);
@@ -172,7 +172,7 @@ ForwardPass Executor::NewForwardPass(const Step& step, const Part& part, bool tr
   if (step.op->UsesRoom()) pass.room = part.kept;
   if (training) pass.shared = {arena() + step.shared_at, step.op->SharedFloats()};
   pass.scratch = {arena() + op_scratch_at_, op_scratch_floats_};
-  // Parts run at once already.
+  // Parts already run at once, so a part gets no pool.
   pass.pool = part.batch == batch_ ? pool_ : nullptr;
   pass.precision = model_.precision();
   pass.relu = step.relu;
@@ -205,8 +205,8 @@ BackwardPass Executor::NewBackwardPass(const Step& step, const Part& part, Draws
   return pass;
 }
 
-// Both passes go through the steps in chains (PlanBackward): those run part by part, so that a step
-// finds in the cache what the one before it wrote, and threads meet once in a chain.
+// Both passes go through the steps in chains (PlanBackward). A chain runs part by part, so that a
+// step finds the output of the step before it in the cache, and threads meet once per chain.
 void Executor::RunForward(absl::Span<const float> trained, absl::Span<const float> statistics,
                           bool training, Draws draws) {
   BindParameters(trained, statistics);
@@ -235,7 +235,7 @@ void Executor::RunForward(absl::Span<const float> trained, absl::Span<const floa
   }
 }
 
-// What the step adds to the gradients of its inputs, and of its parameters where others need them.
+// Runs the step backward and adds to gradients that other steps write too.
 void Executor::Backward(const Step& step, const Part& part, Draws draws) {
   step.op->Backward(NewBackwardPass(step, part, draws));
   TaskPool* const pool = part.batch == batch_ ? pool_ : nullptr;

@@ -29,91 +29,93 @@ class Executor {
   // The caller's thread and those of the pool compute; null: the caller's alone.
   explicit Executor(const Model& model, TaskPool* pool = nullptr)
       : Executor(model, pool, nullptr) {}
-  // On the stream's card; null: on the CPU. Every op of the model RunsOnCuda (CheckRunsOnCuda).
+  // Runs on the stream's card, or on the CPU if `stream` is null. With a stream, every op of the
+  // model must run on a card (CheckRunsOnCuda).
   Executor(const Model& model, TaskPool* pool, std::unique_ptr<cuda::Stream> stream);
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
 
-  // What `bytes` would be of batches up to so many samples; takes none of it.
+  // What bytes() would return for batches of up to `batch` samples; takes no memory.
   static uint64_t BytesFor(const Model& model, uint32_t batch, bool on_card);
 
   // Sets the batch, 0 included, and takes memory if it is the largest so far. What the buffers held
   // is lost; spans handed out before are void.
   void Resize(uint32_t batch);
   uint32_t batch() const { return batch_; }
-  // Bytes held, on the card where it is there.
+  // Bytes held, in the card's memory if it runs there.
   uint64_t bytes() const { return (arena_.size() + device_arena_.size()) * sizeof(float); }
-  // What failed first on the card; always OK on the CPU. Once it is not, results mean nothing.
+  // The first failure on the card; always OK on the CPU. Once it is not OK, results mean nothing.
   absl::Status status() const { return stream_ == nullptr ? absl::OkStatus() : stream_->status(); }
 
-  // To be filled by the caller before a pass.
+  // The caller fills these before a pass.
   absl::Span<float> dense();               // [batch, dense_width]
   absl::Span<float> pooled(size_t input);  // [batch, fields, dim] of model.inputs()[input]
   absl::Span<float> length(size_t i);      // [batch] of model.lengths()[i]
 
-  // On a card alone: from now on, and before the first Resize, the caller fills and reads pooled
-  // inputs there, in the stream's order, and `pooled` and `pooled_gradient` must not be called.
+  // Only on a card, and before the first Resize: from now on the caller fills and reads pooled
+  // inputs in the card's memory, in the stream's order. `pooled` and `pooled_gradient` must not be
+  // called then.
   void PoolOnCard();
   cuda::Stream* stream() const { return stream_.get(); }       // null: on the CPU
   absl::Span<float> card_pooled(size_t input);                 // as pooled
   absl::Span<const float> card_pooled_gradient(size_t input);  // as pooled_gradient
 
-  // On a card alone. From now on, or (at first) no longer: steps take the trained parameters from
-  // where they lie on the card, in place of `trained`, and leave their gradients there, in place of
-  // `trained_gradient`. The caller fills and changes them, in the stream's order, between steps;
-  // passes that do not keep them overwrite them.
+  // Only on a card; false at first. While true, steps read the trained parameters from
+  // card_parameters() instead of `trained`, and leave their gradients in card_trained_gradient()
+  // instead of `trained_gradient`. The caller fills and changes the parameters between steps, in
+  // the stream's order. Passes made while false overwrite them.
   void KeepParametersOnCard(bool keep) { keeps_parameters_ = keep; }
-  // [trained floats, in whole blocks of kDenseBlockFloats]; behind them are zeros.
+  // [trained floats]; zeros fill up the last block of kDenseBlockFloats.
   absl::Span<float> card_parameters();
   absl::Span<const float> card_trained_gradient() const;
 
-  // Outputs (logits, or values of a regression) [batch, width] of the first task, valid until the
-  // next call: running statistics, no dropout.
+  // Returns the outputs (logits, or values of a regression) [batch, width] of the first task, valid
+  // until the next call. Uses running statistics and no dropout.
   absl::Span<const float> Forward(absl::Span<const float> trained,
                                   absl::Span<const float> statistics);
 
-  // The same in two calls, as StartStep and FinishStep are.
+  // Forward in two calls, like StartStep and FinishStep.
   void StartForward(absl::Span<const float> trained, absl::Span<const float> statistics);
   absl::Span<const float> FinishForward();
 
   // Outputs of the last pass, [batch, width] of the model's task.
   absl::Span<const float> output(size_t task) const;
 
-  // On a card, from now on: gradients are this times as large while they are computed, a power of
-  // two (at first 1), so that those of small losses do not vanish in float16. What steps give is
-  // the same but for that.
+  // On a card: from now on gradients are multiplied by `scale`, a power of two (at first 1), while
+  // they are computed, so that those of small losses do not vanish in float16. Steps divide by it
+  // again at the end.
   void ScaleGradients(float scale) { gradient_scale_ = scale; }
-  // On a card, from now on: whether the passes of a batch size that came before are captured and
-  // replayed (at first they are). The bits are the same.
+  // On a card: whether passes of a batch size that came before are captured and replayed from now
+  // on (at first true). The bits are the same.
   void CapturePasses(bool capture) { capture_passes_ = capture; }
-  // How many were replayed.
+  // Passes replayed so far.
   uint64_t replays() const { return captures_.has_value() ? captures_->replays() : 0; }
-  // How many rectifiers of the model are no kernels of their own forward, but the last thing that
-  // the product before them does; none on the CPU.
+  // How many rectifiers of the model the product before them computes, so that they are no kernel
+  // of their own in the forward pass; 0 on the CPU.
   size_t relus_in_products() const;
 
   struct StepResult {
-    double loss_sum = 0;  // of the samples' losses, the graph's among them, weighted, not scaled
+    double loss_sum = 0;  // weighted losses of the samples, with the graph's own; not scaled
     // [batch, width] of the first task, made with batch statistics and dropout.
     absl::Span<const float> logits;
-    // Where gradients are scaled: whether all of them, of parameters and inputs, are finite.
+    // If gradients are scaled: whether those of all parameters and inputs are finite.
     bool finite = true;
   };
-  // What is borrowed outlives the step.
+  // Spans are borrowed and outlive the step.
   struct StepArguments {
     absl::Span<const float> trained, statistics;  // parameters, as Forward's
     Targets targets;                              // of `batch` samples
     float loss_scale = 1;  // the gradient is that of loss_scale * (sum of the samples' losses)
-    // They name the draws of dropout, with the model's seed.
+    // These and the model's seed determine the draws of dropout.
     uint64_t dropout_step = 0;
     uint32_t rank = 0;
     absl::Span<float> trained_gradient;  // written whole
     // Written whole: momentum * (running - batch statistic), to be subtracted.
     absl::Span<float> statistics_gradient;
   };
-  // A step, forward and backward, in two calls. A card is given all work of the step by the first,
-  // and work that its stream is given in between follows; the second waits for all of it. Gradients
-  // are there after the second.
+  // A step, forward and backward, in two calls. StartStep gives a card all work of the step; work
+  // given to its stream in between follows that. FinishStep waits for all of it; gradients are
+  // there afterwards.
   void StartStep(const StepArguments& arguments);
   StepResult FinishStep();
   // [batch, fields, dim], valid until the next call.
@@ -124,15 +126,16 @@ class Executor {
   struct Storage {
     size_t floats = 0;  // of a sample
     bool needs_gradient = false;
-    int32_t value_of = -1;  // its value (gradient) lies where that of an earlier storage does
+    int32_t value_of = -1;  // an earlier storage whose value (gradient) it overlays; -1: none
     int32_t gradient_of = -1;
     size_t value_at = 0;  // in the arena
     size_t gradient_at = 0;
-    // Of a card's tensors that the caller touches: where their copies lie in host_.
+    // For tensors on a card that the caller touches: where their copies lie in host_.
     size_t staged_value_at = 0;
     size_t staged_gradient_at = 0;
   };
-  // A gradient with several readers: what one more op wrote is added to the rest.
+  // An addition to the gradient of a tensor that several ops read: this op writes its part to
+  // scratch, from where it is added.
   struct Addition {
     size_t slot = 0;  // of the node's inputs
     int32_t storage = -1;
@@ -156,39 +159,39 @@ class Executor {
     const Op* op = nullptr;
     bool backward = true;  // false: nothing trained lies behind its outputs
     bool training_only = false;
-    // On a card (PlanRelus): whether it rectifies its output, or has nothing to do forward because
-    // the product before it does.
+    // On a card (PlanRelus): `relu`: the op also rectifies its output; not `forward`: the product
+    // before it rectifies, so this op does nothing in the forward pass.
     bool relu = false;
     bool forward = true;
     size_t kept_at = 0;
     size_t shared_at = 0;
-    uint32_t moment = 0;  // of its backward pass (BackwardChain)
+    uint32_t moment = 0;  // when its backward pass runs (BackwardChain)
     std::vector<Addition> additions;
     std::vector<int32_t> unread;  // storages of outputs that nobody reads
     Part whole;
-    std::vector<Part> parts;  // of ops that are BySample: together the batch
+    std::vector<Part> parts;  // for BySample ops: together the batch
     std::vector<absl::Span<const float>> trained, statistics;
     std::vector<absl::Span<float>> trained_gradients, statistics_gradients;
-    // Of a node that shares its parameters: where in the arena it writes their gradients, and what
-    // is then added to those of the node that has them.
+    // For a node that shares the parameters of another: where in the arena it writes their
+    // gradients, and which spans are then added to the other node's gradients.
     size_t shared_gradients_at = 0;
     std::vector<SharedGradient> shared_gradients;
   };
-  // Steps [begin, end) whose backward passes go through the batch part by part, or one alone.
-  // Chains run one after another, at moments 1, 2, ...; before them, at moment 0, is all of
-  // forward.
+  // Steps [begin, end) whose backward passes go through the batch part by part, or one step that
+  // needs the whole batch. Chains run one after another, at moments 1, 2, ...; the whole forward
+  // pass is moment 0.
   struct BackwardChain {
     size_t begin = 0;
     size_t end = 0;
   };
   using Lifetime = MemoryPlan::Lifetime;
-  // What names the draws of dropout.
+  // With the model's seed these determine the draws of dropout.
   struct Draws {
     uint64_t step = 0;
     uint32_t rank = 0;
   };
 
-  // Plans alone.
+  // Makes the plan only.
   Executor(const Model& model, bool whole_batches);
 
   void Plan();
@@ -208,10 +211,10 @@ class Executor {
   void BindGradients(absl::Span<float> trained, absl::Span<float> statistics);
   Part Bind(const Step& step, uint32_t first, uint32_t batch);
   float* arena() const { return stream_ == nullptr ? arena_.data() : device_arena_.data(); }
-  // Where the op runs.
+  // Memory of the device where the op runs.
   absl::Span<float> Value(int32_t tensor);
   absl::Span<float> Gradient(int32_t storage);
-  // Where the caller reads and writes: the same on the CPU.
+  // Memory that the caller reads and writes; on the CPU the same as above.
   absl::Span<float> HostValue(int32_t tensor) const;
   absl::Span<float> HostGradient(int32_t tensor) const;
   ForwardPass NewForwardPass(const Step& step, const Part& part, bool training, Draws draws) const;
@@ -219,7 +222,7 @@ class Executor {
   void RunForward(absl::Span<const float> trained, absl::Span<const float> statistics,
                   bool training, Draws draws);
   void RunBackward(Draws draws);
-  // Adds what nodes that share parameters wrote to the gradients of those that have them.
+  // Adds the gradients that nodes wrote for shared parameters to those of the nodes that own them.
   void AddShared();
   void Backward(const Step& step, const Part& part, Draws draws);
   uint64_t RandomKey(int32_t node, Draws draws) const;
@@ -243,13 +246,13 @@ class Executor {
   TaskPool* const pool_;
   const std::unique_ptr<cuda::Stream> stream_;
   std::optional<cuda::CaptureCache> captures_;  // of the stream
-  std::vector<int32_t> staged_inputs_;  // that travel: all but those that are pooled on the card
+  std::vector<int32_t> staged_inputs_;  // inputs copied to the card: all but those pooled there
   std::vector<int32_t> storage_of_;     // by tensor
   std::vector<Storage> storages_;
   std::vector<Step> steps_;     // without views
   bool whole_batches_ = false;  // no step goes part by part
   std::vector<BackwardChain> backward_;
-  size_t scratch_floats_ = 0;  // of a sample, for gradients that are added
+  size_t scratch_floats_ = 0;  // per sample, for Addition
   size_t scratch_at_ = 0;
   size_t op_scratch_floats_ = 0;  // the most that an op asks for
   size_t op_scratch_at_ = 0;
@@ -258,13 +261,13 @@ class Executor {
   float gradient_scale_ = 1;
   uint32_t batch_ = UINT32_MAX;  // none yet
   uint32_t capacity_ = 0;
-  size_t parts_ = 1;                   // that the batch is cut into
-  std::vector<uint32_t> group_order_;  // of losses of ranking
+  size_t parts_ = 1;                   // of the batch
+  std::vector<uint32_t> group_order_;  // for ranking losses
   Buffer arena_;
   // Between StartStep and FinishStep.
   StepResult result_;
   absl::Span<float> trained_gradient_, statistics_gradient_;
-  // On a card: the arena, what host_ stages, the parameters, and what travels besides.
+  // Only on a card: the arena, host_ for copies of inputs and outputs, and the parameters.
   cuda::Memory device_arena_, host_;
   cuda::Memory parameters_, parameters_host_;  // trained, in whole blocks, then statistics
   bool keeps_parameters_ = false;

@@ -13,7 +13,7 @@
 namespace tessera::worker {
 namespace {
 
-// Of a batch's work on a card, what its kernels depend on besides its size.
+// The form of a batch's work on a card: what its kernels depend on besides the size.
 constexpr uint64_t kForward = 0, kStep = 1, kWeighted = 2, kScaled = 4, kKept = 8, kForms = 16;
 
 size_t InBlocks(uint64_t trained) { return RoundUp(trained, kDenseBlockFloats); }
@@ -81,7 +81,7 @@ absl::Span<const float> Executor::card_trained_gradient() const {
   return card_step_->trained_gradient();
 }
 
-// Into pinned memory, from where the passes copy them.
+// Copies the parameters into pinned memory, from where the passes copy them to the card.
 void Executor::StageParameters(absl::Span<const float> trained,
                                absl::Span<const float> statistics) {
   stream_->MakeCurrent();
@@ -120,7 +120,7 @@ void Executor::StartStepOnCard(const StepArguments& arguments) {
   });
 }
 
-// What `give` does depends on the batch's size and the form alone.
+// `give` does work that depends on the batch's size and the form alone.
 void Executor::GiveToCard(uint64_t form, absl::FunctionRef<void()> give) {
   if (const absl::Status injected = Failpoint("worker.device.work"); !injected.ok()) {
     stream_->Fail(absl::InternalError(injected.message()));
@@ -194,7 +194,7 @@ void Executor::ScaleGradientsBack() {
 }
 
 void Executor::StartGradientsFromCard() {
-  // Those that are pooled on the card are unpooled there.
+  // Gradients of inputs that are pooled on the card stay there.
   for (const int32_t tensor : staged_inputs_) {
     const int32_t storage = storage_of_[tensor];
     if (!storages_[storage].needs_gradient) continue;

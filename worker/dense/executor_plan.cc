@@ -9,7 +9,7 @@ namespace {
 
 // Samples of a part, by the batch and the precision alone. At 128 rows a product is as fast as in
 // one piece and a layer's rows stay in the cache; smaller batches are worth fewer threads. In
-// bfloat16 each part rounds the weights anew, so that larger ones pay.
+// bfloat16 each part rounds the weights anew, so larger parts pay.
 uint32_t PartSize(uint32_t batch, Precision precision) {
   constexpr uint32_t kLargest = 256, kParts = 16, kMultiple = 8;
   const uint32_t smallest = precision == Precision::kBfloat16 ? 256 : 128;
@@ -39,7 +39,8 @@ void Executor::PlanStorages() {
   }
 }
 
-// An op whose input nobody else reads may write over it, so that both fit the cache better.
+// Lets an op overwrite an input that nothing else reads: one buffer in place of two fits the cache
+// better.
 void Executor::PlanInPlace() {
   const Graph& graph = model_.graph();
   std::vector<int> readers(storages_.size(), 0);
@@ -74,7 +75,7 @@ void Executor::PlanSteps() {
     op_scratch_floats_ = std::max(op_scratch_floats_, graph.nodes()[n].op->ScratchFloats());
   }
   std::vector<bool> written(storages_.size(), false);
-  // By the losses.
+  // The losses write the gradients of the ends.
   for (const int32_t end : graph.ends()) written[storage_of_[end]] = true;
   for (auto step = steps_.rbegin(); step != steps_.rend(); ++step) {
     const GraphNode& node = graph.nodes()[step->node];
@@ -97,8 +98,8 @@ void Executor::PlanSteps() {
   }
 }
 
-// A product whose output only a rectifier reads, which writes over it (PlanInPlace), rectifies what
-// it writes. Both run in the same passes: what reads the one reads the other.
+// If a product's only reader is a rectifier that overwrites its output (PlanInPlace), the product
+// rectifies as it writes. Both run in the same passes.
 void Executor::PlanRelus() {
   const Graph& graph = model_.graph();
   std::vector<Step*> writer(storages_.size(), nullptr);
@@ -118,8 +119,8 @@ size_t Executor::relus_in_products() const {
       std::count_if(steps_.begin(), steps_.end(), [](const Step& step) { return !step.forward; }));
 }
 
-// A chain is a step that needs the whole batch, alone, or as many as follow each other without
-// needing it. A card takes the batch whole.
+// A chain is one step that needs the whole batch, or as many steps in a row as do not need it. A
+// card takes the batch whole.
 void Executor::PlanBackward() {
   const auto goes_on = [this](const Step& step) {
     return !whole_batches_ && step.backward && step.op->BySample();
@@ -137,7 +138,7 @@ void Executor::PlanBackward() {
   }
 }
 
-// By storage the moments at which the steps that read or wrote the value go back.
+// For each storage, the moments of the backward passes of the steps that read or wrote its value.
 std::vector<Executor::Lifetime> Executor::BackwardMoments() const {
   std::vector<Lifetime> moments(storages_.size());
   for (const Step& step : steps_) {
@@ -150,7 +151,7 @@ std::vector<Executor::Lifetime> Executor::BackwardMoments() const {
   return moments;
 }
 
-// From forward on; what the caller fills and reads, always.
+// Values live from the forward pass on; those that the caller fills or reads, always.
 std::vector<Executor::Lifetime> Executor::ValueLifetimes() const {
   std::vector<Lifetime> lifetimes = BackwardMoments();
   for (Lifetime& lifetime : lifetimes) lifetime.Include(0);
@@ -162,8 +163,9 @@ std::vector<Executor::Lifetime> Executor::ValueLifetimes() const {
   return lifetimes;
 }
 
-// From the first that writes it, the loss or what reads the value last, until what wrote the value
-// has gone back; what the caller reads, always, which may be zeros that nobody writes.
+// A gradient lives from its first writer (the loss, or the last reader of the value) until the
+// backward pass of the step that wrote the value. One that the caller reads lives always: it may be
+// zeros that nothing writes.
 std::vector<Executor::Lifetime> Executor::GradientLifetimes() const {
   std::vector<Lifetime> lifetimes = BackwardMoments();
   for (const int32_t end : model_.graph().ends()) lifetimes[storage_of_[end]].Include(0);
@@ -175,7 +177,7 @@ std::vector<Executor::Lifetime> Executor::GradientLifetimes() const {
 
 size_t Executor::PlanMemory(uint32_t capacity) {
   std::vector<Lifetime> values = ValueLifetimes(), gradients = GradientLifetimes();
-  // Those that lie where an earlier one does are needed as long as either is.
+  // Storages that share memory are in use as long as either of them is.
   for (size_t i = storages_.size(); i-- > 0;) {
     const Storage& storage = storages_[i];
     if (storage.value_of >= 0) values[storage.value_of].Include(values[i]);
@@ -185,7 +187,7 @@ size_t Executor::PlanMemory(uint32_t capacity) {
     if (storage.gradient_of >= 0) gradients[storage.gradient_of].Include(gradients[i]);
   }
   MemoryPlan plan;
-  std::vector<std::pair<size_t, size_t*>> blocks;  // and who wants to know where they are
+  std::vector<std::pair<size_t, size_t*>> blocks;  // and where to write their places
   const auto take = [&](size_t floats, Lifetime in_use, size_t* at) {
     blocks.emplace_back(plan.Add(floats, in_use), at);
   };
@@ -246,7 +248,7 @@ Executor::Part Executor::Bind(const Step& step, uint32_t first, uint32_t batch) 
     part.input_gradients.push_back(storage.needs_gradient ? cut(Gradient(index), storage.floats)
                                                           : absl::Span<float>());
   }
-  // Each part has its own scratch, as steps run at once in different parts.
+  // Each part has its own scratch, because different parts run at once.
   for (const Addition& addition : step.additions) {
     part.input_gradients[addition.slot] = {
         arena() + scratch_at_ + first * scratch_floats_ + batch * addition.scratch_at,

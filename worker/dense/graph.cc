@@ -12,10 +12,11 @@
 namespace tessera::worker {
 namespace {
 
-// Floats of a sample in one tensor, and of one parameter: sizes made from these do not overflow.
+// Most floats of a sample in one tensor, and of one parameter: sizes computed from these do not
+// overflow.
 constexpr size_t kMostFloats = size_t{1} << 30;
 
-// By tensor: whether one of `ends` depends on it, or it is one.
+// For each tensor: whether it is one of `ends` or one of them depends on it.
 std::vector<bool> NeededFor(const std::vector<int32_t>& ends, const Graph& graph) {
   std::vector<bool> needed(graph.tensors().size(), false);
   for (const int32_t end : ends) needed[end] = true;
@@ -309,7 +310,7 @@ void GraphBuilder::DropUnread(std::vector<Output>& outputs) {
       output = place[output];
       graph.tensors_[output].producer = static_cast<int32_t>(graph.nodes_.size());
     }
-    // Whose owner is left out belong to the first that shared them.
+    // If the owner of parameters is left out, the first node that shared them becomes the owner.
     node.parameters_of.clear();
     for (int32_t& index : node.parameters) {
       int32_t& at = parameter_place[index];
@@ -339,7 +340,7 @@ absl::StatusOr<std::unique_ptr<const Graph>> GraphBuilder::Build(std::vector<Out
   if (leaves_out_unread_) DropUnread(outputs);
   std::vector<std::string> names;
   std::vector<int32_t> viewed;
-  // Each end has its gradient written by one loss.
+  // One loss writes the gradient of each end, so ends must differ.
   const auto check = [&](const Output& end) -> absl::Status {
     TESSERA_RETURN_IF_ERROR(CheckOutput(end));
     const int32_t memory = Viewed(end.tensor.index);

@@ -24,7 +24,7 @@ struct GraphTensor {
   std::string name;
   Shape shape;
   int32_t producer = -1;  // node; -1: an input of the graph
-  // Whether trained values or rows lie behind it.
+  // Whether it is computed from trained parameters or rows.
   bool needs_gradient = false;
 };
 
@@ -39,16 +39,16 @@ struct GraphNode {
   std::string name;
   std::string op_name;
   std::unique_ptr<const Op> op;
-  google::protobuf::Struct options;  // that `op` was made with
+  google::protobuf::Struct options;  // those that `op` was made with
   std::vector<int32_t> inputs;       // tensors
   std::vector<int32_t> outputs;      // tensors
   std::vector<int32_t> parameters;
-  std::string parameters_of;   // the earlier node whose `parameters` are; empty: its own
-  bool training_only = false;  // only losses of the graph lie behind it, no output
+  std::string parameters_of;   // the earlier node that owns `parameters`; empty: this node
+  bool training_only = false;  // only losses of the graph need it, no output
 };
 
-// A tensor [batch, 1] that is a loss of each sample by itself: training adds `weight` times it to
-// the losses of the tasks. Nothing else knows of it.
+// A tensor [batch, 1] that holds a loss of each sample. Training adds `weight` times the tensor to
+// the losses of the tasks; evaluation and prediction ignore it.
 struct GraphLoss {
   int32_t tensor = -1;
   float weight = 1;
@@ -68,7 +68,7 @@ class Graph {
   // The first of them.
   int32_t output() const { return outputs_[0]; }
   const std::vector<GraphLoss>& losses() const { return losses_; }
-  // What a training pass is for: the outputs and the tensors of the losses.
+  // The tensors that a training pass computes: the outputs and those of the losses.
   const std::vector<int32_t>& ends() const { return ends_; }
   uint64_t trained_floats() const { return trained_floats_; }
   uint64_t statistics_floats() const { return statistics_floats_; }
@@ -77,7 +77,7 @@ class Graph {
   // Whether an output depends on it.
   bool IsUsedByOutputs(int32_t tensor) const;
 
-  // A table for people: node, op, output shape, parameters; totals at the end.
+  // A table to read: node, op, output shape, parameters; totals at the end.
   std::string Summary() const;
 
  private:
@@ -97,13 +97,14 @@ class Graph {
 // written without checks; Build reports it. Not thread-safe.
 class GraphBuilder {
  public:
-  // An input [batch, shape], with a gradient for whoever filled it or without.
+  // An input [batch, shape]. `needs_gradient`: a pass computes its gradient, for the caller to
+  // read.
   Tensor Input(const std::string& name, const Shape& shape, bool needs_gradient);
   // A node with one output, which has the node's name.
   Tensor Add(const std::string& name, absl::string_view op, const std::vector<Tensor>& inputs,
              const google::protobuf::Struct& options = {}, const std::string& parameters_of = "");
-  // A node with these outputs. Its parameters are its own, or those of the earlier node
-  // `parameters_of`, which has as many of the same names and shapes.
+  // A node with these outputs. It has its own parameters, or shares those of the earlier node
+  // `parameters_of`, whose names and shapes must be the same.
   std::vector<Tensor> AddNamed(const std::string& name, absl::string_view op,
                                const std::vector<Tensor>& inputs,
                                const google::protobuf::Struct& options,
@@ -121,7 +122,7 @@ class GraphBuilder {
 
   // Makes `status` the builder's error unless it has one.
   void Fail(absl::Status status);
-  // Puts `status` in the place of the builder's error, to add context.
+  // Replaces the builder's error by `status`, to add context.
   void Replace(absl::Status status) { status_ = std::move(status); }
   const absl::Status& status() const { return status_; }
 
@@ -146,13 +147,14 @@ class GraphBuilder {
   absl::Status TryAdd(const std::string& name, absl::string_view op,
                       const std::vector<Tensor>& inputs, const google::protobuf::Struct& options,
                       const std::vector<std::string>& outputs, const std::string& parameters_of);
-  // Gives the node those of the earlier one. Errors do not name the node.
+  // Gives `node` the parameters of node `of`. Errors do not name `node`.
   absl::Status ShareParameters(const std::string& of, GraphNode& node) const;
   absl::Status CheckOutput(const Output& output) const;
   void MarkTrainingOnly();
-  // Tensors and nodes that are left out, and parameters that nothing else has; the others move up.
+  // Drops tensors and nodes that no output needs, and parameters that only those nodes have; the
+  // indices of the others move up.
   void DropUnread(std::vector<Output>& outputs);
-  // The tensor whose memory it is a view of, or itself.
+  // The tensor that `tensor` is a view of, or `tensor` itself.
   int32_t Viewed(int32_t tensor) const;
 
   std::unique_ptr<Graph> graph_ = std::make_unique<Graph>();

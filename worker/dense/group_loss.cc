@@ -10,7 +10,7 @@
 namespace tessera::worker {
 namespace {
 
-// n by how many of them there are.
+// n / count, or 0 if the count is 0.
 double Factor(const Targets& targets, double count) {
   return count == 0 ? 0 : static_cast<double>(targets.groups.size()) / count;
 }

@@ -8,7 +8,8 @@
 
 namespace tessera::worker {
 
-// body(the samples of one group, a part of `order`), group after group; `order` is SortByGroup's.
+// Calls body(samples) for one group after another, with the part of `order` that holds the group;
+// `order` comes from SortByGroup.
 template <typename Body>
 void ForEachGroup(absl::Span<const uint64_t> groups, absl::Span<const uint32_t> order,
                   const Body& body) {
@@ -18,13 +19,13 @@ void ForEachGroup(absl::Span<const uint64_t> groups, absl::Span<const uint32_t> 
   }
 }
 
-// What makes of a sum over all pairs, or over all lists, n times their mean: n by how many there
-// are; 0 where there is none.
+// The factor that turns a sum over all pairs (lists) into n times their mean: n / number of pairs
+// (lists); 0 if there are none.
 double PairFactor(uint32_t label, const Targets& targets, absl::Span<const uint32_t> order);
 double ListFactor(uint32_t label, const Targets& targets, absl::Span<const uint32_t> order);
 
-// The losses that look at several numbers at once, for LossFunction::Evaluate, whose contract is
-// theirs; `label` is the column of targets.labels.
+// Losses of several numbers at once, called by LossFunction::Evaluate under its contract; `label`
+// is the column of targets.labels.
 
 // SOFTMAX_CROSS_ENTROPY.
 double ClassLoss(absl::Span<const float> outputs,  // [n, classes]

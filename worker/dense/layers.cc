@@ -9,8 +9,8 @@
 namespace tessera::worker {
 namespace {
 
-// A tensor that a layer names: what is there already, or the part of an input that belongs to one
-// column, cut out when first asked for. Index -1: no such name.
+// Finds the tensor that a layer names: one that is there already, or the part of an input that
+// belongs to one column, cut out when first asked for. Index -1: no such name.
 class InputNames {
  public:
   InputNames(const ModelInputs& inputs, GraphBuilder& graph) : inputs_(inputs), graph_(graph) {}
@@ -100,7 +100,7 @@ Tensor BuildLayers(const v1::ModelSpec& model, const ModelInputs& inputs, GraphB
     }
     last = layer.outputs().empty() ? layer.name() : layer.outputs(layer.outputs_size() - 1);
   }
-  // Tasks name theirs.
+  // Tasks name their outputs themselves.
   if (!model.tasks().empty()) return graph.Find(last);
   const std::string& output = model.output().empty() ? last : model.output();
   const Tensor tensor = graph.Find(output);

@@ -14,8 +14,9 @@ namespace tessera::worker {
 // "model.layers[i]".
 Tensor BuildLayers(const v1::ModelSpec& model, const ModelInputs& inputs, GraphBuilder& graph);
 
-// What `layers` may name before there is any: "dense", tables, columns, "COLUMN.TABLE"; cut out of
-// the graph's inputs when first asked for. Index -1: no such name.
+// The tensor of a name that layers may read without a layer that makes it: "dense", a table, a
+// column, "COLUMN.TABLE". Cut out of the graph's inputs when first asked for. Index -1: no such
+// name.
 Tensor FindLayerInput(const std::string& name, const ModelInputs& inputs, GraphBuilder& graph);
 std::vector<std::string> KnownLayerInputs(const ModelInputs& inputs, GraphBuilder& graph);
 

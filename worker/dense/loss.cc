@@ -14,7 +14,7 @@
 namespace tessera::worker {
 namespace {
 
-// `value` in double, `derivative` in float32.
+// Evaluates a loss of single outputs: `value` in double, `derivative` in float32.
 template <typename Value, typename Derivative>
 double Loop(absl::Span<const float> outputs, const LossFunction& loss, const Targets& targets,
             float scale, absl::Span<float> gradient, Value value, Derivative derivative) {
@@ -42,7 +42,7 @@ double WeightedLoop(absl::Span<const float> outputs, const LossFunction& loss,
   return sum;
 }
 
-// Of a loss that AllLosses has, and a switch of this file lacks.
+// Ends the process: AllLosses has a loss that a switch of this file lacks.
 [[noreturn]] void NoCaseFor(v1::Loss kind) {
   spdlog::critical("LossFunction: worker/dense/loss.cc has no case for {}", LossName(kind));
   std::abort();

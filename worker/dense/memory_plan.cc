@@ -17,7 +17,7 @@ void MemoryPlan::Place() {
   std::iota(order.begin(), order.end(), size_t{0});
   std::stable_sort(order.begin(), order.end(),
                    [this](size_t a, size_t b) { return blocks_[a].floats > blocks_[b].floats; });
-  std::vector<const Block*> placed;  // by where they begin
+  std::vector<const Block*> placed;  // sorted by where they begin
   for (const size_t index : order) {
     Block& block = blocks_[index];
     size_t at = 0;

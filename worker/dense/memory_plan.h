@@ -7,8 +7,8 @@
 
 namespace tessera::worker {
 
-// Where blocks of one piece of memory lie, such that those which are in use at the same time do not
-// overlap. Blocks are added, then placed, then asked for. A value type; not thread-safe.
+// Places blocks in one piece of memory so that blocks in use at the same time do not overlap.
+// Blocks are added, then placed, then asked for. A value type; not thread-safe.
 class MemoryPlan {
  public:
   static constexpr uint32_t kAlways = UINT32_MAX;
@@ -24,10 +24,11 @@ class MemoryPlan {
     }
   };
 
-  // A block that is in use that long; its number.
+  // Adds a block that is in use for `in_use`; returns its number.
   size_t Add(size_t floats, Lifetime in_use);
 
-  // Large ones first, each at the lowest place that is free for as long as it is in use.
+  // Places the blocks, large ones first, each at the lowest address that is free while it is in
+  // use.
   void Place();
   size_t at(size_t block) const { return blocks_[block].at; }  // aligned as a Buffer
   size_t floats() const { return floats_; }                    // of the whole piece

@@ -63,7 +63,7 @@ Precision PrecisionOf(v1::TrainSpec::Precision precision) {
 absl::StatusOr<std::unique_ptr<Model>> Model::New(const v1::JobSpec& spec, uint32_t dense_width,
                                                   absl::string_view onnx_file) {
   TESSERA_RETURN_IF_ERROR(CheckFields(spec.model()));
-  TESSERA_RETURN_IF_ERROR(CheckLosses(spec));  // those of a later version, too
+  TESSERA_RETURN_IF_ERROR(CheckLosses(spec));  // refuses losses of a later version, too
   const ModelInputs inputs = InputsOf(spec);
   if (inputs.dense_width != dense_width) {
     return absl::InternalError(absl::StrCat("the dense columns of the spec are ",
@@ -94,7 +94,7 @@ absl::StatusOr<std::unique_ptr<Model>> Model::New(const v1::JobSpec& spec, uint3
     model->lengths_.push_back(
         {sequence.sparse_index, builder.Input(LengthInput(sequence.column), {1}, false).index});
   }
-  // Of an ONNX file one for each task; else tasks name theirs.
+  // Outputs of an ONNX file, one for each task; in other models tasks name their outputs.
   std::vector<Tensor> of_file;
   Tensor output;
   if (spec.model().name() == kOnnxModel) {

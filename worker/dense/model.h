@@ -17,27 +17,28 @@
 
 namespace tessera::worker {
 
-// The dense network of a job: its graph and how its values begin. Immutable and thread-safe;
-// outlives its Executors. Needs no data and no device, so `check` builds one too.
+// The dense network of a job: its graph and the initial values of its parameters. Immutable and
+// thread-safe; outlives its Executors. Needs no data and no device, so `check` builds one too.
 class Model {
  public:
-  // The zoo model, the layers or the ONNX file that spec.model names. `dense_width` is that of the
-  // reader's batches, the sum of the dense columns' widths; `onnx_file` is the content of
-  // spec.model.onnx_file (worker/onnx/onnx_file.h) and empty for other models. INVALID_ARGUMENT and
-  // UNIMPLEMENTED name the field that is wrong.
+  // Makes the zoo model, the layers or the ONNX file that spec.model names. `dense_width` is the
+  // width of the reader's batches, the sum of the dense columns' widths; `onnx_file` is the content
+  // of spec.model.onnx_file (worker/onnx/onnx_file.h) and empty for other models. INVALID_ARGUMENT
+  // and UNIMPLEMENTED name the field that is wrong.
   static absl::StatusOr<std::unique_ptr<Model>> New(const v1::JobSpec& spec, uint32_t dense_width,
                                                     absl::string_view onnx_file = "");
 
   // Sizes of the flat arrays, tensors in graph order one after another.
   uint64_t trained_floats() const { return graph_->trained_floats(); }
   uint64_t statistics_floats() const { return graph_->statistics_floats(); }
-  // The values that training starts from: those of the ONNX file, else functions of (spec.seed,
-  // parameter name, index).
+  // Writes the values that training starts from: those of the ONNX file, else functions of
+  // (spec.seed, parameter name, index).
   void InitialParameters(absl::Span<float> trained,            // [trained_floats]
                          absl::Span<float> statistics) const;  // [statistics_floats]
 
-  // A table that the model reads: its columns' pooled rows, [batch, fields, dim]; or of one column
-  // in one table the rows one after another, padded with zeros, fields being its max_length.
+  // An input that the model reads from a table: the pooled rows of the table's columns, [batch,
+  // fields, dim]; or the rows of one sequence column one after another, padded with zeros, where
+  // `fields` is its max_length.
   struct Input {
     std::string table;
     uint32_t table_index = 0;  // in JobTables(spec)
@@ -49,7 +50,7 @@ class Model {
   absl::Span<const Input> inputs() const { return inputs_; }
   // How many rows a sample's sequence has, [batch, 1].
   struct Length {
-    uint32_t sparse_index = 0;  // of the column, among the SPARSE ones
+    uint32_t sparse_index = 0;  // index of the column among the SPARSE columns
     int32_t tensor = -1;
   };
   absl::Span<const Length> lengths() const { return lengths_; }

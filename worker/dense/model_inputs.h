@@ -9,10 +9,11 @@
 
 namespace tessera::worker {
 
-// What a job's data offers to its model: the dense columns side by side, [batch, dense_width], and
-// for every table that pooled sparse columns name, their rows side by side, [batch, columns, dim],
-// in the order of the spec; for every column whose pooling is SEQUENCE, in each of its tables
-// [batch, max_length, dim], and its lengths, [batch, 1]. A value type.
+// The inputs that a job's data offers to its model. The dense columns side by side, [batch,
+// dense_width]. For every table that pooled sparse columns name, the pooled rows of these columns
+// side by side, [batch, columns, dim], in the order of the spec. For every column whose pooling is
+// SEQUENCE, its rows in each of its tables, [batch, max_length, dim], and its lengths, [batch, 1].
+// A value type.
 struct ModelInputs {
   struct DenseColumn {
     std::string name;
@@ -35,7 +36,7 @@ struct ModelInputs {
     std::vector<Table> tables;  // without columns
   };
   std::vector<Sequence> sequences;
-  // Of spec.tables that no column names.
+  // Tables of spec.tables that no column names.
   std::vector<std::string> unread_tables;
 
   const Table* FindTable(const std::string& name) const;
@@ -43,10 +44,10 @@ struct ModelInputs {
   std::vector<std::string> TableNames() const;
 };
 
-// The name of the dense columns side by side.
+// The name of the input of all dense columns.
 inline constexpr char kDenseInput[] = "dense";
 
-// The names of a sequence's rows in a table, and of its lengths.
+// The names of the inputs of a sequence's rows in a table, and of its lengths.
 std::string SequenceInput(const std::string& column, const std::string& table);
 std::string LengthInput(const std::string& column);
 

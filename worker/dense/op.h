@@ -30,7 +30,7 @@ struct ParameterSpec {
   std::string name;            // within the node: "weight", "bias"
   std::vector<int64_t> shape;  // row-major
   Initializer initializer;
-  // Trained by gradients, or a running statistic.
+  // true: trained by gradients; false: a running statistic.
   bool trained = true;
 };
 
@@ -39,7 +39,7 @@ struct ParameterSpec {
 // and are borrowed for the call.
 struct ForwardPass {
   size_t batch = 0;
-  // Where this is a part of a batch (Op::BySample), else 0 and `batch`.
+  // Place of a part in its batch (Op::BySample); for a whole batch 0 and `batch`.
   size_t first_sample = 0;
   size_t whole_batch = 0;
   // Batch statistics and dropout, and `kept` is there to be filled; else it is empty.
@@ -49,23 +49,24 @@ struct ForwardPass {
   const uint64_t* card_random_key = nullptr;  // the same on a card, in its memory
   absl::Span<const absl::Span<const float>> inputs;
   absl::Span<const absl::Span<float>> outputs;
-  // In the order of Op::parameters(), those of each kind.
+  // Parameters of each kind, in the order of Op::parameters().
   absl::Span<const absl::Span<const float>> trained;
   absl::Span<const absl::Span<const float>> statistics;
-  absl::Span<float> kept;     // [KeptFloats(batch)], comes back in Backward
-  absl::Span<float> room;     // of an op that UsesRoom: `kept` in training, and else as many floats
-  absl::Span<float> shared;   // [SharedFloats()], of PrepareForward; training only
+  absl::Span<float> kept;     // [KeptFloats(batch)], given to Backward again
+  absl::Span<float> room;     // for an op that UsesRoom: `kept` in training, else as many floats
+  absl::Span<float> shared;   // [SharedFloats()], written by PrepareForward; training only
   absl::Span<float> scratch;  // [ScratchFloats() or more], holds anything
-  // Shares large work (parallel.h); null: none, or others share it already. Results never depend
-  // on it.
+  // Threads for large work (parallel.h); null: the caller's alone, as other parts run at once
+  // already. Results never depend on it.
   TaskPool* pool = nullptr;
   Precision precision = Precision::kFloat32;  // of products
-  // On a card, of an op that EndsInRelu: where a number of the output would be below 0, it is 0.
+  // On a card, for an op that EndsInRelu: write 0 in place of every output below 0.
   bool relu = false;
 };
 
-// The same, backward. Gradients are those of the loss. Every gradient span that is not empty is
-// written whole, not added to: the executor adds where a tensor has several readers.
+// What one run of an op backward reads and writes; fields as in ForwardPass. Gradients are those of
+// the loss. Every gradient span that is not empty is written whole, not added to: the executor adds
+// where a tensor has several readers.
 struct BackwardPass {
   size_t batch = 0;
   size_t first_sample = 0;
@@ -82,10 +83,10 @@ struct BackwardPass {
   absl::Span<float> scratch;  // [ScratchFloats() or more], holds anything
   TaskPool* pool = nullptr;
   Precision precision = Precision::kFloat32;  // of products
-  // Empty where nobody needs it.
+  // A span is empty if nobody needs that gradient.
   absl::Span<const absl::Span<float>> input_gradients;
   absl::Span<const absl::Span<float>> trained_gradients;
-  // momentum * (running - batch statistic): what is subtracted from the statistic.
+  // momentum * (running - batch statistic), to be subtracted from the running statistic.
   absl::Span<const absl::Span<float>> statistics_gradients;
 };
 
@@ -97,49 +98,51 @@ class Op {
 
   const std::vector<Shape>& outputs() const { return outputs_; }
   const std::vector<ParameterSpec>& parameters() const { return parameters_; }
-  // The one output is the one input under another shape: neither pass runs, the executor lets both
-  // share memory.
+  // The op has one input, and its one output is that under another shape: neither pass runs, and
+  // the executor lets both share memory.
   virtual bool IsView() const { return false; }
   // Forward and Backward treat every sample by itself. They are then called for parts of the batch,
-  // in any order and at once, with tensors and `kept` cut to the part; scratch, too, is not theirs.
-  // Both are cut alike, at samples that are multiples of 8. What spans the batch belongs to the
-  // three below.
+  // in any order and at once, with tensors and `kept` cut to the part; they must not use scratch.
+  // Both passes are cut alike, at multiples of 8 samples. Work that spans the batch belongs into
+  // the two Prepare functions and ParameterGradients.
   virtual bool BySample() const { return false; }
-  // The output may be the memory of the first input: neither pass reads the input after that.
+  // The output may overwrite the first input: neither pass reads that input afterwards.
   virtual bool ForwardInPlace() const { return false; }
-  // The first input's gradient may be the memory of the output's: ParameterGradients reads neither.
+  // The first input's gradient may overwrite the output's: ParameterGradients reads neither.
   virtual bool BackwardInPlace() const { return false; }
-  // The passes after Forward read the outputs' values, so that nobody may write over them.
+  // The passes after Forward read the outputs' values, so nothing may overwrite them.
   virtual bool ReadsOutputs() const { return true; }
-  // Floats to keep from Forward to Backward; of an op that is BySample, `batch` times a number.
+  // Floats to keep from Forward to Backward; for a BySample op a multiple of `batch`.
   virtual size_t KeptFloats(size_t batch) const { return 0; }
   // Forward writes ForwardPass::room, in evaluation too.
   virtual bool UsesRoom() const { return false; }
-  // Floats of the whole batch that PrepareForward writes and all that follows reads.
+  // Floats for the whole batch that PrepareForward writes and all later calls read.
   virtual size_t SharedFloats() const { return 0; }
-  // Floats that either pass may write as it likes, whatever the batch.
+  // Floats of scratch that a pass may overwrite, the same for every batch.
   virtual size_t ScratchFloats() const { return 0; }
 
-  // Both passes are correct for every batch, 0 included. Each begins with what needs the whole
-  // batch: statistics in training, sums that the input gradients need.
+  // Each pass begins with a Prepare call over the whole batch: statistics in training, sums that
+  // the input gradients need. All passes are correct for every batch size, 0 included.
   virtual bool Prepares() const { return false; }
   virtual void PrepareForward(const ForwardPass& pass) const {}
   virtual void Forward(const ForwardPass& pass) const = 0;
   virtual void PrepareBackward(const BackwardPass& pass) const {}
   virtual void Backward(const BackwardPass& pass) const = 0;
-  // Gradients of parameters that no other gradient needs: some time after Backward, whole batch.
+  // Computes gradients of parameters that no other gradient needs; called for the whole batch, some
+  // time after Backward.
   virtual void ParameterGradients(const BackwardPass& pass) const {}
 
-  // The same on a card, where an op has it: all spans are of the card's memory, which only cuda/
-  // touches, the batch is whole, and one call does the work of all the calls above,
-  // ParameterGradients before what may write over the output's gradient. Errors are the stream's.
-  // Both give the stream work that is captured and replayed in later steps (cuda::Stream::Capture):
-  // what changes from step to step is read in the card's memory.
+  // The passes on a card, if RunsOnCuda. All spans are of the card's memory, which only cuda/
+  // touches; the batch is whole. One call does the work of all calls of its pass above,
+  // ParameterGradients before anything that may overwrite the output's gradient. Errors are the
+  // stream's. Both give the stream work that is captured and replayed in later steps
+  // (cuda::Stream::Capture), so numbers that change from step to step are read in the card's
+  // memory.
   virtual bool RunsOnCuda() const { return false; }
   // CudaForward can rectify the output as it writes it (ForwardPass::relu), and neither pass reads
-  // it. The executor then leaves out an op that IsRelu and is all that reads it.
+  // the output. The executor then leaves out an IsRelu op that is its only reader.
   virtual bool EndsInRelu() const { return false; }
-  // The output is max(input, 0), and CudaBackward reads the output alone, not the input.
+  // The output is max(input, 0), and CudaBackward reads the output, not the input.
   virtual bool IsRelu() const { return false; }
   virtual void CudaForward(cuda::Stream& stream, const ForwardPass& pass) const {}
   virtual void CudaBackward(cuda::Stream& stream, const BackwardPass& pass) const {}
@@ -150,8 +153,8 @@ class Op {
   std::vector<ParameterSpec> parameters_;
 };
 
-// Checks the inputs' shapes and the options and makes the op. Messages say what was expected and
-// found; the graph puts the node's name, op and inputs before them. It also calls options.Finish().
+// Checks the inputs' shapes and the options, calls options.Finish() and makes the op. Messages say
+// what was expected and found; the graph puts the node's name, op and inputs before them.
 using OpFactory = absl::StatusOr<std::unique_ptr<Op>> (*)(absl::Span<const Shape> inputs,
                                                           OptionReader& options);
 

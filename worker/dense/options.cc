@@ -195,7 +195,7 @@ std::vector<std::string> OptionReader::Texts(const std::string& name) {
 absl::Status OptionReader::Finish() {
   for (const auto& [name, value] : fields_.fields()) {
     if (std::find(known_.begin(), known_.end(), name) != known_.end()) continue;
-    // First, as it may be the reason why another one is missing.
+    // An unknown name comes first: it may be the reason why another option is missing.
     error_ = absl::OkStatus();
     Fail(name, known_.empty() ? "there are no options here"
                               : absl::StrCat("unknown option", KnownNames(name, known_)));

@@ -28,9 +28,9 @@ class Options {
   google::protobuf::Struct fields_;
 };
 
-// Reads options by name and type. Each getter gives the default where the option is not set; an
-// option that nobody read, else the first wrong type or value, is what Finish reports. Not
-// thread-safe; `fields` is borrowed.
+// Reads options by name and type. Each getter returns the default if the option is not set. Finish
+// reports an option that nobody read, else the first wrong type or value. Not thread-safe; `fields`
+// is borrowed.
 class OptionReader {
  public:
   // `path` names the options in messages: "model.options" makes "model.options.hidden: expected
@@ -43,7 +43,7 @@ class OptionReader {
   bool Has(absl::string_view name) const;
   bool Bool(const std::string& name, bool by_default);
   int64_t Int(const std::string& name, int64_t by_default, int64_t min, int64_t max);
-  // min <= value <= max, or value < max where `below_max`.
+  // min <= value <= max; with `below_max` value < max.
   double Number(const std::string& name, double by_default, double min, double max,
                 bool below_max = false);
   std::string Text(const std::string& name, const std::string& by_default);
@@ -61,7 +61,7 @@ class OptionReader {
 
   // Makes `message` the error of option `name`, unless there is one already.
   void Fail(const std::string& name, absl::string_view message);
-  // Call when every option has been read.
+  // Call once every option has been read.
   absl::Status Finish();
 
  private:

@@ -9,10 +9,10 @@
 
 namespace tessera::worker {
 
-// body(begin, end) over blocks that together are [0, count), shared among the pool's threads; null:
-// all in the caller. A block is at least `smallest` long and begins at a multiple of `multiple`.
-// Where the blocks begin depends on these numbers alone, never on the threads: a body that writes
-// nothing but its block's results gives the same bits whatever the pool.
+// Calls body(begin, end) for blocks that together are [0, count), shared among the pool's threads
+// (null: all in the caller's). A block is at least `smallest` long and begins at a multiple of
+// `multiple`. The blocks depend on these numbers alone, never on the threads: a body that writes
+// only its block's results gives the same bits whatever the pool.
 inline void ParallelFor(TaskPool* pool, size_t count, size_t smallest, size_t multiple,
                         absl::FunctionRef<void(size_t begin, size_t end)> body) {
   constexpr size_t kMostBlocks = 16;
@@ -26,14 +26,15 @@ inline void ParallelFor(TaskPool* pool, size_t count, size_t smallest, size_t mu
   for (size_t block = 0; block < needed; ++block) run(block);
 }
 
-// The elements of a tensor in blocks that are worth a thread's attention, at whole cache lines of
-// floats and of bytes.
+// ParallelFor over the elements of a tensor, in blocks large enough to be worth a thread, at whole
+// cache lines of floats and of bytes.
 inline void ForElements(TaskPool* pool, size_t count,
                         absl::FunctionRef<void(size_t begin, size_t end)> body) {
   ParallelFor(pool, count, 16384, 64, body);
 }
 
-// The rows of a matrix, or the samples of a batch, each of `row_floats` of work.
+// ParallelFor over the rows of a matrix or the samples of a batch; each row is work on `row_floats`
+// floats.
 inline void ForRows(TaskPool* pool, size_t rows, size_t row_floats,
                     absl::FunctionRef<void(size_t begin, size_t end)> body) {
   ParallelFor(pool, rows, 16384 / std::max<size_t>(row_floats, 1) + 1, 1, body);

@@ -2,8 +2,8 @@
 
 namespace tessera::worker {
 
-// Of the operands of products; sums are float32 in any case (train.precision). kTf32 and kFloat16
-// are of cards alone.
+// What the operands of products are rounded to (train.precision); sums are always float32. Only
+// cards have kTf32 and kFloat16.
 enum class Precision { kFloat32, kBfloat16, kTf32, kFloat16 };
 
 }  // namespace tessera::worker

@@ -14,7 +14,7 @@
 namespace tessera::worker {
 namespace {
 
-// A failure of oneDNN's: sizes are right, so this is out of memory or our own bug.
+// Ends the process if oneDNN failed: sizes are right, so this is out of memory or a bug.
 void Must(dnnl_status_t status, const char* what) {
   if (status == dnnl_success) return;
   spdlog::critical("oneDNN failed to {}, with status {}", what, static_cast<int>(status));
@@ -30,10 +30,11 @@ dnnl_engine_t Engine() {
   return engine;
 }
 
-// What oneDNN prepares for one shape, and the operands' places in it. Used by one thread.
+// A product that oneDNN has prepared for one shape, with its operands. Used by one thread.
 class Product {
  public:
-  // Of the operands; m, n, k; strides of A, of B; row stride of C; whether C and a bias are added.
+  // Type of the operands; m, n, k; strides of A, of B; row stride of C; whether C and a bias are
+  // added.
   using Key = std::tuple<dnnl_data_type_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t,
                          int64_t, int64_t, bool, bool>;
 
@@ -109,7 +110,8 @@ class Product {
 template <dnnl_data_type_t kNumbers, typename Number>
 void MultiplyPrepared(int64_t m, int64_t n, int64_t k, Operand<Number> a, Operand<Number> b,
                       float* c, int64_t c_stride, Addends addends) {
-  // A graph has few shapes; those of batches that came once are forgotten with all others.
+  // A graph has few shapes. When there are too many, all are forgotten, which drops those of batch
+  // sizes that came once.
   constexpr size_t kMostProducts = 512;
   thread_local std::map<Product::Key, std::unique_ptr<Product>> products;
   const Product::Key key(kNumbers, m, n, k, a.row_stride, a.column_stride, b.row_stride,

@@ -5,8 +5,8 @@
 #include "absl/types/span.h"
 #include "common/task_pool.h"
 
-// Products that oneDNN prepares once for their sizes: of bfloat16 operands, on the processor's own
-// instructions (AVX-512 BF16, AMX), and of float32 ones with a bias.
+// Products that oneDNN prepares once for their sizes: of bfloat16 operands, by the processor's own
+// instructions (AVX-512 BF16, AMX), and of float32 operands with a bias.
 namespace tessera::worker {
 
 // Whether the processor has instructions for bfloat16, as oneDNN sees it.
@@ -25,14 +25,14 @@ struct Operand {
   int64_t column_stride = 0;
 };
 
-// What is added to a product.
+// Summands of a product.
 struct Addends {
-  bool c = false;               // what is in C
+  bool c = false;               // add what C holds
   const float* bias = nullptr;  // [n], to every row of C; null: none
 };
 
-// C [m, n] = A [m, k] * B [k, n] + addends, summed in float32; rows of C lie
-// `c_stride` apart. In the caller's thread alone. Sizes above 0. Thread-safe.
+// C [m, n] = A [m, k] * B [k, n] + addends, summed in float32; rows of C lie `c_stride` apart.
+// Sizes are above 0. Runs in the caller's thread. Thread-safe.
 void Multiply(int64_t m, int64_t n, int64_t k, Operand<float> a, Operand<float> b, float* c,
               int64_t c_stride, Addends addends);
 // Needs HasBfloat16Products().

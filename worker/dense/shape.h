@@ -10,8 +10,8 @@
 
 namespace tessera::worker {
 
-// The shape of a tensor. Its first dimension is the batch, whose size a graph leaves open, so only
-// the others are held: the dimensions of one sample, each at least 1. A value type.
+// The shape of a tensor. A graph leaves the first dimension, the batch, open, so a Shape holds only
+// the others: the dimensions of one sample, each at least 1. A value type.
 class Shape {
  public:
   Shape() = default;
@@ -20,19 +20,19 @@ class Shape {
   void Append(int64_t dim) { dims_.push_back(dim); }
   // Dimensions of a sample: 1 for [batch, n].
   size_t rank() const { return dims_.size(); }
-  // i = 0 is the one after the batch.
+  // dim(0) is the dimension after the batch.
   int64_t dim(size_t i) const { return dims_[i]; }
   void set_dim(size_t i, int64_t dim) { dims_[i] = dim; }
   int64_t last() const { return dims_.back(); }
   // Floats of one sample.
   size_t floats() const { return Product(0, dims_.size()); }
-  // Product of dims [begin, end); SIZE_MAX stands for all that a size_t does not hold.
+  // Product of dims [begin, end); SIZE_MAX if a size_t does not hold it.
   size_t Product(size_t begin, size_t end) const;
   // "[batch, 26, 16]"
   std::string ToString() const;
 
-  // ONNX counts axes with the batch as 0 and negative ones from the end. The index for dim() of
-  // such an axis; INVALID_ARGUMENT for the batch's and for those outside.
+  // The index for dim() of an axis as ONNX counts it: the batch is 0, negative ones count from the
+  // end. INVALID_ARGUMENT for the batch and for an axis that does not exist.
   absl::StatusOr<size_t> SampleAxis(int64_t axis) const;
 
   bool operator==(const Shape& other) const { return dims_ == other.dims_; }

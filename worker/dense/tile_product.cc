@@ -14,12 +14,12 @@
 #include "worker/dense/parallel.h"
 
 #if defined(__GNUC__) && !defined(__clang__)
-// GCC 12's own intrinsics begin with a register that nobody has set.
+// GCC 12's own intrinsics start from an uninitialised register.
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #endif
 
-// Only functions marked so may have instructions of these: the others run everywhere.
+// Only functions marked with this may use these instructions; the others run on every processor.
 #define TESSERA_TILES __attribute__((target("avx512f,avx512bw,avx512bf16,amx-tile,amx-bf16")))
 
 namespace tessera::worker {
@@ -27,19 +27,19 @@ namespace {
 
 // Lines of an operand in a tile (rows of A, columns of B) and, in each, numbers along k.
 constexpr int64_t kLines = 16, kDepth = 32;
-// Sums of 2 by 2 tiles are in registers at a time.
+// The sums of 2 by 2 tiles are in registers at a time.
 constexpr int64_t kBlock = 2 * kLines;
-// Tiles along k that are packed and multiplied at a time: of two blocks of lines 64 KiB, which the
-// first cache and the second share.
+// Tiles along k that are packed and multiplied at a time: 64 KiB for two blocks of lines, which fit
+// the first two caches together.
 constexpr int64_t kChunk = 16;
-// Work that is worth another thread: tiles to pack, blocks of C to sum up.
+// This many tiles to pack, or blocks of C to sum up, are worth another thread.
 constexpr size_t kSmallestPacking = 64, kSmallestBlocks = 16;
 
 struct alignas(64) Tile {
   uint16_t numbers[kLines * kDepth];
 };
 
-// As the processor reads it: palette, then by tile the bytes of a row and the rows.
+// In the processor's layout: palette, then for each tile the bytes of a row and the number of rows.
 struct alignas(64) TileConfiguration {
   uint8_t palette = 1;
   uint8_t start_row = 0;
@@ -48,7 +48,7 @@ struct alignas(64) TileConfiguration {
   uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
 };
 
-// 16 rows of 16 pairs of numbers, in registers; a row becomes a column.
+// Transposes 16 rows of 16 pairs of numbers, in registers.
 TESSERA_TILES inline void Transpose(__m512i row[16]) {
   __m512i t[16];
   for (int i = 0; i < 16; i += 2) {
@@ -88,12 +88,12 @@ struct Lines {
   const float* data;
   int64_t line_stride;
   int64_t k_stride;
-  int64_t lines;  // that there are; zeros follow
+  int64_t lines;  // in the operand; zeros follow
   int64_t k;
 };
 
-// The tile of `lines`' first 16 lines and 32 numbers: a line is a row of A's tiles; of B's a row is
-// a pair of numbers along k, of every line.
+// Packs the first 16 lines and 32 numbers of `lines` as a tile. A row of a tile of A is a line; a
+// row of a tile of B is a pair of numbers along k of every line.
 TESSERA_TILES void Pack(const Lines& from, bool pairs_are_rows, Tile* to) {
   __m512i row[16];
   const bool along = from.k_stride == 1;
@@ -122,10 +122,10 @@ TESSERA_TILES void Pack(const Lines& from, bool pairs_are_rows, Tile* to) {
   for (int64_t i = 0; i < 16; ++i) _mm512_store_si512(to->numbers + i * kDepth, row[i]);
 }
 
-// What a block of C begins with.
+// What the sums of a block of C start from.
 struct Start {
   const float* data = nullptr;  // null: zeros
-  int64_t stride = 0;           // of floats from row to row; 0: all rows are alike
+  int64_t stride = 0;           // floats from row to row; 0: all rows are the same
 };
 
 // C [32, 32] = start + the products of two lines of tiles of A and two of B, `depth` tiles long.
@@ -160,7 +160,7 @@ TESSERA_TILES void SumBlock(const Tile* const a[2], const Tile* const b[2], int6
   _tile_stored(3, c + kLines * c_stride + kLines, bytes);
 }
 
-// The same where C ends within the block: [rows, columns].
+// The same for a block that reaches beyond C, of which C has [rows, columns].
 void SumPartOfBlock(const Tile* const a[2], const Tile* const b[2], int64_t depth, Start start,
                     int64_t rows, int64_t columns, float* c, int64_t c_stride) {
   alignas(64) float padded[kBlock * kBlock] = {};
@@ -182,7 +182,7 @@ TESSERA_TILES void Configure() {
 }
 TESSERA_TILES void Release() { _tile_release(); }
 
-// An operand's tiles of a chunk of k: those of a line one after another.
+// Packs an operand's tiles of a chunk of k, the tiles of one line after another.
 class Packed {
  public:
   Packed(Tile* tiles, int64_t lines, bool pairs_are_rows)
@@ -205,7 +205,7 @@ class Packed {
   }
 
   int64_t depth() const { return depth_; }
-  // The two lines of tiles of a block.
+  // Each block has two lines of tiles.
   std::array<const Tile*, 2> Block(int64_t block) const {
     return {tiles_ + 2 * block * depth_, tiles_ + (2 * block + 1) * depth_};
   }
@@ -217,7 +217,7 @@ class Packed {
   int64_t depth_ = 0;
 };
 
-// C [m, n] = start + A * B, of what is packed of both: each block of C anew, in any order.
+// C [m, n] = start + A * B over the packed chunks of both, block of C by block, in any order.
 struct Sums {
   const Packed& a;
   const Packed& b;
@@ -240,8 +240,8 @@ struct Sums {
     }
   }
 
-  // Shared among threads along the larger side, with all of the other for one block after another:
-  // its tiles stay in the first cache.
+  // Threads share the larger side. A thread multiplies its share by one block of the other side
+  // after another, so that the block's tiles stay in the first cache.
   void All(TaskPool* pool) const {
     const bool by_rows = m >= n;
     const auto blocks = [](int64_t size) { return (size + kBlock - 1) / kBlock; };

@@ -11,7 +11,7 @@
 namespace tessera::worker {
 namespace {
 
-// Whether y is all that the derivative needs.
+// Whether the derivative needs y alone, not x.
 template <typename Formula>
 constexpr bool kDerivativeOfOutput =
     std::is_same_v<Formula, math::Relu> || std::is_same_v<Formula, math::Sigmoid> ||

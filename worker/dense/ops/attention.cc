@@ -23,20 +23,20 @@ struct AttentionOptions {
 };
 
 // Scaled dot-product attention of several heads (Vaswani et al. 2017, arXiv:1706.03762, section
-// 3.2; ONNX Attention of three axes). Of a head's queries q, keys k and values v, which lie side by
-// side with those of the other heads:
+// 3.2; ONNX Attention of three axes). For each head, with queries q, keys k and values v (those of
+// all heads lie side by side):
 //   w = softmax(scale q k^T);  y = w v
 // over the keys that a query attends to: those that the sample's length reaches, and if `causal`
-// none behind the query. A query without keys gives zeros. In training `dropout` is of w.
+// none behind the query. A query without keys gives zeros. In training `dropout` applies to w.
 //
-// Gradients: with what dropout multiplies w by, f, and dw = f (dy v^T):
+// Gradients, where f is dropout's factor of w and dw = f (dy v^T):
 //   dv = (f w)^T dy;  ds = scale w (dw - dy . y);  dq = ds k;  dk = ds^T q
-// dy . y is the sum of w dw over the keys, of which there is no need to have all at once.
+// dy . y equals the sum of w dw over the keys, and needs no pass over all keys at once.
 //
-// A sample's work, head after head, in tiles whose numbers stay in the cache.
+// A sample is computed head after head, in tiles that stay in the cache.
 class Attention final : public Op {
  public:
-  // So that a tile's keys fit the stack.
+  // A limit so that a tile's keys fit the stack.
   static constexpr int64_t kMostDim = 1024;
 
   Attention(absl::Span<const Shape> inputs, const AttentionOptions& options)
@@ -113,7 +113,7 @@ class Attention final : public Op {
  private:
   static constexpr size_t kTile = 32;  // queries, and keys
 
-  // Head i % heads of sample i / heads: its first row, in a tensor of so many rows a sample.
+  // The first row of head i % heads of sample i / heads, in a tensor of `rows` rows per sample.
   template <typename T>
   T* At(absl::Span<T> tensor, size_t i, size_t rows, size_t dim) const {
     return tensor.data() + (i / heads_ * rows * heads_ + i % heads_) * dim;
@@ -128,7 +128,7 @@ class Attention final : public Op {
     return inputs.size() > 3 ? math::SequenceLength(inputs[3][sample], keys_) : keys_;
   }
 
-  // tile(query, queries, key, keys), queries within keys.
+  // Calls tile(query, queries, key, keys): for each tile of keys all tiles of queries.
   template <typename Tile>
   void ForTiles(const Tile& tile) const {
     for (size_t k = 0; k < keys_; k += kTile) {
@@ -155,8 +155,8 @@ class Attention final : public Op {
     }
   }
 
-  // A tile of a head's weights as dropout leaves them, rows of kTile. Draws count the weights of
-  // all samples and heads, of which `head` is the number.
+  // A tile of a head's weights after dropout, in rows of kTile. Draws are numbered over the weights
+  // of all samples and heads; `head` is the head's number among these.
   void Drop(uint64_t random_key, size_t head, const float* weights, size_t q, size_t rows, size_t k,
             size_t columns, float* dropped) const {
     for (size_t r = 0; r < rows; ++r) {
@@ -203,7 +203,7 @@ class Attention final : public Op {
         const float* const of = weights + (q + r) * keys_ + k;
         float* const to = slope + r * kTile;
         if (drops_) {
-          // f w dw is what dropout left of w times dy v^T.
+          // w dw = (f w) (dy v^T), with f w the weights after dropout.
           const float* const left = dropped + r * kTile;
           for (size_t c = 0; c < columns; ++c) to[c] = scale_ * (left[c] * to[c] - of[c] * dot);
         } else {

@@ -53,7 +53,7 @@ class BatchNormalization final : public Op {
     float* __restrict y = pass.outputs[0].data();
     const float* mean = pass.statistics[0].data();
     if (pass.training) mean = pass.shared.data();
-    // Tiles of columns, so that their factors fit the stack.
+    // In tiles of columns, so that their factors fit the stack.
     for (size_t begin = 0; begin < width_; begin += kTile) {
       const size_t count = std::min(kTile, width_ - begin);
       float scale[kTile];

@@ -36,8 +36,8 @@ inline void MeasureBatch(TaskPool* pool, absl::Span<const float> x, float epsilo
       });
 }
 
-// What is subtracted from the running mean and variance (math::RunningStatistics). Statistics are
-// each worker's own: a worker's part of a batch is a batch.
+// The differences to subtract from the running mean and variance (math::RunningStatistics). Each
+// worker treats its part of a batch as a batch of its own.
 inline void MovedStatistics(
     absl::Span<const float> moments,  // mean, biased variance: [2 or 3, width]
     size_t rows, float momentum,
@@ -53,14 +53,14 @@ inline void MovedStatistics(
   }
 }
 
-// What an op on a card standardises each column with, [width] each.
+// Moments with which an op on a card standardises each column, [width] each.
 struct CudaMoments {
   const float* mean;
   const float* inverse;  // of the deviation
 };
 
-// In training those of the batch, measured into `moments` [3 * width] as MeasureBatch does; else
-// the running ones, whose inverses lie in the stream's scratch.
+// In training the batch's moments, measured into `moments` [3 * width] as MeasureBatch does. Else
+// the running ones, with their inverses in the stream's scratch.
 inline CudaMoments FindCudaMoments(cuda::Stream& stream, const ForwardPass& pass, size_t rows,
                                    size_t width, float epsilon, float* moments) {
   if (pass.training) {

@@ -17,8 +17,8 @@ namespace {
 //   y_k = sum_ij W_kij a_i b_j + bias_k
 // W [units, m, n] starts as Xavier normal with a fan-in of m n, the bias at 0. With z = a b^T:
 //   dW = dy^T z;  dz = dy W;  da = dz b;  db = dz^T a
-// z is made for so many rows at a time as fit a cache, on a card for more of them, but not for the
-// whole of a large batch.
+// z is computed for as many rows at a time as fit a cache; on a card for more rows, but never for
+// the whole of a large batch.
 class Bilinear final : public Op {
  public:
   Bilinear(const Shape& a, const Shape& b, int64_t units, bool bias)
@@ -126,7 +126,7 @@ class Bilinear final : public Op {
 
   static int64_t Signed(size_t size) { return static_cast<int64_t>(size); }
 
-  // z [count, m, n] of rows begin and on.
+  // Computes z [count, m, n] of `count` rows from `begin` on.
   void OuterProducts(absl::Span<const absl::Span<const float>> inputs, size_t begin, size_t count,
                      float* __restrict z) const {
     for (size_t row = begin; row < begin + count; ++row) {

@@ -34,7 +34,7 @@ class Constant final : public Op {
     const auto size = static_cast<int64_t>(value_.size());
     float* const y = pass.outputs[0].data();
     cuda::CopyConstants(stream, value_.data(), y, size);
-    // The first sample for the others.
+    // Copies the first sample to the others.
     cuda::StridedAxes<1> axes;
     axes.Append(size, {{1}});
     axes.Append(static_cast<int64_t>(pass.batch) - 1, {{0}});

@@ -5,7 +5,7 @@
 
 namespace tessera::worker {
 
-// Whether CudaStrided can be asked for them: all but the strangest broadcasts.
+// Whether CudaStrided takes `rows`: only the strangest broadcasts have too many axes.
 template <size_t N>
 bool FitsCuda(const StridedRows<N>& rows) {
   return rows.axes().size() <= cuda::kMostAxes;

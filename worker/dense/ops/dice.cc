@@ -31,7 +31,7 @@ class Dice final : public Op {
     return 3 * width_ + batch * outputs_[0].floats();
   }
 
-  // On a card, what each column's gradients have in common.
+  // On a card: room for the sums of each column that its gradients share.
   size_t ScratchFloats() const override { return 2 * width_; }
 
   void Forward(const ForwardPass& pass) const override {

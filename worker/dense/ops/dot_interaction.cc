@@ -25,8 +25,8 @@ class DotInteraction final : public Op {
 
   bool BySample() const override { return true; }
 
-  // Vectors are turned into columns; another one's products with eight of them are then one
-  // register, and no sum goes across it.
+  // Vectors are transposed into columns, so that one vector's products with eight others are one
+  // register and no sum goes across it.
   void Forward(const ForwardPass& pass) const override {
     const size_t pairs = RowBegin(fields_);
     for (size_t b = 0; b < pass.batch; ++b) {
@@ -79,13 +79,13 @@ class DotInteraction final : public Op {
   static constexpr size_t kDims = 64;
   static constexpr size_t kRows = 4;  // sums that go on side by side
 
-  // What floats `begin` and the next kDims of the vectors add to the products with the kColumns
-  // vectors from `first` on. Only those pairs are written that belong to the triangle.
+  // Adds the part of kDims floats of the vectors, from `begin` on, to the products with the
+  // kColumns vectors from `first` on. Writes only pairs of the triangle.
   void Products(const float* __restrict v, size_t first, size_t begin, float* __restrict y) const {
     const size_t dims = std::min(kDims, dim_ - begin);
     const size_t fields = std::min(kColumns, fields_ - first);
     float columns[kDims * kColumns];
-    // Beyond the last vector stands the last again: those products are not used.
+    // The last vector stands in for those beyond it; their products are not used.
     for (size_t j = 0; j < fields; j += kLanes) {
       const float* from[kLanes];
       for (size_t l = 0; l < kLanes; ++l) {
@@ -106,7 +106,7 @@ class DotInteraction final : public Op {
       const float* row = v + i * dim_ + begin;
       const size_t count = std::min(i + self_ - first, fields);
       float* to = y + RowBegin(i) + first;
-      // All of a register may be written where the rest is of pairs that come later.
+      // A whole register may be written if its rest belongs to pairs that are written later.
       const bool add = begin > 0;
       const size_t room = first > 0 ? count : RowBegin(fields_) - RowBegin(i);
       switch ((count + kLanes - 1) / kLanes) {
@@ -125,8 +125,8 @@ class DotInteraction final : public Op {
     }
   }
 
-  // to[j] = (to[j] where `add` +) row . column j, j < count; what follows it, up to `room`, may be
-  // written too.
+  // to[j] = (to[j] where `add` +) row . column j, j < count; numbers behind it, up to `room`, may
+  // be overwritten too.
   template <size_t kRegisters>
   static void ProductsOfRow(const float* __restrict row, const float* __restrict columns,
                             size_t dims, size_t count, size_t room, bool add,
@@ -145,8 +145,8 @@ class DotInteraction final : public Op {
   }
   static_assert(kColumns == 4 * kLanes);
 
-  // Floats [begin, begin + count) of dv of fields `top` and the next: kRegisters full ones, or one
-  // that need not be.
+  // Computes floats [begin, begin + count) of dv of the fields from `top` on: kRegisters full
+  // registers, or one that may be partly used.
   template <size_t kRegisters>
   void Gradients(const float* __restrict v, const float* __restrict dy, size_t top, size_t begin,
                  size_t count, float* __restrict dv) const {
@@ -168,7 +168,7 @@ class DotInteraction final : public Op {
         for (size_t l = 0; l < kRegisters; ++l) sum[r][l] += f * from[l];
       }
     };
-    // The fields before them all, those among them, those after them all.
+    // First the fields before these, then these among themselves, then the fields after them.
     const float* before[kRows];
     for (size_t r = 0; r < kRows; ++r) before[r] = dy + RowBegin(std::min(top + r, fields_ - 1));
     for (size_t j = 0; j < top; ++j) {
@@ -186,7 +186,7 @@ class DotInteraction final : public Op {
       add(j, [&](size_t r) { return after[r]; });
     }
     for (size_t r = 0; r < rows; ++r) {
-      // Of a size that the compiler knows it is no call.
+      // With a size that the compiler knows the copy is no call.
       const size_t floats = kRegisters > 1 ? kRegisters * kLanes : count;
       std::memcpy(dv + (top + r) * dim_ + begin, sum[r], floats * sizeof(float));
     }

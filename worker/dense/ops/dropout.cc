@@ -17,7 +17,7 @@ class Dropout final : public Op {
  public:
   Dropout(const Shape& shape, double ratio) : ratio_(ratio) { outputs_ = {shape}; }
 
-  // One byte an element: whether it stays.
+  // One byte for each element: whether it stays.
   size_t KeptFloats(size_t batch) const override {
     return batch * ((outputs_[0].floats() + 3) / 4);
   }
@@ -35,7 +35,7 @@ class Dropout final : public Op {
       return;
     }
     auto* mask = reinterpret_cast<uint8_t*>(pass.kept.data());
-    // A multiple of 4, as the first sample is one of 8.
+    // A multiple of 4, because the first sample is a multiple of 8.
     Draw(pass.random_key, pass.first_sample * outputs_[0].floats(), mask, x.size());
     Apply(x.data(), mask, y.data(), x.size());
   }

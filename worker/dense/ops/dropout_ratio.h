@@ -17,12 +17,12 @@ struct DropoutRatio {
       : threshold(static_cast<uint16_t>(std::min(std::lround(ratio * 65536), 65535l))),
         scale(static_cast<float>(65536.0 / (65536 - threshold))) {}
 
-  // Of element i.
+  // The factor of element i.
   float Factor(uint64_t key, uint64_t i) const {
     return RandomBits16(key, i) >= threshold ? scale : 0.0f;
   }
 
-  const uint16_t threshold;  // what draws less is zeroed
+  const uint16_t threshold;  // elements with a smaller draw are zeroed
   const float scale;
 };
 

@@ -67,8 +67,8 @@ class Expand final : public Op {
 
 }  // namespace
 
-// Options: shape (required): the batch first as 0, then the dimensions, in the place of 1 any
-// number and else those of the input. [0, 50, 16] makes [batch, 50, 16] of [batch, 1, 16].
+// Options: shape (required): the batch first as 0, then the dimensions: those of the input, or any
+// number in place of a 1. [0, 50, 16] makes [batch, 50, 16] of [batch, 1, 16].
 absl::StatusOr<std::unique_ptr<Op>> NewExpand(absl::Span<const Shape> inputs,
                                               OptionReader& options) {
   const std::vector<int64_t> shape = options.Ints("shape", {}, 0, 1 << 20);

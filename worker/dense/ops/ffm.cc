@@ -11,7 +11,7 @@ namespace {
 
 // Field-aware pairs (Juan et al. 2016, "Field-aware Factorization Machines for CTR Prediction",
 // RecSys, equation 4). Every field has a vector of k floats for each other field, in the order of
-// those: v [batch, fields, (fields - 1) k] to [batch, 1].
+// the other fields: v [batch, fields, (fields - 1) k] to [batch, 1].
 //   y = sum over i < j of v_i,j . v_j,i;  dv_i,j = dy v_j,i
 class Ffm final : public Op {
  public:

@@ -15,7 +15,7 @@ using math::FactorizationMachine;
 // field vectors v [batch, fields, dim], summed over dim to [batch, 1]:
 //   y = 1/2 sum_d ((sum_f v_fd)^2 - sum_f v_fd^2)
 //   dv_fd = dy (S_d - v_fd),  S_d = sum_f v_fd
-// or, where not `sum`, the addends of each d, [batch, dim]: bi-interaction pooling (He, Chua 2017,
+// or, if not `sum`, the summand of each d, [batch, dim]: bi-interaction pooling (He, Chua 2017,
 // arXiv:1708.05027, equation 4).
 class Fm final : public Op {
  public:

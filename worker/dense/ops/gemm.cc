@@ -74,8 +74,8 @@ class GemmOp final : public Op {
   }
 
  private:
-  // A product with a row for each sample's: parts of a batch run beside each other, a batch that is
-  // one part is shared.
+  // A product with rows for each sample. Parts of a batch run at once, each in one piece; if the
+  // batch is one part, threads share the product.
   template <typename Pass>
   static void OfSamples(const Pass& pass, int64_t m, int64_t n, int64_t k, Matrix a, Matrix b,
                         float* c, Addends addends) {

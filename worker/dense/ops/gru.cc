@@ -12,8 +12,8 @@ namespace {
 
 using math::Gru;
 
-// The units of one state: loops whose arrays do not overlap. z, r and n hold x_z, x_r and x_n
-// without bias, and then the gates; u is U h_(t-1).
+// Advances all units of one state, in loops whose arrays do not overlap. z, r and n hold x_z, x_r
+// and x_n without bias, and afterwards the gates; u is U h_(t-1).
 void OpenGates(size_t units, float attention, const float* __restrict bias,
                const float* __restrict u, float* __restrict z, float* __restrict r,
                float* __restrict n, float* __restrict u_n, const float* __restrict before,
@@ -28,9 +28,9 @@ void OpenGates(size_t units, float attention, const float* __restrict bias,
   }
 }
 
-// The gates become the gradients of x_z, x_r and x_n, and u_n that of itself; `of_u` are those of
-// u, `terms` the units' parts of the attention's. `slope` is that of the state, and then of the one
-// before.
+// Overwrites the gates with the gradients of x_z, x_r and x_n, and u_n with its own gradient.
+// Writes the gradients of u to `of_u` and each unit's part of the attention's gradient to `terms`.
+// `slope` is the gradient of the state, and afterwards of the state before.
 void GoThroughGates(size_t units, float attention, const float* __restrict before,
                     float* __restrict z, float* __restrict r, float* __restrict n,
                     float* __restrict u_n, float* __restrict slope, float* __restrict of_u,

@@ -4,8 +4,8 @@
 
 namespace tessera::worker {
 
-// The sum of term(0), ..., term(count - 1) in eight lanes, which the compiler makes a vector: a
-// plain sum must be taken one by one. Always in the same order.
+// The sum of term(0), ..., term(count - 1) in eight lanes, which the compiler turns into a vector;
+// a plain sum must add one by one. The order is always the same.
 template <typename Term>
 float LaneSum(size_t count, const Term& term) {
   constexpr size_t kLanes = 8;

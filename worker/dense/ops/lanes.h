@@ -17,7 +17,7 @@ inline Lanes LoadLanes(const float* from) {
 }
 inline void StoreLanes(const Lanes& lanes, float* to) { std::memcpy(to, &lanes, sizeof(lanes)); }
 
-// Eight rows become eight columns.
+// Transposes eight rows.
 inline void TransposeLanes(Lanes (&rows)[kLanes]) {
   Lanes pairs[kLanes], fours[kLanes];
   for (size_t i = 0; i < kLanes; i += 2) {

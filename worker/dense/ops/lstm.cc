@@ -11,8 +11,8 @@ namespace {
 
 using math::Lstm;
 
-// The units of one state: loops whose arrays do not overlap. i, o, f and c hold the input's part of
-// the sums without bias, and then the gates; u is U h_(t-1).
+// Advances all units of one state, in loops whose arrays do not overlap. i, o, f and c hold the
+// input's part of the sums without bias, and afterwards the gates; u is U h_(t-1).
 void OpenGates(size_t units, const float* __restrict bias, const float* __restrict u,
                float* __restrict i, float* __restrict o, float* __restrict f, float* __restrict c,
                float* __restrict memory, const float* __restrict before, float* __restrict h) {
@@ -30,9 +30,9 @@ void OpenGates(size_t units, const float* __restrict bias, const float* __restri
   }
 }
 
-// The gates become the gradients of their sums, which are also those of u. `slope` and
-// `memory_slope` are those of the state and the memory; the latter becomes that of the memory
-// before, and of the state before there is none but through u.
+// Overwrites the gates with the gradients of their sums, which are also those of u. `slope` and
+// `memory_slope` are the gradients of the state and the memory. `memory_slope` becomes the gradient
+// of the memory before; the state before has a gradient through u alone.
 void GoThroughGates(size_t units, float* __restrict i, float* __restrict o, float* __restrict f,
                     float* __restrict c, const float* __restrict memory,
                     const float* __restrict before, float* __restrict slope,

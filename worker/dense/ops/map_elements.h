@@ -4,8 +4,8 @@
 
 namespace tessera::worker {
 
-// to[i] = f(i, from[i]), at vector speed where both are one array, too; else they do not overlap.
-// What else f reads is not written.
+// to[i] = f(i, from[i]). The two are one array or do not overlap; the loop becomes vectors in both
+// cases. f reads nothing else that is written.
 template <typename Function>
 void MapElements(const float* from, float* to, size_t count, const Function& f) {
   if (from == to) {

@@ -8,8 +8,8 @@
 namespace tessera::worker {
 namespace {
 
-// All of c [m, n] = scale * a [m, k] b [k, n]. What attention multiplies is too small for a call
-// into a library.
+// c [m, n] = scale * a [m, k] b [k, n]. Products of attention are too small for a call into a
+// library.
 void Product(TaskPool* pool, Precision precision, size_t m, size_t n, size_t k, Matrix a, Matrix b,
              float scale, float* c) {
   constexpr size_t kSmall = 64 * 64 * 64;
@@ -110,7 +110,7 @@ class MatMul final : public Op {
   }
 
  private:
-  // All of c [m, n] = alpha a [m, k] b [k, n].
+  // c [m, n] = alpha a [m, k] b [k, n].
   void CudaProduct(cuda::Stream& stream, Precision precision, size_t batch, size_t m, size_t n,
                    size_t k, cuda::Matrices a, cuda::Matrices b, float* c) const {
     a.stride = static_cast<int64_t>(m * k);

@@ -8,8 +8,7 @@
 
 namespace tessera::worker {
 
-// An op of the table: its name is ONNX's where ONNX has it; the alias is what people write in
-// layers.
+// An op of the table. Its name is ONNX's if ONNX has the op; the alias is the name used in layers.
 struct OpEntry {
   const char* name;
   const char* alias;
@@ -19,13 +18,13 @@ struct OpEntry {
   bool activation = false;
 };
 
-// Every op there is, sorted by name. What a new one needs: worker/dense/README.md.
+// All ops, sorted by name. To add one: worker/dense/README.md.
 absl::Span<const OpEntry> AllOps();
 // By name or alias; nullptr: no such op.
 const OpEntry* FindOp(absl::string_view name);
 // The aliases of the activations: what the option `activation` of the zoo's models takes.
 std::vector<std::string> ActivationOps();
-// The end of a message about an op that there is not: the nearest name and the list.
+// The end of a message about an unknown op: the nearest name and the list.
 std::string KnownOps(absl::string_view wanted);
 
 // One per file, named after it. Those that differ by a formula share one: the activations

@@ -73,7 +73,7 @@ absl::StatusOr<std::unique_ptr<Op>> NewParameter(absl::Span<const Shape> inputs,
   TESSERA_RETURN_IF_ERROR(options.Finish());
   TESSERA_RETURN_IF_ERROR(ExpectShapes(inputs.empty(), "no inputs", inputs));
   Initializer initializer{Initializer::Kind::kConstant, static_cast<float>(value), 0, 0};
-  // The fans of Xavier's deviation are such that it is 1.
+  // These fans make Xavier's standard deviation 1.
   if (stddev > 0)
     initializer = {Initializer::Kind::kXavierNormal, static_cast<float>(stddev), 1, 1};
   return std::make_unique<Parameter>(shape, initializer);

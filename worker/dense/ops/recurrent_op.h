@@ -18,9 +18,9 @@ namespace tessera::worker {
 
 struct RecurrentOptions {
   int64_t units = 0;
-  bool attention = false;  // is an input, [batch, T, 1], before the lengths
+  bool attention = false;  // an input [batch, T, 1] before the lengths
   bool sequence = true;    // all states are the output, not the last alone
-  bool memory = false;     // the memory behind the last place is another, [batch, units]
+  bool memory = false;     // the last memory is a second output, [batch, units]
 };
 
 // A recurrence of a cell over the places t of x [batch, T, n], as far as a sample's length says:
@@ -44,7 +44,7 @@ struct RecurrentOptions {
 template <typename Cell>
 class RecurrentOp final : public Op {
  public:
-  // So that a place's gradients fit the stack.
+  // A limit so that a place's gradients fit the stack.
   static constexpr int64_t kMostUnits = 1024;
   static constexpr size_t kGates = Cell::kGates;
   static constexpr size_t kBefore = Cell::kPlanes - 1;  // the plane of h_(t-1)
@@ -197,7 +197,8 @@ class RecurrentOp final : public Op {
   // Samples whose states are multiplied at once.
   static constexpr size_t kBlock = 4;
 
-  // block(first, count) for all samples, each `work` products of a state and a matrix for a place.
+  // Calls block(first, count) for all samples. `work`: products of a state and a matrix for each
+  // place of a sample.
   template <typename Pass, typename Block>
   void ForBlocks(const Pass& pass, size_t work, const Block& block) const {
     const size_t blocks = (pass.batch + kBlock - 1) / kBlock;
@@ -215,13 +216,13 @@ class RecurrentOp final : public Op {
     for (size_t p = 0; p < at.size(); ++p) at[p] = planes + p * plane + place * units_;
     return at;
   }
-  // The memory before the place. There is none before the first, and the state is 0 there.
+  // The memory before place t. Before the first there is none; the state, which is 0 there, serves.
   const float* MemoryBefore(const Planes& at, size_t t) const {
     return t == 0 ? at[kBefore] : at[kGates] - units_;
   }
 
-  // Samples [first, first + count), count <= kBlock, place after place. `turned` is the transpose
-  // of the recurrence, [units, gates * units].
+  // Runs samples [first, first + count), count <= kBlock, place after place. `turned` is the
+  // transpose of the recurrence, [units, gates * units].
   void ForwardBlock(const ForwardPass& pass, size_t plane, const float* turned, size_t first,
                     size_t count) const {
     const size_t sample = places_ * units_, width = kGates * units_;
@@ -236,7 +237,7 @@ class RecurrentOp final : public Op {
     }
   }
 
-  // The state of one sample after one place, from u = U h_(t-1).
+  // Computes one sample's state after one place from u = U h_(t-1).
   void StepForward(const ForwardPass& pass, size_t plane, size_t b, size_t t,
                    const float* u) const {
     const size_t n = units_, place = b * places_ + t;
@@ -252,14 +253,14 @@ class RecurrentOp final : public Op {
                     MemoryBefore(at, t), h);
       if (memory_) std::copy_n(at[kGates], n, memory);
     }
-    // What follows the end reads nothing of it.
+    // Places behind the length do not read the state.
     if (t + 1 < places_) std::copy_n(h, n, at[kBefore] + n);
   }
 
   // Back from the last place to the first.
   void BackwardBlock(const BackwardPass& pass, size_t plane, size_t first, size_t count) const {
     const size_t width = kGates * units_, all = count * units_;
-    // Of h_t; of the memory; of what the recurrence gives the gates; of h_(t-1) through that alone.
+    // Gradients of h_t, of the memory, of u, and of h_(t-1) through u alone.
     float slope[kBlock * kMostUnits], memory_slope[Cell::kHasMemory ? kBlock * kMostUnits : 1];
     float of_u[kBlock * kGates * kMostUnits], through[kBlock * kMostUnits];
     const auto begin_with = [&](bool output, size_t number, float* gradient) {
@@ -280,9 +281,9 @@ class RecurrentOp final : public Op {
     }
   }
 
-  // `slope` is the gradient of one sample's state after one place, but for the output's own where
-  // all states are outputs, and becomes that of the state before, but for what it has through u;
-  // `memory_slope` that of the memory.
+  // `slope` is the gradient of one sample's state after one place, without the part of the output
+  // itself if all states are outputs. It becomes the gradient of the state before, without the part
+  // through u. `memory_slope` is the same for the memory.
   void StepBackward(const BackwardPass& pass, size_t plane, size_t b, size_t t, float* slope,
                     float* memory_slope, float* of_u) const {
     const size_t n = units_, place = b * places_ + t;

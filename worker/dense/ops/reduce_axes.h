@@ -9,7 +9,7 @@
 
 namespace tessera::worker {
 
-// What a reduction over neighbouring axes does: x is read as [batch * outer, size, inner], y as
+// The sizes of a reduction over neighbouring axes: x is read as [batch * outer, size, inner], y as
 // [batch * outer, inner].
 struct ReducedAxes {
   size_t outer = 0;
@@ -18,8 +18,8 @@ struct ReducedAxes {
   Shape output;
 };
 
-// From the options axes, neighbours counted with the batch as 0 (all but the batch), and keepdims,
-// whether they stay as 1 (true).
+// Reads the options `axes`, neighbours counted with the batch as 0 (default all but the batch), and
+// `keepdims`, whether they stay with size 1 (default true).
 absl::StatusOr<ReducedAxes> ReadReducedAxes(absl::Span<const Shape> inputs, OptionReader& options);
 
 }  // namespace tessera::worker

@@ -61,7 +61,7 @@ class ReduceSum final : public Op {
   }
 
  private:
-  // Through x, with the strides of y.
+  // A walk through x with the strides of y.
   cuda::StridedAxes<1> CudaAxes(size_t batch) const {
     const auto inner = static_cast<int64_t>(axes_.inner);
     cuda::StridedAxes<1> axes;

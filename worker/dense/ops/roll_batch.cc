@@ -7,9 +7,9 @@
 namespace tessera::worker {
 namespace {
 
-// Gives every sample what another one of its batch has: of n samples, sample i that of sample
-// i + n / 2 (rounded down), counted on from the first behind the last. It is far away, as
-// neighbours in a file are often alike. A batch of one has no other sample: zeros. (Not in ONNX.)
+// Gives every sample the values of another one: of n samples, sample i gets those of sample (i + n
+// / 2) % n, n / 2 rounded down. That sample is far away, because neighbours in a file are often
+// alike. A batch of one has no other sample: zeros. (Not in ONNX.)
 class RollBatch final : public Op {
  public:
   explicit RollBatch(const Shape& shape) : floats_(shape.floats()) { outputs_ = {shape}; }

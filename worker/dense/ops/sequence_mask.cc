@@ -9,9 +9,9 @@
 namespace tessera::worker {
 namespace {
 
-// Of lengths [batch, 1] the tensor [batch, size, 1] that holds `valid` in the first so many places
-// of a sample and `padding` in the others. No gradient. (ONNX: Less of a range and the length,
-// then Where.)
+// From lengths [batch, 1] makes [batch, size, 1] with `valid` in the first `length` places of a
+// sample and `padding` in the others. No gradient. (ONNX: Less of a range and the length, then
+// Where.)
 class SequenceMask final : public Op {
  public:
   SequenceMask(int64_t size, float valid, float padding)

@@ -7,7 +7,8 @@
 
 namespace tessera::worker {
 
-// What most ops ask of their inputs. `expected` ends the sentence "expected ...".
+// An error unless `as_expected`: most ops check inputs with it. `expected` ends the sentence
+// "expected ...".
 inline absl::Status ExpectShapes(bool as_expected, absl::string_view expected,
                                  absl::Span<const Shape> found) {
   if (as_expected) return absl::OkStatus();

@@ -10,7 +10,7 @@ namespace {
 
 constexpr size_t kTileRows = 4;
 
-// What is done with sums.
+// Where sums are written, and how.
 struct Target {
   float* c;
   size_t stride;
@@ -39,7 +39,7 @@ void Tile(size_t k, StridedMatrix a, const float* b, size_t b_stride, Target to)
   }
 }
 
-// The same of n columns, fewer than a vector has.
+// The same for n columns, fewer than a vector has.
 template <size_t kRows>
 void NarrowTile(size_t n, size_t k, StridedMatrix a, const float* b, size_t b_stride, Target to) {
   for (size_t j = 0; j < n; ++j) {
@@ -69,7 +69,7 @@ void RowOfTiles(size_t n, size_t k, StridedMatrix a, const float* b, size_t b_st
   for (; j + kLanes <= n; j += kLanes) Tile<kRows, 1>(k, a, b + j, b_stride, from(j));
   if (j == n) return;
   if (n < kLanes || to.add) return NarrowTile<kRows>(n - j, k, a, b + j, b_stride, from(j));
-  // Some columns once more: the same sums.
+  // Computes some columns twice, with the same sums.
   Tile<kRows, 1>(k, a, b + n - kLanes, b_stride, from(n - kLanes));
 }
 

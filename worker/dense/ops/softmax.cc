@@ -91,13 +91,14 @@ class Softmax final : public Op {
  private:
   static constexpr size_t kTile = 64;
 
-  // row(begin): where the softmax's elements lie side by side.
+  // Calls row(begin) for every softmax, if its elements lie side by side.
   template <typename Row>
   void ForEachRow(size_t batch, const Row& row) const {
     for (size_t i = 0; i < batch * outer_; ++i) row(i * size_);
   }
 
-  // tile(begin, width): softmaxes side by side whose first elements are begin, begin + 1, ...
+  // Calls tile(begin, width) for softmaxes side by side, whose first elements are begin, begin + 1,
+  // ...
   template <typename Tile>
   void ForEachTile(size_t batch, const Tile& tile) const {
     for (size_t i = 0; i < batch * outer_; ++i) {

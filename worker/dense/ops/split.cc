@@ -7,7 +7,7 @@
 namespace tessera::worker {
 namespace {
 
-// The input cut along one axis (ONNX Split): as rows of which output k takes `widths_[k]` floats.
+// Cuts the input along one axis (ONNX Split): output k takes `widths_[k]` floats of each row.
 class Split final : public Op {
  public:
   Split(const Shape& input, size_t axis, const std::vector<int64_t>& sizes)

@@ -7,7 +7,7 @@
 namespace tessera::worker {
 namespace {
 
-// The input, a constant to all that it was made of: its gradient is zero. (ONNX: Identity.)
+// Passes the input on; the input's gradient is zero. (ONNX: Identity.)
 class StopGradient final : public Op {
  public:
   explicit StopGradient(const Shape& shape) { outputs_ = {shape}; }

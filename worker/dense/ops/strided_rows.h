@@ -21,8 +21,8 @@ class StridedRows {
     Strides strides;
   };
 
-  // strides[i][k]: floats of tensor k from one index of axis i of `shape` to the next; 0 where k
-  // has one for all. sample_floats[k]: floats of tensor k of a sample.
+  // strides[i][k]: floats of tensor k from one index of axis i of `shape` to the next; 0 if tensor
+  // k is broadcast there. sample_floats[k]: floats of a sample in tensor k.
   StridedRows(const Shape& shape, const absl::InlinedVector<Strides, 4>& strides,
               const Strides& sample_floats) {
     for (size_t i = shape.rank(); i-- > 0;) {
@@ -31,8 +31,8 @@ class StridedRows {
     AddOuter(1, sample_floats);  // the batch
   }
 
-  // row(begin, begins, count, strides): the floats begin, begin + 1, ... of the tensor belong to
-  // begins[k], begins[k] + strides[k], ... of tensor k.
+  // Calls row(begin, begins, count, strides) for each row: floats begin, begin + 1, ... of the
+  // walked tensor belong to floats begins[k], begins[k] + strides[k], ... of tensor k.
   template <typename Row>
   void ForEach(size_t batch, const Row& row) const {
     if (batch == 0) return;
@@ -55,11 +55,11 @@ class StridedRows {
     }
   }
 
-  // Merged where they can be, innermost first; the last one times the batch.
+  // The axes, innermost first, merged where possible; the last one is repeated for the batch.
   absl::Span<const Axis> axes() const { return axes_; }
 
  private:
-  // Neighbours through which all tensors move evenly become one axis.
+  // Adds an axis; merges it with the one before if all tensors move evenly through both.
   void AddOuter(size_t count, const Strides& strides) {
     if (!axes_.empty()) {
       Axis& inner = axes_.back();
